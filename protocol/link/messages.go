@@ -1,0 +1,301 @@
+// Package link holds the control messages between a proxy and the supervisor.
+//
+// The first stream of a link is hello. Every other stream begins with one of
+// the requests below, from the proxy, and is answered by one reply or an Error;
+// after the reply to Attach the stream carries an attachment, after the reply
+// to Events it carries events, and all others are closed.
+//
+// Invariant: Messages lists every message there is; schema.json and SPEC.md
+// say the same, and a test compares the three.
+//
+// Not here: streams (package shared/link).
+package link
+
+import (
+	"time"
+
+	"holdfast/protocol"
+)
+
+// Messages is every control message of the link.
+var Messages = protocol.NewRegistry(
+	Hello{}, Welcome{}, Sessions{}, Error{}, OK{},
+	Create{}, Reopen{}, List{}, Info{}, Session{}, Read{}, Data{}, Text{}, Lines{},
+	Attach{}, Attached{}, Detach{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Exited{},
+	Write{}, Accepted{}, Resync{}, Resized{}, Stolen{},
+	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Shutdown{},
+)
+
+// Hello is the first message, from the proxy.
+type Hello struct {
+	Protocol     protocol.VersionRange `json:"protocol"`
+	Capabilities protocol.Capabilities `json:"capabilities,omitempty"`
+	PID          int                   `json:"pid"`
+	Version      string                `json:"version"`
+	Instance     protocol.Instance     `json:"instance"`
+	Name         string                `json:"name,omitempty"`   // which of several proxies
+	Secret       string                `json:"secret,omitempty"` // where the supervisor wants one
+}
+
+// Welcome answers Hello. Sessions messages follow on the same stream until one
+// has no More.
+type Welcome struct {
+	Protocol     protocol.VersionRange `json:"protocol"`
+	Agreed       int                   `json:"agreed"`
+	Capabilities protocol.Capabilities `json:"capabilities,omitempty"`
+	PID          int                   `json:"pid"`
+	Version      string                `json:"version"`
+	Instance     protocol.Instance     `json:"instance"`
+}
+
+// Sessions enumerates sessions, in as many messages as it takes.
+type Sessions struct {
+	Sessions []protocol.SessionInfo `json:"sessions"`
+	More     bool                   `json:"more,omitempty"`
+}
+
+// Error answers a request that failed, and ends an attachment that failed.
+type Error struct {
+	protocol.Error
+}
+
+// OK answers a request that has nothing to say.
+type OK struct{}
+
+// Create starts a session. It is answered by Session.
+type Create struct {
+	SessionID protocol.SessionID `json:"session_id,omitempty"` // "" makes one
+	protocol.SpawnSpec
+	// Token, where given, makes Create repeatable: if the session exists and
+	// was made with the same token, it is the answer.
+	Token string `json:"token,omitempty"`
+}
+
+// Reopen starts an exited session again under its id, as a new instance.
+// Fields that are absent are as they were. It is answered by Session.
+type Reopen struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	protocol.RespawnSpec
+	Token string `json:"token,omitempty"` // as in Create
+}
+
+// List asks for all sessions, or those of one originator.
+type List struct {
+	Originator string `json:"originator,omitempty"`
+}
+
+// Info asks for one session. It is answered by Session.
+type Info struct {
+	SessionID protocol.SessionID `json:"session_id"`
+}
+
+// Session is one session.
+type Session struct {
+	Session protocol.SessionInfo `json:"session"`
+}
+
+// Read asks for the bytes a session printed, from an offset on, as far as the
+// ring holds them. It is answered by Data.
+type Read struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Offset    uint64             `json:"offset"`
+	MaxBytes  int                `json:"max_bytes,omitempty"` // at most and by default 512 KiB
+}
+
+// Data is bytes a session printed.
+type Data struct {
+	Instance protocol.Instance `json:"instance"`
+	Offset   uint64            `json:"offset"` // of the first byte; later than asked where the ring forgot
+	End      uint64            `json:"end"`    // bytes printed so far
+	Data     []byte            `json:"data"`   // base64
+}
+
+// Text asks for the last lines of a session's screen and history, without
+// escapes. It is answered by Lines.
+type Text struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Lines     int                `json:"lines,omitempty"` // 0 is the screen's height
+}
+
+// Lines is text of a session.
+type Lines struct {
+	Lines []string `json:"lines"`
+}
+
+// Attach asks for a view of a session. Attachment is the number that the
+// stream's data frames carry. It is answered by Attached.
+type Attach struct {
+	Attachment uint32 `json:"attachment"`
+	protocol.AttachSpec
+}
+
+// Attached answers Attach. Snapshot frames follow, then output.
+type Attached struct {
+	protocol.AttachInfo
+}
+
+// Detach ends an attachment; the session lives on.
+type Detach struct{}
+
+// Resize changes a session's size, on an attachment's stream or as a request
+// (answered by OK).
+type Resize struct {
+	SessionID protocol.SessionID `json:"session_id,omitempty"` // absent on an attachment
+	Cols      int                `json:"cols"`
+	Rows      int                `json:"rows"`
+}
+
+// Interrupt sends SIGINT to the foreground process group, on an attachment's
+// stream or as a request (answered by OK).
+type Interrupt struct {
+	SessionID protocol.SessionID `json:"session_id,omitempty"` // absent on an attachment
+}
+
+// Signal sends a signal to the process groups of a session and nothing else.
+// It is answered by OK.
+type Signal struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Signal    string             `json:"signal"` // "SIGUSR1", "USR1" or a number
+}
+
+// Terminate ends a session: the soft signal, the grace, SIGKILL. It is
+// answered by OK when the end has been scheduled, or by the exit record's
+// error where it had ended already.
+type Terminate struct {
+	SessionID  protocol.SessionID `json:"session_id"`
+	GraceMS    *int64             `json:"grace_ms,omitempty"`    // absent is 250
+	SoftSignal string             `json:"soft_signal,omitempty"` // "" is SIGHUP
+	Reason     protocol.Reason    `json:"reason,omitempty"`      // "" is user_requested
+	TimedOut   bool               `json:"timed_out,omitempty"`
+}
+
+// Forget removes an exited session. It is answered by OK.
+type Forget struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+}
+
+// Wait asks for a session's end. It is answered by Exited, or by timeout.
+type Wait struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Instance  protocol.Instance  `json:"instance,omitempty"`   // where given, of this life only
+	TimeoutMS *int64             `json:"timeout_ms,omitempty"` // absent waits for ever
+}
+
+// Exited tells a session's end: it answers Wait and is the last frame of an
+// attachment.
+type Exited struct {
+	SessionID protocol.SessionID  `json:"session_id"`
+	Instance  protocol.Instance   `json:"instance"`
+	Labels    map[string]string   `json:"labels,omitempty"`
+	Exit      protocol.ExitRecord `json:"exit"`
+}
+
+// Write types into a session without an attachment. It is answered by
+// Accepted, or by input_full with the offset up to which it was taken.
+type Write struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Data      []byte             `json:"data"`             // base64
+	Writer    string             `json:"writer,omitempty"` // with Offset: exactly once
+	Offset    uint64             `json:"offset,omitempty"`
+}
+
+// Accepted says how far a writer's input has been accepted.
+type Accepted struct {
+	Offset uint64 `json:"offset"`
+}
+
+// Resync tells a viewer that the ring has overtaken: bytes were skipped, a
+// snapshot follows, then output from Offset on.
+type Resync struct {
+	Offset        uint64 `json:"offset"`
+	BytesMissed   uint64 `json:"bytes_missed"`
+	SnapshotBytes int    `json:"snapshot_bytes"`
+}
+
+// Resized tells the viewers of a session its new size.
+type Resized struct {
+	Cols int `json:"cols"`
+	Rows int `json:"rows"`
+}
+
+// Stolen ends an attachment in whose place another has come.
+type Stolen struct {
+	StolenBy string `json:"stolen_by"` // the other's client name, or ""
+}
+
+// Events asks for what happens, after the event with number After of this
+// supervisor's life where given. It is answered by Subscribed, then Event
+// messages follow.
+type Events struct {
+	Instance protocol.Instance `json:"instance,omitempty"`
+	After    uint64            `json:"after,omitempty"`
+}
+
+// Subscribed answers Events.
+type Subscribed struct {
+	Instance protocol.Instance `json:"instance"` // the supervisor's
+	Seq      uint64            `json:"seq"`      // the next event's number is greater
+	Missed   uint64            `json:"missed"`   // events asked for that are no longer kept; 0 if none or unknown
+}
+
+// Event is something that happened.
+type Event struct {
+	Seq     uint64                `json:"seq"`
+	Event   protocol.EventKind    `json:"event"`
+	At      time.Time             `json:"at"`
+	Session *protocol.SessionInfo `json:"session,omitempty"`
+	Missed  uint64                `json:"missed,omitempty"` // of event "missed"
+}
+
+// Status asks for the supervisor's state. It is answered by StatusReport.
+type Status struct{}
+
+// StatusReport is the supervisor's state.
+type StatusReport struct {
+	Supervisor protocol.ProcessStatus `json:"supervisor"`
+}
+
+// Shutdown stops the supervisor. While sessions live it is refused with
+// session_running, unless EndSessions is set; it is answered by OK after every
+// session has ended.
+type Shutdown struct {
+	EndSessions bool `json:"end_sessions,omitempty"`
+}
+
+// MessageType implements protocol.Message.
+func (Hello) MessageType() string        { return "hello" }
+func (Welcome) MessageType() string      { return "welcome" }
+func (Sessions) MessageType() string     { return "sessions" }
+func (Error) MessageType() string        { return "error" }
+func (OK) MessageType() string           { return "ok" }
+func (Create) MessageType() string       { return "create" }
+func (Reopen) MessageType() string       { return "reopen" }
+func (List) MessageType() string         { return "list" }
+func (Info) MessageType() string         { return "info" }
+func (Session) MessageType() string      { return "session" }
+func (Read) MessageType() string         { return "read" }
+func (Data) MessageType() string         { return "data" }
+func (Text) MessageType() string         { return "text" }
+func (Lines) MessageType() string        { return "lines" }
+func (Attach) MessageType() string       { return "attach" }
+func (Attached) MessageType() string     { return "attached" }
+func (Detach) MessageType() string       { return "detach" }
+func (Resize) MessageType() string       { return "resize" }
+func (Interrupt) MessageType() string    { return "interrupt" }
+func (Signal) MessageType() string       { return "signal" }
+func (Terminate) MessageType() string    { return "terminate" }
+func (Forget) MessageType() string       { return "forget" }
+func (Wait) MessageType() string         { return "wait" }
+func (Exited) MessageType() string       { return "exited" }
+func (Write) MessageType() string        { return "write" }
+func (Accepted) MessageType() string     { return "accepted" }
+func (Resync) MessageType() string       { return "resync" }
+func (Resized) MessageType() string      { return "resized" }
+func (Stolen) MessageType() string       { return "stolen" }
+func (Events) MessageType() string       { return "events" }
+func (Subscribed) MessageType() string   { return "subscribed" }
+func (Event) MessageType() string        { return "event" }
+func (Status) MessageType() string       { return "status" }
+func (StatusReport) MessageType() string { return "status_report" }
+func (Shutdown) MessageType() string     { return "shutdown" }

@@ -1,0 +1,370 @@
+package protocol
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Limits on what a peer may send. A test of each stands beside its check.
+const (
+	MaxIDLen      = 64        // session ids, pane ids, writers
+	MaxArgs       = 4096      // argv entries, environment entries
+	MaxLabels     = 64        // labels of a session
+	MaxLabelBytes = 16 << 10  // all keys and values of a session's labels
+	MaxSpawnBytes = 512 << 10 // argv, environment and cwd together
+	MaxCols       = 2000      // beyond any real display; bounds what a screen can cost
+	MaxRows       = 1000
+	DefaultCols   = 80 // what terminals have been since the VT100
+	DefaultRows   = 24
+)
+
+// A SessionID names a session: the client's choice or ours, 1 to 64 of
+// [a-zA-Z0-9_-].
+type SessionID string
+
+// Validate returns invalid_argument unless the id has its form.
+func (id SessionID) Validate() error { return validateID("session id", string(id)) }
+
+// ValidateWriter checks a writer's name, which has the form of an id.
+func ValidateWriter(w string) error { return validateID("writer", w) }
+
+// ValidID reports whether s has the form of an id.
+func ValidID(s string) bool {
+	if len(s) == 0 || len(s) > MaxIDLen {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func validateID(what, s string) error {
+	if ValidID(s) {
+		return nil
+	}
+	return Errorf(CodeInvalidArgument, fmt.Sprintf("%s must be 1 to %d of [a-zA-Z0-9_-], it is %.80q", what, MaxIDLen, s))
+}
+
+// An Instance tells two lives of one id, or of one process, apart.
+type Instance string
+
+// NewInstance makes one from 64 random bits, as 16 hex digits.
+func NewInstance() Instance { return Instance(NewToken(8)) }
+
+// NewToken returns n random bytes from the system's generator, as hex.
+func NewToken(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails: crypto/rand ends the process instead
+	return hex.EncodeToString(b)
+}
+
+// Size is a terminal's size in character cells.
+type Size struct {
+	Cols int `json:"cols"`
+	Rows int `json:"rows"`
+}
+
+// Normalize puts 80 for zero (or negative) columns and 24 for zero rows, each
+// on its own, and cuts both to their maximum.
+func (s Size) Normalize() Size {
+	return Size{
+		Cols: min(cmp.Or(max(s.Cols, 0), DefaultCols), MaxCols),
+		Rows: min(cmp.Or(max(s.Rows, 0), DefaultRows), MaxRows),
+	}
+}
+
+func (s Size) String() string { return fmt.Sprintf("%dx%d", s.Cols, s.Rows) }
+
+// State is where a session stands in its life.
+//
+//	starting → running → draining → exited → forgotten
+type State string
+
+// The states, in the order in which a session passes them.
+const (
+	StateStarting  State = "starting"  // its child is being started
+	StateRunning   State = "running"   // its child runs
+	StateDraining  State = "draining"  // its child has ended, its last output is being read
+	StateExited    State = "exited"    // its exit record stands
+	StateForgotten State = "forgotten" // nothing is left of it
+)
+
+// Outcome is how a child came to its end.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeNatural Outcome = "natural" // by itself
+	OutcomeSoft    Outcome = "soft"    // after the soft signal, within the grace
+	OutcomeHard    Outcome = "hard"    // by SIGKILL, after the grace
+)
+
+// Reason is why a session ended.
+type Reason string
+
+// The reasons this product gives; a client may give its own.
+const (
+	ReasonExited        Reason = "exited"         // its child ended by itself
+	ReasonUserRequested Reason = "user_requested" // somebody ended it
+	ReasonIdleTimeout   Reason = "idle_timeout"   // the idle sweep ended it
+	ReasonShutdown      Reason = "shutdown"       // the supervisor was stopped
+	ReasonWaitError     Reason = "wait_error"     // its child's status could not be had
+)
+
+// MaxReasonLen bounds a client's own reason, in bytes.
+const MaxReasonLen = 200
+
+// An ExitRecord is what remains of a child.
+type ExitRecord struct {
+	ExitCode  int       `json:"exit_code"`        // 0 to 255; 128+n after signal n; -1 unknown
+	Signal    string    `json:"signal,omitempty"` // "SIGTERM", where a signal ended it
+	Outcome   Outcome   `json:"outcome"`
+	Reason    Reason    `json:"reason"`
+	TimedOut  bool      `json:"timed_out"`
+	LastLines []string  `json:"last_lines"` // the last 5 lines that are not empty
+	Tail      []string  `json:"tail"`       // the last 20 lines
+	StartedAt time.Time `json:"started_at"`
+	ExitedAt  time.Time `json:"exited_at"`
+	Survivors []int     `json:"survivors,omitempty"` // pids that no signal ended
+}
+
+// How many lines an exit record keeps, and how long one may be in bytes.
+const (
+	LastLines   = 5
+	TailLines   = 20
+	MaxTailLine = 4 << 10
+)
+
+// Labels the proxy gives a meaning to; the supervisor knows none.
+const (
+	LabelPane        = "pane_id"
+	LabelTitle       = "title"
+	LabelDescription = "description"
+	LabelParentAgent = "parent_agent"
+	LabelTask        = "task_id"
+	LabelWorkspace   = "workspace_id"
+	LabelUser        = "user_id"
+)
+
+// SessionInfo is what can be known of a session at one moment.
+type SessionInfo struct {
+	ID              SessionID         `json:"id"`
+	Instance        Instance          `json:"instance"`
+	PID             int               `json:"pid"`
+	State           State             `json:"state"`
+	Size            Size              `json:"size"`
+	Argv            []string          `json:"argv"`
+	Cwd             string            `json:"cwd"` // where it was started
+	Labels          map[string]string `json:"labels,omitempty"`
+	Originator      string            `json:"originator,omitempty"`
+	CreatedAt       time.Time         `json:"created_at"`
+	LastIOAt        time.Time         `json:"last_io_at"`    // last read, write or resize
+	OutputOffset    uint64            `json:"output_offset"` // bytes printed so far
+	RingStart       uint64            `json:"ring_start"`    // the oldest offset still kept
+	ScrollbackLines int               `json:"scrollback_lines"`
+	Attachments     int               `json:"attachments"`
+	ExitCode        *int              `json:"exit_code,omitempty"` // absent until exited
+	Exit            *ExitRecord       `json:"exit,omitempty"`      // absent until exited
+}
+
+// SpawnSpec says what to start. Its zero value starts nothing: Argv is
+// required on the link; a proxy fills in the login shell.
+type SpawnSpec struct {
+	Argv              []string          `json:"argv"`
+	Cwd               string            `json:"cwd,omitempty"` // absolute; "" is the home directory
+	Env               []string          `json:"env,omitempty"` // K=V, on top of the inherited environment
+	ClearInheritedEnv bool              `json:"clear_inherited_env,omitempty"`
+	Cols              int               `json:"cols,omitempty"` // 0 is 80
+	Rows              int               `json:"rows,omitempty"` // 0 is 24
+	Originator        string            `json:"originator,omitempty"`
+	Labels            map[string]string `json:"labels,omitempty"`
+	ScrollbackLines   int               `json:"scrollback_lines,omitempty"` // 0 is the supervisor's default
+}
+
+// RespawnSpec says what to change when an exited session is started again. A
+// field that is absent is as it was.
+type RespawnSpec struct {
+	Argv   []string          `json:"argv,omitempty"`
+	Cwd    string            `json:"cwd,omitempty"`
+	Env    []string          `json:"env,omitempty"`
+	Cols   int               `json:"cols,omitempty"`
+	Rows   int               `json:"rows,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Apply returns old with the changes of r.
+func (r RespawnSpec) Apply(old SpawnSpec) SpawnSpec {
+	if len(r.Argv) > 0 {
+		old.Argv = r.Argv
+	}
+	if len(r.Env) > 0 {
+		old.Env = r.Env
+	}
+	if r.Labels != nil {
+		old.Labels = r.Labels
+	}
+	old.Cwd = cmp.Or(r.Cwd, old.Cwd)
+	old.Cols = cmp.Or(r.Cols, old.Cols)
+	old.Rows = cmp.Or(r.Rows, old.Rows)
+	return old
+}
+
+// Size returns the size asked for, normalized.
+func (s SpawnSpec) Size() Size { return Size{s.Cols, s.Rows}.Normalize() }
+
+// Validate returns invalid_argument for what cannot be started anywhere.
+func (s SpawnSpec) Validate() error {
+	if len(s.Argv) == 0 || s.Argv[0] == "" {
+		return Errorf(CodeInvalidArgument, "argv is empty")
+	}
+	if len(s.Argv) > MaxArgs || len(s.Env) > MaxArgs {
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("more than %d arguments or environment entries", MaxArgs))
+	}
+	total := len(s.Cwd) + len(s.Originator)
+	for _, a := range s.Argv {
+		total += len(a) + 1
+		if strings.IndexByte(a, 0) >= 0 {
+			return Errorf(CodeInvalidArgument, "argv contains a NUL byte")
+		}
+	}
+	for _, e := range s.Env {
+		total += len(e) + 1
+		if i := strings.IndexByte(e, '='); i <= 0 || strings.IndexByte(e, 0) >= 0 {
+			return Errorf(CodeInvalidArgument, "an environment entry is not K=V")
+		}
+	}
+	if total > MaxSpawnBytes {
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("argv and environment exceed %d bytes", MaxSpawnBytes))
+	}
+	if s.Cwd != "" && !strings.HasPrefix(s.Cwd, "/") {
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("cwd must be absolute, it is %.200q", s.Cwd))
+	}
+	if strings.IndexByte(s.Cwd, 0) >= 0 {
+		return Errorf(CodeInvalidArgument, "cwd contains a NUL byte")
+	}
+	return ValidateLabels(s.Labels)
+}
+
+// ValidateLabels returns limit_exceeded for labels over their bounds and
+// invalid_argument for an empty key.
+func ValidateLabels(labels map[string]string) error {
+	if len(labels) > MaxLabels {
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("more than %d labels", MaxLabels))
+	}
+	total := 0
+	for k, v := range labels {
+		if k == "" {
+			return Errorf(CodeInvalidArgument, "a label has an empty key")
+		}
+		total += len(k) + len(v)
+	}
+	if total > MaxLabelBytes {
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("labels exceed %d bytes", MaxLabelBytes))
+	}
+	return nil
+}
+
+// Mode is how an attachment shares its session.
+type Mode string
+
+// The modes.
+const (
+	ModeShared    Mode = "shared"    // the default: types and resizes beside others
+	ModeExclusive Mode = "exclusive" // alone; with steal, in place of who is there
+	ModeReadOnly  Mode = "read_only" // looks, never types nor resizes
+)
+
+// Replay is how an attach brings its viewer up to date.
+type Replay string
+
+// The two answers to an attach.
+const (
+	ReplayExact    Replay = "exact"    // just the missing bytes follow, as output
+	ReplaySnapshot Replay = "snapshot" // bytes that rebuild the screen follow, then output
+)
+
+// Resume is where an attachment goes on: in which life, at which output offset.
+type Resume struct {
+	Instance Instance `json:"instance"`
+	Offset   uint64   `json:"offset"`
+}
+
+// AttachSpec says how to view a session.
+type AttachSpec struct {
+	SessionID SessionID `json:"session_id"`
+	Cols      int       `json:"cols,omitempty"` // 0 and 0: leave the size as it is
+	Rows      int       `json:"rows,omitempty"`
+	Mode      Mode      `json:"mode,omitempty"` // "" is shared
+	Steal     bool      `json:"steal,omitempty"`
+	Resume    *Resume   `json:"resume,omitempty"`
+	History   int       `json:"history,omitempty"` // lines before the screen; 0 is what there is
+	Writer    string    `json:"writer,omitempty"`  // whose input this is; "" makes a new one
+	Client    string    `json:"client,omitempty"`  // a name for people, told in stolen
+	Term      string    `json:"term,omitempty"`    // the viewer's TERM
+	IsTTY     bool      `json:"is_tty,omitempty"`  // the viewer is a terminal
+}
+
+// Validate checks what can be checked without the session.
+func (a AttachSpec) Validate() error {
+	if err := a.SessionID.Validate(); err != nil {
+		return err
+	}
+	switch a.Mode {
+	case "", ModeShared, ModeExclusive, ModeReadOnly:
+	default:
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("mode must be shared, exclusive or read_only, it is %.40q", a.Mode))
+	}
+	if a.Writer != "" {
+		if err := ValidateWriter(a.Writer); err != nil {
+			return err
+		}
+	}
+	if len(a.Client) > 4*MaxIDLen || len(a.Term) > 4*MaxIDLen {
+		return Errorf(CodeLimitExceeded, "client or term is too long")
+	}
+	return nil
+}
+
+// AttachInfo is the answer to an attach.
+type AttachInfo struct {
+	Session       SessionInfo `json:"session"`
+	Replay        Replay      `json:"replay"`
+	Offset        uint64      `json:"offset"`         // of the first output byte that follows
+	BytesMissed   uint64      `json:"bytes_missed"`   // printed, but neither sent nor still kept
+	SnapshotBytes int         `json:"snapshot_bytes"` // how many bytes of snapshot come first
+	Writer        string      `json:"writer"`         // the name this attachment's input goes by
+	InputOffset   uint64      `json:"input_offset"`   // how far this writer's input was accepted
+}
+
+// ProcessStatus is what `status` says of one of the two processes.
+type ProcessStatus struct {
+	PID      int          `json:"pid"`
+	Version  string       `json:"version"`
+	Protocol VersionRange `json:"protocol"`
+	Instance Instance     `json:"instance"`
+	Uptime   float64      `json:"uptime"`   // seconds
+	Sessions int          `json:"sessions"` // not ended
+	Clients  int          `json:"clients"`  // proxies of a supervisor, clients of a proxy
+}
+
+// EventKind is what happened. Unknown kinds are ignored.
+type EventKind string
+
+// The events.
+const (
+	EventCreated   EventKind = "created"   // a session runs
+	EventExited    EventKind = "exited"    // a session has its exit record
+	EventForgotten EventKind = "forgotten" // an exit record is gone
+	EventResized   EventKind = "resized"   // a session has another size
+	EventAttached  EventKind = "attached"  // somebody looks
+	EventDetached  EventKind = "detached"  // somebody went
+	EventMissed    EventKind = "missed"    // the subscriber was too slow; so many are lost to it
+)
