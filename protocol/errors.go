@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 )
 
@@ -132,4 +133,14 @@ func CodeOf(err error) Code {
 		return ""
 	}
 	return AsError(err).Code
+}
+
+// ExitedEarly is the error of a session whose child ended within the check
+// after its start.
+func ExitedEarly(id SessionID, exit *ExitRecord) *Error {
+	how := fmt.Sprintf("with code %d", exit.ExitCode)
+	if exit.Signal != "" {
+		how = "by " + exit.Signal
+	}
+	return &Error{Code: CodeExitedEarly, Message: fmt.Sprintf("session %s exited %s right after its start", id, how), Exit: exit}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // A Message is a control message: a JSON object whose "type" is MessageType.
@@ -86,9 +87,10 @@ func (r *Registry) Decode(data []byte) (Message, Envelope, error) {
 	return m, env, nil
 }
 
-// Encode writes a message as JSON, its type first.
+// Encode writes a message as JSON, its type first. A list that is nil is
+// written as [], never as null.
 func Encode(m Message) ([]byte, error) {
-	body, err := json.Marshal(m)
+	body, err := marshal(withLists(m))
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", m.MessageType(), err)
 	}
@@ -103,4 +105,55 @@ func Encode(m Message) ([]byte, error) {
 	}
 	out.Write(body[1:])
 	return out.Bytes(), nil
+}
+
+// marshal is json.Marshal without the escapes that HTML would need: they make
+// six bytes of one, and what came in one frame has to go on in one.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
+}
+
+// withLists returns m, or a copy of it that has an empty slice in place of
+// each nil one that would be sent: a peer is promised a list.
+func withLists(m Message) any {
+	v := reflect.Indirect(reflect.ValueOf(m))
+	if v.Kind() != reflect.Struct {
+		return m
+	}
+	c := reflect.New(v.Type())
+	c.Elem().Set(v)
+	fillLists(c.Elem())
+	return c.Interface()
+}
+
+// fillLists changes v, and copies of what v points to.
+func fillLists(v reflect.Value) {
+	for i := range v.NumField() {
+		f, t := v.Field(i), v.Type().Field(i)
+		switch {
+		case !t.IsExported():
+		case f.Kind() == reflect.Struct:
+			fillLists(f)
+		case f.Kind() == reflect.Pointer && !f.IsNil() && f.Elem().Kind() == reflect.Struct:
+			c := reflect.New(f.Type().Elem())
+			c.Elem().Set(f.Elem())
+			fillLists(c.Elem())
+			f.Set(c)
+		case f.Kind() == reflect.Slice && f.IsNil() && !strings.Contains(t.Tag.Get("json"), ",omit"):
+			f.Set(reflect.MakeSlice(f.Type(), 0, 0))
+		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
+			c := reflect.MakeSlice(f.Type(), f.Len(), f.Len())
+			reflect.Copy(c, f)
+			for j := range c.Len() {
+				fillLists(c.Index(j))
+			}
+			f.Set(c)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -16,6 +17,8 @@ const (
 	MaxLabels     = 64        // labels of a session
 	MaxLabelBytes = 16 << 10  // all keys and values of a session's labels
 	MaxSpawnBytes = 512 << 10 // argv, environment and cwd together
+	MaxCwdBytes   = 4 << 10   // PATH_MAX on Linux
+	MaxArgvInfo   = 32 << 10  // of argv in a SessionInfo; the rest is cut
 	MaxCols       = 2000      // beyond any real display; bounds what a screen can cost
 	MaxRows       = 1000
 	DefaultCols   = 80 // what terminals have been since the VT100
@@ -140,7 +143,7 @@ type ExitRecord struct {
 const (
 	LastLines   = 5
 	TailLines   = 20
-	MaxTailLine = 4 << 10
+	MaxTailLine = 1 << 10
 )
 
 // Labels the proxy gives a meaning to; the supervisor knows none.
@@ -175,6 +178,38 @@ type SessionInfo struct {
 	Exit            *ExitRecord       `json:"exit,omitempty"`      // absent until exited
 }
 
+// CutArgv returns as much of argv as a SessionInfo may hold; an ellipsis stands
+// for what was cut.
+func CutArgv(argv []string) []string {
+	room := MaxArgvInfo
+	for i, a := range argv {
+		if room -= len(a) + 1; room < 0 {
+			return append(append([]string{}, argv[:i]...), "…")
+		}
+	}
+	return argv
+}
+
+// maxSessionsBytes is about how much goes into one message that enumerates
+// sessions. The largest SessionInfo there can be still fits behind that much.
+const maxSessionsBytes = 256 << 10
+
+// SplitSessions cuts a list into parts that fit into one message each, at
+// least one part.
+func SplitSessions(all []SessionInfo) [][]SessionInfo {
+	parts := [][]SessionInfo{{}}
+	size := 0
+	for _, s := range all {
+		b, _ := json.Marshal(s) // of strings, numbers and times: it cannot fail
+		if size += len(b); size > maxSessionsBytes && len(parts[len(parts)-1]) > 0 {
+			parts, size = append(parts, nil), len(b)
+		}
+		last := &parts[len(parts)-1]
+		*last = append(*last, s)
+	}
+	return parts
+}
+
 // SpawnSpec says what to start. Its zero value starts nothing: Argv is
 // required on the link; a proxy fills in the login shell.
 type SpawnSpec struct {
@@ -197,7 +232,7 @@ type RespawnSpec struct {
 	Env    []string          `json:"env,omitempty"`
 	Cols   int               `json:"cols,omitempty"`
 	Rows   int               `json:"rows,omitempty"`
-	Labels map[string]string `json:"labels,omitempty"`
+	Labels map[string]string `json:"labels,omitzero"` // {} takes all away
 }
 
 // Apply returns old with the changes of r.
@@ -243,6 +278,9 @@ func (s SpawnSpec) Validate() error {
 	}
 	if total > MaxSpawnBytes {
 		return Errorf(CodeLimitExceeded, fmt.Sprintf("argv and environment exceed %d bytes", MaxSpawnBytes))
+	}
+	if len(s.Cwd) > MaxCwdBytes || len(s.Originator) > 4*MaxIDLen {
+		return Errorf(CodeLimitExceeded, "cwd or originator is too long")
 	}
 	if s.Cwd != "" && !strings.HasPrefix(s.Cwd, "/") {
 		return Errorf(CodeInvalidArgument, fmt.Sprintf("cwd must be absolute, it is %.200q", s.Cwd))

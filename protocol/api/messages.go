@@ -327,7 +327,6 @@ type Subscribed struct {
 	protocol.Request
 	Instance protocol.Instance `json:"instance"` // the supervisor's
 	Seq      uint64            `json:"seq"`      // the next event's number is greater
-	Missed   uint64            `json:"missed"`   // events asked for that are no longer kept; 0 if none or unknown
 }
 
 // Event is something that happened. The end of a session comes as PTYExited.

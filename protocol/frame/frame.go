@@ -5,8 +5,8 @@
 // length counts kind and payload, so that a WebSocket's binary message is a
 // frame without its first four bytes. It is 1 to Max.
 //
-// Invariant: a Reader holds no more memory than the bytes that have arrived,
-// whatever length a peer announces.
+// Invariant: a Reader holds no more memory than twice the bytes that have
+// arrived, or 4 KiB, whatever length a peer announces.
 //
 // Not here: what the payloads mean (packages protocol/link and protocol/api).
 package frame
@@ -115,23 +115,33 @@ func (r *Reader) Buffered() []byte { return r.buf[r.start:r.end] }
 // (both leave the stream without a frame boundary: close it), or the stream's
 // own error, after which Next may be called again.
 func (r *Reader) Next() (Kind, []byte, error) {
-	if err := r.fill(HeaderLen - 1); err != nil {
+	f, err := r.NextRaw()
+	if err != nil {
 		return 0, nil, err
+	}
+	return Kind(f[4]), f[HeaderLen:], nil
+}
+
+// NextRaw is Next for a caller that passes frames on: it returns the whole
+// frame, header and all.
+func (r *Reader) NextRaw() ([]byte, error) {
+	if err := r.fill(HeaderLen - 1); err != nil {
+		return nil, err
 	}
 	n := binary.BigEndian.Uint32(r.buf[r.start:])
 	switch {
 	case n == 0:
-		return 0, nil, protocol.Errorf(protocol.CodeBadFrame, "frame of length 0")
+		return nil, protocol.Errorf(protocol.CodeBadFrame, "frame of length 0")
 	case uint64(n) > uint64(r.max):
-		return 0, nil, protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("frame of %d bytes, at most %d are allowed", n, r.max))
+		return nil, protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("frame of %d bytes, at most %d are allowed", n, r.max))
 	}
 	total := 4 + int(n)
 	if err := r.fill(total); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	f := r.buf[r.start : r.start+total]
 	r.start += total
-	return Kind(f[4]), f[HeaderLen:], nil
+	return f, nil
 }
 
 // fill reads until n bytes have arrived.

@@ -1,0 +1,137 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/protocol/internal/drift"
+)
+
+func TestWire(t *testing.T) { drift.CheckWire(t, "api", Messages, "..") }
+
+// The frame of a session's end has these fields, of these types, and nothing
+// that it may leave out is required.
+//
+// demand: B1
+func TestPTYExited(t *testing.T) {
+	agent := "planner"
+	tests := []struct {
+		name string
+		m    PTYExited
+		want string
+	}{
+		{name: "least", m: PTYExited{SessionID: "s-1", PaneID: "s-1"},
+			want: `{"type":"pty_exited","session_id":"s-1","pane_id":"s-1","exit_code":0,"last_lines":[],` +
+				`"session_title":"","session_description":"","timed_out":false}`},
+		{name: "with its parent", m: PTYExited{
+			SessionID: "s-1", PaneID: "pane_2", ExitCode: -1, LastLines: []string{"a", "b"},
+			SessionTitle: "Build", SessionDescription: "all of it", ParentAgent: &agent, TimedOut: true},
+			want: `{"type":"pty_exited","session_id":"s-1","pane_id":"pane_2","exit_code":-1,"last_lines":["a","b"],` +
+				`"session_title":"Build","session_description":"all of it","parent_agent":"planner","timed_out":true}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := protocol.Encode(tt.m)
+			if err != nil || string(got) != tt.want {
+				t.Errorf("got %s and %v, want %s", got, err, tt.want)
+			}
+		})
+	}
+	m, _, err := Messages.Decode([]byte(`{"type":"pty_exited","session_id":"s-1","pane_id":"s-1","parent_agent":null}`))
+	if err != nil || m.(*PTYExited).ParentAgent != nil {
+		t.Errorf("a parent that is null: got %+v and %v", m, err)
+	}
+	checkFields(t, "pty_exited", map[string]string{
+		"session_id": "id, required", "pane_id": "id, required", "exit_code": "int, required",
+		"last_lines": "string[], required", "session_title": "string, required", "session_description": "string, required",
+		"parent_agent": "string?, optional", "timed_out": "bool, required",
+	})
+}
+
+// checkFields compares the fields named, of a message that may have more.
+func checkFields(t *testing.T, typ string, want map[string]string) {
+	t.Helper()
+	for _, m := range drift.Describe("api", Messages).Messages {
+		if m.Name != typ {
+			continue
+		}
+		got := map[string]string{}
+		for _, f := range m.Fields {
+			need := "optional"
+			if f.Required {
+				need = "required"
+			}
+			if _, ok := want[f.Name]; ok {
+				got[f.Name] = fmt.Sprintf("%s, %s", f.Type, need)
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", typ, got, want)
+		}
+		return
+	}
+	t.Errorf("there is no message %s", typ)
+}
+
+// The messages of text clients have their fields, and their codes exist.
+//
+// demand: M15
+func TestTerminalMessages(t *testing.T) {
+	const id, request = "id, required", "string, optional"
+	checkFields(t, "terminal.open", map[string]string{
+		"request_id": request, "task_id": "string, required", "workspace_id": "string, required",
+		"user_id": "string, optional", "cols": "int, optional", "rows": "int, optional",
+	})
+	checkFields(t, "terminal.opened", map[string]string{
+		"request_id": request, "session_id": id, "work_dir": "string, required", "shell": "string, required",
+	})
+	checkFields(t, "terminal.data", map[string]string{"session_id": id, "data_b64": "base64, required"})
+	checkFields(t, "terminal.resize", map[string]string{"session_id": id, "cols": "int, required", "rows": "int, required"})
+	checkFields(t, "terminal.close", map[string]string{"session_id": id, "reason": "string, optional"})
+	checkFields(t, "terminal.exit", map[string]string{"session_id": id, "exit_code": "int, required", "reason": "string, optional"})
+	checkFields(t, "terminal.error", map[string]string{
+		"request_id": request, "session_id": "id, optional", "code": "Code, required", "message": "string, required",
+	})
+	for _, code := range []protocol.Code{
+		"workspace_mismatch", "task_not_found", "session_not_found", "unsupported_os", "spawn_failed", "internal",
+	} {
+		if !slices.Contains(protocol.Codes(), code) {
+			t.Errorf("there is no code %s", code)
+		}
+	}
+}
+
+// What older proxies sent at a session's end is understood.
+func TestOldExit(t *testing.T) {
+	m, _, err := Messages.Decode([]byte(`{"type":"exit","code":3}`))
+	if e, ok := m.(*Exit); err != nil || !ok || e.Code != 3 {
+		t.Errorf("got %+v and %v", m, err)
+	}
+}
+
+// A request's answer carries its id, whatever the type.
+func TestRequestID(t *testing.T) {
+	for _, typ := range Messages.Types() {
+		r, ok := Messages.New(typ).(interface {
+			protocol.Message
+			ID() string
+			SetID(string)
+		})
+		if !ok {
+			continue
+		}
+		r.SetID("r-1")
+		b, err := protocol.Encode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var env protocol.Envelope
+		if err := json.Unmarshal(b, &env); err != nil || env.RequestID != "r-1" || r.ID() != "r-1" {
+			t.Errorf("%s: got %+v and %v", typ, env, err)
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package drift_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	"holdfast/protocol/internal/drift"
+	"holdfast/protocol/link"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func constants(t *testing.T, dir string) []drift.Const {
+	t.Helper()
+	all, err := drift.Constants(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// codeFacts is what the code says: all of it, and what a schema can say.
+func codeFacts(t *testing.T) (all, inSchema drift.Facts) {
+	t.Helper()
+	messages := drift.Facts{}.Add(drift.Describe("link", link.Messages).Facts(), drift.Describe("api", api.Messages).Facts())
+	words := constants(t, "../..")
+	closed := slices.DeleteFunc(slices.Clone(words), func(c drift.Const) bool { return !slices.Contains(drift.Closed, c.Type) })
+	inSchema = drift.Facts{}.Add(messages, drift.ConstFacts(closed, ""))
+	all = drift.Facts{}.Add(messages, drift.ConstFacts(words, ""), drift.ConstFacts(constants(t, "../../frame"), "frame."))
+	return all, inSchema
+}
+
+func schemaFacts(t *testing.T, linkSchema, apiSchema string) (drift.Facts, error) {
+	t.Helper()
+	l, err := drift.SchemaFacts("link", []byte(linkSchema))
+	if err != nil {
+		return nil, err
+	}
+	a, err := drift.SchemaFacts("api", []byte(apiSchema))
+	if err != nil {
+		return nil, err
+	}
+	return drift.Facts{}.Add(l, a), nil
+}
+
+// Code, schema and spec say the same of both wires: every message, field,
+// type, code, kind, word and limit, and nothing that does not exist.
+//
+// demand: B2
+func TestCodeSchemaSpec(t *testing.T) {
+	code, inSchema := codeFacts(t)
+	schema, err := schemaFacts(t, read(t, "../../link/schema.json"), read(t, "../../api/schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range drift.Diff(schema, inSchema) {
+		t.Errorf("schema against code: %s", d)
+	}
+	spec, err := drift.SpecFacts(read(t, "../../SPEC.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range drift.Diff(spec, code) {
+		t.Errorf("spec against code: %s", d)
+	}
+	for _, fact := range []string{"api message pty_exited", "api pty_exited.exit_code: int, required", "Code exited_early", "Kind 1 output"} {
+		if !schema[fact] && !strings.HasPrefix(fact, "Kind") || !spec[fact] {
+			t.Errorf("%q is missing", fact)
+		}
+	}
+	if !slices.Contains(api.Messages.Types(), "pty_exited") {
+		t.Error("pty_exited is not among the known types")
+	}
+}
+
+// A check that cannot fail proves nothing: every kind of drift is seen, and
+// told by its name.
+//
+// demand: B2
+func TestDriftIsSeen(t *testing.T) {
+	code, inSchema := codeFacts(t)
+	spec := read(t, "../../SPEC.md")
+	linkSchema, apiSchema := read(t, "../../link/schema.json"), read(t, "../../api/schema.json")
+	tests := []struct {
+		name, old, new string
+		want           []string
+	}{
+		{name: "field renamed", old: "| `stolen_by` | string | yes |", new: "| `thief` | string | yes |",
+			want: []string{"+ api stolen.thief: string, required", "- api stolen.stolen_by: string, required"}},
+		{name: "field of another type", old: "| `exit_code` | int | yes |", new: "| `exit_code` | string | yes |",
+			want: []string{"+ object ExitRecord.exit_code: string, required", "- object ExitRecord.exit_code: int, required"}},
+		{name: "field not required any more", old: "| `argv` | string[] | yes |", new: "| `argv` | string[] | no |",
+			want: []string{"+ object SessionInfo.argv: string[], optional", "- object SessionInfo.argv: string[], required"}},
+		{name: "field that does not exist", old: "| `ticket` | string | yes |", new: "| `colour` | string | no | x |\n| `ticket` | string | yes |",
+			want: []string{"+ api ticket_issued.colour: string, optional"}},
+		{name: "message that does not exist", old: "### `goaway`", new: "### `come_back`\n\n### `goaway`",
+			want: []string{"+ api message come_back"}},
+		{name: "message without a heading", old: "### `exit`\n", new: "\n",
+			want: []string{"+ api pty_exited.code: int, required", "- api exit.code: int, required", "- api message exit"}},
+		{name: "code that does not exist", old: "| `timeout` |", new: "| `time_out` |",
+			want: []string{"+ Code time_out", "- Code timeout"}},
+		{name: "kind of another number", old: "| 3 | snapshot |", new: "| 4 | snapshot |",
+			want: []string{"+ Kind 4 snapshot", "- Kind 3 snapshot"}},
+		{name: "word that does not exist", old: "| `hard` |", new: "| `harder` |",
+			want: []string{"+ Outcome harder", "- Outcome hard"}},
+		{name: "label that does not exist", old: "| `task_id` | the task that", new: "| `task` | the task that",
+			want: []string{"+ label task", "- label task_id"}},
+		{name: "limit of another value", old: "| `MaxCols` | 2000 |", new: "| `MaxCols` | 200 |",
+			want: []string{"+ limit MaxCols 200", "- limit MaxCols 2000"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			facts, err := drift.SpecFacts(strings.Replace(spec, tt.old, tt.new, 1))
+			if got := drift.Diff(facts, code); err != nil || !slices.Equal(got, tt.want) {
+				t.Errorf("got %q and %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+	if _, err := drift.SpecFacts(spec + "\n| code | meaning |\n| --- | --- |\n| `timeout` | again |\n"); err == nil {
+		t.Error("a code said twice is not seen")
+	}
+	schemas := []struct {
+		name, old, new string
+		want           []string
+	}{
+		{name: "not in the union", old: "    {\n      \"$ref\": \"#/$defs/pty_exited\"\n    },\n", want: []string{"- api message pty_exited"}},
+		{name: "field renamed", old: `"stolen_by": {`, new: `"thief": {`, want: nil},
+		{name: "type of another name", old: `"const": "pty_exited"`, new: `"const": "pty_exit"`, want: nil},
+		{name: "code left out", old: "        \"timeout\",\n", want: []string{"- Code timeout"}},
+	}
+	for _, tt := range schemas {
+		t.Run("schema: "+tt.name, func(t *testing.T) {
+			if !strings.Contains(apiSchema, tt.old) {
+				t.Fatalf("%q is not in the schema", tt.old)
+			}
+			// The codes stand in both schemas.
+			facts, err := schemaFacts(t, strings.Replace(linkSchema, tt.old, tt.new, 1), strings.Replace(apiSchema, tt.old, tt.new, 1))
+			if tt.want == nil {
+				if err == nil {
+					t.Error("got no error")
+				}
+				return
+			}
+			if got := drift.Diff(facts, inSchema); err != nil || !slices.Equal(got, tt.want) {
+				t.Errorf("got %q and %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// The examples are messages and frames, to the last field and byte.
+func TestSpecExamples(t *testing.T) {
+	spec := read(t, "../../SPEC.md")
+	for info, reg := range map[string]*protocol.Registry{"json api": api.Messages, "json link": link.Messages} {
+		for _, text := range drift.Blocks(spec, info) {
+			m, _, err := reg.Decode([]byte(text))
+			if err != nil {
+				t.Errorf("%v: %s", err, text)
+				continue
+			}
+			b, err := protocol.Encode(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := anyJSON(t, []byte(text)), anyJSON(t, b); !reflect.DeepEqual(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		}
+	}
+	frames := map[string][]byte{
+		"hex output":  frame.AppendData(nil, frame.Output, 7, 258, []byte("hi\r\n")),
+		"hex control": frame.Append(nil, frame.Control, []byte(`{"type":"ok","request_id":"r-1"}`)),
+	}
+	for info, want := range frames {
+		blocks := drift.Blocks(spec, info)
+		if len(blocks) != 1 {
+			t.Fatalf("%d blocks of %s", len(blocks), info)
+		}
+		got, err := hex.DecodeString(strings.Join(strings.Fields(blocks[0]), ""))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: got % x and %v, want % x", info, got, err, want)
+		}
+	}
+}
+
+func anyJSON(t *testing.T, b []byte) (v any) {
+	t.Helper()
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// What the prose sets in code exists: a message, a field, a word, or one of
+// the few things that are not ours to define here.
+func TestSpecWords(t *testing.T) {
+	code, _ := codeFacts(t)
+	known := map[string]bool{}
+	for fact := range code {
+		for _, w := range strings.FieldsFunc(fact, func(r rune) bool { return strings.ContainsRune(" :,", r) }) {
+			known[w] = true
+			if _, field, ok := strings.Cut(w, "."); ok {
+				known[field] = true
+			}
+			if i := strings.LastIndexByte(w, '.'); i >= 0 {
+				known[w[i+1:]] = true
+			}
+		}
+	}
+	for _, w := range []string{
+		"supervisor.sock", "proxy.sock", "web.sock", "holdfast", api.Subprotocol, "hi", "type", "T",
+		"a-z", "A-Z", "0-9", "_", "-", "TERM", "SIGUSR1", "USR1", "SIGTERM",
+	} {
+		known[w] = true
+	}
+	word := regexp.MustCompile(`^[\w.-]+$`)
+	for _, w := range drift.CodeSpans(read(t, "../../SPEC.md")) {
+		if word.MatchString(w) && !known[w] {
+			t.Errorf("%q stands in SPEC.md and is nothing", w)
+		}
+	}
+}
+
+// Every code says whether it may be tried again and whether it ends an
+// attachment; the three that do not are those of api.Error's comment.
+func TestSpecErrors(t *testing.T) {
+	var staying []string
+	for _, row := range drift.Rows(read(t, "../../SPEC.md"), "code") {
+		code, meaning, retryable, ends := row[0], row[1], row[2], row[3]
+		if meaning == "" || !slices.Contains([]string{"yes", "no", "maybe"}, retryable) || !slices.Contains([]string{"yes", "no"}, ends) {
+			t.Errorf("%q is no row", row)
+		}
+		if ends == "no" {
+			staying = append(staying, code)
+		}
+	}
+	if want := []string{"input_full", "input_gap", "permission_denied"}; !slices.Equal(staying, want) {
+		t.Errorf("got %q, want %q", staying, want)
+	}
+}

@@ -1,0 +1,43 @@
+package protocol
+
+// A Position is where a viewer stands in a session's output: what it has to
+// remember to go on through another proxy, or another connection.
+type Position struct {
+	instance     Instance
+	offset       uint64 // of the next byte
+	snapshotLeft int    // bytes of a snapshot still to come
+}
+
+// Attached sets the position from the answer to an attach.
+func (p *Position) Attached(a AttachInfo) {
+	*p = Position{instance: a.Session.Instance, offset: a.Offset, snapshotLeft: a.SnapshotBytes}
+}
+
+// Resync sets the position of a viewer that was overtaken.
+func (p *Position) Resync(offset uint64, snapshotBytes int) {
+	p.offset, p.snapshotLeft = offset, snapshotBytes
+}
+
+// Output notes n bytes of output at offset.
+func (p *Position) Output(offset uint64, n int) { p.offset = offset + uint64(n) }
+
+// Snapshot notes n bytes of a snapshot, and returns how many are to come.
+func (p *Position) Snapshot(n int) int {
+	p.snapshotLeft = max(0, p.snapshotLeft-n)
+	return p.snapshotLeft
+}
+
+// Offset returns the offset of the next byte of output.
+func (p *Position) Offset() uint64 { return p.offset }
+
+// Resume changes an attach request so that it goes on from here. Half a
+// snapshot is no position: then a new one is asked for, still without changing
+// the session's size.
+func (p *Position) Resume(spec AttachSpec) AttachSpec {
+	if p.snapshotLeft > 0 {
+		spec.Resume, spec.Cols, spec.Rows = nil, 0, 0
+		return spec
+	}
+	spec.Resume = &Resume{Instance: p.instance, Offset: p.offset}
+	return spec
+}

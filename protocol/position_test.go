@@ -1,0 +1,43 @@
+package protocol_test
+
+import (
+	"reflect"
+	"testing"
+
+	"holdfast/protocol"
+)
+
+// A viewer that lost its connection asks for what it has not had: for the next
+// byte, or anew where it had half a snapshot.
+func TestPositionResume(t *testing.T) {
+	spec := protocol.AttachSpec{SessionID: "s", Cols: 100, Rows: 40, Writer: "w"}
+	at := func(offset uint64) protocol.AttachSpec {
+		s := spec
+		s.Resume = &protocol.Resume{Instance: "i", Offset: offset}
+		return s
+	}
+	anew := protocol.AttachSpec{SessionID: "s", Writer: "w"}
+	attached := protocol.AttachInfo{Session: protocol.SessionInfo{Instance: "i"}, Offset: 100, SnapshotBytes: 30}
+	tests := []struct {
+		name string
+		do   func(p *protocol.Position)
+		want protocol.AttachSpec
+	}{
+		{name: "before the snapshot", do: func(*protocol.Position) {}, want: anew},
+		{name: "within the snapshot", do: func(p *protocol.Position) { p.Snapshot(29) }, want: anew},
+		{name: "after the snapshot", do: func(p *protocol.Position) { p.Snapshot(20); p.Snapshot(10) }, want: at(100)},
+		{name: "after output", do: func(p *protocol.Position) { p.Snapshot(30); p.Output(100, 7) }, want: at(107)},
+		{name: "overtaken", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 10) }, want: anew},
+		{name: "overtaken, empty snapshot", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 0) }, want: at(500)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var p protocol.Position
+			p.Attached(attached)
+			tt.do(&p)
+			if got := p.Resume(spec); !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}

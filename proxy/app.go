@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/daemon"
+	"holdfast/shared/config"
+)
+
+// dirs says where things lie, and makes the directories that are missing.
+func (a *app) dirs() (config.Dirs, error) {
+	d, err := config.Resolve(a.dir, os.Getenv)
+	if err != nil {
+		return d, err
+	}
+	return d, d.Ensure()
+}
+
+// connect returns a client of the running proxy, having started one where
+// there was none.
+func (a *app) connect(ctx context.Context) (*client.Client, error) {
+	return a.dial(ctx, a.startProxy)
+}
+
+func (a *app) dial(ctx context.Context, start func(context.Context) error) (*client.Client, error) {
+	dirs, err := a.dirs()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.Load(dirs, os.Getenv, nil)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := cfg.Secret()
+	if err != nil {
+		return nil, err
+	}
+	return client.Dial(ctx, client.Options{
+		Dir: a.dir, Proxy: a.proxy, Name: "proxy " + a.who(), Start: start, Secret: secret, Redial: startTimeout,
+	})
+}
+
+// who names this client to others: its terminal if it has one, else its pid.
+func (a *app) who() string {
+	if tty, err := os.Readlink("/proc/self/fd/0"); err == nil && filepath.Dir(tty) == "/dev/pts" {
+		return tty
+	}
+	return fmt.Sprintf("pid %d", os.Getpid())
+}
+
+// startTimeout is how long a command waits for what it started.
+const startTimeout = 15 * time.Second
+
+// startProxy starts "proxy serve" in the background.
+func (a *app) startProxy(ctx context.Context) error {
+	_, err := a.startDaemon(ctx, "serve", "--background")
+	return err
+}
+
+func (a *app) startDaemon(ctx context.Context, args ...string) (*daemon.Process, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, "--proxy", a.proxy)
+	if a.dir != "" {
+		abs, err := filepath.Abs(a.dir)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--dir", abs)
+	}
+	return daemon.Start(ctx, daemon.Spec{Path: exe, Args: args, Env: os.Environ()})
+}
+
+// supervisorPath finds the supervisor's program: where we are told, or beside
+// this program, or on the PATH.
+func supervisorPath() (string, error) {
+	if p := os.Getenv("HOLDFAST_SUPERVISOR"); p != "" {
+		return p, nil
+	}
+	if exe, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(exe), "supervisor")
+		if _, err := os.Stat(beside); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return beside, nil
+		}
+	}
+	p, err := exec.LookPath("supervisor")
+	if err != nil {
+		return "", fmt.Errorf("the supervisor program is neither beside the proxy nor on the PATH; $HOLDFAST_SUPERVISOR may name it: %w", err)
+	}
+	return p, nil
+}
+
+// jsonFlag adds --json to a command that lists something.
+func (a *app) jsonFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
+	return cmd
+}
+
+func printJSON(cmd *cobra.Command, v any) error {
+	enc := json.NewEncoder(cmd.OutOrStdout())
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// sessionIDs completes the first argument with the ids of sessions.
+func (a *app) sessionIDs(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+	defer cancel()
+	c, err := a.dial(ctx, nil) // pressing tab starts nothing
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer func() { _ = c.Close() }()
+	list, err := c.List(ctx, "")
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []cobra.Completion
+	for _, s := range list {
+		ids = append(ids, cobra.CompletionWithDesc(string(s.ID), fmt.Sprintf("%s, %s", s.State, commandLine(s.Argv))))
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// withClient runs f with a client and closes it.
+func (a *app) withClient(ctx context.Context, f func(*client.Client) error) error {
+	c, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	return f(c)
+}
+
+// sessionID checks an argument.
+func sessionID(arg string) (protocol.SessionID, error) {
+	id := protocol.SessionID(arg)
+	return id, id.Validate()
+}

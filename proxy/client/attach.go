@@ -1,0 +1,569 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+)
+
+const (
+	// outputWindow is how much output an attachment holds for a program that
+	// does not read; beyond it the connection is not read, and the supervisor
+	// moves the viewer to a snapshot.
+	outputWindow = 1 << 20
+	// inputWindow is how much input may be unacknowledged; beyond it Write
+	// waits.
+	inputWindow = 1 << 20
+	// retryFull is how long to wait when the session's input queue is full.
+	retryFull = 20 * time.Millisecond
+)
+
+// AttachOptions say how to view a session. The zero value shares it and leaves
+// its size as it is.
+type AttachOptions struct {
+	Cols, Rows int
+	Mode       protocol.Mode
+	Steal      bool
+	Resume     *protocol.Resume // go on where an earlier attachment ended
+	History    int
+	Writer     string // keep it with Resume, so that input goes on as well
+	Term       string
+	IsTTY      bool
+}
+
+// MessageKind says what a Message is.
+type MessageKind int
+
+// The kinds of messages.
+const (
+	Output   MessageKind = iota // Data was printed at Offset
+	Snapshot                    // Data belongs to the snapshot that stands for Offset
+	Missed                      // Missed bytes were lost to this viewer; a snapshot follows: begin with an empty screen
+	Resized                     // the terminal has another size from here on
+	Exited                      // the session has ended; nothing follows
+	Stolen                      // By attached in this one's place; nothing follows
+	Failed                      // Err ended the attachment; nothing follows
+)
+
+// A Message is one thing an attachment is told.
+type Message struct {
+	Kind   MessageKind
+	Data   []byte
+	Offset uint64
+	Missed uint64
+	Size   protocol.Size
+	Exit   *api.PTYExited
+	By     string
+	Err    error
+}
+
+// last reports whether nothing follows.
+func (m *Message) last() bool { return m.Kind == Exited || m.Kind == Stolen || m.Kind == Failed }
+
+// ErrStolen ends the reading of an attachment in whose place another came, and
+// ErrTimeout is what Receive returns at its deadline.
+var (
+	ErrStolen  = errors.New("another client attached in this one's place")
+	ErrTimeout = os.ErrDeadlineExceeded
+)
+
+// An Attachment is a view of a session: what is printed is read from it, what
+// is written to it is typed. It survives the proxy's replacement by going on
+// at its offset.
+//
+//	run    one goroutine: connects, reads, connects again
+//	Write  and the resumption send under sendMu
+//
+// One goroutine may read (Read or Receive) while another writes; the other
+// methods may be called from any.
+type Attachment struct {
+	c    *Client
+	spec protocol.AttachSpec
+	info protocol.AttachInfo
+	ctx  context.Context // ended by Detach
+	end  context.CancelFunc
+	done chan struct{} // closed when run has ended
+
+	sendMu sync.Mutex // held while frames of input are written
+
+	mu     sync.Mutex
+	conn   *conn // nil while there is none
+	pos    protocol.Position
+	resize *protocol.Size // not yet sent
+	in     inputBuffer
+	missed uint64
+
+	queue   []Message
+	queued  int           // bytes in queue
+	notify  chan struct{} // something was queued
+	drained chan struct{} // something was taken from the queue
+	ended   bool          // the last message was queued
+
+	rest []byte // of the message that Read has begun; owned by the reader
+	last *Message
+}
+
+// Attach attaches to a session.
+//
+// Errors: session_not_found, session_exited (whose Exit says how),
+// already_attached, instance_mismatch, limit_exceeded.
+func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOptions) (*Attachment, error) {
+	if o.Writer == "" {
+		o.Writer = protocol.NewToken(8)
+	}
+	a := &Attachment{
+		c: c, done: make(chan struct{}),
+		spec: protocol.AttachSpec{
+			SessionID: id, Cols: o.Cols, Rows: o.Rows, Mode: o.Mode, Steal: o.Steal, Resume: o.Resume,
+			History: o.History, Writer: o.Writer, Client: c.o.Name, Term: o.Term, IsTTY: o.IsTTY,
+		},
+		notify: make(chan struct{}, 1), drained: make(chan struct{}, 1),
+	}
+	a.ctx, a.end = context.WithCancel(context.Background())
+	conn, err := a.connect(ctx, a.spec)
+	if err != nil {
+		a.end()
+		return nil, err
+	}
+	go a.run(conn)
+	return a, nil
+}
+
+// number is this attachment's on its connection, which carries no other: a
+// program that does not read one attachment holds up that one alone.
+const number = 1
+
+// connect makes a connection and attaches over it. A lost connection or link
+// is tried again for as long as the client's options say.
+func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.c.o.Redial)
+	defer cancel()
+	for {
+		conn, err := a.c.dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		info, err := attach(ctx, conn, spec)
+		if err == nil {
+			a.attached(conn, info)
+			return conn, nil
+		}
+		_ = conn.Close()
+		if !lost(err) || pause(ctx, backoffMax/10) != nil {
+			return nil, err
+		}
+	}
+}
+
+func attach(ctx context.Context, conn *conn, spec protocol.AttachSpec) (*protocol.AttachInfo, error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if err := conn.send(api.Attach{Attachment: number, AttachSpec: spec}); err != nil {
+		return nil, err
+	}
+	m, err := conn.receive()
+	if err != nil {
+		return nil, err
+	}
+	switch m := m.(type) {
+	case *api.Attached:
+		return &m.AttachInfo, nil
+	case *api.Error:
+		return nil, &m.Error
+	case *api.Goaway:
+		return nil, failed(ErrIO, errors.New("the proxy is going away"))
+	}
+	return nil, failed(ErrDecode, fmt.Errorf("attach answered by %s", m.MessageType()))
+}
+
+// attached takes over a connection and its answer.
+func (a *Attachment) attached(conn *conn, info *protocol.AttachInfo) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first := a.info.Writer == ""
+	a.conn = conn
+	a.pos.Attached(*info)
+	a.in.resume(info.InputOffset, first)
+	if first {
+		a.info = *info
+		a.missed = info.BytesMissed
+		return
+	}
+	if info.Replay == protocol.ReplaySnapshot {
+		a.overtaken(info.Offset, info.BytesMissed, info.SnapshotBytes)
+	}
+}
+
+// overtaken is called with mu held.
+func (a *Attachment) overtaken(offset, missed uint64, snapshotBytes int) {
+	a.missed += missed
+	a.pos.Resync(offset, snapshotBytes)
+	a.put(Message{Kind: Missed, Offset: offset, Missed: missed})
+}
+
+// Info is the answer to the attach.
+func (a *Attachment) Info() protocol.AttachInfo { return a.info }
+
+// Missed is how many bytes were printed and never came here: before the
+// attach, and since, where the ring had forgotten them.
+func (a *Attachment) Missed() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.missed
+}
+
+// Writer is the name that input goes by; with Resume it lets a later
+// attachment go on with the input.
+func (a *Attachment) Writer() string { return a.spec.Writer }
+
+// Position is where to resume after what was read so far.
+func (a *Attachment) Position() protocol.Resume {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	offset := a.pos.Offset()
+	for _, m := range a.queue {
+		if m.Kind == Output {
+			offset = m.Offset
+			break
+		}
+	}
+	return protocol.Resume{Instance: a.info.Session.Instance, Offset: offset - uint64(len(a.rest))}
+}
+
+// run reads one connection after the other until the attachment ends.
+func (a *Attachment) run(conn *conn) {
+	defer close(a.done)
+	for {
+		stop := context.AfterFunc(a.ctx, func() { _ = conn.Close() })
+		go a.flush() // what this connection has not been told
+		err := a.readFrom(conn)
+		stop()
+		_ = conn.Close()
+		a.mu.Lock()
+		a.conn = nil
+		ended := a.ended
+		a.mu.Unlock()
+		if ended || a.ctx.Err() != nil {
+			return
+		}
+		if !lost(err) {
+			a.fail(err)
+			return
+		}
+		if conn, err = a.connect(a.ctx, a.resumeSpec()); err != nil {
+			a.fail(err)
+			return
+		}
+	}
+}
+
+func (a *Attachment) resumeSpec() protocol.AttachSpec {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pos.Resume(a.spec)
+}
+
+// fail queues the error that ends the attachment; a session that has exited
+// meanwhile, and whose last bytes are gone, still tells how.
+func (a *Attachment) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ctx.Err() != nil {
+		return
+	}
+	if e := protocol.AsError(err); e.Code == protocol.CodeSessionExited && e.Exit != nil {
+		a.put(Message{Kind: Exited, Exit: exitOf(a.spec.SessionID, e.Exit)})
+		return
+	}
+	a.put(Message{Kind: Failed, Err: err})
+}
+
+func exitOf(id protocol.SessionID, r *protocol.ExitRecord) *api.PTYExited {
+	return &api.PTYExited{
+		SessionID: id, PaneID: string(id), ExitCode: r.ExitCode, LastLines: r.LastLines,
+		TimedOut: r.TimedOut, Reason: r.Reason, Signal: r.Signal, Outcome: r.Outcome,
+	}
+}
+
+// readFrom queues what comes until the connection breaks or the attachment
+// ends.
+func (a *Attachment) readFrom(conn *conn) error {
+	for {
+		if !a.waitForRoom() {
+			return a.ctx.Err()
+		}
+		kind, payload, err := conn.next()
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case frame.Output, frame.Snapshot:
+			err = a.data(kind, payload)
+		case frame.Control:
+			var m protocol.Message
+			if m, err = decode(payload); m != nil {
+				err = a.control(conn, m)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		a.mu.Lock()
+		ended := a.ended
+		a.mu.Unlock()
+		if ended {
+			return nil
+		}
+	}
+}
+
+// waitForRoom waits until the queue has room, and reports false after Detach.
+func (a *Attachment) waitForRoom() bool {
+	for {
+		a.mu.Lock()
+		full := a.queued >= outputWindow
+		a.mu.Unlock()
+		if !full {
+			return true
+		}
+		select {
+		case <-a.drained:
+		case <-a.ctx.Done():
+			return false
+		}
+	}
+}
+
+func (a *Attachment) data(kind frame.Kind, payload []byte) error {
+	_, offset, data, err := frame.ParseData(payload)
+	if err != nil {
+		return failed(ErrDecode, err)
+	}
+	m := Message{Kind: Output, Offset: offset, Data: append([]byte(nil), data...)}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if kind == frame.Snapshot {
+		m.Kind = Snapshot
+		a.pos.Snapshot(len(data))
+	} else {
+		a.pos.Output(offset, len(data))
+	}
+	a.put(m)
+	return nil
+}
+
+// put queues a message; mu is held.
+func (a *Attachment) put(m Message) {
+	if a.ended {
+		return
+	}
+	a.ended = m.last()
+	a.queue = append(a.queue, m)
+	a.queued += len(m.Data)
+	poke(a.notify)
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (a *Attachment) control(conn *conn, m protocol.Message) error {
+	switch m := m.(type) {
+	case *api.Goaway:
+		_ = pause(a.ctx, min(time.Duration(m.RetryAfterMS)*time.Millisecond, a.c.o.Redial))
+		return failed(ErrIO, errors.New("the proxy is going away: "+m.Reason))
+	case *api.Accepted:
+		a.mu.Lock()
+		a.in.accepted(m.Offset)
+		a.mu.Unlock()
+	case *api.Error:
+		return a.error(&m.Error)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch m := m.(type) {
+	case *api.Resync:
+		a.overtaken(m.Offset, m.BytesMissed, m.SnapshotBytes)
+	case *api.Resized:
+		a.put(Message{Kind: Resized, Size: protocol.Size{Cols: m.Cols, Rows: m.Rows}})
+	case *api.Stolen:
+		a.put(Message{Kind: Stolen, By: m.StolenBy})
+	case *api.PTYExited:
+		a.put(Message{Kind: Exited, Exit: m})
+	case *api.Exit: // of an older proxy
+		a.put(Message{Kind: Exited, Exit: &api.PTYExited{SessionID: a.spec.SessionID, PaneID: string(a.spec.SessionID), ExitCode: m.Code}})
+	}
+	return nil
+}
+
+// error acts on an error of the attachment: input is sent again from where it
+// was taken, or the attachment ends.
+func (a *Attachment) error(e *protocol.Error) error {
+	switch e.Code {
+	case protocol.CodeInputGap, protocol.CodeInputFull:
+		if e.Offset == nil {
+			return nil
+		}
+		a.mu.Lock()
+		a.in.resume(*e.Offset, false)
+		a.mu.Unlock()
+		if e.Code == protocol.CodeInputGap {
+			go a.flush()
+		} else {
+			time.AfterFunc(retryFull, a.flush)
+		}
+		return nil
+	case protocol.CodePermissionDenied:
+		return nil // Write has said so
+	case protocol.CodeSessionNotFound, protocol.CodeSessionExited:
+		if a.unread() {
+			return nil // typed after the end; what comes next says how that was
+		}
+	}
+	return e
+}
+
+// unread reports whether the session's end is still to be read: an error about
+// input must not cut that off.
+func (a *Attachment) unread() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.conn != nil && !a.ended
+}
+
+// Receive returns the next message, waiting at most for the timeout (for ever
+// if it is negative). Errors: ErrTimeout, and io.EOF after the last message
+// and after Detach.
+func (a *Attachment) Receive(timeout time.Duration) (*Message, error) {
+	var expired <-chan time.Time
+	if timeout >= 0 {
+		t := time.NewTimer(timeout)
+		defer t.Stop()
+		expired = t.C
+	}
+	for {
+		if m := a.take(); m != nil {
+			return m, nil
+		}
+		if a.last != nil || a.ctx.Err() != nil {
+			return nil, io.EOF
+		}
+		select {
+		case <-a.notify:
+		case <-expired:
+			if m := a.take(); m != nil {
+				return m, nil
+			}
+			return nil, ErrTimeout
+		case <-a.ctx.Done():
+		}
+	}
+}
+
+// take removes the first message of the queue, if there is one.
+func (a *Attachment) take() *Message {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.queue) == 0 {
+		return nil
+	}
+	m := a.queue[0]
+	a.queue[0] = Message{}
+	if a.queue = a.queue[1:]; len(a.queue) == 0 {
+		a.queue = nil
+	}
+	a.queued -= len(m.Data)
+	poke(a.drained)
+	if m.last() {
+		a.last = &m
+	}
+	return &m
+}
+
+// Read reads what the session printed. It returns io.EOF once the session has
+// exited (Exit says how) or after Detach, ErrStolen, or what else ended the
+// attachment. Bytes lost to a viewer too slow are counted by Missed; the
+// snapshot that stands for them is read in their place.
+func (a *Attachment) Read(p []byte) (int, error) {
+	for len(a.rest) == 0 {
+		m, err := a.Receive(-1)
+		if err != nil {
+			return 0, a.readError()
+		}
+		a.mu.Lock()
+		a.rest = m.Data
+		a.mu.Unlock()
+		if m.last() {
+			return 0, a.readError()
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := copy(p, a.rest)
+	a.rest = a.rest[n:]
+	return n, nil
+}
+
+func (a *Attachment) readError() error {
+	switch {
+	case a.last == nil || a.last.Kind == Exited:
+		return io.EOF
+	case a.last.Kind == Stolen:
+		return ErrStolen
+	}
+	return a.last.Err
+}
+
+// Exit is how the session ended, once Read or Receive has come to that; else
+// nil.
+func (a *Attachment) Exit() *api.PTYExited {
+	if a.last == nil {
+		return nil
+	}
+	return a.last.Exit
+}
+
+// Detach ends the attachment; the session lives on. Input written before is
+// sent first, where there is a connection. It may be called again.
+func (a *Attachment) Detach() error {
+	a.flush()
+	a.mu.Lock()
+	conn, ended := a.conn, a.ended
+	a.mu.Unlock()
+	if conn != nil && !ended && a.ctx.Err() == nil {
+		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+		if conn.send(api.Detach{Attachment: number}) == nil {
+			a.waitDetached()
+		}
+	}
+	a.end()
+	<-a.done
+	return nil
+}
+
+// waitDetached gives the proxy a moment to take the input that stands before
+// the detach: a connection closed at once could lose it.
+func (a *Attachment) waitDetached() {
+	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); {
+		a.mu.Lock()
+		settled := a.in.settled() || a.conn == nil || a.ended
+		a.mu.Unlock()
+		if settled || pause(a.ctx, backoffMin) != nil {
+			return
+		}
+	}
+}
+
+// Close is Detach.
+func (a *Attachment) Close() error { return a.Detach() }

@@ -1,0 +1,149 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+)
+
+// The kinds of failure that are not the proxy's answer; errors.Is tells them
+// apart. What the proxy answers is a *protocol.Error.
+var (
+	ErrConnect = errors.New("connect") // no proxy could be reached
+	ErrIO      = errors.New("i/o")     // the connection broke
+	ErrDecode  = errors.New("decode")  // the proxy said something that is no message
+)
+
+// opError is a failure of one of the kinds above.
+type opError struct {
+	kind error
+	err  error
+}
+
+func (e *opError) Error() string   { return e.kind.Error() + ": " + e.err.Error() }
+func (e *opError) Unwrap() []error { return []error{e.kind, e.err} }
+
+func failed(kind, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &opError{kind, err}
+}
+
+const helloTimeout = 5 * time.Second
+
+// conn is one connection to a proxy, its hello said.
+type conn struct {
+	net.Conn
+	frames  *frame.Reader
+	welcome *api.Welcome
+	wmu     sync.Mutex
+	over    bool // guarded by the Client's mu
+}
+
+// dial connects and says hello.
+func dial(ctx context.Context, o *Options) (*conn, error) {
+	nc, err := o.Dial(ctx)
+	if err != nil {
+		return nil, failed(ErrConnect, err)
+	}
+	c := &conn{Conn: nc, frames: frame.NewReader(nc, frame.Max)}
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	err = c.hello(o)
+	if !stop() && err == nil {
+		err = failed(ErrConnect, ctx.Err())
+	}
+	if err != nil {
+		return nil, errors.Join(err, nc.Close())
+	}
+	return c, nil
+}
+
+func (c *conn) hello(o *Options) error {
+	if err := c.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return failed(ErrIO, err)
+	}
+	err := c.send(api.Hello{
+		Protocol: protocol.Supported(), Client: o.Name, PID: os.Getpid(), Token: o.Token, Secret: o.Secret,
+	})
+	if err != nil {
+		return err
+	}
+	m, err := c.receive()
+	if err != nil {
+		return err
+	}
+	switch m := m.(type) {
+	case *api.Welcome:
+		if _, err := protocol.Agree(protocol.Supported(), m.Protocol); err != nil {
+			return err
+		}
+		c.welcome = m
+		return failed(ErrIO, c.SetDeadline(time.Time{}))
+	case *api.Error:
+		return &m.Error
+	}
+	return failed(ErrDecode, fmt.Errorf("hello answered by %s", m.MessageType()))
+}
+
+func (c *conn) send(m protocol.Message) error {
+	b, err := protocol.Encode(m)
+	if err != nil {
+		return failed(ErrDecode, err)
+	}
+	if len(b)+1 > frame.Max {
+		return protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("%s of %d bytes", m.MessageType(), len(b)))
+	}
+	return c.write(frame.Append(make([]byte, 0, frame.HeaderLen+len(b)), frame.Control, b))
+}
+
+func (c *conn) write(raw []byte) error {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	_, err := c.Conn.Write(raw)
+	return failed(ErrIO, err)
+}
+
+// next returns the next frame; the payload is valid until the next call.
+func (c *conn) next() (frame.Kind, []byte, error) {
+	kind, payload, err := c.frames.Next()
+	var e *protocol.Error
+	if errors.As(err, &e) {
+		return 0, nil, failed(ErrDecode, err)
+	}
+	return kind, payload, failed(ErrIO, err)
+}
+
+// receive returns the next control message it knows.
+func (c *conn) receive() (protocol.Message, error) {
+	for {
+		kind, payload, err := c.next()
+		if err != nil {
+			return nil, err
+		}
+		if kind != frame.Control {
+			continue
+		}
+		m, err := decode(payload)
+		if m != nil || err != nil {
+			return m, err
+		}
+	}
+}
+
+// decode returns nil for a message it does not know.
+func decode(payload []byte) (protocol.Message, error) {
+	m, _, err := api.Messages.Decode(payload)
+	if protocol.CodeOf(err) == protocol.CodeUnsupported {
+		return nil, nil
+	}
+	return m, failed(ErrDecode, err)
+}

@@ -1,0 +1,121 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+)
+
+// An Event is something that happened. The end of a session has Exit set, and
+// no Session.
+type Event struct {
+	Seq     uint64                `json:"seq"`
+	Event   protocol.EventKind    `json:"event"`
+	At      time.Time             `json:"at,omitzero"`
+	Session *protocol.SessionInfo `json:"session,omitempty"`
+	Exit    *api.PTYExited        `json:"exit,omitempty"`
+	Missed  uint64                `json:"missed,omitempty"`
+}
+
+// Events is a subscription. It survives the proxy's replacement without
+// missing an event, as long as the supervisor keeps them.
+type Events struct {
+	c        *Client
+	conn     *conn
+	ctx      context.Context
+	end      context.CancelFunc
+	instance protocol.Instance
+	seq      uint64
+}
+
+// Events subscribes to what happens from now on.
+func (c *Client) Events(ctx context.Context) (*Events, error) {
+	e := &Events{c: c}
+	e.ctx, e.end = context.WithCancel(context.Background())
+	if err := e.connect(ctx); err != nil {
+		e.end()
+		return nil, err
+	}
+	return e, nil
+}
+
+// Close ends the subscription; Next returns io.EOF.
+func (e *Events) Close() error {
+	e.end()
+	return nil
+}
+
+func (e *Events) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, e.c.o.Redial)
+	defer cancel()
+	for {
+		err := e.subscribe(ctx)
+		if err == nil || !lost(err) || pause(ctx, backoffMax/10) != nil {
+			return err
+		}
+	}
+}
+
+func (e *Events) subscribe(ctx context.Context) error {
+	conn, err := e.c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	err = conn.send(api.Events{Instance: e.instance, After: e.seq})
+	if err == nil {
+		err = e.subscribed(conn)
+	}
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	e.conn = conn
+	context.AfterFunc(e.ctx, func() { _ = conn.Close() })
+	return nil
+}
+
+func (e *Events) subscribed(conn *conn) error {
+	m, err := conn.receive()
+	if err != nil {
+		return err
+	}
+	switch m := m.(type) {
+	case *api.Subscribed:
+		e.instance, e.seq = m.Instance, m.Seq
+		return nil
+	case *api.Error:
+		return &m.Error
+	}
+	return failed(ErrDecode, fmt.Errorf("events answered by %s", m.MessageType()))
+}
+
+// Next returns the next event, or io.EOF after Close.
+func (e *Events) Next() (*Event, error) {
+	for {
+		m, err := e.conn.receive()
+		if err != nil {
+			if e.ctx.Err() != nil {
+				return nil, io.EOF
+			}
+			_ = e.conn.Close()
+			if err := e.connect(e.ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		switch m := m.(type) {
+		case *api.Event:
+			e.seq = m.Seq
+			return &Event{Seq: m.Seq, Event: m.Event, At: m.At, Session: m.Session, Missed: m.Missed}, nil
+		case *api.PTYExited:
+			e.seq = m.Seq
+			return &Event{Seq: m.Seq, Event: protocol.EventExited, Exit: m}, nil
+		}
+	}
+}

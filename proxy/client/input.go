@@ -1,0 +1,183 @@
+package client
+
+import (
+	"context"
+	"io"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+)
+
+// inputBuffer keeps what was written and not yet acknowledged, so that it can
+// be sent again over another connection. It is guarded by the attachment's mu.
+type inputBuffer struct {
+	data  []byte
+	base  uint64 // offset of data[0]: everything before was acknowledged
+	sent  uint64 // offset of the next byte to send on this connection
+	freed chan struct{}
+}
+
+func (b *inputBuffer) end() uint64 { return b.base + uint64(len(b.data)) }
+
+// accepted drops what was acknowledged.
+func (b *inputBuffer) accepted(offset uint64) {
+	if offset <= b.base {
+		return
+	}
+	n := min(offset, b.end()) - b.base
+	if b.data = b.data[n:]; len(b.data) == 0 {
+		b.data = nil
+	}
+	b.base += n
+	b.sent = max(b.sent, b.base)
+	if b.freed != nil {
+		close(b.freed)
+		b.freed = nil
+	}
+}
+
+// resume begins to send at offset, where the session left off. A fresh
+// attachment of a known writer begins there too.
+func (b *inputBuffer) resume(offset uint64, first bool) {
+	if first {
+		b.base, b.sent = offset, offset
+		return
+	}
+	b.accepted(offset)
+	b.sent = max(b.base, min(offset, b.end()))
+}
+
+// settled reports whether everything written was acknowledged.
+func (b *inputBuffer) settled() bool { return len(b.data) == 0 }
+
+// next returns a copy of what is to be sent next, and its offset.
+func (b *inputBuffer) next() ([]byte, uint64) {
+	from := b.sent - b.base
+	n := min(uint64(len(b.data))-from, frame.MaxData)
+	b.sent += n
+	return append([]byte(nil), b.data[from:from+n]...), b.sent - n
+}
+
+// Write types p. It returns when p is kept here and will arrive once, even if
+// the proxy is replaced meanwhile; it waits while too much is unacknowledged.
+// Errors: io.ErrClosedPipe after the session's or the attachment's end,
+// permission_denied for a read-only attachment.
+func (a *Attachment) Write(p []byte) (int, error) {
+	if a.spec.Mode == protocol.ModeReadOnly {
+		return 0, protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment does not type")
+	}
+	n := 0
+	for n < len(p) {
+		k, wait, err := a.keep(p[n:])
+		n += k
+		if err != nil {
+			return n, err
+		}
+		if k > 0 {
+			a.flush()
+			continue
+		}
+		select {
+		case <-wait:
+		case <-a.ctx.Done():
+		case <-a.done:
+		}
+	}
+	return n, nil
+}
+
+// keep takes as much of p as the window allows, else returns what to wait for.
+func (a *Attachment) keep(p []byte) (int, <-chan struct{}, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended || a.ctx.Err() != nil {
+		return 0, nil, io.ErrClosedPipe
+	}
+	n := min(len(p), inputWindow-len(a.in.data))
+	if n <= 0 {
+		if a.in.freed == nil {
+			a.in.freed = make(chan struct{})
+		}
+		return 0, a.in.freed, nil
+	}
+	a.in.data = append(a.in.data, p[:n]...)
+	return n, nil, nil
+}
+
+// flush sends what this connection has not been sent yet. A connection that
+// breaks is resumed by run.
+func (a *Attachment) flush() {
+	a.sendMu.Lock()
+	defer a.sendMu.Unlock()
+	for {
+		a.mu.Lock()
+		conn := a.conn
+		if conn == nil {
+			a.mu.Unlock()
+			return
+		}
+		size := a.resize
+		a.resize = nil
+		p, offset := a.in.next()
+		a.mu.Unlock()
+		if size != nil {
+			n := uint32(number)
+			if conn.send(api.Resize{Attachment: &n, Cols: size.Cols, Rows: size.Rows}) != nil {
+				a.keepSize(size)
+				return
+			}
+		}
+		if len(p) == 0 {
+			return
+		}
+		if conn.write(frame.AppendData(nil, frame.Input, number, offset, p)) != nil {
+			return
+		}
+	}
+}
+
+// keepSize puts back a size that could not be sent, unless there is a newer.
+func (a *Attachment) keepSize(size *protocol.Size) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.resize == nil {
+		a.resize = size
+	}
+}
+
+// Resize tells this viewer's size, now or when there is a connection again.
+func (a *Attachment) Resize(cols, rows int) error {
+	a.mu.Lock()
+	if a.ended || a.ctx.Err() != nil {
+		a.mu.Unlock()
+		return io.ErrClosedPipe
+	}
+	a.resize = &protocol.Size{Cols: cols, Rows: rows}
+	a.mu.Unlock()
+	a.flush()
+	return nil
+}
+
+// Interrupt sends SIGINT to the session's foreground process group.
+func (a *Attachment) Interrupt(ctx context.Context) error {
+	return a.c.Interrupt(ctx, a.spec.SessionID)
+}
+
+// Flush waits until everything written has been accepted by the session.
+func (a *Attachment) Flush(ctx context.Context) error {
+	for {
+		a.mu.Lock()
+		settled, ended := a.in.settled(), a.ended
+		a.mu.Unlock()
+		if settled {
+			return nil
+		}
+		if ended || a.ctx.Err() != nil {
+			return io.ErrClosedPipe
+		}
+		if err := pause(ctx, backoffMin); err != nil {
+			return err
+		}
+	}
+}

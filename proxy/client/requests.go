@@ -1,0 +1,260 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+)
+
+// SpawnRequest says what to start and how. Rows and Cols of 0 are 24 and 80.
+type SpawnRequest struct {
+	ID protocol.SessionID // "" makes one
+	protocol.SpawnSpec
+	EarlyExit *time.Duration // how long to watch the child; nil is the proxy's 200 ms, 0 does not
+}
+
+// Spawned is a new session.
+type Spawned struct {
+	SessionID protocol.SessionID
+	PID       int
+	CreatedAt time.Time
+	Session   protocol.SessionInfo
+}
+
+// Spawn starts a session and checks that it lives. It may be repeated by the
+// client itself after a lost connection without a second session.
+//
+// Errors: exited_early, whose Exit says how (errors.As to *protocol.Error),
+// spawn_failed with its cause, session_exists, limit_exceeded, closed,
+// invalid_argument.
+func (c *Client) Spawn(ctx context.Context, r SpawnRequest) (*Spawned, error) {
+	if len(r.Argv) == 0 {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty")
+	}
+	if r.ID == "" {
+		r.ID = protocol.SessionID(protocol.NewToken(6))
+	}
+	return c.spawned(ctx, &api.Spawn{
+		SessionID: r.ID, SpawnSpec: r.SpawnSpec, EarlyExitMS: millis(r.EarlyExit), Token: protocol.NewToken(16),
+	})
+}
+
+// Reopen starts an exited session again under its id, as a new instance; what
+// change does not give is as it was. Errors are those of Spawn,
+// session_not_found and session_running.
+func (c *Client) Reopen(ctx context.Context, id protocol.SessionID, change protocol.RespawnSpec, earlyExit *time.Duration) (*Spawned, error) {
+	return c.spawned(ctx, &api.Reopen{
+		SessionID: id, RespawnSpec: change, EarlyExitMS: millis(earlyExit), Token: protocol.NewToken(16),
+	})
+}
+
+func (c *Client) spawned(ctx context.Context, m request) (*Spawned, error) {
+	s, err := ask[*api.Spawned](ctx, c, m, true)
+	if err != nil {
+		return nil, err
+	}
+	return &Spawned{SessionID: s.SessionID, PID: s.PID, CreatedAt: s.CreatedAt, Session: s.Session}, nil
+}
+
+func millis(d *time.Duration) *int64 {
+	if d == nil {
+		return nil
+	}
+	ms := d.Milliseconds()
+	return &ms
+}
+
+// List returns what is known of every session, or of those of one originator.
+func (c *Client) List(ctx context.Context, originator string) ([]protocol.SessionInfo, error) {
+	var all []protocol.SessionInfo
+	err := c.call(ctx, &api.List{Originator: originator}, true, func(m protocol.Message) bool {
+		part, ok := m.(*api.Sessions)
+		if !ok {
+			return false
+		}
+		all = append(all, part.Sessions...)
+		return part.More
+	})
+	return all, err
+}
+
+// SessionInfo returns what is known of one session. Its ExitCode is nil until
+// the session has exited.
+func (c *Client) SessionInfo(ctx context.Context, id protocol.SessionID) (*protocol.SessionInfo, error) {
+	s, err := ask[*api.Session](ctx, c, &api.Info{SessionID: id}, true)
+	if err != nil {
+		return nil, err
+	}
+	return &s.Session, nil
+}
+
+// Scrollback returns the bytes a session printed, as far as they are kept, and
+// the offset of the first.
+func (c *Client) Scrollback(ctx context.Context, id protocol.SessionID) (data []byte, offset uint64, err error) {
+	first := true
+	for next := uint64(0); ; {
+		part, err := ask[*api.ScrollbackData](ctx, c, &api.Scrollback{SessionID: id, Offset: next}, true)
+		if err != nil {
+			return nil, 0, err
+		}
+		if first || part.Offset != next { // overtaken between two parts: begin anew there
+			data, offset, first = nil, part.Offset, false
+		}
+		data = append(data, part.Data...)
+		next = part.Offset + uint64(len(part.Data))
+		if len(part.Data) == 0 || next >= part.End {
+			return data, offset, nil
+		}
+	}
+}
+
+// Screen returns the last lines of a session without escape sequences; 0 is
+// the screen's height.
+func (c *Client) Screen(ctx context.Context, id protocol.SessionID, lines int) ([]string, error) {
+	s, err := ask[*api.ScreenText](ctx, c, &api.Screen{SessionID: id, Lines: lines}, true)
+	if err != nil {
+		return nil, err
+	}
+	return s.Lines, nil
+}
+
+// Resize changes a session's size; zeroes mean 80 and 24, each on its own.
+func (c *Client) Resize(ctx context.Context, id protocol.SessionID, cols, rows int) error {
+	return c.ok(ctx, &api.Resize{SessionID: id, Cols: cols, Rows: rows}, true)
+}
+
+// Interrupt sends SIGINT to a session's foreground process group.
+func (c *Client) Interrupt(ctx context.Context, id protocol.SessionID) error {
+	return c.ok(ctx, &api.Interrupt{SessionID: id}, false)
+}
+
+// Signal sends a signal ("SIGUSR1", "USR1" or a number) to a session's process
+// groups and nothing else.
+func (c *Client) Signal(ctx context.Context, id protocol.SessionID, signal string) error {
+	return c.ok(ctx, &api.Signal{SessionID: id, Signal: signal}, false)
+}
+
+// End says how to end a session. The zero value: SIGHUP, 250 ms, SIGKILL,
+// because the user asked for it.
+type End struct {
+	Grace      *time.Duration
+	SoftSignal string
+	Reason     protocol.Reason
+}
+
+// Terminate begins a session's end and returns when that is scheduled; Wait
+// tells how it came. A session that has ended is session_exited.
+func (c *Client) Terminate(ctx context.Context, id protocol.SessionID, e End) error {
+	return c.ok(ctx, &api.Terminate{SessionID: id, GraceMS: millis(e.Grace), SoftSignal: e.SoftSignal, Reason: e.Reason}, true)
+}
+
+// Forget removes an exited session.
+func (c *Client) Forget(ctx context.Context, id protocol.SessionID) error {
+	return c.ok(ctx, &api.Forget{SessionID: id}, false)
+}
+
+func (c *Client) ok(ctx context.Context, m request, again bool) error {
+	_, err := ask[*api.OK](ctx, c, m, again)
+	return err
+}
+
+// Wait returns a session's exit record once it has exited, or timeout; a
+// negative timeout waits until ctx is done.
+func (c *Client) Wait(ctx context.Context, id protocol.SessionID, timeout time.Duration) (*protocol.ExitRecord, error) {
+	deadline := time.Now().Add(timeout)
+	for {
+		m := &api.Wait{SessionID: id}
+		if timeout >= 0 {
+			left := max(0, time.Until(deadline))
+			m.TimeoutMS = millis(&left)
+		}
+		w, err := ask[*api.Waited](ctx, c, m, false)
+		if err == nil {
+			return &w.Exit, nil
+		}
+		if !lost(err) || ctx.Err() != nil || c.isClosed() {
+			return nil, err
+		}
+		if err := pause(ctx, backoffMax/10); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Type types into a session without an attachment, exactly once, and returns
+// when all of it was accepted.
+func (c *Client) Type(ctx context.Context, id protocol.SessionID, data []byte) error {
+	const atOnce = 256 << 10
+	writer := protocol.NewToken(8)
+	for offset := 0; offset < len(data); {
+		part := data[offset:min(len(data), offset+atOnce)]
+		a, err := ask[*api.Accepted](ctx, c, &api.Input{SessionID: id, Data: part, Writer: writer, Offset: uint64(offset)}, true)
+		if err == nil {
+			offset = int(a.Offset)
+			continue
+		}
+		if offset, err = acceptedBy(err, offset); err != nil {
+			return err
+		}
+		if err := pause(ctx, backoffMax/10); err != nil { // the child does not read as fast as we type
+			return err
+		}
+	}
+	return nil
+}
+
+// acceptedBy returns the offset from an error that says how far input was
+// taken, or the error.
+func acceptedBy(err error, offset int) (int, error) {
+	if e := protocol.AsError(err); e.Code == protocol.CodeInputFull && e.Offset != nil {
+		return int(*e.Offset), nil
+	}
+	if lost(err) {
+		return offset, nil
+	}
+	return offset, err
+}
+
+// lost reports whether err says that the answer is unknown, and may be had
+// later.
+func lost(err error) bool {
+	return protocol.CodeOf(err) == protocol.CodeSupervisorUnreachable || errors.Is(err, ErrIO)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Status is the state of both processes; Supervisor is nil where the proxy
+// cannot reach it.
+type Status struct {
+	Proxy      protocol.ProcessStatus  `json:"proxy"`
+	Supervisor *protocol.ProcessStatus `json:"supervisor"`
+}
+
+// Status returns the state of both processes.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	s, err := ask[*api.StatusReport](ctx, c, &api.Status{}, true)
+	if err != nil {
+		return nil, err
+	}
+	return &Status{Proxy: s.Proxy, Supervisor: s.Supervisor}, nil
+}
+
+// Ticket returns a ticket for one WebSocket connection: to one session's raw
+// bytes, or for "" to the api.
+func (c *Client) Ticket(ctx context.Context, id protocol.SessionID) (string, error) {
+	t, err := ask[*api.TicketIssued](ctx, c, &api.Ticket{SessionID: id}, true)
+	if err != nil {
+		return "", err
+	}
+	return t.Ticket, nil
+}

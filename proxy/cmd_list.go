@@ -1,0 +1,208 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	var originator string
+	cmd := a.jsonFlag(&cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List the sessions",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withClient(cmd.Context(), func(c *client.Client) error {
+				list, err := c.List(cmd.Context(), originator)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return printJSON(cmd, append([]protocol.SessionInfo{}, list...))
+				}
+				return printList(cmd.OutOrStdout(), list)
+			})
+		},
+	})
+	cmd.Flags().StringVar(&originator, "originator", "", "only those started by this `originator`")
+	return cmd
+}
+
+func printList(out io.Writer, list []protocol.SessionInfo) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "no sessions; proxy new starts one")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tSTATE\tPID\tSIZE\tVIEWERS\tAGE\tIDLE\tCOMMAND")
+	for _, s := range list {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\n", s.ID, stateText(s), s.PID, s.Size, s.Attachments,
+			since(s.CreatedAt), since(s.LastIOAt), printable(commandLine(s.Argv)))
+	}
+	return w.Flush()
+}
+
+func stateText(s protocol.SessionInfo) string {
+	if s.Exit == nil {
+		return string(s.State)
+	}
+	if s.Exit.Signal != "" {
+		return "exited " + s.Exit.Signal
+	}
+	return fmt.Sprintf("exited %d", s.Exit.ExitCode)
+}
+
+func commandLine(argv []string) string {
+	line := strings.Join(argv, " ")
+	if r := []rune(line); len(r) > 60 {
+		line = string(r[:59]) + "…"
+	}
+	return line
+}
+
+// printable keeps a session's words from acting on the terminal that lists it.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+func since(t time.Time) string {
+	d := max(0, time.Since(t))
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+func (a *app) infoCommand() *cobra.Command {
+	return a.jsonFlag(&cobra.Command{
+		Use:               "info ID",
+		Short:             "Show what is known of a session",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.sessionIDs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := sessionID(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withClient(cmd.Context(), func(c *client.Client) error {
+				info, err := c.SessionInfo(cmd.Context(), id)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return printJSON(cmd, info)
+				}
+				return printInfo(cmd.OutOrStdout(), info)
+			})
+		},
+	})
+}
+
+func printInfo(out io.Writer, s *protocol.SessionInfo) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name string, value any) { fmt.Fprintf(w, "%s\t%v\n", name, value) }
+	row("id", s.ID)
+	row("instance", s.Instance)
+	row("state", stateText(*s))
+	row("pid", s.PID)
+	row("size", s.Size)
+	row("command", printable(strings.Join(s.Argv, " ")))
+	row("cwd", printable(s.Cwd))
+	row("created", s.CreatedAt.Format(time.RFC3339))
+	row("last i/o", s.LastIOAt.Format(time.RFC3339))
+	row("output", fmt.Sprintf("%d bytes, kept from %d on", s.OutputOffset, s.RingStart))
+	row("viewers", s.Attachments)
+	if s.Originator != "" {
+		row("originator", printable(s.Originator))
+	}
+	for k, v := range s.Labels {
+		row("label "+printable(k), printable(v))
+	}
+	if e := s.Exit; e != nil {
+		row("ended", fmt.Sprintf("%s, %s, %s", e.ExitedAt.Format(time.RFC3339), e.Outcome, e.Reason))
+		for _, l := range e.LastLines {
+			row("last line", printable(l))
+		}
+	}
+	return w.Flush()
+}
+
+func (a *app) eventsCommand() *cobra.Command {
+	return a.jsonFlag(&cobra.Command{
+		Use:   "events",
+		Short: "Print what happens, as it happens",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withClient(cmd.Context(), func(c *client.Client) error {
+				events, err := c.Events(cmd.Context())
+				if err != nil {
+					return err
+				}
+				defer func() { _ = events.Close() }()
+				go func() {
+					<-cmd.Context().Done()
+					_ = events.Close()
+				}()
+				return a.printEvents(cmd.OutOrStdout(), events)
+			})
+		},
+	})
+}
+
+func (a *app) printEvents(out io.Writer, events *client.Events) error {
+	enc := json.NewEncoder(out)
+	for {
+		e, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if a.json {
+			err = enc.Encode(e)
+		} else {
+			_, err = fmt.Fprintln(out, eventText(e))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func eventText(e *client.Event) string {
+	switch {
+	case e.Exit != nil:
+		how := fmt.Sprintf("code %d", e.Exit.ExitCode)
+		if e.Exit.Signal != "" {
+			how = e.Exit.Signal
+		}
+		return fmt.Sprintf("%d exited %s %s, %s", e.Seq, e.Exit.SessionID, how, e.Exit.Reason)
+	case e.Session == nil:
+		return fmt.Sprintf("%d %s %d", e.Seq, e.Event, e.Missed)
+	case e.Event == protocol.EventResized:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, e.Session.Size)
+	}
+	return fmt.Sprintf("%d %s %s", e.Seq, e.Event, e.Session.ID)
+}

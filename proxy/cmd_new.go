@@ -1,0 +1,184 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/config"
+)
+
+type newOptions struct {
+	id         string
+	detach     bool
+	size       string
+	cwd        string
+	env        []string
+	clearEnv   bool
+	labels     map[string]string
+	scrollback int
+	originator string
+	earlyExit  time.Duration
+	attach     attachOptions
+}
+
+func (a *app) newCommand() *cobra.Command {
+	o := &newOptions{}
+	cmd := &cobra.Command{
+		Use:   "new [flags] [-- argv...]",
+		Short: "Start a session and attach to it; the login shell if nothing else is said",
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			if cmd.ArgsLenAtDash() > 0 || len(argv) > 0 && cmd.ArgsLenAtDash() < 0 {
+				return usage(errors.New("the command to run stands behind --"))
+			}
+			return a.new(cmd, o, argv)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.id, "id", "", "the session's `id`, 1 to 64 of [a-zA-Z0-9_-] (default one is made)")
+	f.BoolVarP(&o.detach, "detach", "d", false, "do not attach; print the id")
+	f.StringVar(&o.size, "size", "", "`COLSxROWS` (default this terminal's, else 80x24)")
+	f.StringVar(&o.cwd, "cwd", "", "working `directory` (default this one)")
+	f.StringArrayVar(&o.env, "env", nil, "`K=V` for the session's environment; may be repeated")
+	f.BoolVar(&o.clearEnv, "clear-env", false, "inherit no environment")
+	f.StringToStringVar(&o.labels, "label", nil, "`k=v`, given back by ls and info; may be repeated")
+	f.IntVar(&o.scrollback, "scrollback", 0, "`lines` of history (default 10000)")
+	f.StringVar(&o.originator, "originator", "", "who starts it, for ls --originator")
+	f.DurationVar(&o.earlyExit, "early-exit", 200*time.Millisecond, "fail if the child ends within this `time`; 0 does not look")
+	o.attach.flags(cmd)
+	return cmd
+}
+
+func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
+	r, err := o.request(argv)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	return a.withClient(ctx, func(c *client.Client) error {
+		if o.detach {
+			s, err := c.Spawn(ctx, r)
+			if err != nil {
+				return tellEarlyExit(err)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), s.SessionID)
+			return err
+		}
+		// Whoever is attached sees for himself how the child ends; the look
+		// for an early exit goes on beside that, and delays nothing.
+		none := time.Duration(0)
+		r.EarlyExit = &none
+		s, err := c.Spawn(ctx, r)
+		if err != nil {
+			return err
+		}
+		o.attach.early = o.earlyExit
+		return a.attachTo(cmd, c, &s.Session, &o.attach)
+	})
+}
+
+func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
+	r := client.SpawnRequest{ID: protocol.SessionID(o.id), EarlyExit: &o.earlyExit}
+	if o.id != "" {
+		if err := r.ID.Validate(); err != nil {
+			return r, err
+		}
+	}
+	if len(argv) == 0 {
+		argv = []string{config.LoginShell(), "-l"}
+	}
+	size := ownSize()
+	if o.size != "" {
+		var err error
+		if size, err = parseSize(o.size); err != nil {
+			return r, err
+		}
+	}
+	cwd, err := directory(o.cwd)
+	if err != nil {
+		return r, err
+	}
+	r.SpawnSpec = protocol.SpawnSpec{
+		Argv: argv, Cwd: cwd, Env: o.env, ClearInheritedEnv: o.clearEnv, Cols: size.Cols, Rows: size.Rows,
+		Originator: o.originator, Labels: o.labels, ScrollbackLines: o.scrollback,
+	}
+	if !o.clearEnv {
+		// The session is this shell's child in its user's eyes: it gets this
+		// environment, less what a terminal has no business with.
+		r.Env = append(config.CleanEnv(os.Environ()), o.env...)
+	}
+	return r, r.Validate()
+}
+
+func directory(name string) (string, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case name == "":
+		return wd, nil
+	case strings.HasPrefix(name, "/"):
+		return name, nil
+	}
+	return wd + "/" + name, nil
+}
+
+// tellEarlyExit puts a child's last lines under the error.
+func tellEarlyExit(err error) error {
+	e := protocol.AsError(err)
+	if e.Code != protocol.CodeExitedEarly || e.Exit == nil {
+		return err
+	}
+	text := e.Error()
+	for _, l := range e.Exit.Tail {
+		text += "\n  " + printable(l)
+	}
+	code := e.Exit.ExitCode
+	if code <= 0 {
+		code = exitSoftware // it failed, although the child did not
+	}
+	return &exitError{code, text}
+}
+
+func (a *app) reopenCommand() *cobra.Command {
+	o := &attachOptions{}
+	var detach bool
+	early := 200 * time.Millisecond
+	cmd := &cobra.Command{
+		Use:               "reopen ID [-- argv...]",
+		Short:             "Start an exited session again under its id: same command, directory, environment, size and labels",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.sessionIDs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if n := cmd.ArgsLenAtDash(); n != 1 && (n >= 0 || len(args) > 1) {
+				return usage(errors.New("reopen takes one ID; the command to run stands behind --"))
+			}
+			id, err := sessionID(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withClient(cmd.Context(), func(c *client.Client) error {
+				s, err := c.Reopen(cmd.Context(), id, protocol.RespawnSpec{Argv: args[1:]}, &early)
+				if err != nil {
+					return tellEarlyExit(err)
+				}
+				if detach {
+					_, err = fmt.Fprintln(cmd.OutOrStdout(), s.SessionID)
+					return err
+				}
+				return a.attachTo(cmd, c, &s.Session, o)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "do not attach; print the id")
+	cmd.Flags().DurationVar(&early, "early-exit", early, "fail if the child ends within this `time`; 0 does not look")
+	o.flags(cmd)
+	return cmd
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+// oneSession makes a command whose first argument is a session's id.
+func (a *app) oneSession(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, *client.Client, protocol.SessionID, []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: args, ValidArgsFunction: a.sessionIDs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := sessionID(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withClient(cmd.Context(), func(c *client.Client) error { return run(cmd, c, id, args[1:]) })
+		},
+	}
+}
+
+func (a *app) sendCommand() *cobra.Command {
+	var enter bool
+	var file string
+	cmd := a.oneSession("send ID [TEXT...]", "Type into a session", cobra.MinimumNArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, args []string) error {
+			data := []byte(strings.Join(args, " "))
+			if file != "" {
+				more, err := readInput(cmd, file)
+				if err != nil {
+					return err
+				}
+				data = append(data, more...)
+			}
+			if len(data) == 0 && !enter {
+				return usage(errors.New("nothing to send: give TEXT, --file or --enter"))
+			}
+			if err := c.Type(cmd.Context(), id, data); err != nil {
+				return err
+			}
+			if !enter {
+				return nil
+			}
+			// On its own, so that programs that read a paste whole see a key.
+			return c.Type(cmd.Context(), id, []byte{'\r'})
+		})
+	cmd.Flags().BoolVar(&enter, "enter", false, "press Enter at the end")
+	cmd.Flags().StringVar(&file, "file", "", "type what is in a `file`, - for standard input")
+	return cmd
+}
+
+// maxSend bounds what send reads into memory.
+const maxSend = 64 << 20
+
+func readInput(cmd *cobra.Command, name string) ([]byte, error) {
+	in := cmd.InOrStdin()
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, &exitError{exitNoInput, err.Error()}
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxSend+1))
+	if err == nil && len(data) > maxSend {
+		err = usage(fmt.Errorf("%s is over %d bytes", name, maxSend))
+	}
+	return data, err
+}
+
+func (a *app) screenCommand() *cobra.Command {
+	var lines int
+	cmd := a.jsonFlag(a.oneSession("screen ID", "Print a session's last lines as text", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			text, err := c.Screen(cmd.Context(), id, lines)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(cmd, map[string][]string{"lines": text})
+			}
+			for _, l := range text {
+				if _, err := fmt.Fprintln(cmd.OutOrStdout(), l); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	cmd.Flags().IntVar(&lines, "lines", 0, "how many lines (default the screen's height)")
+	return cmd
+}
+
+func (a *app) resizeCommand() *cobra.Command {
+	return a.oneSession("resize ID COLSxROWS", "Change a session's size", cobra.ExactArgs(2),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, args []string) error {
+			size, err := parseSize(args[0])
+			if err != nil {
+				return err
+			}
+			return c.Resize(cmd.Context(), id, size.Cols, size.Rows)
+		})
+}
+
+func parseSize(s string) (protocol.Size, error) {
+	var size protocol.Size
+	var rest string
+	n, _ := fmt.Sscanf(s, "%dx%d%s", &size.Cols, &size.Rows, &rest)
+	if n != 2 || size.Cols < 1 || size.Rows < 1 || size != size.Normalize() {
+		return size, usage(fmt.Errorf("a size is COLSxROWS, at most %dx%d, it is %.40q", protocol.MaxCols, protocol.MaxRows, s))
+	}
+	return size, nil
+}
+
+func (a *app) killCommand() *cobra.Command {
+	var grace time.Duration
+	var signal string
+	var forget bool
+	cmd := a.oneSession("kill ID", "End a session, or only send it a signal", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			ctx := cmd.Context()
+			if signal != "" && !cmd.Flags().Changed("grace") {
+				if forget {
+					return usage(errors.New("--signal alone ends nothing, so there is nothing to --forget; add --grace"))
+				}
+				return c.Signal(ctx, id, signal)
+			}
+			end := client.End{SoftSignal: signal}
+			if cmd.Flags().Changed("grace") {
+				end.Grace = &grace
+			}
+			err := c.Terminate(ctx, id, end)
+			if errors.Is(err, protocol.ErrSessionExited) && forget {
+				return c.Forget(ctx, id)
+			}
+			if err != nil {
+				return err
+			}
+			if _, err := c.Wait(ctx, id, -1); err != nil {
+				return err
+			}
+			if forget {
+				return c.Forget(ctx, id)
+			}
+			return nil
+		})
+	cmd.Long = "End a session: SIGHUP to all of its process groups, a grace, then SIGKILL.\n\n" +
+		"With --signal alone that signal is sent and nothing else happens; with --signal\n" +
+		"and --grace it takes the place of SIGHUP."
+	cmd.Flags().DurationVar(&grace, "grace", 250*time.Millisecond, "time from the soft signal to SIGKILL")
+	cmd.Flags().StringVar(&signal, "signal", "", "a `signal`: INT, SIGUSR1, 10")
+	cmd.Flags().BoolVar(&forget, "forget", false, "forget the exit record too")
+	return cmd
+}
+
+func (a *app) waitCommand() *cobra.Command {
+	timeout := time.Duration(-1)
+	cmd := a.jsonFlag(a.oneSession("wait ID", "Wait for a session's end and exit with its code", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			exit, err := c.Wait(cmd.Context(), id, timeout)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				if err := printJSON(cmd, exit); err != nil {
+					return err
+				}
+			}
+			return childExit(exit.ExitCode)
+		}))
+	cmd.Flags().DurationVar(&timeout, "timeout", -1, "give up after this `time`, with exit code 124")
+	return cmd
+}
+
+// childExit ends the process with a child's code, without a word.
+func childExit(code int) error {
+	if code == 0 {
+		return nil
+	}
+	if code < 0 { // unknown
+		code = exitSoftware
+	}
+	return &exitError{code, ""}
+}

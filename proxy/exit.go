@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+// Exit codes: a child's own where there is one, else those of sysexits(3) and,
+// for a timeout, that of timeout(1).
+const (
+	exitUsage       = 64
+	exitNoInput     = 66 // no such session
+	exitUnavailable = 69 // no proxy, no supervisor
+	exitSoftware    = 70
+	exitOSError     = 71 // it could not be started
+	exitCantCreate  = 73 // the id is taken
+	exitTempFail    = 75 // later, perhaps
+	exitProtocol    = 76
+	exitNoPerm      = 77
+	exitTimeout     = 124
+)
+
+var exitCodes = map[protocol.Code]int{
+	protocol.CodeInvalidArgument:       exitUsage,
+	protocol.CodeSessionNotFound:       exitNoInput,
+	protocol.CodeInstanceMismatch:      exitNoInput,
+	protocol.CodeSupervisorUnreachable: exitUnavailable,
+	protocol.CodeSpawnFailed:           exitOSError,
+	protocol.CodeSessionExists:         exitCantCreate,
+	protocol.CodeSessionRunning:        exitTempFail,
+	protocol.CodeAlreadyAttached:       exitTempFail,
+	protocol.CodeLimitExceeded:         exitTempFail,
+	protocol.CodeClosed:                exitTempFail,
+	protocol.CodeProtocolMismatch:      exitProtocol,
+	protocol.CodeUnauthorized:          exitNoPerm,
+	protocol.CodePermissionDenied:      exitNoPerm,
+	protocol.CodeTimeout:               exitTimeout,
+}
+
+func (a *app) exitCode(err error) int {
+	var exit *exitError
+	var e *protocol.Error
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.As(err, &e):
+		if e.Exit != nil && e.Exit.ExitCode > 0 {
+			return e.Exit.ExitCode
+		}
+		if code := exitCodes[e.Code]; code != 0 {
+			return code
+		}
+	case errors.Is(err, client.ErrConnect):
+		return exitUnavailable
+	case errors.Is(err, context.DeadlineExceeded):
+		return exitTimeout
+	case isUsage(err):
+		return exitUsage
+	}
+	return exitSoftware
+}
+
+// isUsage knows cobra's own complaints, which have no type.
+func isUsage(err error) bool {
+	for _, s := range []string{"unknown command", "accepts ", "requires at least", "requires exactly"} {
+		if strings.HasPrefix(err.Error(), s) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,200 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/linkclient"
+)
+
+// attachment is one of a connection's views of sessions.
+type attachment struct {
+	number  uint32
+	ctx     context.Context // ended by detach, and with the connection
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when nothing more comes for the number
+	session protocol.SessionID
+	link    *linkclient.Attachment
+	text    bool   // output goes as terminal.data
+	typed   uint64 // of a text client: the offset of its next input; owned by serve
+}
+
+func (c *conn) attachment(number uint32) *attachment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a := c.attachments[number]; a != nil && a.link != nil {
+		return a
+	}
+	return nil
+}
+
+// reserve takes a number for an attachment that is being made.
+func (c *conn) reserve(ctx context.Context, number uint32) (*attachment, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.attachments[number] != nil {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("attachment %d is in use on this connection", number))
+	}
+	if len(c.attachments) >= maxAttachments {
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d attachments on this connection", maxAttachments))
+	}
+	a := &attachment{number: number, done: make(chan struct{})}
+	a.ctx, a.cancel = context.WithCancel(ctx)
+	c.attachments[number] = a
+	return a, nil
+}
+
+// drop forgets an attachment; the number may be used again.
+func (c *conn) drop(a *attachment) {
+	a.cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.attachments[a.number] == a {
+		delete(c.attachments, a.number)
+	}
+	if c.terminals[a.session] == a {
+		delete(c.terminals, a.session)
+	}
+}
+
+// attach makes an attachment and starts its pump. The answer is written before
+// the pump's first frame.
+func (c *conn) attach(ctx context.Context, m *api.Attach) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	a, err := c.reserve(ctx, m.Attachment)
+	if err != nil {
+		return err
+	}
+	spec := m.AttachSpec
+	if spec.Client == "" {
+		spec.Client = c.hello.Client
+	}
+	la, info, err := c.s.cfg.Link.Attach(a.ctx, m.Attachment, spec)
+	if err != nil {
+		c.drop(a)
+		close(a.done)
+		return err
+	}
+	c.begin(a, la, m.SessionID, m.Text, func() {
+		c.send(api.Attached{Request: m.Request, Attachment: m.Attachment, AttachInfo: *info})
+	})
+	return nil
+}
+
+// begin makes an attachment usable, says so, and pumps.
+func (c *conn) begin(a *attachment, la *linkclient.Attachment, id protocol.SessionID, text bool, announce func()) {
+	c.mu.Lock()
+	a.link, a.session, a.text = la, id, text
+	if text {
+		c.terminals[id] = a
+	}
+	c.mu.Unlock()
+	announce()
+	context.AfterFunc(a.ctx, la.Close)
+	c.wg.Go(func() {
+		defer close(a.done)
+		defer c.drop(a)
+		c.pump(a)
+	})
+}
+
+// pump brings an attachment's output to the client until either ends.
+func (c *conn) pump(a *attachment) {
+	for {
+		item, err := a.link.Next(a.ctx)
+		switch {
+		case errors.Is(err, io.EOF) || a.ctx.Err() != nil:
+			return
+		case err != nil:
+			c.drop(a)
+			c.fail("", &a.number, err)
+			return
+		case item.Raw == nil:
+			c.tell(a, item.Message)
+		case a.text:
+			c.sendText(a, item.Raw)
+		default:
+			c.write(item.Raw)
+		}
+	}
+}
+
+func (c *conn) sendText(a *attachment, raw []byte) {
+	_, _, data, err := frame.ParseData(raw[frame.HeaderLen:])
+	if err == nil { // else the link's reader would have said so
+		c.send(api.TerminalData{SessionID: a.session, Data: data})
+	}
+}
+
+// tell turns a message of the link's attachment into the client's.
+func (c *conn) tell(a *attachment, m protocol.Message) {
+	n := a.number
+	switch m := m.(type) {
+	case *wire.Accepted:
+		c.send(api.Accepted{Attachment: &n, Offset: m.Offset})
+	case *wire.Resync:
+		c.send(api.Resync{Attachment: n, Offset: m.Offset, BytesMissed: m.BytesMissed, SnapshotBytes: m.SnapshotBytes})
+	case *wire.Resized:
+		c.send(api.Resized{Attachment: n, Cols: m.Cols, Rows: m.Rows})
+	case *wire.Stolen:
+		c.drop(a)
+		c.send(api.Stolen{Attachment: n, StolenBy: m.StolenBy})
+	case *wire.Exited:
+		c.drop(a)
+		c.sendExit(m, &n, 0)
+	case *wire.Error:
+		c.fail("", &n, &m.Error)
+	}
+}
+
+// sendExit tells a session's end in the form the client asked for.
+func (c *conn) sendExit(m *wire.Exited, attachment *uint32, seq uint64) {
+	if c.hello.Capabilities.Has(protocol.CapTerminalExit) {
+		c.send(api.TerminalExit{
+			SessionID: m.SessionID, ExitCode: m.Exit.ExitCode, Reason: m.Exit.Reason, Attachment: attachment, Seq: seq,
+		})
+		return
+	}
+	c.send(ptyExited(m, attachment, seq))
+}
+
+// ptyExited reads what the labels mean; the supervisor does not know.
+func ptyExited(m *wire.Exited, attachment *uint32, seq uint64) api.PTYExited {
+	out := api.PTYExited{
+		SessionID: m.SessionID, PaneID: string(m.SessionID), Instance: m.Instance,
+		ExitCode: m.Exit.ExitCode, LastLines: m.Exit.LastLines, TimedOut: m.Exit.TimedOut,
+		Reason: m.Exit.Reason, Signal: m.Exit.Signal, Outcome: m.Exit.Outcome,
+		SessionTitle: m.Labels[protocol.LabelTitle], SessionDescription: m.Labels[protocol.LabelDescription],
+		Attachment: attachment, Seq: seq,
+	}
+	if out.LastLines == nil {
+		out.LastLines = []string{}
+	}
+	if pane := m.Labels[protocol.LabelPane]; protocol.ValidID(pane) {
+		out.PaneID = pane
+	}
+	if agent, ok := m.Labels[protocol.LabelParentAgent]; ok {
+		out.ParentAgent = &agent
+	}
+	return out
+}
+
+// detach ends an attachment, also one that is still being made, and answers
+// when nothing more comes for its number.
+func (c *conn) detach(number uint32) {
+	c.mu.Lock()
+	a := c.attachments[number]
+	c.mu.Unlock()
+	if a != nil {
+		a.cancel()
+		<-a.done
+	}
+}

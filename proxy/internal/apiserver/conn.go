@@ -1,0 +1,276 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/logging"
+	"holdfast/shared/version"
+)
+
+// A conn is one client's connection.
+//
+//	serve   reads; owns nothing that others write
+//	request one goroutine for each request that may wait
+//	pump    one goroutine for each attachment and for the subscription
+//
+// All of them write under wmu, a whole frame at a time.
+type conn struct {
+	s    *Server
+	t    Transport
+	from Origin
+	log  zerolog.Logger
+	room chan struct{} // a place for each request under way
+	wg   sync.WaitGroup
+
+	wmu sync.Mutex
+
+	mu          sync.Mutex
+	hello       *api.Hello
+	attachments map[uint32]*attachment
+	terminals   map[protocol.SessionID]*attachment // those that terminal.* messages mean
+	subscribed  bool
+}
+
+func (c *conn) serve(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { _ = c.t.Close() })
+	defer stop()
+	err := c.greet()
+	if err == nil {
+		err = c.read(ctx)
+	}
+	if e := new(protocol.Error); errors.As(err, &e) {
+		c.log.Info().Str(logging.Code, string(e.Code)).Msg("client refused")
+		_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
+		c.send(api.Error{Error: *e})
+	} else if err != nil && !expected(err) {
+		c.log.Info().Err(err).Msg("client lost")
+	}
+	cancel()
+	_ = c.t.Close()
+	c.wg.Wait()
+}
+
+// expected errors are how connections end every day.
+func expected(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// greet takes the client's hello. Nothing else is read before it was accepted.
+func (c *conn) greet() error {
+	c.t.SetLimit(frame.MaxHello)
+	if err := c.t.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return err
+	}
+	raw, err := c.t.Next()
+	if err != nil {
+		return err
+	}
+	if frame.Kind(raw[4]) != frame.Control {
+		return protocol.Errorf(protocol.CodeHelloRequired, "the first message is hello")
+	}
+	m, _, err := api.Messages.Decode(raw[frame.HeaderLen:])
+	if err != nil {
+		return err
+	}
+	hello, ok := m.(*api.Hello)
+	if !ok {
+		return protocol.Errorf(protocol.CodeHelloRequired, "the first message is hello")
+	}
+	if err := c.authenticate(hello); err != nil {
+		return err
+	}
+	agreed, err := protocol.Agree(protocol.Supported(), hello.Protocol)
+	if err != nil {
+		return err
+	}
+	if hello.Client == "" || len(hello.Client) > 4*protocol.MaxIDLen {
+		return protocol.Errorf(protocol.CodeInvalidArgument, "hello needs a client name of 1 to 256 bytes")
+	}
+	c.mu.Lock()
+	c.hello = hello
+	c.mu.Unlock()
+	c.t.SetLimit(frame.Max)
+	if err := c.t.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	c.send(api.Welcome{
+		Protocol: protocol.Supported(), Agreed: agreed,
+		Capabilities: protocol.Capabilities{protocol.CapTerminalExit, protocol.CapWebTicket},
+		PID:          os.Getpid(), Version: version.String(), Instance: c.s.instance,
+	})
+	c.log.Debug().Str(logging.Client, hello.Client).Msg("client connected")
+	return nil
+}
+
+func (c *conn) authenticate(hello *api.Hello) error {
+	reason := ""
+	switch {
+	case !c.from.Trusted && !same(hello.Token, c.s.cfg.Token):
+		reason = "the token is missing or wrong"
+	case c.s.cfg.Secret != "" && !same(hello.Secret, c.s.cfg.Secret):
+		reason = "the secret is missing or wrong"
+	default:
+		return nil
+	}
+	c.log.Warn().Bool(logging.Security, true).Str("why", reason).Msg("client refused")
+	return protocol.Errorf(protocol.CodeUnauthorized, reason)
+}
+
+// same compares in constant time; an empty secret is never the same.
+func same(got, want string) bool {
+	return want != "" && subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1
+}
+
+// read takes frames until the connection ends. It never waits for a request.
+func (c *conn) read(ctx context.Context) error {
+	for {
+		raw, err := c.t.Next()
+		if err != nil {
+			return err
+		}
+		switch frame.Kind(raw[4]) {
+		case frame.Input:
+			err = c.input(raw)
+		case frame.Control:
+			err = c.control(ctx, raw[frame.HeaderLen:])
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// input passes a frame on to its attachment's stream as it is: the number in
+// it means the same on both wires.
+func (c *conn) input(raw []byte) error {
+	number, _, _, err := frame.ParseData(raw[frame.HeaderLen:])
+	if err != nil {
+		return err
+	}
+	if a := c.attachment(number); a != nil {
+		a.link.SendRaw(raw)
+		return nil
+	}
+	c.fail("", &number, notAttached())
+	return nil
+}
+
+func notAttached() error {
+	return protocol.Errorf(protocol.CodeNotAttached, "no such attachment on this connection")
+}
+
+// control acts on a message. Those that belong to an attachment act at once,
+// in the order in which they came; all others get a goroutine.
+func (c *conn) control(ctx context.Context, payload []byte) error {
+	m, env, err := api.Messages.Decode(payload)
+	if err != nil {
+		if protocol.CodeOf(err) != protocol.CodeUnsupported {
+			return err
+		}
+		if env.RequestID != "" { // somebody waits for the answer
+			c.fail(env.RequestID, nil, err)
+		}
+		return nil
+	}
+	if c.ordered(m) {
+		return nil
+	}
+	select {
+	case c.room <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c.wg.Go(func() {
+		defer func() { <-c.room }()
+		c.request(ctx, m, env.RequestID)
+	})
+	return nil
+}
+
+// ordered acts on the messages of attachments and reports whether m was one.
+func (c *conn) ordered(m protocol.Message) bool {
+	switch m := m.(type) {
+	case *api.Resize:
+		if m.Attachment == nil {
+			return false
+		}
+		c.forward(m.RequestID, *m.Attachment, wire.Resize{Cols: m.Cols, Rows: m.Rows})
+	case *api.Interrupt:
+		if m.Attachment == nil {
+			return false
+		}
+		c.forward(m.RequestID, *m.Attachment, wire.Interrupt{})
+	case *api.TerminalData:
+		c.terminalData(m)
+	case *api.TerminalResize:
+		c.terminalResize(m)
+	default:
+		return false
+	}
+	return true
+}
+
+// forward passes a message on to an attachment's stream.
+func (c *conn) forward(requestID string, number uint32, m protocol.Message) {
+	a := c.attachment(number)
+	if a == nil {
+		c.fail(requestID, &number, notAttached())
+		return
+	}
+	a.link.Send(m)
+	if requestID != "" {
+		c.send(api.OK{Request: protocol.Request{RequestID: requestID}})
+	}
+}
+
+// send writes a message; write, a whole frame. A failure closes the
+// connection, and serve sees that.
+func (c *conn) send(m protocol.Message) {
+	b, err := protocol.Encode(m)
+	if err == nil && len(b)+1 > frame.Max {
+		err = protocol.Errorf(protocol.CodeFrameTooLarge, m.MessageType()+" is too large")
+	}
+	if err != nil {
+		c.log.Error().Err(err).Msg("message not sent")
+		return
+	}
+	c.write(frame.Append(make([]byte, 0, frame.HeaderLen+len(b)), frame.Control, b))
+}
+
+func (c *conn) write(raw []byte) {
+	c.wmu.Lock()
+	err := c.t.Write(raw)
+	c.wmu.Unlock()
+	if err != nil {
+		_ = c.t.Close()
+	}
+}
+
+// fail answers a request, or tells an attachment, that something went wrong.
+func (c *conn) fail(requestID string, attachment *uint32, err error) {
+	c.send(api.Error{
+		Request: protocol.Request{RequestID: requestID}, Attachment: attachment, Error: *protocol.AsError(err),
+	})
+}
+
+// goaway says good-bye and closes. A client that does not read is closed all
+// the same.
+func (c *conn) goaway(m api.Goaway) {
+	_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
+	c.send(m)
+	_ = c.t.Close()
+}

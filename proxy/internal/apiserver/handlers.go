@@ -1,0 +1,220 @@
+package apiserver
+
+import (
+	"context"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/logging"
+)
+
+// request answers one request. Those with their own way of answering come
+// first, then those that are one question to the supervisor.
+func (c *conn) request(ctx context.Context, m protocol.Message, requestID string) {
+	var err error
+	switch m := m.(type) {
+	case *api.Attach:
+		err = c.attach(ctx, m)
+	case *api.Events:
+		err = c.events(ctx, m)
+	case *api.List:
+		err = c.list(ctx, m)
+	case *api.Detach:
+		c.detach(m.Attachment)
+		c.send(api.Detached{Request: m.Request, Attachment: m.Attachment})
+	case *api.TerminalOpen:
+		c.terminalOpen(ctx, m)
+	case *api.TerminalClose:
+		c.terminalClose(ctx, m)
+	default:
+		var reply protocol.Message
+		if reply, err = c.ask(ctx, m); err == nil {
+			c.send(reply)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		c.fail(requestID, nil, err)
+	}
+}
+
+// ask answers the requests that have one reply.
+func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, error) {
+	switch m := m.(type) {
+	case *api.Spawn:
+		if len(m.Argv) == 0 {
+			return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty")
+		}
+		return c.spawned(ctx, m.Request, m.EarlyExitMS, wire.Create{SessionID: m.SessionID, SpawnSpec: m.SpawnSpec, Token: m.Token})
+	case *api.Reopen:
+		return c.spawned(ctx, m.Request, m.EarlyExitMS, wire.Reopen{SessionID: m.SessionID, RespawnSpec: m.RespawnSpec, Token: m.Token})
+	case *api.Status:
+		report := c.s.status(ctx)
+		report.Request = m.Request
+		return report, nil
+	case *api.Ticket:
+		token, expires, err := c.s.tickets.issue(m.SessionID, time.Now())
+		return api.TicketIssued{Request: m.Request, Ticket: token, ExpiresAt: expires}, err
+	}
+	question, req, err := question(m)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.s.cfg.Link.Call(ctx, question)
+	if err != nil {
+		return nil, err
+	}
+	return reply(req, answer)
+}
+
+// question turns a request into the link's.
+func question(m protocol.Message) (protocol.Message, protocol.Request, error) {
+	switch m := m.(type) {
+	case *api.Info:
+		return wire.Info{SessionID: m.SessionID}, m.Request, nil
+	case *api.Scrollback:
+		return wire.Read{SessionID: m.SessionID, Offset: m.Offset, MaxBytes: m.MaxBytes}, m.Request, nil
+	case *api.Screen:
+		return wire.Text{SessionID: m.SessionID, Lines: m.Lines}, m.Request, nil
+	case *api.Resize:
+		return wire.Resize{SessionID: m.SessionID, Cols: m.Cols, Rows: m.Rows}, m.Request, nil
+	case *api.Interrupt:
+		return wire.Interrupt{SessionID: m.SessionID}, m.Request, nil
+	case *api.Signal:
+		return wire.Signal{SessionID: m.SessionID, Signal: m.Signal}, m.Request, nil
+	case *api.Terminate:
+		return wire.Terminate{SessionID: m.SessionID, GraceMS: m.GraceMS, SoftSignal: m.SoftSignal, Reason: m.Reason}, m.Request, nil
+	case *api.Forget:
+		return wire.Forget{SessionID: m.SessionID, Instance: m.Instance}, m.Request, nil
+	case *api.Wait:
+		return wire.Wait{SessionID: m.SessionID, Instance: m.Instance, TimeoutMS: m.TimeoutMS}, m.Request, nil
+	case *api.Input:
+		return wire.Write{SessionID: m.SessionID, Data: m.Data, Writer: m.Writer, Offset: m.Offset}, m.Request, nil
+	}
+	return nil, protocol.Request{}, protocol.Errorf(protocol.CodeUnsupported, m.MessageType()+" is not a request")
+}
+
+// reply turns the link's reply into the client's.
+func reply(req protocol.Request, m protocol.Message) (protocol.Message, error) {
+	switch m := m.(type) {
+	case *wire.OK:
+		return api.OK{Request: req}, nil
+	case *wire.Session:
+		return api.Session{Request: req, Session: m.Session}, nil
+	case *wire.Data:
+		return api.ScrollbackData{Request: req, Instance: m.Instance, Offset: m.Offset, End: m.End, Data: m.Data}, nil
+	case *wire.Lines:
+		return api.ScreenText{Request: req, Lines: m.Lines}, nil
+	case *wire.Exited:
+		return api.Waited{Request: req, SessionID: m.SessionID, Instance: m.Instance, Exit: m.Exit}, nil
+	case *wire.Accepted:
+		return api.Accepted{Request: req, Offset: m.Offset}, nil
+	}
+	return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with "+m.MessageType())
+}
+
+func (c *conn) list(ctx context.Context, m *api.List) error {
+	all, err := c.s.cfg.Link.List(ctx, m.Originator)
+	if err != nil {
+		return err
+	}
+	parts := protocol.SplitSessions(all)
+	for i, part := range parts {
+		c.send(api.Sessions{Request: m.Request, Sessions: part, More: i < len(parts)-1})
+	}
+	return nil
+}
+
+// spawned starts a session and watches it for a while.
+func (c *conn) spawned(ctx context.Context, req protocol.Request, earlyMS *int64, create protocol.Message) (protocol.Message, error) {
+	info, err := c.s.spawn(ctx, create, earlyMS)
+	if err != nil {
+		return nil, err
+	}
+	return api.Spawned{Request: req, SessionID: info.ID, PID: info.PID, CreatedAt: info.CreatedAt, Session: *info}, nil
+}
+
+func (s *Server) spawn(ctx context.Context, create protocol.Message, earlyMS *int64) (*protocol.SessionInfo, error) {
+	window := s.cfg.EarlyExit
+	if earlyMS != nil {
+		window = time.Duration(*earlyMS) * time.Millisecond
+	}
+	if window > maxEarlyExit {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "early_exit_ms is over 60000")
+	}
+	reply, err := s.cfg.Link.Call(ctx, create)
+	if err != nil {
+		return nil, err
+	}
+	made, ok := reply.(*wire.Session)
+	if !ok {
+		return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with "+reply.MessageType())
+	}
+	return &made.Session, s.checkEarly(ctx, &made.Session, window)
+}
+
+const maxEarlyExit = time.Minute
+
+// checkEarly waits for the session's end, for a while. An end within it is
+// exited_early, with the exit record, and the session is removed. Where the
+// supervisor cannot be asked, the creation stands.
+func (s *Server) checkEarly(ctx context.Context, info *protocol.SessionInfo, window time.Duration) error {
+	if window <= 0 {
+		return nil
+	}
+	ms := window.Milliseconds()
+	reply, err := s.cfg.Link.Call(ctx, wire.Wait{SessionID: info.ID, Instance: info.Instance, TimeoutMS: &ms})
+	if err != nil {
+		if protocol.CodeOf(err) != protocol.CodeTimeout {
+			s.cfg.Log.Warn().Err(err).Str(logging.Session, string(info.ID)).Msg("early exit not checked")
+		}
+		return nil
+	}
+	exited, ok := reply.(*wire.Exited)
+	if !ok {
+		return nil
+	}
+	if _, err := s.cfg.Link.Call(ctx, wire.Forget{SessionID: info.ID, Instance: info.Instance}); err != nil {
+		s.cfg.Log.Warn().Err(err).Str(logging.Session, string(info.ID)).Msg("session that exited early not removed")
+	}
+	return protocol.ExitedEarly(info.ID, &exited.Exit)
+}
+
+// events subscribes the connection. It goes on over a lost link after the last
+// event told.
+func (c *conn) events(ctx context.Context, m *api.Events) error {
+	c.mu.Lock()
+	twice := c.subscribed
+	c.subscribed = true
+	c.mu.Unlock()
+	if twice {
+		return protocol.Errorf(protocol.CodeInvalidArgument, "this connection is subscribed already")
+	}
+	sub, first, err := c.s.cfg.Link.Subscribe(ctx, m.Instance, m.After)
+	if err != nil {
+		c.mu.Lock()
+		c.subscribed = false
+		c.mu.Unlock()
+		return err
+	}
+	c.send(api.Subscribed{Request: m.Request, Instance: first.Instance, Seq: first.Seq})
+	c.wg.Go(func() {
+		for {
+			e, err := sub.Next(ctx)
+			if err != nil {
+				return
+			}
+			c.sendEvent(e)
+		}
+	})
+	return nil
+}
+
+func (c *conn) sendEvent(e *wire.Event) {
+	if s := e.Session; e.Event == protocol.EventExited && s != nil && s.Exit != nil {
+		c.sendExit(&wire.Exited{SessionID: s.ID, Instance: s.Instance, Labels: s.Labels, Exit: *s.Exit}, nil, e.Seq)
+		return
+	}
+	c.send(api.Event{Seq: e.Seq, Event: e.Event, At: e.At, Session: e.Session, Missed: e.Missed})
+}

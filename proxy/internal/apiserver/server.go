@@ -1,0 +1,192 @@
+// Package apiserver answers clients: it turns the api's messages into the
+// link's and back, and adds the policy that the supervisor does not have.
+//
+// Invariant: the proxy holds nothing that matters. A connection's state is its
+// hello, its attachments' numbers and its subscription; losing it costs the
+// client a reconnect, and never a session, a byte printed or a byte typed.
+//
+// Nothing here queues: a frame goes from the link to the client in the
+// goroutine of its attachment, so a client that does not read holds up its own
+// attachments alone, and the supervisor moves those to a snapshot.
+//
+// Not here: how a connection came to be (packages socket and web), the link
+// (package linkclient).
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/proxy/internal/linkclient"
+	"holdfast/shared/logging"
+	"holdfast/shared/socket"
+	"holdfast/shared/version"
+)
+
+// Limits on what clients can make the proxy hold.
+const (
+	maxConns       = 2048 // connections, those before their hello included
+	maxAttachments = 256  // of one connection
+	maxRequests    = 64   // of one connection under way; further ones are read later
+	helloTimeout   = 2 * time.Second
+	goawayTimeout  = 200 * time.Millisecond // for a client that does not read
+)
+
+// DefaultEarlyExit is how long a new session is watched (DEMANDS K1).
+const DefaultEarlyExit = 200 * time.Millisecond
+
+// Config is what a Server needs.
+type Config struct {
+	Link      *linkclient.Client
+	Policy    Policy
+	Token     string        // of clients on TCP
+	Secret    string        // where not "", every hello must carry it
+	EarlyExit time.Duration // the default watch; 0 is DefaultEarlyExit, negative none
+	Log       zerolog.Logger
+}
+
+// A Server serves connections, however they came.
+type Server struct {
+	cfg      Config
+	instance protocol.Instance
+	started  time.Time
+	tickets  tickets
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	shut  bool
+	wg    sync.WaitGroup
+}
+
+// New returns a Server.
+func New(cfg Config) *Server {
+	if cfg.EarlyExit == 0 {
+		cfg.EarlyExit = DefaultEarlyExit
+	}
+	if cfg.Policy == nil {
+		cfg.Policy = AllowAll{}
+	}
+	return &Server{
+		cfg: cfg, instance: protocol.NewInstance(), started: time.Now(),
+		conns: make(map[*conn]struct{}),
+	}
+}
+
+// A Transport carries frames of one connection. One goroutine calls Next;
+// calls of Write do not overlap.
+type Transport interface {
+	// Next returns the next whole frame, valid until the next call. An error
+	// with a code is told to the client before the connection is closed.
+	Next() ([]byte, error)
+	// Write writes one whole frame.
+	Write(raw []byte) error
+	// SetLimit changes the largest frame that Next accepts.
+	SetLimit(n int)
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+	Close() error
+}
+
+// Origin says where a connection came from.
+type Origin struct {
+	Transport string // "unix", "websocket", …: for the log
+	PID       int    // the peer's, where known
+	// Trusted peers have proved who they are: the system said their uid, or
+	// they had a ticket. Others must show the token in their hello.
+	Trusted bool
+}
+
+// Serve serves one connection, which it owns, until it ends.
+func (s *Server) Serve(ctx context.Context, t Transport, from Origin) {
+	c := &conn{
+		s: s, t: t, from: from,
+		attachments: make(map[uint32]*attachment),
+		terminals:   make(map[protocol.SessionID]*attachment),
+		room:        make(chan struct{}, maxRequests),
+		log:         s.cfg.Log.With().Str("transport", from.Transport).Int(logging.PID, from.PID).Logger(),
+	}
+	if !s.add(c) {
+		_ = t.Close()
+		return
+	}
+	defer s.remove(c)
+	c.serve(ctx)
+}
+
+func (s *Server) add(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shut {
+		return false
+	}
+	if len(s.conns) >= maxConns {
+		s.cfg.Log.Warn().Int("connections", len(s.conns)).Msg("too many clients, refused")
+		return false
+	}
+	s.conns[c] = struct{}{}
+	s.wg.Add(1)
+	return true
+}
+
+func (s *Server) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	s.wg.Done()
+}
+
+// Goaway tells every client to come back after the given time, closes all
+// connections and accepts no more. It returns when all have ended.
+func (s *Server) Goaway(reason string, retryAfter time.Duration) {
+	s.mu.Lock()
+	s.shut = true
+	conns := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		go c.goaway(api.Goaway{Reason: reason, RetryAfterMS: retryAfter.Milliseconds()})
+	}
+	s.wg.Wait()
+}
+
+// ServeListener serves the framed Unix socket until ctx is done or ln fails.
+// Connections go on when it returns.
+func (s *Server) ServeListener(ctx, connCtx context.Context, ln *socket.Listener) error {
+	for {
+		nc, peer, err := ln.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		}
+		go s.Serve(connCtx, newStreamTransport(nc), Origin{Transport: "unix", PID: peer.PID, Trusted: true})
+	}
+}
+
+func (s *Server) status(ctx context.Context) api.StatusReport {
+	s.mu.Lock()
+	clients := len(s.conns)
+	s.mu.Unlock()
+	report := api.StatusReport{Proxy: protocol.ProcessStatus{
+		PID: os.Getpid(), Version: version.String(), Protocol: protocol.Supported(), Instance: s.instance,
+		Uptime: time.Since(s.started).Seconds(), Clients: clients,
+	}}
+	if sup, err := s.cfg.Link.Status(ctx); err == nil {
+		report.Supervisor = &sup
+		report.Proxy.Sessions = sup.Sessions
+	} else {
+		s.cfg.Log.Warn().Err(err).Msg("supervisor's status not had")
+	}
+	return report
+}

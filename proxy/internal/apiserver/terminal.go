@@ -1,0 +1,111 @@
+package apiserver
+
+import (
+	"context"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+)
+
+// The terminal.* messages are for clients that speak text only: a session is
+// opened for a task, its output comes as base64, and its id is the only name.
+
+// firstTerminal is where the numbers of attachments made by terminal.open
+// begin; clients that also attach by number stay below.
+const firstTerminal = 1 << 31
+
+func (c *conn) terminalOpen(ctx context.Context, m *api.TerminalOpen) {
+	if err := c.openTerminal(ctx, m); err != nil && ctx.Err() == nil {
+		c.terminalError(m.Request, "", err)
+	}
+}
+
+func (c *conn) openTerminal(ctx context.Context, m *api.TerminalOpen) error {
+	request := TaskRequest{TaskID: m.TaskID, WorkspaceID: m.WorkspaceID, UserID: m.UserID}
+	task, err := c.s.cfg.Policy.ResolveTask(ctx, request)
+	if err != nil {
+		return err
+	}
+	spec, err := taskSpec(request, task, protocol.Size{Cols: m.Cols, Rows: m.Rows})
+	if err != nil {
+		return err
+	}
+	info, err := c.s.spawn(ctx, wire.Create{SpawnSpec: spec}, nil)
+	if err != nil {
+		return err
+	}
+	a, err := c.reserveTerminal(ctx)
+	if err != nil {
+		return err
+	}
+	la, _, err := c.s.cfg.Link.Attach(a.ctx, a.number, protocol.AttachSpec{SessionID: info.ID, Client: c.hello.Client})
+	if err != nil {
+		c.drop(a)
+		close(a.done)
+		return err
+	}
+	c.begin(a, la, info.ID, true, func() {
+		c.send(api.TerminalOpened{Request: m.Request, SessionID: info.ID, WorkDir: info.Cwd, Shell: info.Argv[0]})
+	})
+	return nil
+}
+
+// reserveTerminal takes the first free number for a terminal.
+func (c *conn) reserveTerminal(ctx context.Context) (*attachment, error) {
+	for n := uint32(firstTerminal); ; n++ {
+		a, err := c.reserve(ctx, n)
+		if protocol.CodeOf(err) != protocol.CodeInvalidArgument {
+			return a, err
+		}
+	}
+}
+
+func (c *conn) terminal(id protocol.SessionID) *attachment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.terminals[id]
+}
+
+func (c *conn) terminalData(m *api.TerminalData) {
+	a := c.terminal(m.SessionID)
+	if a == nil {
+		c.terminalError(protocol.Request{}, m.SessionID, noTerminal(m.SessionID))
+		return
+	}
+	for p := m.Data; len(p) > 0; {
+		n := min(len(p), frame.MaxData)
+		a.link.SendRaw(frame.AppendData(nil, frame.Input, a.number, a.typed, p[:n]))
+		a.typed += uint64(n)
+		p = p[n:]
+	}
+}
+
+func (c *conn) terminalResize(m *api.TerminalResize) {
+	if a := c.terminal(m.SessionID); a != nil {
+		a.link.Send(wire.Resize{Cols: m.Cols, Rows: m.Rows})
+		return
+	}
+	c.terminalError(protocol.Request{}, m.SessionID, noTerminal(m.SessionID))
+}
+
+func noTerminal(id protocol.SessionID) error {
+	return protocol.Errorf(protocol.CodeSessionNotFound, "no terminal "+string(id)+" on this connection")
+}
+
+func (c *conn) terminalClose(ctx context.Context, m *api.TerminalClose) {
+	_, err := c.s.cfg.Link.Call(ctx, wire.Terminate{SessionID: m.SessionID, Reason: m.Reason})
+	if err != nil && protocol.CodeOf(err) != protocol.CodeSessionExited && ctx.Err() == nil {
+		c.terminalError(protocol.Request{}, m.SessionID, err)
+	}
+}
+
+func (c *conn) terminalError(req protocol.Request, id protocol.SessionID, err error) {
+	e := protocol.AsError(err)
+	code := e.Code
+	if e.Cause == protocol.CodeUnsupportedOS {
+		code = e.Cause // the one cause that text clients know by name
+	}
+	c.send(api.TerminalError{Request: req, SessionID: id, Code: code, Message: e.Message})
+}

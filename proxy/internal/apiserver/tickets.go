@@ -1,0 +1,60 @@
+package apiserver
+
+import (
+	"sync"
+	"time"
+
+	"holdfast/protocol"
+)
+
+const (
+	ticketLife = 30 * time.Second
+	maxTickets = 1024
+)
+
+// tickets are good for one connection each. They let a page open a WebSocket
+// without the token standing in a URL.
+type tickets struct {
+	mu     sync.Mutex
+	issued map[string]ticket
+}
+
+type ticket struct {
+	session protocol.SessionID // "" is any
+	expires time.Time
+}
+
+// issue returns a new ticket of 256 bits.
+func (t *tickets) issue(session protocol.SessionID, now time.Time) (string, time.Time, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, v := range t.issued {
+		if now.After(v.expires) {
+			delete(t.issued, k)
+		}
+	}
+	if len(t.issued) >= maxTickets {
+		return "", time.Time{}, protocol.Errorf(protocol.CodeLimitExceeded, "too many tickets are out")
+	}
+	if t.issued == nil {
+		t.issued = make(map[string]ticket)
+	}
+	token := protocol.NewToken(32)
+	t.issued[token] = ticket{session: session, expires: now.Add(ticketLife)}
+	return token, now.Add(ticketLife), nil
+}
+
+// redeem uses up a ticket and says whether it was good for the session; "" is
+// the api itself.
+func (t *tickets) redeem(token string, session protocol.SessionID, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	got, ok := t.issued[token]
+	delete(t.issued, token)
+	return ok && !now.After(got.expires) && (got.session == "" || got.session == session)
+}
+
+// Redeem uses up a ticket; session is "" for the api's WebSocket.
+func (s *Server) Redeem(token string, session protocol.SessionID) bool {
+	return s.tickets.redeem(token, session, time.Now())
+}

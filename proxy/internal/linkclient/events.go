@@ -1,0 +1,88 @@
+package linkclient
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+)
+
+// A Subscription is the stream of events. It goes on after the last event
+// returned when the link was lost.
+type Subscription struct {
+	c        *Client
+	st       *link.Stream
+	instance protocol.Instance
+	seq      uint64
+	release  func() bool // of the context
+}
+
+// Subscribe asks for the events after the given number of a supervisor's life,
+// or for those to come.
+func (c *Client) Subscribe(ctx context.Context, instance protocol.Instance, after uint64) (*Subscription, *wire.Subscribed, error) {
+	s := &Subscription{c: c, instance: instance, seq: after}
+	first, err := s.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, first, nil
+}
+
+func (s *Subscription) open(ctx context.Context) (*wire.Subscribed, error) {
+	st, reply, err := s.c.Open(ctx, wire.Events{Instance: s.instance, After: s.seq})
+	if err != nil {
+		return nil, err
+	}
+	first, ok := reply.(*wire.Subscribed)
+	if !ok {
+		st.Abort()
+		return nil, protocol.Errorf(protocol.CodeInternal, "events answered by "+reply.MessageType())
+	}
+	s.release = context.AfterFunc(ctx, st.Abort)
+	s.st, s.instance, s.seq = st, first.Instance, first.Seq
+	return first, nil
+}
+
+// Next returns the next event, or io.EOF once ctx is done.
+func (s *Subscription) Next(ctx context.Context) (*wire.Event, error) {
+	backoff := backoffMin
+	for {
+		m, err := s.st.Receive()
+		if e, ok := m.(*wire.Event); ok && err == nil {
+			s.seq = e.Seq
+			return e, nil
+		}
+		if err == nil || protocol.CodeOf(err) == protocol.CodeUnsupported {
+			continue
+		}
+		s.release()
+		s.st.Abort()
+		for err != nil {
+			if ctx.Err() != nil {
+				return nil, io.EOF
+			}
+			select {
+			case <-time.After(backoff):
+				backoff = min(2*backoff, backoffMax)
+			case <-ctx.Done():
+			}
+			_, err = s.open(ctx)
+		}
+	}
+}
+
+// Status returns the supervisor's state.
+func (c *Client) Status(ctx context.Context) (protocol.ProcessStatus, error) {
+	reply, err := c.Call(ctx, wire.Status{})
+	if err != nil {
+		return protocol.ProcessStatus{}, err
+	}
+	report, ok := reply.(*wire.StatusReport)
+	if !ok {
+		return protocol.ProcessStatus{}, protocol.Errorf(protocol.CodeInternal, "status answered by "+reply.MessageType())
+	}
+	return report.Supervisor, nil
+}

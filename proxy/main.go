@@ -1,0 +1,95 @@
+// Command proxy speaks to clients, and is the command line: it serves apps and
+// pages, and starts, lists, attaches and ends sessions as a client of the
+// running proxy. It holds nothing that matters and is replaced at will.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/shared/config"
+	"holdfast/shared/version"
+)
+
+func main() {
+	if runtime.GOOS == "windows" {
+		fmt.Fprintln(os.Stderr, "proxy: unsupported_os: there are no terminals to serve on Windows yet")
+		os.Exit(exitUnavailable)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	a := &app{}
+	err := a.command().ExecuteContext(ctx)
+	stop()
+	if code := a.exitCode(err); code != 0 {
+		if text := errorText(err); text != "" {
+			fmt.Fprintln(os.Stderr, "proxy:", text)
+		}
+		os.Exit(code)
+	}
+}
+
+// app is what all commands share.
+type app struct {
+	dir   string // --dir
+	proxy string // --proxy: which of several
+	json  bool   // --json
+}
+
+func (a *app) command() *cobra.Command {
+	var handoff, foreground bool
+	root := &cobra.Command{
+		Use:   "proxy",
+		Short: "Terminals that outlive everything around them",
+		Long: "Terminals that outlive everything around them.\n\n" +
+			"Every command but serve and stop starts what is missing, in the background.\n" +
+			"proxy --handoff starts this program as the successor of the running proxy.",
+		Version:       version.String(),
+		SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if handoff {
+				return a.handoff(cmd.Context(), foreground)
+			}
+			return cmd.Help()
+		},
+		PersistentPreRunE: func(*cobra.Command, []string) error { return config.CheckProxyName(a.proxy) },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.Flags().BoolVar(&handoff, "handoff", false, "take over from the running proxy, then serve in its place")
+	root.Flags().BoolVar(&foreground, "foreground", false, "with --handoff: serve in the foreground, for a service manager")
+	root.PersistentFlags().StringVar(&a.dir, "dir", "", "`directory` for everything (default $HOLDFAST_DIR, else the user's directories)")
+	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, where several serve one supervisor")
+	root.AddCommand(
+		a.serveCommand(), a.stopCommand(), a.statusCommand(),
+		a.newCommand(), a.reopenCommand(), a.attachCommand(),
+		a.lsCommand(), a.infoCommand(), a.eventsCommand(),
+		a.sendCommand(), a.screenCommand(), a.resizeCommand(),
+		a.killCommand(), a.waitCommand(),
+	)
+	return root
+}
+
+// exitError ends the process with a code and, where there is one, a message.
+type exitError struct {
+	code int
+	text string
+}
+
+func (e *exitError) Error() string { return e.text }
+
+func usage(err error) error { return &exitError{exitUsage, err.Error()} }
+
+func errorText(err error) string {
+	var e *exitError
+	if errors.As(err, &e) {
+		return e.text
+	}
+	return err.Error()
+}

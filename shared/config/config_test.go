@@ -1,0 +1,177 @@
+package config
+
+import (
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// getenv makes an environment of a map.
+func getenv(vars map[string]string) func(string) string {
+	return func(name string) string { return vars[name] }
+}
+
+// load loads with the given file ("" for none), environment and command line.
+func load(t *testing.T, file string, env map[string]string, args ...string) (Config, error) {
+	t.Helper()
+	dir := t.TempDir()
+	if file != "" {
+		if err := os.WriteFile(filepath.Join(dir, FileName), []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := flag.NewFlagSet("test", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	flags := Flags(set)
+	if err := set.Parse(args); err != nil {
+		return Config{}, err
+	}
+	return Load(Dirs{Config: dir}, getenv(env), flags)
+}
+
+func TestLoadOrder(t *testing.T) {
+	defaults := Config{
+		RingBytes: 1 << 20, ScrollbackLines: 10000, ExitKeep: 10 * time.Minute, ExitRecords: 256, MaxSessions: 4096,
+		Grace: 250 * time.Millisecond, EarlyExit: 200 * time.Millisecond, LogLevel: "info",
+	}
+	with := func(change func(*Config)) Config {
+		c := defaults
+		change(&c)
+		return c
+	}
+	for _, tt := range []struct {
+		name string
+		file string
+		env  map[string]string
+		args []string
+		want Config
+	}{
+		{name: "nothing", want: defaults},
+		{name: "an empty object", file: "{}", want: defaults},
+		{name: "file", file: `{"ring_bytes": 65536, "grace": "1s"}`,
+			want: with(func(c *Config) { c.RingBytes, c.Grace = 65536, time.Second })},
+		{name: "environment over file", file: `{"ring_bytes": 65536, "log_level": "warn"}`,
+			env:  map[string]string{"HOLDFAST_RING_BYTES": "131072", "HOLDFAST_SESSION": "s1"},
+			want: with(func(c *Config) { c.RingBytes, c.LogLevel = 131072, "warn" })},
+		{name: "flag over both", file: `{"exit_keep": "1m"}`,
+			env: map[string]string{"HOLDFAST_EXIT_KEEP": "2m"}, args: []string{"--exit-keep=3m"},
+			want: with(func(c *Config) { c.ExitKeep = 3 * time.Minute })},
+		{name: "a flag sets what it says, be it zero", file: `{"idle_timeout": "5m"}`, args: []string{"--idle-timeout", "0"},
+			want: defaults},
+		{name: "no check for an early exit", file: `{"early_exit": "0"}`,
+			want: with(func(c *Config) { c.EarlyExit = -1 })},
+		{name: "everything", file: `{"ring_bytes":67108864,"scrollback_lines":1,"exit_keep":"1h","exit_records":1,"max_sessions":1,
+			"grace":"1m","idle_timeout":"60m","early_exit":"1m","log_level":"trace","secret_file":"/s"}`,
+			want: Config{64 << 20, 1, time.Hour, 1, 1, time.Minute, time.Hour, time.Minute, "trace", "/s"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got, err := load(t, tt.file, tt.env, tt.args...); err != nil || got != tt.want {
+				t.Errorf("got  %+v (%v)\nwant %+v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// demand: M1
+func TestIdleTimeoutIsNeverRewritten(t *testing.T) {
+	if RecommendedIdleTimeout != 60*time.Minute {
+		t.Errorf("recommended: %v", RecommendedIdleTimeout)
+	}
+	for _, v := range []string{"0", "0s", "-1ns", "-5m", "1ns", "60m", "87600h"} {
+		want, err := time.ParseDuration(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for how, load := range map[string]func() (Config, error){
+			"file": func() (Config, error) { return load(t, `{"idle_timeout": "`+v+`"}`, nil) },
+			"env":  func() (Config, error) { return load(t, "", map[string]string{"HOLDFAST_IDLE_TIMEOUT": v}) },
+			"flag": func() (Config, error) { return load(t, "", nil, "--idle-timeout="+v) },
+		} {
+			if c, err := load(); err != nil || c.IdleTimeout != want {
+				t.Errorf("%s %s: got %v, %v", how, v, c.IdleTimeout, err)
+			}
+		}
+		if c := (Config{IdleTimeout: want}).withDefaults(); c.IdleTimeout != want {
+			t.Errorf("defaults made %v of %v", c.IdleTimeout, want)
+		}
+	}
+	if c, err := load(t, "", nil); err != nil || c.IdleTimeout != 0 {
+		t.Errorf("unset: got %v, %v", c.IdleTimeout, err)
+	}
+}
+
+// All mistakes come at once, each with its place.
+func TestLoadMistakes(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		file string
+		env  map[string]string
+		args []string
+		says []string
+	}{
+		{name: "several", file: `{"ring_bytes": 1, "grace": "soon", "colour": "red", "sessions": 3}`,
+			env:  map[string]string{"HOLDFAST_LOG_LEVEL": "loud", "HOLDFAST_EXIT_RECORDS": "many"},
+			says: []string{"ring_bytes must be 64 KiB", FileName + `: grace: "soon"`, `no setting "colour"`, `no setting "sessions"`, `log_level must be`, `HOLDFAST_EXIT_RECORDS: "many"`}},
+		{name: "bounds", file: `{"ring_bytes":67108865,"scrollback_lines":-1,"exit_keep":"-1s","exit_records":100001,"max_sessions":65537,"grace":"61s","early_exit":"61s","secret_file":"s"}`,
+			says: []string{"ring_bytes", "scrollback_lines", "exit_keep", "exit_records", "max_sessions", "grace", "early_exit", "secret_file"}},
+		{name: "a written zero", file: `{"grace":"0","max_sessions":0,"ring_bytes":0}`, says: []string{"grace", "max_sessions", "ring_bytes"}},
+		{name: "a duration without its unit", file: `{"grace": 10}`, says: []string{`"10" is no duration`}},
+		{name: "a fraction", file: `{"ring_bytes": 1e6}`, says: []string{`"1e6" is no whole number`}},
+		{name: "another type", file: `{"ring_bytes": [1]}`, says: []string{"ring_bytes must be a number or a string"}},
+		{name: "no JSON", file: `{"ring_bytes": `, says: []string{FileName, "unexpected EOF"}},
+		{name: "more than an object", file: `{} {}`, says: []string{"something follows"}},
+		{name: "a bad flag", args: []string{"--grace=soon"}, says: []string{"grace", "no duration"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := load(t, tt.file, tt.env, tt.args...)
+			if err == nil {
+				t.Fatal("loaded")
+			}
+			for _, s := range tt.says {
+				if !strings.Contains(err.Error(), s) {
+					t.Errorf("%q is missing in:\n%v", s, err)
+				}
+			}
+		})
+	}
+}
+
+func TestSecret(t *testing.T) {
+	const good = "0123456789abcdef"
+	for _, tt := range []struct {
+		name, content string
+		mode          os.FileMode
+		want, says    string
+	}{
+		{"as it should be", "  " + good + "\n", 0o600, good, ""},
+		{"read-only", good, 0o400, good, ""},
+		{"open to the group", good, 0o640, "", "chmod 600"},
+		{"open to others", good, 0o604, "", "chmod 600"},
+		{"empty", "\n", 0o600, "", "16 to 4096 bytes"},
+		{"too long", strings.Repeat("x", 5000), 0o600, "", "16 to 4096 bytes"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "secret")
+			if err := os.WriteFile(path, []byte(tt.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, tt.mode); err != nil {
+				t.Fatal(err)
+			}
+			got, err := Config{SecretFile: path}.Secret()
+			if got != tt.want || (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+	if got, err := (Config{}).Secret(); got != "" || err != nil {
+		t.Errorf("without a file: %q, %v", got, err)
+	}
+	if _, err := (Config{SecretFile: t.TempDir()}).Secret(); err == nil {
+		t.Error("a directory is taken")
+	}
+}

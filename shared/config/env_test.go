@@ -1,0 +1,78 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestCleanEnv(t *testing.T) {
+	keep := []string{
+		"HOME=/h", "PATH=/bin", "LANG=C.UTF-8", "LC_ALL=C", "XDG_RUNTIME_DIR=/r", "TZ=",
+		"SSH_AUTH_SOCK=/a", "DBUS_SESSION_BUS_ADDRESS=unix:path=/r/bus", "XAUTHORITY=/x", "EDITOR=vi", "GOPATH=/g", "https_proxy=http://p:1",
+	}
+	drop := []string{
+		"ELECTRON_RUN_AS_NODE=1", "npm_config_registry=x", "NODE_OPTIONS=--require x", "LISTEN_FDS=1", "LISTEN_PID=1", "LISTEN_FDNAMES=x",
+		"NOTIFY_SOCKET=/n", "INVOCATION_ID=i", "PLUGIN_MIN_PORT=1", "HOLDFAST_DIR=/d", "HOLDFAST_SESSION=s", "HOLDFAST_SECRET_FILE=/s",
+		"GITHUB_TOKEN=x", "AWS_SECRET_ACCESS_KEY=x", "OPENAI_API_KEY=x", "DB_PASSWORD=x", "PGPASSWORD=x", "TERM=dumb", "VIRTUAL_ENV=/v",
+		"XDG_ACTIVATION_TOKEN=x", "XDG_SESSION_COOKIE=x", "LC_SECRET=x", "LC_api_key=x", "XDG_Password=x", // inside an allowed prefix
+		"HTTPS_PROXY=http://me:pw@p:1", "LD_PRELOAD=/x.so", "UNKNOWN=1", "HOMER=x", "PATH", "=C:=C:\\", "",
+	}
+	var in []string
+	for i := range max(len(keep), len(drop)) { // mixed, to see the order kept
+		if i < len(keep) {
+			in = append(in, keep[i])
+		}
+		if i < len(drop) {
+			in = append(in, drop[i])
+		}
+	}
+	if got := CleanEnv(in); !slices.Equal(got, keep) {
+		t.Errorf("got  %q\nwant %q", got, keep)
+	}
+	if got := CleanEnv(nil); got == nil || len(got) != 0 {
+		t.Errorf("of nothing: %#v, which os/exec takes for its own environment", got)
+	}
+}
+
+func TestLoginShell(t *testing.T) {
+	dir := t.TempDir()
+	program, text := filepath.Join(dir, "shell"), filepath.Join(dir, "text")
+	for path, mode := range map[string]os.FileMode{program: 0o700, text: 0o600} {
+		if err := os.WriteFile(path, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passwd := filepath.Join(dir, "passwd")
+	lines := fmt.Sprintf("root:x:0:0::/root:/bin/none\nbroken\nme:x:1000:1000:,,,:/h:%s\n", program)
+	if err := os.WriteFile(passwd, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, env string
+		uid       int
+		want      string
+	}{
+		{"SHELL", "/bin/sh", 1000, "/bin/sh"},
+		{"the user's", "", 1000, program},
+		{"SHELL relative", "sh", 1000, program},
+		{"SHELL no program", text, 1000, program},
+		{"SHELL a directory", dir, 1000, program},
+		{"the user's is gone", "", 0, "/bin/sh"},
+		{"unknown user", "/none", 7, "/bin/sh"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := loginShell(tt.env, passwd, tt.uid); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+	if got := loginShell("", filepath.Join(dir, "none"), 0); got != "/bin/sh" {
+		t.Errorf("without a user database: %s", got)
+	}
+	if got := LoginShell(); !isProgram(got) {
+		t.Errorf("here: %s", got)
+	}
+}

@@ -1,0 +1,101 @@
+package logging
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+)
+
+// A rotated is a file that is put aside, under another name, when the next
+// write would make it too large. A write is never split over two files.
+type rotated struct {
+	path     string
+	maxBytes int64
+	keep     int
+
+	mu   sync.Mutex
+	file *os.File
+	size int64
+}
+
+func openRotated(path string, maxBytes int64, keep int) (*rotated, error) {
+	r := &rotated{path: path, maxBytes: maxBytes, keep: keep}
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// open opens the file anew; on failure the old one stays in use.
+func (r *rotated) open() error {
+	f, err := os.OpenFile(r.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	fi, err := f.Stat()
+	if err == nil && fi.Mode().Perm()&0o077 != 0 {
+		err = f.Chmod(0o600) // made by somebody's redirection
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	old := r.file
+	r.file, r.size = f, fi.Size()
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// Write appends p. If the file cannot be put aside, it grows: a log that is
+// too large is better than none.
+func (r *rotated) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var rotation error
+	if r.size > 0 && r.size+int64(len(p)) > r.maxBytes {
+		rotation = r.rotate()
+	}
+	n, err := r.file.Write(p)
+	r.size += int64(n)
+	return n, errors.Join(err, rotation)
+}
+
+// rotate moves the file to PATH.1, that to PATH.2 and so on, and begins a new
+// one. If another process has done it already, it just opens the new one.
+func (r *rotated) rotate() error {
+	if r.isCurrent() {
+		for i := r.keep; i > 0; i-- {
+			if err := os.Rename(r.name(i-1), r.name(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("rotate %s: %w", r.path, err)
+			}
+		}
+	}
+	return r.open()
+}
+
+// name returns the file's name, or that of the i-th put aside.
+func (r *rotated) name(i int) string {
+	if i == 0 {
+		return r.path
+	}
+	return fmt.Sprintf("%s.%d", r.path, i)
+}
+
+// isCurrent reports whether our file still has its name.
+func (r *rotated) isCurrent() bool {
+	ours, err := r.file.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(r.path)
+	return err == nil && os.SameFile(ours, named)
+}
+
+func (r *rotated) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.file.Close()
+}

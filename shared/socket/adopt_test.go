@@ -1,0 +1,226 @@
+//go:build unix
+
+package socket
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func mustFiles(t *testing.T, ln *Listener) []*os.File {
+	t.Helper()
+	files, err := ln.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func isInUse(path string) bool {
+	ln, err := Listen(path, Options{})
+	if err == nil {
+		_ = ln.Close()
+	}
+	var inUse *InUseError
+	return errors.As(err, &inUse)
+}
+
+func isBlocking(t *testing.T, ln *Listener) bool {
+	t.Helper()
+	blocking := false
+	err := control(ln.current(), func(fd int) error {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		blocking = flags&unix.O_NONBLOCK == 0
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return blocking
+}
+
+// The lock goes along: as long as either holder lives, nobody else listens.
+func TestAdoptKeepsTheLock(t *testing.T) {
+	path := filepath.Join(testDir(t), "a.sock")
+	old := mustListen(t, path, Options{})
+	next, err := Adopt(path, mustFiles(t, old), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if isBlocking(t, old) || isBlocking(t, next) {
+		t.Error("the listener became blocking")
+	}
+	if !isInUse(path) {
+		t.Error("listened on while both live")
+	}
+	if err := old.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := old.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept after Release: %v", err)
+	}
+	if !isInUse(path) {
+		t.Error("listened on while the successor lives")
+	}
+	echoOne(t, next)
+	if err := next.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if isInUse(path) {
+		t.Error("still in use after the last holder's Close")
+	}
+}
+
+// The successor fails: the old one goes on as if nothing had been tried.
+func TestAdoptTakenBack(t *testing.T) {
+	path := filepath.Join(testDir(t), "a.sock")
+	old := mustListen(t, path, Options{})
+	next, err := Adopt(path, mustFiles(t, old), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if !isInUse(path) {
+		t.Error("the lock went with the successor")
+	}
+	echoOne(t, old)
+	if rebound, err := old.Check(); rebound || err != nil {
+		t.Errorf("Check: %v, %v", rebound, err)
+	}
+}
+
+// A Listener crosses a socket, as in a handoff between processes.
+func TestAdoptAcrossASocket(t *testing.T) {
+	path := filepath.Join(testDir(t), "a.sock")
+	old := mustListen(t, path, Options{})
+	here, there := pair(t)
+	files := mustFiles(t, old)
+	if err := SendFiles(here, []byte("listener"), files); err != nil {
+		t.Fatal(err)
+	}
+	closeAll(files)
+	buf := make([]byte, 64)
+	_, got, err := RecvFiles(there, buf, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := Adopt(path, got, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if err := old.Release(); err != nil {
+		t.Fatal(err)
+	}
+	echoOne(t, next)
+}
+
+func TestAdoptRefusesOtherFiles(t *testing.T) {
+	dir := testDir(t)
+	ln := mustListen(t, filepath.Join(dir, "a.sock"), Options{})
+	other := mustListen(t, filepath.Join(dir, "b.sock"), Options{})
+	open := func() *os.File {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	ours, theirs := mustFiles(t, ln), mustFiles(t, other)
+	for name, files := range map[string][]*os.File{
+		"none":           nil,
+		"no listener":    {open(), ours[1]},
+		"another's lock": {ours[0], theirs[1]},
+	} {
+		if got, err := Adopt(ln.Path(), files, Options{}); err == nil {
+			_ = got.Release()
+			t.Errorf("%s: adopted", name)
+		}
+	}
+	closeAll(theirs)
+	if !isInUse(ln.Path()) || !isInUse(other.Path()) {
+		t.Error("a failed Adopt gave up a lock")
+	}
+}
+
+func TestCheckRebinds(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		harm    func(path string) error
+		rebound bool
+	}{
+		{"nothing", func(string) error { return nil }, false},
+		{"socket removed", os.Remove, true},
+		{"socket and lock removed", func(p string) error { return errors.Join(os.Remove(p), os.Remove(p+".lock")) }, true},
+		{"only the lock removed", func(p string) error { return os.Remove(p + ".lock") }, false},
+		{"replaced by a dead one", func(p string) error { _ = os.Remove(p); stale(t, p); return nil }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(testDir(t), "a.sock")
+			ln := mustListen(t, path, Options{})
+			accepted := make(chan error, 1)
+			go func() { // is accepting all the while
+				conn, _, err := ln.Accept()
+				if err == nil {
+					err = conn.Close()
+				}
+				accepted <- err
+			}()
+			if err := tt.harm(path); err != nil {
+				t.Fatal(err)
+			}
+			if rebound, err := ln.Check(); rebound != tt.rebound || err != nil {
+				t.Fatalf("Check: %v, %v", rebound, err)
+			}
+			conn, _, err := Dial(t.Context(), path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := <-accepted; err != nil {
+				t.Fatal(err)
+			}
+			if !isInUse(path) {
+				t.Error("the lock is gone")
+			}
+			if err := ln.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Lstat(path); err == nil {
+				t.Error("Close left the socket")
+			}
+		})
+	}
+}
+
+// What is not ours any more is not removed.
+func TestCheckAndCloseLeaveOthersAlone(t *testing.T) {
+	path := filepath.Join(testDir(t), "a.sock")
+	ln := mustListen(t, path, Options{})
+	if err := errors.Join(os.Remove(path), os.Remove(path+".lock")); err != nil {
+		t.Fatal(err)
+	}
+	other := mustListen(t, path, Options{})
+	var inUse *InUseError
+	if rebound, err := ln.Check(); rebound || !errors.As(err, &inUse) {
+		t.Errorf("Check: %v, %v", rebound, err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	echoOne(t, other)
+	if _, err := ln.Check(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Check after Close: %v", err)
+	}
+	if _, err := ln.Files(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Files after Close: %v", err)
+	}
+}

@@ -1,0 +1,586 @@
+//go:build unix
+
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// roles are what the test binary does as a child of a test; see spawn.
+var roles = map[string]func(args []string) error{
+	"dial":   dialRole,
+	"listen": listenRole,
+}
+
+const roleEnv = "SOCKET_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		if err := roles[role](os.Args[1:]); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// dialRole connects without a check of its own, sends a byte, and prints what
+// it gets back.
+func dialRole(args []string) error {
+	conn, err := net.Dial("unix", args[0])
+	if err != nil {
+		return err
+	}
+	_, _ = conn.Write([]byte("x")) // refused, it may be cut off by now
+	got, err := io.ReadAll(conn)
+	fmt.Printf("uid %d got %q reset %v\n", os.Getuid(), got, errors.Is(err, syscall.ECONNRESET))
+	return nil
+}
+
+// listenRole listens, says "won" or "lost", and holds what it has until its
+// input ends.
+func listenRole(args []string) error {
+	ln, err := Listen(args[0], Options{})
+	var inUse *InUseError
+	switch {
+	case errors.As(err, &inUse):
+		fmt.Println("lost")
+	case err != nil:
+		return err
+	default:
+		fmt.Println("won")
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	if ln != nil {
+		return ln.Close()
+	}
+	return nil
+}
+
+// spawn prepares the test binary in a role. It is run through /proc, so that
+// another user can run it from a directory closed to it.
+func spawn(t *testing.T, role string, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/proc/self/exe"); err == nil {
+		exe = "/proc/self/exe"
+	}
+	cmd := exec.Command(exe, args...)
+	cmd.Env = append(os.Environ(), roleEnv+"="+role, "GORACE=atexit_sleep_ms=0")
+	cmd.Dir = "/"
+	return cmd
+}
+
+// testDir is a short private directory; t.TempDir's is too long for a socket.
+func testDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "hfs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func mustListen(t *testing.T, path string, opts Options) *Listener {
+	t.Helper()
+	ln, err := Listen(path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	return ln
+}
+
+// echoOne accepts one connection and says hello on it.
+func echoOne(t *testing.T, ln *Listener) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		conn, _, err := ln.Accept()
+		if err == nil {
+			_, err = conn.Write([]byte("hello"))
+			err = errors.Join(err, conn.Close())
+		}
+		done <- err
+	}()
+	conn, peer, err := Dial(t.Context(), ln.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	got, err := io.ReadAll(conn)
+	if string(got) != "hello" || err != nil || peer.UID != os.Geteuid() {
+		t.Fatalf("got %q from %+v, %v", got, peer, err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestListenModesAndPeer(t *testing.T) {
+	path := filepath.Join(testDir(t), "a.sock")
+	ln := mustListen(t, path, Options{})
+	for name, want := range map[string]fs.FileMode{
+		path:               fs.ModeSocket | 0o600,
+		path + ".lock":     0o600,
+		filepath.Dir(path): fs.ModeDir | 0o700,
+	} {
+		if fi, err := os.Lstat(name); err != nil || fi.Mode() != want {
+			t.Errorf("%s: mode %v, want %v (%v)", name, fi.Mode(), want, err)
+		}
+	}
+	echoOne(t, ln)
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error("a second Close:", err)
+	}
+	left, _ := os.ReadDir(filepath.Dir(path))
+	if len(left) != 1 || left[0].Name() != "a.sock.lock" {
+		t.Errorf("left behind: %v, want only the lock", left)
+	}
+	if _, _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept after Close: %v", err)
+	}
+}
+
+func TestListenRefusesPlaces(t *testing.T) {
+	dir := testDir(t)
+	mk := func(name string, mode fs.FileMode) string {
+		d := filepath.Join(dir, name)
+		if err := errors.Join(os.Mkdir(d, 0o700), os.Chmod(d, mode)); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	real := mk("real", 0o700)
+	if err := os.Symlink(real, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(real, "plain.sock"), []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, path string
+		err        error
+		says       string
+	}{
+		{"symlinked directory", filepath.Join(dir, "link", "a.sock"), ErrUnsafeDir, "symbolic link"},
+		{"no directory", filepath.Join(dir, "none", "a.sock"), fs.ErrNotExist, "mkdir -m 700"},
+		{"a file for a directory", filepath.Join(dir, "file", "a.sock"), ErrUnsafeDir, "no directory"},
+		{"open to the group", filepath.Join(mk("group", 0o750), "a.sock"), ErrUnsafeDir, "chmod 700"},
+		{"open to others to pass", filepath.Join(mk("others", 0o711), "a.sock"), ErrUnsafeDir, "chmod 700"},
+		{"path too long", filepath.Join(real, strings.Repeat("x", MaxPath)), ErrPathTooLong, "HOLDFAST_DIR"},
+		{"relative", "a.sock", nil, "absolute"},
+		{"a file for a socket", filepath.Join(real, "plain.sock"), nil, "is no socket"},
+	}
+	if os.Geteuid() == 0 {
+		theirs := mk("theirs", 0o700)
+		if err := os.Chown(theirs, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		tests = append(tests, tests[0])
+		last := &tests[len(tests)-1]
+		last.name, last.path, last.says = "another user's directory", filepath.Join(theirs, "a.sock"), "belongs to uid 65534"
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ln, err := Listen(tt.path, Options{})
+			if err == nil {
+				_ = ln.Close()
+				t.Fatal("listens")
+			}
+			if tt.err != nil && !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %v, want %v saying %q", err, tt.err, tt.says)
+			}
+		})
+	}
+	if got, _ := os.ReadFile(filepath.Join(real, "plain.sock")); string(got) != "precious" {
+		t.Error("what lay at the path was touched")
+	}
+}
+
+func TestLongestPath(t *testing.T) {
+	dir := testDir(t)
+	path := filepath.Join(dir, strings.Repeat("x", MaxPath-len(dir)-1))
+	if len(path) != MaxPath {
+		t.Fatal(len(path))
+	}
+	echoOne(t, mustListen(t, path, Options{}))
+	if _, _, err := Dial(t.Context(), path+"x"); !errors.Is(err, ErrPathTooLong) {
+		t.Errorf("one byte more: %v", err)
+	}
+}
+
+// stale leaves what a killed listener leaves: a socket on which nobody answers.
+func stale(t *testing.T, path string) {
+	t.Helper()
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.SetUnlinkOnClose(false)
+	_ = ln.Close()
+}
+
+func TestStaleSocket(t *testing.T) {
+	path := filepath.Join(testDir(t), "a.sock")
+	stale(t, path)
+	stale(t, (&Listener{path: path}).tmpPath()) // of one that died before the rename
+
+	lock, err := acquire(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writePID(lock); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := idOf(path)
+	var inUse *InUseError
+	if _, err := Listen(path, Options{}); !errors.As(err, &inUse) || inUse.PID != os.Getpid() {
+		t.Errorf("with the lock held: %v", err)
+	}
+	if after, err := idOf(path); err != nil || after != before {
+		t.Error("the stale socket was touched without the lock")
+	}
+	_ = lock.Close()
+	echoOne(t, mustListen(t, path, Options{}))
+}
+
+// A program that knows no lock is left alone as long as it answers.
+func TestLiveSocketWithoutLock(t *testing.T) {
+	path := filepath.Join(testDir(t), "a.sock")
+	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	var inUse *InUseError
+	if _, err := Listen(path, Options{}); !errors.As(err, &inUse) || inUse.PID != os.Getpid() {
+		t.Errorf("got %v", err)
+	}
+	if _, err := net.Dial("unix", path); err != nil {
+		t.Error("the live socket is gone:", err)
+	}
+}
+
+func TestRaceOfGoroutines(t *testing.T) {
+	path := filepath.Join(testDir(t), "a.sock")
+	for round := range 10 {
+		if round%2 == 0 {
+			stale(t, path)
+		}
+		var wg sync.WaitGroup
+		won := make(chan *Listener, 32)
+		start := make(chan struct{})
+		for range cap(won) {
+			wg.Go(func() {
+				<-start
+				ln, err := Listen(path, Options{})
+				var inUse *InUseError
+				if err == nil {
+					won <- ln
+				} else if !errors.As(err, &inUse) {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		if len(won) != 1 {
+			t.Fatalf("%d winners", len(won))
+		}
+		ln := <-won
+		echoOne(t, ln)
+		if err := ln.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRaceOfProcesses(t *testing.T) {
+	path := filepath.Join(testDir(t), "a.sock")
+	stale(t, path)
+	const n = 8
+	says := make(chan string, n)
+	var stop []io.Closer
+	var cmds []*exec.Cmd
+	for range n {
+		cmd := spawn(t, "listen", path)
+		in, _ := cmd.StdinPipe()
+		out, _ := cmd.StdoutPipe()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		stop, cmds = append(stop, in), append(cmds, cmd)
+		go func() {
+			line := make([]byte, 64)
+			k, _ := out.Read(line)
+			says <- strings.TrimSpace(string(line[:k]))
+		}()
+	}
+	count := map[string]int{}
+	for range n {
+		count[<-says]++
+	}
+	if count["won"] != 1 || count["lost"] != n-1 {
+		t.Errorf("got %v, want one winner of %d", count, n)
+	}
+	for i, cmd := range cmds {
+		_ = stop[i].Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// demand: S11
+func TestAnotherUserIsRefused(t *testing.T) {
+	t.Run("by number", func(t *testing.T) {
+		type refusal struct {
+			peer Peer
+			err  error
+		}
+		refused := make(chan refusal, 1)
+		ln := mustListen(t, filepath.Join(testDir(t), "a.sock"), Options{
+			UID:      os.Geteuid() + 1,
+			OnRefuse: func(p Peer, err error) { refused <- refusal{p, err} },
+		})
+		ended := make(chan error, 1)
+		go func() {
+			_, _, err := ln.Accept()
+			ended <- err
+		}()
+		conn, _, err := Dial(t.Context(), ln.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil {
+			t.Errorf("read %d, %v", n, err)
+		}
+		var perr *PeerError
+		if r := <-refused; r.peer != (Peer{os.Geteuid(), os.Getpid()}) || !errors.As(r.err, &perr) || perr.Want != os.Geteuid()+1 {
+			t.Errorf("refused %+v", r)
+		}
+		_ = ln.Close()
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Accept ended with %v", err)
+		}
+	})
+	t.Run("in truth", func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			t.Skip("only root can run a process of another user")
+		}
+		refused := make(chan Peer, 1)
+		path := filepath.Join(testDir(t), "a.sock")
+		ln := mustListen(t, path, Options{OnRefuse: func(p Peer, _ error) { refused <- p }})
+		// Open what otherwise keeps others away before they are asked.
+		if err := errors.Join(os.Chmod(filepath.Dir(path), 0o711), os.Chmod(path, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+		cmd := spawn(t, "dial", path)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		accepted := make(chan Peer, 1)
+		go func() {
+			conn, peer, err := ln.Accept()
+			if err == nil {
+				_, _ = conn.Write([]byte("hello"))
+				_ = conn.Close()
+			}
+			accepted <- peer
+		}()
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), `uid 65534 got "" `) {
+			t.Errorf("the other user says %q (%v)", out, err)
+		}
+		if p := <-refused; p != (Peer{65534, cmd.Process.Pid}) {
+			t.Errorf("refused %+v", p)
+		}
+		// It goes on accepting, from us.
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if got, _ := io.ReadAll(conn); string(got) != "hello" {
+			t.Errorf("we got %q", got)
+		}
+		if p := <-accepted; p.UID != 0 {
+			t.Errorf("accepted %+v", p)
+		}
+	})
+}
+
+func TestDialRefusesAnotherUsersListener(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can listen as another user")
+	}
+	dir := testDir(t)
+	if err := os.Chown(dir, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "a.sock")
+	cmd := spawn(t, "listen", path)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	in, _ := cmd.StdinPipe()
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close(); _ = cmd.Wait() }()
+	said := make([]byte, 8)
+	if n, _ := out.Read(said); string(said[:n]) != "won\n" {
+		t.Fatalf("the listener says %q", said[:n])
+	}
+	var perr *PeerError
+	if _, peer, err := Dial(t.Context(), path); !errors.As(err, &perr) || peer.UID != 65534 {
+		t.Errorf("got %+v, %v", peer, err)
+	}
+}
+
+func TestDialNobody(t *testing.T) {
+	path := filepath.Join(testDir(t), "a.sock")
+	if _, _, err := Dial(t.Context(), path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no socket: %v", err)
+	}
+	stale(t, path)
+	if _, _, err := Dial(t.Context(), path); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("a stale socket: %v", err)
+	}
+}
+
+// A full backlog, as in a long handoff, is waited for and not an error; and it
+// counts as somebody who listens.
+func TestFullBacklog(t *testing.T) {
+	path := filepath.Join(testDir(t), "a.sock")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	first, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if _, err := net.Dial("unix", path); !errors.Is(err, unix.EAGAIN) {
+		t.Skipf("this system has another answer to a full backlog: %v", err)
+	}
+	var inUse *InUseError
+	if _, err := Listen(path, Options{}); !errors.As(err, &inUse) {
+		t.Errorf("Listen: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	if _, _, err := Dial(ctx, path); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Dial without room: %v", err)
+	}
+	dialed := make(chan error, 1)
+	go func() {
+		conn, _, err := Dial(t.Context(), path)
+		if err == nil {
+			err = conn.Close()
+		}
+		dialed <- err
+	}()
+	accepted, _, err := unix.Accept(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(accepted)
+	if err := <-dialed; err != nil {
+		t.Errorf("Dial once there is room: %v", err)
+	}
+}
+
+// Out of descriptors, Accept waits for one instead of ending.
+func TestAcceptOutlivesShortage(t *testing.T) {
+	ln := mustListen(t, filepath.Join(testDir(t), "a.sock"), Options{})
+	conn, err := net.Dial("unix", ln.Path()) // waits in the backlog
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	free, err := os.Open("/dev/null") // its number is above all that is used
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.Close()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	restore := func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &was) }
+	defer restore()
+	if _, err := unix.Dup(0); !errors.Is(err, unix.EMFILE) {
+		t.Fatalf("the limit does not bite: %v", err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		c, _, err := ln.Accept()
+		if err == nil {
+			err = c.Close()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("Accept ended: %v", err)
+	case <-time.After(4 * firstWait):
+	}
+	restore()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSetDeadlinePausesAccept(t *testing.T) {
+	ln := mustListen(t, filepath.Join(testDir(t), "a.sock"), Options{})
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := ln.Accept()
+		ended <- err
+	}()
+	if err := ln.SetDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Accept ended with %v", err)
+	}
+	if err := ln.SetDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	echoOne(t, ln)
+}

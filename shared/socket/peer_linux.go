@@ -1,0 +1,21 @@
+package socket
+
+import (
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// PeerOf asks the kernel who is at the other end.
+func PeerOf(conn *net.UnixConn) (Peer, error) {
+	var cred *unix.Ucred
+	err := control(conn, func(fd int) (err error) {
+		cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		return err
+	})
+	if err != nil {
+		return Peer{}, fmt.Errorf("SO_PEERCRED: %w", err)
+	}
+	return Peer{UID: int(cred.Uid), PID: int(cred.Pid)}, nil
+}

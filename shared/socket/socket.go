@@ -1,0 +1,88 @@
+// Package socket makes private Unix sockets and passes open files over them.
+//
+// A socket lies in a directory of mode 0700 that is ours, has mode 0600, and
+// is bound under a lock that is held for life and handed on with it. The
+// other side's user is asked of the kernel before a byte is read, on accepting
+// (Accept) and on connecting (Dial).
+//
+// Invariant: whoever touches the name of a socket holds its lock. The lock's
+// file is never unlinked, so that two processes cannot lock two files of one
+// name.
+//
+// Not here: what is said over a connection (packages protocol/frame and
+// shared/link), and where sockets lie (package shared/config).
+package socket
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// MaxPath is the longest path the system can bind, in bytes: 107 on Linux, 103
+// on macOS. One more is the terminating NUL.
+const MaxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// What makes Listen, Dial and the passing of files fail. They come wrapped,
+// with what to do about it.
+var (
+	ErrPathTooLong = errors.New("socket path is too long")
+	ErrUnsafeDir   = errors.New("socket directory is not private")
+	ErrFilesLost   = errors.New("files were lost on the way")
+	ErrTooLarge    = errors.New("message or its number of files is over the limit")
+	ErrUnsupported = fmt.Errorf("private sockets are not there yet on this system (named pipes, on Windows): %w", errors.ErrUnsupported)
+)
+
+// A Peer is the process at the other end as the kernel knows it. PID is the
+// one that called connect, or listen: after a handoff it may be gone, so it is
+// good for messages and not for identity.
+type Peer struct{ UID, PID int }
+
+// A PeerError is a peer that is refused for the user it runs as.
+type PeerError struct {
+	Path string
+	Peer Peer
+	Want int // the user that would be let through
+}
+
+func (e *PeerError) Error() string {
+	return fmt.Sprintf("%s: the other side runs as uid %d (pid %d), only uid %d is let through", e.Path, e.Peer.UID, e.Peer.PID, e.Want)
+}
+
+// An InUseError says that another process listens on the path or is about to.
+type InUseError struct {
+	Path string
+	PID  int // 0 if unknown
+}
+
+func (e *InUseError) Error() string {
+	if e.PID == 0 {
+		return e.Path + " is in use by another process"
+	}
+	return fmt.Sprintf("%s is in use by process %d", e.Path, e.PID)
+}
+
+// Options tune a Listener. The zero value works.
+type Options struct {
+	UID      int               // the user let through; default our own
+	OnRefuse func(Peer, error) // called for each connection refused, to log a security event; default nothing
+}
+
+// uid returns the user that is let through. A process of root's lets root
+// through, so that 0 can mean "our own" without a loss.
+func (o Options) uid() int {
+	if o.UID == 0 {
+		return os.Geteuid()
+	}
+	return o.UID
+}
+
+// checkLen fails for a path that the system cannot bind or connect to. Its own
+// answer would be "invalid argument".
+func checkLen(path string) error {
+	if len(path) <= MaxPath {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has %d bytes and at most %d are possible; choose a shorter directory (--dir or HOLDFAST_DIR)", ErrPathTooLong, path, len(path), MaxPath)
+}

@@ -1,0 +1,71 @@
+//go:build !unix
+
+package socket
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"time"
+)
+
+// A Listener cannot be had on this system; Listen and Adopt say so.
+type Listener struct{}
+
+// Listen returns ErrUnsupported.
+func Listen(path string, _ Options) (*Listener, error) {
+	return nil, fmt.Errorf("listen on %s: %w", path, ErrUnsupported)
+}
+
+// Adopt returns ErrUnsupported.
+func Adopt(path string, _ []*os.File, _ Options) (*Listener, error) {
+	return nil, fmt.Errorf("adopt %s: %w", path, ErrUnsupported)
+}
+
+// Dial returns ErrUnsupported.
+func Dial(_ context.Context, path string) (*net.UnixConn, Peer, error) {
+	return nil, Peer{}, fmt.Errorf("connect to %s: %w", path, ErrUnsupported)
+}
+
+// CheckDir returns ErrUnsafeDir unless dir is a directory itself and not a
+// link to one. Who may use it is its access list's business, which a profile
+// directory inherits.
+func CheckDir(dir string) error {
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if fi.Mode().Type() != fs.ModeDir {
+		return fmt.Errorf("%w: %s is no directory; remove it or choose another one", ErrUnsafeDir, dir)
+	}
+	return nil
+}
+
+// SendFiles returns ErrUnsupported.
+func SendFiles(*net.UnixConn, []byte, []*os.File) error { return ErrUnsupported }
+
+// RecvFiles returns ErrUnsupported.
+func RecvFiles(*net.UnixConn, []byte, int) (int, []*os.File, error) { return 0, nil, ErrUnsupported }
+
+// Path returns nothing.
+func (*Listener) Path() string { return "" }
+
+// Accept returns ErrUnsupported.
+func (*Listener) Accept() (*net.UnixConn, Peer, error) { return nil, Peer{}, ErrUnsupported }
+
+// SetDeadline returns ErrUnsupported.
+func (*Listener) SetDeadline(time.Time) error { return ErrUnsupported }
+
+// Check returns ErrUnsupported.
+func (*Listener) Check() (bool, error) { return false, ErrUnsupported }
+
+// Files returns ErrUnsupported.
+func (*Listener) Files() ([]*os.File, error) { return nil, ErrUnsupported }
+
+// Close does nothing.
+func (*Listener) Close() error { return nil }
+
+// Release does nothing.
+func (*Listener) Release() error { return nil }

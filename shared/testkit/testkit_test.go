@@ -1,0 +1,137 @@
+package testkit
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) { os.Exit(Run(m)) }
+
+// A fakeT notes failures instead of failing.
+type fakeT struct {
+	testing.TB
+	said     string
+	cleanups []func()
+}
+
+func (f *fakeT) Helper()                   {}
+func (f *fakeT) Cleanup(c func())          { f.cleanups = append(f.cleanups, c) }
+func (f *fakeT) Errorf(s string, a ...any) { f.said += fmt.Sprintf(s, a...) }
+func (f *fakeT) Fatalf(s string, a ...any) { f.Errorf(s, a...) }
+
+func has(t *testing.T, got, want, of string) {
+	t.Helper()
+	if !strings.Contains(got, want) {
+		t.Errorf("%s: got %q, want it to say %q", of, got, want)
+	}
+}
+
+func TestGolden(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "testdata")
+	bin, text := filepath.Join(dir, "b.hex"), filepath.Join(dir, "j.json")
+	data := []byte(strings.Repeat("\x00\xff", 40))
+	*update = true
+	GoldenHex(t, bin, data)
+	GoldenJSON(t, text, map[string]int{"a": 1})
+	*update = false
+	GoldenHex(t, bin, data)
+	GoldenJSON(t, text, map[string]int{"a": 1})
+	if got := ReadHex(t, bin); string(got) != string(data) {
+		t.Errorf("read back %x", got)
+	}
+	if lines, _ := os.ReadFile(bin); strings.Count(string(lines), "\n") != 3 {
+		t.Errorf("80 bytes in lines of 32:\n%s", lines)
+	}
+
+	data[40] = 1
+	fake := &fakeT{TB: t}
+	GoldenHex(fake, bin, data)
+	has(t, fake.said, "line 2:\ngot  00ff00ff00ff00ff01", "one byte differs")
+	fake = &fakeT{TB: t}
+	GoldenHex(fake, bin, append(data[:40], 0))
+	has(t, fake.said, "differs", "it is shorter")
+	fake = &fakeT{TB: t}
+	GoldenJSON(fake, text, map[string]int{"a": 1, "b": 2})
+	has(t, fake.said, `got    "a": 1,`, "one line more")
+}
+
+func TestCheckLeaks(t *testing.T) {
+	// What is left must be left for good to be reported, after leakLimit; so
+	// what is reported is looked at without that wait.
+	before := openThings()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() { defer close(stopped); <-stop }()
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := fmt.Sprint(leaked(before, openThings()))
+	has(t, left, "TestCheckLeaks.func", "a goroutine")
+	if _, err := os.Stat("/proc/self/fd"); err == nil {
+		has(t, left, "→ /dev/null", "a descriptor")
+	}
+
+	// What goes by itself, a little later, is no leak.
+	fake := &fakeT{TB: t}
+	CheckLeaks(fake)
+	late := make(chan struct{})
+	go func() { time.AfterFunc(20*time.Millisecond, func() { close(late) }); <-late }()
+	close(stop)
+	<-stopped
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if fake.cleanups[0](); fake.said != "" {
+		t.Error(fake.said)
+	}
+}
+
+func TestEventually(t *testing.T) {
+	n := 0
+	Eventually(t, time.Minute, func() bool { n++; return n == 3 }, "counts to three")
+	fake := &fakeT{TB: t}
+	Eventually(fake, time.Millisecond, func() bool { return false }, "never")
+	has(t, fake.said, "never", "the limit")
+}
+
+func TestDir(t *testing.T) {
+	var dir string
+	t.Run("it is there", func(t *testing.T) {
+		dir = Dir(t)
+		fi, err := os.Stat(dir)
+		if err != nil || fi.Mode() != os.ModeDir|0o700 || len(dir) > 24 {
+			t.Errorf("%s: %v, %v", dir, fi.Mode(), err)
+		}
+	})
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("it is left behind")
+	}
+}
+
+func TestBuild(t *testing.T) {
+	const pkg = "holdfast/shared/testkit/testdata/hello"
+	dir := BuildVersion(t, "v1.2.3", pkg)
+	out, err := exec.Command(filepath.Join(dir, "hello")).CombinedOutput()
+	if err != nil || string(out) != "hello from v1.2.3\n" {
+		t.Errorf("it says %q, %v", out, err)
+	}
+	if again := BuildVersion(t, "v1.2.3", pkg); again != dir {
+		t.Error("built twice")
+	}
+	if other := Build(t, pkg); other == dir {
+		t.Error("another version in the same place")
+	}
+	if _, err := built.build("", []string{"holdfast/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/none") {
+		t.Errorf("a package that is not there: %v", err)
+	}
+	root := built.root
+	built.remove()
+	if _, err := os.Stat(root); err == nil {
+		t.Error("what was built is left behind")
+	}
+}

@@ -1,0 +1,180 @@
+package linkserver
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+	"holdfast/supervisor/internal/session"
+)
+
+// attach serves an attachment: one goroutine, this one, tells the viewer what
+// happens; another takes what the viewer says.
+func (s *Server) attach(ctx context.Context, st *link.Stream, m *wire.Attach) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	ss, err := s.cfg.Sessions.Get(m.SessionID)
+	if err != nil {
+		return err
+	}
+	a, info, err := ss.Attach(m.AttachSpec)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	if err := st.Send(wire.Attached{AttachInfo: info}); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		listen(st, a, m.Attachment)
+		a.Close() // the viewer has gone: Next returns io.EOF
+	}()
+	err = tell(ctx, st, ss, a, m.Attachment)
+	_ = st.Close()
+	if err != nil {
+		st.Abort()
+	}
+	<-done // the viewer closes its side when it has seen the end
+	return nil
+}
+
+// tell writes what happens until the attachment ends.
+func tell(ctx context.Context, st *link.Stream, ss *session.Session, a *session.Attachment, number uint32) error {
+	const head = frame.HeaderLen + frame.DataHeadLen
+	buf := make([]byte, head+frame.MaxData)
+	for {
+		item, err := a.Next(ctx, buf[head:])
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch item.Kind {
+		case session.ItemOutput:
+			frame.PutDataHeader(buf, frame.Output, number, item.Offset, len(item.Data))
+			err = st.SendRaw(buf[:head+len(item.Data)])
+		case session.ItemSnapshot:
+			frame.PutDataHeader(buf, frame.Snapshot, number, item.Offset, len(item.Data))
+			err = st.SendRaw(buf[:head+len(item.Data)])
+		case session.ItemAccepted:
+			err = st.Send(wire.Accepted{Offset: item.Offset})
+		case session.ItemResized:
+			err = st.Send(wire.Resized{Cols: item.Size.Cols, Rows: item.Size.Rows})
+		case session.ItemResync:
+			err = st.Send(wire.Resync{Offset: item.Offset, BytesMissed: item.Missed, SnapshotBytes: item.Bytes})
+		case session.ItemStolen:
+			err = st.Send(wire.Stolen{StolenBy: item.By})
+		case session.ItemExited:
+			err = st.Send(exited(ss))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// listen takes what the viewer says until it closes its side. A message that
+// fails is answered with an error and ends nothing.
+func listen(st *link.Stream, a *session.Attachment, number uint32) {
+	// A sender that missed an error goes on sending; one answer is enough
+	// until its input is accepted again.
+	gapTold := false
+	for {
+		raw, err := st.Next()
+		if err != nil {
+			return
+		}
+		kind, payload := frame.Kind(raw[4]), raw[frame.HeaderLen:]
+		switch kind {
+		case frame.Input:
+			err = typed(a, number, payload)
+			if session.Incomplete(err) {
+				if gapTold {
+					continue
+				}
+				gapTold = true
+			} else if err == nil {
+				gapTold = false
+			}
+		case frame.Control:
+			err = control(a, payload)
+			if errors.Is(err, errDetach) {
+				return
+			}
+		}
+		if err != nil && st.Fail(err) != nil {
+			return
+		}
+	}
+}
+
+func typed(a *session.Attachment, number uint32, payload []byte) error {
+	n, offset, data, err := frame.ParseData(payload)
+	if err != nil {
+		return err
+	}
+	if n != number {
+		return protocol.Errorf(protocol.CodeBadFrame, "input for another attachment")
+	}
+	return a.Type(offset, data)
+}
+
+var errDetach = errors.New("detach")
+
+func control(a *session.Attachment, payload []byte) error {
+	m, _, err := wire.Messages.Decode(payload)
+	if err != nil {
+		if protocol.CodeOf(err) == protocol.CodeUnsupported {
+			return nil // unknown messages are skipped
+		}
+		return err
+	}
+	switch m := m.(type) {
+	case *wire.Resize:
+		return a.Resize(protocol.Size{Cols: m.Cols, Rows: m.Rows})
+	case *wire.Interrupt:
+		return a.Interrupt()
+	case *wire.Detach:
+		return errDetach
+	}
+	return nil
+}
+
+// events tells a subscriber what happens until it goes.
+func (s *Server) events(ctx context.Context, st *link.Stream, m *wire.Events) error {
+	hub := s.cfg.Sessions.Events()
+	after := hub.Seq()
+	if m.Instance == s.instance && m.After <= after {
+		after = m.After
+	}
+	if err := st.Send(wire.Subscribed{Instance: s.instance, Seq: after}); err != nil {
+		return err
+	}
+	ctx, cancel := untilPeerCloses(ctx, st)
+	defer cancel()
+	for {
+		events, missed, err := hub.Next(ctx, after)
+		if err != nil {
+			return err
+		}
+		if missed > 0 {
+			if err := st.Send(wire.Event{Seq: after + missed, Event: protocol.EventMissed, At: events[0].At, Missed: missed}); err != nil {
+				return err
+			}
+		}
+		for _, e := range events {
+			if err := st.Send(wire.Event{Seq: e.Seq, Event: e.Kind, At: e.At, Session: e.Session}); err != nil {
+				return err
+			}
+			after = e.Seq
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package linkserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/session"
+)
+
+// maxReadBytes bounds one answer to Read: base64 of it fits into a frame.
+const maxReadBytes = 512 << 10
+
+// answer answers one request. What it returns as an error is told to the peer.
+func (s *Server) answer(ctx context.Context, st *link.Stream, request protocol.Message) error {
+	switch m := request.(type) {
+	case *wire.Attach:
+		return s.attach(ctx, st, m)
+	case *wire.Events:
+		return s.events(ctx, st, m)
+	case *wire.List:
+		return st.SendSessions(s.cfg.Sessions.List(m.Originator))
+	case *wire.Wait:
+		return s.wait(ctx, st, m)
+	case *wire.Shutdown:
+		return s.shutdown(ctx, st, m)
+	}
+	reply, err := s.simple(request)
+	if err != nil {
+		return err
+	}
+	return st.Send(reply)
+}
+
+// simple answers the requests that have one reply and do not wait.
+func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
+	t := s.cfg.Sessions
+	switch m := request.(type) {
+	case *wire.Create:
+		return sessionReply(t.Create(m.SessionID, m.SpawnSpec, m.Token))
+	case *wire.Reopen:
+		return sessionReply(t.Reopen(m.SessionID, m.RespawnSpec, m.Token))
+	case *wire.Info:
+		return sessionReply(t.Get(m.SessionID))
+	case *wire.Read:
+		return s.read(m)
+	case *wire.Text:
+		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+			lines, err := ss.Text(m.Lines)
+			return wire.Lines{Lines: fit(lines)}, err
+		})
+	case *wire.Resize:
+		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+			return wire.OK{}, ss.Resize(protocol.Size{Cols: m.Cols, Rows: m.Rows})
+		})
+	case *wire.Interrupt:
+		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+			return wire.OK{}, ss.Interrupt()
+		})
+	case *wire.Signal:
+		return s.signal(m)
+	case *wire.Terminate:
+		return s.terminate(m)
+	case *wire.Forget:
+		return wire.OK{}, t.Forget(m.SessionID, m.Instance)
+	case *wire.Write:
+		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+			accepted, err := ss.Type(m.Writer, m.Offset, m.Data)
+			return wire.Accepted{Offset: accepted}, err
+		})
+	case *wire.Status:
+		return wire.StatusReport{Supervisor: s.status()}, nil
+	}
+	return nil, protocol.Errorf(protocol.CodeUnsupported, request.MessageType()+" is not a request")
+}
+
+func with(t *session.Table, id protocol.SessionID, f func(*session.Session) (protocol.Message, error)) (protocol.Message, error) {
+	ss, err := t.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	return f(ss)
+}
+
+func sessionReply(ss *session.Session, err error) (protocol.Message, error) {
+	if err != nil {
+		return nil, err
+	}
+	info, err := ss.Info()
+	return wire.Session{Session: info}, err
+}
+
+// fit keeps the last lines that one message can hold.
+func fit(lines []string) []string {
+	room := maxReadBytes
+	for i := len(lines) - 1; i >= 0; i-- {
+		// A control character takes six bytes as JSON; there are none here,
+		// but a quote takes two.
+		if room -= 2*len(lines[i]) + 3; room < 0 {
+			return lines[i+1:]
+		}
+	}
+	return append([]string{}, lines...) // never null on the wire
+}
+
+func (s *Server) read(m *wire.Read) (protocol.Message, error) {
+	ss, err := s.cfg.Sessions.Get(m.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	n := m.MaxBytes
+	if n <= 0 || n > maxReadBytes {
+		n = maxReadBytes
+	}
+	data, from, end, err := ss.Read(m.Offset, n)
+	return wire.Data{Instance: ss.Instance(), Offset: from, End: end, Data: data}, err
+}
+
+func (s *Server) signal(m *wire.Signal) (protocol.Message, error) {
+	sig, err := parseSignal(m.Signal)
+	if err != nil {
+		return nil, err
+	}
+	return with(s.cfg.Sessions, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+		return wire.OK{}, ss.Signal(sig)
+	})
+}
+
+func parseSignal(name string) (syscall.Signal, error) {
+	sig, err := pty.ParseSignal(name)
+	if err != nil {
+		return 0, protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
+	}
+	return sig, nil
+}
+
+// maxGrace bounds how long the end of a session may be put off.
+const maxGrace = time.Hour
+
+func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
+	end := session.End{Reason: m.Reason, TimedOut: m.TimedOut}
+	if len(m.Reason) > protocol.MaxReasonLen {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("reason is over %d bytes", protocol.MaxReasonLen))
+	}
+	if m.SoftSignal != "" {
+		var err error
+		if end.Soft, err = parseSignal(m.SoftSignal); err != nil {
+			return nil, err
+		}
+	}
+	if m.GraceMS != nil {
+		if *m.GraceMS < 0 || *m.GraceMS > maxGrace.Milliseconds() {
+			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("grace must be 0 to %v", maxGrace))
+		}
+		grace := time.Duration(*m.GraceMS) * time.Millisecond
+		end.Grace = &grace
+	}
+	return with(s.cfg.Sessions, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+		return wire.OK{}, ss.Terminate(end)
+	})
+}
+
+func (s *Server) wait(ctx context.Context, st *link.Stream, m *wire.Wait) error {
+	ss, err := s.cfg.Sessions.GetInstance(m.SessionID, m.Instance)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := untilPeerCloses(ctx, st)
+	defer cancel()
+	if m.TimeoutMS != nil {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, time.Duration(*m.TimeoutMS)*time.Millisecond)
+		defer stop()
+	}
+	select {
+	case <-ss.Exited():
+		return st.Send(exited(ss))
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s is still running", ss.ID()))
+		}
+		return ctx.Err()
+	}
+}
+
+func exited(ss *session.Session) wire.Exited {
+	return wire.Exited{SessionID: ss.ID(), Instance: ss.Instance(), Labels: ss.Labels(), Exit: *ss.Exit()}
+}
+
+// untilPeerCloses returns a context that ends when the peer closes the stream.
+// Nothing more is expected from the peer; what comes is dropped. The goroutine
+// ends when the stream is aborted, at the latest.
+func untilPeerCloses(ctx context.Context, st *link.Stream) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		for {
+			if _, err := st.Next(); err != nil {
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
+func (s *Server) shutdown(ctx context.Context, st *link.Stream, m *wire.Shutdown) error {
+	if live := s.cfg.Sessions.Live(); live > 0 && !m.EndSessions {
+		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("%d sessions are running; end them first, or ask for it", live))
+	}
+	if err := s.cfg.Sessions.Shutdown(ctx); err != nil {
+		return err
+	}
+	err := st.Send(wire.OK{})
+	_ = st.Close()
+	for err == nil { // stay until the peer has read the answer
+		_, err = st.Next()
+	}
+	s.stopping.Do(s.cfg.Stop)
+	return nil
+}

@@ -1,0 +1,163 @@
+// Package linkserver answers proxies: a hello that enumerates the sessions, a
+// stream per request, a stream per attachment, a stream of events.
+//
+// Several proxies may be linked at once; that is what a handoff is. A proxy
+// that goes away takes its attachments with it, and nothing else.
+//
+// Invariant: no stream waits for another. What one proxy, client or stream
+// does, or fails to do, delays nobody else.
+//
+// Not here: who may connect (package socket), sessions (package session).
+package linkserver
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+	"holdfast/shared/logging"
+	"holdfast/shared/socket"
+	"holdfast/shared/version"
+	"holdfast/supervisor/internal/session"
+)
+
+// Limits on what proxies can make the supervisor hold.
+const (
+	maxLinks   = 64   // proxies linked at once; one, or two during a handoff, is usual
+	maxStreams = 8192 // of one link: its attachments and requests under way
+)
+
+// Config is what a Server needs.
+type Config struct {
+	Sessions *session.Table
+	Secret   string // where not "", every hello must carry it
+	Stop     func() // called once, after a shutdown that was asked for has ended every session
+	Log      zerolog.Logger
+}
+
+// A Server serves any number of links.
+type Server struct {
+	cfg      Config
+	instance protocol.Instance
+	started  time.Time
+	links    atomic.Int64
+	stopping sync.Once
+}
+
+// New returns a Server.
+func New(cfg Config) *Server {
+	return &Server{cfg: cfg, instance: protocol.NewInstance(), started: time.Now()}
+}
+
+// Serve answers links until ctx is done or ln fails, and returns when all of
+// them have ended.
+func (s *Server) Serve(ctx context.Context, ln *socket.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for {
+		nc, peer, err := ln.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("accept proxy: %w", err)
+		}
+		if s.links.Load() >= maxLinks {
+			s.cfg.Log.Warn().Int(logging.PID, peer.PID).Msg("too many proxies, refused")
+			_ = nc.Close()
+			continue
+		}
+		s.links.Add(1)
+		wg.Go(func() {
+			defer s.links.Add(-1)
+			s.serveLink(ctx, nc, s.cfg.Log.With().Int(logging.PID, peer.PID).Logger())
+		})
+	}
+}
+
+func (s *Server) serveLink(ctx context.Context, nc net.Conn, log zerolog.Logger) {
+	conn, hello, err := link.Accept(nc, s.welcome, log)
+	if err != nil {
+		event := log.Info()
+		if protocol.CodeOf(err) == protocol.CodeUnauthorized {
+			event = log.Warn().Bool(logging.Security, true)
+		}
+		event.Err(err).Msg("proxy refused")
+		return
+	}
+	log.Info().Str("proxy", hello.Name).Str("version", hello.Version).Stringer("protocol", hello.Protocol).Msg("proxy linked")
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	var wg sync.WaitGroup
+	room := make(chan struct{}, maxStreams)
+	for {
+		st, err := conn.Accept()
+		if err != nil {
+			break
+		}
+		select {
+		case room <- struct{}{}:
+		default:
+			_ = st.Fail(protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d streams are open on this link", maxStreams)))
+			st.Abort()
+			continue
+		}
+		wg.Go(func() {
+			defer func() { <-room }()
+			s.serveStream(ctx, st, log)
+		})
+	}
+	cancel()
+	wg.Wait()
+	_ = conn.Close()
+	log.Info().Msg("proxy unlinked")
+}
+
+func (s *Server) welcome(hello *wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+	if s.cfg.Secret != "" && subtle.ConstantTimeCompare([]byte(hello.Secret), []byte(s.cfg.Secret)) != 1 {
+		return wire.Welcome{}, nil, protocol.Errorf(protocol.CodeUnauthorized, "the secret is missing or wrong")
+	}
+	return wire.Welcome{
+		PID: os.Getpid(), Version: version.String(), Instance: s.instance,
+	}, s.cfg.Sessions.List(""), nil
+}
+
+func (s *Server) status() protocol.ProcessStatus {
+	return protocol.ProcessStatus{
+		PID: os.Getpid(), Version: version.String(), Protocol: protocol.Supported(), Instance: s.instance,
+		Uptime: time.Since(s.started).Seconds(), Sessions: s.cfg.Sessions.Live(), Clients: int(s.links.Load()),
+	}
+}
+
+// serveStream answers one stream and closes it.
+func (s *Server) serveStream(ctx context.Context, st *link.Stream, log zerolog.Logger) {
+	defer st.Abort()
+	request, err := st.Receive()
+	if err == nil {
+		err = s.answer(ctx, st, request)
+	} else if protocol.CodeOf(err) == protocol.CodeInternal { // the stream ended before it said anything
+		return
+	}
+	if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
+		return
+	}
+	if protocol.CodeOf(err) == protocol.CodeInternal {
+		log.Debug().Err(err).Msg("stream failed")
+	}
+	_ = st.Fail(err) // the peer may be gone
+}

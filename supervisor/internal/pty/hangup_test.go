@@ -1,0 +1,184 @@
+//go:build linux || darwin
+
+package pty
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// demand: M13
+func TestHangup(t *testing.T) {
+	const short = 50 * time.Millisecond
+	hup, killed := Status{Code: 129, Signal: "SIGHUP"}, Status{Code: 137, Signal: "SIGKILL"}
+	tests := []struct {
+		name  string
+		code  string
+		grace time.Duration // forever: must not be waited for
+		want  Status
+		hard  bool
+	}{
+		{"goes at once", "echo READY; exec sleep 1000", forever, hup, false},
+		{"wakes early", "trap 'exit 5' HUP; sleep 1000 & echo READY; wait", forever, Status{Code: 5}, false},
+		{"stopped", "trap 'exit 6' HUP; echo READY; kill -STOP $$", forever, Status{Code: 6}, false},
+		{"does not go", "trap '' HUP; echo READY; while :; do sleep 1000; done", short, killed, true},
+		{"its group does not go", "(trap '' HUP; echo READY; sleep 1000; :)", short, hup, true},
+		{"no grace", "trap '' HUP; echo READY; while :; do sleep 1000; done", 0, killed, true},
+		{"forks all the time", "trap '' HUP; echo READY; while :; do sleep 1000 & done", 0, killed, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := bash(t, tt.code)
+			hard, survivors := p.Hangup(unix.SIGHUP, tt.grace)
+			if hard != tt.hard || survivors != nil {
+				t.Errorf("got hard %v, survivors %v, want hard %v and none", hard, survivors, tt.hard)
+			}
+			if got := ended(t, p); got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// A child that has gone costs no wait.
+//
+// demand: M13
+func TestHangupAfterEnd(t *testing.T) {
+	p := run(t, script("exit 4"))
+	ended(t, p)
+	if hard, survivors := p.Hangup(unix.SIGHUP, forever); hard || survivors != nil {
+		t.Errorf("got %v, %v, want neither", hard, survivors)
+	}
+	if got := p.Status().Code; got != 4 {
+		t.Errorf("got code %d, want 4", got)
+	}
+}
+
+// Each script starts a process, prints its pid and READY; Hangup shall end it
+// or, if it has become a daemon, spare it.
+//
+// demand: M13
+func TestHangupReaches(t *testing.T) {
+	const short = 50 * time.Millisecond
+	tests := []struct {
+		name   string
+		code   string
+		grace  time.Duration
+		spared bool
+	}{
+		{"background job", "set -m; sleep 1000 & echo $!; echo READY; wait", forever, false},
+		{"stubborn job", `set -m; bash -c 'trap "" HUP; echo $$; echo READY; sleep 1000; :' & wait`, short, false},
+		{"stopped job", `set -m; bash -c 'echo $$; echo READY; kill -STOP $$' & wait`, forever, false},
+		{"own session", `setsid bash -c 'echo $$; echo READY; exec sleep 1000' & wait`, forever, false},
+		{"stubborn own session", `setsid bash -c 'trap "" HUP; echo $$; echo READY; sleep 1000; :' & wait`, short, false},
+		{"orphan on the terminal", "set -m; nohup sleep 1000 2>/dev/null & echo $!; echo READY; exit", short, false},
+		{"orphaned daemon", "(setsid bash -c 'echo $$; exec sleep 1000 <&- >&- 2>&-' &); exec sleep 1000", forever, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := run(t, script(tt.code))
+			pid := pidLine(t, p)
+			t.Cleanup(func() {
+				if running(pid) {
+					_ = unix.Kill(pid, unix.SIGKILL)
+				}
+			})
+			if !tt.spared {
+				until(t, p, "READY")
+			} else {
+				untilOrphan(t, pid)
+			}
+			if hard, survivors := p.Hangup(unix.SIGHUP, tt.grace); hard || survivors != nil {
+				t.Errorf("got hard %v, survivors %v, want neither", hard, survivors)
+			}
+			if got := running(pid); got != tt.spared {
+				t.Errorf("running: got %v, want %v", got, tt.spared)
+			}
+			ended(t, p)
+		})
+	}
+}
+
+// untilOrphan waits until a process has a session of its own and a parent that
+// is not of the terminal.
+func untilOrphan(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		q, err := readProc(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parent, err := readProc(q.ppid)
+		if err == nil && q.sid == pid && q.tty == 0 && parent.tty == 0 {
+			return
+		}
+	}
+	t.Fatalf("%d does not become a daemon", pid)
+}
+
+// Many hang-ups at once share their scans, and end all alike.
+//
+// demand: M13
+func TestHangupTogether(t *testing.T) {
+	var all []*PTY
+	for range 30 {
+		all = append(all, bash(t, "trap '' HUP; sleep 1000 & echo READY; while :; do wait; done"))
+	}
+	var group sync.WaitGroup
+	for _, p := range all {
+		group.Go(func() {
+			if hard, survivors := p.Hangup(unix.SIGHUP, 0); !hard || survivors != nil {
+				t.Errorf("%d: got hard %v, survivors %v, want hard and none", p.PID(), hard, survivors)
+			}
+		})
+	}
+	group.Wait()
+}
+
+func hangupAll(t *testing.T, all []*PTY) {
+	t.Helper()
+	var group sync.WaitGroup
+	for _, p := range all {
+		group.Go(func() {
+			if _, survivors := p.Hangup(unix.SIGHUP, forever); survivors != nil {
+				t.Errorf("%v survive", survivors)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// Without pidfds and without descriptors to read /proc the child still ends.
+func TestHandles(t *testing.T) {
+	for _, name := range []string{"own child", "by start"} {
+		t.Run(name, func(t *testing.T) {
+			p := bash(t, "trap 'exit 5' HUP; sleep 1000 & echo READY; wait")
+			h := handle(ownChild{p})
+			if name == "by start" {
+				h = byStart{identity{p.pid, p.start}}
+				other := byStart{identity{p.pid, p.start + 1}}
+				if !other.gone() || other.send(unix.SIGKILL) != unix.ESRCH {
+					t.Error("another process of the same pid is taken for the one meant")
+				}
+			}
+			if h.gone() || h.wait(time.Now()) {
+				t.Error("gone too early")
+			}
+			if err := h.send(unix.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+			if !h.wait(time.Now().Add(patience)) {
+				t.Error("not gone")
+			}
+			if got := ended(t, p); got.Code != 5 {
+				t.Errorf("got %+v, want code 5", got)
+			}
+			if err := h.send(unix.SIGHUP); err != unix.ESRCH {
+				t.Errorf("afterwards: got %v, want ESRCH", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,233 @@
+//go:build linux || darwin
+
+package pty
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bothWays runs a test on the netpoller and on what stands in for it.
+func bothWays(t *testing.T, test func(t *testing.T, start func(code string) *PTY)) {
+	for _, polled := range []bool{true, false} {
+		t.Run(fmt.Sprintf("polled=%v", polled), func(t *testing.T) {
+			test(t, func(code string) *PTY {
+				p := run(t, script(code))
+				if !p.polled {
+					t.Fatal("the terminal is not on the netpoller")
+				}
+				p.polled = polled
+				until(t, p, "READY")
+				return p
+			})
+		})
+	}
+}
+
+// What was printed before the end comes before the EOF, and all of it.
+//
+// demand: M13
+func TestReadToEnd(t *testing.T) {
+	bothWays(t, func(t *testing.T, start func(string) *PTY) {
+		p := start("echo READY; seq 1 30000; printf 'last words'; exit 3")
+		var want strings.Builder
+		want.WriteByte('\n')
+		for i := range 30000 {
+			fmt.Fprintln(&want, i+1)
+		}
+		want.WriteString("last words")
+		if got := rest(t, p); got != want.String() {
+			t.Errorf("got %d bytes ending in %q, want %d", len(got), got[max(0, len(got)-20):], want.Len())
+		}
+		if n, err := p.Read(make([]byte, 8)); n != 0 || err != io.EOF {
+			t.Errorf("after the end: got %d, %v, want EOF again", n, err)
+		}
+		if got := ended(t, p); got.Code != 3 {
+			t.Errorf("got %+v, want code 3", got)
+		}
+	})
+}
+
+// One wake-up takes what several writes of the child have left.
+func TestReadBatch(t *testing.T) {
+	p := bash(t, "stty raw; echo READY; head -c 6000 /dev/zero; kill -STOP $$")
+	until(t, p, "\n")
+	for stopped := false; !stopped; {
+		q, err := procState(p.PID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopped = q == "T"
+	}
+	n, err := p.Read(make([]byte, 64<<10))
+	if n != 6000 || err != nil {
+		t.Errorf("got %d bytes, %v, want 6000 at once", n, err)
+	}
+}
+
+func procState(pid int) (string, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", err
+	}
+	return string(bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])[0]), nil
+}
+
+// A deadline ends a Read that waits, and the next before it takes anything.
+func TestReadDeadline(t *testing.T) {
+	bothWays(t, func(t *testing.T, start func(string) *PTY) {
+		p := start("echo READY; read line; echo got $line; exec sleep 1000")
+		until(t, p, "\n")
+		if err := p.SetReadDeadline(never); err != nil {
+			t.Fatal(err)
+		}
+		result := make(chan error)
+		go func() { _, err := p.Read(make([]byte, 8)); result <- err }()
+		if err := p.SetReadDeadline(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-result; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("under way: got %v, want the deadline", err)
+		}
+		if _, err := p.Write([]byte("it\n")); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := p.Read(make([]byte, 8)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("to come: got %d, %v, want the deadline", n, err)
+		}
+		until(t, p, "it\r\ngot it")
+	})
+}
+
+func TestReadClose(t *testing.T) {
+	bothWays(t, func(t *testing.T, start func(string) *PTY) {
+		p := start("echo READY; exec sleep 1000")
+		until(t, p, "\n")
+		result := make(chan error)
+		go func() { _, err := p.Read(make([]byte, 8)); result <- err }()
+		if err := errors.Join(p.Close(), p.Close()); err != nil {
+			t.Error(err)
+		}
+		if err := <-result; !errors.Is(err, os.ErrClosed) {
+			t.Errorf("got %v, want closed", err)
+		}
+		_, err := p.TryWrite([]byte("x"))
+		if !errors.Is(err, os.ErrClosed) || !errors.Is(p.Resize(1, 1), os.ErrClosed) || !errors.Is(p.Interrupt(), os.ErrClosed) {
+			t.Errorf("afterwards: got %v, want closed", err)
+		}
+	})
+}
+
+// TryWrite into a child that does not read gives what fits, then nothing, and
+// never waits; the child reads just that.
+func TestTryWrite(t *testing.T) {
+	p := bash(t, "stty raw -echo; echo READY; kill -STOP $$; exec sha256sum")
+	sent := 0
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
+	for {
+		n, err := p.TryWrite(data[sent:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sent += n; n == 0 {
+			break
+		}
+	}
+	if sent == 0 || sent == len(data) {
+		t.Fatalf("wrote %d of %d bytes, want some", sent, len(data))
+	}
+	// Also while another writer waits, and with its deadline gone by.
+	if err := p.SetWriteDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := p.TryWrite(data); n != 0 || err != nil {
+		t.Errorf("full: got %d, %v, want 0 and no error", n, err)
+	}
+	t.Logf("the kernel took %d bytes", sent)
+}
+
+// blockedWrite returns once a Write has begun that cannot end. Continued, the
+// child prints the sum of what it reads but for the first byte.
+func blockedWrite(t *testing.T, p *PTY, data []byte) <-chan error {
+	t.Helper()
+	result := make(chan error, 1)
+	var n int
+	go func() {
+		var err error
+		n, err = p.Write(data)
+		result <- fmt.Errorf("%w after %d", err, n)
+	}()
+	until(t, p, "GOT")
+	return result
+}
+
+const slowReader = "stty raw -echo; echo READY; head -c 1 >/dev/null; echo GOT; kill -STOP $$; head -c %d | sha256sum"
+
+// A Write that a deadline ends tells how far it came; going on from there, the
+// child reads every byte once.
+func TestWriteDeadline(t *testing.T) {
+	bothWays(t, func(t *testing.T, start func(string) *PTY) {
+		data := make([]byte, 300_000)
+		for i := range data {
+			data[i] = byte(i >> 8)
+		}
+		p := start(fmt.Sprintf(slowReader, len(data)-1))
+		result := blockedWrite(t, p, data)
+		if err := p.SetWriteDeadline(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		err := <-result
+		var n int
+		if _, scanErr := fmt.Sscanf(err.Error(), "i/o timeout after %d", &n); scanErr != nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("got %v, want the deadline", err)
+		}
+		if n == 0 || n == len(data) {
+			t.Fatalf("wrote %d of %d bytes, want some", n, len(data))
+		}
+		if err := errors.Join(p.SetWriteDeadline(never), p.Signal(unix.SIGCONT)); err != nil {
+			t.Fatal(err)
+		}
+		more, err := p.Write(data[n:])
+		if n+more != len(data) || err != nil {
+			t.Fatalf("wrote %d, then %d of %d bytes, %v", n, more, len(data), err)
+		}
+		if got, want := rest(t, p), fmt.Sprintf("%x", sha256.Sum256(data[1:])); !strings.Contains(got, want) {
+			t.Errorf("got %q, want sum %s", got, want)
+		}
+	})
+}
+
+func TestWriteClose(t *testing.T) {
+	bothWays(t, func(t *testing.T, start func(string) *PTY) {
+		p := start(fmt.Sprintf(slowReader, 1))
+		result := blockedWrite(t, p, make([]byte, 1<<20))
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-result; !errors.Is(err, os.ErrClosed) {
+			t.Errorf("got %v, want closed", err)
+		}
+	})
+}
+
+func TestResize(t *testing.T) {
+	p := bash(t, "trap 'stty size; exit' WINCH; echo READY; while :; do read -t 1; done")
+	if err := p.Resize(0, 5); !errors.Is(err, errBadSize) {
+		t.Errorf("got %v, want an error for no columns", err)
+	}
+	if err := p.Resize(101, 33); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(rest(t, p)); got != "33 101" {
+		t.Errorf("got %q, want 33 101", got)
+	}
+}

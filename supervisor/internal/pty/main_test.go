@@ -1,0 +1,131 @@
+//go:build linux || darwin
+
+package pty
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// patience is how long a test waits for what must come. Graces that must not be
+// waited for are longer.
+const (
+	patience = 30 * time.Second
+	forever  = time.Hour
+)
+
+// roles are what this binary does when a test starts it as another process.
+var roles = map[string]func() error{"exhausted": exhaustedRole, "sealed": sealedRole}
+
+func TestMain(m *testing.M) {
+	if role := roles[os.Getenv("PTY_TEST_ROLE")]; role != nil {
+		if err := role(); err != nil {
+			os.Stdout.WriteString("role: " + err.Error() + "\n")
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func script(code string) Spec {
+	return Spec{Argv: []string{"bash", "-c", code}, Env: []string{"PATH=" + os.Getenv("PATH")}, Cols: 80, Rows: 24}
+}
+
+// asRole starts this binary in one of its roles, from a shell that has run some
+// commands first.
+func asRole(role, first string) Spec {
+	spec := script(first + "\nexec \"$0\"")
+	spec.Argv = append(spec.Argv, os.Args[0])
+	spec.Env = append(spec.Env, "PTY_TEST_ROLE="+role, "GORACE=atexit_sleep_ms=0")
+	return spec
+}
+
+func run(t testing.TB, spec Spec) *PTY {
+	t.Helper()
+	p, err := Start(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Hangup(unix.SIGKILL, 0)
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// bash runs a script on a terminal and waits until it has said READY.
+func bash(t testing.TB, code string) *PTY {
+	t.Helper()
+	p := run(t, script(code))
+	until(t, p, "READY")
+	return p
+}
+
+// until reads up to and including a text and returns what came.
+func until(t testing.TB, p *PTY, text string) string {
+	t.Helper()
+	if err := p.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	var b [1]byte // no further than the text
+	for !strings.HasSuffix(got.String(), text) {
+		n, err := p.Read(b[:])
+		if err != nil {
+			t.Fatalf("waiting for %q after %q: %v", text, got.String(), err)
+		}
+		got.Write(b[:n])
+	}
+	return got.String()
+}
+
+// rest reads to the end, with lines ended as the program did.
+func rest(t testing.TB, p *PTY) string {
+	t.Helper()
+	if err := p.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(p)
+	if err != nil {
+		t.Fatalf("after %q: %v", got, err)
+	}
+	return strings.ReplaceAll(string(got), "\r\n", "\n")
+}
+
+// pidLine reads a line that is a pid.
+func pidLine(t testing.TB, p *PTY) int {
+	t.Helper()
+	line := until(t, p, "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatalf("got %q, want a pid", line)
+	}
+	return pid
+}
+
+func ended(t testing.TB, p *PTY) Status {
+	t.Helper()
+	select {
+	case <-p.Done():
+		return p.Status()
+	case <-time.After(patience):
+		t.Fatalf("child %d does not end", p.PID())
+		return Status{}
+	}
+}
+
+// running is false for a zombie that nobody has collected.
+func running(pid int) bool {
+	q, err := readProc(pid)
+	return !errors.Is(err, errGone) && !q.zombie
+}

@@ -1,0 +1,55 @@
+// Package pty runs a program on a new pseudo-terminal and ends it again, with
+// all that it started there.
+//
+// Nothing here holds a thread while it waits: the master and, on Linux, the
+// child's end are watched by the netpoller, so a thousand idle terminals cost a
+// thousand goroutines and no more. That also gives reads and writes deadlines.
+//
+// Invariant: a child is reaped exactly once, by its own PTY, and only then is
+// Done closed; until then its pid cannot belong to another process. No signal
+// goes to a pid that was not seen to be of this terminal and is still the same
+// process.
+//
+// Not here: what the bytes mean (package screen), when to read, write or end
+// (package session), which program, size or environment (its callers).
+package pty
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of Start. A program or directory that is not there matches
+// fs.ErrNotExist, one that may not be used fs.ErrPermission.
+var (
+	ErrUnsupported = errors.New("pty: no terminals on this system")
+	ErrExhausted   = errors.New("pty: no terminal left")
+)
+
+// Spec says what to run. Nothing is filled in: the environment is exact, and
+// the size has to be one.
+type Spec struct {
+	Argv       []string
+	Dir        string // "" is our own
+	Env        []string
+	Cols, Rows int
+}
+
+// Status is how a child ended.
+type Status struct {
+	Code   int    // exit code, 128+n for signal n, -1 if it cannot be known
+	Signal string // "SIGKILL"; "" if it exited
+	Err    error  // why the code cannot be known
+}
+
+// maxSide is the kernel's limit on columns and rows.
+const maxSide = 1<<16 - 1
+
+func checkSize(cols, rows int) error {
+	if cols < 1 || rows < 1 || cols > maxSide || rows > maxSide {
+		return fmt.Errorf("pty: size %dx%d: %w", cols, rows, errBadSize)
+	}
+	return nil
+}
+
+var errBadSize = errors.New("not between 1 and 65535")

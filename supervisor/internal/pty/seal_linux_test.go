@@ -1,0 +1,78 @@
+package pty
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A child has three descriptors, all blocking, though the supervisor was
+// started with one that everybody inherits.
+func TestDescriptors(t *testing.T) {
+	leak, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(leak)
+	// Another process lists them, as a shell would list its own listing.
+	list := script("ls /proc/$$/fd; :")
+	if got := strings.Fields(rest(t, run(t, list))); !slices.Contains(got, strconv.Itoa(leak)) {
+		t.Fatalf("before: got %v, want the leaked %d among them", got, leak)
+	}
+	if err := Seal(); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Fields(rest(t, run(t, list))); strings.Join(got, " ") != "0 1 2" {
+		t.Errorf("got %v, want 0 1 2", got)
+	}
+	flags := rest(t, run(t, script("sed -n 's/^flags:\\s*//p' /proc/self/fdinfo/0")))
+	mode, err := strconv.ParseUint(strings.TrimSpace(flags), 8, 64)
+	if err != nil || mode&unix.O_NONBLOCK != 0 {
+		t.Errorf("got flags %q, %v, want blocking ones", flags, err)
+	}
+}
+
+// Where close_range is missing, the descriptors are marked one by one.
+func TestCloseEach(t *testing.T) {
+	fd, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := closeEach("/proc/self/fd"); err != nil {
+		t.Fatal(err)
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	if flags&unix.FD_CLOEXEC == 0 || err != nil {
+		t.Errorf("got flags %#x, %v, want close-on-exec", flags, err)
+	}
+}
+
+// Whatever the supervisor's launcher ignored or blocked, children start clean.
+func TestSignalsInherited(t *testing.T) {
+	const block = `exec python3 -c '
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+os.execv(sys.argv[1], sys.argv[1:])' "$0"
+`
+	tests := []struct{ name, first string }{
+		{"nothing", ""},
+		{"some ignored", `trap "" HUP INT TSTP PIPE`},
+		{"all ignored", `trap "" $(seq 1 31)`},
+		{"all blocked", block}, // and PIPE and XFSZ ignored, by Python
+		{"ignored and blocked", `trap "" $(seq 1 31)` + "\n" + block},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := strings.Fields(rest(t, run(t, asRole("sealed", tt.first))))
+			const none = "0000000000000000"
+			if strings.Join(got, " ") != "SigBlk: "+none+" SigIgn: "+none {
+				t.Errorf("got %q, want none blocked and none ignored", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,70 @@
+//go:build linux || darwin
+
+package pty
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Interrupt sends SIGINT to the foreground process group, as Ctrl-C does, but
+// also to a program that has switched Ctrl-C off.
+func (p *PTY) Interrupt() error {
+	return p.control("interrupt", func(fd int) error {
+		// The kernel picks the group, so it cannot be a wrong one.
+		return unix.IoctlSetInt(fd, unix.TIOCSIG, int(unix.SIGINT))
+	})
+}
+
+// Signal sends sig to every process of the terminal, whatever its group. It
+// returns os.ErrProcessDone if there is none.
+func (p *PTY) Signal(sig syscall.Signal) error {
+	h := newHunt(p)
+	defer h.close()
+	h.add(p.members(scans.take()))
+	sent, failed := 0, error(nil)
+	for _, q := range h.left() {
+		err := q.send(sig)
+		if err == nil {
+			sent++
+		} else if !errors.Is(err, unix.ESRCH) {
+			failed = errors.Join(failed, fmt.Errorf("pty: signal %d: %w", q.pid, err))
+		}
+	}
+	if sent == 0 && failed == nil {
+		return os.ErrProcessDone
+	}
+	return failed
+}
+
+// maxSignal is the last real-time signal of Linux.
+const maxSignal = 64
+
+// ParseSignal understands "SIGUSR1", "USR1" and "10", in either case.
+func ParseSignal(s string) (syscall.Signal, error) {
+	if n, err := strconv.Atoi(s); err == nil {
+		if n < 1 || n > maxSignal {
+			return 0, fmt.Errorf("pty: no signal %d", n)
+		}
+		return syscall.Signal(n), nil
+	}
+	name := strings.ToUpper(s)
+	if sig := unix.SignalNum("SIG" + strings.TrimPrefix(name, "SIG")); sig != 0 {
+		return sig, nil
+	}
+	return 0, fmt.Errorf("pty: no signal %q", s)
+}
+
+// SignalName is "SIGUSR1", or the number of a signal that has no name.
+func SignalName(sig syscall.Signal) string {
+	if name := unix.SignalName(sig); name != "" {
+		return name
+	}
+	return strconv.Itoa(int(sig))
+}

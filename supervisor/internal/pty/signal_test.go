@@ -1,0 +1,72 @@
+//go:build linux || darwin
+
+package pty
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestParseSignal(t *testing.T) {
+	tests := []struct {
+		in   string
+		want syscall.Signal
+	}{
+		{"SIGUSR1", unix.SIGUSR1}, {"USR1", unix.SIGUSR1}, {"usr1", unix.SIGUSR1}, {"9", unix.SIGKILL},
+		{"64", 64}, {"0", 0}, {"65", 0}, {"-1", 0}, {"", 0}, {"SIG", 0}, {"SIGSIGHUP", 0}, {"9x", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.in, func(t *testing.T) {
+			if got, err := ParseSignal(tt.in); got != tt.want || (err == nil) != (tt.want != 0) {
+				t.Errorf("got %d, %v, want %d", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestSignalName(t *testing.T) {
+	if got := SignalName(unix.SIGUSR1); got != "SIGUSR1" {
+		t.Errorf("got %q, want SIGUSR1", got)
+	}
+	for sig := syscall.Signal(1); sig <= maxSignal; sig++ {
+		if got, err := ParseSignal(SignalName(sig)); got != sig || err != nil {
+			t.Errorf("%d: got %d, %v after %q", sig, got, err, SignalName(sig))
+		}
+	}
+}
+
+// The foreground program is interrupted even where Ctrl-C is switched off; the
+// shell in the background is not.
+func TestInterrupt(t *testing.T) {
+	p := bash(t, `set -m; trap 'echo shell' INT; bash -c 'stty raw; trap "echo inner; exit" INT; echo READY; while :; do read -t 1; done'; echo over`)
+	if err := p.Interrupt(); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Fields(rest(t, p)); strings.Join(got, " ") != "inner over" {
+		t.Errorf("got %q, want only the inner one interrupted", got)
+	}
+}
+
+// A signal reaches every group of the terminal.
+func TestSignal(t *testing.T) {
+	p := bash(t, `set -m
+trap 'wait; echo shell; exit' USR1
+bash -c 'trap "echo job; exit" USR1; sleep 1000 & echo READY; wait' &
+wait`)
+	if err := p.Signal(unix.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	got := rest(t, p)
+	if !strings.Contains(got, "job") || !strings.Contains(got, "shell") {
+		t.Errorf("got %q, want both", got)
+	}
+	ended(t, p)
+	if err := p.Signal(unix.SIGUSR1); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("afterwards: got %v, want none left", err)
+	}
+}

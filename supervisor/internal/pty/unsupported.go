@@ -1,0 +1,37 @@
+//go:build !linux && !darwin
+
+package pty
+
+import (
+	"syscall"
+	"time"
+)
+
+// A PTY does not exist here: Start never returns one.
+type PTY struct{}
+
+// Start returns ErrUnsupported.
+func Start(Spec) (*PTY, error) { return nil, ErrUnsupported }
+
+// Seal has nothing to keep from children that are never started.
+func Seal() error { return nil }
+
+// ParseSignal returns ErrUnsupported.
+func ParseSignal(string) (syscall.Signal, error) { return 0, ErrUnsupported }
+
+// SignalName describes sig.
+func SignalName(sig syscall.Signal) string { return sig.String() }
+
+func (*PTY) PID() int                                           { return 0 }
+func (*PTY) Read([]byte) (int, error)                           { return 0, ErrUnsupported }
+func (*PTY) TryWrite([]byte) (int, error)                       { return 0, ErrUnsupported }
+func (*PTY) Write([]byte) (int, error)                          { return 0, ErrUnsupported }
+func (*PTY) SetReadDeadline(time.Time) error                    { return ErrUnsupported }
+func (*PTY) SetWriteDeadline(time.Time) error                   { return ErrUnsupported }
+func (*PTY) Resize(int, int) error                              { return ErrUnsupported }
+func (*PTY) Interrupt() error                                   { return ErrUnsupported }
+func (*PTY) Signal(syscall.Signal) error                        { return ErrUnsupported }
+func (*PTY) Done() <-chan struct{}                              { return nil }
+func (*PTY) Status() Status                                     { return Status{} }
+func (*PTY) Hangup(syscall.Signal, time.Duration) (bool, []int) { return false, nil }
+func (*PTY) Close() error                                       { return nil }

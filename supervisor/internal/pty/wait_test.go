@@ -1,0 +1,132 @@
+//go:build linux || darwin
+
+package pty
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestStatus(t *testing.T) {
+	tests := []struct {
+		code string
+		want Status
+	}{
+		{"exit 0", Status{}},
+		{"exit 7", Status{Code: 7}},
+		{"exit 255", Status{Code: 255}},
+		{"kill -TERM $$", Status{Code: 143, Signal: "SIGTERM"}},
+		{"kill -KILL $$", Status{Code: 137, Signal: "SIGKILL"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.code, func(t *testing.T) {
+			if got := ended(t, run(t, script(tt.code))); got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// Without pidfds one SIGCHLD loop reaps each child, and no other's.
+func TestReaper(t *testing.T) {
+	foreign := fork(t, "exit 9")
+	var r reaper
+	for round := range 3 { // the loop ends with the last child and starts again
+		var all []*PTY
+		for i := range 20 {
+			p := &PTY{pid: fork(t, []string{"exit 3", "kill -KILL $$"}[i%2]), done: make(chan struct{})}
+			all = append(all, p)
+			r.add(p)
+		}
+		for i, p := range all {
+			want := []Status{{Code: 3}, {Code: 137, Signal: "SIGKILL"}}[i%2]
+			if got := ended(t, p); got != want {
+				t.Errorf("round %d: got %+v, want %+v", round, got, want)
+			}
+		}
+	}
+	var ws unix.WaitStatus
+	if pid, err := unix.Wait4(foreign, &ws, 0, nil); pid != foreign || ws.ExitStatus() != 9 {
+		t.Errorf("got %d, %d, %v, want the other's child", pid, ws.ExitStatus(), err)
+	}
+}
+
+// A child that somebody else has reaped did end; its code cannot be known.
+func TestReapedByOther(t *testing.T) {
+	pid := fork(t, "exit 3")
+	if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	p := &PTY{pid: pid, done: make(chan struct{})}
+	p.watch(-1)
+	if got := ended(t, p); got.Code != -1 || got.Err == nil {
+		t.Errorf("got %+v, want an unknown code", got)
+	}
+}
+
+func fork(t *testing.T, code string) int {
+	t.Helper()
+	pid, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", code}, &syscall.ProcAttr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// Two hundred children take a goroutine each, no thread, and leave nothing.
+//
+// demand: M14
+func TestManyChildren(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("counts by /proc")
+	}
+	const children = 200
+	run(t, script("exit")) // what is made once is made by now
+	goroutines, files, threads := runtime.NumGoroutine(), count(t, "/proc/self/fd/*"), count(t, "/proc/self/task/*")
+
+	var all []*PTY
+	for range children {
+		p, err := Start(Spec{Argv: []string{"cat"}, Env: []string{"PATH=/usr/bin:/bin"}, Cols: 80, Rows: 24})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+		go func() { _, _ = p.Read(make([]byte, 1)) }()
+	}
+	t.Logf("%d children: %d goroutines, %d files, %d threads more", children, runtime.NumGoroutine()-goroutines,
+		count(t, "/proc/self/fd/*")-files, count(t, "/proc/self/task/*")-threads)
+	if more := count(t, "/proc/self/task/*") - threads; more > children/10 {
+		t.Errorf("%d threads for %d children", more, children)
+	}
+	hangupAll(t, all)
+	for _, p := range all {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if now := count(t, "/proc/self/fd/*"); now > files {
+		t.Errorf("%d files, %d before", now, files)
+	}
+	for runtime.NumGoroutine() > goroutines { // those that are done but not yet gone; the test's time-out is the bound
+		runtime.Gosched()
+	}
+	for _, q := range processes() {
+		if q.ppid == os.Getpid() && q.zombie {
+			t.Errorf("%d is not reaped", q.pid)
+		}
+	}
+}
+
+func count(t *testing.T, pattern string) int {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}

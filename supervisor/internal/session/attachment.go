@@ -1,0 +1,367 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/ring"
+)
+
+const (
+	maxAttachments = 1024 // of one session
+	// Accepted input is told at once when this much was not told yet, else
+	// after ackDelay, so that a keystroke's echo does not wait behind its
+	// receipt.
+	ackBytes = 32 << 10
+	ackDelay = 20 * time.Millisecond
+)
+
+// ItemKind says what an Item is.
+type ItemKind int
+
+// The kinds of items, in the order in which Next prefers them.
+const (
+	ItemAccepted ItemKind = iota // this writer's input was accepted up to Offset
+	ItemStolen                   // another came in this one's place; io.EOF follows
+	ItemSnapshot                 // Data is a piece of the snapshot that stands for Offset
+	ItemResized                  // from here on the terminal has this Size
+	ItemResync                   // Missed bytes are skipped, a snapshot of Bytes and output from Offset follow
+	ItemOutput                   // Data was printed at Offset
+	ItemExited                   // the session has ended; io.EOF follows
+)
+
+// An Item is one thing to tell a viewer.
+type Item struct {
+	Kind   ItemKind
+	Offset uint64
+	Data   []byte // aliases the buffer given to Next
+	Size   protocol.Size
+	Missed uint64
+	Bytes  int
+	By     string
+}
+
+// An Attachment is one client's view of a session. It holds a position, not a
+// queue: a viewer that does not call Next costs nothing, and one that the ring
+// has overtaken is given a snapshot.
+//
+// Next belongs to one goroutine; the other methods may be called from any.
+type Attachment struct {
+	s      *Session
+	spec   protocol.AttachSpec
+	wake   chan struct{}
+	cancel sync.Once
+
+	// Owned by the goroutine that calls Next.
+	pos      uint64
+	size     protocol.Size // last told
+	snapshot []byte        // not yet delivered
+	over     bool
+
+	mu       sync.Mutex
+	accepted uint64
+	told     uint64
+	ackDue   bool
+	ackTimer bool
+	stolenBy *string
+	ended    bool
+}
+
+// Attach adds a viewer and says how it is brought up to date. Zero cols and
+// rows leave the size as it is, and so do read-only viewers and resumed ones.
+//
+// Errors: session_exited (unless what is missing from before the end can still
+// be resumed), already_attached, instance_mismatch, limit_exceeded,
+// invalid_argument for an offset that was never printed.
+func (s *Session) Attach(spec protocol.AttachSpec) (*Attachment, protocol.AttachInfo, error) {
+	if spec.Mode == "" {
+		spec.Mode = protocol.ModeShared
+	}
+	if spec.Writer == "" {
+		spec.Writer = protocol.NewToken(8)
+	}
+	a := &Attachment{s: s, spec: spec, wake: make(chan struct{}, 1)}
+	var info protocol.AttachInfo
+	var err error
+	if !s.do(func() { info, err = s.attach(a) }) {
+		return nil, info, notFound(s.id)
+	}
+	if err != nil {
+		return nil, info, err
+	}
+	return a, info, nil
+}
+
+func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
+	var none protocol.AttachInfo
+	spec := a.spec
+	if r := spec.Resume; r != nil && r.Instance != s.instance {
+		return none, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s lives as %s, not as %s", s.id, s.instance, r.Instance))
+	}
+	if s.exit != nil && spec.Resume == nil {
+		return none, exitedError(s.id, s.exit)
+	}
+	if len(s.attachments) >= maxAttachments {
+		return none, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("session %s has %d attachments", s.id, len(s.attachments)))
+	}
+	if err := s.makeRoom(a); err != nil {
+		return none, err
+	}
+	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact}
+	if err := s.position(a, &info); err != nil {
+		return none, err
+	}
+	if (spec.Cols != 0 || spec.Rows != 0) && spec.Mode != protocol.ModeReadOnly && spec.Resume == nil && s.open() == nil {
+		if err := s.resize(protocol.Size{Cols: spec.Cols, Rows: spec.Rows}.Normalize()); err != nil {
+			return none, err
+		}
+	}
+	a.accepted = s.input.writer(spec.Writer).accepted
+	a.told = a.accepted
+	info.InputOffset = a.accepted
+	a.size = s.ring.SizeAt(a.pos)
+	s.attachments[a] = struct{}{}
+	s.ring.Watch(a.wake)
+	info.Session = s.info()
+	s.hub.Publish(protocol.EventAttached, &info.Session)
+	return info, nil
+}
+
+// makeRoom decides who else may be attached beside a. An attachment of the
+// same writer is the same client's earlier one, whose connection it has given
+// up before we were told: it goes without a question.
+func (s *Session) makeRoom(a *Attachment) error {
+	var rivals []*Attachment
+	for other := range s.attachments {
+		switch {
+		case other.spec.Writer == a.spec.Writer:
+			defer s.end(other, &a.spec.Client)
+		case a.spec.Mode == protocol.ModeReadOnly || other.spec.Mode == protocol.ModeReadOnly:
+		case a.spec.Mode == protocol.ModeExclusive || other.spec.Mode == protocol.ModeExclusive:
+			rivals = append(rivals, other)
+		}
+	}
+	if len(rivals) > 0 && !a.spec.Steal {
+		who := cmp.Or(rivals[0].spec.Client, "another client")
+		return protocol.Errorf(protocol.CodeAlreadyAttached, fmt.Sprintf("session %s is attached by %s; steal to take it over", s.id, who))
+	}
+	for _, other := range rivals {
+		s.end(other, &a.spec.Client)
+	}
+	return nil
+}
+
+// position says where the viewer begins: where it left off if the ring still
+// has that, else with a snapshot.
+func (s *Session) position(a *Attachment, info *protocol.AttachInfo) error {
+	start, end, _ := s.ring.Bounds()
+	if r := a.spec.Resume; r != nil {
+		if r.Offset > end {
+			return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("offset %d was not printed yet, the end is %d", r.Offset, end))
+		}
+		if r.Offset >= start {
+			a.pos, info.Offset = r.Offset, r.Offset
+			return nil
+		}
+	}
+	missed := s.takeSnapshot(a)
+	info.Replay, info.Offset, info.SnapshotBytes = protocol.ReplaySnapshot, a.pos, len(a.snapshot)
+	info.BytesMissed = missed
+	if r := a.spec.Resume; r != nil {
+		info.BytesMissed = missed - min(missed, r.Offset)
+	}
+	return nil
+}
+
+// takeSnapshot is called in loop, for an attachment whose Next is not running.
+func (s *Session) takeSnapshot(a *Attachment) (missed uint64) {
+	a.snapshot, a.pos, missed = s.screen.Snapshot()
+	return missed
+}
+
+// end removes an attachment; by is who came in its place, if anybody did.
+func (s *Session) end(a *Attachment, by *string) {
+	if _, ok := s.attachments[a]; !ok {
+		return
+	}
+	delete(s.attachments, a)
+	s.ring.Unwatch(a.wake)
+	a.mu.Lock()
+	a.ended, a.stolenBy = true, by
+	a.mu.Unlock()
+	a.poke()
+	info := s.info()
+	s.hub.Publish(protocol.EventDetached, &info)
+}
+
+// Writer is the name this attachment's input goes by.
+func (a *Attachment) Writer() string { return a.spec.Writer }
+
+// Close detaches; the session lives on. It may be called again.
+func (a *Attachment) Close() {
+	a.cancel.Do(func() { a.s.do(func() { a.s.end(a, nil) }) })
+}
+
+// Type accepts input at the writer's offset; see Session.Type.
+func (a *Attachment) Type(offset uint64, p []byte) error {
+	if a.spec.Mode == protocol.ModeReadOnly {
+		return protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment does not type")
+	}
+	var err error
+	if !a.s.do(func() {
+		var accepted uint64
+		accepted, err = a.s.typed(a.spec.Writer, offset, p)
+		a.acknowledge(accepted)
+	}) {
+		return notFound(a.s.id)
+	}
+	return err
+}
+
+// Resize gives this viewer's size, which is the session's unless it only
+// looks.
+func (a *Attachment) Resize(size protocol.Size) error {
+	if a.spec.Mode == protocol.ModeReadOnly {
+		return nil
+	}
+	return a.s.Resize(size)
+}
+
+// Interrupt sends SIGINT to the foreground process group.
+func (a *Attachment) Interrupt() error {
+	if a.spec.Mode == protocol.ModeReadOnly {
+		return protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment does not interrupt")
+	}
+	return a.s.Interrupt()
+}
+
+// acknowledge is called in loop.
+func (a *Attachment) acknowledge(accepted uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.accepted = max(a.accepted, accepted)
+	switch {
+	case a.accepted-a.told >= ackBytes:
+		a.ackDue = true
+		a.poke()
+	case a.accepted > a.told && !a.ackTimer:
+		a.ackTimer = true
+		time.AfterFunc(ackDelay, func() {
+			a.mu.Lock()
+			a.ackTimer, a.ackDue = false, true
+			a.mu.Unlock()
+			a.poke()
+		})
+	}
+}
+
+func (a *Attachment) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Next returns the next thing to tell the viewer, and blocks while there is
+// none. Data is placed in buf, at most its length. It returns io.EOF after the
+// exit, after Close and after the attachment was stolen.
+func (a *Attachment) Next(ctx context.Context, buf []byte) (Item, error) {
+	for {
+		item, ok, err := a.poll(buf)
+		if ok || err != nil {
+			return item, err
+		}
+		select {
+		case <-a.wake:
+		case <-a.s.exited:
+		case <-ctx.Done():
+			return Item{}, ctx.Err()
+		}
+	}
+}
+
+func (a *Attachment) poll(buf []byte) (Item, bool, error) {
+	if item, ok, err := a.pollControl(); ok || err != nil {
+		return item, ok, err
+	}
+	if len(a.snapshot) > 0 {
+		n := copy(buf, a.snapshot)
+		if a.snapshot = a.snapshot[n:]; len(a.snapshot) == 0 {
+			a.snapshot = nil
+		}
+		return Item{Kind: ItemSnapshot, Offset: a.pos, Data: buf[:n]}, true, nil
+	}
+	if size := a.s.ring.SizeAt(a.pos); size != a.size {
+		a.size = size
+		return Item{Kind: ItemResized, Size: size}, true, nil
+	}
+	if m, ok := a.s.ring.NextMark(a.pos); ok { // the size changes there: stop before it
+		buf = buf[:min(uint64(len(buf)), m.Offset-a.pos)]
+	}
+	n, err := a.s.ring.ReadAt(buf, a.pos)
+	switch {
+	case errors.Is(err, ring.ErrGone):
+		return a.resync()
+	case err != nil: // forgotten under the viewer: there is nothing left to tell
+		return Item{}, false, io.EOF
+	case n > 0:
+		a.pos += uint64(n)
+		return Item{Kind: ItemOutput, Offset: a.pos - uint64(n), Data: buf[:n]}, true, nil
+	}
+	return a.pollExit()
+}
+
+func (a *Attachment) pollControl() (Item, bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return Item{}, false, io.EOF
+	}
+	if a.ackDue {
+		a.ackDue = false
+		if a.accepted > a.told {
+			a.told = a.accepted
+			return Item{Kind: ItemAccepted, Offset: a.told}, true, nil
+		}
+	}
+	if a.ended {
+		a.over = true
+		if a.stolenBy != nil {
+			return Item{Kind: ItemStolen, By: *a.stolenBy}, true, nil
+		}
+		return Item{}, false, io.EOF
+	}
+	return Item{}, false, nil
+}
+
+// pollExit is called where the viewer has all output so far.
+func (a *Attachment) pollExit() (Item, bool, error) {
+	select {
+	case <-a.s.exited:
+	default:
+		return Item{}, false, nil
+	}
+	// The ring was finished before exited was closed.
+	if _, end, _ := a.s.ring.Bounds(); end != a.pos {
+		return Item{}, false, nil
+	}
+	a.over = true
+	return Item{Kind: ItemExited}, true, nil
+}
+
+// resync moves a viewer that the ring has overtaken to a fresh snapshot.
+func (a *Attachment) resync() (Item, bool, error) {
+	was := a.pos
+	var missed uint64
+	if !a.s.do(func() { missed = a.s.takeSnapshot(a) }) {
+		return Item{}, false, io.EOF
+	}
+	a.size = a.s.ring.SizeAt(a.pos)
+	return Item{Kind: ItemResync, Offset: a.pos, Missed: missed - min(missed, was), Bytes: len(a.snapshot)}, true, nil
+}

@@ -1,0 +1,105 @@
+package session
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// What a Hub keeps for subscribers that come back.
+const (
+	maxEvents     = 4096
+	maxEventBytes = 8 << 20
+)
+
+// An Event is something that happened, numbered from 1 within a supervisor's
+// life.
+type Event struct {
+	Seq     uint64
+	Kind    protocol.EventKind
+	At      time.Time
+	Session *protocol.SessionInfo // as it was then; never changed
+}
+
+// A Hub keeps the last events by number. Subscribers hold a position, so a
+// slow one costs nothing and is told how many it missed.
+type Hub struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	events []Event // ascending, without gaps
+	bytes  int
+	seq    uint64
+	wake   chan struct{} // closed and replaced at each event
+}
+
+// NewHub returns a Hub without events.
+func NewHub(now func() time.Time) *Hub { return &Hub{now: now, wake: make(chan struct{})} }
+
+// Publish adds an event.
+func (h *Hub) Publish(kind protocol.EventKind, info *protocol.SessionInfo) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seq++
+	h.events = append(h.events, Event{Seq: h.seq, Kind: kind, At: h.now(), Session: info})
+	h.bytes += eventBytes(info)
+	for len(h.events) > maxEvents || h.bytes > maxEventBytes && len(h.events) > 1 {
+		h.bytes -= eventBytes(h.events[0].Session)
+		h.events[0] = Event{}
+		h.events = h.events[1:]
+	}
+	close(h.wake)
+	h.wake = make(chan struct{})
+}
+
+// eventBytes is about what an event costs.
+func eventBytes(i *protocol.SessionInfo) int {
+	n := 512 + len(i.Cwd)
+	for _, a := range i.Argv {
+		n += len(a)
+	}
+	for k, v := range i.Labels {
+		n += len(k) + len(v)
+	}
+	if i.Exit != nil {
+		for _, l := range i.Exit.Tail {
+			n += len(l)
+		}
+		for _, l := range i.Exit.LastLines {
+			n += len(l)
+		}
+	}
+	return n
+}
+
+// Seq returns the last event's number, 0 if there was none.
+func (h *Hub) Seq() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.seq
+}
+
+// Next returns the events after the given number, at least one, and how many
+// before them are no longer kept. It blocks while there is none.
+func (h *Hub) Next(ctx context.Context, after uint64) ([]Event, uint64, error) {
+	for {
+		h.mu.Lock()
+		if after < h.seq && len(h.events) > 0 {
+			first := h.events[0].Seq
+			missed := first - min(first, after+1)
+			from := max(after+1, first) - first
+			got := append([]Event(nil), h.events[from:]...)
+			h.mu.Unlock()
+			return got, missed, nil
+		}
+		wake := h.wake
+		h.mu.Unlock()
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,558 @@
+// Package session owns the terminals: a child on a PTY, what it printed, who
+// looks, who typed, and how it ended.
+//
+// Invariant: one goroutine, loop, owns a session's state; others reach it only
+// through do. Output does not pass through loop on its way to a viewer: each
+// attachment reads the ring at its own offset, so no viewer can hold up the
+// child, loop, or another viewer.
+//
+// Never from doubt: a session ends because its child ended or because Terminate
+// or Shutdown was called, and for no other reason.
+//
+// Not here: escape sequences (package screen), wires (package linkserver), and
+// what labels mean (the proxy).
+package session
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/shared/logging"
+	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/ring"
+	"holdfast/supervisor/internal/screen"
+)
+
+// PTY is a child on a terminal; *pty.PTY is the real one.
+type PTY interface {
+	PID() int
+	Read([]byte) (int, error)
+	SetReadDeadline(time.Time) error
+	TryWrite([]byte) (int, error)
+	Write([]byte) (int, error)
+	Resize(cols, rows int) error
+	Interrupt() error
+	Signal(syscall.Signal) error
+	Done() <-chan struct{}
+	Status() pty.Status
+	Hangup(soft syscall.Signal, grace time.Duration) (hard bool, survivors []int)
+	Close() error
+}
+
+// After its child has ended, a session reads on until its terminal is closed
+// by all, or silent for drainQuiet, or drainMax has passed: a grandchild may
+// hold the terminal open for ever, and may print for ever.
+const (
+	drainQuiet = 50 * time.Millisecond
+	drainMax   = time.Second
+	// A child may close its terminal and open it again; until it ends we look
+	// this often.
+	reopenPoll = 100 * time.Millisecond
+)
+
+// A Session owns one child and all that derives from it.
+//
+//	read   reads the PTY into the ring; sends to and closes chunks
+//	write  writes queued input to the PTY; receives from toWrite
+//	loop   owns the fields below the line; closes exited, toWrite and gone
+type Session struct {
+	id       protocol.SessionID
+	instance protocol.Instance
+	spec     protocol.SpawnSpec
+	token    string
+	created  time.Time
+	cfg      *Config
+	hub      *Hub
+	onExit   func(*Session)
+	log      zerolog.Logger
+
+	pty     PTY
+	ring    *ring.Ring
+	chunks  chan chunk
+	asks    chan func()
+	toWrite chan []byte
+	wrote   chan error
+	exited  chan struct{} // closed once the exit record stands
+	gone    chan struct{} // closed once nothing of the session runs
+
+	// Owned by loop.
+	state       protocol.State
+	size        protocol.Size
+	lastIO      time.Time
+	screen      *screen.Screen
+	attachments map[*Attachment]struct{}
+	input       input
+	ending      *ending
+	cleaning    bool // an end was asked for after the child had gone
+	childEnded  bool
+	outputOver  bool
+	exit        *protocol.ExitRecord // set before exited is closed, then read by all
+}
+
+// chunk says that n bytes at offset are in the ring.
+type chunk struct {
+	offset uint64
+	n      int
+}
+
+// ending is an end that was asked for.
+type ending struct {
+	reason    protocol.Reason
+	timedOut  bool
+	over      bool // every signal has been sent
+	hard      bool
+	survivors []int
+}
+
+// start starts a child and the goroutines that serve it.
+func start(id protocol.SessionID, spec protocol.SpawnSpec, token string, cfg *Config, hub *Hub, onExit func(*Session)) (*Session, error) {
+	size := spec.Size()
+	r, err := ring.New(cfg.RingBytes, size)
+	if err != nil {
+		return nil, spawnError(err)
+	}
+	p, err := cfg.Start(pty.Spec{
+		Argv: spec.Argv, Dir: workDir(spec), Env: childEnv(cfg.Env, id, spec),
+		Cols: size.Cols, Rows: size.Rows,
+	})
+	if err != nil {
+		return nil, spawnError(errors.Join(err, r.Close()))
+	}
+	now := cfg.Now()
+	s := &Session{
+		id: id, instance: protocol.NewInstance(), spec: spec, token: token, created: now,
+		cfg: cfg, hub: hub, onExit: onExit,
+		pty: p, ring: r,
+		// At most this many reads, one in loop's hands and one reserved lie
+		// between loop and the end of the ring, which holds eight: what loop
+		// views is never overwritten.
+		chunks:  make(chan chunk, 4),
+		asks:    make(chan func()),
+		toWrite: make(chan []byte, 1),
+		wrote:   make(chan error, 1),
+		exited:  make(chan struct{}),
+		gone:    make(chan struct{}),
+		state:   protocol.StateStarting, size: size, lastIO: now,
+		attachments: make(map[*Attachment]struct{}),
+		input:       newInput(cfg.InputBytes),
+	}
+	lines := spec.ScrollbackLines
+	if lines == 0 {
+		lines = cfg.ScrollbackLines
+	}
+	s.spec.ScrollbackLines = lines
+	s.screen = screen.New(size, lines, r)
+	s.log = cfg.Log.With().Str(logging.Session, string(id)).Str(logging.Instance, string(s.instance)).Logger()
+	s.enter(protocol.StateRunning)
+	return s, nil
+}
+
+// run starts the goroutines. Until then nothing else has seen the session.
+func (s *Session) run() {
+	s.log.Info().Int(logging.PID, s.pty.PID()).Msg("session started")
+	info := s.info()
+	s.hub.Publish(protocol.EventCreated, &info)
+	go s.read()
+	go s.write()
+	go s.loop()
+}
+
+// abandon ends a child that never became a session, and reaps it.
+func (s *Session) abandon() {
+	s.pty.Hangup(syscall.SIGHUP, 0)
+	<-s.pty.Done()
+	if err := errors.Join(s.pty.Close(), s.ring.Close()); err != nil {
+		s.log.Warn().Err(err).Msg("abandoned session not closed cleanly")
+	}
+}
+
+func (s *Session) read() {
+	defer close(s.chunks)
+	var ended time.Time // when the child was first seen to have ended
+	quiet := true       // nothing came since the last deadline
+	for {
+		n, err := s.pty.Read(s.ring.Reserve())
+		if n > 0 {
+			s.chunks <- chunk{s.ring.Commit(n), n}
+			quiet = false
+		}
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) { // set by loop when the child ended
+			if ended.IsZero() {
+				ended = time.Now()
+			}
+			if !quiet && time.Since(ended) < drainMax {
+				quiet = true
+				_ = s.pty.SetReadDeadline(time.Now().Add(drainQuiet)) // fails as Read will
+				continue
+			}
+			return
+		}
+		select {
+		case <-s.pty.Done():
+			return
+		case <-time.After(reopenPoll):
+		}
+	}
+}
+
+func (s *Session) write() {
+	for p := range s.toWrite {
+		_, err := s.pty.Write(p)
+		s.wrote <- err
+	}
+}
+
+func (s *Session) loop() {
+	defer close(s.gone)
+	chunks, childDone := s.chunks, s.pty.Done()
+	for s.state != protocol.StateForgotten {
+		select {
+		case c, ok := <-chunks:
+			if !ok {
+				chunks, s.outputOver = nil, true
+				s.finishIfOver()
+				continue
+			}
+			s.screen.Write(s.ring.View(c.offset, c.n))
+			s.lastIO = s.cfg.Now()
+		case f := <-s.asks:
+			f()
+		case err := <-s.wrote:
+			s.inputWritten(err)
+		case <-childDone:
+			childDone, s.childEnded = nil, true
+			s.enter(protocol.StateDraining)
+			if !s.outputOver {
+				_ = s.pty.SetReadDeadline(time.Now().Add(drainQuiet)) // fails only where Read ends by itself
+			}
+			s.finishIfOver()
+		}
+	}
+	close(s.toWrite)
+	if err := s.ring.Close(); err != nil {
+		s.log.Warn().Err(err).Msg("ring not closed")
+	}
+}
+
+// do runs f in loop and reports whether there was a loop to run it.
+func (s *Session) do(f func()) bool {
+	done := make(chan struct{})
+	select {
+	case s.asks <- func() { defer close(done); f() }:
+		<-done
+		return true
+	case <-s.gone:
+		return false
+	}
+}
+
+// finishIfOver makes the session exited once the child has ended, its output
+// has been read, and nobody sends it signals any more.
+//
+// The order is the contract: the record stands, then the ring's end is final,
+// so that every viewer gets the last byte and then the exit; then the terminal
+// is closed, and only then does anybody see exited.
+func (s *Session) finishIfOver() {
+	if s.exit != nil || !s.outputOver || !s.childEnded || (s.ending != nil && !s.ending.over) {
+		return
+	}
+	s.exit = s.exitRecord()
+	s.input.drop()
+	s.ring.Finish()
+	if err := s.pty.Close(); err != nil {
+		s.log.Warn().Err(err).Msg("terminal not closed")
+	}
+	s.enter(protocol.StateExited)
+	close(s.exited)
+	s.log.Info().Int(logging.Code, s.exit.ExitCode).Str("outcome", string(s.exit.Outcome)).
+		Str("reason", string(s.exit.Reason)).Msg("session exited")
+	info := s.info()
+	s.hub.Publish(protocol.EventExited, &info)
+	s.onExit(s)
+}
+
+func (s *Session) exitRecord() *protocol.ExitRecord {
+	status := s.pty.Status()
+	rec := &protocol.ExitRecord{
+		ExitCode: status.Code, Signal: status.Signal,
+		Outcome: protocol.OutcomeNatural, Reason: protocol.ReasonExited,
+		Tail:      cutLines(s.screen.Text(protocol.TailLines)),
+		StartedAt: s.created, ExitedAt: s.cfg.Now(),
+	}
+	rec.LastLines = lastNonEmpty(rec.Tail, protocol.LastLines)
+	if len(rec.LastLines) < protocol.LastLines {
+		rec.LastLines = lastNonEmpty(cutLines(s.screen.Text(10*protocol.TailLines)), protocol.LastLines)
+	}
+	if status.Err != nil {
+		rec.Reason = protocol.ReasonWaitError
+	}
+	if e := s.ending; e != nil {
+		rec.Reason, rec.TimedOut, rec.Survivors = e.reason, e.timedOut, e.survivors
+		rec.Outcome = protocol.OutcomeSoft
+		if e.hard {
+			rec.Outcome = protocol.OutcomeHard
+		}
+	}
+	return rec
+}
+
+func cutLines(lines []string) []string {
+	out := make([]string, 0, len(lines)) // never null on the wire
+	for _, l := range lines {
+		out = append(out, l[:min(len(l), protocol.MaxTailLine)])
+	}
+	return out
+}
+
+func lastNonEmpty(lines []string, n int) []string {
+	out := []string{}
+	for _, l := range slices.Backward(lines) {
+		if strings.TrimSpace(l) != "" && len(out) < n {
+			out = append(out, l)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// info is called in loop, or before it runs.
+func (s *Session) info() protocol.SessionInfo {
+	start, end, _ := s.ring.Bounds()
+	i := protocol.SessionInfo{
+		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.state, Size: s.size,
+		Argv: protocol.CutArgv(s.spec.Argv), Cwd: workDir(s.spec), Labels: maps.Clone(s.spec.Labels), Originator: s.spec.Originator,
+		CreatedAt: s.created, LastIOAt: s.lastIO, OutputOffset: end, RingStart: start,
+		ScrollbackLines: s.spec.ScrollbackLines, Attachments: len(s.attachments),
+	}
+	if s.exit != nil {
+		code := s.exit.ExitCode
+		i.ExitCode, i.Exit = &code, s.exit
+	}
+	return i
+}
+
+// Info returns what is known of the session now.
+func (s *Session) Info() (protocol.SessionInfo, error) {
+	var i protocol.SessionInfo
+	if !s.do(func() { i = s.info() }) {
+		return i, notFound(s.id)
+	}
+	return i, nil
+}
+
+// Text returns the last n lines of screen and history, 0 for the screen's
+// height.
+func (s *Session) Text(n int) ([]string, error) {
+	var lines []string
+	if !s.do(func() { lines = s.screen.Text(n) }) {
+		return nil, notFound(s.id)
+	}
+	return lines, nil
+}
+
+// Read returns up to n bytes printed from offset on, or from the oldest kept,
+// with the offset of the first and of the end.
+func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err error) {
+	for {
+		start, end, _ := s.ring.Bounds()
+		from := min(max(offset, start), end)
+		data := make([]byte, min(uint64(n), end-from))
+		k, err := s.ring.ReadAt(data, from)
+		switch {
+		case errors.Is(err, ring.ErrGone): // overtaken since Bounds
+		case err != nil:
+			return nil, 0, 0, notFound(s.id)
+		default:
+			return data[:k], from, end, nil
+		}
+	}
+}
+
+// Resize changes the terminal's size; zeroes mean 80 and 24, each on its own.
+func (s *Session) Resize(size protocol.Size) error {
+	var err error
+	if !s.do(func() {
+		if err = s.open(); err == nil {
+			err = s.resize(size.Normalize())
+		}
+	}) {
+		return notFound(s.id)
+	}
+	return err
+}
+
+func (s *Session) resize(size protocol.Size) error {
+	s.lastIO = s.cfg.Now()
+	if size == s.size {
+		return nil
+	}
+	if err := s.pty.Resize(size.Cols, size.Rows); err != nil {
+		return fmt.Errorf("resize %s: %w", s.id, err)
+	}
+	s.size = size
+	s.screen.Resize(size)
+	s.ring.MarkSize(size)
+	info := s.info()
+	s.hub.Publish(protocol.EventResized, &info)
+	return nil
+}
+
+// open returns an error unless the session takes input and sizes.
+func (s *Session) open() error {
+	switch {
+	case s.exit != nil:
+		return exitedError(s.id, s.exit)
+	case s.ending != nil || s.state != protocol.StateRunning:
+		return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("session %s is ending", s.id))
+	}
+	return nil
+}
+
+// Interrupt sends SIGINT to the foreground process group.
+func (s *Session) Interrupt() error { return s.signal(PTY.Interrupt) }
+
+// Signal sends a signal to every process group of the terminal.
+func (s *Session) Signal(sig syscall.Signal) error {
+	return s.signal(func(p PTY) error { return p.Signal(sig) })
+}
+
+// signal runs outside of loop: finding process groups takes a while, and the
+// PTY knows by itself when its child is no longer there.
+func (s *Session) signal(send func(PTY) error) error {
+	var err error
+	if !s.do(func() { err = s.open() }) {
+		return notFound(s.id)
+	}
+	if err != nil {
+		return err
+	}
+	if err := send(s.pty); err != nil {
+		return fmt.Errorf("signal %s: %w", s.id, err)
+	}
+	return nil
+}
+
+// End says how to end a session.
+type End struct {
+	Soft     syscall.Signal // 0 is SIGHUP
+	Grace    *time.Duration // nil is the configured one
+	Reason   protocol.Reason
+	TimedOut bool
+}
+
+// Terminate begins the end: the soft signal, the grace, SIGKILL. It returns at
+// once, and does nothing where an end has begun already: the first reason
+// stays. An exited session answers with session_exited.
+func (s *Session) Terminate(e End) error {
+	var err error
+	if !s.do(func() { err = s.terminate(e) }) {
+		return notFound(s.id)
+	}
+	return err
+}
+
+func (s *Session) terminate(e End) error {
+	if s.exit != nil {
+		return exitedError(s.id, s.exit)
+	}
+	if s.ending != nil {
+		return nil
+	}
+	soft, grace := e.Soft, s.cfg.Grace
+	if soft == 0 {
+		soft = syscall.SIGHUP
+	}
+	if e.Grace != nil {
+		grace = *e.Grace
+	}
+	if e.Reason == "" {
+		e.Reason = protocol.ReasonUserRequested
+	}
+	end := &ending{reason: e.Reason, timedOut: e.TimedOut}
+	select {
+	case <-s.pty.Done(): // it ended by itself; what is left of its tree goes, the record stays true
+		if s.cleaning {
+			return nil
+		}
+		s.cleaning = true
+	default:
+		s.ending = end
+		s.log.Info().Str("reason", string(e.Reason)).Dur("grace", grace).Msg("session ending")
+	}
+	go func() {
+		hard, survivors := s.pty.Hangup(soft, grace)
+		s.do(func() {
+			end.over, end.hard, end.survivors = true, hard, survivors
+			s.finishIfOver()
+		})
+	}()
+	return nil
+}
+
+// Exited is closed once the exit record stands.
+func (s *Session) Exited() <-chan struct{} { return s.exited }
+
+// Exit returns the exit record; it may be called once Exited is closed.
+func (s *Session) Exit() *protocol.ExitRecord { return s.exit }
+
+// ID, Instance and Labels never change.
+func (s *Session) ID() protocol.SessionID      { return s.id }
+func (s *Session) Instance() protocol.Instance { return s.instance }
+func (s *Session) Labels() map[string]string   { return s.spec.Labels }
+
+// forget ends an exited session's loop.
+func (s *Session) forget() error {
+	err := notFound(s.id)
+	s.do(func() {
+		if s.state != protocol.StateExited {
+			err = protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", s.id))
+			return
+		}
+		err = nil
+		s.enter(protocol.StateForgotten)
+		info := s.info()
+		s.hub.Publish(protocol.EventForgotten, &info)
+	})
+	return err
+}
+
+func notFound(id protocol.SessionID) error {
+	return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("no session %s", id))
+}
+
+func exitedError(id protocol.SessionID, exit *protocol.ExitRecord) error {
+	how := fmt.Sprintf("with code %d", exit.ExitCode)
+	if exit.Signal != "" {
+		how = "by " + exit.Signal
+	}
+	return &protocol.Error{Code: protocol.CodeSessionExited, Message: fmt.Sprintf("session %s has exited %s", id, how), Exit: exit}
+}
+
+// spawnError says that nothing was started and, where a peer can act on it,
+// why.
+func spawnError(err error) error {
+	e := &protocol.Error{Code: protocol.CodeSpawnFailed, Message: err.Error()}
+	switch {
+	case errors.Is(err, pty.ErrUnsupported):
+		e.Cause = protocol.CodeUnsupportedOS
+	case errors.Is(err, pty.ErrExhausted):
+		e.Cause, e.Retryable = protocol.CodePTYExhausted, true
+	case errors.Is(err, os.ErrNotExist):
+		e.Cause = protocol.CodeNotFound
+	case errors.Is(err, os.ErrPermission):
+		e.Cause = protocol.CodePermissionDenied
+	}
+	return e
+}

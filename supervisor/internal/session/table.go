@@ -1,0 +1,344 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/ring"
+)
+
+// Config tunes all sessions. A zero field means its default.
+type Config struct {
+	RingBytes       int           // output kept for replay; default 1 MiB
+	ScrollbackLines int           // history of a screen; default 10,000
+	InputBytes      int           // input a session holds for a child that does not read; default 8 MiB
+	ExitKeep        time.Duration // how long an exited session is remembered; default 10 min
+	ExitRecords     int           // how many exited sessions are remembered; default 256
+	MaxSessions     int           // that have not ended; default 4,096, the kernel's PTYs
+	Grace           time.Duration // between the soft signal and SIGKILL; default 250 ms
+	Env             []string      // what children inherit, K=V; default nothing
+	Log             zerolog.Logger
+
+	// For tests; the defaults are the real ones.
+	Start func(pty.Spec) (PTY, error)
+	Now   func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	c.RingBytes = cmp.Or(c.RingBytes, ring.DefaultBytes)
+	c.ScrollbackLines = cmp.Or(c.ScrollbackLines, 10_000)
+	c.InputBytes = cmp.Or(c.InputBytes, 8<<20)
+	c.ExitKeep = cmp.Or(c.ExitKeep, 10*time.Minute)
+	c.ExitRecords = cmp.Or(c.ExitRecords, 256)
+	c.MaxSessions = cmp.Or(c.MaxSessions, 4096)
+	c.Grace = cmp.Or(c.Grace, 250*time.Millisecond)
+	if c.Start == nil {
+		c.Start = func(s pty.Spec) (PTY, error) { return pty.Start(s) }
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// A Table holds all sessions by id.
+type Table struct {
+	cfg Config
+	hub *Hub
+
+	mu       sync.Mutex
+	sessions map[protocol.SessionID]*Session
+	opening  map[protocol.SessionID]*opening
+	exited   []*Session // in the order of their ends
+	closing  bool
+	opens    sync.WaitGroup // the entries of opening
+	closed   chan struct{}  // closed once every session has ended after closing
+}
+
+// opening is an id whose child is being started.
+type opening struct {
+	token string
+	done  chan struct{}
+}
+
+// NewTable returns a table without sessions.
+func NewTable(cfg Config) *Table {
+	cfg = cfg.withDefaults()
+	return &Table{
+		cfg: cfg, hub: NewHub(cfg.Now),
+		sessions: make(map[protocol.SessionID]*Session),
+		opening:  make(map[protocol.SessionID]*opening),
+		closed:   make(chan struct{}),
+	}
+}
+
+// Events returns the hub on which the table's sessions publish.
+func (t *Table) Events() *Hub { return t.hub }
+
+// Create starts a session; an empty id makes one. A token, where given, makes
+// it repeatable: if the session exists and was made with the same token, it is
+// returned.
+//
+// Errors: closed, session_exists, limit_exceeded, invalid_argument, and
+// spawn_failed with its cause.
+func (t *Table) Create(id protocol.SessionID, spec protocol.SpawnSpec, token string) (*Session, error) {
+	if id == "" {
+		id = protocol.SessionID(protocol.NewToken(6))
+	}
+	if err := id.Validate(); err != nil {
+		return nil, err
+	}
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	old, op, err := t.reserve(id, token, func(old *Session) error {
+		if old == nil {
+			return nil
+		}
+		e := protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("session %s exists", id))
+		if isClosed(old.exited) {
+			e.Message = fmt.Sprintf("session %s has exited; reopen it or forget it", id)
+		}
+		return e
+	})
+	if op == nil {
+		return old, err
+	}
+	return t.open(id, spec, token, op)
+}
+
+// Reopen starts an exited session again under its id, as a new instance.
+// Errors are those of Create, session_not_found and session_running.
+func (t *Table) Reopen(id protocol.SessionID, change protocol.RespawnSpec, token string) (*Session, error) {
+	var spec protocol.SpawnSpec
+	old, op, err := t.reserve(id, token, func(old *Session) error {
+		if old == nil {
+			return notFound(id)
+		}
+		if !isClosed(old.exited) {
+			return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", id))
+		}
+		spec = change.Apply(old.spec)
+		return spec.Validate()
+	})
+	if op == nil {
+		return old, err
+	}
+	return t.open(id, spec, token, op)
+}
+
+// reserve keeps an id for the caller, who must call open. It returns the
+// session that is there in place of a reservation where token names it, and an
+// error where the id cannot be had; allow says so of the session that has it.
+func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Session) error) (*Session, *opening, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		if t.closing {
+			return nil, nil, protocol.Errorf(protocol.CodeClosed, "the supervisor is shutting down")
+		}
+		op := t.opening[id]
+		if op == nil {
+			break
+		}
+		if token == "" || op.token != token {
+			return nil, nil, protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("session %s is being started", id))
+		}
+		t.mu.Unlock()
+		<-op.done
+		t.mu.Lock()
+	}
+	old := t.sessions[id]
+	if old != nil && token != "" && old.token == token {
+		return old, nil, nil
+	}
+	if err := allow(old); err != nil {
+		return nil, nil, err
+	}
+	if live := len(t.sessions) - len(t.exited) + len(t.opening); live >= t.cfg.MaxSessions {
+		return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions are running, no more are allowed", live))
+	}
+	op := &opening{token: token, done: make(chan struct{})}
+	t.opening[id] = op
+	t.opens.Add(1)
+	return nil, op, nil
+}
+
+// open starts the child of a reserved id and puts it in the place of what had
+// the id.
+func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, token string, op *opening) (*Session, error) {
+	defer t.opens.Done()
+	defer close(op.done)
+	s, err := start(id, spec, token, &t.cfg, t.hub, t.onExit)
+	t.mu.Lock()
+	delete(t.opening, id)
+	if err != nil {
+		t.mu.Unlock()
+		return nil, err
+	}
+	if t.closing {
+		t.mu.Unlock()
+		s.abandon()
+		return nil, protocol.Errorf(protocol.CodeClosed, "the supervisor is shutting down")
+	}
+	old := t.sessions[id]
+	t.sessions[id] = s
+	if old != nil {
+		t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == old })
+	}
+	s.run()
+	t.mu.Unlock()
+	if old != nil {
+		_ = old.forget() // exited, as reserve made sure
+	}
+	return s, nil
+}
+
+// onExit is called by a session's loop, once.
+func (t *Table) onExit(s *Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sessions[s.id] != s {
+		return // reopened in the meantime
+	}
+	t.exited = append(t.exited, s)
+	if len(t.exited) > t.cfg.ExitRecords {
+		go t.expire(t.exited[0].id, t.exited[0].instance)
+	}
+	id, instance := s.id, s.instance // not s, which may be forgotten long before
+	time.AfterFunc(t.cfg.ExitKeep, func() { t.expire(id, instance) })
+}
+
+func (t *Table) expire(id protocol.SessionID, instance protocol.Instance) {
+	_ = t.Forget(id, instance) // it may have been forgotten or reopened before
+}
+
+// Get returns a session, or session_not_found.
+func (t *Table) Get(id protocol.SessionID) (*Session, error) {
+	if err := id.Validate(); err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.sessions[id]; s != nil {
+		return s, nil
+	}
+	return nil, notFound(id)
+}
+
+// GetInstance is Get, for one life of the id alone unless instance is empty.
+func (t *Table) GetInstance(id protocol.SessionID, instance protocol.Instance) (*Session, error) {
+	s, err := t.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	if instance != "" && s.instance != instance {
+		return nil, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s lives as %s, not as %s", id, s.instance, instance))
+	}
+	return s, nil
+}
+
+// List returns what is known of every session, oldest first, or of those of
+// one originator.
+func (t *Table) List(originator string) []protocol.SessionInfo {
+	list := []protocol.SessionInfo{}
+	for _, s := range t.all() {
+		if originator != "" && s.spec.Originator != originator {
+			continue
+		}
+		if i, err := s.Info(); err == nil { // else forgotten since
+			list = append(list, i)
+		}
+	}
+	slices.SortFunc(list, func(a, b protocol.SessionInfo) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+func (t *Table) all() []*Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]*Session, 0, len(t.sessions))
+	for _, s := range t.sessions {
+		all = append(all, s)
+	}
+	return all
+}
+
+// Live returns how many sessions have not ended.
+func (t *Table) Live() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.sessions) - len(t.exited) + len(t.opening)
+}
+
+// Forget removes an exited session. Errors: session_not_found,
+// instance_mismatch, session_running.
+func (t *Table) Forget(id protocol.SessionID, instance protocol.Instance) error {
+	s, err := t.GetInstance(id, instance)
+	if err != nil {
+		return err
+	}
+	if err := s.forget(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	if t.sessions[id] == s {
+		delete(t.sessions, id)
+	}
+	t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == s })
+	t.mu.Unlock()
+	return nil
+}
+
+// Shutdown ends every session, all at the same time, and opens no more. It
+// returns, to each of several callers, when the last has ended and been
+// reaped, or with ctx's error while the end goes on.
+func (t *Table) Shutdown(ctx context.Context) error {
+	t.mu.Lock()
+	first := !t.closing
+	t.closing = true
+	t.mu.Unlock()
+	if first {
+		go t.shutdown()
+	}
+	select {
+	case <-t.closed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t *Table) shutdown() {
+	defer close(t.closed)
+	t.opens.Wait()
+	all := t.all()
+	for _, s := range all {
+		_ = s.Terminate(End{Soft: syscall.SIGHUP, Reason: protocol.ReasonShutdown}) // it may have ended before
+	}
+	for _, s := range all {
+		<-s.exited
+		_ = s.forget()
+		<-s.gone
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,240 @@
+// Command supervisor holds terminals: it owns the shells, what they printed
+// and how they ended, and outlives every proxy. It is started by the proxy
+// where none runs, or by hand, and is hardly ever replaced.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/protocol/link"
+	"holdfast/shared/config"
+	pipe "holdfast/shared/link"
+	"holdfast/shared/logging"
+	"holdfast/shared/socket"
+	"holdfast/shared/version"
+	"holdfast/supervisor/internal/linkserver"
+	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/session"
+)
+
+// Exit codes, of sysexits(3) where there is one.
+const (
+	exitFailure     = 1
+	exitUsage       = 64
+	exitUnavailable = 69
+	exitRefused     = 75 // try again when the sessions have ended
+)
+
+// socketCheck is how often the socket's path is looked after: temp cleaners
+// remove what nobody has touched for days.
+const socketCheck = 10 * time.Second
+
+func main() {
+	if runtime.GOOS == "windows" {
+		fmt.Fprintln(os.Stderr, "supervisor: unsupported_os: there are no terminals to hold on Windows yet")
+		os.Exit(exitUnavailable)
+	}
+	if err := command().Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "supervisor:", err)
+		os.Exit(exitCode(err))
+	}
+}
+
+func exitCode(err error) int {
+	var inUse *socket.InUseError
+	switch {
+	case errors.As(err, &inUse), protocol.CodeOf(err) == protocol.CodeSupervisorUnreachable:
+		return exitUnavailable
+	case protocol.CodeOf(err) == protocol.CodeSessionRunning:
+		return exitRefused
+	case protocol.CodeOf(err) == protocol.CodeInvalidArgument:
+		return exitUsage
+	}
+	return exitFailure
+}
+
+type options struct {
+	dir        string
+	background bool
+	flags      map[string]string
+}
+
+func command() *cobra.Command {
+	o := &options{}
+	root := &cobra.Command{
+		Use:           "supervisor",
+		Short:         "Hold terminals, in the foreground",
+		Long:          "Hold terminals, in the foreground. SIGTERM ends every session and then the supervisor;\nan interrupt does so when it comes twice, if sessions are running.",
+		Args:          cobra.NoArgs,
+		Version:       version.String(),
+		SilenceErrors: true, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+	}
+	root.PersistentFlags().StringVar(&o.dir, "dir", "", "directory for everything (default $HOLDFAST_DIR, else the user's directories)")
+	root.Flags().BoolVar(&o.background, "background", false, "log to a file in the state directory")
+	settings := flag.NewFlagSet("", flag.ContinueOnError)
+	o.flags = config.Flags(settings)
+	root.Flags().AddGoFlagSet(settings)
+
+	var sessions string
+	stop := &cobra.Command{
+		Use:   "stop",
+		Short: "Stop the running supervisor; refused while sessions run, unless told to end them",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return stop(cmd.Context(), o, sessions) },
+	}
+	stop.Flags().StringVar(&sessions, "sessions", "keep", "what to do with running sessions: keep (refuse to stop) or end")
+	root.AddCommand(stop)
+	return root
+}
+
+// run builds the process from its leaves up and takes it down in reverse.
+func run(ctx context.Context, o *options) error {
+	if err := pty.Seal(); err != nil {
+		return fmt.Errorf("seal: %w", err)
+	}
+	if err := os.Chdir("/"); err != nil { // keep no directory busy
+		return err
+	}
+	dirs, cfg, err := load(o)
+	if err != nil {
+		return err
+	}
+	log, closeLog, err := openLog(o, dirs, cfg)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	secret, err := cfg.Secret()
+	if err != nil {
+		return err
+	}
+
+	ln, err := socket.Listen(dirs.Socket(config.SupervisorSocket), socket.Options{
+		OnRefuse: func(p socket.Peer, err error) { logging.Refused(log, p.UID, p.PID, err) },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ln.Close() }() // the process ends; the lock goes with it
+
+	sessions := session.NewTable(session.Config{
+		RingBytes: cfg.RingBytes, ScrollbackLines: cfg.ScrollbackLines,
+		ExitKeep: cfg.ExitKeep, ExitRecords: cfg.ExitRecords, MaxSessions: cfg.MaxSessions, Grace: cfg.Grace,
+		Env: config.CleanEnv(os.Environ()), Log: log,
+	})
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go catchSignals(ctx, sessions, stop, log)
+	go ln.Watch(ctx, socketCheck, func(rebound bool, err error) {
+		log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, ln.Path()).Msg("socket's path was gone")
+	})
+	context.AfterFunc(ctx, func() { _ = ln.Close() }) // so that Serve returns
+
+	log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ln.Path()).Msg("supervisor serves")
+	err = linkserver.New(linkserver.Config{Sessions: sessions, Secret: secret, Stop: stop, Log: log}).Serve(ctx, ln)
+	log.Info().Msg("supervisor stops")
+	return err
+}
+
+func load(o *options) (config.Dirs, config.Config, error) {
+	dirs, err := config.Resolve(o.dir, os.Getenv)
+	if err != nil {
+		return dirs, config.Config{}, err
+	}
+	if err := dirs.Ensure(); err != nil {
+		return dirs, config.Config{}, err
+	}
+	cfg, err := config.Load(dirs, os.Getenv, o.flags)
+	return dirs, cfg, err
+}
+
+func openLog(o *options, dirs config.Dirs, cfg config.Config) (zerolog.Logger, func(), error) {
+	lo := logging.Options{Level: cfg.LogLevel, Process: "supervisor"}
+	if o.background {
+		lo.Path = filepath.Join(dirs.State, "supervisor.log")
+		if err := logging.CrashOutput(filepath.Join(dirs.State, "supervisor.crash")); err != nil {
+			return zerolog.Nop(), nil, err
+		}
+	}
+	log, closer, err := logging.New(lo)
+	if err != nil {
+		return log, nil, err
+	}
+	return log, func() { _ = closer.Close() }, nil
+}
+
+// interruptAgain is how long a second interrupt counts as meant.
+const interruptAgain = 5 * time.Second
+
+// catchSignals ends everything at SIGTERM, and at an interrupt that is meant.
+// SIGHUP is for whoever started us, and says nothing about the sessions.
+func catchSignals(ctx context.Context, sessions *session.Table, stop func(), log zerolog.Logger) {
+	c := make(chan os.Signal, 4)
+	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	var last time.Time
+	for {
+		var sig os.Signal
+		select {
+		case sig = <-c:
+		case <-ctx.Done():
+			return
+		}
+		if sig == syscall.SIGHUP {
+			continue
+		}
+		live := sessions.Live()
+		if sig == syscall.SIGINT && live > 0 && time.Since(last) > interruptAgain {
+			last = time.Now()
+			log.Warn().Int("sessions", live).Msg("sessions are running; interrupt again to end them")
+			continue
+		}
+		log.Info().Stringer("signal", sig.(syscall.Signal)).Int("sessions", live).Msg("ending every session")
+		_ = sessions.Shutdown(ctx) // ends by ctx only if something else stopped us
+		stop()
+		return
+	}
+}
+
+func stop(ctx context.Context, o *options, sessions string) error {
+	if sessions != "keep" && sessions != "end" {
+		return protocol.Errorf(protocol.CodeInvalidArgument, "--sessions must be keep or end")
+	}
+	dirs, cfg, err := load(o)
+	if err != nil {
+		return err
+	}
+	secret, err := cfg.Secret()
+	if err != nil {
+		return err
+	}
+	nc, _, err := socket.Dial(ctx, dirs.Socket(config.SupervisorSocket))
+	if err != nil {
+		return protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf("no supervisor runs here: %v", err))
+	}
+	conn, _, _, err := pipe.Dial(nc, link.Hello{
+		Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(), Name: "supervisor stop", Secret: secret,
+	}, zerolog.Nop())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = conn.Call(ctx, link.Shutdown{EndSessions: sessions == "end"})
+	if protocol.CodeOf(err) == protocol.CodeSessionRunning {
+		return fmt.Errorf("%w (--sessions=end)", err)
+	}
+	return err
+}
