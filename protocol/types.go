@@ -211,7 +211,7 @@ func SplitSessions(all []SessionInfo) [][]SessionInfo {
 }
 
 // SpawnSpec says what to start. Its zero value starts nothing: Argv is
-// required on the link; a proxy fills in the login shell.
+// required.
 type SpawnSpec struct {
 	Argv              []string          `json:"argv"`
 	Cwd               string            `json:"cwd,omitempty"` // absolute; "" is the home directory

@@ -54,7 +54,8 @@ type Sessions struct {
 	More     bool                   `json:"more,omitempty"`
 }
 
-// Error answers a request that failed, and ends an attachment that failed.
+// Error answers a request that failed. On an attachment it says that something
+// the proxy sent was not done; the attachment goes on.
 type Error struct {
 	protocol.Error
 }

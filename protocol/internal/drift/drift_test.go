@@ -225,7 +225,7 @@ func TestSpecWords(t *testing.T) {
 		}
 	}
 	for _, w := range []string{
-		"supervisor.sock", "proxy.sock", "web.sock", "holdfast", api.Subprotocol, "hi", "type", "T",
+		"supervisor.sock", "proxy.sock", "proxy.web.sock", "holdfast", api.Subprotocol, "hi", "type", "T",
 		"a-z", "A-Z", "0-9", "_", "-", "TERM", "SIGUSR1", "USR1", "SIGTERM",
 	} {
 		known[w] = true

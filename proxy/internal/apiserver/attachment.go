@@ -151,8 +151,22 @@ func (c *conn) tell(a *attachment, m protocol.Message) {
 		c.drop(a)
 		c.sendExit(m, &n, 0)
 	case *wire.Error:
-		c.fail("", &n, &m.Error)
+		c.tellError(a, &m.Error)
 	}
+}
+
+// tellError tells what went wrong on an attachment. Errors about input leave
+// it as it is; typing into a session that has ended says nothing new, for its
+// end follows; any other ends it.
+func (c *conn) tellError(a *attachment, e *protocol.Error) {
+	switch e.Code {
+	case protocol.CodeSessionNotFound, protocol.CodeSessionExited:
+		return
+	case protocol.CodeInputFull, protocol.CodeInputGap, protocol.CodePermissionDenied:
+	default:
+		c.drop(a)
+	}
+	c.fail("", &a.number, e)
 }
 
 // sendExit tells a session's end in the form the client asked for.

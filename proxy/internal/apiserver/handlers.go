@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"holdfast/protocol"
@@ -138,10 +139,10 @@ func (c *conn) spawned(ctx context.Context, req protocol.Request, earlyMS *int64
 func (s *Server) spawn(ctx context.Context, create protocol.Message, earlyMS *int64) (*protocol.SessionInfo, error) {
 	window := s.cfg.EarlyExit
 	if earlyMS != nil {
-		window = time.Duration(*earlyMS) * time.Millisecond
-	}
-	if window > maxEarlyExit {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "early_exit_ms is over 60000")
+		if *earlyMS > maxEarlyExit.Milliseconds() {
+			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("early_exit_ms is over %d", maxEarlyExit.Milliseconds()))
+		}
+		window = time.Duration(max(0, *earlyMS)) * time.Millisecond
 	}
 	reply, err := s.cfg.Link.Call(ctx, create)
 	if err != nil {

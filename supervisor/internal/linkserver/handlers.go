@@ -70,6 +70,11 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 	case *wire.Forget:
 		return wire.OK{}, t.Forget(m.SessionID, m.Instance)
 	case *wire.Write:
+		if m.Writer != "" {
+			if err := protocol.ValidateWriter(m.Writer); err != nil {
+				return nil, err
+			}
+		}
 		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
 			accepted, err := ss.Type(m.Writer, m.Offset, m.Data)
 			return wire.Accepted{Offset: accepted}, err
@@ -166,6 +171,9 @@ func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
 	})
 }
 
+// maxWait is for ever, within what a time.Duration can hold.
+const maxWait = 365 * 24 * time.Hour
+
 func (s *Server) wait(ctx context.Context, st *link.Stream, m *wire.Wait) error {
 	ss, err := s.cfg.Sessions.GetInstance(m.SessionID, m.Instance)
 	if err != nil {
@@ -175,7 +183,8 @@ func (s *Server) wait(ctx context.Context, st *link.Stream, m *wire.Wait) error 
 	defer cancel()
 	if m.TimeoutMS != nil {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, time.Duration(*m.TimeoutMS)*time.Millisecond)
+		ms := min(max(0, *m.TimeoutMS), maxWait.Milliseconds())
+		ctx, stop = context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
 		defer stop()
 	}
 	select {

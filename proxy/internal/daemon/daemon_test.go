@@ -1,0 +1,275 @@
+//go:build unix
+
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
+)
+
+const roleEnv = "DAEMON_TEST_ROLE"
+
+// TestMain is, in a child, the program that is started: it writes down how it
+// finds itself, and stays until it is killed.
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleEnv) {
+	case "":
+		os.Exit(m.Run())
+	case "fail":
+		os.Exit(3)
+	}
+	if err := report(os.Args[1]); err != nil {
+		os.Exit(1)
+	}
+	select {}
+}
+
+type finding struct {
+	PID, Session int
+	Dir          string
+	Args         []string
+	FDs          []string // what is open besides the Go runtime's own
+	Scoped       bool
+}
+
+func report(path string) error {
+	sid, err := unix.Getsid(0)
+	if err != nil {
+		return err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	f := finding{PID: os.Getpid(), Session: sid, Dir: dir, Args: os.Args[2:], Scoped: os.Getenv("FAKE_SCOPE") != ""}
+	fds, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range fds {
+		if to, err := os.Readlink(fd); err == nil && !strings.HasPrefix(to, "anon_inode:") && !strings.HasPrefix(to, "/sys/fs/cgroup/") {
+			f.FDs = append(f.FDs, to)
+		}
+	}
+	data, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(path+".tmp", data, 0o600), os.Rename(path+".tmp", path))
+}
+
+// A bench is a user's environment with, or without, a systemd manager.
+type bench struct{ dir string }
+
+// newBench makes one; script is what systemd-run is, "" for no manager.
+func newBench(t *testing.T, script string) bench {
+	b := bench{testkit.Dir(t)}
+	if script == "" {
+		return b
+	}
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(b.dir, "systemd", "private"), 0o700), // a socket in truth
+		os.WriteFile(filepath.Join(b.dir, "systemd-run"), []byte("#!/bin/sh\necho \"$@\" >"+b.dir+"/asked\n"+script), 0o700),
+	); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b bench) env(role string) []string {
+	return []string{"XDG_RUNTIME_DIR=" + b.dir, "PATH=" + b.dir + ":/usr/bin:/bin", roleEnv + "=" + role, "GORACE=atexit_sleep_ms=0"}
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+// found waits for what the program started in b has written down.
+func (b bench) found(t *testing.T) (f finding) {
+	t.Helper()
+	path := filepath.Join(b.dir, "report")
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		data, err := os.ReadFile(path)
+		return err == nil && json.Unmarshal(data, &f) == nil
+	}, "the program's report")
+	return f
+}
+
+// kill ends a program and waits until it has been waited for.
+func kill(t *testing.T, p *Process) {
+	t.Helper()
+	if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	<-p.Exited
+	if p.Err() == nil {
+		t.Error("killed, and no error")
+	}
+	if err := syscall.Kill(p.PID, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("a zombie is left: %v", err)
+	}
+}
+
+const execScope = `while [ "$1" != -- ]; do shift; done; shift; FAKE_SCOPE=1 exec "$@"`
+
+func TestStart(t *testing.T) {
+	for _, tt := range []struct {
+		name, script string
+		scoped       bool
+	}{
+		{"no manager", "", false},
+		{"manager", execScope, true},
+		{"manager refuses", "exit 1", false},
+		{"manager does nothing", "exit 0", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tt.script)
+			leaky := leak(t)
+			p, err := Start(t.Context(), Spec{
+				Path: self(t), Args: []string{filepath.Join(b.dir, "report"), "two words", "$HOME"}, Env: b.env("report"),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer kill(t, p)
+			f := b.found(t)
+			if f.PID != p.PID || f.Session != p.PID || f.Dir != "/" || f.Scoped != tt.scoped {
+				t.Errorf("started %d, found %+v", p.PID, f)
+			}
+			if want := []string{"two words", "$HOME"}; !slices.Equal(f.Args, want) {
+				t.Errorf("arguments %q, want %q", f.Args, want)
+			}
+			if want := []string{"/dev/null", "/dev/null", "/dev/null"}; runtime.GOOS == "linux" && !slices.Equal(f.FDs, want) {
+				t.Errorf("it holds %q, of ours was open %s", f.FDs, leaky)
+			}
+			if asked, err := os.ReadFile(filepath.Join(b.dir, "asked")); tt.script != "" &&
+				(err != nil || !strings.HasPrefix(string(asked), "--user --scope --quiet --collect -- ")) {
+				t.Errorf("systemd-run was asked %q, %v", asked, err)
+			}
+			if p.Err() != nil {
+				t.Error("it has ended:", p.Err())
+			}
+		})
+	}
+}
+
+// leak opens a file the way a careless launcher leaves one to us.
+func leak(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "leaked")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY, 0) // not close-on-exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return path
+}
+
+// A program that fails is told from a systemd-run that does: it is not started
+// a second time.
+func TestEarlyEnd(t *testing.T) {
+	for _, script := range []string{"", execScope} {
+		b := newBench(t, script)
+		p, err := Start(t.Context(), Spec{Path: self(t), Env: b.env("fail")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-p.Exited
+		var exit *exec.ExitError
+		if !errors.As(p.Err(), &exit) || exit.ExitCode() != 3 {
+			t.Errorf("it ended with %v", p.Err())
+		}
+		if err := syscall.Kill(p.PID, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("a zombie is left: %v", err)
+		}
+	}
+}
+
+// A manager that hangs costs the caller no more than its patience, and leaves
+// nothing behind.
+func TestManagerHangs(t *testing.T) {
+	b := newBench(t, fmt.Sprintf("echo $$ >%s; exec /bin/cat %s", "$XDG_RUNTIME_DIR/pid", "$XDG_RUNTIME_DIR/fifo"))
+	if err := unix.Mkfifo(filepath.Join(b.dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	impatient := errors.New("impatient")
+	spec := Spec{Path: self(t), Env: b.env("report")}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Start(ctx, spec)
+		ended <- err
+	}()
+	pid := 0
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		data, _ := os.ReadFile(filepath.Join(b.dir, "pid"))
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(data)))
+		return pid != 0
+	}, "systemd-run hangs")
+	cancel(impatient)
+	if err := <-ended; !errors.Is(err, impatient) {
+		t.Errorf("got %v", err)
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("systemd-run is left: %v", err)
+	}
+}
+
+func TestStartMistakes(t *testing.T) {
+	if _, err := Start(t.Context(), Spec{Path: "sh"}); err == nil {
+		t.Error("a relative path is started")
+	}
+	b := newBench(t, execScope)
+	if _, err := Start(t.Context(), Spec{Path: b.dir + "/none", Env: b.env("")}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a program that is not there: %v", err)
+	}
+	if _, err := os.Stat(b.dir + "/asked"); err == nil {
+		t.Error("systemd was asked all the same")
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Start(done, Spec{Path: self(t), Env: newBench(t, "").env("fail")}); !errors.Is(err, context.Canceled) {
+		t.Errorf("after ctx's end: %v", err)
+	}
+}
+
+// Where a real user manager runs, its systemd-run is used as we think.
+func TestRealManager(t *testing.T) {
+	if systemdRun(nil) == "" {
+		t.Skip("no systemd user manager here")
+	}
+	b := newBench(t, "")
+	p, err := inScope(t.Context(), Spec{Path: self(t), Args: []string{filepath.Join(b.dir, "report")}, Env: append(os.Environ(), roleEnv+"=report"), Dir: "/"})
+	if err != nil {
+		t.Skip("the user manager makes no scopes here:", err)
+	}
+	defer kill(t, p)
+	if f := b.found(t); f.PID != p.PID {
+		t.Errorf("started %d, found %+v", p.PID, f)
+	}
+	if cgroup, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID)); err != nil || !strings.Contains(string(cgroup), ".scope") {
+		t.Errorf("its cgroup is %q, %v", cgroup, err)
+	}
+}

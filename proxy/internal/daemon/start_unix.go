@@ -1,0 +1,138 @@
+//go:build unix
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const rootDir = "/"
+
+var errNoScope = errors.New("no systemd user manager")
+
+// scopeLimit is how long systemd may take to make a scope. It takes some 20 ms;
+// a manager that hangs must not keep a terminal from opening.
+const scopeLimit = 3 * time.Second
+
+func start(ctx context.Context, spec Spec) (*Process, error) {
+	closeOnExec()
+	p, err := inScope(ctx, spec)
+	if err == nil {
+		return p, nil
+	}
+	p, directErr := direct(ctx, spec)
+	if directErr != nil && !errors.Is(err, errNoScope) {
+		directErr = errors.Join(directErr, fmt.Errorf("in a scope of its own: %w", err))
+	}
+	return p, directErr
+}
+
+func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+
+// closeOnExec marks what our own launcher has left open in us without a word.
+// A daemon would hold it for ever: pipes that never end, ports never free.
+// Descriptors of Go's own are marked already.
+func closeOnExec() {
+	names, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return // then they stay open; no reason not to start
+	}
+	for _, n := range names {
+		if fd, err := strconv.Atoi(n.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
+
+// announce is what runs in the new scope: it says so on descriptor 3, and
+// becomes the program. systemd-run has the same pid before: it, too, execs.
+const announce = `echo >&3; exec 3>&-; exec "$0" "$@"`
+
+// inScope starts the program through systemd-run, in a scope of its own. With
+// an error the program has not run. It is the sign on the pipe that tells a
+// program that failed from a systemd-run that did.
+func inScope(ctx context.Context, spec Spec) (*Process, error) {
+	run := systemdRun(spec.Env)
+	if run == "" {
+		return nil, errNoScope
+	}
+	sign, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer sign.Close()
+	args := []string{"--user", "--scope", "--quiet", "--collect", "--", "/bin/sh", "-c", announce, spec.Path}
+	cmd := exec.Command(run, append(args, spec.Args...)...)
+	cmd.Env, cmd.Dir, cmd.ExtraFiles = spec.Env, spec.Dir, []*os.File{theirs}
+	p, err := launch(cmd)
+	_ = theirs.Close()
+	if err != nil {
+		return nil, err
+	}
+	if err := waitForSign(ctx, sign); err != nil {
+		p.end()
+		return nil, errors.Join(err, p.err)
+	}
+	return p, nil
+}
+
+// waitForSign reads the sign, or fails at the end of the pipe, of ctx or of
+// scopeLimit.
+func waitForSign(ctx context.Context, sign *os.File) error {
+	ctx, cancel := context.WithTimeout(ctx, scopeLimit)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = sign.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_, err := io.ReadFull(sign, make([]byte, 1))
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("systemd-run: %w", context.Cause(ctx))
+	}
+	return errors.New("systemd-run made no scope")
+}
+
+// systemdRun returns the path of systemd-run if the user's manager can be
+// reached, judged by the environment that the program will have.
+func systemdRun(env []string) string {
+	if env == nil {
+		env = os.Environ()
+	}
+	dir := lookup(env, "XDG_RUNTIME_DIR")
+	if dir == "" {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(dir, "systemd", "private")); err != nil {
+		return ""
+	}
+	for _, d := range filepath.SplitList(lookup(env, "PATH")) {
+		path := filepath.Join(d, "systemd-run")
+		if fi, err := os.Stat(path); filepath.IsAbs(path) && err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
+			return path
+		}
+	}
+	return ""
+}
+
+// lookup returns a variable's last value in env, which is the one that counts.
+func lookup(env []string, name string) (value string) {
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}

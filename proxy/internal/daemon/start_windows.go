@@ -1,0 +1,18 @@
+package daemon
+
+import (
+	"context"
+	"os/exec"
+	"syscall"
+)
+
+const rootDir = `\`
+
+func start(ctx context.Context, spec Spec) (*Process, error) { return direct(ctx, spec) }
+
+// detachedProcess is the flag of CreateProcess that gives no console.
+const detachedProcess = 0x8
+
+func detach(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: detachedProcess | syscall.CREATE_NEW_PROCESS_GROUP}
+}

@@ -1,0 +1,231 @@
+package web
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	"holdfast/shared/logging"
+)
+
+const (
+	maxHead     = 8 << 10 // a request's line and headers; browsers send about 1 KiB
+	headTimeout = 2 * time.Second
+)
+
+// A request is a request's head, the connection it came on, and what has
+// arrived behind it.
+type request struct {
+	*http.Request
+	query url.Values
+	nc    net.Conn
+	rest  []byte
+}
+
+// serve serves one connection, which it closes.
+func (h *Handler) serve(ctx context.Context, g *guard, nc net.Conn) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(h.away, func() { cancel(errGoaway) })()
+	r, err := readRequest(ctx, nc)
+	if err == nil {
+		err = h.route(ctx, g, r)
+	}
+	var no *refusal
+	if errors.As(err, &no) {
+		h.logRefusal(no, r, nc)
+		_ = nc.SetWriteDeadline(time.Now().Add(closeTimeout))
+		if no.write(nc) == nil {
+			linger(nc)
+		}
+	}
+	_ = nc.Close()
+}
+
+// logRefusal never logs the URL: there may be a ticket in it, or a token.
+func (h *Handler) logRefusal(no *refusal, r *request, nc net.Conn) {
+	event := h.cfg.Log.Debug()
+	if no.security {
+		event = h.cfg.Log.Warn().Bool(logging.Security, true)
+	}
+	event = event.Int("status", no.status).Str(logging.Code, string(no.err.Code)).Str("why", no.err.Message)
+	if a := nc.RemoteAddr(); a != nil {
+		event = event.Str(logging.RemoteAddr, a.String())
+	}
+	if r != nil {
+		event = event.Str("host", cut(r.Host)).Str("origin", cut(r.Header.Get("Origin")))
+	}
+	event.Msg("web client refused")
+}
+
+// cut bounds what a client can write into the log.
+func cut(s string) string { return s[:min(len(s), 100)] }
+
+// route does what a request asks for. It returns a refusal, or nil when the
+// connection has ended.
+func (h *Handler) route(ctx context.Context, g *guard, r *request) error {
+	if err := g.check(r); err != nil {
+		return err
+	}
+	if r.Method == http.MethodGet {
+		if r.URL.Path == "/v1/api" {
+			return h.api(ctx, r)
+		}
+		if id, ok := rawPath(r.URL.Path); ok {
+			return h.raw(ctx, r, id)
+		}
+	}
+	return refuse(http.StatusNotFound, protocol.CodeUnsupported, "there is only GET /v1/api and GET /v1/sessions/{id}/raw")
+}
+
+// rawPath returns the session of /v1/sessions/{id}/raw.
+func rawPath(path string) (protocol.SessionID, bool) {
+	id, ok := strings.CutPrefix(path, "/v1/sessions/")
+	if !ok {
+		return "", false
+	}
+	id, ok = strings.CutSuffix(id, "/raw")
+	return protocol.SessionID(id), ok && protocol.ValidID(id)
+}
+
+// readRequest returns a refusal where there is somebody to tell.
+func readRequest(ctx context.Context, nc net.Conn) (*request, error) {
+	if err := nc.SetReadDeadline(time.Now().Add(headTimeout)); err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { _ = nc.SetReadDeadline(longAgo) })()
+	head, rest, err := readHead(nc)
+	if err != nil {
+		return nil, err
+	}
+	hr, err := parseHead(head)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, protocol.CodeInvalidArgument, err.Error())
+	}
+	query, err := url.ParseQuery(hr.URL.RawQuery)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, protocol.CodeInvalidArgument, "the query cannot be read")
+	}
+	return &request{Request: hr, query: query, nc: nc, rest: rest}, nil
+}
+
+// readHead reads to the blank line, and returns what came behind it as well.
+func readHead(r io.Reader) (head, rest []byte, err error) {
+	blank := []byte("\r\n\r\n")
+	buf := make([]byte, maxHead)
+	for n := 0; n < len(buf); {
+		k, err := r.Read(buf[n:])
+		from := max(0, n-len(blank)+1)
+		n += k
+		if i := bytes.Index(buf[from:n], blank); i >= 0 {
+			end := from + i + len(blank)
+			return buf[:end], buf[end:n], nil
+		}
+		if err != nil {
+			if n == 0 {
+				return nil, nil, err // nobody has asked for anything
+			}
+			return nil, nil, refuse(http.StatusRequestTimeout, protocol.CodeTimeout, "the request did not come to its end")
+		}
+	}
+	return nil, nil, refuse(http.StatusRequestHeaderFieldsTooLarge, protocol.CodeFrameTooLarge, fmt.Sprintf("the request's head exceeds %d bytes", maxHead))
+}
+
+// parseHead accepts what a client may say to an origin server: a path, and no
+// body. Bodies would be taken for the WebSocket's first bytes.
+func parseHead(head []byte) (*http.Request, error) {
+	left := bytes.NewReader(head)
+	br := bufio.NewReaderSize(left, maxHead)
+	r, err := http.ReadRequest(br)
+	switch {
+	case err != nil:
+		return nil, errors.New("this is not an HTTP request")
+	case br.Buffered()+left.Len() > 0:
+		return nil, errors.New("the request's lines do not end in CR LF")
+	case !r.ProtoAtLeast(1, 1) || r.ProtoMajor != 1:
+		return nil, errors.New("only HTTP/1.1 is spoken here")
+	case !strings.HasPrefix(r.RequestURI, "/"):
+		return nil, errors.New("the request's target must be a path")
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		return nil, errors.New("the request must not have a body")
+	}
+	return r, nil
+}
+
+const statusUnavailable = http.StatusServiceUnavailable
+
+// A refusal is an answer other than a WebSocket.
+type refusal struct {
+	status   int
+	err      *protocol.Error
+	security bool // somebody tried what is not allowed
+}
+
+func (no *refusal) Error() string { return fmt.Sprintf("%d: %v", no.status, no.err) }
+
+func refuse(status int, code protocol.Code, message string) *refusal {
+	return &refusal{status: status, err: protocol.Errorf(code, message)}
+}
+
+// forbid is refuse for a security event.
+func forbid(status int, code protocol.Code, message string) *refusal {
+	no := refuse(status, code, message)
+	no.security = true
+	return no
+}
+
+// refuseFor answers with an error of the supervisor's.
+func refuseFor(err error) *refusal {
+	e := protocol.AsError(err)
+	status, ok := statuses[e.Code]
+	if !ok {
+		status = http.StatusInternalServerError
+	}
+	return &refusal{status: status, err: e}
+}
+
+var statuses = map[protocol.Code]int{
+	protocol.CodeInvalidArgument:       http.StatusBadRequest,
+	protocol.CodeUnauthorized:          http.StatusUnauthorized,
+	protocol.CodePermissionDenied:      http.StatusForbidden,
+	protocol.CodeSessionNotFound:       http.StatusNotFound,
+	protocol.CodeAlreadyAttached:       http.StatusConflict,
+	protocol.CodeInstanceMismatch:      http.StatusConflict,
+	protocol.CodeSessionExited:         http.StatusGone,
+	protocol.CodeLimitExceeded:         http.StatusTooManyRequests,
+	protocol.CodeClosed:                http.StatusServiceUnavailable,
+	protocol.CodeSupervisorUnreachable: http.StatusServiceUnavailable,
+}
+
+// write writes the whole answer. Its body is an error message of the api.
+func (no *refusal) write(w io.Writer) error {
+	body, err := protocol.Encode(api.Error{Error: *no.err})
+	if err != nil || len(body) > frame.MaxHello { // an exit record has bounds far below that
+		body, _ = json.Marshal(map[string]string{"type": "error", "code": string(no.err.Code)})
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", no.status, http.StatusText(no.status))
+	switch no.status {
+	case http.StatusUpgradeRequired:
+		b.WriteString("Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
+	case http.StatusServiceUnavailable:
+		b.WriteString("Retry-After: 1\r\n")
+	}
+	fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	b.WriteString("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n")
+	b.Write(body)
+	_, err = w.Write(b.Bytes())
+	return err
+}

@@ -1,0 +1,209 @@
+// Package web serves clients that speak HTTP: the api in WebSocket messages,
+// and the terminal of one session as a bare WebSocket.
+//
+//	GET /v1/api                 the api, subprotocol holdfast.v1
+//	GET /v1/sessions/{id}/raw   nothing but the terminal's bytes
+//
+// A connection carries one request. What has arrived behind its head is kept,
+// so that a live WebSocket is nothing but a connection and some bytes, and can
+// be given to another process.
+//
+// Invariant: on TCP nothing is done for a request whose Host or Origin is not
+// in the lists, and nothing is told to a client that has shown neither ticket
+// nor token.
+//
+// Not here: what the api's messages mean (package apiserver), pages.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/proxy/internal/apiserver"
+	"holdfast/proxy/internal/linkclient"
+)
+
+// Limits on what clients can make the proxy hold.
+const (
+	maxTCPConns   = 512  // of a handler that trusts nobody: any page of any site can knock there
+	maxLocalConns = 2048 // of one that serves a Unix socket; apiserver's own limit is the same
+)
+
+// Waits between tries to accept when the system is short of something,
+// doubling from the first to the last.
+const (
+	firstWait = 5 * time.Millisecond
+	lastWait  = 100 * time.Millisecond
+)
+
+// A Server serves the api; *apiserver.Server is one.
+type Server interface {
+	Serve(ctx context.Context, t apiserver.Transport, from apiserver.Origin)
+	Redeem(ticket string, session protocol.SessionID) bool
+}
+
+// Config is what a Handler needs.
+type Config struct {
+	Server Server
+	Link   *linkclient.Client // for raw WebSockets
+	// Hosts and Origins are let through besides those of the listener itself.
+	// A host is written as in the header: with its port, unless that is 80.
+	Hosts   []string
+	Origins []string
+	// Trusted says that the system vouches for every peer, as on a Unix socket:
+	// neither Host, Origin, ticket nor token is asked for.
+	Trusted bool
+	Log     zerolog.Logger
+}
+
+// A Handler serves any number of listeners.
+type Handler struct {
+	cfg     Config
+	maxConn int
+	patience
+
+	away  context.Context // done when every connection is to end, its clients to come again
+	leave context.CancelFunc
+
+	mu    sync.Mutex
+	conns int
+	full  bool // the last connection was refused
+	shut  bool
+	wg    sync.WaitGroup
+}
+
+// New returns a Handler.
+func New(cfg Config) *Handler {
+	h := &Handler{cfg: cfg, maxConn: maxTCPConns, patience: defaultPatience}
+	if cfg.Trusted {
+		h.maxConn = maxLocalConns
+	}
+	h.away, h.leave = context.WithCancel(context.Background())
+	return h
+}
+
+// Serve serves a listener, which stays the caller's, until ctx is done or it
+// fails. Connections go on when it returns; they end with connCtx, with
+// Goaway, or by themselves.
+func (h *Handler) Serve(ctx, connCtx context.Context, ln net.Listener) error {
+	g, err := newGuard(&h.cfg, ln.Addr())
+	if err != nil {
+		return fmt.Errorf("serve web clients: %w", err)
+	}
+	defer acceptUntil(ctx, ln)()
+	wait := firstWait
+	for {
+		nc, err := ln.Accept()
+		switch {
+		case err == nil:
+			wait = firstWait
+			h.begin(connCtx, g, nc)
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return nil
+		case isShortage(err):
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+			}
+			wait = min(2*wait, lastWait)
+		default:
+			return fmt.Errorf("accept web client: %w", err)
+		}
+	}
+}
+
+// acceptUntil makes Accept fail when ctx is done, where the listener can. What
+// it returns takes that back: the listener may be needed again, here or by the
+// process it is handed to.
+func acceptUntil(ctx context.Context, ln net.Listener) (release func()) {
+	l, ok := ln.(interface{ SetDeadline(time.Time) error })
+	if !ok {
+		return func() {}
+	}
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(over)
+		_ = l.SetDeadline(longAgo)
+	})
+	return func() {
+		if !stop() {
+			<-over
+			_ = l.SetDeadline(time.Time{})
+		}
+	}
+}
+
+// longAgo is the deadline that ends what is under way.
+var longAgo = time.Unix(1, 0)
+
+// isShortage tells errors that pass by themselves.
+func isShortage(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// begin serves a connection in a goroutine, if there is room for it.
+func (h *Handler) begin(ctx context.Context, g *guard, nc net.Conn) {
+	if no := h.add(); no != nil {
+		_ = nc.SetWriteDeadline(time.Now().Add(closeTimeout))
+		_ = no.write(nc)
+		_ = nc.Close()
+		return
+	}
+	go func() {
+		defer h.remove()
+		h.serve(ctx, g, nc)
+	}()
+}
+
+func (h *Handler) add() *refusal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.shut {
+		return refuse(statusUnavailable, protocol.CodeClosed, errGoaway.Error())
+	}
+	if h.conns >= h.maxConn {
+		if !h.full { // once for each time that the room is used up
+			h.full = true
+			h.cfg.Log.Warn().Int("connections", h.conns).Msg("too many web clients, refused")
+		}
+		return refuse(statusUnavailable, protocol.CodeLimitExceeded, fmt.Sprintf("%d connections, which is all there can be", h.conns))
+	}
+	h.conns++
+	h.full = false
+	h.wg.Add(1)
+	return nil
+}
+
+func (h *Handler) remove() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.conns--
+	h.wg.Done()
+}
+
+// errGoaway ends connections whose clients shall come again.
+var errGoaway = errors.New("the proxy is going away")
+
+// Goaway closes all connections with the code 1012, which tells a client to
+// come again, and accepts no more. It returns when all have ended. Clients of
+// the api are told more by apiserver's Goaway: call that first.
+func (h *Handler) Goaway() {
+	h.mu.Lock()
+	h.shut = true
+	h.mu.Unlock()
+	h.leave()
+	h.wg.Wait()
+}

@@ -1,0 +1,178 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/pty"
+)
+
+// patience is how long a test waits for what must come, and forever is a grace
+// that must not be waited for.
+const (
+	patience = 30 * time.Second
+	forever  = time.Hour
+)
+
+// newTable returns a table of real terminals, which is shut down after the
+// test.
+func newTable(t testing.TB, cfg Config) *Table {
+	t.Helper()
+	if cfg.Env == nil {
+		cfg.Env = []string{"PATH=" + os.Getenv("PATH")}
+	}
+	tb := NewTable(cfg)
+	t.Cleanup(func() { shutdown(t, tb) })
+	return tb
+}
+
+func shutdown(t testing.TB, tb *Table) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := tb.Shutdown(ctx); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+}
+
+func bash(code string) protocol.SpawnSpec {
+	return protocol.SpawnSpec{Argv: []string{"bash", "-c", code}}
+}
+
+func create(t testing.TB, tb *Table, spec protocol.SpawnSpec) *Session {
+	t.Helper()
+	s, err := tb.Create("", spec, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run starts a script in a table of its own.
+func run(t testing.TB, code string) *Session {
+	t.Helper()
+	return create(t, newTable(t, Config{}), bash(code))
+}
+
+// ready runs a script and waits until it has said READY.
+func ready(t testing.TB, code string) (*Session, *viewer) {
+	t.Helper()
+	s := run(t, code)
+	v := look(t, s, protocol.AttachSpec{})
+	v.until(t, "READY")
+	return s, v
+}
+
+func ended(t testing.TB, s *Session) *protocol.ExitRecord {
+	t.Helper()
+	select {
+	case <-s.Exited():
+		return s.Exit()
+	case <-time.After(patience):
+		t.Fatalf("session %s does not end", s.ID())
+		return nil
+	}
+}
+
+func info(t testing.TB, s *Session) protocol.SessionInfo {
+	t.Helper()
+	i, err := s.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// wantCode checks an error by its code, "" for none.
+func wantCode(t testing.TB, what string, err error, want protocol.Code) *protocol.Error {
+	t.Helper()
+	if got := protocol.CodeOf(err); got != want {
+		t.Errorf("%s: got %v, want code %q", what, err, want)
+	}
+	return protocol.AsError(err)
+}
+
+// gone reports whether a pid is nobody's any more, not even a zombie's.
+func gone(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+
+// within fails the test if what took longer than a bound that a demand names.
+func within(t testing.TB, limit time.Duration, what string, f func()) {
+	t.Helper()
+	begun := time.Now()
+	f()
+	if took := time.Since(begun); took > limit {
+		t.Errorf("%s took %v, want at most %v", what, took, limit)
+	}
+}
+
+// look attaches a viewer that checks what it is told, and closes it after the
+// test.
+func look(t testing.TB, s *Session, spec protocol.AttachSpec) *viewer {
+	t.Helper()
+	v, err := attach(s, spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.a.Close)
+	return v
+}
+
+// next returns the next item, which has to come.
+func (v *viewer) next(t testing.TB) (Item, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	item, err := v.take(ctx)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatalf("%v, after %.200q", err, v.seen[max(0, len(v.seen)-200):])
+	}
+	return item, err
+}
+
+// until looks until a text has come, and returns all that has.
+func (v *viewer) until(t testing.TB, text string) string {
+	t.Helper()
+	for !strings.Contains(string(v.seen), text) {
+		if _, err := v.next(t); err != nil {
+			t.Fatalf("the end came instead of %q, after %.200q", text, v.seen)
+		}
+	}
+	return string(v.seen)
+}
+
+// end looks to the end and returns all that has come, with lines as they were
+// printed.
+func (v *viewer) end(t testing.TB) string {
+	t.Helper()
+	for {
+		if _, err := v.next(t); err != nil {
+			return strings.ReplaceAll(string(v.seen), "\r\n", "\n")
+		}
+	}
+}
+
+// A startFunc is Config.Start, for tests that put something before the real
+// one.
+type startFunc func(pty.Spec) (PTY, error)
+
+func realStart(spec pty.Spec) (PTY, error) { return pty.Start(spec) }
+
+// numbers is what seq prints.
+func numbers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintln(&b, i+1)
+	}
+	return b.String()
+}
