@@ -66,6 +66,9 @@ func (a *app) attachTo(cmd *cobra.Command, c *client.Client, s *protocol.Session
 	if err != nil {
 		return err
 	}
+	if string(s.ID) == os.Getenv("HOLDFAST_SESSION") {
+		return usage(fmt.Errorf("this terminal is session %s; attached to itself it would show itself for ever", s.ID))
+	}
 	ctx := cmd.Context()
 	t := openTerminal(os.Stdin, os.Stdout)
 	size := t.size()

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/shared/config"
+	"holdfast/shared/machine"
 	"holdfast/shared/version"
 )
 
@@ -23,6 +24,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "proxy: unsupported_os: there are no terminals to serve on Windows yet")
 		os.Exit(exitUnavailable)
 	}
+	machine.Share()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	a := &app{}
 	err := a.command().ExecuteContext(ctx)

@@ -23,6 +23,7 @@ import (
 	"holdfast/shared/config"
 	pipe "holdfast/shared/link"
 	"holdfast/shared/logging"
+	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
 	"holdfast/supervisor/internal/linkserver"
@@ -47,6 +48,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "supervisor: unsupported_os: there are no terminals to hold on Windows yet")
 		os.Exit(exitUnavailable)
 	}
+	machine.Share()
 	if err := command().Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "supervisor:", err)
 		os.Exit(exitCode(err))
@@ -134,7 +136,7 @@ func run(ctx context.Context, o *options) error {
 	sessions := session.NewTable(session.Config{
 		RingBytes: cfg.RingBytes, ScrollbackLines: cfg.ScrollbackLines,
 		ExitKeep: cfg.ExitKeep, ExitRecords: cfg.ExitRecords, MaxSessions: cfg.MaxSessions, Grace: cfg.Grace,
-		Env: config.CleanEnv(os.Environ()), Log: log,
+		Env: inherited(o, dirs), Log: log,
 	})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -160,6 +162,16 @@ func load(o *options) (config.Dirs, config.Config, error) {
 	}
 	cfg, err := config.Load(dirs, os.Getenv, o.flags)
 	return dirs, cfg, err
+}
+
+// inherited is the environment that sessions begin with. Where everything lies
+// in a directory of its own, proxy commands in a session find it there.
+func inherited(o *options, dirs config.Dirs) []string {
+	env := config.CleanEnv(os.Environ())
+	if o.dir != "" || os.Getenv("HOLDFAST_DIR") != "" {
+		env = append(env, "HOLDFAST_DIR="+dirs.State)
+	}
+	return env
 }
 
 func openLog(o *options, dirs config.Dirs, cfg config.Config) (zerolog.Logger, func(), error) {

@@ -79,7 +79,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 // Errors: protocol_mismatch and unauthorized as the supervisor said them,
 // else what went wrong on the connection.
 func Dial(nc net.Conn, hello link.Hello, log zerolog.Logger) (*Conn, *link.Welcome, []protocol.SessionInfo, error) {
-	mux, err := yamux.Client(nc, config(log))
+	mux, err := yamux.Client(&coalescer{Conn: nc}, config(log))
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("link: %w", errors.Join(err, nc.Close()))
 	}
@@ -120,7 +120,7 @@ type Welcomer func(*link.Hello) (link.Welcome, []protocol.SessionInfo, error)
 // Accept takes a proxy's hello on a fresh connection, which it owns from here
 // on.
 func Accept(nc net.Conn, answer Welcomer, log zerolog.Logger) (*Conn, *link.Hello, error) {
-	mux, err := yamux.Server(nc, config(log))
+	mux, err := yamux.Server(&coalescer{Conn: nc}, config(log))
 	if err != nil {
 		return nil, nil, fmt.Errorf("link: %w", errors.Join(err, nc.Close()))
 	}
@@ -136,15 +136,14 @@ func (c *Conn) welcome(answer Welcomer) (*link.Hello, error) {
 	// yamux's accept has no deadline of its own.
 	timer := time.AfterFunc(helloTimeout, func() { _ = c.mux.Close() })
 	defer timer.Stop()
-	s, request, err := c.accept(frame.MaxHello)
+	s, err := c.Accept()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	hello, ok := request.(*link.Hello)
-	if !ok {
-		err := protocol.Errorf(protocol.CodeHelloRequired, "the first message is hello")
-		return nil, errors.Join(err, s.Fail(err))
+	hello, err := s.receiveHello()
+	if err != nil {
+		return nil, s.refuse(err)
 	}
 	agreed, err := protocol.Agree(protocol.Supported(), hello.Protocol)
 	if err != nil {
@@ -161,9 +160,25 @@ func (c *Conn) welcome(answer Welcomer) (*link.Hello, error) {
 	return hello, s.SendSessions(sessions)
 }
 
+// receiveHello returns hello_required for any other message.
+func (s *Stream) receiveHello() (*link.Hello, error) {
+	s.frames.SetMax(frame.MaxHello)
+	m, err := s.Receive()
+	s.frames.SetMax(frame.Max)
+	hello, ok := m.(*link.Hello)
+	if ok || err != nil && protocol.CodeOf(err) != protocol.CodeUnsupported {
+		return hello, err
+	}
+	return nil, protocol.Errorf(protocol.CodeHelloRequired, "the first message is hello")
+}
+
 // refuse tells the peer why and waits until it has read that, since closing
-// the connection would throw the words away.
+// the connection would throw the words away. A peer that is gone is told
+// nothing.
 func (s *Stream) refuse(reason error) error {
+	if protocol.CodeOf(reason) == protocol.CodeInternal {
+		return reason
+	}
 	err := s.Fail(reason)
 	_ = s.Close()
 	_, _ = io.Copy(io.Discard, s.mux) // until the peer closes or the hello's time is over
@@ -224,26 +239,14 @@ func (c *Conn) Call(ctx context.Context, request protocol.Message) (protocol.Mes
 	return reply, s.Close()
 }
 
-// Accept returns the next stream and the request it began with. A stream that
-// does not begin with a request is answered and closed, and does not end the
-// link. Errors mean that the link has ended.
+// Accept returns the next stream; its first message is a request. Errors mean
+// that the link has ended.
 func (c *Conn) Accept() (*Stream, error) {
 	m, err := c.mux.AcceptStream()
 	if err != nil {
 		return nil, fmt.Errorf("accept stream: %w", err)
 	}
 	return newStream(m), nil
-}
-
-func (c *Conn) accept(limit int) (*Stream, protocol.Message, error) {
-	s, err := c.Accept()
-	if err != nil {
-		return nil, nil, err
-	}
-	s.frames.SetMax(limit)
-	request, err := s.Receive()
-	s.frames.SetMax(frame.Max)
-	return s, request, err
 }
 
 func unexpected(m protocol.Message) error {

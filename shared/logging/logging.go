@@ -18,8 +18,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
+	"golang.org/x/term"
 )
 
 // Defaults of Options.
@@ -63,7 +63,7 @@ func open(opts Options) (io.WriteCloser, error) {
 	if opts.Path != "" {
 		return openRotated(opts.Path, cmp.Or(opts.MaxBytes, DefaultMaxBytes), cmp.Or(opts.Keep, DefaultKeep))
 	}
-	if isatty.IsTerminal(os.Stderr.Fd()) {
+	if term.IsTerminal(int(os.Stderr.Fd())) {
 		return keepOpen{zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: time.TimeOnly}}, nil
 	}
 	return keepOpen{os.Stderr}, nil

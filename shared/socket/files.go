@@ -54,7 +54,7 @@ func sendMsg(conn *net.UnixConn, msg []byte, files []*os.File) error {
 	}
 	n, _, err := conn.WriteMsgUnix(msg, oob, nil)
 	runtime.KeepAlive(files)
-	if err != nil {
+	if err != nil || n == len(msg) { // a write of nothing would still fail where the peer has closed
 		return err
 	}
 	_, err = conn.Write(msg[n:])

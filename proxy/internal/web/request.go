@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
-	"holdfast/protocol/frame"
 	"holdfast/shared/logging"
 )
 
@@ -212,8 +210,8 @@ var statuses = map[protocol.Code]int{
 // write writes the whole answer. Its body is an error message of the api.
 func (no *refusal) write(w io.Writer) error {
 	body, err := protocol.Encode(api.Error{Error: *no.err})
-	if err != nil || len(body) > frame.MaxHello { // an exit record has bounds far below that
-		body, _ = json.Marshal(map[string]string{"type": "error", "code": string(no.err.Code)})
+	if err != nil {
+		return err
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", no.status, http.StatusText(no.status))

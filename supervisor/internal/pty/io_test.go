@@ -3,7 +3,6 @@
 package pty
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -61,25 +60,11 @@ func TestReadToEnd(t *testing.T) {
 func TestReadBatch(t *testing.T) {
 	p := bash(t, "stty raw; echo READY; head -c 6000 /dev/zero; kill -STOP $$")
 	until(t, p, "\n")
-	for stopped := false; !stopped; {
-		q, err := procState(p.PID())
-		if err != nil {
-			t.Fatal(err)
-		}
-		stopped = q == "T"
-	}
+	stopped(t, p)
 	n, err := p.Read(make([]byte, 64<<10))
 	if n != 6000 || err != nil {
 		t.Errorf("got %d bytes, %v, want 6000 at once", n, err)
 	}
-}
-
-func procState(pid int) (string, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "", err
-	}
-	return string(bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])[0]), nil
 }
 
 // A deadline ends a Read that waits, and the next before it takes anything.
@@ -127,50 +112,59 @@ func TestReadClose(t *testing.T) {
 	})
 }
 
-// TryWrite into a child that does not read gives what fits, then nothing, and
-// never waits; the child reads just that.
+// TryWrite into a child that does not read gives what fits, then nothing.
 func TestTryWrite(t *testing.T) {
-	p := bash(t, "stty raw -echo; echo READY; kill -STOP $$; exec sha256sum")
-	sent := 0
-	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
-	for {
+	p := bash(t, "stty raw -echo; echo READY; exec sleep 1000")
+	data := make([]byte, 1<<20)
+	for sent := 0; ; {
 		n, err := p.TryWrite(data[sent:])
-		if err != nil {
-			t.Fatal(err)
+		if sent += n; err != nil || sent == len(data) {
+			t.Fatalf("after %d of %d bytes: %v", sent, len(data), err)
 		}
-		if sent += n; n == 0 {
-			break
+		if n == 0 {
+			t.Logf("the kernel took %d bytes", sent)
+			return
 		}
 	}
-	if sent == 0 || sent == len(data) {
-		t.Fatalf("wrote %d of %d bytes, want some", sent, len(data))
+}
+
+// Nor does it wait for a Write that does, or care for its deadline.
+func TestTryWriteNeverWaits(t *testing.T) {
+	p := bash(t, fmt.Sprintf(slowReader, 1))
+	data := make([]byte, 1<<20)
+	result := blockedWrite(t, p, data)
+	if n, err := p.TryWrite(data); n == len(data) || err != nil {
+		t.Errorf("beside a Write: got %d, %v, want some and no error", n, err)
 	}
-	// Also while another writer waits, and with its deadline gone by.
 	if err := p.SetWriteDeadline(time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := p.TryWrite(data); n != 0 || err != nil {
-		t.Errorf("full: got %d, %v, want 0 and no error", n, err)
+	<-result
+	if n, err := p.TryWrite(data); n == len(data) || err != nil {
+		t.Errorf("after the deadline: got %d, %v, want some and no error", n, err)
 	}
-	t.Logf("the kernel took %d bytes", sent)
 }
 
-// blockedWrite returns once a Write has begun that cannot end. Continued, the
-// child prints the sum of what it reads but for the first byte.
-func blockedWrite(t *testing.T, p *PTY, data []byte) <-chan error {
+// slowReader reads one byte of many and stops; continued, it prints the sum of
+// the next so many.
+const slowReader = "stty raw -echo; echo READY; head -c 1 >/dev/null; kill -STOP $$; head -c %d | sha256sum"
+
+// blockedWrite returns once a Write to a slowReader has begun that cannot end.
+func blockedWrite(t *testing.T, p *PTY, data []byte) <-chan wrote {
 	t.Helper()
-	result := make(chan error, 1)
-	var n int
+	result := make(chan wrote, 1)
 	go func() {
-		var err error
-		n, err = p.Write(data)
-		result <- fmt.Errorf("%w after %d", err, n)
+		n, err := p.Write(data)
+		result <- wrote{n, err}
 	}()
-	until(t, p, "GOT")
+	stopped(t, p)
 	return result
 }
 
-const slowReader = "stty raw -echo; echo READY; head -c 1 >/dev/null; echo GOT; kill -STOP $$; head -c %d | sha256sum"
+type wrote struct {
+	n   int
+	err error
+}
 
 // A Write that a deadline ends tells how far it came; going on from there, the
 // child reads every byte once.
@@ -185,20 +179,16 @@ func TestWriteDeadline(t *testing.T) {
 		if err := p.SetWriteDeadline(time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		err := <-result
-		var n int
-		if _, scanErr := fmt.Sscanf(err.Error(), "i/o timeout after %d", &n); scanErr != nil || !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("got %v, want the deadline", err)
-		}
-		if n == 0 || n == len(data) {
-			t.Fatalf("wrote %d of %d bytes, want some", n, len(data))
+		got := <-result
+		if !errors.Is(got.err, os.ErrDeadlineExceeded) || got.n == 0 || got.n == len(data) {
+			t.Fatalf("wrote %d of %d bytes, %v, want some and the deadline", got.n, len(data), got.err)
 		}
 		if err := errors.Join(p.SetWriteDeadline(never), p.Signal(unix.SIGCONT)); err != nil {
 			t.Fatal(err)
 		}
-		more, err := p.Write(data[n:])
-		if n+more != len(data) || err != nil {
-			t.Fatalf("wrote %d, then %d of %d bytes, %v", n, more, len(data), err)
+		more, err := p.Write(data[got.n:])
+		if got.n+more != len(data) || err != nil {
+			t.Fatalf("wrote %d, then %d of %d bytes, %v", got.n, more, len(data), err)
 		}
 		if got, want := rest(t, p), fmt.Sprintf("%x", sha256.Sum256(data[1:])); !strings.Contains(got, want) {
 			t.Errorf("got %q, want sum %s", got, want)
@@ -213,8 +203,8 @@ func TestWriteClose(t *testing.T) {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := <-result; !errors.Is(err, os.ErrClosed) {
-			t.Errorf("got %v, want closed", err)
+		if got := <-result; !errors.Is(got.err, os.ErrClosed) || got.n == 0 {
+			t.Errorf("wrote %d bytes, %v, want some and closed", got.n, got.err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -122,6 +123,21 @@ func ended(t testing.TB, p *PTY) Status {
 		t.Fatalf("child %d does not end", p.PID())
 		return Status{}
 	}
+}
+
+// stopped waits until the child has stopped itself.
+func stopped(t testing.TB, p *PTY) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		state, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(p.PID())).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(string(state), "T") {
+			return
+		}
+	}
+	t.Fatalf("child %d does not stop", p.PID())
 }
 
 // running is false for a zombie that nobody has collected.

@@ -56,7 +56,7 @@ func TestInterrupt(t *testing.T) {
 func TestSignal(t *testing.T) {
 	p := bash(t, `set -m
 trap 'wait; echo shell; exit' USR1
-bash -c 'trap "echo job; exit" USR1; sleep 1000 & echo READY; wait' &
+bash -c 'trap "echo job; exit" USR1; bash -c "echo READY; exec sleep 1000" & wait' &
 wait`)
 	if err := p.Signal(unix.SIGUSR1); err != nil {
 		t.Fatal(err)

@@ -97,14 +97,20 @@ func (r *Ring) Reserve() []byte {
 }
 
 // Commit makes the first n bytes of the reserved room part of the ring and
-// returns the offset of the first.
+// returns the offset of the first. Readers are told by Wake.
 func (r *Ring) Commit(n int) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	from := r.end
 	r.end += uint64(n)
-	r.wake()
 	return from
+}
+
+// Wake pokes whoever watches.
+func (r *Ring) Wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wake()
 }
 
 // MarkSize notes that from the present end on the terminal has another size.

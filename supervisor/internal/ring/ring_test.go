@@ -30,6 +30,7 @@ func write(r *Ring, p []byte) {
 	for len(p) > 0 {
 		n := copy(r.Reserve(), p)
 		r.Commit(n)
+		r.Wake()
 		p = p[n:]
 	}
 }

@@ -52,6 +52,7 @@ type Item struct {
 // has overtaken is given a snapshot.
 //
 // Next belongs to one goroutine; the other methods may be called from any.
+// Close has to be called also after the end.
 type Attachment struct {
 	s      *Session
 	spec   protocol.AttachSpec
@@ -59,10 +60,11 @@ type Attachment struct {
 	cancel sync.Once
 
 	// Owned by the goroutine that calls Next.
-	pos      uint64
-	size     protocol.Size // last told
-	snapshot []byte        // not yet delivered
-	over     bool
+	pos          uint64
+	size         protocol.Size // last told; zero where that is not known
+	snapshot     []byte        // not yet delivered
+	snapshotSize protocol.Size
+	over         bool
 
 	mu       sync.Mutex
 	accepted uint64
@@ -110,23 +112,28 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	if len(s.attachments) >= maxAttachments {
 		return none, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("session %s has %d attachments", s.id, len(s.attachments)))
 	}
+	if _, end, _ := s.ring.Bounds(); spec.Resume != nil && spec.Resume.Offset > end {
+		return none, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("offset %d was not printed yet, the end is %d", spec.Resume.Offset, end))
+	}
 	if err := s.makeRoom(a); err != nil {
 		return none, err
 	}
-	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact}
-	if err := s.position(a, &info); err != nil {
-		return none, err
-	}
+	// Before the snapshot, which is for a terminal of the session's size.
 	if (spec.Cols != 0 || spec.Rows != 0) && spec.Mode != protocol.ModeReadOnly && spec.Resume == nil && s.open() == nil {
 		if err := s.resize(protocol.Size{Cols: spec.Cols, Rows: spec.Rows}.Normalize()); err != nil {
 			return none, err
 		}
 	}
-	a.accepted = s.input.writer(spec.Writer).accepted
-	a.told = a.accepted
-	info.InputOffset = a.accepted
-	a.size = s.ring.SizeAt(a.pos)
+	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact}
+	s.position(a, &info)
+	w := s.input.writer(spec.Writer)
+	w.attached++
+	a.accepted, a.told, info.InputOffset = w.accepted, w.accepted, w.accepted
+	if spec.Resume == nil { // else it is told first thing: who resumes may have missed a change
+		a.size = s.size
+	}
 	s.attachments[a] = struct{}{}
+	s.holders.Add(1)
 	s.ring.Watch(a.wake)
 	info.Session = s.info()
 	s.hub.Publish(protocol.EventAttached, &info.Session)
@@ -159,16 +166,11 @@ func (s *Session) makeRoom(a *Attachment) error {
 
 // position says where the viewer begins: where it left off if the ring still
 // has that, else with a snapshot.
-func (s *Session) position(a *Attachment, info *protocol.AttachInfo) error {
-	start, end, _ := s.ring.Bounds()
-	if r := a.spec.Resume; r != nil {
-		if r.Offset > end {
-			return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("offset %d was not printed yet, the end is %d", r.Offset, end))
-		}
-		if r.Offset >= start {
-			a.pos, info.Offset = r.Offset, r.Offset
-			return nil
-		}
+func (s *Session) position(a *Attachment, info *protocol.AttachInfo) {
+	start, _, _ := s.ring.Bounds()
+	if r := a.spec.Resume; r != nil && r.Offset >= start {
+		a.pos, info.Offset = r.Offset, r.Offset
+		return
 	}
 	missed := s.takeSnapshot(a)
 	info.Replay, info.Offset, info.SnapshotBytes = protocol.ReplaySnapshot, a.pos, len(a.snapshot)
@@ -176,12 +178,12 @@ func (s *Session) position(a *Attachment, info *protocol.AttachInfo) error {
 	if r := a.spec.Resume; r != nil {
 		info.BytesMissed = missed - min(missed, r.Offset)
 	}
-	return nil
 }
 
 // takeSnapshot is called in loop, for an attachment whose Next is not running.
 func (s *Session) takeSnapshot(a *Attachment) (missed uint64) {
 	a.snapshot, a.pos, missed = s.screen.Snapshot()
+	a.snapshotSize = s.size
 	return missed
 }
 
@@ -191,13 +193,18 @@ func (s *Session) end(a *Attachment, by *string) {
 		return
 	}
 	delete(s.attachments, a)
+	s.input.detach(a.spec.Writer)
 	s.ring.Unwatch(a.wake)
+	a.end(by)
+	info := s.info()
+	s.hub.Publish(protocol.EventDetached, &info)
+}
+
+func (a *Attachment) end(by *string) {
 	a.mu.Lock()
 	a.ended, a.stolenBy = true, by
 	a.mu.Unlock()
 	a.poke()
-	info := s.info()
-	s.hub.Publish(protocol.EventDetached, &info)
 }
 
 // Writer is the name this attachment's input goes by.
@@ -205,7 +212,21 @@ func (a *Attachment) Writer() string { return a.spec.Writer }
 
 // Close detaches; the session lives on. It may be called again.
 func (a *Attachment) Close() {
-	a.cancel.Do(func() { a.s.do(func() { a.s.end(a, nil) }) })
+	a.cancel.Do(func() {
+		if !a.s.do(func() { a.s.end(a, nil) }) {
+			a.end(nil)
+		}
+		a.s.releaseRing()
+	})
+}
+
+// attached is called in loop. Who was ended has no say any more, whatever is
+// still under way from it.
+func (a *Attachment) attached() error {
+	if _, ok := a.s.attachments[a]; !ok {
+		return protocol.Errorf(protocol.CodeNotAttached, fmt.Sprintf("this attachment of session %s has ended", a.s.id))
+	}
+	return nil
 }
 
 // Type accepts input at the writer's offset; see Session.Type.
@@ -215,6 +236,9 @@ func (a *Attachment) Type(offset uint64, p []byte) error {
 	}
 	var err error
 	if !a.s.do(func() {
+		if err = a.attached(); err != nil {
+			return
+		}
 		var accepted uint64
 		accepted, err = a.s.typed(a.spec.Writer, offset, p)
 		a.acknowledge(accepted)
@@ -230,7 +254,7 @@ func (a *Attachment) Resize(size protocol.Size) error {
 	if a.spec.Mode == protocol.ModeReadOnly {
 		return nil
 	}
-	return a.s.Resize(size)
+	return a.s.resizeBy(size, a.attached)
 }
 
 // Interrupt sends SIGINT to the foreground process group.
@@ -238,7 +262,7 @@ func (a *Attachment) Interrupt() error {
 	if a.spec.Mode == protocol.ModeReadOnly {
 		return protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment does not interrupt")
 	}
-	return a.s.Interrupt()
+	return a.s.signal(PTY.Interrupt, a.attached)
 }
 
 // acknowledge is called in loop.
@@ -291,30 +315,40 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 		return item, ok, err
 	}
 	if len(a.snapshot) > 0 {
+		if a.size != a.snapshotSize {
+			return a.resized(a.snapshotSize), true, nil
+		}
 		n := copy(buf, a.snapshot)
 		if a.snapshot = a.snapshot[n:]; len(a.snapshot) == 0 {
 			a.snapshot = nil
 		}
 		return Item{Kind: ItemSnapshot, Offset: a.pos, Data: buf[:n]}, true, nil
 	}
-	if size := a.s.ring.SizeAt(a.pos); size != a.size {
-		a.size = size
-		return Item{Kind: ItemResized, Size: size}, true, nil
-	}
-	if m, ok := a.s.ring.NextMark(a.pos); ok { // the size changes there: stop before it
-		buf = buf[:min(uint64(len(buf)), m.Offset-a.pos)]
-	}
 	n, err := a.s.ring.ReadAt(buf, a.pos)
 	switch {
 	case errors.Is(err, ring.ErrGone):
 		return a.resync()
-	case err != nil: // forgotten under the viewer: there is nothing left to tell
+	case err != nil: // closed under Next: there is nobody to tell
 		return Item{}, false, io.EOF
-	case n > 0:
+	}
+	// Sizes are looked at after the bytes: one that changes meanwhile does so
+	// behind them.
+	if size := a.s.ring.SizeAt(a.pos); size != a.size {
+		return a.resized(size), true, nil
+	}
+	if m, ok := a.s.ring.NextMark(a.pos); ok { // the size changes there: stop before it
+		n = int(min(uint64(n), m.Offset-a.pos))
+	}
+	if n > 0 {
 		a.pos += uint64(n)
 		return Item{Kind: ItemOutput, Offset: a.pos - uint64(n), Data: buf[:n]}, true, nil
 	}
 	return a.pollExit()
+}
+
+func (a *Attachment) resized(size protocol.Size) Item {
+	a.size = size
+	return Item{Kind: ItemResized, Size: size}
 }
 
 func (a *Attachment) pollControl() (Item, bool, error) {
@@ -359,9 +393,11 @@ func (a *Attachment) pollExit() (Item, bool, error) {
 func (a *Attachment) resync() (Item, bool, error) {
 	was := a.pos
 	var missed uint64
-	if !a.s.do(func() { missed = a.s.takeSnapshot(a) }) {
-		return Item{}, false, io.EOF
+	take := func() { missed = a.s.takeSnapshot(a) }
+	if !a.s.do(take) {
+		a.s.late.Lock()
+		take()
+		a.s.late.Unlock()
 	}
-	a.size = a.s.ring.SizeAt(a.pos)
 	return Item{Kind: ItemResync, Offset: a.pos, Missed: missed - min(missed, was), Bytes: len(a.snapshot)}, true, nil
 }

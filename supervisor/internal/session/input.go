@@ -13,7 +13,7 @@ import (
 
 const (
 	inputPiece = 32 << 10 // written to the PTY at a time
-	maxWriters = 1024     // writers whose offset is remembered; the longest silent goes first
+	maxWriters = 1024     // writers not attached whose offset is remembered; the longest silent goes first
 )
 
 // input is owned by loop.
@@ -29,6 +29,7 @@ type input struct {
 type writer struct {
 	accepted uint64 // bytes taken so far, from 0
 	used     uint64 // input.clock when it last wrote or attached
+	attached int    // attachments of this name
 }
 
 func newInput(limit int) input {
@@ -52,14 +53,23 @@ func (in *input) writer(name string) *writer {
 	return w
 }
 
+func (in *input) detach(name string) { in.writers[name].attached-- }
+
+// forgetOldest spares the attached ones: their clients go on from an offset.
 func (in *input) forgetOldest() {
-	oldest, at := "", in.clock+1
+	idle, oldest, at := 0, "", in.clock
 	for name, w := range in.writers {
+		if w.attached > 0 {
+			continue
+		}
+		idle++
 		if w.used < at {
 			oldest, at = name, w.used
 		}
 	}
-	delete(in.writers, oldest)
+	if idle >= maxWriters {
+		delete(in.writers, oldest)
+	}
 }
 
 // take queues as much of p as there is room for and returns how much that was.

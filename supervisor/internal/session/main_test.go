@@ -103,8 +103,36 @@ func wantCode(t testing.TB, what string, err error, want protocol.Code) *protoco
 	return protocol.AsError(err)
 }
 
-// gone reports whether a pid is nobody's any more, not even a zombie's.
+// gone reports whether a pid is nobody's any more, not even a zombie's that we
+// have not reaped.
 func gone(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+
+// running is false for a zombie that its new parent has not collected.
+func running(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return !gone(pid)
+	}
+	return !strings.HasPrefix(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " Z")
+}
+
+// await returns the first event of a kind that a session has had.
+func await(t testing.TB, h *Hub, id protocol.SessionID, kind protocol.EventKind) Event {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for after := uint64(0); ; {
+		events, _, err := h.Next(ctx, after)
+		if err != nil {
+			t.Fatalf("no event %s of %s: %v", kind, id, err)
+		}
+		for _, e := range events {
+			if after = e.Seq; e.Kind == kind && e.Session.ID == id {
+				return e
+			}
+		}
+	}
+}
 
 // within fails the test if what took longer than a bound that a demand names.
 func within(t testing.TB, limit time.Duration, what string, f func()) {
@@ -162,10 +190,8 @@ func (v *viewer) end(t testing.TB) string {
 	}
 }
 
-// A startFunc is Config.Start, for tests that put something before the real
-// one.
-type startFunc func(pty.Spec) (PTY, error)
-
+// realStart is what Config.Start is by default, for tests that put something
+// before it.
 func realStart(spec pty.Spec) (PTY, error) { return pty.Start(spec) }
 
 // numbers is what seq prints.

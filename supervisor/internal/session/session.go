@@ -20,6 +20,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -64,6 +66,9 @@ const (
 //	read   reads the PTY into the ring; sends to and closes chunks
 //	write  writes queued input to the PTY; receives from toWrite
 //	loop   owns the fields below the line; closes exited, toWrite and gone
+//
+// The ring outlives them until the last attachment is closed: a viewer gets the
+// last byte and the exit of a session that was forgotten meanwhile.
 type Session struct {
 	id       protocol.SessionID
 	instance protocol.Instance
@@ -81,8 +86,11 @@ type Session struct {
 	asks    chan func()
 	toWrite chan []byte
 	wrote   chan error
-	exited  chan struct{} // closed once the exit record stands
-	gone    chan struct{} // closed once nothing of the session runs
+	exited  chan struct{}  // closed once the exit record stands
+	gone    chan struct{}  // closed once nothing of the session runs
+	running sync.WaitGroup // read, write, and signals that nothing else waits for
+	holders atomic.Int64   // of the ring: loop and each attachment until its Close
+	late    sync.Mutex     // takes loop's place once that is gone, for what viewers still want
 
 	// Owned by loop.
 	state       protocol.State
@@ -151,6 +159,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token string, cfg *Co
 	}
 	s.spec.ScrollbackLines = lines
 	s.screen = screen.New(size, lines, r)
+	s.holders.Store(1)
 	s.log = cfg.Log.With().Str(logging.Session, string(id)).Str(logging.Instance, string(s.instance)).Logger()
 	s.enter(protocol.StateRunning)
 	return s, nil
@@ -161,8 +170,8 @@ func (s *Session) run() {
 	s.log.Info().Int(logging.PID, s.pty.PID()).Msg("session started")
 	info := s.info()
 	s.hub.Publish(protocol.EventCreated, &info)
-	go s.read()
-	go s.write()
+	s.running.Go(s.read)
+	s.running.Go(s.write)
 	go s.loop()
 }
 
@@ -178,11 +187,14 @@ func (s *Session) abandon() {
 func (s *Session) read() {
 	defer close(s.chunks)
 	var ended time.Time // when the child was first seen to have ended
-	quiet := true       // nothing came since the last deadline
+	// Nothing came since the last deadline. The first one is loop's, and may
+	// have passed before we came to read what is there.
+	quiet := false
 	for {
+		last := isClosed(s.pty.Done())
 		n, err := s.pty.Read(s.ring.Reserve())
 		if n > 0 {
-			s.chunks <- chunk{s.ring.Commit(n), n}
+			s.tell(chunk{s.ring.Commit(n), n})
 			quiet = false
 		}
 		if err == nil {
@@ -199,11 +211,26 @@ func (s *Session) read() {
 			}
 			return
 		}
+		if last { // before that it may have opened its terminal once more
+			return
+		}
 		select {
 		case <-s.pty.Done():
-			return
 		case <-time.After(reopenPoll):
 		}
+	}
+}
+
+// tell tells loop and the viewers of new output: loop first, since whoever is
+// woken last runs first, and a viewer waits for its echo. A loop that is busy
+// does not delay the viewers.
+func (s *Session) tell(c chunk) {
+	select {
+	case s.chunks <- c:
+		s.ring.Wake()
+	default:
+		s.ring.Wake()
+		s.chunks <- c
 	}
 }
 
@@ -241,6 +268,14 @@ func (s *Session) loop() {
 		}
 	}
 	close(s.toWrite)
+	s.running.Wait() // the terminal is closed: nothing holds them up
+	s.releaseRing()
+}
+
+func (s *Session) releaseRing() {
+	if s.holders.Add(-1) > 0 {
+		return
+	}
 	if err := s.ring.Close(); err != nil {
 		s.log.Warn().Err(err).Msg("ring not closed")
 	}
@@ -263,7 +298,8 @@ func (s *Session) do(f func()) bool {
 //
 // The order is the contract: the record stands, then the ring's end is final,
 // so that every viewer gets the last byte and then the exit; then the terminal
-// is closed, and only then does anybody see exited.
+// is closed and the table no longer counts the session, and only then does
+// anybody see exited.
 func (s *Session) finishIfOver() {
 	if s.exit != nil || !s.outputOver || !s.childEnded || (s.ending != nil && !s.ending.over) {
 		return
@@ -275,12 +311,12 @@ func (s *Session) finishIfOver() {
 		s.log.Warn().Err(err).Msg("terminal not closed")
 	}
 	s.enter(protocol.StateExited)
+	s.onExit(s)
 	close(s.exited)
-	s.log.Info().Int(logging.Code, s.exit.ExitCode).Str("outcome", string(s.exit.Outcome)).
-		Str("reason", string(s.exit.Reason)).Msg("session exited")
+	s.log.Info().Int(logging.ExitCode, s.exit.ExitCode).Str("outcome", string(s.exit.Outcome)).
+		Str(logging.Reason, string(s.exit.Reason)).Msg("session exited")
 	info := s.info()
 	s.hub.Publish(protocol.EventExited, &info)
-	s.onExit(s)
 }
 
 func (s *Session) exitRecord() *protocol.ExitRecord {
@@ -332,13 +368,15 @@ func (s *Session) info() protocol.SessionInfo {
 	start, end, _ := s.ring.Bounds()
 	i := protocol.SessionInfo{
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.state, Size: s.size,
-		Argv: protocol.CutArgv(s.spec.Argv), Cwd: workDir(s.spec), Labels: maps.Clone(s.spec.Labels), Originator: s.spec.Originator,
+		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), Labels: maps.Clone(s.spec.Labels), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.lastIO, OutputOffset: end, RingStart: start,
 		ScrollbackLines: s.spec.ScrollbackLines, Attachments: len(s.attachments),
 	}
 	if s.exit != nil {
-		code := s.exit.ExitCode
-		i.ExitCode, i.Exit = &code, s.exit
+		exit := *s.exit
+		exit.Tail, exit.LastLines, exit.Survivors = slices.Clone(exit.Tail), slices.Clone(exit.LastLines), slices.Clone(exit.Survivors)
+		code := exit.ExitCode
+		i.ExitCode, i.Exit = &code, &exit
 	}
 	return i
 }
@@ -366,6 +404,9 @@ func (s *Session) Text(n int) ([]string, error) {
 // with the offset of the first and of the end.
 func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err error) {
 	for {
+		if isClosed(s.gone) {
+			return nil, 0, 0, notFound(s.id)
+		}
 		start, end, _ := s.ring.Bounds()
 		from := min(max(offset, start), end)
 		data := make([]byte, min(uint64(n), end-from))
@@ -381,10 +422,13 @@ func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err
 }
 
 // Resize changes the terminal's size; zeroes mean 80 and 24, each on its own.
-func (s *Session) Resize(size protocol.Size) error {
+func (s *Session) Resize(size protocol.Size) error { return s.resizeBy(size, anybody) }
+
+// resizeBy resizes where may, called in loop, returns no error.
+func (s *Session) resizeBy(size protocol.Size, may func() error) error {
 	var err error
 	if !s.do(func() {
-		if err = s.open(); err == nil {
+		if err = s.openTo(may); err == nil {
 			err = s.resize(size.Normalize())
 		}
 	}) {
@@ -392,6 +436,8 @@ func (s *Session) Resize(size protocol.Size) error {
 	}
 	return err
 }
+
+func anybody() error { return nil }
 
 func (s *Session) resize(size protocol.Size) error {
 	s.lastIO = s.cfg.Now()
@@ -420,19 +466,27 @@ func (s *Session) open() error {
 	return nil
 }
 
+// openTo is open for one who may also be refused.
+func (s *Session) openTo(may func() error) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	return may()
+}
+
 // Interrupt sends SIGINT to the foreground process group.
-func (s *Session) Interrupt() error { return s.signal(PTY.Interrupt) }
+func (s *Session) Interrupt() error { return s.signal(PTY.Interrupt, anybody) }
 
 // Signal sends a signal to every process group of the terminal.
 func (s *Session) Signal(sig syscall.Signal) error {
-	return s.signal(func(p PTY) error { return p.Signal(sig) })
+	return s.signal(func(p PTY) error { return p.Signal(sig) }, anybody)
 }
 
 // signal runs outside of loop: finding process groups takes a while, and the
 // PTY knows by itself when its child is no longer there.
-func (s *Session) signal(send func(PTY) error) error {
+func (s *Session) signal(send func(PTY) error, may func() error) error {
 	var err error
-	if !s.do(func() { err = s.open() }) {
+	if !s.do(func() { err = s.openTo(may) }) {
 		return notFound(s.id)
 	}
 	if err != nil {
@@ -480,17 +534,16 @@ func (s *Session) terminate(e End) error {
 	if e.Reason == "" {
 		e.Reason = protocol.ReasonUserRequested
 	}
-	end := &ending{reason: e.Reason, timedOut: e.TimedOut}
-	select {
-	case <-s.pty.Done(): // it ended by itself; what is left of its tree goes, the record stays true
-		if s.cleaning {
-			return nil
+	if isClosed(s.pty.Done()) { // it ended by itself; what is left of its tree goes, the record stays true
+		if !s.cleaning {
+			s.cleaning = true
+			s.running.Go(func() { s.pty.Hangup(soft, grace) })
 		}
-		s.cleaning = true
-	default:
-		s.ending = end
-		s.log.Info().Str("reason", string(e.Reason)).Dur("grace", grace).Msg("session ending")
+		return nil
 	}
+	end := &ending{reason: e.Reason, timedOut: e.TimedOut}
+	s.ending = end
+	s.log.Info().Str(logging.Reason, string(e.Reason)).Dur("grace", grace).Msg("session ending")
 	go func() {
 		hard, survivors := s.pty.Hangup(soft, grace)
 		s.do(func() {
@@ -547,7 +600,7 @@ func spawnError(err error) error {
 	switch {
 	case errors.Is(err, pty.ErrUnsupported):
 		e.Cause = protocol.CodeUnsupportedOS
-	case errors.Is(err, pty.ErrExhausted):
+	case errors.Is(err, pty.ErrExhausted), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE): // also for the ring
 		e.Cause, e.Retryable = protocol.CodePTYExhausted, true
 	case errors.Is(err, os.ErrNotExist):
 		e.Cause = protocol.CodeNotFound

@@ -127,7 +127,9 @@ func (t *Table) Reopen(id protocol.SessionID, change protocol.RespawnSpec, token
 		if !isClosed(old.exited) {
 			return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", id))
 		}
-		spec = change.Apply(old.spec)
+		spec = old.spec
+		spec.Cols, spec.Rows = old.size.Cols, old.size.Rows // final with exited
+		spec = change.Apply(spec)
 		return spec.Validate()
 	})
 	if op == nil {
@@ -190,16 +192,16 @@ func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, token strin
 		s.abandon()
 		return nil, protocol.Errorf(protocol.CodeClosed, "the supervisor is shutting down")
 	}
-	old := t.sessions[id]
-	t.sessions[id] = s
-	if old != nil {
+	if old := t.sessions[id]; old != nil {
+		// One life ends before the next begins, in the events too. Its loop
+		// wants nothing of the table any more since exited is closed, as
+		// reserve made sure.
+		_ = old.forget()
 		t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == old })
 	}
+	t.sessions[id] = s
 	s.run()
 	t.mu.Unlock()
-	if old != nil {
-		_ = old.forget() // exited, as reserve made sure
-	}
 	return s, nil
 }
 
@@ -211,8 +213,8 @@ func (t *Table) onExit(s *Session) {
 		return // reopened in the meantime
 	}
 	t.exited = append(t.exited, s)
-	if len(t.exited) > t.cfg.ExitRecords {
-		go t.expire(t.exited[0].id, t.exited[0].instance)
+	for _, e := range t.exited[:max(0, len(t.exited)-t.cfg.ExitRecords)] {
+		go t.expire(e.id, e.instance) // not here: it needs e's loop, and may be asked twice
 	}
 	id, instance := s.id, s.instance // not s, which may be forgotten long before
 	time.AfterFunc(t.cfg.ExitKeep, func() { t.expire(id, instance) })

@@ -18,6 +18,7 @@ type viewer struct {
 	model *model // nil where there is none
 	buf   []byte
 
+	resumes  bool
 	pos      uint64 // of the next byte
 	left     int    // bytes of the snapshot to come
 	size     protocol.Size
@@ -43,7 +44,7 @@ func attach(s *Session, spec protocol.AttachSpec, m *model) (*viewer, error) {
 		return nil, err
 	}
 	v := &viewer{
-		a: a, info: info, model: m, buf: make([]byte, 64<<10),
+		a: a, info: info, model: m, buf: make([]byte, 64<<10), resumes: spec.Resume != nil,
 		pos: info.Offset, left: info.SnapshotBytes, size: info.Session.Size,
 		missed: info.BytesMissed, accepted: info.InputOffset,
 	}
@@ -88,7 +89,7 @@ func (v *viewer) check(item Item) error {
 	case ItemSnapshot:
 		return v.snapshot(item)
 	case ItemResized:
-		if item.Size == v.size && v.resumed() == 0 {
+		if item.Size == v.size && !v.mayRepeat() {
 			return fmt.Errorf("told %v at %d, which it was", item.Size, v.pos)
 		}
 		v.size = item.Size
@@ -106,14 +107,9 @@ func (v *viewer) check(item Item) error {
 	return nil
 }
 
-// resumed is 0 except for the first size that a resumed viewer is told: its
-// client may not have been told before it lost the connection.
-func (v *viewer) resumed() int {
-	if v.info.Replay == protocol.ReplayExact && len(v.sizes) == 0 {
-		return 1
-	}
-	return 0
-}
+// mayRepeat: a resumed viewer is told the size once more, as its client may not
+// have been told before it lost the connection.
+func (v *viewer) mayRepeat() bool { return v.resumes && len(v.sizes) == 0 }
 
 func (v *viewer) snapshot(item Item) error {
 	if len(item.Data) == 0 || len(item.Data) > v.left || item.Offset != v.pos {
@@ -201,12 +197,12 @@ func (m *model) checkBytes(from uint64, data []byte) error {
 // the viewer knows it.
 func (m *model) checkSize(from, end uint64, told protocol.Size) error {
 	for i, s := range m.sizes {
-		until := end
+		first, last := max(from, s.offset), end
 		if i+1 < len(m.sizes) {
-			until = m.sizes[i+1].offset
+			last = min(end, m.sizes[i+1].offset)
 		}
-		if s.offset < end && from < until && s.size != told {
-			return fmt.Errorf("[%d, %d) printed at %v, told %v", max(from, s.offset), min(end, until), s.size, told)
+		if first < last && s.size != told {
+			return fmt.Errorf("[%d, %d) was printed at %v, told %v", first, last, s.size, told)
 		}
 	}
 	return nil

@@ -1,0 +1,257 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+)
+
+// A fakeSupervisor is the other end of the link. Its one session "echo" prints
+// what is typed; attaching to another id fails as fails says.
+type fakeSupervisor struct {
+	t       *testing.T
+	fails   map[protocol.SessionID]*protocol.Error
+	viewers chan *viewer // each as it attaches
+	wg      sync.WaitGroup
+
+	mu       sync.Mutex
+	conns    []*link.Conn
+	closed   bool
+	accepted map[string]uint64 // by writer, as the supervisor keeps it
+	printed  []byte
+	room     int // of the input queue; negative is endless
+	typed    []byte
+	silent   bool // echo nothing
+}
+
+const snapshot = "what was there\r\n"
+
+func newFakeSupervisor(t *testing.T) *fakeSupervisor {
+	return &fakeSupervisor{
+		t: t, viewers: make(chan *viewer, 64), accepted: map[string]uint64{}, room: -1,
+		fails: map[protocol.SessionID]*protocol.Error{
+			"gone": protocol.Errorf(protocol.CodeSessionNotFound, "no session gone"),
+			"dead": {Code: protocol.CodeSessionExited, Message: "it ended", Exit: &protocol.ExitRecord{ExitCode: 3}},
+			"held": protocol.Errorf(protocol.CodeAlreadyAttached, "another client is there"),
+			"full": protocol.Errorf(protocol.CodeLimitExceeded, "too many"),
+		},
+	}
+}
+
+func (f *fakeSupervisor) dial(context.Context) (net.Conn, error) {
+	near, far := net.Pipe()
+	f.wg.Go(func() {
+		c, _, err := link.Accept(far, func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+			return wire.Welcome{PID: 1, Version: "fake", Instance: "i"}, nil, nil
+		}, zerolog.Nop())
+		if err != nil {
+			return
+		}
+		f.mu.Lock()
+		f.conns = append(f.conns, c)
+		if f.closed {
+			_ = c.Close()
+		}
+		f.mu.Unlock()
+		for {
+			st, err := c.Accept()
+			if err != nil {
+				return
+			}
+			f.wg.Go(func() { f.serve(st) })
+		}
+	})
+	return near, nil
+}
+
+// cut breaks the link.
+func (f *fakeSupervisor) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		_ = c.Close()
+	}
+	f.conns = nil
+}
+
+func (f *fakeSupervisor) close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.cut()
+	f.wg.Wait()
+}
+
+func (f *fakeSupervisor) serve(st *link.Stream) {
+	defer func() { _ = st.Close() }()
+	m, err := st.Receive()
+	if err != nil {
+		return
+	}
+	switch m := m.(type) {
+	case *wire.List:
+		_ = st.SendSessions([]protocol.SessionInfo{info()})
+	case *wire.Attach:
+		f.attach(st, m)
+	default:
+		_ = st.Fail(protocol.Errorf(protocol.CodeUnsupported, m.MessageType()))
+	}
+}
+
+func info() protocol.SessionInfo {
+	return protocol.SessionInfo{ID: "echo", Instance: "life", State: protocol.StateRunning, Argv: []string{"cat"}}
+}
+
+// A viewer is an attachment, the supervisor's end.
+type viewer struct {
+	f    *fakeSupervisor
+	st   *link.Stream
+	spec protocol.AttachSpec
+	n    uint32
+	told bool          // that input is missing; it is told once
+	over chan struct{} // closed when the viewer has gone
+
+	mu sync.Mutex // one item at a time
+}
+
+func (f *fakeSupervisor) attach(st *link.Stream, m *wire.Attach) {
+	if e := f.fails[m.SessionID]; e != nil {
+		_ = st.Fail(e)
+		return
+	}
+	v := &viewer{f: f, st: st, spec: m.AttachSpec, n: m.Attachment, over: make(chan struct{})}
+	defer close(v.over)
+	reply := wire.Attached{AttachInfo: protocol.AttachInfo{Session: info(), Replay: protocol.ReplayExact, Writer: "w"}}
+	f.mu.Lock()
+	reply.InputOffset = f.accepted["w"]
+	end := uint64(len(f.printed))
+	missing := []byte(nil)
+	if r := m.Resume; r != nil {
+		reply.Offset, missing = r.Offset, bytes.Clone(f.printed[r.Offset:])
+	} else {
+		reply.Replay, reply.Offset, reply.SnapshotBytes = protocol.ReplaySnapshot, end, len(snapshot)
+	}
+	f.mu.Unlock()
+	_ = st.Send(reply)
+	if m.Resume == nil {
+		_ = st.SendRaw(frame.AppendData(nil, frame.Snapshot, v.n, end, []byte(snapshot)))
+	} else if len(missing) > 0 {
+		_ = st.SendRaw(frame.AppendData(nil, frame.Output, v.n, reply.Offset, missing))
+	}
+	f.viewers <- v
+	v.listen()
+}
+
+func (v *viewer) listen() {
+	for {
+		raw, err := v.st.Next()
+		if err != nil {
+			return
+		}
+		if frame.Kind(raw[4]) != frame.Input {
+			continue
+		}
+		_, offset, p, err := frame.ParseData(raw[frame.HeaderLen:])
+		if err != nil {
+			v.f.t.Errorf("input: %v", err)
+			return
+		}
+		fresh, err := v.f.take(offset, p)
+		if len(fresh) > 0 {
+			_ = v.st.Send(wire.Accepted{Offset: v.f.acceptedBy()})
+			if !v.f.silent {
+				v.print(fresh)
+			}
+		}
+		var e *protocol.Error
+		if errors.As(err, &e) && !v.told {
+			_ = v.st.Fail(e)
+		}
+		v.told = err != nil
+	}
+}
+
+// take does what session.typed does.
+func (f *fakeSupervisor) take(offset uint64, p []byte) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	accepted := f.accepted["w"]
+	if offset > accepted {
+		return nil, &protocol.Error{Code: protocol.CodeInputGap, Offset: &accepted, Retryable: true}
+	}
+	if offset+uint64(len(p)) <= accepted {
+		return nil, nil
+	}
+	p = p[accepted-offset:]
+	n := len(p)
+	if f.room >= 0 {
+		n = min(n, f.room)
+		f.room -= n
+	}
+	f.typed = append(f.typed, p[:n]...)
+	accepted += uint64(n)
+	f.accepted["w"] = accepted
+	if n < len(p) {
+		return bytes.Clone(p[:n]), &protocol.Error{Code: protocol.CodeInputFull, Offset: &accepted, Retryable: true}
+	}
+	return bytes.Clone(p), nil
+}
+
+func (f *fakeSupervisor) acceptedBy() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.accepted["w"]
+}
+
+// makeRoom lets the input queue take so much more.
+func (f *fakeSupervisor) makeRoom(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.room += n
+}
+
+func (f *fakeSupervisor) typedSoFar() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return bytes.Clone(f.typed)
+}
+
+// print prints p to this viewer, and returns an error when it has gone.
+func (v *viewer) print(p []byte) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for len(p) > 0 {
+		n := min(len(p), frame.MaxData)
+		v.f.mu.Lock()
+		offset := uint64(len(v.f.printed))
+		v.f.printed = append(v.f.printed, p[:n]...)
+		v.f.mu.Unlock()
+		if err := v.st.SendRaw(frame.AppendData(nil, frame.Output, v.n, offset, p[:n])); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// tell sends a message and, if it is the last, ends the stream.
+func (v *viewer) tell(m protocol.Message, last bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err := v.st.Send(m); err != nil {
+		v.f.t.Errorf("tell %s: %v", m.MessageType(), err)
+	}
+	if last {
+		_ = v.st.Close()
+	}
+}

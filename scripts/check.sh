@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# What CI runs, and what to run before a commit. It needs Go and nothing else;
+# on Debian, as root, it installs what the end-to-end tests use.
+#
+#   scripts/check.sh              everything
+#   FUZZTIME=1m scripts/check.sh  each fuzz target for a minute instead of 5 s
+#
+# It stops at the first step that fails. The last line counts the tests.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+FUZZTIME=${FUZZTIME:-5s}
+STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
+SYSTEMS="linux/amd64 darwin/arm64 windows/amd64"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# (set -e does not reach into a step: its parts say "|| return".)
+#
+# step NAME COMMAND... announces a step, runs it and says how long it took.
+step() {
+	local name=$1 began=$SECONDS
+	shift
+	echo "== $name"
+	"$@" || { echo "== $name FAILED after $((SECONDS - began)) s" >&2; exit 1; }
+	echo "== $name: $((SECONDS - began)) s"
+}
+
+# What the end-to-end tests run, each program with its Debian packages; they
+# skip what is missing. The C compiler is for -race, on Linux.
+programs() {
+	local program packages missing=
+	while read -r program packages; do
+		command -v "$program" >/dev/null || missing="$missing $packages"
+	done <<-EOF
+		bash bash
+		vim  vim
+		zsh  zsh
+		fish fish
+		ps   procps
+		tmux tmux
+		cc   gcc libc6-dev
+	EOF
+	if [ -z "$missing" ]; then
+		echo "all there"
+	elif [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+		echo "installing$missing"
+		# shellcheck disable=SC2086 # several packages
+		if ! { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; } >"$work/apt" 2>&1 </dev/null; then
+			tail -n 20 "$work/apt"
+			echo "COULD NOT INSTALL THEM: tests that need them are skipped"
+		fi
+	else
+		echo "MISSING, tests that need them are skipped:$missing"
+	fi
+}
+
+format() {
+	local bad
+	bad=$(find . -name '*.go' -not -path '*/node_modules/*' -print0 | xargs -0 gofmt -l) || return
+	[ -z "$bad" ] || { echo "gofmt -w these:"; echo "$bad"; return 1; }
+}
+
+builds() {
+	local system
+	for system in $SYSTEMS; do
+		echo "$system"
+		mkdir -p "$work/bin/$system" || return
+		CGO_ENABLED=0 GOOS=${system%/*} GOARCH=${system#*/} go build -o "$work/bin/$system/" ./supervisor ./proxy || return
+	done
+}
+
+tests() {
+	local race=-race
+	if [ "$(go env GOOS)" = linux ] && ! command -v cc >/dev/null; then
+		race=
+		echo "NO RACE DETECTOR: it needs a C compiler"
+	fi
+	go build -o "$work/report" ./scripts/report || return
+	# shellcheck disable=SC2086 # no argument where there is none
+	go test $race -json ./... | "$work/report" -total "$work/total"
+}
+
+# Every function FuzzX of every package; -fuzz takes one at a time.
+fuzz() {
+	local file name
+	grep -rno --include='*_test.go' --exclude-dir=node_modules '^func Fuzz[A-Za-z0-9_]*' . >"$work/fuzz" || { echo "none"; return 0; }
+	while IFS=: read -r file _ name; do
+		echo "$(dirname "$file") ${name#func }"
+		go test -run '^$' -fuzz "^${name#func }\$" -fuzztime "$FUZZTIME" "$(dirname "$file")" >"$work/out" 2>&1 </dev/null ||
+			{ cat "$work/out"; return 1; }
+	done <"$work/fuzz"
+}
+
+step "programs for the tests" programs
+step "gofmt" format
+step "go vet" go vet ./...
+step "staticcheck" go run "$STATICCHECK" ./...
+step "builds" builds
+step "tests" tests
+step "fuzz, $FUZZTIME each" fuzz
+cat "$work/total"

@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+)
+
+// A peer speaks the api by hand, and not always as it should.
+type peer struct {
+	net.Conn
+	frames *frame.Reader
+}
+
+// peer connects to a socket of the world.
+func (w *world) peer(socket string) (*peer, error) {
+	nc, err := net.Dial("unix", w.path(socket))
+	if err != nil {
+		return nil, err
+	}
+	if err := nc.SetDeadline(time.Now().Add(limit)); err != nil {
+		return nil, errors.Join(err, nc.Close())
+	}
+	return &peer{nc, frame.NewReader(nc, frame.Max)}, nil
+}
+
+// client is peer with its hello said.
+func (w *world) client(hello api.Hello) *peer {
+	w.t.Helper()
+	p, err := w.peer("proxy.sock")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = p.Close() })
+	if hello.Client == "" {
+		hello.Client = "by hand"
+	}
+	if hello.Protocol == (protocol.VersionRange{}) {
+		hello.Protocol = protocol.Supported()
+	}
+	if err := p.send(hello); err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// encode returns a message as a frame.
+func encode(m protocol.Message) []byte {
+	b, err := protocol.Encode(m)
+	if err != nil {
+		panic(err) // a message of ours
+	}
+	return frame.Append(nil, frame.Control, b)
+}
+
+func (p *peer) send(m protocol.Message) error {
+	_, err := p.Write(encode(m))
+	return err
+}
+
+// receive returns the next control message; what else comes is dropped.
+func (p *peer) receive() (protocol.Message, error) {
+	for {
+		kind, payload, err := p.frames.Next()
+		if err != nil {
+			return nil, err
+		}
+		if kind == frame.Control {
+			m, _, err := api.Messages.Decode(payload)
+			return m, err
+		}
+	}
+}
+
+func (p *peer) greet() error {
+	if err := p.send(api.Hello{Protocol: protocol.Supported(), Client: "by hand"}); err != nil {
+		return err
+	}
+	m, err := p.receive()
+	if err != nil {
+		return err
+	}
+	if _, ok := m.(*api.Welcome); !ok {
+		return errors.New("hello answered by " + m.MessageType())
+	}
+	return nil
+}
+
+func (p *peer) list() error {
+	if err := p.send(&api.List{Request: protocol.Request{RequestID: "1"}}); err != nil {
+		return err
+	}
+	m, err := p.receive()
+	if err != nil {
+		return err
+	}
+	if _, ok := m.(*api.Sessions); !ok {
+		return errors.New("list answered by " + m.MessageType())
+	}
+	return nil
+}

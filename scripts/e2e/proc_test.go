@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// A process is one life of a pid.
+type process struct {
+	pid   int
+	start string // the kernel's start time: tells it from a later one
+}
+
+// running reports whether the process is there, and no zombie.
+func (p process) running() bool {
+	state, start := stat(p.pid)
+	return start == p.start && state != "Z" && state != ""
+}
+
+// signal sends a signal to that process and to no other.
+func (p process) signal(sig syscall.Signal) {
+	if p.running() {
+		_ = syscall.Kill(p.pid, sig) // it may have ended since
+	}
+}
+
+// stat returns a process's state and start time, nothing if there is none.
+func stat(pid int) (state, start string) {
+	f := statFields(pid)
+	if len(f) < 20 {
+		return "", ""
+	}
+	return f[0], f[19]
+}
+
+// statFields are those of /proc/PID/stat from the third on; the second, the
+// program's name, may have blanks in it.
+func statFields(pid int) []string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return strings.Fields(rest)
+}
+
+func lookup(pid int) process {
+	_, start := stat(pid)
+	return process{pid, start}
+}
+
+// pids are all processes there are.
+func pids() []int {
+	var all []int
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+// list reads a file of strings that end in NUL.
+func list(pid int, name string) []string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+}
+
+func environ(pid int) []string { return list(pid, "environ") }
+
+// fds returns what a process has open, by number.
+func fds(pid int) map[int]string {
+	open := map[int]string{}
+	paths, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, p := range paths {
+		n, _ := strconv.Atoi(filepath.Base(p))
+		if to, err := os.Readlink(p); err == nil {
+			open[n] = to
+		}
+	}
+	return open
+}
+
+// status returns a line of /proc/PID/status, its first word alone.
+func status(pid int, name string) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			if f := strings.Fields(v); len(f) > 0 {
+				return f[0]
+			}
+		}
+	}
+	return ""
+}
+
+// usage is what a process holds of what can leak.
+type usage struct {
+	FDs, Memfds, PTYs, Sockets int
+	Mapped                     int // memory files in its address space
+	Threads                    int
+	Children                   int // zombies too
+	RSS                        int // KiB
+}
+
+func usageOf(pid int) usage {
+	u := usage{}
+	for _, to := range fds(pid) {
+		u.FDs++
+		switch {
+		case strings.Contains(to, "memfd:"):
+			u.Memfds++
+		case strings.Contains(to, "ptmx"), strings.Contains(to, "/dev/pts/"):
+			u.PTYs++
+		case strings.HasPrefix(to, "socket:"):
+			u.Sockets++
+		}
+	}
+	maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	u.Mapped = strings.Count(string(maps), "memfd:")
+	u.Threads, _ = strconv.Atoi(status(pid, "Threads"))
+	u.RSS, _ = strconv.Atoi(status(pid, "VmRSS"))
+	u.Children = len(children(pid))
+	return u
+}
+
+// children are the pids whose parent is pid.
+func children(pid int) []int {
+	var of []int
+	for _, p := range pids() {
+		if f := statFields(p); len(f) > 1 && f[1] == strconv.Itoa(pid) {
+			of = append(of, p)
+		}
+	}
+	return of
+}
+
+// files are the names in a directory.
+func files(dir string) []string {
+	var names []string
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// inode names a file whatever its name is.
+func inode(path string) string {
+	var st syscall.Stat_t
+	if err := syscall.Lstat(path, &st); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
+}

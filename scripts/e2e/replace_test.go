@@ -1,0 +1,214 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// bigRing keeps all that a stream prints, so that it can be compared.
+const bigRing = "HOLDFAST_RING_BYTES=67108864"
+
+// demand: S8
+func TestProxyKilled(t *testing.T) {
+	t.Parallel()
+	const kills = 50
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	w := newWorld(t, bigRing)
+	s := newStream(t, w, "s")
+	held := w.only("supervisor")
+	killed := map[process]bool{}
+	for range kills {
+		s.flow(t, 1+rnd.IntN(1000)) // lines that came through the proxy now running
+		p := lookup(w.holder("proxy.sock"))
+		if killed[p] || !p.running() {
+			t.Fatalf("process %d holds the socket, and is not the proxy that serves", p.pid)
+		}
+		killed[p] = true
+		w.kill(p)
+	}
+	s.flow(t, 1)
+	s.finish(t)
+	if now := w.only("supervisor"); now != held {
+		t.Errorf("the supervisor was %v, and is %v", held, now)
+	}
+	w.only("proxy")
+}
+
+// demand: S9
+func TestHandoffs(t *testing.T) {
+	t.Parallel()
+	const handoffs = 20
+	w := newWorld(t, bigRing)
+	s := newStream(t, w, "s")
+	held, proxy := w.only("supervisor"), w.only("proxy")
+	sockets := []string{"proxy.sock", "proxy.web.sock", "proxy.control.sock", "supervisor.sock"}
+	inodes := map[string]string{}
+	for _, name := range sockets {
+		inodes[name] = inode(w.path(name))
+	}
+	hammers := w.hammers(2)
+	for i := range handoffs {
+		out := w.must("proxy", "--handoff")
+		var pid int
+		if _, after, ok := strings.Cut(out, "serves as pid "); ok {
+			_, _ = fmt.Sscan(after, &pid)
+		}
+		if !strings.Contains(out, fmt.Sprintf("took over from pid %d,", proxy.pid)) || pid == proxy.pid {
+			t.Fatalf("handoff %d from pid %d says %q", i, proxy.pid, out)
+		}
+		w.gone(proxy)
+		if proxy = w.only("proxy"); proxy.pid != pid {
+			t.Fatalf("handoff %d: %d serves, and not %d", i, proxy.pid, pid)
+		}
+		s.flow(t, 1)
+	}
+	hammers.stop(t)
+	s.finish(t)
+	if now := w.only("supervisor"); now != held {
+		t.Errorf("the supervisor was %v, and is %v", held, now)
+	}
+	for _, name := range sockets {
+		if now := inode(w.path(name)); now != inodes[name] {
+			t.Errorf("%s was %s, and is %s", name, inodes[name], now)
+		}
+	}
+}
+
+// hammers are goroutines that connect all the time.
+type hammers struct {
+	stopped   atomic.Bool
+	wg        sync.WaitGroup
+	mu        sync.Mutex
+	good, cut int
+	refused   []error
+}
+
+func (w *world) hammers(n int) *hammers {
+	h := &hammers{}
+	for range n {
+		h.wg.Go(func() {
+			good, cut, refused := w.hammer(&h.stopped)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.good, h.cut = h.good+good, h.cut+cut
+			if refused != nil {
+				h.refused = append(h.refused, refused)
+			}
+		})
+	}
+	w.t.Cleanup(func() { h.stopped.Store(true); h.wg.Wait() })
+	return h
+}
+
+// stop fails the test if a connection was refused.
+func (h *hammers) stop(t testing.TB) {
+	t.Helper()
+	h.stopped.Store(true)
+	h.wg.Wait()
+	t.Logf("%d connections answered, %d told to come again", h.good, h.cut)
+	if len(h.refused) > 0 {
+		t.Errorf("connections were refused: %v", h.refused)
+	}
+	if h.good == 0 {
+		t.Error("no connection was answered")
+	}
+}
+
+// demand: S9, a handoff where no proxy runs
+func TestHandoffFromNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if out := w.must("proxy", "--handoff"); !strings.Contains(out, "no proxy ran before") {
+		t.Errorf("it says %q", out)
+	}
+	w.must("proxy", "ls")
+	w.only("proxy")
+}
+
+// A successor that fails leaves the old proxy serving as if nothing had been
+// tried.
+// demand: S9
+func TestHandoffFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	v := w.echo(c, "s")
+	proxy := w.only("proxy")
+	// A successor with a mistake in its settings does not get far.
+	good := w.env
+	w.env = append(w.env, "HOLDFAST_LOG_LEVEL=loud")
+	if r := w.run("proxy", "serve", "--take-over"); r.code == 0 || !strings.Contains(r.errout, "log_level") {
+		t.Errorf("a bad successor: %v", r)
+	}
+	w.env = good
+	// One that asks for everything and dies before it serves.
+	for range 5 {
+		p, err := w.peer("proxy.control.sock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Write([]byte(`{"do":"take","versions":{"min":1,"max":1}}`)); err != nil {
+			t.Fatal(err)
+		}
+		_ = p.Close()
+	}
+	v.ask("still here")
+	if now := w.only("proxy"); now != proxy || c.ProxyPID() != proxy.pid {
+		t.Errorf("the proxy was %v, and is %v", proxy, now)
+	}
+	w.must("proxy", "--handoff") // and a good one still can
+	v.ask("and with the next")
+}
+
+// demand: S2
+func TestTwoProxies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	red := w.dial(client.Options{})
+	one := w.echo(red, "s")
+	w.start(w.command("proxy", "serve", "--background", "--proxy", "blue"))
+	testkit.Eventually(t, limit, func() bool { _, err := os.Stat(w.path("blue.sock")); return err == nil }, "the second proxy serves")
+	blue := w.connect(client.Options{Proxy: "blue", Name: "blue"})
+	two := w.attach(blue, "s", client.AttachOptions{})
+	two.until("ready\n")
+	if red.ProxyPID() == blue.ProxyPID() || len(w.running("proxy")) != 2 {
+		t.Fatal("there are not two proxies")
+	}
+	held := w.only("supervisor")
+
+	one.say("from red\n")
+	two.say("from blue\n")
+	for _, v := range []*view{one, two} {
+		v.until("from")
+		v.until("from")
+		v.until("\n")
+		v.buf = nil // the other line's end
+	}
+	one.ask("red is seen by red\n")
+	two.until("red is seen by red\n")
+	two.ask("blue is seen by blue\n")
+	one.until("blue is seen by blue\n")
+
+	dead, alive := lookup(red.ProxyPID()), lookup(blue.ProxyPID())
+	w.kill(dead)
+	two.ask("blue goes on\n")
+	one.until("blue goes on\n") // through red's successor
+	if blue.ProxyPID() != alive.pid || !alive.running() || two.Missed() != 0 {
+		t.Error("blue has noticed")
+	}
+	one.ask("red is back\n")
+	two.until("red is back\n")
+	if now := w.only("supervisor"); now != held {
+		t.Errorf("the supervisor was %v, and is %v", held, now)
+	}
+}

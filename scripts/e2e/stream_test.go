@@ -1,0 +1,339 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+// A stream is a session whose child prints numbered lines and answers typed
+// ones without a pause, and an attachment that checks each byte of it. What is
+// done to the processes meanwhile is the test's.
+//
+//	read   reads the attachment; owns what it has seen
+//	feed   gives the child leave to print, as far ahead as ahead says
+//	type   types the next line when an earlier one was answered
+type stream struct {
+	w       *world
+	c       *client.Client
+	spawned *client.Spawned
+	a       *client.Attachment
+	fifo    *os.File
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	granted int // lines the child may have printed
+	printed int // lines read
+	typed   int // lines written
+	heard   int // lines read that say what was typed
+	stopped bool
+	ended   bool
+	err     error
+
+	line []byte       // begun; owned by read
+	all  bytes.Buffer // everything read; owned by read until it has ended
+	wg   sync.WaitGroup
+}
+
+// How far the child runs ahead of the reader, and the typist of the child.
+const (
+	linesAhead = 1500
+	typedAhead = 8
+	perGrant   = 25
+)
+
+func newStream(t testing.TB, w *world, id string) *stream {
+	t.Helper()
+	path := w.path(id + ".fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fifo, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fifo.Close() })
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stream{w: w, c: w.dial(client.Options{}), fifo: fifo}
+	s.changed = sync.NewCond(&s.mu)
+	s.spawned = w.spawn(s.c, id, protocol.SpawnSpec{Argv: []string{exe, path}, Env: []string{roleEnv + "=printer"}})
+	v := w.attach(s.c, id, client.AttachOptions{})
+	v.until("ready\n")
+	if len(v.buf) > 0 {
+		t.Fatalf("printed unasked: %q", v.buf)
+	}
+	s.a = v.Attachment
+	s.wg.Go(s.read)
+	s.wg.Go(s.feed)
+	s.wg.Go(s.type_)
+	return s
+}
+
+// printer is the child: it prints perGrant lines for each byte of the fifo,
+// and says each line that is typed.
+func printer(args []string) error {
+	if err := raw(os.Stdin); err != nil {
+		return err
+	}
+	fifo, err := os.OpenFile(args[0], os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	fmt.Print("ready\n")
+	go func() {
+		typed := bufio.NewScanner(os.Stdin)
+		for typed.Scan() {
+			fmt.Printf("typed %s\n", typed.Text()) // one write(2): lines stay whole
+		}
+	}()
+	grant := make([]byte, 1)
+	for n := 0; ; {
+		if _, err := fifo.Read(grant); err != nil {
+			return err
+		}
+		var lines bytes.Buffer
+		for range perGrant {
+			n++
+			fmt.Fprintf(&lines, "line %08d\n", n)
+		}
+		if _, err := os.Stdout.Write(lines.Bytes()); err != nil {
+			return err
+		}
+	}
+}
+
+// raw makes a terminal pass bytes on as they are.
+func raw(f *os.File) error {
+	t, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	if err != nil {
+		return err
+	}
+	t.Iflag, t.Oflag = 0, 0
+	t.Lflag &^= unix.ECHO | unix.ICANON | unix.ISIG | unix.IEXTEN
+	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
+	return unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, t)
+}
+
+// read checks what comes: each byte at the offset where it belongs, each line
+// the next one.
+func (s *stream) read() {
+	const begin = uint64(len("ready\n"))
+	s.all.WriteString("ready\n")
+	pos := begin
+	for {
+		m, err := s.a.Receive(limit)
+		if err != nil {
+			s.fail(fmt.Errorf("nothing comes after offset %d: %w", pos, err))
+			return
+		}
+		switch m.Kind {
+		case client.Output:
+			if m.Offset != pos {
+				s.fail(fmt.Errorf("output at offset %d, %d is the next", m.Offset, pos))
+				return
+			}
+			pos += uint64(len(m.Data))
+			s.all.Write(m.Data)
+			if err := s.take(m.Data); err != nil {
+				s.fail(err)
+				return
+			}
+		case client.Resized: // the same size again, after a resume
+			if m.Size != s.spawned.Session.Size {
+				s.fail(fmt.Errorf("the size is %v after offset %d", m.Size, pos))
+				return
+			}
+		case client.Exited:
+			s.mu.Lock()
+			s.ended = true
+			s.changed.Broadcast()
+			s.mu.Unlock()
+			return
+		default:
+			s.fail(fmt.Errorf("after offset %d comes %+v", pos, m))
+			return
+		}
+	}
+}
+
+// take counts the lines in what has come.
+func (s *stream) take(data []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.changed.Broadcast()
+	s.line = append(s.line, data...)
+	for {
+		line, rest, ok := bytes.Cut(s.line, []byte("\n"))
+		if !ok {
+			return nil
+		}
+		s.line = rest
+		switch text := string(line); text {
+		case fmt.Sprintf("line %08d", s.printed+1):
+			s.printed++
+		case fmt.Sprintf("typed %08d", s.heard+1):
+			s.heard++
+		default:
+			return fmt.Errorf("after line %d and typed line %d comes %q", s.printed, s.heard, text)
+		}
+	}
+}
+
+func (s *stream) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+	s.changed.Broadcast()
+}
+
+// until waits for cond, which is asked with mu held, and reports whether the
+// stream still runs.
+func (s *stream) until(cond func() bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.err == nil && !cond() {
+		s.changed.Wait()
+	}
+	return s.err == nil
+}
+
+func (s *stream) feed() {
+	for s.until(func() bool { return s.stopped || s.granted < s.printed+linesAhead }) {
+		s.mu.Lock()
+		stopped := s.stopped
+		if !stopped {
+			s.granted += perGrant
+		}
+		s.mu.Unlock()
+		if stopped {
+			return
+		}
+		if _, err := s.fifo.Write([]byte{'.'}); err != nil {
+			s.fail(err)
+			return
+		}
+	}
+}
+
+func (s *stream) type_() {
+	for s.until(func() bool { return s.stopped || s.typed < s.heard+typedAhead }) {
+		s.mu.Lock()
+		stopped := s.stopped
+		if !stopped {
+			s.typed++
+		}
+		n := s.typed
+		s.mu.Unlock()
+		if stopped {
+			return
+		}
+		if _, err := fmt.Fprintf(s.a, "%08d\n", n); err != nil {
+			s.fail(fmt.Errorf("type line %d: %w", n, err))
+			return
+		}
+	}
+}
+
+// flow waits until n more lines have come than the child was granted by now:
+// they have been printed from here on, and so has an answer to a typed line.
+func (s *stream) flow(t testing.TB, n int) {
+	t.Helper()
+	s.mu.Lock()
+	lines, typed := s.granted+n, s.typed
+	s.mu.Unlock()
+	if !s.until(func() bool { return s.printed >= lines && s.heard >= typed }) {
+		t.Fatal(s.err)
+	}
+}
+
+// finish lets the stream run dry, ends the child, and holds what was read
+// against what the supervisor has kept.
+func (s *stream) finish(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	s.stopped = true
+	s.changed.Broadcast()
+	s.mu.Unlock()
+	if !s.until(func() bool { return s.printed == s.granted && s.heard == s.typed }) {
+		t.Fatal(s.err)
+	}
+	info, err := s.c.SessionInfo(s.w.ctx(), s.spawned.SessionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.PID != s.spawned.PID || info.Instance != s.spawned.Session.Instance || !lookup(info.PID).running() {
+		t.Errorf("the child was pid %d of %s, and is %d of %s", s.spawned.PID, s.spawned.Session.Instance, info.PID, info.Instance)
+	}
+	kept, from, err := s.c.Scrollback(s.w.ctx(), s.spawned.SessionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(s.spawned.PID, syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	if !s.until(func() bool { return s.ended }) {
+		t.Fatal(s.err)
+	}
+	s.wg.Wait()
+	read := s.all.Bytes()
+	if from > uint64(len(read)) || !bytes.Equal(kept, read[from:]) {
+		t.Errorf("%d bytes were read; the supervisor has others from offset %d on", len(read), from)
+	}
+	if missed := s.a.Missed(); missed != 0 {
+		t.Errorf("%d bytes were missed", missed)
+	}
+	t.Logf("%d lines, %d of them typed, %d bytes", s.printed+s.heard, s.heard, len(read))
+}
+
+// hammer connects, says hello and lists, over and over, until stop; it returns
+// how often that went well, how often a connection that was made was closed
+// before its answer, and the errors of those that were not made.
+func (w *world) hammer(stop *atomic.Bool) (good, cut int, refused error) {
+	for !stop.Load() {
+		p, err := w.peer("proxy.sock")
+		if err != nil {
+			refused = errors.Join(refused, err)
+			continue
+		}
+		if p.greet() == nil && p.list() == nil {
+			good++
+		} else {
+			cut++
+		}
+		_ = p.Close()
+	}
+	return good, cut, refused
+}
+
+// lines counts lines in a log that contain all words.
+func (w *world) lines(name string, words ...string) int {
+	b, _ := os.ReadFile(w.path(name))
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		has := 0
+		for _, word := range words {
+			if strings.Contains(line, word) {
+				has++
+			}
+		}
+		if has == len(words) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,407 @@
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// limit is how long anything may take that has to happen. The machine may be
+// busy; nothing waits for it where all is well.
+const limit = 30 * time.Second
+
+// A world is a directory and the programs that run in it. What it started, and
+// what that started, has ended when the test has.
+type world struct {
+	t   testing.TB
+	dir string
+	bin string
+	env []string
+
+	mu       sync.Mutex
+	sessions []process // children, to be ended should their supervisor be killed
+}
+
+// newWorld makes a world in which nothing runs. env is given to all programs.
+func newWorld(t testing.TB, env ...string) *world {
+	t.Helper()
+	w := &world{t: t, dir: testkit.Dir(t), bin: testkit.Build(t, "holdfast/proxy", "holdfast/supervisor")}
+	w.env = append([]string{
+		"HOLDFAST_DIR=" + w.dir, "PATH=" + os.Getenv("PATH"), "HOME=" + cmp.Or(os.Getenv("HOME"), "/"),
+		"GORACE=halt_on_error=1 exitcode=66",
+	}, env...)
+	t.Cleanup(w.end)
+	return w
+}
+
+// end kills the proxies, and asks the supervisors, whose sessions end with
+// them; those that do not listen are killed, and the test fails.
+func (w *world) end() {
+	for _, p := range w.running("proxy") {
+		p.signal(syscall.SIGKILL)
+	}
+	held := w.running("supervisor")
+	for _, p := range held {
+		p.signal(syscall.SIGTERM)
+	}
+	for end := time.Now().Add(limit); slices.ContainsFunc(held, process.running); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Error("the supervisor does not end by SIGTERM")
+			break
+		}
+	}
+	for _, p := range w.running("") {
+		p.signal(syscall.SIGKILL)
+	}
+	w.mu.Lock()
+	for _, p := range w.sessions {
+		p.signal(syscall.SIGKILL)
+	}
+	w.mu.Unlock()
+	w.races()
+	if w.t.Failed() {
+		w.t.Log(w.logs())
+	}
+}
+
+// races fails the test for what the race detector wrote before a crash file
+// was lost with the directory.
+func (w *world) races() {
+	for _, name := range []string{"proxy.crash", "supervisor.crash"} {
+		if b, _ := os.ReadFile(filepath.Join(w.dir, name)); len(b) > 0 {
+			w.t.Errorf("%s:\n%s", name, last(string(b), 4<<10))
+		}
+	}
+}
+
+// logs returns the ends of all logs.
+func (w *world) logs() string {
+	var out strings.Builder
+	paths, _ := filepath.Glob(filepath.Join(w.dir, "*.log"))
+	for _, p := range paths {
+		b, _ := os.ReadFile(p)
+		fmt.Fprintf(&out, "%s:\n%s\n", filepath.Base(p), last(string(b), 6<<10))
+	}
+	return out.String()
+}
+
+func last(s string, n int) string { return s[max(0, len(s)-n):] }
+
+// path returns the path of a file in the world.
+func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+
+// program returns the path of one of the two programs.
+func (w *world) program(name string) string { return filepath.Join(w.bin, name) }
+
+// command prepares a program of this world. It is in a process group of its
+// own, as a shell's job is.
+func (w *world) command(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(w.program(program), args...)
+	cmd.Env, cmd.Dir = w.env, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// A result is how a command ended.
+type result struct {
+	code        int
+	out, errout string
+}
+
+func (r result) String() string { return fmt.Sprintf("exit %d, %q, %q", r.code, r.out, r.errout) }
+
+// run runs a program to its end, which must come within the limit.
+func (w *world) run(program string, args ...string) result {
+	r, err := w.try(program, args...)
+	if err != nil {
+		w.t.Fatalf("%s %s: %v, %v", program, strings.Join(args, " "), err, r)
+	}
+	return r
+}
+
+// try is run for any goroutine.
+func (w *world) try(program string, args ...string) (result, error) {
+	var out, errout bytes.Buffer
+	cmd := w.command(program, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errout
+	if err := cmd.Start(); err != nil {
+		return result{}, err
+	}
+	late := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = nil
+	}
+	if !late.Stop() {
+		err = fmt.Errorf("it did not end within %v", limit)
+	}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errout.String()}, err
+}
+
+// must is run for what must succeed; it returns what was printed.
+func (w *world) must(program string, args ...string) string {
+	w.t.Helper()
+	r := w.run(program, args...)
+	if r.code != 0 {
+		w.t.Fatalf("%s %s: %v", program, strings.Join(args, " "), r)
+	}
+	return r.out
+}
+
+// A daemon is a program that was started and is not waited for.
+type daemon struct {
+	process
+	ended  chan struct{}
+	errout *bytes.Buffer // may be read once ended is closed
+	code   int           // the same
+}
+
+// start starts a program that stays.
+func (w *world) start(cmd *exec.Cmd) *daemon {
+	d, err := w.launch(cmd)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return d
+}
+
+// launch is start for any goroutine.
+func (w *world) launch(cmd *exec.Cmd) (*daemon, error) {
+	d := &daemon{ended: make(chan struct{}), errout: &bytes.Buffer{}}
+	cmd.Stderr = d.errout
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	d.process = lookup(cmd.Process.Pid)
+	go func() {
+		_ = cmd.Wait() // the code says it
+		d.code = cmd.ProcessState.ExitCode()
+		close(d.ended)
+	}()
+	return d, nil
+}
+
+// wait returns when the program has ended.
+func (d *daemon) wait(t testing.TB) {
+	t.Helper()
+	select {
+	case <-d.ended:
+	case <-time.After(limit):
+		t.Fatalf("process %d does not end", d.pid)
+	}
+}
+
+// running returns the world's processes of a program, those that serve; ""
+// returns all there are, a command line under way too.
+func (w *world) running(program string) []process {
+	var found []process
+	for _, pid := range pids() {
+		if !slices.Contains(environ(pid), "HOLDFAST_DIR="+w.dir) {
+			continue
+		}
+		args := list(pid, "cmdline")
+		switch {
+		case program == "":
+		case filepath.Base(args[0]) != program:
+			continue
+		case program == "proxy" && !slices.Contains(args, "serve"),
+			program == "supervisor" && slices.Contains(args, "stop"):
+			continue
+		}
+		if p := lookup(pid); p.running() {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// only returns the one process that serves, once there is one alone: another
+// may be about to find the place taken, and to leave.
+func (w *world) only(program string) process {
+	w.t.Helper()
+	var found []process
+	testkit.Eventually(w.t, limit, func() bool {
+		found = w.running(program)
+		return len(found) == 1
+	}, "one "+program+" alone runs")
+	return found[0]
+}
+
+// holder returns the process that holds a socket's lock, 0 if none has.
+func (w *world) holder(socket string) int {
+	b, _ := os.ReadFile(w.path(socket + ".lock"))
+	pid, _ := strconv.Atoi(string(b))
+	return pid
+}
+
+// kill kills a process, and returns when it has gone.
+func (w *world) kill(p process) {
+	w.t.Helper()
+	p.signal(syscall.SIGKILL)
+	w.gone(p)
+}
+
+// gone returns when the process has ended.
+func (w *world) gone(p process) {
+	w.t.Helper()
+	testkit.Eventually(w.t, limit, func() bool { return !p.running() }, fmt.Sprintf("process %d ends", p.pid))
+}
+
+// startProxy starts a proxy, for client.Options.
+func (w *world) startProxy(context.Context) error {
+	_, err := w.launch(w.command("proxy", "serve", "--background"))
+	return err
+}
+
+// dial returns a client of the world's proxy, which is started where there is
+// none, unless the options say how.
+func (w *world) dial(o client.Options) *client.Client {
+	w.t.Helper()
+	o.Dir, o.Name = w.dir, cmp.Or(o.Name, "e2e")
+	if o.Start == nil {
+		o.Start = w.startProxy
+	}
+	return w.connect(o)
+}
+
+// connect is dial for a proxy that is there, or is not started.
+func (w *world) connect(o client.Options) *client.Client {
+	w.t.Helper()
+	o.Dir = w.dir
+	c, err := client.Dial(w.ctx(), o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// ctx ends with the limit, or with the test.
+func (w *world) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
+	w.t.Cleanup(cancel)
+	return ctx
+}
+
+// none is an early-exit check that does not look.
+var none = new(time.Duration)
+
+// spawn starts a session without a look at its early exit.
+func (w *world) spawn(c *client.Client, id string, spec protocol.SpawnSpec) *client.Spawned {
+	w.t.Helper()
+	s, err := c.Spawn(w.ctx(), client.SpawnRequest{ID: protocol.SessionID(id), SpawnSpec: spec, EarlyExit: none})
+	if err != nil {
+		w.t.Fatalf("spawn %s: %v", id, err)
+	}
+	w.mu.Lock()
+	w.sessions = append(w.sessions, lookup(s.PID))
+	w.mu.Unlock()
+	return s
+}
+
+// shell is a session's command.
+func shell(script string) protocol.SpawnSpec {
+	return protocol.SpawnSpec{Argv: []string{"/bin/sh", "-c", script}}
+}
+
+// echoing is a session that says back what is typed, and nothing else.
+var echoing = shell("stty raw -echo; echo ready; exec cat")
+
+// attach attaches, and returns what is then read.
+func (w *world) attach(c *client.Client, id string, o client.AttachOptions) *view {
+	w.t.Helper()
+	a, err := c.Attach(w.ctx(), protocol.SessionID(id), o)
+	if err != nil {
+		w.t.Fatalf("attach to %s: %v", id, err)
+	}
+	w.t.Cleanup(func() { _ = a.Detach() })
+	return &view{t: w.t, Attachment: a}
+}
+
+// echo starts a session that echoes, and waits for it to be ready.
+func (w *world) echo(c *client.Client, id string) *view {
+	w.t.Helper()
+	w.spawn(c, id, echoing)
+	v := w.attach(c, id, client.AttachOptions{})
+	v.until("ready\n")
+	return v
+}
+
+// A view reads an attachment step by step.
+type view struct {
+	t testing.TB
+	*client.Attachment
+	buf []byte
+	end *client.Message // the last message, once it has come
+}
+
+// next takes one message in, and reports false after the last.
+func (v *view) next() bool {
+	v.t.Helper()
+	m, err := v.Receive(limit)
+	if err != nil {
+		v.t.Fatalf("after %q: %v", last(string(v.buf), 200), err)
+	}
+	v.buf = append(v.buf, m.Data...)
+	if m.Kind == client.Exited || m.Kind == client.Stolen || m.Kind == client.Failed {
+		v.end = m
+	}
+	return v.end == nil
+}
+
+// until reads until text has come, and returns what came before it.
+func (v *view) until(text string) string {
+	v.t.Helper()
+	for {
+		if before, after, ok := bytes.Cut(v.buf, []byte(text)); ok {
+			v.buf = after
+			return string(before)
+		}
+		if v.end != nil || !v.next() {
+			v.t.Fatalf("%q does not come, but %q and %+v", text, v.buf, v.end)
+		}
+	}
+}
+
+// last reads to the end and returns the message that ended it.
+func (v *view) last() *client.Message {
+	v.t.Helper()
+	for v.end == nil && v.next() {
+	}
+	return v.end
+}
+
+// type_ types.
+func (v *view) say(text string) {
+	v.t.Helper()
+	if _, err := v.Write([]byte(text)); err != nil {
+		v.t.Fatalf("write %q: %v", text, err)
+	}
+}
+
+// ask types into an echoing session and reads it back.
+func (v *view) ask(text string) {
+	v.t.Helper()
+	v.say(text)
+	v.until(text)
+}
+
+// code returns an error's code, for comparison in one line.
+func code(err error) protocol.Code { return protocol.CodeOf(err) }

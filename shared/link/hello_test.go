@@ -1,0 +1,362 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	"holdfast/protocol/link"
+	"holdfast/shared/testkit"
+)
+
+// demand: S5
+func TestHello(t *testing.T) {
+	testkit.CheckLeaks(t)
+	a, b := pair(t)
+	sessions := []protocol.SessionInfo{{ID: "one", Instance: "i1", State: protocol.StateRunning}, {ID: "two", Instance: "i2"}}
+	got := accept(t, b, func(*link.Hello) (link.Welcome, []protocol.SessionInfo, error) { return someWelcome, sessions, nil })
+	c, welcome, enumerated, err := Dial(a, someHello, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	end := <-got
+	if end.err != nil || !reflect.DeepEqual(*end.hello, someHello) {
+		t.Errorf("the supervisor heard %+v, %v", end.hello, end.err)
+	}
+	want := someWelcome
+	want.Protocol, want.Agreed = protocol.Supported(), protocol.Version
+	if !reflect.DeepEqual(*welcome, want) {
+		t.Errorf("the proxy heard %+v, want %+v", *welcome, want)
+	}
+	if fmt.Sprint(enumerated) != fmt.Sprint(sessions) {
+		t.Errorf("enumerated %v, want %v", enumerated, sessions)
+	}
+}
+
+// ranges are all there are up to a version, the senseless ones too.
+func ranges(top int) (all []protocol.VersionRange) {
+	for lo := range top + 1 {
+		for hi := range top + 1 {
+			all = append(all, protocol.VersionRange{Min: lo, Max: hi})
+		}
+	}
+	return all
+}
+
+// common is the plainest Agree there is: the highest version in both, or 0.
+func common(a, b protocol.VersionRange) (v int) {
+	for i := 1; i <= 9; i++ {
+		if a.Min <= i && i <= a.Max && b.Min <= i && i <= b.Max {
+			v = i
+		}
+	}
+	return v
+}
+
+// wantMismatch checks that an error names both ranges.
+func wantMismatch(t *testing.T, err error, local, remote protocol.VersionRange) {
+	t.Helper()
+	var e *protocol.Error
+	if !errors.As(err, &e) || e.Code != protocol.CodeProtocolMismatch {
+		t.Fatalf("got %v, want protocol_mismatch", err)
+	}
+	if e.Local == nil || e.Remote == nil || *e.Local != local || *e.Remote != remote {
+		t.Errorf("it names %v and %v, want %v and %v", e.Local, e.Remote, local, remote)
+	}
+	if !strings.Contains(e.Message, local.String()) || !strings.Contains(e.Message, remote.String()) {
+		t.Errorf("%q lacks a range", e.Message)
+	}
+}
+
+// A supervisor of this build, and proxies of every kind.
+//
+// demand: S13
+func TestVersionsOfProxies(t *testing.T) {
+	testkit.CheckLeaks(t)
+	for _, r := range ranges(3) {
+		t.Run(r.String(), func(t *testing.T) {
+			a, b := pair(t)
+			got := accept(t, b, welcomed)
+			hello := someHello
+			hello.Protocol = r
+			c, welcome, _, err := Dial(a, hello, zerolog.Nop())
+			end := <-got
+			if v := common(protocol.Supported(), r); v != 0 {
+				if err != nil || end.err != nil || welcome.Agreed != v {
+					t.Fatalf("agreed on %v with %v and %v, want %d", welcome, err, end.err, v)
+				}
+				c.Close()
+				return
+			}
+			wantMismatch(t, err, protocol.Supported(), r) // as the supervisor said it
+			wantMismatch(t, end.err, protocol.Supported(), r)
+		})
+	}
+}
+
+// A proxy of every kind, and supervisors of every kind that welcome it all
+// the same.
+//
+// demand: S13
+func TestVersionsOfSupervisors(t *testing.T) {
+	testkit.CheckLeaks(t)
+	for _, own := range ranges(3) {
+		for _, other := range ranges(3) {
+			a, b := pair(t)
+			peer := bareSupervisor(t, b)
+			go func() {
+				st, err := peer.Accept()
+				if err != nil {
+					return
+				}
+				if _, err := st.Receive(); err == nil {
+					_ = st.Send(link.Welcome{Protocol: other})
+					_ = st.SendSessions(nil)
+				}
+			}()
+			hello := someHello
+			hello.Protocol = own
+			c, _, _, err := Dial(a, hello, zerolog.Nop())
+			if common(own, other) == 0 {
+				wantMismatch(t, err, own, other)
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%v with %v: %v", own, other, err)
+			}
+			c.Close()
+		}
+	}
+}
+
+// demand: S5
+func TestManySessions(t *testing.T) {
+	testkit.CheckLeaks(t)
+	all := make([]protocol.SessionInfo, 2000)
+	for i := range all {
+		all[i] = protocol.SessionInfo{
+			ID: protocol.SessionID(fmt.Sprint("session-", i)), Instance: protocol.NewInstance(), OutputOffset: uint64(i),
+			Argv: []string{"/bin/sh", "-c", strings.Repeat("x", 500)}, Labels: map[string]string{"n": fmt.Sprint(i)},
+		}
+	}
+	if n := len(protocol.SplitSessions(all)); n < 3 {
+		t.Fatalf("they go into %d messages, which proves nothing", n)
+	}
+	a, b := pair(t)
+	got := accept(t, b, func(*link.Hello) (link.Welcome, []protocol.SessionInfo, error) { return someWelcome, all, nil })
+	c, _, enumerated, err := Dial(a, someHello, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if end := <-got; end.err != nil {
+		t.Error(end.err)
+	}
+	if !reflect.DeepEqual(enumerated, all) {
+		t.Errorf("%d sessions came, or others than the %d that were sent", len(enumerated), len(all))
+	}
+}
+
+// Whatever a Welcomer refuses with reaches the proxy.
+//
+// demand: S11
+func TestRefused(t *testing.T) {
+	testkit.CheckLeaks(t)
+	a, b := pair(t)
+	got := accept(t, b, func(*link.Hello) (link.Welcome, []protocol.SessionInfo, error) {
+		return link.Welcome{}, nil, protocol.Errorf(protocol.CodeUnauthorized, "who are you?")
+	})
+	_, _, _, err := Dial(a, someHello, zerolog.Nop())
+	wantCode(t, "the proxy", err, protocol.CodeUnauthorized)
+	wantCode(t, "the supervisor", (<-got).err, protocol.CodeUnauthorized)
+}
+
+// Nothing is believed before the hello; what came instead is answered.
+func TestFirstMessage(t *testing.T) {
+	testkit.CheckLeaks(t)
+	big := frame.AppendHeader(nil, frame.Control, frame.MaxHello) // one byte too long
+	tests := []struct {
+		name string
+		raw  []byte
+		want protocol.Code
+	}{
+		{name: "a request", raw: control(`{"type":"list"}`), want: protocol.CodeHelloRequired},
+		{name: "a welcome", raw: control(`{"type":"welcome"}`), want: protocol.CodeHelloRequired},
+		{name: "an unknown message", raw: control(`{"type":"teleport"}`), want: protocol.CodeHelloRequired},
+		{name: "no JSON", raw: control("hello?"), want: protocol.CodeBadFrame},
+		{name: "a field of another type", raw: control(`{"type":"hello","pid":"x"}`), want: protocol.CodeBadFrame},
+		{name: "an empty frame", raw: []byte{0, 0, 0, 0}, want: protocol.CodeBadFrame},
+		{name: "over the limit before hello", raw: big, want: protocol.CodeFrameTooLarge},
+		{name: "4 GiB", raw: []byte{255, 255, 255, 255, 0}, want: protocol.CodeFrameTooLarge},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := pair(t)
+			got := accept(t, b, welcomed)
+			peer := bareProxy(t, a)
+			st := peer.stream(t, tt.raw)
+			e, ok := told(t, st).(*link.Error)
+			if !ok || e.Code != tt.want {
+				t.Errorf("told %+v, want %s", e, tt.want)
+			}
+			peer.Close()
+			end := within(t, silence, "Accept returns", got)
+			wantCode(t, "Accept", end.err, tt.want)
+		})
+	}
+}
+
+// A supervisor that answers hello with nonsense is refused.
+func TestBadWelcome(t *testing.T) {
+	testkit.CheckLeaks(t)
+	tests := []struct {
+		name string
+		raw  []byte
+		want protocol.Code
+	}{
+		{name: "another message", raw: control(`{"type":"ok"}`), want: protocol.CodeBadFrame},
+		{name: "no JSON", raw: control("welcome!"), want: protocol.CodeBadFrame},
+		{name: "4 GiB", raw: []byte{255, 255, 255, 255, 0}, want: protocol.CodeFrameTooLarge},
+		{name: "no sessions", raw: append(control(`{"type":"welcome","protocol":{"min":1,"max":1}}`), control(`{"type":"ok"}`)...), want: protocol.CodeBadFrame},
+		{name: "an error instead of sessions", want: protocol.CodeClosed,
+			raw: append(control(`{"type":"welcome","protocol":{"min":1,"max":1}}`), control(`{"type":"error","code":"closed","message":""}`)...)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := pair(t)
+			peer := bareSupervisor(t, b)
+			go func() {
+				if st, err := peer.Accept(); err == nil {
+					_ = st.SendRaw(tt.raw)
+				}
+			}()
+			_, _, _, err := Dial(a, someHello, zerolog.Nop())
+			wantCode(t, "Dial", err, tt.want)
+		})
+	}
+}
+
+// Bytes that are no link end it at once, on either side, and nothing is left.
+func TestGarbage(t *testing.T) {
+	testkit.CheckLeaks(t)
+	const seed = 1
+	random := rand.New(rand.NewPCG(seed, seed))
+	inputs := [][]byte{nil, []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), make([]byte, 100_000), {0, 0, 0, 1, 0, 0, 0, 1, 255, 255, 255, 255}}
+	for range 40 {
+		p := make([]byte, random.IntN(200))
+		for i := range p {
+			p[i] = byte(random.Uint32())
+		}
+		if len(p) > 1 && random.IntN(2) == 0 { // as far as yamux's version and a known type
+			p[0], p[1] = 0, byte(random.IntN(4))
+		}
+		inputs = append(inputs, p)
+	}
+	for i, in := range inputs {
+		a, b := pair(t)
+		got := accept(t, b, welcomed)
+		_, _ = a.Write(in)
+		a.Close()
+		if end := within(t, silence, "Accept returns", got); end.err == nil {
+			t.Errorf("seed %d, input %d: a link was made of %x", seed, i, in)
+		}
+
+		a, b = pair(t)
+		_, _ = b.Write(in)
+		b.Close()
+		done := make(chan error, 1)
+		go func() { _, _, _, err := Dial(a, someHello, zerolog.Nop()); done <- err }()
+		if err := within(t, silence, "Dial returns", done); err == nil {
+			t.Errorf("seed %d, input %d: a link was made of %x", seed, i, in)
+		}
+	}
+}
+
+// A peer that does not go on is given up, wherever it stops.
+func TestSilence(t *testing.T) {
+	testkit.CheckLeaks(t)
+	half := control(`{"type":"hello"}`)[:9]
+	t.Run("all at once", func(t *testing.T) { // they take helloTimeout each
+		for _, tt := range []struct {
+			name string
+			does func(t *testing.T, peer bare)
+		}{
+			{name: "nothing", does: func(*testing.T, bare) {}},
+			{name: "an empty stream", does: func(t *testing.T, peer bare) { peer.stream(t, nil) }},
+			{name: "half a hello", does: func(t *testing.T, peer bare) { peer.stream(t, half) }},
+			{name: "frames that are no messages", does: func(t *testing.T, peer bare) { peer.stream(t, frame.Append(nil, 77, nil)) }},
+			{name: "a refused hello, not read", does: func(t *testing.T, peer bare) {
+				peer.stream(t, control(`{"type":"hello","protocol":{"min":7,"max":9}}`))
+			}},
+		} {
+			t.Run("accept/"+tt.name, func(t *testing.T) {
+				t.Parallel()
+				a, b := pair(t)
+				got := accept(t, b, welcomed)
+				tt.does(t, bareProxy(t, a))
+				if end := within(t, silence, "Accept returns", got); end.err == nil {
+					t.Error("a link was made")
+				}
+			})
+		}
+		for _, tt := range []struct {
+			name string
+			says []byte
+		}{
+			{name: "nothing"},
+			{name: "half a welcome", says: half},
+			{name: "a welcome, no sessions", says: control(`{"type":"welcome","protocol":{"min":1,"max":1}}`)},
+			{name: "more sessions, never", says: append(control(`{"type":"welcome","protocol":{"min":1,"max":1}}`), control(`{"type":"sessions","sessions":[],"more":true}`)...)},
+		} {
+			t.Run("dial/"+tt.name, func(t *testing.T) {
+				t.Parallel()
+				a, b := pair(t)
+				peer := bareSupervisor(t, b)
+				go func() {
+					if st, err := peer.Accept(); err == nil && len(tt.says) > 0 {
+						_ = st.SendRaw(tt.says)
+					}
+				}()
+				done := make(chan error, 1)
+				go func() { _, _, _, err := Dial(a, someHello, zerolog.Nop()); done <- err }()
+				if err := within(t, silence, "Dial returns", done); err == nil {
+					t.Error("a link was made")
+				}
+			})
+		}
+	})
+}
+
+// A hello that comes late, but in time, is as good as another.
+func TestSlowHello(t *testing.T) {
+	testkit.CheckLeaks(t)
+	a, b := pair(t)
+	got := accept(t, b, welcomed)
+	peer := bareProxy(t, a)
+	hello, err := protocol.Encode(someHello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := frame.Append(nil, frame.Control, hello)
+	st := peer.stream(t, nil)
+	for i := range raw { // each byte in a yamux frame of its own
+		if err := st.SendRaw(raw[i : i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, ok := told(t, st).(*link.Welcome); !ok || m.Agreed != protocol.Version {
+		t.Errorf("told %+v", m)
+	}
+	if end := within(t, time.Second+silence, "Accept returns", got); end.err != nil {
+		t.Error(end.err)
+	}
+}

@@ -1,0 +1,180 @@
+package link
+
+import (
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/yamux"
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	"holdfast/protocol/link"
+	"holdfast/shared/testkit"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 30 * time.Second
+
+// silence is how long a peer that says nothing may be borne.
+const silence = 5 * time.Second
+
+// pair returns both ends of a Unix socket's connection.
+func pair(t testing.TB) (proxy, supervisor net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("unix", filepath.Join(testkit.Dir(t), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if proxy, err = net.Dial("unix", ln.Addr().String()); err == nil {
+		supervisor, err = ln.Accept()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close(); supervisor.Close() })
+	return proxy, supervisor
+}
+
+var (
+	someHello = link.Hello{
+		Protocol: protocol.Supported(), Capabilities: protocol.Capabilities{"tea", "coffee"},
+		PID: 11, Version: "1.2.3", Instance: "proxy-life", Name: "proxy", Secret: "hush",
+	}
+	someWelcome = link.Welcome{Capabilities: protocol.Capabilities{"cake"}, PID: 12, Version: "4.5.6", Instance: "supervisor-life"}
+)
+
+func welcomed(*link.Hello) (link.Welcome, []protocol.SessionInfo, error) {
+	return someWelcome, nil, nil
+}
+
+// accepted is what came of an Accept.
+type accepted struct {
+	conn  *Conn
+	hello *link.Hello
+	err   error
+}
+
+// accept accepts in the background and closes what came of it after the test.
+func accept(t testing.TB, nc net.Conn, answer Welcomer) <-chan accepted {
+	got := make(chan accepted, 1)
+	go func() {
+		conn, hello, err := Accept(nc, answer, zerolog.Nop())
+		if err == nil {
+			t.Cleanup(func() { conn.Close() })
+		}
+		got <- accepted{conn, hello, err}
+	}()
+	return got
+}
+
+// linked returns both ends of a link.
+func linked(t testing.TB) (proxy, supervisor *Conn) {
+	t.Helper()
+	a, b := pair(t)
+	got := accept(t, b, welcomed)
+	proxy, _, _, err := Dial(a, someHello, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	return proxy, (<-got).conn
+}
+
+// answer answers the streams that come until the link ends.
+func answer(t testing.TB, c *Conn, how func(*Stream, protocol.Message)) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			st, err := c.Accept()
+			if err != nil {
+				return
+			}
+			request, err := st.Receive()
+			if err != nil {
+				st.Abort()
+				continue
+			}
+			how(st, request)
+		}
+	}()
+	t.Cleanup(func() { c.Close(); <-done })
+}
+
+// A bare is an end of a link that keeps no rule: this package's streams
+// without its hello.
+type bare struct{ *Conn }
+
+func bareProxy(t testing.TB, nc net.Conn) bare      { return newBare(t, nc, yamux.Client) }
+func bareSupervisor(t testing.TB, nc net.Conn) bare { return newBare(t, nc, yamux.Server) }
+
+func newBare(t testing.TB, nc net.Conn, end func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) bare {
+	t.Helper()
+	mux, err := end(nc, config(zerolog.Nop()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Conn{mux: mux}
+	t.Cleanup(func() { c.Close() })
+	return bare{c}
+}
+
+// stream opens a stream and writes bytes to it.
+func (b bare) stream(t testing.TB, raw []byte) *Stream {
+	t.Helper()
+	st, err := b.open()
+	if err == nil && len(raw) > 0 {
+		err = st.SendRaw(raw)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// control is a frame that holds a text.
+func control(text string) []byte { return frame.Append(nil, frame.Control, []byte(text)) }
+
+// told returns the next message, which has to come.
+func told(t testing.TB, st *Stream) protocol.Message {
+	t.Helper()
+	_ = st.SetDeadline(time.Now().Add(patience))
+	m, err := st.Receive()
+	if err != nil {
+		t.Fatalf("told nothing: %v", err)
+	}
+	return m
+}
+
+// within returns what comes, or fails the test after a limit.
+func within[T any](t testing.TB, limit time.Duration, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(limit):
+		t.Fatalf("not within %v: %s", limit, what)
+		panic("unreachable")
+	}
+}
+
+// soon is a context that ends only when the test has failed already.
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// wantCode checks an error by its code, "" for none.
+func wantCode(t testing.TB, what string, err error, want protocol.Code) {
+	t.Helper()
+	if got := protocol.CodeOf(err); got != want {
+		t.Errorf("%s: got %v, want code %q", what, err, want)
+	}
+}

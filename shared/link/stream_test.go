@@ -1,0 +1,337 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	"holdfast/protocol/link"
+	"holdfast/shared/testkit"
+)
+
+// echo answers Info with a session of that id, and Forget with an error.
+func echo(st *Stream, request protocol.Message) {
+	defer st.Close()
+	switch m := request.(type) {
+	case *link.Info:
+		_ = st.Send(link.Session{Session: protocol.SessionInfo{ID: m.SessionID}})
+	case *link.Forget:
+		_ = st.Fail(&protocol.Error{Code: protocol.CodeSessionExited, Message: "over", Exit: &protocol.ExitRecord{ExitCode: 7}})
+	}
+}
+
+func TestCall(t *testing.T) {
+	testkit.CheckLeaks(t)
+	proxy, supervisor := linked(t)
+	answer(t, supervisor, echo)
+	var wg sync.WaitGroup
+	for i := range 50 {
+		id := protocol.SessionID(fmt.Sprint("s", i))
+		wg.Go(func() {
+			reply, err := proxy.Call(soon(t), link.Info{SessionID: id})
+			if s, ok := reply.(*link.Session); err != nil || !ok || s.Session.ID != id {
+				t.Errorf("%s: %+v, %v", id, reply, err)
+			}
+		})
+	}
+	wg.Wait()
+
+	_, err := proxy.Call(soon(t), link.Forget{SessionID: "s"})
+	var e *protocol.Error
+	if !errors.As(err, &e) || e.Code != protocol.CodeSessionExited || e.Exit == nil || e.Exit.ExitCode != 7 {
+		t.Errorf("an error reply came as %v", err)
+	}
+	if n := proxy.mux.NumStreams(); n > 1 { // the last one's other side may still be closing
+		testkit.Eventually(t, patience, func() bool { return proxy.mux.NumStreams() <= 1 }, "streams are closed")
+	}
+}
+
+// A call that is cancelled returns, its stream ends on the other side, and the
+// link goes on.
+func TestCancelledCall(t *testing.T) {
+	testkit.CheckLeaks(t)
+	proxy, supervisor := linked(t)
+	asked, ended := make(chan struct{}), make(chan error, 1)
+	answer(t, supervisor, func(st *Stream, request protocol.Message) {
+		if _, ok := request.(*link.Wait); !ok {
+			echo(st, request)
+			return
+		}
+		go func() {
+			close(asked)
+			_, err := st.Next()
+			ended <- err
+			st.Abort()
+		}()
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { _, err := proxy.Call(ctx, link.Wait{SessionID: "s"}); done <- err }()
+	within(t, patience, "it is asked", asked)
+	cancel()
+	if err := within(t, patience, "Call returns", done); !errors.Is(err, context.Canceled) {
+		t.Errorf("Call: %v", err)
+	}
+	if err := within(t, patience, "the stream ends", ended); !errors.Is(err, io.EOF) {
+		t.Errorf("the other side: %v", err)
+	}
+	if _, err := proxy.Call(ctx, link.Info{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that is done: %v", err)
+	}
+	if _, err := proxy.Call(soon(t), link.Info{SessionID: "s"}); err != nil {
+		t.Errorf("the next call: %v", err)
+	}
+}
+
+// A request that comes to its end before ctx is done is not harmed by that.
+func TestOpenOutlivesContext(t *testing.T) {
+	testkit.CheckLeaks(t)
+	proxy, supervisor := linked(t)
+	goOn := make(chan struct{})
+	answer(t, supervisor, func(st *Stream, _ protocol.Message) {
+		_ = st.Send(link.Subscribed{Seq: 1})
+		<-goOn
+		_ = st.Send(link.Event{Seq: 2})
+		st.Close()
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	st, first, err := proxy.Open(ctx, link.Events{})
+	if err != nil || first.MessageType() != "subscribed" {
+		t.Fatalf("%v, %v", first, err)
+	}
+	cancel()
+	close(goOn)
+	if m, ok := told(t, st).(*link.Event); !ok || m.Seq != 2 {
+		t.Errorf("told %+v", m)
+	}
+	st.Close()
+}
+
+// Abort ends what is under way, on either side.
+func TestAbort(t *testing.T) {
+	testkit.CheckLeaks(t)
+	proxy, supervisor := linked(t)
+	other := make(chan *Stream, 1)
+	answer(t, supervisor, func(st *Stream, _ protocol.Message) {
+		_ = st.Send(link.OK{})
+		other <- st
+	})
+	st, _, err := proxy.Open(soon(t), link.Status{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := <-other
+	reading, writing := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := st.Next(); reading <- err }()
+	go func() {
+		var err error
+		for err == nil { // nobody reads: the window gets full
+			err = st.SendRaw(frame.AppendData(nil, frame.Input, 1, 0, make([]byte, frame.MaxData)))
+		}
+		writing <- err
+	}()
+	st.Abort()
+	st.Abort()
+	if err := within(t, patience, "the reader returns", reading); err == nil {
+		t.Error("the reader got something")
+	}
+	within(t, patience, "the writer returns", writing)
+	for {
+		_, err := peer.Next()
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("the other side: %v", err)
+			}
+			break
+		}
+	}
+	peer.Abort()
+}
+
+// The link's end ends everything on it, on both sides.
+func TestEnd(t *testing.T) {
+	for _, name := range []string{"proxy", "supervisor"} {
+		t.Run("of the "+name, func(t *testing.T) {
+			testkit.CheckLeaks(t)
+			proxy, supervisor := linked(t)
+			asked := make(chan struct{})
+			answer(t, supervisor, func(*Stream, protocol.Message) { close(asked) })
+			done := make(chan error, 1)
+			go func() { _, err := proxy.Call(soon(t), link.Wait{}); done <- err }()
+			<-asked
+			if name == "proxy" {
+				proxy.Close()
+			} else {
+				supervisor.Close()
+			}
+			if err := within(t, patience, "Call returns", done); err == nil || protocol.CodeOf(err) != protocol.CodeInternal {
+				t.Errorf("Call: %v, want an error of the connection", err)
+			}
+			within(t, patience, "the proxy's end is done", proxy.Done())
+			within(t, patience, "the supervisor's end is done", supervisor.Done())
+			if _, err := proxy.Call(soon(t), link.Wait{}); err == nil {
+				t.Error("a call over a link that has ended")
+			}
+			if err := errors.Join(proxy.Close(), supervisor.Close()); err != nil {
+				t.Errorf("closed again: %v", err)
+			}
+		})
+	}
+}
+
+// Kinds and messages from the future are skipped, and what is no message says
+// so without ending the stream.
+func TestReceive(t *testing.T) {
+	testkit.CheckLeaks(t)
+	proxy, supervisor := linked(t)
+	answer(t, supervisor, func(st *Stream, _ protocol.Message) {
+		for _, raw := range [][]byte{
+			frame.Append(nil, 77, []byte("?")), frame.AppendData(nil, frame.Output, 1, 2, []byte("x")), control(`{"type":"ok","new":1}`),
+			control(`{"type":"teleport"}`), control("{"), control(`{"type":"ok"}`),
+		} {
+			_ = st.SendRaw(raw)
+		}
+		st.Close()
+	})
+	st, m, err := proxy.Open(soon(t), link.Status{})
+	if err != nil || m.MessageType() != "ok" {
+		t.Fatalf("%v, %v", m, err)
+	}
+	defer st.Close()
+	_, err = st.Receive()
+	wantCode(t, "an unknown message", err, protocol.CodeUnsupported)
+	_, err = st.Receive()
+	wantCode(t, "half a message", err, protocol.CodeBadFrame)
+	if m := told(t, st); m.MessageType() != "ok" {
+		t.Errorf("told %v", m)
+	}
+	if _, err := st.Receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+// What does not fit into a frame is refused here, and harms nothing.
+func TestSendLimit(t *testing.T) {
+	testkit.CheckLeaks(t)
+	proxy, supervisor := linked(t)
+	answer(t, supervisor, func(st *Stream, request protocol.Message) {
+		m := request.(*link.Info)
+		defer st.Close()
+		if err := st.Send(link.Lines{Lines: []string{strings.Repeat("x", frame.Max)}}); err != nil {
+			_ = st.Fail(err)
+			return
+		}
+		echo(st, m)
+	})
+	_, err := proxy.Call(soon(t), link.Info{SessionID: "s"})
+	wantCode(t, "a reply that is too large", err, protocol.CodeFrameTooLarge)
+	_, err = proxy.Call(soon(t), link.Write{Data: make([]byte, frame.Max)})
+	wantCode(t, "a request that is too large", err, protocol.CodeFrameTooLarge)
+	_, err = proxy.Call(soon(t), link.Info{SessionID: "s"})
+	wantCode(t, "the link goes on", err, protocol.CodeFrameTooLarge)
+}
+
+// A stream that nobody reads holds up itself alone.
+func TestSlowStream(t *testing.T) {
+	testkit.CheckLeaks(t)
+	proxy, supervisor := linked(t)
+	flooding := make(chan struct{})
+	answer(t, supervisor, func(st *Stream, request protocol.Message) {
+		if _, ok := request.(*link.Attach); !ok {
+			echo(st, request)
+			return
+		}
+		_ = st.Send(link.Attached{})
+		go func() {
+			close(flooding)
+			for st.SendRaw(frame.AppendData(nil, frame.Output, 1, 0, make([]byte, frame.MaxData))) == nil {
+			}
+			st.Abort()
+		}()
+	})
+	st, _, err := proxy.Open(soon(t), link.Attach{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-flooding
+	for range 100 {
+		if _, err := proxy.Call(soon(t), link.Info{SessionID: "s"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st.Abort()
+}
+
+// recorder notes the writes it gets.
+type recorder struct {
+	net.Conn
+	got   bytes.Buffer
+	calls int
+	short bool // it takes a byte less than given
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.calls++
+	if r.short {
+		p = p[:len(p)-1]
+	}
+	return r.got.Write(p)
+}
+
+// What goes through a coalescer comes out as it is.
+func TestCoalescer(t *testing.T) {
+	header := func(kind byte, n byte) []byte { return []byte{0, kind, 0, 0, 0, 0, 0, 1, 0, 0, 0, n} }
+	writes := [][]byte{
+		header(1, 9),                                        // a window update: no data follows
+		header(0, 0),                                        // data of no length
+		header(0, 12), []byte("twelve bytes"), header(0, 1), // data that looks like a header's length
+		[]byte("x"), header(2, 1), header(3, 0),
+	}
+	r := &recorder{}
+	c := &coalescer{Conn: r}
+	var want []byte
+	for _, p := range writes {
+		want = append(want, p...)
+		if n, err := c.Write(p); n != len(p) || err != nil {
+			t.Errorf("%q: %d, %v", p, n, err)
+		}
+	}
+	if !bytes.Equal(r.got.Bytes(), want) {
+		t.Errorf("got %x\nwant %x", r.got.Bytes(), want)
+	}
+
+	c = &coalescer{Conn: &recorder{short: true}}
+	_, _ = c.Write(header(0, 3))
+	if n, err := c.Write([]byte("abc")); err == nil || n >= 3 {
+		t.Errorf("a short write: %d, %v", n, err)
+	}
+}
+
+// The two parts of a data frame go in one system call on a real socket.
+func TestCoalescedOnce(t *testing.T) {
+	a, b := pair(t)
+	c := &coalescer{Conn: a}
+	head := []byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4}
+	_, _ = c.Write(head)
+	_ = b.SetReadDeadline(time.Now().Add(time.Millisecond))
+	if n, err := b.Read(make([]byte, 64)); err == nil {
+		t.Errorf("%d bytes of the header went ahead", n)
+	}
+	_, _ = c.Write([]byte("data"))
+	_ = b.SetReadDeadline(time.Now().Add(patience))
+	got := make([]byte, 64)
+	n, err := b.Read(got)
+	if err != nil || !reflect.DeepEqual(got[:n], append(head, "data"...)) {
+		t.Errorf("%q, %v", got[:n], err)
+	}
+}

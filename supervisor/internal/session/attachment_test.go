@@ -1,0 +1,373 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/ring"
+)
+
+// Looking takes nothing away: a client that attaches, reads nothing and is gone
+// leaves all for the next.
+//
+// demand: R6
+func TestBacklogStays(t *testing.T) {
+	s, first := ready(t, "seq 1 1000; echo READY; exec sleep 1000")
+	want := string(first.seen)
+	for range 3 {
+		v := look(t, s, protocol.AttachSpec{})
+		if v.info.Replay != protocol.ReplaySnapshot || v.info.SnapshotBytes == 0 || v.info.BytesMissed != 0 {
+			t.Errorf("got %+v, want a snapshot of all", v.info)
+		}
+		v.a.Close()
+	}
+	half := look(t, s, protocol.AttachSpec{})
+	half.buf = make([]byte, 100)
+	if _, err := half.next(t); err != nil {
+		t.Fatal(err)
+	}
+	half.a.Close()
+	if got := look(t, s, protocol.AttachSpec{}).until(t, "READY"); got != want[:len(got)] || !strings.Contains(got, "READY") {
+		t.Errorf("got %d bytes, want the %d of before", len(got), len(want))
+	}
+}
+
+// What the ring has lost is told to the byte, to who comes anew and to who
+// comes back.
+//
+// demand: R6
+func TestBytesMissed(t *testing.T) {
+	tb := newTable(t, Config{RingBytes: ring.MinBytes})
+	s := create(t, tb, bash("seq 1 10; echo READY; read go; seq 1 50000; echo DONE; exec sleep 1000"))
+	v := look(t, s, protocol.AttachSpec{})
+	v.until(t, "READY\r\n")
+	v.a.Close()
+	if _, err := s.Type("", 0, []byte("go\n")); err != nil {
+		t.Fatal(err)
+	}
+	look(t, s, protocol.AttachSpec{}).until(t, "DONE")
+	i := info(t, s)
+	if i.RingStart == 0 || i.OutputOffset-i.RingStart < ring.MinBytes {
+		t.Fatalf("got [%d, %d) in the ring, want at least %d and a loss", i.RingStart, i.OutputOffset, ring.MinBytes)
+	}
+	for _, tt := range []struct {
+		name   string
+		resume *protocol.Resume
+		replay protocol.Replay
+		missed uint64
+	}{
+		{"new", nil, protocol.ReplaySnapshot, i.RingStart},
+		{"back too late", &protocol.Resume{Offset: v.pos}, protocol.ReplaySnapshot, i.RingStart - v.pos},
+		{"back at the last byte lost", &protocol.Resume{Offset: i.RingStart - 1}, protocol.ReplaySnapshot, 1},
+		{"back just in time", &protocol.Resume{Offset: i.RingStart}, protocol.ReplayExact, 0},
+		{"nothing missed", &protocol.Resume{Offset: i.OutputOffset}, protocol.ReplayExact, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.resume != nil {
+				tt.resume.Instance = s.Instance()
+			}
+			v := look(t, s, protocol.AttachSpec{Resume: tt.resume})
+			if v.info.Replay != tt.replay || v.info.BytesMissed != tt.missed {
+				t.Errorf("got %s, %d missed; want %s, %d", v.info.Replay, v.info.BytesMissed, tt.replay, tt.missed)
+			}
+			if _, err := v.drain(); err != nil || v.pos != i.OutputOffset {
+				t.Errorf("came to %d, %v; want %d", v.pos, err, i.OutputOffset)
+			}
+		})
+	}
+}
+
+// A viewer that never looks holds up nobody; when it does after all, it is told
+// what it missed and goes on from there.
+//
+// demand: R10
+func TestSlowViewer(t *testing.T) {
+	tb := newTable(t, Config{RingBytes: ring.MinBytes})
+	s := create(t, tb, bash("echo READY; read go; seq 1 100000; read go; echo END; exit"))
+	fast, slow, never := look(t, s, protocol.AttachSpec{}), look(t, s, protocol.AttachSpec{}), look(t, s, protocol.AttachSpec{})
+	slow.until(t, "READY")
+	fast.until(t, "READY")
+	if _, err := s.Type("", 0, []byte("go\n")); err != nil {
+		t.Fatal(err)
+	}
+	fast.until(t, "100000\r\n")
+	slow.seen = nil
+	if _, err := s.Type("", 0, []byte("go\n")); err != nil {
+		t.Fatal(err)
+	}
+	end := slow.end(t)
+	if slow.resyncs != 1 || slow.missed == 0 || !slow.exited || !strings.HasSuffix(end, "\n100000\ngo\nEND\n") {
+		t.Errorf("slow: got %d resyncs, %d missed, exit %v, the end %q", slow.resyncs, slow.missed, slow.exited, end[max(0, len(end)-30):])
+	}
+	if total := info(t, s).OutputOffset; slow.pos != total {
+		t.Errorf("slow: came to %d of %d", slow.pos, total)
+	}
+	ended(t, s)
+	if never.a.Close(); never.pos != 0 {
+		t.Errorf("never: came to %d", never.pos)
+	}
+}
+
+// Exclusive attachments, and who makes way for whom.
+//
+// demand: R5
+func TestModes(t *testing.T) {
+	const shared, exclusive, readOnly = protocol.ModeShared, protocol.ModeExclusive, protocol.ModeReadOnly
+	for _, tt := range []struct {
+		first, second protocol.Mode
+		steal         bool
+		want          protocol.Code
+		stolen        bool
+	}{
+		{shared, shared, false, "", false},
+		{"", "", true, "", false}, // nobody is in the way
+		{shared, exclusive, false, protocol.CodeAlreadyAttached, false},
+		{shared, exclusive, true, "", true},
+		{exclusive, shared, false, protocol.CodeAlreadyAttached, false},
+		{exclusive, shared, true, "", true},
+		{exclusive, exclusive, false, protocol.CodeAlreadyAttached, false},
+		{exclusive, exclusive, true, "", true},
+		{exclusive, readOnly, false, "", false},
+		{readOnly, exclusive, true, "", false},
+	} {
+		t.Run(fmt.Sprintf("%s then %s, steal %v", tt.first, tt.second, tt.steal), func(t *testing.T) {
+			s, v := ready(t, "stty -echo; echo READY; while read x; do echo got $x; done")
+			v.a.Close()
+			first := look(t, s, protocol.AttachSpec{Mode: tt.first, Client: "one"})
+			a, _, err := s.Attach(protocol.AttachSpec{Mode: tt.second, Steal: tt.steal, Client: "two"})
+			wantCode(t, "attach", err, tt.want)
+			if err == nil {
+				defer a.Close()
+			}
+			if n := info(t, s).Attachments; n != map[bool]int{true: 1, false: 2}[tt.stolen || err != nil] {
+				t.Errorf("got %d attachments", n)
+			}
+			if over, err := first.drain(); over != tt.stolen || err != nil || first.stolen != tt.stolen || tt.stolen && first.by != "two" {
+				t.Errorf("first: over %v, %v, stolen by %q; want stolen %v", over, err, first.by, tt.stolen)
+			}
+		})
+	}
+}
+
+// Nothing that the evicted one still does disturbs who came in its place.
+//
+// demand: R5
+func TestStolen(t *testing.T) {
+	s, evicted := ready(t, "stty -echo; echo READY; while read x; do echo got $x; done")
+	pending := make(chan error, 1)
+	go func() { // an item that is waited for while the steal comes
+		for {
+			if _, err := evicted.take(context.Background()); err != nil {
+				pending <- err
+				return
+			}
+		}
+	}()
+	thief := look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive, Steal: true, Client: "thief"})
+	if err := <-pending; err != io.EOF || !evicted.stolen || evicted.by != "thief" {
+		t.Errorf("evicted: got %v, stolen by %q; want io.EOF, thief", err, evicted.by)
+	}
+	wantCode(t, "Type of the evicted", evicted.a.Type(0, []byte("evil\n")), protocol.CodeNotAttached)
+	wantCode(t, "Resize of the evicted", evicted.a.Resize(protocol.Size{Cols: 1, Rows: 1}), protocol.CodeNotAttached)
+	wantCode(t, "Interrupt of the evicted", evicted.a.Interrupt(), protocol.CodeNotAttached)
+	evicted.a.Close()
+	evicted.a.Close()
+	if i := info(t, s); i.Attachments != 1 || i.Size.Cols != 80 {
+		t.Errorf("got %d attachments at %v, want the thief at its size", i.Attachments, i.Size)
+	}
+	if err := thief.a.Type(0, []byte("good\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := thief.until(t, "got good"); strings.Contains(got, "evil") {
+		t.Errorf("got %q, want nothing of the evicted", got)
+	}
+	_, _, err := s.Attach(protocol.AttachSpec{})
+	wantCode(t, "still exclusive", err, protocol.CodeAlreadyAttached)
+	thief.a.Close()
+	look(t, s, protocol.AttachSpec{})
+}
+
+// A client that comes back under its writer's name takes the place of its own
+// earlier attachment, unless it comes in vain.
+func TestSameWriter(t *testing.T) {
+	s, v := ready(t, "echo READY; exec sleep 1000")
+	v.a.Close()
+	first := look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive, Writer: "w", Client: "me"})
+	_, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Resume: &protocol.Resume{Instance: s.Instance(), Offset: 1 << 40}})
+	wantCode(t, "a place that is not there", err, protocol.CodeInvalidArgument)
+	if over, err := first.drain(); over || err != nil {
+		t.Errorf("first: over %v, %v; want it still there", over, err)
+	}
+	again := look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive, Writer: "w", Client: "me"})
+	if over, err := first.drain(); !over || err != nil || first.by != "me" {
+		t.Errorf("first: over %v, %v, by %q; want it replaced", over, err, first.by)
+	}
+	if over, err := again.drain(); over || err != nil {
+		t.Errorf("again: over %v, %v", over, err)
+	}
+
+	again.a.Close()
+	watcher := look(t, s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, Writer: "w"})
+	look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive})
+	_, _, err = s.Attach(protocol.AttachSpec{Writer: "w"})
+	wantCode(t, "another is there", err, protocol.CodeAlreadyAttached)
+	if over, err := watcher.drain(); over || err != nil {
+		t.Errorf("watcher: over %v, %v; want a refused attach to change nothing", over, err)
+	}
+}
+
+func TestDetach(t *testing.T) {
+	s, v := ready(t, "echo READY; exec sleep 1000")
+	waits := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := v.take(context.Background()); err != nil {
+				waits <- err
+				return
+			}
+		}
+	}()
+	// demand: R2
+	v.a.Close()
+	v.a.Close()
+	if err := <-waits; err != io.EOF {
+		t.Errorf("a Next under way: got %v, want io.EOF", err)
+	}
+	if i := info(t, s); i.Attachments != 0 || i.State != protocol.StateRunning {
+		t.Errorf("got %d attachments, %s; want it to live on", i.Attachments, i.State)
+	}
+	// demand: R9
+	v = look(t, s, protocol.AttachSpec{})
+	if _, err := v.drain(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := v.take(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("nothing to come: got %v, want the deadline", err)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	s, _ := ready(t, "stty -echo; echo READY; read x; echo got $x")
+	v := look(t, s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, Cols: 10, Rows: 10})
+	wantCode(t, "Type", v.a.Type(0, []byte("x\n")), protocol.CodePermissionDenied)
+	wantCode(t, "Interrupt", v.a.Interrupt(), protocol.CodePermissionDenied)
+	if err := v.a.Resize(protocol.Size{Cols: 1, Rows: 1}); err != nil {
+		t.Errorf("Resize: %v, want it to do nothing", err)
+	}
+	if i := info(t, s); i.Size != (protocol.Size{Cols: 80, Rows: 24}) {
+		t.Errorf("got %v, want the size as it was", i.Size)
+	}
+	if _, err := s.Type("", 0, []byte("y\n")); err != nil {
+		t.Fatal(err)
+	}
+	v.until(t, "got y")
+}
+
+// Sizes: zero columns and rows each on its own, at a resize and at an attach,
+// and what the child sees of them.
+//
+// demand: M1
+func TestResize(t *testing.T) {
+	size := func(cols, rows int) protocol.Size { return protocol.Size{Cols: cols, Rows: rows} }
+	s, v := ready(t, "stty -echo; echo READY; while read x; do stty size; done")
+	for _, tt := range []struct {
+		name   string
+		resize func(protocol.Size) error
+		size   protocol.Size
+		want   protocol.Size
+	}{
+		{"both", s.Resize, size(100, 40), size(100, 40)},
+		{"no columns", s.Resize, size(0, 50), size(80, 50)},
+		{"no rows", s.Resize, size(132, 0), size(132, 24)},
+		{"neither", s.Resize, size(0, 0), size(80, 24)},
+		{"beyond any display", s.Resize, size(1<<20, 1<<20), size(protocol.MaxCols, protocol.MaxRows)},
+		{"by a viewer", v.a.Resize, size(90, 0), size(90, 24)},
+		{"by one that attaches", attachSized(t, s, nil), size(0, 33), size(80, 33)},
+		{"by one that attaches without a size", attachSized(t, s, nil), size(0, 0), size(80, 33)},
+		{"by one that comes back", attachSized(t, s, &protocol.Resume{Instance: s.Instance()}), size(10, 10), size(80, 33)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := tt.resize(tt.size); err != nil {
+				t.Fatal(err)
+			}
+			if got := info(t, s).Size; got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+			v.seen = nil
+			if _, err := s.Type("", 0, []byte("\n")); err != nil {
+				t.Fatal(err)
+			}
+			v.until(t, fmt.Sprintf("%d %d\r\n", tt.want.Rows, tt.want.Cols))
+			if v.size != tt.want {
+				t.Errorf("told %v, want %v", v.size, tt.want)
+			}
+		})
+	}
+}
+
+func attachSized(t *testing.T, s *Session, resume *protocol.Resume) func(protocol.Size) error {
+	return func(size protocol.Size) error {
+		a, info, err := s.Attach(protocol.AttachSpec{Cols: size.Cols, Rows: size.Rows, Resume: resume})
+		if err == nil {
+			t.Cleanup(a.Close)
+			if want := s.ring.SizeAt(info.Session.OutputOffset); info.Session.Size != want {
+				t.Errorf("told %v, want %v", info.Session.Size, want)
+			}
+		}
+		return err
+	}
+}
+
+func TestSignals(t *testing.T) {
+	s, v := ready(t, "trap 'echo interrupted' INT; trap 'echo usr1' USR1; stty raw; echo READY; while :; do read -t 1; done")
+	// demand: R7
+	if err := v.a.Interrupt(); err != nil {
+		t.Fatal(err)
+	}
+	v.until(t, "interrupted")
+	// demand: S4
+	if err := s.Signal(unix.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	v.until(t, "usr1")
+}
+
+// A session without a limit on its viewers would be one on our memory.
+func TestMaxAttachments(t *testing.T) {
+	s := run(t, "exec sleep 1000")
+	for range maxAttachments {
+		a, _, err := s.Attach(protocol.AttachSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+	}
+	_, _, err := s.Attach(protocol.AttachSpec{})
+	wantCode(t, "one more", err, protocol.CodeLimitExceeded)
+}
+
+// Text is what a person sees, without escapes.
+func TestText(t *testing.T) {
+	s, _ := ready(t, `printf '\033[31mred\033[0m\n'; seq 1 50; printf READY; exec sleep 1000`)
+	for n, want := range map[int]int{0: 24, 3: 3, 1000: 52} {
+		lines, err := s.Text(n)
+		if err != nil || len(lines) != want || lines[len(lines)-1] != "READY" {
+			t.Errorf("Text(%d) = %d lines, %v; want %d", n, len(lines), err, want)
+		}
+		if n == 1000 && lines[0] != "red" {
+			t.Errorf("Text(%d) begins with %q", n, lines[0])
+		}
+	}
+}

@@ -1,0 +1,412 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/pty"
+)
+
+// All that was printed comes once and in order, then the exit, then io.EOF, to
+// whoever looks; in between there is no exit code.
+func TestOutputThenExit(t *testing.T) {
+	s, v := ready(t, "stty -echo; echo READY; read go; seq 1 20000; echo $go; exit 3")
+	second := look(t, s, protocol.AttachSpec{Mode: protocol.ModeReadOnly})
+	// demand: K4
+	if i := info(t, s); i.ExitCode != nil || i.Exit != nil || i.State != protocol.StateRunning {
+		t.Errorf("running: got code %v, record %v, state %s, want none", i.ExitCode, i.Exit, i.State)
+	}
+	if _, err := s.Type("", 0, []byte("bye\n")); err != nil {
+		t.Fatal(err)
+	}
+	want := "READY\n" + numbers(20000) + "bye\n"
+	// demand: B5
+	for _, v := range []*viewer{v, second} {
+		if got := v.end(t); got != want || !v.exited {
+			t.Errorf("got %d bytes ending in %q, exit %v; want %d and the exit", len(got), got[max(0, len(got)-20):], v.exited, len(want))
+		}
+		if _, err := v.next(t); err != io.EOF {
+			t.Errorf("after the end: got %v, want io.EOF", err)
+		}
+	}
+	// demand: K4
+	if i := info(t, s); i.ExitCode == nil || *i.ExitCode != 3 || i.Exit == nil || i.State != protocol.StateExited {
+		t.Errorf("exited: got code %v, record %v, state %s, want code 3", i.ExitCode, i.Exit, i.State)
+	}
+}
+
+func TestExitRecord(t *testing.T) {
+	const natural, exited = protocol.OutcomeNatural, protocol.ReasonExited
+	for _, tt := range []struct {
+		name, code string
+		want       protocol.ExitRecord
+	}{
+		// demand: K8
+		{"no output", "exit 5", protocol.ExitRecord{ExitCode: 5}},
+		{"success", "echo done", protocol.ExitRecord{Tail: []string{"done"}, LastLines: []string{"done"}}},
+		{"no newline at the end", "printf done; exit 255", protocol.ExitRecord{ExitCode: 255, Tail: []string{"done"}, LastLines: []string{"done"}}},
+		// demand: K3
+		{"signal", "echo up; kill -TERM $$", protocol.ExitRecord{ExitCode: 143, Signal: "SIGTERM", Tail: []string{"up"}, LastLines: []string{"up"}}},
+		{"kill", "kill -KILL $$", protocol.ExitRecord{ExitCode: 137, Signal: "SIGKILL"}},
+		{"20 lines of 30", "seq 1 30; exit 1", protocol.ExitRecord{ExitCode: 1,
+			Tail:      strings.Fields(numbers(30))[10:],
+			LastLines: []string{"26", "27", "28", "29", "30"}}},
+		// demand: B3
+		{"blank lines between", `printf 'a\n\nb\n  \n\nc\nd\ne\nf\n\n\n'`, protocol.ExitRecord{
+			Tail:      []string{"a", "", "b", "", "", "c", "d", "e", "f"},
+			LastLines: []string{"b", "c", "d", "e", "f"}}},
+		{"more blank lines than the tail has", `seq 1 5; yes '' | head -n 30; echo end`, protocol.ExitRecord{
+			Tail:      append(make([]string, 19), "end"),
+			LastLines: []string{"2", "3", "4", "5", "end"}}},
+		// demand: K9
+		{"undecodable", `printf '\377\376 caf\303\251 \303\n'`, protocol.ExitRecord{
+			Tail: []string{"\ufffd\ufffd café \ufffd"}, LastLines: []string{"\ufffd\ufffd café \ufffd"}}},
+		{"a line over the limit", `printf 'x%.0s' {1..3000}`, protocol.ExitRecord{
+			Tail: []string{strings.Repeat("x", 256)}, LastLines: []string{strings.Repeat("x", 256)}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, want := *ended(t, run(t, tt.code)), tt.want
+			if got.Tail == nil || got.LastLines == nil {
+				t.Errorf("got %v and %v, want lists, even if empty", got.Tail, got.LastLines)
+			}
+			if got.ExitCode != want.ExitCode || got.Signal != want.Signal || got.Outcome != natural || got.Reason != exited || got.TimedOut {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+			if !slices.Equal(got.Tail, want.Tail) || !slices.Equal(got.LastLines, want.LastLines) {
+				t.Errorf("got tail %q, last lines %q\nwant %q, %q", got.Tail, got.LastLines, want.Tail, want.LastLines)
+			}
+			if got.StartedAt.IsZero() || got.ExitedAt.Before(got.StartedAt) {
+				t.Errorf("got %v to %v", got.StartedAt, got.ExitedAt)
+			}
+		})
+	}
+}
+
+// Whoever attaches to what has exited is told how, and can still have what it
+// missed.
+func TestAttachAfterExit(t *testing.T) {
+	s, v := ready(t, "echo READY; read go; seq 1 100; exit 7")
+	v.a.Close()
+	left := protocol.Resume{Instance: s.Instance(), Offset: v.pos}
+	if _, err := s.Type("", 0, []byte("go\n")); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, s)
+	// demand: K11
+	_, _, err := s.Attach(protocol.AttachSpec{})
+	e := wantCode(t, "attach", err, protocol.CodeSessionExited)
+	if e.Exit == nil || e.Exit.ExitCode != 7 || len(e.Exit.Tail) != protocol.TailLines || e.Exit.Tail[19] != "100" {
+		t.Errorf("got record %+v, want code 7 and the tail", e.Exit)
+	}
+	for range 2 { // and again: reading takes nothing away
+		v := look(t, s, protocol.AttachSpec{Resume: &left})
+		if got, want := v.end(t), "go\n"+numbers(100); got != want || !v.exited || v.info.Replay != protocol.ReplayExact {
+			t.Errorf("resumed: got %s, %d bytes, exit %v; want the %d missing and the exit", v.info.Replay, len(got), v.exited, len(want))
+		}
+	}
+	left.Instance = "another"
+	_, _, err = s.Attach(protocol.AttachSpec{Resume: &left})
+	wantCode(t, "another life", err, protocol.CodeInstanceMismatch)
+	left = protocol.Resume{Instance: s.Instance(), Offset: info(t, s).OutputOffset + 1}
+	_, _, err = s.Attach(protocol.AttachSpec{Resume: &left})
+	wantCode(t, "never printed", err, protocol.CodeInvalidArgument)
+}
+
+// A child that prints a megabyte and exits at once loses none of it, and the
+// exit comes behind.
+//
+// demand: M13
+func TestLastOutput(t *testing.T) {
+	tb := newTable(t, Config{RingBytes: 2 << 20})
+	s := create(t, tb, bash("seq 1 150000; exit 4"))
+	v := look(t, s, protocol.AttachSpec{})
+	want := numbers(150000)
+	if got := v.end(t); got != want || !v.exited {
+		t.Errorf("viewer: got %d bytes, exit %v; want %d", len(got), v.exited, len(want))
+	}
+	var all []byte
+	for end := uint64(1); uint64(len(all)) < end; {
+		data, from, e, err := s.Read(uint64(len(all)), 64<<10)
+		if err != nil || from != uint64(len(all)) {
+			t.Fatalf("Read(%d) = from %d, %v", len(all), from, err)
+		}
+		all, end = append(all, data...), e
+	}
+	if !bytes.Equal(bytes.ReplaceAll(all, []byte("\r\n"), []byte("\n")), []byte(want)) {
+		t.Errorf("ring: got %d bytes, want %d lines", len(all), 150000)
+	}
+	if got := ended(t, s); got.ExitCode != 4 {
+		t.Errorf("got code %d, want 4", got.ExitCode)
+	}
+}
+
+// A grandchild that keeps the terminal open, silent or not, does not hold up
+// the end.
+//
+// demand: M13
+func TestGrandchildHoldsTerminal(t *testing.T) {
+	for _, tt := range []struct {
+		name, code string
+		limit      time.Duration
+	}{
+		{"silent", "sleep 1000", time.Second},
+		{"prints for ever", "yes", 4 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			// Without job control it is in its shell's group, which gets
+			// SIGHUP when the terminal goes.
+			pidFile := t.TempDir() + "/pid"
+			s := run(t, "trap '' HUP; "+tt.code+" & echo $! >"+pidFile+"; exit 6")
+			var rec *protocol.ExitRecord
+			<-s.pty.Done()
+			within(t, tt.limit, "the end", func() { rec = ended(t, s) })
+			if rec.ExitCode != 6 || rec.Outcome != protocol.OutcomeNatural {
+				t.Errorf("got %+v, want code 6, natural", rec)
+			}
+			pid := readPID(t, pidFile)
+			// What still prints fails when the terminal is closed.
+			if tt.name == "silent" && !running(pid) {
+				t.Errorf("%d was ended", pid)
+			}
+			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+		})
+	}
+}
+
+func readPID(t *testing.T, path string) int {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// eofTold is a terminal that tells of each io.EOF it returns.
+type eofTold struct {
+	PTY
+	eof chan struct{}
+}
+
+func (p *eofTold) Read(b []byte) (int, error) {
+	n, err := p.PTY.Read(b)
+	if err == io.EOF {
+		select {
+		case p.eof <- struct{}{}:
+		default:
+		}
+	}
+	return n, err
+}
+
+// A child may close its terminal and live on, and what it prints when it has
+// opened it again comes, be it the last thing it does.
+func TestChildClosesTerminal(t *testing.T) {
+	eof := make(chan struct{}, 1)
+	tb := newTable(t, Config{Start: func(spec pty.Spec) (PTY, error) {
+		p, err := realStart(spec)
+		return &eofTold{p, eof}, err
+	}})
+	fifo := t.TempDir() + "/go"
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := create(t, tb, bash(`echo first; exec <&- >&- 2>&-; read x <`+fifo+`; echo again >/dev/tty; read x <`+fifo+`; echo last >/dev/tty`))
+	v := look(t, s, protocol.AttachSpec{})
+	for _, want := range []string{"first", "again"} {
+		v.until(t, want)
+		select {
+		case <-eof: // from before that was printed
+		default:
+		}
+		<-eof
+		if i := info(t, s); i.State != protocol.StateRunning {
+			t.Errorf("after %q: got state %s, want running", want, i.State)
+		}
+		release(t, fifo)
+	}
+	if got, want := v.end(t), "first\nagain\nlast\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// release lets the child go that reads a fifo.
+func release(t *testing.T, fifo string) {
+	t.Helper()
+	fd, err := unix.Open(fifo, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whoever sees exited sees the rest: the record, the end of the output, the
+// table's count, and an id that can be used again.
+func TestExitOrder(t *testing.T) {
+	for range 30 {
+		tb := newTable(t, Config{MaxSessions: 1})
+		s, err := tb.Create("a", bash("echo x; exit 9"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-s.Exited()
+		// demand: K5
+		if rec := s.Exit(); rec == nil || rec.ExitCode != 9 {
+			t.Errorf("got record %+v, want code 9", rec)
+		}
+		// demand: M9
+		if live := tb.Live(); live != 0 {
+			t.Errorf("got %d live sessions, want none", live)
+		}
+		if _, end, final := s.ring.Bounds(); end != 3 || !final {
+			t.Errorf("got %d bytes, final %v, want all 3", end, final)
+		}
+		if i := info(t, s); i.State != protocol.StateExited || i.ExitCode == nil {
+			t.Errorf("got state %s, code %v", i.State, i.ExitCode)
+		}
+		if _, err := tb.Reopen("a", protocol.RespawnSpec{}, ""); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The exit code stands before the event says exited.
+//
+// demand: K5
+func TestExitEvent(t *testing.T) {
+	tb := newTable(t, Config{})
+	s := create(t, tb, bash("exit 2"))
+	e := await(t, tb.Events(), s.ID(), protocol.EventExited)
+	if e.Session.ExitCode == nil || *e.Session.ExitCode != 2 || e.Session.State != protocol.StateExited || !isClosed(s.Exited()) {
+		t.Errorf("got %+v, want code 2, exited", e.Session)
+	}
+}
+
+// M13's signals: which the child gets, and what the record says of its end.
+func TestTerminate(t *testing.T) {
+	zero, long := time.Duration(0), forever
+	for _, tt := range []struct {
+		name, code string
+		end        End
+		want       protocol.ExitRecord
+	}{
+		// demand: M13
+		{"hangup", "echo READY; exec sleep 1000", End{Grace: &long}, protocol.ExitRecord{ExitCode: 129, Signal: "SIGHUP", Outcome: protocol.OutcomeSoft}},
+		{"goes by itself when asked", "trap 'exit 3' TERM; echo READY; while :; do read x; done", End{Soft: syscall.SIGTERM, Grace: &long},
+			protocol.ExitRecord{ExitCode: 3, Outcome: protocol.OutcomeSoft}},
+		{"last words", "trap 'echo bye; exit 0' HUP; echo READY; while :; do read x; done", End{Grace: &long},
+			protocol.ExitRecord{Outcome: protocol.OutcomeSoft, LastLines: []string{"READY", "bye"}}},
+		{"does not go", "trap '' HUP; echo READY; while :; do sleep 1000; done", End{},
+			protocol.ExitRecord{ExitCode: 137, Signal: "SIGKILL", Outcome: protocol.OutcomeHard}},
+		{"no grace", "trap '' HUP; echo READY; while :; do sleep 1000; done", End{Grace: &zero},
+			protocol.ExitRecord{ExitCode: 137, Signal: "SIGKILL", Outcome: protocol.OutcomeHard}},
+		// demand: M8
+		{"its reason", "echo READY; exec sleep 1000", End{Reason: protocol.ReasonIdleTimeout, TimedOut: true},
+			protocol.ExitRecord{ExitCode: 129, Signal: "SIGHUP", Outcome: protocol.OutcomeSoft, Reason: protocol.ReasonIdleTimeout, TimedOut: true}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, v := ready(t, tt.code)
+			if err := s.Terminate(tt.end); err != nil {
+				t.Fatal(err)
+			}
+			got, want := ended(t, s), tt.want
+			if want.Reason == "" {
+				want.Reason = protocol.ReasonUserRequested
+			}
+			if want.LastLines == nil {
+				want.LastLines = []string{"READY"}
+			}
+			if got.ExitCode != want.ExitCode || got.Signal != want.Signal || got.Outcome != want.Outcome ||
+				got.Reason != want.Reason || got.TimedOut != want.TimedOut || !slices.Equal(got.LastLines, want.LastLines) {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+			if v.end(t); !v.exited || !gone(s.pty.PID()) {
+				t.Errorf("told the exit: %v; reaped: %v", v.exited, gone(s.pty.PID()))
+			}
+			wantCode(t, "once more", s.Terminate(End{}), protocol.CodeSessionExited)
+		})
+	}
+}
+
+// The first reason stays; while the end goes on, input and sizes find no
+// session.
+//
+// demand: M8
+func TestEnding(t *testing.T) {
+	fifo := t.TempDir() + "/go"
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, v := ready(t, "trap 'read x <"+fifo+"; exit 1' HUP; echo READY; while :; do read x; done")
+	grace := forever
+	if err := s.Terminate(End{Grace: &grace, Reason: protocol.ReasonIdleTimeout, TimedOut: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Terminate(End{Reason: protocol.ReasonShutdown}); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+	_, err := s.Type("", 0, []byte("x"))
+	wantCode(t, "Type", err, protocol.CodeSessionNotFound)
+	_, err = s.Type("w", 0, []byte("x"))
+	wantCode(t, "Type by a writer", err, protocol.CodeSessionNotFound)
+	wantCode(t, "Attachment.Type", v.a.Type(0, []byte("x")), protocol.CodeSessionNotFound)
+	wantCode(t, "Resize", s.Resize(protocol.Size{Cols: 1, Rows: 1}), protocol.CodeSessionNotFound)
+	wantCode(t, "Attachment.Resize", v.a.Resize(protocol.Size{Cols: 1, Rows: 1}), protocol.CodeSessionNotFound)
+	wantCode(t, "Interrupt", v.a.Interrupt(), protocol.CodeSessionNotFound)
+	if i := info(t, s); i.State != protocol.StateRunning || i.Size != (protocol.Size{Cols: 80, Rows: 24}) {
+		t.Errorf("got %s at %v, want it running at its size", i.State, i.Size)
+	}
+	second := look(t, s, protocol.AttachSpec{}) // looking is still allowed
+	release(t, fifo)
+	if rec := ended(t, s); rec.Reason != protocol.ReasonIdleTimeout || !rec.TimedOut || rec.ExitCode != 1 || rec.Outcome != protocol.OutcomeSoft {
+		t.Errorf("got %+v, want idle_timeout, timed out, code 1, soft", rec)
+	}
+	if second.end(t); !second.exited {
+		t.Error("who attached meanwhile was not told the exit")
+	}
+	_, err = s.Type("", 0, []byte("x"))
+	wantCode(t, "Type after the exit", err, protocol.CodeSessionExited)
+	wantCode(t, "Resize after the exit", s.Resize(protocol.Size{}), protocol.CodeSessionExited)
+}
+
+// An end that is asked for after the child has gone, while its output is still
+// read, takes what is left of its tree; the record stays true.
+//
+// demand: M8
+func TestTerminateWhileDraining(t *testing.T) {
+	tb := NewTable(Config{Env: []string{"PATH=" + os.Getenv("PATH")}})
+	pidFile := t.TempDir() + "/pid"
+	// Read for another second; goes neither by SIGHUP nor without a terminal.
+	s := create(t, tb, bash("trap '' HUP; while :; do echo y; done 2>/dev/null & echo $! >"+pidFile+"; exit 6"))
+	<-s.pty.Done()
+	for range 2 {
+		if err := s.Terminate(End{Reason: protocol.ReasonIdleTimeout}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rec := ended(t, s); rec.Reason != protocol.ReasonExited || rec.Outcome != protocol.OutcomeNatural || rec.ExitCode != 6 {
+		t.Errorf("got %+v, want what happened: exited, natural, 6", rec)
+	}
+	shutdown(t, tb)
+	if pid := readPID(t, pidFile); running(pid) {
+		t.Errorf("%d is still there after the shutdown", pid)
+	}
+}

@@ -1,0 +1,160 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/pty"
+)
+
+// Twenty sessions that ignore SIGHUP take one grace, not twenty; each of
+// several callers returns after the last of them has been reaped, and nothing
+// opens after that.
+//
+// demand: M12
+func TestShutdown(t *testing.T) {
+	const sessions, grace = 20, time.Second
+	tb := NewTable(Config{Grace: grace, Env: []string{"PATH=" + os.Getenv("PATH")}})
+	var all []*Session
+	var viewers []*viewer
+	for range sessions {
+		s := create(t, tb, bash("trap '' HUP; echo READY; while :; do sleep 1000; done"))
+		all, viewers = append(all, s), append(viewers, look(t, s, protocol.AttachSpec{}))
+	}
+	for _, v := range viewers {
+		v.until(t, "READY")
+	}
+	// Who gives up leaves the end going on.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := tb.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v", err)
+	}
+	_, err := tb.Create("", bash("exit"), "")
+	wantCode(t, "Create meanwhile", err, protocol.CodeClosed)
+	within(t, 5*grace, "the shutdown", func() {
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				shutdown(t, tb)
+				for _, s := range all {
+					if !isClosed(s.gone) || !gone(s.pty.PID()) {
+						t.Errorf("session %s is still there", s.ID())
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+	// Viewers get the end, although the sessions are forgotten.
+	for i, v := range viewers {
+		if v.end(t); !v.exited {
+			t.Errorf("viewer %d was not told the exit", i)
+		}
+		if rec := all[i].Exit(); rec.Reason != protocol.ReasonShutdown || rec.Outcome != protocol.OutcomeHard {
+			t.Errorf("got %+v, want shutdown, hard", rec)
+		}
+	}
+	_, err = tb.Create("", bash("exit"), "")
+	wantCode(t, "Create afterwards", err, protocol.CodeClosed)
+	_, err = tb.Reopen(all[0].ID(), protocol.RespawnSpec{}, "")
+	wantCode(t, "Reopen afterwards", err, protocol.CodeClosed)
+	if live, list := tb.Live(), tb.List(""); live != 0 || len(list) != 0 {
+		t.Errorf("got %d live, %d listed, want none", live, len(list))
+	}
+	shutdown(t, tb) // and again
+}
+
+// A child that was being started when the shutdown began is ended and reaped
+// before the shutdown returns, and its caller is told that all is closed.
+//
+// demand: M5
+func TestCreateDuringShutdown(t *testing.T) {
+	starting, goOn := make(chan struct{}), make(chan struct{})
+	var child PTY
+	tb := NewTable(Config{Env: []string{"PATH=" + os.Getenv("PATH")}, Start: func(spec pty.Spec) (PTY, error) {
+		close(starting)
+		<-goOn
+		p, err := realStart(spec)
+		child = p
+		return p, err
+	}})
+	created, ended := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := tb.Create("a", bash("trap '' HUP; exec sleep 1000"), "")
+		created <- err
+	}()
+	<-starting
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for begun := false; !begun; { // Shutdown marks it before it waits
+		cancelled, cancel := context.WithCancel(ctx)
+		cancel()
+		begun = tb.Shutdown(cancelled) != nil
+	}
+	go func() { ended <- tb.Shutdown(ctx) }()
+	select {
+	case err := <-ended:
+		t.Fatalf("the shutdown returned %v before the child was there", err)
+	default:
+	}
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !gone(child.PID()) {
+		t.Error("the child was not reaped when the shutdown returned")
+	}
+	wantCode(t, "Create", <-created, protocol.CodeClosed)
+	_, err := tb.Get("a")
+	wantCode(t, "Get", err, protocol.CodeSessionNotFound)
+	if tb.Events().Seq() != 0 {
+		t.Errorf("got %d events, want none of what never was", tb.Events().Seq())
+	}
+}
+
+// A close with every queue full takes no longer than any other: the child does
+// not read, the input queue is full, and viewers never look.
+//
+// demand: M10
+func TestEndWithQueuesFull(t *testing.T) {
+	tb := newTable(t, Config{RingBytes: 64 << 10, InputBytes: 1 << 20})
+	s := create(t, tb, bash(`trap '' HUP; stty raw -echo; echo READY; while :; do echo ${RANDOM}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done`))
+	look(t, s, protocol.AttachSpec{}).until(t, "READY")
+	var idle []*viewer
+	for range 10 {
+		idle = append(idle, look(t, s, protocol.AttachSpec{}))
+	}
+	input := bytes.Repeat([]byte("x"), 256<<10)
+	for typed := uint64(0); ; {
+		err := idle[0].a.Type(typed, input)
+		if protocol.CodeOf(err) == protocol.CodeInputFull {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		typed += uint64(len(input))
+	}
+	within(t, 2*time.Second, "the end", func() {
+		if err := s.Terminate(End{}); err != nil {
+			t.Fatal(err)
+		}
+		if rec := ended(t, s); rec.Outcome != protocol.OutcomeHard {
+			t.Errorf("got %+v, want hard", rec)
+		}
+	})
+	for _, v := range idle { // who looks after all sees the end
+		if v.end(t); !v.exited || v.missed == 0 {
+			t.Errorf("got exit %v, %d missed", v.exited, v.missed)
+		}
+	}
+}
