@@ -136,25 +136,31 @@ func (a *app) serveAll(ctx context.Context, o *serveOptions, server *apiserver.S
 			}
 		})
 	}
-	left := make(chan struct{})
+	local := web.New(web.Config{Server: server, Link: links, Trusted: true, Log: log})
+	pages := web.New(web.Config{Server: server, Link: links, Origins: o.origins, Log: log})
+	goaway := func(reason string) {
+		server.Goaway(reason, 0)
+		local.Goaway()
+		pages.Goaway()
+	}
 	offer := &handoff.Offer{
 		Files: ls.files, Build: version.String(), Log: log,
 		Leave: func(handed bool) {
-			defer close(left)
 			reason := "stopping"
 			if handed {
 				reason = "handoff"
 				ls.release()
 			}
 			stop()
-			server.Goaway(reason, 0)
+			goaway(reason)
 		},
 	}
 	serve(func() error { return server.ServeListener(ctx, connCtx, ls.api) })
-	serve(func() error { return a.webHandler(server, links, o, nil, log).ServeUnix(ctx, connCtx, ls.web) })
+	serve(func() error { return local.Serve(ctx, connCtx, netListener{ls.web}) })
 	serve(func() error { return offer.Serve(ctx, ls.control) })
 	if ls.tcp != nil {
-		serve(func() error { return a.webHandler(server, links, o, ls.tcp, log).ServeTCP(ctx, connCtx, ls.tcp) })
+		log.Info().Stringer("address", ls.tcp.Addr()).Msg("serving WebSockets on TCP; the token lies in the state directory")
+		serve(func() error { return pages.Serve(ctx, connCtx, ls.tcp) })
 	}
 	for _, l := range []*socket.Listener{ls.api, ls.web, ls.control} {
 		go l.Watch(ctx, socketCheck, func(rebound bool, err error) {
@@ -169,23 +175,32 @@ func (a *app) serveAll(ctx context.Context, o *serveOptions, server *apiserver.S
 		log.Info().Int("old_pid", take.PID).Msg("took over")
 	}
 	<-ctx.Done()
-	ls.stopAccepting()
-	select {
-	case err := <-failed:
-		closeConns()
-		server.Goaway("stopping", 0)
-		wg.Wait()
-		return err
-	default:
-	}
-	server.Goaway("stopping", 0)
+	ls.close()
+	goaway("stopping") // twice does no harm: the second finds nobody
 	wg.Wait()
 	log.Info().Msg("proxy stops")
-	return nil
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
 }
 
-func (a *app) webHandler(server *apiserver.Server, links *linkclient.Client, o *serveOptions, tcp net.Listener, log zerolog.Logger) *web.Handler {
-	return web.New(web.Config{Server: server, Link: links, Origins: o.origins, Trusted: tcp == nil, Log: log})
+// netListener gives a private socket's connections to who knows nothing of
+// peers.
+type netListener struct{ *socket.Listener }
+
+func (l netListener) Accept() (net.Conn, error) {
+	nc, _, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return nc, nil
+}
+
+func (l netListener) Addr() net.Addr {
+	return &net.UnixAddr{Name: l.Path(), Net: "unix"}
 }
 
 func (a *app) linkClient(dirs config.Dirs, secret string, log zerolog.Logger) *linkclient.Client {
@@ -394,9 +409,6 @@ func (ls *listeners) close() {
 	ls.each((*socket.Listener).Close)
 	ls.closeTCP()
 }
-
-// stopAccepting makes the Serve functions return.
-func (ls *listeners) stopAccepting() { ls.close() }
 
 // giveUp undoes a start that failed. What was taken over is still the old
 // proxy's: only our copies are closed.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
@@ -41,7 +40,7 @@ var exitCodes = map[protocol.Code]int{
 	protocol.CodeTimeout:               exitTimeout,
 }
 
-func (a *app) exitCode(err error) int {
+func exitCode(err error) int {
 	var exit *exitError
 	var e *protocol.Error
 	switch {
@@ -58,20 +57,12 @@ func (a *app) exitCode(err error) int {
 		}
 	case errors.Is(err, client.ErrConnect):
 		return exitUnavailable
+	case errors.Is(err, client.ErrDecode):
+		return exitProtocol
+	case errors.Is(err, client.ErrStolen), errors.Is(err, client.ErrIO):
+		return exitTempFail
 	case errors.Is(err, context.DeadlineExceeded):
 		return exitTimeout
-	case isUsage(err):
-		return exitUsage
 	}
 	return exitSoftware
-}
-
-// isUsage knows cobra's own complaints, which have no type.
-func isUsage(err error) bool {
-	for _, s := range []string{"unknown command", "accepts ", "requires at least", "requires exactly"} {
-		if strings.HasPrefix(err.Error(), s) {
-			return true
-		}
-	}
-	return false
 }

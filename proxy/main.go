@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -25,11 +25,13 @@ func main() {
 		os.Exit(exitUnavailable)
 	}
 	machine.Share()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	a := &app{}
-	err := a.command().ExecuteContext(ctx)
+	ctx, stop := catch(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	err := (&app{}).command().ExecuteContext(ctx)
+	if by, ok := context.Cause(ctx).(signalled); ok && errors.Is(err, context.Canceled) {
+		err = &exitError{by.exitCode(), ""}
+	}
 	stop()
-	if code := a.exitCode(err); code != 0 {
+	if code := exitCode(err); code != 0 {
 		if text := errorText(err); text != "" {
 			fmt.Fprintln(os.Stderr, "proxy:", text)
 		}
@@ -54,7 +56,7 @@ func (a *app) command() *cobra.Command {
 			"proxy --handoff starts this program as the successor of the running proxy.",
 		Version:       version.String(),
 		SilenceErrors: true, SilenceUsage: true,
-		Args: cobra.NoArgs,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if handoff {
 				return a.handoff(cmd.Context(), foreground)
@@ -75,7 +77,36 @@ func (a *app) command() *cobra.Command {
 		a.sendCommand(), a.screenCommand(), a.resizeCommand(),
 		a.killCommand(), a.waitCommand(),
 	)
+	root.InitDefaultCompletionCmd()
+	typedArgs(root)
 	return root
+}
+
+func noSuchCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("there is no command %q", args[0])
+	if like := root.SuggestionsFor(args[0]); len(like) > 0 {
+		text += ", there is " + strings.Join(like, ", ")
+	}
+	return errors.New(text)
+}
+
+// typedArgs gives cobra's complaints about arguments our exit code, and says
+// what would be right.
+func typedArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usage(fmt.Errorf("%w\nusage: %s", err, cmd.UseLine()))
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		typedArgs(sub)
+	}
 }
 
 // exitError ends the process with a code and, where there is one, a message.

@@ -28,7 +28,7 @@ func (w *world) peer(socket string) (*peer, error) {
 	return &peer{nc, frame.NewReader(nc, frame.Max)}, nil
 }
 
-// client is peer with its hello said.
+// client is peer with its hello sent.
 func (w *world) client(hello api.Hello) *peer {
 	w.t.Helper()
 	p, err := w.peer("proxy.sock")
@@ -38,9 +38,6 @@ func (w *world) client(hello api.Hello) *peer {
 	w.t.Cleanup(func() { _ = p.Close() })
 	if hello.Client == "" {
 		hello.Client = "by hand"
-	}
-	if hello.Protocol == (protocol.VersionRange{}) {
-		hello.Protocol = protocol.Supported()
 	}
 	if err := p.send(hello); err != nil {
 		w.t.Fatal(err)

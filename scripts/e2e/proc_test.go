@@ -157,3 +157,5 @@ func inode(path string) string {
 	}
 	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -331,7 +331,12 @@ func (w *world) attach(c *client.Client, id string, o client.AttachOptions) *vie
 	if err != nil {
 		w.t.Fatalf("attach to %s: %v", id, err)
 	}
-	w.t.Cleanup(func() { _ = a.Detach() })
+	w.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = a.Flush(ctx) // Detach waits for that, too, and longer
+		_ = a.Detach()
+	})
 	return &view{t: w.t, Attachment: a}
 }
 
@@ -388,7 +393,7 @@ func (v *view) last() *client.Message {
 	return v.end
 }
 
-// type_ types.
+// say types.
 func (v *view) say(text string) {
 	v.t.Helper()
 	if _, err := v.Write([]byte(text)); err != nil {

@@ -52,14 +52,15 @@ func ranges(top int) (all []protocol.VersionRange) {
 	return all
 }
 
-// common is the plainest Agree there is: the highest version in both, or 0.
-func common(a, b protocol.VersionRange) (v int) {
-	for i := 1; i <= 9; i++ {
-		if a.Min <= i && i <= a.Max && b.Min <= i && i <= b.Max {
-			v = i
+// common is the plainest Agree there is: the highest version in both, or -1.
+func common(a, b protocol.VersionRange) int {
+	found := -1
+	for v := range 10 {
+		if a.Min <= v && v <= a.Max && b.Min <= v && v <= b.Max {
+			found = v
 		}
 	}
-	return v
+	return found
 }
 
 // wantMismatch checks that an error names both ranges.
@@ -90,7 +91,7 @@ func TestVersionsOfProxies(t *testing.T) {
 			hello.Protocol = r
 			c, welcome, _, err := Dial(a, hello, zerolog.Nop())
 			end := <-got
-			if v := common(protocol.Supported(), r); v != 0 {
+			if v := common(protocol.Supported(), r); v >= 0 {
 				if err != nil || end.err != nil || welcome.Agreed != v {
 					t.Fatalf("agreed on %v with %v and %v, want %d", welcome, err, end.err, v)
 				}
@@ -126,7 +127,7 @@ func TestVersionsOfSupervisors(t *testing.T) {
 			hello := someHello
 			hello.Protocol = own
 			c, _, _, err := Dial(a, hello, zerolog.Nop())
-			if common(own, other) == 0 {
+			if common(own, other) < 0 {
 				wantMismatch(t, err, own, other)
 				continue
 			}
@@ -285,55 +286,46 @@ func TestGarbage(t *testing.T) {
 func TestSilence(t *testing.T) {
 	testkit.CheckLeaks(t)
 	half := control(`{"type":"hello"}`)[:9]
-	t.Run("all at once", func(t *testing.T) { // they take helloTimeout each
-		for _, tt := range []struct {
-			name string
-			does func(t *testing.T, peer bare)
-		}{
-			{name: "nothing", does: func(*testing.T, bare) {}},
-			{name: "an empty stream", does: func(t *testing.T, peer bare) { peer.stream(t, nil) }},
-			{name: "half a hello", does: func(t *testing.T, peer bare) { peer.stream(t, half) }},
-			{name: "frames that are no messages", does: func(t *testing.T, peer bare) { peer.stream(t, frame.Append(nil, 77, nil)) }},
-			{name: "a refused hello, not read", does: func(t *testing.T, peer bare) {
-				peer.stream(t, control(`{"type":"hello","protocol":{"min":7,"max":9}}`))
-			}},
-		} {
-			t.Run("accept/"+tt.name, func(t *testing.T) {
-				t.Parallel()
-				a, b := pair(t)
-				got := accept(t, b, welcomed)
-				tt.does(t, bareProxy(t, a))
-				if end := within(t, silence, "Accept returns", got); end.err == nil {
-					t.Error("a link was made")
-				}
-			})
+	welcome := control(`{"type":"welcome","protocol":{"min":1,"max":1}}`)
+	waiting := map[string]<-chan error{} // all at the same time: they take helloTimeout each
+
+	for name, says := range map[string][]byte{
+		"an empty stream":              {},
+		"half a hello":                 half,
+		"frames that are no messages":  frame.Append(nil, 77, nil),
+		"an answer that it never read": control(`{"type":"hello","protocol":{"min":7,"max":9}}`),
+		"nothing":                      nil,
+	} {
+		a, b := pair(t)
+		if peer := bareProxy(t, a); says != nil {
+			peer.stream(t, says)
 		}
-		for _, tt := range []struct {
-			name string
-			says []byte
-		}{
-			{name: "nothing"},
-			{name: "half a welcome", says: half},
-			{name: "a welcome, no sessions", says: control(`{"type":"welcome","protocol":{"min":1,"max":1}}`)},
-			{name: "more sessions, never", says: append(control(`{"type":"welcome","protocol":{"min":1,"max":1}}`), control(`{"type":"sessions","sessions":[],"more":true}`)...)},
-		} {
-			t.Run("dial/"+tt.name, func(t *testing.T) {
-				t.Parallel()
-				a, b := pair(t)
-				peer := bareSupervisor(t, b)
-				go func() {
-					if st, err := peer.Accept(); err == nil && len(tt.says) > 0 {
-						_ = st.SendRaw(tt.says)
-					}
-				}()
-				done := make(chan error, 1)
-				go func() { _, _, _, err := Dial(a, someHello, zerolog.Nop()); done <- err }()
-				if err := within(t, silence, "Dial returns", done); err == nil {
-					t.Error("a link was made")
-				}
-			})
+		done := make(chan error, 1)
+		go func() { _, _, err := Accept(b, welcomed, zerolog.Nop()); done <- err }()
+		waiting["accept, "+name] = done
+	}
+	for name, says := range map[string][]byte{
+		"nothing":                nil,
+		"half a welcome":         half,
+		"a welcome, no sessions": welcome,
+		"more sessions, never":   append(welcome, control(`{"type":"sessions","sessions":[],"more":true}`)...),
+	} {
+		a, b := pair(t)
+		peer := bareSupervisor(t, b)
+		go func() {
+			if st, err := peer.Accept(); err == nil && says != nil {
+				_ = st.SendRaw(says)
+			}
+		}()
+		done := make(chan error, 1)
+		go func() { _, _, _, err := Dial(a, someHello, zerolog.Nop()); done <- err }()
+		waiting["dial, "+name] = done
+	}
+	for name, done := range waiting {
+		if err := within(t, silence, name, done); err == nil {
+			t.Errorf("%s: a link was made", name)
 		}
-	})
+	}
 }
 
 // A hello that comes late, but in time, is as good as another.

@@ -30,7 +30,9 @@ import (
 )
 
 const (
-	// helloTimeout is how long either side waits for the other's hello.
+	// helloTimeout is how long either side waits for the other's hello, and
+	// for each part of the enumeration behind it: thousands of sessions take
+	// longer than a word.
 	helloTimeout = 2 * time.Second
 	// closeTimeout is how long a half-closed stream waits for its peer.
 	closeTimeout = 5 * time.Second
@@ -109,7 +111,7 @@ func (c *Conn) hello(hello link.Hello) (*link.Welcome, []protocol.SessionInfo, e
 	if _, err := protocol.Agree(hello.Protocol, welcome.Protocol); err != nil {
 		return nil, nil, err
 	}
-	sessions, err := s.ReadSessions()
+	sessions, err := s.readSessions(func() { _ = s.SetDeadline(time.Now().Add(helloTimeout)) })
 	return welcome, sessions, err
 }
 
@@ -142,6 +144,9 @@ func (c *Conn) welcome(answer Welcomer) (*link.Hello, error) {
 	}
 	defer func() { _ = s.Close() }()
 	hello, err := s.receiveHello()
+	if err != nil && protocol.CodeOf(err) == protocol.CodeInternal { // there is nobody to tell
+		return nil, err
+	}
 	if err != nil {
 		return nil, s.refuse(err)
 	}
@@ -157,7 +162,7 @@ func (c *Conn) welcome(answer Welcomer) (*link.Hello, error) {
 	if err := s.Send(welcome); err != nil {
 		return nil, err
 	}
-	return hello, s.SendSessions(sessions)
+	return hello, s.sendSessions(sessions, func() { timer.Reset(helloTimeout) })
 }
 
 // receiveHello returns hello_required for any other message.
@@ -173,12 +178,8 @@ func (s *Stream) receiveHello() (*link.Hello, error) {
 }
 
 // refuse tells the peer why and waits until it has read that, since closing
-// the connection would throw the words away. A peer that is gone is told
-// nothing.
+// the connection would throw the words away.
 func (s *Stream) refuse(reason error) error {
-	if protocol.CodeOf(reason) == protocol.CodeInternal {
-		return reason
-	}
 	err := s.Fail(reason)
 	_ = s.Close()
 	_, _ = io.Copy(io.Discard, s.mux) // until the peer closes or the hello's time is over
@@ -323,8 +324,14 @@ func (s *Stream) ask(request protocol.Message) (protocol.Message, error) {
 
 // SendSessions enumerates sessions in as many messages as it takes.
 func (s *Stream) SendSessions(all []protocol.SessionInfo) error {
+	return s.sendSessions(all, func() {})
+}
+
+// sendSessions calls each before each message.
+func (s *Stream) sendSessions(all []protocol.SessionInfo, each func()) error {
 	parts := protocol.SplitSessions(all)
 	for i, part := range parts {
+		each()
 		if err := s.Send(link.Sessions{Sessions: part, More: i < len(parts)-1}); err != nil {
 			return err
 		}
@@ -333,9 +340,13 @@ func (s *Stream) SendSessions(all []protocol.SessionInfo) error {
 }
 
 // ReadSessions reads what SendSessions wrote.
-func (s *Stream) ReadSessions() ([]protocol.SessionInfo, error) {
+func (s *Stream) ReadSessions() ([]protocol.SessionInfo, error) { return s.readSessions(func() {}) }
+
+// readSessions calls each before it waits for a message.
+func (s *Stream) readSessions(each func()) ([]protocol.SessionInfo, error) {
 	var all []protocol.SessionInfo
 	for {
+		each()
 		m, err := s.Receive()
 		if err != nil {
 			return nil, err

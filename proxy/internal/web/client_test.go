@@ -141,6 +141,10 @@ func dial(t *testing.T, addr net.Addr) *client {
 	return &client{t: t, nc: nc, br: bufio.NewReader(nc)}
 }
 
+func dialPipe(t *testing.T, nc net.Conn) *client {
+	return &client{t: t, nc: nc, br: bufio.NewReader(nc)}
+}
+
 const key = "dGhlIHNhbXBsZSBub25jZQ=="
 
 // handshake is the request of a browser; changes are headers in place of its

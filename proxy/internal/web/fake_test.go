@@ -32,6 +32,7 @@ type fakeSupervisor struct {
 	room     int // of the input queue; negative is endless
 	typed    []byte
 	silent   bool // echo nothing
+	last     *viewer
 }
 
 const snapshot = "what was there\r\n"
@@ -131,6 +132,13 @@ func (f *fakeSupervisor) attach(st *link.Stream, m *wire.Attach) {
 	}
 	v := &viewer{f: f, st: st, spec: m.AttachSpec, n: m.Attachment, over: make(chan struct{})}
 	defer close(v.over)
+	f.mu.Lock()
+	last := f.last
+	f.last = v
+	f.mu.Unlock()
+	if m.Resume != nil {
+		<-last.over // its link is cut; what it was told before is done first
+	}
 	reply := wire.Attached{AttachInfo: protocol.AttachInfo{Session: info(), Replay: protocol.ReplayExact, Writer: "w"}}
 	f.mu.Lock()
 	reply.InputOffset = f.accepted["w"]

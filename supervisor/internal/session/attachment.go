@@ -144,11 +144,11 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 // same writer is the same client's earlier one, whose connection it has given
 // up before we were told: it goes without a question.
 func (s *Session) makeRoom(a *Attachment) error {
-	var rivals []*Attachment
+	var own, rivals []*Attachment
 	for other := range s.attachments {
 		switch {
 		case other.spec.Writer == a.spec.Writer:
-			defer s.end(other, &a.spec.Client)
+			own = append(own, other)
 		case a.spec.Mode == protocol.ModeReadOnly || other.spec.Mode == protocol.ModeReadOnly:
 		case a.spec.Mode == protocol.ModeExclusive || other.spec.Mode == protocol.ModeExclusive:
 			rivals = append(rivals, other)
@@ -158,7 +158,7 @@ func (s *Session) makeRoom(a *Attachment) error {
 		who := cmp.Or(rivals[0].spec.Client, "another client")
 		return protocol.Errorf(protocol.CodeAlreadyAttached, fmt.Sprintf("session %s is attached by %s; steal to take it over", s.id, who))
 	}
-	for _, other := range rivals {
+	for _, other := range append(own, rivals...) {
 		s.end(other, &a.spec.Client)
 	}
 	return nil

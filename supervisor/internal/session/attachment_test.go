@@ -7,13 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/ring"
 )
 
@@ -47,43 +51,192 @@ func TestBacklogStays(t *testing.T) {
 //
 // demand: R6
 func TestBytesMissed(t *testing.T) {
-	tb := newTable(t, Config{RingBytes: ring.MinBytes})
-	s := create(t, tb, bash("seq 1 10; echo READY; read go; seq 1 50000; echo DONE; exec sleep 1000"))
-	v := look(t, s, protocol.AttachSpec{})
-	v.until(t, "READY\r\n")
-	v.a.Close()
-	if _, err := s.Type("", 0, []byte("go\n")); err != nil {
-		t.Fatal(err)
-	}
-	look(t, s, protocol.AttachSpec{}).until(t, "DONE")
-	i := info(t, s)
-	if i.RingStart == 0 || i.OutputOffset-i.RingStart < ring.MinBytes {
-		t.Fatalf("got [%d, %d) in the ring, want at least %d and a loss", i.RingStart, i.OutputOffset, ring.MinBytes)
-	}
-	for _, tt := range []struct {
-		name   string
-		resume *protocol.Resume
-		replay protocol.Replay
-		missed uint64
-	}{
-		{"new", nil, protocol.ReplaySnapshot, i.RingStart},
-		{"back too late", &protocol.Resume{Offset: v.pos}, protocol.ReplaySnapshot, i.RingStart - v.pos},
-		{"back at the last byte lost", &protocol.Resume{Offset: i.RingStart - 1}, protocol.ReplaySnapshot, 1},
-		{"back just in time", &protocol.Resume{Offset: i.RingStart}, protocol.ReplayExact, 0},
-		{"nothing missed", &protocol.Resume{Offset: i.OutputOffset}, protocol.ReplayExact, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{RingBytes: ring.MinBytes})
+		s := create(t, tb, bash(""))
+		m := &model{printed: []byte(numbers(50_000)), sizes: []sizeAt{{0, info(t, s).Size}}}
+		by(s).print(m.printed)
+		synctest.Wait()
+		i := info(t, s)
+		if i.OutputOffset != uint64(len(m.printed)) || i.RingStart == 0 || i.OutputOffset-i.RingStart < ring.MinBytes {
+			t.Fatalf("got [%d, %d) in the ring, want at least %d and a loss", i.RingStart, i.OutputOffset, ring.MinBytes)
+		}
+		for _, tt := range []struct {
+			name    string
+			resume  *protocol.Resume
+			replay  protocol.Replay
+			atLeast uint64 // missed; a snapshot begins with a whole line
+		}{
+			{"new", nil, protocol.ReplaySnapshot, i.RingStart},
+			{"back too late", &protocol.Resume{Offset: 50}, protocol.ReplaySnapshot, i.RingStart - 50},
+			{"back at the last byte lost", &protocol.Resume{Offset: i.RingStart - 1}, protocol.ReplaySnapshot, 1},
+			{"back just in time", &protocol.Resume{Offset: i.RingStart}, protocol.ReplayExact, 0},
+			{"nothing missed", &protocol.Resume{Offset: i.OutputOffset}, protocol.ReplayExact, 0},
+		} {
 			if tt.resume != nil {
 				tt.resume.Instance = s.Instance()
 			}
-			v := look(t, s, protocol.AttachSpec{Resume: tt.resume})
-			if v.info.Replay != tt.replay || v.info.BytesMissed != tt.missed {
-				t.Errorf("got %s, %d missed; want %s, %d", v.info.Replay, v.info.BytesMissed, tt.replay, tt.missed)
+			// It checks that the snapshot begins behind what was missed.
+			v, err := attach(s, protocol.AttachSpec{Resume: tt.resume}, m)
+			if err != nil {
+				t.Fatalf("%s: %v", tt.name, err)
+			}
+			defer v.a.Close()
+			if v.info.Replay != tt.replay || v.info.BytesMissed < tt.atLeast || v.info.BytesMissed > tt.atLeast+10 {
+				t.Errorf("%s: got %s, %d missed; want %s, %d", tt.name, v.info.Replay, v.info.BytesMissed, tt.replay, tt.atLeast)
 			}
 			if _, err := v.drain(); err != nil || v.pos != i.OutputOffset {
-				t.Errorf("came to %d, %v; want %d", v.pos, err, i.OutputOffset)
+				t.Errorf("%s: came to %d, %v; want %d", tt.name, v.pos, err, i.OutputOffset)
+			}
+		}
+	})
+}
+
+// A viewer that the ring has overtaken while the size changed is told the size
+// before the snapshot that is for it, also when the session is forgotten by
+// then.
+func TestResync(t *testing.T) {
+	for _, forgotten := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			tb, by := fakeTable(t, Config{RingBytes: ring.MinBytes})
+			s := create(t, tb, bash(""))
+			big, small := info(t, s).Size, protocol.Size{Cols: 40, Rows: 10}
+			m := &model{printed: []byte(numbers(50_000)), sizes: []sizeAt{{0, big}, {100_000, small}}}
+			print := func(from, end int) { by(s).print(m.printed[from:end]); synctest.Wait() }
+			v, err := attach(s, protocol.AttachSpec{}, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.a.Close()
+			print(0, 100)
+			if _, err := v.drain(); err != nil || v.pos != 100 {
+				t.Fatalf("came to %d, %v", v.pos, err)
+			}
+			print(100, 100_000)
+			if err := s.Resize(small); err != nil {
+				t.Fatal(err)
+			}
+			print(100_000, len(m.printed))
+			start := info(t, s).RingStart
+			if forgotten {
+				by(s).exit(pty.Status{Code: 3})
+				<-s.Exited()
+				if err := tb.Forget(s.ID(), ""); err != nil {
+					t.Fatal(err)
+				}
+				<-s.gone
+			}
+			var kinds []ItemKind
+			for range 3 {
+				item, err := v.next(t)
+				if err != nil {
+					t.Fatal(err)
+				}
+				kinds = append(kinds, item.Kind)
+			}
+			if want := []ItemKind{ItemResync, ItemResized, ItemSnapshot}; !slices.Equal(kinds, want) {
+				t.Errorf("got items %v, want %v", kinds, want)
+			}
+			over, err := v.drain()
+			if err != nil || over != forgotten || v.exited != forgotten || v.pos != uint64(len(m.printed)) || v.from < start || v.missed != v.from-100 || v.size != small {
+				t.Errorf("over %v, %v at %d of %d, %v, missed %d up to %d, lost %d", over, err, v.pos, len(m.printed), v.size, v.missed, v.from, start)
 			}
 		})
+	}
+}
+
+// A viewer is told each size where it begins: on its way, when it attaches
+// anew, and when it comes back, even if nothing was printed since.
+func TestResizedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		size := func(cols int) protocol.Size { return protocol.Size{Cols: cols, Rows: 24} }
+		resize := func(cols int) {
+			if err := s.Resize(size(cols)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v := look(t, s, protocol.AttachSpec{})
+		gone := look(t, s, protocol.AttachSpec{})
+		gone.a.Close()
+		resize(10)
+		resize(20)
+		by(s).print([]byte("abc"))
+		synctest.Wait()
+		resize(30)
+		by(s).print([]byte("def"))
+		synctest.Wait()
+		resize(40)
+		back := look(t, s, protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance(), Offset: gone.pos}})
+		anew := look(t, s, protocol.AttachSpec{Cols: 50, Rows: 24})
+		for name, tt := range map[string]struct {
+			v    *viewer
+			want []sizeAt
+		}{
+			"on its way": {v, []sizeAt{{0, size(20)}, {3, size(30)}, {6, size(50)}}},
+			"back":       {back, []sizeAt{{0, size(20)}, {3, size(30)}, {6, size(50)}}},
+			"anew":       {anew, nil},
+		} {
+			if _, err := tt.v.drain(); err != nil || !slices.Equal(tt.v.sizes, tt.want) || string(tt.v.seen) != "abcdef" || tt.v.size != size(50) {
+				t.Errorf("%s: told %v, %q, %v; want %v", name, tt.v.sizes, tt.v.seen, err, tt.want)
+			}
+		}
+		if got := by(s).sizes; got[len(got)-1] != size(50) {
+			t.Errorf("the terminal was given %v", got)
+		}
+	})
+}
+
+// Sizes that change while the child prints and a viewer looks: the viewer is
+// told each where the ring has it.
+func TestResizeWhilePrinting(t *testing.T) {
+	tb, by := fakeTable(t, Config{RingBytes: 16 << 20})
+	s := create(t, tb, bash(""))
+	by(s).perRead = 10
+	v := look(t, s, protocol.AttachSpec{})
+	stop, told := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			if _, err := v.take(context.Background()); err != nil {
+				told <- err
+				return
+			}
+		}
+	}()
+	go func() {
+		defer close(stop)
+		for range 1000 { // as many sizes as the ring remembers
+			by(s).print([]byte("0123456789"))
+			if err := s.Resize(protocol.Size{Cols: 1 + rand.IntN(100), Rows: 24}); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	<-stop
+	by(s).exit(pty.Status{})
+	if err := <-told; err != io.EOF {
+		t.Fatal(err)
+	}
+	var want []sizeAt
+	last := sizeAt{0, s.ring.SizeAt(0)}
+	for m, ok := s.ring.NextMark(0); ok; m, ok = s.ring.NextMark(m.Offset) {
+		if m.Size != last.size {
+			last = sizeAt{m.Offset, m.Size}
+			want = append(want, last)
+		}
+	}
+	// At one offset it may have been told several, the last of which counts.
+	var got []sizeAt
+	for _, s := range v.sizes {
+		if k := len(got); k > 0 && got[k-1].offset == s.offset {
+			got[k-1] = s
+			continue
+		}
+		got = append(got, s)
+	}
+	if i := slices.IndexFunc(want, func(s sizeAt) bool { return s.offset > 0 && !slices.Contains(got, s) }); i >= 0 {
+		t.Errorf("not told %v", want[i])
 	}
 }
 
@@ -113,9 +266,7 @@ func TestSlowViewer(t *testing.T) {
 		t.Errorf("slow: came to %d of %d", slow.pos, total)
 	}
 	ended(t, s)
-	if never.a.Close(); never.pos != 0 {
-		t.Errorf("never: came to %d", never.pos)
-	}
+	never.a.Close()
 }
 
 // Exclusive attachments, and who makes way for whom.

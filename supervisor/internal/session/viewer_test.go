@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/screen"
 )
 
 // A viewer is a client that believes nothing. It checks every item against
@@ -21,6 +22,8 @@ type viewer struct {
 	resumes  bool
 	pos      uint64 // of the next byte
 	left     int    // bytes of the snapshot to come
+	from     uint64 // offset of the first byte that the snapshot stands for
+	shot     []byte // what has come of it
 	size     protocol.Size
 	missed   uint64
 	resyncs  int
@@ -48,16 +51,15 @@ func attach(s *Session, spec protocol.AttachSpec, m *model) (*viewer, error) {
 		pos: info.Offset, left: info.SnapshotBytes, size: info.Session.Size,
 		missed: info.BytesMissed, accepted: info.InputOffset,
 	}
-	var from uint64
 	if spec.Resume != nil {
-		from = spec.Resume.Offset
+		v.from = spec.Resume.Offset
 	}
-	if want := from + info.BytesMissed + uint64(info.SnapshotBytes); info.Offset != want {
+	v.from += info.BytesMissed
+	if err := v.begins(); err != nil {
 		a.Close()
-		return nil, fmt.Errorf("attached at %d, want %d: from %d, %d missed, %d in the snapshot",
-			info.Offset, want, from, info.BytesMissed, info.SnapshotBytes)
+		return nil, err
 	}
-	if exact := info.Replay == protocol.ReplayExact; exact && (info.BytesMissed != 0 || info.SnapshotBytes != 0) {
+	if exact := info.Replay == protocol.ReplayExact; exact && (info.BytesMissed != 0 || info.SnapshotBytes != 0 || v.from != v.pos) {
 		a.Close()
 		return nil, fmt.Errorf("an exact answer with %d missed and %d of snapshot", info.BytesMissed, info.SnapshotBytes)
 	}
@@ -111,25 +113,47 @@ func (v *viewer) check(item Item) error {
 // have been told before it lost the connection.
 func (v *viewer) mayRepeat() bool { return v.resumes && len(v.sizes) == 0 }
 
+// begins is called where a snapshot is announced: what is missed ends where it
+// begins.
+func (v *viewer) begins() error {
+	if v.from > v.pos {
+		return fmt.Errorf("missed up to %d, behind the snapshot for %d", v.from, v.pos)
+	}
+	v.shot = nil
+	if v.left == 0 {
+		return v.shown()
+	}
+	return nil
+}
+
 func (v *viewer) snapshot(item Item) error {
 	if len(item.Data) == 0 || len(item.Data) > v.left || item.Offset != v.pos {
 		return fmt.Errorf("%d bytes of snapshot for %d, want at most %d for %d", len(item.Data), item.Offset, v.left, v.pos)
 	}
-	// At present a snapshot is the bytes that lead to its offset.
-	from := v.pos - uint64(v.left)
-	v.left -= len(item.Data)
-	return v.show(from, item.Data)
+	v.shot = append(v.shot, item.Data...)
+	v.seen = append(v.seen, item.Data...)
+	if v.left -= len(item.Data); v.left == 0 {
+		return v.shown()
+	}
+	return nil
+}
+
+// shown is called where a snapshot is complete.
+func (v *viewer) shown() error {
+	if v.model == nil {
+		return nil
+	}
+	return v.model.checkSnapshot(v.from, v.pos, v.shot)
 }
 
 func (v *viewer) resync(item Item) error {
-	if want := v.pos + item.Missed + uint64(item.Bytes); item.Offset != want || item.Missed == 0 || v.left != 0 {
-		return fmt.Errorf("resync from %d to %d, %d missed and %d in the snapshot; %d of the last one are to come",
-			v.pos, item.Offset, item.Missed, item.Bytes, v.left)
+	if item.Missed == 0 || v.left != 0 {
+		return fmt.Errorf("resync at %d with %d missed; %d of the last snapshot are to come", v.pos, item.Missed, v.left)
 	}
 	v.resyncs++
 	v.missed += item.Missed
-	v.pos, v.left = item.Offset, item.Bytes
-	return nil
+	v.from, v.pos, v.left = v.pos+item.Missed, item.Offset, item.Bytes
+	return v.begins()
 }
 
 func (v *viewer) output(item Item) error {
@@ -137,20 +161,14 @@ func (v *viewer) output(item Item) error {
 		return fmt.Errorf("%d bytes at %d, want some at %d after %d of snapshot", len(item.Data), item.Offset, v.pos, v.left)
 	}
 	v.pos += uint64(len(item.Data))
-	if v.model != nil {
-		if err := v.model.checkSize(item.Offset, v.pos, v.size); err != nil {
-			return err
-		}
+	v.seen = append(v.seen, item.Data...)
+	if v.model == nil {
+		return nil
 	}
-	return v.show(item.Offset, item.Data)
-}
-
-func (v *viewer) show(from uint64, data []byte) error {
-	if v.model != nil {
-		return v.model.checkBytes(from, data)
+	if err := v.model.checkSize(item.Offset, v.pos, v.size); err != nil {
+		return err
 	}
-	v.seen = append(v.seen, data...)
-	return nil
+	return v.model.checkBytes(item.Offset, item.Data)
 }
 
 // drain looks until nothing comes; it reports whether the end has.
@@ -176,6 +194,21 @@ func (v *viewer) drain() (over bool, err error) {
 type model struct {
 	printed []byte
 	sizes   []sizeAt
+}
+
+// checkSnapshot checks a snapshot for offset that begins with the byte at from.
+// At present it is the bytes between, without what must not happen twice.
+func (m *model) checkSnapshot(from, offset uint64, data []byte) error {
+	if offset == from && len(data) == 0 {
+		return nil
+	}
+	if offset > uint64(len(m.printed)) {
+		return fmt.Errorf("a snapshot for %d, only %d were printed", offset, len(m.printed))
+	}
+	if want := screen.Quiet(m.printed[from:offset]); !bytes.Equal(data, want) {
+		return fmt.Errorf("a snapshot of %d bytes for [%d, %d), want other %d", len(data), from, offset, len(want))
+	}
+	return nil
 }
 
 func (m *model) checkBytes(from uint64, data []byte) error {

@@ -1,0 +1,249 @@
+package web
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+)
+
+func TestRawBytes(t *testing.T) {
+	e := newEnv(t)
+	c := open(t, e.listen(e.handler(true)), rawURL("echo", "cols=100", "rows=30"))
+	if got := c.bytes(len(snapshot)); string(got) != snapshot {
+		t.Errorf("snapshot %q", got)
+	}
+	if spec := e.viewer().spec; spec.Cols != 100 || spec.Rows != 30 || spec.Mode != "" {
+		t.Errorf("spec %+v", spec)
+	}
+	var want []byte
+	for a := range 256 { // each byte alone and beside others
+		p := []byte{byte(a), 0, byte(255 - a)}
+		c.frame(ws.OpBinary, true, p)
+		want = append(want, p...)
+	}
+	c.frame(ws.OpText, true, []byte("täst\r"))
+	want = append(want, "täst\r"...)
+	big := wide(300_000)
+	c.frame(ws.OpBinary, false, big[:1])
+	c.frame(ws.OpContinuation, true, big[1:])
+	want = append(want, big...)
+	if got := c.bytes(len(want)); !bytes.Equal(got, want) {
+		t.Errorf("echo of %d bytes differs", len(want))
+	}
+}
+
+func TestRawEnd(t *testing.T) {
+	exit := func(r protocol.ExitRecord) protocol.Message { return wire.Exited{SessionID: "echo", Exit: r} }
+	tests := []struct {
+		name   string
+		last   protocol.Message
+		status ws.StatusCode
+		reason string
+	}{
+		{"exit", exit(protocol.ExitRecord{}), 1000, "exited 0"},
+		{"exit with a code", exit(protocol.ExitRecord{ExitCode: 2}), 1000, "exited 2"},
+		{"killed", exit(protocol.ExitRecord{ExitCode: 143, Signal: "SIGTERM"}), 1000, "killed by SIGTERM"},
+		{"stolen", wire.Stolen{StolenBy: "thief"}, 4001, "stolen"},
+		{"our fault", wire.Error{Error: *protocol.Errorf(protocol.CodeInternal, "x")}, 1011, "internal"},
+	}
+	e := newEnv(t)
+	addr := e.listen(e.handler(true))
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := open(t, addr, rawURL("echo"))
+			v := e.viewer()
+			last := wide(200_000)
+			go func() {
+				_ = v.print(last)
+				v.tell(tt.last, true)
+			}()
+			if got := c.bytes(len(snapshot) + len(last)); !bytes.HasSuffix(got, last) {
+				t.Error("the last bytes differ")
+			}
+			if status, reason := c.closing(); status != tt.status || reason != tt.reason {
+				t.Errorf("close %d %q, want %d %q", status, reason, tt.status, tt.reason)
+			}
+		})
+	}
+}
+
+func TestRawTellsNothingElse(t *testing.T) {
+	e := newEnv(t)
+	c := open(t, e.listen(e.handler(true)), rawURL("echo"))
+	v := e.viewer()
+	_ = v.print([]byte("a"))
+	v.tell(wire.Resized{Cols: 1, Rows: 1}, false)
+	v.tell(wire.Error{Error: *protocol.Errorf(protocol.CodeSessionNotFound, "ending")}, false)
+	v.tell(wire.Resync{Offset: 5, BytesMissed: 4, SnapshotBytes: 3}, false)
+	_ = v.st.SendRaw(frame.AppendData(nil, frame.Snapshot, v.n, 5, []byte("new")))
+	want := snapshot + "a\x1bcnew"
+	if got := c.bytes(len(want)); string(got) != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestRawReadOnly(t *testing.T) {
+	e := newEnv(t)
+	c := open(t, e.listen(e.handler(true)), rawURL("echo", "mode=read_only"))
+	v := e.viewer()
+	if v.spec.Mode != protocol.ModeReadOnly {
+		t.Errorf("mode %q", v.spec.Mode)
+	}
+	c.frame(ws.OpText, true, []byte("ignored"))
+	c.frame(ws.OpPing, true, nil) // is read behind it
+	c.bytes(len(snapshot))
+	if op, _ := c.next(); op != ws.OpPong {
+		t.Errorf("opcode %d, want a pong", op)
+	}
+	if got := e.sup.typedSoFar(); len(got) > 0 {
+		t.Errorf("typed %q", got)
+	}
+}
+
+func TestRawFaults(t *testing.T) {
+	e := newEnv(t)
+	addr := e.listen(e.handler(true))
+	tests := []struct {
+		name   string
+		send   []byte
+		status ws.StatusCode
+	}{
+		{"too large", masked(ws.OpBinary, true, make([]byte, frame.Max+1)), 1009},
+		{"not UTF-8", masked(ws.OpText, true, []byte("\xff")), 1007},
+		{"reserved", masked(5, true, nil), 1002},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := open(t, addr, rawURL("echo"))
+			c.bytes(len(snapshot))
+			c.send(string(tt.send))
+			if status, reason := c.closing(); status != tt.status {
+				t.Errorf("close %d %q, want %d", status, reason, tt.status)
+			}
+			<-e.viewer().over
+		})
+	}
+}
+
+// Whatever of it the supervisor has no room for, input arrives once and in
+// order.
+func TestRawInputIsSentAgain(t *testing.T) {
+	e := newEnv(t)
+	e.sup.room, e.sup.silent = 10, true
+	h := e.handler(true)
+	h.patience = patience{retryMin: time.Millisecond, retryMax: 4 * time.Millisecond, ping: time.Hour}
+	c := open(t, e.listen(h), rawURL("echo"))
+	v := e.viewer()
+	want := wide(3 << 20) // more than is held here
+	go func() {
+		for p := want; len(p) > 0; {
+			n := min(len(p), 60_000)
+			_, _ = c.nc.Write(masked(ws.OpBinary, true, p[:n]))
+			p = p[n:]
+		}
+	}()
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for got := 0; got < len(want); {
+		n := rng.IntN(100_000)
+		if rng.IntN(4) == 0 {
+			n = 1
+		}
+		e.sup.makeRoom(n)
+		target := min(got+n, len(want))
+		eventually(t, func() bool { return len(e.sup.typedSoFar()) >= target }, "room is used")
+		got = target
+	}
+	if got := e.sup.typedSoFar(); !bytes.Equal(got, want) {
+		t.Errorf("seed %d: typed %d bytes that differ from the %d sent", seed, len(got), len(want))
+	}
+	_ = c.nc.Close()
+	<-v.over
+}
+
+func TestRawOutlivesTheLink(t *testing.T) {
+	e := newEnv(t)
+	c := open(t, e.listen(e.handler(true)), rawURL("echo"))
+	c.bytes(len(snapshot))
+	for i := range 5 {
+		v := e.viewer()
+		want := wide(100_000 + i)
+		go func() { _, _ = c.nc.Write(masked(ws.OpBinary, true, want)) }()
+		got := c.bytes(1)
+		e.sup.cut() // with input and output on their way
+		<-v.over
+		if got = append(got, c.bytes(len(want)-len(got))...); !bytes.Equal(got, want) {
+			t.Fatalf("round %d: the echo differs", i)
+		}
+	}
+}
+
+// A writer that the supervisor has forgotten goes on.
+func TestRawWriterForgotten(t *testing.T) {
+	e := newEnv(t)
+	c := open(t, e.listen(e.handler(true)), rawURL("echo"))
+	v := e.viewer()
+	c.frame(ws.OpText, true, []byte("before"))
+	c.bytes(len(snapshot) + len("before"))
+	e.sup.mu.Lock()
+	e.sup.accepted["w"] = 0
+	e.sup.mu.Unlock()
+	c.frame(ws.OpText, true, []byte("after"))
+	if got := c.bytes(len("after")); string(got) != "after" {
+		t.Errorf("got %q", got)
+	}
+	_ = c.nc.Close()
+	<-v.over
+}
+
+// A client that goes while it is not read is missed all the same.
+func TestRawStalledClientGoes(t *testing.T) {
+	e := newEnv(t)
+	e.sup.room, e.sup.silent = 0, true
+	h := e.handler(true)
+	h.patience.ping = 5 * time.Millisecond
+	c := open(t, e.listen(h), rawURL("echo"))
+	v := e.viewer()
+	c.bytes(len(snapshot))
+	go func() { // more than is held on the way
+		for range 100 {
+			if _, err := c.nc.Write(masked(ws.OpBinary, true, make([]byte, 1<<20))); err != nil {
+				return
+			}
+		}
+	}()
+	if op, _ := c.next(); op != ws.OpPing {
+		t.Errorf("opcode %d, want a ping", op)
+	}
+	_ = c.nc.Close()
+	<-v.over
+}
+
+func TestSlowClientHoldsUpNobody(t *testing.T) {
+	e := newEnv(t)
+	addr := e.listen(e.handler(true))
+	for _, path := range []string{rawURL("echo"), rawURL("echo")} {
+		slow := open(t, addr, path)
+		v := e.viewer()
+		stuck := make(chan struct{})
+		go func() {
+			defer close(stuck)
+			for v.print(make([]byte, frame.MaxData)) == nil {
+			}
+		}()
+		t.Cleanup(func() { _ = slow.nc.Close(); <-stuck })
+	}
+	quick := open(t, addr, rawURL("echo"))
+	quick.bytes(len(snapshot))
+	for range 100 {
+		quick.frame(ws.OpText, true, []byte("x"))
+		quick.bytes(1)
+	}
+}

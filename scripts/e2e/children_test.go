@@ -1,0 +1,259 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// secrets are what a launcher has in its environment and a shell must not get.
+var secrets = []string{
+	"GITHUB_TOKEN=ghp_secret", "npm_config_registry=https://secret", "npm_lifecycle_event=secret", "ELECTRON_RUN_AS_NODE=1",
+	"NOTIFY_SOCKET=/run/secret", "LISTEN_FDS=1", "LISTEN_PID=1", "INVOCATION_ID=secret", "NODE_OPTIONS=--secret",
+	"XDG_ACTIVATION_TOKEN=secret", "AWS_SECRET_ACCESS_KEY=secret", "HTTPS_PROXY=http://user:secret@proxy",
+}
+
+// launchers start the first program of a world the way a careless app does.
+var launchers = []struct{ name, program, flag string }{
+	{"supervisor", "supervisor", "--background"},
+	{"proxy", "proxy", "serve"},
+}
+
+// A child gets descriptors 0, 1 and 2, no ignored or blocked signal, and no
+// secret, however whoever started us was started.
+func TestCleanChildren(t *testing.T) {
+	t.Parallel()
+	for _, tt := range launchers {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := testkit.Dir(t)
+			secret := filepath.Join(dir, "secret")
+			if err := os.WriteFile(secret, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			w := newWorld(t, append([]string{"HOLDFAST_SECRET_FILE=" + secret, "LC_ALL=C.UTF-8", "NO_COLOR=1"}, secrets...)...)
+			w.startCareless(tt.program, tt.flag)
+			c := w.dial(client.Options{Secret: "0123456789abcdef0123456789abcdef"})
+			w.spawn(c, "s", echoing)
+			w.attach(c, "s", client.AttachOptions{}).until("ready\n")
+			info, err := c.SessionInfo(w.ctx(), "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkClean(t, info.PID)
+			checkEnv(t, environ(info.PID), dir)
+		})
+	}
+}
+
+// startCareless starts a program with open descriptors, ignored signals and
+// blocked ones, and waits until the supervisor serves.
+func (w *world) startCareless(program, arg string) {
+	w.t.Helper()
+	cmd := w.command(program, arg)
+	// The shell ignores the signals, and goes.
+	cmd.Path = "/bin/sh"
+	cmd.Args = []string{"sh", "-c", `trap '' HUP INT QUIT TERM PIPE USR1 TSTP TTIN TTOU CHLD; exec "$0" "$@"`, w.program(program), arg}
+	for range 5 {
+		r, wr, err := os.Pipe()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		defer r.Close()
+		defer wr.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, r, wr)
+	}
+	// A child begins with the mask of the thread that forks it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var old unix.Sigset_t
+	blocked := unix.Sigset_t{Val: [16]uint64{1<<(unix.SIGUSR2-1) | 1<<(unix.SIGTERM-1) | 1<<(unix.SIGWINCH-1)}}
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, &old); err != nil {
+		w.t.Fatal(err)
+	}
+	d := w.start(cmd)
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	testkit.Eventually(w.t, limit, func() bool {
+		_, err := os.Stat(w.path("supervisor.sock"))
+		return err == nil
+	}, "the supervisor serves")
+	if len(fds(d.pid)) < 10 {
+		w.t.Fatal("nothing has leaked into the launched program; this test tests nothing")
+	}
+}
+
+// checkClean looks at a session's child from outside.
+func checkClean(t *testing.T, pid int) {
+	t.Helper()
+	tty := ""
+	for fd, to := range fds(pid) {
+		if fd > 2 || !strings.HasPrefix(to, "/dev/pts/") {
+			t.Errorf("descriptor %d is %s", fd, to)
+		}
+		tty = to
+	}
+	if n := len(fds(pid)); n != 3 || tty == "" {
+		t.Errorf("it has %d descriptors", n)
+	}
+	for _, name := range []string{"SigBlk", "SigIgn"} {
+		if mask := strings.Trim(status(pid, name), "0"); mask != "" {
+			t.Errorf("%s is %s", name, mask)
+		}
+	}
+	if f := statFields(pid); f[3] != f[2] || f[2] != itoa(pid) { // session, process group
+		t.Errorf("process %d is in group %s of session %s", pid, f[2], f[3])
+	}
+}
+
+// checkEnv holds a child's environment against what it should be.
+func checkEnv(t *testing.T, env []string, hidden string) {
+	t.Helper()
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		if strings.Contains(value, "secret") || strings.Contains(value, hidden) ||
+			strings.HasPrefix(name, "HOLDFAST_") && name != "HOLDFAST_SESSION" {
+			t.Errorf("it has %s", e)
+		}
+	}
+	for _, s := range secrets {
+		if slices.Contains(env, s) {
+			t.Errorf("it has %s", s)
+		}
+	}
+	for _, want := range []string{"TERM=xterm-256color", "COLORTERM=truecolor", "HOLDFAST_SESSION=s", "LC_ALL=C.UTF-8", "NO_COLOR=1"} {
+		if !slices.Contains(env, want) {
+			t.Errorf("it lacks %s", want)
+		}
+	}
+}
+
+// What the CLI's user has in his environment goes along, less the secrets.
+func TestCleanEnvOfCLI(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("proxy", "ls")
+	plain := w.env
+	w.env = append(append([]string{"EDITOR=ed", "LC_ALL=C.UTF-8", "NO_COLOR=1"}, plain...), secrets...)
+	w.must("proxy", "new", "-d", "--id", "s", "--env", "GITHUB_TOKEN=meant", "--", "sleep", "1000")
+	w.env = plain
+	info, err := w.dial(client.Options{}).SessionInfo(w.ctx(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The shell has yet to become sleep, perhaps; the environment is the same.
+	env := environ(info.PID)
+	if !slices.Contains(env, "GITHUB_TOKEN=meant") || !slices.Contains(env, "EDITOR=ed") {
+		t.Errorf("what was asked for is not there: %q", env)
+	}
+	checkEnv(t, env, "/run/secret")
+}
+
+// A session can be told to inherit nothing.
+// demand: R1
+func TestClearedEnv(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "EDITOR=ed")
+	spec := shell("echo ready; exec cat")
+	spec.ClearInheritedEnv, spec.Env = true, []string{"ONLY=this"}
+	c := w.dial(client.Options{})
+	s := w.spawn(c, "s", spec)
+	w.attach(c, "s", client.AttachOptions{}).until("ready")
+	env := environ(s.PID)
+	if slices.Contains(env, "EDITOR=ed") || !slices.Contains(env, "ONLY=this") || !slices.Contains(env, "TERM=xterm-256color") {
+		t.Errorf("the environment is %q", env)
+	}
+}
+
+// The supervisor holds no directory busy, and no descriptor of its launcher's.
+func TestSupervisorHoldsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	extra, err := os.Create(w.path("extra"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer extra.Close()
+	cmd := w.command("proxy", "ls")
+	cmd.Dir, cmd.ExtraFiles = w.dir, []*os.File{extra}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	w.start(cmd).wait(t)
+	for _, name := range []string{"supervisor", "proxy"} {
+		p := w.only(name)
+		if cwd, _ := os.Readlink("/proc/" + itoa(p.pid) + "/cwd"); cwd != "/" {
+			t.Errorf("the %s is in %s", name, cwd)
+		}
+		for fd, to := range fds(p.pid) {
+			if to == extra.Name() {
+				t.Errorf("the %s has the launcher's %s as descriptor %d", name, to, fd)
+			}
+		}
+	}
+}
+
+// demand: M1, R1
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	for _, tt := range []struct {
+		name           string
+		cols, rows     int
+		toCols, toRows int
+		want, then     string
+	}{
+		{"none", 0, 0, 100, 50, "24 80", "50 100"},
+		{"no-cols", 0, 50, 0, 30, "50 80", "30 80"},
+		{"no-rows", 132, 0, 132, 0, "24 132", ""},
+		{"both", 120, 40, 0, 0, "40 120", "24 80"},
+	} {
+		spec := shell("trap 'echo \"[$(stty size)]\"' WINCH; echo \"[$(stty size)]\"; while :; do sleep 0.01; done")
+		spec.Cols, spec.Rows = tt.cols, tt.rows
+		w.spawn(c, tt.name, spec)
+		v := w.attach(c, tt.name, client.AttachOptions{})
+		v.until("[" + tt.want + "]")
+		if err := c.Resize(w.ctx(), protocol.SessionID(tt.name), tt.toCols, tt.toRows); err != nil {
+			t.Fatal(err)
+		}
+		if tt.then != "" {
+			v.until("[" + tt.then + "]") // the child has been told
+		}
+		want := protocol.Size{Cols: tt.toCols, Rows: tt.toRows}.Normalize()
+		info, err := c.SessionInfo(w.ctx(), protocol.SessionID(tt.name))
+		if err != nil || info.Size != want {
+			t.Errorf("%s: the size is %v, %v", tt.name, info.Size, err)
+		}
+	}
+}
+
+func TestResizeOfAttachment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	w.spawn(c, "s", shell("trap 'echo \"[$(stty size)]\"' WINCH; echo ready; while :; do sleep 0.01; done"))
+	v := w.attach(c, "s", client.AttachOptions{})
+	v.until("ready")
+	look := w.attach(c, "s", client.AttachOptions{Mode: protocol.ModeReadOnly, Cols: 10, Rows: 10})
+	if err := look.Resize(11, 11); err != nil {
+		t.Fatal(err)
+	}
+	two := w.attach(c, "s", client.AttachOptions{Cols: 90, Rows: 30})
+	v.until("[30 90]")
+	if err := two.Resize(91, 31); err != nil {
+		t.Fatal(err)
+	}
+	if told := v.until("[31 91]"); strings.Contains(told, "10") || strings.Contains(told, "11") {
+		t.Errorf("who only looks has changed the size: %q", told)
+	}
+}

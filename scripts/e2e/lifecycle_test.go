@@ -1,0 +1,386 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// demand: S3
+func TestStartedWhereNoneRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if r := w.run("proxy", "stop"); r.code != 69 {
+		t.Errorf("stop where none runs: %v", r)
+	}
+	if r := w.run("supervisor", "stop"); r.code != 69 {
+		t.Errorf("stop where none runs: %v", r)
+	}
+	if all := w.running(""); len(all) > 0 {
+		t.Errorf("stopping has started %v", all)
+	}
+	w.must("proxy", "ls")
+	held, proxy := w.only("supervisor"), w.only("proxy")
+	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
+	if out := w.must("proxy", "ls"); !strings.Contains(out, "sleep 1000") {
+		t.Errorf("ls says %q", out)
+	}
+	if w.only("supervisor") != held || w.only("proxy") != proxy {
+		t.Error("what runs was started again")
+	}
+}
+
+// demand: S3
+func TestConnectedWhereOneRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.start(w.command("supervisor"))
+	testkit.Eventually(t, limit, func() bool { return w.holder("supervisor.sock") == d.pid }, "the supervisor serves")
+	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
+	if held := w.only("supervisor"); held != d.process {
+		t.Errorf("%v runs, and was not what we started", held)
+	}
+	// There is one at a time, and the second says who it is.
+	r := w.run("supervisor")
+	if r.code != 69 || !strings.Contains(r.errout, fmt.Sprintf("process %d", d.pid)) {
+		t.Errorf("a second supervisor: %v", r)
+	}
+	proxy := w.only("proxy")
+	r = w.run("proxy", "serve")
+	if r.code == 0 || !strings.Contains(r.errout, fmt.Sprintf("process %d", proxy.pid)) {
+		t.Errorf("a second proxy: %v", r)
+	}
+	if w.only("supervisor") != d.process || w.only("proxy") != proxy {
+		t.Error("the second has done something to the first")
+	}
+}
+
+// demand: S1, S8
+func TestSessionsSurviveStop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	v := w.echo(c, "s")
+	v.ask("before")
+	info, err := c.SessionInfo(w.ctx(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := w.only("proxy")
+	_ = v.Flush(w.ctx())
+	_ = v.Detach()
+	_ = c.Close()
+	if out := w.must("proxy", "stop"); !strings.Contains(out, fmt.Sprint(first.pid)) {
+		t.Errorf("stop says %q", out)
+	}
+	w.gone(first)
+	if _, err := os.Stat(w.path("proxy.sock")); err == nil {
+		t.Error("the socket of a proxy that was stopped is left")
+	}
+	if r := w.run("proxy", "stop"); r.code != 69 || !strings.Contains(r.errout, "no proxy runs") {
+		t.Errorf("a second stop: %v", r)
+	}
+	if !lookup(info.PID).running() {
+		t.Fatal("the child ended with the proxy")
+	}
+	c = w.dial(client.Options{})
+	after, err := c.SessionInfo(w.ctx(), "s")
+	if err != nil || after.Instance != info.Instance || after.PID != info.PID {
+		t.Fatalf("it was %+v, and is %+v, %v", info, after, err)
+	}
+	v = w.attach(c, "s", client.AttachOptions{})
+	v.until("before") // R6: what was printed while nobody looked
+	v.ask("after")
+}
+
+// demand: M12, and: supervisor stop is refused while sessions run
+func TestSupervisorStop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "HOLDFAST_GRACE=400ms")
+	c := w.dial(client.Options{})
+	const sessions = 20
+	var kids []process
+	var views []*view
+	for i := range sessions {
+		id := fmt.Sprint("s", i)
+		s := w.spawn(c, id, shell("trap '' HUP; echo ready; while :; do sleep 1000; done"))
+		v := w.attach(c, id, client.AttachOptions{})
+		v.until("ready")
+		kids, views = append(kids, lookup(s.PID)), append(views, v)
+	}
+	held := w.only("supervisor")
+	r := w.run("supervisor", "stop")
+	if r.code != 75 || !strings.Contains(r.errout, "20 sessions are running") || !strings.Contains(r.errout, "--sessions=end") {
+		t.Errorf("stop while sessions run: %v", r)
+	}
+	for _, p := range append(kids, held) {
+		if !p.running() {
+			t.Fatalf("process %d has ended all the same", p.pid)
+		}
+	}
+
+	begun := time.Now()
+	var wg sync.WaitGroup
+	for range 3 { // each of several callers gets its answer when all is over
+		wg.Go(func() {
+			r, err := w.try("supervisor", "stop", "--sessions=end")
+			if err != nil || r.code != 0 && !strings.Contains(r.errout, "no supervisor runs") {
+				t.Errorf("stop: %v, %v", r, err)
+			}
+			for _, p := range kids {
+				if p.running() {
+					t.Errorf("stop has returned, and process %d runs", p.pid)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if took := time.Since(begun); took > sessions*400*time.Millisecond/2 {
+		t.Errorf("it took %v: one after the other, and not all at once", took)
+	}
+	w.gone(held)
+	for i, v := range views {
+		end := v.last()
+		if end.Kind != client.Exited || end.Exit.Reason != protocol.ReasonShutdown || end.Exit.Outcome != protocol.OutcomeHard {
+			t.Errorf("viewer %d is told %+v", i, end)
+		}
+	}
+	if again := w.running("supervisor"); len(again) > 0 {
+		t.Errorf("a supervisor was stopped, and another started: %v", again)
+	}
+	if _, err := os.Stat(w.path("supervisor.sock")); err == nil {
+		t.Error("the socket of a supervisor that was stopped is left")
+	}
+}
+
+// demand: M2, M12: what is opened while the supervisor shuts down is closed
+func TestOpenWhileShuttingDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "HOLDFAST_GRACE=2s")
+	c := w.dial(client.Options{})
+	w.spawn(c, "s", shell("trap 'echo hangup' HUP; echo ready; while :; do sleep 1000; done"))
+	v := w.attach(c, "s", client.AttachOptions{})
+	v.until("ready")
+	stopped := make(chan result, 1)
+	go func() {
+		r, _ := w.try("supervisor", "stop", "--sessions=end")
+		stopped <- r
+	}()
+	v.until("hangup") // so it has begun
+	_, err := c.Spawn(w.ctx(), client.SpawnRequest{SpawnSpec: shell("exec cat")})
+	if code(err) != protocol.CodeClosed {
+		t.Errorf("a session opened while shutting down: %v", err)
+	}
+	end := v.last()
+	if end.Kind != client.Exited || end.Exit.Reason != protocol.ReasonShutdown || end.Exit.Outcome != protocol.OutcomeHard {
+		t.Errorf("its viewer is told %+v, %+v", end, end.Exit)
+	}
+	if r := <-stopped; r.code != 0 {
+		t.Errorf("stop: %v", r)
+	}
+}
+
+// The supervisor's death is the one that costs sessions; it must cost nothing
+// else, and nobody waits for ever.
+func TestSupervisorKilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	v := w.echo(c, "s")
+	proxy, held := w.only("proxy"), w.only("supervisor")
+	info, err := c.SessionInfo(w.ctx(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan error, 1)
+	ctx := w.ctx()
+	go func() {
+		_, err := c.Wait(ctx, "s", -1)
+		waited <- err
+	}()
+	v.ask("before")
+	w.kill(held)
+	w.gone(lookup(info.PID)) // its terminal is closed
+
+	w.spawn(c, "t", echoing) // by a supervisor that is started for it
+	two := w.attach(c, "t", client.AttachOptions{})
+	two.until("ready\n")
+	two.ask("after")
+	if now := w.only("supervisor"); now == held {
+		t.Error("the dead supervisor runs")
+	}
+	if now := w.only("proxy"); now != proxy {
+		t.Errorf("the proxy was %v, and is %v", proxy, now)
+	}
+	select {
+	case err := <-waited:
+		if c := code(err); c != protocol.CodeSessionNotFound && c != protocol.CodeSupervisorUnreachable {
+			t.Errorf("who waited for its end is told %v", err)
+		}
+	case <-time.After(limit):
+		t.Error("who waited for the session's end waits for ever")
+	}
+	if _, err := c.SessionInfo(w.ctx(), "s"); code(err) != protocol.CodeSessionNotFound {
+		t.Errorf("a session of the dead supervisor: %v", err)
+	}
+	m, err := v.Receive(limit)
+	if err != nil || m.Kind != client.Failed || code(m.Err) != protocol.CodeSessionNotFound {
+		t.Errorf("its viewer is told %+v, %v", m, err)
+	}
+	if _, err := v.Write([]byte("x")); err == nil {
+		t.Error("it can still be written to")
+	}
+}
+
+// demand: K7: where the supervisor goes away during the check, the creation
+// stands
+func TestUnreachableDuringCheck(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	held := w.only("supervisor")
+	spawned := make(chan error, 1)
+	ctx := w.ctx()
+	long := time.Minute
+	go func() {
+		_, err := c.Spawn(ctx, client.SpawnRequest{ID: "s", SpawnSpec: shell("exec cat"), EarlyExit: &long})
+		spawned <- err
+	}()
+	testkit.Eventually(t, limit, func() bool { _, err := c.SessionInfo(ctx, "s"); return err == nil }, "the session is there")
+	w.kill(held)
+	select {
+	case err := <-spawned:
+		if err != nil {
+			t.Errorf("the creation fails with %v", err)
+		}
+	case <-time.After(limit):
+		t.Error("the creation waits for ever")
+	}
+}
+
+// Sockets that lie where nobody listens any more are no obstacle.
+func TestStaleSockets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("proxy", "ls")
+	held, proxy := w.only("supervisor"), w.only("proxy")
+	w.kill(held)
+	w.kill(proxy)
+	for _, name := range []string{"proxy.sock", "proxy.control.sock", "supervisor.sock"} {
+		if _, err := os.Stat(w.path(name)); err != nil {
+			t.Fatalf("%s is not left: %v", name, err)
+		}
+	}
+	if r := w.run("proxy", "stop"); r.code != 69 {
+		t.Errorf("stop of what is dead: %v", r)
+	}
+	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
+	if w.only("supervisor") == held || w.only("proxy") == proxy {
+		t.Error("the dead run")
+	}
+}
+
+// demand: S3, and one supervisor whoever is first
+func TestRaceFromNothing(t *testing.T) {
+	t.Parallel()
+	for round := range 5 {
+		w := newWorld(t)
+		const callers = 10
+		begin := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				<-begin
+				id := fmt.Sprintf("s%d", i)
+				if r, err := w.try("proxy", "new", "-d", "--id", id, "--", "sleep", "1000"); err != nil || r.code != 0 || r.out != id+"\n" {
+					t.Errorf("round %d, caller %d: %v, %v", round, i, r, err)
+				}
+			})
+		}
+		close(begin)
+		wg.Wait()
+		w.only("supervisor")
+		w.only("proxy")
+		list, err := w.dial(client.Options{}).List(w.ctx(), "")
+		if err != nil || len(list) != callers {
+			t.Errorf("%d sessions run, %v", len(list), err)
+		}
+	}
+}
+
+// A client that is not told how to start a proxy does not, and says so at
+// once.
+// demand: R8
+func TestNoProxy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := client.Dial(w.ctx(), client.Options{Dir: w.dir})
+	if !errors.Is(err, client.ErrConnect) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if all := w.running(""); len(all) > 0 {
+		t.Errorf("%v was started", all)
+	}
+	// One that knew a proxy looks for it for as long as it was told, not longer.
+	c, err := client.Dial(w.ctx(), client.Options{Dir: w.dir, Start: w.startProxy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	poor, err := client.Dial(w.ctx(), client.Options{Dir: w.dir, Redial: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer poor.Close()
+	w.spawn(c, "s", echoing)
+	a, err := poor.Attach(w.ctx(), "s", client.AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	w.kill(w.only("proxy"))
+	if _, err := poor.List(w.ctx(), ""); !errors.Is(err, client.ErrConnect) {
+		t.Errorf("a request without a proxy: %v", err)
+	}
+	v := &view{t: t, Attachment: a}
+	if m := v.last(); m.Kind != client.Failed || !errors.Is(m.Err, client.ErrConnect) {
+		t.Errorf("an attachment without a proxy: %+v", m)
+	}
+}
+
+// Started from a shell, both outlive it: they have a session of their own.
+func TestOutlivesLauncher(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	cmd := w.command("proxy", "ls")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	d := w.start(cmd)
+	d.wait(t)
+	if d.code != 0 {
+		t.Fatal(d.errout)
+	}
+	_ = syscall.Kill(-d.pid, syscall.SIGHUP) // what a closed terminal does; nobody is there
+	for _, p := range []process{w.only("supervisor"), w.only("proxy")} {
+		if f := statFields(p.pid); f[3] != fmt.Sprint(p.pid) { // its session
+			t.Errorf("process %d is in session %s", p.pid, f[3])
+		}
+		p.signal(syscall.SIGHUP)
+		for fd, to := range fds(p.pid) {
+			if fd <= 2 && to != "/dev/null" {
+				t.Errorf("process %d has %s as descriptor %d", p.pid, to, fd)
+			}
+		}
+	}
+	w.must("proxy", "ls")
+	w.only("supervisor")
+}

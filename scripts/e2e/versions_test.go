@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/client"
+	"holdfast/shared/link"
+	"holdfast/shared/socket"
+)
+
+// versions are peers of other releases, and what is agreed with them.
+var versions = []struct {
+	name   string
+	speaks protocol.VersionRange
+	agreed int // 0: nothing
+	advice string
+}{
+	{"same", protocol.VersionRange{Min: 1, Max: 1}, 1, ""},
+	{"newer that knows us", protocol.VersionRange{Min: 1, Max: 5}, 1, ""},
+	{"newer", protocol.VersionRange{Min: 2, Max: 3}, 0, "upgrade this side"},
+	{"older", protocol.VersionRange{Min: 0, Max: 0}, 0, "upgrade the peer"},
+	{"no range", protocol.VersionRange{Min: 5, Max: 1}, 0, ""},
+}
+
+// demand: S5, S13
+func TestVersionsOfProxies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	v := w.echo(w.dial(client.Options{}), "s")
+	for _, tt := range versions {
+		nc, _, err := socket.Dial(w.ctx(), w.path("supervisor.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, welcome, sessions, err := link.Dial(nc, wire.Hello{Protocol: tt.speaks, Version: "v9", Name: tt.name}, zerolog.Nop())
+		if err == nil {
+			_ = conn.Close()
+			if welcome.Agreed != tt.agreed || welcome.PID != w.only("supervisor").pid || len(sessions) != 1 || sessions[0].ID != "s" {
+				t.Errorf("%s: agreed %d with %+v, which has %d sessions", tt.name, welcome.Agreed, welcome, len(sessions))
+			}
+			continue
+		}
+		checkMismatch(t, tt.name, tt.agreed, tt.advice, tt.speaks, err)
+	}
+	v.ask("nobody is harmed")
+}
+
+// checkMismatch holds an error against what it has to say.
+func checkMismatch(t *testing.T, name string, agreed int, advice string, speaks protocol.VersionRange, err error) {
+	t.Helper()
+	var e *protocol.Error
+	switch {
+	case agreed != 0:
+		t.Errorf("%s: %v", name, err)
+	case !errors.As(err, &e) || e.Code != protocol.CodeProtocolMismatch:
+		t.Errorf("%s: %v", name, err)
+	case e.Local == nil || *e.Local != protocol.Supported() || e.Remote == nil || *e.Remote != speaks:
+		t.Errorf("%s: the ranges are %v and %v", name, e.Local, e.Remote)
+	case !strings.Contains(e.Message, advice):
+		t.Errorf("%s: %q does not say %q", name, e.Message, advice)
+	}
+}
+
+// demand: S13
+func TestVersionsOfClients(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	v := w.echo(w.dial(client.Options{}), "s")
+	for _, tt := range versions {
+		p := w.client(api.Hello{Protocol: tt.speaks})
+		m, err := p.receive()
+		if err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		switch m := m.(type) {
+		case *api.Welcome:
+			if m.Agreed != tt.agreed || m.Protocol != protocol.Supported() {
+				t.Errorf("%s: agreed %d, of %v", tt.name, m.Agreed, m.Protocol)
+			}
+		case *api.Error:
+			checkMismatch(t, tt.name, tt.agreed, tt.advice, tt.speaks, &m.Error)
+			if m, err := p.receive(); err == nil {
+				t.Errorf("%s: the connection goes on with %+v", tt.name, m)
+			}
+		default:
+			t.Errorf("%s: answered by %s", tt.name, m.MessageType())
+		}
+	}
+	v.ask("nobody is harmed")
+}
+
+// A supervisor of a later release is neither killed nor replaced.
+// demand: S13
+func TestNewerSupervisor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ln, err := socket.Listen(w.path("supervisor.sock"), socket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	asked := make(chan protocol.VersionRange, 16)
+	go serveNewer(ln, asked)
+	was := inode(w.path("supervisor.sock"))
+
+	for _, args := range [][]string{{"serve"}, {"ls"}, {"--handoff"}} {
+		r := w.run("proxy", args...)
+		if r.code == 0 || r.out != "" {
+			t.Errorf("proxy %v: %v", args, r)
+		}
+		if args[0] == "serve" && (r.code != 76 || !strings.Contains(r.errout, "1-1") || !strings.Contains(r.errout, "2-2")) {
+			t.Errorf("proxy serve: %v", r)
+		}
+		if got := <-asked; got != protocol.Supported() {
+			t.Errorf("proxy %v speaks %v", args, got)
+		}
+	}
+	if left := append(w.running("proxy"), w.running("supervisor")...); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+	if now := inode(w.path("supervisor.sock")); now != was {
+		t.Errorf("its socket was %s, and is %s", was, now)
+	}
+	nc, _, err := socket.Dial(context.Background(), w.path("supervisor.sock"))
+	if err != nil {
+		t.Fatal("it cannot be reached any more:", err)
+	}
+	_ = nc.Close()
+}
+
+// serveNewer answers as a supervisor does that speaks version 2 alone.
+func serveNewer(ln *socket.Listener, asked chan<- protocol.VersionRange) {
+	for {
+		nc, _, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go func(nc net.Conn) {
+			local := protocol.VersionRange{Min: 2, Max: 2}
+			_, _, _ = link.Accept(nc, func(h *wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+				asked <- h.Protocol
+				return wire.Welcome{}, nil, &protocol.Error{
+					Code: protocol.CodeProtocolMismatch, Local: &local, Remote: &h.Protocol,
+					Message: fmt.Sprintf("no common protocol version: this side speaks %s, the peer speaks %s; upgrade the peer", local, h.Protocol),
+				}
+			}, zerolog.Nop())
+		}(nc)
+	}
+}

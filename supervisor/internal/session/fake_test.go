@@ -1,0 +1,188 @@
+package session
+
+import (
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/pty"
+)
+
+// fakePTY is a terminal without a kernel: the test prints and reads for the
+// child. It blocks on channels and timers alone, for testing/synctest.
+type fakePTY struct {
+	spec pty.Spec
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced at each change
+	out      []byte        // printed, not read by the session
+	perRead  int           // bytes a Read returns at most; 0 is what there is
+	deadline time.Time
+	in       []byte // typed, not read by the child
+	room     int    // what in holds at most
+	deaf     bool   // ends by SIGKILL only
+	words    []byte // printed when it is asked to end
+	held     bool   // a grandchild has the terminal open
+	sizes    []protocol.Size
+	closed   bool
+	done     chan struct{}
+	status   pty.Status
+}
+
+func newFake(spec pty.Spec) *fakePTY {
+	return &fakePTY{spec: spec, changed: make(chan struct{}), done: make(chan struct{}), room: 4096}
+}
+
+// fakeTable is a table whose terminals are fakes; by returns that of a session.
+func fakeTable(t *testing.T, cfg Config) (tb *Table, by func(*Session) *fakePTY) {
+	t.Helper()
+	cfg.Start = func(spec pty.Spec) (PTY, error) { return newFake(spec), nil }
+	tb = NewTable(cfg)
+	t.Cleanup(func() { shutdown(t, tb) })
+	return tb, func(s *Session) *fakePTY { return s.pty.(*fakePTY) }
+}
+
+// change changes the fake and wakes who waits for it.
+func (f *fakePTY) change(how func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	how()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fakePTY) print(p []byte) { f.change(func() { f.out = append(f.out, p...) }) }
+
+// take is the child reading up to n bytes.
+func (f *fakePTY) take(n int) (got []byte) {
+	f.change(func() {
+		n = min(n, len(f.in))
+		got = append(got, f.in[:n]...)
+		f.in = f.in[n:]
+	})
+	return got
+}
+
+func (f *fakePTY) exit(status pty.Status) {
+	f.change(func() {
+		select {
+		case <-f.done:
+		default:
+			f.status = status
+			close(f.done)
+		}
+	})
+}
+
+// wait waits for a change, or for the deadline if there is one. It is called
+// with mu held and returns so.
+func (f *fakePTY) wait(deadline time.Time) {
+	changed := f.changed
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	if deadline.IsZero() {
+		<-changed
+		return
+	}
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	}
+}
+
+func (f *fakePTY) PID() int { return 1 << 30 }
+
+func (f *fakePTY) Read(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		switch {
+		case f.closed:
+			return 0, os.ErrClosed
+		case !f.deadline.IsZero() && !time.Now().Before(f.deadline): // even if there is something, as in the kernel's
+			return 0, os.ErrDeadlineExceeded
+		case len(f.out) > 0:
+			if f.perRead > 0 {
+				b = b[:min(len(b), f.perRead)]
+			}
+			n := copy(b, f.out)
+			f.out = f.out[n:]
+			return n, nil
+		case isClosed(f.done) && !f.held:
+			return 0, io.EOF
+		}
+		f.wait(f.deadline)
+	}
+}
+
+func (f *fakePTY) SetReadDeadline(t time.Time) error {
+	f.change(func() { f.deadline = t })
+	return nil
+}
+
+func (f *fakePTY) TryWrite(b []byte) (n int, err error) {
+	f.change(func() { n, err = f.write(b) })
+	return n, err
+}
+
+func (f *fakePTY) Write(b []byte) (n int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		k, err := f.write(b[n:])
+		if n += k; err != nil || n == len(b) {
+			return n, err
+		}
+		f.wait(time.Time{})
+	}
+}
+
+func (f *fakePTY) write(b []byte) (int, error) {
+	if f.closed {
+		return 0, os.ErrClosed
+	}
+	n := min(len(b), f.room-len(f.in))
+	f.in = append(f.in, b[:n]...)
+	return n, nil
+}
+
+func (f *fakePTY) Resize(cols, rows int) error {
+	f.change(func() { f.sizes = append(f.sizes, protocol.Size{Cols: cols, Rows: rows}) })
+	return nil
+}
+
+func (f *fakePTY) Interrupt() error            { return nil }
+func (f *fakePTY) Signal(syscall.Signal) error { return nil }
+func (f *fakePTY) Done() <-chan struct{}       { return f.done }
+func (f *fakePTY) Status() pty.Status          { return f.status }
+
+func (f *fakePTY) Hangup(soft syscall.Signal, grace time.Duration) (hard bool, survivors []int) {
+	f.mu.Lock()
+	deaf, words := f.deaf, f.words
+	f.mu.Unlock()
+	f.print(words)
+	if !deaf {
+		f.exit(pty.Status{Code: 128 + int(soft), Signal: pty.SignalName(soft)})
+		return false, nil
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-f.done:
+		return false, nil
+	case <-timer.C:
+		f.exit(pty.Status{Code: 137, Signal: "SIGKILL"})
+		return true, nil
+	}
+}
+
+func (f *fakePTY) Close() error {
+	f.change(func() { f.closed = true })
+	return nil
+}

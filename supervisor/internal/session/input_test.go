@@ -1,0 +1,327 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// A typist is a client's side of the input: it keeps what was not accepted and
+// sends it again from where it is told to.
+type typist struct {
+	a    *Attachment
+	data []byte
+	sent uint64
+	full int // how often the queue was
+}
+
+// send types the next piece, and goes back where it was not taken.
+func (c *typist) send(n int) error {
+	end := min(c.sent+uint64(n), uint64(len(c.data)))
+	err := c.a.Type(c.sent, c.data[c.sent:end])
+	switch {
+	case err == nil:
+		c.sent = end
+	case Incomplete(err):
+		e := protocol.AsError(err)
+		if e.Code == protocol.CodeInputFull {
+			c.full++
+		}
+		c.sent = *e.Offset
+	default:
+		return err
+	}
+	return nil
+}
+
+// Five megabytes arrive whole and once, although the child reads slower than
+// they come and the queue holds but a part of them.
+func TestPaste(t *testing.T) {
+	tb := newTable(t, Config{RingBytes: 8 << 20, InputBytes: 256 << 10})
+	s := create(t, tb, bash("stty raw -echo; echo READY; exec cat"))
+	v := look(t, s, protocol.AttachSpec{})
+	v.until(t, "READY\n")
+	v.seen = nil
+	c := &typist{a: v.a, data: make([]byte, 5<<20)}
+	for i := range c.data {
+		c.data[i] = byte(i>>8) ^ byte(i)
+	}
+	const piece = 100_000
+	for c.sent < uint64(len(c.data)) {
+		full := c.full
+		if err := c.send(piece); err != nil {
+			t.Fatal(err)
+		}
+		if c.full > full { // there is room when something has come back
+			if _, err := v.next(t); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for len(v.seen) < len(c.data) {
+		if _, err := v.next(t); err != nil {
+			t.Fatalf("%v after %d bytes", err, len(v.seen))
+		}
+	}
+	if !bytes.Equal(v.seen, c.data) || c.full == 0 {
+		t.Errorf("got %d bytes, equal %v, of %d; the queue was full %d times", len(v.seen), bytes.Equal(v.seen, c.data), len(c.data), c.full)
+	}
+	// Acknowledgements come, rarer than the pieces of input that the session
+	// writes: the last one covers all.
+	for v.accepted < uint64(len(c.data)) {
+		if _, err := v.next(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What Type does with offsets. The child does not read; the terminal takes 4096
+// bytes and the queue 1000, beside the piece that is being written.
+func TestType(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		before int // bytes accepted
+		offset uint64
+		n      int
+		want   protocol.Code
+		after  uint64 // accepted
+	}{
+		{"first", 0, 0, 10, "", 10},
+		{"next", 10, 10, 10, "", 20},
+		{"nothing", 10, 10, 0, "", 10},
+		{"again", 10, 0, 10, "", 10},
+		{"again, a part", 10, 3, 4, "", 10},
+		{"again and more", 10, 5, 10, "", 15},
+		{"gap", 10, 11, 5, protocol.CodeInputGap, 10},
+		{"gap of nothing", 10, 11, 0, protocol.CodeInputGap, 10},
+		{"overflow", 10, ^uint64(0), 2, protocol.CodeInvalidArgument, 10},
+		{"the terminal is full", 4096, 4096, 1000, "", 5096},
+		{"the queue is full", 4096, 4096, 1001, protocol.CodeInputFull, 5096},
+		{"a piece is being written", 5096, 5096, 1000, "", 6096},
+		{"a piece is being written, the queue is full", 5096, 5096, 1001, protocol.CodeInputFull, 6096},
+		{"full, and again what was had", 5096, 5000, 96, "", 5096},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, by := fakeTable(t, Config{InputBytes: 1000})
+				s := create(t, tb, bash(""))
+				v := look(t, s, protocol.AttachSpec{Writer: "w"})
+				input := bytes.Repeat([]byte("0123456789abcdef"), 1000)
+				if err := v.a.Type(0, input[:tt.before]); err != nil {
+					t.Fatal(err)
+				}
+				p := make([]byte, tt.n)
+				if tt.offset < uint64(len(input)) {
+					copy(p, input[tt.offset:])
+				}
+				e := wantCode(t, "Type", v.a.Type(tt.offset, p), tt.want)
+				if e != nil && e.Offset != nil && (*e.Offset != tt.after || !e.Retryable) {
+					t.Errorf("got offset %d, retryable %v; want %d", *e.Offset, e.Retryable, tt.after)
+				}
+				if got := s.input.writers["w"].accepted; got != tt.after {
+					t.Errorf("got %d accepted, want %d", got, tt.after)
+				}
+				var got []byte
+				for synctest.Wait(); len(by(s).in) > 0; synctest.Wait() {
+					got = append(got, by(s).take(100)...)
+				}
+				if !bytes.Equal(got, input[:tt.after]) {
+					t.Errorf("the child got %d bytes, want the %d accepted", len(got), tt.after)
+				}
+			})
+		})
+	}
+}
+
+// The queue's bound holds, plus the piece that is being written, however much
+// is sent.
+func TestInputBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 100 << 10
+		tb, by := fakeTable(t, Config{InputBytes: limit})
+		s := create(t, tb, bash(""))
+		var accepted uint64
+		for range 10 {
+			accepted, _ = s.Type("w", accepted, make([]byte, limit))
+			_, _ = s.Type("", 0, make([]byte, limit))
+			synctest.Wait()
+		}
+		_, err := s.Type("", 0, []byte("x"))
+		wantCode(t, "one more", err, protocol.CodeInputFull)
+		held := 0
+		for _, p := range s.input.queue {
+			held += cap(p)
+		}
+		if s.input.queued > limit || held > limit+inputPiece {
+			t.Errorf("got %d bytes queued in %d of memory, want at most %d", s.input.queued, held, limit)
+		}
+		got := 0
+		for synctest.Wait(); len(by(s).in) > 0; synctest.Wait() {
+			got += len(by(s).take(1000))
+		}
+		if got < limit || got > limit+inputPiece+by(s).room {
+			t.Errorf("the child got %d bytes", got)
+		}
+	})
+}
+
+// Two that type at the same time: whatever the order between them, each one's
+// bytes come in order, all of them.
+func TestTwoWriters(t *testing.T) {
+	s, v := ready(t, "stty raw -echo; echo READY; exec cat")
+	v.until(t, "READY\n")
+	v.seen = nil
+	const each = 50_000
+	errs := make(chan error, 2)
+	var typed [2][]byte
+	for i := range typed {
+		for k := range each {
+			typed[i] = append(typed[i], byte(k*2+i))
+		}
+		c := &typist{a: look(t, s, protocol.AttachSpec{}).a, data: typed[i]}
+		go func() {
+			for c.sent < uint64(len(c.data)) {
+				if err := c.send(7 + i); err != nil {
+					errs <- err
+					return
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for len(v.seen) < 2*each {
+		if _, err := v.next(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	for i, low := range []byte{0, 1} { // the lowest bit says whose a byte is
+		var got []byte
+		for _, b := range v.seen {
+			if b&1 == low {
+				got = append(got, b)
+			}
+		}
+		if !bytes.Equal(got, typed[i]) {
+			t.Errorf("%d: got %d bytes, want its %d in order", i, len(got), len(typed[i]))
+		}
+	}
+}
+
+// Accepted input is told after a while, all at once; a burst is told sooner.
+func TestAcknowledgements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, _ := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{})
+		begun := time.Now()
+		for i := range uint64(100) {
+			if err := v.a.Type(i, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		item, err := v.next(t)
+		if took := time.Since(begun); err != nil || item.Kind != ItemAccepted || item.Offset != 100 || took != ackDelay {
+			t.Errorf("got %+v, %v after %v; want all 100 at once after %v", item, err, took, ackDelay)
+		}
+		if err := v.a.Type(100, make([]byte, ackBytes)); err != nil {
+			t.Fatal(err)
+		}
+		begun = time.Now()
+		item, err = v.next(t)
+		if took := time.Since(begun); err != nil || item.Offset != 100+ackBytes || took != 0 {
+			t.Errorf("got %+v, %v after %v; want %d at once", item, err, took, 100+ackBytes)
+		}
+		time.Sleep(time.Second)
+		if _, err := v.drain(); err != nil { // which fails on an offset told twice
+			t.Error(err)
+		}
+		if err := v.a.Type(0, []byte("x")); err != nil { // had before: nothing to tell
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if item, err := v.take(ctx); err != context.Canceled {
+			t.Errorf("got %+v, %v; want nothing more", item, err)
+		}
+	})
+}
+
+// However many writers come and go, one that is attached, and those that wrote
+// last, are known.
+func TestWritersAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		by(s).room = 1 << 20
+		v := look(t, s, protocol.AttachSpec{Writer: "attached"})
+		if err := v.a.Type(0, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		const others = 2 * maxWriters
+		for i := range others {
+			if _, err := s.Type(fmt.Sprint(i), 0, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(s.input.writers); n != maxWriters+1 {
+			t.Errorf("got %d writers, want %d and the one attached", n, maxWriters)
+		}
+		var forgotten []int
+		for i := range others {
+			if s.input.writers[fmt.Sprint(i)] == nil {
+				forgotten = append(forgotten, i)
+			}
+		}
+		if len(forgotten) != others-maxWriters || !slices.IsSorted(forgotten) || forgotten[len(forgotten)-1] != others-maxWriters-1 {
+			t.Errorf("forgotten are %v, want the first %d", forgotten, others-maxWriters)
+		}
+		if err := v.a.Type(1, []byte("y")); err != nil {
+			t.Errorf("the one attached: %v", err)
+		}
+		v.a.Close()
+		again := look(t, s, protocol.AttachSpec{Writer: "attached"})
+		if again.info.InputOffset != 2 {
+			t.Errorf("got input offset %d, want 2", again.info.InputOffset)
+		}
+	})
+}
+
+// What was accepted when the client went away is known when it comes back, so
+// that it neither types twice nor leaves out.
+func TestResumeInput(t *testing.T) {
+	s, v := ready(t, "stty -echo; echo READY; read x; echo got $x")
+	a, info, err := s.Attach(protocol.AttachSpec{Writer: "w"})
+	if err != nil || info.InputOffset != 0 || info.Writer != "w" {
+		t.Fatalf("got %+v, %v", info, err)
+	}
+	input := []byte("one two three\n")
+	if err := a.Type(0, input[:7]); err != nil {
+		t.Fatal(err)
+	}
+	a.Close() // before any acknowledgement
+	again := look(t, s, protocol.AttachSpec{Writer: "w"})
+	if again.info.InputOffset != 7 {
+		t.Errorf("got input offset %d, want 7", again.info.InputOffset)
+	}
+	if got := look(t, s, protocol.AttachSpec{}).info; got.Writer == "" || got.Writer == "w" || got.InputOffset != 0 {
+		t.Errorf("without a name: got %q at %d, want a new one at 0", got.Writer, got.InputOffset)
+	}
+	if err := again.a.Type(3, input[3:]); err != nil { // from before: what was had is skipped
+		t.Fatal(err)
+	}
+	v.until(t, "got one two three\r\n")
+}
