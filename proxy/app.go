@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,9 +30,28 @@ func (a *app) dirs() (config.Dirs, error) {
 }
 
 // connect returns a client of the running proxy, having started one where
-// there was none.
+// there was none. It also starts another where the one it was connected to has
+// crashed. Where that one has left in order, which removes its socket, somebody
+// wanted it to leave: then the client waits whether another comes.
 func (a *app) connect(ctx context.Context) (*client.Client, error) {
-	return a.dial(ctx, a.startProxy)
+	var connected atomic.Bool
+	c, err := a.dial(ctx, func(ctx context.Context) error {
+		if connected.Load() && a.leftInOrder() {
+			return nil
+		}
+		return a.startProxy(ctx)
+	})
+	connected.Store(err == nil)
+	return c, err
+}
+
+func (a *app) leftInOrder() bool {
+	dirs, err := a.dirs()
+	if err != nil {
+		return false
+	}
+	_, err = os.Lstat(dirs.Socket(config.APISocket(a.proxy)))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func (a *app) dial(ctx context.Context, start func(context.Context) error) (*client.Client, error) {
@@ -116,28 +136,37 @@ func printJSON(cmd *cobra.Command, v any) error {
 	return enc.Encode(v)
 }
 
-// sessionIDs completes the first argument with the ids of sessions.
-func (a *app) sessionIDs(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// sessionIDs completes the first argument with the ids of sessions, of all or
+// of those in one of the states.
+func (a *app) sessionIDs(wanted func(protocol.State) bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+		defer cancel()
+		c, err := a.dial(ctx, nil) // pressing tab starts nothing
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer func() { _ = c.Close() }()
+		list, err := c.List(ctx, "")
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var ids []cobra.Completion
+		for _, s := range list {
+			if wanted(s.State) {
+				ids = append(ids, cobra.CompletionWithDesc(string(s.ID), stateText(s)+", "+printable(commandLine(s.Argv))))
+			}
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
-	defer cancel()
-	c, err := a.dial(ctx, nil) // pressing tab starts nothing
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer func() { _ = c.Close() }()
-	list, err := c.List(ctx, "")
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var ids []cobra.Completion
-	for _, s := range list {
-		ids = append(ids, cobra.CompletionWithDesc(string(s.ID), fmt.Sprintf("%s, %s", s.State, commandLine(s.Argv))))
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
 }
+
+func anyState(protocol.State) bool { return true }
+func exited(s protocol.State) bool { return s == protocol.StateExited }
+func alive(s protocol.State) bool  { return !exited(s) }
 
 // withClient runs f with a client and closes it.
 func (a *app) withClient(ctx context.Context, f func(*client.Client) error) error {

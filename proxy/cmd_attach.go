@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,67 +18,100 @@ import (
 type attachOptions struct {
 	readOnly, exclusive, steal bool
 	detachKey                  string
-	early                      time.Duration // an end within this time of the start is exited_early
+
+	fresh bool          // it was started for this terminal, which shows all of its output
+	size  bool          // it keeps the size it has
+	early time.Duration // an end within this time of the start is exited_early
 }
 
 func (o *attachOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.readOnly, "read-only", false, "look, do not type")
+	f.BoolVar(&o.readOnly, "read-only", false, "look, do not type; ctrl-c detaches")
 	f.BoolVar(&o.exclusive, "exclusive", false, "let nobody else type")
-	f.BoolVar(&o.steal, "steal", false, "take the place of whoever is in the way")
+	f.BoolVar(&o.steal, "steal", false, "end the attachments of all others who type; implies --exclusive")
 	f.StringVar(&o.detachKey, "detach-key", defaultDetachKey, "`keys` that detach, or none")
 }
 
-func (o *attachOptions) mode() (protocol.Mode, error) {
-	switch {
-	case o.readOnly && (o.exclusive || o.steal):
-		return "", usage(errors.New("--read-only goes with neither --exclusive nor --steal"))
-	case o.readOnly:
-		return protocol.ModeReadOnly, nil
-	case o.exclusive:
-		return protocol.ModeExclusive, nil
+// check reports mistakes before anything is started.
+func (o *attachOptions) check() error {
+	if o.readOnly && (o.exclusive || o.steal) {
+		return usage(errors.New("--read-only goes with neither --exclusive nor --steal"))
 	}
-	return protocol.ModeShared, nil
+	_, err := parseDetachKey(o.detachKey)
+	return err
+}
+
+func (o *attachOptions) mode() protocol.Mode {
+	switch {
+	case o.readOnly:
+		return protocol.ModeReadOnly
+	case o.exclusive || o.steal: // whom a shared attachment leaves be, it could not steal from
+		return protocol.ModeExclusive
+	}
+	return protocol.ModeShared
+}
+
+// request says how to attach. What is fresh is shown from its first byte on,
+// questions to the terminal included, also if it has ended by now.
+func (o *attachOptions) request(s *protocol.SessionInfo, t *terminal) client.AttachOptions {
+	r := client.AttachOptions{Mode: o.mode(), Steal: o.steal, Term: os.Getenv("TERM"), IsTTY: t.isTerminal()}
+	if !o.size {
+		size := t.size()
+		r.Cols, r.Rows = size.Cols, size.Rows
+	}
+	if o.fresh {
+		r.Resume = &protocol.Resume{Instance: s.Instance}
+	}
+	return r
 }
 
 func (a *app) attachCommand() *cobra.Command {
 	o := &attachOptions{}
-	cmd := a.oneSession("attach ID", "Attach this terminal to a session; exits with the child's code", cobra.ExactArgs(1),
-		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
-			info, err := c.SessionInfo(cmd.Context(), id)
-			if err != nil {
+	cmd := &cobra.Command{
+		Use:               "attach ID",
+		Short:             "Attach this terminal to a session; exits with the child's code",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.sessionIDs(alive),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := sessionID(args[0])
+			if err := errors.Join(err, o.check(), notItself(id)); err != nil {
 				return err
 			}
-			return a.attachTo(cmd, c, info, o)
-		})
+			return a.withClient(cmd.Context(), func(c *client.Client) error {
+				return a.attachTo(cmd.Context(), c, &protocol.SessionInfo{ID: id}, o)
+			})
+		},
+	}
 	o.flags(cmd)
 	return cmd
 }
 
+func notItself(id protocol.SessionID) error {
+	if string(id) != os.Getenv("HOLDFAST_SESSION") {
+		return nil
+	}
+	return usage(fmt.Errorf("this terminal is session %s; attached to itself it would show itself for ever", id))
+}
+
 // attachTo joins this terminal and a session until either ends.
-func (a *app) attachTo(cmd *cobra.Command, c *client.Client, s *protocol.SessionInfo, o *attachOptions) error {
-	mode, err := o.mode()
-	if err != nil {
-		return err
-	}
-	keys, err := parseDetachKey(o.detachKey)
-	if err != nil {
-		return err
-	}
-	if string(s.ID) == os.Getenv("HOLDFAST_SESSION") {
-		return usage(fmt.Errorf("this terminal is session %s; attached to itself it would show itself for ever", s.ID))
-	}
-	ctx := cmd.Context()
+func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.SessionInfo, o *attachOptions) error {
+	// A dump or a broken pipe would leave the terminal as it is.
+	ctx, stop := catch(ctx, syscall.SIGQUIT)
+	defer stop()
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
+
 	t := openTerminal(os.Stdin, os.Stdout)
-	size := t.size()
-	att, err := c.Attach(ctx, s.ID, client.AttachOptions{
-		Cols: size.Cols, Rows: size.Rows, Mode: mode, Steal: o.steal, Term: os.Getenv("TERM"), IsTTY: t.isTerminal(),
-	})
+	att, err := c.Attach(ctx, s.ID, o.request(s, t))
 	if err != nil {
 		return tellExited(err)
 	}
-	v := &viewer{att: att, term: t, keys: keys, detach: make(chan struct{})}
-	if err := t.raw(); err != nil {
+	v, err := newViewer(att, t, o)
+	if err == nil {
+		err = t.raw()
+	}
+	if err != nil {
 		return errors.Join(err, att.Detach())
 	}
 	// Whatever happens from here on, a panic included, this terminal is put
@@ -87,132 +119,18 @@ func (a *app) attachTo(cmd *cobra.Command, c *client.Client, s *protocol.Session
 	defer t.restore()
 	end := v.run(ctx)
 	t.restore()
-	return v.report(ctx, c, s, o, end)
+	return v.report(ctx, c, o, end)
 }
 
-// A viewer joins a terminal and an attachment.
-//
-//	run     shows what comes, in the calling goroutine
-//	typing  reads the terminal; ended by the process's end
-//	resize  follows the terminal's size
-type viewer struct {
-	att    *client.Attachment
-	term   *terminal
-	keys   *detachKey
-	detach chan struct{} // closed by the detach keys
-}
-
-// errDetached ends the viewer by its user's wish.
-var errDetached = errors.New("detached")
-
-func (v *viewer) run(ctx context.Context) error {
-	go v.typing()
-	stop := v.followSize()
-	defer stop()
-	shown := make(chan error, 1)
-	go func() { shown <- v.show() }()
-	select {
-	case err := <-shown:
-		return err
-	case <-v.detach:
-		_ = v.att.Detach()
-		return errDetached
-	case <-ctx.Done(): // a signal
-		_ = v.att.Detach()
-		return ctx.Err()
-	}
-}
-
-// show writes what comes until the attachment ends.
-func (v *viewer) show() error {
-	if v.att.Info().Replay == protocol.ReplaySnapshot {
-		v.term.clear()
-	}
-	for {
-		m, err := v.att.Receive(-1)
-		if err != nil {
-			return err
-		}
-		switch m.Kind {
-		case client.Output, client.Snapshot:
-			if _, err := v.term.Write(m.Data); err != nil {
-				return fmt.Errorf("write to the terminal: %w", err)
-			}
-		case client.Missed:
-			v.term.clear()
-		case client.Exited:
-			return nil
-		case client.Stolen:
-			return fmt.Errorf("%w: %s", client.ErrStolen, printable(m.By))
-		case client.Failed:
-			return m.Err
-		}
-	}
-}
-
-// typing brings what is typed to the session. The end of standard input ends
-// the typing and not the viewing.
-func (v *viewer) typing() {
-	buf := make([]byte, 32<<10)
-	keys := newKeyFilter(v.keys, func(p []byte) {
-		_, _ = v.att.Write(p) // a read-only viewer's, or after the end
-	})
-	for {
-		n, err := v.term.in.Read(buf)
-		if n > 0 && keys.typed(buf[:n]) {
-			close(v.detach)
-			return
-		}
-		if err != nil {
-			keys.flush()
-			return
-		}
-	}
-}
-
-func (v *viewer) followSize() (stop func()) {
-	if !v.term.isTerminal() {
-		return func() {}
-	}
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGWINCH)
-	go func() {
-		for range c {
-			size := v.term.size()
-			_ = v.att.Resize(size.Cols, size.Rows) // after the end it does not matter
-		}
-	}()
-	return func() { signal.Stop(c); close(c) }
-}
-
-// report says how the viewing ended and returns what the command exits with.
-func (v *viewer) report(ctx context.Context, c *client.Client, s *protocol.SessionInfo, o *attachOptions, end error) error {
-	switch {
-	case errors.Is(end, errDetached):
-		fmt.Fprintf(os.Stderr, "\r\n[detached from %s]\n", s.ID)
-		return nil
-	case ctx.Err() != nil:
-		fmt.Fprintf(os.Stderr, "\r\n[detached from %s by a signal]\n", s.ID)
-		return &exitError{128 + int(syscall.SIGTERM), ""}
-	case end != nil && !errors.Is(end, io.EOF):
-		return end
-	}
-	exit := v.att.Exit()
-	if exit == nil {
+// earlyExit is the error of a session whose child has ended within the time
+// after its start; the dead session is removed.
+func earlyExit(ctx context.Context, c *client.Client, s *protocol.SessionInfo, early time.Duration) error {
+	if early <= 0 || time.Since(s.CreatedAt) > early+startTimeout {
 		return nil
 	}
-	if time.Since(s.CreatedAt) < o.early {
-		return earlyExit(ctx, c, s)
-	}
-	return childExit(exit.ExitCode)
-}
-
-// earlyExit is the error of a new session whose child has ended at once; the
-// dead session is removed.
-func earlyExit(ctx context.Context, c *client.Client, s *protocol.SessionInfo) error {
 	record, err := c.Wait(ctx, s.ID, 0)
-	if err != nil {
-		return err
+	if err != nil || record.ExitedAt.Sub(record.StartedAt) > early {
+		return nil // there is no telling, or it was not early
 	}
 	if err := c.Forget(ctx, s.ID); err != nil {
 		fmt.Fprintln(os.Stderr, "proxy: the dead session is still listed:", err)
@@ -224,17 +142,27 @@ func earlyExit(ctx context.Context, c *client.Client, s *protocol.SessionInfo) e
 
 // tellExited puts a session's last lines under the error that it has exited.
 func tellExited(err error) error {
+	return tell(err, protocol.CodeSessionExited, exitNoInput)
+}
+
+// tellEarlyExit puts a child's last lines under the error.
+func tellEarlyExit(err error) error {
+	return tell(err, protocol.CodeExitedEarly, exitSoftware)
+}
+
+// tell puts the tail under an error of one code. The exit code is the child's,
+// unless that was success, which this is not.
+func tell(err error, code protocol.Code, success int) error {
 	e := protocol.AsError(err)
-	if e.Code != protocol.CodeSessionExited || e.Exit == nil {
+	if err == nil || e.Code != code || e.Exit == nil {
 		return err
 	}
 	text := e.Error()
 	for _, l := range e.Exit.Tail {
 		text += "\n  " + printable(l)
 	}
-	code := e.Exit.ExitCode
-	if code <= 0 {
-		code = exitNoInput
+	if e.Exit.ExitCode > 0 {
+		success = e.Exit.ExitCode
 	}
-	return &exitError{code, text}
+	return &exitError{success, text}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -99,7 +101,7 @@ func (a *app) infoCommand() *cobra.Command {
 		Use:               "info ID",
 		Short:             "Show what is known of a session",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.sessionIDs,
+		ValidArgsFunction: a.sessionIDs(anyState),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := sessionID(args[0])
 			if err != nil {
@@ -136,8 +138,8 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 	if s.Originator != "" {
 		row("originator", printable(s.Originator))
 	}
-	for k, v := range s.Labels {
-		row("label "+printable(k), printable(v))
+	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
+		row("label "+printable(k), printable(s.Labels[k]))
 	}
 	if e := s.Exit; e != nil {
 		row("ended", fmt.Sprintf("%s, %s, %s", e.ExitedAt.Format(time.RFC3339), e.Outcome, e.Reason))

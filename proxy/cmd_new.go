@@ -51,13 +51,14 @@ func (a *app) newCommand() *cobra.Command {
 	f.IntVar(&o.scrollback, "scrollback", 0, "`lines` of history (default 10000)")
 	f.StringVar(&o.originator, "originator", "", "who starts it, for ls --originator")
 	f.DurationVar(&o.earlyExit, "early-exit", 200*time.Millisecond, "fail if the child ends within this `time`; 0 does not look")
+	_ = cmd.MarkFlagDirname("cwd") // it is there, three lines up
 	o.attach.flags(cmd)
 	return cmd
 }
 
 func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 	r, err := o.request(argv)
-	if err != nil {
+	if err := errors.Join(err, o.attach.check()); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
@@ -78,8 +79,8 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		if err != nil {
 			return err
 		}
-		o.attach.early = o.earlyExit
-		return a.attachTo(cmd, c, &s.Session, &o.attach)
+		o.attach.fresh, o.attach.size, o.attach.early = true, o.size != "", o.earlyExit
+		return a.attachTo(ctx, c, &s.Session, &o.attach)
 	})
 }
 
@@ -130,23 +131,6 @@ func directory(name string) (string, error) {
 	return wd + "/" + name, nil
 }
 
-// tellEarlyExit puts a child's last lines under the error.
-func tellEarlyExit(err error) error {
-	e := protocol.AsError(err)
-	if e.Code != protocol.CodeExitedEarly || e.Exit == nil {
-		return err
-	}
-	text := e.Error()
-	for _, l := range e.Exit.Tail {
-		text += "\n  " + printable(l)
-	}
-	code := e.Exit.ExitCode
-	if code <= 0 {
-		code = exitSoftware // it failed, although the child did not
-	}
-	return &exitError{code, text}
-}
-
 func (a *app) reopenCommand() *cobra.Command {
 	o := &attachOptions{}
 	var detach bool
@@ -155,17 +139,21 @@ func (a *app) reopenCommand() *cobra.Command {
 		Use:               "reopen ID [-- argv...]",
 		Short:             "Start an exited session again under its id: same command, directory, environment, size and labels",
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.sessionIDs,
+		ValidArgsFunction: a.sessionIDs(exited),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n != 1 && (n >= 0 || len(args) > 1) {
 				return usage(errors.New("reopen takes one ID; the command to run stands behind --"))
 			}
 			id, err := sessionID(args[0])
-			if err != nil {
+			if err := errors.Join(err, o.check(), notItself(id)); err != nil {
 				return err
 			}
-			return a.withClient(cmd.Context(), func(c *client.Client) error {
-				s, err := c.Reopen(cmd.Context(), id, protocol.RespawnSpec{Argv: args[1:]}, &early)
+			ctx := cmd.Context()
+			return a.withClient(ctx, func(c *client.Client) error {
+				if o.fresh, o.early = !detach, early; o.fresh {
+					early = 0 // seen from here, as in new
+				}
+				s, err := c.Reopen(ctx, id, protocol.RespawnSpec{Argv: args[1:]}, &early)
 				if err != nil {
 					return tellEarlyExit(err)
 				}
@@ -173,7 +161,7 @@ func (a *app) reopenCommand() *cobra.Command {
 					_, err = fmt.Fprintln(cmd.OutOrStdout(), s.SessionID)
 					return err
 				}
-				return a.attachTo(cmd, c, &s.Session, o)
+				return a.attachTo(ctx, c, &s.Session, o)
 			})
 		},
 	}

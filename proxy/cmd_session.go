@@ -17,7 +17,7 @@ import (
 // oneSession makes a command whose first argument is a session's id.
 func (a *app) oneSession(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, *client.Client, protocol.SessionID, []string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: args, ValidArgsFunction: a.sessionIDs,
+		Use: use, Short: short, Args: args, ValidArgsFunction: a.sessionIDs(anyState),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := sessionID(args[0])
 			if err != nil {

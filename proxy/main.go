@@ -56,7 +56,7 @@ func (a *app) command() *cobra.Command {
 			"proxy --handoff starts this program as the successor of the running proxy.",
 		Version:       version.String(),
 		SilenceErrors: true, SilenceUsage: true,
-		Args: noSuchCommand,
+		Args: noSuchCommand, SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if handoff {
 				return a.handoff(cmd.Context(), foreground)
@@ -78,7 +78,9 @@ func (a *app) command() *cobra.Command {
 		a.killCommand(), a.waitCommand(),
 	)
 	root.InitDefaultCompletionCmd()
-	typedArgs(root)
+	for _, cmd := range root.Commands() {
+		typedArgs(cmd)
+	}
 	return root
 }
 
@@ -86,11 +88,11 @@ func noSuchCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("there is no command %q", args[0])
+	text := fmt.Sprintf("there is no command %q, see proxy help", args[0])
 	if like := root.SuggestionsFor(args[0]); len(like) > 0 {
-		text += ", there is " + strings.Join(like, ", ")
+		text = fmt.Sprintf("there is no command %q, but %s", args[0], strings.Join(like, ", "))
 	}
-	return errors.New(text)
+	return usage(errors.New(text))
 }
 
 // typedArgs gives cobra's complaints about arguments our exit code, and says

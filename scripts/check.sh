@@ -79,7 +79,7 @@ tests() {
 	fi
 	go build -o "$work/report" ./scripts/report || return
 	# shellcheck disable=SC2086 # no argument where there is none
-	go test $race -json ./... | "$work/report" -total "$work/total"
+	go test $race -json ./... | "$work/report" -total "$work/total" || { cat "$work/total"; return 1; }
 }
 
 # Every function FuzzX of every package; -fuzz takes one at a time.

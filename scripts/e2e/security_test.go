@@ -1,3 +1,218 @@
 package e2e
 
-func stranger(args []string) error { return nil }
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/client"
+	"holdfast/shared/link"
+	"holdfast/shared/socket"
+	"holdfast/shared/testkit"
+)
+
+// nobody is a user that is not ours.
+const nobody = 65534
+
+// stranger connects to each socket as another user, says something, and prints
+// how that ended.
+func stranger(paths []string) error {
+	for _, path := range paths {
+		nc, err := net.Dial("unix", path)
+		if err != nil {
+			return err
+		}
+		_ = nc.SetDeadline(time.Now().Add(limit))
+		_, werr := nc.Write(encode(api.Hello{Protocol: protocol.Supported(), Client: "stranger"}))
+		got, err := io.ReadAll(nc)
+		fmt.Printf("%s: %d bytes, %s\n", filepath.Base(path), len(got), reset(werr, err))
+		_ = nc.Close()
+	}
+	return nil
+}
+
+// reset says whether a connection was ended with what we said unread: then the
+// kernel answers with a reset. Where it was ended before we spoke, it does not
+// let us.
+func reset(write, read error) string {
+	switch {
+	case errors.Is(write, syscall.EPIPE), errors.Is(write, syscall.ECONNRESET):
+		return "reset"
+	case write == nil && errors.Is(read, syscall.ECONNRESET):
+		return "reset"
+	}
+	return fmt.Sprintf("written: %v, read: %v", write, read)
+}
+
+// Another user is refused before a byte of his is read, even where the modes
+// of directory and sockets would let him through, and it is logged.
+// demand: S11
+func TestStranger(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be somebody else")
+	}
+	w := newWorld(t)
+	v := w.echo(w.dial(client.Options{}), "s")
+	// This program, where others can run it.
+	open := testkit.Dir(t)
+	exe := filepath.Join(open, "stranger")
+	copyProgram(t, exe)
+	sockets := []string{"proxy.sock", "proxy.control.sock", "proxy.web.sock", "supervisor.sock"}
+	ask := func() (string, error) {
+		var paths []string
+		for _, s := range sockets {
+			paths = append(paths, w.path(s))
+		}
+		cmd := exec.Command(exe, paths...)
+		cmd.Env, cmd.Dir = []string{roleEnv + "=stranger"}, "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if err := os.Chmod(open, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := ask(); err == nil || !strings.Contains(out, "permission denied") {
+		t.Errorf("the modes let another user through: %q, %v", out, err)
+	}
+	if err := os.Chmod(w.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sockets {
+		if err := os.Chmod(w.path(s), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := ask()
+	if err != nil {
+		t.Fatalf("%v, %s", err, out)
+	}
+	for _, s := range sockets {
+		if !strings.Contains(out, s+": 0 bytes, reset\n") {
+			t.Errorf("%s does not refuse him: %s", s, out)
+		}
+	}
+	refused := []string{`"security":true`, fmt.Sprintf(`"uid":%d`, nobody), `"message":"connection refused"`}
+	testkit.Eventually(t, limit, func() bool {
+		return w.lines("proxy.log", refused...) == 3 && w.lines("supervisor.log", refused...) == 1
+	}, "four security events are logged")
+	if r := w.run("proxy", "serve", "--proxy", "blue"); r.code == 0 || !strings.Contains(r.errout, "chmod 700") {
+		t.Errorf("a proxy in a directory that is open to others: %v", r)
+	}
+	if err := os.Chmod(w.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	v.ask("we are let through")
+}
+
+func copyProgram(t *testing.T, to string) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(exe)
+	if err == nil {
+		err = os.WriteFile(to, b, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// demand: S11
+func TestSharedSecret(t *testing.T) {
+	t.Parallel()
+	const secret = "0123456789abcdef0123456789abcdef"
+	w := newWorld(t)
+	path := filepath.Join(testkit.Dir(t), "secret")
+	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plain := w.env
+	w.env = append(w.env, "HOLDFAST_SECRET_FILE="+path)
+	w.must("proxy", "ls")
+	c := w.dial(client.Options{Secret: secret})
+	v := w.echo(c, "s")
+	w.only("proxy")
+
+	for _, wrong := range []string{"", "x", secret + "x", secret[:31]} {
+		if _, err := client.Dial(w.ctx(), client.Options{Dir: w.dir, Secret: wrong}); code(err) != protocol.CodeUnauthorized {
+			t.Errorf("a client with the secret %q: %v", wrong, err)
+		}
+		nc, _, err := socket.Dial(w.ctx(), w.path("supervisor.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hello := wire.Hello{Protocol: protocol.Supported(), Version: "v1", Name: "wrong", Secret: wrong}
+		if _, _, _, err := link.Dial(nc, hello, zerolog.Nop()); code(err) != protocol.CodeUnauthorized {
+			t.Errorf("a proxy with the secret %q: %v", wrong, err)
+		}
+	}
+	w.env = plain
+	for _, args := range [][]string{{"ls"}, {"new", "-d"}} {
+		if r := w.run("proxy", args...); r.code != 77 {
+			t.Errorf("proxy %v without the secret: %v", args, r)
+		}
+	}
+	if r := w.run("supervisor", "stop", "--sessions=end"); r.code == 0 || !strings.Contains(r.errout, "unauthorized") {
+		t.Errorf("supervisor stop without the secret: %v", r)
+	}
+	if n := w.lines("proxy.log", `"security":true`); n < 6 {
+		t.Errorf("the proxy has logged %d security events", n)
+	}
+	if n := w.lines("supervisor.log", `"security":true`); n < 5 {
+		t.Errorf("the supervisor has logged %d security events", n)
+	}
+	for _, log := range []string{"proxy.log", "supervisor.log"} {
+		if w.lines(log, secret[:16]) > 0 {
+			t.Errorf("the secret stands in %s", log)
+		}
+	}
+	v.ask("and with the secret it goes on")
+}
+
+// What is typed and what is printed stands in no log.
+func TestNothingTypedIsLogged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "HOLDFAST_LOG_LEVEL=trace")
+	c := w.dial(client.Options{})
+	v := w.echo(c, "s")
+	const private = "correct horse battery staple"
+	v.ask(private)
+	if err := c.Type(w.ctx(), "s", []byte(private+" typed")); err != nil {
+		t.Fatal(err)
+	}
+	v.until(private + " typed")
+	if _, err := c.Screen(w.ctx(), "s", 5); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Terminate(w.ctx(), "s", client.End{}); err != nil {
+		t.Fatal(err)
+	}
+	if m := v.last(); m.Kind != client.Exited || !strings.Contains(strings.Join(m.Exit.LastLines, "\n"), private) {
+		t.Errorf("it ends with %+v", m.Exit)
+	}
+	if _, err := c.Wait(w.ctx(), "s", limit); err != nil {
+		t.Fatal(err)
+	}
+	for _, log := range []string{"proxy.log", "supervisor.log"} {
+		if w.lines(log) == 0 || w.lines(log, private) > 0 || w.lines(log, "battery") > 0 {
+			t.Errorf("%s: %d lines, %d of them with what was typed", log, w.lines(log), w.lines(log, "battery"))
+		}
+	}
+}

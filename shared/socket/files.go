@@ -14,14 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What one message carries at most. The kernel's own limit is 253 files, and
-// what is longer than a socket's buffer is written in pieces anyway.
-const (
-	MaxFiles   = 100
-	MaxPayload = 64 << 10
-
-	headLen = 6 // [u32 payload length][u16 number of files], big-endian
-)
+const headLen = 6 // [u32 payload length][u16 number of files], big-endian
 
 // SendFiles sends one message: payload and open files, either of which may be
 // empty. The files stay the caller's, who keeps them open until the other side

@@ -24,6 +24,13 @@ import (
 // on macOS. One more is the terminating NUL.
 const MaxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
+// What one message of SendFiles carries at most. The kernel's own limit is 253
+// files, and what is longer than a socket's buffer is written in pieces anyway.
+const (
+	MaxFiles   = 100
+	MaxPayload = 64 << 10
+)
+
 // What makes Listen, Dial and the passing of files fail. They come wrapped,
 // with what to do about it.
 var (

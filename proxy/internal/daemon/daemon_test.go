@@ -254,22 +254,3 @@ func TestStartMistakes(t *testing.T) {
 		t.Errorf("after ctx's end: %v", err)
 	}
 }
-
-// Where a real user manager runs, its systemd-run is used as we think.
-func TestRealManager(t *testing.T) {
-	if systemdRun(nil) == "" {
-		t.Skip("no systemd user manager here")
-	}
-	b := newBench(t, "")
-	p, err := inScope(t.Context(), Spec{Path: self(t), Args: []string{filepath.Join(b.dir, "report")}, Env: append(os.Environ(), roleEnv+"=report"), Dir: "/"})
-	if err != nil {
-		t.Skip("the user manager makes no scopes here:", err)
-	}
-	defer kill(t, p)
-	if f := b.found(t); f.PID != p.PID {
-		t.Errorf("started %d, found %+v", p.PID, f)
-	}
-	if cgroup, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID)); err != nil || !strings.Contains(string(cgroup), ".scope") {
-		t.Errorf("its cgroup is %q, %v", cgroup, err)
-	}
-}

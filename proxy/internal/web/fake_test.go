@@ -20,11 +20,11 @@ import (
 // what is typed; attaching to another id fails as fails says.
 type fakeSupervisor struct {
 	t       *testing.T
-	fails   map[protocol.SessionID]*protocol.Error
 	viewers chan *viewer // each as it attaches
 	wg      sync.WaitGroup
 
 	mu       sync.Mutex
+	fails    map[protocol.SessionID]*protocol.Error
 	conns    []*link.Conn
 	closed   bool
 	accepted map[string]uint64 // by writer, as the supervisor keeps it
@@ -39,7 +39,7 @@ const snapshot = "what was there\r\n"
 
 func newFakeSupervisor(t *testing.T) *fakeSupervisor {
 	return &fakeSupervisor{
-		t: t, viewers: make(chan *viewer, 64), accepted: map[string]uint64{}, room: -1,
+		t: t, viewers: make(chan *viewer, 64), accepted: make(map[string]uint64), room: -1,
 		fails: map[protocol.SessionID]*protocol.Error{
 			"gone": protocol.Errorf(protocol.CodeSessionNotFound, "no session gone"),
 			"dead": {Code: protocol.CodeSessionExited, Message: "it ended", Exit: &protocol.ExitRecord{ExitCode: 3}},
@@ -120,17 +120,21 @@ type viewer struct {
 	spec protocol.AttachSpec
 	n    uint32
 	told bool          // that input is missing; it is told once
+	acks chan struct{} // some input was accepted
 	over chan struct{} // closed when the viewer has gone
 
 	mu sync.Mutex // one item at a time
 }
 
 func (f *fakeSupervisor) attach(st *link.Stream, m *wire.Attach) {
-	if e := f.fails[m.SessionID]; e != nil {
+	f.mu.Lock()
+	e := f.fails[m.SessionID]
+	f.mu.Unlock()
+	if e != nil {
 		_ = st.Fail(e)
 		return
 	}
-	v := &viewer{f: f, st: st, spec: m.AttachSpec, n: m.Attachment, over: make(chan struct{})}
+	v := &viewer{f: f, st: st, spec: m.AttachSpec, n: m.Attachment, acks: make(chan struct{}, 1), over: make(chan struct{})}
 	defer close(v.over)
 	f.mu.Lock()
 	last := f.last
@@ -157,7 +161,21 @@ func (f *fakeSupervisor) attach(st *link.Stream, m *wire.Attach) {
 		_ = st.SendRaw(frame.AppendData(nil, frame.Output, v.n, reply.Offset, missing))
 	}
 	f.viewers <- v
+	f.wg.Go(v.acknowledge)
 	v.listen()
+}
+
+// acknowledge tells what was accepted. Listening does not wait for that: it
+// may have to stand behind a lot of output.
+func (v *viewer) acknowledge() {
+	for {
+		select {
+		case <-v.acks:
+			_ = v.st.Send(wire.Accepted{Offset: v.f.acceptedBy()})
+		case <-v.over:
+			return
+		}
+	}
 }
 
 func (v *viewer) listen() {
@@ -176,7 +194,7 @@ func (v *viewer) listen() {
 		}
 		fresh, err := v.f.take(offset, p)
 		if len(fresh) > 0 {
-			_ = v.st.Send(wire.Accepted{Offset: v.f.acceptedBy()})
+			poke(v.acks)
 			if !v.f.silent {
 				v.print(fresh)
 			}

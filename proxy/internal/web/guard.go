@@ -79,10 +79,11 @@ func (g *guard) check(r *request) error {
 	return nil
 }
 
-// trust says whether the client has proved who it is. Without a ticket it has
-// not, and may still show a token; a ticket that is no good is refused.
+// trust says whether the client has proved who it is, for the api (session is
+// "") or for a session's raw WebSocket. Without a ticket it has not, and may
+// still show a token; a ticket that is no good is refused.
 func (h *Handler) trust(r *request, session protocol.SessionID) (bool, error) {
-	if h.cfg.Trusted {
+	if h.cfg.Trusted && (session == "" || !h.cfg.Tickets) {
 		return true, nil
 	}
 	ticket, ok := r.query["ticket"]

@@ -68,7 +68,7 @@ func (h *Handler) raw(ctx context.Context, r *request, id protocol.SessionID) er
 		return err
 	}
 	if !trusted {
-		return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "a raw WebSocket on TCP needs a ticket")
+		return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "this raw WebSocket needs a ticket")
 	}
 	link, info, err := h.cfg.Link.Attach(ctx, number, spec)
 	if err != nil {

@@ -96,9 +96,9 @@ func TestRawReadOnly(t *testing.T) {
 	if v.spec.Mode != protocol.ModeReadOnly {
 		t.Errorf("mode %q", v.spec.Mode)
 	}
+	c.bytes(len(snapshot))
 	c.frame(ws.OpText, true, []byte("ignored"))
 	c.frame(ws.OpPing, true, nil) // is read behind it
-	c.bytes(len(snapshot))
 	if op, _ := c.next(); op != ws.OpPong {
 		t.Errorf("opcode %d, want a pong", op)
 	}
@@ -185,6 +185,33 @@ func TestRawOutlivesTheLink(t *testing.T) {
 	}
 }
 
+func TestRawEndsWhileTheLinkIsDown(t *testing.T) {
+	tests := []struct {
+		name   string
+		err    *protocol.Error
+		status ws.StatusCode
+		reason string
+	}{
+		{"ended", &protocol.Error{Code: protocol.CodeSessionExited, Exit: &protocol.ExitRecord{ExitCode: 3}}, 1000, "exited 3"},
+		{"unknown", protocol.Errorf(protocol.CodeSessionNotFound, ""), 1011, "session_not_found"},
+		{"another life", protocol.Errorf(protocol.CodeInstanceMismatch, ""), 1011, "instance_mismatch"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := newEnv(t)
+			c := open(t, e.listen(e.handler(true)), rawURL("echo"))
+			c.bytes(len(snapshot))
+			e.sup.mu.Lock()
+			e.sup.fails["echo"] = tt.err
+			e.sup.mu.Unlock()
+			e.sup.cut()
+			if status, reason := c.closing(); status != tt.status || reason != tt.reason {
+				t.Errorf("close %d %q, want %d %q", status, reason, tt.status, tt.reason)
+			}
+		})
+	}
+}
+
 // A writer that the supervisor has forgotten goes on.
 func TestRawWriterForgotten(t *testing.T) {
 	e := newEnv(t)
@@ -201,6 +228,41 @@ func TestRawWriterForgotten(t *testing.T) {
 	}
 	_ = c.nc.Close()
 	<-v.over
+}
+
+func TestTyping(t *testing.T) {
+	in := newTyping(100)
+	in.add(make([]byte, 10))
+	if f := in.next(); len(f) != frame.HeaderLen+frame.DataHeadLen+10 {
+		t.Errorf("a frame of %d bytes", len(f))
+	}
+	in.accepted(104)
+	in.accepted(102)
+	if at, waiting := in.state(); at != 104 || !waiting || in.next() != nil {
+		t.Errorf("accepted %d, waiting %v", at, waiting)
+	}
+	in.resume(105, true)
+	if in.next() != nil {
+		t.Error("sent again at once, though the queue is full")
+	}
+	in.retry()
+	if _, offset, p, err := frame.ParseData(in.next()[frame.HeaderLen:]); err != nil || offset != 105 || len(p) != 5 {
+		t.Errorf("tried again: %d bytes at %d, %v", len(p), offset, err)
+	}
+	in.accepted(110)
+	if at, waiting := in.state(); at != 110 || waiting {
+		t.Errorf("accepted %d, waiting %v", at, waiting)
+	}
+	for sent := 0; sent < sendWindow; sent += frame.MaxData {
+		in.add(make([]byte, frame.MaxData+1))
+		in.next()
+	}
+	if in.next() != nil {
+		t.Error("more than the window is on its way")
+	}
+	if n := in.add(make([]byte, 2*typingWindow)); n >= typingWindow {
+		t.Errorf("took %d bytes", n)
+	}
 }
 
 // A client that goes while it is not read is missed all the same.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/proxy/internal/linkclient"
 	"holdfast/shared/testkit"
 )
 
@@ -128,6 +130,36 @@ func TestRawRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestSupervisorUnreachable(t *testing.T) {
+	e := newEnv(t)
+	h := e.handler(true)
+	h.cfg.Link = linkclient.New(linkclient.Config{
+		Dial: func(context.Context) (net.Conn, error) { return nil, syscall.ECONNREFUSED },
+	})
+	addr := e.listen(h)
+	c := dial(t, addr)
+	c.send(handshake(addr, rawURL("echo")))
+	if status, err := c.refusal(); status != 503 || err.Code != protocol.CodeSupervisorUnreachable || !err.Retryable {
+		t.Errorf("%d %+v, want 503", status, err)
+	}
+}
+
+// Where hello must carry a secret, nobody gets around it by the raw WebSocket.
+func TestTicketsOfTrustedPeers(t *testing.T) {
+	e := newEnv(t)
+	h := e.handler(true)
+	h.cfg.Tickets = true
+	addr := e.listen(h)
+	d := dial(t, addr)
+	d.send(handshake(addr, rawURL("echo")))
+	if status, _ := d.refusal(); status != 401 {
+		t.Errorf("without a ticket: %d, want 401", status)
+	}
+	c := open(t, addr, "/v1/api")
+	c.hello("")
+	open(t, addr, rawURL("echo", "ticket="+c.ticket("echo"))).bytes(len(snapshot))
 }
 
 func TestTrustedAskNothing(t *testing.T) {

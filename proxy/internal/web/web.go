@@ -61,6 +61,9 @@ type Config struct {
 	// Trusted says that the system vouches for every peer, as on a Unix socket:
 	// neither Host, Origin, ticket nor token is asked for.
 	Trusted bool
+	// Tickets says that raw WebSockets need a ticket of trusted peers, too: set
+	// it where hello must carry a secret, which a raw WebSocket cannot.
+	Tickets bool
 	Log     zerolog.Logger
 }
 

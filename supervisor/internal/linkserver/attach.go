@@ -34,7 +34,8 @@ func (s *Server) attach(ctx context.Context, st *link.Stream, m *wire.Attach) er
 	go func() {
 		defer close(done)
 		listen(st, a, m.Attachment)
-		a.Close() // the viewer has gone: Next returns io.EOF
+		a.Close()  // the viewer has gone: Next returns io.EOF,
+		st.Abort() // and a write that waits for its window ends
 	}()
 	err = tell(ctx, st, ss, a, m.Attachment)
 	_ = st.Close()
@@ -84,8 +85,9 @@ func tell(ctx context.Context, st *link.Stream, ss *session.Session, a *session.
 // listen takes what the viewer says until it closes its side. A message that
 // fails is answered with an error and ends nothing.
 func listen(st *link.Stream, a *session.Attachment, number uint32) {
-	// A sender that missed an error goes on sending; one answer is enough
-	// until its input is accepted again.
+	// A sender that has yet to read of a gap goes on sending; one answer is
+	// enough. That the queue is full is told each time, since it means the very
+	// bytes that are wanted: the sender has to come with them again.
 	gapTold := false
 	for {
 		raw, err := st.Next()
@@ -96,19 +98,18 @@ func listen(st *link.Stream, a *session.Attachment, number uint32) {
 		switch kind {
 		case frame.Input:
 			err = typed(a, number, payload)
-			if session.Incomplete(err) {
-				if gapTold {
-					continue
-				}
-				gapTold = true
-			} else if err == nil {
-				gapTold = false
+			if gapTold && protocol.CodeOf(err) == protocol.CodeInputGap {
+				continue
 			}
+			gapTold = session.Incomplete(err)
 		case frame.Control:
 			err = control(a, payload)
 			if errors.Is(err, errDetach) {
 				return
 			}
+		}
+		if protocol.CodeOf(err) == protocol.CodeNotAttached {
+			continue // it was ended, and what comes next says how
 		}
 		if err != nil && st.Fail(err) != nil {
 			return

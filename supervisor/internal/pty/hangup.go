@@ -125,6 +125,7 @@ func (h *hunt) ask(soft syscall.Signal, deadline time.Time) bool {
 			if !q.asked {
 				q.asked = true
 				_ = q.send(soft)
+				_ = q.send(unix.SIGCONT)
 			}
 		}
 		if !h.await(deadline) || !time.Now().Before(deadline) {

@@ -23,3 +23,11 @@ func TestParseStat(t *testing.T) {
 		t.Errorf("got %v, want errGone", err)
 	}
 }
+
+// A terminal is known by its file, as containers use the same device numbers.
+func TestHolds(t *testing.T) {
+	p, other := bash(t, "echo READY; exec sleep 1000"), bash(t, "echo READY; exec sleep 1000")
+	if !holds(p.pid, &p.slave) || holds(other.pid, &p.slave) || holds(1<<30, &p.slave) {
+		t.Error("a terminal is taken for another")
+	}
+}

@@ -79,8 +79,6 @@ func fork(t *testing.T, code string) int {
 }
 
 // Two hundred children take a goroutine each, no thread, and leave nothing.
-//
-// demand: M14
 func TestManyChildren(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("counts by /proc")

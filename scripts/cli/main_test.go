@@ -1,0 +1,12 @@
+//go:build linux
+
+package cli
+
+import (
+	"os"
+	"testing"
+
+	"holdfast/shared/testkit"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }

@@ -1,0 +1,238 @@
+//go:build linux
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A terminal is a PTY with a program in it, and the person in front of it.
+//
+//	read   reads the master; closes ended
+type terminal struct {
+	t      testing.TB
+	master *os.File
+	slave  *os.File // kept open, so that its attributes outlive the program
+	before unix.Termios
+	cmd    *exec.Cmd
+
+	mu      sync.Mutex
+	out     []byte
+	seen    int           // how much of out was expected already
+	changed chan struct{} // closed, and made anew, when out grows
+	ended   chan struct{}
+}
+
+// open runs the proxy's command in a terminal of 80 by 24.
+func (w *world) open(args ...string) *terminal {
+	w.t.Helper()
+	return w.openSize(80, 24, exec.Command(filepath.Join(w.bin, "proxy"), args...))
+}
+
+func (w *world) openSize(cols, rows uint16, cmd *exec.Cmd) *terminal {
+	w.t.Helper()
+	p := &terminal{t: w.t, cmd: cmd, changed: make(chan struct{}), ended: make(chan struct{})}
+	if err := p.make(cols, rows); err != nil {
+		w.t.Fatal(err)
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.slave, p.slave, p.slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if cmd.Env == nil {
+		cmd.Env = w.env
+	}
+	cmd.Dir = w.dir
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	go p.read()
+	w.t.Cleanup(p.close)
+	return p
+}
+
+// make makes the PTY. Its attributes are not those that any program would set
+// by itself, so that putting them back cannot be guessing.
+func (p *terminal) make(cols, rows uint16) error {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("open a PTY: %w", err)
+	}
+	p.master = os.NewFile(uintptr(fd), "/dev/ptmx")
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err := errors.Join(err, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)); err != nil {
+		return err
+	}
+	if p.slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		return err
+	}
+	attr := p.attributes()
+	attr.Iflag &^= unix.IXON
+	attr.Lflag &^= unix.ECHOCTL
+	attr.Cc[unix.VERASE] = 8
+	if err := unix.IoctlSetTermios(int(p.slave.Fd()), unix.TCSETS, &attr); err != nil {
+		return err
+	}
+	p.before = p.attributes()
+	return p.resize(cols, rows)
+}
+
+func (p *terminal) attributes() unix.Termios {
+	attr, err := unix.IoctlGetTermios(int(p.slave.Fd()), unix.TCGETS)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return *attr
+}
+
+func (p *terminal) resize(cols, rows uint16) error {
+	return unix.IoctlSetWinsize(int(p.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: cols, Row: rows})
+}
+
+func (p *terminal) read() {
+	defer close(p.ended)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := p.master.Read(buf)
+		p.mu.Lock()
+		p.out = append(p.out, buf[:n]...)
+		close(p.changed)
+		p.changed = make(chan struct{})
+		p.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// close takes the terminal away; the program gets SIGHUP, and then its end.
+func (p *terminal) close() {
+	_ = p.master.Close() // what is wrong with it the test has seen
+	_ = p.slave.Close()
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	<-p.ended
+}
+
+// text returns all that was shown.
+func (p *terminal) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return string(p.out)
+}
+
+// expect waits until want is shown behind what was expected before.
+func (p *terminal) expect(want string) {
+	p.t.Helper()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for {
+		p.mu.Lock()
+		i := bytes.Index(p.out[p.seen:], []byte(want))
+		if i >= 0 {
+			p.seen += i + len(want)
+		}
+		rest, changed := p.out[p.seen:], p.changed
+		p.mu.Unlock()
+		if i >= 0 {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			p.t.Fatalf("%s: %q is not shown, but %q", p.cmd, want, rest[max(0, len(rest)-2000):])
+		}
+	}
+}
+
+// typ types. A terminal takes what is typed only as fast as it is read.
+func (p *terminal) typ(text string) {
+	p.t.Helper()
+	if err := p.master.SetWriteDeadline(time.Now().Add(limit)); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.master.WriteString(text); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// ask types a line for a shell and waits for the answer.
+func (p *terminal) ask(line, answer string) {
+	p.t.Helper()
+	p.typ(line + "\r")
+	p.expect(answer)
+}
+
+// wait returns the program's exit code once it has ended.
+func (p *terminal) wait() int {
+	p.t.Helper()
+	late := time.AfterFunc(limit, func() { _ = p.cmd.Process.Kill() })
+	_ = p.cmd.Wait() // the code says it
+	if !late.Stop() {
+		text := p.text()
+		p.t.Fatalf("%s does not end after %q", p.cmd, text[max(0, len(text)-2000):])
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// ends waits for the program's end, with a code and a message, and checks that
+// the terminal is as it was.
+func (p *terminal) ends(code int, says string) {
+	p.t.Helper()
+	if got := p.wait(); got != code {
+		p.t.Errorf("exit code %d, want %d", got, code)
+	}
+	if says != "" {
+		p.expect(says)
+	}
+	if got := p.attributes(); got != p.before {
+		p.t.Errorf("the terminal's attributes are\n%+v, and were\n%+v", got, p.before)
+	}
+	if left := leftOn(p.text()); len(left) > 0 {
+		p.t.Errorf("left in the terminal: %q", left)
+	}
+}
+
+var setting = regexp.MustCompile(`\x1b\[([?<>=]?)([\d;]*)([hlu])|\x1b([=>])`)
+
+// leftOn returns what the output has switched on and not off: the plainest
+// model there is, for the modes that the tests use.
+func leftOn(out string) (left []string) {
+	on, kitty := map[string]bool{"?25": true}, 0
+	for _, m := range setting.FindAllStringSubmatch(out, -1) {
+		switch prefix, final := m[1], m[3]; {
+		case m[4] != "":
+			on["keypad"] = m[4] == "="
+		case final == "u" && prefix == ">":
+			kitty++
+		case final == "u" && prefix == "<":
+			kitty--
+		case final != "u":
+			for _, n := range strings.Split(m[2], ";") {
+				on[prefix+n] = final == "h"
+			}
+		}
+	}
+	for name, is := range on {
+		if is != (name == "?25" || name == "?7") {
+			left = append(left, name)
+		}
+	}
+	if kitty != 0 {
+		left = append(left, fmt.Sprintf("%d kitty flags", kitty))
+	}
+	slices.Sort(left)
+	return left
+}

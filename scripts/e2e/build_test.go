@@ -1,0 +1,36 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Both programs build for the other systems, and for Windows, where there are
+// no terminals to serve yet, they have it in them to say so.
+// demand: M14, S12
+func TestOtherSystems(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ os, arch, suffix string }{
+		{"windows", "amd64", ".exe"}, {"darwin", "arm64", ""}, {"darwin", "amd64", ""}, {"linux", "arm64", ""},
+	} {
+		dir := t.TempDir()
+		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "holdfast/proxy", "holdfast/supervisor")
+		cmd.Env = append(os.Environ(), "GOOS="+tt.os, "GOARCH="+tt.arch, "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s/%s: %v\n%s", tt.os, tt.arch, err, out)
+			continue
+		}
+		for _, name := range []string{"proxy", "supervisor"} {
+			program, err := os.ReadFile(filepath.Join(dir, name+tt.suffix))
+			if err != nil {
+				t.Error(err)
+			}
+			if tt.os == "windows" && !bytes.Contains(program, []byte("unsupported_os")) {
+				t.Errorf("%s does not say that it is unsupported on %s", name, tt.os)
+			}
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// What may differ between before and after: Go keeps threads and heap that it
+// had use for once.
+const (
+	moreThreads = 6
+	moreRSS     = 16 << 10 // KiB
+)
+
+// settled waits until both processes hold no more than they did, but for what
+// Go keeps, and fails the test if they go on to.
+func (w *world) settled(before map[string]usage) {
+	w.t.Helper()
+	for _, name := range []string{"supervisor", "proxy"} {
+		p, was := w.only(name), before[name]
+		var is usage
+		ok := func() bool {
+			is = usageOf(p.pid)
+			return is.FDs <= was.FDs && is.Memfds <= was.Memfds && is.PTYs <= was.PTYs && is.Sockets <= was.Sockets &&
+				is.Mapped <= was.Mapped && is.Children <= was.Children &&
+				is.Threads <= was.Threads+moreThreads && is.RSS <= was.RSS+moreRSS
+		}
+		if !eventually(ok) {
+			w.t.Errorf("the %s held %+v, and holds %+v: %v", name, was, is, fds(p.pid))
+		}
+		w.t.Logf("%s: %+v, then %+v", name, was, is)
+	}
+}
+
+// usages is what both processes hold.
+func (w *world) usages() map[string]usage {
+	w.t.Helper()
+	return map[string]usage{
+		"supervisor": usageOf(w.only("supervisor").pid), "proxy": usageOf(w.only("proxy").pid),
+	}
+}
+
+// A thousand sessions leave nothing behind.
+func TestChurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	events, err := c.Events(w.ctx())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.churn(c, "warm", 200)
+	before, names := w.usages(), files(w.dir)
+	begun := events
+	w.churn(c, "s", 1000)
+	w.settled(before)
+	if now := files(w.dir); !slices.Equal(now, names) {
+		t.Errorf("the directory held %q, and holds %q", names, now)
+	}
+	if list, err := c.List(w.ctx(), ""); err != nil || len(list) != 0 {
+		t.Errorf("%d sessions are listed, %v", len(list), err)
+	}
+	_ = begun.Close()
+}
+
+// churn starts, watches and forgets sessions, several at a time. Some are
+// looked at, some end by request, some are killed by a signal.
+func (w *world) churn(c *client.Client, prefix string, n int) {
+	w.t.Helper()
+	work := make(chan int)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range work {
+				if err := w.oneLife(c, protocol.SessionID(fmt.Sprint(prefix, i)), i); err != nil {
+					w.t.Errorf("session %d: %v", i, err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		work <- i
+	}
+	close(work)
+	wg.Wait()
+	if w.t.Failed() {
+		w.t.FailNow()
+	}
+}
+
+func (w *world) oneLife(c *client.Client, id protocol.SessionID, i int) error {
+	ctx := w.t.Context()
+	spec := []protocol.SpawnSpec{
+		{Argv: []string{"true"}}, shell("echo some words; exit 3"), {Argv: []string{"cat"}}, shell("kill -9 $$"),
+	}[i%4]
+	want := []int{0, 3, 129, 137}[i%4]
+	if _, err := c.Spawn(ctx, client.SpawnRequest{ID: id, SpawnSpec: spec, EarlyExit: none}); err != nil {
+		return err
+	}
+	if i%4 == 2 {
+		a, err := c.Attach(ctx, id, client.AttachOptions{})
+		if err != nil {
+			return err
+		}
+		if err := c.Terminate(ctx, id, client.End{}); err != nil {
+			return err
+		}
+		for err = nil; err == nil; {
+			_, err = a.Receive(limit)
+		}
+		if exit := a.Exit(); exit == nil || exit.ExitCode != want {
+			return fmt.Errorf("its viewer is told %+v, %w", exit, err)
+		}
+		if err := a.Detach(); err != nil {
+			return err
+		}
+	}
+	exit, err := c.Wait(ctx, id, limit)
+	if err != nil || exit.ExitCode != want {
+		return fmt.Errorf("ended with %+v, want code %d: %w", exit, want, err)
+	}
+	return c.Forget(ctx, id)
+}
+
+// eventually is testkit's without a test to fail.
+func eventually(ok func() bool) bool {
+	f := &failing{}
+	func() {
+		defer func() {
+			if r := recover(); r != nil && r != any(f) {
+				panic(r)
+			}
+		}()
+		testkit.Eventually(f, limit, ok, "")
+	}()
+	return !f.failed
+}
+
+// failing is a test whose failure is an answer.
+type failing struct {
+	testing.TB
+	failed bool
+}
+
+func (f *failing) Helper()               {}
+func (f *failing) Fatalf(string, ...any) { f.failed = true; panic(f) }
+
+// A session that is forgotten right after its end has still told its viewers
+// all, whoever forgets it.
+// demand: M9
+func TestForgottenUnderViewer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	for i := range 30 {
+		id := fmt.Sprint("s", i)
+		w.spawn(c, id, shell("stty -echo; echo ready; read x; seq 1 5000; echo the end; exit 7"))
+		v := w.attach(c, id, client.AttachOptions{})
+		v.until("ready")
+		v.say("\n")
+		if _, err := c.Wait(w.ctx(), protocol.SessionID(id), limit); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Forget(w.ctx(), protocol.SessionID(id)); err != nil {
+			t.Fatal(err)
+		}
+		v.until("the end")
+		if m := v.last(); m.Kind != client.Exited || m.Exit.ExitCode != 7 {
+			t.Fatalf("round %d: %+v", i, m)
+		}
+	}
+}

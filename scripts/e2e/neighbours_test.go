@@ -1,0 +1,365 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// flooding prints as fast as it can until a line is typed, then a mark.
+var flooding = shell(`stty -echo -opost; echo ready; yes & read x; kill $!; wait; echo MARK; exec cat`)
+
+// prompt is how long an echo may take beside a flood on a machine that is
+// busy with other things, too. A neighbour that is held up takes for ever.
+const prompt = 5 * time.Second
+
+// A steady neighbour echoes all the time, and notes how long that takes.
+type steady struct {
+	stopped atomic.Bool
+	done    chan struct{}
+	took    []time.Duration
+	err     error
+}
+
+func (w *world) steady(c *client.Client, id string) *steady {
+	w.t.Helper()
+	v := w.echo(c, id)
+	s := &steady{done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		// Not as fast as can be: it shall not be a flood itself.
+		pace := time.NewTicker(2 * time.Millisecond)
+		defer pace.Stop()
+		for i := 0; !s.stopped.Load() && s.err == nil; i++ {
+			<-pace.C
+			begun := time.Now()
+			s.err = echoOnce(v.Attachment, fmt.Sprintf("echo %d\n", i))
+			s.took = append(s.took, time.Since(begun))
+		}
+	}()
+	w.t.Cleanup(func() { s.stopped.Store(true); <-s.done })
+	return s
+}
+
+func echoOnce(a *client.Attachment, text string) error {
+	if _, err := io.WriteString(a, text); err != nil {
+		return err
+	}
+	for got := ""; got != text; {
+		m, err := a.Receive(prompt)
+		if err != nil {
+			return fmt.Errorf("%q is not echoed but by %q: %w", text, got, err)
+		}
+		if got += string(m.Data); !strings.HasPrefix(text, got) {
+			return fmt.Errorf("%q is echoed as %q", text, got)
+		}
+	}
+	return nil
+}
+
+// check fails the test if the neighbour was held up.
+func (s *steady) check(t testing.TB) {
+	t.Helper()
+	s.stopped.Store(true)
+	<-s.done
+	if s.err != nil {
+		t.Error(s.err)
+	}
+	slices.Sort(s.took)
+	t.Logf("%d echoes beside it, p50 %v, p99 %v, max %v", len(s.took), s.took[len(s.took)/2], s.took[len(s.took)*99/100], s.took[len(s.took)-1])
+}
+
+// A viewer that does not read holds up nobody, costs nothing, and learns
+// exactly what it has missed.
+// demand: R6, R10
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	beside := w.steady(c, "beside")
+	w.spawn(c, "flood", flooding)
+	slow, err := c.Attach(w.ctx(), "flood", client.AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := w.usages()
+	most := map[string]int{}
+	const flood = 64 << 20 // the ring many times over, and more than all buffers
+	testkit.Eventually(t, 2*limit, func() bool {
+		for name := range before {
+			most[name] = max(most[name], usageOf(w.only(name).pid).RSS)
+		}
+		info, err := c.SessionInfo(t.Context(), "flood")
+		return err == nil && info.OutputOffset > flood
+	}, "64 MiB are printed")
+	for name, was := range before {
+		t.Logf("the %s had %d KiB, and at most %d", name, was.RSS, most[name])
+		if most[name] > was.RSS+moreRSS {
+			t.Errorf("the %s grew from %d to %d KiB", name, was.RSS, most[name])
+		}
+	}
+	beside.check(t)
+
+	if err := c.Type(w.ctx(), "flood", []byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	count(t, c, slow)
+	if err := slow.Detach(); err != nil {
+		t.Error(err)
+	}
+}
+
+// count reads a flooded attachment up to the mark and holds what it was given
+// and what it was told to have missed against what was printed.
+func count(t *testing.T, c *client.Client, a *client.Attachment) {
+	t.Helper()
+	var printed, missed, received uint64
+	info := a.Info()
+	pos, snapshot := info.Offset, uint64(info.SnapshotBytes) // the snapshot stands for all before
+	missed = info.BytesMissed
+	if info.Offset != missed+snapshot {
+		t.Errorf("at the attach %d bytes are missed and %d are in the snapshot, of %d", missed, snapshot, info.Offset)
+	}
+	var tail []byte
+	for times := 0; !bytes.Contains(tail, []byte("MARK\n")); {
+		m, err := a.Receive(limit)
+		if err != nil {
+			t.Fatalf("at offset %d, after %q: %v", pos, last(string(tail), 100), err)
+		}
+		switch m.Kind {
+		case client.Snapshot, client.Output:
+			if m.Kind == client.Output && m.Offset != pos {
+				t.Fatalf("output at offset %d, after %d", m.Offset, pos)
+			}
+			if m.Kind == client.Output {
+				pos += uint64(len(m.Data))
+			}
+			received += uint64(len(m.Data))
+			tail = append(tail, m.Data...)
+			tail = tail[max(0, len(tail)-64):]
+		case client.Missed:
+			times++
+			missed += m.Missed
+			if m.Offset < pos+m.Missed || m.Missed == 0 {
+				t.Errorf("from offset %d to %d, %d bytes were missed", pos, m.Offset, m.Missed)
+			}
+			pos, tail = m.Offset, nil
+		case client.Resized:
+		default:
+			t.Fatalf("at offset %d comes %+v", pos, m)
+		}
+	}
+	after, err := c.SessionInfo(t.Context(), "flood")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed = after.OutputOffset
+	t.Logf("%d printed, %d missed, %d received", printed, missed, received)
+	// At present a snapshot is the ring's bytes themselves.
+	if missed+received != printed || missed != a.Missed() || missed == 0 || pos != printed {
+		t.Errorf("%d were printed; %d were missed (%d by count), %d received, up to offset %d", printed, missed, a.Missed(), received, pos)
+	}
+}
+
+// Sessions that flood, with viewers that read along, leave the others alone.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	beside := w.steady(c, "beside")
+	ctx := t.Context()
+	for i := range 3 {
+		id := protocol.SessionID(fmt.Sprint("flood", i))
+		w.spawn(c, string(id), flooding)
+		v := w.attach(c, string(id), client.AttachOptions{})
+		go func() { _, _ = io.Copy(io.Discard, v.Attachment) }()
+	}
+	testkit.Eventually(t, 2*limit, func() bool {
+		list, err := c.List(ctx, "")
+		return err == nil && !slices.ContainsFunc(list, func(i protocol.SessionInfo) bool {
+			return i.ID != "beside" && i.OutputOffset < 32<<20
+		})
+	}, "each floods")
+	beside.check(t)
+}
+
+// A client that dies in the middle of an attach leaves nothing, and takes
+// nothing from the next.
+// demand: R6
+func TestDeadClients(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	w.spawn(c, "s", shell("stty raw -echo; seq 1 2000; echo ready; exec cat"))
+	v := w.attach(c, "s", client.AttachOptions{})
+	v.until("ready\n")
+	hello := encode(api.Hello{Protocol: protocol.Supported(), Client: "dying"})
+	attach := encode(&api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "s", Mode: protocol.ModeShared}})
+	input := frame.AppendData(nil, frame.Input, 1, 0, []byte("half"))
+	deaths := [][]byte{
+		slices.Concat(hello, attach),
+		slices.Concat(hello, attach[:len(attach)-3]),
+		slices.Concat(hello, attach, input[:len(input)-2]),
+		slices.Concat(hello, attach, attach),
+		hello[:7],
+	}
+	die := func(n int) {
+		for i := range n {
+			p, err := w.peer("proxy.sock")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Write(deaths[i%len(deaths)]); err != nil {
+				t.Fatal(err)
+			}
+			if i%3 == 0 && i%len(deaths) != 4 { // let it get as far as the answer
+				if _, err := p.receive(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = p.Close()
+		}
+		alone := func() bool {
+			info, err := c.SessionInfo(t.Context(), "s")
+			return err == nil && info.Attachments == 1
+		}
+		testkit.Eventually(t, limit, alone, "the dead are no longer attached")
+	}
+	die(50)
+	before := w.usages()
+	die(200)
+	w.settled(before)
+	v.ask("still here")
+	next := w.attach(c, "s", client.AttachOptions{})
+	if all := next.until("ready\n"); strings.Count(all, "\n") != 2000 || next.Missed() != 0 {
+		t.Errorf("the next client gets %d lines, and has missed %d bytes", strings.Count(all, "\n"), next.Missed())
+	}
+}
+
+// nonsense is what is said to a socket that deserves better. The answer may be
+// an error; then the connection is closed.
+func nonsense(rnd *rand.Rand) map[string][]byte {
+	noise := make([]byte, 256<<10)
+	for i := range noise {
+		noise[i] = byte(rnd.Uint32())
+	}
+	big := frame.AppendHeader(nil, frame.Control, frame.MaxHello+1)
+	mux := func(kind byte, flags uint16, stream, length uint32, body ...byte) []byte {
+		h := []byte{0, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+		binary.BigEndian.PutUint16(h[2:], flags)
+		binary.BigEndian.PutUint32(h[4:], stream)
+		binary.BigEndian.PutUint32(h[8:], length)
+		return append(h, body...)
+	}
+	bigMux := make([]byte, 0, 2*frame.MaxHello)
+	bigMux = append(bigMux, mux(0, 1, 1, uint32(len(big)+frame.MaxHello+1))...)
+	bigMux = append(append(bigMux, big...), noise[:frame.MaxHello+1]...)
+	return map[string][]byte{
+		"random bytes":               noise,
+		"few random bytes":           noise[:37],
+		"frame of 4 GiB":             {0xff, 0xff, 0xff, 0xff, 0},
+		"frame of nothing":           {0, 0, 0, 0, 0, 0, 0, 0},
+		"hello over 64 KiB":          append(big, noise[:frame.MaxHello+1]...),
+		"hello that is no JSON":      frame.Append(nil, frame.Control, []byte("{\"type\":\"hello\",")),
+		"no hello first":             encode(&api.List{Request: protocol.Request{RequestID: "1"}}),
+		"HTTP":                       []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+		"mux: frame of 4 GiB":        mux(0, 1, 1, 5, 0xff, 0xff, 0xff, 0xff, 0),
+		"mux: message of 4 GiB":      mux(0, 1, 1, 0xffffffff, noise[:1000]...),
+		"mux: window of 4 GiB":       mux(1, 1, 1, 0xffffffff),
+		"mux: hello over 64 KiB":     bigMux,
+		"mux: hello that is no JSON": slices.Concat(mux(0, 1, 1, 21), frame.Append(nil, frame.Control, []byte("{\"type\":\"hello\","))),
+		"mux: unknown kind":          mux(9, 0, 1, 0),
+		"mux: streams before hello":  bytes.Repeat(mux(1, 1, 1, 0), 10_000),
+	}
+}
+
+// Whoever talks nonsense is sent away, and nobody else notices.
+func TestNonsense(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	beside := w.steady(c, "beside")
+	held, proxy := w.only("supervisor"), w.only("proxy")
+	round := func(seq uint64, sockets ...string) {
+		var wg sync.WaitGroup
+		for name, said := range nonsense(rand.New(rand.NewPCG(seed, seq))) {
+			for _, socket := range sockets {
+				wg.Go(func() {
+					if err := w.sentAway(socket, said); err != nil {
+						t.Errorf("%s, %s: %v", socket, name, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+	}
+	round(0, "proxy.sock", "supervisor.sock", "proxy.web.sock")
+	before := w.usages()
+	var control sync.WaitGroup
+	control.Go(func() { round(1, "proxy.control.sock") }) // which is patient
+	round(2, "proxy.sock", "supervisor.sock", "proxy.web.sock")
+	round(3, "proxy.sock", "supervisor.sock", "proxy.web.sock")
+	control.Wait()
+	w.settled(before)
+	beside.check(t)
+	if w.only("supervisor") != held || w.only("proxy") != proxy {
+		t.Error("a process was replaced")
+	}
+}
+
+// sentAway says something and returns nil when the connection is closed.
+func (w *world) sentAway(socket string, said []byte) error {
+	nc, err := net.Dial("unix", w.path(socket))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(limit))
+	_, _ = nc.Write(said)            // it may be closed before all of it was written
+	_, err = io.Copy(io.Discard, nc) // what it says to that
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errors.New("the connection stays")
+	}
+	return nil
+}
+
+// Who says nothing is sent away after 2 s, and no sooner.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	v := w.echo(w.dial(client.Options{}), "s")
+	for _, socket := range []string{"proxy.sock", "supervisor.sock"} {
+		for _, said := range [][]byte{nil, {0, 0}} {
+			t.Run(fmt.Sprint(socket, len(said)), func(t *testing.T) {
+				t.Parallel()
+				begun := time.Now()
+				if err := w.sentAway(socket, said); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(begun); took < 1900*time.Millisecond || took > limit/2 {
+					t.Errorf("it took %v", took)
+				}
+			})
+		}
+	}
+	v.ask("still here")
+}

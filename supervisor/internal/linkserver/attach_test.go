@@ -1,0 +1,371 @@
+//go:build linux || darwin
+
+package linkserver
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+	"holdfast/supervisor/internal/session"
+)
+
+// What a viewer is told, in its order: the answer, the snapshot, the output,
+// the exit, and nothing more.
+//
+// demand: S6 S7
+func TestOrder(t *testing.T) {
+	r := newRig(t, session.Config{}, "")
+	s := r.session(t, `stty -echo -onlcr; seq 20000; echo READY; read; seq 20000; echo last; exit 3`)
+	v := attach(t, r.link(t), 7, protocol.AttachSpec{SessionID: s.ID(), Client: "test"})
+	if v.info.Replay != protocol.ReplaySnapshot || v.info.SnapshotBytes == 0 || v.info.Session.ID != s.ID() || v.info.Writer == "" {
+		t.Errorf("attached with %+v", v.info)
+	}
+	for v.left > 0 {
+		if m, err := v.next(t); m != nil || err != nil {
+			t.Fatalf("%v, %v within the snapshot", m, err)
+		}
+	}
+	if !strings.HasSuffix(string(v.seen), "READY\n") {
+		t.Errorf("the snapshot ends with %q", v.seen[max(0, len(v.seen)-20):])
+	}
+	v.seen = nil
+	v.typeAt(t, 0, "\n")
+	last, ok := v.end(t).(*wire.Exited)
+	if !ok || last.Exit.ExitCode != 3 || last.SessionID != s.ID() || last.Instance != s.Instance() {
+		t.Errorf("the last message: %+v", last)
+	}
+	var want strings.Builder
+	for i := range 20000 {
+		fmt.Fprintln(&want, i+1)
+	}
+	if got := string(v.seen); got != want.String()+"last\n" {
+		t.Errorf("%d bytes of output came, want %d", len(got), want.Len()+5)
+	}
+}
+
+// demand: S8
+func TestResume(t *testing.T) {
+	r := newRig(t, session.Config{RingBytes: 64 << 10}, "")
+	s := r.session(t, cat)
+	spec := protocol.AttachSpec{SessionID: s.ID(), Writer: "w"}
+	gone := r.link(t)
+	v := attach(t, gone, 1, spec)
+	v.until(t, "READY\n")
+	v.typeAt(t, 0, "one\n")
+	v.until(t, "one\n")
+	gone.Close()
+	if _, err := s.Type("", 0, []byte("two\n")); err != nil { // nobody looks
+		t.Fatal(err)
+	}
+	c := r.link(t)
+	spec.Resume = &protocol.Resume{Instance: s.Instance(), Offset: v.pos}
+	back := attach(t, c, 2, spec)
+	if back.info.Replay != protocol.ReplayExact || back.info.Offset != v.pos || back.info.InputOffset != 4 {
+		t.Errorf("resumed with %+v", back.info)
+	}
+	back.until(t, "two\n")
+	if string(back.seen) != "two\n" {
+		t.Errorf("seen %q", back.seen)
+	}
+
+	// What the ring has forgotten is counted.
+	var accepted uint64
+	line := strings.Repeat("x", 1023) + "\n"
+	for accepted < 256<<10 {
+		n, err := s.Type("", 0, []byte(line))
+		if err != nil && !session.Incomplete(err) {
+			t.Fatal(err)
+		}
+		accepted += n
+	}
+	var pos uint64
+	for pos < back.pos+accepted {
+		m, err := back.next(t)
+		if _, ok := m.(*wire.Resync); err != nil || m != nil && !ok {
+			t.Fatalf("%v, %v", m, err)
+		}
+		pos = back.pos
+		if pos >= 6+4+4+accepted {
+			break
+		}
+	}
+	old := attach(t, c, 3, spec)
+	start := old.info.Offset - uint64(old.info.SnapshotBytes)
+	if old.info.Replay != protocol.ReplaySnapshot || old.info.BytesMissed != start-v.pos {
+		t.Errorf("resumed too late with %+v, want %d missed", old.info, start-v.pos)
+	}
+}
+
+// demand: R7
+func TestControl(t *testing.T) {
+	r := newRig(t, session.Config{}, "")
+	s := r.session(t, `stty -echo -onlcr; trap 'echo INT' INT; echo READY; while :; do read -r l && echo "got $l"; done`)
+	v := attach(t, r.link(t), 1, protocol.AttachSpec{SessionID: s.ID(), Cols: 90, Rows: 30})
+	v.until(t, "READY\n")
+	send := func(m protocol.Message) {
+		t.Helper()
+		if err := v.st.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(wire.Resize{Cols: 101})
+	if m, ok := v.message(t).(*wire.Resized); !ok || *m != (wire.Resized{Cols: 101, Rows: 24}) {
+		t.Errorf("told %+v", m)
+	}
+	send(wire.Interrupt{})
+	v.until(t, "INT\n")
+	v.typeAt(t, 0, "x\n")
+	v.until(t, "got x\n")
+	if m, ok := v.message(t).(*wire.Accepted); !ok || m.Offset != 2 {
+		t.Errorf("told %+v", m)
+	}
+	send(wire.Detach{})
+	if m := v.end(t); m != nil {
+		t.Errorf("told %+v after detach", m)
+	}
+	if info, err := s.Info(); err != nil || info.Attachments != 0 || info.State != protocol.StateRunning {
+		t.Errorf("after detach: %+v, %v", info, err)
+	}
+}
+
+// What a viewer says wrong is answered and ends nothing.
+func TestWrongInput(t *testing.T) {
+	r := newRig(t, session.Config{}, "")
+	s := r.session(t, cat)
+	c := r.link(t)
+	v := attach(t, c, 1, protocol.AttachSpec{SessionID: s.ID()})
+	v.until(t, "READY\n")
+	raw := func(b []byte) {
+		t.Helper()
+		if err := v.st.SendRaw(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantError := func(what string, code protocol.Code) *protocol.Error {
+		t.Helper()
+		m, ok := v.message(t).(*wire.Error)
+		if !ok || m.Code != code {
+			t.Fatalf("%s: told %+v, want %s", what, m, code)
+		}
+		return &m.Error
+	}
+	raw(frame.AppendData(nil, frame.Input, 2, 0, []byte("x")))
+	wantError("another's number", protocol.CodeBadFrame)
+	raw(frame.Append(nil, frame.Input, []byte("short")))
+	wantError("a short frame", protocol.CodeBadFrame)
+	raw(text("{{{"))
+	wantError("no JSON", protocol.CodeBadFrame)
+	raw(text(`{"type":"teleport"}`)) // from the future: skipped
+	raw(text(`{"type":"list"}`))     // out of place: skipped
+	raw(frame.Append(nil, 77, []byte("?")))
+	v.typeAt(t, ^uint64(0), "xy")
+	wantError("an offset that overflows", protocol.CodeInvalidArgument)
+	v.typeAt(t, 5, "late")
+	if e := wantError("a gap", protocol.CodeInputGap); e.Offset == nil || *e.Offset != 0 || !e.Retryable {
+		t.Errorf("a gap: %+v", e)
+	}
+	v.typeAt(t, 9, "later") // told already
+	v.typeAt(t, 0, "first")
+	if m, ok := v.message(t).(*wire.Accepted); !ok || m.Offset != 5 {
+		t.Errorf("told %+v", m)
+	}
+	v.typeAt(t, 7, "a gap again")
+	wantError("a gap again", protocol.CodeInputGap)
+
+	look := attach(t, c, 2, protocol.AttachSpec{SessionID: s.ID(), Mode: protocol.ModeReadOnly})
+	for what, m := range map[string]func(){
+		"typing":    func() { look.typeAt(t, 0, "x") },
+		"interrupt": func() { _ = look.st.Send(wire.Interrupt{}) },
+	} {
+		m()
+		if e, ok := look.message(t).(*wire.Error); !ok || e.Code != protocol.CodePermissionDenied {
+			t.Errorf("%s of a viewer that only looks: told %+v", what, e)
+		}
+	}
+	_ = look.st.Send(wire.Resize{Cols: 10, Rows: 10}) // has no say
+	if info := call[*wire.Session](t, c, wire.Info{SessionID: s.ID()}); info.Session.Size.Cols != 80 {
+		t.Errorf("its size is %v", info.Session.Size)
+	}
+}
+
+// A frame that announces 4 GiB ends its stream, and nothing else.
+func TestGiantFrame(t *testing.T) {
+	r := newRig(t, session.Config{}, "")
+	s := r.session(t, cat)
+	c := r.link(t)
+	v := attach(t, c, 1, protocol.AttachSpec{SessionID: s.ID()})
+	other := attach(t, c, 2, protocol.AttachSpec{SessionID: s.ID()})
+	_ = v.st.SendRaw([]byte{255, 255, 255, 255, byte(frame.Input)})
+	v.end(t)
+	other.typeAt(t, 0, "alive\n")
+	other.until(t, "alive\n")
+}
+
+// A full input queue is told each time that the wanted bytes come, and does
+// not stop the viewer for good: what waits goes on once the child reads.
+func TestInputFull(t *testing.T) {
+	r := newRig(t, session.Config{InputBytes: 64 << 10}, "")
+	s := r.session(t, `stty raw -echo; echo READY; kill -STOP $$; head -c 400000 | cksum; exec sleep 1000`)
+	v := attach(t, r.link(t), 1, protocol.AttachSpec{SessionID: s.ID()})
+	v.until(t, "READY\n")
+	input := strings.Repeat("0123456789", 40_000)
+	full, at := 0, 0
+	for full < 3 {
+		v.typeAt(t, uint64(at), input[at:at+frame.MaxData])
+		switch m := v.message(t).(type) {
+		case *wire.Accepted:
+			at = int(m.Offset)
+		case *wire.Error:
+			if m.Code != protocol.CodeInputFull || m.Offset == nil || *m.Offset < uint64(at) || !m.Retryable {
+				t.Fatalf("told %+v", m)
+			}
+			at, full = int(*m.Offset), full+1
+		}
+	}
+	if _, err := s.Info(); err != nil {
+		t.Fatal(err)
+	}
+	wake := make(chan struct{})
+	go func() {
+		defer close(wake)
+		_, _ = r.link(t).Call(soon(t), wire.Signal{SessionID: s.ID(), Signal: "CONT"})
+	}()
+	<-wake
+	for at < len(input) {
+		v.typeAt(t, uint64(at), input[at:min(len(input), at+frame.MaxData)])
+		switch m := v.message(t).(type) {
+		case *wire.Accepted:
+			at = int(m.Offset)
+		case *wire.Error:
+			at = int(*m.Offset)
+		}
+	}
+	v.until(t, " 400000")
+}
+
+// The evicted one's last word is that it was, whatever it still types.
+//
+// demand: R5
+func TestStolen(t *testing.T) {
+	r := newRig(t, session.Config{}, "")
+	s := r.session(t, cat)
+	for i := range 20 {
+		first := attach(t, r.link(t), 1, protocol.AttachSpec{SessionID: s.ID(), Mode: protocol.ModeExclusive, Steal: true, Client: "victim"})
+		typing := make(chan struct{})
+		go func() {
+			defer close(typing)
+			for at := uint64(0); first.st.SendRaw(frame.AppendData(nil, frame.Input, 1, at, []byte("."))) == nil; at++ {
+			}
+		}()
+		thief := attach(t, r.link(t), 1, protocol.AttachSpec{SessionID: s.ID(), Mode: protocol.ModeExclusive, Steal: true, Client: "thief"})
+		for {
+			m := first.message(t)
+			if e, ok := m.(*wire.Error); ok {
+				t.Fatalf("round %d: told %v", i, e.Error)
+			}
+			if _, ok := m.(*wire.Accepted); ok {
+				continue
+			}
+			if st, ok := m.(*wire.Stolen); !ok || st.StolenBy != "thief" {
+				t.Fatalf("round %d: told %+v", i, m)
+			}
+			break
+		}
+		if m := first.end(t); m != nil {
+			t.Errorf("told %+v behind it", m)
+		}
+		first.st.Abort()
+		<-typing
+		thief.typeAt(t, 0, "mine\n")
+		thief.until(t, "mine\n")
+		thief.st.Abort()
+	}
+}
+
+// Two proxies at once, as in a handoff; the one that goes takes its own
+// attachments with it and nothing else.
+//
+// demand: S9
+func TestTwoProxies(t *testing.T) {
+	r := newRig(t, session.Config{}, "")
+	s, other := r.session(t, cat), r.session(t, cat)
+	a, b := r.link(t), r.link(t)
+	for i := range uint32(5) {
+		attach(t, a, i, protocol.AttachSpec{SessionID: s.ID()})
+		attach(t, a, 10+i, protocol.AttachSpec{SessionID: other.ID()})
+	}
+	v := attach(t, b, 1, protocol.AttachSpec{SessionID: s.ID()})
+	st, _, err := b.Open(soon(t), wire.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Abort()
+	if info, err := s.Info(); err != nil || info.Attachments != 6 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	a.Close()
+	left := map[protocol.SessionID]int{s.ID(): 6, other.ID(): 5}
+	for left[s.ID()] > 1 || left[other.ID()] > 0 {
+		if e := event(t, st); e.Event == protocol.EventDetached {
+			left[e.Session.ID] = e.Session.Attachments
+		}
+	}
+	v.typeAt(t, 0, "alive\n")
+	v.until(t, "alive\n")
+	for _, s := range []*session.Session{s, other} {
+		if info, err := s.Info(); err != nil || info.State != protocol.StateRunning {
+			t.Errorf("%+v, %v", info, err)
+		}
+	}
+}
+
+// A viewer that does not read costs the others nothing, and is told what it
+// has missed when it does.
+//
+// demand: R6
+func TestSlowViewer(t *testing.T) {
+	r := newRig(t, session.Config{RingBytes: 64 << 10}, "")
+	s := r.session(t, `stty -echo -onlcr; echo READY; read; seq 300000; echo DONE; exec sleep 1000`)
+	c := r.link(t)
+	slow := attach(t, c, 1, protocol.AttachSpec{SessionID: s.ID()})
+	fast := attach(t, c, 2, protocol.AttachSpec{SessionID: s.ID()})
+	begin := slow.pos
+	fast.typeAt(t, 0, "\n")
+	fast.until(t, "DONE\n")
+	var missed uint64
+	for !strings.HasSuffix(string(slow.seen), "DONE\n") {
+		m, err := slow.next(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := m.(*wire.Resync); ok {
+			missed += m.BytesMissed
+		}
+	}
+	if missed == 0 || begin+missed+uint64(len(slow.seen)-slow.info.SnapshotBytes) != slow.pos {
+		t.Errorf("from %d: %d seen and %d missed make %d", begin, len(slow.seen)-slow.info.SnapshotBytes, missed, slow.pos)
+	}
+}
+
+// An attachment's stream that is closed without a word is a detach.
+func TestClosedStream(t *testing.T) {
+	r := newRig(t, session.Config{}, "")
+	s := r.session(t, cat)
+	v := attach(t, r.link(t), 1, protocol.AttachSpec{SessionID: s.ID()})
+	if err := v.st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = v.st.SetDeadline(time.Now().Add(patience))
+	if m := v.end(t); m != nil {
+		t.Errorf("told %+v", m)
+	}
+	if _, err := v.st.Next(); err != io.EOF {
+		t.Errorf("at the end: %v", err)
+	}
+}

@@ -1,0 +1,363 @@
+//go:build linux || darwin
+
+package linkserver
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/yamux"
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+	"holdfast/shared/socket"
+	"holdfast/shared/testkit"
+	"holdfast/supervisor/internal/session"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 30 * time.Second
+
+// A rig is a server with real sessions on a real socket.
+type rig struct {
+	table *session.Table
+	path  string
+	log   *syncBuffer
+	stops chan struct{} // gets one for each call of Config.Stop
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// newRig serves until the test's end, and then makes sure that nothing is left.
+func newRig(t testing.TB, cfg session.Config, secret string) *rig {
+	t.Helper()
+	testkit.CheckLeaks(t)
+	cfg.Env = []string{"PATH=" + os.Getenv("PATH")}
+	r := &rig{
+		table: session.NewTable(cfg), path: filepath.Join(testkit.Dir(t), "s"),
+		log: &syncBuffer{}, stops: make(chan struct{}, 8),
+	}
+	t.Cleanup(func() {
+		if err := r.table.Shutdown(soon(t)); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+	})
+	ln, err := socket.Listen(r.path, socket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := New(Config{Sessions: r.table, Secret: secret, Stop: func() { r.stops <- struct{}{} }, Log: zerolog.New(r.log)})
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		ln.Close()
+		if err := within(t, "Serve returns", done); err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return r
+}
+
+func (r *rig) connect(t testing.TB) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("unix", r.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return nc
+}
+
+var someHello = wire.Hello{Protocol: protocol.Supported(), PID: 1, Instance: "p", Name: "test"}
+
+// link returns a proxy's end of a link.
+func (r *rig) link(t testing.TB) *link.Conn {
+	t.Helper()
+	c, _, _, err := link.Dial(r.connect(t), someHello, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// session starts a script and waits until it has said READY.
+func (r *rig) session(t testing.TB, code string) *session.Session {
+	t.Helper()
+	s, err := r.table.Create("", bash(code), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, patience, func() bool {
+		data, _, _, err := s.Read(0, 1<<20)
+		return err == nil && strings.Contains(string(data), "READY")
+	}, "the script says READY")
+	return s
+}
+
+func bash(code string) protocol.SpawnSpec {
+	return protocol.SpawnSpec{Argv: []string{"bash", "-c", code}}
+}
+
+// sleeper is a session that only waits, cat one that says what it is told.
+const (
+	sleeper = "echo READY; exec sleep 1000"
+	cat     = "stty -echo -onlcr; echo READY; exec cat"
+)
+
+func call[T protocol.Message](t testing.TB, c *link.Conn, request protocol.Message) T {
+	t.Helper()
+	reply, err := c.Call(soon(t), request)
+	if err != nil {
+		t.Fatalf("%s: %v", request.MessageType(), err)
+	}
+	m, ok := reply.(T)
+	if !ok {
+		t.Fatalf("%s is answered by %s", request.MessageType(), reply.MessageType())
+	}
+	return m
+}
+
+// A view is an attachment's stream that checks what it is told: offsets
+// without a gap, the snapshot before the output, nothing after the end.
+type view struct {
+	st     *link.Stream
+	info   protocol.AttachInfo
+	number uint32
+
+	left int    // bytes of snapshot to come
+	pos  uint64 // of the next byte of output
+	seen []byte // snapshot and output
+}
+
+func attach(t testing.TB, c *link.Conn, number uint32, spec protocol.AttachSpec) *view {
+	t.Helper()
+	st, reply, err := c.Open(soon(t), wire.Attach{Attachment: number, AttachSpec: spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(st.Abort)
+	info := reply.(*wire.Attached).AttachInfo
+	return &view{st: st, info: info, number: number, left: info.SnapshotBytes, pos: info.Offset}
+}
+
+// next returns the next message, nil after data, and an error at the end.
+func (v *view) next(t testing.TB) (protocol.Message, error) {
+	t.Helper()
+	_ = v.st.SetDeadline(time.Now().Add(patience))
+	raw, err := v.st.Next()
+	if err != nil {
+		return nil, err
+	}
+	payload := raw[frame.HeaderLen:]
+	kind := frame.Kind(raw[4])
+	if kind == frame.Control {
+		m, _, err := wire.Messages.Decode(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, ok := m.(*wire.Resync); ok {
+			v.pos, v.left = r.Offset, r.SnapshotBytes
+		}
+		return m, nil
+	}
+	number, offset, data, err := frame.ParseData(payload)
+	switch {
+	case err != nil || number != v.number || offset != v.pos:
+		t.Fatalf("a frame of %d at %d, want %d at %d; %v", number, offset, v.number, v.pos, err)
+	case kind == frame.Snapshot && len(data) <= v.left:
+		v.left -= len(data)
+	case kind == frame.Output && v.left == 0:
+		v.pos += uint64(len(data))
+	default:
+		t.Fatalf("%d bytes of kind %d while %d of the snapshot are to come", len(data), kind, v.left)
+	}
+	v.seen = append(v.seen, data...)
+	return nil, nil
+}
+
+// message returns the next message and passes over data.
+func (v *view) message(t testing.TB) protocol.Message {
+	t.Helper()
+	for {
+		m, err := v.next(t)
+		if err != nil {
+			t.Fatalf("the end came instead of a message: %v", err)
+		}
+		if m != nil {
+			return m
+		}
+	}
+}
+
+// until looks until a text has come.
+func (v *view) until(t testing.TB, text string) {
+	t.Helper()
+	for !strings.Contains(string(v.seen), text) {
+		if m, err := v.next(t); err != nil {
+			t.Fatalf("the end came instead of %q: %v; %v", text, m, err)
+		}
+	}
+}
+
+// end looks to the end and returns the last message.
+func (v *view) end(t testing.TB) (last protocol.Message) {
+	t.Helper()
+	for {
+		m, err := v.next(t)
+		switch {
+		case err == io.EOF:
+			return last
+		case err != nil:
+			t.Fatal(err)
+		case m == nil && last != nil && isLast(last):
+			t.Fatal("data after the end")
+		case m != nil && isLast(last):
+			t.Fatalf("%s after %s", m.MessageType(), last.MessageType())
+		case m != nil:
+			last = m
+		}
+	}
+}
+
+func isLast(m protocol.Message) bool {
+	switch m.(type) {
+	case *wire.Exited, *wire.Stolen:
+		return true
+	}
+	return false
+}
+
+func (v *view) typeAt(t testing.TB, offset uint64, p string) {
+	t.Helper()
+	if err := v.st.SendRaw(frame.AppendData(nil, frame.Input, v.number, offset, []byte(p))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A rogue is a proxy that has said hello and keeps no rule from there on.
+type rogue struct{ mux *yamux.Session }
+
+func newRogue(t testing.TB, r *rig) *rogue {
+	t.Helper()
+	cfg := yamux.DefaultConfig()
+	cfg.EnableKeepAlive, cfg.LogOutput, cfg.AcceptBacklog = false, io.Discard, 1<<14
+	cfg.StreamOpenTimeout = 0
+	mux, err := yamux.Client(r.connect(t), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mux.Close() })
+	g := &rogue{mux}
+	hello, err := protocol.Encode(someHello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := g.stream(t, frame.Append(nil, frame.Control, hello))
+	for {
+		if m, ok := heard(t, st).(*wire.Sessions); ok && !m.More {
+			break
+		}
+	}
+	st.Close()
+	return g
+}
+
+func (g *rogue) stream(t testing.TB, raw []byte) *yamuxStream {
+	t.Helper()
+	st, err := g.mux.OpenStream()
+	if err == nil && len(raw) > 0 {
+		_, err = st.Write(raw)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &yamuxStream{st, frame.NewReader(st, frame.Max)}
+}
+
+type yamuxStream struct {
+	*yamux.Stream
+	frames *frame.Reader
+}
+
+// heard returns the next message of a stream.
+func heard(t testing.TB, st *yamuxStream) protocol.Message {
+	t.Helper()
+	m, err := hear(st)
+	if err != nil {
+		t.Fatalf("heard nothing: %v", err)
+	}
+	return m
+}
+
+func hear(st *yamuxStream) (protocol.Message, error) {
+	_ = st.SetDeadline(time.Now().Add(patience))
+	for {
+		kind, payload, err := st.frames.Next()
+		if err != nil {
+			return nil, err
+		}
+		if kind != frame.Control {
+			continue
+		}
+		m, _, err := wire.Messages.Decode(payload)
+		return m, err
+	}
+}
+
+// text is a frame that holds a text.
+func text(s string) []byte { return frame.Append(nil, frame.Control, []byte(s)) }
+
+func within[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("not within %v: %s", patience, what)
+		panic("unreachable")
+	}
+}
+
+// soon is a context that ends only when the test has failed already.
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// wantCode checks an error by its code, "" for none.
+func wantCode(t testing.TB, what string, err error, want protocol.Code) {
+	t.Helper()
+	if got := protocol.CodeOf(err); got != want {
+		t.Errorf("%s: got %v, want code %q", what, err, want)
+	}
+}

@@ -1,0 +1,318 @@
+//go:build linux || darwin
+
+package linkserver
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+	"holdfast/supervisor/internal/session"
+)
+
+// demand: S5 S11
+func TestHello(t *testing.T) {
+	r := newRig(t, session.Config{}, "the right one")
+	s := r.session(t, sleeper)
+	for _, tt := range []struct {
+		secret string
+		want   protocol.Code
+	}{{"", protocol.CodeUnauthorized}, {"the right on", protocol.CodeUnauthorized}, {"the right one!", protocol.CodeUnauthorized}, {"the right one", ""}} {
+		hello := someHello
+		hello.Secret = tt.secret
+		c, welcome, sessions, err := link.Dial(r.connect(t), hello, zerolog.Nop())
+		wantCode(t, fmt.Sprintf("secret %q", tt.secret), err, tt.want)
+		if err != nil {
+			continue
+		}
+		defer c.Close()
+		if welcome.PID != os.Getpid() || welcome.Version == "" || welcome.Instance == "" {
+			t.Errorf("welcomed with %+v", welcome)
+		}
+		if len(sessions) != 1 || sessions[0].ID != s.ID() || sessions[0].Instance != s.Instance() || sessions[0].State != protocol.StateRunning {
+			t.Errorf("enumerated %+v", sessions)
+		}
+	}
+	if n := strings.Count(r.log.String(), `"security":true`); n != 3 {
+		t.Errorf("%d security events, want 3:\n%s", n, r.log)
+	}
+	if strings.Contains(r.log.String(), "the right") {
+		t.Error("a secret stands in the log")
+	}
+}
+
+// Each request, done and not done.
+//
+// demand: S4
+func TestRequests(t *testing.T) {
+	r := newRig(t, session.Config{}, "")
+	c := r.link(t)
+	made := call[*wire.Session](t, c, wire.Create{SessionID: "s", SpawnSpec: protocol.SpawnSpec{
+		Argv: []string{"bash", "-c", cat}, Originator: "me", Labels: map[string]string{"title": "A"}, Cols: 100,
+	}, Token: "t"}).Session
+	if made.ID != "s" || made.PID == 0 || made.State != protocol.StateRunning || made.Size != (protocol.Size{Cols: 100, Rows: 24}) || made.ExitCode != nil {
+		t.Errorf("created %+v", made)
+	}
+	v := attach(t, c, 1, protocol.AttachSpec{SessionID: "s"})
+	v.until(t, "READY\n")
+	ms := int64(0)
+	end := len("READY\n")
+
+	for _, tt := range []struct {
+		name    string
+		request protocol.Message
+		want    protocol.Code
+		check   func(protocol.Message) bool // nil: the answer is OK
+	}{
+		{name: "create, again", request: wire.Create{SessionID: "s", SpawnSpec: bash(cat), Token: "t"}, check: func(m protocol.Message) bool {
+			return m.(*wire.Session).Session.Instance == made.Instance
+		}},
+		{name: "create, taken", request: wire.Create{SessionID: "s", SpawnSpec: bash(cat)}, want: protocol.CodeSessionExists},
+		{name: "create, no program", request: wire.Create{SpawnSpec: protocol.SpawnSpec{Argv: []string{"/none"}}}, want: protocol.CodeSpawnFailed},
+		{name: "create, no argv", request: wire.Create{}, want: protocol.CodeInvalidArgument},
+		{name: "create, bad id", request: wire.Create{SessionID: "a/b", SpawnSpec: bash(cat)}, want: protocol.CodeInvalidArgument},
+		{name: "info", request: wire.Info{SessionID: "s"}, check: func(m protocol.Message) bool {
+			i := m.(*wire.Session).Session
+			return i.PID == made.PID && i.Labels["title"] == "A" && i.Originator == "me" && i.Attachments == 1 && i.OutputOffset == uint64(end)
+		}},
+		{name: "info, unknown", request: wire.Info{SessionID: "x"}, want: protocol.CodeSessionNotFound},
+		{name: "list", request: wire.List{}, check: func(m protocol.Message) bool { return len(m.(*wire.Sessions).Sessions) == 1 }},
+		{name: "list of one", request: wire.List{Originator: "me"}, check: func(m protocol.Message) bool { return len(m.(*wire.Sessions).Sessions) == 1 }},
+		{name: "list of another", request: wire.List{Originator: "you"}, check: func(m protocol.Message) bool {
+			return m.(*wire.Sessions).Sessions != nil && len(m.(*wire.Sessions).Sessions) == 0
+		}},
+		{name: "read", request: wire.Read{SessionID: "s", Offset: 2, MaxBytes: 3}, check: func(m protocol.Message) bool {
+			return reflect.DeepEqual(m, &wire.Data{Instance: made.Instance, Offset: 2, End: uint64(end), Data: []byte("ADY")})
+		}},
+		{name: "read, behind the end", request: wire.Read{SessionID: "s", Offset: 1 << 60}, check: func(m protocol.Message) bool {
+			return m.(*wire.Data).Offset == uint64(end) && len(m.(*wire.Data).Data) == 0
+		}},
+		{name: "read, unknown", request: wire.Read{SessionID: "x"}, want: protocol.CodeSessionNotFound},
+		{name: "text", request: wire.Text{SessionID: "s", Lines: 1}, check: func(m protocol.Message) bool { return reflect.DeepEqual(m.(*wire.Lines).Lines, []string{"READY"}) }},
+		{name: "text, unknown", request: wire.Text{SessionID: "x"}, want: protocol.CodeSessionNotFound},
+		{name: "resize", request: wire.Resize{SessionID: "s", Cols: 0, Rows: 7}},
+		{name: "resize, unknown", request: wire.Resize{SessionID: "x"}, want: protocol.CodeSessionNotFound},
+		{name: "write", request: wire.Write{SessionID: "s", Data: []byte("one\n")}, check: func(m protocol.Message) bool { return m.(*wire.Accepted).Offset == 4 }},
+		{name: "write, as a writer", request: wire.Write{SessionID: "s", Data: []byte("two\n"), Writer: "w"}, check: func(m protocol.Message) bool { return m.(*wire.Accepted).Offset == 4 }},
+		{name: "write, again", request: wire.Write{SessionID: "s", Data: []byte("two\nthree\n"), Writer: "w"}, check: func(m protocol.Message) bool { return m.(*wire.Accepted).Offset == 10 }},
+		{name: "write, with a gap", request: wire.Write{SessionID: "s", Data: []byte("x"), Writer: "w", Offset: 11}, want: protocol.CodeInputGap},
+		{name: "write, a bad writer", request: wire.Write{SessionID: "s", Writer: "a b"}, want: protocol.CodeInvalidArgument},
+		{name: "write, unknown", request: wire.Write{SessionID: "x", Data: []byte("x")}, want: protocol.CodeSessionNotFound},
+		{name: "status", request: wire.Status{}, check: func(m protocol.Message) bool {
+			s := m.(*wire.StatusReport).Supervisor
+			return s.PID == os.Getpid() && s.Sessions == 1 && s.Clients == 1 && s.Protocol == protocol.Supported() && s.Instance != ""
+		}},
+		{name: "wait, not yet", request: wire.Wait{SessionID: "s", TimeoutMS: &ms}, want: protocol.CodeTimeout},
+		{name: "wait, another life", request: wire.Wait{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
+		{name: "wait, unknown", request: wire.Wait{SessionID: "x"}, want: protocol.CodeSessionNotFound},
+		{name: "forget, running", request: wire.Forget{SessionID: "s"}, want: protocol.CodeSessionRunning},
+		{name: "forget, another life", request: wire.Forget{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
+		{name: "reopen, running", request: wire.Reopen{SessionID: "s"}, want: protocol.CodeSessionRunning},
+		{name: "shutdown, running", request: wire.Shutdown{}, want: protocol.CodeSessionRunning},
+		{name: "attach, bad mode", request: wire.Attach{AttachSpec: protocol.AttachSpec{SessionID: "s", Mode: "x"}}, want: protocol.CodeInvalidArgument},
+		{name: "attach, unknown", request: wire.Attach{AttachSpec: protocol.AttachSpec{SessionID: "x"}}, want: protocol.CodeSessionNotFound},
+		{name: "attach, another life", request: wire.Attach{AttachSpec: protocol.AttachSpec{SessionID: "s", Resume: &protocol.Resume{Instance: "x"}}}, want: protocol.CodeInstanceMismatch},
+		{name: "attach, in the way", request: wire.Attach{AttachSpec: protocol.AttachSpec{SessionID: "s", Mode: protocol.ModeExclusive}}, want: protocol.CodeAlreadyAttached},
+		{name: "signal", request: wire.Signal{SessionID: "s", Signal: "CONT"}},
+		{name: "signal, none such", request: wire.Signal{SessionID: "s", Signal: "NONE"}, want: protocol.CodeInvalidArgument},
+		{name: "signal, unknown", request: wire.Signal{SessionID: "x", Signal: "CONT"}, want: protocol.CodeSessionNotFound},
+		{name: "terminate, none such", request: wire.Terminate{SessionID: "s", SoftSignal: "NONE"}, want: protocol.CodeInvalidArgument},
+		{name: "terminate, a long reason", request: wire.Terminate{SessionID: "s", Reason: protocol.Reason(strings.Repeat("x", 201))}, want: protocol.CodeInvalidArgument},
+		{name: "terminate, grace", request: wire.Terminate{SessionID: "s", GraceMS: new(int64(-1))}, want: protocol.CodeInvalidArgument},
+		{name: "terminate, more grace", request: wire.Terminate{SessionID: "s", GraceMS: new(maxGrace.Milliseconds() + 1)}, want: protocol.CodeInvalidArgument},
+		{name: "terminate, unknown", request: wire.Terminate{SessionID: "x"}, want: protocol.CodeSessionNotFound},
+		{name: "interrupt, unknown", request: wire.Interrupt{SessionID: "x"}, want: protocol.CodeSessionNotFound},
+		// From here on it ends.
+		{name: "interrupt", request: wire.Interrupt{SessionID: "s"}},
+		{name: "wait", request: wire.Wait{SessionID: "s", Instance: made.Instance}, check: func(m protocol.Message) bool {
+			e := m.(*wire.Exited)
+			return e.SessionID == "s" && e.Instance == made.Instance && e.Exit.Signal == "SIGINT" && e.Exit.ExitCode == 130 && e.Labels["title"] == "A"
+		}},
+		{name: "info, exited", request: wire.Info{SessionID: "s"}, check: func(m protocol.Message) bool {
+			i := m.(*wire.Session).Session
+			return i.State == protocol.StateExited && i.ExitCode != nil && *i.ExitCode == 130 && i.Exit != nil
+		}},
+		{name: "terminate, exited", request: wire.Terminate{SessionID: "s"}, want: protocol.CodeSessionExited},
+		{name: "attach, exited", request: wire.Attach{AttachSpec: protocol.AttachSpec{SessionID: "s"}}, want: protocol.CodeSessionExited},
+		{name: "create, exited", request: wire.Create{SessionID: "s", SpawnSpec: bash(cat)}, want: protocol.CodeSessionExists},
+		{name: "reopen", request: wire.Reopen{SessionID: "s", RespawnSpec: protocol.RespawnSpec{Argv: []string{"true"}}}, check: func(m protocol.Message) bool {
+			i := m.(*wire.Session).Session
+			return i.ID == "s" && i.Instance != made.Instance && i.Labels["title"] == "A" && i.ExitCode == nil
+		}},
+		{name: "wait for the new life", request: wire.Wait{SessionID: "s"}, check: func(m protocol.Message) bool { return m.(*wire.Exited).Exit.ExitCode == 0 }},
+		{name: "forget", request: wire.Forget{SessionID: "s"}},
+		{name: "forget, gone", request: wire.Forget{SessionID: "s"}, want: protocol.CodeSessionNotFound},
+		{name: "reopen, gone", request: wire.Reopen{SessionID: "s"}, want: protocol.CodeSessionNotFound},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			reply, err := c.Call(soon(t), tt.request)
+			wantCode(t, tt.request.MessageType(), err, tt.want)
+			switch {
+			case err != nil:
+			case tt.check == nil:
+				if _, ok := reply.(*wire.OK); !ok {
+					t.Errorf("answered by %T", reply)
+				}
+			case !tt.check(reply):
+				t.Errorf("answered by %+v", reply)
+			}
+		})
+	}
+	if e, ok := v.end(t).(*wire.Exited); !ok || e.Instance != made.Instance {
+		t.Errorf("the attachment of the first life ended with %+v", e)
+	}
+	if !strings.Contains(string(v.seen), "one\ntwo\nthree\n") {
+		t.Errorf("printed %q", v.seen)
+	}
+}
+
+// requests are the messages that a proxy may begin a stream with.
+var requests = []string{
+	"attach", "create", "events", "forget", "info", "interrupt", "list", "read", "reopen", "resize",
+	"shutdown", "signal", "status", "terminate", "text", "wait", "write",
+}
+
+// Every message there is, empty, gets an answer: a request whatever fits, any
+// other "unsupported". None is met with silence, and none is our fault.
+//
+// demand: S4
+func TestEveryMessage(t *testing.T) {
+	r := newRig(t, session.Config{}, "")
+	s := r.session(t, sleeper)
+	c := r.link(t)
+	for _, name := range wire.Messages.Types() {
+		st, _, err := c.Open(soon(t), wire.Messages.New(name))
+		if code := protocol.CodeOf(err); slices.Contains(requests, name) == (code == protocol.CodeUnsupported) || code == protocol.CodeInternal {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			st.Abort()
+		}
+	}
+	select {
+	case <-s.Exited():
+		t.Error("one of them has ended the session")
+	default:
+	}
+}
+
+// What is no request is answered where somebody listens, and hurts no other
+// stream.
+func TestNonsense(t *testing.T) {
+	r := newRig(t, session.Config{}, "")
+	s := r.session(t, cat)
+	g := newRogue(t, r)
+	other := g.stream(t, text(`{"type":"attach","attachment":1,"session_id":"`+string(s.ID())+`"}`))
+	if m := heard(t, other); m.MessageType() != "attached" {
+		t.Fatalf("heard %s", m.MessageType())
+	}
+	for _, tt := range []struct {
+		name string
+		raw  []byte
+		want protocol.Code
+	}{
+		{name: "an unknown message", raw: text(`{"type":"teleport"}`), want: protocol.CodeUnsupported},
+		{name: "no JSON", raw: text("{{{"), want: protocol.CodeBadFrame},
+		{name: "nothing", raw: text(""), want: protocol.CodeBadFrame},
+		{name: "a field of another type", raw: text(`{"type":"info","session_id":7}`), want: protocol.CodeBadFrame},
+		{name: "an empty frame", raw: []byte{0, 0, 0, 0}, want: protocol.CodeBadFrame},
+		{name: "4 GiB", raw: []byte{255, 255, 255, 255, 0}, want: protocol.CodeFrameTooLarge},
+		{name: "one byte too long", raw: frame.AppendHeader(nil, frame.Control, frame.Max), want: protocol.CodeFrameTooLarge},
+		{name: "hello again", raw: text(`{"type":"hello"}`), want: protocol.CodeUnsupported},
+		{name: "a reply", raw: text(`{"type":"ok"}`), want: protocol.CodeUnsupported},
+		{name: "data before a request", raw: append(frame.AppendData(nil, frame.Input, 1, 0, []byte("x")), text(`{"type":"info","session_id":"x"}`)...), want: protocol.CodeSessionNotFound},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			st := g.stream(t, tt.raw)
+			defer st.Close()
+			if e, ok := heard(t, st).(*wire.Error); !ok || e.Code != tt.want {
+				t.Errorf("heard %+v, want %s", e, tt.want)
+			}
+			if m, err := hear(st); err == nil {
+				t.Errorf("and then %s", m.MessageType())
+			}
+		})
+	}
+	for _, raw := range [][]byte{nil, {0}, {0, 0, 0, 9, 0, 'x'}} { // and went without a request
+		g.stream(t, raw).Close()
+	}
+	if _, err := other.Write(frame.AppendData(nil, frame.Input, 1, 0, []byte("still here\n"))); err != nil {
+		t.Fatal(err)
+	}
+	if m, ok := heard(t, other).(*wire.Accepted); !ok || m.Offset != 11 {
+		t.Errorf("the other stream: %+v", m)
+	}
+	other.Close()
+}
+
+// A reply is made to fit into a frame.
+func TestLargeReplies(t *testing.T) {
+	r := newRig(t, session.Config{RingBytes: 4 << 20}, "")
+	// 20,000 lines of quotes, which take two bytes each as JSON.
+	s := r.session(t, `stty -onlcr cols 200; yes "$(printf '"%.0s' {1..150})" | head -20000; echo READY; exec sleep 1000`)
+	c := r.link(t)
+	text := call[*wire.Lines](t, c, wire.Text{SessionID: s.ID(), Lines: 1 << 30})
+	if n := len(text.Lines); n < 100 || text.Lines[n-1] != "READY" {
+		t.Errorf("%d lines, or not the last ones", n)
+	}
+	data := call[*wire.Data](t, c, wire.Read{SessionID: s.ID(), MaxBytes: 1 << 30})
+	if len(data.Data) != maxReadBytes || data.Offset != 0 || data.End <= maxReadBytes {
+		t.Errorf("%d bytes at %d of %d", len(data.Data), data.Offset, data.End)
+	}
+}
+
+// A proxy that gives up waiting leaves nothing behind; newRig sees to that.
+func TestWaitGivenUp(t *testing.T) {
+	r := newRig(t, session.Config{}, "")
+	s := r.session(t, sleeper)
+	g := newRogue(t, r)
+	st := g.stream(t, text(`{"type":"wait","session_id":"`+string(s.ID())+`"}`))
+	st.Close()
+	if m, err := hear(st); err == nil {
+		t.Errorf("heard %s", m.MessageType())
+	}
+}
+
+// demand: M12
+func TestShutdown(t *testing.T) {
+	r := newRig(t, session.Config{Grace: 10 * time.Millisecond}, "")
+	s := r.session(t, `trap "" HUP; echo READY; sleep 1000; sleep 1000`)
+	a, b := r.link(t), r.link(t)
+	_, err := a.Call(soon(t), wire.Shutdown{})
+	wantCode(t, "shutdown while a session runs", err, protocol.CodeSessionRunning)
+
+	done := make(chan error, 2)
+	for _, c := range []*link.Conn{a, b} {
+		go func() {
+			_, err := c.Call(soon(t), wire.Shutdown{EndSessions: true})
+			select {
+			case <-s.Exited():
+			default:
+				t.Error("answered before the session had ended")
+			}
+			done <- err
+		}()
+	}
+	for range 2 {
+		wantCode(t, "shutdown", within(t, "shutdown is answered", done), "")
+	}
+	within(t, "Stop is called", r.stops)
+	if e := s.Exit(); e.Reason != protocol.ReasonShutdown || e.Outcome != protocol.OutcomeHard {
+		t.Errorf("it ended as %+v", e)
+	}
+	_, err = r.link(t).Call(soon(t), wire.Create{SpawnSpec: bash(cat)})
+	wantCode(t, "create after shutdown", err, protocol.CodeClosed)
+	if len(r.stops) > 0 {
+		t.Error("Stop was called again")
+	}
+}

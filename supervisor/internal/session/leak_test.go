@@ -1,0 +1,95 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/protocol"
+	"holdfast/shared/testkit"
+)
+
+// Two hundred sessions come and go, by every way that there is, and leave no
+// goroutine, descriptor, memory mapping, child or entry behind.
+//
+// demand: M13
+func TestNothingIsLeft(t *testing.T) {
+	shutdown(t, newTable(t, Config{})) // what is made once is made by now
+	testkit.CheckLeaks(t)
+	mapped := mappings(t)
+	tb := NewTable(Config{Env: []string{"PATH=" + os.Getenv("PATH")}})
+	defer shutdown(t, tb)
+	var wg sync.WaitGroup
+	for worker := range 4 {
+		wg.Go(func() {
+			for i := range 50 {
+				if err := comeAndGo(tb, worker*50+i); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if list, live := tb.List(""), tb.Live(); len(list) != 0 || live != 0 || len(tb.exited) != 0 || len(tb.opening) != 0 {
+		t.Errorf("got %d listed, %d live, %d exited, %d opening; want none", len(list), live, len(tb.exited), len(tb.opening))
+	}
+	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+		t.Errorf("got child %d, %v; want none", pid, err)
+	}
+	testkit.Eventually(t, patience, func() bool { return mappings(t) <= mapped }, "rings are unmapped")
+}
+
+// comeAndGo has a session in the i-th way.
+func comeAndGo(tb *Table, i int) error {
+	code := []string{"exit 3", "echo x; read y", "cat", "trap '' HUP; read y"}[i%4]
+	s, err := tb.Create("", bash(code), fmt.Sprint(i))
+	if err != nil {
+		return err
+	}
+	a, _, err := s.Attach(protocol.AttachSpec{})
+	if err == nil {
+		_ = a.Type(0, []byte("hello\n")) // the child may be gone
+	} else if protocol.CodeOf(err) != protocol.CodeSessionExited {
+		return err
+	}
+	grace := 10 * time.Millisecond
+	if err := s.Terminate(End{Grace: &grace}); err != nil && protocol.CodeOf(err) != protocol.CodeSessionExited {
+		return err
+	}
+	<-s.Exited()
+	if i%3 == 0 {
+		if s, err = tb.Reopen(s.ID(), protocol.RespawnSpec{Argv: []string{"true"}}, ""); err != nil {
+			return err
+		}
+		<-s.Exited()
+	}
+	if err := tb.Forget(s.ID(), s.Instance()); err != nil {
+		return err
+	}
+	if a != nil { // after all
+		a.Close()
+	}
+	return nil
+}
+
+// mappings is how many rings are mapped into memory.
+func mappings(t *testing.T) int {
+	t.Helper()
+	maps, err := filepath.Glob("/proc/self/maps")
+	if err != nil || len(maps) == 0 {
+		return 0
+	}
+	text, err := os.ReadFile(maps[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), "holdfast-ring")
+}

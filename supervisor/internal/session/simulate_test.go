@@ -1,0 +1,565 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/ring"
+)
+
+var (
+	simSeed  = flag.Uint64("sim.seed", 0, "the first seed of the simulation; 0 is a new one")
+	simSeeds = flag.Int("sim.seeds", 200, "how many histories are simulated")
+)
+
+// TestSimulate plays other histories each time; a failure names its seed.
+func TestSimulate(t *testing.T) {
+	seed := *simSeed
+	if seed == 0 {
+		seed = rand.Uint64() >> 16
+	}
+	for i := range *simSeeds {
+		if err := simulate(t, seed+uint64(i), plant{}); err != nil {
+			t.Fatalf("%v\nagain: go test -run '^TestSimulate$' -sim.seeds=1 -sim.seed=%d", err, seed+uint64(i))
+		}
+	}
+}
+
+// simulate: a seeded history of print, type, resize, look, fall behind, drop,
+// resume, steal and the end, against the plainest model. A viewer that resumes
+// at its offset has seen every byte once, unless told how many it missed, and
+// knows the size of each. Every typed byte arrives once and in order. Every
+// viewer that stays is told the exit after the last byte.
+func simulate(t *testing.T, seed uint64, p plant) (err error) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newSim(t, seed, p)
+		defer m.close()
+		for m.step = range 50 + m.rnd.IntN(100) {
+			if err = m.next(); err != nil {
+				return
+			}
+		}
+		err = m.end()
+	})
+	if err != nil {
+		return fmt.Errorf("seed %d: %w", seed, err)
+	}
+	return nil
+}
+
+// A plant is a bug that the simulation has to find.
+type plant struct {
+	name string
+	pty  func(*fakePTY) PTY // in place of the fake
+	step func(*sim)         // after each step
+}
+
+type sim struct {
+	t     *testing.T
+	rnd   *rand.Rand
+	noise *rand.ChaCha8 // what is printed
+	plant plant
+	step  int
+
+	tb      *Table
+	s       *Session
+	pty     *fakePTY
+	model   *model
+	clients []*client
+	got     []byte // what the child has read
+}
+
+// A client views and types, one attachment after the other.
+type client struct {
+	mark     byte // the upper two bits of each byte that it types
+	spec     protocol.AttachSpec
+	v        *viewer // nil while it is not attached
+	left     *protocol.Resume
+	evicted  bool   // it is to be told so, or was
+	accepted uint64 // of its input
+}
+
+const simClients = 4
+
+func newSim(t *testing.T, seed uint64, p plant) *sim {
+	m := &sim{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), noise: rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}), plant: p, model: &model{}}
+	m.tb = NewTable(Config{
+		RingBytes: ring.MinBytes, InputBytes: 1 + m.rnd.IntN(20_000),
+		Start: func(spec pty.Spec) (PTY, error) {
+			m.pty = newFake(spec)
+			m.pty.room, m.pty.perRead = 1+m.rnd.IntN(4096), 1+m.rnd.IntN(8192)
+			if p.pty != nil {
+				return p.pty(m.pty), nil
+			}
+			return m.pty, nil
+		},
+	})
+	m.s = create(t, m.tb, bash(""))
+	m.model.sizes = []sizeAt{{0, info(t, m.s).Size}}
+	for i := range simClients {
+		m.clients = append(m.clients, &client{mark: byte(i << 6), spec: protocol.AttachSpec{Writer: fmt.Sprint("w", i), Client: fmt.Sprint("c", i)}})
+	}
+	return m
+}
+
+func (m *sim) close() {
+	for _, c := range m.clients {
+		if c.v != nil {
+			c.v.a.Close()
+		}
+	}
+	shutdown(m.t, m.tb)
+}
+
+// often weighs the actions.
+var often = []struct {
+	weight int
+	do     func(*sim, *client) error
+}{
+	{8, (*sim).print},
+	{8, (*sim).look},
+	{5, (*sim).attach},
+	{3, (*sim).drop},
+	{8, (*sim).typed},
+	{5, func(m *sim, _ *client) error { m.read(m.rnd.IntN(3000)); return nil }},
+	{3, (*sim).resize},
+	{3, func(*sim, *client) error { synctest.Wait(); return nil }},
+	{2, func(m *sim, _ *client) error {
+		time.Sleep(time.Duration(m.rnd.IntN(50)) * time.Millisecond)
+		return nil
+	}},
+}
+
+func (m *sim) next() error {
+	total := 0
+	for _, a := range often {
+		total += a.weight
+	}
+	n := m.rnd.IntN(total)
+	for i, a := range often {
+		if n -= a.weight; n < 0 {
+			c := m.clients[m.rnd.IntN(len(m.clients))]
+			if err := a.do(m, c); err != nil {
+				return fmt.Errorf("step %d, action %d of %s: %w", m.step, i, c.spec.Client, err)
+			}
+			break
+		}
+	}
+	if m.plant.step != nil {
+		m.plant.step(m)
+	}
+	return nil
+}
+
+func (m *sim) print(*client) error {
+	n := 1 + m.rnd.IntN(500)
+	if m.rnd.IntN(5) == 0 { // now and then more than the ring holds
+		n = m.rnd.IntN(2 * ring.MinBytes)
+	}
+	p := m.bytes(n)
+	m.model.printed = append(m.model.printed, p...)
+	m.pty.print(p)
+	return nil
+}
+
+func (m *sim) bytes(n int) []byte {
+	p := make([]byte, n)
+	_, _ = m.noise.Read(p) // never fails
+	return p
+}
+
+// look takes some items, or all there are.
+func (m *sim) look(c *client) error {
+	if c.v == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	c.v.buf = make([]byte, 1+m.rnd.IntN(64<<10))
+	for n := m.rnd.IntN(10); n != 0; n-- { // 0 goes on to the end
+		_, err := c.v.take(ctx)
+		c.v.seen = nil
+		switch {
+		case errors.Is(err, context.Canceled):
+			return m.told(c)
+		case err == io.EOF:
+			if c.v.stolen != c.evicted || c.v.exited == c.evicted {
+				return fmt.Errorf("the end came; stolen %v, exited %v, want stolen %v", c.v.stolen, c.v.exited, c.evicted)
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	return m.told(c)
+}
+
+// told checks that no more input was told to be accepted than was.
+func (m *sim) told(c *client) error {
+	if c.v.accepted > c.accepted {
+		return fmt.Errorf("told that %d bytes are accepted, of %d", c.v.accepted, c.accepted)
+	}
+	return nil
+}
+
+// attach attaches anew or resumes, in whatever mode, and knows who has to go.
+func (m *sim) attach(c *client) error {
+	spec := c.spec
+	spec.Mode = []protocol.Mode{"", "", "", protocol.ModeShared, protocol.ModeExclusive, protocol.ModeReadOnly}[m.rnd.IntN(6)]
+	spec.Steal = m.rnd.IntN(2) == 0
+	if m.rnd.IntN(4) > 0 {
+		spec.Resume = c.left
+	}
+	if m.rnd.IntN(3) == 0 {
+		spec.Cols = m.rnd.IntN(3) * 50
+	}
+	return m.attachAs(c, spec)
+}
+
+func (m *sim) attachAs(c *client, spec protocol.AttachSpec) error {
+	var rivals []*client
+	for _, other := range m.clients {
+		if other == c || other.v == nil || other.evicted {
+			continue
+		}
+		alone := spec.Mode == protocol.ModeExclusive || other.spec.Mode == protocol.ModeExclusive
+		if alone && spec.Mode != protocol.ModeReadOnly && other.spec.Mode != protocol.ModeReadOnly {
+			rivals = append(rivals, other)
+		}
+	}
+	synctest.Wait() // it may change the size
+	v, err := attach(m.s, spec, m.model)
+	if len(rivals) > 0 && !spec.Steal {
+		if !errors.Is(err, protocol.ErrAlreadyAttached) {
+			return fmt.Errorf("attach: %v, want already_attached", err)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, other := range rivals {
+		other.evicted = true
+	}
+	if c.v != nil {
+		c.v.a.Close() // the newer one has its place: it disturbs nothing
+	}
+	if v.info.InputOffset != c.accepted {
+		return fmt.Errorf("attached with %d bytes of input accepted, want %d", v.info.InputOffset, c.accepted)
+	}
+	if spec.Cols != 0 && spec.Mode != protocol.ModeReadOnly && spec.Resume == nil {
+		m.resized(protocol.Size{Cols: spec.Cols, Rows: spec.Rows})
+	}
+	c.v, c.left, c.evicted, c.spec.Mode = v, nil, false, spec.Mode
+	return nil
+}
+
+func (m *sim) resized(size protocol.Size) {
+	m.model.sizes = append(m.model.sizes, sizeAt{uint64(len(m.model.printed)), size.Normalize()})
+}
+
+func (m *sim) drop(c *client) error {
+	if c.v == nil {
+		return nil
+	}
+	c.v.a.Close()
+	c.left = nil
+	if c.v.left == 0 { // half a snapshot is no position
+		c.left = &protocol.Resume{Instance: m.s.Instance(), Offset: c.v.pos}
+	}
+	c.v, c.evicted = nil, false
+	return nil
+}
+
+// typedAt is the byte that a client types at an offset.
+func (c *client) typedAt(k uint64) byte { return c.mark | byte(k^k>>6^k>>12)&63 }
+
+// typed types what comes next, or what was typed before, or leaves some out.
+func (m *sim) typed(c *client) error {
+	if c.v == nil {
+		return nil
+	}
+	from := c.accepted
+	switch m.rnd.IntN(5) {
+	case 0:
+		from -= min(from, m.rnd.Uint64N(100))
+	case 1:
+		from += m.rnd.Uint64N(3)
+	}
+	p := make([]byte, m.rnd.IntN(300))
+	if m.rnd.IntN(10) == 0 {
+		p = make([]byte, m.rnd.IntN(10_000))
+	}
+	for i := range p {
+		p[i] = c.typedAt(from + uint64(i))
+	}
+	return m.accept(c, from, from+uint64(len(p)), c.v.a.Type(from, p))
+}
+
+// accept checks the answer to Type, and notes how far the input was taken.
+func (m *sim) accept(c *client, from, end uint64, err error) error {
+	e := protocol.AsError(err)
+	var want protocol.Code
+	switch {
+	case c.spec.Mode == protocol.ModeReadOnly:
+		want = protocol.CodePermissionDenied
+	case c.evicted:
+		want = protocol.CodeNotAttached
+	case from > c.accepted:
+		want = protocol.CodeInputGap
+	case e != nil && e.Code == protocol.CodeInputFull && *e.Offset >= c.accepted && *e.Offset < end:
+		c.accepted = *e.Offset
+		return nil
+	case err == nil:
+		c.accepted = max(c.accepted, end)
+		return nil
+	}
+	if e == nil || e.Code != want || want == protocol.CodeInputGap && *e.Offset != c.accepted {
+		return fmt.Errorf("typed [%d, %d) after %d: %v, want %q", from, end, c.accepted, err, want)
+	}
+	return nil
+}
+
+func (m *sim) read(n int) { m.got = append(m.got, m.pty.take(n)...) }
+
+func (m *sim) resize(c *client) error {
+	synctest.Wait() // so that the model knows where
+	size := protocol.Size{Cols: 1 + m.rnd.IntN(3), Rows: 24}
+	if c.v == nil {
+		m.resized(size)
+		return m.s.Resize(size)
+	}
+	err := c.v.a.Resize(size)
+	switch {
+	case c.spec.Mode == protocol.ModeReadOnly:
+	case c.evicted:
+		if protocol.CodeOf(err) == protocol.CodeNotAttached {
+			return nil
+		}
+	default:
+		m.resized(size)
+	}
+	return err
+}
+
+// end lets the child read all that was typed, ends it in one way or another,
+// and lets every client see the end.
+func (m *sim) end() error {
+	for synctest.Wait(); len(m.pty.in) > 0; synctest.Wait() {
+		m.read(1 + m.rnd.IntN(5000))
+	}
+	for _, c := range m.clients {
+		if err := m.arrived(c); err != nil {
+			return err
+		}
+	}
+	want, err := m.ends()
+	if err != nil {
+		return err
+	}
+	time.Sleep(time.Second)
+	synctest.Wait()
+	if !isClosed(m.s.Exited()) {
+		return errors.New("it does not exit")
+	}
+	if got := m.s.Exit(); got.Outcome != want.Outcome || got.Reason != want.Reason || got.ExitCode != want.ExitCode {
+		return fmt.Errorf("got record %+v, want %+v", got, want)
+	}
+	if m.rnd.IntN(2) == 0 { // it can go, and those that are attached get all the same
+		if err := m.tb.Forget(m.s.ID(), ""); err != nil {
+			return err
+		}
+		<-m.s.gone
+	}
+	for _, c := range m.clients {
+		if err := m.last(c); err != nil {
+			return fmt.Errorf("end of %s: %w", c.spec.Client, err)
+		}
+	}
+	return nil
+}
+
+// arrived checks a client's input, whole and in order.
+func (m *sim) arrived(c *client) error {
+	n := uint64(0)
+	for _, b := range m.got {
+		if b&0xc0 != c.mark {
+			continue
+		}
+		if want := c.typedAt(n); b != want {
+			return fmt.Errorf("byte %d of %s came as %#x, typed was %#x", n, c.spec.Client, b, want)
+		}
+		n++
+	}
+	if n != c.accepted {
+		return fmt.Errorf("the child got %d bytes of %s, not the %d accepted", n, c.spec.Client, c.accepted)
+	}
+	return nil
+}
+
+func (m *sim) ends() (want protocol.ExitRecord, err error) {
+	words := m.bytes(m.rnd.IntN(10_000))
+	m.model.printed = append(m.model.printed, words...)
+	switch m.rnd.IntN(3) {
+	case 0:
+		m.pty.print(words)
+		m.pty.exit(pty.Status{Code: 7})
+		return protocol.ExitRecord{ExitCode: 7, Outcome: protocol.OutcomeNatural, Reason: protocol.ReasonExited}, nil
+	case 1:
+		m.pty.words = words
+		want = protocol.ExitRecord{ExitCode: 129, Outcome: protocol.OutcomeSoft, Reason: protocol.ReasonUserRequested}
+	case 2:
+		m.pty.words, m.pty.deaf = words, true
+		want = protocol.ExitRecord{ExitCode: 137, Outcome: protocol.OutcomeHard, Reason: protocol.ReasonUserRequested}
+	}
+	return want, m.s.Terminate(End{})
+}
+
+// last lets a client see the end, wherever it is.
+func (m *sim) last(c *client) error {
+	if c.v == nil && c.left != nil && !isClosed(m.s.gone) {
+		spec := c.spec
+		spec.Resume, spec.Mode = c.left, protocol.ModeReadOnly
+		if err := m.attachAs(c, spec); err != nil {
+			return err
+		}
+	}
+	if c.v == nil {
+		return nil
+	}
+	over, err := c.v.drain()
+	switch {
+	case err != nil:
+		return err
+	case !over || c.v.stolen != c.evicted || c.v.exited == c.evicted:
+		return fmt.Errorf("over %v, stolen %v, exited %v; want stolen %v", over, c.v.stolen, c.v.exited, c.evicted)
+	case c.v.exited && c.v.pos != uint64(len(m.model.printed)):
+		return fmt.Errorf("told the exit at %d of %d", c.v.pos, len(m.model.printed))
+	}
+	return nil
+}
+
+// badPTY is a terminal with a bug.
+type badPTY struct {
+	*fakePTY
+	read, write func(p []byte, at int) []byte // what becomes of the bytes at an offset
+	out, in     int
+}
+
+func (b *badPTY) Read(p []byte) (int, error) {
+	if b.read == nil {
+		return b.fakePTY.Read(p)
+	}
+	n, err := b.fakePTY.Read(p[:max(1, len(p)/2)])
+	got := b.read(append([]byte(nil), p[:n]...), b.out)
+	b.out += n
+	return copy(p, got), err
+}
+
+func (b *badPTY) TryWrite(p []byte) (int, error) {
+	n := 0
+	b.change(func() { n = max(0, min(len(p), b.room-len(b.fakePTY.in)-1)) }) // one may come to it
+	_, err := b.Write(p[:n])
+	return n, err
+}
+
+func (b *badPTY) Write(p []byte) (int, error) {
+	got := p
+	if b.write != nil {
+		got = b.write(append([]byte(nil), p...), b.in)
+	}
+	b.in += len(p)
+	_, err := b.fakePTY.Write(got)
+	return len(p), err
+}
+
+// once does something to the bytes where the one at an offset is not the last.
+func once(at int, how func(p []byte, i int) []byte) func([]byte, int) []byte {
+	done := false
+	return func(p []byte, from int) []byte {
+		if i := at - from; !done && i < len(p)-1 && len(p) > 1 {
+			done = true
+			return how(p, max(i, 0))
+		}
+		return p
+	}
+}
+
+func dropByte(p []byte, i int) []byte   { return append(p[:i], p[i+1:]...) }
+func doubleByte(p []byte, i int) []byte { return append(p[:i+1], p[i:]...) }
+func changeByte(p []byte, i int) []byte { p[i] ^= 1; return p }
+
+func badRead(how func([]byte, int) []byte) func(*fakePTY) PTY {
+	return func(f *fakePTY) PTY { return &badPTY{fakePTY: f, read: once(1000, how)} }
+}
+
+func badWrite(how func([]byte, int) []byte) func(*fakePTY) PTY {
+	return func(f *fakePTY) PTY { return &badPTY{fakePTY: f, write: once(100, how)} }
+}
+
+// inLoop does something to the session's state after each step from the tenth
+// on, for every client that is attached.
+func inLoop(how func(m *sim, c *client)) func(*sim) {
+	return func(m *sim) {
+		for _, c := range m.clients {
+			if c.v != nil && !c.evicted && m.step >= 10 {
+				m.s.do(func() { how(m, c) })
+			}
+		}
+	}
+}
+
+// The simulation is worth as much as the bugs that it finds.
+func TestSimulateFindsBugs(t *testing.T) {
+	for _, p := range []plant{
+		{name: "a printed byte is dropped", pty: badRead(dropByte)},
+		{name: "a printed byte is doubled", pty: badRead(doubleByte)},
+		{name: "a printed byte is changed", pty: badRead(changeByte)},
+		{name: "a typed byte is dropped", pty: badWrite(dropByte)},
+		{name: "a typed byte is doubled", pty: badWrite(doubleByte)},
+		{name: "a typed byte is changed", pty: badWrite(changeByte)},
+		{name: "a viewer skips a byte", step: inLoop(func(m *sim, c *client) {
+			if _, end, _ := m.s.ring.Bounds(); c.v.a.pos < end {
+				c.v.a.pos++
+			}
+		})},
+		{name: "a viewer sees a byte twice", step: inLoop(func(_ *sim, c *client) { c.v.a.pos = max(1, c.v.a.pos) - 1 })},
+		{name: "a size is not told", step: inLoop(func(m *sim, c *client) { c.v.a.size = m.s.size })},
+		{name: "a snapshot lacks its end", step: inLoop(func(_ *sim, c *client) {
+			if n := len(c.v.a.snapshot); n > 0 {
+				c.v.a.snapshot = c.v.a.snapshot[:n-1]
+			}
+		})},
+		{name: "input is counted and not typed", step: inLoop(func(m *sim, c *client) { m.s.input.writers[c.spec.Writer].accepted++ })},
+		{name: "a writer is forgotten", step: inLoop(func(m *sim, c *client) { m.s.input.writers[c.spec.Writer].accepted = 0 })},
+		{name: "the queue is in another order", step: func(m *sim) {
+			m.s.do(func() {
+				if q := m.s.input.queue; len(q) > 1 {
+					q[0], q[1] = q[1], q[0]
+				}
+			})
+		}},
+		{name: "a thief leaves the other there", step: inLoop(func(m *sim, c *client) { c.v.a.spec.Mode = protocol.ModeShared })},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			for seed := range uint64(500) { // most are found by the first
+				if err := simulate(t, seed, p); err != nil {
+					t.Logf("found: %v", err)
+					return
+				}
+			}
+			t.Error("no history finds it")
+		})
+	}
+}

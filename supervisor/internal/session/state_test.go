@@ -1,0 +1,25 @@
+package session
+
+import (
+	"testing"
+
+	"holdfast/protocol"
+)
+
+// Each state follows its one predecessor, and anything else is our bug.
+func TestEnter(t *testing.T) {
+	states := []protocol.State{protocol.StateStarting, protocol.StateRunning, protocol.StateDraining, protocol.StateExited, protocol.StateForgotten}
+	for i, from := range states {
+		for k, to := range append(states, "", "unknown") {
+			s := &Session{state: from}
+			panicked := func() (p bool) {
+				defer func() { p = recover() != nil }()
+				s.enter(to)
+				return false
+			}()
+			if want := k != i+1; panicked != want || (s.state == to) == want && from != to {
+				t.Errorf("%s → %s: panicked %v, now %s", from, to, panicked, s.state)
+			}
+		}
+	}
+}

@@ -1,0 +1,253 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/pty"
+)
+
+// The time of the last I/O moves on what is read, written and resized, and on
+// nothing else.
+//
+// demand: M7
+func TestLastIO(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Unix(1000, 0)
+		tb, by := fakeTable(t, Config{Now: func() time.Time { return now }})
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{Writer: "w"})
+		if i := info(t, s); i.LastIOAt != now || i.CreatedAt != now {
+			t.Errorf("created: got %v, %v; want %v", i.LastIOAt, i.CreatedAt, now)
+		}
+		for _, tt := range []struct {
+			name  string
+			do    func() error
+			moves bool
+		}{
+			{"read", func() error { by(s).print([]byte("x")); return nil }, true},
+			{"write", func() error { _, err := s.Type("", 0, []byte("x")); return err }, true},
+			{"write by a writer", func() error { return v.a.Type(0, []byte("x")) }, true},
+			{"resize", func() error { return s.Resize(protocol.Size{Cols: 10, Rows: 10}) }, true},
+			{"resize to the same", func() error { return s.Resize(protocol.Size{Cols: 10, Rows: 10}) }, true},
+			{"a doubled write", func() error { return v.a.Type(0, []byte("x")) }, false},
+			{"look", func() error { _, err := v.drain(); return err }, false},
+			{"ask", func() error { _, err := s.Text(0); return err }, false},
+			{"attach and detach", func() error {
+				a, _, err := s.Attach(protocol.AttachSpec{})
+				if err == nil {
+					a.Close()
+				}
+				return err
+			}, false},
+		} {
+			before := info(t, s).LastIOAt
+			synctest.Wait() // who reads now is not running
+			now = now.Add(time.Minute)
+			if err := tt.do(); err != nil {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			synctest.Wait()
+			want := before
+			if tt.moves {
+				want = now
+			}
+			if got := info(t, s).LastIOAt; got != want {
+				t.Errorf("%s: got %v, want %v; it is %v", tt.name, got, want, now)
+			}
+		}
+	})
+}
+
+// exits lets a session's child exit and waits until it is seen.
+func exits(by func(*Session) *fakePTY, s *Session) {
+	by(s).exit(pty.Status{})
+	<-s.Exited()
+	synctest.Wait()
+}
+
+// What has exited is remembered for a while, and forgotten after it; a new life
+// under the id is not forgotten with the old one.
+func TestExitKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{ExitKeep: time.Minute})
+		s, err := tb.Create("a", bash(""), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := tb.Create("b", bash(""), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // only what has exited is forgotten
+		exits(by, s)
+		exits(by, again)
+		if again, err = tb.Reopen("b", protocol.RespawnSpec{}, ""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		exits(by, again)
+		time.Sleep(29 * time.Second)
+		if i := info(t, s); i.State != protocol.StateExited {
+			t.Errorf("got %s after 59 s", i.State)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		_, err = tb.Get("a")
+		wantCode(t, "after 61 s", err, protocol.CodeSessionNotFound)
+		if _, err := tb.Get("b"); err != nil {
+			t.Errorf("the second life, 31 s after its end: %v", err)
+		}
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		_, err = tb.Get("b")
+		wantCode(t, "the second life, 61 s after its end", err, protocol.CodeSessionNotFound)
+		var kinds []string
+		for _, e := range eventsOf(t, tb) {
+			kinds = append(kinds, fmt.Sprint(e.Session.ID, " ", e.Kind))
+		}
+		want := "a created,b created,a exited,b exited,b forgotten,b created,b exited,a forgotten,b forgotten"
+		if got := strings.Join(kinds, ","); got != want {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+	})
+}
+
+func eventsOf(t *testing.T, tb *Table) []Event {
+	t.Helper()
+	events, _, err := tb.Events().Next(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
+
+// No more than so many exit records are kept, the newest, also where many end
+// at the same time.
+func TestExitRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keep = 3
+		tb, by := fakeTable(t, Config{ExitRecords: keep})
+		var ids []protocol.SessionID
+		for i := range 10 {
+			s, err := tb.Create(protocol.SessionID(fmt.Sprint(i)), bash(""), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			exits(by, s)
+			ids = append(ids, s.ID())
+			if n := len(tb.List("")); n != min(keep, i+1) {
+				t.Errorf("got %d records after %d ends", n, i+1)
+			}
+		}
+		if got := listed(tb); !slices.Equal(got, ids[len(ids)-keep:]) {
+			t.Errorf("got %v, want the last of %v", got, ids)
+		}
+		var all []*Session
+		for range 50 {
+			all = append(all, create(t, tb, bash("")))
+		}
+		for _, s := range all {
+			by(s).exit(pty.Status{})
+		}
+		for _, s := range all {
+			<-s.Exited()
+		}
+		synctest.Wait()
+		if got := listed(tb); len(got) != keep || tb.Live() != 0 {
+			t.Errorf("got %v, %d live; want %d records", got, tb.Live(), keep)
+		}
+	})
+}
+
+func listed(tb *Table) (ids []protocol.SessionID) {
+	for _, i := range tb.List("") {
+		ids = append(ids, i.ID)
+	}
+	return ids
+}
+
+// A session whose child has ended but whose terminal stays open is read on
+// until it is silent, and for no longer than drainMax.
+//
+// demand: M13
+func TestDrain(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		every    time.Duration // between two words of a grandchild; 0: it is silent
+		min, max time.Duration
+	}{
+		{"silent", 0, drainQuiet, 2 * drainQuiet},
+		{"a few words", drainQuiet / 2, drainMax, drainMax + drainQuiet},
+		{"pauses", 3 * drainQuiet, drainQuiet, 3 * drainQuiet},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, by := fakeTable(t, Config{})
+				s := create(t, tb, bash(""))
+				p := by(s)
+				p.held = true
+				begun := time.Now()
+				p.print([]byte("last words"))
+				p.exit(pty.Status{})
+				for tt.every > 0 && !isClosed(s.Exited()) {
+					select {
+					case <-time.After(tt.every):
+						p.print([]byte("."))
+					case <-s.Exited():
+					}
+				}
+				<-s.Exited()
+				if took := time.Since(begun); took < tt.min || took > tt.max {
+					t.Errorf("took %v, want %v to %v", took, tt.min, tt.max)
+				}
+				if data, _, _, err := s.Read(0, 10); string(data) != "last words" {
+					t.Errorf("got %q, %v; want the last words", data, err)
+				}
+			})
+		})
+	}
+}
+
+// Output that is there when the child has ended is read, however late the
+// session comes to it.
+func TestLateReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := make(chan struct{})
+		var p *latePTY
+		tb := NewTable(Config{Start: func(spec pty.Spec) (PTY, error) {
+			p = &latePTY{newFake(spec), late}
+			return p, nil
+		}})
+		defer shutdown(t, tb)
+		s := create(t, tb, bash(""))
+		p.held = true
+		p.print([]byte("last words"))
+		p.exit(pty.Status{})
+		time.Sleep(time.Second) // the deadline after the end has long passed
+		close(late)
+		<-s.Exited()
+		if data, _, _, err := s.Read(0, 10); string(data) != "last words" {
+			t.Errorf("got %q, %v; want the last words", data, err)
+		}
+	})
+}
+
+// latePTY is one whose reader is not given the processor for a while.
+type latePTY struct {
+	*fakePTY
+	late chan struct{}
+}
+
+func (p *latePTY) Read(b []byte) (int, error) {
+	<-p.late
+	return p.fakePTY.Read(b)
+}
