@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,10 +84,58 @@ func (a *app) who() string {
 // startTimeout is how long a command waits for what it started.
 const startTimeout = 15 * time.Second
 
-// startProxy starts "proxy serve" in the background.
+// startProxy starts "proxy serve" in the background, and returns when a proxy
+// can be reached or this one has given up.
 func (a *app) startProxy(ctx context.Context) error {
-	_, err := a.startDaemon(ctx, "serve", "--background")
-	return err
+	p, err := a.startDaemon(ctx, "serve", "--background")
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := a.proxyPID(ctx); !errors.Is(err, client.ErrConnect) {
+			return nil // if it is an error all the same, it will tell the caller so
+		}
+		select {
+		case <-p.Exited:
+			return a.gaveUp(p)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(startPoll):
+		}
+	}
+}
+
+// startPoll is how often we look whether what was started serves.
+const startPoll = 5 * time.Millisecond
+
+// gaveUp returns why a proxy that we started has ended. It is no failure that
+// it found its place taken: then another proxy serves, or is about to.
+func (a *app) gaveUp(p *daemon.Process) error {
+	var exit *exec.ExitError
+	if !errors.As(p.Err(), &exit) || exit.ExitCode() <= 0 || exit.ExitCode() == exitTempFail {
+		return nil
+	}
+	return &exitError{exit.ExitCode(), "the proxy that was started gave up: " + a.lastError()}
+}
+
+// lastError is what a proxy that ran in the background has logged last.
+func (a *app) lastError() string {
+	dirs, err := a.dirs()
+	if err != nil {
+		return err.Error()
+	}
+	path := filepath.Join(dirs.State, a.proxy+".log")
+	var line struct {
+		Error string `json:"error"`
+	}
+	if log, err := os.ReadFile(path); err == nil {
+		log = bytes.TrimSpace(log)
+		_ = json.Unmarshal(log[bytes.LastIndexByte(log, '\n')+1:], &line) // else it stands in the log, whatever it is
+	}
+	if line.Error == "" {
+		return "the reason is in " + path
+	}
+	return line.Error
 }
 
 func (a *app) startDaemon(ctx context.Context, args ...string) (*daemon.Process, error) {

@@ -117,11 +117,35 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 	server := apiserver.New(apiserver.Config{
 		Link: links, Token: token, Secret: secret, EarlyExit: cfg.EarlyExit, Log: log,
 	})
-	return a.serveAll(ctx, o, server, links, ls, take, log)
+	common := web.Config{Server: server, Link: links, Log: log}
+	local, pages := common, common
+	local.Trusted, local.Tickets = true, secret != "" // a raw WebSocket has no hello to say the secret in
+	pages.Origins = o.origins
+	s := &serving{server: server, local: web.New(local), pages: web.New(pages), listeners: ls, take: take, log: log}
+	return s.run(ctx)
 }
 
-// serveAll serves until it is told to stop or a successor has taken over.
-func (a *app) serveAll(ctx context.Context, o *serveOptions, server *apiserver.Server, links *linkclient.Client, ls *listeners, take *handoff.Take, log zerolog.Logger) error {
+// serving is a proxy that is ready to serve.
+type serving struct {
+	server       *apiserver.Server
+	local, pages *web.Handler // on the Unix socket, and on TCP
+	listeners    *listeners
+	take         *handoff.Take // not nil where another proxy is being replaced
+	log          zerolog.Logger
+}
+
+// goaway tells every client to come back, and returns when all have gone.
+func (s *serving) goaway(reason string) {
+	s.server.Goaway(reason, 0)
+	var wg sync.WaitGroup
+	wg.Go(s.local.Goaway)
+	wg.Go(s.pages.Goaway)
+	wg.Wait()
+}
+
+// run serves until it is told to stop or a successor has taken over.
+func (s *serving) run(ctx context.Context) error {
+	ls, log := s.listeners, s.log
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	connCtx, closeConns := context.WithCancel(context.Background())
@@ -136,13 +160,6 @@ func (a *app) serveAll(ctx context.Context, o *serveOptions, server *apiserver.S
 			}
 		})
 	}
-	local := web.New(web.Config{Server: server, Link: links, Trusted: true, Log: log})
-	pages := web.New(web.Config{Server: server, Link: links, Origins: o.origins, Log: log})
-	goaway := func(reason string) {
-		server.Goaway(reason, 0)
-		local.Goaway()
-		pages.Goaway()
-	}
 	offer := &handoff.Offer{
 		Files: ls.files, Build: version.String(), Log: log,
 		Leave: func(handed bool) {
@@ -152,15 +169,15 @@ func (a *app) serveAll(ctx context.Context, o *serveOptions, server *apiserver.S
 				ls.release()
 			}
 			stop()
-			goaway(reason)
+			s.goaway(reason)
 		},
 	}
-	serve(func() error { return server.ServeListener(ctx, connCtx, ls.api) })
-	serve(func() error { return local.Serve(ctx, connCtx, netListener{ls.web}) })
+	serve(func() error { return s.server.ServeListener(ctx, connCtx, ls.api) })
+	serve(func() error { return s.local.Serve(ctx, connCtx, netListener{ls.web}) })
 	serve(func() error { return offer.Serve(ctx, ls.control) })
 	if ls.tcp != nil {
 		log.Info().Stringer("address", ls.tcp.Addr()).Msg("serving WebSockets on TCP; the token lies in the state directory")
-		serve(func() error { return pages.Serve(ctx, connCtx, ls.tcp) })
+		serve(func() error { return s.pages.Serve(ctx, connCtx, ls.tcp) })
 	}
 	for _, l := range []*socket.Listener{ls.api, ls.web, ls.control} {
 		go l.Watch(ctx, socketCheck, func(rebound bool, err error) {
@@ -168,15 +185,15 @@ func (a *app) serveAll(ctx context.Context, o *serveOptions, server *apiserver.S
 		})
 	}
 	log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ls.api.Path()).Msg("proxy serves")
-	if take != nil {
-		if err := take.Serving(); err != nil {
+	if s.take != nil {
+		if err := s.take.Serving(); err != nil {
 			log.Warn().Err(err).Msg("the old proxy did not say good-bye; serving all the same")
 		}
-		log.Info().Int("old_pid", take.PID).Msg("took over")
+		log.Info().Int("old_pid", s.take.PID).Msg("took over")
 	}
 	<-ctx.Done()
 	ls.close()
-	goaway("stopping") // twice does no harm: the second finds nobody
+	s.goaway("stopping") // twice does no harm: the second finds nobody
 	wg.Wait()
 	log.Info().Msg("proxy stops")
 	select {
@@ -493,11 +510,10 @@ func (a *app) waitServing(ctx context.Context, p *daemon.Process) error {
 		}
 		select {
 		case <-p.Exited:
-			dirs, err := a.dirs()
-			return errors.Join(fmt.Errorf("the successor gave up, the old proxy serves on; the reason is in %s", filepath.Join(dirs.State, a.proxy+".log")), err)
+			return fmt.Errorf("the successor gave up, the old proxy serves on: %s", a.lastError())
 		case <-ctx.Done():
 			return fmt.Errorf("the successor (pid %d) does not serve yet: %w", p.PID, ctx.Err())
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(startPoll):
 		}
 	}
 }

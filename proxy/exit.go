@@ -6,6 +6,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/socket"
 )
 
 // Exit codes: a child's own where there is one, else those of sysexits(3) and,
@@ -43,6 +44,7 @@ var exitCodes = map[protocol.Code]int{
 func exitCode(err error) int {
 	var exit *exitError
 	var e *protocol.Error
+	var inUse *socket.InUseError
 	switch {
 	case err == nil:
 		return 0
@@ -55,6 +57,8 @@ func exitCode(err error) int {
 		if code := exitCodes[e.Code]; code != 0 {
 			return code
 		}
+	case errors.As(err, &inUse):
+		return exitTempFail
 	case errors.Is(err, client.ErrConnect):
 		return exitUnavailable
 	case errors.Is(err, client.ErrDecode):

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -159,3 +160,5 @@ func inode(path string) string {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+func sha256Hex(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }

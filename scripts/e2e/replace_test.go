@@ -1,14 +1,17 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/shared/testkit"
 )
@@ -210,5 +213,102 @@ func TestTwoProxies(t *testing.T) {
 	two.until("red is back\n")
 	if now := w.only("supervisor"); now != held {
 		t.Errorf("the supervisor was %v, and is %v", held, now)
+	}
+}
+
+// A proxy that dies before it serves is started again, by whoever waits for
+// it.
+// demand: S8
+func TestProxyKilledWhileStarting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var starts atomic.Int32
+	c := w.dial(client.Options{Start: func(ctx context.Context) error {
+		if n := starts.Add(1); n == 2 || n == 3 {
+			return nil // it died at once
+		}
+		return w.startProxy(ctx)
+	}})
+	v := w.echo(c, "s")
+	w.kill(w.only("proxy"))
+	v.ask("through the third that was started\n")
+	if n := starts.Load(); n < 4 {
+		t.Errorf("it was started %d times", n)
+	}
+}
+
+// Requests and events go on through the death of proxies: what was asked for
+// is done once, what happened is told once, in order.
+// demand: S8
+func TestRequestsSurvive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	w.start(w.command("proxy", "serve", "--background", "--proxy", "blue"))
+	testkit.Eventually(t, limit, func() bool { _, err := os.Stat(w.path("blue.sock")); return err == nil }, "the second proxy serves")
+	blue := w.connect(client.Options{Proxy: "blue"})
+	v := w.echo(blue, "echo")
+	events, err := c.Events(w.ctx())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = events.Close() })
+	w.spawn(blue, "s9", shell("stty -echo; read x; exit 3"))
+	waited := make(chan error, 1)
+	ctx := w.ctx()
+	go func() {
+		exit, err := c.Wait(ctx, "s9", -1)
+		if err == nil && exit.ExitCode != 3 {
+			err = fmt.Errorf("code %d", exit.ExitCode)
+		}
+		waited <- err
+	}()
+
+	const rounds = 20
+	asked := make(chan error, 2)
+	for i := range rounds {
+		p := lookup(w.holder("proxy.sock"))
+		go func() { asked <- c.Type(ctx, "echo", fmt.Appendf(nil, "typed %d\n", i)) }()
+		go func() {
+			_, err := c.Spawn(ctx, client.SpawnRequest{ID: protocol.SessionID(fmt.Sprint("r", i)), SpawnSpec: shell("exec cat"), EarlyExit: none})
+			asked <- err
+		}()
+		w.kill(p)
+		for range 2 {
+			if err := <-asked; err != nil {
+				t.Errorf("round %d: %v", i, err)
+			}
+		}
+		if before := v.until(fmt.Sprintf("typed %d\n", i)); before != "" {
+			t.Errorf("round %d: before what was typed comes %q", i, before)
+		}
+		_, _ = c.List(ctx, "") // so that there is a proxy to kill
+	}
+	if err := c.Type(ctx, "s9", []byte("\n")); err != nil {
+		t.Error(err)
+	}
+	if err := <-waited; err != nil {
+		t.Errorf("who waited through all this: %v", err)
+	}
+
+	var created []string
+	for seq := uint64(0); len(created) < rounds+1; {
+		e, err := events.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seq != 0 && e.Seq != seq+1 {
+			t.Fatalf("event %d follows %d", e.Seq, seq)
+		}
+		if seq = e.Seq; e.Event == protocol.EventCreated {
+			created = append(created, string(e.Session.ID))
+		}
+	}
+	want := []string{"s9"}
+	for i := range rounds {
+		want = append(want, fmt.Sprint("r", i))
+	}
+	if !slices.Equal(created, want) {
+		t.Errorf("created were %q, want %q", created, want)
 	}
 }

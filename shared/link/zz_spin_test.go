@@ -10,7 +10,7 @@ import (
 )
 
 func TestSpin(t *testing.T) {
-	for _, n := range []int{50, 100, 200, 400, 800, 1600} {
+	for _, n := range []int{200,200,200,200,200,200,1000,1000,1000,1000,1000,1000,1000,1000,2000,2000,2000,2000} {
 		proxy, supervisor := linked(t)
 		var wg sync.WaitGroup
 		answer(t, supervisor, func(st *Stream, request protocol.Message) {

@@ -21,8 +21,8 @@ type attachment struct {
 	done    chan struct{} // closed when nothing more comes for the number
 	session protocol.SessionID
 	link    *linkclient.Attachment
-	text    bool   // output goes as terminal.data
-	typed   uint64 // of a text client: the offset of its next input; owned by serve
+	text    bool               // output goes as terminal.data
+	typist  *linkclient.Typist // of a text client
 }
 
 func (c *conn) attachment(number uint32) *attachment {
@@ -83,18 +83,20 @@ func (c *conn) attach(ctx context.Context, m *api.Attach) error {
 		close(a.done)
 		return err
 	}
-	c.begin(a, la, m.SessionID, m.Text, func() {
+	c.begin(a, la, info, m.Text, func() {
 		c.send(api.Attached{Request: m.Request, Attachment: m.Attachment, AttachInfo: *info})
 	})
 	return nil
 }
 
 // begin makes an attachment usable, says so, and pumps.
-func (c *conn) begin(a *attachment, la *linkclient.Attachment, id protocol.SessionID, text bool, announce func()) {
+func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.AttachInfo, text bool, announce func()) {
 	c.mu.Lock()
-	a.link, a.session, a.text = la, id, text
+	a.link, a.session, a.text = la, info.Session.ID, text
 	if text {
-		c.terminals[id] = a
+		a.typist = linkclient.NewTypist(la, info.InputOffset)
+		c.wg.Go(func() { a.typist.Run(a.ctx) })
+		c.terminals[a.session] = a
 	}
 	c.mu.Unlock()
 	announce()
@@ -136,6 +138,9 @@ func (c *conn) sendText(a *attachment, raw []byte) {
 
 // tell turns a message of the link's attachment into the client's.
 func (c *conn) tell(a *attachment, m protocol.Message) {
+	if a.text && a.typist.Told(m) {
+		return
+	}
 	n := a.number
 	switch m := m.(type) {
 	case *wire.Accepted:

@@ -113,7 +113,9 @@ func (s *Server) Serve(ctx context.Context, t Transport, from Origin) {
 		room:        make(chan struct{}, maxRequests),
 		log:         s.cfg.Log.With().Str("transport", from.Transport).Int(logging.PID, from.PID).Logger(),
 	}
-	if !s.add(c) {
+	if err := s.add(c); err != nil {
+		_ = t.SetWriteDeadline(time.Now().Add(goawayTimeout))
+		c.fail("", nil, err)
 		_ = t.Close()
 		return
 	}
@@ -121,19 +123,19 @@ func (s *Server) Serve(ctx context.Context, t Transport, from Origin) {
 	c.serve(ctx)
 }
 
-func (s *Server) add(c *conn) bool {
+func (s *Server) add(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shut {
-		return false
+		return &protocol.Error{Code: protocol.CodeClosed, Message: "the proxy is going away", Retryable: true}
 	}
 	if len(s.conns) >= maxConns {
 		s.cfg.Log.Warn().Int("connections", len(s.conns)).Msg("too many clients, refused")
-		return false
+		return &protocol.Error{Code: protocol.CodeLimitExceeded, Message: "too many clients", Retryable: true, RetryAfterMS: 1000}
 	}
 	s.conns[c] = struct{}{}
 	s.wg.Add(1)
-	return true
+	return nil
 }
 
 func (s *Server) remove(c *conn) {

@@ -2,10 +2,10 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
-	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 )
 
@@ -40,13 +40,13 @@ func (c *conn) openTerminal(ctx context.Context, m *api.TerminalOpen) error {
 	if err != nil {
 		return err
 	}
-	la, _, err := c.s.cfg.Link.Attach(a.ctx, a.number, protocol.AttachSpec{SessionID: info.ID, Client: c.hello.Client})
+	la, attached, err := c.s.cfg.Link.Attach(a.ctx, a.number, protocol.AttachSpec{SessionID: info.ID, Client: c.hello.Client})
 	if err != nil {
 		c.drop(a)
 		close(a.done)
 		return err
 	}
-	c.begin(a, la, info.ID, true, func() {
+	c.begin(a, la, attached, true, func() {
 		c.send(api.TerminalOpened{Request: m.Request, SessionID: info.ID, WorkDir: info.Cwd, Shell: info.Argv[0]})
 	})
 	return nil
@@ -74,11 +74,9 @@ func (c *conn) terminalData(m *api.TerminalData) {
 		c.terminalError(protocol.Request{}, m.SessionID, noTerminal(m.SessionID))
 		return
 	}
-	for p := m.Data; len(p) > 0; {
-		n := min(len(p), frame.MaxData)
-		a.link.SendRaw(frame.AppendData(nil, frame.Input, a.number, a.typed, p[:n]))
-		a.typed += uint64(n)
-		p = p[n:]
+	if n := a.typist.Add(m.Data); n < len(m.Data) {
+		c.terminalError(protocol.Request{}, m.SessionID, protocol.Errorf(protocol.CodeInputFull,
+			fmt.Sprintf("the session takes no more input now: the last %d bytes of %d were dropped", len(m.Data)-n, len(m.Data))))
 	}
 }
 

@@ -281,3 +281,10 @@ func (v *viewer) tell(m protocol.Message, last bool) {
 		_ = v.st.Close()
 	}
 }
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

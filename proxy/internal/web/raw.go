@@ -36,18 +36,17 @@ type patience struct {
 	ping               time.Duration // between pings to a client that is not read
 }
 
-// Accepted input is acknowledged within about 20 ms.
 var defaultPatience = patience{retryMin: 50 * time.Millisecond, retryMax: 400 * time.Millisecond, ping: 5 * time.Second}
 
 // A raw is a raw WebSocket: one attachment whose bytes are the messages.
 //
-//	read   takes what the client types into typing; alone reads the socket
-//	send   brings it to the supervisor, and again what was not accepted
+//	read   takes what the client types; alone reads the socket
+//	typist brings it to the supervisor, and again what was not accepted
 //	print  brings output to the client, and says how that ended
 type raw struct {
 	socket   *socket
 	link     *linkclient.Attachment
-	typing   *typing
+	typist   *linkclient.Typist
 	readOnly bool
 	patience patience
 	log      zerolog.Logger
@@ -83,9 +82,10 @@ func (h *Handler) raw(ctx context.Context, r *request, id protocol.SessionID) er
 		return err
 	}
 	w := &raw{
-		socket: s, link: link, typing: newTyping(info.InputOffset), readOnly: spec.Mode == protocol.ModeReadOnly,
+		socket: s, link: link, typist: linkclient.NewTypist(link, info.InputOffset), readOnly: spec.Mode == protocol.ModeReadOnly,
 		patience: h.patience, log: h.cfg.Log.With().Str(logging.Session, string(id)).Logger(),
 	}
+	w.typist.RetryMin, w.typist.RetryMax = h.retryMin, h.retryMax
 	w.serve(ctx)
 	return nil
 }
@@ -125,7 +125,7 @@ func (w *raw) serve(ctx context.Context) {
 		w.read(inner)
 		cancel()
 	})
-	wg.Go(func() { w.send(inner) })
+	wg.Go(func() { w.typist.Run(inner) })
 	if status, reason := w.print(inner); status != 0 {
 		w.socket.close(status, reason)
 	}
@@ -147,7 +147,7 @@ func (w *raw) read(ctx context.Context) {
 			continue // terminals answer questions by themselves; that is no fault
 		}
 		for p := m[headroom:]; len(p) > 0; {
-			n := w.typing.add(p)
+			n := w.typist.Add(p)
 			if p = p[n:]; len(p) > 0 && !w.waitForRoom(ctx) {
 				return
 			}
@@ -163,7 +163,7 @@ func (w *raw) waitForRoom(ctx context.Context) bool {
 	defer ping.Stop()
 	for {
 		select {
-		case <-w.typing.room:
+		case <-w.typist.Room():
 			return true
 		case <-ctx.Done():
 			return false
@@ -172,35 +172,6 @@ func (w *raw) waitForRoom(ctx context.Context) bool {
 				return false
 			}
 			w.socket.later(ws.OpPing, nil)
-		}
-	}
-}
-
-// send sends input until ctx is done. It is sent again when the supervisor
-// says so, and by itself when nothing is accepted for a while: an error is not
-// repeated as long as the input queue stays full.
-func (w *raw) send(ctx context.Context) {
-	wait, before := w.patience.retryMin, uint64(0)
-	for {
-		if f := w.typing.next(); f != nil {
-			w.link.SendRaw(f)
-			continue
-		}
-		accepted, waiting := w.typing.state()
-		if accepted != before {
-			wait, before = w.patience.retryMin, accepted
-		}
-		var retry <-chan time.Time
-		if waiting {
-			retry = time.After(wait)
-		}
-		select {
-		case <-w.typing.work:
-		case <-retry:
-			w.typing.retry()
-			wait = min(2*wait, w.patience.retryMax)
-		case <-ctx.Done():
-			return
 		}
 	}
 }
@@ -231,9 +202,10 @@ func (w *raw) print(ctx context.Context) (ws.StatusCode, string) {
 
 // told acts on a message and returns how to close if it was the last.
 func (w *raw) told(m protocol.Message) (ws.StatusCode, string) {
+	if w.typist.Told(m) {
+		return 0, ""
+	}
 	switch m := m.(type) {
-	case *wire.Accepted:
-		w.typing.accepted(m.Offset)
 	case *wire.Resync:
 		_ = w.socket.write(ws.OpBinary, []byte(terminalReset)) // what follows would fail, too
 	case *wire.Error:
@@ -246,19 +218,12 @@ func (w *raw) told(m protocol.Message) (ws.StatusCode, string) {
 	return 0, ""
 }
 
-// failed acts on an error about input.
+// failed acts on an error of the attachment.
 func (w *raw) failed(e *protocol.Error) (ws.StatusCode, string) {
-	switch {
-	case e.Offset != nil && e.Code == protocol.CodeInputGap:
-		w.typing.resume(*e.Offset, false)
-	case e.Offset != nil && e.Code == protocol.CodeInputFull:
-		w.typing.resume(*e.Offset, true)
-	case e.Code == protocol.CodeSessionNotFound || e.Code == protocol.CodeSessionExited:
-		// Typed after the end. What comes next says how that was.
-	default:
-		return w.lost(e)
+	if e.Code == protocol.CodeSessionNotFound || e.Code == protocol.CodeSessionExited {
+		return 0, "" // typed after the end; what comes next says how that was
 	}
-	return 0, ""
+	return w.lost(e)
 }
 
 func exited(e *protocol.ExitRecord) (ws.StatusCode, string) {

@@ -230,41 +230,6 @@ func TestRawWriterForgotten(t *testing.T) {
 	<-v.over
 }
 
-func TestTyping(t *testing.T) {
-	in := newTyping(100)
-	in.add(make([]byte, 10))
-	if f := in.next(); len(f) != frame.HeaderLen+frame.DataHeadLen+10 {
-		t.Errorf("a frame of %d bytes", len(f))
-	}
-	in.accepted(104)
-	in.accepted(102)
-	if at, waiting := in.state(); at != 104 || !waiting || in.next() != nil {
-		t.Errorf("accepted %d, waiting %v", at, waiting)
-	}
-	in.resume(105, true)
-	if in.next() != nil {
-		t.Error("sent again at once, though the queue is full")
-	}
-	in.retry()
-	if _, offset, p, err := frame.ParseData(in.next()[frame.HeaderLen:]); err != nil || offset != 105 || len(p) != 5 {
-		t.Errorf("tried again: %d bytes at %d, %v", len(p), offset, err)
-	}
-	in.accepted(110)
-	if at, waiting := in.state(); at != 110 || waiting {
-		t.Errorf("accepted %d, waiting %v", at, waiting)
-	}
-	for sent := 0; sent < sendWindow; sent += frame.MaxData {
-		in.add(make([]byte, frame.MaxData+1))
-		in.next()
-	}
-	if in.next() != nil {
-		t.Error("more than the window is on its way")
-	}
-	if n := in.add(make([]byte, 2*typingWindow)); n >= typingWindow {
-		t.Errorf("took %d bytes", n)
-	}
-}
-
 // A client that goes while it is not read is missed all the same.
 func TestRawStalledClientGoes(t *testing.T) {
 	e := newEnv(t)

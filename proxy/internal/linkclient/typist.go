@@ -1,26 +1,37 @@
-package web
+package linkclient
 
 import (
+	"context"
 	"sync"
+	"time"
 
+	"holdfast/protocol"
 	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
 )
 
 const (
-	// typingWindow is how much input a raw WebSocket holds that was not
-	// accepted; beyond it the client is not read.
+	// typingWindow is how much input a Typist holds that was not accepted.
 	typingWindow = 1 << 20
 	// sendWindow is how much of that is on its way: what is sent behind a
 	// piece that the supervisor has no room for is thrown away there.
 	sendWindow = 4 * frame.MaxData
 )
 
-// typing is input that was not accepted yet, so that it can be sent again. The
-// client of a raw WebSocket knows nothing of offsets; they are given here.
+// A Typist types for a client that knows nothing of offsets: it numbers the
+// input, keeps what was not accepted yet, and sends it again where that is
+// asked for.
 //
 //	all of it:  base ... sent ... base+len(data)
 //	            accepted by the supervisor before base, sent once before sent
-type typing struct {
+type Typist struct {
+	// RetryMin and RetryMax are the shortest and the longest wait before input
+	// that nobody answered for is sent again: an error is not repeated as long
+	// as the input queue stays full. Accepted input is acknowledged within
+	// about 20 ms.
+	RetryMin, RetryMax time.Duration
+
+	a    *Attachment
 	work chan struct{} // there may be something to send
 	room chan struct{} // there may be room
 
@@ -32,15 +43,18 @@ type typing struct {
 	full   bool // the supervisor's queue was: send nothing before retry
 }
 
-func newTyping(offset uint64) *typing {
-	return &typing{
-		work: make(chan struct{}, 1), room: make(chan struct{}, 1),
+// NewTypist returns a Typist for an attachment, from the offset on up to which
+// its writer's input was accepted.
+func NewTypist(a *Attachment, offset uint64) *Typist {
+	return &Typist{
+		RetryMin: 50 * time.Millisecond, RetryMax: 400 * time.Millisecond,
+		a: a, work: make(chan struct{}, 1), room: make(chan struct{}, 1),
 		base: offset, sent: offset, window: sendWindow,
 	}
 }
 
-// add takes as much of p as there is room for.
-func (t *typing) add(p []byte) int {
+// Add takes as much of p as there is room for, and returns how much that was.
+func (t *Typist) Add(p []byte) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := min(len(p), typingWindow-len(t.data))
@@ -49,9 +63,56 @@ func (t *typing) add(p []byte) int {
 	return n
 }
 
+// Room is poked when there may be room again.
+func (t *Typist) Room() <-chan struct{} { return t.room }
+
+// Run sends what was added until ctx is done.
+func (t *Typist) Run(ctx context.Context) {
+	wait, before := t.RetryMin, uint64(0)
+	for {
+		if f := t.next(t.a.number); f != nil {
+			t.a.SendRaw(f)
+			continue
+		}
+		accepted, waiting := t.state()
+		if accepted != before {
+			wait, before = t.RetryMin, accepted
+		}
+		var retry <-chan time.Time
+		if waiting {
+			retry = time.After(wait)
+		}
+		select {
+		case <-t.work:
+		case <-retry:
+			t.retry()
+			wait = min(2*wait, t.RetryMax)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Told acts on what the attachment is told about input, and reports whether m
+// was that.
+func (t *Typist) Told(m protocol.Message) bool {
+	switch m := m.(type) {
+	case *wire.Accepted:
+		t.accepted(m.Offset)
+		return true
+	case *wire.Error:
+		if m.Offset == nil || m.Code != protocol.CodeInputGap && m.Code != protocol.CodeInputFull {
+			return false
+		}
+		t.resume(*m.Offset, m.Code == protocol.CodeInputFull)
+		return true
+	}
+	return false
+}
+
 // next returns the frame to send next; nil while there is none, or too much is
 // on its way.
-func (t *typing) next() []byte {
+func (t *Typist) next(number uint32) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	from := int(t.sent - t.base)
@@ -66,7 +127,7 @@ func (t *typing) next() []byte {
 }
 
 // accepted drops what the supervisor has.
-func (t *typing) accepted(offset uint64) {
+func (t *Typist) accepted(offset uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if offset <= t.base {
@@ -81,7 +142,7 @@ func (t *typing) accepted(offset uint64) {
 
 // resume sends again from where the supervisor says it is. With full it waits
 // for retry.
-func (t *typing) resume(offset uint64, full bool) {
+func (t *Typist) resume(offset uint64, full bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if offset < t.base {
@@ -94,7 +155,7 @@ func (t *typing) resume(offset uint64, full bool) {
 }
 
 // drop moves base up to offset. mu is held.
-func (t *typing) drop(offset uint64) {
+func (t *Typist) drop(offset uint64) {
 	n := min(offset-t.base, uint64(len(t.data)))
 	if t.data = t.data[n:]; len(t.data) == 0 {
 		t.data = nil
@@ -106,7 +167,7 @@ func (t *typing) drop(offset uint64) {
 }
 
 // retry tries again with one piece.
-func (t *typing) retry() {
+func (t *Typist) retry() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sent, t.window, t.full = t.base, frame.MaxData, false
@@ -114,7 +175,7 @@ func (t *typing) retry() {
 
 // state returns how far input was accepted, and whether something waits for
 // that.
-func (t *typing) state() (accepted uint64, waiting bool) {
+func (t *Typist) state() (accepted uint64, waiting bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.base, len(t.data) > 0

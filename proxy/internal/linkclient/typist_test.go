@@ -1,0 +1,42 @@
+package linkclient
+
+import (
+	"testing"
+
+	"holdfast/protocol/frame"
+)
+
+func TestTypist(t *testing.T) {
+	in := NewTypist(nil, 100)
+	in.Add(make([]byte, 10))
+	if f := in.next(1); len(f) != frame.HeaderLen+frame.DataHeadLen+10 {
+		t.Errorf("a frame of %d bytes", len(f))
+	}
+	in.accepted(104)
+	in.accepted(102)
+	if at, waiting := in.state(); at != 104 || !waiting || in.next(1) != nil {
+		t.Errorf("accepted %d, waiting %v", at, waiting)
+	}
+	in.resume(105, true)
+	if in.next(1) != nil {
+		t.Error("sent again at once, though the queue is full")
+	}
+	in.retry()
+	if _, offset, p, err := frame.ParseData(in.next(1)[frame.HeaderLen:]); err != nil || offset != 105 || len(p) != 5 {
+		t.Errorf("tried again: %d bytes at %d, %v", len(p), offset, err)
+	}
+	in.accepted(110)
+	if at, waiting := in.state(); at != 110 || waiting {
+		t.Errorf("accepted %d, waiting %v", at, waiting)
+	}
+	for sent := 0; sent < sendWindow; sent += frame.MaxData {
+		in.Add(make([]byte, frame.MaxData+1))
+		in.next(1)
+	}
+	if in.next(1) != nil {
+		t.Error("more than the window is on its way")
+	}
+	if n := in.Add(make([]byte, 2*typingWindow)); n >= typingWindow {
+		t.Errorf("took %d bytes", n)
+	}
+}

@@ -1,0 +1,327 @@
+//go:build linux
+
+package cli
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// bash is a shell whose prompt is known, as the last arguments of new.
+var bash = []string{"--early-exit", "0", "--env", "PS1=" + prompt, "--", "bash", "--norc", "--noprofile"}
+
+const prompt = "READY> "
+
+// A shell with an editor in it, as somebody works in it: left in the middle of
+// an insert, come back to, finished.
+func TestBashAndVim(t *testing.T) {
+	t.Parallel()
+	program(t, "vim")
+	w := newWorld(t)
+	p := w.open(append([]string{"new", "--id", "work"}, bash...)...)
+	p.expect(prompt)
+	p.typ("cd " + w.dir + "\r")
+	p.expect(prompt)
+	p.typ("vim -u NONE -i NONE -n -N --cmd 'set mouse=a' file.txt\r")
+	p.expect("file.txt\" [New]")
+	p.typ("ifirst line\x1b\x0c") // and a redraw, which shows the line in one piece
+	p.expect("first line")
+	if left := leftOn(p.text()); len(left) == 0 {
+		t.Error("vim set no modes that could be left on")
+	}
+	p.typ("\x1cd")
+	p.ends(0, "[detached from work]")
+
+	p = w.open("attach", "work")
+	p.expect("first line")
+	p.typ("osecond line\x1b\x0c")
+	p.expect("second line")
+	p.typ(":wq\r")
+	p.expect("written")
+	p.expect(prompt) // vim throws away what is typed while it leaves
+	if got := w.read("file.txt"); got != "first line\nsecond line\n" {
+		t.Errorf("the file is %q", got)
+	}
+	p.typ("exit 7\r")
+	p.ends(7, "")
+}
+
+// The proxy is killed under an editor and replaced under a pager, and the
+// person in front of them types on.
+func TestProxyReplacedUnderPrograms(t *testing.T) {
+	t.Parallel()
+	program(t, "vim")
+	w := newWorld(t)
+	p := w.open(append([]string{"new", "--id", "s"}, bash...)...)
+	p.expect(prompt)
+	p.typ("cd " + w.dir + "; vim -u NONE -i NONE -n -N file.txt\r")
+	p.expect("file.txt\" [New]")
+	p.typ("ibefore ")
+	w.kill(w.only("proxy"))
+	p.typ("after\x1b:wq\r")
+	p.expect("written")
+	p.expect(prompt)
+	if got := w.read("file.txt"); got != "before after\n" {
+		t.Errorf("the file is %q", got)
+	}
+	p.typ("seq 10001 10500 | less\r")
+	p.expect("10010")
+	old := w.only("proxy")
+	if out := w.must("--handoff"); !strings.Contains(out, "took over") {
+		t.Errorf("handoff says %q", out)
+	}
+	if now := w.only("proxy"); now == old {
+		t.Error("the same proxy serves")
+	}
+	p.typ(" ")
+	p.expect("10040")
+	p.typ("q")
+	p.expect(prompt)
+	p.typ("exit\r")
+	p.ends(0, "")
+}
+
+// setModes switches on what programs switch on, and says so.
+const setModes = `printf '\033[?1049h\033[?1h\033=\033[?1000h\033[?1006h\033[?2004h\033[?25l\033[>1u\033[2;20rMODES-SET'; `
+
+// Whatever ends an attachment, the terminal is as it was before: its
+// attributes to the bit, its modes, its screen. And the exit code says what it
+// was.
+func TestTerminalRestored(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		end  func(t *testing.T, w *world, p *terminal)
+		code int
+		says string
+	}{
+		{"exit", func(t *testing.T, w *world, p *terminal) { p.typ("bye\r") }, 3, ""},
+		{"exit by a signal", func(t *testing.T, w *world, p *terminal) { w.must("kill", "s") }, 129, "[s ended by SIGHUP]"},
+		{"detach", func(t *testing.T, w *world, p *terminal) { p.typ("\x1cd") }, 0, "[detached from s]"},
+		{"detach in kitty's words", func(t *testing.T, w *world, p *terminal) { p.typ("\x1b[92;5u\x1b[92;5:3ud") }, 0, "[detached from s]"},
+		{"detach while the proxy is away", func(t *testing.T, w *world, p *terminal) {
+			w.must("stop")
+			p.typ("\x1cd")
+		}, 0, "[detached from s]"},
+		{"steal", func(t *testing.T, w *world, p *terminal) {
+			thief := w.open("attach", "--steal", "s")
+			thief.expect("MODES-SET")
+		}, 75, "another client attached in this one's place: proxy /dev/pts/"},
+		{"SIGTERM", signals(syscall.SIGTERM), 143, "[detached from s by a signal]"},
+		{"SIGHUP", signals(syscall.SIGHUP), 129, "[detached from s by a signal]"},
+		{"SIGINT", signals(syscall.SIGINT), 130, "[detached from s by a signal]"},
+		{"SIGQUIT", signals(syscall.SIGQUIT), 131, "[detached from s by a signal]"},
+		{"SIGTERM twice", signals(syscall.SIGTERM, syscall.SIGTERM), 143, "[detached from s by a signal]"},
+		{"proxy killed for good", func(t *testing.T, w *world, p *terminal) {
+			// Nobody can start another: the program has been removed.
+			if out, err := exec.Command("rm", w.path("proxy-copy")).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			w.kill(w.only("proxy"))
+		}, 69, "proxy: connect:"},
+		{"supervisor killed", func(t *testing.T, w *world, p *terminal) { w.kill(w.only("supervisor")) }, 66, "proxy: session_not_found"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.shell("s", setModes+"read x; exit 3")
+			p := w.openSize(80, 24, exec.Command(w.copyProxy(), "attach", "s"))
+			p.expect("MODES-SET")
+			if p.attributes() == p.before {
+				t.Error("the terminal is not raw")
+			}
+			tt.end(t, w, p)
+			p.ends(tt.code, tt.says)
+		})
+	}
+}
+
+func signals(signals ...syscall.Signal) func(*testing.T, *world, *terminal) {
+	return func(t *testing.T, _ *world, p *terminal) {
+		for _, s := range signals {
+			if err := p.cmd.Process.Signal(s); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// copyProxy copies the program into the world, to be removed there.
+func (w *world) copyProxy() string {
+	w.t.Helper()
+	to := w.path("proxy-copy")
+	if out, err := exec.Command("cp", filepath.Join(w.bin, "proxy"), to).CombinedOutput(); err != nil {
+		w.t.Fatalf("%v: %s", err, out)
+	}
+	return to
+}
+
+// A terminal that goes away, as the window of a terminal program does, ends
+// its viewer and not the session.
+func TestTerminalGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "echo ready; read x")
+	p := w.open("attach", "s")
+	p.expect("ready")
+	if err := p.master.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(); code != 129 {
+		t.Errorf("exit code %d, want 129", code)
+	}
+	if got := w.object("info", "s", "--json")["state"]; got != "running" {
+		t.Errorf("the session is %v", got)
+	}
+}
+
+// A proxy that was stopped is not started by whoever happens to be attached;
+// when somebody else starts one, they go on.
+func TestProxyStoppedUnderViewer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.open(append([]string{"new", "--id", "s"}, bash...)...)
+	p.ask("echo one-$((1+1))", "one-2")
+	w.must("stop")
+	p.typ("echo two-$((2+2))\r")
+	if runs := w.running("proxy"); len(runs) > 0 {
+		t.Errorf("%d proxies run", len(runs))
+	}
+	w.must("ls")
+	p.expect("two-4")
+	p.typ("exit\r")
+	p.ends(0, "")
+}
+
+func TestDetachKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "stty raw -echo; echo ready; exec cat -v")
+
+	p := w.open("attach", "s", "--detach-key", "ctrl-]")
+	p.expect("ready")
+	p.typ("\x1cd.")
+	p.expect(`^\d.`)
+	p.typ("\x1d")
+	p.ends(0, "[detached from s]")
+
+	p = w.open("attach", "s", "--detach-key", "ctrl-a z")
+	p.expect("ready")
+	p.typ("\x01x")
+	p.expect("^Ax")
+	p.typ("\x01z")
+	p.ends(0, "[detached from s]")
+
+	p = w.open("attach", "s", "--detach-key", "none")
+	p.expect("ready")
+	p.typ("\x1cd,")
+	p.expect(`^\d,`)
+	w.must("kill", "s")
+	p.ends(129, "")
+}
+
+// Standard input that is no terminal is typed as it is, detach keys and all;
+// its end is not the viewer's.
+func TestAttachWithPipe(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "stty raw -echo; echo ready; head -c 11 | od -An -c; echo done; exit 5")
+	w.shows("s", "ready")
+	cmd := exec.Command(filepath.Join(w.bin, "proxy"), "attach", "s")
+	r := w.run(cmd, strings.NewReader("a\x1cd\x1c\r\n\x04\x03zzz"))
+	if r.code != 5 || !strings.Contains(r.out, `a 034   d 034  \r  \n 004 003   z   z   z`) || !strings.Contains(r.out, "done") {
+		t.Errorf("attach through a pipe: %v", r)
+	}
+	if strings.Contains(r.out, "\x1b") || r.errout != "" {
+		t.Errorf("there is more in the pipe than the session printed: %v", r)
+	}
+}
+
+// Questions to the terminal that a session printed while nobody was there are
+// not asked of whoever comes later. Whoever starts a session gets them.
+func TestQuestionsNotReplayed(t *testing.T) {
+	t.Parallel()
+	const ask = `printf 'before\033[c\033[>c\033[6n\033]11;?\007\033[>q\033[?u\033P+q544e\033\\after\n'; `
+	questions := []string{"\x1b[c", "\x1b[>c", "\x1b[6n", "\x1b]11;?", "\x1b[>q", "\x1b[?u", "\x1bP+q"}
+	w := newWorld(t)
+	w.shell("s", ask+"read x; echo got-$x-end; read y")
+	w.shows("s", "after")
+	p := w.open("attach", "s")
+	p.expect("after")
+	for _, q := range questions {
+		if strings.Contains(p.text(), q) {
+			t.Errorf("%q is asked again", q)
+		}
+	}
+	p.typ("typed\r")
+	p.expect("got-typed-end")
+
+	p = w.open("new", "--id", "fresh", "--", "/bin/sh", "-c", ask+"read x")
+	p.expect("after")
+	for _, q := range questions {
+		if !strings.Contains(p.text(), q) {
+			t.Errorf("%q is not asked of a terminal that started the session", q)
+		}
+	}
+}
+
+// What is pasted arrives whole.
+func TestPaste(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const size = 2 << 20
+	w.shell("s", "stty raw -echo; echo ready; head -c 2097152 > pasted; echo all-there")
+	p := w.open("attach", "s")
+	p.expect("ready")
+	text := strings.Repeat("The quick brown fox jumps over the lazy dog; \x1b[200~\x1c\x1b[A\t\x7f\r", size/50)[:size]
+	p.typ(text)
+	p.expect("all-there")
+	if got := w.read("pasted"); got != text {
+		t.Errorf("%d bytes arrived of %d, or others", len(got), len(text))
+	}
+	p.ends(0, "")
+}
+
+// The session's size is the terminal's, and follows it.
+func TestSizeFollows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.openSize(91, 33, exec.Command(filepath.Join(w.bin, "proxy"), "new", "--id", "s", "--", "bash", "--norc", "--noprofile"))
+	p.ask("stty size", "33 91")
+	if err := p.resize(120, 40); err != nil {
+		t.Fatal(err)
+	}
+	w.hasSize("s", 120, 40)
+	p.ask("stty size", "40 120")
+	p.typ("\x1cd")
+	p.ends(0, "[detached from s]")
+	w.hasSize("s", 120, 40)
+
+	// A size that was asked for stays, whatever the terminal has.
+	p = w.open("new", "--id", "fixed", "--size", "132x43", "--", "bash", "--norc", "--noprofile")
+	p.ask("stty size", "43 132")
+}
+
+// hasSize waits until a session has a size.
+func (w *world) hasSize(id string, cols, rows float64) {
+	w.t.Helper()
+	var size any
+	if !eventually(func() bool {
+		size = w.object("info", id, "--json")["size"]
+		is, ok := size.(map[string]any)
+		return ok && is["cols"] == cols && is["rows"] == rows
+	}) {
+		w.t.Fatalf("session %s has the size %v, want %vx%v", id, size, cols, rows)
+	}
+}
+
+// A session is not shown in itself.
+func TestNotAttachedToItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.open("new", "--id", "s", "--", "bash", "--norc", "--noprofile")
+	p.ask("HOLDFAST_DIR="+w.dir+" "+filepath.Join(w.bin, "proxy")+" attach s; echo code-$?", "code-64")
+}

@@ -1,0 +1,295 @@
+//go:build linux
+
+package cli
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// printEnv prints what a session was given, one thing a line, and stays.
+const printEnv = `pwd; stty size; echo "V=$V W=$W HOME=$HOME id=$HOLDFAST_SESSION"; read x`
+
+func TestNewFlags(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	cwd := w.mkdir("some dir")
+
+	if out := w.must("new", "--detach", "--id", "named", "--", "/bin/sh", "-c", printEnv); out != "named\n" {
+		t.Errorf("new --detach prints %q", out)
+	}
+	w.shows("named", "id=named")
+	w.shows("named", w.dir+"\n24 80\n")
+	w.shows("named", "HOME="+w.path("home"))
+
+	w.must("new", "-d", "--id", "all", "--size", "101x31", "--cwd", cwd, "--env", "V=1 2", "--env", "W==", "--label", "title=Build it",
+		"--label", "k=v", "--scrollback", "77", "--originator", "tests", "--", "/bin/sh", "-c", printEnv)
+	w.shows("all", cwd+"\n31 101\nV=1 2 W== HOME="+w.path("home")+" id=all")
+	info := w.object("info", "all", "--json")
+	if got := fmt.Sprint(info["labels"]); got != "map[k:v title:Build it]" {
+		t.Errorf("labels are %v", got)
+	}
+	if info["scrollback_lines"] != 77.0 || info["originator"] != "tests" || info["cwd"] != cwd {
+		t.Errorf("info says %v", info)
+	}
+
+	// A relative directory is the caller's.
+	w.must("new", "-d", "--id", "relative", "--cwd", "some dir", "--", "/bin/sh", "-c", printEnv)
+	w.shows("relative", cwd+"\n")
+
+	w.must("new", "-d", "--id", "clear", "--clear-env", "--env", "PATH=/bin:/usr/bin", "--env", "V=only", "--", "/bin/sh", "-c", printEnv)
+	w.shows("clear", "V=only W= HOME= id=clear")
+
+	// Without an id one is made; without a command it is the login shell.
+	id := strings.TrimSpace(w.must("new", "-d"))
+	info = w.object("info", id, "--json")
+	if got := fmt.Sprint(info["argv"]); info["id"] != id || got != "[/bin/bash -l]" {
+		t.Errorf("new -d makes %v", info)
+	}
+}
+
+// demand: K1 K2 K3 K10
+func TestEarlyExit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const script = `for i in 1 2 3; do echo "line $i"; done; exit 3`
+	r := w.fails(3, "exited_early: session early exited with code 3 right after its start\n  line 1\n  line 2\n  line 3\n",
+		"new", "-d", "--early-exit", "20s", "--id", "early", "--", "/bin/sh", "-c", script)
+	if r.out != "" {
+		t.Errorf("an id is printed: %v", r)
+	}
+	w.fails(66, "session_not_found", "info", "early")
+
+	// It is the same for somebody who watches it.
+	p := w.open("new", "--early-exit", "20s", "--id", "early", "--", "/bin/sh", "-c", setModes+script)
+	p.expect("line 3")
+	p.ends(3, "exited_early: session early exited with code 3 right after its start")
+	w.fails(66, "session_not_found", "info", "early")
+
+	// An end without fault is none that succeeded; a signal's has its code.
+	w.fails(70, "exited with code 0", "new", "-d", "--early-exit", "20s", "--", "true")
+	w.fails(70, "exited with code 0", "new", "--early-exit", "20s", "--", "true")
+	w.fails(137, "exited by SIGKILL", "new", "-d", "--early-exit", "20s", "--", "/bin/sh", "-c", "kill -9 $$")
+	if out := w.must("ls", "--json"); out != "[]\n" {
+		t.Errorf("sessions are left: %s", out)
+	}
+
+	// Who does not want the look gets the session.
+	w.must("new", "-d", "--early-exit", "0", "--id", "kept", "--", "/bin/sh", "-c", script)
+	if r := w.proxy("wait", "kept"); r.code != 3 {
+		t.Errorf("wait: %v", r)
+	}
+	w.fails(73, "session_exists", "new", "-d", "--id", "kept", "--", "sleep", "1000")
+	w.fails(71, "spawn_failed", "new", "-d", "--", "no-such-program")
+	w.fails(71, "spawn_failed", "new", "-d", "--cwd", "/no/such/directory", "--", "true")
+}
+
+// demand: K11
+func TestAttachToExited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "echo last words; exit 6")
+	if r := w.proxy("wait", "s"); r.code != 6 {
+		t.Errorf("wait: %v", r)
+	}
+	w.fails(6, "session_exited: session s has exited with code 6\n  last words\n", "attach", "s")
+	w.shell("fine", "echo last words")
+	w.must("wait", "fine")
+	w.fails(66, "session_exited: session fine has exited with code 0\n  last words\n", "attach", "fine")
+}
+
+// A session that ends before anybody has attached is shown all the same.
+func TestShortCommand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.proxy("new", "--early-exit", "0", "--", "/bin/sh", "-c", "echo quick; exit 9")
+	if r.code != 9 || r.out != "quick\r\n" || r.errout != "" {
+		t.Errorf("a short command: %v", r)
+	}
+}
+
+func TestReopen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	cwd := w.mkdir("there")
+	w.must("new", "-d", "--id", "s", "--size", "101x31", "--cwd", cwd, "--env", "V=kept", "--label", "k=v", "--originator", "tests",
+		"--", "/bin/sh", "-c", printEnv)
+	w.fails(75, "session_running", "reopen", "s", "-d")
+	before := w.object("info", "s", "--json")
+	w.must("kill", "s")
+	if out := w.must("reopen", "s", "--detach"); out != "s\n" {
+		t.Errorf("reopen --detach prints %q", out)
+	}
+	w.shows("s", cwd+"\n31 101\nV=kept")
+	after := w.object("info", "s", "--json")
+	for _, field := range []string{"id", "argv", "cwd", "size", "labels", "originator"} {
+		if fmt.Sprint(before[field]) != fmt.Sprint(after[field]) {
+			t.Errorf("%s was %v and is %v", field, before[field], after[field])
+		}
+	}
+	for _, field := range []string{"instance", "pid", "created_at"} {
+		if before[field] == after[field] {
+			t.Errorf("%s is the same: %v", field, after[field])
+		}
+	}
+
+	// With another command, and somebody who watches.
+	w.must("kill", "s")
+	p := w.open("reopen", "s", "--early-exit", "0", "--", "/bin/sh", "-c", "echo again V=$V; read x; exit 2")
+	p.expect("again V=kept")
+	p.typ("\r")
+	p.ends(2, "")
+	w.fails(3, "exited_early", "reopen", "s", "-d", "--early-exit", "20s", "--", "/bin/sh", "-c", "exit 3")
+	w.fails(66, "session_not_found", "reopen", "s")
+}
+
+// What is wrong is said before anything is started.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, args := range [][]string{
+		{"no-such-command"},
+		{"--no-such-flag"},
+		{"ls", "--no-such-flag"},
+		{"ls", "argument"},
+		{"attach"},
+		{"attach", "a", "b"},
+		{"attach", "no id"},
+		{"attach", "s", "--detach-key", "F1"},
+		{"attach", "s", "--read-only", "--exclusive"},
+		{"new", "command"},
+		{"new", "command", "--", "argument"},
+		{"new", "--id", "no id"},
+		{"new", "--id", strings.Repeat("x", 65)},
+		{"new", "--size", "80"},
+		{"new", "--size", "80x0"},
+		{"new", "--size", "0x24"},
+		{"new", "--size", "80x24x3"},
+		{"new", "--size", "99999x24"},
+		{"new", "--size", "-80x24"},
+		{"new", "--env", "novalue"},
+		{"new", "--label", "novalue"},
+		{"new", "--early-exit", "soon"},
+		{"new", "--detach-key", "F1", "--", "sleep", "1000"},
+		{"reopen"},
+		{"reopen", "s", "command"},
+		{"info"},
+		{"wait", "s", "--timeout", "x"},
+		{"kill", "s", "--signal", "INT", "--forget"},
+		{"send"},
+		{"screen", "s", "--lines", "many"},
+		{"completion", "bash", "argument"},
+		{"serve", "argument"},
+		{"--proxy", "no name", "ls"},
+	} {
+		r := w.proxy(args...)
+		if r.code != 64 || r.out != "" || !strings.HasPrefix(r.errout, "proxy: ") {
+			t.Errorf("proxy %s: %v, want exit 64 and what is wrong", strings.Join(args, " "), r)
+		}
+	}
+	if all := w.running(""); len(all) > 0 {
+		t.Errorf("mistakes have started %v", all)
+	}
+	for _, args := range [][]string{{}, {"--help"}, {"help", "attach"}, {"attach", "--help"}, {"--version"}} {
+		if r := w.proxy(args...); r.code != 0 || r.out == "" || r.errout != "" {
+			t.Errorf("proxy %s: %v", strings.Join(args, " "), r)
+		}
+	}
+	w.fails(64, "attach", "atach") // what was meant
+	w.fails(64, "invalid_argument", "resize", "s", "0x0")
+	w.fails(64, "nothing to send", "send", "s")
+}
+
+// Each failure has its exit code, so that scripts need not read the text.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fails(69, "no proxy runs here", "stop")
+	if all := w.running(""); len(all) > 0 {
+		t.Errorf("stop has started %v", all)
+	}
+	for _, args := range [][]string{
+		{"attach", "none"}, {"info", "none"}, {"kill", "none"}, {"wait", "none"}, {"screen", "none"}, {"reopen", "none"},
+		{"resize", "none", "80x24"}, {"send", "none", "text"}, {"kill", "none", "--signal", "INT"},
+		{"send", "none", "--file", "/no/such/file"},
+	} {
+		w.fails(66, "", args...)
+	}
+	w.shell("s", "read x; exit 42")
+	w.fails(73, "session_exists", "new", "-d", "--id", "s", "--", "sleep", "1000")
+	w.fails(75, "session_running", "reopen", "s")
+	w.fails(124, "timeout", "wait", "s", "--timeout", "10ms")
+	w.fails(124, "timeout", "wait", "s", "--timeout", "0")
+	w.must("send", "s", "--enter")
+	if r := w.proxy("wait", "s"); r.code != 42 || r.errout != "" {
+		t.Errorf("wait: %v", r)
+	}
+	w.shell("s2", "kill -TERM $$")
+	if r := w.proxy("wait", "s2"); r.code != 143 {
+		t.Errorf("wait for a child that a signal ended: %v", r)
+	}
+
+	// Without the supervisor's program nothing can be started.
+	lone := newWorld(t)
+	lone.env = append(lone.env, "HOLDFAST_SUPERVISOR=/no/such/program")
+	lone.fails(69, "", "ls")
+	if out := w.must("stop"); !strings.Contains(out, "the sessions go on") {
+		t.Errorf("stop says %q", out)
+	}
+
+	// A directory that others can reach is refused.
+	open := newWorld(t)
+	if out, err := exec.Command("chmod", "755", open.dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if r := open.proxy("ls"); r.code == 0 || !strings.Contains(r.errout, "chmod 700") {
+		t.Errorf("an open directory: %v", r)
+	}
+}
+
+// Everything lies in the directory of --dir, and its environment goes for
+// nothing. A path too long for sockets has a short one beside it.
+func TestDir(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, dir string }{
+		{"absolute", "{}/here"}, {"relative", "here"}, {"too long for a socket", "{}/" + strings.Repeat("long", 30)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			dir := strings.ReplaceAll(tt.dir, "{}", w.dir)
+			// The world's end looks for its directory among the arguments.
+			w.must("--dir", dir, "new", "-d", "--id", "s", "--label", "dir="+w.dir, "--", "sleep", "1000")
+			elsewhere := w.must("ls", "--json")
+			if elsewhere != "[]\n" {
+				t.Errorf("the session is seen elsewhere: %s", elsewhere)
+			}
+			w.stopAll()
+			if out := w.must("ls", "--dir", dir, "--json"); !strings.Contains(out, `"id": "s"`) {
+				t.Errorf("ls --dir says %s", out)
+			}
+			p := w.open("attach", "s", "--dir", dir)
+			p.expect("\x1b[J")
+			p.typ("\x1cd")
+			p.ends(0, "[detached from s]")
+
+			abs := dir
+			if !filepath.IsAbs(abs) {
+				abs = w.path(dir)
+			}
+			for _, name := range []string{"proxy.log", "supervisor.log"} {
+				if _, err := filepath.Glob(filepath.Join(abs, name)); err != nil {
+					t.Error(err)
+				}
+			}
+			r := w.run(exec.Command(filepath.Join(w.bin, "supervisor"), "stop", "--sessions=end", "--dir", dir), nil)
+			if r.code != 0 {
+				t.Errorf("supervisor stop: %v", r)
+			}
+			w.must("stop", "--dir", dir)
+		})
+	}
+}

@@ -1,0 +1,204 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+// The claims: a session's output is taken in about as fast as the kernel's
+// terminal gives it, and a key's echo takes little longer than without us. The
+// machine is shared, so both sides are measured in turns, in one run:
+//
+//	go test -run '^$' -bench . ./scripts/e2e
+const (
+	drainRounds = 5
+	drainBytes  = 256 << 20
+	echoRounds  = 10
+	echoes      = 500
+)
+
+// BenchmarkDrain lets cat print a file: into a session that nobody looks at,
+// into one whose viewer reads all of it, and into a bare terminal.
+func BenchmarkDrain(b *testing.B) {
+	file := filepath.Join(b.TempDir(), "text")
+	if err := os.WriteFile(file, text(drainBytes), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	w := newWorld(b)
+	c := w.dial(client.Options{})
+	var held, viewed, bare []float64
+	for b.Loop() {
+		for range drainRounds {
+			bare = append(bare, rate(func() { drainBare(b, "cat", file) }))
+			held = append(held, rate(func() { w.drain(c, file, false) }))
+			viewed = append(viewed, rate(func() { w.drain(c, file, true) }))
+		}
+	}
+	b.ReportMetric(median(bare), "bare-MB/s")
+	b.ReportMetric(median(held), "held-MB/s")
+	b.ReportMetric(median(viewed), "viewed-MB/s")
+	b.ReportMetric(median(held)/median(bare), "held/bare")
+	b.ReportMetric(median(viewed)/median(bare), "viewed/bare")
+	b.ReportMetric(0, "ns/op")
+}
+
+// text is what logs look like: lines of about a screen's width.
+func text(n int) []byte {
+	var b bytes.Buffer
+	for i := 0; b.Len() < n; i++ {
+		fmt.Fprintf(&b, "%08d the quick brown fox jumps over the lazy dog, again and again\n", i)
+	}
+	return b.Bytes()[:n]
+}
+
+func rate(f func()) float64 {
+	begun := time.Now()
+	f()
+	return drainBytes / 1e6 / time.Since(begun).Seconds()
+}
+
+func median[T float64 | time.Duration](all []T) T {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// drain runs cat in a session to its end.
+func (w *world) drain(c *client.Client, file string, view bool) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	s := w.spawn(c, "drain", protocol.SpawnSpec{Argv: []string{"cat", file}})
+	if view {
+		a, err := c.Attach(ctx, s.SessionID, client.AttachOptions{})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, a); err != nil || a.Exit() == nil {
+			w.t.Fatalf("%v, %+v", err, a.Exit())
+		}
+		_ = a.Detach()
+	}
+	exit, err := c.Wait(ctx, s.SessionID, -1)
+	if err != nil || exit.ExitCode != 0 {
+		w.t.Fatalf("%+v, %v", exit, err)
+	}
+	if err := c.Forget(ctx, s.SessionID); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// BenchmarkEcho types a key and waits for its echo: in a session through the
+// proxy, and on a bare terminal.
+func BenchmarkEcho(b *testing.B) {
+	w := newWorld(b)
+	v := w.echo(w.dial(client.Options{}), "echo")
+	tty := startBare(b, echoing.Argv...)
+	readUntil(b, tty, "ready\n")
+	var held, bare []time.Duration
+	key := make([]byte, 1)
+	for b.Loop() {
+		for range echoRounds {
+			bare = append(bare, roundTrips(b, tty, key)...)
+			held = append(held, roundTrips(b, v.Attachment, key)...)
+		}
+	}
+	micros := func(d time.Duration, unit string) { b.ReportMetric(float64(d.Nanoseconds())/1000, unit) }
+	micros(median(bare), "bare-p50-µs")
+	micros(bare[len(bare)*99/100], "bare-p99-µs")
+	micros(median(held), "held-p50-µs")
+	micros(held[len(held)*99/100], "held-p99-µs")
+	micros(median(held)-median(bare), "more-p50-µs")
+	micros(held[len(held)*99/100]-bare[len(bare)*99/100], "more-p99-µs")
+	b.ReportMetric(0, "ns/op")
+}
+
+func roundTrips(b *testing.B, rw io.ReadWriter, key []byte) []time.Duration {
+	b.Helper()
+	took := make([]time.Duration, echoes)
+	for i := range took {
+		key[0] = 'a' + byte(i%26)
+		want := key[0]
+		begun := time.Now()
+		if _, err := rw.Write(key); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(rw, key); err != nil {
+			b.Fatal(err)
+		}
+		took[i] = time.Since(begun)
+		if key[0] != want {
+			b.Fatalf("%q is echoed as %q", want, key[0])
+		}
+	}
+	return took
+}
+
+// startBare starts a program on a terminal with nothing in between.
+func startBare(t testing.TB, argv ...string) *os.File {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = master.Close() })
+	fd := int(master.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slave.Close()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	})
+	return master
+}
+
+// drainBare runs a program on a bare terminal and reads what it prints.
+func drainBare(t testing.TB, argv ...string) {
+	t.Helper()
+	tty := startBare(t, argv...)
+	buf := make([]byte, 64<<10)
+	for {
+		if _, err := tty.Read(buf); err != nil { // EIO is its end
+			return
+		}
+	}
+}
+
+func readUntil(t testing.TB, r io.Reader, want string) {
+	t.Helper()
+	got := make([]byte, 0, 64)
+	for !bytes.HasSuffix(got, []byte(want)) {
+		b := make([]byte, 1)
+		if _, err := r.Read(b); err != nil {
+			t.Fatalf("after %q: %v", got, err)
+		}
+		got = append(got, b...)
+	}
+}
