@@ -185,38 +185,6 @@ func printJSON(cmd *cobra.Command, v any) error {
 	return enc.Encode(v)
 }
 
-// sessionIDs completes the first argument with the ids of sessions, of all or
-// of those in one of the states.
-func (a *app) sessionIDs(wanted func(protocol.State) bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
-		defer cancel()
-		c, err := a.dial(ctx, nil) // pressing tab starts nothing
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer func() { _ = c.Close() }()
-		list, err := c.List(ctx, "")
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var ids []cobra.Completion
-		for _, s := range list {
-			if wanted(s.State) {
-				ids = append(ids, cobra.CompletionWithDesc(string(s.ID), stateText(s)+", "+printable(commandLine(s.Argv))))
-			}
-		}
-		return ids, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-func anyState(protocol.State) bool { return true }
-func exited(s protocol.State) bool { return s == protocol.StateExited }
-func alive(s protocol.State) bool  { return !exited(s) }
-
 // withClient runs f with a client and closes it.
 func (a *app) withClient(ctx context.Context, f func(*client.Client) error) error {
 	c, err := a.connect(ctx)

@@ -128,7 +128,7 @@ func earlyExit(ctx context.Context, c *client.Client, s *protocol.SessionInfo, e
 	if early <= 0 || time.Since(s.CreatedAt) > early+startTimeout {
 		return nil
 	}
-	record, err := c.Wait(ctx, s.ID, 0)
+	record, err := c.Wait(ctx, s.ID, startTimeout) // it has ended
 	if err != nil || record.ExitedAt.Sub(record.StartedAt) > early {
 		return nil // there is no telling, or it was not early
 	}

@@ -41,8 +41,8 @@ func (a *app) sendCommand() *cobra.Command {
 				}
 				data = append(data, more...)
 			}
-			if len(data) == 0 && !enter {
-				return usage(errors.New("nothing to send: give TEXT, --file or --enter"))
+			if len(data) == 0 && !enter { // an empty file
+				return nil
 			}
 			if err := c.Type(cmd.Context(), id, data); err != nil {
 				return err
@@ -53,6 +53,15 @@ func (a *app) sendCommand() *cobra.Command {
 			// On its own, so that programs that read a paste whole see a key.
 			return c.Type(cmd.Context(), id, []byte{'\r'})
 		})
+	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
+		if len(args) < 2 && file == "" && !enter {
+			return usage(errors.New("nothing to send: give TEXT, --file or --enter"))
+		}
+		return nil
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w; text that begins with - stands behind --", err))
+	})
 	cmd.Flags().BoolVar(&enter, "enter", false, "press Enter at the end")
 	cmd.Flags().StringVar(&file, "file", "", "type what is in a `file`, - for standard input")
 	return cmd
@@ -101,14 +110,16 @@ func (a *app) screenCommand() *cobra.Command {
 }
 
 func (a *app) resizeCommand() *cobra.Command {
-	return a.oneSession("resize ID COLSxROWS", "Change a session's size", cobra.ExactArgs(2),
-		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, args []string) error {
-			size, err := parseSize(args[0])
-			if err != nil {
-				return err
-			}
+	var size protocol.Size
+	cmd := a.oneSession("resize ID COLSxROWS", "Change a session's size", cobra.ExactArgs(2),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			return c.Resize(cmd.Context(), id, size.Cols, size.Rows)
 		})
+	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
+		size, err = parseSize(args[1])
+		return err
+	}
+	return cmd
 }
 
 func parseSize(s string) (protocol.Size, error) {
@@ -125,13 +136,11 @@ func (a *app) killCommand() *cobra.Command {
 	var grace time.Duration
 	var signal string
 	var forget bool
+	only := func(cmd *cobra.Command) bool { return signal != "" && !cmd.Flags().Changed("grace") }
 	cmd := a.oneSession("kill ID", "End a session, or only send it a signal", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			ctx := cmd.Context()
-			if signal != "" && !cmd.Flags().Changed("grace") {
-				if forget {
-					return usage(errors.New("--signal alone ends nothing, so there is nothing to --forget; add --grace"))
-				}
+			if only(cmd) {
 				return c.Signal(ctx, id, signal)
 			}
 			end := client.End{SoftSignal: signal}
@@ -153,6 +162,12 @@ func (a *app) killCommand() *cobra.Command {
 			}
 			return nil
 		})
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if only(cmd) && forget {
+			return usage(errors.New("--signal alone ends nothing, so there is nothing to --forget; add --grace"))
+		}
+		return nil
+	}
 	cmd.Long = "End a session: SIGHUP to all of its process groups, a grace, then SIGKILL.\n\n" +
 		"With --signal alone that signal is sent and nothing else happens; with --signal\n" +
 		"and --grace it takes the place of SIGHUP."

@@ -28,6 +28,7 @@ var exitCodes = map[protocol.Code]int{
 	protocol.CodeInvalidArgument:       exitUsage,
 	protocol.CodeSessionNotFound:       exitNoInput,
 	protocol.CodeInstanceMismatch:      exitNoInput,
+	protocol.CodeSessionExited:         exitNoInput,
 	protocol.CodeSupervisorUnreachable: exitUnavailable,
 	protocol.CodeSpawnFailed:           exitOSError,
 	protocol.CodeSessionExists:         exitCantCreate,
@@ -51,9 +52,6 @@ func exitCode(err error) int {
 	case errors.As(err, &exit):
 		return exit.code
 	case errors.As(err, &e):
-		if e.Exit != nil && e.Exit.ExitCode > 0 {
-			return e.Exit.ExitCode
-		}
 		if code := exitCodes[e.Code]; code != 0 {
 			return code
 		}

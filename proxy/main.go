@@ -77,7 +77,7 @@ func (a *app) command() *cobra.Command {
 		a.sendCommand(), a.screenCommand(), a.resizeCommand(),
 		a.killCommand(), a.waitCommand(),
 	)
-	root.InitDefaultCompletionCmd()
+	addCompletion(root)
 	for _, cmd := range root.Commands() {
 		typedArgs(cmd)
 	}

@@ -17,6 +17,7 @@ import (
 type modes struct {
 	on    map[string]bool // as last set, by name
 	kitty [2]kittyKeys    // of the normal and of the alternate screen
+	title int             // titles pushed and not popped
 	dirty bool            // anything was printed at all
 	carry []byte          // the beginning of a sequence at the end of the last output
 	open  bool            // the output is within a string that means nothing here
@@ -52,10 +53,12 @@ var undone = []struct{ name, undo string }{
 	{"osc 17", "\x1b]117\x07"}, {"osc 19", "\x1b]119\x07"},
 }
 
-// A sequence longer than these is none that matters.
+// A sequence longer than these is none that matters; terminals keep some ten
+// titles.
 const (
-	maxCSI = 64
-	maxOSC = 4096
+	maxCSI    = 64
+	maxOSC    = 4096
+	maxTitles = 10
 )
 
 // see takes what is printed.
@@ -148,6 +151,8 @@ func (m *modes) final(params []byte, final byte) {
 		m.note(">4", false)
 	case final == 'q' && bytes.HasSuffix(params, []byte(" ")):
 		m.note(" q", true)
+	case final == 't':
+		m.titles(string(params))
 	case final == 'r' && prefix != '?':
 		m.note("r", len(params) > 0)
 	}
@@ -184,6 +189,20 @@ func (m *modes) keys(what byte, params string) {
 		k.pushed = max(0, k.pushed-n)
 	case '=':
 		k.set = k.set || k.pushed == 0
+	}
+}
+
+// titles follows the stack of window titles: xterm's terminfo has programs push
+// with the alternate screen.
+func (m *modes) titles(params string) {
+	what, which, _ := strings.Cut(params, ";")
+	which, _, _ = strings.Cut(which, ";")
+	switch {
+	case which == "1": // the icon's
+	case what == "22":
+		m.title = min(m.title+1, maxTitles)
+	case what == "23":
+		m.title = max(m.title-1, 0)
 	}
 }
 
@@ -263,6 +282,7 @@ func (m *modes) undo() string {
 			out.WriteString(u.undo)
 		}
 	}
+	out.WriteString(strings.Repeat(popTitle, m.title))
 	out.WriteString("\x1b[0m\x1b(B\x0f\x1b>")
 	*m = modes{}
 	return out.String()

@@ -26,8 +26,8 @@ type terminal struct {
 
 // The title of the window is the session's meanwhile.
 const (
-	keepTitle    = "\x1b[22;0t"
-	restoreTitle = "\x1b[23;0t"
+	pushTitle = "\x1b[22;0t"
+	popTitle  = "\x1b[23;0t"
 )
 
 func openTerminal(in, out *os.File) *terminal { return &terminal{in: in, out: out} }
@@ -50,7 +50,7 @@ func ownSize() protocol.Size { return openTerminal(os.Stdin, os.Stdout).size() }
 // raw makes keys go to the session as they are.
 func (t *terminal) raw() error {
 	if t.isTerminal() {
-		_, _ = t.out.WriteString(keepTitle)
+		_, _ = t.out.WriteString(pushTitle)
 	}
 	if !isTerminal(t.in) {
 		return nil
@@ -92,7 +92,7 @@ func (t *terminal) restore() {
 	}
 	t.restored = true
 	if t.isTerminal() {
-		_, _ = t.out.WriteString(t.modes.undo() + restoreTitle)
+		_, _ = t.out.WriteString(t.modes.undo() + popTitle)
 	}
 }
 

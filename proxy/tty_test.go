@@ -39,6 +39,8 @@ func TestModesUndo(t *testing.T) {
 		{"colours asked for", "\x1b]11;?\x07\x1b]4;1;?\x1b\\", ""},
 		{"colours set back", "\x1b]11;#000\x07\x1b]4;1;#123\x07\x1b]111\x07\x1b]104\x07", ""},
 		{"a title is no colour", "\x1b]0;11;x\x07\x1b]2;t\x1b\\", ""},
+		{"titles pushed", "\x1b[22;0;0t\x1b[22;2t\x1b[22t\x1b[22;1t\x1b[23;0t", "\x1b[23;0t\x1b[23;0t"},
+		{"titles popped", "\x1b[22;0;0t\x1b[23;0;0t\x1b[23;0;0t\x1b[8;24;80t", ""},
 		{"an open link", "\x1b]8;id=1;http://x\x07text", "\x1b]8;;\x07"},
 		{"a closed link", "\x1b]8;;http://x\x1b\\text\x1b]8;;\x1b\\", ""},
 		{"a reset", "\x1b[?1049h\x1b[?1000h\x1b[>1u\x1bc", ""},

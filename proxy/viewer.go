@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"sync"
-	"syscall"
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
@@ -152,12 +151,12 @@ func (v *viewer) resize(size protocol.Size) {
 // it comes back from a shell.
 func (v *viewer) follow() (stop func()) {
 	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGWINCH, syscall.SIGCONT)
+	signal.Notify(c, sizeChanged, continued)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for s := range c {
-			if s == syscall.SIGCONT {
+			if s == continued {
 				v.term.rawAgain()
 			}
 			if v.sizes {

@@ -12,6 +12,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/shared/rawio"
 )
 
 // The kinds of failure that are not the proxy's answer; errors.Is tells them
@@ -55,6 +56,7 @@ func dial(ctx context.Context, o *Options) (*conn, error) {
 	if err != nil {
 		return nil, failed(ErrConnect, err)
 	}
+	nc = rawio.Conn(nc)
 	c := &conn{Conn: nc, frames: frame.NewReader(nc, frame.Max)}
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	err = c.hello(o)

@@ -25,7 +25,7 @@ func TestBashAndVim(t *testing.T) {
 	p.expect(prompt)
 	p.typ("cd " + w.dir + "\r")
 	p.expect(prompt)
-	p.typ("vim -u NONE -i NONE -n -N --cmd 'set mouse=a' file.txt\r")
+	p.typ("vim -u NONE -i NONE -n -N --cmd 'set mouse=a ttimeout ttimeoutlen=0' file.txt\r")
 	p.expect("file.txt\" [New]")
 	p.typ("ifirst line\x1b\x0c") // and a redraw, which shows the line in one piece
 	p.expect("first line")

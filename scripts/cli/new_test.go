@@ -4,8 +4,10 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -180,6 +182,10 @@ func TestUsage(t *testing.T) {
 		{"wait", "s", "--timeout", "x"},
 		{"kill", "s", "--signal", "INT", "--forget"},
 		{"send"},
+		{"send", "s"},
+		{"send", "s", "-la"},
+		{"resize", "s"},
+		{"resize", "s", "0x0"},
 		{"screen", "s", "--lines", "many"},
 		{"completion", "bash", "argument"},
 		{"serve", "argument"},
@@ -198,9 +204,8 @@ func TestUsage(t *testing.T) {
 			t.Errorf("proxy %s: %v", strings.Join(args, " "), r)
 		}
 	}
-	w.fails(64, "attach", "atach") // what was meant
-	w.fails(64, "invalid_argument", "resize", "s", "0x0")
-	w.fails(64, "nothing to send", "send", "s")
+	w.fails(64, "but attach", "atach") // what was meant
+	w.fails(64, "behind --", "send", "s", "-la")
 }
 
 // Each failure has its exit code, so that scripts need not read the text.
@@ -250,24 +255,23 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Everything lies in the directory of --dir, and its environment goes for
-// nothing. A path too long for sockets has a short one beside it.
+// Everything lies in the directory of --dir, whatever the environment says. A
+// path too long for sockets has a short one beside it.
 func TestDir(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ name, dir string }{
-		{"absolute", "{}/here"}, {"relative", "here"}, {"too long for a socket", "{}/" + strings.Repeat("long", 30)},
+	for _, tt := range []struct {
+		name, dir string
+		short     bool
+	}{
+		{name: "absolute", dir: "{}/here"},
+		{name: "relative", dir: "here"},
+		{name: "too long for a socket", dir: "{}/" + strings.Repeat("long", 30), short: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			dir := strings.ReplaceAll(tt.dir, "{}", w.dir)
-			// The world's end looks for its directory among the arguments.
-			w.must("--dir", dir, "new", "-d", "--id", "s", "--label", "dir="+w.dir, "--", "sleep", "1000")
-			elsewhere := w.must("ls", "--json")
-			if elsewhere != "[]\n" {
-				t.Errorf("the session is seen elsewhere: %s", elsewhere)
-			}
-			w.stopAll()
+			w.must("--dir", dir, "new", "-d", "--id", "s", "--", "sleep", "1000")
 			if out := w.must("ls", "--dir", dir, "--json"); !strings.Contains(out, `"id": "s"`) {
 				t.Errorf("ls --dir says %s", out)
 			}
@@ -276,14 +280,20 @@ func TestDir(t *testing.T) {
 			p.typ("\x1cd")
 			p.ends(0, "[detached from s]")
 
-			abs := dir
-			if !filepath.IsAbs(abs) {
-				abs = w.path(dir)
+			sockets := filepath.Dir(w.socket(dir))
+			t.Cleanup(func() { _ = os.RemoveAll(sockets) })
+			if !filepath.IsAbs(dir) {
+				dir = w.path(dir)
 			}
-			for _, name := range []string{"proxy.log", "supervisor.log"} {
-				if _, err := filepath.Glob(filepath.Join(abs, name)); err != nil {
-					t.Error(err)
-				}
+			if is := sockets != dir; is != tt.short {
+				t.Errorf("the sockets of %s are in %s", dir, sockets)
+			}
+			names, _ := filepath.Glob(w.path("*"))
+			if want := []string{dir, w.path("home")}; !slices.Equal(sorted(names), sorted(want)) {
+				t.Errorf("in the world are %q, want %q", names, want)
+			}
+			if names, _ = filepath.Glob(w.path("home/*")); len(names) > 0 {
+				t.Errorf("in the home directory are %q", names)
 			}
 			r := w.run(exec.Command(filepath.Join(w.bin, "supervisor"), "stop", "--sessions=end", "--dir", dir), nil)
 			if r.code != 0 {
@@ -293,3 +303,17 @@ func TestDir(t *testing.T) {
 		})
 	}
 }
+
+// socket returns the path of the proxy's socket, as its log has it.
+func (w *world) socket(dir string) string {
+	w.t.Helper()
+	for line := range strings.Lines(w.read(filepath.Join(strings.TrimPrefix(dir, w.dir), "proxy.log"))) {
+		if m := decode[map[string]any](w.t, line); m["message"] == "proxy serves" {
+			return m["path"].(string)
+		}
+	}
+	w.t.Fatal("the proxy's log does not say where it serves")
+	return ""
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }

@@ -124,6 +124,42 @@ func BenchmarkEcho(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
+// BenchmarkEchoBesideFlood types into one session while others, without a
+// viewer, print as fast as they can; then the same of bare terminals.
+func BenchmarkEchoBesideFlood(b *testing.B) {
+	for _, floods := range []int{1, 3} {
+		b.Run(fmt.Sprint(floods), func(b *testing.B) {
+			w := newWorld(b)
+			c := w.dial(client.Options{})
+			v := w.echo(c, "echo")
+			key := make([]byte, 1)
+			var held []time.Duration
+			for i := range floods {
+				w.spawn(c, fmt.Sprint("flood", i), flooding)
+			}
+			for b.Loop() {
+				held = append(held, roundTrips(b, v.Attachment, key)...)
+			}
+			for i := range floods {
+				if err := c.Terminate(b.Context(), protocol.SessionID(fmt.Sprint("flood", i)), client.End{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			tty := startBare(b, echoing.Argv...)
+			readUntil(b, tty, "ready\n")
+			for range floods {
+				go drainTTY(startBare(b, flooding.Argv...))
+			}
+			bare := roundTrips(b, tty, key)
+			b.ReportMetric(float64(median(held).Nanoseconds())/1000, "held-p50-µs")
+			b.ReportMetric(float64(held[len(held)*99/100].Nanoseconds())/1000, "held-p99-µs")
+			b.ReportMetric(float64(median(bare).Nanoseconds())/1000, "bare-p50-µs")
+			b.ReportMetric(float64(bare[len(bare)*99/100].Nanoseconds())/1000, "bare-p99-µs")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
 func roundTrips(b *testing.B, rw io.ReadWriter, key []byte) []time.Duration {
 	b.Helper()
 	took := make([]time.Duration, echoes)
@@ -169,7 +205,7 @@ func startBare(t testing.TB, argv ...string) *os.File {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
+	if err := cmd.Start(); err != nil { // in a session of its own: it hangs up when the master is closed
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -182,7 +218,10 @@ func startBare(t testing.TB, argv ...string) *os.File {
 // drainBare runs a program on a bare terminal and reads what it prints.
 func drainBare(t testing.TB, argv ...string) {
 	t.Helper()
-	tty := startBare(t, argv...)
+	drainTTY(startBare(t, argv...))
+}
+
+func drainTTY(tty *os.File) {
 	buf := make([]byte, 64<<10)
 	for {
 		if _, err := tty.Read(buf); err != nil { // EIO is its end

@@ -168,7 +168,7 @@ func TestOpenWhileShuttingDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "HOLDFAST_GRACE=2s")
 	c := w.dial(client.Options{})
-	w.spawn(c, "s", shell("trap 'echo hangup' HUP; echo ready; while :; do sleep 1000; done"))
+	w.spawn(c, "s", role("stubborn"))
 	v := w.attach(c, "s", client.AttachOptions{})
 	v.until("ready")
 	stopped := make(chan result, 1)
@@ -176,7 +176,7 @@ func TestOpenWhileShuttingDown(t *testing.T) {
 		r, _ := w.try("supervisor", "stop", "--sessions=end")
 		stopped <- r
 	}()
-	v.until("hangup") // so it has begun
+	v.until("got hangup") // so it has begun
 	_, err := c.Spawn(w.ctx(), client.SpawnRequest{SpawnSpec: shell("exec cat")})
 	if code(err) != protocol.CodeClosed {
 		t.Errorf("a session opened while shutting down: %v", err)
@@ -370,17 +370,20 @@ func TestOutlivesLauncher(t *testing.T) {
 		t.Fatal(d.errout)
 	}
 	_ = syscall.Kill(-d.pid, syscall.SIGHUP) // what a closed terminal does; nobody is there
-	for _, p := range []process{w.only("supervisor"), w.only("proxy")} {
-		if f := statFields(p.pid); f[3] != fmt.Sprint(p.pid) { // its session
+	held, proxy := w.only("supervisor"), w.only("proxy")
+	for _, p := range []process{held, proxy} {
+		if f := statFields(p.pid); f[3] != itoa(p.pid) { // its session
 			t.Errorf("process %d is in session %s", p.pid, f[3])
 		}
-		p.signal(syscall.SIGHUP)
 		for fd, to := range fds(p.pid) {
 			if fd <= 2 && to != "/dev/null" {
 				t.Errorf("process %d has %s as descriptor %d", p.pid, to, fd)
 			}
 		}
 	}
-	w.must("proxy", "ls")
-	w.only("supervisor")
+	held.signal(syscall.SIGHUP) // which says nothing about the sessions
+	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
+	if w.only("supervisor") != held || w.only("proxy") != proxy {
+		t.Error("one has ended with its launcher")
+	}
 }

@@ -3,8 +3,11 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 
+	"holdfast/protocol"
 	"holdfast/shared/testkit"
 )
 
@@ -14,6 +17,7 @@ const roleEnv = "E2E_ROLE"
 // roles are what this program is when it is not the tests.
 var roles = map[string]func(args []string) error{
 	"printer":  printer,
+	"stubborn": stubborn,
 	"stranger": stranger,
 }
 
@@ -26,4 +30,25 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, role+":", err)
 		os.Exit(1)
 	}
+}
+
+// stubborn is a child that does not go when it is asked to, and says that it
+// was. A shell would look up from what it waits for too late, now and then.
+func stubborn([]string) error {
+	c := make(chan os.Signal, 16)
+	signal.Notify(c, syscall.SIGHUP, syscall.SIGINT)
+	fmt.Println("ready")
+	for s := range c {
+		fmt.Println("got", s)
+	}
+	return nil
+}
+
+// role is a session of this program.
+func role(name string, args ...string) protocol.SpawnSpec {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err) // we run
+	}
+	return protocol.SpawnSpec{Argv: append([]string{exe}, args...), Env: []string{roleEnv + "=" + name}}
 }

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"holdfast/protocol"
 	"holdfast/proxy/client"
 )
 
@@ -65,13 +64,9 @@ func newStream(t testing.TB, w *world, id string) *stream {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = fifo.Close() })
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &stream{w: w, c: w.dial(client.Options{}), fifo: fifo}
 	s.changed = sync.NewCond(&s.mu)
-	s.spawned = w.spawn(s.c, id, protocol.SpawnSpec{Argv: []string{exe, path}, Env: []string{roleEnv + "=printer"}})
+	s.spawned = w.spawn(s.c, id, role("printer", path))
 	v := w.attach(s.c, id, client.AttachOptions{})
 	v.until("ready\n")
 	if len(v.buf) > 0 {

@@ -44,7 +44,7 @@ func newWorld(t testing.TB, env ...string) *world {
 	w := &world{t: t, dir: testkit.Dir(t), bin: testkit.Build(t, "holdfast/proxy", "holdfast/supervisor")}
 	w.env = append([]string{
 		"HOLDFAST_DIR=" + w.dir, "PATH=" + os.Getenv("PATH"), "HOME=" + cmp.Or(os.Getenv("HOME"), "/"),
-		"GORACE=halt_on_error=1 exitcode=66",
+		"GORACE=halt_on_error=1 exitcode=66", "GOMAXPROCS=" + os.Getenv("GOMAXPROCS"),
 	}, env...)
 	t.Cleanup(w.end)
 	return w

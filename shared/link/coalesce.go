@@ -2,7 +2,7 @@ package link
 
 import (
 	"encoding/binary"
-	"errors"
+	"io"
 	"net"
 )
 
@@ -19,7 +19,8 @@ const (
 type coalescer struct {
 	net.Conn
 	header [muxHeaderLen]byte
-	held   bool // header waits for its data
+	held   bool   // header waits for its data
+	whole  []byte // both
 }
 
 func (c *coalescer) Write(p []byte) (int, error) {
@@ -32,10 +33,10 @@ func (c *coalescer) Write(p []byte) (int, error) {
 		return c.Conn.Write(p)
 	}
 	c.held = false
-	parts := net.Buffers{c.header[:], p}
-	n, err := parts.WriteTo(c.Conn) // writev(2)
-	if err == nil && n != int64(muxHeaderLen+len(p)) {
-		err = errors.New("short write")
+	c.whole = append(append(c.whole[:0], c.header[:]...), p...)
+	n, err := c.Conn.Write(c.whole)
+	if err == nil && n < len(c.whole) {
+		err = io.ErrShortWrite
 	}
-	return max(0, int(n)-muxHeaderLen), err
+	return max(0, n-muxHeaderLen), err
 }

@@ -27,6 +27,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
 	"holdfast/protocol/link"
+	"holdfast/shared/rawio"
 )
 
 const (
@@ -45,7 +46,20 @@ const (
 // A Conn is one link. Its methods may be called from any goroutine.
 type Conn struct {
 	mux *yamux.Session
-	log zerolog.Logger
+
+	mu      sync.Mutex
+	ending  bool
+	waiting map[*Stream]int // who may wait in yamux, see end.go
+}
+
+// newConn owns nc; side is yamux.Client or yamux.Server.
+func newConn(nc net.Conn, log zerolog.Logger, side func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) (*Conn, error) {
+	c := &Conn{waiting: make(map[*Stream]int)}
+	var err error
+	if c.mux, err = side(&watched{&coalescer{Conn: rawio.Conn(nc)}, c.sendAway}, config(log)); err != nil {
+		return nil, fmt.Errorf("link: %w", errors.Join(err, nc.Close()))
+	}
+	return c, nil
 }
 
 func config(log zerolog.Logger) *yamux.Config {
@@ -81,11 +95,10 @@ func (w logWriter) Write(p []byte) (int, error) {
 // Errors: protocol_mismatch and unauthorized as the supervisor said them,
 // else what went wrong on the connection.
 func Dial(nc net.Conn, hello link.Hello, log zerolog.Logger) (*Conn, *link.Welcome, []protocol.SessionInfo, error) {
-	mux, err := yamux.Client(&coalescer{Conn: nc}, config(log))
+	c, err := newConn(nc, log, yamux.Client)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("link: %w", errors.Join(err, nc.Close()))
+		return nil, nil, nil, err
 	}
-	c := &Conn{mux: mux, log: log}
 	welcome, sessions, err := c.hello(hello)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("link hello: %w", errors.Join(err, c.Close()))
@@ -122,11 +135,10 @@ type Welcomer func(*link.Hello) (link.Welcome, []protocol.SessionInfo, error)
 // Accept takes a proxy's hello on a fresh connection, which it owns from here
 // on.
 func Accept(nc net.Conn, answer Welcomer, log zerolog.Logger) (*Conn, *link.Hello, error) {
-	mux, err := yamux.Server(&coalescer{Conn: nc}, config(log))
+	c, err := newConn(nc, log, yamux.Server)
 	if err != nil {
-		return nil, nil, fmt.Errorf("link: %w", errors.Join(err, nc.Close()))
+		return nil, nil, err
 	}
-	c := &Conn{mux: mux, log: log}
 	hello, err := c.welcome(answer)
 	if err != nil {
 		return nil, nil, fmt.Errorf("link hello: %w", errors.Join(err, c.Close()))
@@ -182,12 +194,13 @@ func (s *Stream) receiveHello() (*link.Hello, error) {
 func (s *Stream) refuse(reason error) error {
 	err := s.Fail(reason)
 	_ = s.Close()
-	_, _ = io.Copy(io.Discard, s.mux) // until the peer closes or the hello's time is over
+	_, _ = io.Copy(io.Discard, s) // until the peer closes or the hello's time is over
 	return errors.Join(reason, err)
 }
 
 // Close ends the link and all its streams.
 func (c *Conn) Close() error {
+	c.sendAway()
 	if err := c.mux.Close(); err != nil {
 		return fmt.Errorf("close link: %w", err)
 	}
@@ -202,7 +215,7 @@ func (c *Conn) open() (*Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open stream: %w", err)
 	}
-	return newStream(m), nil
+	return newStream(c, m), nil
 }
 
 // Open starts a stream with a request and returns it with the reply, for what
@@ -216,7 +229,7 @@ func (c *Conn) Open(ctx context.Context, request protocol.Message) (*Stream, pro
 	if err != nil {
 		return nil, nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = s.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = s.SetDeadline(longAgo) })
 	reply, err := s.ask(request)
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -247,7 +260,7 @@ func (c *Conn) Accept() (*Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("accept stream: %w", err)
 	}
-	return newStream(m), nil
+	return newStream(c, m), nil
 }
 
 func unexpected(m protocol.Message) error {
@@ -257,13 +270,16 @@ func unexpected(m protocol.Message) error {
 // A Stream carries frames both ways. One goroutine may read while others
 // write.
 type Stream struct {
+	conn   *Conn
 	mux    *yamux.Stream
 	frames *frame.Reader
 	close  sync.Once
 }
 
-func newStream(m *yamux.Stream) *Stream {
-	return &Stream{mux: m, frames: frame.NewReader(m, frame.Max)}
+func newStream(c *Conn, m *yamux.Stream) *Stream {
+	s := &Stream{conn: c, mux: m}
+	s.frames = frame.NewReader(s, frame.Max)
+	return s
 }
 
 // Send writes one control message.
@@ -279,10 +295,7 @@ func (s *Stream) Send(m protocol.Message) error {
 }
 
 // SendRaw writes one whole frame.
-func (s *Stream) SendRaw(b []byte) error {
-	_, err := s.mux.Write(b)
-	return err
-}
+func (s *Stream) SendRaw(b []byte) error { return s.write(b) }
 
 // Fail answers with an error.
 func (s *Stream) Fail(err error) error { return s.Send(link.Error{Error: *protocol.AsError(err)}) }
@@ -365,9 +378,6 @@ func (s *Stream) readSessions(each func()) ([]protocol.SessionInfo, error) {
 	}
 }
 
-// SetDeadline bounds reads and writes under way and to come.
-func (s *Stream) SetDeadline(t time.Time) error { return s.mux.SetDeadline(t) }
-
 // Close ends this side of the stream; the peer reads io.EOF. Reads go on to
 // see what it still sends, until it closes too.
 func (s *Stream) Close() error {
@@ -378,6 +388,6 @@ func (s *Stream) Close() error {
 
 // Abort closes the stream and makes reads and writes under way return.
 func (s *Stream) Abort() {
-	_ = s.mux.SetDeadline(time.Unix(1, 0))
+	_ = s.SetDeadline(longAgo)
 	_ = s.Close()
 }

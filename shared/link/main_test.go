@@ -114,13 +114,12 @@ type bare struct{ *Conn }
 func bareProxy(t testing.TB, nc net.Conn) bare      { return newBare(t, nc, yamux.Client) }
 func bareSupervisor(t testing.TB, nc net.Conn) bare { return newBare(t, nc, yamux.Server) }
 
-func newBare(t testing.TB, nc net.Conn, end func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) bare {
+func newBare(t testing.TB, nc net.Conn, side func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) bare {
 	t.Helper()
-	mux, err := end(nc, config(zerolog.Nop()))
+	c, err := newConn(nc, zerolog.Nop(), side)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Conn{mux: mux}
 	t.Cleanup(func() { c.Close() })
 	return bare{c}
 }

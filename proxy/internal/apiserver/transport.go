@@ -4,6 +4,7 @@ import (
 	"net"
 
 	"holdfast/protocol/frame"
+	"holdfast/shared/rawio"
 )
 
 // streamTransport is the framed byte stream of the Unix socket.
@@ -13,6 +14,7 @@ type streamTransport struct {
 }
 
 func newStreamTransport(nc net.Conn) *streamTransport {
+	nc = rawio.Conn(nc)
 	return &streamTransport{Conn: nc, frames: frame.NewReader(nc, frame.MaxHello)}
 }
 

@@ -56,6 +56,7 @@ func TestEvents(t *testing.T) {
 	v := attach(t, c, 1, protocol.AttachSpec{SessionID: s.ID(), Cols: 99, Rows: 9})
 	v.typeAt(t, 0, "\n")
 	v.end(t)
+	v.st.Close()
 	want := []protocol.EventKind{protocol.EventCreated, protocol.EventResized, protocol.EventAttached, protocol.EventExited, protocol.EventDetached, protocol.EventForgotten}
 	check := func(st *link.Stream, after int) {
 		t.Helper()

@@ -117,7 +117,8 @@ func (r *rig) session(t testing.TB, code string) *session.Session {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, patience, func() bool {
-		data, _, _, err := s.Read(0, 1<<20)
+		_, _, end, err := s.Read(0, 1)
+		data, _, _, _ := s.Read(end-min(end, 7), 7)
 		return err == nil && strings.Contains(string(data), "READY")
 	}, "the script says READY")
 	return s

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/rawio"
 )
 
 // never is the deadline that does not come.
@@ -36,7 +38,7 @@ func (p *PTY) Read(b []byte) (n int, err error) {
 // with no bytes; the next call will see it again.
 func readAll(fd int, b []byte) (n int, err error) {
 	for n < len(b) {
-		k, err := unix.Read(fd, b[n:])
+		k, err := rawio.Read(uintptr(fd), b[n:])
 		switch {
 		case k > 0:
 			n += k
@@ -81,7 +83,7 @@ func (p *PTY) Write(b []byte) (n int, err error) {
 // writeAll writes until b is done or the kernel has had enough.
 func writeAll(fd int, b []byte) (n int, err error) {
 	for n < len(b) {
-		k, err := unix.Write(fd, b[n:])
+		k, err := rawio.Write(uintptr(fd), b[n:])
 		if k > 0 {
 			n += k
 		}

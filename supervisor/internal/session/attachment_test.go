@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -170,15 +170,18 @@ func TestResizedAt(t *testing.T) {
 		resize(40)
 		back := look(t, s, protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance(), Offset: gone.pos}})
 		anew := look(t, s, protocol.AttachSpec{Cols: 50, Rows: 24})
+		atEnd := look(t, s, protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance(), Offset: 6}})
 		for name, tt := range map[string]struct {
 			v    *viewer
+			seen string
 			want []sizeAt
 		}{
-			"on its way": {v, []sizeAt{{0, size(20)}, {3, size(30)}, {6, size(50)}}},
-			"back":       {back, []sizeAt{{0, size(20)}, {3, size(30)}, {6, size(50)}}},
-			"anew":       {anew, nil},
+			"on its way":      {v, "abcdef", []sizeAt{{0, size(20)}, {3, size(30)}, {6, size(50)}}},
+			"back":            {back, "abcdef", []sizeAt{{0, size(20)}, {3, size(30)}, {6, size(50)}}},
+			"back at the end": {atEnd, "", []sizeAt{{6, size(50)}}},
+			"anew":            {anew, "abcdef", nil},
 		} {
-			if _, err := tt.v.drain(); err != nil || !slices.Equal(tt.v.sizes, tt.want) || string(tt.v.seen) != "abcdef" || tt.v.size != size(50) {
+			if _, err := tt.v.drain(); err != nil || !slices.Equal(tt.v.sizes, tt.want) || string(tt.v.seen) != tt.seen || tt.v.size != size(50) {
 				t.Errorf("%s: told %v, %q, %v; want %v", name, tt.v.sizes, tt.v.seen, err, tt.want)
 			}
 		}
@@ -188,55 +191,58 @@ func TestResizedAt(t *testing.T) {
 	})
 }
 
-// Sizes that change while the child prints and a viewer looks: the viewer is
-// told each where the ring has it.
+// Sizes that change while the child prints and viewers look all the time: each
+// is told every size where the ring has it.
 func TestResizeWhilePrinting(t *testing.T) {
 	tb, by := fakeTable(t, Config{RingBytes: 16 << 20})
 	s := create(t, tb, bash(""))
-	by(s).perRead = 10
-	v := look(t, s, protocol.AttachSpec{})
-	stop, told := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for {
-			if _, err := v.take(context.Background()); err != nil {
-				told <- err
-				return
-			}
+	told := make(chan error)
+	viewers := []*viewer{look(t, s, protocol.AttachSpec{}), look(t, s, protocol.AttachSpec{})}
+	for _, v := range viewers {
+		go func() { told <- v.poll() }()
+	}
+	for i := range 1000 { // as many sizes as the ring remembers
+		if err := s.Resize(protocol.Size{Cols: 1 + i, Rows: 24}); err != nil {
+			t.Fatal(err)
 		}
-	}()
-	go func() {
-		defer close(stop)
-		for range 1000 { // as many sizes as the ring remembers
-			by(s).print([]byte("0123456789"))
-			if err := s.Resize(protocol.Size{Cols: 1 + rand.IntN(100), Rows: 24}); err != nil {
-				t.Error(err)
-			}
-		}
-	}()
-	<-stop
+		by(s).print([]byte("0123456789"))
+	}
 	by(s).exit(pty.Status{})
-	if err := <-told; err != io.EOF {
-		t.Fatal(err)
+	for range viewers {
+		if err := <-told; err != nil {
+			t.Fatal(err)
+		}
 	}
-	var want []sizeAt
-	last := sizeAt{0, s.ring.SizeAt(0)}
+	want := map[uint64]protocol.Size{} // at one offset the last counts
 	for m, ok := s.ring.NextMark(0); ok; m, ok = s.ring.NextMark(m.Offset) {
-		if m.Size != last.size {
-			last = sizeAt{m.Offset, m.Size}
-			want = append(want, last)
+		want[m.Offset] = m.Size
+	}
+	for _, v := range viewers {
+		got := map[uint64]protocol.Size{}
+		for _, s := range v.sizes {
+			got[s.offset] = s.size
+		}
+		delete(got, 0)
+		if !maps.Equal(got, want) {
+			t.Errorf("told %d sizes, want those of the ring's %d, where they are", len(got), len(want))
 		}
 	}
-	// At one offset it may have been told several, the last of which counts.
-	var got []sizeAt
-	for _, s := range v.sizes {
-		if k := len(got); k > 0 && got[k-1].offset == s.offset {
-			got[k-1] = s
-			continue
+}
+
+// A viewer that looks at the very moment of the end is not told the exit before
+// the last byte.
+func TestLookAtTheEnd(t *testing.T) {
+	tb, by := fakeTable(t, Config{})
+	for range 300 {
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{})
+		told := make(chan error)
+		go func() { told <- v.poll() }()
+		by(s).print([]byte("last words"))
+		by(s).exit(pty.Status{})
+		if err := <-told; err != nil || string(v.seen) != "last words" || !v.exited {
+			t.Fatalf("got %q, exit %v, %v", v.seen, v.exited, err)
 		}
-		got = append(got, s)
-	}
-	if i := slices.IndexFunc(want, func(s sizeAt) bool { return s.offset > 0 && !slices.Contains(got, s) }); i >= 0 {
-		t.Errorf("not told %v", want[i])
 	}
 }
 

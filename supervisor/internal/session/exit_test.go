@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
@@ -161,7 +163,7 @@ func TestGrandchildHoldsTerminal(t *testing.T) {
 		name, code string
 		limit      time.Duration
 	}{
-		{"silent", "sleep 1000", time.Second},
+		{"silent", "sleep 1000", 2 * time.Second},
 		{"prints for ever", "yes", 4 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -261,9 +263,18 @@ func release(t *testing.T, fifo string) {
 // Whoever sees exited sees the rest: the record, the end of the output, the
 // table's count, and an id that can be used again.
 func TestExitOrder(t *testing.T) {
-	for range 30 {
-		tb := newTable(t, Config{MaxSessions: 1})
-		s, err := tb.Create("a", bash("echo x; exit 9"), "")
+	var tb *Table
+	var early atomic.Int64
+	// The session logs that it has exited after it is seen to have: nothing
+	// may be missing then.
+	log := zerolog.New(logWriter(func(line string) {
+		if strings.Contains(line, "session exited") && tb.Live() != 0 {
+			early.Add(1)
+		}
+	}))
+	tb = newTable(t, Config{MaxSessions: 1, Log: log})
+	s, err := tb.Create("a", bash("echo x; exit 9"), "")
+	for range 20 {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,8 +284,8 @@ func TestExitOrder(t *testing.T) {
 			t.Errorf("got record %+v, want code 9", rec)
 		}
 		// demand: M9
-		if live := tb.Live(); live != 0 {
-			t.Errorf("got %d live sessions, want none", live)
+		if live := tb.Live(); live != 0 || early.Load() != 0 {
+			t.Errorf("got %d live sessions, %d seen as exited before, want none", live, early.Load())
 		}
 		if _, end, final := s.ring.Bounds(); end != 3 || !final {
 			t.Errorf("got %d bytes, final %v, want all 3", end, final)
@@ -282,10 +293,15 @@ func TestExitOrder(t *testing.T) {
 		if i := info(t, s); i.State != protocol.StateExited || i.ExitCode == nil {
 			t.Errorf("got state %s, code %v", i.State, i.ExitCode)
 		}
-		if _, err := tb.Reopen("a", protocol.RespawnSpec{}, ""); err != nil {
-			t.Error(err)
-		}
+		s, err = tb.Reopen("a", protocol.RespawnSpec{}, "")
 	}
+}
+
+type logWriter func(line string)
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w(string(p))
+	return len(p), nil
 }
 
 // The exit code stands before the event says exited.

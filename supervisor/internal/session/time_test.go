@@ -175,6 +175,45 @@ func listed(tb *Table) (ids []protocol.SessionID) {
 	return ids
 }
 
+// The grace is the one asked for, else the table's, else 250 ms; a child that
+// goes earlier ends it.
+//
+// demand: M13
+func TestGrace(t *testing.T) {
+	zero, long := time.Duration(0), 10*time.Second
+	for _, tt := range []struct {
+		name  string
+		table time.Duration
+		grace *time.Duration
+		deaf  bool
+		want  time.Duration
+		how   protocol.Outcome
+	}{
+		{"default", 0, nil, true, 250 * time.Millisecond, protocol.OutcomeHard},
+		{"the table's", time.Minute, nil, true, time.Minute, protocol.OutcomeHard},
+		// demand: R3
+		{"asked for", time.Minute, &long, true, long, protocol.OutcomeHard},
+		{"none", time.Minute, &zero, true, 0, protocol.OutcomeHard},
+		{"it goes at once", time.Minute, &long, false, 0, protocol.OutcomeSoft},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, by := fakeTable(t, Config{Grace: tt.table})
+				s := create(t, tb, bash(""))
+				by(s).deaf = tt.deaf
+				begun := time.Now()
+				if err := s.Terminate(End{Grace: tt.grace}); err != nil || time.Since(begun) != 0 {
+					t.Errorf("Terminate: %v after %v, want it to return at once", err, time.Since(begun))
+				}
+				<-s.Exited()
+				if took := time.Since(begun); took != tt.want || s.Exit().Outcome != tt.how {
+					t.Errorf("got %s after %v, want %s after %v", s.Exit().Outcome, took, tt.how, tt.want)
+				}
+			})
+		})
+	}
+}
+
 // A session whose child has ended but whose terminal stays open is read on
 // until it is silent, and for no longer than drainMax.
 //

@@ -189,6 +189,15 @@ func (v *viewer) drain() (over bool, err error) {
 	}
 }
 
+// poll looks without a pause until the end.
+func (v *viewer) poll() error {
+	for {
+		if over, err := v.drain(); over || err != nil {
+			return err
+		}
+	}
+}
+
 // model is the plainest there is of a session's output: all the bytes in one
 // slice, and each size with its offset.
 type model struct {

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+)
+
+// bashWords stands in for what the script takes from the package
+// bash-completion, where that is not installed.
+const bashWords = `declare -F _get_comp_words_by_ref >/dev/null || _get_comp_words_by_ref() {
+    words=("${COMP_WORDS[@]}") cword=$COMP_CWORD
+    cur=${words[cword]} prev=${words[cword-1]}
+}
+declare -F _filedir >/dev/null || _filedir() {
+    local IFS=$'\n'
+    COMPREPLY=($(compgen "${1:--f}" -- "$cur"))
+}
+`
+
+// addCompletion adds the command that prints the shells' scripts.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	bash, _, err := root.Find([]string{"completion", "bash"})
+	if err != nil || bash.RunE == nil {
+		return // then cobra has another way, and bash needs its package
+	}
+	script := bash.RunE
+	bash.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, err := fmt.Fprint(cmd.OutOrStdout(), bashWords); err != nil {
+			return err
+		}
+		return script(cmd, args)
+	}
+}
+
+// sessionIDs completes the first argument with the ids of sessions, of all or
+// of those in one of the states.
+func (a *app) sessionIDs(wanted func(protocol.State) bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+		defer cancel()
+		c, err := a.dial(ctx, nil) // pressing tab starts nothing
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer func() { _ = c.Close() }()
+		list, err := c.List(ctx, "")
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var ids []cobra.Completion
+		for _, s := range list {
+			if wanted(s.State) {
+				ids = append(ids, cobra.CompletionWithDesc(string(s.ID), stateText(s)+", "+printable(commandLine(s.Argv))))
+			}
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func anyState(protocol.State) bool { return true }
+func exited(s protocol.State) bool { return s == protocol.StateExited }
+func alive(s protocol.State) bool  { return !exited(s) }

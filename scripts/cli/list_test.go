@@ -1,0 +1,229 @@
+//go:build linux
+
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fields are the names in a JSON object.
+func fields(object map[string]any) string {
+	return strings.Join(slices.Sorted(maps.Keys(object)), " ")
+}
+
+// What scripts read of a session: the names and kinds of its fields, and
+// exit_code only once there is one.
+func TestListAndInfo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if out := w.must("ls"); !strings.Contains(out, "no sessions") {
+		t.Errorf("ls of nothing says %q", out)
+	}
+	if out := w.must("ls", "--json"); out != "[]\n" {
+		t.Errorf("ls --json of nothing says %q", out)
+	}
+	w.must("new", "-d", "--id", "one", "--originator", "me", "--label", "k=v", "--size", "90x30", "--", "/bin/sh", "-c", "echo hello; read x; exit 5")
+	w.must("new", "-d", "--id", "two", "--", "sleep", "1000")
+	w.shows("one", "hello")
+
+	const running = "argv attachments created_at cwd id instance labels last_io_at originator output_offset pid ring_start scrollback_lines size state"
+	info := w.object("info", "one", "--json")
+	if got := fields(info); got != running {
+		t.Errorf("info has\n%s, want\n%s", got, running)
+	}
+	if info["state"] != "running" || info["output_offset"] != 7.0 || fmt.Sprint(info["size"]) != "map[cols:90 rows:30]" ||
+		fmt.Sprint(info["labels"]) != "map[k:v]" || info["pid"].(float64) < 2 || len(info["instance"].(string)) != 16 {
+		t.Errorf("info says %v", info)
+	}
+	for _, f := range []string{"created_at", "last_io_at"} {
+		at, err := time.Parse(time.RFC3339, info[f].(string))
+		if err != nil || time.Since(at) > time.Hour || time.Since(at) < -time.Minute {
+			t.Errorf("%s is %v, %v", f, info[f], err)
+		}
+	}
+	list := decode[[]map[string]any](t, w.must("ls", "--json"))
+	if len(list) != 2 || list[0]["id"] != "one" || list[1]["id"] != "two" || fields(list[0]) != running {
+		t.Errorf("ls --json says %v", list)
+	}
+	if mine := decode[[]map[string]any](t, w.must("ls", "--json", "--originator", "me")); len(mine) != 1 || mine[0]["id"] != "one" {
+		t.Errorf("ls --originator says %v", mine)
+	}
+
+	w.must("send", "one", "--enter")
+	if r := w.proxy("wait", "one"); r.code != 5 {
+		t.Errorf("wait: %v", r)
+	}
+	info = w.object("info", "one", "--json")
+	if got, want := fields(info), strings.Replace(running, "cwd id", "cwd exit exit_code id", 1); got != want {
+		t.Errorf("info has\n%s, want\n%s", got, want)
+	}
+	exit, ok := info["exit"].(map[string]any)
+	if !ok || info["state"] != "exited" || info["exit_code"] != 5.0 || exit["exit_code"] != 5.0 || exit["outcome"] != "natural" || exit["reason"] != "exited" {
+		t.Errorf("info says %v", info)
+	}
+	waited := w.proxy("wait", "one", "--json")
+	if got := decode[map[string]any](t, waited.out); waited.code != 5 || got["exit_code"] != 5.0 || fmt.Sprint(got["last_lines"]) != "[hello]" {
+		t.Errorf("wait --json: %v", waited)
+	}
+
+	// And for people.
+	out := w.must("ls")
+	for _, want := range []string{"ID", "one", "exited 5", "two", "running", "sleep 1000"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("ls does not say %q, but %s", want, out)
+		}
+	}
+	out = w.must("info", "one")
+	for _, want := range []string{"exited 5", "90x30", "label k", "hello", "me", "/bin/sh -c echo hello"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("info does not say %q, but %s", want, out)
+		}
+	}
+	// What a session is called does not act on the terminal that lists it.
+	w.must("new", "-d", "--id", "rude", "--originator", "\x1b]0;o\x07", "--label", "k=\x1b[31m", "--", "sh", "-c", "sleep 1000 # \x1b[2J")
+	if out := w.must("ls") + w.must("info", "rude"); strings.Contains(out, "\x1b") {
+		t.Errorf("escapes are printed: %q", out)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.spawn("s", "sleep", "1000")
+	status := w.object("status", "--json")
+	for _, name := range []string{"proxy", "supervisor"} {
+		p, ok := status[name].(map[string]any)
+		if !ok {
+			t.Fatalf("status says %v", status)
+		}
+		if p["pid"] != float64(w.only(name).pid) || p["version"] == "" || p["sessions"] != 1.0 {
+			t.Errorf("status says of the %s %v", name, p)
+		}
+		if up, ok := p["uptime"].(float64); !ok || up <= 0 || up > 3600 {
+			t.Errorf("the %s's uptime is %v", name, p["uptime"])
+		}
+		if r, ok := p["protocol"].(map[string]any); !ok || r["min"].(float64) < 1 || r["max"].(float64) < r["min"].(float64) {
+			t.Errorf("the %s's protocol is %v", name, p["protocol"])
+		}
+	}
+	out := w.must("status")
+	for _, want := range []string{"proxy", "supervisor", "1 running", "skew: none"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("status does not say %q, but %s", want, out)
+		}
+	}
+	// An older proxy that was replaced is not there any more.
+	if out := w.must("--handoff"); !strings.Contains(out, "took over from pid") {
+		t.Errorf("handoff says %q", out)
+	}
+	if now := w.object("status", "--json")["proxy"].(map[string]any); now["pid"] == status["proxy"].(map[string]any)["pid"] {
+		t.Error("the same proxy answers after a handoff")
+	}
+	w.must("stop")
+	if out := w.must("--handoff"); !strings.Contains(out, "no proxy ran before") {
+		t.Errorf("handoff says %q", out)
+	}
+}
+
+// lines starts a command that prints as it goes, and returns what reads its
+// next line.
+func (w *world) lines(args ...string) (next func() string) {
+	w.t.Helper()
+	cmd := exec.Command(filepath.Join(w.bin, "proxy"), args...)
+	cmd.Env, cmd.Dir = w.env, w.dir
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	lines := make(chan string)
+	done := make(chan struct{})
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			select {
+			case lines <- s.Text():
+			case <-done:
+				return
+			}
+		}
+	}()
+	w.t.Cleanup(func() {
+		close(done)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return func() string {
+		w.t.Helper()
+		select {
+		case l, ok := <-lines:
+			if !ok {
+				w.t.Fatalf("%s has ended", cmd)
+			}
+			return l
+		case <-time.After(limit):
+			w.t.Fatalf("%s prints nothing", cmd)
+		}
+		return ""
+	}
+}
+
+// Every event is a line, and one that a script can read; a proxy's end is no
+// event.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.spawn("before", "sleep", "1000")
+	asJSON, asText := w.lines("events", "--json"), w.lines("events")
+	w.subscribers(2)
+	next := func(kind string) map[string]any {
+		t.Helper()
+		e := decode[map[string]any](t, asJSON())
+		if e["event"] != kind {
+			t.Fatalf("the event is %v, want %s", e, kind)
+		}
+		if text := asText(); !strings.HasPrefix(text, fmt.Sprintf("%v %s s", e["seq"], kind)) {
+			t.Errorf("in words it is %q", text)
+		}
+		return e
+	}
+	w.must("new", "-d", "--id", "s", "--early-exit", "0", "--label", "title=T", "--", "/bin/sh", "-c", "echo bye; read x; exit 4")
+	e := next("created")
+	if s, ok := e["session"].(map[string]any); !ok || s["id"] != "s" || s["state"] != "running" {
+		t.Errorf("created: %v", e)
+	}
+	seq := e["seq"].(float64)
+	w.must("resize", "s", "100x40")
+	if e = next("resized"); e["seq"] != seq+1 {
+		t.Errorf("resized: %v", e)
+	}
+	w.kill(w.only("proxy"))
+	w.must("send", "s", "--enter")
+	e = next("exited")
+	if x, ok := e["exit"].(map[string]any); !ok || e["seq"] != seq+2 || x["exit_code"] != 4.0 || x["session_title"] != "T" || fmt.Sprint(x["last_lines"]) != "[bye]" {
+		t.Errorf("exited: %v", e)
+	}
+}
+
+// subscribers waits until so many subscribe to events; each is a connection of
+// its own beside that of its requests.
+func (w *world) subscribers(n int) {
+	w.t.Helper()
+	var clients any
+	if !eventually(func() bool {
+		clients = w.object("status", "--json")["proxy"].(map[string]any)["clients"]
+		return clients == float64(2*n+1)
+	}) {
+		w.t.Fatalf("%v clients, want %d and our own", clients, 2*n)
+	}
+}

@@ -1,0 +1,104 @@
+package link
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	"holdfast/protocol/link"
+	"holdfast/shared/testkit"
+)
+
+// A link with a thousand attachments ends at once. yamux alone takes seconds
+// or minutes, in which it uses all processors.
+func TestEndOfMany(t *testing.T) {
+	for name, end := range map[string]func(proxy, supervisor *Conn){
+		"closed here":      func(proxy, _ *Conn) { proxy.Close() },
+		"closed there":     func(_, supervisor *Conn) { supervisor.Close() },
+		"closed on a whim": func(proxy, supervisor *Conn) { go supervisor.Close(); proxy.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.CheckLeaks(t)
+			proxy, supervisor := linked(t)
+			var there, here sync.WaitGroup
+			answer(t, supervisor, func(st *Stream, request protocol.Message) {
+				_ = st.Send(link.OK{})
+				there.Go(func() {
+					for {
+						if _, err := st.Next(); err != nil {
+							st.Abort()
+							return
+						}
+					}
+				})
+				if _, ok := request.(*link.Attach); ok { // it is not read: the window gets full
+					there.Go(func() {
+						for st.SendRaw(frame.AppendData(nil, frame.Output, 1, 0, make([]byte, frame.MaxData))) == nil {
+						}
+					})
+				}
+			})
+			for i := range 1000 {
+				var request protocol.Message = link.Status{}
+				if i%50 == 0 {
+					request = link.Attach{}
+				}
+				st, _, err := proxy.Open(soon(t), request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i%50 != 0 {
+					here.Go(func() {
+						if _, err := st.Next(); !errors.Is(err, io.EOF) {
+							t.Errorf("a reader got %v", err)
+						}
+					})
+				}
+			}
+			begun := time.Now()
+			end(proxy, supervisor)
+			done := make(chan struct{})
+			go func() { defer close(done); here.Wait(); there.Wait() }()
+			within(t, patience, "all have left", done)
+			if took := time.Since(begun); took > silence {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+// What came before the end is read, even if nobody has looked until then.
+func TestLastWords(t *testing.T) {
+	testkit.CheckLeaks(t)
+	for range 50 {
+		proxy, supervisor := linked(t)
+		said := make(chan struct{})
+		answer(t, supervisor, func(st *Stream, _ protocol.Message) {
+			_ = st.Send(link.OK{})
+			for i := range 10 {
+				_ = st.Send(link.Event{Seq: uint64(i)})
+			}
+			close(said)
+		})
+		st, _, err := proxy.Open(soon(t), link.Events{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-said
+		supervisor.Close()
+		<-proxy.Done()
+		for i := range 10 {
+			if m, ok := told(t, st).(*link.Event); !ok || m.Seq != uint64(i) {
+				t.Fatalf("told %+v, want event %d", m, i)
+			}
+		}
+		if _, err := st.Receive(); !errors.Is(err, io.EOF) {
+			t.Fatalf("at the end: %v", err)
+		}
+		proxy.Close()
+	}
+}
