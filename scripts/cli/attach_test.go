@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // bash is a shell whose prompt is known, as the last arguments of new.
@@ -47,6 +49,30 @@ func TestBashAndVim(t *testing.T) {
 	}
 	p.typ("exit 7\r")
 	p.ends(7, "")
+}
+
+// Each shell starts without a wait, works, is left and come back to, and ends
+// with its code.
+func TestShells(t *testing.T) {
+	t.Parallel()
+	for _, argv := range [][]string{
+		{"bash", "--norc", "--noprofile"}, {"zsh", "-f"}, {"fish", "--no-config"}, {"sh", "-i"},
+	} {
+		t.Run(argv[0], func(t *testing.T) {
+			t.Parallel()
+			program(t, argv[0])
+			w := newWorld(t)
+			p := w.open(append([]string{"new", "--early-exit", "0", "--id", "s", "--"}, argv...)...)
+			p.ask("echo one-''line", "one-line")
+			p.typ("\x1cd")
+			p.ends(0, "[detached from s]")
+			p = w.open("attach", "s")
+			p.expect("one-line")
+			p.ask("echo two-''lines", "two-lines")
+			p.typ("exit 12\r")
+			p.ends(12, "")
+		})
+	}
 }
 
 // The proxy is killed under an editor and replaced under a pager, and the
@@ -159,6 +185,54 @@ func (w *world) copyProxy() string {
 	return to
 }
 
+// A viewer that was stopped, as by a debugger or by hand, has its terminal raw
+// again when it goes on, whatever the shell has made of it meanwhile.
+func TestStoppedAndContinued(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "stty raw -echo; echo ready; exec cat -v")
+	p := w.open("attach", "s")
+	p.expect("ready")
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if !eventually(func() bool { state, _ := stat(p.cmd.Process.Pid); return state == "T" }) {
+		t.Fatal("it does not stop")
+	}
+	if err := unix.IoctlSetTermios(int(p.slave.Fd()), unix.TCSETS, &p.before); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if !eventually(func() bool { return p.attributes() != p.before }) {
+		t.Fatal("the terminal is not raw again")
+	}
+	p.typ("\x03")
+	p.expect("^C")
+	p.typ("\x1cd")
+	p.ends(0, "[detached from s]")
+}
+
+// Output that nobody takes any more ends the viewer, and its terminal is as it
+// was: proxy attach ID | head.
+func TestOutputClosed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "echo ready; read x; echo more; read y")
+	cmd := exec.Command(filepath.Join(w.bin, "proxy"), "attach", "s")
+	p := w.openPipe(cmd)
+	p.expect("ready")
+	if p.attributes() == p.before {
+		t.Error("the terminal is not raw")
+	}
+	if err := p.piped.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.must("send", "s", "--enter")
+	p.ends(70, "")
+}
+
 // A terminal that goes away, as the window of a terminal program does, ends
 // its viewer and not the session.
 func TestTerminalGone(t *testing.T) {
@@ -185,7 +259,11 @@ func TestProxyStoppedUnderViewer(t *testing.T) {
 	w := newWorld(t)
 	p := w.open(append([]string{"new", "--id", "s"}, bash...)...)
 	p.ask("echo one-$((1+1))", "one-2")
+	old := w.only("proxy")
 	w.must("stop")
+	if !eventually(func() bool { return !old.running() }) {
+		t.Fatal("the proxy does not stop")
+	}
 	p.typ("echo two-$((2+2))\r")
 	if runs := w.running("proxy"); len(runs) > 0 {
 		t.Errorf("%d proxies run", len(runs))

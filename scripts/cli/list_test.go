@@ -185,7 +185,7 @@ func TestEvents(t *testing.T) {
 	w := newWorld(t)
 	w.spawn("before", "sleep", "1000")
 	asJSON, asText := w.lines("events", "--json"), w.lines("events")
-	w.subscribers(2)
+	w.clients(4) // each has one for requests, too
 	next := func(kind string) map[string]any {
 		t.Helper()
 		e := decode[map[string]any](t, asJSON())
@@ -215,15 +215,14 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// subscribers waits until so many subscribe to events; each is a connection of
-// its own beside that of its requests.
-func (w *world) subscribers(n int) {
+// clients waits until the proxy has so many connections beside our own.
+func (w *world) clients(n int) {
 	w.t.Helper()
 	var clients any
 	if !eventually(func() bool {
 		clients = w.object("status", "--json")["proxy"].(map[string]any)["clients"]
-		return clients == float64(2*n+1)
+		return clients == float64(n+1)
 	}) {
-		w.t.Fatalf("%v clients, want %d and our own", clients, 2*n)
+		w.t.Fatalf("%v clients, want %d and our own", clients, n)
 	}
 }

@@ -228,6 +228,12 @@ func TestExitCodes(t *testing.T) {
 	w.fails(75, "session_running", "reopen", "s")
 	w.fails(124, "timeout", "wait", "s", "--timeout", "10ms")
 	w.fails(124, "timeout", "wait", "s", "--timeout", "0")
+	p := w.open("wait", "s") // which ctrl-c ends, without a word
+	w.clients(1)
+	p.typ("\x03")
+	if code := p.wait(); code != 130 || strings.Trim(p.text(), "\x03") != "" {
+		t.Errorf("an interrupted wait: exit %d, %q", code, p.text())
+	}
 	w.must("send", "s", "--enter")
 	if r := w.proxy("wait", "s"); r.code != 42 || r.errout != "" {
 		t.Errorf("wait: %v", r)

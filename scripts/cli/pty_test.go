@@ -22,13 +22,14 @@ import (
 
 // A terminal is a PTY with a program in it, and the person in front of it.
 //
-//	read   reads the master; closes ended
+//	read   reads what is shown; closes ended
 type terminal struct {
 	t      testing.TB
 	master *os.File
 	slave  *os.File // kept open, so that its attributes outlive the program
 	before unix.Termios
 	cmd    *exec.Cmd
+	piped  *os.File // what is read in place of the master, if anything is
 
 	mu      sync.Mutex
 	out     []byte
@@ -45,11 +46,40 @@ func (w *world) open(args ...string) *terminal {
 
 func (w *world) openSize(cols, rows uint16, cmd *exec.Cmd) *terminal {
 	w.t.Helper()
+	p := w.terminal(cols, rows, cmd)
+	cmd.Stdout = p.slave
+	w.start(p, p.master)
+	return p
+}
+
+// openPipe is openSize for a program whose output goes into a pipe.
+func (w *world) openPipe(cmd *exec.Cmd) *terminal {
+	w.t.Helper()
+	p := w.terminal(80, 24, cmd)
+	r, out, err := os.Pipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.piped, cmd.Stdout = r, out
+	w.start(p, r)
+	_ = out.Close() // the program has its own
+	return p
+}
+
+func (w *world) terminal(cols, rows uint16, cmd *exec.Cmd) *terminal {
+	w.t.Helper()
 	p := &terminal{t: w.t, cmd: cmd, changed: make(chan struct{}), ended: make(chan struct{})}
 	if err := p.make(cols, rows); err != nil {
 		w.t.Fatal(err)
 	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.slave, p.slave, p.slave
+	return p
+}
+
+// start starts the program; what it prints is read from out.
+func (w *world) start(p *terminal, out *os.File) {
+	w.t.Helper()
+	cmd := p.cmd
+	cmd.Stdin, cmd.Stderr = p.slave, p.slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if cmd.Env == nil {
 		cmd.Env = w.env
@@ -58,9 +88,8 @@ func (w *world) openSize(cols, rows uint16, cmd *exec.Cmd) *terminal {
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	go p.read()
+	go p.read(out)
 	w.t.Cleanup(p.close)
-	return p
 }
 
 // make makes the PTY. Its attributes are not those that any program would set
@@ -101,11 +130,11 @@ func (p *terminal) resize(cols, rows uint16) error {
 	return unix.IoctlSetWinsize(int(p.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: cols, Row: rows})
 }
 
-func (p *terminal) read() {
+func (p *terminal) read(from *os.File) {
 	defer close(p.ended)
 	buf := make([]byte, 64<<10)
 	for {
-		n, err := p.master.Read(buf)
+		n, err := from.Read(buf)
 		p.mu.Lock()
 		p.out = append(p.out, buf[:n]...)
 		close(p.changed)
@@ -121,6 +150,9 @@ func (p *terminal) read() {
 func (p *terminal) close() {
 	_ = p.master.Close() // what is wrong with it the test has seen
 	_ = p.slave.Close()
+	if p.piped != nil {
+		_ = p.piped.Close()
+	}
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
 	<-p.ended
@@ -197,12 +229,26 @@ func (p *terminal) ends(code int, says string) {
 	if says != "" {
 		p.expect(says)
 	}
+	p.drain()
 	if got := p.attributes(); got != p.before {
 		p.t.Errorf("the terminal's attributes are\n%+v, and were\n%+v", got, p.before)
 	}
 	if left := leftOn(p.text()); len(left) > 0 {
 		p.t.Errorf("left in the terminal: %q", left)
 	}
+}
+
+// drain reads what the program has left behind, up to a mark of our own.
+func (p *terminal) drain() {
+	p.t.Helper()
+	const mark = "\x1e and that was all"
+	if p.piped != nil {
+		return
+	}
+	if _, err := p.slave.WriteString(mark); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expect(mark)
 }
 
 var setting = regexp.MustCompile(`\x1b\[([?<>=]?)([\d;]*)([hlu])|\x1b([=>])`)

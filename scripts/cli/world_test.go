@@ -58,6 +58,12 @@ func (w *world) end() {
 			break
 		}
 	}
+	crashes, _ := filepath.Glob(filepath.Join(w.dir, "*.crash"))
+	for _, p := range crashes {
+		if b, _ := os.ReadFile(p); len(b) > 0 {
+			w.t.Errorf("%s:\n%s", filepath.Base(p), b[:min(len(b), 4<<10)])
+		}
+	}
 	if w.t.Failed() {
 		paths, _ := filepath.Glob(filepath.Join(w.dir, "*.log"))
 		for _, p := range paths {

@@ -36,6 +36,7 @@ type world struct {
 
 	mu       sync.Mutex
 	sessions []process // children, to be ended should their supervisor be killed
+	ended    bool      // nothing is started any more
 }
 
 // newWorld makes a world in which nothing runs. env is given to all programs.
@@ -44,7 +45,7 @@ func newWorld(t testing.TB, env ...string) *world {
 	w := &world{t: t, dir: testkit.Dir(t), bin: testkit.Build(t, "holdfast/proxy", "holdfast/supervisor")}
 	w.env = append([]string{
 		"HOLDFAST_DIR=" + w.dir, "PATH=" + os.Getenv("PATH"), "HOME=" + cmp.Or(os.Getenv("HOME"), "/"),
-		"GORACE=halt_on_error=1 exitcode=66", "GOMAXPROCS=" + os.Getenv("GOMAXPROCS"),
+		"GORACE=halt_on_error=1 log_path=" + filepath.Join(w.dir, "race"), "GOMAXPROCS=" + os.Getenv("GOMAXPROCS"),
 	}, env...)
 	t.Cleanup(w.end)
 	return w
@@ -53,6 +54,9 @@ func newWorld(t testing.TB, env ...string) *world {
 // end kills the proxies, and asks the supervisors, whose sessions end with
 // them; those that do not listen are killed, and the test fails.
 func (w *world) end() {
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
 	for _, p := range w.running("proxy") {
 		p.signal(syscall.SIGKILL)
 	}
@@ -60,32 +64,35 @@ func (w *world) end() {
 	for _, p := range held {
 		p.signal(syscall.SIGTERM)
 	}
-	for end := time.Now().Add(limit); slices.ContainsFunc(held, process.running); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			w.t.Error("the supervisor does not end by SIGTERM")
-			break
-		}
-	}
-	for _, p := range w.running("") {
-		p.signal(syscall.SIGKILL)
+	if !eventually(func() bool { return !slices.ContainsFunc(held, process.running) }) {
+		w.t.Error("the supervisor does not end by SIGTERM")
 	}
 	w.mu.Lock()
-	for _, p := range w.sessions {
-		p.signal(syscall.SIGKILL)
+	defer w.mu.Unlock()
+	kill := func() bool { // again, should one have been about to start another
+		left := append(w.running(""), w.sessions...)
+		left = slices.DeleteFunc(left, func(p process) bool { return !p.running() })
+		for _, p := range left {
+			p.signal(syscall.SIGKILL)
+		}
+		return len(left) == 0
 	}
-	w.mu.Unlock()
-	w.races()
+	if !eventually(kill) {
+		w.t.Error("processes are left that cannot be killed")
+	}
+	w.crashes()
 	if w.t.Failed() {
 		w.t.Log(w.logs())
 	}
 }
 
-// races fails the test for what the race detector wrote before a crash file
-// was lost with the directory.
-func (w *world) races() {
-	for _, name := range []string{"proxy.crash", "supervisor.crash"} {
-		if b, _ := os.ReadFile(filepath.Join(w.dir, name)); len(b) > 0 {
-			w.t.Errorf("%s:\n%s", name, last(string(b), 4<<10))
+// crashes fails the test for what panics and the race detector have written.
+func (w *world) crashes() {
+	crashes, _ := filepath.Glob(filepath.Join(w.dir, "*.crash"))
+	races, _ := filepath.Glob(filepath.Join(w.dir, "race.*"))
+	for _, path := range append(crashes, races...) {
+		if b, _ := os.ReadFile(path); len(b) > 0 {
+			w.t.Errorf("%s:\n%s", filepath.Base(path), last(string(b), 8<<10))
 		}
 	}
 }
@@ -184,6 +191,11 @@ func (w *world) start(cmd *exec.Cmd) *daemon {
 
 // launch is start for any goroutine.
 func (w *world) launch(cmd *exec.Cmd) (*daemon, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return nil, errors.New("the test has ended")
+	}
 	d := &daemon{ended: make(chan struct{}), errout: &bytes.Buffer{}}
 	cmd.Stderr = d.errout
 	if err := cmd.Start(); err != nil {
@@ -410,3 +422,26 @@ func (v *view) ask(text string) {
 
 // code returns an error's code, for comparison in one line.
 func code(err error) protocol.Code { return protocol.CodeOf(err) }
+
+// eventually is testkit's without a test to fail.
+func eventually(ok func() bool) bool {
+	f := &failing{}
+	func() {
+		defer func() {
+			if r := recover(); r != nil && r != any(f) {
+				panic(r)
+			}
+		}()
+		testkit.Eventually(f, limit, ok, "")
+	}()
+	return !f.failed
+}
+
+// failing is a test whose failure is an answer.
+type failing struct {
+	testing.TB
+	failed bool
+}
+
+func (f *failing) Helper()               {}
+func (f *failing) Fatalf(string, ...any) { f.failed = true; panic(f) }

@@ -61,6 +61,13 @@ func send(conn *net.UnixConn, m message, files []*os.File) error {
 	return socket.SendFiles(conn, b, files)
 }
 
+// hear is receive for a message that brings no files; those of one that does
+// are closed.
+func hear(conn *net.UnixConn, do ...string) (message, error) {
+	m, files, err := receive(conn, do...)
+	return m, errors.Join(err, closeAll(files))
+}
+
 // receive returns the next message, which must do one of the given things.
 func receive(conn *net.UnixConn, do ...string) (message, []*os.File, error) {
 	var m message
@@ -90,8 +97,8 @@ func (m *message) check(do []string) error {
 		return m.Error
 	}
 	for _, g := range m.Groups {
-		if g.Files < 0 {
-			return errors.New("a group of less than no files")
+		if g.Files < 0 || g.Files > socket.MaxFiles { // so that their sum means something
+			return fmt.Errorf("a group of %d files", g.Files)
 		}
 	}
 	for _, d := range do {

@@ -47,8 +47,7 @@ func (o *Offer) Serve(ctx context.Context, ln *socket.Listener) error {
 
 func (o *Offer) serve(conn *net.UnixConn, log zerolog.Logger) {
 	defer func() { _ = conn.Close() }()
-	m, files, err := receive(conn, "take", "stop")
-	_ = closeAll(files) // a request has none
+	m, err := hear(conn, "take", "stop")
 	if err != nil {
 		log.Warn().Err(err).Msg("control request not understood")
 		return
@@ -90,7 +89,7 @@ func (o *Offer) hand(conn *net.UnixConn, m message) error {
 	}
 	err = send(conn, message{Do: "offer", Versions: supported, Version: o.Build, Groups: groups}, files)
 	if err == nil {
-		_, _, err = receive(conn, "serving")
+		_, err = hear(conn, "serving")
 	}
 	if err = errors.Join(err, closeAll(files)); err != nil {
 		return err

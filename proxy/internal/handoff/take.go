@@ -68,7 +68,7 @@ func (t *Take) Files(name string) []*os.File {
 func (t *Take) Serving() error {
 	err := send(t.conn, message{Do: "serving"}, nil)
 	if err == nil {
-		_, _, err = receive(t.conn, "done")
+		_, err = hear(t.conn, "done")
 	}
 	return errors.Join(err, t.Close())
 }
@@ -90,12 +90,12 @@ func Stop(ctx context.Context, path string) (pid int, err error) {
 	if err := send(conn, message{Do: "stop"}, nil); err != nil {
 		return 0, fmt.Errorf("stop: %w", err)
 	}
-	m, _, err := receive(conn, "stopping")
+	m, err := hear(conn, "stopping")
 	if err != nil {
 		return 0, fmt.Errorf("stop: %w", err)
 	}
 	// The connection ends with the process's work.
-	_, _, err = receive(conn)
+	_, err = hear(conn)
 	if err != nil && !isEnd(err) {
 		return m.PID, fmt.Errorf("stop: %w", err)
 	}

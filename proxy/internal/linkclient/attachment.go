@@ -32,6 +32,8 @@ type Attachment struct {
 	c      *Client
 	number uint32
 	spec   protocol.AttachSpec
+	ctx    context.Context // ended by Close
+	end    context.CancelFunc
 
 	pos   protocol.Position // owned by Next's goroutine
 	queue []Item            // the same: made here, not yet returned
@@ -44,11 +46,14 @@ type Attachment struct {
 // Attach attaches. number is put into the data frames of both directions.
 func (c *Client) Attach(ctx context.Context, number uint32, spec protocol.AttachSpec) (*Attachment, *protocol.AttachInfo, error) {
 	a := &Attachment{c: c, number: number, spec: spec}
+	a.ctx, a.end = context.WithCancel(context.Background())
 	info, err := a.attach(ctx, spec)
 	if err != nil {
+		a.end()
 		return nil, nil, err
 	}
 	a.spec.Writer = info.Writer
+	a.spec.Steal = false // who took this one's place while there was no link keeps it
 	return a, info, nil
 }
 
@@ -91,7 +96,10 @@ func (a *Attachment) Next(ctx context.Context) (Item, error) {
 		if a.isClosed() || ctx.Err() != nil {
 			return Item{}, io.EOF
 		}
-		if err := a.resume(ctx); err != nil {
+		if err = a.resume(ctx); a.isClosed() || ctx.Err() != nil {
+			return Item{}, io.EOF
+		}
+		if err != nil {
 			return Item{}, err
 		}
 	}
@@ -145,6 +153,7 @@ func (a *Attachment) note(m protocol.Message) {
 func (a *Attachment) resume(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, resumeTimeout)
 	defer cancel()
+	defer context.AfterFunc(a.ctx, cancel)()
 	a.mu.Lock()
 	a.st.Abort()
 	a.mu.Unlock()
@@ -155,14 +164,14 @@ func (a *Attachment) resume(ctx context.Context) error {
 			a.queueResumed(info)
 			return nil
 		}
-		if protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable {
+		if protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable && ctx.Err() == nil {
 			return fmt.Errorf("resume %s: %w", a.spec.SessionID, err)
 		}
 		select {
 		case <-time.After(backoff):
 			backoff = min(2*backoff, backoffMax)
 		case <-ctx.Done():
-			return err
+			return unreachable(err)
 		}
 	}
 }
@@ -208,6 +217,7 @@ func (a *Attachment) Close() {
 		return
 	}
 	a.closed = true
+	a.end()
 	if a.st != nil {
 		a.st.Abort() // the supervisor sees the close; nothing more is read here
 	}

@@ -104,7 +104,7 @@ func TestMissedEvents(t *testing.T) {
 	c := r.link(t)
 	_, first := subscribe(t, c, wire.Events{})
 	s := r.session(t, sleeper)
-	const n = 5000
+	const n = 4500
 	for i := range n {
 		if err := s.Resize(protocol.Size{Cols: 10 + i%2, Rows: 10}); err != nil {
 			t.Fatal(err)

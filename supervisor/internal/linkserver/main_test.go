@@ -270,7 +270,7 @@ type rogue struct{ mux *yamux.Session }
 func newRogue(t testing.TB, r *rig) *rogue {
 	t.Helper()
 	cfg := yamux.DefaultConfig()
-	cfg.EnableKeepAlive, cfg.LogOutput, cfg.AcceptBacklog = false, io.Discard, 1<<14
+	cfg.EnableKeepAlive, cfg.LogOutput, cfg.AcceptBacklog = false, io.Discard, 4096
 	cfg.StreamOpenTimeout = 0
 	mux, err := yamux.Client(r.connect(t), cfg)
 	if err != nil {

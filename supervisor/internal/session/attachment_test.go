@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,6 +22,7 @@ import (
 // Looking takes nothing away: a client that attaches, reads nothing and is gone
 // leaves all for the next.
 //
+// demand: S6
 // demand: R6
 func TestBacklogStays(t *testing.T) {
 	s, first := ready(t, "seq 1 1000; echo READY; exec sleep 1000")
@@ -90,143 +89,6 @@ func TestBytesMissed(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A viewer that the ring has overtaken while the size changed is told the size
-// before the snapshot that is for it, also when the session is forgotten by
-// then.
-func TestResync(t *testing.T) {
-	for _, forgotten := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			tb, by := fakeTable(t, Config{RingBytes: ring.MinBytes})
-			s := create(t, tb, bash(""))
-			big, small := info(t, s).Size, protocol.Size{Cols: 40, Rows: 10}
-			m := &model{printed: []byte(numbers(50_000)), sizes: []sizeAt{{0, big}, {100_000, small}}}
-			print := func(from, end int) { by(s).print(m.printed[from:end]); synctest.Wait() }
-			v, err := attach(s, protocol.AttachSpec{}, m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer v.a.Close()
-			print(0, 100)
-			if _, err := v.drain(); err != nil || v.pos != 100 {
-				t.Fatalf("came to %d, %v", v.pos, err)
-			}
-			print(100, 100_000)
-			if err := s.Resize(small); err != nil {
-				t.Fatal(err)
-			}
-			print(100_000, len(m.printed))
-			start := info(t, s).RingStart
-			if forgotten {
-				by(s).exit(pty.Status{Code: 3})
-				<-s.Exited()
-				if err := tb.Forget(s.ID(), ""); err != nil {
-					t.Fatal(err)
-				}
-				<-s.gone
-			}
-			var kinds []ItemKind
-			for range 3 {
-				item, err := v.next(t)
-				if err != nil {
-					t.Fatal(err)
-				}
-				kinds = append(kinds, item.Kind)
-			}
-			if want := []ItemKind{ItemResync, ItemResized, ItemSnapshot}; !slices.Equal(kinds, want) {
-				t.Errorf("got items %v, want %v", kinds, want)
-			}
-			over, err := v.drain()
-			if err != nil || over != forgotten || v.exited != forgotten || v.pos != uint64(len(m.printed)) || v.from < start || v.missed != v.from-100 || v.size != small {
-				t.Errorf("over %v, %v at %d of %d, %v, missed %d up to %d, lost %d", over, err, v.pos, len(m.printed), v.size, v.missed, v.from, start)
-			}
-		})
-	}
-}
-
-// A viewer is told each size where it begins: on its way, when it attaches
-// anew, and when it comes back, even if nothing was printed since.
-func TestResizedAt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tb, by := fakeTable(t, Config{})
-		s := create(t, tb, bash(""))
-		size := func(cols int) protocol.Size { return protocol.Size{Cols: cols, Rows: 24} }
-		resize := func(cols int) {
-			if err := s.Resize(size(cols)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		v := look(t, s, protocol.AttachSpec{})
-		gone := look(t, s, protocol.AttachSpec{})
-		gone.a.Close()
-		resize(10)
-		resize(20)
-		by(s).print([]byte("abc"))
-		synctest.Wait()
-		resize(30)
-		by(s).print([]byte("def"))
-		synctest.Wait()
-		resize(40)
-		back := look(t, s, protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance(), Offset: gone.pos}})
-		anew := look(t, s, protocol.AttachSpec{Cols: 50, Rows: 24})
-		atEnd := look(t, s, protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance(), Offset: 6}})
-		for name, tt := range map[string]struct {
-			v    *viewer
-			seen string
-			want []sizeAt
-		}{
-			"on its way":      {v, "abcdef", []sizeAt{{0, size(20)}, {3, size(30)}, {6, size(50)}}},
-			"back":            {back, "abcdef", []sizeAt{{0, size(20)}, {3, size(30)}, {6, size(50)}}},
-			"back at the end": {atEnd, "", []sizeAt{{6, size(50)}}},
-			"anew":            {anew, "abcdef", nil},
-		} {
-			if _, err := tt.v.drain(); err != nil || !slices.Equal(tt.v.sizes, tt.want) || string(tt.v.seen) != tt.seen || tt.v.size != size(50) {
-				t.Errorf("%s: told %v, %q, %v; want %v", name, tt.v.sizes, tt.v.seen, err, tt.want)
-			}
-		}
-		if got := by(s).sizes; got[len(got)-1] != size(50) {
-			t.Errorf("the terminal was given %v", got)
-		}
-	})
-}
-
-// Sizes that change while the child prints and viewers look all the time: each
-// is told every size where the ring has it.
-func TestResizeWhilePrinting(t *testing.T) {
-	tb, by := fakeTable(t, Config{RingBytes: 16 << 20})
-	s := create(t, tb, bash(""))
-	told := make(chan error)
-	viewers := []*viewer{look(t, s, protocol.AttachSpec{}), look(t, s, protocol.AttachSpec{})}
-	for _, v := range viewers {
-		go func() { told <- v.poll() }()
-	}
-	for i := range 1000 { // as many sizes as the ring remembers
-		if err := s.Resize(protocol.Size{Cols: 1 + i, Rows: 24}); err != nil {
-			t.Fatal(err)
-		}
-		by(s).print([]byte("0123456789"))
-	}
-	by(s).exit(pty.Status{})
-	for range viewers {
-		if err := <-told; err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := map[uint64]protocol.Size{} // at one offset the last counts
-	for m, ok := s.ring.NextMark(0); ok; m, ok = s.ring.NextMark(m.Offset) {
-		want[m.Offset] = m.Size
-	}
-	for _, v := range viewers {
-		got := map[uint64]protocol.Size{}
-		for _, s := range v.sizes {
-			got[s.offset] = s.size
-		}
-		delete(got, 0)
-		if !maps.Equal(got, want) {
-			t.Errorf("told %d sizes, want those of the ring's %d, where they are", len(got), len(want))
-		}
-	}
 }
 
 // A viewer that looks at the very moment of the end is not told the exit before
@@ -430,61 +292,6 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.until(t, "got y")
-}
-
-// Sizes: zero columns and rows each on its own, at a resize and at an attach,
-// and what the child sees of them.
-//
-// demand: M1
-func TestResize(t *testing.T) {
-	size := func(cols, rows int) protocol.Size { return protocol.Size{Cols: cols, Rows: rows} }
-	s, v := ready(t, "stty -echo; echo READY; while read x; do stty size; done")
-	for _, tt := range []struct {
-		name   string
-		resize func(protocol.Size) error
-		size   protocol.Size
-		want   protocol.Size
-	}{
-		{"both", s.Resize, size(100, 40), size(100, 40)},
-		{"no columns", s.Resize, size(0, 50), size(80, 50)},
-		{"no rows", s.Resize, size(132, 0), size(132, 24)},
-		{"neither", s.Resize, size(0, 0), size(80, 24)},
-		{"beyond any display", s.Resize, size(1<<20, 1<<20), size(protocol.MaxCols, protocol.MaxRows)},
-		{"by a viewer", v.a.Resize, size(90, 0), size(90, 24)},
-		{"by one that attaches", attachSized(t, s, nil), size(0, 33), size(80, 33)},
-		{"by one that attaches without a size", attachSized(t, s, nil), size(0, 0), size(80, 33)},
-		{"by one that comes back", attachSized(t, s, &protocol.Resume{Instance: s.Instance()}), size(10, 10), size(80, 33)},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if err := tt.resize(tt.size); err != nil {
-				t.Fatal(err)
-			}
-			if got := info(t, s).Size; got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
-			v.seen = nil
-			if _, err := s.Type("", 0, []byte("\n")); err != nil {
-				t.Fatal(err)
-			}
-			v.until(t, fmt.Sprintf("%d %d\r\n", tt.want.Rows, tt.want.Cols))
-			if v.size != tt.want {
-				t.Errorf("told %v, want %v", v.size, tt.want)
-			}
-		})
-	}
-}
-
-func attachSized(t *testing.T, s *Session, resume *protocol.Resume) func(protocol.Size) error {
-	return func(size protocol.Size) error {
-		a, info, err := s.Attach(protocol.AttachSpec{Cols: size.Cols, Rows: size.Rows, Resume: resume})
-		if err == nil {
-			t.Cleanup(a.Close)
-			if want := s.ring.SizeAt(info.Session.OutputOffset); info.Session.Size != want {
-				t.Errorf("told %v, want %v", info.Session.Size, want)
-			}
-		}
-		return err
-	}
 }
 
 func TestSignals(t *testing.T) {

@@ -165,7 +165,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token string, cfg *Co
 	return s, nil
 }
 
-// run starts the goroutines. Until then nothing else has seen the session.
+// run starts the goroutines. Whoever has found the session before waits in do.
 func (s *Session) run() {
 	s.log.Info().Int(logging.PID, s.pty.PID()).Msg("session started")
 	info := s.info()

@@ -192,16 +192,14 @@ func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, token strin
 		s.abandon()
 		return nil, protocol.Errorf(protocol.CodeClosed, "the supervisor is shutting down")
 	}
-	if old := t.sessions[id]; old != nil {
-		// One life ends before the next begins, in the events too. Its loop
-		// wants nothing of the table any more since exited is closed, as
-		// reserve made sure.
-		_ = old.forget()
-		t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == old })
-	}
+	old := t.sessions[id]
 	t.sessions[id] = s
-	s.run()
+	t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == old })
 	t.mu.Unlock()
+	if old != nil { // one life ends before the next begins, in the events too
+		_ = old.forget() // exited, as reserve made sure
+	}
+	s.run()
 	return s, nil
 }
 

@@ -1,0 +1,499 @@
+//go:build unix
+
+package handoff
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/shared/socket"
+	"holdfast/shared/testkit"
+)
+
+// patience is how long a test waits for what must come; soonish is below the
+// time-out of ours, for what must not wait for it.
+const (
+	patience = 30 * time.Second
+	soonish  = Timeout / 2
+)
+
+// An old proxy serves its control socket and has files to give.
+type old struct {
+	dir, control string
+	offer        *Offer
+	left         chan bool // gets handed, once for each call of Leave
+	api          *socket.Listener
+}
+
+// newOld serves until the test has ended; change, where given, makes it another.
+func newOld(t *testing.T, change func(*old)) *old {
+	t.Helper()
+	testkit.CheckLeaks(t)
+	dir := testkit.Dir(t)
+	o := &old{dir: dir, control: filepath.Join(dir, "control"), left: make(chan bool, 8)}
+	var err error
+	if o.api, err = socket.Listen(filepath.Join(dir, "api"), socket.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { o.api.Close() })
+	ln, err := socket.Listen(o.control, socket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.offer = &Offer{Build: "1.0", Files: o.files, Leave: func(handed bool) { o.left <- handed }, Log: zerolog.Nop()}
+	if change != nil {
+		change(o)
+	}
+	done := make(chan error, 1)
+	go func() { done <- o.offer.Serve(context.Background(), ln) }()
+	t.Cleanup(func() {
+		ln.Close()
+		if err := within(t, "Serve returns", done); err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return o
+}
+
+// files gives the listener with its lock, and a text.
+func (o *old) files() ([]Group, []*os.File, error) {
+	files, err := o.api.Files()
+	if err != nil {
+		return nil, nil, err
+	}
+	text := filepath.Join(o.dir, "text")
+	if err := os.WriteFile(text, []byte("the text"), 0o600); err != nil {
+		return nil, nil, err
+	}
+	f, err := os.Open(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	return []Group{{"api", 2}, {"none", 0}, {"text", 1}}, append(files, f), nil
+}
+
+// staying fails the test if the old proxy has left.
+func (o *old) staying(t *testing.T) {
+	t.Helper()
+	select {
+	case <-o.left:
+		t.Error("the old proxy has left")
+	default:
+	}
+}
+
+func within[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("not within %v: %s", patience, what)
+		panic("unreachable")
+	}
+}
+
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// begin begins to take over, once no other handoff is under way any more.
+func begin(t *testing.T, o *old) *Take {
+	t.Helper()
+	var take *Take
+	testkit.Eventually(t, patience, func() (ok bool) {
+		var err error
+		take, err = Begin(soon(t), o.control, "2.0")
+		if err != nil && protocol.CodeOf(err) != protocol.CodeLimitExceeded {
+			t.Fatal(err)
+		}
+		return err == nil
+	}, "the old proxy has time")
+	return take
+}
+
+// At every moment somebody listens; the old one leaves when the new one
+// serves, and not before.
+//
+// demand: S9
+func TestTakeOver(t *testing.T) {
+	knock := func(o *old) {
+		t.Helper()
+		conn, err := net.Dial("unix", o.api.Path())
+		if err != nil {
+			t.Errorf("nobody listens: %v", err)
+			return
+		}
+		conn.Close()
+	}
+	o := newOld(t, func(o *old) {
+		o.offer.Leave = func(handed bool) {
+			if err := o.api.Release(); err != nil {
+				t.Error(err)
+			}
+			knock(o)
+			o.left <- handed
+		}
+	})
+	take, err := Begin(soon(t), o.control, "2.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if take.PID != os.Getpid() || take.Version != "1.0" {
+		t.Errorf("taken from %d %q", take.PID, take.Version)
+	}
+	if take.Files("unknown") != nil || len(take.Files("none")) != 0 {
+		t.Error("files of groups that have none")
+	}
+	text := take.Files("text")
+	if b, err := io.ReadAll(text[0]); err != nil || string(b) != "the text" {
+		t.Errorf("read %q, %v", b, err)
+	}
+	text[0].Close()
+	ln, err := socket.Adopt(o.api.Path(), take.Files("api"), socket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	o.staying(t)
+	knock(o)
+	if err := take.Serving(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case handed := <-o.left:
+		if !handed {
+			t.Error("told that nobody has the listeners")
+		}
+	default:
+		t.Error("Serving has returned, and the old proxy is still there")
+	}
+	knock(o)
+	if conn, _, err := ln.Accept(); err != nil {
+		t.Error(err)
+	} else {
+		conn.Close()
+	}
+}
+
+// A successor that dies before it serves leaves the old one as if nothing had
+// been tried, however far it came.
+//
+// demand: S9
+func TestSuccessorDies(t *testing.T) {
+	o := newOld(t, nil)
+	for range 3 {
+		take := begin(t, o)
+		take.Files("text")[0].Close()
+		if err := take.Close(); err != nil { // its process is gone: so are its descriptors
+			t.Error(err)
+		}
+	}
+	conn := dialControl(t, o) // with the offer unread
+	if err := send(conn, message{Do: "take", Versions: supported}, nil); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	o.staying(t)
+	if c, err := net.Dial("unix", o.api.Path()); err != nil {
+		t.Errorf("the old proxy does not listen: %v", err)
+	} else {
+		c.Close()
+	}
+	take := begin(t, o)
+	o.staying(t)
+	if err := take.Serving(); err != nil {
+		t.Error(err)
+	}
+	if handed := within(t, "the old proxy leaves", o.left); !handed {
+		t.Error("told that nobody has the listeners")
+	}
+}
+
+func dialControl(t *testing.T, o *old) *net.UnixConn {
+	t.Helper()
+	conn, _, err := socket.Dial(soon(t), o.control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func TestTwoAtOnce(t *testing.T) {
+	o := newOld(t, nil)
+	first := begin(t, o)
+	_, err := Begin(soon(t), o.control, "2.0")
+	if e := protocol.AsError(err); e == nil || e.Code != protocol.CodeLimitExceeded || !e.Retryable || e.RetryAfterMS == 0 {
+		t.Errorf("the second successor: %v", err)
+	}
+	_, err = Stop(soon(t), o.control)
+	if protocol.CodeOf(err) != protocol.CodeLimitExceeded {
+		t.Errorf("stop meanwhile: %v", err)
+	}
+	first.Close()
+	third := begin(t, o)
+	o.staying(t)
+	if err := third.Serving(); err != nil {
+		t.Error(err)
+	}
+}
+
+// demand: S13
+func TestVersions(t *testing.T) {
+	o := newOld(t, nil)
+	theirs := protocol.VersionRange{Min: Version + 1, Max: Version + 3}
+	conn := dialControl(t, o)
+	if err := send(conn, message{Do: "take", Versions: theirs}, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := receive(conn, "offer")
+	if e := protocol.AsError(err); e.Code != protocol.CodeProtocolMismatch || e.Local == nil || *e.Local != supported || e.Remote == nil || *e.Remote != theirs {
+		t.Errorf("a newer successor is told %+v", err)
+	}
+	o.staying(t)
+
+	// And the new side passes on what an old one says.
+	path := fakeOld(t, func(conn *net.UnixConn) {
+		_ = send(conn, message{Do: "error", Error: &protocol.Error{Code: protocol.CodeProtocolMismatch, Local: &theirs, Remote: &supported}}, nil)
+	})
+	_, err = Begin(soon(t), path, "2.0")
+	if e := protocol.AsError(err); e == nil || e.Code != protocol.CodeProtocolMismatch || *e.Local != theirs || *e.Remote != supported {
+		t.Errorf("told %v", err)
+	}
+}
+
+func TestNothingToGive(t *testing.T) {
+	o := newOld(t, func(o *old) {
+		o.offer.Files = func() ([]Group, []*os.File, error) {
+			return nil, nil, protocol.Errorf(protocol.CodeClosed, "on the way out")
+		}
+	})
+	if _, err := Begin(soon(t), o.control, "2.0"); protocol.CodeOf(err) != protocol.CodeClosed {
+		t.Errorf("told %v", err)
+	}
+	o.staying(t)
+	if _, err := Begin(soon(t), filepath.Join(o.dir, "nobody"), "2.0"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("where no proxy is: %v", err)
+	}
+}
+
+// What is no request is dropped, and the old one serves on.
+func TestBadRequests(t *testing.T) {
+	o := newOld(t, nil)
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for name, does := range map[string]func(*net.UnixConn) error{
+		"nothing":      func(*net.UnixConn) error { return nil },
+		"a line":       func(c *net.UnixConn) error { _, err := c.Write([]byte("take\n")); return err },
+		"4 GiB":        func(c *net.UnixConn) error { _, err := c.Write([]byte{255, 255, 255, 255, 0, 0}); return err },
+		"no JSON":      func(c *net.UnixConn) error { return socket.SendFiles(c, []byte("{{{"), nil) },
+		"null":         func(c *net.UnixConn) error { return socket.SendFiles(c, []byte("null"), nil) },
+		"another word": func(c *net.UnixConn) error { return send(c, message{Do: "serving"}, nil) },
+		"an error":     func(c *net.UnixConn) error { return send(c, message{Do: "error", Error: &protocol.Error{}}, nil) },
+		"fewer than none": func(c *net.UnixConn) error {
+			return send(c, message{Do: "take", Groups: []Group{{"a", -1}, {"b", 1}}}, nil)
+		},
+		"unnamed files": func(c *net.UnixConn) error { return send(c, message{Do: "take"}, []*os.File{file}) },
+		"files, and named": func(c *net.UnixConn) error {
+			return send(c, message{Do: "stop!", Groups: []Group{{"a", 1}}}, []*os.File{file})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := dialControl(t, o)
+			if err := does(conn); err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.CloseWrite()
+			_ = conn.SetReadDeadline(time.Now().Add(patience))
+			if b, err := io.ReadAll(conn); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
+				t.Errorf("answered %q, %v", b, err)
+			}
+			o.staying(t)
+		})
+	}
+	// The second word may be wrong, too.
+	for name, m := range map[string]message{"another word": {Do: "take"}, "fewer than none": {Do: "serving", Groups: []Group{{"a", -1}}}} {
+		t.Run("then "+name, func(t *testing.T) {
+			take := begin(t, o)
+			if err := send(take.conn, m, nil); err != nil {
+				t.Fatal(err)
+			}
+			_ = take.conn.SetReadDeadline(time.Now().Add(patience))
+			if b, err := io.ReadAll(take.conn); len(b) > 0 || err != nil {
+				t.Errorf("answered %q, %v", b, err)
+			}
+			take.Close()
+			o.staying(t)
+		})
+	}
+}
+
+// fakeOld listens where an old proxy would, takes one request and answers it.
+func fakeOld(t *testing.T, answer func(*net.UnixConn)) (path string) {
+	t.Helper()
+	path = filepath.Join(testkit.Dir(t), "control")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if _, err := hear(conn.(*net.UnixConn), "take", "stop"); err != nil {
+			t.Errorf("asked for %v", err)
+		}
+		answer(conn.(*net.UnixConn))
+	}()
+	t.Cleanup(func() { ln.Close(); <-done })
+	return path
+}
+
+// An offer that makes no sense is refused, and no descriptor of it stays open.
+func TestBadOffers(t *testing.T) {
+	testkit.CheckLeaks(t)
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const huge = 1 << 62 // four of them make 0
+	for name, answer := range map[string]func(*net.UnixConn){
+		"nothing":         func(*net.UnixConn) {},
+		"garbage":         func(c *net.UnixConn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n")) },
+		"no JSON":         func(c *net.UnixConn) { _ = socket.SendFiles(c, []byte("x"), []*os.File{file}) },
+		"another word":    func(c *net.UnixConn) { _ = send(c, message{Do: "done"}, nil) },
+		"fewer than none": func(c *net.UnixConn) { _ = send(c, message{Do: "offer", Groups: []Group{{"a", -1}, {"b", 1}}}, nil) },
+		"far too many": func(c *net.UnixConn) {
+			_ = send(c, message{Do: "offer", Groups: []Group{{"a", huge}, {"b", huge}, {"c", huge}, {"d", huge}}}, nil)
+		},
+		"one missing":  func(c *net.UnixConn) { _ = send(c, message{Do: "offer", Groups: []Group{{"a", 2}}}, []*os.File{file}) },
+		"one too many": func(c *net.UnixConn) { _ = send(c, message{Do: "offer", Groups: []Group{{"a", 0}}}, []*os.File{file}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			take, err := Begin(soon(t), fakeOld(t, answer), "2.0")
+			if err == nil {
+				t.Errorf("taken: %+v", take.groups)
+				take.Close()
+			}
+		})
+	}
+}
+
+// The old one may vanish after its offer: the new one serves all the same, and
+// hears that nobody said good-bye.
+func TestOldVanishes(t *testing.T) {
+	testkit.CheckLeaks(t)
+	for name, then := range map[string]func(*net.UnixConn){
+		"at once":         func(*net.UnixConn) {},
+		"with a bad word": func(c *net.UnixConn) { _, _ = hear(c, "serving"); _ = send(c, message{Do: "offer"}, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := fakeOld(t, func(c *net.UnixConn) {
+				_ = send(c, message{Do: "offer", Versions: supported}, nil)
+				then(c)
+			})
+			take, err := Begin(soon(t), path, "2.0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := take.Serving(); err == nil {
+				t.Error("somebody has said good-bye")
+			}
+		})
+	}
+}
+
+// Stop returns when the proxy has left.
+func TestStop(t *testing.T) {
+	leave := make(chan struct{})
+	o := newOld(t, func(o *old) { o.offer.Leave = func(handed bool) { <-leave; o.left <- handed } })
+	type stopped struct {
+		pid int
+		err error
+	}
+	done := make(chan stopped, 1)
+	go func() { pid, err := Stop(soon(t), o.control); done <- stopped{pid, err} }()
+	close(leave)
+	if s := within(t, "Stop returns", done); s.err != nil || s.pid != os.Getpid() {
+		t.Errorf("%+v", s)
+	}
+	select {
+	case handed := <-o.left:
+		if handed {
+			t.Error("told that somebody has the listeners")
+		}
+	default:
+		t.Error("Stop has returned before the proxy had left")
+	}
+	for name, answer := range map[string]func(*net.UnixConn){
+		"nothing":  func(*net.UnixConn) {},
+		"a no":     func(c *net.UnixConn) { _ = send(c, message{Do: "error", Error: &protocol.Error{Code: "x"}}, nil) },
+		"an offer": func(c *net.UnixConn) { _ = send(c, message{Do: "offer"}, nil) },
+	} {
+		if _, err := Stop(soon(t), fakeOld(t, answer)); err == nil {
+			t.Errorf("answered by %s it has stopped", name)
+		}
+	}
+	if _, err := Stop(soon(t), filepath.Join(o.dir, "nobody")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("where no proxy is: %v", err)
+	}
+}
+
+// However many ask in whatever ways, the proxy leaves once.
+func TestLeaveOnce(t *testing.T) {
+	o := newOld(t, nil)
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			if i%2 == 0 {
+				_, _ = Stop(soon(t), o.control)
+				return
+			}
+			if take, err := Begin(soon(t), o.control, "2.0"); err == nil {
+				_ = take.Serving()
+			}
+		})
+	}
+	wg.Wait()
+	if len(o.left) != 1 {
+		t.Errorf("it has left %d times", len(o.left))
+	}
+}
+
+// Nobody waits for a peer that has gone.
+func TestNoWaiting(t *testing.T) {
+	o := newOld(t, nil)
+	begun := time.Now()
+	for range 10 {
+		conn := dialControl(t, o)
+		_ = send(conn, message{Do: "take", Versions: supported}, nil)
+		conn.Close()
+	}
+	begin(t, o).Close()
+	if took := time.Since(begun); took > soonish {
+		t.Errorf("it took %v", took)
+	}
+}

@@ -1,0 +1,356 @@
+package linkclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+)
+
+// Where no supervisor runs one is started, once, whoever else wants one too.
+//
+// demand: S3
+func TestStart(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		dead func(t *testing.T, s *supervisor) // what an earlier one left
+	}{
+		{name: "no socket", dead: func(*testing.T, *supervisor) {}},
+		{name: "a socket of one that died", dead: func(t *testing.T, s *supervisor) {
+			s.start()
+			s.stop()
+			if _, err := os.Stat(s.path); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSupervisor(t)
+			tt.dead(t, s)
+			var tries atomic.Int64
+			cfg := Config{Hello: func() wire.Hello { return wire.Hello{Protocol: protocol.Supported()} }, Log: zerolog.Nop()}
+			var starts atomic.Int64
+			cfg.Start = func(context.Context) error { starts.Add(1); return nil } // it takes a while until it listens
+			cfg.Dial = func(ctx context.Context) (net.Conn, error) {
+				if tries.Add(1) == 5 {
+					_ = os.Remove(s.path)
+					s.start()
+				}
+				return new(net.Dialer).DialContext(ctx, "unix", s.path)
+			}
+			c := New(cfg)
+			defer c.Close()
+			conns := make(chan *link.Conn, 20)
+			for range cap(conns) {
+				go func() {
+					conn, err := c.Conn(soon(t))
+					if err != nil {
+						t.Error(err)
+					}
+					conns <- conn
+				}()
+			}
+			first := <-conns
+			for range cap(conns) - 1 {
+				if conn := <-conns; conn != first {
+					t.Error("another link")
+				}
+			}
+			if starts.Load() != 1 || s.made() != 1 || tries.Load() != 5 {
+				t.Errorf("%d starts, %d links and %d tries, want 1, 1 and 5", starts.Load(), s.made(), tries.Load())
+			}
+		})
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	s := newSupervisor(t)
+	c, d := s.client(func(int) error { return errors.New("no such program") })
+	_, err := c.Conn(soon(t))
+	wantCode(t, "Conn", err, protocol.CodeSupervisorUnreachable)
+	if err != nil && !strings.Contains(err.Error(), "no such program") {
+		t.Errorf("it does not say why: %v", err)
+	}
+	if tries, starts := d.get(); tries != 1 || starts != 1 {
+		t.Errorf("%d tries and %d starts", tries, starts)
+	}
+
+	c, d = s.client(nil)
+	_, err = c.Conn(soon(t))
+	wantCode(t, "Conn, that may start none", err, protocol.CodeSupervisorUnreachable)
+	if e := protocol.AsError(err); !e.Retryable {
+		t.Errorf("%+v is not retryable", e)
+	}
+	if tries, _ := d.get(); tries != 1 {
+		t.Errorf("%d tries", tries)
+	}
+}
+
+// Where one runs nothing is started, and one link serves all.
+//
+// demand: S3
+func TestConnect(t *testing.T) {
+	s, c := running(t)
+	if c.Welcome() != nil {
+		t.Error("welcomed before the first link")
+	}
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if reply, err := c.Call(soon(t), wire.Status{}); err != nil || reply.MessageType() != "ok" {
+				t.Errorf("%v, %v", reply, err)
+			}
+		})
+	}
+	wg.Wait()
+	if s.made() != 1 {
+		t.Errorf("%d links", s.made())
+	}
+	if w := c.Welcome(); w == nil || w.PID != 7 || w.Instance != "life" {
+		t.Errorf("welcomed with %+v", w)
+	}
+}
+
+// A supervisor that cannot be reached now is tried again, and never started:
+// a busy socket says that it lives.
+func TestBackoff(t *testing.T) {
+	s := newSupervisor(t)
+	s.start()
+	tries := 0
+	c := New(Config{
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			if tries++; tries <= 5 {
+				return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EAGAIN)}
+			}
+			return new(net.Dialer).DialContext(ctx, "unix", s.path)
+		},
+		Start: func(context.Context) error { t.Error("started"); return nil },
+		Hello: func() wire.Hello { return wire.Hello{Protocol: protocol.Supported()} },
+		Log:   zerolog.Nop(),
+	})
+	defer c.Close()
+	if _, err := c.Conn(soon(t)); err != nil || tries != 6 {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+
+	tries = -1 << 30
+	c = New(Config{Dial: c.cfg.Dial, Start: c.cfg.Start, Hello: c.cfg.Hello, Log: zerolog.Nop()})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := c.Conn(ctx)
+	wantCode(t, "Conn, given up", err, protocol.CodeSupervisorUnreachable)
+}
+
+// What no waiting mends is told at once. The peer is neither restarted nor
+// harmed: it holds sessions.
+//
+// demand: S13
+func TestRefused(t *testing.T) {
+	for _, want := range []protocol.Code{protocol.CodeProtocolMismatch, protocol.CodeUnauthorized} {
+		t.Run(string(want), func(t *testing.T) {
+			s := newSupervisor(t)
+			s.hello = func(h *wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+				return wire.Welcome{}, nil, &protocol.Error{Code: want, Local: &protocol.VersionRange{Min: 5, Max: 7}, Remote: &h.Protocol}
+			}
+			s.start()
+			c, d := s.client(func(int) error { return nil })
+			for i := range 3 {
+				_, err := c.Call(soon(t), wire.Status{})
+				wantCode(t, "Call", err, want)
+				if e := protocol.AsError(err); e.Local == nil || e.Local.Max != 7 {
+					t.Errorf("the ranges are lost: %+v", e)
+				}
+				if tries, starts := d.get(); tries != i+1 || starts != 0 {
+					t.Errorf("%d tries and %d starts", tries, starts)
+				}
+			}
+		})
+	}
+}
+
+// A link that is cut is made again by whoever asks next. What was under way
+// is unreachable, which may be tried again.
+func TestRedial(t *testing.T) {
+	s, c := running(t)
+	asked := make(chan struct{})
+	hold := make(chan struct{})
+	s.answers(func(st *link.Stream, request protocol.Message) {
+		if _, ok := request.(*wire.Wait); ok {
+			close(asked)
+			<-hold
+			return
+		}
+		_ = st.Send(wire.OK{})
+	})
+	done := make(chan error, 1)
+	go func() { _, err := c.Call(soon(t), wire.Wait{}); done <- err }()
+	<-asked
+	s.cut()
+	err := within(t, soonish, "the call returns", done)
+	wantCode(t, "Call over a link that is cut", err, protocol.CodeSupervisorUnreachable)
+	if e := protocol.AsError(err); !e.Retryable || e.RetryAfterMS == 0 {
+		t.Errorf("%+v", e)
+	}
+	close(hold)
+	if _, err := c.Call(soon(t), wire.Status{}); err != nil {
+		t.Error(err)
+	}
+	if s.made() != 2 {
+		t.Errorf("%d links, want 2", s.made())
+	}
+}
+
+// Of several that want a link the one that makes it may give up; another then
+// takes its place.
+func TestMakerGivesUp(t *testing.T) {
+	s := newSupervisor(t)
+	busy, dialing := make(chan struct{}), make(chan struct{}, 1)
+	c := New(Config{
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			select {
+			case dialing <- struct{}{}:
+			default:
+			}
+			select {
+			case <-busy:
+				return new(net.Dialer).DialContext(ctx, "unix", s.path)
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
+		Hello: func() wire.Hello { return wire.Hello{Protocol: protocol.Supported()} },
+		Log:   zerolog.Nop(),
+	})
+	defer c.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := c.Conn(ctx); first <- err }()
+	<-dialing
+	waiting, stop := context.WithCancel(context.Background())
+	third := make(chan error, 1)
+	go func() { _, err := c.Conn(soon(t)); second <- err }()
+	go func() { _, err := c.Conn(waiting); third <- err }()
+	stop()
+	wantCode(t, "who waits, and gives up", within(t, soonish, "it returns", third), protocol.CodeSupervisorUnreachable)
+	cancel()
+	wantCode(t, "who dials, and gives up", within(t, soonish, "it returns", first), protocol.CodeSupervisorUnreachable)
+	s.start()
+	close(busy)
+	if err := within(t, patience, "the other gets a link", second); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestClose(t *testing.T) {
+	s, c := running(t)
+	conn, err := c.Conn(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Close(), c.Close()); err != nil {
+		t.Error(err)
+	}
+	within(t, soonish, "the link ends", conn.Done())
+	_, err = c.Call(soon(t), wire.Status{})
+	wantCode(t, "Call", err, protocol.CodeSupervisorUnreachable)
+	if s.made() != 1 {
+		t.Errorf("%d links", s.made())
+	}
+
+	// While a link is being made: it is not kept.
+	dialing, goOn := make(chan struct{}), make(chan struct{})
+	cfg := c.cfg
+	dial := cfg.Dial
+	cfg.Dial = func(ctx context.Context) (net.Conn, error) { close(dialing); <-goOn; return dial(ctx) }
+	c = New(cfg)
+	done := make(chan error, 1)
+	go func() { _, err := c.Conn(soon(t)); done <- err }()
+	<-dialing
+	c.Close()
+	close(goOn)
+	wantCode(t, "Conn", within(t, soonish, "it returns", done), protocol.CodeSupervisorUnreachable)
+}
+
+// The supervisor's own errors stay what they are, and so do those of ctx.
+func TestErrors(t *testing.T) {
+	s, c := running(t)
+	s.answers(func(st *link.Stream, request protocol.Message) {
+		if _, ok := request.(*wire.Forget); ok {
+			_ = st.Fail(&protocol.Error{Code: protocol.CodeSessionExited, Exit: &protocol.ExitRecord{ExitCode: 3}})
+			return
+		}
+		_, _ = st.Next() // until the other side gives up
+	})
+	_, err := c.Call(soon(t), wire.Forget{})
+	if e := protocol.AsError(err); e.Code != protocol.CodeSessionExited || e.Exit == nil || e.Exit.ExitCode != 3 {
+		t.Errorf("an answer came as %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { _, err := c.Call(ctx, wire.Wait{}); done <- err }()
+	cancel()
+	if err := within(t, soonish, "Call returns", done); !errors.Is(err, context.Canceled) && protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable {
+		t.Errorf("Call: %v", err)
+	}
+}
+
+func TestList(t *testing.T) {
+	s, c := running(t)
+	all := make([]protocol.SessionInfo, 500)
+	for i := range all {
+		all[i] = protocol.SessionInfo{ID: protocol.SessionID(fmt.Sprint("s", i)), Argv: []string{strings.Repeat("x", 2000)}}
+	}
+	var cut atomic.Bool
+	s.answers(func(st *link.Stream, request protocol.Message) {
+		if m, ok := request.(*wire.List); !ok || m.Originator != "me" {
+			t.Errorf("asked %+v", request)
+		}
+		if cut.Load() {
+			_ = st.Send(wire.Sessions{Sessions: all[:1], More: true})
+			return
+		}
+		_ = st.SendSessions(all)
+	})
+	got, err := c.List(soon(t), "me")
+	if err != nil || !reflect.DeepEqual(got, all) {
+		t.Errorf("%d sessions, %v", len(got), err)
+	}
+	cut.Store(true)
+	got, err = c.List(soon(t), "me")
+	wantCode(t, "a list without its end", err, protocol.CodeSupervisorUnreachable)
+	if got != nil {
+		t.Errorf("%d sessions came all the same", len(got))
+	}
+}
+
+func TestStatus(t *testing.T) {
+	s, c := running(t)
+	want := protocol.ProcessStatus{PID: 7, Sessions: 3}
+	s.answers(func(st *link.Stream, _ protocol.Message) { _ = st.Send(wire.StatusReport{Supervisor: want}) })
+	if got, err := c.Status(soon(t)); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	// Wrong answers are nobody's fault but ours.
+	s.answers(func(st *link.Stream, _ protocol.Message) { _ = st.Send(wire.OK{}) })
+	_, err := c.Status(soon(t))
+	wantCode(t, "status", err, protocol.CodeInternal)
+	_, err = c.List(soon(t), "")
+	wantCode(t, "list", err, protocol.CodeInternal)
+	_, _, err = c.Attach(soon(t), 1, protocol.AttachSpec{SessionID: "s"})
+	wantCode(t, "attach", err, protocol.CodeInternal)
+	_, _, err = c.Subscribe(soon(t), "", 0)
+	wantCode(t, "events", err, protocol.CodeInternal)
+}

@@ -1,0 +1,476 @@
+package linkclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"sync"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+)
+
+// A session is the fake's: all it will ever print, in one slice. It is told
+// from a snapshot of its first bytes, or from an offset on, then its exit.
+type session struct {
+	s        *supervisor
+	output   []byte
+	snapshot int // bytes of it that a new viewer gets as a snapshot
+	piece    int // bytes in a frame
+	input    uint64
+	first    chan struct{} // closed when it may print
+
+	mu   sync.Mutex
+	cuts []int // after so many frames of a life of the stream the link is cut
+}
+
+const life = "session-life"
+
+func (f *session) attach(st *link.Stream, m *wire.Attach) {
+	f.mu.Lock()
+	left := -1
+	if len(f.cuts) > 0 {
+		left, f.cuts = f.cuts[0], f.cuts[1:]
+	}
+	f.mu.Unlock()
+	info := protocol.AttachInfo{
+		Session: protocol.SessionInfo{ID: m.SessionID, Instance: life}, Replay: protocol.ReplaySnapshot,
+		Offset: uint64(f.snapshot), SnapshotBytes: f.snapshot, Writer: m.Writer, InputOffset: f.input,
+	}
+	if info.Writer == "" {
+		info.Writer = "made"
+	}
+	if m.Resume != nil {
+		info.Replay, info.Offset, info.SnapshotBytes = protocol.ReplayExact, m.Resume.Offset, 0
+	}
+	_ = st.Send(wire.Attached{AttachInfo: info})
+	<-f.first
+	send := func(kind frame.Kind, offset uint64, p []byte) bool {
+		for len(p) > 0 {
+			if left == 0 {
+				f.s.cut()
+				return false
+			}
+			left--
+			n := min(len(p), f.piece)
+			if st.SendRaw(frame.AppendData(nil, kind, m.Attachment, offset, p[:n])) != nil {
+				return false
+			}
+			if p = p[n:]; kind == frame.Output {
+				offset += uint64(n)
+			}
+		}
+		return true
+	}
+	if send(frame.Snapshot, info.Offset, f.output[:info.SnapshotBytes]) && send(frame.Output, info.Offset, f.output[info.Offset:]) {
+		_ = st.Send(wire.Exited{SessionID: m.SessionID, Instance: life, Exit: protocol.ExitRecord{ExitCode: 5}})
+		_ = st.Close()
+		_, _ = st.Next()
+	}
+}
+
+func newSession(s *supervisor, bytes int) *session {
+	f := &session{s: s, output: make([]byte, bytes), piece: frame.MaxData, first: make(chan struct{})}
+	for i := range f.output {
+		f.output[i] = byte(i) ^ byte(i>>8) ^ byte(i>>16)
+	}
+	return f
+}
+
+// attached returns an attachment. The session prints once first is closed, so
+// that no cut comes before the answer was heard.
+func (f *session) attached(c *Client, number uint32, spec protocol.AttachSpec) (*Attachment, *view) {
+	f.s.t.Helper()
+	f.s.answers(func(st *link.Stream, request protocol.Message) { f.attach(st, request.(*wire.Attach)) })
+	a, info, err := c.Attach(soon(f.s.t), number, spec)
+	if err != nil {
+		f.s.t.Fatal(err)
+	}
+	return a, &view{pos: info.Offset, left: info.SnapshotBytes}
+}
+
+// A view is what a client makes of an attachment.
+type view struct {
+	screen []byte
+	pos    uint64
+	left   int // of a snapshot
+	gaps   int // input_gap was told
+	exit   *wire.Exited
+}
+
+// see takes one item, and fails where offsets do not fit together.
+func (v *view) see(item Item, number uint32) error {
+	if v.exit != nil {
+		return errors.New("something after the exit")
+	}
+	switch m := item.Message.(type) {
+	case *wire.Resync:
+		v.screen, v.pos, v.left = nil, m.Offset, m.SnapshotBytes
+		return nil
+	case *wire.Exited:
+		v.exit = m
+		return nil
+	case *wire.Error:
+		if m.Code != protocol.CodeInputGap || m.Offset == nil {
+			return &m.Error
+		}
+		v.gaps++
+		return nil
+	case nil:
+	default:
+		return fmt.Errorf("unexpected %s", m.MessageType())
+	}
+	n, offset, data, err := frame.ParseData(item.Raw[frame.HeaderLen:])
+	kind := frame.Kind(item.Raw[4])
+	switch {
+	case err != nil || n != number || offset != v.pos:
+		return fmt.Errorf("frame of %d at %d, want %d at %d: %v", n, offset, number, v.pos, err)
+	case kind == frame.Snapshot && v.left >= len(data):
+		v.left -= len(data)
+	case kind == frame.Output && v.left == 0:
+		v.pos += uint64(len(data))
+	default:
+		return fmt.Errorf("kind %d with %d bytes of a snapshot to come", kind, v.left)
+	}
+	v.screen = append(v.screen, data...)
+	return nil
+}
+
+// A viewer over a link that is cut again and again, anywhere, sees what one
+// sees over a link that holds.
+//
+// demand: S8
+func TestResume(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, seed))
+			s, c := running(t)
+			f := newSession(s, 20_000+random.IntN(300_000))
+			f.snapshot, f.piece, f.input = random.IntN(len(f.output)), 1+random.IntN(frame.MaxData), random.Uint64N(100)
+			for range random.IntN(15) {
+				f.cuts = append(f.cuts, random.IntN(20))
+			}
+			cuts := len(f.cuts)
+			spec := protocol.AttachSpec{SessionID: "s", Cols: 90, Rows: 30, Mode: protocol.ModeExclusive, Steal: true}
+			a, v := f.attached(c, 9, spec)
+			close(f.first)
+			want := []protocol.AttachSpec{spec}
+			spec.Writer, spec.Steal = "made", false
+			for {
+				item, err := a.Next(soon(t))
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				// It has resumed since, from where v stands.
+				for len(want) < len(s.heard()) && item.Raw == nil && v.exit == nil {
+					next := spec
+					if v.left > 0 {
+						next.Cols, next.Rows = 0, 0
+					} else {
+						next.Resume = &protocol.Resume{Instance: life, Offset: v.pos}
+					}
+					want = append(want, next)
+				}
+				if err := v.see(item, 9); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !bytes.Equal(v.screen, f.output) || v.exit == nil || v.exit.Exit.ExitCode != 5 {
+				t.Errorf("%d bytes seen of %d, exit %+v", len(v.screen), len(f.output), v.exit)
+			}
+			heard := s.heard()
+			if v.gaps > len(heard)-1 || len(heard) > 1 && v.gaps == 0 || len(heard) > cuts+1 {
+				t.Errorf("%d attaches after %d cuts, and %d times input was asked for again", len(heard), cuts, v.gaps)
+			}
+			for i, m := range heard {
+				if got := m.(*wire.Attach).AttachSpec; !reflect.DeepEqual(got, want[i]) {
+					t.Errorf("attach %d of %d: %+v %+v, want %+v %+v", i, len(heard), got, got.Resume, want[i], want[i].Resume)
+				}
+			}
+		})
+	}
+}
+
+// Half a snapshot is no position: a new one is asked for, and the session's
+// size stays as it is.
+func TestResumeInSnapshot(t *testing.T) {
+	s, c := running(t)
+	f := newSession(s, 5000)
+	f.snapshot, f.piece, f.cuts = 4000, 1000, []int{2}
+	a, v := f.attached(c, 1, protocol.AttachSpec{SessionID: "s", Cols: 90, Rows: 30, Writer: "w"})
+	close(f.first)
+	for v.exit == nil {
+		item, err := a.Next(soon(t))
+		if err == nil {
+			err = v.see(item, 1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again := s.heard()[1].(*wire.Attach); again.Resume != nil || again.Cols != 0 || again.Rows != 0 || again.Writer != "w" {
+		t.Errorf("attached again with %+v", again)
+	}
+	if !bytes.Equal(v.screen, f.output) {
+		t.Errorf("%d bytes seen", len(v.screen))
+	}
+	if _, err := a.Next(soon(t)); !errors.Is(err, io.EOF) {
+		t.Errorf("after the exit: %v", err)
+	}
+}
+
+// What a resume is refused with ends the attachment, and is told.
+func TestResumeRefused(t *testing.T) {
+	for _, code := range []protocol.Code{protocol.CodeSessionNotFound, protocol.CodeInstanceMismatch, protocol.CodeSessionExited, protocol.CodeAlreadyAttached} {
+		t.Run(string(code), func(t *testing.T) {
+			s, c := running(t)
+			f := newSession(s, 100)
+			f.piece, f.cuts = 10, []int{3}
+			a, _ := f.attached(c, 1, protocol.AttachSpec{SessionID: "s"})
+			s.answers(func(st *link.Stream, _ protocol.Message) { _ = st.Fail(protocol.Errorf(code, "gone")) })
+			close(f.first)
+			var err error
+			for err == nil {
+				_, err = a.Next(soon(t))
+			}
+			wantCode(t, "Next", err, code)
+			a.Close()
+		})
+	}
+}
+
+// silent is a session that prints nothing.
+func silent(st *link.Stream, _ protocol.Message) {
+	_ = st.Send(wire.Attached{AttachInfo: protocol.AttachInfo{Session: protocol.SessionInfo{Instance: life}}})
+	_, _ = st.Next()
+}
+
+// Close and the context's end are heard while there is no link.
+func TestCloseDuringResume(t *testing.T) {
+	for _, name := range []string{"Close", "context"} {
+		t.Run(name, func(t *testing.T) {
+			s := newSupervisor(t)
+			s.start()
+			c, d := s.client(func(int) error { return nil })
+			s.answers(silent)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			a, _, err := c.Attach(soon(t), 1, protocol.AttachSpec{SessionID: "s"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, _ := d.get()
+			s.stop() // and it does not come back
+			done := make(chan error, 1)
+			go func() { _, err := a.Next(ctx); done <- err }()
+			for tries := before; tries < before+3; tries, _ = d.get() { // it is at it
+				select {
+				case err := <-done:
+					t.Fatalf("Next has given up: %v", err)
+				default:
+				}
+			}
+			if name == "Close" {
+				a.Close()
+			} else {
+				cancel()
+			}
+			if err := within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
+				t.Errorf("Next: %v", err)
+			}
+			a.SendRaw(frame.AppendData(nil, frame.Input, 1, 0, []byte("x"))) // nobody hears it
+			a.Send(wire.Interrupt{})
+			a.Close()
+		})
+	}
+}
+
+// An attachment without words: it types, detaches, and hears of errors.
+func TestAttachment(t *testing.T) {
+	s, c := running(t)
+	heard := make(chan string, 10)
+	gone := make(chan error, 1)
+	s.answers(func(st *link.Stream, request protocol.Message) {
+		m := request.(*wire.Attach)
+		_ = st.Send(wire.Attached{AttachInfo: protocol.AttachInfo{Writer: "w"}})
+		for _, m := range []protocol.Message{
+			wire.Accepted{Offset: 1}, wire.Resized{Cols: 1, Rows: 2}, wire.Error{Error: *protocol.Errorf(protocol.CodePermissionDenied, "no")},
+		} {
+			_ = st.Send(m)
+		}
+		_ = st.SendRaw(frame.Append(nil, 77, []byte("from the future")))
+		_ = st.SendRaw(frame.Append(nil, frame.Control, []byte(`{"type":"teleport"}`)))
+		_ = st.SendRaw(frame.AppendData(nil, frame.Output, m.Attachment, 0, []byte("hi")))
+		for {
+			raw, err := st.Next()
+			if err != nil {
+				gone <- err
+				return
+			}
+			heard <- string(raw)
+		}
+	})
+	a, info, err := c.Attach(soon(t), 3, protocol.AttachSpec{SessionID: "s"})
+	if err != nil || info.Writer != "w" {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	for _, want := range []string{"accepted", "resized", "error"} {
+		item, err := a.Next(soon(t))
+		if err != nil || item.Raw != nil || item.Message.MessageType() != want {
+			t.Errorf("told %+v, %v, want %s", item, err, want)
+		}
+	}
+	hi := frame.AppendData(nil, frame.Output, 3, 0, []byte("hi"))
+	if item, err := a.Next(soon(t)); err != nil || !bytes.Equal(item.Raw, hi) {
+		t.Errorf("told %+v, %v", item, err)
+	}
+	typed := frame.AppendData(nil, frame.Input, 3, 7, []byte("ls\n"))
+	a.SendRaw(typed)
+	if got := within(t, patience, "input comes", heard); got != string(typed) {
+		t.Errorf("heard %q", got)
+	}
+	a.Send(wire.Resize{Cols: 3, Rows: 4})
+	if got := within(t, patience, "a size comes", heard); got[frame.HeaderLen:] != `{"type":"resize","cols":3,"rows":4}` {
+		t.Errorf("heard %q", got)
+	}
+	done := make(chan error, 1)
+	go func() { _, err := a.Next(soon(t)); done <- err }()
+	a.Close()
+	a.Close()
+	if err := within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
+		t.Errorf("Next: %v", err)
+	}
+	if err := within(t, soonish, "the supervisor sees the end", gone); !errors.Is(err, io.EOF) {
+		t.Errorf("it saw %v", err)
+	}
+	if s.made() != 1 {
+		t.Errorf("%d links: a detach is no loss", s.made())
+	}
+}
+
+// An attachment that was stolen does not come back.
+//
+// demand: R5
+func TestStolen(t *testing.T) {
+	s, c := running(t)
+	s.answers(func(st *link.Stream, _ protocol.Message) {
+		_ = st.Send(wire.Attached{})
+		_ = st.Send(wire.Stolen{StolenBy: "thief"})
+	})
+	a, _, err := c.Attach(soon(t), 1, protocol.AttachSpec{SessionID: "s", Steal: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	item, err := a.Next(soon(t))
+	if m, ok := item.Message.(*wire.Stolen); err != nil || !ok || m.StolenBy != "thief" {
+		t.Errorf("told %+v, %v", item, err)
+	}
+	if _, err := a.Next(soon(t)); !errors.Is(err, io.EOF) {
+		t.Errorf("and then %v", err)
+	}
+	if n := len(s.heard()); n != 1 {
+		t.Errorf("attached %d times", n)
+	}
+}
+
+// A subscriber over a link that is cut again and again is told every event
+// once.
+//
+// demand: S7
+func TestSubscription(t *testing.T) {
+	const seed, last = 3, 300
+	random := rand.New(rand.NewPCG(seed, seed))
+	s, c := running(t)
+	subscribed := make(chan struct{})
+	s.answers(func(st *link.Stream, request protocol.Message) {
+		m := request.(*wire.Events)
+		_ = st.Send(wire.Subscribed{Instance: "life", Seq: m.After})
+		<-subscribed
+		until := m.After + 1 + random.Uint64N(40)
+		for seq := m.After + 1; seq <= min(last, until); seq++ {
+			e := wire.Event{Seq: seq, Event: protocol.EventResized, Session: &protocol.SessionInfo{ID: "s"}}
+			if seq%50 == 0 {
+				e = wire.Event{Seq: seq + 9, Event: protocol.EventMissed, Missed: 10}
+				seq += 9
+			}
+			_ = st.Send(e)
+			_ = st.SendRaw(frame.Append(nil, frame.Control, []byte(`{"type":"teleport"}`)))
+		}
+		if until < last {
+			s.cut()
+		} else {
+			_, _ = st.Next()
+		}
+	})
+	ctx, cancel := context.WithCancel(soon(t))
+	defer cancel()
+	sub, first, err := c.Subscribe(ctx, "life", 5)
+	if err != nil || first.Seq != 5 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	close(subscribed)
+	for want := uint64(6); want <= last; want++ {
+		e, err := sub.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Event == protocol.EventMissed {
+			want += e.Missed - 1
+		}
+		if e.Seq != want {
+			t.Fatalf("event %d, want %d", e.Seq, want)
+		}
+	}
+	for _, m := range s.heard() {
+		if m := m.(*wire.Events); m.Instance != "life" || m.After < 5 {
+			t.Errorf("asked %+v", m)
+		}
+	}
+	done := make(chan error, 1)
+	go func() { _, err := sub.Next(ctx); done <- err }()
+	cancel()
+	if err := within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
+		t.Errorf("Next: %v", err)
+	}
+}
+
+// The context's end is heard while there is no link, too.
+func TestSubscriptionEndsWithoutLink(t *testing.T) {
+	s := newSupervisor(t)
+	s.start()
+	c, d := s.client(func(int) error { return nil })
+	s.answers(func(st *link.Stream, _ protocol.Message) {
+		_ = st.Send(wire.Subscribed{})
+		_, _ = st.Next()
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	sub, _, err := c.Subscribe(ctx, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _ := d.get()
+	s.stop()
+	done := make(chan error, 1)
+	go func() { _, err := sub.Next(ctx); done <- err }()
+	for tries := before; tries < before+3; tries, _ = d.get() {
+		select {
+		case err := <-done:
+			t.Fatalf("Next has given up: %v", err)
+		default:
+		}
+	}
+	cancel()
+	if err := within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
+		t.Errorf("Next: %v", err)
+	}
+}
