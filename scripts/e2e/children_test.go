@@ -44,8 +44,7 @@ func TestCleanChildren(t *testing.T) {
 			w := newWorld(t, append([]string{"HOLDFAST_SECRET_FILE=" + secret, "LC_ALL=C.UTF-8", "NO_COLOR=1"}, secrets...)...)
 			w.startCareless(tt.program, tt.flag)
 			c := w.dial(client.Options{Secret: "0123456789abcdef0123456789abcdef"})
-			w.spawn(c, "s", echoing)
-			w.attach(c, "s", client.AttachOptions{}).until("ready\n")
+			w.echo(c, "s").ask("cat runs") // it has opened what it needed, and closed it
 			info, err := c.SessionInfo(w.ctx(), "s")
 			if err != nil {
 				t.Fatal(err)

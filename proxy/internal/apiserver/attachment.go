@@ -116,8 +116,7 @@ func (c *conn) pump(a *attachment) {
 		case errors.Is(err, io.EOF) || a.ctx.Err() != nil:
 			return
 		case err != nil:
-			c.drop(a)
-			c.fail("", &a.number, err)
+			c.sendLast(a, a.failure(err))
 			return
 		case item.Raw == nil:
 			c.tell(a, item.Message)
@@ -150,11 +149,9 @@ func (c *conn) tell(a *attachment, m protocol.Message) {
 	case *wire.Resized:
 		c.send(api.Resized{Attachment: n, Cols: m.Cols, Rows: m.Rows})
 	case *wire.Stolen:
-		c.drop(a)
-		c.send(api.Stolen{Attachment: n, StolenBy: m.StolenBy})
+		c.sendLast(a, api.Stolen{Attachment: n, StolenBy: m.StolenBy})
 	case *wire.Exited:
-		c.drop(a)
-		c.sendExit(m, &n, 0)
+		c.sendLast(a, c.exited(m, &n, 0))
 	case *wire.Error:
 		c.tellError(a, &m.Error)
 	}
@@ -168,21 +165,29 @@ func (c *conn) tellError(a *attachment, e *protocol.Error) {
 	case protocol.CodeSessionNotFound, protocol.CodeSessionExited:
 		return
 	case protocol.CodeInputFull, protocol.CodeInputGap, protocol.CodePermissionDenied:
+		c.send(a.failure(e))
 	default:
-		c.drop(a)
+		c.sendLast(a, a.failure(e))
 	}
-	c.fail("", &a.number, e)
 }
 
-// sendExit tells a session's end in the form the client asked for.
-func (c *conn) sendExit(m *wire.Exited, attachment *uint32, seq uint64) {
-	if c.hello.Capabilities.Has(protocol.CapTerminalExit) {
-		c.send(api.TerminalExit{
-			SessionID: m.SessionID, ExitCode: m.Exit.ExitCode, Reason: m.Exit.Reason, Attachment: attachment, Seq: seq,
-		})
-		return
+// failure tells what went wrong on an attachment, in words that its client
+// knows.
+func (a *attachment) failure(err error) protocol.Message {
+	if a.number >= firstTerminal {
+		return terminalError(protocol.Request{}, a.session, err)
 	}
-	c.send(ptyExited(m, attachment, seq))
+	return api.Error{Attachment: &a.number, Error: *protocol.AsError(err)}
+}
+
+// exited tells a session's end in the form the client asked for.
+func (c *conn) exited(m *wire.Exited, attachment *uint32, seq uint64) protocol.Message {
+	if c.hello.Capabilities.Has(protocol.CapTerminalExit) {
+		return api.TerminalExit{
+			SessionID: m.SessionID, ExitCode: m.Exit.ExitCode, Reason: m.Exit.Reason, Attachment: attachment, Seq: seq,
+		}
+	}
+	return ptyExited(m, attachment, seq)
 }
 
 // ptyExited reads what the labels mean; the supervisor does not know.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -34,6 +35,7 @@ type conn struct {
 	from Origin
 	log  zerolog.Logger
 	room chan struct{} // a place for each request under way
+	wait chan struct{} // the same for each wait, which may last for ever
 	wg   sync.WaitGroup
 
 	wmu sync.Mutex
@@ -89,7 +91,7 @@ func (c *conn) greet() error {
 		return protocol.Errorf(protocol.CodeHelloRequired, "the first message is hello")
 	}
 	m, _, err := api.Messages.Decode(raw[frame.HeaderLen:])
-	if err != nil {
+	if err != nil && protocol.CodeOf(err) != protocol.CodeUnsupported {
 		return err
 	}
 	hello, ok := m.(*api.Hello)
@@ -195,13 +197,21 @@ func (c *conn) control(ctx context.Context, payload []byte) error {
 	if c.ordered(m) {
 		return nil
 	}
+	room := c.room
+	if _, ok := m.(*api.Wait); ok {
+		room = c.wait
+		if len(room) == cap(room) { // only this goroutine adds to it
+			c.fail(env.RequestID, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d waits on this connection", maxWaits)))
+			return nil
+		}
+	}
 	select {
-	case c.room <- struct{}{}:
+	case room <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	c.wg.Go(func() {
-		defer func() { <-c.room }()
+		defer func() { <-room }()
 		c.request(ctx, m, env.RequestID)
 	})
 	return nil
@@ -243,22 +253,37 @@ func (c *conn) forward(requestID string, number uint32, m protocol.Message) {
 	}
 }
 
+// sendLast writes the last message of an attachment. Its number is free by the
+// time that the client reads this; what others have to say of the number, such
+// as that there is none, comes behind it.
+func (c *conn) sendLast(a *attachment, m protocol.Message) {
+	c.sendAfter(m, func() { c.drop(a) })
+}
+
 // send writes a message; write, a whole frame. A failure closes the
 // connection, and serve sees that.
-func (c *conn) send(m protocol.Message) {
+func (c *conn) send(m protocol.Message) { c.sendAfter(m, func() {}) }
+
+// sendAfter is send; before is called when nothing else can be written any
+// more until m is.
+func (c *conn) sendAfter(m protocol.Message, before func()) {
 	b, err := protocol.Encode(m)
 	if err == nil && len(b)+1 > frame.Max {
 		err = protocol.Errorf(protocol.CodeFrameTooLarge, m.MessageType()+" is too large")
 	}
 	if err != nil {
 		c.log.Error().Err(err).Msg("message not sent")
+		before()
 		return
 	}
-	c.write(frame.Append(make([]byte, 0, frame.HeaderLen+len(b)), frame.Control, b))
+	c.writeAfter(frame.Append(make([]byte, 0, frame.HeaderLen+len(b)), frame.Control, b), before)
 }
 
-func (c *conn) write(raw []byte) {
+func (c *conn) write(raw []byte) { c.writeAfter(raw, func() {}) }
+
+func (c *conn) writeAfter(raw []byte, before func()) {
 	c.wmu.Lock()
+	before()
 	err := c.t.Write(raw)
 	c.wmu.Unlock()
 	if err != nil {

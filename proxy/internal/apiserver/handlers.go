@@ -35,6 +35,9 @@ func (c *conn) request(ctx context.Context, m protocol.Message, requestID string
 			c.send(reply)
 		}
 	}
+	if protocol.CodeOf(err) == protocol.CodeUnsupported && requestID == "" {
+		return // no request, and nobody waits for an answer
+	}
 	if err != nil && ctx.Err() == nil {
 		c.fail(requestID, nil, err)
 	}
@@ -214,7 +217,7 @@ func (c *conn) events(ctx context.Context, m *api.Events) error {
 
 func (c *conn) sendEvent(e *wire.Event) {
 	if s := e.Session; e.Event == protocol.EventExited && s != nil && s.Exit != nil {
-		c.sendExit(&wire.Exited{SessionID: s.ID, Instance: s.Instance, Labels: s.Labels, Exit: *s.Exit}, nil, e.Seq)
+		c.send(c.exited(&wire.Exited{SessionID: s.ID, Instance: s.Instance, Labels: s.Labels, Exit: *s.Exit}, nil, e.Seq))
 		return
 	}
 	c.send(api.Event{Seq: e.Seq, Event: e.Event, At: e.At, Session: e.Session, Missed: e.Missed})

@@ -36,6 +36,7 @@ const (
 	maxConns       = 2048 // connections, those before their hello included
 	maxAttachments = 256  // of one connection
 	maxRequests    = 64   // of one connection under way; further ones are read later
+	maxWaits       = 1024 // of one connection under way; further ones are refused
 	helloTimeout   = 2 * time.Second
 	goawayTimeout  = 200 * time.Millisecond // for a client that does not read
 )
@@ -111,6 +112,7 @@ func (s *Server) Serve(ctx context.Context, t Transport, from Origin) {
 		attachments: make(map[uint32]*attachment),
 		terminals:   make(map[protocol.SessionID]*attachment),
 		room:        make(chan struct{}, maxRequests),
+		wait:        make(chan struct{}, maxWaits),
 		log:         s.cfg.Log.With().Str("transport", from.Transport).Int(logging.PID, from.PID).Logger(),
 	}
 	if err := s.add(c); err != nil {

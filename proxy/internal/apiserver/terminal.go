@@ -17,39 +17,44 @@ import (
 const firstTerminal = 1 << 31
 
 func (c *conn) terminalOpen(ctx context.Context, m *api.TerminalOpen) {
-	if err := c.openTerminal(ctx, m); err != nil && ctx.Err() == nil {
-		c.terminalError(m.Request, "", err)
+	// A place first: a session that could not be shown would be nobody's.
+	a, err := c.reserveTerminal(ctx)
+	if err != nil {
+		c.send(terminalError(m.Request, "", err))
+		return
+	}
+	if id, err := c.openTerminal(ctx, a, m); err != nil {
+		c.drop(a)
+		close(a.done)
+		if ctx.Err() == nil {
+			c.send(terminalError(m.Request, id, err))
+		}
 	}
 }
 
-func (c *conn) openTerminal(ctx context.Context, m *api.TerminalOpen) error {
+// openTerminal returns the session's id as soon as there is one.
+func (c *conn) openTerminal(ctx context.Context, a *attachment, m *api.TerminalOpen) (protocol.SessionID, error) {
 	request := TaskRequest{TaskID: m.TaskID, WorkspaceID: m.WorkspaceID, UserID: m.UserID}
 	task, err := c.s.cfg.Policy.ResolveTask(ctx, request)
 	if err != nil {
-		return err
+		return "", err
 	}
 	spec, err := taskSpec(request, task, protocol.Size{Cols: m.Cols, Rows: m.Rows})
 	if err != nil {
-		return err
+		return "", err
 	}
 	info, err := c.s.spawn(ctx, wire.Create{SpawnSpec: spec}, nil)
 	if err != nil {
-		return err
-	}
-	a, err := c.reserveTerminal(ctx)
-	if err != nil {
-		return err
+		return "", err
 	}
 	la, attached, err := c.s.cfg.Link.Attach(a.ctx, a.number, protocol.AttachSpec{SessionID: info.ID, Client: c.hello.Client})
 	if err != nil {
-		c.drop(a)
-		close(a.done)
-		return err
+		return info.ID, err
 	}
 	c.begin(a, la, attached, true, func() {
 		c.send(api.TerminalOpened{Request: m.Request, SessionID: info.ID, WorkDir: info.Cwd, Shell: info.Argv[0]})
 	})
-	return nil
+	return info.ID, nil
 }
 
 // reserveTerminal takes the first free number for a terminal.
@@ -71,12 +76,12 @@ func (c *conn) terminal(id protocol.SessionID) *attachment {
 func (c *conn) terminalData(m *api.TerminalData) {
 	a := c.terminal(m.SessionID)
 	if a == nil {
-		c.terminalError(protocol.Request{}, m.SessionID, noTerminal(m.SessionID))
+		c.send(terminalError(protocol.Request{}, m.SessionID, noTerminal(m.SessionID)))
 		return
 	}
 	if n := a.typist.Add(m.Data); n < len(m.Data) {
-		c.terminalError(protocol.Request{}, m.SessionID, protocol.Errorf(protocol.CodeInputFull,
-			fmt.Sprintf("the session takes no more input now: the last %d bytes of %d were dropped", len(m.Data)-n, len(m.Data))))
+		c.send(terminalError(protocol.Request{}, m.SessionID, protocol.Errorf(protocol.CodeInputFull,
+			fmt.Sprintf("the session takes no more input now: the last %d bytes of %d were dropped", len(m.Data)-n, len(m.Data)))))
 	}
 }
 
@@ -85,7 +90,7 @@ func (c *conn) terminalResize(m *api.TerminalResize) {
 		a.link.Send(wire.Resize{Cols: m.Cols, Rows: m.Rows})
 		return
 	}
-	c.terminalError(protocol.Request{}, m.SessionID, noTerminal(m.SessionID))
+	c.send(terminalError(protocol.Request{}, m.SessionID, noTerminal(m.SessionID)))
 }
 
 func noTerminal(id protocol.SessionID) error {
@@ -95,15 +100,15 @@ func noTerminal(id protocol.SessionID) error {
 func (c *conn) terminalClose(ctx context.Context, m *api.TerminalClose) {
 	_, err := c.s.cfg.Link.Call(ctx, wire.Terminate{SessionID: m.SessionID, Reason: m.Reason})
 	if err != nil && protocol.CodeOf(err) != protocol.CodeSessionExited && ctx.Err() == nil {
-		c.terminalError(protocol.Request{}, m.SessionID, err)
+		c.send(terminalError(protocol.Request{}, m.SessionID, err))
 	}
 }
 
-func (c *conn) terminalError(req protocol.Request, id protocol.SessionID, err error) {
+func terminalError(req protocol.Request, id protocol.SessionID, err error) protocol.Message {
 	e := protocol.AsError(err)
 	code := e.Code
 	if e.Cause == protocol.CodeUnsupportedOS {
 		code = e.Cause // the one cause that text clients know by name
 	}
-	c.send(api.TerminalError{Request: req, SessionID: id, Code: code, Message: e.Message})
+	return api.TerminalError{Request: req, SessionID: id, Code: code, Message: e.Message}
 }

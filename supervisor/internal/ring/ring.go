@@ -165,9 +165,7 @@ func (r *Ring) ReadAt(p []byte, offset uint64) (int, error) {
 		return 0, ErrAhead
 	}
 	n := int(min(uint64(len(p)), r.end-offset))
-	at := int(offset % uint64(len(r.buf)))
-	k := copy(p[:n], r.buf[at:])
-	copy(p[k:n], r.buf)
+	r.copyAt(p[:n], offset)
 	return n, nil
 }
 
@@ -185,14 +183,22 @@ func (r *Ring) View(offset uint64, n int) []byte {
 // the first.
 func (r *Ring) Tail(n int) ([]byte, uint64) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	from := r.end - min(uint64(n), r.end-r.start)
 	out := make([]byte, r.end-from)
-	r.mu.Unlock()
-	k, err := r.ReadAt(out, from)
-	if err != nil { // overtaken since: only the writer's own goroutine sees no race
-		return nil, from
+	r.copyAt(out, from)
+	return out, from
+}
+
+// copyAt fills p with the bytes from offset on, which must be there. mu is
+// held.
+func (r *Ring) copyAt(p []byte, offset uint64) {
+	if len(p) == 0 { // as always once the ring is closed
+		return
 	}
-	return out[:k], from
+	at := int(offset % uint64(len(r.buf)))
+	k := copy(p, r.buf[at:])
+	copy(p[k:], r.buf)
 }
 
 // NextMark returns the first mark behind offset, if there is one.
@@ -257,6 +263,6 @@ func (r *Ring) Close() error {
 	r.finished = true
 	r.wake()
 	buf := r.buf
-	r.buf = nil
+	r.buf, r.start = nil, r.end // nothing is kept any more
 	return errors.Join(unmap(buf), r.file.Close())
 }
