@@ -1,18 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -61,12 +57,6 @@ func (a *app) serveCommand() *cobra.Command {
 	o.flags = config.Flags(settings)
 	cmd.Flags().AddGoFlagSet(settings)
 	return cmd
-}
-
-// listeners are what a proxy holds, and hands to its successor.
-type listeners struct {
-	api, web, control *socket.Listener
-	tcp               *net.TCPListener // nil unless asked for
 }
 
 // serve builds the proxy from its leaves up and takes it down in reverse.
@@ -204,22 +194,6 @@ func (s *serving) run(ctx context.Context) error {
 	}
 }
 
-// netListener gives a private socket's connections to who knows nothing of
-// peers.
-type netListener struct{ *socket.Listener }
-
-func (l netListener) Accept() (net.Conn, error) {
-	nc, _, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return nc, nil
-}
-
-func (l netListener) Addr() net.Addr {
-	return &net.UnixAddr{Name: l.Path(), Net: "unix"}
-}
-
 func (a *app) linkClient(dirs config.Dirs, secret string, log zerolog.Logger) *linkclient.Client {
 	path := dirs.Socket(config.SupervisorSocket)
 	instance := protocol.NewInstance()
@@ -277,179 +251,6 @@ func (a *app) openLog(o *serveOptions, dirs config.Dirs, cfg config.Config) (zer
 	return log, func() { _ = closer.Close() }, nil
 }
 
-// listen takes over the listeners of the running proxy, or makes them.
-func (a *app) listen(ctx context.Context, o *serveOptions, dirs config.Dirs, log zerolog.Logger) (*handoff.Take, *listeners, error) {
-	opts := socket.Options{OnRefuse: func(p socket.Peer, err error) { logging.Refused(log, p.UID, p.PID, err) }}
-	var take *handoff.Take
-	if o.takeOver {
-		var err error
-		take, err = handoff.Begin(ctx, dirs.Socket(config.ControlSocket(a.proxy)), version.String())
-		if err != nil && !nobodyListens(err) {
-			return nil, nil, err
-		}
-		if err != nil {
-			log.Info().Msg("no proxy runs here to take over from")
-		}
-	}
-	ls := &listeners{}
-	for _, l := range []struct {
-		to   **socket.Listener
-		name string
-		file string
-	}{
-		{&ls.api, groupAPI, config.APISocket(a.proxy)},
-		{&ls.web, groupWeb, config.WebSocket(a.proxy)},
-		{&ls.control, groupControl, config.ControlSocket(a.proxy)},
-	} {
-		var err error
-		path := dirs.Socket(l.file)
-		if files := takeFiles(take, l.name); files != nil {
-			*l.to, err = socket.Adopt(path, files, opts)
-		} else {
-			*l.to, err = socket.Listen(path, opts)
-		}
-		if err != nil {
-			ls.giveUp(take)
-			return nil, nil, err
-		}
-	}
-	if err := ls.listenTCP(o.web, takeFiles(take, groupTCP)); err != nil {
-		ls.giveUp(take)
-		return nil, nil, err
-	}
-	return take, ls, nil
-}
-
-// The groups of files that a handoff passes on.
-const (
-	groupAPI     = "api"
-	groupWeb     = "web"
-	groupControl = "control"
-	groupTCP     = "tcp"
-)
-
-func takeFiles(t *handoff.Take, name string) []*os.File {
-	if t == nil {
-		return nil
-	}
-	return t.Files(name)
-}
-
-// listenTCP goes on with the old proxy's listener, or makes the one asked for.
-func (ls *listeners) listenTCP(addr string, files []*os.File) error {
-	var l net.Listener
-	var err error
-	switch {
-	case len(files) == 1:
-		l, err = net.FileListener(files[0])
-		err = errors.Join(err, files[0].Close())
-	case addr != "":
-		if err := loopback(addr); err != nil {
-			return err
-		}
-		l, err = net.Listen("tcp", addr)
-	default:
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("listen for WebSockets: %w", err)
-	}
-	tcp, ok := l.(*net.TCPListener)
-	if !ok {
-		return errors.Join(errors.New("the file passed on is no TCP listener"), l.Close())
-	}
-	ls.tcp = tcp
-	return nil
-}
-
-// loopback refuses an address that other machines could reach.
-func loopback(addr string) error {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return usage(fmt.Errorf("--web: %w", err))
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usage(fmt.Errorf("--web: %s is not a loopback address; to be reached from elsewhere, put a tunnel in front", host))
-	}
-	return nil
-}
-
-func (ls *listeners) each(f func(*socket.Listener) error) {
-	for _, l := range []*socket.Listener{ls.api, ls.web, ls.control} {
-		if l != nil {
-			_ = f(l) // the process is on its way out, or has another listener
-		}
-	}
-}
-
-// files returns what a successor needs.
-func (ls *listeners) files() ([]handoff.Group, []*os.File, error) {
-	var groups []handoff.Group
-	var all []*os.File
-	add := func(name string, files []*os.File, err error) error {
-		groups = append(groups, handoff.Group{Name: name, Files: len(files)})
-		all = append(all, files...)
-		return err
-	}
-	var errs []error
-	for _, g := range []struct {
-		name string
-		l    *socket.Listener
-	}{{groupAPI, ls.api}, {groupWeb, ls.web}, {groupControl, ls.control}} {
-		files, err := g.l.Files()
-		errs = append(errs, add(g.name, files, err))
-	}
-	if ls.tcp != nil {
-		f, err := ls.tcp.File()
-		errs = append(errs, err)
-		if f != nil {
-			errs = append(errs, add(groupTCP, []*os.File{f}, nil))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		for _, f := range all {
-			_ = f.Close()
-		}
-		return nil, nil, err
-	}
-	return groups, all, nil
-}
-
-// release leaves the sockets to the successor: nothing is unlinked, and the
-// locks stay held by it.
-func (ls *listeners) release() {
-	ls.each((*socket.Listener).Release)
-	ls.closeTCP()
-}
-
-func (ls *listeners) close() {
-	ls.each((*socket.Listener).Close)
-	ls.closeTCP()
-}
-
-// giveUp undoes a start that failed. What was taken over is still the old
-// proxy's: only our copies are closed.
-func (ls *listeners) giveUp(take *handoff.Take) {
-	if take == nil {
-		ls.close()
-		return
-	}
-	ls.release()
-	_ = take.Close()
-}
-
-func (ls *listeners) closeTCP() {
-	if ls.tcp != nil {
-		_ = ls.tcp.Close()
-	}
-}
-
-// nobodyListens reports whether err says for certain that no process has the
-// socket.
-func nobodyListens(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
-}
-
 // webToken returns the token of clients on TCP, making it the first time. It
 // outlives the proxy, so that pages can come back to the next one.
 func webToken(dirs config.Dirs, proxy string) (string, error) {
@@ -462,58 +263,4 @@ func webToken(dirs config.Dirs, proxy string) (string, error) {
 		return "", fmt.Errorf("token: %w", err)
 	}
 	return token, os.Chmod(path, 0o600)
-}
-
-// handoff starts this program as the successor of the running proxy: in the
-// background, reporting here how it went, or as this process.
-func (a *app) handoff(ctx context.Context, foreground bool) error {
-	if foreground {
-		return a.serve(ctx, &serveOptions{takeOver: true})
-	}
-	old, err := a.proxyPID(ctx)
-	if err != nil && !nobodyListens(err) {
-		return err
-	}
-	start := time.Now()
-	p, err := a.startDaemon(ctx, "serve", "--background", "--take-over")
-	if err != nil {
-		return err
-	}
-	if err := a.waitServing(ctx, p); err != nil {
-		return err
-	}
-	from := "no proxy ran before"
-	if old != 0 {
-		from = fmt.Sprintf("took over from pid %d", old)
-	}
-	fmt.Printf("proxy %s serves as pid %d, %s, in %v\n", cmp.Or(version.String(), "dev"), p.PID, from, time.Since(start).Round(time.Millisecond))
-	return nil
-}
-
-// proxyPID asks the proxy who it is.
-func (a *app) proxyPID(ctx context.Context) (int, error) {
-	c, err := a.dial(ctx, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = c.Close() }()
-	return c.ProxyPID(), nil
-}
-
-// waitServing returns when the process answers as the proxy.
-func (a *app) waitServing(ctx context.Context, p *daemon.Process) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	for {
-		if pid, err := a.proxyPID(ctx); err == nil && pid == p.PID {
-			return nil
-		}
-		select {
-		case <-p.Exited:
-			return fmt.Errorf("the successor gave up, the old proxy serves on: %s", a.lastError())
-		case <-ctx.Done():
-			return fmt.Errorf("the successor (pid %d) does not serve yet: %w", p.PID, ctx.Err())
-		case <-time.After(startPoll):
-		}
-	}
 }

@@ -1,0 +1,398 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+)
+
+// demand: R1
+func TestSpawn(t *testing.T) {
+	_, c, p := dialed(t)
+	if _, err := c.Spawn(t.Context(), SpawnRequest{}); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
+		t.Errorf("empty argv: got %v, want invalid_argument", err)
+	}
+	spec := protocol.SpawnSpec{
+		Argv: []string{"sh", "-c", "true"}, Cwd: "/", Env: []string{"A=b"}, ClearInheritedEnv: true,
+		Rows: 24, Cols: 80, Originator: "o",
+	}
+	early := 3 * time.Millisecond
+	wait := start(t, func() (*Spawned, error) {
+		return c.Spawn(t.Context(), SpawnRequest{ID: "s", SpawnSpec: spec, EarlyExit: &early})
+	})
+	m := want[*api.Spawn](p) // the refused one never came here
+	equal(t, "spec", m.SpawnSpec, spec)
+	equal(t, "early exit", *m.EarlyExitMS, int64(3))
+	created := time.Unix(1_700_000_000, 0).UTC()
+	p.answer(m, &api.Spawned{SessionID: "s", PID: 41, CreatedAt: created, Session: session})
+	got, err := wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "spawned", *got, Spawned{SessionID: "s", PID: 41, CreatedAt: created, Session: session})
+}
+
+// A spawn whose answer was lost is repeated under the same id and token, so
+// that the proxy can tell it is the same.
+//
+// demand: R1
+func TestSpawnIsRepeated(t *testing.T) {
+	f, c, p := dialed(t)
+	wait := start(t, func() (*Spawned, error) {
+		return c.Spawn(t.Context(), SpawnRequest{SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}}})
+	})
+	first := want[*api.Spawn](p)
+	_ = p.Close()
+	p = f.accept()
+	second := want[*api.Spawn](p)
+	if first.Token == "" || first.SessionID == "" {
+		t.Errorf("got %+v, want a token and an id", first)
+	}
+	equal(t, "token", second.Token, first.Token)
+	equal(t, "id", second.SessionID, first.SessionID)
+	p.answer(second, &api.Spawned{SessionID: second.SessionID})
+	if got, err := wait(); err != nil || got.SessionID != first.SessionID {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// A list comes in parts, and begins anew where the connection is lost between
+// two of them.
+//
+// demand: R2
+func TestList(t *testing.T) {
+	f, c, p := dialed(t)
+	wait := start(t, func() ([]protocol.SessionInfo, error) { return c.List(t.Context(), "me") })
+	m := want[*api.List](p)
+	equal(t, "originator", m.Originator, "me")
+	info := func(id protocol.SessionID) protocol.SessionInfo { return protocol.SessionInfo{ID: id, Argv: []string{}} }
+	a, b, d := info("a"), info("b"), info("d")
+	p.answer(m, &api.Sessions{Sessions: []protocol.SessionInfo{a}, More: true})
+	_ = p.Close()
+	p = f.accept()
+	m = want[*api.List](p)
+	p.answer(m, &api.Sessions{Sessions: []protocol.SessionInfo{a}, More: true})
+	p.answer(m, &api.Sessions{Sessions: []protocol.SessionInfo{b}, More: true})
+	p.answer(m, &api.Sessions{Sessions: []protocol.SessionInfo{d}})
+	got, err := wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "list", got, []protocol.SessionInfo{a, b, d})
+
+	wait = start(t, func() ([]protocol.SessionInfo, error) { return c.List(t.Context(), "") })
+	p.answer(want[*api.List](p), &api.OK{})
+	_, err = wait()
+	wantErr(t, "answered by ok", err, ErrDecode)
+}
+
+// demand: R3
+func TestTerminate(t *testing.T) {
+	_, c, p := dialed(t)
+	grace := 70 * time.Millisecond
+	wait := startErr(t, func() error {
+		return c.Terminate(t.Context(), "s", End{Grace: &grace, SoftSignal: "TERM", Reason: "done"})
+	})
+	m := want[*api.Terminate](p)
+	ms := int64(70)
+	equal(t, "terminate", *m, api.Terminate{Request: m.Request, SessionID: "s", GraceMS: &ms, SoftSignal: "TERM", Reason: "done"})
+	p.answer(m, &api.OK{}) // scheduled; nothing has ended
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+	wait = startErr(t, func() error { return c.Terminate(t.Context(), "s", End{}) })
+	m = want[*api.Terminate](p)
+	equal(t, "zero", *m, api.Terminate{Request: m.Request, SessionID: "s"})
+	p.answer(m, &api.Error{Error: *protocol.ErrSessionExited})
+	wantErr(t, "an ended session", wait(), protocol.ErrSessionExited)
+}
+
+// demand: K6
+func TestSessionInfo(t *testing.T) {
+	_, c, p := dialed(t)
+	wait := start(t, func() (*protocol.SessionInfo, error) { return c.SessionInfo(t.Context(), "s") })
+	m := want[*api.Info](p)
+	equal(t, "id", m.SessionID, protocol.SessionID("s"))
+	p.answer(m, &api.Session{Session: session})
+	got, err := wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "info", *got, session)
+}
+
+// demand: K6
+func TestScrollback(t *testing.T) {
+	type part struct {
+		asked, offset, end uint64
+		data               string
+	}
+	tests := []struct {
+		name   string
+		parts  []part
+		want   string
+		offset uint64
+	}{
+		{name: "nothing", parts: []part{{}}},
+		{name: "in parts", parts: []part{{0, 0, 6, "abc"}, {3, 3, 6, "de"}, {5, 5, 6, "f"}}, want: "abcdef"},
+		{name: "the ring forgot", parts: []part{{0, 100, 103, "abc"}}, want: "abc", offset: 100},
+		{name: "it prints on", parts: []part{{0, 0, 3, "ab"}, {2, 2, 4, "cd"}}, want: "abcd"},
+		{name: "overtaken", parts: []part{{0, 0, 9, "abc"}, {3, 5, 9, "fg"}, {7, 7, 9, "hi"}}, want: "fghi", offset: 5},
+		{name: "overtaken at last", parts: []part{{0, 0, 9, "abc"}, {3, 9, 9, ""}}, offset: 9},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, c, p := dialed(t)
+			var offset uint64
+			wait := start(t, func() (data []byte, err error) {
+				data, offset, err = c.Scrollback(t.Context(), "s")
+				return data, err
+			})
+			for _, part := range tt.parts {
+				m := want[*api.Scrollback](p)
+				equal(t, "asked", m.Offset, part.asked)
+				p.answer(m, &api.ScrollbackData{Offset: part.offset, End: part.end, Data: []byte(part.data)})
+			}
+			data, err := wait()
+			if err != nil || string(data) != tt.want || offset != tt.offset {
+				t.Errorf("got %q at %d, %v, want %q at %d", data, offset, err, tt.want, tt.offset)
+			}
+		})
+	}
+}
+
+// The four kinds of failure are told apart, however they came about.
+//
+// demand: R8
+func TestFailures(t *testing.T) {
+	kinds := []error{ErrConnect, ErrIO, ErrDecode, protocol.ErrSessionNotFound}
+	raw := func(kind frame.Kind, s string) func(*peer, *api.Info) {
+		return func(p *peer, _ *api.Info) { _ = p.write(frame.Append(nil, kind, []byte(s))) }
+	}
+	tests := []struct {
+		name  string
+		reply func(*peer, *api.Info)
+		want  error
+	}{
+		{name: "server", want: protocol.ErrSessionNotFound, reply: func(p *peer, m *api.Info) {
+			p.answer(m, &api.Error{Error: *protocol.ErrSessionNotFound})
+		}},
+		{name: "closed", want: ErrIO, reply: func(p *peer, _ *api.Info) { _ = p.Close() }},
+		{name: "closed within a frame", want: ErrIO, reply: func(p *peer, _ *api.Info) {
+			_ = p.write([]byte{0, 0, 0, 9, 0, '{'})
+			_ = p.Close()
+		}},
+		{name: "no JSON", want: ErrDecode, reply: raw(frame.Control, "?")},
+		{name: "a length of 0", want: ErrDecode, reply: func(p *peer, _ *api.Info) { _ = p.write(make([]byte, 4)) }},
+		{name: "a length over the maximum", want: ErrDecode, reply: func(p *peer, _ *api.Info) { _ = p.write([]byte{0, 16, 0, 1, 0}) }},
+		{name: "another answer", want: ErrDecode, reply: func(p *peer, m *api.Info) { p.answer(m, &api.OK{}) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake(t, welcome)
+			o := f.options()
+			conn, err := dial(t.Context(), &o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := f.accept()
+			wait := start(t, func() (protocol.Message, error) {
+				if err := conn.send(api.Info{SessionID: "s"}); err != nil {
+					return nil, err
+				}
+				m, err := conn.receive()
+				if e, ok := m.(*api.Error); ok {
+					return nil, &e.Error
+				}
+				if m != nil {
+					return nil, failed(ErrDecode, errors.New(m.MessageType()))
+				}
+				return m, err
+			})
+			tt.reply(p, want[*api.Info](p))
+			_, err = wait()
+			for _, kind := range kinds {
+				if got := errors.Is(err, kind); got != (kind == tt.want) {
+					t.Errorf("%v is %v: got %t", err, kind, got)
+				}
+			}
+		})
+	}
+}
+
+// What a caller sees of each kind, from the public methods.
+//
+// demand: R8
+func TestFailuresOfCalls(t *testing.T) {
+	nobody := errors.New("nobody there")
+	_, err := Dial(t.Context(), Options{Dial: func(context.Context) (net.Conn, error) { return nil, nobody }})
+	wantErr(t, "connect", err, ErrConnect)
+	wantErr(t, "connect", err, nobody)
+
+	_, c, p := dialed(t)
+	wait := startErr(t, func() error { return c.Interrupt(t.Context(), "s") }) // never repeated
+	want[*api.Interrupt](p)
+	_ = p.Close()
+	wantErr(t, "i/o", wait(), ErrIO)
+
+	_, c, p = dialed(t)
+	wait = startErr(t, func() error { return c.Forget(t.Context(), "s") })
+	p.answer(want[*api.Forget](p), &api.Status{})
+	wantErr(t, "decode", wait(), ErrDecode)
+
+	wait = startErr(t, func() error { return c.Forget(t.Context(), "s") })
+	p.answer(want[*api.Forget](p), &api.Error{Error: protocol.Error{Code: protocol.CodeSessionRunning, Message: "it runs"}})
+	err = wait()
+	var answer *protocol.Error
+	if !errors.As(err, &answer) || answer.Code != protocol.CodeSessionRunning || answer.Message != "it runs" {
+		t.Errorf("server: got %v", err)
+	}
+
+	_ = c.Close()
+	_, err = c.Status(t.Context())
+	wantErr(t, "after Close", err, net.ErrClosed)
+	wantErr(t, "type after Close", startErr(t, func() error { return c.Type(t.Context(), "s", []byte("x")) })(), net.ErrClosed)
+}
+
+// demand: R8
+func TestHello(t *testing.T) {
+	f := newFake(t, welcome)
+	o := f.options()
+	o.Token, o.Secret = "t", "x"
+	c, err := Dial(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := f.accept().hello
+	equal(t, "hello", *got, api.Hello{Protocol: protocol.Supported(), Client: "tester", PID: got.PID, Token: "t", Secret: "x"})
+	equal(t, "pid", c.ProxyPID(), 7)
+
+	refusals := []struct {
+		name   string
+		answer protocol.Message
+		want   error
+	}{
+		{name: "unauthorized", answer: api.Error{Error: *protocol.ErrUnauthorized}, want: protocol.ErrUnauthorized},
+		{name: "no common version", want: &protocol.Error{Code: protocol.CodeProtocolMismatch},
+			answer: api.Welcome{Protocol: protocol.VersionRange{Min: 98, Max: 99}}},
+	}
+	for _, tt := range refusals {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake(t, func(*api.Hello) protocol.Message { return tt.answer })
+			_, err := start(t, func() (*Client, error) { return Dial(t.Context(), f.options()) })()
+			wantErr(t, "dial", err, tt.want)
+		})
+	}
+}
+
+// Wait asks again where the connection or the link is lost.
+func TestWaitAsksAgain(t *testing.T) {
+	f, c, p := dialed(t)
+	wait := start(t, func() (*protocol.ExitRecord, error) { return c.Wait(t.Context(), "s", -1) })
+	if m := want[*api.Wait](p); m.TimeoutMS != nil {
+		t.Errorf("got timeout %d, want none", *m.TimeoutMS)
+	}
+	_ = p.Close()
+	p = f.accept()
+	p.answer(want[*api.Wait](p), &api.Error{Error: *protocol.ErrSupervisorUnreachable})
+	p.answer(want[*api.Wait](p), &api.Waited{SessionID: "s", Exit: protocol.ExitRecord{ExitCode: 3}})
+	if got, err := wait(); err != nil || got.ExitCode != 3 {
+		t.Errorf("got %+v, %v, want code 3", got, err)
+	}
+	wait = start(t, func() (*protocol.ExitRecord, error) { return c.Wait(t.Context(), "s", time.Hour) })
+	m := want[*api.Wait](p)
+	if m.TimeoutMS == nil || *m.TimeoutMS <= 0 || *m.TimeoutMS > time.Hour.Milliseconds() {
+		t.Errorf("got timeout %v, want an hour at most", m.TimeoutMS)
+	}
+	p.answer(m, &api.Error{Error: *protocol.ErrTimeout})
+	_, err := wait()
+	wantErr(t, "timeout", err, protocol.ErrTimeout)
+}
+
+// Type goes on where the session's queue was full, and says the same again
+// under the same writer and offset after a lost connection.
+func TestTypeGoesOn(t *testing.T) {
+	f, c, p := dialed(t)
+	wait := startErr(t, func() error { return c.Type(t.Context(), "s", []byte("abcdef")) })
+	first := want[*api.Input](p)
+	check := func(m *api.Input, offset uint64, data string) {
+		t.Helper()
+		if m.Writer == "" || m.Writer != first.Writer || m.Offset != offset || string(m.Data) != data {
+			t.Errorf("got %q at %d of %q, want %q at %d of %q", m.Data, m.Offset, m.Writer, data, offset, first.Writer)
+		}
+	}
+	check(first, 0, "abcdef")
+	two := uint64(2)
+	p.answer(first, &api.Error{Error: protocol.Error{Code: protocol.CodeInputFull, Offset: &two}})
+	check(want[*api.Input](p), 2, "cdef")
+	_ = p.Close()
+	p = f.accept()
+	m := want[*api.Input](p)
+	check(m, 2, "cdef")
+	p.answer(m, &api.Error{Error: *protocol.ErrSupervisorUnreachable})
+	m = want[*api.Input](p)
+	check(m, 2, "cdef")
+	p.answer(m, &api.Accepted{Offset: 6})
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Events go on after the last one that was read.
+func TestEventsResume(t *testing.T) {
+	f, c, _ := dialed(t)
+	wait := start(t, func() (*Events, error) { return c.Events(t.Context()) })
+	p := f.accept()
+	m := want[*api.Events](p)
+	equal(t, "first", *m, api.Events{Request: m.Request})
+	p.answer(m, &api.Subscribed{Instance: "v", Seq: 10})
+	e, err := wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func() *Event {
+		t.Helper()
+		got, err := start(t, e.Next)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	p.send(api.Event{Seq: 11, Event: protocol.EventCreated, Session: &session}, api.PTYExited{Seq: 12, SessionID: "s", ExitCode: 4})
+	_ = p.write([]byte{0, 0, 0, 50, 0, '{'}) // and half of another
+	if got := next(); got.Seq != 11 || got.Event != protocol.EventCreated || got.Session.ID != "s" {
+		t.Errorf("got %+v", got)
+	}
+	if got := next(); got.Seq != 12 || got.Event != protocol.EventExited || got.Exit.ExitCode != 4 {
+		t.Errorf("got %+v", got)
+	}
+	_ = p.Close()
+	third := start(t, e.Next)
+	p = f.accept()
+	m = want[*api.Events](p)
+	equal(t, "again", *m, api.Events{Request: m.Request, Instance: "v", After: 12})
+	p.answer(m, &api.Error{Error: *protocol.ErrSupervisorUnreachable})
+	p = f.accept()
+	m = want[*api.Events](p)
+	equal(t, "once more", *m, api.Events{Request: m.Request, Instance: "v", After: 12})
+	p.answer(m, &api.Subscribed{Instance: "v", Seq: 12})
+	p.send(api.Event{Seq: 13, Event: protocol.EventMissed, Missed: 2})
+	if got, err := third(); err != nil || got.Seq != 13 || got.Missed != 2 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+
+	last := start(t, e.Next)
+	_ = p.Close()
+	p = f.accept()
+	want[*api.Events](p) // not answered: closed while it connects again
+	_ = e.Close()
+	_, err = last()
+	wantErr(t, "after Close", err, io.EOF)
+}
