@@ -31,13 +31,9 @@ func (p *Position) Snapshot(n int) int {
 func (p *Position) Offset() uint64 { return p.offset }
 
 // Resume changes an attach request so that it goes on from here. Half a
-// snapshot is no position: then a new one is asked for, still without changing
-// the session's size.
+// snapshot is of no use: then a new one is asked for.
 func (p *Position) Resume(spec AttachSpec) AttachSpec {
-	if p.snapshotLeft > 0 {
-		spec.Resume, spec.Cols, spec.Rows = nil, 0, 0
-		return spec
-	}
 	spec.Resume = &Resume{Instance: p.instance, Offset: p.offset}
+	spec.Snapshot = p.snapshotLeft > 0
 	return spec
 }

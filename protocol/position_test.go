@@ -16,18 +16,22 @@ func TestPositionResume(t *testing.T) {
 		s.Resume = &protocol.Resume{Instance: "i", Offset: offset}
 		return s
 	}
-	anew := protocol.AttachSpec{SessionID: "s", Writer: "w"}
+	anew := func(offset uint64) protocol.AttachSpec {
+		s := at(offset)
+		s.Snapshot = true
+		return s
+	}
 	attached := protocol.AttachInfo{Session: protocol.SessionInfo{Instance: "i"}, Offset: 100, SnapshotBytes: 30}
 	tests := []struct {
 		name string
 		do   func(p *protocol.Position)
 		want protocol.AttachSpec
 	}{
-		{name: "before the snapshot", do: func(*protocol.Position) {}, want: anew},
-		{name: "within the snapshot", do: func(p *protocol.Position) { p.Snapshot(29) }, want: anew},
+		{name: "before the snapshot", do: func(*protocol.Position) {}, want: anew(100)},
+		{name: "within the snapshot", do: func(p *protocol.Position) { p.Snapshot(29) }, want: anew(100)},
 		{name: "after the snapshot", do: func(p *protocol.Position) { p.Snapshot(20); p.Snapshot(10) }, want: at(100)},
 		{name: "after output", do: func(p *protocol.Position) { p.Snapshot(30); p.Output(100, 7) }, want: at(107)},
-		{name: "overtaken", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 10) }, want: anew},
+		{name: "overtaken", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 10) }, want: anew(500)},
 		{name: "overtaken, empty snapshot", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 0) }, want: at(500)},
 	}
 	for _, tt := range tests {

@@ -343,11 +343,12 @@ type AttachSpec struct {
 	Mode      Mode      `json:"mode,omitempty"` // "" is shared
 	Steal     bool      `json:"steal,omitempty"`
 	Resume    *Resume   `json:"resume,omitempty"`
-	History   int       `json:"history,omitempty"` // lines before the screen; 0 is what there is
-	Writer    string    `json:"writer,omitempty"`  // whose input this is; "" makes a new one
-	Client    string    `json:"client,omitempty"`  // a name for people, told in stolen
-	Term      string    `json:"term,omitempty"`    // the viewer's TERM
-	IsTTY     bool      `json:"is_tty,omitempty"`  // the viewer is a terminal
+	Snapshot  bool      `json:"snapshot,omitempty"` // with Resume: a snapshot even if the ring has the offset
+	History   int       `json:"history,omitempty"`  // lines before the screen; 0 is what there is
+	Writer    string    `json:"writer,omitempty"`   // whose input this is; "" makes a new one
+	Client    string    `json:"client,omitempty"`   // a name for people, told in stolen
+	Term      string    `json:"term,omitempty"`     // the viewer's TERM
+	IsTTY     bool      `json:"is_tty,omitempty"`   // the viewer is a terminal
 }
 
 // Validate checks what can be checked without the session.

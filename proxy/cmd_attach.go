@@ -29,7 +29,8 @@ func (o *attachOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.readOnly, "read-only", false, "look, do not type; ctrl-c detaches")
 	f.BoolVar(&o.exclusive, "exclusive", false, "let nobody else type")
 	f.BoolVar(&o.steal, "steal", false, "end the attachments of all others who type; implies --exclusive")
-	f.StringVar(&o.detachKey, "detach-key", defaultDetachKey, "`keys` that detach, or none")
+	f.StringVar(&o.detachKey, "detach-key", defaultDetachKey, "`keys` that detach, or none (default "+defaultDetachKey+")")
+	f.Lookup("detach-key").DefValue = "" // it would be shown with its backslash doubled
 }
 
 // check reports mistakes before anything is started.

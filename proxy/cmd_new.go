@@ -48,6 +48,7 @@ func (a *app) newCommand() *cobra.Command {
 	f.StringArrayVar(&o.env, "env", nil, "`K=V` for the session's environment; may be repeated")
 	f.BoolVar(&o.clearEnv, "clear-env", false, "inherit no environment")
 	f.StringToStringVar(&o.labels, "label", nil, "`k=v`, given back by ls and info; may be repeated")
+	f.Lookup("label").DefValue = "" // not shown
 	f.IntVar(&o.scrollback, "scrollback", 0, "`lines` of history (default 10000)")
 	f.StringVar(&o.originator, "originator", "", "who starts it, for ls --originator")
 	f.DurationVar(&o.earlyExit, "early-exit", 200*time.Millisecond, "fail if the child ends within this `time`; 0 does not look")

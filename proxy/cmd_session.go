@@ -192,7 +192,8 @@ func (a *app) waitCommand() *cobra.Command {
 			}
 			return childExit(exit.ExitCode)
 		}))
-	cmd.Flags().DurationVar(&timeout, "timeout", -1, "give up after this `time`, with exit code 124")
+	cmd.Flags().DurationVar(&timeout, "timeout", -1, "give up after this `time`, with exit code 124 (default never)")
+	cmd.Flags().Lookup("timeout").DefValue = "0s" // not shown
 	return cmd
 }
 

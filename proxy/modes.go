@@ -18,7 +18,7 @@ type modes struct {
 	on    map[string]bool // as last set, by name
 	kitty [2]kittyKeys    // of the normal and of the alternate screen
 	title int             // titles pushed and not popped
-	dirty bool            // anything was printed at all
+	dirty bool            // more than text was printed
 	carry []byte          // the beginning of a sequence at the end of the last output
 	open  bool            // the output is within a string that means nothing here
 }
@@ -63,7 +63,7 @@ const (
 
 // see takes what is printed.
 func (m *modes) see(p []byte) {
-	m.dirty = m.dirty || len(p) > 0
+	m.dirty = m.dirty || bytes.ContainsAny(p, "\x1b\x0e") // escape, and the other character set
 	if len(m.carry) > 0 {
 		p = append(m.carry, p...)
 		m.carry = nil

@@ -34,6 +34,13 @@ func openTerminal(in, out *os.File) *terminal { return &terminal{in: in, out: ou
 
 func (t *terminal) isTerminal() bool { return isTerminal(t.out) }
 
+// escapes reports whether escape sequences mean anything there, so that we may
+// use some of our own.
+func (t *terminal) escapes() bool {
+	kind := os.Getenv("TERM")
+	return t.isTerminal() && kind != "" && kind != "dumb"
+}
+
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 // size is the terminal's, or nothing where there is none.
@@ -49,7 +56,7 @@ func ownSize() protocol.Size { return openTerminal(os.Stdin, os.Stdout).size() }
 
 // raw makes keys go to the session as they are.
 func (t *terminal) raw() error {
-	if t.isTerminal() {
+	if t.escapes() {
 		_, _ = t.out.WriteString(pushTitle)
 	}
 	if !isTerminal(t.in) {
@@ -92,7 +99,10 @@ func (t *terminal) restore() {
 	}
 	t.restored = true
 	if t.isTerminal() {
-		_, _ = t.out.WriteString(t.modes.undo() + popTitle)
+		_, _ = t.out.WriteString(t.modes.undo())
+	}
+	if t.escapes() {
+		_, _ = t.out.WriteString(popTitle)
 	}
 }
 
@@ -111,7 +121,7 @@ func (t *terminal) Write(p []byte) (int, error) {
 func (t *terminal) clear() {
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	if !t.restored && t.isTerminal() {
+	if !t.restored && t.escapes() {
 		_, _ = t.out.WriteString(t.modes.undo() + strings.Repeat("\n", max(0, t.size().Rows-1)) + "\x1b[H\x1b[J")
 	}
 }

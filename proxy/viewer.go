@@ -202,7 +202,10 @@ func (v *viewer) report(ctx context.Context, c *client.Client, o *attachOptions,
 func (v *viewer) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if v.term.isTerminal() && isTerminal(os.Stderr) {
-		text = "\r\n\x1b[J" + text
+		if v.term.escapes() {
+			text = "\x1b[J" + text
+		}
+		text = "\r\n" + text
 	}
 	fmt.Fprintln(os.Stderr, text)
 }

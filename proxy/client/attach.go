@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"time"
+	"unsafe"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
@@ -63,7 +64,12 @@ type Message struct {
 	Exit   *api.PTYExited
 	By     string
 	Err    error
+
+	left int // bytes of the snapshot that come after this part of it
 }
+
+// size is about how much memory m takes in a queue.
+func (m *Message) size() int { return len(m.Data) + int(unsafe.Sizeof(*m)) }
 
 // last reports whether nothing follows.
 func (m *Message) last() bool { return m.Kind == Exited || m.Kind == Stolen || m.Kind == Failed }
@@ -107,7 +113,8 @@ type Attachment struct {
 	drained chan struct{} // something was taken from the queue
 	ended   bool          // the last message was queued
 
-	rest []byte // of the message that Read has begun; owned by the reader
+	rest Message // what is left of the one that Read has begun
+	read uint64  // offset after what the program has read
 	last *Message
 }
 
@@ -194,7 +201,7 @@ func (a *Attachment) attached(conn *conn, info *protocol.AttachInfo) {
 	a.in.resume(info.InputOffset, first)
 	if first {
 		a.info = *info
-		a.missed = info.BytesMissed
+		a.missed, a.read = info.BytesMissed, info.Offset
 		return
 	}
 	if info.Replay == protocol.ReplaySnapshot {
@@ -228,14 +235,7 @@ func (a *Attachment) Writer() string { return a.spec.Writer }
 func (a *Attachment) Position() protocol.Resume {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	offset := a.pos.Offset()
-	for _, m := range a.queue {
-		if m.Kind == Output {
-			offset = m.Offset
-			break
-		}
-	}
-	return protocol.Resume{Instance: a.info.Session.Instance, Offset: offset - uint64(len(a.rest))}
+	return protocol.Resume{Instance: a.info.Session.Instance, Offset: a.read}
 }
 
 // run reads one connection after the other until the attachment ends.
@@ -352,7 +352,7 @@ func (a *Attachment) data(kind frame.Kind, payload []byte) error {
 	defer a.mu.Unlock()
 	if kind == frame.Snapshot {
 		m.Kind = Snapshot
-		a.pos.Snapshot(len(data))
+		m.left = a.pos.Snapshot(len(data))
 	} else {
 		a.pos.Output(offset, len(data))
 	}
@@ -367,7 +367,7 @@ func (a *Attachment) put(m Message) {
 	}
 	a.ended = m.last()
 	a.queue = append(a.queue, m)
-	a.queued += len(m.Data)
+	a.queued += m.size()
 	poke(a.notify)
 }
 
@@ -426,26 +426,35 @@ func (a *Attachment) error(e *protocol.Error) error {
 		return nil
 	case protocol.CodePermissionDenied:
 		return nil // Write has said so
-	case protocol.CodeSessionNotFound, protocol.CodeSessionExited:
-		if a.unread() {
-			return nil // typed after the end; what comes next says how that was
-		}
 	}
 	return e
-}
-
-// unread reports whether the session's end is still to be read: an error about
-// input must not cut that off.
-func (a *Attachment) unread() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.conn != nil && !a.ended
 }
 
 // Receive returns the next message, waiting at most for the timeout (for ever
 // if it is negative). Errors: ErrTimeout, and io.EOF after the last message
 // and after Detach.
 func (a *Attachment) Receive(timeout time.Duration) (*Message, error) {
+	m, err := a.receive(timeout)
+	if err == nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.passed(m, len(m.Data))
+	}
+	return m, err
+}
+
+// passed notes that the program has read up to n bytes into m; mu is held. Half
+// a snapshot is no position: until it is whole, the one before holds.
+func (a *Attachment) passed(m *Message, n int) {
+	switch {
+	case m.Kind == Output:
+		a.read = m.Offset + uint64(n)
+	case m.Kind == Snapshot && m.left == 0 && n == len(m.Data):
+		a.read = m.Offset
+	}
+}
+
+func (a *Attachment) receive(timeout time.Duration) (*Message, error) {
 	var expired <-chan time.Time
 	if timeout >= 0 {
 		t := time.NewTimer(timeout)
@@ -483,7 +492,7 @@ func (a *Attachment) take() *Message {
 	if a.queue = a.queue[1:]; len(a.queue) == 0 {
 		a.queue = nil
 	}
-	a.queued -= len(m.Data)
+	a.queued -= m.size()
 	poke(a.drained)
 	if m.last() {
 		a.last = &m
@@ -496,22 +505,21 @@ func (a *Attachment) take() *Message {
 // attachment. Bytes lost to a viewer too slow are counted by Missed; the
 // snapshot that stands for them is read in their place.
 func (a *Attachment) Read(p []byte) (int, error) {
-	for len(a.rest) == 0 {
-		m, err := a.Receive(-1)
-		if err != nil {
+	for len(a.rest.Data) == 0 {
+		m, err := a.receive(-1)
+		if err != nil || m.last() {
 			return 0, a.readError()
 		}
-		a.mu.Lock()
-		a.rest = m.Data
-		a.mu.Unlock()
-		if m.last() {
-			return 0, a.readError()
-		}
+		a.rest = *m
 	}
+	n := copy(p, a.rest.Data)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := copy(p, a.rest)
-	a.rest = a.rest[n:]
+	a.passed(&a.rest, n)
+	a.rest.Data = a.rest.Data[n:]
+	if a.rest.Kind == Output {
+		a.rest.Offset += uint64(n)
+	}
 	return n, nil
 }
 
@@ -528,6 +536,8 @@ func (a *Attachment) readError() error {
 // Exit is how the session ended, once Read or Receive has come to that; else
 // nil.
 func (a *Attachment) Exit() *api.PTYExited {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.last == nil {
 		return nil
 	}
@@ -537,12 +547,12 @@ func (a *Attachment) Exit() *api.PTYExited {
 // Detach ends the attachment; the session lives on. Input written before is
 // sent first, where there is a connection. It may be called again.
 func (a *Attachment) Detach() error {
-	a.flush()
 	a.mu.Lock()
 	conn, ended := a.conn, a.ended
 	a.mu.Unlock()
 	if conn != nil && !ended && a.ctx.Err() == nil {
-		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+		_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // also of a Write that hangs
+		a.flush()
 		if conn.send(api.Detach{Attachment: number}) == nil {
 			a.waitDetached()
 		}

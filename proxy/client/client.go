@@ -132,7 +132,7 @@ func (c *Client) dial(ctx context.Context) (*conn, error) {
 			return conn, nil
 		}
 		var answer *protocol.Error
-		if errors.As(err, &answer) && !answer.Retryable {
+		if errors.Is(err, ErrDecode) || errors.As(err, &answer) && !answer.Retryable {
 			return nil, err // no waiting mends it
 		}
 		if errors.Is(err, ErrConnect) && ctx.Err() == nil {
@@ -283,7 +283,7 @@ func (c *Client) finish(id string) {
 func (c *Client) call(ctx context.Context, m request, again bool, each func(protocol.Message) (more bool)) error {
 	for {
 		err := c.once(ctx, m, each)
-		if !again || !errors.Is(err, ErrIO) || ctx.Err() != nil || c.isClosed() {
+		if !again || !errors.Is(err, ErrIO) || c.isClosed() || pause(ctx, backoffMin) != nil {
 			return err
 		}
 	}

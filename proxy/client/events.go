@@ -103,8 +103,11 @@ func (e *Events) Next() (*Event, error) {
 			if e.ctx.Err() != nil {
 				return nil, io.EOF
 			}
+			if errors.Is(err, ErrDecode) {
+				return nil, err // it would come again
+			}
 			_ = e.conn.Close()
-			if err := e.connect(e.ctx); err != nil {
+			if err := e.connect(e.ctx); err != nil && e.ctx.Err() == nil {
 				return nil, err
 			}
 			continue

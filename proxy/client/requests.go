@@ -1,8 +1,10 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"holdfast/protocol"
@@ -70,15 +72,24 @@ func millis(d *time.Duration) *int64 {
 // List returns what is known of every session, or of those of one originator.
 func (c *Client) List(ctx context.Context, originator string) ([]protocol.SessionInfo, error) {
 	var all []protocol.SessionInfo
+	var id string
+	var wrong error
 	err := c.call(ctx, &api.List{Originator: originator}, true, func(m protocol.Message) bool {
 		part, ok := m.(*api.Sessions)
 		if !ok {
+			wrong = failed(ErrDecode, fmt.Errorf("list answered by %s", m.MessageType()))
 			return false
+		}
+		if part.ID() != id { // asked again: begin anew
+			all, id = nil, part.ID()
 		}
 		all = append(all, part.Sessions...)
 		return part.More
 	})
-	return all, err
+	if err = cmp.Or(err, wrong); err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
 // SessionInfo returns what is known of one session. Its ExitCode is nil until
@@ -195,6 +206,9 @@ func (c *Client) Type(ctx context.Context, id protocol.SessionID, data []byte) e
 		if err == nil {
 			offset = int(a.Offset)
 			continue
+		}
+		if c.isClosed() {
+			return err
 		}
 		if offset, err = acceptedBy(err, offset); err != nil {
 			return err

@@ -72,7 +72,9 @@ func TestList(t *testing.T) {
 	wait := start(t, func() ([]protocol.SessionInfo, error) { return c.List(t.Context(), "me") })
 	m := want[*api.List](p)
 	equal(t, "originator", m.Originator, "me")
-	info := func(id protocol.SessionID) protocol.SessionInfo { return protocol.SessionInfo{ID: id, Argv: []string{}} }
+	info := func(id protocol.SessionID) protocol.SessionInfo {
+		return protocol.SessionInfo{ID: id, Argv: []string{}}
+	}
 	a, b, d := info("a"), info("b"), info("d")
 	p.answer(m, &api.Sessions{Sessions: []protocol.SessionInfo{a}, More: true})
 	_ = p.Close()

@@ -265,11 +265,11 @@ func TestProxyStoppedUnderViewer(t *testing.T) {
 		t.Fatal("the proxy does not stop")
 	}
 	p.typ("echo two-$((2+2))\r")
-	if runs := w.running("proxy"); len(runs) > 0 {
-		t.Errorf("%d proxies run", len(runs))
-	}
 	w.must("ls")
 	p.expect("two-4")
+	if w.only("proxy").parent() == p.cmd.Process.Pid {
+		t.Error("the viewer has started a proxy")
+	}
 	p.typ("exit\r")
 	p.ends(0, "")
 }
@@ -346,7 +346,8 @@ func TestQuestionsNotReplayed(t *testing.T) {
 	}
 }
 
-// What is pasted arrives whole.
+// What is pasted arrives whole, the proxy's death in the middle of it
+// included.
 func TestPaste(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -355,7 +356,9 @@ func TestPaste(t *testing.T) {
 	p := w.open("attach", "s")
 	p.expect("ready")
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog; \x1b[200~\x1c\x1b[A\t\x7f\r", size/50)[:size]
-	p.typ(text)
+	p.typ(text[:size/2])
+	w.kill(w.only("proxy"))
+	p.typ(text[size/2:])
 	p.expect("all-there")
 	if got := w.read("pasted"); got != text {
 		t.Errorf("%d bytes arrived of %d, or others", len(got), len(text))
@@ -393,6 +396,21 @@ func (w *world) hasSize(id string, cols, rows float64) {
 		return ok && is["cols"] == cols && is["rows"] == rows
 	}) {
 		w.t.Fatalf("session %s has the size %v, want %vx%v", id, size, cols, rows)
+	}
+}
+
+// A terminal that knows no escape sequences gets none of ours.
+func TestDumbTerminal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env = append(w.env, "TERM=dumb")
+	w.shell("s", "echo ready; read x")
+	p := w.open("attach", "s")
+	p.expect("ready")
+	p.typ("\x1cd")
+	p.ends(0, "\r\n[detached from s]")
+	if strings.Contains(p.text(), "\x1b") {
+		t.Errorf("there are escapes: %q", p.text())
 	}
 }
 

@@ -40,7 +40,7 @@ func newWorld(t testing.TB) *world {
 	w := &world{t: t, dir: testkit.Dir(t), bin: testkit.Build(t, "holdfast/proxy", "holdfast/supervisor")}
 	w.env = []string{
 		"HOLDFAST_DIR=" + w.dir, "PATH=" + w.bin + ":" + os.Getenv("PATH"), "HOME=" + w.mkdir("home"),
-		"TERM=xterm-256color", "LANG=C.UTF-8", "SHELL=/bin/bash", "PS1=$ ",
+		"TERM=xterm-256color", "LANG=C.UTF-8", "SHELL=/bin/bash", "PS1=$ ", "GORACE=halt_on_error=1 atexit_sleep_ms=0",
 	}
 	t.Cleanup(w.end)
 	return w
@@ -193,14 +193,6 @@ func (w *world) shows(id, want string) {
 	}
 }
 
-// becomes waits until the file has the content.
-func (w *world) becomes(name, want string) {
-	w.t.Helper()
-	if !eventually(func() bool { return w.read(name) == want }) {
-		w.t.Fatalf("%s is %q, and not %q", name, w.read(name), want)
-	}
-}
-
 // pollEvery leaves the processor to those who are waited for.
 const pollEvery = 5 * time.Millisecond
 
@@ -227,12 +219,27 @@ func lookup(pid int) process {
 
 // stat returns a process's state and start time, nothing if there is none.
 func stat(pid int) (state, start string) {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(b), ") ") // the name may have blanks in it
-	if f := strings.Fields(rest); len(f) >= 20 {
+	if f := statFields(pid); len(f) >= 20 {
 		return f[0], f[19]
 	}
 	return "", ""
+}
+
+// statFields are those of /proc/PID/stat from the third on; the second, the
+// program's name, may have blanks in it.
+func statFields(pid int) []string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return strings.Fields(rest)
+}
+
+// parent is the pid of who started the process, if that is still there.
+func (p process) parent() int {
+	if f := statFields(p.pid); len(f) > 1 {
+		pid, _ := strconv.Atoi(f[1])
+		return pid
+	}
+	return 0
 }
 
 func (p process) running() bool {

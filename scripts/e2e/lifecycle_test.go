@@ -212,7 +212,15 @@ func TestSupervisorKilled(t *testing.T) {
 	w.kill(held)
 	w.gone(lookup(info.PID)) // its terminal is closed
 
-	w.spawn(c, "t", echoing) // by a supervisor that is started for it
+	// By a supervisor that is started for it. The proxy may have yet to see the
+	// link's end; then it says that the same may succeed later.
+	testkit.Eventually(t, limit, func() bool {
+		_, err := c.Spawn(w.ctx(), client.SpawnRequest{ID: "t", SpawnSpec: echoing, EarlyExit: none})
+		if err != nil && (code(err) != protocol.CodeSupervisorUnreachable || !protocol.AsError(err).Retryable) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}, "another session is started")
 	two := w.attach(c, "t", client.AttachOptions{})
 	two.until("ready\n")
 	two.ask("after")

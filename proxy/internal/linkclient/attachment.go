@@ -81,7 +81,8 @@ func (a *Attachment) attach(ctx context.Context, spec protocol.AttachSpec) (*pro
 // Next returns what comes next. After an Exited, a Stolen, or Close it returns
 // io.EOF. A lost link is made again first; what the client has to be told of
 // that comes as messages: Resync where output was missed, and input_gap with
-// the offset from which the client's input is wanted again.
+// the offset from which the client's input is wanted again. ctx bounds the making
+// of a lost link; Close ends a Next that waits.
 func (a *Attachment) Next(ctx context.Context) (Item, error) {
 	for {
 		if len(a.queue) > 0 {

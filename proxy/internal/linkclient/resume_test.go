@@ -47,7 +47,7 @@ func (f *session) attach(st *link.Stream, m *wire.Attach) {
 	if info.Writer == "" {
 		info.Writer = "made"
 	}
-	if m.Resume != nil {
+	if m.Resume != nil && !m.Snapshot {
 		info.Replay, info.Offset, info.SnapshotBytes = protocol.ReplayExact, m.Resume.Offset, 0
 	}
 	_ = st.Send(wire.Attached{AttachInfo: info})
@@ -174,11 +174,7 @@ func TestResume(t *testing.T) {
 				// It has resumed since, from where v stands.
 				for len(want) < len(s.heard()) && item.Raw == nil && v.exit == nil {
 					next := spec
-					if v.left > 0 {
-						next.Cols, next.Rows = 0, 0
-					} else {
-						next.Resume = &protocol.Resume{Instance: life, Offset: v.pos}
-					}
+					next.Resume, next.Snapshot = &protocol.Resume{Instance: life, Offset: v.pos}, v.left > 0
 					want = append(want, next)
 				}
 				if err := v.see(item, 9); err != nil {
@@ -201,8 +197,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// Half a snapshot is no position: a new one is asked for, and the session's
-// size stays as it is.
+// Half a snapshot is of no use: a new one is asked for, as a resume, so that
+// it is of the same life and the session's size stays as it is.
 func TestResumeInSnapshot(t *testing.T) {
 	s, c := running(t)
 	f := newSession(s, 5000)
@@ -218,7 +214,7 @@ func TestResumeInSnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if again := s.heard()[1].(*wire.Attach); again.Resume != nil || again.Cols != 0 || again.Rows != 0 || again.Writer != "w" {
+	if again := s.heard()[1].(*wire.Attach); again.Resume == nil || again.Resume.Instance != life || !again.Snapshot || again.Writer != "w" {
 		t.Errorf("attached again with %+v", again)
 	}
 	if !bytes.Equal(v.screen, f.output) {

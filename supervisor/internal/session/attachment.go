@@ -168,7 +168,7 @@ func (s *Session) makeRoom(a *Attachment) error {
 // has that, else with a snapshot.
 func (s *Session) position(a *Attachment, info *protocol.AttachInfo) {
 	start, _, _ := s.ring.Bounds()
-	if r := a.spec.Resume; r != nil && r.Offset >= start {
+	if r := a.spec.Resume; r != nil && r.Offset >= start && !a.spec.Snapshot {
 		a.pos, info.Offset = r.Offset, r.Offset
 		return
 	}

@@ -1,0 +1,383 @@
+package client
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+)
+
+// demand: R4
+func TestAttachFields(t *testing.T) {
+	f, c, _ := dialed(t)
+	resume := &protocol.Resume{Instance: "i", Offset: 9}
+	a, _, m := attached(t, f, c, AttachOptions{
+		Rows: 40, Cols: 100, Mode: protocol.ModeExclusive, Steal: true, Term: "xterm", IsTTY: true,
+		History: 5, Writer: "me", Resume: resume,
+	}, exact(9))
+	equal(t, "attach", *m, api.Attach{Request: m.Request, Attachment: number, AttachSpec: protocol.AttachSpec{
+		SessionID: "s", Rows: 40, Cols: 100, Mode: protocol.ModeExclusive, Steal: true, Term: "xterm", IsTTY: true,
+		History: 5, Writer: "me", Resume: resume, Client: "tester",
+	}})
+	equal(t, "info", a.Info(), exact(9))
+	equal(t, "writer", a.Writer(), "me")
+	equal(t, "position", a.Position(), *resume)
+}
+
+// demand: R5
+func TestAttachRefused(t *testing.T) {
+	f, c, _ := dialed(t)
+	wait := start(t, func() (*Attachment, error) {
+		return c.Attach(t.Context(), "s", AttachOptions{Mode: protocol.ModeExclusive})
+	})
+	p := f.accept()
+	p.answer(want[*api.Attach](p), &api.Error{Error: *protocol.ErrAlreadyAttached})
+	_, err := wait()
+	wantErr(t, "attach", err, protocol.ErrAlreadyAttached)
+}
+
+// demand: R5
+func TestStolen(t *testing.T) {
+	_, a, p := view(t)
+	p.output(frame.Output, 0, "abc")
+	p.send(api.Stolen{Attachment: number, StolenBy: "thief"})
+	b, err := start(t, func() ([]byte, error) { return io.ReadAll(a) })()
+	equal(t, "read before", string(b), "abc")
+	wantErr(t, "read", err, ErrStolen)
+	if _, err := a.Receive(0); !errors.Is(err, io.EOF) {
+		t.Errorf("receive after the end: got %v, want EOF", err)
+	}
+	if _, err := a.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("write: got %v, want closed pipe", err)
+	}
+
+	_, a, p = view(t)
+	p.send(api.Stolen{Attachment: number, StolenBy: "thief"})
+	equal(t, "message", *receive(t, a), Message{Kind: Stolen, By: "thief"})
+}
+
+// demand: R6
+func TestMissed(t *testing.T) {
+	f, c, _ := dialed(t)
+	info := exact(100)
+	info.Replay, info.SnapshotBytes, info.BytesMissed = protocol.ReplaySnapshot, 4, 30
+	a, p, _ := attached(t, f, c, AttachOptions{}, info)
+	equal(t, "at first", a.Missed(), uint64(30))
+	p.output(frame.Snapshot, 100, "snap")
+	p.output(frame.Output, 100, "out")
+	equal(t, "read", readFull(t, a, 7), "snapout")
+	p.send(api.Resync{Attachment: number, Offset: 500, BytesMissed: 12, SnapshotBytes: 4})
+	p.output(frame.Snapshot, 500, "pans")
+	equal(t, "message", *receive(t, a), Message{Kind: Missed, Offset: 500, Missed: 12})
+	equal(t, "after resync", a.Missed(), uint64(42))
+	equal(t, "read", readFull(t, a, 4), "pans")
+
+	// A resumption whose bytes are gone.
+	_ = p.Close()
+	p = f.accept()
+	m := want[*api.Attach](p)
+	equal(t, "resume", *m.Resume, protocol.Resume{Instance: "i", Offset: 500})
+	info.Offset, info.BytesMissed, info.SnapshotBytes = 900, 5, 0
+	p.answer(m, &api.Attached{Attachment: number, AttachInfo: info})
+	p.output(frame.Output, 900, "on")
+	equal(t, "message", *receive(t, a), Message{Kind: Missed, Offset: 900, Missed: 5})
+	equal(t, "read", readFull(t, a, 2), "on")
+	equal(t, "in the end", a.Missed(), uint64(47))
+}
+
+// Every kind of message arrives as what it is.
+//
+// demand: R7
+func TestMessages(t *testing.T) {
+	_, a, p := view(t)
+	p.output(frame.Snapshot, 5, "snap")
+	p.output(frame.Output, 5, "out")
+	_ = p.write(frame.Append(nil, 77, []byte("a kind of tomorrow")))
+	_ = p.write(frame.Append(nil, frame.Control, []byte(`{"type":"tomorrow"}`)))
+	exit := api.PTYExited{SessionID: "s", PaneID: "s", ExitCode: 3, LastLines: []string{"bye"}}
+	p.send(api.Resync{Attachment: number, Offset: 9, BytesMissed: 1}, api.Resized{Attachment: number, Cols: 90, Rows: 30}, exit)
+	for _, want := range []Message{
+		{Kind: Snapshot, Offset: 5, Data: []byte("snap")},
+		{Kind: Output, Offset: 5, Data: []byte("out")},
+		{Kind: Missed, Offset: 9, Missed: 1},
+		{Kind: Resized, Size: protocol.Size{Cols: 90, Rows: 30}},
+		{Kind: Exited, Exit: &exit},
+	} {
+		equal(t, "message", *receive(t, a), want)
+	}
+	if _, err := a.Receive(patience); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last: got %v, want EOF", err)
+	}
+}
+
+// An error about an attachment ends it, whatever its code is.
+//
+// demand: R7
+func TestAttachmentFails(t *testing.T) {
+	n := uint32(number)
+	for _, code := range []protocol.Code{protocol.CodeInternal, protocol.CodeInstanceMismatch, protocol.CodeSessionNotFound} {
+		t.Run(string(code), func(t *testing.T) {
+			_, a, p := view(t)
+			p.output(frame.Output, 0, "abc")
+			p.send(api.Error{Attachment: &n, Error: protocol.Error{Code: code}})
+			b, err := start(t, func() ([]byte, error) { return io.ReadAll(a) })()
+			equal(t, "read before", string(b), "abc")
+			wantErr(t, "read", err, &protocol.Error{Code: code})
+		})
+	}
+	t.Run("session_exited says how", func(t *testing.T) {
+		_, a, p := view(t)
+		p.send(api.Error{Attachment: &n, Error: protocol.Error{Code: protocol.CodeSessionExited, Exit: &protocol.ExitRecord{ExitCode: 6}}})
+		if m := receive(t, a); m.Kind != Exited || m.Exit.ExitCode != 6 {
+			t.Errorf("got %+v", m)
+		}
+	})
+	t.Run("no frame", func(t *testing.T) {
+		_, a, p := view(t)
+		_ = p.write(make([]byte, 4))
+		if m := receive(t, a); m.Kind != Failed || !errors.Is(m.Err, ErrDecode) {
+			t.Errorf("got %+v", m)
+		}
+	})
+}
+
+// demand: R7
+func TestWhatTheClientSends(t *testing.T) {
+	f, c, requests := dialed(t)
+	a, p, _ := attached(t, f, c, AttachOptions{}, exact(0))
+	if n, err := a.Write([]byte("ls\n")); n != 3 || err != nil {
+		t.Fatalf("write: %d, %v", n, err)
+	}
+	p.wantInput(0, "ls\n")
+	if err := a.Resize(120, 50); err != nil {
+		t.Fatal(err)
+	}
+	m := want[*api.Resize](p)
+	if m.Attachment == nil || *m.Attachment != number || m.Cols != 120 || m.Rows != 50 {
+		t.Errorf("got %+v", m)
+	}
+	wait := startErr(t, func() error { return a.Interrupt(t.Context()) })
+	i := want[*api.Interrupt](requests)
+	equal(t, "interrupt", i.SessionID, protocol.SessionID("s"))
+	requests.answer(i, &api.OK{})
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+	flushed := startErr(t, func() error { return a.Flush(t.Context()) })
+	n := uint32(number)
+	p.send(api.Accepted{Attachment: &n, Offset: 3})
+	if err := flushed(); err != nil {
+		t.Error(err)
+	}
+	readOnly, _, _ := attached(t, f, c, AttachOptions{Mode: protocol.ModeReadOnly}, exact(0))
+	if _, err := readOnly.Write([]byte("x")); protocol.CodeOf(err) != protocol.CodePermissionDenied {
+		t.Errorf("write, read-only: got %v, want permission_denied", err)
+	}
+}
+
+// demand: R2 R7
+func TestDetach(t *testing.T) {
+	_, a, p := view(t)
+	if _, err := a.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			if err := a.Detach(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	p.wantInput(0, "x") // before the detach
+	want[*api.Detach](p)
+	n := uint32(number)
+	_ = p.write(p.control(api.Accepted{Attachment: &n, Offset: 1}))
+	wg.Wait()
+	if err := a.Detach(); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("read: got %v, want EOF", err)
+	}
+	if _, err := a.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("write: got %v, want closed pipe", err)
+	}
+	if err := a.Resize(1, 1); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("resize: got %v, want closed pipe", err)
+	}
+}
+
+// A proxy that reads nothing does not hold up a Detach, nor the Write that
+// hangs in it.
+//
+// demand: R2
+func TestDetachFromDeafProxy(t *testing.T) {
+	_, a, _ := view(t)
+	wrote := start(t, func() (int, error) { return a.Write(make([]byte, 2*inputWindow)) })
+	for a.sendMu.TryLock() { // until the write is under way
+		a.sendMu.Unlock()
+	}
+	if err := startErr(t, a.Detach)(); err != nil {
+		t.Error(err)
+	}
+	_, err := wrote()
+	wantErr(t, "write", err, io.ErrClosedPipe)
+}
+
+// demand: R9
+func TestReceiveTimeout(t *testing.T) {
+	_, a, p := view(t)
+	for _, timeout := range []time.Duration{0, 30 * time.Millisecond} {
+		began := time.Now()
+		_, err := a.Receive(timeout)
+		wantErr(t, "nothing there", err, ErrTimeout)
+		if took := time.Since(began); took < timeout || took > timeout+patience/4 {
+			t.Errorf("took %v, want %v", took, timeout)
+		}
+	}
+	raw := frame.AppendData(nil, frame.Output, number, 0, []byte("whole"))
+	for i := range raw { // one byte at a time, and a timeout after each
+		if err := p.write(raw[i : i+1]); err != nil {
+			t.Fatal(err)
+		}
+		if i == len(raw)-1 {
+			break
+		}
+		_, err := a.Receive(time.Microsecond)
+		wantErr(t, "within a frame", err, ErrTimeout)
+	}
+	equal(t, "message", *receive(t, a), Message{Kind: Output, Data: []byte("whole")})
+	got := start(t, func() (*Message, error) { return a.Receive(patience) }) // waits already, reads itself
+	p.output(frame.Output, 5, "!")
+	if m, err := got(); err != nil || string(m.Data) != "!" {
+		t.Errorf("got %+v, %v", m, err)
+	}
+}
+
+// A proxy that floods fills the queue to its bound and not further; what the
+// queue did not take is read later.
+//
+// demand: R10
+func TestFlood(t *testing.T) {
+	queued := func(a *Attachment) int {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if len(a.queue) > 10_000 {
+			t.Errorf("%d messages are queued", len(a.queue))
+		}
+		return a.queued
+	}
+	tests := []struct {
+		name  string
+		frame int // bytes in one
+		n     int
+	}{
+		{name: "frames", frame: frame.MaxData, n: 200},
+		{name: "single bytes", frame: 1, n: 30_000},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, a, p := view(t)
+			data := strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyz!", tt.frame*tt.n/37+1)[:tt.frame*tt.n]
+			sent := startErr(t, func() error {
+				for at := 0; at < len(data); at += tt.frame {
+					if err := p.write(frame.AppendData(nil, frame.Output, number, uint64(at), []byte(data[at:at+tt.frame]))); err != nil {
+						return err
+					}
+				}
+				return p.write(p.control(api.PTYExited{SessionID: "s"}))
+			})
+			for queued(a) < outputWindow { // until it is full
+				<-a.notify
+			}
+			got, err := start(t, func() ([]byte, error) {
+				var all []byte
+				buf := make([]byte, 5000)
+				for {
+					n, err := a.Read(buf)
+					all = append(all, buf[:n]...)
+					if q := queued(a); q >= outputWindow+frame.MaxData+200 {
+						t.Errorf("%d bytes are queued", q)
+					}
+					if err != nil {
+						return all, err
+					}
+				}
+			})()
+			wantErr(t, "read", err, io.EOF)
+			if string(got) != data {
+				t.Errorf("read %d bytes, want the %d sent", len(got), len(data))
+			}
+			if err := sent(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// demand: B6
+func TestExit(t *testing.T) {
+	tests := []struct{ name, json string }{
+		{name: "older", json: `{"type":"exit","code":7}`},
+		{name: "notice", json: `{"type":"pty_exited","session_id":"s","pane_id":"s","exit_code":7,"last_lines":[],"attachment":1,` +
+			`"session_title":"","session_description":"","timed_out":false}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, a, p := view(t)
+			p.output(frame.Output, 0, "bye")
+			if a.Exit() != nil {
+				t.Error("an exit before the end")
+			}
+			_ = p.write(frame.Append(nil, frame.Control, []byte(tt.json)))
+			b, err := start(t, func() ([]byte, error) { return io.ReadAll(a) })()
+			if string(b) != "bye" || err != nil {
+				t.Errorf("got %q, %v", b, err)
+			}
+			if e := a.Exit(); e == nil || e.ExitCode != 7 || e.SessionID != "s" || e.PaneID != "s" {
+				t.Errorf("got exit %+v", e)
+			}
+			if _, err := a.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("write: got %v, want closed pipe", err)
+			}
+		})
+	}
+}
+
+// Position is after what was read, also within a message, and before what is
+// queued; half a snapshot does not move it.
+func TestPosition(t *testing.T) {
+	f, c, _ := dialed(t)
+	info := exact(50)
+	info.Replay, info.SnapshotBytes = protocol.ReplaySnapshot, 4
+	a, p, _ := attached(t, f, c, AttachOptions{}, info)
+	p.output(frame.Snapshot, 50, "snap")
+	p.output(frame.Output, 50, "0123456789")
+	p.send(api.Resync{Attachment: number, Offset: 500, BytesMissed: 440, SnapshotBytes: 6})
+	p.output(frame.Snapshot, 500, "abc")
+	p.output(frame.Snapshot, 500, "def")
+	p.output(frame.Output, 500, "xyz")
+	p.send(api.Resized{Attachment: number, Cols: 1, Rows: 1})
+	for _, step := range []struct {
+		read string
+		want uint64
+	}{
+		{"sn", 50}, {"ap", 50}, {"012", 53}, {"3456789", 60}, {"ab", 60}, {"c", 60}, {"de", 60}, {"f", 500}, {"x", 501}, {"yz", 503},
+	} {
+		equal(t, "read", readFull(t, a, len(step.read)), step.read)
+		equal(t, "position after "+step.read, a.Position(), protocol.Resume{Instance: "i", Offset: step.want})
+	}
+	if m := receive(t, a); m.Kind != Resized {
+		t.Errorf("got %+v", m)
+	}
+	p.output(frame.Output, 503, "more")
+	receive(t, a)
+	equal(t, "position after Receive", a.Position().Offset, uint64(507))
+}

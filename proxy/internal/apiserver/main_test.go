@@ -1,0 +1,358 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/linkclient"
+	"holdfast/shared/link"
+	"holdfast/shared/testkit"
+)
+
+// patience is how long a test waits for what must come; soonish is far below
+// what must not be waited for.
+const (
+	patience = 30 * time.Second
+	soonish  = 5 * time.Second
+)
+
+// A world is a server between clients and the fake of a supervisor.
+type world struct {
+	t      testing.TB
+	server *Server
+	log    *syncBuffer
+	dir    string
+
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	answer func(st *link.Stream, request protocol.Message)
+	heard  []protocol.Message // what the supervisor was asked
+	conns  map[*link.Conn]struct{}
+	down   bool
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// newWorld serves until the test's end, and then makes sure that nothing is
+// left. change, where given, makes the configuration another.
+func newWorld(t testing.TB, change func(*Config)) *world {
+	t.Helper()
+	testkit.CheckLeaks(t)
+	w := &world{t: t, log: &syncBuffer{}, dir: testkit.Dir(t), conns: map[*link.Conn]struct{}{}}
+	w.replies(func(protocol.Message) (protocol.Message, error) { return wire.OK{}, nil })
+	links := linkclient.New(linkclient.Config{
+		Dial:  w.dialLink,
+		Hello: func() wire.Hello { return wire.Hello{Protocol: protocol.Supported(), Name: "test"} },
+		Log:   zerolog.Nop(),
+	})
+	cfg := Config{Link: links, Log: zerolog.New(w.log)}
+	if change != nil {
+		change(&cfg)
+	}
+	w.server = New(cfg)
+	t.Cleanup(func() {
+		w.server.Goaway("test", 0)
+		links.Close()
+		w.cut()
+		w.wg.Wait()
+	})
+	return w
+}
+
+// pair returns both ends of a Unix socket's connection.
+func (w *world) pair() (a, b net.Conn) {
+	ln, err := net.Listen("unix", filepath.Join(w.dir, protocol.NewToken(4)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer ln.Close()
+	if a, err = net.Dial("unix", ln.Addr().String()); err == nil {
+		b, err = ln.Accept()
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { a.Close(); b.Close() })
+	return a, b
+}
+
+func (w *world) dialLink(context.Context) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down {
+		return nil, errors.New("down")
+	}
+	a, b := w.pair()
+	w.wg.Go(func() { w.serveLink(b) })
+	return a, nil
+}
+
+func (w *world) serveLink(nc net.Conn) {
+	c, _, err := link.Accept(nc, func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+		return wire.Welcome{PID: 7, Instance: "supervisor"}, nil, nil
+	}, zerolog.Nop())
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	w.conns[c] = struct{}{}
+	w.mu.Unlock()
+	for {
+		st, err := c.Accept()
+		if err != nil {
+			return
+		}
+		w.wg.Go(func() {
+			defer st.Abort()
+			request, err := st.Receive()
+			if err != nil {
+				return
+			}
+			w.mu.Lock()
+			w.heard = append(w.heard, request)
+			answer := w.answer
+			w.mu.Unlock()
+			answer(st, request)
+		})
+	}
+}
+
+// answers says how the supervisor answers from now on; the stream is closed
+// behind the answer.
+func (w *world) answers(how func(st *link.Stream, request protocol.Message)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer = how
+}
+
+// replies is answers for requests that have one reply.
+func (w *world) replies(how func(request protocol.Message) (protocol.Message, error)) {
+	w.answers(func(st *link.Stream, request protocol.Message) {
+		reply, err := how(request)
+		if err != nil {
+			_ = st.Fail(err)
+			return
+		}
+		_ = st.Send(reply)
+	})
+}
+
+// asked returns what the supervisor was asked, of one type or of all.
+func (w *world) asked(types ...string) []protocol.Message {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := slices.Clone(w.heard)
+	return slices.DeleteFunc(all, func(m protocol.Message) bool {
+		return len(types) > 0 && !slices.Contains(types, m.MessageType())
+	})
+}
+
+// cut ends the link.
+func (w *world) cut() {
+	w.mu.Lock()
+	conns := w.conns
+	w.conns = map[*link.Conn]struct{}{}
+	w.mu.Unlock()
+	for c := range conns {
+		c.Close()
+	}
+}
+
+// lose makes the supervisor unreachable, or reachable again.
+func (w *world) lose(down bool) {
+	w.mu.Lock()
+	w.down = down
+	w.mu.Unlock()
+	if down {
+		w.cut()
+	}
+}
+
+// A client is the other end of a connection to the server.
+type client struct {
+	t      testing.TB
+	nc     net.Conn
+	frames *frame.Reader
+	served chan struct{} // closed when the server has done with it
+}
+
+var trusted = Origin{Transport: "test", Trusted: true}
+
+// connect returns a client that has not said hello.
+func (w *world) connect(from Origin) *client {
+	a, b := w.pair()
+	c := &client{t: w.t, nc: a, frames: frame.NewReader(a, frame.Max), served: make(chan struct{})}
+	w.wg.Go(func() {
+		defer close(c.served)
+		w.server.Serve(context.Background(), newStreamTransport(b), from)
+	})
+	return c
+}
+
+// client returns a client that has.
+func (w *world) client(caps ...protocol.Capability) *client {
+	w.t.Helper()
+	c := w.connect(trusted)
+	c.send(api.Hello{Protocol: protocol.Supported(), Client: "tester", Capabilities: caps})
+	expect[*api.Welcome](c)
+	return c
+}
+
+func (c *client) send(m protocol.Message) {
+	c.t.Helper()
+	b, err := protocol.Encode(m)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.raw(frame.Append(nil, frame.Control, b))
+}
+
+func (c *client) raw(b []byte) {
+	c.t.Helper()
+	if _, err := c.nc.Write(b); err != nil {
+		c.t.Fatalf("write: %v", err)
+	}
+}
+
+// data is a frame of a data kind.
+type data struct {
+	kind       frame.Kind
+	attachment uint32
+	offset     uint64
+	bytes      string
+}
+
+// next returns the next message or, as data, the next frame.
+func (c *client) next() (any, error) {
+	_ = c.nc.SetReadDeadline(time.Now().Add(patience))
+	kind, payload, err := c.frames.Next()
+	if err != nil {
+		return nil, err
+	}
+	if kind != frame.Control {
+		n, offset, p, err := frame.ParseData(payload)
+		return data{kind, n, offset, string(p)}, err
+	}
+	m, _, err := api.Messages.Decode(payload)
+	return m, err
+}
+
+func (c *client) mustNext() any {
+	c.t.Helper()
+	m, err := c.next()
+	if err != nil {
+		c.t.Fatalf("nothing came: %v", err)
+	}
+	return m
+}
+
+// expect returns the next message, which has to be of a type.
+func expect[T any](c *client) T {
+	c.t.Helper()
+	m := c.mustNext()
+	if v, ok := m.(T); ok {
+		return v
+	}
+	c.t.Fatalf("%T %+v came instead of %T", m, m, *new(T))
+	panic("unreachable")
+}
+
+// wantError checks that the next message is an error of that code.
+func (c *client) wantError(code protocol.Code) *api.Error {
+	c.t.Helper()
+	e := expect[*api.Error](c)
+	if e.Code != code {
+		c.t.Fatalf("told %v, want %s", e.Error, code)
+	}
+	return e
+}
+
+// wantEnd checks that nothing more comes and the connection has ended.
+func (c *client) wantEnd() {
+	c.t.Helper()
+	if m, err := c.next(); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		c.t.Errorf("%T %+v came, and not the end (%v)", m, m, err)
+	} else if !errors.Is(err, io.EOF) && !isReset(err) {
+		c.t.Errorf("the end came as %v", err)
+	}
+	within(c.t, "the server is done", c.served)
+}
+
+func isReset(err error) bool {
+	var e *net.OpError
+	return errors.As(err, &e) && !e.Timeout()
+}
+
+// ping makes sure that the server has acted on everything sent before.
+func (c *client) ping() {
+	c.t.Helper()
+	c.raw(text(`{"type":"teleport","request_id":"ping"}`))
+	if e := c.wantError(protocol.CodeUnsupported); e.RequestID != "ping" {
+		c.t.Fatalf("told %+v", e)
+	}
+}
+
+// text is a frame that holds a text.
+func text(s string) []byte { return frame.Append(nil, frame.Control, []byte(s)) }
+
+func req(id string) protocol.Request { return protocol.Request{RequestID: id} }
+
+func within[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("not within %v: %s", patience, what)
+		panic("unreachable")
+	}
+}
+
+// equal compares as the wire does: by what is written.
+func equal(t testing.TB, what string, got, want protocol.Message) {
+	t.Helper()
+	if reflect.DeepEqual(got, want) {
+		return
+	}
+	g, err := protocol.Encode(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := protocol.Encode(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(g) != string(w) {
+		t.Errorf("%s:\ngot  %s\nwant %s", what, g, w)
+	}
+}

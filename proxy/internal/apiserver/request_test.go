@@ -1,0 +1,295 @@
+package apiserver
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+	"holdfast/shared/testkit"
+)
+
+var someInfo = protocol.SessionInfo{
+	ID: "s", Instance: "life", PID: 42, State: protocol.StateRunning, Size: protocol.Size{Cols: 80, Rows: 24},
+	Argv: []string{"sh"}, Cwd: "/", CreatedAt: time.Unix(1000, 0).UTC(), LastIOAt: time.Unix(2000, 0).UTC(),
+}
+
+// Each request, what the supervisor is asked for it, what it says, and what
+// the client is told.
+//
+// demand: S1 S4 K6 M6
+func TestRequests(t *testing.T) {
+	id := req("r-1")
+	ms := new(int64(1234))
+	exit := protocol.ExitRecord{ExitCode: 3, Reason: protocol.ReasonExited, LastLines: []string{"a"}, Tail: []string{"a"}}
+	tests := []struct {
+		name    string
+		request protocol.Message
+		asked   protocol.Message
+		reply   protocol.Message
+		told    protocol.Message
+	}{
+		{name: "info", request: api.Info{Request: id, SessionID: "s"},
+			asked: wire.Info{SessionID: "s"}, reply: wire.Session{Session: someInfo}, told: api.Session{Request: id, Session: someInfo}},
+		{name: "list", request: api.List{Request: id, Originator: "me"},
+			asked: wire.List{Originator: "me"}, reply: wire.Sessions{Sessions: []protocol.SessionInfo{someInfo}}, told: api.Sessions{Request: id, Sessions: []protocol.SessionInfo{someInfo}}},
+		{name: "list of none", request: api.List{Request: id},
+			asked: wire.List{}, reply: wire.Sessions{}, told: api.Sessions{Request: id, Sessions: []protocol.SessionInfo{}}},
+		{name: "scrollback", request: api.Scrollback{Request: id, SessionID: "s", Offset: 5, MaxBytes: 7},
+			asked: wire.Read{SessionID: "s", Offset: 5, MaxBytes: 7}, reply: wire.Data{Instance: "life", Offset: 6, End: 9, Data: []byte("x\xff")},
+			told: api.ScrollbackData{Request: id, Instance: "life", Offset: 6, End: 9, Data: []byte("x\xff")}},
+		{name: "screen", request: api.Screen{Request: id, SessionID: "s", Lines: 3},
+			asked: wire.Text{SessionID: "s", Lines: 3}, reply: wire.Lines{Lines: []string{"a", "b"}}, told: api.ScreenText{Request: id, Lines: []string{"a", "b"}}},
+		{name: "resize", request: api.Resize{Request: id, SessionID: "s", Cols: 5, Rows: 6},
+			asked: wire.Resize{SessionID: "s", Cols: 5, Rows: 6}, reply: wire.OK{}, told: api.OK{Request: id}},
+		{name: "interrupt", request: api.Interrupt{Request: id, SessionID: "s"},
+			asked: wire.Interrupt{SessionID: "s"}, reply: wire.OK{}, told: api.OK{Request: id}},
+		{name: "signal", request: api.Signal{Request: id, SessionID: "s", Signal: "USR1"},
+			asked: wire.Signal{SessionID: "s", Signal: "USR1"}, reply: wire.OK{}, told: api.OK{Request: id}},
+		{name: "terminate", request: api.Terminate{Request: id, SessionID: "s", GraceMS: ms, SoftSignal: "TERM", Reason: "bored"},
+			asked: wire.Terminate{SessionID: "s", GraceMS: ms, SoftSignal: "TERM", Reason: "bored"}, reply: wire.OK{}, told: api.OK{Request: id}},
+		{name: "forget", request: api.Forget{Request: id, SessionID: "s", Instance: "life"},
+			asked: wire.Forget{SessionID: "s", Instance: "life"}, reply: wire.OK{}, told: api.OK{Request: id}},
+		{name: "wait", request: api.Wait{Request: id, SessionID: "s", Instance: "life", TimeoutMS: ms},
+			asked: wire.Wait{SessionID: "s", Instance: "life", TimeoutMS: ms}, reply: wire.Exited{SessionID: "s", Instance: "life", Exit: exit},
+			told: api.Waited{Request: id, SessionID: "s", Instance: "life", Exit: exit}},
+		{name: "input", request: api.Input{Request: id, SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8},
+			asked: wire.Write{SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8}, reply: wire.Accepted{Offset: 11}, told: api.Accepted{Request: id, Offset: 11}},
+		{name: "spawn", request: api.Spawn{Request: id, SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Env: []string{"A=1"}}, EarlyExitMS: new(int64), Token: "t"},
+			asked: wire.Create{SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Env: []string{"A=1"}}, Token: "t"}, reply: wire.Session{Session: someInfo},
+			told: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
+		{name: "reopen", request: api.Reopen{Request: id, SessionID: "s", RespawnSpec: protocol.RespawnSpec{Cwd: "/tmp"}, EarlyExitMS: new(int64), Token: "t"},
+			asked: wire.Reopen{SessionID: "s", RespawnSpec: protocol.RespawnSpec{Cwd: "/tmp"}, Token: "t"}, reply: wire.Session{Session: someInfo},
+			told: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
+		{name: "events", request: api.Events{Request: id, Instance: "life", After: 4},
+			asked: wire.Events{Instance: "life", After: 4}, reply: wire.Subscribed{Instance: "life", Seq: 4}, told: api.Subscribed{Request: id, Instance: "life", Seq: 4}},
+		{name: "a wrong answer", request: api.Info{Request: id, SessionID: "s"},
+			asked: wire.Info{SessionID: "s"}, reply: wire.Stolen{}, told: api.Error{Request: id, Error: *protocol.Errorf(protocol.CodeInternal, "the supervisor answered with stolen")}},
+		{name: "an error", request: api.Forget{Request: id, SessionID: "s"},
+			asked: wire.Forget{SessionID: "s"}, reply: wire.Error{Error: protocol.Error{Code: protocol.CodeSpawnFailed, Message: "m", Cause: protocol.CodeNotFound, Retryable: true, RetryAfterMS: 5, Exit: &exit, Offset: new(uint64(7))}},
+			told: api.Error{Request: id, Error: protocol.Error{Code: protocol.CodeSpawnFailed, Message: "m", Cause: protocol.CodeNotFound, Retryable: true, RetryAfterMS: 5, Exit: &exit, Offset: new(uint64(7))}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.replies(func(protocol.Message) (protocol.Message, error) { return tt.reply, nil })
+			c := w.client()
+			c.send(tt.request)
+			told, ok := c.mustNext().(protocol.Message)
+			if !ok {
+				t.Fatal("data came")
+			}
+			equal(t, "told", told, tt.told)
+			equal(t, "asked", w.asked()[0], tt.asked)
+		})
+	}
+}
+
+// A long list goes over both wires in parts.
+func TestLongList(t *testing.T) {
+	w := newWorld(t, nil)
+	all := make([]protocol.SessionInfo, 1000)
+	for i := range all {
+		all[i] = someInfo
+		all[i].ID = protocol.SessionID(fmt.Sprint("s", i))
+		all[i].Argv = []string{strings.Repeat("x", 1000)}
+	}
+	w.answers(func(st *link.Stream, _ protocol.Message) { _ = st.SendSessions(all) })
+	c := w.client()
+	c.send(api.List{Request: req("l")})
+	var got []protocol.SessionInfo
+	parts := 0
+	for more := true; more; parts++ {
+		m := expect[*api.Sessions](c)
+		if m.RequestID != "l" {
+			t.Errorf("a part of request %q", m.RequestID)
+		}
+		got, more = append(got, m.Sessions...), m.More
+	}
+	if parts < 2 || !reflect.DeepEqual(got, all) {
+		t.Errorf("%d sessions in %d parts", len(got), parts)
+	}
+}
+
+// demand: S8
+func TestStatus(t *testing.T) {
+	w := newWorld(t, nil)
+	supervisor := protocol.ProcessStatus{PID: 7, Version: "1", Protocol: protocol.Supported(), Instance: "life", Sessions: 3, Clients: 1}
+	w.replies(func(protocol.Message) (protocol.Message, error) {
+		return wire.StatusReport{Supervisor: supervisor}, nil
+	})
+	c, _ := w.client(), w.client()
+	c.send(api.Status{Request: req("s")})
+	m := expect[*api.StatusReport](c)
+	if m.RequestID != "s" || m.Supervisor == nil || *m.Supervisor != supervisor {
+		t.Errorf("told %+v", m)
+	}
+	if p := m.Proxy; p.PID != os.Getpid() || p.Clients != 2 || p.Sessions != 3 || p.Protocol != protocol.Supported() {
+		t.Errorf("the proxy is %+v", p)
+	}
+
+	// A supervisor that cannot be asked is no reason to be silent.
+	w.replies(func(protocol.Message) (protocol.Message, error) {
+		return nil, protocol.Errorf(protocol.CodeInternal, "no")
+	})
+	c.send(api.Status{Request: req("t")})
+	if m := expect[*api.StatusReport](c); m.RequestID != "t" || m.Supervisor != nil {
+		t.Errorf("told %+v", m)
+	}
+}
+
+// An unreachable supervisor is told as that, and not as the sessions' end.
+//
+// demand: S8
+func TestUnreachable(t *testing.T) {
+	w := newWorld(t, nil)
+	asked := make(chan struct{})
+	w.answers(func(st *link.Stream, _ protocol.Message) {
+		close(asked)
+		_, _ = st.Next()
+	})
+	c := w.client()
+	c.send(api.Info{Request: req("i"), SessionID: "s"})
+	within(t, "the supervisor is asked", asked)
+	w.cut()
+	if e := c.wantError(protocol.CodeSupervisorUnreachable); e.RequestID != "i" || !e.Retryable {
+		t.Errorf("told %+v", e)
+	}
+	w.replies(func(protocol.Message) (protocol.Message, error) { return wire.OK{}, nil })
+	c.send(api.Forget{Request: req("f"), SessionID: "s"})
+	if m := expect[*api.OK](c); m.RequestID != "f" {
+		t.Errorf("told %+v", m)
+	}
+}
+
+// What is not known, or no request, is answered where somebody waits.
+func TestNoRequest(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.client()
+	for _, raw := range []string{`{"type":"teleport"}`, `{"type":"welcome"}`, `{"type":"pty_exited"}`, `{"type":"hello"}`} {
+		c.raw(text(raw)) // ignored
+		c.ping()
+		c.raw(text(strings.Replace(raw, "{", `{"request_id":"x",`, 1)))
+		if e := c.wantError(protocol.CodeUnsupported); e.RequestID != "x" {
+			t.Errorf("%s: told %+v", raw, e)
+		}
+	}
+	if asked := w.asked(); len(asked) > 0 {
+		t.Errorf("the supervisor was asked %v", asked)
+	}
+}
+
+// unanswered are the messages from a client that have no answer of their own.
+var unanswered = []string{"terminal.data", "terminal.resize", "terminal.close"}
+
+// Every message there is gets an answer where it carries a request id.
+func TestEveryMessage(t *testing.T) {
+	w := newWorld(t, nil)
+	w.replies(func(m protocol.Message) (protocol.Message, error) {
+		return nil, protocol.Errorf(protocol.CodeSessionNotFound, "no session")
+	})
+	for _, name := range api.Messages.Types() {
+		if slices.Contains(unanswered, name) {
+			continue
+		}
+		c := w.client()
+		c.raw(text(fmt.Sprintf(`{"type":%q,"request_id":"r-7"}`, name)))
+		m := c.mustNext()
+		r, ok := m.(interface{ ID() string })
+		if !ok || r.ID() != "r-7" {
+			t.Errorf("%s is answered by %T %+v", name, m, m)
+		}
+		if e, ok := m.(*api.Error); ok && e.Code == protocol.CodeInternal {
+			t.Errorf("%s: %v", name, e.Error)
+		}
+		c.nc.Close()
+	}
+}
+
+// hold makes the supervisor answer requests of a type only when the returned
+// function is called.
+func hold(w *world, name string) (goOn func()) {
+	release := make(chan struct{})
+	w.answers(func(st *link.Stream, m protocol.Message) {
+		if m.MessageType() == name {
+			gone := make(chan struct{})
+			go func() { defer close(gone); _, _ = st.Next() }()
+			select {
+			case <-release:
+			case <-gone:
+			}
+		}
+		_ = st.Send(wire.OK{})
+	})
+	return func() { close(release) }
+}
+
+// A client has so many requests under way; what is beyond waits, and nobody
+// else for it.
+func TestRequestsLimit(t *testing.T) {
+	w := newWorld(t, nil)
+	goOn := hold(w, "forget")
+	c, other := w.client(), w.client()
+	for i := range maxRequests + 1 {
+		c.send(api.Forget{Request: req(fmt.Sprint(i)), SessionID: "s"})
+	}
+	testkit.Eventually(t, patience, func() bool { return len(w.asked("forget")) == maxRequests }, "all places are taken")
+	other.send(api.Signal{Request: req("x"), SessionID: "s", Signal: "USR1"})
+	expect[*api.OK](other)
+	if n := len(w.asked("forget")); n != maxRequests {
+		t.Errorf("%d requests are under way", n)
+	}
+	goOn()
+	seen := map[string]bool{}
+	for range maxRequests + 1 {
+		seen[expect[*api.OK](c).RequestID] = true
+	}
+	if len(seen) != maxRequests+1 {
+		t.Errorf("%d answers", len(seen))
+	}
+}
+
+// Waits may last for ever, so they take no places of other requests; they are
+// bounded by themselves.
+func TestWaitsLimit(t *testing.T) {
+	w := newWorld(t, nil)
+	goOn := hold(w, "wait")
+	defer goOn()
+	c := w.client()
+	for i := range maxWaits {
+		c.send(api.Wait{Request: req(fmt.Sprint(i)), SessionID: "s"})
+	}
+	c.send(api.Wait{Request: req("beyond"), SessionID: "s"})
+	if e := c.wantError(protocol.CodeLimitExceeded); e.RequestID != "beyond" {
+		t.Errorf("told %+v", e)
+	}
+	c.send(api.Forget{Request: req("f"), SessionID: "s"})
+	if m := expect[*api.OK](c); m.RequestID != "f" {
+		t.Errorf("told %+v", m)
+	}
+}
+
+// A client that goes takes its requests with it.
+func TestGoneClient(t *testing.T) {
+	w := newWorld(t, nil)
+	given := make(chan error, 1)
+	asked := make(chan struct{})
+	w.answers(func(st *link.Stream, _ protocol.Message) {
+		close(asked)
+		_, err := st.Next()
+		given <- err
+	})
+	c := w.client()
+	c.send(api.Wait{Request: req("w"), SessionID: "s"})
+	within(t, "the supervisor is asked", asked)
+	c.nc.Close()
+	within(t, "the wait is given up", given)
+	within(t, "the server is done", c.served)
+}

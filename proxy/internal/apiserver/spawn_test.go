@@ -1,0 +1,232 @@
+package apiserver
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+)
+
+var someExit = protocol.ExitRecord{
+	ExitCode: 3, Signal: "SIGTERM", Outcome: protocol.OutcomeNatural, Reason: protocol.ReasonExited,
+	LastLines: []string{"last"}, Tail: []string{"1", "2", "last"}, StartedAt: time.Unix(1, 0).UTC(), ExitedAt: time.Unix(2, 0).UTC(),
+}
+
+// starts are the two ways to start a session.
+func starts(early *int64) map[string]protocol.Message {
+	return map[string]protocol.Message{
+		"new":    api.Spawn{Request: req("r"), SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}}, EarlyExitMS: early},
+		"reopen": api.Reopen{Request: req("r"), SessionID: "s", EarlyExitMS: early},
+	}
+}
+
+// child is a supervisor whose children all end like this; nil lives on.
+func child(exit *protocol.ExitRecord) func(protocol.Message) (protocol.Message, error) {
+	return func(m protocol.Message) (protocol.Message, error) {
+		switch m.(type) {
+		case *wire.Create, *wire.Reopen:
+			return wire.Session{Session: someInfo}, nil
+		case *wire.Wait:
+			if exit == nil {
+				return nil, protocol.Errorf(protocol.CodeTimeout, "it runs")
+			}
+			return wire.Exited{SessionID: "s", Instance: "life", Exit: *exit}, nil
+		}
+		return wire.OK{}, nil
+	}
+}
+
+// New and reopened sessions are both watched for a while.
+//
+// demand: K1
+func TestEarlyExitWindow(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		cfg   time.Duration
+		early *int64
+		want  int64 // 0: it is not watched
+	}{
+		{name: "default", want: 200},
+		{name: "configured", cfg: 3 * time.Second, want: 3000},
+		{name: "configured to none", cfg: -1},
+		{name: "asked for", early: new(int64(700)), want: 700},
+		{name: "asked for, over the configured", cfg: -1, early: new(int64(700)), want: 700},
+		{name: "asked for none", early: new(int64(0))},
+		{name: "less than none", early: new(int64(-5))},
+		{name: "the longest", early: new(int64(60_000)), want: 60_000},
+	} {
+		for how, request := range starts(tt.early) {
+			t.Run(tt.name+", "+how, func(t *testing.T) {
+				w := newWorld(t, func(c *Config) { c.EarlyExit = tt.cfg })
+				w.replies(child(nil))
+				c := w.client()
+				c.send(request)
+				if m := expect[*api.Spawned](c); m.RequestID != "r" || m.SessionID != "s" || m.PID != 42 {
+					t.Errorf("told %+v", m)
+				}
+				waits := w.asked("wait")
+				switch {
+				case tt.want == 0 && len(waits) > 0:
+					t.Errorf("it was watched: %+v", waits)
+				case tt.want > 0:
+					if len(waits) != 1 || *waits[0].(*wire.Wait).TimeoutMS != tt.want || waits[0].(*wire.Wait).Instance != "life" {
+						t.Errorf("it was watched so: %+v", waits)
+					}
+				}
+				if len(w.asked("forget")) > 0 {
+					t.Error("a session that lives was removed")
+				}
+			})
+		}
+	}
+}
+
+// The child's end within the window is the call's failure, with all that is
+// known of it, and the dead session is removed.
+//
+// demand: K2 K3 K8 K9 K10
+func TestEarlyExit(t *testing.T) {
+	twenty := make([]string, protocol.TailLines)
+	for i := range twenty {
+		twenty[i] = fmt.Sprint("line ", i)
+	}
+	long, silent, garbled := someExit, someExit, someExit
+	long.Tail = twenty
+	silent.Tail, silent.LastLines, silent.Signal, silent.ExitCode = []string{}, []string{}, "", 127
+	garbled.Tail = []string{"a\xff\xfeb", "\x80"}
+	for name, exit := range map[string]protocol.ExitRecord{"with output": someExit, "with a long tail": long, "silent": silent, "garbled": garbled} {
+		for how, request := range starts(nil) {
+			t.Run(name+", "+how, func(t *testing.T) {
+				w := newWorld(t, nil)
+				w.replies(child(&exit))
+				c := w.client()
+				c.send(request)
+				e := c.wantError(protocol.CodeExitedEarly)
+				if e.RequestID != "r" || e.Exit == nil || e.Exit.ExitCode != exit.ExitCode || e.Exit.Signal != exit.Signal || len(e.Exit.Tail) != len(exit.Tail) {
+					t.Errorf("told %+v, %+v", e, e.Exit)
+				}
+				if e.Exit.Tail == nil {
+					t.Error("no tail at all")
+				}
+				forgets := w.asked("forget")
+				if len(forgets) != 1 || *forgets[0].(*wire.Forget) != (wire.Forget{SessionID: "s", Instance: "life"}) {
+					t.Errorf("removed by %+v", forgets)
+				}
+			})
+		}
+	}
+}
+
+// The first error stands, whatever becomes of the removal.
+//
+// demand: K10
+func TestRemovalFails(t *testing.T) {
+	w := newWorld(t, nil)
+	w.replies(func(m protocol.Message) (protocol.Message, error) {
+		if _, ok := m.(*wire.Forget); ok {
+			return nil, protocol.Errorf(protocol.CodeInternal, "cannot be removed")
+		}
+		return child(&someExit)(m)
+	})
+	c := w.client()
+	c.send(starts(nil)["new"])
+	if e := c.wantError(protocol.CodeExitedEarly); e.Exit == nil || e.Exit.ExitCode != 3 {
+		t.Errorf("told %+v", e)
+	}
+	if log := w.log.String(); !strings.Contains(log, "cannot be removed") {
+		t.Errorf("it is not logged: %s", log)
+	}
+}
+
+// Where the check cannot be made the creation stands.
+//
+// demand: K7
+func TestCheckFails(t *testing.T) {
+	for name, answer := range map[string]func(w *world, st *link.Stream){
+		"the link is lost":   func(w *world, _ *link.Stream) { w.lose(true) },
+		"the link is cut":    func(w *world, _ *link.Stream) { w.cut() },
+		"the stream is lost": func(_ *world, st *link.Stream) { st.Abort() },
+		"an error":           func(_ *world, st *link.Stream) { _ = st.Fail(protocol.Errorf(protocol.CodeInternal, "no")) },
+		"no such session":    func(_ *world, st *link.Stream) { _ = st.Fail(protocol.Errorf(protocol.CodeSessionNotFound, "no")) },
+		"a wrong answer":     func(_ *world, st *link.Stream) { _ = st.Send(wire.OK{}) },
+	} {
+		for how, request := range starts(nil) {
+			t.Run(name+", "+how, func(t *testing.T) {
+				w := newWorld(t, nil)
+				w.answers(func(st *link.Stream, m protocol.Message) {
+					if _, ok := m.(*wire.Wait); ok {
+						answer(w, st)
+						return
+					}
+					reply, _ := child(nil)(m)
+					_ = st.Send(reply)
+				})
+				c := w.client()
+				c.send(request)
+				if m := expect[*api.Spawned](c); m.SessionID != "s" {
+					t.Errorf("told %+v", m)
+				}
+				if len(w.asked("forget")) > 0 {
+					t.Error("the session was removed")
+				}
+			})
+		}
+	}
+}
+
+// The check returns at the end of the child, and not at that of the window.
+//
+// demand: K1
+func TestCheckIsEventDriven(t *testing.T) {
+	w := newWorld(t, nil)
+	w.replies(child(&someExit))
+	c := w.client()
+	begun := time.Now()
+	c.send(starts(new(int64(60_000)))["new"])
+	c.wantError(protocol.CodeExitedEarly)
+	if took := time.Since(begun); took > soonish {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// What cannot be started is refused with nothing done.
+//
+// demand: R1
+func TestSpawnRefused(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.client()
+	for name, request := range map[string]protocol.Message{
+		"no argv":              api.Spawn{Request: req("r")},
+		"a window too long":    starts(new(int64(60_001)))["new"],
+		"the same, reopened":   starts(new(int64(60_001)))["reopen"],
+		"a window out of this": starts(new(int64(1 << 62)))["new"],
+	} {
+		c.send(request)
+		if e := c.wantError(protocol.CodeInvalidArgument); e.RequestID != "r" {
+			t.Errorf("%s: told %+v", name, e)
+		}
+	}
+	if asked := w.asked(); len(asked) > 0 {
+		t.Errorf("the supervisor was asked %v", asked)
+	}
+
+	// The supervisor's own refusal, cause and all.
+	w.replies(func(protocol.Message) (protocol.Message, error) {
+		return nil, &protocol.Error{Code: protocol.CodeSpawnFailed, Cause: protocol.CodePTYExhausted, Retryable: true}
+	})
+	c.send(starts(nil)["new"])
+	if e := c.wantError(protocol.CodeSpawnFailed); e.Cause != protocol.CodePTYExhausted || !e.Retryable {
+		t.Errorf("told %+v", e)
+	}
+	if len(w.asked("wait")) > 0 {
+		t.Error("a session that does not exist was watched")
+	}
+	w.replies(func(protocol.Message) (protocol.Message, error) { return wire.OK{}, nil })
+	c.send(starts(nil)["new"])
+	c.wantError(protocol.CodeInternal)
+}

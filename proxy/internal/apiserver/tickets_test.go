@@ -1,0 +1,79 @@
+package apiserver
+
+import (
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+)
+
+// A ticket is good once, for a while, and for what it was issued for.
+func TestTickets(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, tt := range []struct {
+		name     string
+		issued   protocol.SessionID
+		redeemed protocol.SessionID
+		after    time.Duration
+		want     bool
+	}{
+		{name: "the api", want: true},
+		{name: "its session", issued: "s", redeemed: "s", want: true},
+		{name: "any, for a session", redeemed: "s", want: true},
+		{name: "another session", issued: "s", redeemed: "t"},
+		{name: "a session's, for the api", issued: "s"},
+		{name: "in time", after: ticketLife, want: true},
+		{name: "too late", after: ticketLife + 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var ts tickets
+			token, expires, err := ts.issue(tt.issued, now)
+			if err != nil || len(token) != 64 || !expires.Equal(now.Add(ticketLife)) {
+				t.Fatalf("issued %q until %v, %v", token, expires, err)
+			}
+			if ts.redeem(token[1:]+"x", tt.redeemed, now) || ts.redeem("", tt.redeemed, now) {
+				t.Error("another ticket was good")
+			}
+			if got := ts.redeem(token, tt.redeemed, now.Add(tt.after)); got != tt.want {
+				t.Errorf("it was good: %v", got)
+			}
+			if ts.redeem(token, tt.issued, now) {
+				t.Error("it was good twice")
+			}
+		})
+	}
+}
+
+// There are so many at a time; those that have expired make room.
+func TestTicketsLimit(t *testing.T) {
+	var ts tickets
+	now := time.Unix(1000, 0)
+	for range maxTickets {
+		if _, _, err := ts.issue("", now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := ts.issue("", now.Add(ticketLife)); protocol.CodeOf(err) != protocol.CodeLimitExceeded {
+		t.Errorf("one more: %v", err)
+	}
+	if _, _, err := ts.issue("", now.Add(ticketLife+1)); err != nil {
+		t.Errorf("when they have expired: %v", err)
+	}
+	if len(ts.issued) != 1 {
+		t.Errorf("%d are held", len(ts.issued))
+	}
+}
+
+func TestTicketRequest(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.client()
+	c.send(api.Ticket{Request: req("t"), SessionID: "s"})
+	m := expect[*api.TicketIssued](c)
+	if left := time.Until(m.ExpiresAt); m.RequestID != "t" || left <= 0 || left > ticketLife {
+		t.Errorf("told %+v", m)
+	}
+	if !w.server.Redeem(m.Ticket, "s") || w.server.Redeem(m.Ticket, "s") {
+		t.Error("it is not good exactly once")
+	}
+}

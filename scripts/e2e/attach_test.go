@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// demand: R2, R9
+func TestDetach(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	v := w.echo(c, "s")
+	begun := time.Now()
+	if m, err := v.Receive(50 * time.Millisecond); !errors.Is(err, client.ErrTimeout) {
+		t.Errorf("nothing was printed, and %+v comes, %v", m, err)
+	}
+	if took := time.Since(begun); took < 50*time.Millisecond || took > limit/2 {
+		t.Errorf("the deadline came after %v", took)
+	}
+	v.say("typed right before\n")
+	for range 3 {
+		if err := v.Detach(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := v.Write([]byte("x")); err == nil {
+		t.Error("written after the detach")
+	}
+	info, err := c.SessionInfo(w.ctx(), "s")
+	if err != nil || info.State != protocol.StateRunning {
+		t.Errorf("the session is %+v, %v", info, err)
+	}
+	w.attach(c, "s", client.AttachOptions{}).until("typed right before\n")
+}
+
+// A detach does not wait for what has arrived already.
+// demand: R2
+func TestDetachAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	w.echo(c, "s")
+	fastest := time.Hour
+	for range 10 {
+		v := w.attach(c, "s", client.AttachOptions{})
+		v.ask("x\n")
+		begun := time.Now()
+		if err := v.Detach(); err != nil {
+			t.Fatal(err)
+		}
+		fastest = min(fastest, time.Since(begun))
+	}
+	if fastest > 500*time.Millisecond {
+		t.Errorf("the fastest of ten took %v", fastest)
+	}
+}
+
+// demand: R5
+func TestSteal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.dial(client.Options{Name: "one"})
+	two := w.dial(client.Options{Name: "two"})
+	w.spawn(one, "s", echoing)
+	exclusive := client.AttachOptions{Mode: protocol.ModeExclusive}
+	first := w.attach(one, "s", exclusive)
+	first.until("ready\n")
+	look := w.attach(two, "s", client.AttachOptions{Mode: protocol.ModeReadOnly}) // which is in nobody's way
+	look.until("ready\n")
+	for _, o := range []client.AttachOptions{exclusive, {}} {
+		if _, err := two.Attach(w.ctx(), "s", o); !errors.Is(err, protocol.ErrAlreadyAttached) || !strings.Contains(err.Error(), "one") {
+			t.Errorf("attached beside an exclusive one: %v", err)
+		}
+	}
+	first.ask("mine\n")
+	thief := w.attach(two, "s", client.AttachOptions{Mode: protocol.ModeExclusive, Steal: true})
+	end := first.last()
+	if end.Kind != client.Stolen || end.By != "two" {
+		t.Errorf("the first is told %+v", end)
+	}
+	// Its cleaning up is its own business.
+	if _, err := first.Write([]byte("x")); err == nil {
+		t.Error("the first still types")
+	}
+	_ = first.Resize(10, 10)
+	if err := first.Detach(); err != nil {
+		t.Error(err)
+	}
+	_ = one.Close()
+	thief.until("mine\n")
+	thief.ask("now mine\n")
+	look.until("now mine\n")
+	if _, err := look.Write([]byte("x")); code(err) != protocol.CodePermissionDenied {
+		t.Errorf("who only looks types: %v", err)
+	}
+	info, err := two.SessionInfo(w.ctx(), "s")
+	if err != nil || info.Attachments != 2 || info.Size != (protocol.Size{Cols: 80, Rows: 24}) {
+		t.Errorf("%d are attached at %v, %v", info.Attachments, info.Size, err)
+	}
+}
+
+// demand: R6
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "HOLDFAST_RING_BYTES=65536")
+	c := w.dial(client.Options{})
+	w.spawn(c, "s", shell("stty raw -echo; seq -w 1 50000; echo ready; exec cat"))
+	testkit.Eventually(t, limit, func() bool {
+		lines, err := c.Screen(w.ctx(), "s", 1)
+		return err == nil && len(lines) > 0 && lines[len(lines)-1] == "ready"
+	}, "all is printed")
+	const printed = uint64(50000*6 + len("ready\n"))
+	for range 3 { // reading it does not drain it
+		v := w.attach(c, "s", client.AttachOptions{})
+		info := v.Info()
+		if info.Offset != printed || info.BytesMissed+uint64(info.SnapshotBytes) != printed || info.BytesMissed == 0 || v.Missed() != info.BytesMissed {
+			t.Fatalf("%d were printed: %d missed, %d follow, up to %d", printed, info.BytesMissed, info.SnapshotBytes, info.Offset)
+		}
+		got := v.until("ready\n")
+		if len(got)+len("ready\n") != info.SnapshotBytes || !strings.HasSuffix(got, "49999\n50000\n") {
+			t.Errorf("%d bytes came, %d were to come", len(got), info.SnapshotBytes)
+		}
+	}
+	// Who says where he was gets what is missing, and no more.
+	v := w.attach(c, "s", client.AttachOptions{})
+	v.until("ready\n")
+	at := v.Position()
+	_ = v.Detach()
+	if err := c.Type(w.ctx(), "s", []byte("meanwhile\n")); err != nil {
+		t.Fatal(err)
+	}
+	v = w.attach(c, "s", client.AttachOptions{Resume: &at})
+	if v.Info().Replay != protocol.ReplayExact || v.Info().Offset != at.Offset {
+		t.Errorf("resumed at %d with %s from %d", at.Offset, v.Info().Replay, v.Info().Offset)
+	}
+	if got := v.until("meanwhile\n"); got != "" {
+		t.Errorf("before what was missed comes %q", got)
+	}
+}
+
+// demand: R7
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	// The shell is not in the foreground, its child is.
+	w.spawn(c, "s", protocol.SpawnSpec{Argv: []string{"/bin/bash", "--norc", "-m", "-c",
+		`trap 'echo shell interrupted' INT; sh -c 'trap "echo job interrupted" INT; echo ready; while :; do sleep 0.01; done'`}})
+	v := w.attach(c, "s", client.AttachOptions{})
+	v.until("ready")
+	for range 2 {
+		if err := v.Interrupt(w.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		if before := v.until("job interrupted"); strings.Contains(before, "shell interrupted") {
+			t.Errorf("the shell was interrupted, too: %q", before)
+		}
+	}
+	if err := c.Signal(w.ctx(), "s", "KILL"); err != nil {
+		t.Fatal(err)
+	}
+	if m := v.last(); m.Kind != client.Exited || m.Exit.Signal != "SIGKILL" || m.Exit.Outcome != protocol.OutcomeNatural {
+		t.Errorf("it ends with %+v", m.Exit)
+	}
+	if err := v.Interrupt(w.ctx()); code(err) != protocol.CodeSessionExited {
+		t.Errorf("interrupted after its end: %v", err)
+	}
+}
+
+// A paste larger than any buffer arrives whole and in order.
+func TestPaste(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	w.spawn(c, "s", shell("stty raw -echo; echo ready; head -c 4000000 | sha256sum; exec cat"))
+	v := w.attach(c, "s", client.AttachOptions{})
+	v.until("ready\n")
+	var paste strings.Builder
+	for i := 0; paste.Len() < 4_000_000; i++ {
+		fmt.Fprintf(&paste, "line %d of a paste\n", i)
+	}
+	text := paste.String()[:4_000_000]
+	v.say(text)
+	if sum := v.until("\n"); !strings.HasPrefix(sum, sha256Hex(text)) {
+		t.Errorf("what arrived has the sum %q", sum)
+	}
+	v.ask("and goes on\n")
+}
