@@ -31,9 +31,11 @@ func (p *Position) Snapshot(n int) int {
 func (p *Position) Offset() uint64 { return p.offset }
 
 // Resume changes an attach request so that it goes on from here. Half a
-// snapshot is of no use: then a new one is asked for.
+// snapshot is of no use: then a new one is asked for. Who has come in this
+// one's place in the meantime is not stolen from.
 func (p *Position) Resume(spec AttachSpec) AttachSpec {
 	spec.Resume = &Resume{Instance: p.instance, Offset: p.offset}
 	spec.Snapshot = p.snapshotLeft > 0
+	spec.Steal = false
 	return spec
 }

@@ -23,6 +23,8 @@ const (
 	// inputWindow is how much input may be unacknowledged; beyond it Write
 	// waits.
 	inputWindow = 1 << 20
+	// detachTimeout is how long Detach waits for a proxy that does not answer.
+	detachTimeout = time.Second
 	// retryFull is how long to wait when the session's input queue is full.
 	retryFull = 20 * time.Millisecond
 )
@@ -98,6 +100,9 @@ type Attachment struct {
 	end  context.CancelFunc
 	done chan struct{} // closed when run has ended
 
+	detached chan struct{} // closed when the proxy has answered Detach
+	gone     sync.Once
+
 	sendMu sync.Mutex // held while frames of input are written
 
 	mu     sync.Mutex
@@ -109,6 +114,7 @@ type Attachment struct {
 
 	queue   []Message
 	queued  int           // bytes in queue
+	leaving bool          // Detach was called: nothing is queued any more
 	notify  chan struct{} // something was queued
 	drained chan struct{} // something was taken from the queue
 	ended   bool          // the last message was queued
@@ -127,7 +133,7 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 		o.Writer = protocol.NewToken(8)
 	}
 	a := &Attachment{
-		c: c, done: make(chan struct{}),
+		c: c, done: make(chan struct{}), detached: make(chan struct{}),
 		spec: protocol.AttachSpec{
 			SessionID: id, Cols: o.Cols, Rows: o.Rows, Mode: o.Mode, Steal: o.Steal, Resume: o.Resume,
 			History: o.History, Writer: o.Writer, Client: c.o.Name, Term: o.Term, IsTTY: o.IsTTY,
@@ -329,7 +335,7 @@ func (a *Attachment) readFrom(conn *conn) error {
 func (a *Attachment) waitForRoom() bool {
 	for {
 		a.mu.Lock()
-		full := a.queued >= outputWindow
+		full := a.queued >= outputWindow && !a.leaving
 		a.mu.Unlock()
 		if !full {
 			return true
@@ -362,7 +368,7 @@ func (a *Attachment) data(kind frame.Kind, payload []byte) error {
 
 // put queues a message; mu is held.
 func (a *Attachment) put(m Message) {
-	if a.ended {
+	if a.ended || a.leaving {
 		return
 	}
 	a.ended = m.last()
@@ -389,6 +395,9 @@ func (a *Attachment) control(conn *conn, m protocol.Message) error {
 		a.mu.Unlock()
 	case *api.Error:
 		return a.error(&m.Error)
+	case *api.Detached:
+		a.gone.Do(func() { close(a.detached) })
+		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -551,28 +560,25 @@ func (a *Attachment) Detach() error {
 	conn, ended := a.conn, a.ended
 	a.mu.Unlock()
 	if conn != nil && !ended && a.ctx.Err() == nil {
-		_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // also of a Write that hangs
+		_ = conn.SetWriteDeadline(time.Now().Add(detachTimeout)) // also of a Write that hangs
 		a.flush()
+		a.mu.Lock()
+		a.leaving = true // what comes before the answer is not kept
+		a.mu.Unlock()
+		poke(a.drained)
 		if conn.send(api.Detach{Attachment: number}) == nil {
-			a.waitDetached()
+			// The answer says that the input before it was passed on; a
+			// connection closed at once could lose it.
+			select {
+			case <-a.detached:
+			case <-a.done:
+			case <-time.After(detachTimeout):
+			}
 		}
 	}
 	a.end()
 	<-a.done
 	return nil
-}
-
-// waitDetached gives the proxy a moment to take the input that stands before
-// the detach: a connection closed at once could lose it.
-func (a *Attachment) waitDetached() {
-	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); {
-		a.mu.Lock()
-		settled := a.in.settled() || a.conn == nil || a.ended
-		a.mu.Unlock()
-		if settled || pause(a.ctx, backoffMin) != nil {
-			return
-		}
-	}
 }
 
 // Close is Detach.

@@ -46,6 +46,9 @@ const (
 	defaultRedial = 30 * time.Second
 	backoffMin    = 2 * time.Millisecond
 	backoffMax    = 200 * time.Millisecond
+	// startAgain is how long a proxy that was started may take to serve. One
+	// that is started beside it finds the lock held and leaves.
+	startAgain = 2 * time.Second
 )
 
 func (o Options) withDefaults() (Options, error) {
@@ -125,7 +128,7 @@ func (c *Client) Close() error {
 func (c *Client) dial(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Redial)
 	defer cancel()
-	backoff, started := backoffMin, false
+	backoff, started := backoffMin, time.Time{}
 	for {
 		conn, err := dial(ctx, &c.o)
 		if err == nil {
@@ -137,8 +140,8 @@ func (c *Client) dial(ctx context.Context) (*conn, error) {
 		}
 		if errors.Is(err, ErrConnect) && ctx.Err() == nil {
 			switch {
-			case c.o.Start != nil && !started:
-				started = true
+			case c.o.Start != nil && time.Since(started) > startAgain:
+				started = time.Now()
 				if err := c.o.Start(ctx); err != nil {
 					return nil, failed(ErrConnect, err)
 				}

@@ -27,6 +27,8 @@ func (s *Server) attach(ctx context.Context, st *link.Stream, m *wire.Attach) er
 		return err
 	}
 	defer a.Close()
+	s.viewers.Add(1)
+	defer s.viewers.Add(-1)
 	if err := st.Send(wire.Attached{AttachInfo: info}); err != nil {
 		return err
 	}

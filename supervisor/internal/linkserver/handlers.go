@@ -191,6 +191,11 @@ func (s *Server) wait(ctx context.Context, st *link.Stream, m *wire.Wait) error 
 	case <-ss.Exited():
 		return st.Send(exited(ss))
 	case <-ctx.Done():
+		select {
+		case <-ss.Exited(): // both: no time was given, or just enough
+			return st.Send(exited(ss))
+		default:
+		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s is still running", ss.ID()))
 		}

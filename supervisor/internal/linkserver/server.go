@@ -53,6 +53,7 @@ type Server struct {
 	instance protocol.Instance
 	started  time.Time
 	links    atomic.Int64
+	viewers  atomic.Int64 // attachments
 	stopping sync.Once
 }
 
@@ -64,10 +65,11 @@ func New(cfg Config) *Server {
 // Serve answers links until ctx is done or ln fails, and returns when all of
 // them have ended.
 func (s *Server) Serve(ctx context.Context, ln *socket.Listener) error {
-	ctx, cancel := context.WithCancel(ctx)
+	links, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
+	defer s.farewell()
 	for {
 		nc, peer, err := ln.Accept()
 		if err != nil {
@@ -84,8 +86,19 @@ func (s *Server) Serve(ctx context.Context, ln *socket.Listener) error {
 		s.links.Add(1)
 		wg.Go(func() {
 			defer s.links.Add(-1)
-			s.serveLink(ctx, nc, s.cfg.Log.With().Int(logging.PID, peer.PID).Logger())
+			s.serveLink(links, nc, s.cfg.Log.With().Int(logging.PID, peer.PID).Logger())
 		})
+	}
+}
+
+// farewellTimeout is how long viewers that do not read may put off our end.
+const farewellTimeout = time.Second
+
+// farewell waits until the viewers of sessions that have ended know it: a link
+// closed before that would have them ask again, and start a supervisor for it.
+func (s *Server) farewell() {
+	for end := time.Now().Add(farewellTimeout); s.viewers.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 	}
 }
 
