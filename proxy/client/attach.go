@@ -192,7 +192,7 @@ func attach(ctx context.Context, conn *conn, spec protocol.AttachSpec) (*protoco
 	case *api.Error:
 		return nil, &m.Error
 	case *api.Goaway:
-		return nil, failed(ErrIO, errors.New("the proxy is going away"))
+		return nil, goingAway(m)
 	}
 	return nil, failed(ErrDecode, fmt.Errorf("attach answered by %s", m.MessageType()))
 }
@@ -206,6 +206,7 @@ func (a *Attachment) attached(conn *conn, info *protocol.AttachInfo) {
 	a.pos.Attached(*info)
 	a.in.resume(info.InputOffset, first)
 	if first {
+		a.spec.Steal = false // who takes this one's place while it is away keeps it
 		a.info = *info
 		a.missed, a.read = info.BytesMissed, info.Offset
 		return
@@ -351,7 +352,7 @@ func (a *Attachment) waitForRoom() bool {
 func (a *Attachment) data(kind frame.Kind, payload []byte) error {
 	_, offset, data, err := frame.ParseData(payload)
 	if err != nil {
-		return failed(ErrDecode, err)
+		return garbled(err)
 	}
 	m := Message{Kind: Output, Offset: offset, Data: append([]byte(nil), data...)}
 	a.mu.Lock()
@@ -388,7 +389,7 @@ func (a *Attachment) control(conn *conn, m protocol.Message) error {
 	switch m := m.(type) {
 	case *api.Goaway:
 		_ = pause(a.ctx, min(time.Duration(m.RetryAfterMS)*time.Millisecond, a.c.o.Redial))
-		return failed(ErrIO, errors.New("the proxy is going away: "+m.Reason))
+		return goingAway(m)
 	case *api.Accepted:
 		a.mu.Lock()
 		a.in.accepted(m.Offset)

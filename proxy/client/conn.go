@@ -39,6 +39,19 @@ func failed(kind, err error) error {
 	return &opError{kind, err}
 }
 
+// garbled is a failure of what the proxy said. A code that it carries is ours,
+// and must not pass for an answer of the proxy's.
+func garbled(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failed(ErrDecode, errors.New(err.Error()))
+}
+
+func goingAway(m *api.Goaway) error {
+	return failed(ErrIO, errors.New("the proxy is going away: "+m.Reason))
+}
+
 const helloTimeout = 5 * time.Second
 
 // conn is one connection to a proxy, its hello said.
@@ -58,10 +71,14 @@ func dial(ctx context.Context, o *Options) (*conn, error) {
 	}
 	nc = rawio.Conn(nc)
 	c := &conn{Conn: nc, frames: frame.NewReader(nc, frame.Max)}
+	_ = nc.SetDeadline(time.Now().Add(helloTimeout)) // fails as what follows will
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	err = c.hello(o)
 	if !stop() && err == nil {
 		err = failed(ErrConnect, ctx.Err())
+	}
+	if err == nil {
+		err = failed(ErrIO, nc.SetDeadline(time.Time{}))
 	}
 	if err != nil {
 		return nil, errors.Join(err, nc.Close())
@@ -70,9 +87,6 @@ func dial(ctx context.Context, o *Options) (*conn, error) {
 }
 
 func (c *conn) hello(o *Options) error {
-	if err := c.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
-		return failed(ErrIO, err)
-	}
 	err := c.send(api.Hello{
 		Protocol: protocol.Supported(), Client: o.Name, PID: os.Getpid(), Token: o.Token, Secret: o.Secret,
 	})
@@ -89,9 +103,11 @@ func (c *conn) hello(o *Options) error {
 			return err
 		}
 		c.welcome = m
-		return failed(ErrIO, c.SetDeadline(time.Time{}))
+		return nil
 	case *api.Error:
 		return &m.Error
+	case *api.Goaway: // its successor is there, or about to be
+		return goingAway(m)
 	}
 	return failed(ErrDecode, fmt.Errorf("hello answered by %s", m.MessageType()))
 }
@@ -119,7 +135,7 @@ func (c *conn) next() (frame.Kind, []byte, error) {
 	kind, payload, err := c.frames.Next()
 	var e *protocol.Error
 	if errors.As(err, &e) {
-		return 0, nil, failed(ErrDecode, err)
+		return 0, nil, garbled(err)
 	}
 	return kind, payload, failed(ErrIO, err)
 }
@@ -147,5 +163,5 @@ func decode(payload []byte) (protocol.Message, error) {
 	if protocol.CodeOf(err) == protocol.CodeUnsupported {
 		return nil, nil
 	}
-	return m, failed(ErrDecode, err)
+	return m, garbled(err)
 }

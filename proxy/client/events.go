@@ -91,6 +91,8 @@ func (e *Events) subscribed(conn *conn) error {
 		return nil
 	case *api.Error:
 		return &m.Error
+	case *api.Goaway:
+		return goingAway(m)
 	}
 	return failed(ErrDecode, fmt.Errorf("events answered by %s", m.MessageType()))
 }

@@ -105,14 +105,18 @@ func (c *Client) SessionInfo(ctx context.Context, id protocol.SessionID) (*proto
 // Scrollback returns the bytes a session printed, as far as they are kept, and
 // the offset of the first.
 func (c *Client) Scrollback(ctx context.Context, id protocol.SessionID) (data []byte, offset uint64, err error) {
-	first := true
+	first, life := true, protocol.Instance("")
 	for next := uint64(0); ; {
 		part, err := ask[*api.ScrollbackData](ctx, c, &api.Scrollback{SessionID: id, Offset: next}, true)
 		if err != nil {
 			return nil, 0, err
 		}
+		if !first && part.Instance != life { // reopened between two parts: begin anew
+			first, next = true, 0
+			continue
+		}
 		if first || part.Offset != next { // overtaken between two parts: begin anew there
-			data, offset, first = nil, part.Offset, false
+			data, offset, first, life = nil, part.Offset, false, part.Instance
 		}
 		data = append(data, part.Data...)
 		next = part.Offset + uint64(len(part.Data))

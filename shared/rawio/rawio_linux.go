@@ -33,10 +33,11 @@ func call(trap, fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// conn is a connection with raw reads and writes.
+// conn is a connection with raw reads and writes. One goroutine reads.
 type conn struct {
 	net.Conn
-	raw syscall.RawConn
+	raw    syscall.RawConn
+	budget Budget // of the reader; there is one
 }
 
 // Conn returns c with raw reads and writes where that can be had, else c.
@@ -49,16 +50,18 @@ func Conn(c net.Conn) net.Conn {
 	if err != nil {
 		return c
 	}
-	return &conn{c, raw}
+	return &conn{Conn: c, raw: raw}
 }
 
 func (c *conn) Read(p []byte) (int, error) {
-	var n int
+	var n, tries int
 	var err error
 	waitErr := c.raw.Read(func(fd uintptr) bool {
+		tries++
 		n, err = Read(fd, p)
 		return err != syscall.EAGAIN
 	})
+	c.budget.Spend(n, tries > 1)
 	switch {
 	case waitErr != nil:
 		return 0, waitErr

@@ -30,3 +30,6 @@ func again(call func() (int, error)) (int, error) {
 
 // Conn returns c.
 func Conn(c net.Conn) net.Conn { return c }
+
+// yield is not needed where the scheduler knows of every call.
+func yield() {}

@@ -24,10 +24,13 @@ func (p *PTY) Read(b []byte) (n int, err error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
+	tries := 0
 	waitErr := p.whenReadable(func(fd uintptr) bool {
+		tries++
 		n, err = readAll(int(fd), b)
 		return !errors.Is(err, unix.EAGAIN)
 	})
+	p.budget.Spend(n, tries > 1)
 	if waitErr != nil {
 		return 0, p.wrap("read", waitErr)
 	}

@@ -12,6 +12,8 @@ import (
 
 	creack "github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"holdfast/shared/rawio"
 )
 
 // A PTY is the master side of a terminal and the child on it.
@@ -26,7 +28,8 @@ type PTY struct {
 	raw    syscall.RawConn
 	polled bool // file is on the netpoller
 	closed atomic.Bool
-	tries  tries // instead, if not
+	tries  tries        // instead, if not
+	budget rawio.Budget // of the one that reads
 
 	pid   int
 	start uint64         // tells the child from a later process of the same pid

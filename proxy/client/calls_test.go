@@ -1,0 +1,235 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
+)
+
+// Each call, and what goes over the wire for it.
+//
+// demand: K6 R2 R3
+func TestCalls(t *testing.T) {
+	testkit.CheckLeaks(t)
+	_, c, p := dialed(t)
+	ctx := t.Context()
+	lines := []string{"a", "b"}
+	status := protocol.ProcessStatus{PID: 7}
+	tests := []struct {
+		name   string
+		call   func() (any, error)
+		want   request
+		answer interface {
+			protocol.Message
+			SetID(string)
+		}
+		got any // nil: there is nothing but the error
+	}{
+		{name: "reopen", want: &api.Reopen{SessionID: "s", RespawnSpec: protocol.RespawnSpec{Cwd: "/tmp"}, EarlyExitMS: new(int64(0))},
+			call:   func() (any, error) { return c.Reopen(ctx, "s", protocol.RespawnSpec{Cwd: "/tmp"}, new(time.Duration)) },
+			answer: &api.Spawned{SessionID: "s", PID: 3, Session: session}, got: &Spawned{SessionID: "s", PID: 3, Session: session}},
+		{name: "screen", want: &api.Screen{SessionID: "s", Lines: 2},
+			call:   func() (any, error) { return c.Screen(ctx, "s", 2) },
+			answer: &api.ScreenText{Lines: lines}, got: lines},
+		{name: "resize", want: &api.Resize{SessionID: "s", Cols: 5, Rows: 6},
+			call: func() (any, error) { return nil, c.Resize(ctx, "s", 5, 6) }, answer: &api.OK{}},
+		{name: "signal", want: &api.Signal{SessionID: "s", Signal: "USR1"},
+			call: func() (any, error) { return nil, c.Signal(ctx, "s", "USR1") }, answer: &api.OK{}},
+		{name: "interrupt", want: &api.Interrupt{SessionID: "s"},
+			call: func() (any, error) { return nil, c.Interrupt(ctx, "s") }, answer: &api.OK{}},
+		{name: "forget", want: &api.Forget{SessionID: "s"},
+			call: func() (any, error) { return nil, c.Forget(ctx, "s") }, answer: &api.OK{}},
+		{name: "status", want: &api.Status{},
+			call:   func() (any, error) { return c.Status(ctx) },
+			answer: &api.StatusReport{Proxy: status}, got: &Status{Proxy: status}},
+		{name: "ticket", want: &api.Ticket{SessionID: "s"},
+			call:   func() (any, error) { return c.Ticket(ctx, "s") },
+			answer: &api.TicketIssued{Ticket: "t"}, got: "t"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			wait := start(t, tt.call)
+			asked := p.next().(request)
+			if r, ok := asked.(*api.Reopen); ok && r.Token == "" {
+				t.Error("it cannot be repeated")
+			} else if ok {
+				r.Token = ""
+			}
+			tt.want.SetID(asked.(interface{ ID() string }).ID())
+			equal(t, "asked", asked, tt.want)
+			p.answer(asked.(interface{ ID() string }), tt.answer)
+			got, err := wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.got != nil {
+				equal(t, "got", got, tt.got)
+			}
+
+			wait = start(t, tt.call)
+			p.answer(p.next().(interface{ ID() string }), &api.Error{Error: *protocol.ErrSessionNotFound})
+			_, err = wait()
+			wantErr(t, "refused", err, protocol.ErrSessionNotFound)
+		})
+	}
+}
+
+// Answers come in any order; each finds its call, and what nobody waits for
+// is dropped.
+func TestAnswersInAnyOrder(t *testing.T) {
+	testkit.CheckLeaks(t)
+	_, c, p := dialed(t)
+	const n = 30
+	var wg sync.WaitGroup
+	for i := range n {
+		id := protocol.SessionID(fmt.Sprint("s", i))
+		wg.Go(func() {
+			info, err := c.SessionInfo(t.Context(), id)
+			if err != nil || info.ID != id {
+				t.Errorf("%s: got %+v, %v", id, info, err)
+			}
+		})
+	}
+	var asked []*api.Info
+	for range n {
+		asked = append(asked, want[*api.Info](p))
+	}
+	p.answer(protocol.Request{RequestID: "nobody"}, &api.OK{})
+	p.send(api.OK{}, api.Goaway{Reason: "soon"}, api.Event{Seq: 1})
+	_ = p.write(frame.AppendData(nil, frame.Output, 1, 0, []byte("x")))
+	_ = p.write(frame.Append(nil, frame.Control, []byte(`{"type":"tomorrow","request_id":"1"}`)))
+	for i := range asked {
+		m := asked[len(asked)-1-i]
+		p.answer(m, &api.Session{Session: protocol.SessionInfo{ID: m.SessionID}})
+	}
+	wg.Wait()
+}
+
+// A call that its caller gives up harms no other, even if its answer comes.
+func TestCancelledCall(t *testing.T) {
+	testkit.CheckLeaks(t)
+	_, c, p := dialed(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := startErr(t, func() error { _, err := c.SessionInfo(ctx, "s"); return err })
+	m := want[*api.Info](p)
+	cancel()
+	wantErr(t, "given up", wait(), context.Canceled)
+	p.answer(m, &api.Session{Session: session})
+	wait = startErr(t, func() error { return c.Forget(t.Context(), "s") })
+	p.answer(want[*api.Forget](p), &api.OK{})
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Close ends the calls that wait, whatever they wait for.
+func TestCloseEndsCalls(t *testing.T) {
+	testkit.CheckLeaks(t)
+	_, c, p := dialed(t)
+	info := startErr(t, func() error { _, err := c.SessionInfo(t.Context(), "s"); return err })
+	want[*api.Info](p)
+	wait := startErr(t, func() error { _, err := c.Wait(t.Context(), "s", -1); return err })
+	want[*api.Wait](p)
+	if err := errors.Join(c.Close(), c.Close()); err != nil {
+		t.Logf("Close: %v", err)
+	}
+	wantErr(t, "info", info(), ErrIO)
+	wantErr(t, "wait", wait(), ErrIO)
+}
+
+// What makes no sense is no answer of the proxy's, whatever code we have for
+// it.
+//
+// demand: R8
+func TestGarbageIsNoAnswer(t *testing.T) {
+	for name, raw := range map[string][]byte{
+		"no JSON": frame.Append(nil, frame.Control, []byte("?")), "a length of 0": make([]byte, 4),
+		"4 GiB": {255, 255, 255, 255, 0}, "a short frame": frame.Append(nil, frame.Output, []byte("short")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.CheckLeaks(t)
+			_, a, p := view(t)
+			_ = p.write(raw)
+			m := receive(t, a)
+			var answer *protocol.Error
+			if m.Kind != Failed || !errors.Is(m.Err, ErrDecode) || errors.As(m.Err, &answer) {
+				t.Errorf("got %+v, %v", m, answer)
+			}
+		})
+	}
+}
+
+// A session that is reopened between two parts is read from its new beginning.
+//
+// demand: K6
+func TestScrollbackOfAnotherLife(t *testing.T) {
+	_, c, p := dialed(t)
+	var offset uint64
+	wait := start(t, func() (data []byte, err error) {
+		data, offset, err = c.Scrollback(t.Context(), "s")
+		return data, err
+	})
+	answer := func(asked uint64, part api.ScrollbackData) {
+		t.Helper()
+		m := want[*api.Scrollback](p)
+		equal(t, "asked", m.Offset, asked)
+		p.answer(m, &part)
+	}
+	answer(0, api.ScrollbackData{Instance: "one", End: 9, Data: []byte("abc")})
+	answer(3, api.ScrollbackData{Instance: "two", Offset: 3, End: 5, Data: []byte("de")})
+	answer(0, api.ScrollbackData{Instance: "two", End: 5, Data: []byte("new")})
+	answer(3, api.ScrollbackData{Instance: "two", Offset: 3, End: 5, Data: []byte("de")})
+	if data, err := wait(); err != nil || string(data) != "newde" || offset != 0 {
+		t.Errorf("got %q at %d, %v", data, offset, err)
+	}
+}
+
+// Much input goes in pieces that fit, each once.
+func TestTypeMuch(t *testing.T) {
+	_, c, p := dialed(t)
+	text := make([]byte, 700<<10)
+	wait := startErr(t, func() error { return c.Type(t.Context(), "s", text) })
+	var at uint64
+	writer := ""
+	for pieces := 0; at < uint64(len(text)); pieces++ {
+		m := want[*api.Input](p)
+		if m.Offset != at || len(m.Data) == 0 || pieces > 0 && m.Writer != writer {
+			t.Fatalf("got %d bytes at %d of %q, want them at %d of %q", len(m.Data), m.Offset, m.Writer, at, writer)
+		}
+		writer = m.Writer
+		at += uint64(len(m.Data))
+		p.answer(m, &api.Accepted{Offset: at})
+	}
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+	wait = startErr(t, func() error { return c.Type(t.Context(), "s", []byte("x")) })
+	m := want[*api.Input](p)
+	if m.Writer == writer {
+		t.Error("two calls go by one name")
+	}
+	p.answer(m, &api.Error{Error: *protocol.ErrSessionExited})
+	wantErr(t, "typed after the end", wait(), protocol.ErrSessionExited)
+}
+
+// What is too large to send is refused here, and harms nothing.
+func TestTooLarge(t *testing.T) {
+	_, c, p := dialed(t)
+	_, err := c.Spawn(t.Context(), SpawnRequest{SpawnSpec: protocol.SpawnSpec{Argv: []string{string(make([]byte, frame.Max))}}})
+	if protocol.CodeOf(err) != protocol.CodeFrameTooLarge {
+		t.Errorf("got %v, want frame_too_large", err)
+	}
+	wait := startErr(t, func() error { return c.Forget(t.Context(), "s") })
+	p.answer(want[*api.Forget](p), &api.OK{})
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,315 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
+)
+
+// A proxy that goes away in the middle of anybody's beginning is no failure:
+// its successor is asked.
+func TestGoawayAtTheBeginning(t *testing.T) {
+	testkit.CheckLeaks(t)
+	var greeted atomic.Int64
+	f := newFake(t, func(h *api.Hello) protocol.Message {
+		if greeted.Add(1)%2 == 1 {
+			return api.Goaway{Reason: "handoff"}
+		}
+		return welcome(h)
+	})
+	dial := start(t, func() (*Client, error) { return Dial(t.Context(), f.options()) })
+	f.accept().Close() // the one that was told to go
+	f.accept()
+	c, err := dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+
+	attach := start(t, func() (*Attachment, error) { return c.Attach(t.Context(), "s", AttachOptions{}) })
+	f.accept().Close()
+	p := f.accept()
+	want[*api.Attach](p)
+	p.send(api.Goaway{Reason: "handoff"})
+	f.accept().Close()
+	p = f.accept()
+	p.answer(want[*api.Attach](p), &api.Attached{Attachment: number, AttachInfo: exact(0)})
+	a, err := attach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	defer a.Detach()
+
+	events := start(t, func() (*Events, error) { return c.Events(t.Context()) })
+	for subscribed := false; !subscribed; { // the attachment comes back meanwhile
+		p := f.accept()
+		switch m := p.next().(type) {
+		case *api.Events:
+			if greeted.Load() < 12 {
+				p.send(api.Goaway{Reason: "handoff"})
+				continue
+			}
+			p.answer(m, &api.Subscribed{})
+			subscribed = true
+		case *api.Attach:
+			p.answer(m, &api.Attached{Attachment: number, AttachInfo: exact(0)})
+			p.Close()
+		default:
+			p.Close()
+		}
+	}
+	e, err := events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Close()
+}
+
+// Who was stolen from while it was away does not steal back.
+//
+// demand: R5
+func TestResumeDoesNotSteal(t *testing.T) {
+	f, c, _ := dialed(t)
+	a, p, m := attached(t, f, c, AttachOptions{Mode: protocol.ModeExclusive, Steal: true}, exact(0))
+	if !m.Steal {
+		t.Error("the first attach does not steal")
+	}
+	p.Close()
+	p = f.accept()
+	m = want[*api.Attach](p)
+	if m.Steal || m.Mode != protocol.ModeExclusive || m.Writer != a.Writer() {
+		t.Errorf("resumed with %+v", m.AttachSpec)
+	}
+	p.answer(m, &api.Error{Error: *protocol.ErrAlreadyAttached})
+	last := receive(t, a)
+	if last.Kind != Failed || !errors.Is(last.Err, protocol.ErrAlreadyAttached) {
+		t.Errorf("got %+v", last)
+	}
+}
+
+// Where no proxy runs one is started, where the options say how.
+func TestStart(t *testing.T) {
+	testkit.CheckLeaks(t)
+	f := newFake(t, welcome)
+	o := f.options()
+	var up atomic.Bool
+	var starts atomic.Int64
+	connect := o.Dial
+	o.Dial = func(ctx context.Context) (net.Conn, error) {
+		if !up.Load() {
+			return nil, errors.New("nobody there")
+		}
+		return connect(ctx)
+	}
+	o.Start = func(context.Context) error {
+		starts.Add(1)
+		time.AfterFunc(20*time.Millisecond, func() { up.Store(true) }) // it takes a while
+		return nil
+	}
+	c, err := start(t, func() (*Client, error) { return Dial(t.Context(), o) })()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	f.accept()
+	equal(t, "starts", starts.Load(), int64(1))
+
+	o.Start = func(context.Context) error { return errors.New("no such program") }
+	up.Store(false)
+	_, err = Dial(t.Context(), o)
+	wantErr(t, "it cannot be started", err, ErrConnect)
+	if err == nil || !strings.Contains(err.Error(), "no such program") {
+		t.Errorf("it does not say why: %v", err)
+	}
+}
+
+// What is typed while there is no connection waits for one; a Detach meanwhile
+// waits for nothing.
+//
+// demand: R2
+func TestDetachWhileAway(t *testing.T) {
+	testkit.CheckLeaks(t)
+	f, a, p := view(t)
+	p.Close()
+	p = f.accept() // back, but not attached yet
+	if n, err := a.Write([]byte("abc")); n != 3 || err != nil {
+		t.Fatalf("write: %d, %v", n, err)
+	}
+	if err := a.Resize(90, 30); err != nil {
+		t.Fatal(err)
+	}
+	p.answer(want[*api.Attach](p), &api.Attached{Attachment: number, AttachInfo: exact(0)})
+	if m := want[*api.Resize](p); m.Cols != 90 || m.Rows != 30 {
+		t.Errorf("got %+v", m)
+	}
+	p.wantInput(0, "abc")
+
+	p.Close()
+	p = f.accept()
+	want[*api.Attach](p) // which is never answered
+	wrote := start(t, func() (int, error) { return a.Write(make([]byte, 2*inputWindow)) })
+	flushed := startErr(t, func() error { return a.Flush(t.Context()) })
+	begun := time.Now()
+	if err := startErr(t, a.Close)(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > patience/2 {
+		t.Errorf("it took %v", took)
+	}
+	_, err := wrote()
+	wantErr(t, "write", err, io.ErrClosedPipe)
+	wantErr(t, "flush", flushed(), io.ErrClosedPipe)
+	if _, err := a.Receive(-1); !errors.Is(err, io.EOF) {
+		t.Errorf("receive: %v", err)
+	}
+}
+
+// An unreachable supervisor is waited for, as a lost connection is.
+//
+// demand: S8
+func TestSupervisorAway(t *testing.T) {
+	testkit.CheckLeaks(t)
+	f, a, p := view(t)
+	p.output(frame.Output, 0, "abc")
+	n := uint32(number)
+	p.send(api.Error{Attachment: &n, Error: *protocol.ErrSupervisorUnreachable})
+	p = f.accept()
+	m := want[*api.Attach](p)
+	equal(t, "resume", *m.Resume, protocol.Resume{Instance: "i", Offset: 3})
+	p.answer(m, &api.Error{Error: *protocol.ErrSupervisorUnreachable})
+	p = f.accept()
+	p.answer(want[*api.Attach](p), &api.Attached{Attachment: number, AttachInfo: exact(3)})
+	p.output(frame.Output, 3, "def")
+	equal(t, "read", readFull(t, a, 6), "abcdef")
+}
+
+// piped is a client whose proxy is at the other end of net.Pipe, for tests in
+// which time is a fake, too.
+func piped(serve func(nc net.Conn)) Options {
+	return Options{Name: "tester", Dial: func(context.Context) (net.Conn, error) {
+		a, b := net.Pipe()
+		go serve(b)
+		return a, nil
+	}}
+}
+
+// A proxy that does not answer the hello is given up, and so is what never
+// comes back, each after its time.
+func TestTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := piped(func(nc net.Conn) { _, _ = io.Copy(io.Discard, nc) })
+		silent.Redial = 12 * time.Second
+		begun := time.Now()
+		_, err := Dial(t.Context(), silent)
+		wantErr(t, "a silent proxy", err, ErrIO)
+		if took := time.Since(begun); took < 2*helloTimeout || took > silent.Redial {
+			t.Errorf("it took %v", took)
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun = time.Now()
+		_, err = Dial(ctx, silent)
+		if took := time.Since(begun); err == nil || took != time.Second {
+			t.Errorf("given up by its caller: %v after %v", err, took)
+		}
+
+		garbage := piped(func(nc net.Conn) {
+			_, _ = frame.NewReader(nc, frame.Max).NextRaw()
+			_, _ = nc.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+			nc.Close()
+		})
+		begun = time.Now()
+		_, err = Dial(t.Context(), garbage)
+		wantErr(t, "no proxy at all", err, ErrDecode)
+		if took := time.Since(begun); took > helloTimeout {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// Receive returns at its deadline, to the instant.
+//
+// demand: R9
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		say := make(chan []byte)
+		o := piped(func(nc net.Conn) {
+			p := &peer{Conn: nc, t: t, r: frame.NewReader(nc, frame.Max)}
+			if _, ok := p.next().(*api.Hello); !ok {
+				return
+			}
+			p.send(welcome(nil))
+			m, ok := p.next().(*api.Attach)
+			if !ok {
+				return // the connection of requests
+			}
+			p.answer(m, &api.Attached{Attachment: number, AttachInfo: exact(0)})
+			go func() { _, _ = io.Copy(io.Discard, nc) }()
+			for raw := range say {
+				_ = p.write(raw)
+			}
+			nc.Close()
+		})
+		o.Redial = time.Millisecond
+		c, err := Dial(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		a, err := c.Attach(t.Context(), "s", AttachOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, timeout := range []time.Duration{0, time.Nanosecond, time.Second, 26 * time.Hour} {
+			begun := time.Now()
+			_, err := a.Receive(timeout)
+			wantErr(t, "nothing there", err, ErrTimeout)
+			if took := time.Since(begun); took != timeout {
+				t.Errorf("it took %v, want %v", took, timeout)
+			}
+		}
+		raw := frame.AppendData(nil, frame.Output, number, 0, []byte("hi"))
+		go func() { time.Sleep(time.Minute); say <- raw }()
+		begun := time.Now()
+		m, err := a.Receive(time.Hour)
+		if err != nil || string(m.Data) != "hi" || time.Since(begun) != time.Minute {
+			t.Errorf("got %+v, %v after %v", m, err, time.Since(begun))
+		}
+		close(say)
+		if err := a.Detach(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The options' defaults: the user's own proxy, and a name.
+func TestDefaults(t *testing.T) {
+	dir := testkit.Dir(t)
+	_, err := Dial(t.Context(), Options{Dir: dir})
+	wantErr(t, "no proxy there", err, ErrConnect)
+	o, err := Options{Dir: dir}.withDefaults()
+	if err != nil || o.Redial != defaultRedial || o.Name == "" || o.Dial == nil {
+		t.Errorf("got %+v, %v", o, err)
+	}
+	t.Setenv("HOLDFAST_DIR", "")
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("XDG_CONFIG_HOME", "")
+	if _, err := Dial(t.Context(), Options{}); err == nil {
+		t.Error("dialed without a directory")
+	}
+}
