@@ -104,6 +104,8 @@ func TestTerminal(t *testing.T) {
 	for m := range a.heard {
 		t.Errorf("heard %+v", m)
 	}
+	// Requests do not wait for one another.
+	testkit.Eventually(t, patience, func() bool { return len(w.asked("terminate")) > 0 }, "the end was not asked for")
 	testTerminate := w.asked("terminate")
 	if len(testTerminate) != 1 || testTerminate[0].(*wire.Terminate).Reason != "bored" || testTerminate[0].(*wire.Terminate).SessionID != "made" {
 		t.Errorf("ended by %+v", testTerminate)
