@@ -248,7 +248,9 @@ func (a *Attachment) Position() protocol.Resume {
 // run reads one connection after the other until the attachment ends.
 func (a *Attachment) run(conn *conn) {
 	defer close(a.done)
+	wait := backoffMin
 	for {
+		before := a.progress()
 		stop := context.AfterFunc(a.ctx, func() { _ = conn.Close() })
 		go a.flush() // what this connection has not been told
 		err := a.readFrom(conn)
@@ -265,11 +267,25 @@ func (a *Attachment) run(conn *conn) {
 			a.fail(err)
 			return
 		}
+		// A proxy that takes us and drops us, again and again, is not hunted.
+		if a.progress() == before {
+			_ = pause(a.ctx, wait)
+			wait = min(2*wait, backoffMax)
+		} else {
+			wait = backoffMin
+		}
 		if conn, err = a.connect(a.ctx, a.resumeSpec()); err != nil {
 			a.fail(err)
 			return
 		}
 	}
+}
+
+// progress is how many bytes this attachment has got across, both ways.
+func (a *Attachment) progress() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pos.Offset() + a.in.base
 }
 
 func (a *Attachment) resumeSpec() protocol.AttachSpec {

@@ -109,6 +109,7 @@ func (e *Events) Next() (*Event, error) {
 				return nil, err // it would come again
 			}
 			_ = e.conn.Close()
+			_ = pause(e.ctx, backoffMin) // a proxy that drops us again and again is not hunted
 			if err := e.connect(e.ctx); err != nil && e.ctx.Err() == nil {
 				return nil, err
 			}

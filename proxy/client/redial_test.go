@@ -248,15 +248,12 @@ func TestDeadline(t *testing.T) {
 		say := make(chan []byte)
 		o := piped(func(nc net.Conn) {
 			p := &peer{Conn: nc, t: t, r: frame.NewReader(nc, frame.Max)}
-			if _, ok := p.next().(*api.Hello); !ok {
+			if _, ok := p.next().(*api.Hello); !ok || p.write(p.control(welcome(nil))) != nil {
 				return
 			}
-			p.send(welcome(nil))
-			m, ok := p.next().(*api.Attach)
-			if !ok {
-				return // the connection of requests
+			if _, ok := p.next().(*api.Attach); !ok || p.write(p.control(api.Attached{Attachment: number, AttachInfo: exact(0)})) != nil {
+				return // the connection of requests, or a client that is gone
 			}
-			p.answer(m, &api.Attached{Attachment: number, AttachInfo: exact(0)})
 			go func() { _, _ = io.Copy(io.Discard, nc) }()
 			for raw := range say {
 				_ = p.write(raw)
