@@ -50,6 +50,7 @@ func Conn(c net.Conn) net.Conn {
 	if err != nil {
 		return c
 	}
+	bell() // now rather than when descriptors may have run short
 	return &conn{Conn: c, raw: raw}
 }
 
