@@ -40,3 +40,18 @@ func TestTypist(t *testing.T) {
 		t.Errorf("took %d bytes", n)
 	}
 }
+
+// A writer that the supervisor has forgotten goes on under new numbers: what
+// was accepted stays typed, the rest is sent from there.
+func TestTypistForgotten(t *testing.T) {
+	in := NewTypist(nil, 0)
+	in.Add([]byte("before"))
+	in.next(1)
+	in.accepted(6)
+	in.Add([]byte("after"))
+	in.next(1)
+	in.resume(0, false)
+	if _, offset, p, err := frame.ParseData(in.next(1)[frame.HeaderLen:]); err != nil || offset != 0 || string(p) != "after" {
+		t.Errorf("sent %q at %d, %v; want after at 0", p, offset, err)
+	}
+}

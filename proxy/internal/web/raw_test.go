@@ -212,24 +212,6 @@ func TestRawEndsWhileTheLinkIsDown(t *testing.T) {
 	}
 }
 
-// A writer that the supervisor has forgotten goes on.
-func TestRawWriterForgotten(t *testing.T) {
-	e := newEnv(t)
-	c := open(t, e.listen(e.handler(true)), rawURL("echo"))
-	v := e.viewer()
-	c.frame(ws.OpText, true, []byte("before"))
-	c.bytes(len(snapshot) + len("before"))
-	e.sup.mu.Lock()
-	e.sup.accepted["w"] = 0
-	e.sup.mu.Unlock()
-	c.frame(ws.OpText, true, []byte("after"))
-	if got := c.bytes(len("after")); string(got) != "after" {
-		t.Errorf("got %q", got)
-	}
-	_ = c.nc.Close()
-	<-v.over
-}
-
 // A client that goes while it is not read is missed all the same.
 func TestRawStalledClientGoes(t *testing.T) {
 	e := newEnv(t)
