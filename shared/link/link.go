@@ -37,8 +37,9 @@ const (
 	helloTimeout = 2 * time.Second
 	// closeTimeout is how long a half-closed stream waits for its peer.
 	closeTimeout = 5 * time.Second
-	// writeTimeout is yamux's for a whole connection; beyond it the link is
-	// closed and everything resumes by offset on a new one.
+	// writeTimeout is yamux's for a whole connection; beyond it a write fails
+	// and its stream has to be given up, for the frame may have gone out all
+	// the same: what it carried resumes by offset on another.
 	writeTimeout = 30 * time.Second
 	acceptLimit  = 4096 // streams opened and not yet accepted
 )
