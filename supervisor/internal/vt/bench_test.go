@@ -1,0 +1,232 @@
+//go:build unix
+
+package vt_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/supervisor/internal/vt"
+	"holdfast/supervisor/internal/vt/vttest"
+)
+
+const (
+	chunkBytes   = 4 << 10 // of a write: what a PTY gives
+	historyLines = 10_000
+)
+
+// full returns a terminal of 80x24 whose history is full.
+func full() *vt.Term {
+	t := vt.New(vt.Config{HistoryLines: historyLines})
+	for i := range historyLines + 24 {
+		t.Write(fmt.Appendf(nil, "line %d of those that fill the history\r\n", i))
+	}
+	return t
+}
+
+func write(t *vt.Term, data []byte) {
+	for at := 0; at < len(data); at += chunkBytes {
+		t.Write(data[at:min(at+chunkBytes, len(data))])
+	}
+}
+
+// cpu is the processor time of this process, with the collector's. Unlike the
+// time on the clock it is not changed much by what else the machine does.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// speed is in MB per second.
+func speed(bytes int, spent time.Duration) float64 {
+	return float64(bytes) / 1e6 / max(spent, time.Microsecond).Seconds()
+}
+
+func benchmarkInputs(b *testing.B, inputs []vttest.Input) {
+	for _, in := range inputs {
+		b.Run(strings.ReplaceAll(in.Name, " ", "_"), func(b *testing.B) {
+			data, t := in.Make(), full()
+			write(t, data)
+			runtime.GC()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			began, bytes := cpu(), 0
+			for b.Loop() {
+				write(t, data)
+				bytes += len(data)
+			}
+			spent := cpu() - began
+			runtime.ReadMemStats(&after)
+			b.ReportMetric(speed(bytes, spent), "MB/cpu-s")
+			b.ReportMetric(float64(after.Mallocs-before.Mallocs)/(float64(bytes)/(1<<20)), "allocs/MiB")
+		})
+	}
+}
+
+func BenchmarkWrite(b *testing.B)   { benchmarkInputs(b, vttest.Inputs) }
+func BenchmarkHostile(b *testing.B) { benchmarkInputs(b, vttest.Hostile) }
+
+// bestSpeed is the best of some runs, the last of which is enough if it reaches
+// what is wanted: others take the processor's caches away at times.
+func bestSpeed(runs int, wanted float64, run func() (bytes int, spent time.Duration)) float64 {
+	best := 0.0
+	for ; runs > 0 && best < wanted; runs-- {
+		best = max(best, speed(run()))
+	}
+	return best
+}
+
+// ofInput makes a run of writing data.
+func ofInput(t *vt.Term, data []byte) func() (int, time.Duration) {
+	return func() (int, time.Duration) {
+		began := cpu()
+		write(t, data)
+		return len(data), cpu() - began
+	}
+}
+
+const (
+	slowest     = 20       // MB per CPU-second, of any input
+	hostileHeap = 24 << 20 // bytes that any input may make us hold: a full history is 16 MiB of it
+)
+
+// TestNotSlow: no program can keep a processor busy for long with what it
+// prints, nor fill the memory.
+func TestNotSlow(t *testing.T) {
+	if raceEnabled || testing.Short() {
+		t.Skip("it measures time")
+	}
+	for _, in := range vttest.Hostile {
+		t.Run(in.Name, func(t *testing.T) {
+			data := in.Make()
+			before := heap()
+			term := full()
+			got := bestSpeed(5, 1.5*slowest, ofInput(term, data))
+			held := heap() - before
+			t.Logf("%.0f MB/s, %d KiB", got, held>>10)
+			if got < slowest {
+				t.Errorf("got %.1f MB per CPU-second, want %d", got, slowest)
+			}
+			if held > hostileHeap {
+				t.Errorf("holds %d bytes, want at most %d", held, hostileHeap)
+			}
+			runtime.KeepAlive(term)
+		})
+	}
+}
+
+// BenchmarkAgainstXterm measures the real xterm.js in the same minute, and says
+// how many times faster we are.
+func BenchmarkAgainstXterm(b *testing.B) {
+	oracle := vttest.Open(b)
+	for _, in := range vttest.Inputs {
+		b.Run(in.Name, func(b *testing.B) {
+			want := 3.0
+			if in.Name == "utf8" {
+				want = 2.3
+			}
+			data, term := in.Make(), full()
+			name := filepath.Join(b.TempDir(), in.Name)
+			if err := os.WriteFile(name, data, 0o600); err != nil {
+				b.Fatal(err)
+			}
+			var ours, theirs float64
+			for b.Loop() {
+				ours = max(ours, bestSpeed(5, 1e9, ofInput(term, data)))
+				theirs = max(theirs, bestSpeed(3, 1e9, func() (int, time.Duration) {
+					spent, err := oracle.Bench(vttest.Benchmark{File: name, Times: 1})
+					if err != nil {
+						b.Fatal(err)
+					}
+					return int(spent.Bytes), time.Duration(spent.Seconds * float64(time.Second))
+				}))
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(ours, "MB/cpu-s")
+			b.ReportMetric(theirs, "xterm-MB/cpu-s")
+			b.ReportMetric(ours/theirs, "times")
+			if ours < want*theirs {
+				b.Errorf("%s: got %.0f MB per CPU-second, want %.1f times the %.0f of xterm.js", in.Name, ours, want, theirs)
+			}
+		})
+	}
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	for _, tt := range []struct {
+		name    string
+		data    []byte
+		history int
+	}{
+		{"screen", halfOf(vttest.Inputs[3]), 0},
+		{"plain10k", lines(vttest.Inputs[0], historyLines+24), historyLines},
+		{"coloured10k", lines(vttest.Inputs[2], historyLines+24), historyLines},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			t := vt.New(vt.Config{HistoryLines: historyLines})
+			write(t, tt.data)
+			dst := t.AppendSnapshot(nil, tt.history)
+			b.SetBytes(int64(len(dst)))
+			b.ReportAllocs()
+			began := cpu()
+			for b.Loop() {
+				dst = t.AppendSnapshot(dst[:0], tt.history)
+			}
+			b.ReportMetric(float64(cpu()-began)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// BenchmarkResize is from 80 columns to 100 and back, each a reflow.
+func BenchmarkResize(b *testing.B) {
+	for _, tt := range []struct {
+		name string
+		data []byte
+	}{
+		{"tui", halfOf(vttest.Inputs[3])},
+		{"plain10k", lines(vttest.Inputs[0], historyLines+24)},
+		{"coloured10k", lines(vttest.Inputs[2], historyLines+24)},
+		{"long10k", vttest.Inputs[5].Make()},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			t := vt.New(vt.Config{HistoryLines: historyLines})
+			write(t, tt.data)
+			b.ReportAllocs()
+			began := cpu()
+			for b.Loop() {
+				t.Resize(100, 30)
+				t.Resize(80, 24)
+			}
+			b.ReportMetric(float64(cpu()-began)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// halfOf is an input that stops in the middle of a frame.
+func halfOf(in vttest.Input) []byte {
+	data := in.Make()
+	return data[:len(data)/2]
+}
+
+// lines are the first n of an input, which is repeated if it has less.
+func lines(in vttest.Input, n int) []byte {
+	var taken []byte
+	for n > 0 {
+		for line := range strings.Lines(string(in.Make())) {
+			if n--; n < 0 {
+				break
+			}
+			taken = append(taken, line...)
+		}
+	}
+	return taken
+}

@@ -1,0 +1,255 @@
+package vt
+
+// esc carries out an escape sequence.
+func (t *Term) esc(seq uint32) {
+	if seq < 0x80 {
+		switch seq {
+		case '7':
+			t.saveCursor()
+		case '8':
+			t.restoreCursor()
+		case 'D':
+			t.index()
+		case 'E':
+			t.b.x = 0
+			t.index()
+		case 'H':
+			t.setTab()
+		case 'M':
+			t.reverseIndex()
+		case '=':
+			t.modes.ApplicationKeypad = true
+		case '>':
+			t.modes.ApplicationKeypad = false
+		case 'Z':
+			t.reply("\x1b[?1;2c")
+		case 'c':
+			t.hardReset()
+		case 'n', '}':
+			t.shift(2)
+		case 'o', '|':
+			t.shift(3)
+		case '~':
+			t.shift(1)
+		}
+		return
+	}
+	final := byte(seq)
+	switch seq >> 8 {
+	case '(':
+		t.designateKnown(0, final)
+	case ')', '-':
+		t.designateKnown(1, final)
+	case '*', '.':
+		t.designateKnown(2, final)
+	case '+':
+		t.designateKnown(3, final)
+	case '%':
+		if final == '@' || final == 'G' {
+			t.shift(0)
+			t.designate(0, nil)
+		}
+	case '#':
+		if final == '8' {
+			t.align()
+		}
+	}
+}
+
+func (t *Term) designateKnown(g int, designator byte) {
+	if knownCharset(designator) {
+		t.designate(g, charsetFor(designator))
+	}
+}
+
+// csi carries out a control sequence. Counts may be as large as they like:
+// nothing is repeated more often than it can have an effect.
+func (t *Term) csi(seq uint32) {
+	p := &t.par
+	b := t.b
+	n := p.at(0, 1)
+	switch seq {
+	case '@':
+		t.insertChars(n)
+	case 'A':
+		t.cursorUp(n)
+	case 'B':
+		t.cursorDown(n)
+	case 'C', 'a':
+		t.moveCursor(n, 0)
+	case 'D':
+		t.moveCursor(-n, 0)
+	case 'E':
+		t.cursorDown(n)
+		b.x = 0
+	case 'F':
+		t.cursorUp(n)
+		b.x = 0
+	case 'G', '`':
+		t.setCursor(n-1, b.y)
+	case 'H', 'f':
+		t.setCursor(p.at(1, 1)-1, n-1)
+	case 'I':
+		if b.x < t.cols {
+			for n = min(n, t.cols); n > 0 && b.x < t.cols-1; n-- {
+				b.x = t.nextTab()
+			}
+		}
+	case 'J':
+		t.eraseInDisplay(int(p.v[0]), false)
+	case '?'<<8 | 'J':
+		t.eraseInDisplay(int(p.v[0]), true)
+	case 'K':
+		t.eraseInLine(int(p.v[0]), false)
+	case '?'<<8 | 'K':
+		t.eraseInLine(int(p.v[0]), true)
+	case 'L':
+		t.insertLines(n)
+	case 'M':
+		t.deleteLines(n)
+	case 'P':
+		t.deleteChars(n)
+	case 'S':
+		b.deleteRows(b.top, b.bot, n, t.eraseID, t.cols)
+	case 'T':
+		b.insertRows(b.top, b.bot, n, 0, t.cols)
+	case 'X':
+		t.eraseChars(n)
+	case 'Z':
+		if b.x < t.cols {
+			for n = min(n, t.cols); n > 0 && b.x > 0; n-- {
+				b.x = t.previousTab()
+			}
+		}
+	case 'b':
+		t.repeat(n)
+	case 'd':
+		t.setCursor(b.x, n-1)
+	case 'e':
+		t.moveCursor(0, n)
+	case 'g':
+		t.clearTab(int(p.v[0]))
+	case 'h':
+		t.setModes(true)
+	case 'l':
+		t.setModes(false)
+	case '?'<<8 | 'h':
+		t.setPrivateModes(true)
+	case '?'<<8 | 'l':
+		t.setPrivateModes(false)
+	case 'm':
+		t.sgr()
+	case '>'<<8 | 'm':
+		t.setModifyOtherKeys()
+	case 'r':
+		t.setRegion()
+	case 's':
+		t.saveCursor()
+	case 't':
+		t.windowOp()
+	case 'u':
+		t.restoreCursor()
+	case '='<<8 | 'u', '>'<<8 | 'u', '<'<<8 | 'u', '?'<<8 | 'u':
+		t.kitty(byte(seq >> 8))
+	case ' '<<8 | '@':
+		t.shiftColumns(0, n, false)
+	case ' '<<8 | 'A':
+		t.shiftColumns(0, n, true)
+	case '\''<<8 | '}':
+		t.shiftColumns(b.x, n, true)
+	case '\''<<8 | '~':
+		t.shiftColumns(b.x, n, false)
+	case '!'<<8 | 'p':
+		t.softReset()
+	case '"'<<8 | 'q':
+		t.setProtected(int(p.v[0]))
+	case ' '<<8 | 'q':
+		t.setCursorStyle(int(p.v[0]))
+	default:
+		t.question(seq)
+	}
+}
+
+// setRegion is DECSTBM.
+func (t *Term) setRegion() {
+	top, bot := t.par.at(0, 1), t.par.at(1, t.rows)
+	if bot > t.rows {
+		bot = t.rows
+	}
+	if bot > top {
+		t.b.top, t.b.bot = top-1, bot-1
+		t.setCursor(0, 0)
+	}
+}
+
+func (t *Term) setProtected(n int) {
+	switch n {
+	case 1:
+		t.pen.bg |= bgProtected
+		t.protected = true
+	case 0, 2:
+		t.pen.bg &^= bgProtected
+	}
+	t.penChanged()
+}
+
+func (t *Term) setCursorStyle(n int) {
+	switch s := &t.modes.CursorStyle; {
+	case n <= 6:
+		*s = n
+	case *s > 0: // as in xterm.js: only the blinking
+		*s = (*s - 1) | 1 + 1 - n&1
+	}
+}
+
+// repeatRows bounds REP, which would let a few bytes fill any history: to so
+// many rows, and at least repeatMin columns.
+const (
+	repeatRows = 4
+	repeatMin  = 300
+)
+
+// repeat is REP: the character before it once more, n times.
+func (t *Term) repeat(n int) {
+	if t.join == 0 {
+		return
+	}
+	x := t.b.x - t.join.width()
+	r := t.b.row(t.b.y)
+	n = min(n, max(repeatRows*t.cols, repeatMin))
+	var c cell
+	if !r.inCells && r.ascii {
+		if x < 0 || x >= r.n || r.text[x] == markEmpty {
+			return
+		}
+		c = cell(r.text[x])
+	} else {
+		t.toCells(r)
+		if x < 0 || x >= r.n {
+			return
+		}
+		c = r.cells[x]
+	}
+	if !c.hasContent() {
+		return
+	}
+	var buf [maxCluster]byte
+	text := t.appendContent(buf[:0], c)
+	t.printing = false
+	if len(text) == 1 {
+		var line [256]byte
+		for i := range line {
+			line[i] = text[0]
+		}
+		for ; n > 0; n -= len(line) {
+			t.print(line[:min(n, len(line))])
+		}
+		return
+	}
+	for ; n > 0; n-- {
+		for _, ch := range string(text) {
+			t.printRune(ch)
+		}
+	}
+	t.printed()
+}

@@ -1,0 +1,52 @@
+package vt
+
+import "fmt"
+
+// Event is something that others than the screen may want to know.
+type Event struct {
+	Kind  EventKind
+	Text  string // the title, directory or message
+	Title string // of a notification that has one
+	Code  int    // of a command that has ended; -1 if it did not say
+}
+
+// EventKind says what an Event is about.
+type EventKind int
+
+// The kinds of events.
+const (
+	Bell           EventKind = iota
+	TitleChanged             // OSC 0 and 2
+	WorkDirChanged           // OSC 7 and OSC 1337 CurrentDir
+	Notification             // OSC 9 and 777
+	PromptStarted            // OSC 133 A
+	CommandStarted           // OSC 133 C
+	CommandEnded             // OSC 133 D
+)
+
+func (t *Term) event(e Event) {
+	if t.config.Events != nil {
+		t.config.Events(e)
+	}
+}
+
+// reply queues an answer to the program. Answers that nobody fetches are kept
+// up to maxReply, and then dropped.
+func (t *Term) reply(s string) {
+	if len(t.replies)+len(s) <= maxReply {
+		t.replies = append(t.replies, s...)
+	}
+}
+
+func (t *Term) replyf(format string, args ...any) {
+	if len(t.replies) < maxReply {
+		t.reply(fmt.Sprintf(format, args...))
+	}
+}
+
+// Replies returns what the program's questions are answered with, once.
+func (t *Term) Replies() []byte {
+	r := t.replies
+	t.replies = nil
+	return r
+}

@@ -1,0 +1,4 @@
+package vt
+
+// For tests outside the package, which may use vttest.
+var Fixtures = fixtures

@@ -1,0 +1,355 @@
+package vt
+
+import (
+	"encoding/binary"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// A history holds the lines that have left the screen, oldest first, in arenas
+// that are only appended to and dropped line by line from the front.
+//
+// A line is a header, uvarint(length of what follows << 3 | lineFlags); then,
+// with lineStyled, the number of runs and for each the columns since the last
+// one and its look (an index into the arena's), all uvarints; then the text
+// form of the row.
+type history struct {
+	maxLines int
+	maxBytes int
+	lines    int
+	bytes    int // of all arenas, as they are held
+	arenas   []*arena
+	spare    *arena
+	cold     int     // arenas before this one are packed
+	scratch  []byte  // an unpacked arena, or a line being made
+	serials  uint32  // the last arena's
+	known    []known // by style id: its index in the newest arena
+	runs     []run
+	text     []byte
+}
+
+type arena struct {
+	b      []byte
+	start  int    // where the oldest line begins
+	lines  int    // lines from there on
+	packed bool   // b is compressed; start counts unpacked bytes
+	serial uint32 // numbers arenas, for known
+	styles []style
+}
+
+// known says which of the looks of an arena a style is.
+type known struct {
+	serial uint32
+	index  uint32
+}
+
+const (
+	lineWrapped = 1 << iota
+	lineStyled
+	lineASCII // one byte is one column
+	lineFlags = 3
+)
+
+const (
+	// arenaSize is small enough that dropping one line after the other wastes
+	// little, and large enough to be compressed well.
+	arenaSize  = 64 << 10
+	firstArena = 4 << 10
+	// arenaStyles bounds the looks of an arena, each 24 bytes.
+	arenaStyles = 1024
+	styleBytes  = 24
+)
+
+// push appends what is in r. The line keeps all that can be seen of it.
+func (t *Term) push(r *row) {
+	h := &t.hist
+	if h.maxLines == 0 {
+		return
+	}
+	text, runs := r.text, r.runs
+	flags := 0
+	if r.inCells {
+		n, ascii := 0, false
+		text, runs, n, ascii = t.encode(h.text[:0], h.runs[:0], r.cells)
+		if r.fill != 0 {
+			text, runs = appendFill(text, runs, n, r)
+		} else if ascii {
+			flags = lineASCII
+		}
+		h.text, h.runs = text, runs
+	} else {
+		if r.ascii {
+			flags = lineASCII
+		}
+		if r.fill != 0 && r.n < r.w {
+			h.text, h.runs = append(h.text[:0], text...), append(h.runs[:0], runs...)
+			text, runs = appendFill(h.text, h.runs, r.n, r)
+			h.text, h.runs = text, runs
+			flags = 0
+		}
+	}
+	if r.wrapped {
+		flags |= lineWrapped
+	}
+	t.pushText(text, runs, flags)
+}
+
+// appendFill appends what a row of n columns in use is filled with behind them.
+func appendFill(text []byte, runs []run, n int, r *row) ([]byte, []run) {
+	if n < r.n { // empty cells of default look
+		text = append(text, markSkip, byte(r.n-n), byte((r.n-n)>>8))
+		if k := len(runs); k > 0 && runs[k-1].style() != 0 {
+			runs = append(runs, newRun(n, 0))
+		}
+	}
+	if gap := r.w - r.n; gap > 0 {
+		text = append(text, markSkip, byte(gap), byte(gap>>8))
+		if k := len(runs); k == 0 || runs[k-1].style() != r.fill {
+			runs = append(runs, newRun(r.n, r.fill))
+		}
+	}
+	return text, runs
+}
+
+func (t *Term) pushText(text []byte, runs []run, flags int) {
+	h := &t.hist
+	size := len(text)
+	head := h.scratch[:0]
+	a := h.newest()
+	if len(runs) > 0 {
+		if len(a.styles)+len(runs) > arenaStyles && len(a.styles) > 0 {
+			a = h.newArena()
+		}
+		flags |= lineStyled
+		head = binary.AppendUvarint(head, uint64(len(runs)))
+		col := 0
+		for _, r := range runs {
+			head = binary.AppendUvarint(head, uint64(r.col()-col))
+			head = binary.AppendUvarint(head, uint64(h.index(a, r.style(), t.styles.all)))
+			col = r.col()
+		}
+		h.scratch = head
+		size += len(head)
+	}
+	var first [binary.MaxVarintLen64]byte
+	k := binary.PutUvarint(first[:], uint64(size)<<lineFlags|uint64(flags))
+	if len(a.b)+k+size > arenaSize && a.lines > 0 {
+		a = h.newArena()
+		if len(runs) > 0 { // its looks have other numbers
+			t.pushText(text, runs, flags&^lineStyled)
+			return
+		}
+	}
+	before := cap(a.b)
+	a.b = append(a.b, first[:k]...)
+	a.b = append(a.b, head...)
+	a.b = append(a.b, text...)
+	h.bytes += cap(a.b) - before
+	a.lines++
+	h.lines++
+	for h.lines > h.maxLines || h.bytes > h.maxBytes && len(h.arenas) > 1 {
+		h.dropLine()
+	}
+}
+
+// index returns the number that the style id has in the arena a, the newest.
+func (h *history) index(a *arena, id styleID, all []style) uint32 {
+	if int(id) >= len(h.known) {
+		h.known = append(h.known, make([]known, len(all)-len(h.known))...)
+	}
+	k := &h.known[id]
+	if k.serial != a.serial {
+		before := cap(a.styles)
+		a.styles = append(a.styles, all[id])
+		h.bytes += (cap(a.styles) - before) * styleBytes
+		*k = known{a.serial, uint32(len(a.styles) - 1)}
+	}
+	return k.index
+}
+
+func (h *history) newest() *arena {
+	if k := len(h.arenas); k > 0 && !h.arenas[k-1].packed {
+		return h.arenas[k-1]
+	}
+	return h.newArena()
+}
+
+func (h *history) newArena() *arena {
+	h.serials++
+	a := h.spare
+	h.spare = nil
+	if a == nil {
+		size := arenaSize
+		if len(h.arenas) == 0 {
+			size = firstArena
+		}
+		a = &arena{b: make([]byte, 0, size)}
+	}
+	*a = arena{b: a.b[:0], styles: a.styles[:0], serial: h.serials}
+	h.bytes += cap(a.b) + cap(a.styles)*styleBytes
+	h.arenas = append(h.arenas, a)
+	return a
+}
+
+// dropLine forgets the oldest line.
+func (h *history) dropLine() {
+	a := h.arenas[0]
+	a.lines--
+	h.lines--
+	if a.lines > 0 {
+		h.unpack(a)
+		size, k := binary.Uvarint(a.b[a.start:])
+		a.start += k + int(size>>lineFlags)
+		return
+	}
+	h.bytes -= cap(a.b) + cap(a.styles)*styleBytes
+	copy(h.arenas, h.arenas[1:])
+	h.arenas[len(h.arenas)-1] = nil
+	h.arenas = h.arenas[:len(h.arenas)-1]
+	h.cold = max(0, h.cold-1)
+	if !a.packed && cap(a.b) == arenaSize {
+		clear(a.styles) // they hold links
+		h.spare = a
+	}
+}
+
+// clear forgets all lines.
+func (h *history) clear() {
+	h.arenas, h.spare, h.lines, h.bytes, h.cold = nil, nil, 0, 0, 0
+}
+
+// A storedLine is a line of history as it is held; its bytes are valid until
+// the history changes.
+type storedLine struct {
+	arena *arena
+	flags int
+	runs  []byte // what lineStyled announces
+	text  []byte
+}
+
+// each calls f for the lines from number from on, oldest first, until it
+// returns false.
+func (h *history) each(from int, f func(i int, l storedLine) bool) {
+	i := 0
+	var buf []byte
+	for _, a := range h.arenas {
+		if i+a.lines <= from {
+			i += a.lines
+			continue
+		}
+		b := a.b
+		if a.packed {
+			buf = unpack(buf[:0], a.b)
+			b = buf
+		}
+		b = b[a.start:]
+		for n := a.lines; n > 0; n-- {
+			var l storedLine
+			l, b = parseLine(b)
+			l.arena = a
+			if i >= from && !f(i, l) {
+				return
+			}
+			i++
+		}
+	}
+}
+
+func parseLine(b []byte) (l storedLine, rest []byte) {
+	v, k := binary.Uvarint(b)
+	l.flags = int(v & (1<<lineFlags - 1))
+	size := int(v >> lineFlags)
+	body := b[k : k+size : k+size]
+	rest = b[k+size:]
+	if l.flags&lineStyled != 0 {
+		n, at := binary.Uvarint(body)
+		for ; n > 0; n-- {
+			for range 2 {
+				_, k := binary.Uvarint(body[at:])
+				at += k
+			}
+		}
+		l.runs, body = body[:at], body[at:]
+	}
+	l.text = body
+	return l, rest
+}
+
+// eachRun calls f for every run of the line.
+func (l storedLine) eachRun(f func(col int, s *style)) {
+	if l.flags&lineStyled == 0 {
+		return
+	}
+	n, at := binary.Uvarint(l.runs)
+	col := uint64(0)
+	for ; n > 0; n-- {
+		d, k := binary.Uvarint(l.runs[at:])
+		at += k
+		id, k := binary.Uvarint(l.runs[at:])
+		at += k
+		col += d
+		f(int(col), &l.arena.styles[id])
+	}
+}
+
+// storedCells appends the line's cells to dst.
+func (t *Term) storedCells(dst []cell, l storedLine) []cell {
+	runs := t.hist.runs[:0]
+	l.eachRun(func(col int, s *style) { runs = append(runs, newRun(col, t.styles.id(*s))) })
+	t.hist.runs = runs
+	return t.decode(dst, l.text, runs)
+}
+
+// packWorth is the smallest arena that is compressed.
+const packWorth = 1 << 10
+
+// Pack compresses the history; it is for a terminal that has been idle for a
+// while. What is read of it later is unpacked for the reader.
+func (t *Term) Pack() {
+	h := &t.hist
+	for ; h.cold < len(h.arenas); h.cold++ {
+		a := h.arenas[h.cold]
+		if a.packed || len(a.b) < packWorth {
+			continue
+		}
+		h.bytes -= cap(a.b) + cap(a.styles)*styleBytes
+		b := a.b[a.start:]
+		packed := encoder.EncodeAll(b, make([]byte, 0, len(b)*2/3))
+		a.b, a.start, a.packed = append(make([]byte, 0, len(packed)), packed...), 0, true
+		a.styles = append(make([]style, 0, len(a.styles)), a.styles...)
+		h.bytes += cap(a.b) + cap(a.styles)*styleBytes
+	}
+	if t.b != &t.alt {
+		t.alt.rows, t.alt.order = nil, nil
+	}
+	t.line2 = nil
+	h.spare, h.scratch, h.text, h.runs, h.known, t.line = nil, nil, nil, nil, nil, nil
+}
+
+func (h *history) unpack(a *arena) {
+	if !a.packed {
+		return
+	}
+	h.bytes -= cap(a.b)
+	a.b, a.packed = unpack(nil, a.b), false
+	h.bytes += cap(a.b)
+	h.cold = 0
+}
+
+// The coders are shared by all terminals: each costs hundreds of KiB, and
+// EncodeAll and DecodeAll may be called from everywhere.
+var (
+	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(arenaSize), zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
+	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<20), zstd.WithDecoderLowmem(true))
+)
+
+// unpack appends the unpacked bytes of an arena to dst. They were packed in
+// this process: that they cannot be unpacked is our mistake.
+func unpack(dst, packed []byte) []byte {
+	b, err := decoder.DecodeAll(packed, dst)
+	if err != nil {
+		panic("vt: packed history: " + err.Error())
+	}
+	return b
+}

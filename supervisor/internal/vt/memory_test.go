@@ -1,0 +1,81 @@
+package vt_test
+
+import (
+	"runtime"
+	"testing"
+
+	"holdfast/supervisor/internal/vt"
+	"holdfast/supervisor/internal/vt/vttest"
+)
+
+// heap is what is held now.
+func heap() int {
+	runtime.GC()
+	runtime.GC() // what the first one has only finalised
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// perTerminal is how many bytes a terminal made by f holds.
+func perTerminal(n int, f func() *vt.Term) int {
+	terms := make([]*vt.Term, n)
+	before := heap()
+	for i := range terms {
+		terms[i] = f()
+	}
+	held := (heap() - before) / n
+	runtime.KeepAlive(terms)
+	return held
+}
+
+// TestMemory: many terminals may be kept, with long histories.
+func TestMemory(t *testing.T) {
+	const prompt = "\x1b[?2004h\x1b]0;user@host: ~\a\x1b[01;32muser@host\x1b[00m:\x1b[01;34m~\x1b[00m$ "
+	vt.New(vt.Config{}).Pack() // what all share does not count
+	plain, sgr, listing := vttest.Inputs[0], vttest.Inputs[2], vttest.Listing
+	for _, tt := range []struct {
+		name    string
+		in      []byte
+		history int
+		hot     int // KiB
+		packed  int
+	}{
+		{"idle", []byte(prompt), 10_000, 24, 24},
+		{"plain", lines(plain, 10_024), 10_000, 1024, 350},
+		{"listing", lines(listing, 10_024), 10_000, 2048, 920},
+		{"sgr", lines(sgr, 10_024), 10_000, 2048, 920},
+		{"plain 100k", lines(plain, 100_024), 100_000, 10240, 3500},
+		{"listing 100k", lines(listing, 100_024), 100_000, 20480, 9200},
+		{"sgr 100k", lines(sgr, 100_024), 100_000, 20480, 9200},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, pack := range []bool{false, true} {
+				n, limit := 8, tt.hot
+				if len(tt.in) < 1<<10 {
+					n = 256
+				}
+				if tt.history > 10_000 {
+					n = 2
+				}
+				if pack {
+					limit = tt.packed
+				}
+				got := perTerminal(n, func() *vt.Term {
+					term := vt.New(vt.Config{HistoryLines: tt.history})
+					for at := 0; at < len(tt.in); at += 4096 {
+						term.Write(tt.in[at:min(at+4096, len(tt.in))])
+					}
+					if pack {
+						term.Pack()
+					}
+					return term
+				})
+				t.Logf("packed %t: %d bytes, %.1f a line", pack, got, float64(got)/float64(tt.history))
+				if got > limit<<10 {
+					t.Errorf("packed %t: a terminal holds %d bytes, want at most %d KiB", pack, got, limit)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,314 @@
+package vt
+
+import (
+	"bytes"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// osc carries out an operating system command.
+func (t *Term) osc(p []byte) {
+	num, arg, _ := bytes.Cut(p, []byte(";"))
+	n, ok := decimal(num)
+	if !ok {
+		return
+	}
+	switch n {
+	case 0:
+		t.setTitle(clip(arg))
+		t.icon = clip(arg)
+	case 1:
+		t.icon = clip(arg)
+	case 2:
+		t.setTitle(clip(arg))
+	case 4:
+		t.palette(string(arg))
+	case 7:
+		t.setWorkDir(fileURL(string(arg)))
+	case 8:
+		t.hyperlink(string(arg))
+	case 9:
+		t.osc9(string(arg))
+	case 10, 11, 12:
+		t.specialColors(string(arg), n-10)
+	case 104:
+		t.resetPalette(string(arg))
+	case 110, 111, 112:
+		delete(t.colors, foreground+n-110)
+	case 133:
+		t.promptMark(string(arg))
+	case 777:
+		if rest, ok := strings.CutPrefix(string(arg), "notify;"); ok {
+			title, body, _ := strings.Cut(rest, ";")
+			t.event(Event{Kind: Notification, Title: clip([]byte(title)), Text: clip([]byte(body))})
+		}
+	case 1337:
+		if dir, ok := strings.CutPrefix(string(arg), "CurrentDir="); ok {
+			t.setWorkDir(dir)
+		}
+	}
+	// 52, the clipboard, is for the viewers: a program that nobody looks at
+	// gets neither to read nor to write one.
+}
+
+func decimal(p []byte) (int, bool) {
+	if len(p) == 0 || len(p) > 9 {
+		return 0, false
+	}
+	n := 0
+	for _, b := range p {
+		if b-'0' > 9 {
+			return 0, false
+		}
+		n = n*10 + int(b-'0')
+	}
+	return n, true
+}
+
+// clip returns at most maxTitle bytes of p, whole characters.
+func clip(p []byte) string {
+	if len(p) > maxTitle {
+		p = p[:maxTitle]
+		for len(p) > 0 && !utf8.Valid(p[max(0, len(p)-utf8.UTFMax):]) {
+			p = p[:len(p)-1]
+		}
+	}
+	return string(p)
+}
+
+func (t *Term) setTitle(s string) {
+	if s == t.title {
+		return
+	}
+	t.title = s
+	t.event(Event{Kind: TitleChanged, Text: s})
+}
+
+// setWorkDir takes the directory that a shell says it is in. Only an absolute
+// one can be meant.
+func (t *Term) setWorkDir(dir string) {
+	if len(dir) > maxTitle || !strings.HasPrefix(dir, "/") || dir == t.workDir {
+		return
+	}
+	t.workDir = dir
+	t.event(Event{Kind: WorkDirChanged, Text: dir})
+}
+
+// fileURL returns the path of a file URL, "" if it is none.
+func fileURL(s string) string {
+	if rest, ok := strings.CutPrefix(s, "file://"); ok {
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			if path, err := url.PathUnescape(rest[i:]); err == nil && utf8.ValidString(path) {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// osc9 is a notification (iTerm2), or, with a number before it, what ConEmu
+// made of it: 9;9 is the directory, 9;4 progress.
+func (t *Term) osc9(arg string) {
+	num, rest, ok := strings.Cut(arg, ";")
+	if n, err := strconv.Atoi(num); ok && err == nil {
+		if n == 9 {
+			t.setWorkDir(strings.Trim(rest, `"`))
+		}
+		return
+	}
+	t.event(Event{Kind: Notification, Text: clip([]byte(arg))})
+}
+
+// promptMark is OSC 133 (FinalTerm): A begins a prompt, C a command's output, D
+// ends it.
+func (t *Term) promptMark(arg string) {
+	if len(arg) > 256 {
+		return
+	}
+	kind, rest, _ := strings.Cut(arg, ";")
+	switch kind {
+	case "A":
+		t.event(Event{Kind: PromptStarted})
+	case "C":
+		t.event(Event{Kind: CommandStarted})
+	case "D":
+		code, _, _ := strings.Cut(rest, ";")
+		n, err := strconv.Atoi(code)
+		if err != nil {
+			n = -1
+		}
+		t.event(Event{Kind: CommandEnded, Code: n})
+	}
+}
+
+// linkTable finds links again that carry an id.
+type linkTable struct {
+	byName  map[string]*link
+	serials uint32
+}
+
+// maxLinks bounds the links that are found again; a program that makes more
+// gets new ones.
+const maxLinks = 1 << 10
+
+// hyperlink is OSC 8: parameters, of which id is known, and a URI; without one
+// the link ends.
+func (t *Term) hyperlink(arg string) {
+	params, uri, ok := strings.Cut(arg, ";")
+	if !ok {
+		return
+	}
+	params = strings.TrimSpace(params)
+	if uri == "" {
+		if params == "" {
+			t.pen.link = nil
+			t.pen.refresh()
+			t.penChanged()
+		}
+		return
+	}
+	if len(arg) > maxURI {
+		uri = "" // what is shown is not linked rather than linked to a part
+		t.pen.link = nil
+	} else {
+		name := ""
+		for _, p := range strings.Split(params, ":") {
+			if v, ok := strings.CutPrefix(p, "id="); ok {
+				name = v
+				break
+			}
+		}
+		t.pen.link = t.links.open(name, uri)
+	}
+	t.pen.refresh()
+	t.penChanged()
+}
+
+func (t *linkTable) open(id, uri string) *link {
+	key := id + ";" + uri
+	if l := t.byName[key]; l != nil && id != "" {
+		return l
+	}
+	t.serials++
+	l := &link{id: strings.Clone(id), uri: strings.Clone(uri), serial: t.serials}
+	if id != "" {
+		if len(t.byName) >= maxLinks {
+			clear(t.byName)
+		}
+		if t.byName == nil {
+			t.byName = make(map[string]*link)
+		}
+		t.byName[key] = l
+	}
+	return l
+}
+
+// Colours are 0 to 255 of the palette and these.
+const (
+	foreground = 256 + iota
+	background
+	cursorColor
+)
+
+// palette is OSC 4: pairs of an index and a colour, or ? to ask for it.
+func (t *Term) palette(arg string) {
+	for arg != "" {
+		var index, spec string
+		var ok bool
+		if index, arg, ok = strings.Cut(arg, ";"); !ok {
+			return
+		}
+		spec, arg, _ = strings.Cut(arg, ";")
+		n, ok := decimal([]byte(index))
+		if !ok || n > 255 {
+			continue
+		}
+		if spec == "?" {
+			t.tellColor("4;"+strconv.Itoa(n), n)
+		} else {
+			t.setColor(n, spec)
+		}
+	}
+}
+
+// specialColors is OSC 10 to 12: colours from the first on.
+func (t *Term) specialColors(arg string, first int) {
+	for _, spec := range strings.Split(arg, ";") {
+		if first > 2 {
+			return
+		}
+		if spec == "?" {
+			t.tellColor(strconv.Itoa(10+first), foreground+first)
+		} else {
+			t.setColor(foreground+first, spec)
+		}
+		first++
+	}
+}
+
+func (t *Term) setColor(n int, spec string) {
+	rgb, ok := parseColor(spec)
+	if !ok {
+		return
+	}
+	if t.colors == nil {
+		t.colors = make(map[int]uint32)
+	}
+	t.colors[n] = rgb
+}
+
+func (t *Term) resetPalette(arg string) {
+	if arg == "" {
+		for n := range t.colors {
+			if n < foreground {
+				delete(t.colors, n)
+			}
+		}
+		return
+	}
+	for _, s := range strings.Split(arg, ";") {
+		if n, ok := decimal([]byte(s)); ok && n < foreground {
+			delete(t.colors, n)
+		}
+	}
+}
+
+// parseColor reads the forms of XParseColor that xterm.js reads: rgb:r/g/b with
+// one to four hexadecimal digits each, scaled, and #rgb with as many, of which
+// the highest 8 bits count.
+func parseColor(s string) (rgb uint32, ok bool) {
+	var parts []string
+	scale := false
+	if rest, found := strings.CutPrefix(strings.ToLower(s), "rgb:"); found {
+		parts, scale = strings.Split(rest, "/"), true
+	} else if rest, found := strings.CutPrefix(s, "#"); found && len(rest)%3 == 0 {
+		n := len(rest) / 3
+		parts = []string{rest[:n], rest[n : 2*n], rest[2*n:]}
+	}
+	if len(parts) != 3 {
+		return 0, false
+	}
+	for _, p := range parts {
+		if len(p) != len(parts[0]) || len(p) == 0 || len(p) > 4 {
+			return 0, false
+		}
+		v, err := strconv.ParseUint(p, 16, 16)
+		if err != nil {
+			return 0, false
+		}
+		bits := 4 * len(p)
+		switch {
+		case scale:
+			top := uint64(1)<<bits - 1
+			v = (v*255 + top/2) / top
+		case bits == 4:
+			v <<= 4
+		default:
+			v >>= bits - 8
+		}
+		rgb = rgb<<8 | uint32(v)
+	}
+	return rgb, true
+}

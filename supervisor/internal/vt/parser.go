@@ -1,0 +1,509 @@
+package vt
+
+import "unicode/utf8"
+
+// parserState is a state of the parser of DEC's terminals
+// (vt100.net/emu/dec_ansi_parser). Its transitions are xterm.js's: it looks at
+// characters and not bytes, and takes U+0080 to U+009F for C1 controls.
+type parserState uint8
+
+const (
+	ground parserState = iota
+	escape
+	escapeIntermediate
+	csiEntry
+	csiParam
+	csiIntermediate
+	csiIgnore
+	otherString // APC, PM, SOS
+	oscString
+	dcsEntry
+	dcsParam
+	dcsIntermediate
+	dcsIgnore
+	dcsPassthrough
+)
+
+// parser is where we are within a sequence.
+type parser struct {
+	state   parserState
+	opener  byte   // of an otherString: '_', '^' or 'X'
+	collect uint32 // prefix and intermediates, the last one lowest
+	str     []byte // payload of an OSC, DCS or APC
+	tooLong bool   // it has passed maxString, and is not looked at
+
+	par params
+
+	utf8    [4]byte // an unfinished character
+	partial int     // its bytes
+}
+
+// params are those of a CSI or DCS, and their colon sub-parameters.
+type params struct {
+	n      int
+	v      [maxParams]int32
+	sub    [maxParams]int32 // -1 is one left out
+	nsub   int
+	subEnd [maxParams]uint8 // where each parameter's end in sub
+	inSub  bool
+	full   bool // further parameters are dropped
+	subOff bool // further sub-parameters are dropped
+}
+
+func (p *params) reset() {
+	p.n, p.nsub = 1, 0
+	p.v[0], p.subEnd[0] = 0, 0
+	p.inSub, p.full, p.subOff = false, false, false
+}
+
+func (p *params) next() {
+	p.inSub = false
+	if p.n == maxParams {
+		p.full = true
+		return
+	}
+	p.v[p.n], p.subEnd[p.n] = 0, uint8(p.nsub)
+	p.n++
+}
+
+func (p *params) nextSub() {
+	p.inSub = true
+	if p.full || p.nsub == maxParams {
+		p.subOff = true
+		return
+	}
+	p.sub[p.nsub] = -1
+	p.nsub++
+	p.subEnd[p.n-1] = uint8(p.nsub)
+}
+
+func (p *params) digit(b byte) {
+	d := int32(b - '0')
+	if !p.inSub {
+		if !p.full {
+			p.v[p.n-1] = addDigit(p.v[p.n-1], d)
+		}
+		return
+	}
+	if p.full || p.subOff || p.nsub == 0 {
+		return
+	}
+	s := &p.sub[p.nsub-1]
+	if *s < 0 {
+		*s = d
+	} else {
+		*s = addDigit(*s, d)
+	}
+}
+
+func addDigit(v, d int32) int32 { return int32(min(int64(v)*10+int64(d), maxParam)) }
+
+// subs returns the sub-parameters of the parameter i.
+func (p *params) subs(i int) []int32 {
+	from := uint8(0)
+	if i > 0 {
+		from = p.subEnd[i-1]
+	}
+	return p.sub[from:p.subEnd[i]]
+}
+
+// at returns the parameter i, def if it is 0 or left out.
+func (p *params) at(i, def int) int {
+	if i < p.n && p.v[i] != 0 {
+		return int(p.v[i])
+	}
+	return def
+}
+
+// sequence takes the escape sequence at the beginning of p, as far as it is
+// there, and returns its length.
+func (t *Term) sequence(p []byte) int {
+	if len(p) > 2 && p[1] == '[' {
+		if n := t.wholeCSI(p); n > 0 {
+			return n
+		}
+	}
+	t.begin()
+	t.state, t.printing = escape, false
+	return 1
+}
+
+// begin forgets the last sequence.
+func (t *Term) begin() {
+	t.par.reset()
+	t.collect = 0
+}
+
+// wholeCSI does the CSI sequence at the beginning of p, if all of it is there
+// and nothing else within it, and returns its length; 0 if not.
+func (t *Term) wholeCSI(p []byte) int {
+	q := &t.par
+	q.reset()
+	collect := uint32(0)
+	i := 2
+	if b := p[2]; b >= '<' && b <= '?' {
+		collect = uint32(b)
+		i++
+	}
+	v := int64(0)
+	for ; i < len(p); i++ {
+		b := p[i]
+		switch {
+		case b-'0' <= 9:
+			if v = v*10 + int64(b-'0'); v > maxParam {
+				v = maxParam
+			}
+		case b == ';':
+			if !q.full {
+				q.v[q.n-1] = int32(v)
+			}
+			v = 0
+			q.next()
+		case b >= 0x40 && b <= 0x7e:
+			if !q.full {
+				q.v[q.n-1] = int32(v)
+			}
+			t.collect = collect
+			t.csi(collect<<8 | uint32(b))
+			t.join, t.printing = 0, false
+			return i + 1
+		default:
+			// Sub-parameters, intermediates, controls, or what is none of it.
+			return 0
+		}
+	}
+	return 0
+}
+
+// step takes bytes as long as we are within a sequence or a character, or the
+// next one that needs care, and returns how many.
+func (t *Term) step(p []byte) int {
+	if t.partial > 0 {
+		return t.finishRune(p)
+	}
+	switch t.state {
+	case oscString, dcsPassthrough, otherString:
+		if n := asciiRun(p); n > 0 {
+			t.put(p[:n])
+			return n
+		}
+	}
+	b := p[0]
+	if b < utf8.RuneSelf {
+		t.feed(rune(b))
+		return 1
+	}
+	return t.startRune(p)
+}
+
+// startRune takes the character at the beginning of p, or its bytes if it goes
+// on behind p. What is not UTF-8 is dropped as xterm.js does it: a wrong byte
+// ends the character before it and counts anew.
+func (t *Term) startRune(p []byte) int {
+	want := runeLen(p[0])
+	if want == 0 {
+		return 1
+	}
+	for i := 1; i < want; i++ {
+		if i == len(p) {
+			t.partial = copy(t.utf8[:], p)
+			return len(p)
+		}
+		if p[i]&0xc0 != 0x80 {
+			return i
+		}
+	}
+	return t.wholeRune(p[:want])
+}
+
+// finishRune goes on with an unfinished character.
+func (t *Term) finishRune(p []byte) int {
+	want := runeLen(t.utf8[0])
+	for i, b := range p {
+		if b&0xc0 != 0x80 {
+			t.partial = 0
+			return i
+		}
+		t.utf8[t.partial] = b
+		t.partial++
+		if t.partial == want {
+			t.partial = 0
+			// Of an overlong form of two bytes the second counts anew, and is
+			// dropped then as well.
+			t.wholeRune(t.utf8[:want])
+			return i + 1
+		}
+	}
+	return len(p)
+}
+
+func runeLen(b byte) int {
+	switch {
+	case b&0xe0 == 0xc0:
+		return 2
+	case b&0xf0 == 0xe0:
+		return 3
+	case b&0xf8 == 0xf0:
+		return 4
+	}
+	return 0
+}
+
+// wholeRune takes a character of the right length, and drops it if it is
+// overlong, a surrogate, too large or a byte order mark.
+func (t *Term) wholeRune(p []byte) int {
+	if ch, n := utf8.DecodeRune(p); n == len(p) && ch != 0xfeff {
+		t.feed(ch)
+	}
+	return len(p)
+}
+
+// feed takes one character.
+func (t *Term) feed(ch rune) {
+	if t.state == ground && (ch >= 0x20 && ch < 0x7f || ch >= 0xa0) {
+		t.printRune(ch)
+		t.printed()
+		return
+	}
+	t.printing = false
+	switch {
+	case ch == 0x1b:
+		t.leaveString(true)
+		t.begin()
+		t.state = escape
+		return
+	case ch == 0x18 || ch == 0x1a:
+		t.leaveString(false)
+		t.state = ground
+		t.execute(ch)
+		return
+	case ch >= 0x80 && ch < 0xa0:
+		t.c1(ch)
+		return
+	}
+	switch t.state {
+	case ground:
+		if ch != 0x7f {
+			t.execute(ch)
+		}
+	case escape, escapeIntermediate:
+		t.feedEscape(ch)
+	case csiEntry, csiParam, csiIntermediate, csiIgnore:
+		t.feedCSI(ch)
+	case oscString:
+		switch {
+		case ch == 0x07:
+			t.leaveString(true)
+			t.state = ground
+		case ch >= 0x20:
+			t.putRune(ch)
+		}
+	case otherString:
+		switch {
+		case ch >= 0xa0:
+			t.state = ground
+		case ch >= 0x20:
+			t.putRune(ch)
+		}
+	case dcsPassthrough:
+		if ch != 0x7f {
+			t.putRune(ch)
+		}
+	default:
+		t.feedDCS(ch)
+	}
+}
+
+// c1 takes a C1 control, which ends whatever sequence it stands in. A string is
+// carried out only if its terminator ends it.
+func (t *Term) c1(ch rune) {
+	was := t.state
+	t.state = ground
+	switch ch {
+	case 0x90:
+		t.leave(was, false)
+		t.begin()
+		t.state = dcsEntry
+	case 0x98, 0x9e, 0x9f:
+		t.leave(was, false)
+		t.openOther(byte(ch) - 0x40)
+	case 0x9b:
+		t.leave(was, false)
+		t.begin()
+		t.state = csiEntry
+	case 0x9c:
+		t.leave(was, true)
+	case 0x9d:
+		t.leave(was, false)
+		t.openOSC()
+	default:
+		t.leave(was, false)
+		t.execute(ch)
+	}
+}
+
+func (t *Term) leave(was parserState, ok bool) {
+	t.state = was
+	t.leaveString(ok)
+	t.state = ground
+}
+
+func (t *Term) feedEscape(ch rune) {
+	switch {
+	case ch < 0x20:
+		t.execute(ch)
+	case ch < 0x30:
+		t.collect = t.collect<<8 | uint32(ch)
+		t.state = escapeIntermediate
+	case ch == 0x7f:
+	case ch > 0x7f:
+		t.state = ground
+	case t.state == escapeIntermediate:
+		t.escaped(ch)
+	default:
+		switch ch {
+		case '[':
+			t.begin()
+			t.state = csiEntry
+		case ']':
+			t.openOSC()
+		case 'P':
+			t.begin()
+			t.state = dcsEntry
+		case 'X', '^', '_':
+			t.openOther(byte(ch))
+		default:
+			t.escaped(ch)
+		}
+	}
+}
+
+func (t *Term) escaped(ch rune) {
+	t.state = ground
+	t.esc(t.collect<<8 | uint32(ch))
+	t.join = 0
+}
+
+func (t *Term) feedCSI(ch rune) {
+	switch {
+	case ch < 0x20:
+		t.execute(ch)
+	case ch == 0x7f:
+	case ch > 0x7f:
+		if t.state != csiIgnore {
+			t.state = ground
+		}
+	case ch >= 0x40:
+		ignore := t.state == csiIgnore
+		t.state = ground
+		if !ignore {
+			t.csi(t.collect<<8 | uint32(ch))
+			t.join = 0
+		}
+	case t.state == csiIgnore:
+	case ch < 0x30:
+		t.collect = t.collect<<8 | uint32(ch)
+		t.state = csiIntermediate
+	case t.state == csiIntermediate:
+		t.state = csiIgnore
+	case ch < 0x3c:
+		t.param(byte(ch))
+		t.state = csiParam
+	case t.state == csiEntry:
+		t.collect = t.collect<<8 | uint32(ch)
+		t.state = csiParam
+	default:
+		t.state = csiIgnore
+	}
+}
+
+func (t *Term) param(b byte) {
+	switch b {
+	case ';':
+		t.par.next()
+	case ':':
+		t.par.nextSub()
+	default:
+		t.par.digit(b)
+	}
+}
+
+func (t *Term) feedDCS(ch rune) {
+	switch {
+	case ch < 0x20 || ch == 0x7f:
+	case ch > 0x7f:
+		if t.state != dcsIgnore {
+			t.state = ground
+		}
+	case t.state == dcsIgnore:
+	case ch >= 0x40:
+		t.collect = t.collect<<8 | uint32(ch)
+		t.openString(dcsPassthrough)
+	case ch < 0x30:
+		t.collect = t.collect<<8 | uint32(ch)
+		t.state = dcsIntermediate
+	case t.state == dcsIntermediate:
+		t.state = dcsIgnore
+	case ch < 0x3c:
+		t.param(byte(ch))
+		t.state = dcsParam
+	case t.state == dcsEntry:
+		t.collect = t.collect<<8 | uint32(ch)
+		t.state = dcsParam
+	default:
+		t.state = dcsIgnore
+	}
+}
+
+func (t *Term) openString(s parserState) {
+	t.state = s
+	t.str, t.tooLong = t.str[:0], false
+}
+
+func (t *Term) openOSC() { t.openString(oscString) }
+
+func (t *Term) openOther(opener byte) {
+	t.openString(otherString)
+	t.opener = opener
+}
+
+// put keeps a part of a string.
+func (t *Term) put(p []byte) {
+	if t.tooLong {
+		return
+	}
+	if len(t.str)+len(p) > maxString {
+		t.str, t.tooLong = nil, true
+		return
+	}
+	t.str = append(t.str, p...)
+}
+
+func (t *Term) putRune(ch rune) {
+	var buf [utf8.UTFMax]byte
+	t.put(utf8.AppendRune(buf[:0], ch))
+}
+
+// leaveString carries out the string we are in, if there is one and ok says
+// that it ended as it should.
+func (t *Term) leaveString(ok bool) {
+	switch t.state {
+	case oscString:
+		if ok && !t.tooLong {
+			t.osc(t.str)
+		}
+	case dcsPassthrough:
+		if ok && !t.tooLong {
+			t.dcs(t.collect, t.str)
+		}
+	default:
+		return
+	}
+	t.begin()
+	if ok {
+		t.join = 0
+	}
+	if cap(t.str) > maxString/16 {
+		t.str = nil
+	}
+}

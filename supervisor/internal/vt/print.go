@@ -1,0 +1,315 @@
+package vt
+
+import (
+	"math/bits"
+	"unicode/utf8"
+)
+
+// asciiRun returns how many bytes at the beginning of p are printable ASCII.
+func asciiRun(p []byte) int {
+	i := 0
+	for ; i+8 <= len(p); i += 8 {
+		w := load64(p[i:])
+		// The high bit of a byte is set if it is below 0x20, 0x7f or above. The
+		// subtraction borrows only out of bytes that are found already, so the
+		// lowest one is exact.
+		if m := (w | (w - ones*0x20) | (w + ones)) & highs; m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+	}
+	for ; i < len(p); i++ {
+		if p[i]-0x20 > 0x5e {
+			break
+		}
+	}
+	return i
+}
+
+// narrow is the join state behind a character of one column.
+const narrow joinState = 1 << 1
+
+// print prints p, which is printable ASCII.
+func (t *Term) print(p []byte) {
+	if t.cs != nil || t.modes.Insert || t.join>>3 != 0 {
+		for _, c := range p {
+			t.printRune(rune(c))
+		}
+		t.printed()
+		return
+	}
+	b := t.b
+	if !t.printing {
+		t.beginPrinting()
+	}
+	t.join = narrow
+	for len(p) > 0 {
+		if b.x >= t.cols {
+			if t.modes.Wraparound {
+				t.wrap(0)
+			} else { // each takes the last column from the one before
+				b.x = t.cols - 1
+				p = p[len(p)-1:]
+			}
+		}
+		r := b.row(b.y)
+		n := min(len(p), t.cols-b.x)
+		if !r.inCells && b.x < r.n && !(r.ascii && r.covered(b.x, b.x+n, t.penID)) {
+			t.toCells(r)
+		}
+		r.putASCII(b.x, p[:n], t.penID)
+		b.x += n
+		p = p[n:]
+	}
+	t.printed()
+}
+
+// beginPrinting mends the wide character whose second half is about to be
+// overwritten.
+func (t *Term) beginPrinting() {
+	b := t.b
+	if b.x > 0 {
+		t.mendLeft(b.row(b.y), b.x, t.penID)
+	}
+	t.printing = true
+}
+
+// mendLeft empties the column left of x if it is the first half of a wide
+// character.
+func (t *Term) mendLeft(r *row, x int, s styleID) {
+	if x == 0 || x > r.n {
+		return
+	}
+	if !r.inCells {
+		if r.ascii || x == r.n {
+			return
+		}
+		t.toCells(r)
+	}
+	if r.at(x - 1).isWide() {
+		r.set(x-1, s.cell())
+	}
+}
+
+// printed mends the wide character whose first half was overwritten.
+func (t *Term) printed() {
+	b := t.b
+	if b.x >= t.cols {
+		return
+	}
+	if r := b.row(b.y); r.inCells && b.x < r.n && r.cells[b.x].isSpacer() {
+		r.cells[b.x] = t.penID.cell()
+	}
+}
+
+// wrap goes to the beginning of the next row, which continues this one, and
+// leaves room for keep columns there.
+func (t *Term) wrap(keep int) {
+	b := t.b
+	b.x = keep
+	if b.y == b.bot {
+		t.scroll(true)
+		return
+	}
+	if b.y+1 < t.rows {
+		b.y++
+	}
+	b.row(b.y).wrapped = true
+}
+
+// maxCombined is how many combining characters a text form takes behind one
+// character; more make cells of the row, where maxCluster is the bound.
+const maxCombined = 8
+
+// printText prints the characters at the beginning of p, the first of which is
+// not ASCII, as long as the rows they go to can take them as text. It returns
+// the bytes it took; none if it is for printRune to do.
+func (t *Term) printText(p []byte) int {
+	if t.modes.Insert || t.modes.Graphemes {
+		return 0
+	}
+	b := t.b
+	done := 0
+	for done < len(p) && p[done] >= 0x80 {
+		ch, n := decodeRune(p[done:])
+		w := runeWidth(ch)
+		if n == 0 || ch < 0xa0 || w == 0 {
+			break
+		}
+		if !t.printing {
+			t.beginPrinting()
+		}
+		if b.x+w > t.cols {
+			if !t.modes.Wraparound {
+				break
+			}
+			t.wrapWide(0)
+		}
+		r := b.row(b.y)
+		if r.inCells || b.x < r.n {
+			break
+		}
+		i, x, combined := done, b.x, 0
+		for {
+			i += n
+			x += w
+			if i == len(p) || p[i] < 0x80 {
+				break
+			}
+			before := w
+			if ch, n = decodeRune(p[i:]); n == 0 || ch < 0xa0 {
+				break
+			}
+			if w = runeWidth(ch); x+w > t.cols {
+				w = before
+				break
+			}
+			if w > 0 {
+				combined = 0
+			} else if combined++; combined > maxCombined {
+				break
+			}
+		}
+		r.prepare(b.x, t.penID)
+		r.text = append(r.text, p[done:i]...)
+		r.ascii = false
+		r.n, b.x, done = x, x, i
+		t.join = t.joinBehind(p[:i])
+	}
+	return done
+}
+
+// joinBehind returns the join state behind p, whose last characters are one
+// that takes room and at most maxCombined that combine with it.
+func (t *Term) joinBehind(p []byte) joinState {
+	combined := joinState(0)
+	for {
+		ch, n := utf8.DecodeLastRune(p)
+		if w := runeWidth(ch); w > 0 {
+			return joinState(w)<<1 | combined
+		}
+		combined = 1
+		p = p[:len(p)-n]
+	}
+}
+
+// decodeRune returns the valid UTF-8 character at the beginning of p and its
+// length; 0 if there is none, or none that is printed.
+func decodeRune(p []byte) (rune, int) {
+	if len(p) >= 3 && p[0]&0xf0 == 0xe0 && p[1]&0xc0 == 0x80 && p[2]&0xc0 == 0x80 {
+		ch := rune(p[0]&0x0f)<<12 | rune(p[1]&0x3f)<<6 | rune(p[2]&0x3f)
+		if ch < 0x800 || ch >= 0xd800 && ch <= 0xdfff || ch == 0xfeff {
+			return 0, 0
+		}
+		return ch, 3
+	}
+	ch, n := utf8.DecodeRune(p)
+	if ch == utf8.RuneError && n <= 1 {
+		return 0, 0
+	}
+	return ch, n
+}
+
+// printRune prints one character, in whatever state we are.
+func (t *Term) printRune(ch rune) {
+	b := t.b
+	if !t.printing {
+		t.beginPrinting()
+	}
+	if ch < 0x7f && t.cs != nil {
+		ch = t.cs.at(byte(ch))
+	}
+	before := t.join
+	t.join = joinWidth(ch, before, t.modes.Graphemes)
+	w, joins, old := t.join.width(), t.join.joins(), 0
+	if joins {
+		old = before.width()
+	}
+	if b.x+w-old > t.cols {
+		switch {
+		case t.modes.Wraparound:
+			t.wrapWide(old)
+		default:
+			b.x = t.cols - 1
+			if w == 2 { // no room in the last column
+				return
+			}
+		}
+	}
+	r := b.row(b.y)
+	t.toCells(r)
+	sb := t.penID.cell()
+	if joins && b.x > 0 {
+		x := b.x - 1
+		if r.at(x).width() == 0 {
+			x--
+		}
+		if x >= 0 {
+			c := t.combine(r.at(x), ch)
+			if w > 0 {
+				c = c&^widthMask | widthBits(w)
+			}
+			r.set(x, c)
+		}
+		for ; old < w; old++ {
+			r.set(b.x, sb|zeroCell)
+			b.x++
+		}
+		return
+	}
+	if b.x >= t.cols { // without width, behind a row's end, with nothing to join
+		t.join = 0
+		return
+	}
+	if t.modes.Insert {
+		t.insertCells(r, b.x, w-old, t.penID)
+		if r.at(t.cols - 1).isWide() {
+			r.set(t.cols-1, sb)
+		}
+	}
+	r.set(b.x, cell(ch)|sb|widthBits(w))
+	b.x++
+	if w == 2 {
+		r.set(b.x, sb|zeroCell)
+		b.x++
+	}
+}
+
+// wrapWide wraps for a character that is too wide for what is left of the row,
+// or that has made the old columns before it too wide. They move along.
+func (t *Term) wrapWide(old int) {
+	b := t.b
+	from := b.x - old
+	left := b.row(b.y)
+	var moved [2]cell
+	if old > 0 {
+		t.toCells(left)
+		for i := range old {
+			if from+i >= 0 {
+				moved[i] = left.at(from + i)
+			}
+		}
+	}
+	// What is left behind has to be emptied before the row scrolls away.
+	if from < t.cols && !left.inCells && from >= left.n {
+		left.prepare(from, t.penID)
+		for ; left.n < t.cols; left.n++ {
+			left.text = append(left.text, markEmpty)
+		}
+		left.ascii = false // so that who draws it looks at the empty end
+		from = t.cols
+	}
+	if from < t.cols {
+		t.toCells(left)
+		for x := max(from, 0); x < t.cols; x++ {
+			left.set(x, t.penID.cell())
+		}
+	}
+	t.wrap(old)
+	if old > 0 {
+		r := b.row(b.y)
+		t.toCells(r)
+		for i := range old {
+			r.set(i, moved[i])
+		}
+	}
+}

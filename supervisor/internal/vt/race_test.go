@@ -1,0 +1,5 @@
+//go:build race
+
+package vt_test
+
+const raceEnabled = true

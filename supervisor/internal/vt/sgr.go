@@ -1,0 +1,156 @@
+package vt
+
+// sgr is SGR, with the results of xterm.js also where a colour is left
+// unfinished. What a colour held before is gone: there are no remains of an RGB
+// value under one of the palette.
+func (t *Term) sgr() {
+	p, s := &t.par, &t.pen
+	if p.n == 1 && p.v[0] == 0 {
+		s.reset()
+		t.penChanged()
+		return
+	}
+	for i := 0; i < p.n; i++ {
+		switch v := p.v[i]; v {
+		case 0:
+			s.reset()
+		case 1:
+			s.fg |= fgBold
+		case 2:
+			s.bg |= bgDim
+		case 3:
+			s.bg |= bgItalic
+		case 4:
+			n := 1
+			if sub := p.subs(i); len(sub) > 0 {
+				n = int(sub[0])
+			}
+			s.setUnderline(n)
+		case 5:
+			s.fg |= fgBlink
+		case 7:
+			s.fg |= fgInverse
+		case 8:
+			s.fg |= fgInvisible
+		case 9:
+			s.fg |= fgStrike
+		case 21:
+			s.setUnderline(2)
+		case 22:
+			s.fg &^= fgBold
+			s.bg &^= bgDim
+		case 23:
+			s.bg &^= bgItalic
+		case 24:
+			s.setUnderline(0)
+		case 25:
+			s.fg &^= fgBlink
+		case 27:
+			s.fg &^= fgInverse
+		case 28:
+			s.fg &^= fgInvisible
+		case 29:
+			s.fg &^= fgStrike
+		case 30, 31, 32, 33, 34, 35, 36, 37:
+			s.fg = s.fg&^colorMask | colorMode16 | uint32(v-30)
+		case 38, 48, 58:
+			i += s.setColor(p, i)
+		case 39:
+			s.fg &^= colorMask
+		case 40, 41, 42, 43, 44, 45, 46, 47:
+			s.bg = s.bg&^colorMask | colorMode16 | uint32(v-40)
+		case 49:
+			s.bg &^= colorMask
+		case 53:
+			s.bg |= bgOverline
+		case 55:
+			s.bg &^= bgOverline
+		case 59:
+			s.extended &^= colorMask
+			s.refresh()
+		case 90, 91, 92, 93, 94, 95, 96, 97:
+			s.fg = s.fg&^colorMask | colorMode16 | 8 | uint32(v-90)
+		case 100, 101, 102, 103, 104, 105, 106, 107:
+			s.bg = s.bg&^colorMask | colorMode16 | 8 | uint32(v-100)
+		}
+	}
+	t.penChanged()
+}
+
+// reset is SGR 0, which leaves the link open and forgets DECSCA.
+func (s *style) reset() {
+	s.fg, s.bg, s.extended = 0, 0, 0
+	s.refresh()
+}
+
+func (s *style) setUnderline(n int) {
+	if n < 0 || n > 5 {
+		n = 1
+	}
+	s.extended = s.extended&^underlineMask | uint32(n)<<underlineShift
+	if n == 0 {
+		s.fg &^= fgUnderline
+	} else {
+		s.fg |= fgUnderline
+	}
+	s.refresh()
+}
+
+// setColor takes the colour that the parameter i begins, by sub-parameters
+// (38:2::r:g:b, 38:2:r:g:b without a colour space is not known, 38:5:n) or by
+// the parameters behind it (38;2;r;g;b, 38;5;n), and returns how many of those
+// it used.
+func (s *style) setColor(p *params, i int) int {
+	// Target, mode, colour space, and three values; of a palette the first.
+	v := [6]int32{0, 0, -1, 0, 0, 0}
+	space, used := 0, 0
+	for {
+		v[used+space] = p.v[i+used]
+		if sub := p.subs(i + used); len(sub) > 0 {
+			for k := 0; ; {
+				if v[1] == 5 {
+					space = 1
+				}
+				if at := used + k + 1 + space; at < len(v) {
+					v[at] = sub[k]
+				}
+				if k++; k >= len(sub) || k+used+1+space >= len(v) {
+					break
+				}
+			}
+			break
+		}
+		if v[1] == 5 && used+space >= 2 || v[1] == 2 && used+space >= 5 {
+			break
+		}
+		if v[1] != 0 {
+			space = 1
+		}
+		if used++; i+used >= p.n || used+space >= len(v) {
+			break
+		}
+	}
+	for k := 2; k < len(v); k++ {
+		if v[k] == -1 {
+			v[k] = 0
+		}
+	}
+	var c uint32
+	switch v[1] {
+	case 2:
+		c = colorModeRG | uint32(v[3]&255)<<16 | uint32(v[4]&255)<<8 | uint32(v[5]&255)
+	case 5:
+		c = colorModeP | uint32(v[3]&255)
+	default:
+		return used
+	}
+	switch v[0] {
+	case 38:
+		s.fg = s.fg&^colorMask | c
+	case 48:
+		s.bg = s.bg&^colorMask | c
+	case 58:
+		s.extended = s.extended&^colorMask | c
+	}
+	return used
+}

@@ -1,0 +1,259 @@
+package vttest
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"holdfast/supervisor/internal/vt"
+)
+
+// maxDiffs is how many differences are told; the first ones lead to the cause.
+const maxDiffs = 12
+
+// Options say what Diff is to leave out.
+type Options struct {
+	FirstWrapped bool // whether the first line continues one that is forgotten
+	HiddenCursor bool // the place of the normal screen's cursor while the alternate is shown
+}
+
+// Diff tells how two states differ: the first differences, a line each, or "" if
+// there are none. Looks are compared by value.
+func Diff(got, want *vt.State, options ...Options) string {
+	d := &differ{got: got, want: want}
+	if len(options) > 0 {
+		d.Options = options[0]
+	}
+	d.state()
+	if len(d.found) > maxDiffs {
+		d.found = append(d.found[:maxDiffs], fmt.Sprintf("and %d more", len(d.found)-maxDiffs))
+	}
+	return strings.Join(d.found, "\n")
+}
+
+type differ struct {
+	Options
+	got, want *vt.State
+	found     []string
+}
+
+func (d *differ) equal(what string, got, want any) bool {
+	if reflect.DeepEqual(got, want) {
+		return true
+	}
+	d.found = append(d.found, fmt.Sprintf("%s: got %+v, want %+v", what, got, want))
+	return false
+}
+
+func (d *differ) state() {
+	got, want := d.got, d.want
+	d.equal("size", [2]int{got.Cols, got.Rows}, [2]int{want.Cols, want.Rows})
+	d.buffer("normal", &got.Normal, &want.Normal)
+	if d.equal("alternate shown", got.Alternate != nil, want.Alternate != nil) && got.Alternate != nil {
+		d.buffer("alternate", got.Alternate, want.Alternate)
+	}
+	d.attr("pen", got.Pen, want.Pen)
+	d.modes()
+	d.equal("charset", charset(got.Charset), charset(want.Charset))
+	d.equal("charsets", charsets(got.Charsets), charsets(want.Charsets))
+	d.equal("gl", got.GL, want.GL)
+	d.equal("title", got.Title, want.Title)
+	d.equal("icon name", got.IconName, want.IconName)
+	d.equal("title stack", list(got.TitleHeap), list(want.TitleHeap))
+	d.equal("icon stack", list(got.IconHeap), list(want.IconHeap))
+}
+
+func (d *differ) modes() {
+	got, want := reflect.ValueOf(d.got.Modes), reflect.ValueOf(d.want.Modes)
+	for i := range got.NumField() {
+		field := got.Type().Field(i)
+		if field.Tag.Get("json") == "-" {
+			continue
+		}
+		d.equal("mode "+field.Name, got.Field(i).Interface(), want.Field(i).Interface())
+	}
+}
+
+func (d *differ) buffer(name string, got, want *vt.Buffer) {
+	if !d.HiddenCursor || name != "normal" || d.want.Alternate == nil {
+		d.equal(name+" cursor", [2]int{got.X, got.Y}, [2]int{want.X, want.Y})
+	}
+	d.equal(name+" region", [2]int{got.ScrollTop, got.ScrollBottom}, [2]int{want.ScrollTop, want.ScrollBottom})
+	d.equal(name+" tabs", slices.Concat(got.Tabs, []int{}), slices.Concat(want.Tabs, []int{}))
+	d.equal(name+" saved cursor", [2]int{got.SavedX, got.SavedY}, [2]int{want.SavedX, want.SavedY})
+	d.savedPen(name+" saved pen", got.SavedPen, want.SavedPen)
+	d.equal(name+" saved charset", charset(got.SavedCharset), charset(want.SavedCharset))
+	d.equal(name+" history", got.History, want.History)
+	d.equal(name+" lines", len(got.Lines), len(want.Lines))
+	// From the end, as a history that is a line short differs everywhere from
+	// the start.
+	for i := range min(len(got.Lines), len(want.Lines)) {
+		d.line(name, len(want.Lines)-1-i, &got.Lines[len(got.Lines)-1-i], &want.Lines[len(want.Lines)-1-i])
+	}
+}
+
+func (d *differ) line(buffer string, y int, got, want *vt.Line) {
+	name := fmt.Sprintf("%s line %d", buffer, y)
+	if got.Wrapped != want.Wrapped && !(d.FirstWrapped && y == 0) {
+		d.equal(name+" wrapped", got.Wrapped, want.Wrapped)
+	}
+	for x := range max(len(got.Cells), len(want.Cells)) {
+		g, w := cell(got, x), cell(want, x)
+		if g.Text != w.Text || g.Width != w.Width {
+			d.found = append(d.found, fmt.Sprintf("%s column %d: got %q width %d, want %q width %d\n\tgot  %q\n\twant %q",
+				name, x, g.Text, g.Width, w.Text, w.Width, text(got), text(want)))
+			return
+		}
+		if !d.attr(fmt.Sprintf("%s column %d (%q)", name, x, w.Text), g.Attr, w.Attr) {
+			return
+		}
+	}
+}
+
+// cell returns a line's cell, be it left out at the end or not.
+func cell(l *vt.Line, x int) vt.Cell {
+	if x < len(l.Cells) {
+		return l.Cells[x]
+	}
+	return vt.Cell{Width: 1}
+}
+
+// text is a line with what is empty shown.
+func text(l *vt.Line) string {
+	var b strings.Builder
+	for _, c := range l.Cells {
+		switch {
+		case c.Text != "":
+			b.WriteString(c.Text)
+		case c.Width == 1:
+			b.WriteString("\u2423")
+		}
+	}
+	return b.String()
+}
+
+func (d *differ) attr(what string, got, want int) bool {
+	g, gotOK := attr(d.got, got)
+	w, wantOK := attr(d.want, want)
+	if !gotOK || !wantOK {
+		d.found = append(d.found, fmt.Sprintf("%s: attribute out of range: got %d of %d, want %d of %d",
+			what, got, len(d.got.Attrs), want, len(d.want.Attrs)))
+		return false
+	}
+	if g == w {
+		return true
+	}
+	d.found = append(d.found, fmt.Sprintf("%s: got %s, want %s", what, look(g), look(w)))
+	return false
+}
+
+// savedPen leaves out the underline: DECSC keeps only that there is one, which
+// shows nothing without what the pen has then. DECRC and a text tell.
+func (d *differ) savedPen(what string, got, want int) {
+	g, gotOK := attr(d.got, got)
+	w, wantOK := attr(d.want, want)
+	g.Underline, w.Underline = 0, 0
+	if !gotOK || !wantOK || g != w {
+		d.attr(what, got, want)
+	}
+}
+
+func attr(s *vt.State, i int) (vt.Attr, bool) {
+	if i == 0 && len(s.Attrs) == 0 {
+		return vt.Attr{}, true
+	}
+	if i < 0 || i >= len(s.Attrs) {
+		return vt.Attr{}, false
+	}
+	a := s.Attrs[i]
+	// Without an underline its colour is not seen, and may be a remainder.
+	if a.UnderlineColor == noUnderlineColor || a.Underline == 0 {
+		a.UnderlineColor = 0
+	}
+	return a, true
+}
+
+// noUnderlineColor is what SGR 59 stores in xterm.js: it means the default, but
+// is the same as white.
+const noUnderlineColor = 0x3ffffff
+
+func look(a vt.Attr) string {
+	return fmt.Sprintf("{fg %#x bg %#x flags %#x underline %d %#x link %q %q}",
+		a.Fg, a.Bg, uint16(a.Flags), a.Underline, a.UnderlineColor, a.URI, a.LinkID)
+}
+
+// charset gives the names of one set the same one.
+func charset(designator string) string {
+	switch designator {
+	case "B":
+		return ""
+	case "5":
+		return "C"
+	case "6":
+		return "E"
+	case "7":
+		return "H"
+	}
+	return designator
+}
+
+// charsets is G0 to G3, of which the last may be left out.
+func charsets(designators []string) (all [4]string) {
+	for i := range min(4, len(designators)) {
+		all[i] = charset(designators[i])
+	}
+	return all
+}
+
+func list(s []string) []string { return slices.Concat(s, []string{}) }
+
+// Unprintable reports whether s is a state that no bytes make of a fresh
+// terminal, or none that are worth it:
+//   - half a wide character without the other, which ICH within one leaves;
+//   - with DECOM, a cursor outside the scroll region;
+//   - a wrap that is pending behind a column that was erased since;
+//   - two columns at a line's end that are empty and have more of a look than a
+//     background, which only halves of wide characters leave;
+//   - after DECRC, a character set in use that is neither the one shifted in nor
+//     the one saved.
+func Unprintable(s *vt.State) bool {
+	shown := &s.Normal
+	if s.Alternate != nil {
+		shown = s.Alternate
+	}
+	if in := charset(s.Charset); in != charset(s.Charsets[s.GL]) && in != charset(shown.SavedCharset) {
+		return true
+	}
+	if s.Modes.Origin && (shown.Y < shown.ScrollTop || shown.Y > shown.ScrollBottom) {
+		return true
+	}
+	if shown.X == s.Cols {
+		if last := cell(&shown.Lines[shown.History+shown.Y], s.Cols-1); last.Text == "" && last.Width == 1 {
+			return true
+		}
+	}
+	return unprintable(s, &s.Normal) || shown != &s.Normal && unprintable(s, shown)
+}
+
+func unprintable(s *vt.State, b *vt.Buffer) bool {
+	odd := func(l *vt.Line, x int) bool {
+		c := cell(l, x)
+		a, _ := attr(s, c.Attr)
+		a.Bg = 0
+		return c.Text == "" && a != (vt.Attr{})
+	}
+	for _, l := range b.Lines {
+		if odd(&l, s.Cols-1) && odd(&l, s.Cols-2) {
+			return true
+		}
+		for x := range len(l.Cells) + 1 {
+			first := x > 0 && l.Cells[x-1].Width == 2
+			second := x < len(l.Cells) && l.Cells[x].Width == 0 && l.Cells[x].Text == ""
+			if first != second {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,244 @@
+package vttest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"holdfast/supervisor/internal/vt"
+	. "holdfast/supervisor/internal/vt/vttest"
+)
+
+// compared leaves out what neither can show.
+var compared = Options{FirstWrapped: true, HiddenCursor: true}
+
+// errNothing: xterm.js shows one of its defects, and so nothing to compare with.
+var errNothing = errors.New("a defect of xterm.js")
+
+// core returns a terminal that the case's steps were done to.
+func core(c *Case) *vt.Term {
+	term := vt.New(vt.Config{Cols: c.Cols, Rows: c.Rows, HistoryLines: c.History, Graphemes: c.Unicode == graphemes})
+	Do(term, c.Steps)
+	return term
+}
+
+// plain is a state as another program would get it.
+func plain(t testing.TB, s *vt.State) *vt.State {
+	t.Helper()
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := new(vt.State)
+	if err := json.Unmarshal(data, copied); err != nil {
+		t.Fatal(err)
+	}
+	return copied
+}
+
+// real is the state of xterm.js after the steps, in as few writes as can be: it
+// loses characters that are cut at a byte of 0x80.
+func real(o *Oracle, c *Case) (*vt.State, error) {
+	s := o.New(c.Config)
+	defer s.Close()
+	Do(s, Join(c.Steps))
+	state, err := s.State() // which may meet a defect, too
+	if thrown := new(Thrown); errors.As(err, &thrown) {
+		return nil, fmt.Errorf("%w: it threw", errNothing)
+	} else if err != nil {
+		return nil, err
+	}
+	if defects, err := s.Defects(); err != nil {
+		return nil, err
+	} else if defects != "" {
+		return nil, fmt.Errorf("%w: %s", errNothing, defects)
+	}
+	return state, nil
+}
+
+// doubtful tells that xterm.js does not agree with itself on a case: what it
+// shows depends on how the text was cut.
+func doubtful(o *Oracle, c *Case, want *vt.State) bool {
+	s := o.New(c.Config)
+	defer s.Close()
+	Do(s, slices.Collect(characters(c.Steps)))
+	got, err := s.State()
+	return err != nil || Diff(got, want) != ""
+}
+
+// check is one way in which the core has to agree with xterm.js. It returns the
+// difference, "" for none, or errNothing.
+type check func(t testing.TB, o *Oracle, c *Case) (diff string, err error)
+
+var checks = []struct {
+	name string
+	check
+}{
+	// The core shows what xterm.js shows.
+	{"same", func(t testing.TB, o *Oracle, c *Case) (string, error) {
+		want, err := real(o, c)
+		if err != nil {
+			return "", err
+		}
+		diff := Diff(plain(t, core(c).State()), want, compared)
+		if diff != "" && doubtful(o, c, want) {
+			return "", errNothing
+		}
+		return diff, nil
+	}},
+	// A viewer's terminal that gets our snapshot is like one that got it all.
+	{"snapshot", func(t testing.TB, o *Oracle, c *Case) (string, error) {
+		want, err := real(o, c)
+		if err != nil {
+			return "", err
+		}
+		if Unprintable(want) {
+			return "", errNothing
+		}
+		got, err := real(o, fromSnapshot(c))
+		if err != nil {
+			return "", err
+		}
+		diff := Diff(got, want, compared)
+		// A core that differs at this is another check's business.
+		if diff != "" && Diff(plain(t, core(c).State()), want, compared) != "" {
+			return "", errNothing
+		}
+		return diff, nil
+	}},
+	// Our own terminal that gets the snapshot is like the one that it is of.
+	{"own snapshot", func(t testing.TB, _ *Oracle, c *Case) (string, error) {
+		want := core(c).State()
+		if Unprintable(want) {
+			return "", errNothing
+		}
+		return Diff(core(fromSnapshot(c)).State(), want, compared), nil
+	}},
+	// It is not seen how a stream was cut.
+	{"cuts", func(t testing.TB, _ *Oracle, c *Case) (string, error) {
+		whole, each := *c, *c
+		whole.Steps, each.Steps = Join(c.Steps), Bytes(c.Steps)
+		want := core(&whole).State()
+		if diff := Diff(core(c).State(), want); diff != "" {
+			return diff, nil
+		}
+		return Diff(core(&each).State(), want), nil
+	}},
+}
+
+// fromSnapshot is a case that should end as c does, by a snapshot alone.
+func fromSnapshot(c *Case) *Case {
+	term := core(c)
+	s := &Case{Name: c.Name, Config: c.Config, Steps: []Step{{Write: term.Snapshot()}}}
+	s.Cols, s.Rows = Size(c.Cols, c.Rows, c.Steps)
+	return s
+}
+
+// run does a check, and on a failure finds the least that fails and keeps it.
+func (check check) run(t *testing.T, o *Oracle, c *Case) (compared bool) {
+	t.Helper()
+	diff, err := check(t, o, c)
+	if errors.Is(err, errNothing) {
+		return false
+	}
+	if err != nil {
+		t.Errorf("%s: %v", c.Name, err)
+		return false
+	}
+	if diff == "" {
+		return true
+	}
+	least := *c
+	least.Steps = Minimise(c.Steps, func(steps []Step) bool {
+		try := *c
+		try.Steps = steps
+		diff, err := check(t, o, &try)
+		return err == nil && diff != ""
+	})
+	if d, err := check(t, o, &least); err == nil && d != "" {
+		diff = d
+	}
+	least.Name = "holdfast-" + strings.NewReplacer(" ", "-", "/", "-").Replace(t.Name()+"-"+c.Name)
+	name, err := least.Save(keepDir)
+	if err != nil {
+		t.Error(err)
+	}
+	t.Errorf("kept as %s\n%s\n%s", name, least.String(), diff)
+	return true
+}
+
+// keepDir is where cases that fail are kept for a look, and stay.
+var keepDir = os.TempDir()
+
+// maxFailures is after how many a run of streams has shown enough.
+const maxFailures = 3
+
+func TestCoreStreams(t *testing.T) {
+	n := streams(t, 300)
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			o := Open(t)
+			met := 0
+			for i, failures := 0, 0; i < n && failures < maxFailures; i++ {
+				s := stream(i)
+				t.Run(s.Name, func(t *testing.T) {
+					if !c.run(t, o, s) {
+						met++
+					}
+					if t.Failed() {
+						failures++
+					}
+				})
+			}
+			t.Logf("%d of %d streams had nothing to compare with", met, n)
+			if 5*met > n {
+				t.Errorf("%d of %d streams had nothing to compare with", met, n)
+			}
+		})
+	}
+}
+
+func TestCoreCases(t *testing.T) {
+	o := Open(t)
+	for _, kept := range LoadCases(t, "testdata/cases") {
+		for _, c := range checks {
+			t.Run(kept.Name+"/"+c.name, func(t *testing.T) {
+				if !c.run(t, o, kept) {
+					t.Log("xterm.js shows a defect: not compared")
+				}
+			})
+		}
+	}
+}
+
+func TestCoreRecordings(t *testing.T) {
+	o := Open(t)
+	for _, recording := range recordings {
+		t.Run(recording.name, func(t *testing.T) {
+			p, output := record(t, o, recording.program)
+			for _, size := range []int{0, 1, 97, 4096} {
+				c := &Case{Name: strings.ReplaceAll(recording.name, " ", "-"), Config: Config{Cols: p.Cols, Rows: p.Rows, History: 1000}}
+				if size == 0 {
+					c.Steps = halfway(output)
+				} else {
+					for piece := range slices.Chunk(output, size) {
+						c.Steps = append(c.Steps, Step{Write: piece})
+					}
+				}
+				for _, check := range checks {
+					t.Run(check.name, func(t *testing.T) { check.run(t, o, c) })
+				}
+			}
+		})
+	}
+}
+
+// halfway is a recording that stops in the middle of a full screen.
+func halfway(output []byte) []Step {
+	return []Step{{Write: bytes.Clone(output[:len(output)/2])}}
+}
