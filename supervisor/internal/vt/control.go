@@ -1,5 +1,7 @@
 package vt
 
+import "math/bits"
+
 // execute carries out a control of C0 or C1.
 func (t *Term) execute(ch rune) {
 	switch ch {
@@ -144,24 +146,22 @@ func (t *Term) reverseIndex() {
 // screen goes to the history, also if the region ends above the last row.
 func (t *Term) scroll(wrapped bool) {
 	b := t.b
+	first := b.order[b.top]
+	r := &b.rows[first]
 	if b.top == 0 && b == &t.normal {
-		t.push(b.row(0))
+		t.push(r)
 	}
-	b.deleteRows(b.top, b.bot, 1, t.eraseID, t.cols)
-	b.row(b.bot).wrapped = wrapped
+	copy(b.order[b.top:b.bot], b.order[b.top+1:b.bot+1])
+	b.order[b.bot] = first
+	r.clear(t.eraseID)
+	r.w, r.wrapped = t.cols, wrapped
 }
 
 // deleteRows takes n rows out at y; those below, down to bot, move up.
 func (b *buffer) deleteRows(y, bot, n int, fill styleID, cols int) {
 	n = min(n, bot-y+1)
 	part := b.order[y : bot+1]
-	if n == 1 {
-		first := part[0]
-		copy(part, part[1:])
-		part[len(part)-1] = first
-	} else {
-		rotate(part, n)
-	}
+	rotate(part, n)
 	for _, i := range part[len(part)-n:] {
 		b.rows[i].clear(fill)
 		b.rows[i].w = cols
@@ -172,13 +172,7 @@ func (b *buffer) deleteRows(y, bot, n int, fill styleID, cols int) {
 func (b *buffer) insertRows(y, bot, n int, fill styleID, cols int) {
 	n = min(n, bot-y+1)
 	part := b.order[y : bot+1]
-	if n == 1 {
-		last := part[len(part)-1]
-		copy(part[1:], part)
-		part[0] = last
-	} else {
-		rotate(part, len(part)-n)
-	}
+	rotate(part, len(part)-n)
 	for _, i := range part[:n] {
 		b.rows[i].clear(fill)
 		b.rows[i].w = cols
@@ -187,6 +181,18 @@ func (b *buffer) insertRows(y, bot, n int, fill styleID, cols int) {
 
 // rotate moves the first n elements behind the others.
 func rotate(s []uint16, n int) {
+	switch n {
+	case 1:
+		first := s[0]
+		copy(s, s[1:])
+		s[len(s)-1] = first
+		return
+	case len(s) - 1:
+		last := s[len(s)-1]
+		copy(s[1:], s)
+		s[0] = last
+		return
+	}
 	reverse(s[:n])
 	reverse(s[n:])
 	reverse(s)
@@ -234,22 +240,22 @@ func (t *Term) setTab() { t.b.addTab(t.b.x) }
 func (t *Term) nextTab() int {
 	b := t.b
 	x := b.x + 1
-	for x < t.cols && !b.hasTab(x) {
-		if x&63 == 0 && x>>6 < len(b.tabs) && b.tabs[x>>6] == 0 {
-			x += 64
-			continue
+	for ; x>>6 < len(b.tabs); x = x&^63 + 64 {
+		if later := b.tabs[x>>6] >> (x & 63); later != 0 {
+			return min(x+bits.TrailingZeros64(later), t.cols-1)
 		}
-		x++
 	}
-	return min(x, t.cols-1)
+	return t.cols - 1
 }
 
 func (t *Term) previousTab() int {
-	x := t.b.x - 1
-	for x > 0 && !t.b.hasTab(x) {
-		x--
+	b := t.b
+	for x := min(b.x, len(b.tabs)*64) - 1; x > 0; x = x&^63 - 1 {
+		if before := b.tabs[x>>6] << (63 - x&63); before != 0 {
+			return x - bits.LeadingZeros64(before)
+		}
 	}
-	return max(x, 0)
+	return 0
 }
 
 func (t *Term) clearTab(mode int) {
@@ -333,12 +339,9 @@ func (t *Term) softReset() {
 // shown and blinks stay as they are.
 func (t *Term) hardReset() {
 	t.pen, t.penID, t.eraseID = style{}, 0, 0
-	t.styles = newStyleTable()
-	t.clusters = clusterTable{}
-	t.links = linkTable{}
-	t.hist.known = nil
 	t.protected = false
 	t.resetBuffers()
+	t.tidy()
 	t.resetCharsets()
 	t.resetModes()
 	t.modes.Mouse, t.modes.MouseEncoding = defaultModes.Mouse, defaultModes.MouseEncoding
@@ -358,14 +361,11 @@ func (t *Term) align() {
 		r := t.b.row(y)
 		r.clear(0)
 		r.prepare(0, id)
-		if cap(r.text) < r.w {
-			r.text = make([]byte, 0, r.w)
+		for r.n = 0; r.n < r.w; r.n = len(r.text) {
+			r.text = append(r.text, rowOfE[:min(len(rowOfE), r.w-r.n)]...)
 		}
-		r.text = r.text[:r.w]
-		for i := range r.text {
-			r.text[i] = 'E'
-		}
-		r.n = r.w
 	}
 	t.setCursor(0, 0)
 }
+
+const rowOfE = "EEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEE"

@@ -1,5 +1,7 @@
 package vt
 
+import "unicode/utf8"
+
 // esc carries out an escape sequence.
 func (t *Term) esc(seq uint32) {
 	if seq < 0x80 {
@@ -235,21 +237,29 @@ func (t *Term) repeat(n int) {
 	}
 	var buf [maxCluster]byte
 	text := t.appendContent(buf[:0], c)
+	var line [512]byte
+	copies := min(n, len(line)/len(text))
+	for k := copy(line[:], text); k < copies*len(text); {
+		k += copy(line[k:copies*len(text)], line[:k])
+	}
 	t.printing = false
-	if len(text) == 1 {
-		var line [256]byte
-		for i := range line {
-			line[i] = text[0]
-		}
-		for ; n > 0; n -= len(line) {
-			t.print(line[:min(n, len(line))])
-		}
-		return
+	for ; n > 0; n -= copies {
+		t.printAll(line[:min(n, copies)*len(text)])
 	}
-	for ; n > 0; n-- {
-		for _, ch := range string(text) {
+}
+
+// printAll prints p, which is UTF-8 without controls.
+func (t *Term) printAll(p []byte) {
+	for len(p) > 0 {
+		n := asciiRun(p)
+		if n > 0 {
+			t.print(p[:n])
+		} else if n = t.printText(p); n == 0 {
+			var ch rune
+			ch, n = utf8.DecodeRune(p)
 			t.printRune(ch)
+			t.printed()
 		}
+		p = p[n:]
 	}
-	t.printed()
 }

@@ -42,7 +42,7 @@ func fillCells(cells []cell, c cell) {
 
 // eraseUnprotected is eraseCells but for cells that DECSCA protects.
 func (t *Term) eraseUnprotected(r *row, x0, x1 int) {
-	if !t.protected {
+	if !t.mayProtect(r) {
 		t.eraseCells(r, x0, x1)
 		return
 	}
@@ -63,11 +63,24 @@ func (t *Term) eraseUnprotected(r *row, x0, x1 int) {
 	}
 }
 
+// mayProtect reports whether some cell of the row may be protected.
+func (t *Term) mayProtect(r *row) bool {
+	if !t.protected || r.inCells {
+		return t.protected
+	}
+	for _, u := range r.runs {
+		if t.styles.all[u.style()].bg&bgProtected != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func (t *Term) isProtected(c cell) bool { return t.styles.all[c.style()].bg&bgProtected != 0 }
 
 // clearRow empties a whole row, which no longer continues the one above.
 func (t *Term) clearRow(r *row, selective bool) {
-	if !selective || !t.protected {
+	if !selective || !t.mayProtect(r) {
 		r.clear(t.eraseID)
 		return
 	}

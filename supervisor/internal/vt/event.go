@@ -31,15 +31,15 @@ func (t *Term) event(e Event) {
 }
 
 // reply queues an answer to the program. Answers that nobody fetches are kept
-// up to maxReply, and then dropped.
+// up to maxReply; all that follow are dropped until somebody does.
 func (t *Term) reply(s string) {
-	if len(t.replies)+len(s) <= maxReply {
+	if t.replyLost = t.replyLost || len(t.replies)+len(s) > maxReply; !t.replyLost {
 		t.replies = append(t.replies, s...)
 	}
 }
 
 func (t *Term) replyf(format string, args ...any) {
-	if len(t.replies) < maxReply {
+	if !t.replyLost {
 		t.reply(fmt.Sprintf(format, args...))
 	}
 }
@@ -47,6 +47,6 @@ func (t *Term) replyf(format string, args ...any) {
 // Replies returns what the program's questions are answered with, once.
 func (t *Term) Replies() []byte {
 	r := t.replies
-	t.replies = nil
+	t.replies, t.replyLost = nil, false
 	return r
 }

@@ -2,6 +2,7 @@ package vt
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -29,12 +30,21 @@ type history struct {
 }
 
 type arena struct {
-	b      []byte
-	start  int    // where the oldest line begins
-	lines  int    // lines from there on
-	packed bool   // b is compressed; start counts unpacked bytes
-	serial uint32 // numbers arenas, for known
-	styles []style
+	b         []byte
+	start     int    // where the oldest line begins
+	lines     int    // lines from there on
+	packed    bool   // b is compressed; start counts unpacked bytes
+	serial    uint32 // numbers arenas, for known
+	looks     []storedLook
+	links     []*link
+	linkBytes int
+}
+
+// storedLook is a style, of 16 bytes and without a pointer; packed they follow
+// the lines.
+type storedLook struct {
+	fg, bg, extended uint32
+	link             uint32 // 1 + index into the arena's links, or 0
 }
 
 // known says which of the looks of an arena a style is.
@@ -55,9 +65,9 @@ const (
 	// little, and large enough to be compressed well.
 	arenaSize  = 64 << 10
 	firstArena = 4 << 10
-	// arenaStyles bounds the looks of an arena, each 24 bytes.
-	arenaStyles = 1024
-	styleBytes  = 24
+	// arenaLooks bounds the looks of an arena to half of what its lines take.
+	arenaLooks = 2048
+	lookBytes  = 16
 )
 
 // push appends what is in r. The line keeps all that can be seen of it.
@@ -113,43 +123,63 @@ func appendFill(text []byte, runs []run, n int, r *row) ([]byte, []run) {
 
 func (t *Term) pushText(text []byte, runs []run, flags int) {
 	h := &t.hist
-	size := len(text)
-	head := h.scratch[:0]
 	a := h.newest()
-	if len(runs) > 0 {
-		if len(a.styles)+len(runs) > arenaStyles && len(a.styles) > 0 {
-			a = h.newArena()
-		}
-		flags |= lineStyled
-		head = binary.AppendUvarint(head, uint64(len(runs)))
-		col := 0
-		for _, r := range runs {
-			head = binary.AppendUvarint(head, uint64(r.col()-col))
-			head = binary.AppendUvarint(head, uint64(h.index(a, r.style(), t.styles.all)))
-			col = r.col()
-		}
-		h.scratch = head
-		size += len(head)
+	if len(runs) == 0 {
+		h.put(a, nil, text, flags)
+	} else {
+		h.putStyled(a, text, runs, flags|lineStyled, t.styles.all)
 	}
-	var first [binary.MaxVarintLen64]byte
-	k := binary.PutUvarint(first[:], uint64(size)<<lineFlags|uint64(flags))
-	if len(a.b)+k+size > arenaSize && a.lines > 0 {
-		a = h.newArena()
-		if len(runs) > 0 { // its looks have other numbers
-			t.pushText(text, runs, flags&^lineStyled)
-			return
-		}
-	}
-	before := cap(a.b)
-	a.b = append(a.b, first[:k]...)
-	a.b = append(a.b, head...)
-	a.b = append(a.b, text...)
-	h.bytes += cap(a.b) - before
-	a.lines++
-	h.lines++
 	for h.lines > h.maxLines || h.bytes > h.maxBytes && len(h.arenas) > 1 {
 		h.dropLine()
 	}
+}
+
+func (h *history) putStyled(a *arena, text []byte, runs []run, flags int, all []style) {
+	if len(a.looks)+len(runs) > arenaLooks && len(a.looks) > 0 {
+		a = h.newArena()
+	}
+	for {
+		head := binary.AppendUvarint(h.scratch[:0], uint64(len(runs)))
+		col := 0
+		for _, r := range runs {
+			head = binary.AppendUvarint(head, uint64(r.col()-col))
+			head = binary.AppendUvarint(head, uint64(h.index(a, r.style(), all)))
+			col = r.col()
+		}
+		h.scratch = head
+		if h.put(a, head, text, flags) {
+			return
+		}
+		a = h.newest() // where looks have other numbers
+	}
+}
+
+// put appends a line to the arena a, the newest. Where that is full it opens
+// another, and if there are looks it puts nothing and returns false.
+func (h *history) put(a *arena, head, text []byte, flags int) bool {
+	size := len(head) + len(text)
+	if need := binary.MaxVarintLen32 + size; len(a.b)+need > cap(a.b) {
+		if len(a.b)+need > arenaSize && a.lines > 0 {
+			a = h.newArena()
+			if head != nil {
+				return false
+			}
+		}
+		h.bytes -= cap(a.b)
+		a.b = slices.Grow(a.b, need)
+		h.bytes += cap(a.b)
+	}
+	b := a.b
+	v := uint64(size)<<lineFlags | uint64(flags)
+	for ; v >= 0x80; v >>= 7 {
+		b = append(b, byte(v)|0x80)
+	}
+	b = append(b, byte(v))
+	b = append(b, head...)
+	a.b = append(b, text...)
+	a.lines++
+	h.lines++
+	return true
 }
 
 // index returns the number that the style id has in the arena a, the newest.
@@ -159,10 +189,18 @@ func (h *history) index(a *arena, id styleID, all []style) uint32 {
 	}
 	k := &h.known[id]
 	if k.serial != a.serial {
-		before := cap(a.styles)
-		a.styles = append(a.styles, all[id])
-		h.bytes += (cap(a.styles) - before) * styleBytes
-		*k = known{a.serial, uint32(len(a.styles) - 1)}
+		s := &all[id]
+		look := storedLook{fg: s.fg, bg: s.bg, extended: s.extended}
+		if s.link != nil {
+			a.links = append(a.links, s.link)
+			look.link = uint32(len(a.links))
+			h.bytes += len(s.link.uri) + len(s.link.id)
+			a.linkBytes += len(s.link.uri) + len(s.link.id)
+		}
+		before := cap(a.looks)
+		a.looks = append(a.looks, look)
+		h.bytes += (cap(a.looks) - before) * lookBytes
+		*k = known{a.serial, uint32(len(a.looks) - 1)}
 	}
 	return k.index
 }
@@ -185,8 +223,8 @@ func (h *history) newArena() *arena {
 		}
 		a = &arena{b: make([]byte, 0, size)}
 	}
-	*a = arena{b: a.b[:0], styles: a.styles[:0], serial: h.serials}
-	h.bytes += cap(a.b) + cap(a.styles)*styleBytes
+	*a = arena{b: a.b[:0], looks: a.looks[:0], serial: h.serials}
+	h.bytes += a.size()
 	h.arenas = append(h.arenas, a)
 	return a
 }
@@ -202,26 +240,33 @@ func (h *history) dropLine() {
 		a.start += k + int(size>>lineFlags)
 		return
 	}
-	h.bytes -= cap(a.b) + cap(a.styles)*styleBytes
+	h.bytes -= a.size()
 	copy(h.arenas, h.arenas[1:])
 	h.arenas[len(h.arenas)-1] = nil
 	h.arenas = h.arenas[:len(h.arenas)-1]
 	h.cold = max(0, h.cold-1)
 	if !a.packed && cap(a.b) == arenaSize {
-		clear(a.styles) // they hold links
 		h.spare = a
 	}
 }
 
+// size is what the arena takes, in bytes.
+func (a *arena) size() int { return cap(a.b) + cap(a.looks)*lookBytes + a.linkBytes }
+
 // clear forgets all lines.
 func (h *history) clear() {
-	h.arenas, h.spare, h.lines, h.bytes, h.cold = nil, nil, 0, 0, 0
+	if k := len(h.arenas); k > 0 && !h.arenas[k-1].packed {
+		h.spare = h.arenas[k-1] // a program may do this all the time
+	}
+	clear(h.arenas)
+	h.arenas, h.lines, h.bytes, h.cold = h.arenas[:0], 0, 0, 0
 }
 
 // A storedLine is a line of history as it is held; its bytes are valid until
 // the history changes.
 type storedLine struct {
 	arena *arena
+	looks []storedLook
 	flags int
 	runs  []byte // what lineStyled announces
 	text  []byte
@@ -237,16 +282,16 @@ func (h *history) each(from int, f func(i int, l storedLine) bool) {
 			i += a.lines
 			continue
 		}
-		b := a.b
+		b, looks := a.b, a.looks
 		if a.packed {
-			buf = unpack(buf[:0], a.b)
-			b = buf
+			b, looks = unpack(buf[:0], a.b)
+			buf = b
 		}
 		b = b[a.start:]
 		for n := a.lines; n > 0; n-- {
 			var l storedLine
 			l, b = parseLine(b)
-			l.arena = a
+			l.arena, l.looks = a, looks
 			if i >= from && !f(i, l) {
 				return
 			}
@@ -276,7 +321,7 @@ func parseLine(b []byte) (l storedLine, rest []byte) {
 }
 
 // eachRun calls f for every run of the line.
-func (l storedLine) eachRun(f func(col int, s *style)) {
+func (l storedLine) eachRun(f func(col int, s style)) {
 	if l.flags&lineStyled == 0 {
 		return
 	}
@@ -288,14 +333,23 @@ func (l storedLine) eachRun(f func(col int, s *style)) {
 		id, k := binary.Uvarint(l.runs[at:])
 		at += k
 		col += d
-		f(int(col), &l.arena.styles[id])
+		f(int(col), l.look(int(id)))
 	}
+}
+
+func (l storedLine) look(i int) style {
+	look := l.looks[i]
+	s := style{fg: look.fg, bg: look.bg, extended: look.extended}
+	if look.link > 0 {
+		s.link = l.arena.links[look.link-1]
+	}
+	return s
 }
 
 // storedCells appends the line's cells to dst.
 func (t *Term) storedCells(dst []cell, l storedLine) []cell {
 	runs := t.hist.runs[:0]
-	l.eachRun(func(col int, s *style) { runs = append(runs, newRun(col, t.styles.id(*s))) })
+	l.eachRun(func(col int, s style) { runs = append(runs, newRun(col, t.styles.id(s))) })
 	t.hist.runs = runs
 	return t.decode(dst, l.text, runs)
 }
@@ -312,13 +366,19 @@ func (t *Term) Pack() {
 		if a.packed || len(a.b) < packWorth {
 			continue
 		}
-		h.bytes -= cap(a.b) + cap(a.styles)*styleBytes
-		b := a.b[a.start:]
-		packed := encoder.EncodeAll(b, make([]byte, 0, len(b)*2/3))
-		a.b, a.start, a.packed = append(make([]byte, 0, len(packed)), packed...), 0, true
-		a.styles = append(make([]style, 0, len(a.styles)), a.styles...)
-		h.bytes += cap(a.b) + cap(a.styles)*styleBytes
+		h.bytes -= a.size()
+		plain := a.b[a.start:]
+		for _, l := range a.looks {
+			for _, v := range [...]uint32{l.fg, l.bg, l.extended, l.link} {
+				plain = binary.LittleEndian.AppendUint32(plain, v)
+			}
+		}
+		plain = binary.LittleEndian.AppendUint32(plain, uint32(len(a.looks)))
+		packed := encoder.EncodeAll(plain, make([]byte, 0, len(plain)*2/3))
+		a.b, a.start, a.packed, a.looks = append(make([]byte, 0, len(packed)), packed...), 0, true, nil
+		h.bytes += a.size()
 	}
+	t.sweepStyles()
 	if t.b != &t.alt {
 		t.alt.rows, t.alt.order = nil, nil
 	}
@@ -330,9 +390,10 @@ func (h *history) unpack(a *arena) {
 	if !a.packed {
 		return
 	}
-	h.bytes -= cap(a.b)
-	a.b, a.packed = unpack(nil, a.b), false
-	h.bytes += cap(a.b)
+	h.bytes -= a.size()
+	a.b, a.looks = unpack(nil, a.b)
+	a.packed = false
+	h.bytes += a.size()
 	h.cold = 0
 }
 
@@ -344,12 +405,23 @@ var (
 	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<20), zstd.WithDecoderLowmem(true))
 )
 
-// unpack appends the unpacked bytes of an arena to dst. They were packed in
-// this process: that they cannot be unpacked is our mistake.
-func unpack(dst, packed []byte) []byte {
+// unpack appends the lines of an arena to dst, and returns its looks. They were
+// packed in this process: that they cannot be unpacked is our mistake.
+func unpack(dst, packed []byte) ([]byte, []storedLook) {
 	b, err := decoder.DecodeAll(packed, dst)
 	if err != nil {
 		panic("vt: packed history: " + err.Error())
 	}
-	return b
+	count := len(b) - 4
+	n := int(binary.LittleEndian.Uint32(b[count:]))
+	from := count - n*lookBytes
+	looks := make([]storedLook, n)
+	for i := range looks {
+		at := b[from+i*lookBytes:]
+		looks[i] = storedLook{
+			binary.LittleEndian.Uint32(at), binary.LittleEndian.Uint32(at[4:]),
+			binary.LittleEndian.Uint32(at[8:]), binary.LittleEndian.Uint32(at[12:]),
+		}
+	}
+	return b[:from], looks
 }

@@ -113,15 +113,7 @@ func (t *Term) setAlternate(n int, on bool) {
 	case on && t.b != &t.alt:
 		x, y := t.b.x, t.b.y
 		a := &t.alt
-		if len(a.rows) != t.rows {
-			a.rows = make([]row, t.rows)
-			a.order = make([]uint16, t.rows)
-		}
-		for i := range a.rows {
-			a.order[i] = uint16(i)
-			a.rows[i].clear(t.eraseID)
-			a.rows[i].w = t.cols
-		}
+		a.open(t.cols, t.rows, t.eraseID)
 		a.x, a.y = x, y
 		t.b = a
 	case !on && t.b == &t.alt:

@@ -42,7 +42,7 @@ func (t *Term) print(p []byte) {
 		t.beginPrinting()
 	}
 	t.join = narrow
-	for len(p) > 0 {
+	for {
 		if b.x >= t.cols {
 			if t.modes.Wraparound {
 				t.wrap(0)
@@ -58,19 +58,23 @@ func (t *Term) print(p []byte) {
 		}
 		r.putASCII(b.x, p[:n], t.penID)
 		b.x += n
-		p = p[n:]
+		if p = p[n:]; len(p) == 0 {
+			if r.inCells {
+				t.mendRight(r)
+			}
+			return
+		}
 	}
-	t.printed()
 }
 
 // beginPrinting mends the wide character whose second half is about to be
 // overwritten.
 func (t *Term) beginPrinting() {
-	b := t.b
-	if b.x > 0 {
-		t.mendLeft(b.row(b.y), b.x, t.penID)
-	}
 	t.printing = true
+	b := t.b
+	if r := b.row(b.y); b.x > 0 && (r.inCells || !r.ascii) {
+		t.mendLeft(r, b.x, t.penID)
+	}
 }
 
 // mendLeft empties the column left of x if it is the first half of a wide
@@ -80,7 +84,7 @@ func (t *Term) mendLeft(r *row, x int, s styleID) {
 		return
 	}
 	if !r.inCells {
-		if r.ascii || x == r.n {
+		if x == r.n {
 			return
 		}
 		t.toCells(r)
@@ -90,14 +94,18 @@ func (t *Term) mendLeft(r *row, x int, s styleID) {
 	}
 }
 
-// printed mends the wide character whose first half was overwritten.
+// printed ends what printRune has begun.
 func (t *Term) printed() {
-	b := t.b
-	if b.x >= t.cols {
-		return
+	if r := t.b.row(t.b.y); r.inCells {
+		t.mendRight(r)
 	}
-	if r := b.row(b.y); r.inCells && b.x < r.n && r.cells[b.x].isSpacer() {
-		r.cells[b.x] = t.penID.cell()
+}
+
+// mendRight empties the column at the cursor if it is the second half of a wide
+// character, the first half of which was overwritten.
+func (t *Term) mendRight(r *row) {
+	if x := t.b.x; x < t.cols && x < r.n && r.cells[x].isSpacer() {
+		r.cells[x] = t.penID.cell()
 	}
 }
 
@@ -131,9 +139,16 @@ func (t *Term) printText(p []byte) int {
 	done := 0
 	for done < len(p) && p[done] >= 0x80 {
 		ch, n := decodeRune(p[done:])
-		w := runeWidth(ch)
-		if n == 0 || ch < 0xa0 || w == 0 {
+		if n == 0 || ch < 0xa0 {
 			break
+		}
+		w := tableWidth(ch)
+		if w == 0 {
+			if !t.combineText(p[done : done+n]) {
+				break
+			}
+			done += n
+			continue
 		}
 		if !t.printing {
 			t.beginPrinting()
@@ -159,7 +174,7 @@ func (t *Term) printText(p []byte) int {
 			if ch, n = decodeRune(p[i:]); n == 0 || ch < 0xa0 {
 				break
 			}
-			if w = runeWidth(ch); x+w > t.cols {
+			if w = tableWidth(ch); x+w > t.cols {
 				w = before
 				break
 			}
@@ -178,6 +193,31 @@ func (t *Term) printText(p []byte) int {
 	return done
 }
 
+// combineText adds a combining character to the one printed last, if that is
+// the end of a text form, and reports whether it did.
+func (t *Term) combineText(p []byte) bool {
+	b := t.b
+	r := b.row(b.y)
+	if !t.printing || t.join.width() == 0 || r.inCells || b.x != r.n || r.n == 0 {
+		return false
+	}
+	combined := 0
+	for text := r.text; ; combined++ {
+		ch, n := utf8.DecodeLastRune(text)
+		if ch < 0x20 || combined == maxCombined {
+			return false
+		}
+		if runeWidth(ch) > 0 {
+			break
+		}
+		text = text[:len(text)-n]
+	}
+	r.text = append(r.text, p...)
+	r.ascii = false
+	t.join |= 1
+	return true
+}
+
 // joinBehind returns the join state behind p, whose last characters are one
 // that takes room and at most maxCombined that combine with it.
 func (t *Term) joinBehind(p []byte) joinState {
@@ -192,15 +232,22 @@ func (t *Term) joinBehind(p []byte) joinState {
 	}
 }
 
-// decodeRune returns the valid UTF-8 character at the beginning of p and its
-// length; 0 if there is none, or none that is printed.
+// decodeRune returns the valid UTF-8 character at the beginning of p, which is
+// not ASCII, and its length; 0 if there is none, or none that is printed.
 func decodeRune(p []byte) (rune, int) {
-	if len(p) >= 3 && p[0]&0xf0 == 0xe0 && p[1]&0xc0 == 0x80 && p[2]&0xc0 == 0x80 {
+	switch {
+	case len(p) >= 3 && p[0]&0xf0 == 0xe0 && p[1]&0xc0 == 0x80 && p[2]&0xc0 == 0x80:
 		ch := rune(p[0]&0x0f)<<12 | rune(p[1]&0x3f)<<6 | rune(p[2]&0x3f)
 		if ch < 0x800 || ch >= 0xd800 && ch <= 0xdfff || ch == 0xfeff {
 			return 0, 0
 		}
 		return ch, 3
+	case len(p) >= 2 && p[0]&0xe0 == 0xc0 && p[1]&0xc0 == 0x80:
+		ch := rune(p[0]&0x1f)<<6 | rune(p[1]&0x3f)
+		if ch < 0x80 {
+			return 0, 0
+		}
+		return ch, 2
 	}
 	ch, n := utf8.DecodeRune(p)
 	if ch == utf8.RuneError && n <= 1 {

@@ -503,7 +503,7 @@ func (l *layout) store(line *layoutLine) {
 	h := &t.hist
 	if !line.isCells {
 		runs := h.runs[:0]
-		line.stored.eachRun(func(col int, s *style) { runs = append(runs, newRun(col, t.styles.id(*s))) })
+		line.stored.eachRun(func(col int, s style) { runs = append(runs, newRun(col, t.styles.id(s))) })
 		h.runs = runs
 		t.pushText(line.stored.text, runs, flags|line.stored.flags&lineASCII)
 		return

@@ -101,6 +101,16 @@ func (s *style) setUnderline(n int) {
 // the parameters behind it (38;2;r;g;b, 38;5;n), and returns how many of those
 // it used.
 func (s *style) setColor(p *params, i int) int {
+	if p.nsub == 0 { // nearly always
+		switch {
+		case i+2 < p.n && p.v[i+1] == 5:
+			s.putColor(p.v[i], colorModeP|uint32(p.v[i+2]&255))
+			return 2
+		case i+4 < p.n && p.v[i+1] == 2:
+			s.putColor(p.v[i], colorModeRG|uint32(p.v[i+2]&255)<<16|uint32(p.v[i+3]&255)<<8|uint32(p.v[i+4]&255))
+			return 4
+		}
+	}
 	// Target, mode, colour space, and three values; of a palette the first.
 	v := [6]int32{0, 0, -1, 0, 0, 0}
 	space, used := 0, 0
@@ -135,16 +145,19 @@ func (s *style) setColor(p *params, i int) int {
 			v[k] = 0
 		}
 	}
-	var c uint32
 	switch v[1] {
 	case 2:
-		c = colorModeRG | uint32(v[3]&255)<<16 | uint32(v[4]&255)<<8 | uint32(v[5]&255)
+		s.putColor(v[0], colorModeRG|uint32(v[3]&255)<<16|uint32(v[4]&255)<<8|uint32(v[5]&255))
 	case 5:
-		c = colorModeP | uint32(v[3]&255)
-	default:
-		return used
+		s.putColor(v[0], colorModeP|uint32(v[3]&255))
 	}
-	switch v[0] {
+	return used
+}
+
+// putColor sets the colour of the text (38), behind it (48) or of the underline
+// (58).
+func (s *style) putColor(target int32, c uint32) {
+	switch target {
 	case 38:
 		s.fg = s.fg&^colorMask | c
 	case 48:
@@ -152,5 +165,4 @@ func (s *style) setColor(p *params, i int) int {
 	case 58:
 		s.extended = s.extended&^colorMask | c
 	}
-	return used
 }

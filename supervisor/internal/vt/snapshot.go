@@ -203,20 +203,17 @@ func (p *painter) newLine(first bool) {
 // storedASCII writes a line of history as it is held.
 func (p *painter) storedASCII(l storedLine) {
 	p.x, p.end = 0, style{}
-	var s *style
+	var s style
 	from := 0
-	l.eachRun(func(col int, next *style) {
-		p.ascii(l.text[from:col], s)
+	l.eachRun(func(col int, next style) {
+		p.ascii(l.text[from:col], &s)
 		from, s = col, next
 	})
-	p.ascii(l.text[from:], s)
+	p.ascii(l.text[from:], &s)
 }
 
 // ascii writes text form of one look and one byte a column.
 func (p *painter) ascii(text []byte, s *style) {
-	if s == nil {
-		s = &style{}
-	}
 	for len(text) > 0 {
 		n := bytes.IndexByte(text, markEmpty)
 		if n < 0 {

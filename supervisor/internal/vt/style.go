@@ -123,9 +123,9 @@ type styleTable struct {
 	last  styleID
 }
 
-// minSweep is how many looks are kept before the first sweep: more than a
-// screen of 200x50 cells can show, and 1.5 MiB.
-const minSweep = 1 << 16
+// minSweep is how many looks are kept before the first sweep: more than programs
+// use, and 100 KiB.
+const minSweep = 1 << 12
 
 func newStyleTable() styleTable {
 	return styleTable{all: make([]style, 1, 8), slots: make([]styleID, 16), limit: minSweep}
@@ -207,6 +207,9 @@ func (t *styleTable) sweep(live []bool) {
 			t.all[id] = style{}
 			t.free = append(t.free, styleID(id))
 		}
+	}
+	if 2*len(t.all) < cap(t.all) {
+		t.all = append(make([]style, 0, len(t.all)), t.all...)
 	}
 	size := 16
 	for size < 4*t.used() {

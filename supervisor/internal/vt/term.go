@@ -61,6 +61,7 @@ type Term struct {
 	colors                map[int]uint32 // set by OSC 4, 10, 11, 12
 	keyboard              Keyboard
 	replies               []byte
+	replyLost             bool // one did not fit
 	config                Config
 }
 
@@ -114,28 +115,33 @@ func (t *Term) Size() (cols, rows int) { return t.cols, t.rows }
 // HistoryLines returns how many lines are kept above the screen.
 func (t *Term) HistoryLines() int { return t.hist.lines }
 
+// resetBuffers leaves two empty screens. What they hold is used again: a program
+// may reset the terminal as often as it likes.
 func (t *Term) resetBuffers() {
-	t.normal, t.alt = buffer{}, buffer{}
 	t.hist.clear()
 	t.normal.open(t.cols, t.rows, 0)
 	t.alt.reset(t.cols, t.rows)
+	t.normal.saved, t.alt.saved = saved{}, saved{}
 	t.b = &t.normal
 }
 
 // reset brings everything but the rows and what was saved to its beginning.
 func (b *buffer) reset(cols, rows int) {
 	b.x, b.y, b.top, b.bot = 0, 0, 0, rows-1
-	b.tabs = nil
+	b.tabs = b.tabs[:0]
 	b.setTabs(0, cols)
 }
 
-// open gives a buffer its rows.
+// open gives a buffer its rows, which are empty and look like fill.
 func (b *buffer) open(cols, rows int, fill styleID) {
 	b.reset(cols, rows)
-	b.rows = make([]row, rows)
-	b.order = make([]uint16, rows)
+	if len(b.rows) != rows {
+		b.rows = make([]row, rows)
+		b.order = make([]uint16, rows)
+	}
 	for y := range b.rows {
-		b.rows[y] = row{w: cols, fill: fill, ascii: true}
+		b.rows[y].clear(fill)
+		b.rows[y].w = cols
 		b.order[y] = uint16(y)
 	}
 }
@@ -185,22 +191,7 @@ func (t *Term) Write(p []byte) {
 // there are many.
 func (t *Term) tidy() {
 	if t.styles.used() > t.styles.limit {
-		live := make([]bool, len(t.styles.all))
-		live[t.penID], live[t.eraseID] = true, true
-		for _, b := range []*buffer{&t.normal, &t.alt} {
-			for i := range b.rows {
-				r := &b.rows[i]
-				live[r.fill] = true
-				for _, u := range r.runs {
-					live[u.style()] = true
-				}
-				for _, c := range r.cells {
-					live[c.style()] = true
-				}
-			}
-		}
-		t.styles.sweep(live)
-		t.hist.known = nil
+		t.sweepStyles()
 	}
 	if t.clusters.used() > max(t.clusters.limit, minClusterSweep) {
 		live := make([]bool, len(t.clusters.all))
@@ -215,6 +206,25 @@ func (t *Term) tidy() {
 		}
 		t.clusters.sweep(live)
 	}
+}
+
+func (t *Term) sweepStyles() {
+	live := make([]bool, len(t.styles.all))
+	live[t.penID], live[t.eraseID] = true, true
+	for _, b := range []*buffer{&t.normal, &t.alt} {
+		for i := range b.rows {
+			r := &b.rows[i]
+			live[r.fill] = true
+			for _, u := range r.runs {
+				live[u.style()] = true
+			}
+			for _, c := range r.cells {
+				live[c.style()] = true
+			}
+		}
+	}
+	t.styles.sweep(live)
+	t.hist.known = nil
 }
 
 func load64(p []byte) uint64 { return binary.LittleEndian.Uint64(p) }

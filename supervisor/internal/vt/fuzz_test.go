@@ -1,0 +1,89 @@
+package vt
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+)
+
+// fuzzTerm makes a small terminal, so that what is printed wraps and scrolls.
+func fuzzTerm(size, mode byte) *Term {
+	return New(Config{Cols: 2 + int(size&31), Rows: 1 + int(size>>5), HistoryLines: int(mode & 15), Graphemes: mode&16 != 0})
+}
+
+// feed writes data to a terminal in pieces of n bytes. Where it says so, by a
+// byte that no text has, the size changes instead.
+func feed(t *Term, data []byte, n int) {
+	for len(data) > 0 {
+		if data[0] == 0xff && len(data) > 2 {
+			t.Resize(2+int(data[1]&31), 1+int(data[2]&7))
+			data = data[3:]
+			continue
+		}
+		k := min(n, len(data))
+		if i := bytes.IndexByte(data[1:k], 0xff); i >= 0 {
+			k = i + 1
+		}
+		t.Write(data[:k])
+		data = data[k:]
+	}
+}
+
+// FuzzTerm: whatever bytes come, nothing panics and what is held is bounded;
+// the state does not depend on how they were cut; and a snapshot's terminal has
+// a snapshot that makes the same terminal.
+func FuzzTerm(f *testing.F) {
+	for _, s := range []string{
+		"hello\r\nworld\x1b[31m!\x1b[2J", "\xe4\xb8\xad\xe6\x96\x87\xcc\x81\xff\x03\x02x\x1b[5b",
+		"\x1b[2;3r\x1b[?6h\x1bM\x1b[L\x1b[4h\x1b(0qqq\x0e\x1b)A#", "\x1b[?1049h\x1b7\x1b[1\"q\x1b[?2J\x1b]8;id=a;x\x1b\\a\x1b]8;;\x1b\\",
+		"\x1b[38:2::1:2:3m\xf0\x9f\x91\xa8\xe2\x80\x8d\xf0\x9f\x91\xa9\x1bP$qm\x1b\\\x1b[6n\x1b[?u", "\x1b]2;\xc3", "\xc2\x9b3", "\x1bPq#0\x1b\\\x1b_x",
+	} {
+		f.Add(byte(9|1<<5), byte(5), []byte(s))
+	}
+	f.Fuzz(func(t *testing.T, size, mode byte, data []byte) {
+		if len(data) > 4<<10 {
+			return
+		}
+		whole, cut := fuzzTerm(size, mode), fuzzTerm(size, mode)
+		feed(whole, data, len(data))
+		feed(cut, data, 1)
+		a, b := whole.State(), cut.State()
+		if x, y := encodeState(t, a), encodeState(t, b); !bytes.Equal(x, y) || a.Pending != b.Pending {
+			t.Fatalf("cut into bytes the state is\n%s\nand not\n%s", y, x)
+		}
+		if !bytes.Equal(whole.Replies(), cut.Replies()) {
+			t.Fatal("cut into bytes the answers are others")
+		}
+		again := func(snapshot []byte) *Term {
+			c := Config{HistoryLines: int(mode & 15), Graphemes: mode&16 != 0}
+			c.Cols, c.Rows = whole.Size()
+			t := New(c)
+			t.Write(snapshot)
+			return t
+		}
+		second := again(whole.Snapshot())
+		if r := second.Replies(); len(r) > 0 {
+			t.Fatalf("the snapshot %q asks: %q", whole.Snapshot(), r)
+		}
+		third := again(second.Snapshot())
+		if x, y := encodeState(t, second.State()), encodeState(t, third.State()); !bytes.Equal(x, y) {
+			t.Fatalf("the snapshot\n%q\nof a snapshot's terminal\n%s\nmakes\n%s", second.Snapshot(), x, y)
+		}
+		whole.Pack()
+		if x, y := encodeState(t, a), encodeState(t, whole.State()); !bytes.Equal(x, y) {
+			t.Fatalf("packed it is\n%s\nand not\n%s", y, x)
+		}
+	})
+}
+
+func encodeState(t *testing.T, s *State) []byte {
+	t.Helper()
+	if s.Alternate != nil { // where it was left does not show
+		s.Normal.X, s.Normal.Y = 0, 0
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
