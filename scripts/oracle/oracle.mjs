@@ -105,6 +105,9 @@ class Screen {
     input._parser.setPrintHandler((data, start, end) => {
       input.print(data, start, end);
       if (buffer().x > shown().cols) defects.add('cursor-outside');
+      // A wide character without room is dropped, and what joins it joins another.
+      const wraps = core.coreService.decPrivateModes.wraparound;
+      if (!wraps && buffer().x >= shown().cols - 1 && data.subarray(start, end).some(code => code > 0x7f)) defects.add('no-room');
       // Where there is one line in all, a wide character that wraps early empties
       // a column of the new line instead of the old one.
       if (buffer().lines.maxLength === 1 && data.subarray(start, end).some(code => code > 0x7f)) defects.add('one-line');

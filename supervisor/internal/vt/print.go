@@ -277,7 +277,8 @@ func (t *Term) printRune(ch rune) {
 			t.wrapWide(old)
 		default:
 			b.x = t.cols - 1
-			if w == 2 { // no room in the last column
+			if w == 2 { // no room in the last column, and nothing to join
+				t.join = 0
 				return
 			}
 		}

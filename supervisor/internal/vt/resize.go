@@ -167,11 +167,12 @@ func (l *layout) gather(old *history) {
 	}
 }
 
-// trimmed returns the columns up to the last one that has content.
+// trimmed returns the columns up to the last one that has content: one more
+// than there are if that is a wide character that was cut.
 func trimmed(cells []cell) int {
 	for i := len(cells) - 1; i >= 0; i-- {
 		if cells[i].hasContent() {
-			return min(i+cells[i].width(), len(cells))
+			return i + cells[i].width()
 		}
 	}
 	return 0
@@ -405,7 +406,7 @@ func (l *layout) splitLengths(rows []*layoutLine) (lengths []int) {
 // lengths says, from the end on.
 func (l *layout) splitRows(rows []*layoutLine, lengths []int, add int) {
 	for _, r := range rows {
-		l.open(r, l.oldCols) // more than needed, and never grown below
+		l.open(r, l.oldCols+1) // as much as trimmed can say; no copy grows it below
 	}
 	from := len(rows) - max(add, 0) - 1
 	old := rows[:from+1]

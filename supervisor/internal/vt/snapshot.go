@@ -400,12 +400,31 @@ func (p *painter) halveEnd(cells []cell, s *style) {
 	}
 }
 
+// printable reports whether printing the cell's text takes one cell of its
+// width. What was printed under another mode may not.
+func (t *Term) printable(c cell) bool {
+	if c&clusterBit == 0 {
+		return joinWidth(rune(c&codeMask), 0, t.modes.Graphemes).width() == c.width()
+	}
+	var s joinState
+	for i, ch := range t.clusters.text(c) {
+		if s = joinWidth(ch, s, t.modes.Graphemes); i > 0 && !s.joins() {
+			return false
+		}
+	}
+	return s.width() == c.width()
+}
+
 // content writes a cell that has text.
 func (p *painter) content(c cell, s *style) {
 	t := p.t
 	p.look(s)
 	if c&(clusterBit|widthMask) == 0 && c&codeMask < utf8.RuneSelf {
 		p.out = append(p.out, byte(c&codeMask))
+		return
+	}
+	if !t.printable(c) {
+		p.out = append(p.out, "  "[:max(c.width(), 1)]...)
 		return
 	}
 	// What might join the cell before has a control between.
@@ -619,7 +638,7 @@ func (p *painter) cursor() {
 			if at > 0 && cells[at].isSpacer() {
 				at--
 			}
-			if at+max(cells[at].width(), 1) == b.x {
+			if c := cells[at]; at+max(c.width(), 1) == b.x && t.printable(c) {
 				x, again = at, cells[at]
 			}
 		}

@@ -14,6 +14,7 @@ const maxDiffs = 12
 
 // Options say what Diff is to leave out.
 type Options struct {
+	Printable    bool // the content of lines that no bytes make is not compared
 	FirstWrapped bool // whether the first line continues one that is forgotten
 	HiddenCursor bool // the place of the normal screen's cursor while the alternate is shown
 }
@@ -97,6 +98,9 @@ func (d *differ) line(buffer string, y int, got, want *vt.Line) {
 	name := fmt.Sprintf("%s line %d", buffer, y)
 	if got.Wrapped != want.Wrapped && !(d.FirstWrapped && y == 0) {
 		d.equal(name+" wrapped", got.Wrapped, want.Wrapped)
+	}
+	if d.Printable && unprintableLine(d.want, want) {
+		return
 	}
 	for x := range max(len(got.Cells), len(want.Cells)) {
 		g, w := cell(got, x), cell(want, x)
@@ -210,11 +214,8 @@ func list(s []string) []string { return slices.Concat(s, []string{}) }
 
 // Unprintable reports whether s is a state that no bytes make of a fresh
 // terminal, or none that are worth it:
-//   - half a wide character without the other, which ICH within one leaves;
 //   - with DECOM, a cursor outside the scroll region;
 //   - a wrap that is pending behind a column that was erased since;
-//   - two columns at a line's end that are empty and have more of a look than a
-//     background, which only halves of wide characters leave;
 //   - after DECRC, a character set in use that is neither the one shifted in nor
 //     the one saved.
 func Unprintable(s *vt.State) bool {
@@ -233,26 +234,27 @@ func Unprintable(s *vt.State) bool {
 			return true
 		}
 	}
-	return unprintable(s, &s.Normal) || shown != &s.Normal && unprintable(s, shown)
+	return false
 }
 
-func unprintable(s *vt.State, b *vt.Buffer) bool {
-	odd := func(l *vt.Line, x int) bool {
+// unprintableLine reports the same of a line: half a wide character without the
+// other, which ICH within one leaves, or two columns at its end that are empty
+// and have more of a look than a background, which only halves leave.
+func unprintableLine(s *vt.State, l *vt.Line) bool {
+	odd := func(x int) bool {
 		c := cell(l, x)
 		a, _ := attr(s, c.Attr)
 		a.Bg = 0
 		return c.Text == "" && a != (vt.Attr{})
 	}
-	for _, l := range b.Lines {
-		if odd(&l, s.Cols-1) && odd(&l, s.Cols-2) {
+	if odd(s.Cols-1) && odd(s.Cols-2) {
+		return true
+	}
+	for x := range len(l.Cells) + 1 {
+		first := x > 0 && l.Cells[x-1].Width == 2
+		second := x < len(l.Cells) && l.Cells[x].Width == 0 && l.Cells[x].Text == ""
+		if first != second {
 			return true
-		}
-		for x := range len(l.Cells) + 1 {
-			first := x > 0 && l.Cells[x-1].Width == 2
-			second := x < len(l.Cells) && l.Cells[x].Width == 0 && l.Cells[x].Text == ""
-			if first != second {
-				return true
-			}
 		}
 	}
 	return false
