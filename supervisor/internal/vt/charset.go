@@ -107,3 +107,19 @@ var (
 		'{': 'ä', '|': 'ö', '}': 'ü', '~': 'û',
 	}
 )
+
+func (t *Term) shift(g int) {
+	t.gl = g
+	t.cs = t.gsets[g]
+}
+
+func (t *Term) designate(g int, cs *charset) {
+	t.gsets[g] = cs
+	if t.gl == g {
+		t.cs = cs
+	}
+}
+
+func (t *Term) resetCharsets() {
+	t.gsets, t.gl, t.cs = [4]*charset{}, 0, nil
+}

@@ -1,0 +1,90 @@
+package vt
+
+import "strconv"
+
+// look changes the pen.
+func (p *painter) look(s *style) {
+	if *s == p.pen && !p.lost {
+		return
+	}
+	if v := s.visible(); v != p.pen.visible() || p.lost {
+		p.out = append(appendSGR(append(p.out, "\x1b["...), v), 'm')
+		if s.bg&bgProtected != 0 { // which SGR 0 resets
+			p.add("\x1b[1\"q")
+		}
+	}
+	if l := s.shownLink(); l != p.pen.shownLink() {
+		p.add("\x1b]8;")
+		if l != nil {
+			if l.id != "" {
+				p.add("id=" + l.id)
+			}
+			p.add(";" + l.uri)
+		} else {
+			p.add(";")
+		}
+		p.add("\x1b\\")
+	}
+	p.pen, p.lost = *s, false
+}
+
+// appendSGR appends the parameters that make the pen look like s, which is
+// visible, whatever it was.
+func appendSGR(dst []byte, s style) []byte {
+	dst = append(dst, '0')
+	for _, f := range [...]struct {
+		word, bit uint32
+		code      string
+	}{
+		{s.fg, fgBold, ";1"}, {s.bg, bgDim, ";2"}, {s.bg, bgItalic, ";3"}, {s.fg, fgBlink, ";5"},
+		{s.fg, fgInverse, ";7"}, {s.fg, fgInvisible, ";8"}, {s.fg, fgStrike, ";9"}, {s.bg, bgOverline, ";53"},
+	} {
+		if f.word&f.bit != 0 {
+			dst = append(dst, f.code...)
+		}
+	}
+	switch n := s.extended >> underlineShift; n {
+	case 0:
+	case 1:
+		dst = append(dst, ";4"...)
+	default:
+		dst = append(append(dst, ";4:"...), byte('0'+n))
+	}
+	dst = appendColor(dst, s.fg&colorMask, 30)
+	dst = appendColor(dst, s.bg&colorMask, 40)
+	if c := s.extended & colorMask; c != 0 {
+		v := int64(c & 0xffffff)
+		if c&^0xffffff == colorModeRG {
+			dst = append(dst, ";58:2::"...)
+			dst = append(strconv.AppendInt(dst, v>>16, 10), ':')
+			dst = append(strconv.AppendInt(dst, v>>8&255, 10), ':')
+			dst = strconv.AppendInt(dst, v&255, 10)
+		} else {
+			dst = strconv.AppendInt(append(dst, ";58:5:"...), v, 10)
+		}
+	}
+	return dst
+}
+
+// appendColor appends a colour; base is 30 for the foreground and 40 for the
+// background.
+func appendColor(dst []byte, c uint32, base int64) []byte {
+	v := int64(c & 0xffffff)
+	switch c &^ 0xffffff {
+	case colorMode16:
+		if v >= 8 {
+			v += 60 - 8
+		}
+		dst = strconv.AppendInt(append(dst, ';'), base+v, 10)
+	case colorModeP:
+		dst = strconv.AppendInt(append(dst, ';'), base+8, 10)
+		dst = strconv.AppendInt(append(dst, ";5;"...), v, 10)
+	case colorModeRG:
+		dst = strconv.AppendInt(append(dst, ';'), base+8, 10)
+		dst = append(dst, ";2;"...)
+		dst = append(strconv.AppendInt(dst, v>>16, 10), ';')
+		dst = append(strconv.AppendInt(dst, v>>8&255, 10), ';')
+		dst = strconv.AppendInt(dst, v&255, 10)
+	}
+	return dst
+}

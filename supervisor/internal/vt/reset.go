@@ -1,0 +1,47 @@
+package vt
+
+// softReset is DECSTR.
+func (t *Term) softReset() {
+	t.modes.CursorHidden = false
+	t.b.top, t.b.bot = 0, t.rows-1
+	t.pen = style{}
+	t.penChanged()
+	t.resetModes()
+	t.resetCharsets()
+	t.b.saved = saved{y: t.base()}
+}
+
+// hardReset is RIS. As in xterm.js, titles, LNM, and whether the cursor is
+// shown and blinks stay as they are.
+func (t *Term) hardReset() {
+	t.pen, t.penID, t.eraseID = style{}, 0, 0
+	t.protected = false
+	t.resetBuffers()
+	t.tidy()
+	t.resetCharsets()
+	t.resetModes()
+	t.modes.Mouse, t.modes.MouseEncoding = defaultModes.Mouse, defaultModes.MouseEncoding
+	t.modes.Graphemes, t.modes.ColorScheme, t.modes.Win32Input = t.config.Graphemes, false, false
+	t.keyboard = Keyboard{}
+	t.colors = nil
+}
+
+// align is DECALN: the screen full of E.
+func (t *Term) align() {
+	s := style{fg: t.pen.fg, bg: t.pen.bg}
+	// The style underline is not taken along, the flag that says so is.
+	id := t.styles.id(s)
+	t.setCursor(0, 0)
+	base := t.b.y
+	for y := base; y < t.rows; y++ {
+		r := t.b.row(y)
+		r.clear(0)
+		r.prepare(0, id)
+		for r.n = 0; r.n < r.w; r.n = len(r.text) {
+			r.text = append(r.text, rowOfE[:min(len(rowOfE), r.w-r.n)]...)
+		}
+	}
+	t.setCursor(0, 0)
+}
+
+const rowOfE = "EEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEE"

@@ -1,0 +1,69 @@
+package vt
+
+import "math/bits"
+
+// Tab stops are bits, by column; they are kept when the terminal gets narrower.
+
+func (b *buffer) hasTab(x int) bool {
+	return x>>6 < len(b.tabs) && b.tabs[x>>6]>>(x&63)&1 != 0
+}
+
+func (b *buffer) addTab(x int) {
+	for x>>6 >= len(b.tabs) {
+		b.tabs = append(b.tabs, 0)
+	}
+	b.tabs[x>>6] |= 1 << (x & 63)
+}
+
+// setTabs sets a tab stop in every eighth column from from on.
+func (b *buffer) setTabs(from, cols int) {
+	for ; from < cols; from += 8 {
+		b.addTab(from)
+	}
+}
+
+// widenTabs sets the tab stops of a screen that has got another width, from the
+// last one before its end on.
+func (b *buffer) widenTabs(cols int) {
+	from := cols
+	if !b.hasTab(from) {
+		for from--; from > 0 && !b.hasTab(from); from-- {
+		}
+	}
+	b.setTabs(max(from, 0), cols)
+}
+
+func (t *Term) setTab() { t.b.addTab(t.b.x) }
+
+func (t *Term) nextTab() int {
+	b := t.b
+	x := b.x + 1
+	for ; x>>6 < len(b.tabs); x = x&^63 + 64 {
+		if later := b.tabs[x>>6] >> (x & 63); later != 0 {
+			return min(x+bits.TrailingZeros64(later), t.cols-1)
+		}
+	}
+	return t.cols - 1
+}
+
+func (t *Term) previousTab() int {
+	b := t.b
+	for x := min(b.x, len(b.tabs)*64) - 1; x > 0; x = x&^63 - 1 {
+		if before := b.tabs[x>>6] << (63 - x&63); before != 0 {
+			return x - bits.LeadingZeros64(before)
+		}
+	}
+	return 0
+}
+
+func (t *Term) clearTab(mode int) {
+	b := t.b
+	switch mode {
+	case 0:
+		if b.hasTab(b.x) {
+			b.tabs[b.x>>6] &^= 1 << (b.x & 63)
+		}
+	case 3:
+		b.tabs = b.tabs[:0]
+	}
+}
