@@ -1,0 +1,55 @@
+package vt
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestReplies(t *testing.T) {
+	for _, tt := range []struct{ name, in, want string }{
+		{"nothing asked", "hello\x1b[31m", ""},
+		{"device attributes", "\x1b[c\x1b[0c\x1bZ", "\x1b[?1;2c\x1b[?1;2c\x1b[?1;2c"},
+		{"an answer is no question", "\x1b[?1;2c\x1b[3c", ""},
+		{"secondary and tertiary", "\x1b[>c\x1b[=c", "\x1b[>0;276;0c\x1bP!|00000000\x1b\\"},
+		{"status and place", "ab\x1b[5n\x1b[6n\x1b[?6n", "\x1b[0n\x1b[1;3R\x1b[?1;3R"},
+		{"version", "\x1b[>q\x1b[>0q", "\x1bP>|holdfast(1.2)\x1b\\\x1bP>|holdfast(1.2)\x1b\\"},
+		{"modes", "\x1b[?2004h\x1b[?2004$p\x1b[?25$p\x1b[4$p\x1b[?31337$p", "\x1b[?2004;1$y\x1b[?25;1$y\x1b[4;2$y\x1b[?31337;0$y"},
+		{"grapheme clusters", "\x1b[?2027$p\x1b[?2027h\x1b[?2027$p", "\x1b[?2027;2$y\x1b[?2027;1$y"},
+		{"keyboard", "\x1b[?u\x1b[>5u\x1b[?u\x1b[=2;2u\x1b[?u\x1b[<u\x1b[?u", "\x1b[?0u\x1b[?5u\x1b[?7u\x1b[?0u"},
+		{"keyboard of each screen", "\x1b[=1u\x1b[?1049h\x1b[?u\x1b[=3u\x1b[?1049l\x1b[?u", "\x1b[?0u\x1b[?1u"},
+		{"size", "\x1b[18t", "\x1b[8;24;80t"},
+		{"settings", "\x1b[2;5r\x1b[1;38;5;9m\x1b[4 q\x1bP$qr\x1b\\\x1bP$qm\x1b\\\x1bP$q q\x1b\\\x1bP$qx\x1b\\",
+			"\x1bP1$r2;5r\x1b\\\x1bP1$r0;1;38;5;9m\x1b\\\x1bP1$r4 q\x1b\\\x1bP0$r\x1b\\"},
+		{"capabilities", "\x1bP+q544e;436f;5858\x1b\\", "\x1bP1+r544e=787465726d2d323536636f6c6f72\x1b\\\x1bP1+r436f=323536\x1b\\\x1bP0+r\x1b\\"},
+		{"colours", "\x1b]4;1;?\x07\x1b]4;20;#102030\x07\x1b]4;20;?\x07\x1b]11;rgb:ff/00/80\x07\x1b]11;?\x1b\\\x1b]111\x07\x1b]11;?\x07",
+			"\x1b]4;1;rgb:cccc/0000/0000\x1b\\\x1b]4;20;rgb:1010/2020/3030\x1b\\\x1b]11;rgb:ffff/0000/8080\x1b\\\x1b]11;rgb:0000/0000/0000\x1b\\"},
+		{"colours one after the other", "\x1b]10;?;?\x07", "\x1b]10;rgb:ffff/ffff/ffff\x1b\\\x1b]11;rgb:0000/0000/0000\x1b\\"},
+		{"cut, and then whole", "\x1b[6\x18n\x1b[6n", "\x1b[1;2R"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			term := New(Config{Version: "1.2"})
+			term.Write([]byte(tt.in))
+			if got := string(term.Replies()); got != tt.want {
+				t.Errorf("%q is answered with %q, want %q", tt.in, got, tt.want)
+			}
+			if again := term.Replies(); len(again) > 0 {
+				t.Errorf("answered twice: %q", again)
+			}
+		})
+	}
+}
+
+// A program that asks on and on while nobody fetches the answers gets the
+// first ones, whole, and later those to its next questions.
+func TestRepliesAreBounded(t *testing.T) {
+	term := New(Config{})
+	term.Write([]byte(strings.Repeat("\x1b[6n", 100_000)))
+	got := string(term.Replies())
+	if len(got) > maxReply || strings.TrimSuffix(got, "\x1b[1;1R") == got {
+		t.Errorf("%d bytes that end with %q, want at most %d and a whole answer", len(got), got[max(0, len(got)-8):], maxReply)
+	}
+	term.Write([]byte("\x1b[5n"))
+	if got := string(term.Replies()); got != "\x1b[0n" {
+		t.Errorf("the next question is answered with %q", got)
+	}
+}
