@@ -204,8 +204,8 @@ func (t *Term) setCursorStyle(n int) {
 	}
 }
 
-// repeatRows bounds REP, which would let a few bytes fill any history: to so
-// many rows, and at least repeatMin columns.
+// repeatRows bounds REP, which would let a few bytes fill any history: to as
+// many bytes as so many rows have columns, and at least repeatMin.
 const (
 	repeatRows = 4
 	repeatMin  = 300
@@ -218,18 +218,19 @@ func (t *Term) repeat(n int) {
 	}
 	x := t.b.x - t.join.width()
 	r := t.b.row(t.b.y)
-	n = min(n, max(repeatRows*t.cols, repeatMin))
+	if x < 0 || x >= r.n {
+		return
+	}
 	var c cell
-	if !r.inCells && r.ascii {
-		if x < 0 || x >= r.n || r.text[x] == markEmpty {
-			return
-		}
+	switch ch, _ := utf8.DecodeLastRune(r.text); {
+	case r.inCells:
+		c = r.cells[x]
+	case r.ascii:
 		c = cell(r.text[x])
-	} else {
+	case x+2 == r.n && ch >= utf8.RuneSelf && runeWidth(ch) == 2: // no need to make cells of it
+		c = cell(ch) | wideCell
+	default:
 		t.toCells(r)
-		if x < 0 || x >= r.n {
-			return
-		}
 		c = r.cells[x]
 	}
 	if !c.hasContent() {
@@ -237,6 +238,7 @@ func (t *Term) repeat(n int) {
 	}
 	var buf [maxCluster]byte
 	text := t.appendContent(buf[:0], c)
+	n = min(n, max(repeatRows*t.cols, repeatMin)/len(text)+1)
 	var line [512]byte
 	copies := min(n, len(line)/len(text))
 	for k := copy(line[:], text); k < copies*len(text); {

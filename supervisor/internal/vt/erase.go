@@ -145,8 +145,8 @@ func (t *Term) eraseInDisplay(mode int, selective bool) {
 			t.clearRow(b.row(y), selective)
 		}
 	case 2:
-		for y := range t.rows {
-			t.clearRow(b.row(y), selective)
+		for _, i := range b.order {
+			t.clearRow(&b.rows[i], selective)
 		}
 	case 3:
 		if b == &t.normal {

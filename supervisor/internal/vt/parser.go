@@ -118,9 +118,18 @@ func (p *params) at(i, def int) int {
 // sequence takes the escape sequence at the beginning of p, as far as it is
 // there, and returns its length.
 func (t *Term) sequence(p []byte) int {
-	if len(p) > 2 && p[1] == '[' {
-		if n := t.wholeCSI(p); n > 0 {
-			return n
+	if len(p) > 2 {
+		switch b := p[1]; {
+		case b == '[':
+			if n := t.wholeCSI(p); n > 0 {
+				return n
+			}
+		case b >= '0' && b < 'P': // all of them end here
+			t.printing = false
+			t.escaped(rune(b), 0)
+			return 2
+		case b == '#' && len(p) >= 6 && string(p[2:6]) == "8\x1b#8":
+			return 3 // DECALN twice is as good as once
 		}
 	}
 	t.begin()
@@ -359,7 +368,7 @@ func (t *Term) feedEscape(ch rune) {
 	case ch > 0x7f:
 		t.state = ground
 	case t.state == escapeIntermediate:
-		t.escaped(ch)
+		t.escaped(ch, t.collect)
 	default:
 		switch ch {
 		case '[':
@@ -373,14 +382,14 @@ func (t *Term) feedEscape(ch rune) {
 		case 'X', '^', '_':
 			t.openOther(byte(ch))
 		default:
-			t.escaped(ch)
+			t.escaped(ch, 0)
 		}
 	}
 }
 
-func (t *Term) escaped(ch rune) {
+func (t *Term) escaped(ch rune, collect uint32) {
 	t.state = ground
-	t.esc(t.collect<<8 | uint32(ch))
+	t.esc(collect<<8 | uint32(ch))
 	t.join = 0
 }
 

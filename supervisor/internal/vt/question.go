@@ -142,8 +142,11 @@ func (t *Term) privateMode(n int) int {
 	return modeUnknown
 }
 
-// dcs carries out a device control string.
+// dcs carries out a device control string. Those we know are questions.
 func (t *Term) dcs(seq uint32, p []byte) {
+	if t.replyLost {
+		return
+	}
 	switch seq {
 	case '$'<<8 | 'q':
 		t.requestSetting(string(p))

@@ -32,16 +32,20 @@ func (t *Term) align() {
 	// The style underline is not taken along, the flag that says so is.
 	id := t.styles.id(s)
 	t.setCursor(0, 0)
-	base := t.b.y
-	for y := base; y < t.rows; y++ {
-		r := t.b.row(y)
+	for _, i := range t.b.order[t.b.y:] {
+		r := &t.b.rows[i]
 		r.clear(0)
 		r.prepare(0, id)
-		for r.n = 0; r.n < r.w; r.n = len(r.text) {
-			r.text = append(r.text, rowOfE[:min(len(rowOfE), r.w-r.n)]...)
+		if cap(r.text) < r.w {
+			r.text = make([]byte, 0, r.w)
+		}
+		r.text, r.n = r.text[:r.w], r.w
+		for n := 0; n < r.w; {
+			n += copy(r.text[n:], manyE)
 		}
 	}
 	t.setCursor(0, 0)
 }
 
-const rowOfE = "EEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEE"
+const manyE = "EEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEE" +
+	"EEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEE"

@@ -20,7 +20,7 @@ var recordings = []struct {
 	{"vim", vim},
 	{"less", less},
 	{"htop", func(*testing.T, string) Program {
-		return Program{Argv: []string{"htop", "--delay=1"}, Script: []Act{
+		return Program{Argv: []string{"htop", "--delay=10"}, Script: []Act{
 			{Wait: "PID"}, {Send: "\x1b[B"}, {Send: "t"}, {Send: "q"},
 		}}
 	}},

@@ -1,7 +1,5 @@
 package vttest
 
-import "slices"
-
 // A Step is what happens to a terminal: a write or, where Cols is not 0, a
 // resize.
 type Step struct {
@@ -42,12 +40,17 @@ func Size(cols, rows int, steps []Step) (int, int) {
 // Join makes one write of each run of writes.
 func Join(steps []Step) []Step {
 	var joined []Step
-	for _, s := range steps {
-		if last := len(joined) - 1; last >= 0 && !s.IsResize() && !joined[last].IsResize() {
-			joined[last].Write = append(slices.Clone(joined[last].Write), s.Write...)
+	var run []byte
+	for i, s := range steps {
+		if s.IsResize() {
+			joined = append(joined, s)
 			continue
 		}
-		joined = append(joined, s)
+		run = append(run, s.Write...)
+		if i+1 == len(steps) || steps[i+1].IsResize() {
+			joined = append(joined, Step{Write: run})
+			run = nil
+		}
 	}
 	return joined
 }
