@@ -91,8 +91,8 @@ func TestEncodeLists(t *testing.T) {
 		m    protocol.Message
 		want string
 	}{
-		{name: "its own", m: api.ScreenText{}, want: `{"type":"screen_text","lines":[]}`},
-		{name: "of a pointer", m: &api.ScreenText{}, want: `{"type":"screen_text","lines":[]}`},
+		{name: "its own", m: api.Sessions{}, want: `{"type":"sessions","sessions":[]}`},
+		{name: "of a pointer", m: &api.Sessions{}, want: `{"type":"sessions","sessions":[]}`},
 		{name: "bytes", m: api.TerminalData{SessionID: "a"}, want: `{"type":"terminal.data","session_id":"a","data_b64":""}`},
 		{name: "embedded", m: link.Create{}, want: `{"type":"create","argv":[]}`},
 		{name: "optional", m: link.Reopen{SessionID: "a"}, want: `{"type":"reopen","session_id":"a"}`},

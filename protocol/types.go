@@ -139,11 +139,15 @@ type ExitRecord struct {
 	Survivors []int     `json:"survivors,omitempty"` // pids that no signal ended
 }
 
-// How many lines an exit record keeps, and how long one may be in bytes.
+// How many lines an exit record keeps, and how long one may be in bytes; and
+// how long what a program says may be: a title, a notification's body.
 const (
-	LastLines   = 5
-	TailLines   = 20
-	MaxTailLine = 1 << 10
+	LastLines      = 5
+	TailLines      = 20
+	MaxTailLine    = 1 << 10
+	MaxTitle       = 1 << 10
+	MaxScrollback  = 1_000_000 // lines kept above a screen; more is cut to it
+	MaxScreenBytes = 900 << 10 // of the lines or cells in one answer
 )
 
 // Labels the proxy gives a meaning to; the supervisor knows none.
@@ -165,7 +169,9 @@ type SessionInfo struct {
 	State           State             `json:"state"`
 	Size            Size              `json:"size"`
 	Argv            []string          `json:"argv"`
-	Cwd             string            `json:"cwd"` // where it was started
+	Cwd             string            `json:"cwd"`                   // where it was started
+	CurrentCwd      string            `json:"current_cwd,omitempty"` // where it says that it is now
+	Title           string            `json:"title,omitempty"`       // what its program calls its window
 	Labels          map[string]string `json:"labels,omitempty"`
 	Originator      string            `json:"originator,omitempty"`
 	CreatedAt       time.Time         `json:"created_at"`
@@ -344,7 +350,8 @@ type AttachSpec struct {
 	Steal     bool      `json:"steal,omitempty"`
 	Resume    *Resume   `json:"resume,omitempty"`
 	Snapshot  bool      `json:"snapshot,omitempty"` // with Resume: a snapshot even if the ring has the offset
-	History   int       `json:"history,omitempty"`  // lines before the screen; 0 is what there is
+	History   *int      `json:"history,omitempty"`  // lines above the screen in a snapshot; absent is 1,000
+	Answers   bool      `json:"answers,omitempty"`  // it answers what programs ask a terminal
 	Writer    string    `json:"writer,omitempty"`   // whose input this is; "" makes a new one
 	Client    string    `json:"client,omitempty"`   // a name for people, told in stolen
 	Term      string    `json:"term,omitempty"`     // the viewer's TERM
@@ -406,4 +413,9 @@ const (
 	EventAttached  EventKind = "attached"  // somebody looks
 	EventDetached  EventKind = "detached"  // somebody went
 	EventMissed    EventKind = "missed"    // the subscriber was too slow; so many are lost to it
+
+	EventTitle        EventKind = "title"        // its program calls its window otherwise
+	EventCwd          EventKind = "cwd"          // it says that it is in another directory
+	EventBell         EventKind = "bell"         // it rang, once or more
+	EventNotification EventKind = "notification" // it has something to tell its user
 )

@@ -56,12 +56,16 @@ func (o *attachOptions) mode() protocol.Mode {
 // questions to the terminal included, also if it has ended by now.
 func (o *attachOptions) request(s *protocol.SessionInfo, t *terminal) client.AttachOptions {
 	r := client.AttachOptions{Mode: o.mode(), Steal: o.steal, Term: os.Getenv("TERM"), IsTTY: t.isTerminal()}
+	r.Answers = t.escapes() && isTerminal(t.in)
 	if !o.size {
 		size := t.size()
 		r.Cols, r.Rows = size.Cols, size.Rows
 	}
-	if o.fresh {
+	switch {
+	case o.fresh:
 		r.Resume = &protocol.Resume{Instance: s.Instance}
+	case s.Instance != "" && s.ExitCode == nil && !t.escapes(): // a screen cannot be drawn there
+		r.Resume = &protocol.Resume{Instance: s.Instance, Offset: s.RingStart}
 	}
 	return r
 }
@@ -104,6 +108,13 @@ func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.Sessio
 	defer signal.Stop(pipe)
 
 	t := openTerminal(os.Stdin, os.Stdout)
+	if !t.escapes() && !o.fresh {
+		info, err := c.SessionInfo(ctx, s.ID)
+		if err != nil {
+			return err
+		}
+		s = info
+	}
 	att, err := c.Attach(ctx, s.ID, o.request(s, t))
 	if err != nil {
 		return tellExited(err)

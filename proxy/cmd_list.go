@@ -205,6 +205,13 @@ func eventText(e *client.Event) string {
 		return fmt.Sprintf("%d %s %d", e.Seq, e.Event, e.Missed)
 	case e.Event == protocol.EventResized:
 		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, e.Session.Size)
+	case e.Event == protocol.EventTitle:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, printable(e.Session.Title))
+	case e.Event == protocol.EventCwd:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, printable(e.Session.CurrentCwd))
+	case e.Notification != nil:
+		text := strings.TrimSpace(e.Notification.Title + " " + e.Notification.Body)
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, printable(text))
 	}
 	return fmt.Sprintf("%d %s %s", e.Seq, e.Event, e.Session.ID)
 }

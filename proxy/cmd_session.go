@@ -87,28 +87,6 @@ func readInput(cmd *cobra.Command, name string) ([]byte, error) {
 	return data, err
 }
 
-func (a *app) screenCommand() *cobra.Command {
-	var lines int
-	cmd := a.jsonFlag(a.oneSession("screen ID", "Print a session's last lines as text", cobra.ExactArgs(1),
-		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
-			text, err := c.Screen(cmd.Context(), id, lines)
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return printJSON(cmd, map[string][]string{"lines": text})
-			}
-			for _, l := range text {
-				if _, err := fmt.Fprintln(cmd.OutOrStdout(), l); err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
-	cmd.Flags().IntVar(&lines, "lines", 0, "how many lines (default the screen's height)")
-	return cmd
-}
-
 func (a *app) resizeCommand() *cobra.Command {
 	var size protocol.Size
 	cmd := a.oneSession("resize ID COLSxROWS", "Change a session's size", cobra.ExactArgs(2),

@@ -2,8 +2,15 @@
 # What CI runs, and what to run before a commit. It needs Go and nothing else;
 # on Debian, as root, it installs what the end-to-end tests use.
 #
-#   scripts/check.sh              everything
-#   FUZZTIME=1m scripts/check.sh  each fuzz target for a minute instead of 5 s
+#   scripts/check.sh                everything
+#   FUZZTIME=1m scripts/check.sh    each fuzz target for a minute instead of 5 s
+#   STREAMS=10000 scripts/check.sh  the terminal core against xterm.js for so many
+#                                   random streams instead of 300; HOLDFAST_SEED=N
+#                                   makes those of an earlier run
+#
+# Tests that lack xterm.js (Node, npm ci in scripts/oracle) or other projects'
+# fixtures ($HOLDFAST_FIXTURES) are skipped, and fail instead where
+# HOLDFAST_REQUIRE_ORACLE=1 or HOLDFAST_REQUIRE_FIXTURES=1.
 #
 # It stops at the first step that fails. The last line counts the tests.
 set -euo pipefail
@@ -41,6 +48,12 @@ programs() {
 		ps   procps
 		tmux tmux
 		cc   gcc libc6-dev
+		git  git
+		less less
+		mc   mc
+		htop htop
+		node nodejs
+		npm  npm
 	EOF
 	if [ -z "$missing" ]; then
 		echo "all there"
@@ -53,6 +66,18 @@ programs() {
 		fi
 	else
 		echo "MISSING, tests that need them are skipped:$missing"
+	fi
+}
+
+# The real xterm.js, which the terminal core is compared with.
+oracle() {
+	if ! command -v npm >/dev/null; then
+		echo "NO NPM: what compares with xterm.js is skipped"
+		[ "${HOLDFAST_REQUIRE_ORACLE:-}" != 1 ]
+	elif [ scripts/oracle/node_modules/.package-lock.json -nt scripts/oracle/package-lock.json ]; then
+		echo "all there"
+	else
+		npm ci --prefix scripts/oracle
 	fi
 }
 
@@ -78,10 +103,22 @@ tests() {
 		echo "NO RACE DETECTOR: it needs a C compiler"
 	fi
 	go build -o "$work/report" ./scripts/report || return
+	local timeout=
+	if [ -n "${STREAMS:-}" ]; then
+		export HOLDFAST_STREAMS=$STREAMS
+		timeout="-timeout $((10 + STREAMS / 100))m"
+	fi
 	# One package at a time where real programs are run against the clock.
 	# shellcheck disable=SC2046,SC2086 # no argument where there is none; one for each package
-	{ go test $race -json $(go list ./... | grep -v /scripts/) && go test $race -p 1 -json ./scripts/...; } |
+	{ go test $race $timeout -json $(go list ./... | grep -v /scripts/) && go test $race -p 1 -json ./scripts/...; } |
 		"$work/report" -total "$work/total" || { cat "$work/total"; return 1; }
+}
+
+# How fast the terminal core is and what it holds, in CPU time and without the
+# race detector; then how many times faster than xterm.js it is.
+measures() {
+	go test -count 1 -run '^(TestNotSlow|TestMemory)$' ./supervisor/internal/vt &&
+		go test -run '^$' -bench AgainstXterm -benchtime 1x ./supervisor/internal/vt
 }
 
 # Every function FuzzX of every package; -fuzz takes one at a time.
@@ -96,10 +133,12 @@ fuzz() {
 }
 
 step "programs for the tests" programs
+step "xterm.js" oracle
 step "gofmt" format
 step "go vet" go vet ./...
 step "staticcheck" go run "$STATICCHECK" ./...
 step "builds" builds
 step "tests" tests
+step "the terminal core, measured" measures
 step "fuzz, $FUZZTIME each" fuzz
 cat "$work/total"

@@ -23,7 +23,7 @@ const Subprotocol = "holdfast.v1"
 var Messages = protocol.NewRegistry(
 	Hello{}, Welcome{}, Error{}, OK{}, Goaway{},
 	Spawn{}, Reopen{}, Spawned{}, List{}, Sessions{}, Info{}, Session{},
-	Scrollback{}, ScrollbackData{}, Screen{}, ScreenText{},
+	Scrollback{}, ScrollbackData{}, Screen{}, ScreenContent{},
 	Attach{}, Attached{}, Detach{}, Detached{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Waited{},
 	Input{}, Accepted{}, Resync{}, Resized{}, Stolen{}, PTYExited{}, Exit{},
 	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Ticket{}, TicketIssued{},
@@ -147,18 +147,17 @@ type ScrollbackData struct {
 	Data     []byte            `json:"data_b64"` // base64
 }
 
-// Screen asks for the last lines of a session's screen and history, without
-// escapes. It is answered by ScreenText.
+// Screen asks what a session's screen shows, also after its end. It is answered
+// by ScreenContent.
 type Screen struct {
 	protocol.Request
-	SessionID protocol.SessionID `json:"session_id"`
-	Lines     int                `json:"lines,omitempty"` // 0 is the screen's height
+	protocol.ScreenSpec
 }
 
-// ScreenText is text of a session.
-type ScreenText struct {
+// ScreenContent is a session's screen, or its last lines.
+type ScreenContent struct {
 	protocol.Request
-	Lines []string `json:"lines"`
+	protocol.ScreenContent
 }
 
 // Attach asks for a view of a session under a number of the client's choice.
@@ -337,6 +336,8 @@ type Event struct {
 	At      time.Time             `json:"at"`
 	Session *protocol.SessionInfo `json:"session,omitempty"`
 	Missed  uint64                `json:"missed,omitempty"` // of event "missed"
+
+	Notification *protocol.Notification `json:"notification,omitempty"` // of event "notification"
 }
 
 // Status asks for the state of both processes. It is answered by StatusReport.
@@ -437,7 +438,7 @@ func (Session) MessageType() string        { return "session" }
 func (Scrollback) MessageType() string     { return "scrollback" }
 func (ScrollbackData) MessageType() string { return "scrollback_data" }
 func (Screen) MessageType() string         { return "screen" }
-func (ScreenText) MessageType() string     { return "screen_text" }
+func (ScreenContent) MessageType() string  { return "screen_content" }
 func (Attach) MessageType() string         { return "attach" }
 func (Attached) MessageType() string       { return "attached" }
 func (Detach) MessageType() string         { return "detach" }

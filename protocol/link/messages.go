@@ -20,7 +20,7 @@ import (
 // Messages is every control message of the link.
 var Messages = protocol.NewRegistry(
 	Hello{}, Welcome{}, Sessions{}, Error{}, OK{},
-	Create{}, Reopen{}, List{}, Info{}, Session{}, Read{}, Data{}, Text{}, Lines{},
+	Create{}, Reopen{}, List{}, Info{}, Session{}, Read{}, Data{}, Screen{}, ScreenContent{},
 	Attach{}, Attached{}, Detach{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Exited{},
 	Write{}, Accepted{}, Resync{}, Resized{}, Stolen{},
 	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Shutdown{},
@@ -111,16 +111,15 @@ type Data struct {
 	Data     []byte            `json:"data"`   // base64
 }
 
-// Text asks for the last lines of a session's screen and history, without
-// escapes. It is answered by Lines.
-type Text struct {
-	SessionID protocol.SessionID `json:"session_id"`
-	Lines     int                `json:"lines,omitempty"` // 0 is the screen's height
+// Screen asks what a session's screen shows, also after its end. It is answered
+// by ScreenContent.
+type Screen struct {
+	protocol.ScreenSpec
 }
 
-// Lines is text of a session.
-type Lines struct {
-	Lines []string `json:"lines"`
+// ScreenContent is a session's screen, or its last lines.
+type ScreenContent struct {
+	protocol.ScreenContent
 }
 
 // Attach asks for a view of a session. Attachment is the number that the
@@ -246,6 +245,8 @@ type Event struct {
 	At      time.Time             `json:"at"`
 	Session *protocol.SessionInfo `json:"session,omitempty"`
 	Missed  uint64                `json:"missed,omitempty"` // of event "missed"
+
+	Notification *protocol.Notification `json:"notification,omitempty"` // of event "notification"
 }
 
 // Status asks for the supervisor's state. It is answered by StatusReport.
@@ -264,38 +265,38 @@ type Shutdown struct {
 }
 
 // MessageType implements protocol.Message.
-func (Hello) MessageType() string        { return "hello" }
-func (Welcome) MessageType() string      { return "welcome" }
-func (Sessions) MessageType() string     { return "sessions" }
-func (Error) MessageType() string        { return "error" }
-func (OK) MessageType() string           { return "ok" }
-func (Create) MessageType() string       { return "create" }
-func (Reopen) MessageType() string       { return "reopen" }
-func (List) MessageType() string         { return "list" }
-func (Info) MessageType() string         { return "info" }
-func (Session) MessageType() string      { return "session" }
-func (Read) MessageType() string         { return "read" }
-func (Data) MessageType() string         { return "data" }
-func (Text) MessageType() string         { return "text" }
-func (Lines) MessageType() string        { return "lines" }
-func (Attach) MessageType() string       { return "attach" }
-func (Attached) MessageType() string     { return "attached" }
-func (Detach) MessageType() string       { return "detach" }
-func (Resize) MessageType() string       { return "resize" }
-func (Interrupt) MessageType() string    { return "interrupt" }
-func (Signal) MessageType() string       { return "signal" }
-func (Terminate) MessageType() string    { return "terminate" }
-func (Forget) MessageType() string       { return "forget" }
-func (Wait) MessageType() string         { return "wait" }
-func (Exited) MessageType() string       { return "exited" }
-func (Write) MessageType() string        { return "write" }
-func (Accepted) MessageType() string     { return "accepted" }
-func (Resync) MessageType() string       { return "resync" }
-func (Resized) MessageType() string      { return "resized" }
-func (Stolen) MessageType() string       { return "stolen" }
-func (Events) MessageType() string       { return "events" }
-func (Subscribed) MessageType() string   { return "subscribed" }
-func (Event) MessageType() string        { return "event" }
-func (Status) MessageType() string       { return "status" }
-func (StatusReport) MessageType() string { return "status_report" }
-func (Shutdown) MessageType() string     { return "shutdown" }
+func (Hello) MessageType() string         { return "hello" }
+func (Welcome) MessageType() string       { return "welcome" }
+func (Sessions) MessageType() string      { return "sessions" }
+func (Error) MessageType() string         { return "error" }
+func (OK) MessageType() string            { return "ok" }
+func (Create) MessageType() string        { return "create" }
+func (Reopen) MessageType() string        { return "reopen" }
+func (List) MessageType() string          { return "list" }
+func (Info) MessageType() string          { return "info" }
+func (Session) MessageType() string       { return "session" }
+func (Read) MessageType() string          { return "read" }
+func (Data) MessageType() string          { return "data" }
+func (Screen) MessageType() string        { return "screen" }
+func (ScreenContent) MessageType() string { return "screen_content" }
+func (Attach) MessageType() string        { return "attach" }
+func (Attached) MessageType() string      { return "attached" }
+func (Detach) MessageType() string        { return "detach" }
+func (Resize) MessageType() string        { return "resize" }
+func (Interrupt) MessageType() string     { return "interrupt" }
+func (Signal) MessageType() string        { return "signal" }
+func (Terminate) MessageType() string     { return "terminate" }
+func (Forget) MessageType() string        { return "forget" }
+func (Wait) MessageType() string          { return "wait" }
+func (Exited) MessageType() string        { return "exited" }
+func (Write) MessageType() string         { return "write" }
+func (Accepted) MessageType() string      { return "accepted" }
+func (Resync) MessageType() string        { return "resync" }
+func (Resized) MessageType() string       { return "resized" }
+func (Stolen) MessageType() string        { return "stolen" }
+func (Events) MessageType() string        { return "events" }
+func (Subscribed) MessageType() string    { return "subscribed" }
+func (Event) MessageType() string         { return "event" }
+func (Status) MessageType() string        { return "status" }
+func (StatusReport) MessageType() string  { return "status_report" }
+func (Shutdown) MessageType() string      { return "shutdown" }

@@ -36,8 +36,9 @@ type AttachOptions struct {
 	Mode       protocol.Mode
 	Steal      bool
 	Resume     *protocol.Resume // go on where an earlier attachment ended
-	History    int
-	Writer     string // keep it with Resume, so that input goes on as well
+	History    *int             // lines above the screen in a snapshot; nil is 1,000
+	Answers    bool             // what reads the output is a terminal, which answers programs' questions
+	Writer     string           // keep it with Resume, so that input goes on as well
 	Term       string
 	IsTTY      bool
 }
@@ -136,7 +137,7 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 		c: c, done: make(chan struct{}), detached: make(chan struct{}),
 		spec: protocol.AttachSpec{
 			SessionID: id, Cols: o.Cols, Rows: o.Rows, Mode: o.Mode, Steal: o.Steal, Resume: o.Resume,
-			History: o.History, Writer: o.Writer, Client: c.o.Name, Term: o.Term, IsTTY: o.IsTTY,
+			History: o.History, Answers: o.Answers && o.Mode != protocol.ModeReadOnly, Writer: o.Writer, Client: c.o.Name, Term: o.Term, IsTTY: o.IsTTY,
 		},
 		notify: make(chan struct{}, 1), drained: make(chan struct{}, 1),
 	}

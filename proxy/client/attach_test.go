@@ -19,11 +19,11 @@ func TestAttachFields(t *testing.T) {
 	resume := &protocol.Resume{Instance: "i", Offset: 9}
 	a, _, m := attached(t, f, c, AttachOptions{
 		Rows: 40, Cols: 100, Mode: protocol.ModeExclusive, Steal: true, Term: "xterm", IsTTY: true,
-		History: 5, Writer: "me", Resume: resume,
+		History: new(5), Answers: true, Writer: "me", Resume: resume,
 	}, exact(9))
 	equal(t, "attach", *m, api.Attach{Request: m.Request, Attachment: number, AttachSpec: protocol.AttachSpec{
 		SessionID: "s", Rows: 40, Cols: 100, Mode: protocol.ModeExclusive, Steal: true, Term: "xterm", IsTTY: true,
-		History: 5, Writer: "me", Resume: resume, Client: "tester",
+		History: new(5), Answers: true, Writer: "me", Resume: resume, Client: "tester",
 	}})
 	equal(t, "info", a.Info(), exact(9))
 	equal(t, "writer", a.Writer(), "me")

@@ -21,7 +21,7 @@ func TestCalls(t *testing.T) {
 	testkit.CheckLeaks(t)
 	_, c, p := dialed(t)
 	ctx := t.Context()
-	lines := []string{"a", "b"}
+	content := protocol.ScreenContent{Lines: []string{"a", "b"}, Offset: 7, Truncated: true}
 	status := protocol.ProcessStatus{PID: 7}
 	tests := []struct {
 		name   string
@@ -36,9 +36,11 @@ func TestCalls(t *testing.T) {
 		{name: "reopen", want: &api.Reopen{SessionID: "s", RespawnSpec: protocol.RespawnSpec{Cwd: "/tmp"}, EarlyExitMS: new(int64(0))},
 			call:   func() (any, error) { return c.Reopen(ctx, "s", protocol.RespawnSpec{Cwd: "/tmp"}, new(time.Duration)) },
 			answer: &api.Spawned{SessionID: "s", PID: 3, Session: session}, got: &Spawned{SessionID: "s", PID: 3, Session: session}},
-		{name: "screen", want: &api.Screen{SessionID: "s", Lines: 2},
-			call:   func() (any, error) { return c.Screen(ctx, "s", 2) },
-			answer: &api.ScreenText{Lines: lines}, got: lines},
+		{name: "screen", want: &api.Screen{ScreenSpec: protocol.ScreenSpec{SessionID: "s", Format: "cells", Lines: 2, Scrollback: -1, Skip: 3, NonEmpty: true}},
+			call: func() (any, error) {
+				return c.Screen(ctx, "s", ScreenOptions{Format: "cells", Lines: 2, Scrollback: -1, Skip: 3, NonEmpty: true})
+			},
+			answer: &api.ScreenContent{ScreenContent: content}, got: &content},
 		{name: "resize", want: &api.Resize{SessionID: "s", Cols: 5, Rows: 6},
 			call: func() (any, error) { return nil, c.Resize(ctx, "s", 5, 6) }, answer: &api.OK{}},
 		{name: "signal", want: &api.Signal{SessionID: "s", Signal: "USR1"},
@@ -170,11 +172,11 @@ func TestGarbageIsNoAnswer(t *testing.T) {
 // A session that is reopened between two parts is read from its new beginning.
 //
 // demand: K6
-func TestScrollbackOfAnotherLife(t *testing.T) {
+func TestOutputOfAnotherLife(t *testing.T) {
 	_, c, p := dialed(t)
 	var offset uint64
 	wait := start(t, func() (data []byte, err error) {
-		data, offset, err = c.Scrollback(t.Context(), "s")
+		data, offset, err = c.Output(t.Context(), "s")
 		return data, err
 	})
 	answer := func(asked uint64, part api.ScrollbackData) {

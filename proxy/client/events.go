@@ -20,6 +20,8 @@ type Event struct {
 	Session *protocol.SessionInfo `json:"session,omitempty"`
 	Exit    *api.PTYExited        `json:"exit,omitempty"`
 	Missed  uint64                `json:"missed,omitempty"`
+
+	Notification *protocol.Notification `json:"notification,omitempty"`
 }
 
 // Events is a subscription. It survives the proxy's replacement without
@@ -118,7 +120,7 @@ func (e *Events) Next() (*Event, error) {
 		switch m := m.(type) {
 		case *api.Event:
 			e.seq = m.Seq
-			return &Event{Seq: m.Seq, Event: m.Event, At: m.At, Session: m.Session, Missed: m.Missed}, nil
+			return &Event{Seq: m.Seq, Event: m.Event, At: m.At, Session: m.Session, Missed: m.Missed, Notification: m.Notification}, nil
 		case *api.PTYExited:
 			e.seq = m.Seq
 			return &Event{Seq: m.Seq, Event: protocol.EventExited, Exit: m}, nil

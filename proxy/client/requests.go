@@ -102,9 +102,9 @@ func (c *Client) SessionInfo(ctx context.Context, id protocol.SessionID) (*proto
 	return &s.Session, nil
 }
 
-// Scrollback returns the bytes a session printed, as far as they are kept, and
-// the offset of the first.
-func (c *Client) Scrollback(ctx context.Context, id protocol.SessionID) (data []byte, offset uint64, err error) {
+// Output returns the bytes a session printed, as far as they are kept, and the
+// offset of the first.
+func (c *Client) Output(ctx context.Context, id protocol.SessionID) (data []byte, offset uint64, err error) {
 	first, life := true, protocol.Instance("")
 	for next := uint64(0); ; {
 		part, err := ask[*api.ScrollbackData](ctx, c, &api.Scrollback{SessionID: id, Offset: next}, true)
@@ -126,14 +126,43 @@ func (c *Client) Scrollback(ctx context.Context, id protocol.SessionID) (data []
 	}
 }
 
-// Screen returns the last lines of a session without escape sequences; 0 is
-// the screen's height.
-func (c *Client) Screen(ctx context.Context, id protocol.SessionID, lines int) ([]string, error) {
-	s, err := ask[*api.ScreenText](ctx, c, &api.Screen{SessionID: id, Lines: lines}, true)
+// ScreenOptions say what of a screen to return. The zero value is what it
+// shows, as text.
+type ScreenOptions struct {
+	Format     protocol.ScreenFormat // "" is text
+	Lines      int                   // only the last so many; without Scrollback also from above the screen
+	Scrollback int                   // so many lines above the screen, too; protocol.AllScrollback is all
+	Skip       int                   // of these, without the last so many
+	NonEmpty   bool                  // only lines that are not blank
+}
+
+// Screen returns what a session's screen shows, or its last lines, also after
+// the session's end. What does not fit into one answer is left out at the
+// beginning; then it is Truncated.
+func (c *Client) Screen(ctx context.Context, id protocol.SessionID, o ScreenOptions) (*protocol.ScreenContent, error) {
+	s, err := ask[*api.ScreenContent](ctx, c, &api.Screen{ScreenSpec: protocol.ScreenSpec{
+		SessionID: id, Format: o.Format, Lines: o.Lines, Scrollback: o.Scrollback, Skip: o.Skip, NonEmpty: o.NonEmpty,
+	}}, true)
 	if err != nil {
 		return nil, err
 	}
-	return s.Lines, nil
+	return &s.ScreenContent, nil
+}
+
+// Scrollback returns the lines of text above a session's screen and on it, as
+// far as they are kept.
+func (c *Client) Scrollback(ctx context.Context, id protocol.SessionID) ([]string, error) {
+	var all []string // newest part first
+	for {
+		part, err := c.Screen(ctx, id, ScreenOptions{Scrollback: protocol.AllScrollback, Skip: len(all)})
+		if err != nil {
+			return nil, err
+		}
+		all = append(part.Lines, all...)
+		if !part.Truncated || len(part.Lines) == 0 {
+			return all, nil
+		}
+	}
 }
 
 // Resize changes a session's size; zeroes mean 80 and 24, each on its own.

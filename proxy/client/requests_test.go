@@ -130,8 +130,29 @@ func TestSessionInfo(t *testing.T) {
 	equal(t, "info", *got, session)
 }
 
+// The lines of a screen come in as many parts as it takes, newest first.
+//
 // demand: K6
 func TestScrollback(t *testing.T) {
+	_, c, p := dialed(t)
+	wait := start(t, func() ([]string, error) { return c.Scrollback(t.Context(), "s") })
+	for _, part := range []struct {
+		skip  int
+		lines []string
+		more  bool
+	}{{0, []string{"d", "e"}, true}, {2, []string{"c"}, true}, {3, []string{"a", "b"}, false}} {
+		m := want[*api.Screen](p)
+		equal(t, "asked", m.ScreenSpec, protocol.ScreenSpec{SessionID: "s", Scrollback: protocol.AllScrollback, Skip: part.skip})
+		p.answer(m, &api.ScreenContent{ScreenContent: protocol.ScreenContent{Lines: part.lines, Truncated: part.more}})
+	}
+	got, err := wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "lines", got, []string{"a", "b", "c", "d", "e"})
+}
+
+func TestOutput(t *testing.T) {
 	type part struct {
 		asked, offset, end uint64
 		data               string
@@ -154,7 +175,7 @@ func TestScrollback(t *testing.T) {
 			_, c, p := dialed(t)
 			var offset uint64
 			wait := start(t, func() (data []byte, err error) {
-				data, offset, err = c.Scrollback(t.Context(), "s")
+				data, offset, err = c.Output(t.Context(), "s")
 				return data, err
 			})
 			for _, part := range tt.parts {

@@ -66,9 +66,125 @@ func TestScreen(t *testing.T) {
 	if out := w.must("screen", "s"); strings.Count(out, "\n") > 24 || !strings.HasSuffix(out, "100\nred end\n") || strings.HasPrefix(out, "1\n") {
 		t.Errorf("screen says %q", out)
 	}
-	if got := w.object("screen", "s", "--lines", "2", "--json"); fmt.Sprint(got) != "map[lines:[100 red end]]" {
+	if out := w.must("screen", "s", "--lines", "2", "--ansi"); out != "100\x1b[0m\n\x1b[0;1;31mred\x1b[0m end\x1b[0m\n" {
+		t.Errorf("screen --ansi says %q", out)
+	}
+	got := w.object("screen", "s", "--lines", "2", "--json")
+	if fmt.Sprint(got["cells"]) != "[map[cells:[map[t:1] map[t:0] map[t:0]]] map[cells:[map[l:1 t:r] map[l:1 t:e] map[l:1 t:d] map[t: ] map[t:e] map[t:n] map[t:d]]]]" ||
+		fmt.Sprint(got["looks"]) != "[map[] map[bold:true fg:1]]" || got["title"] != "title" {
 		t.Errorf("screen --json says %v", got)
 	}
+	if out := w.must("screen", "s", "--lines", "1", "--html"); !strings.HasPrefix(out, `<pre title="title" style="`) ||
+		!strings.HasSuffix(out, `"><span style="color:#ef2929;font-weight:bold">red</span> end`+"\n</pre>\n") {
+		t.Errorf("screen --html says %q", out)
+	}
+	if out := w.must("screen", "s", "--scrollback"); out != numbered(1, 100)+"red end\n" {
+		t.Errorf("screen --scrollback says %q", out)
+	}
+	if out := w.must("screen", "s", "--scrollback=3"); out != numbered(76, 100)+"red end\n" {
+		t.Errorf("screen --scrollback=3 says %q", out)
+	}
+	if info := w.object("info", "s", "--json"); info["title"] != "title" {
+		t.Errorf("info says %v", info)
+	}
+}
+
+func numbered(from, to int) string {
+	var b strings.Builder
+	for i := from; i <= to; i++ {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
+}
+
+// What is told of an early end is text, whatever was printed.
+//
+// demand: K3 K9
+func TestEarlyExitIsText(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.run(exec.Command(filepath.Join(w.bin, "proxy"), "new", "-d", "--early-exit", "10s", "--", "sh", "-c",
+		`printf '50%%\r100%%\n\033[31mred\033[0m\377 \033]0;title\007\033[6nend\n'; exit 3`), nil)
+	if r.code != 3 || !strings.HasSuffix(r.errout, "\n  100%\n  red end\n") || strings.Contains(r.errout, "\x1b") {
+		t.Errorf("it ends with %d and says %q", r.code, r.errout)
+	}
+}
+
+// Without an attachment the supervisor answers what programs ask; with one,
+// its terminal does, and nobody else.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const ask = `stty -icanon -echo; while :; do printf '\033[6n'; IFS= read -r -d R a; printf 'got %q\n' "$a"; read -r -d . go; [ -n "$go" ] && printf 'extra %q\n' "$go"; done`
+	w.spawn("s", "bash", "-c", ask)
+	w.shows("s", `got $'\E[1;1'`)
+	p := w.open("attach", "s")
+	p.expect("got")
+	p.typ(".")
+	p.expect("\x1b[6n")
+	p.typ("\x1b[7;7R") // as a terminal does
+	p.expect(`7;7`)
+	p.typ(".")
+	p.expect("\x1b[6n")
+	p.typ("\x1b[8;8R")
+	p.expect(`8;8`)
+	if out := w.must("screen", "s"); strings.Count(out, "got") != 3 || strings.Contains(out, "extra") {
+		t.Errorf("the screen is %q", out)
+	}
+	p.typ("\x1cd")
+	p.ends(0, "detached from s")
+	w.must("send", "s", ".")
+	w.shows("s", `got $'\E[4;1'`)
+}
+
+// What a full-screen program shows is there again for whoever attaches, in
+// whatever size: screen, cursor and modes are those that tmux sees of it.
+func TestFullScreen(t *testing.T) {
+	t.Parallel()
+	vim, tmux := program(t, "vim"), program(t, "tmux")
+	w := newWorld(t)
+	w.write("text", numbered(1, 200))
+	w.spawn("s", vim, "-u", "NONE", "-i", "NONE", "-n", "-c", "set nocompatible number ruler laststatus=2", w.path("text"))
+	w.shows("s", "200 lines")
+	first := w.open("attach", "s")
+	first.expect("200 lines")
+	first.typ("100G")
+	w.shows("s", "100,1")
+	first.typ("\x1cd")
+	first.ends(0, "detached from s")
+
+	tm := func(args ...string) string {
+		cmd := exec.Command(tmux, append([]string{"-S", w.path("tmux"), "-f", "/dev/null"}, args...)...)
+		cmd.Env = append(w.env, "TERM=xterm-256color")
+		return w.run(cmd, nil).out
+	}
+	t.Cleanup(func() { tm("kill-server") })
+	attach := filepath.Join(w.bin, "proxy") + " attach s"
+	tm("new-session", "-d", "-s", "t", "-x", "100", "-y", "30", attach, ";", "set", "-g", "status", "off")
+	same := func(target string) {
+		t.Helper()
+		var screen, seen string
+		if !eventually(func() bool {
+			screen, seen = w.must("screen", "s"), strings.TrimRight(tm("capture-pane", "-p", "-t", target), "\n")+"\n"
+			return screen == seen && strings.Contains(seen, "100,1") && strings.Count(seen, "\n") == 29 // vim's last line is empty
+		}) {
+			t.Errorf("%s: the session shows\n%s\ntmux shows\n%s", target, screen, seen)
+		}
+		var shown, cursor string
+		content := w.object("screen", "s", "--json")
+		at := content["cursor"].(map[string]any)
+		shown = fmt.Sprint(at["x"], " ", at["y"], " ", content["alternate"])
+		cursor = strings.TrimSpace(tm("display-message", "-p", "-t", target, "#{cursor_x} #{cursor_y} #{?alternate_on,true,false}"))
+		if shown != cursor {
+			t.Errorf("%s: the cursor and the screen are %s, tmux has %s", target, shown, cursor)
+		}
+	}
+	same("t:0")
+	// A second one, to whom vim prints nothing.
+	tm("new-window", "-t", "t:1", attach+" --read-only")
+	same("t:1")
+	tm("send-keys", "-t", "t:0", ":q!", "Enter")
+	w.must("wait", "s")
 }
 
 // stubborn is a session that ignores the hangup, and prints the signals that

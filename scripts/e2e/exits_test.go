@@ -135,7 +135,7 @@ func TestInfoAfterExit(t *testing.T) {
 		}
 		break
 	}
-	data, from, err := c.Scrollback(w.ctx(), "s")
+	data, from, err := c.Output(w.ctx(), "s")
 	if err != nil || from != 0 || !strings.Contains(string(data), "the last words\r\n") {
 		t.Errorf("the scrollback is %q from %d on, %v", data, from, err)
 	}

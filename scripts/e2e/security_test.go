@@ -195,7 +195,7 @@ func TestNothingTypedIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.until(private + " typed")
-	if _, err := c.Screen(w.ctx(), "s", 5); err != nil {
+	if _, err := c.Screen(w.ctx(), "s", client.ScreenOptions{Lines: 5}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Terminate(w.ctx(), "s", client.End{}); err != nil {

@@ -274,7 +274,7 @@ func (s *stream) finish(t testing.TB) {
 	if info.PID != s.spawned.PID || info.Instance != s.spawned.Session.Instance || !lookup(info.PID).running() {
 		t.Errorf("the child was pid %d of %s, and is %d of %s", s.spawned.PID, s.spawned.Session.Instance, info.PID, info.Instance)
 	}
-	kept, from, err := s.c.Scrollback(s.w.ctx(), s.spawned.SessionID)
+	kept, from, err := s.c.Output(s.w.ctx(), s.spawned.SessionID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,8 +71,22 @@ func shell(script string) protocol.SpawnSpec {
 // echoing is a session that says back what is typed, and nothing else.
 var echoing = shell("stty raw -echo; echo ready; exec cat")
 
-// attach attaches, and returns what is then read.
+// attach attaches to all that is kept of the output, byte by byte, unless o
+// says where, and returns what is then read.
 func (w *world) attach(c *client.Client, id string, o client.AttachOptions) *view {
+	w.t.Helper()
+	if o.Resume == nil && o.Cols == 0 {
+		info, err := c.SessionInfo(w.ctx(), protocol.SessionID(id))
+		if err != nil {
+			w.t.Fatalf("attach to %s: %v", id, err)
+		}
+		o.Resume = &protocol.Resume{Instance: info.Instance, Offset: info.RingStart}
+	}
+	return w.attachScreen(c, id, o)
+}
+
+// attachScreen attaches, and returns what is then read.
+func (w *world) attachScreen(c *client.Client, id string, o client.AttachOptions) *view {
 	w.t.Helper()
 	a, err := c.Attach(w.ctx(), protocol.SessionID(id), o)
 	if err != nil {

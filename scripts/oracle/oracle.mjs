@@ -106,11 +106,12 @@ class Screen {
       input.print(data, start, end);
       if (buffer().x > shown().cols) defects.add('cursor-outside');
       // A wide character without room is dropped, and what joins it joins another.
+      const wide = () => data.subarray(start, end).some(code => code > 0xff && core.unicodeService.wcwidth(code) === 2);
       const wraps = core.coreService.decPrivateModes.wraparound;
-      if (!wraps && buffer().x >= shown().cols - 1 && data.subarray(start, end).some(code => code > 0x7f)) defects.add('no-room');
+      if (!wraps && buffer().x >= shown().cols - 1 && wide()) defects.add('no-room');
       // Where there is one line in all, a wide character that wraps early empties
       // a column of the new line instead of the old one.
-      if (buffer().lines.maxLength === 1 && data.subarray(start, end).some(code => code > 0x7f)) defects.add('one-line');
+      if (buffer().lines.maxLength === 1 && wide()) defects.add('one-line');
     });
     // ED 1 in the last column clears the wrap of a line of the history, and
     // throws if there is none.

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -112,7 +113,7 @@ func TestAttachment(t *testing.T) {
 	s := newStage(w, protocol.AttachInfo{Replay: protocol.ReplaySnapshot, Offset: 9, SnapshotBytes: 2, BytesMissed: 7, Writer: "w", InputOffset: 5})
 	c := w.client()
 	spec := protocol.AttachSpec{
-		SessionID: "s", Cols: 90, Rows: 30, Mode: protocol.ModeExclusive, Steal: true, History: 5, Writer: "w", Term: "xterm", IsTTY: true,
+		SessionID: "s", Cols: 90, Rows: 30, Mode: protocol.ModeExclusive, Steal: true, History: new(5), Answers: true, Writer: "w", Term: "xterm", IsTTY: true,
 	}
 	c.send(api.Attach{Request: req("a"), Attachment: 7, AttachSpec: spec})
 	m := expect[*api.Attached](c)
@@ -121,7 +122,7 @@ func TestAttachment(t *testing.T) {
 	}
 	a := s.next()
 	spec.Client = "tester" // who said no other name
-	if got := a.spec; got.Attachment != 7 || got.AttachSpec != spec {
+	if got := a.spec; got.Attachment != 7 || !reflect.DeepEqual(got.AttachSpec, spec) {
 		t.Errorf("asked %+v", got)
 	}
 

@@ -80,7 +80,7 @@ func question(m protocol.Message) (protocol.Message, protocol.Request, error) {
 	case *api.Scrollback:
 		return wire.Read{SessionID: m.SessionID, Offset: m.Offset, MaxBytes: m.MaxBytes}, m.Request, nil
 	case *api.Screen:
-		return wire.Text{SessionID: m.SessionID, Lines: m.Lines}, m.Request, nil
+		return wire.Screen{ScreenSpec: m.ScreenSpec}, m.Request, nil
 	case *api.Resize:
 		return wire.Resize{SessionID: m.SessionID, Cols: m.Cols, Rows: m.Rows}, m.Request, nil
 	case *api.Interrupt:
@@ -108,8 +108,8 @@ func reply(req protocol.Request, m protocol.Message) (protocol.Message, error) {
 		return api.Session{Request: req, Session: m.Session}, nil
 	case *wire.Data:
 		return api.ScrollbackData{Request: req, Instance: m.Instance, Offset: m.Offset, End: m.End, Data: m.Data}, nil
-	case *wire.Lines:
-		return api.ScreenText{Request: req, Lines: m.Lines}, nil
+	case *wire.ScreenContent:
+		return api.ScreenContent{Request: req, ScreenContent: m.ScreenContent}, nil
 	case *wire.Exited:
 		return api.Waited{Request: req, SessionID: m.SessionID, Instance: m.Instance, Exit: m.Exit}, nil
 	case *wire.Accepted:
@@ -220,5 +220,5 @@ func (c *conn) sendEvent(e *wire.Event) {
 		c.send(c.exited(&wire.Exited{SessionID: s.ID, Instance: s.Instance, Labels: s.Labels, Exit: *s.Exit}, nil, e.Seq))
 		return
 	}
-	c.send(api.Event{Seq: e.Seq, Event: e.Event, At: e.At, Session: e.Session, Missed: e.Missed})
+	c.send(api.Event{Seq: e.Seq, Event: e.Event, At: e.At, Session: e.Session, Missed: e.Missed, Notification: e.Notification})
 }

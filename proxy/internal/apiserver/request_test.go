@@ -28,6 +28,11 @@ var someInfo = protocol.SessionInfo{
 func TestRequests(t *testing.T) {
 	id := req("r-1")
 	ms := new(int64(1234))
+	shown := protocol.ScreenSpec{SessionID: "s", Format: "cells", Lines: 3, Scrollback: -1, Skip: 1, NonEmpty: true}
+	content := protocol.ScreenContent{
+		Instance: "life", Offset: 9, Cols: 80, Rows: 24, Cursor: protocol.Cursor{X: 1, Y: 2}, Title: "t", Looks: []protocol.Look{{}, {Fg: "1"}},
+		Cells: []protocol.ScreenLine{{Cells: []protocol.ScreenCell{{Text: "世", Width: 2, Look: 1}}}}, Truncated: true,
+	}
 	exit := protocol.ExitRecord{ExitCode: 3, Reason: protocol.ReasonExited, LastLines: []string{"a"}, Tail: []string{"a"}}
 	tests := []struct {
 		name    string
@@ -45,8 +50,8 @@ func TestRequests(t *testing.T) {
 		{name: "scrollback", request: api.Scrollback{Request: id, SessionID: "s", Offset: 5, MaxBytes: 7},
 			asked: wire.Read{SessionID: "s", Offset: 5, MaxBytes: 7}, reply: wire.Data{Instance: "life", Offset: 6, End: 9, Data: []byte("x\xff")},
 			told: api.ScrollbackData{Request: id, Instance: "life", Offset: 6, End: 9, Data: []byte("x\xff")}},
-		{name: "screen", request: api.Screen{Request: id, SessionID: "s", Lines: 3},
-			asked: wire.Text{SessionID: "s", Lines: 3}, reply: wire.Lines{Lines: []string{"a", "b"}}, told: api.ScreenText{Request: id, Lines: []string{"a", "b"}}},
+		{name: "screen", request: api.Screen{Request: id, ScreenSpec: shown},
+			asked: wire.Screen{ScreenSpec: shown}, reply: wire.ScreenContent{ScreenContent: content}, told: api.ScreenContent{Request: id, ScreenContent: content}},
 		{name: "resize", request: api.Resize{Request: id, SessionID: "s", Cols: 5, Rows: 6},
 			asked: wire.Resize{SessionID: "s", Cols: 5, Rows: 6}, reply: wire.OK{}, told: api.OK{Request: id}},
 		{name: "interrupt", request: api.Interrupt{Request: id, SessionID: "s"},

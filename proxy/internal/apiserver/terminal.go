@@ -47,7 +47,7 @@ func (c *conn) openTerminal(ctx context.Context, a *attachment, m *api.TerminalO
 	if err != nil {
 		return "", err
 	}
-	la, attached, err := c.s.cfg.Link.Attach(a.ctx, a.number, protocol.AttachSpec{SessionID: info.ID, Client: c.hello.Client})
+	la, attached, err := c.s.cfg.Link.Attach(a.ctx, a.number, protocol.AttachSpec{SessionID: info.ID, Client: c.hello.Client, Answers: true})
 	if err != nil {
 		return info.ID, err
 	}

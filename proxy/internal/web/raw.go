@@ -95,6 +95,7 @@ func rawSpec(r *request, id protocol.SessionID) (protocol.AttachSpec, error) {
 	rows, err2 := queryInt(r, "rows")
 	spec := protocol.AttachSpec{
 		SessionID: id, Cols: cols, Rows: rows, Mode: protocol.Mode(r.query.Get("mode")), Client: "web",
+		Answers: true, // what speaks this is xterm.js, or another terminal
 	}
 	return spec, errors.Join(err, err2, spec.Validate())
 }

@@ -174,7 +174,7 @@ func (s *Server) events(ctx context.Context, st *link.Stream, m *wire.Events) er
 			}
 		}
 		for _, e := range events {
-			if err := st.Send(wire.Event{Seq: e.Seq, Event: e.Kind, At: e.At, Session: e.Session}); err != nil {
+			if err := st.Send(wire.Event{Seq: e.Seq, Event: e.Kind, At: e.At, Session: e.Session, Notification: e.Notification}); err != nil {
 				return err
 			}
 			after = e.Seq

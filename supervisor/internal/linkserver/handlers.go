@@ -50,10 +50,13 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 		return sessionReply(t.Get(m.SessionID))
 	case *wire.Read:
 		return s.read(m)
-	case *wire.Text:
+	case *wire.Screen:
+		if err := m.Validate(); err != nil {
+			return nil, err
+		}
 		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
-			lines, err := ss.Text(m.Lines)
-			return wire.Lines{Lines: fit(lines)}, err
+			content, err := ss.Show(m.ScreenSpec)
+			return wire.ScreenContent{ScreenContent: content}, err
 		})
 	case *wire.Resize:
 		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
@@ -99,19 +102,6 @@ func sessionReply(ss *session.Session, err error) (protocol.Message, error) {
 	}
 	info, err := ss.Info()
 	return wire.Session{Session: info}, err
-}
-
-// fit keeps the last lines that one message can hold.
-func fit(lines []string) []string {
-	room := maxReadBytes
-	for i := len(lines) - 1; i >= 0; i-- {
-		// A control character takes six bytes as JSON; there are none here,
-		// but a quote takes two.
-		if room -= 2*len(lines[i]) + 3; room < 0 {
-			return lines[i+1:]
-		}
-	}
-	return append([]string{}, lines...) // never null on the wire
 }
 
 func (s *Server) read(m *wire.Read) (protocol.Message, error) {

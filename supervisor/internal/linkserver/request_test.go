@@ -63,7 +63,7 @@ func TestRequests(t *testing.T) {
 		t.Errorf("created %+v", made)
 	}
 	v := attach(t, c, 1, protocol.AttachSpec{SessionID: "s"})
-	v.until(t, "READY\n")
+	v.until(t, "READY")
 	ms := int64(0)
 	end := len("READY\n")
 
@@ -97,8 +97,12 @@ func TestRequests(t *testing.T) {
 			return m.(*wire.Data).Offset == uint64(end) && len(m.(*wire.Data).Data) == 0
 		}},
 		{name: "read, unknown", request: wire.Read{SessionID: "x"}, want: protocol.CodeSessionNotFound},
-		{name: "text", request: wire.Text{SessionID: "s", Lines: 1}, check: func(m protocol.Message) bool { return reflect.DeepEqual(m.(*wire.Lines).Lines, []string{"READY"}) }},
-		{name: "text, unknown", request: wire.Text{SessionID: "x"}, want: protocol.CodeSessionNotFound},
+		{name: "screen", request: wire.Screen{ScreenSpec: protocol.ScreenSpec{SessionID: "s", Lines: 1}}, check: func(m protocol.Message) bool {
+			c := m.(*wire.ScreenContent)
+			return reflect.DeepEqual(c.Lines, []string{"READY"}) && c.Instance == made.Instance && c.Offset == uint64(end) && c.Cols == 100 && c.Cursor == protocol.Cursor{X: 5, Y: 1}
+		}},
+		{name: "screen, unknown", request: wire.Screen{ScreenSpec: protocol.ScreenSpec{SessionID: "x"}}, want: protocol.CodeSessionNotFound},
+		{name: "screen, bad format", request: wire.Screen{ScreenSpec: protocol.ScreenSpec{SessionID: "s", Format: "png"}}, want: protocol.CodeInvalidArgument},
 		{name: "resize", request: wire.Resize{SessionID: "s", Cols: 0, Rows: 7}},
 		{name: "resize, unknown", request: wire.Resize{SessionID: "x"}, want: protocol.CodeSessionNotFound},
 		{name: "write", request: wire.Write{SessionID: "s", Data: []byte("one\n")}, check: func(m protocol.Message) bool { return m.(*wire.Accepted).Offset == 4 }},
@@ -177,8 +181,8 @@ func TestRequests(t *testing.T) {
 
 // requests are the messages that a proxy may begin a stream with.
 var requests = []string{
-	"attach", "create", "events", "forget", "info", "interrupt", "list", "read", "reopen", "resize",
-	"shutdown", "signal", "status", "terminate", "text", "wait", "write",
+	"attach", "create", "events", "forget", "info", "interrupt", "list", "read", "reopen", "resize", "screen",
+	"shutdown", "signal", "status", "terminate", "wait", "write",
 }
 
 // Every message there is, empty, gets an answer: a request whatever fits, any
@@ -258,11 +262,27 @@ func TestNonsense(t *testing.T) {
 func TestLargeReplies(t *testing.T) {
 	r := newRig(t, session.Config{RingBytes: 4 << 20}, "")
 	// 20,000 lines of quotes, which take two bytes each as JSON.
-	s := r.session(t, `stty -onlcr cols 200; yes "$(printf '"%.0s' {1..150})" | head -20000; echo READY; exec sleep 1000`)
+	s := r.session(t, `stty cols 200; yes "$(printf '"%.0s' {1..150})" | head -20000; echo READY; exec sleep 1000`)
 	c := r.link(t)
-	text := call[*wire.Lines](t, c, wire.Text{SessionID: s.ID(), Lines: 1 << 30})
-	if n := len(text.Lines); n < 100 || text.Lines[n-1] != "READY" {
-		t.Errorf("%d lines, or not the last ones", n)
+	for _, tt := range []struct {
+		format  protocol.ScreenFormat
+		atLeast int
+		of      func(*wire.ScreenContent) int
+		last    func(*wire.ScreenContent) string
+	}{
+		{protocol.ScreenText, 1000, func(c *wire.ScreenContent) int { return len(c.Lines) }, func(c *wire.ScreenContent) string { return c.Lines[len(c.Lines)-1] }},
+		{protocol.ScreenANSI, 1000, func(c *wire.ScreenContent) int { return strings.Count(c.ANSI, "\n") }, func(c *wire.ScreenContent) string { return c.ANSI[len(c.ANSI)-10:][:5] }},
+		{protocol.ScreenCells, 100, func(c *wire.ScreenContent) int { return len(c.Cells) }, func(c *wire.ScreenContent) (text string) {
+			for _, cell := range c.Cells[len(c.Cells)-1].Cells {
+				text += cell.Text
+			}
+			return text
+		}},
+	} {
+		got := call[*wire.ScreenContent](t, c, wire.Screen{ScreenSpec: protocol.ScreenSpec{SessionID: s.ID(), Lines: 1 << 30, Format: tt.format}})
+		if n := tt.of(got); n < tt.atLeast || !got.Truncated || tt.last(got) != "READY" {
+			t.Errorf("%s: %d lines, truncated %v, or not the last ones", tt.format, n, got.Truncated)
+		}
 	}
 	data := call[*wire.Data](t, c, wire.Read{SessionID: s.ID(), MaxBytes: 1 << 30})
 	if len(data.Data) != maxReadBytes || data.Offset != 0 || data.End <= maxReadBytes {

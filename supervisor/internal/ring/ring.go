@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"holdfast/protocol"
@@ -113,8 +114,9 @@ func (r *Ring) Wake() {
 	r.wake()
 }
 
-// MarkSize notes that from the present end on the terminal has another size.
-func (r *Ring) MarkSize(size protocol.Size) {
+// MarkSize notes that from the present end on, which it returns, the terminal
+// has another size.
+func (r *Ring) MarkSize(size protocol.Size) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if last := &r.marks[len(r.marks)-1]; last.Offset == r.end {
@@ -126,6 +128,7 @@ func (r *Ring) MarkSize(size protocol.Size) {
 		r.marks = append(r.marks[:0], r.marks[len(r.marks)-maxMarks/2:]...)
 	}
 	r.wake()
+	return r.end
 }
 
 // dropMarks forgets marks before start but for the one in force there.
@@ -169,25 +172,15 @@ func (r *Ring) ReadAt(p []byte, offset uint64) (int, error) {
 	return n, nil
 }
 
-// View returns the n bytes that Commit just placed at offset, without a copy.
-// They stay valid until the writer has reserved len(buf)-n further bytes; the
-// writer must not run ahead of whoever looks.
+// View returns bytes from offset on without a copy, at most n of them, and at
+// least one. They have to be there, and stay valid until the writer has
+// reserved len(buf)-n further bytes; the writer must not run ahead of whoever
+// looks.
 func (r *Ring) View(offset uint64, n int) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := int(offset % uint64(len(r.buf)))
-	return r.buf[at : at+n]
-}
-
-// Tail returns a copy of the last bytes, at most n of them, and the offset of
-// the first.
-func (r *Ring) Tail(n int) ([]byte, uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	from := r.end - min(uint64(n), r.end-r.start)
-	out := make([]byte, r.end-from)
-	r.copyAt(out, from)
-	return out, from
+	return r.buf[at:min(at+n, len(r.buf))]
 }
 
 // copyAt fills p with the bytes from offset on, which must be there. mu is
@@ -226,6 +219,15 @@ func (r *Ring) SizeAt(offset uint64) protocol.Size {
 		size = m.Size
 	}
 	return size
+}
+
+// WidthChanged reports whether the terminal's width changed behind offset, as
+// far as it is still known.
+func (r *Ring) WidthChanged(offset uint64) bool {
+	cols := r.SizeAt(offset).Cols
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.marks, func(m Mark) bool { return m.Offset > offset && m.Size.Cols != cols })
 }
 
 // Watch makes every change poke c, which must have room for one. Unwatch ends

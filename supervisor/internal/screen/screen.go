@@ -1,85 +1,109 @@
 // Package screen is a session's terminal without a display: what a viewer
-// that comes later has to be shown.
-//
-// At present it remembers nothing of its own: a snapshot is what the ring
-// holds, and text is that with the escape sequences taken out.
+// that comes later has to be shown, and what the child's program says to
+// whoever holds its terminal: its title, its questions.
 //
 // Invariant: a snapshot and its offset belong together; the output from that
-// offset on continues it.
+// offset on continues it, be it within a sequence.
 //
-// Not here: the bytes themselves (package ring), who looks (package session).
+// Not here: the terminal itself (package vt, which only this one knows), the
+// bytes (package ring), who looks and who answers (package session).
 package screen
 
 import (
-	"bytes"
-	"math"
-
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/vt"
 )
 
-// Source is where the bytes printed can be had again: the ring.
-type Source interface {
-	// Tail returns a copy of the last n bytes kept and the first one's offset.
-	Tail(n int) ([]byte, uint64)
-}
-
-// How many bytes of output are looked at for lines of text: colours and
-// redrawn progress bars make a line several times as long as it looks.
 const (
-	minText      = 16 << 10
-	bytesPerLine = 1 << 10
+	// maxSnapshot is what a snapshot may take; for a longer one its history is
+	// shortened. A screen alone may be longer.
+	maxSnapshot = 8 << 20
+	// A history of short lines takes little; one of long lines is bounded by
+	// what they take, compressed as soon as the session is idle.
+	minHistoryBytes = 16 << 20
+	maxHistoryBytes = 64 << 20
 )
 
 // A Screen belongs to its session's owner goroutine.
 type Screen struct {
-	source Source
+	term   *vt.Term
 	size   protocol.Size
-	end    uint64 // bytes written
+	lines  int    // of history, at most
+	offset uint64 // bytes written
+	events events
 }
 
 // New returns the screen of a terminal that has printed nothing.
 // scrollbackLines bounds the lines kept above the screen.
-func New(size protocol.Size, scrollbackLines int, source Source) *Screen {
-	_ = scrollbackLines // the ring is the bound while there is no grid
-	return &Screen{source: source, size: size}
+func New(size protocol.Size, scrollbackLines int) *Screen {
+	s := &Screen{size: size, lines: min(max(scrollbackLines, 0), protocol.MaxScrollback)}
+	s.term = newTerm(size, s.lines, s.events.add)
+	return s
+}
+
+func newTerm(size protocol.Size, lines int, events func(vt.Event)) *vt.Term {
+	return vt.New(vt.Config{
+		Cols: size.Cols, Rows: size.Rows, Events: events,
+		HistoryLines: lines, HistoryBytes: min(max(lines<<10, minHistoryBytes), maxHistoryBytes),
+	})
 }
 
 // Write takes what the child printed, in order.
-func (s *Screen) Write(p []byte) { s.end += uint64(len(p)) }
+func (s *Screen) Write(p []byte) {
+	s.term.Write(p)
+	s.offset += uint64(len(p))
+}
+
+// Offset returns how many bytes were written: what has the offset of the next
+// one.
+func (s *Screen) Offset() uint64 { return s.offset }
 
 // Resize changes the terminal's size.
-func (s *Screen) Resize(size protocol.Size) { s.size = size }
-
-// Snapshot returns bytes that bring a fresh terminal to this state, the output
-// offset they stand for, and how many bytes printed before are not in it.
-func (s *Screen) Snapshot() (data []byte, offset, missed uint64) {
-	data, from := s.source.Tail(math.MaxInt)
-	end := from + uint64(len(data))
-	if from > 0 {
-		data = dropFirstLine(data)
-	}
-	return Quiet(data), end, end - uint64(len(data))
+func (s *Screen) Resize(size protocol.Size) {
+	s.size = size
+	s.term.Resize(size.Cols, size.Rows)
 }
 
-// Text returns the last lines without escape sequences, at most n of them; 0
-// is the terminal's height.
-func (s *Screen) Text(n int) []string {
-	if n <= 0 {
-		n = s.size.Rows
+// Replies returns, once, what a terminal answers to the questions that were
+// asked since.
+func (s *Screen) Replies() []byte { return s.term.Replies() }
+
+// Title is what the program calls its window, and Cwd where it says that it
+// is; "" where it has not said.
+func (s *Screen) Title() string { return s.events.title }
+func (s *Screen) Cwd() string   { return s.events.cwd }
+
+// Events returns, once, what happened since, in few events however much it
+// was.
+func (s *Screen) Events() []Event { return s.events.take() }
+
+// Pack makes the screen small; it is for one that has been idle for a while.
+func (s *Screen) Pack() { s.term.Pack() }
+
+// Snapshot returns bytes that bring a fresh terminal of the given size to this
+// state, with as many as history lines above the screen, and the output offset
+// they stand for. The zero size is the screen's own. The snapshot asks nothing
+// and rings nothing.
+func (s *Screen) Snapshot(history int, size protocol.Size) (data []byte, offset uint64) {
+	if s.offset == 0 {
+		return nil, 0 // that is what a fresh terminal is
 	}
-	data, from := s.source.Tail(max(minText, min(n, math.MaxInt/bytesPerLine)*bytesPerLine))
-	if from > 0 {
-		data = dropFirstLine(data)
+	t := s.term
+	if size != (protocol.Size{}) && size != s.size {
+		t = s.copy(history, s.lines)
+		t.Resize(size.Cols, size.Rows)
 	}
-	lines := Plain(data)
-	return lines[max(0, len(lines)-n):]
+	for n := min(max(history, 0), t.HistoryLines()); ; n /= 2 {
+		if data = t.AppendSnapshot(nil, n); n == 0 || len(data) <= maxSnapshot {
+			return data, s.offset
+		}
+	}
 }
 
-// dropFirstLine is for data whose beginning is missing: its first line may
-// begin within an escape sequence. Where there is no other it is kept.
-func dropFirstLine(data []byte) []byte {
-	if i := bytes.IndexByte(data, '\n'); i >= 0 && i+1 < len(data) {
-		return data[i+1:]
-	}
-	return data
+// copy returns a terminal in the state of this one, with as many as history
+// lines above the screen, and room for so many.
+func (s *Screen) copy(history, room int) *vt.Term {
+	c := newTerm(s.size, room, nil)
+	c.Write(s.term.AppendSnapshot(nil, max(history, 0)))
+	return c
 }

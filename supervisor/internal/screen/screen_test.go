@@ -1,121 +1,244 @@
 package screen
 
 import (
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"holdfast/protocol"
 )
 
-func TestPlain(t *testing.T) {
-	for _, tt := range []struct {
-		name, in string
-		want     []string
-	}{
-		{"nothing", "", nil},
-		{"lines", "a\r\nb\r\n", []string{"a", "b"}},
-		{"no newline at the end", "a\r\nb", []string{"a", "b"}},
-		{"blank lines within stay", "a\r\n\r\nb\r\n\r\n", []string{"a", "", "b"}},
-		{"colours", "\x1b[1;31mred\x1b[0m x", []string{"red x"}},
-		{"title by BEL and by ST", "\x1b]0;title\x07a\x1b]2;t\x1b\\b", []string{"ab"}},
-		{"DCS and APC", "\x1bPq#0\x1b\\a\x1b_x\x1b\\b", []string{"ab"}},
-		{"a string cut by another sequence", "\x1b]0;t\x1b[31ma", []string{"a"}},
-		{"charset", "\x1b(Ba", []string{"a"}},
-		{"progress bar", "10%\r50%\r100%", []string{"100%"}},
-		{"shorter overwrite with erase", "abcdef\rxy\x1b[K", []string{"xy"}},
-		{"backspace", "ab\b\bX", []string{"Xb"}},
-		{"tab", "a\tb", []string{"a       b"}},
-		{"UTF-8", "é 世", []string{"é 世"}},
-		{"invalid UTF-8", "a\xff\xfeb\xc3", []string{"a\ufffd\ufffdb\ufffd"}},
-		{"cut sequence at the end", "a\x1b[3", []string{"a"}},
-		{"C0 within a sequence", "\x1b[3\r1ma", []string{"a"}},
+var small = protocol.Size{Cols: 20, Rows: 4}
+
+func printed(size protocol.Size, text string) *Screen {
+	s := New(size, 100)
+	s.Write([]byte(text))
+	return s
+}
+
+func numbers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%d\r\n", i+1)
+	}
+	return b.String()
+}
+
+func show(t *testing.T, s *Screen, spec protocol.ScreenSpec) protocol.ScreenContent {
+	t.Helper()
+	for rows, tries := Rows(spec), 0; tries < 20; tries++ {
+		c, next := s.View(rows).Content(spec)
+		if next == 0 {
+			return c
+		}
+		rows = next
+	}
+	t.Fatal("there is always more to try")
+	panic("unreachable")
+}
+
+// A snapshot stands for its offset: what follows it goes on, within a sequence
+// too, whatever was printed and in whatever size it is shown.
+func TestSnapshot(t *testing.T) {
+	for _, tt := range []struct{ name, before, after string }{
+		{"nothing", "", "a"},
+		{"text", "one\r\ntwo", "three"},
+		{"history", numbers(50), "end"},
+		{"colours and a cut sequence", "\x1b[1;38;2;1;2;3mred\x1b[4", "5mgreen"},
+		{"a cut character", "caf\xc3", "\xa9"},
+		{"the alternate screen", "shell\r\n\x1b[?1049h\x1b[2;3Hvim", "\x1b[?1049lback"},
+		{"wrapped lines", strings.Repeat("0123456789", 5), "x"},
+		{"wide characters", "世界世界世界世界世界世界", "界"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Plain([]byte(tt.in)); !slices.Equal(got, tt.want) {
-				t.Errorf("Plain(%q) = %q, want %q", tt.in, got, tt.want)
+			s := printed(small, tt.before)
+			data, offset := s.Snapshot(100, protocol.Size{})
+			if offset != uint64(len(tt.before)) || offset != s.Offset() {
+				t.Errorf("it stands for %d, %d were printed", offset, len(tt.before))
+			}
+			viewer := printed(small, string(data)+tt.after)
+			s.Write([]byte(tt.after))
+			spec := protocol.ScreenSpec{Format: protocol.ScreenCells, Scrollback: protocol.AllScrollback}
+			got, want := show(t, viewer, spec), show(t, s, spec)
+			if got.Offset = want.Offset; !reflect.DeepEqual(got, want) {
+				t.Errorf("it shows\n%+v\nwant\n%+v", got, want)
 			}
 		})
 	}
 }
 
-type fakeSource struct {
-	data  string
-	start uint64
+// A viewer of another size is shown what the terminal would show at that, and
+// the terminal stays as it is.
+func TestSnapshotForAnotherSize(t *testing.T) {
+	s := printed(small, strings.Repeat("0123456789", 5)+"\r\nend")
+	before, _ := s.Snapshot(100, protocol.Size{})
+	for _, size := range []protocol.Size{{Cols: 10, Rows: 4}, {Cols: 60, Rows: 2}, {Cols: 20, Rows: 10}, small} {
+		data, _ := s.Snapshot(100, size)
+		viewer := printed(size, string(data))
+		if got, want := viewer.Text(100), []string{strings.Repeat("0123456789", 5), "end"}; !slices.Equal(got, want) {
+			t.Errorf("at %v it shows %q, want %q", size, got, want)
+		}
+	}
+	if after, _ := s.Snapshot(100, protocol.Size{}); string(after) != string(before) {
+		t.Error("the terminal has changed")
+	}
 }
 
-func (f fakeSource) Tail(n int) ([]byte, uint64) {
-	k := min(n, len(f.data))
-	return []byte(f.data[len(f.data)-k:]), f.start + uint64(len(f.data)-k)
+// A snapshot has as many lines above the screen as are wanted, asks nothing
+// and rings nothing.
+func TestSnapshotHistory(t *testing.T) {
+	s := printed(small, numbers(50)+"\x1b[6n\x07\x1b]11;?\x07\x05")
+	if len(s.Replies()) == 0 {
+		t.Fatal("the terminal has no answer")
+	}
+	for _, n := range []int{-1, 0, 5, 1000} {
+		data, _ := s.Snapshot(n, protocol.Size{})
+		viewer := printed(small, string(data))
+		if got, want := len(viewer.Text(1000)), 3+min(max(n, 0), 47); got != want {
+			t.Errorf("with %d lines above: got %d lines, want %d", n, got, want)
+		}
+		if r, e := viewer.Replies(), viewer.Events(); len(r) > 0 || len(e) > 0 {
+			t.Errorf("the snapshot asks %q and has events %v", r, e)
+		}
+	}
 }
 
 func TestText(t *testing.T) {
-	s := New(protocol.Size{Cols: 80, Rows: 2}, 0, fakeSource{"[31m1\r\n2\r\n3\r\n", 9})
-	if got := s.Text(0); !slices.Equal(got, []string{"2", "3"}) {
-		t.Errorf("Text(0) = %q, want the terminal's height", got)
-	}
-	if got := s.Text(10); !slices.Equal(got, []string{"2", "3"}) {
-		t.Errorf("Text(10) = %q, want no line that may begin within a sequence", got)
-	}
-}
-
-func TestSnapshot(t *testing.T) {
-	s := New(protocol.Size{}, 0, fakeSource{"abc\nd\x1b[6nef", 9})
-	if data, offset, missed := s.Snapshot(); string(data) != "def" || offset != 20 || missed != 13 {
-		t.Errorf("Snapshot = %q, %d, %d; want def, 20, 13", data, offset, missed)
-	}
-}
-
-func TestQuiet(t *testing.T) {
-	for _, tt := range []struct{ name, in, want string }{
-		{"text", "a\r\nb", "a\r\nb"},
-		{"colours, modes and moves stay", "\x1b[1;31ma\x1b[?2004h\x1b[3;4H\x1b[>1u\x1b[?25l\x1b[>4;2m\x1b[0 q", "\x1b[1;31ma\x1b[?2004h\x1b[3;4H\x1b[>1u\x1b[?25l\x1b[>4;2m\x1b[0 q"},
-		{"bell and ENQ", "a\x07b\x05c", "abc"},
-		{"device attributes", "\x1b[c\x1b[0c\x1b[>c\x1b[=0cx\x1bZ", "x"},
-		{"status and position", "\x1b[5n\x1b[6n\x1b[?6nx", "x"},
-		{"modes", "\x1b[?2026$px\x1b[4$p", "x"},
-		{"version and keyboard", "\x1b[>q\x1b[>0q\x1b[?ux", "x"},
-		{"window reports, not window operations", "\x1b[14t\x1b[18t\x1b[22;0tx", "\x1b[22;0tx"},
-		{"colours asked, colours set", "\x1b]11;?\x07\x1b]10;?\x1b\\\x1b]4;1;?\x07\x1b]11;#000\x07x", "\x1b]11;#000\x07x"},
-		{"title with its BEL stays", "\x1b]0;t\x07x", "\x1b]0;t\x07x"},
-		{"DECRQSS and XTGETTCAP", "\x1bP$qm\x1b\\\x1bP+q544e\x1b\\x", "x"},
-		{"cut at the end", "x\x1b[6", "x\x1b[6"},
-		{"a string too long to be a question keeps its BEL", "\x1b]52;c;" + strings.Repeat("A", 5000) + "\x07x\x07", "\x1b]52;c;" + strings.Repeat("A", 5000) + "\x07x"},
-		{"cut within a string", "x\x1b]11;?", "x\x1b]11;?"},
+	for _, tt := range []struct {
+		name, in string
+		n        int
+		want     []string
+	}{
+		{"nothing", "", 5, []string{}},
+		{"lines", "a\r\nb\r\n", 5, []string{"a", "b"}},
+		{"blank lines within stay", "a\r\n\r\nb\r\n\r\n", 5, []string{"a", "", "b"}},
+		{"colours", "\x1b[1;31mred\x1b[0m x", 5, []string{"red x"}},
+		{"progress bar", "10%\r50%\r100%", 5, []string{"100%"}},
+		{"cursor movement", "abc\x1b[2;3Hd", 5, []string{"abc", "  d"}},
+		{"tab", "a\tb", 5, []string{"a       b"}},
+		{"wide", "世界", 5, []string{"世界"}},
+		{"combining", "e\u0301x", 5, []string{"e\u0301x"}},
+		{"invalid UTF-8", "a\xff\xfeb", 5, []string{"ab"}},
+		{"from above the screen", numbers(50), 6, []string{"45", "46", "47", "48", "49", "50"}},
+		{"as many as there are", numbers(5), 100, []string{"1", "2", "3", "4", "5"}},
+		{"wrapped rows are one line", "\r\n" + strings.Repeat("x", 95) + "\r\nend", 2, []string{strings.Repeat("x", 95), "end"}},
+		{"a wide character that did not fit", strings.Repeat("x", 19) + "世", 5, []string{strings.Repeat("x", 19) + "世"}},
+		{"no longer than an exit record's", strings.Repeat("é", 1000), 1, []string{strings.Repeat("é", protocol.MaxTailLine/2)}},
+		{"the alternate screen", "shell\r\n\x1b[?1049h\x1b[Hvim", 5, []string{"vim"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Quiet([]byte(tt.in)); string(got) != tt.want {
-				t.Errorf("Quiet(%q) = %q, want %q", tt.in, got, tt.want)
+			if got := printed(small, tt.in).Text(tt.n); !slices.Equal(got, tt.want) {
+				t.Errorf("Text(%d) = %q, want %q", tt.n, got, tt.want)
 			}
 		})
 	}
 }
 
-// FuzzQuiet: nothing is added, nothing without an escape or a bell is taken
-// away, and a second time changes no more than the first left over.
-func FuzzQuiet(f *testing.F) {
-	f.Add([]byte("a\x1b[6nb\x1b]11;?\x07"))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		out := Quiet(in)
-		if len(out) > len(in) {
-			t.Fatalf("Quiet(%q) = %q is longer", in, out)
-		}
-		if !strings.ContainsAny(string(in), "\x05\x07\x1b") && string(out) != string(in) {
-			t.Fatalf("Quiet(%q) = %q", in, out)
-		}
-	})
+func TestNonEmpty(t *testing.T) {
+	s := printed(small, "a\r\nb\r\n"+strings.Repeat(" \r\n", 80)+"c\r\n")
+	if got, want := s.NonEmpty(2), []string{"b", "c"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := s.NonEmpty(10), []string{"a", "b", "c"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
-// FuzzPlain: whatever is printed, the lines are valid UTF-8 of bounded length
-// without control characters.
-func FuzzPlain(f *testing.F) {
-	f.Add([]byte("a\x1b[1;2Hb\x1b]0;x\x07\r\n\xff"))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		for _, l := range Plain(in) {
-			if !utf8.ValidString(l) || len(l) > protocol.MaxTailLine || strings.ContainsAny(l, "\x1b\n\r\x00\x07") {
-				t.Fatalf("Plain(%q) has line %q", in, l)
+func TestContent(t *testing.T) {
+	s := printed(small, numbers(10)+"\r\nx")
+	for _, tt := range []struct {
+		name string
+		spec protocol.ScreenSpec
+		want []string
+	}{
+		{"the screen", protocol.ScreenSpec{}, []string{"9", "10", "", "x"}},
+		{"its end", protocol.ScreenSpec{Lines: 2}, []string{"", "x"}},
+		{"more than it has", protocol.ScreenSpec{Lines: 5}, []string{"8", "9", "10", "", "x"}},
+		{"some above", protocol.ScreenSpec{Scrollback: 2}, []string{"7", "8", "9", "10", "", "x"}},
+		{"the end of that", protocol.ScreenSpec{Scrollback: 2, Lines: 100}, []string{"7", "8", "9", "10", "", "x"}},
+		{"all", protocol.ScreenSpec{Scrollback: -1}, []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "", "x"}},
+		{"not blank", protocol.ScreenSpec{Lines: 3, NonEmpty: true}, []string{"9", "10", "x"}},
+		{"what comes before", protocol.ScreenSpec{Lines: 3, Skip: 4}, []string{"6", "7", "8"}},
+		{"nothing before", protocol.ScreenSpec{Scrollback: -1, Skip: 100}, []string{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := show(t, s, tt.spec)
+			if !slices.Equal(c.Lines, tt.want) || c.Truncated || c.Cursor != (protocol.Cursor{X: 1, Y: 3}) || c.Offset != s.Offset() || c.Rows != 4 {
+				t.Errorf("got %+v, want lines %q", c, tt.want)
 			}
+		})
+	}
+}
+
+func TestCells(t *testing.T) {
+	s := printed(small, "\x1b[1;31mr\x1b[0;48;5;200m世\x1b[4:3;58:2::1:2:3m!\x1b[0m\x1b]8;;https://a.b/\x07l\x1b]8;;\x07\r\n\x1b[?25l\x1b]2;ti\x02tle\x07")
+	c := show(t, s, protocol.ScreenSpec{Format: protocol.ScreenCells})
+	want := []protocol.ScreenLine{{Cells: []protocol.ScreenCell{{Text: "r", Look: 1}, {Text: "世", Width: 2, Look: 2}, {Text: "!", Look: 3}, {Text: "l", Look: 4}}}}
+	looks := []protocol.Look{
+		{}, {Fg: "1", Bold: true}, {Bg: "200"},
+		{Bg: "200", Underline: protocol.UnderlineCurly, UnderlineColor: "#010203"}, {Link: "https://a.b/", Underline: c.Looks[4].Underline},
+	}
+	if !reflect.DeepEqual(c.Cells, want) || !reflect.DeepEqual(c.Looks, looks) || !c.Cursor.Hidden || c.Title != "title" {
+		t.Errorf("got %+v", c)
+	}
+	above := show(t, printed(small, numbers(10)), protocol.ScreenSpec{Format: protocol.ScreenCells, Scrollback: 3})
+	if above.Above != 3 || len(above.Cells) != 6 || above.Cells[0].Cells[0].Text != "5" {
+		t.Errorf("got %+v, want three rows above", above)
+	}
+}
+
+// What ansi prints shows the same lines in a terminal.
+func TestANSI(t *testing.T) {
+	in := "plain \x1b[1;3;4;9;53;91;44mmany\x1b[0m\r\n\x1b[38;5;100mpalette \x1b[38;2;1;2;3;7mrgb\x1b[0m\r\n" + strings.Repeat("wrapped", 10) + "\r\n\r\nend"
+	big := protocol.Size{Cols: 20, Rows: 20}
+	s := printed(big, in)
+	c := show(t, s, protocol.ScreenSpec{Format: protocol.ScreenANSI})
+	for l := range strings.Lines(c.ANSI) {
+		if !strings.HasSuffix(l, "\x1b[0m\n") {
+			t.Errorf("a line ends with %q", l)
 		}
-	})
+	}
+	spec := protocol.ScreenSpec{Format: protocol.ScreenCells}
+	got := show(t, printed(big, strings.ReplaceAll(c.ANSI, "\n", "\r\n")), spec)
+	want := show(t, s, spec)
+	if !reflect.DeepEqual(got.Cells, want.Cells) || !reflect.DeepEqual(got.Looks, want.Looks) {
+		t.Errorf("it shows\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// However much a program says, it comes as few events.
+func TestEvents(t *testing.T) {
+	s := printed(small, strings.Repeat("\x07\x1b]0;spin\x07\x1b]0;title\x07\x1b]7;file://host/tmp/a%20b\x07\x1b]9;hello\x07\x1b]777;notify;T;B\x07", 100))
+	var kinds []protocol.EventKind
+	var last *protocol.Notification
+	for _, e := range s.Events() {
+		kinds = append(kinds, e.Kind)
+		if e.Notification != nil {
+			last = e.Notification
+		}
+	}
+	want := append([]protocol.EventKind{protocol.EventTitle, protocol.EventCwd}, slices.Repeat([]protocol.EventKind{protocol.EventNotification}, maxNotifications)...)
+	want = append(want, protocol.EventBell)
+	if !slices.Equal(kinds, want) || *last != (protocol.Notification{Title: "T", Body: "B"}) {
+		t.Errorf("got %q, the last notification %+v; want %q", kinds, last, want)
+	}
+	if s.Title() != "title" || s.Cwd() != "/tmp/a b" || s.Events() != nil {
+		t.Errorf("got title %q, cwd %q, or events twice", s.Title(), s.Cwd())
+	}
+	s.Write([]byte("\x1b]2;" + strings.Repeat("é", 1000) + "\x07"))
+	if n := len(s.Title()); n != protocol.MaxTitle {
+		t.Errorf("a title of %d bytes, want at most %d", n, protocol.MaxTitle)
+	}
+}
+
+// The history keeps what it was told to, packed or not.
+func TestScrollbackLines(t *testing.T) {
+	s := New(small, 10)
+	s.Write([]byte(numbers(1000)))
+	s.Pack()
+	if got := s.Text(1000); len(got) != 13 || got[0] != "988" || got[12] != "1000" {
+		t.Errorf("got %d lines, %q to %q", len(got), got[0], got[len(got)-1])
+	}
 }

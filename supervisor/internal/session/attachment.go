@@ -11,6 +11,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/ring"
+	"holdfast/supervisor/internal/screen"
 )
 
 const (
@@ -56,6 +57,7 @@ type Item struct {
 type Attachment struct {
 	s      *Session
 	spec   protocol.AttachSpec
+	number uint64 // in the order of coming
 	wake   chan struct{}
 	cancel sync.Once
 
@@ -64,6 +66,7 @@ type Attachment struct {
 	size         protocol.Size // last told; zero where that is not known
 	snapshot     []byte        // not yet delivered
 	snapshotSize protocol.Size
+	questions    screen.Mask
 	over         bool
 
 	mu       sync.Mutex
@@ -125,6 +128,7 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 		}
 	}
 	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact}
+	s.feed()
 	s.position(a, &info)
 	w := s.input.writer(spec.Writer)
 	w.attached++
@@ -132,11 +136,14 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	if spec.Resume == nil { // else it is told first thing: who resumes may have missed a change
 		a.size = s.size
 	}
+	s.attached++
+	a.number = s.attached
 	s.attachments[a] = struct{}{}
+	s.chooseAnswerer()
 	s.holders.Add(1)
 	s.ring.Watch(a.wake)
 	info.Session = s.info()
-	s.hub.Publish(protocol.EventAttached, &info.Session)
+	s.hub.Publish(protocol.EventAttached, &info.Session, nil)
 	return info, nil
 }
 
@@ -165,26 +172,43 @@ func (s *Session) makeRoom(a *Attachment) error {
 }
 
 // position says where the viewer begins: where it left off if the ring still
-// has that, else with a snapshot.
+// has that and the width has not changed since, else with a snapshot.
 func (s *Session) position(a *Attachment, info *protocol.AttachInfo) {
 	start, _, _ := s.ring.Bounds()
-	if r := a.spec.Resume; r != nil && r.Offset >= start && !a.spec.Snapshot {
+	r := a.spec.Resume
+	if r != nil && r.Offset >= start && !a.spec.Snapshot && s.oneWidth(r.Offset) {
 		a.pos, info.Offset = r.Offset, r.Offset
 		return
 	}
-	missed := s.takeSnapshot(a)
+	s.takeSnapshot(a)
 	info.Replay, info.Offset, info.SnapshotBytes = protocol.ReplaySnapshot, a.pos, len(a.snapshot)
-	info.BytesMissed = missed
-	if r := a.spec.Resume; r != nil {
-		info.BytesMissed = missed - min(missed, r.Offset)
+	if r != nil { // else it shows all there is to show
+		info.BytesMissed = start - min(start, r.Offset)
 	}
 }
 
+// oneWidth reports whether all that was printed from offset on was printed in
+// a terminal as wide as it is now.
+func (s *Session) oneWidth(offset uint64) bool {
+	_, end, _ := s.ring.Bounds()
+	return offset == end || !s.ring.WidthChanged(offset)
+}
+
 // takeSnapshot is called in loop, for an attachment whose Next is not running.
-func (s *Session) takeSnapshot(a *Attachment) (missed uint64) {
-	a.snapshot, a.pos, missed = s.screen.Snapshot()
+// One that only looks has a size of its own, if it said so.
+func (s *Session) takeSnapshot(a *Attachment) {
+	history := protocol.DefaultHistory
+	if h := a.spec.History; h != nil {
+		history = *h
+	}
+	var size protocol.Size
+	if a.spec.Mode == protocol.ModeReadOnly && (a.spec.Cols != 0 || a.spec.Rows != 0) {
+		size = protocol.Size{Cols: a.spec.Cols, Rows: a.spec.Rows}.Normalize()
+	}
+	a.snapshot, a.pos = s.screen.Snapshot(history, size)
 	a.snapshotSize = s.size
-	return missed
+	a.questions = screen.Mask{}
+	s.idle.touch()
 }
 
 // end removes an attachment; by is who came in its place, if anybody did.
@@ -195,9 +219,10 @@ func (s *Session) end(a *Attachment, by *string) {
 	delete(s.attachments, a)
 	s.input.detach(a.spec.Writer)
 	s.ring.Unwatch(a.wake)
+	s.chooseAnswerer()
 	a.end(by)
 	info := s.info()
-	s.hub.Publish(protocol.EventDetached, &info)
+	s.hub.Publish(protocol.EventDetached, &info, nil)
 }
 
 func (a *Attachment) end(by *string) {
@@ -319,6 +344,7 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 			return a.resized(a.snapshotSize), true, nil
 		}
 		n := copy(buf, a.snapshot)
+		a.mask(a.pos, buf[:n]) // it has no question, but may end within one
 		if a.snapshot = a.snapshot[n:]; len(a.snapshot) == 0 {
 			a.snapshot = nil
 		}
@@ -340,6 +366,7 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 		n = int(min(uint64(n), m.Offset-a.pos))
 	}
 	if n > 0 {
+		a.mask(a.pos, buf[:n])
 		a.pos += uint64(n)
 		return Item{Kind: ItemOutput, Offset: a.pos - uint64(n), Data: buf[:n]}, true, nil
 	}
@@ -392,12 +419,15 @@ func (a *Attachment) pollExit() (Item, bool, error) {
 // resync moves a viewer that the ring has overtaken to a fresh snapshot.
 func (a *Attachment) resync() (Item, bool, error) {
 	was := a.pos
-	var missed uint64
-	take := func() { missed = a.s.takeSnapshot(a) }
-	if !a.s.do(take) {
+	var start uint64
+	take := func() {
+		start, _, _ = a.s.ring.Bounds()
+		a.s.takeSnapshot(a)
+	}
+	if !a.s.do(func() { a.s.feed(); take() }) {
 		a.s.late.Lock()
 		take()
 		a.s.late.Unlock()
 	}
-	return Item{Kind: ItemResync, Offset: a.pos, Missed: missed - min(missed, was), Bytes: len(a.snapshot)}, true, nil
+	return Item{Kind: ItemResync, Offset: a.pos, Missed: start - min(start, was), Bytes: len(a.snapshot)}, true, nil
 }

@@ -21,6 +21,8 @@ type Event struct {
 	Kind    protocol.EventKind
 	At      time.Time
 	Session *protocol.SessionInfo // as it was then; never changed
+
+	Notification *protocol.Notification // of EventNotification
 }
 
 // A Hub keeps the last events by number. Subscribers hold a position, so a
@@ -38,15 +40,15 @@ type Hub struct {
 // NewHub returns a Hub without events.
 func NewHub(now func() time.Time) *Hub { return &Hub{now: now, wake: make(chan struct{})} }
 
-// Publish adds an event.
-func (h *Hub) Publish(kind protocol.EventKind, info *protocol.SessionInfo) {
+// Publish adds an event. A notification has its text besides.
+func (h *Hub) Publish(kind protocol.EventKind, info *protocol.SessionInfo, text *protocol.Notification) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seq++
-	h.events = append(h.events, Event{Seq: h.seq, Kind: kind, At: h.now(), Session: info})
-	h.bytes += eventBytes(info)
+	h.events = append(h.events, Event{Seq: h.seq, Kind: kind, At: h.now(), Session: info, Notification: text})
+	h.bytes += h.events[len(h.events)-1].size()
 	for len(h.events) > maxEvents || h.bytes > maxEventBytes && len(h.events) > 1 {
-		h.bytes -= eventBytes(h.events[0].Session)
+		h.bytes -= h.events[0].size()
 		h.events[0] = Event{}
 		h.events = h.events[1:]
 	}
@@ -54,9 +56,17 @@ func (h *Hub) Publish(kind protocol.EventKind, info *protocol.SessionInfo) {
 	h.wake = make(chan struct{})
 }
 
+func (e *Event) size() int {
+	n := eventBytes(e.Session)
+	if t := e.Notification; t != nil {
+		n += len(t.Title) + len(t.Body)
+	}
+	return n
+}
+
 // eventBytes is about what an event costs.
 func eventBytes(i *protocol.SessionInfo) int {
-	n := 512 + len(i.Cwd)
+	n := 512 + len(i.Cwd) + len(i.CurrentCwd) + len(i.Title)
 	for _, a := range i.Argv {
 		n += len(a)
 	}

@@ -28,7 +28,7 @@ func check(t *testing.T, h *Hub, after, first, last, missed uint64) {
 
 func publish(h *Hub, n int, info *protocol.SessionInfo) {
 	for range n {
-		h.Publish(protocol.EventCreated, info)
+		h.Publish(protocol.EventCreated, info, nil)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestHubWaits(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		h.Publish(protocol.EventExited, &protocol.SessionInfo{ID: "a"})
+		h.Publish(protocol.EventExited, &protocol.SessionInfo{ID: "a"}, nil)
 		for range 3 {
 			if e := <-got; len(e) != 1 || e[0].Kind != protocol.EventExited || e[0].Session.ID != "a" || e[0].At != time.Unix(7, 0) {
 				t.Errorf("got %+v, want the one event", e)

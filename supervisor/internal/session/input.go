@@ -24,6 +24,8 @@ type input struct {
 	busy    bool     // a piece is with the write goroutine
 	writers map[string]*writer
 	clock   uint64
+
+	answered int // bytes of our answers taken since nothing was queued
 }
 
 type writer struct {

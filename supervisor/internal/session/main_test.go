@@ -16,6 +16,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/screen"
 )
 
 // patience is how long a test waits for what must come, and forever is a grace
@@ -24,6 +25,16 @@ const (
 	patience = 30 * time.Second
 	forever  = time.Hour
 )
+
+// TestMain packs and unpacks a screen before any test: what compresses them is
+// the process's own, and must not be made within the bubble of one test.
+func TestMain(m *testing.M) {
+	s := screen.New(protocol.Size{Cols: 80, Rows: 24}, 1000)
+	s.Write([]byte(numbers(1000)))
+	s.Pack()
+	s.Text(1000)
+	os.Exit(m.Run())
+}
 
 // newTable returns a table of real terminals, which is shut down after the
 // test.
@@ -69,7 +80,7 @@ func run(t testing.TB, code string) *Session {
 func ready(t testing.TB, code string) (*Session, *viewer) {
 	t.Helper()
 	s := run(t, code)
-	v := look(t, s, protocol.AttachSpec{})
+	v := look(t, s, fromStart(s))
 	v.until(t, "READY")
 	return s, v
 }
@@ -154,6 +165,11 @@ func look(t testing.TB, s *Session, spec protocol.AttachSpec) *viewer {
 	}
 	t.Cleanup(v.a.Close)
 	return v
+}
+
+// fromStart attaches to all that a session has printed, byte by byte.
+func fromStart(s *Session) protocol.AttachSpec {
+	return protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance()}}
 }
 
 // next returns the next item, which has to come.

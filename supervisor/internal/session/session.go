@@ -14,12 +14,12 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -75,6 +75,7 @@ type Session struct {
 	spec     protocol.SpawnSpec
 	token    string
 	created  time.Time
+	begun    time.Time // the same by the real clock
 	cfg      *Config
 	hub      *Hub
 	onExit   func(*Session)
@@ -90,6 +91,7 @@ type Session struct {
 	gone    chan struct{}  // closed once nothing of the session runs
 	running sync.WaitGroup // read, write, and signals that nothing else waits for
 	holders atomic.Int64   // of the ring: loop and each attachment until its Close
+	answers answers        // who answers the child's questions; changed by loop
 	late    sync.Mutex     // takes loop's place once that is gone, for what viewers still want
 
 	// Owned by loop.
@@ -98,7 +100,12 @@ type Session struct {
 	lastIO      time.Time
 	screen      *screen.Screen
 	attachments map[*Attachment]struct{}
+	attached    uint64 // attachments so far
 	input       input
+	idle        idle
+	news        news
+	held        []byte           // our answers to questions that are nobody's yet
+	claimed     <-chan time.Time // then they are ours
 	ending      *ending
 	cleaning    bool // an end was asked for after the child had gone
 	childEnded  bool
@@ -137,7 +144,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token string, cfg *Co
 	}
 	now := cfg.Now()
 	s := &Session{
-		id: id, instance: protocol.NewInstance(), spec: spec, token: token, created: now,
+		id: id, instance: protocol.NewInstance(), spec: spec, token: token, created: now, begun: time.Now(),
 		cfg: cfg, hub: hub, onExit: onExit,
 		pty: p, ring: r,
 		// At most this many reads, one in loop's hands and one reserved lie
@@ -153,12 +160,10 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token string, cfg *Co
 		attachments: make(map[*Attachment]struct{}),
 		input:       newInput(cfg.InputBytes),
 	}
-	lines := spec.ScrollbackLines
-	if lines == 0 {
-		lines = cfg.ScrollbackLines
-	}
+	lines := min(max(cmp.Or(spec.ScrollbackLines, cfg.ScrollbackLines), 0), protocol.MaxScrollback)
 	s.spec.ScrollbackLines = lines
-	s.screen = screen.New(size, lines, r)
+	s.screen = screen.New(size, lines)
+	s.answers.change(0, unclaimed)
 	s.holders.Store(1)
 	s.log = cfg.Log.With().Str(logging.Session, string(id)).Str(logging.Instance, string(s.instance)).Logger()
 	s.enter(protocol.StateRunning)
@@ -169,7 +174,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token string, cfg *Co
 func (s *Session) run() {
 	s.log.Info().Int(logging.PID, s.pty.PID()).Msg("session started")
 	info := s.info()
-	s.hub.Publish(protocol.EventCreated, &info)
+	s.hub.Publish(protocol.EventCreated, &info, nil)
 	s.running.Go(s.read)
 	s.running.Go(s.write)
 	go s.loop()
@@ -243,6 +248,8 @@ func (s *Session) write() {
 
 func (s *Session) loop() {
 	defer close(s.gone)
+	defer s.news.stop()
+	defer s.idle.stop()
 	chunks, childDone := s.chunks, s.pty.Done()
 	for s.state != protocol.StateForgotten {
 		select {
@@ -252,12 +259,19 @@ func (s *Session) loop() {
 				s.finishIfOver()
 				continue
 			}
-			s.screen.Write(s.ring.View(c.offset, c.n))
+			s.show(c.offset + uint64(c.n))
 			s.lastIO = s.cfg.Now()
 		case f := <-s.asks:
 			f()
 		case err := <-s.wrote:
 			s.inputWritten(err)
+		case <-s.claimed:
+			s.claim(nil)
+		case <-s.idle.c:
+			s.becomeIdle()
+		case <-s.news.c:
+			s.news.waiting = false
+			s.tellNews()
 		case <-childDone:
 			childDone, s.childEnded = nil, true
 			s.enter(protocol.StateDraining)
@@ -304,6 +318,8 @@ func (s *Session) finishIfOver() {
 	if s.exit != nil || !s.outputOver || !s.childEnded || (s.ending != nil && !s.ending.over) {
 		return
 	}
+	s.news.waiting = false
+	s.tellNews()
 	s.exit = s.exitRecord()
 	s.input.drop()
 	s.ring.Finish()
@@ -316,7 +332,7 @@ func (s *Session) finishIfOver() {
 	s.log.Info().Int(logging.ExitCode, s.exit.ExitCode).Str("outcome", string(s.exit.Outcome)).
 		Str(logging.Reason, string(s.exit.Reason)).Msg("session exited")
 	info := s.info()
-	s.hub.Publish(protocol.EventExited, &info)
+	s.hub.Publish(protocol.EventExited, &info, nil)
 }
 
 func (s *Session) exitRecord() *protocol.ExitRecord {
@@ -324,12 +340,8 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 	rec := &protocol.ExitRecord{
 		ExitCode: status.Code, Signal: status.Signal,
 		Outcome: protocol.OutcomeNatural, Reason: protocol.ReasonExited,
-		Tail:      cutLines(s.screen.Text(protocol.TailLines)),
+		Tail: s.screen.Text(protocol.TailLines), LastLines: s.screen.NonEmpty(protocol.LastLines),
 		StartedAt: s.created, ExitedAt: s.cfg.Now(),
-	}
-	rec.LastLines = lastNonEmpty(rec.Tail, protocol.LastLines)
-	if len(rec.LastLines) < protocol.LastLines {
-		rec.LastLines = lastNonEmpty(cutLines(s.screen.Text(10*protocol.TailLines)), protocol.LastLines)
 	}
 	if status.Err != nil {
 		rec.Reason = protocol.ReasonWaitError
@@ -344,31 +356,12 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 	return rec
 }
 
-func cutLines(lines []string) []string {
-	out := make([]string, 0, len(lines)) // never null on the wire
-	for _, l := range lines {
-		out = append(out, l[:min(len(l), protocol.MaxTailLine)])
-	}
-	return out
-}
-
-func lastNonEmpty(lines []string, n int) []string {
-	out := []string{}
-	for _, l := range slices.Backward(lines) {
-		if strings.TrimSpace(l) != "" && len(out) < n {
-			out = append(out, l)
-		}
-	}
-	slices.Reverse(out)
-	return out
-}
-
 // info is called in loop, or before it runs.
 func (s *Session) info() protocol.SessionInfo {
 	start, end, _ := s.ring.Bounds()
 	i := protocol.SessionInfo{
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.state, Size: s.size,
-		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), Labels: maps.Clone(s.spec.Labels), Originator: s.spec.Originator,
+		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: s.screen.Cwd(), Title: s.screen.Title(), Labels: maps.Clone(s.spec.Labels), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.lastIO, OutputOffset: end, RingStart: start,
 		ScrollbackLines: s.spec.ScrollbackLines, Attachments: len(s.attachments),
 	}
@@ -390,14 +383,21 @@ func (s *Session) Info() (protocol.SessionInfo, error) {
 	return i, nil
 }
 
-// Text returns the last n lines of screen and history, 0 for the screen's
-// height.
-func (s *Session) Text(n int) ([]string, error) {
-	var lines []string
-	if !s.do(func() { lines = s.screen.Text(n) }) {
-		return nil, notFound(s.id)
+// Show returns what spec asks for of the screen. Only the picture is taken in
+// loop: a long one costs its reader time, and the session little.
+func (s *Session) Show(spec protocol.ScreenSpec) (protocol.ScreenContent, error) {
+	for rows := screen.Rows(spec); ; {
+		var v *screen.View
+		if !s.do(func() { s.feed(); v = s.screen.View(rows); s.idle.touch() }) {
+			return protocol.ScreenContent{}, notFound(s.id)
+		}
+		c, next := v.Content(spec)
+		if next == 0 {
+			c.Instance = s.instance
+			return c, nil
+		}
+		rows = next
 	}
-	return lines, nil
 }
 
 // Read returns up to n bytes printed from offset on, or from the oldest kept,
@@ -448,10 +448,11 @@ func (s *Session) resize(size protocol.Size) error {
 		return fmt.Errorf("resize %s: %w", s.id, err)
 	}
 	s.size = size
+	s.show(s.ring.MarkSize(size)) // what came before it came at the old size
 	s.screen.Resize(size)
-	s.ring.MarkSize(size)
+	s.idle.touch()
 	info := s.info()
-	s.hub.Publish(protocol.EventResized, &info)
+	s.hub.Publish(protocol.EventResized, &info, nil)
 	return nil
 }
 
@@ -576,7 +577,7 @@ func (s *Session) forget() error {
 		err = nil
 		s.enter(protocol.StateForgotten)
 		info := s.info()
-		s.hub.Publish(protocol.EventForgotten, &info)
+		s.hub.Publish(protocol.EventForgotten, &info, nil)
 	})
 	return err
 }

@@ -88,9 +88,9 @@ type client struct {
 const simClients = 4
 
 func newSim(t *testing.T, seed uint64, p plant) *sim {
-	m := &sim{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), noise: rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}), plant: p, model: &model{}}
+	m := &sim{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), noise: rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}), plant: p, model: &model{lines: 100}}
 	m.tb = NewTable(Config{
-		RingBytes: ring.MinBytes, InputBytes: 1 + m.rnd.IntN(20_000),
+		RingBytes: ring.MinBytes, InputBytes: 1 + m.rnd.IntN(20_000), ScrollbackLines: m.model.lines,
 		Start: func(spec pty.Spec) (PTY, error) {
 			m.pty = newFake(spec)
 			m.pty.room, m.pty.perRead = 1+m.rnd.IntN(4096), 1+m.rnd.IntN(8192)
@@ -171,6 +171,16 @@ func (m *sim) print(*client) error {
 func (m *sim) bytes(n int) []byte {
 	p := make([]byte, n)
 	_, _ = m.noise.Read(p) // never fails
+	for i, b := range p {
+		switch b &= 0x7f; b { // what a terminal answers would look like input
+		case 0x1b:
+			p[i] = '\n'
+		case 0x05:
+			p[i] = '\r'
+		default:
+			p[i] = b
+		}
+	}
 	return p
 }
 
@@ -234,7 +244,14 @@ func (m *sim) attachAs(c *client, spec protocol.AttachSpec) error {
 		}
 	}
 	synctest.Wait() // it may change the size
+	sizes := len(m.model.sizes)
+	if spec.Cols != 0 && spec.Mode != protocol.ModeReadOnly && spec.Resume == nil {
+		m.resized(protocol.Size{Cols: spec.Cols, Rows: spec.Rows})
+	}
 	v, err := attach(m.s, spec, m.model)
+	if err != nil {
+		m.model.sizes = m.model.sizes[:sizes]
+	}
 	if len(rivals) > 0 && !spec.Steal {
 		if !errors.Is(err, protocol.ErrAlreadyAttached) {
 			return fmt.Errorf("attach: %v, want already_attached", err)
@@ -252,9 +269,6 @@ func (m *sim) attachAs(c *client, spec protocol.AttachSpec) error {
 	}
 	if v.info.InputOffset != c.accepted {
 		return fmt.Errorf("attached with %d bytes of input accepted, want %d", v.info.InputOffset, c.accepted)
-	}
-	if spec.Cols != 0 && spec.Mode != protocol.ModeReadOnly && spec.Resume == nil {
-		m.resized(protocol.Size{Cols: spec.Cols, Rows: spec.Rows})
 	}
 	c.v, c.left, c.evicted, c.spec.Mode = v, nil, false, spec.Mode
 	return nil

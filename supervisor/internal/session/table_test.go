@@ -92,7 +92,7 @@ func TestCreateSpec(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v := look(t, s, protocol.AttachSpec{})
+			v := look(t, s, fromStart(s))
 			if _, err := s.Type("", 0, []byte("\n")); err != nil {
 				t.Fatal(err)
 			}
@@ -319,7 +319,7 @@ func TestForget(t *testing.T) {
 		"forgotten": tb.Forget(s.ID(), ""),
 		"Get":       second(tb.Get(s.ID())),
 		"Info":      second(s.Info()),
-		"Text":      second(s.Text(0)),
+		"Show":      second(s.Show(protocol.ScreenSpec{})),
 		"Type":      second(s.Type("", 0, nil)),
 		"Resize":    s.Resize(protocol.Size{}),
 		"Interrupt": s.Interrupt(),

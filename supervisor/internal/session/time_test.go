@@ -39,7 +39,7 @@ func TestLastIO(t *testing.T) {
 			{"resize to the same", func() error { return s.Resize(protocol.Size{Cols: 10, Rows: 10}) }, true},
 			{"a doubled write", func() error { return v.a.Type(0, []byte("x")) }, false},
 			{"look", func() error { _, err := v.drain(); return err }, false},
-			{"ask", func() error { _, err := s.Text(0); return err }, false},
+			{"ask", func() error { _, err := s.Show(protocol.ScreenSpec{}); return err }, false},
 			{"attach and detach", func() error {
 				a, _, err := s.Attach(protocol.AttachSpec{})
 				if err == nil {

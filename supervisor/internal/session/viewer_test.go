@@ -4,6 +4,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -22,10 +23,12 @@ type viewer struct {
 	buf   []byte
 
 	resumes  bool
-	pos      uint64 // of the next byte
-	left     int    // bytes of the snapshot to come
-	from     uint64 // offset of the first byte that the snapshot stands for
-	shot     []byte // what has come of it
+	own      protocol.Size // of the terminal, where that is not the session's
+	pos      uint64        // of the next byte
+	left     int           // bytes of the snapshot to come
+	from     uint64        // offset of the first byte that the snapshot stands for
+	shot     []byte        // what has come of it
+	want     []byte        // what is to come, by the model
 	size     protocol.Size
 	missed   uint64
 	resyncs  int
@@ -55,6 +58,9 @@ func attach(s *Session, spec protocol.AttachSpec, m *model) (*viewer, error) {
 	}
 	if spec.Resume != nil {
 		v.from = spec.Resume.Offset
+	}
+	if spec.Mode == protocol.ModeReadOnly && (spec.Cols != 0 || spec.Rows != 0) {
+		v.own = protocol.Size{Cols: spec.Cols, Rows: spec.Rows}.Normalize()
 	}
 	v.from += info.BytesMissed
 	if err := v.begins(); err != nil {
@@ -121,7 +127,13 @@ func (v *viewer) begins() error {
 	if v.from > v.pos {
 		return fmt.Errorf("missed up to %d, behind the snapshot for %d", v.from, v.pos)
 	}
-	v.shot = nil
+	v.shot, v.want = nil, nil
+	if v.model != nil && (v.resyncs > 0 || v.info.Replay == protocol.ReplaySnapshot) {
+		var err error
+		if v.want, err = v.model.snapshot(v.pos, v.own); err != nil {
+			return err
+		}
+	}
 	if v.left == 0 {
 		return v.shown()
 	}
@@ -142,10 +154,10 @@ func (v *viewer) snapshot(item Item) error {
 
 // shown is called where a snapshot is complete.
 func (v *viewer) shown() error {
-	if v.model == nil {
-		return nil
+	if v.model != nil && !bytes.Equal(v.shot, v.want) {
+		return fmt.Errorf("a snapshot of %d bytes for %d, want other %d", len(v.shot), v.pos, len(v.want))
 	}
-	return v.model.checkSnapshot(v.from, v.pos, v.shot)
+	return nil
 }
 
 func (v *viewer) resync(item Item) error {
@@ -205,21 +217,32 @@ func (v *viewer) poll() error {
 type model struct {
 	printed []byte
 	sizes   []sizeAt
+
+	lines  int            // of history; 0 is the default
+	screen *screen.Screen // that of a prefix of printed, with so many of sizes
+	sized  int
 }
 
-// checkSnapshot checks a snapshot for offset that begins with the byte at from.
-// At present it is the bytes between, without what must not happen twice.
-func (m *model) checkSnapshot(from, offset uint64, data []byte) error {
-	if offset == from && len(data) == 0 {
-		return nil
-	}
+// snapshot is what a screen has to show now that has seen every byte before
+// offset, each at its size.
+func (m *model) snapshot(offset uint64, own protocol.Size) ([]byte, error) {
 	if offset > uint64(len(m.printed)) {
-		return fmt.Errorf("a snapshot for %d, only %d were printed", offset, len(m.printed))
+		return nil, fmt.Errorf("a snapshot for %d, only %d were printed", offset, len(m.printed))
 	}
-	if want := screen.Quiet(m.printed[from:offset]); !bytes.Equal(data, want) {
-		return fmt.Errorf("a snapshot of %d bytes for [%d, %d), want other %d", len(data), from, offset, len(want))
+	if m.screen == nil || m.screen.Offset() > offset {
+		m.screen, m.sized = screen.New(m.sizes[0].size, cmp.Or(m.lines, 10_000)), 1
 	}
-	return nil
+	for _, s := range m.sizes[m.sized:] {
+		if s.offset > offset {
+			break
+		}
+		m.screen.Write(m.printed[m.screen.Offset():s.offset])
+		m.screen.Resize(s.size)
+		m.sized++
+	}
+	m.screen.Write(m.printed[m.screen.Offset():offset])
+	want, _ := m.screen.Snapshot(protocol.DefaultHistory, own)
+	return want, nil
 }
 
 func (m *model) checkBytes(from uint64, data []byte) error {

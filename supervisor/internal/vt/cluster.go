@@ -12,7 +12,7 @@ type clusterTable struct {
 }
 
 // minClusterSweep is how many texts are kept before the first sweep.
-const minClusterSweep = 1 << 14
+const minClusterSweep = 1 << 12
 
 func (t *clusterTable) text(c cell) string { return t.all[c&codeMask] }
 func (t *clusterTable) used() int          { return len(t.all) - len(t.free) }
@@ -41,15 +41,14 @@ func (t *clusterTable) id(s []byte) uint32 {
 // sweep frees every text that is not in live, which is as long as all.
 func (t *clusterTable) sweep(live []bool) {
 	t.free = t.free[:0]
+	clear(t.ids) // and not one by one: most are dead
 	for id, s := range t.all {
 		if live[id] {
-			continue
-		}
-		if s != "" {
-			delete(t.ids, s)
+			t.ids[s] = uint32(id)
+		} else {
 			t.all[id] = ""
+			t.free = append(t.free, uint32(id))
 		}
-		t.free = append(t.free, uint32(id))
 	}
 	t.limit = max(minClusterSweep, 2*t.used())
 }

@@ -38,14 +38,6 @@ type link struct {
 	serial  uint32
 }
 
-// plain is the style as a cell keeps it: without what does not count.
-func (s style) plain() style {
-	if s.bg&bgExtended == 0 {
-		s.extended, s.link = 0, nil
-	}
-	return s
-}
-
 // erased is the look that erasing with the pen s leaves: its background.
 func (s style) erased() style { return style{bg: s.bg & colorMask} }
 

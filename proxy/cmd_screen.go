@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+// screenOptions are the flags of screen.
+type screenOptions struct {
+	text, ansi, html bool
+	scrollback       string
+	client.ScreenOptions
+}
+
+func (a *app) screenCommand() *cobra.Command {
+	o := &screenOptions{}
+	cmd := a.jsonFlag(a.oneSession("screen ID", "Print what a session's screen shows, or its last lines", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			content, err := c.Screen(cmd.Context(), id, o.ScreenOptions)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(content) // on one line: there are many cells
+			}
+			return o.print(cmd.OutOrStdout(), id, content)
+		}))
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return o.check(a.json, cmd.Flags().Changed("scrollback")) }
+	f := cmd.Flags()
+	f.BoolVar(&o.text, "text", false, "plain text (the default)")
+	f.BoolVar(&o.ansi, "ansi", false, "text with colours, for a terminal")
+	f.BoolVar(&o.html, "html", false, "a piece of a page, with colours")
+	f.IntVar(&o.Lines, "lines", 0, "only the last `n` lines; without --scrollback as many as there are, from above the screen too")
+	f.StringVar(&o.scrollback, "scrollback", "", "`n` lines above the screen, too; without =n all")
+	f.Lookup("scrollback").NoOptDefVal = "all"
+	f.BoolVar(&o.NonEmpty, "non-empty", false, "only lines that are not blank")
+	cmd.MarkFlagsMutuallyExclusive("text", "ansi", "html", "json")
+	return cmd
+}
+
+// check reports mistakes, and completes the options.
+func (o *screenOptions) check(cells, scrollback bool) error {
+	switch {
+	case cells, o.html:
+		o.Format = protocol.ScreenCells
+	case o.ansi:
+		o.Format = protocol.ScreenANSI
+	}
+	var err error
+	if o.Lines < 0 {
+		err = errors.New("--lines is not negative")
+	}
+	if scrollback {
+		n, bad := strconv.Atoi(o.scrollback)
+		switch {
+		case o.scrollback == "all":
+			n = protocol.AllScrollback
+		case bad != nil || n < 0:
+			err = errors.Join(err, fmt.Errorf("--scrollback is a number of lines or all, it is %.40q", o.scrollback))
+		}
+		o.Scrollback = n
+	}
+	if err != nil {
+		return usage(err)
+	}
+	return nil
+}
+
+func (o *screenOptions) print(w io.Writer, id protocol.SessionID, c *protocol.ScreenContent) (err error) {
+	switch {
+	case o.ansi:
+		_, err = io.WriteString(w, c.ANSI)
+	case o.html:
+		_, err = w.Write(screenHTML(id, c))
+	default:
+		for _, l := range c.Lines {
+			if _, err = fmt.Fprintln(w, l); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}

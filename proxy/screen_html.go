@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"holdfast/protocol"
+)
+
+// The colours of a page: xterm.js's, as the supervisor tells them to programs
+// that ask.
+const (
+	htmlForeground = "#ffffff"
+	htmlBackground = "#000000"
+)
+
+var basicColors = [16]string{
+	"#2e3436", "#cc0000", "#4e9a06", "#c4a000", "#3465a4", "#75507b", "#06989a", "#d3d7cf",
+	"#555753", "#ef2929", "#8ae234", "#fce94f", "#729fcf", "#ad7fa8", "#34e2e2", "#eeeeec",
+}
+
+// screenHTML is a screen as a piece of a page that needs nothing else: no
+// script, no sheet, no font, nothing from the network. All text of the session
+// is escaped; of its looks only what htmlStyle makes of them gets in.
+func screenHTML(id protocol.SessionID, c *protocol.ScreenContent) []byte {
+	title := c.Title
+	if title == "" {
+		title = string(id)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<pre title="%s" style="color:%s;background:%s;font-family:monospace;line-height:1.2;padding:0.5em;margin:0">`,
+		html.EscapeString(title), htmlForeground, htmlBackground)
+	for i, l := range c.Cells {
+		if i > 0 && !l.Wrapped {
+			b.WriteByte('\n')
+		}
+		htmlLine(&b, l, c.Looks)
+	}
+	b.WriteString("\n</pre>\n")
+	return b.Bytes()
+}
+
+// htmlLine writes a row: one span for each run of cells that look alike.
+func htmlLine(b *bytes.Buffer, l protocol.ScreenLine, looks []protocol.Look) {
+	for cells := l.Cells; len(cells) > 0; {
+		look := cells[0].Look
+		n := slices.IndexFunc(cells, func(c protocol.ScreenCell) bool { return c.Look != look })
+		if n < 0 {
+			n = len(cells)
+		}
+		var text strings.Builder
+		for _, c := range cells[:n] {
+			if c.Text == "" {
+				text.WriteString(strings.Repeat(" ", c.Columns()))
+			} else {
+				text.WriteString(strings.Map(visible, c.Text))
+			}
+		}
+		cells = cells[n:]
+		escaped := html.EscapeString(text.String())
+		if look < 0 || look >= len(looks) {
+			b.WriteString(escaped)
+			continue
+		}
+		style, link := htmlStyle(looks[look]), safeLink(looks[look].Link)
+		switch {
+		case link != "":
+			fmt.Fprintf(b, `<a href="%s" rel="noopener" style="%s">%s</a>`, html.EscapeString(link), strings.TrimSuffix("color:inherit;"+style, ";"), escaped)
+		case style != "":
+			fmt.Fprintf(b, `<span style="%s">%s</span>`, style, escaped)
+		default:
+			b.WriteString(escaped)
+		}
+	}
+}
+
+// visible leaves out what is no text.
+func visible(r rune) rune {
+	if r < 0x20 || r >= 0x7f && r < 0xa0 {
+		return -1
+	}
+	return r
+}
+
+// safeLink returns a link that a page may have, or "".
+func safeLink(link string) string {
+	u, err := url.Parse(link)
+	if err != nil {
+		return ""
+	}
+	switch strings.ToLower(u.Scheme) {
+	case "http", "https", "mailto", "file":
+		return link
+	}
+	return ""
+}
+
+// htmlStyle is what a look is as a style, made of nothing but our own words,
+// numbers and checked colours.
+func htmlStyle(l protocol.Look) string {
+	fg, bg := htmlColor(l.Fg), htmlColor(l.Bg)
+	if n, err := strconv.Atoi(l.Fg); err == nil && l.Bold && n >= 0 && n < 8 { // as terminals do
+		fg = basicColors[n+8]
+	}
+	if l.Inverse {
+		if fg == "" {
+			fg = htmlForeground
+		}
+		if bg == "" {
+			bg = htmlBackground
+		}
+		fg, bg = bg, fg
+	}
+	var out []string
+	add := func(on bool, style string) {
+		if on {
+			out = append(out, style)
+		}
+	}
+	add(fg != "" && !l.Invisible, "color:"+fg)
+	add(l.Invisible, "color:transparent")
+	add(bg != "", "background:"+bg)
+	add(l.Bold, "font-weight:bold")
+	add(l.Italic, "font-style:italic")
+	add(l.Dim, "opacity:0.6")
+	var lines []string
+	if l.Underline != "" {
+		lines = append(lines, "underline")
+	}
+	if l.Overline {
+		lines = append(lines, "overline")
+	}
+	if l.Strike {
+		lines = append(lines, "line-through")
+	}
+	add(len(lines) > 0, "text-decoration:"+strings.Join(lines, " "))
+	if kind, ok := underlineStyles[l.Underline]; ok {
+		out = append(out, "text-decoration-style:"+kind)
+	}
+	if c := htmlColor(l.UnderlineColor); c != "" && l.Underline != "" {
+		out = append(out, "text-decoration-color:"+c)
+	}
+	return strings.Join(out, ";")
+}
+
+var underlineStyles = map[protocol.Underline]string{
+	protocol.UnderlineDouble: "double", protocol.UnderlineCurly: "wavy", protocol.UnderlineDotted: "dotted", protocol.UnderlineDashed: "dashed",
+}
+
+// htmlColor is a colour as #rrggbb; "" for the default and for what is none.
+func htmlColor(c string) string {
+	if len(c) == 7 && c[0] == '#' {
+		if _, err := strconv.ParseUint(c[1:], 16, 32); err == nil {
+			return c
+		}
+	}
+	n, err := strconv.Atoi(c)
+	if err != nil || n < 0 || n > 255 {
+		return ""
+	}
+	switch {
+	case n < 16:
+		return basicColors[n]
+	case n < 232: // the cube of 6x6x6, by xterm's levels
+		n -= 16
+		return fmt.Sprintf("#%02x%02x%02x", cubeLevel(n/36), cubeLevel(n/6%6), cubeLevel(n%6))
+	}
+	n = 8 + 10*(n-232)
+	return fmt.Sprintf("#%02x%02x%02x", n, n, n)
+}
+
+func cubeLevel(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return 55 + 40*n
+}

@@ -1,0 +1,172 @@
+package session
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// Programs ask their terminal: for its kind, its cursor, its colours. Somebody
+// has to answer, and nobody else may. At each offset one does: the first
+// attachment that said so and is still there, or where there is none, the
+// session itself. A viewer that answers gets the questions of its own offsets
+// as they are, and those of others without their end, which makes them nothing.
+
+const (
+	// maxAnswers bounds what of ours waits for a child that asks and does not
+	// read. Beyond it answers are dropped.
+	maxAnswers = 32 << 10
+	maxTurns   = 64 // changes of who answers that are remembered
+	// Whoever starts a session may attach to it before it is told what its own
+	// terminal would have answered better: its colours, for one. What the child
+	// asks in this time is answered by whoever attaches to all of it, or else
+	// by us when the time is over.
+	claimTime = 500 * time.Millisecond
+	unclaimed = "?" // no writer's name
+)
+
+// answers knows who answers from which offset on. It is changed by loop alone,
+// and read by whoever reads the ring.
+type answers struct {
+	mu    sync.Mutex
+	turns []turn // ascending; before the first, somebody whom we do not know
+}
+
+// turn says that from an offset on a writer answers, or with "" the session.
+type turn struct {
+	from   uint64
+	writer string
+}
+
+// now returns who answers.
+func (w *answers) now() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.turns[len(w.turns)-1].writer
+}
+
+// change notes that from an offset on somebody answers.
+func (w *answers) change(from uint64, writer string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k := len(w.turns); k > 0 && w.turns[k-1].from == from { // it was nobody's turn yet
+		w.turns = w.turns[:k-1]
+	}
+	if k := len(w.turns); k > 0 && w.turns[k-1].writer == writer {
+		return
+	}
+	w.turns = append(w.turns, turn{from, writer})
+	w.turns = slices.Clone(w.turns[max(0, len(w.turns)-maxTurns):])
+}
+
+// claim gives the questions from the beginning on, which are nobody's yet, to
+// a writer.
+func (w *answers) claim(writer string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.turns[0].writer == unclaimed {
+		w.turns[0].writer = writer
+	}
+}
+
+// at returns who answers a question that ends at offset, and false where that
+// is not known any more.
+func (w *answers) at(offset uint64) (writer string, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range slices.Backward(w.turns) {
+		if t.from <= offset {
+			return t.writer, true
+		}
+	}
+	return "", false
+}
+
+// mayAnswer reports whether an attachment with this spec answers, if it is its
+// turn.
+func mayAnswer(spec *protocol.AttachSpec) bool {
+	return spec.Answers && spec.Mode != protocol.ModeReadOnly
+}
+
+// chooseAnswerer is called in loop, after somebody came or went. What was
+// printed before was asked of who was there before.
+func (s *Session) chooseAnswerer() {
+	s.feed()
+	var first *Attachment
+	for a := range s.attachments {
+		if mayAnswer(&a.spec) && (first == nil || a.number < first.number) {
+			first = a
+		}
+	}
+	if s.answers.now() == unclaimed {
+		if first == nil {
+			return
+		}
+		s.claim(first)
+	}
+	writer := ""
+	if first != nil {
+		writer = first.spec.Writer
+	}
+	s.answers.change(s.screen.Offset(), writer)
+}
+
+// claim ends the time in which the first questions are nobody's: they are a's,
+// if it sees them, and else ours.
+func (s *Session) claim(a *Attachment) {
+	if a != nil && a.spec.Resume != nil && a.pos == 0 {
+		s.answers.claim(a.spec.Writer)
+	} else {
+		s.answers.claim("")
+		s.reply(s.held)
+	}
+	s.held, s.claimed = nil, nil
+}
+
+// answer types what the terminal answers to what the child has just asked, in
+// its turn among the input, where it is ours to do so.
+func (s *Session) answer() {
+	p := s.screen.Replies()
+	if len(p) == 0 {
+		return
+	}
+	switch s.answers.now() {
+	case "":
+		s.reply(p)
+	case unclaimed:
+		s.held = append(s.held, p...)
+		if left := claimTime - time.Since(s.begun); left <= 0 || len(s.held) > maxAnswers {
+			s.claim(nil)
+		} else if s.claimed == nil {
+			s.claimed = time.After(left)
+		}
+	}
+}
+
+func (s *Session) reply(p []byte) {
+	if s.open() != nil {
+		return
+	}
+	if in := &s.input; in.queued == 0 {
+		in.answered = 0
+	}
+	if s.input.answered+len(p) > maxAnswers || len(p) > s.input.max-s.input.queued {
+		return
+	}
+	s.input.answered += len(p)
+	_, _ = s.accept(p) // a terminal that takes no input is about to end
+}
+
+// mask makes nothing of those questions in output at an offset that others
+// than this viewer answer.
+func (a *Attachment) mask(offset uint64, p []byte) {
+	if !mayAnswer(&a.spec) {
+		return // it has said that it never answers
+	}
+	a.questions.Apply(p, func(i int) bool {
+		who, known := a.s.answers.at(offset + uint64(i))
+		return !known || who != a.spec.Writer
+	})
+}

@@ -1,0 +1,233 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// typedBy is what the session's child has been typed.
+func typedBy(f *fakePTY) string {
+	synctest.Wait()
+	return string(f.take(1 << 20))
+}
+
+func show(f *fakePTY, text string) {
+	f.print([]byte(text))
+	synctest.Wait()
+}
+
+const askCursor, cursorIs = "\x1b[6n", "\x1b[1;1R"
+
+// Each question is answered once: by the session while no viewer does, and else
+// by the viewer that has been there longest.
+func TestOneAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		f := by(s)
+		show(f, askCursor)
+		if got := typedBy(f); got != "" {
+			t.Errorf("answered with %q before anybody could attach", got)
+		}
+		time.Sleep(claimTime)
+		if got := typedBy(f); got != cursorIs {
+			t.Errorf("nobody came: answered with %q, want %q", got, cursorIs)
+		}
+		plain := look(t, s, protocol.AttachSpec{})
+		readOnly := look(t, s, protocol.AttachSpec{Answers: true, Mode: protocol.ModeReadOnly})
+		show(f, askCursor)
+		if got := typedBy(f); got != cursorIs {
+			t.Errorf("nobody answers: answered with %q, want %q", got, cursorIs)
+		}
+		first := look(t, s, protocol.AttachSpec{Answers: true, Writer: "first"})
+		second := look(t, s, protocol.AttachSpec{Answers: true, Writer: "second"})
+		seen := func(v *viewer, want int) {
+			t.Helper()
+			v.seen = nil
+			if _, err := v.drain(); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(string(v.seen), askCursor); got != want {
+				t.Errorf("%s sees %d questions in %q, want %d", v.a.spec.Writer, got, v.seen, want)
+			}
+		}
+		for _, v := range []*viewer{plain, readOnly} {
+			seen(v, 1)
+		}
+		show(f, "\x1b[6")
+		show(f, "n")
+		seen(first, 1)
+		seen(second, 0)
+		seen(plain, 1)
+		first.a.Close()
+		show(f, askCursor)
+		back := look(t, s, protocol.AttachSpec{Answers: true, Writer: "first", Resume: &protocol.Resume{Instance: s.Instance(), Offset: first.pos}})
+		show(f, askCursor)
+		seen(second, 2)
+		seen(back, 0)
+		if got := typedBy(f); got != "" {
+			t.Errorf("answered with %q, while viewers do", got)
+		}
+		second.a.Close()
+		back.a.Close()
+		show(f, askCursor)
+		if got := typedBy(f); got != cursorIs {
+			t.Errorf("all have gone: answered with %q, want %q", got, cursorIs)
+		}
+		late := look(t, s, protocol.AttachSpec{Answers: true, Writer: "late", Resume: &protocol.Resume{Instance: s.Instance()}})
+		seen(late, 0)
+	})
+}
+
+// Whoever starts a session and attaches at once gets its first questions.
+func TestClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		show(by(s), askCursor)
+		spec := fromStart(s)
+		spec.Answers = true
+		v := look(t, s, spec)
+		if v.drain(); string(v.seen) != askCursor {
+			t.Errorf("it sees %q, want the question", v.seen)
+		}
+		time.Sleep(2 * claimTime)
+		if got := typedBy(by(s)); got != "" {
+			t.Errorf("answered with %q as well", got)
+		}
+		v.a.Close()
+
+		other := create(t, tb, bash(""))
+		show(by(other), askCursor)
+		look(t, other, protocol.AttachSpec{Answers: true}) // it sees a snapshot, and no question
+		if got := typedBy(by(other)); got != cursorIs {
+			t.Errorf("who came has not seen the question: answered with %q, want %q", got, cursorIs)
+		}
+	})
+}
+
+// A child that asks and does not read is answered for a while, and costs its
+// writers no room.
+func TestAnswersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{InputBytes: 64 << 10})
+		s := create(t, tb, bash(""))
+		f := by(s)
+		time.Sleep(claimTime)
+		for range 100 {
+			show(f, strings.Repeat(askCursor, 600))
+		}
+		if n, err := s.Type("", 0, make([]byte, 16<<10)); err != nil || n != 16<<10 {
+			t.Errorf("%d bytes of input were taken, %v", n, err)
+		}
+		total := 0
+		for n := len(typedBy(f)); n > 0; n = len(typedBy(f)) {
+			total += n
+		}
+		if total < maxAnswers/2 || total > maxAnswers+16<<10+2*inputPiece {
+			t.Errorf("the child reads %d bytes", total)
+		}
+		show(f, askCursor)
+		if got := typedBy(f); got != cursorIs {
+			t.Errorf("later: answered with %q, want %q", got, cursorIs)
+		}
+	})
+}
+
+// What a program tells its terminal comes as events, a few however much it is.
+func TestNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		for range 1000 {
+			show(by(s), "\x07\x1b]0;spin\x07\x1b]0;title\x07\x1b]7;file:///tmp\x07\x1b]777;notify;T;B\x07")
+		}
+		show(by(s), "\x1b]0;last\x07")
+		time.Sleep(newsEvery)
+		synctest.Wait()
+		events, _, err := tb.Events().Next(context.Background(), 1)
+		if err != nil || len(events) > 30 {
+			t.Fatalf("%d events, %v", len(events), err)
+		}
+		kinds := map[protocol.EventKind]int{}
+		var text *protocol.Notification
+		for _, e := range events {
+			kinds[e.Kind]++
+			if e.Notification != nil {
+				text = e.Notification
+			}
+		}
+		if kinds[protocol.EventTitle] != 2 || kinds[protocol.EventCwd] != 1 || kinds[protocol.EventBell] != 2 || *text != (protocol.Notification{Title: "T", Body: "B"}) {
+			t.Errorf("got %v, the last notification %+v", kinds, text)
+		}
+		if i := info(t, s); i.Title != "last" || i.CurrentCwd != "/tmp" || events[len(events)-1].Session.Title != "last" {
+			t.Errorf("the session is called %q, in %q", i.Title, i.CurrentCwd)
+		}
+	})
+}
+
+// A session that prints nothing is made small, and then is left alone.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		runs := func() (on bool) { s.do(func() { on = s.idle.c != nil }); return on }
+		if runs() {
+			t.Error("a timer runs before anything was printed")
+		}
+		for range 20 {
+			show(by(s), strings.ReplaceAll(numbers(100), "\n", "\r\n"))
+			time.Sleep(time.Second)
+			if !runs() {
+				t.Error("no timer runs while it prints")
+			}
+		}
+		time.Sleep(3 * idleAfter)
+		if runs() {
+			t.Error("a timer runs for ever")
+		}
+		c, err := s.Show(protocol.ScreenSpec{Scrollback: protocol.AllScrollback})
+		if err != nil || len(c.Lines) != 2000 || !runs() {
+			t.Errorf("got %d lines, %v", len(c.Lines), err)
+		}
+	})
+}
+
+// A viewer that only looks and says its size gets the screen in that; how much
+// of the history comes is as it wishes.
+func TestSnapshotAsWished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		show(by(s), strings.ReplaceAll(numbers(3000), "\n", "\r\n")+strings.Repeat("x", 100)+"\r\n")
+		for _, tt := range []struct {
+			name  string
+			spec  protocol.AttachSpec
+			lines int // that it sees
+			width int // of the last one's first row
+		}{
+			{"as it is", protocol.AttachSpec{}, 1000 + 22, 80},
+			{"no history", protocol.AttachSpec{History: new(0)}, 22, 80},
+			{"all history", protocol.AttachSpec{History: new(1 << 30)}, 3001, 80},
+			{"another size", protocol.AttachSpec{Mode: protocol.ModeReadOnly, Cols: 30, Rows: 24, History: new(0)}, 20, 30},
+		} {
+			v := look(t, s, tt.spec)
+			if _, err := v.drain(); err != nil {
+				t.Fatal(err)
+			}
+			if v.size != (protocol.Size{Cols: 80, Rows: 24}) || v.info.BytesMissed != 0 {
+				t.Errorf("%s: told %v, %d missed", tt.name, v.size, v.info.BytesMissed)
+			}
+			if got := linesIn(string(v.seen), tt.width); got != tt.lines {
+				t.Errorf("%s: it shows %d lines, want %d", tt.name, got, tt.lines)
+			}
+		}
+	})
+}
