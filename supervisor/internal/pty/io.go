@@ -20,14 +20,18 @@ var never time.Time
 // Read waits once for output and then takes all there is, straight into b: the
 // kernel gives about 4 KiB a read(2), far too little to be woken up for each.
 // It returns io.EOF once nobody has the terminal open any more.
-func (p *PTY) Read(b []byte) (n int, err error) {
+func (p *PTY) Read(b []byte) (n int, err error) { return p.ReadEach(b, func(int) {}) }
+
+// ReadEach is Read, and calls each for every piece as it has come, with its
+// length.
+func (p *PTY) ReadEach(b []byte, each func(n int)) (n int, err error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
 	tries := 0
 	waitErr := p.whenReadable(func(fd uintptr) bool {
 		tries++
-		n, err = readAll(int(fd), b)
+		n, err = readAll(int(fd), b, each)
 		return !errors.Is(err, unix.EAGAIN)
 	})
 	p.budget.Spend(n, tries > 1)
@@ -39,12 +43,13 @@ func (p *PTY) Read(b []byte) (n int, err error) {
 
 // readAll reads until b is full or nothing is left. An error is only returned
 // with no bytes; the next call will see it again.
-func readAll(fd int, b []byte) (n int, err error) {
+func readAll(fd int, b []byte, each func(n int)) (n int, err error) {
 	for n < len(b) {
 		k, err := rawio.Read(uintptr(fd), b[n:])
 		switch {
 		case k > 0:
 			n += k
+			each(k)
 		case errors.Is(err, unix.EINTR):
 		case n > 0:
 			return n, nil

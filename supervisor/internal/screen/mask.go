@@ -81,6 +81,18 @@ func (m *Mask) Apply(p []byte, foreign func(i int) bool) {
 	}
 }
 
+// Pass takes note of p, which continues what it was given before, and changes
+// nothing. Only what begins with the last escape can go on behind p.
+func (m *Mask) Pass(p []byte) {
+	if i := bytes.LastIndexByte(p, esc); i >= 0 {
+		m.state = maskGround
+		p = p[i:]
+	}
+	if m.state != maskGround || len(p) > 0 && p[0] == esc {
+		m.Apply(p, func(int) bool { return false })
+	}
+}
+
 // next takes one byte and reports whether it is the last one of a question; of
 // one that ST ends, that is the ESC.
 func (m *Mask) next(b byte) (question bool) {

@@ -84,6 +84,22 @@ func (w *answers) at(offset uint64) (writer string, known bool) {
 	return "", false
 }
 
+// all reports whether a writer answers all questions from an offset to another.
+func (w *answers) all(from, to uint64, writer string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range slices.Backward(w.turns) {
+		switch {
+		case t.from >= to:
+		case t.writer != writer:
+			return false
+		case t.from <= from:
+			return true
+		}
+	}
+	return false
+}
+
 // mayAnswer reports whether an attachment with this spec answers, if it is its
 // turn.
 func mayAnswer(spec *protocol.AttachSpec) bool {
@@ -164,6 +180,10 @@ func (s *Session) reply(p []byte) {
 func (a *Attachment) mask(offset uint64, p []byte) {
 	if !mayAnswer(&a.spec) {
 		return // it has said that it never answers
+	}
+	if a.s.answers.all(offset, offset+uint64(len(p)), a.spec.Writer) {
+		a.questions.Pass(p)
+		return
 	}
 	a.questions.Apply(p, func(i int) bool {
 		who, known := a.s.answers.at(offset + uint64(i))

@@ -208,8 +208,8 @@ type eofTold struct {
 	eof chan struct{}
 }
 
-func (p *eofTold) Read(b []byte) (int, error) {
-	n, err := p.PTY.Read(b)
+func (p *eofTold) ReadEach(b []byte, each func(int)) (int, error) {
+	n, err := p.PTY.ReadEach(b, each)
 	if err == io.EOF {
 		select {
 		case p.eof <- struct{}{}:

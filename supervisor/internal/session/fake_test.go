@@ -100,6 +100,17 @@ func (f *fakePTY) wait(deadline time.Time) {
 
 func (f *fakePTY) PID() int { return 1 << 30 }
 
+func (f *fakePTY) ReadEach(b []byte, each func(int)) (int, error) { return readEach(f.Read, b, each) }
+
+// readEach is ReadEach of a terminal whose output comes in one piece.
+func readEach(read func([]byte) (int, error), b []byte, each func(int)) (int, error) {
+	n, err := read(b)
+	if n > 0 {
+		each(n)
+	}
+	return n, err
+}
+
 func (f *fakePTY) Read(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

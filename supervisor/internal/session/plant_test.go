@@ -22,6 +22,8 @@ type badPTY struct {
 	out, in     int
 }
 
+func (b *badPTY) ReadEach(p []byte, each func(int)) (int, error) { return readEach(b.Read, p, each) }
+
 func (b *badPTY) Read(p []byte) (int, error) {
 	if b.read == nil {
 		return b.fakePTY.Read(p)

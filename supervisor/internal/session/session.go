@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,7 @@ import (
 // PTY is a child on a terminal; *pty.PTY is the real one.
 type PTY interface {
 	PID() int
-	Read([]byte) (int, error)
+	ReadEach(b []byte, each func(n int)) (int, error)
 	SetReadDeadline(time.Time) error
 	TryWrite([]byte) (int, error)
 	Write([]byte) (int, error)
@@ -197,9 +198,9 @@ func (s *Session) read() {
 	quiet := false
 	for {
 		last := isClosed(s.pty.Done())
-		n, err := s.pty.Read(s.ring.Reserve())
+		n, err := s.pty.ReadEach(s.ring.Reserve(), s.took)
 		if n > 0 {
-			s.tell(chunk{s.ring.Commit(n), n})
+			s.ring.Wake()
 			quiet = false
 		}
 		if err == nil {
@@ -226,16 +227,24 @@ func (s *Session) read() {
 	}
 }
 
-// tell tells loop and the viewers of new output: loop first, since whoever is
-// woken last runs first, and a viewer waits for its echo. A loop that is busy
-// does not delay the viewers.
-func (s *Session) tell(c chunk) {
+// aPiece is what the kernel gives of a terminal's output at once where there is
+// more.
+const aPiece = 4095
+
+// took hands n bytes that have come to loop. Where more are to come it lets loop
+// see to these first: meanwhile the kernel fills what was emptied, which holds
+// no more than that. Viewers are told when all has come, so that each message
+// to them is a long one; but none of them waits for a loop that is busy.
+func (s *Session) took(n int) {
+	c := chunk{s.ring.Commit(n), n}
 	select {
 	case s.chunks <- c:
-		s.ring.Wake()
 	default:
 		s.ring.Wake()
 		s.chunks <- c
+	}
+	if n >= aPiece {
+		runtime.Gosched()
 	}
 }
 

@@ -286,7 +286,7 @@ type latePTY struct {
 	late chan struct{}
 }
 
-func (p *latePTY) Read(b []byte) (int, error) {
+func (p *latePTY) ReadEach(b []byte, each func(int)) (int, error) {
 	<-p.late
-	return p.fakePTY.Read(b)
+	return p.fakePTY.ReadEach(b, each)
 }

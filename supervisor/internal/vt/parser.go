@@ -146,6 +146,12 @@ func (t *Term) begin() {
 // wholeCSI does the CSI sequence at the beginning of p, if all of it is there
 // and nothing else within it, and returns its length; 0 if not.
 func (t *Term) wholeCSI(p []byte) int {
+	if p[2] == 'm' { // nearly every second one
+		t.pen.reset()
+		t.penChanged()
+		t.join, t.printing = 0, false
+		return 3
+	}
 	q := &t.par
 	q.reset()
 	collect := uint32(0)
@@ -172,8 +178,12 @@ func (t *Term) wholeCSI(p []byte) int {
 			if !q.full {
 				q.v[q.n-1] = int32(v)
 			}
-			t.collect = collect
-			t.csi(collect<<8 | uint32(b))
+			if b == 'm' && collect == 0 {
+				t.sgr()
+			} else {
+				t.collect = collect
+				t.csi(collect<<8 | uint32(b))
+			}
 			t.join, t.printing = 0, false
 			return i + 1
 		default:

@@ -129,8 +129,8 @@ func (t *Term) wrap(keep int) {
 const maxCombined = 8
 
 // printText prints the characters at the beginning of p, the first of which is
-// not ASCII, as long as the rows they go to can take them as text. It returns
-// the bytes it took; none if it is for printRune to do.
+// not ASCII, as long as they take room. It returns the bytes it took; none if
+// it is for printRune to do.
 func (t *Term) printText(p []byte) int {
 	if t.modes.Insert || t.modes.Graphemes {
 		return 0
@@ -161,7 +161,8 @@ func (t *Term) printText(p []byte) int {
 		}
 		r := b.row(b.y)
 		if r.inCells || b.x < r.n {
-			break
+			done += t.printCells(r, p[done:])
+			continue
 		}
 		i, x, combined := done, b.x, 0
 		for {
@@ -190,6 +191,33 @@ func (t *Term) printText(p []byte) int {
 		r.n, b.x, done = x, x, i
 		t.join = t.joinBehind(p[:i])
 	}
+	return done
+}
+
+// printCells prints the characters at the beginning of p into cells, as long as
+// they take room in the row, and returns the bytes it took. The first one does.
+func (t *Term) printCells(r *row, p []byte) (done int) {
+	t.toCells(r)
+	b, sb := t.b, t.penID.cell()
+	for done < len(p) && p[done] >= 0x80 {
+		ch, n := decodeRune(p[done:])
+		if n == 0 || ch < 0xa0 {
+			break
+		}
+		w := tableWidth(ch)
+		if w == 0 || b.x+w > t.cols {
+			break
+		}
+		r.reach(b.x + w)
+		r.cells[b.x] = cell(ch) | sb | widthBits(w)
+		if w == 2 {
+			r.cells[b.x+1] = sb | zeroCell
+		}
+		b.x += w
+		done += n
+		t.join = joinState(w) << 1
+	}
+	t.mendRight(r)
 	return done
 }
 

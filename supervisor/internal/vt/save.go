@@ -26,6 +26,10 @@ func (t *Term) restoreCursor() {
 }
 
 func (t *Term) penChanged() {
+	if t.pen == (style{}) {
+		t.penID, t.eraseID = 0, 0
+		return
+	}
 	t.penID = t.styles.id(t.pen)
 	if t.pen.bg&colorMask != t.styles.all[t.eraseID].bg {
 		t.eraseID = t.styles.id(t.pen.erased())

@@ -223,7 +223,7 @@ var actions = []action{
 	{func(g *generator) { g.print("%s", string(rune(0x80+g.IntN(0x20)))); g.terminate() }, 1, map[Profile]int{Garbage: 6}},
 	// REP: less of what takes many bytes, of which the core does not do any number.
 	{func(g *generator) { g.csi(one(g, "", "1", "2", "5"), "b") }, 1, map[Profile]int{Wide: 4}},
-	{func(g *generator) { g.print("%s", g.words(1+g.IntN(3))); g.csi(g.count(), "b") }, 1, nil},
+	{func(g *generator) { g.print("%s", g.words(1+g.IntN(3))); g.csi(one(g, "1", "7", "40", "95"), "b") }, 1, nil},
 
 	// The cursor.
 	{func(g *generator) { g.csi(g.place(g.rows)+";"+g.place(g.cols), one(g, "H", "H", "f")) }, 8, map[Profile]int{Editor: 14}},
