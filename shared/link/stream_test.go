@@ -227,7 +227,7 @@ func TestSendLimit(t *testing.T) {
 	answer(t, supervisor, func(st *Stream, request protocol.Message) {
 		m := request.(*link.Info)
 		defer st.Close()
-		if err := st.Send(link.Lines{Lines: []string{strings.Repeat("x", frame.Max)}}); err != nil {
+		if err := st.Send(link.ScreenContent{ScreenContent: protocol.ScreenContent{Lines: []string{strings.Repeat("x", frame.Max)}}}); err != nil {
 			_ = st.Fail(err)
 			return
 		}

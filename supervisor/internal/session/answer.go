@@ -23,7 +23,8 @@ const (
 	// terminal would have answered better: its colours, for one. What the child
 	// asks in this time is answered by whoever attaches to all of it, or else
 	// by us when the time is over.
-	claimTime = 500 * time.Millisecond
+	// It delays a program that asks while nobody comes, so it is short.
+	claimTime = 100 * time.Millisecond
 	unclaimed = "?" // no writer's name
 )
 
