@@ -24,6 +24,7 @@ func SignalName(sig syscall.Signal) string { return sig.String() }
 
 func (*PTY) PID() int                                           { return 0 }
 func (*PTY) Read([]byte) (int, error)                           { return 0, ErrUnsupported }
+func (*PTY) ReadEach([]byte, func(int)) (int, error)            { return 0, ErrUnsupported }
 func (*PTY) TryWrite([]byte) (int, error)                       { return 0, ErrUnsupported }
 func (*PTY) Write([]byte) (int, error)                          { return 0, ErrUnsupported }
 func (*PTY) SetReadDeadline(time.Time) error                    { return ErrUnsupported }
