@@ -15,7 +15,7 @@ func (t *Term) State() *State {
 	}
 	s.Pen = d.attr(t.pen)
 	s.Title, s.IconName = t.title, t.icon
-	s.TitleHeap, s.IconHeap = slices.Clone(t.titleStack), slices.Clone(t.iconStack)
+	s.TitleStack, s.IconStack = slices.Clone(t.titleStack), slices.Clone(t.iconStack)
 	s.Modes = t.modes
 	s.Charset = t.cs.name()
 	for _, g := range t.gsets {
@@ -73,8 +73,8 @@ func (d *dumper) buffer(b *buffer, history int) Buffer {
 	}
 	if history > 0 {
 		t.hist.each(0, func(_ int, l storedLine) bool {
-			t.line2 = t.storedCells(t.line2[:0], l)
-			out.Lines = append(out.Lines, d.line(t.line2, l.flags&lineWrapped != 0))
+			t.scratch = t.storedCells(t.scratch[:0], l)
+			out.Lines = append(out.Lines, d.line(t.scratch, l.flags&lineWrapped != 0))
 			return true
 		})
 	}
@@ -89,14 +89,14 @@ func (d *dumper) buffer(b *buffer, history int) Buffer {
 // row stays as it is.
 func (t *Term) rowCells(r *row) []cell {
 	if r.inCells {
-		t.line2 = append(t.line2[:0], r.cells...)
+		t.scratch = append(t.scratch[:0], r.cells...)
 	} else {
-		t.line2 = t.decode(t.line2[:0], r.text, r.runs)
+		t.scratch = t.decode(t.scratch[:0], r.text, r.runs)
 	}
-	for len(t.line2) < t.cols {
-		t.line2 = append(t.line2, r.fill.cell())
+	for len(t.scratch) < t.cols {
+		t.scratch = append(t.scratch, r.fill.cell())
 	}
-	return t.line2[:t.cols]
+	return t.scratch[:t.cols]
 }
 
 func (d *dumper) line(cells []cell, wrapped bool) Line {

@@ -21,7 +21,6 @@ type history struct {
 	bytes    int // of all arenas, as they are held
 	arenas   []*arena
 	spare    *arena
-	cold     int     // arenas before this one are packed
 	scratch  []byte  // an unpacked arena, or a line being made
 	serials  uint32  // the last arena's
 	known    []known // by style id: its index in the newest arena
@@ -218,7 +217,7 @@ func (h *history) newArena() *arena {
 	h.spare = nil
 	if a == nil {
 		size := arenaSize
-		if len(h.arenas) == 0 {
+		if k := len(h.arenas); k == 0 || h.arenas[k-1].packed { // perhaps little comes
 			size = firstArena
 		}
 		a = &arena{b: make([]byte, 0, size)}
@@ -244,7 +243,6 @@ func (h *history) dropLine() {
 	copy(h.arenas, h.arenas[1:])
 	h.arenas[len(h.arenas)-1] = nil
 	h.arenas = h.arenas[:len(h.arenas)-1]
-	h.cold = max(0, h.cold-1)
 	if !a.packed && cap(a.b) == arenaSize {
 		h.spare = a
 	}
@@ -259,7 +257,7 @@ func (h *history) clear() {
 		h.spare = h.arenas[k-1] // a program may do this all the time
 	}
 	clear(h.arenas)
-	h.arenas, h.lines, h.bytes, h.cold = h.arenas[:0], 0, 0, 0
+	h.arenas, h.lines, h.bytes = h.arenas[:0], 0, 0
 }
 
 // A storedLine is a line of history as it is held; its bytes are valid until
@@ -361,9 +359,14 @@ const packWorth = 1 << 10
 // while. What is read of it later is unpacked for the reader.
 func (t *Term) Pack() {
 	h := &t.hist
-	for ; h.cold < len(h.arenas); h.cold++ {
-		a := h.arenas[h.cold]
-		if a.packed || len(a.b) < packWorth {
+	for _, a := range h.arenas {
+		if a.packed {
+			continue
+		}
+		if len(a.b) < packWorth {
+			h.bytes -= a.size()
+			a.b = slices.Clip(append([]byte(nil), a.b...))
+			h.bytes += a.size()
 			continue
 		}
 		h.bytes -= a.size()
@@ -382,8 +385,8 @@ func (t *Term) Pack() {
 	if t.b != &t.alt {
 		t.alt.rows, t.alt.order = nil, nil
 	}
-	t.line2 = nil
-	h.spare, h.scratch, h.text, h.runs, h.known, t.line = nil, nil, nil, nil, nil, nil
+	t.scratch = nil
+	h.spare, h.scratch, h.text, h.runs, h.known = nil, nil, nil, nil, nil
 }
 
 func (h *history) unpack(a *arena) {
@@ -394,7 +397,6 @@ func (h *history) unpack(a *arena) {
 	a.b, a.looks = unpack(nil, a.b)
 	a.packed = false
 	h.bytes += a.size()
-	h.cold = 0
 }
 
 // The coders are shared by all terminals: each costs hundreds of KiB, and

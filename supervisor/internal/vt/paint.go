@@ -40,8 +40,8 @@ func (p *painter) normal(history int) {
 			p.newLine(first)
 			p.storedASCII(l)
 		} else {
-			t.line2 = t.storedCells(t.line2[:0], l)
-			p.line(t.line2, l.flags&lineWrapped != 0, first)
+			t.scratch = t.storedCells(t.scratch[:0], l)
+			p.line(t.scratch, l.flags&lineWrapped != 0, first)
 		}
 		first = false
 		return true

@@ -152,9 +152,9 @@ func (l *layout) gather(old *history) {
 			line.columns = len(s.text)
 			line.trimmed = len(bytes.TrimRight(s.text, "\x00"))
 		} else {
-			l.t.line2 = l.t.storedCells(l.t.line2[:0], s)
-			line.columns = len(l.t.line2)
-			line.trimmed = trimmed(l.t.line2)
+			l.t.scratch = l.t.storedCells(l.t.scratch[:0], s)
+			line.columns = len(l.t.scratch)
+			line.trimmed = trimmed(l.t.scratch)
 		}
 		return true
 	})

@@ -11,19 +11,19 @@ type State struct {
 	Normal    Buffer  `json:"normal"`
 	Alternate *Buffer `json:"alternate,omitempty"` // only while it is shown
 
-	Pen       int      `json:"pen"` // index into Attrs
-	Title     string   `json:"title"`
-	IconName  string   `json:"icon_name"`
-	TitleHeap []string `json:"title_stack"` // oldest first
-	IconHeap  []string `json:"icon_stack"`
-	Modes     Modes    `json:"modes"`
-	Charset   string   `json:"charset"`  // designator of what is in use, "" for US ASCII
-	Charsets  []string `json:"charsets"` // G0 to G3
-	GL        int      `json:"gl"`       // which of them was shifted in
-	Pending   string   `json:"-"`        // an unfinished sequence or character, as bytes
-	Colors    []Color  `json:"-"`        // what was set by OSC 4, 10, 11, 12
-	Keyboard  Keyboard `json:"-"`        // kitty keyboard flags and modifyOtherKeys
-	WorkDir   string   `json:"-"`        // OSC 7 or OSC 1337 CurrentDir
+	Pen        int      `json:"pen"` // index into Attrs
+	Title      string   `json:"title"`
+	IconName   string   `json:"icon_name"`
+	TitleStack []string `json:"title_stack"` // oldest first
+	IconStack  []string `json:"icon_stack"`
+	Modes      Modes    `json:"modes"`
+	Charset    string   `json:"charset"`  // designator of what is in use, "" for US ASCII
+	Charsets   []string `json:"charsets"` // G0 to G3
+	GL         int      `json:"gl"`       // which of them was shifted in
+	Pending    string   `json:"-"`        // an unfinished sequence or character, as bytes
+	Colors     []Color  `json:"-"`        // what was set by OSC 4, 10, 11, 12
+	Keyboard   Keyboard `json:"-"`        // kitty keyboard flags and modifyOtherKeys
+	WorkDir    string   `json:"-"`        // OSC 7 or OSC 1337 CurrentDir
 }
 
 // Buffer is one of the two screens. Lines holds the history, oldest first, and
@@ -51,7 +51,8 @@ type Line struct {
 
 // Cell is one column. Text is "" for a cell that was never written or was
 // erased. Width is 1, 2 for the first half of a wide character, whose second
-// half is an empty cell of width 0.
+// half is an empty cell of width 0, and 0 for a combining character that had
+// nothing to combine with.
 type Cell struct {
 	Text  string `json:"t"`
 	Width int    `json:"w"`

@@ -38,8 +38,7 @@ type Term struct {
 	styles   styleTable
 	clusters clusterTable
 	links    linkTable
-	line     []cell // scratch
-	line2    []cell
+	scratch  []cell
 
 	parser
 	pen      style

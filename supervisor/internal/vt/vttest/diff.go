@@ -61,8 +61,8 @@ func (d *differ) state() {
 	d.equal("gl", got.GL, want.GL)
 	d.equal("title", got.Title, want.Title)
 	d.equal("icon name", got.IconName, want.IconName)
-	d.equal("title stack", list(got.TitleHeap), list(want.TitleHeap))
-	d.equal("icon stack", list(got.IconHeap), list(want.IconHeap))
+	d.equal("title stack", list(got.TitleStack), list(want.TitleStack))
+	d.equal("icon stack", list(got.IconStack), list(want.IconStack))
 }
 
 func (d *differ) modes() {

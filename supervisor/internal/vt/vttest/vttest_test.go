@@ -39,7 +39,7 @@ func TestDiff(t *testing.T) {
 		{"mode", func(s *vt.State) { s.Modes.Insert = true }, "mode Insert: got true"},
 		{"mode of ours", func(s *vt.State) { s.Modes.Win32Input = true }, ""},
 		{"screen", func(s *vt.State) { s.Alternate = &s.Normal }, "alternate shown: got true"},
-		{"title", func(s *vt.State) { s.TitleHeap = []string{"x"} }, "title stack: got [x]"},
+		{"title", func(s *vt.State) { s.TitleStack = []string{"x"} }, "title stack: got [x]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
