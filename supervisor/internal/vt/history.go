@@ -365,7 +365,7 @@ func (t *Term) Pack() {
 		}
 		if len(a.b) < packWorth {
 			h.bytes -= a.size()
-			a.b = slices.Clip(append([]byte(nil), a.b...))
+			a.b = slices.Clone(a.b)
 			h.bytes += a.size()
 			continue
 		}
