@@ -32,15 +32,11 @@ func (p *painter) look(s *style) {
 // visible, whatever it was.
 func appendSGR(dst []byte, s style) []byte {
 	dst = append(dst, '0')
-	for _, f := range [...]struct {
-		word, bit uint32
-		code      string
-	}{
-		{s.fg, fgBold, ";1"}, {s.bg, bgDim, ";2"}, {s.bg, bgItalic, ";3"}, {s.fg, fgBlink, ";5"},
-		{s.fg, fgInverse, ";7"}, {s.fg, fgInvisible, ";8"}, {s.fg, fgStrike, ";9"}, {s.bg, bgOverline, ";53"},
-	} {
-		if f.word&f.bit != 0 {
-			dst = append(dst, f.code...)
+	if s.fg&fgFlags|s.bg&bgFlags != 0 {
+		for _, f := range sgrFlags {
+			if f.fg&s.fg|f.bg&s.bg != 0 {
+				dst = append(dst, f.code...)
+			}
 		}
 	}
 	switch n := s.extended >> underlineShift; n {
@@ -87,4 +83,17 @@ func appendColor(dst []byte, c uint32, base int64) []byte {
 		dst = strconv.AppendInt(dst, v&255, 10)
 	}
 	return dst
+}
+
+const (
+	fgFlags = fgBold | fgBlink | fgInverse | fgInvisible | fgStrike
+	bgFlags = bgDim | bgItalic | bgOverline
+)
+
+var sgrFlags = [...]struct {
+	fg, bg uint32
+	code   string
+}{
+	{fg: fgBold, code: ";1"}, {bg: bgDim, code: ";2"}, {bg: bgItalic, code: ";3"}, {fg: fgBlink, code: ";5"},
+	{fg: fgInverse, code: ";7"}, {fg: fgInvisible, code: ";8"}, {fg: fgStrike, code: ";9"}, {bg: bgOverline, code: ";53"},
 }
