@@ -68,6 +68,9 @@ const designators = new Map();
 }
 const designator = charset => (charset ? designators.get(charset) : '');
 
+// atWork are the defects that the screen has met to which something is done.
+let atWork;
+
 class Screen {
   constructor(config) {
     this.term = create(config);
@@ -79,6 +82,8 @@ class Screen {
     this.term.onData(data => { this.replies += data; });
     this.rememberLinks();
     this.watch();
+    if (!atWork) this.watchLines();
+    atWork = this.defects;
   }
 
   // rememberLinks keeps what links were: xterm.js forgets it once the lines on
@@ -100,11 +105,8 @@ class Screen {
     const { input, core, defects } = this;
     const buffer = () => core._bufferService.buffer;
     const shown = () => core._bufferService;
-    // A character without width after a pending wrap, with nothing to join,
-    // moves the cursor out of the line.
     input._parser.setPrintHandler((data, start, end) => {
       input.print(data, start, end);
-      if (buffer().x > shown().cols) defects.add('cursor-outside');
       // A wide character without room is dropped, and what joins it joins another.
       const wide = () => data.subarray(start, end).some(code => code > 0xff && core.unicodeService.wcwidth(code) === 2);
       const wraps = core.coreService.decPrivateModes.wraparound;
@@ -142,23 +144,27 @@ class Screen {
     }
   }
 
-  // watchReflow notes when moving cells takes along a text that belongs to
-  // others: xterm.js moves the texts of several characters that stand behind
-  // the moved ones too, and those that cells have had.
-  watchReflow() {
-    const { defects } = this;
-    const line = Object.getPrototypeOf(this.core.buffer.lines.get(0));
-    if (line.copyCellsFrom.watched) {
-      line.copyCellsFrom.watched = defects;
-      return;
-    }
-    // Rows that a line is split into and that have no room may replace others.
+  // watchLines notes, for whichever screen is at work, what goes wrong within
+  // lines: a character behind a line's end, and a reflow that takes a text along
+  // that belongs to others.
+  watchLines() {
     const list = Object.getPrototypeOf(this.core.buffer.lines);
+    const line = Object.getPrototypeOf(this.core.buffer.lines.get(0));
+    // Rows that a line is split into and that have no room may replace others.
     const set = list.set;
     list.set = function (index, value) {
-      if (index < 0 && (this._startIndex + index) % this._maxLength >= 0) line.copyCellsFrom.watched.add('line-before-first');
+      if (index < 0 && (this._startIndex + index) % this._maxLength >= 0) atWork.add('line-before-first');
       set.call(this, index, value);
     };
+    // A character without width after a pending wrap, with nothing to join, is
+    // put behind the line's end.
+    const put = line.setCellFromCodepoint;
+    line.setCellFromCodepoint = function (x, ...args) {
+      if (x >= this.length) atWork.add('cursor-outside');
+      put.call(this, x, ...args);
+    };
+    // xterm.js moves the texts of several characters that stand behind the moved
+    // ones too, and those that cells have had.
     const copy = line.copyCellsFrom;
     line.copyCellsFrom = function (src, srcCol, destCol, length, inReverse) {
       const before = { ...this._combined };
@@ -167,19 +173,21 @@ class Screen {
       for (let x = 0; x < this.length; x++) {
         const moved = x >= destCol && x < destCol + length;
         const text = moved ? from[x - destCol + srcCol] : before[x];
-        if (this.isCombined(x) && this._combined[x] !== text) line.copyCellsFrom.watched.add('text-moved');
+        if (this.isCombined(x) && this._combined[x] !== text) atWork.add('text-moved');
       }
     };
-    line.copyCellsFrom.watched = defects;
   }
 
   // Synchronous, as an error then belongs to its command. It does what write
   // does, less the waiting.
-  write(chunk) { this.core.writeSync(chunk); }
+  write(chunk) {
+    atWork = this.defects;
+    this.core.writeSync(chunk);
+  }
 
   resize(cols, rows) {
     const { normal, alt } = this.core._bufferService.buffers;
-    this.watchReflow();
+    atWork = this.defects;
     this.term.resize(cols, rows);
     for (const b of [normal, alt]) this.checkPlace(b);
   }

@@ -118,6 +118,7 @@ func (t *Term) HistoryLines() int { return t.hist.lines }
 // may reset the terminal as often as it likes.
 func (t *Term) resetBuffers() {
 	t.hist.clear()
+	t.normal.reset(t.cols, t.rows)
 	t.normal.open(t.cols, t.rows, 0)
 	t.alt.reset(t.cols, t.rows)
 	t.normal.saved, t.alt.saved = saved{}, saved{}
@@ -133,7 +134,6 @@ func (b *buffer) reset(cols, rows int) {
 
 // open gives a buffer its rows, which are empty and look like fill.
 func (b *buffer) open(cols, rows int, fill styleID) {
-	b.reset(cols, rows)
 	if len(b.rows) != rows {
 		b.rows = make([]row, rows)
 		b.order = make([]uint16, rows)
