@@ -150,7 +150,7 @@ func (m *modes) final(params []byte, final byte) {
 	case final == 'n' && string(params) == ">4":
 		m.note(">4", false)
 	case final == 'q' && bytes.HasSuffix(params, []byte(" ")):
-		m.note(" q", true)
+		m.note(" q", strings.Trim(string(params), "0 ") != "")
 	case final == 't':
 		m.titles(string(params))
 	case final == 'r' && prefix != '?':
@@ -188,7 +188,16 @@ func (m *modes) keys(what byte, params string) {
 		}
 		k.pushed = max(0, k.pushed-n)
 	case '=':
-		k.set = k.set || k.pushed == 0
+		if k.pushed > 0 { // gone with what was pushed
+			return
+		}
+		flags, how, _ := strings.Cut(params, ";")
+		switch some := strings.Trim(flags, "0") != ""; how {
+		case "", "1": // these flags and no others
+			k.set = some
+		case "2": // these too
+			k.set = k.set || some
+		}
 	}
 }
 

@@ -101,6 +101,7 @@ func TestModesForgetLongSequences(t *testing.T) {
 // printed, nothing is left to undo.
 func FuzzModes(f *testing.F) {
 	f.Add([]byte("\x1b[?1049h\x1b[>1u\x1b]11;#000\x07\x1b[?25l"), uint8(3))
+	f.Add([]byte("\x1b[=1u\x1b[=4;2u\x1b[=1;3u"), uint8(2))
 	f.Add([]byte("\x1b[?1\x1b[\x1b]8;;x\x1b\\\x1bc"), uint8(1))
 	f.Fuzz(func(t *testing.T, in []byte, piece uint8) {
 		whole, pieces := &modes{}, &modes{}

@@ -11,7 +11,7 @@ import (
 // that are only appended to and dropped line by line from the front.
 //
 // A line is a header, uvarint(length of what follows << 3 | lineFlags); then,
-// with lineStyled, the number of runs and for each the columns since the last
+// with lineMarked, its marks; with lineStyled, the number of runs and for each the columns since the last
 // one and its look (an index into the arena's), all uvarints; then the text
 // form of the row.
 type history struct {
@@ -55,8 +55,9 @@ type known struct {
 const (
 	lineWrapped = 1 << iota
 	lineStyled
-	lineASCII // one byte is one column
-	lineFlags = 3
+	lineASCII  // one byte is one column
+	lineMarked // marks come first
+	lineFlags  = 4
 )
 
 const (
@@ -100,7 +101,7 @@ func (t *Term) push(r *row) {
 	if r.wrapped {
 		flags |= lineWrapped
 	}
-	t.pushText(text, runs, flags)
+	t.pushText(text, runs, r.marks, flags)
 }
 
 // appendFill appends what a row of n columns in use is filled with behind them.
@@ -120,25 +121,37 @@ func appendFill(text []byte, runs []run, n int, r *row) ([]byte, []run) {
 	return text, runs
 }
 
-func (t *Term) pushText(text []byte, runs []run, flags int) {
+func (t *Term) pushText(text []byte, runs []run, marks []mark, flags int) {
 	h := &t.hist
 	a := h.newest()
-	if len(runs) == 0 {
+	if len(runs) == 0 && len(marks) == 0 {
 		h.put(a, nil, text, flags)
 	} else {
-		h.putStyled(a, text, runs, flags|lineStyled, t.styles.all)
+		h.putStyled(a, text, runs, marks, flags, t.styles.all)
 	}
 	for h.lines > h.maxLines || h.bytes > h.maxBytes && len(h.arenas) > 1 {
 		h.dropLine()
 	}
 }
 
-func (h *history) putStyled(a *arena, text []byte, runs []run, flags int, all []style) {
+func (h *history) putStyled(a *arena, text []byte, runs []run, marks []mark, flags int, all []style) {
+	if len(runs) > 0 {
+		flags |= lineStyled
+	}
+	if len(marks) > 0 {
+		flags |= lineMarked
+	}
 	if len(a.looks)+len(runs) > arenaLooks && len(a.looks) > 0 {
 		a = h.newArena()
 	}
 	for {
-		head := binary.AppendUvarint(h.scratch[:0], uint64(len(runs)))
+		head := h.scratch[:0]
+		if len(marks) > 0 {
+			head = appendMarks(head, marks)
+		}
+		if len(runs) > 0 {
+			head = binary.AppendUvarint(head, uint64(len(runs)))
+		}
 		col := 0
 		for _, r := range runs {
 			head = binary.AppendUvarint(head, uint64(r.col()-col))
@@ -266,6 +279,7 @@ type storedLine struct {
 	arena *arena
 	looks []storedLook
 	flags int
+	marks []mark // what lineMarked announces
 	runs  []byte // what lineStyled announces
 	text  []byte
 }
@@ -304,6 +318,9 @@ func parseLine(b []byte) (l storedLine, rest []byte) {
 	size := int(v >> lineFlags)
 	body := b[k : k+size : k+size]
 	rest = b[k+size:]
+	if l.flags&lineMarked != 0 {
+		l.marks, body = parseMarks(body)
+	}
 	if l.flags&lineStyled != 0 {
 		n, at := binary.Uvarint(body)
 		for ; n > 0; n-- {

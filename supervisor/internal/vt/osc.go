@@ -38,7 +38,10 @@ func (t *Term) osc(p []byte) {
 	case 110, 111, 112:
 		delete(t.colors, foreground+n-110)
 	case 133:
+		t.addMark(p)
 		t.promptMark(string(arg))
+	case 633:
+		t.addMark(p)
 	case 777:
 		if rest, ok := strings.CutPrefix(string(arg), "notify;"); ok {
 			title, body, _ := strings.Cut(rest, ";")

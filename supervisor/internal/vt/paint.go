@@ -36,19 +36,19 @@ func (p *painter) normal(history int) {
 	t := p.t
 	first := true
 	t.hist.each(t.hist.lines-history, func(_ int, l storedLine) bool {
-		if l.flags&lineASCII != 0 && l.flags&lineWrapped == 0 {
+		if l.flags&(lineASCII|lineWrapped|lineMarked) == lineASCII {
 			p.newLine(first)
 			p.storedASCII(l)
 		} else {
 			t.scratch = t.storedCells(t.scratch[:0], l)
-			p.line(t.scratch, l.flags&lineWrapped != 0, first)
+			p.line(t.scratch, l.marks, l.flags&lineWrapped != 0, first)
 		}
 		first = false
 		return true
 	})
 	for y := range t.rows {
 		r := t.normal.row(y)
-		p.line(t.rowCells(r), r.wrapped, first)
+		p.line(t.rowCells(r), r.marks, r.wrapped, first)
 		first = false
 	}
 }
@@ -58,7 +58,7 @@ func (p *painter) screen(b *buffer) {
 	p.x = 0
 	for y := range p.t.rows {
 		r := b.row(y)
-		p.line(p.t.rowCells(r), r.wrapped, y == 0)
+		p.line(p.t.rowCells(r), r.marks, r.wrapped, y == 0)
 	}
 }
 
@@ -135,13 +135,13 @@ func (p *painter) empty(n int, s *style) {
 }
 
 // line writes a line's cells, after going to where it begins.
-func (p *painter) line(cells []cell, wrapped, first bool) {
+func (p *painter) line(cells []cell, marks []mark, wrapped, first bool) {
 	if !wrapped || first {
 		p.newLine(first)
-	} else if !p.wrapsInto(cells) {
+	} else if !p.wrapsInto(cells) || len(marks) > 0 { // a mark must not stand in the line before
 		p.wrapInto()
 	}
-	p.cells(cells)
+	p.marksBehind(p.cells(cells, marks))
 }
 
 // wrapsInto reports whether printing cells makes them a line that continues
@@ -185,8 +185,8 @@ func (p *painter) wrapInto() {
 }
 
 // cells writes cells from the beginning of a line on. Empty ones of default
-// look at its end are left as they are.
-func (p *painter) cells(cells []cell) {
+// look at its end are left as they are. It returns the marks behind them.
+func (p *painter) cells(cells []cell, marks []mark) []mark {
 	t := p.t
 	n := min(len(cells), t.cols)
 	for n > 0 && cells[n-1] == 0 {
@@ -194,11 +194,14 @@ func (p *painter) cells(cells []cell) {
 	}
 	p.x, p.end = 0, style{}
 	for p.x < n {
+		if len(marks) > 0 {
+			marks = p.marksUpTo(p.x, marks)
+		}
 		c := cells[p.x]
 		s := &t.styles.all[c.style()]
 		if !c.hasContent() || c.isWide() && p.x == t.cols-1 {
 			k := p.x + 1
-			for k < n && !cells[k].hasContent() && cells[k].style() == c.style() {
+			for k < n && !cells[k].hasContent() && cells[k].style() == c.style() && (len(marks) == 0 || k < marks[0].col) {
 				k++
 			}
 			if k == t.cols {
@@ -209,7 +212,7 @@ func (p *painter) cells(cells []cell) {
 					p.halveEnd(cells, s)
 					p.end = *s
 				}
-				return
+				return marks
 			}
 			p.emptyCells(k-p.x, s)
 			continue
@@ -224,6 +227,7 @@ func (p *painter) cells(cells []cell) {
 			}
 		}
 	}
+	return marks
 }
 
 // emptyEnd empties the last n columns, which look like s: the cursor stays

@@ -307,6 +307,7 @@ func (t *Term) printRune(ch rune) {
 			b.x = t.cols - 1
 			if w == 2 { // no room in the last column, and nothing to join
 				t.join = 0
+				t.toCells(b.row(b.y)) // for printed, which comes next
 				return
 			}
 		}

@@ -90,6 +90,7 @@ type layoutLine struct {
 	cells   []cell // as many as there are columns
 	isCells bool
 	wrapped bool
+	marks   []mark
 	columns int // that something is known of
 	trimmed int // that are not empty at the end
 }
@@ -147,7 +148,7 @@ func (l *layout) gather(old *history) {
 	}
 	old.each(0, func(i int, s storedLine) bool {
 		line := &all[i]
-		line.stored, line.wrapped = s, s.flags&lineWrapped != 0
+		line.stored, line.wrapped, line.marks = s, s.flags&lineWrapped != 0, s.marks
 		if s.flags&lineASCII != 0 {
 			line.columns = len(s.text)
 			line.trimmed = len(bytes.TrimRight(s.text, "\x00"))
@@ -162,7 +163,7 @@ func (l *layout) gather(old *history) {
 		r := l.t.normal.row(y)
 		line := &all[old.lines+y]
 		line.cells = append([]cell(nil), l.t.rowCells(r)...)
-		line.isCells, line.wrapped = true, r.wrapped
+		line.isCells, line.wrapped, line.marks = true, r.wrapped, r.marks
 		line.columns, line.trimmed = len(line.cells), trimmed(line.cells)
 	}
 }
@@ -506,7 +507,7 @@ func (l *layout) store(line *layoutLine) {
 		runs := h.runs[:0]
 		line.stored.eachRun(func(col int, s style) { runs = append(runs, newRun(col, t.styles.id(s))) })
 		h.runs = runs
-		t.pushText(line.stored.text, runs, flags|line.stored.flags&lineASCII)
+		t.pushText(line.stored.text, runs, line.marks, flags|line.stored.flags&lineASCII)
 		return
 	}
 	cells := line.cells[:min(len(line.cells), l.cols)]
@@ -515,13 +516,13 @@ func (l *layout) store(line *layoutLine) {
 	if ascii {
 		flags |= lineASCII
 	}
-	t.pushText(text, runs, flags)
+	t.pushText(text, runs, line.marks, flags)
 }
 
 // row makes a row of the screen, in text form if it is ASCII.
 func (l *layout) row(line *layoutLine) row {
 	cells := l.open(line, l.cols)[:l.cols]
-	r := row{w: l.cols, wrapped: line.wrapped}
+	r := row{w: l.cols, wrapped: line.wrapped, marks: line.marks}
 	var n int
 	r.text, r.runs, n, r.ascii = l.t.encode(nil, nil, cells)
 	r.n = n

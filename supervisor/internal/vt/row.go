@@ -15,6 +15,7 @@ type row struct {
 	inCells bool // cell form
 	ascii   bool // text form, and one byte is one column
 	wrapped bool // it continues the row above
+	marks   []mark
 }
 
 // run says that columns from col on look like style.
@@ -43,14 +44,15 @@ const maxCluster = 255
 func (r *row) clear(fill styleID) {
 	r.text, r.runs, r.cells = r.text[:0], r.runs[:0], r.cells[:0]
 	r.n, r.fill = 0, fill
-	r.inCells, r.ascii, r.wrapped = false, true, false
+	r.inCells, r.ascii, r.wrapped, r.marks = false, true, false, nil
 }
 
-// erase is clear, but the row continues the one above as before.
+// erase is clear, but the row continues the one above as before, and has its
+// marks: shells set them before they erase what is left of the screen.
 func (r *row) erase(fill styleID) {
-	w := r.wrapped
+	w, m := r.wrapped, r.marks
 	r.clear(fill)
-	r.wrapped = w
+	r.wrapped, r.marks = w, m
 }
 
 // lastStyle returns the look of the last column in use, in text form.
