@@ -121,13 +121,15 @@ measures() {
 		go test -run '^$' -bench AgainstXterm -benchtime 1x ./supervisor/internal/vt
 }
 
-# Every function FuzzX of every package; -fuzz takes one at a time.
+# Every function FuzzX of every package; -fuzz takes one at a time. Before Go 1.27
+# its end may be told as a failure without an input (golang/go issue 75804).
 fuzz() {
 	local file name
 	grep -rno --include='*_test.go' --exclude-dir=node_modules '^func Fuzz[A-Za-z0-9_]*' . >"$work/fuzz" || { echo "none"; return 0; }
 	while IFS=: read -r file _ name; do
 		echo "$(dirname "$file") ${name#func }"
 		go test -run '^$' -fuzz "^${name#func }\$" -fuzztime "$FUZZTIME" -fuzzminimizetime 1x "$(dirname "$file")" >"$work/out" 2>&1 </dev/null ||
+			{ grep -q '^    context deadline exceeded$' "$work/out" && ! grep -q 'Failing input' "$work/out"; } ||
 			{ cat "$work/out"; return 1; }
 	done <"$work/fuzz"
 }
