@@ -161,7 +161,7 @@ func (t *Term) printText(p []byte) int {
 		}
 		r := b.row(b.y)
 		if r.inCells || b.x < r.n {
-			done += t.printCells(r, p[done:])
+			done += t.printCells(r, p[done:], ch, n, w)
 			continue
 		}
 		i, x, combined := done, b.x, 0
@@ -195,19 +195,12 @@ func (t *Term) printText(p []byte) int {
 }
 
 // printCells prints the characters at the beginning of p into cells, as long as
-// they take room in the row, and returns the bytes it took. The first one does.
-func (t *Term) printCells(r *row, p []byte) (done int) {
+// they take room in the row, and returns the bytes it took. The first one is ch,
+// of n bytes and w columns, for which there is room.
+func (t *Term) printCells(r *row, p []byte, ch rune, n, w int) (done int) {
 	t.toCells(r)
 	b, sb := t.b, t.penID.cell()
-	for done < len(p) && p[done] >= 0x80 {
-		ch, n := decodeRune(p[done:])
-		if n == 0 || ch < 0xa0 {
-			break
-		}
-		w := tableWidth(ch)
-		if w == 0 || b.x+w > t.cols {
-			break
-		}
+	for {
 		r.reach(b.x + w)
 		r.cells[b.x] = cell(ch) | sb | widthBits(w)
 		if w == 2 {
@@ -216,6 +209,15 @@ func (t *Term) printCells(r *row, p []byte) (done int) {
 		b.x += w
 		done += n
 		t.join = joinState(w) << 1
+		if done == len(p) || p[done] < 0x80 {
+			break
+		}
+		if ch, n = decodeRune(p[done:]); n == 0 || ch < 0xa0 {
+			break
+		}
+		if w = tableWidth(ch); w == 0 || b.x+w > t.cols {
+			break
+		}
 	}
 	t.mendRight(r)
 	return done
