@@ -10,19 +10,16 @@ import (
 	"strings"
 
 	"holdfast/protocol"
+	"holdfast/shared/palette"
 )
 
-// The colours of a page: xterm.js's, as the supervisor tells them to programs
-// that ask.
-const (
-	htmlForeground = "#ffffff"
-	htmlBackground = "#000000"
+// The colours of a page: those that the supervisor tells to programs that ask.
+var (
+	htmlForeground = cssColor(palette.Foreground)
+	htmlBackground = cssColor(palette.Background)
 )
 
-var basicColors = [16]string{
-	"#2e3436", "#cc0000", "#4e9a06", "#c4a000", "#3465a4", "#75507b", "#06989a", "#d3d7cf",
-	"#555753", "#ef2929", "#8ae234", "#fce94f", "#729fcf", "#ad7fa8", "#34e2e2", "#eeeeec",
-}
+func cssColor(rgb uint32) string { return fmt.Sprintf("#%06x", rgb) }
 
 // screenHTML is a screen as a piece of a page that needs nothing else: no
 // script, no sheet, no font, nothing from the network. All text of the session
@@ -105,7 +102,7 @@ func safeLink(link string) string {
 func htmlStyle(l protocol.Look) string {
 	fg, bg := htmlColor(l.Fg), htmlColor(l.Bg)
 	if n, err := strconv.Atoi(l.Fg); err == nil && l.Bold && n >= 0 && n < 8 { // as terminals do
-		fg = basicColors[n+8]
+		fg = cssColor(palette.RGB(n + 8))
 	}
 	if l.Inverse {
 		if fg == "" {
@@ -163,20 +160,5 @@ func htmlColor(c string) string {
 	if err != nil || n < 0 || n > 255 {
 		return ""
 	}
-	switch {
-	case n < 16:
-		return basicColors[n]
-	case n < 232: // the cube of 6x6x6, by xterm's levels
-		n -= 16
-		return fmt.Sprintf("#%02x%02x%02x", cubeLevel(n/36), cubeLevel(n/6%6), cubeLevel(n%6))
-	}
-	n = 8 + 10*(n-232)
-	return fmt.Sprintf("#%02x%02x%02x", n, n, n)
-}
-
-func cubeLevel(n int) int {
-	if n == 0 {
-		return 0
-	}
-	return 55 + 40*n
+	return cssColor(palette.RGB(n))
 }

@@ -121,32 +121,11 @@ func (p *picture) ansiLine(l line) string {
 	return string(append(b, "\x1b[0m\n"...))
 }
 
-// sgrFlags are the parameters of the flags.
-var sgrFlags = []struct {
-	flag vt.Flags
-	code string
-}{
-	{vt.Bold, ";1"}, {vt.Dim, ";2"}, {vt.Italic, ";3"}, {vt.Blink, ";5"}, {vt.Inverse, ";7"},
-	{vt.Invisible, ";8"}, {vt.Strike, ";9"}, {vt.Overline, ";53"},
-}
-
-// appendSGR appends what makes the pen look like a, whatever it was.
+// appendSGR appends what makes the pen look like a, whatever it was. Underlines
+// have the colour of the text.
 func appendSGR(b []byte, a vt.Attr) []byte {
-	b = append(b, "\x1b[0"...)
-	for _, f := range sgrFlags {
-		if a.Flags&f.flag != 0 {
-			b = append(b, f.code...)
-		}
-	}
-	switch {
-	case a.Underline == 1:
-		b = append(b, ";4"...)
-	case a.Underline > 1:
-		b = strconv.AppendInt(append(b, ";4:"...), int64(a.Underline), 10)
-	}
-	b = appendColor(b, a.Fg, 30)
-	b = appendColor(b, a.Bg, 40)
-	return append(b, 'm')
+	a.UnderlineColor = 0
+	return append(a.AppendSGR(append(b, "\x1b["...)), 'm')
 }
 
 // The modes of a vt.Attr's colours.
@@ -155,26 +134,6 @@ const (
 	colorPalette
 	colorRGB
 )
-
-func appendColor(b []byte, c uint32, base int64) []byte {
-	v := int64(c & 0xffffff)
-	switch c >> 24 {
-	case colorBasic:
-		if v >= 8 {
-			v += 60 - 8
-		}
-		return strconv.AppendInt(append(b, ';'), base+v, 10)
-	case colorPalette:
-		b = strconv.AppendInt(append(b, ';'), base+8, 10)
-		return strconv.AppendInt(append(b, ";5;"...), v, 10)
-	case colorRGB:
-		b = strconv.AppendInt(append(b, ';'), base+8, 10)
-		b = append(strconv.AppendInt(append(b, ";2;"...), v>>16, 10), ';')
-		b = append(strconv.AppendInt(b, v>>8&255, 10), ';')
-		return strconv.AppendInt(b, v&255, 10)
-	}
-	return b
-}
 
 // maxLink is the longest link that is told; browsers take no longer ones.
 const maxLink = 2048

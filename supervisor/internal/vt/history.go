@@ -10,10 +10,10 @@ import (
 // A history holds the lines that have left the screen, oldest first, in arenas
 // that are only appended to and dropped line by line from the front.
 //
-// A line is a header, uvarint(length of what follows << 3 | lineFlags); then,
-// with lineMarked, its marks; with lineStyled, the number of runs and for each the columns since the last
-// one and its look (an index into the arena's), all uvarints; then the text
-// form of the row.
+// A line is a header, uvarint(length of what follows << lineFlags | flags);
+// then, with lineMarked, its marks; with lineStyled, the number of runs and for
+// each the columns since the last one and its look (an index into the arena's),
+// all uvarints; then the text form of the row.
 type history struct {
 	maxLines int
 	maxBytes int
@@ -21,7 +21,7 @@ type history struct {
 	bytes    int // of all arenas, as they are held
 	arenas   []*arena
 	spare    *arena
-	scratch  []byte  // an unpacked arena, or a line being made
+	scratch  []byte  // what comes before the text of a line that is being made
 	serials  uint32  // the last arena's
 	known    []known // by style id: its index in the newest arena
 	runs     []run
@@ -421,7 +421,7 @@ func (h *history) unpack(a *arena) {
 var (
 	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(arenaSize), zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
-	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<20), zstd.WithDecoderLowmem(true))
+	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 )
 
 // unpack appends the lines of an arena to dst, and returns its looks. They were

@@ -33,7 +33,7 @@ func (p *painter) look(s *style) {
 func appendSGR(dst []byte, s style) []byte {
 	dst = append(dst, '0')
 	if s.fg&fgFlags|s.bg&bgFlags != 0 {
-		for _, f := range sgrFlags {
+		for _, f := range flagBits {
 			if f.fg&s.fg|f.bg&s.bg != 0 {
 				dst = append(dst, f.code...)
 			}
@@ -90,10 +90,27 @@ const (
 	bgFlags = bgDim | bgItalic | bgOverline
 )
 
-var sgrFlags = [...]struct {
+// flagBits are the attributes that are on or off: where a style has them, and
+// what SGR they are. DECSCA is none.
+var flagBits = [...]struct {
 	fg, bg uint32
+	flag   Flags
 	code   string
 }{
-	{fg: fgBold, code: ";1"}, {bg: bgDim, code: ";2"}, {bg: bgItalic, code: ";3"}, {fg: fgBlink, code: ";5"},
-	{fg: fgInverse, code: ";7"}, {fg: fgInvisible, code: ";8"}, {fg: fgStrike, code: ";9"}, {bg: bgOverline, code: ";53"},
+	{fg: fgBold, flag: Bold, code: ";1"}, {bg: bgDim, flag: Dim, code: ";2"}, {bg: bgItalic, flag: Italic, code: ";3"},
+	{fg: fgBlink, flag: Blink, code: ";5"}, {fg: fgInverse, flag: Inverse, code: ";7"}, {fg: fgInvisible, flag: Invisible, code: ";8"},
+	{fg: fgStrike, flag: Strike, code: ";9"}, {bg: bgOverline, flag: Overline, code: ";53"}, {bg: bgProtected, flag: Protected},
+}
+
+// AppendSGR appends the parameters of SGR that make a pen look like a, whatever
+// it was. The link and DECSCA are no part of SGR.
+func (a Attr) AppendSGR(dst []byte) []byte {
+	s := style{fg: a.Fg, bg: a.Bg, extended: a.UnderlineColor | uint32(a.Underline)<<underlineShift}
+	for _, f := range flagBits {
+		if a.Flags&f.flag != 0 {
+			s.fg |= f.fg
+			s.bg |= f.bg
+		}
+	}
+	return appendSGR(dst, s)
 }

@@ -72,11 +72,11 @@ func decimal(p []byte) (int, bool) {
 
 // clip returns at most maxTitle bytes of p, whole characters.
 func clip(p []byte) string {
-	if len(p) > maxTitle {
-		p = p[:maxTitle]
-		for len(p) > 0 && !utf8.Valid(p[max(0, len(p)-utf8.UTFMax):]) {
-			p = p[:len(p)-1]
+	if n := maxTitle; len(p) > n {
+		for n > 0 && !utf8.RuneStart(p[n]) {
+			n--
 		}
+		p = p[:n]
 	}
 	return string(p)
 }

@@ -171,12 +171,10 @@ func (t *Term) printText(p []byte) int {
 			if i == len(p) || p[i] < 0x80 {
 				break
 			}
-			before := w
 			if ch, n = decodeRune(p[i:]); n == 0 || ch < 0xa0 {
 				break
 			}
 			if w = tableWidth(ch); x+w > t.cols {
-				w = before
 				break
 			}
 			if w > 0 {

@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+
+	"holdfast/shared/palette"
 )
 
 // question answers what a program asks the terminal by a control sequence.
@@ -234,30 +236,11 @@ func (t *Term) color(n int) uint32 {
 	if c, ok := t.colors[n]; ok {
 		return c
 	}
-	switch {
-	case n == foreground, n == cursorColor:
-		return 0xffffff
-	case n == background:
-		return 0
-	case n < 16:
-		return basicColors[n]
-	case n < 232: // the cube of 6x6x6, by xterm's levels
-		n -= 16
-		return cubeLevel(n/36)<<16 | cubeLevel(n/6%6)<<8 | cubeLevel(n%6)
+	switch n {
+	case foreground, cursorColor:
+		return palette.Foreground
+	case background:
+		return palette.Background
 	}
-	grey := uint32(8 + 10*(n-232))
-	return grey<<16 | grey<<8 | grey
-}
-
-func cubeLevel(n int) uint32 {
-	if n == 0 {
-		return 0
-	}
-	return uint32(55 + 40*n)
-}
-
-// basicColors are xterm.js's first 16, those of the Tango palette.
-var basicColors = [16]uint32{
-	0x2e3436, 0xcc0000, 0x4e9a06, 0xc4a000, 0x3465a4, 0x75507b, 0x06989a, 0xd3d7cf,
-	0x555753, 0xef2929, 0x8ae234, 0xfce94f, 0x729fcf, 0xad7fa8, 0x34e2e2, 0xeeeeec,
+	return palette.RGB(n)
 }

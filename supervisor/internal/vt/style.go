@@ -84,15 +84,8 @@ func (s style) shownLink() *link {
 
 func (s style) attr() Attr {
 	a := Attr{Fg: s.fg & colorMask, Bg: s.bg & colorMask, Underline: s.underline()}
-	for _, f := range [...]struct {
-		word, bit uint32
-		flag      Flags
-	}{
-		{s.fg, fgBold, Bold}, {s.bg, bgDim, Dim}, {s.bg, bgItalic, Italic}, {s.fg, fgBlink, Blink},
-		{s.fg, fgInverse, Inverse}, {s.fg, fgInvisible, Invisible}, {s.fg, fgStrike, Strike},
-		{s.bg, bgOverline, Overline}, {s.bg, bgProtected, Protected},
-	} {
-		if f.word&f.bit != 0 {
+	for _, f := range flagBits {
+		if f.fg&s.fg|f.bg&s.bg != 0 {
 			a.Flags |= f.flag
 		}
 	}

@@ -192,7 +192,7 @@ func (t *Term) tidy() {
 	if t.styles.used() > t.styles.limit {
 		t.sweepStyles()
 	}
-	if t.clusters.used() > max(t.clusters.limit, minClusterSweep) {
+	if t.clusters.used() > t.clusters.limit {
 		live := make([]bool, len(t.clusters.all))
 		for _, b := range []*buffer{&t.normal, &t.alt} {
 			for i := range b.rows {

@@ -1,0 +1,41 @@
+// Package palette says what the 256 colours of a terminal look like where
+// nobody has said otherwise.
+//
+// Invariant: what programs are told of a colour and what pages show of it is
+// the same.
+//
+// Not here: colours that a program has set (the terminal core).
+package palette
+
+// The colours of text and of what is behind it, as 0xrrggbb: xterm.js's.
+const (
+	Foreground = 0xffffff
+	Background = 0x000000
+)
+
+// basic are xterm.js's first 16, those of the Tango palette.
+var basic = [16]uint32{
+	0x2e3436, 0xcc0000, 0x4e9a06, 0xc4a000, 0x3465a4, 0x75507b, 0x06989a, 0xd3d7cf,
+	0x555753, 0xef2929, 0x8ae234, 0xfce94f, 0x729fcf, 0xad7fa8, 0x34e2e2, 0xeeeeec,
+}
+
+// RGB returns the colour n, 0 to 255, as 0xrrggbb: 16 basic ones, a cube of
+// 6x6x6 by xterm's levels, and 24 greys.
+func RGB(n int) uint32 {
+	switch {
+	case n < 16:
+		return basic[n]
+	case n < 232:
+		n -= 16
+		return level(n/36)<<16 | level(n/6%6)<<8 | level(n%6)
+	}
+	grey := uint32(8 + 10*(n-232))
+	return grey<<16 | grey<<8 | grey
+}
+
+func level(n int) uint32 {
+	if n == 0 {
+		return 0
+	}
+	return uint32(55 + 40*n)
+}
