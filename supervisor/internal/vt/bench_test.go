@@ -119,7 +119,7 @@ func TestNotSlow(t *testing.T) {
 			data := in.Make()
 			before := heap()
 			term := full()
-			got := bestSpeed(5, 1.5*slowest, ofInput(term, data))
+			got := bestSpeed(20, 1.5*slowest, ofInput(term, data))
 			held := heap() - before
 			t.Logf("%.0f MB/s, %d KiB", got, held>>10)
 			want := cmp.Or(slow[in.Name], slowest) / noise

@@ -139,8 +139,11 @@ func (b *buffer) open(cols, rows int, fill styleID) {
 		b.order = make([]uint16, rows)
 	}
 	for y := range b.rows {
-		b.rows[y].clear(fill)
-		b.rows[y].w = cols
+		r := &b.rows[y]
+		if r.n != 0 || r.fill != fill || !r.ascii || r.wrapped || r.marks != nil { // else it is empty already
+			r.clear(fill)
+		}
+		r.w = cols
 		b.order[y] = uint16(y)
 	}
 }
