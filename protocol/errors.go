@@ -24,6 +24,7 @@ const (
 	CodeInternal              Code = "internal"               // our fault
 	CodeInvalidArgument       Code = "invalid_argument"       // a field that cannot be
 	CodeLimitExceeded         Code = "limit_exceeded"         // one more than allowed
+	CodeLineTooLong           Code = "line_too_long"          // the terminal cuts a line of the input; Offset says how far it was taken
 	CodeNotAttached           Code = "not_attached"           // no such attachment on this connection
 	CodeNotFound              Code = "not_found"              // cause: no such program or directory
 	CodePermissionDenied      Code = "permission_denied"      // not allowed, or a read-only attachment that typed
@@ -48,7 +49,7 @@ func Codes() []Code {
 	return []Code{
 		CodeAlreadyAttached, CodeBadFrame, CodeClosed, CodeExitedEarly, CodeFrameTooLarge,
 		CodeHelloRequired, CodeInputFull, CodeInputGap, CodeInstanceMismatch, CodeInternal,
-		CodeInvalidArgument, CodeLimitExceeded, CodeNotAttached, CodeNotFound,
+		CodeInvalidArgument, CodeLimitExceeded, CodeLineTooLong, CodeNotAttached, CodeNotFound,
 		CodePermissionDenied, CodeProtocolMismatch, CodePTYExhausted, CodeSessionExists,
 		CodeSessionExited, CodeSessionNotFound, CodeSessionRunning, CodeSpawnFailed,
 		CodeSupervisorUnreachable, CodeTaskNotFound, CodeTimeout, CodeUnauthorized,
@@ -67,7 +68,7 @@ type Error struct {
 	RetryAfterMS int64  `json:"retry_after_ms,omitempty"` // not before, in milliseconds
 
 	Exit   *ExitRecord   `json:"exit,omitempty"`   // of exited_early and session_exited
-	Offset *uint64       `json:"offset,omitempty"` // of input_full and input_gap: input accepted so far
+	Offset *uint64       `json:"offset,omitempty"` // of input_full, input_gap and line_too_long: input accepted so far
 	Local  *VersionRange `json:"local,omitempty"`  // of protocol_mismatch: the side that speaks
 	Remote *VersionRange `json:"remote,omitempty"` // of protocol_mismatch: the side spoken to
 }

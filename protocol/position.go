@@ -6,6 +6,7 @@ type Position struct {
 	instance     Instance
 	offset       uint64 // of the next byte
 	snapshotLeft int    // bytes of a snapshot still to come
+	view         bool   // what is shown is a view of the viewer's own, which output cannot continue
 }
 
 // Attached sets the position from the answer to an attach.
@@ -15,7 +16,7 @@ func (p *Position) Attached(a AttachInfo) {
 
 // Resync sets the position of a viewer that was overtaken.
 func (p *Position) Resync(offset uint64, snapshotBytes int) {
-	p.offset, p.snapshotLeft = offset, snapshotBytes
+	p.offset, p.snapshotLeft, p.view = offset, snapshotBytes, false
 }
 
 // Output notes n bytes of output at offset.
@@ -27,15 +28,18 @@ func (p *Position) Snapshot(n int) int {
 	return p.snapshotLeft
 }
 
+// View notes that the viewer is shown a view of its own that stands for offset.
+func (p *Position) View(offset uint64) { p.offset, p.view = offset, true }
+
 // Offset returns the offset of the next byte of output.
 func (p *Position) Offset() uint64 { return p.offset }
 
 // Resume changes an attach request so that it goes on from here. Half a
-// snapshot is of no use: then a new one is asked for. Who has come in this
+// snapshot is of no use, nor is a view: then a new snapshot is asked for. Who has come in this
 // one's place in the meantime is not stolen from.
 func (p *Position) Resume(spec AttachSpec) AttachSpec {
 	spec.Resume = &Resume{Instance: p.instance, Offset: p.offset}
-	spec.Snapshot = p.snapshotLeft > 0
+	spec.Snapshot = p.snapshotLeft > 0 || p.view
 	spec.Steal = false
 	return spec
 }

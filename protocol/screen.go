@@ -27,6 +27,8 @@ type ScreenSpec struct {
 	Scrollback int          `json:"scrollback,omitempty"` // so many lines above the screen, too; -1 is all
 	Skip       int          `json:"skip,omitempty"`       // of these, without the last so many
 	NonEmpty   bool         `json:"non_empty,omitempty"`  // only lines that are not blank
+	Cols       int          `json:"cols,omitempty"`       // as on a terminal so wide; 0 is the session's width
+	Rows       int          `json:"rows,omitempty"`       // and so high
 }
 
 // Validate checks what can be checked without the session.
@@ -35,6 +37,9 @@ func (s ScreenSpec) Validate() error {
 	case "", ScreenText, ScreenCells, ScreenANSI:
 	default:
 		return Errorf(CodeInvalidArgument, fmt.Sprintf("format must be text, cells or ansi, it is %.40q", string(s.Format)))
+	}
+	if s.Cols < 0 || s.Rows < 0 {
+		return Errorf(CodeInvalidArgument, "cols and rows are not negative")
 	}
 	if s.Lines < 0 || s.Skip < 0 || s.Scrollback < AllScrollback {
 		return Errorf(CodeInvalidArgument, "lines, skip and scrollback are not negative, but for a scrollback of -1")

@@ -179,6 +179,7 @@ type SessionInfo struct {
 	OutputOffset    uint64            `json:"output_offset"` // bytes printed so far
 	RingStart       uint64            `json:"ring_start"`    // the oldest offset still kept
 	ScrollbackLines int               `json:"scrollback_lines"`
+	SizePolicy      SizePolicy        `json:"size_policy,omitempty"` // whose size it has
 	Attachments     int               `json:"attachments"`
 	ExitCode        *int              `json:"exit_code,omitempty"` // absent until exited
 	Exit            *ExitRecord       `json:"exit,omitempty"`      // absent until exited
@@ -228,6 +229,7 @@ type SpawnSpec struct {
 	Originator        string            `json:"originator,omitempty"`
 	Labels            map[string]string `json:"labels,omitempty"`
 	ScrollbackLines   int               `json:"scrollback_lines,omitempty"` // 0 is the supervisor's default
+	SizePolicy        SizePolicy        `json:"size_policy,omitempty"`      // "" is latest
 }
 
 // RespawnSpec says what to change when an exited session is started again. A
@@ -294,6 +296,9 @@ func (s SpawnSpec) Validate() error {
 	if strings.IndexByte(s.Cwd, 0) >= 0 {
 		return Errorf(CodeInvalidArgument, "cwd contains a NUL byte")
 	}
+	if err := s.SizePolicy.Validate(); err != nil {
+		return err
+	}
 	return ValidateLabels(s.Labels)
 }
 
@@ -356,6 +361,15 @@ type AttachSpec struct {
 	Client    string    `json:"client,omitempty"`   // a name for people, told in stolen
 	Term      string    `json:"term,omitempty"`     // the viewer's TERM
 	IsTTY     bool      `json:"is_tty,omitempty"`   // the viewer is a terminal
+
+	View       View        `json:"view,omitempty"`       // "" is raw; own needs Cols or Rows
+	Pace       bool        `json:"pace,omitempty"`       // of an exclusive viewer: the child waits for it
+	Appearance *Appearance `json:"appearance,omitempty"` // of the viewer's terminal
+}
+
+// OwnSize is the viewer's terminal's size, and whether it has said so.
+func (a AttachSpec) OwnSize() (Size, bool) {
+	return Size{a.Cols, a.Rows}.Normalize(), a.Cols != 0 || a.Rows != 0
 }
 
 // Validate checks what can be checked without the session.
@@ -368,8 +382,21 @@ func (a AttachSpec) Validate() error {
 	default:
 		return Errorf(CodeInvalidArgument, fmt.Sprintf("mode must be shared, exclusive or read_only, it is %.40q", a.Mode))
 	}
+	switch a.View {
+	case "", ViewRaw, ViewOwn:
+	default:
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("view must be raw or own, it is %.40q", string(a.View)))
+	}
+	if a.Pace && a.Mode != ModeExclusive {
+		return Errorf(CodeInvalidArgument, "only an exclusive attachment can have the child wait for it")
+	}
 	if a.Writer != "" {
 		if err := ValidateWriter(a.Writer); err != nil {
+			return err
+		}
+	}
+	if a.Appearance != nil {
+		if err := a.Appearance.Validate(); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,7 @@ var Messages = protocol.NewRegistry(
 	Hello{}, Welcome{}, Error{}, OK{}, Goaway{},
 	Spawn{}, Reopen{}, Spawned{}, List{}, Sessions{}, Info{}, Session{},
 	Scrollback{}, ScrollbackData{}, Screen{}, ScreenContent{},
+	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{},
 	Attach{}, Attached{}, Detach{}, Detached{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Waited{},
 	Input{}, Accepted{}, Resync{}, Resized{}, Stolen{}, PTYExited{}, Exit{},
 	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Ticket{}, TicketIssued{},
@@ -158,6 +159,47 @@ type Screen struct {
 type ScreenContent struct {
 	protocol.Request
 	protocol.ScreenContent
+}
+
+// History asks for lines of a session, the newest first. It is answered by
+// HistoryContent.
+type History struct {
+	protocol.Request
+	protocol.HistorySpec
+}
+
+// HistoryContent is lines of a session, the newest first.
+type HistoryContent struct {
+	protocol.Request
+	protocol.HistoryContent
+}
+
+// Search asks for lines that match. It is answered by SearchContent.
+type Search struct {
+	protocol.Request
+	protocol.SearchSpec
+}
+
+// SearchContent is lines that match, the newest first.
+type SearchContent struct {
+	protocol.Request
+	protocol.SearchContent
+}
+
+// SizePolicy changes whose size a session has. It is answered by OK.
+type SizePolicy struct {
+	protocol.Request
+	SessionID protocol.SessionID  `json:"session_id"`
+	Policy    protocol.SizePolicy `json:"policy"`
+	Cols      int                 `json:"cols,omitempty"` // of fixed: 0 leaves it as it is
+	Rows      int                 `json:"rows,omitempty"`
+}
+
+// Appearance says that a viewer's terminal looks otherwise now.
+type Appearance struct {
+	protocol.Request
+	Attachment uint32 `json:"attachment"`
+	protocol.Appearance
 }
 
 // Attach asks for a view of a session under a number of the client's choice.
@@ -439,6 +481,12 @@ func (Scrollback) MessageType() string     { return "scrollback" }
 func (ScrollbackData) MessageType() string { return "scrollback_data" }
 func (Screen) MessageType() string         { return "screen" }
 func (ScreenContent) MessageType() string  { return "screen_content" }
+func (History) MessageType() string        { return "history" }
+func (HistoryContent) MessageType() string { return "history_content" }
+func (Search) MessageType() string         { return "search" }
+func (SearchContent) MessageType() string  { return "search_content" }
+func (SizePolicy) MessageType() string     { return "size_policy" }
+func (Appearance) MessageType() string     { return "appearance" }
 func (Attach) MessageType() string         { return "attach" }
 func (Attached) MessageType() string       { return "attached" }
 func (Detach) MessageType() string         { return "detach" }

@@ -30,6 +30,7 @@ const (
 	Output   Kind = 1 // [u32 attachment][u64 output offset][bytes printed]
 	Input    Kind = 2 // [u32 attachment][u64 input offset][bytes typed]
 	Snapshot Kind = 3 // [u32 attachment][u64 output offset it stands for][bytes]
+	View     Kind = 4 // the same, of bytes that bring a viewer's own view up to that offset
 )
 
 // Sizes, in bytes.

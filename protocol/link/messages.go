@@ -21,6 +21,7 @@ import (
 var Messages = protocol.NewRegistry(
 	Hello{}, Welcome{}, Sessions{}, Error{}, OK{},
 	Create{}, Reopen{}, List{}, Info{}, Session{}, Read{}, Data{}, Screen{}, ScreenContent{},
+	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{},
 	Attach{}, Attached{}, Detach{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Exited{},
 	Write{}, Accepted{}, Resync{}, Resized{}, Stolen{},
 	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Shutdown{},
@@ -120,6 +121,42 @@ type Screen struct {
 // ScreenContent is a session's screen, or its last lines.
 type ScreenContent struct {
 	protocol.ScreenContent
+}
+
+// History asks for lines of a session, the newest first. It is answered by
+// HistoryContent.
+type History struct {
+	protocol.HistorySpec
+}
+
+// HistoryContent is lines of a session, the newest first.
+type HistoryContent struct {
+	protocol.HistoryContent
+}
+
+// Search asks for lines that match. It is answered by SearchContent; closing
+// the stream gives up.
+type Search struct {
+	protocol.SearchSpec
+}
+
+// SearchContent is lines that match, the newest first.
+type SearchContent struct {
+	protocol.SearchContent
+}
+
+// SizePolicy changes whose size a session has. It is answered by OK.
+type SizePolicy struct {
+	SessionID protocol.SessionID  `json:"session_id"`
+	Policy    protocol.SizePolicy `json:"policy"`
+	Cols      int                 `json:"cols,omitempty"` // of fixed: 0 leaves it as it is
+	Rows      int                 `json:"rows,omitempty"`
+}
+
+// Appearance says, on an attachment's stream, that the viewer's terminal looks
+// otherwise now.
+type Appearance struct {
+	protocol.Appearance
 }
 
 // Attach asks for a view of a session. Attachment is the number that the
@@ -265,38 +302,44 @@ type Shutdown struct {
 }
 
 // MessageType implements protocol.Message.
-func (Hello) MessageType() string         { return "hello" }
-func (Welcome) MessageType() string       { return "welcome" }
-func (Sessions) MessageType() string      { return "sessions" }
-func (Error) MessageType() string         { return "error" }
-func (OK) MessageType() string            { return "ok" }
-func (Create) MessageType() string        { return "create" }
-func (Reopen) MessageType() string        { return "reopen" }
-func (List) MessageType() string          { return "list" }
-func (Info) MessageType() string          { return "info" }
-func (Session) MessageType() string       { return "session" }
-func (Read) MessageType() string          { return "read" }
-func (Data) MessageType() string          { return "data" }
-func (Screen) MessageType() string        { return "screen" }
-func (ScreenContent) MessageType() string { return "screen_content" }
-func (Attach) MessageType() string        { return "attach" }
-func (Attached) MessageType() string      { return "attached" }
-func (Detach) MessageType() string        { return "detach" }
-func (Resize) MessageType() string        { return "resize" }
-func (Interrupt) MessageType() string     { return "interrupt" }
-func (Signal) MessageType() string        { return "signal" }
-func (Terminate) MessageType() string     { return "terminate" }
-func (Forget) MessageType() string        { return "forget" }
-func (Wait) MessageType() string          { return "wait" }
-func (Exited) MessageType() string        { return "exited" }
-func (Write) MessageType() string         { return "write" }
-func (Accepted) MessageType() string      { return "accepted" }
-func (Resync) MessageType() string        { return "resync" }
-func (Resized) MessageType() string       { return "resized" }
-func (Stolen) MessageType() string        { return "stolen" }
-func (Events) MessageType() string        { return "events" }
-func (Subscribed) MessageType() string    { return "subscribed" }
-func (Event) MessageType() string         { return "event" }
-func (Status) MessageType() string        { return "status" }
-func (StatusReport) MessageType() string  { return "status_report" }
-func (Shutdown) MessageType() string      { return "shutdown" }
+func (Hello) MessageType() string          { return "hello" }
+func (Welcome) MessageType() string        { return "welcome" }
+func (Sessions) MessageType() string       { return "sessions" }
+func (Error) MessageType() string          { return "error" }
+func (OK) MessageType() string             { return "ok" }
+func (Create) MessageType() string         { return "create" }
+func (Reopen) MessageType() string         { return "reopen" }
+func (List) MessageType() string           { return "list" }
+func (Info) MessageType() string           { return "info" }
+func (Session) MessageType() string        { return "session" }
+func (Read) MessageType() string           { return "read" }
+func (Data) MessageType() string           { return "data" }
+func (Screen) MessageType() string         { return "screen" }
+func (ScreenContent) MessageType() string  { return "screen_content" }
+func (History) MessageType() string        { return "history" }
+func (HistoryContent) MessageType() string { return "history_content" }
+func (Search) MessageType() string         { return "search" }
+func (SearchContent) MessageType() string  { return "search_content" }
+func (SizePolicy) MessageType() string     { return "size_policy" }
+func (Appearance) MessageType() string     { return "appearance" }
+func (Attach) MessageType() string         { return "attach" }
+func (Attached) MessageType() string       { return "attached" }
+func (Detach) MessageType() string         { return "detach" }
+func (Resize) MessageType() string         { return "resize" }
+func (Interrupt) MessageType() string      { return "interrupt" }
+func (Signal) MessageType() string         { return "signal" }
+func (Terminate) MessageType() string      { return "terminate" }
+func (Forget) MessageType() string         { return "forget" }
+func (Wait) MessageType() string           { return "wait" }
+func (Exited) MessageType() string         { return "exited" }
+func (Write) MessageType() string          { return "write" }
+func (Accepted) MessageType() string       { return "accepted" }
+func (Resync) MessageType() string         { return "resync" }
+func (Resized) MessageType() string        { return "resized" }
+func (Stolen) MessageType() string         { return "stolen" }
+func (Events) MessageType() string         { return "events" }
+func (Subscribed) MessageType() string     { return "subscribed" }
+func (Event) MessageType() string          { return "event" }
+func (Status) MessageType() string         { return "status" }
+func (StatusReport) MessageType() string   { return "status_report" }
+func (Shutdown) MessageType() string       { return "shutdown" }
