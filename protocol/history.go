@@ -11,7 +11,7 @@ import "fmt"
 // Limits on what is told of a history at a time.
 const (
 	DefaultHistoryLines = 100
-	MaxHistoryLines     = 10_000 // of one answer
+	MaxHistoryLines     = 1000 // of one answer
 	MaxLineBytes        = 64 << 10
 	DefaultMatches      = 100
 	MaxMatches          = 1000
@@ -50,11 +50,11 @@ type HistoryContent struct {
 	More  bool          `json:"more,omitempty"` // older lines than the last of these are kept
 }
 
-// HistoryLine is one line without blanks at its end.
+// HistoryLine is one line without blanks of default look at its end.
 type HistoryLine struct {
 	Line  uint64 `json:"line"`
 	Spans []Span `json:"spans"`
-	Cut   bool   `json:"cut,omitempty"`  // there is more of it than is told
+	Cut   bool   `json:"cut,omitempty"`  // there is more of it than is told, or was
 	Open  bool   `json:"open,omitempty"` // its end is on the screen, where more may come
 }
 

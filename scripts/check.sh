@@ -52,6 +52,8 @@ programs() {
 		less less
 		mc   mc
 		htop htop
+		btop btop
+		nvim neovim
 		node nodejs
 		npm  npm
 	EOF

@@ -135,7 +135,8 @@ func run(ctx context.Context, o *options) error {
 
 	sessions := session.NewTable(session.Config{
 		RingBytes: cfg.RingBytes, ScrollbackLines: cfg.ScrollbackLines,
-		ExitKeep: cfg.ExitKeep, ExitRecords: cfg.ExitRecords, MaxSessions: cfg.MaxSessions, Grace: cfg.Grace,
+		ExitKeep: cfg.ExitKeep, ExitRecords: cfg.ExitRecords, Grace: cfg.Grace,
+		MaxSessions: cfg.MaxSessions, OriginatorSessions: cfg.OriginatorMax, SpawnBurst: 8 * cfg.SpawnRate, SpawnRate: cfg.SpawnRate,
 		Env: inherited(o, dirs), Log: log,
 	})
 	ctx, stop := context.WithCancel(ctx)

@@ -52,7 +52,7 @@ type Welcome struct {
 }
 
 // Error answers a request that failed. With an attachment's number it ends
-// that attachment, unless its code is input_full, input_gap or
+// that attachment, unless its code is input_full, input_gap, line_too_long or
 // permission_denied. Without either it answers a request that had no id, or is
 // the last message before the connection is closed.
 type Error struct {

@@ -42,6 +42,7 @@ const (
 	maxRing        = 64 << 20
 	maxScrollback  = 1_000_000
 	maxExitRecords = 100_000
+	maxSpawnRate   = 10_000 // some times what a machine can
 	maxSessions    = 65_536 // sixteen times the kernel's own default for PTYs
 	maxGrace       = time.Minute
 	maxEarlyExit   = time.Minute
@@ -56,6 +57,8 @@ type Config struct {
 	ExitKeep        time.Duration // how long an exit record is kept; default 10 min
 	ExitRecords     int           // how many are kept; default 256
 	MaxSessions     int           // sessions at a time; default 4096
+	OriginatorMax   int           // of those, of one originator; 0 is half of them, or 1024
+	SpawnRate       int           // sessions started a second by one originator, eight times as many at once; default 128
 	Grace           time.Duration // from the soft signal to SIGKILL; default 250 ms
 	IdleTimeout     time.Duration // a session without I/O ends after this; zero or negative: never
 	EarlyExit       time.Duration // a start fails if the child has ended by then; default 200 ms, negative: no check
@@ -69,6 +72,7 @@ func (c Config) withDefaults() Config {
 	c.ExitKeep = cmp.Or(c.ExitKeep, 10*time.Minute)
 	c.ExitRecords = cmp.Or(c.ExitRecords, 256)
 	c.MaxSessions = cmp.Or(c.MaxSessions, 4096)
+	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
 	c.Grace = cmp.Or(c.Grace, 250*time.Millisecond)
 	c.EarlyExit = cmp.Or(c.EarlyExit, 200*time.Millisecond)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
@@ -88,6 +92,8 @@ func (c Config) validate() error {
 	check(c.ExitKeep > 0, "exit_keep", "more than nothing", c.ExitKeep)
 	check(0 < c.ExitRecords && c.ExitRecords <= maxExitRecords, "exit_records", "1 to 100000", c.ExitRecords)
 	check(0 < c.MaxSessions && c.MaxSessions <= maxSessions, "max_sessions", "1 to 65536", c.MaxSessions)
+	check(0 <= c.OriginatorMax && c.OriginatorMax <= maxSessions, "originator_sessions", "0 to 65536", c.OriginatorMax)
+	check(0 < c.SpawnRate && c.SpawnRate <= maxSpawnRate, "spawn_rate", "1 to 10000", c.SpawnRate)
 	check(0 < c.Grace && c.Grace <= maxGrace, "grace", "more than nothing and at most 1m", c.Grace)
 	check(c.EarlyExit <= maxEarlyExit, "early_exit", "at most 1m", c.EarlyExit)
 	check(slices.Contains(levels, c.LogLevel), "log_level", "one of "+strings.Join(levels, ", "), strconv.Quote(c.LogLevel))
@@ -113,6 +119,8 @@ var settings = []setting{
 	{"exit_keep", "`time` that an exit record is kept (10m)", duration(func(c *Config) *time.Duration { return &c.ExitKeep })},
 	{"exit_records", "`number` of exit records kept (256)", number(func(c *Config) *int { return &c.ExitRecords })},
 	{"max_sessions", "`number` of sessions at a time (4096)", number(func(c *Config) *int { return &c.MaxSessions })},
+	{"originator_sessions", "`number` of sessions of one originator at a time; 0: half of max_sessions, or 1024 (0)", number(func(c *Config) *int { return &c.OriginatorMax })},
+	{"spawn_rate", "`number` of sessions that one originator starts a second; at once, eight times as many (128)", number(func(c *Config) *int { return &c.SpawnRate })},
 	{"grace", "`time` from the soft signal to SIGKILL (250ms)", duration(func(c *Config) *time.Duration { return &c.Grace })},
 	{"idle_timeout", "`time` without I/O after which a session ends; 0 or negative: never (0)", duration(func(c *Config) *time.Duration { return &c.IdleTimeout })},
 	{"early_exit", "`time` within which the end of a child fails its start; 0: no check (200ms)", setEarlyExit},

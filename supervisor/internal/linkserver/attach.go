@@ -67,6 +67,9 @@ func tell(ctx context.Context, st *link.Stream, ss *session.Session, a *session.
 		case session.ItemSnapshot:
 			frame.PutDataHeader(buf, frame.Snapshot, number, item.Offset, len(item.Data))
 			err = st.SendRaw(buf[:head+len(item.Data)])
+		case session.ItemView:
+			frame.PutDataHeader(buf, frame.View, number, item.Offset, len(item.Data))
+			err = st.SendRaw(buf[:head+len(item.Data)])
 		case session.ItemAccepted:
 			err = st.Send(wire.Accepted{Offset: item.Offset})
 		case session.ItemResized:
@@ -107,6 +110,7 @@ func listen(st *link.Stream, a *session.Attachment, number uint32) {
 		case frame.Control:
 			err = control(a, payload)
 			if errors.Is(err, errDetach) {
+				a.Detach()
 				return
 			}
 		}
@@ -143,6 +147,8 @@ func control(a *session.Attachment, payload []byte) error {
 	switch m := m.(type) {
 	case *wire.Resize:
 		return a.Resize(protocol.Size{Cols: m.Cols, Rows: m.Rows})
+	case *wire.Appearance:
+		return a.Appear(m.Appearance)
 	case *wire.Interrupt:
 		return a.Interrupt()
 	case *wire.Detach:

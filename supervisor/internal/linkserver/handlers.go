@@ -28,6 +28,8 @@ func (s *Server) answer(ctx context.Context, st *link.Stream, request protocol.M
 		return st.SendSessions(s.cfg.Sessions.List(m.Originator))
 	case *wire.Wait:
 		return s.wait(ctx, st, m)
+	case *wire.Search:
+		return s.search(ctx, st, m)
 	case *wire.Shutdown:
 		return s.shutdown(ctx, st, m)
 	}
@@ -57,6 +59,18 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
 			content, err := ss.Show(m.ScreenSpec)
 			return wire.ScreenContent{ScreenContent: content}, err
+		})
+	case *wire.History:
+		if err := m.Validate(); err != nil {
+			return nil, err
+		}
+		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+			content, err := ss.History(m.HistorySpec)
+			return wire.HistoryContent{HistoryContent: content}, err
+		})
+	case *wire.SizePolicy:
+		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+			return wire.OK{}, ss.SetSizePolicy(m.Policy, m.Cols, m.Rows)
 		})
 	case *wire.Resize:
 		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
@@ -159,6 +173,23 @@ func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
 	return with(s.cfg.Sessions, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
 		return wire.OK{}, ss.Terminate(end)
 	})
+}
+
+func (s *Server) search(ctx context.Context, st *link.Stream, m *wire.Search) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	ss, err := s.cfg.Sessions.Get(m.SessionID)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := untilPeerCloses(ctx, st)
+	defer cancel()
+	content, err := ss.Search(ctx, m.SearchSpec)
+	if err != nil {
+		return err
+	}
+	return st.Send(wire.SearchContent{SearchContent: content})
 }
 
 // maxWait is for ever, within what a time.Duration can hold.

@@ -121,14 +121,29 @@ func (p *PTY) SetWriteDeadline(t time.Time) error {
 	return p.wrap("set deadline", p.file.SetWriteDeadline(t))
 }
 
-// Resize sets the terminal's size; the kernel tells the foreground programs.
-func (p *PTY) Resize(cols, rows int) error {
+// Resize sets the terminal's size in cells, and in pixels where that is known,
+// else 0; the kernel tells the foreground programs.
+func (p *PTY) Resize(cols, rows, width, height int) error {
 	if err := checkSize(cols, rows); err != nil {
 		return err
 	}
 	return p.control("resize", func(fd int) error {
-		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(cols), Row: uint16(rows)})
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{
+			Col: uint16(cols), Row: uint16(rows), Xpixel: uint16(width), Ypixel: uint16(height),
+		})
 	})
+}
+
+// LineMode reports whether the terminal gathers what is typed into lines
+// (canonical mode, termios(3)), of which it keeps MaxLine bytes each.
+func (p *PTY) LineMode() bool {
+	line := false
+	_ = p.control("look at", func(fd int) error {
+		t, err := unix.IoctlGetTermios(fd, getTermios)
+		line = err == nil && t.Lflag&unix.ICANON != 0
+		return err
+	})
+	return line
 }
 
 // control calls f with the master's descriptor, which stays valid meanwhile.

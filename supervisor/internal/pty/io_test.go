@@ -106,7 +106,7 @@ func TestReadClose(t *testing.T) {
 			t.Errorf("got %v, want closed", err)
 		}
 		_, err := p.TryWrite([]byte("x"))
-		if !errors.Is(err, os.ErrClosed) || !errors.Is(p.Resize(1, 1), os.ErrClosed) || !errors.Is(p.Interrupt(), os.ErrClosed) {
+		if !errors.Is(err, os.ErrClosed) || !errors.Is(p.Resize(1, 1, 0, 0), os.ErrClosed) || !errors.Is(p.Interrupt(), os.ErrClosed) {
 			t.Errorf("afterwards: got %v, want closed", err)
 		}
 	})
@@ -211,10 +211,10 @@ func TestWriteClose(t *testing.T) {
 
 func TestResize(t *testing.T) {
 	p := bash(t, "trap 'stty size; exit' WINCH; echo READY; while :; do read -t 1; done")
-	if err := p.Resize(0, 5); !errors.Is(err, errBadSize) {
+	if err := p.Resize(0, 5, 0, 0); !errors.Is(err, errBadSize) {
 		t.Errorf("got %v, want an error for no columns", err)
 	}
-	if err := p.Resize(101, 33); err != nil {
+	if err := p.Resize(101, 33, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.TrimSpace(rest(t, p)); got != "33 101" {

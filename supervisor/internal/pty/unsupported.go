@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// MaxLine is how long a line may be in canonical mode.
+const MaxLine = 0
+
 // A PTY does not exist here: Start never returns one.
 type PTY struct{}
 
@@ -29,7 +32,8 @@ func (*PTY) TryWrite([]byte) (int, error)                       { return 0, ErrU
 func (*PTY) Write([]byte) (int, error)                          { return 0, ErrUnsupported }
 func (*PTY) SetReadDeadline(time.Time) error                    { return ErrUnsupported }
 func (*PTY) SetWriteDeadline(time.Time) error                   { return ErrUnsupported }
-func (*PTY) Resize(int, int) error                              { return ErrUnsupported }
+func (*PTY) Resize(int, int, int, int) error                    { return ErrUnsupported }
+func (*PTY) LineMode() bool                                     { return false }
 func (*PTY) Interrupt() error                                   { return ErrUnsupported }
 func (*PTY) Signal(syscall.Signal) error                        { return ErrUnsupported }
 func (*PTY) Done() <-chan struct{}                              { return nil }

@@ -79,6 +79,9 @@ func New(keep int, size protocol.Size) (*Ring, error) {
 // eight reads fit into what is kept.
 func (r *Ring) ReadSize() int { return r.readSize }
 
+// Keep is how many bytes are kept at least.
+func (r *Ring) Keep() int { return len(r.buf) - r.readSize }
+
 // Reserve returns room for the next bytes, at most ReadSize and at least one.
 // Whatever lay there is forgotten now, before it is overwritten. The room is
 // the writer's until Commit.

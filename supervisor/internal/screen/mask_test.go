@@ -9,7 +9,7 @@ import (
 
 var questions = []string{
 	"\x05", "\x1b[c", "\x1b[0c", "\x1b[>c", "\x1b[=0c", "\x1bZ", "\x1b[5n", "\x1b[6n", "\x1b[?6n", "\x1b[?2026$p", "\x1b[4$p", "\x1b[>q", "\x1b[>0q",
-	"\x1b[?u", "\x1b[14t", "\x1b[18t", "\x1b]11;?\x07", "\x1b]10;?\x1b\\", "\x1b]4;1;?\x07", "\x1b]10;?;?\x07", "\x1bP$qm\x1b\\", "\x1bP+q544e\x1b\\", "\x1b[x",
+	"\x1b[?u", "\x1b[14t", "\x1b[16t", "\x1b[18t", "\x1b[?996n", "\x1b]11;?\x07", "\x1b]10;?\x1b\\", "\x1b]4;1;?\x07", "\x1b]10;?;?\x07", "\x1bP$qm\x1b\\", "\x1bP+q544e\x1b\\", "\x1b[x",
 }
 
 const harmless = "a\x07\x1b[1;31mb\x1b[?2004h\x1b[3;4H\x1b[>1u\x1b[?25l\x1b[>4;2m\x1b[0 q\x1b[22;0t\x1b]11;#000\x07\x1b]0;t?\x07\x1bPq#0\x1b\\\x1b(Bc"
@@ -30,7 +30,9 @@ func TestMask(t *testing.T) {
 			out += string(rest[:n])
 			rest = rest[n:]
 		}
-		s := printed(protocol.Size{Cols: 80, Rows: 24}, out)
+		s := New(protocol.Size{Cols: 80, Rows: 24}, 0)
+		s.SetAppearance(protocol.Appearance{CellWidth: 8, CellHeight: 16})
+		s.Write([]byte(out))
 		if r := s.Replies(); len(r) > 0 {
 			t.Errorf("pieces of %d: answered with %q", cut, r)
 		}

@@ -10,6 +10,9 @@
 package screen
 
 import (
+	"strconv"
+	"strings"
+
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/vt"
 )
@@ -28,7 +31,6 @@ const (
 type Screen struct {
 	term   *vt.Term
 	size   protocol.Size
-	lines  int    // of history, at most
 	offset uint64 // bytes written
 	events events
 }
@@ -36,8 +38,8 @@ type Screen struct {
 // New returns the screen of a terminal that has printed nothing.
 // scrollbackLines bounds the lines kept above the screen.
 func New(size protocol.Size, scrollbackLines int) *Screen {
-	s := &Screen{size: size, lines: min(max(scrollbackLines, 0), protocol.MaxScrollback)}
-	s.term = newTerm(size, s.lines, s.events.add)
+	s := &Screen{size: size}
+	s.term = newTerm(size, min(max(scrollbackLines, 0), protocol.MaxScrollback), s.events.add)
 	return s
 }
 
@@ -90,7 +92,7 @@ func (s *Screen) Snapshot(history int, size protocol.Size) (data []byte, offset 
 	}
 	t := s.term
 	if size != (protocol.Size{}) && size != s.size {
-		t = s.copy(history, s.lines)
+		t = s.term.Copy(max(history, comes(s.size, size)))
 		t.Resize(size.Cols, size.Rows)
 	}
 	for n := min(max(history, 0), t.HistoryLines()); ; n /= 2 {
@@ -100,10 +102,31 @@ func (s *Screen) Snapshot(history int, size protocol.Size) (data []byte, offset 
 	}
 }
 
-// copy returns a terminal in the state of this one, with as many as history
-// lines above the screen, and room for so many.
-func (s *Screen) copy(history, room int) *vt.Term {
-	c := newTerm(s.size, room, nil)
-	c.Write(s.term.AppendSnapshot(nil, max(history, 0)))
-	return c
+// SetAppearance says what programs are told of the terminal, which is that of a
+// viewer, or was.
+func (s *Screen) SetAppearance(a protocol.Appearance) {
+	s.term.SetAppearance(vt.Appearance{
+		Foreground: rgb(a.Foreground), Background: rgb(a.Background), Cursor: rgb(a.Cursor),
+		CellWidth: a.CellWidth, CellHeight: a.CellHeight, Version: a.Version,
+	})
 }
+
+// rgb reads #rrggbb; nil is none.
+func rgb(s string) *uint32 {
+	digits, ok := strings.CutPrefix(s, "#")
+	v, err := strconv.ParseUint(digits, 16, 24)
+	if !ok || err != nil {
+		return nil
+	}
+	c := uint32(v)
+	return &c
+}
+
+// Focus reports whether the program wants to be told of focus, and how often it
+// has asked for that so far: each time it may be told anew.
+func (s *Screen) Focus() (on bool, asked uint64) {
+	return s.term.Modes().Focus, s.term.FocusAsked()
+}
+
+// BracketedPaste reports whether the program wants pasted text to be marked.
+func (s *Screen) BracketedPaste() bool { return s.term.Modes().BracketedPaste }

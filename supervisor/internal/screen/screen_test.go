@@ -242,3 +242,69 @@ func TestScrollbackLines(t *testing.T) {
 		t.Errorf("got %d lines, %q to %q", len(got), got[0], got[len(got)-1])
 	}
 }
+
+// A screen may be asked for as it would be in another size.
+func TestContentOfSize(t *testing.T) {
+	s := printed(small, numbers(10)+strings.Repeat("0123456789", 3)+"\r\nx")
+	for _, tt := range []struct {
+		name string
+		spec protocol.ScreenSpec
+		size protocol.Size
+		want []string
+	}{
+		{"its own", protocol.ScreenSpec{Cols: 20, Rows: 4}, small, []string{"10", "012345678901234567890123456789", "x"}},
+		{"wider", protocol.ScreenSpec{Cols: 40}, protocol.Size{Cols: 40, Rows: 4}, []string{"9", "10", "012345678901234567890123456789", "x"}},
+		{"narrower", protocol.ScreenSpec{Cols: 10}, protocol.Size{Cols: 10, Rows: 4}, []string{"012345678901234567890123456789", "x"}},
+		{"taller", protocol.ScreenSpec{Rows: 6}, protocol.Size{Cols: 20, Rows: 6}, []string{"8", "9", "10", "012345678901234567890123456789", "x"}},
+		{"with what is above", protocol.ScreenSpec{Cols: 10, Rows: 2, Scrollback: 3}, protocol.Size{Cols: 10, Rows: 2}, []string{"10", "012345678901234567890123456789", "x"}},
+		{"too large", protocol.ScreenSpec{Cols: 1 << 20, Rows: 1}, protocol.Size{Cols: protocol.MaxCols, Rows: 1}, []string{"x"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := show(t, s, tt.spec)
+			if !slices.Equal(c.Lines, tt.want) || (protocol.Size{Cols: c.Cols, Rows: c.Rows}) != tt.size {
+				t.Errorf("got %d x %d, %q, want %s, %q", c.Cols, c.Rows, c.Lines, tt.size, tt.want)
+			}
+		})
+	}
+}
+
+// Where longer rows leave fewer of them, more are looked at.
+func TestContentOfWiderSize(t *testing.T) {
+	s := New(protocol.Size{Cols: 10, Rows: 4}, 10_000)
+	s.Write([]byte(strings.Repeat(strings.Repeat("0123456789", 20)+"\r\n", 100)))
+	c := show(t, s, protocol.ScreenSpec{Format: protocol.ScreenCells, Cols: 200, Scrollback: 50})
+	if c.Above != 50 || len(c.Cells) != 53 {
+		t.Errorf("got %d rows, %d of them above", len(c.Cells), c.Above)
+	}
+}
+
+func TestAppearance(t *testing.T) {
+	s := New(small, 0)
+	s.SetAppearance(protocol.Appearance{Foreground: "#102030", Background: "#ffffff", CellWidth: 8, CellHeight: 16, Version: "term 1"})
+	s.Write([]byte("\x1b]10;?\x07\x1b[?996n\x1b[14t\x1b[16t\x1b[>q"))
+	want := "\x1b]10;rgb:1010/2020/3030\x1b\\\x1b[?997;2n\x1b[4;64;160t\x1b[6;16;8t\x1bP>|term 1\x1b\\"
+	if got := string(s.Replies()); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if data, _ := s.Snapshot(0, protocol.Size{}); strings.Contains(string(data), "]10;") {
+		t.Errorf("the snapshot has colours: %q", data)
+	}
+}
+
+// A program that asks for focus events again is to be told again.
+func TestFocus(t *testing.T) {
+	s := New(small, 0)
+	for _, tt := range []struct {
+		in    string
+		on    bool
+		asked uint64
+		paste bool
+	}{
+		{"", false, 0, false}, {"\x1b[?1004h", true, 1, false}, {"\x1b[?1004;2004h", true, 2, true}, {"\x1b[?1004l", false, 2, true}, {"\x1b[?1004h\x1bc", false, 3, false},
+	} {
+		s.Write([]byte(tt.in))
+		if on, asked := s.Focus(); on != tt.on || asked != tt.asked || s.BracketedPaste() != tt.paste {
+			t.Errorf("after %q: focus %t, asked %d times, paste %t", tt.in, on, asked, s.BracketedPaste())
+		}
+	}
+}

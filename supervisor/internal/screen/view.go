@@ -1,6 +1,8 @@
 package screen
 
 import (
+	"cmp"
+
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/vt"
 )
@@ -9,9 +11,10 @@ import (
 const maxAbove = 50_000
 
 // A View is a picture of a screen and of some lines above it. It is taken in
-// the owner's goroutine, quickly, and may be looked at in any.
+// the owner's goroutine, quickly, and may be looked at in any, by several at a
+// time.
 type View struct {
-	data   []byte
+	term   *vt.Term // only copied
 	size   protocol.Size
 	offset uint64
 	title  string
@@ -23,8 +26,25 @@ type View struct {
 func (s *Screen) View(above int) *View {
 	v := &View{size: s.size, offset: s.offset, title: s.Title(), all: s.term.HistoryLines()}
 	v.above = min(max(above, 0), v.all, maxAbove)
-	v.data = s.term.AppendSnapshot(nil, v.above)
+	v.term = s.term.Copy(v.above)
 	return v
+}
+
+// ViewAs is View with as many rows above the screen as one of another size may
+// show.
+func (s *Screen) ViewAs(size protocol.Size) *View { return s.View(comes(s.size, size)) }
+
+// Offset is what has the offset of the next byte printed.
+func (v *View) Offset() uint64 { return v.offset }
+
+// as returns a copy of the terminal with so many rows above its screen and then
+// of another size; the zero size is its own.
+func (v *View) as(size protocol.Size, above int) *vt.Term {
+	t := v.term.Copy(min(above, v.above))
+	if size != (protocol.Size{}) && size != v.size {
+		t.Resize(size.Cols, size.Rows)
+	}
+	return t
 }
 
 // Rows is how many rows above the screen a View should have for a first try
@@ -44,14 +64,16 @@ func Rows(spec protocol.ScreenSpec) int {
 // Content returns what spec asks for as far as the view has it. Where more
 // rows would have more, it also returns how many to try next; else 0.
 func (v *View) Content(spec protocol.ScreenSpec) (c protocol.ScreenContent, next int) {
-	t := newTerm(v.size, v.above, nil)
-	t.Write(v.data)
-	p := newPicture(t.State())
+	size := protocol.Size{Cols: cmp.Or(spec.Cols, v.size.Cols), Rows: cmp.Or(spec.Rows, v.size.Rows)}.Normalize()
+	if need := comes(v.size, size); size != v.size && v.above < min(need, v.all, maxAbove) {
+		return c, need
+	}
+	p := newPicture(v.as(size, v.above).State())
 	c = protocol.ScreenContent{
-		Offset: v.offset, Cols: v.size.Cols, Rows: v.size.Rows, Title: v.title,
+		Offset: v.offset, Cols: size.Cols, Rows: size.Rows, Title: v.title,
 		Cursor: p.cursor, Alternate: p.alternate,
 	}
-	short := v.above < v.all && (spec.Scrollback == protocol.AllScrollback || spec.Scrollback == 0 && spec.Lines > 0)
+	short := v.above < v.all && (spec.Scrollback == protocol.AllScrollback || spec.Scrollback == 0 && spec.Lines > 0 || p.above < spec.Scrollback)
 	lines := p.lines(spec)
 	// The first row of a view may be the end of a longer line.
 	if want := spec.Lines + spec.Skip; spec.Lines > 0 && (len(lines) > want || len(lines) == want && lines[0].first > 0) {

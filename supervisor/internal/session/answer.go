@@ -9,9 +9,9 @@ import (
 )
 
 // Programs ask their terminal: for its kind, its cursor, its colours. Somebody
-// has to answer, and nobody else may. At each offset one does: the first
-// attachment that said so and is still there, or where there is none, the
-// session itself. A viewer that answers gets the questions of its own offsets
+// has to answer, and nobody else may. At each offset one does: the viewer that
+// decides (sizing.go) if it said so, else the session itself, in the words of
+// the last one that decided. A viewer that answers gets the questions of its own offsets
 // as they are, and those of others without their end, which makes them nothing.
 
 const (
@@ -107,27 +107,31 @@ func mayAnswer(spec *protocol.AttachSpec) bool {
 	return spec.Answers && spec.Mode != protocol.ModeReadOnly
 }
 
-// chooseAnswerer is called in loop, after somebody came or went. What was
-// printed before was asked of who was there before.
+// chooseAnswerer is called in loop, after somebody came, went or decided. What
+// was printed before was asked of who answered before.
 func (s *Session) chooseAnswerer() {
 	s.feed()
-	var first *Attachment
-	for a := range s.attachments {
-		if mayAnswer(&a.spec) && (first == nil || a.number < first.number) {
-			first = a
-		}
+	a := s.attachment(s.sizing.decider)
+	if a != nil && !(mayAnswer(&a.spec) && s.hears(a)) {
+		a = nil
 	}
 	if s.answers.now() == unclaimed {
-		if first == nil {
+		if a == nil {
 			return
 		}
-		s.claim(first)
+		s.claim(a)
 	}
 	writer := ""
-	if first != nil {
-		writer = first.spec.Writer
+	if a != nil {
+		writer = a.spec.Writer
 	}
 	s.answers.change(s.screen.Offset(), writer)
+}
+
+// hears reports whether a gets what the program prints, and its questions with
+// it; a view of its own has none.
+func (s *Session) hears(a *Attachment) bool {
+	return !a.deaf && (!a.ownView() || a.window == s.size)
 }
 
 // claim ends the time in which the first questions are nobody's: they are a's,

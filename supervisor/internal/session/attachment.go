@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holdfast/protocol"
@@ -34,6 +35,7 @@ const (
 	ItemResized                  // from here on the terminal has this Size
 	ItemResync                   // Missed bytes are skipped, a snapshot of Bytes and output from Offset follow
 	ItemOutput                   // Data was printed at Offset
+	ItemView                     // Data brings a view of the viewer's own up to Offset
 	ItemExited                   // the session has ended; io.EOF follows
 )
 
@@ -60,6 +62,14 @@ type Attachment struct {
 	number uint64 // in the order of coming
 	wake   chan struct{}
 	cancel sync.Once
+	seen   atomic.Uint64 // pos, of one that the child waits for
+	moved  chan struct{} // that has changed
+
+	// Owned by the session's loop.
+	window  protocol.Size // of the viewer's terminal; zero where that is not known
+	deaf    bool          // what is printed does not reach it: it sees a view of its own, or nothing yet
+	focused bool
+	pasting bool // what it has typed so far ends within a paste
 
 	// Owned by the goroutine that calls Next.
 	pos          uint64
@@ -67,19 +77,26 @@ type Attachment struct {
 	snapshot     []byte        // not yet delivered
 	snapshotSize protocol.Size
 	questions    screen.Mask
+	fitted       bool        // what it is given is for a terminal of its own size
+	view         *screen.Own // what it was shown, while that is not the session's
+	update       []byte      // of that, not yet delivered
+	viewDue      time.Time   // when it may be brought up to date again
 	over         bool
 
-	mu       sync.Mutex
-	accepted uint64
-	told     uint64
-	ackDue   bool
-	ackTimer bool
-	stolenBy *string
-	ended    bool
+	mu        sync.Mutex
+	renewed   bool // it needs another snapshot
+	viewTimer bool // runs until viewDue
+	accepted  uint64
+	told      uint64
+	ackDue    bool
+	ackTimer  bool
+	stolenBy  *string
+	ended     bool
 }
 
 // Attach adds a viewer and says how it is brought up to date. Zero cols and
-// rows leave the size as it is, and so do read-only viewers and resumed ones.
+// rows leave the size as it is, and so do read-only viewers and resumed ones,
+// and one that comes to where somebody decides.
 //
 // Errors: session_exited (unless what is missing from before the end can still
 // be resumed), already_attached, instance_mismatch, limit_exceeded,
@@ -91,7 +108,10 @@ func (s *Session) Attach(spec protocol.AttachSpec) (*Attachment, protocol.Attach
 	if spec.Writer == "" {
 		spec.Writer = protocol.NewToken(8)
 	}
-	a := &Attachment{s: s, spec: spec, wake: make(chan struct{}, 1)}
+	a := &Attachment{s: s, spec: spec, wake: make(chan struct{}, 1), moved: make(chan struct{}, 1), deaf: true}
+	if window, ok := spec.OwnSize(); ok {
+		a.window = window
+	}
 	var info protocol.AttachInfo
 	var err error
 	if !s.do(func() { info, err = s.attach(a) }) {
@@ -121,30 +141,47 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	if err := s.makeRoom(a); err != nil {
 		return none, err
 	}
-	// Before the snapshot, which is for a terminal of the session's size.
-	if (spec.Cols != 0 || spec.Rows != 0) && spec.Mode != protocol.ModeReadOnly && spec.Resume == nil && s.open() == nil {
-		if err := s.resize(protocol.Size{Cols: spec.Cols, Rows: spec.Rows}.Normalize()); err != nil {
-			return none, err
-		}
-	}
+	s.joins(a)
 	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact}
 	s.feed()
 	s.position(a, &info)
 	w := s.input.writer(spec.Writer)
 	w.attached++
 	a.accepted, a.told, info.InputOffset = w.accepted, w.accepted, w.accepted
-	if spec.Resume == nil { // else it is told first thing: who resumes may have missed a change
+	if spec.Resume == nil || a.fitted { // else it is told first thing: who resumes may have missed a change
 		a.size = s.size
 	}
-	s.attached++
-	a.number = s.attached
-	s.attachments[a] = struct{}{}
 	s.chooseAnswerer()
 	s.holders.Add(1)
 	s.ring.Watch(a.wake)
 	info.Session = s.info()
 	s.hub.Publish(protocol.EventAttached, &info.Session, nil)
 	return info, nil
+}
+
+// joins makes a one of the viewers, with its say about the size: before its
+// snapshot is taken, which is for the size that comes of it.
+func (s *Session) joins(a *Attachment) {
+	if l, ok := s.sizing.lost[a.spec.Writer]; ok {
+		a.number = l.number
+		delete(s.sizing.lost, a.spec.Writer)
+	}
+	if a.number == 0 {
+		s.attached++
+		a.number = s.attached
+	}
+	s.attachments[a] = struct{}{}
+	fresh := a.spec.Resume == nil
+	if s.sizing.decider == "" || fresh && s.mayDecide(a) {
+		s.decide(a)
+	}
+	s.appears(a)
+	if fresh {
+		s.sizeUp()
+	}
+	if a.spec.Pace {
+		s.pacer.Store(a)
+	}
 }
 
 // makeRoom decides who else may be attached beside a. An attachment of the
@@ -165,6 +202,9 @@ func (s *Session) makeRoom(a *Attachment) error {
 		who := cmp.Or(rivals[0].spec.Client, "another client")
 		return protocol.Errorf(protocol.CodeAlreadyAttached, fmt.Sprintf("session %s is attached by %s; steal to take it over", s.id, who))
 	}
+	for _, other := range own {
+		a.number = other.number
+	}
 	for _, other := range append(own, rivals...) {
 		s.end(other, &a.spec.Client)
 	}
@@ -172,12 +212,14 @@ func (s *Session) makeRoom(a *Attachment) error {
 }
 
 // position says where the viewer begins: where it left off if the ring still
-// has that and the width has not changed since, else with a snapshot.
+// has that and what came since fits its terminal, else with a snapshot.
 func (s *Session) position(a *Attachment, info *protocol.AttachInfo) {
 	start, _, _ := s.ring.Bounds()
 	r := a.spec.Resume
-	if r != nil && r.Offset >= start && !a.spec.Snapshot && s.oneWidth(r.Offset) {
-		a.pos, info.Offset = r.Offset, r.Offset
+	if r != nil && r.Offset >= start && !a.spec.Snapshot && s.fits(a, r.Offset) {
+		a.fitted, a.deaf = a.ownView(), false
+		a.move(r.Offset)
+		info.Offset = r.Offset
 		return
 	}
 	s.takeSnapshot(a)
@@ -187,26 +229,40 @@ func (s *Session) position(a *Attachment, info *protocol.AttachInfo) {
 	}
 }
 
-// oneWidth reports whether all that was printed from offset on was printed in
-// a terminal as wide as it is now.
-func (s *Session) oneWidth(offset uint64) bool {
+// fits reports whether all that was printed from offset on may be written to
+// a's terminal: it was printed in one as wide, or just as large where a has a
+// size of its own.
+func (s *Session) fits(a *Attachment, offset uint64) bool {
 	_, end, _ := s.ring.Bounds()
+	if a.ownView() {
+		_, changes := s.ring.NextMark(offset)
+		return a.window == s.size && !changes && s.ring.SizeAt(offset) == s.size
+	}
 	return offset == end || !s.ring.WidthChanged(offset)
 }
 
 // takeSnapshot is called in loop, for an attachment whose Next is not running.
-// One that only looks has a size of its own, if it said so.
 func (s *Session) takeSnapshot(a *Attachment) {
 	history := protocol.DefaultHistory
 	if h := a.spec.History; h != nil {
 		history = *h
 	}
-	var size protocol.Size
-	if a.spec.Mode == protocol.ModeReadOnly && (a.spec.Cols != 0 || a.spec.Rows != 0) {
-		size = protocol.Size{Cols: a.spec.Cols, Rows: a.spec.Rows}.Normalize()
+	size := s.size
+	if a.fitted = a.ownView(); a.fitted {
+		size, a.size = a.window, s.size
 	}
-	a.snapshot, a.pos = s.screen.Snapshot(history, size)
+	var pos uint64
+	a.snapshot, pos = s.screen.Snapshot(history, size)
+	a.move(pos)
 	a.snapshotSize = s.size
+	a.deaf = size != s.size
+	a.mu.Lock()
+	a.renewed = false
+	a.mu.Unlock()
+	a.view, a.update = nil, nil
+	if a.deaf {
+		a.view = screen.NewOwn(size)
+	}
 	a.questions = screen.Mask{}
 	s.idle.touch()
 }
@@ -219,8 +275,11 @@ func (s *Session) end(a *Attachment, by *string) {
 	delete(s.attachments, a)
 	s.input.detach(a.spec.Writer)
 	s.ring.Unwatch(a.wake)
+	s.pacer.CompareAndSwap(a, nil)
 	s.chooseAnswerer()
+	s.unfocus(a)
 	a.end(by)
+	a.stir()
 	info := s.info()
 	s.hub.Publish(protocol.EventDetached, &info, nil)
 }
@@ -235,10 +294,30 @@ func (a *Attachment) end(by *string) {
 // Writer is the name this attachment's input goes by.
 func (a *Attachment) Writer() string { return a.spec.Writer }
 
-// Close detaches; the session lives on. It may be called again.
+// Close is for a viewer that was lost; the session lives on, and for a while
+// keeps its size. Close may be called again.
 func (a *Attachment) Close() {
+	a.close(func() {
+		if a.attached() == nil {
+			a.s.sizing.lose(a)
+			a.s.end(a, nil)
+		}
+	})
+}
+
+// Detach is Close for a viewer that has said good-bye: its size counts no more.
+func (a *Attachment) Detach() {
+	a.close(func() {
+		if a.attached() == nil {
+			a.s.end(a, nil)
+			a.s.sizeUp()
+		}
+	})
+}
+
+func (a *Attachment) close(end func()) {
 	a.cancel.Do(func() {
-		if !a.s.do(func() { a.s.end(a, nil) }) {
+		if !a.s.do(end) {
 			a.end(nil)
 		}
 		a.s.releaseRing()
@@ -265,7 +344,7 @@ func (a *Attachment) Type(offset uint64, p []byte) error {
 			return
 		}
 		var accepted uint64
-		accepted, err = a.s.typed(a.spec.Writer, offset, p)
+		accepted, err = a.s.typed(a, a.spec.Writer, offset, p)
 		a.acknowledge(accepted)
 	}) {
 		return notFound(a.s.id)
@@ -273,13 +352,49 @@ func (a *Attachment) Type(offset uint64, p []byte) error {
 	return err
 }
 
-// Resize gives this viewer's size, which is the session's unless it only
-// looks.
+// Resize tells the size of this viewer's terminal; whether it becomes the
+// session's is for the policy to say.
 func (a *Attachment) Resize(size protocol.Size) error {
-	if a.spec.Mode == protocol.ModeReadOnly {
-		return nil
+	var err error
+	if !a.s.do(func() {
+		if err = a.s.openTo(a.attached); err == nil {
+			a.resize(size.Normalize())
+		}
+	}) {
+		return notFound(a.s.id)
 	}
-	return a.s.resizeBy(size, a.attached)
+	return err
+}
+
+func (a *Attachment) resize(window protocol.Size) {
+	s := a.s
+	s.lastIO = s.cfg.Now()
+	if window != a.window {
+		a.window = window
+		a.renew()
+	}
+	if a.counts() && s.mayDecide(a) {
+		s.decide(a)
+	}
+	s.sizeUp()
+	s.chooseAnswerer()
+}
+
+// Appear tells what the viewer's terminal looks like now.
+func (a *Attachment) Appear(look protocol.Appearance) error {
+	if err := look.Validate(); err != nil {
+		return err
+	}
+	var err error
+	if !a.s.do(func() {
+		if err = a.attached(); err == nil {
+			a.spec.Appearance = &look
+			a.s.appears(a)
+		}
+	}) {
+		return notFound(a.s.id)
+	}
+	return err
 }
 
 // Interrupt sends SIGINT to the foreground process group.
@@ -339,16 +454,26 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 	if item, ok, err := a.pollControl(); ok || err != nil {
 		return item, ok, err
 	}
+	if a.isRenewed() {
+		return a.resync()
+	}
 	if len(a.snapshot) > 0 {
-		if a.size != a.snapshotSize {
+		if a.size != a.snapshotSize && !a.fitted {
 			return a.resized(a.snapshotSize), true, nil
 		}
 		n := copy(buf, a.snapshot)
-		a.mask(a.pos, buf[:n]) // it has no question, but may end within one
+		if a.view != nil {
+			a.view.Shown(buf[:n])
+		} else {
+			a.mask(a.pos, buf[:n]) // it has no question, but may end within one
+		}
 		if a.snapshot = a.snapshot[n:]; len(a.snapshot) == 0 {
 			a.snapshot = nil
 		}
 		return Item{Kind: ItemSnapshot, Offset: a.pos, Data: buf[:n]}, true, nil
+	}
+	if a.view != nil {
+		return a.pollView(buf)
 	}
 	n, err := a.s.ring.ReadAt(buf, a.pos)
 	switch {
@@ -360,6 +485,9 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 	// Sizes are looked at after the bytes: one that changes meanwhile does so
 	// behind them.
 	if size := a.s.ring.SizeAt(a.pos); size != a.size {
+		if a.fitted {
+			return Item{}, false, nil // another snapshot is about to come
+		}
 		return a.resized(size), true, nil
 	}
 	if m, ok := a.s.ring.NextMark(a.pos); ok { // the size changes there: stop before it
@@ -367,7 +495,7 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 	}
 	if n > 0 {
 		a.mask(a.pos, buf[:n])
-		a.pos += uint64(n)
+		a.move(a.pos + uint64(n))
 		return Item{Kind: ItemOutput, Offset: a.pos - uint64(n), Data: buf[:n]}, true, nil
 	}
 	return a.pollExit()
@@ -416,7 +544,8 @@ func (a *Attachment) pollExit() (Item, bool, error) {
 	return Item{Kind: ItemExited}, true, nil
 }
 
-// resync moves a viewer that the ring has overtaken to a fresh snapshot.
+// resync moves a viewer that the ring has overtaken, or whose terminal is of
+// another size than what it sees, to a fresh snapshot.
 func (a *Attachment) resync() (Item, bool, error) {
 	was := a.pos
 	var start uint64
@@ -424,7 +553,7 @@ func (a *Attachment) resync() (Item, bool, error) {
 		start, _, _ = a.s.ring.Bounds()
 		a.s.takeSnapshot(a)
 	}
-	if !a.s.do(func() { a.s.feed(); take() }) {
+	if !a.s.do(func() { a.s.feed(); take(); a.s.chooseAnswerer() }) {
 		a.s.late.Lock()
 		take()
 		a.s.late.Unlock()

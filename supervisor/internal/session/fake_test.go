@@ -30,6 +30,7 @@ type fakePTY struct {
 	words    []byte // printed when it is asked to end
 	held     bool   // a grandchild has the terminal open
 	sizes    []protocol.Size
+	pixels   [2]int
 	closed   bool
 	done     chan struct{}
 	status   pty.Status
@@ -165,8 +166,11 @@ func (f *fakePTY) write(b []byte) (int, error) {
 	return n, nil
 }
 
-func (f *fakePTY) Resize(cols, rows int) error {
-	f.change(func() { f.sizes = append(f.sizes, protocol.Size{Cols: cols, Rows: rows}) })
+func (f *fakePTY) Resize(cols, rows, width, height int) error {
+	f.change(func() {
+		f.pixels = [2]int{width, height}
+		f.sizes = append(f.sizes, protocol.Size{Cols: cols, Rows: rows})
+	})
 	return nil
 }
 
@@ -199,3 +203,5 @@ func (f *fakePTY) Close() error {
 	f.change(func() { f.closed = true })
 	return nil
 }
+
+func (f *fakePTY) LineMode() bool { return false }

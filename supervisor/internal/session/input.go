@@ -1,10 +1,11 @@
 package session
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/pty"
 )
 
 // Input arrives in pieces that carry their writer's offset. What was accepted
@@ -26,6 +27,7 @@ type input struct {
 	clock   uint64
 
 	answered int // bytes of our answers taken since nothing was queued
+	line     line
 }
 
 type writer struct {
@@ -93,11 +95,13 @@ func (in *input) take(p []byte) int {
 
 // typed accepts input from a writer at the writer's offset and returns how far
 // the writer's input is accepted now. What was accepted before is skipped, so
-// sending again after a doubt is harmless.
+// sending again after a doubt is harmless. a is whose it is, nil where it comes
+// without an attachment.
 //
 // Errors: input_gap where bytes before offset are missing, input_full where
-// the queue has no room for all of it; both carry the accepted offset.
-func (s *Session) typed(name string, offset uint64, p []byte) (uint64, error) {
+// the queue has no room for all of it, line_too_long where all was taken, and
+// the terminal will cut it; each carries the accepted offset.
+func (s *Session) typed(a *Attachment, name string, offset uint64, p []byte) (uint64, error) {
 	if err := s.open(); err != nil {
 		return 0, err
 	}
@@ -113,16 +117,62 @@ func (s *Session) typed(name string, offset uint64, p []byte) (uint64, error) {
 	}
 	p = p[w.accepted-offset:]
 	s.lastIO = s.cfg.Now()
-	n, err := s.accept(p)
+	var n int
+	var err error
+	if a == nil {
+		n, err = s.accept(p)
+	} else {
+		s.typing(a, p)
+		n, err = s.acceptFrom(a, p)
+	}
 	w.accepted += uint64(n)
-	if err != nil {
-		return w.accepted, err
-	}
-	if n < len(p) {
-		return w.accepted, inputError(protocol.CodeInputFull, w.accepted, "the input queue of %d bytes is full", s.input.max)
-	}
-	return w.accepted, nil
+	return w.accepted, s.taken(w.accepted, p, n, err)
 }
+
+// taken says what became of input of which n bytes were accepted.
+func (s *Session) taken(accepted uint64, p []byte, n int, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case n < len(p):
+		return inputError(protocol.CodeInputFull, accepted, "the input queue of %d bytes is full", s.input.max)
+	case s.input.line.add(p) && s.pty.LineMode():
+		e := inputError(protocol.CodeLineTooLong, accepted, "the terminal is in line mode and cuts a line of this input after %d bytes", pty.MaxLine)
+		e.Retryable = false
+		return e
+	}
+	return nil
+}
+
+// line is the line that is being typed.
+type line struct {
+	n int // its bytes so far
+}
+
+// add takes note of what is typed, and reports whether a line has become too
+// long in it for a terminal that gathers lines.
+func (l *line) add(p []byte) (long bool) {
+	for len(p) > 0 {
+		end := bytes.IndexAny(p, lineEnds)
+		piece := p
+		if end >= 0 {
+			piece = p[:end]
+		}
+		if before := l.n; before <= pty.MaxLine {
+			l.n = before + len(piece)
+			long = long || l.n > pty.MaxLine
+		}
+		if end < 0 {
+			break
+		}
+		l.n, p = 0, p[end+1:]
+	}
+	return long
+}
+
+// lineEnds are what ends a line: newline, return, which most terminals make one
+// of, and the end of file.
+const lineEnds = "\n\r\x04"
 
 // accept writes to the PTY what it takes at once, if nothing waits before it,
 // and queues the rest.
@@ -169,7 +219,7 @@ func (s *Session) inputWritten(err error) {
 func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, err error) {
 	if !s.do(func() {
 		if name != "" {
-			accepted, err = s.typed(name, offset, p)
+			accepted, err = s.typed(nil, name, offset, p)
 			return
 		}
 		if err = s.open(); err != nil {
@@ -179,22 +229,20 @@ func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, e
 		var n int
 		n, err = s.accept(p)
 		accepted = uint64(n)
-		if err == nil && n < len(p) {
-			err = inputError(protocol.CodeInputFull, accepted, "the input queue of %d bytes is full", s.input.max)
-		}
+		err = s.taken(accepted, p, n, err)
 	}) {
 		return 0, notFound(s.id)
 	}
 	return accepted, err
 }
 
-func inputError(code protocol.Code, accepted uint64, format string, args ...any) error {
+func inputError(code protocol.Code, accepted uint64, format string, args ...any) *protocol.Error {
 	return &protocol.Error{Code: code, Message: fmt.Sprintf(format, args...), Offset: &accepted, Retryable: true}
 }
 
 // Incomplete reports whether err says that input was not taken, but may be
 // sent again from the offset it carries.
 func Incomplete(err error) bool {
-	var e *protocol.Error
-	return errors.As(err, &e) && e.Offset != nil
+	code := protocol.CodeOf(err)
+	return code == protocol.CodeInputGap || code == protocol.CodeInputFull
 }

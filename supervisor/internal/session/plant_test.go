@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/screen"
 )
 
 // A plant is a bug that the simulation has to find.
@@ -117,6 +118,20 @@ func TestSimulateFindsBugs(t *testing.T) {
 				}
 			})
 		}},
+		{name: "a view is not brought up to date", step: inLoop(func(m *sim, c *client) {
+			if _, end, _ := m.s.ring.Bounds(); c.v.a.view != nil {
+				c.v.a.pos = end
+			}
+		})},
+		{name: "a view is another size's", step: inLoop(func(_ *sim, c *client) {
+			if c.v.a.view != nil {
+				c.v.a.view = screen.NewOwn(protocol.Size{Cols: 33, Rows: 7})
+			}
+		})},
+		{name: "who is lost is forgotten at once", step: inLoop(func(m *sim, _ *client) { clear(m.s.sizing.lost) })},
+		{name: "who types does not decide", step: inLoop(func(m *sim, _ *client) { m.s.sizing.decider = "" })},
+		{name: "the policy is forgotten", step: inLoop(func(m *sim, _ *client) { m.s.sizing.policy = protocol.SizeLatest })},
+		{name: "a window is mistaken", step: inLoop(func(_ *sim, c *client) { c.v.a.window.Rows++ })},
 		{name: "a thief leaves the other there", step: inLoop(func(m *sim, c *client) { c.v.a.spec.Mode = protocol.ModeShared })},
 	} {
 		t.Run(p.name, func(t *testing.T) {

@@ -42,7 +42,8 @@ type PTY interface {
 	SetReadDeadline(time.Time) error
 	TryWrite([]byte) (int, error)
 	Write([]byte) (int, error)
-	Resize(cols, rows int) error
+	Resize(cols, rows, width, height int) error
+	LineMode() bool
 	Interrupt() error
 	Signal(syscall.Signal) error
 	Done() <-chan struct{}
@@ -88,12 +89,14 @@ type Session struct {
 	asks    chan func()
 	toWrite chan []byte
 	wrote   chan error
-	exited  chan struct{}  // closed once the exit record stands
-	gone    chan struct{}  // closed once nothing of the session runs
-	running sync.WaitGroup // read, write, and signals that nothing else waits for
-	holders atomic.Int64   // of the ring: loop and each attachment until its Close
-	answers answers        // who answers the child's questions; changed by loop
-	late    sync.Mutex     // takes loop's place once that is gone, for what viewers still want
+	exited  chan struct{}              // closed once the exit record stands
+	gone    chan struct{}              // closed once nothing of the session runs
+	running sync.WaitGroup             // read, write, and signals that nothing else waits for
+	holders atomic.Int64               // of the ring: loop and each attachment until its Close
+	answers answers                    // who answers the child's questions; changed by loop
+	late    sync.Mutex                 // takes loop's place once that is gone, for what viewers still want
+	pacer   atomic.Pointer[Attachment] // whom the child waits for; changed by loop
+	unpaced bool                       // the pacer was waited for in vain; owned by read
 
 	// Owned by loop.
 	state       protocol.State
@@ -102,6 +105,9 @@ type Session struct {
 	screen      *screen.Screen
 	attachments map[*Attachment]struct{}
 	attached    uint64 // attachments so far
+	sizing      sizing
+	appearance  protocol.Appearance
+	focus       focus
 	input       input
 	idle        idle
 	news        news
@@ -163,6 +169,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token string, cfg *Co
 	}
 	lines := min(max(cmp.Or(spec.ScrollbackLines, cfg.ScrollbackLines), 0), protocol.MaxScrollback)
 	s.spec.ScrollbackLines = lines
+	s.sizing.policy = cmp.Or(spec.SizePolicy, protocol.SizeLatest)
 	s.screen = screen.New(size, lines)
 	s.answers.change(0, unclaimed)
 	s.holders.Store(1)
@@ -197,6 +204,7 @@ func (s *Session) read() {
 	// have passed before we came to read what is there.
 	quiet := false
 	for {
+		s.pace()
 		last := isClosed(s.pty.Done())
 		n, err := s.pty.ReadEach(s.ring.Reserve(), s.took)
 		if n > 0 {
@@ -259,6 +267,7 @@ func (s *Session) loop() {
 	defer close(s.gone)
 	defer s.news.stop()
 	defer s.idle.stop()
+	defer s.sizing.stop()
 	chunks, childDone := s.chunks, s.pty.Done()
 	for s.state != protocol.StateForgotten {
 		select {
@@ -278,6 +287,8 @@ func (s *Session) loop() {
 			s.claim(nil)
 		case <-s.idle.c:
 			s.becomeIdle()
+		case <-s.sizing.c:
+			s.expireLost()
 		case <-s.news.c:
 			s.news.waiting = false
 			s.tellNews()
@@ -372,7 +383,7 @@ func (s *Session) info() protocol.SessionInfo {
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.state, Size: s.size,
 		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: s.screen.Cwd(), Title: s.screen.Title(), Labels: maps.Clone(s.spec.Labels), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.lastIO, OutputOffset: end, RingStart: start,
-		ScrollbackLines: s.spec.ScrollbackLines, Attachments: len(s.attachments),
+		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.sizing.policy, Attachments: len(s.attachments),
 	}
 	if s.exit != nil {
 		exit := *s.exit
@@ -430,14 +441,12 @@ func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err
 	}
 }
 
-// Resize changes the terminal's size; zeroes mean 80 and 24, each on its own.
-func (s *Session) Resize(size protocol.Size) error { return s.resizeBy(size, anybody) }
-
-// resizeBy resizes where may, called in loop, returns no error.
-func (s *Session) resizeBy(size protocol.Size, may func() error) error {
+// Resize changes the terminal's size, until the policy decides again; zeroes
+// mean 80 and 24, each on its own.
+func (s *Session) Resize(size protocol.Size) error {
 	var err error
 	if !s.do(func() {
-		if err = s.openTo(may); err == nil {
+		if err = s.open(); err == nil {
 			err = s.resize(size.Normalize())
 		}
 	}) {
@@ -453,13 +462,17 @@ func (s *Session) resize(size protocol.Size) error {
 	if size == s.size {
 		return nil
 	}
-	if err := s.pty.Resize(size.Cols, size.Rows); err != nil {
-		return fmt.Errorf("resize %s: %w", s.id, err)
+	if err := s.setSize(size); err != nil {
+		return err
 	}
 	s.size = size
 	s.show(s.ring.MarkSize(size)) // what came before it came at the old size
 	s.screen.Resize(size)
 	s.idle.touch()
+	for a := range s.attachments {
+		a.renew()
+	}
+	s.chooseAnswerer() // one who sees a view of its own cannot answer
 	info := s.info()
 	s.hub.Publish(protocol.EventResized, &info, nil)
 	return nil

@@ -25,8 +25,8 @@ func show(f *fakePTY, text string) {
 
 const askCursor, cursorIs = "\x1b[6n", "\x1b[1;1R"
 
-// Each question is answered once: by the session while no viewer does, and else
-// by the viewer that has been there longest.
+// Each question is answered once: by the viewer that typed last if it answers,
+// and else by the session.
 func TestOneAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -37,17 +37,21 @@ func TestOneAnswer(t *testing.T) {
 			t.Errorf("answered with %q before anybody could attach", got)
 		}
 		time.Sleep(claimTime)
-		if got := typedBy(f); got != cursorIs {
-			t.Errorf("nobody came: answered with %q, want %q", got, cursorIs)
+		ours := func(why string) {
+			t.Helper()
+			if got := typedBy(f); got != cursorIs {
+				t.Errorf("%s: answered with %q, want %q", why, got, cursorIs)
+			}
 		}
+		ours("nobody came")
 		plain := look(t, s, protocol.AttachSpec{})
 		readOnly := look(t, s, protocol.AttachSpec{Answers: true, Mode: protocol.ModeReadOnly})
 		show(f, askCursor)
-		if got := typedBy(f); got != cursorIs {
-			t.Errorf("nobody answers: answered with %q, want %q", got, cursorIs)
-		}
+		ours("nobody answers")
 		first := look(t, s, protocol.AttachSpec{Answers: true, Writer: "first"})
 		second := look(t, s, protocol.AttachSpec{Answers: true, Writer: "second"})
+		show(f, askCursor)
+		ours("who came first decides, and does not answer")
 		seen := func(v *viewer, want int) {
 			t.Helper()
 			v.seen = nil
@@ -58,31 +62,46 @@ func TestOneAnswer(t *testing.T) {
 				t.Errorf("%s sees %d questions in %q, want %d", v.a.spec.Writer, got, v.seen, want)
 			}
 		}
-		for _, v := range []*viewer{plain, readOnly} {
-			seen(v, 1)
+		types := func(v *viewer, what string) {
+			t.Helper()
+			if err := v.a.Type(v.typed, []byte(what)); err != nil {
+				t.Fatal(err)
+			}
+			v.typed += uint64(len(what))
+			f.take(len(what))
 		}
+		seen(plain, 2)
+		seen(readOnly, 2)
+		seen(first, 0)
+		types(first, "x")
 		show(f, "\x1b[6")
 		show(f, "n")
 		seen(first, 1)
 		seen(second, 0)
 		seen(plain, 1)
-		first.a.Close()
+		types(second, "\x1b[I\x1b[<35;1;1M\x1b[1;1R\x1b]11;rgb:0/0/0\x1b\\") // its terminal's words
 		show(f, askCursor)
-		back := look(t, s, protocol.AttachSpec{Answers: true, Writer: "first", Resume: &protocol.Resume{Instance: s.Instance(), Offset: first.pos}})
+		seen(first, 1)
+		types(second, "\x1b[A") // a key
 		show(f, askCursor)
-		seen(second, 2)
-		seen(back, 0)
+		seen(second, 1)
+		seen(first, 0)
 		if got := typedBy(f); got != "" {
 			t.Errorf("answered with %q, while viewers do", got)
 		}
 		second.a.Close()
-		back.a.Close()
 		show(f, askCursor)
-		if got := typedBy(f); got != cursorIs {
-			t.Errorf("all have gone: answered with %q, want %q", got, cursorIs)
-		}
+		ours("who decides has gone")
+		back := look(t, s, protocol.AttachSpec{Answers: true, Writer: "second", Resume: &protocol.Resume{Instance: s.Instance(), Offset: second.pos}})
+		seen(back, 0)
+		show(f, askCursor)
+		seen(back, 1)
+		seen(first, 0)
 		late := look(t, s, protocol.AttachSpec{Answers: true, Writer: "late", Resume: &protocol.Resume{Instance: s.Instance()}})
 		seen(late, 0)
+		if got := typedBy(f); got != "" {
+			t.Errorf("answered with %q, while a viewer does", got)
+		}
 	})
 }
 
@@ -200,8 +219,8 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// A viewer that only looks and says its size gets the screen in that; how much
-// of the history comes is as it wishes.
+// A viewer that wants a view of its own gets the screen in its size; how much of
+// the history comes is as it wishes.
 func TestSnapshotAsWished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
@@ -216,13 +235,14 @@ func TestSnapshotAsWished(t *testing.T) {
 			{"as it is", protocol.AttachSpec{}, 1000 + 22, 80},
 			{"no history", protocol.AttachSpec{History: new(0)}, 22, 80},
 			{"all history", protocol.AttachSpec{History: new(1 << 30)}, 3001, 80},
-			{"another size", protocol.AttachSpec{Mode: protocol.ModeReadOnly, Cols: 30, Rows: 24, History: new(0)}, 20, 30},
+			{"another size", protocol.AttachSpec{Mode: protocol.ModeReadOnly, View: protocol.ViewOwn, Cols: 30, Rows: 24, History: new(0)}, 20, 30},
+			{"another size, raw", protocol.AttachSpec{Mode: protocol.ModeReadOnly, Cols: 30, Rows: 24, History: new(0)}, 22, 80},
 		} {
 			v := look(t, s, tt.spec)
 			if _, err := v.drain(); err != nil {
 				t.Fatal(err)
 			}
-			if v.size != (protocol.Size{Cols: 80, Rows: 24}) || v.info.BytesMissed != 0 {
+			if v.info.Session.Size != (protocol.Size{Cols: 80, Rows: 24}) || v.info.BytesMissed != 0 {
 				t.Errorf("%s: told %v, %d missed", tt.name, v.size, v.info.BytesMissed)
 			}
 			if got := linesIn(string(v.seen), tt.width); got != tt.lines {

@@ -39,10 +39,12 @@ func TestSimulate(t *testing.T) {
 }
 
 // simulate: a seeded history of print, type, resize, look, fall behind, drop,
-// resume, steal and the end, against the plainest model. A viewer that resumes
-// at its offset has seen every byte once, unless told how many it missed, and
-// knows the size of each. Every typed byte arrives once and in order. Every
-// viewer that stays is told the exit after the last byte.
+// resume, steal, handoff, the proxy's crash and the end, against the plainest
+// model. A viewer that resumes at its offset has seen every byte once, unless
+// told how many it missed, and knows the size of each; one that wants a view of
+// its own has that screen. The session has the size that its policy says. Every
+// typed byte arrives once and in order. Every viewer that stays is told the exit
+// after the last byte.
 func simulate(t *testing.T, seed uint64, p plant) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newSim(t, seed, p)
@@ -71,6 +73,7 @@ type sim struct {
 	s       *Session
 	pty     *fakePTY
 	model   *model
+	sizes   *sizes
 	clients []*client
 	got     []byte // what the child has read
 }
@@ -101,7 +104,8 @@ func newSim(t *testing.T, seed uint64, p plant) *sim {
 		},
 	})
 	m.s = create(t, m.tb, bash(""))
-	m.model.sizes = []sizeAt{{0, info(t, m.s).Size}}
+	m.sizes = &sizes{policy: protocol.SizeLatest, now: info(t, m.s).Size}
+	m.model.sizes = []sizeAt{{0, m.sizes.now}}
 	for i := range simClients {
 		m.clients = append(m.clients, &client{mark: byte(i << 6), spec: protocol.AttachSpec{Writer: fmt.Sprint("w", i), Client: fmt.Sprint("c", i)}})
 	}
@@ -129,11 +133,12 @@ var often = []struct {
 	{8, (*sim).typed},
 	{5, func(m *sim, _ *client) error { m.read(m.rnd.IntN(3000)); return nil }},
 	{3, (*sim).resize},
+	{1, (*sim).policy},
+	{1, (*sim).handoff},
+	{1, (*sim).crash},
 	{3, func(*sim, *client) error { synctest.Wait(); return nil }},
-	{2, func(m *sim, _ *client) error {
-		time.Sleep(time.Duration(m.rnd.IntN(50)) * time.Millisecond)
-		return nil
-	}},
+	{2, func(m *sim, _ *client) error { return m.wait(time.Duration(m.rnd.IntN(50)) * time.Millisecond) }},
+	{1, func(m *sim, _ *client) error { return m.wait(time.Duration(m.rnd.Int64N(int64(2 * reconnectTime)))) }},
 }
 
 func (m *sim) next() error {
@@ -229,7 +234,35 @@ func (m *sim) attach(c *client) error {
 	if m.rnd.IntN(3) == 0 {
 		spec.Cols = m.rnd.IntN(3) * 50
 	}
+	if m.rnd.IntN(2) == 0 {
+		spec.View = protocol.ViewOwn
+	}
 	return m.attachAs(c, spec)
+}
+
+// handoff: every client is attached by another proxy, while it still is by this.
+func (m *sim) handoff(*client) error {
+	for _, c := range m.clients {
+		if c.v == nil || c.evicted {
+			continue
+		}
+		spec := c.spec
+		spec.Resume, spec.Snapshot = c.v.resume()
+		if err := m.attachAs(c, spec); err != nil {
+			return fmt.Errorf("handoff of %s: %w", c.spec.Client, err)
+		}
+	}
+	return nil
+}
+
+// crash: the proxy is killed, and with it every attachment.
+func (m *sim) crash(*client) error {
+	for _, c := range m.clients {
+		if err := m.lose(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *sim) attachAs(c *client, spec protocol.AttachSpec) error {
@@ -243,16 +276,22 @@ func (m *sim) attachAs(c *client, spec protocol.AttachSpec) error {
 			rivals = append(rivals, other)
 		}
 	}
-	synctest.Wait() // it may change the size
-	sizes := len(m.model.sizes)
-	if spec.Cols != 0 && spec.Mode != protocol.ModeReadOnly && spec.Resume == nil {
-		m.resized(protocol.Size{Cols: spec.Cols, Rows: spec.Rows})
+	refused := len(rivals) > 0 && !spec.Steal
+	window, _ := spec.OwnSize()
+	if spec.Cols == 0 && spec.Rows == 0 {
+		window = protocol.Size{}
 	}
+	m.size(func() {
+		if refused {
+			return
+		}
+		for _, other := range rivals {
+			m.sizes.stolen(other.spec.Writer)
+		}
+		m.sizes.attach(c.spec.Writer, window, spec.Mode == protocol.ModeReadOnly, spec.Resume == nil)
+	})
 	v, err := attach(m.s, spec, m.model)
-	if err != nil {
-		m.model.sizes = m.model.sizes[:sizes]
-	}
-	if len(rivals) > 0 && !spec.Steal {
+	if refused {
 		if !errors.Is(err, protocol.ErrAlreadyAttached) {
 			return fmt.Errorf("attach: %v, want already_attached", err)
 		}
@@ -270,25 +309,93 @@ func (m *sim) attachAs(c *client, spec protocol.AttachSpec) error {
 	if v.info.InputOffset != c.accepted {
 		return fmt.Errorf("attached with %d bytes of input accepted, want %d", v.info.InputOffset, c.accepted)
 	}
-	c.v, c.left, c.evicted, c.spec.Mode = v, nil, false, spec.Mode
+	if got := v.info.Session.Size; got != m.sizes.now {
+		return fmt.Errorf("attached at %v, want %v", got, m.sizes.now)
+	}
+	c.v, c.left, c.evicted = v, nil, false
+	c.spec.Mode, c.spec.View, c.spec.Cols, c.spec.Rows = spec.Mode, spec.View, spec.Cols, spec.Rows
 	return nil
+}
+
+// size does something that may change the size, when all that was printed
+// before has come, so that the model knows where.
+func (m *sim) size(how func()) {
+	synctest.Wait()
+	before := m.sizes.now
+	if how(); m.sizes.now != before {
+		m.resized(m.sizes.now)
+	}
+}
+
+// wait lets time pass.
+func (m *sim) wait(d time.Duration) error {
+	synctest.Wait()
+	time.Sleep(d)
+	synctest.Wait()
+	for _, size := range m.sizes.passed() {
+		m.resized(size)
+	}
+	if got := info(m.t, m.s).Size; got != m.sizes.now {
+		return fmt.Errorf("after a while the size is %v, want %v", got, m.sizes.now)
+	}
+	return nil
+}
+
+func (m *sim) policy(*client) error {
+	all := []protocol.SizePolicy{protocol.SizeLatest, protocol.SizeOwner, protocol.SizeSmallest, protocol.SizeLargest, protocol.SizeFixed}
+	policy, cols := all[m.rnd.IntN(len(all))], m.rnd.IntN(2)*(30+m.rnd.IntN(60))
+	m.size(func() {
+		m.sizes.policy = policy
+		if cols > 0 {
+			m.sizes.now = protocol.Size{Cols: cols}.Normalize()
+		} else {
+			m.sizes.now = m.sizes.wanted()
+		}
+	})
+	return m.s.SetSizePolicy(policy, cols, 0)
 }
 
 func (m *sim) resized(size protocol.Size) {
-	m.model.sizes = append(m.model.sizes, sizeAt{uint64(len(m.model.printed)), size.Normalize()})
+	m.model.sizes = append(m.model.sizes, sizeAt{uint64(len(m.model.printed)), size})
 }
 
+// drop: a client goes, or is lost.
 func (m *sim) drop(c *client) error {
+	if m.rnd.IntN(2) == 0 {
+		return m.lose(c)
+	}
 	if c.v == nil {
 		return nil
 	}
+	m.size(func() {
+		if !c.evicted {
+			m.sizes.detached(c.spec.Writer)
+		}
+	})
+	c.v.a.Detach()
+	c.leaves()
+	return nil
+}
+
+func (m *sim) lose(c *client) error {
+	if c.v == nil {
+		return nil
+	}
+	if !c.evicted {
+		m.sizes.lost(c.spec.Writer)
+	}
 	c.v.a.Close()
-	c.left = nil
-	if c.v.left == 0 { // half a snapshot is no position
-		c.left = &protocol.Resume{Instance: m.s.Instance(), Offset: c.v.pos}
+	c.leaves()
+	return nil
+}
+
+// leaves remembers where the client was, if that is a position.
+func (c *client) leaves() {
+	at, half := c.v.resume()
+	if c.left = at; half {
+		c.left = nil
 	}
 	c.v, c.evicted = nil, false
-	return nil
 }
 
 // typedAt is the byte that a client types at an offset.
@@ -312,6 +419,9 @@ func (m *sim) typed(c *client) error {
 	}
 	for i := range p {
 		p[i] = c.typedAt(from + uint64(i))
+	}
+	if new := from <= c.accepted && from+uint64(len(p)) > c.accepted; new && !c.evicted && c.spec.Mode != protocol.ModeReadOnly {
+		m.size(func() { m.sizes.typed(c.spec.Writer) })
 	}
 	return m.accept(c, from, from+uint64(len(p)), c.v.a.Type(from, p))
 }
@@ -343,21 +453,23 @@ func (m *sim) accept(c *client, from, end uint64, err error) error {
 func (m *sim) read(n int) { m.got = append(m.got, m.pty.take(n)...) }
 
 func (m *sim) resize(c *client) error {
-	synctest.Wait() // so that the model knows where
 	size := protocol.Size{Cols: 1 + m.rnd.IntN(3), Rows: 24}
 	if c.v == nil {
-		m.resized(size)
+		m.size(func() { m.sizes.now = size })
 		return m.s.Resize(size)
 	}
-	err := c.v.a.Resize(size)
-	switch {
-	case c.spec.Mode == protocol.ModeReadOnly:
-	case c.evicted:
-		if protocol.CodeOf(err) == protocol.CodeNotAttached {
-			return nil
+	m.size(func() {
+		if !c.evicted {
+			m.sizes.resized(c.spec.Writer, size)
 		}
-	default:
-		m.resized(size)
+	})
+	err := c.v.a.Resize(size)
+	if c.evicted && protocol.CodeOf(err) == protocol.CodeNotAttached {
+		return nil
+	}
+	if err == nil {
+		c.spec.Cols, c.spec.Rows = size.Cols, size.Rows
+		c.v.resized(size)
 	}
 	return err
 }
@@ -439,7 +551,7 @@ func (m *sim) ends() (want protocol.ExitRecord, err error) {
 func (m *sim) last(c *client) error {
 	if c.v == nil && c.left != nil && !isClosed(m.s.gone) {
 		spec := c.spec
-		spec.Resume, spec.Mode = c.left, protocol.ModeReadOnly
+		spec.Resume, spec.Mode, spec.View = c.left, protocol.ModeReadOnly, ""
 		if err := m.attachAs(c, spec); err != nil {
 			return err
 		}

@@ -34,10 +34,10 @@ func TestResize(t *testing.T) {
 		{"no rows", s.Resize, size(132, 0), size(132, 24)},
 		{"neither", s.Resize, size(0, 0), size(80, 24)},
 		{"beyond any display", s.Resize, size(1<<20, 1<<20), size(protocol.MaxCols, protocol.MaxRows)},
-		{"by a viewer", v.a.Resize, size(90, 0), size(90, 24)},
 		{"by one that attaches", attachSized(t, s, nil), size(0, 33), size(80, 33)},
 		{"by one that attaches without a size", attachSized(t, s, nil), size(0, 0), size(80, 33)},
 		{"by one that comes back", attachSized(t, s, &protocol.Resume{Instance: s.Instance()}), size(10, 10), size(80, 33)},
+		{"by a viewer that does not decide", v.a.Resize, size(90, 0), size(80, 33)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if err := tt.resize(tt.size); err != nil {

@@ -25,8 +25,14 @@ type Config struct {
 	ExitRecords     int           // how many exited sessions are remembered; default 256
 	MaxSessions     int           // that have not ended; default 4,096, the kernel's PTYs
 	Grace           time.Duration // between the soft signal and SIGKILL; default 250 ms
-	Env             []string      // what children inherit, K=V; default nothing
-	Log             zerolog.Logger
+
+	// Of one originator.
+	OriginatorSessions int // that have not ended; default half of MaxSessions, or 1,024
+	SpawnBurst         int // started at once; default 1,024
+	SpawnRate          int // started a second, beyond that; default 128
+
+	Env []string // what children inherit, K=V; default nothing
+	Log zerolog.Logger
 
 	// For tests; the defaults are the real ones.
 	Start func(pty.Spec) (PTY, error)
@@ -41,6 +47,9 @@ func (c Config) withDefaults() Config {
 	c.ExitRecords = cmp.Or(c.ExitRecords, 256)
 	c.MaxSessions = cmp.Or(c.MaxSessions, 4096)
 	c.Grace = cmp.Or(c.Grace, 250*time.Millisecond)
+	c.OriginatorSessions = cmp.Or(c.OriginatorSessions, min(c.MaxSessions, max(1024, c.MaxSessions/2)))
+	c.SpawnBurst = cmp.Or(c.SpawnBurst, 1024)
+	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
 	if c.Start == nil {
 		c.Start = func(s pty.Spec) (PTY, error) { return pty.Start(s) }
 	}
@@ -59,6 +68,7 @@ type Table struct {
 	sessions map[protocol.SessionID]*Session
 	opening  map[protocol.SessionID]*opening
 	exited   []*Session // in the order of their ends
+	limits   limits
 	closing  bool
 	opens    sync.WaitGroup // the entries of opening
 	closed   chan struct{}  // closed once every session has ended after closing
@@ -66,8 +76,9 @@ type Table struct {
 
 // opening is an id whose child is being started.
 type opening struct {
-	token string
-	done  chan struct{}
+	token      string
+	originator string
+	done       chan struct{}
 }
 
 // NewTable returns a table without sessions.
@@ -77,6 +88,7 @@ func NewTable(cfg Config) *Table {
 		cfg: cfg, hub: NewHub(cfg.Now),
 		sessions: make(map[protocol.SessionID]*Session),
 		opening:  make(map[protocol.SessionID]*opening),
+		limits:   limits{burst: cfg.SpawnBurst, perSecond: cfg.SpawnRate},
 		closed:   make(chan struct{}),
 	}
 }
@@ -100,15 +112,15 @@ func (t *Table) Create(id protocol.SessionID, spec protocol.SpawnSpec, token str
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	old, op, err := t.reserve(id, token, func(old *Session) error {
+	old, op, err := t.reserve(id, token, func(old *Session) (string, error) {
 		if old == nil {
-			return nil
+			return spec.Originator, nil
 		}
 		e := protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("session %s exists", id))
 		if isClosed(old.exited) {
 			e.Message = fmt.Sprintf("session %s has exited; reopen it or forget it", id)
 		}
-		return e
+		return "", e
 	})
 	if op == nil {
 		return old, err
@@ -120,17 +132,17 @@ func (t *Table) Create(id protocol.SessionID, spec protocol.SpawnSpec, token str
 // Errors are those of Create, session_not_found and session_running.
 func (t *Table) Reopen(id protocol.SessionID, change protocol.RespawnSpec, token string) (*Session, error) {
 	var spec protocol.SpawnSpec
-	old, op, err := t.reserve(id, token, func(old *Session) error {
+	old, op, err := t.reserve(id, token, func(old *Session) (string, error) {
 		if old == nil {
-			return notFound(id)
+			return "", notFound(id)
 		}
 		if !isClosed(old.exited) {
-			return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", id))
+			return "", protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", id))
 		}
 		spec = old.spec
 		spec.Cols, spec.Rows = old.size.Cols, old.size.Rows // final with exited
 		spec = change.Apply(spec)
-		return spec.Validate()
+		return spec.Originator, spec.Validate()
 	})
 	if op == nil {
 		return old, err
@@ -140,8 +152,9 @@ func (t *Table) Reopen(id protocol.SessionID, change protocol.RespawnSpec, token
 
 // reserve keeps an id for the caller, who must call open. It returns the
 // session that is there in place of a reservation where token names it, and an
-// error where the id cannot be had; allow says so of the session that has it.
-func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Session) error) (*Session, *opening, error) {
+// error where the id cannot be had; allow says so of the session that has it,
+// and else who starts the new one.
+func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Session) (string, error)) (*Session, *opening, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for {
@@ -163,16 +176,40 @@ func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Ses
 	if old != nil && token != "" && old.token == token {
 		return old, nil, nil
 	}
-	if err := allow(old); err != nil {
+	originator, err := allow(old)
+	if err != nil {
 		return nil, nil, err
 	}
 	if live := len(t.sessions) - len(t.exited) + len(t.opening); live >= t.cfg.MaxSessions {
 		return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions are running, no more are allowed", live))
 	}
-	op := &opening{token: token, done: make(chan struct{})}
+	if live := t.liveOf(originator); live >= t.cfg.OriginatorSessions {
+		return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions of this originator are running, no more are allowed", live))
+	}
+	if err := t.limits.spawn(originator, t.cfg.Now()); err != nil {
+		return nil, nil, err
+	}
+	op := &opening{token: token, originator: originator, done: make(chan struct{})}
 	t.opening[id] = op
 	t.opens.Add(1)
 	return nil, op, nil
+}
+
+// liveOf returns how many of an originator's sessions have not ended. mu is
+// held.
+func (t *Table) liveOf(originator string) int {
+	n := 0
+	for _, s := range t.sessions {
+		if s.spec.Originator == originator && !isClosed(s.exited) {
+			n++
+		}
+	}
+	for _, op := range t.opening {
+		if op.originator == originator {
+			n++
+		}
+	}
+	return n
 }
 
 // open starts the child of a reserved id and puts it in the place of what had

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"reflect"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/screen"
@@ -23,16 +24,19 @@ type viewer struct {
 	buf   []byte
 
 	resumes  bool
-	own      protocol.Size // of the terminal, where that is not the session's
-	pos      uint64        // of the next byte
-	left     int           // bytes of the snapshot to come
-	from     uint64        // offset of the first byte that the snapshot stands for
-	shot     []byte        // what has come of it
-	want     []byte        // what is to come, by the model
+	own      protocol.Size  // of its window, if it wants a view of its own
+	wants    bool           // that
+	terminal *screen.Screen // what shows its view, while it has one
+	pos      uint64         // of the next byte
+	left     int            // bytes of the snapshot to come
+	from     uint64         // offset of the first byte that the snapshot stands for
+	shot     []byte         // what has come of it
+	want     []byte         // what is to come, by the model
 	size     protocol.Size
 	missed   uint64
 	resyncs  int
 	accepted uint64 // as told
+	typed    uint64 // where a test counts that
 	exited   bool
 	stolen   bool
 	by       string
@@ -59,8 +63,9 @@ func attach(s *Session, spec protocol.AttachSpec, m *model) (*viewer, error) {
 	if spec.Resume != nil {
 		v.from = spec.Resume.Offset
 	}
-	if spec.Mode == protocol.ModeReadOnly && (spec.Cols != 0 || spec.Rows != 0) {
-		v.own = protocol.Size{Cols: spec.Cols, Rows: spec.Rows}.Normalize()
+	v.wants = spec.View == protocol.ViewOwn
+	if window, ok := spec.OwnSize(); ok {
+		v.resized(window)
 	}
 	v.from += info.BytesMissed
 	if err := v.begins(); err != nil {
@@ -72,6 +77,19 @@ func attach(s *Session, spec protocol.AttachSpec, m *model) (*viewer, error) {
 		return nil, fmt.Errorf("an exact answer with %d missed and %d of snapshot", info.BytesMissed, info.SnapshotBytes)
 	}
 	return v, nil
+}
+
+// resized: the window of the viewer has another size. What is under way is for
+// the one it had.
+func (v *viewer) resized(window protocol.Size) {
+	if v.wants {
+		v.own = window
+	}
+}
+
+// resume is where it would go on, and whether only a snapshot is of use.
+func (v *viewer) resume() (at *protocol.Resume, snapshot bool) {
+	return &protocol.Resume{Instance: v.info.Session.Instance, Offset: v.pos}, v.left > 0 || v.terminal != nil
 }
 
 // take takes the next item and checks it. It returns io.EOF at the end, and
@@ -99,6 +117,9 @@ func (v *viewer) check(item Item) error {
 	case ItemSnapshot:
 		return v.snapshot(item)
 	case ItemResized:
+		if v.own != (protocol.Size{}) {
+			return fmt.Errorf("told %v, which is not its size", item.Size)
+		}
 		if item.Size == v.size && !v.mayRepeat() {
 			return fmt.Errorf("told %v at %d, which it was", item.Size, v.pos)
 		}
@@ -108,6 +129,8 @@ func (v *viewer) check(item Item) error {
 		return v.resync(item)
 	case ItemOutput:
 		return v.output(item)
+	case ItemView:
+		return v.view(item)
 	case ItemExited:
 		v.exited = true
 		if v.left != 0 {
@@ -127,11 +150,17 @@ func (v *viewer) begins() error {
 	if v.from > v.pos {
 		return fmt.Errorf("missed up to %d, behind the snapshot for %d", v.from, v.pos)
 	}
-	v.shot, v.want = nil, nil
+	v.shot, v.want, v.terminal = nil, nil, nil
+	if v.own != (protocol.Size{}) {
+		v.size = v.own
+	}
 	if v.model != nil && (v.resyncs > 0 || v.info.Replay == protocol.ReplaySnapshot) {
 		var err error
-		if v.want, err = v.model.snapshot(v.pos, v.own); err != nil {
+		if v.want, err = v.model.snapshot(v.pos, v.own, protocol.DefaultHistory); err != nil {
 			return err
+		}
+		if v.own != (protocol.Size{}) && v.own != v.model.sizes[v.model.sized-1].size {
+			v.terminal = screen.New(v.own, 0)
 		}
 	}
 	if v.left == 0 {
@@ -146,6 +175,9 @@ func (v *viewer) snapshot(item Item) error {
 	}
 	v.shot = append(v.shot, item.Data...)
 	v.seen = append(v.seen, item.Data...)
+	if v.terminal != nil {
+		v.terminal.Write(item.Data)
+	}
 	if v.left -= len(item.Data); v.left == 0 {
 		return v.shown()
 	}
@@ -160,8 +192,41 @@ func (v *viewer) shown() error {
 	return nil
 }
 
+// view is more of a view of its own. Once it is whole, its terminal shows what
+// the model's would at that size.
+func (v *viewer) view(item Item) error {
+	if v.terminal == nil || v.left != 0 || item.Offset < v.pos {
+		return fmt.Errorf("a view for %d at %d, %d of snapshot to come; has it one: %v", item.Offset, v.pos, v.left, v.terminal != nil)
+	}
+	v.pos = item.Offset
+	v.terminal.Write(item.Data)
+	if len(v.a.update) > 0 {
+		return nil
+	}
+	want, err := v.model.snapshot(v.pos, v.own, 0)
+	if err != nil {
+		return err
+	}
+	model := screen.New(v.own, 0)
+	model.Write(want)
+	if got, want := picture(v.terminal), picture(model); !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("at %d its view of %v is\n%+v, want\n%+v", v.pos, v.own, got, want)
+	}
+	return nil
+}
+
+// picture is what a screen looks like.
+func picture(s *screen.Screen) protocol.ScreenContent {
+	c, _ := s.View(0).Content(protocol.ScreenSpec{Format: protocol.ScreenCells})
+	c.Offset = 0
+	if len(c.Cells) > 0 {
+		c.Cells[0].Wrapped = false // no bytes can tell that it continues what was forgotten
+	}
+	return c
+}
+
 func (v *viewer) resync(item Item) error {
-	if item.Missed == 0 || v.left != 0 {
+	if item.Missed == 0 && !v.wants || v.left != 0 && !v.wants {
 		return fmt.Errorf("resync at %d with %d missed; %d of the last snapshot are to come", v.pos, item.Missed, v.left)
 	}
 	v.resyncs++
@@ -225,7 +290,7 @@ type model struct {
 
 // snapshot is what a screen has to show now that has seen every byte before
 // offset, each at its size.
-func (m *model) snapshot(offset uint64, own protocol.Size) ([]byte, error) {
+func (m *model) snapshot(offset uint64, own protocol.Size, history int) ([]byte, error) {
 	if offset > uint64(len(m.printed)) {
 		return nil, fmt.Errorf("a snapshot for %d, only %d were printed", offset, len(m.printed))
 	}
@@ -241,7 +306,7 @@ func (m *model) snapshot(offset uint64, own protocol.Size) ([]byte, error) {
 		m.sized++
 	}
 	m.screen.Write(m.printed[m.screen.Offset():offset])
-	want, _ := m.screen.Snapshot(protocol.DefaultHistory, own)
+	want, _ := m.screen.Snapshot(history, own)
 	return want, nil
 }
 

@@ -150,7 +150,7 @@ func (t *Term) eraseInDisplay(mode int, selective bool) {
 		}
 	case 3:
 		if b == &t.normal {
-			t.hist.clear()
+			t.clearHistory()
 		}
 	}
 }

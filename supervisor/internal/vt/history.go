@@ -18,7 +18,8 @@ type history struct {
 	maxLines int
 	maxBytes int
 	lines    int
-	bytes    int // of all arenas, as they are held
+	first    uint64 // the number (lines.go) of the oldest row: here, or on the screen if none is here
+	bytes    int    // of all arenas, as they are held
 	arenas   []*arena
 	spare    *arena
 	scratch  []byte  // what comes before the text of a line that is being made
@@ -32,7 +33,9 @@ type arena struct {
 	b         []byte
 	start     int    // where the oldest line begins
 	lines     int    // lines from there on
+	starts    int    // of these, how many do not continue the one above
 	packed    bool   // b is compressed; start counts unpacked bytes
+	goesOn    bool   // packed: its oldest line continues the one above
 	serial    uint32 // numbers arenas, for known
 	looks     []storedLook
 	links     []*link
@@ -74,6 +77,9 @@ const (
 func (t *Term) push(r *row) {
 	h := &t.hist
 	if h.maxLines == 0 {
+		if b := &t.normal; b.bot == 0 || !b.row(1).wrapped {
+			h.first++
+		}
 		return
 	}
 	text, runs := r.text, r.runs
@@ -190,6 +196,7 @@ func (h *history) put(a *arena, head, text []byte, flags int) bool {
 	b = append(b, head...)
 	a.b = append(b, text...)
 	a.lines++
+	a.starts += flags&lineWrapped ^ lineWrapped
 	h.lines++
 	return true
 }
@@ -249,8 +256,13 @@ func (h *history) dropLine() {
 	if a.lines > 0 {
 		h.unpack(a)
 		size, k := binary.Uvarint(a.b[a.start:])
+		a.starts -= int(size&lineWrapped ^ lineWrapped)
 		a.start += k + int(size>>lineFlags)
+		h.first += uint64(a.b[a.start]&lineWrapped ^ lineWrapped)
 		return
+	}
+	if len(h.arenas) == 1 || !h.arenas[1].continues() {
+		h.first++
 	}
 	h.bytes -= a.size()
 	copy(h.arenas, h.arenas[1:])
@@ -264,13 +276,47 @@ func (h *history) dropLine() {
 // size is what the arena takes, in bytes.
 func (a *arena) size() int { return cap(a.b) + cap(a.looks)*lookBytes + a.linkBytes }
 
-// clear forgets all lines.
+// continues reports whether the oldest line of the arena continues the one above.
+func (a *arena) continues() bool {
+	if a.packed {
+		return a.goesOn
+	}
+	return a.b[a.start]&lineWrapped != 0
+}
+
+// clear forgets all lines. Their numbers are not used again.
 func (h *history) clear() {
+	h.first += h.numbered()
 	if k := len(h.arenas); k > 0 && !h.arenas[k-1].packed {
 		h.spare = h.arenas[k-1] // a program may do this all the time
 	}
 	clear(h.arenas)
 	h.arenas, h.lines, h.bytes = h.arenas[:0], 0, 0
+}
+
+// clearHistory is ED 3. A line that ends on the screen stays that line.
+func (t *Term) clearHistory() {
+	h := &t.hist
+	ends := h.lines > 0 && t.normal.row(0).wrapped
+	h.clear()
+	if ends {
+		h.first--
+	}
+}
+
+// numbered is how many numbers the lines that are held have.
+func (h *history) numbered() uint64 {
+	if h.lines == 0 {
+		return 0
+	}
+	n := 0
+	for _, a := range h.arenas {
+		n += a.starts
+	}
+	if h.arenas[0].continues() {
+		n++ // what is left of one whose beginning was forgotten
+	}
+	return uint64(n)
 }
 
 // A storedLine is a line of history as it is held; its bytes are valid until
@@ -395,6 +441,7 @@ func (t *Term) Pack() {
 		}
 		plain = binary.LittleEndian.AppendUint32(plain, uint32(len(a.looks)))
 		packed := encoder.EncodeAll(plain, make([]byte, 0, len(plain)*2/3))
+		a.goesOn = a.continues()
 		a.b, a.start, a.packed, a.looks = append(make([]byte, 0, len(packed)), packed...), 0, true, nil
 		h.bytes += a.size()
 	}

@@ -67,10 +67,12 @@ func (p *painter) marksUpTo(col int, marks []mark) []mark {
 // marksBehind writes the marks behind a line's content.
 func (p *painter) marksBehind(marks []mark) {
 	for len(marks) > 0 {
-		if c := marks[0].col; c > p.x {
+		// Of a screen that has become narrower some stand behind its end.
+		col := marks[0].col
+		if c := min(col, p.t.cols-1); c > p.x {
 			p.csi('G', c+1)
 			p.x = c
 		}
-		marks = p.marksUpTo(p.x, marks)
+		marks = p.marksUpTo(col, marks)
 	}
 }

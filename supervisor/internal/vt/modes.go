@@ -11,6 +11,13 @@ func (t *Term) resetModes() {
 	m.CursorStyle = d.CursorStyle
 }
 
+// Modes returns what modes are set.
+func (t *Term) Modes() Modes { return t.modes }
+
+// FocusAsked returns how often mode 1004 was set so far, be it again: each time
+// a terminal that has the focus may tell it.
+func (t *Term) FocusAsked() uint64 { return t.focusAsked }
+
 // setModes is SM and RM.
 func (t *Term) setModes(on bool) {
 	for _, v := range t.par.v[:t.par.n] {
@@ -66,6 +73,7 @@ func (t *Term) setPrivateMode(n int, on bool) {
 		t.setMouse("ANY", on)
 	case 1004:
 		m.Focus = on
+		t.focusAsked += uint64(modeBit(on))
 	case 1006:
 		t.setMouseEncoding("SGR", on)
 	case 1016:
@@ -171,10 +179,16 @@ func (t *Term) kitty(op byte) {
 	}
 }
 
-// windowOp is XTWINOPS: the stacks of titles, and the size.
+// windowOp is XTWINOPS: the stacks of titles, and sizes.
 func (t *Term) windowOp() {
 	which := t.par.at(1, 0)
 	switch t.par.v[0] {
+	case 14:
+		if which == 0 { // 2 is the window with its frame
+			t.tellPixels(4, t.cols, t.rows)
+		}
+	case 16:
+		t.tellPixels(6, 1, 1)
 	case 18:
 		t.replyf("\x1b[8;%d;%dt", t.rows, t.cols)
 	case 22:

@@ -15,6 +15,9 @@ type painter struct {
 	x    int   // column; cols is a pending wrap
 	end  style // of the columns from x on, if they are empty
 	lost bool  // the pen is not known
+
+	// IRM, where it is known: a snapshot says it whether or not it is needed.
+	insertKnown, insert bool
 }
 
 func (p *painter) add(s string) { p.out = append(p.out, s...) }
@@ -184,15 +187,19 @@ func (p *painter) wrapInto() {
 	p.x = 0
 }
 
-// cells writes cells from the beginning of a line on. Empty ones of default
-// look at its end are left as they are. It returns the marks behind them.
-func (p *painter) cells(cells []cell, marks []mark) []mark {
+// cells writes a line's cells. It returns the marks behind them.
+func (p *painter) cells(cells []cell, marks []mark) []mark { return p.cellsFrom(0, cells, marks) }
+
+// cellsFrom writes a line's cells from column x on, which is where the cursor
+// is. Empty ones of default look at its end are left as they are. It returns the
+// marks behind them.
+func (p *painter) cellsFrom(x int, cells []cell, marks []mark) []mark {
 	t := p.t
 	n := min(len(cells), t.cols)
 	for n > 0 && cells[n-1] == 0 {
 		n--
 	}
-	p.x, p.end = 0, style{}
+	p.x, p.end = x, style{}
 	for p.x < n {
 		if len(marks) > 0 {
 			marks = p.marksUpTo(p.x, marks)

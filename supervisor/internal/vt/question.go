@@ -35,8 +35,8 @@ func (t *Term) question(seq uint32) {
 		switch first {
 		case 6:
 			t.replyf("\x1b[?%d;%dR", t.b.y+1, t.b.x+1)
-		case 996: // colour scheme (contour-terminal.org): dark
-			t.reply("\x1b[?997;1n")
+		case 996: // colour scheme (contour-terminal.org): 1 is dark, 2 is light
+			t.replyf("\x1b[?997;%dn", 1+modeBit(t.look.light()))
 		}
 	case '>'<<8 | 'q': // XTVERSION
 		if first == 0 {
@@ -51,13 +51,6 @@ func (t *Term) question(seq uint32) {
 			t.replyf("\x1b[%d;1;1;128;128;1;0x", first+2)
 		}
 	}
-}
-
-func (t *Term) version() string {
-	if t.config.Version == "" {
-		return "holdfast"
-	}
-	return "holdfast(" + t.config.Version + ")"
 }
 
 // What DECRPM says of a mode.
@@ -231,16 +224,13 @@ func (t *Term) tellColor(code string, n int) {
 	t.replyf("\x1b]%s;rgb:%02[2]x%02[2]x/%02[3]x%02[3]x/%02[4]x%02[4]x\x1b\\", code, c>>16, c>>8&255, c&255)
 }
 
-// color returns what the program has set, or xterm.js's default.
+// color returns what the program has set, or what it was before.
 func (t *Term) color(n int) uint32 {
 	if c, ok := t.colors[n]; ok {
 		return c
 	}
-	switch n {
-	case foreground, cursorColor:
-		return palette.Foreground
-	case background:
-		return palette.Background
+	if n < foreground {
+		return palette.RGB(n)
 	}
-	return palette.RGB(n)
+	return t.look.color(n)
 }

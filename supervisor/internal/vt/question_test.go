@@ -53,3 +53,46 @@ func TestRepliesAreBounded(t *testing.T) {
 		t.Errorf("the next question is answered with %q", got)
 	}
 }
+
+// What is answered is what is shown, where somebody shows it; what the program
+// has set itself counts more.
+func TestAppearance(t *testing.T) {
+	color := func(rgb uint32) *uint32 { return &rgb }
+	light := Appearance{
+		Foreground: color(0x102030), Background: color(0xfdf6e3), Cursor: color(0xff0000),
+		CellWidth: 9, CellHeight: 18, Version: "term\x1b\\ 1.2\u009c" + strings.Repeat("é", 100),
+	}
+	const colors, sizes = "\x1b]10;?\x07\x1b]11;?\x07\x1b]12;?\x07", "\x1b[14t\x1b[14;2t\x1b[16t\x1b[18t"
+	for _, tt := range []struct {
+		name     string
+		a        Appearance
+		in, want string
+	}{
+		{"nobody's", Appearance{}, colors + sizes + "\x1b[?996n", "\x1b]10;rgb:ffff/ffff/ffff\x1b\\\x1b]11;rgb:0000/0000/0000\x1b\\\x1b]12;rgb:ffff/ffff/ffff\x1b\\\x1b[8;24;80t\x1b[?997;1n"},
+		{"colours", light, colors + "\x1b[?996n", "\x1b]10;rgb:1010/2020/3030\x1b\\\x1b]11;rgb:fdfd/f6f6/e3e3\x1b\\\x1b]12;rgb:ffff/0000/0000\x1b\\\x1b[?997;2n"},
+		{"colours set", light, "\x1b]11;#000000\x07\x1b]11;?\x07\x1b]111\x07\x1b]11;?\x07", "\x1b]11;rgb:0000/0000/0000\x1b\\\x1b]11;rgb:fdfd/f6f6/e3e3\x1b\\"},
+		{"a cursor like the text", Appearance{Foreground: color(0x010203)}, "\x1b]12;?\x07", "\x1b]12;rgb:0101/0202/0303\x1b\\"},
+		{"sizes", light, sizes, "\x1b[4;432;720t\x1b[6;18;9t\x1b[8;24;80t"},
+		{"half a size", Appearance{CellWidth: 9}, sizes, "\x1b[8;24;80t"},
+		{"version", light, "\x1b[>q", "\x1bP>|term\\ 1.2" + strings.Repeat("é", 59) + "\x1b\\"},
+		{"not reset", light, "\x1bc\x1b[16t", "\x1b[6;18;9t"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			term := New(Config{})
+			term.SetAppearance(tt.a)
+			term.Write([]byte(tt.in))
+			if got := string(term.Replies()); got != tt.want {
+				t.Errorf("%q is answered with %q, want %q", tt.in, got, tt.want)
+			}
+		})
+	}
+}
+
+// Every time that a program asks for focus events counts, and only that.
+func TestFocusAsked(t *testing.T) {
+	term := New(Config{})
+	term.Write([]byte("\x1b[?1004h\x1b[?1004h\x1b[?1004;2004h\x1b[?1004l\x1b[?1003h"))
+	if m := term.Modes(); term.FocusAsked() != 3 || m.Focus || !m.BracketedPaste {
+		t.Errorf("asked %d times, modes %+v", term.FocusAsked(), m)
+	}
+}

@@ -103,7 +103,8 @@ type layout struct {
 	lines      []*layoutLine
 	oldCols    int
 	cols, rows int
-	max        int // lines there may be
+	max        int    // lines there may be
+	first      uint64 // number of the oldest line
 	base, y    int
 	savedY     int
 }
@@ -113,11 +114,12 @@ func (t *Term) resizeNormal(cols, rows int) {
 	old := t.hist
 	l := &layout{
 		t: t, oldCols: t.cols, cols: cols, rows: rows, max: rows + old.maxLines,
-		base: old.lines, y: b.y, savedY: b.saved.y,
+		first: old.first, base: old.lines, y: b.y, savedY: b.saved.y,
 	}
 	l.gather(&old)
 	added := l.changeRows(t.rows)
 	if over := len(l.lines) - l.max; rows < t.rows && over > 0 {
+		l.forget(over)
 		l.lines = l.lines[over:]
 		l.base = max(l.base-over, 0)
 		l.savedY = max(l.savedY-over, 0)
@@ -134,6 +136,15 @@ func (t *Term) resizeNormal(cols, rows int) {
 	}
 	l.scatter(&old)
 	b.y, b.saved.y = l.y, l.savedY
+}
+
+// forget counts the numbers of the n oldest lines, which are about to go.
+func (l *layout) forget(n int) {
+	for _, line := range l.lines[1 : n+1] {
+		if !line.wrapped {
+			l.first++
+		}
+	}
 }
 
 // gather lists all lines.
@@ -472,6 +483,12 @@ func (l *layout) insert(inserts []inserted, count int) {
 			out[i] = l.blank(false)
 		}
 	}
+	if from >= 0 { // so many have left; the first one here may be one that was made
+		l.forget(from)
+		if !out[0].wrapped {
+			l.first++
+		}
+	}
 	l.lines = out
 }
 
@@ -481,7 +498,7 @@ func (l *layout) scatter(old *history) {
 	for len(l.lines) < l.rows {
 		l.lines = append(l.lines, l.blank(false))
 	}
-	t.hist = history{maxLines: old.maxLines, maxBytes: old.maxBytes, serials: old.serials}
+	t.hist = history{maxLines: old.maxLines, maxBytes: old.maxBytes, serials: old.serials, first: l.first}
 	above := len(l.lines) - l.rows
 	for _, line := range l.lines[:above] {
 		l.store(line)

@@ -35,7 +35,8 @@ func (t *Term) AppendSnapshot(dst []byte, history int) []byte {
 	}
 	p.titles()
 	p.colors()
-	p.modes()
+	p.modes(nil)
+	p.modifyOtherKeys(0)
 	p.region(t.b)
 	p.charsets()
 	p.cursor()
@@ -44,17 +45,20 @@ func (t *Term) AppendSnapshot(dst []byte, history int) []byte {
 
 // tabs sets the tab stops, if they are not as they are at first.
 func (p *painter) tabs(b *buffer) {
-	t := p.t
-	plain := true
-	for x := range t.cols {
-		if b.hasTab(x) != (x%8 == 0) {
-			plain = false
-			break
+	for x := range p.t.cols {
+		if b.hasTab(x) != plainTab(x) {
+			p.setTabs(b)
+			return
 		}
 	}
-	if plain {
-		return
-	}
+}
+
+// plainTab reports whether a column has a tab stop at first.
+func plainTab(x int) bool { return x%8 == 0 }
+
+// setTabs sets the tab stops, whatever they were.
+func (p *painter) setTabs(b *buffer) {
+	t := p.t
 	p.add("\x1b[3g")
 	for x := range t.cols {
 		if b.hasTab(x) {
@@ -64,14 +68,24 @@ func (p *painter) tabs(b *buffer) {
 	}
 }
 
-// saved restores what DECSC has kept.
+// saved restores what DECSC has kept, if it is something. base is the number of
+// lines above the screen.
 func (p *painter) saved(b *buffer, base int) {
-	t, s := p.t, b.saved
-	y := min(max(s.y-base, 0), t.rows-1)
-	if s.x == 0 && y == 0 && s.pen == (style{}) && s.cs == nil {
-		return
+	if s := p.t.shownSaved(b, base); s != (saved{}) {
+		p.save(s)
 	}
-	p.csi('H', y+1, min(s.x, t.cols-1)+1)
+}
+
+// shownSaved is what DECSC has kept, its place on the screen.
+func (t *Term) shownSaved(b *buffer, base int) saved {
+	s := b.saved
+	s.x, s.y = min(s.x, t.cols-1), min(max(s.y-base, 0), t.rows-1)
+	return s
+}
+
+// save makes DECSC keep what it shall have kept.
+func (p *painter) save(s saved) {
+	p.csi('H', s.y+1, s.x+1)
 	pen := s.pen
 	if pen.bg&bgExtended != 0 {
 		if pen.fg&fgUnderline != 0 {
@@ -112,20 +126,28 @@ func (p *painter) keyboard(k KittyKeyboard) {
 // titles restores titles, icon names and the directory.
 func (p *painter) titles() {
 	t := p.t
-	for _, s := range t.titleStack {
-		p.add("\x1b]2;" + s + "\x1b\\\x1b[22;2t")
-	}
-	for _, s := range t.iconStack {
-		p.add("\x1b]1;" + s + "\x1b\\\x1b[22;1t")
-	}
+	p.pushTitles("2", t.titleStack)
+	p.pushTitles("1", t.iconStack)
 	if t.title != "" || len(t.titleStack) > 0 {
 		p.add("\x1b]2;" + t.title + "\x1b\\")
 	}
 	if t.icon != "" || len(t.iconStack) > 0 {
 		p.add("\x1b]1;" + t.icon + "\x1b\\")
 	}
-	if t.workDir != "" {
-		u := url.URL{Scheme: "file", Path: t.workDir}
+	p.directory()
+}
+
+// pushTitles puts titles on the stack, oldest first: which is 2 for titles, and
+// 1 for icon names.
+func (p *painter) pushTitles(which string, titles []string) {
+	for _, s := range titles {
+		p.add("\x1b]" + which + ";" + s + "\x1b\\\x1b[22;" + which + "t")
+	}
+}
+
+func (p *painter) directory() {
+	if p.t.workDir != "" {
+		u := url.URL{Scheme: "file", Path: p.t.workDir}
 		p.add("\x1b]7;" + u.String() + "\x1b\\")
 	}
 }
@@ -133,12 +155,26 @@ func (p *painter) titles() {
 // colors restores the colours that were set.
 func (p *painter) colors() {
 	for n, rgb := range p.t.colors {
-		if n < foreground {
-			p.add("\x1b]4;" + strconv.Itoa(n) + ";")
-		} else {
-			p.add("\x1b]" + strconv.Itoa(10+n-foreground) + ";")
-		}
-		p.add(hexColor(rgb) + "\x1b\\")
+		p.color(n, rgb)
+	}
+}
+
+// color sets one of the colours.
+func (p *painter) color(n int, rgb uint32) {
+	if n < foreground {
+		p.add("\x1b]4;" + strconv.Itoa(n) + ";")
+	} else {
+		p.add("\x1b]" + strconv.Itoa(10+n-foreground) + ";")
+	}
+	p.add(hexColor(rgb) + "\x1b\\")
+}
+
+// resetColor gives one of the colours its default.
+func (p *painter) resetColor(n int) {
+	if n < foreground {
+		p.add("\x1b]104;" + strconv.Itoa(n) + "\x1b\\")
+	} else {
+		p.add("\x1b]" + strconv.Itoa(110+n-foreground) + "\x1b\\")
 	}
 }
 
@@ -146,39 +182,68 @@ func hexColor(rgb uint32) string {
 	return "#" + strconv.FormatUint(uint64(rgb)|1<<24, 16)[1:]
 }
 
-// modes restores the modes that do not change what printing does, whether they
-// are on or off.
-func (p *painter) modes() {
-	t, m := p.t, &p.t.modes
-	for _, mode := range [...]struct {
-		n  int
-		on bool
-	}{
-		{1, m.ApplicationCursor}, {12, m.CursorBlink}, {25, !m.CursorHidden}, {45, m.ReverseWrap},
-		{66, m.ApplicationKeypad}, {1004, m.Focus}, {2004, m.BracketedPaste}, {2031, m.ColorScheme}, {9001, m.Win32Input},
-	} {
-		p.private(mode.n, mode.on)
+// quietModes are those that do not change what printing does, but for the mouse.
+var quietModes = [...]int{1, 12, 25, 45, 66, 1004, 2004, 2031, 9001}
+
+// quiet says which of quietModes are on.
+func (m *Modes) quiet() [len(quietModes)]bool {
+	return [...]bool{
+		m.ApplicationCursor, m.CursorBlink, !m.CursorHidden, m.ReverseWrap,
+		m.ApplicationKeypad, m.Focus, m.BracketedPaste, m.ColorScheme, m.Win32Input,
 	}
-	mouse := map[string]int{"X10": 9, "VT200": 1000, "DRAG": 1002, "ANY": 1003}[m.Mouse]
-	for _, n := range [...]int{9, 1000, 1002, 1003} {
-		if n != mouse {
+}
+
+// modes restores the modes that do not change what printing does: all of them,
+// whether they are on or off, or, if it is known what they were, what differs.
+func (p *painter) modes(was *Modes) {
+	m := &p.t.modes
+	for i, on := range m.quiet() {
+		if was == nil || was.quiet()[i] != on {
+			p.private(quietModes[i], on)
+		}
+	}
+	if was == nil {
+		p.oneOf([]int{9, 1000, 1002, 1003}, mouseModes[m.Mouse])
+		p.oneOf([]int{1006, 1016}, mouseEncodings[m.MouseEncoding])
+	} else {
+		p.another(mouseModes[was.Mouse], mouseModes[m.Mouse])
+		p.another(mouseEncodings[was.MouseEncoding], mouseEncodings[m.MouseEncoding])
+	}
+	if was == nil || was.CursorStyle != m.CursorStyle {
+		p.out = append(strconv.AppendInt(append(p.out, "\x1b["...), int64(m.CursorStyle), 10), " q"...)
+	}
+}
+
+var (
+	mouseModes     = map[string]int{"X10": 9, "VT200": 1000, "DRAG": 1002, "ANY": 1003}
+	mouseEncodings = map[string]int{"SGR": 1006, "SGR_PIXELS": 1016}
+)
+
+// oneOf sets one of some modes, none if on is 0, and resets the others.
+func (p *painter) oneOf(modes []int, on int) {
+	for _, n := range modes {
+		if n != on {
 			p.private(n, false)
 		}
 	}
-	if mouse != 0 {
-		p.private(mouse, true)
+	p.another(0, on)
+}
+
+// another sets one mode instead of another one; 0 is none.
+func (p *painter) another(was, on int) {
+	if was == on {
+		return
 	}
-	encoding := map[string]int{"SGR": 1006, "SGR_PIXELS": 1016}[m.MouseEncoding]
-	for _, n := range [...]int{1006, 1016} {
-		if n != encoding {
-			p.private(n, false)
-		}
+	if was != 0 {
+		p.private(was, false)
 	}
-	if encoding != 0 {
-		p.private(encoding, true)
+	if on != 0 {
+		p.private(on, true)
 	}
-	p.out = append(strconv.AppendInt(append(p.out, "\x1b["...), int64(m.CursorStyle), 10), " q"...)
-	if n := t.keyboard.ModifyOtherKeys; n != 0 {
+}
+
+func (p *painter) modifyOtherKeys(was int) {
+	if n := p.t.keyboard.ModifyOtherKeys; n != was {
 		p.add("\x1b[>4;" + strconv.Itoa(n) + "m")
 	}
 }
@@ -225,20 +290,59 @@ func (p *painter) charsets() {
 	}
 }
 
-// cursor restores the modes that change what printing does, the pen, and last
-// the cursor. A wrap that is pending, and what a combining character or REP
-// would refer to, come back by printing the last character again.
+// cursor restores the modes that change what printing does, and the cursor.
 func (p *painter) cursor() {
-	t, b, m := p.t, p.t.b, &p.t.modes
+	m := &p.t.modes
 	p.private(7, m.Wraparound)
 	p.csi(modeFinal(m.NewLine), 20)
 	p.private(6, m.Origin)
 	p.private(2026, m.Synchronized)
+	p.place()
+}
+
+// place restores the pen, and last the cursor. A wrap that is pending, and what
+// a combining character or REP would refer to, come back by printing the last
+// character again.
+func (p *painter) place() {
+	t, b, m := p.t, p.t.b, &p.t.modes
 	y := b.y
 	if m.Origin {
 		y -= b.top
 	}
-	x, again := b.x, cell(0)
+	x, again, joins := t.last()
+	if !again.hasContent() && b.x == t.cols { // erased meanwhile
+		p.emptyPending(y)
+		return
+	}
+	if !joins && b.x < t.cols {
+		x, again = b.x, 0
+	}
+	p.csi('H', y+1, x+1)
+	switch {
+	case again == 0:
+		p.look(&t.pen)
+	case joins:
+		p.setInsert(false)
+		p.look(&t.pen)
+		p.reprint(again)
+		return
+	default:
+		p.insertOff()
+		p.look(&t.styles.all[again.style()])
+		p.reprint(again)
+		p.look(&t.pen)
+	}
+	p.setInsert(m.Insert)
+}
+
+// last returns the cell before the cursor and its column if it was printed last
+// or a wrap is pending behind it, and whether something can join it; no cell,
+// and the cursor's column, if there is none.
+//
+// What was printed last has the pen's look; if it has another it cannot be
+// joined any more, and counts for the wrap alone.
+func (t *Term) last() (x int, c cell, joins bool) {
+	b := t.b
 	if b.x == t.cols || t.join != 0 {
 		if w := max(t.join.width(), 1); b.x-w >= 0 {
 			cells := t.rowCells(b.row(b.y))
@@ -246,39 +350,29 @@ func (p *painter) cursor() {
 			if at > 0 && cells[at].isSpacer() {
 				at--
 			}
-			if c := cells[at]; at+max(c.width(), 1) == b.x && t.printable(c) {
-				x, again = at, cells[at]
+			if c = cells[at]; c.hasContent() && at+max(c.width(), 1) == b.x && t.printable(c) &&
+				// Of the set that DECRC has brought back nothing can be designated.
+				(t.cs == t.gsets[t.gl] || t.cs.byteFor(c) != 0 || !t.replaced(c)) {
+				return at, c, t.join != 0 && c.style() == t.penID && !t.modes.Insert
 			}
 		}
 	}
-	if !again.hasContent() {
-		x, again = b.x, 0
-		if b.x == t.cols { // erased meanwhile
-			p.emptyPending(y)
-			return
-		}
+	return b.x, 0, false
+}
+
+// setInsert sets IRM, unless it is known to be so.
+func (p *painter) setInsert(on bool) {
+	if !p.insertKnown || p.insert != on {
+		p.csi(modeFinal(on), 4)
+		p.insert = on
 	}
-	p.csi('H', y+1, x+1)
-	// What was printed last has the pen's look; if it has another it cannot be
-	// joined any more, and is printed for the wrap alone.
-	joins := t.join != 0 && again.style() == t.penID && !m.Insert
-	switch {
-	case again == 0 || !joins && b.x < t.cols:
-		if again != 0 {
-			p.csi('H', y+1, b.x+1)
-		}
-		p.look(&t.pen)
-	case joins:
-		p.csi('l', 4)
-		p.look(&t.pen)
-		p.reprint(again)
-		return
-	default:
-		p.look(&t.styles.all[again.style()])
-		p.reprint(again)
-		p.look(&t.pen)
+}
+
+// insertOff resets IRM if it is known to be set: in a fresh terminal it is not.
+func (p *painter) insertOff() {
+	if p.insertKnown {
+		p.setInsert(false)
 	}
-	p.csi(modeFinal(m.Insert), 4)
 }
 
 // emptyPending leaves a wrap pending in a row whose last column is empty. Only
@@ -293,25 +387,54 @@ func (p *painter) emptyPending(y int) {
 		same = same && c == row[0]
 	}
 	p.csi('H', y+1, t.cols)
+	p.insertOff()
 	p.look(s)
 	p.out = append(p.out, ' ')
 	if same && !row[0].hasContent() {
 		p.csi('K', 1)
 	}
 	p.look(&t.pen)
-	p.csi(modeFinal(t.modes.Insert), 4)
+	p.setInsert(t.modes.Insert)
 }
 
 // reprint prints a cell's text, by what gives it in the character set in use.
 func (p *painter) reprint(c cell) {
 	t := p.t
-	if t.cs != nil && c&clusterBit == 0 {
-		for b := byte(0x20); b < 0x7f; b++ {
-			if t.cs.at(b) == rune(c&codeMask) {
-				p.out = append(p.out, b)
-				return
-			}
-		}
+	if b := t.cs.byteFor(c); b != 0 {
+		p.out = append(p.out, b)
+		return
+	}
+	other := t.replaced(c)
+	if other { // it was printed in another one
+		p.designate(t.gl, nil)
 	}
 	p.out = t.appendContent(p.out, c)
+	if other {
+		p.designate(t.gl, t.cs)
+	}
+}
+
+// replaced reports whether the character set in use has something else for the
+// first character of a cell's text.
+func (t *Term) replaced(c cell) bool {
+	if t.cs == nil {
+		return false
+	}
+	var buf [maxCluster]byte
+	first := t.appendContent(buf[:0], c)[0]
+	return t.cs.at(first) != rune(first)
+}
+
+// byteFor returns the byte that prints the cell's text, if it is of one
+// character that the set replaces some other by; else 0.
+func (cs *charset) byteFor(c cell) byte {
+	if cs == nil || c&clusterBit != 0 {
+		return 0
+	}
+	for b := byte(0x20); b < 0x7f; b++ {
+		if cs.at(b) == rune(c&codeMask) {
+			return b
+		}
+	}
+	return 0
 }

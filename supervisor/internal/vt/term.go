@@ -51,8 +51,9 @@ type Term struct {
 	gl    int
 	cs    *charset // in use; after DECRC not always gsets[gl]
 
-	modes     Modes
-	protected bool // some cell may be protected
+	modes      Modes
+	focusAsked uint64 // how often mode 1004 was set
+	protected  bool   // some cell may be protected
 
 	title, icon           string
 	titleStack, iconStack []string
@@ -61,6 +62,7 @@ type Term struct {
 	keyboard              Keyboard
 	replies               []byte
 	replyLost             bool // one did not fit
+	look                  Appearance
 	config                Config
 }
 

@@ -1,0 +1,291 @@
+package e2e
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+// A window is a viewer with a terminal, the real xterm.js, of a size of its own.
+type window struct {
+	*view
+	term       *xterm
+	cols, rows int
+	offset     uint64 // what it shows stands for that
+}
+
+// window attaches with a view of its own.
+func (w *world) window(c *client.Client, id string, term *xterm, cols, rows int) *window {
+	w.t.Helper()
+	v := &window{view: w.attachScreen(c, id, client.AttachOptions{Cols: cols, Rows: rows, View: protocol.ViewOwn}), term: term, cols: cols, rows: rows}
+	v.offset = v.Info().Offset
+	term.new(cols, rows)
+	return v
+}
+
+// see shows what comes until it stands for an offset.
+func (v *window) see(offset uint64) {
+	v.t.Helper()
+	for v.offset < offset {
+		m, err := v.Receive(limit)
+		if err != nil {
+			v.t.Fatalf("at %d of %d: %v", v.offset, offset, err)
+		}
+		v.take(m)
+	}
+	for { // and what came with it
+		m, err := v.Receive(100 * time.Millisecond)
+		if err != nil {
+			return
+		}
+		v.take(m)
+	}
+}
+
+func (v *window) take(m *client.Message) {
+	v.t.Helper()
+	switch m.Kind {
+	case client.Missed:
+		v.term.new(v.cols, v.rows)
+		v.offset = m.Offset
+	case client.Output:
+		v.term.write(m.Data)
+		v.offset = m.Offset + uint64(len(m.Data))
+	case client.Snapshot, client.View:
+		v.term.write(m.Data)
+		v.offset = m.Offset
+	case client.Exited, client.Stolen, client.Failed, client.Resized:
+		v.t.Fatalf("told %+v", m)
+	}
+}
+
+// same holds what a window shows against what the session's screen looks like
+// at that size, once nothing more is printed.
+func (v *window) same(c *client.Client, id string) {
+	v.t.Helper()
+	var diff string
+	ok := eventually(func() bool {
+		want, err := c.Screen(v.t.Context(), protocol.SessionID(id), client.ScreenOptions{Format: protocol.ScreenCells, Cols: v.cols, Rows: v.rows})
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		v.see(want.Offset)
+		diff = v.term.visible().differs(want)
+		return v.offset == want.Offset && diff == ""
+	})
+	if !ok {
+		v.t.Fatalf("%dx%d shows something else than the core: %s", v.cols, v.rows, diff)
+	}
+}
+
+// picture is what can be seen of a terminal.
+type picture struct {
+	rows []string
+	x, y int
+	alt  bool
+}
+
+func (x *xterm) visible() picture {
+	x.t.Helper()
+	type buffer struct {
+		X, Y, History int
+		Lines         []struct {
+			Cells []struct {
+				T string
+				W int
+			}
+		}
+	}
+	var state struct {
+		Cols      int
+		Normal    buffer
+		Alternate *buffer
+	}
+	if err := json.Unmarshal(x.call('S', nil), &state); err != nil {
+		x.t.Fatal(err)
+	}
+	b := &state.Normal
+	if state.Alternate != nil {
+		b = state.Alternate
+	}
+	p := picture{x: min(b.X, state.Cols-1), y: b.Y, alt: state.Alternate != nil}
+	for _, l := range b.Lines[b.History:] {
+		var text strings.Builder
+		for _, c := range l.Cells {
+			if c.W > 0 {
+				text.WriteString(cmp.Or(c.T, " "))
+			}
+		}
+		p.rows = append(p.rows, strings.TrimRight(text.String(), " "))
+	}
+	return p
+}
+
+// differs says where a picture is not what is wanted.
+func (p picture) differs(want *protocol.ScreenContent) string {
+	for y, got := range p.rows {
+		var text strings.Builder
+		if y < len(want.Cells) {
+			for _, c := range want.Cells[y].Cells {
+				text.WriteString(cmp.Or(c.Text, " "))
+			}
+		}
+		if w := strings.TrimRight(text.String(), " "); got != w {
+			return fmt.Sprintf("row %d is %q, not %q", y, got, w)
+		}
+	}
+	if c := want.Cursor; p.x != c.X || p.y != c.Y || p.alt != want.Alternate || len(p.rows) != want.Rows {
+		return fmt.Sprintf("cursor %d,%d of %d rows, alternate %v; not %d,%d of %d, %v", p.x, p.y, len(p.rows), p.alt, c.X, c.Y, want.Rows, want.Alternate)
+	}
+	return ""
+}
+
+// Two viewers of 200x50 and 80x24, on the same shell and on the same vim: each
+// shows the screen at its own size, whoever types, and the program runs at the
+// size of who typed last.
+func TestTwoWindows(t *testing.T) {
+	terms := []*xterm{newXterm(t), newXterm(t)}
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	text := w.path("text")
+	var lines strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&lines, "%d\t%s 漢字 é\n", i, strings.Repeat(string(rune('a'+i%26)), i%250))
+	}
+	if err := os.WriteFile(text, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		argv  []string
+		ready string
+		keys  []string
+	}{
+		{"bash", []string{"bash", "--norc", "--noprofile", "-i"}, "$", []string{
+			"head -70 " + text + "\r", "printf '\\e[5;10Hhere\\e[41mred\\e[0m'\r", "seq 500\r", "clear\r", "echo done\r",
+		}},
+		{"vim", []string{"vim", "-u", "NONE", "-N", "--cmd", "set nomore", text}, "aaa", []string{
+			"\x04", "G", "gg", ":set number\r", "50Ginserted text\x1b", ":vsplit\r", ":syntax on\r", "dd", ":only\r", "ihello\x1b",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := exec.LookPath(tt.argv[0]); err != nil {
+				t.Skip(err)
+			}
+			id := tt.name
+			w.spawn(c, id, protocol.SpawnSpec{Argv: tt.argv, Cols: 200, Rows: 50, Env: []string{"PS1=$ "}})
+			large := w.window(c, id, terms[0], 200, 50)
+			small := w.window(c, id, terms[1], 80, 24)
+			w.shows(c, id, tt.ready)
+			large.same(c, id)
+			small.same(c, id)
+			for i, key := range tt.keys {
+				typist, size := large, protocol.Size{Cols: 200, Rows: 50}
+				if i%2 == 1 {
+					typist, size = small, protocol.Size{Cols: 80, Rows: 24}
+				}
+				typist.say(key)
+				if err := typist.Flush(w.ctx()); err != nil {
+					t.Fatal(err)
+				}
+				if s, err := c.SessionInfo(w.ctx(), protocol.SessionID(id)); err != nil || s.Size != size {
+					t.Fatalf("after %q the session has %v, want %v (%v)", key, s.Size, size, err)
+				}
+				w.quiet(c, id)
+				large.same(c, id)
+				small.same(c, id)
+			}
+		})
+	}
+}
+
+// shows waits until a session's screen has a text.
+func (w *world) shows(c *client.Client, id, text string) {
+	w.t.Helper()
+	var seen []string
+	if !eventually(func() bool {
+		s, err := c.Screen(w.t.Context(), protocol.SessionID(id), client.ScreenOptions{})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		seen = s.Lines
+		return slices.ContainsFunc(seen, func(l string) bool { return strings.Contains(l, text) })
+	}) {
+		w.t.Fatalf("%s does not show %q, but %q", id, text, seen)
+	}
+}
+
+// quiet waits until a session has printed nothing for a while: that it has done
+// what it was asked to cannot be seen otherwise.
+func (w *world) quiet(c *client.Client, id string) {
+	w.t.Helper()
+	var last uint64
+	since := time.Now()
+	if !eventually(func() bool {
+		s, err := c.SessionInfo(w.t.Context(), protocol.SessionID(id))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if s.OutputOffset != last {
+			last, since = s.OutputOffset, time.Now()
+		}
+		return time.Since(since) > 150*time.Millisecond
+	}) {
+		w.t.Fatalf("%s is never quiet", id)
+	}
+}
+
+// Programs that ask their terminal before they begin are answered where nobody
+// looks: they do not wait in vain.
+func TestDetachedStart(t *testing.T) {
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	home := w.path("home")
+	if err := os.MkdirAll(filepath.Join(home, ".config"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, shows string
+		argv        []string
+	}{
+		{"fish", "@", []string{"fish", "--private"}},
+		{"vim", "VIM - Vi IMproved", []string{"vim", "-u", "NONE", "-N"}},
+		{"nvim", "NVIM v", []string{"nvim", "-u", "NONE"}},
+		{"btop", "cpu", []string{"btop", "--utf-force"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := exec.LookPath(tt.argv[0]); err != nil {
+				t.Skip(err)
+			}
+			best := limit
+			for i := range 3 { // the machine may be slow for once
+				id := fmt.Sprint(tt.name, "-", i)
+				began := time.Now()
+				w.spawn(c, id, protocol.SpawnSpec{Argv: tt.argv, Cols: 120, Rows: 40, Env: []string{"HOME=" + home, "LANG=C.UTF-8"}})
+				w.shows(c, id, tt.shows)
+				best = min(best, time.Since(began))
+				if err := c.Terminate(w.ctx(), protocol.SessionID(id), client.End{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Logf("%s has begun after %v", tt.name, best.Round(time.Millisecond))
+			if best > detachedStart {
+				t.Errorf("%s has begun after %v at best", tt.name, best)
+			}
+		})
+	}
+}
+
+// detachedStart is less than what any of them waits for an answer that does not
+// come, but for the second that fish and Neovim take for it.
+const detachedStart = 900 * time.Millisecond

@@ -1,0 +1,372 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+)
+
+func sz(cols, rows int) protocol.Size { return protocol.Size{Cols: cols, Rows: rows} }
+
+// typeBy types what a viewer's own terminal would.
+func typeBy(t *testing.T, v *viewer, f *fakePTY, what string) {
+	t.Helper()
+	if err := v.a.Type(v.typed, []byte(what)); err != nil {
+		t.Fatal(err)
+	}
+	v.typed += uint64(len(what))
+	f.take(len(what))
+}
+
+// Two people at one session, with windows of 100x40 and 60x50: whose size it
+// has under each policy, as they come, type, change their windows, are lost
+// and come back, and leave.
+func TestSizePolicies(t *testing.T) {
+	for _, tt := range []struct {
+		policy                                              protocol.SizePolicy
+		second, typed, shrunk, lost, back, left, last, gone protocol.Size
+	}{
+		{policy: protocol.SizeLatest,
+			second: sz(100, 40), typed: sz(60, 50), shrunk: sz(60, 50), lost: sz(60, 50), back: sz(60, 50), left: sz(60, 50), last: sz(90, 30), gone: sz(90, 30)},
+		{policy: protocol.SizeOwner,
+			second: sz(100, 40), typed: sz(100, 40), shrunk: sz(90, 40), lost: sz(90, 40), back: sz(90, 40), left: sz(90, 40), last: sz(90, 30), gone: sz(90, 30)},
+		{policy: protocol.SizeSmallest,
+			second: sz(60, 40), typed: sz(60, 40), shrunk: sz(60, 40), lost: sz(60, 40), back: sz(60, 40), left: sz(90, 40), last: sz(90, 30), gone: sz(90, 30)},
+		{policy: protocol.SizeLargest,
+			second: sz(100, 50), typed: sz(100, 50), shrunk: sz(90, 50), lost: sz(90, 50), back: sz(90, 50), left: sz(90, 40), last: sz(90, 30), gone: sz(90, 30)},
+		{policy: protocol.SizeFixed,
+			second: sz(80, 24), typed: sz(80, 24), shrunk: sz(80, 24), lost: sz(80, 24), back: sz(80, 24), left: sz(80, 24), last: sz(80, 24), gone: sz(80, 24)},
+	} {
+		t.Run(string(tt.policy), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, by := fakeTable(t, Config{})
+				s := create(t, tb, protocol.SpawnSpec{Argv: []string{"sh"}, SizePolicy: tt.policy})
+				f := by(s)
+				is := func(when string, want protocol.Size) {
+					t.Helper()
+					if got := info(t, s); got.Size != want || got.SizePolicy != tt.policy {
+						t.Errorf("%s: %v by %s, want %v", when, got.Size, got.SizePolicy, want)
+					}
+				}
+				first := look(t, s, protocol.AttachSpec{Writer: "first", Cols: 100, Rows: 40})
+				second := look(t, s, protocol.AttachSpec{Writer: "second", Cols: 60, Rows: 50})
+				look(t, s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, Cols: 10, Rows: 10})
+				is("two are there", tt.second)
+				typeBy(t, second, f, "x")
+				is("the second types", tt.typed)
+				resizeBy(t, first, 90, 40)
+				is("the first makes its window narrower", tt.shrunk)
+				second.a.Close()
+				time.Sleep(reconnectTime - 1)
+				is("the second is lost", tt.lost)
+				second = look(t, s, protocol.AttachSpec{Writer: "second", Cols: 60, Rows: 50, Resume: &protocol.Resume{Instance: s.Instance(), Offset: 0}})
+				time.Sleep(2 * reconnectTime)
+				is("the second is back", tt.back)
+				second.a.Detach()
+				is("the second has left", tt.left)
+				resizeBy(t, first, 90, 30)
+				is("the first makes its window lower", tt.last)
+				first.a.Close()
+				time.Sleep(2 * reconnectTime)
+				is("all have gone", tt.gone)
+			})
+		})
+	}
+}
+
+func resizeBy(t *testing.T, v *viewer, cols, rows int) {
+	t.Helper()
+	if err := v.a.Resize(sz(cols, rows)); err != nil {
+		t.Fatal(err)
+	}
+	v.resized(sz(cols, rows))
+}
+
+// One who leaves for good is forgotten, one who does not come back after a
+// while.
+func TestLostViewerCountsForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, _ := fakeTable(t, Config{})
+		s := create(t, tb, protocol.SpawnSpec{Argv: []string{"sh"}, SizePolicy: protocol.SizeSmallest})
+		look(t, s, protocol.AttachSpec{Cols: 100, Rows: 40})
+		lost := look(t, s, protocol.AttachSpec{Cols: 50, Rows: 20})
+		lost.a.Close()
+		time.Sleep(reconnectTime - 1)
+		if got := info(t, s).Size; got != sz(50, 20) {
+			t.Errorf("just lost: %v", got)
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if got := info(t, s).Size; got != sz(100, 40) {
+			t.Errorf("lost for good: %v", got)
+		}
+		look(t, s, protocol.AttachSpec{Cols: 1, Rows: 1})
+		if got := info(t, s).Size; got != sz(protocol.SmallestCols, protocol.SmallestRows) {
+			t.Errorf("a tiny window makes it %v", got)
+		}
+	})
+}
+
+// A policy can be changed, and a size be given whatever it is.
+func TestSetSizePolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{Cols: 100, Rows: 40})
+		look(t, s, protocol.AttachSpec{Cols: 60, Rows: 50})
+		for _, tt := range []struct {
+			policy     protocol.SizePolicy
+			cols, rows int
+			want       protocol.Size
+		}{
+			{protocol.SizeLargest, 0, 0, sz(100, 50)},
+			{protocol.SizeFixed, 0, 0, sz(100, 50)},
+			{protocol.SizeFixed, 33, 0, sz(33, 24)},
+			{protocol.SizeSmallest, 44, 44, sz(44, 44)}, // until somebody changes his window
+			{protocol.SizeLatest, 0, 0, sz(100, 40)},
+		} {
+			if err := s.SetSizePolicy(tt.policy, tt.cols, tt.rows); err != nil {
+				t.Fatal(err)
+			}
+			if got := info(t, s); got.Size != tt.want || got.SizePolicy != tt.policy {
+				t.Errorf("%s: %v by %s, want %v", tt.policy, got.Size, got.SizePolicy, tt.want)
+			}
+		}
+		wantCode(t, "no such policy", s.SetSizePolicy("biggest", 0, 0), protocol.CodeInvalidArgument)
+		wantCode(t, "none", s.SetSizePolicy("", 0, 0), protocol.CodeInvalidArgument)
+		if err := s.Resize(sz(70, 20)); err != nil || info(t, s).Size != sz(70, 20) {
+			t.Errorf("asked for 70x20: %v", info(t, s).Size)
+		}
+		typeBy(t, v, by(s), "x")
+		if got := info(t, s).Size; got != sz(100, 40) {
+			t.Errorf("who decides typed: %v", got)
+		}
+	})
+}
+
+// What a detached session tells of its terminal is what the last viewer said
+// that decided; the kernel is told its pixels.
+func TestAppearance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		f := by(s)
+		const ask = "\x1b]11;?\x1b\\"
+		light := &protocol.Appearance{Background: "#ffeedd", CellWidth: 8, CellHeight: 16}
+		v := look(t, s, protocol.AttachSpec{Cols: 80, Rows: 24, Appearance: light})
+		other := look(t, s, protocol.AttachSpec{Cols: 80, Rows: 24, Appearance: &protocol.Appearance{Background: "#000001"}})
+		f.mu.Lock()
+		if want := [2]int{640, 384}; f.pixels != want {
+			t.Errorf("the terminal has %v pixels, want %v", f.pixels, want)
+		}
+		f.mu.Unlock()
+		v.a.Detach()
+		other.a.Detach()
+		says := func(when, want string) {
+			t.Helper()
+			show(f, ask)
+			time.Sleep(claimTime)
+			if got := typedBy(f); !strings.Contains(got, want) {
+				t.Errorf("%s: answered with %q, want %s", when, got, want)
+			}
+		}
+		says("both have gone", "ffff/eeee/dddd")
+		v = look(t, s, protocol.AttachSpec{})
+		typeBy(t, v, f, "x")
+		says("one without a word decides", "ffff/eeee/dddd")
+		if err := v.a.Appear(protocol.Appearance{Background: "#010203"}); err != nil {
+			t.Fatal(err)
+		}
+		says("its theme changed", "0101/0202/0303")
+		wantCode(t, "no colour", v.a.Appear(protocol.Appearance{Cursor: "red"}), protocol.CodeInvalidArgument)
+	})
+}
+
+// Focus: the program is told of the first viewer that has it and of the last
+// that loses it, and of nothing in between.
+func TestFocus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		f := by(s)
+		a, b := look(t, s, protocol.AttachSpec{}), look(t, s, protocol.AttachSpec{})
+		const in, out = "\x1b[I", "\x1b[O"
+		got := func(when, want string) {
+			t.Helper()
+			if got := typedBy(f); got != want {
+				t.Errorf("%s: the program reads %q, want %q", when, got, want)
+			}
+		}
+		says := func(v *viewer, what string) {
+			t.Helper()
+			if err := v.a.Type(v.typed, []byte(what)); err != nil {
+				t.Fatal(err)
+			}
+			v.typed += uint64(len(what))
+		}
+		says(a, in)
+		got("it has not asked", in)
+		show(f, "\x1b[?1004h")
+		says(a, out)
+		got("nobody has it", out)
+		says(b, "x"+in+"y"+in)
+		got("one gets it", "x"+in+"y")
+		says(a, in+out+in)
+		got("both have it", "")
+		says(b, out)
+		got("one loses it", "")
+		says(a, "1\x1b[200~pasted"+out+"\x1b[201~2"+out)
+		got("a paste is left alone", "1\x1b[200~pasted"+out+"\x1b[201~2"+out)
+		says(a, in)
+		got("again", in)
+		a.a.Close()
+		got("who had it is lost", out)
+		show(f, "\x1b[?1004h")
+		says(b, out)
+		got("it has asked again", out)
+		if err := b.a.Type(b.typed-1, []byte("Oz")); err != nil {
+			t.Fatal(err)
+		}
+		got("what comes twice", "z")
+	})
+}
+
+// Input with a line that the terminal cuts is taken all the same, and its
+// typist is told, once a line.
+func TestLineTooLong(t *testing.T) {
+	s, v := ready(t, "echo READY; exec sleep 1000")
+	long := strings.Repeat("x", 4096)
+	for _, tt := range []struct {
+		name, input string
+		want        protocol.Code
+	}{
+		{"short", "short\n", ""},
+		{"just fits", long[1:] + "\n", ""},
+		{"too long", long + "\n", protocol.CodeLineTooLong},
+		{"in pieces, the first", long[:4000], ""},
+		{"the second", long[:200], protocol.CodeLineTooLong},
+		{"the third", long[:200] + "\rend", ""},
+		{"among others", "\n1\n" + long + "\n2\n", protocol.CodeLineTooLong},
+	} {
+		err := v.a.Type(v.typed, []byte(tt.input))
+		v.typed += uint64(len(tt.input))
+		if code := protocol.CodeOf(err); tt.want == "" && err != nil || tt.want != "" && code != tt.want {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+		if e := protocol.AsError(err); err != nil && (e.Offset == nil || *e.Offset != v.typed || e.Retryable) {
+			t.Errorf("%s: %+v, want the offset %d", tt.name, e, v.typed)
+		}
+	}
+	if n, err := s.Type("", 0, []byte(long+"\n")); n != 4097 || protocol.CodeOf(err) != protocol.CodeLineTooLong {
+		t.Errorf("without an attachment: %d, %v", n, err)
+	}
+	raw, rv := ready(t, "stty raw -echo; echo READY; exec cat >/dev/null")
+	if err := rv.a.Type(0, []byte(long+long)); err != nil {
+		t.Errorf("to a raw terminal: %v", err)
+	}
+	_ = raw
+}
+
+// A child waits for an exclusive viewer that asked for it, for so long at a
+// time, and not again before that has caught up.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{RingBytes: 64 << 10})
+		s := create(t, tb, bash(""))
+		f := by(s)
+		v := look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive, Pace: true})
+		printed := func() uint64 { synctest.Wait(); return info(t, s).OutputOffset }
+		f.print(make([]byte, 1<<20))
+		first := printed()
+		if first < 32<<10 || first > 64<<10 {
+			t.Errorf("%d bytes were read before it waits", first)
+		}
+		if _, err := v.drain(); err != nil {
+			t.Fatal(err)
+		}
+		second := printed()
+		if second <= first || second > first+64<<10 {
+			t.Errorf("the viewer has seen %d: %d bytes were read", first, second)
+		}
+		begun := time.Now()
+		time.Sleep(paceTime - 1)
+		if now := printed(); now != second {
+			t.Errorf("after %v %d bytes were read, want %d", time.Since(begun), now, second)
+		}
+		time.Sleep(1)
+		if now := printed(); now != 1<<20 {
+			t.Errorf("after %v %d bytes were read, want all", time.Since(begun), now)
+		}
+		f.print(make([]byte, 1<<20))
+		if now := printed(); now != 2<<20 {
+			t.Errorf("it was waited for again: %d bytes were read", now)
+		}
+		if _, err := v.drain(); err != nil || v.missed == 0 || v.pos != 2<<20 {
+			t.Errorf("it came to %d with %d missed, %v", v.pos, v.missed, err)
+		}
+		f.print(make([]byte, 1<<20))
+		if now := printed(); now >= 3<<20 {
+			t.Error("it has caught up and is not waited for")
+		}
+		v.a.Close()
+		if now := printed(); now != 3<<20 {
+			t.Errorf("it has gone, and the child waits at %d", now)
+		}
+	})
+}
+
+// Every one of the limits on what one may start has its error.
+func TestOriginatorLimits(t *testing.T) {
+	var now atomic.Int64 // milliseconds
+	tb, _ := fakeTable(t, Config{OriginatorSessions: 3, SpawnBurst: 5, SpawnRate: 2, Now: func() time.Time { return time.UnixMilli(now.Load()) }})
+	spawn := func(originator string) error {
+		s, err := tb.Create("", protocol.SpawnSpec{Argv: []string{"sh"}, Originator: originator}, "")
+		if err == nil && originator == "brief" {
+			ended := s.Exited()
+			_ = s.Terminate(End{})
+			<-ended
+		}
+		return err
+	}
+	for range 3 {
+		if err := spawn("a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := spawn("a")
+	wantCode(t, "a fourth", err, protocol.CodeLimitExceeded)
+	if e := protocol.AsError(err); e.Retryable {
+		t.Errorf("%+v, which waiting does not mend", e)
+	}
+	if err := spawn("b"); err != nil {
+		t.Errorf("another originator: %v", err)
+	}
+	var errs []error
+	for range 6 {
+		errs = append(errs, spawn("brief"))
+	}
+	last := protocol.AsError(errs[5])
+	if i := slices.IndexFunc(errs, func(e error) bool { return e != nil }); i != 5 || last.Code != protocol.CodeLimitExceeded || last.RetryAfterMS != 500 {
+		t.Errorf("number %d fails: %v", i, last)
+	}
+	now.Add(500)
+	if err := spawn("brief"); err != nil {
+		t.Errorf("after the time it was told: %v", err)
+	}
+	for range maxLimiters + 10 {
+		now.Add(1)
+		_ = spawn(protocol.NewToken(4))
+	}
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	if n := len(tb.limits.by); n > maxLimiters+1 {
+		t.Errorf("%d limiters are kept", n)
+	}
+}

@@ -1,0 +1,127 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// A view of its own is brought up to date at once, and then every so often,
+// however much is printed; it ends where the output ends.
+func TestOwnView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		f := by(s)
+		m := &model{sizes: []sizeAt{{0, info(t, s).Size}}}
+		print := func(text string) {
+			m.printed = append(m.printed, text...)
+			show(f, text)
+		}
+		print("hello\r\n")
+		v, err := attach(s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, View: protocol.ViewOwn, Cols: 30, Rows: 10}, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.a.Close()
+		drain := func() {
+			t.Helper()
+			if _, err := v.drain(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		drain()
+		views := 0
+		for i := range 100 {
+			print(strings.Repeat("x", i) + "\r\n")
+			time.Sleep(time.Millisecond)
+			before := v.pos
+			if drain(); v.pos != before {
+				views++
+			}
+		}
+		if most := int(100*time.Millisecond/viewEvery) + 1; views < 2 || views > most {
+			t.Errorf("%d views in 100 ms, want 2 to %d", views, most)
+		}
+		time.Sleep(viewEvery)
+		synctest.Wait()
+		if drain(); v.pos != uint64(len(m.printed)) {
+			t.Errorf("its view stands for %d of %d", v.pos, len(m.printed))
+		}
+		print("\x1b[H") // it changes, and then it does not
+		time.Sleep(viewEvery)
+		drain()
+		print("\x1b[H")
+		time.Sleep(viewEvery)
+		if drain(); v.pos != uint64(len(m.printed)) {
+			t.Errorf("what does not show is not told: %d of %d", v.pos, len(m.printed))
+		}
+	})
+}
+
+// Whoever has a view of its own is given the bytes themselves while its window
+// has the session's size, and a snapshot in between; it is not asked questions
+// that it does not see.
+func TestOwnViewAndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		f := by(s)
+		v := look(t, s, protocol.AttachSpec{View: protocol.ViewOwn, Answers: true, Cols: 80, Rows: 24})
+		kinds := func() (got []ItemKind) {
+			t.Helper()
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			for {
+				item, err := v.a.Next(ctx, v.buf)
+				if err != nil {
+					return got
+				}
+				if k := len(got); k == 0 || got[k-1] != item.Kind {
+					got = append(got, item.Kind)
+				}
+				v.pos = max(v.pos, item.Offset)
+			}
+		}
+		want := func(when string, want ...ItemKind) {
+			t.Helper()
+			time.Sleep(viewEvery)
+			synctest.Wait()
+			if got := kinds(); !slices.Equal(got, want) {
+				t.Errorf("%s: given %v, want %v", when, got, want)
+			}
+		}
+		show(f, askCursor)
+		want("the same size", ItemOutput)
+		other := look(t, s, protocol.AttachSpec{Cols: 100, Rows: 30, Writer: "other"})
+		typeBy(t, other, f, "x")
+		show(f, "hello"+askCursor)
+		want("another types", ItemResync, ItemSnapshot)
+		if got := typedBy(f); !strings.HasSuffix(got, "R") {
+			t.Errorf("the session answers with %q", got)
+		}
+		show(f, "more")
+		want("more is printed", ItemView)
+		typeBy(t, v, f, "x")
+		show(f, "\x1b[H"+askCursor)
+		if got := typedBy(f); got != cursorIs {
+			t.Errorf("before it has its snapshot the session answers with %q", got)
+		}
+		want("it types", ItemAccepted, ItemResync, ItemSnapshot)
+		show(f, askCursor)
+		want("it is asked again", ItemOutput)
+		if got := typedBy(f); got != "" {
+			t.Errorf("the session answers with %q", got)
+		}
+		if at, snapshot := v.resume(); at == nil || snapshot {
+			t.Error("output is no position")
+		}
+	})
+}

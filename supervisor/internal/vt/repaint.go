@@ -1,0 +1,249 @@
+package vt
+
+import "slices"
+
+// rows paints the rows of b that differ from those of fb; of nil, all that are
+// not empty.
+func (c *transition) rows(b, fb *buffer, changed []int) {
+	t := c.t
+	c.shift, c.fresh = 0, 0
+	if fb != nil {
+		c.fresh = t.rows
+		changed = c.scrolled(b, fb, changed)
+		if i := slices.IndexFunc(changed, func(y int) bool { return marksGone(b.row(y), c.old(fb, y)) }); i >= 0 {
+			// Erasing leaves marks where they are; deleted rows take theirs along.
+			y := changed[i]
+			c.clearFrom(0, y, "")
+			c.csi('M', t.rows-y)
+			c.fresh, changed = y, changed[:i]
+		}
+	}
+	for y := c.fresh; y < t.rows; y++ {
+		changed = append(changed[:len(changed):len(changed)], y)
+	}
+	for len(changed) > 0 {
+		y := changed[0]
+		// A row that is to continue the one above, and does not, takes printing
+		// on from there.
+		end := y + 1
+		for end < t.rows && b.row(end).wrapped {
+			end++
+		}
+		link := y
+		if y == 0 || !b.row(y).wrapped {
+			link++
+		}
+		for link < end && c.old(fb, link).wrapped {
+			link++
+		}
+		if link < end {
+			for ; len(changed) > 0 && changed[0] < link-1; changed = changed[1:] {
+				c.row(b, fb, changed[0])
+			}
+			c.paragraph(b, fb, link-1, end)
+		} else {
+			for _, y := range changed {
+				if y < end {
+					c.row(b, fb, y)
+				}
+			}
+		}
+		for len(changed) > 0 && changed[0] < end {
+			changed = changed[1:]
+		}
+	}
+}
+
+// marksGone reports whether a row has lost marks.
+func marksGone(r, f *row) bool {
+	return len(f.marks) > len(r.marks) || !slices.Equal(f.marks, r.marks[:len(f.marks)])
+}
+
+// old is a row as it is before it is painted.
+func (c *transition) old(fb *buffer, y int) *row {
+	if was := y + c.shift; y < c.fresh && was >= 0 && was < c.t.rows {
+		return fb.row(was)
+	}
+	return &row{ascii: true}
+}
+
+// scrolled moves the screen up or down, if then much less differs, and returns
+// the rows that do. Rows that leave it are deleted: none gets into the history.
+func (c *transition) scrolled(b, fb *buffer, changed []int) []int {
+	if len(changed) < 4 {
+		return changed
+	}
+	is, was := c.t.rowHashes(b), c.from.rowHashes(fb)
+	by, most := 0, 0
+	for k := 1 - len(is); k < len(is); k++ {
+		n := 0
+		for y := max(0, -k); y < len(is) && y+k < len(is); y++ {
+			if is[y] != 0 && is[y] == was[y+k] {
+				n++
+			}
+		}
+		if n > most {
+			by, most = k, n
+		}
+	}
+	if by == 0 || 2*most < len(changed) {
+		return changed
+	}
+	c.shift = by
+	moved := c.changed(b, fb)
+	if 2*len(moved) > len(changed) {
+		c.shift = 0
+		return changed
+	}
+	c.clearFrom(0, 0, "")
+	if by > 0 {
+		c.csi('M', by)
+	} else {
+		c.csi('L', -by)
+	}
+	return moved
+}
+
+// rowHashes returns a number for each row, which is the same for the same text;
+// 0 is none.
+func (t *Term) rowHashes(b *buffer) []uint64 {
+	hashes := make([]uint64, t.rows)
+	for y := range hashes {
+		h := uint64(0)
+		for x, c := range t.rowCells(b.row(y)) {
+			if c.hasContent() && c&clusterBit == 0 {
+				h = (h ^ uint64(c&codeMask) ^ uint64(x)<<32) * 0x9e3779b97f4a7c15
+			}
+		}
+		hashes[y] = h
+	}
+	return hashes
+}
+
+// clearFrom goes to a place and erases, with no background.
+func (c *transition) clearFrom(x, y int, how string) {
+	c.at(x, y)
+	c.plain()
+	c.add(how)
+}
+
+// plain sees to it that erasing leaves no background.
+func (c *transition) plain() {
+	if c.lost || c.pen.bg&colorMask != 0 {
+		c.look(&style{})
+	}
+}
+
+// at goes to a place.
+func (c *transition) at(x, y int) {
+	if x == 0 {
+		c.csi('H', y+1)
+	} else {
+		c.csi('H', y+1, x+1)
+	}
+}
+
+// paragraph paints the rows [y, end), of which all but the first continue the
+// one above.
+func (c *transition) paragraph(b, fb *buffer, y, end int) {
+	t := c.t
+	for i := y; i < end; i++ {
+		f := c.old(fb, i)
+		if i == y && b.row(y).wrapped && f.wrapped {
+			c.clearFrom(0, i, "")
+			c.csi('X', t.cols) // which lets it continue the one above
+		} else if f.wrapped || f.n > 0 || f.fill != 0 {
+			c.clearFrom(0, i, "\x1b[K")
+		}
+	}
+	c.at(0, y)
+	for i := y; i < end; i++ {
+		r := b.row(i)
+		marks := r.marks[len(c.old(fb, i).marks):]
+		cells := t.rowCells(r)
+		if i == y {
+			c.marksBehind(c.cells(cells, marks))
+		} else {
+			c.line(cells, marks, true, false)
+		}
+	}
+}
+
+// row paints what differs in one row.
+func (c *transition) row(b, fb *buffer, y int) {
+	t, r, f := c.t, b.row(y), c.old(fb, y)
+	cells := t.rowCells(r)
+	old := c.from.rowCells(f)
+	marks := r.marks[len(f.marks):]
+	x0, x1 := c.span(cells, old)
+	unlink := f.wrapped && !r.wrapped
+	if unlink || len(marks) > 0 {
+		x0, x1 = 0, t.cols
+	} else if x0 == x1 {
+		return
+	}
+	if !unlink && len(marks) == 0 && solid(cells[x0:x1]) {
+		if b == t.b && y == b.y && x1 == b.x {
+			if x, _, joins := t.last(); joins { // which the cursor's place brings
+				x1 = max(x, x0)
+			}
+		}
+		if x0 < x1 {
+			c.at(x0, y)
+		}
+		for x := x0; x < x1; x++ {
+			if cell := cells[x]; !cell.isSpacer() {
+				c.content(cell, &t.styles.all[cell.style()])
+			}
+		}
+		return
+	}
+	c.at(x0, y)
+	if unlink || slices.ContainsFunc(old[x0:], func(o cell) bool { return o != 0 }) {
+		c.plain()
+		if x0 == 0 && r.wrapped && f.wrapped {
+			c.csi('X', t.cols)
+		} else {
+			c.add("\x1b[K")
+		}
+	}
+	c.marksBehind(c.cellsFrom(x0, cells, marks))
+}
+
+// span returns the columns [x0, x1) outside of which two rows are the same, and
+// at whose ends no wide character is cut.
+func (c *transition) span(cells, old []cell) (x0, x1 int) {
+	for x0 < len(cells) && c.sameCell(cells[x0], old[x0]) {
+		x0++
+	}
+	if x0 == len(cells) {
+		return 0, 0
+	}
+	for x1 = len(cells); c.sameCell(cells[x1-1], old[x1-1]); x1-- {
+	}
+	for x0 > 0 && (cells[x0].width() == 0 || old[x0].width() == 0 || cells[x0-1].isWide() || old[x0-1].isWide()) {
+		x0--
+	}
+	for x1 < len(cells) && cells[x1].width() == 0 {
+		x1++
+	}
+	return x0, x1
+}
+
+// solid reports whether printing cells one after the other makes them, whatever
+// was there.
+func solid(cells []cell) bool {
+	for i, c := range cells {
+		switch {
+		case c.isSpacer():
+			if i == 0 || !cells[i-1].isWide() {
+				return false
+			}
+		case !c.hasContent() || c.width() == 0:
+			return false
+		case c.isWide() && (i+1 == len(cells) || !cells[i+1].isSpacer()):
+			return false
+		}
+	}
+	return true
+}
