@@ -11,12 +11,13 @@ type Position struct {
 
 // Attached sets the position from the answer to an attach.
 func (p *Position) Attached(a AttachInfo) {
-	*p = Position{instance: a.Session.Instance, offset: a.Offset, snapshotLeft: a.SnapshotBytes}
+	*p = Position{instance: a.Session.Instance, offset: a.Offset, snapshotLeft: a.SnapshotBytes, view: a.View}
 }
 
-// Resync sets the position of a viewer that was overtaken.
-func (p *Position) Resync(offset uint64, snapshotBytes int) {
-	p.offset, p.snapshotLeft, p.view = offset, snapshotBytes, false
+// Resync sets the position of a viewer that begins anew, perhaps with a view of
+// its own.
+func (p *Position) Resync(offset uint64, snapshotBytes int, view bool) {
+	p.offset, p.snapshotLeft, p.view = offset, snapshotBytes, view
 }
 
 // Output notes n bytes of output at offset.
@@ -35,11 +36,20 @@ func (p *Position) View(offset uint64) { p.offset, p.view = offset, true }
 func (p *Position) Offset() uint64 { return p.offset }
 
 // Resume changes an attach request so that it goes on from here. Half a
-// snapshot is of no use, nor is a view: then a new snapshot is asked for. Who has come in this
-// one's place in the meantime is not stolen from.
-func (p *Position) Resume(spec AttachSpec) AttachSpec {
+// snapshot is of no use: then a new one is asked for. Nor can output continue a
+// view, or what was shown in a window that has another size since: then the
+// screen alone is asked for. Who has come in this one's place in the meantime
+// is not stolen from.
+func (p *Position) Resume(spec AttachSpec, reshaped bool) AttachSpec {
 	spec.Resume = &Resume{Instance: p.instance, Offset: p.offset}
-	spec.Snapshot = p.snapshotLeft > 0 || p.view
 	spec.Steal = false
+	spec.Snapshot = p.snapshotLeft > 0 || p.view || reshaped
+	if spec.Snapshot && p.snapshotLeft == 0 {
+		spec.History = new(0)
+	}
 	return spec
 }
+
+// ScreenOnly reports whether the snapshot that answers the attach request has
+// no lines above the screen, so that those which its terminal has are kept.
+func (a AttachSpec) ScreenOnly() bool { return a.Snapshot && a.History != nil && *a.History == 0 }

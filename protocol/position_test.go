@@ -21,26 +21,42 @@ func TestPositionResume(t *testing.T) {
 		s.Snapshot = true
 		return s
 	}
+	screen := func(offset uint64) protocol.AttachSpec {
+		s := anew(offset)
+		s.History = new(0)
+		return s
+	}
 	attached := protocol.AttachInfo{Session: protocol.SessionInfo{Instance: "i"}, Offset: 100, SnapshotBytes: 30}
 	tests := []struct {
 		name string
 		do   func(p *protocol.Position)
 		want protocol.AttachSpec
+
+		reshaped bool
 	}{
 		{name: "before the snapshot", do: func(*protocol.Position) {}, want: anew(100)},
 		{name: "within the snapshot", do: func(p *protocol.Position) { p.Snapshot(29) }, want: anew(100)},
 		{name: "after the snapshot", do: func(p *protocol.Position) { p.Snapshot(20); p.Snapshot(10) }, want: at(100)},
 		{name: "after output", do: func(p *protocol.Position) { p.Snapshot(30); p.Output(100, 7) }, want: at(107)},
-		{name: "overtaken", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 10) }, want: anew(500)},
-		{name: "overtaken, empty snapshot", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 0) }, want: at(500)},
+		{name: "overtaken", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 10, false) }, want: anew(500)},
+		{name: "overtaken, empty snapshot", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 0, false) }, want: at(500)},
+		{name: "a view", do: func(p *protocol.Position) { p.Snapshot(30); p.Resync(500, 0, true); p.View(600) }, want: screen(600)},
+		{name: "a view that has yet to come", do: func(p *protocol.Position) { p.Resync(500, 1, true); p.Snapshot(1) }, want: screen(500)},
+		{name: "half a view's snapshot", do: func(p *protocol.Position) { p.Resync(500, 2, true); p.Snapshot(1) }, want: anew(500)},
+		{name: "no view any more", do: func(p *protocol.Position) { p.Resync(500, 0, true); p.View(600); p.Resync(700, 0, false) }, want: at(700)},
+		{name: "another window", do: func(p *protocol.Position) { p.Snapshot(30) }, want: screen(100), reshaped: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var p protocol.Position
 			p.Attached(attached)
 			tt.do(&p)
-			if got := p.Resume(spec); !reflect.DeepEqual(got, tt.want) {
+			got := p.Resume(spec, tt.reshaped)
+			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+			if only := tt.want.History != nil; got.ScreenOnly() != only {
+				t.Errorf("the screen only: %v, want %v", got.ScreenOnly(), only)
 			}
 		})
 	}

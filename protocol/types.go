@@ -413,6 +413,7 @@ type AttachInfo struct {
 	Offset        uint64      `json:"offset"`         // of the first output byte that follows
 	BytesMissed   uint64      `json:"bytes_missed"`   // printed, but neither sent nor still kept
 	SnapshotBytes int         `json:"snapshot_bytes"` // how many bytes of snapshot come first
+	View          bool        `json:"view,omitempty"` // the snapshot is of a view of the viewer's own; views follow
 	Writer        string      `json:"writer"`         // the name this attachment's input goes by
 	InputOffset   uint64      `json:"input_offset"`   // how far this writer's input was accepted
 }

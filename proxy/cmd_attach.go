@@ -16,12 +16,17 @@ import (
 )
 
 type attachOptions struct {
-	readOnly, exclusive, steal bool
-	detachKey                  string
+	readOnly, exclusive, steal, pace bool
+	view                             string
+	detachKey                        string
 
 	fresh bool          // it was started for this terminal, which shows all of its output
-	size  bool          // it keeps the size it has
 	early time.Duration // an end within this time of the start is exited_early
+
+	told struct { // of this terminal, when attaching
+		size  protocol.Size
+		looks protocol.Appearance
+	}
 }
 
 func (o *attachOptions) flags(cmd *cobra.Command) {
@@ -29,6 +34,11 @@ func (o *attachOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.readOnly, "read-only", false, "look, do not type; ctrl-c detaches")
 	f.BoolVar(&o.exclusive, "exclusive", false, "let nobody else type")
 	f.BoolVar(&o.steal, "steal", false, "end the attachments of all others who type; implies --exclusive")
+	f.BoolVar(&o.pace, "pace", false, "let the program wait for this terminal, 10 s at most at a time; needs --exclusive")
+	f.StringVar(&o.view, "view", string(protocol.ViewOwn),
+		"`what` is shown of a session of another size: own is its screen in this terminal's size, raw its output as it is")
+	_ = cmd.RegisterFlagCompletionFunc("view", cobra.FixedCompletions(
+		[]cobra.Completion{string(protocol.ViewOwn), string(protocol.ViewRaw)}, cobra.ShellCompDirectiveNoFileComp))
 	f.StringVar(&o.detachKey, "detach-key", defaultDetachKey, "`keys` that detach, or none (default "+defaultDetachKey+")")
 	f.Lookup("detach-key").DefValue = "" // it would be shown with its backslash doubled
 }
@@ -37,6 +47,12 @@ func (o *attachOptions) flags(cmd *cobra.Command) {
 func (o *attachOptions) check() error {
 	if o.readOnly && (o.exclusive || o.steal) {
 		return usage(errors.New("--read-only goes with neither --exclusive nor --steal"))
+	}
+	if o.pace && o.mode() != protocol.ModeExclusive {
+		return usage(errors.New("--pace needs --exclusive: others would have to wait, too"))
+	}
+	if v := protocol.View(o.view); v != protocol.ViewOwn && v != protocol.ViewRaw {
+		return usage(fmt.Errorf("--view is own or raw, it is %.40q", o.view))
 	}
 	_, err := parseDetachKey(o.detachKey)
 	return err
@@ -55,11 +71,15 @@ func (o *attachOptions) mode() protocol.Mode {
 // request says how to attach. What is fresh is shown from its first byte on,
 // questions to the terminal included, also if it has ended by now.
 func (o *attachOptions) request(s *protocol.SessionInfo, t *terminal) client.AttachOptions {
-	r := client.AttachOptions{Mode: o.mode(), Steal: o.steal, Term: os.Getenv("TERM"), IsTTY: t.isTerminal()}
+	r := client.AttachOptions{Mode: o.mode(), Steal: o.steal, Pace: o.pace, Term: os.Getenv("TERM"), IsTTY: t.isTerminal()}
 	r.Answers = t.escapes() && isTerminal(t.in)
-	if !o.size {
-		size := t.size()
-		r.Cols, r.Rows = size.Cols, size.Rows
+	o.told.size = t.size()
+	r.Cols, r.Rows = o.told.size.Cols, o.told.size.Rows
+	if t.escapes() && r.Cols > 0 { // else no screen can be drawn there
+		r.View = protocol.View(o.view)
+	}
+	if o.told.looks = t.looks(); !o.readOnly && o.told.looks != (protocol.Appearance{}) {
+		r.Appearance = &o.told.looks
 	}
 	switch {
 	case o.fresh:
@@ -129,6 +149,9 @@ func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.Sessio
 	// Whatever happens from here on, a panic included, this terminal is put
 	// back as it was.
 	defer t.restore()
+	if t.talks() && !o.readOnly { // who only looks answers nothing
+		v.ask()
+	}
 	end := v.run(ctx)
 	t.restore()
 	return v.report(ctx, c, o, end)

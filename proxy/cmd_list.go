@@ -128,7 +128,7 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 	row("instance", s.Instance)
 	row("state", stateText(*s))
 	row("pid", s.PID)
-	row("size", s.Size)
+	row("size", strings.TrimSpace(s.Size.String()+" "+string(s.SizePolicy)))
 	row("command", printable(strings.Join(s.Argv, " ")))
 	row("cwd", printable(s.Cwd))
 	row("created", s.CreatedAt.Format(time.RFC3339))

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +20,7 @@ type newOptions struct {
 	id         string
 	detach     bool
 	size       string
+	policy     string
 	cwd        string
 	env        []string
 	clearEnv   bool
@@ -43,7 +46,8 @@ func (a *app) newCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.id, "id", "", "the session's `id`, 1 to 64 of [a-zA-Z0-9_-] (default one is made)")
 	f.BoolVarP(&o.detach, "detach", "d", false, "do not attach; print the id")
-	f.StringVar(&o.size, "size", "", "`COLSxROWS` (default this terminal's, else 80x24)")
+	f.StringVar(&o.size, "size", "", "`COLSxROWS`, which it keeps (default this terminal's, else 80x24, and then by --size-policy)")
+	f.StringVar(&o.policy, "size-policy", "", "`whose` size it has: latest, owner, smallest, largest, fixed (default latest, with --size fixed)")
 	f.StringVar(&o.cwd, "cwd", "", "working `directory` (default this one)")
 	f.StringArrayVar(&o.env, "env", nil, "`K=V` for the session's environment; may be repeated")
 	f.BoolVar(&o.clearEnv, "clear-env", false, "inherit no environment")
@@ -52,6 +56,7 @@ func (a *app) newCommand() *cobra.Command {
 	f.IntVar(&o.scrollback, "scrollback", 0, "`lines` of history (default 10000)")
 	f.StringVar(&o.originator, "originator", "", "who starts it, for ls --originator")
 	f.DurationVar(&o.earlyExit, "early-exit", 200*time.Millisecond, "fail if the child ends within this `time`; 0 does not look")
+	_ = cmd.RegisterFlagCompletionFunc("size-policy", sizePolicies)
 	_ = cmd.MarkFlagDirname("cwd") // it is there, three lines up
 	o.attach.flags(cmd)
 	return cmd
@@ -80,7 +85,7 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		if err != nil {
 			return err
 		}
-		o.attach.fresh, o.attach.size, o.attach.early = true, o.size != "", o.earlyExit
+		o.attach.fresh, o.attach.early = true, o.earlyExit
 		return a.attachTo(ctx, c, &s.Session, &o.attach)
 	})
 }
@@ -95,12 +100,13 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 	if len(argv) == 0 {
 		argv = []string{config.LoginShell(), "-l"}
 	}
-	size := ownSize()
+	size, policy := ownSize(), protocol.SizePolicy(o.policy)
 	if o.size != "" {
 		var err error
 		if size, err = parseSize(o.size); err != nil {
 			return r, err
 		}
+		policy = cmp.Or(policy, protocol.SizeFixed)
 	}
 	cwd, err := directory(o.cwd)
 	if err != nil {
@@ -108,7 +114,7 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 	}
 	r.SpawnSpec = protocol.SpawnSpec{
 		Argv: argv, Cwd: cwd, Env: o.env, ClearInheritedEnv: o.clearEnv, Cols: size.Cols, Rows: size.Rows,
-		Originator: o.originator, Labels: o.labels, ScrollbackLines: o.scrollback,
+		Originator: o.originator, Labels: o.labels, ScrollbackLines: o.scrollback, SizePolicy: policy,
 	}
 	if !o.clearEnv {
 		// The session is this shell's child in its user's eyes: it gets this
@@ -132,13 +138,23 @@ func directory(name string) (string, error) {
 	return wd + "/" + name, nil
 }
 
+// reopenSize is the size for a session that is started again in this terminal:
+// this one's, or 0 and 0 where it keeps its own.
+func reopenSize(ctx context.Context, c *client.Client, id protocol.SessionID) (cols, rows int) {
+	if info, err := c.SessionInfo(ctx, id); err != nil || info.SizePolicy == protocol.SizeFixed {
+		return 0, 0 // what is wrong shows when it is started
+	}
+	size := ownSize()
+	return size.Cols, size.Rows
+}
+
 func (a *app) reopenCommand() *cobra.Command {
 	o := &attachOptions{}
 	var detach bool
 	early := 200 * time.Millisecond
 	cmd := &cobra.Command{
 		Use:               "reopen ID [-- argv...]",
-		Short:             "Start an exited session again under its id: same command, directory, environment, size and labels",
+		Short:             "Start an exited session again under its id: same command, directory, environment and labels",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.sessionIDs(exited),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -154,7 +170,11 @@ func (a *app) reopenCommand() *cobra.Command {
 				if o.fresh, o.early = !detach, early; o.fresh {
 					early = 0 // seen from here, as in new
 				}
-				s, err := c.Reopen(ctx, id, protocol.RespawnSpec{Argv: args[1:]}, &early)
+				change := protocol.RespawnSpec{Argv: args[1:]}
+				if o.fresh {
+					change.Cols, change.Rows = reopenSize(ctx, c, id)
+				}
+				s, err := c.Reopen(ctx, id, change, &early)
 				if err != nil {
 					return tellEarlyExit(err)
 				}

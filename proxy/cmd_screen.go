@@ -16,7 +16,7 @@ import (
 // screenOptions are the flags of screen.
 type screenOptions struct {
 	text, ansi, html bool
-	scrollback       string
+	scrollback, size string
 	client.ScreenOptions
 }
 
@@ -41,6 +41,7 @@ func (a *app) screenCommand() *cobra.Command {
 	f.IntVar(&o.Lines, "lines", 0, "only the last `n` lines; without --scrollback as many as there are, from above the screen too")
 	f.StringVar(&o.scrollback, "scrollback", "", "`n` lines above the screen, too; without =n all")
 	f.Lookup("scrollback").NoOptDefVal = "all"
+	f.StringVar(&o.size, "size", "", "as on a terminal of `COLSxROWS` (default the session's)")
 	f.BoolVar(&o.NonEmpty, "non-empty", false, "only lines that are not blank")
 	cmd.MarkFlagsMutuallyExclusive("text", "ansi", "html", "json")
 	return cmd
@@ -71,7 +72,12 @@ func (o *screenOptions) check(cells, scrollback bool) error {
 	if err != nil {
 		return usage(err)
 	}
-	return nil
+	if o.size == "" {
+		return nil
+	}
+	size, err := parseSize(o.size)
+	o.Cols, o.Rows = size.Cols, size.Rows
+	return err
 }
 
 func (o *screenOptions) print(w io.Writer, id protocol.SessionID, c *protocol.ScreenContent) (err error) {

@@ -44,14 +44,14 @@ func (a *app) sendCommand() *cobra.Command {
 			if len(data) == 0 && !enter { // an empty file
 				return nil
 			}
-			if err := c.Type(cmd.Context(), id, data); err != nil {
+			if err := sent(c.Type(cmd.Context(), id, data)); err != nil {
 				return err
 			}
 			if !enter {
 				return nil
 			}
 			// On its own, so that programs that read a paste whole see a key.
-			return c.Type(cmd.Context(), id, []byte{'\r'})
+			return sent(c.Type(cmd.Context(), id, []byte{'\r'}))
 		})
 	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
 		if len(args) < 2 && file == "" && !enter {
@@ -65,6 +65,15 @@ func (a *app) sendCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&enter, "enter", false, "press Enter at the end")
 	cmd.Flags().StringVar(&file, "file", "", "type what is in a `file`, - for standard input")
 	return cmd
+}
+
+// sent warns of what has been typed all the same.
+func sent(err error) error {
+	if protocol.CodeOf(err) == protocol.CodeLineTooLong {
+		warn(err)
+		return nil
+	}
+	return err
 }
 
 // maxSend bounds what send reads into memory.
@@ -88,16 +97,49 @@ func readInput(cmd *cobra.Command, name string) ([]byte, error) {
 }
 
 func (a *app) resizeCommand() *cobra.Command {
-	var size protocol.Size
-	cmd := a.oneSession("resize ID COLSxROWS", "Change a session's size", cobra.ExactArgs(2),
+	var size protocol.Size // 0 by 0 where none was given
+	var name string
+	cmd := a.oneSession("resize ID [COLSxROWS]", "Change a session's size, or whose size it has", cobra.RangeArgs(1, 2),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
-			return c.Resize(cmd.Context(), id, size.Cols, size.Rows)
+			ctx, policy := cmd.Context(), protocol.SizePolicy(name)
+			if policy == protocol.SizeFixed { // from one moment on
+				return c.SetSizePolicy(ctx, id, policy, size.Cols, size.Rows)
+			}
+			if policy != "" {
+				if err := c.SetSizePolicy(ctx, id, policy, 0, 0); err != nil {
+					return err
+				}
+			}
+			if size == (protocol.Size{}) {
+				return nil
+			}
+			return c.Resize(ctx, id, size.Cols, size.Rows)
 		})
 	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
-		size, err = parseSize(args[1])
-		return err
+		if len(args) < 2 && name == "" {
+			return usage(errors.New("nothing to change: give COLSxROWS or --policy"))
+		}
+		if len(args) > 1 {
+			size, err = parseSize(args[1])
+		}
+		return errors.Join(err, protocol.SizePolicy(name).Validate())
 	}
+	cmd.Long = "Change a session's size once, until its policy decides again; or the policy.\n\n" +
+		"latest    the size of the viewer that typed last\n" +
+		"owner     of the viewer that came first\n" +
+		"smallest  the smallest of all viewers', but not below " + protocol.Size{Cols: protocol.SmallestCols, Rows: protocol.SmallestRows}.String() + "\n" +
+		"largest   the largest of all viewers'\n" +
+		"fixed     of nobody; with COLSxROWS that one"
+	cmd.Flags().StringVar(&name, "policy", "", "`whose` size it has from now on")
+	_ = cmd.RegisterFlagCompletionFunc("policy", sizePolicies)
 	return cmd
+}
+
+// sizePolicies completes a flag that names one.
+func sizePolicies(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return []cobra.Completion{
+		string(protocol.SizeLatest), string(protocol.SizeOwner), string(protocol.SizeSmallest), string(protocol.SizeLargest), string(protocol.SizeFixed),
+	}, cobra.ShellCompDirectiveNoFileComp
 }
 
 func parseSize(s string) (protocol.Size, error) {

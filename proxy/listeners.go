@@ -202,12 +202,20 @@ func nobodyListens(err error) bool {
 type netListener struct{ *socket.Listener }
 
 func (l netListener) Accept() (net.Conn, error) {
-	nc, _, err := l.Listener.Accept()
+	nc, peer, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return nc, nil
+	return peerConn{nc, peer.PID}, nil
 }
+
+// peerConn is a connection that knows whose it is.
+type peerConn struct {
+	*net.UnixConn
+	pid int
+}
+
+func (c peerConn) PeerPID() int { return c.pid }
 
 func (l netListener) Addr() net.Addr {
 	return &net.UnixAddr{Name: l.Path(), Net: "unix"}

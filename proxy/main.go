@@ -74,7 +74,7 @@ func (a *app) command() *cobra.Command {
 		a.serveCommand(), a.stopCommand(), a.statusCommand(),
 		a.newCommand(), a.reopenCommand(), a.attachCommand(),
 		a.lsCommand(), a.infoCommand(), a.eventsCommand(),
-		a.sendCommand(), a.screenCommand(), a.resizeCommand(),
+		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(),
 		a.killCommand(), a.waitCommand(),
 	)
 	addCompletion(root)

@@ -117,11 +117,20 @@ func (t *terminal) Write(p []byte) (int, error) {
 	return t.out.Write(p)
 }
 
-// clear makes room for a snapshot; what was on the screen scrolls away.
-func (t *terminal) clear() {
+// clear makes room for a snapshot. What was on the screen scrolls away, or is
+// erased where the snapshot shows the same in other words: row by row, because
+// some terminals keep a screen that is erased at once.
+func (t *terminal) clear(scroll bool) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	if !t.restored && t.escapes() {
-		_, _ = t.out.WriteString(t.modes.undo() + strings.Repeat("\n", max(0, t.size().Rows-1)) + "\x1b[H\x1b[J")
+	if t.restored || !t.escapes() {
+		return
 	}
+	text, rows := t.modes.undo(), t.size().Rows
+	if scroll {
+		text += strings.Repeat("\n", max(0, rows-1)) + "\x1b[H\x1b[J"
+	} else {
+		text += "\x1b[H" + strings.Repeat("\x1b[2K\x1b[B", rows) + "\x1b[H"
+	}
+	_, _ = t.out.WriteString(text)
 }

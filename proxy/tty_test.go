@@ -134,7 +134,7 @@ func TestTerminalWithoutTerminal(t *testing.T) {
 	if err := term.raw(); err != nil {
 		t.Fatal(err)
 	}
-	term.clear()
+	term.clear(true)
 	if _, err := term.Write([]byte("\x1b[?1049hhello")); err != nil {
 		t.Fatal(err)
 	}

@@ -17,18 +17,20 @@ import (
 //	run     waits for an end, in the calling goroutine
 //	show    writes what comes; ended by the attachment's end
 //	typing  reads the terminal; ended by the process's end
-//	follow  follows the terminal's size; ended by run
+//	follow  follows the terminal's size and looks; ended by run
 type viewer struct {
-	att   *client.Attachment
-	term  *terminal
-	keys  *keyFilter
-	sizes bool // the session's size is this terminal's business
+	att    *client.Attachment
+	term   *terminal
+	keys   *keyFilter
+	asking *asking // nil where the terminal is not asked what it looks like
+	piped  bool    // what is typed comes through a pipe
 
 	leave  sync.Once
 	detach chan struct{} // closed by the detach keys
 
-	mu   sync.Mutex
-	size protocol.Size // the session's, as last told
+	mu    sync.Mutex
+	size  protocol.Size       // this terminal's, as last told
+	looks protocol.Appearance // the same
 }
 
 // errDetached ends the viewer by its user's wish.
@@ -43,8 +45,7 @@ func newViewer(att *client.Attachment, t *terminal, o *attachOptions) (*viewer, 
 		keys = nil // what comes through a pipe is no typing
 	}
 	v := &viewer{
-		att: att, term: t, sizes: t.isTerminal() && !o.readOnly && !o.size,
-		detach: make(chan struct{}), size: att.Info().Session.Size,
+		att: att, term: t, piped: !isTerminal(t.in), detach: make(chan struct{}), size: o.told.size, looks: o.told.looks,
 	}
 	v.keys = newKeyFilter(keys, v.typed)
 	if o.readOnly {
@@ -58,6 +59,24 @@ func newViewer(att *client.Attachment, t *terminal, o *attachOptions) (*viewer, 
 	return v, nil
 }
 
+// ask asks the terminal what it looks like, before it is shown anything.
+func (v *viewer) ask() {
+	if _, err := v.term.out.WriteString(questions); err == nil {
+		v.asking = ask(v.looks, v.keys.typed, v.appears)
+	}
+}
+
+// appears tells what the terminal looks like, where that is news.
+func (v *viewer) appears(looks protocol.Appearance) {
+	v.mu.Lock()
+	same := looks == v.looks
+	v.looks = looks
+	v.mu.Unlock()
+	if !same {
+		_ = v.att.SetAppearance(looks) // fails only after the end
+	}
+}
+
 func (v *viewer) run(ctx context.Context) error {
 	go v.typing()
 	defer v.follow()()
@@ -65,9 +84,11 @@ func (v *viewer) run(ctx context.Context) error {
 	go func() { shown <- v.show() }()
 	select {
 	case err := <-shown:
+		v.awaitAnswers()
 		return err
 	case <-v.detach:
 		_ = v.att.Detach()
+		v.awaitAnswers()
 		return errDetached
 	case <-ctx.Done(): // a signal
 		_ = v.att.Detach()
@@ -75,11 +96,17 @@ func (v *viewer) run(ctx context.Context) error {
 	}
 }
 
+func (v *viewer) awaitAnswers() {
+	if v.asking != nil {
+		v.asking.leave()
+	}
+}
+
 // show writes what comes until the attachment ends. The session's exit is no
 // error.
 func (v *viewer) show() error {
 	if v.att.Info().Replay == protocol.ReplaySnapshot {
-		v.term.clear()
+		v.term.clear(true)
 	}
 	for {
 		m, err := v.att.Receive(-1)
@@ -87,16 +114,16 @@ func (v *viewer) show() error {
 			return err
 		}
 		switch m.Kind {
-		case client.Output, client.Snapshot:
+		case client.Output, client.Snapshot, client.View:
 			if _, err := v.term.Write(m.Data); err != nil {
 				return fmt.Errorf("write to the terminal: %w", err)
 			}
 		case client.Missed:
-			v.term.clear()
-		case client.Resized:
-			v.mu.Lock()
-			v.size = m.Size
-			v.mu.Unlock()
+			v.term.clear(!m.ScreenOnly)
+		case client.Warned:
+			if v.piped { // a terminal rings by itself
+				warn(m.Err)
+			}
 		case client.Exited:
 			return nil
 		case client.Stolen:
@@ -110,14 +137,27 @@ func (v *viewer) show() error {
 // typing brings what is typed to the session. The end of standard input ends
 // the typing and not the viewing.
 func (v *viewer) typing() {
+	typed := v.keys.typed
+	if v.asking != nil {
+		typed = v.asking.typed
+	}
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := v.term.in.Read(buf)
-		if n > 0 && v.keys.typed(buf[:n]) {
+		if n > 0 && typed(buf[:n]) {
 			v.leaves()
-			return
+		}
+		select {
+		case <-v.detach:
+			if v.asking == nil || v.asking.over() {
+				return // what follows is for whoever has the terminal next
+			}
+		default:
 		}
 		if err != nil {
+			if v.asking != nil {
+				v.asking.flush()
+			}
 			v.keys.flush()
 			return
 		}
@@ -126,24 +166,27 @@ func (v *viewer) typing() {
 
 func (v *viewer) leaves() { v.leave.Do(func() { close(v.detach) }) }
 
-// typed sends to the session what is for it. Of several viewers the one that
-// typed last has its size; what begins with an escape may be the terminal's
-// own answer or report, and does not count.
+// typed sends to the session what is for it.
 func (v *viewer) typed(p []byte) {
-	if v.sizes && p[0] != 0x1b {
-		v.resize(v.term.size())
-	}
 	_, _ = v.att.Write(p) // fails only after the end
 }
 
-// resize gives the session a size that it has not.
-func (v *viewer) resize(size protocol.Size) {
+// look tells this terminal's size, and that of its cells, where they are news.
+// Whose size the session has is not decided here.
+func (v *viewer) look() {
+	size := v.term.size()
 	v.mu.Lock()
 	same := size == v.size
 	v.size = size
+	looks := v.looks
 	v.mu.Unlock()
 	if !same && size != (protocol.Size{}) {
 		_ = v.att.Resize(size.Cols, size.Rows) // fails only after the end
+	}
+	if v.asking != nil && v.asking.over() {
+		now := v.term.looks()
+		looks.CellWidth, looks.CellHeight = now.CellWidth, now.CellHeight
+		v.appears(looks)
 	}
 }
 
@@ -159,14 +202,10 @@ func (v *viewer) follow() (stop func()) {
 			if s == continued {
 				v.term.rawAgain()
 			}
-			if v.sizes {
-				v.resize(v.term.size())
-			}
+			v.look()
 		}
 	}()
-	if v.sizes {
-		v.resize(v.term.size()) // it may have changed since we asked
-	}
+	v.look() // it may have changed since we asked
 	return func() { signal.Stop(c); close(c); <-done }
 }
 
@@ -196,6 +235,8 @@ func (v *viewer) report(ctx context.Context, c *client.Client, o *attachOptions,
 	}
 	return childExit(exit.ExitCode)
 }
+
+func warn(err error) { fmt.Fprintln(os.Stderr, "proxy: warning:", err) }
 
 // say prints a line of ours under what the session has left, and clears the
 // rest of it away.

@@ -315,6 +315,8 @@ type Resync struct {
 	Offset        uint64 `json:"offset"`
 	BytesMissed   uint64 `json:"bytes_missed"`
 	SnapshotBytes int    `json:"snapshot_bytes"`
+	View          bool   `json:"view,omitempty"`        // a view of the viewer's own begins
+	ScreenOnly    bool   `json:"screen_only,omitempty"` // the snapshot has no lines above the screen: those it has are kept
 }
 
 // Resized tells a viewer the session's new size.

@@ -32,15 +32,19 @@ const (
 // AttachOptions say how to view a session. The zero value shares it and leaves
 // its size as it is.
 type AttachOptions struct {
-	Cols, Rows int
+	Cols, Rows int // of the viewer's terminal; 0 and 0 have no say in the session's
 	Mode       protocol.Mode
 	Steal      bool
 	Resume     *protocol.Resume // go on where an earlier attachment ended
+	Snapshot   bool             // with Resume: a snapshot even where output could go on
 	History    *int             // lines above the screen in a snapshot; nil is 1,000
 	Answers    bool             // what reads the output is a terminal, which answers programs' questions
 	Writer     string           // keep it with Resume, so that input goes on as well
 	Term       string
 	IsTTY      bool
+	View       protocol.View // own: the screen reflowed to Cols and Rows, while the session's size is another
+	Pace       bool          // of an exclusive attachment: the child waits for it to read, for a while
+	Appearance *protocol.Appearance
 }
 
 // MessageKind says what a Message is.
@@ -55,6 +59,8 @@ const (
 	Exited                      // the session has ended; nothing follows
 	Stolen                      // By attached in this one's place; nothing follows
 	Failed                      // Err ended the attachment; nothing follows
+	View                        // Data brings the viewer's own view up to Offset: write it to the terminal
+	Warned                      // Err tells of what was written, line_too_long; it ends nothing
 )
 
 // A Message is one thing an attachment is told.
@@ -67,6 +73,10 @@ type Message struct {
 	Exit   *api.PTYExited
 	By     string
 	Err    error
+
+	// ScreenOnly, of Missed: the snapshot has no lines above the screen, so that
+	// those which the terminal has are kept.
+	ScreenOnly bool
 
 	left int // bytes of the snapshot that come after this part of it
 }
@@ -106,12 +116,14 @@ type Attachment struct {
 
 	sendMu sync.Mutex // held while frames of input are written
 
-	mu     sync.Mutex
-	conn   *conn // nil while there is none
-	pos    protocol.Position
-	resize *protocol.Size // not yet sent
-	in     inputBuffer
-	missed uint64
+	mu         sync.Mutex
+	conn       *conn // nil while there is none
+	pos        protocol.Position
+	resize     *protocol.Size       // not yet sent
+	appearance *protocol.Appearance // the same
+	reshaped   bool                 // its own view had another size when it was shown last
+	in         inputBuffer
+	missed     uint64
 
 	queue   []Message
 	queued  int           // bytes in queue
@@ -136,8 +148,9 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 	a := &Attachment{
 		c: c, done: make(chan struct{}), detached: make(chan struct{}),
 		spec: protocol.AttachSpec{
-			SessionID: id, Cols: o.Cols, Rows: o.Rows, Mode: o.Mode, Steal: o.Steal, Resume: o.Resume,
+			SessionID: id, Cols: o.Cols, Rows: o.Rows, Mode: o.Mode, Steal: o.Steal, Resume: o.Resume, Snapshot: o.Snapshot,
 			History: o.History, Answers: o.Answers && o.Mode != protocol.ModeReadOnly, Writer: o.Writer, Client: c.o.Name, Term: o.Term, IsTTY: o.IsTTY,
+			View: o.View, Pace: o.Pace, Appearance: o.Appearance,
 		},
 		notify: make(chan struct{}, 1), drained: make(chan struct{}, 1),
 	}
@@ -167,7 +180,7 @@ func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec) (*co
 		}
 		info, err := attach(ctx, conn, spec)
 		if err == nil {
-			a.attached(conn, info)
+			a.attached(conn, spec, info)
 			return conn, nil
 		}
 		_ = conn.Close()
@@ -199,11 +212,12 @@ func attach(ctx context.Context, conn *conn, spec protocol.AttachSpec) (*protoco
 }
 
 // attached takes over a connection and its answer.
-func (a *Attachment) attached(conn *conn, info *protocol.AttachInfo) {
+func (a *Attachment) attached(conn *conn, spec protocol.AttachSpec, info *protocol.AttachInfo) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first := a.info.Writer == ""
 	a.conn = conn
+	a.reshaped = a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
 	a.pos.Attached(*info)
 	a.in.resume(info.InputOffset, first)
 	if first {
@@ -213,15 +227,18 @@ func (a *Attachment) attached(conn *conn, info *protocol.AttachInfo) {
 		return
 	}
 	if info.Replay == protocol.ReplaySnapshot {
-		a.overtaken(info.Offset, info.BytesMissed, info.SnapshotBytes)
+		a.overtaken(api.Resync{
+			Offset: info.Offset, BytesMissed: info.BytesMissed, SnapshotBytes: info.SnapshotBytes, View: info.View, ScreenOnly: spec.ScreenOnly(),
+		})
 	}
 }
 
 // overtaken is called with mu held.
-func (a *Attachment) overtaken(offset, missed uint64, snapshotBytes int) {
-	a.missed += missed
-	a.pos.Resync(offset, snapshotBytes)
-	a.put(Message{Kind: Missed, Offset: offset, Missed: missed})
+func (a *Attachment) overtaken(m api.Resync) {
+	a.missed += m.BytesMissed
+	a.reshaped = false
+	a.pos.Resync(m.Offset, m.SnapshotBytes, m.View)
+	a.put(Message{Kind: Missed, Offset: m.Offset, Missed: m.BytesMissed, ScreenOnly: m.ScreenOnly})
 }
 
 // Info is the answer to the attach.
@@ -239,7 +256,9 @@ func (a *Attachment) Missed() uint64 {
 // attachment go on with the input.
 func (a *Attachment) Writer() string { return a.spec.Writer }
 
-// Position is where to resume after what was read so far.
+// Position is where to resume after what was read so far. What was read last may
+// have been a view of the viewer's own, which output cannot continue: resume with
+// Snapshot then.
 func (a *Attachment) Position() protocol.Resume {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -292,7 +311,7 @@ func (a *Attachment) progress() uint64 {
 func (a *Attachment) resumeSpec() protocol.AttachSpec {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.pos.Resume(a.spec)
+	return a.pos.Resume(a.spec, a.reshaped)
 }
 
 // fail queues the error that ends the attachment; a session that has exited
@@ -329,7 +348,7 @@ func (a *Attachment) readFrom(conn *conn) error {
 			return err
 		}
 		switch kind {
-		case frame.Output, frame.Snapshot:
+		case frame.Output, frame.Snapshot, frame.View:
 			err = a.data(kind, payload)
 		case frame.Control:
 			var m protocol.Message
@@ -374,10 +393,14 @@ func (a *Attachment) data(kind frame.Kind, payload []byte) error {
 	m := Message{Kind: Output, Offset: offset, Data: append([]byte(nil), data...)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if kind == frame.Snapshot {
+	switch kind {
+	case frame.Snapshot:
 		m.Kind = Snapshot
 		m.left = a.pos.Snapshot(len(data))
-	} else {
+	case frame.View:
+		m.Kind = View
+		a.pos.View(offset)
+	default:
 		a.pos.Output(offset, len(data))
 	}
 	a.put(m)
@@ -421,7 +444,7 @@ func (a *Attachment) control(conn *conn, m protocol.Message) error {
 	defer a.mu.Unlock()
 	switch m := m.(type) {
 	case *api.Resync:
-		a.overtaken(m.Offset, m.BytesMissed, m.SnapshotBytes)
+		a.overtaken(*m)
 	case *api.Resized:
 		a.put(Message{Kind: Resized, Size: protocol.Size{Cols: m.Cols, Rows: m.Rows}})
 	case *api.Stolen:
@@ -451,6 +474,11 @@ func (a *Attachment) error(e *protocol.Error) error {
 			time.AfterFunc(retryFull, a.flush)
 		}
 		return nil
+	case protocol.CodeLineTooLong:
+		a.mu.Lock()
+		a.put(Message{Kind: Warned, Err: e})
+		a.mu.Unlock()
+		return nil
 	case protocol.CodePermissionDenied:
 		return nil // Write has said so
 	}
@@ -476,7 +504,7 @@ func (a *Attachment) passed(m *Message, n int) {
 	switch {
 	case m.Kind == Output:
 		a.read = m.Offset + uint64(n)
-	case m.Kind == Snapshot && m.left == 0 && n == len(m.Data):
+	case (m.Kind == Snapshot && m.left == 0 || m.Kind == View) && n == len(m.Data):
 		a.read = m.Offset
 	}
 }
@@ -531,11 +559,18 @@ func (a *Attachment) take() *Message {
 // exited (Exit says how) or after Detach, ErrStolen, or what else ended the
 // attachment. Bytes lost to a viewer too slow are counted by Missed; the
 // snapshot that stands for them is read in their place.
+//
+// Of an attachment with a view of its own it reads what to write to a terminal.
+// Where that shows something already, a snapshot follows a reset of the terminal
+// (RIS).
 func (a *Attachment) Read(p []byte) (int, error) {
 	for len(a.rest.Data) == 0 {
 		m, err := a.receive(-1)
 		if err != nil || m.last() {
 			return 0, a.readError()
+		}
+		if m.Kind == Missed && a.spec.View == protocol.ViewOwn {
+			m.Data = []byte(terminalReset)
 		}
 		a.rest = *m
 	}
@@ -549,6 +584,8 @@ func (a *Attachment) Read(p []byte) (int, error) {
 	}
 	return n, nil
 }
+
+const terminalReset = "\x1bc"
 
 func (a *Attachment) readError() error {
 	switch {

@@ -19,11 +19,13 @@ func TestAttachFields(t *testing.T) {
 	resume := &protocol.Resume{Instance: "i", Offset: 9}
 	a, _, m := attached(t, f, c, AttachOptions{
 		Rows: 40, Cols: 100, Mode: protocol.ModeExclusive, Steal: true, Term: "xterm", IsTTY: true,
-		History: new(5), Answers: true, Writer: "me", Resume: resume,
+		History: new(5), Answers: true, Writer: "me", Resume: resume, Snapshot: true,
+		View: protocol.ViewOwn, Pace: true, Appearance: &protocol.Appearance{CellWidth: 9},
 	}, exact(9))
 	equal(t, "attach", *m, api.Attach{Request: m.Request, Attachment: number, AttachSpec: protocol.AttachSpec{
 		SessionID: "s", Rows: 40, Cols: 100, Mode: protocol.ModeExclusive, Steal: true, Term: "xterm", IsTTY: true,
-		History: new(5), Answers: true, Writer: "me", Resume: resume, Client: "tester",
+		History: new(5), Answers: true, Writer: "me", Resume: resume, Snapshot: true, Client: "tester",
+		View: protocol.ViewOwn, Pace: true, Appearance: &protocol.Appearance{CellWidth: 9},
 	}})
 	equal(t, "info", a.Info(), exact(9))
 	equal(t, "writer", a.Writer(), "me")

@@ -38,9 +38,11 @@ func (b *inputBuffer) accepted(offset uint64) {
 }
 
 // resume begins to send at offset, where the session left off. A fresh
-// attachment of a known writer begins there too.
+// attachment of a known writer begins there too. An offset before base is that
+// of a session which has forgotten this writer: what was acknowledged stays
+// typed, and the rest goes on under the new numbers.
 func (b *inputBuffer) resume(offset uint64, first bool) {
-	if first {
+	if first || offset < b.base {
 		b.base, b.sent = offset, offset
 		return
 	}
@@ -117,16 +119,12 @@ func (a *Attachment) flush() {
 			a.mu.Unlock()
 			return
 		}
-		size := a.resize
-		a.resize = nil
+		size, looks := a.resize, a.appearance
+		a.resize, a.appearance = nil, nil
 		p, offset := a.in.next()
 		a.mu.Unlock()
-		if size != nil {
-			n := uint32(number)
-			if conn.send(api.Resize{Attachment: &n, Cols: size.Cols, Rows: size.Rows}) != nil {
-				a.keepSize(size)
-				return
-			}
+		if !a.tell(conn, size, looks) {
+			return
 		}
 		if len(p) == 0 {
 			return
@@ -137,23 +135,56 @@ func (a *Attachment) flush() {
 	}
 }
 
-// keepSize puts back a size that could not be sent, unless there is a newer.
-func (a *Attachment) keepSize(size *protocol.Size) {
+// tell sends what there is to say of the viewer's terminal. What could not be
+// sent is kept, unless there is a newer.
+func (a *Attachment) tell(conn *conn, size *protocol.Size, looks *protocol.Appearance) bool {
+	n := uint32(number)
+	if size != nil && conn.send(api.Resize{Attachment: &n, Cols: size.Cols, Rows: size.Rows}) == nil {
+		size = nil
+	}
+	if looks != nil && size == nil && conn.send(api.Appearance{Attachment: n, Appearance: *looks}) == nil {
+		looks = nil
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.resize == nil {
 		a.resize = size
 	}
+	if a.appearance == nil {
+		a.appearance = looks
+	}
+	return size == nil && looks == nil
 }
 
 // Resize tells this viewer's size, now or when there is a connection again.
 func (a *Attachment) Resize(cols, rows int) error {
+	return a.say(func() {
+		size := protocol.Size{Cols: cols, Rows: rows}
+		old, _ := a.spec.OwnSize()
+		now := size.Normalize()
+		a.reshaped = a.reshaped || a.spec.View == protocol.ViewOwn && now != old
+		a.spec.Cols, a.spec.Rows = now.Cols, now.Rows // of the next connection
+		a.resize = &size
+	})
+}
+
+// SetAppearance tells what this viewer's terminal looks like, now or when there
+// is a connection again. It takes the place of all that was told before.
+func (a *Attachment) SetAppearance(looks protocol.Appearance) error {
+	if err := looks.Validate(); err != nil {
+		return err
+	}
+	return a.say(func() { a.appearance, a.spec.Appearance = &looks, &looks })
+}
+
+// say notes what to tell, with mu held, and sends it.
+func (a *Attachment) say(note func()) error {
 	a.mu.Lock()
 	if a.ended || a.ctx.Err() != nil {
 		a.mu.Unlock()
 		return io.ErrClosedPipe
 	}
-	a.resize = &protocol.Size{Cols: cols, Rows: rows}
+	note()
 	a.mu.Unlock()
 	a.flush()
 	return nil

@@ -134,6 +134,7 @@ type ScreenOptions struct {
 	Scrollback int                   // so many lines above the screen, too; protocol.AllScrollback is all
 	Skip       int                   // of these, without the last so many
 	NonEmpty   bool                  // only lines that are not blank
+	Cols, Rows int                   // as on a terminal of that size; 0 is the session's
 }
 
 // Screen returns what a session's screen shows, or its last lines, also after
@@ -142,6 +143,7 @@ type ScreenOptions struct {
 func (c *Client) Screen(ctx context.Context, id protocol.SessionID, o ScreenOptions) (*protocol.ScreenContent, error) {
 	s, err := ask[*api.ScreenContent](ctx, c, &api.Screen{ScreenSpec: protocol.ScreenSpec{
 		SessionID: id, Format: o.Format, Lines: o.Lines, Scrollback: o.Scrollback, Skip: o.Skip, NonEmpty: o.NonEmpty,
+		Cols: o.Cols, Rows: o.Rows,
 	}}, true)
 	if err != nil {
 		return nil, err
@@ -165,9 +167,16 @@ func (c *Client) Scrollback(ctx context.Context, id protocol.SessionID) ([]strin
 	}
 }
 
-// Resize changes a session's size; zeroes mean 80 and 24, each on its own.
+// Resize changes a session's size once, whatever its policy; zeroes mean 80 and
+// 24, each on its own.
 func (c *Client) Resize(ctx context.Context, id protocol.SessionID, cols, rows int) error {
 	return c.ok(ctx, &api.Resize{SessionID: id, Cols: cols, Rows: rows}, true)
+}
+
+// SetSizePolicy changes whose size a session has. A fixed one may be given
+// columns and rows; 0 leaves them as they are.
+func (c *Client) SetSizePolicy(ctx context.Context, id protocol.SessionID, policy protocol.SizePolicy, cols, rows int) error {
+	return c.ok(ctx, &api.SizePolicy{SessionID: id, Policy: policy, Cols: cols, Rows: rows}, true)
 }
 
 // Interrupt sends SIGINT to a session's foreground process group.
@@ -229,15 +238,24 @@ func (c *Client) Wait(ctx context.Context, id protocol.SessionID, timeout time.D
 }
 
 // Type types into a session without an attachment, exactly once, and returns
-// when all of it was accepted.
+// when all of it was accepted. Where the terminal will cut a line of it the error
+// is line_too_long: all of it was accepted then, too.
 func (c *Client) Type(ctx context.Context, id protocol.SessionID, data []byte) error {
 	const atOnce = 256 << 10
 	writer := protocol.NewToken(8)
+	var warned error
 	for offset := 0; offset < len(data); {
 		part := data[offset:min(len(data), offset+atOnce)]
 		a, err := ask[*api.Accepted](ctx, c, &api.Input{SessionID: id, Data: part, Writer: writer, Offset: uint64(offset)}, true)
 		if err == nil {
 			offset = int(a.Offset)
+			continue
+		}
+		if e := protocol.AsError(err); e.Code == protocol.CodeLineTooLong {
+			warned = cmp.Or(warned, err)
+			if offset += len(part); e.Offset != nil {
+				offset = int(*e.Offset)
+			}
 			continue
 		}
 		if c.isClosed() {
@@ -250,7 +268,7 @@ func (c *Client) Type(ctx context.Context, id protocol.SessionID, data []byte) e
 			return err
 		}
 	}
-	return nil
+	return warned
 }
 
 // acceptedBy returns the offset from an error that says how far input was

@@ -318,6 +318,9 @@ func TestAttachWithPipe(t *testing.T) {
 	}
 }
 
+// viewerAsks is what a viewer asks the terminal that it is in.
+const viewerAsks = "\x1b]10;?\x1b\\\x1b]11;?\x1b\\\x1b]12;?\x1b\\\x1b[>0q\x1b[c"
+
 // Questions to the terminal that a session printed while nobody was there are
 // answered, and not asked of whoever comes later. Whoever starts a session gets
 // them.
@@ -330,8 +333,10 @@ func TestQuestionsNotReplayed(t *testing.T) {
 	w.shows("s", `^[[?1;2c^[[>0;`)
 	p := w.open("attach", "s")
 	p.expect("after")
+	// What the viewer itself asks comes before all that it shows.
+	shown := func() string { return strings.Replace(p.text(), viewerAsks, "", 1) }
 	for _, q := range questions {
-		if strings.Contains(p.text(), q) {
+		if strings.Contains(shown(), q) {
 			t.Errorf("%q is asked again", q)
 		}
 	}
@@ -341,7 +346,7 @@ func TestQuestionsNotReplayed(t *testing.T) {
 	p = w.open("new", "--id", "fresh", "--", "/bin/sh", "-c", ask+"read x")
 	p.expect("after")
 	for _, q := range questions {
-		if !strings.Contains(p.text(), q) {
+		if !strings.Contains(shown(), q) {
 			t.Errorf("%q is not asked of a terminal that started the session", q)
 		}
 	}
@@ -385,6 +390,69 @@ func TestSizeFollows(t *testing.T) {
 	// A size that was asked for stays, whatever the terminal has.
 	p = w.open("new", "--id", "fixed", "--size", "132x43", "--", "bash", "--norc", "--noprofile")
 	p.ask("stty size", "43 132")
+	w.hasSize("fixed", 132, 43)
+	w.must("resize", "fixed", "--policy", "latest")
+	p.ask("echo now-$((1+1)); stty size", "24 80")
+}
+
+// Who only looks on, or has not typed yet, is shown the session in its own
+// terminal's size, and changes nothing; who types has it in that size.
+func TestOwnView(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("new", "-d", "--early-exit", "0", "--id", "s", "--size", "100x30", "--size-policy", "latest", "--", "/bin/sh", "-c",
+		"stty raw -echo; printf '%060d\r\nready' 1; exec cat")
+	w.shows("s", "ready")
+	first := w.openSize(100, 30, exec.Command(filepath.Join(w.bin, "proxy"), "attach", "s"))
+	first.expect("ready")
+	proxy := filepath.Join(w.bin, "proxy")
+	looker := w.openSize(50, 10, exec.Command(proxy, "attach", "--read-only", "s"))
+	second := w.openSize(50, 10, exec.Command(proxy, "attach", "s"))
+	for _, p := range []*terminal{looker, second} {
+		p.expect("ready")
+		first.typ("#") // one character: views come when they come
+		p.expect("#")
+	}
+	w.hasSize("s", 100, 30)
+	if err := looker.resize(40, 12); err != nil {
+		t.Fatal(err)
+	}
+	second.typ("@")
+	w.hasSize("s", 50, 10)
+	for _, p := range []*terminal{first, second, looker} {
+		p.expect("@")
+	}
+	raw := w.openSize(30, 10, exec.Command(proxy, "attach", "--view", "raw", "--read-only", "s"))
+	raw.expect("@")
+	w.hasSize("s", 50, 10)
+	for p, keys := range map[*terminal]string{first: "\x1cd", second: "\x1cd", looker: "\x03", raw: "\x03"} {
+		p.typ(keys)
+		p.ends(0, "[detached from s]")
+	}
+}
+
+// What the terminal says of itself is told to programs that ask while nobody is
+// there, and none of it is typed.
+func TestAppearance(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", `stty raw -echo; echo ready; head -c 3 | cat -v; head -c 1; printf '\033[>q\033]11;?\007\033[16t'; exec cat -v`)
+	cmd := exec.Command(filepath.Join(w.bin, "proxy"), "attach", "s")
+	p := w.terminal(80, 24, cmd)
+	if err := unix.IoctlSetWinsize(int(p.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 80, Row: 24, Xpixel: 80 * 9, Ypixel: 24 * 17}); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = p.slave
+	w.start(p, p.master)
+	p.expect(viewerAsks)
+	p.expect("ready")
+	p.typ("a\x1b]10;rgb:ffff/ffff/ffff\x1b\\b\x1b]11;rgb:1010/2020/3030\x1b\\\x1bP>|Mine(7)\x1b\\\x1b[?62;22c")
+	p.typ("c\x1cd")
+	p.ends(0, "[detached from s]")
+	w.shows("s", "abc")
+	w.must("send", "s", "d")
+	w.shows("s", `abcd^[P>|Mine(7)^[\^[]11;rgb:1010/2020/3030`)
+	w.shows("s", "^[[6;17;9t")
 }
 
 // hasSize waits until a session has a size.
@@ -421,4 +489,31 @@ func TestNotAttachedToItself(t *testing.T) {
 	w := newWorld(t)
 	p := w.open("new", "--id", "s", "--", "bash", "--norc", "--noprofile")
 	p.ask("HOLDFAST_DIR="+w.dir+" "+filepath.Join(w.bin, "proxy")+" attach s; echo code-$?", "code-64")
+}
+
+// A real terminal is asked, too, and its answers get where they belong.
+func TestAppearanceOfTmux(t *testing.T) {
+	t.Parallel()
+	tmux := program(t, "tmux")
+	w := newWorld(t)
+	w.shell("s", `stty raw -echo; echo ready; head -c 3 | cat -v; head -c 1; printf '\033[>q\033]11;?\007'; exec cat -v`)
+	w.shows("s", "ready")
+	tm := func(args ...string) string {
+		cmd := exec.Command(tmux, append([]string{"-S", w.path("tmux"), "-f", "/dev/null"}, args...)...)
+		cmd.Env = append(w.env, "TERM=xterm-256color")
+		return w.run(cmd, nil).out
+	}
+	t.Cleanup(func() { tm("kill-server") })
+	tm("new-session", "-d", "-s", "t", "-x", "100", "-y", "30", "cat", ";", "set", "-g", "window-style", "bg=#102030",
+		";", "set", "-g", "remain-on-exit", "on", ";", "respawn-pane", "-k", filepath.Join(w.bin, "proxy")+" attach s")
+	w.hasSize("s", 100, 30)
+	tm("send-keys", "-t", "t:0", "abc")
+	w.shows("s", "abc")
+	tm("send-keys", "-t", "t:0", "C-\\", "d")
+	if !eventually(func() bool { return strings.Contains(tm("capture-pane", "-p", "-t", "t:0"), "[detached from s]") }) {
+		t.Fatalf("it does not detach: %s", tm("capture-pane", "-p", "-t", "t:0"))
+	}
+	w.must("send", "s", "d")
+	w.shows("s", "]11;rgb:1010/2020/3030")
+	w.shows("s", "abcd^[P>|tmux ")
 }

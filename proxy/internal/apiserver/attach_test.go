@@ -27,6 +27,18 @@ type actor struct {
 	heard chan protocol.Message // control messages and typed, from the proxy; closed at the end
 }
 
+// wantLeft checks that the next thing heard is that the viewer leaves, and
+// nothing after it.
+func (a *actor) wantLeft() {
+	a.t.Helper()
+	if m := within(a.t, "the viewer leaves", a.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
+		a.t.Errorf("heard %+v, want detach", m)
+	}
+	if m, ok := <-a.heard; ok {
+		a.t.Errorf("heard %+v", m)
+	}
+}
+
 // typed is input that the session got.
 type typed struct {
 	attachment uint32
@@ -131,12 +143,13 @@ func TestAttachment(t *testing.T) {
 	a.say(wire.Resized{Cols: 5, Rows: 6})
 	a.say(wire.Resync{Offset: 50, BytesMissed: 3, SnapshotBytes: 4})
 	a.say(wire.Accepted{Offset: 8})
-	for _, code := range []protocol.Code{protocol.CodeInputFull, protocol.CodeInputGap, protocol.CodePermissionDenied} {
+	for _, code := range []protocol.Code{protocol.CodeInputFull, protocol.CodeInputGap, protocol.CodePermissionDenied, protocol.CodeLineTooLong} {
 		_ = a.st.Fail(&protocol.Error{Code: code, Message: "m", Offset: new(uint64(6))})
 	}
 	for _, code := range []protocol.Code{protocol.CodeSessionNotFound, protocol.CodeSessionExited} { // it is ending: say nothing
 		_ = a.st.Fail(&protocol.Error{Code: code})
 	}
+	_ = a.st.SendRaw(frame.AppendData(nil, frame.View, 7, 11, []byte("view")))
 	a.print(12, "more")
 	n := new(uint32(7))
 	for _, want := range []any{
@@ -146,7 +159,8 @@ func TestAttachment(t *testing.T) {
 		api.Error{Attachment: n, Error: protocol.Error{Code: protocol.CodeInputFull, Message: "m", Offset: new(uint64(6))}},
 		api.Error{Attachment: n, Error: protocol.Error{Code: protocol.CodeInputGap, Message: "m", Offset: new(uint64(6))}},
 		api.Error{Attachment: n, Error: protocol.Error{Code: protocol.CodePermissionDenied, Message: "m", Offset: new(uint64(6))}},
-		data{frame.Output, 7, 12, "more"},
+		api.Error{Attachment: n, Error: protocol.Error{Code: protocol.CodeLineTooLong, Message: "m", Offset: new(uint64(6))}},
+		data{frame.View, 7, 11, "view"}, data{frame.Output, 7, 12, "more"},
 	} {
 		got := c.mustNext()
 		if m, ok := want.(protocol.Message); ok {
@@ -161,9 +175,13 @@ func TestAttachment(t *testing.T) {
 	c.send(api.Interrupt{Attachment: n})
 	c.send(api.Resize{Request: req("r"), Attachment: n, Cols: 13, Rows: 14})
 	c.send(api.Interrupt{Request: req("i"), Attachment: n})
+	light := protocol.Appearance{Background: "#ffffff", CellWidth: 9}
+	c.send(api.Appearance{Request: req("l"), Attachment: 7, Appearance: light})
+	c.send(api.Appearance{Attachment: 7})
 	c.raw(frame.AppendData(nil, frame.Input, 7, 8, []byte("x")))
 	for _, want := range []protocol.Message{
-		typed{7, 5, "ls\n"}, &wire.Resize{Cols: 11, Rows: 12}, &wire.Interrupt{}, &wire.Resize{Cols: 13, Rows: 14}, &wire.Interrupt{}, typed{7, 8, "x"},
+		typed{7, 5, "ls\n"}, &wire.Resize{Cols: 11, Rows: 12}, &wire.Interrupt{}, &wire.Resize{Cols: 13, Rows: 14}, &wire.Interrupt{},
+		&wire.Appearance{Appearance: light}, &wire.Appearance{}, typed{7, 8, "x"},
 	} {
 		got := within(t, "the session hears it", a.heard)
 		if _, ok := want.(typed); ok {
@@ -174,7 +192,7 @@ func TestAttachment(t *testing.T) {
 		}
 		equal(t, "heard", got, want)
 	}
-	for _, want := range []string{"r", "i"} {
+	for _, want := range []string{"r", "i", "l"} {
 		if m := expect[*api.OK](c); m.RequestID != want {
 			t.Errorf("answered %+v, want %s", m, want)
 		}
@@ -184,9 +202,7 @@ func TestAttachment(t *testing.T) {
 	if m := expect[*api.Detached](c); m.RequestID != "d" || m.Attachment != 7 {
 		t.Errorf("told %+v", m)
 	}
-	if m, ok := <-a.heard; ok {
-		t.Errorf("heard %+v", m)
-	}
+	a.wantLeft()
 	if asked := w.asked(); len(asked) != 1 {
 		t.Errorf("to detach %v was asked", asked[1:])
 	}
@@ -368,9 +384,7 @@ func TestFailed(t *testing.T) {
 	if e := c.wantError(protocol.CodeInternal); e.Attachment == nil || *e.Attachment != 1 {
 		t.Errorf("told %+v", e)
 	}
-	if m, ok := <-a.heard; ok {
-		t.Errorf("heard %+v", m)
-	}
+	a.wantLeft()
 	s.attach(c, 1)
 }
 
@@ -497,7 +511,29 @@ func TestLinkLost(t *testing.T) {
 	c.wantError(protocol.CodeNotAttached)
 }
 
-// A client that goes detaches from everything.
+// An appearance that cannot be is refused, and ends nothing; one for nobody is
+// told so.
+func TestAppearanceRefused(t *testing.T) {
+	w := newWorld(t, nil)
+	s := newStage(w, protocol.AttachInfo{})
+	c := w.client()
+	a := s.attach(c, 1)
+	c.send(api.Appearance{Request: req("x"), Attachment: 1, Appearance: protocol.Appearance{Cursor: "red"}})
+	if e := c.wantError(protocol.CodeInvalidArgument); e.RequestID != "x" || e.Attachment != nil {
+		t.Errorf("told %+v", e)
+	}
+	c.send(api.Appearance{Request: req("y"), Attachment: 2})
+	if e := c.wantError(protocol.CodeNotAttached); e.RequestID != "y" || e.Attachment == nil {
+		t.Errorf("told %+v", e)
+	}
+	c.send(api.Resize{Attachment: new(uint32(1)), Cols: 5, Rows: 6})
+	if m := within(t, "the session hears it", a.heard); !reflect.DeepEqual(m, &wire.Resize{Cols: 5, Rows: 6}) {
+		t.Errorf("heard %+v", m)
+	}
+}
+
+// A client that goes without a word is lost, and may come back: nobody is told
+// that it left.
 func TestGoneViewer(t *testing.T) {
 	w := newWorld(t, nil)
 	s := newStage(w, protocol.AttachInfo{})
@@ -591,4 +627,55 @@ func TestManyViews(t *testing.T) {
 			}
 		}
 	}
+}
+
+// flood prints for ever to an attachment, a whole frame at a time.
+func (a *actor) flood() {
+	piece := make([]byte, frame.MaxData)
+	for at := uint64(0); a.st.SendRaw(frame.AppendData(nil, frame.Output, a.spec.Attachment, at, piece)) == nil; at += frame.MaxData {
+	}
+}
+
+// What is small does not wait for what is large: an answer, and the output of a
+// quiet session, come before each flooding attachment has brought some two
+// frames more, beyond those that the socket held already.
+//
+// demand: R10
+func TestFairness(t *testing.T) {
+	w := newWorld(t, nil)
+	s := newStage(w, protocol.AttachInfo{})
+	c := w.client()
+	const floods = 20
+	quiet := s.attach(c, 100)
+	var all []*actor
+	for n := range uint32(floods) {
+		all = append(all, s.attach(c, n))
+	}
+	for _, a := range all {
+		go a.flood()
+	}
+	const inSockets = 64 // frames: 2 MiB, and Linux takes some 200 KiB by itself
+	for i := range 20 {
+		told, at := map[string]int{}, 0
+		c.raw(text(`{"type":"teleport","request_id":"x"}`))
+		quiet.print(uint64(i), "x")
+		for ; len(told) < 2; at++ {
+			switch m := c.mustNext().(type) {
+			case *api.Error:
+				told["the answer"] = at
+			case data:
+				if m.attachment == 100 {
+					told["the quiet session"] = at
+				}
+			}
+		}
+		for what, at := range told {
+			if at > 2*floods+inSockets {
+				t.Errorf("round %d: %s came behind %d frames of %d floods", i, what, at, floods)
+			}
+			t.Logf("round %d: %s came behind %d frames", i, what, at)
+		}
+	}
+	c.nc.Close()
+	within(t, "the server is done", c.served)
 }

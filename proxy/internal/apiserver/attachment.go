@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
@@ -23,6 +24,17 @@ type attachment struct {
 	link    *linkclient.Attachment
 	text    bool               // output goes as terminal.data
 	typist  *linkclient.Typist // of a text client
+	left    atomic.Bool        // its client has detached, and was not lost
+}
+
+// leave ends the supervisor's side; the supervisor is told apart whether the
+// viewer has left or may come back.
+func (a *attachment) leave(la *linkclient.Attachment) {
+	if a.left.Load() {
+		la.Detach()
+	} else {
+		la.Close()
+	}
 }
 
 func (c *conn) attachment(number uint32) *attachment {
@@ -100,11 +112,13 @@ func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.At
 	}
 	c.mu.Unlock()
 	announce()
-	context.AfterFunc(a.ctx, la.Close)
+	stop := context.AfterFunc(a.ctx, func() { a.leave(la) }) // which ends the pump
 	c.wg.Go(func() {
 		defer close(a.done)
 		defer c.drop(a)
 		c.pump(a)
+		stop()
+		a.leave(la)
 	})
 }
 
@@ -145,7 +159,9 @@ func (c *conn) tell(a *attachment, m protocol.Message) {
 	case *wire.Accepted:
 		c.send(api.Accepted{Attachment: &n, Offset: m.Offset})
 	case *wire.Resync:
-		c.send(api.Resync{Attachment: n, Offset: m.Offset, BytesMissed: m.BytesMissed, SnapshotBytes: m.SnapshotBytes})
+		c.send(api.Resync{
+			Attachment: n, Offset: m.Offset, BytesMissed: m.BytesMissed, SnapshotBytes: m.SnapshotBytes, View: m.View, ScreenOnly: m.ScreenOnly,
+		})
 	case *wire.Resized:
 		c.send(api.Resized{Attachment: n, Cols: m.Cols, Rows: m.Rows})
 	case *wire.Stolen:
@@ -164,9 +180,10 @@ func (c *conn) tellError(a *attachment, e *protocol.Error) {
 	switch e.Code {
 	case protocol.CodeSessionNotFound, protocol.CodeSessionExited:
 		return
-	case protocol.CodeInputFull, protocol.CodeInputGap, protocol.CodePermissionDenied:
+	case protocol.CodeInputFull, protocol.CodeInputGap, protocol.CodePermissionDenied, protocol.CodeLineTooLong:
 		c.send(a.failure(e))
 	default:
+		a.left.Store(true)
 		c.sendLast(a, a.failure(e))
 	}
 }
@@ -218,6 +235,7 @@ func (c *conn) detach(number uint32) {
 	a := c.attachments[number]
 	c.mu.Unlock()
 	if a != nil {
+		a.left.Store(true)
 		a.cancel()
 		<-a.done
 	}

@@ -230,6 +230,12 @@ func (c *conn) ordered(m protocol.Message) bool {
 			return false
 		}
 		c.forward(m.RequestID, *m.Attachment, wire.Interrupt{})
+	case *api.Appearance:
+		if err := m.Validate(); err != nil {
+			c.fail(m.RequestID, nil, err) // without the number: it ends nothing
+			break
+		}
+		c.forward(m.RequestID, m.Attachment, wire.Appearance{Appearance: m.Appearance})
 	case *api.TerminalData:
 		c.terminalData(m)
 	case *api.TerminalResize:

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -154,10 +155,12 @@ func (s *stuckTransport) Close() error                     { s.once.Do(func() { 
 func TestConnectionsLimit(t *testing.T) {
 	w := newWorld(t, nil)
 	var all []*stuckTransport
-	for range maxConns {
+	for i := range maxConns {
 		s := &stuckTransport{closed: make(chan struct{})}
 		all = append(all, s)
-		w.wg.Go(func() { w.server.Serve(context.Background(), s, trusted) })
+		from := trusted
+		from.PID = 1 + i/maxConnsOfOne
+		w.wg.Go(func() { w.server.Serve(context.Background(), s, from) })
 	}
 	count := func() int {
 		w.server.mu.Lock()
@@ -173,6 +176,43 @@ func TestConnectionsLimit(t *testing.T) {
 	all[0].Close()
 	testkit.Eventually(t, patience, func() bool { return count() < maxConns }, "there is room again")
 	w.client()
+}
+
+// One process does not take all places, nor do all those whose process is not
+// known; another finds room.
+func TestConnectionsOfOne(t *testing.T) {
+	for _, pid := range []int{0, 7} {
+		t.Run(fmt.Sprint("pid ", pid), func(t *testing.T) {
+			w := newWorld(t, nil)
+			one, other := trusted, trusted
+			one.PID, other.PID = pid, 8
+			var all []*stuckTransport
+			for range maxConnsOfOne {
+				s := &stuckTransport{closed: make(chan struct{})}
+				all = append(all, s)
+				w.wg.Go(func() { w.server.Serve(context.Background(), s, one) })
+			}
+			count := func() int {
+				w.server.mu.Lock()
+				defer w.server.mu.Unlock()
+				return w.server.byPID[pid]
+			}
+			testkit.Eventually(t, patience, func() bool { return count() == maxConnsOfOne }, "its places are taken")
+			c := w.connect(one)
+			if e := c.wantError(protocol.CodeLimitExceeded); !e.Retryable || !strings.Contains(e.Message, "1536") {
+				t.Errorf("told %+v", e)
+			}
+			c.wantEnd()
+			w.connect(other).hello()
+			all[0].Close()
+			testkit.Eventually(t, patience, func() bool { return count() < maxConnsOfOne }, "there is room again")
+			w.connect(one).hello()
+			for _, s := range all {
+				s.Close()
+			}
+			testkit.Eventually(t, patience, func() bool { return count() <= 1 }, "they are forgotten")
+		})
+	}
 }
 
 // The end of the server's context ends its connections.

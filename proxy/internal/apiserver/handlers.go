@@ -81,6 +81,12 @@ func question(m protocol.Message) (protocol.Message, protocol.Request, error) {
 		return wire.Read{SessionID: m.SessionID, Offset: m.Offset, MaxBytes: m.MaxBytes}, m.Request, nil
 	case *api.Screen:
 		return wire.Screen{ScreenSpec: m.ScreenSpec}, m.Request, nil
+	case *api.History:
+		return wire.History{HistorySpec: m.HistorySpec}, m.Request, nil
+	case *api.Search:
+		return wire.Search{SearchSpec: m.SearchSpec}, m.Request, nil
+	case *api.SizePolicy:
+		return wire.SizePolicy{SessionID: m.SessionID, Policy: m.Policy, Cols: m.Cols, Rows: m.Rows}, m.Request, nil
 	case *api.Resize:
 		return wire.Resize{SessionID: m.SessionID, Cols: m.Cols, Rows: m.Rows}, m.Request, nil
 	case *api.Interrupt:
@@ -110,6 +116,10 @@ func reply(req protocol.Request, m protocol.Message) (protocol.Message, error) {
 		return api.ScrollbackData{Request: req, Instance: m.Instance, Offset: m.Offset, End: m.End, Data: m.Data}, nil
 	case *wire.ScreenContent:
 		return api.ScreenContent{Request: req, ScreenContent: m.ScreenContent}, nil
+	case *wire.HistoryContent:
+		return api.HistoryContent{Request: req, HistoryContent: m.HistoryContent}, nil
+	case *wire.SearchContent:
+		return api.SearchContent{Request: req, SearchContent: m.SearchContent}, nil
 	case *wire.Exited:
 		return api.Waited{Request: req, SessionID: m.SessionID, Instance: m.Instance, Exit: m.Exit}, nil
 	case *wire.Accepted:

@@ -223,9 +223,14 @@ func (w *world) connect(from Origin) *client {
 func (w *world) client(caps ...protocol.Capability) *client {
 	w.t.Helper()
 	c := w.connect(trusted)
+	c.hello(caps...)
+	return c
+}
+
+func (c *client) hello(caps ...protocol.Capability) {
+	c.t.Helper()
 	c.send(api.Hello{Protocol: protocol.Supported(), Client: "tester", Capabilities: caps})
 	expect[*api.Welcome](c)
-	return c
 }
 
 func (c *client) send(m protocol.Message) {

@@ -28,7 +28,18 @@ var someInfo = protocol.SessionInfo{
 func TestRequests(t *testing.T) {
 	id := req("r-1")
 	ms := new(int64(1234))
-	shown := protocol.ScreenSpec{SessionID: "s", Format: "cells", Lines: 3, Scrollback: -1, Skip: 1, NonEmpty: true}
+	shown := protocol.ScreenSpec{SessionID: "s", Format: "cells", Lines: 3, Scrollback: -1, Skip: 1, NonEmpty: true, Cols: 90, Rows: 30}
+	numbers := protocol.LineNumbers{First: 1, Screen: 7, Next: 9}
+	older := protocol.HistorySpec{SessionID: "s", Before: new(uint64(7)), Lines: 3}
+	lines := protocol.HistoryContent{
+		Instance: "life", Offset: 9, LineNumbers: numbers, Looks: []protocol.Look{{}, {Bold: true}}, More: true,
+		Lines: []protocol.HistoryLine{{Line: 6, Spans: []protocol.Span{{Text: "a"}, {Text: "b", Look: 1}}, Open: true}, {Line: 5, Cut: true}},
+	}
+	wanted := protocol.SearchSpec{SessionID: "s", Pattern: "a|b", IgnoreCase: true, Before: new(uint64(0)), Limit: 2}
+	matches := protocol.SearchContent{
+		Instance: "life", Offset: 9, LineNumbers: numbers, Before: 4, More: true,
+		Matches: []protocol.Match{{Line: 6, Text: "ab", Ranges: []protocol.Range{{Start: 0, End: 1}, {Start: 1, End: 2}}, Cut: true}},
+	}
 	content := protocol.ScreenContent{
 		Instance: "life", Offset: 9, Cols: 80, Rows: 24, Cursor: protocol.Cursor{X: 1, Y: 2}, Title: "t", Looks: []protocol.Look{{}, {Fg: "1"}},
 		Cells: []protocol.ScreenLine{{Cells: []protocol.ScreenCell{{Text: "世", Width: 2, Look: 1}}}}, Truncated: true,
@@ -52,6 +63,12 @@ func TestRequests(t *testing.T) {
 			told: api.ScrollbackData{Request: id, Instance: "life", Offset: 6, End: 9, Data: []byte("x\xff")}},
 		{name: "screen", request: api.Screen{Request: id, ScreenSpec: shown},
 			asked: wire.Screen{ScreenSpec: shown}, reply: wire.ScreenContent{ScreenContent: content}, told: api.ScreenContent{Request: id, ScreenContent: content}},
+		{name: "history", request: api.History{Request: id, HistorySpec: older},
+			asked: wire.History{HistorySpec: older}, reply: wire.HistoryContent{HistoryContent: lines}, told: api.HistoryContent{Request: id, HistoryContent: lines}},
+		{name: "search", request: api.Search{Request: id, SearchSpec: wanted},
+			asked: wire.Search{SearchSpec: wanted}, reply: wire.SearchContent{SearchContent: matches}, told: api.SearchContent{Request: id, SearchContent: matches}},
+		{name: "size policy", request: api.SizePolicy{Request: id, SessionID: "s", Policy: protocol.SizeFixed, Cols: 5, Rows: 6},
+			asked: wire.SizePolicy{SessionID: "s", Policy: protocol.SizeFixed, Cols: 5, Rows: 6}, reply: wire.OK{}, told: api.OK{Request: id}},
 		{name: "resize", request: api.Resize{Request: id, SessionID: "s", Cols: 5, Rows: 6},
 			asked: wire.Resize{SessionID: "s", Cols: 5, Rows: 6}, reply: wire.OK{}, told: api.OK{Request: id}},
 		{name: "interrupt", request: api.Interrupt{Request: id, SessionID: "s"},
@@ -67,6 +84,9 @@ func TestRequests(t *testing.T) {
 			told: api.Waited{Request: id, SessionID: "s", Instance: "life", Exit: exit}},
 		{name: "input", request: api.Input{Request: id, SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8},
 			asked: wire.Write{SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8}, reply: wire.Accepted{Offset: 11}, told: api.Accepted{Request: id, Offset: 11}},
+		{name: "input with a line too long", request: api.Input{Request: id, SessionID: "s", Data: []byte("ls\n")},
+			asked: wire.Write{SessionID: "s", Data: []byte("ls\n")}, reply: wire.Error{Error: protocol.Error{Code: protocol.CodeLineTooLong, Message: "m", Offset: new(uint64(3))}},
+			told: api.Error{Request: id, Error: protocol.Error{Code: protocol.CodeLineTooLong, Message: "m", Offset: new(uint64(3))}}},
 		{name: "spawn", request: api.Spawn{Request: id, SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Env: []string{"A=1"}}, EarlyExitMS: new(int64), Token: "t"},
 			asked: wire.Create{SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Env: []string{"A=1"}}, Token: "t"}, reply: wire.Session{Session: someInfo},
 			told: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
@@ -283,18 +303,25 @@ func TestWaitsLimit(t *testing.T) {
 
 // A client that goes takes its requests with it.
 func TestGoneClient(t *testing.T) {
-	w := newWorld(t, nil)
-	given := make(chan error, 1)
-	asked := make(chan struct{})
-	w.answers(func(st *link.Stream, _ protocol.Message) {
-		close(asked)
-		_, err := st.Next()
-		given <- err
-	})
-	c := w.client()
-	c.send(api.Wait{Request: req("w"), SessionID: "s"})
-	within(t, "the supervisor is asked", asked)
-	c.nc.Close()
-	within(t, "the wait is given up", given)
-	within(t, "the server is done", c.served)
+	for _, request := range []protocol.Message{
+		api.Wait{Request: req("r"), SessionID: "s"},
+		api.Search{Request: req("r"), SearchSpec: protocol.SearchSpec{SessionID: "s", Pattern: "x"}},
+	} {
+		t.Run(request.MessageType(), func(t *testing.T) {
+			w := newWorld(t, nil)
+			given := make(chan error, 1)
+			asked := make(chan struct{})
+			w.answers(func(st *link.Stream, _ protocol.Message) {
+				close(asked)
+				_, err := st.Next()
+				given <- err
+			})
+			c := w.client()
+			c.send(request)
+			within(t, "the supervisor is asked", asked)
+			c.nc.Close()
+			within(t, "it is given up", given)
+			within(t, "the server is done", c.served)
+		})
+	}
 }

@@ -16,6 +16,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -34,6 +35,7 @@ import (
 // Limits on what clients can make the proxy hold.
 const (
 	maxConns       = 2048 // connections, those before their hello included
+	maxConnsOfOne  = 1536 // of one process: others must find room beside it
 	maxAttachments = 256  // of one connection
 	maxRequests    = 64   // of one connection under way; further ones are read later
 	maxWaits       = 1024 // of one connection under way; further ones are refused
@@ -63,6 +65,7 @@ type Server struct {
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
+	byPID map[int]int // how many of them a process has; 0 are those whose is not known
 	shut  bool
 	wg    sync.WaitGroup
 }
@@ -77,7 +80,7 @@ func New(cfg Config) *Server {
 	}
 	return &Server{
 		cfg: cfg, instance: protocol.NewInstance(), started: time.Now(),
-		conns: make(map[*conn]struct{}),
+		conns: make(map[*conn]struct{}), byPID: make(map[int]int),
 	}
 }
 
@@ -135,7 +138,15 @@ func (s *Server) add(c *conn) error {
 		s.cfg.Log.Warn().Int("connections", len(s.conns)).Msg("too many clients, refused")
 		return &protocol.Error{Code: protocol.CodeLimitExceeded, Message: "too many clients", Retryable: true, RetryAfterMS: 1000}
 	}
+	if n := s.byPID[c.from.PID]; n >= maxConnsOfOne {
+		s.cfg.Log.Warn().Int("connections", n).Int(logging.PID, c.from.PID).Msg("too many connections of one client, refused")
+		return &protocol.Error{
+			Code: protocol.CodeLimitExceeded, Retryable: true, RetryAfterMS: 1000,
+			Message: fmt.Sprintf("one process has %d connections already", n),
+		}
+	}
 	s.conns[c] = struct{}{}
+	s.byPID[c.from.PID]++
 	s.wg.Add(1)
 	return nil
 }
@@ -144,6 +155,9 @@ func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
+	if s.byPID[c.from.PID]--; s.byPID[c.from.PID] == 0 {
+		delete(s.byPID, c.from.PID)
+	}
 	s.wg.Done()
 }
 

@@ -218,6 +218,10 @@ func TestTextAttachment(t *testing.T) {
 	if m := expect[*api.TerminalData](c); m.SessionID != "s" || string(m.Data) != "hi" {
 		t.Errorf("told %+v", m)
 	}
+	_ = a.st.SendRaw(frame.AppendData(nil, frame.View, 4, 2, []byte("view")))
+	if m := expect[*api.TerminalData](c); string(m.Data) != "view" {
+		t.Errorf("told %+v", m)
+	}
 	c.send(api.TerminalData{SessionID: "s", Data: []byte("abc")})
 	if got := within(t, "the session hears it", a.heard); got != (typed{4, 100, "abc"}) {
 		t.Errorf("heard %+v", got)

@@ -13,9 +13,14 @@ import (
 	"holdfast/shared/link"
 )
 
-// resumeTimeout is how long an attachment waits for a lost link before it
-// gives up and lets its client come back by itself.
-const resumeTimeout = 30 * time.Second
+const (
+	// resumeTimeout is how long an attachment waits for a lost link before it
+	// gives up and lets its client come back by itself.
+	resumeTimeout = 30 * time.Second
+	// detachTimeout is how long Detach tries to say so to a supervisor that does
+	// not read.
+	detachTimeout = time.Second
+)
 
 // An Item is one thing from the supervisor: a whole data frame, with the
 // attachment's number in it, or a control message.
@@ -31,16 +36,22 @@ type Item struct {
 type Attachment struct {
 	c      *Client
 	number uint32
-	spec   protocol.AttachSpec
 	ctx    context.Context // ended by Close
 	end    context.CancelFunc
 
 	pos   protocol.Position // owned by Next's goroutine
 	queue []Item            // the same: made here, not yet returned
 
-	mu     sync.Mutex
-	st     *link.Stream
-	closed bool
+	leaving sync.Once
+	telling sync.Mutex // held while a message is sent, so that the last one sent is the last one given
+
+	mu         sync.Mutex
+	spec       protocol.AttachSpec // as this viewer is now
+	st         *link.Stream
+	closed     bool
+	resize     *wire.Resize     // the last one given, until it is sent
+	appearance *wire.Appearance // the same
+	reshaped   bool             // its own view had another size when it was shown last
 }
 
 // Attach attaches. number is put into the data frames of both directions.
@@ -52,8 +63,10 @@ func (c *Client) Attach(ctx context.Context, number uint32, spec protocol.Attach
 		a.end()
 		return nil, nil, err
 	}
+	a.mu.Lock()
 	a.spec.Writer = info.Writer
 	a.spec.Steal = false // who took this one's place while there was no link keeps it
+	a.mu.Unlock()
 	return a, info, nil
 }
 
@@ -74,6 +87,7 @@ func (a *Attachment) attach(ctx context.Context, spec protocol.AttachSpec) (*pro
 		return nil, io.EOF
 	}
 	a.st = st
+	a.reshaped = a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
 	a.pos.Attached(attached.AttachInfo)
 	return &attached.AttachInfo, nil
 }
@@ -124,15 +138,18 @@ func (a *Attachment) read() (Item, error) {
 			}
 			a.note(m)
 			return Item{Message: m}, err
-		case frame.Output, frame.Snapshot:
+		case frame.Output, frame.Snapshot, frame.View:
 			_, offset, data, err := frame.ParseData(payload)
 			if err != nil {
 				return Item{}, err
 			}
-			if kind == frame.Output {
+			switch kind {
+			case frame.Output:
 				a.pos.Output(offset, len(data))
-			} else {
+			case frame.Snapshot:
 				a.pos.Snapshot(len(data))
+			default:
+				a.pos.View(offset)
 			}
 			return Item{Raw: raw}, nil
 		}
@@ -144,7 +161,10 @@ func (a *Attachment) read() (Item, error) {
 func (a *Attachment) note(m protocol.Message) {
 	switch m := m.(type) {
 	case *wire.Resync:
-		a.pos.Resync(m.Offset, m.SnapshotBytes)
+		a.pos.Resync(m.Offset, m.SnapshotBytes, m.View)
+		a.mu.Lock()
+		a.reshaped = false
+		a.mu.Unlock()
 	case *wire.Exited, *wire.Stolen:
 		a.Close()
 	}
@@ -160,13 +180,14 @@ func (a *Attachment) resume(ctx context.Context) error {
 	a.mu.Unlock()
 	backoff := backoffMin
 	for {
-		info, err := a.attach(ctx, a.pos.Resume(a.spec))
+		info, screenOnly, err := a.attachAgain(ctx)
 		if err == nil {
-			a.queueResumed(info)
+			a.queueResumed(info, screenOnly)
+			a.tellAgain()
 			return nil
 		}
 		if protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable && ctx.Err() == nil {
-			return fmt.Errorf("resume %s: %w", a.spec.SessionID, err)
+			return fmt.Errorf("resume: %w", err)
 		}
 		select {
 		case <-time.After(backoff):
@@ -177,10 +198,28 @@ func (a *Attachment) resume(ctx context.Context) error {
 	}
 }
 
-func (a *Attachment) queueResumed(info *protocol.AttachInfo) {
+// attachAgain makes the link first: that may take long, and the viewer may have
+// another size by then.
+func (a *Attachment) attachAgain(ctx context.Context) (info *protocol.AttachInfo, screenOnly bool, err error) {
+	if _, err := a.c.Conn(ctx); err != nil {
+		return nil, false, err
+	}
+	spec := a.resumption()
+	info, err = a.attach(ctx, spec)
+	return info, spec.ScreenOnly(), err
+}
+
+// resumption is the attach that goes on from here.
+func (a *Attachment) resumption() protocol.AttachSpec {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pos.Resume(a.spec, a.reshaped)
+}
+
+func (a *Attachment) queueResumed(info *protocol.AttachInfo, screenOnly bool) {
 	if info.Replay == protocol.ReplaySnapshot {
 		a.queue = append(a.queue, Item{Message: &wire.Resync{
-			Offset: info.Offset, BytesMissed: info.BytesMissed, SnapshotBytes: info.SnapshotBytes,
+			Offset: info.Offset, BytesMissed: info.BytesMissed, SnapshotBytes: info.SnapshotBytes, View: info.View, ScreenOnly: screenOnly,
 		}})
 	}
 	gap := &protocol.Error{Code: protocol.CodeInputGap, Message: "the link was made again", Retryable: true, Offset: &info.InputOffset}
@@ -202,24 +241,85 @@ func (a *Attachment) SendRaw(raw []byte) {
 	_ = st.SendRaw(raw)
 }
 
-// Send sends a control message, best effort as SendRaw does.
+// Send sends a control message, best effort as SendRaw does. The viewer's last
+// size and appearance are kept: the resumed attachment has them, and where they
+// could not be sent they are sent again.
 func (a *Attachment) Send(m protocol.Message) {
+	a.telling.Lock()
+	defer a.telling.Unlock()
 	a.mu.Lock()
+	switch m := m.(type) {
+	case wire.Resize:
+		a.resized(m)
+	case wire.Appearance:
+		a.spec.Appearance, a.appearance = &m.Appearance, &m
+	}
 	st := a.st
 	a.mu.Unlock()
-	_ = st.Send(m)
+	if st.Send(m) == nil {
+		a.told(m)
+	}
 }
 
-// Close detaches; the session lives on.
-func (a *Attachment) Close() {
+// resized is called with mu held.
+func (a *Attachment) resized(m wire.Resize) {
+	size := protocol.Size{Cols: m.Cols, Rows: m.Rows}.Normalize()
+	old, _ := a.spec.OwnSize()
+	a.reshaped = a.reshaped || a.spec.View == protocol.ViewOwn && size != old
+	a.spec.Cols, a.spec.Rows, a.resize = size.Cols, size.Rows, &m
+}
+
+// told notes that a message was sent; telling is held, so it is the last.
+func (a *Attachment) told(m protocol.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed {
-		return
+	switch m.(type) {
+	case wire.Resize:
+		a.resize = nil
+	case wire.Appearance:
+		a.appearance = nil
 	}
-	a.closed = true
-	a.end()
-	if a.st != nil {
-		a.st.Abort() // the supervisor sees the close; nothing more is read here
+}
+
+// tellAgain sends what there was no link for. That the resumed attachment has
+// the size is not enough: it changes nothing by itself.
+func (a *Attachment) tellAgain() {
+	a.telling.Lock()
+	defer a.telling.Unlock()
+	a.mu.Lock()
+	st, resize, appearance := a.st, a.resize, a.appearance
+	a.mu.Unlock()
+	if resize != nil && st.Send(*resize) == nil {
+		a.told(*resize)
 	}
+	if appearance != nil && st.Send(*appearance) == nil {
+		a.told(*appearance)
+	}
+}
+
+// Detach ends the attachment because its viewer leaves; the session lives on.
+func (a *Attachment) Detach() {
+	a.leave(func(st *link.Stream) {
+		_ = st.SetDeadline(time.Now().Add(detachTimeout))
+		_ = st.Send(wire.Detach{}) // where that fails the viewer counts as lost
+	})
+}
+
+// Close ends the attachment of a viewer that was lost, and may come back. The
+// session lives on.
+func (a *Attachment) Close() { a.leave(func(*link.Stream) {}) }
+
+// leave says good-bye and closes, once; it returns when that is done.
+func (a *Attachment) leave(goodBye func(*link.Stream)) {
+	a.leaving.Do(func() {
+		a.mu.Lock()
+		st := a.st
+		a.closed = true
+		a.mu.Unlock()
+		a.end()
+		if st != nil {
+			goodBye(st)
+			st.Abort() // the supervisor sees the close; nothing more is read here
+		}
+	})
 }

@@ -122,6 +122,7 @@ type viewer struct {
 	told bool          // that input is missing; it is told once
 	acks chan struct{} // some input was accepted
 	over chan struct{} // closed when the viewer has gone
+	left bool          // it said so; may be looked at when it has gone
 
 	mu sync.Mutex // one item at a time
 }
@@ -185,6 +186,9 @@ func (v *viewer) listen() {
 			return
 		}
 		if frame.Kind(raw[4]) != frame.Input {
+			m, _, _ := wire.Messages.Decode(raw[frame.HeaderLen:])
+			_, left := m.(*wire.Detach)
+			v.left = v.left || left
 			continue
 		}
 		_, offset, p, err := frame.ParseData(raw[frame.HeaderLen:])

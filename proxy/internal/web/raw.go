@@ -76,7 +76,7 @@ func (h *Handler) raw(ctx context.Context, r *request, id protocol.SessionID) er
 		}
 		return refuseFor(err)
 	}
-	defer link.Close()
+	defer link.Detach()
 	s, err := upgrade(r, "")
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func rawSpec(r *request, id protocol.SessionID) (protocol.AttachSpec, error) {
 	cols, err := queryInt(r, "cols")
 	rows, err2 := queryInt(r, "rows")
 	spec := protocol.AttachSpec{
-		SessionID: id, Cols: cols, Rows: rows, Mode: protocol.Mode(r.query.Get("mode")), Client: "web",
+		SessionID: id, Cols: cols, Rows: rows, Mode: protocol.Mode(r.query.Get("mode")), View: protocol.View(r.query.Get("view")), Client: "web",
 		Answers: true, // what speaks this is xterm.js, or another terminal
 	}
 	return spec, errors.Join(err, err2, spec.Validate())
@@ -118,6 +118,9 @@ func (w *raw) serve(ctx context.Context) {
 	w.log.Debug().Msg("raw client connected")
 	inner, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(inner, func() {
+		if ctx.Err() == nil {
+			w.link.Detach() // the client has gone: it knows no offset to come back at
+		}
 		w.link.Close()
 		w.socket.close(leaving(ctx))
 	})
@@ -221,8 +224,11 @@ func (w *raw) told(m protocol.Message) (ws.StatusCode, string) {
 
 // failed acts on an error of the attachment.
 func (w *raw) failed(e *protocol.Error) (ws.StatusCode, string) {
-	if e.Code == protocol.CodeSessionNotFound || e.Code == protocol.CodeSessionExited {
+	switch e.Code {
+	case protocol.CodeSessionNotFound, protocol.CodeSessionExited:
 		return 0, "" // typed after the end; what comes next says how that was
+	case protocol.CodeLineTooLong:
+		return 0, "" // there are no words for it here, and it ends nothing
 	}
 	return w.lost(e)
 }

@@ -80,12 +80,46 @@ func TestRawTellsNothingElse(t *testing.T) {
 	v := e.viewer()
 	_ = v.print([]byte("a"))
 	v.tell(wire.Resized{Cols: 1, Rows: 1}, false)
+	v.tell(wire.Error{Error: protocol.Error{Code: protocol.CodeLineTooLong, Offset: new(uint64)}}, false)
 	v.tell(wire.Error{Error: *protocol.Errorf(protocol.CodeSessionNotFound, "ending")}, false)
 	v.tell(wire.Resync{Offset: 5, BytesMissed: 4, SnapshotBytes: 3}, false)
 	_ = v.st.SendRaw(frame.AppendData(nil, frame.Snapshot, v.n, 5, []byte("new")))
 	want := snapshot + "a\x1bcnew"
 	if got := c.bytes(len(want)); string(got) != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A client that asks for it is shown a view of its own, whose frames are bytes
+// like others; when it goes the supervisor is told that it left.
+func TestRawView(t *testing.T) {
+	e := newEnv(t)
+	c := open(t, e.listen(e.handler(true)), rawURL("echo", "view=own", "cols=50"))
+	v := e.viewer()
+	if v.spec.View != protocol.ViewOwn || v.spec.Cols != 50 {
+		t.Errorf("spec %+v", v.spec)
+	}
+	_ = v.st.SendRaw(frame.AppendData(nil, frame.View, v.n, 5, []byte("view")))
+	if got := c.bytes(len(snapshot) + 4); string(got) != snapshot+"view" {
+		t.Errorf("got %q", got)
+	}
+	_ = c.nc.Close()
+	<-v.over
+	if !v.left {
+		t.Error("the supervisor was not told that the viewer left")
+	}
+}
+
+// When the proxy goes the viewer has not left: it comes back by the next one.
+func TestRawLost(t *testing.T) {
+	e := newEnv(t)
+	c := open(t, e.listen(e.handler(true)), rawURL("echo"))
+	c.bytes(len(snapshot))
+	v := e.viewer()
+	e.stop()
+	<-v.over
+	if v.left {
+		t.Error("the supervisor was told that the viewer left")
 	}
 }
 

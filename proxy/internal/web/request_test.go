@@ -116,6 +116,7 @@ func TestRawRefused(t *testing.T) {
 		{"bad size", rawURL("echo", "cols=80x"), 400, protocol.CodeInvalidArgument},
 		{"less than no size", rawURL("echo", "rows=-1"), 400, protocol.CodeInvalidArgument},
 		{"bad mode", rawURL("echo", "mode=god"), 400, protocol.CodeInvalidArgument},
+		{"bad view", rawURL("echo", "view=mine"), 400, protocol.CodeInvalidArgument},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -214,6 +215,40 @@ func TestTooManyConnections(t *testing.T) {
 	_ = second.nc.Close()
 	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.conns == 1 }, "one goes")
 	open(t, addr, "/v1/api").hello(token)
+}
+
+// knownConn is a connection whose process is known.
+type knownConn struct {
+	net.Conn
+	pid int
+}
+
+func (c knownConn) PeerPID() int { return c.pid }
+
+// One process does not take all places.
+func TestTooManyConnectionsOfOne(t *testing.T) {
+	e := newEnv(t)
+	h := e.handler(true)
+	h.maxConn, h.maxOne = 3, 2
+	add := func(pid int) bool { return h.add(peerPID(knownConn{pid: pid})) == nil }
+	for i, tt := range []struct {
+		pid  int
+		room bool
+	}{{7, true}, {7, true}, {7, false}, {8, true}, {9, false}} {
+		if got := add(tt.pid); got != tt.room {
+			t.Errorf("connection %d of process %d: room %v, want %v", i, tt.pid, got, tt.room)
+		}
+	}
+	h.remove(7)
+	if !add(7) || add(7) {
+		t.Error("the place of one that went is not just one")
+	}
+	for _, pid := range []int{7, 7, 8} {
+		h.remove(pid)
+	}
+	if len(h.byPID) != 0 {
+		t.Errorf("not forgotten: %v", h.byPID)
+	}
 }
 
 func TestSlowHead(t *testing.T) {

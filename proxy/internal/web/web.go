@@ -29,12 +29,14 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/linkclient"
+	"holdfast/shared/logging"
 )
 
 // Limits on what clients can make the proxy hold.
 const (
 	maxTCPConns   = 512  // of a handler that trusts nobody: any page of any site can knock there
-	maxLocalConns = 2048 // of one that serves a Unix socket; apiserver's own limit is the same
+	maxLocalConns = 2048 // of one that serves a Unix socket; apiserver's own limits are the same
+	maxConnsOfOne = 1536 // of one process there; those whose process is not known count as one's
 )
 
 // Waits between tries to accept when the system is short of something,
@@ -70,7 +72,8 @@ type Config struct {
 // A Handler serves any number of listeners.
 type Handler struct {
 	cfg     Config
-	maxConn int
+	maxConn int // of all
+	maxOne  int // of one process
 	patience
 
 	away  context.Context // done when every connection is to end, its clients to come again
@@ -78,16 +81,17 @@ type Handler struct {
 
 	mu    sync.Mutex
 	conns int
-	full  bool // the last connection was refused
+	byPID map[int]int // how many of them a process has
+	full  bool        // the last connection was refused
 	shut  bool
 	wg    sync.WaitGroup
 }
 
 // New returns a Handler.
 func New(cfg Config) *Handler {
-	h := &Handler{cfg: cfg, maxConn: maxTCPConns, patience: defaultPatience}
+	h := &Handler{cfg: cfg, maxConn: maxTCPConns, maxOne: maxTCPConns, byPID: make(map[int]int), patience: defaultPatience}
 	if cfg.Trusted {
-		h.maxConn = maxLocalConns
+		h.maxConn, h.maxOne = maxLocalConns, maxConnsOfOne
 	}
 	h.away, h.leave = context.WithCancel(context.Background())
 	return h
@@ -159,41 +163,52 @@ func isShortage(err error) bool {
 
 // begin serves a connection in a goroutine, if there is room for it.
 func (h *Handler) begin(ctx context.Context, g *guard, nc net.Conn) {
-	if no := h.add(); no != nil {
+	pid := peerPID(nc)
+	if no := h.add(pid); no != nil {
 		_ = nc.SetWriteDeadline(time.Now().Add(closeTimeout))
 		_ = no.write(nc)
 		_ = nc.Close()
 		return
 	}
 	go func() {
-		defer h.remove()
+		defer h.remove(pid)
 		h.serve(ctx, g, nc)
 	}()
 }
 
-func (h *Handler) add() *refusal {
+func (h *Handler) add(pid int) *refusal {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.shut {
 		return refuse(statusUnavailable, protocol.CodeClosed, errGoaway.Error())
 	}
+	why := ""
 	if h.conns >= h.maxConn {
+		why = fmt.Sprintf("%d connections, which is all there can be", h.conns)
+	} else if n := h.byPID[pid]; n >= h.maxOne {
+		why = fmt.Sprintf("one process has %d connections already", n)
+	}
+	if why != "" {
 		if !h.full { // once for each time that the room is used up
 			h.full = true
-			h.cfg.Log.Warn().Int("connections", h.conns).Msg("too many web clients, refused")
+			h.cfg.Log.Warn().Int("connections", h.conns).Int(logging.PID, pid).Msg("too many web clients, refused")
 		}
-		return refuse(statusUnavailable, protocol.CodeLimitExceeded, fmt.Sprintf("%d connections, which is all there can be", h.conns))
+		return refuse(statusUnavailable, protocol.CodeLimitExceeded, why)
 	}
 	h.conns++
+	h.byPID[pid]++
 	h.full = false
 	h.wg.Add(1)
 	return nil
 }
 
-func (h *Handler) remove() {
+func (h *Handler) remove(pid int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.conns--
+	if h.byPID[pid]--; h.byPID[pid] == 0 {
+		delete(h.byPID, pid)
+	}
 	h.wg.Done()
 }
 

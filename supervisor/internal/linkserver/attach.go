@@ -75,7 +75,9 @@ func tell(ctx context.Context, st *link.Stream, ss *session.Session, a *session.
 		case session.ItemResized:
 			err = st.Send(wire.Resized{Cols: item.Size.Cols, Rows: item.Size.Rows})
 		case session.ItemResync:
-			err = st.Send(wire.Resync{Offset: item.Offset, BytesMissed: item.Missed, SnapshotBytes: item.Bytes})
+			err = st.Send(wire.Resync{
+				Offset: item.Offset, BytesMissed: item.Missed, SnapshotBytes: item.Bytes, View: item.View, ScreenOnly: item.ScreenOnly,
+			})
 		case session.ItemStolen:
 			err = st.Send(wire.Stolen{StolenBy: item.By})
 		case session.ItemExited:

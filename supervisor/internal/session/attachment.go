@@ -48,6 +48,9 @@ type Item struct {
 	Missed uint64
 	Bytes  int
 	By     string
+
+	View       bool // of ItemResync: a view of the viewer's own begins
+	ScreenOnly bool // of ItemResync: the snapshot has no lines above the screen
 }
 
 // An Attachment is one client's view of a session. It holds a position, not a
@@ -222,8 +225,8 @@ func (s *Session) position(a *Attachment, info *protocol.AttachInfo) {
 		info.Offset = r.Offset
 		return
 	}
-	s.takeSnapshot(a)
-	info.Replay, info.Offset, info.SnapshotBytes = protocol.ReplaySnapshot, a.pos, len(a.snapshot)
+	s.takeSnapshot(a, false)
+	info.Replay, info.Offset, info.SnapshotBytes, info.View = protocol.ReplaySnapshot, a.pos, len(a.snapshot), a.deaf
 	if r != nil { // else it shows all there is to show
 		info.BytesMissed = start - min(start, r.Offset)
 	}
@@ -242,10 +245,13 @@ func (s *Session) fits(a *Attachment, offset uint64) bool {
 }
 
 // takeSnapshot is called in loop, for an attachment whose Next is not running.
-func (s *Session) takeSnapshot(a *Attachment) {
+func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 	history := protocol.DefaultHistory
 	if h := a.spec.History; h != nil {
 		history = *h
+	}
+	if screenOnly {
+		history = 0
 	}
 	size := s.size
 	if a.fitted = a.ownView(); a.fitted {
@@ -545,18 +551,21 @@ func (a *Attachment) pollExit() (Item, bool, error) {
 }
 
 // resync moves a viewer that the ring has overtaken, or whose terminal is of
-// another size than what it sees, to a fresh snapshot.
+// another size than what it sees, to a fresh snapshot. One that has missed
+// nothing has the lines above the screen already.
 func (a *Attachment) resync() (Item, bool, error) {
-	was := a.pos
-	var start uint64
+	item := Item{Kind: ItemResync}
 	take := func() {
-		start, _, _ = a.s.ring.Bounds()
-		a.s.takeSnapshot(a)
+		start, _, _ := a.s.ring.Bounds()
+		item.Missed = start - min(start, a.pos)
+		item.ScreenOnly = item.Missed == 0 && len(a.snapshot) == 0
+		a.s.takeSnapshot(a, item.ScreenOnly)
+		item.Offset, item.Bytes, item.View = a.pos, len(a.snapshot), a.deaf
 	}
 	if !a.s.do(func() { a.s.feed(); take(); a.s.chooseAnswerer() }) {
 		a.s.late.Lock()
 		take()
 		a.s.late.Unlock()
 	}
-	return Item{Kind: ItemResync, Offset: a.pos, Missed: start - min(start, was), Bytes: len(a.snapshot)}, true, nil
+	return item, true, nil
 }

@@ -68,7 +68,7 @@ func attach(s *Session, spec protocol.AttachSpec, m *model) (*viewer, error) {
 		v.resized(window)
 	}
 	v.from += info.BytesMissed
-	if err := v.begins(); err != nil {
+	if err := v.begins(false); err != nil {
 		a.Close()
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (v *viewer) mayRepeat() bool { return v.resumes && len(v.sizes) == 0 }
 
 // begins is called where a snapshot is announced: what is missed ends where it
 // begins.
-func (v *viewer) begins() error {
+func (v *viewer) begins(screenOnly bool) error {
 	if v.from > v.pos {
 		return fmt.Errorf("missed up to %d, behind the snapshot for %d", v.from, v.pos)
 	}
@@ -156,7 +156,11 @@ func (v *viewer) begins() error {
 	}
 	if v.model != nil && (v.resyncs > 0 || v.info.Replay == protocol.ReplaySnapshot) {
 		var err error
-		if v.want, err = v.model.snapshot(v.pos, v.own, protocol.DefaultHistory); err != nil {
+		history := protocol.DefaultHistory
+		if screenOnly {
+			history = 0
+		}
+		if v.want, err = v.model.snapshot(v.pos, v.own, history); err != nil {
 			return err
 		}
 		if v.own != (protocol.Size{}) && v.own != v.model.sizes[v.model.sized-1].size {
@@ -229,10 +233,19 @@ func (v *viewer) resync(item Item) error {
 	if item.Missed == 0 && !v.wants || v.left != 0 && !v.wants {
 		return fmt.Errorf("resync at %d with %d missed; %d of the last snapshot are to come", v.pos, item.Missed, v.left)
 	}
+	if item.ScreenOnly != (item.Missed == 0 && v.left == 0) {
+		return fmt.Errorf("resync at %d with %d missed and %d of snapshot to come; of the screen only: %v", v.pos, item.Missed, v.left, item.ScreenOnly)
+	}
 	v.resyncs++
 	v.missed += item.Missed
 	v.from, v.pos, v.left = v.pos+item.Missed, item.Offset, item.Bytes
-	return v.begins()
+	if err := v.begins(item.ScreenOnly); err != nil {
+		return err
+	}
+	if shown := v.terminal != nil; v.model != nil && shown != item.View {
+		return fmt.Errorf("resync at %d: it has a view: %v, told %v", v.pos, shown, item.View)
+	}
+	return nil
 }
 
 func (v *viewer) output(item Item) error {

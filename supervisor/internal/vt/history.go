@@ -71,6 +71,9 @@ const (
 	// arenaLooks bounds the looks of an arena to half of what its lines take.
 	arenaLooks = 2048
 	lookBytes  = 16
+	// linkOverhead is what a link takes besides its texts: itself, its place in
+	// the arena, and what the allocator rounds up.
+	linkOverhead = 96
 )
 
 // push appends what is in r. The line keeps all that can be seen of it.
@@ -213,8 +216,9 @@ func (h *history) index(a *arena, id styleID, all []style) uint32 {
 		if s.link != nil {
 			a.links = append(a.links, s.link)
 			look.link = uint32(len(a.links))
-			h.bytes += len(s.link.uri) + len(s.link.id)
-			a.linkBytes += len(s.link.uri) + len(s.link.id)
+			size := len(s.link.uri) + len(s.link.id) + linkOverhead
+			h.bytes += size
+			a.linkBytes += size
 		}
 		before := cap(a.looks)
 		a.looks = append(a.looks, look)

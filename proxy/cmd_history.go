@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+// historyOptions are the flags of history.
+type historyOptions struct {
+	before       uint64
+	lines        int
+	ansi, number bool
+}
+
+func (a *app) historyCommand() *cobra.Command {
+	o := &historyOptions{}
+	cmd := a.jsonFlag(a.oneSession("history ID", "Print the lines that lie above a session's screen", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			var before *uint64
+			if cmd.Flags().Changed("before") {
+				before = &o.before
+			}
+			h, err := readHistory(cmd.Context(), c, id, before, o.lines)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(h) // on one line: there are many
+			}
+			out := bufio.NewWriter(cmd.OutOrStdout())
+			for _, l := range h.Lines {
+				o.print(out, l, h.Looks)
+			}
+			return out.Flush()
+		}))
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if o.lines < 0 {
+			return usage(errors.New("--lines is not negative"))
+		}
+		return nil
+	}
+	cmd.Long = "Print the lines that lie above a session's screen, oldest first.\n\n" +
+		"A line is whole, however it was wrapped, and keeps its number for as long as it is kept.\n" +
+		"--before with the number of a line, as search prints it, has the lines before that one."
+	f := cmd.Flags()
+	f.Uint64Var(&o.before, "before", 0, "only lines before that of this `number` (default those above the screen)")
+	f.IntVar(&o.lines, "lines", protocol.DefaultHistoryLines, "the last `n` of them; 0 is all")
+	f.BoolVarP(&o.number, "number", "n", false, "print each line's number before it")
+	f.BoolVar(&o.ansi, "ansi", false, "text with colours, for a terminal")
+	cmd.MarkFlagsMutuallyExclusive("ansi", "json")
+	cmd.MarkFlagsMutuallyExclusive("number", "json")
+	return cmd
+}
+
+// readHistory reads so many lines, 0 for all, in as many answers as it takes,
+// and returns them as one, the oldest line first.
+func readHistory(ctx context.Context, c *client.Client, id protocol.SessionID, before *uint64, lines int) (*protocol.HistoryContent, error) {
+	var all *protocol.HistoryContent
+	for left := lines; ; left = lines - len(all.Lines) {
+		if lines == 0 {
+			left = protocol.MaxHistoryLines
+		}
+		part, err := c.History(ctx, id, client.HistoryOptions{Before: before, Lines: min(left, protocol.MaxHistoryLines)})
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case all == nil:
+			all = part
+		case part.Instance != all.Instance:
+			return nil, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s was started again meanwhile", id))
+		default:
+			addHistory(all, part)
+		}
+		if n := len(part.Lines); part.More && n > 0 && (lines == 0 || len(all.Lines) < lines) {
+			before = &part.Lines[n-1].Line
+			continue
+		}
+		slices.Reverse(all.Lines)
+		return all, nil
+	}
+}
+
+// addHistory puts older lines behind those there are; their looks get numbers
+// of their own.
+func addHistory(all, older *protocol.HistoryContent) {
+	number := make([]int, len(older.Looks))
+	for i, l := range older.Looks {
+		if number[i] = slices.Index(all.Looks, l); number[i] < 0 {
+			number[i] = len(all.Looks)
+			all.Looks = append(all.Looks, l)
+		}
+	}
+	for _, l := range older.Lines {
+		for i, s := range l.Spans {
+			if s.Look >= 0 && s.Look < len(number) {
+				l.Spans[i].Look = number[s.Look]
+			}
+		}
+		all.Lines = append(all.Lines, l)
+	}
+	all.More = older.More
+}
+
+// print writes one line. What goes wrong shows when the writer is flushed.
+func (o *historyOptions) print(w io.Writer, l protocol.HistoryLine, looks []protocol.Look) {
+	var b strings.Builder
+	if o.number {
+		fmt.Fprintf(&b, "%d:", l.Line)
+	}
+	for _, s := range l.Spans {
+		sgr := ""
+		if o.ansi && s.Look > 0 && s.Look < len(looks) {
+			sgr = sgrOf(looks[s.Look])
+		}
+		if sgr == "" {
+			b.WriteString(s.Text)
+		} else {
+			b.WriteString("\x1b[" + sgr + "m" + s.Text + "\x1b[0m")
+		}
+	}
+	_, _ = fmt.Fprintln(w, b.String())
+}
+
+// sgrOf returns the parameters of SGR that make text look so, from the default
+// look on.
+func sgrOf(l protocol.Look) string {
+	var p []string
+	for _, f := range []struct {
+		on   bool
+		code string
+	}{
+		{l.Bold, "1"}, {l.Dim, "2"}, {l.Italic, "3"}, {l.Blink, "5"}, {l.Inverse, "7"}, {l.Invisible, "8"}, {l.Strike, "9"}, {l.Overline, "53"},
+	} {
+		if f.on {
+			p = append(p, f.code)
+		}
+	}
+	lines := []protocol.Underline{
+		protocol.UnderlineSingle, protocol.UnderlineDouble, protocol.UnderlineCurly, protocol.UnderlineDotted, protocol.UnderlineDashed,
+	}
+	if i := slices.Index(lines, l.Underline); i == 0 {
+		p = append(p, "4")
+	} else if i > 0 {
+		p = append(p, fmt.Sprintf("4:%d", i+1))
+	}
+	for _, c := range []struct{ color, indexed, rgb string }{
+		{l.Fg, "38;5;", "38;2;%d;%d;%d"}, {l.Bg, "48;5;", "48;2;%d;%d;%d"}, {l.UnderlineColor, "58:5:", "58:2::%d:%d:%d"},
+	} {
+		var r, g, b int
+		if n, _ := fmt.Sscanf(c.color, "#%02x%02x%02x", &r, &g, &b); n == 3 {
+			p = append(p, fmt.Sprintf(c.rgb, r, g, b))
+		} else if n, err := fmt.Sscanf(c.color, "%d", &r); n == 1 && err == nil {
+			p = append(p, c.indexed+fmt.Sprint(r))
+		}
+	}
+	return strings.Join(p, ";")
+}

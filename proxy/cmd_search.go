@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+func (a *app) searchCommand() *cobra.Command {
+	var o client.SearchOptions
+	cmd := a.jsonFlag(a.oneSession("search ID REGEXP", "Print the lines of a session's history and screen that match", cobra.ExactArgs(2),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, args []string) error {
+			o.Pattern = args[0]
+			var found []protocol.Match
+			for m, err := range c.Search(cmd.Context(), id, o) {
+				if err != nil {
+					return err
+				}
+				found = append(found, m)
+			}
+			slices.Reverse(found) // the newest comes first, and is to stand last
+			out := bufio.NewWriter(cmd.OutOrStdout())
+			if err := a.printMatches(out, found, colours(cmd.OutOrStdout())); err != nil {
+				return err
+			}
+			if err := out.Flush(); err != nil {
+				return err
+			}
+			if len(found) == 0 {
+				return &exitError{1, ""} // as grep
+			}
+			return nil
+		}))
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if o.Limit < 0 {
+			return usage(errors.New("--limit is not negative"))
+		}
+		return nil
+	}
+	cmd.Long = "Print the lines of a session's history and screen that match, as NUMBER:TEXT, oldest first.\n\n" +
+		"The numbers are those of history --before. A line is whole, however it was wrapped.\n" +
+		"The exit code is 1 if none matches."
+	cmd.Flags().BoolVarP(&o.IgnoreCase, "ignore-case", "i", false, "letters match whatever their case")
+	cmd.Flags().IntVar(&o.Limit, "limit", 0, "only the last `n` lines that match (default all)")
+	return cmd
+}
+
+// printMatches prints as grep does, or with --json an object on each line.
+func (a *app) printMatches(w io.Writer, found []protocol.Match, coloured bool) error {
+	enc := json.NewEncoder(w)
+	for _, m := range found {
+		var err error
+		switch {
+		case a.json:
+			err = enc.Encode(m)
+		case coloured:
+			_, err = fmt.Fprintf(w, "\x1b[32m%d\x1b[m\x1b[36m:\x1b[m%s\n", m.Line, highlight(m))
+		default:
+			_, err = fmt.Fprintf(w, "%d:%s\n", m.Line, m.Text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// highlight is a match's text with what matches in bold red, as grep's.
+func highlight(m protocol.Match) string {
+	var b strings.Builder
+	at := 0
+	for _, r := range m.Ranges {
+		if r.Start < at || r.End <= r.Start || r.End > len(m.Text) {
+			continue // nothing to see there, or of another text
+		}
+		b.WriteString(printable(m.Text[at:r.Start]) + "\x1b[1;31m" + printable(m.Text[r.Start:r.End]) + "\x1b[m")
+		at = r.End
+	}
+	return b.String() + printable(m.Text[at:])
+}
+
+// colours reports whether what is printed there may be coloured.
+func colours(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && os.Getenv("NO_COLOR") == "" && openTerminal(f, f).escapes()
+}

@@ -1,0 +1,192 @@
+package linkclient
+
+import (
+	"errors"
+	"io"
+	"os"
+	"reflect"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+)
+
+// A listener is a session that says nothing by itself: its streams are told of,
+// and what comes over them.
+type listener struct {
+	streams chan *link.Stream
+	attach  chan protocol.AttachSpec
+	heard   chan protocol.Message // nil at a stream's end
+}
+
+func listening(s *supervisor) *listener {
+	l := &listener{make(chan *link.Stream, 9), make(chan protocol.AttachSpec, 9), make(chan protocol.Message, 99)}
+	s.answers(func(st *link.Stream, request protocol.Message) {
+		m := request.(*wire.Attach)
+		_ = st.Send(wire.Attached{AttachInfo: protocol.AttachInfo{
+			Session: protocol.SessionInfo{ID: "s", Instance: life}, Replay: protocol.ReplaySnapshot, Offset: 3, Writer: "w",
+		}})
+		l.attach <- m.AttachSpec
+		l.streams <- st
+		for {
+			m, err := st.Receive()
+			if err != nil {
+				l.heard <- nil
+				return
+			}
+			l.heard <- m
+		}
+	})
+	return l
+}
+
+func (l *listener) begin(t *testing.T, c *Client, spec protocol.AttachSpec) (*Attachment, *link.Stream) {
+	t.Helper()
+	a, _, err := c.Attach(soon(t), 1, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	within(t, patience, "the attach", l.attach)
+	return a, within(t, patience, "the stream", l.streams)
+}
+
+func next(t *testing.T, a *Attachment) Item {
+	t.Helper()
+	item, err := a.Next(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return item
+}
+
+// A view is passed on as it is, and cannot be continued: over the next link a
+// snapshot is asked for, from the offset that the last view stood for. After a
+// resync there is output again, which can.
+func TestView(t *testing.T) {
+	s, c := running(t)
+	l := listening(s)
+	a, st := l.begin(t, c, protocol.AttachSpec{SessionID: "s", Cols: 90, Rows: 30, View: protocol.ViewOwn})
+	raw := frame.AppendData(nil, frame.View, 1, 7, []byte("view"))
+	_ = st.SendRaw(raw)
+	if item := next(t, a); string(item.Raw) != string(raw) {
+		t.Errorf("got %q, want %q", item.Raw, raw)
+	}
+	s.cut()
+	for _, want := range []string{"resync", "error"} {
+		if m := next(t, a).Message; m == nil || m.MessageType() != want {
+			t.Errorf("after the cut: %+v, want %s", m, want)
+		}
+	}
+	spec := within(t, patience, "the resume", l.attach)
+	if !spec.Snapshot || !reflect.DeepEqual(spec.Resume, &protocol.Resume{Instance: life, Offset: 7}) || spec.View != protocol.ViewOwn {
+		t.Errorf("resumed by %+v %+v", spec, spec.Resume)
+	}
+
+	st = within(t, patience, "the stream", l.streams)
+	_ = st.SendRaw(frame.AppendData(nil, frame.View, 1, 8, []byte("view")))
+	_ = st.Send(wire.Resync{Offset: 9})
+	_ = st.SendRaw(frame.AppendData(nil, frame.Output, 1, 9, []byte("output")))
+	for range 3 {
+		next(t, a)
+	}
+	s.cut()
+	next(t, a)
+	if spec := within(t, patience, "the resume", l.attach); spec.Snapshot || spec.Resume.Offset != 15 {
+		t.Errorf("resumed by %+v %+v", spec, spec.Resume)
+	}
+	a.Close()
+}
+
+// What a viewer says of its size and looks while there is no link is not lost:
+// the resumed attachment has it, and it is said again, once and the last alone.
+func TestToldAgain(t *testing.T) {
+	s := newSupervisor(t)
+	s.start()
+	c, d := s.client(func(int) error { return nil })
+	l := listening(s)
+	a, _ := l.begin(t, c, protocol.AttachSpec{SessionID: "s", Cols: 80, Rows: 24, View: protocol.ViewOwn})
+	a.Send(wire.Resize{Cols: 90, Rows: 30})
+	if m := within(t, patience, "the first size", l.heard); !reflect.DeepEqual(m, &wire.Resize{Cols: 90, Rows: 30}) {
+		t.Errorf("heard %+v", m)
+	}
+	before, _ := d.get()
+	s.stop()
+	items := make(chan Item, 9)
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			item, err := a.Next(soon(t))
+			if err != nil {
+				ended <- err
+				return
+			}
+			items <- item
+		}
+	}()
+	for tries := before; tries < before+2; tries, _ = d.get() {
+	}
+	within(t, patience, "the stream's end", l.heard)
+	dark, light := protocol.Appearance{Background: "#000000"}, protocol.Appearance{Background: "#ffffff", CellWidth: 9}
+	a.Send(wire.Appearance{Appearance: dark})
+	a.Send(wire.Resize{Cols: 100, Rows: 40})
+	a.Send(wire.Interrupt{}) // is lost: nobody waits for it by then
+	a.Send(wire.Appearance{Appearance: light})
+	a.Send(wire.Resize{Cols: 110})
+	if err := os.Remove(s.path); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	spec := within(t, patience, "the resume", l.attach)
+	if spec.Cols != 110 || spec.Rows != 24 || spec.Appearance == nil || *spec.Appearance != light || !spec.Snapshot {
+		t.Errorf("resumed by %+v", spec)
+	}
+	for _, want := range []protocol.Message{&wire.Resize{Cols: 110}, &wire.Appearance{Appearance: light}} {
+		if m := within(t, patience, "it is said again", l.heard); !reflect.DeepEqual(m, want) {
+			t.Errorf("heard %+v, want %+v", m, want)
+		}
+	}
+	// What was said is not said again over the link after that, and the view is
+	// of that size by now.
+	_ = within(t, patience, "the stream", l.streams).Send(wire.Resync{Offset: 3})
+	for range 3 {
+		within(t, patience, "what the resume tells, and the resync", items)
+	}
+	s.cut()
+	if spec := within(t, patience, "the resume", l.attach); spec.Cols != 110 || spec.Snapshot {
+		t.Errorf("resumed by %+v", spec)
+	}
+	within(t, patience, "the stream's end", l.heard)
+	_ = within(t, patience, "the stream", l.streams).Send(wire.Resync{Offset: 3})
+	for range 3 {
+		within(t, patience, "what the resume tells, and the resync", items)
+	}
+	a.Detach()
+	if m := within(t, patience, "good-bye", l.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
+		t.Errorf("heard %+v", m)
+	}
+	if err := within(t, patience, "the end", ended); !errors.Is(err, io.EOF) {
+		t.Errorf("Next: %v", err)
+	}
+}
+
+// The supervisor is told a viewer that leaves from one that was lost.
+func TestDetachAndClose(t *testing.T) {
+	s, c := running(t)
+	l := listening(s)
+	for _, detach := range []bool{true, false} {
+		a, _ := l.begin(t, c, protocol.AttachSpec{SessionID: "s"})
+		if detach {
+			a.Detach()
+			if m := within(t, patience, "good-bye", l.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
+				t.Errorf("heard %+v", m)
+			}
+		}
+		a.Close()
+		a.Detach()
+		if m := within(t, patience, "the end", l.heard); m != nil {
+			t.Errorf("heard %+v", m)
+		}
+	}
+}

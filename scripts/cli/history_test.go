@@ -1,0 +1,122 @@
+//go:build linux
+
+package cli
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What a session printed is found again by its words and by its lines' numbers,
+// however its lines were wrapped.
+func TestSearchAndHistory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", `for i in $(seq 0 199); do echo "line $i"; done; printf 'an \033[1;31mApple\033[0m %0100d\n' 7; read x; exit 3`)
+	w.shows("s", "Apple")
+
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"line 1?99$"}, "99:line 99\n199:line 199\n"},
+		{[]string{"-i", "aPPLE"}, "200:an Apple " + fmt.Sprintf("%0100d", 7) + "\n"},
+		{[]string{"line", "--limit", "2"}, "198:line 198\n199:line 199\n"},
+		{[]string{"e 7", "--json", "--limit", "1"}, `{"line":79,"text":"line 79","ranges":[{"start":3,"end":6}]}` + "\n"},
+	} {
+		if got := w.must(append([]string{"search", "s"}, tt.args...)...); got != tt.want {
+			t.Errorf("search %q prints %q, want %q", tt.args, got, tt.want)
+		}
+	}
+	if got := strings.Count(w.must("search", "s", "."), "\n"); got != 201 {
+		t.Errorf("%d lines are found, want 201", got)
+	}
+	if r := w.fails(1, "", "search", "s", "pear"); r.out+r.errout != "" {
+		t.Errorf("nothing found: %v", r)
+	}
+	w.fails(64, "pattern", "search", "s", "(")
+	w.fails(64, "--limit", "search", "s", "x", "--limit", "-1")
+	w.fails(66, "session_not_found", "search", "nobody", "x")
+
+	if got := w.must("history", "s", "--before", "3"); got != "line 0\nline 1\nline 2\n" {
+		t.Errorf("the first lines are %q", got)
+	}
+	if got := w.must("history", "s", "--before", "201", "--lines", "2", "-n"); got != "199:line 199\n200:an Apple "+fmt.Sprintf("%0100d", 7)+"\n" {
+		t.Errorf("the last lines are %q", got)
+	}
+	if got := w.must("history", "s", "--before", "201", "--lines", "1", "--ansi"); !strings.HasPrefix(got, "an \x1b[1;38;5;1mApple\x1b[0m 000") {
+		t.Errorf("the last line in colour is %q", got)
+	}
+	all := w.must("history", "s", "--lines", "0")
+	if lines := strings.Split(all, "\n"); len(lines) < 170 || lines[0] != "line 0" || lines[100] != "line 100" {
+		t.Errorf("%d lines of history: %q", len(lines), all)
+	}
+	if last := w.must("history", "s"); !strings.HasSuffix(all, last) || strings.Count(last, "\n") != 100 {
+		t.Errorf("the last lines of the history are %q", last)
+	}
+	h := w.object("history", "s", "--json", "--lines", "2", "--before", "50")
+	if lines := h["lines"].([]any); len(lines) != 2 || lines[1].(map[string]any)["line"] != 49.0 || h["more"] != true {
+		t.Errorf("as JSON: %v", h)
+	}
+	w.fails(64, "--lines", "history", "s", "--lines", "-1")
+
+	w.must("send", "s", "--enter")
+	w.fails(3, "", "wait", "s")
+	if got := w.must("search", "s", "Apple"); !strings.HasPrefix(got, "200:an Apple") {
+		t.Errorf("after its end: %q", got)
+	}
+
+	p := w.open("search", "s", "pple")
+	p.expect("\x1b[32m200\x1b[m\x1b[36m:\x1b[man A\x1b[1;31mpple\x1b[m 000")
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A screen can be had as a terminal of another size would show it; whose size a
+// session has can be changed.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("new", "-d", "--id", "s", "--size", "60x20", "--", "/bin/sh", "-c", "printf '%050d\n' 1; read x")
+	w.shows("s", "1")
+	if c := w.object("screen", "s", "--json", "--size", "30x10"); c["cols"] != 30.0 || c["rows"] != 10.0 || len(c["cells"].([]any)) < 2 {
+		t.Errorf("as on 30x10: %v", c)
+	}
+	w.hasSize("s", 60, 20)
+	w.fails(64, "COLSxROWS", "screen", "s", "--size", "30")
+	policy := func() any { return w.object("info", "s", "--json")["size_policy"] }
+	if got := policy(); got != "fixed" {
+		t.Errorf("with --size the policy is %v", got)
+	}
+	w.must("resize", "s", "70x21")
+	w.hasSize("s", 70, 21)
+	w.must("resize", "s", "--policy", "smallest")
+	w.hasSize("s", 70, 21)
+	w.must("resize", "s", "71x22", "--policy", "fixed")
+	w.hasSize("s", 71, 22)
+	if got := policy(); got != "fixed" {
+		t.Errorf("the policy is %v", got)
+	}
+	w.fails(64, "--policy", "resize", "s")
+	w.fails(64, "size_policy must be", "resize", "s", "--policy", "mine")
+	w.fails(64, "size_policy must be", "new", "-d", "--size-policy", "mine", "--", "true")
+	w.fails(64, "--pace needs --exclusive", "attach", "s", "--pace")
+	w.fails(64, "--view is", "attach", "s", "--view", "mine")
+}
+
+// A line that the terminal will cut is typed all the same, and that is said.
+func TestLongLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "stty -echo; echo ready; read x; echo got-${#x}; read x; echo end; read x")
+	w.shows("s", "ready")
+	r := w.run(exec.Command(filepath.Join(w.bin, "proxy"), "send", "s", "--enter", "--file", "-"), strings.NewReader(strings.Repeat("x", 5000)))
+	if r.code != 0 || !strings.Contains(r.errout, "warning: line_too_long") {
+		t.Errorf("send of a long line: %v", r)
+	}
+	w.shows("s", "got-409")
+}
