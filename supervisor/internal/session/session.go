@@ -110,7 +110,7 @@ type Session struct {
 	focus       focus
 	input       input
 	idle        idle
-	news        news
+	news        alarm            // runs for newsEvery after something was told
 	held        []byte           // our answers to questions that are nobody's yet
 	claimed     <-chan time.Time // then they are ours
 	ending      *ending
@@ -290,7 +290,7 @@ func (s *Session) loop() {
 		case <-s.sizing.c:
 			s.expireLost()
 		case <-s.news.c:
-			s.news.waiting = false
+			s.news.rang()
 			s.tellNews()
 		case <-childDone:
 			childDone, s.childEnded = nil, true
@@ -338,7 +338,7 @@ func (s *Session) finishIfOver() {
 	if s.exit != nil || !s.outputOver || !s.childEnded || (s.ending != nil && !s.ending.over) {
 		return
 	}
-	s.news.waiting = false
+	s.news.rang()
 	s.tellNews()
 	s.exit = s.exitRecord()
 	s.input.drop()

@@ -24,15 +24,39 @@ func (s *Session) show(end uint64) {
 	s.tellNews()
 }
 
+// An alarm is a timer that is made when it is first needed, since most sessions
+// never do. c is nil while it does not run.
+type alarm struct {
+	timer *time.Timer
+	c     <-chan time.Time
+}
+
+func (a *alarm) set(d time.Duration) {
+	if a.timer == nil {
+		a.timer = time.NewTimer(d)
+	} else {
+		a.timer.Reset(d)
+	}
+	a.c = a.timer.C
+}
+
+// rang is to be called when c has been received from.
+func (a *alarm) rang() { a.c = nil }
+
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
 // A session that prints nothing for idleAfter, or up to twice that, makes its
 // screen small.
 const idleAfter = 5 * time.Second
 
-// idle has a timer that runs while the session is not idle, and no longer.
+// idle runs while the session is not idle, and no longer.
 type idle struct {
-	timer   *time.Timer
-	c       <-chan time.Time // nil while the timer does not run
-	touched bool             // since the timer was set
+	alarm
+	touched bool // since it was set
 }
 
 // touch says that the session is not idle.
@@ -41,24 +65,12 @@ func (i *idle) touch() {
 		i.touched = true
 		return
 	}
-	if i.timer == nil {
-		i.timer = time.NewTimer(idleAfter)
-	} else {
-		i.timer.Reset(idleAfter)
-	}
-	i.c = i.timer.C
-}
-
-func (i *idle) stop() {
-	if i.timer != nil {
-		i.timer.Stop()
-	}
-	i.timer, i.c = nil, nil
+	i.set(idleAfter)
 }
 
 func (s *Session) becomeIdle() {
 	i := &s.idle
-	i.c = nil
+	i.rang()
 	if i.touched {
 		i.touched = false
 		i.touch()
@@ -71,24 +83,10 @@ func (s *Session) becomeIdle() {
 // spin and bells that ring on and on must not drive out other events.
 const newsEvery = 100 * time.Millisecond
 
-// news has a timer that runs for newsEvery after something was told.
-type news struct {
-	timer   *time.Timer
-	c       <-chan time.Time
-	waiting bool
-}
-
-func (n *news) stop() {
-	if n.timer != nil {
-		n.timer.Stop()
-	}
-}
-
 // tellNews publishes what the program has told its terminal, unless that was
-// done a moment ago: then it is done a moment later.
+// done a moment ago: then it is done when the alarm rings.
 func (s *Session) tellNews() {
-	n := &s.news
-	if n.waiting {
+	if s.news.c != nil {
 		return
 	}
 	events := s.screen.Events()
@@ -99,11 +97,5 @@ func (s *Session) tellNews() {
 	for _, e := range events {
 		s.hub.Publish(e.Kind, &info, e.Notification)
 	}
-	if n.timer == nil {
-		n.timer = time.NewTimer(newsEvery)
-		n.c = n.timer.C
-	} else {
-		n.timer.Reset(newsEvery)
-	}
-	n.waiting = true
+	s.news.set(newsEvery)
 }

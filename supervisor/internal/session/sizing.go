@@ -20,8 +20,7 @@ type sizing struct {
 	policy  protocol.SizePolicy
 	decider string          // the writer that typed last, or that came while nobody decided
 	lost    map[string]lost // by writer
-	timer   *time.Timer     // runs while somebody is lost
-	c       <-chan time.Time
+	alarm                   // runs while somebody is lost
 }
 
 // lost is a viewer whose connection broke.
@@ -29,12 +28,6 @@ type lost struct {
 	number uint64
 	window protocol.Size // zero where it does not count
 	until  time.Time
-}
-
-func (z *sizing) stop() {
-	if z.timer != nil {
-		z.timer.Stop()
-	}
 }
 
 // lose keeps in mind a viewer that did not say good-bye.
@@ -50,25 +43,15 @@ func (z *sizing) lose(a *Attachment) {
 		l.window = a.window
 	}
 	z.lost[a.spec.Writer] = l
-	z.wait(reconnectTime)
-}
-
-func (z *sizing) wait(d time.Duration) {
-	if z.c != nil {
-		return
+	if z.c == nil {
+		z.set(reconnectTime)
 	}
-	if z.timer == nil {
-		z.timer = time.NewTimer(d)
-	} else {
-		z.timer.Reset(d)
-	}
-	z.c = z.timer.C
 }
 
 // expireLost forgets those who did not come back.
 func (s *Session) expireLost() {
 	z := &s.sizing
-	z.c = nil
+	z.rang()
 	now, first, gone := time.Now(), time.Time{}, false
 	for writer, l := range z.lost {
 		switch {
@@ -80,7 +63,7 @@ func (s *Session) expireLost() {
 		}
 	}
 	if !first.IsZero() {
-		z.wait(first.Sub(now))
+		z.set(first.Sub(now))
 	}
 	if gone {
 		s.sizeUp()
