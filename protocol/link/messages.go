@@ -23,7 +23,7 @@ var Messages = protocol.NewRegistry(
 	Create{}, Reopen{}, List{}, Info{}, Session{}, Read{}, Data{}, Screen{}, ScreenContent{},
 	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{},
 	Attach{}, Attached{}, Detach{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Exited{},
-	Write{}, Accepted{}, Resync{}, Resized{}, Stolen{},
+	Pause{}, Paused{}, Unpause{}, Write{}, Accepted{}, Resync{}, Resized{}, Stolen{},
 	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Shutdown{},
 )
 
@@ -173,6 +173,19 @@ type Attached struct {
 
 // Detach ends an attachment; the session lives on.
 type Detach struct{}
+
+// Pause stops an attachment's output, so that another proxy can go on with it.
+// It is answered by Paused, behind the output that was under way.
+type Pause struct{}
+
+// Paused says that nothing more comes until Unpause, and how far the input that
+// came before Pause has been accepted.
+type Paused struct {
+	InputOffset uint64 `json:"input_offset"`
+}
+
+// Unpause lets a paused attachment go on.
+type Unpause struct{}
 
 // Resize changes a session's size, on an attachment's stream or as a request
 // (answered by OK).
@@ -326,6 +339,9 @@ func (SizePolicy) MessageType() string     { return "size_policy" }
 func (Appearance) MessageType() string     { return "appearance" }
 func (Attach) MessageType() string         { return "attach" }
 func (Attached) MessageType() string       { return "attached" }
+func (Pause) MessageType() string          { return "pause" }
+func (Paused) MessageType() string         { return "paused" }
+func (Unpause) MessageType() string        { return "unpause" }
 func (Detach) MessageType() string         { return "detach" }
 func (Resize) MessageType() string         { return "resize" }
 func (Interrupt) MessageType() string      { return "interrupt" }

@@ -70,6 +70,8 @@ func tell(ctx context.Context, st *link.Stream, ss *session.Session, a *session.
 		case session.ItemView:
 			frame.PutDataHeader(buf, frame.View, number, item.Offset, len(item.Data))
 			err = st.SendRaw(buf[:head+len(item.Data)])
+		case session.ItemPaused:
+			err = st.Send(wire.Paused{InputOffset: item.Offset})
 		case session.ItemAccepted:
 			err = st.Send(wire.Accepted{Offset: item.Offset})
 		case session.ItemResized:
@@ -149,6 +151,10 @@ func control(a *session.Attachment, payload []byte) error {
 	switch m := m.(type) {
 	case *wire.Resize:
 		return a.Resize(protocol.Size{Cols: m.Cols, Rows: m.Rows})
+	case *wire.Pause:
+		a.Pause()
+	case *wire.Unpause:
+		a.Unpause()
 	case *wire.Appearance:
 		return a.Appear(m.Appearance)
 	case *wire.Interrupt:

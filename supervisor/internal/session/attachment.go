@@ -36,6 +36,7 @@ const (
 	ItemResync                   // Missed bytes are skipped, a snapshot of Bytes and output from Offset follow
 	ItemOutput                   // Data was printed at Offset
 	ItemView                     // Data brings a view of the viewer's own up to Offset
+	ItemPaused                   // nothing more comes for now; input up to Offset was accepted
 	ItemExited                   // the session has ended; io.EOF follows
 )
 
@@ -95,6 +96,8 @@ type Attachment struct {
 	ackTimer  bool
 	stolenBy  *string
 	ended     bool
+	paused    bool
+	pauseTold bool
 }
 
 // Attach adds a viewer and says how it is brought up to date. Zero cols and
@@ -411,6 +414,24 @@ func (a *Attachment) Interrupt() error {
 	return a.s.signal(PTY.Interrupt, a.attached)
 }
 
+// Pause has Next tell of nothing more, when it has said so, until Unpause: the
+// viewer is about to go on by another attachment. What was typed before has been
+// accepted or refused.
+func (a *Attachment) Pause() {
+	a.mu.Lock()
+	a.paused = true
+	a.mu.Unlock()
+	a.poke()
+}
+
+// Unpause ends what Pause began.
+func (a *Attachment) Unpause() {
+	a.mu.Lock()
+	a.paused, a.pauseTold = false, false
+	a.mu.Unlock()
+	a.poke()
+}
+
 // acknowledge is called in loop.
 func (a *Attachment) acknowledge(accepted uint64) {
 	a.mu.Lock()
@@ -447,9 +468,13 @@ func (a *Attachment) Next(ctx context.Context, buf []byte) (Item, error) {
 		if ok || err != nil {
 			return item, err
 		}
+		exited := a.s.exited
+		if paused, _ := a.waits(); paused {
+			exited = nil // Unpause pokes
+		}
 		select {
 		case <-a.wake:
-		case <-a.s.exited:
+		case <-exited:
 		case <-ctx.Done():
 			return Item{}, ctx.Err()
 		}
@@ -460,7 +485,9 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 	if item, ok, err := a.pollControl(); ok || err != nil {
 		return item, ok, err
 	}
-	if a.isRenewed() {
+	if paused, renewed := a.waits(); paused {
+		return Item{}, false, nil
+	} else if renewed {
 		return a.resync()
 	}
 	if len(a.snapshot) > 0 {
@@ -525,12 +552,16 @@ func (a *Attachment) pollControl() (Item, bool, error) {
 			return Item{Kind: ItemAccepted, Offset: a.told}, true, nil
 		}
 	}
-	if a.ended {
+	switch {
+	case a.ended && a.stolenBy != nil:
 		a.over = true
-		if a.stolenBy != nil {
-			return Item{Kind: ItemStolen, By: *a.stolenBy}, true, nil
-		}
+		return Item{Kind: ItemStolen, By: *a.stolenBy}, true, nil
+	case a.ended:
+		a.over = true
 		return Item{}, false, io.EOF
+	case a.paused && !a.pauseTold:
+		a.pauseTold, a.told = true, a.accepted
+		return Item{Kind: ItemPaused, Offset: a.accepted}, true, nil
 	}
 	return Item{}, false, nil
 }

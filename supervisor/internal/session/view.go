@@ -33,10 +33,11 @@ func (a *Attachment) renew() {
 	a.poke()
 }
 
-func (a *Attachment) isRenewed() bool {
+// waits reports whether a is paused, and whether it needs another snapshot.
+func (a *Attachment) waits() (paused, renewed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.renewed
+	return a.paused, a.renewed
 }
 
 // pollView returns what brings the view up to date.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/pty"
 )
 
 // A view of its own is brought up to date at once, and then every so often,
@@ -122,6 +123,38 @@ func TestOwnViewAndBack(t *testing.T) {
 		}
 		if at, snapshot := v.resume(); at == nil || snapshot {
 			t.Error("output is no position")
+		}
+	})
+}
+
+// A paused viewer is told how far its input came, and then nothing, not even
+// the end, until it is let go on or goes on by another attachment.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		f := by(s)
+		v := look(t, s, protocol.AttachSpec{Writer: "w"})
+		next := func() (Item, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			return v.a.Next(ctx, v.buf)
+		}
+		typeBy(t, v, f, "typed")
+		show(f, "before")
+		v.a.Pause()
+		if item, err := next(); err != nil || item.Kind != ItemPaused || item.Offset != 5 {
+			t.Errorf("paused: %+v, %v", item, err)
+		}
+		show(f, "after")
+		f.exit(pty.Status{})
+		<-s.Exited()
+		if item, err := next(); err != context.DeadlineExceeded || item.Kind == ItemOutput {
+			t.Errorf("told %+v, %v", item, err)
+		}
+		v.a.Unpause()
+		if over, err := v.drain(); !over || err != nil || string(v.seen) != "beforeafter" || !v.exited {
+			t.Errorf("in the end it has seen %q, %v", v.seen, err)
 		}
 	})
 }
