@@ -16,6 +16,7 @@ const roleEnv = "E2E_ROLE"
 
 // roles are what this program is when it is not the tests.
 var roles = map[string]func(args []string) error{
+	"chatter":  chatter,
 	"printer":  printer,
 	"stubborn": stubborn,
 	"stranger": stranger,

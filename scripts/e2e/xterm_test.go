@@ -85,7 +85,7 @@ func (x *xterm) call(letter byte, args []byte) []byte {
 // new begins with an empty terminal.
 func (x *xterm) new(cols, rows int) {
 	x.t.Helper()
-	x.call('N', fmt.Appendf(nil, `{"cols":%d,"rows":%d,"scrollback":1000,"unicode":"11"}`, cols, rows))
+	x.call('N', fmt.Appendf(nil, `{"cols":%d,"rows":%d,"scrollback":%d,"unicode":"11"}`, cols, rows, historySeen))
 }
 
 func (x *xterm) write(p []byte) {
@@ -132,6 +132,9 @@ func (x *xterm) shows(want *protocol.ScreenContent) error {
 	}
 	for i, line := range lines {
 		lines[i] = strings.TrimRight(line, " ")
+	}
+	for len(lines) > 0 && lines[len(lines)-1] == "" { // below the last line of the session's
+		lines = lines[:len(lines)-1]
 	}
 	n := len(want.Lines) - 1 // the first may have its beginning further above
 	if len(lines) < n {

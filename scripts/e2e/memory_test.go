@@ -1,0 +1,202 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+const (
+	memoryPrinted = 10 << 20 // by each session
+	memoryViewers = 2        // of each session
+	// perConn is how many attachments one connection may have.
+	perConn = 256
+	// What one session may cost the supervisor: the ring of 1 MiB and the room
+	// of one read; 10,000 lines of history, which are not compressed while the
+	// session is busy; a screen, and what the viewers' streams hold.
+	perSession = 4 << 10 // KiB
+	// And the proxy, for its two viewers.
+	perSessionProxy = 1 << 10
+)
+
+// Sessions that have printed a lot and are looked at hold a bounded amount of
+// memory each, which is printed. HOLDFAST_SESSIONS says how many there are.
+// It is not parallel, as it takes what there is.
+func TestMemoryOfManySessions(t *testing.T) {
+	sessions := 24
+	if s := os.Getenv("HOLDFAST_SESSIONS"); s != "" {
+		var err error
+		if sessions, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t)
+	file := w.path("log")
+	if err := os.WriteFile(file, colouredLog(memoryPrinted), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := w.dial(client.Options{})
+	empty := w.usages()
+	begun := time.Now()
+	var viewers []*viewers
+	for i := range sessions {
+		id := protocol.SessionID(fmt.Sprint("s", i))
+		w.spawn(c, string(id), shell("stty -opost; cat "+file+"; exec cat"))
+		for range memoryViewers {
+			if k := len(viewers); k == 0 || viewers[k-1].n == perConn {
+				viewers = append(viewers, w.viewers())
+			}
+			viewers[len(viewers)-1].attach(t, id)
+		}
+	}
+	t.Logf("%d sessions with %d viewers each began within %v", sessions, memoryViewers, time.Since(begun).Round(time.Millisecond))
+	testkit.Eventually(t, 60*limit, func() bool { return w.allPrinted(c) == sessions }, "all is printed")
+	for _, v := range viewers {
+		v.caughtUp(t)
+	}
+	t.Logf("after %v each has printed %d MiB, and its viewers have read that", time.Since(begun).Round(time.Millisecond), memoryPrinted>>20)
+	w.holds(empty, sessions)
+}
+
+// colouredLog is what a service prints: a time, a level in colour, a source, a
+// message.
+func colouredLog(n int) []byte {
+	var b bytes.Buffer
+	levels := []string{"\x1b[32mINFO\x1b[0m ", "\x1b[33mWARN\x1b[0m ", "\x1b[1;31mERROR\x1b[0m", "\x1b[36mDEBUG\x1b[0m"}
+	for i := 0; b.Len() < n; i++ {
+		fmt.Fprintf(&b, "\x1b[2m2026-09-01T12:%02d:%02d.%03dZ\x1b[0m %s \x1b[34mserver.request\x1b[0m: %s /v1/items/%d took \x1b[1m%dms\x1b[0m\r\n",
+			i/60000%60, i/1000%60, i%1000, levels[i*7%11%4], []string{"GET", "PUT", "POST"}[i%3], i*2654435761%100000, i*40503%977)
+	}
+	return b.Bytes()[:n]
+}
+
+// allPrinted is how many sessions have printed everything.
+func (w *world) allPrinted(c *client.Client) (n int) {
+	list, err := c.List(w.t.Context(), "")
+	if err != nil {
+		return 0
+	}
+	for _, s := range list {
+		if s.OutputOffset >= memoryPrinted {
+			n++
+		}
+	}
+	return n
+}
+
+// holds logs what both processes hold, in all and for each session, and fails
+// the test if that is more than it may be.
+func (w *world) holds(empty map[string]usage, sessions int) {
+	w.t.Helper()
+	for name, now := range w.usages() {
+		each := (now.RSS - empty[name].RSS) / sessions
+		w.t.Logf("the %s holds %d KiB, %d for each session", name, now.RSS, each)
+		most := perSession
+		if name == "proxy" {
+			most = perSessionProxy
+		}
+		if os.Getenv("HOLDFAST_E2E_RACE") != "1" && each > most {
+			w.t.Errorf("the %s holds %d KiB for each session, at most %d are expected", name, each, most)
+		}
+	}
+}
+
+// viewers are many attachments on one connection, which reads as fast as it
+// can.
+type viewers struct {
+	*peer
+	n int
+
+	mu  sync.Mutex
+	pos map[uint32]uint64 // of each attachment
+	err error
+}
+
+func (w *world) viewers() *viewers {
+	w.t.Helper()
+	v := &viewers{peer: w.client(api.Hello{Protocol: protocol.Supported()}), pos: map[uint32]uint64{}}
+	if err := v.SetDeadline(time.Time{}); err != nil { // they stay
+		w.t.Fatal(err)
+	}
+	go v.read()
+	return v
+}
+
+func (v *viewers) attach(t *testing.T, id protocol.SessionID) {
+	t.Helper()
+	v.n++
+	err := v.send(api.Attach{Attachment: uint32(v.n), AttachSpec: protocol.AttachSpec{SessionID: id, Mode: protocol.ModeShared}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read notes how far each attachment has come.
+func (v *viewers) read() {
+	for {
+		kind, payload, err := v.frames.Next()
+		if err == nil {
+			err = v.note(kind, payload)
+		}
+		if err != nil {
+			v.mu.Lock()
+			v.err = err
+			v.mu.Unlock()
+			return
+		}
+	}
+}
+
+func (v *viewers) note(kind frame.Kind, payload []byte) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch kind {
+	case frame.Output:
+		n, offset, data, err := frame.ParseData(payload)
+		v.pos[n] = offset + uint64(len(data))
+		return err
+	case frame.Control:
+		m, _, err := api.Messages.Decode(payload)
+		switch m := m.(type) {
+		case *api.Attached:
+			v.pos[m.Attachment] = m.Offset
+		case *api.Resync:
+			v.pos[m.Attachment] = m.Offset
+		case *api.Error:
+			return &m.Error
+		}
+		return err
+	}
+	return nil
+}
+
+// caughtUp waits until all attachments have come to the end.
+func (v *viewers) caughtUp(t *testing.T) {
+	t.Helper()
+	var err error
+	testkit.Eventually(t, 10*limit, func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		there := 0
+		for _, pos := range v.pos {
+			if pos >= memoryPrinted {
+				there++
+			}
+		}
+		err = v.err
+		return there == v.n || err != nil
+	}, "the viewers have read everything")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
