@@ -44,12 +44,6 @@ func (p *Position) Resume(spec AttachSpec, reshaped bool) AttachSpec {
 	spec.Resume = &Resume{Instance: p.instance, Offset: p.offset}
 	spec.Steal = false
 	spec.Snapshot = p.snapshotLeft > 0 || p.view || reshaped
-	if spec.Snapshot && p.snapshotLeft == 0 {
-		spec.History = new(0)
-	}
+	spec.ScreenOnly = spec.Snapshot && p.snapshotLeft == 0
 	return spec
 }
-
-// ScreenOnly reports whether the snapshot that answers the attach request has
-// no lines above the screen, so that those which its terminal has are kept.
-func (a AttachSpec) ScreenOnly() bool { return a.Snapshot && a.History != nil && *a.History == 0 }

@@ -23,7 +23,7 @@ func TestPositionResume(t *testing.T) {
 	}
 	screen := func(offset uint64) protocol.AttachSpec {
 		s := anew(offset)
-		s.History = new(0)
+		s.ScreenOnly = true
 		return s
 	}
 	attached := protocol.AttachInfo{Session: protocol.SessionInfo{Instance: "i"}, Offset: 100, SnapshotBytes: 30}
@@ -54,9 +54,6 @@ func TestPositionResume(t *testing.T) {
 			got := p.Resume(spec, tt.reshaped)
 			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got %+v, want %+v", got, tt.want)
-			}
-			if only := tt.want.History != nil; got.ScreenOnly() != only {
-				t.Errorf("the screen only: %v, want %v", got.ScreenOnly(), only)
 			}
 		})
 	}

@@ -355,12 +355,15 @@ type AttachSpec struct {
 	Steal     bool      `json:"steal,omitempty"`
 	Resume    *Resume   `json:"resume,omitempty"`
 	Snapshot  bool      `json:"snapshot,omitempty"` // with Resume: a snapshot even if the ring has the offset
-	History   *int      `json:"history,omitempty"`  // lines above the screen in a snapshot; absent is 1,000
-	Answers   bool      `json:"answers,omitempty"`  // it answers what programs ask a terminal
-	Writer    string    `json:"writer,omitempty"`   // whose input this is; "" makes a new one
-	Client    string    `json:"client,omitempty"`   // a name for people, told in stolen
-	Term      string    `json:"term,omitempty"`     // the viewer's TERM
-	IsTTY     bool      `json:"is_tty,omitempty"`   // the viewer is a terminal
+	// ScreenOnly, with Snapshot: without lines above the screen, for a terminal
+	// that still has those which it was given.
+	ScreenOnly bool   `json:"screen_only,omitempty"`
+	History    *int   `json:"history,omitempty"` // lines above the screen in a snapshot; absent is 1,000
+	Answers    bool   `json:"answers,omitempty"` // it answers what programs ask a terminal
+	Writer     string `json:"writer,omitempty"`  // whose input this is; "" makes a new one
+	Client     string `json:"client,omitempty"`  // a name for people, told in stolen
+	Term       string `json:"term,omitempty"`    // the viewer's TERM
+	IsTTY      bool   `json:"is_tty,omitempty"`  // the viewer is a terminal
 
 	View       View        `json:"view,omitempty"`       // "" is raw; own needs Cols or Rows
 	Pace       bool        `json:"pace,omitempty"`       // of an exclusive viewer: the child waits for it

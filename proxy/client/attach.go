@@ -228,7 +228,7 @@ func (a *Attachment) attached(conn *conn, spec protocol.AttachSpec, info *protoc
 	}
 	if info.Replay == protocol.ReplaySnapshot {
 		a.overtaken(api.Resync{
-			Offset: info.Offset, BytesMissed: info.BytesMissed, SnapshotBytes: info.SnapshotBytes, View: info.View, ScreenOnly: spec.ScreenOnly(),
+			Offset: info.Offset, BytesMissed: info.BytesMissed, SnapshotBytes: info.SnapshotBytes, View: info.View, ScreenOnly: spec.ScreenOnly,
 		})
 	}
 }

@@ -206,7 +206,7 @@ func (a *Attachment) attachAgain(ctx context.Context) (info *protocol.AttachInfo
 	}
 	spec := a.resumption()
 	info, err = a.attach(ctx, spec)
-	return info, spec.ScreenOnly(), err
+	return info, spec.ScreenOnly, err
 }
 
 // resumption is the attach that goes on from here.

@@ -228,7 +228,7 @@ func (s *Session) position(a *Attachment, info *protocol.AttachInfo) {
 		info.Offset = r.Offset
 		return
 	}
-	s.takeSnapshot(a, false)
+	s.takeSnapshot(a, a.spec.ScreenOnly)
 	info.Replay, info.Offset, info.SnapshotBytes, info.View = protocol.ReplaySnapshot, a.pos, len(a.snapshot), a.deaf
 	if r != nil { // else it shows all there is to show
 		info.BytesMissed = start - min(start, r.Offset)

@@ -117,6 +117,7 @@ func (s *Session) typed(a *Attachment, name string, offset uint64, p []byte) (ui
 	}
 	p = p[w.accepted-offset:]
 	s.lastIO = s.cfg.Now()
+	s.cfg.courtesy.typed(s)
 	var n int
 	var err error
 	if a == nil {

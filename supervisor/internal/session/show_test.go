@@ -235,6 +235,7 @@ func TestSnapshotAsWished(t *testing.T) {
 			{"as it is", protocol.AttachSpec{}, 1000 + 22, 80},
 			{"no history", protocol.AttachSpec{History: new(0)}, 22, 80},
 			{"all history", protocol.AttachSpec{History: new(1 << 30)}, 3001, 80},
+			{"the screen only", protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance()}, Snapshot: true, ScreenOnly: true}, 22, 80},
 			{"another size", protocol.AttachSpec{Mode: protocol.ModeReadOnly, View: protocol.ViewOwn, Cols: 30, Rows: 24, History: new(0)}, 20, 30},
 			{"another size, raw", protocol.AttachSpec{Mode: protocol.ModeReadOnly, Cols: 30, Rows: 24, History: new(0)}, 22, 80},
 		} {

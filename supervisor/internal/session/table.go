@@ -34,6 +34,8 @@ type Config struct {
 	Env []string // what children inherit, K=V; default nothing
 	Log zerolog.Logger
 
+	courtesy *courtesy // of all sessions of a table
+
 	// For tests; the defaults are the real ones.
 	Start func(pty.Spec) (PTY, error)
 	Now   func() time.Time
@@ -50,6 +52,7 @@ func (c Config) withDefaults() Config {
 	c.OriginatorSessions = cmp.Or(c.OriginatorSessions, min(c.MaxSessions, max(1024, c.MaxSessions/2)))
 	c.SpawnBurst = cmp.Or(c.SpawnBurst, 1024)
 	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
+	c.courtesy = &courtesy{}
 	if c.Start == nil {
 		c.Start = func(s pty.Spec) (PTY, error) { return pty.Start(s) }
 	}
