@@ -35,6 +35,7 @@ const (
 	CodeSessionNotFound       Code = "session_not_found"      // nothing is known of this id
 	CodeSessionRunning        Code = "session_running"        // it has not ended yet
 	CodeSpawnFailed           Code = "spawn_failed"           // the child could not be started; Cause says why
+	CodeSuperseded            Code = "superseded"             // a later attempt of the same writer has attached
 	CodeSupervisorUnreachable Code = "supervisor_unreachable" // the link is down; whether sessions live is unknown
 	CodeTaskNotFound          Code = "task_not_found"         // the policy knows no such task
 	CodeTimeout               Code = "timeout"                // the time asked for has passed
@@ -52,7 +53,7 @@ func Codes() []Code {
 		CodeInvalidArgument, CodeLimitExceeded, CodeLineTooLong, CodeNotAttached, CodeNotFound,
 		CodePermissionDenied, CodeProtocolMismatch, CodePTYExhausted, CodeSessionExists,
 		CodeSessionExited, CodeSessionNotFound, CodeSessionRunning, CodeSpawnFailed,
-		CodeSupervisorUnreachable, CodeTaskNotFound, CodeTimeout, CodeUnauthorized,
+		CodeSuperseded, CodeSupervisorUnreachable, CodeTaskNotFound, CodeTimeout, CodeUnauthorized,
 		CodeUnsupported, CodeUnsupportedOS, CodeWorkspaceMismatch,
 	}
 }

@@ -361,9 +361,13 @@ type AttachSpec struct {
 	History    *int   `json:"history,omitempty"` // lines above the screen in a snapshot; absent is 1,000
 	Answers    bool   `json:"answers,omitempty"` // it answers what programs ask a terminal
 	Writer     string `json:"writer,omitempty"`  // whose input this is; "" makes a new one
-	Client     string `json:"client,omitempty"`  // a name for people, told in stolen
-	Term       string `json:"term,omitempty"`    // the viewer's TERM
-	IsTTY      bool   `json:"is_tty,omitempty"`  // the viewer is a terminal
+	// Attempt grows with each attach of a writer, so that one that was given up
+	// and comes late does not end its successor; microseconds since 1970 will do.
+	// 0 is never late.
+	Attempt uint64 `json:"attempt,omitempty"`
+	Client  string `json:"client,omitempty"` // a name for people, told in stolen
+	Term    string `json:"term,omitempty"`   // the viewer's TERM
+	IsTTY   bool   `json:"is_tty,omitempty"` // the viewer is a terminal
 
 	View       View        `json:"view,omitempty"`       // "" is raw; own needs Cols or Rows
 	Pace       bool        `json:"pace,omitempty"`       // of an exclusive viewer: the child waits for it

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -178,7 +179,12 @@ func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec) (*co
 		if err != nil {
 			return nil, err
 		}
+		spec.Attempt = attempt()
 		info, err := attach(ctx, conn, spec)
+		if protocol.CodeOf(err) == protocol.CodeSuperseded { // by an earlier one, before the clock was set back
+			spec.Attempt = 0
+			info, err = attach(ctx, conn, spec)
+		}
 		if err == nil {
 			a.attached(conn, spec, info)
 			return conn, nil
@@ -189,6 +195,20 @@ func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec) (*co
 		}
 	}
 }
+
+// attempt numbers this process's attaches: by the time, so that a later process
+// goes on with greater numbers.
+func attempt() uint64 {
+	for {
+		last := attempts.Load()
+		next := max(last+1, uint64(time.Now().UnixMicro()))
+		if attempts.CompareAndSwap(last, next) {
+			return next
+		}
+	}
+}
+
+var attempts atomic.Uint64
 
 func attach(ctx context.Context, conn *conn, spec protocol.AttachSpec) (*protocol.AttachInfo, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -218,12 +238,18 @@ func (a *Attachment) attached(conn *conn, spec protocol.AttachSpec, info *protoc
 	first := a.info.Writer == ""
 	a.conn = conn
 	a.reshaped = a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
-	a.pos.Attached(*info)
+	a.pos.Attached(*info, spec.Resume)
 	a.in.resume(info.InputOffset, first)
 	if first {
 		a.spec.Steal = false // who takes this one's place while it is away keeps it
 		a.info = *info
 		a.missed, a.read = info.BytesMissed, info.Offset
+		if info.SnapshotBytes > 0 { // half of it is no position: the one before holds
+			a.read = 0
+			if spec.Resume != nil {
+				a.read = spec.Resume.Offset
+			}
+		}
 		return
 	}
 	if info.Replay == protocol.ReplaySnapshot {
@@ -237,7 +263,7 @@ func (a *Attachment) attached(conn *conn, spec protocol.AttachSpec, info *protoc
 func (a *Attachment) overtaken(m api.Resync) {
 	a.missed += m.BytesMissed
 	a.reshaped = false
-	a.pos.Resync(m.Offset, m.SnapshotBytes, m.View)
+	a.pos.Resync(m.Offset, m.BytesMissed, m.SnapshotBytes, m.View)
 	a.put(Message{Kind: Missed, Offset: m.Offset, Missed: m.BytesMissed, ScreenOnly: m.ScreenOnly})
 }
 

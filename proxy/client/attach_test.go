@@ -22,6 +22,10 @@ func TestAttachFields(t *testing.T) {
 		History: new(5), Answers: true, Writer: "me", Resume: resume, Snapshot: true,
 		View: protocol.ViewOwn, Pace: true, Appearance: &protocol.Appearance{CellWidth: 9},
 	}, exact(9))
+	if m.Attempt == 0 {
+		t.Error("the attempt has no number")
+	}
+	m.Attempt = 0
 	equal(t, "attach", *m, api.Attach{Request: m.Request, Attachment: number, AttachSpec: protocol.AttachSpec{
 		SessionID: "s", Rows: 40, Cols: 100, Mode: protocol.ModeExclusive, Steal: true, Term: "xterm", IsTTY: true,
 		History: new(5), Answers: true, Writer: "me", Resume: resume, Snapshot: true, Client: "tester",
@@ -353,6 +357,35 @@ func TestExit(t *testing.T) {
 	}
 }
 
+// An attach that is said to be late, and is not, is made once more; each is
+// later than those before.
+func TestAttempt(t *testing.T) {
+	f, c, _ := dialed(t)
+	done := make(chan error, 1)
+	go func() {
+		a, err := c.Attach(t.Context(), "s", AttachOptions{})
+		if err == nil {
+			t.Cleanup(func() { _ = a.Detach() })
+		}
+		done <- err
+	}()
+	p := f.accept()
+	first := want[*api.Attach](p)
+	n := uint32(number)
+	p.send(api.Error{Request: first.Request, Attachment: &n, Error: protocol.Error{Code: protocol.CodeSuperseded}})
+	second := want[*api.Attach](p)
+	if first.Attempt == 0 || second.Attempt != 0 {
+		t.Errorf("attempts %d and %d", first.Attempt, second.Attempt)
+	}
+	p.answer(second, &api.Attached{Attachment: number, AttachInfo: exact(0)})
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if a, b := attempt(), attempt(); a >= b || a <= first.Attempt {
+		t.Errorf("attempts %d, %d, %d", first.Attempt, a, b)
+	}
+}
+
 // Position is after what was read, also within a message, and before what is
 // queued; half a snapshot does not move it.
 func TestPosition(t *testing.T) {
@@ -371,7 +404,7 @@ func TestPosition(t *testing.T) {
 		read string
 		want uint64
 	}{
-		{"sn", 50}, {"ap", 50}, {"012", 53}, {"3456789", 60}, {"ab", 60}, {"c", 60}, {"de", 60}, {"f", 500}, {"x", 501}, {"yz", 503},
+		{"sn", 0}, {"ap", 50}, {"012", 53}, {"3456789", 60}, {"ab", 60}, {"c", 60}, {"de", 60}, {"f", 500}, {"x", 501}, {"yz", 503},
 	} {
 		equal(t, "read", readFull(t, a, len(step.read)), step.read)
 		equal(t, "position after "+step.read, a.Position(), protocol.Resume{Instance: "i", Offset: step.want})

@@ -88,7 +88,7 @@ func (a *Attachment) attach(ctx context.Context, spec protocol.AttachSpec) (*pro
 	}
 	a.st = st
 	a.reshaped = a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
-	a.pos.Attached(attached.AttachInfo)
+	a.pos.Attached(attached.AttachInfo, spec.Resume)
 	return &attached.AttachInfo, nil
 }
 
@@ -161,7 +161,7 @@ func (a *Attachment) read() (Item, error) {
 func (a *Attachment) note(m protocol.Message) {
 	switch m := m.(type) {
 	case *wire.Resync:
-		a.pos.Resync(m.Offset, m.SnapshotBytes, m.View)
+		a.pos.Resync(m.Offset, m.BytesMissed, m.SnapshotBytes, m.View)
 		a.mu.Lock()
 		a.reshaped = false
 		a.mu.Unlock()

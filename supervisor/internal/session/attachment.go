@@ -105,7 +105,7 @@ type Attachment struct {
 // and one that comes to where somebody decides.
 //
 // Errors: session_exited (unless what is missing from before the end can still
-// be resumed), already_attached, instance_mismatch, limit_exceeded,
+// be resumed), already_attached, superseded, instance_mismatch, limit_exceeded,
 // invalid_argument for an offset that was never printed.
 func (s *Session) Attach(spec protocol.AttachSpec) (*Attachment, protocol.AttachInfo, error) {
 	if spec.Mode == "" {
@@ -144,14 +144,18 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	if _, end, _ := s.ring.Bounds(); spec.Resume != nil && spec.Resume.Offset > end {
 		return none, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("offset %d was not printed yet, the end is %d", spec.Resume.Offset, end))
 	}
+	w := s.input.writer(spec.Writer)
+	if spec.Attempt > 0 && spec.Attempt < w.attempt {
+		return none, protocol.Errorf(protocol.CodeSuperseded, fmt.Sprintf("a later attempt of the same client has attached to session %s", s.id))
+	}
 	if err := s.makeRoom(a); err != nil {
 		return none, err
 	}
+	w.attempt = max(w.attempt, spec.Attempt)
 	s.joins(a)
 	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact}
 	s.feed()
 	s.position(a, &info)
-	w := s.input.writer(spec.Writer)
 	w.attached++
 	a.accepted, a.told, info.InputOffset = w.accepted, w.accepted, w.accepted
 	if spec.Resume == nil || a.fitted { // else it is told first thing: who resumes may have missed a change

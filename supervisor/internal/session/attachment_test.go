@@ -335,3 +335,33 @@ func TestShow(t *testing.T) {
 		}
 	}
 }
+
+// An attach that was given up and comes late does not end its successor, nor
+// does it come back when that has gone.
+func TestLateAttempt(t *testing.T) {
+	s, _ := ready(t, "echo READY; exec sleep 1000")
+	try := func(attempt uint64) (*Attachment, error) {
+		a, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Attempt: attempt})
+		if err == nil {
+			t.Cleanup(a.Close)
+		}
+		return a, err
+	}
+	second, err := try(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = try(1)
+	wantCode(t, "the first, late", err, protocol.CodeSuperseded)
+	if err := second.Type(0, []byte("x")); err != nil {
+		t.Errorf("the second: %v", err)
+	}
+	second.Close()
+	_, err = try(1)
+	wantCode(t, "the first, later still", err, protocol.CodeSuperseded)
+	for _, attempt := range []uint64{2, 3, 0} { // another proxy resumes it; it comes back; it does not count
+		if _, err := try(attempt); err != nil {
+			t.Errorf("attempt %d: %v", attempt, err)
+		}
+	}
+}

@@ -34,6 +34,7 @@ type writer struct {
 	accepted uint64 // bytes taken so far, from 0
 	used     uint64 // input.clock when it last wrote or attached
 	attached int    // attachments of this name
+	attempt  uint64 // the latest of them
 }
 
 func newInput(limit int) input {
