@@ -25,10 +25,9 @@ const (
 )
 
 // A viewer that is stopped while its session floods costs another session
-// nothing: a key's echo there takes no longer than while the viewer reads. The
-// flood itself is no part of that comparison: it takes its share of the
-// processors with whoever looks at it. The supervisor does not grow meanwhile,
-// and when the viewer goes on, it shows the present.
+// little: a key's echo there takes at most twice as long as without the flood.
+// The supervisor does not grow meanwhile, and when the viewer goes on, it shows
+// the present.
 // It is not parallel, as it measures.
 // demand: R6, R10
 func TestStoppedViewer(t *testing.T) {
@@ -52,14 +51,14 @@ func TestStoppedViewer(t *testing.T) {
 		v.signal(syscall.SIGSTOP)
 		stopped.add(beside.keys(t))
 		v.signal(syscall.SIGCONT)
-		if i+1 >= stoppedRounds && stopped.best() <= 2*read.best() {
+		if i+1 >= stoppedRounds && stopped.best() <= 2*quiet.best() {
 			break
 		}
 	}
 	t.Logf("p99 of an echo without a flood: %v at best, %v mostly, in %d rounds", quiet.best(), median(quiet), len(quiet))
 	t.Logf("beside a flood whose viewer reads: %v, %v; whose viewer is stopped: %v, %v", read.best(), median(read), stopped.best(), median(stopped))
-	if stopped.best() > 2*read.best() {
-		t.Error("a stopped viewer holds up another session")
+	if stopped.best() > 2*quiet.best() {
+		t.Error("a stopped viewer, or its flood, holds up another session")
 	}
 	v.signal(syscall.SIGSTOP)
 	w.floodsNobody(c, beside)

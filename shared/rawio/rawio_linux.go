@@ -62,7 +62,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		n, err = Read(fd, p)
 		return err != syscall.EAGAIN
 	})
-	c.budget.Spend(n, tries > 1)
+	c.budget.Spend(n, perRead, tries > 1)
 	switch {
 	case waitErr != nil:
 		return 0, waitErr

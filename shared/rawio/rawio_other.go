@@ -5,6 +5,7 @@ package rawio
 import (
 	"errors"
 	"net"
+	"runtime"
 	"syscall"
 )
 
@@ -31,5 +32,5 @@ func again(call func() (int, error)) (int, error) {
 // Conn returns c.
 func Conn(c net.Conn) net.Conn { return c }
 
-// yield is not needed where the scheduler knows of every call.
-func yield() {}
+// Yield lets others run; the scheduler knows of every call.
+func Yield() { runtime.Gosched() }

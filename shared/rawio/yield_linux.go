@@ -24,12 +24,12 @@ var bell = sync.OnceValue(func() syscall.RawConn {
 
 var ringing sync.Mutex
 
-// yield parks the caller until the netpoller has been asked what is ready. The
+// Yield parks the caller until the netpoller has been asked what is ready. The
 // scheduler does that by itself only where nothing else can run, or every
 // 10 ms: a loop that always finds more to read would let everybody else wait
 // for so long. Others that want to yield meanwhile are parked here, so that
 // nothing else can run.
-func yield() {
+func Yield() {
 	raw := bell()
 	if raw == nil {
 		return

@@ -28,38 +28,44 @@ func (p *PTY) ReadEach(b []byte, each func(n int)) (n int, err error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	tries := 0
+	tries, reads := 0, 0
 	waitErr := p.whenReadable(func(fd uintptr) bool {
 		tries++
-		n, err = readAll(int(fd), b, each)
+		n, reads, err = readAll(int(fd), b, each)
 		return !errors.Is(err, unix.EAGAIN)
 	})
-	p.budget.Spend(n, tries > 1)
+	p.budget.Spend(n, reads, tries > 1)
 	if waitErr != nil {
 		return 0, p.wrap("read", waitErr)
 	}
 	return n, p.wrap("read", err)
 }
 
-// readAll reads until b is full or nothing is left. An error is only returned
-// with no bytes; the next call will see it again.
-func readAll(fd int, b []byte, each func(n int)) (n int, err error) {
-	for n < len(b) {
+// maxReads bounds how often readAll reads: a program that prints in small pieces
+// and all the time would have it go on for as long as b takes, during which
+// nobody is asked what else is ready.
+const maxReads = 16
+
+// readAll reads until b is full, nothing is left, or it was often enough. An
+// error is only returned with no bytes; the next call will see it again.
+func readAll(fd int, b []byte, each func(n int)) (n, reads int, err error) {
+	for n < len(b) && reads < maxReads {
 		k, err := rawio.Read(uintptr(fd), b[n:])
+		reads++
 		switch {
 		case k > 0:
 			n += k
 			each(k)
 		case errors.Is(err, unix.EINTR):
 		case n > 0:
-			return n, nil
+			return n, reads, nil
 		case err == nil, errors.Is(err, unix.EIO): // EIO is Linux's EOF on a master
-			return 0, io.EOF
+			return 0, reads, io.EOF
 		default:
-			return 0, err
+			return 0, reads, err
 		}
 	}
-	return n, nil
+	return n, reads, nil
 }
 
 // TryWrite writes what the kernel takes at once and never blocks: n < len(b)

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// A session that prints as fast as it can takes a processor for its program and
-// one for us. While somebody types in another one, it pauses for a moment after
-// each long read, so that a key's echo does not wait for a turn of the system's
-// scheduler, which is milliseconds long.
+// A screen takes up to some hundred microseconds for what is read of a terminal
+// at once, and a key's way through here has several goroutines to pass, each of
+// which would wait for so long while another session floods. So while somebody
+// types in one session, the others show what they print in small pieces and let
+// whoever is ready go first.
 
 const (
-	courtesyTime  = time.Second            // after the last key in another session
-	courtesyPause = 500 * time.Microsecond // behind some 64 KiB, which take about as long
+	courtesyTime  = time.Second // after the last key in another session
+	courtesyPiece = 1 << 10     // some 50 microseconds of lines as short as those of yes(1)
 )
 
 // courtesy knows who has typed last; it is shared by all sessions.

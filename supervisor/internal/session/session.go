@@ -211,9 +211,6 @@ func (s *Session) read() {
 			s.ring.Wake()
 			quiet = false
 		}
-		if n >= longRead && s.cfg.courtesy.due(s) {
-			time.Sleep(courtesyPause)
-		}
 		if err == nil {
 			continue
 		}
@@ -237,9 +234,6 @@ func (s *Session) read() {
 		}
 	}
 }
-
-// longRead is what only a program gives at once that prints without a pause.
-const longRead = 32 << 10
 
 // aPiece is what the kernel gives of a terminal's output at once where there is
 // more.

@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"holdfast/shared/rawio"
+)
 
 // feed shows the screen all that is in the ring. Who asks loop for something
 // then sees what was printed before.
@@ -16,8 +20,14 @@ func (s *Session) show(end uint64) {
 	if from >= end {
 		return
 	}
+	polite := end-from > courtesyPiece && s.cfg.courtesy.due(s)
 	for ; from < end; from = s.screen.Offset() {
-		s.screen.Write(s.ring.View(from, int(end-from)))
+		n := end - from
+		if polite {
+			n = min(n, courtesyPiece)
+			rawio.Yield()
+		}
+		s.screen.Write(s.ring.View(from, int(n)))
 	}
 	s.idle.touch()
 	s.answer()
