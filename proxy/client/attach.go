@@ -254,16 +254,15 @@ func (a *Attachment) attached(conn *conn, spec protocol.AttachSpec, info *protoc
 	}
 	if info.Replay == protocol.ReplaySnapshot {
 		a.overtaken(api.Resync{
-			Offset: info.Offset, BytesMissed: info.BytesMissed, SnapshotBytes: info.SnapshotBytes, View: info.View, ScreenOnly: spec.ScreenOnly,
+			Offset: info.Offset, BytesMissed: info.BytesMissed, ScreenOnly: spec.ScreenOnly,
 		})
 	}
 }
 
-// overtaken is called with mu held.
+// overtaken is called with mu held, when the position has been set.
 func (a *Attachment) overtaken(m api.Resync) {
 	a.missed += m.BytesMissed
 	a.reshaped = false
-	a.pos.Resync(m.Offset, m.BytesMissed, m.SnapshotBytes, m.View)
 	a.put(Message{Kind: Missed, Offset: m.Offset, Missed: m.BytesMissed, ScreenOnly: m.ScreenOnly})
 }
 
@@ -470,6 +469,7 @@ func (a *Attachment) control(conn *conn, m protocol.Message) error {
 	defer a.mu.Unlock()
 	switch m := m.(type) {
 	case *api.Resync:
+		a.pos.Resync(m.Offset, m.BytesMissed, m.SnapshotBytes, m.View)
 		a.overtaken(*m)
 	case *api.Resized:
 		a.put(Message{Kind: Resized, Size: protocol.Size{Cols: m.Cols, Rows: m.Rows}})

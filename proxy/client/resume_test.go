@@ -330,3 +330,30 @@ func (l *limited) write(b []byte) error {
 	}
 	return nil
 }
+
+// What is missed counts from where everything had come, or was told to be
+// missed, however often a snapshot is lost half-way.
+func TestResumeWithinSnapshots(t *testing.T) {
+	f, c, _ := dialed(t)
+	a, p, _ := attached(t, f, c, AttachOptions{}, exact(50))
+	for _, step := range []struct{ from, missed uint64 }{{50, 100}, {150, 0}, {150, 30}, {180, 7}} {
+		_ = p.Close()
+		p = f.accept()
+		m := want[*api.Attach](p)
+		if m.Resume.Offset != step.from {
+			t.Fatalf("resumed at %d, want %d", m.Resume.Offset, step.from)
+		}
+		info := exact(900)
+		info.Replay, info.SnapshotBytes, info.BytesMissed = protocol.ReplaySnapshot, 4, step.missed
+		p.answer(m, &api.Attached{Attachment: number, AttachInfo: info})
+		p.output(frame.Snapshot, 900, "sn")
+		for {
+			if m := receive(t, a); m.Kind == Snapshot {
+				break
+			}
+		}
+	}
+	if a.Missed() != 137 {
+		t.Errorf("missed %d", a.Missed())
+	}
+}

@@ -302,6 +302,7 @@ type guest struct {
 	snapshot  []byte // the last one
 	stands    uint64 // what that stands for
 	due       int    // how long it is, where that was told
+	began     uint64 // where the ring did, when it was made
 	last      client.MessageKind
 	exact     int // resumes
 	snapshots int
@@ -443,7 +444,12 @@ func (g *guest) take(m *client.Message) error {
 // was made, so pos+missed is where the ring began. We cannot look at it in that
 // moment, but the offset is one at most a ring's length from there, and a later
 // look sees it begin there or later.
+//
+// Half a snapshot is nothing: what is missed then goes on from where it began.
 func (g *guest) overtaken(offset, missed uint64) error {
+	if g.snapshot != nil && g.pos == g.stands && g.a.Position().Offset != g.pos {
+		g.pos = g.began
+	}
 	began := g.pos + missed
 	if offset < began || offset-began > chaosKept {
 		return fmt.Errorf("from offset %d on %d bytes are missed up to %d, in a ring of %d", g.pos, missed, offset, chaosKept)
@@ -457,7 +463,7 @@ func (g *guest) overtaken(offset, missed uint64) error {
 			g.pos, missed, offset, info.RingStart, info.OutputOffset)
 	}
 	g.missed, g.here = g.missed+missed, g.here+missed
-	g.pos, g.stands, g.snapshot, g.due = offset, offset, []byte{}, 0
+	g.pos, g.stands, g.snapshot, g.due, g.began = offset, offset, []byte{}, 0, began
 	return nil
 }
 
