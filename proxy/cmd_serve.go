@@ -138,6 +138,8 @@ func (s *serving) run(ctx context.Context) error {
 	ls, log := s.listeners, s.log
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	accepting, stopAccepting := context.WithCancel(ctx)
+	defer stopAccepting()
 	connCtx, closeConns := context.WithCancel(context.Background())
 	defer closeConns()
 	failed := make(chan error, 4)
@@ -152,31 +154,35 @@ func (s *serving) run(ctx context.Context) error {
 	}
 	offer := &handoff.Offer{
 		Files: ls.files, Build: version.String(), Log: log,
-		Leave: func(handed bool) {
+		Leave: func(handed bool, pass func([]handoff.Conn) error) {
+			defer stop()
 			reason := "stopping"
 			if handed {
 				reason = "handoff"
 				ls.release()
 			}
-			stop()
+			stopAccepting()
+			if pass != nil {
+				s.move(pass)
+			}
 			s.goaway(reason)
 		},
 	}
-	serve(func() error { return s.server.ServeListener(ctx, connCtx, ls.api) })
-	serve(func() error { return s.local.Serve(ctx, connCtx, netListener{ls.web}) })
-	serve(func() error { return offer.Serve(ctx, ls.control) })
+	serve(func() error { return s.server.ServeListener(accepting, connCtx, ls.api) })
+	serve(func() error { return s.local.Serve(accepting, connCtx, netListener{ls.web}) })
+	serve(func() error { return offer.Serve(accepting, ls.control) })
 	if ls.tcp != nil {
 		log.Info().Stringer("address", ls.tcp.Addr()).Msg("serving WebSockets on TCP; the token lies in the state directory")
-		serve(func() error { return s.pages.Serve(ctx, connCtx, ls.tcp) })
+		serve(func() error { return s.pages.Serve(accepting, connCtx, ls.tcp) })
 	}
 	for _, l := range []*socket.Listener{ls.api, ls.web, ls.control} {
-		go l.Watch(ctx, socketCheck, func(rebound bool, err error) {
+		go l.Watch(accepting, socketCheck, func(rebound bool, err error) {
 			log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, l.Path()).Msg("socket's path was gone")
 		})
 	}
 	log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ls.api.Path()).Msg("proxy serves")
 	if s.take != nil {
-		if err := s.take.Serving(); err != nil {
+		if err := s.take.Serving(func(conns []handoff.Conn) { s.adopt(connCtx, conns) }); err != nil {
 			log.Warn().Err(err).Msg("the old proxy did not say good-bye; serving all the same")
 		}
 		log.Info().Int("old_pid", s.take.PID).Msg("took over")

@@ -26,18 +26,20 @@ func (l *Listener) Files() ([]*os.File, error) {
 	if l.closed {
 		return nil, net.ErrClosed
 	}
-	ln, err := dup(l.ln, l.path)
+	ln, err := Dup(l.ln, l.path)
 	if err != nil {
 		return nil, err
 	}
-	lock, err := dup(l.lock, l.lock.Name())
+	lock, err := Dup(l.lock, l.lock.Name())
 	if err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
 	return []*os.File{ln, lock}, nil
 }
 
-func dup(c syscall.Conn, name string) (*os.File, error) {
+// Dup duplicates the descriptor of a connection, a listener or a file, as Files
+// does, and with the same care to be taken.
+func Dup(c syscall.Conn, name string) (*os.File, error) {
 	var f *os.File
 	err := control(c, func(fd int) error {
 		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -83,7 +85,7 @@ func (l *Listener) adopt(files []*os.File) error {
 		return errors.Join(fmt.Errorf("a listener on %s", ln.Addr().Network()), ln.Close())
 	}
 	l.ln.SetUnlinkOnClose(false)
-	if l.lock, err = dup(files[1], lockPath(l.path)); err != nil {
+	if l.lock, err = Dup(files[1], lockPath(l.path)); err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	if err := l.adoptNames(); err != nil {

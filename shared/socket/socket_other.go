@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -48,6 +49,9 @@ func SendFiles(*net.UnixConn, []byte, []*os.File) error { return ErrUnsupported 
 
 // RecvFiles returns ErrUnsupported.
 func RecvFiles(*net.UnixConn, []byte, int) (int, []*os.File, error) { return 0, nil, ErrUnsupported }
+
+// Dup returns ErrUnsupported.
+func Dup(syscall.Conn, string) (*os.File, error) { return nil, ErrUnsupported }
 
 // Path returns nothing.
 func (*Listener) Path() string { return "" }

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -655,7 +656,8 @@ func TestFairness(t *testing.T) {
 		go a.flood()
 	}
 	const inSockets = 64 // frames: 2 MiB, and Linux takes some 200 KiB by itself
-	for i := range 20 {
+	behind := map[string][]int{}
+	for i := range 21 {
 		told, at := map[string]int{}, 0
 		c.raw(text(`{"type":"teleport","request_id":"x"}`))
 		quiet.print(uint64(i), "x")
@@ -670,10 +672,13 @@ func TestFairness(t *testing.T) {
 			}
 		}
 		for what, at := range told {
-			if at > 2*floods+inSockets {
-				t.Errorf("round %d: %s came behind %d frames of %d floods", i, what, at, floods)
-			}
-			t.Logf("round %d: %s came behind %d frames", i, what, at)
+			behind[what] = append(behind[what], at)
+		}
+	}
+	for what, at := range behind {
+		slices.Sort(at) // one round may meet a moment in which nobody has a processor for us
+		if at[len(at)/2] > 2*floods+inSockets {
+			t.Errorf("%s came behind %v frames of %d floods", what, at, floods)
 		}
 	}
 	c.nc.Close()

@@ -22,9 +22,12 @@ type attachment struct {
 	done    chan struct{} // closed when nothing more comes for the number
 	session protocol.SessionID
 	link    *linkclient.Attachment
-	text    bool               // output goes as terminal.data
-	typist  *linkclient.Typist // of a text client
-	left    atomic.Bool        // its client has detached, and was not lost
+	text    bool                 // output goes as terminal.data
+	size    protocol.Size        // last told, if any was; owned by the pump
+	resume  *protocol.AttachSpec // where its client stopped taking output, of a connection that is moved; owned by the pump
+	typist  *linkclient.Typist   // of a text client
+	hush    context.CancelFunc   // ends the typist
+	left    atomic.Bool          // its client has detached, and was not lost
 }
 
 // leave ends the supervisor's side; the supervisor is told apart whether the
@@ -47,7 +50,7 @@ func (c *conn) attachment(number uint32) *attachment {
 }
 
 // reserve takes a number for an attachment that is being made.
-func (c *conn) reserve(ctx context.Context, number uint32) (*attachment, error) {
+func (c *conn) reserve(number uint32) (*attachment, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.attachments[number] != nil {
@@ -57,7 +60,7 @@ func (c *conn) reserve(ctx context.Context, number uint32) (*attachment, error) 
 		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d attachments on this connection", maxAttachments))
 	}
 	a := &attachment{number: number, done: make(chan struct{})}
-	a.ctx, a.cancel = context.WithCancel(ctx)
+	a.ctx, a.cancel = context.WithCancel(c.ctx)
 	c.attachments[number] = a
 	return a, nil
 }
@@ -81,7 +84,7 @@ func (c *conn) attach(ctx context.Context, m *api.Attach) error {
 	if err := m.Validate(); err != nil {
 		return err
 	}
-	a, err := c.reserve(ctx, m.Attachment)
+	a, err := c.reserve(m.Attachment)
 	if err != nil {
 		return err
 	}
@@ -107,33 +110,50 @@ func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.At
 	a.link, a.session, a.text = la, info.Session.ID, text
 	if text {
 		a.typist = linkclient.NewTypist(la, info.InputOffset)
-		c.wg.Go(func() { a.typist.Run(a.ctx) })
+		var typing context.Context
+		typing, a.hush = context.WithCancel(a.ctx)
+		c.wg.Go(func() { a.typist.Run(typing) })
 		c.terminals[a.session] = a
 	}
 	c.mu.Unlock()
-	announce()
 	stop := context.AfterFunc(a.ctx, func() { a.leave(la) }) // which ends the pump
 	c.wg.Go(func() {
 		defer close(a.done)
-		defer c.drop(a)
-		c.pump(a)
+		announce()
+		if c.pump(a) {
+			return // whoever goes on with it has it
+		}
 		stop()
 		a.leave(la)
+		c.drop(a)
 	})
 }
 
-// pump brings an attachment's output to the client until either ends.
-func (c *conn) pump(a *attachment) {
+// pump brings an attachment's output to the client until either ends, or until it
+// rests because the connection is being moved.
+func (c *conn) pump(a *attachment) (rests bool) {
 	for {
+		if a.resume == nil && c.isStuck() {
+			// What comes now is read for the sake of the pause behind it.
+			spec := a.link.Resumption()
+			a.resume = &spec
+		}
 		item, err := a.link.Next(a.ctx)
 		switch {
 		case errors.Is(err, io.EOF) || a.ctx.Err() != nil:
-			return
+			return a.resume != nil
 		case err != nil:
 			c.sendLast(a, a.failure(err))
-			return
+			return false
 		case item.Raw == nil:
-			c.tell(a, item.Message)
+			if p, ok := item.Message.(*wire.Paused); ok {
+				a.rest(p.InputOffset)
+				return true
+			}
+			if a.resume == nil {
+				c.tell(a, item.Message)
+			}
+		case a.resume != nil:
 		case a.text:
 			c.sendText(a, item.Raw)
 		default:
@@ -163,6 +183,11 @@ func (c *conn) tell(a *attachment, m protocol.Message) {
 			Attachment: n, Offset: m.Offset, BytesMissed: m.BytesMissed, SnapshotBytes: m.SnapshotBytes, View: m.View, ScreenOnly: m.ScreenOnly,
 		})
 	case *wire.Resized:
+		size := protocol.Size{Cols: m.Cols, Rows: m.Rows}
+		if size == a.size { // as it was before the connection was moved
+			return
+		}
+		a.size = size
 		c.send(api.Resized{Attachment: n, Cols: m.Cols, Rows: m.Rows})
 	case *wire.Stolen:
 		c.sendLast(a, api.Stolen{Attachment: n, StolenBy: m.StolenBy})

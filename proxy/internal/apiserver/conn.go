@@ -1,8 +1,10 @@
 package apiserver
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,13 +32,21 @@ import (
 //
 // All of them write under wmu, a whole frame at a time.
 type conn struct {
-	s    *Server
-	t    Transport
-	from Origin
-	log  zerolog.Logger
+	s       *Server
+	t       Transport
+	from    Origin
+	log     zerolog.Logger
+	moving  chan struct{} // closed when it is being frozen
+	stopped chan struct{} // closed when nothing is read any more, because of
+	readErr error
+
 	room chan struct{} // a place for each request under way
 	wait chan struct{} // the same for each wait, which may last for ever
 	wg   sync.WaitGroup
+
+	ctx    context.Context // of all that runs for it
+	cancel context.CancelFunc
+	rested chan struct{} // closed when a frozen one has been given up to whoever goes on with it
 
 	wmu sync.Mutex
 
@@ -44,17 +54,34 @@ type conn struct {
 	hello       *api.Hello
 	attachments map[uint32]*attachment
 	terminals   map[protocol.SessionID]*attachment // those that terminal.* messages mean
+	requests    map[*request]struct{}              // under way
+	unread      []json.RawMessage                  // messages that were read and not begun
 	subscribed  bool
+	following   subscription
 }
 
-func (c *conn) serve(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
+// start is called before anything runs for the connection.
+func (c *conn) start(ctx context.Context) { c.ctx, c.cancel = context.WithCancel(ctx) }
+
+func (c *conn) serve() {
+	ctx := c.ctx
 	stop := context.AfterFunc(ctx, func() { _ = c.t.Close() })
 	defer stop()
-	err := c.greet()
+	var err error
+	if c.hello == nil {
+		err = c.greet()
+	}
 	if err == nil {
 		err = c.read(ctx)
 	}
+	if c.isMoving() && (errors.Is(err, errMoving) || errors.Is(err, os.ErrDeadlineExceeded)) {
+		stop()
+		close(c.stopped)
+		<-c.rested // freeze takes what is left
+		return
+	}
+	c.readErr = err
+	close(c.stopped)
 	if e := new(protocol.Error); errors.As(err, &e) {
 		c.log.Info().Str(logging.Code, string(e.Code)).Msg("client refused")
 		_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
@@ -62,7 +89,7 @@ func (c *conn) serve(ctx context.Context) {
 	} else if err != nil && !expected(err) {
 		c.log.Info().Err(err).Msg("client lost")
 	}
-	cancel()
+	c.cancel()
 	_ = c.t.Close()
 	c.wg.Wait()
 }
@@ -207,12 +234,18 @@ func (c *conn) control(ctx context.Context, payload []byte) error {
 	}
 	select {
 	case room <- struct{}{}:
+	case <-c.moving:
+		c.unread = append(c.unread, bytes.Clone(payload))
+		return errMoving
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	q := c.begins(m, payload)
+	ctx, q.cancel = context.WithCancel(ctx)
 	c.wg.Go(func() {
 		defer func() { <-room }()
-		c.request(ctx, m, env.RequestID)
+		defer c.ends(q)
+		c.request(ctx, q, m, env.RequestID)
 	})
 	return nil
 }
@@ -292,7 +325,7 @@ func (c *conn) writeAfter(raw []byte, before func()) {
 	before()
 	err := c.t.Write(raw)
 	c.wmu.Unlock()
-	if err != nil {
+	if err != nil && !c.isMoving() {
 		_ = c.t.Close()
 	}
 }

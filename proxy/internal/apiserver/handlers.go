@@ -13,7 +13,7 @@ import (
 
 // request answers one request. Those with their own way of answering come
 // first, then those that are one question to the supervisor.
-func (c *conn) request(ctx context.Context, m protocol.Message, requestID string) {
+func (c *conn) request(ctx context.Context, q *request, m protocol.Message, requestID string) {
 	var err error
 	switch m := m.(type) {
 	case *api.Attach:
@@ -21,7 +21,7 @@ func (c *conn) request(ctx context.Context, m protocol.Message, requestID string
 	case *api.Events:
 		err = c.events(ctx, m)
 	case *api.List:
-		err = c.list(ctx, m)
+		err = c.list(ctx, q, m)
 	case *api.Detach:
 		c.detach(m.Attachment)
 		c.send(api.Detached{Request: m.Request, Attachment: m.Attachment})
@@ -31,14 +31,14 @@ func (c *conn) request(ctx context.Context, m protocol.Message, requestID string
 		c.terminalClose(ctx, m)
 	default:
 		var reply protocol.Message
-		if reply, err = c.ask(ctx, m); err == nil {
+		if reply, err = c.ask(ctx, m); err == nil && c.claim(q) {
 			c.send(reply)
 		}
 	}
 	if protocol.CodeOf(err) == protocol.CodeUnsupported && requestID == "" {
 		return // no request, and nobody waits for an answer
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && c.claim(q) {
 		c.fail(requestID, nil, err)
 	}
 }
@@ -128,9 +128,9 @@ func reply(req protocol.Request, m protocol.Message) (protocol.Message, error) {
 	return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with "+m.MessageType())
 }
 
-func (c *conn) list(ctx context.Context, m *api.List) error {
+func (c *conn) list(ctx context.Context, q *request, m *api.List) error {
 	all, err := c.s.cfg.Link.List(ctx, m.Originator)
-	if err != nil {
+	if err != nil || !c.claim(q) {
 		return err
 	}
 	parts := protocol.SplitSessions(all)
@@ -205,7 +205,7 @@ func (c *conn) events(ctx context.Context, m *api.Events) error {
 	if twice {
 		return protocol.Errorf(protocol.CodeInvalidArgument, "this connection is subscribed already")
 	}
-	sub, first, err := c.s.cfg.Link.Subscribe(ctx, m.Instance, m.After)
+	sub, first, err := c.s.cfg.Link.Subscribe(c.ctx, m.Instance, m.After)
 	if err != nil {
 		c.mu.Lock()
 		c.subscribed = false
@@ -213,15 +213,7 @@ func (c *conn) events(ctx context.Context, m *api.Events) error {
 		return err
 	}
 	c.send(api.Subscribed{Request: m.Request, Instance: first.Instance, Seq: first.Seq})
-	c.wg.Go(func() {
-		for {
-			e, err := sub.Next(ctx)
-			if err != nil {
-				return
-			}
-			c.sendEvent(e)
-		}
-	})
+	c.follow(sub)
 	return nil
 }
 

@@ -110,14 +110,7 @@ type Origin struct {
 
 // Serve serves one connection, which it owns, until it ends.
 func (s *Server) Serve(ctx context.Context, t Transport, from Origin) {
-	c := &conn{
-		s: s, t: t, from: from,
-		attachments: make(map[uint32]*attachment),
-		terminals:   make(map[protocol.SessionID]*attachment),
-		room:        make(chan struct{}, maxRequests),
-		wait:        make(chan struct{}, maxWaits),
-		log:         s.cfg.Log.With().Str("transport", from.Transport).Int(logging.PID, from.PID).Logger(),
-	}
+	c := s.newConn(t, from)
 	if err := s.add(c); err != nil {
 		_ = t.SetWriteDeadline(time.Now().Add(goawayTimeout))
 		c.fail("", nil, err)
@@ -125,7 +118,23 @@ func (s *Server) Serve(ctx context.Context, t Transport, from Origin) {
 		return
 	}
 	defer s.remove(c)
-	c.serve(ctx)
+	c.start(ctx)
+	c.serve()
+}
+
+func (s *Server) newConn(t Transport, from Origin) *conn {
+	return &conn{
+		s: s, t: t, from: from,
+		attachments: make(map[uint32]*attachment),
+		terminals:   make(map[protocol.SessionID]*attachment),
+		requests:    make(map[*request]struct{}),
+		room:        make(chan struct{}, maxRequests),
+		wait:        make(chan struct{}, maxWaits),
+		moving:      make(chan struct{}),
+		stopped:     make(chan struct{}),
+		rested:      make(chan struct{}),
+		log:         s.cfg.Log.With().Str("transport", from.Transport).Int(logging.PID, from.PID).Logger(),
+	}
 }
 
 func (s *Server) add(c *conn) error {

@@ -18,7 +18,7 @@ const firstTerminal = 1 << 31
 
 func (c *conn) terminalOpen(ctx context.Context, m *api.TerminalOpen) {
 	// A place first: a session that could not be shown would be nobody's.
-	a, err := c.reserveTerminal(ctx)
+	a, err := c.reserveTerminal()
 	if err != nil {
 		c.send(terminalError(m.Request, "", err))
 		return
@@ -58,9 +58,9 @@ func (c *conn) openTerminal(ctx context.Context, a *attachment, m *api.TerminalO
 }
 
 // reserveTerminal takes the first free number for a terminal.
-func (c *conn) reserveTerminal(ctx context.Context) (*attachment, error) {
+func (c *conn) reserveTerminal() (*attachment, error) {
 	for n := uint32(firstTerminal); ; n++ {
-		a, err := c.reserve(ctx, n)
+		a, err := c.reserve(n)
 		if protocol.CodeOf(err) != protocol.CodeInvalidArgument {
 			return a, err
 		}

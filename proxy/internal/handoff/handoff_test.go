@@ -52,7 +52,7 @@ func newOld(t *testing.T, change func(*old)) *old {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.offer = &Offer{Build: "1.0", Files: o.files, Leave: func(handed bool) { o.left <- handed }, Log: zerolog.Nop()}
+	o.offer = &Offer{Build: "1.0", Files: o.files, Leave: func(handed bool, _ func([]Conn) error) { o.left <- handed }, Log: zerolog.Nop()}
 	if change != nil {
 		change(o)
 	}
@@ -141,7 +141,7 @@ func TestTakeOver(t *testing.T) {
 		conn.Close()
 	}
 	o := newOld(t, func(o *old) {
-		o.offer.Leave = func(handed bool) {
+		o.offer.Leave = func(handed bool, _ func([]Conn) error) {
 			if err := o.api.Release(); err != nil {
 				t.Error(err)
 			}
@@ -171,7 +171,7 @@ func TestTakeOver(t *testing.T) {
 	defer ln.Close()
 	o.staying(t)
 	knock(o)
-	if err := take.Serving(); err != nil {
+	if err := take.Serving(nobody); err != nil {
 		t.Error(err)
 	}
 	select {
@@ -216,7 +216,7 @@ func TestSuccessorDies(t *testing.T) {
 	}
 	take := begin(t, o)
 	o.staying(t)
-	if err := take.Serving(); err != nil {
+	if err := take.Serving(nobody); err != nil {
 		t.Error(err)
 	}
 	if handed := within(t, "the old proxy leaves", o.left); !handed {
@@ -248,7 +248,7 @@ func TestTwoAtOnce(t *testing.T) {
 	first.Close()
 	third := begin(t, o)
 	o.staying(t)
-	if err := third.Serving(); err != nil {
+	if err := third.Serving(nobody); err != nil {
 		t.Error(err)
 	}
 }
@@ -419,7 +419,7 @@ func TestOldVanishes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := take.Serving(); err == nil {
+			if err := take.Serving(nobody); err == nil {
 				t.Error("somebody has said good-bye")
 			}
 		})
@@ -429,7 +429,7 @@ func TestOldVanishes(t *testing.T) {
 // Stop returns when the proxy has left.
 func TestStop(t *testing.T) {
 	leave := make(chan struct{})
-	o := newOld(t, func(o *old) { o.offer.Leave = func(handed bool) { <-leave; o.left <- handed } })
+	o := newOld(t, func(o *old) { o.offer.Leave = func(handed bool, _ func([]Conn) error) { <-leave; o.left <- handed } })
 	type stopped struct {
 		pid int
 		err error
@@ -473,7 +473,7 @@ func TestLeaveOnce(t *testing.T) {
 				return
 			}
 			if take, err := Begin(soon(t), o.control, "2.0"); err == nil {
-				_ = take.Serving()
+				_ = take.Serving(nobody)
 			}
 		})
 	}
@@ -497,3 +497,6 @@ func TestNoWaiting(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 }
+
+// nobody is what a successor adopts where no connections are given.
+func nobody([]Conn) {}

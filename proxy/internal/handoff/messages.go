@@ -3,8 +3,10 @@
 // The two speak over the control socket, in messages of shared/socket that can
 // carry open files. The new one asks; the old one gives its listeners and
 // locks, and goes on serving; the new one says that it serves; only then does
-// the old one stop accepting, tell its clients to come back, and leave.
-// Before that word any failure leaves the old one as if nothing had been tried.
+// the old one stop accepting, give its clients' connections, some at a time and
+// each with its record, tell those that cannot be given to come back, and leave.
+// Before that word any failure leaves the old one as if nothing had been tried;
+// after it a client whose connection is in doubt is closed, and comes back.
 //
 // Invariant: at every moment some process holds the listeners open, so no
 // connect is refused, and the socket's path is never unlinked.
@@ -24,15 +26,21 @@ import (
 	"holdfast/shared/socket"
 )
 
-// Version counts incompatible meanings of these messages.
-const Version = 1
+// Version counts incompatible meanings of these messages. Since 2 connections
+// are given, too.
+const (
+	Version    = 2
+	versionMin = 1
+)
+
+const withConns = 2 // the first version that gives connections
 
 // Timeout is how long either side waits for the other's next word.
 const Timeout = 10 * time.Second
 
 // message is all there is to say; Do says which fields count.
 type message struct {
-	Do       string                `json:"do"` // take, offer, serving, done; stop, stopping; error
+	Do       string                `json:"do"` // take, offer, serving, conns, started, done; stop, stopping; error
 	Versions protocol.VersionRange `json:"versions,omitzero"`
 	PID      int                   `json:"pid,omitempty"`
 	Version  string                `json:"version,omitempty"` // the build's
@@ -47,7 +55,7 @@ type Group struct {
 	Files int    `json:"files"`
 }
 
-var supported = protocol.VersionRange{Min: Version, Max: Version}
+var supported = protocol.VersionRange{Min: versionMin, Max: Version}
 
 func send(conn *net.UnixConn, m message, files []*os.File) error {
 	m.PID = os.Getpid()

@@ -19,10 +19,12 @@ type Offer struct {
 	// Files returns what to pass on. The files are the Offer's to close.
 	Files func() ([]Group, []*os.File, error)
 	// Leave is called once, after the successor has said that it serves, or
-	// when the proxy is asked to stop. It makes the proxy accept no more, tells
-	// its clients to come back, and returns; handed says whether somebody else
-	// has the listeners now.
-	Leave func(handed bool)
+	// when the proxy is asked to stop. It makes the proxy accept no more, gives
+	// the successor what connections it can by pass, tells the other clients to
+	// come back, and returns; handed says whether somebody else has the
+	// listeners now. pass is nil where nobody takes connections; those it is
+	// given stay Leave's, and are whoever's it was given to if it returns nil.
+	Leave func(handed bool, pass func([]Conn) error)
 	// Build is this build's version.
 	Build string
 	Log   zerolog.Logger
@@ -61,7 +63,7 @@ func (o *Offer) serve(conn *net.UnixConn, log zerolog.Logger) {
 	if m.Do == "stop" {
 		log.Info().Msg("asked to stop")
 		_ = send(conn, message{Do: "stopping"}, nil)
-		o.leave(false)
+		o.leave(false, nil)
 		return
 	}
 	if err := o.hand(conn, m); err != nil {
@@ -71,16 +73,17 @@ func (o *Offer) serve(conn *net.UnixConn, log zerolog.Logger) {
 	log.Info().Str("successor", m.Version).Msg("handed off")
 }
 
-func (o *Offer) leave(handed bool) {
+func (o *Offer) leave(handed bool, pass func([]Conn) error) {
 	if o.left.CompareAndSwap(false, true) {
-		o.Leave(handed)
+		o.Leave(handed, pass)
 	}
 }
 
 // hand passes everything on. It returns an error, having changed nothing,
 // unless the successor has said that it serves.
 func (o *Offer) hand(conn *net.UnixConn, m message) error {
-	if _, err := protocol.Agree(supported, m.Versions); err != nil {
+	agreed, err := protocol.Agree(supported, m.Versions)
+	if err != nil {
 		return errors.Join(err, send(conn, message{Do: "error", Error: protocol.AsError(err)}, nil))
 	}
 	groups, files, err := o.Files()
@@ -94,7 +97,11 @@ func (o *Offer) hand(conn *net.UnixConn, m message) error {
 	if err = errors.Join(err, closeAll(files)); err != nil {
 		return err
 	}
-	o.leave(true)
+	var pass func([]Conn) error
+	if agreed >= withConns {
+		pass = func(conns []Conn) error { return give(conn, conns) }
+	}
+	o.leave(true, pass)
 	_ = send(conn, message{Do: "done"}, nil) // the successor serves, whether it hears this or not
 	return nil
 }

@@ -64,11 +64,23 @@ func (t *Take) Files(name string) []*os.File {
 }
 
 // Serving tells the old proxy that this one accepts connections now. It
-// returns when the old one has told its clients to come.
-func (t *Take) Serving() error {
+// returns when the old one has given all the connections that it can, each to
+// adopt, and told its other clients to come. What adopt is given is its own.
+func (t *Take) Serving(adopt func([]Conn)) error {
 	err := send(t.conn, message{Do: "serving"}, nil)
-	if err == nil {
-		_, err = hear(t.conn, "done")
+	for err == nil {
+		var m message
+		var files []*os.File
+		m, files, err = receive(t.conn, "conns", "done")
+		if err != nil || m.Do == "done" {
+			err = errors.Join(err, closeAll(files))
+			break
+		}
+		var conns []Conn
+		if conns, err = taken(m.Groups, files); err == nil {
+			adopt(conns)
+			err = send(t.conn, message{Do: "started"}, nil)
+		}
 	}
 	return errors.Join(err, t.Close())
 }

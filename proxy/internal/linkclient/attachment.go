@@ -204,13 +204,14 @@ func (a *Attachment) attachAgain(ctx context.Context) (info *protocol.AttachInfo
 	if _, err := a.c.Conn(ctx); err != nil {
 		return nil, false, err
 	}
-	spec := a.resumption()
+	spec := a.Resumption()
 	info, err = a.attach(ctx, spec)
 	return info, spec.ScreenOnly, err
 }
 
-// resumption is the attach that goes on from here.
-func (a *Attachment) resumption() protocol.AttachSpec {
+// Resumption is the attach that goes on from here. It is called by whoever calls
+// Next, or when nobody does any more.
+func (a *Attachment) Resumption() protocol.AttachSpec {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.pos.Resume(a.spec, a.reshaped)

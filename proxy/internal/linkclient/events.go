@@ -74,6 +74,9 @@ func (s *Subscription) Next(ctx context.Context) (*wire.Event, error) {
 	}
 }
 
+// Position is which supervisor's events have been returned, and up to which.
+func (s *Subscription) Position() (protocol.Instance, uint64) { return s.instance, s.seq }
+
 // Status returns the supervisor's state.
 func (c *Client) Status(ctx context.Context) (protocol.ProcessStatus, error) {
 	reply, err := c.Call(ctx, wire.Status{})

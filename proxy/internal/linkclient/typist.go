@@ -1,6 +1,7 @@
 package linkclient
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"time"
@@ -164,6 +165,13 @@ func (t *Typist) drop(offset uint64) {
 	t.sent = max(t.sent, t.base)
 	poke(t.work)
 	poke(t.room)
+}
+
+// Rest returns what was added and is not accepted.
+func (t *Typist) Rest() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return bytes.Clone(t.data)
 }
 
 // retry tries again with one piece.

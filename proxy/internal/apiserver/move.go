@@ -1,0 +1,467 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/linkclient"
+)
+
+// A connection can be moved to another proxy while it is in use: it is frozen
+// at a frame boundary, and its Record and its descriptor are given to whoever
+// goes on with it. Freezing ends all that runs for it here and closes nothing;
+// restoring begins anew from the record, in this process too where a move was
+// given up. The client sees a pause.
+//
+//	freeze: stop reading; answer or note the requests under way; have each
+//	        attachment paused behind what was typed and printed before; note
+//	        what was read and not understood, and what was not written
+//	restore: write what was not; attach again where each attachment was; make
+//	        the noted requests; read
+
+// RecordVersion counts incompatible meanings of a Record.
+const RecordVersion = 1
+
+// A Record is all that there is to know of a connection.
+type Record struct {
+	Version     int                `json:"version"`
+	From        Origin             `json:"from"`
+	Hello       *api.Hello         `json:"hello,omitempty"` // without its secrets; absent before it was said
+	Attachments []AttachmentRecord `json:"attachments,omitempty"`
+	Events      *EventsRecord      `json:"events,omitempty"`
+	Requests    []json.RawMessage  `json:"requests,omitempty"` // to be made again, as they came
+	In          []byte             `json:"in,omitempty"`       // read, and not understood yet
+	Out         []byte             `json:"out,omitempty"`      // to be written before anything else
+}
+
+// AttachmentRecord is one attachment: how to attach again.
+type AttachmentRecord struct {
+	Number uint32              `json:"number"`
+	Spec   protocol.AttachSpec `json:"spec"` // with Resume
+	Text   bool                `json:"text,omitempty"`
+	Typed  []byte              `json:"typed,omitempty"` // by a text client, and not accepted yet
+	Size   protocol.Size       `json:"size,omitzero"`   // last told
+}
+
+// EventsRecord is where a subscription has come to.
+type EventsRecord struct {
+	Instance protocol.Instance `json:"instance"`
+	After    uint64            `json:"after"`
+}
+
+// A Movable transport can be given up in the middle and gone on with elsewhere.
+type Movable interface {
+	Transport
+	// Client is the connection itself.
+	Client() net.Conn
+	// Stop makes writes keep what the client does not take at once.
+	Stop()
+	// Stuck reports whether something was kept.
+	Stuck() bool
+	// Leftover is what was read and not returned by Next, and unwritten what was
+	// written and not taken. They are called when nobody uses the transport.
+	Leftover() []byte
+	Unwritten() []byte
+	// WriteRest writes what was unwritten elsewhere, before anything else.
+	WriteRest(p []byte) error
+}
+
+// ErrImmovable is of a connection that has to be closed, for its client to come
+// back by itself.
+var ErrImmovable = errors.New("this connection cannot be moved")
+
+// errMoving ends the reading of a connection that is being frozen.
+var errMoving = errors.New("the connection is being moved")
+
+// pauseTime is how long the supervisor and the client together may take to
+// bring an attachment to rest, while output is still written. What a client does
+// not take by then goes with it.
+const pauseTime = 10 * time.Millisecond
+
+// A Frozen is a connection at rest.
+type Frozen struct {
+	Record Record
+	c      *conn
+}
+
+// Client is the client's connection.
+func (f *Frozen) Client() net.Conn { return f.c.t.(Movable).Client() }
+
+// done ends what is left here of a connection that has been moved: nothing of
+// it is closed but our side of its attachments, and our descriptor.
+func (f *Frozen) done() {
+	for _, a := range f.c.attachments { // nobody else knows of them any more
+		a.link.Close()
+	}
+	f.c.cancel()
+	close(f.c.rested)
+	_ = f.Client().Close()
+}
+
+// request is one that is under way.
+type request struct {
+	raw    json.RawMessage // nil where it must not be made twice
+	cancel context.CancelFunc
+	state  requestState // guarded by the connection's mu
+}
+
+type requestState int
+
+const (
+	asked    requestState = iota
+	answered              // or about to be
+	moved                 // it is made again elsewhere
+)
+
+// begins notes a request.
+func (c *conn) begins(m protocol.Message, raw []byte) *request {
+	q := &request{}
+	if repeatable(m) {
+		q.raw = bytes.Clone(raw)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests[q] = struct{}{}
+	return q
+}
+
+func (c *conn) ends(q *request) {
+	q.cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.requests, q)
+}
+
+// claim reports whether a request is to be answered here.
+func (c *conn) claim(q *request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q.state == moved {
+		return false
+	}
+	q.state = answered
+	return true
+}
+
+// repeatable reports whether a request may be made twice: it asks, or it says
+// by itself what it is.
+func repeatable(m protocol.Message) bool {
+	switch m := m.(type) {
+	case *api.List, *api.Info, *api.Screen, *api.History, *api.Search, *api.Scrollback, *api.Wait, *api.Status:
+		return true
+	case *api.Spawn:
+		return m.Token != ""
+	case *api.Reopen:
+		return m.Token != ""
+	}
+	return false
+}
+
+// freeze brings the connection to rest, or gives up when ctx is done: then it
+// has to be closed. It is called once.
+func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
+	t, ok := c.t.(Movable)
+	if !ok {
+		return nil, ErrImmovable
+	}
+	c.mu.Lock()
+	close(c.moving)
+	c.mu.Unlock()
+	_ = t.SetReadDeadline(longAgo) // of one that is closed: the reader sees that
+	select {
+	case <-c.stopped:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("reading has not stopped: %w", ctx.Err())
+	}
+	if c.readErr != nil {
+		return nil, fmt.Errorf("it has ended: %w", c.readErr)
+	}
+	f := &Frozen{c: c, Record: Record{Version: RecordVersion, From: c.from}}
+	c.restRequests(&f.Record)
+	c.pause()
+	stop := time.AfterFunc(pauseTime, t.Stop)
+	defer stop.Stop()
+	done := make(chan struct{})
+	go func() { c.wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("it does not come to rest: %w", ctx.Err())
+	}
+	t.Stop()
+	c.note(&f.Record, t)
+	return f, nil
+}
+
+var longAgo = time.Unix(1, 0)
+
+// restRequests ends those requests that can be made again elsewhere. Others end
+// by themselves.
+func (c *conn) restRequests(r *Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for q := range c.requests {
+		if q.raw != nil && q.state == asked {
+			q.state = moved
+			r.Requests = append(r.Requests, q.raw)
+			q.cancel()
+		}
+	}
+	r.Requests = append(r.Requests, c.unread...)
+}
+
+// subscription is the connection's, once it has one.
+type subscription struct {
+	sub    *linkclient.Subscription
+	cancel context.CancelFunc
+}
+
+// follow tells what happens until the connection ends, or rests.
+func (c *conn) follow(sub *linkclient.Subscription) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.mu.Lock()
+	c.following = subscription{sub, cancel}
+	c.mu.Unlock()
+	c.wg.Go(func() {
+		defer cancel()
+		for {
+			e, err := sub.Next(ctx)
+			if err != nil {
+				return
+			}
+			c.sendEvent(e)
+		}
+	})
+}
+
+// rest ends an attachment's typing; what is not accepted is kept.
+func (a *attachment) rest(accepted uint64) {
+	if a.typist != nil {
+		a.typist.Told(&wire.Accepted{Offset: accepted})
+		a.hush()
+	}
+}
+
+// pause asks for the end of each attachment's output; its pump ends with that.
+func (c *conn) pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.attachments {
+		if a.link != nil {
+			go a.link.Send(wire.Pause{})
+		}
+	}
+	if c.following.cancel != nil {
+		c.following.cancel()
+	}
+}
+
+func (c *conn) isMoving() bool {
+	select {
+	case <-c.moving:
+		return true
+	default:
+		return false
+	}
+}
+
+// isStuck reports whether the connection is being moved and its client takes
+// nothing more.
+func (c *conn) isStuck() bool {
+	t, ok := c.t.(Movable)
+	return ok && c.isMoving() && t.Stuck()
+}
+
+// note is called when nothing runs any more.
+func (c *conn) note(r *Record, t Movable) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hello != nil {
+		hello := *c.hello
+		hello.Token, hello.Secret = "", ""
+		r.Hello = &hello
+	}
+	for _, a := range c.attachments {
+		spec := a.link.Resumption()
+		if a.resume != nil {
+			spec = *a.resume
+		}
+		rec := AttachmentRecord{Number: a.number, Spec: spec, Text: a.text, Size: a.size}
+		if a.typist != nil {
+			rec.Typed = a.typist.Rest()
+		}
+		r.Attachments = append(r.Attachments, rec)
+	}
+	if c.following.sub != nil {
+		r.Events = &EventsRecord{}
+		r.Events.Instance, r.Events.After = c.following.sub.Position()
+	}
+	r.In, r.Out = t.Leftover(), t.Unwritten()
+}
+
+// Freeze brings all connections to rest, so many at a time, and gives them to
+// move, which says whether somebody goes on with them. Connections that cannot be
+// moved are told to come again, and no others are let in. It returns when all
+// have gone.
+func (s *Server) Freeze(ctx context.Context, atOnce int, move func([]*Frozen) error) (moved int, err error) {
+	s.mu.Lock()
+	s.shut = true
+	conns := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for batch := range slices.Chunk(conns, atOnce) {
+		if err != nil {
+			break // Goaway is for the rest
+		}
+		frozen := s.freeze(ctx, batch)
+		if len(frozen) == 0 {
+			continue
+		}
+		if err = move(frozen); err == nil {
+			moved += len(frozen)
+		}
+		for _, f := range frozen {
+			if err != nil {
+				shutdown(f.Client()) // in doubt: its client comes again
+			}
+			f.done()
+		}
+	}
+	return moved, err
+}
+
+func (s *Server) freeze(ctx context.Context, conns []*conn) (frozen []*Frozen) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for _, c := range conns {
+		wg.Go(func() {
+			f, err := c.freeze(ctx)
+			if err != nil {
+				c.log.Info().Err(err).Msg("client not moved")
+				c.giveUp()
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			frozen = append(frozen, f)
+		})
+	}
+	wg.Wait()
+	return frozen
+}
+
+// giveUp ends a connection that does not come to rest.
+func (c *conn) giveUp() {
+	select {
+	case <-c.moving:
+		c.cancel()
+		_ = c.t.Close()
+		close(c.rested)
+	default: // it was not tried: Goaway is for it
+	}
+}
+
+// Restore goes on with a connection where its record says, as Serve does with a
+// new one. The transport begins with the record's In; ready is called when the
+// client has been told of everything that is not as it was.
+func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func()) {
+	c := s.newConn(t, r.From)
+	if err := s.add(c); err != nil {
+		ready()
+		_ = t.Close()
+		return
+	}
+	defer s.remove(c)
+	c.hello = r.Hello
+	if c.hello != nil {
+		t.SetLimit(frame.Max)
+	}
+	c.start(ctx)
+	ctx = c.ctx
+	c.wmu.Lock() // nothing comes before what was not written
+	c.wg.Go(func() {
+		defer c.wmu.Unlock()
+		if err := t.WriteRest(r.Out); err != nil && !c.isMoving() {
+			_ = t.Close()
+		}
+	})
+	var wg sync.WaitGroup
+	for _, a := range r.Attachments {
+		wg.Go(func() { c.reattach(a) })
+	}
+	wg.Wait()
+	if e := r.Events; e != nil {
+		c.subscribed = true
+		if sub, _, err := s.cfg.Link.Subscribe(ctx, e.Instance, e.After); err == nil {
+			c.follow(sub)
+		} else {
+			_ = t.Close() // the client subscribes again, after the last event it had
+		}
+	}
+	ready()
+	for _, raw := range r.Requests {
+		if err := c.control(ctx, raw); err != nil {
+			_ = t.Close()
+		}
+	}
+	c.serve()
+}
+
+// reattach goes on with an attachment. What the client has to be told is what it
+// would be told after a lost link.
+func (c *conn) reattach(r AttachmentRecord) {
+	a, err := c.reserve(r.Number)
+	if err != nil {
+		return
+	}
+	la, info, err := c.s.cfg.Link.Attach(a.ctx, r.Number, r.Spec)
+	if err != nil {
+		a.session = r.Spec.SessionID
+		close(a.done)
+		c.sendLast(a, a.failure(err))
+		return
+	}
+	a.size = r.Size
+	if a.size == (protocol.Size{}) {
+		a.size = info.Session.Size // what attached said, unless it was told otherwise
+	}
+	c.begin(a, la, info, r.Text, func() {
+		if info.Replay == protocol.ReplaySnapshot {
+			c.send(api.Resync{
+				Attachment: r.Number, Offset: info.Offset, BytesMissed: info.BytesMissed, SnapshotBytes: info.SnapshotBytes,
+				View: info.View, ScreenOnly: r.Spec.ScreenOnly,
+			})
+		}
+		if r.Text {
+			a.typist.Add(r.Typed)
+		} else {
+			c.send(api.Accepted{Attachment: &r.Number, Offset: info.InputOffset})
+		}
+	})
+}
+
+// shutdown ends a connection for all who have a descriptor of it.
+func shutdown(nc net.Conn) {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := sc.SyscallConn()
+	if err == nil {
+		_ = raw.Control(func(fd uintptr) { shutdownFD(fd) })
+	}
+}

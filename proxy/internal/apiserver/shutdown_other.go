@@ -1,0 +1,5 @@
+//go:build !unix
+
+package apiserver
+
+func shutdownFD(uintptr) {}
