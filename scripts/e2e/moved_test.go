@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -42,12 +43,20 @@ func TestConnectionsMove(t *testing.T) {
 		})
 	}
 	var ready sync.WaitGroup
+	var stalls [each]time.Duration
 	for i := range each {
 		ready.Add(3)
 		run(fmt.Sprint("reader ", i), func(p *peer) error { return p.followsFlow(&over, ready.Done) })
 		id := fmt.Sprint("echo-", i)
 		w.echo(c, id)
-		run(fmt.Sprint("typist ", i), func(p *peer) error { return p.typesAndReads(id, &over, ready.Done) })
+		run(fmt.Sprint("typist ", i), func(p *peer) error { return p.typesAndReads(id, &over, ready.Done, &stalls[i]) })
+		if i%5 == 0 { // two are enough
+			text := fmt.Sprint("text-", i)
+			w.echo(c, text)
+			ready.Add(1)
+			run(fmt.Sprint("text client ", i), func(p *peer) error { return p.typesText(text, &over, ready.Done) })
+			run(fmt.Sprint("subscriber ", i), func(p *peer) error { return p.hearsAll(&over) })
+		}
 		run(fmt.Sprint("sleeper ", i), func(p *peer) error { return p.sleepsThrough(&over) })
 		run(fmt.Sprint("waiter ", i), func(p *peer) error { return p.waitsFor("waited", ready.Done) })
 	}
@@ -67,6 +76,8 @@ func TestConnectionsMove(t *testing.T) {
 	}
 	wg.Wait()
 	close(errs)
+	slices.Sort(stalls[:])
+	t.Logf("the longest echo in %d handoffs: %v for half of the typists, %v at most", handoffs, stalls[each/2], stalls[each-1])
 	for err := range errs {
 		t.Error(err)
 	}
@@ -122,13 +133,15 @@ func (p *peer) followsFlow(over *atomic.Bool, ready func()) error {
 }
 
 // typesAndReads types numbers into a session that echoes, and reads them back.
-func (p *peer) typesAndReads(id string, over *atomic.Bool, ready func()) error {
+// longest is how long that took at most.
+func (p *peer) typesAndReads(id string, over *atomic.Bool, ready func(), longest *time.Duration) error {
 	if err := p.send(api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: protocol.SessionID(id)}}); err != nil {
 		return err
 	}
 	var typed uint64
 	var want []byte
 	for n := 0; !over.Load() || n < 100; n++ {
+		begun := time.Now()
 		if n > 0 {
 			want = fmt.Appendf(nil, "<%d>", n)
 			f := frame.AppendData(nil, frame.Input, 1, typed, want)
@@ -166,6 +179,9 @@ func (p *peer) typesAndReads(id string, over *atomic.Bool, ready func()) error {
 				return fmt.Errorf("read %q at %d, want %q", data, n, want)
 			}
 			want = want[len(data):]
+		}
+		if n > 0 {
+			*longest = max(*longest, time.Since(begun))
 		}
 	}
 	return nil
@@ -251,6 +267,82 @@ func (p *peer) sleepsThrough(over *atomic.Bool) error {
 		}
 		pos += uint64(len(data))
 		read += len(data)
+	}
+	return nil
+}
+
+// typesText is typesAndReads for a client that knows neither frames nor offsets.
+func (p *peer) typesText(id string, over *atomic.Bool, ready func()) error {
+	attach := api.Attach{Attachment: 1, Text: true, AttachSpec: protocol.AttachSpec{SessionID: protocol.SessionID(id), History: new(0)}}
+	if err := p.send(attach); err != nil {
+		return err
+	}
+	var seen []byte
+	n, snapshot := 0, 0
+	for {
+		m, err := p.receive()
+		if err != nil {
+			return fmt.Errorf("at %d: %w", n, err)
+		}
+		switch m := m.(type) {
+		case *api.Welcome:
+			continue
+		case *api.Attached:
+			snapshot = m.SnapshotBytes
+			ready()
+		case *api.TerminalData:
+			if snapshot > 0 {
+				snapshot -= len(m.Data)
+				continue
+			}
+			seen = append(seen, m.Data...)
+		default:
+			return fmt.Errorf("told %+v at %d", m, n)
+		}
+		want := fmt.Appendf(nil, "<%d>", n)
+		if n > 0 && !bytes.Equal(seen, want) {
+			if !bytes.HasPrefix(want, seen) {
+				return fmt.Errorf("read %q at %d", seen, n)
+			}
+			continue
+		}
+		if n++; over.Load() && n > 100 {
+			return nil
+		}
+		seen = nil
+		if err := p.send(api.TerminalData{SessionID: protocol.SessionID(id), Data: fmt.Appendf(nil, "<%d>", n)}); err != nil {
+			return err
+		}
+	}
+}
+
+// hearsAll subscribes, and misses no event.
+func (p *peer) hearsAll(over *atomic.Bool) error {
+	if err := p.send(api.Events{Request: protocol.Request{RequestID: "e"}}); err != nil {
+		return err
+	}
+	var last uint64
+	for n := 0; !over.Load() || n < 10; {
+		m, err := p.receive()
+		if err != nil {
+			return fmt.Errorf("after event %d: %w", last, err)
+		}
+		var seq uint64
+		switch m := m.(type) {
+		case *api.Welcome:
+			continue
+		case *api.Subscribed:
+			last = m.Seq
+			continue
+		case *api.Event:
+			seq = m.Seq
+		case *api.PTYExited:
+			seq = m.Seq
+		}
+		if seq != last+1 {
+			return fmt.Errorf("told %+v after event %d", m, last)
+		}
+		last, n = seq, n+1
 	}
 	return nil
 }

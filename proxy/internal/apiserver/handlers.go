@@ -205,16 +205,15 @@ func (c *conn) events(ctx context.Context, m *api.Events) error {
 	if twice {
 		return protocol.Errorf(protocol.CodeInvalidArgument, "this connection is subscribed already")
 	}
-	sub, first, err := c.s.cfg.Link.Subscribe(c.ctx, m.Instance, m.After)
+	err := c.follow(m.Instance, m.After, func(first *wire.Subscribed) {
+		c.send(api.Subscribed{Request: m.Request, Instance: first.Instance, Seq: first.Seq})
+	})
 	if err != nil {
 		c.mu.Lock()
 		c.subscribed = false
 		c.mu.Unlock()
-		return err
 	}
-	c.send(api.Subscribed{Request: m.Request, Instance: first.Instance, Seq: first.Seq})
-	c.follow(sub)
-	return nil
+	return err
 }
 
 func (c *conn) sendEvent(e *wire.Event) {

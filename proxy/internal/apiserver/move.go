@@ -228,9 +228,16 @@ type subscription struct {
 	cancel context.CancelFunc
 }
 
-// follow tells what happens until the connection ends, or rests.
-func (c *conn) follow(sub *linkclient.Subscription) {
+// follow subscribes, says so, and tells what happens until the connection ends,
+// or rests.
+func (c *conn) follow(instance protocol.Instance, after uint64, announce func(*wire.Subscribed)) error {
 	ctx, cancel := context.WithCancel(c.ctx)
+	sub, first, err := c.s.cfg.Link.Subscribe(ctx, instance, after)
+	if err != nil {
+		cancel()
+		return err
+	}
+	announce(first)
 	c.mu.Lock()
 	c.following = subscription{sub, cancel}
 	c.mu.Unlock()
@@ -244,6 +251,7 @@ func (c *conn) follow(sub *linkclient.Subscription) {
 			c.sendEvent(e)
 		}
 	})
+	return nil
 }
 
 // rest ends an attachment's typing; what is not accepted is kept.
@@ -344,7 +352,13 @@ func (s *Server) Freeze(ctx context.Context, atOnce int, move func([]*Frozen) er
 	return moved, err
 }
 
+// restTime is how long one batch may take to come to rest: who does not must
+// not cost the others their turn.
+const restTime = 300 * time.Millisecond
+
 func (s *Server) freeze(ctx context.Context, conns []*conn) (frozen []*Frozen) {
+	ctx, cancel := context.WithTimeout(ctx, restTime)
+	defer cancel()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for _, c := range conns {
@@ -406,9 +420,7 @@ func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func()
 	wg.Wait()
 	if e := r.Events; e != nil {
 		c.subscribed = true
-		if sub, _, err := s.cfg.Link.Subscribe(ctx, e.Instance, e.After); err == nil {
-			c.follow(sub)
-		} else {
+		if c.follow(e.Instance, e.After, func(*wire.Subscribed) {}) != nil {
 			_ = t.Close() // the client subscribes again, after the last event it had
 		}
 	}
