@@ -127,6 +127,3 @@ func rgb(s string) *uint32 {
 func (s *Screen) Focus() (on bool, asked uint64) {
 	return s.term.Modes().Focus, s.term.FocusAsked()
 }
-
-// BracketedPaste reports whether the program wants pasted text to be marked.
-func (s *Screen) BracketedPaste() bool { return s.term.Modes().BracketedPaste }

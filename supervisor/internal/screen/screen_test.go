@@ -298,13 +298,12 @@ func TestFocus(t *testing.T) {
 		in    string
 		on    bool
 		asked uint64
-		paste bool
 	}{
-		{"", false, 0, false}, {"\x1b[?1004h", true, 1, false}, {"\x1b[?1004;2004h", true, 2, true}, {"\x1b[?1004l", false, 2, true}, {"\x1b[?1004h\x1bc", false, 3, false},
+		{"", false, 0}, {"\x1b[?1004h", true, 1}, {"\x1b[?1004;2004h", true, 2}, {"\x1b[?1004l", false, 2}, {"\x1b[?1004h\x1bc", false, 3},
 	} {
 		s.Write([]byte(tt.in))
-		if on, asked := s.Focus(); on != tt.on || asked != tt.asked || s.BracketedPaste() != tt.paste {
-			t.Errorf("after %q: focus %t, asked %d times, paste %t", tt.in, on, asked, s.BracketedPaste())
+		if on, asked := s.Focus(); on != tt.on || asked != tt.asked {
+			t.Errorf("after %q: focus %t, asked %d times", tt.in, on, asked)
 		}
 	}
 }
