@@ -116,6 +116,9 @@ func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.At
 		c.terminals[a.session] = a
 	}
 	c.mu.Unlock()
+	if c.isMoving() { // pause may have come before
+		go la.Send(wire.Pause{})
+	}
 	stop := context.AfterFunc(a.ctx, func() { a.leave(la) }) // which ends the pump
 	c.wg.Go(func() {
 		defer close(a.done)

@@ -241,6 +241,9 @@ func (c *conn) follow(instance protocol.Instance, after uint64, announce func(*w
 	c.mu.Lock()
 	c.following = subscription{sub, cancel}
 	c.mu.Unlock()
+	if c.isMoving() { // pause may have come before
+		cancel()
+	}
 	c.wg.Go(func() {
 		defer cancel()
 		for {
@@ -324,14 +327,7 @@ func (c *conn) note(r *Record, t Movable) {
 // moved are told to come again, and no others are let in. It returns when all
 // have gone.
 func (s *Server) Freeze(ctx context.Context, atOnce int, move func([]*Frozen) error) (moved int, err error) {
-	s.mu.Lock()
-	s.shut = true
-	conns := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		conns = append(conns, c)
-	}
-	s.mu.Unlock()
-	for batch := range slices.Chunk(conns, atOnce) {
+	for batch := range slices.Chunk(s.close(), atOnce) {
 		if err != nil {
 			break // Goaway is for the rest
 		}

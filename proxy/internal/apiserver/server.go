@@ -17,8 +17,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -173,17 +175,18 @@ func (s *Server) remove(c *conn) {
 // Goaway tells every client to come back after the given time, closes all
 // connections and accepts no more. It returns when all have ended.
 func (s *Server) Goaway(reason string, retryAfter time.Duration) {
-	s.mu.Lock()
-	s.shut = true
-	conns := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		conns = append(conns, c)
-	}
-	s.mu.Unlock()
-	for _, c := range conns {
+	for _, c := range s.close() {
 		go c.goaway(api.Goaway{Reason: reason, RetryAfterMS: retryAfter.Milliseconds()})
 	}
 	s.wg.Wait()
+}
+
+// close lets nobody else in, and returns who is there.
+func (s *Server) close() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shut = true
+	return slices.Collect(maps.Keys(s.conns))
 }
 
 // ServeListener serves the framed Unix socket until ctx is done or ln fails.
