@@ -155,7 +155,7 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	s.joins(a)
 	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact}
 	s.feed()
-	s.position(a, &info)
+	start := s.position(a, &info)
 	w.attached++
 	a.accepted, a.told, info.InputOffset = w.accepted, w.accepted, w.accepted
 	if spec.Resume == nil || a.fitted { // else it is told first thing: who resumes may have missed a change
@@ -165,6 +165,7 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	s.holders.Add(1)
 	s.ring.Watch(a.wake)
 	info.Session = s.info()
+	info.Session.RingStart = start // what was missed was counted from there
 	s.hub.Publish(protocol.EventAttached, &info.Session, nil)
 	return info, nil
 }
@@ -222,21 +223,23 @@ func (s *Session) makeRoom(a *Attachment) error {
 }
 
 // position says where the viewer begins: where it left off if the ring still
-// has that and what came since fits its terminal, else with a snapshot.
-func (s *Session) position(a *Attachment, info *protocol.AttachInfo) {
-	start, _, _ := s.ring.Bounds()
+// has that and what came since fits its terminal, else with a snapshot. It
+// returns where the ring began then.
+func (s *Session) position(a *Attachment, info *protocol.AttachInfo) (start uint64) {
+	start, _, _ = s.ring.Bounds()
 	r := a.spec.Resume
 	if r != nil && r.Offset >= start && !a.spec.Snapshot && s.fits(a, r.Offset) {
 		a.fitted, a.deaf = a.ownView(), false
 		a.move(r.Offset)
 		info.Offset = r.Offset
-		return
+		return start
 	}
 	s.takeSnapshot(a, a.spec.ScreenOnly)
 	info.Replay, info.Offset, info.SnapshotBytes, info.View = protocol.ReplaySnapshot, a.pos, len(a.snapshot), a.deaf
 	if r != nil { // else it shows all there is to show
 		info.BytesMissed = start - min(start, r.Offset)
 	}
+	return start
 }
 
 // fits reports whether all that was printed from offset on may be written to
