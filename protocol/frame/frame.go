@@ -103,6 +103,12 @@ func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: r, max: limit, buf: make([]byte, initialBuffer)}
 }
 
+// Begin gives a fresh Reader what came before the bytes that it will read.
+func (r *Reader) Begin(rest []byte) {
+	r.buf = make([]byte, max(initialBuffer, len(rest)))
+	r.end = copy(r.buf, rest)
+}
+
 // SetMax changes the limit, from the next frame on.
 func (r *Reader) SetMax(limit int) { r.max = limit }
 

@@ -388,3 +388,23 @@ func BenchmarkReader(b *testing.B) {
 		})
 	}
 }
+
+// A Reader goes on with what another one has left, within a frame too.
+func TestBegin(t *testing.T) {
+	stream := AppendData(AppendData(nil, Input, 1, 0, []byte("one")), Input, 1, 3, bytes.Repeat([]byte("x"), 3*initialBuffer))
+	for cut := range stream {
+		r := NewReader(bytes.NewReader(stream[cut:]), Max)
+		r.Begin(stream[:cut])
+		var got []byte
+		for range 2 {
+			f, err := r.NextRaw()
+			if err != nil {
+				t.Fatalf("cut at %d: %v", cut, err)
+			}
+			got = append(got, f...)
+		}
+		if !bytes.Equal(got, stream) {
+			t.Fatalf("cut at %d: %d bytes of %d", cut, len(got), len(stream))
+		}
+	}
+}

@@ -176,9 +176,7 @@ func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 	if !ok {
 		return nil, ErrImmovable
 	}
-	c.mu.Lock()
 	close(c.moving)
-	c.mu.Unlock()
 	_ = t.SetReadDeadline(longAgo) // of one that is closed: the reader sees that
 	select {
 	case <-c.stopped:

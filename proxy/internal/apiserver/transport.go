@@ -15,7 +15,6 @@ import (
 type streamTransport struct {
 	net.Conn
 	plain  net.Conn // the same, as it came
-	before *after
 	frames *frame.Reader
 
 	mu        sync.Mutex
@@ -31,23 +30,9 @@ func NewStream(nc net.Conn, rest []byte) Movable { return streamAfter(nc, rest) 
 
 func streamAfter(nc net.Conn, rest []byte) *streamTransport {
 	raw := rawio.Conn(nc)
-	r := &after{rest: rest, Conn: raw}
-	return &streamTransport{Conn: raw, plain: nc, before: r, frames: frame.NewReader(r, frame.MaxHello)}
-}
-
-// after reads what was read before, and then on.
-type after struct {
-	rest []byte
-	net.Conn
-}
-
-func (a *after) Read(p []byte) (int, error) {
-	if len(a.rest) > 0 {
-		n := copy(p, a.rest)
-		a.rest = a.rest[n:]
-		return n, nil
-	}
-	return a.Conn.Read(p)
+	t := &streamTransport{Conn: raw, plain: nc, frames: frame.NewReader(raw, frame.MaxHello)}
+	t.frames.Begin(rest)
+	return t
 }
 
 func (t *streamTransport) Next() ([]byte, error) { return t.frames.NextRaw() }
@@ -89,9 +74,7 @@ func (t *streamTransport) Stuck() bool {
 	return len(t.unwritten) > 0
 }
 
-func (t *streamTransport) Leftover() []byte {
-	return append(bytes.Clone(t.frames.Buffered()), t.before.rest...)
-}
+func (t *streamTransport) Leftover() []byte { return bytes.Clone(t.frames.Buffered()) }
 
 func (t *streamTransport) Unwritten() []byte { return t.unwritten }
 

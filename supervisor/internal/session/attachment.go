@@ -371,15 +371,13 @@ func (a *Attachment) Type(offset uint64, p []byte) error {
 // Resize tells the size of this viewer's terminal; whether it becomes the
 // session's is for the policy to say.
 func (a *Attachment) Resize(size protocol.Size) error {
-	var err error
-	if !a.s.do(func() {
-		if err = a.s.openTo(a.attached); err == nil {
-			a.resize(size.Normalize())
+	return a.s.try(func() error {
+		if err := a.s.openTo(a.attached); err != nil {
+			return err
 		}
-	}) {
-		return notFound(a.s.id)
-	}
-	return err
+		a.resize(size.Normalize())
+		return nil
+	})
 }
 
 func (a *Attachment) resize(window protocol.Size) {
@@ -401,16 +399,14 @@ func (a *Attachment) Appear(look protocol.Appearance) error {
 	if err := look.Validate(); err != nil {
 		return err
 	}
-	var err error
-	if !a.s.do(func() {
-		if err = a.attached(); err == nil {
-			a.spec.Appearance = &look
-			a.s.appears(a)
+	return a.s.try(func() error {
+		if err := a.attached(); err != nil {
+			return err
 		}
-	}) {
-		return notFound(a.s.id)
-	}
-	return err
+		a.spec.Appearance = &look
+		a.s.appears(a)
+		return nil
+	})
 }
 
 // Interrupt sends SIGINT to the foreground process group.

@@ -327,6 +327,13 @@ func (s *Session) do(f func()) bool {
 	}
 }
 
+// try is do for what may fail; without a loop it is session_not_found.
+func (s *Session) try(f func() error) error {
+	err := notFound(s.id)
+	s.do(func() { err = f() })
+	return err
+}
+
 // finishIfOver makes the session exited once the child has ended, its output
 // has been read, and nobody sends it signals any more.
 //
@@ -444,15 +451,12 @@ func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err
 // Resize changes the terminal's size, until the policy decides again; zeroes
 // mean 80 and 24, each on its own.
 func (s *Session) Resize(size protocol.Size) error {
-	var err error
-	if !s.do(func() {
-		if err = s.open(); err == nil {
-			err = s.resize(size.Normalize())
+	return s.try(func() error {
+		if err := s.open(); err != nil {
+			return err
 		}
-	}) {
-		return notFound(s.id)
-	}
-	return err
+		return s.resize(size.Normalize())
+	})
 }
 
 func anybody() error { return nil }
@@ -508,11 +512,7 @@ func (s *Session) Signal(sig syscall.Signal) error {
 // signal runs outside of loop: finding process groups takes a while, and the
 // PTY knows by itself when its child is no longer there.
 func (s *Session) signal(send func(PTY) error, may func() error) error {
-	var err error
-	if !s.do(func() { err = s.openTo(may) }) {
-		return notFound(s.id)
-	}
-	if err != nil {
+	if err := s.try(func() error { return s.openTo(may) }); err != nil {
 		return err
 	}
 	if err := send(s.pty); err != nil {
@@ -533,11 +533,7 @@ type End struct {
 // once, and does nothing where an end has begun already: the first reason
 // stays. An exited session answers with session_exited.
 func (s *Session) Terminate(e End) error {
-	var err error
-	if !s.do(func() { err = s.terminate(e) }) {
-		return notFound(s.id)
-	}
-	return err
+	return s.try(func() error { return s.terminate(e) })
 }
 
 func (s *Session) terminate(e End) error {
@@ -590,18 +586,15 @@ func (s *Session) Labels() map[string]string   { return s.spec.Labels }
 
 // forget ends an exited session's loop.
 func (s *Session) forget() error {
-	err := notFound(s.id)
-	s.do(func() {
+	return s.try(func() error {
 		if s.state != protocol.StateExited {
-			err = protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", s.id))
-			return
+			return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", s.id))
 		}
-		err = nil
 		s.enter(protocol.StateForgotten)
 		info := s.info()
 		s.hub.Publish(protocol.EventForgotten, &info, nil)
+		return nil
 	})
-	return err
 }
 
 func notFound(id protocol.SessionID) error {

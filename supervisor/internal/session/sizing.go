@@ -183,21 +183,17 @@ func (s *Session) SetSizePolicy(policy protocol.SizePolicy, cols, rows int) erro
 	if policy == "" {
 		return protocol.Errorf(protocol.CodeInvalidArgument, "size_policy is empty")
 	}
-	var err error
-	if !s.do(func() {
-		if err = s.open(); err != nil {
-			return
+	return s.try(func() error {
+		if err := s.open(); err != nil {
+			return err
 		}
 		s.sizing.policy = policy
 		if cols != 0 || rows != 0 {
-			err = s.resize(protocol.Size{Cols: cols, Rows: rows}.Normalize())
-			return
+			return s.resize(protocol.Size{Cols: cols, Rows: rows}.Normalize())
 		}
 		s.sizeUp()
-	}) {
-		return notFound(s.id)
-	}
-	return err
+		return nil
+	})
 }
 
 // appears takes over what programs may ask of a viewer's terminal. It is kept
