@@ -3,6 +3,8 @@ module holdfast
 go 1.26.0
 
 require (
+	github.com/coder/websocket v1.8.15
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/creack/pty v1.1.24
 	github.com/gobwas/ws v1.5.0
 	github.com/hashicorp/yamux v0.1.2

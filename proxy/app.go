@@ -138,20 +138,29 @@ func (a *app) lastError() string {
 	return line.Error
 }
 
-func (a *app) startDaemon(ctx context.Context, args ...string) (*daemon.Process, error) {
+func (a *app) startDaemon(ctx context.Context, cmd string, args ...string) (*daemon.Process, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	args = append(args, "--proxy", a.proxy)
-	if a.dir != "" {
-		abs, err := filepath.Abs(a.dir)
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, "--dir", abs)
+	if args, err = a.daemonArgs(cmd, args...); err != nil {
+		return nil, err
 	}
-	return daemon.Start(ctx, daemon.Spec{Path: exe, Args: args, Env: os.Environ()})
+	return startDaemon(ctx, exe, args, os.Environ())
+}
+
+func startDaemon(ctx context.Context, exe string, args, env []string) (*daemon.Process, error) {
+	return daemon.Start(ctx, daemon.Spec{Path: exe, Args: args, Env: env})
+}
+
+// daemonArgs are a command's for the same proxy, whatever the working directory.
+func (a *app) daemonArgs(cmd string, args ...string) ([]string, error) {
+	args = append([]string{cmd, "--proxy", a.proxy}, args...)
+	if a.dir == "" {
+		return args, nil
+	}
+	abs, err := filepath.Abs(a.dir)
+	return append(args, "--dir", abs), err
 }
 
 // supervisorPath finds the supervisor's program: where we are told, or beside

@@ -1,39 +1,143 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"time"
 
-	"holdfast/proxy/internal/daemon"
+	"github.com/spf13/cobra"
+
+	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/version"
 )
 
-// handoff starts this program as the successor of the running proxy: in the
-// background, reporting here how it went, or as this process.
-func (a *app) handoff(ctx context.Context, foreground bool) error {
-	if foreground {
-		return a.serve(ctx, &serveOptions{takeOver: true})
+// handoffOptions are what --handoff takes.
+type handoffOptions struct {
+	foreground bool
+	dryRun     bool
+	json       bool
+	fromDir    string
+	timeout    time.Duration
+}
+
+func (o *handoffOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.foreground, "foreground", false, "with --handoff: serve in the foreground, in this process")
+	f.BoolVar(&o.dryRun, "dry-run", false, "with --handoff: do everything up to where clients would notice, and leave the old proxy serving")
+	f.BoolVar(&o.json, "json", false, "with --handoff: print each step as a line of JSON")
+	f.StringVar(&o.fromDir, "from-dir", "", "with --handoff: start the successor from the programs in a `directory`")
+	f.DurationVar(&o.timeout, "timeout", handoff.Timeout, "with --handoff: how long the successor may take to prepare")
+}
+
+func (o *handoffOptions) check() error {
+	if o.timeout <= 0 || o.timeout > handoff.MaxTimeout {
+		return usage(fmt.Errorf("--timeout: more than 0, at most %v", handoff.MaxTimeout))
+	}
+	if o.foreground && (o.fromDir != "" || o.json) {
+		return usage(errors.New("--foreground serves in this process: it starts no other and prints no steps"))
+	}
+	return nil
+}
+
+// serveArgs are those of the successor. An older program refuses what it does
+// not know, and so is never taken to do what it does not.
+func (o *handoffOptions) serveArgs() []string {
+	args := []string{"--take-over"}
+	if o.dryRun {
+		args = append(args, "--dry-run")
+	}
+	if o.timeout != handoff.Timeout {
+		args = append(args, "--timeout", o.timeout.String())
+	}
+	return args
+}
+
+// handoff starts a program as the successor of the running proxy, and tells here
+// how it gets on: in the background; as a service's next main process where a
+// service manager runs us; or as this process.
+func (a *app) handoff(ctx context.Context, o *handoffOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.foreground {
+		return a.serve(ctx, &serveOptions{takeOver: true, dryRun: o.dryRun, timeout: o.timeout})
+	}
+	exe, err := o.program()
+	if err != nil {
+		return err
 	}
 	old, err := a.proxyPID(ctx)
 	if err != nil && !nobodyListens(err) {
 		return err
 	}
-	start := time.Now()
-	p, err := a.startDaemon(ctx, "serve", "--background", "--take-over")
+	follow, err := a.newFollower(o)
 	if err != nil {
 		return err
 	}
-	if err := a.waitServing(ctx, p); err != nil {
+	defer follow.close()
+	start := time.Now()
+	p, err := a.startSuccessor(ctx, exe, o, follow.path)
+	if err != nil {
 		return err
 	}
-	from := "no proxy ran before"
-	if old != 0 {
-		from = fmt.Sprintf("took over from pid %d", old)
+	if err := a.waitServing(ctx, p, follow); err != nil {
+		return err
 	}
-	fmt.Printf("proxy %s serves as pid %d, %s, in %v\n", cmp.Or(version.String(), "dev"), p.PID, from, time.Since(start).Round(time.Millisecond))
+	follow.finish(old, p.PID, time.Since(start))
 	return nil
+}
+
+// program is what is started: ours, or the one of another directory.
+func (o *handoffOptions) program() (string, error) {
+	if o.fromDir == "" {
+		return os.Executable()
+	}
+	dir, err := filepath.Abs(o.fromDir)
+	if err != nil {
+		return "", err
+	}
+	exe := filepath.Join(dir, "proxy")
+	if _, err := exec.LookPath(exe); err != nil {
+		return "", usage(fmt.Errorf("--from-dir: %w", err))
+	}
+	return exe, nil
+}
+
+// A successor is the process that was started.
+type successor struct {
+	PID    int
+	Exited <-chan struct{}
+}
+
+func (a *app) startSuccessor(ctx context.Context, exe string, o *handoffOptions, report string) (*successor, error) {
+	args, err := a.daemonArgs("serve", o.serveArgs()...)
+	if err != nil {
+		return nil, err
+	}
+	env := append(os.Environ(), reportEnv+"="+report)
+	if !managed() {
+		p, err := startDaemon(ctx, exe, append(args, "--background"), env)
+		if err != nil {
+			return nil, err
+		}
+		return &successor{p.PID, p.Exited}, nil
+	}
+	// It stays in the service's control group, and its log goes where ours does.
+	cmd := exec.Command(exe, args...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, "/", os.Stderr, os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	exited := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(exited) }() // why it ended is in its report
+	return &successor{cmd.Process.Pid, exited}, nil
 }
 
 // proxyPID asks the proxy who it is.
@@ -46,20 +150,164 @@ func (a *app) proxyPID(ctx context.Context) (int, error) {
 	return c.ProxyPID(), nil
 }
 
-// waitServing returns when the process answers as the proxy.
-func (a *app) waitServing(ctx context.Context, p *daemon.Process) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+// waitServing returns when the successor serves, or has seen enough.
+func (a *app) waitServing(ctx context.Context, p *successor, f *follower) error {
+	ctx, cancel := context.WithTimeout(ctx, f.o.timeout+startTimeout)
 	defer cancel()
 	for {
-		if pid, err := a.proxyPID(ctx); err == nil && pid == p.PID {
-			return nil
+		f.read()
+		if f.over() {
+			return f.err()
 		}
 		select {
 		case <-p.Exited:
+			f.read()
+			if f.over() {
+				return f.err()
+			}
 			return fmt.Errorf("the successor gave up, the old proxy serves on: %s", a.lastError())
 		case <-ctx.Done():
 			return fmt.Errorf("the successor (pid %d) does not serve yet: %w", p.PID, ctx.Err())
 		case <-time.After(startPoll):
 		}
+		if f.silent() { // a program that tells nothing
+			if pid, err := a.proxyPID(ctx); err == nil && pid == p.PID {
+				return nil
+			}
+		}
+	}
+}
+
+// A follower reads what a successor tells of itself.
+type follower struct {
+	o    *handoffOptions
+	path string
+	at   int64 // read up to here
+	seen map[string]progress
+	tty  bool
+}
+
+// newFollower makes the file for the report.
+func (a *app) newFollower(o *handoffOptions) (*follower, error) {
+	dirs, err := a.dirs()
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.CreateTemp(dirs.State, a.proxy+".handoff-")
+	if err != nil {
+		return nil, err
+	}
+	return &follower{o: o, path: file.Name(), seen: map[string]progress{}, tty: isTerminal(os.Stderr)}, file.Close()
+}
+
+func (f *follower) close() { _ = os.Remove(f.path) }
+
+// read takes what is new, a whole line at a time.
+func (f *follower) read() {
+	b, err := os.ReadFile(f.path)
+	if err != nil || int64(len(b)) <= f.at {
+		return
+	}
+	for line := range bytes.Lines(b[f.at:]) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			return
+		}
+		f.at += int64(len(line))
+		var p progress
+		if json.Unmarshal(line, &p) != nil {
+			continue
+		}
+		f.seen[p.Step] = p
+		f.show(p, line)
+	}
+}
+
+func (f *follower) show(p progress, line []byte) {
+	if f.o.json {
+		fmt.Printf("%s", line)
+	} else if text := p.text(); f.tty && text != "" {
+		fmt.Fprintf(os.Stderr, "%7.1f ms  %s\n", p.AtMS, text)
+	}
+}
+
+// text is a step for people.
+func (p progress) text() string {
+	switch p.Step {
+	case "linked":
+		return fmt.Sprintf("linked to the supervisor, pid %d", p.PID)
+	case "offered":
+		return fmt.Sprintf("proxy %s, pid %d, offers what it holds", cmp.Or(p.Version, "dev"), p.PID)
+	case "compared":
+		text := fmt.Sprintf("both see %s alike", count(p.Sessions, "session"))
+		if p.Unseen > 0 {
+			text += fmt.Sprintf(", %d could not be compared", p.Unseen)
+		}
+		return text
+	case "moved":
+		return p.moved()
+	}
+	return ""
+}
+
+func (p progress) moved() string {
+	text := count(p.Connections, "connection") + " moved"
+	if p.Connections > 0 {
+		text += fmt.Sprintf(", which stood still for %.1f ms (median), %.1f ms at most", p.StallMedianMS, p.StallMaxMS)
+	}
+	if p.Closed > 0 {
+		text += fmt.Sprintf("; %d told to come again", p.Closed)
+	}
+	return text
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func (f *follower) silent() bool { return len(f.seen) == 0 }
+
+func (f *follower) over() bool {
+	for _, step := range []string{"serving", "looked", "failed"} {
+		if _, ok := f.seen[step]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// err is why the successor gave up, if it did.
+func (f *follower) err() error {
+	p, ok := f.seen["failed"]
+	if !ok {
+		return nil
+	}
+	code := exitCodes[p.Code]
+	return &exitError{cmp.Or(code, 1), "the successor gave up, the old proxy serves on: " + p.Error}
+}
+
+// finish says how it went.
+func (f *follower) finish(old, pid int, took time.Duration) {
+	if f.o.json {
+		return // each step has said it
+	}
+	took = took.Round(time.Millisecond)
+	if _, tried := f.seen["looked"]; tried {
+		fmt.Printf("proxy %s could take over from pid %d, which serves on, after %v\n", cmp.Or(version.String(), "dev"), old, took)
+		return
+	}
+	from := "no proxy ran before"
+	if old != 0 {
+		from = fmt.Sprintf("took over from pid %d", old)
+	}
+	build := version.String()
+	if p, ok := f.seen["serving"]; ok {
+		build = p.Version // another program's, perhaps
+	}
+	fmt.Printf("proxy %s serves as pid %d, %s, in %v\n", cmp.Or(build, "dev"), pid, from, took)
+	if p, ok := f.seen["moved"]; ok && p.Connections+p.Closed > 0 && !f.tty {
+		fmt.Println(p.moved())
 	}
 }

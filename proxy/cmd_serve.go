@@ -33,6 +33,8 @@ const socketCheck = 10 * time.Second
 type serveOptions struct {
 	background bool
 	takeOver   bool
+	dryRun     bool
+	timeout    time.Duration // of a handoff
 	web        string
 	origins    []string
 	flags      map[string]string
@@ -52,7 +54,11 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd.Flags().StringSliceVar(&o.origins, "web-origin", nil, "another `origin` whose pages may connect")
 	cmd.Flags().BoolVar(&o.background, "background", false, "log to a file in the state directory")
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "take over from the running proxy")
-	_ = cmd.Flags().MarkHidden("take-over") // what --handoff does, in the process that stays
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "with --take-over: all but taking over")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", handoff.Timeout, "with --take-over: for preparing")
+	for _, f := range []string{"take-over", "dry-run", "timeout"} {
+		_ = cmd.Flags().MarkHidden(f) // what --handoff does, in the process that stays
+	}
 	settings := flag.NewFlagSet("", flag.ContinueOnError)
 	o.flags = config.Flags(settings)
 	cmd.Flags().AddGoFlagSet(settings)
@@ -61,6 +67,13 @@ func (a *app) serveCommand() *cobra.Command {
 
 // serve builds the proxy from its leaves up and takes it down in reverse.
 func (a *app) serve(ctx context.Context, o *serveOptions) error {
+	report := openReport()
+	err := a.serveReported(ctx, o, report)
+	report.end(err)
+	return err
+}
+
+func (a *app) serveReported(ctx context.Context, o *serveOptions, report *report) error {
 	dirs, err := a.dirs()
 	if err != nil {
 		return err
@@ -74,14 +87,14 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 		return err
 	}
 	defer closeLog()
-	err = a.serveLogged(ctx, o, dirs, cfg, log)
+	err = a.serveLogged(ctx, o, dirs, cfg, log, report)
 	if err != nil && o.background {
 		log.Error().Err(err).Msg("proxy failed")
 	}
 	return err
 }
 
-func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs, cfg config.Config, log zerolog.Logger) error {
+func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs, cfg config.Config, log zerolog.Logger, report *report) error {
 	secret, err := cfg.Secret()
 	if err != nil {
 		return err
@@ -92,6 +105,7 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 	if _, err := links.Conn(ctx); err != nil {
 		return err
 	}
+	report.say(progress{Step: "linked", PID: links.Welcome().PID, Version: links.Welcome().Version})
 
 	take, ls, err := a.listen(ctx, o, dirs, log)
 	if err != nil {
@@ -111,17 +125,33 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 	local, pages := common, common
 	local.Trusted, local.Tickets = true, secret != "" // a raw WebSocket has no hello to say the secret in
 	pages.Origins = o.origins
-	s := &serving{server: server, local: web.New(local), pages: web.New(pages), listeners: ls, take: take, log: log}
+	s := &serving{
+		server: server, links: links, local: web.New(local), pages: web.New(pages), listeners: ls, take: take,
+		report: report, dryRun: o.dryRun, timeout: o.timeout, log: log, failed: make(chan error, 1),
+	}
 	return s.run(ctx)
 }
 
 // serving is a proxy that is ready to serve.
 type serving struct {
 	server       *apiserver.Server
+	links        *linkclient.Client
 	local, pages *web.Handler // on the Unix socket, and on TCP
 	listeners    *listeners
 	take         *handoff.Take // not nil where another proxy is being replaced
+	report       *report
+	dryRun       bool
+	timeout      time.Duration // for preparing
 	log          zerolog.Logger
+
+	connCtx context.Context // of the clients' connections
+	stop    context.CancelFunc
+	failed  chan error // why it cannot go on
+	wg      sync.WaitGroup
+	stalls  stalls
+
+	mu        sync.Mutex
+	accepting func() // ends it, and returns when it has ended; nil while nothing is accepted
 }
 
 // goaway tells every client to come back, and returns when all have gone.
@@ -133,67 +163,87 @@ func (s *serving) goaway(reason string) {
 	wg.Wait()
 }
 
+// accept lets clients in, for the first time or again.
+func (s *serving) accept() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reopen()
+	if s.accepting != nil {
+		return
+	}
+	ls := s.listeners
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	serve := func(f func() error) { wg.Go(func() { s.fail(f()) }) }
+	serve(func() error { return s.server.ServeListener(ctx, s.connCtx, ls.api) })
+	serve(func() error { return s.local.Serve(ctx, s.connCtx, netListener{ls.web}) })
+	if ls.tcp != nil {
+		serve(func() error { return s.pages.Serve(ctx, s.connCtx, ls.tcp) })
+	}
+	s.accepting = func() { cancel(); wg.Wait() }
+}
+
+// stopAccepting lets nobody in; who connects waits in the listeners' backlogs.
+func (s *serving) stopAccepting() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.accepting != nil {
+		s.accepting()
+	}
+	s.accepting = nil
+}
+
+// reopen takes back that everybody is being moved.
+func (s *serving) reopen() {
+	s.server.Reopen()
+	s.local.Reopen()
+	s.pages.Reopen()
+}
+
+// fail ends the proxy because of an error, if there is one.
+func (s *serving) fail(err error) {
+	if err == nil {
+		return
+	}
+	select {
+	case s.failed <- err:
+	default: // one is enough
+	}
+	s.stop()
+}
+
 // run serves until it is told to stop or a successor has taken over.
 func (s *serving) run(ctx context.Context) error {
 	ls, log := s.listeners, s.log
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	accepting, stopAccepting := context.WithCancel(ctx)
-	defer stopAccepting()
+	ctx, s.stop = context.WithCancel(ctx)
+	defer s.stop()
 	connCtx, closeConns := context.WithCancel(context.Background())
 	defer closeConns()
-	failed := make(chan error, 4)
-	var wg sync.WaitGroup
-	serve := func(f func() error) {
-		wg.Go(func() {
-			if err := f(); err != nil {
-				failed <- err
-				stop()
-			}
-		})
+	s.connCtx = connCtx
+	if s.take != nil {
+		if done, err := s.takeOver(ctx); done || err != nil {
+			ls.release()
+			s.goaway("handoff") // those that were taken over already
+			return err
+		}
 	}
-	offer := &handoff.Offer{
-		Files: ls.files, Build: version.String(), Log: log,
-		Leave: func(handed bool, pass func([]handoff.Conn) error) {
-			defer stop()
-			reason := "stopping"
-			if handed {
-				reason = "handoff"
-				ls.release()
-			}
-			stopAccepting()
-			if pass != nil {
-				s.move(pass)
-			}
-			s.goaway(reason)
-		},
-	}
-	serve(func() error { return s.server.ServeListener(accepting, connCtx, ls.api) })
-	serve(func() error { return s.local.Serve(accepting, connCtx, netListener{ls.web}) })
-	serve(func() error { return offer.Serve(accepting, ls.control) })
-	if ls.tcp != nil {
-		log.Info().Stringer("address", ls.tcp.Addr()).Msg("serving WebSockets on TCP; the token lies in the state directory")
-		serve(func() error { return s.pages.Serve(accepting, connCtx, ls.tcp) })
-	}
+	s.accept()
 	for _, l := range []*socket.Listener{ls.api, ls.web, ls.control} {
-		go l.Watch(accepting, socketCheck, func(rebound bool, err error) {
+		go l.Watch(ctx, socketCheck, func(rebound bool, err error) {
 			log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, l.Path()).Msg("socket's path was gone")
 		})
 	}
-	log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ls.api.Path()).Msg("proxy serves")
-	if s.take != nil {
-		if err := s.take.Serving(func(conns []handoff.Conn) { s.adopt(connCtx, conns) }); err != nil {
-			log.Warn().Err(err).Msg("the old proxy did not say good-bye; serving all the same")
-		}
-		log.Info().Int("old_pid", s.take.PID).Msg("took over")
-	}
+	offer := s.offer(version.String())
+	s.wg.Go(func() { s.fail(offer.Serve(ctx, ls.control)) })
+	s.ready()
 	<-ctx.Done()
 	ls.close()
+	s.stopAccepting()
 	s.goaway("stopping") // twice does no harm: the second finds nobody
-	wg.Wait()
+	s.wg.Wait()
 	log.Info().Msg("proxy stops")
 	select {
-	case err := <-failed:
+	case err := <-s.failed:
 		return err
 	default:
 		return nil

@@ -30,7 +30,8 @@ func (a *app) listen(ctx context.Context, o *serveOptions, dirs config.Dirs, log
 	var take *handoff.Take
 	if o.takeOver {
 		var err error
-		take, err = handoff.Begin(ctx, dirs.Socket(config.ControlSocket(a.proxy)), version.String())
+		hello := handoff.Hello{Build: version.String(), Records: records, Timeout: o.timeout}
+		take, err = handoff.Begin(ctx, dirs.Socket(config.ControlSocket(a.proxy)), hello)
 		if err != nil && !nobodyListens(err) {
 			return nil, nil, err
 		}
@@ -56,12 +57,12 @@ func (a *app) listen(ctx context.Context, o *serveOptions, dirs config.Dirs, log
 			*l.to, err = socket.Listen(path, opts)
 		}
 		if err != nil {
-			ls.giveUp(take)
+			ls.giveUp(take, err)
 			return nil, nil, err
 		}
 	}
 	if err := ls.listenTCP(o.web, takeFiles(take, groupTCP)); err != nil {
-		ls.giveUp(take)
+		ls.giveUp(take, err)
 		return nil, nil, err
 	}
 	return take, ls, nil
@@ -176,13 +177,13 @@ func (ls *listeners) close() {
 
 // giveUp undoes a start that failed. What was taken over is still the old
 // proxy's: only our copies are closed.
-func (ls *listeners) giveUp(take *handoff.Take) {
+func (ls *listeners) giveUp(take *handoff.Take, err error) {
 	if take == nil {
 		ls.close()
 		return
 	}
 	ls.release()
-	_ = take.Close()
+	take.GiveUp(err)
 }
 
 func (ls *listeners) closeTCP() {

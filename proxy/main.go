@@ -47,7 +47,8 @@ type app struct {
 }
 
 func (a *app) command() *cobra.Command {
-	var handoff, foreground bool
+	var handoff bool
+	var o handoffOptions
 	root := &cobra.Command{
 		Use:   "proxy",
 		Short: "Terminals that outlive everything around them",
@@ -59,7 +60,7 @@ func (a *app) command() *cobra.Command {
 		Args: noSuchCommand, SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if handoff {
-				return a.handoff(cmd.Context(), foreground)
+				return a.handoff(cmd.Context(), &o)
 			}
 			return cmd.Help()
 		},
@@ -67,7 +68,7 @@ func (a *app) command() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.Flags().BoolVar(&handoff, "handoff", false, "take over from the running proxy, then serve in its place")
-	root.Flags().BoolVar(&foreground, "foreground", false, "with --handoff: serve in the foreground, for a service manager")
+	o.flags(root)
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "`directory` for everything (default $HOLDFAST_DIR, else the user's directories)")
 	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, where several serve one supervisor")
 	root.AddCommand(

@@ -6,82 +6,292 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"holdfast/protocol"
 	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/handoff"
+	"holdfast/proxy/internal/shadow"
+	"holdfast/proxy/internal/web"
 	"holdfast/shared/socket"
 )
 
-// moveTime is how long a batch of connections may take to come to rest.
-const moveTime = time.Second
+const (
+	// askTime is how long a request that is being read may hold up a handoff: one
+	// that is answered by a session may take a moment.
+	askTime = 300 * time.Millisecond
+	// moveTime bounds the whole of a handoff in which clients may wait.
+	moveTime = 10 * time.Second
+)
 
-// move gives the clients' connections to the successor.
-func (s *serving) move(pass func([]handoff.Conn) error) {
+// records are the versions of connections' records that this build can read; it
+// writes the last.
+var records = protocol.VersionRange{Min: apiserver.RecordVersion, Max: apiserver.RecordVersion}
+
+// alreadyOurs is of connections that are nobody else's.
+var alreadyOurs = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// offer is what this proxy answers to its successor.
+func (s *serving) offer(build string) *handoff.Offer {
+	return &handoff.Offer{
+		Files: s.listeners.files, Records: records, Look: s.look, Move: s.move, State: s.state, Back: s.accept,
+		Leave: func(handed bool) {
+			defer s.stop()
+			reason := "stopping"
+			if handed {
+				reason = "handoff"
+				s.listeners.release()
+			}
+			s.stopAccepting()
+			s.goaway(reason)
+		},
+		Build: build, Step: fault, Log: s.log,
+	}
+}
+
+// look looks at what a successor looks at.
+func (s *serving) look(ctx context.Context, body json.RawMessage) (json.RawMessage, error) {
+	var asks []shadow.Ask
+	if err := json.Unmarshal(body, &asks); err != nil {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "a question that cannot be read")
+	}
+	views, err := shadow.Look(ctx, s.links, asks)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(views)
+}
+
+// move gives the clients' connections to the successor. Those that it does not
+// get are gone on with here, unless they are in doubt.
+func (s *serving) move(pass handoff.Pass, only string) (closed int, err error) {
+	begun := time.Now()
+	s.stopAccepting()
 	ctx, cancel := context.WithTimeout(context.Background(), moveTime)
 	defer cancel()
-	begun := time.Now()
-	n, err := s.server.Freeze(ctx, handoff.AtOnce, func(frozen []*apiserver.Frozen) error {
-		conns := make([]handoff.Conn, len(frozen))
-		defer func() {
-			for _, c := range conns {
-				if c.File != nil {
-					_ = c.File.Close() // a duplicate
-				}
-			}
-		}()
+	if only == "" {
+		if err := s.moveAskers(ctx, pass); err != nil {
+			return 0, err
+		}
+	}
+	moved := 0
+	closed, err = s.server.Freeze(ctx, handoff.AtOnce, only, func(frozen []*apiserver.Frozen) error {
+		all := make([]given, len(frozen))
 		for i, f := range frozen {
-			var err error
-			if conns[i], err = given(f); err != nil {
-				return err
+			all[i] = given{nc: f.Client(), record: &f.Record}
+		}
+		err := s.pass(all, pass)
+		switch {
+		case err == nil:
+			moved += len(frozen)
+		case errors.Is(err, handoff.ErrInDoubt):
+			for _, f := range frozen {
+				f.Abandon()
+			}
+		default:
+			s.takeBack(frozen)
+		}
+		return err
+	})
+	s.log.Info().Err(err).Int("connections", moved).Int("closed", closed).Dur("took", time.Since(begun)).Msg("clients moved")
+	return closed, err
+}
+
+// moveAskers moves the connections that have not asked for anything yet.
+func (s *serving) moveAskers(ctx context.Context, pass handoff.Pass) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var all []given
+	for _, h := range []*web.Handler{s.local, s.pages} {
+		askers, err := h.Freeze(ctx)
+		if err != nil {
+			s.log.Info().Err(err).Msg("requests under way are not moved")
+		}
+		for _, a := range askers {
+			all = append(all, given{nc: a.Client, record: &a.Record})
+		}
+	}
+	for len(all) > 0 {
+		n := min(len(all), handoff.AtOnce)
+		if err := s.pass(all[:n], pass); err != nil {
+			s.reopen()
+			for _, g := range all {
+				s.goOn(s.connCtx, g.nc, g.record, func() {}, alreadyOurs)
+			}
+			return err
+		}
+		for _, g := range all[:n] {
+			_ = g.nc.Close() // our descriptor of it
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// given is a connection that is given to the successor.
+type given struct {
+	nc     net.Conn
+	record *apiserver.Record
+}
+
+func (s *serving) pass(all []given, pass handoff.Pass) error {
+	conns := make([]handoff.Conn, len(all))
+	defer func() {
+		for _, c := range conns {
+			if c.File != nil {
+				_ = c.File.Close() // a duplicate
 			}
 		}
-		return pass(conns)
-	})
-	s.log.Info().Err(err).Int("connections", n).Dur("took", time.Since(begun)).Msg("clients moved")
+	}()
+	for i, g := range all {
+		record, err := json.Marshal(g.record)
+		if err != nil {
+			return err
+		}
+		sc, ok := g.nc.(syscall.Conn)
+		if !ok {
+			return errors.New("a connection without a descriptor")
+		}
+		file, err := socket.Dup(sc, "client")
+		if err != nil {
+			return err
+		}
+		conns[i] = handoff.Conn{Record: record, File: file}
+	}
+	return pass(conns, s.state())
 }
 
-func given(f *apiserver.Frozen) (handoff.Conn, error) {
-	record, err := json.Marshal(f.Record)
-	if err != nil {
-		return handoff.Conn{}, err
+// takeBack goes on with connections that the successor did not take.
+func (s *serving) takeBack(frozen []*apiserver.Frozen) {
+	s.reopen()
+	for _, f := range frozen {
+		nc, err := f.TakeBack()
+		if err != nil {
+			s.log.Warn().Err(err).Msg("client not taken back")
+			continue
+		}
+		s.goOn(s.connCtx, nc, &f.Record, func() {}, alreadyOurs)
 	}
-	sc, ok := f.Client().(syscall.Conn)
-	if !ok {
-		return handoff.Conn{}, errors.New("a connection without a descriptor")
-	}
-	file, err := socket.Dup(sc, "client")
-	return handoff.Conn{Record: record, File: file}, err
 }
 
-// adopt goes on with connections of the proxy before. It returns when each of
-// them is where it was.
-func (s *serving) adopt(ctx context.Context, conns []handoff.Conn) {
+// state is what a successor needs besides connections: the tickets that are out.
+func (s *serving) state() []byte {
+	tickets := s.server.Tickets()
+	if len(tickets) == 0 {
+		return nil
+	}
+	b, _ := json.Marshal(tickets) // of strings and times
+	return b
+}
+
+func (s *serving) addState(state []byte) error {
+	if len(state) == 0 {
+		return nil
+	}
+	var tickets []apiserver.TicketRecord
+	if err := json.Unmarshal(state, &tickets); err != nil {
+		return fmt.Errorf("the old proxy's tickets: %w", err)
+	}
+	s.server.AddTickets(tickets)
+	return nil
+}
+
+// adopt takes connections of the proxy before. It returns when all of them are
+// attached where they were; they are gone on with once ours is closed.
+func (s *serving) adopt(conns []handoff.Conn, state []byte, ours <-chan struct{}) error {
+	if err := s.addState(state); err != nil {
+		return errors.Join(err, closeConns(conns))
+	}
+	fault("received")
 	var ready sync.WaitGroup
-	for _, c := range conns {
+	begun := make([]int64, 0, len(conns))
+	for i, c := range conns {
+		nc, r, err := opened(c)
+		if err != nil {
+			return errors.Join(err, closeConns(conns[i+1:]))
+		}
+		begun = append(begun, r.At)
 		ready.Add(1)
-		go func() {
-			err := s.adoptOne(ctx, c, sync.OnceFunc(ready.Done))
-			if err != nil {
-				s.log.Warn().Err(err).Msg("client not taken over")
-			}
-		}()
+		s.goOn(s.connCtx, nc, r, sync.OnceFunc(ready.Done), ours)
 	}
 	ready.Wait()
+	s.stalls.count(begun, ours)
+	return nil
 }
 
-func (s *serving) adoptOne(ctx context.Context, c handoff.Conn, ready func()) error {
-	defer ready()
+func closeConns(conns []handoff.Conn) (err error) {
+	for _, c := range conns {
+		err = errors.Join(err, c.File.Close())
+	}
+	return err
+}
+
+// opened makes a connection of what has come.
+func opened(c handoff.Conn) (net.Conn, *apiserver.Record, error) {
 	nc, err := net.FileConn(c.File)
 	if err = errors.Join(err, c.File.Close()); err != nil {
-		return err
+		return nil, nil, err
 	}
-	var r apiserver.Record
-	if err := json.Unmarshal(c.Record, &r); err != nil || r.Version != apiserver.RecordVersion {
-		return errors.Join(err, fmt.Errorf("a record of version %d", r.Version), nc.Close())
+	r := &apiserver.Record{}
+	if err := json.Unmarshal(c.Record, r); err != nil || r.Version != apiserver.RecordVersion {
+		return nil, nil, errors.Join(err, fmt.Errorf("a record of version %d", r.Version), nc.Close())
 	}
-	s.server.Restore(ctx, apiserver.NewStream(nc, r.In), &r, ready)
-	return nil
+	if uc, ok := nc.(*net.UnixConn); ok && r.From.Transport != apiserver.TransportUnix {
+		nc = peerConn{uc, r.From.PID}
+	}
+	return nc, r, nil
+}
+
+// goOn goes on with a connection, in the background.
+func (s *serving) goOn(ctx context.Context, nc net.Conn, r *apiserver.Record, ready func(), ours <-chan struct{}) {
+	h := s.local
+	if _, ok := nc.(*net.TCPConn); ok {
+		h = s.pages
+	}
+	go func() {
+		defer ready()
+		if r.From.Transport != apiserver.TransportUnix {
+			h.Adopt(ctx, nc, r, ready, ours)
+			return
+		}
+		if taken, _ := s.server.Restore(ctx, apiserver.NewStream(nc, r.In), r, ready, ours); !taken {
+			_ = nc.Close() // our descriptor of it, and nothing else
+		}
+	}()
+}
+
+// stalls are how long clients were not read.
+type stalls struct {
+	mu  sync.Mutex
+	wg  sync.WaitGroup
+	all []time.Duration
+}
+
+// count counts connections that were read last at the given times, once they are
+// ours.
+func (s *stalls) count(begun []int64, ours <-chan struct{}) {
+	s.wg.Go(func() {
+		<-ours
+		now := time.Now()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, at := range begun {
+			if at > 0 { // else it had said nothing yet, or comes from an older proxy
+				s.all = append(s.all, now.Sub(time.UnixMicro(at)))
+			}
+		}
+	})
+}
+
+// summary is called when all connections are ours.
+func (s *stalls) summary() (n int, median, longest time.Duration) {
+	s.wg.Wait()
+	slices.Sort(s.all)
+	if n = len(s.all); n > 0 {
+		median, longest = s.all[n/2], s.all[n-1]
+	}
+	return n, median, longest
 }

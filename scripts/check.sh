@@ -56,6 +56,7 @@ programs() {
 		nvim neovim
 		node nodejs
 		npm  npm
+		chromium-headless-shell chromium-headless-shell
 	EOF
 	if [ -z "$missing" ]; then
 		echo "all there"

@@ -164,6 +164,9 @@ type Appearance struct {
 type Attach struct {
 	Attachment uint32 `json:"attachment"`
 	protocol.AttachSpec
+	// Shadow, with mode read_only, is for one who compares: no viewer, no event
+	// and no size shows that it was there. Clients cannot ask for it.
+	Shadow bool `json:"shadow,omitempty"`
 }
 
 // Attached answers Attach. Snapshot frames follow, then output.

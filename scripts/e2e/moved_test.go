@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +16,6 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
-	"holdfast/proxy/client"
 )
 
 // Connections that know of no reconnect are moved from proxy to proxy: of what
@@ -24,175 +25,167 @@ import (
 func TestConnectionsMove(t *testing.T) {
 	const handoffs, each = 10, 10
 	w := newWorld(t, bigRing)
-	c := w.dial(client.Options{})
-	w.spawn(c, "flow", shell(`stty -opost -echo; echo ready; read go; i=0; while :; do i=$((i+1)); echo line $i; [ $((i % 50)) = 0 ] && sleep 0.01; done`))
-	w.spawn(c, "waited", shell(`read x; exit 7`))
-	w.spawn(c, "flood", shell(`stty -opost; exec yes 0123456789abcde`))
-	var over atomic.Bool
-	var wg sync.WaitGroup
-	errs := make(chan error, 8*each)
-	run := func(name string, f func(*peer) error) {
-		p := w.client(api.Hello{Protocol: protocol.Supported()})
-		if err := p.SetDeadline(time.Now().Add(4 * limit)); err != nil {
-			t.Fatal(err)
-		}
-		wg.Go(func() {
-			if err := f(p); err != nil {
-				errs <- fmt.Errorf("%s: %w", name, err)
-			}
-		})
-	}
-	var ready sync.WaitGroup
+	m := w.movers(4 * limit)
+	proxy := w.only("proxy")
+	w.spawn(m.c, "flow", flowing)
+	w.spawn(m.c, "waited", shell(`read x; exit 7`))
+	w.spawn(m.c, "flood", shell(`stty -opost; exec yes 0123456789abcde`))
 	var stalls [each]time.Duration
 	for i := range each {
-		ready.Add(3)
-		run(fmt.Sprint("reader ", i), func(p *peer) error { return p.followsFlow(&over, ready.Done) })
+		m.follow(anyWay(i))
 		id := fmt.Sprint("echo-", i)
-		w.echo(c, id)
-		run(fmt.Sprint("typist ", i), func(p *peer) error { return p.typesAndReads(id, &over, ready.Done, &stalls[i]) })
-		if i%5 == 0 { // two are enough
+		w.echo(m.c, id)
+		m.typist(anyWay(i), id, time.Millisecond, &stalls[i])
+		if i%5 < 2 { // four are enough
 			text := fmt.Sprint("text-", i)
-			w.echo(c, text)
-			ready.Add(1)
-			run(fmt.Sprint("text client ", i), func(p *peer) error { return p.typesText(text, &over, ready.Done) })
-			run(fmt.Sprint("subscriber ", i), func(p *peer) error { return p.hearsAll(&over) })
+			w.echo(m.c, text)
+			m.run("text client", apiWay(i), func(p *peer) error { return p.typesText(text, &m.over) })
+			m.run("subscriber", apiWay(i), (*peer).hearsAll)
 		}
-		run(fmt.Sprint("sleeper ", i), func(p *peer) error { return p.sleepsThrough(&over) })
-		run(fmt.Sprint("waiter ", i), func(p *peer) error { return p.waitsFor("waited", ready.Done) })
+		m.run("sleeper", apiWay(i), func(p *peer) error { return p.sleepsThrough(m.ended) })
+		m.run("waiter", apiWay(i), func(p *peer) error { return p.waitsFor("waited") })
 	}
-	ready.Wait()
-	if err := c.Type(w.ctx(), "flow", []byte("\n")); err != nil {
-		t.Fatal(err)
-	}
-	proxy := w.only("proxy")
+	m.begin()
 	for range handoffs {
-		w.must("proxy", "--handoff")
-		w.gone(proxy)
-		proxy = w.only("proxy")
+		proxy = w.replaceProxy(proxy)
 	}
-	over.Store(true)
-	if err := c.Type(w.ctx(), "waited", []byte("\n")); err != nil {
-		t.Fatal(err)
-	}
-	wg.Wait()
-	close(errs)
+	m.end()
 	slices.Sort(stalls[:])
 	t.Logf("the longest echo in %d handoffs: %v for half of the typists, %v at most", handoffs, stalls[each/2], stalls[each-1])
-	for err := range errs {
-		t.Error(err)
+}
+
+// anyWay and apiWay deal out the ways: every other connection is a WebSocket.
+func anyWay(i int) way { return dealt(i, webTCP, rawUnix, webUnix, rawTCP) }
+
+func apiWay(i int) way { return dealt(i, webTCP, webUnix) }
+
+func dealt(i int, web ...way) way {
+	if i%2 == 0 || !webMoves {
+		return framed
+	}
+	return web[i/2%len(web)]
+}
+
+// webMoves says that WebSockets move, too.
+var webMoves = os.Getenv("HOLDFAST_WEB_MOVES") == "1"
+
+// movers are connections that are moved. Each checks what it sees until all is
+// over.
+type movers struct {
+	*doors
+	till  time.Time     // when they give up
+	over  atomic.Bool   // they have seen enough
+	ended chan struct{} // closed then
+
+	wg     sync.WaitGroup
+	count  int           // of them
+	failed chan struct{} // closed after the first error
+	fail   sync.Once
+}
+
+// movers returns none yet; they take at most as long as given.
+func (w *world) movers(longest time.Duration) *movers {
+	w.t.Helper()
+	return &movers{doors: w.doors(), till: time.Now().Add(longest), ended: make(chan struct{}), failed: make(chan struct{})}
+}
+
+// A mover is what is needed of a connection here.
+type mover interface {
+	SetDeadline(time.Time) error
+	Close() error
+}
+
+// add has a connection do something until that is over.
+func (m *movers) add(name string, by way, s mover, f func() error) {
+	m.t.Helper()
+	m.t.Cleanup(func() { _ = s.Close() })
+	if err := s.SetDeadline(m.till); err != nil {
+		m.t.Fatal(err)
+	}
+	m.count++
+	n := m.count
+	m.wg.Go(func() {
+		if err := f(); err != nil {
+			m.t.Errorf("connection %d, a %s by %v: %v", n, name, by, err)
+			m.fail.Do(func() { close(m.failed) })
+		}
+		_ = s.Close()
+	})
+}
+
+// run adds a connection of the api.
+func (m *movers) run(name string, by way, f func(*peer) error) {
+	m.t.Helper()
+	p, err := m.greeted(by)
+	if err != nil {
+		m.t.Fatalf("%s by %v: %v", name, by, err)
+	}
+	m.add(name, by, p, func() error { return f(p) })
+}
+
+// view adds a connection that looks at one session.
+func (m *movers) view(name string, by way, id string, mode protocol.Mode, f func(terminal) error) {
+	m.t.Helper()
+	s, err := m.terminal(by, id, mode)
+	if err != nil {
+		m.t.Fatalf("%s by %v: %v", name, by, err)
+	}
+	m.add(name, by, s, func() error { return f(s) })
+}
+
+func (m *movers) follow(by way) {
+	m.t.Helper()
+	m.view("reader", by, "flow", protocol.ModeReadOnly, func(s terminal) error { return followsFlow(s, &m.over) })
+}
+
+func (m *movers) typist(by way, id string, pace time.Duration, longest *time.Duration) {
+	m.t.Helper()
+	m.view("typist", by, id, protocol.ModeShared, func(s terminal) error { return typesAndReads(s, pace, &m.over, longest) })
+}
+
+// begin lets the session flow.
+func (m *movers) begin() {
+	m.t.Helper()
+	if err := m.c.Type(m.ctx(), "flow", []byte("\n")); err != nil {
+		m.t.Fatal(err)
 	}
 }
 
-// followsFlow reads a session that prints "line N" for each N.
-func (p *peer) followsFlow(over *atomic.Bool, ready func()) error {
-	if err := p.send(api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "flow", Mode: protocol.ModeReadOnly}}); err != nil {
-		return err
+// end lets all come to their ends, and returns when they have.
+func (m *movers) end() {
+	m.t.Helper()
+	m.over.Store(true)
+	close(m.ended)
+	if err := m.c.Type(m.ctx(), "waited", []byte("\n")); err != nil {
+		m.t.Fatal(err)
 	}
-	var pos uint64
-	var seen []byte
-	lines, begun := 0, false
-	for !over.Load() || lines < 1000 {
-		kind, payload, err := p.frames.Next()
-		if err != nil {
-			return fmt.Errorf("after line %d: %w", lines, err)
-		}
-		switch kind {
-		case frame.Control:
-			m, _, _ := api.Messages.Decode(payload)
-			switch m := m.(type) {
-			case *api.Attached:
-				pos, begun = m.Offset, true
-				ready()
-			case *api.Welcome, *api.Accepted:
-			default:
-				return fmt.Errorf("told %+v after line %d", m, lines)
-			}
-		case frame.Output:
-			_, offset, data, err := frame.ParseData(payload)
-			if err != nil || !begun || offset != pos {
-				return fmt.Errorf("output at %d, want %d: %w", offset, pos, err)
-			}
-			pos += uint64(len(data))
-			seen = append(seen, data...)
-			for {
-				line, rest, ok := bytes.Cut(seen, []byte("\n"))
-				if !ok {
-					break
-				}
-				seen = rest
-				if string(line) == "ready" {
-					continue
-				}
-				if lines++; string(line) != fmt.Sprint("line ", lines) {
-					return fmt.Errorf("line %d is %q", lines, line)
-				}
-			}
-		}
-	}
-	return nil
+	m.spawn(m.c, lastSession, echoing)
+	m.wg.Wait()
 }
 
-// typesAndReads types numbers into a session that echoes, and reads them back.
-// longest is how long that took at most.
-func (p *peer) typesAndReads(id string, over *atomic.Bool, ready func(), longest *time.Duration) error {
-	if err := p.send(api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: protocol.SessionID(id)}}); err != nil {
-		return err
+// lastSession is started when all is over.
+const lastSession = "last"
+
+// replaceProxy hands off, and returns the new proxy when the old one has gone.
+func (w *world) replaceProxy(old process) process {
+	w.t.Helper()
+	out := w.must("proxy", "--handoff")
+	var pid int
+	if _, after, ok := strings.Cut(out, "serves as pid "); ok {
+		_, _ = fmt.Sscan(after, &pid)
 	}
-	var typed uint64
-	var want []byte
-	for n := 0; !over.Load() || n < 100; n++ {
-		begun := time.Now()
-		if n > 0 {
-			want = fmt.Appendf(nil, "<%d>", n)
-			f := frame.AppendData(nil, frame.Input, 1, typed, want)
-			typed += uint64(len(want))
-			// In two parts, so that a move finds half a frame now and then.
-			if _, err := p.Write(f[:len(f)/2]); err != nil {
-				return err
-			}
-			if _, err := p.Write(f[len(f)/2:]); err != nil {
-				return err
-			}
-		}
-		for len(want) > 0 || n == 0 {
-			kind, payload, err := p.frames.Next()
-			if err != nil {
-				return fmt.Errorf("at %d: %w", n, err)
-			}
-			if kind == frame.Control {
-				m, _, _ := api.Messages.Decode(payload)
-				if _, ok := m.(*api.Attached); ok {
-					ready()
-					break
-				}
-				switch m.(type) {
-				case *api.Accepted, *api.Welcome:
-					continue
-				}
-				return fmt.Errorf("told %+v at %d", m, n)
-			}
-			if kind != frame.Output {
-				continue
-			}
-			_, _, data, err := frame.ParseData(payload)
-			if err != nil || !bytes.HasPrefix(want, data) {
-				return fmt.Errorf("read %q at %d, want %q", data, n, want)
-			}
-			want = want[len(data):]
-		}
-		if n > 0 {
-			*longest = max(*longest, time.Since(begun))
-		}
+	if !strings.Contains(out, fmt.Sprintf("took over from pid %d,", old.pid)) || pid == 0 || pid == old.pid {
+		w.t.Fatalf("a handoff from pid %d says %q", old.pid, out)
 	}
-	return nil
+	w.gone(old)
+	return lookup(pid)
 }
 
 // waitsFor asks for a session's end, once, and gets it, once.
-func (p *peer) waitsFor(id protocol.SessionID, ready func()) error {
+func (p *peer) waitsFor(id protocol.SessionID) error {
 	if err := p.send(api.Wait{Request: protocol.Request{RequestID: "w"}, SessionID: id}); err != nil {
 		return err
 	}
-	ready()
 	for {
 		m, err := p.receive()
 		if err != nil {
@@ -219,13 +212,11 @@ func (p *peer) waitsFor(id protocol.SessionID, ready func()) error {
 
 // sleepsThrough attaches to a flood and reads nothing until all is over; then
 // what it reads is right, and whole but for what it is told to have missed.
-func (p *peer) sleepsThrough(over *atomic.Bool) error {
+func (p *peer) sleepsThrough(ended <-chan struct{}) error {
 	if err := p.send(api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "flood", Mode: protocol.ModeReadOnly, History: new(0)}}); err != nil {
 		return err
 	}
-	for !over.Load() {
-		time.Sleep(time.Millisecond) // that is what it does
-	}
+	<-ended
 	const line = "0123456789abcde\n"
 	var pos uint64
 	left, read := 0, 0
@@ -272,7 +263,7 @@ func (p *peer) sleepsThrough(over *atomic.Bool) error {
 }
 
 // typesText is typesAndReads for a client that knows neither frames nor offsets.
-func (p *peer) typesText(id string, over *atomic.Bool, ready func()) error {
+func (p *peer) typesText(id string, over *atomic.Bool) error {
 	attach := api.Attach{Attachment: 1, Text: true, AttachSpec: protocol.AttachSpec{SessionID: protocol.SessionID(id), History: new(0)}}
 	if err := p.send(attach); err != nil {
 		return err
@@ -289,7 +280,6 @@ func (p *peer) typesText(id string, over *atomic.Bool, ready func()) error {
 			continue
 		case *api.Attached:
 			snapshot = m.SnapshotBytes
-			ready()
 		case *api.TerminalData:
 			if snapshot > 0 {
 				snapshot -= len(m.Data)
@@ -316,18 +306,19 @@ func (p *peer) typesText(id string, over *atomic.Bool, ready func()) error {
 	}
 }
 
-// hearsAll subscribes, and misses no event.
-func (p *peer) hearsAll(over *atomic.Bool) error {
+// hearsAll subscribes, and misses no event up to that of the last session.
+func (p *peer) hearsAll() error {
 	if err := p.send(api.Events{Request: protocol.Request{RequestID: "e"}}); err != nil {
 		return err
 	}
 	var last uint64
-	for n := 0; !over.Load() || n < 10; {
+	for {
 		m, err := p.receive()
 		if err != nil {
 			return fmt.Errorf("after event %d: %w", last, err)
 		}
 		var seq uint64
+		ends := false
 		switch m := m.(type) {
 		case *api.Welcome:
 			continue
@@ -335,14 +326,15 @@ func (p *peer) hearsAll(over *atomic.Bool) error {
 			last = m.Seq
 			continue
 		case *api.Event:
-			seq = m.Seq
+			seq, ends = m.Seq, m.Session != nil && m.Session.ID == lastSession
 		case *api.PTYExited:
 			seq = m.Seq
 		}
 		if seq != last+1 {
 			return fmt.Errorf("told %+v after event %d", m, last)
 		}
-		last, n = seq, n+1
+		if last = seq; ends {
+			return nil
+		}
 	}
-	return nil
 }

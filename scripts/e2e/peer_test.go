@@ -73,8 +73,9 @@ func (p *peer) receive() (protocol.Message, error) {
 	}
 }
 
-func (p *peer) greet() error {
-	if err := p.send(api.Hello{Protocol: protocol.Supported(), Client: "by hand"}); err != nil {
+// greet says hello, with the token where one is wanted.
+func (p *peer) greet(token string) error {
+	if err := p.send(api.Hello{Protocol: protocol.Supported(), Client: "by hand", Token: token}); err != nil {
 		return err
 	}
 	m, err := p.receive()

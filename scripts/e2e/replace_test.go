@@ -60,18 +60,10 @@ func TestHandoffs(t *testing.T) {
 		inodes[name] = inode(w.path(name))
 	}
 	hammers := w.hammers(2)
-	for i := range handoffs {
-		out := w.must("proxy", "--handoff")
-		var pid int
-		if _, after, ok := strings.Cut(out, "serves as pid "); ok {
-			_, _ = fmt.Sscan(after, &pid)
-		}
-		if !strings.Contains(out, fmt.Sprintf("took over from pid %d,", proxy.pid)) || pid == proxy.pid {
-			t.Fatalf("handoff %d from pid %d says %q", i, proxy.pid, out)
-		}
-		w.gone(proxy)
-		if proxy = w.only("proxy"); proxy.pid != pid {
-			t.Fatalf("handoff %d: %d serves, and not %d", i, proxy.pid, pid)
+	for range handoffs {
+		proxy = w.replaceProxy(proxy)
+		if now := w.only("proxy"); now != proxy {
+			t.Fatalf("%d serves, and not %d", now.pid, proxy.pid)
 		}
 		s.flow(t, 1)
 	}

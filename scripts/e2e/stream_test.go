@@ -305,7 +305,7 @@ func (w *world) hammer(stop *atomic.Bool) (good, cut int, refused error) {
 			refused = errors.Join(refused, err)
 			continue
 		}
-		if p.greet() == nil && p.list() == nil {
+		if p.greet("") == nil && p.list() == nil {
 			good++
 		} else {
 			cut++

@@ -16,18 +16,19 @@ import (
 
 // attachment is one of a connection's views of sessions.
 type attachment struct {
-	number  uint32
-	ctx     context.Context // ended by detach, and with the connection
-	cancel  context.CancelFunc
-	done    chan struct{} // closed when nothing more comes for the number
-	session protocol.SessionID
-	link    *linkclient.Attachment
-	text    bool                 // output goes as terminal.data
-	size    protocol.Size        // last told, if any was; owned by the pump
-	resume  *protocol.AttachSpec // where its client stopped taking output, of a connection that is moved; owned by the pump
-	typist  *linkclient.Typist   // of a text client
-	hush    context.CancelFunc   // ends the typist
-	left    atomic.Bool          // its client has detached, and was not lost
+	number   uint32
+	ctx      context.Context // ended by detach, and with the connection
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when nothing more comes for the number
+	session  protocol.SessionID
+	link     *linkclient.Attachment
+	text     bool // output goes as terminal.data
+	readOnly bool
+	size     protocol.Size        // last told, if any was; owned by the pump
+	resume   *protocol.AttachSpec // where its client stopped taking output, of a connection that is moved; owned by the pump
+	typist   *linkclient.Typist   // of a client that knows no offsets
+	hush     context.CancelFunc   // ends the typist
+	left     atomic.Bool          // its client has detached, and was not lost
 }
 
 // leave ends the supervisor's side; the supervisor is told apart whether the
@@ -107,12 +108,14 @@ func (c *conn) attach(ctx context.Context, m *api.Attach) error {
 // begin makes an attachment usable, says so, and pumps.
 func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.AttachInfo, text bool, announce func()) {
 	c.mu.Lock()
-	a.link, a.session, a.text = la, info.Session.ID, text
-	if text {
+	a.link, a.session, a.text, a.readOnly = la, info.Session.ID, text, la.Resumption().Mode == protocol.ModeReadOnly
+	if text || c.bare() {
 		a.typist = linkclient.NewTypist(la, info.InputOffset)
 		var typing context.Context
 		typing, a.hush = context.WithCancel(a.ctx)
 		c.wg.Go(func() { a.typist.Run(typing) })
+	}
+	if text {
 		c.terminals[a.session] = a
 	}
 	c.mu.Unlock()
@@ -174,7 +177,7 @@ func (c *conn) sendText(a *attachment, raw []byte) {
 
 // tell turns a message of the link's attachment into the client's.
 func (c *conn) tell(a *attachment, m protocol.Message) {
-	if a.text && a.typist.Told(m) {
+	if a.typist != nil && a.typist.Told(m) {
 		return
 	}
 	n := a.number

@@ -46,9 +46,11 @@ type conn struct {
 
 	ctx    context.Context // of all that runs for it
 	cancel context.CancelFunc
-	rested chan struct{} // closed when a frozen one has been given up to whoever goes on with it
+	rested chan struct{} // closed when a frozen one is nobody's here any more:
+	moved  bool          // it is another proxy's
 
-	wmu sync.Mutex
+	held chan struct{} // closed when one that comes from another proxy is ours
+	wmu  sync.Mutex
 
 	mu          sync.Mutex
 	hello       *api.Hello
@@ -60,10 +62,12 @@ type conn struct {
 	following   subscription
 }
 
-// start is called before anything runs for the connection.
-func (c *conn) start(ctx context.Context) { c.ctx, c.cancel = context.WithCancel(ctx) }
+// bare reports whether the client sees one session, and no messages.
+func (c *conn) bare() bool { return c.from.Transport == TransportRaw }
 
-func (c *conn) serve() {
+// serve returns when nothing runs for the connection any more, and whether it is
+// another proxy's.
+func (c *conn) serve() (moved bool) {
 	ctx := c.ctx
 	stop := context.AfterFunc(ctx, func() { _ = c.t.Close() })
 	defer stop()
@@ -78,7 +82,7 @@ func (c *conn) serve() {
 		stop()
 		close(c.stopped)
 		<-c.rested // freeze takes what is left
-		return
+		return c.moved
 	}
 	c.readErr = err
 	close(c.stopped)
@@ -89,9 +93,13 @@ func (c *conn) serve() {
 	} else if err != nil && !expected(err) {
 		c.log.Info().Err(err).Msg("client lost")
 	}
+	if c.bare() && ctx.Err() == nil {
+		c.leave()
+	}
 	c.cancel()
 	_ = c.t.Close()
 	c.wg.Wait()
+	return false
 }
 
 // expected errors are how connections end every day.
@@ -192,15 +200,19 @@ func (c *conn) read(ctx context.Context) error {
 // input passes a frame on to its attachment's stream as it is: the number in
 // it means the same on both wires.
 func (c *conn) input(raw []byte) error {
-	number, _, _, err := frame.ParseData(raw[frame.HeaderLen:])
+	number, _, data, err := frame.ParseData(raw[frame.HeaderLen:])
 	if err != nil {
 		return err
 	}
-	if a := c.attachment(number); a != nil {
+	a := c.attachment(number)
+	switch {
+	case a == nil:
+		c.fail("", &number, notAttached())
+	case c.bare():
+		return c.typed(a, data)
+	default:
 		a.link.SendRaw(raw)
-		return nil
 	}
-	c.fail("", &number, notAttached())
 	return nil
 }
 

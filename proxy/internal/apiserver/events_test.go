@@ -160,7 +160,7 @@ func TestConnectionsLimit(t *testing.T) {
 		all = append(all, s)
 		from := trusted
 		from.PID = 1 + i/maxConnsOfOne
-		w.wg.Go(func() { w.server.Serve(context.Background(), s, from) })
+		w.wg.Go(func() { w.server.Accept(context.Background(), s, from)() })
 	}
 	count := func() int {
 		w.server.mu.Lock()
@@ -190,7 +190,7 @@ func TestConnectionsOfOne(t *testing.T) {
 			for range maxConnsOfOne {
 				s := &stuckTransport{closed: make(chan struct{})}
 				all = append(all, s)
-				w.wg.Go(func() { w.server.Serve(context.Background(), s, one) })
+				w.wg.Go(func() { w.server.Accept(context.Background(), s, one)() })
 			}
 			count := func() int {
 				w.server.mu.Lock()
@@ -222,8 +222,8 @@ func TestContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a, b := w.pair()
 	done := make(chan struct{})
-	go func() { defer close(done); w.server.Serve(ctx, newStreamTransport(b), trusted) }()
-	c := &client{t: t, nc: a, frames: newStreamTransport(a).frames, served: done}
+	go func() { defer close(done); w.server.Accept(ctx, NewStream(b, nil), trusted)() }()
+	c := &client{t: t, nc: a, frames: NewStream(a, nil).(*streamTransport).frames, served: done}
 	c.send(api.Hello{Protocol: protocol.Supported(), Client: "x", PID: os.Getpid()})
 	expect[*api.Welcome](c)
 	s.attach(c, 1)

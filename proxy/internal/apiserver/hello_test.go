@@ -131,7 +131,7 @@ func TestSilence(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					s.Serve(context.Background(), newStreamTransport(b), trusted)
+					s.Accept(context.Background(), NewStream(b, nil), trusted)()
 				}()
 				for i := range says {
 					time.Sleep(100 * time.Millisecond)
@@ -156,7 +156,7 @@ func TestPatience(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			s.Serve(context.Background(), newStreamTransport(b), trusted)
+			s.Accept(context.Background(), NewStream(b, nil), trusted)()
 		}()
 		c := &client{t: t, nc: a, frames: frame.NewReader(a, frame.Max), served: done}
 		c.send(api.Hello{Protocol: protocol.Supported(), Client: "x"})

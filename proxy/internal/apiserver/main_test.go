@@ -214,7 +214,7 @@ func (w *world) connect(from Origin) *client {
 	c := &client{t: w.t, nc: a, frames: frame.NewReader(a, frame.Max), served: make(chan struct{})}
 	w.wg.Go(func() {
 		defer close(c.served)
-		w.server.Serve(context.Background(), newStreamTransport(b), from)
+		w.server.Accept(context.Background(), NewStream(b, nil), from)()
 	})
 	return c
 }

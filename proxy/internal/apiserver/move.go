@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,8 +29,9 @@ import (
 //	freeze: stop reading; answer or note the requests under way; have each
 //	        attachment paused behind what was typed and printed before; note
 //	        what was read and not understood, and what was not written
-//	restore: write what was not; attach again where each attachment was; make
-//	        the noted requests; read
+//	restore: attach again where each attachment was; then, when whoever had the
+//	        connection has let go of it: write what was not written; make the
+//	        noted requests; read
 
 // RecordVersion counts incompatible meanings of a Record.
 const RecordVersion = 1
@@ -38,6 +40,7 @@ const RecordVersion = 1
 type Record struct {
 	Version     int                `json:"version"`
 	From        Origin             `json:"from"`
+	At          int64              `json:"at,omitempty"`    // when its client was read last, in microseconds since 1970
 	Hello       *api.Hello         `json:"hello,omitempty"` // without its secrets; absent before it was said
 	Attachments []AttachmentRecord `json:"attachments,omitempty"`
 	Events      *EventsRecord      `json:"events,omitempty"`
@@ -51,7 +54,7 @@ type AttachmentRecord struct {
 	Number uint32              `json:"number"`
 	Spec   protocol.AttachSpec `json:"spec"` // with Resume
 	Text   bool                `json:"text,omitempty"`
-	Typed  []byte              `json:"typed,omitempty"` // by a text client, and not accepted yet
+	Typed  []byte              `json:"typed,omitempty"` // by a client that knows no offsets, and not accepted yet
 	Size   protocol.Size       `json:"size,omitzero"`   // last told
 }
 
@@ -68,9 +71,11 @@ type Movable interface {
 	Client() net.Conn
 	// Stop makes writes keep what the client does not take at once.
 	Stop()
-	// Stuck reports whether something was kept.
+	// Stuck reports whether something was kept, and Waiting how long the write
+	// under way has taken.
 	Stuck() bool
-	// Leftover is what was read and not returned by Next, and unwritten what was
+	Waiting() time.Duration
+	// Leftover is what was read and not returned by Next, and Unwritten what was
 	// written and not taken. They are called when nobody uses the transport.
 	Leftover() []byte
 	Unwritten() []byte
@@ -94,10 +99,22 @@ const pauseTime = 10 * time.Millisecond
 type Frozen struct {
 	Record Record
 	c      *conn
+	kept   bool // its descriptor is whoever's took it back
 }
 
 // Client is the client's connection.
 func (f *Frozen) Client() net.Conn { return f.c.t.(Movable).Client() }
+
+// Abandon ends the connection itself, for all who have a descriptor of it: it is
+// in doubt who goes on with it, and its client comes again.
+func (f *Frozen) Abandon() { shutdown(f.Client()) }
+
+// TakeBack returns the connection, to go on with it here.
+func (f *Frozen) TakeBack() (net.Conn, error) {
+	f.kept = true
+	nc := f.Client()
+	return nc, nc.SetDeadline(time.Time{})
+}
 
 // done ends what is left here of a connection that has been moved: nothing of
 // it is closed but our side of its attachments, and our descriptor.
@@ -106,8 +123,11 @@ func (f *Frozen) done() {
 		a.link.Close()
 	}
 	f.c.cancel()
+	f.c.moved = true
 	close(f.c.rested)
-	_ = f.Client().Close()
+	if !f.kept {
+		_ = f.Client().Close()
+	}
 }
 
 // request is one that is under way.
@@ -186,7 +206,7 @@ func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 	if c.readErr != nil {
 		return nil, fmt.Errorf("it has ended: %w", c.readErr)
 	}
-	f := &Frozen{c: c, Record: Record{Version: RecordVersion, From: c.from}}
+	f := &Frozen{c: c, Record: Record{Version: RecordVersion, From: c.from, At: time.Now().UnixMicro()}}
 	c.restRequests(&f.Record)
 	c.pause()
 	stop := time.AfterFunc(pauseTime, t.Stop)
@@ -321,29 +341,53 @@ func (c *conn) note(r *Record, t Movable) {
 }
 
 // Freeze brings all connections to rest, so many at a time, and gives them to
-// move, which says whether somebody goes on with them. Connections that cannot be
-// moved are told to come again, and no others are let in. It returns when all
-// have gone.
-func (s *Server) Freeze(ctx context.Context, atOnce int, move func([]*Frozen) error) (moved int, err error) {
-	for batch := range slices.Chunk(s.close(), atOnce) {
-		if err != nil {
-			break // Goaway is for the rest
-		}
+// move; an error of that ends it. Connections that do not come to rest are
+// closed, and counted. Where only is not "", connections that came otherwise are
+// left for Goaway. From here on no others are let in; see Reopen.
+func (s *Server) Freeze(ctx context.Context, atOnce int, only string, move func([]*Frozen) error) (closed int, err error) {
+	conns := slices.DeleteFunc(s.close(), func(c *conn) bool { return only != "" && c.from.Transport != only })
+	for batch := range slices.Chunk(byEase(conns), atOnce) {
 		frozen := s.freeze(ctx, batch)
+		closed += len(batch) - len(frozen)
 		if len(frozen) == 0 {
 			continue
 		}
-		if err = move(frozen); err == nil {
-			moved += len(frozen)
-		}
+		err := move(frozen)
 		for _, f := range frozen {
-			if err != nil {
-				shutdown(f.Client()) // in doubt: its client comes again
-			}
 			f.done()
 		}
+		if err != nil {
+			return closed, err
+		}
 	}
-	return moved, err
+	return closed, nil
+}
+
+// byEase puts those last that take long to come to rest: who is with them waits
+// for them.
+func byEase(conns []*conn) []*conn {
+	slices.SortStableFunc(conns, func(a, b *conn) int { return cmp.Compare(a.unease(), b.unease()) })
+	return conns
+}
+
+// takesLong is how long a write may take without its client counting as one that
+// does not read.
+const takesLong = time.Millisecond
+
+// unease is how much there is that does not rest at once.
+func (c *conn) unease() int {
+	n := 0
+	if t, ok := c.t.(Movable); ok && t.Waiting() > takesLong {
+		n++
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for q := range c.requests {
+		if q.raw == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // restTime is how long one batch may take to come to rest: who does not must
@@ -372,59 +416,82 @@ func (s *Server) freeze(ctx context.Context, conns []*conn) (frozen []*Frozen) {
 	return frozen
 }
 
-// giveUp ends a connection that does not come to rest.
+// giveUp ends a connection that does not come to rest; its client comes again.
 func (c *conn) giveUp() {
 	select {
 	case <-c.moving:
-		c.cancel()
-		_ = c.t.Close()
-		close(c.rested)
+		go func() { // a write that is under way holds this up
+			c.goaway(api.Goaway{Reason: "handoff"})
+			c.cancel()
+			close(c.rested)
+		}()
 	default: // it was not tried: Goaway is for it
 	}
 }
 
-// Restore goes on with a connection where its record says, as Serve does with a
-// new one. The transport begins with the record's In; ready is called when the
-// client has been told of everything that is not as it was.
-func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func()) {
-	c := s.newConn(t, r.From)
-	if err := s.add(c); err != nil {
-		ready()
-		_ = t.Close()
-		return
-	}
-	defer s.remove(c)
+// Restore goes on with a connection where its record says, and returns as what
+// Accept returned would. The transport begins with the record's In. ready is
+// called when all is attached; nothing is read, written or typed before whoever
+// had the connection has let go of it, which closes ours. If ctx is done before
+// that it is not ours, and false is returned.
+func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func(), ours <-chan struct{}) (taken, moved bool) {
+	c := s.newConn(ctx, t, r.From)
 	c.hello = r.Hello
 	if c.hello != nil {
 		t.SetLimit(frame.Max)
 	}
-	c.start(ctx)
-	ctx = c.ctx
 	c.wmu.Lock() // nothing comes before what was not written
+	c.held = make(chan struct{})
+	var wg sync.WaitGroup
+	for _, a := range r.Attachments {
+		wg.Go(func() { c.reattach(a) })
+	}
+	wg.Wait()
+	var lost error
+	if e := r.Events; e != nil {
+		c.subscribed = true
+		lost = c.follow(e.Instance, e.After, func(*wire.Subscribed) {})
+	}
+	ready()
+	select {
+	case <-ours:
+	case <-ctx.Done():
+		t.Stop() // what would be written now is kept, and forgotten
+		c.wmu.Unlock()
+		c.cancel()
+		close(c.held)
+		c.wg.Wait()
+		return false, false
+	}
+	if err := s.add(c); err != nil {
+		c.wmu.Unlock()
+		close(c.held)
+		c.refuse(err)
+		c.wg.Wait()
+		return true, false
+	}
+	defer s.remove(c)
 	c.wg.Go(func() {
 		defer c.wmu.Unlock()
 		if err := t.WriteRest(r.Out); err != nil && !c.isMoving() {
 			_ = t.Close()
 		}
 	})
-	var wg sync.WaitGroup
-	for _, a := range r.Attachments {
-		wg.Go(func() { c.reattach(a) })
-	}
-	wg.Wait()
-	if e := r.Events; e != nil {
-		c.subscribed = true
-		if c.follow(e.Instance, e.After, func(*wire.Subscribed) {}) != nil {
-			_ = t.Close() // the client subscribes again, after the last event it had
+	close(c.held)
+	for _, rec := range r.Attachments { // before what is typed next
+		if a := c.attachment(rec.Number); a != nil && a.typist != nil {
+			a.typist.Keep(rec.Typed)
 		}
 	}
-	ready()
+	if lost != nil {
+		_ = t.Close() // the client subscribes again, after the last event it had
+	}
 	for _, raw := range r.Requests {
-		if err := c.control(ctx, raw); err != nil {
+		if err := c.control(c.ctx, raw); err != nil {
 			_ = t.Close()
 		}
 	}
-	c.serve()
+	return true, c.serve()
 }
 
 // reattach goes on with an attachment. What the client has to be told is what it
@@ -438,7 +505,7 @@ func (c *conn) reattach(r AttachmentRecord) {
 	if err != nil {
 		a.session = r.Spec.SessionID
 		close(a.done)
-		c.sendLast(a, a.failure(err))
+		c.wg.Go(func() { c.sendLast(a, a.failure(err)) })
 		return
 	}
 	a.size = r.Size
@@ -446,15 +513,14 @@ func (c *conn) reattach(r AttachmentRecord) {
 		a.size = info.Session.Size // what attached said, unless it was told otherwise
 	}
 	c.begin(a, la, info, r.Text, func() {
+		<-c.held
 		if info.Replay == protocol.ReplaySnapshot {
 			c.send(api.Resync{
 				Attachment: r.Number, Offset: info.Offset, BytesMissed: info.BytesMissed, SnapshotBytes: info.SnapshotBytes,
 				View: info.View, ScreenOnly: r.Spec.ScreenOnly,
 			})
 		}
-		if r.Text {
-			a.typist.Add(r.Typed)
-		} else {
+		if a.typist == nil {
 			c.send(api.Accepted{Attachment: &r.Number, Offset: info.InputOffset})
 		}
 	})

@@ -55,7 +55,10 @@ type Config struct {
 	Token     string        // of clients on TCP
 	Secret    string        // where not "", every hello must carry it
 	EarlyExit time.Duration // the default watch; 0 is DefaultEarlyExit, negative none
-	Log       zerolog.Logger
+	// ProbeEvery is how often a bare client is asked whether it is there while
+	// nothing is read of it; 0 is 5 s.
+	ProbeEvery time.Duration
+	Log        zerolog.Logger
 }
 
 // A Server serves connections, however they came.
@@ -101,31 +104,50 @@ type Transport interface {
 	Close() error
 }
 
+// How connections come, as an Origin says it.
+const (
+	TransportUnix = "unix"
+	TransportWeb  = "websocket"
+	// TransportRaw shows one session: what is written to it is that session's
+	// output, what comes from it is typed.
+	TransportRaw = "raw"
+	// TransportHTTP is none yet: its request has not been read.
+	TransportHTTP = "http"
+)
+
 // Origin says where a connection came from.
 type Origin struct {
-	Transport string // "unix", "websocket", …: for the log
-	PID       int    // the peer's, where known
+	Transport string
+	PID       int // the peer's, where known
 	// Trusted peers have proved who they are: the system said their uid, or
 	// they had a ticket. Others must show the token in their hello.
 	Trusted bool
 }
 
-// Serve serves one connection, which it owns, until it ends.
-func (s *Server) Serve(ctx context.Context, t Transport, from Origin) {
-	c := s.newConn(t, from)
+// Accept lets a connection in, or says to its client why not. What it returns
+// serves the connection until it ends, and reports whether it has been moved to
+// another proxy: else the transport was closed. The connection ends with ctx.
+func (s *Server) Accept(ctx context.Context, t Transport, from Origin) (serve func() (moved bool)) {
+	c := s.newConn(ctx, t, from)
 	if err := s.add(c); err != nil {
-		_ = t.SetWriteDeadline(time.Now().Add(goawayTimeout))
-		c.fail("", nil, err)
-		_ = t.Close()
-		return
+		return func() bool { c.refuse(err); return false }
 	}
-	defer s.remove(c)
-	c.start(ctx)
-	c.serve()
+	return func() bool {
+		defer s.remove(c)
+		return c.serve()
+	}
 }
 
-func (s *Server) newConn(t Transport, from Origin) *conn {
-	return &conn{
+// refuse says why a connection is not let in.
+func (c *conn) refuse(err error) {
+	c.cancel()
+	_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
+	c.fail("", nil, err)
+	_ = c.t.Close()
+}
+
+func (s *Server) newConn(ctx context.Context, t Transport, from Origin) *conn {
+	c := &conn{
 		s: s, t: t, from: from,
 		attachments: make(map[uint32]*attachment),
 		terminals:   make(map[protocol.SessionID]*attachment),
@@ -137,6 +159,8 @@ func (s *Server) newConn(t Transport, from Origin) *conn {
 		rested:      make(chan struct{}),
 		log:         s.cfg.Log.With().Str("transport", from.Transport).Int(logging.PID, from.PID).Logger(),
 	}
+	c.ctx, c.cancel = context.WithCancel(ctx)
+	return c
 }
 
 func (s *Server) add(c *conn) error {
@@ -181,6 +205,13 @@ func (s *Server) Goaway(reason string, retryAfter time.Duration) {
 	s.wg.Wait()
 }
 
+// Reopen lets clients in again, after a Freeze that was taken back.
+func (s *Server) Reopen() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shut = false
+}
+
 // close lets nobody else in, and returns who is there.
 func (s *Server) close() []*conn {
 	s.mu.Lock()
@@ -192,6 +223,7 @@ func (s *Server) close() []*conn {
 // ServeListener serves the framed Unix socket until ctx is done or ln fails.
 // Connections go on when it returns.
 func (s *Server) ServeListener(ctx, connCtx context.Context, ln *socket.Listener) error {
+	defer socket.Until(ctx, ln)()
 	for {
 		nc, peer, err := ln.Accept()
 		if err != nil {
@@ -200,7 +232,7 @@ func (s *Server) ServeListener(ctx, connCtx context.Context, ln *socket.Listener
 			}
 			return err
 		}
-		go s.Serve(connCtx, newStreamTransport(nc), Origin{Transport: "unix", PID: peer.PID, Trusted: true})
+		go s.Accept(connCtx, NewStream(nc, nil), Origin{Transport: TransportUnix, PID: peer.PID, Trusted: true})()
 	}
 }
 

@@ -54,6 +54,38 @@ func (t *tickets) redeem(token string, session protocol.SessionID, now time.Time
 	return ok && !now.After(got.expires) && (got.session == "" || got.session == session)
 }
 
+// A TicketRecord is a ticket that goes to another proxy.
+type TicketRecord struct {
+	Ticket  string             `json:"ticket"`
+	Session protocol.SessionID `json:"session_id,omitempty"`
+	Expires time.Time          `json:"expires"`
+}
+
+// Tickets are those that are out.
+func (s *Server) Tickets() []TicketRecord {
+	t := &s.tickets
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []TicketRecord
+	for k, v := range t.issued {
+		all = append(all, TicketRecord{k, v.session, v.expires})
+	}
+	return all
+}
+
+// AddTickets makes another proxy's tickets good here.
+func (s *Server) AddTickets(all []TicketRecord) {
+	t := &s.tickets
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.issued == nil {
+		t.issued = make(map[string]ticket)
+	}
+	for _, r := range all[:min(len(all), maxTickets)] {
+		t.issued[r.Ticket] = ticket{session: r.Session, expires: r.Expires}
+	}
+}
+
 // Redeem uses up a ticket; session is "" for the api's WebSocket.
 func (s *Server) Redeem(token string, session protocol.SessionID) bool {
 	return s.tickets.redeem(token, session, time.Now())

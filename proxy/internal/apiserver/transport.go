@@ -2,10 +2,8 @@ package apiserver
 
 import (
 	"bytes"
-	"errors"
 	"net"
-	"os"
-	"sync"
+	"time"
 
 	"holdfast/protocol/frame"
 	"holdfast/shared/rawio"
@@ -13,70 +11,32 @@ import (
 
 // streamTransport is the framed byte stream of the Unix socket.
 type streamTransport struct {
-	net.Conn
-	plain  net.Conn // the same, as it came
+	*Outbox
+	nc     net.Conn // as it came
+	raw    net.Conn // the same, for reads and writes
 	frames *frame.Reader
-
-	mu        sync.Mutex
-	stopped   bool
-	unwritten []byte
 }
-
-func newStreamTransport(nc net.Conn) *streamTransport { return streamAfter(nc, nil) }
 
 // NewStream is the framed byte stream of a connection of which rest was read
 // before.
-func NewStream(nc net.Conn, rest []byte) Movable { return streamAfter(nc, rest) }
-
-func streamAfter(nc net.Conn, rest []byte) *streamTransport {
+func NewStream(nc net.Conn, rest []byte) Movable {
 	raw := rawio.Conn(nc)
-	t := &streamTransport{Conn: raw, plain: nc, frames: frame.NewReader(raw, frame.MaxHello)}
+	t := &streamTransport{Outbox: NewOutbox(raw), nc: nc, raw: raw, frames: frame.NewReader(raw, frame.MaxHello)}
 	t.frames.Begin(rest)
 	return t
 }
 
-func (t *streamTransport) Next() ([]byte, error) { return t.frames.NextRaw() }
-func (t *streamTransport) SetLimit(n int)        { t.frames.SetMax(n) }
+func (t *streamTransport) Next() ([]byte, error)               { return t.frames.NextRaw() }
+func (t *streamTransport) Write(frame []byte) error            { return t.Outbox.Write(frame) }
+func (t *streamTransport) SetLimit(n int)                      { t.frames.SetMax(n) }
+func (t *streamTransport) SetReadDeadline(at time.Time) error  { return t.raw.SetReadDeadline(at) }
+func (t *streamTransport) SetWriteDeadline(at time.Time) error { return t.raw.SetWriteDeadline(at) }
+func (t *streamTransport) Close() error                        { return t.raw.Close() }
 
-// Write writes a frame; one that the client does not take, or not in whole, is
-// kept once Stop was called.
-func (t *streamTransport) Write(raw []byte) error {
-	t.mu.Lock()
-	if len(t.unwritten) > 0 {
-		t.unwritten = append(t.unwritten, raw...)
-		t.mu.Unlock()
-		return nil
-	}
-	t.mu.Unlock()
-	n, err := t.Conn.Write(raw)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err != nil && t.stopped && errors.Is(err, os.ErrDeadlineExceeded) {
-		t.unwritten = append(t.unwritten, raw[n:]...)
-		return nil
-	}
-	return err
-}
-
-// Client implements Movable, as do Stop, Leftover and Unwritten.
-func (t *streamTransport) Client() net.Conn { return t.plain }
-
-func (t *streamTransport) Stop() {
-	t.mu.Lock()
-	t.stopped = true
-	t.mu.Unlock()
-	_ = t.SetWriteDeadline(longAgo)
-}
-
-func (t *streamTransport) Stuck() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.unwritten) > 0
-}
+// Client implements Movable, as do Leftover and WriteRest.
+func (t *streamTransport) Client() net.Conn { return t.nc }
 
 func (t *streamTransport) Leftover() []byte { return bytes.Clone(t.frames.Buffered()) }
-
-func (t *streamTransport) Unwritten() []byte { return t.unwritten }
 
 // WriteRest is Write: a part of a frame is as good as a whole one.
 func (t *streamTransport) WriteRest(p []byte) error { return t.Write(p) }

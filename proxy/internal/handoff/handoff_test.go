@@ -4,6 +4,7 @@ package handoff
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -33,7 +34,8 @@ const (
 type old struct {
 	dir, control string
 	offer        *Offer
-	left         chan bool // gets handed, once for each call of Leave
+	left         chan bool     // gets handed, once for each call of Leave
+	back         chan struct{} // gets something for each call of Back
 	api          *socket.Listener
 }
 
@@ -42,7 +44,7 @@ func newOld(t *testing.T, change func(*old)) *old {
 	t.Helper()
 	testkit.CheckLeaks(t)
 	dir := testkit.Dir(t)
-	o := &old{dir: dir, control: filepath.Join(dir, "control"), left: make(chan bool, 8)}
+	o := &old{dir: dir, control: filepath.Join(dir, "control"), left: make(chan bool, 8), back: make(chan struct{}, 8)}
 	var err error
 	if o.api, err = socket.Listen(filepath.Join(dir, "api"), socket.Options{}); err != nil {
 		t.Fatal(err)
@@ -52,7 +54,14 @@ func newOld(t *testing.T, change func(*old)) *old {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.offer = &Offer{Build: "1.0", Files: o.files, Leave: func(handed bool, _ func([]Conn) error) { o.left <- handed }, Log: zerolog.Nop()}
+	o.offer = &Offer{
+		Build: "1.0", Files: o.files, Records: hello.Records, Log: zerolog.Nop(),
+		Look:  func(_ context.Context, body json.RawMessage) (json.RawMessage, error) { return body, nil },
+		Move:  func(Pass, string) (int, error) { return 0, nil },
+		State: func() []byte { return nil },
+		Back:  func() { o.back <- struct{}{} },
+		Leave: func(handed bool) { o.left <- handed },
+	}
 	if change != nil {
 		change(o)
 	}
@@ -117,7 +126,7 @@ func begin(t *testing.T, o *old) *Take {
 	var take *Take
 	testkit.Eventually(t, patience, func() (ok bool) {
 		var err error
-		take, err = Begin(soon(t), o.control, "2.0")
+		take, err = Begin(soon(t), o.control, hello)
 		if err != nil && protocol.CodeOf(err) != protocol.CodeLimitExceeded {
 			t.Fatal(err)
 		}
@@ -141,7 +150,7 @@ func TestTakeOver(t *testing.T) {
 		conn.Close()
 	}
 	o := newOld(t, func(o *old) {
-		o.offer.Leave = func(handed bool, _ func([]Conn) error) {
+		o.offer.Leave = func(handed bool) {
 			if err := o.api.Release(); err != nil {
 				t.Error(err)
 			}
@@ -149,7 +158,7 @@ func TestTakeOver(t *testing.T) {
 			o.left <- handed
 		}
 	})
-	take, err := Begin(soon(t), o.control, "2.0")
+	take, err := Begin(soon(t), o.control, hello)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,16 +180,11 @@ func TestTakeOver(t *testing.T) {
 	defer ln.Close()
 	o.staying(t)
 	knock(o)
-	if err := take.Serving(nobody); err != nil {
+	if err := finish(take); err != nil {
 		t.Error(err)
 	}
-	select {
-	case handed := <-o.left:
-		if !handed {
-			t.Error("told that nobody has the listeners")
-		}
-	default:
-		t.Error("Serving has returned, and the old proxy is still there")
+	if handed := within(t, "the old proxy leaves", o.left); !handed {
+		t.Error("told that nobody has the listeners")
 	}
 	knock(o)
 	if conn, _, err := ln.Accept(); err != nil {
@@ -199,12 +203,10 @@ func TestSuccessorDies(t *testing.T) {
 	for range 3 {
 		take := begin(t, o)
 		take.Files("text")[0].Close()
-		if err := take.Close(); err != nil { // its process is gone: so are its descriptors
-			t.Error(err)
-		}
+		die(take)
 	}
 	conn := dialControl(t, o) // with the offer unread
-	if err := send(conn, message{Do: "take", Versions: supported}, nil); err != nil {
+	if err := say(conn, message{Do: "take", Versions: supported}, nil); err != nil {
 		t.Fatal(err)
 	}
 	conn.Close()
@@ -216,7 +218,7 @@ func TestSuccessorDies(t *testing.T) {
 	}
 	take := begin(t, o)
 	o.staying(t)
-	if err := take.Serving(nobody); err != nil {
+	if err := finish(take); err != nil {
 		t.Error(err)
 	}
 	if handed := within(t, "the old proxy leaves", o.left); !handed {
@@ -237,7 +239,7 @@ func dialControl(t *testing.T, o *old) *net.UnixConn {
 func TestTwoAtOnce(t *testing.T) {
 	o := newOld(t, nil)
 	first := begin(t, o)
-	_, err := Begin(soon(t), o.control, "2.0")
+	_, err := Begin(soon(t), o.control, hello)
 	if e := protocol.AsError(err); e == nil || e.Code != protocol.CodeLimitExceeded || !e.Retryable || e.RetryAfterMS == 0 {
 		t.Errorf("the second successor: %v", err)
 	}
@@ -245,10 +247,10 @@ func TestTwoAtOnce(t *testing.T) {
 	if protocol.CodeOf(err) != protocol.CodeLimitExceeded {
 		t.Errorf("stop meanwhile: %v", err)
 	}
-	first.Close()
+	die(first)
 	third := begin(t, o)
 	o.staying(t)
-	if err := third.Serving(nobody); err != nil {
+	if err := finish(third); err != nil {
 		t.Error(err)
 	}
 }
@@ -258,10 +260,10 @@ func TestVersions(t *testing.T) {
 	o := newOld(t, nil)
 	theirs := protocol.VersionRange{Min: Version + 1, Max: Version + 3}
 	conn := dialControl(t, o)
-	if err := send(conn, message{Do: "take", Versions: theirs}, nil); err != nil {
+	if err := say(conn, message{Do: "take", Versions: theirs}, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := receive(conn, "offer")
+	_, _, err := received(conn, "offer")
 	if e := protocol.AsError(err); e.Code != protocol.CodeProtocolMismatch || e.Local == nil || *e.Local != supported || e.Remote == nil || *e.Remote != theirs {
 		t.Errorf("a newer successor is told %+v", err)
 	}
@@ -269,9 +271,9 @@ func TestVersions(t *testing.T) {
 
 	// And the new side passes on what an old one says.
 	path := fakeOld(t, func(conn *net.UnixConn) {
-		_ = send(conn, message{Do: "error", Error: &protocol.Error{Code: protocol.CodeProtocolMismatch, Local: &theirs, Remote: &supported}}, nil)
+		_ = say(conn, message{Do: "error", Error: &protocol.Error{Code: protocol.CodeProtocolMismatch, Local: &theirs, Remote: &supported}}, nil)
 	})
-	_, err = Begin(soon(t), path, "2.0")
+	_, err = Begin(soon(t), path, hello)
 	if e := protocol.AsError(err); e == nil || e.Code != protocol.CodeProtocolMismatch || *e.Local != theirs || *e.Remote != supported {
 		t.Errorf("told %v", err)
 	}
@@ -283,11 +285,11 @@ func TestNothingToGive(t *testing.T) {
 			return nil, nil, protocol.Errorf(protocol.CodeClosed, "on the way out")
 		}
 	})
-	if _, err := Begin(soon(t), o.control, "2.0"); protocol.CodeOf(err) != protocol.CodeClosed {
+	if _, err := Begin(soon(t), o.control, hello); protocol.CodeOf(err) != protocol.CodeClosed {
 		t.Errorf("told %v", err)
 	}
 	o.staying(t)
-	if _, err := Begin(soon(t), filepath.Join(o.dir, "nobody"), "2.0"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Begin(soon(t), filepath.Join(o.dir, "nobody"), hello); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("where no proxy is: %v", err)
 	}
 }
@@ -306,14 +308,14 @@ func TestBadRequests(t *testing.T) {
 		"4 GiB":        func(c *net.UnixConn) error { _, err := c.Write([]byte{255, 255, 255, 255, 0, 0}); return err },
 		"no JSON":      func(c *net.UnixConn) error { return socket.SendFiles(c, []byte("{{{"), nil) },
 		"null":         func(c *net.UnixConn) error { return socket.SendFiles(c, []byte("null"), nil) },
-		"another word": func(c *net.UnixConn) error { return send(c, message{Do: "serving"}, nil) },
-		"an error":     func(c *net.UnixConn) error { return send(c, message{Do: "error", Error: &protocol.Error{}}, nil) },
+		"another word": func(c *net.UnixConn) error { return say(c, message{Do: "serving"}, nil) },
+		"an error":     func(c *net.UnixConn) error { return say(c, message{Do: "error", Error: &protocol.Error{}}, nil) },
 		"fewer than none": func(c *net.UnixConn) error {
-			return send(c, message{Do: "take", Groups: []Group{{"a", -1}, {"b", 1}}}, nil)
+			return say(c, message{Do: "take", Groups: []Group{{"a", -1}, {"b", 1}}}, nil)
 		},
-		"unnamed files": func(c *net.UnixConn) error { return send(c, message{Do: "take"}, []*os.File{file}) },
+		"unnamed files": func(c *net.UnixConn) error { return say(c, message{Do: "take"}, []*os.File{file}) },
 		"files, and named": func(c *net.UnixConn) error {
-			return send(c, message{Do: "stop!", Groups: []Group{{"a", 1}}}, []*os.File{file})
+			return say(c, message{Do: "stop!", Groups: []Group{{"a", 1}}}, []*os.File{file})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -333,14 +335,14 @@ func TestBadRequests(t *testing.T) {
 	for name, m := range map[string]message{"another word": {Do: "take"}, "fewer than none": {Do: "serving", Groups: []Group{{"a", -1}}}} {
 		t.Run("then "+name, func(t *testing.T) {
 			take := begin(t, o)
-			if err := send(take.conn, m, nil); err != nil {
+			if err := say(take.line.conn, m, nil); err != nil {
 				t.Fatal(err)
 			}
-			_ = take.conn.SetReadDeadline(time.Now().Add(patience))
-			if b, err := io.ReadAll(take.conn); len(b) > 0 || err != nil {
-				t.Errorf("answered %q, %v", b, err)
+			_ = take.line.conn.SetReadDeadline(time.Now().Add(patience))
+			if _, err := heard(take.line.conn, "go"); protocol.CodeOf(err) != protocol.CodeInternal || errors.Is(err, ErrGone) {
+				t.Errorf("told %v", err)
 			}
-			take.Close()
+			die(take)
 			o.staying(t)
 		})
 	}
@@ -362,7 +364,7 @@ func fakeOld(t *testing.T, answer func(*net.UnixConn)) (path string) {
 			return
 		}
 		defer conn.Close()
-		if _, err := hear(conn.(*net.UnixConn), "take", "stop"); err != nil {
+		if _, err := heard(conn.(*net.UnixConn), "take", "stop"); err != nil {
 			t.Errorf("asked for %v", err)
 		}
 		answer(conn.(*net.UnixConn))
@@ -384,19 +386,19 @@ func TestBadOffers(t *testing.T) {
 		"nothing":         func(*net.UnixConn) {},
 		"garbage":         func(c *net.UnixConn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n")) },
 		"no JSON":         func(c *net.UnixConn) { _ = socket.SendFiles(c, []byte("x"), []*os.File{file}) },
-		"another word":    func(c *net.UnixConn) { _ = send(c, message{Do: "done"}, nil) },
-		"fewer than none": func(c *net.UnixConn) { _ = send(c, message{Do: "offer", Groups: []Group{{"a", -1}, {"b", 1}}}, nil) },
+		"another word":    func(c *net.UnixConn) { _ = say(c, message{Do: "done"}, nil) },
+		"fewer than none": func(c *net.UnixConn) { _ = say(c, message{Do: "offer", Groups: []Group{{"a", -1}, {"b", 1}}}, nil) },
 		"far too many": func(c *net.UnixConn) {
-			_ = send(c, message{Do: "offer", Groups: []Group{{"a", huge}, {"b", huge}, {"c", huge}, {"d", huge}}}, nil)
+			_ = say(c, message{Do: "offer", Groups: []Group{{"a", huge}, {"b", huge}, {"c", huge}, {"d", huge}}}, nil)
 		},
-		"one missing":  func(c *net.UnixConn) { _ = send(c, message{Do: "offer", Groups: []Group{{"a", 2}}}, []*os.File{file}) },
-		"one too many": func(c *net.UnixConn) { _ = send(c, message{Do: "offer", Groups: []Group{{"a", 0}}}, []*os.File{file}) },
+		"one missing":  func(c *net.UnixConn) { _ = say(c, message{Do: "offer", Groups: []Group{{"a", 2}}}, []*os.File{file}) },
+		"one too many": func(c *net.UnixConn) { _ = say(c, message{Do: "offer", Groups: []Group{{"a", 0}}}, []*os.File{file}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			take, err := Begin(soon(t), fakeOld(t, answer), "2.0")
+			take, err := Begin(soon(t), fakeOld(t, answer), hello)
 			if err == nil {
 				t.Errorf("taken: %+v", take.groups)
-				take.Close()
+				die(take)
 			}
 		})
 	}
@@ -408,18 +410,18 @@ func TestOldVanishes(t *testing.T) {
 	testkit.CheckLeaks(t)
 	for name, then := range map[string]func(*net.UnixConn){
 		"at once":         func(*net.UnixConn) {},
-		"with a bad word": func(c *net.UnixConn) { _, _ = hear(c, "serving"); _ = send(c, message{Do: "offer"}, nil) },
+		"with a bad word": func(c *net.UnixConn) { _, _ = heard(c, "prepared"); _ = say(c, message{Do: "offer"}, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := fakeOld(t, func(c *net.UnixConn) {
-				_ = send(c, message{Do: "offer", Versions: supported}, nil)
+				_ = say(c, message{Do: "offer", Versions: supported}, nil)
 				then(c)
 			})
-			take, err := Begin(soon(t), path, "2.0")
+			take, err := Begin(soon(t), path, hello)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := take.Serving(nobody); err == nil {
+			if err := finish(take); err == nil {
 				t.Error("somebody has said good-bye")
 			}
 		})
@@ -429,7 +431,7 @@ func TestOldVanishes(t *testing.T) {
 // Stop returns when the proxy has left.
 func TestStop(t *testing.T) {
 	leave := make(chan struct{})
-	o := newOld(t, func(o *old) { o.offer.Leave = func(handed bool, _ func([]Conn) error) { <-leave; o.left <- handed } })
+	o := newOld(t, func(o *old) { o.offer.Leave = func(handed bool) { <-leave; o.left <- handed } })
 	type stopped struct {
 		pid int
 		err error
@@ -450,8 +452,8 @@ func TestStop(t *testing.T) {
 	}
 	for name, answer := range map[string]func(*net.UnixConn){
 		"nothing":  func(*net.UnixConn) {},
-		"a no":     func(c *net.UnixConn) { _ = send(c, message{Do: "error", Error: &protocol.Error{Code: "x"}}, nil) },
-		"an offer": func(c *net.UnixConn) { _ = send(c, message{Do: "offer"}, nil) },
+		"a no":     func(c *net.UnixConn) { _ = say(c, message{Do: "error", Error: &protocol.Error{Code: "x"}}, nil) },
+		"an offer": func(c *net.UnixConn) { _ = say(c, message{Do: "offer"}, nil) },
 	} {
 		if _, err := Stop(soon(t), fakeOld(t, answer)); err == nil {
 			t.Errorf("answered by %s it has stopped", name)
@@ -472,8 +474,8 @@ func TestLeaveOnce(t *testing.T) {
 				_, _ = Stop(soon(t), o.control)
 				return
 			}
-			if take, err := Begin(soon(t), o.control, "2.0"); err == nil {
-				_ = take.Serving(nobody)
+			if take, err := Begin(soon(t), o.control, hello); err == nil {
+				_ = finish(take)
 			}
 		})
 	}
@@ -489,14 +491,36 @@ func TestNoWaiting(t *testing.T) {
 	begun := time.Now()
 	for range 10 {
 		conn := dialControl(t, o)
-		_ = send(conn, message{Do: "take", Versions: supported}, nil)
+		_ = say(conn, message{Do: "take", Versions: supported}, nil)
 		conn.Close()
 	}
-	begin(t, o).Close()
+	die(begin(t, o))
 	if took := time.Since(begun); took > soonish {
 		t.Errorf("it took %v", took)
 	}
 }
 
-// nobody is what a successor adopts where no connections are given.
-func nobody([]Conn) {}
+// hello is a successor's.
+var hello = Hello{Build: "2.0", Records: protocol.VersionRange{Min: 1, Max: 1}}
+
+// finish takes over where no connections are given.
+func finish(take *Take) error {
+	if _, _, err := take.Prepared(func([]Conn, []byte, <-chan struct{}) error { return nil }); err != nil {
+		return err
+	}
+	return take.Serving()
+}
+
+// die is what becomes of a successor whose process ends.
+func die(take *Take) { _ = errors.Join(closeAll(take.files), take.line.conn.Close()) }
+
+// say, heard and received are one word of whoever is at the other end.
+func say(c *net.UnixConn, m message, files []*os.File) error {
+	return (&line{conn: c}).send(m, files)
+}
+
+func heard(c *net.UnixConn, do ...string) (message, error) { return (&line{conn: c}).hear(do...) }
+
+func received(c *net.UnixConn, do ...string) (message, []*os.File, error) {
+	return (&line{conn: c}).receive(do...)
+}

@@ -1,51 +1,75 @@
 // Package handoff lets a new proxy take over from the running one.
 //
 // The two speak over the control socket, in messages of shared/socket that can
-// carry open files. The new one asks; the old one gives its listeners and
-// locks, and goes on serving; the new one says that it serves; only then does
-// the old one stop accepting, give its clients' connections, some at a time and
-// each with its record, tell those that cannot be given to come back, and leave.
-// Before that word any failure leaves the old one as if nothing had been tried;
-// after it a client whose connection is in doubt is closed, and comes back.
+// carry open files. The new one asks, and is offered listeners and locks; it has
+// the old one look at what it looks at itself, to compare; when it says that it
+// is prepared, the old one stops accepting and gives its clients' connections,
+// some at a time and each with its record; when all are given the new one says
+// that it serves, and the old one leaves.
+//
+// That word is the commit. Whatever fails before it, the old one serves on, with
+// every connection that the new one did not own by then; what fails after it
+// harms nothing, because the old one holds nothing any more. A side that closes
+// the conversation without a word has died; then the other one serves.
 //
 // Invariant: at every moment some process holds the listeners open, so no
 // connect is refused, and the socket's path is never unlinked.
 //
-// Not here: what the listeners serve (the proxy's main).
+// Not here: what the listeners serve, what is compared (package shadow), what a
+// record says (package apiserver).
 package handoff
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"holdfast/protocol"
 	"holdfast/shared/socket"
 )
 
-// Version counts incompatible meanings of these messages. Since 2 connections
-// are given, too.
+// Version counts incompatible meanings of these messages. In version 2 the
+// successor served first and was given the connections afterwards.
 const (
-	Version    = 2
-	versionMin = 1
+	Version    = 3
+	versionMin = 2
 )
 
-const withConns = 2 // the first version that gives connections
+// lookFirst is the first version with a commit after the last connection.
+const lookFirst = 3
 
-// Timeout is how long either side waits for the other's next word.
-const Timeout = 10 * time.Second
+// Timeout is how long all before the first connection may take, unless the
+// successor says otherwise, up to MaxTimeout.
+const (
+	Timeout    = 10 * time.Second
+	MaxTimeout = 5 * time.Minute
+)
+
+// batchTime is how long the successor may take over a batch of connections, whose
+// clients wait, and over its last word.
+const batchTime = time.Second
+
+// ErrGone is of a side that has ended without a word.
+var ErrGone = errors.New("the other proxy has died")
 
 // message is all there is to say; Do says which fields count.
 type message struct {
-	Do       string                `json:"do"` // take, offer, serving, conns, started, done; stop, stopping; error
-	Versions protocol.VersionRange `json:"versions,omitzero"`
-	PID      int                   `json:"pid,omitempty"`
-	Version  string                `json:"version,omitempty"` // the build's
-	Groups   []Group               `json:"groups,omitempty"`
-	Error    *protocol.Error       `json:"error,omitempty"`
+	Do        string                `json:"do"` // take, offer, look, looked, prepared, conns, attached, go, done, serving, leave; started in version 2; stop, stopping; error
+	Versions  protocol.VersionRange `json:"versions,omitzero"`
+	Records   protocol.VersionRange `json:"records,omitzero"` // of connections, that the successor can read
+	PID       int                   `json:"pid,omitempty"`
+	Version   string                `json:"version,omitempty"`    // the build's
+	TimeoutMS int64                 `json:"timeout_ms,omitempty"` // of take
+	Groups    []Group               `json:"groups,omitempty"`
+	Body      json.RawMessage       `json:"body,omitempty"` // of look and looked
+	Closed    int                   `json:"closed,omitempty"`
+	Error     *protocol.Error       `json:"error,omitempty"`
 }
 
 // A Group is some of the files of an offer, in their order: a listener and its
@@ -57,35 +81,57 @@ type Group struct {
 
 var supported = protocol.VersionRange{Min: versionMin, Max: Version}
 
-func send(conn *net.UnixConn, m message, files []*os.File) error {
+// A line is one side of the conversation.
+type line struct {
+	conn  *net.UnixConn
+	wait  time.Duration // for the other's next word
+	until time.Time     // when the last one must have come; zero for never
+}
+
+func (l *line) deadline() error {
+	at := time.Now().Add(cmp.Or(l.wait, Timeout))
+	if !l.until.IsZero() && l.until.Before(at) {
+		at = l.until
+	}
+	return l.conn.SetDeadline(at)
+}
+
+func (l *line) send(m message, files []*os.File) error {
 	m.PID = os.Getpid()
 	b, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	if err := conn.SetDeadline(time.Now().Add(Timeout)); err != nil {
+	if err := l.deadline(); err != nil {
 		return err
 	}
-	return socket.SendFiles(conn, b, files)
+	return gone(socket.SendFiles(l.conn, b, files))
+}
+
+// sendError says why this side gives up, however late it is; the other may have
+// done so before.
+func (l *line) sendError(err error) {
+	l.wait, l.until = batchTime, time.Time{}
+	_ = l.send(message{Do: "error", Error: protocol.AsError(err)}, nil)
 }
 
 // hear is receive for a message that brings no files; those of one that does
 // are closed.
-func hear(conn *net.UnixConn, do ...string) (message, error) {
-	m, files, err := receive(conn, do...)
+func (l *line) hear(do ...string) (message, error) {
+	m, files, err := l.receive(do...)
 	return m, errors.Join(err, closeAll(files))
 }
 
 // receive returns the next message, which must do one of the given things.
-func receive(conn *net.UnixConn, do ...string) (message, []*os.File, error) {
+func (l *line) receive(do ...string) (message, []*os.File, error) {
 	var m message
-	if err := conn.SetDeadline(time.Now().Add(Timeout)); err != nil {
+	if err := l.deadline(); err != nil {
 		return m, nil, err
 	}
 	buf := make([]byte, socket.MaxPayload)
-	n, files, err := socket.RecvFiles(conn, buf, -1)
+	n, files, err := socket.RecvFiles(l.conn, buf, -1)
 	if err != nil {
-		return m, nil, err
+		return m, nil, gone(err)
 	}
 	err = json.Unmarshal(buf[:n], &m)
 	if err == nil {
@@ -98,6 +144,16 @@ func receive(conn *net.UnixConn, do ...string) (message, []*os.File, error) {
 		return m, nil, errors.Join(err, closeAll(files))
 	}
 	return m, files, nil
+}
+
+// gone makes ErrGone of what a connection says whose other side has ended.
+func gone(err error) error {
+	for _, e := range []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w", ErrGone, err)
+		}
+	}
+	return err
 }
 
 func (m *message) check(do []string) error {

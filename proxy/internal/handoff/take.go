@@ -2,50 +2,70 @@ package handoff
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"slices"
+	"time"
 
+	"holdfast/protocol"
 	"holdfast/shared/socket"
 )
+
+// A Hello is what the new side says of itself.
+type Hello struct {
+	Build   string
+	Records protocol.VersionRange // of connections, that it can read
+	Timeout time.Duration         // for all before the first connection; 0 is Timeout
+}
 
 // A Take is the new side: what the running proxy has offered.
 type Take struct {
 	PID     int    // of the old proxy
 	Version string // its build's
 
-	conn   *net.UnixConn
+	line   line
+	agreed int
 	groups []Group
 	files  []*os.File
 }
 
 // Begin asks the proxy at the control socket for everything it holds. That
 // proxy serves on until Serving.
-func Begin(ctx context.Context, path, build string) (*Take, error) {
+func Begin(ctx context.Context, path string, hello Hello) (*Take, error) {
 	conn, _, err := socket.Dial(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("handoff: %w", err)
 	}
-	t := &Take{conn: conn}
-	if err := t.begin(build); err != nil {
+	t := &Take{line: line{conn: conn, wait: hello.Timeout}}
+	if err := t.begin(hello); err != nil {
 		return nil, fmt.Errorf("handoff: %w", errors.Join(err, conn.Close()))
 	}
 	return t, nil
 }
 
-func (t *Take) begin(build string) error {
-	if err := send(t.conn, message{Do: "take", Versions: supported, Version: build}, nil); err != nil {
+func (t *Take) begin(h Hello) error {
+	ask := message{Do: "take", Versions: supported, Records: h.Records, Version: h.Build, TimeoutMS: h.Timeout.Milliseconds()}
+	if err := t.line.send(ask, nil); err != nil {
 		return err
 	}
-	m, files, err := receive(t.conn, "offer")
+	m, files, err := t.line.receive("offer")
 	if err != nil {
 		return err
+	}
+	if t.agreed, err = protocol.Agree(supported, m.Versions); err != nil {
+		return errors.Join(err, closeAll(files))
 	}
 	t.PID, t.Version, t.groups, t.files = m.PID, m.Version, m.Groups, files
 	return nil
 }
+
+// LooksFirst reports whether the old proxy can compare, and gives its
+// connections before this one serves. One that does not wants it to accept
+// before Prepared.
+func (t *Take) LooksFirst() bool { return t.agreed >= lookFirst }
 
 // Files returns the files of a group, which are the caller's from here on, or
 // nil where the old proxy had none of that name.
@@ -63,32 +83,102 @@ func (t *Take) Files(name string) []*os.File {
 	return nil
 }
 
-// Serving tells the old proxy that this one accepts connections now. It
-// returns when the old one has given all the connections that it can, each to
-// adopt, and told its other clients to come. What adopt is given is its own.
-func (t *Take) Serving(adopt func([]Conn)) error {
-	err := send(t.conn, message{Do: "serving"}, nil)
-	for err == nil {
-		var m message
-		var files []*os.File
-		m, files, err = receive(t.conn, "conns", "done")
-		if err != nil || m.Do == "done" {
-			err = errors.Join(err, closeAll(files))
-			break
-		}
-		var conns []Conn
-		if conns, err = taken(m.Groups, files); err == nil {
-			adopt(conns)
-			err = send(t.conn, message{Do: "started"}, nil)
-		}
+// Look has the old proxy look at what body asks for.
+func (t *Take) Look(body json.RawMessage) (json.RawMessage, error) {
+	if err := t.line.send(message{Do: "look", Body: body}, nil); err != nil {
+		return nil, err
 	}
-	return errors.Join(err, t.Close())
+	m, err := t.line.hear("looked")
+	return m.Body, err
 }
 
-// Close gives the takeover up, where Serving was not called: the old proxy
-// serves on.
-func (t *Take) Close() error {
-	return errors.Join(closeAll(t.files), t.conn.Close())
+// Prepared says that everything is ready, and takes the old proxy's connections.
+// adopt is given some at a time; they are its own, to go on with once ours is
+// closed, and to forget if it never is. When it returns all are attached. With
+// the last of the state, which is added to what adopt was given, Prepared returns
+// how many connections the old one had to close.
+//
+// Errors: ErrGone where the old one has died, so that nobody else serves; any
+// other means that it serves on, and this one must end.
+func (t *Take) Prepared(adopt func(conns []Conn, state []byte, ours <-chan struct{}) error) (closed int, state []byte, err error) {
+	word, answer := "prepared", "attached"
+	if !t.LooksFirst() {
+		word, answer = "serving", "started"
+	}
+	t.line.wait = Timeout
+	err = t.line.send(message{Do: word}, nil)
+	for err == nil {
+		var p parcel
+		var m message
+		m, p, err = t.parcel()
+		if err != nil {
+			break
+		}
+		if m.Do == "done" {
+			return m.Closed, p.state, nil
+		}
+		err = t.take(p, answer, adopt)
+	}
+	return 0, nil, t.failed(err)
+}
+
+func (t *Take) parcel() (message, parcel, error) {
+	m, files, err := t.line.receive("conns", "done")
+	if err != nil {
+		return m, parcel{}, err
+	}
+	p, err := unpack(m.Groups, files)
+	return m, p, err
+}
+
+// take adopts a batch.
+func (t *Take) take(p parcel, answer string, adopt func([]Conn, []byte, <-chan struct{}) error) error {
+	ours := make(chan struct{})
+	if !t.LooksFirst() {
+		close(ours) // the old one lets go as soon as it has given
+	}
+	if err := adopt(p.conns, p.state, ours); err != nil {
+		return err
+	}
+	err := t.line.send(message{Do: answer}, nil)
+	if err == nil && t.LooksFirst() {
+		_, err = t.line.hear("go")
+	}
+	if t.LooksFirst() && (err == nil || errors.Is(err, ErrGone)) {
+		close(ours) // nobody else has them
+	}
+	return err
+}
+
+// failed gives up, and says so.
+func (t *Take) failed(err error) error {
+	if !errors.Is(err, ErrGone) {
+		t.line.sendError(err)
+	}
+	return errors.Join(err, t.line.conn.Close())
+}
+
+// Serving tells the old proxy that this one accepts connections, so that it
+// leaves: it is the last word.
+func (t *Take) Serving() error {
+	defer func() { _ = errors.Join(closeAll(t.files), t.line.conn.Close()) }()
+	if !t.LooksFirst() {
+		return nil // it was told before
+	}
+	return t.line.send(message{Do: "serving"}, nil)
+}
+
+// Leave ends a handoff that was only tried: the old proxy serves on.
+func (t *Take) Leave() error {
+	err := t.line.send(message{Do: "leave"}, nil)
+	return errors.Join(err, closeAll(t.files), t.line.conn.Close())
+}
+
+// GiveUp ends a handoff because of err: the old proxy serves on. It does nothing
+// where Prepared, Serving or Leave has ended it.
+func (t *Take) GiveUp(err error) {
+	t.line.sendError(err)
+	_ = errors.Join(closeAll(t.files), t.line.conn.Close())
 }
 
 // Stop asks the proxy at the control socket to leave, and returns when it has
@@ -99,16 +189,16 @@ func Stop(ctx context.Context, path string) (pid int, err error) {
 		return 0, fmt.Errorf("stop: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	if err := send(conn, message{Do: "stop"}, nil); err != nil {
+	l := &line{conn: conn}
+	if err := l.send(message{Do: "stop"}, nil); err != nil {
 		return 0, fmt.Errorf("stop: %w", err)
 	}
-	m, err := hear(conn, "stopping")
+	m, err := l.hear("stopping")
 	if err != nil {
 		return 0, fmt.Errorf("stop: %w", err)
 	}
 	// The connection ends with the process's work.
-	_, err = hear(conn)
-	if err != nil && !isEnd(err) {
+	if _, err = l.hear(); err != nil && !isEnd(err) {
 		return m.PID, fmt.Errorf("stop: %w", err)
 	}
 	return m.PID, nil

@@ -204,7 +204,11 @@ func (c *Client) List(ctx context.Context, originator string) ([]protocol.Sessio
 	}
 	all := part.Sessions
 	if part.More {
+		stop := context.AfterFunc(ctx, st.Abort)
 		rest, err := st.ReadSessions()
+		if !stop() && err != nil {
+			return nil, ctx.Err()
+		}
 		if err != nil {
 			return nil, unreachable(err)
 		}

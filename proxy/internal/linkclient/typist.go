@@ -58,10 +58,19 @@ func NewTypist(a *Attachment, offset uint64) *Typist {
 func (t *Typist) Add(p []byte) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := min(len(p), typingWindow-len(t.data))
+	n := min(len(p), max(0, typingWindow-len(t.data)))
 	t.data = append(t.data, p[:n]...)
 	poke(t.work)
 	return n
+}
+
+// Keep is Add for what must not be lost: for the last that comes before Rest, and
+// for what that returned. It makes room.
+func (t *Typist) Keep(p []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.data = append(t.data, p...)
+	poke(t.work)
 }
 
 // Room is poked when there may be room again.

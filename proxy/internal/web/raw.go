@@ -4,24 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/gobwas/ws"
-	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
-	wire "holdfast/protocol/link"
-	"holdfast/proxy/internal/linkclient"
-	"holdfast/shared/logging"
+	"holdfast/proxy/internal/apiserver"
 )
-
-// number is a raw WebSocket's attachment's, the only one on its stream.
-const number = 1
 
 // statusStolen closes a raw WebSocket in whose place another client came.
 const statusStolen ws.StatusCode = 4001
@@ -29,28 +21,6 @@ const statusStolen ws.StatusCode = 4001
 // terminalReset is RIS. Sent before a snapshot that stands for missed output,
 // so that it is not drawn over what the terminal shows.
 const terminalReset = "\x1bc"
-
-// patience is how long the parts of a raw WebSocket wait.
-type patience struct {
-	retryMin, retryMax time.Duration // for input to be accepted, before it is sent again
-	ping               time.Duration // between pings to a client that is not read
-}
-
-var defaultPatience = patience{retryMin: 50 * time.Millisecond, retryMax: 400 * time.Millisecond, ping: 5 * time.Second}
-
-// A raw is a raw WebSocket: one attachment whose bytes are the messages.
-//
-//	read   takes what the client types; alone reads the socket
-//	typist brings it to the supervisor, and again what was not accepted
-//	print  brings output to the client, and says how that ended
-type raw struct {
-	socket   *socket
-	link     *linkclient.Attachment
-	typist   *linkclient.Typist
-	readOnly bool
-	patience patience
-	log      zerolog.Logger
-}
 
 // raw serves a session's raw WebSocket until it ends. The session is attached
 // first, so that what is wrong can be told in HTTP.
@@ -69,25 +39,21 @@ func (h *Handler) raw(ctx context.Context, r *request, id protocol.SessionID) er
 	if !trusted {
 		return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "this raw WebSocket needs a ticket")
 	}
-	link, info, err := h.cfg.Link.Attach(ctx, number, spec)
+	link, info, err := h.cfg.Link.Attach(ctx, apiserver.BareNumber, spec)
 	if err != nil {
 		if ctx.Err() != nil {
 			return refuse(statusUnavailable, protocol.CodeClosed, errGoaway.Error())
 		}
 		return refuseFor(err)
 	}
-	defer link.Detach()
 	s, err := upgrade(r, "")
 	if err != nil {
+		link.Detach()
 		return err
 	}
-	w := &raw{
-		socket: s, link: link, typist: linkclient.NewTypist(link, info.InputOffset), readOnly: spec.Mode == protocol.ModeReadOnly,
-		patience: h.patience, log: h.cfg.Log.With().Str(logging.Session, string(id)).Logger(),
-	}
-	w.typist.RetryMin, w.typist.RetryMax = h.retryMin, h.retryMax
-	w.serve(ctx)
-	return nil
+	serve := h.cfg.Server.AcceptBare(ctx, &rawTransport{transport: newTransport(ctx, s)}, apiserver.Origin{PID: peerPID(r.nc), Trusted: trusted}, link, info)
+	r.answered()
+	return s.endUnless(serve())
 }
 
 func rawSpec(r *request, id protocol.SessionID) (protocol.AttachSpec, error) {
@@ -113,144 +79,85 @@ func queryInt(r *request, name string) (int, error) {
 	return int(n), nil
 }
 
-// serve returns when nothing of the WebSocket is running.
-func (w *raw) serve(ctx context.Context) {
-	w.log.Debug().Msg("raw client connected")
-	inner, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(inner, func() {
-		if ctx.Err() == nil {
-			w.link.Detach() // the client has gone: it knows no offset to come back at
-		}
-		w.link.Close()
-		w.socket.close(leaving(ctx))
-	})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		w.read(inner)
-		cancel()
-	})
-	wg.Go(func() { w.typist.Run(inner) })
-	if status, reason := w.print(inner); status != 0 {
-		w.socket.close(status, reason)
-	}
-	cancel()
-	wg.Wait()
-	stop()
-	w.socket.end()
+// A rawTransport is a session's bytes on a WebSocket: its messages are what is
+// typed, and output. Of the api's messages it tells what a terminal or the status
+// of the close can say.
+type rawTransport struct {
+	*transport
+	frame []byte // the last one that Next returned
 }
 
-// read takes input until the client goes. While too much of it is not accepted
-// nothing more is read.
-func (w *raw) read(ctx context.Context) {
-	for {
-		_, m, err := w.socket.next()
+// Next implements apiserver.Transport: a message is a frame of input, whose
+// offset means nothing.
+func (t *rawTransport) Next() ([]byte, error) {
+	_, m, err := t.next()
+	if err != nil {
+		return nil, err
+	}
+	t.frame = frame.AppendData(t.frame[:0], frame.Input, apiserver.BareNumber, 0, m[headroom:])
+	return t.frame, nil
+}
+
+// SetLimit implements apiserver.Transport: there is no hello before which less
+// is read.
+func (t *rawTransport) SetLimit(int) {}
+
+// Write implements apiserver.Transport.
+func (t *rawTransport) Write(raw []byte) error {
+	payload := raw[frame.HeaderLen:]
+	if frame.Kind(raw[frame.HeaderLen-1]) == frame.Control {
+		m, _, err := api.Messages.Decode(payload)
 		if err != nil {
-			return
+			return err
 		}
-		if w.readOnly {
-			continue // terminals answer questions by themselves; that is no fault
-		}
-		for p := m[headroom:]; len(p) > 0; {
-			n := w.typist.Add(p)
-			if p = p[n:]; len(p) > 0 && !w.waitForRoom(ctx) {
-				return
-			}
-		}
+		return t.tell(m)
 	}
+	_, _, data, err := frame.ParseData(payload)
+	if err != nil || len(data) == 0 {
+		return err
+	}
+	return t.write(ws.OpBinary, data)
 }
 
-// waitForRoom returns true when input may have been accepted, false when the
-// client is gone. The end of a connection that is not read cannot be seen, so
-// the client is pinged: the answer of a dead one is a reset.
-func (w *raw) waitForRoom(ctx context.Context) bool {
-	ping := time.NewTicker(w.patience.ping)
-	defer ping.Stop()
-	for {
-		select {
-		case <-w.typist.Room():
-			return true
-		case <-ctx.Done():
-			return false
-		case <-ping.C:
-			if w.socket.broken.Load() {
-				return false
-			}
-			w.socket.later(ws.OpPing, nil)
-		}
-	}
-}
-
-// print writes what the session prints, and nothing else, until the end. It
-// returns how to close, or 0 when that is known already.
-func (w *raw) print(ctx context.Context) (ws.StatusCode, string) {
-	for {
-		item, err := w.link.Next(ctx)
-		if err != nil {
-			return w.lost(err)
-		}
-		if item.Raw == nil {
-			if status, reason := w.told(item.Message); status != 0 {
-				return status, reason
-			}
-			continue
-		}
-		_, _, data, err := frame.ParseData(item.Raw[frame.HeaderLen:])
-		if err == nil && len(data) > 0 { // the link's reader has looked at err
-			err = w.socket.write(ws.OpBinary, data)
-		}
-		if err != nil {
-			return 0, ""
-		}
-	}
-}
-
-// told acts on a message and returns how to close if it was the last.
-func (w *raw) told(m protocol.Message) (ws.StatusCode, string) {
-	if w.typist.Told(m) {
-		return 0, ""
-	}
+// tell acts on a message. After the last one the socket is closed.
+func (t *rawTransport) tell(m protocol.Message) error {
+	status, reason := ws.StatusCode(0), ""
 	switch m := m.(type) {
-	case *wire.Resync:
-		_ = w.socket.write(ws.OpBinary, []byte(terminalReset)) // what follows would fail, too
-	case *wire.Error:
-		return w.failed(&m.Error)
-	case *wire.Stolen:
-		return statusStolen, "stolen"
-	case *wire.Exited:
-		return exited(&m.Exit)
+	case *api.Resync:
+		return t.write(ws.OpBinary, []byte(terminalReset))
+	case *api.PTYExited:
+		status, reason = exited(m.Signal, m.ExitCode)
+	case *api.Stolen:
+		status, reason = statusStolen, "stolen"
+	case *api.Goaway:
+		status, reason = statusServiceRestart, errGoaway.Error()
+	case *api.Error:
+		status, reason = failed(&m.Error)
 	}
-	return 0, ""
+	if status != 0 {
+		t.close(status, reason)
+	}
+	return nil
 }
 
-// failed acts on an error of the attachment.
-func (w *raw) failed(e *protocol.Error) (ws.StatusCode, string) {
-	switch e.Code {
-	case protocol.CodeSessionNotFound, protocol.CodeSessionExited:
-		return 0, "" // typed after the end; what comes next says how that was
-	case protocol.CodeLineTooLong:
-		return 0, "" // there are no words for it here, and it ends nothing
-	}
-	return w.lost(e)
-}
-
-func exited(e *protocol.ExitRecord) (ws.StatusCode, string) {
-	if e.Signal != "" {
-		return ws.StatusNormalClosure, "killed by " + e.Signal
-	}
-	return ws.StatusNormalClosure, fmt.Sprintf("exited %d", e.ExitCode)
-}
-
-// lost returns how to close when the attachment could not go on.
-func (w *raw) lost(err error) (ws.StatusCode, string) {
-	e := protocol.AsError(err)
+// failed returns how to close after an error, 0 where it ends nothing.
+func failed(e *protocol.Error) (ws.StatusCode, string) {
 	switch {
-	case errors.Is(err, io.EOF):
-		return 0, ""
+	case e.Code == protocol.CodeNotAttached || e.Code == protocol.CodeLineTooLong:
+		return 0, "" // there are no words for it here
 	case e.Code == protocol.CodeSessionExited && e.Exit != nil:
-		return exited(e.Exit)
-	case e.Code == protocol.CodeSupervisorUnreachable:
+		return exited(e.Exit.Signal, e.Exit.ExitCode)
+	case e.Code == protocol.CodeSupervisorUnreachable || e.Code == protocol.CodeLimitExceeded:
 		return statusTryAgainLater, string(e.Code)
+	case e.Code == protocol.CodeClosed:
+		return statusServiceRestart, string(e.Code)
 	}
-	w.log.Info().Err(err).Msg("raw client's attachment lost")
 	return ws.StatusInternalServerError, string(e.Code)
+}
+
+func exited(signal string, code int) (ws.StatusCode, string) {
+	if signal != "" {
+		return ws.StatusNormalClosure, "killed by " + signal
+	}
+	return ws.StatusNormalClosure, fmt.Sprintf("exited %d", code)
 }

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/gobwas/ws"
+	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/apiserver"
 )
 
 func TestRawBytes(t *testing.T) {
@@ -171,9 +173,7 @@ func TestRawFaults(t *testing.T) {
 func TestRawInputIsSentAgain(t *testing.T) {
 	e := newEnv(t)
 	e.sup.room, e.sup.silent = 10, true
-	h := e.handler(true)
-	h.patience = patience{retryMin: time.Millisecond, retryMax: 4 * time.Millisecond, ping: time.Hour}
-	c := open(t, e.listen(h), rawURL("echo"))
+	c := open(t, e.listen(e.handler(true)), rawURL("echo"))
 	v := e.viewer()
 	want := wide(3 << 20) // more than is held here
 	go func() {
@@ -250,9 +250,8 @@ func TestRawEndsWhileTheLinkIsDown(t *testing.T) {
 func TestRawStalledClientGoes(t *testing.T) {
 	e := newEnv(t)
 	e.sup.room, e.sup.silent = 0, true
-	h := e.handler(true)
-	h.patience.ping = 5 * time.Millisecond
-	c := open(t, e.listen(h), rawURL("echo"))
+	e.server = apiserver.New(apiserver.Config{Link: e.link, ProbeEvery: 5 * time.Millisecond, Log: zerolog.Nop()})
+	c := open(t, e.listen(e.handler(true)), rawURL("echo"))
 	v := e.viewer()
 	c.bytes(len(snapshot))
 	go func() { // more than is held on the way

@@ -27,19 +27,36 @@ const (
 // arrived behind it.
 type request struct {
 	*http.Request
-	query url.Values
-	nc    net.Conn
-	rest  []byte
+	query    url.Values
+	nc       net.Conn
+	rest     []byte
+	answered func() // called when the connection is a WebSocket that others know of
+}
+
+// live returns a context that also ends, and says so, when all clients are to
+// come again.
+func (h *Handler) live(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(h.away, func() { cancel(errGoaway) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // serve serves one connection, which it closes.
-func (h *Handler) serve(ctx context.Context, g *guard, nc net.Conn) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(h.away, func() { cancel(errGoaway) })()
-	r, err := readRequest(ctx, nc)
+func (h *Handler) serve(ctx context.Context, g *guard, a *asker) {
+	ctx, cancel := h.live(ctx)
+	defer cancel()
+	nc := a.nc
+	r, err := h.readRequest(ctx, a)
+	if h.rests(a, err) {
+		return // somebody else goes on with it
+	}
+	defer h.answered(a)
 	if err == nil {
+		r.answered = func() { h.answered(a) }
 		err = h.route(ctx, g, r)
+	}
+	if errors.Is(err, errMoved) {
+		return
 	}
 	var no *refusal
 	if errors.As(err, &no) {
@@ -99,13 +116,18 @@ func rawPath(path string) (protocol.SessionID, bool) {
 }
 
 // readRequest returns a refusal where there is somebody to tell.
-func readRequest(ctx context.Context, nc net.Conn) (*request, error) {
+func (h *Handler) readRequest(ctx context.Context, a *asker) (*request, error) {
+	nc := a.nc
 	if err := nc.SetReadDeadline(time.Now().Add(headTimeout)); err != nil {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { _ = nc.SetReadDeadline(longAgo) })()
-	head, rest, err := readHead(nc)
+	if h.isMoving() { // Freeze may have come before
+		_ = nc.SetReadDeadline(longAgo)
+	}
+	head, rest, err := readHead(nc, a.read)
 	if err != nil {
+		a.read = head
 		return nil, err
 	}
 	hr, err := parseHead(head)
@@ -119,11 +141,13 @@ func readRequest(ctx context.Context, nc net.Conn) (*request, error) {
 	return &request{Request: hr, query: query, nc: nc, rest: rest}, nil
 }
 
-// readHead reads to the blank line, and returns what came behind it as well.
-func readHead(r io.Reader) (head, rest []byte, err error) {
+// readHead reads to the blank line, and returns what came behind it as well;
+// before is what was read already. With an error head is what there is.
+func readHead(r io.Reader, before []byte) (head, rest []byte, err error) {
 	blank := []byte("\r\n\r\n")
 	buf := make([]byte, maxHead)
-	for n := 0; n < len(buf); {
+	n := copy(buf, before)
+	for n < len(buf) {
 		k, err := r.Read(buf[n:])
 		from := max(0, n-len(blank)+1)
 		n += k
@@ -132,13 +156,13 @@ func readHead(r io.Reader) (head, rest []byte, err error) {
 			return buf[:end], buf[end:n], nil
 		}
 		if err != nil {
-			if n == 0 {
-				return nil, nil, err // nobody has asked for anything
+			if n > 0 { // else nobody has asked for anything
+				err = errors.Join(refuse(http.StatusRequestTimeout, protocol.CodeTimeout, "the request did not come to its end"), err)
 			}
-			return nil, nil, refuse(http.StatusRequestTimeout, protocol.CodeTimeout, "the request did not come to its end")
+			return buf[:n], nil, err
 		}
 	}
-	return nil, nil, refuse(http.StatusRequestHeaderFieldsTooLarge, protocol.CodeFrameTooLarge, fmt.Sprintf("the request's head exceeds %d bytes", maxHead))
+	return buf, nil, refuse(http.StatusRequestHeaderFieldsTooLarge, protocol.CodeFrameTooLarge, fmt.Sprintf("the request's head exceeds %d bytes", maxHead))
 }
 
 // parseHead accepts what a client may say to an origin server: a path, and no

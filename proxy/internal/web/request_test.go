@@ -255,7 +255,7 @@ func TestSlowHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		h := New(Config{Trusted: true, Log: zerolog.Nop()})
-		go h.serve(context.Background(), &guard{trusted: true}, far)
+		go h.serve(context.Background(), &guard{trusted: true}, h.asks(far, nil))
 		began := time.Now()
 		var wg sync.WaitGroup
 		wg.Go(func() {

@@ -12,6 +12,7 @@ import (
 	"github.com/gobwas/ws"
 
 	"holdfast/protocol/frame"
+	"holdfast/proxy/internal/apiserver"
 )
 
 const (
@@ -35,11 +36,11 @@ type socket struct {
 	nc net.Conn
 	in *reader // owned by next's goroutine
 
+	out *apiserver.Outbox
+
 	wmu     sync.Mutex // held while a frame is written, and over what it takes:
 	head    bytes.Buffer
 	scratch [ws.MaxHeaderSize]byte
-	pieces  [2][]byte
-	toWrite net.Buffers
 	broken  atomic.Bool // part of a frame may be missing; nothing can follow
 
 	closing sync.Once
@@ -60,7 +61,7 @@ type control struct {
 }
 
 func newSocket(nc net.Conn, rest []byte) *socket {
-	return &socket{nc: nc, in: newReader(nc, frame.Max, rest)}
+	return &socket{nc: nc, in: newReader(nc, frame.Max, rest), out: apiserver.NewOutbox(nc)}
 }
 
 // next returns the next message, which begins with headroom and is valid until
@@ -156,13 +157,42 @@ func (s *socket) writeLocked(op ws.OpCode, payload []byte) error {
 	s.head.Reset()
 	h := ws.Header{Fin: true, OpCode: op, Length: int64(len(payload))}
 	_ = ws.WriteHeaderBuffer(&s.head, h, s.scratch[:]) // a Buffer takes all
-	s.pieces = [2][]byte{s.head.Bytes(), payload}
-	s.toWrite = s.pieces[:]
-	if _, err := s.toWrite.WriteTo(s.nc); err != nil {
+	if err := s.out.Write(s.head.Bytes(), payload); err != nil {
 		s.broken.Store(true)
 		return err
 	}
 	return nil
+}
+
+// Probe implements apiserver.Prober.
+func (s *socket) Probe() error {
+	if s.broken.Load() {
+		return net.ErrClosed
+	}
+	s.later(ws.OpPing, nil)
+	return nil
+}
+
+// Client implements apiserver.Movable, as do the methods up to WriteRest.
+func (s *socket) Client() net.Conn { return s.nc }
+
+func (s *socket) Stop() { s.out.Stop() }
+
+func (s *socket) Stuck() bool { return s.out.Stuck() }
+
+func (s *socket) Waiting() time.Duration { return s.out.Waiting() }
+
+func (s *socket) Leftover() []byte { return s.in.leftover() }
+
+func (s *socket) Unwritten() []byte {
+	s.wg.Wait() // a pong may be on its way
+	return s.out.Unwritten()
+}
+
+func (s *socket) WriteRest(p []byte) error {
+	s.wmu.Lock()
+	defer s.wmu.Unlock()
+	return s.out.Write(p)
 }
 
 // SetReadDeadline bounds next.
@@ -223,6 +253,19 @@ func (s *socket) end() {
 		linger(s.nc)
 	}
 	_ = s.nc.Close()
+}
+
+// errMoved is of a connection that somebody else goes on with.
+var errMoved = errors.New("the connection has been moved")
+
+// endUnless is end for a socket that has not been moved; else it returns
+// errMoved.
+func (s *socket) endUnless(moved bool) error {
+	if moved {
+		return errMoved
+	}
+	s.end()
+	return nil
 }
 
 // linger says that nothing more comes, and waits a while for the other side to

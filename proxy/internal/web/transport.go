@@ -35,11 +35,14 @@ func (h *Handler) api(ctx context.Context, r *request) error {
 	if err != nil {
 		return err
 	}
-	t := &transport{socket: s, limit: frame.Max, leaving: func() (ws.StatusCode, string) { return leaving(ctx) }}
-	from := apiserver.Origin{Transport: "websocket", PID: peerPID(r.nc), Trusted: trusted}
-	h.cfg.Server.Serve(ctx, t, from)
-	s.end()
-	return nil
+	from := apiserver.Origin{Transport: apiserver.TransportWeb, PID: peerPID(r.nc), Trusted: trusted}
+	serve := h.cfg.Server.Accept(ctx, newTransport(ctx, s), from)
+	r.answered()
+	return s.endUnless(serve())
+}
+
+func newTransport(ctx context.Context, s *socket) *transport {
+	return &transport{socket: s, limit: frame.Max, leaving: func() (ws.StatusCode, string) { return leaving(ctx) }}
 }
 
 // leaving is how to close when ctx is done.

@@ -30,6 +30,7 @@ import (
 	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/linkclient"
 	"holdfast/shared/logging"
+	listening "holdfast/shared/socket"
 )
 
 // Limits on what clients can make the proxy hold.
@@ -48,7 +49,9 @@ const (
 
 // A Server serves the api; *apiserver.Server is one.
 type Server interface {
-	Serve(ctx context.Context, t apiserver.Transport, from apiserver.Origin)
+	Accept(ctx context.Context, t apiserver.Transport, from apiserver.Origin) (serve func() (moved bool))
+	AcceptBare(ctx context.Context, t apiserver.Transport, from apiserver.Origin, link *linkclient.Attachment, info *protocol.AttachInfo) (serve func() (moved bool))
+	Restore(ctx context.Context, t apiserver.Movable, r *apiserver.Record, ready func(), ours <-chan struct{}) (taken, moved bool)
 	Redeem(ticket string, session protocol.SessionID) bool
 }
 
@@ -74,7 +77,6 @@ type Handler struct {
 	cfg     Config
 	maxConn int // of all
 	maxOne  int // of one process
-	patience
 
 	away  context.Context // done when every connection is to end, its clients to come again
 	leave context.CancelFunc
@@ -85,11 +87,15 @@ type Handler struct {
 	full  bool        // the last connection was refused
 	shut  bool
 	wg    sync.WaitGroup
+
+	asking map[*asker]struct{} // those whose request is not answered yet
+	quiet  chan struct{}       // not nil while connections are being moved; closed when nobody asks any more
+	rested []*asker
 }
 
 // New returns a Handler.
 func New(cfg Config) *Handler {
-	h := &Handler{cfg: cfg, maxConn: maxTCPConns, maxOne: maxTCPConns, byPID: make(map[int]int), patience: defaultPatience}
+	h := &Handler{cfg: cfg, maxConn: maxTCPConns, maxOne: maxTCPConns, byPID: make(map[int]int), asking: make(map[*asker]struct{})}
 	if cfg.Trusted {
 		h.maxConn, h.maxOne = maxLocalConns, maxConnsOfOne
 	}
@@ -105,7 +111,9 @@ func (h *Handler) Serve(ctx, connCtx context.Context, ln net.Listener) error {
 	if err != nil {
 		return fmt.Errorf("serve web clients: %w", err)
 	}
-	defer acceptUntil(ctx, ln)()
+	if l, ok := ln.(interface{ SetDeadline(time.Time) error }); ok {
+		defer listening.Until(ctx, l)()
+	}
 	wait := firstWait
 	for {
 		nc, err := ln.Accept()
@@ -123,27 +131,6 @@ func (h *Handler) Serve(ctx, connCtx context.Context, ln net.Listener) error {
 			wait = min(2*wait, lastWait)
 		default:
 			return fmt.Errorf("accept web client: %w", err)
-		}
-	}
-}
-
-// acceptUntil makes Accept fail when ctx is done, where the listener can. What
-// it returns takes that back: the listener may be needed again, here or by the
-// process it is handed to.
-func acceptUntil(ctx context.Context, ln net.Listener) (release func()) {
-	l, ok := ln.(interface{ SetDeadline(time.Time) error })
-	if !ok {
-		return func() {}
-	}
-	over := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(over)
-		_ = l.SetDeadline(longAgo)
-	})
-	return func() {
-		if !stop() {
-			<-over
-			_ = l.SetDeadline(time.Time{})
 		}
 	}
 }
@@ -170,9 +157,10 @@ func (h *Handler) begin(ctx context.Context, g *guard, nc net.Conn) {
 		_ = nc.Close()
 		return
 	}
+	a := h.asks(nc, nil)
 	go func() {
 		defer h.remove(pid)
-		h.serve(ctx, g, nc)
+		h.serve(ctx, g, a)
 	}()
 }
 
@@ -195,11 +183,15 @@ func (h *Handler) add(pid int) *refusal {
 		}
 		return refuse(statusUnavailable, protocol.CodeLimitExceeded, why)
 	}
+	h.full = false
+	h.count(pid)
+	return nil
+}
+
+func (h *Handler) count(pid int) {
 	h.conns++
 	h.byPID[pid]++
-	h.full = false
 	h.wg.Add(1)
-	return nil
 }
 
 func (h *Handler) remove(pid int) {

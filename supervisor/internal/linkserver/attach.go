@@ -22,7 +22,11 @@ func (s *Server) attach(ctx context.Context, st *link.Stream, m *wire.Attach) er
 	if err != nil {
 		return err
 	}
-	a, info, err := ss.Attach(m.AttachSpec)
+	attach := ss.Attach
+	if m.Shadow {
+		attach = ss.Shadow
+	}
+	a, info, err := attach(m.AttachSpec)
 	if err != nil {
 		return err
 	}

@@ -368,3 +368,39 @@ func TestClosedStream(t *testing.T) {
 		t.Errorf("at the end: %v", err)
 	}
 }
+
+// Who attaches as a shadow sees the session, and no event and no list tells of
+// it; who cannot be one is told so.
+func TestShadow(t *testing.T) {
+	r := newRig(t, session.Config{}, "")
+	s := r.session(t, cat)
+	c := r.link(t)
+	before := r.table.Events().Seq()
+	ask := wire.Attach{Attachment: 3, AttachSpec: protocol.AttachSpec{SessionID: s.ID()}, Shadow: true}
+	_, _, err := c.Open(soon(t), ask)
+	wantCode(t, "a shadow that types", err, protocol.CodeInvalidArgument)
+	ask.Mode = protocol.ModeReadOnly
+	st, reply, err := c.Open(soon(t), ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := reply.(*wire.Attached).AttachInfo
+	v := &view{st: st, info: info, number: 3, left: info.SnapshotBytes, pos: info.Offset}
+	v.until(t, "READY")
+	if _, err := s.Type("", 0, []byte("on\n")); err != nil {
+		t.Fatal(err)
+	}
+	v.until(t, "on\n")
+	if i := call[*wire.Session](t, c, wire.Info{SessionID: s.ID()}).Session; i.Attachments != 0 {
+		t.Errorf("%d viewers, want none", i.Attachments)
+	}
+	if err := st.Send(wire.Detach{}); err != nil {
+		t.Fatal(err)
+	}
+	if m := v.end(t); m != nil {
+		t.Errorf("told %+v after detach", m)
+	}
+	if after := r.table.Events().Seq(); after != before {
+		t.Errorf("%d events, want none", after-before)
+	}
+}

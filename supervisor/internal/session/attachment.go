@@ -63,6 +63,7 @@ type Item struct {
 type Attachment struct {
 	s      *Session
 	spec   protocol.AttachSpec
+	shadow bool   // none of the viewers
 	number uint64 // in the order of coming
 	wake   chan struct{}
 	cancel sync.Once
@@ -114,7 +115,25 @@ func (s *Session) Attach(spec protocol.AttachSpec) (*Attachment, protocol.Attach
 	if spec.Writer == "" {
 		spec.Writer = protocol.NewToken(8)
 	}
-	a := &Attachment{s: s, spec: spec, wake: make(chan struct{}, 1), moved: make(chan struct{}, 1), deaf: true}
+	return s.newAttachment(spec, false)
+}
+
+// Shadow is Attach for one who compares what it sees with what another sees. It
+// is one of the attachments that there may be, and none of the viewers: nobody
+// notices that it comes and goes. Its writer is its own, whatever it says, so
+// that it takes nobody's place, and is not remembered.
+//
+// Errors: those of Attach, and invalid_argument for another mode than read_only.
+func (s *Session) Shadow(spec protocol.AttachSpec) (*Attachment, protocol.AttachInfo, error) {
+	if spec.Mode != protocol.ModeReadOnly {
+		return nil, protocol.AttachInfo{}, protocol.Errorf(protocol.CodeInvalidArgument, "a shadow attachment has the mode read_only")
+	}
+	spec.Writer = protocol.NewToken(8)
+	return s.newAttachment(spec, true)
+}
+
+func (s *Session) newAttachment(spec protocol.AttachSpec, shadow bool) (*Attachment, protocol.AttachInfo, error) {
+	a := &Attachment{s: s, spec: spec, shadow: shadow, wake: make(chan struct{}, 1), moved: make(chan struct{}, 1), deaf: true}
 	if window, ok := spec.OwnSize(); ok {
 		a.window = window
 	}
@@ -144,30 +163,45 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	if _, end, _ := s.ring.Bounds(); spec.Resume != nil && spec.Resume.Offset > end {
 		return none, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("offset %d was not printed yet, the end is %d", spec.Resume.Offset, end))
 	}
-	w := s.input.writer(spec.Writer)
-	if spec.Attempt > 0 && spec.Attempt < w.attempt {
-		return none, protocol.Errorf(protocol.CodeSuperseded, fmt.Sprintf("a later attempt of the same client has attached to session %s", s.id))
-	}
-	if err := s.makeRoom(a); err != nil {
+	if a.shadow {
+		s.attachments[a] = struct{}{}
+		s.shadows++
+	} else if err := s.admit(a); err != nil {
 		return none, err
 	}
-	w.attempt = max(w.attempt, spec.Attempt)
-	s.joins(a)
-	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact}
+	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact, InputOffset: a.accepted}
 	s.feed()
 	start := s.position(a, &info)
-	w.attached++
-	a.accepted, a.told, info.InputOffset = w.accepted, w.accepted, w.accepted
 	if spec.Resume == nil || a.fitted { // else it is told first thing: who resumes may have missed a change
 		a.size = s.size
 	}
-	s.chooseAnswerer()
+	if !a.shadow {
+		s.chooseAnswerer()
+	}
 	s.holders.Add(1)
 	s.ring.Watch(a.wake)
 	info.Session = s.info()
 	info.Session.RingStart = start // what was missed was counted from there
-	s.hub.Publish(protocol.EventAttached, &info.Session, nil)
+	if !a.shadow {
+		s.hub.Publish(protocol.EventAttached, &info.Session, nil)
+	}
 	return info, nil
+}
+
+// admit makes a one of the viewers, and its writer's, if it may be.
+func (s *Session) admit(a *Attachment) error {
+	w := s.input.writer(a.spec.Writer)
+	if a.spec.Attempt > 0 && a.spec.Attempt < w.attempt {
+		return protocol.Errorf(protocol.CodeSuperseded, fmt.Sprintf("a later attempt of the same client has attached to session %s", s.id))
+	}
+	if err := s.makeRoom(a); err != nil {
+		return err
+	}
+	w.attempt = max(w.attempt, a.spec.Attempt)
+	w.attached++
+	a.accepted, a.told = w.accepted, w.accepted
+	s.joins(a)
+	return nil
 }
 
 // joins makes a one of the viewers, with its say about the size: before its
@@ -289,8 +323,13 @@ func (s *Session) end(a *Attachment, by *string) {
 		return
 	}
 	delete(s.attachments, a)
-	s.input.detach(a.spec.Writer)
 	s.ring.Unwatch(a.wake)
+	if a.shadow {
+		s.shadows--
+		a.end(by)
+		return
+	}
+	s.input.detach(a.spec.Writer)
 	s.pacer.CompareAndSwap(a, nil)
 	s.chooseAnswerer()
 	s.unfocus(a)
@@ -326,7 +365,9 @@ func (a *Attachment) Detach() {
 	a.close(func() {
 		if a.attached() == nil {
 			a.s.end(a, nil)
-			a.s.sizeUp()
+			if !a.shadow {
+				a.s.sizeUp()
+			}
 		}
 	})
 }
@@ -381,12 +422,15 @@ func (a *Attachment) Resize(size protocol.Size) error {
 }
 
 func (a *Attachment) resize(window protocol.Size) {
-	s := a.s
-	s.lastIO = s.cfg.Now()
 	if window != a.window {
 		a.window = window
 		a.renew()
 	}
+	if a.shadow {
+		return
+	}
+	s := a.s
+	s.lastIO = s.cfg.Now()
 	if a.counts() && s.mayDecide(a) {
 		s.decide(a)
 	}

@@ -104,6 +104,7 @@ type Session struct {
 	lastIO      time.Time
 	screen      *screen.Screen
 	attachments map[*Attachment]struct{}
+	shadows     int    // of them are no viewers
 	attached    uint64 // attachments so far
 	sizing      sizing
 	appearance  protocol.Appearance
@@ -390,7 +391,7 @@ func (s *Session) info() protocol.SessionInfo {
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.state, Size: s.size,
 		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: s.screen.Cwd(), Title: s.screen.Title(), Labels: maps.Clone(s.spec.Labels), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.lastIO, OutputOffset: end, RingStart: start,
-		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.sizing.policy, Attachments: len(s.attachments),
+		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.sizing.policy, Attachments: len(s.attachments) - s.shadows,
 	}
 	if s.exit != nil {
 		exit := *s.exit

@@ -35,7 +35,7 @@ func (z *sizing) lose(a *Attachment) {
 	if z.lost == nil {
 		z.lost = make(map[string]lost)
 	}
-	if len(z.lost) >= maxAttachments {
+	if a.shadow || len(z.lost) >= maxAttachments {
 		return
 	}
 	l := lost{number: a.number, until: time.Now().Add(reconnectTime)}

@@ -1,0 +1,36 @@
+//go:build faults
+
+package main
+
+import (
+	"os"
+	"strings"
+	"syscall"
+)
+
+// fault fails at the step that $HOLDFAST_FAULT names, as it says: STEP=kill,
+// STEP=stop, STEP=hang or STEP=panic. No build but that of the tests has this.
+func fault(step string) {
+	at, how, _ := strings.Cut(os.Getenv("HOLDFAST_FAULT"), "=")
+	if at != step {
+		return
+	}
+	switch how {
+	case "kill":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case "stop":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	case "hang":
+		select {}
+	case "panic":
+		panic("a fault at " + step)
+	}
+}
+
+// altered returns another string where $HOLDFAST_FAULT is STEP=alter.
+func altered(step, s string) string {
+	if os.Getenv("HOLDFAST_FAULT") == step+"=alter" {
+		return s + "'"
+	}
+	return s
+}

@@ -1,0 +1,421 @@
+//go:build unix
+
+package handoff
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/shared/socket"
+	"holdfast/shared/testkit"
+)
+
+// conns are n connections with their far ends.
+func conns(t *testing.T, n int) (near []Conn, far []*net.UnixConn) {
+	t.Helper()
+	for i := range n {
+		a, b, err := socketPair(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := socket.Dup(a, "client")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		near, far = append(near, Conn{Record: fmt.Appendf(nil, "record %d", i), File: f}), append(far, b)
+	}
+	return near, far
+}
+
+func socketPair(t *testing.T) (a, b *net.UnixConn, err error) {
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: testkit.Dir(t) + "/pair", Net: "unix"})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer ln.Close()
+	if a, err = net.DialUnix("unix", nil, ln.Addr().(*net.UnixAddr)); err != nil {
+		return nil, nil, err
+	}
+	b, err = ln.AcceptUnix()
+	t.Cleanup(func() { a.Close(); b.Close() })
+	return a, b, err
+}
+
+// greet writes a word to each connection and closes it.
+func greet(t *testing.T, conns []Conn) {
+	t.Helper()
+	for i, c := range conns {
+		if want := fmt.Sprint("record ", i); string(c.Record) != want {
+			t.Errorf("record %q, want %q", c.Record, want)
+		}
+		if _, err := c.File.WriteString("hello"); err != nil {
+			t.Error(err)
+		}
+		c.File.Close()
+	}
+}
+
+func greeted(t *testing.T, far []*net.UnixConn) {
+	t.Helper()
+	for _, c := range far {
+		buf := make([]byte, 10)
+		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Read(buf); string(buf[:n]) != "hello" {
+			t.Errorf("read %q, %v", buf[:n], err)
+		}
+	}
+}
+
+// moving is an old proxy that gives connections and notes what became of them.
+func moving(t *testing.T, given []Conn, state string) (o *old, result chan error) {
+	result = make(chan error, 8)
+	return newOld(t, func(o *old) {
+		o.offer.Move = func(pass Pass, _ string) (int, error) {
+			err := pass(given, []byte(state))
+			result <- err
+			return 3, err
+		}
+		o.offer.State = func() []byte { return []byte(state) }
+	}), result
+}
+
+// demand: S9
+func TestConnectionsAreGiven(t *testing.T) {
+	given, far := conns(t, AtOnce)
+	o, moved := moving(t, given, "state")
+	take := begin(t, o)
+	if body, err := take.Look(json.RawMessage(`["a"]`)); err != nil || string(body) != `["a"]` {
+		t.Errorf("seen: %s, %v", body, err)
+	}
+	var theirs atomic.Bool // nothing is ours before the old one has let go
+	closed, state, err := take.Prepared(func(conns []Conn, state []byte, ours <-chan struct{}) error {
+		if string(state) != "state" || len(conns) != AtOnce {
+			t.Errorf("%d connections with %q", len(conns), state)
+		}
+		select {
+		case <-ours:
+			t.Error("ours too early")
+		default:
+		}
+		go func() { <-ours; theirs.Store(true); greet(t, conns) }()
+		return nil
+	})
+	if err != nil || closed != 3 || string(state) != "state" {
+		t.Fatalf("closed %d, state %q, %v", closed, state, err)
+	}
+	if err := within(t, "all are given", moved); err != nil {
+		t.Error(err)
+	}
+	o.staying(t) // before the last word
+	greeted(t, far)
+	if err := take.Serving(); err != nil {
+		t.Error(err)
+	}
+	if !within(t, "the old proxy leaves", o.left) {
+		t.Error("told that nobody has the listeners")
+	}
+}
+
+// Whatever a successor does wrong with the connections that it was given, they
+// are the old proxy's, which serves on; the successor is told.
+// demand: S9
+func TestTakenBack(t *testing.T) {
+	bad := errors.New("cannot read that")
+	for name, does := range map[string]func(*testing.T, *Take){
+		"refuses": func(t *testing.T, take *Take) {
+			_, _, err := take.Prepared(func(conns []Conn, _ []byte, ours <-chan struct{}) error {
+				t.Cleanup(func() { isNotOurs(t, ours) })
+				for _, c := range conns {
+					c.File.Close()
+				}
+				return bad
+			})
+			if !errors.Is(err, bad) || errors.Is(err, ErrGone) {
+				t.Errorf("it ended with %v", err)
+			}
+		},
+		"dies": func(t *testing.T, take *Take) {
+			_ = say(take.line.conn, message{Do: "prepared"}, nil)
+			_, files, _ := received(take.line.conn, "conns")
+			_ = closeAll(files)
+			die(take)
+		},
+		"dies before": func(t *testing.T, take *Take) {
+			_ = say(take.line.conn, message{Do: "prepared"}, nil)
+			die(take)
+		},
+		"says something else": func(t *testing.T, take *Take) {
+			_ = say(take.line.conn, message{Do: "prepared"}, nil)
+			_, files, _ := received(take.line.conn, "conns")
+			_ = closeAll(files)
+			_ = say(take.line.conn, message{Do: "serving"}, nil)
+			if _, err := heard(take.line.conn, "go"); err == nil || errors.Is(err, ErrGone) {
+				t.Errorf("it is told %v", err)
+			}
+			die(take)
+		},
+		"is slow": func(t *testing.T, take *Take) {
+			begun := time.Now()
+			_, _, err := take.Prepared(func(conns []Conn, _ []byte, ours <-chan struct{}) error {
+				t.Cleanup(func() { isNotOurs(t, ours) })
+				for _, c := range conns {
+					c.File.Close()
+				}
+				time.Sleep(batchTime + batchTime/2) // that is what it does
+				return nil
+			})
+			if err == nil || errors.Is(err, ErrGone) || time.Since(begun) > soonish {
+				t.Errorf("it ended with %v after %v", err, time.Since(begun))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given, far := conns(t, 2)
+			o, moved := moving(t, given, "")
+			does(t, begin(t, o))
+			if err := within(t, "the move ends", moved); err == nil || errors.Is(err, ErrInDoubt) {
+				t.Errorf("the move ended with %v", err)
+			}
+			within(t, "the old proxy serves on", o.back)
+			greet(t, given)
+			greeted(t, far)
+			o.staying(t)
+			if take := begin(t, o); take != nil { // and another one may try
+				die(take)
+			}
+		})
+	}
+}
+
+func isNotOurs(t *testing.T, ours <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ours:
+		t.Error("it is the successor's, too")
+	default:
+	}
+}
+
+// A successor that has everything and does not say that it serves has not taken
+// over.
+func TestNoLastWord(t *testing.T) {
+	o, _ := moving(t, nil, "")
+	take := begin(t, o)
+	if _, _, err := take.Prepared(func([]Conn, []byte, <-chan struct{}) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	die(take)
+	within(t, "the old proxy serves on", o.back)
+	o.staying(t)
+}
+
+// An old proxy that dies leaves its successor what it has given, whether it had
+// said so or not.
+// demand: S9
+func TestOldDiesWhileItGives(t *testing.T) {
+	for name, says := range map[string]string{"before it lets go": "", "after it has": "go"} {
+		t.Run(name, func(t *testing.T) {
+			given, far := conns(t, 2)
+			path := fakeOld(t, func(c *net.UnixConn) {
+				_ = say(c, message{Do: "offer", Versions: supported}, nil)
+				_, _ = heard(c, "prepared")
+				_ = parcel{conns: given}.send(&line{conn: c}, message{Do: "conns"})
+				_, _ = heard(c, "attached")
+				if says != "" {
+					_ = say(c, message{Do: says}, nil)
+				}
+			})
+			take, err := Begin(soon(t), path, hello)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = take.Prepared(func(conns []Conn, _ []byte, ours <-chan struct{}) error {
+				go func() { <-ours; greet(t, conns) }()
+				return nil
+			})
+			if !errors.Is(err, ErrGone) {
+				t.Errorf("it ended with %v", err)
+			}
+			greeted(t, far)
+		})
+	}
+}
+
+// A successor that cannot read our records is refused before anything begins.
+// demand: S13
+func TestUnknownRecords(t *testing.T) {
+	o := newOld(t, func(o *old) { o.offer.Records = protocol.VersionRange{Min: 1, Max: 1} })
+	later := Hello{Build: "9.0", Records: protocol.VersionRange{Min: 2, Max: 4}}
+	_, err := Begin(soon(t), o.control, later)
+	if protocol.CodeOf(err) != protocol.CodeProtocolMismatch || !strings.Contains(err.Error(), "1-1") {
+		t.Errorf("told %v", err)
+	}
+	o.staying(t)
+}
+
+// What was only tried changes nothing.
+func TestLeave(t *testing.T) {
+	o := newOld(t, nil)
+	for range 3 {
+		if err := begin(t, o).Leave(); err != nil {
+			t.Error(err)
+		}
+	}
+	o.staying(t)
+	if len(o.back) > 0 {
+		t.Error("it has stopped serving meanwhile")
+	}
+}
+
+// A successor that does not get on is given up, in the time it asked for.
+func TestPreparingTakesTooLong(t *testing.T) {
+	o := newOld(t, nil)
+	slow := hello
+	slow.Timeout = 50 * time.Millisecond
+	take, err := Begin(soon(t), o.control, slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if _, err := heard(take.line.conn, "go"); err == nil || errors.Is(err, ErrGone) {
+		t.Errorf("told %v", err)
+	}
+	if took := time.Since(begun); took > soonish {
+		t.Errorf("after %v", took)
+	}
+	die(take)
+	o.staying(t)
+}
+
+// A look that fails is told, and ends the handoff.
+func TestLookFails(t *testing.T) {
+	o := newOld(t, func(o *old) {
+		o.offer.Look = func(context.Context, json.RawMessage) (json.RawMessage, error) {
+			return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, "no link")
+		}
+	})
+	take := begin(t, o)
+	if _, err := take.Look(json.RawMessage(`[]`)); protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable {
+		t.Errorf("told %v", err)
+	}
+	die(take)
+	o.staying(t)
+}
+
+// Version 2 serves before it is given connections, and only those of the Unix
+// socket. Both ways.
+// demand: S13
+func TestVersionTwo(t *testing.T) {
+	two := protocol.VersionRange{Min: 1, Max: 2}
+	given, far := conns(t, 2)
+	only := make(chan string, 1)
+	o := newOld(t, func(o *old) {
+		o.offer.Move = func(pass Pass, transport string) (int, error) {
+			only <- transport
+			return 0, pass(given, []byte("unknown there"))
+		}
+	})
+	conn := dialControl(t, o)
+	if err := say(conn, message{Do: "take", Versions: two}, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, files, err := received(conn, "offer")
+	if err = errors.Join(err, closeAll(files), say(conn, message{Do: "serving"}, nil)); err != nil {
+		t.Fatal(err)
+	}
+	m, files, err := received(conn, "conns")
+	if err != nil || len(m.Groups) != 2 {
+		t.Fatalf("given %+v, %v", m.Groups, err)
+	}
+	p, err := unpack(m.Groups, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	greet(t, p.conns)
+	greeted(t, far)
+	if err := say(conn, message{Do: "started"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if transport := within(t, "it moves", only); transport != "unix" {
+		t.Errorf("it moves %q", transport)
+	}
+	if _, err := heard(conn, "done"); err != nil {
+		t.Error(err)
+	}
+	if !within(t, "the old proxy leaves", o.left) {
+		t.Error("told that nobody has the listeners")
+	}
+
+	given, far = conns(t, 2)
+	path := fakeOld(t, func(c *net.UnixConn) {
+		_ = say(c, message{Do: "offer", Versions: two}, nil)
+		if _, err := heard(c, "serving"); err != nil {
+			t.Error(err)
+		}
+		_ = parcel{conns: given}.send(&line{conn: c}, message{Do: "conns"})
+		if _, err := heard(c, "started"); err != nil {
+			t.Error(err)
+		}
+		_ = say(c, message{Do: "done"}, nil)
+	})
+	take, err := Begin(soon(t), path, hello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if take.LooksFirst() {
+		t.Error("it looks first")
+	}
+	if _, _, err := take.Prepared(func(conns []Conn, _ []byte, ours <-chan struct{}) error {
+		<-ours
+		greet(t, conns)
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	greeted(t, far)
+	if err := take.Serving(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A parcel that is not what it says leaves no file open.
+func TestBadParcels(t *testing.T) {
+	for name, groups := range map[string][]Group{
+		"unknown":        {{"what", 1}},
+		"one file":       {{groupConn, 1}},
+		"three":          {{groupConn, 3}},
+		"two of a state": {{groupState, 2}},
+		"one, then bad":  {{groupConn, 2}, {groupConn, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var files []*os.File
+			for range total(groups) {
+				f, err := recordFile([]byte("{}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				files = append(files, f)
+			}
+			if _, err := unpack(groups, files); err == nil {
+				t.Error("taken")
+			}
+			for i, f := range files {
+				if err := f.Close(); !errors.Is(err, os.ErrClosed) {
+					t.Errorf("file %d was open", i)
+				}
+			}
+		})
+	}
+}

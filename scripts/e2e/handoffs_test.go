@@ -1,0 +1,319 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	"holdfast/shared/testkit"
+)
+
+// Many handoffs in a row, HOLDFAST_HANDOFFS of them, under 200 connections: none
+// is closed, no byte is missing or comes twice in either direction, and nothing
+// is left behind in the proxy.
+// demand: S9
+func TestManyHandoffs(t *testing.T) {
+	const streams, typists, fickle, large, others = 50, 50, 10, 6, 84
+	handoffs := 30
+	if s := os.Getenv("HOLDFAST_HANDOFFS"); s != "" {
+		var err error
+		if handoffs, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t, bigRing)
+	m := w.movers(4*limit + time.Duration(handoffs)*time.Second)
+	proxy := w.only("proxy")
+	w.spawn(m.c, "flow", trickling)
+	w.spawn(m.c, "waited", shell(`read x; exit 7`))
+	w.echo(m.c, "quiet")
+	for range streams {
+		m.follow(anyWay(m.count))
+	}
+	longest := make([]time.Duration, typists)
+	for i := range typists {
+		id := fmt.Sprint("echo-", i)
+		w.echoAlone(m.c, id)
+		m.typist(anyWay(m.count), id, 20*time.Millisecond, &longest[i])
+	}
+	var times atomic.Int64
+	for range fickle {
+		m.run("fickle", apiWay(m.count), func(p *peer) error { return p.comesAndGoes("quiet", &m.over, &times) })
+	}
+	var halved []*halves
+	for i := range large {
+		id := fmt.Sprint("large-", i)
+		w.echoAlone(m.c, id)
+		h := &halves{turns: make(chan struct{}), begun: make(chan struct{})}
+		halved = append(halved, h)
+		m.run("large", apiWay(m.count), func(p *peer) error { return h.send(p, id, i) })
+	}
+	for i := range others {
+		switch i / 2 % 8 {
+		case 0:
+			m.run("subscriber", apiWay(m.count), (*peer).hearsAll)
+		case 1, 2:
+			m.run("waiter", apiWay(m.count), func(p *peer) error { return p.waitsFor("waited") })
+		case 3, 4:
+			m.view("onlooker", anyWay(m.count), "quiet", protocol.ModeReadOnly, onlooks)
+		default:
+			m.run("idler", apiWay(m.count), func(p *peer) error {
+				<-m.ended
+				return p.list()
+			})
+		}
+	}
+	m.begin()
+	var first, last usage
+	for i := range handoffs {
+		for _, h := range halved {
+			m.wait(t, h.turns, h.begun)
+		}
+		w.spawn(m.c, fmt.Sprint("event-", i), protocol.SpawnSpec{Argv: []string{"true"}})
+		proxy = w.replaceProxy(proxy)
+		for _, h := range halved {
+			m.wait(t, h.turns, nil)
+		}
+		if last = usageOf(proxy.pid); i == 0 {
+			first = last
+		}
+	}
+	same := func() bool { last = usageOf(proxy.pid); return last.FDs <= first.FDs }
+	if !eventually(same) {
+		t.Errorf("the first proxy that took over held %+v, the last one holds %+v: %v", first, last, fds(proxy.pid))
+	}
+	for _, h := range halved {
+		close(h.turns)
+	}
+	if err := m.c.Type(w.ctx(), "quiet", []byte("over")); err != nil {
+		t.Fatal(err)
+	}
+	m.end()
+	slices.Sort(longest)
+	t.Logf("%d handoffs under %d connections; %d times attached meanwhile; the longest echo: %v for half of the typists, %v at most; first %+v, last %+v",
+		handoffs, m.count, times.Load(), longest[typists/2], longest[typists-1], first, last)
+	if err := m.c.Close(); err != nil {
+		t.Error(err)
+	}
+	w.leavesNothing(proxy)
+}
+
+// trickling flows slowly enough for many readers.
+var trickling = shell(`stty -opost -echo; echo ready; read go; i=0; while :; do
+	printf 'line %d\n' $((i+1)) $((i+2)) $((i+3)) $((i+4)) $((i+5)); i=$((i+5)); sleep 0.02
+done`)
+
+// wait hands one over on to, and takes one from from.
+func (m *movers) wait(t *testing.T, to chan<- struct{}, from <-chan struct{}) {
+	t.Helper()
+	select {
+	case to <- struct{}{}:
+	case <-m.failed:
+		t.Fatal("a connection has failed")
+	}
+	if from == nil {
+		return
+	}
+	select {
+	case <-from:
+	case <-m.failed:
+		t.Fatal("a connection has failed")
+	}
+}
+
+// halves is somebody who writes half of something large when it is its turn, and
+// the other half in its next turn.
+type halves struct {
+	turns chan struct{}
+	begun chan struct{} // half is written
+}
+
+// send sends messages and input by turns, and reads what they bring.
+func (h *halves) send(p *peer, id string, n int) error {
+	a, err := p.attach(protocol.AttachSpec{SessionID: protocol.SessionID(id)})
+	if err != nil {
+		return err
+	}
+	if err := begins(a); err != nil {
+		return err
+	}
+	data := text(frame.Max - 1 - frame.DataHeadLen)
+	for range h.turns {
+		n++
+		isInput := n%2 == 0
+		f := []byte(nil)
+		if isInput {
+			f = a.input(data)
+		} else {
+			message := fmt.Sprintf(`{"type":"status","request_id":"r-%d","more":"`, n)
+			message += strings.Repeat("x", frame.Max-1-len(message)-len(`"}`)) + `"}`
+			f = frame.Append(nil, frame.Control, []byte(message))
+		}
+		if _, err := p.Write(f[:len(f)/2]); err != nil {
+			return err
+		}
+		h.begun <- struct{}{}
+		<-h.turns
+		if _, err := p.Write(f[len(f)/2:]); err != nil {
+			return err
+		}
+		if isInput {
+			err = readsLarge(a, data)
+		} else {
+			err = p.answered(fmt.Sprint("r-", n))
+		}
+		if err != nil {
+			return fmt.Errorf("message %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// readsLarge reads data and nothing else.
+func readsLarge(s terminal, data []byte) error {
+	for got := 0; got < len(data); {
+		p, err := s.printed()
+		if err != nil {
+			return fmt.Errorf("after %d bytes: %w", got, err)
+		}
+		if !bytes.HasPrefix(data[got:], p) {
+			return fmt.Errorf("%q is read behind %d bytes", last(string(p), 100), got)
+		}
+		got += len(p)
+	}
+	return nil
+}
+
+// answered reads the answer to a status.
+func (p *peer) answered(requestID string) error {
+	for {
+		m, err := p.receive()
+		if err != nil {
+			return err
+		}
+		if _, ok := m.(*api.Accepted); ok {
+			continue
+		}
+		if r, ok := m.(*api.StatusReport); !ok || r.RequestID != requestID {
+			return fmt.Errorf("%s is answered by %+v", requestID, m)
+		}
+		return nil
+	}
+}
+
+// comesAndGoes attaches and detaches all the time, and is told nothing else.
+func (p *peer) comesAndGoes(id protocol.SessionID, over *atomic.Bool, times *atomic.Int64) error {
+	for n := 0; !over.Load() || n < 10; n++ {
+		a, err := p.attach(protocol.AttachSpec{SessionID: id, Mode: protocol.ModeReadOnly})
+		if err != nil {
+			return fmt.Errorf("attach %d: %w", n, err)
+		}
+		for a.snapshot > 0 && n%2 == 0 { // every other time the snapshot is not waited for
+			kind, payload, err := p.frames.Next()
+			if err != nil || kind != frame.Snapshot && kind != frame.Control {
+				return fmt.Errorf("in snapshot %d a frame of kind %d: %w", n, kind, err)
+			}
+			if kind == frame.Snapshot {
+				a.snapshot -= len(payload) - frame.DataHeadLen
+			}
+		}
+		r := protocol.Request{RequestID: fmt.Sprint("d-", n)}
+		if err := p.send(api.Detach{Request: r, Attachment: 1}); err != nil {
+			return err
+		}
+		for gone := false; !gone; {
+			m, err := p.receive()
+			if err != nil {
+				return fmt.Errorf("detach %d: %w", n, err)
+			}
+			switch m := m.(type) {
+			case *api.Detached:
+				if gone = true; m.RequestID != r.RequestID {
+					return fmt.Errorf("detach %d is answered by %+v", n, m)
+				}
+			case *api.Accepted, *api.Resync: // after a move
+			default:
+				return fmt.Errorf("detach %d is answered by %+v", n, m)
+			}
+		}
+		times.Add(1)
+		time.Sleep(50 * time.Millisecond) // each is two events for each subscriber
+	}
+	return nil
+}
+
+// onlooks sees a session in which one word is said.
+func onlooks(s terminal) error {
+	rest, err := until(s, "over")
+	if len(rest) > 0 {
+		err = errors.Join(err, fmt.Errorf("%q is read behind it", rest))
+	}
+	return err
+}
+
+// leavesNothing fails the test if a proxy without clients holds more than one
+// that never had any.
+func (w *world) leavesNothing(proxy process) {
+	w.t.Helper()
+	fresh := newWorld(w.t)
+	fresh.webProxy()
+	other := fresh.only("proxy")
+	testkit.Eventually(w.t, limit, func() bool {
+		b, _ := os.ReadFile(fresh.path("proxy.log"))
+		return bytes.Contains(b, []byte("proxy serves"))
+	}, "another proxy serves")
+	was, is := usageOf(other.pid), usage{}
+	if !eventually(func() bool { is = usageOf(proxy.pid); return is.FDs <= was.FDs }) {
+		w.t.Errorf("a proxy that never had clients holds %+v, this one %+v: %v", was, is, fds(proxy.pid))
+	}
+	want, got := fresh.goroutines(other), w.goroutines(proxy)
+	for _, begun := range slices.Sorted(maps.Keys(got)) {
+		if len(got[begun]) > len(want[begun]) {
+			w.t.Errorf("of goroutines %q there are %d, and %d in a proxy that never had clients; one is\n%s",
+				begun, len(got[begun]), len(want[begun]), got[begun][0])
+		}
+	}
+	w.t.Logf("%d descriptors and %d kinds of goroutines are left, %d and %d in a proxy that never had clients", is.FDs, len(got), was.FDs, len(want))
+}
+
+var (
+	goroutine = regexp.MustCompile(`(?ms)^goroutine [1-9]\d* [^\n]*\[.*?(\n\n|\z)`)
+	createdBy = regexp.MustCompile(`(?m)^created by (.*?)( in goroutine \d+)?$`)
+)
+
+// goroutines has a proxy die of SIGQUIT, and returns the goroutines it had, by
+// what began them.
+func (w *world) goroutines(proxy process) map[string][]string {
+	w.t.Helper()
+	proxy.signal(syscall.SIGQUIT)
+	w.gone(proxy)
+	b, err := os.ReadFile(w.path("proxy.crash"))
+	if err = errors.Join(err, os.Remove(w.path("proxy.crash"))); err != nil {
+		w.t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for _, g := range goroutine.FindAllString(string(b), -1) {
+		by := "main"
+		if m := createdBy.FindStringSubmatch(g); m != nil {
+			by = m[1]
+		}
+		all[by] = append(all[by], g)
+	}
+	if len(all["main"]) != 1 {
+		w.t.Errorf("the crash of process %d cannot be read:\n%s", proxy.pid, last(string(b), 4<<10))
+	}
+	return all
+}

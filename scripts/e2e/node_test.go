@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holdfast/proxy/client"
+)
+
+// oracle returns the directory of the programs that need npm's packages. It
+// skips the test where the named one or any of the programs is not there, or
+// fails it where they have to be.
+func oracle(t *testing.T, pkg string, programs ...string) string {
+	t.Helper()
+	dir := filepath.Join("..", "oracle")
+	_, err := os.Stat(filepath.Join(dir, "node_modules", pkg))
+	for _, p := range programs {
+		if err == nil {
+			_, err = exec.LookPath(p)
+		}
+	}
+	if err != nil && os.Getenv("HOLDFAST_REQUIRE_ORACLE") == "1" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skipf("%v; scripts/check.sh installs it", err)
+	}
+	return dir
+}
+
+// WebSockets of Node's ws stay open through handoffs, on TCP and on the Unix
+// socket. Some type all the time; of some each handoff finds half a message;
+// some paste more than all buffers hold, and do not read meanwhile.
+// demand: S9
+func TestNodeWebSockets(t *testing.T) {
+	t.Parallel()
+	dir := oracle(t, "ws", "node")
+	w := newWorld(t, bigRing)
+	address, token := w.webProxy()
+	c := w.connect(client.Options{Name: "e2e"})
+	type about struct {
+		Name    string `json:"name"`
+		Does    string `json:"does"`
+		URL     string `json:"url"`
+		Session string `json:"session,omitempty"`
+		Token   string `json:"token,omitempty"`
+	}
+	var clients []about
+	unix := "ws+unix:" + w.path("proxy.web.sock") + ":"
+	for _, does := range []string{"types", "halves", "pastes"} {
+		raw, rawUnix := does+"-raw", does+"-raw-unix"
+		w.echoAlone(c, raw)
+		w.echoAlone(c, rawUnix)
+		clients = append(clients,
+			about{Name: raw, Does: does, URL: w.rawURL(c, address, raw)},
+			about{Name: rawUnix, Does: does, URL: unix + "/v1/sessions/" + rawUnix + "/raw"},
+		)
+		if does == "pastes" {
+			continue
+		}
+		api, apiUnix := does+"-api", does+"-api-unix"
+		w.echoAlone(c, api)
+		w.echoAlone(c, apiUnix)
+		clients = append(clients,
+			about{Name: api, Does: does, URL: "ws://" + address + "/v1/api", Session: api, Token: token},
+			about{Name: apiUnix, Does: does, URL: unix + "/v1/api", Session: apiUnix},
+		)
+	}
+	config, err := json.Marshal(clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := startNode(t, dir, "websocket.mjs")
+	n.ask(string(config), "open")
+	for range handoffsTyped {
+		n.ask("begin", "begin")
+		w.handOff()
+		n.ask("rest", "rest")
+	}
+	t.Logf("through %d handoffs: %s", handoffsTyped, n.ask("end", "end"))
+}
+
+// A node is a program of the oracle's that is told lines, and answers each.
+type node struct {
+	t      *testing.T
+	stdin  io.Writer
+	stdout *bufio.Scanner
+	errout *bytes.Buffer
+}
+
+func startNode(t *testing.T, dir, program string) *node {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*limit)
+	cmd := exec.CommandContext(ctx, "node", program)
+	n := &node{t: t, errout: &bytes.Buffer{}}
+	cmd.Dir, cmd.Stderr = dir, n.errout
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	n.stdin, n.stdout = stdin, bufio.NewScanner(stdout)
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it was killed
+		if t.Failed() && n.errout.Len() > 0 {
+			t.Logf("%s says: %s", program, n.errout)
+		}
+	})
+	return n
+}
+
+// ask returns what follows the answer's first word.
+func (n *node) ask(line, answer string) string {
+	n.t.Helper()
+	_, err := fmt.Fprintln(n.stdin, line)
+	if !n.stdout.Scan() {
+		n.t.Fatalf("no answer to %q: %v, %v", line, err, n.stdout.Err())
+	}
+	word, rest, _ := strings.Cut(n.stdout.Text(), " ")
+	if word != answer {
+		n.t.Fatalf("%q is answered by %q", line, n.stdout.Text())
+	}
+	return rest
+}

@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+// The claim: a handoff stalls no client for long: 99 of 100 at most 10 ms where
+// there is 1, 30 ms where there are 100, 100 ms where there are 1,000.
+//
+// stallHandoffs are made each time; before each, nothing happens for as long as
+// one takes.
+const stallHandoffs = 5
+
+// BenchmarkHandoffStall has connections, every other one a WebSocket, each of
+// which types into a session of its own and reads the echo, every so often. A
+// connection's stall is the longest of its round trips that are under way at some
+// time from a handoff's begin to its end; quiet is the same without a handoff.
+func BenchmarkHandoffStall(b *testing.B) {
+	for _, tt := range []struct {
+		connections int
+		every       time.Duration // so long that two cores are half idle
+	}{{1, 10 * time.Millisecond}, {100, 20 * time.Millisecond}, {1000, 250 * time.Millisecond}} {
+		b.Run(fmt.Sprint(tt.connections), func(b *testing.B) {
+			w := newWorld(b)
+			d := w.doors()
+			proxy := w.only("proxy")
+			p := probes{every: tt.every}
+			b.Cleanup(p.stop)
+			for i := range tt.connections {
+				id := fmt.Sprint("echo-", i)
+				d.echoSlowly(id)
+				s, err := d.terminal(anyWay(i), id, protocol.ModeShared)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { _ = s.Close() })
+				p.add(b, s)
+			}
+			var stalls, quiet []span
+			took := 200 * time.Millisecond
+			for b.Loop() {
+				for range stallHandoffs {
+					begun := time.Now()
+					time.Sleep(took) // that is what is measured
+					quiet = append(quiet, span{begun, time.Now()})
+					begun = time.Now()
+					proxy = w.replaceProxy(proxy)
+					took = time.Since(begun)
+					stalls = append(stalls, span{begun, time.Now()})
+				}
+			}
+			p.stop()
+			held, calm := p.longest(stalls), p.longest(quiet)
+			millis := func(d time.Duration, unit string) { b.ReportMetric(float64(d.Microseconds())/1000, unit) }
+			millis(median(held), "stall-p50-ms")
+			millis(held[len(held)*99/100], "stall-p99-ms")
+			millis(held[len(held)-1], "stall-max-ms")
+			millis(median(calm), "quiet-p50-ms")
+			millis(calm[len(calm)*99/100], "quiet-p99-ms")
+			millis(took, "handoff-ms")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// echoSlowly is echoAlone for more sessions than may be started at once.
+func (d *doors) echoSlowly(id string) {
+	d.t.Helper()
+	for {
+		_, err := d.c.Spawn(d.t.Context(), client.SpawnRequest{ID: protocol.SessionID(id), SpawnSpec: echoing, EarlyExit: none})
+		if err == nil {
+			break
+		}
+		e := protocol.AsError(err)
+		if !e.Retryable {
+			d.t.Fatalf("spawn %s: %v", id, err)
+		}
+		time.Sleep(time.Duration(e.RetryAfterMS) * time.Millisecond) // as it says
+	}
+	v := d.attach(d.c, id, client.AttachOptions{})
+	v.until("ready\n")
+	if err := v.Detach(); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// A span is from one moment to another.
+type span struct{ begin, end time.Time }
+
+func (s span) took() time.Duration { return s.end.Sub(s.begin) }
+
+// probes are connections that type and read all the time.
+type probes struct {
+	every   time.Duration
+	stopped atomic.Bool
+	wg      sync.WaitGroup
+	trips   []*[]span // of each connection, in their order; its own until stop
+}
+
+func (p *probes) add(t testing.TB, s terminal) {
+	trips := &[]span{}
+	p.trips = append(p.trips, trips)
+	n := len(p.trips)
+	p.wg.Go(func() {
+		if err := p.probe(s, trips); err != nil {
+			t.Errorf("connection %d: %v", n, err)
+		}
+	})
+}
+
+func (p *probes) probe(s terminal, trips *[]span) error {
+	if err := begins(s); err != nil {
+		return err
+	}
+	tick := time.NewTicker(p.every)
+	defer tick.Stop()
+	for n := 0; !p.stopped.Load(); n++ {
+		<-tick.C
+		if err := s.SetDeadline(time.Now().Add(limit)); err != nil {
+			return err
+		}
+		text := fmt.Appendf(nil, "<%d>", n)
+		trip := span{begin: time.Now()}
+		if _, err := s.Write(text); err != nil {
+			return err
+		}
+		if err := readsLarge(s, text); err != nil {
+			return err
+		}
+		trip.end = time.Now()
+		*trips = append(*trips, trip)
+	}
+	return nil
+}
+
+// stop returns when nothing is typed any more.
+func (p *probes) stop() {
+	p.stopped.Store(true)
+	p.wg.Wait()
+}
+
+// longest returns how long each connection's longest trip took within each of
+// the spans, sorted.
+func (p *probes) longest(within []span) []time.Duration {
+	var all []time.Duration
+	for _, s := range within {
+		for _, trips := range p.trips {
+			most := time.Duration(0)
+			for _, trip := range *trips {
+				if trip.begin.Before(s.end) && trip.end.After(s.begin) {
+					most = max(most, trip.took())
+				}
+			}
+			all = append(all, most)
+		}
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,302 @@
+package e2e
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// The clients of this file, node_test.go and chromium_test.go are by others,
+// and know of no reconnect. They type through so many handoffs.
+const handoffsTyped = 5
+
+// webProxy starts a proxy that serves WebSockets on TCP, too, and returns
+// where, and the token.
+func (w *world) webProxy(args ...string) (address, token string) {
+	w.t.Helper()
+	w.start(w.command("proxy", append([]string{"serve", "--background", "--web", "127.0.0.1:0"}, args...)...))
+	testkit.Eventually(w.t, limit, func() bool {
+		log, _ := os.ReadFile(w.path("proxy.log"))
+		_, after, _ := strings.Cut(string(log), `"address":"`)
+		address, _, _ = strings.Cut(after, `"`)
+		return address != ""
+	}, "the proxy serves WebSockets on TCP")
+	b, err := os.ReadFile(w.path("proxy.token"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return address, strings.TrimSpace(string(b))
+}
+
+// rawURL is that of a session's raw WebSocket on TCP, with a ticket.
+func (w *world) rawURL(c *client.Client, address, id string) string {
+	w.t.Helper()
+	ticket, err := c.Ticket(w.ctx(), protocol.SessionID(id))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return fmt.Sprintf("ws://%s/v1/sessions/%s/raw?ticket=%s", address, id, ticket)
+}
+
+// echoAlone is echo for a session that another client attaches to.
+func (w *world) echoAlone(c *client.Client, id string) {
+	w.t.Helper()
+	if err := w.echo(c, id).Detach(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// handOff replaces the proxy, and returns when the old one has gone.
+func (w *world) handOff() {
+	w.t.Helper()
+	old := w.only("proxy")
+	w.must("proxy", "--handoff")
+	w.gone(old)
+}
+
+// WebSockets of a Go library that is not the server's stay open through
+// handoffs: each message is in two parts with a ping between them, and each is
+// echoed once.
+// demand: S9
+func TestCoderWebSockets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	address, token := w.webProxy()
+	c := w.connect(client.Options{Name: "e2e"})
+	unix := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", w.path("proxy.web.sock"))
+	}}}
+	var all []*outsider
+	for i := range 2 {
+		raw := fmt.Sprint("raw-unix-", i)
+		all = append(all,
+			&outsider{name: fmt.Sprint("api-", i), url: "ws://" + address + "/v1/api", api: true, token: token},
+			&outsider{name: fmt.Sprint("api-unix-", i), url: "ws://localhost/v1/api", api: true, http: unix},
+			&outsider{name: fmt.Sprint("raw-", i)},
+			&outsider{name: raw, url: "ws://localhost/v1/sessions/" + raw + "/raw", http: unix},
+		)
+	}
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	errs := make(chan error, len(all))
+	for _, o := range all {
+		w.echoAlone(c, o.name)
+		if o.url == "" {
+			o.url = w.rawURL(c, address, o.name)
+		}
+		stop, err := o.dial(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", o.name, err)
+		}
+		defer stop()
+		wg.Go(func() {
+			if err := o.types(&over); err != nil {
+				errs <- fmt.Errorf("%s, after %d messages: %w", o.name, o.said.Load(), err)
+			}
+		})
+	}
+	for range handoffsTyped {
+		w.handOff()
+		for _, o := range all {
+			n := o.said.Load()
+			testkit.Eventually(t, limit, func() bool { return o.said.Load() > n+1 || len(errs) > 0 }, o.name+" goes on behind a handoff")
+		}
+	}
+	over.Store(true)
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(err)
+	}
+	said, longest := int64(0), time.Duration(0)
+	for _, o := range all {
+		said, longest = said+o.said.Load(), max(longest, o.longest)
+	}
+	t.Logf("%d messages through %d handoffs, the longest took %v", said, handoffsTyped, longest)
+}
+
+// An outsider types on a WebSocket, and reads it back.
+type outsider struct {
+	name, url, token string
+	api              bool // and not a raw WebSocket
+	http             *http.Client
+
+	*websocket.Conn
+	ctx      context.Context // its cause is how reading ended
+	attached chan struct{}
+	output   chan []byte
+	unread   []byte
+	typed    uint64
+	said     atomic.Int64 // messages that were echoed
+	longest  time.Duration
+}
+
+// dial connects, and attaches to the session of the same name.
+func (o *outsider) dial(ctx context.Context) (stop func(), err error) {
+	options := &websocket.DialOptions{HTTPClient: o.http}
+	if o.api {
+		options.Subprotocols = []string{api.Subprotocol}
+	}
+	if o.Conn, _, err = websocket.Dial(ctx, o.url, options); err != nil {
+		return nil, err
+	}
+	o.SetReadLimit(-1)
+	o.attached = make(chan struct{})
+	o.output = make(chan []byte, 1024) // pongs come behind what nobody has taken yet
+	late, cancel := context.WithTimeout(ctx, 4*limit)
+	ended, end := context.WithCancelCause(late)
+	o.ctx = ended
+	go func() { end(o.reads()) }()
+	stop = func() {
+		cancel()
+		_ = o.CloseNow()
+	}
+	if !o.api {
+		return stop, nil
+	}
+	hello := api.Hello{Protocol: protocol.Supported(), Client: "coder/websocket", Token: o.token}
+	attach := api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: protocol.SessionID(o.name)}}
+	if err := errors.Join(o.tells(hello), o.tells(attach)); err != nil {
+		return stop, err
+	}
+	select {
+	case <-o.attached:
+		return stop, nil
+	case <-o.ctx.Done():
+		return stop, context.Cause(o.ctx)
+	}
+}
+
+func (o *outsider) tells(m protocol.Message) error {
+	b, err := protocol.Encode(m)
+	if err != nil {
+		return err
+	}
+	return o.Write(o.ctx, websocket.MessageText, b)
+}
+
+// reads takes in what is printed, the snapshot too.
+func (o *outsider) reads() error {
+	var pos uint64
+	begun := false
+	for {
+		typ, p, err := o.Read(o.ctx)
+		switch {
+		case err != nil:
+			return err
+		case o.api && typ == websocket.MessageText:
+			m, _, err := api.Messages.Decode(p)
+			switch m := m.(type) {
+			case *api.Attached:
+				pos, begun = m.Offset, true
+				close(o.attached) // which panics if it comes twice
+			case *api.Welcome, *api.Accepted:
+			default:
+				return fmt.Errorf("told %+v, %w", m, err)
+			}
+			continue
+		case o.api:
+			kind := frame.Kind(p[0])
+			_, offset, data, err := frame.ParseData(p[1:])
+			if err != nil || !begun || offset != pos {
+				return fmt.Errorf("kind %d at %d, want %d: %w", kind, offset, pos, err)
+			}
+			if p = data; kind == frame.Output {
+				pos += uint64(len(data))
+			}
+		}
+		select {
+		case o.output <- p:
+		case <-o.ctx.Done():
+			return o.ctx.Err()
+		}
+	}
+}
+
+// types says numbers, and hears each before the next.
+func (o *outsider) types(over *atomic.Bool) error {
+	for n := 0; !over.Load() || n < 100; n++ {
+		text := fmt.Sprintf("<%d>", n)
+		begun := time.Now()
+		if err := o.says(text); err != nil {
+			return o.why(err)
+		}
+		if err := o.hears(text, n == 0); err != nil { // the first comes behind the snapshot
+			return o.why(err)
+		}
+		if n > 0 {
+			o.longest = max(o.longest, time.Since(begun))
+		}
+		o.said.Add(1)
+	}
+	return o.Close(websocket.StatusNormalClosure, "")
+}
+
+// why says what is behind an error.
+func (o *outsider) why(err error) error {
+	if o.ctx.Err() != nil {
+		return context.Cause(o.ctx)
+	}
+	return err
+}
+
+// says types text in a message of two parts. The answer to a ping between them
+// says that the first has arrived, so that a handoff often finds it alone.
+func (o *outsider) says(text string) error {
+	m := []byte(text)
+	if o.api {
+		m = append([]byte{byte(frame.Input)}, binary.BigEndian.AppendUint64([]byte{0, 0, 0, 1}, o.typed)...)
+		m = append(m, text...)
+	}
+	o.typed += uint64(len(text))
+	w, err := o.Writer(o.ctx, websocket.MessageBinary)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(m[:len(m)/2]); err != nil {
+		return err
+	}
+	if err := o.Ping(o.ctx); err != nil {
+		return err
+	}
+	if _, err := w.Write(m[len(m)/2:]); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// hears returns when text has come, and nothing else, or behind something else.
+func (o *outsider) hears(text string, behind bool) error {
+	for {
+		switch at := strings.Index(string(o.unread), text); {
+		case at >= 0 && (behind || at == 0):
+			o.unread = o.unread[at+len(text):]
+			return nil
+		case !behind && !strings.HasPrefix(text, string(o.unread)):
+			return fmt.Errorf("hears %q, and not %q", o.unread, text)
+		}
+		select {
+		case p := <-o.output:
+			o.unread = append(o.unread, p...)
+		case <-o.ctx.Done():
+			return fmt.Errorf("waits for %q: %w", text, o.ctx.Err())
+		}
+	}
+}

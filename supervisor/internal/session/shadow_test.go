@@ -1,0 +1,223 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// A life tells what can be noticed of a session to which all kinds of things
+// happen; between any two of them others may come and go.
+func life(t *testing.T, policy protocol.SizePolicy, between func(t *testing.T, s *Session)) (noticed []string) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, protocol.SpawnSpec{Argv: []string{"sh"}, SizePolicy: policy})
+		f := by(s)
+		var v, w *viewer
+		spec := protocol.AttachSpec{Writer: "v", Cols: 100, Rows: 40, Answers: true}
+		for _, step := range []struct {
+			name string
+			do   func()
+		}{
+			{"it begins", func() {}},
+			{"a question is nobody's yet", func() { f.print([]byte("\x1b[c")) }},
+			{"it is ours", func() { time.Sleep(claimTime); f.print([]byte("\x1b[c")) }},
+			{"a size is set", func() { _ = s.Resize(sz(70, 30)) }},
+			{"the first comes", func() { v = look(t, s, spec) }},
+			{"it is set again", func() { _ = s.Resize(sz(71, 31)) }},
+			{"the second comes", func() { w = look(t, s, protocol.AttachSpec{Writer: "w", Cols: 60, Rows: 50, Answers: true}) }},
+			{"the first is asked", func() { f.print([]byte("\x1b[c")); synctest.Wait(); _, _ = v.drain() }},
+			{"it wants to know the focus", func() { f.print([]byte("\x1b[?1004h")) }},
+			{"the second types", func() { _ = w.a.Type(0, []byte("\x1b[Ix")) }},
+			{"the first is lost", func() { v.a.Close() }},
+			{"and not forgotten", func() { time.Sleep(reconnectTime / 2) }},
+			{"it is back", func() {
+				spec.Resume = &protocol.Resume{Instance: s.Instance(), Offset: v.pos}
+				v = look(t, s, spec)
+			}},
+			{"the second is lost", func() { w.a.Close() }},
+			{"and forgotten", func() { time.Sleep(2 * reconnectTime) }},
+			{"it is set once more", func() { _ = s.Resize(sz(72, 32)) }},
+			{"and stays so", func() { time.Sleep(2 * reconnectTime) }},
+			{"the first leaves", func() { v.a.Detach() }},
+			{"we answer again", func() { f.print([]byte("\x1b[c")) }},
+			{"it is idle", func() { time.Sleep(time.Minute) }},
+			{"it ends", func() { exits(by, s) }},
+		} {
+			step.do()
+			synctest.Wait()
+			if between != nil {
+				between(t, s)
+				synctest.Wait()
+			}
+			i, writers := info(t, s), 0
+			s.do(func() { writers = len(s.input.writers) })
+			var sizes []protocol.Size
+			f.change(func() { sizes = slices.Clone(f.sizes) })
+			noticed = append(noticed, fmt.Sprintf("%s: %v %s, %d look, I/O at %v, %d writers; typed %q, sizes %v",
+				step.name, i.Size, i.State, i.Attachments, i.LastIOAt, writers, f.take(1<<10), sizes))
+		}
+		events, missed, err := tb.Events().Next(context.Background(), 0)
+		if err != nil || missed > 0 {
+			t.Fatalf("%d events missed, %v", missed, err)
+		}
+		for _, e := range events {
+			noticed = append(noticed, fmt.Sprintf("%d %s: %v, %d look", e.Seq, e.Kind, e.Session.Size, e.Session.Attachments))
+		}
+	})
+	return noticed
+}
+
+// Whatever shadows do, a session, its program and its viewers are as they would
+// be without them.
+func TestShadow(t *testing.T) {
+	for _, policy := range []protocol.SizePolicy{protocol.SizeLatest, protocol.SizeOwner, protocol.SizeSmallest, protocol.SizeLargest, protocol.SizeFixed} {
+		t.Run(string(policy), func(t *testing.T) {
+			n, seen := 0, 0
+			shadow := func(t *testing.T, s *Session) {
+				spec := protocol.AttachSpec{
+					Mode: protocol.ModeReadOnly, Writer: "v", Attempt: 1 << 40, Steal: true, Answers: true,
+					Cols: 33, Rows: 11, Appearance: &protocol.Appearance{Foreground: "#123456"},
+				}
+				for _, resume := range []*protocol.Resume{nil, {Instance: s.Instance()}} {
+					spec.Resume = resume
+					a, i, err := s.Shadow(spec)
+					if err != nil {
+						if s.Exit() == nil || resume != nil {
+							t.Error(err)
+						}
+						continue
+					}
+					if i.Writer == "v" || i.InputOffset != 0 {
+						t.Errorf("its input goes by %s, accepted to %d", i.Writer, i.InputOffset)
+					}
+					if s.Exit() == nil {
+						if err := a.Resize(sz(44, 22)); err != nil {
+							t.Error(err)
+						}
+					}
+					if err := a.Appear(protocol.Appearance{Background: "#654321"}); err != nil {
+						t.Error(err)
+					}
+					wantCode(t, "it types", a.Type(0, []byte("x")), protocol.CodePermissionDenied)
+					if i.SnapshotBytes > 0 || i.Session.OutputOffset > 0 {
+						if _, err := a.Next(t.Context(), make([]byte, 1<<10)); err != nil {
+							t.Error(err)
+						}
+						seen++
+					}
+					switch n++; n % 3 {
+					case 0:
+						a.Close()
+					case 1:
+						a.Detach()
+						a.Close()
+					default: // it is there while others come and go
+						t.Cleanup(a.Close)
+					}
+				}
+			}
+			want, got := life(t, policy, nil), life(t, policy, shadow)
+			for i := range max(len(want), len(got)) {
+				if g, w := at(got, i), at(want, i); g != w {
+					t.Errorf("with shadows\n%s\nwithout\n%s", g, w)
+					break
+				}
+			}
+			if n < 30 || seen < 30 {
+				t.Errorf("%d shadows came, %d saw something; that proves nothing", n, seen)
+			}
+		})
+	}
+}
+
+func at(list []string, i int) string {
+	if i < len(list) {
+		return list[i]
+	}
+	return "nothing"
+}
+
+// A shadow is shown what a viewer is, up to the exit.
+func TestShadowSees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		by(s).print([]byte("before\r\n\x1b[31mred"))
+		synctest.Wait()
+		spec := protocol.AttachSpec{Mode: protocol.ModeReadOnly, History: new(0)}
+		viewer, told, err := s.Attach(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer viewer.Close()
+		shadow, info, err := s.Shadow(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer shadow.Close()
+		if info.SnapshotBytes == 0 || info.SnapshotBytes != told.SnapshotBytes || info.Offset != told.Offset || info.Replay != told.Replay {
+			t.Errorf("a viewer is told %+v, a shadow %+v", told, info)
+		}
+		by(s).print([]byte("after \x1b[c"))
+		synctest.Wait()
+		if err := s.Resize(sz(70, 30)); err != nil {
+			t.Fatal(err)
+		}
+		by(s).print([]byte("last"))
+		exits(by, s)
+		want, got := allOf(t, viewer), allOf(t, shadow)
+		if !slices.Equal(got, want) || len(got) < 5 {
+			t.Errorf("a shadow is shown\n%q, a viewer\n%q", got, want)
+		}
+	})
+}
+
+// allOf returns what an attachment is told to its end.
+func allOf(t *testing.T, a *Attachment) (all []string) {
+	t.Helper()
+	for buf := make([]byte, 64<<10); ; {
+		item, err := a.Next(t.Context(), buf)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, fmt.Sprintf("%d %d %v %q", item.Kind, item.Offset, item.Size, item.Data))
+	}
+}
+
+// A shadow types and resizes nothing, so it is read-only; and it is one of the
+// attachments that a session may have.
+func TestShadowLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, _ := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		for _, mode := range []protocol.Mode{"", protocol.ModeShared, protocol.ModeExclusive} {
+			_, _, err := s.Shadow(protocol.AttachSpec{Mode: mode})
+			wantCode(t, "a shadow that is "+string(mode), err, protocol.CodeInvalidArgument)
+		}
+		spec := protocol.AttachSpec{Mode: protocol.ModeReadOnly}
+		for range maxAttachments {
+			a, _, err := s.Shadow(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Close()
+		}
+		_, _, err := s.Shadow(spec)
+		wantCode(t, "one shadow more", err, protocol.CodeLimitExceeded)
+		_, _, err = s.Attach(spec)
+		wantCode(t, "a viewer beside so many shadows", err, protocol.CodeLimitExceeded)
+	})
+}
