@@ -116,6 +116,12 @@ type successor struct {
 	Exited <-chan struct{}
 }
 
+func (s *successor) kill() {
+	if p, err := os.FindProcess(s.PID); err == nil {
+		_ = p.Kill() // it is our child, and not waited for: the pid is its own
+	}
+}
+
 func (a *app) startSuccessor(ctx context.Context, exe string, o *handoffOptions, report string) (*successor, error) {
 	args, err := a.daemonArgs("serve", o.serveArgs()...)
 	if err != nil {
@@ -150,10 +156,14 @@ func (a *app) proxyPID(ctx context.Context) (int, error) {
 	return c.ProxyPID(), nil
 }
 
+// grace is how long a successor may take in addition to preparing: to start, and
+// for the old proxy to refuse it and to end it.
+const grace = 3 * time.Second
+
 // waitServing returns when the successor serves, or has seen enough.
 func (a *app) waitServing(ctx context.Context, p *successor, f *follower) error {
-	ctx, cancel := context.WithTimeout(ctx, f.o.timeout+startTimeout)
-	defer cancel()
+	late := time.NewTimer(f.o.timeout + grace)
+	defer late.Stop()
 	for {
 		f.read()
 		if f.over() {
@@ -166,6 +176,13 @@ func (a *app) waitServing(ctx context.Context, p *successor, f *follower) error 
 				return f.err()
 			}
 			return fmt.Errorf("the successor gave up, the old proxy serves on: %s", a.lastError())
+		case <-late.C:
+			if !f.early() {
+				late.Reset(startTimeout) // clients are being moved: that goes on
+				continue
+			}
+			p.kill()
+			return &exitError{exitTempFail, fmt.Sprintf("the successor did not get ready within %v and was ended, the old proxy serves on", f.o.timeout+grace)}
 		case <-ctx.Done():
 			return fmt.Errorf("the successor (pid %d) does not serve yet: %w", p.PID, ctx.Err())
 		case <-time.After(startPoll):
@@ -268,6 +285,13 @@ func count(n int, what string) string {
 }
 
 func (f *follower) silent() bool { return len(f.seen) == 0 }
+
+// early reports whether the old proxy has given nothing yet, so that a successor
+// that hangs can be ended.
+func (f *follower) early() bool {
+	_, compared := f.seen["compared"]
+	return !compared && !f.over()
+}
 
 func (f *follower) over() bool {
 	for _, step := range []string{"serving", "looked", "failed"} {

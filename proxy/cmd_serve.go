@@ -222,10 +222,11 @@ func (s *serving) run(ctx context.Context) error {
 	s.connCtx = connCtx
 	if s.take != nil {
 		if done, err := s.takeOver(ctx); done || err != nil {
-			ls.release()
+			ls.close()
 			s.goaway("handoff") // those that were taken over already
 			return err
 		}
+		ls.borrowed = false
 	}
 	s.accept()
 	for _, l := range []*socket.Listener{ls.api, ls.web, ls.control} {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // fault fails at the step that $HOLDFAST_FAULT names, as it says: STEP=kill,
@@ -20,6 +21,7 @@ func fault(step string) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case "stop":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		time.Sleep(10 * time.Millisecond) // until each thread has stopped
 	case "hang":
 		select {}
 	case "panic":

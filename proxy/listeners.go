@@ -22,6 +22,7 @@ import (
 type listeners struct {
 	api, web, control *socket.Listener
 	tcp               *net.TCPListener // nil unless asked for
+	borrowed          bool             // another proxy still serves them
 }
 
 // listen takes over the listeners of the running proxy, or makes them.
@@ -32,14 +33,14 @@ func (a *app) listen(ctx context.Context, o *serveOptions, dirs config.Dirs, log
 		var err error
 		hello := handoff.Hello{Build: version.String(), Records: records, Timeout: o.timeout}
 		take, err = handoff.Begin(ctx, dirs.Socket(config.ControlSocket(a.proxy)), hello)
-		if err != nil && !nobodyListens(err) {
+		if err != nil && !nobodyListens(err) && !errors.Is(err, handoff.ErrGone) { // Listen finds out whether it really has
 			return nil, nil, err
 		}
 		if err != nil {
 			log.Info().Msg("no proxy runs here to take over from")
 		}
 	}
-	ls := &listeners{}
+	ls := &listeners{borrowed: take != nil}
 	for _, l := range []struct {
 		to   **socket.Listener
 		name string
@@ -170,7 +171,13 @@ func (ls *listeners) release() {
 	ls.closeTCP()
 }
 
+// close also removes the sockets, unless they are another proxy's: no way to end
+// may do that, a panic included.
 func (ls *listeners) close() {
+	if ls.borrowed {
+		ls.release()
+		return
+	}
 	ls.each((*socket.Listener).Close)
 	ls.closeTCP()
 }
@@ -178,12 +185,10 @@ func (ls *listeners) close() {
 // giveUp undoes a start that failed. What was taken over is still the old
 // proxy's: only our copies are closed.
 func (ls *listeners) giveUp(take *handoff.Take, err error) {
-	if take == nil {
-		ls.close()
-		return
+	ls.close()
+	if take != nil {
+		take.GiveUp(err)
 	}
-	ls.release()
-	take.GiveUp(err)
 }
 
 func (ls *listeners) closeTCP() {

@@ -20,6 +20,7 @@ func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 	t := s.take
 	s.report.say(progress{Step: "offered", PID: t.PID, Version: t.Version})
 	fault("taken")
+	t.Step = fault
 	if t.LooksFirst() {
 		if err := s.compare(ctx); err != nil && !errors.Is(err, handoff.ErrGone) {
 			t.GiveUp(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -60,14 +59,11 @@ func anyWay(i int) way { return dealt(i, webTCP, rawUnix, webUnix, rawTCP) }
 func apiWay(i int) way { return dealt(i, webTCP, webUnix) }
 
 func dealt(i int, web ...way) way {
-	if i%2 == 0 || !webMoves {
+	if i%2 == 0 {
 		return framed
 	}
 	return web[i/2%len(web)]
 }
-
-// webMoves says that WebSockets move, too.
-var webMoves = os.Getenv("HOLDFAST_WEB_MOVES") == "1"
 
 // movers are connections that are moved. Each checks what it sees until all is
 // over.

@@ -27,7 +27,7 @@ func BenchmarkHandoffStall(b *testing.B) {
 	for _, tt := range []struct {
 		connections int
 		every       time.Duration // so long that two cores are half idle
-	}{{1, 10 * time.Millisecond}, {100, 20 * time.Millisecond}, {1000, 250 * time.Millisecond}} {
+	}{{1, 10 * time.Millisecond}, {100, 50 * time.Millisecond}, {1000, 250 * time.Millisecond}} {
 		b.Run(fmt.Sprint(tt.connections), func(b *testing.B) {
 			w := newWorld(b)
 			d := w.doors()

@@ -27,7 +27,7 @@ const OUTPUT = 1, INPUT = 2, SNAPSHOT = 3, ATTACHMENT = 1;
 const HEAD = 1 + 4 + 8; // kind, attachment and offset, before the data of a message
 const BEGIN = Buffer.from('<begin>');
 const AHEAD = 64; // bytes that are typed before their echo has come
-const PASTE = 200_000, PASTES = 5_000_000; // bytes of one, and of all before their echo has come: more than sockets hold
+const PASTE = 200_000, PASTES = 2_000_000; // bytes of one, and of all before their echo has come: more than sockets hold
 const LIMIT_MS = 25_000; // how long anything may take; nothing waits for it where all is well
 
 let over = false, failed = false;

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,14 +25,25 @@ var built builder
 // Run, or what was built stays.
 func Build(t testing.TB, pkgs ...string) string {
 	t.Helper()
-	return BuildVersion(t, "", pkgs...)
+	return build(t, pkgs)
 }
 
 // BuildVersion is Build for programs that say they are of the given version,
 // for tests of upgrades.
 func BuildVersion(t testing.TB, version string, pkgs ...string) string {
 	t.Helper()
-	dir, err := built.build(version, pkgs)
+	return build(t, pkgs, "-ldflags=-X holdfast/shared/version.version="+version)
+}
+
+// BuildTagged is Build with a build tag.
+func BuildTagged(t testing.TB, tag string, pkgs ...string) string {
+	t.Helper()
+	return build(t, pkgs, "-tags="+tag)
+}
+
+func build(t testing.TB, pkgs []string, flags ...string) string {
+	t.Helper()
+	dir, err := built.build(flags, pkgs)
 	if err != nil {
 		t.Fatalf("build %s: %v", strings.Join(pkgs, " "), err)
 	}
@@ -46,10 +58,11 @@ func Run(m *testing.M) int {
 	return m.Run()
 }
 
-func (b *builder) build(version string, pkgs []string) (string, error) {
+func (b *builder) build(flags, pkgs []string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	key := version + " " + strings.Join(pkgs, " ")
+	args := slices.Concat(flags, pkgs)
+	key := strings.Join(args, " ")
 	if dir := b.dirs[key]; dir != "" {
 		return dir, nil
 	}
@@ -57,14 +70,11 @@ func (b *builder) build(version string, pkgs []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{"build", "-o", dir + "/"}
+	args = append([]string{"build", "-o", dir + "/"}, args...)
 	if os.Getenv("HOLDFAST_E2E_RACE") == "1" {
-		args = append(args, "-race")
+		args = slices.Insert(args, 1, "-race")
 	}
-	if version != "" {
-		args = append(args, "-ldflags=-X holdfast/shared/version.version="+version)
-	}
-	if out, err := exec.Command("go", append(args, pkgs...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return "", errors.Join(err, errors.New(strings.TrimSpace(string(out))))
 	}
 	b.dirs[key] = dir

@@ -126,7 +126,7 @@ func TestBuild(t *testing.T) {
 	if other := Build(t, pkg); other == dir {
 		t.Error("another version in the same place")
 	}
-	if _, err := built.build("", []string{"holdfast/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/none") {
+	if _, err := built.build(nil, []string{"holdfast/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/none") {
 		t.Errorf("a package that is not there: %v", err)
 	}
 	root := built.root

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -346,7 +345,7 @@ func (c *conn) note(r *Record, t Movable) {
 // left for Goaway. From here on no others are let in; see Reopen.
 func (s *Server) Freeze(ctx context.Context, atOnce int, only string, move func([]*Frozen) error) (closed int, err error) {
 	conns := slices.DeleteFunc(s.close(), func(c *conn) bool { return only != "" && c.from.Transport != only })
-	for batch := range slices.Chunk(byEase(conns), atOnce) {
+	for _, batch := range batches(conns, atOnce) {
 		frozen := s.freeze(ctx, batch)
 		closed += len(batch) - len(frozen)
 		if len(frozen) == 0 {
@@ -363,36 +362,43 @@ func (s *Server) Freeze(ctx context.Context, atOnce int, only string, move func(
 	return closed, nil
 }
 
-// byEase puts those last that take long to come to rest: who is with them waits
-// for them.
-func byEase(conns []*conn) []*conn {
-	slices.SortStableFunc(conns, func(a, b *conn) int { return cmp.Compare(a.unease(), b.unease()) })
-	return conns
+// batches are so many connections at a time. Those that take long to come to rest
+// are last and by themselves: who is with them waits for them.
+func batches(conns []*conn, atOnce int) [][]*conn {
+	var slow []*conn
+	conns = slices.DeleteFunc(conns, func(c *conn) bool {
+		if c.takesLong() {
+			slow = append(slow, c)
+			return true
+		}
+		return false
+	})
+	return slices.AppendSeq(slices.Collect(slices.Chunk(conns, atOnce)), slices.Chunk(slow, atOnce))
 }
 
-// takesLong is how long a write may take without its client counting as one that
+// longWrite is how long a write may take without its client counting as one that
 // does not read.
-const takesLong = time.Millisecond
+const longWrite = time.Millisecond
 
-// unease is how much there is that does not rest at once.
-func (c *conn) unease() int {
-	n := 0
-	if t, ok := c.t.(Movable); ok && t.Waiting() > takesLong {
-		n++
+// takesLong reports whether something runs for the connection that neither rests
+// at once nor can be made again.
+func (c *conn) takesLong() bool {
+	if t, ok := c.t.(Movable); ok && t.Waiting() > longWrite {
+		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for q := range c.requests {
 		if q.raw == nil {
-			n++
+			return true
 		}
 	}
-	return n
+	return false
 }
 
 // restTime is how long one batch may take to come to rest: who does not must
 // not cost the others their turn.
-const restTime = 300 * time.Millisecond
+const restTime = time.Second
 
 func (s *Server) freeze(ctx context.Context, conns []*conn) (frozen []*Frozen) {
 	ctx, cancel := context.WithTimeout(ctx, restTime)

@@ -121,6 +121,7 @@ func (o *Offer) hand(ctx context.Context, l *line, m message, pid int) error {
 	agreed, err := o.prepare(ctx, l, m)
 	if err != nil {
 		l.sendError(err) // before the end of the conversation, which would say that we died
+		dismiss(l, pid)
 		return err
 	}
 	if agreed < lookFirst {
@@ -131,10 +132,10 @@ func (o *Offer) hand(ctx context.Context, l *line, m message, pid int) error {
 	if err := o.move(l); err != nil {
 		l.sendError(err) // before anything is taken back
 		o.Back()
-		o.step("taken back")
 		dismiss(l, pid)
 		return err
 	}
+	o.step("committed")
 	o.leave(true)
 	return nil
 }

@@ -25,6 +25,8 @@ type Hello struct {
 type Take struct {
 	PID     int    // of the old proxy
 	Version string // its build's
+	// Step is told what has been done; nil for nobody.
+	Step func(name string)
 
 	line   line
 	agreed int
@@ -105,7 +107,6 @@ func (t *Take) Prepared(adopt func(conns []Conn, state []byte, ours <-chan struc
 	if !t.LooksFirst() {
 		word, answer = "serving", "started"
 	}
-	t.line.wait = Timeout
 	err = t.line.send(message{Do: word}, nil)
 	for err == nil {
 		var p parcel
@@ -141,6 +142,7 @@ func (t *Take) take(p parcel, answer string, adopt func([]Conn, []byte, <-chan s
 		return err
 	}
 	err := t.line.send(message{Do: answer}, nil)
+	t.step("attached")
 	if err == nil && t.LooksFirst() {
 		_, err = t.line.hear("go")
 	}
@@ -148,6 +150,12 @@ func (t *Take) take(p parcel, answer string, adopt func([]Conn, []byte, <-chan s
 		close(ours) // nobody else has them
 	}
 	return err
+}
+
+func (t *Take) step(name string) {
+	if t.Step != nil {
+		t.Step(name)
+	}
 }
 
 // failed gives up, and says so.

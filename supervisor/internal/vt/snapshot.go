@@ -1,7 +1,9 @@
 package vt
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 )
 
@@ -152,10 +154,11 @@ func (p *painter) directory() {
 	}
 }
 
-// colors restores the colours that were set.
+// colors restores the colours that were set, always in the same order: two
+// snapshots of one screen are the same bytes, which proxies compare.
 func (p *painter) colors() {
-	for n, rgb := range p.t.colors {
-		p.color(n, rgb)
+	for _, n := range slices.Sorted(maps.Keys(p.t.colors)) {
+		p.color(n, p.t.colors[n])
 	}
 }
 
