@@ -124,9 +124,14 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 	common := web.Config{Server: server, Link: links, Log: log}
 	local, pages := common, common
 	local.Trusted, local.Tickets = true, secret != "" // a raw WebSocket has no hello to say the secret in
-	pages.Origins = o.origins
+	own := settings{WebOrigins: o.origins}
+	if err := own.inherit(take); err != nil {
+		take.GiveUp(err)
+		return err
+	}
+	pages.Origins = own.WebOrigins
 	s := &serving{
-		server: server, links: links, local: web.New(local), pages: web.New(pages), listeners: ls, take: take,
+		server: server, links: links, local: web.New(local), pages: web.New(pages), listeners: ls, take: take, settings: own,
 		report: report, dryRun: o.dryRun, timeout: o.timeout, log: log, failed: make(chan error, 1),
 	}
 	return s.run(ctx)
@@ -139,6 +144,7 @@ type serving struct {
 	local, pages *web.Handler // on the Unix socket, and on TCP
 	listeners    *listeners
 	take         *handoff.Take // not nil where another proxy is being replaced
+	settings     settings
 	report       *report
 	dryRun       bool
 	timeout      time.Duration // for preparing

@@ -48,8 +48,35 @@ func (s *serving) offer(build string) *handoff.Offer {
 			s.stopAccepting()
 			s.goaway(reason)
 		},
-		Build: build, Step: fault, Log: s.log,
+		Settings: s.settings.encode(), Build: build, Step: fault, Log: s.log,
 	}
+}
+
+// settings are what the old proxy was started with and its successor is not.
+type settings struct {
+	WebOrigins []string `json:"web_origins,omitempty"` // pages that may connect
+}
+
+func (s settings) encode() json.RawMessage {
+	b, _ := json.Marshal(s) // of strings
+	return b
+}
+
+// inherit adds what the proxy before went by.
+func (s *settings) inherit(t *handoff.Take) error {
+	if t == nil || len(t.Settings) == 0 {
+		return nil
+	}
+	var before settings
+	if err := json.Unmarshal(t.Settings, &before); err != nil {
+		return fmt.Errorf("the old proxy's settings: %w", err)
+	}
+	for _, o := range before.WebOrigins {
+		if !slices.Contains(s.WebOrigins, o) {
+			s.WebOrigins = append(s.WebOrigins, o)
+		}
+	}
+	return nil
 }
 
 // look looks at what a successor looks at.

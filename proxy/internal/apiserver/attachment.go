@@ -27,7 +27,8 @@ type attachment struct {
 	size     protocol.Size        // last told, if any was; owned by the pump
 	resume   *protocol.AttachSpec // where its client stopped taking output, of a connection that is moved; owned by the pump
 	typist   *linkclient.Typist   // of a client that knows no offsets
-	hush     context.CancelFunc   // ends the typist
+	hush     context.CancelFunc   // ends the typist,
+	hushed   chan struct{}        // which closes this
 	left     atomic.Bool          // its client has detached, and was not lost
 }
 
@@ -113,14 +114,15 @@ func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.At
 		a.typist = linkclient.NewTypist(la, info.InputOffset)
 		var typing context.Context
 		typing, a.hush = context.WithCancel(a.ctx)
-		c.wg.Go(func() { a.typist.Run(typing) })
+		a.hushed = make(chan struct{})
+		c.wg.Go(func() { defer close(a.hushed); a.typist.Run(typing) })
 	}
 	if text {
 		c.terminals[a.session] = a
 	}
 	c.mu.Unlock()
 	if c.isMoving() { // pause may have come before
-		go la.Send(wire.Pause{})
+		go a.pause()
 	}
 	stop := context.AfterFunc(a.ctx, func() { a.leave(la) }) // which ends the pump
 	c.wg.Go(func() {

@@ -274,11 +274,20 @@ func (c *conn) follow(instance protocol.Instance, after uint64, announce func(*w
 	return nil
 }
 
-// rest ends an attachment's typing; what is not accepted is kept.
+// pause asks for the end of an attachment's output. Nothing is typed behind that:
+// what Paused does not count as accepted never will be.
+func (a *attachment) pause() {
+	if a.typist != nil {
+		a.hush()
+		<-a.hushed
+	}
+	a.link.Send(wire.Pause{})
+}
+
+// rest is called when it has come; what was typed and not accepted is kept.
 func (a *attachment) rest(accepted uint64) {
 	if a.typist != nil {
 		a.typist.Told(&wire.Accepted{Offset: accepted})
-		a.hush()
 	}
 }
 
@@ -288,7 +297,7 @@ func (c *conn) pause() {
 	defer c.mu.Unlock()
 	for _, a := range c.attachments {
 		if a.link != nil {
-			go a.link.Send(wire.Pause{})
+			go a.pause()
 		}
 	}
 	if c.following.cancel != nil {

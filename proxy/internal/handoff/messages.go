@@ -67,7 +67,7 @@ type message struct {
 	Version   string                `json:"version,omitempty"`    // the build's
 	TimeoutMS int64                 `json:"timeout_ms,omitempty"` // of take
 	Groups    []Group               `json:"groups,omitempty"`
-	Body      json.RawMessage       `json:"body,omitempty"` // of look and looked
+	Body      json.RawMessage       `json:"body,omitempty"` // of offer, look and looked
 	Closed    int                   `json:"closed,omitempty"`
 	Error     *protocol.Error       `json:"error,omitempty"`
 }

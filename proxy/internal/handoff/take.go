@@ -25,6 +25,8 @@ type Hello struct {
 type Take struct {
 	PID     int    // of the old proxy
 	Version string // its build's
+	// Settings are what it goes by and this one cannot know otherwise, if it says.
+	Settings json.RawMessage
 	// Step is told what has been done; nil for nobody.
 	Step func(name string)
 
@@ -60,7 +62,7 @@ func (t *Take) begin(h Hello) error {
 	if t.agreed, err = protocol.Agree(supported, m.Versions); err != nil {
 		return errors.Join(err, closeAll(files))
 	}
-	t.PID, t.Version, t.groups, t.files = m.PID, m.Version, m.Groups, files
+	t.PID, t.Version, t.Settings, t.groups, t.files = m.PID, m.Version, m.Body, m.Groups, files
 	return nil
 }
 
