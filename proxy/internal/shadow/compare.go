@@ -14,6 +14,9 @@ const (
 	// tries is how often the two look at a session before what they saw counts:
 	// a resize, an exit or a byte may have come between their looks.
 	tries = 3
+	// movedTries is the same for screens that stand for different offsets: who
+	// prints between two looks mostly does so again.
+	movedTries = 2
 	// maxOutput is how much output is compared of a session whose screens stand
 	// for different offsets. It is far less than a ring keeps.
 	maxOutput = 64 << 10
@@ -187,7 +190,7 @@ func (s *subject) screen() { s.ask.From, s.ask.To = 0, 0 }
 // move is for screens that stand for different offsets: after some looks that
 // will not change, and the next one is at the output on which they agree.
 func (s *subject) move(a, b uint64) {
-	if s.moved++; s.moved < tries {
+	if s.moved++; s.moved < movedTries {
 		return
 	}
 	s.ask.From, s.ask.To = min(a, b), max(a, b)

@@ -1,0 +1,158 @@
+//go:build linux
+
+package compat
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// root is the repository's.
+var root = filepath.Join("..", "..")
+
+// minors is how many of the last minor versions are still tried.
+const minors = 2
+
+// A release is a version that people run.
+type release struct{ name, commit string }
+
+// parse reads the file releases.
+func parse(text string) (all []release, err error) {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] != "#" {
+			all = append(all, release{f[0], f[1]})
+		} else if len(f) > 0 && f[0] != "#" {
+			return nil, fmt.Errorf("no release: %q", line)
+		}
+	}
+	return all, nil
+}
+
+// number is the version as numbers; what is not vN.N.N comes before all others.
+func (r release) number() (n [3]int) {
+	_, _ = fmt.Sscanf(r.name, "v%d.%d.%d", &n[0], &n[1], &n[2])
+	return n
+}
+
+// newest returns the last release of each of the last minors, newest first.
+func newest(all []release) []release {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b release) int {
+		m, n := a.number(), b.number()
+		return slices.Compare(n[:], m[:])
+	})
+	all = slices.CompactFunc(all, func(a, b release) bool {
+		m, n := a.number(), b.number()
+		return slices.Equal(m[:2], n[:2])
+	})
+	return all[:min(minors, len(all))]
+}
+
+func TestNewest(t *testing.T) {
+	for _, tt := range []struct{ all, want string }{
+		{"", ""},
+		{"v0.1.0", "v0.1.0"},
+		{"v0.1.0 v0.1.1 v0.2.0 v0.9.0 v0.10.0 v0.9.1", "v0.10.0 v0.9.1"},
+		{"v0.9.0 v1.0.0 v1.0.1", "v1.0.1 v0.9.0"},
+	} {
+		var all []release
+		for _, name := range strings.Fields(tt.all) {
+			all = append(all, release{name: name})
+		}
+		var got []string
+		for _, r := range newest(all) {
+			got = append(got, r.name)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("of %s: got %v, want %s", tt.all, got, tt.want)
+		}
+	}
+}
+
+// Each tag of a release before this commit stands in the file.
+func TestReleases(t *testing.T) {
+	all := releases(t)
+	tags, err := git("tag", "--merged", "HEAD", "--no-contains", "HEAD", "--list", "v*")
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, name := range strings.Fields(tags) {
+		commit, err := git("rev-list", "-n", "1", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := (release{name, commit}); !slices.Contains(all, r) {
+			t.Errorf("%s, %s, is not in the file releases", r.name, r.commit)
+		}
+	}
+}
+
+func releases(t *testing.T) []release {
+	t.Helper()
+	text, err := os.ReadFile("releases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := parse(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// previous returns the releases to try. A checkout without their history skips
+// the test, unless HOLDFAST_REQUIRE_HISTORY is 1.
+func previous(t *testing.T) []release {
+	t.Helper()
+	tried := newest(releases(t))
+	for _, r := range tried {
+		_, err := git("merge-base", "--is-ancestor", r.commit, "HEAD")
+		switch {
+		case err == nil:
+		case os.Getenv("HOLDFAST_REQUIRE_HISTORY") == "1":
+			t.Fatalf("%s is not in this repository's history: %v", r.name, err)
+		default:
+			t.Skipf("%s is not in this repository's history: %v", r.name, err)
+		}
+	}
+	return tried
+}
+
+func git(args ...string) (string, error) {
+	out, err := exec.Command("git", append([]string{"-C", root}, args...)...).CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err != nil {
+		err = fmt.Errorf("git %s: %w %s", args[0], err, text)
+	}
+	return text, err
+}
+
+// build builds both programs of the release, as testkit.Build does, and returns
+// where they are.
+func (r release) build(t *testing.T) string {
+	t.Helper()
+	src, bin := t.TempDir(), t.TempDir()
+	archive := exec.Command("git", "-C", root, "archive", "--format=tar", r.commit)
+	extract := exec.Command("tar", "x", "-C", src)
+	var err error
+	if extract.Stdin, err = archive.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(extract.Start(), archive.Run(), extract.Wait()); err != nil {
+		t.Fatalf("%s: %v", r.name, err)
+	}
+	args := []string{"build", "-C", src, "-o", bin + "/", "-ldflags=-X holdfast/shared/version.version=" + r.name}
+	if os.Getenv("HOLDFAST_E2E_RACE") == "1" {
+		args = append(args, "-race")
+	}
+	if out, err := exec.Command("go", append(args, "./proxy", "./supervisor")...).CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", r.name, err, out)
+	}
+	return bin
+}
