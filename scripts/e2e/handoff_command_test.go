@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// step is one line of proxy --handoff --json.
+type step struct {
+	Step        string
+	PID         int
+	Sessions    int
+	Connections int
+	StallMaxMS  float64 `json:"stall_max_ms"`
+	Error, Code string
+}
+
+func steps(t *testing.T, out string) (all []step, names []string) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		var s step
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		all, names = append(all, s), append(names, s.Step)
+	}
+	return all, names
+}
+
+// What a handoff tells, and the one that is only tried.
+// demand: S9
+func TestHandoffCommand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	v := w.echo(c, "s")
+	old := w.only("proxy")
+	if out := w.must("proxy", "--handoff", "--dry-run"); !strings.Contains(out, fmt.Sprintf("could take over from pid %d", old.pid)) {
+		t.Errorf("tried: %q", out)
+	}
+	all, names := steps(t, w.must("proxy", "--handoff", "--dry-run", "--json"))
+	if got := strings.Join(names, " "); got != "linked offered compared looked" || all[1].PID != old.pid || all[2].Sessions != 1 {
+		t.Errorf("tried: %+v", all)
+	}
+	if now := w.only("proxy"); now != old || c.ProxyPID() != old.pid {
+		t.Fatalf("the proxy was %v, and is %v", old, now)
+	}
+	v.ask("nothing has happened\n")
+
+	all, names = steps(t, w.must("proxy", "--handoff", "--json"))
+	now := w.only("proxy")
+	if got := strings.Join(names, " "); got != "linked offered compared moved serving" {
+		t.Fatalf("steps %s", got)
+	}
+	if moved := all[3]; moved.Connections == 0 || moved.StallMaxMS == 0 || all[4].PID != now.pid || now == old {
+		t.Errorf("told %+v; process %d serves", all, now.pid)
+	}
+	v.ask("and goes on\n")
+
+	w.env = append(w.env, "HOLDFAST_LOG_LEVEL=loud")
+	r := w.run("proxy", "--handoff", "--json")
+	if r.code == 0 || !strings.Contains(r.errout, "log_level") {
+		t.Errorf("a mistake in the settings: %v", r)
+	}
+	for _, args := range [][]string{
+		{"--timeout", "0s"}, {"--timeout", "1h"}, {"--from-dir", "/nowhere"}, {"--foreground", "--json"},
+	} {
+		if r := w.run("proxy", append([]string{"--handoff"}, args...)...); r.code != 64 {
+			t.Errorf("%v: %v", args, r)
+		}
+	}
+	if left, _ := filepath.Glob(w.path("proxy.handoff-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// While one is under way another one is refused.
+func TestTwoHandoffs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.bin = testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor")
+	v := w.echo(w.dial(client.Options{}), "s")
+	old := w.only("proxy")
+	good := w.env
+	w.env = append(good[:len(good):len(good)], "HOLDFAST_FAULT=taken=hang")
+	hanging := w.start(w.command("proxy", "--handoff", "--timeout", "5s"))
+	testkit.Eventually(t, limit, func() bool { return len(w.running("proxy")) == 2 }, "the first is under way")
+	w.env = good
+	testkit.Eventually(t, limit, func() bool {
+		r := w.run("proxy", "--handoff", "--dry-run")
+		return r.code == 75 && strings.Contains(r.errout, "another handoff is under way")
+	}, "the second is refused")
+	hanging.wait(t)
+	if hanging.code == 0 {
+		t.Error("the one that hangs has succeeded")
+	}
+	if now := w.only("proxy"); now != old {
+		t.Errorf("the proxy was %v, and is %v", old, now)
+	}
+	v.ask("nothing has happened\n")
+	w.must("proxy", "--handoff")
+}
+
+// Pages that may connect may do so after a handoff; a request that is half read,
+// and a ticket that is out, are good at the next proxy.
+// demand: S9
+func TestRequestsMove(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	address, _ := w.webProxy("--web-origin", "https://pages.example")
+	c := w.connect(client.Options{Name: "e2e"})
+	w.echoAlone(c, "s")
+	for range 3 {
+		ticket, err := c.Ticket(w.ctx(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := fmt.Sprintf("GET /v1/sessions/s/raw?ticket=%s HTTP/1.1\r\nHost: %s\r\nOrigin: https://pages.example\r\n"+
+			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", ticket, address)
+		if _, err := nc.Write([]byte(request[:len(request)/2])); err != nil {
+			t.Fatal(err)
+		}
+		w.handOff()
+		if _, err := nc.Write([]byte(request[len(request)/2:])); err != nil {
+			t.Fatal(err)
+		}
+		_ = nc.SetReadDeadline(time.Now().Add(limit))
+		answer, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
+			t.Errorf("answered %+v, %v", answer, err)
+		}
+		_ = nc.Close()
+	}
+}
+
+// A service manager is told of the new main process before the old one has gone,
+// and that one's log goes where the command's does.
+func TestHandoffUnderServiceManager(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: w.path("notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close()
+	told := func() (pid int) {
+		t.Helper()
+		buf := make([]byte, 1<<10)
+		_ = manager.SetReadDeadline(time.Now().Add(limit))
+		n, err := manager.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Sscanf(string(buf[:n]), "READY=1\nMAINPID=%d", &pid); err != nil {
+			t.Fatalf("told %q: %v", buf[:n], err)
+		}
+		return pid
+	}
+	w.env = append(w.env, "NOTIFY_SOCKET="+manager.LocalAddr().String())
+	first := w.start(w.command("proxy", "serve"))
+	if pid := told(); pid != first.pid {
+		t.Errorf("told of process %d, started was %d", pid, first.pid)
+	}
+	v := w.echo(w.connect(client.Options{Name: "e2e"}), "s")
+	log, err := os.Create(w.path("reload.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	reload := w.command("proxy", "--handoff")
+	reload.Stderr = log
+	if err := reload.Run(); err != nil {
+		t.Fatal(err)
+	}
+	now := told()
+	first.wait(t)
+	if first.code != 0 || now == first.pid || w.only("proxy").pid != now {
+		t.Errorf("the first ended with %d, told of %d", first.code, now)
+	}
+	if b, _ := os.ReadFile(log.Name()); !strings.Contains(string(b), "proxy serves") {
+		t.Errorf("the new one's log: %q", b)
+	}
+	v.ask("and goes on\n")
+}
