@@ -144,7 +144,10 @@ func (r release) build(t *testing.T) string {
 	if extract.Stdin, err = archive.StdoutPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(extract.Start(), archive.Run(), extract.Wait()); err != nil {
+	if err := extract.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(archive.Run(), extract.Wait()); err != nil {
 		t.Fatalf("%s: %v", r.name, err)
 	}
 	args := []string{"build", "-C", src, "-o", bin + "/", "-ldflags=-X holdfast/shared/version.version=" + r.name}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -35,8 +36,8 @@ func TestManyHandoffs(t *testing.T) {
 		}
 	}
 	w := newWorld(t, bigRing)
-	m := w.movers(4*limit + time.Duration(handoffs)*time.Second)
-	proxy := w.only("proxy")
+	m := w.movers(4*limit + time.Duration(handoffs)*5*time.Second)
+	proxy, held := w.only("proxy"), w.only("supervisor")
 	w.spawn(m.c, "flow", trickling)
 	w.spawn(m.c, "waited", shell(`read x; exit 7`))
 	w.echoAlone(m.c, "quiet")
@@ -57,10 +58,16 @@ func TestManyHandoffs(t *testing.T) {
 	for i := range large {
 		id := fmt.Sprint("large-", i)
 		w.echoAlone(m.c, id)
-		h := &halves{turns: make(chan struct{}), begun: make(chan struct{})}
+		h := &halves{turns: make(chan struct{}), begun: make(chan struct{}, 1)}
 		halved = append(halved, h)
 		m.run("large", apiWay(m.count), func(p *peer) error { return h.send(p, id, i) })
 	}
+	done := sync.OnceFunc(func() {
+		for _, h := range halved {
+			close(h.turns)
+		}
+	})
+	defer done()
 	for i := range others {
 		switch i / 2 % 8 {
 		case 0:
@@ -77,7 +84,11 @@ func TestManyHandoffs(t *testing.T) {
 		}
 	}
 	m.begin()
-	var first, last usage
+	var first, last, firstHeld, lastHeld usage
+	look := func() bool {
+		last, lastHeld = usageOf(proxy.pid), usageOf(held.pid)
+		return last.FDs <= first.FDs && last.RSS <= first.RSS+moreRSS() && lastHeld.FDs <= firstHeld.FDs
+	}
 	for i := range handoffs {
 		for _, h := range halved {
 			m.wait(t, h.turns, h.begun)
@@ -87,23 +98,22 @@ func TestManyHandoffs(t *testing.T) {
 		for _, h := range halved {
 			m.wait(t, h.turns, nil)
 		}
-		if last = usageOf(proxy.pid); i == 0 {
-			first = last
+		if i == 0 {
+			look()
+			first, firstHeld = last, lastHeld
 		}
 	}
-	same := func() bool { last = usageOf(proxy.pid); return last.FDs <= first.FDs }
-	if !eventually(same) {
-		t.Errorf("the first proxy that took over held %+v, the last one holds %+v: %v", first, last, fds(proxy.pid))
+	if !eventually(look) {
+		t.Errorf("the proxy held %+v after the first handoff, and holds %+v after the last: %v", first, last, fds(proxy.pid))
+		t.Errorf("the supervisor held %+v, and holds %+v: %v", firstHeld, lastHeld, fds(held.pid))
 	}
-	for _, h := range halved {
-		close(h.turns)
-	}
+	done()
 	if err := m.c.Type(w.ctx(), "quiet", []byte("over")); err != nil {
 		t.Fatal(err)
 	}
 	m.end()
 	slices.Sort(longest)
-	t.Logf("%d handoffs under %d connections; %d times attached meanwhile; the longest echo: %v for half of the typists, %v at most; first %+v, last %+v",
+	t.Logf("%d handoffs under %d connections; %d times attached meanwhile; the longest echo: %v for half of the typists, %v at most; the proxy held %+v, then %+v",
 		handoffs, m.count, times.Load(), longest[typists/2], longest[typists-1], first, last)
 	if err := m.c.Close(); err != nil {
 		t.Error(err)
@@ -153,7 +163,7 @@ func (h *halves) send(p *peer, id string, n int) error {
 	data := text(frame.Max - 1 - frame.DataHeadLen)
 	for range h.turns {
 		n++
-		isInput := n%2 == 0
+		isInput := n/2%2 == 0 // of two, as a WebSocket sends them, one is in fragments
 		f := []byte(nil)
 		if isInput {
 			f = a.input(data)

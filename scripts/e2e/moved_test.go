@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -34,7 +35,7 @@ func TestConnectionsMove(t *testing.T) {
 		m.follow(anyWay(i))
 		id := fmt.Sprint("echo-", i)
 		w.echo(m.c, id)
-		m.typist(anyWay(i), id, time.Millisecond, &stalls[i])
+		m.typist(anyWay(i), id, 5*time.Millisecond, &stalls[i])
 		if i%5 < 2 { // four are enough
 			text := fmt.Sprint("text-", i)
 			w.echo(m.c, text)
@@ -72,6 +73,7 @@ type movers struct {
 	till  time.Time     // when they give up
 	over  atomic.Bool   // they have seen enough
 	ended chan struct{} // closed then
+	stop  func()        // does both
 
 	wg     sync.WaitGroup
 	count  int           // of them
@@ -82,7 +84,14 @@ type movers struct {
 // movers returns none yet; they take at most as long as given.
 func (w *world) movers(longest time.Duration) *movers {
 	w.t.Helper()
-	return &movers{doors: w.doors(), till: time.Now().Add(longest), ended: make(chan struct{}), failed: make(chan struct{})}
+	m := &movers{doors: w.doors(), till: time.Now().Add(longest), ended: make(chan struct{}), failed: make(chan struct{})}
+	m.stop = sync.OnceFunc(func() {
+		m.over.Store(true)
+		close(m.ended)
+	})
+	w.t.Cleanup(m.wg.Wait)
+	w.t.Cleanup(m.stop)
+	return m
 }
 
 // A mover is what is needed of a connection here.
@@ -101,7 +110,7 @@ func (m *movers) add(name string, by way, s mover, f func() error) {
 	m.count++
 	n := m.count
 	m.wg.Go(func() {
-		if err := f(); err != nil {
+		if err := f(); err != nil && !errors.Is(err, net.ErrClosed) { // which the end of a failed test does
 			m.t.Errorf("connection %d, a %s by %v: %v", n, name, by, err)
 			m.fail.Do(func() { close(m.failed) })
 		}
@@ -150,8 +159,7 @@ func (m *movers) begin() {
 // end lets all come to their ends, and returns when they have.
 func (m *movers) end() {
 	m.t.Helper()
-	m.over.Store(true)
-	close(m.ended)
+	m.stop()
 	if err := m.c.Type(m.ctx(), "waited", []byte("\n")); err != nil {
 		m.t.Fatal(err)
 	}

@@ -86,6 +86,9 @@ type Movable interface {
 // back by itself.
 var ErrImmovable = errors.New("this connection cannot be moved")
 
+// errEnded is of a connection that has ended by itself.
+var errEnded = errors.New("the connection has ended")
+
 // errMoving ends the reading of a connection that is being frozen.
 var errMoving = errors.New("the connection is being moved")
 
@@ -203,7 +206,7 @@ func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 		return nil, fmt.Errorf("reading has not stopped: %w", ctx.Err())
 	}
 	if c.readErr != nil {
-		return nil, fmt.Errorf("it has ended: %w", c.readErr)
+		return nil, errEnded
 	}
 	f := &Frozen{c: c, Record: Record{Version: RecordVersion, From: c.from, At: time.Now().UnixMicro()}}
 	c.restRequests(&f.Record)
@@ -355,8 +358,8 @@ func (c *conn) note(r *Record, t Movable) {
 func (s *Server) Freeze(ctx context.Context, atOnce int, only string, move func([]*Frozen) error) (closed int, err error) {
 	conns := slices.DeleteFunc(s.close(), func(c *conn) bool { return only != "" && c.from.Transport != only })
 	for _, batch := range batches(conns, atOnce) {
-		frozen := s.freeze(ctx, batch)
-		closed += len(batch) - len(frozen)
+		frozen, n := s.freeze(ctx, batch)
+		closed += n
 		if len(frozen) == 0 {
 			continue
 		}
@@ -371,18 +374,42 @@ func (s *Server) Freeze(ctx context.Context, atOnce int, only string, move func(
 	return closed, nil
 }
 
+// attachedAtOnce is how many attachments a batch has at most, unless they are of
+// one connection: each is made anew while the clients wait.
+const attachedAtOnce = 256
+
 // batches are so many connections at a time. Those that take long to come to rest
 // are last and by themselves: who is with them waits for them.
-func batches(conns []*conn, atOnce int) [][]*conn {
-	var slow []*conn
-	conns = slices.DeleteFunc(conns, func(c *conn) bool {
+func batches(conns []*conn, atOnce int) (all [][]*conn) {
+	var quick, slow []*conn
+	for _, c := range conns {
 		if c.takesLong() {
 			slow = append(slow, c)
-			return true
+		} else {
+			quick = append(quick, c)
 		}
-		return false
-	})
-	return slices.AppendSeq(slices.Collect(slices.Chunk(conns, atOnce)), slices.Chunk(slow, atOnce))
+	}
+	for _, conns := range [][]*conn{quick, slow} {
+		begun, attached := 0, 0 // of the batch
+		for i, c := range conns {
+			n := c.attached()
+			if i-begun == atOnce || i > begun && attached+n > attachedAtOnce {
+				all = append(all, conns[begun:i])
+				begun, attached = i, 0
+			}
+			attached += n
+		}
+		if begun < len(conns) {
+			all = append(all, conns[begun:])
+		}
+	}
+	return all
+}
+
+func (c *conn) attached() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.attachments)
 }
 
 // longWrite is how long a write may take without its client counting as one that
@@ -409,7 +436,8 @@ func (c *conn) takesLong() bool {
 // not cost the others their turn.
 const restTime = time.Second
 
-func (s *Server) freeze(ctx context.Context, conns []*conn) (frozen []*Frozen) {
+// freeze returns those that are at rest, and how many had to be closed.
+func (s *Server) freeze(ctx context.Context, conns []*conn) (frozen []*Frozen, closed int) {
 	ctx, cancel := context.WithTimeout(ctx, restTime)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -417,18 +445,20 @@ func (s *Server) freeze(ctx context.Context, conns []*conn) (frozen []*Frozen) {
 	for _, c := range conns {
 		wg.Go(func() {
 			f, err := c.freeze(ctx)
-			if err != nil {
-				c.log.Info().Err(err).Msg("client not moved")
-				c.giveUp()
-				return
-			}
 			mu.Lock()
 			defer mu.Unlock()
-			frozen = append(frozen, f)
+			switch {
+			case err == nil:
+				frozen = append(frozen, f)
+			case !errors.Is(err, errEnded):
+				c.log.Info().Err(err).Msg("client not moved")
+				c.giveUp()
+				closed++
+			}
 		})
 	}
 	wg.Wait()
-	return frozen
+	return frozen, closed
 }
 
 // giveUp ends a connection that does not come to rest; its client comes again.

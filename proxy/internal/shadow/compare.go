@@ -17,6 +17,10 @@ const (
 	// movedTries is the same for screens that stand for different offsets: who
 	// prints between two looks mostly does so again.
 	movedTries = 2
+	// screenTries is the same for screens that differ at one offset. Supervisors up
+	// to 0.1.0 list a screen's colours in any order: over so many looks that shows,
+	// and such a session is compared by its output.
+	screenTries = 8
 	// maxOutput is how much output is compared of a session whose screens stand
 	// for different offsets. It is far less than a ring keeps.
 	maxOutput = 64 << 10
@@ -56,6 +60,7 @@ type comparison struct {
 type subject struct {
 	ask                    Ask // the next
 	moved, unseen, differs int
+	ours, theirs           View // of the last look at screens that differed
 }
 
 // Compare looks at every session that lives, has the other proxy look as well,
@@ -169,7 +174,7 @@ func (c *comparison) judge(s *subject, ours, theirs View) (settled bool, err err
 	case ours.Size != theirs.Size:
 		return false, s.differ("its size", ours, theirs)
 	case ours.Sum != theirs.Sum:
-		return false, s.differ("its screen", ours, theirs)
+		return false, s.otherScreens(ours, theirs)
 	}
 	c.report.Sessions++
 	return true, nil
@@ -206,6 +211,24 @@ func (s *subject) differ(what string, ours, theirs View) error {
 		return nil
 	}
 	return difference(what, ours, theirs)
+}
+
+// otherScreens is differ for what is seen at one offset, unless the next look at
+// that shows something else by itself.
+func (s *subject) otherScreens(ours, theirs View) error {
+	again := s.ours.Offset == ours.Offset && s.ours.Sum != ""
+	if again && (s.ours.Sum != ours.Sum || s.theirs.Sum != theirs.Sum) && ours.Offset > 0 {
+		s.ask.From, s.ask.To = 0, ours.Offset
+		if s.ask.To > maxOutput {
+			s.ask.From = s.ask.To - maxOutput
+		}
+		return nil
+	}
+	s.ours, s.theirs = ours, theirs
+	if s.differs++; s.differs < screenTries {
+		return nil
+	}
+	return difference("its screen", ours, theirs)
 }
 
 func difference(what string, ours, theirs View) error {

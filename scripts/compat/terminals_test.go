@@ -1,0 +1,387 @@
+//go:build linux
+
+package compat
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	"holdfast/proxy/client"
+)
+
+// A terminal is a session as one client sees it. What is written is typed.
+type terminal interface {
+	Write(p []byte) (int, error)
+	// printed returns what is printed next; it fails where a byte is missing or
+	// comes twice, as far as the client can tell.
+	printed() ([]byte, error)
+	close()
+}
+
+// A returner is a terminal that may be told to come again.
+type returner interface {
+	// again comes back. left was to be read next; again returns what of it still
+	// is.
+	again(left []byte) ([]byte, error)
+}
+
+// A library is a terminal of this version's client library.
+type library struct {
+	*client.Attachment
+	pos uint64
+}
+
+func (w *world) library(c *client.Client, s *client.Spawned, mode protocol.Mode) (*library, error) {
+	a, err := c.Attach(w.ctx(), s.SessionID, client.AttachOptions{Mode: mode, Resume: &protocol.Resume{Instance: s.Session.Instance}})
+	return &library{Attachment: a}, err
+}
+
+func (l *library) printed() ([]byte, error) {
+	for {
+		m, err := l.Receive(limit)
+		switch {
+		case err != nil:
+			return nil, err
+		case m.Kind == client.Resized: // the same size again, after a resume
+			continue
+		case m.Kind != client.Output || m.Offset != l.pos:
+			return nil, fmt.Errorf("at %d comes %+v", l.pos, m)
+		}
+		l.pos += uint64(len(m.Data))
+		return m.Data, nil
+	}
+}
+
+func (l *library) close() { _ = l.Detach() }
+
+// A command is a terminal of a version's client library: "proxy attach".
+type command struct {
+	*exec.Cmd
+	in  io.WriteCloser
+	out io.Reader
+	buf []byte
+}
+
+func (w *world) attachCommand(version string, s *client.Spawned) (*command, error) {
+	c := &command{Cmd: w.command(version, "proxy", "attach", string(s.SessionID)), buf: make([]byte, 4<<10)}
+	var err, err2 error
+	c.in, err = c.StdinPipe()
+	c.out, err2 = c.StdoutPipe()
+	c.Stderr = os.Stderr
+	return c, errors.Join(err, err2, c.Start())
+}
+
+func (c *command) Write(p []byte) (int, error) { return c.in.Write(p) }
+
+func (c *command) printed() ([]byte, error) {
+	n, err := c.out.Read(c.buf)
+	return c.buf[:n], err
+}
+
+func (c *command) close() { _ = c.Process.Kill() }
+
+// A wire carries frames to and from a proxy.
+type wire interface {
+	send(f []byte) error
+	receive() (frame.Kind, []byte, error)
+	close()
+}
+
+// A stream is the wire on the Unix socket.
+type stream struct {
+	net.Conn
+	frames *frame.Reader
+}
+
+func (w *world) stream() (wire, error) {
+	nc, err := net.Dial("unix", w.path("proxy.sock"))
+	if err != nil {
+		return nil, err
+	}
+	_ = nc.SetDeadline(time.Now().Add(4 * limit))
+	return &stream{nc, frame.NewReader(nc, frame.Max)}, nil
+}
+
+// send sends a frame in two parts, so that a move finds half of it now and then.
+func (s *stream) send(f []byte) error {
+	if _, err := s.Write(f[:len(f)/2]); err != nil {
+		return err
+	}
+	_, err := s.Write(f[len(f)/2:])
+	return err
+}
+
+func (s *stream) receive() (frame.Kind, []byte, error) { return s.frames.Next() }
+
+func (s *stream) close() { _ = s.Close() }
+
+// A webSocket is read all the time, so that its end is seen when it comes.
+type webSocket struct {
+	*websocket.Conn
+	ctx context.Context // ended by close; its cause is how reading ended
+	end context.CancelCauseFunc
+	in  chan message
+}
+
+type message struct {
+	text bool
+	data []byte
+}
+
+// dial opens a WebSocket: by path on the Unix socket, or by address.
+func (w *world) dial(url string) (*webSocket, error) {
+	unix := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", w.path("proxy.web.sock"))
+	}}}
+	o := &websocket.DialOptions{}
+	if strings.HasPrefix(url, "/") {
+		url, o.HTTPClient = "ws://localhost"+url, unix
+	}
+	if strings.HasSuffix(url, "/v1/api") {
+		o.Subprotocols = []string{api.Subprotocol}
+	}
+	conn, _, err := websocket.Dial(w.ctx(), url, o)
+	if err != nil {
+		return nil, err
+	}
+	conn.SetReadLimit(-1)
+	s := &webSocket{Conn: conn, in: make(chan message)}
+	s.ctx, s.end = context.WithCancelCause(w.t.Context())
+	go func() { s.end(s.reads()) }()
+	return s, nil
+}
+
+func (s *webSocket) reads() error {
+	for {
+		typ, data, err := s.Read(s.ctx)
+		if err != nil {
+			return err
+		}
+		select {
+		case s.in <- message{typ == websocket.MessageText, data}:
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		}
+	}
+}
+
+// write does not fail: what is wrong is told by next.
+func (s *webSocket) write(typ websocket.MessageType, p []byte) {
+	_ = s.Conn.Write(s.ctx, typ, p)
+}
+
+func (s *webSocket) next() (message, error) {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case m := <-s.in:
+		return m, nil
+	case <-s.ctx.Done():
+		return message{}, context.Cause(s.ctx)
+	case <-late.C:
+		return message{}, os.ErrDeadlineExceeded
+	}
+}
+
+func (s *webSocket) send(f []byte) error {
+	if frame.Kind(f[4]) == frame.Control {
+		s.write(websocket.MessageText, f[frame.HeaderLen:])
+	} else {
+		s.write(websocket.MessageBinary, f[4:])
+	}
+	return nil
+}
+
+func (s *webSocket) receive() (frame.Kind, []byte, error) {
+	m, err := s.next()
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case m.text:
+		return frame.Control, m.data, nil
+	case len(m.data) == 0:
+		return 0, nil, errors.New("an empty message")
+	}
+	return frame.Kind(m.data[0]), m.data[1:], nil
+}
+
+func (s *webSocket) close() {
+	s.end(net.ErrClosed)
+	_ = s.CloseNow()
+}
+
+// A byHand is a terminal of the api without the client library.
+type byHand struct {
+	wire
+	open   func() (wire, error)
+	token  string // where one is wanted
+	resume protocol.Resume
+	id     protocol.SessionID
+	writer string
+	typed  []byte // from the beginning
+}
+
+// byHand attaches to all that a session prints.
+func (w *world) byHand(s *client.Spawned, token string, open func() (wire, error)) (*byHand, error) {
+	h := &byHand{
+		open: open, token: token, id: s.SessionID, writer: protocol.NewToken(8),
+		resume: protocol.Resume{Instance: s.Session.Instance},
+	}
+	_, err := h.attach()
+	return h, err
+}
+
+// attach connects and goes on, and returns how far the input was accepted.
+func (h *byHand) attach() (accepted uint64, err error) {
+	if h.wire, err = h.open(); err != nil {
+		return 0, err
+	}
+	hello := api.Hello{Protocol: protocol.Supported(), Client: "by hand", Token: h.token}
+	attach := api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: h.id, Writer: h.writer, Resume: &h.resume}}
+	if err := errors.Join(h.say(hello), h.say(attach)); err != nil {
+		return 0, err
+	}
+	for {
+		_, payload, err := h.receive()
+		if err != nil {
+			return 0, err
+		}
+		m, _, err := api.Messages.Decode(payload)
+		switch m := m.(type) {
+		case *api.Welcome:
+		case *api.Attached:
+			if m.Replay != protocol.ReplayExact || m.Offset != h.resume.Offset {
+				return 0, fmt.Errorf("attached at %d, %s, and not at %d", m.Offset, m.Replay, h.resume.Offset)
+			}
+			return m.InputOffset, nil
+		default:
+			return 0, fmt.Errorf("told %+v, %w", m, err)
+		}
+	}
+}
+
+func (h *byHand) say(m protocol.Message) error {
+	b, err := protocol.Encode(m)
+	if err != nil {
+		return err
+	}
+	return h.send(frame.Append(nil, frame.Control, b))
+}
+
+func (h *byHand) Write(p []byte) (int, error) {
+	at := len(h.typed)
+	h.typed = append(h.typed, p...)
+	return len(p), h.send(frame.AppendData(nil, frame.Input, 1, uint64(at), p))
+}
+
+func (h *byHand) printed() ([]byte, error) {
+	for {
+		kind, payload, err := h.receive()
+		if err != nil {
+			return nil, err
+		}
+		if kind == frame.Control {
+			m, _, err := api.Messages.Decode(payload)
+			switch m.(type) {
+			case *api.Accepted, *api.Goaway: // what goaway says the end of the connection says, too
+				continue
+			}
+			return nil, fmt.Errorf("told %+v, %w", m, err)
+		}
+		_, offset, data, err := frame.ParseData(payload)
+		if err != nil || kind != frame.Output || offset != h.resume.Offset {
+			return nil, fmt.Errorf("kind %d at %d, want %d: %w", kind, offset, h.resume.Offset, err)
+		}
+		h.resume.Offset += uint64(len(data))
+		return data, nil
+	}
+}
+
+// again goes on with both offsets.
+func (h *byHand) again(left []byte) ([]byte, error) {
+	h.close()
+	accepted, err := h.attach()
+	if err != nil {
+		return nil, err
+	}
+	if accepted > uint64(len(h.typed)) {
+		return nil, fmt.Errorf("%d bytes are accepted of %d", accepted, len(h.typed))
+	}
+	if rest := h.typed[accepted:]; len(rest) > 0 {
+		err = h.send(frame.AppendData(nil, frame.Input, 1, accepted, rest))
+	}
+	return left, err
+}
+
+// A rawTerminal is a raw WebSocket on the Unix socket. It knows no offsets.
+type rawTerminal struct {
+	*webSocket
+	open  func() (*webSocket, error)
+	times int // it came
+	rest  []byte
+}
+
+func (w *world) raw(s *client.Spawned) (*rawTerminal, error) {
+	r := &rawTerminal{open: func() (*webSocket, error) { return w.dial("/v1/sessions/" + string(s.SessionID) + "/raw") }}
+	return r, r.begin()
+}
+
+// begin connects, types a mark, and reads up to it: a snapshot, and what was
+// typed before.
+func (r *rawTerminal) begin() (err error) {
+	if r.webSocket, err = r.open(); err != nil {
+		return err
+	}
+	r.times++
+	mark := fmt.Appendf(nil, "<mark %d>", r.times)
+	_, _ = r.Write(mark)
+	var seen []byte
+	for {
+		data, err := r.printed()
+		if err != nil {
+			return err
+		}
+		seen = append(seen, data...)
+		if _, rest, ok := bytes.Cut(seen, mark); ok {
+			r.rest = rest
+			return nil
+		}
+	}
+}
+
+func (r *rawTerminal) Write(p []byte) (int, error) {
+	r.write(websocket.MessageBinary, p)
+	return len(p), nil
+}
+
+func (r *rawTerminal) printed() ([]byte, error) {
+	if p := r.rest; len(p) > 0 {
+		r.rest = nil
+		return p, nil
+	}
+	m, err := r.next()
+	if err == nil && m.text {
+		err = fmt.Errorf("told %.100q", m.data)
+	}
+	return m.data, err
+}
+
+// again begins anew: whether the last bytes were typed nobody says.
+func (r *rawTerminal) again([]byte) ([]byte, error) {
+	r.close()
+	return nil, r.begin()
+}
