@@ -326,11 +326,11 @@ func (f *follower) finish(old, pid int, took time.Duration) {
 	if old != 0 {
 		from = fmt.Sprintf("took over from pid %d", old)
 	}
-	build := version.String()
+	build := "" // a program that tells nothing is another version
 	if p, ok := f.seen["serving"]; ok {
-		build = p.Version // another program's, perhaps
+		build = " " + cmp.Or(p.Version, "dev")
 	}
-	fmt.Printf("proxy %s serves as pid %d, %s, in %v\n", cmp.Or(build, "dev"), pid, from, took)
+	fmt.Printf("proxy%s serves as pid %d, %s, in %v\n", build, pid, from, took)
 	if p, ok := f.seen["moved"]; ok && p.Connections+p.Closed > 0 && !f.tty {
 		fmt.Println(p.moved())
 	}

@@ -8,9 +8,10 @@
 #                                   random streams instead of 300; HOLDFAST_SEED=N
 #                                   makes those of an earlier run
 #
-# Tests that lack xterm.js (Node, npm ci in scripts/oracle) or other projects'
-# fixtures ($HOLDFAST_FIXTURES) are skipped, and fail instead where
-# HOLDFAST_REQUIRE_ORACLE=1 or HOLDFAST_REQUIRE_FIXTURES=1.
+# Tests that lack xterm.js (Node, npm ci in scripts/oracle), other projects'
+# fixtures ($HOLDFAST_FIXTURES) or the history of the last releases are skipped,
+# and fail instead where HOLDFAST_REQUIRE_ORACLE=1, HOLDFAST_REQUIRE_FIXTURES=1 or
+# HOLDFAST_REQUIRE_HISTORY=1.
 #
 # It stops at the first step that fails. The last line counts the tests.
 set -euo pipefail

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"holdfast/protocol"
+	"holdfast/protocol/api"
 	"holdfast/proxy/client"
 	"holdfast/shared/testkit"
 )
@@ -29,10 +29,12 @@ type clients struct {
 	c      *client.Client // for all else
 	shells []shell
 	all    []*one
+	half   *byHand // see across
 
-	over   atomic.Bool // they have seen enough
-	wg     sync.WaitGroup
-	failed atomic.Bool
+	over    atomic.Bool // they have seen enough
+	stopped atomic.Bool // what they say no longer counts
+	failed  atomic.Bool
+	wg      sync.WaitGroup
 }
 
 // One of them.
@@ -42,7 +44,7 @@ type one struct {
 	terminal
 	seen atomic.Int64 // lines read, or strokes echoed
 
-	mu     sync.Mutex
+	mu    sync.Mutex
 	codes []websocket.StatusCode // what it was closed with, each time
 }
 
@@ -55,7 +57,7 @@ type shell struct {
 // The children: one prints lines through a child of its own once a line is
 // typed, the other echoes until it is interrupted.
 const (
-	counting = `stty -opost -echo; read go; sh -c 'echo child $$; i=0; while :; do i=$((i+1)); echo line $i; [ $((i % 50)) = 0 ] && sleep 0.01; done'; exit 3`
+	counting = `stty -opost -echo; echo ready; read go; sh -c 'i=0; while :; do i=$((i+1)); echo line $i; [ $((i % 50)) = 0 ] && sleep 0.01; done'; exit 3`
 	echoing  = `stty raw -echo isig; trap 'exit 7' INT; echo ready; cat`
 	ready    = "ready\n"
 )
@@ -81,21 +83,64 @@ func (w *world) clients(release, address string) *clients {
 		w.t.Fatal(err)
 	}
 
-	library, err = w.library(m.c, m.echo("library"), "")
+	library, err = w.library(m.c, m.spawn("library", echoing), "")
 	m.add("typist with the library", false, library, err, m.types)
-	attach, err := w.attachCommand(release, m.echo("attach"))
+	attach, err := w.attachCommand(release, m.spawn(attached, echoing))
 	m.add("typist with "+release+" attach", false, attach, err, m.typesAndEnds)
-	framed, err = w.byHand(m.echo("framed"), "", w.stream)
+	framed, err = w.byHand(m.spawn("framed", echoing), "", w.stream)
 	m.add("typist by hand", false, framed, err, m.types)
-	api, err := w.byHand(m.echo("web"), strings.TrimSpace(string(token)), onTCP)
-	m.add("typist on a WebSocket", true, api, err, m.types)
-	raw, err := w.raw(m.echo("raw"))
+	web, err := w.byHand(m.spawn("web", echoing), strings.TrimSpace(string(token)), onTCP)
+	m.add("typist on a WebSocket", true, web, err, m.types)
+	raw, err := w.raw(m.spawn("raw", echoing))
 	m.add("typist on a raw WebSocket", true, raw, err, m.types)
 	m.goOn()
+	m.half, err = w.byHand(m.spawn("half", echoing), "", w.stream)
+	if err == nil {
+		w.t.Cleanup(m.half.close)
+		err = errors.Join((&one{terminal: m.half}).hears([]byte(ready)), m.half.say(api.Wait{SessionID: attached}))
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	return m
 }
 
-// spawn starts a session.
+// attached is the session of the "proxy attach", which ends when all is over.
+const attached = "attach"
+
+// across hands off while one connection is in the middle of a frame, and waits
+// for an answer.
+func (m *clients) across(handOff func()) {
+	m.w.t.Helper()
+	stroke := []byte("<half>")
+	rest, err := m.half.begin(stroke)
+	if err != nil {
+		m.w.t.Fatal(err)
+	}
+	handOff()
+	if err := errors.Join(m.half.send(rest), (&one{terminal: m.half}).hears(stroke)); err != nil {
+		m.w.t.Fatalf("half a frame before a handoff, and half behind it: %v", err)
+	}
+}
+
+// waited checks the answer.
+func (m *clients) waited() {
+	m.w.t.Helper()
+	for {
+		_, payload, err := m.half.receive()
+		if err != nil {
+			m.w.t.Fatalf("a request is not answered: %v", err)
+		}
+		answer, _, err := api.Messages.Decode(payload)
+		if w, ok := answer.(*api.Waited); ok && w.Exit.ExitCode == 7 {
+			return
+		} else if _, ok := answer.(*api.Accepted); !ok {
+			m.w.t.Fatalf("a request is answered by %+v, %v", answer, err)
+		}
+	}
+}
+
+// spawn starts a session, and returns when its child is ready.
 func (m *clients) spawn(id, script string) *client.Spawned {
 	m.w.t.Helper()
 	s, err := m.c.Spawn(m.w.ctx(), client.SpawnRequest{
@@ -105,13 +150,6 @@ func (m *clients) spawn(id, script string) *client.Spawned {
 		m.w.t.Fatal(err)
 	}
 	m.shells = append(m.shells, shell{s, lookup(s.PID)})
-	return s
-}
-
-// echo starts a session that echoes, and returns when it does.
-func (m *clients) echo(id string) *client.Spawned {
-	m.w.t.Helper()
-	s := m.spawn(id, echoing)
 	l, err := m.w.library(m.c, s, protocol.ModeReadOnly)
 	if err != nil {
 		m.w.t.Fatal(err)
@@ -132,9 +170,12 @@ func (m *clients) add(name string, web bool, term terminal, err error, run func(
 	y := &one{name: name, web: web, terminal: term}
 	m.all = append(m.all, y)
 	m.wg.Go(func() {
-		if err := run(y); err != nil {
+		if err := run(y); err != nil && !m.stopped.Load() {
 			m.w.t.Errorf("%s, after %d: %v", name, y.seen.Load(), err)
 			m.failed.Store(true)
+		}
+		if web {
+			y.close()
 		}
 	})
 }
@@ -157,11 +198,16 @@ func (m *clients) end() {
 	m.wg.Wait()
 }
 
-// stop ends all, whatever they wait for.
+// stop ends all, whatever they wait for. A WebSocket may be another by now, which
+// its own goroutine alone knows.
 func (m *clients) stop() {
 	m.over.Store(true)
+	m.stopped.Store(true)
+	m.w.hangUp()
 	for _, y := range m.all {
-		y.close()
+		if !y.web {
+			y.close()
+		}
 	}
 	m.wg.Wait()
 }
@@ -182,11 +228,10 @@ func (m *clients) live() bool {
 	return true
 }
 
-// follows reads numbered lines, the first of which names who prints them.
+// follows reads numbered lines. That they go on says that the shell's child does.
 func (m *clients) follows(y *one) error {
-	var child process
 	var seen []byte
-	for lines := 0; !m.over.Load(); {
+	for want := ready; !m.over.Load(); {
 		data, err := y.printed()
 		if err != nil {
 			return err
@@ -196,20 +241,11 @@ func (m *clients) follows(y *one) error {
 			if !ok {
 				break
 			}
-			seen = rest
-			if pid, first := strings.CutPrefix(string(line), "child "); first && child.pid == 0 {
-				n, _ := strconv.Atoi(pid)
-				child = lookup(n)
-				continue
+			if string(line)+"\n" != want {
+				return fmt.Errorf("%.100q is read, want %q", line, want)
 			}
-			if lines++; string(line) != fmt.Sprint("line ", lines) {
-				return fmt.Errorf("line %d is %q", lines, line)
-			}
-			y.seen.Store(int64(lines))
+			seen, want = rest, fmt.Sprintf("line %d\n", y.seen.Add(1))
 		}
-	}
-	if !child.running() {
-		return fmt.Errorf("the shell's child %d does not run", child.pid)
 	}
 	return nil
 }

@@ -13,28 +13,32 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// here is what this version calls itself.
+// here is what this version is called.
 const here = "this"
 
 // kept is what becomes of a connection in the best case.
 const kept = "kept"
 
+// comeAgain is what becomes of one that has to connect once more.
+const comeAgain = "closed with 1012"
+
 // A row is some versions that follow each other, and what becomes of what they
 // hold.
 type row struct {
+	release    string // the one that is tried
 	supervisor string
 	proxies    []string
 
 	shells, clients, web string
 }
 
-// rows are the ways in which a release and this version can meet.
+// rows are the ways in which a release and this version meet.
 func rows(release string) (all []*row) {
 	for _, supervisor := range []string{release, here} {
 		for _, proxies := range [][]string{
 			{release, here}, {here, release}, {release, here, release, here}, {here, here},
 		} {
-			all = append(all, &row{supervisor: supervisor, proxies: proxies})
+			all = append(all, &row{release: release, supervisor: supervisor, proxies: proxies})
 		}
 	}
 	return all
@@ -42,20 +46,20 @@ func rows(release string) (all []*row) {
 
 func (r *row) path() string { return strings.Join(r.proxies, " → ") }
 
-// Shells and clients go on whichever of two versions follows the other; what
-// this costs WebSockets is what README says.
+// Shells and clients go on whichever of two versions follows the other; what it
+// costs WebSockets is what README says.
 // demand: S9, S13
 func TestUpgrades(t *testing.T) {
 	releases := previous(t)
 	bins := map[string]string{here: testkit.BuildVersion(t, here, "holdfast/proxy", "holdfast/supervisor")}
 	var all []*row
+	for _, release := range releases {
+		bins[release.name] = release.build(t)
+		all = append(all, rows(release.name)...)
+	}
 	t.Run("rows", func(t *testing.T) {
-		for _, release := range releases {
-			bins[release.name] = release.build(t)
-			all = append(all, rows(release.name)...)
-		}
 		for _, r := range all {
-			t.Run(r.supervisor+" holds "+r.path(), func(t *testing.T) {
+			t.Run(r.supervisor+" holds, "+r.path(), func(t *testing.T) {
 				t.Parallel()
 				r.try(t, bins)
 			})
@@ -64,36 +68,109 @@ func TestUpgrades(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	table := markdown(all)
-	t.Log("\n" + table)
 	path := filepath.Join(root, "README.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Golden(t, path, publish(t, string(text), table))
+	published, err := publish(string(text), table(all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Golden(t, path, []byte(published))
 }
 
 // try has the proxies follow each other, with clients that look on.
 func (r *row) try(t *testing.T, bins map[string]string) {
 	w := newWorld(t, bins)
-	versions := slices.Compact(slices.Sorted(slices.Values(append(r.proxies[:len(r.proxies):len(r.proxies)], r.supervisor, here))))
-	release := versions[len(versions)-1]
-	m := w.clients(release, w.start(r.supervisor, r.proxies[0]))
-	pid := w.status(here).Supervisor.PID
-	web := []string{}
+	m := w.clients(r.release, w.start(r.supervisor, r.proxies[0]))
+	held := w.status(here).Supervisor.PID
+	var web []string
 	for i, proxy := range r.proxies {
 		if i > 0 {
-			w.dryRun(m, r.proxies[i])
-			w.follow(r.proxies[i-1], proxy, i%2 == 0)
+			w.tryHandoff()
+			m.goOn()
+			if got := m.closed(); got != kept {
+				t.Errorf("WebSockets were %s when a handoff was only tried", got)
+			}
+			m.across(func() { w.handOff(r.proxies[i-1], proxy, i == 2) })
 			m.goOn()
 			web = append(web, m.closed())
 		}
-		for _, version := range versions {
+		for j, version := range []string{r.release, here} {
 			w.showsSkew(version, proxy, r.supervisor)
-			w.commands(version, fmt.Sprint("by-", version, "-", i))
+			w.commands(version, fmt.Sprintf("commands-%d-%d", i, j))
 		}
 	}
-	_ = pid
-	_ = web
+	if m.live() && w.status(here).Supervisor.PID == held {
+		r.shells = "live"
+	}
+	m.end()
+	m.waited()
+	web = slices.Compact(web)
+	for _, how := range web {
+		if how != kept && (how != comeAgain || !slices.Contains(r.proxies, r.release)) {
+			t.Errorf("WebSockets were %s", how)
+		}
+	}
+	r.clients, r.web = kept, strings.Join(web, ", then ") // one that was lost has failed the test
+}
+
+// tryHandoff has this version look whether it could take over.
+func (w *world) tryHandoff() {
+	w.t.Helper()
+	old := w.status(here).Proxy.PID
+	out := w.proxy(here, "--handoff", "--dry-run")
+	if !strings.Contains(out, fmt.Sprintf("proxy %s could take over from pid %d, which serves on", here, old)) {
+		w.t.Errorf("a handoff that is only tried says %q", out)
+	}
+	if now := w.status(here).Proxy.PID; now != old {
+		w.t.Errorf("then pid %d serves, and not %d", now, old)
+	}
+}
+
+// handOff replaces the running proxy by the next one's own command, or by that of
+// the running one with --from-dir. It returns when the old one has gone.
+func (w *world) handOff(from, to string, fromDir bool) {
+	w.t.Helper()
+	old := lookup(w.status(here).Proxy.PID)
+	version, args := to, []string{"--handoff"}
+	if fromDir {
+		version, args = from, append(args, "--from-dir", w.bins[to])
+	}
+	out := w.proxy(version, args...)
+	var pid int
+	if _, after, ok := strings.Cut(out, "serves as pid "); ok {
+		_, _ = fmt.Sscan(after, &pid)
+	}
+	if now := w.status(here).Proxy; now.PID != pid || now.Version != to ||
+		!strings.Contains(out, fmt.Sprintf("took over from pid %d,", old.pid)) {
+		w.t.Fatalf("a handoff from %s, pid %d, to %s says %q; now %s serves as pid %d", from, old.pid, to, out, now.Version, now.PID)
+	}
+	testkit.Eventually(w.t, limit, func() bool { return !old.running() }, "the old proxy ends")
+}
+
+// The table's place in README.md.
+const (
+	begin = "<!-- scripts/compat begin: go test ./scripts/compat -update -->\n"
+	end   = "<!-- scripts/compat end -->\n"
+)
+
+// publish puts the table into its place.
+func publish(text, table string) (string, error) {
+	before, rest, ok := strings.Cut(text, begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return "", fmt.Errorf("README.md lacks %q and %q", begin, end)
+	}
+	return before + begin + table + end + after, nil
+}
+
+func table(all []*row) string {
+	var b strings.Builder
+	b.WriteString("| supervisor | proxies | shells | clients of the Unix socket | WebSockets |\n| --- | --- | --- | --- | --- |\n")
+	for _, r := range all {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.supervisor, r.path(), r.shells, r.clients, r.web)
+	}
+	return b.String()
 }

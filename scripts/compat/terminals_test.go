@@ -160,7 +160,7 @@ func (w *world) dial(url string) (*webSocket, error) {
 	}
 	conn.SetReadLimit(-1)
 	s := &webSocket{Conn: conn, in: make(chan message)}
-	s.ctx, s.end = context.WithCancelCause(w.t.Context())
+	s.ctx, s.end = context.WithCancelCause(w.web)
 	go func() { s.end(s.reads()) }()
 	return s, nil
 }
@@ -247,9 +247,11 @@ func (w *world) byHand(s *client.Spawned, token string, open func() (wire, error
 
 // attach connects and goes on, and returns how far the input was accepted.
 func (h *byHand) attach() (accepted uint64, err error) {
-	if h.wire, err = h.open(); err != nil {
+	wire, err := h.open()
+	if err != nil {
 		return 0, err
 	}
+	h.wire = wire
 	hello := api.Hello{Protocol: protocol.Supported(), Client: "by hand", Token: h.token}
 	attach := api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: h.id, Writer: h.writer, Resume: &h.resume}}
 	if err := errors.Join(h.say(hello), h.say(attach)); err != nil {
@@ -269,7 +271,7 @@ func (h *byHand) attach() (accepted uint64, err error) {
 			}
 			return m.InputOffset, nil
 		default:
-			return 0, fmt.Errorf("told %+v, %w", m, err)
+			return 0, fmt.Errorf("told %+v, %v", m, err)
 		}
 	}
 }
@@ -288,6 +290,13 @@ func (h *byHand) Write(p []byte) (int, error) {
 	return len(p), h.send(frame.AppendData(nil, frame.Input, 1, uint64(at), p))
 }
 
+// begin types p, but sends only half of the frame; send takes the rest.
+func (h *byHand) begin(p []byte) (rest []byte, err error) {
+	f := frame.AppendData(nil, frame.Input, 1, uint64(len(h.typed)), p)
+	h.typed = append(h.typed, p...)
+	return f[len(f)/2:], h.send(f[:len(f)/2])
+}
+
 func (h *byHand) printed() ([]byte, error) {
 	for {
 		kind, payload, err := h.receive()
@@ -297,10 +306,12 @@ func (h *byHand) printed() ([]byte, error) {
 		if kind == frame.Control {
 			m, _, err := api.Messages.Decode(payload)
 			switch m.(type) {
-			case *api.Accepted, *api.Goaway: // what goaway says the end of the connection says, too
+			case *api.Accepted, *api.Resized: // to the same size
+				continue
+			case *api.Goaway: // as the end of the connection says, too
 				continue
 			}
-			return nil, fmt.Errorf("told %+v, %w", m, err)
+			return nil, fmt.Errorf("told %+v, %v", m, err)
 		}
 		_, offset, data, err := frame.ParseData(payload)
 		if err != nil || kind != frame.Output || offset != h.resume.Offset {
@@ -342,10 +353,12 @@ func (w *world) raw(s *client.Spawned) (*rawTerminal, error) {
 
 // begin connects, types a mark, and reads up to it: a snapshot, and what was
 // typed before.
-func (r *rawTerminal) begin() (err error) {
-	if r.webSocket, err = r.open(); err != nil {
+func (r *rawTerminal) begin() error {
+	s, err := r.open()
+	if err != nil {
 		return err
 	}
+	r.webSocket = s
 	r.times++
 	mark := fmt.Appendf(nil, "<mark %d>", r.times)
 	_, _ = r.Write(mark)

@@ -38,6 +38,9 @@ type world struct {
 	dir  string
 	bins map[string]string // where each version's programs are
 	env  []string
+
+	web    context.Context // of all WebSockets
+	hangUp context.CancelFunc
 }
 
 func newWorld(t testing.TB, bins map[string]string) *world {
@@ -45,8 +48,9 @@ func newWorld(t testing.TB, bins map[string]string) *world {
 	w := &world{t: t, dir: testkit.Dir(t), bins: bins}
 	w.env = []string{
 		"HOLDFAST_DIR=" + w.dir, "PATH=" + os.Getenv("PATH"), "HOME=" + cmp.Or(os.Getenv("HOME"), "/"),
-		"GORACE=halt_on_error=1 log_path=" + filepath.Join(w.dir, "race"),
+		"GORACE=halt_on_error=1 atexit_sleep_ms=0 log_path=" + filepath.Join(w.dir, "race"),
 	}
+	w.web, w.hangUp = context.WithCancel(context.Background())
 	t.Cleanup(w.end)
 	return w
 }

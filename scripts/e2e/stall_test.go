@@ -27,13 +27,12 @@ func BenchmarkHandoffStall(b *testing.B) {
 	for _, tt := range []struct {
 		connections int
 		every       time.Duration // so long that two cores are half idle
-	}{{1, 10 * time.Millisecond}, {100, 50 * time.Millisecond}, {1000, 250 * time.Millisecond}} {
+	}{{1, 10 * time.Millisecond}, {100, 50 * time.Millisecond}, {1000, time.Second}} {
 		b.Run(fmt.Sprint(tt.connections), func(b *testing.B) {
 			w := newWorld(b)
 			d := w.doors()
 			proxy := w.only("proxy")
 			p := probes{every: tt.every}
-			b.Cleanup(p.stop)
 			for i := range tt.connections {
 				id := fmt.Sprint("echo-", i)
 				d.echoSlowly(id)
@@ -42,8 +41,9 @@ func BenchmarkHandoffStall(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.Cleanup(func() { _ = s.Close() })
-				p.add(b, s)
+				p.conns = append(p.conns, s)
 			}
+			p.start(b)
 			var stalls, quiet []span
 			took := 200 * time.Millisecond
 			for b.Loop() {
@@ -100,26 +100,37 @@ func (s span) took() time.Duration { return s.end.Sub(s.begin) }
 // probes are connections that type and read all the time.
 type probes struct {
 	every   time.Duration
+	conns   []terminal
 	stopped atomic.Bool
 	wg      sync.WaitGroup
-	trips   []*[]span // of each connection, in their order; its own until stop
+	trips   [][]span // of each connection, in their order; its own until stop
 }
 
-func (p *probes) add(t testing.TB, s terminal) {
-	trips := &[]span{}
-	p.trips = append(p.trips, trips)
-	n := len(p.trips)
-	p.wg.Go(func() {
-		if err := p.probe(s, trips); err != nil {
-			t.Errorf("connection %d: %v", n, err)
-		}
-	})
+// start returns when each has made a round trip.
+func (p *probes) start(t testing.TB) {
+	t.Cleanup(p.stop) // before they are closed
+	p.trips = make([][]span, len(p.conns))
+	var begun sync.WaitGroup
+	for i, s := range p.conns {
+		begun.Add(1)
+		p.wg.Go(func() {
+			if err := p.probe(s, &p.trips[i], sync.OnceFunc(begun.Done)); err != nil {
+				t.Errorf("connection %d: %v", i, err)
+			}
+		})
+	}
+	begun.Wait()
 }
 
-func (p *probes) probe(s terminal, trips *[]span) error {
+func (p *probes) probe(s terminal, trips *[]span, begun func()) error {
+	defer begun()
+	if err := s.SetDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
 	if err := begins(s); err != nil {
 		return err
 	}
+	begun()
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
 	for n := 0; !p.stopped.Load(); n++ {
@@ -154,7 +165,7 @@ func (p *probes) longest(within []span) []time.Duration {
 	for _, s := range within {
 		for _, trips := range p.trips {
 			most := time.Duration(0)
-			for _, trip := range *trips {
+			for _, trip := range trips {
 				if trip.begin.Before(s.end) && trip.end.After(s.begin) {
 					most = max(most, trip.took())
 				}

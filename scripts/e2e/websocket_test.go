@@ -63,12 +63,10 @@ func (w *world) echoAlone(c *client.Client, id string) {
 	}
 }
 
-// handOff replaces the proxy, and returns when the old one has gone.
+// handOff is replaceProxy of the one that serves.
 func (w *world) handOff() {
 	w.t.Helper()
-	old := w.only("proxy")
-	w.must("proxy", "--handoff")
-	w.gone(old)
+	w.replaceProxy(w.only("proxy"))
 }
 
 // WebSockets of a Go library that is not the server's stay open through
