@@ -22,7 +22,16 @@ import (
 	"holdfast/shared/testkit"
 )
 
-const chromium = "chromium-headless-shell"
+// chromium is the first of the names that it goes by which is there.
+var chromium = func() string {
+	names := []string{"chromium-headless-shell", "chromium", "google-chrome"}
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err == nil {
+			return name
+		}
+	}
+	return names[0]
+}()
 
 // The real xterm.js in a real browser types through handoffs on one raw
 // WebSocket, and shows each line once. HOLDFAST_SCREENSHOT says where to put a
@@ -124,7 +133,7 @@ func (p *page) browse() (ended chan struct{}) {
 	p.t.Helper()
 	home := testkit.Dir(p.t)
 	// In a container root has no sandbox, and nothing here is a stranger's.
-	args := []string{"--no-sandbox", "--disable-gpu", "--user-data-dir=" + home, "--window-size=800,480", "--dump-dom"}
+	args := []string{"--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + home, "--window-size=800,480", "--dump-dom"}
 	if path := os.Getenv("HOLDFAST_SCREENSHOT"); path != "" {
 		path, err := filepath.Abs(path)
 		if err != nil {
