@@ -201,6 +201,7 @@ func (s *serving) stopAccepting() {
 
 // reopen takes back that everybody is being moved.
 func (s *serving) reopen() {
+	s.server.Forget()
 	s.server.Reopen()
 	s.local.Reopen()
 	s.pages.Reopen()

@@ -67,7 +67,8 @@ func (r *report) say(p progress) {
 	_, _ = r.f.Write(append(b, '\n'))
 }
 
-// end says why it ended, if it was for an error.
+// end says why it ended, if it was for an error, and ends the report. Nothing is
+// said after that.
 func (r *report) end(err error) {
 	if r == nil {
 		return
@@ -75,7 +76,7 @@ func (r *report) end(err error) {
 	if err != nil {
 		r.say(progress{Step: "failed", Error: errorText(err), Code: protocol.CodeOf(err)})
 	}
-	_ = r.f.Close()
+	_ = r.f.Close() // again, where it served
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -99,4 +99,5 @@ func (s *serving) ready() {
 		s.log.Info().Int("old_pid", s.take.PID).Msg("took over")
 	}
 	s.report.say(progress{Step: "serving", PID: os.Getpid(), Version: version.String()})
+	s.report.end(nil)
 }

@@ -27,7 +27,7 @@ func BenchmarkHandoffStall(b *testing.B) {
 	for _, tt := range []struct {
 		connections int
 		every       time.Duration // so long that two cores are half idle
-	}{{1, 10 * time.Millisecond}, {100, 50 * time.Millisecond}, {1000, time.Second}} {
+	}{{1, 10 * time.Millisecond}, {100, 100 * time.Millisecond}, {1000, time.Second}} {
 		b.Run(fmt.Sprint(tt.connections), func(b *testing.B) {
 			w := newWorld(b)
 			d := w.doors()
@@ -114,7 +114,8 @@ func (p *probes) start(t testing.TB) {
 	for i, s := range p.conns {
 		begun.Add(1)
 		p.wg.Go(func() {
-			if err := p.probe(s, &p.trips[i], sync.OnceFunc(begun.Done)); err != nil {
+			turn := p.every * time.Duration(i) / time.Duration(len(p.conns)) // else all would probe at the same time
+			if err := p.probe(s, &p.trips[i], sync.OnceFunc(begun.Done), turn); err != nil {
 				t.Errorf("connection %d: %v", i, err)
 			}
 		})
@@ -122,7 +123,7 @@ func (p *probes) start(t testing.TB) {
 	begun.Wait()
 }
 
-func (p *probes) probe(s terminal, trips *[]span, begun func()) error {
+func (p *probes) probe(s terminal, trips *[]span, begun func(), turn time.Duration) error {
 	defer begun()
 	if err := s.SetDeadline(time.Now().Add(limit)); err != nil {
 		return err
@@ -131,6 +132,7 @@ func (p *probes) probe(s terminal, trips *[]span, begun func()) error {
 		return err
 	}
 	begun()
+	time.Sleep(turn)
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
 	for n := 0; !p.stopped.Load(); n++ {

@@ -111,9 +111,13 @@ func (f *Frozen) Client() net.Conn { return f.c.t.(Movable).Client() }
 // in doubt who goes on with it, and its client comes again.
 func (f *Frozen) Abandon() { shutdown(f.Client()) }
 
-// TakeBack returns the connection, to go on with it here.
+// TakeBack returns the connection, to go on with it here, by its Record. What the
+// other proxy may still attach comes too late.
 func (f *Frozen) TakeBack() (net.Conn, error) {
 	f.kept = true
+	for i := range f.Record.Attachments {
+		f.Record.Attachments[i].Spec.Attempt++
+	}
 	nc := f.Client()
 	return nc, nc.SetDeadline(time.Time{})
 }
@@ -338,6 +342,7 @@ func (c *conn) note(r *Record, t Movable) {
 		if a.resume != nil {
 			spec = *a.resume
 		}
+		spec.Attempt++ // whoever goes on with it comes later than this one did
 		rec := AttachmentRecord{Number: a.number, Spec: spec, Text: a.text, Size: a.size}
 		if a.typist != nil {
 			rec.Typed = a.typist.Rest()
@@ -351,27 +356,45 @@ func (c *conn) note(r *Record, t Movable) {
 	r.In, r.Out = t.Leftover(), t.Unwritten()
 }
 
-// Freeze brings all connections to rest, so many at a time, and gives them to
-// move; an error of that ends it. Connections that do not come to rest are
-// closed, and counted. Where only is not "", connections that came otherwise are
-// left for Goaway. From here on no others are let in; see Reopen.
+// Freeze brings all connections to rest that are there, so many at a time, and
+// gives them to move; an error of that ends it. Connections that do not come to
+// rest are closed, and counted. Where only is not "", connections that came
+// otherwise are left for Goaway. Others may come meanwhile; after Shut they do not.
+// What is left here of those that are given is cleared away by Forget: not now,
+// while clients wait.
 func (s *Server) Freeze(ctx context.Context, atOnce int, only string, move func([]*Frozen) error) (closed int, err error) {
-	conns := slices.DeleteFunc(s.close(), func(c *conn) bool { return only != "" && c.from.Transport != only })
+	conns := slices.DeleteFunc(s.all(), func(c *conn) bool { return c.isMoving() || only != "" && c.from.Transport != only })
+	breath := time.Duration(0)
 	for _, batch := range batches(conns, atOnce) {
+		time.Sleep(breath)
+		begun := time.Now()
 		frozen, n := s.freeze(ctx, batch)
 		closed += n
 		if len(frozen) == 0 {
 			continue
 		}
 		err := move(frozen)
-		for _, f := range frozen {
-			f.done()
-		}
+		s.mu.Lock()
+		s.given = append(s.given, frozen...)
+		s.mu.Unlock()
 		if err != nil {
 			return closed, err
 		}
+		breath = min(time.Since(begun), longestBreath)
 	}
 	return closed, nil
+}
+
+// Forget clears away what is left of connections that were given away, or taken
+// back.
+func (s *Server) Forget() {
+	s.mu.Lock()
+	given := s.given
+	s.given = nil
+	s.mu.Unlock()
+	for _, f := range given {
+		f.done()
+	}
 }
 
 // attachedAtOnce is how many attachments a batch has at most, unless they are of
@@ -431,6 +454,11 @@ func (c *conn) takesLong() bool {
 	}
 	return false
 }
+
+// longestBreath bounds the time between two batches. It is as long as the one
+// before took: so half of the machine is left to those that are not being moved,
+// and to what the last ones have missed.
+const longestBreath = 20 * time.Millisecond
 
 // restTime is how long one batch may take to come to rest: who does not must
 // not cost the others their turn.

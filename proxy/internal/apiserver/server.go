@@ -72,6 +72,7 @@ type Server struct {
 	conns map[*conn]struct{}
 	byPID map[int]int // how many of them a process has; 0 are those whose is not known
 	shut  bool
+	given []*Frozen // to be forgotten
 	wg    sync.WaitGroup
 }
 
@@ -199,24 +200,29 @@ func (s *Server) remove(c *conn) {
 // Goaway tells every client to come back after the given time, closes all
 // connections and accepts no more. It returns when all have ended.
 func (s *Server) Goaway(reason string, retryAfter time.Duration) {
-	for _, c := range s.close() {
+	s.Shut()
+	for _, c := range s.all() {
 		go c.goaway(api.Goaway{Reason: reason, RetryAfterMS: retryAfter.Milliseconds()})
 	}
 	s.wg.Wait()
 }
 
-// Reopen lets clients in again, after a Freeze that was taken back.
-func (s *Server) Reopen() {
+// Shut lets no client in any more, and Reopen takes that back.
+func (s *Server) Shut() { s.setShut(true) }
+
+// Reopen lets clients in again.
+func (s *Server) Reopen() { s.setShut(false) }
+
+func (s *Server) setShut(shut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shut = false
+	s.shut = shut
 }
 
-// close lets nobody else in, and returns who is there.
-func (s *Server) close() []*conn {
+// all are those that are there.
+func (s *Server) all() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shut = true
 	return slices.Collect(maps.Keys(s.conns))
 }
 
@@ -236,13 +242,17 @@ func (s *Server) ServeListener(ctx, connCtx context.Context, ln *socket.Listener
 	}
 }
 
-func (s *Server) status(ctx context.Context) api.StatusReport {
+// Clients is how many connections there are.
+func (s *Server) Clients() int {
 	s.mu.Lock()
-	clients := len(s.conns)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+func (s *Server) status(ctx context.Context) api.StatusReport {
 	report := api.StatusReport{Proxy: protocol.ProcessStatus{
 		PID: os.Getpid(), Version: version.String(), Protocol: protocol.Supported(), Instance: s.instance,
-		Uptime: time.Since(s.started).Seconds(), Clients: clients,
+		Uptime: time.Since(s.started).Seconds(), Clients: s.Clients(),
 	}}
 	if sup, err := s.cfg.Link.Status(ctx); err == nil {
 		report.Supervisor = &sup

@@ -59,8 +59,10 @@ func newOld(t *testing.T, change func(*old)) *old {
 		Look:  func(_ context.Context, body json.RawMessage) (json.RawMessage, error) { return body, nil },
 		Move:  func(Pass, string) (int, error) { return 0, nil },
 		State: func() []byte { return nil },
-		Back:  func() { o.back <- struct{}{} },
-		Leave: func(handed bool) { o.left <- handed },
+
+		Settings: func() json.RawMessage { return nil },
+		Back:     func() { o.back <- struct{}{} },
+		Leave:    func(handed bool) { o.left <- handed },
 	}
 	if change != nil {
 		change(o)

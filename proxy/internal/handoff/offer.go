@@ -39,7 +39,7 @@ type Offer struct {
 	// and returns; handed says whether somebody else has the listeners now.
 	Leave func(handed bool)
 	// Settings go with the offer: what a successor cannot know otherwise.
-	Settings json.RawMessage
+	Settings func() json.RawMessage
 	// Build is this build's version.
 	Build string
 	// Step is told what has been done; nil for nobody.
@@ -165,7 +165,7 @@ func (o *Offer) prepare(ctx context.Context, l *line, m message) (agreed int, er
 		return 0, err
 	}
 	o.step("asked")
-	err = l.send(message{Do: "offer", Versions: supported, Version: o.Build, Groups: groups, Body: o.Settings}, files)
+	err = l.send(message{Do: "offer", Versions: supported, Version: o.Build, Groups: groups, Body: o.Settings()}, files)
 	if err = errors.Join(err, closeAll(files)); err != nil {
 		return 0, err
 	}
