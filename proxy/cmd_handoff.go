@@ -188,7 +188,10 @@ func (a *app) waitServing(ctx context.Context, p *successor, f *follower) error 
 		case <-time.After(startPoll):
 		}
 		if f.silent() { // a program that tells nothing
-			if pid, err := a.proxyPID(ctx); err == nil && pid == p.PID {
+			if pid, err := a.proxyPID(ctx); err != nil || pid != p.PID {
+				continue
+			}
+			if f.read(); f.silent() { // else it has told meanwhile
 				return nil
 			}
 		}

@@ -215,8 +215,13 @@ func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 	f := &Frozen{c: c, Record: Record{Version: RecordVersion, From: c.from, At: time.Now().UnixMicro()}}
 	c.restRequests(&f.Record)
 	c.pause()
-	stop := time.AfterFunc(pauseTime, t.Stop)
-	defer stop.Stop()
+	stopped := make(chan struct{})
+	stop := time.AfterFunc(pauseTime, func() { t.Stop(); close(stopped) })
+	defer func() {
+		if !stop.Stop() {
+			<-stopped // else it would come after a TakeBack
+		}
+	}()
 	done := make(chan struct{})
 	go func() { c.wg.Wait(); close(done) }()
 	select {
