@@ -159,6 +159,10 @@ const (
 	LabelTask        = "task_id"
 	LabelWorkspace   = "workspace_id"
 	LabelUser        = "user_id"
+	// LabelIdleTimeout is after how long without input, output or a resize the
+	// session is ended: "90m", as Go writes a duration; "0" is never. It goes
+	// before the proxy's idle_timeout.
+	LabelIdleTimeout = "idle_timeout"
 )
 
 // SessionInfo is what can be known of a session at one moment.

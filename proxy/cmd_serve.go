@@ -20,6 +20,7 @@ import (
 	"holdfast/proxy/internal/daemon"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/linkclient"
+	"holdfast/proxy/internal/sweep"
 	"holdfast/proxy/internal/web"
 	"holdfast/shared/config"
 	"holdfast/shared/logging"
@@ -132,7 +133,8 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 	pages.Origins = own.WebOrigins
 	s := &serving{
 		server: server, links: links, local: web.New(local), pages: web.New(pages), listeners: ls, take: take, settings: own,
-		report: report, dryRun: o.dryRun, timeout: o.timeout, log: log, failed: make(chan error, 1),
+		sweeper: &sweep.Sweeper{Link: links, Timeout: cfg.IdleTimeout, Log: log},
+		report:  report, dryRun: o.dryRun, timeout: o.timeout, log: log, failed: make(chan error, 1),
 	}
 	return s.run(ctx)
 }
@@ -145,6 +147,7 @@ type serving struct {
 	listeners    *listeners
 	take         *handoff.Take // not nil where another proxy is being replaced
 	settings     settings
+	sweeper      *sweep.Sweeper
 	report       *report
 	dryRun       bool
 	timeout      time.Duration // for preparing
@@ -243,6 +246,7 @@ func (s *serving) run(ctx context.Context) error {
 	}
 	offer := s.offer(version.String())
 	s.wg.Go(func() { s.fail(offer.Serve(ctx, ls.control)) })
+	s.wg.Go(func() { s.sweeper.Run(ctx) })
 	s.ready()
 	<-ctx.Done()
 	ls.close()

@@ -112,7 +112,9 @@ func (s *serving) look(ctx context.Context, body json.RawMessage) (json.RawMessa
 // may come; nobody does while those are.
 func (s *serving) move(pass handoff.Pass, only string) (closed int, err error) {
 	begun, moved := time.Now(), 0
-	closed, err = s.moveAll(pass, only, &moved)
+	if only == "" { // else the successor accepts already
+		closed, err = s.moveAll(pass, only, &moved)
+	}
 	if err == nil {
 		s.stopAccepting()
 		if only == "" {

@@ -220,6 +220,11 @@ type Terminate struct {
 	SoftSignal string             `json:"soft_signal,omitempty"` // "" is SIGHUP
 	Reason     protocol.Reason    `json:"reason,omitempty"`      // "" is user_requested
 	TimedOut   bool               `json:"timed_out,omitempty"`
+	// Instance and IdleMS, where given, say when not to: the session lives
+	// another life, which is instance_mismatch, or there was input, output or a
+	// resize within so many milliseconds, which is session_running.
+	Instance protocol.Instance `json:"instance,omitempty"`
+	IdleMS   int64             `json:"idle_ms,omitempty"`
 }
 
 // Forget removes an exited session. It is answered by OK.

@@ -56,7 +56,7 @@ func TestHandoffFaults(t *testing.T) {
 		"the new one hangs with what it was offered":       {new: "taken=stop", says: gaveUp},
 		"the new one dies when it has compared":            {new: "compared=kill", says: gaveUp},
 		"the new one hangs when it has compared":           {new: "compared=stop", says: gaveUp},
-		"the new one sees another snapshot":                {new: "snapshot=alter", says: "screen"},
+		"the new one sees another snapshot":                {new: "snapshot=alter", says: "the two proxies differ"},
 		"the new one dies with connections":                {new: "received=kill", says: gaveUp},
 		"the new one hangs with connections":               {new: "received=stop", says: gaveUp},
 		"the new one hangs, alive, with connections":       {new: "received=hang", says: gaveUp},

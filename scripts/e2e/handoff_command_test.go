@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/protocol/api"
 	"holdfast/proxy/client"
 	"holdfast/shared/testkit"
 )
@@ -196,4 +197,47 @@ func TestHandoffUnderServiceManager(t *testing.T) {
 		t.Errorf("the new one's log: %q", b)
 	}
 	v.ask("and goes on\n")
+}
+
+// A connection that does not come to rest is told to come again, on each
+// transport in its words; nobody else is held up for long, or closed.
+func TestHandoffTellsWhoCannotMove(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.doors()
+	v := w.echo(d.c, "s")
+	watched := api.Spawn{EarlyExitMS: new(int64(20_000)), SpawnSpec: shell("exec sleep 1000")} // without a token it cannot be asked for again
+	var restless []*peer
+	for _, by := range []way{framed, webTCP} {
+		p, err := d.greeted(by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Close() })
+		if err := p.send(watched); err != nil {
+			t.Fatal(err)
+		}
+		restless = append(restless, p)
+	}
+	testkit.Eventually(t, limit, func() bool {
+		all, err := d.c.List(w.ctx(), "")
+		return err == nil && len(all) == 3
+	}, "the sessions that are watched run")
+	out := w.must("proxy", "--handoff")
+	if !strings.Contains(out, "2 told to come again") {
+		t.Errorf("it says %q", out)
+	}
+	for i, p := range restless {
+		m, err := p.receive()
+		if m, ok := m.(*api.Goaway); !ok || m.Reason != "handoff" {
+			t.Errorf("connection %d is told %+v, %v", i, m, err)
+		}
+		if _, err := p.receive(); err == nil || i == 1 && !strings.Contains(err.Error(), "closed with 1012") {
+			t.Errorf("connection %d ends with %v", i, err)
+		}
+	}
+	v.ask("and goes on\n")
+	if v.Missed() != 0 {
+		t.Error("a connection that could be moved was not")
+	}
 }

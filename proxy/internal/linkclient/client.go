@@ -217,6 +217,13 @@ func (c *Client) List(ctx context.Context, originator string) ([]protocol.Sessio
 	return all, nil
 }
 
+// Linked reports whether there is a live link: what asks then starts no supervisor.
+func (c *Client) Linked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.conn != nil && !ended(c.conn)
+}
+
 // Welcome returns what the supervisor last said of itself; nil before the
 // first link.
 func (c *Client) Welcome() *wire.Welcome {

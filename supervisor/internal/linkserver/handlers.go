@@ -153,7 +153,7 @@ func parseSignal(name string) (syscall.Signal, error) {
 const maxGrace = time.Hour
 
 func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
-	end := session.End{Reason: m.Reason, TimedOut: m.TimedOut}
+	end := session.End{Reason: m.Reason, TimedOut: m.TimedOut, Idle: time.Duration(m.IdleMS) * time.Millisecond}
 	if len(m.Reason) > protocol.MaxReasonLen {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("reason is over %d bytes", protocol.MaxReasonLen))
 	}
@@ -170,9 +170,11 @@ func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
 		grace := time.Duration(*m.GraceMS) * time.Millisecond
 		end.Grace = &grace
 	}
-	return with(s.cfg.Sessions, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
-		return wire.OK{}, ss.Terminate(end)
-	})
+	ss, err := s.cfg.Sessions.GetInstance(m.SessionID, m.Instance)
+	if err != nil {
+		return nil, err
+	}
+	return wire.OK{}, ss.Terminate(end)
 }
 
 func (s *Server) search(ctx context.Context, st *link.Stream, m *wire.Search) error {

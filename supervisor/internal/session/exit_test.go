@@ -364,6 +364,23 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
+// An end that is for idle sessions alone finds out whether this is one.
+// demand: M11
+func TestTerminateIdle(t *testing.T) {
+	s, v := ready(t, "echo READY; exec cat")
+	wantCode(t, "in use", s.Terminate(End{Idle: time.Hour}), protocol.CodeSessionRunning)
+	if i := info(t, s); i.State != protocol.StateRunning {
+		t.Errorf("it is %s", i.State)
+	}
+	if err := s.Terminate(End{Idle: time.Nanosecond, Reason: protocol.ReasonIdleTimeout, TimedOut: true}); err != nil {
+		t.Fatal(err)
+	}
+	if rec := ended(t, s); !rec.TimedOut || rec.Reason != protocol.ReasonIdleTimeout {
+		t.Errorf("got %+v", rec)
+	}
+	v.end(t)
+}
+
 // The first reason stays; while the end goes on, input and sizes find no
 // session.
 //

@@ -528,6 +528,7 @@ type End struct {
 	Grace    *time.Duration // nil is the configured one
 	Reason   protocol.Reason
 	TimedOut bool
+	Idle     time.Duration // where not 0: only if there was no I/O for so long
 }
 
 // Terminate begins the end: the soft signal, the grace, SIGKILL. It returns at
@@ -543,6 +544,9 @@ func (s *Session) terminate(e End) error {
 	}
 	if s.ending != nil {
 		return nil
+	}
+	if since := s.cfg.Now().Sub(s.lastIO); since < e.Idle { // not counting what the machine slept
+		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s was in use %v ago", s.id, since.Round(time.Millisecond)))
 	}
 	soft, grace := e.Soft, s.cfg.Grace
 	if soft == 0 {

@@ -1,0 +1,173 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+)
+
+// fake is a supervisor's sessions.
+type fake struct {
+	sessions []protocol.SessionInfo
+	looks    []time.Time
+	ended    map[protocol.SessionID]wire.Terminate
+	at       map[protocol.SessionID]time.Time
+	err      error // of the next look
+	answer   error // to Terminate
+	unlinked bool
+	look     func() // called by each look
+}
+
+func (f *fake) Linked() bool { return !f.unlinked }
+
+func (f *fake) List(context.Context, string) ([]protocol.SessionInfo, error) {
+	f.looks = append(f.looks, time.Now())
+	if f.look != nil {
+		f.look()
+	}
+	if err := f.err; err != nil {
+		f.err = nil
+		return nil, err
+	}
+	return f.sessions, nil
+}
+
+func (f *fake) Call(_ context.Context, m protocol.Message) (protocol.Message, error) {
+	t := m.(wire.Terminate)
+	if f.answer != nil {
+		return nil, f.answer
+	}
+	if _, twice := f.ended[t.SessionID]; !twice {
+		f.ended[t.SessionID], f.at[t.SessionID] = t, time.Now()
+	}
+	return wire.OK{}, nil
+}
+
+func (f *fake) add(id string, labels map[string]string) *protocol.SessionInfo {
+	f.sessions = append(f.sessions, protocol.SessionInfo{
+		ID: protocol.SessionID(id), Instance: "life", State: protocol.StateRunning, LastIOAt: time.Now(), Labels: labels,
+	})
+	return &f.sessions[len(f.sessions)-1]
+}
+
+// swept runs a sweep for a time; then looks at what became of the sessions.
+func swept(t *testing.T, timeout time.Duration, long time.Duration, f func(*fake), then func(*fake, time.Time)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &fake{ended: map[protocol.SessionID]wire.Terminate{}, at: map[protocol.SessionID]time.Time{}, sessions: make([]protocol.SessionInfo, 0, 10)}
+		begun := time.Now()
+		f(s)
+		ctx, cancel := context.WithTimeout(t.Context(), long)
+		defer cancel()
+		(&Sweeper{Link: s, Timeout: timeout, Log: zerolog.Nop()}).Run(ctx)
+		then(s, begun)
+	})
+}
+
+// A write after 20 minutes keeps a session of 30 alive at 40; it ends at 50.
+// demand: M11
+func TestWriteKeepsAlive(t *testing.T) {
+	for _, long := range []time.Duration{40 * time.Minute, 51 * time.Minute} {
+		swept(t, 30*time.Minute, long, func(f *fake) {
+			s := f.add("s", nil)
+			written := s.LastIOAt.Add(20 * time.Minute)
+			f.look = func() {
+				if !time.Now().Before(written) {
+					s.LastIOAt = written
+				}
+			}
+		}, func(f *fake, begun time.Time) {
+			if got := len(f.ended); got != int(long/(50*time.Minute)) {
+				t.Errorf("after %v %d sessions are ended", long, got)
+			}
+		})
+	}
+}
+
+// A session is marked as timed out by what ends it, in the life that was looked
+// at, and only if it is idle by the supervisor's own clock.
+// demand: B7
+func TestEnd(t *testing.T) {
+	swept(t, time.Minute, 2*time.Minute, func(f *fake) { f.add("s", nil) }, func(f *fake, begun time.Time) {
+		want := wire.Terminate{SessionID: "s", Instance: "life", IdleMS: 60_000, Reason: protocol.ReasonIdleTimeout, TimedOut: true}
+		if got := f.ended["s"]; got != want {
+			t.Errorf("it is ended by %+v", got)
+		}
+		if after := f.at["s"].Sub(begun); after < time.Minute || after > time.Minute+longest {
+			t.Errorf("it is ended after %v", after)
+		}
+	})
+}
+
+// demand: M1, M11
+func TestTimeouts(t *testing.T) {
+	own := func(d string) map[string]string { return map[string]string{protocol.LabelIdleTimeout: d} }
+	for _, tt := range []struct {
+		name   string
+		of     time.Duration
+		labels map[string]string
+		ends   bool
+	}{
+		{"none", 0, nil, false},
+		{"negative", -time.Minute, nil, false},
+		{"the default", time.Minute, nil, true},
+		{"its own", 0, own("1m"), true},
+		{"its own is longer", time.Minute, own("2h"), false},
+		{"its own is never", time.Minute, own("0"), false},
+		{"its own is negative", time.Minute, own("-1m"), false},
+		{"its own is nonsense", time.Minute, own("soon"), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			swept(t, tt.of, time.Hour, func(f *fake) { f.add("s", tt.labels) }, func(f *fake, _ time.Time) {
+				if _, ended := f.ended["s"]; ended != tt.ends {
+					t.Errorf("ended: %v", ended)
+				}
+			})
+		})
+	}
+}
+
+// Looks are a quarter of the least timeout apart, a second at least.
+// demand: M11
+func TestHowOften(t *testing.T) {
+	for _, tt := range []struct{ timeout, apart time.Duration }{
+		{0, longest}, {time.Hour, longest}, {20 * time.Second, 5 * time.Second}, {time.Second, shortest}, {time.Millisecond, shortest},
+	} {
+		swept(t, tt.timeout, time.Minute, func(f *fake) {
+			f.add("s", nil)
+			f.answer = protocol.Errorf(protocol.CodeSessionRunning, "it is in use")
+		}, func(f *fake, _ time.Time) {
+			for i := 1; i < len(f.looks); i++ {
+				if got := f.looks[i].Sub(f.looks[i-1]); got != tt.apart {
+					t.Fatalf("with %v looks are %v apart", tt.timeout, got)
+				}
+			}
+		})
+	}
+}
+
+// A supervisor that cannot be asked says nothing about its sessions.
+func TestNothingIsKnown(t *testing.T) {
+	swept(t, time.Minute, 5*time.Minute, func(f *fake) {
+		f.err = errors.New("no link")
+		s := f.add("s", nil)
+		s.State = protocol.StateStarting
+		f.add("t", nil).State = protocol.StateExited
+	}, func(f *fake, _ time.Time) {
+		if len(f.ended) > 0 || len(f.looks) < 10 {
+			t.Errorf("%d looks, ended are %v", len(f.looks), f.ended)
+		}
+	})
+	swept(t, time.Minute, 5*time.Minute, func(f *fake) { f.unlinked = true; f.add("s", nil) }, func(f *fake, _ time.Time) {
+		if len(f.looks) > 0 {
+			t.Errorf("%d looks that would start a supervisor", len(f.looks))
+		}
+	})
+}

@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/proxy/client"
+)
+
+// A session that nobody uses is marked, then ended: its viewer reads why and its
+// last lines as the last of it, and it stays known with its exit record. One that
+// is used lives, and so does one whose own timeout says so.
+// demand: M11, B7, B4
+func TestIdleSweep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "HOLDFAST_IDLE_TIMEOUT=2s")
+	c := w.dial(client.Options{})
+	used := w.echo(c, "used")
+	kept := shell("exec sleep 1000")
+	kept.Labels = map[string]string{protocol.LabelIdleTimeout: "0"}
+	w.spawn(c, "kept", kept)
+	own := shell("exec sleep 1000")
+	own.Labels = map[string]string{protocol.LabelIdleTimeout: "1h"}
+	w.spawn(c, "long", own)
+	idle := shell("echo one; echo; echo two; exec sleep 1000")
+	idle.Labels = map[string]string{protocol.LabelTitle: "a title"}
+	w.spawn(c, "idle", idle)
+	p := w.client(api.Hello{Protocol: protocol.Supported()})
+	if err := p.SetDeadline(time.Now().Add(limit)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.send(api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "idle"}}); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan *api.PTYExited, 1)
+	go func() {
+		defer close(told)
+		for {
+			m, err := p.receive()
+			if err != nil {
+				t.Errorf("the viewer: %v", err)
+				return
+			}
+			if m, ok := m.(*api.PTYExited); ok {
+				told <- m
+				return
+			}
+		}
+	}()
+	var exited *api.PTYExited
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for exited == nil {
+		select {
+		case m, ok := <-told:
+			if exited = m; !ok {
+				t.FailNow()
+			}
+		case <-tick.C:
+			used.ask("still here\n")
+		}
+	}
+	if !exited.TimedOut || exited.Reason != protocol.ReasonIdleTimeout || exited.SessionTitle != "a title" ||
+		len(exited.LastLines) != 2 || exited.LastLines[0] != "one" || exited.LastLines[1] != "two" {
+		t.Errorf("the viewer is told %+v", exited)
+	}
+	info, err := c.SessionInfo(w.ctx(), "idle")
+	if err != nil || info.State != protocol.StateExited || info.Exit == nil || !info.Exit.TimedOut {
+		t.Errorf("afterwards it is %+v, %v", info, err)
+	}
+	for _, id := range []protocol.SessionID{"used", "kept", "long"} {
+		if info, err := c.SessionInfo(w.ctx(), id); err != nil || info.State != protocol.StateRunning {
+			t.Errorf("%s is %s, %v", id, info.State, err)
+		}
+	}
+	used.ask("and here\n")
+}
