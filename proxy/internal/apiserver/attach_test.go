@@ -512,6 +512,35 @@ func TestLinkLost(t *testing.T) {
 	c.wantError(protocol.CodeNotAttached)
 }
 
+// What a client sends behind attach, before that is answered, is for it, in its
+// order; where it is refused there is nobody.
+func TestSentBehindAttach(t *testing.T) {
+	w := newWorld(t, nil)
+	s := newStage(w, protocol.AttachInfo{})
+	c := w.client()
+	for number := range uint32(50) {
+		n := new(number)
+		c.send(api.Attach{Request: req("a"), Attachment: number, AttachSpec: protocol.AttachSpec{SessionID: "s"}})
+		c.raw(frame.AppendData(nil, frame.Input, number, 0, []byte("x")))
+		c.send(api.Resize{Attachment: n, Cols: 5, Rows: 6})
+		c.raw(frame.AppendData(nil, frame.Input, number, 1, []byte("y")))
+		expect[*api.Attached](c)
+		a := s.next()
+		for _, want := range []protocol.Message{typed{number, 0, "x"}, &wire.Resize{Cols: 5, Rows: 6}, typed{number, 1, "y"}} {
+			if got := within(t, "what was sent arrives", a.heard); !reflect.DeepEqual(got, want) {
+				t.Fatalf("attachment %d hears %+v, want %+v", number, got, want)
+			}
+		}
+	}
+	w.replies(func(protocol.Message) (protocol.Message, error) {
+		return nil, protocol.Errorf(protocol.CodeSessionNotFound, "no session")
+	})
+	c.send(api.Attach{Request: req("a"), Attachment: 99, AttachSpec: protocol.AttachSpec{SessionID: "s"}})
+	c.raw(frame.AppendData(nil, frame.Input, 99, 0, []byte("x")))
+	c.wantError(protocol.CodeSessionNotFound)
+	c.wantError(protocol.CodeNotAttached)
+}
+
 // An appearance that cannot be is refused, and ends nothing; one for nobody is
 // told so.
 func TestAppearanceRefused(t *testing.T) {

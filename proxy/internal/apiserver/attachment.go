@@ -19,6 +19,7 @@ type attachment struct {
 	number   uint32
 	ctx      context.Context // ended by detach, and with the connection
 	cancel   context.CancelFunc
+	begun    chan struct{} // closed when there is a link
 	done     chan struct{} // closed when nothing more comes for the number
 	session  protocol.SessionID
 	link     *linkclient.Attachment
@@ -42,11 +43,20 @@ func (a *attachment) leave(la *linkclient.Attachment) {
 	}
 }
 
+// attachment returns the one of a number, nil if there is none. One that is being
+// made is waited for: what its client sends behind the request is for it.
 func (c *conn) attachment(number uint32) *attachment {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if a := c.attachments[number]; a != nil && a.link != nil {
+	a := c.attachments[number]
+	c.mu.Unlock()
+	if a == nil {
+		return nil
+	}
+	select {
+	case <-a.begun:
 		return a
+	case <-a.done:
+	case <-c.ctx.Done():
 	}
 	return nil
 }
@@ -61,7 +71,7 @@ func (c *conn) reserve(number uint32) (*attachment, error) {
 	if len(c.attachments) >= maxAttachments {
 		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d attachments on this connection", maxAttachments))
 	}
-	a := &attachment{number: number, done: make(chan struct{})}
+	a := &attachment{number: number, begun: make(chan struct{}), done: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancel(c.ctx)
 	c.attachments[number] = a
 	return a, nil
@@ -80,16 +90,18 @@ func (c *conn) drop(a *attachment) {
 	}
 }
 
-// attach makes an attachment and starts its pump. The answer is written before
-// the pump's first frame.
-func (c *conn) attach(ctx context.Context, m *api.Attach) error {
+// place takes the number of an attach.
+func (c *conn) place(m *api.Attach) (*attachment, error) {
 	if err := m.Validate(); err != nil {
-		return err
+		return nil, err
 	}
-	a, err := c.reserve(m.Attachment)
-	if err != nil {
-		return err
-	}
+	return c.reserve(m.Attachment)
+}
+
+// attach makes an attachment and starts its pump. The answer is written before
+// the pump's first frame. After an error the caller closes done, once it has said
+// so: what was sent to the attachment meanwhile is answered behind that.
+func (c *conn) attach(m *api.Attach, a *attachment) error {
 	spec := m.AttachSpec
 	if spec.Client == "" {
 		spec.Client = c.hello.Client
@@ -97,7 +109,6 @@ func (c *conn) attach(ctx context.Context, m *api.Attach) error {
 	la, info, err := c.s.cfg.Link.Attach(a.ctx, m.Attachment, spec)
 	if err != nil {
 		c.drop(a)
-		close(a.done)
 		return err
 	}
 	c.begin(a, la, info, m.Text, func() {
@@ -120,8 +131,10 @@ func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.At
 	if text {
 		c.terminals[a.session] = a
 	}
+	paused := c.paused
 	c.mu.Unlock()
-	if c.isMoving() { // pause may have come before
+	close(a.begun)
+	if paused { // without this one
 		go a.pause()
 	}
 	stop := context.AfterFunc(a.ctx, func() { a.leave(la) }) // which ends the pump

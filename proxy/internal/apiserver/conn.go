@@ -58,6 +58,7 @@ type conn struct {
 	terminals   map[protocol.SessionID]*attachment // those that terminal.* messages mean
 	requests    map[*request]struct{}              // under way
 	unread      []json.RawMessage                  // messages that were read and not begun
+	paused      bool                               // its attachments are to rest
 	subscribed  bool
 	following   subscription
 }
@@ -228,11 +229,13 @@ func (c *conn) control(ctx context.Context, payload []byte) error {
 		if protocol.CodeOf(err) != protocol.CodeUnsupported {
 			return err
 		}
+		count(c.s.counts.requests, other)
 		if env.RequestID != "" { // somebody waits for the answer
 			c.fail(env.RequestID, nil, err)
 		}
 		return nil
 	}
+	count(c.s.counts.requests, m.MessageType())
 	if c.ordered(m) {
 		return nil
 	}
@@ -253,6 +256,9 @@ func (c *conn) control(ctx context.Context, payload []byte) error {
 		return ctx.Err()
 	}
 	q := c.begins(m, payload)
+	if m, ok := m.(*api.Attach); ok { // now: what is read next may be for it
+		q.attachment, q.refused = c.place(m)
+	}
 	ctx, q.cancel = context.WithCancel(ctx)
 	c.wg.Go(func() {
 		defer func() { <-room }()
@@ -318,6 +324,7 @@ func (c *conn) send(m protocol.Message) { c.sendAfter(m, func() {}) }
 // sendAfter is send; before is called when nothing else can be written any
 // more until m is.
 func (c *conn) sendAfter(m protocol.Message, before func()) {
+	c.s.refused(m)
 	b, err := protocol.Encode(m)
 	if err == nil && len(b)+1 > frame.Max {
 		err = protocol.Errorf(protocol.CodeFrameTooLarge, m.MessageType()+" is too large")

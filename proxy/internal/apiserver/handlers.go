@@ -17,7 +17,9 @@ func (c *conn) request(ctx context.Context, q *request, m protocol.Message, requ
 	var err error
 	switch m := m.(type) {
 	case *api.Attach:
-		err = c.attach(ctx, m)
+		if err = q.refused; err == nil {
+			err = c.attach(m, q.attachment)
+		}
 	case *api.Events:
 		err = c.events(ctx, m)
 	case *api.List:
@@ -40,6 +42,9 @@ func (c *conn) request(ctx context.Context, q *request, m protocol.Message, requ
 	}
 	if err != nil && ctx.Err() == nil && c.claim(q) {
 		c.fail(requestID, nil, err)
+	}
+	if err != nil && q.attachment != nil {
+		close(q.attachment.done)
 	}
 }
 

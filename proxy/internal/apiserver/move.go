@@ -141,6 +141,9 @@ type request struct {
 	raw    json.RawMessage // nil where it must not be made twice
 	cancel context.CancelFunc
 	state  requestState // guarded by the connection's mu
+
+	attachment *attachment // of an attach: its place, or
+	refused    error       // why it has none
 }
 
 type requestState int
@@ -307,6 +310,7 @@ func (a *attachment) rest(accepted uint64) {
 func (c *conn) pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.paused = true
 	for _, a := range c.attachments {
 		if a.link != nil {
 			go a.pause()

@@ -67,6 +67,7 @@ type Server struct {
 	instance protocol.Instance
 	started  time.Time
 	tickets  tickets
+	counts   counts
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -85,7 +86,7 @@ func New(cfg Config) *Server {
 		cfg.Policy = AllowAll{}
 	}
 	return &Server{
-		cfg: cfg, instance: protocol.NewInstance(), started: time.Now(),
+		cfg: cfg, instance: protocol.NewInstance(), started: time.Now(), counts: newCounts(),
 		conns: make(map[*conn]struct{}), byPID: make(map[int]int),
 	}
 }
