@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -20,6 +21,7 @@ import (
 	"holdfast/proxy/internal/daemon"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/linkclient"
+	"holdfast/proxy/internal/metrics"
 	"holdfast/proxy/internal/sweep"
 	"holdfast/proxy/internal/web"
 	"holdfast/shared/config"
@@ -36,8 +38,8 @@ type serveOptions struct {
 	takeOver   bool
 	dryRun     bool
 	timeout    time.Duration // of a handoff
-	web        string
-	origins    []string
+	web        string   // --web; of the first proxy the setting, too: two cannot have one port
+	origins    []string // those of --web-origin, and of the settings
 	flags      map[string]string
 }
 
@@ -51,7 +53,6 @@ func (a *app) serveCommand() *cobra.Command {
 			return a.serve(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.web, "web", "", "serve WebSockets on a loopback `address`, 127.0.0.1:0 for any port")
 	cmd.Flags().StringSliceVar(&o.origins, "web-origin", nil, "another `origin` whose pages may connect")
 	cmd.Flags().BoolVar(&o.background, "background", false, "log to a file in the state directory")
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "take over from the running proxy")
@@ -83,6 +84,10 @@ func (a *app) serveReported(ctx context.Context, o *serveOptions, report *report
 	if err != nil {
 		return err
 	}
+	if o.web = o.flags["web"]; a.proxy == config.DefaultProxy {
+		o.web = cfg.Web
+	}
+	o.origins = append(o.origins, strings.FieldsFunc(cfg.WebOrigins, func(r rune) bool { return r == ',' || r == ' ' })...)
 	log, closeLog, err := a.openLog(o, dirs, cfg)
 	if err != nil {
 		return err
@@ -122,7 +127,9 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 	server := apiserver.New(apiserver.Config{
 		Link: links, Token: token, Secret: secret, EarlyExit: cfg.EarlyExit, Log: log,
 	})
-	common := web.Config{Server: server, Link: links, Log: log}
+	var s *serving // by the time that anybody asks
+	numbers := metrics.New(metrics.Config{Version: version.String(), Proxy: func() metrics.Proxy { return s.numbers() }, Supervisor: links.Stats})
+	common := web.Config{Server: server, Link: links, Metrics: numbers.Text, Health: links.Answers, Token: token, Refused: server.Refused, Log: log}
 	local, pages := common, common
 	local.Trusted, local.Tickets = true, secret != "" // a raw WebSocket has no hello to say the secret in
 	own := settings{WebOrigins: o.origins}
@@ -131,7 +138,7 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 		return err
 	}
 	pages.Origins = own.WebOrigins
-	s := &serving{
+	s = &serving{
 		server: server, links: links, local: web.New(local), pages: web.New(pages), listeners: ls, take: take, settings: own,
 		sweeper: &sweep.Sweeper{Link: links, Timeout: cfg.IdleTimeout, Log: log},
 		report:  report, dryRun: o.dryRun, timeout: o.timeout, log: log, failed: make(chan error, 1),
@@ -158,6 +165,7 @@ type serving struct {
 	failed  chan error // why it cannot go on
 	wg      sync.WaitGroup
 	stalls  stalls
+	took    atomic.Pointer[metrics.Takeover]
 
 	mu        sync.Mutex
 	accepting func() // ends it, and returns when it has ended; nil while nothing is accepted
@@ -170,6 +178,17 @@ func (s *serving) goaway(reason string) {
 	wg.Go(s.local.Goaway)
 	wg.Go(s.pages.Goaway)
 	wg.Wait()
+}
+
+// numbers are the proxy's own.
+func (s *serving) numbers() metrics.Proxy {
+	p := metrics.Proxy{
+		Counts: s.server.Counts(), Asking: s.local.Asking() + s.pages.Asking(), Linked: s.links.Linked(), Takeover: s.took.Load(),
+	}
+	if w := s.links.Welcome(); w != nil {
+		p.SupervisorVersion = w.Version
+	}
+	return p
 }
 
 // accept lets clients in, for the first time or again.

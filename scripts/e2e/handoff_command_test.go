@@ -241,3 +241,49 @@ func TestHandoffTellsWhoCannotMove(t *testing.T) {
 		t.Error("a connection that could be moved was not")
 	}
 }
+
+// Where WebSockets are served is a setting: whoever starts the proxy, pages find
+// it again. A second proxy does not want the same port.
+func TestWebSetting(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := ln.Addr().String()
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, "HOLDFAST_WEB="+address, "HOLDFAST_WEB_ORIGINS=https://a.example, https://b.example")
+	connects := func(origin string) int {
+		t.Helper()
+		request, err := http.NewRequestWithContext(w.ctx(), http.MethodGet, "http://"+address+"/v1/api", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{
+			"Origin": origin, "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+			"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Protocol": api.Subprotocol,
+		} {
+			request.Header.Set(name, value)
+		}
+		answer, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	w.must("proxy", "ls")
+	w.start(w.command("proxy", "serve", "--background", "--proxy", "blue"))
+	testkit.Eventually(t, limit, func() bool { _, err := os.Stat(w.path("blue.sock")); return err == nil }, "the second proxy serves")
+	for range 2 {
+		for origin, want := range map[string]int{"https://a.example": 101, "https://b.example": 101, "https://c.example": 403} {
+			if got := connects(origin); got != want {
+				t.Errorf("%s is answered %d, want %d", origin, got, want)
+			}
+		}
+		w.kill(lookup(w.holder("proxy.sock")))
+		w.must("proxy", "ls")
+	}
+}

@@ -64,6 +64,8 @@ type Config struct {
 	EarlyExit       time.Duration // a start fails if the child has ended by then; default 200 ms, negative: no check
 	LogLevel        string        // trace, debug, info, warn or error; default info
 	SecretFile      string        // file of mode 0600 with a secret that clients must know; default none
+	Web             string        // loopback address on which the proxy serves WebSockets; default none
+	WebOrigins      string        // origins whose pages may connect there, besides its own, with commas between
 }
 
 func (c Config) withDefaults() Config {
@@ -126,6 +128,8 @@ var settings = []setting{
 	{"early_exit", "`time` within which the end of a child fails its start; 0: no check (200ms)", setEarlyExit},
 	{"log_level", "`level`: trace, debug, info, warn or error (info)", text(func(c *Config) *string { return &c.LogLevel })},
 	{"secret_file", "`file` of mode 0600 with a secret that clients must know", text(func(c *Config) *string { return &c.SecretFile })},
+	{"web", "loopback `address` on which the proxy serves WebSockets; 127.0.0.1:0 for any port", text(func(c *Config) *string { return &c.Web })},
+	{"web_origins", "`origins` whose pages may connect there, too, with commas between", text(func(c *Config) *string { return &c.WebOrigins })},
 }
 
 func number(field func(*Config) *int) func(*Config, string) error {
