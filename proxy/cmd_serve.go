@@ -38,8 +38,8 @@ type serveOptions struct {
 	takeOver   bool
 	dryRun     bool
 	timeout    time.Duration // of a handoff
-	web        string   // --web; of the first proxy the setting, too: two cannot have one port
-	origins    []string // those of --web-origin, and of the settings
+	web        string        // --web; of the first proxy the setting, too: two cannot have one port
+	origins    []string      // those of --web-origin, and of the settings
 	flags      map[string]string
 }
 

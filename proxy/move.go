@@ -138,7 +138,7 @@ func (s *serving) moveAll(pass handoff.Pass, only string, moved *int) (closed in
 		for i, f := range frozen {
 			all[i] = given{nc: f.Client(), record: &f.Record}
 		}
-		err := s.pass(all, pass)
+		err := s.pass(all, nil, pass) // tickets are still good here
 		switch {
 		case err == nil:
 			*moved += len(frozen)
@@ -169,7 +169,7 @@ func (s *serving) moveAskers(pass handoff.Pass) error {
 	}
 	for len(all) > 0 {
 		n := min(len(all), handoff.AtOnce)
-		if err := s.pass(all[:n], pass); err != nil {
+		if err := s.pass(all[:n], s.state(), pass); err != nil {
 			s.reopen()
 			for _, g := range all {
 				s.goOn(s.connCtx, g.nc, g.record, func() {}, alreadyOurs)
@@ -190,7 +190,7 @@ type given struct {
 	record *apiserver.Record
 }
 
-func (s *serving) pass(all []given, pass handoff.Pass) error {
+func (s *serving) pass(all []given, state []byte, pass handoff.Pass) error {
 	conns := make([]handoff.Conn, len(all))
 	defer func() {
 		for _, c := range conns {
@@ -214,7 +214,7 @@ func (s *serving) pass(all []given, pass handoff.Pass) error {
 		}
 		conns[i] = handoff.Conn{Record: record, File: file}
 	}
-	return pass(conns, s.state())
+	return pass(conns, state)
 }
 
 // takeBack goes on with connections that the successor did not take.

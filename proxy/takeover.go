@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"holdfast/proxy/internal/handoff"
+	"holdfast/proxy/internal/metrics"
 	"holdfast/proxy/internal/shadow"
 	"holdfast/shared/logging"
 	"holdfast/shared/version"
@@ -34,6 +35,8 @@ func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 		s.report.say(progress{Step: "looked"})
 		return true, t.Leave()
 	}
+	s.server.HoldTickets()
+	defer s.server.IssueTickets()
 	closed, state, err := t.Prepared(s.adopt)
 	switch {
 	case err == nil:
@@ -46,6 +49,7 @@ func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 		return false, fmt.Errorf("rolled back, the old proxy serves on: %w", err)
 	}
 	n, median, longest := s.stalls.summary()
+	s.took.Store(&metrics.Takeover{Connections: n, Median: median, Worst: longest})
 	s.report.say(progress{Step: "moved", Connections: n, Closed: closed, StallMedianMS: ms(median), StallMaxMS: ms(longest)})
 	s.log.Info().Int("connections", n).Int("closed", closed).Dur("stall_median", median).Dur("stall_max", longest).Msg("clients taken over")
 	return false, nil

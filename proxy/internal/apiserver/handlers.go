@@ -63,6 +63,9 @@ func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, e
 		report.Request = m.Request
 		return report, nil
 	case *api.Ticket:
+		if err := c.s.tickets.wait(ctx); err != nil {
+			return nil, err
+		}
 		token, expires, err := c.s.tickets.issue(m.SessionID, time.Now())
 		return api.TicketIssued{Request: m.Request, Ticket: token, ExpiresAt: expires}, err
 	}

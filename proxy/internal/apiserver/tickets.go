@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ const (
 type tickets struct {
 	mu     sync.Mutex
 	issued map[string]ticket
+	held   chan struct{}   // not nil while none is issued; closed then
+	spent  map[string]bool // used up while none is issued
 }
 
 type ticket struct {
@@ -51,6 +54,9 @@ func (t *tickets) redeem(token string, session protocol.SessionID, now time.Time
 	defer t.mu.Unlock()
 	got, ok := t.issued[token]
 	delete(t.issued, token)
+	if t.spent != nil && ok {
+		t.spent[token] = true
+	}
 	return ok && !now.After(got.expires) && (got.session == "" || got.session == session)
 }
 
@@ -73,7 +79,8 @@ func (s *Server) Tickets() []TicketRecord {
 	return all
 }
 
-// AddTickets makes another proxy's tickets good here.
+// AddTickets makes another proxy's tickets good here, but for those that were
+// used up here.
 func (s *Server) AddTickets(all []TicketRecord) {
 	t := &s.tickets
 	t.mu.Lock()
@@ -82,7 +89,43 @@ func (s *Server) AddTickets(all []TicketRecord) {
 		t.issued = make(map[string]ticket)
 	}
 	for _, r := range all[:min(len(all), maxTickets)] {
-		t.issued[r.Ticket] = ticket{session: r.Session, expires: r.Expires}
+		if !t.spent[r.Ticket] {
+			t.issued[r.Ticket] = ticket{session: r.Session, expires: r.Expires}
+		}
+	}
+}
+
+// HoldTickets is for a proxy that others still connect past: what it issued would
+// not be known there. Clients that ask for a ticket wait until IssueTickets.
+func (s *Server) HoldTickets() {
+	s.tickets.mu.Lock()
+	defer s.tickets.mu.Unlock()
+	s.tickets.held, s.tickets.spent = make(chan struct{}), make(map[string]bool)
+}
+
+// IssueTickets ends that.
+func (s *Server) IssueTickets() {
+	s.tickets.mu.Lock()
+	defer s.tickets.mu.Unlock()
+	if s.tickets.held != nil {
+		close(s.tickets.held)
+	}
+	s.tickets.held, s.tickets.spent = nil, nil
+}
+
+// wait returns when tickets may be issued.
+func (t *tickets) wait(ctx context.Context) error {
+	t.mu.Lock()
+	held := t.held
+	t.mu.Unlock()
+	if held == nil {
+		return nil
+	}
+	select {
+	case <-held:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

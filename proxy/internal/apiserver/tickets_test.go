@@ -77,3 +77,33 @@ func TestTicketRequest(t *testing.T) {
 		t.Error("it is not good exactly once")
 	}
 }
+
+// While a proxy takes over it issues no tickets, and those that it is given again
+// and again are good once.
+func TestTicketsOfAnotherProxy(t *testing.T) {
+	old, s := New(Config{}), newWorld(t, nil)
+	one, _, err := old.tickets.issue("s", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.server.HoldTickets()
+	c := s.client()
+	c.send(api.Ticket{Request: req("t")})
+	s.server.AddTickets(old.Tickets())
+	if !s.server.Redeem(one, "s") {
+		t.Error("it is not good here")
+	}
+	two, _, err := old.tickets.issue("", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.server.AddTickets(old.Tickets())
+	if s.server.Redeem(one, "s") {
+		t.Error("it is good twice")
+	}
+	c.ping() // it is held, and holds up nothing
+	s.server.IssueTickets()
+	if m := expect[*api.TicketIssued](c); m.RequestID != "t" || !s.server.Redeem(m.Ticket, "") || !s.server.Redeem(two, "") {
+		t.Errorf("told %+v", m)
+	}
+}
