@@ -24,7 +24,7 @@ var Messages = protocol.NewRegistry(
 	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{},
 	Attach{}, Attached{}, Detach{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Exited{},
 	Pause{}, Paused{}, Unpause{}, Write{}, Accepted{}, Resync{}, Resized{}, Stolen{},
-	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Shutdown{},
+	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Stats{}, StatsReport{}, Shutdown{},
 )
 
 // Hello is the first message, from the proxy.
@@ -317,6 +317,41 @@ type StatusReport struct {
 	Supervisor protocol.ProcessStatus `json:"supervisor"`
 }
 
+// Stats asks for the supervisor's numbers. It is answered by StatsReport; a
+// supervisor that does not know it says unsupported.
+type Stats struct{}
+
+// StatsReport is the supervisor's numbers. Those that are absent are not known
+// on its system, or are 0. What counts up does so from the supervisor's start.
+type StatsReport struct {
+	StartedAt time.Time `json:"started_at"`
+	Links     int       `json:"links"`
+
+	Starting int `json:"starting"` // sessions by their states
+	Running  int `json:"running"`
+	Draining int `json:"draining"`
+	Exited   int `json:"exited"`
+
+	Attachments  int    `json:"attachments"`   // those of proxies that compare, too
+	BytesPrinted uint64 `json:"bytes_printed"` // of all sessions
+	BytesTyped   uint64 `json:"bytes_typed"`   // accepted; not what the supervisor answers for a viewer
+	Spawns       uint64 `json:"spawns"`
+	SpawnsFailed uint64 `json:"spawns_failed"`
+	ExitsNatural uint64 `json:"exits_natural"` // by outcome
+	ExitsSoft    uint64 `json:"exits_soft"`
+	ExitsHard    uint64 `json:"exits_hard"`
+	Resyncs      uint64 `json:"resyncs"`      // snapshots for viewers that the ring had overtaken
+	BytesMissed  uint64 `json:"bytes_missed"` // by them
+
+	PTYs       int    `json:"ptys,omitempty"` // of the whole system
+	MaxPTYs    int    `json:"max_ptys,omitempty"`
+	Files      int    `json:"files,omitempty"` // descriptors of the supervisor
+	MaxFiles   int    `json:"max_files,omitempty"`
+	Goroutines int    `json:"goroutines"`
+	HeapBytes  uint64 `json:"heap_bytes"` // live and not yet swept objects
+	RSSBytes   uint64 `json:"rss_bytes,omitempty"`
+}
+
 // Shutdown stops the supervisor. While sessions live it is refused with
 // session_running, unless EndSessions is set; it is answered by OK after every
 // session has ended.
@@ -368,4 +403,6 @@ func (Subscribed) MessageType() string     { return "subscribed" }
 func (Event) MessageType() string          { return "event" }
 func (Status) MessageType() string         { return "status" }
 func (StatusReport) MessageType() string   { return "status_report" }
+func (Stats) MessageType() string          { return "stats" }
+func (StatsReport) MessageType() string    { return "stats_report" }
 func (Shutdown) MessageType() string       { return "shutdown" }

@@ -218,10 +218,16 @@ func (c *Client) List(ctx context.Context, originator string) ([]protocol.Sessio
 }
 
 // Linked reports whether there is a live link: what asks then starts no supervisor.
-func (c *Client) Linked() bool {
+func (c *Client) Linked() bool { return c.live() != nil }
+
+// live returns the live link, or nil.
+func (c *Client) live() *link.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.conn != nil && !ended(c.conn)
+	if c.conn == nil || ended(c.conn) {
+		return nil
+	}
+	return c.conn
 }
 
 // Welcome returns what the supervisor last said of itself; nil before the

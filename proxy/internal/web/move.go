@@ -51,6 +51,13 @@ func (h *Handler) quieten() {
 	}
 }
 
+// Asking is how many connections there are whose request is not answered yet.
+func (h *Handler) Asking() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.asking)
+}
+
 func (h *Handler) isMoving() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

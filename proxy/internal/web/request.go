@@ -60,6 +60,7 @@ func (h *Handler) serve(ctx context.Context, g *guard, a *asker) {
 	}
 	var no *refusal
 	if errors.As(err, &no) {
+		h.refused(no)
 		h.logRefusal(no, r, nc)
 		_ = nc.SetWriteDeadline(time.Now().Add(closeTimeout))
 		if no.write(nc) == nil {
@@ -67,6 +68,12 @@ func (h *Handler) serve(ctx context.Context, g *guard, a *asker) {
 		}
 	}
 	_ = nc.Close()
+}
+
+func (h *Handler) refused(no *refusal) {
+	if h.cfg.Refused != nil {
+		h.cfg.Refused(no.err.Code)
+	}
 }
 
 // logRefusal never logs the URL: there may be a ticket in it, or a token.
@@ -101,8 +108,14 @@ func (h *Handler) route(ctx context.Context, g *guard, r *request) error {
 		if id, ok := rawPath(r.URL.Path); ok {
 			return h.raw(ctx, r, id)
 		}
+		if r.URL.Path == "/metrics" && h.cfg.Metrics != nil {
+			return h.metrics(ctx, r)
+		}
+		if r.URL.Path == "/healthz" && h.cfg.Health != nil {
+			return h.health(ctx, r)
+		}
 	}
-	return refuse(http.StatusNotFound, protocol.CodeUnsupported, "there is only GET /v1/api and GET /v1/sessions/{id}/raw")
+	return refuse(http.StatusNotFound, protocol.CodeUnsupported, "there is only GET /v1/api, /v1/sessions/{id}/raw, /metrics and /healthz")
 }
 
 // rawPath returns the session of /v1/sessions/{id}/raw.
@@ -237,17 +250,24 @@ func (no *refusal) write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	return answer(w, no.status, "application/json", body)
+}
+
+// answer writes a whole answer, the last thing on its connection.
+func answer(w io.Writer, status int, contentType string, body []byte) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", no.status, http.StatusText(no.status))
-	switch no.status {
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
+	switch status {
+	case http.StatusUnauthorized:
+		b.WriteString("WWW-Authenticate: Bearer\r\n")
 	case http.StatusUpgradeRequired:
 		b.WriteString("Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
 	case http.StatusServiceUnavailable:
 		b.WriteString("Retry-After: 1\r\n")
 	}
-	fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	fmt.Fprintf(&b, "Content-Type: %s\r\nContent-Length: %d\r\n", contentType, len(body))
 	b.WriteString("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n")
 	b.Write(body)
-	_, err = w.Write(b.Bytes())
+	_, err := w.Write(b.Bytes())
 	return err
 }

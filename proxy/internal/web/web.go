@@ -3,6 +3,7 @@
 //
 //	GET /v1/api                 the api, subprotocol holdfast.v1
 //	GET /v1/sessions/{id}/raw   nothing but the terminal's bytes
+//	GET /metrics, /healthz      how we are, as text
 //
 // A connection carries one request. What has arrived behind its head is kept,
 // so that a live WebSocket is nothing but a connection and some bytes, and can
@@ -10,7 +11,7 @@
 //
 // Invariant: on TCP nothing is done for a request whose Host or Origin is not
 // in the lists, and nothing is told to a client that has shown neither ticket
-// nor token.
+// nor token, but for whether we serve.
 //
 // Not here: what the api's messages mean (package apiserver), pages.
 package web
@@ -69,6 +70,12 @@ type Config struct {
 	// Tickets says that raw WebSockets need a ticket of trusted peers, too: set
 	// it where hello must carry a secret, which a raw WebSocket cannot.
 	Tickets bool
+	// Metrics and Health answer GET /metrics and /healthz; without them there is
+	// no such path. Token is what a peer that is not trusted shows for the former.
+	Metrics func(context.Context) (text []byte, contentType string, err error)
+	Health  func(context.Context) error
+	Token   string
+	Refused func(protocol.Code) // is told of every refusal; may be nil
 	Log     zerolog.Logger
 }
 
@@ -152,6 +159,7 @@ func isShortage(err error) bool {
 func (h *Handler) begin(ctx context.Context, g *guard, nc net.Conn) {
 	pid := peerPID(nc)
 	if no := h.add(pid); no != nil {
+		h.refused(no)
 		_ = nc.SetWriteDeadline(time.Now().Add(closeTimeout))
 		_ = no.write(nc)
 		_ = nc.Close()

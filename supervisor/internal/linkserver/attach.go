@@ -43,7 +43,8 @@ func (s *Server) attach(ctx context.Context, st *link.Stream, m *wire.Attach) er
 		a.Close()  // the viewer has gone: Next returns io.EOF,
 		st.Abort() // and a write that waits for its window ends
 	}()
-	err = tell(ctx, st, ss, a, m.Attachment)
+	s.overtaken(info.BytesMissed)
+	err = s.tell(ctx, st, ss, a, m.Attachment)
 	_ = st.Close()
 	if err != nil {
 		st.Abort()
@@ -53,7 +54,7 @@ func (s *Server) attach(ctx context.Context, st *link.Stream, m *wire.Attach) er
 }
 
 // tell writes what happens until the attachment ends.
-func tell(ctx context.Context, st *link.Stream, ss *session.Session, a *session.Attachment, number uint32) error {
+func (s *Server) tell(ctx context.Context, st *link.Stream, ss *session.Session, a *session.Attachment, number uint32) error {
 	const head = frame.HeaderLen + frame.DataHeadLen
 	buf := make([]byte, head+frame.MaxData)
 	for {
@@ -81,6 +82,7 @@ func tell(ctx context.Context, st *link.Stream, ss *session.Session, a *session.
 		case session.ItemResized:
 			err = st.Send(wire.Resized{Cols: item.Size.Cols, Rows: item.Size.Rows})
 		case session.ItemResync:
+			s.overtaken(item.Missed)
 			err = st.Send(wire.Resync{
 				Offset: item.Offset, BytesMissed: item.Missed, SnapshotBytes: item.Bytes, View: item.View, ScreenOnly: item.ScreenOnly,
 			})

@@ -98,6 +98,8 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 		})
 	case *wire.Status:
 		return wire.StatusReport{Supervisor: s.status()}, nil
+	case *wire.Stats:
+		return s.stats(), nil
 	}
 	return nil, protocol.Errorf(protocol.CodeUnsupported, request.MessageType()+" is not a request")
 }

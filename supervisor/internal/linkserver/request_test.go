@@ -182,7 +182,7 @@ func TestRequests(t *testing.T) {
 // requests are the messages that a proxy may begin a stream with.
 var requests = []string{
 	"attach", "create", "events", "forget", "history", "info", "interrupt", "list", "read", "reopen", "resize", "screen",
-	"search", "shutdown", "signal", "size_policy", "status", "terminate", "wait", "write",
+	"search", "shutdown", "signal", "size_policy", "stats", "status", "terminate", "wait", "write",
 }
 
 // Every message there is, empty, gets an answer: a request whatever fits, any

@@ -54,6 +54,8 @@ type Server struct {
 	started  time.Time
 	links    atomic.Int64
 	viewers  atomic.Int64 // attachments
+	resyncs  atomic.Uint64
+	missed   atomic.Uint64 // bytes
 	stopping sync.Once
 }
 

@@ -128,6 +128,7 @@ func (s *Session) typed(a *Attachment, name string, offset uint64, p []byte) (ui
 		n, err = s.acceptFrom(a, p)
 	}
 	w.accepted += uint64(n)
+	s.cfg.counts.typed.Add(uint64(n))
 	return w.accepted, s.taken(w.accepted, p, n, err)
 }
 
@@ -231,6 +232,7 @@ func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, e
 		var n int
 		n, err = s.accept(p)
 		accepted = uint64(n)
+		s.cfg.counts.typed.Add(accepted)
 		err = s.taken(accepted, p, n, err)
 	}) {
 		return 0, notFound(s.id)

@@ -245,6 +245,7 @@ const aPiece = 4095
 // no more than that. Viewers are told when all has come, so that each message
 // to them is a long one; but none of them waits for a loop that is busy.
 func (s *Session) took(n int) {
+	s.cfg.counts.printed.Add(uint64(n))
 	c := chunk{s.ring.Commit(n), n}
 	select {
 	case s.chunks <- c:
@@ -349,6 +350,7 @@ func (s *Session) finishIfOver() {
 	s.news.rang()
 	s.tellNews()
 	s.exit = s.exitRecord()
+	s.cfg.counts.exited(s.exit.Outcome)
 	s.input.drop()
 	s.ring.Finish()
 	if err := s.pty.Close(); err != nil {

@@ -35,6 +35,7 @@ type Config struct {
 	Log zerolog.Logger
 
 	courtesy *courtesy // of all sessions of a table
+	counts   *counts   // the same
 
 	// For tests; the defaults are the real ones.
 	Start func(pty.Spec) (PTY, error)
@@ -52,7 +53,7 @@ func (c Config) withDefaults() Config {
 	c.OriginatorSessions = cmp.Or(c.OriginatorSessions, min(c.MaxSessions, max(1024, c.MaxSessions/2)))
 	c.SpawnBurst = cmp.Or(c.SpawnBurst, 1024)
 	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
-	c.courtesy = &courtesy{}
+	c.courtesy, c.counts = &courtesy{}, &counts{}
 	if c.Start == nil {
 		c.Start = func(s pty.Spec) (PTY, error) { return pty.Start(s) }
 	}
@@ -225,6 +226,7 @@ func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, token strin
 	delete(t.opening, id)
 	if err != nil {
 		t.mu.Unlock()
+		t.cfg.counts.spawnsFailed.Add(1)
 		return nil, err
 	}
 	if t.closing {
@@ -234,6 +236,7 @@ func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, token strin
 	}
 	old := t.sessions[id]
 	t.sessions[id] = s
+	t.cfg.counts.spawns.Add(1)
 	t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == old })
 	t.mu.Unlock()
 	if old != nil { // one life ends before the next begins, in the events too

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/doctor"
+	"holdfast/shared/config"
+	"holdfast/shared/link"
+	"holdfast/shared/socket"
+	"holdfast/shared/version"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	return a.jsonFlag(&cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what would make terminals fail, and say how to mend it",
+		Long: "Look for what would make terminals fail, and say how to mend it: directories, sockets and their locks,\n" +
+			"settings, limits on PTYs and files, logouts, and whether both processes run, answer and fit together.\n" +
+			"It starts nothing and changes nothing.\n\n" +
+			"Each finding is ok, a note, a warning or an error. Exit code: 0 if there are but ok and notes,\n" +
+			"1 if the worst is a warning, 2 if it is an error.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found := a.diagnose(cmd.Context())
+			if err := cmd.Context().Err(); err != nil {
+				return err
+			}
+			var err error
+			if a.json {
+				err = printJSON(cmd, found)
+			} else {
+				err = printFindings(cmd.OutOrStdout(), found)
+			}
+			if err != nil {
+				return err
+			}
+			if code := doctor.Worst(found).ExitCode(); code != 0 {
+				return &exitError{code, ""}
+			}
+			return nil
+		},
+	})
+}
+
+func printFindings(out io.Writer, all []doctor.Finding) error {
+	for _, f := range all {
+		// Several lines, as of settings, are one finding.
+		fmt.Fprintf(out, "%-8s %-12s %s\n", f.Severity, f.Check, printable(strings.ReplaceAll(f.Finding, "\n", "; ")))
+		if f.Fix == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(out, "%-8s %-12s fix: %s\n", "", "", printable(f.Fix)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// diagnose gathers the facts. It makes no directory, as all other commands do.
+func (a *app) diagnose(ctx context.Context) []doctor.Finding {
+	dirs, err := config.Resolve(a.dir, os.Getenv)
+	if err != nil {
+		return []doctor.Finding{{Check: "directories", Severity: doctor.Error, Finding: err.Error(), Fix: "set HOME, --dir or HOLDFAST_DIR"}}
+	}
+	f := doctor.Facts{
+		Dirs: dirs, Proxy: a.proxy, Version: version.String(), Env: os.Getenv,
+		Ptmx: "/dev/ptmx", Files: doctor.Files, Locked: doctor.Locked,
+		Listens: func(ctx context.Context, path string) error {
+			nc, _, err := socket.Dial(ctx, path)
+			if err != nil {
+				return notRunning(err)
+			}
+			return nc.Close()
+		},
+		Output: func(ctx context.Context, name string, args ...string) (string, error) {
+			out, err := exec.CommandContext(ctx, name, args...).Output()
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", name, err)
+			}
+			return string(out), nil
+		},
+	}
+	if _, err := os.Stat("/proc/self/fd"); err == nil && runtime.GOOS == "linux" {
+		f.Proc = "/proc"
+	}
+	cfg, err := config.Load(dirs, os.Getenv, nil)
+	secret := ""
+	if err == nil {
+		secret, err = cfg.Secret()
+	}
+	f.Settings = err
+	_, f.Program = supervisorPath()
+	f.Supervisor = func(ctx context.Context) (*protocol.ProcessStatus, error) {
+		s, err := askSupervisor(ctx, dirs, secret)
+		return s, notRunning(err)
+	}
+	f.Serving = func(ctx context.Context, supervisor bool) (*doctor.ProxyStatus, error) {
+		s, err := a.askProxy(ctx, f, supervisor)
+		return s, notRunning(err)
+	}
+	return doctor.Run(ctx, f)
+}
+
+// notRunning tells a certain no from all that may be otherwise.
+func notRunning(err error) error {
+	if nobodyListens(err) {
+		return doctor.ErrNotRunning
+	}
+	return err
+}
+
+// askSupervisor asks it without a proxy, which may not run, or not reach it.
+func askSupervisor(ctx context.Context, dirs config.Dirs, secret string) (*protocol.ProcessStatus, error) {
+	nc, _, err := socket.Dial(ctx, dirs.Socket(config.SupervisorSocket))
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() }) // ends the hello, too
+	defer stop()
+	conn, _, _, err := link.Dial(nc, wire.Hello{
+		Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(), Name: "proxy doctor", Secret: secret,
+	}, zerolog.Nop())
+	if err != nil {
+		return nil, late(ctx, err)
+	}
+	defer func() { _ = conn.Close() }()
+	reply, err := conn.Call(ctx, wire.Status{})
+	if err != nil {
+		return nil, late(ctx, err)
+	}
+	report, ok := reply.(*wire.StatusReport)
+	if !ok {
+		return nil, errors.New("status answered by " + reply.MessageType())
+	}
+	return &report.Supervisor, nil
+}
+
+// late says so where it was time that ran out.
+func late(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// askProxy asks the proxy, where dialing makes no directory. It asks for the
+// status only if a supervisor answers: else the proxy would start one.
+func (a *app) askProxy(ctx context.Context, f doctor.Facts, supervisor bool) (*doctor.ProxyStatus, error) {
+	if _, err := os.Lstat(f.Dirs.Socket(config.APISocket(a.proxy))); errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if f.Settings != nil {
+		return nil, fmt.Errorf("%w: the settings cannot be used", doctor.ErrNotAsked)
+	}
+	for _, dir := range []string{f.Dirs.Runtime, f.Dirs.State, f.Dirs.Config} {
+		if err := socket.CheckDir(dir); err != nil {
+			return nil, fmt.Errorf("%w: %v", doctor.ErrNotAsked, err)
+		}
+	}
+	c, err := a.dial(ctx, nil)
+	if err != nil {
+		return nil, late(ctx, err)
+	}
+	defer func() { _ = c.Close() }()
+	if !supervisor {
+		return &doctor.ProxyStatus{ProcessStatus: protocol.ProcessStatus{PID: c.ProxyPID()}}, nil
+	}
+	s, err := c.Status(ctx)
+	if err != nil {
+		return nil, late(ctx, err)
+	}
+	return &doctor.ProxyStatus{ProcessStatus: s.Proxy, Linked: s.Supervisor != nil}, nil
+}

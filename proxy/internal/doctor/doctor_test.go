@@ -1,0 +1,454 @@
+//go:build unix
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/shared/config"
+	"holdfast/shared/socket"
+	"holdfast/shared/testkit"
+)
+
+// A machine is one that was made up: its directories, and a /proc.
+type machine struct {
+	t *testing.T
+	Facts
+	dir string // where all of it lies
+}
+
+// healthy is a machine on which both processes run.
+func healthy(t *testing.T) *machine {
+	m := &machine{t: t, dir: testkit.Dir(t)}
+	lies := filepath.Join(m.dir, "hf")
+	m.Dirs = config.Dirs{Runtime: lies, State: lies, Config: lies}
+	m.Proxy, m.Version, m.Proc, m.Ptmx = "proxy", "v2", filepath.Join(m.dir, "proc"), "/dev/ptmx"
+	m.must(os.Mkdir(lies, 0o700))
+	m.file("proc/sys/kernel/pty/nr", "79")
+	m.file("proc/sys/kernel/pty/max", "100")
+	m.file("run/systemd/private", "")
+	m.Env = func(name string) string {
+		return map[string]string{"XDG_RUNTIME_DIR": filepath.Join(m.dir, "run")}[name]
+	}
+	m.Files = func() (uint64, uint64, error) { return 79, 100, nil }
+	m.Locked = func(string) (bool, error) { return false, errors.New("asked, though there is a /proc") }
+	m.Output = m.prints(map[string]string{"loginctl": "Linger=yes\n"})
+	m.Listens = func(_ context.Context, path string) error {
+		nc, err := net.Dial("unix", path)
+		if err != nil {
+			return ErrNotRunning
+		}
+		return nc.Close()
+	}
+	m.process(10, "/bin/supervisor", "supervisor", "--background", "--dir", lies)
+	m.process(20, "/bin/proxy", "proxy", "serve", "--proxy", "proxy", "--dir="+lies)
+	m.process(30, "/bin/bash", "bash") // in a session
+	m.file("proc/30/stat", "30 (a b) c) S 10 0")
+	m.serves(10, "supervisor.sock")
+	m.serves(20, "proxy.sock")
+	m.serves(20, "proxy.web.sock")
+	m.process(40, "/bin/proxy", "proxy", "--dir", lies, "attach", "serve") // a client
+	m.process(41, "/bin/supervisor", "supervisor", "--dir", m.dir)         // of other directories
+	m.process(42, "/bin/supervisor", "supervisor", "--dir", lies, "stop")
+	m.asked(&protocol.ProcessStatus{PID: 10, Version: "v2", Protocol: protocol.Supported(), Sessions: 3}, nil)
+	m.serving(&ProxyStatus{protocol.ProcessStatus{PID: 20, Version: "v2", Protocol: protocol.Supported()}, true}, nil)
+	return m
+}
+
+func (m *machine) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) file(name, text string) {
+	m.t.Helper()
+	path := filepath.Join(m.dir, name)
+	m.must(os.MkdirAll(filepath.Dir(path), 0o700))
+	m.must(os.WriteFile(path, []byte(text), 0o600))
+}
+
+func (m *machine) link(name, to string) {
+	m.t.Helper()
+	path := filepath.Join(m.dir, name)
+	m.must(os.MkdirAll(filepath.Dir(path), 0o700))
+	_ = os.Remove(path)
+	m.must(os.Symlink(to, path))
+}
+
+// process makes a process that has three files open, of ten.
+func (m *machine) process(pid int, exe string, args ...string) {
+	of := fmt.Sprintf("proc/%d/", pid)
+	m.link(of+"exe", exe)
+	m.file(of+"cmdline", strings.Join(args, "\x00")+"\x00")
+	m.file(of+"environ", "HOME=/nowhere\x00")
+	m.file(of+"stat", fmt.Sprintf("%d (%s) S 1 0", pid, args[0]))
+	m.file(of+"limits", "Limit   Soft Limit   Hard Limit   Units\nMax open files            10                   4096                 files\n")
+	for fd := range 3 {
+		m.link(of+"fd/"+strconv.Itoa(fd), "/dev/null")
+	}
+}
+
+// serves makes a process hold a socket's lock, and listen.
+func (m *machine) serves(pid int, name string) {
+	m.locks(pid, name)
+	m.listens(name)
+}
+
+func (m *machine) locks(pid int, name string) {
+	m.file("hf/"+name+".lock", "")
+	m.link(fmt.Sprintf("proc/%d/fd/of-%s", pid, name), m.Dirs.Socket(name)+".lock")
+}
+
+func (m *machine) listens(name string) *net.UnixListener {
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: m.Dirs.Socket(name), Net: "unix"})
+	m.must(err)
+	m.t.Cleanup(func() { _ = ln.Close() })
+	return ln
+}
+
+// stale leaves a socket on which nobody listens.
+func (m *machine) stale(name string) {
+	ln := m.listens(name)
+	ln.SetUnlinkOnClose(false)
+	m.must(ln.Close())
+}
+
+// ends makes a process end: nobody has it, nor its locks.
+func (m *machine) ends(pid int) { m.must(os.RemoveAll(filepath.Join(m.Proc, strconv.Itoa(pid)))) }
+
+func (m *machine) asked(s *protocol.ProcessStatus, err error) {
+	m.Supervisor = func(context.Context) (*protocol.ProcessStatus, error) { return s, err }
+}
+
+func (m *machine) serving(s *ProxyStatus, err error) {
+	m.Serving = func(context.Context, bool) (*ProxyStatus, error) { return s, err }
+}
+
+// prints has programs print, and fail where they are not told what.
+func (m *machine) prints(what map[string]string) func(context.Context, string, ...string) (string, error) {
+	return func(_ context.Context, name string, _ ...string) (string, error) {
+		if text, ok := what[name]; ok {
+			return text, nil
+		}
+		return "", errors.New("no " + name)
+	}
+}
+
+// bad are the findings that are not ok.
+func bad(all []Finding) (found []Finding) {
+	for _, f := range all {
+		if f.Severity != OK {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+func TestHealthy(t *testing.T) {
+	found := Run(t.Context(), healthy(t).Facts)
+	if got := bad(found); len(got) > 0 || Worst(found) != OK {
+		t.Errorf("%+v", got)
+	}
+	var checks []string
+	for _, f := range found {
+		checks = append(checks, f.Check)
+	}
+	if got, want := strings.Join(checks, " "), "directories paths settings sockets ptmx files linger supervisor proxy skew orphans"; got != want {
+		t.Errorf("checks %s, want %s", got, want)
+	}
+}
+
+// Each finding is made on purpose, and is the only one.
+func TestFindings(t *testing.T) {
+	timeout := fmt.Errorf("hello: %w", context.DeadlineExceeded)
+	for _, tt := range []struct {
+		name     string
+		spoil    func(*machine)
+		check    string
+		severity Severity
+		says     string // part of the finding
+		fix      string // part of the fix
+	}{
+		{"too open", func(m *machine) { m.must(os.Chmod(m.Dirs.State, 0o755)) },
+			"directories", Error, "0755", "chmod 700"},
+		{"a link", func(m *machine) {
+			m.link("link", m.Dirs.State)
+			m.Dirs.State = filepath.Join(m.dir, "link")
+		}, "directories", Error, "symbolic link", "name the directory itself"},
+		{"no directory", func(m *machine) {
+			m.file("file", "")
+			m.Dirs.Config = filepath.Join(m.dir, "file")
+		}, "directories", Error, "no directory", "remove it"},
+		{"another's", func(m *machine) {
+			if os.Geteuid() != 0 {
+				m.t.Skip("only root can give a directory away")
+			}
+			m.must(os.Chown(m.Dirs.State, 65534, -1))
+		}, "directories", Error, "belongs to uid 65534", "choose another one"},
+		{"not made yet", func(m *machine) { m.Dirs.Config = filepath.Join(m.dir, "a/b") },
+			"directories", Note, "does not exist yet", "next command"},
+		{"cannot be made", func(m *machine) {
+			m.file("file", "")
+			m.Dirs.Config = filepath.Join(m.dir, "file/b")
+		}, "directories", Error, "cannot be made", "log in anew"},
+		{"may not be made", func(m *machine) {
+			if os.Geteuid() == 0 {
+				m.t.Skip("root may make it")
+			}
+			m.must(os.Mkdir(filepath.Join(m.dir, "shut"), 0o500))
+			m.Dirs.Config = filepath.Join(m.dir, "shut/b")
+		}, "directories", Error, "permission denied", "log in anew"},
+		{"sockets in /tmp", func(m *machine) {
+			m.Dirs.Runtime = "/tmp/holdfast-doctor-" + filepath.Base(m.dir)
+			m.must(os.Mkdir(m.Dirs.Runtime, 0o700))
+			m.t.Cleanup(func() { _ = os.Remove(m.Dirs.Runtime) })
+		}, "paths", Note, "too long", "shorter"},
+		{"bad settings", func(m *machine) { m.Settings = errors.New("grace must be short") },
+			"settings", Error, "grace", config.FileName},
+		{"no program", func(m *machine) { m.Program = errors.New("no supervisor") },
+			"settings", Warning, "no supervisor", "install"},
+		{"no program, nor supervisor", func(m *machine) {
+			m.Program = errors.New("no program")
+			m.asked(nil, protocol.Errorf(protocol.CodeUnauthorized, "secret"))
+		}, "settings", Error, "no program", "install"},
+		{"a stale socket", func(m *machine) { m.stale("dev.sock") },
+			"sockets", Warning, "dev.sock is stale", "proxy ls --proxy dev"},
+		{"the supervisor's stale socket", func(m *machine) {
+			m.ends(10)
+			m.must(os.Remove(m.Dirs.Socket("supervisor.sock")))
+			m.stale("supervisor.sock")
+			m.asked(nil, ErrNotRunning)
+		}, "sockets", Warning, "supervisor.sock is stale", "any command"},
+		{"a lock without a socket", func(m *machine) { m.locks(20, "proxy.control.sock") },
+			"sockets", Warning, "process 20 holds its lock", "wait 10 s"},
+		{"a socket without a lock", func(m *machine) { m.listens("dev.sock") },
+			"sockets", Warning, "without its lock", "wait 10 s"},
+		{"no socket", func(m *machine) { m.file("hf/dev.sock", "") },
+			"sockets", Error, "no socket", "remove it"},
+		{"a socket that does not answer", func(m *machine) {
+			m.stale("dev.sock")
+			m.Listens = func(context.Context, string) error { return timeout }
+		}, "sockets", Note, "unknown whether anybody listens", ""},
+		{"many terminals", func(m *machine) { m.file("proc/sys/kernel/pty/nr", "80\n") },
+			"ptmx", Warning, "80 terminals of 100", "kernel.pty.max=4096"},
+		{"too many terminals", func(m *machine) { m.file("proc/sys/kernel/pty/nr", "95\n") },
+			"ptmx", Error, "95 terminals of 100", "kernel.pty.max"},
+		{"unknown terminals", func(m *machine) { m.file("proc/sys/kernel/pty/max", "many") },
+			"ptmx", Note, "unknown", ""},
+		{"no ptmx", func(m *machine) { m.Ptmx = filepath.Join(m.dir, "ptmx") },
+			"ptmx", Error, "no such file", "devpts"},
+		{"our files", func(m *machine) { m.Files = func() (uint64, uint64, error) { return 80, 100, nil } },
+			"files", Warning, "this process has 80 files open of 100", "ulimit -n"},
+		{"unknown files", func(m *machine) { m.Files = func() (uint64, uint64, error) { return 0, 0, errors.ErrUnsupported } },
+			"files", Note, "unknown of this process", ""},
+		{"the supervisor's files", func(m *machine) {
+			for i := range 4 {
+				m.link(fmt.Sprintf("proc/10/fd/1%d", i), "/dev/ptmx")
+			}
+		}, "files", Warning, "supervisor 10 has 8 files open of 10", "LimitNOFILE"},
+		{"the proxy's files, without a limit that is known", func(m *machine) { m.file("proc/20/limits", "") },
+			"files", Note, "unknown of proxy 20", ""},
+		{"no linger", func(m *machine) {
+			m.Output = m.prints(map[string]string{"loginctl": "Linger=no\n", "busctl": "b true\n"})
+		}, "linger", Note, "logout may: yes", "loginctl enable-linger"},
+		{"no linger, and the rest unknown", func(m *machine) { m.Output = m.prints(map[string]string{"loginctl": "Linger=no"}) },
+			"linger", Note, "unknown", "loginctl enable-linger"},
+		{"no loginctl", func(m *machine) { m.Output = m.prints(nil) },
+			"linger", Note, "unknown whether", "loginctl enable-linger"},
+		{"no supervisor", func(m *machine) {
+			m.ends(10)
+			m.must(os.Remove(m.Dirs.Socket("supervisor.sock")))
+			m.asked(nil, ErrNotRunning)
+		}, "supervisor", Note, "none runs", "next command"},
+		{"a supervisor that does not answer", func(m *machine) { m.asked(nil, timeout) },
+			"supervisor", Error, "process 10 does not answer, which does not mean that it or its sessions have ended: hello: context deadline exceeded; " +
+				"to end it would end its sessions, programs that run: 1", "leave it alone"},
+		{"a stopped supervisor", func(m *machine) {
+			m.asked(nil, timeout)
+			m.file("proc/10/stat", "10 (supervisor) T 1 0")
+		}, "supervisor", Error, "process 10 does not answer", "kill -CONT 10"},
+		{"a supervisor that refuses us", func(m *machine) { m.asked(nil, protocol.Errorf(protocol.CodeUnauthorized, "wrong secret")) },
+			"supervisor", Error, "wrong secret", "secret_file"},
+		{"a supervisor of another protocol", func(m *machine) {
+			m.asked(nil, protocol.Errorf(protocol.CodeProtocolMismatch, "nothing in common"))
+		}, "supervisor", Error, "nothing in common", "its sessions"},
+		{"no proxy", func(m *machine) {
+			m.ends(20)
+			m.must(os.Remove(m.Dirs.Socket("proxy.sock")))
+			m.must(os.Remove(m.Dirs.Socket("proxy.web.sock")))
+			m.serving(nil, ErrNotRunning)
+		}, "proxy", Note, "none runs", "next command"},
+		{"a proxy that does not answer", func(m *machine) { m.serving(nil, timeout) },
+			"proxy", Error, "process 20 does not answer", "costs no session: kill 20"},
+		{"a stopped proxy", func(m *machine) {
+			m.serving(nil, timeout)
+			m.file("proc/20/stat", "20 (proxy) T 1 0")
+		}, "proxy", Error, "process 20 does not answer", "kill -CONT 20"},
+		{"a proxy that refuses us", func(m *machine) { m.serving(nil, protocol.Errorf(protocol.CodeUnauthorized, "wrong secret")) },
+			"proxy", Error, "wrong secret", "secret_file"},
+		{"a proxy that was not asked", func(m *machine) { m.serving(nil, fmt.Errorf("%w: why", ErrNotAsked)) },
+			"proxy", Note, "unknown: it was not asked: why", "mend that first"},
+		{"an older proxy", func(m *machine) { m.Version = "v3" },
+			"skew", Note, "version v2, this program of v3", "proxy --handoff"},
+		{"an older supervisor", func(m *machine) {
+			m.asked(&protocol.ProcessStatus{PID: 10, Version: "v1", Protocol: protocol.Supported()}, nil)
+		}, "skew", Note, "the supervisor of v1; they speak protocol 1", "leave it"},
+		{"no common protocol", func(m *machine) {
+			m.asked(&protocol.ProcessStatus{PID: 10, Version: "v1", Protocol: protocol.VersionRange{Min: 90, Max: 99}}, nil)
+		}, "skew", Error, "90-99", "proxy --handoff"},
+		{"a proxy without its supervisor", func(m *machine) {
+			m.serving(&ProxyStatus{protocol.ProcessStatus{PID: 20, Version: "v2", Protocol: protocol.Supported()}, false}, nil)
+		}, "skew", Error, "does not reach the supervisor", "proxy --handoff"},
+		{"a newer proxy on disk", func(m *machine) { m.link("proc/20/exe", "/bin/proxy (deleted)") },
+			"skew", Note, "program of proxy 20 was replaced", "proxy --handoff"},
+		{"a newer supervisor on disk", func(m *machine) { m.link("proc/10/exe", "/bin/supervisor (deleted)") },
+			"skew", Note, "program of supervisor 10 was replaced", "ends its sessions"},
+		{"a supervisor without its lock", func(m *machine) {
+			m.process(50, "/bin/supervisor.old", "supervisor", "--dir", m.Dirs.State)
+			m.link("proc/50/fd/9", m.Dirs.Socket("supervisor.sock")+".lock (deleted)")
+			m.file("proc/51/stat", "51 (sh) S 50 0")
+		}, "orphans", Warning, "supervisor 50 holds no lock of ours, so nobody reaches its sessions; to end it would end its sessions, programs that run: 1", "kill -TERM 50"},
+		{"a proxy without its lock", func(m *machine) {
+			m.process(50, "/bin/proxy", "proxy", "--handoff", "--foreground")
+			m.file("proc/50/environ", "A=b\x00HOLDFAST_DIR="+m.Dirs.State+"\x00")
+		}, "orphans", Warning, "proxy 50 holds no lock", "costs no session: kill 50"},
+		{"an orphan that was started where it looks", func(m *machine) {
+			m.process(50, "/bin/proxy", "proxy", "serve", "--dir", "hf")
+			m.link("proc/50/cwd", m.dir)
+		}, "orphans", Warning, "proxy 50 holds no lock", "kill 50"},
+		{"no /proc", func(m *machine) {
+			m.Proc = ""
+			m.Locked = func(string) (bool, error) { return true, nil }
+		}, "orphans", Note, "unknown", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := healthy(t)
+			m.t = t
+			tt.spoil(m)
+			var got, others []Finding
+			for _, f := range bad(Run(t.Context(), m.Facts)) {
+				if strings.Contains(f.Fix, "-9") || strings.Contains(f.Fix, "KILL") {
+					t.Errorf("%+v", f)
+				}
+				if f.Check == tt.check {
+					got = append(got, f)
+				} else {
+					others = append(others, f)
+				}
+			}
+			if len(got) != 1 || got[0].Severity != tt.severity || !strings.Contains(got[0].Finding, tt.says) || !strings.Contains(got[0].Fix, tt.fix) {
+				t.Fatalf("%s: got %+v, want %s, %q, %q", tt.check, got, tt.severity, tt.says, tt.fix)
+			}
+			for _, f := range others {
+				if !strings.Contains(tt.name, "supervisor") || f.Check != "supervisor" {
+					t.Errorf("and %+v", f)
+				}
+			}
+		})
+	}
+}
+
+func TestPathTooLong(t *testing.T) {
+	m := healthy(t)
+	m.Dirs.Runtime = "/" + strings.Repeat("x", socket.MaxPath-len("//proxy.control.sock"))
+	l := newLook(t.Context(), m.Facts)
+	if got := l.paths(); got[0].Severity != OK {
+		t.Errorf("one that just fits: %+v", got)
+	}
+	l.Dirs.Runtime += "x"
+	if got := l.paths(); got[0].Severity != Error || !strings.Contains(got[0].Fix, "shorter") {
+		t.Errorf("one too long: %+v", got)
+	}
+	l.Proxy = "p"
+	if got := l.paths(); got[0].Severity != OK {
+		t.Errorf("with a shorter name: %+v", got)
+	}
+}
+
+// A process that listens only by the time we have looked is no failure.
+func TestAboutToServe(t *testing.T) {
+	m := healthy(t)
+	answer, n := m.Supervisor, 0
+	m.Supervisor = func(ctx context.Context) (*protocol.ProcessStatus, error) {
+		if n++; n == 1 {
+			return nil, ErrNotRunning
+		}
+		return answer(ctx)
+	}
+	if got := bad(Run(t.Context(), m.Facts)); len(got) > 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Looking changes nothing, whatever there is.
+func TestChangesNothing(t *testing.T) {
+	m := healthy(t)
+	m.stale("dev.sock")
+	m.file("hf/dev.sock.lock", "17")
+	m.Dirs.Config = filepath.Join(m.dir, "not/there")
+	list := func() (all string) {
+		m.must(filepath.WalkDir(m.dir, func(path string, e os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			fi, err := e.Info()
+			all += fmt.Sprintln(path, fi.Mode(), fi.ModTime())
+			return err
+		}))
+		return all
+	}
+	before := list()
+	Run(t.Context(), m.Facts)
+	if after := list(); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+func TestLocked(t *testing.T) {
+	path := filepath.Join(testkit.Dir(t), "s.sock")
+	if held, err := Locked(path); held || err != nil {
+		t.Errorf("without a lock: %v, %v", held, err)
+	}
+	ln, err := socket.Listen(path, socket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held, err := Locked(path); !held || err != nil {
+		t.Errorf("a listener's: %v, %v", held, err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := Locked(path); held || err != nil {
+		t.Errorf("after it: %v, %v", held, err)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	if open, limit, err := Files(); open < 3 || limit < open || err != nil {
+		t.Errorf("%d of %d, %v", open, limit, err)
+	}
+}
+
+func TestWorst(t *testing.T) {
+	for want, severities := range map[int][]Severity{0: {Note, OK}, 1: {OK, Warning, Note}, 2: {Error, Warning}} {
+		var all []Finding
+		for _, s := range severities {
+			all = append(all, Finding{Severity: s})
+		}
+		if got := Worst(all).ExitCode(); got != want {
+			t.Errorf("%v: exit %d, want %d", severities, got, want)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"holdfast/protocol"
+	"holdfast/shared/config"
+)
+
+// supervisorRuns has three answers: it runs, none runs, it does not answer.
+// The last is no reason to end it: its sessions may be well.
+func (l *look) supervisorRuns() []Finding {
+	const check = "supervisor"
+	if l.supErr == nil {
+		s := l.supervisor
+		return orOK(nil, check, fmt.Sprintf("process %d, version %s, runs with %d sessions", s.PID, s.Version, s.Sessions))
+	}
+	held, pid, _ := l.holder(l.Dirs.Socket(config.SupervisorSocket)) // not known: sockets says so
+	if errors.Is(l.supErr, ErrNotRunning) && !held {
+		return []Finding{{check, Note, "none runs", "the next command starts one"}}
+	}
+	switch protocol.CodeOf(l.supErr) {
+	case protocol.CodeUnauthorized:
+		return []Finding{{check, Error, fmt.Sprintf("it runs, and refuses us: %v", l.supErr), "set secret_file to the secret that it was started with"}}
+	case protocol.CodeProtocolMismatch:
+		return []Finding{{check, Error, fmt.Sprintf("it runs, and does not understand us: %v", l.supErr),
+			"use the proxy of its version; to replace it ends its sessions: supervisor stop --sessions=end"}}
+	}
+	p := l.processOf(pid)
+	what := fmt.Sprintf("%s does not answer, which does not mean that it or its sessions have ended: %v", processName(pid), l.supErr)
+	fix := "wait and look again, and see " + filepath.Join(l.Dirs.State, "supervisor.log") + "; leave it alone while its programs matter"
+	if p.stopped {
+		fix = fmt.Sprintf("it was stopped by a signal; have it go on: kill -CONT %d", pid)
+	}
+	if p.pid != 0 {
+		what += "; " + p.cost()
+	}
+	return []Finding{{check, Error, what, fix}}
+}
+
+func (l *look) processOf(pid int) process {
+	for _, p := range l.procs {
+		if p.pid == pid {
+			return p
+		}
+	}
+	return process{}
+}
+
+// proxyRuns has the same three answers, and is less careful: a proxy holds
+// nothing that matters.
+func (l *look) proxyRuns() []Finding {
+	const check = "proxy"
+	held, pid, _ := l.holder(l.Dirs.Socket(config.APISocket(l.Proxy)))
+	switch {
+	case l.proxyErr == nil:
+		return orOK(nil, check, fmt.Sprintf("process %d runs", l.proxy.PID))
+	case errors.Is(l.proxyErr, ErrNotRunning) && !held:
+		return []Finding{{check, Note, "none runs", "the next command starts one"}}
+	case errors.Is(l.proxyErr, ErrNotAsked):
+		return []Finding{{check, Note, fmt.Sprintf("unknown: %v", l.proxyErr), "mend that first"}}
+	case protocol.CodeOf(l.proxyErr) == protocol.CodeUnauthorized:
+		return []Finding{{check, Error, fmt.Sprintf("it runs, and refuses us: %v", l.proxyErr), "set secret_file to the secret that it was started with"}}
+	}
+	fix := "wait and look again; proxy --handoff replaces it"
+	if p := l.processOf(pid); p.stopped {
+		fix = fmt.Sprintf("it was stopped by a signal; have it go on: kill -CONT %d", pid)
+	} else if p.program == "proxy" {
+		fix += fmt.Sprintf(", and to end it costs no session: kill %d", pid)
+	}
+	return []Finding{{check, Error, fmt.Sprintf("%s does not answer: %v", processName(pid), l.proxyErr), fix}}
+}
+
+// skew finds processes of different versions, and programs that are newer on
+// disk than in memory.
+func (l *look) skew() []Finding {
+	const check = "skew"
+	const handoff = "proxy --handoff"
+	const leave = "leave it; to replace it ends its sessions: supervisor stop --sessions=end"
+	var found []Finding
+	add := func(s Severity, fix, format string, args ...any) {
+		found = append(found, Finding{check, s, fmt.Sprintf(format, args...), fix})
+	}
+	if l.proxy != nil && l.proxy.Version != "" && l.proxy.Version != l.Version {
+		add(Note, handoff, "the proxy that runs is of version %s, this program of %s", l.proxy.Version, l.Version)
+	}
+	if l.proxy != nil && l.supervisor != nil {
+		agreed, err := protocol.Agree(l.proxy.Protocol, l.supervisor.Protocol)
+		switch {
+		case l.proxy.Version == "": // it was not asked
+		case err != nil:
+			add(Error, "install a proxy that speaks the supervisor's, then "+handoff, "%v", err)
+		case !l.proxy.Linked:
+			add(Error, handoff, "the proxy does not reach the supervisor, which answers us")
+		case l.proxy.Version != l.supervisor.Version:
+			add(Note, leave, "the proxy is of version %s, the supervisor of %s; they speak protocol %d", l.proxy.Version, l.supervisor.Version, agreed)
+		}
+	}
+	for _, p := range l.procs {
+		switch {
+		case !p.replaced:
+		case p.program == "proxy":
+			add(Note, handoff, "the program of proxy %d was replaced or removed since it was started", p.pid)
+		case p.program == "supervisor":
+			add(Note, leave, "the program of supervisor %d was replaced or removed since it was started", p.pid)
+		}
+	}
+	return orOK(found, check, "none")
+}

@@ -1,0 +1,62 @@
+package linkclient
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+)
+
+// Whoever looks on makes no link, starts no supervisor, and waits no longer than
+// it wants to.
+func TestStats(t *testing.T) {
+	s := newSupervisor(t)
+	s.start()
+	c, dials := s.client(nil)
+	_, err := c.Stats(soon(t))
+	wantCode(t, "without a link", err, protocol.CodeSupervisorUnreachable)
+	wantCode(t, "without a link", c.Answers(soon(t)), protocol.CodeSupervisorUnreachable)
+	if tries, starts := dials.get(); tries+starts > 0 {
+		t.Errorf("%d times dialled, %d times started", tries, starts)
+	}
+	if _, err := c.Conn(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	s.answers(func(st *link.Stream, m protocol.Message) {
+		if _, ok := m.(*wire.Stats); ok {
+			_ = st.Send(wire.StatsReport{Spawns: 7})
+			return
+		}
+		_ = st.Send(wire.StatusReport{})
+	})
+	if r, err := c.Stats(soon(t)); err != nil || r.Spawns != 7 {
+		t.Errorf("told %+v, %v", r, err)
+	}
+	if err := c.Answers(soon(t)); err != nil {
+		t.Errorf("answers with %v", err)
+	}
+	s.answers(func(st *link.Stream, m protocol.Message) {
+		_ = st.Fail(protocol.Errorf(protocol.CodeUnsupported, m.MessageType()))
+	})
+	_, err = c.Stats(soon(t))
+	wantCode(t, "an older supervisor", err, protocol.CodeUnsupported)
+
+	asked := make(chan struct{})
+	s.answers(func(st *link.Stream, _ protocol.Message) {
+		close(asked)
+		_, _ = st.Next() // until the asker has gone
+	})
+	ctx, cancel := context.WithCancel(soon(t))
+	failed := make(chan error, 1)
+	go func() { failed <- c.Answers(ctx) }()
+	within(t, patience, "it is asked", asked)
+	began := time.Now()
+	cancel()
+	wantCode(t, "one that is silent", within(t, soonish, "it is given up", failed), protocol.CodeSupervisorUnreachable)
+	if took := time.Since(began); took > soonish {
+		t.Errorf("given up after %v", took)
+	}
+}

@@ -1,0 +1,153 @@
+package metrics
+
+import (
+	"cmp"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"holdfast/protocol"
+	"holdfast/protocol/link"
+	"holdfast/proxy/internal/apiserver"
+)
+
+// A family is one name's numbers, by the values of its label if it has one.
+type family struct {
+	name, help string
+	kind       prometheus.ValueType
+	label      string
+	values     map[string]float64
+}
+
+func (f family) desc() *prometheus.Desc {
+	var labels []string
+	if f.label != "" {
+		labels = []string{f.label}
+	}
+	return prometheus.NewDesc("holdfast_"+f.name, f.help, labels, nil)
+}
+
+func gauge[N number](name, help string, n N) family {
+	return family{name: name, help: help, kind: prometheus.GaugeValue, values: map[string]float64{"": float64(n)}}
+}
+
+func counter[N number](name, help string, n N) family {
+	f := gauge(name, help, n)
+	f.kind = prometheus.CounterValue
+	return f
+}
+
+type number interface {
+	~int | ~int64 | ~uint64 | ~float64
+}
+
+// by returns f with one number for each value of a label.
+func by[K ~string, N number](f family, label string, values map[K]N) family {
+	f.label, f.values = label, make(map[string]float64, len(values))
+	for v, n := range values {
+		f.values[string(v)] = float64(n)
+	}
+	return f
+}
+
+// A snapshot is a collector of numbers that were had before.
+type snapshot []family
+
+// Describe implements prometheus.Collector.
+func (s snapshot) Describe(to chan<- *prometheus.Desc) {
+	for _, f := range s {
+		to <- f.desc()
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s snapshot) Collect(to chan<- prometheus.Metric) {
+	for _, f := range s {
+		desc := f.desc()
+		for v, n := range f.values {
+			if f.label == "" {
+				to <- prometheus.MustNewConstMetric(desc, f.kind, n)
+			} else {
+				to <- prometheus.MustNewConstMetric(desc, f.kind, n, v)
+			}
+		}
+	}
+}
+
+func yes(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// proxy is what the proxy knows, and whether the supervisor answers.
+func (m *Maker) proxy(answers bool) snapshot {
+	p := m.cfg.Proxy()
+	conns := make(map[string]int, len(p.Connections)+1)
+	for transport, n := range p.Connections {
+		conns[transport] = n
+	}
+	conns[apiserver.TransportHTTP] = p.Asking
+	s := snapshot{
+		by(gauge("build_info", "The proxy's version; always 1.", 1), "version", map[string]int{m.cfg.Version: 1}),
+		gauge("supervisor_up", "Whether the supervisor answers within a second.", yes(answers)),
+		gauge("proxy_link_up", "Whether the proxy is linked to the supervisor.", yes(p.Linked)),
+		by(gauge("proxy_connections", "Clients' connections, by transport; http has not said yet what it will be.", 0), "transport", conns),
+		gauge("proxy_attachments", "Attachments of clients.", p.Attachments),
+		by(counter("proxy_requests_total", "Clients' control messages behind their hello, by type.", 0), "type", p.Requests),
+		by(counter("proxy_refusals_total", "Errors told to clients, by code.", 0), "code", p.Refusals),
+	}
+	if v := p.SupervisorVersion; v != "" {
+		s = append(s, by(gauge("supervisor_info", "The supervisor's version, by its last hello; always 1.", 1), "version", map[string]int{v: 1}))
+	}
+	if t := p.Takeover; t != nil {
+		s = append(s,
+			gauge("proxy_takeover_connections", "Connections taken over live from the proxy before.", t.Connections),
+			gauge("proxy_takeover_stall_seconds", "For how long the worst of them was not read.", t.Worst.Seconds()),
+			gauge("proxy_takeover_stall_median_seconds", "For how long half of them were not read, at most.", t.Median.Seconds()),
+		)
+	}
+	return s
+}
+
+// supervisor is what the supervisor tells of itself, if it does.
+func supervisor(r *link.StatsReport) snapshot {
+	if r == nil {
+		return nil
+	}
+	s := snapshot{
+		gauge("supervisor_start_time_seconds", "When the supervisor began, in Unix time.", float64(r.StartedAt.UnixMilli())/1000),
+		gauge("supervisor_links", "Proxies that are linked.", r.Links),
+		by(gauge("supervisor_sessions", "Sessions, by state.", 0), "state", map[protocol.State]int{
+			protocol.StateStarting: r.Starting, protocol.StateRunning: r.Running, protocol.StateDraining: r.Draining, protocol.StateExited: r.Exited,
+		}),
+		gauge("supervisor_attachments", "Attachments of all proxies, those that compare during a handoff included.", r.Attachments),
+		counter("supervisor_printed_bytes_total", "Bytes that all sessions printed.", r.BytesPrinted),
+		counter("supervisor_typed_bytes_total", "Bytes of input that all sessions accepted.", r.BytesTyped),
+		counter("supervisor_spawns_total", "Sessions that were started.", r.Spawns),
+		counter("supervisor_spawn_failures_total", "Children that could not be started.", r.SpawnsFailed),
+		by(counter("supervisor_exits_total", "Ends of sessions, by outcome.", 0), "outcome", map[protocol.Outcome]uint64{
+			protocol.OutcomeNatural: r.ExitsNatural, protocol.OutcomeSoft: r.ExitsSoft, protocol.OutcomeHard: r.ExitsHard,
+		}),
+		counter("supervisor_resyncs_total", "Snapshots for viewers that lagged too far behind.", r.Resyncs),
+		counter("supervisor_missed_bytes_total", "Bytes that those viewers missed.", r.BytesMissed),
+		gauge("supervisor_goroutines", "Goroutines of the supervisor.", r.Goroutines),
+		gauge("supervisor_heap_bytes", "Bytes of the supervisor's objects.", r.HeapBytes),
+	}
+	for _, known := range []family{
+		gauge("supervisor_resident_memory_bytes", "Resident memory of the supervisor.", r.RSSBytes),
+		gauge("supervisor_open_fds", "Descriptors that the supervisor has open.", r.Files),
+		gauge("supervisor_max_fds", "Descriptors that it may have open.", r.MaxFiles),
+	} {
+		if known.values[""] > 0 {
+			s = append(s, known)
+		}
+	}
+	if cmp.Or(r.MaxPTYs, r.PTYs) > 0 { // of them none may be in use
+		s = append(s,
+			gauge("system_ptys", "Terminals in use, of the whole system.", r.PTYs),
+			gauge("system_max_ptys", "Terminals that the system can have.", r.MaxPTYs),
+		)
+	}
+	return s
+}

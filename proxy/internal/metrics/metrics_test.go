@@ -1,0 +1,164 @@
+package metrics
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/link"
+	"holdfast/proxy/internal/apiserver"
+)
+
+func maker(report *link.StatsReport, err error) *Maker {
+	return New(Config{
+		Version: "1.2.3",
+		Proxy: func() Proxy {
+			return Proxy{
+				Counts: apiserver.Counts{
+					Connections: map[string]int{"unix": 3, "websocket": 2, "raw": 0}, Attachments: 4,
+					Requests: map[string]uint64{"spawn": 5, "other": 1}, Refusals: map[string]uint64{"session_exists": 6},
+				},
+				Asking: 1, Linked: true, SupervisorVersion: "1.2.2",
+				Takeover: &Takeover{Connections: 2, Median: time.Millisecond, Worst: 5 * time.Millisecond},
+			}
+		},
+		Supervisor: func(context.Context) (*link.StatsReport, error) { return report, err },
+	})
+}
+
+var full = &link.StatsReport{
+	StartedAt: time.Unix(1700000000, 5e8), Links: 1, Starting: 11, Running: 12, Draining: 13, Exited: 14, Attachments: 15,
+	BytesPrinted: 16, BytesTyped: 17, Spawns: 18, SpawnsFailed: 19, ExitsNatural: 20, ExitsSoft: 21, ExitsHard: 22,
+	Resyncs: 23, BytesMissed: 24, PTYs: 25, MaxPTYs: 26, Files: 27, MaxFiles: 28, Goroutines: 29, HeapBytes: 30, RSSBytes: 31,
+}
+
+// lines reads the text as Prometheus does, and returns our numbers.
+func lines(t *testing.T, m *Maker) map[string]float64 {
+	t.Helper()
+	text, contentType, err := m.Text(t.Context())
+	if err != nil || !strings.HasPrefix(contentType, "text/plain; version=0.0.4") {
+		t.Fatalf("%q, %v", contentType, err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	got := map[string]float64{}
+	for name, f := range families {
+		for _, m := range f.GetMetric() {
+			key := name
+			for _, l := range m.GetLabel() {
+				key += " " + l.GetName() + "=" + l.GetValue()
+			}
+			got[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue() // it has one of them
+		}
+	}
+	return got
+}
+
+// Each number arrives under its name, beside those of the Go runtime.
+func TestText(t *testing.T) {
+	got := lines(t, maker(full, nil))
+	for name, want := range map[string]float64{
+		"build_info version=1.2.3": 1, "supervisor_info version=1.2.2": 1, "supervisor_up": 1, "proxy_link_up": 1,
+		"proxy_connections transport=unix": 3, "proxy_connections transport=websocket": 2, "proxy_connections transport=raw": 0,
+		"proxy_connections transport=http": 1, "proxy_attachments": 4,
+		"proxy_requests_total type=spawn": 5, "proxy_requests_total type=other": 1, "proxy_refusals_total code=session_exists": 6,
+		"proxy_takeover_connections": 2, "proxy_takeover_stall_seconds": 0.005, "proxy_takeover_stall_median_seconds": 0.001,
+		"supervisor_start_time_seconds": 1700000000.5, "supervisor_links": 1, "supervisor_attachments": 15,
+		"supervisor_sessions state=starting": 11, "supervisor_sessions state=running": 12,
+		"supervisor_sessions state=draining": 13, "supervisor_sessions state=exited": 14,
+		"supervisor_printed_bytes_total": 16, "supervisor_typed_bytes_total": 17, "supervisor_spawns_total": 18, "supervisor_spawn_failures_total": 19,
+		"supervisor_exits_total outcome=natural": 20, "supervisor_exits_total outcome=soft": 21, "supervisor_exits_total outcome=hard": 22,
+		"supervisor_resyncs_total": 23, "supervisor_missed_bytes_total": 24, "system_ptys": 25, "system_max_ptys": 26,
+		"supervisor_open_fds": 27, "supervisor_max_fds": 28, "supervisor_goroutines": 29, "supervisor_heap_bytes": 30, "supervisor_resident_memory_bytes": 31,
+	} {
+		if n, ok := got["holdfast_"+name]; !ok || n != want {
+			t.Errorf("%s: %v (there %v), want %v", name, n, ok, want)
+		}
+		delete(got, "holdfast_"+name)
+	}
+	for name := range got {
+		if strings.HasPrefix(name, "holdfast_") {
+			t.Errorf("%s is not known", name)
+		}
+	}
+	if got["go_goroutines"] == 0 {
+		t.Error("nothing is told of the Go runtime")
+	}
+}
+
+// Without the supervisor's numbers its part is missing, but for whether it answers.
+func TestWithoutSupervisor(t *testing.T) {
+	for _, tt := range []struct {
+		code protocol.Code
+		up   float64
+	}{
+		{protocol.CodeUnsupported, 1}, // it is older
+		{protocol.CodeSupervisorUnreachable, 0},
+		{protocol.CodeInternal, 0},
+	} {
+		got := lines(t, maker(nil, protocol.Errorf(tt.code, "no")))
+		if got["holdfast_supervisor_up"] != tt.up {
+			t.Errorf("%s: up is %v", tt.code, got["holdfast_supervisor_up"])
+		}
+		for name := range got {
+			if strings.HasPrefix(name, "holdfast_supervisor_sessions") || strings.HasPrefix(name, "holdfast_system") {
+				t.Errorf("%s: %s is there", tt.code, name)
+			}
+		}
+	}
+	if got := lines(t, maker(&link.StatsReport{}, nil)); len(got) == 0 {
+		t.Error("nothing is told")
+	} else if _, there := got["holdfast_system_max_ptys"]; there {
+		t.Error("what is not known is told")
+	}
+}
+
+// Names and units are as Prometheus has them.
+func TestLint(t *testing.T) {
+	problems, err := testutil.GatherAndLint(maker(full, nil).gatherer(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// No label has a value that somebody else makes up.
+func TestLabels(t *testing.T) {
+	families, err := maker(full, nil).gatherer(t.Context()).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string][]string{
+		"version": {"1.2.3", "1.2.2"}, "transport": {"unix", "websocket", "raw", "http"}, "type": append(api.Messages.Types(), "other"),
+		"state": {"starting", "running", "draining", "exited"}, "outcome": {"natural", "soft", "hard"},
+	}
+	for _, c := range protocol.Codes() {
+		known["code"] = append(known["code"], string(c))
+	}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "holdfast_") {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if !slices.Contains(known[l.GetName()], l.GetValue()) {
+					t.Errorf("%s has %s=%q", f.GetName(), l.GetName(), l.GetValue())
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,78 @@
+//go:build linux || darwin
+
+package linkserver
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/testkit"
+	"holdfast/supervisor/internal/session"
+)
+
+// The numbers are those of what happened.
+func TestStats(t *testing.T) {
+	begun := time.Now()
+	r := newRig(t, session.Config{RingBytes: 64 << 10}, "")
+	c := r.link(t)
+	stats := func() *wire.StatsReport { return call[*wire.StatsReport](t, c, wire.Stats{}) }
+	none := stats()
+	if none.StartedAt.Before(begun.Add(-time.Second)) || none.Links != 1 || none.Running != 0 || none.Spawns != 0 || none.BytesPrinted != 0 {
+		t.Errorf("in the beginning: %+v", none)
+	}
+	if none.Goroutines == 0 || none.HeapBytes == 0 || none.Files == 0 || none.MaxFiles < none.Files {
+		t.Errorf("of the process: %+v", none)
+	}
+	if runtime.GOOS == "linux" && (none.RSSBytes < none.HeapBytes/2 || none.MaxPTYs == 0) {
+		t.Errorf("of the system: %+v", none)
+	}
+
+	s := r.session(t, `stty -echo -onlcr; echo READY; read; seq 100000; echo DONE; exec sleep 1000`)
+	slow := attach(t, c, 1, protocol.AttachSpec{SessionID: s.ID()})
+	fast := attach(t, c, 2, protocol.AttachSpec{SessionID: s.ID()})
+	fast.typeAt(t, 0, "xyz\n")
+	fast.until(t, "DONE")
+	if _, err := r.table.Create("", protocol.SpawnSpec{Argv: []string{"/no/such/program"}}, ""); err == nil {
+		t.Error("what is not there was started")
+	}
+	var missed uint64
+	for slow.left > 0 || slow.pos < fast.pos {
+		m, err := slow.next(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := m.(*wire.Resync); ok {
+			missed += m.BytesMissed
+		}
+	}
+	now := stats()
+	if now.Running != 1 || now.Attachments != 2 || now.Spawns != 1 || now.SpawnsFailed != 1 || now.BytesTyped != 4 {
+		t.Errorf("with one session: %+v", now)
+	}
+	if _, _, end, _ := s.Read(0, 1); now.BytesPrinted != end {
+		t.Errorf("%d bytes printed, want %d", now.BytesPrinted, end)
+	}
+	// The fast one may have missed some, too.
+	if missed == 0 || now.BytesMissed < missed || now.Resyncs == 0 {
+		t.Errorf("%d snapshots for %d missed bytes, want at least %d", now.Resyncs, now.BytesMissed, missed)
+	}
+
+	end := func(s *session.Session, e session.End) {
+		t.Helper()
+		if err := s.Terminate(e); err != nil {
+			t.Fatal(err)
+		}
+		within(t, "the session ends", s.Exited())
+	}
+	end(s, session.End{})
+	end(r.session(t, `trap "" HUP; echo READY; while :; do sleep 1000; done`), session.End{Grace: new(time.Millisecond)})
+	within(t, "the session ends", r.session(t, "echo READY").Exited())
+	testkit.Eventually(t, patience, func() bool { return stats().Attachments == 0 }, "the viewers have gone")
+	now = stats()
+	if now.Exited != 3 || now.Running != 0 || now.Draining != 0 || now.Spawns != 3 || now.ExitsNatural != 1 || now.ExitsSoft != 1 || now.ExitsHard != 1 {
+		t.Errorf("in the end: %+v", now)
+	}
+}

@@ -1,0 +1,59 @@
+package session
+
+import (
+	"sync/atomic"
+
+	"holdfast/protocol"
+)
+
+// counts counts what all sessions of a table have done: printed once for each
+// read of a terminal, typed for each piece of input, and the rest for what is rare.
+type counts struct {
+	printed, typed       atomic.Uint64 // bytes
+	spawns, spawnsFailed atomic.Uint64
+	natural, soft, hard  atomic.Uint64 // ends
+}
+
+func (c *counts) exited(o protocol.Outcome) {
+	switch o {
+	case protocol.OutcomeNatural:
+		c.natural.Add(1)
+	case protocol.OutcomeSoft:
+		c.soft.Add(1)
+	case protocol.OutcomeHard:
+		c.hard.Add(1)
+	}
+}
+
+// Counts are a table's numbers.
+type Counts struct {
+	Starting, Running, Draining, Exited int // sessions
+
+	BytesPrinted, BytesTyped           uint64
+	Spawns, SpawnsFailed               uint64
+	ExitsNatural, ExitsSoft, ExitsHard uint64
+}
+
+// Counts returns the table's numbers. It asks no session's loop, so that it
+// waits for none.
+func (t *Table) Counts() Counts {
+	n := t.cfg.counts
+	c := Counts{
+		BytesPrinted: n.printed.Load(), BytesTyped: n.typed.Load(), Spawns: n.spawns.Load(), SpawnsFailed: n.spawnsFailed.Load(),
+		ExitsNatural: n.natural.Load(), ExitsSoft: n.soft.Load(), ExitsHard: n.hard.Load(),
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.Starting = len(t.opening)
+	for _, s := range t.sessions {
+		switch {
+		case isClosed(s.exited):
+			c.Exited++
+		case isClosed(s.pty.Done()):
+			c.Draining++
+		default:
+			c.Running++
+		}
+	}
+	return c
+}
