@@ -118,7 +118,7 @@ type successor struct {
 
 func (s *successor) kill() {
 	if p, err := os.FindProcess(s.PID); err == nil {
-		_ = p.Kill() // it is our child, and not waited for: the pid is its own
+		_ = p.Kill() // it is our child, whose end we have not seen: the pid is its own
 	}
 }
 

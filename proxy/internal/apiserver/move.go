@@ -82,9 +82,9 @@ type Movable interface {
 	WriteRest(p []byte) error
 }
 
-// ErrImmovable is of a connection that has to be closed, for its client to come
+// errImmovable is of a connection that has to be closed, for its client to come
 // back by itself.
-var ErrImmovable = errors.New("this connection cannot be moved")
+var errImmovable = errors.New("this connection cannot be moved")
 
 // errEnded is of a connection that has ended by itself.
 var errEnded = errors.New("the connection has ended")
@@ -203,7 +203,7 @@ func repeatable(m protocol.Message) bool {
 func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 	t, ok := c.t.(Movable)
 	if !ok {
-		return nil, ErrImmovable
+		return nil, errImmovable
 	}
 	close(c.moving)
 	_ = t.SetReadDeadline(longAgo) // of one that is closed: the reader sees that
