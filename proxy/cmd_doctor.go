@@ -19,6 +19,7 @@ import (
 	"holdfast/proxy/internal/doctor"
 	"holdfast/shared/config"
 	"holdfast/shared/link"
+	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
 )
@@ -77,7 +78,7 @@ func (a *app) diagnose(ctx context.Context) []doctor.Finding {
 	}
 	f := doctor.Facts{
 		Dirs: dirs, Proxy: a.proxy, Version: version.String(), Env: os.Getenv,
-		Ptmx: "/dev/ptmx", Files: doctor.Files, Locked: doctor.Locked,
+		Ptmx: "/dev/ptmx", Files: machine.Files, Locked: doctor.Locked,
 		Listens: func(ctx context.Context, path string) error {
 			nc, _, err := socket.Dial(ctx, path)
 			if err != nil {

@@ -7,6 +7,12 @@ import (
 	"testing"
 )
 
+func TestFiles(t *testing.T) {
+	if open, limit, err := Files(); open < 3 || limit < open || err != nil {
+		t.Errorf("%d of %d, %v", open, limit, err)
+	}
+}
+
 func TestFilesLeft(t *testing.T) {
 	before := FilesLeft()
 	for range 10 {

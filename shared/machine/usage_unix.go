@@ -8,16 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Used returns what is used now.
-func Used() Usage {
-	var u Usage
-	var limit unix.Rlimit
-	if open, err := os.ReadDir("/dev/fd"); err == nil {
-		u.Files = len(open) - 1 // the directory's own
+// Files is how many files this process has open, and how many it may.
+func Files() (open, limit uint64, err error) {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return 0, 0, os.NewSyscallError("getrlimit", err)
 	}
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
-		u.MaxFiles = int(min(limit.Cur, 1<<31-1))
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return 0, 0, err
 	}
-	u.addKernels()
-	return u
+	return uint64(len(entries) - 1), r.Cur, nil // without the directory's own
 }

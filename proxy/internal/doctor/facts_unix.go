@@ -12,16 +12,6 @@ import (
 
 func writable(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }
 
-// Files is how many files this process has open, and how many it may.
-func Files() (open, limit uint64, err error) {
-	var r unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
-		return 0, 0, err
-	}
-	entries, err := os.ReadDir("/dev/fd")
-	return uint64(len(entries)), r.Cur, err
-}
-
 // Locked reports whether a socket's lock is held. It takes it for a moment,
 // shared, as there is no other way to know: a process that would serve and is
 // started just then finds its place taken, and the next try finds it free.
