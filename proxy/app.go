@@ -146,11 +146,7 @@ func (a *app) startDaemon(ctx context.Context, cmd string, args ...string) (*dae
 	if args, err = a.daemonArgs(cmd, args...); err != nil {
 		return nil, err
 	}
-	return startDaemon(ctx, exe, args, os.Environ())
-}
-
-func startDaemon(ctx context.Context, exe string, args, env []string) (*daemon.Process, error) {
-	return daemon.Start(ctx, daemon.Spec{Path: exe, Args: args, Env: env})
+	return daemon.Start(ctx, daemon.Spec{Path: exe, Args: args, Env: os.Environ()})
 }
 
 // daemonArgs are a command's for the same proxy, whatever the working directory.

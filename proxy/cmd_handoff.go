@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/proxy/internal/daemon"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/version"
 )
@@ -110,40 +111,17 @@ func (o *handoffOptions) program() (string, error) {
 	return exe, nil
 }
 
-// A successor is the process that was started.
-type successor struct {
-	PID    int
-	Exited <-chan struct{}
-}
-
-func (s *successor) kill() {
-	if p, err := os.FindProcess(s.PID); err == nil {
-		_ = p.Kill() // it is our child, whose end we have not seen: the pid is its own
-	}
-}
-
-func (a *app) startSuccessor(ctx context.Context, exe string, o *handoffOptions, report string) (*successor, error) {
+func (a *app) startSuccessor(ctx context.Context, exe string, o *handoffOptions, report string) (*daemon.Process, error) {
 	args, err := a.daemonArgs("serve", o.serveArgs()...)
 	if err != nil {
 		return nil, err
 	}
-	env := append(os.Environ(), reportEnv+"="+report)
-	if !managed() {
-		p, err := startDaemon(ctx, exe, append(args, "--background"), env)
-		if err != nil {
-			return nil, err
-		}
-		return &successor{p.PID, p.Exited}, nil
+	spec := daemon.Spec{Path: exe, Args: args, Env: append(os.Environ(), reportEnv+"="+report)}
+	if managed() {
+		return daemon.StartHere(spec, os.Stderr) // its log goes where ours does
 	}
-	// It stays in the service's control group, and its log goes where ours does.
-	cmd := exec.Command(exe, args...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, "/", os.Stderr, os.Stderr
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	exited := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(exited) }() // why it ended is in its report
-	return &successor{cmd.Process.Pid, exited}, nil
+	spec.Args = append(spec.Args, "--background")
+	return daemon.Start(ctx, spec)
 }
 
 // proxyPID asks the proxy who it is.
@@ -161,7 +139,7 @@ func (a *app) proxyPID(ctx context.Context) (int, error) {
 const grace = 3 * time.Second
 
 // waitServing returns when the successor serves, or has seen enough.
-func (a *app) waitServing(ctx context.Context, p *successor, f *follower) error {
+func (a *app) waitServing(ctx context.Context, p *daemon.Process, f *follower) error {
 	late := time.NewTimer(f.o.timeout + grace)
 	defer late.Stop()
 	for {
@@ -181,7 +159,7 @@ func (a *app) waitServing(ctx context.Context, p *successor, f *follower) error 
 				late.Reset(startTimeout) // clients are being moved: that goes on
 				continue
 			}
-			p.kill()
+			p.End()
 			return &exitError{exitTempFail, fmt.Sprintf("the successor did not get ready within %v and was ended, the old proxy serves on", f.o.timeout+grace)}
 		case <-ctx.Done():
 			return fmt.Errorf("the successor (pid %d) does not serve yet: %w", p.PID, ctx.Err())
@@ -202,7 +180,7 @@ func (a *app) waitServing(ctx context.Context, p *successor, f *follower) error 
 type follower struct {
 	o    *handoffOptions
 	path string
-	at   int64 // read up to here
+	at   int // read up to here
 	seen map[string]progress
 	tty  bool
 }
@@ -225,14 +203,14 @@ func (f *follower) close() { _ = os.Remove(f.path) }
 // read takes what is new, a whole line at a time.
 func (f *follower) read() {
 	b, err := os.ReadFile(f.path)
-	if err != nil || int64(len(b)) <= f.at {
+	if err != nil || len(b) <= f.at {
 		return
 	}
 	for line := range bytes.Lines(b[f.at:]) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			return
 		}
-		f.at += int64(len(line))
+		f.at += len(line)
 		var p progress
 		if json.Unmarshal(line, &p) != nil {
 			continue

@@ -15,11 +15,7 @@ const notifySocket = "NOTIFY_SOCKET"
 // notifyReady tells a service manager, where one started us or the proxy before
 // us, that the service runs and that this is its main process now.
 func notifyReady(log zerolog.Logger) {
-	notify(log, fmt.Sprintf("%s\nMAINPID=%d", daemon.SdNotifyReady, os.Getpid()))
-}
-
-func notify(log zerolog.Logger, state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
+	if _, err := daemon.SdNotify(false, fmt.Sprintf("%s\nMAINPID=%d", daemon.SdNotifyReady, os.Getpid())); err != nil {
 		log.Warn().Err(err).Msg("the service manager cannot be told")
 	}
 }

@@ -272,8 +272,9 @@ func (c *conn) follow(instance protocol.Instance, after uint64, announce func(*w
 	announce(first)
 	c.mu.Lock()
 	c.following = subscription{sub, cancel}
+	paused := c.paused
 	c.mu.Unlock()
-	if c.isMoving() { // pause may have come before
+	if paused { // without this one
 		cancel()
 	}
 	c.wg.Go(func() {

@@ -47,11 +47,12 @@ func (o *Outbox) Write(pieces ...[]byte) error {
 	return err
 }
 
-// write returns what was not written.
+// write returns what was not written, in pieces itself.
 func (o *Outbox) write(pieces [][]byte) (left [][]byte, err error) {
 	if len(pieces) == 1 { // as most are: nothing to gather
 		n, err := o.nc.Write(pieces[0])
-		return [][]byte{pieces[0][n:]}, err
+		pieces[0] = pieces[0][n:]
+		return pieces, err
 	}
 	buffers := net.Buffers(pieces)
 	_, err = buffers.WriteTo(o.nc)

@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 )
@@ -65,10 +66,26 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// launch starts cmd detached, with no standard input, output or error, and
-// waits for it in the background.
+// StartHere starts the program as part of the service that we are part of: in our
+// control group, with its output and errors where log is.
+func StartHere(spec Spec, log *os.File) (*Process, error) {
+	cmd := spec.command()
+	cmd.Stdout, cmd.Stderr = log, log
+	p, err := watch(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", spec.Path, err)
+	}
+	return p, nil
+}
+
+// launch starts cmd detached, with no standard input, output or error.
 func launch(cmd *exec.Cmd) (*Process, error) {
 	detach(cmd)
+	return watch(cmd)
+}
+
+// watch starts cmd, and waits for it in the background.
+func watch(cmd *exec.Cmd) (*Process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -86,13 +103,17 @@ func direct(ctx context.Context, spec Spec) (*Process, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(spec.Path, spec.Args...)
-	cmd.Env, cmd.Dir = spec.Env, spec.Dir
-	return launch(cmd)
+	return launch(spec.command())
 }
 
-// end kills a process and waits for its end.
-func (p *Process) end() {
+func (s Spec) command() *exec.Cmd {
+	cmd := exec.Command(s.Path, s.Args...)
+	cmd.Env, cmd.Dir = s.Env, cmp.Or(s.Dir, rootDir)
+	return cmd
+}
+
+// End kills a process and waits for its end.
+func (p *Process) End() {
 	_ = p.cmd.Process.Kill() // fails if it has ended, which is what is wanted
 	<-p.Exited
 }

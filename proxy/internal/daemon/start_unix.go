@@ -82,7 +82,7 @@ func inScope(ctx context.Context, spec Spec) (*Process, error) {
 		return nil, err
 	}
 	if err := waitForSign(ctx, sign); err != nil {
-		p.end()
+		p.End()
 		return nil, errors.Join(err, p.err)
 	}
 	return p, nil
