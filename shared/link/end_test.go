@@ -47,7 +47,7 @@ func TestEndOfMany(t *testing.T) {
 				if i%50 == 0 {
 					request = link.Attach{}
 				}
-				st, _, err := proxy.Open(soon(t), request)
+				st, _, err := proxy.Open(testkit.Soon(t), request)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -63,7 +63,7 @@ func TestEndOfMany(t *testing.T) {
 			end(proxy, supervisor)
 			done := make(chan struct{})
 			go func() { defer close(done); here.Wait(); there.Wait() }()
-			within(t, patience, "all have left", done)
+			testkit.Within(t, patience, "all have left", done)
 			if took := time.Since(begun); took > silence {
 				t.Errorf("it took %v", took)
 			}
@@ -84,7 +84,7 @@ func TestLastWords(t *testing.T) {
 			}
 			close(said)
 		})
-		st, _, err := proxy.Open(soon(t), link.Events{})
+		st, _, err := proxy.Open(testkit.Soon(t), link.Events{})
 		if err != nil {
 			t.Fatal(err)
 		}

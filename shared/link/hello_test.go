@@ -210,7 +210,7 @@ func TestFirstMessage(t *testing.T) {
 				t.Errorf("told %+v, want %s", e, tt.want)
 			}
 			peer.Close()
-			end := within(t, silence, "Accept returns", got)
+			end := testkit.Within(t, silence, "Accept returns", got)
 			wantCode(t, "Accept", end.err, tt.want)
 		})
 	}
@@ -267,7 +267,7 @@ func TestGarbage(t *testing.T) {
 		got := accept(t, b, welcomed)
 		_, _ = a.Write(in)
 		a.Close()
-		if end := within(t, silence, "Accept returns", got); end.err == nil {
+		if end := testkit.Within(t, silence, "Accept returns", got); end.err == nil {
 			t.Errorf("seed %d, input %d: a link was made of %x", seed, i, in)
 		}
 
@@ -276,7 +276,7 @@ func TestGarbage(t *testing.T) {
 		b.Close()
 		done := make(chan error, 1)
 		go func() { _, _, _, err := Dial(a, someHello, zerolog.Nop()); done <- err }()
-		if err := within(t, silence, "Dial returns", done); err == nil {
+		if err := testkit.Within(t, silence, "Dial returns", done); err == nil {
 			t.Errorf("seed %d, input %d: a link was made of %x", seed, i, in)
 		}
 	}
@@ -322,7 +322,7 @@ func TestSilence(t *testing.T) {
 		waiting["dial, "+name] = done
 	}
 	for name, done := range waiting {
-		if err := within(t, silence, name, done); err == nil {
+		if err := testkit.Within(t, silence, name, done); err == nil {
 			t.Errorf("%s: a link was made", name)
 		}
 	}
@@ -348,7 +348,7 @@ func TestSlowHello(t *testing.T) {
 	if m, ok := told(t, st).(*link.Welcome); !ok || m.Agreed != protocol.Version {
 		t.Errorf("told %+v", m)
 	}
-	if end := within(t, time.Second+silence, "Accept returns", got); end.err != nil {
+	if end := testkit.Within(t, time.Second+silence, "Accept returns", got); end.err != nil {
 		t.Error(end.err)
 	}
 }

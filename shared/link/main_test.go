@@ -1,7 +1,6 @@
 package link
 
 import (
-	"context"
 	"io"
 	"net"
 	"path/filepath"
@@ -149,25 +148,6 @@ func told(t testing.TB, st *Stream) protocol.Message {
 		t.Fatalf("told nothing: %v", err)
 	}
 	return m
-}
-
-// within returns what comes, or fails the test after a limit.
-func within[T any](t testing.TB, limit time.Duration, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(limit):
-		t.Fatalf("not within %v: %s", limit, what)
-		panic("unreachable")
-	}
-}
-
-// soon is a context that ends only when the test has failed already.
-func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // wantCode checks an error by its code, "" for none.

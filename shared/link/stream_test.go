@@ -38,7 +38,7 @@ func TestCall(t *testing.T) {
 	for i := range 50 {
 		id := protocol.SessionID(fmt.Sprint("s", i))
 		wg.Go(func() {
-			reply, err := proxy.Call(soon(t), link.Info{SessionID: id})
+			reply, err := proxy.Call(testkit.Soon(t), link.Info{SessionID: id})
 			if s, ok := reply.(*link.Session); err != nil || !ok || s.Session.ID != id {
 				t.Errorf("%s: %+v, %v", id, reply, err)
 			}
@@ -46,7 +46,7 @@ func TestCall(t *testing.T) {
 	}
 	wg.Wait()
 
-	_, err := proxy.Call(soon(t), link.Forget{SessionID: "s"})
+	_, err := proxy.Call(testkit.Soon(t), link.Forget{SessionID: "s"})
 	var e *protocol.Error
 	if !errors.As(err, &e) || e.Code != protocol.CodeSessionExited || e.Exit == nil || e.Exit.ExitCode != 7 {
 		t.Errorf("an error reply came as %v", err)
@@ -77,18 +77,18 @@ func TestCancelledCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { _, err := proxy.Call(ctx, link.Wait{SessionID: "s"}); done <- err }()
-	within(t, patience, "it is asked", asked)
+	testkit.Within(t, patience, "it is asked", asked)
 	cancel()
-	if err := within(t, patience, "Call returns", done); !errors.Is(err, context.Canceled) {
+	if err := testkit.Within(t, patience, "Call returns", done); !errors.Is(err, context.Canceled) {
 		t.Errorf("Call: %v", err)
 	}
-	if err := within(t, patience, "the stream ends", ended); !errors.Is(err, io.EOF) {
+	if err := testkit.Within(t, patience, "the stream ends", ended); !errors.Is(err, io.EOF) {
 		t.Errorf("the other side: %v", err)
 	}
 	if _, err := proxy.Call(ctx, link.Info{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that is done: %v", err)
 	}
-	if _, err := proxy.Call(soon(t), link.Info{SessionID: "s"}); err != nil {
+	if _, err := proxy.Call(testkit.Soon(t), link.Info{SessionID: "s"}); err != nil {
 		t.Errorf("the next call: %v", err)
 	}
 }
@@ -126,7 +126,7 @@ func TestAbort(t *testing.T) {
 		_ = st.Send(link.OK{})
 		other <- st
 	})
-	st, _, err := proxy.Open(soon(t), link.Status{})
+	st, _, err := proxy.Open(testkit.Soon(t), link.Status{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,10 +142,10 @@ func TestAbort(t *testing.T) {
 	}()
 	st.Abort()
 	st.Abort()
-	if err := within(t, patience, "the reader returns", reading); err == nil {
+	if err := testkit.Within(t, patience, "the reader returns", reading); err == nil {
 		t.Error("the reader got something")
 	}
-	within(t, patience, "the writer returns", writing)
+	testkit.Within(t, patience, "the writer returns", writing)
 	for {
 		_, err := peer.Next()
 		if err != nil {
@@ -167,19 +167,19 @@ func TestEnd(t *testing.T) {
 			asked := make(chan struct{})
 			answer(t, supervisor, func(*Stream, protocol.Message) { close(asked) })
 			done := make(chan error, 1)
-			go func() { _, err := proxy.Call(soon(t), link.Wait{}); done <- err }()
+			go func() { _, err := proxy.Call(testkit.Soon(t), link.Wait{}); done <- err }()
 			<-asked
 			if name == "proxy" {
 				proxy.Close()
 			} else {
 				supervisor.Close()
 			}
-			if err := within(t, patience, "Call returns", done); err == nil || protocol.CodeOf(err) != protocol.CodeInternal {
+			if err := testkit.Within(t, patience, "Call returns", done); err == nil || protocol.CodeOf(err) != protocol.CodeInternal {
 				t.Errorf("Call: %v, want an error of the connection", err)
 			}
-			within(t, patience, "the proxy's end is done", proxy.Done())
-			within(t, patience, "the supervisor's end is done", supervisor.Done())
-			if _, err := proxy.Call(soon(t), link.Wait{}); err == nil {
+			testkit.Within(t, patience, "the proxy's end is done", proxy.Done())
+			testkit.Within(t, patience, "the supervisor's end is done", supervisor.Done())
+			if _, err := proxy.Call(testkit.Soon(t), link.Wait{}); err == nil {
 				t.Error("a call over a link that has ended")
 			}
 			if err := errors.Join(proxy.Close(), supervisor.Close()); err != nil {
@@ -203,7 +203,7 @@ func TestReceive(t *testing.T) {
 		}
 		st.Close()
 	})
-	st, m, err := proxy.Open(soon(t), link.Status{})
+	st, m, err := proxy.Open(testkit.Soon(t), link.Status{})
 	if err != nil || m.MessageType() != "ok" {
 		t.Fatalf("%v, %v", m, err)
 	}
@@ -233,11 +233,11 @@ func TestSendLimit(t *testing.T) {
 		}
 		echo(st, m)
 	})
-	_, err := proxy.Call(soon(t), link.Info{SessionID: "s"})
+	_, err := proxy.Call(testkit.Soon(t), link.Info{SessionID: "s"})
 	wantCode(t, "a reply that is too large", err, protocol.CodeFrameTooLarge)
-	_, err = proxy.Call(soon(t), link.Write{Data: make([]byte, frame.Max)})
+	_, err = proxy.Call(testkit.Soon(t), link.Write{Data: make([]byte, frame.Max)})
 	wantCode(t, "a request that is too large", err, protocol.CodeFrameTooLarge)
-	_, err = proxy.Call(soon(t), link.Info{SessionID: "s"})
+	_, err = proxy.Call(testkit.Soon(t), link.Info{SessionID: "s"})
 	wantCode(t, "the link goes on", err, protocol.CodeFrameTooLarge)
 }
 
@@ -259,13 +259,13 @@ func TestSlowStream(t *testing.T) {
 			st.Abort()
 		}()
 	})
-	st, _, err := proxy.Open(soon(t), link.Attach{})
+	st, _, err := proxy.Open(testkit.Soon(t), link.Attach{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-flooding
 	for range 100 {
-		if _, err := proxy.Call(soon(t), link.Info{SessionID: "s"}); err != nil {
+		if _, err := proxy.Call(testkit.Soon(t), link.Info{SessionID: "s"}); err != nil {
 			t.Fatal(err)
 		}
 	}

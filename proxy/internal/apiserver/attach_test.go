@@ -13,6 +13,7 @@ import (
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/link"
+	"holdfast/shared/testkit"
 )
 
 // A stage is the supervisor's end of attachments: the test plays the session.
@@ -32,7 +33,7 @@ type actor struct {
 // nothing after it.
 func (a *actor) wantLeft() {
 	a.t.Helper()
-	if m := within(a.t, "the viewer leaves", a.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
+	if m := testkit.Within(a.t, patience, "the viewer leaves", a.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
 		a.t.Errorf("heard %+v, want detach", m)
 	}
 	if m, ok := <-a.heard; ok {
@@ -104,7 +105,7 @@ func (a *actor) print(offset uint64, text string) {
 
 func (s *stage) next() *actor {
 	s.w.t.Helper()
-	return within(s.w.t, "the session is attached to", s.entered)
+	return testkit.Within(s.w.t, patience, "the session is attached to", s.entered)
 }
 
 // attach attaches a client and returns the session's end of that.
@@ -184,7 +185,7 @@ func TestAttachment(t *testing.T) {
 		typed{7, 5, "ls\n"}, &wire.Resize{Cols: 11, Rows: 12}, &wire.Interrupt{}, &wire.Resize{Cols: 13, Rows: 14}, &wire.Interrupt{},
 		&wire.Appearance{Appearance: light}, &wire.Appearance{}, typed{7, 8, "x"},
 	} {
-		got := within(t, "the session hears it", a.heard)
+		got := testkit.Within(t, patience, "the session hears it", a.heard)
 		if _, ok := want.(typed); ok {
 			if got != want {
 				t.Errorf("heard %+v, want %+v", got, want)
@@ -345,7 +346,7 @@ func TestDetachWhileAttaching(t *testing.T) {
 	})
 	c := w.client()
 	c.send(api.Attach{Request: req("a"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "s"}})
-	within(t, "the supervisor is asked", asked)
+	testkit.Within(t, patience, "the supervisor is asked", asked)
 	c.send(api.Detach{Request: req("d"), Attachment: 1})
 	for range 2 { // in any order
 		switch m := c.mustNext().(type) {
@@ -481,7 +482,7 @@ func TestLinkLost(t *testing.T) {
 		t.Errorf("told %+v", got)
 	}
 	c.raw(frame.AppendData(nil, frame.Input, 1, 4, []byte("x")))
-	if got := within(t, "the session hears it", a.heard); got != (typed{1, 4, "x"}) {
+	if got := testkit.Within(t, patience, "the session hears it", a.heard); got != (typed{1, 4, "x"}) {
 		t.Errorf("heard %+v", got)
 	}
 
@@ -527,7 +528,7 @@ func TestSentBehindAttach(t *testing.T) {
 		expect[*api.Attached](c)
 		a := s.next()
 		for _, want := range []protocol.Message{typed{number, 0, "x"}, &wire.Resize{Cols: 5, Rows: 6}, typed{number, 1, "y"}} {
-			if got := within(t, "what was sent arrives", a.heard); !reflect.DeepEqual(got, want) {
+			if got := testkit.Within(t, patience, "what was sent arrives", a.heard); !reflect.DeepEqual(got, want) {
 				t.Fatalf("attachment %d hears %+v, want %+v", number, got, want)
 			}
 		}
@@ -557,7 +558,7 @@ func TestAppearanceRefused(t *testing.T) {
 		t.Errorf("told %+v", e)
 	}
 	c.send(api.Resize{Attachment: new(uint32(1)), Cols: 5, Rows: 6})
-	if m := within(t, "the session hears it", a.heard); !reflect.DeepEqual(m, &wire.Resize{Cols: 5, Rows: 6}) {
+	if m := testkit.Within(t, patience, "the session hears it", a.heard); !reflect.DeepEqual(m, &wire.Resize{Cols: 5, Rows: 6}) {
 		t.Errorf("heard %+v", m)
 	}
 }
@@ -578,7 +579,7 @@ func TestGoneViewer(t *testing.T) {
 			t.Errorf("heard %+v", m)
 		}
 	}
-	within(t, "the server is done", c.served)
+	testkit.Within(t, patience, "the server is done", c.served)
 }
 
 // A client that does not read holds up itself alone.
@@ -616,11 +617,11 @@ func TestSlowClient(t *testing.T) {
 		expect[*api.OK](other)
 	}
 	const enough = 4 << 20 // far beyond what sockets and windows hold
-	if at := within(t, "the flood stops", stuck); at > enough {
+	if at := testkit.Within(t, patience, "the flood stops", stuck); at > enough {
 		t.Errorf("%d bytes were taken for a client that does not read", at)
 	}
 	slow.nc.Close()
-	within(t, "the server is done with it", slow.served)
+	testkit.Within(t, patience, "the server is done with it", slow.served)
 	other.ping()
 }
 
@@ -711,5 +712,5 @@ func TestFairness(t *testing.T) {
 		}
 	}
 	c.nc.Close()
-	within(t, "the server is done", c.served)
+	testkit.Within(t, patience, "the server is done", c.served)
 }

@@ -90,7 +90,7 @@ func TestEventsOverLostLink(t *testing.T) {
 		w.cut()
 	}
 	c.nc.Close()
-	within(t, "the server is done", c.served)
+	testkit.Within(t, patience, "the server is done", c.served)
 }
 
 // Goaway tells everybody, waits for nobody, and lets nobody in.
@@ -121,7 +121,7 @@ func TestGoaway(t *testing.T) {
 		}
 		c.wantEnd()
 	}
-	within(t, "the deaf one is closed", deaf.served)
+	testkit.Within(t, patience, "the deaf one is closed", deaf.served)
 	<-flooding
 	late := w.connect(trusted)
 	if e := late.wantError(protocol.CodeClosed); !e.Retryable {

@@ -218,7 +218,7 @@ func TestServeListener(t *testing.T) {
 	expect[*api.Welcome](c)
 	cancel()
 	ln.Close()
-	if err := within(t, "ServeListener returns", done); err != nil {
+	if err := testkit.Within(t, patience, "ServeListener returns", done); err != nil {
 		t.Error(err)
 	}
 	c.ping() // connections go on

@@ -310,7 +310,7 @@ func (c *client) wantEnd() {
 	} else if !errors.Is(err, io.EOF) && !isReset(err) {
 		c.t.Errorf("the end came as %v", err)
 	}
-	within(c.t, "the server is done", c.served)
+	testkit.Within(c.t, patience, "the server is done", c.served)
 }
 
 func isReset(err error) bool {
@@ -331,17 +331,6 @@ func (c *client) ping() {
 func text(s string) []byte { return frame.Append(nil, frame.Control, []byte(s)) }
 
 func req(id string) protocol.Request { return protocol.Request{RequestID: id} }
-
-func within[T any](t testing.TB, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("not within %v: %s", patience, what)
-		panic("unreachable")
-	}
-}
 
 // equal compares as the wire does: by what is written.
 func equal(t testing.TB, what string, got, want protocol.Message) {

@@ -182,7 +182,7 @@ func TestUnreachable(t *testing.T) {
 	})
 	c := w.client()
 	c.send(api.Info{Request: req("i"), SessionID: "s"})
-	within(t, "the supervisor is asked", asked)
+	testkit.Within(t, patience, "the supervisor is asked", asked)
 	w.cut()
 	if e := c.wantError(protocol.CodeSupervisorUnreachable); e.RequestID != "i" || !e.Retryable {
 		t.Errorf("told %+v", e)
@@ -318,10 +318,10 @@ func TestGoneClient(t *testing.T) {
 			})
 			c := w.client()
 			c.send(request)
-			within(t, "the supervisor is asked", asked)
+			testkit.Within(t, patience, "the supervisor is asked", asked)
 			c.nc.Close()
-			within(t, "it is given up", given)
-			within(t, "the server is done", c.served)
+			testkit.Within(t, patience, "it is given up", given)
+			testkit.Within(t, patience, "the server is done", c.served)
 		})
 	}
 }

@@ -88,12 +88,12 @@ func TestTerminal(t *testing.T) {
 	}
 	c.send(api.TerminalData{SessionID: "made", Data: []byte("ls\n")})
 	c.send(api.TerminalData{SessionID: "made"})
-	if got := within(t, "the session hears it", a.heard); got != (typed{a.spec.Attachment, 0, "ls\n"}) {
+	if got := testkit.Within(t, patience, "the session hears it", a.heard); got != (typed{a.spec.Attachment, 0, "ls\n"}) {
 		t.Errorf("heard %+v", got)
 	}
 	a.say(wire.Accepted{Offset: 3})
 	c.send(api.TerminalResize{SessionID: "made", Cols: 50, Rows: 20})
-	equal(t, "heard", within(t, "the session hears it", a.heard), &wire.Resize{Cols: 50, Rows: 20})
+	equal(t, "heard", testkit.Within(t, patience, "the session hears it", a.heard), &wire.Resize{Cols: 50, Rows: 20})
 	c.send(api.TerminalClose{SessionID: "made", Reason: "bored"})
 	c.send(api.Resize{Request: req("r"), SessionID: "made"})
 	expect[*api.OK](c)
@@ -223,13 +223,13 @@ func TestTextAttachment(t *testing.T) {
 		t.Errorf("told %+v", m)
 	}
 	c.send(api.TerminalData{SessionID: "s", Data: []byte("abc")})
-	if got := within(t, "the session hears it", a.heard); got != (typed{4, 100, "abc"}) {
+	if got := testkit.Within(t, patience, "the session hears it", a.heard); got != (typed{4, 100, "abc"}) {
 		t.Errorf("heard %+v", got)
 	}
 	// What the session has not taken comes again by itself, and the client
 	// hears nothing of that.
 	_ = a.st.Fail(&protocol.Error{Code: protocol.CodeInputGap, Offset: new(uint64(101))})
-	if got := within(t, "the session hears it", a.heard); got != (typed{4, 101, "bc"}) {
+	if got := testkit.Within(t, patience, "the session hears it", a.heard); got != (typed{4, 101, "bc"}) {
 		t.Errorf("heard %+v", got)
 	}
 	a.say(wire.Accepted{Offset: 103})

@@ -71,7 +71,7 @@ func newOld(t *testing.T, change func(*old)) *old {
 	go func() { done <- o.offer.Serve(context.Background(), ln) }()
 	t.Cleanup(func() {
 		ln.Close()
-		if err := within(t, "Serve returns", done); err != nil {
+		if err := testkit.Within(t, patience, "Serve returns", done); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
@@ -105,30 +105,13 @@ func (o *old) staying(t *testing.T) {
 	}
 }
 
-func within[T any](t testing.TB, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("not within %v: %s", patience, what)
-		panic("unreachable")
-	}
-}
-
-func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // begin begins to take over, once no other handoff is under way any more.
 func begin(t *testing.T, o *old) *Take {
 	t.Helper()
 	var take *Take
 	testkit.Eventually(t, patience, func() (ok bool) {
 		var err error
-		take, err = Begin(soon(t), o.control, hello)
+		take, err = Begin(testkit.Soon(t), o.control, hello)
 		if err != nil && protocol.CodeOf(err) != protocol.CodeLimitExceeded {
 			t.Fatal(err)
 		}
@@ -160,7 +143,7 @@ func TestTakeOver(t *testing.T) {
 			o.left <- handed
 		}
 	})
-	take, err := Begin(soon(t), o.control, hello)
+	take, err := Begin(testkit.Soon(t), o.control, hello)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +168,7 @@ func TestTakeOver(t *testing.T) {
 	if err := finish(take); err != nil {
 		t.Error(err)
 	}
-	if handed := within(t, "the old proxy leaves", o.left); !handed {
+	if handed := testkit.Within(t, patience, "the old proxy leaves", o.left); !handed {
 		t.Error("told that nobody has the listeners")
 	}
 	knock(o)
@@ -223,14 +206,14 @@ func TestSuccessorDies(t *testing.T) {
 	if err := finish(take); err != nil {
 		t.Error(err)
 	}
-	if handed := within(t, "the old proxy leaves", o.left); !handed {
+	if handed := testkit.Within(t, patience, "the old proxy leaves", o.left); !handed {
 		t.Error("told that nobody has the listeners")
 	}
 }
 
 func dialControl(t *testing.T, o *old) *net.UnixConn {
 	t.Helper()
-	conn, _, err := socket.Dial(soon(t), o.control)
+	conn, _, err := socket.Dial(testkit.Soon(t), o.control)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,11 +224,11 @@ func dialControl(t *testing.T, o *old) *net.UnixConn {
 func TestTwoAtOnce(t *testing.T) {
 	o := newOld(t, nil)
 	first := begin(t, o)
-	_, err := Begin(soon(t), o.control, hello)
+	_, err := Begin(testkit.Soon(t), o.control, hello)
 	if e := protocol.AsError(err); e == nil || e.Code != protocol.CodeLimitExceeded || !e.Retryable || e.RetryAfterMS == 0 {
 		t.Errorf("the second successor: %v", err)
 	}
-	_, err = Stop(soon(t), o.control)
+	_, err = Stop(testkit.Soon(t), o.control)
 	if protocol.CodeOf(err) != protocol.CodeLimitExceeded {
 		t.Errorf("stop meanwhile: %v", err)
 	}
@@ -275,7 +258,7 @@ func TestVersions(t *testing.T) {
 	path := fakeOld(t, func(conn *net.UnixConn) {
 		_ = say(conn, message{Do: "error", Error: &protocol.Error{Code: protocol.CodeProtocolMismatch, Local: &theirs, Remote: &supported}}, nil)
 	})
-	_, err = Begin(soon(t), path, hello)
+	_, err = Begin(testkit.Soon(t), path, hello)
 	if e := protocol.AsError(err); e == nil || e.Code != protocol.CodeProtocolMismatch || *e.Local != theirs || *e.Remote != supported {
 		t.Errorf("told %v", err)
 	}
@@ -287,11 +270,11 @@ func TestNothingToGive(t *testing.T) {
 			return nil, nil, protocol.Errorf(protocol.CodeClosed, "on the way out")
 		}
 	})
-	if _, err := Begin(soon(t), o.control, hello); protocol.CodeOf(err) != protocol.CodeClosed {
+	if _, err := Begin(testkit.Soon(t), o.control, hello); protocol.CodeOf(err) != protocol.CodeClosed {
 		t.Errorf("told %v", err)
 	}
 	o.staying(t)
-	if _, err := Begin(soon(t), filepath.Join(o.dir, "nobody"), hello); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Begin(testkit.Soon(t), filepath.Join(o.dir, "nobody"), hello); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("where no proxy is: %v", err)
 	}
 }
@@ -397,7 +380,7 @@ func TestBadOffers(t *testing.T) {
 		"one too many": func(c *net.UnixConn) { _ = say(c, message{Do: "offer", Groups: []Group{{"a", 0}}}, []*os.File{file}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			take, err := Begin(soon(t), fakeOld(t, answer), hello)
+			take, err := Begin(testkit.Soon(t), fakeOld(t, answer), hello)
 			if err == nil {
 				t.Errorf("taken: %+v", take.groups)
 				die(take)
@@ -419,7 +402,7 @@ func TestOldVanishes(t *testing.T) {
 				_ = say(c, message{Do: "offer", Versions: supported}, nil)
 				then(c)
 			})
-			take, err := Begin(soon(t), path, hello)
+			take, err := Begin(testkit.Soon(t), path, hello)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -439,9 +422,9 @@ func TestStop(t *testing.T) {
 		err error
 	}
 	done := make(chan stopped, 1)
-	go func() { pid, err := Stop(soon(t), o.control); done <- stopped{pid, err} }()
+	go func() { pid, err := Stop(testkit.Soon(t), o.control); done <- stopped{pid, err} }()
 	close(leave)
-	if s := within(t, "Stop returns", done); s.err != nil || s.pid != os.Getpid() {
+	if s := testkit.Within(t, patience, "Stop returns", done); s.err != nil || s.pid != os.Getpid() {
 		t.Errorf("%+v", s)
 	}
 	select {
@@ -457,11 +440,11 @@ func TestStop(t *testing.T) {
 		"a no":     func(c *net.UnixConn) { _ = say(c, message{Do: "error", Error: &protocol.Error{Code: "x"}}, nil) },
 		"an offer": func(c *net.UnixConn) { _ = say(c, message{Do: "offer"}, nil) },
 	} {
-		if _, err := Stop(soon(t), fakeOld(t, answer)); err == nil {
+		if _, err := Stop(testkit.Soon(t), fakeOld(t, answer)); err == nil {
 			t.Errorf("answered by %s it has stopped", name)
 		}
 	}
-	if _, err := Stop(soon(t), filepath.Join(o.dir, "nobody")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Stop(testkit.Soon(t), filepath.Join(o.dir, "nobody")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("where no proxy is: %v", err)
 	}
 }
@@ -473,10 +456,10 @@ func TestLeaveOnce(t *testing.T) {
 	for i := range 20 {
 		wg.Go(func() {
 			if i%2 == 0 {
-				_, _ = Stop(soon(t), o.control)
+				_, _ = Stop(testkit.Soon(t), o.control)
 				return
 			}
-			if take, err := Begin(soon(t), o.control, hello); err == nil {
+			if take, err := Begin(testkit.Soon(t), o.control, hello); err == nil {
 				_ = finish(take)
 			}
 		})

@@ -115,7 +115,7 @@ func TestConnectionsAreGiven(t *testing.T) {
 	if err != nil || closed != 3 || string(state) != "state" {
 		t.Fatalf("closed %d, state %q, %v", closed, state, err)
 	}
-	if err := within(t, "all are given", moved); err != nil {
+	if err := testkit.Within(t, patience, "all are given", moved); err != nil {
 		t.Error(err)
 	}
 	o.staying(t) // before the last word
@@ -123,7 +123,7 @@ func TestConnectionsAreGiven(t *testing.T) {
 	if err := take.Serving(); err != nil {
 		t.Error(err)
 	}
-	if !within(t, "the old proxy leaves", o.left) {
+	if !testkit.Within(t, patience, "the old proxy leaves", o.left) {
 		t.Error("told that nobody has the listeners")
 	}
 }
@@ -185,10 +185,10 @@ func TestTakenBack(t *testing.T) {
 			given, far := conns(t, 2)
 			o, moved := moving(t, given, "")
 			does(t, begin(t, o))
-			if err := within(t, "the move ends", moved); err == nil || errors.Is(err, ErrInDoubt) {
+			if err := testkit.Within(t, patience, "the move ends", moved); err == nil || errors.Is(err, ErrInDoubt) {
 				t.Errorf("the move ended with %v", err)
 			}
-			within(t, "the old proxy serves on", o.back)
+			testkit.Within(t, patience, "the old proxy serves on", o.back)
 			greet(t, given)
 			greeted(t, far)
 			o.staying(t)
@@ -217,7 +217,7 @@ func TestNoLastWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	die(take)
-	within(t, "the old proxy serves on", o.back)
+	testkit.Within(t, patience, "the old proxy serves on", o.back)
 	o.staying(t)
 }
 
@@ -237,7 +237,7 @@ func TestOldDiesWhileItGives(t *testing.T) {
 					_ = say(c, message{Do: says}, nil)
 				}
 			})
-			take, err := Begin(soon(t), path, hello)
+			take, err := Begin(testkit.Soon(t), path, hello)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -258,7 +258,7 @@ func TestOldDiesWhileItGives(t *testing.T) {
 func TestUnknownRecords(t *testing.T) {
 	o := newOld(t, func(o *old) { o.offer.Records = protocol.VersionRange{Min: 1, Max: 1} })
 	later := Hello{Build: "9.0", Records: protocol.VersionRange{Min: 2, Max: 4}}
-	_, err := Begin(soon(t), o.control, later)
+	_, err := Begin(testkit.Soon(t), o.control, later)
 	if protocol.CodeOf(err) != protocol.CodeProtocolMismatch || !strings.Contains(err.Error(), "1-1") {
 		t.Errorf("told %v", err)
 	}
@@ -284,7 +284,7 @@ func TestPreparingTakesTooLong(t *testing.T) {
 	o := newOld(t, nil)
 	slow := hello
 	slow.Timeout = 50 * time.Millisecond
-	take, err := Begin(soon(t), o.control, slow)
+	take, err := Begin(testkit.Soon(t), o.control, slow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,13 +348,13 @@ func TestVersionTwo(t *testing.T) {
 	if err := say(conn, message{Do: "started"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if transport := within(t, "it moves", only); transport != "unix" {
+	if transport := testkit.Within(t, patience, "it moves", only); transport != "unix" {
 		t.Errorf("it moves %q", transport)
 	}
 	if _, err := heard(conn, "done"); err != nil {
 		t.Error(err)
 	}
-	if !within(t, "the old proxy leaves", o.left) {
+	if !testkit.Within(t, patience, "the old proxy leaves", o.left) {
 		t.Error("told that nobody has the listeners")
 	}
 
@@ -370,7 +370,7 @@ func TestVersionTwo(t *testing.T) {
 		}
 		_ = say(c, message{Do: "done"}, nil)
 	})
-	take, err := Begin(soon(t), path, hello)
+	take, err := Begin(testkit.Soon(t), path, hello)
 	if err != nil {
 		t.Fatal(err)
 	}

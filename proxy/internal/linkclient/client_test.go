@@ -18,6 +18,7 @@ import (
 	"holdfast/protocol"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/link"
+	"holdfast/shared/testkit"
 )
 
 // Where no supervisor runs one is started, once, whoever else wants one too.
@@ -56,7 +57,7 @@ func TestStart(t *testing.T) {
 			conns := make(chan *link.Conn, 20)
 			for range cap(conns) {
 				go func() {
-					conn, err := c.Conn(soon(t))
+					conn, err := c.Conn(testkit.Soon(t))
 					if err != nil {
 						t.Error(err)
 					}
@@ -79,7 +80,7 @@ func TestStart(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	s := newSupervisor(t)
 	c, d := s.client(func(int) error { return errors.New("no such program") })
-	_, err := c.Conn(soon(t))
+	_, err := c.Conn(testkit.Soon(t))
 	wantCode(t, "Conn", err, protocol.CodeSupervisorUnreachable)
 	if err != nil && !strings.Contains(err.Error(), "no such program") {
 		t.Errorf("it does not say why: %v", err)
@@ -89,7 +90,7 @@ func TestStartFails(t *testing.T) {
 	}
 
 	c, d = s.client(nil)
-	_, err = c.Conn(soon(t))
+	_, err = c.Conn(testkit.Soon(t))
 	wantCode(t, "Conn, that may start none", err, protocol.CodeSupervisorUnreachable)
 	if e := protocol.AsError(err); !e.Retryable {
 		t.Errorf("%+v is not retryable", e)
@@ -110,7 +111,7 @@ func TestConnect(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			if reply, err := c.Call(soon(t), wire.Status{}); err != nil || reply.MessageType() != "ok" {
+			if reply, err := c.Call(testkit.Soon(t), wire.Status{}); err != nil || reply.MessageType() != "ok" {
 				t.Errorf("%v, %v", reply, err)
 			}
 		})
@@ -142,7 +143,7 @@ func TestBackoff(t *testing.T) {
 		Log:   zerolog.Nop(),
 	})
 	defer c.Close()
-	if _, err := c.Conn(soon(t)); err != nil || tries != 6 {
+	if _, err := c.Conn(testkit.Soon(t)); err != nil || tries != 6 {
 		t.Errorf("%v after %d tries", err, tries)
 	}
 
@@ -168,7 +169,7 @@ func TestRefused(t *testing.T) {
 			s.start()
 			c, d := s.client(func(int) error { return nil })
 			for i := range 3 {
-				_, err := c.Call(soon(t), wire.Status{})
+				_, err := c.Call(testkit.Soon(t), wire.Status{})
 				wantCode(t, "Call", err, want)
 				if e := protocol.AsError(err); e.Local == nil || e.Local.Max != 7 {
 					t.Errorf("the ranges are lost: %+v", e)
@@ -196,16 +197,16 @@ func TestRedial(t *testing.T) {
 		_ = st.Send(wire.OK{})
 	})
 	done := make(chan error, 1)
-	go func() { _, err := c.Call(soon(t), wire.Wait{}); done <- err }()
+	go func() { _, err := c.Call(testkit.Soon(t), wire.Wait{}); done <- err }()
 	<-asked
 	s.cut()
-	err := within(t, soonish, "the call returns", done)
+	err := testkit.Within(t, soonish, "the call returns", done)
 	wantCode(t, "Call over a link that is cut", err, protocol.CodeSupervisorUnreachable)
 	if e := protocol.AsError(err); !e.Retryable || e.RetryAfterMS == 0 {
 		t.Errorf("%+v", e)
 	}
 	close(hold)
-	if _, err := c.Call(soon(t), wire.Status{}); err != nil {
+	if _, err := c.Call(testkit.Soon(t), wire.Status{}); err != nil {
 		t.Error(err)
 	}
 	if s.made() != 2 {
@@ -241,30 +242,30 @@ func TestMakerGivesUp(t *testing.T) {
 	<-dialing
 	waiting, stop := context.WithCancel(context.Background())
 	third := make(chan error, 1)
-	go func() { _, err := c.Conn(soon(t)); second <- err }()
+	go func() { _, err := c.Conn(testkit.Soon(t)); second <- err }()
 	go func() { _, err := c.Conn(waiting); third <- err }()
 	stop()
-	wantCode(t, "who waits, and gives up", within(t, soonish, "it returns", third), protocol.CodeSupervisorUnreachable)
+	wantCode(t, "who waits, and gives up", testkit.Within(t, soonish, "it returns", third), protocol.CodeSupervisorUnreachable)
 	cancel()
-	wantCode(t, "who dials, and gives up", within(t, soonish, "it returns", first), protocol.CodeSupervisorUnreachable)
+	wantCode(t, "who dials, and gives up", testkit.Within(t, soonish, "it returns", first), protocol.CodeSupervisorUnreachable)
 	s.start()
 	close(busy)
-	if err := within(t, patience, "the other gets a link", second); err != nil {
+	if err := testkit.Within(t, patience, "the other gets a link", second); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestClose(t *testing.T) {
 	s, c := running(t)
-	conn, err := c.Conn(soon(t))
+	conn, err := c.Conn(testkit.Soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(c.Close(), c.Close()); err != nil {
 		t.Error(err)
 	}
-	within(t, soonish, "the link ends", conn.Done())
-	_, err = c.Call(soon(t), wire.Status{})
+	testkit.Within(t, soonish, "the link ends", conn.Done())
+	_, err = c.Call(testkit.Soon(t), wire.Status{})
 	wantCode(t, "Call", err, protocol.CodeSupervisorUnreachable)
 	if s.made() != 1 {
 		t.Errorf("%d links", s.made())
@@ -277,11 +278,11 @@ func TestClose(t *testing.T) {
 	cfg.Dial = func(ctx context.Context) (net.Conn, error) { close(dialing); <-goOn; return dial(ctx) }
 	c = New(cfg)
 	done := make(chan error, 1)
-	go func() { _, err := c.Conn(soon(t)); done <- err }()
+	go func() { _, err := c.Conn(testkit.Soon(t)); done <- err }()
 	<-dialing
 	c.Close()
 	close(goOn)
-	wantCode(t, "Conn", within(t, soonish, "it returns", done), protocol.CodeSupervisorUnreachable)
+	wantCode(t, "Conn", testkit.Within(t, soonish, "it returns", done), protocol.CodeSupervisorUnreachable)
 }
 
 // The supervisor's own errors stay what they are, and so do those of ctx.
@@ -294,7 +295,7 @@ func TestErrors(t *testing.T) {
 		}
 		_, _ = st.Next() // until the other side gives up
 	})
-	_, err := c.Call(soon(t), wire.Forget{})
+	_, err := c.Call(testkit.Soon(t), wire.Forget{})
 	if e := protocol.AsError(err); e.Code != protocol.CodeSessionExited || e.Exit == nil || e.Exit.ExitCode != 3 {
 		t.Errorf("an answer came as %v", err)
 	}
@@ -302,7 +303,7 @@ func TestErrors(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := c.Call(ctx, wire.Wait{}); done <- err }()
 	cancel()
-	if err := within(t, soonish, "Call returns", done); !errors.Is(err, context.Canceled) && protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable {
+	if err := testkit.Within(t, soonish, "Call returns", done); !errors.Is(err, context.Canceled) && protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable {
 		t.Errorf("Call: %v", err)
 	}
 }
@@ -324,12 +325,12 @@ func TestList(t *testing.T) {
 		}
 		_ = st.SendSessions(all)
 	})
-	got, err := c.List(soon(t), "me")
+	got, err := c.List(testkit.Soon(t), "me")
 	if err != nil || !reflect.DeepEqual(got, all) {
 		t.Errorf("%d sessions, %v", len(got), err)
 	}
 	cut.Store(true)
-	got, err = c.List(soon(t), "me")
+	got, err = c.List(testkit.Soon(t), "me")
 	wantCode(t, "a list without its end", err, protocol.CodeSupervisorUnreachable)
 	if got != nil {
 		t.Errorf("%d sessions came all the same", len(got))
@@ -340,17 +341,17 @@ func TestStatus(t *testing.T) {
 	s, c := running(t)
 	want := protocol.ProcessStatus{PID: 7, Sessions: 3}
 	s.answers(func(st *link.Stream, _ protocol.Message) { _ = st.Send(wire.StatusReport{Supervisor: want}) })
-	if got, err := c.Status(soon(t)); err != nil || got != want {
+	if got, err := c.Status(testkit.Soon(t)); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// Wrong answers are nobody's fault but ours.
 	s.answers(func(st *link.Stream, _ protocol.Message) { _ = st.Send(wire.OK{}) })
-	_, err := c.Status(soon(t))
+	_, err := c.Status(testkit.Soon(t))
 	wantCode(t, "status", err, protocol.CodeInternal)
-	_, err = c.List(soon(t), "")
+	_, err = c.List(testkit.Soon(t), "")
 	wantCode(t, "list", err, protocol.CodeInternal)
-	_, _, err = c.Attach(soon(t), 1, protocol.AttachSpec{SessionID: "s"})
+	_, _, err = c.Attach(testkit.Soon(t), 1, protocol.AttachSpec{SessionID: "s"})
 	wantCode(t, "attach", err, protocol.CodeInternal)
-	_, _, err = c.Subscribe(soon(t), "", 0)
+	_, _, err = c.Subscribe(testkit.Soon(t), "", 0)
 	wantCode(t, "events", err, protocol.CodeInternal)
 }

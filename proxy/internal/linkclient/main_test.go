@@ -211,24 +211,6 @@ func running(t testing.TB) (*supervisor, *Client) {
 	return s, c
 }
 
-func within[T any](t testing.TB, limit time.Duration, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(limit):
-		t.Fatalf("not within %v: %s", limit, what)
-		panic("unreachable")
-	}
-}
-
-// soon is a context that ends only when the test has failed already.
-func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // wantCode checks an error by its code, "" for none.
 func wantCode(t testing.TB, what string, err error, want protocol.Code) {
 	t.Helper()

@@ -15,6 +15,7 @@ import (
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/link"
+	"holdfast/shared/testkit"
 )
 
 // A session is the fake's: all it will ever print, in one slice. It is told
@@ -89,7 +90,7 @@ func newSession(s *supervisor, bytes int) *session {
 func (f *session) attached(c *Client, number uint32, spec protocol.AttachSpec) (*Attachment, *view) {
 	f.s.t.Helper()
 	f.s.answers(func(st *link.Stream, request protocol.Message) { f.attach(st, request.(*wire.Attach)) })
-	a, info, err := c.Attach(soon(f.s.t), number, spec)
+	a, info, err := c.Attach(testkit.Soon(f.s.t), number, spec)
 	if err != nil {
 		f.s.t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestResume(t *testing.T) {
 			want := []protocol.AttachSpec{spec}
 			spec.Writer, spec.Steal = "made", false
 			for {
-				item, err := a.Next(soon(t))
+				item, err := a.Next(testkit.Soon(t))
 				if errors.Is(err, io.EOF) {
 					break
 				}
@@ -206,7 +207,7 @@ func TestResumeInSnapshot(t *testing.T) {
 	a, v := f.attached(c, 1, protocol.AttachSpec{SessionID: "s", Cols: 90, Rows: 30, Writer: "w"})
 	close(f.first)
 	for v.exit == nil {
-		item, err := a.Next(soon(t))
+		item, err := a.Next(testkit.Soon(t))
 		if err == nil {
 			err = v.see(item, 1)
 		}
@@ -220,7 +221,7 @@ func TestResumeInSnapshot(t *testing.T) {
 	if !bytes.Equal(v.screen, f.output) {
 		t.Errorf("%d bytes seen", len(v.screen))
 	}
-	if _, err := a.Next(soon(t)); !errors.Is(err, io.EOF) {
+	if _, err := a.Next(testkit.Soon(t)); !errors.Is(err, io.EOF) {
 		t.Errorf("after the exit: %v", err)
 	}
 }
@@ -237,7 +238,7 @@ func TestResumeRefused(t *testing.T) {
 			close(f.first)
 			var err error
 			for err == nil {
-				_, err = a.Next(soon(t))
+				_, err = a.Next(testkit.Soon(t))
 			}
 			wantCode(t, "Next", err, code)
 			a.Close()
@@ -261,7 +262,7 @@ func TestCloseDuringResume(t *testing.T) {
 			s.answers(silent)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			a, _, err := c.Attach(soon(t), 1, protocol.AttachSpec{SessionID: "s"})
+			a, _, err := c.Attach(testkit.Soon(t), 1, protocol.AttachSpec{SessionID: "s"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -281,7 +282,7 @@ func TestCloseDuringResume(t *testing.T) {
 			} else {
 				cancel()
 			}
-			if err := within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
+			if err := testkit.Within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
 				t.Errorf("Next: %v", err)
 			}
 			a.SendRaw(frame.AppendData(nil, frame.Input, 1, 0, []byte("x"))) // nobody hears it
@@ -316,37 +317,37 @@ func TestAttachment(t *testing.T) {
 			heard <- string(raw)
 		}
 	})
-	a, info, err := c.Attach(soon(t), 3, protocol.AttachSpec{SessionID: "s"})
+	a, info, err := c.Attach(testkit.Soon(t), 3, protocol.AttachSpec{SessionID: "s"})
 	if err != nil || info.Writer != "w" {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	for _, want := range []string{"accepted", "resized", "error"} {
-		item, err := a.Next(soon(t))
+		item, err := a.Next(testkit.Soon(t))
 		if err != nil || item.Raw != nil || item.Message.MessageType() != want {
 			t.Errorf("told %+v, %v, want %s", item, err, want)
 		}
 	}
 	hi := frame.AppendData(nil, frame.Output, 3, 0, []byte("hi"))
-	if item, err := a.Next(soon(t)); err != nil || !bytes.Equal(item.Raw, hi) {
+	if item, err := a.Next(testkit.Soon(t)); err != nil || !bytes.Equal(item.Raw, hi) {
 		t.Errorf("told %+v, %v", item, err)
 	}
 	typed := frame.AppendData(nil, frame.Input, 3, 7, []byte("ls\n"))
 	a.SendRaw(typed)
-	if got := within(t, patience, "input comes", heard); got != string(typed) {
+	if got := testkit.Within(t, patience, "input comes", heard); got != string(typed) {
 		t.Errorf("heard %q", got)
 	}
 	a.Send(wire.Resize{Cols: 3, Rows: 4})
-	if got := within(t, patience, "a size comes", heard); got[frame.HeaderLen:] != `{"type":"resize","cols":3,"rows":4}` {
+	if got := testkit.Within(t, patience, "a size comes", heard); got[frame.HeaderLen:] != `{"type":"resize","cols":3,"rows":4}` {
 		t.Errorf("heard %q", got)
 	}
 	done := make(chan error, 1)
-	go func() { _, err := a.Next(soon(t)); done <- err }()
+	go func() { _, err := a.Next(testkit.Soon(t)); done <- err }()
 	a.Close()
 	a.Close()
-	if err := within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
+	if err := testkit.Within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
 		t.Errorf("Next: %v", err)
 	}
-	if err := within(t, soonish, "the supervisor sees the end", gone); !errors.Is(err, io.EOF) {
+	if err := testkit.Within(t, soonish, "the supervisor sees the end", gone); !errors.Is(err, io.EOF) {
 		t.Errorf("it saw %v", err)
 	}
 	if s.made() != 1 {
@@ -363,15 +364,15 @@ func TestStolen(t *testing.T) {
 		_ = st.Send(wire.Attached{})
 		_ = st.Send(wire.Stolen{StolenBy: "thief"})
 	})
-	a, _, err := c.Attach(soon(t), 1, protocol.AttachSpec{SessionID: "s", Steal: true})
+	a, _, err := c.Attach(testkit.Soon(t), 1, protocol.AttachSpec{SessionID: "s", Steal: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	item, err := a.Next(soon(t))
+	item, err := a.Next(testkit.Soon(t))
 	if m, ok := item.Message.(*wire.Stolen); err != nil || !ok || m.StolenBy != "thief" {
 		t.Errorf("told %+v, %v", item, err)
 	}
-	if _, err := a.Next(soon(t)); !errors.Is(err, io.EOF) {
+	if _, err := a.Next(testkit.Soon(t)); !errors.Is(err, io.EOF) {
 		t.Errorf("and then %v", err)
 	}
 	if n := len(s.heard()); n != 1 {
@@ -408,7 +409,7 @@ func TestSubscription(t *testing.T) {
 			_, _ = st.Next()
 		}
 	})
-	ctx, cancel := context.WithCancel(soon(t))
+	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	defer cancel()
 	sub, first, err := c.Subscribe(ctx, "life", 5)
 	if err != nil || first.Seq != 5 {
@@ -435,7 +436,7 @@ func TestSubscription(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := sub.Next(ctx); done <- err }()
 	cancel()
-	if err := within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
+	if err := testkit.Within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
 		t.Errorf("Next: %v", err)
 	}
 }
@@ -466,7 +467,7 @@ func TestSubscriptionEndsWithoutLink(t *testing.T) {
 		}
 	}
 	cancel()
-	if err := within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
+	if err := testkit.Within(t, soonish, "Next returns", done); !errors.Is(err, io.EOF) {
 		t.Errorf("Next: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"holdfast/protocol"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/link"
+	"holdfast/shared/testkit"
 )
 
 // Whoever looks on makes no link, starts no supervisor, and waits no longer than
@@ -16,13 +17,13 @@ func TestStats(t *testing.T) {
 	s := newSupervisor(t)
 	s.start()
 	c, dials := s.client(nil)
-	_, err := c.Stats(soon(t))
+	_, err := c.Stats(testkit.Soon(t))
 	wantCode(t, "without a link", err, protocol.CodeSupervisorUnreachable)
-	wantCode(t, "without a link", c.Answers(soon(t)), protocol.CodeSupervisorUnreachable)
+	wantCode(t, "without a link", c.Answers(testkit.Soon(t)), protocol.CodeSupervisorUnreachable)
 	if tries, starts := dials.get(); tries+starts > 0 {
 		t.Errorf("%d times dialled, %d times started", tries, starts)
 	}
-	if _, err := c.Conn(soon(t)); err != nil {
+	if _, err := c.Conn(testkit.Soon(t)); err != nil {
 		t.Fatal(err)
 	}
 	s.answers(func(st *link.Stream, m protocol.Message) {
@@ -32,16 +33,16 @@ func TestStats(t *testing.T) {
 		}
 		_ = st.Send(wire.StatusReport{})
 	})
-	if r, err := c.Stats(soon(t)); err != nil || r.Spawns != 7 {
+	if r, err := c.Stats(testkit.Soon(t)); err != nil || r.Spawns != 7 {
 		t.Errorf("told %+v, %v", r, err)
 	}
-	if err := c.Answers(soon(t)); err != nil {
+	if err := c.Answers(testkit.Soon(t)); err != nil {
 		t.Errorf("answers with %v", err)
 	}
 	s.answers(func(st *link.Stream, m protocol.Message) {
 		_ = st.Fail(protocol.Errorf(protocol.CodeUnsupported, m.MessageType()))
 	})
-	_, err = c.Stats(soon(t))
+	_, err = c.Stats(testkit.Soon(t))
 	wantCode(t, "an older supervisor", err, protocol.CodeUnsupported)
 
 	asked := make(chan struct{})
@@ -49,13 +50,13 @@ func TestStats(t *testing.T) {
 		close(asked)
 		_, _ = st.Next() // until the asker has gone
 	})
-	ctx, cancel := context.WithCancel(soon(t))
+	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	failed := make(chan error, 1)
 	go func() { failed <- c.Answers(ctx) }()
-	within(t, patience, "it is asked", asked)
+	testkit.Within(t, patience, "it is asked", asked)
 	began := time.Now()
 	cancel()
-	wantCode(t, "one that is silent", within(t, soonish, "it is given up", failed), protocol.CodeSupervisorUnreachable)
+	wantCode(t, "one that is silent", testkit.Within(t, soonish, "it is given up", failed), protocol.CodeSupervisorUnreachable)
 	if took := time.Since(began); took > soonish {
 		t.Errorf("given up after %v", took)
 	}

@@ -15,6 +15,7 @@ import (
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/link"
+	"holdfast/shared/testkit"
 )
 
 // A keyboard is the fake's: it takes input as a session does, in order and
@@ -94,7 +95,7 @@ func TestTyping(t *testing.T) {
 			s, c := running(t)
 			k := &keyboard{s: s, random: rand.New(rand.NewPCG(seed, 2)), want: len(text), all: make(chan struct{}), first: make(chan struct{})}
 			s.answers(func(st *link.Stream, m protocol.Message) { k.attach(st, m.(*wire.Attach)) })
-			ctx, cancel := context.WithCancel(soon(t))
+			ctx, cancel := context.WithCancel(testkit.Soon(t))
 			var wg sync.WaitGroup
 			defer wg.Wait()
 			defer cancel()
@@ -122,10 +123,10 @@ func TestTyping(t *testing.T) {
 			for rest := text; len(rest) > 0; {
 				n := typist.Add(rest[:min(len(rest), 1+random.IntN(100_000))])
 				if rest = rest[n:]; n == 0 {
-					within(t, patience, "there is room", typist.Room())
+					testkit.Within(t, patience, "there is room", typist.Room())
 				}
 			}
-			within(t, patience, "all of it arrives", k.all)
+			testkit.Within(t, patience, "all of it arrives", k.all)
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			if !bytes.Equal(k.arrived, text) {

@@ -11,6 +11,7 @@ import (
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/link"
+	"holdfast/shared/testkit"
 )
 
 // A listener is a session that says nothing by itself: its streams are told of,
@@ -44,17 +45,17 @@ func listening(s *supervisor) *listener {
 
 func (l *listener) begin(t *testing.T, c *Client, spec protocol.AttachSpec) (*Attachment, *link.Stream) {
 	t.Helper()
-	a, _, err := c.Attach(soon(t), 1, spec)
+	a, _, err := c.Attach(testkit.Soon(t), 1, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	within(t, patience, "the attach", l.attach)
-	return a, within(t, patience, "the stream", l.streams)
+	testkit.Within(t, patience, "the attach", l.attach)
+	return a, testkit.Within(t, patience, "the stream", l.streams)
 }
 
 func next(t *testing.T, a *Attachment) Item {
 	t.Helper()
-	item, err := a.Next(soon(t))
+	item, err := a.Next(testkit.Soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,12 +80,12 @@ func TestView(t *testing.T) {
 			t.Errorf("after the cut: %+v, want %s", m, want)
 		}
 	}
-	spec := within(t, patience, "the resume", l.attach)
+	spec := testkit.Within(t, patience, "the resume", l.attach)
 	if !spec.Snapshot || !reflect.DeepEqual(spec.Resume, &protocol.Resume{Instance: life, Offset: 7}) || spec.View != protocol.ViewOwn {
 		t.Errorf("resumed by %+v %+v", spec, spec.Resume)
 	}
 
-	st = within(t, patience, "the stream", l.streams)
+	st = testkit.Within(t, patience, "the stream", l.streams)
 	_ = st.SendRaw(frame.AppendData(nil, frame.View, 1, 8, []byte("view")))
 	_ = st.Send(wire.Resync{Offset: 9})
 	_ = st.SendRaw(frame.AppendData(nil, frame.Output, 1, 9, []byte("output")))
@@ -93,7 +94,7 @@ func TestView(t *testing.T) {
 	}
 	s.cut()
 	next(t, a)
-	if spec := within(t, patience, "the resume", l.attach); spec.Snapshot || spec.Resume.Offset != 15 {
+	if spec := testkit.Within(t, patience, "the resume", l.attach); spec.Snapshot || spec.Resume.Offset != 15 {
 		t.Errorf("resumed by %+v %+v", spec, spec.Resume)
 	}
 	a.Close()
@@ -108,7 +109,7 @@ func TestToldAgain(t *testing.T) {
 	l := listening(s)
 	a, _ := l.begin(t, c, protocol.AttachSpec{SessionID: "s", Cols: 80, Rows: 24, View: protocol.ViewOwn})
 	a.Send(wire.Resize{Cols: 90, Rows: 30})
-	if m := within(t, patience, "the first size", l.heard); !reflect.DeepEqual(m, &wire.Resize{Cols: 90, Rows: 30}) {
+	if m := testkit.Within(t, patience, "the first size", l.heard); !reflect.DeepEqual(m, &wire.Resize{Cols: 90, Rows: 30}) {
 		t.Errorf("heard %+v", m)
 	}
 	before, _ := d.get()
@@ -117,7 +118,7 @@ func TestToldAgain(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		for {
-			item, err := a.Next(soon(t))
+			item, err := a.Next(testkit.Soon(t))
 			if err != nil {
 				ended <- err
 				return
@@ -127,7 +128,7 @@ func TestToldAgain(t *testing.T) {
 	}()
 	for tries := before; tries < before+2; tries, _ = d.get() {
 	}
-	within(t, patience, "the stream's end", l.heard)
+	testkit.Within(t, patience, "the stream's end", l.heard)
 	dark, light := protocol.Appearance{Background: "#000000"}, protocol.Appearance{Background: "#ffffff", CellWidth: 9}
 	a.Send(wire.Appearance{Appearance: dark})
 	a.Send(wire.Resize{Cols: 100, Rows: 40})
@@ -138,35 +139,35 @@ func TestToldAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.start()
-	spec := within(t, patience, "the resume", l.attach)
+	spec := testkit.Within(t, patience, "the resume", l.attach)
 	if spec.Cols != 110 || spec.Rows != 24 || spec.Appearance == nil || *spec.Appearance != light || !spec.Snapshot {
 		t.Errorf("resumed by %+v", spec)
 	}
 	for _, want := range []protocol.Message{&wire.Resize{Cols: 110}, &wire.Appearance{Appearance: light}} {
-		if m := within(t, patience, "it is said again", l.heard); !reflect.DeepEqual(m, want) {
+		if m := testkit.Within(t, patience, "it is said again", l.heard); !reflect.DeepEqual(m, want) {
 			t.Errorf("heard %+v, want %+v", m, want)
 		}
 	}
 	// What was said is not said again over the link after that, and the view is
 	// of that size by now.
-	_ = within(t, patience, "the stream", l.streams).Send(wire.Resync{Offset: 3})
+	_ = testkit.Within(t, patience, "the stream", l.streams).Send(wire.Resync{Offset: 3})
 	for range 3 {
-		within(t, patience, "what the resume tells, and the resync", items)
+		testkit.Within(t, patience, "what the resume tells, and the resync", items)
 	}
 	s.cut()
-	if spec := within(t, patience, "the resume", l.attach); spec.Cols != 110 || spec.Snapshot {
+	if spec := testkit.Within(t, patience, "the resume", l.attach); spec.Cols != 110 || spec.Snapshot {
 		t.Errorf("resumed by %+v", spec)
 	}
-	within(t, patience, "the stream's end", l.heard)
-	_ = within(t, patience, "the stream", l.streams).Send(wire.Resync{Offset: 3})
+	testkit.Within(t, patience, "the stream's end", l.heard)
+	_ = testkit.Within(t, patience, "the stream", l.streams).Send(wire.Resync{Offset: 3})
 	for range 3 {
-		within(t, patience, "what the resume tells, and the resync", items)
+		testkit.Within(t, patience, "what the resume tells, and the resync", items)
 	}
 	a.Detach()
-	if m := within(t, patience, "good-bye", l.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
+	if m := testkit.Within(t, patience, "good-bye", l.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
 		t.Errorf("heard %+v", m)
 	}
-	if err := within(t, patience, "the end", ended); !errors.Is(err, io.EOF) {
+	if err := testkit.Within(t, patience, "the end", ended); !errors.Is(err, io.EOF) {
 		t.Errorf("Next: %v", err)
 	}
 }
@@ -179,13 +180,13 @@ func TestDetachAndClose(t *testing.T) {
 		a, _ := l.begin(t, c, protocol.AttachSpec{SessionID: "s"})
 		if detach {
 			a.Detach()
-			if m := within(t, patience, "good-bye", l.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
+			if m := testkit.Within(t, patience, "good-bye", l.heard); !reflect.DeepEqual(m, &wire.Detach{}) {
 				t.Errorf("heard %+v", m)
 			}
 		}
 		a.Close()
 		a.Detach()
-		if m := within(t, patience, "the end", l.heard); m != nil {
+		if m := testkit.Within(t, patience, "the end", l.heard); m != nil {
 			t.Errorf("heard %+v", m)
 		}
 	}

@@ -120,7 +120,7 @@ func TestCompare(t *testing.T) {
 			}
 			s := newSupervisor(t, one)
 			other, rounds := s.client(), 0
-			got, err := Compare(soon(t), s.client(), func(ctx context.Context, asks []Ask) ([]View, error) {
+			got, err := Compare(testkit.Soon(t), s.client(), func(ctx context.Context, asks []Ask) ([]View, error) {
 				if len(asks) != 1 || asks[0].To-asks[0].From > maxOutput {
 					t.Errorf("asked for %+v", asks)
 				}
@@ -169,7 +169,7 @@ func TestCompareMany(t *testing.T) {
 	}
 	s := newSupervisor(t, all...)
 	other, asked := s.client(), map[Ask]bool{}
-	got, err := Compare(soon(t), s.client(), func(ctx context.Context, asks []Ask) ([]View, error) {
+	got, err := Compare(testkit.Soon(t), s.client(), func(ctx context.Context, asks []Ask) ([]View, error) {
 		if len(asks) > MaxAsks {
 			t.Errorf("%d asks at once", len(asks))
 		}
@@ -217,7 +217,7 @@ func TestOther(t *testing.T) {
 		{name: "it fails", code: protocol.CodeInternal, err: broken, theirs: func(context.Context, []Ask) ([]View, error) { return nil, broken }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Compare(soon(t), newSupervisor(t, some("a", "x"), some("b", "x")).client(), tt.theirs)
+			_, err := Compare(testkit.Soon(t), newSupervisor(t, some("a", "x"), some("b", "x")).client(), tt.theirs)
 			wantCode(t, "Compare", err, tt.code)
 			var d *Difference
 			if errors.As(err, &d) || tt.err != nil && !errors.Is(err, tt.err) {
@@ -234,16 +234,16 @@ func TestCompareEnds(t *testing.T) {
 	mute, bad := some("mute", "x"), some("bad", "x")
 	mute.silent, bad.cut = true, true
 
-	_, err := Compare(soon(t), newSupervisor(t, bad).client(), silence)
+	_, err := Compare(testkit.Soon(t), newSupervisor(t, bad).client(), silence)
 	wantCode(t, "our look fails", err, protocol.CodeSupervisorUnreachable)
 
 	s := newSupervisor(t, mute)
-	_, err = Compare(soon(t), s.client(), func(context.Context, []Ask) ([]View, error) {
+	_, err = Compare(testkit.Soon(t), s.client(), func(context.Context, []Ask) ([]View, error) {
 		return nil, protocol.Errorf(protocol.CodeClosed, "it leaves")
 	})
 	wantCode(t, "theirs fails", err, protocol.CodeClosed)
 
-	ctx, cancel := context.WithCancel(soon(t))
+	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	_, err = Compare(ctx, s.client(), func(ctx context.Context, asks []Ask) ([]View, error) {
 		testkit.Eventually(t, patience, func() (asked bool) { s.change(func() { asked = len(s.asked) > 0 }); return asked }, "it has attached")
 		cancel()
@@ -256,10 +256,10 @@ func TestCompareEnds(t *testing.T) {
 	s = newSupervisor(t)
 	s.change(func() { s.stalled = true })
 	c := s.client()
-	if _, err := c.Conn(soon(t)); err != nil {
+	if _, err := c.Conn(testkit.Soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel = context.WithTimeout(soon(t), patience/1000)
+	ctx, cancel = context.WithTimeout(testkit.Soon(t), patience/1000)
 	defer cancel()
 	if _, err = Compare(ctx, c, silence); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the list has no end: got %v, want the context's end", err)

@@ -69,7 +69,7 @@ func TestLook(t *testing.T) {
 			if tt.make != nil {
 				tt.make(s, &ask)
 			}
-			got, err := Look(soon(t), newSupervisor(t, s).client(), []Ask{ask})
+			got, err := Look(testkit.Soon(t), newSupervisor(t, s).client(), []Ask{ask})
 			wantCode(t, "Look", err, tt.err)
 			if err != nil {
 				return
@@ -97,7 +97,7 @@ func TestLookAtMany(t *testing.T) {
 		views []View
 		err   error
 	}
-	done, ctx, c := make(chan looked, 1), soon(t), s.client()
+	done, ctx, c := make(chan looked, 1), testkit.Soon(t), s.client()
 	go func() { views, err := Look(ctx, c, asks); done <- looked{views, err} }()
 	testkit.Eventually(t, patience, func() (all bool) { s.change(func() { all = s.waiting == atOnce }); return all }, "as many as there may be are looked at")
 	s.change(func() { close(s.hold) })
@@ -124,7 +124,7 @@ func TestLookEnds(t *testing.T) {
 	mute.silent, bad.cut = true, true
 	s := newSupervisor(t, mute, bad)
 	c := s.client()
-	ctx, cancel := context.WithCancel(soon(t))
+	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	done := make(chan error, 1)
 	go func() { _, err := Look(ctx, c, []Ask{mute.ask()}); done <- err }()
 	testkit.Eventually(t, patience, func() (asked bool) { s.change(func() { asked = len(s.asked) > 0 }); return asked }, "it has attached")
@@ -132,7 +132,7 @@ func TestLookEnds(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the context's end", err)
 	}
-	_, err := Look(soon(t), c, []Ask{mute.ask(), bad.ask()})
+	_, err := Look(testkit.Soon(t), c, []Ask{mute.ask(), bad.ask()})
 	wantCode(t, "beside one that fails", err, protocol.CodeSupervisorUnreachable)
 }
 

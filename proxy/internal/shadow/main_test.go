@@ -230,13 +230,6 @@ func (s *supervisor) client() *linkclient.Client {
 	return c
 }
 
-// soon is a context that ends only when the test has failed already.
-func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // wantCode checks an error by its code, "" for none.
 func wantCode(t testing.TB, what string, err error, want protocol.Code) {
 	t.Helper()

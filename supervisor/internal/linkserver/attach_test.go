@@ -12,6 +12,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/session"
 )
 
@@ -234,7 +235,7 @@ func TestInputFull(t *testing.T) {
 	wake := make(chan struct{})
 	go func() {
 		defer close(wake)
-		_, _ = r.link(t).Call(soon(t), wire.Signal{SessionID: s.ID(), Signal: "CONT"})
+		_, _ = r.link(t).Call(testkit.Soon(t), wire.Signal{SessionID: s.ID(), Signal: "CONT"})
 	}()
 	<-wake
 	for at < len(input) {
@@ -301,7 +302,7 @@ func TestTwoProxies(t *testing.T) {
 		attach(t, a, 10+i, protocol.AttachSpec{SessionID: other.ID()})
 	}
 	v := attach(t, b, 1, protocol.AttachSpec{SessionID: s.ID()})
-	st, _, err := b.Open(soon(t), wire.Events{})
+	st, _, err := b.Open(testkit.Soon(t), wire.Events{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,10 +378,10 @@ func TestShadow(t *testing.T) {
 	c := r.link(t)
 	before := r.table.Events().Seq()
 	ask := wire.Attach{Attachment: 3, AttachSpec: protocol.AttachSpec{SessionID: s.ID()}, Shadow: true}
-	_, _, err := c.Open(soon(t), ask)
+	_, _, err := c.Open(testkit.Soon(t), ask)
 	wantCode(t, "a shadow that types", err, protocol.CodeInvalidArgument)
 	ask.Mode = protocol.ModeReadOnly
-	st, reply, err := c.Open(soon(t), ask)
+	st, reply, err := c.Open(testkit.Soon(t), ask)
 	if err != nil {
 		t.Fatal(err)
 	}

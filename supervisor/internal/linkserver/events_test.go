@@ -33,7 +33,7 @@ func event(t testing.TB, st *link.Stream) *wire.Event {
 
 func subscribe(t testing.TB, c *link.Conn, m wire.Events) (*link.Stream, *wire.Subscribed) {
 	t.Helper()
-	st, reply, err := c.Open(soon(t), m)
+	st, reply, err := c.Open(testkit.Soon(t), m)
 	if err != nil {
 		t.Fatal(err)
 	}

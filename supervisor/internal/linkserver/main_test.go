@@ -64,7 +64,7 @@ func newRig(t testing.TB, cfg session.Config, secret string) *rig {
 		log: &syncBuffer{}, stops: make(chan struct{}, 8),
 	}
 	t.Cleanup(func() {
-		if err := r.table.Shutdown(soon(t)); err != nil {
+		if err := r.table.Shutdown(testkit.Soon(t)); err != nil {
 			t.Errorf("shutdown: %v", err)
 		}
 	})
@@ -79,7 +79,7 @@ func newRig(t testing.TB, cfg session.Config, secret string) *rig {
 	t.Cleanup(func() {
 		cancel()
 		ln.Close()
-		if err := within(t, "Serve returns", done); err != nil {
+		if err := testkit.Within(t, patience, "Serve returns", done); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
@@ -136,7 +136,7 @@ const (
 
 func call[T protocol.Message](t testing.TB, c *link.Conn, request protocol.Message) T {
 	t.Helper()
-	reply, err := c.Call(soon(t), request)
+	reply, err := c.Call(testkit.Soon(t), request)
 	if err != nil {
 		t.Fatalf("%s: %v", request.MessageType(), err)
 	}
@@ -161,7 +161,7 @@ type view struct {
 
 func attach(t testing.TB, c *link.Conn, number uint32, spec protocol.AttachSpec) *view {
 	t.Helper()
-	st, reply, err := c.Open(soon(t), wire.Attach{Attachment: number, AttachSpec: spec})
+	st, reply, err := c.Open(testkit.Soon(t), wire.Attach{Attachment: number, AttachSpec: spec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,24 +336,6 @@ func hear(st *yamuxStream) (protocol.Message, error) {
 
 // text is a frame that holds a text.
 func text(s string) []byte { return frame.Append(nil, frame.Control, []byte(s)) }
-
-func within[T any](t testing.TB, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("not within %v: %s", patience, what)
-		panic("unreachable")
-	}
-}
-
-// soon is a context that ends only when the test has failed already.
-func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // wantCode checks an error by its code, "" for none.
 func wantCode(t testing.TB, what string, err error, want protocol.Code) {

@@ -161,7 +161,7 @@ func TestRequests(t *testing.T) {
 		{name: "reopen, gone", request: wire.Reopen{SessionID: "s"}, want: protocol.CodeSessionNotFound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			reply, err := c.Call(soon(t), tt.request)
+			reply, err := c.Call(testkit.Soon(t), tt.request)
 			wantCode(t, tt.request.MessageType(), err, tt.want)
 			switch {
 			case err != nil:
@@ -194,7 +194,7 @@ func TestEveryMessage(t *testing.T) {
 	s := r.session(t, sleeper)
 	c := r.link(t)
 	for _, name := range wire.Messages.Types() {
-		st, _, err := c.Open(soon(t), wire.Messages.New(name))
+		st, _, err := c.Open(testkit.Soon(t), wire.Messages.New(name))
 		if code := protocol.CodeOf(err); slices.Contains(requests, name) == (code == protocol.CodeUnsupported) || code == protocol.CodeInternal {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -307,13 +307,13 @@ func TestShutdown(t *testing.T) {
 	r := newRig(t, session.Config{Grace: 10 * time.Millisecond}, "")
 	s := r.session(t, `trap "" HUP; echo READY; sleep 1000; sleep 1000`)
 	a, b := r.link(t), r.link(t)
-	_, err := a.Call(soon(t), wire.Shutdown{})
+	_, err := a.Call(testkit.Soon(t), wire.Shutdown{})
 	wantCode(t, "shutdown while a session runs", err, protocol.CodeSessionRunning)
 
 	done := make(chan error, 2)
 	for _, c := range []*link.Conn{a, b} {
 		go func() {
-			_, err := c.Call(soon(t), wire.Shutdown{EndSessions: true})
+			_, err := c.Call(testkit.Soon(t), wire.Shutdown{EndSessions: true})
 			select {
 			case <-s.Exited():
 			default:
@@ -323,13 +323,13 @@ func TestShutdown(t *testing.T) {
 		}()
 	}
 	for range 2 {
-		wantCode(t, "shutdown", within(t, "shutdown is answered", done), "")
+		wantCode(t, "shutdown", testkit.Within(t, patience, "shutdown is answered", done), "")
 	}
-	within(t, "Stop is called", r.stops)
+	testkit.Within(t, patience, "Stop is called", r.stops)
 	if e := s.Exit(); e.Reason != protocol.ReasonShutdown || e.Outcome != protocol.OutcomeHard {
 		t.Errorf("it ended as %+v", e)
 	}
-	_, err = r.link(t).Call(soon(t), wire.Create{SpawnSpec: bash(cat)})
+	_, err = r.link(t).Call(testkit.Soon(t), wire.Create{SpawnSpec: bash(cat)})
 	wantCode(t, "create after shutdown", err, protocol.CodeClosed)
 	if len(r.stops) > 0 {
 		t.Error("Stop was called again")

@@ -65,11 +65,11 @@ func TestStats(t *testing.T) {
 		if err := s.Terminate(e); err != nil {
 			t.Fatal(err)
 		}
-		within(t, "the session ends", s.Exited())
+		testkit.Within(t, patience, "the session ends", s.Exited())
 	}
 	end(s, session.End{})
 	end(r.session(t, `trap "" HUP; echo READY; while :; do sleep 1000; done`), session.End{Grace: new(time.Millisecond)})
-	within(t, "the session ends", r.session(t, "echo READY").Exited())
+	testkit.Within(t, patience, "the session ends", r.session(t, "echo READY").Exited())
 	testkit.Eventually(t, patience, func() bool { return stats().Attachments == 0 }, "the viewers have gone")
 	now = stats()
 	if now.Exited != 3 || now.Running != 0 || now.Draining != 0 || now.Spawns != 3 || now.ExitsNatural != 1 || now.ExitsSoft != 1 || now.ExitsHard != 1 {
