@@ -39,13 +39,10 @@ func (s *Server) AcceptBare(ctx context.Context, t Transport, from Origin, la *l
 	}
 	if err != nil {
 		la.Detach()
-		return func() bool { c.refuse(err); return false }
+	} else {
+		c.begin(a, la, info, false, func() {})
 	}
-	c.begin(a, la, info, false, func() {})
-	return func() bool {
-		defer s.remove(c)
-		return c.serve()
-	}
+	return s.accepted(c, err)
 }
 
 // leave is for a client that has gone and knows no offset to come back at.

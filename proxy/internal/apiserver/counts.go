@@ -64,9 +64,7 @@ func (s *Server) Counts() Counts {
 	}
 	for _, conn := range s.all() {
 		c.Connections[conn.from.Transport]++
-		conn.mu.Lock()
-		c.Attachments += len(conn.attachments)
-		conn.mu.Unlock()
+		c.Attachments += conn.attached()
 	}
 	return c
 }

@@ -131,7 +131,12 @@ type Origin struct {
 // another proxy: else the transport was closed. The connection ends with ctx.
 func (s *Server) Accept(ctx context.Context, t Transport, from Origin) (serve func() (moved bool)) {
 	c := s.newConn(ctx, t, from)
-	if err := s.add(c); err != nil {
+	return s.accepted(c, s.add(c))
+}
+
+// accepted returns what serves a connection that was added, or says why not.
+func (s *Server) accepted(c *conn, err error) (serve func() (moved bool)) {
+	if err != nil {
 		return func() bool { c.refuse(err); return false }
 	}
 	return func() bool {
