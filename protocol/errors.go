@@ -28,6 +28,7 @@ const (
 	CodeNotAttached           Code = "not_attached"           // no such attachment on this connection
 	CodeNotFound              Code = "not_found"              // cause: no such program or directory
 	CodePermissionDenied      Code = "permission_denied"      // not allowed, or a read-only attachment that typed
+	CodePolicyUnavailable     Code = "policy_unavailable"     // whoever decides this does not answer, so it is refused for now
 	CodeProtocolMismatch      Code = "protocol_mismatch"      // no common version
 	CodePTYExhausted          Code = "pty_exhausted"          // the system has no PTY left
 	CodeSessionExists         Code = "session_exists"         // the id is taken
@@ -51,7 +52,7 @@ func Codes() []Code {
 		CodeAlreadyAttached, CodeBadFrame, CodeClosed, CodeExitedEarly, CodeFrameTooLarge,
 		CodeHelloRequired, CodeInputFull, CodeInputGap, CodeInstanceMismatch, CodeInternal,
 		CodeInvalidArgument, CodeLimitExceeded, CodeLineTooLong, CodeNotAttached, CodeNotFound,
-		CodePermissionDenied, CodeProtocolMismatch, CodePTYExhausted, CodeSessionExists,
+		CodePermissionDenied, CodePolicyUnavailable, CodeProtocolMismatch, CodePTYExhausted, CodeSessionExists,
 		CodeSessionExited, CodeSessionNotFound, CodeSessionRunning, CodeSpawnFailed,
 		CodeSuperseded, CodeSupervisorUnreachable, CodeTaskNotFound, CodeTimeout, CodeUnauthorized,
 		CodeUnsupported, CodeUnsupportedOS, CodeWorkspaceMismatch,

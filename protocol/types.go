@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -294,7 +295,7 @@ func (s SpawnSpec) Validate() error {
 	if len(s.Cwd) > MaxCwdBytes || len(s.Originator) > 4*MaxIDLen {
 		return Errorf(CodeLimitExceeded, "cwd or originator is too long")
 	}
-	if s.Cwd != "" && !strings.HasPrefix(s.Cwd, "/") {
+	if s.Cwd != "" && !strings.HasPrefix(s.Cwd, "/") && !filepath.IsAbs(s.Cwd) { // or a drive's, on Windows
 		return Errorf(CodeInvalidArgument, fmt.Sprintf("cwd must be absolute, it is %.200q", s.Cwd))
 	}
 	if strings.IndexByte(s.Cwd, 0) >= 0 {

@@ -55,6 +55,9 @@ func (a *app) leftInOrder() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
+// tokenEnv is by which token a command is known to the policy.
+const tokenEnv = "HOLDFAST_TOKEN"
+
 func (a *app) dial(ctx context.Context, start func(context.Context) error) (*client.Client, error) {
 	dirs, err := a.dirs()
 	if err != nil {
@@ -69,7 +72,7 @@ func (a *app) dial(ctx context.Context, start func(context.Context) error) (*cli
 		return nil, err
 	}
 	return client.Dial(ctx, client.Options{
-		Dir: a.dir, Proxy: a.proxy, Name: "proxy " + a.who(), Start: start, Secret: secret, Redial: startTimeout,
+		Dir: a.dir, Proxy: a.proxy, Name: "proxy " + a.who(), Start: start, Token: os.Getenv(tokenEnv), Secret: secret, Redial: startTimeout,
 	})
 }
 

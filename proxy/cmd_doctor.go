@@ -20,6 +20,7 @@ import (
 	"holdfast/shared/config"
 	"holdfast/shared/link"
 	"holdfast/shared/machine"
+	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
 )
@@ -35,6 +36,9 @@ func (a *app) doctorCommand() *cobra.Command {
 			"1 if the worst is a warning, 2 if it is an error.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if pipe.Here {
+				return &exitError{exitUnavailable, "unsupported_os: there are no terminals on this system yet, and nothing that would make them fail"}
+			}
 			found := a.diagnose(cmd.Context())
 			if err := cmd.Context().Err(); err != nil {
 				return err

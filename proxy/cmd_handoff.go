@@ -16,6 +16,7 @@ import (
 
 	"holdfast/proxy/internal/daemon"
 	"holdfast/proxy/internal/handoff"
+	"holdfast/shared/pipe"
 	"holdfast/shared/version"
 )
 
@@ -66,6 +67,9 @@ func (o *handoffOptions) serveArgs() []string {
 func (a *app) handoff(ctx context.Context, o *handoffOptions) error {
 	if err := o.check(); err != nil {
 		return err
+	}
+	if pipe.Here {
+		return notHere("a handoff", "stop the proxy that runs, and start the new one")
 	}
 	if o.foreground {
 		return a.serve(ctx, &serveOptions{takeOver: true, dryRun: o.dryRun, timeout: o.timeout})

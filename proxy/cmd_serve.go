@@ -22,10 +22,12 @@ import (
 	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/linkclient"
 	"holdfast/proxy/internal/metrics"
+	"holdfast/proxy/internal/policyhost"
 	"holdfast/proxy/internal/sweep"
 	"holdfast/proxy/internal/web"
 	"holdfast/shared/config"
 	"holdfast/shared/logging"
+	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
 )
@@ -101,6 +103,9 @@ func (a *app) serveReported(ctx context.Context, o *serveOptions, report *report
 }
 
 func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs, cfg config.Config, log zerolog.Logger, report *report) error {
+	if pipe.Here {
+		return a.servePipe(ctx, o, dirs, cfg, log, report)
+	}
 	secret, err := cfg.Secret()
 	if err != nil {
 		return err
@@ -118,18 +123,26 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 		return err
 	}
 	defer ls.close()
+	host, err := a.startPolicy(ctx, o, dirs, cfg, log)
+	if err != nil {
+		if take != nil {
+			take.GiveUp(err)
+		}
+		return err
+	}
+	defer endPolicy(host)
 	token := ""
-	if ls.tcp != nil {
+	if ls.tcp != nil || host != nil { // a policy's clients are kept apart by it, too
 		if token, err = webToken(dirs, a.proxy); err != nil {
 			return err
 		}
 	}
 	server := apiserver.New(apiserver.Config{
-		Link: links, Token: token, Secret: secret, EarlyExit: cfg.EarlyExit, Log: log,
+		Link: links, Policy: decides(host), Token: token, PlaceKey: token, Secret: secret, EarlyExit: cfg.EarlyExit, Log: log,
 	})
 	var s *serving // by the time that anybody asks
 	numbers := metrics.New(metrics.Config{Version: version.String(), Proxy: func() metrics.Proxy { return s.numbers() }, Supervisor: links.Stats})
-	common := web.Config{Server: server, Link: links, Metrics: numbers.Text, Health: links.Answers, Token: token, Refused: server.Refused, Log: log}
+	common := web.Config{Server: server, Metrics: numbers.Text, Health: links.Answers, Token: token, Refused: server.Refused, Log: log}
 	local, pages := common, common
 	local.Trusted, local.Tickets = true, secret != "" // a raw WebSocket has no hello to say the secret in
 	own := settings{WebOrigins: o.origins}
@@ -141,7 +154,7 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 	s = &serving{
 		server: server, links: links, local: web.New(local), pages: web.New(pages), listeners: ls, take: take, settings: own,
 		sweeper: &sweep.Sweeper{Link: links, Timeout: cfg.IdleTimeout, Log: log},
-		report:  report, dryRun: o.dryRun, timeout: o.timeout, log: log, failed: make(chan error, 1),
+		policy:  host, report: report, dryRun: o.dryRun, timeout: o.timeout, log: log, failed: make(chan error, 1),
 	}
 	return s.run(ctx)
 }
@@ -155,6 +168,7 @@ type serving struct {
 	take         *handoff.Take // not nil where another proxy is being replaced
 	settings     settings
 	sweeper      *sweep.Sweeper
+	policy       *policyhost.Host // nil is policy.Allow
 	report       *report
 	dryRun       bool
 	timeout      time.Duration // for preparing
@@ -184,6 +198,10 @@ func (s *serving) goaway(reason string) {
 func (s *serving) numbers() metrics.Proxy {
 	p := metrics.Proxy{
 		Counts: s.server.Counts(), Asking: s.local.Asking() + s.pages.Asking(), Linked: s.links.Linked(), Takeover: s.took.Load(),
+	}
+	if s.policy != nil {
+		stats := s.policy.Stats()
+		p.Policy = &stats
 	}
 	if w := s.links.Welcome(); w != nil {
 		p.SupervisorVersion = w.Version
@@ -266,6 +284,7 @@ func (s *serving) run(ctx context.Context) error {
 	offer := s.offer(version.String())
 	s.wg.Go(func() { s.fail(offer.Serve(ctx, ls.control)) })
 	s.wg.Go(func() { s.sweeper.Run(ctx) })
+	s.wg.Go(func() { s.server.Observe(ctx) })
 	s.ready()
 	<-ctx.Done()
 	ls.close()

@@ -10,6 +10,7 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/config"
+	"holdfast/shared/pipe"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -39,6 +40,10 @@ func printStatus(cmd *cobra.Command, s *client.Status) error {
 		fmt.Fprintf(out, "%-11s pid %-8d version %-14s protocol %-4s up %v\n", name, p.PID, p.Version, p.Protocol, up)
 	}
 	line("proxy", s.Proxy)
+	if s.Supervisor == nil && pipe.Here {
+		_, err := fmt.Fprintln(out, "supervisor  unsupported_os: there are no terminals on this system yet")
+		return err
+	}
 	if s.Supervisor == nil {
 		fmt.Fprintln(out, "supervisor  cannot be reached; nothing is known of its sessions")
 		return nil
@@ -66,6 +71,9 @@ func (a *app) stopCommand() *cobra.Command {
 		Short: "Stop the running proxy; the supervisor and every session go on",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if pipe.Here {
+				return notHere("a stop", "proxy status says which process to end")
+			}
 			dirs, err := a.dirs()
 			if err != nil {
 				return err

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -20,10 +19,6 @@ import (
 )
 
 func main() {
-	if runtime.GOOS == "windows" {
-		fmt.Fprintln(os.Stderr, "proxy: unsupported_os: there are no terminals to serve on Windows yet")
-		os.Exit(exitUnavailable)
-	}
 	machine.Share()
 	ctx, stop := catch(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	err := (&app{}).command().ExecuteContext(ctx)
@@ -53,7 +48,7 @@ func (a *app) command() *cobra.Command {
 		Use:   "proxy",
 		Short: "Terminals that outlive everything around them",
 		Long: "Terminals that outlive everything around them.\n\n" +
-			"Every command but serve, stop and doctor starts what is missing, in the background.\n" +
+			"Every command but serve, stop, doctor and service starts what is missing, in the background.\n" +
 			"proxy --handoff starts this program as the successor of the running proxy.",
 		Version:       version.String(),
 		SilenceErrors: true, SilenceUsage: true,
@@ -72,7 +67,7 @@ func (a *app) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "`directory` for everything (default $HOLDFAST_DIR, else the user's directories)")
 	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, where several serve one supervisor")
 	root.AddCommand(
-		a.serveCommand(), a.stopCommand(), a.statusCommand(), a.doctorCommand(),
+		a.serveCommand(), a.stopCommand(), a.statusCommand(), a.doctorCommand(), a.serviceCommand(),
 		a.newCommand(), a.reopenCommand(), a.attachCommand(),
 		a.lsCommand(), a.infoCommand(), a.eventsCommand(),
 		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(),

@@ -52,7 +52,7 @@ func (s *serving) offer(build string) *handoff.Offer {
 			s.server.Forget()
 			s.goaway(reason)
 		},
-		Settings: s.currently, Build: build, Step: fault, Log: s.log,
+		Settings: s.currently, Guarded: s.policy != nil, Build: build, Step: fault, Log: s.log,
 	}
 }
 

@@ -78,7 +78,8 @@ type Create struct {
 type Reopen struct {
 	SessionID protocol.SessionID `json:"session_id"`
 	protocol.RespawnSpec
-	Token string `json:"token,omitempty"` // as in Create
+	Instance protocol.Instance `json:"instance,omitempty"` // where given, of this life only
+	Token    string            `json:"token,omitempty"`    // as in Create
 }
 
 // List asks for all sessions, or those of one originator.
@@ -100,6 +101,7 @@ type Session struct {
 // ring holds them. It is answered by Data.
 type Read struct {
 	SessionID protocol.SessionID `json:"session_id"`
+	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
 	Offset    uint64             `json:"offset"`
 	MaxBytes  int                `json:"max_bytes,omitempty"` // at most and by default 512 KiB
 }
@@ -116,6 +118,7 @@ type Data struct {
 // by ScreenContent.
 type Screen struct {
 	protocol.ScreenSpec
+	Instance protocol.Instance `json:"instance,omitempty"` // where given, of this life only
 }
 
 // ScreenContent is a session's screen, or its last lines.
@@ -127,6 +130,7 @@ type ScreenContent struct {
 // HistoryContent.
 type History struct {
 	protocol.HistorySpec
+	Instance protocol.Instance `json:"instance,omitempty"` // where given, of this life only
 }
 
 // HistoryContent is lines of a session, the newest first.
@@ -138,6 +142,7 @@ type HistoryContent struct {
 // the stream gives up.
 type Search struct {
 	protocol.SearchSpec
+	Instance protocol.Instance `json:"instance,omitempty"` // where given, of this life only
 }
 
 // SearchContent is lines that match, the newest first.
@@ -148,6 +153,7 @@ type SearchContent struct {
 // SizePolicy changes whose size a session has. It is answered by OK.
 type SizePolicy struct {
 	SessionID protocol.SessionID  `json:"session_id"`
+	Instance  protocol.Instance   `json:"instance,omitempty"` // where given, of this life only
 	Policy    protocol.SizePolicy `json:"policy"`
 	Cols      int                 `json:"cols,omitempty"` // of fixed: 0 leaves it as it is
 	Rows      int                 `json:"rows,omitempty"`
@@ -194,6 +200,7 @@ type Unpause struct{}
 // (answered by OK).
 type Resize struct {
 	SessionID protocol.SessionID `json:"session_id,omitempty"` // absent on an attachment
+	Instance  protocol.Instance  `json:"instance,omitempty"`   // where given, of this life only
 	Cols      int                `json:"cols"`
 	Rows      int                `json:"rows"`
 }
@@ -202,13 +209,15 @@ type Resize struct {
 // stream or as a request (answered by OK).
 type Interrupt struct {
 	SessionID protocol.SessionID `json:"session_id,omitempty"` // absent on an attachment
+	Instance  protocol.Instance  `json:"instance,omitempty"`   // where given, of this life only
 }
 
 // Signal sends a signal to the process groups of a session and nothing else.
 // It is answered by OK.
 type Signal struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Signal    string             `json:"signal"` // "SIGUSR1", "USR1" or a number
+	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Signal    string             `json:"signal"`             // "SIGUSR1", "USR1" or a number
 }
 
 // Terminate ends a session: the soft signal, the grace, SIGKILL. It is
@@ -253,8 +262,9 @@ type Exited struct {
 // Accepted, or by input_full with the offset up to which it was taken.
 type Write struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Data      []byte             `json:"data"`             // base64
-	Writer    string             `json:"writer,omitempty"` // with Offset: exactly once
+	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Data      []byte             `json:"data"`               // base64
+	Writer    string             `json:"writer,omitempty"`   // with Offset: exactly once
 	Offset    uint64             `json:"offset,omitempty"`
 }
 

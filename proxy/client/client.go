@@ -24,7 +24,6 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/shared/config"
-	"holdfast/shared/socket"
 )
 
 // Options say which proxy to talk to. The zero value means the user's own.
@@ -61,15 +60,8 @@ func (o Options) withDefaults() (Options, error) {
 	if err != nil {
 		return o, err
 	}
-	path := dirs.Socket(config.APISocket(cmp.Or(o.Proxy, config.DefaultProxy)))
-	o.Dial = func(ctx context.Context) (net.Conn, error) {
-		nc, _, err := socket.Dial(ctx, path)
-		if err != nil {
-			return nil, err
-		}
-		return nc, nil
-	}
-	return o, nil
+	o.Dial, err = dialer(dirs, config.APISocket(cmp.Or(o.Proxy, config.DefaultProxy)))
+	return o, err
 }
 
 func programName() string {

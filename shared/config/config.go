@@ -15,6 +15,8 @@ package config
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -65,6 +67,9 @@ type Config struct {
 	LogLevel        string        // trace, debug, info, warn or error; default info
 	SecretFile      string        // file of mode 0600 with a secret that clients must know; default none
 	Web             string        // loopback address on which the proxy serves WebSockets; default none
+	Policy          string        // program that decides who may do what; "none" ends what was remembered; default none
+	PolicyConfig    string        // file that is named to that program
+	PolicySHA256    string        // of the program, in hex, where no other may be started
 	WebOrigins      string        // origins whose pages may connect there, besides its own, with commas between
 }
 
@@ -100,7 +105,13 @@ func (c Config) validate() error {
 	check(c.EarlyExit <= maxEarlyExit, "early_exit", "at most 1m", c.EarlyExit)
 	check(slices.Contains(levels, c.LogLevel), "log_level", "one of "+strings.Join(levels, ", "), strconv.Quote(c.LogLevel))
 	check(c.SecretFile == "" || filepath.IsAbs(c.SecretFile), "secret_file", "an absolute path", strconv.Quote(c.SecretFile))
+	check(c.PolicySHA256 == "" || isSHA256(c.PolicySHA256), "policy_sha256", "64 hexadecimal digits", strconv.Quote(c.PolicySHA256))
 	return errors.Join(errs...)
+}
+
+func isSHA256(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == sha256.Size
 }
 
 var levels = []string{"trace", "debug", "info", "warn", "error"}
@@ -128,6 +139,9 @@ var settings = []setting{
 	{"early_exit", "`time` within which the end of a child fails its start; 0: no check (200ms)", setEarlyExit},
 	{"log_level", "`level`: trace, debug, info, warn or error (info)", text(func(c *Config) *string { return &c.LogLevel })},
 	{"secret_file", "`file` of mode 0600 with a secret that clients must know", text(func(c *Config) *string { return &c.SecretFile })},
+	{"policy", "`program` that decides who may do what; it is remembered until \"none\" is said", text(func(c *Config) *string { return &c.Policy })},
+	{"policy_config", "`file` that is named to that program", text(func(c *Config) *string { return &c.PolicyConfig })},
+	{"policy_sha256", "`sum` of that program, in hex: no other is started", text(func(c *Config) *string { return &c.PolicySHA256 })},
 	{"web", "loopback `address` on which the proxy serves WebSockets; 127.0.0.1:0 for any port", text(func(c *Config) *string { return &c.Web })},
 	{"web_origins", "`origins` whose pages may connect there, too, with commas between", text(func(c *Config) *string { return &c.WebOrigins })},
 }

@@ -38,6 +38,7 @@ func TestLoadOrder(t *testing.T) {
 		RingBytes: 1 << 20, ScrollbackLines: 10000, ExitKeep: 10 * time.Minute, ExitRecords: 256, MaxSessions: 4096, SpawnRate: 128,
 		Grace: 250 * time.Millisecond, EarlyExit: 200 * time.Millisecond, LogLevel: "info",
 	}
+	sum := strings.Repeat("0f", 32)
 	with := func(change func(*Config)) Config {
 		c := defaults
 		change(&c)
@@ -66,8 +67,8 @@ func TestLoadOrder(t *testing.T) {
 			want: with(func(c *Config) { c.EarlyExit = -1 })},
 		{name: "everything", file: `{"ring_bytes":67108864,"scrollback_lines":1,"exit_keep":"1h","exit_records":1,"max_sessions":1,"originator_sessions":2,"spawn_rate":3,
 			"grace":"1m","idle_timeout":"60m","early_exit":"1m","log_level":"trace","secret_file":"/s",
-			"web":"127.0.0.1:80","web_origins":"https://a, https://b"}`,
-			want: Config{64 << 20, 1, time.Hour, 1, 1, 2, 3, time.Minute, time.Hour, time.Minute, "trace", "/s", "127.0.0.1:80", "https://a, https://b"}},
+			"web":"127.0.0.1:80","web_origins":"https://a, https://b","policy":"/p","policy_config":"/c","policy_sha256":"` + sum + `"}`,
+			want: Config{64 << 20, 1, time.Hour, 1, 1, 2, 3, time.Minute, time.Hour, time.Minute, "trace", "/s", "127.0.0.1:80", "/p", "/c", sum, "https://a, https://b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got, err := load(t, tt.file, tt.env, tt.args...); err != nil || got != tt.want {

@@ -10,7 +10,8 @@
 // name.
 //
 // Not here: what is said over a connection (packages protocol/frame and
-// shared/link), and where sockets lie (package shared/config).
+// shared/link), where sockets lie (package shared/config), and what there is in
+// their place on Windows (package shared/pipe).
 package socket
 
 import (
@@ -38,7 +39,7 @@ var (
 	ErrUnsafeDir   = errors.New("socket directory is not private")
 	ErrFilesLost   = errors.New("files were lost on the way")
 	ErrTooLarge    = errors.New("message or its number of files is over the limit")
-	ErrUnsupported = fmt.Errorf("private sockets are not there yet on this system (named pipes, on Windows): %w", errors.ErrUnsupported)
+	ErrUnsupported = fmt.Errorf("private Unix sockets are not there on this system: %w", errors.ErrUnsupported)
 )
 
 // A Peer is the process at the other end as the kernel knows it. PID is the

@@ -12,6 +12,7 @@ import (
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/proxy/internal/linkclient"
+	"holdfast/proxy/policy"
 )
 
 // attachment is one of a connection's views of sessions.
@@ -90,8 +91,8 @@ func (c *conn) drop(a *attachment) {
 	}
 }
 
-// place takes the number of an attach.
-func (c *conn) place(m *api.Attach) (*attachment, error) {
+// seat takes the number of an attach.
+func (c *conn) seat(m *api.Attach) (*attachment, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func (c *conn) attach(m *api.Attach, a *attachment) error {
 	if spec.Client == "" {
 		spec.Client = c.hello.Client
 	}
-	la, info, err := c.s.cfg.Link.Attach(a.ctx, m.Attachment, spec)
+	la, info, err := c.attachAllowed(a.ctx, m.Attachment, spec)
 	if err != nil {
 		c.drop(a)
 		return err
@@ -115,6 +116,25 @@ func (c *conn) attach(m *api.Attach, a *attachment) error {
 		c.send(api.Attached{Request: m.Request, Attachment: m.Attachment, AttachInfo: *info})
 	})
 	return nil
+}
+
+// attachAllowed attaches, if the client may.
+func (c *conn) attachAllowed(ctx context.Context, number uint32, spec protocol.AttachSpec) (*linkclient.Attachment, *protocol.AttachInfo, error) {
+	l, err := c.allowed(ctx, attachVerb(spec.Mode), spec.SessionID)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec.SessionID = l.id
+	la, info, err := c.s.cfg.Link.Attach(ctx, number, spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	if l.instance != "" && info.Session.Instance != l.instance && !c.sees(info.Session.Labels) { // it came in between
+		la.Detach()
+		return nil, nil, notFound(l.asked)
+	}
+	c.observe(policy.Event{Kind: policy.EventAttached, SessionID: string(l.id), Labels: info.Session.Labels})
+	return la, info, nil
 }
 
 // begin makes an attachment usable, says so, and pumps.
@@ -147,6 +167,7 @@ func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.At
 		stop()
 		a.leave(la)
 		c.drop(a)
+		c.observe(policy.Event{Kind: policy.EventDetached, SessionID: string(a.session), Labels: info.Session.Labels})
 	})
 }
 

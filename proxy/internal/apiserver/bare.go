@@ -27,9 +27,8 @@ const probeEvery = 5 * time.Second
 type Prober interface{ Probe() error }
 
 // AcceptBare is Accept for a client that shows one session, to which it was
-// attached as BareNumber.
+// attached by AttachBare.
 func (s *Server) AcceptBare(ctx context.Context, t Transport, from Origin, la *linkclient.Attachment, info *protocol.AttachInfo) (serve func() (moved bool)) {
-	from.Transport = TransportRaw
 	c := s.newConn(ctx, t, from)
 	c.hello = &api.Hello{Client: "web"}
 	c.log = c.log.With().Str(logging.Session, string(info.Session.ID)).Logger()
@@ -43,6 +42,20 @@ func (s *Server) AcceptBare(ctx context.Context, t Transport, from Origin, la *l
 		c.begin(a, la, info, false, func() {})
 	}
 	return s.accepted(c, err)
+}
+
+// AttachBare attaches a client that comes without a hello, and whom the system or
+// a ticket vouches for, to show one session. It says in from who the client is.
+func (s *Server) AttachBare(ctx context.Context, from *Origin, spec protocol.AttachSpec) (*linkclient.Attachment, *protocol.AttachInfo, error) {
+	from.Transport = TransportRaw
+	c := s.newConn(ctx, nil, *from)
+	defer c.cancel()
+	c.hello = &api.Hello{Client: spec.Client}
+	if err := c.identified(ctx); err != nil {
+		return nil, nil, err
+	}
+	from.Principal = c.from.Principal
+	return c.attachAllowed(ctx, BareNumber, spec)
 }
 
 // leave is for a client that has gone and knows no offset to come back at.

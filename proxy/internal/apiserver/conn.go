@@ -20,6 +20,7 @@ import (
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
+	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
 	"holdfast/shared/version"
 )
@@ -134,7 +135,7 @@ func (c *conn) greet() error {
 	if !ok {
 		return protocol.Errorf(protocol.CodeHelloRequired, "the first message is hello")
 	}
-	if err := c.authenticate(hello); err != nil {
+	if err := c.authenticate(c.ctx, hello); err != nil {
 		return err
 	}
 	agreed, err := protocol.Agree(protocol.Supported(), hello.Protocol)
@@ -157,21 +158,8 @@ func (c *conn) greet() error {
 		PID:          os.Getpid(), Version: version.String(), Instance: c.s.instance,
 	})
 	c.log.Debug().Str(logging.Client, hello.Client).Msg("client connected")
+	c.observe(policy.Event{Kind: policy.EventHello})
 	return nil
-}
-
-func (c *conn) authenticate(hello *api.Hello) error {
-	reason := ""
-	switch {
-	case !c.from.Trusted && !same(hello.Token, c.s.cfg.Token):
-		reason = "the token is missing or wrong"
-	case c.s.cfg.Secret != "" && !same(hello.Secret, c.s.cfg.Secret):
-		reason = "the secret is missing or wrong"
-	default:
-		return nil
-	}
-	c.log.Warn().Bool(logging.Security, true).Str("why", reason).Msg("client refused")
-	return protocol.Errorf(protocol.CodeUnauthorized, reason)
 }
 
 // same compares in constant time; an empty secret is never the same.
@@ -257,7 +245,7 @@ func (c *conn) control(ctx context.Context, payload []byte) error {
 	}
 	q := c.begins(m, payload)
 	if m, ok := m.(*api.Attach); ok { // now: what is read next may be for it
-		q.attachment, q.refused = c.place(m)
+		q.attachment, q.refused = c.seat(m)
 	}
 	ctx, q.cancel = context.WithCancel(ctx)
 	c.wg.Go(func() {

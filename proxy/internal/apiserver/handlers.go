@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	wire "holdfast/protocol/link"
+	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
 )
 
@@ -55,62 +57,93 @@ func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, e
 		if len(m.Argv) == 0 {
 			return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty")
 		}
-		return c.spawned(ctx, m.Request, m.EarlyExitMS, wire.Create{SessionID: m.SessionID, SpawnSpec: m.SpawnSpec, Token: m.Token})
+		create := wire.Create{SessionID: m.SessionID, SpawnSpec: m.SpawnSpec, Token: m.Token}
+		if err := c.maySpawn(ctx, &create.SessionID, &create.SpawnSpec); err != nil {
+			return nil, err
+		}
+		return c.spawned(ctx, m.Request, m.EarlyExitMS, create)
 	case *api.Reopen:
-		return c.spawned(ctx, m.Request, m.EarlyExitMS, wire.Reopen{SessionID: m.SessionID, RespawnSpec: m.RespawnSpec, Token: m.Token})
+		reopen := wire.Reopen{RespawnSpec: m.RespawnSpec, Token: m.Token}
+		l, err := c.mayReopen(ctx, m.SessionID, &reopen.RespawnSpec)
+		if err != nil {
+			return nil, err
+		}
+		reopen.SessionID, reopen.Instance = l.id, l.instance
+		reply, err := c.spawned(ctx, m.Request, m.EarlyExitMS, reopen)
+		return reply, l.gone(err)
 	case *api.Status:
-		report := c.s.status(ctx)
+		report := c.status(ctx)
 		report.Request = m.Request
 		return report, nil
 	case *api.Ticket:
 		if err := c.s.tickets.wait(ctx); err != nil {
 			return nil, err
 		}
-		token, expires, err := c.s.tickets.issue(m.SessionID, time.Now())
+		token, expires, err := c.s.tickets.issue(m.SessionID, c.recorded(), time.Now())
 		return api.TicketIssued{Request: m.Request, Ticket: token, ExpiresAt: expires}, err
 	}
-	question, req, err := question(m)
+	verb, id, ok := access(m)
+	if !ok {
+		return nil, protocol.Errorf(protocol.CodeUnsupported, m.MessageType()+" is not a request")
+	}
+	l, err := c.allowed(ctx, verb, id)
 	if err != nil {
 		return nil, err
 	}
+	question, req, pinned := question(m, l)
 	answer, err := c.s.cfg.Link.Call(ctx, question)
 	if err != nil {
+		if pinned {
+			err = l.gone(err)
+		}
 		return nil, err
+	}
+	if _, ok := m.(*api.Terminate); ok {
+		c.observe(policy.Event{Kind: policy.EventTerminated, SessionID: string(l.id)})
 	}
 	return reply(req, answer)
 }
 
-// question turns a request into the link's.
-func question(m protocol.Message) (protocol.Message, protocol.Request, error) {
+// question turns a request into the link's. pinned says that the life of the
+// session is not of the client's choice.
+func question(m protocol.Message, l life) (q protocol.Message, req protocol.Request, pinned bool) {
 	switch m := m.(type) {
 	case *api.Info:
-		return wire.Info{SessionID: m.SessionID}, m.Request, nil
+		return wire.Info{SessionID: l.id}, m.Request, false
 	case *api.Scrollback:
-		return wire.Read{SessionID: m.SessionID, Offset: m.Offset, MaxBytes: m.MaxBytes}, m.Request, nil
+		return wire.Read{SessionID: l.id, Instance: l.instance, Offset: m.Offset, MaxBytes: m.MaxBytes}, m.Request, true
 	case *api.Screen:
-		return wire.Screen{ScreenSpec: m.ScreenSpec}, m.Request, nil
+		q := wire.Screen{ScreenSpec: m.ScreenSpec, Instance: l.instance}
+		q.SessionID = l.id
+		return q, m.Request, true
 	case *api.History:
-		return wire.History{HistorySpec: m.HistorySpec}, m.Request, nil
+		q := wire.History{HistorySpec: m.HistorySpec, Instance: l.instance}
+		q.SessionID = l.id
+		return q, m.Request, true
 	case *api.Search:
-		return wire.Search{SearchSpec: m.SearchSpec}, m.Request, nil
+		q := wire.Search{SearchSpec: m.SearchSpec, Instance: l.instance}
+		q.SessionID = l.id
+		return q, m.Request, true
 	case *api.SizePolicy:
-		return wire.SizePolicy{SessionID: m.SessionID, Policy: m.Policy, Cols: m.Cols, Rows: m.Rows}, m.Request, nil
+		return wire.SizePolicy{SessionID: l.id, Instance: l.instance, Policy: m.Policy, Cols: m.Cols, Rows: m.Rows}, m.Request, true
 	case *api.Resize:
-		return wire.Resize{SessionID: m.SessionID, Cols: m.Cols, Rows: m.Rows}, m.Request, nil
+		return wire.Resize{SessionID: l.id, Instance: l.instance, Cols: m.Cols, Rows: m.Rows}, m.Request, true
 	case *api.Interrupt:
-		return wire.Interrupt{SessionID: m.SessionID}, m.Request, nil
+		return wire.Interrupt{SessionID: l.id, Instance: l.instance}, m.Request, true
 	case *api.Signal:
-		return wire.Signal{SessionID: m.SessionID, Signal: m.Signal}, m.Request, nil
+		return wire.Signal{SessionID: l.id, Instance: l.instance, Signal: m.Signal}, m.Request, true
 	case *api.Terminate:
-		return wire.Terminate{SessionID: m.SessionID, GraceMS: m.GraceMS, SoftSignal: m.SoftSignal, Reason: m.Reason}, m.Request, nil
+		return wire.Terminate{
+			SessionID: l.id, Instance: l.instance, GraceMS: m.GraceMS, SoftSignal: m.SoftSignal, Reason: m.Reason,
+		}, m.Request, true
 	case *api.Forget:
-		return wire.Forget{SessionID: m.SessionID, Instance: m.Instance}, m.Request, nil
+		return wire.Forget{SessionID: l.id, Instance: cmp.Or(m.Instance, l.instance)}, m.Request, m.Instance == ""
 	case *api.Wait:
-		return wire.Wait{SessionID: m.SessionID, Instance: m.Instance, TimeoutMS: m.TimeoutMS}, m.Request, nil
+		return wire.Wait{SessionID: l.id, Instance: cmp.Or(m.Instance, l.instance), TimeoutMS: m.TimeoutMS}, m.Request, m.Instance == ""
 	case *api.Input:
-		return wire.Write{SessionID: m.SessionID, Data: m.Data, Writer: m.Writer, Offset: m.Offset}, m.Request, nil
+		return wire.Write{SessionID: l.id, Instance: l.instance, Data: m.Data, Writer: m.Writer, Offset: m.Offset}, m.Request, true
 	}
-	return nil, protocol.Request{}, protocol.Errorf(protocol.CodeUnsupported, m.MessageType()+" is not a request")
+	panic("no question for " + m.MessageType()) // access knows it, and this does not
 }
 
 // reply turns the link's reply into the client's.
@@ -137,11 +170,14 @@ func reply(req protocol.Request, m protocol.Message) (protocol.Message, error) {
 }
 
 func (c *conn) list(ctx context.Context, q *request, m *api.List) error {
+	if err := c.mayList(ctx); err != nil {
+		return err
+	}
 	all, err := c.s.cfg.Link.List(ctx, m.Originator)
 	if err != nil || !c.claim(q) {
 		return err
 	}
-	parts := protocol.SplitSessions(all)
+	parts := protocol.SplitSessions(c.visible(all))
 	for i, part := range parts {
 		c.send(api.Sessions{Request: m.Request, Sessions: part, More: i < len(parts)-1})
 	}
@@ -150,14 +186,15 @@ func (c *conn) list(ctx context.Context, q *request, m *api.List) error {
 
 // spawned starts a session and watches it for a while.
 func (c *conn) spawned(ctx context.Context, req protocol.Request, earlyMS *int64, create protocol.Message) (protocol.Message, error) {
-	info, err := c.s.spawn(ctx, create, earlyMS)
+	info, err := c.spawn(ctx, create, earlyMS)
 	if err != nil {
 		return nil, err
 	}
 	return api.Spawned{Request: req, SessionID: info.ID, PID: info.PID, CreatedAt: info.CreatedAt, Session: *info}, nil
 }
 
-func (s *Server) spawn(ctx context.Context, create protocol.Message, earlyMS *int64) (*protocol.SessionInfo, error) {
+func (c *conn) spawn(ctx context.Context, create protocol.Message, earlyMS *int64) (*protocol.SessionInfo, error) {
+	s := c.s
 	window := s.cfg.EarlyExit
 	if earlyMS != nil {
 		if *earlyMS > maxEarlyExit.Milliseconds() {
@@ -173,6 +210,7 @@ func (s *Server) spawn(ctx context.Context, create protocol.Message, earlyMS *in
 	if !ok {
 		return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with "+reply.MessageType())
 	}
+	c.observe(policy.Event{Kind: policy.EventSpawned, SessionID: string(made.Session.ID), Labels: made.Session.Labels})
 	return &made.Session, s.checkEarly(ctx, &made.Session, window)
 }
 
@@ -206,6 +244,9 @@ func (s *Server) checkEarly(ctx context.Context, info *protocol.SessionInfo, win
 // events subscribes the connection. It goes on over a lost link after the last
 // event told.
 func (c *conn) events(ctx context.Context, m *api.Events) error {
+	if err := c.mayList(ctx); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	twice := c.subscribed
 	c.subscribed = true
@@ -213,8 +254,8 @@ func (c *conn) events(ctx context.Context, m *api.Events) error {
 	if twice {
 		return protocol.Errorf(protocol.CodeInvalidArgument, "this connection is subscribed already")
 	}
-	err := c.follow(m.Instance, m.After, func(first *wire.Subscribed) {
-		c.send(api.Subscribed{Request: m.Request, Instance: first.Instance, Seq: first.Seq})
+	err := c.follow(m.Instance, c.after(m.Instance, m.After), func(first *wire.Subscribed) {
+		c.send(api.Subscribed{Request: m.Request, Instance: first.Instance, Seq: c.place(first.Seq)})
 	})
 	if err != nil {
 		c.mu.Lock()
@@ -225,9 +266,15 @@ func (c *conn) events(ctx context.Context, m *api.Events) error {
 }
 
 func (c *conn) sendEvent(e *wire.Event) {
-	if s := e.Session; e.Event == protocol.EventExited && s != nil && s.Exit != nil {
-		c.send(c.exited(&wire.Exited{SessionID: s.ID, Instance: s.Instance, Labels: s.Labels, Exit: *s.Exit}, nil, e.Seq))
+	missed := e.Missed
+	if e.Event == protocol.EventMissed && !c.from.Principal.All {
+		missed = 1 // or more, or none: others' are among them
+	} else if e.Event != protocol.EventMissed && !c.from.Principal.All && (e.Session == nil || !c.sees(e.Session.Labels)) {
 		return
 	}
-	c.send(api.Event{Seq: e.Seq, Event: e.Event, At: e.At, Session: e.Session, Missed: e.Missed, Notification: e.Notification})
+	if s := e.Session; e.Event == protocol.EventExited && s != nil && s.Exit != nil {
+		c.send(c.exited(&wire.Exited{SessionID: s.ID, Instance: s.Instance, Labels: s.Labels, Exit: *s.Exit}, nil, c.place(e.Seq)))
+		return
+	}
+	c.send(api.Event{Seq: c.place(e.Seq), Event: e.Event, At: e.At, Session: e.Session, Missed: missed, Notification: e.Notification})
 }

@@ -33,7 +33,8 @@ import (
 //	        noted requests; read
 
 // RecordVersion counts incompatible meanings of a Record.
-const RecordVersion = 1
+//   - 2: with the client's principal, which must not be left out
+const RecordVersion = 2
 
 // A Record is all that there is to know of a connection.
 type Record struct {
@@ -342,6 +343,7 @@ func (c *conn) isStuck() bool {
 func (c *conn) note(r *Record, t Movable) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	r.From.Principal = c.recorded()
 	if c.hello != nil {
 		hello := *c.hello
 		hello.Token, hello.Secret = "", ""
@@ -525,13 +527,16 @@ func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func()
 	}
 	c.wmu.Lock() // nothing comes before what was not written
 	c.held = make(chan struct{})
+	denied := c.identified(ctx)
 	var wg sync.WaitGroup
 	for _, a := range r.Attachments {
-		wg.Go(func() { c.reattach(a) })
+		if denied == nil {
+			wg.Go(func() { c.reattach(a) })
+		}
 	}
 	wg.Wait()
 	var lost error
-	if e := r.Events; e != nil {
+	if e := r.Events; e != nil && denied == nil {
 		c.subscribed = true
 		lost = c.follow(e.Instance, e.After, func(*wire.Subscribed) {})
 	}
@@ -546,7 +551,11 @@ func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func()
 		c.wg.Wait()
 		return false, false
 	}
-	if err := s.add(c); err != nil {
+	err := denied
+	if err == nil {
+		err = s.add(c)
+	}
+	if err != nil {
 		c.wmu.Unlock()
 		close(c.held)
 		c.refuse(err)

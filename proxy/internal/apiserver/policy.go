@@ -1,68 +1,191 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"os"
+	"time"
 
 	"holdfast/protocol"
+	"holdfast/protocol/api"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/policy"
 	"holdfast/shared/config"
+	"holdfast/shared/logging"
 )
 
-// A Policy decides what the supervisor does not know: what a task is, and who
-// may have it.
-type Policy interface {
-	// ResolveTask says what to start for a task. Errors: task_not_found,
-	// workspace_mismatch.
-	ResolveTask(ctx context.Context, request TaskRequest) (Task, error)
+// A policy decides who a client is, what a task is, and what may be done. What
+// belongs to whom is looked after here: see access.go.
+
+// watched reports whether there is a policy to be asked, and told. The built-in
+// one lets its user do everything: it is not asked about each request.
+func (s *Server) watched() bool {
+	_, all := s.cfg.Policy.(policy.Allow)
+	return !all
 }
 
-// TaskRequest names a task, as a client did.
-type TaskRequest struct {
-	TaskID, WorkspaceID, UserID string
-}
-
-// A Task is what to start.
-type Task struct {
-	WorkDir string            // absolute; "" is task_not_found
-	Argv    []string          // empty is the login shell
-	Env     []string          // K=V, on top of the inherited environment
-	Labels  map[string]string // besides the ids of the request
-}
-
-// AllowAll is the policy of a proxy without another: every task of this user
-// exists, in the home directory.
-type AllowAll struct{}
-
-// ResolveTask implements Policy.
-func (AllowAll) ResolveTask(_ context.Context, r TaskRequest) (Task, error) {
-	if r.TaskID == "" {
-		return Task{}, protocol.Errorf(protocol.CodeTaskNotFound, "task_id is empty")
+// decided turns what a policy answers into what a client is told. Whatever is
+// neither a yes nor a no is a no for now.
+func decided(err error) error {
+	var no *policy.Refusal
+	var e *protocol.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &no):
+		return protocol.Errorf(protocol.Code(no.Code), no.Message)
+	case errors.As(err, &e), errors.Is(err, context.Canceled):
+		return err
 	}
-	home, err := os.UserHomeDir()
+	return &protocol.Error{Code: protocol.CodePolicyUnavailable, Message: "the policy does not work: " + err.Error(), Retryable: true, RetryAfterMS: 1000}
+}
+
+// authenticate finds out who the client is, by what it says in its hello, or has
+// shown before.
+func (c *conn) authenticate(ctx context.Context, hello *api.Hello) error {
+	cfg := &c.s.cfg
+	own := same(hello.Token, cfg.Token) // which only this user can read
+	vouched := c.from.Trusted || own
+	reason := ""
+	switch {
+	case !vouched && (hello.Token == "" || !c.s.watched()):
+		reason = "the token is missing or wrong"
+	case cfg.Secret != "" && !same(hello.Secret, cfg.Secret):
+		reason = "the secret is missing or wrong"
+	case c.from.Principal != nil: // by its ticket
+		return nil
+	}
+	err := error(protocol.Errorf(protocol.CodeUnauthorized, reason))
+	if reason == "" {
+		shown := policy.Credentials{Token: hello.Token, Transport: c.from.Transport, PID: c.from.PID, Client: hello.Client}
+		if own {
+			shown.Token = ""
+		}
+		c.from.Principal, err = c.s.principal(ctx, shown, vouched)
+	}
 	if err != nil {
-		home = "/"
+		c.refusedEntry(err)
 	}
-	return Task{WorkDir: home, Env: []string{
-		"HOLDFAST_TASK_ID=" + r.TaskID, "HOLDFAST_WORKSPACE_ID=" + r.WorkspaceID, "HOLDFAST_USER_ID=" + r.UserID,
-	}}, nil
+	return err
+}
+
+// principal asks who it is that shows something; vouched says that it is this
+// user's.
+func (s *Server) principal(ctx context.Context, shown policy.Credentials, vouched bool) (*policy.Principal, error) {
+	shown.UID = -1
+	if vouched {
+		shown.UID = max(0, os.Getuid()) // -1 where there are none
+	}
+	who, err := s.cfg.Policy.Authenticate(ctx, shown)
+	if err != nil {
+		return nil, decided(err)
+	}
+	return &who, nil
+}
+
+// identified finds out who the client is that comes from another proxy, where
+// none was asked there: then it is this user's.
+func (c *conn) identified(ctx context.Context) (err error) {
+	if c.hello == nil || c.from.Principal != nil {
+		return nil
+	}
+	shown := policy.Credentials{Transport: c.from.Transport, PID: c.from.PID, Client: c.hello.Client}
+	if c.from.Principal, err = c.s.principal(ctx, shown, true); err != nil {
+		c.refusedEntry(err)
+	}
+	return err
+}
+
+// recorded is who the client is for those who go on with what it has; nil where
+// no policy was asked, so that they ask their own.
+func (c *conn) recorded() *policy.Principal {
+	if !c.s.watched() && c.from.Principal != nil && c.from.Principal.All {
+		return nil
+	}
+	return c.from.Principal
+}
+
+// refusedEntry tells of a client that is not let in.
+func (c *conn) refusedEntry(err error) {
+	e := protocol.AsError(err)
+	c.log.Warn().Bool(logging.Security, true).Str(logging.Code, string(e.Code)).Str("why", e.Message).Msg("client refused")
+	c.observe(policy.Event{Kind: policy.EventRefused, Code: string(e.Code)})
+}
+
+// observe tells the policy what the client did.
+func (c *conn) observe(e policy.Event) {
+	if c.from.Principal != nil {
+		e.Principal = *c.from.Principal
+	}
+	c.s.observe(e)
+}
+
+func (s *Server) observe(e policy.Event) {
+	if !s.watched() {
+		return
+	}
+	e.At = time.Now()
+	_ = s.cfg.Policy.Observe(context.Background(), e) // which does not wait, and has nothing to say
+}
+
+// Observe tells the policy of the ends of sessions, until ctx is done.
+func (s *Server) Observe(ctx context.Context) {
+	if !s.watched() {
+		return
+	}
+	s.cfg.Link.Watch(ctx, func(e *wire.Event) {
+		if i := e.Session; e.Event == protocol.EventExited && i != nil && i.Exit != nil {
+			s.observe(policy.Event{Kind: policy.EventExited, SessionID: string(i.ID), Labels: i.Labels, ExitCode: i.Exit.ExitCode})
+		}
+	})
+}
+
+// resolve returns what the policy says that a task is.
+func (c *conn) resolve(ctx context.Context, m *api.TerminalOpen) (protocol.SpawnSpec, error) {
+	who := c.from.Principal
+	r := policy.TaskRequest{Principal: *who, TaskID: m.TaskID, WorkspaceID: m.WorkspaceID, UserID: m.UserID}
+	if !who.All {
+		if r.WorkspaceID = cmp.Or(m.WorkspaceID, who.Workspace); r.WorkspaceID != who.Workspace {
+			return protocol.SpawnSpec{}, otherWorkspace()
+		}
+	}
+	task, err := c.s.cfg.Policy.ResolveTask(ctx, r)
+	if err != nil {
+		return protocol.SpawnSpec{}, decided(err)
+	}
+	return taskSpec(r, task, protocol.Size{Cols: m.Cols, Rows: m.Rows})
 }
 
 // taskSpec turns a task into what the supervisor starts.
-func taskSpec(m TaskRequest, task Task, size protocol.Size) (protocol.SpawnSpec, error) {
+func taskSpec(r policy.TaskRequest, task policy.Task, size protocol.Size) (protocol.SpawnSpec, error) {
 	if task.WorkDir == "" {
-		return protocol.SpawnSpec{}, protocol.Errorf(protocol.CodeTaskNotFound, "task "+m.TaskID+" has no work dir")
+		return protocol.SpawnSpec{}, protocol.Errorf(protocol.CodeTaskNotFound, "task "+r.TaskID+" has no work dir")
 	}
 	labels := map[string]string{
-		protocol.LabelTask: m.TaskID, protocol.LabelWorkspace: m.WorkspaceID, protocol.LabelUser: m.UserID,
+		protocol.LabelTask: r.TaskID, protocol.LabelWorkspace: r.WorkspaceID, protocol.LabelUser: r.UserID,
 	}
 	maps.Copy(labels, task.Labels)
 	spec := protocol.SpawnSpec{
-		Argv: task.Argv, Cwd: task.WorkDir, Env: task.Env, Labels: labels,
+		Argv: task.Argv, Cwd: task.WorkDir, Env: append(taskEnv(r, task), task.Env...), Labels: labels,
 		Cols: size.Cols, Rows: size.Rows,
 	}
 	if len(spec.Argv) == 0 {
 		spec.Argv = []string{config.LoginShell(), "-l"}
 	}
 	return spec, nil
+}
+
+// taskEnv is what a child is told of its task; what is not known is left out.
+func taskEnv(r policy.TaskRequest, task policy.Task) (env []string) {
+	for _, v := range [][2]string{
+		{"HOLDFAST_WORKSPACE_ID", r.WorkspaceID}, {"HOLDFAST_TASK_ID", r.TaskID}, {"HOLDFAST_ISSUE_ID", task.IssueID},
+		{"HOLDFAST_USER_ID", r.UserID}, {"HOLDFAST_PRIOR_AGENT_SESSION_ID", task.PriorAgentSessionID},
+	} {
+		if v[1] != "" {
+			env = append(env, v[0]+"="+v[1])
+		}
+	}
+	return env
 }

@@ -29,6 +29,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/proxy/internal/linkclient"
+	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
@@ -50,10 +51,13 @@ const DefaultEarlyExit = 200 * time.Millisecond
 
 // Config is what a Server needs.
 type Config struct {
-	Link      *linkclient.Client
-	Policy    Policy
-	Token     string        // of clients on TCP
-	Secret    string        // where not "", every hello must carry it
+	Link   *linkclient.Client
+	Policy policy.Policy // nil is policy.Allow
+	Token  string        // of clients on TCP
+	Secret string        // where not "", every hello must carry it
+	// PlaceKey hides the numbers of events from who does not see all: the same in
+	// the proxies that follow each other.
+	PlaceKey  string
 	EarlyExit time.Duration // the default watch; 0 is DefaultEarlyExit, negative none
 	// ProbeEvery is how often a bare client is asked whether it is there while
 	// nothing is read of it; 0 is 5 s.
@@ -68,6 +72,7 @@ type Server struct {
 	started  time.Time
 	tickets  tickets
 	counts   counts
+	places   places
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -83,10 +88,10 @@ func New(cfg Config) *Server {
 		cfg.EarlyExit = DefaultEarlyExit
 	}
 	if cfg.Policy == nil {
-		cfg.Policy = AllowAll{}
+		cfg.Policy = policy.Allow{}
 	}
 	return &Server{
-		cfg: cfg, instance: protocol.NewInstance(), started: time.Now(), counts: newCounts(),
+		cfg: cfg, instance: protocol.NewInstance(), started: time.Now(), counts: newCounts(), places: newPlaces(cfg.PlaceKey),
 		conns: make(map[*conn]struct{}), byPID: make(map[int]int),
 	}
 }
@@ -124,6 +129,9 @@ type Origin struct {
 	// Trusted peers have proved who they are: the system said their uid, or
 	// they had a ticket. Others must show the token in their hello.
 	Trusted bool
+	// Principal is who a policy says that it is, once it has been asked; a ticket's
+	// is known beforehand.
+	Principal *policy.Principal `json:",omitempty"`
 }
 
 // Accept lets a connection in, or says to its client why not. What it returns
@@ -255,16 +263,32 @@ func (s *Server) Clients() int {
 	return len(s.conns)
 }
 
-func (s *Server) status(ctx context.Context) api.StatusReport {
+func (c *conn) status(ctx context.Context) api.StatusReport {
+	s := c.s
 	report := api.StatusReport{Proxy: protocol.ProcessStatus{
 		PID: os.Getpid(), Version: version.String(), Protocol: protocol.Supported(), Instance: s.instance,
-		Uptime: time.Since(s.started).Seconds(), Clients: s.Clients(),
+		Uptime: time.Since(s.started).Seconds(), Clients: s.Clients(), // itself included
 	}}
-	if sup, err := s.cfg.Link.Status(ctx); err == nil {
-		report.Supervisor = &sup
-		report.Proxy.Sessions = sup.Sessions
-	} else {
-		s.cfg.Log.Warn().Err(err).Msg("supervisor's status not had")
+	sup, err := s.cfg.Link.Status(ctx)
+	if err == nil && !c.from.Principal.All { // how many others there are is not its business
+		report.Proxy.Clients = 0
+		sup.Sessions, err = c.running(ctx)
 	}
+	if err != nil {
+		s.cfg.Log.Warn().Err(err).Msg("supervisor's status not had")
+		return report
+	}
+	report.Supervisor, report.Proxy.Sessions = &sup, sup.Sessions
 	return report
+}
+
+// running is how many sessions there are for the client that have not ended.
+func (c *conn) running(ctx context.Context) (n int, err error) {
+	all, err := c.s.cfg.Link.List(ctx, "")
+	for _, info := range c.visible(all) {
+		if info.State != protocol.StateExited {
+			n++
+		}
+	}
+	return n, err
 }

@@ -7,6 +7,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	wire "holdfast/protocol/link"
+	"holdfast/proxy/policy"
 )
 
 // The terminal.* messages are for clients that speak text only: a session is
@@ -34,16 +35,18 @@ func (c *conn) terminalOpen(ctx context.Context, m *api.TerminalOpen) {
 
 // openTerminal returns the session's id as soon as there is one.
 func (c *conn) openTerminal(ctx context.Context, a *attachment, m *api.TerminalOpen) (protocol.SessionID, error) {
-	request := TaskRequest{TaskID: m.TaskID, WorkspaceID: m.WorkspaceID, UserID: m.UserID}
-	task, err := c.s.cfg.Policy.ResolveTask(ctx, request)
-	if err != nil {
+	create := wire.Create{}
+	var err error
+	if create.SpawnSpec, err = c.resolve(ctx, m); err != nil {
 		return "", err
 	}
-	spec, err := taskSpec(request, task, protocol.Size{Cols: m.Cols, Rows: m.Rows})
-	if err != nil {
+	if err := c.maySpawn(ctx, &create.SessionID, &create.SpawnSpec); err != nil {
 		return "", err
 	}
-	info, err := c.s.spawn(ctx, wire.Create{SpawnSpec: spec}, nil)
+	if err := c.may(ctx, policy.Access{Verb: policy.VerbType, Labels: create.Labels}); err != nil {
+		return "", err // before there is a session that could not be shown
+	}
+	info, err := c.spawn(ctx, create, nil)
 	if err != nil {
 		return "", err
 	}
@@ -51,6 +54,7 @@ func (c *conn) openTerminal(ctx context.Context, a *attachment, m *api.TerminalO
 	if err != nil {
 		return info.ID, err
 	}
+	c.observe(policy.Event{Kind: policy.EventAttached, SessionID: string(info.ID), Labels: info.Labels})
 	c.begin(a, la, attached, true, func() {
 		c.send(api.TerminalOpened{Request: m.Request, SessionID: info.ID, WorkDir: info.Cwd, Shell: info.Argv[0]})
 	})
@@ -98,7 +102,14 @@ func noTerminal(id protocol.SessionID) error {
 }
 
 func (c *conn) terminalClose(ctx context.Context, m *api.TerminalClose) {
-	_, err := c.s.cfg.Link.Call(ctx, wire.Terminate{SessionID: m.SessionID, Reason: m.Reason})
+	l, err := c.allowed(ctx, policy.VerbTerminate, m.SessionID)
+	if err == nil {
+		_, err = c.s.cfg.Link.Call(ctx, wire.Terminate{SessionID: l.id, Instance: l.instance, Reason: m.Reason})
+		err = l.gone(err)
+	}
+	if err == nil {
+		c.observe(policy.Event{Kind: policy.EventTerminated, SessionID: string(l.id)})
+	}
 	if err != nil && protocol.CodeOf(err) != protocol.CodeSessionExited && ctx.Err() == nil {
 		c.send(terminalError(protocol.Request{}, m.SessionID, err))
 	}

@@ -11,27 +11,37 @@ import (
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
+	"holdfast/proxy/policy"
 	"holdfast/shared/config"
 	"holdfast/shared/link"
 	"holdfast/shared/testkit"
 )
 
 // tasks is a policy that knows some tasks by their id.
-type tasks map[string]Task
+type tasks map[string]policy.Task
 
-func (p tasks) ResolveTask(_ context.Context, r TaskRequest) (Task, error) {
+func (tasks) Authenticate(context.Context, policy.Credentials) (policy.Principal, error) {
+	return policy.Principal{All: true}, nil
+}
+func (tasks) Authorize(context.Context, policy.Access) error { return nil }
+func (tasks) Observe(context.Context, policy.Event) error    { return nil }
+
+func (p tasks) ResolveTask(_ context.Context, r policy.TaskRequest) (policy.Task, error) {
 	task, ok := p[r.TaskID]
 	switch {
 	case !ok:
-		return task, protocol.Errorf(protocol.CodeTaskNotFound, "no task "+r.TaskID)
+		return task, policy.Refuse(policy.CodeTaskNotFound, "no task "+r.TaskID)
 	case r.WorkspaceID != "ours":
-		return task, protocol.Errorf(protocol.CodeWorkspaceMismatch, "the task is of another workspace")
+		return task, policy.Refuse(policy.CodeWorkspaceMismatch, "the task is of another workspace")
 	}
 	return task, nil
 }
 
 var someTasks = tasks{
-	"good":    {WorkDir: "/work", Env: []string{"ISSUE=7", "PRIOR_SESSION=x"}, Labels: map[string]string{"title": "T", "user_id": "policy says"}},
+	"good": {
+		WorkDir: "/work", Env: []string{"A=1", "HOLDFAST_ISSUE_ID=8"}, Labels: map[string]string{"title": "T", "user_id": "policy says"},
+		IssueID: "7", PriorAgentSessionID: "x",
+	},
 	"command": {WorkDir: "/work", Argv: []string{"make", "test"}},
 	"nowhere": {},
 }
@@ -46,6 +56,10 @@ func terminals(w *world) *stage {
 	w.answer = func(st *link.Stream, m protocol.Message) {
 		if m, ok := m.(*wire.Create); ok {
 			_ = st.Send(wire.Session{Session: protocol.SessionInfo{ID: "made", Instance: "life", Argv: m.Argv, Cwd: m.Cwd}})
+			return
+		}
+		if m, ok := m.(*wire.Info); ok {
+			_ = st.Send(wire.Session{Session: protocol.SessionInfo{ID: m.SessionID, Instance: "life"}})
 			return
 		}
 		attach(st, m)
@@ -66,7 +80,11 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("told %+v", m)
 	}
 	create := w.asked("create")[0].(*wire.Create)
-	if create.Cwd != "/work" || !slices.Equal(create.Argv, []string{config.LoginShell(), "-l"}) || !slices.Equal(create.Env, someTasks["good"].Env) || create.Cols != 100 || create.Rows != 0 {
+	env := []string{
+		"HOLDFAST_WORKSPACE_ID=ours", "HOLDFAST_TASK_ID=good", "HOLDFAST_ISSUE_ID=7", "HOLDFAST_USER_ID=me",
+		"HOLDFAST_PRIOR_AGENT_SESSION_ID=x", "A=1", "HOLDFAST_ISSUE_ID=8", // what comes later wins
+	}
+	if create.Cwd != "/work" || !slices.Equal(create.Argv, []string{config.LoginShell(), "-l"}) || !slices.Equal(create.Env, env) || create.ClearInheritedEnv || create.Cols != 100 || create.Rows != 0 {
 		t.Errorf("created %+v", create)
 	}
 	for label, want := range map[string]string{"task_id": "good", "workspace_id": "ours", "user_id": "policy says", "title": "T"} {
@@ -275,7 +293,7 @@ func TestAllowAll(t *testing.T) {
 	if m := expect[*api.TerminalOpened](c); m.WorkDir != "/home/me" {
 		t.Errorf("told %+v", m)
 	}
-	want := []string{"HOLDFAST_TASK_ID=any", "HOLDFAST_WORKSPACE_ID=ws", "HOLDFAST_USER_ID=me"}
+	want := []string{"HOLDFAST_WORKSPACE_ID=ws", "HOLDFAST_TASK_ID=any", "HOLDFAST_USER_ID=me"}
 	if create := w.asked("create")[0].(*wire.Create); !slices.Equal(create.Env, want) {
 		t.Errorf("its environment is %q", create.Env)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/proxy/policy"
 )
 
 const (
@@ -23,12 +24,13 @@ type tickets struct {
 }
 
 type ticket struct {
-	session protocol.SessionID // "" is any
-	expires time.Time
+	session   protocol.SessionID // "" is any
+	principal *policy.Principal  // whose it is; nil where no policy was asked
+	expires   time.Time
 }
 
 // issue returns a new ticket of 256 bits.
-func (t *tickets) issue(session protocol.SessionID, now time.Time) (string, time.Time, error) {
+func (t *tickets) issue(session protocol.SessionID, principal *policy.Principal, now time.Time) (string, time.Time, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, v := range t.issued {
@@ -43,13 +45,13 @@ func (t *tickets) issue(session protocol.SessionID, now time.Time) (string, time
 		t.issued = make(map[string]ticket)
 	}
 	token := protocol.NewToken(32)
-	t.issued[token] = ticket{session: session, expires: now.Add(ticketLife)}
+	t.issued[token] = ticket{session, principal, now.Add(ticketLife)}
 	return token, now.Add(ticketLife), nil
 }
 
-// redeem uses up a ticket and says whether it was good for the session; "" is
-// the api itself.
-func (t *tickets) redeem(token string, session protocol.SessionID, now time.Time) bool {
+// redeem uses up a ticket and says whose it was, and whether it was good for the
+// session; "" is the api itself.
+func (t *tickets) redeem(token string, session protocol.SessionID, now time.Time) (*policy.Principal, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	got, ok := t.issued[token]
@@ -57,7 +59,10 @@ func (t *tickets) redeem(token string, session protocol.SessionID, now time.Time
 	if t.spent != nil && ok {
 		t.spent[token] = true
 	}
-	return ok && !now.After(got.expires) && (got.session == "" || got.session == session)
+	if !ok || now.After(got.expires) || got.session != "" && got.session != session {
+		return nil, false
+	}
+	return got.principal, true
 }
 
 // A TicketRecord is a ticket that goes to another proxy.
@@ -65,6 +70,8 @@ type TicketRecord struct {
 	Ticket  string             `json:"ticket"`
 	Session protocol.SessionID `json:"session_id,omitempty"`
 	Expires time.Time          `json:"expires"`
+	// Principal is whose it is, where a policy was asked.
+	Principal *policy.Principal `json:"principal,omitempty"`
 }
 
 // Tickets are those that are out.
@@ -74,7 +81,7 @@ func (s *Server) Tickets() []TicketRecord {
 	defer t.mu.Unlock()
 	var all []TicketRecord
 	for k, v := range t.issued {
-		all = append(all, TicketRecord{k, v.session, v.expires})
+		all = append(all, TicketRecord{k, v.session, v.expires, v.principal})
 	}
 	return all
 }
@@ -90,7 +97,7 @@ func (s *Server) AddTickets(all []TicketRecord) {
 	}
 	for _, r := range all[:min(len(all), maxTickets)] {
 		if !t.spent[r.Ticket] {
-			t.issued[r.Ticket] = ticket{session: r.Session, expires: r.Expires}
+			t.issued[r.Ticket] = ticket{r.Session, r.Principal, r.Expires}
 		}
 	}
 }
@@ -129,7 +136,8 @@ func (t *tickets) wait(ctx context.Context) error {
 	}
 }
 
-// Redeem uses up a ticket; session is "" for the api's WebSocket.
-func (s *Server) Redeem(token string, session protocol.SessionID) bool {
+// Redeem uses up a ticket; session is "" for the api's WebSocket. The principal
+// belongs into the connection's Origin.
+func (s *Server) Redeem(token string, session protocol.SessionID) (*policy.Principal, bool) {
 	return s.tickets.redeem(token, session, time.Now())
 }

@@ -6,6 +6,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
+	"holdfast/proxy/policy"
 )
 
 // A ticket is good once, for a while, and for what it was issued for.
@@ -28,17 +29,17 @@ func TestTickets(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var ts tickets
-			token, expires, err := ts.issue(tt.issued, now)
+			token, expires, err := ts.issue(tt.issued, nil, now)
 			if err != nil || len(token) != 64 || !expires.Equal(now.Add(ticketLife)) {
 				t.Fatalf("issued %q until %v, %v", token, expires, err)
 			}
-			if ts.redeem(token[1:]+"x", tt.redeemed, now) || ts.redeem("", tt.redeemed, now) {
+			if good(ts.redeem(token[1:]+"x", tt.redeemed, now)) || good(ts.redeem("", tt.redeemed, now)) {
 				t.Error("another ticket was good")
 			}
-			if got := ts.redeem(token, tt.redeemed, now.Add(tt.after)); got != tt.want {
+			if got := good(ts.redeem(token, tt.redeemed, now.Add(tt.after))); got != tt.want {
 				t.Errorf("it was good: %v", got)
 			}
-			if ts.redeem(token, tt.issued, now) {
+			if good(ts.redeem(token, tt.issued, now)) {
 				t.Error("it was good twice")
 			}
 		})
@@ -50,14 +51,14 @@ func TestTicketsLimit(t *testing.T) {
 	var ts tickets
 	now := time.Unix(1000, 0)
 	for range maxTickets {
-		if _, _, err := ts.issue("", now); err != nil {
+		if _, _, err := ts.issue("", nil, now); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := ts.issue("", now.Add(ticketLife)); protocol.CodeOf(err) != protocol.CodeLimitExceeded {
+	if _, _, err := ts.issue("", nil, now.Add(ticketLife)); protocol.CodeOf(err) != protocol.CodeLimitExceeded {
 		t.Errorf("one more: %v", err)
 	}
-	if _, _, err := ts.issue("", now.Add(ticketLife+1)); err != nil {
+	if _, _, err := ts.issue("", nil, now.Add(ticketLife+1)); err != nil {
 		t.Errorf("when they have expired: %v", err)
 	}
 	if len(ts.issued) != 1 {
@@ -73,7 +74,7 @@ func TestTicketRequest(t *testing.T) {
 	if left := time.Until(m.ExpiresAt); m.RequestID != "t" || left <= 0 || left > ticketLife {
 		t.Errorf("told %+v", m)
 	}
-	if !w.server.Redeem(m.Ticket, "s") || w.server.Redeem(m.Ticket, "s") {
+	if !good(w.server.Redeem(m.Ticket, "s")) || good(w.server.Redeem(m.Ticket, "s")) {
 		t.Error("it is not good exactly once")
 	}
 }
@@ -82,7 +83,7 @@ func TestTicketRequest(t *testing.T) {
 // and again are good once.
 func TestTicketsOfAnotherProxy(t *testing.T) {
 	old, s := New(Config{}), newWorld(t, nil)
-	one, _, err := old.tickets.issue("s", time.Now())
+	one, _, err := old.tickets.issue("s", nil, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,20 +91,22 @@ func TestTicketsOfAnotherProxy(t *testing.T) {
 	c := s.client()
 	c.send(api.Ticket{Request: req("t")})
 	s.server.AddTickets(old.Tickets())
-	if !s.server.Redeem(one, "s") {
+	if !good(s.server.Redeem(one, "s")) {
 		t.Error("it is not good here")
 	}
-	two, _, err := old.tickets.issue("", time.Now())
+	two, _, err := old.tickets.issue("", nil, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.server.AddTickets(old.Tickets())
-	if s.server.Redeem(one, "s") {
+	if good(s.server.Redeem(one, "s")) {
 		t.Error("it is good twice")
 	}
 	c.ping() // it is held, and holds up nothing
 	s.server.IssueTickets()
-	if m := expect[*api.TicketIssued](c); m.RequestID != "t" || !s.server.Redeem(m.Ticket, "") || !s.server.Redeem(two, "") {
+	if m := expect[*api.TicketIssued](c); m.RequestID != "t" || !good(s.server.Redeem(m.Ticket, "")) || !good(s.server.Redeem(two, "")) {
 		t.Errorf("told %+v", m)
 	}
 }
+
+func good(_ *policy.Principal, ok bool) bool { return ok }

@@ -24,6 +24,9 @@ type Offer struct {
 	Files func() ([]Group, []*os.File, error)
 	// Records is the range of versions of the records that Move gives.
 	Records protocol.VersionRange
+	// Guarded says that not everybody may do everything here: a successor that
+	// does not know of that must not follow.
+	Guarded bool
 	// Look answers what the successor asks in order to compare.
 	Look func(ctx context.Context, body json.RawMessage) (json.RawMessage, error)
 	// Move makes the proxy accept no more, and gives the successor what
@@ -154,6 +157,9 @@ func (o *Offer) prepare(ctx context.Context, l *line, m message) (agreed int, er
 	agreed, err = protocol.Agree(supported, m.Versions)
 	if err != nil {
 		return 0, err
+	}
+	if agreed < lookFirst && o.Guarded {
+		return 0, protocol.Errorf(protocol.CodeProtocolMismatch, "a policy decides here who may do what, and the successor knows of none")
 	}
 	if agreed >= lookFirst {
 		if _, err := protocol.Agree(o.Records, m.Records); err != nil {

@@ -36,8 +36,8 @@ const (
 
 // Config is what a Client needs.
 type Config struct {
-	Dial  func(context.Context) (net.Conn, error)
-	Start func(context.Context) error // starts a supervisor in the background; nil does not
+	Dial  func(context.Context) (net.Conn, error) // fails with unsupported_os where there can be no supervisor
+	Start func(context.Context) error             // starts a supervisor in the background; nil does not
 	Hello func() wire.Hello
 	Log   zerolog.Logger
 }
@@ -58,8 +58,8 @@ func New(cfg Config) *Client { return &Client{cfg: cfg} }
 
 // Conn returns the live link, making it if there is none.
 //
-// Errors: protocol_mismatch and unauthorized, which no waiting mends, and
-// supervisor_unreachable.
+// Errors: protocol_mismatch, unauthorized and unsupported_os, which no waiting
+// mends, and supervisor_unreachable.
 func (c *Client) Conn(ctx context.Context) (*link.Conn, error) {
 	for {
 		c.mu.Lock()
@@ -121,6 +121,8 @@ func (c *Client) dial(ctx context.Context) (*link.Conn, *wire.Welcome, error) {
 				return nil, nil, err
 			}
 			c.cfg.Log.Info().Err(err).Msg("link not made")
+		} else if protocol.CodeOf(err) == protocol.CodeUnsupportedOS {
+			return nil, nil, err // there is none to be started, either
 		} else if nobody(err) && c.cfg.Start != nil && !started {
 			// Two proxies may do this at the same moment: the second
 			// supervisor finds the lock held and leaves.

@@ -100,6 +100,32 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
+// Where there are no terminals, none is started, and nobody is told to wait.
+//
+// demand: M14
+func TestUnsupportedOS(t *testing.T) {
+	tries := 0
+	c := New(Config{
+		Dial: func(context.Context) (net.Conn, error) {
+			tries++
+			return nil, fmt.Errorf("dial: %w", protocol.Errorf(protocol.CodeUnsupportedOS, "no terminals here"))
+		},
+		Start: func(context.Context) error { t.Error("started one"); return nil },
+		Log:   zerolog.Nop(),
+	})
+	defer c.Close()
+	for range 2 {
+		_, err := c.Call(testkit.Soon(t), wire.Status{})
+		wantCode(t, "Call", err, protocol.CodeUnsupportedOS)
+		if e := protocol.AsError(err); e.Retryable {
+			t.Errorf("%+v is retryable", e)
+		}
+	}
+	if tries != 2 || c.Linked() {
+		t.Errorf("%d tries for two calls, linked %v", tries, c.Linked())
+	}
+}
+
 // Where one runs nothing is started, and one link serves all.
 //
 // demand: S3

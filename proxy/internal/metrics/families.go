@@ -8,6 +8,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/link"
 	"holdfast/proxy/internal/apiserver"
+	"holdfast/proxy/internal/policyhost"
 )
 
 // A family is one name's numbers, by the values of its label if it has one.
@@ -107,7 +108,27 @@ func (m *Maker) proxy(answers bool) snapshot {
 			gauge("proxy_takeover_stall_median_seconds", "For how long half of them were not read, at most.", t.Median.Seconds()),
 		)
 	}
-	return s
+	return append(s, rules(p.Policy)...)
+}
+
+// rules is what is known of the policy's program, where there is one.
+func rules(p *policyhost.Stats) snapshot {
+	if p == nil {
+		return nil
+	}
+	calls, failures, timeouts := map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+	for method, n := range p.Methods {
+		calls[method], failures[method], timeouts[method] = n.Calls, n.Failures, n.Timeouts
+	}
+	return snapshot{
+		gauge("policy_up", "Whether the policy's program runs.", yes(p.Running)),
+		counter("policy_starts_total", "Starts of the policy's program.", p.Starts),
+		counter("policy_crashes_total", "Ends of it that nobody asked for, hangs, and failed starts.", p.Crashes),
+		by(counter("policy_calls_total", "Questions to it, by method.", 0), "method", calls),
+		by(counter("policy_failures_total", "Questions that it did not answer, by method; a refusal is an answer.", 0), "method", failures),
+		by(counter("policy_timeouts_total", "Those of them for which the answer came too late.", 0), "method", timeouts),
+		counter("policy_events_dropped_total", "Events that it was not told of.", p.EventsDropped),
+	}
 }
 
 // supervisor is what the supervisor tells of itself, if it does.

@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/link"
 	"holdfast/proxy/internal/apiserver"
+	"holdfast/proxy/internal/policyhost"
 )
 
 // Config is what a Maker needs.
@@ -36,8 +38,9 @@ type Proxy struct {
 	apiserver.Counts
 	Asking            int // HTTP connections whose request is not answered yet
 	Linked            bool
-	SupervisorVersion string    // "" where that is not known
-	Takeover          *Takeover // nil if no other proxy was taken over from
+	SupervisorVersion string            // "" where that is not known
+	Takeover          *Takeover         // nil if no other proxy was taken over from
+	Policy            *policyhost.Stats // nil without a policy's program
 }
 
 // Takeover is how this proxy took over from the one before.
@@ -82,6 +85,6 @@ func (m *Maker) gatherer(ctx context.Context) prometheus.Gatherer {
 	stats, err := m.cfg.Supervisor(ctx)
 	answers := err == nil || protocol.CodeOf(err) == protocol.CodeUnsupported // by one that is older
 	now := prometheus.NewRegistry()
-	now.MustRegister(append(m.proxy(answers), supervisor(stats)...))
+	now.MustRegister(slices.Concat(m.proxy(answers), supervisor(stats)))
 	return prometheus.Gatherers{m.own, now}
 }

@@ -16,6 +16,7 @@ import (
 	"holdfast/protocol/api"
 	"holdfast/protocol/link"
 	"holdfast/proxy/internal/apiserver"
+	"holdfast/proxy/internal/policyhost"
 )
 
 func maker(report *link.StatsReport, err error) *Maker {
@@ -29,6 +30,9 @@ func maker(report *link.StatsReport, err error) *Maker {
 				},
 				Asking: 1, Linked: true, SupervisorVersion: "1.2.2",
 				Takeover: &Takeover{Connections: 2, Median: time.Millisecond, Worst: 5 * time.Millisecond},
+				Policy: &policyhost.Stats{Running: true, Starts: 7, Crashes: 8, EventsDropped: 9, Methods: map[string]policyhost.MethodStats{
+					"authorize": {Calls: 10, Failures: 11, Timeouts: 12},
+				}},
 			}
 		},
 		Supervisor: func(context.Context) (*link.StatsReport, error) { return report, err },
@@ -74,6 +78,8 @@ func TestText(t *testing.T) {
 		"proxy_connections transport=unix": 3, "proxy_connections transport=websocket": 2, "proxy_connections transport=raw": 0,
 		"proxy_connections transport=http": 1, "proxy_attachments": 4,
 		"proxy_requests_total type=spawn": 5, "proxy_requests_total type=other": 1, "proxy_refusals_total code=session_exists": 6,
+		"policy_up": 1, "policy_starts_total": 7, "policy_crashes_total": 8, "policy_events_dropped_total": 9, "policy_calls_total method=authorize": 10,
+		"policy_failures_total method=authorize": 11, "policy_timeouts_total method=authorize": 12,
 		"proxy_takeover_connections": 2, "proxy_takeover_stall_seconds": 0.005, "proxy_takeover_stall_median_seconds": 0.001,
 		"supervisor_start_time_seconds": 1700000000.5, "supervisor_links": 1, "supervisor_attachments": 15,
 		"supervisor_sessions state=starting": 11, "supervisor_sessions state=running": 12,

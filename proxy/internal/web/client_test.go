@@ -109,7 +109,7 @@ func (e *env) listen(h *Handler) net.Addr {
 }
 
 func (e *env) handler(trusted bool) *Handler {
-	return New(Config{Server: e.server, Link: e.link, Trusted: trusted, Log: zerolog.New(e.log)})
+	return New(Config{Server: e.server, Trusted: trusted, Log: zerolog.New(e.log)})
 }
 
 func (e *env) viewer() *viewer {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"holdfast/protocol"
+	"holdfast/proxy/internal/apiserver"
 )
 
 // A guard knows who may ask on one listener.
@@ -79,19 +80,23 @@ func (g *guard) check(r *request) error {
 	return nil
 }
 
-// trust says whether the client has proved who it is, for the api (session is
-// "") or for a session's raw WebSocket. Without a ticket it has not, and may
-// still show a token; a ticket that is no good is refused.
-func (h *Handler) trust(r *request, session protocol.SessionID) (bool, error) {
-	if h.cfg.Trusted && (session == "" || !h.cfg.Tickets) {
-		return true, nil
-	}
+// origin says what is known of a client that wants the api (session is "") or a
+// session's raw WebSocket. One that needs a ticket and has none has not proved
+// who it is, and may still show a token; a ticket that is no good is refused. One
+// that is shown without need still says whose connection this is.
+func (h *Handler) origin(r *request, session protocol.SessionID) (apiserver.Origin, error) {
+	from := apiserver.Origin{Transport: apiserver.TransportWeb, PID: peerPID(r.nc)}
+	from.Trusted = h.cfg.Trusted && (session == "" || !h.cfg.Tickets)
 	ticket, ok := r.query["ticket"]
 	if !ok {
-		return false, nil
+		return from, nil
 	}
-	if len(ticket) != 1 || !h.cfg.Server.Redeem(ticket[0], session) {
-		return false, forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the ticket is used up, too old, or not for this")
+	if len(ticket) == 1 {
+		from.Principal, ok = h.cfg.Server.Redeem(ticket[0], session)
 	}
-	return true, nil
+	if len(ticket) != 1 || !ok {
+		return from, forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the ticket is used up, too old, or not for this")
+	}
+	from.Trusted = true
+	return from, nil
 }

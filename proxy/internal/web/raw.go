@@ -32,14 +32,14 @@ func (h *Handler) raw(ctx context.Context, r *request, id protocol.SessionID) er
 	if err != nil {
 		return refuseFor(err)
 	}
-	trusted, err := h.trust(r, id)
+	from, err := h.origin(r, id)
 	if err != nil {
 		return err
 	}
-	if !trusted {
+	if !from.Trusted {
 		return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "this raw WebSocket needs a ticket")
 	}
-	link, info, err := h.cfg.Link.Attach(ctx, apiserver.BareNumber, spec)
+	link, info, err := h.cfg.Server.AttachBare(ctx, &from, spec)
 	if err != nil {
 		if ctx.Err() != nil {
 			return refuse(statusUnavailable, protocol.CodeClosed, errGoaway.Error())
@@ -51,7 +51,7 @@ func (h *Handler) raw(ctx context.Context, r *request, id protocol.SessionID) er
 		link.Detach()
 		return err
 	}
-	serve := h.cfg.Server.AcceptBare(ctx, &rawTransport{transport: newTransport(ctx, s)}, apiserver.Origin{PID: peerPID(r.nc), Trusted: trusted}, link, info)
+	serve := h.cfg.Server.AcceptBare(ctx, &rawTransport{transport: newTransport(ctx, s)}, from, link, info)
 	r.answered()
 	return s.endUnless(serve())
 }

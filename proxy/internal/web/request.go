@@ -241,6 +241,7 @@ var statuses = map[protocol.Code]int{
 	protocol.CodeSessionExited:         http.StatusGone,
 	protocol.CodeLimitExceeded:         http.StatusTooManyRequests,
 	protocol.CodeClosed:                http.StatusServiceUnavailable,
+	protocol.CodePolicyUnavailable:     http.StatusServiceUnavailable,
 	protocol.CodeSupervisorUnreachable: http.StatusServiceUnavailable,
 }
 

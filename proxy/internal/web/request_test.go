@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/linkclient"
 	"holdfast/shared/testkit"
 )
@@ -136,9 +137,9 @@ func TestRawRefused(t *testing.T) {
 func TestSupervisorUnreachable(t *testing.T) {
 	e := newEnv(t)
 	h := e.handler(true)
-	h.cfg.Link = linkclient.New(linkclient.Config{
+	h.cfg.Server = apiserver.New(apiserver.Config{Log: zerolog.Nop(), Link: linkclient.New(linkclient.Config{
 		Dial: func(context.Context) (net.Conn, error) { return nil, syscall.ECONNREFUSED },
-	})
+	})})
 	addr := e.listen(h)
 	c := dial(t, addr)
 	c.send(handshake(addr, rawURL("echo")))
@@ -166,7 +167,13 @@ func TestTicketsOfTrustedPeers(t *testing.T) {
 func TestTrustedAskNothing(t *testing.T) {
 	e := newEnv(t)
 	addr := e.listen(e.handler(true))
-	open(t, addr, "/v1/api?ticket=none", "Host: evil.example", "Origin: http://evil.example").hello("")
+	open(t, addr, "/v1/api", "Host: evil.example", "Origin: http://evil.example").hello("")
+	// But who shows a ticket means to be somebody by it.
+	d := dial(t, addr)
+	d.send(handshake(addr, "/v1/api?ticket=none"))
+	if status, _ := d.refusal(); status != 401 {
+		t.Errorf("with a ticket that is none: %d, want 401", status)
+	}
 }
 
 func TestServeRefusesListeners(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
-	"holdfast/proxy/internal/apiserver"
 )
 
 // api serves the api over a WebSocket until it ends.
@@ -27,7 +26,7 @@ func (h *Handler) api(ctx context.Context, r *request) error {
 	if !hasToken(r.Header, "Sec-Websocket-Protocol", api.Subprotocol) {
 		return refuse(http.StatusBadRequest, protocol.CodeInvalidArgument, "the client must offer the subprotocol "+api.Subprotocol)
 	}
-	trusted, err := h.trust(r, "")
+	from, err := h.origin(r, "")
 	if err != nil {
 		return err
 	}
@@ -35,7 +34,6 @@ func (h *Handler) api(ctx context.Context, r *request) error {
 	if err != nil {
 		return err
 	}
-	from := apiserver.Origin{Transport: apiserver.TransportWeb, PID: peerPID(r.nc), Trusted: trusted}
 	serve := h.cfg.Server.Accept(ctx, newTransport(ctx, s), from)
 	r.answered()
 	return s.endUnless(serve())

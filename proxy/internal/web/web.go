@@ -30,6 +30,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/linkclient"
+	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
 	listening "holdfast/shared/socket"
 )
@@ -51,15 +52,15 @@ const (
 // A Server serves the api; *apiserver.Server is one.
 type Server interface {
 	Accept(ctx context.Context, t apiserver.Transport, from apiserver.Origin) (serve func() (moved bool))
+	AttachBare(ctx context.Context, from *apiserver.Origin, spec protocol.AttachSpec) (*linkclient.Attachment, *protocol.AttachInfo, error)
 	AcceptBare(ctx context.Context, t apiserver.Transport, from apiserver.Origin, link *linkclient.Attachment, info *protocol.AttachInfo) (serve func() (moved bool))
 	Restore(ctx context.Context, t apiserver.Movable, r *apiserver.Record, ready func(), ours <-chan struct{}) (taken, moved bool)
-	Redeem(ticket string, session protocol.SessionID) bool
+	Redeem(ticket string, session protocol.SessionID) (*policy.Principal, bool)
 }
 
 // Config is what a Handler needs.
 type Config struct {
 	Server Server
-	Link   *linkclient.Client // for raw WebSockets
 	// Hosts and Origins are let through besides those of the listener itself.
 	// A host is written as in the header: with its port, unless that is 80.
 	Hosts   []string

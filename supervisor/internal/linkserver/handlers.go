@@ -47,7 +47,7 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 	case *wire.Create:
 		return sessionReply(t.Create(m.SessionID, m.SpawnSpec, m.Token))
 	case *wire.Reopen:
-		return sessionReply(t.Reopen(m.SessionID, m.RespawnSpec, m.Token))
+		return sessionReply(t.Reopen(m.SessionID, m.Instance, m.RespawnSpec, m.Token))
 	case *wire.Info:
 		return sessionReply(t.Get(m.SessionID))
 	case *wire.Read:
@@ -56,7 +56,7 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 		if err := m.Validate(); err != nil {
 			return nil, err
 		}
-		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			content, err := ss.Show(m.ScreenSpec)
 			return wire.ScreenContent{ScreenContent: content}, err
 		})
@@ -64,20 +64,20 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 		if err := m.Validate(); err != nil {
 			return nil, err
 		}
-		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			content, err := ss.History(m.HistorySpec)
 			return wire.HistoryContent{HistoryContent: content}, err
 		})
 	case *wire.SizePolicy:
-		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			return wire.OK{}, ss.SetSizePolicy(m.Policy, m.Cols, m.Rows)
 		})
 	case *wire.Resize:
-		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			return wire.OK{}, ss.Resize(protocol.Size{Cols: m.Cols, Rows: m.Rows})
 		})
 	case *wire.Interrupt:
-		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			return wire.OK{}, ss.Interrupt()
 		})
 	case *wire.Signal:
@@ -92,7 +92,7 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 				return nil, err
 			}
 		}
-		return with(t, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			accepted, err := ss.Type(m.Writer, m.Offset, m.Data)
 			return wire.Accepted{Offset: accepted}, err
 		})
@@ -104,8 +104,8 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 	return nil, protocol.Errorf(protocol.CodeUnsupported, request.MessageType()+" is not a request")
 }
 
-func with(t *session.Table, id protocol.SessionID, f func(*session.Session) (protocol.Message, error)) (protocol.Message, error) {
-	ss, err := t.Get(id)
+func with(t *session.Table, id protocol.SessionID, instance protocol.Instance, f func(*session.Session) (protocol.Message, error)) (protocol.Message, error) {
+	ss, err := t.GetInstance(id, instance)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func sessionReply(ss *session.Session, err error) (protocol.Message, error) {
 }
 
 func (s *Server) read(m *wire.Read) (protocol.Message, error) {
-	ss, err := s.cfg.Sessions.Get(m.SessionID)
+	ss, err := s.cfg.Sessions.GetInstance(m.SessionID, m.Instance)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *Server) signal(m *wire.Signal) (protocol.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return with(s.cfg.Sessions, m.SessionID, func(ss *session.Session) (protocol.Message, error) {
+	return with(s.cfg.Sessions, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 		return wire.OK{}, ss.Signal(sig)
 	})
 }
@@ -183,7 +183,7 @@ func (s *Server) search(ctx context.Context, st *link.Stream, m *wire.Search) er
 	if err := m.Validate(); err != nil {
 		return err
 	}
-	ss, err := s.cfg.Sessions.Get(m.SessionID)
+	ss, err := s.cfg.Sessions.GetInstance(m.SessionID, m.Instance)
 	if err != nil {
 		return err
 	}

@@ -295,7 +295,7 @@ func TestExitOrder(t *testing.T) {
 		if i := info(t, s); i.State != protocol.StateExited || i.ExitCode == nil {
 			t.Errorf("got state %s, code %v", i.State, i.ExitCode)
 		}
-		s, err = tb.Reopen("a", protocol.RespawnSpec{}, "")
+		s, err = tb.Reopen("a", "", protocol.RespawnSpec{}, "")
 	}
 }
 

@@ -66,7 +66,7 @@ func comeAndGo(tb *Table, i int) error {
 	}
 	<-s.Exited()
 	if i%3 == 0 {
-		if s, err = tb.Reopen(s.ID(), protocol.RespawnSpec{Argv: []string{"true"}}, ""); err != nil {
+		if s, err = tb.Reopen(s.ID(), "", protocol.RespawnSpec{Argv: []string{"true"}}, ""); err != nil {
 			return err
 		}
 		<-s.Exited()

@@ -65,7 +65,7 @@ func TestShutdown(t *testing.T) {
 	}
 	_, err = tb.Create("", bash("exit"), "")
 	wantCode(t, "Create afterwards", err, protocol.CodeClosed)
-	_, err = tb.Reopen(all[0].ID(), protocol.RespawnSpec{}, "")
+	_, err = tb.Reopen(all[0].ID(), "", protocol.RespawnSpec{}, "")
 	wantCode(t, "Reopen afterwards", err, protocol.CodeClosed)
 	if live, list := tb.Live(), tb.List(""); live != 0 || len(list) != 0 {
 		t.Errorf("got %d live, %d listed, want none", live, len(list))

@@ -132,13 +132,17 @@ func (t *Table) Create(id protocol.SessionID, spec protocol.SpawnSpec, token str
 	return t.open(id, spec, token, op)
 }
 
-// Reopen starts an exited session again under its id, as a new instance.
-// Errors are those of Create, session_not_found and session_running.
-func (t *Table) Reopen(id protocol.SessionID, change protocol.RespawnSpec, token string) (*Session, error) {
+// Reopen starts an exited session again under its id, as a new instance; of the
+// life named alone, unless instance is empty. Errors are those of Create,
+// session_not_found, instance_mismatch and session_running.
+func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change protocol.RespawnSpec, token string) (*Session, error) {
 	var spec protocol.SpawnSpec
 	old, op, err := t.reserve(id, token, func(old *Session) (string, error) {
 		if old == nil {
 			return "", notFound(id)
+		}
+		if err := old.lives(instance); err != nil {
+			return "", err
 		}
 		if !isClosed(old.exited) {
 			return "", protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", id))
@@ -284,10 +288,18 @@ func (t *Table) GetInstance(id protocol.SessionID, instance protocol.Instance) (
 	if err != nil {
 		return nil, err
 	}
-	if instance != "" && s.instance != instance {
-		return nil, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s lives as %s, not as %s", id, s.instance, instance))
+	if err := s.lives(instance); err != nil {
+		return nil, err
 	}
 	return s, nil
+}
+
+// lives returns instance_mismatch where a life was named and it is another one.
+func (s *Session) lives(instance protocol.Instance) error {
+	if instance == "" || s.instance == instance {
+		return nil
+	}
+	return protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s lives as %s, not as %s", s.id, s.instance, instance))
 }
 
 // List returns what is known of every session, oldest first, or of those of

@@ -195,9 +195,9 @@ func TestReopen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = tb.Reopen("a", protocol.RespawnSpec{}, "")
+	_, err = tb.Reopen("a", "", protocol.RespawnSpec{}, "")
 	wantCode(t, "running", err, protocol.CodeSessionRunning)
-	_, err = tb.Reopen("b", protocol.RespawnSpec{}, "")
+	_, err = tb.Reopen("b", "", protocol.RespawnSpec{}, "")
 	wantCode(t, "unknown", err, protocol.CodeSessionNotFound)
 	look(t, first, protocol.AttachSpec{}).until(t, "READY")
 	if err := first.Resize(protocol.Size{Cols: 90, Rows: 20}); err != nil {
@@ -218,11 +218,11 @@ func TestReopen(t *testing.T) {
 	}
 	old := info(t, first)
 
-	second, err := tb.Reopen("a", protocol.RespawnSpec{}, "t")
+	second, err := tb.Reopen("a", "", protocol.RespawnSpec{}, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := tb.Reopen("a", protocol.RespawnSpec{}, "t"); again != second || err != nil {
+	if again, err := tb.Reopen("a", "", protocol.RespawnSpec{}, "t"); again != second || err != nil {
 		t.Errorf("the same again: got %p, %v; want %p", again, err, second)
 	}
 	i := info(t, second)
@@ -241,7 +241,7 @@ func TestReopen(t *testing.T) {
 	_, err = tb.GetInstance("a", old.Instance)
 	wantCode(t, "the first life", err, protocol.CodeInstanceMismatch)
 
-	third, err := tb.Reopen("a", protocol.RespawnSpec{Env: []string{"A=2"}, Cols: 50, Labels: map[string]string{}}, "")
+	third, err := tb.Reopen("a", "", protocol.RespawnSpec{Env: []string{"A=2"}, Cols: 50, Labels: map[string]string{}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestReopen(t *testing.T) {
 	if i := info(t, third); len(i.Labels) != 0 {
 		t.Errorf("third life: got labels %v, want none", i.Labels)
 	}
-	_, err = tb.Reopen("a", protocol.RespawnSpec{Argv: []string{"/no/such"}}, "")
+	_, err = tb.Reopen("a", "", protocol.RespawnSpec{Argv: []string{"/no/such"}}, "")
 	wantCode(t, "no such program", err, protocol.CodeSpawnFailed)
 	if s, err := tb.Get("a"); s != third || err != nil {
 		t.Errorf("after a failed start: got %v, want the exited session still there", err)
@@ -267,7 +267,7 @@ func TestReopenEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended(t, s)
-	if _, err := tb.Reopen("a", protocol.RespawnSpec{Argv: []string{"sleep", "1000"}}, ""); err != nil {
+	if _, err := tb.Reopen("a", "", protocol.RespawnSpec{Argv: []string{"sleep", "1000"}}, ""); err != nil {
 		t.Fatal(err)
 	}
 	wantEvents(t, tb, "created", "exited", "forgotten", "created")
@@ -300,7 +300,7 @@ func TestMaxSessions(t *testing.T) {
 	}
 	ended(t, one)
 	create(t, tb, bash("exec sleep 1000")) // what has exited does not count
-	_, err = tb.Reopen(one.ID(), protocol.RespawnSpec{}, "")
+	_, err = tb.Reopen(one.ID(), "", protocol.RespawnSpec{}, "")
 	wantCode(t, "reopened as a third", err, protocol.CodeLimitExceeded)
 }
 

@@ -89,7 +89,7 @@ func TestExitKeep(t *testing.T) {
 		time.Sleep(time.Hour) // only what has exited is forgotten
 		exits(by, s)
 		exits(by, again)
-		if again, err = tb.Reopen("b", protocol.RespawnSpec{}, ""); err != nil {
+		if again, err = tb.Reopen("b", "", protocol.RespawnSpec{}, ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)

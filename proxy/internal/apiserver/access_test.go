@@ -1,0 +1,591 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/policy"
+	"holdfast/shared/link"
+	"holdfast/shared/testkit"
+)
+
+// house is a policy: a token is "user@workspace", or "root", and some verbs may
+// be forbidden to a user. It keeps what it was told.
+type house struct {
+	mu        sync.Mutex
+	forbidden map[policy.Verb]string // by user
+	broken    error                  // what it answers in place of all else
+	asked     []policy.Access
+	told      []policy.Event
+}
+
+func (h *house) Authenticate(_ context.Context, c policy.Credentials) (policy.Principal, error) {
+	user, workspace, ok := strings.Cut(c.Token, "@")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.broken != nil:
+		return policy.Principal{}, h.broken
+	case c.Token == "root", c.Token == "" && c.UID >= 0:
+		return policy.Principal{User: "root", All: true}, nil
+	case !ok:
+		return policy.Principal{}, policy.Refuse(policy.CodeUnauthorized, "who is this")
+	}
+	return policy.Principal{User: user, Workspace: workspace}, nil
+}
+
+func (h *house) ResolveTask(_ context.Context, r policy.TaskRequest) (policy.Task, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return policy.Task{WorkDir: "/", Labels: map[string]string{protocol.LabelWorkspace: "b"}}, h.broken
+}
+
+func (h *house) Authorize(_ context.Context, a policy.Access) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked = append(h.asked, a)
+	if h.forbidden[a.Verb] == a.Principal.User {
+		return policy.Refuse(policy.CodePermissionDenied, "not you")
+	}
+	return h.broken
+}
+
+func (h *house) Observe(_ context.Context, e policy.Event) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told = append(h.told, e)
+	return nil
+}
+
+// saw reports whether the policy was told of an event.
+func (h *house) saw(kind, user string, id protocol.SessionID, code protocol.Code) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.told, func(e policy.Event) bool {
+		return e.Kind == kind && e.Principal.User == user && e.SessionID == string(id) && e.Code == string(code)
+	})
+}
+
+// A vault is a supervisor that has some sessions, and does with them what it is
+// told, which is to note it.
+type vault struct {
+	w        *world
+	mu       sync.Mutex
+	sessions map[protocol.SessionID]protocol.SessionInfo
+	done     []protocol.Message // what was done to which session
+	events   []wire.Event
+	between  func(request protocol.Message) // what happens before a request is answered
+}
+
+func newVault(w *world, sessions map[protocol.SessionID]string) *vault {
+	v := &vault{w: w, sessions: map[protocol.SessionID]protocol.SessionInfo{}}
+	for id, workspace := range sessions {
+		v.put(id, "life-"+protocol.Instance(id), workspace)
+	}
+	w.answers(v.answer)
+	return v
+}
+
+func (v *vault) put(id protocol.SessionID, life protocol.Instance, workspace string) {
+	labels := map[string]string{}
+	if workspace != "" {
+		labels[protocol.LabelWorkspace] = workspace
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.sessions[id] = protocol.SessionInfo{ID: id, Instance: life, State: protocol.StateRunning, Argv: []string{"sh"}, Cwd: "/", Labels: labels}
+}
+
+func (v *vault) answer(st *link.Stream, m protocol.Message) {
+	if v.between != nil {
+		v.between(m)
+	}
+	v.mu.Lock()
+	reply, err := v.reply(m)
+	events := v.events
+	v.mu.Unlock()
+	if err != nil {
+		_ = st.Fail(err)
+		return
+	}
+	_ = st.Send(reply)
+	if _, ok := reply.(wire.Subscribed); ok {
+		for _, e := range events {
+			_ = st.Send(e)
+		}
+	}
+	switch m.(type) {
+	case *wire.Attach, *wire.Events:
+		_, _ = st.Next() // until nobody wants more
+	}
+}
+
+func (v *vault) reply(m protocol.Message) (protocol.Message, error) {
+	switch m := m.(type) {
+	case *wire.List:
+		return wire.Sessions{Sessions: slices.SortedFunc(maps.Values(v.sessions), func(a, b protocol.SessionInfo) int {
+			return strings.Compare(string(a.ID), string(b.ID))
+		})}, nil
+	case *wire.Status:
+		return wire.StatusReport{Supervisor: protocol.ProcessStatus{PID: 7, Sessions: len(v.sessions)}}, nil
+	case *wire.Events:
+		return wire.Subscribed{Instance: "supervisor", Seq: 0}, nil
+	case *wire.Create:
+		if _, ok := v.sessions[m.SessionID]; ok {
+			return nil, &protocol.Error{Code: protocol.CodeSessionExists, Message: "it exists"}
+		}
+		if m.SessionID == "" {
+			m.SessionID = "made"
+		}
+		v.done = append(v.done, m)
+		info := protocol.SessionInfo{ID: m.SessionID, Instance: "new", State: protocol.StateRunning, Argv: m.Argv, Cwd: m.Cwd, Labels: m.Labels}
+		v.sessions[m.SessionID] = info
+		return wire.Session{Session: info}, nil
+	}
+	var of struct {
+		ID       protocol.SessionID `json:"session_id"`
+		Instance protocol.Instance  `json:"instance"`
+	}
+	b, _ := protocol.Encode(m)
+	_ = json.Unmarshal(b, &of)
+	info, ok := v.sessions[of.ID]
+	switch {
+	case !ok:
+		return nil, protocol.Errorf(protocol.CodeSessionNotFound, "no session "+string(of.ID))
+	case of.Instance != "" && of.Instance != info.Instance:
+		return nil, protocol.Errorf(protocol.CodeInstanceMismatch, "another life")
+	}
+	if _, ok := m.(*wire.Info); ok {
+		return wire.Session{Session: info}, nil
+	}
+	v.done = append(v.done, m)
+	switch m := m.(type) {
+	case *wire.Reopen:
+		return wire.Session{Session: info}, nil
+	case *wire.Attach:
+		return wire.Attached{AttachInfo: protocol.AttachInfo{Session: info, Writer: "w"}}, nil
+	case *wire.Read:
+		return wire.Data{Instance: info.Instance}, nil
+	case *wire.Screen:
+		return wire.ScreenContent{}, nil
+	case *wire.History:
+		return wire.HistoryContent{}, nil
+	case *wire.Search:
+		return wire.SearchContent{}, nil
+	case *wire.Write:
+		return wire.Accepted{}, nil
+	case *wire.Wait:
+		return wire.Exited{SessionID: m.SessionID, Instance: info.Instance}, nil
+	}
+	return wire.OK{}, nil
+}
+
+// did returns what was done since it was asked last.
+func (v *vault) did() []protocol.Message {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	defer func() { v.done = nil }()
+	return v.done
+}
+
+// A house with a vault: a server that asks a policy.
+func guarded(t *testing.T, h *house, sessions map[protocol.SessionID]string) (*world, *vault) {
+	w := newWorld(t, func(c *Config) { c.Policy, c.EarlyExit, c.Token = h, -1, "own" })
+	return w, newVault(w, sessions)
+}
+
+// as returns a client that shows a token.
+func (w *world) as(token string) *client {
+	w.t.Helper()
+	c := w.connect(trusted)
+	c.send(api.Hello{Protocol: protocol.Supported(), Client: "tester", Token: token})
+	expect[*api.Welcome](c)
+	return c
+}
+
+// verbs is every request that names a session, as a client makes it.
+var verbs = map[string]func(id protocol.SessionID) protocol.Message{
+	"reopen": func(id protocol.SessionID) protocol.Message { return api.Reopen{Request: req("r"), SessionID: id} },
+	"info":   func(id protocol.SessionID) protocol.Message { return api.Info{Request: req("r"), SessionID: id} },
+	"scrollback": func(id protocol.SessionID) protocol.Message {
+		return api.Scrollback{Request: req("r"), SessionID: id}
+	},
+	"screen": func(id protocol.SessionID) protocol.Message {
+		return api.Screen{Request: req("r"), ScreenSpec: protocol.ScreenSpec{SessionID: id}}
+	},
+	"history": func(id protocol.SessionID) protocol.Message {
+		return api.History{Request: req("r"), HistorySpec: protocol.HistorySpec{SessionID: id}}
+	},
+	"search": func(id protocol.SessionID) protocol.Message {
+		return api.Search{Request: req("r"), SearchSpec: protocol.SearchSpec{SessionID: id, Pattern: "x"}}
+	},
+	"size_policy": func(id protocol.SessionID) protocol.Message {
+		return api.SizePolicy{Request: req("r"), SessionID: id, Policy: protocol.SizeSmallest}
+	},
+	"attach": func(id protocol.SessionID) protocol.Message {
+		return api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: id, Cols: 10, Steal: true}}
+	},
+	"resize": func(id protocol.SessionID) protocol.Message {
+		return api.Resize{Request: req("r"), SessionID: id, Cols: 10}
+	},
+	"interrupt": func(id protocol.SessionID) protocol.Message { return api.Interrupt{Request: req("r"), SessionID: id} },
+	"signal": func(id protocol.SessionID) protocol.Message {
+		return api.Signal{Request: req("r"), SessionID: id, Signal: "TERM"}
+	},
+	"terminate": func(id protocol.SessionID) protocol.Message { return api.Terminate{Request: req("r"), SessionID: id} },
+	"forget":    func(id protocol.SessionID) protocol.Message { return api.Forget{Request: req("r"), SessionID: id} },
+	"wait":      func(id protocol.SessionID) protocol.Message { return api.Wait{Request: req("r"), SessionID: id} },
+	"input": func(id protocol.SessionID) protocol.Message {
+		return api.Input{Request: req("r"), SessionID: id, Data: []byte("x")}
+	},
+	"terminal.data": func(id protocol.SessionID) protocol.Message {
+		return api.TerminalData{SessionID: id, Data: []byte("x")}
+	},
+	"terminal.resize": func(id protocol.SessionID) protocol.Message { return api.TerminalResize{SessionID: id, Cols: 10} },
+	"terminal.close":  func(id protocol.SessionID) protocol.Message { return api.TerminalClose{SessionID: id} },
+}
+
+// others are the messages that name no session, or that clients do not send, or
+// whose answers TestWorkspaces looks at one by one.
+var others = []string{
+	"hello", "welcome", "error", "ok", "goaway", "spawn", "spawned", "list", "sessions", "session", "scrollback_data", "screen_content",
+	"history_content", "search_content", "appearance", "attached", "detach", "detached", "waited", "accepted", "resync", "resized", "stolen",
+	"pty_exited", "exit", "events", "subscribed", "event", "status", "status_report", "ticket", "ticket_issued", "terminal.open",
+	"terminal.opened", "terminal.exit", "terminal.error",
+}
+
+// Two workspaces on one proxy: whatever a client of one asks about a session of
+// the other, it is told what it is told of an id that nobody has, and nothing is
+// done.
+func TestWorkspacesVerbByVerb(t *testing.T) {
+	for _, name := range api.Messages.Types() {
+		ask, ok := verbs[name]
+		if !ok {
+			if !slices.Contains(others, name) {
+				t.Errorf("what does %s do to another workspace's session?", name)
+			}
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			h := &house{}
+			w, v := guarded(t, h, map[protocol.SessionID]string{"theirs": "b", "mine": "a", "loose": ""})
+			c := w.as("ann@a")
+			var answers []string
+			for _, id := range []protocol.SessionID{"theirs", "loose", "nobody"} {
+				c.send(ask(id))
+				m := c.mustNext()
+				switch e := m.(type) {
+				case *api.Error:
+					if e.Code != protocol.CodeSessionNotFound {
+						t.Errorf("%s: told %+v", id, e)
+					}
+				case *api.TerminalError:
+					if e.Code != protocol.CodeSessionNotFound {
+						t.Errorf("%s: told %+v", id, e)
+					}
+				default:
+					t.Fatalf("%s: told %T %+v", id, m, m)
+				}
+				b, _ := json.Marshal(m)
+				answers = append(answers, strings.ReplaceAll(string(b), string(id), "ID"))
+			}
+			if answers[0] != answers[2] || answers[1] != answers[2] {
+				t.Errorf("theirs, nobody's and an id that is none can be told apart:\n%s", strings.Join(answers, "\n"))
+			}
+			if did := v.did(); len(did) > 0 {
+				t.Errorf("done all the same: %+v", did)
+			}
+			if strings.HasPrefix(name, "terminal.") && name != "terminal.close" {
+				return // of terminals of the connection alone
+			}
+			// Of its own it may, and the supervisor is told which life that is.
+			c.send(ask("mine"))
+			if name != "terminal.close" {
+				if e, ok := c.mustNext().(*api.Error); ok {
+					t.Errorf("of its own it is told %+v", e)
+				}
+			}
+			testkit.Eventually(t, patience, func() bool { v.mu.Lock(); defer v.mu.Unlock(); return name == "info" || len(v.done) == 1 }, "it is done")
+			for _, m := range v.did() {
+				if f := reflect.ValueOf(m).Elem().FieldByName("Instance"); f.IsValid() && f.String() != "life-mine" {
+					t.Errorf("pinned to %q: %+v", f, m)
+				}
+			}
+			// And who sees all of them may, too.
+			if name != "terminal.close" {
+				r := w.as("root")
+				r.send(ask("theirs"))
+				if e, ok := r.mustNext().(*api.Error); ok {
+					t.Errorf("root is told %+v", e)
+				}
+			}
+			if !h.saw(policy.EventRefused, "ann", "theirs", protocol.CodeSessionNotFound) && !strings.HasPrefix(name, "terminal.") {
+				t.Error("the policy is not told that somebody tried")
+			}
+		})
+	}
+}
+
+// The rest of what a client could learn from.
+func TestWorkspaces(t *testing.T) {
+	h := &house{}
+	w, v := guarded(t, h, map[protocol.SessionID]string{"theirs": "b", "mine": "a", "loose": ""})
+	gone := v.sessions["theirs"]
+	gone.Exit = &protocol.ExitRecord{ExitCode: 1}
+	mine := v.sessions["mine"]
+	v.events = []wire.Event{
+		{Seq: 1, Event: protocol.EventExited, Session: &gone}, {Seq: 2, Event: protocol.EventTitle, Session: &gone},
+		{Seq: 3, Event: "unheard-of"}, {Seq: 4, Event: protocol.EventBell, Session: &mine},
+	}
+	c, d := w.as("ann@a"), w.as("bob@b")
+
+	for who, want := range map[*client]protocol.SessionID{c: "mine", d: "theirs"} {
+		who.send(api.List{Request: req("l")})
+		if m := expect[*api.Sessions](who); len(m.Sessions) != 1 || m.Sessions[0].ID != want {
+			t.Errorf("listed %+v, want %s", m.Sessions, want)
+		}
+		who.send(api.Status{Request: req("s")})
+		if m := expect[*api.StatusReport](who); m.Proxy.Sessions != 1 || m.Supervisor.Sessions != 1 || m.Proxy.Clients != 0 {
+			t.Errorf("status %+v %+v", m.Proxy, m.Supervisor)
+		}
+	}
+	c.send(api.Events{Request: req("e")})
+	expect[*api.Subscribed](c)
+	if m := expect[*api.Event](c); m.Event != protocol.EventBell || m.Session.ID != "mine" || m.Seq == 4 || w.server.places.find(m.Seq) != 4 {
+		t.Errorf("told of %+v", m)
+	}
+
+	// An id that is taken there is not taken here, and is found by the name it was
+	// given.
+	v.did()
+	for _, id := range []protocol.SessionID{"theirs", "fresh"} {
+		c.send(api.Spawn{Request: req("n"), SessionID: id, SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Labels: map[string]string{"x": "y"}}})
+		made := expect[*api.Spawned](c)
+		if made.SessionID == id || !strings.HasPrefix(string(made.SessionID), string(id)+"-") {
+			t.Errorf("%s is called %s", id, made.SessionID)
+		}
+		want := map[string]string{"x": "y", protocol.LabelWorkspace: "a", protocol.LabelUser: "ann"}
+		if created := v.did()[0].(*wire.Create); !maps.Equal(created.Labels, want) {
+			t.Errorf("labels %v, want %v", created.Labels, want)
+		}
+		for _, name := range []protocol.SessionID{id, made.SessionID} {
+			c.send(api.Info{Request: req("i"), SessionID: name})
+			if m := expect[*api.Session](c); m.Session.ID != made.SessionID {
+				t.Errorf("%s is %s", name, m.Session.ID)
+			}
+		}
+		// Again it is taken, here.
+		c.send(api.Spawn{Request: req("n"), SessionID: id, SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}}})
+		c.wantError(protocol.CodeSessionExists)
+	}
+	for name, spawn := range map[string]api.Spawn{
+		string(protocol.CodeWorkspaceMismatch): {SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Labels: map[string]string{protocol.LabelWorkspace: "b"}}},
+		string(protocol.CodeInvalidArgument):   {SessionID: protocol.SessionID(strings.Repeat("x", protocol.MaxIDLen)), SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}}},
+	} {
+		spawn.RequestID = "n"
+		c.send(spawn)
+		c.wantError(protocol.Code(name))
+	}
+	// Nor does a session leave its workspace by being started again.
+	c.send(api.Reopen{Request: req("o"), SessionID: "mine", RespawnSpec: protocol.RespawnSpec{Labels: map[string]string{protocol.LabelWorkspace: "b"}}})
+	c.wantError(protocol.CodeWorkspaceMismatch)
+	v.did()
+	c.send(api.Reopen{Request: req("o"), SessionID: "mine", RespawnSpec: protocol.RespawnSpec{Labels: map[string]string{}}})
+	expect[*api.Spawned](c)
+	if m := v.did()[0].(*wire.Reopen); m.Labels[protocol.LabelWorkspace] != "a" || m.Instance != "life-mine" {
+		t.Errorf("started again as %+v", m)
+	}
+	// Nor does a task, whatever the policy says of it.
+	c.send(api.TerminalOpen{Request: req("t"), TaskID: "t", WorkspaceID: "b"})
+	if m := expect[*api.TerminalError](c); m.Code != protocol.CodeWorkspaceMismatch {
+		t.Errorf("told %+v", m)
+	}
+	c.send(api.TerminalOpen{Request: req("t"), TaskID: "t", WorkspaceID: "a"})
+	if m := expect[*api.TerminalError](c); m.Code != protocol.CodeWorkspaceMismatch {
+		t.Errorf("told %+v", m)
+	}
+	// A ticket is whoever asked for it.
+	c.send(api.Ticket{Request: req("k")})
+	who, ok := w.server.Redeem(expect[*api.TicketIssued](c).Ticket, "")
+	if !ok || who == nil || who.User != "ann" || who.All {
+		t.Errorf("the ticket's principal is %+v", who)
+	}
+	p := w.connect(Origin{Transport: TransportWeb, Trusted: true, Principal: who})
+	p.send(api.Hello{Protocol: protocol.Supported(), Client: "page", Token: "root"}) // which is not asked about
+	expect[*api.Welcome](p)
+	p.send(api.Info{Request: req("i"), SessionID: "loose"})
+	p.wantError(protocol.CodeSessionNotFound)
+}
+
+// A session that takes another's id while a request is under way is not what was
+// meant.
+func TestWorkspacesRace(t *testing.T) {
+	for name, ask := range verbs {
+		if strings.HasPrefix(name, "terminal.") || name == "info" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			w, v := guarded(t, &house{}, map[protocol.SessionID]string{"mine": "a"})
+			v.between = func(m protocol.Message) {
+				if _, ok := m.(*wire.Info); !ok {
+					v.put("mine", "another", "b")
+				}
+			}
+			c := w.as("ann@a")
+			c.send(ask("mine"))
+			if e := c.wantError(protocol.CodeSessionNotFound); e.Message != notFound("mine").(*protocol.Error).Message {
+				t.Errorf("told %+v", e)
+			}
+			for _, m := range v.did() {
+				if _, ok := m.(*wire.Attach); !ok { // which is let go of at once
+					t.Errorf("done to another's: %+v", m)
+				}
+			}
+		})
+	}
+}
+
+// What the policy forbids is not done; it is asked with what it needs to know.
+func TestAuthorize(t *testing.T) {
+	for name, verb := range map[string]policy.Verb{
+		"reopen": policy.VerbSpawn, "info": policy.VerbList, "wait": policy.VerbList, "scrollback": policy.VerbRead, "screen": policy.VerbRead,
+		"history": policy.VerbRead, "search": policy.VerbRead, "attach": policy.VerbType, "input": policy.VerbType, "resize": policy.VerbType,
+		"size_policy": policy.VerbType, "interrupt": policy.VerbType, "signal": policy.VerbTerminate, "terminate": policy.VerbTerminate,
+		"forget": policy.VerbTerminate, "terminal.close": policy.VerbTerminate,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &house{forbidden: map[policy.Verb]string{verb: "ann"}}
+			w, v := guarded(t, h, map[protocol.SessionID]string{"mine": "a"})
+			c := w.as("ann@a")
+			c.send(verbs[name]("mine"))
+			switch e := c.mustNext().(type) {
+			case *api.Error:
+				if e.Code != protocol.CodePermissionDenied || !strings.Contains(e.Message, "not you") {
+					t.Errorf("told %+v", e)
+				}
+			case *api.TerminalError:
+				if e.Code != protocol.CodePermissionDenied {
+					t.Errorf("told %+v", e)
+				}
+			default:
+				t.Errorf("told %T %+v", e, e)
+			}
+			if did := v.did(); len(did) > 0 {
+				t.Errorf("done all the same: %+v", did)
+			}
+			h.mu.Lock()
+			a := h.asked[0]
+			h.mu.Unlock()
+			if a.Verb != verb || a.SessionID != "mine" || a.Labels[protocol.LabelWorkspace] != "a" || a.Principal.User != "ann" || verb == policy.VerbSpawn && a.Argv[0] != "sh" {
+				t.Errorf("asked %+v", a)
+			}
+			if !h.saw(policy.EventRefused, "ann", "mine", protocol.CodePermissionDenied) {
+				t.Error("it is not told of that")
+			}
+		})
+	}
+	h := &house{forbidden: map[policy.Verb]string{policy.VerbType: "ann", policy.VerbList: "ann", policy.VerbSpawn: "bob"}}
+	w, v := guarded(t, h, map[protocol.SessionID]string{"mine": "a"})
+	c, d := w.as("ann@a"), w.as("bob@b")
+	for who, m := range map[*client][]protocol.Message{
+		c: {api.List{Request: req("x")}, api.Events{Request: req("x")}}, d: {api.Spawn{Request: req("x"), SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}}}},
+	} {
+		for _, m := range m {
+			who.send(m)
+			who.wantError(protocol.CodePermissionDenied)
+		}
+	}
+	// To look needs less than to type, and a task's terminal both.
+	c.send(api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly}})
+	expect[*api.Attached](c)
+	v.did()
+	d.send(api.TerminalOpen{Request: req("t"), TaskID: "t", WorkspaceID: "b"})
+	if m := expect[*api.TerminalError](d); m.Code != protocol.CodePermissionDenied || len(v.did()) > 0 {
+		t.Errorf("told %+v", m)
+	}
+}
+
+// A policy that does not work is a no, and nothing is lost by it.
+func TestPolicyDoesNotWork(t *testing.T) {
+	for _, broken := range []error{
+		fmt.Errorf("it hangs"), &protocol.Error{Code: protocol.CodePolicyUnavailable, Retryable: true, RetryAfterMS: 7},
+	} {
+		h := &house{}
+		w, v := guarded(t, h, map[protocol.SessionID]string{"mine": "a"})
+		c := w.as("ann@a")
+		h.mu.Lock()
+		h.broken = broken
+		h.mu.Unlock()
+		for name, ask := range verbs {
+			if strings.HasPrefix(name, "terminal.") {
+				continue
+			}
+			c.send(ask("mine"))
+			if e := c.wantError(protocol.CodePolicyUnavailable); !e.Retryable || e.RetryAfterMS == 0 {
+				t.Errorf("told %+v", e)
+			}
+		}
+		c.send(api.TerminalOpen{Request: req("t"), TaskID: "t", WorkspaceID: "a"})
+		if m := expect[*api.TerminalError](c); m.Code != protocol.CodePolicyUnavailable {
+			t.Errorf("told %+v", m)
+		}
+		if did := v.did(); len(did) > 0 {
+			t.Errorf("done all the same: %+v", did)
+		}
+		e := w.connect(trusted)
+		e.send(api.Hello{Protocol: protocol.Supported(), Client: "tester", Token: "ann@a"})
+		e.wantError(protocol.CodePolicyUnavailable)
+		e.wantEnd()
+		h.mu.Lock()
+		h.broken = nil
+		h.mu.Unlock()
+		c.send(verbs["attach"]("mine"))
+		expect[*api.Attached](c)
+	}
+}
+
+// Who a client is, by what it shows.
+func TestPrincipals(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		from  Origin
+		token string
+		want  string // "" is refused
+	}{
+		{"this user", trusted, "", "root"},
+		{"this user with a token", trusted, "ann@a", "ann"},
+		{"this user with a token that is none", trusted, "x", ""},
+		{"the proxy's own token", Origin{Transport: TransportWeb}, "own", "root"},
+		{"a token over TCP", Origin{Transport: TransportWeb}, "ann@a", "ann"},
+		{"a token that is none", Origin{Transport: TransportWeb}, "x", ""},
+		{"nothing", Origin{Transport: TransportWeb}, "", ""},
+		{"a ticket", Origin{Transport: TransportWeb, Trusted: true, Principal: &policy.Principal{User: "eve"}}, "", "eve"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := &house{}
+			w, _ := guarded(t, h, nil)
+			c := w.connect(tt.from)
+			c.send(api.Hello{Protocol: protocol.Supported(), Client: "tester", Token: tt.token})
+			if tt.want == "" {
+				c.wantError(protocol.CodeUnauthorized)
+				c.wantEnd()
+				if !h.saw(policy.EventRefused, "", "", protocol.CodeUnauthorized) || !strings.Contains(w.log.String(), `"security":true`) {
+					t.Error("nobody is told")
+				}
+				return
+			}
+			expect[*api.Welcome](c)
+			testkit.Eventually(t, patience, func() bool { return h.saw(policy.EventHello, tt.want, "", "") }, "the policy is told who came")
+		})
+	}
+}

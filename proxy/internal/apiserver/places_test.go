@@ -1,0 +1,39 @@
+package apiserver
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// Each number has a place of its own, which is found again, and tells nothing of
+// the numbers beside it.
+func TestPlaces(t *testing.T) {
+	p, q := newPlaces("one"), newPlaces("another")
+	seen := map[uint64]bool{}
+	ascending := 0
+	last := uint64(0)
+	const numbers = 10_000
+	for seq := range uint64(numbers) {
+		at := p.hide(seq)
+		if p.find(at) != seq {
+			t.Fatalf("%d is at %d, where %d is found", seq, at, p.find(at))
+		}
+		if at >= 1<<53 || seen[at] || seq > 0 && at == q.hide(seq) || (at == 0) != (seq == 0) {
+			t.Fatalf("%d is at %d", seq, at)
+		}
+		seen[at] = true
+		if at > last {
+			ascending++
+		}
+		last = at
+	}
+	if ascending < numbers*4/10 || ascending > numbers*6/10 {
+		t.Errorf("of %d places %d are behind the one before", numbers, ascending)
+	}
+	for range numbers { // a client may say anything
+		at := rand.Uint64()
+		if seq := p.find(at); seq >= 1<<52 {
+			t.Fatalf("at %d there is %d", at, seq)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package apiserver
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/linkclient"
+	"holdfast/shared/pipe"
+	"holdfast/shared/testkit"
+)
+
+// pipeListener gives out connections as a named pipe's listener does.
+type pipeListener chan net.Conn
+
+func (l pipeListener) Accept() (net.Conn, pipe.Peer, error) {
+	nc, ok := <-l
+	if !ok {
+		return nil, pipe.Peer{}, net.ErrClosed
+	}
+	return nc, pipe.Peer{SID: "S-1-5-21-1", PID: 12}, nil
+}
+
+// Without a supervisor, as on Windows, a client comes in and learns of the proxy;
+// what asks for a terminal is answered by unsupported_os, at once and for good.
+// demand: M14, S12
+func TestServePipe(t *testing.T) {
+	w := newWorld(t, func(cfg *Config) {
+		cfg.Link = linkclient.New(linkclient.Config{
+			Dial: func(context.Context) (net.Conn, error) {
+				return nil, protocol.Errorf(protocol.CodeUnsupportedOS, "no terminals here")
+			},
+			Start: func(context.Context) error { t.Error("started a supervisor"); return nil },
+			Hello: func() wire.Hello { return wire.Hello{} },
+			Log:   zerolog.Nop(),
+		})
+	})
+	ln := make(pipeListener)
+	served := make(chan struct{})
+	w.wg.Go(func() {
+		defer close(served)
+		if err := w.server.ServePipe(context.Background(), ln); err != nil {
+			t.Error(err)
+		}
+	})
+	a, b := w.pair()
+	ln <- b
+	close(ln)
+	testkit.Within(t, patience, "ServePipe ends with its listener", served)
+
+	c := newClient(t, a)
+	c.hello() // and no token: the system has said who it is
+	id := protocol.SessionID("one")
+	for _, m := range []protocol.Message{
+		api.List{Request: req("list")},
+		api.Spawn{Request: req("spawn"), SpawnSpec: protocol.SpawnSpec{Argv: []string{"cmd"}}},
+		api.Attach{Request: req("attach"), SessionID: id, Attachment: 1},
+		api.Screen{Request: req("screen"), SessionID: id},
+		api.Subscribe{Request: req("events")},
+	} {
+		c.send(m)
+		if e := c.wantError(protocol.CodeUnsupportedOS); e.Retryable || e.Message != "no terminals here" {
+			t.Errorf("%s: told %+v", m.MessageType(), e)
+		}
+	}
+	c.send(api.TerminalOpen{TaskID: "task"})
+	if e := expect[*api.TerminalError](c); e.Code != protocol.CodeUnsupportedOS {
+		t.Errorf("terminal.open: told %+v", e)
+	}
+	c.send(api.Status{Request: req("status")})
+	if s := expect[*api.StatusReport](c); s.Supervisor != nil || s.Proxy.Clients != 1 || s.Proxy.Sessions != 0 {
+		t.Errorf("status: %+v", s)
+	}
+	if n := w.server.Counts().Connections[TransportPipe]; n != 1 {
+		t.Errorf("%d connections by pipe, want 1", n)
+	}
+}

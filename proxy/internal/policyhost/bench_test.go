@@ -1,0 +1,61 @@
+//go:build unix
+
+package policyhost
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"holdfast/proxy/policy"
+	"holdfast/shared/testkit"
+)
+
+func benchConfig(b *testing.B) Config {
+	dir := testkit.Dir(b)
+	file := filepath.Join(dir, "role.json")
+	if err := os.WriteFile(file, []byte(`{"Kind":"served"}`), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return Config{Path: programPath(b), ConfigFile: file, Dir: dir}
+}
+
+// BenchmarkAuthorize: a question costs a client far less than it can feel.
+func BenchmarkAuthorize(b *testing.B) {
+	h, err := Start(context.Background(), benchConfig(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer h.Close()
+	access := policy.Access{Verb: policy.VerbRead, SessionID: "s"}
+	var took []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if err := h.Authorize(context.Background(), access); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+}
+
+// BenchmarkStart: a start, and an end, delay no handoff.
+func BenchmarkStart(b *testing.B) {
+	cfg := benchConfig(b)
+	var end time.Duration
+	for b.Loop() {
+		h, err := Start(context.Background(), cfg)
+		if err != nil {
+			b.Fatal(err)
+		}
+		began := time.Now()
+		_ = h.Close()
+		end += time.Since(began)
+	}
+	b.ReportMetric(float64(end.Milliseconds())/float64(b.N), "ms-to-close")
+}

@@ -1,0 +1,88 @@
+//go:build unix
+
+package policyhost
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
+)
+
+// The program has of ours what it needs and nothing else: variables,
+// descriptors, the terminal's signals.
+func TestIsolation(t *testing.T) {
+	s := newStage(t, "served")
+	for _, name := range []string{"HOLDFAST_TOKEN", "HOLDFAST_SECRET", "NOTIFY_SOCKET", "LISTEN_FDS", "PLUGIN_OURS", "LC_TEST", "XDG_TEST", "HOLDFAST_DIR"} {
+		t.Setenv(name, "x")
+	}
+	leftover, err := unix.Dup(0) // as a launcher leaves them open, for whoever is started
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(leftover)
+	_, p := s.start(s.config())
+	var names []string
+	for _, kv := range p.Env {
+		name, _, _ := strings.Cut(kv, "=")
+		names = append(names, name)
+		lib := strings.HasPrefix(name, "PLUGIN_") && name != "PLUGIN_OURS" || name == "HOLDFAST_POLICY" || name == configEnv
+		if !lib && !allowed(name) {
+			t.Errorf("it has %s", kv)
+		}
+	}
+	for _, name := range []string{"PATH", "LC_TEST", "XDG_TEST", "HOLDFAST_DIR", configEnv, "PLUGIN_CLIENT_CERT"} {
+		if !slices.Contains(names, name) {
+			t.Errorf("it lacks %s", name)
+		}
+	}
+	if p.Group != p.PID {
+		t.Errorf("its group is %d, want its own, %d", p.Group, p.PID)
+	}
+	if want := []int{0, 1, 2}; !slices.Equal(p.Files, want) {
+		t.Errorf("it has descriptors %v, want %v", p.Files, want)
+	}
+}
+
+// A proxy that is killed takes its policy along, at once where there is a signal
+// for that: this program looks for nothing.
+func TestHostIsKilled(t *testing.T) {
+	for _, kind := range []string{"served", "raw"} {
+		t.Run(kind, func(t *testing.T) {
+			s := newStage(t, kind)
+			cfg := s.config()
+			cfg.Log = zerolog.Logger{}
+			data, err := json.Marshal(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			host := exec.Command(programPath(t))
+			host.Env = append(os.Environ(), hostEnv+"="+string(data))
+			var words bytes.Buffer
+			host.Stderr = &words
+			out, err := host.StdoutPipe()
+			if err == nil {
+				err = host.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			line, _ := bufio.NewReader(out).ReadString('\n')
+			_ = host.Process.Kill()
+			_ = host.Wait()
+			if line != "ready\n" {
+				t.Fatalf("got %q, want ready\n%s", line, words.String())
+			}
+			testkit.Within(t, limit, "the policy's end", s.next().gone)
+		})
+	}
+}

@@ -1,0 +1,92 @@
+//go:build unix
+
+package policyhost
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/proxy/policy"
+	"holdfast/shared/testkit"
+)
+
+func (s *stage) observe(h *Host, from, n int) {
+	s.t.Helper()
+	for i := range n {
+		if err := h.Observe(testkit.Soon(s.t), policy.Event{SessionID: fmt.Sprint(from + i), Labels: map[string]string{"a": "b"}}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// Events come in order; a program that does nothing holds nobody up, and what
+// there is no room for is counted.
+func TestObserve(t *testing.T) {
+	s := newStage(t, "served")
+	h, p := s.start(s.config())
+	s.observe(h, 0, 10)
+	for i := range 10 {
+		if got := testkit.Within(t, limit, "an event", p.told); got != fmt.Sprint(i) {
+			t.Fatalf("got event %s, want %d", got, i)
+		}
+	}
+	p.kill(t, syscall.SIGSTOP)
+	const many = 3000
+	s.observe(h, 10, many)
+	dropped := int(h.Stats().EventsDropped)
+	if dropped < many-maxEvents-1 || dropped > many-maxEvents {
+		t.Errorf("got %d dropped, want all but %d", dropped, maxEvents)
+	}
+	p.kill(t, syscall.SIGCONT)
+	for range many - dropped {
+		testkit.Within(t, limit, "an event", p.told)
+	}
+	if lines := s.log.wait(t, "policy's events were dropped", 1); len(lines) != 1 || lines[0]["count"] != float64(dropped) {
+		t.Errorf("got %v, want one line with the count %d", lines, dropped)
+	}
+	if got := h.Stats(); got.Methods["observe"].Calls != many+10 || int(got.EventsDropped) != dropped || got.Crashes != 0 {
+		t.Errorf("stats: %+v", got)
+	}
+}
+
+// What waits when the host is closed is told.
+func TestObserveBeforeClose(t *testing.T) {
+	s := newStage(t, "served")
+	cfg := s.config()
+	cfg.Grace = limit
+	h, p := s.start(cfg)
+	s.observe(h, 0, 100)
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Within(t, limit, "its end", p.gone)
+	if n := len(p.told); n != 100 {
+		t.Errorf("got %d events, want 100", n)
+	}
+}
+
+// What happens while the program is down is not kept, and a program that cannot
+// be told does not count as one that hangs.
+func TestObserveInVain(t *testing.T) {
+	s := newStage(t, "raw") // does not know the question
+	cfg := s.config()
+	cfg.FirstWait = time.Hour
+	h, p := s.start(cfg)
+	s.observe(h, 0, 10)
+	testkit.Eventually(t, limit, func() bool { return h.Stats().EventsDropped == 10 }, "all are dropped")
+	if got := h.Stats(); got.Methods["observe"].Failures != 10 || !got.Running {
+		t.Errorf("stats: %+v", got)
+	}
+	p.kill(t, syscall.SIGKILL)
+	down(t, h)
+	s.observe(h, 10, 10)
+	testkit.Eventually(t, limit, func() bool { return h.Stats().EventsDropped == 20 }, "all are dropped")
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if lines := s.log.with("policy's events were dropped"); len(lines) != 1 || lines[0]["count"] != 20.0 {
+		t.Errorf("got %v, want one line with the count 20", lines)
+	}
+}

@@ -1,0 +1,463 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// The tokens of the policy's users; a test's own.
+const (
+	annsToken = "ann-0123456789abcdef0123456789abcdef"
+	bobsToken = "bob-0123456789abcdef0123456789abcdef"
+)
+
+// policyConfig is what the example of a policy reads: ann has the workspace a, bob
+// has b, and whoever shows no token is the operator.
+func policyConfig(dir string) map[string]any {
+	sum := func(token string) []string {
+		s := sha256.Sum256([]byte(token))
+		return []string{hex.EncodeToString(s[:])}
+	}
+	return map[string]any{
+		"users": []map[string]any{
+			{"user": "ann", "tokens_sha256": sum(annsToken), "workspace": "a", "roles": []string{"all"}},
+			{"user": "bob", "tokens_sha256": sum(bobsToken), "workspace": "b", "roles": []string{"all"}},
+			{"user": "operator", "uid": os.Getuid(), "roles": []string{"all"}, "all": true},
+		},
+		"tasks": []map[string]any{
+			{
+				"id": "build", "workspace": "a", "work_dir": dir, "argv": []string{"/bin/sh"}, "env": []string{"COLOUR=red"},
+				"labels": map[string]string{"title": "the build"}, "issue_id": "I-7", "prior_agent_session_id": "p-1",
+			},
+			{"id": "theirs", "workspace": "b", "work_dir": dir, "argv": []string{"/bin/sh"}},
+		},
+		"rules": map[string]any{"all": []string{"spawn", "list", "read", "type", "terminate"}},
+		"audit": filepath.Join(dir, "audit.jsonl"),
+	}
+}
+
+// guardedWorld has a proxy that serves with the example of a policy.
+func guardedWorld(t *testing.T, args ...string) *world {
+	t.Helper()
+	w := newWorld(t)
+	b, err := json.Marshal(policyConfig(w.dir))
+	if err == nil {
+		err = os.WriteFile(w.path("policy.json"), b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.start(w.command("proxy", append([]string{
+		"serve", "--background", "--policy", w.policyProgram(), "--policy-config", w.path("policy.json"),
+	}, args...)...))
+	testkit.Eventually(t, limit, func() bool {
+		_, err := os.Lstat(w.path("proxy.policy")) // written last of what there is
+		return err == nil && w.holder("proxy.sock") != 0
+	}, "the proxy serves")
+	return w
+}
+
+func (w *world) policyProgram() string {
+	w.t.Helper()
+	return filepath.Join(testkit.Build(w.t, "holdfast/proxy/policy/examples/file"), "file")
+}
+
+// as is a client that shows a token.
+func (w *world) as(token string) *client.Client {
+	w.t.Helper()
+	return w.dial(client.Options{Token: token, Name: strings.Split(token, "-")[0]})
+}
+
+// runAs runs a command that shows a token.
+func (w *world) runAs(token string, args ...string) (out string, code int) {
+	w.t.Helper()
+	cmd := w.command("proxy", args...)
+	cmd.Env = append(slices.Clone(cmd.Env), "HOLDFAST_TOKEN="+token)
+	b, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		w.t.Fatal(err)
+	}
+	return string(b), cmd.ProcessState.ExitCode()
+}
+
+// A task's terminal runs what the policy says, where it says, and the child finds
+// in its environment what task it is for. What is no task opens nothing.
+// demand: M2, M4
+func TestTaskOfPolicy(t *testing.T) {
+	t.Parallel()
+	w := guardedWorld(t)
+	p := w.client(api.Hello{Protocol: protocol.Supported(), Token: annsToken})
+	for _, tt := range []struct {
+		task, workspace string
+		want            protocol.Code
+	}{
+		{"none", "a", protocol.CodeTaskNotFound}, {"theirs", "a", protocol.CodeWorkspaceMismatch}, {"build", "b", protocol.CodeWorkspaceMismatch},
+		{"", "a", protocol.CodeTaskNotFound},
+	} {
+		if err := p.send(api.TerminalOpen{TaskID: tt.task, WorkspaceID: tt.workspace}); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			m, err := p.receive()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, ok := m.(*api.TerminalError); ok {
+				if e.Code != tt.want {
+					t.Errorf("%+v: told %+v", tt, e)
+				}
+				break
+			}
+		}
+	}
+	operator := w.dial(client.Options{})
+	if all, err := operator.List(w.ctx(), ""); err != nil || len(all) > 0 {
+		t.Errorf("sessions there are %+v, %v", all, err)
+	}
+
+	if err := p.send(api.TerminalOpen{TaskID: "build", WorkspaceID: "a", UserID: "ann", Cols: 200}); err != nil {
+		t.Fatal(err)
+	}
+	script := "for v in WORKSPACE TASK ISSUE USER; do eval echo $v=\\$HOLDFAST_${v}_ID; done; " +
+		"echo PRIOR=$HOLDFAST_PRIOR_AGENT_SESSION_ID COLOUR=$COLOUR PATH=${PATH:+inherited} PWD=$PWD; exit 3\n"
+	printed := ""
+	for ended := false; !ended; {
+		m, err := p.receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch m := m.(type) {
+		case *api.TerminalOpened:
+			if m.WorkDir != w.dir || m.Shell != "/bin/sh" {
+				t.Errorf("opened %+v", m)
+			}
+			if err := p.send(api.TerminalData{SessionID: m.SessionID, Data: []byte(script)}); err != nil {
+				t.Fatal(err)
+			}
+		case *api.TerminalData:
+			printed += string(m.Data)
+		case *api.PTYExited:
+			if ended = true; m.ExitCode != 3 || m.SessionTitle != "the build" {
+				t.Errorf("ended as %+v", m)
+			}
+		case *api.TerminalError:
+			t.Fatalf("told %+v", m)
+		}
+	}
+	for _, want := range []string{
+		"WORKSPACE=a\r\n", "TASK=build\r\n", "ISSUE=I-7\r\n", "USER=ann\r\n", "PRIOR=p-1 COLOUR=red PATH=inherited PWD=" + w.dir,
+	} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("%q is missing in\n%s", want, printed)
+		}
+	}
+}
+
+// Two workspaces on one proxy, by each way there is to it: what is another's is
+// answered as what nobody has, and what is one's own works.
+func TestWorkspaces(t *testing.T) {
+	t.Parallel()
+	w := guardedWorld(t, "--web", "127.0.0.1:0")
+	ann, bob := w.as(annsToken), w.as(bobsToken)
+	w.spawn(ann, "work", echoing)
+	w.spawn(bob, "work", echoing) // an id that is taken, but not here
+	mine, err := ann.SessionInfo(w.ctx(), "work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := bob.SessionInfo(w.ctx(), "work")
+	if err != nil || theirs.ID == mine.ID {
+		t.Fatalf("bob's is %s, ann's %s, %v", theirs.ID, mine.ID, err)
+	}
+	v := w.attach(ann, "work", client.AttachOptions{})
+	v.until("ready\n")
+	v.ask("hello\n")
+
+	p := w.client(api.Hello{Protocol: protocol.Supported(), Token: annsToken})
+	if m, err := p.receive(); err != nil || m.MessageType() != "welcome" {
+		t.Fatal(m, err)
+	}
+	// answer is what ann is told, with the id taken out of it.
+	answer := func(ask func(id protocol.SessionID) protocol.Message, id protocol.SessionID) string {
+		t.Helper()
+		if err := p.send(ask(id)); err != nil {
+			t.Fatal(err)
+		}
+		m, err := p.receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := json.Marshal(m)
+		return m.MessageType() + " " + strings.ReplaceAll(string(b), string(id), "ID")
+	}
+	req := protocol.Request{RequestID: "r"}
+	nobody := protocol.SessionID(strings.Replace(string(theirs.ID), "work", "fork", 1))
+	for name, ask := range map[string]func(id protocol.SessionID) protocol.Message{
+		"info":       func(id protocol.SessionID) protocol.Message { return api.Info{Request: req, SessionID: id} },
+		"scrollback": func(id protocol.SessionID) protocol.Message { return api.Scrollback{Request: req, SessionID: id} },
+		"screen": func(id protocol.SessionID) protocol.Message {
+			return api.Screen{Request: req, ScreenSpec: protocol.ScreenSpec{SessionID: id}}
+		},
+		"history": func(id protocol.SessionID) protocol.Message {
+			return api.History{Request: req, HistorySpec: protocol.HistorySpec{SessionID: id}}
+		},
+		"search": func(id protocol.SessionID) protocol.Message {
+			return api.Search{Request: req, SearchSpec: protocol.SearchSpec{SessionID: id, Pattern: "ready"}}
+		},
+		"attach": func(id protocol.SessionID) protocol.Message {
+			return api.Attach{Request: req, Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: id, Cols: 10, Steal: true, Mode: protocol.ModeExclusive}}
+		},
+		"resize": func(id protocol.SessionID) protocol.Message {
+			return api.Resize{Request: req, SessionID: id, Cols: 10}
+		},
+		"size_policy": func(id protocol.SessionID) protocol.Message {
+			return api.SizePolicy{Request: req, SessionID: id, Policy: protocol.SizeFixed, Cols: 10}
+		},
+		"input": func(id protocol.SessionID) protocol.Message {
+			return api.Input{Request: req, SessionID: id, Data: []byte("x\n")}
+		},
+		"interrupt": func(id protocol.SessionID) protocol.Message { return api.Interrupt{Request: req, SessionID: id} },
+		"signal": func(id protocol.SessionID) protocol.Message {
+			return api.Signal{Request: req, SessionID: id, Signal: "KILL"}
+		},
+		"terminate":      func(id protocol.SessionID) protocol.Message { return api.Terminate{Request: req, SessionID: id} },
+		"terminal.close": func(id protocol.SessionID) protocol.Message { return api.TerminalClose{SessionID: id} },
+		"forget":         func(id protocol.SessionID) protocol.Message { return api.Forget{Request: req, SessionID: id} },
+		"reopen":         func(id protocol.SessionID) protocol.Message { return api.Reopen{Request: req, SessionID: id} },
+		"wait": func(id protocol.SessionID) protocol.Message {
+			return api.Wait{Request: req, SessionID: id, TimeoutMS: new(int64(1))}
+		},
+	} {
+		if a, b := answer(ask, theirs.ID), answer(ask, nobody); a != b || !strings.Contains(a, string(protocol.CodeSessionNotFound)) {
+			t.Errorf("%s: of bob's ann is told\n%s\nof none\n%s", name, a, b)
+		}
+	}
+	after, err := bob.SessionInfo(w.ctx(), theirs.ID)
+	if err != nil || after.State != protocol.StateRunning || after.Size != theirs.Size || after.SizePolicy != theirs.SizePolicy || after.Attachments != 0 {
+		t.Errorf("bob's was %+v, and is %+v, %v", theirs, after, err)
+	}
+
+	// The commands.
+	if out, code := w.runAs(annsToken, "ls", "--json"); code != 0 || !strings.Contains(out, string(mine.ID)) || strings.Contains(out, string(theirs.ID)) {
+		t.Errorf("ann lists (%d)\n%s", code, out)
+	}
+	a, codeA := w.runAs(annsToken, "screen", string(theirs.ID))
+	b, codeB := w.runAs(annsToken, "screen", string(nobody))
+	if strings.ReplaceAll(a, string(theirs.ID), "") != strings.ReplaceAll(b, string(nobody), "") || codeA != codeB || codeA == 0 {
+		t.Errorf("screen: %q (%d), %q (%d)", a, codeA, b, codeB)
+	}
+	if out, code := w.runAs("eve", "ls"); code == 0 || !strings.Contains(out, string(protocol.CodeUnauthorized)) {
+		t.Errorf("eve lists (%d)\n%s", code, out)
+	}
+
+	// WebSockets: a ticket shows what its owner may see.
+	log, _ := os.ReadFile(w.path("proxy.log"))
+	_, rest, _ := strings.Cut(string(log), `"address":"`)
+	address, _, _ := strings.Cut(rest, `"`)
+	raw := func(id protocol.SessionID) int {
+		t.Helper()
+		ticket, err := ann.Ticket(w.ctx(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, resp, err := websocket.Dial(w.ctx(), fmt.Sprintf("ws://%s/v1/sessions/%s/raw?ticket=%s", address, id, ticket), nil)
+		if err == nil {
+			_ = c.CloseNow()
+		}
+		if resp == nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode
+	}
+	if a, b, c, d := raw(theirs.ID), raw(nobody), raw(mine.ID), raw("work"); a != http.StatusNotFound || b != a || c != http.StatusSwitchingProtocols || d != c {
+		t.Errorf("raw WebSockets: bob's %d, none %d, ann's %d and %d", a, b, c, d)
+	}
+	v.ask("and on\n")
+}
+
+// plugins are the policy's processes.
+func (w *world) plugins() []process { return w.running("file") }
+
+// A handoff with a policy: the successor has one of its own before it takes over,
+// and clients stay who they are.
+func TestPolicyHandoff(t *testing.T) {
+	t.Parallel()
+	w := guardedWorld(t)
+	ann, bob := w.as(annsToken), w.as(bobsToken)
+	w.spawn(ann, "s", echoing)
+	w.spawn(bob, "b", shell("exec sleep 1000"))
+	theirs, err := bob.SessionInfo(w.ctx(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := w.attach(ann, "s", client.AttachOptions{})
+	v.until("ready\n")
+	for i := range 3 {
+		before := w.plugins()
+		w.handOff()
+		testkit.Eventually(t, limit, func() bool { return len(w.plugins()) == 1 }, "the old proxy's policy ends")
+		if after := w.plugins(); len(before) != 1 || after[0].pid == before[0].pid {
+			t.Errorf("policies: %v, then %v", before, after)
+		}
+		v.ask(fmt.Sprintf("after %d\n", i))
+		all, err := ann.List(w.ctx(), "")
+		if err != nil || len(all) != 1 {
+			t.Errorf("ann sees %+v, %v", all, err)
+		}
+		if _, err := ann.SessionInfo(w.ctx(), theirs.ID); protocol.CodeOf(err) != protocol.CodeSessionNotFound {
+			t.Errorf("of bob's she is told %v", err)
+		}
+	}
+	// One whose policy does not start does not take over.
+	config, err := os.ReadFile(w.path("policy.json"))
+	if err == nil {
+		err = os.WriteFile(w.path("policy.json"), []byte("{"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving := w.only("proxy")
+	if r := w.run("proxy", "--handoff"); r.code == 0 || !strings.Contains(r.errout, "the old proxy serves on") || !serving.running() {
+		t.Errorf("a handoff to a proxy without its policy: %v", r)
+	}
+	v.ask("the old one serves\n")
+	if err := os.WriteFile(w.path("policy.json"), config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.handOff()
+	v.ask("and the next\n")
+}
+
+// A policy that dies or hangs is a no until it is there again; nothing that runs
+// notices.
+func TestPolicyDies(t *testing.T) {
+	t.Parallel()
+	w := guardedWorld(t)
+	ann := w.as(annsToken)
+	w.spawn(ann, "s", echoing)
+	v := w.attach(ann, "s", client.AttachOptions{})
+	v.until("ready\n")
+	shells, _ := ann.SessionInfo(w.ctx(), "s")
+	back := func(old process) {
+		t.Helper()
+		testkit.Eventually(t, limit, func() bool {
+			_, err := ann.SessionInfo(w.ctx(), "s")
+			if code := protocol.CodeOf(err); err != nil && code != protocol.CodePolicyUnavailable {
+				t.Fatalf("while there is none: %v", err)
+			}
+			p := w.plugins()
+			return err == nil && len(p) == 1 && p[0].pid != old.pid
+		}, "another is started")
+		v.ask("and on\n")
+	}
+	old := w.plugins()[0]
+	w.kill(old)
+	v.ask("nobody notices\n")
+	back(old)
+
+	old = w.plugins()[0]
+	old.signal(syscall.SIGSTOP)
+	begun := time.Now()
+	_, err := ann.SessionInfo(w.ctx(), "s")
+	if took := time.Since(begun); protocol.CodeOf(err) != protocol.CodePolicyUnavailable || took > limit/2 {
+		t.Errorf("while it hangs: %v, after %v", err, took)
+	}
+	v.ask("nobody notices\n")
+	back(old)
+	if now, err := ann.SessionInfo(w.ctx(), "s"); err != nil || now.PID != shells.PID || now.State != protocol.StateRunning {
+		t.Errorf("the session is %+v, %v", now, err)
+	}
+}
+
+// A proxy that is started because the one before crashed goes by the same policy,
+// and one that cannot does not serve at all.
+func TestPolicyIsRemembered(t *testing.T) {
+	t.Parallel()
+	w := guardedWorld(t)
+	ann := w.as(annsToken)
+	w.spawn(ann, "s", shell("exec sleep 1000"))
+	w.spawn(w.dial(client.Options{}), "others", shell("exec sleep 1000"))
+	crash := func() {
+		t.Helper()
+		w.kill(w.only("proxy"))
+		testkit.Eventually(t, limit, func() bool { return len(w.plugins()) == 0 }, "the policy ends with its proxy")
+	}
+	crash()
+	if out, code := w.runAs(annsToken, "ls"); code != 0 || strings.Contains(out, "others") || !strings.Contains(out, "s-") {
+		t.Errorf("ann lists (%d) %q", code, out)
+	}
+	crash()
+	if err := os.WriteFile(w.path("proxy.policy"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := w.runAs(annsToken, "ls"); code == 0 || !strings.Contains(out, "proxy.policy") {
+		t.Errorf("with its policy unknown it serves (%d) %q", code, out)
+	}
+	w.start(w.command("proxy", "serve", "--background", "--policy", "none"))
+	testkit.Eventually(t, limit, func() bool {
+		out, code := w.runAs("", "ls")
+		return code == 0 && strings.Contains(out, "others") && strings.Contains(out, "s-")
+	}, "without one everybody sees all")
+	if _, err := os.Lstat(w.path("proxy.policy")); err == nil {
+		t.Error("it is remembered all the same")
+	}
+}
+
+// What is no policy, or may be anybody's, is not started, and the reason is told.
+func TestNoPolicy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	loose := w.path("loose")
+	copyFile := func() {
+		b, err := os.ReadFile(w.policyProgram())
+		if err == nil {
+			err = os.WriteFile(loose, b, 0o777)
+		}
+		if err == nil {
+			err = os.Chmod(loose, 0o777)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyFile()
+	for _, tt := range []struct {
+		name string
+		args []string
+		says string
+	}{
+		{"none there", []string{"--policy", w.path("nothing")}, "nothing"},
+		{"anybody's", []string{"--policy", loose}, "loose"},
+		{"no policy", []string{"--policy", "/bin/true"}, "true"},
+		{"another program", []string{"--policy", w.policyProgram(), "--policy-sha256", strings.Repeat("0", 64)}, "sum"},
+		{"without what it reads", []string{"--policy", w.policyProgram()}, "CONFIG"},
+	} {
+		r := w.run("proxy", append([]string{"serve"}, tt.args...)...)
+		if r.code == 0 || !strings.Contains(r.errout, tt.says) || !strings.Contains(r.errout, "policy") {
+			t.Errorf("%s: %v", tt.name, r)
+		}
+	}
+	if _, err := os.Lstat(w.path("proxy.policy")); err == nil {
+		t.Error("what never worked is remembered")
+	}
+}
