@@ -24,11 +24,13 @@ import (
 // neither a *Refusal nor a success is taken for a policy that does not work.
 type Policy interface {
 	// Authenticate says who a client is, once, when it says hello. It is asked
-	// about whatever a client shows: a token that it does not know is refused.
+	// about whatever a client shows: a token, or a user, that it does not know is
+	// refused.
 	// Refusals: unauthorized.
 	Authenticate(ctx context.Context, c Credentials) (Principal, error)
-	// ResolveTask says what to start for a task. Refusals: task_not_found,
-	// workspace_mismatch.
+	// ResolveTask says what to start for a task. One of another workspace than the
+	// request names is refused, also to who sees all: the session gets the label
+	// workspace_id of the request. Refusals: task_not_found, workspace_mismatch.
 	ResolveTask(ctx context.Context, r TaskRequest) (Task, error)
 	// Authorize says whether a principal may do something. It is asked only about
 	// sessions of the principal's own workspace: others do not exist for it.
@@ -50,7 +52,7 @@ const (
 // A Refusal is a no.
 type Refusal struct {
 	Code    string // one of the codes above
-	Message string // for the client's user
+	Message string // for the client's user; cut to 1 KiB
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Code, r.Message) }
@@ -86,7 +88,7 @@ type Principal struct {
 	// Workspace is whose sessions it sees: those whose label workspace_id is the
 	// same. At most 256 bytes; "" sees those without that label.
 	Workspace string
-	Roles     []string // for Authorize; at most 64, of 256 bytes each
+	Roles     []string // for Authorize, as they were at hello; at most 64, of 256 bytes each
 	All       bool     // sees the sessions of every workspace
 }
 
@@ -107,7 +109,7 @@ type Task struct {
 	// What the child finds in its environment as HOLDFAST_ISSUE_ID and
 	// HOLDFAST_PRIOR_AGENT_SESSION_ID, beside HOLDFAST_WORKSPACE_ID,
 	// HOLDFAST_TASK_ID and HOLDFAST_USER_ID, which the request names. What is ""
-	// is absent.
+	// is absent; each has at most 256 bytes.
 	IssueID, PriorAgentSessionID string
 }
 

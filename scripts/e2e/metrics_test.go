@@ -155,4 +155,6 @@ func TestNotHealthy(t *testing.T) {
 	if status, _ := w.observer("tcp", address).get("/healthz", ""); status != 503 {
 		t.Errorf("on TCP: %d", status)
 	}
+	w.start(w.command("supervisor", "--background"))
+	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "another is found, and nobody asked for a session")
 }

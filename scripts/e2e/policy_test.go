@@ -171,6 +171,16 @@ func TestTaskOfPolicy(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, printed)
 		}
 	}
+	// And the policy knows what became of it, without a word that was typed or printed.
+	var audit []byte
+	kinds := []string{`"hello"`, `"refused"`, `"spawned"`, `"attached"`, `"exited"`, `"detached"`}
+	testkit.Eventually(t, limit, func() bool {
+		audit, _ = os.ReadFile(w.path("audit.jsonl"))
+		return !slices.ContainsFunc(kinds, func(kind string) bool { return !strings.Contains(string(audit), kind) })
+	}, "it is told of everything")
+	if strings.Contains(string(audit), "COLOUR") || !strings.Contains(string(audit), `"exit_code":3`) {
+		t.Errorf("it is told\n%s", audit)
+	}
 }
 
 // Two workspaces on one proxy, by each way there is to it: what is another's is

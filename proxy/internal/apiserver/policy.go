@@ -26,6 +26,9 @@ func (s *Server) watched() bool {
 	return !all
 }
 
+// maxRefusal bounds what a policy says to a client's user, in bytes.
+const maxRefusal = 1 << 10
+
 // decided turns what a policy answers into what a client is told. Whatever is
 // neither a yes nor a no is a no for now.
 func decided(err error) error {
@@ -35,7 +38,7 @@ func decided(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &no):
-		return protocol.Errorf(protocol.Code(no.Code), no.Message)
+		return protocol.Errorf(protocol.Code(no.Code), no.Message[:min(len(no.Message), maxRefusal)])
 	case errors.As(err, &e), errors.Is(err, context.Canceled):
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/proxy/internal/linkclient"
 	"holdfast/shared/pipe"
@@ -53,15 +54,15 @@ func TestServePipe(t *testing.T) {
 	close(ln)
 	testkit.Within(t, patience, "ServePipe ends with its listener", served)
 
-	c := newClient(t, a)
+	c := &client{t: t, nc: a, frames: frame.NewReader(a, frame.Max)}
 	c.hello() // and no token: the system has said who it is
-	id := protocol.SessionID("one")
+	const id = protocol.SessionID("one")
 	for _, m := range []protocol.Message{
 		api.List{Request: req("list")},
 		api.Spawn{Request: req("spawn"), SpawnSpec: protocol.SpawnSpec{Argv: []string{"cmd"}}},
-		api.Attach{Request: req("attach"), SessionID: id, Attachment: 1},
-		api.Screen{Request: req("screen"), SessionID: id},
-		api.Subscribe{Request: req("events")},
+		api.Attach{Request: req("attach"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: id}},
+		api.Screen{Request: req("screen"), ScreenSpec: protocol.ScreenSpec{SessionID: id}},
+		api.Events{Request: req("events")},
 	} {
 		c.send(m)
 		if e := c.wantError(protocol.CodeUnsupportedOS); e.Retryable || e.Message != "no terminals here" {

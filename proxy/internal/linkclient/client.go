@@ -60,7 +60,10 @@ func New(cfg Config) *Client { return &Client{cfg: cfg} }
 //
 // Errors: protocol_mismatch, unauthorized and unsupported_os, which no waiting
 // mends, and supervisor_unreachable.
-func (c *Client) Conn(ctx context.Context) (*link.Conn, error) {
+func (c *Client) Conn(ctx context.Context) (*link.Conn, error) { return c.reach(ctx, true) }
+
+// reach is Conn; start says whether a supervisor is started where none runs.
+func (c *Client) reach(ctx context.Context, start bool) (*link.Conn, error) {
 	for {
 		c.mu.Lock()
 		if c.closed {
@@ -75,7 +78,7 @@ func (c *Client) Conn(ctx context.Context) (*link.Conn, error) {
 		if c.dialing == nil {
 			c.dialing = make(chan struct{})
 			c.mu.Unlock()
-			return c.connect(ctx)
+			return c.connect(ctx, start)
 		}
 		wait := c.dialing
 		c.mu.Unlock()
@@ -88,8 +91,8 @@ func (c *Client) Conn(ctx context.Context) (*link.Conn, error) {
 }
 
 // connect is called by the one goroutine that set dialing.
-func (c *Client) connect(ctx context.Context) (*link.Conn, error) {
-	conn, welcome, err := c.dial(ctx)
+func (c *Client) connect(ctx context.Context, start bool) (*link.Conn, error) {
+	conn, welcome, err := c.dial(ctx, start)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.dialing)
@@ -105,9 +108,10 @@ func (c *Client) connect(ctx context.Context) (*link.Conn, error) {
 	return conn, nil
 }
 
-func (c *Client) dial(ctx context.Context) (*link.Conn, *wire.Welcome, error) {
+func (c *Client) dial(ctx context.Context, start bool) (*link.Conn, *wire.Welcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+	start = start && c.cfg.Start != nil
 	backoff, started := backoffMin, false
 	for {
 		nc, err := c.cfg.Dial(ctx)
@@ -123,14 +127,14 @@ func (c *Client) dial(ctx context.Context) (*link.Conn, *wire.Welcome, error) {
 			c.cfg.Log.Info().Err(err).Msg("link not made")
 		} else if protocol.CodeOf(err) == protocol.CodeUnsupportedOS {
 			return nil, nil, err // there is none to be started, either
-		} else if nobody(err) && c.cfg.Start != nil && !started {
+		} else if nobody(err) && start && !started {
 			// Two proxies may do this at the same moment: the second
 			// supervisor finds the lock held and leaves.
 			started = true
 			if err := c.cfg.Start(ctx); err != nil {
 				return nil, nil, unreachable(fmt.Errorf("start supervisor: %w", err))
 			}
-		} else if nobody(err) && c.cfg.Start == nil {
+		} else if nobody(err) && !start {
 			return nil, nil, unreachable(err)
 		}
 		select {

@@ -48,6 +48,13 @@ func (a *actor) listen(conn net.Conn) {
 	}
 }
 
+// watch says when standard input ends, which is how the proxy's end shows where
+// nothing else does.
+func (a *actor) watch() {
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	a.report(report{What: "told", Event: "input ended"})
+}
+
 func (a *actor) serve(set map[int]plugin.PluginSet) {
 	plugin.Serve(&plugin.ServeConfig{HandshakeConfig: policy.Handshake, VersionedPlugins: set, GRPCServer: func(o []grpc.ServerOption) *grpc.Server {
 		return grpc.NewServer(append(o, grpc.MaxSendMsgSize(1<<30))...)

@@ -12,7 +12,7 @@ import (
 	"holdfast/shared/logging"
 )
 
-// again is when to ask again a policy that runs but did not answer well.
+// retryRunning is when to ask again a policy that runs but did not answer well.
 const retryRunning = time.Second
 
 // Authenticate implements policy.Policy.
@@ -57,8 +57,8 @@ func ask[A any](h *Host, ctx context.Context, m method, question func(context.Co
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
 	case <-limit.Done():
-		if ctx.Err() != nil {
-			return none, ctx.Err()
+		if err := over(ctx); err != nil {
+			return none, err
 		}
 		return none, h.failed(m, "the policy has too many questions to answer", errBusy)
 	}
@@ -80,18 +80,27 @@ func ask[A any](h *Host, ctx context.Context, m method, question func(context.Co
 			return none, no
 		}
 		return answer, nil
-	case ctx.Err() != nil:
-		return none, ctx.Err()
+	case over(ctx) != nil:
+		return none, over(ctx)
 	case r.broke(limit, err):
 		h.counts[m].failures.Add(1) // keep logs why
 		_, back := h.current()
 		return none, unavailable("the policy ended before it answered", max(back, least))
-	case limit.Err() != nil:
+	case over(limit) != nil:
 		h.counts[m].timeouts.Add(1)
 		r.tooLate()
 		return none, h.failed(m, fmt.Sprintf("the policy did not answer within %v", h.cfg.Deadline), err)
 	}
 	return none, h.failed(m, "the policy gave no proper answer", err)
+}
+
+// over is ctx.Err, but does not wait for the context's timer: the program keeps
+// the time, too, and its timer may be first to say that it is up.
+func over(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 var errBusy = fmt.Errorf("%d questions wait for an answer", maxCalls)

@@ -24,7 +24,7 @@ type Config struct {
 
 	Deadline  time.Duration // of an answer; default 2 s
 	StartTime time.Duration // of the handshake; default 10 s
-	Grace     time.Duration // to end when asked to, and to be told the last events; default 2 s
+	Grace     time.Duration // to end when asked to, and to be told the last events; default and most 2 s each
 	FirstWait time.Duration // before it is started again; doubled each time; default 100 ms
 	LastWait  time.Duration // the longest; default 30 s
 	Settled   time.Duration // having lived so long, it is waited for FirstWait again; default 1 min

@@ -30,7 +30,7 @@ func TestIsolation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(leftover)
-	_, p := s.start(s.config())
+	h, p := s.start(s.config())
 	var names []string
 	for _, kv := range p.Env {
 		name, _, _ := strings.Cut(kv, "=")
@@ -50,6 +50,15 @@ func TestIsolation(t *testing.T) {
 	}
 	if want := []int{0, 1, 2}; !slices.Equal(p.Files, want) {
 		t.Errorf("it has descriptors %v, want %v", p.Files, want)
+	}
+	if len(p.told) != 0 {
+		t.Error("its standard input has ended")
+	}
+	h.mu.Lock()
+	_ = h.run.program.stdin.Close() // as it is closed when we are gone
+	h.mu.Unlock()
+	if got := testkit.Within(t, limit, "the end of its standard input", p.told); got != "input ended" {
+		t.Errorf("got %s", got)
 	}
 }
 

@@ -100,7 +100,7 @@ func (h *Host) tellOne(ctx context.Context, e policy.Event) error {
 	err := r.policy.Observe(ctx, e)
 	if err != nil {
 		h.counts[observe].failures.Add(1)
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if errors.Is(over(ctx), context.DeadlineExceeded) {
 			h.counts[observe].timeouts.Add(1)
 		}
 	}

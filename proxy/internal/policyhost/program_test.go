@@ -93,6 +93,7 @@ func play(file string) {
 		a.out = json.NewEncoder(conn)
 		a.report(report{What: "up", PID: os.Getpid(), Group: syscall.Getpgrp(), Args: os.Args, Env: os.Environ(), Files: files})
 		go a.listen(conn)
+		go a.watch()
 	}
 	switch r.Kind {
 	case "served": // as a policy should be

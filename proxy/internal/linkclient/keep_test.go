@@ -1,0 +1,32 @@
+package linkclient
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"holdfast/shared/testkit"
+)
+
+// A lost link is made again, also to the next supervisor, and none is started.
+func TestKeep(t *testing.T) {
+	s := newSupervisor(t)
+	c, d := s.client(func(int) error { return errors.New("started") })
+	ctx, cancel := context.WithCancel(t.Context())
+	kept := make(chan struct{})
+	go func() { defer close(kept); c.Keep(ctx) }()
+	linked := func(n int) {
+		t.Helper()
+		testkit.Eventually(t, patience, func() bool { return c.Linked() && s.made() == n }, "it is linked")
+	}
+	testkit.Eventually(t, patience, func() bool { tries, _ := d.get(); return tries > 0 }, "it is looked for")
+	s.start()
+	linked(1)
+	s.cut()
+	linked(2)
+	cancel()
+	testkit.Within(t, soonish, "it ends", kept)
+	if _, starts := d.get(); starts > 0 {
+		t.Errorf("%d were started", starts)
+	}
+}
