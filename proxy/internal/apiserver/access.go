@@ -109,9 +109,7 @@ func (c *conn) find(ctx context.Context, id protocol.SessionID) (*protocol.Sessi
 	}
 	if hidden != nil {
 		c.log.Warn().Bool(logging.Security, true).Str(logging.Session, string(hidden.ID)).Msg("client asked for another workspace's session")
-		c.observe(policy.Event{
-			Kind: policy.EventRefused, SessionID: string(hidden.ID), Labels: hidden.Labels, Code: string(protocol.CodeSessionNotFound),
-		})
+		c.tellRefused(policy.Access{SessionID: string(hidden.ID), Labels: hidden.Labels}, notFound(id))
 	}
 	return nil, notFound(id)
 }
@@ -124,9 +122,7 @@ func (c *conn) may(ctx context.Context, a policy.Access) error {
 	a.Principal = *c.from.Principal
 	err := decided(c.s.cfg.Policy.Authorize(ctx, a))
 	if err != nil && ctx.Err() == nil {
-		c.observe(policy.Event{
-			Kind: policy.EventRefused, SessionID: a.SessionID, Labels: a.Labels, Verb: a.Verb, Code: string(protocol.CodeOf(err)),
-		})
+		c.tellRefused(a, err)
 	}
 	return err
 }
@@ -141,6 +137,7 @@ func (c *conn) mayList(ctx context.Context) error {
 func (c *conn) maySpawn(ctx context.Context, id *protocol.SessionID, spec *protocol.SpawnSpec) error {
 	labels, err := c.labelled(spec.Labels)
 	if err != nil {
+		c.tellRefused(policy.Access{Verb: policy.VerbSpawn, SessionID: string(*id), Labels: spec.Labels}, err)
 		return err
 	}
 	spec.Labels = labels
@@ -167,6 +164,7 @@ func (c *conn) mayReopen(ctx context.Context, id protocol.SessionID, change *pro
 	}
 	would := change.Apply(protocol.SpawnSpec{Argv: info.Argv, Cwd: info.Cwd, Labels: info.Labels})
 	if would.Labels, err = c.labelled(would.Labels); err != nil {
+		c.tellRefused(policy.Access{Verb: policy.VerbSpawn, SessionID: string(info.ID), Labels: info.Labels}, err)
 		return life{}, err
 	}
 	if change.Labels != nil {

@@ -117,6 +117,13 @@ func (c *conn) refusedEntry(err error) {
 	c.observe(policy.Event{Kind: policy.EventRefused, Code: string(e.Code)})
 }
 
+// tellRefused tells the policy what the client was not allowed to do.
+func (c *conn) tellRefused(a policy.Access, err error) {
+	c.observe(policy.Event{
+		Kind: policy.EventRefused, SessionID: a.SessionID, Labels: a.Labels, Verb: a.Verb, Code: string(protocol.CodeOf(err)),
+	})
+}
+
 // observe tells the policy what the client did.
 func (c *conn) observe(e policy.Event) {
 	if c.from.Principal != nil {
@@ -146,8 +153,14 @@ func (s *Server) Observe(ctx context.Context) {
 }
 
 // resolve returns what the policy says that a task is.
-func (c *conn) resolve(ctx context.Context, m *api.TerminalOpen) (protocol.SpawnSpec, error) {
+func (c *conn) resolve(ctx context.Context, m *api.TerminalOpen) (spec protocol.SpawnSpec, err error) {
 	who := c.from.Principal
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			labels := map[string]string{protocol.LabelTask: m.TaskID, protocol.LabelWorkspace: m.WorkspaceID}
+			c.tellRefused(policy.Access{Verb: policy.VerbSpawn, Labels: labels}, err)
+		}
+	}()
 	r := policy.TaskRequest{Principal: *who, TaskID: m.TaskID, WorkspaceID: m.WorkspaceID, UserID: m.UserID}
 	if !who.All {
 		if r.WorkspaceID = cmp.Or(m.WorkspaceID, who.Workspace); r.WorkspaceID != who.Workspace {
