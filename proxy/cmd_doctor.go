@@ -107,6 +107,7 @@ func (a *app) diagnose(ctx context.Context) []doctor.Finding {
 		secret, err = cfg.Secret()
 	}
 	f.Settings = err
+	f.Policy = a.checkPolicy(dirs, cfg)
 	_, f.Program = supervisorPath()
 	f.Supervisor = func(ctx context.Context) (*protocol.ProcessStatus, error) {
 		s, err := askSupervisor(ctx, dirs, secret)

@@ -74,6 +74,7 @@ func (a *app) command() *cobra.Command {
 		a.killCommand(), a.waitCommand(),
 	)
 	addCompletion(root)
+	addManual(root)
 	for _, cmd := range root.Commands() {
 		typedArgs(cmd)
 	}

@@ -30,16 +30,14 @@ type rules struct {
 // startPolicy starts the policy that is set, or the one that was set last; nil is
 // none.
 func (a *app) startPolicy(ctx context.Context, o *serveOptions, dirs config.Dirs, cfg config.Config, log zerolog.Logger) (*policyhost.Host, error) {
-	path := filepath.Join(dirs.State, a.proxy+".policy")
+	path := a.rulesFile(dirs)
 	r, err := inForce(path, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
 	var host *policyhost.Host
 	if r != nil {
-		if host, err = policyhost.Start(ctx, policyhost.Config{
-			Path: r.Program, ConfigFile: r.Config, SHA256: r.SHA256, Dir: dirs.Runtime, Log: log,
-		}); err != nil {
+		if host, err = policyhost.Start(ctx, r.host(dirs, log)); err != nil {
 			return nil, err
 		}
 	}
@@ -52,6 +50,22 @@ func (a *app) startPolicy(ctx context.Context, o *serveOptions, dirs config.Dirs
 	}
 	return host, nil
 }
+
+func (r *rules) host(dirs config.Dirs, log zerolog.Logger) policyhost.Config {
+	return policyhost.Config{Path: r.Program, ConfigFile: r.Config, SHA256: r.SHA256, Dir: dirs.Runtime, Log: log}
+}
+
+// checkPolicy says why a proxy that is started now would not serve for want of its
+// policy.
+func (a *app) checkPolicy(dirs config.Dirs, cfg config.Config) error {
+	r, err := inForce(a.rulesFile(dirs), cfg)
+	if err != nil || r == nil {
+		return err
+	}
+	return policyhost.Check(r.host(dirs, zerolog.Nop()))
+}
+
+func (a *app) rulesFile(dirs config.Dirs) string { return filepath.Join(dirs.State, a.proxy+".policy") }
 
 // decides is who does: without a host, everything of this user may be done.
 func decides(host *policyhost.Host) policy.Policy {

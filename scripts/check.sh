@@ -58,7 +58,15 @@ programs() {
 		node nodejs
 		npm  npm
 		chromium-headless-shell chromium-headless-shell
+		systemd-analyze systemd
+		man      man-db
+		groff    groff-base
+		mandoc   mandoc
+		lintian  lintian
 	EOF
+	# What the Python example of a policy imports, of the system's Python.
+	/usr/bin/python3 -c 'import grpc, google.protobuf, cryptography' 2>/dev/null ||
+		missing="$missing python3-grpcio python3-protobuf python3-cryptography"
 	if [ -z "$missing" ]; then
 		echo "all there"
 	elif [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
@@ -143,6 +151,8 @@ step "programs for the tests" programs
 step "xterm.js" oracle
 step "gofmt" format
 step "go vet" go vet ./...
+step "go vet, manual" go vet -tags manual ./proxy ./supervisor
+step "go vet, windows" env GOOS=windows go vet ./protocol/... ./shared/... ./supervisor/... ./proxy/...
 step "staticcheck" go run "$STATICCHECK" ./...
 step "builds" builds
 step "tests" tests

@@ -100,6 +100,7 @@ func command() *cobra.Command {
 	}
 	stop.Flags().StringVar(&sessions, "sessions", "keep", "what to do with running sessions: keep (refuse to stop) or end")
 	root.AddCommand(stop)
+	addManual(root)
 	return root
 }
 

@@ -105,6 +105,15 @@ func CheckDir(dir string) error {
 	return nil
 }
 
+// checkLen fails for a path that the system cannot bind or connect to. Its own
+// answer would be "invalid argument".
+func checkLen(path string) error {
+	if len(path) <= MaxPath {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has %d bytes and at most %d are possible; choose a shorter directory (--dir or HOLDFAST_DIR)", ErrPathTooLong, path, len(path), MaxPath)
+}
+
 // tmpPath is where the socket is bound before it gets its name. It is the same
 // for every holder of the lock, so that what one that died left is found.
 func (l *Listener) tmpPath() string {
@@ -219,6 +228,15 @@ func (l *Listener) admit(conn *net.UnixConn) (Peer, error) {
 		return peer, &PeerError{l.path, peer, want}
 	}
 	return peer, nil
+}
+
+// uid returns the user that is let through. A process of root's lets root
+// through, so that 0 can mean "our own" without a loss.
+func (o Options) uid() int {
+	if o.UID == 0 {
+		return os.Geteuid()
+	}
+	return o.UID
 }
 
 // refuse ends a connection. What the peer has sent is still unread, so that

@@ -17,7 +17,6 @@ package socket
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 )
 
@@ -75,22 +74,4 @@ func (e *InUseError) Error() string {
 type Options struct {
 	UID      int               // the user let through; default our own
 	OnRefuse func(Peer, error) // called for each connection refused, to log a security event; default nothing
-}
-
-// uid returns the user that is let through. A process of root's lets root
-// through, so that 0 can mean "our own" without a loss.
-func (o Options) uid() int {
-	if o.UID == 0 {
-		return os.Geteuid()
-	}
-	return o.UID
-}
-
-// checkLen fails for a path that the system cannot bind or connect to. Its own
-// answer would be "invalid argument".
-func checkLen(path string) error {
-	if len(path) <= MaxPath {
-		return nil
-	}
-	return fmt.Errorf("%w: %s has %d bytes and at most %d are possible; choose a shorter directory (--dir or HOLDFAST_DIR)", ErrPathTooLong, path, len(path), MaxPath)
 }

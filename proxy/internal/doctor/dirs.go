@@ -106,5 +106,8 @@ func (l *look) settings() []Finding {
 		}
 		found = append(found, Finding{"settings", severity, l.Program.Error(), "install the supervisor beside the proxy"})
 	}
-	return orOK(found, "settings", "they can be used, and the supervisor's program is there")
+	if l.Policy != nil { // which a proxy that serves has started before
+		found = append(found, Finding{"settings", Error, "the next proxy will not serve: " + l.Policy.Error(), "mend it, or serve without one: proxy serve --policy none"})
+	}
+	return orOK(found, "settings", "they can be used, and the programs that they need are there")
 }

@@ -63,6 +63,7 @@ type Facts struct {
 	Version  string // of this program
 	Settings error  // why the settings cannot be used
 	Program  error  // why no supervisor could be started
+	Policy   error  // why a proxy's policy could not be
 	Env      func(string) string
 
 	Proc string // where /proc is; "" for a system without

@@ -222,6 +222,8 @@ func TestFindings(t *testing.T) {
 			m.Program = errors.New("no program")
 			m.asked(nil, protocol.Errorf(protocol.CodeUnauthorized, "secret"))
 		}, "settings", Error, "no program", "install"},
+		{"no policy", func(m *machine) { m.Policy = errors.New("anybody may write it") },
+			"settings", Error, "anybody may write it", "--policy none"},
 		{"a stale socket", func(m *machine) { m.stale("dev.sock") },
 			"sockets", Warning, "dev.sock is stale", "proxy ls --proxy dev"},
 		{"the supervisor's stale socket", func(m *machine) {

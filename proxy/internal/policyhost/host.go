@@ -60,6 +60,23 @@ type Host struct {
 
 var _ policy.Policy = (*Host)(nil)
 
+// Check says why the program of a config would not be started, without trying.
+func Check(cfg Config) error {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	return cfg.allowed()
+}
+
+// allowed says whether the program is one that may be started.
+func (c Config) allowed() error {
+	if err := trusted(c.Path); err != nil {
+		return err
+	}
+	return hasSum(c.Path, c.SHA256)
+}
+
 // Start starts the program and returns when it has answered the handshake; ctx
 // is of that alone. A Host must be closed.
 func Start(ctx context.Context, cfg Config) (*Host, error) {

@@ -37,10 +37,7 @@ type run struct {
 // launch starts the program once. With an error nothing of it is left.
 func (h *Host) launch(ctx context.Context) (*run, error) {
 	began := time.Now()
-	if err := trusted(h.cfg.Path); err != nil {
-		return nil, err
-	}
-	if err := hasSum(h.cfg.Path, h.cfg.SHA256); err != nil {
+	if err := h.cfg.allowed(); err != nil {
 		return nil, err
 	}
 	r := &run{program: newProgram(h.cfg, h.says), link: &link{}, hung: make(chan struct{})}

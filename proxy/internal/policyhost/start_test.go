@@ -30,7 +30,7 @@ func TestStartFails(t *testing.T) {
 		{name: "no directory", harm: func(_ *testing.T, c *Config) { c.Dir += "/none" }, code: protocol.CodePolicyUnavailable, says: "no such file"},
 		{name: "it ends", role: "exits", code: protocol.CodePolicyUnavailable, says: "ended before the handshake (exit status 7)"},
 		{name: "it prints", role: "prints", code: protocol.CodePolicyUnavailable, says: `not "hello, world\n"`},
-		{name: "it is silent", role: "silent", harm: hasty, code: protocol.CodePolicyUnavailable, says: "did not answer the handshake within 300ms"},
+		{name: "it is silent", role: "silent", harm: hasty, code: protocol.CodePolicyUnavailable, says: "did not answer the handshake within 1s"},
 		{name: "net/rpc", role: "netrpc", code: protocol.CodePolicyUnavailable, says: `unsupported plugin protocol "netrpc"`},
 		{name: "no TLS", role: "plaintext", code: protocol.CodePolicyUnavailable, says: "must speak TLS"},
 		{name: "no socket", role: "nowhere", code: protocol.CodePolicyUnavailable, says: "not on its socket"},
@@ -56,7 +56,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-func hasty(_ *testing.T, c *Config) { c.StartTime = 300 * time.Millisecond }
+func hasty(_ *testing.T, c *Config) { c.StartTime = time.Second }
 
 func script(text string) func(*testing.T, *Config) {
 	return func(t *testing.T, c *Config) {

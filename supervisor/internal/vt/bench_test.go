@@ -240,3 +240,32 @@ func lines(in vttest.Input, n int) []byte {
 	}
 	return taken
 }
+
+// BenchmarkLines is a page of 100 lines in the middle of 100,000, and what a
+// search takes at a time.
+func BenchmarkLines(b *testing.B) {
+	const history = 100_000
+	for _, in := range []vttest.Input{vttest.Inputs[0], vttest.Listing, vttest.Inputs[2]} {
+		t := vt.New(vt.Config{HistoryLines: history})
+		write(t, lines(in, history+24))
+		for _, packed := range []string{"", "/packed"} {
+			if packed != "" {
+				t.Pack()
+			}
+			first, screen, _ := t.LineNumbers()
+			middle := first + (screen-first)/2
+			b.Run(in.Name+packed+"/page", func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					t.LinesBefore(middle, 100, 1<<20)
+				}
+			})
+			b.Run(in.Name+packed+"/text2000", func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					t.TextBefore(middle, 2000, 1<<20)
+				}
+			})
+		}
+	}
+}

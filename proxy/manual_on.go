@@ -1,0 +1,88 @@
+//go:build manual
+
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/scripts/release/manual"
+	"holdfast/shared/version"
+)
+
+// addManual adds the command that writes the man pages. No build but that of
+// scripts/release has it.
+func addManual(root *cobra.Command) {
+	root.AddCommand(&cobra.Command{
+		Use: "manual DIR", Short: "Write the man pages into a directory", Args: cobra.ExactArgs(1), Hidden: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			date, err := manual.Date(os.Getenv)
+			if err != nil {
+				return err
+			}
+			m := manual.Manual{
+				Root: root, Version: version.String(), Date: date,
+				Sections: manualSections, Examples: manualExamples, SeeAlso: []string{"supervisor"},
+			}
+			return m.Write(args[0])
+		},
+	})
+}
+
+var manualSections = []manual.Section{
+	{Title: "UPGRADE", Text: "Put the new programs in the old ones' place by rename (packages do), then run proxy --handoff: " +
+		"the new proxy takes over the listening sockets and all live connections, and no shell ends. " +
+		"The supervisor runs on as it is; proxy status shows both versions."},
+	{Title: "EXIT STATUS", Text: "attach, new and wait exit with the child's code, and with 128 and the signal's number where one ended it. " +
+		"search exits with 1 if nothing matches, doctor with 1 for warnings and 2 for errors. Besides, as in sysexits(3):",
+		Items: []manual.Item{
+			{Word: "0", Text: "It was done."},
+			{Word: "64", Text: "A flag or an argument is wrong."},
+			{Word: "66", Text: "There is no such session, or it has ended."},
+			{Word: "69", Text: "There is no proxy or no supervisor."},
+			{Word: "70", Text: "Anything else failed."},
+			{Word: "71", Text: "The command could not be started."},
+			{Word: "73", Text: "The session's id is taken."},
+			{Word: "75", Text: "Not now, perhaps later: a limit is reached, somebody else is attached, or the connection was lost."},
+			{Word: "76", Text: "Both sides speak no protocol in common."},
+			{Word: "77", Text: "It is not allowed."},
+			{Word: "124", Text: "It took longer than was given."},
+		}},
+	{Title: "ENVIRONMENT", Text: "Each setting among the options of proxy serve has a variable: HOLDFAST_IDLE_TIMEOUT is --idle-timeout. Besides:",
+		Items: []manual.Item{
+			{Word: "HOLDFAST_DIR", Text: "The directory for everything; --dir goes before it."},
+			{Word: "HOLDFAST_SUPERVISOR", Text: "The supervisor's program, where it is not beside this one."},
+			{Word: "HOLDFAST_SESSION", Text: "Set in a session: its id."},
+			{Word: "XDG_RUNTIME_DIR, XDG_STATE_HOME, XDG_CONFIG_HOME", Text: "Where the user's directories are; holdfast has one in each."},
+			{Word: "NO_COLOR", Text: "If it is set, search prints no colours."},
+		}},
+	{Title: "FILES", Text: "With HOLDFAST_DIR or --dir they are all in that directory. On macOS they are in " +
+		"Library/Application Support/holdfast, and sockets in run below it.",
+		Items: []manual.Item{
+			{Word: "$XDG_RUNTIME_DIR/holdfast/proxy.sock", Text: "The socket of the api."},
+			{Word: "$XDG_RUNTIME_DIR/holdfast/proxy.web.sock", Text: "The same over WebSocket, with /metrics and /healthz."},
+			{Word: "$XDG_STATE_HOME/holdfast/", Text: "Logs and tokens. What is typed or printed is never logged."},
+			{Word: "$XDG_CONFIG_HOME/holdfast/holdfast.json", Text: "Settings: an object, with _ for the - of options."},
+		}},
+}
+
+var manualExamples = map[string]string{
+	"": `proxy new --id build -- make -j8   # start a session and attach; detach with ctrl-\ then d
+proxy ls                           # what runs, and what has ended and how
+proxy attach build                 # come back
+proxy --handoff                    # after an upgrade; no shell ends`,
+	"new":        "proxy new                              # the login shell\nproxy new --id build -- make -j8\nproxy new --detach --size 120x40 -- top   # prints its id",
+	"attach":     "proxy attach build\nproxy attach build --read-only   # look, do not type",
+	"reopen":     "proxy reopen build\nproxy reopen build -- make -j2   # another command, all else as it was",
+	"ls":         "proxy ls\nproxy ls --json",
+	"send":       "proxy send build --enter 'make test'\nproxy send build --file script.sh",
+	"screen":     "proxy screen build --lines 20\nproxy screen build --html --scrollback >build.html",
+	"search":     "proxy search build -i 'error|warn'",
+	"history":    "proxy history build --lines 50\nproxy history build --before 413 --lines 10   # what led to line 413",
+	"resize":     "proxy resize build 120x40\nproxy resize build --policy smallest",
+	"kill":       "proxy kill build\nproxy kill build --signal INT   # that signal and nothing else",
+	"wait":       "proxy wait build --timeout 10m",
+	"serve":      "proxy serve --web 127.0.0.1:0",
+	"completion": "source <(proxy completion bash)",
+}

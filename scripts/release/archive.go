@@ -1,0 +1,132 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+)
+
+// archive writes a target's archive. Everything is in a directory of its name.
+func (r *release) archive(t target, files []file) error {
+	write, kind := writeTar, ".tar.gz"
+	if t.os == "windows" {
+		write, kind = writeZip, ".zip"
+	}
+	var buf bytes.Buffer
+	if err := write(&buf, r.name(t), files, r.date); err != nil {
+		return err
+	}
+	return os.WriteFile(r.path(r.name(t)+kind), buf.Bytes(), 0o644)
+}
+
+// dirs are the directories of files that are in order, each before what is in it.
+func dirs(top string, files []file) []string {
+	seen := map[string]bool{top: true}
+	all := []string{top}
+	var add func(dir string)
+	add = func(dir string) {
+		if !seen[dir] {
+			seen[dir] = true
+			add(path.Dir(dir))
+			all = append(all, dir)
+		}
+	}
+	for _, f := range files {
+		add(path.Dir(path.Join(top, f.path)))
+	}
+	return all
+}
+
+// writeTar writes what says nothing of the machine: no owner but root, no time
+// but the release's.
+func writeTar(w io.Writer, top string, files []file, date time.Time) error {
+	zw, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	tw := tar.NewWriter(zw)
+	for _, dir := range dirs(top, files) {
+		h := &tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: date, Uname: "root", Gname: "root", Format: tar.FormatUSTAR}
+		if err := tw.WriteHeader(h); err != nil {
+			return err
+		}
+	}
+	for _, f := range files {
+		h := &tar.Header{
+			Typeflag: tar.TypeReg, Name: path.Join(top, f.path), Size: int64(len(f.data)), Mode: int64(f.mode.Perm()),
+			ModTime: date, Uname: "root", Gname: "root", Format: tar.FormatUSTAR,
+		}
+		if err := tw.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := tw.Write(f.data); err != nil {
+			return err
+		}
+	}
+	return errors.Join(tw.Close(), zw.Close())
+}
+
+func writeZip(w io.Writer, top string, files []file, date time.Time) error {
+	zw := zip.NewWriter(w)
+	zw.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestCompression) })
+	for _, f := range files {
+		h := &zip.FileHeader{Name: path.Join(top, f.path), Method: zip.Deflate, Modified: date}
+		h.SetMode(f.mode)
+		fw, err := zw.CreateHeader(h)
+		if err != nil {
+			return err
+		}
+		if _, err := fw.Write(f.data); err != nil {
+			return err
+		}
+	}
+	return zw.Close()
+}
+
+// zipped is data as gzip -9n has it: without a name or a time.
+func zipped(data []byte) ([]byte, error) {
+	var buf bytes.Buffer
+	zw, err := gzip.NewWriterLevel(&buf, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := zw.Write(data); err != nil {
+		return nil, err
+	}
+	err = zw.Close() // before what it writes is taken
+	return buf.Bytes(), err
+}
+
+const sumsName = "SHA256SUMS"
+
+// writeSums sums every file of a directory, in the form of sha256sum.
+func writeSums(dir string) error {
+	list, err := os.ReadDir(dir) // in order
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	for _, e := range list {
+		sum, err := sumFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&out, "%s  %s\n", sum, e.Name())
+	}
+	return os.WriteFile(filepath.Join(dir, sumsName), out.Bytes(), 0o644)
+}
+
+func sumFile(name string) (string, error) {
+	data, err := os.ReadFile(name)
+	return fmt.Sprintf("%x", sha256.Sum256(data)), err
+}

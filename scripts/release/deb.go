@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// nfpm makes Debian packages. From v2.46 on it needs modules that not every
+// mirror has.
+const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
+
+//go:embed debian
+var debian embed.FS
+
+// debVersion is the version in Debian's order, where ~ is before nothing at all,
+// and the revision of the package.
+func (r *release) debVersion() string { return strings.Replace(r.bare, "-", "~", 1) + "-1" }
+
+// deb makes a Debian package. It has no scripts: an upgrade renames new programs
+// into the place of the old ones, ends nothing and starts nothing.
+func (r *release) deb(ctx context.Context, t target, notices []byte) error {
+	files, err := r.debLayout(t, notices)
+	if err != nil {
+		return err
+	}
+	config := filepath.Join(r.work, "nfpm-"+t.arch+".json") // JSON is YAML
+	data, err := r.nfpmConfig(t, files)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(config, data, 0o644); err != nil {
+		return err
+	}
+	out, err := filepath.Abs(r.path("holdfast_" + r.debVersion() + "_" + t.arch + ".deb"))
+	if err != nil {
+		return err
+	}
+	_, err = command(ctx, r.work, []string{"GOFLAGS="}, "go", "run", nfpm, "package", "--packager", "deb", "--config", config, "--target", out)
+	return err
+}
+
+// debLayout is what is in the package.
+func (r *release) debLayout(t target, notices []byte) ([]file, error) {
+	files, err := r.layout(t, notices)
+	if err != nil {
+		return nil, err
+	}
+	const doc = "usr/share/doc/holdfast/"
+	var all []file
+	for _, f := range files {
+		dir, name := path.Split(f.path)
+		switch {
+		case strings.HasPrefix(f.path, "share/man/"):
+			if name == "supervisor.1" { // Debian's package supervisor, another program, has a page of that name
+				name = "supervisor.1holdfast"
+				f.data = bytes.Replace(f.data, []byte(`.TH "SUPERVISOR" 1 `), []byte(`.TH "SUPERVISOR" 1holdfast `), 1)
+			}
+			f.path = "usr/" + dir + name + ".gz"
+			f.data, err = zipped(f.data)
+		case strings.HasPrefix(f.path, "share/zsh/"):
+			f.path = "usr/share/zsh/vendor-completions/" + name
+		case strings.HasPrefix(f.path, "share/"), strings.HasPrefix(f.path, "bin/"):
+			f.path = "usr/" + f.path
+		case name == "LICENSE":
+			continue // Debian has it in common-licenses
+		case name == "CHANGELOG.md":
+			f.path = doc + "changelog.gz"
+			f.data, err = zipped(f.data)
+		default:
+			f.path = doc + f.path + ".gz"
+			f.data, err = zipped(f.data)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	own, err := r.debOwn()
+	return append(all, own...), err
+}
+
+// debOwn are the files that only the package has.
+func (r *release) debOwn() ([]file, error) {
+	var all []file
+	for name, to := range map[string]string{
+		"holdfast.service": "usr/lib/systemd/user/holdfast.service",
+		"copyright":        "usr/share/doc/holdfast/copyright",
+		"overrides":        "usr/share/lintian/overrides/holdfast",
+	} {
+		data, err := debian.ReadFile("debian/" + name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, file{to, data, 0o644})
+	}
+	log, err := zipped(fmt.Appendf(nil, "holdfast (%s) unstable; urgency=medium\n\n  * %s: changelog.gz says what is new.\n\n -- %s  %s\n",
+		r.debVersion(), r.version, r.author, r.date.Format(time.RFC1123Z)))
+	return append(all, file{"usr/share/doc/holdfast/changelog.Debian.gz", log, 0o644}), err
+}
+
+// nfpmConfig stages the files and says where each belongs.
+func (r *release) nfpmConfig(t target, files []file) ([]byte, error) {
+	type info struct {
+		Mode  int       `json:"mode"`
+		Owner string    `json:"owner"`
+		Group string    `json:"group"`
+		MTime time.Time `json:"mtime"`
+	}
+	type content struct {
+		Src  string `json:"src"`
+		Dst  string `json:"dst"`
+		Info info   `json:"file_info"`
+	}
+	var list []content
+	for _, f := range files {
+		src := filepath.Join(r.work, "deb-"+t.arch, filepath.FromSlash(f.path))
+		if err := os.MkdirAll(filepath.Dir(src), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(src, f.data, f.mode); err != nil {
+			return nil, err
+		}
+		list = append(list, content{src, "/" + f.path, info{int(f.mode.Perm()), "root", "root", r.date}})
+	}
+	return json.Marshal(map[string]any{
+		"name": "holdfast", "arch": t.arch, "platform": t.os,
+		"version": r.debVersion(), "version_schema": "none",
+		"section": "utils", "priority": "optional", "maintainer": r.author, "mtime": r.date,
+		"description": "terminals that outlive everything around them\n" +
+			"A supervisor holds the shells, a proxy speaks to apps, pages and people, and\n" +
+			"the proxy is replaced whenever you like: no shell ends, no byte is lost or\n" +
+			"doubled, and attached clients go on by themselves.",
+		"conflicts": []string{"libproxy-tools"}, // it has a /usr/bin/proxy, too
+		"contents":  list,
+	})
+}

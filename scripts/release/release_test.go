@@ -1,0 +1,501 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/shared/testkit"
+)
+
+const (
+	version  = "v9.8.7-rc.1"
+	epoch    = "1790000000" // 2026-09-21
+	deb      = "holdfast_9.8.7~rc.1-1_" + runtime.GOARCH + ".deb"
+	archived = "holdfast_9.8.7-rc.1_" + runtime.GOOS + "_" + runtime.GOARCH
+)
+
+// TestRelease makes a release for this system, twice and from trees at different
+// places, and looks into all of it.
+func TestRelease(t *testing.T) {
+	here := target{runtime.GOOS, runtime.GOARCH}
+	if runtime.GOOS == "windows" || !slices.Contains(targets, here) {
+		t.Skipf("nothing is released from or for %s", here)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", epoch)
+	tree := copyTree(t)
+	first, second := makeRelease(t, tree, version), makeRelease(t, copied(t, tree), version)
+
+	t.Run("again", func(t *testing.T) {
+		if a, b := read(t, first, sumsName), read(t, second, sumsName); a != b {
+			t.Errorf("two trees, two releases:\n%s\n%s", a, b)
+		}
+	})
+	t.Run("sums", func(t *testing.T) {
+		program(t, "sha256sum")
+		output(t, first, "sha256sum", "--check", "--strict", sumsName)
+	})
+	unpacked := filepath.Join(unpack(t, filepath.Join(first, archived+".tar.gz")), archived)
+	t.Run("archive", func(t *testing.T) { checkArchive(t, unpacked) })
+	t.Run("links", func(t *testing.T) { checkLinks(t, unpacked) })
+	t.Run("programs", func(t *testing.T) { checkPrograms(t, filepath.Join(unpacked, "bin")) })
+	t.Run("pages", func(t *testing.T) { checkPages(t, filepath.Join(unpacked, "share/man/man1")) })
+	t.Run("completions", func(t *testing.T) { checkCompletions(t, filepath.Join(unpacked, "share")) })
+	t.Run("sbom", func(t *testing.T) {
+		checkBOM(t, filepath.Join(first, archived+".cdx.json"), filepath.Join(unpacked, "bin"))
+	})
+	t.Run("formula", func(t *testing.T) {
+		sum, _, _ := strings.Cut(output(t, first, "sha256sum", archived+".tar.gz"), " ")
+		if text := read(t, first, "holdfast.rb"); !strings.Contains(text, `"`+sum+`"`) || !strings.Contains(text, `"https://example.org/dl/`+archived+`.tar.gz"`) {
+			t.Errorf("it has not the archive's URL and sum %s:\n%s", sum, text)
+		}
+	})
+	if runtime.GOOS == "linux" {
+		t.Run("deb", func(t *testing.T) { checkDeb(t, filepath.Join(first, deb)) })
+		t.Run("upgrade", func(t *testing.T) { checkUpgrade(t, tree, filepath.Join(first, deb)) })
+	}
+}
+
+// makeRelease makes a release of a tree, and returns where.
+func makeRelease(t *testing.T, root, version string) string {
+	t.Helper()
+	out := t.TempDir()
+	o, err := parse([]string{
+		"--snapshot", "--version", version, "--root", root, "--out", out, "--maintainer", "Nobody <nobody@example.org>",
+		"--url", "https://example.org/dl/", "--target", runtime.GOOS + "/" + runtime.GOARCH,
+	})
+	if err == nil {
+		err = run(t.Context(), o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// copied is a copy with another path.
+func copied(t *testing.T, tree string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "a longer path")
+	if err := os.CopyFS(to, os.DirFS(tree)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// copyTree copies what is in git or could be, without git.
+func copyTree(t *testing.T) string {
+	t.Helper()
+	program(t, "git")
+	from, to := filepath.Join("..", ".."), t.TempDir()
+	for name := range strings.SplitSeq(strings.TrimSuffix(output(t, from, "git", "ls-files", "-z", "-co", "--exclude-standard"), "\x00"), "\x00") {
+		data, err := os.ReadFile(filepath.Join(from, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed, and not committed
+		}
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(filepath.Join(to, name)), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, name), data, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+// unpack unpacks an archive, in which everything is root's, of the release's
+// time and in order.
+func unpack(t *testing.T, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	zr, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if zr.Name != "" || !zr.ModTime.IsZero() {
+		t.Errorf("gzip has a name %q or a time %v", zr.Name, zr.ModTime)
+	}
+	tr := tar.NewReader(zr)
+	var names []string
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Uid != 0 || h.Gid != 0 || h.Uname != "root" || h.ModTime.Unix() != 1790000000 {
+			t.Errorf("%s is of %d/%d, %s, %v", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
+		}
+		to := filepath.Join(dir, h.Name)
+		if h.Typeflag == tar.TypeDir {
+			if err := os.MkdirAll(to, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		names = append(names, h.Name)
+		data, err := io.ReadAll(tr)
+		if err == nil {
+			err = os.WriteFile(to, data, h.FileInfo().Mode().Perm())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.IsSorted(names) {
+		t.Errorf("not in order: %q", names)
+	}
+	return dir
+}
+
+func checkArchive(t *testing.T, dir string) {
+	want := append(slices.Clone(texts), "NOTICES.txt", "bin/proxy", "bin/supervisor",
+		"share/man/man1/proxy.1", "share/man/man1/proxy-new.1", "share/man/man1/supervisor.1", "share/man/man1/supervisor-stop.1",
+		"share/bash-completion/completions/proxy", "share/bash-completion/completions/supervisor",
+		"share/zsh/site-functions/_proxy", "share/zsh/site-functions/_supervisor",
+		"share/fish/vendor_completions.d/proxy.fish", "share/fish/vendor_completions.d/supervisor.fish")
+	for _, name := range want {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		mode := fs.FileMode(0o644)
+		if path.Dir(name) == "bin" {
+			mode = 0o755
+		}
+		if info.Size() == 0 || info.Mode().Perm() != mode {
+			t.Errorf("%s has %d bytes and mode %v", name, info.Size(), info.Mode())
+		}
+	}
+}
+
+// checkLinks follows the links between texts that go along.
+func checkLinks(t *testing.T, dir string) {
+	link := regexp.MustCompile(`\]\(([a-zA-Z./_-]+\.md)[#)]`)
+	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(name) != ".md" {
+			return err
+		}
+		for _, m := range link.FindAllStringSubmatch(read(t, "", name), -1) {
+			if strings.Contains(m[1], ".github/") && !strings.Contains(m[1], ".github/docs/") {
+				continue // for those who have the tree
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// checkPrograms runs the programs, and looks for what says where they were built.
+func checkPrograms(t *testing.T, dir string) {
+	for _, name := range programs {
+		if got, want := output(t, "", filepath.Join(dir, name), "--version"), name+" version "+version+"\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if err := exec.CommandContext(t.Context(), filepath.Join(dir, name), "manual", t.TempDir()).Run(); err == nil {
+			t.Errorf("%s can write its manual: it was built with the tag", name)
+		}
+		text := read(t, dir, name)
+		for _, place := range []string{os.TempDir() + "/Test", os.Getenv("HOME") + "/", strings.TrimSpace(output(t, "", "go", "env", "GOROOT"))} {
+			if strings.Trim(place, "/") != "" && strings.Contains(text, place) {
+				t.Errorf("%s has %q in it", name, place)
+			}
+		}
+	}
+}
+
+func checkPages(t *testing.T, dir string) {
+	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))
+	if err != nil || len(pages) < 20 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, page := range pages {
+		text := read(t, dir, filepath.Base(page))
+		for _, want := range []string{"2026-09-21", version[:2], ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS", ".SH EXIT STATUS", ".SH SEE ALSO"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s lacks %q", page, want)
+			}
+		}
+		for _, bold := range regexp.MustCompile(`\\fB([a-z\\-]+)\\fR\(1\)`).FindAllStringSubmatch(text, -1) {
+			other := strings.ReplaceAll(bold[1], `\-`, "-") + ".1"
+			if _, err := os.Stat(filepath.Join(dir, other)); err != nil {
+				t.Errorf("%s refers to %s, which is not there", page, other)
+			}
+		}
+	}
+	for _, linter := range [][]string{
+		{"mandoc", "-T", "lint", "-W", "all"}, {"groff", "-man", "-ww", "-Tutf8", "-z"}, {"man", "--warnings", "-E", "UTF-8", "-Tutf8", "-Z", "-l"},
+	} {
+		t.Run(linter[0], func(t *testing.T) {
+			program(t, linter[0])
+			for _, page := range pages {
+				cmd := exec.CommandContext(t.Context(), linter[0], append(linter[1:], page)...)
+				var said bytes.Buffer
+				cmd.Stderr = &said
+				out, err := cmd.Output()
+				if linter[0] == "man" {
+					out = nil // the page
+				}
+				if err != nil || len(out)+said.Len() > 0 {
+					t.Errorf("%s: %v\n%s%s", page, err, out, &said)
+				}
+			}
+		})
+	}
+}
+
+// checkCompletions has each shell read its scripts.
+func checkCompletions(t *testing.T, share string) {
+	for _, tt := range []struct{ shell, file string }{
+		{"bash", "bash-completion/completions/"}, {"zsh", "zsh/site-functions/_"}, {"fish", "fish/vendor_completions.d/"},
+	} {
+		t.Run(tt.shell, func(t *testing.T) {
+			program(t, tt.shell)
+			for _, name := range programs {
+				if tt.shell == "fish" {
+					name += ".fish"
+				}
+				output(t, "", tt.shell, "-n", filepath.Join(share, tt.file+name))
+			}
+		})
+	}
+}
+
+// checkBOM holds the list to what CycloneDX 1.5 demands, and to what Go's own
+// tool says is in the programs.
+func checkBOM(t *testing.T, name, bin string) {
+	var b bom
+	dec := json.NewDecoder(strings.NewReader(read(t, filepath.Dir(name), filepath.Base(name))))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&b); err != nil {
+		t.Fatal(err)
+	}
+	if b.Format != "CycloneDX" || b.SpecVersion != "1.5" || b.Version != 1 || b.Metadata.Timestamp != "2026-09-21T14:13:20Z" ||
+		!regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`).MatchString(b.Serial) {
+		t.Errorf("its head is %q %q %d %q %q", b.Format, b.SpecVersion, b.Version, b.Metadata.Timestamp, b.Serial)
+	}
+	refs := map[string]bool{}
+	for _, c := range slices.Concat(b.Components, []bomComponent{b.Metadata.Component}, b.Metadata.Component.Components) {
+		if c.Type != "library" && c.Type != "application" || c.Name == "" || c.Version == "" || c.Ref == "" || refs[c.Ref] {
+			t.Errorf("a component without a type, name, version or reference of its own: %+v", c)
+		}
+		refs[c.Ref] = true
+		if c.Type == "library" && (!regexp.MustCompile(`^pkg:golang/[a-z0-9./_-]+@[A-Za-z0-9.%_-]+$`).MatchString(c.PURL) || len(c.Licences) != 1) {
+			t.Errorf("%s has the package URL %q and the licences %v", c.Ref, c.PURL, c.Licences)
+		}
+	}
+	needs := map[string][]string{}
+	for _, d := range b.Dependencies {
+		if _, twice := needs[d.Ref]; twice || !refs[d.Ref] {
+			t.Errorf("%s is no component, or its needs are told twice", d.Ref)
+		}
+		for _, on := range d.DependsOn {
+			if !refs[on] {
+				t.Errorf("%s needs %s, which is no component", d.Ref, on)
+			}
+		}
+		needs[d.Ref] = d.DependsOn
+	}
+	linked := []string{"std"}
+	for _, name := range programs {
+		mods := append([]string{"std"}, linkedModules(t, filepath.Join(bin, name))...)
+		if !slices.Equal(needs[name], mods) {
+			t.Errorf("%s: the list says %q, go version -m %q", name, needs[name], mods)
+		}
+		linked = append(linked, mods...)
+	}
+	var listed []string
+	for _, c := range b.Components {
+		listed = append(listed, c.Ref)
+	}
+	slices.Sort(listed)
+	slices.Sort(linked)
+	if linked = slices.Compact(linked); !slices.Equal(listed, linked) {
+		t.Errorf("listed are %q, linked %q", listed, linked)
+	}
+	for _, c := range b.Metadata.Component.Components {
+		if sum, err := sumFile(filepath.Join(bin, c.Name)); err != nil || len(c.Hashes) != 1 || c.Hashes[0].Content != sum {
+			t.Errorf("%s has the hash %v, but is %s, %v", c.Name, c.Hashes, sum, err)
+		}
+	}
+}
+
+func linkedModules(t *testing.T, exe string) (mods []string) {
+	t.Helper()
+	for line := range strings.Lines(output(t, "", "go", "version", "-m", exe)) {
+		if f := strings.Fields(line); len(f) > 2 && f[0] == "dep" {
+			mods = append(mods, f[1]+"@"+f[2])
+		}
+	}
+	if len(mods) == 0 {
+		t.Fatalf("%s says nothing of its modules", exe)
+	}
+	return mods
+}
+
+func checkDeb(t *testing.T, name string) {
+	program(t, "dpkg-deb")
+	dir := unpackDeb(t, name)
+	checkPrograms(t, filepath.Join(dir, "usr/bin"))
+	for field, want := range map[string]string{
+		"Package": "holdfast", "Version": "9.8.7~rc.1-1", "Architecture": runtime.GOARCH, "Conflicts": "libproxy-tools", "Depends": "",
+	} {
+		if got := strings.TrimSpace(output(t, "", "dpkg-deb", "-f", name, field)); got != want {
+			t.Errorf("%s is %q, want %q", field, got, want)
+		}
+	}
+	control := t.TempDir()
+	output(t, "", "dpkg-deb", "-e", name, control)
+	if files, err := os.ReadDir(control); err != nil || len(files) != 2 { // control and md5sums: no script ends or starts anything
+		t.Errorf("the package's control has %v, %v", files, err)
+	}
+	output(t, dir, "md5sum", "--check", "--strict", filepath.Join(control, "md5sums"))
+	for _, f := range []string{
+		"usr/lib/systemd/user/holdfast.service", "usr/share/doc/holdfast/copyright", "usr/share/doc/holdfast/changelog.Debian.gz",
+		"usr/share/man/man1/proxy.1.gz", "usr/share/man/man1/supervisor.1holdfast.gz", "usr/share/bash-completion/completions/proxy",
+	} {
+		if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
+			t.Error(err)
+		}
+		if strings.HasSuffix(f, ".gz") {
+			output(t, dir, "gzip", "--test", f)
+		}
+	}
+	if wants, _ := filepath.Glob(filepath.Join(dir, "*/systemd/user/*.wants")); wants != nil {
+		t.Errorf("the unit is enabled: %q", wants)
+	}
+	t.Run("systemd-analyze", func(t *testing.T) { checkUnit(t, dir) })
+	t.Run("lintian", func(t *testing.T) {
+		program(t, "lintian")
+		cmd := exec.CommandContext(t.Context(), "lintian", "--fail-on", "error,warning", "--allow-root", name)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+}
+
+func unpackDeb(t *testing.T, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	output(t, "", "dpkg-deb", "-x", name, dir)
+	return dir
+}
+
+// checkUpgrade installs the package, starts a shell, and puts a newer package
+// and then none in its place: the shell goes on, and the proxy is the newer one
+// when it is told to be.
+func checkUpgrade(t *testing.T, tree, old string) {
+	program(t, "dpkg")
+	if os.Getuid() != 0 {
+		t.Skip("only root can install a package")
+	}
+	const newer = "v9.8.7"
+	next := filepath.Join(makeRelease(t, tree, newer), "holdfast_9.8.7-1_"+runtime.GOARCH+".deb")
+	root, dir := t.TempDir(), testkit.Dir(t)
+	if err := errors.Join(os.MkdirAll(filepath.Join(root, "var/lib/dpkg/updates"), 0o755), os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	dpkg := func(args ...string) { output(t, "", "dpkg", append([]string{"--root", root}, args...)...) }
+	t.Setenv("HOLDFAST_DIR", dir)
+	proxy := func(args ...string) string { return output(t, "", filepath.Join(root, "usr/bin/proxy"), args...) }
+
+	dpkg("--install", old)
+	proxy("new", "--detach", "--id", "s", "--", "sh", "-c", `while read line; do echo "it was $line"; done`)
+	bin := filepath.Join(unpackDeb(t, next), "usr/bin") // which is there whatever fails
+	t.Cleanup(func() {
+		for _, stop := range [][]string{{"proxy", "stop"}, {"supervisor", "stop", "--sessions=end"}} {
+			if out, err := exec.Command(filepath.Join(bin, stop[0]), stop[1:]...).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		}
+	})
+	says := func(word string) {
+		t.Helper()
+		proxy("send", "s", "--enter", word)
+		testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(proxy("screen", "s"), "it was "+word) }, "the shell does not answer "+word)
+	}
+	says("installed")
+	dpkg("--install", next)
+	says("upgraded")
+	if out := proxy("--handoff"); !strings.Contains(out, "took over") {
+		t.Errorf("the handoff says %q", out)
+	}
+	says("handed-off")
+	if status := proxy("status"); !strings.Contains(status, newer+" ") && !strings.Contains(status, newer+"\n") || !strings.Contains(status, version) {
+		t.Errorf("the proxy is to be %s and the supervisor %s:\n%s", newer, version, status)
+	}
+	dpkg("--purge", "holdfast")
+	if _, err := os.Stat(filepath.Join(root, "usr/bin")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("something is left: %v", err)
+	}
+	dpkg("--install", next)
+	says("installed-again")
+}
+
+// checkUnit has systemd read the unit, with the programs where they are here.
+func checkUnit(t *testing.T, dir string) {
+	program(t, "systemd-analyze")
+	text := strings.ReplaceAll(read(t, dir, "usr/lib/systemd/user/holdfast.service"), "/usr/bin/", dir+"/usr/bin/")
+	unit := filepath.Join(t.TempDir(), "holdfast.service")
+	if err := os.WriteFile(unit, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	output(t, "", "systemd-analyze", "verify", "--man=no", "--user", unit)
+}
+
+// program skips the test where a program is missing.
+func program(t *testing.T, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skipf("there is no %s", name)
+	}
+}
+
+func output(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	out, err := command(t.Context(), dir, nil, name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func read(t *testing.T, dir, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
