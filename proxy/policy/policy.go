@@ -70,14 +70,15 @@ func Refuse(code, message string) error { return &Refusal{code, message} }
 const (
 	TransportUnix      = "unix"
 	TransportWebSocket = "websocket"
-	TransportRaw       = "raw" // a WebSocket that shows one session; there is no hello in it
+	TransportRaw       = "raw"  // a WebSocket that shows one session; there is no hello in it
+	TransportPipe      = "pipe" // a named pipe, on Windows
 )
 
 // Credentials are what a client shows of itself. One of Token and UID is there.
 type Credentials struct {
 	Token     string // of its hello; "" where it has none
-	Transport string // one of those above
-	UID       int    // the peer's user id where it is proved, else -1
+	Transport string // one of those above; others may come
+	UID       int    // the peer's user id where it is proved, else -1; on Windows, which has none, 0 is this user
 	PID       int    // the peer's process id where it is known, else 0
 	Client    string // what it calls itself; proves nothing
 }

@@ -12,7 +12,7 @@ import (
 // A session that nobody uses is marked, then ended: its viewer reads why and its
 // last lines as the last of it, and it stays known with its exit record. One that
 // is used lives, and so does one whose own timeout says so.
-// demand: M11, B7, B4
+// demand: M11, B7, B4, B8
 func TestIdleSweep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "HOLDFAST_IDLE_TIMEOUT=2s")
@@ -76,4 +76,11 @@ func TestIdleSweep(t *testing.T) {
 		}
 	}
 	used.ask("and here\n")
+	// One that ends otherwise has not timed out, however long it was idle.
+	if err := c.Terminate(w.ctx(), "kept", client.End{}); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := c.Wait(w.ctx(), "kept", limit); err != nil || exit.TimedOut || exit.Reason != protocol.ReasonUserRequested {
+		t.Errorf("one that was ended: %+v, %v", exit, err)
+	}
 }

@@ -6,7 +6,7 @@ import (
 	"holdfast/proxy/policy"
 )
 
-var transports = []string{policy.TransportUnix, policy.TransportWebSocket, policy.TransportRaw}
+var transports = []string{policy.TransportUnix, policy.TransportWebSocket, policy.TransportRaw, policy.TransportPipe}
 
 func knownTokens(q asker, s Subject) {
 	for token, want := range s.Tokens {
