@@ -471,3 +471,76 @@ func TestNoPolicy(t *testing.T) {
 		t.Error("what never worked is remembered")
 	}
 }
+
+// A policy that begins with a handoff is asked about those who are there; one that
+// ends leaves those whom it knew what they were.
+func TestPolicyBegins(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	v := w.echo(c, "s")
+	v.ask("no policy\n")
+	set := func(change func(config map[string]any)) {
+		t.Helper()
+		config := policyConfig(w.dir)
+		change(config)
+		rules, err := json.Marshal(config)
+		if err == nil {
+			err = os.WriteFile(w.path("policy.json"), rules, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	setting := func(name string) {
+		t.Helper()
+		text := fmt.Sprintf(`{"policy": %q, "policy_config": %q}`, name, w.path("policy.json"))
+		if err := os.WriteFile(w.path("holdfast.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(func(map[string]any) {})
+	setting(w.policyProgram())
+	w.handOff()
+	v.ask("the operator, by its user\n")
+
+	// Ann keeps her workspace when nobody is asked any more.
+	p := w.client(api.Hello{Protocol: protocol.Supported(), Token: annsToken})
+	if m, err := p.receive(); err != nil || m.MessageType() != "welcome" {
+		t.Fatal(m, err)
+	}
+	setting("none")
+	w.handOff()
+	v.ask("no policy\n")
+	if err := p.send(api.Info{Request: protocol.Request{RequestID: "i"}, SessionID: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := p.receive(); err != nil || protocol.CodeOf(errorOf(m)) != protocol.CodeSessionNotFound {
+		t.Errorf("ann is told %+v, %v", m, err)
+	}
+
+	// A policy that does not know this user: who comes with a handoff is told, and
+	// the session goes on.
+	set(func(config map[string]any) { config["users"] = config["users"].([]map[string]any)[:2] })
+	setting(w.policyProgram())
+	info, err := c.SessionInfo(w.ctx(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.handOff()
+	testkit.Eventually(t, limit, func() bool {
+		_, err := c.SessionInfo(w.ctx(), "s")
+		return protocol.CodeOf(err) == protocol.CodeUnauthorized
+	}, "the client is refused")
+	if !slices.Contains(pids(), info.PID) {
+		t.Error("its session has ended")
+	}
+}
+
+// errorOf is the error that a message is, nil where it is none.
+func errorOf(m protocol.Message) error {
+	if e, ok := m.(*api.Error); ok {
+		return &e.Error
+	}
+	return nil
+}
