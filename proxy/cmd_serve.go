@@ -71,6 +71,9 @@ func (a *app) serveCommand() *cobra.Command {
 
 // serve builds the proxy from its leaves up and takes it down in reverse.
 func (a *app) serve(ctx context.Context, o *serveOptions) error {
+	if o.flags == nil {
+		o.flags = map[string]string{}
+	}
 	report := openReport()
 	err := a.serveReported(ctx, o, report)
 	report.end(err)
@@ -110,7 +113,7 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 	if err != nil {
 		return err
 	}
-	links := a.linkClient(dirs, secret, log)
+	links := a.linkClient(dirs, secret, o.flags, log)
 	defer func() { _ = links.Close() }()
 	// Nothing is taken over, and nothing served, before the supervisor answers.
 	if _, err := links.Conn(ctx); err != nil {
@@ -123,33 +126,36 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 		return err
 	}
 	defer ls.close()
-	host, err := a.startPolicy(ctx, o, dirs, cfg, log)
+	own := settings{WebOrigins: o.origins, Flags: o.flags}
+	if err = own.inherit(take); err == nil { // flags of the proxy before count like ours, but not against ours
+		cfg, err = config.Load(dirs, os.Getenv, own.Flags)
+	}
+	var host *policyhost.Host
+	if err == nil {
+		host, err = a.startPolicy(ctx, o, dirs, cfg, log)
+	}
 	if err != nil {
-		if take != nil {
-			take.GiveUp(err)
-		}
+		take.GiveUp(err)
 		return err
 	}
 	defer endPolicy(host)
-	token := ""
+	token, address := "", ""
+	if ls.tcp != nil {
+		address = ls.tcp.Addr().String()
+	}
 	if ls.tcp != nil || host != nil { // a policy's clients are kept apart by it, too
 		if token, err = webToken(dirs, a.proxy); err != nil {
 			return err
 		}
 	}
 	server := apiserver.New(apiserver.Config{
-		Link: links, Policy: decides(host), Token: token, PlaceKey: token, Secret: secret, EarlyExit: cfg.EarlyExit, Log: log,
+		Link: links, Policy: decides(host), Token: token, PlaceKey: token, Web: address, Secret: secret, EarlyExit: cfg.EarlyExit, Log: log,
 	})
 	var s *serving // by the time that anybody asks
 	numbers := metrics.New(metrics.Config{Version: version.String(), Proxy: func() metrics.Proxy { return s.numbers() }, Supervisor: links.Stats})
 	common := web.Config{Server: server, Metrics: numbers.Text, Health: links.Answers, Token: token, Refused: server.Refused, Log: log}
 	local, pages := common, common
 	local.Trusted, local.Tickets = true, secret != "" // a raw WebSocket has no hello to say the secret in
-	own := settings{WebOrigins: o.origins}
-	if err := own.inherit(take); err != nil {
-		take.GiveUp(err)
-		return err
-	}
 	pages.Origins = own.WebOrigins
 	s = &serving{
 		server: server, links: links, local: web.New(local), pages: web.New(pages), listeners: ls, take: take, settings: own,
@@ -301,7 +307,7 @@ func (s *serving) run(ctx context.Context) error {
 	}
 }
 
-func (a *app) linkClient(dirs config.Dirs, secret string, log zerolog.Logger) *linkclient.Client {
+func (a *app) linkClient(dirs config.Dirs, secret string, flags map[string]string, log zerolog.Logger) *linkclient.Client {
 	path := dirs.Socket(config.SupervisorSocket)
 	instance := protocol.NewInstance()
 	return linkclient.New(linkclient.Config{
@@ -312,7 +318,7 @@ func (a *app) linkClient(dirs config.Dirs, secret string, log zerolog.Logger) *l
 			}
 			return nc, nil
 		},
-		Start: func(ctx context.Context) error { return a.startSupervisor(ctx, log) },
+		Start: func(ctx context.Context) error { return a.startSupervisor(ctx, flags, log) },
 		Hello: func() link.Hello {
 			return link.Hello{
 				Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(),
@@ -323,7 +329,7 @@ func (a *app) linkClient(dirs config.Dirs, secret string, log zerolog.Logger) *l
 	})
 }
 
-func (a *app) startSupervisor(ctx context.Context, log zerolog.Logger) error {
+func (a *app) startSupervisor(ctx context.Context, flags map[string]string, log zerolog.Logger) error {
 	path, err := supervisorPath()
 	if err != nil {
 		return err
@@ -336,6 +342,7 @@ func (a *app) startSupervisor(ctx context.Context, log zerolog.Logger) error {
 		}
 		args = append(args, "--dir", abs)
 	}
+	args = append(args, config.Args(flags)...)
 	p, err := daemon.Start(ctx, daemon.Spec{Path: path, Args: args, Env: os.Environ()})
 	if err == nil {
 		log.Info().Int("supervisor_pid", p.PID).Msg("started the supervisor")

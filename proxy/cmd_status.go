@@ -40,6 +40,9 @@ func printStatus(cmd *cobra.Command, s *client.Status) error {
 		fmt.Fprintf(out, "%-11s pid %-8d version %-14s protocol %-4s up %v\n", name, p.PID, p.Version, p.Protocol, up)
 	}
 	line("proxy", s.Proxy)
+	if s.Web != "" {
+		fmt.Fprintln(out, "web         http://"+s.Web)
+	}
 	if s.Supervisor == nil && pipe.Here {
 		_, err := fmt.Fprintln(out, "supervisor  unsupported_os: there are no terminals on this system yet")
 		return err

@@ -58,8 +58,9 @@ func (s *serving) offer(build string) *handoff.Offer {
 
 // settings are what a successor cannot know by itself.
 type settings struct {
-	WebOrigins  []string `json:"web_origins,omitempty"` // pages that may connect
-	Connections int      `json:"connections,omitempty"` // that it will be given, about
+	WebOrigins  []string          `json:"web_origins,omitempty"` // pages that may connect
+	Flags       map[string]string `json:"flags,omitempty"`       // settings that were given as flags
+	Connections int               `json:"connections,omitempty"` // that it will be given, about
 }
 
 // currently are the settings of this proxy for its successor.
@@ -69,6 +70,10 @@ func (s *serving) currently() json.RawMessage {
 	b, _ := json.Marshal(now) // of strings and a number
 	return b
 }
+
+// inheritedOtherwise are settings that a successor gets by the listener, by
+// WebOrigins, or remembers; or that it has had to know before.
+var inheritedOtherwise = []string{"web", "web_origins", "policy", "policy_config", "policy_sha256", "secret_file"}
 
 // spareFiles are what a batch that is being moved needs, and clients that come.
 const spareFiles = 64
@@ -85,6 +90,11 @@ func (s *settings) inherit(t *handoff.Take) error {
 	if left := machine.FilesLeft(); left < before.Connections+spareFiles {
 		return &protocol.Error{Code: protocol.CodeLimitExceeded, Message: fmt.Sprintf(
 			"%d connections are to be taken over, and only %d more files may be opened: raise the limit (ulimit -n)", before.Connections, left)}
+	}
+	for name, value := range before.Flags {
+		if _, ok := s.Flags[name]; !ok && !slices.Contains(inheritedOtherwise, name) {
+			s.Flags[name] = value
+		}
 	}
 	for _, o := range before.WebOrigins {
 		if !slices.Contains(s.WebOrigins, o) {

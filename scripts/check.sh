@@ -51,6 +51,7 @@ programs() {
 		cc   gcc libc6-dev
 		git  git
 		less less
+		curl curl
 		mc   mc
 		htop htop
 		btop btop

@@ -5,12 +5,19 @@
 const net = require('node:net')
 const path = require('node:path')
 const { execFile } = require('node:child_process')
-const { randomBytes } = require('node:crypto')
+const { createHash, randomBytes } = require('node:crypto')
+
+// socket is where a proxy listens: elsewhere if the path is too long for a socket.
+function socket(dir) {
+  const room = (process.platform === 'darwin' ? 103 : 107) - 1 - 40 // of the longest name
+  if (Buffer.byteLength(dir) <= room) return path.join(dir, 'proxy.sock')
+  return `/tmp/holdfast-${process.geteuid()}-${createHash('sha256').update(dir).digest('hex').slice(0, 8)}/proxy.sock`
+}
 
 // programs is the directory of both programs, dir the app's own HOLDFAST_DIR.
 class Holdfast {
   constructor(programs, dir) {
-    Object.assign(this, { dir, programs, views: new Map(), waiting: new Map(), last: 0, closed: false })
+    Object.assign(this, { dir: path.resolve(dir), programs, views: new Map(), waiting: new Map(), last: 0, closed: false })
     this.ready = this.connect() // rejected where no proxy can be started
     this.ready.catch(() => {}) // who asks for something is told
   }
@@ -35,7 +42,7 @@ class Holdfast {
   }
 
   async dial() {
-    const sock = this.sock = net.connect(path.join(this.dir, 'proxy.sock'))
+    const sock = this.sock = net.connect(socket(this.dir))
     let buf = Buffer.alloc(0)
     sock.on('data', (d) => {
       buf = Buffer.concat([buf, d])
@@ -108,6 +115,9 @@ class Holdfast {
   close() { this.closed = true; this.sock.end() } // the sessions go on
 }
 
+// harmless errors end no attachment.
+const harmless = ['input_full', 'input_gap', 'line_too_long', 'permission_denied']
+
 // A View shows a session: to write to it types, exited tells its last message.
 class View {
   constructor(hf, number, id, { resume, writer = randomBytes(8).toString('hex'), ...spec }, show) {
@@ -139,6 +149,10 @@ class View {
     if (m.code === 'input_gap') this.again(m.offset)
     if (m.code === 'input_full') setTimeout(() => this.again(m.offset), 20)
     if (m.type === 'pty_exited' || m.type === 'stolen') this.failed(m)
+    if (m.type === 'error' && m.request_id === undefined && !harmless.includes(m.code)) {
+      if (m.retryable) this.hf.sock.destroy() // all is attached anew
+      else this.failed(m)
+    }
   }
 
   failed(why) { // a lost connection is no end

@@ -394,6 +394,7 @@ type StatusReport struct {
 	protocol.Request
 	Proxy      protocol.ProcessStatus  `json:"proxy"`
 	Supervisor *protocol.ProcessStatus `json:"supervisor,omitempty"` // absent where it cannot be reached
+	Web        string                  `json:"web,omitempty"`        // where the proxy serves WebSockets over TCP, if it does
 }
 
 // Ticket asks for a one-time ticket for a WebSocket over TCP. It is answered

@@ -303,6 +303,7 @@ func pause(ctx context.Context, d time.Duration) error {
 type Status struct {
 	Proxy      protocol.ProcessStatus  `json:"proxy"`
 	Supervisor *protocol.ProcessStatus `json:"supervisor"`
+	Web        string                  `json:"web,omitempty"` // where WebSockets are served over TCP, if they are
 }
 
 // Status returns the state of both processes.
@@ -311,7 +312,7 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Status{Proxy: s.Proxy, Supervisor: s.Supervisor}, nil
+	return &Status{Proxy: s.Proxy, Supervisor: s.Supervisor, Web: s.Web}, nil
 }
 
 // Ticket returns a ticket for one WebSocket connection: to one session's raw

@@ -95,10 +95,11 @@ type Principal struct {
 
 // TaskRequest names a task, as a client did.
 type TaskRequest struct {
-	Principal   Principal
-	TaskID      string
-	WorkspaceID string // the client's claim; the principal's own, unless that sees all
-	UserID      string // the client's claim
+	Principal Principal
+	TaskID    string
+	// What the client claims, if the principal sees all, and else the principal's
+	// own.
+	WorkspaceID, UserID string
 }
 
 // A Task is what to start.

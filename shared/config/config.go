@@ -191,6 +191,16 @@ func Flags(fs *flag.FlagSet) map[string]string {
 	return given
 }
 
+// Args are the flags that say again what Flags was told.
+func Args(given map[string]string) (args []string) {
+	for _, s := range settings {
+		if v, ok := given[s.name]; ok {
+			args = append(args, "--"+s.flag()+"="+v)
+		}
+	}
+	return args
+}
+
 // Load reads the settings: the file in dirs.Config, if there is one, then env
 // (os.Getenv), then the flags of Flags, if any.
 func Load(dirs Dirs, env func(string) string, flags map[string]string) (Config, error) {

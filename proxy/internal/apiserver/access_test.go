@@ -369,7 +369,7 @@ func TestWorkspaces(t *testing.T) {
 	// given.
 	v.did()
 	for _, id := range []protocol.SessionID{"theirs", "fresh"} {
-		c.send(api.Spawn{Request: req("n"), SessionID: id, SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Labels: map[string]string{"x": "y"}}})
+		c.send(api.Spawn{Request: req("n"), SessionID: id, SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Labels: map[string]string{"x": "y", protocol.LabelUser: "bob"}}})
 		made := expect[*api.Spawned](c)
 		if made.SessionID == id || !strings.HasPrefix(string(made.SessionID), string(id)+"-") {
 			t.Errorf("%s is called %s", id, made.SessionID)

@@ -117,8 +117,11 @@ func (c *conn) refusedEntry(err error) {
 	c.observe(policy.Event{Kind: policy.EventRefused, Code: string(e.Code)})
 }
 
-// tellRefused tells the policy what the client was not allowed to do.
+// tellRefused tells the policy, and the log, what the client was not allowed to
+// do.
 func (c *conn) tellRefused(a policy.Access, err error) {
+	c.log.Info().Bool(logging.Security, true).Str(logging.Code, string(protocol.CodeOf(err))).Str("verb", string(a.Verb)).
+		Str(logging.Session, a.SessionID).Str("user", c.from.Principal.User).Msg("request refused")
 	c.observe(policy.Event{
 		Kind: policy.EventRefused, SessionID: a.SessionID, Labels: a.Labels, Verb: a.Verb, Code: string(protocol.CodeOf(err)),
 	})
@@ -166,6 +169,7 @@ func (c *conn) resolve(ctx context.Context, m *api.TerminalOpen) (spec protocol.
 		if r.WorkspaceID = cmp.Or(m.WorkspaceID, who.Workspace); r.WorkspaceID != who.Workspace {
 			return protocol.SpawnSpec{}, otherWorkspace()
 		}
+		r.UserID = cmp.Or(who.User, m.UserID)
 	}
 	task, err := c.s.cfg.Policy.ResolveTask(ctx, r)
 	if err != nil {

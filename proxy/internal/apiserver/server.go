@@ -55,6 +55,7 @@ type Config struct {
 	Policy policy.Policy // nil is policy.Allow
 	Token  string        // of clients on TCP
 	Secret string        // where not "", every hello must carry it
+	Web string // where WebSockets are served over TCP, for who asks; "" is nowhere
 	// PlaceKey hides the numbers of events from who does not see all: the same in
 	// the proxies that follow each other.
 	PlaceKey  string
@@ -265,7 +266,7 @@ func (s *Server) Clients() int {
 
 func (c *conn) status(ctx context.Context) api.StatusReport {
 	s := c.s
-	report := api.StatusReport{Proxy: protocol.ProcessStatus{
+	report := api.StatusReport{Web: s.cfg.Web, Proxy: protocol.ProcessStatus{
 		PID: os.Getpid(), Version: version.String(), Protocol: protocol.Supported(), Instance: s.instance,
 		Uptime: time.Since(s.started).Seconds(), Clients: s.Clients(), // itself included
 	}}

@@ -185,8 +185,11 @@ func (t *Take) Leave() error {
 }
 
 // GiveUp ends a handoff because of err: the old proxy serves on. It does nothing
-// where Prepared, Serving or Leave has ended it.
+// where Prepared, Serving or Leave has ended it, or there is none.
 func (t *Take) GiveUp(err error) {
+	if t == nil {
+		return
+	}
 	t.line.sendError(err)
 	_ = errors.Join(closeAll(t.files), t.line.conn.Close())
 }

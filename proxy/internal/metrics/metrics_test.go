@@ -150,7 +150,7 @@ func TestLabels(t *testing.T) {
 	}
 	known := map[string][]string{
 		"version": {"1.2.3", "1.2.2"}, "transport": {"unix", "websocket", "raw", "http"}, "type": append(api.Messages.Types(), "other"),
-		"state": {"starting", "running", "draining", "exited"}, "outcome": {"natural", "soft", "hard"},
+		"state": {"starting", "running", "draining", "exited"}, "outcome": {"natural", "soft", "hard"}, "method": {"authenticate", "resolve_task", "authorize", "observe"},
 	}
 	for _, c := range protocol.Codes() {
 		known["code"] = append(known["code"], string(c))

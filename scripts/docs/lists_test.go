@@ -1,0 +1,110 @@
+package docs
+
+import (
+	"encoding/json"
+	"flag"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"holdfast/shared/config"
+)
+
+const operate = ".github/docs/operate.md"
+
+// rows are the rows of all tables of a page, by what stands in backquotes in
+// their first cell.
+func rows(t *testing.T, page string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for line := range strings.Lines(read(t, page)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 || cells[0] != "" {
+			continue
+		}
+		for _, name := range inline.FindAllString(cells[1], -1) {
+			all[strings.Trim(name, "`")] = line
+		}
+	}
+	return all
+}
+
+// Every setting is in the table, with its default.
+func TestSettings(t *testing.T) {
+	all := rows(t, operate)
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	config.Flags(fs)
+	std := regexp.MustCompile(`\(([^()]+)\)$`)
+	fs.VisitAll(func(f *flag.Flag) {
+		name := strings.ReplaceAll(f.Name, "-", "_")
+		row, ok := all[name]
+		if !ok {
+			t.Errorf("%s has no row for the setting %s", operate, name)
+		}
+		if m := std.FindStringSubmatch(f.Usage); m != nil && !strings.Contains(row, " "+m[1]+" |") {
+			t.Errorf("%s: the default of %s is %s, and the row is %s", operate, name, m[1], row)
+		}
+	})
+}
+
+// Every metric is in the table, and nothing else.
+func TestMetrics(t *testing.T) {
+	all := rows(t, operate)
+	made := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\b(?:gauge|counter)\("([a-z_]+)"`).FindAllStringSubmatch(metricsSource(t), -1) {
+		name := "holdfast_" + m[1]
+		made[name] = true
+		if _, ok := all[name]; !ok {
+			t.Errorf("%s has no row for the metric %s", operate, name)
+		}
+	}
+	if len(made) < 30 {
+		t.Errorf("found but %d metrics", len(made))
+	}
+	for _, name := range regexp.MustCompile(`\bholdfast_[a-z_]*[a-z]`).FindAllString(read(t, operate), -1) {
+		if !made[name] {
+			t.Errorf("%s tells of %s, which is no metric", operate, name)
+		}
+	}
+}
+
+func metricsSource(t *testing.T) (text string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(source, "proxy", "internal", "metrics", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		if !strings.HasSuffix(path, "_test.go") {
+			text += read(t, "proxy/internal/metrics/"+filepath.Base(path))
+		}
+	}
+	return text
+}
+
+// Every check of the doctor's is in the table.
+func TestDoctor(t *testing.T) {
+	w := newWorld(t)
+	out, _ := w.shell(w.path("home"), "proxy doctor --json") // its code says how bad it is
+	var found []struct{ Check string }
+	if err := json.Unmarshal([]byte(out), &found); err != nil || len(found) < 10 {
+		t.Fatalf("%v, %s", err, out)
+	}
+	all := rows(t, operate)
+	for _, f := range found {
+		if _, ok := all[f.Check]; !ok {
+			t.Errorf("%s has no row for the check %s", operate, f.Check)
+		}
+	}
+}
+
+// Every exit code of the commands is in the table.
+func TestExitCodes(t *testing.T) {
+	all := rows(t, operate)
+	for _, m := range regexp.MustCompile(`\bexit[A-Z]\w+ += (\d+)`).FindAllStringSubmatch(read(t, "proxy/exit.go"), -1) {
+		if _, ok := all[m[1]]; !ok {
+			t.Errorf("%s has no row for the exit code %s", operate, m[1])
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// source is the directory of the sources.
+var source, _ = filepath.Abs(filepath.Join("..", ".."))
+
+// languages are those whose blocks run.
+var languages = []string{"sh", "go", "js", "python"}
+
+// A block is what stands between two fences.
+type block struct {
+	page, lang string
+	line       int // of its first fence, from 1
+	text       string
+	marks      map[string]string // what the comments above it say
+	prints     *string           // the text block behind it
+}
+
+// runs reports whether something has to be done with the block.
+func (b block) runs() bool { return slices.Contains(languages, b.lang) }
+
+// whole reports whether the block is a whole program of Go.
+func (b block) whole() bool { return b.lang == "go" && clause.MatchString(b.text) }
+
+var clause = regexp.MustCompile(`(?m)^package \w+$`)
+
+// pages are those whose blocks run, relative to the sources.
+func pages(t *testing.T) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(source, ".github", "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"README.md"}
+	for _, path := range all {
+		names = append(names, ".github/docs/"+filepath.Base(path))
+	}
+	return names
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(source, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+var (
+	mark  = regexp.MustCompile(`^<!-- ([a-z ]+): (.+) -->$`)
+	marks = []string{"not run", "file", "first", "needs", "in"}
+)
+
+// blocks returns a page's blocks.
+func blocks(t *testing.T, page string) []block {
+	t.Helper()
+	var all []block
+	var open *block
+	above, apart := map[string]string{}, true // apart: something stands since the last block
+	for i, line := range strings.Split(read(t, page), "\n") {
+		fence := strings.HasPrefix(line, "```")
+		m := mark.FindStringSubmatch(line)
+		switch {
+		case open != nil && fence:
+			if last := len(all) - 1; open.lang == "text" && !apart && last >= 0 && all[last].runs() {
+				all[last].prints = &open.text
+			}
+			all, open, apart, above = append(all, *open), nil, false, map[string]string{}
+		case open != nil:
+			open.text += line + "\n"
+		case fence:
+			lang, _, _ := strings.Cut(strings.TrimPrefix(line, "```"), " ")
+			open = &block{page: page, lang: lang, line: i + 1, marks: above}
+		case m != nil:
+			above[m[1]], apart = m[2], true
+		case line != "":
+			above, apart = map[string]string{}, true
+		}
+	}
+	if open != nil {
+		t.Fatalf("%s:%d: a block without an end", page, open.line)
+	}
+	return all
+}
+
+// check returns what is wrong with the marks of a page's blocks.
+func check(all []block) (wrong []string) {
+	for i, b := range all {
+		if !b.runs() {
+			continue
+		}
+		for name := range b.marks {
+			if !slices.Contains(marks, name) {
+				wrong = append(wrong, at(b)+"there is no mark "+name)
+			}
+		}
+		if in := b.marks["in"]; in != "" && in != "source" {
+			wrong = append(wrong, at(b)+"in: source is all there is")
+		}
+		if why, ok := b.marks["not run"]; ok && len(why) < 10 {
+			wrong = append(wrong, at(b)+"that is no reason")
+		}
+		name, ok := b.marks["file"]
+		if ok && !slices.ContainsFunc(all[i+1:], func(later block) bool {
+			return later.does() && strings.Contains(later.text+later.marks["first"], strings.TrimSuffix(name, filepath.Ext(name)))
+		}) {
+			wrong = append(wrong, at(b)+"no later block uses "+name)
+		}
+	}
+	return wrong
+}
+
+// does reports whether the block is run, and not only kept.
+func (b block) does() bool {
+	_, not := b.marks["not run"]
+	_, kept := b.marks["file"]
+	return b.runs() && !not && !kept
+}
+
+// like reports whether text is what a pattern says, in which … stands for
+// anything.
+func like(text, pattern string) bool {
+	tidy := func(s string) string {
+		s = strings.ReplaceAll(s, "\r", "")
+		lines := strings.Split(strings.TrimSpace(s), "\n")
+		for i := range lines {
+			lines[i] = strings.TrimRight(lines[i], " ")
+		}
+		return strings.Join(lines, "\n")
+	}
+	parts := strings.Split(tidy(pattern), "…")
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	return regexp.MustCompile(`(?s)\A` + strings.Join(parts, ".*") + `\z`).MatchString(tidy(text))
+}

@@ -1,0 +1,27 @@
+package e2e
+
+import (
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// What a proxy is told by flags its supervisor goes by, too, and so does the proxy
+// that takes over.
+func TestSettingsOfFlags(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start(w.command("proxy", "serve", "--background", "--scrollback-lines=77", "--idle-timeout=2s"))
+	testkit.Eventually(t, limit, func() bool { return w.holder("proxy.sock") != 0 }, "it serves")
+	c := w.dial(client.Options{})
+	if s := w.spawn(c, "s", shell("exec sleep 1000")); s.Session.ScrollbackLines != 77 {
+		t.Errorf("a session has %d lines of history", s.Session.ScrollbackLines)
+	}
+	w.handOff()
+	testkit.Eventually(t, limit, func() bool {
+		info, err := c.SessionInfo(w.ctx(), "s")
+		return err == nil && info.State == protocol.StateExited && info.Exit.TimedOut
+	}, "a session that is idle ends")
+}
