@@ -71,6 +71,9 @@ type Create struct {
 	// Token, where given, makes Create repeatable: if the session exists and
 	// was made with the same token, it is the answer.
 	Token string `json:"token,omitempty"`
+	// Account, where given, is for whose limits the session counts, in place of
+	// its originator, which a client may choose.
+	Account string `json:"account,omitempty"`
 }
 
 // Reopen starts an exited session again under its id, as a new instance.

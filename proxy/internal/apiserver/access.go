@@ -132,7 +132,11 @@ func (c *conn) mayList(ctx context.Context) error {
 
 // maySpawn says whether the client may start a session, and makes it one of the
 // client's workspace.
-func (c *conn) maySpawn(ctx context.Context, id *protocol.SessionID, spec *protocol.SpawnSpec) error {
+func (c *conn) maySpawn(ctx context.Context, create *wire.Create) error {
+	id, spec := &create.SessionID, &create.SpawnSpec
+	if !c.from.Principal.All { // whose originators are but names
+		create.Account = "workspace:" + c.from.Principal.Workspace
+	}
 	labels, err := c.labelled(spec.Labels)
 	if err != nil {
 		c.tellRefused(policy.Access{Verb: policy.VerbSpawn, SessionID: string(*id), Labels: spec.Labels}, err)

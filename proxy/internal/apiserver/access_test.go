@@ -375,7 +375,7 @@ func TestWorkspaces(t *testing.T) {
 			t.Errorf("%s is called %s", id, made.SessionID)
 		}
 		want := map[string]string{"x": "y", protocol.LabelWorkspace: "a", protocol.LabelUser: "ann"}
-		if created := v.did()[0].(*wire.Create); !maps.Equal(created.Labels, want) {
+		if created := v.did()[0].(*wire.Create); !maps.Equal(created.Labels, want) || created.Account != "workspace:a" {
 			t.Errorf("labels %v, want %v", created.Labels, want)
 		}
 		for _, name := range []protocol.SessionID{id, made.SessionID} {

@@ -58,7 +58,7 @@ func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, e
 			return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty")
 		}
 		create := wire.Create{SessionID: m.SessionID, SpawnSpec: m.SpawnSpec, Token: m.Token}
-		if err := c.maySpawn(ctx, &create.SessionID, &create.SpawnSpec); err != nil {
+		if err := c.maySpawn(ctx, &create); err != nil {
 			return nil, err
 		}
 		return c.spawned(ctx, m.Request, m.EarlyExitMS, create)

@@ -40,7 +40,7 @@ func (c *conn) openTerminal(ctx context.Context, a *attachment, m *api.TerminalO
 	if create.SpawnSpec, err = c.resolve(ctx, m); err != nil {
 		return "", err
 	}
-	if err := c.maySpawn(ctx, &create.SessionID, &create.SpawnSpec); err != nil {
+	if err := c.maySpawn(ctx, &create); err != nil {
 		return "", err
 	}
 	if err := c.may(ctx, policy.Access{Verb: policy.VerbType, Labels: create.Labels}); err != nil {

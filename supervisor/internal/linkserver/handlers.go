@@ -1,6 +1,7 @@
 package linkserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 	t := s.cfg.Sessions
 	switch m := request.(type) {
 	case *wire.Create:
-		return sessionReply(t.Create(m.SessionID, m.SpawnSpec, m.Token))
+		return sessionReply(t.CreateFor(cmp.Or(m.Account, m.Originator), m.SessionID, m.SpawnSpec, m.Token))
 	case *wire.Reopen:
 		return sessionReply(t.Reopen(m.SessionID, m.Instance, m.RespawnSpec, m.Token))
 	case *wire.Info:

@@ -76,6 +76,7 @@ type Session struct {
 	instance protocol.Instance
 	spec     protocol.SpawnSpec
 	token    string
+	account  string // for whose limits it counts
 	created  time.Time
 	begun    time.Time // the same by the real clock
 	cfg      *Config
@@ -137,7 +138,7 @@ type ending struct {
 }
 
 // start starts a child and the goroutines that serve it.
-func start(id protocol.SessionID, spec protocol.SpawnSpec, token string, cfg *Config, hub *Hub, onExit func(*Session)) (*Session, error) {
+func start(id protocol.SessionID, spec protocol.SpawnSpec, token, account string, cfg *Config, hub *Hub, onExit func(*Session)) (*Session, error) {
 	size := spec.Size()
 	r, err := ring.New(cfg.RingBytes, size)
 	if err != nil {
@@ -152,7 +153,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token string, cfg *Co
 	}
 	now := cfg.Now()
 	s := &Session{
-		id: id, instance: protocol.NewInstance(), spec: spec, token: token, created: now, begun: time.Now(),
+		id: id, instance: protocol.NewInstance(), spec: spec, token: token, account: account, created: now, begun: time.Now(),
 		cfg: cfg, hub: hub, onExit: onExit,
 		pty: p, ring: r,
 		// At most this many reads, one in loop's hands and one reserved lie

@@ -348,6 +348,26 @@ func TestOriginatorLimits(t *testing.T) {
 	if err := spawn("b"); err != nil {
 		t.Errorf("another originator: %v", err)
 	}
+	// One that counts for another is that one's, by whatever name, in each of its lives.
+	for i := range 4 {
+		spec := protocol.SpawnSpec{Argv: []string{"sh"}, Originator: protocol.NewToken(4)}
+		s, err := tb.CreateFor("w", "", spec, "")
+		if i == 3 {
+			wantCode(t, "a fourth of an account", err, protocol.CodeLimitExceeded)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			ended := s.Exited()
+			_ = s.Terminate(End{})
+			<-ended
+			if s, err = tb.Reopen(s.ID(), "", protocol.RespawnSpec{}, ""); err != nil || s.account != "w" {
+				t.Errorf("started again it counts for %q, %v", s.account, err)
+			}
+		}
+	}
 	var errs []error
 	for range 6 {
 		errs = append(errs, spawn("brief"))

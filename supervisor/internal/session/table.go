@@ -80,9 +80,9 @@ type Table struct {
 
 // opening is an id whose child is being started.
 type opening struct {
-	token      string
-	originator string
-	done       chan struct{}
+	token   string
+	account string
+	done    chan struct{}
 }
 
 // NewTable returns a table without sessions.
@@ -107,6 +107,12 @@ func (t *Table) Events() *Hub { return t.hub }
 // Errors: closed, session_exists, limit_exceeded, invalid_argument, and
 // spawn_failed with its cause.
 func (t *Table) Create(id protocol.SessionID, spec protocol.SpawnSpec, token string) (*Session, error) {
+	return t.CreateFor(spec.Originator, id, spec, token)
+}
+
+// CreateFor is Create for a session that counts for another one than its
+// originator, in all its lives.
+func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.SpawnSpec, token string) (*Session, error) {
 	if id == "" {
 		id = protocol.SessionID(protocol.NewToken(6))
 	}
@@ -118,7 +124,7 @@ func (t *Table) Create(id protocol.SessionID, spec protocol.SpawnSpec, token str
 	}
 	old, op, err := t.reserve(id, token, func(old *Session) (string, error) {
 		if old == nil {
-			return spec.Originator, nil
+			return account, nil
 		}
 		e := protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("session %s exists", id))
 		if isClosed(old.exited) {
@@ -150,7 +156,7 @@ func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change
 		spec = old.spec
 		spec.Cols, spec.Rows = old.size.Cols, old.size.Rows // final with exited
 		spec = change.Apply(spec)
-		return spec.Originator, spec.Validate()
+		return old.account, spec.Validate()
 	})
 	if op == nil {
 		return old, err
@@ -184,36 +190,36 @@ func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Ses
 	if old != nil && token != "" && old.token == token {
 		return old, nil, nil
 	}
-	originator, err := allow(old)
+	account, err := allow(old)
 	if err != nil {
 		return nil, nil, err
 	}
 	if live := len(t.sessions) - len(t.exited) + len(t.opening); live >= t.cfg.MaxSessions {
 		return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions are running, no more are allowed", live))
 	}
-	if live := t.liveOf(originator); live >= t.cfg.OriginatorSessions {
+	if live := t.liveOf(account); live >= t.cfg.OriginatorSessions {
 		return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions of this originator are running, no more are allowed", live))
 	}
-	if err := t.limits.spawn(originator, t.cfg.Now()); err != nil {
+	if err := t.limits.spawn(account, t.cfg.Now()); err != nil {
 		return nil, nil, err
 	}
-	op := &opening{token: token, originator: originator, done: make(chan struct{})}
+	op := &opening{token: token, account: account, done: make(chan struct{})}
 	t.opening[id] = op
 	t.opens.Add(1)
 	return nil, op, nil
 }
 
-// liveOf returns how many of an originator's sessions have not ended. mu is
+// liveOf returns how many sessions that count for one have not ended. mu is
 // held.
-func (t *Table) liveOf(originator string) int {
+func (t *Table) liveOf(account string) int {
 	n := 0
 	for _, s := range t.sessions {
-		if s.spec.Originator == originator && !isClosed(s.exited) {
+		if s.account == account && !isClosed(s.exited) {
 			n++
 		}
 	}
 	for _, op := range t.opening {
-		if op.originator == originator {
+		if op.account == account {
 			n++
 		}
 	}
@@ -225,7 +231,7 @@ func (t *Table) liveOf(originator string) int {
 func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, token string, op *opening) (*Session, error) {
 	defer t.opens.Done()
 	defer close(op.done)
-	s, err := start(id, spec, token, &t.cfg, t.hub, t.onExit)
+	s, err := start(id, spec, token, op.account, &t.cfg, t.hub, t.onExit)
 	t.mu.Lock()
 	delete(t.opening, id)
 	if err != nil {
