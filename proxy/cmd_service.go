@@ -49,6 +49,7 @@ func (a *app) installCommand() *cobra.Command {
 			"A proxy that runs already is taken over from by a handoff: no client is closed. A second install rewrites\n" +
 			"the unit, says what has changed, and hands off to the program that it names then (launchd starts it anew).\n" +
 			"The unit names this program as it was called; a link is kept, so that it leads to the next version, too.\n\n" +
+			"A unit that a package brought stays as it is; the one written here goes before it, until service uninstall.\n" +
 			"A file that this command did not write is left alone, but for --force. Where no service manager answers,\n" +
 			"as in a container, the file is written, the commands that are left to do are printed, and the exit code is 69.",
 		Args: cobra.NoArgs,
@@ -173,7 +174,11 @@ func (a *app) uninstall(cmd *cobra.Command, o *serviceOptions) error {
 	out := cmd.OutOrStdout()
 	switch {
 	case len(plan.Steps) == 0:
-		_, err := fmt.Fprintf(out, "there is no %s\n", plan.Unit.Path)
+		text := "there is no " + plan.Unit.Path
+		if plan.Packaged != "" {
+			text += fmt.Sprintf("; %s is not of proxy service install: systemctl --user disable --now %s stops it", plan.Packaged, plan.Unit.Name)
+		}
+		_, err := fmt.Fprintln(out, printable(text))
 		return err
 	case o.dryRun:
 		return printPlan(out, plan)
@@ -275,6 +280,8 @@ var fileTexts = map[service.File]string{
 	service.FileOurs:    "is as install would write it",
 	service.FileOther:   "is not as install would write it; proxy service install --dry-run says what differs",
 	service.FileForeign: "was not written by proxy service install",
+
+	service.FilePackaged: "came with a package; proxy service install writes one of your own, which goes before it",
 }
 
 func printService(out io.Writer, st *service.Status) error {

@@ -3,19 +3,22 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"holdfast/proxy/internal/service"
 	"holdfast/scripts/release/manual"
 	"holdfast/shared/version"
 )
 
-// addManual adds the command that writes the man pages. No build but that of
-// scripts/release has it.
+// addManual adds the command that writes the man pages, and beside them the unit
+// of a package. No build but that of scripts/release has it.
 func addManual(root *cobra.Command) {
 	root.AddCommand(&cobra.Command{
-		Use: "manual DIR", Short: "Write the man pages into a directory", Args: cobra.ExactArgs(1), Hidden: true,
+		Use: "manual DIR", Short: "Write the man pages, and a package's unit, into a directory", Args: cobra.ExactArgs(1), Hidden: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			date, err := manual.Date(os.Getenv)
 			if err != nil {
@@ -25,7 +28,11 @@ func addManual(root *cobra.Command) {
 				Root: root, Version: version.String(), Date: date,
 				Sections: manualSections, Examples: manualExamples, SeeAlso: []string{"supervisor"},
 			}
-			return m.Write(args[0])
+			u, err := service.Packaged("/usr/bin/proxy")
+			if err != nil {
+				return err
+			}
+			return errors.Join(m.Write(args[0]), os.WriteFile(filepath.Join(args[0], u.Name), []byte(u.Text), 0o644))
 		},
 	})
 }

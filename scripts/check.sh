@@ -105,7 +105,7 @@ builds() {
 	for system in $SYSTEMS; do
 		echo "$system"
 		mkdir -p "$work/bin/$system" || return
-		CGO_ENABLED=0 GOOS=${system%/*} GOARCH=${system#*/} go build -o "$work/bin/$system/" ./supervisor ./proxy || return
+		CGO_ENABLED=0 GOOS=${system%/*} GOARCH=${system#*/} go build -trimpath -buildvcs=false -o "$work/bin/$system/" ./supervisor ./proxy || return
 	done
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 )
 
 // programs are the packages that are released, and their names.
@@ -30,37 +31,31 @@ func (r *release) program(t target, name string) string {
 	return filepath.Join(r.binDir(t), name)
 }
 
-// build builds the programs of a target.
-func (r *release) build(ctx context.Context, t target) error {
-	env := append([]string{"GOOS=" + t.os, "GOARCH=" + t.arch}, plain...)
+// build builds the programs of a target into a directory.
+func (r *release) build(ctx context.Context, t target, dir string, more ...string) error {
+	args := slices.Concat([]string{"build", "-o", dir + string(filepath.Separator)}, r.flags(), more)
 	for _, name := range programs {
-		args := append([]string{"build", "-o", r.program(t, name)}, r.flags()...)
-		if _, err := command(ctx, r.root, env, "go", append(args, "./"+name)...); err != nil {
-			return err
-		}
+		args = append(args, "./"+name)
 	}
-	return nil
+	_, err := command(ctx, r.root, append([]string{"GOOS=" + t.os, "GOARCH=" + t.arch}, plain...), "go", args...)
+	return err
 }
 
 // document has builds of the programs that know how (build tag manual) write
-// their pages, and print the completions, which are alike on all systems.
+// their pages and the unit of the Debian package, and print the completions. All
+// are alike on all systems.
 func (r *release) document(ctx context.Context) error {
-	env := append([]string{
-		"GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH, fmt.Sprint("SOURCE_DATE_EPOCH=", r.date.Unix()),
-	}, plain...)
+	dir := filepath.Join(r.work, "manual")
+	if err := r.build(ctx, target{runtime.GOOS, runtime.GOARCH}, dir, "-tags", "manual"); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Join(r.work, "man"), 0o755); err != nil {
 		return err
 	}
+	date := []string{fmt.Sprint("SOURCE_DATE_EPOCH=", r.date.Unix())}
 	for _, name := range programs {
-		exe := filepath.Join(r.work, "manual", name)
-		if runtime.GOOS == "windows" {
-			exe += ".exe"
-		}
-		args := append([]string{"build", "-tags", "manual", "-o", exe}, r.flags()...)
-		if _, err := command(ctx, r.root, env, "go", append(args, "./"+name)...); err != nil {
-			return err
-		}
-		if _, err := command(ctx, r.work, env, exe, "manual", filepath.Join(r.work, "man")); err != nil {
+		exe := filepath.Join(dir, name) // Windows finds it without its .exe
+		if _, err := command(ctx, r.work, date, exe, "manual", filepath.Join(r.work, "man")); err != nil {
 			return err
 		}
 		for _, shell := range []string{"bash", "zsh", "fish"} {

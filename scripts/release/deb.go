@@ -43,7 +43,8 @@ func (r *release) deb(ctx context.Context, t target, notices []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = command(ctx, r.work, []string{"GOFLAGS="}, "go", "run", nfpm, "package", "--packager", "deb", "--config", config, "--target", out)
+	// Built as the programs are, so that both have the standard library from one build.
+	_, err = command(ctx, r.work, plain, "go", "run", "-trimpath", nfpm, "package", "--packager", "deb", "--config", config, "--target", out)
 	return err
 }
 
@@ -89,11 +90,14 @@ func (r *release) debLayout(t target, notices []byte) ([]file, error) {
 
 // debOwn are the files that only the package has.
 func (r *release) debOwn() ([]file, error) {
-	var all []file
+	unit, err := os.ReadFile(filepath.Join(r.work, "man", "holdfast.service"))
+	if err != nil {
+		return nil, err
+	}
+	all := []file{{"usr/lib/systemd/user/holdfast.service", unit, 0o644}}
 	for name, to := range map[string]string{
-		"holdfast.service": "usr/lib/systemd/user/holdfast.service",
-		"copyright":        "usr/share/doc/holdfast/copyright",
-		"overrides":        "usr/share/lintian/overrides/holdfast",
+		"copyright": "usr/share/doc/holdfast/copyright",
+		"overrides": "usr/share/lintian/overrides/holdfast",
 	} {
 		data, err := debian.ReadFile("debian/" + name)
 		if err != nil {

@@ -143,7 +143,7 @@ func run(ctx context.Context, o options) error {
 
 // make makes all that is for one target.
 func (r *release) make(ctx context.Context, t target) error {
-	if err := r.build(ctx, t); err != nil {
+	if err := r.build(ctx, t, r.binDir(t)); err != nil {
 		return err
 	}
 	mods, err := r.modules(ctx, t)

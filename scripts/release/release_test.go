@@ -37,8 +37,14 @@ func TestRelease(t *testing.T) {
 		t.Skipf("nothing is released from or for %s", here)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", epoch)
+	// It runs without the race detector: it does one thing at a time, and would
+	// compress five times as long.
+	exe := filepath.Join(t.TempDir(), "release")
+	if _, err := command(t.Context(), "", plain, "go", "build", "-trimpath", "-buildvcs=false", "-o", exe, "."); err != nil {
+		t.Fatal(err)
+	}
 	tree := copyTree(t)
-	first, second := makeRelease(t, tree, version), makeRelease(t, copied(t, tree), version)
+	first, second := makeRelease(t, exe, tree, version), makeRelease(t, exe, copied(t, tree), version)
 
 	t.Run("again", func(t *testing.T) {
 		if a, b := read(t, first, sumsName), read(t, second, sumsName); a != b {
@@ -66,24 +72,16 @@ func TestRelease(t *testing.T) {
 	})
 	if runtime.GOOS == "linux" {
 		t.Run("deb", func(t *testing.T) { checkDeb(t, filepath.Join(first, deb)) })
-		t.Run("upgrade", func(t *testing.T) { checkUpgrade(t, tree, filepath.Join(first, deb)) })
+		t.Run("upgrade", func(t *testing.T) { checkUpgrade(t, exe, tree, filepath.Join(first, deb)) })
 	}
 }
 
 // makeRelease makes a release of a tree, and returns where.
-func makeRelease(t *testing.T, root, version string) string {
+func makeRelease(t *testing.T, exe, root, version string) string {
 	t.Helper()
 	out := t.TempDir()
-	o, err := parse([]string{
-		"--snapshot", "--version", version, "--root", root, "--out", out, "--maintainer", "Nobody <nobody@example.org>",
-		"--url", "https://example.org/dl/", "--target", runtime.GOOS + "/" + runtime.GOARCH,
-	})
-	if err == nil {
-		err = run(t.Context(), o)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Log(output(t, "", exe, "--snapshot", "--version", version, "--root", root, "--out", out, "--maintainer", "Nobody <nobody@example.org>",
+		"--url", "https://example.org/dl/", "--target", runtime.GOOS+"/"+runtime.GOARCH))
 	return out
 }
 
@@ -394,7 +392,7 @@ func checkDeb(t *testing.T, name string) {
 	if wants, _ := filepath.Glob(filepath.Join(dir, "*/systemd/user/*.wants")); wants != nil {
 		t.Errorf("the unit is enabled: %q", wants)
 	}
-	t.Run("systemd-analyze", func(t *testing.T) { checkUnit(t, dir) })
+	t.Run("unit", func(t *testing.T) { checkUnit(t, dir) })
 	t.Run("lintian", func(t *testing.T) {
 		program(t, "lintian")
 		cmd := exec.CommandContext(t.Context(), "lintian", "--fail-on", "error,warning", "--allow-root", name)
@@ -414,13 +412,13 @@ func unpackDeb(t *testing.T, name string) string {
 // checkUpgrade installs the package, starts a shell, and puts a newer package
 // and then none in its place: the shell goes on, and the proxy is the newer one
 // when it is told to be.
-func checkUpgrade(t *testing.T, tree, old string) {
+func checkUpgrade(t *testing.T, exe, tree, old string) {
 	program(t, "dpkg")
 	if os.Getuid() != 0 {
 		t.Skip("only root can install a package")
 	}
 	const newer = "v9.8.7"
-	next := filepath.Join(makeRelease(t, tree, newer), "holdfast_9.8.7-1_"+runtime.GOARCH+".deb")
+	next := filepath.Join(makeRelease(t, exe, tree, newer), "holdfast_9.8.7-1_"+runtime.GOARCH+".deb")
 	root, dir := t.TempDir(), testkit.Dir(t)
 	if err := errors.Join(os.MkdirAll(filepath.Join(root, "var/lib/dpkg/updates"), 0o755), os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644)); err != nil {
 		t.Fatal(err)
@@ -462,10 +460,17 @@ func checkUpgrade(t *testing.T, tree, old string) {
 	says("installed-again")
 }
 
-// checkUnit has systemd read the unit, with the programs where they are here.
+// checkUnit wants the unit to be what proxy service install writes, and has
+// systemd read it, with the programs where they are here.
 func checkUnit(t *testing.T, dir string) {
-	program(t, "systemd-analyze")
 	text := strings.ReplaceAll(read(t, dir, "usr/lib/systemd/user/holdfast.service"), "/usr/bin/", dir+"/usr/bin/")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "usr/bin/proxy"), "service", "install", "--print")
+	cmd.Env = []string{"HOME=" + t.TempDir()}
+	written, err := cmd.Output()
+	if mark, rest, _ := strings.Cut(string(written), "\n"); err != nil || !strings.HasPrefix(mark, "# Written by") || text != rest {
+		t.Errorf("it is\n%s\nand of proxy service install, %v,\n%s", text, err, written)
+	}
+	program(t, "systemd-analyze")
 	unit := filepath.Join(t.TempDir(), "holdfast.service")
 	if err := os.WriteFile(unit, []byte(text), 0o644); err != nil {
 		t.Fatal(err)

@@ -39,9 +39,10 @@ type State struct {
 	Active  bool `json:"active"`  // it runs
 	PID     int  `json:"pid"`     // of its main process, 0 for none
 
-	Known  bool `json:"-"` // it answers
-	Loaded bool `json:"-"` // there is something to stop
-	Spares bool `json:"-"` // a stop spares all but the main process
+	Known    bool   `json:"-"` // it answers
+	Loaded   bool   `json:"-"` // there is something to stop
+	Spares   bool   `json:"-"` // a stop spares all but the main process
+	Packaged string `json:"-"` // the file that it has the unit from, where that is not ours
 }
 
 // patience is how long a manager may take to say how things are.

@@ -13,9 +13,10 @@ var ErrEnds = errors.New("its KillMode is not process, so that a stop may end th
 
 // A Plan is what is to be done, in order. Making it changes nothing.
 type Plan struct {
-	Unit   Unit
-	Steps  []Step
-	Silent error // why the manager does not answer; nil if it does
+	Unit     Unit
+	Steps    []Step
+	Silent   error  // why the manager does not answer; nil if it does
+	Packaged string // the file, not ours, of a unit that there is none of ours of
 	manager
 	run runner
 }
@@ -46,17 +47,20 @@ func (h Host) Install(ctx context.Context, s Spec, o Options) (*Plan, error) {
 		return nil, err
 	}
 	changed := err != nil || old != u.Text
-	p := &Plan{Unit: u, manager: m, run: h.Run}
+	state, silent := h.state(ctx, m, u)
+	p := &Plan{Unit: u, Silent: silent, manager: m, run: h.Run}
 	switch {
 	case !changed:
 		p.Steps = append(p.Steps, Step{Text: u.Path + " is as it should be", file: func() error { return nil }})
 	case exists:
 		p.add("rewrite "+u.Path, difference(old, u.Text), func() error { return write(u.Path, u.Text) })
 	default:
-		p.add("write "+u.Path, nil, func() error { return write(u.Path, u.Text) })
+		var details []string
+		if state.Packaged != "" {
+			details = append(details, "it goes before "+state.Packaged+", which stays as it is")
+		}
+		p.add("write "+u.Path, details, func() error { return write(u.Path, u.Text) })
 	}
-	state, silent := h.state(ctx, m, u)
-	p.Silent = silent
 	p.commands(m.install(u, state, changed, o.Now))
 	return p, nil
 }
@@ -67,16 +71,17 @@ func (h Host) Uninstall(ctx context.Context, s Spec, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Unit: u, manager: m, run: h.Run}
 	_, exists, err := read(u.Path)
 	if err != nil && !(o.Force && errors.Is(err, ErrForeign)) {
 		return nil, err
 	}
+	state, silent := h.state(ctx, m, u)
+	p := &Plan{Unit: u, Silent: silent, manager: m, run: h.Run}
 	if !exists {
+		p.Packaged = state.Packaged
 		return p, nil
 	}
-	state, silent := h.state(ctx, m, u)
-	if p.Silent = silent; silent != nil {
+	if silent != nil {
 		state.Loaded = true // perhaps
 	} else if o.Now && state.Loaded && !state.Spares {
 		return nil, fmt.Errorf("%s: %w", u.Name, ErrEnds)

@@ -124,6 +124,35 @@ func TestSystemd(t *testing.T) {
 	d.is(did, err)
 }
 
+// Beside a package's unit ours goes before it, which is said, and goes again.
+func TestPackaged(t *testing.T) {
+	t.Parallel()
+	const packaged = "/usr/lib/systemd/user/holdfast.service"
+	d := newDesk(t, "linux")
+	d.shows = running + "FragmentPath=" + packaged + "\n"
+	ours, _ := d.host.Unit(d.spec)
+	if theirs, err := Packaged(d.spec.Program); err != nil || theirs.Path != packaged || mark+", which overwrites it.\n"+theirs.Text != strings.TrimPrefix(ours.Text, "# ") {
+		t.Errorf("the package's unit is %+v, %v; ours is %+v", theirs, err, ours)
+	}
+	if st, err := d.host.Status(t.Context(), d.spec); err != nil || st.File != FilePackaged || st.Path != packaged || !st.Running() {
+		t.Errorf("status %+v, %v", st, err)
+	}
+	p, err := d.host.Uninstall(t.Context(), d.spec, Options{Now: true})
+	if err != nil || len(p.Steps) > 0 || p.Packaged != packaged {
+		t.Errorf("nothing of ours is to be removed: %+v, %v", p, err)
+	}
+	did, err := d.do(true, Options{Now: true})
+	d.is(did, err, "write "+unitPath, "it goes before "+packaged+", which stays as it is",
+		"systemctl --user daemon-reload", "systemctl --user enable "+unitPath, "systemctl --user reload holdfast.service")
+
+	d.shows = running + "FragmentPath=" + ours.Path + "\n"
+	if st, err := d.host.Status(t.Context(), d.spec); err != nil || st.File != FileOurs || st.Path != ours.Path {
+		t.Errorf("status %+v, %v", st, err)
+	}
+	did, err = d.do(false, Options{Now: true})
+	d.is(did, err, "systemctl --user stop holdfast.service", "systemctl --user disable holdfast.service", "remove "+unitPath, "systemctl --user daemon-reload")
+}
+
 func TestLaunchd(t *testing.T) {
 	t.Parallel()
 	const path, target = "~/Library/LaunchAgents/dev.holdfast.proxy.plist", "gui/501/dev.holdfast.proxy"

@@ -14,6 +14,8 @@ const (
 	FileOurs    File = "ours"
 	FileOther   File = "outdated" // ours, and not what install would write
 	FileForeign File = "foreign"  // not ours
+
+	FilePackaged File = "packaged" // none of ours; a package has brought the unit
 )
 
 // Status is how a unit is.
@@ -48,6 +50,9 @@ func (h Host) Status(ctx context.Context, s Spec) (*Status, error) {
 	}
 	if st.State, err = h.state(ctx, m, u); err != nil {
 		st.Manager = err.Error()
+	}
+	if st.File == FileNone && st.Packaged != "" {
+		st.File, st.Path = FilePackaged, st.Packaged
 	}
 	return st, nil
 }

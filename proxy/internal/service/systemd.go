@@ -58,6 +58,14 @@ WantedBy=default.target
 	return Unit{name, filepath.Join(m.dir, name), b.String()}, nil
 }
 
+// Packaged is the unit that a package brings along for all users: what install
+// writes, but for our mark, as nothing of ours overwrites it.
+func Packaged(program string) (Unit, error) {
+	u, err := systemd{"/usr/lib/systemd/user"}.unit(Spec{Program: program, Proxy: config.DefaultProxy})
+	_, u.Text, _ = strings.Cut(u.Text, "\n") // the mark's line is the first
+	return u, err
+}
+
 func (s Spec) describe() string {
 	text := "Holdfast, terminals that outlive everything around them"
 	if s.Proxy != config.DefaultProxy {
@@ -96,7 +104,7 @@ func word(s string) string {
 func percent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 
 func (m systemd) state(ctx context.Context, run runner, u Unit) (State, error) {
-	out, err := run(ctx, "systemctl", "--user", "show", u.Name, "--property=ActiveState,UnitFileState,MainPID,KillMode")
+	out, err := run(ctx, "systemctl", "--user", "show", u.Name, "--property=ActiveState,UnitFileState,MainPID,KillMode,FragmentPath")
 	if err != nil {
 		return State{}, err
 	}
@@ -107,6 +115,9 @@ func (m systemd) state(ctx context.Context, run runner, u Unit) (State, error) {
 	}
 	s := State{Known: true, Enabled: is["UnitFileState"] == "enabled", Active: is["ActiveState"] == "active" || is["ActiveState"] == "reloading"}
 	s.PID, _ = strconv.Atoi(is["MainPID"])
+	if p := is["FragmentPath"]; p != u.Path {
+		s.Packaged = p
+	}
 	s.Loaded = s.Active || is["ActiveState"] == "activating" || is["ActiveState"] == "deactivating"
 	s.Spares = is["KillMode"] == "process" || is["KillMode"] == "none"
 	return s, nil

@@ -1,6 +1,10 @@
 // Package manual writes man pages from a program's commands: a page for the
 // program and one for each of its commands.
 //
+// It is not cobra/doc: there --read-only is --read-only[=false], no value has a
+// name, texts are not indented below their flags, commands are named without a
+// word on them, and a page is of a month.
+//
 // Invariant: the same commands, version and date give the same bytes, so that
 // a release can be built again.
 //
@@ -62,18 +66,21 @@ func (m *Manual) Write(dir string) error {
 	if err := m.checkExamples(); err != nil {
 		return err
 	}
-	for _, cmd := range append(m.commands(), m.Root) {
-		name := filepath.Join(dir, pageName(cmd)+".1")
-		if err := os.WriteFile(name, m.Page(cmd), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m.write(dir, m.Root)
 }
 
-// commands are those that have pages: what their own commands do is in theirs.
-func (m *Manual) commands() []*cobra.Command {
-	return slices.DeleteFunc(slices.Clone(m.Root.Commands()), func(c *cobra.Command) bool { return !c.IsAvailableCommand() })
+// write writes the page of a command, and those of its own.
+func (m *Manual) write(dir string, cmd *cobra.Command) error {
+	err := os.WriteFile(filepath.Join(dir, pageName(cmd)+".1"), m.Page(cmd), 0o644)
+	for _, c := range commands(cmd) {
+		err = errors.Join(err, m.write(dir, c))
+	}
+	return err
+}
+
+// commands are those of a command that have pages.
+func commands(cmd *cobra.Command) []*cobra.Command {
+	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return !c.IsAvailableCommand() })
 }
 
 func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
@@ -89,10 +96,14 @@ func (m *Manual) Page(cmd *cobra.Command) []byte {
 	m.synopsis(p, cmd)
 	p.section("DESCRIPTION")
 	p.text(cmp.Or(cmd.Long, cmd.Short+"."))
-	m.subcommands(p, cmd)
+	if cmd.HasAvailableSubCommands() {
+		p.section("COMMANDS")
+		for _, c := range commands(cmd) {
+			p.item(reference(pageName(c)), c.Short)
+		}
+	}
 	m.options(p, cmd)
-	isRoot := cmd == m.Root
-	if isRoot {
+	if cmd == m.Root {
 		for _, s := range m.Sections {
 			p.section(s.Title)
 			p.text(s.Text)
@@ -102,10 +113,7 @@ func (m *Manual) Page(cmd *cobra.Command) []byte {
 		p.section("EXIT STATUS")
 		p.raw("See " + reference(m.Root.Name()) + ".")
 	}
-	name := ""
-	if !isRoot {
-		name = cmd.Name()
-	}
+	name := strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), m.Root.Name()))
 	if example := cmp.Or(cmd.Example, m.Examples[name]); example != "" {
 		p.section("EXAMPLES")
 		p.example(example)
@@ -122,24 +130,6 @@ func (m *Manual) synopsis(p *page, cmd *cobra.Command) {
 	if cmd == m.Root {
 		p.raw(".br")
 		p.raw(`\fB` + escape(cmd.Name()) + `\fR \fIcommand\fR [flags] [arguments]`)
-	}
-}
-
-// subcommands lists a program's commands with their pages, and those of a
-// command, which have none.
-func (m *Manual) subcommands(p *page, cmd *cobra.Command) {
-	if !cmd.HasAvailableSubCommands() {
-		return
-	}
-	p.section("COMMANDS")
-	for _, c := range cmd.Commands() {
-		switch {
-		case !c.IsAvailableCommand():
-		case cmd == m.Root:
-			p.item(reference(pageName(c)), c.Short)
-		default:
-			p.item(`\fB`+escape(c.Name())+`\fR`, c.Short)
-		}
 	}
 }
 
@@ -209,14 +199,16 @@ func unquote(usage, kind string) (value, text string) {
 }
 
 func (m *Manual) seeAlso(cmd *cobra.Command) (all []string) {
-	if cmd != m.Root {
-		return append(all, reference(m.Root.Name()))
+	if cmd.HasParent() {
+		all = append(all, reference(pageName(cmd.Parent())))
 	}
-	for _, c := range m.commands() {
+	for _, c := range commands(cmd) {
 		all = append(all, reference(pageName(c)))
 	}
-	for _, name := range m.SeeAlso {
-		all = append(all, reference(name))
+	if cmd == m.Root {
+		for _, name := range m.SeeAlso {
+			all = append(all, reference(name))
+		}
 	}
 	return all
 }

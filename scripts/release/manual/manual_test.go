@@ -24,8 +24,11 @@ func tree() *Manual {
 	sub.Flags().Lookup("all").NoOptDefVal = "x"
 	sub.Flags().Bool("secret", false, "")
 	_ = sub.Flags().MarkHidden("secret")
+	sub.AddCommand(&cobra.Command{Use: "part", Short: "Do a part", Run: func(*cobra.Command, []string) {}})
 	root.AddCommand(sub, &cobra.Command{Use: "hidden", Hidden: true, Run: func(*cobra.Command, []string) {}})
-	return &Manual{Root: root, Version: "v1.2.3", Date: time.Unix(0, 0).UTC(), Examples: map[string]string{"sub": "prog sub x -n 4 --quick # so"}}
+	return &Manual{Root: root, Version: "v1.2.3", Date: time.Unix(0, 0).UTC(), Examples: map[string]string{
+		"sub": "prog sub x -n 4 --quick # so", "sub part": "prog sub part",
+	}}
 }
 
 func TestPage(t *testing.T) {
@@ -37,11 +40,14 @@ func TestPage(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "prog-hidden.1")); err == nil {
 		t.Error("a hidden command has a page")
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "prog-sub.1"))
-	if err != nil {
-		t.Fatal(err)
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
 	}
-	page := string(data)
+	page := read("prog-sub.1")
 	for _, want := range []string{
 		".TH \"PROG\\-SUB\" 1 1970-01-01 \"prog v1.2.3\" Holdfast\n",
 		".SH NAME\nprog\\-sub \\- do one thing\n",
@@ -54,10 +60,15 @@ func TestPage(t *testing.T) {
 		"\\fB\\-\\-all\\fR[=\\fIn\\fR]\nalso n more\n",
 		"those of all commands, \\fB\\-\\-dir\\fR",
 		".SH EXAMPLES\n.nf\nprog sub x \\-n 4 \\-\\-quick # so\n.fi\n",
+		".SH COMMANDS\n.TP\n\\fBprog\\-sub\\-part\\fR(1)\nDo a part\n",
+		".SH SEE ALSO\n\\fBprog\\fR(1),\n\\fBprog\\-sub\\-part\\fR(1)\n",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("it lacks %q:\n%s", want, page)
 		}
+	}
+	if part := read("prog-sub-part.1"); !strings.Contains(part, ".SH EXAMPLES\n.nf\nprog sub part\n") || !strings.HasSuffix(part, ".SH SEE ALSO\n\\fBprog\\-sub\\fR(1)\n") {
+		t.Errorf("the page of a command's command:\n%s", part)
 	}
 	if strings.Contains(page, "secret") {
 		t.Error("a hidden flag is told of")
