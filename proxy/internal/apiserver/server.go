@@ -55,7 +55,7 @@ type Config struct {
 	Policy policy.Policy // nil is policy.Allow
 	Token  string        // of clients on TCP
 	Secret string        // where not "", every hello must carry it
-	Web string // where WebSockets are served over TCP, for who asks; "" is nowhere
+	Web    string        // where WebSockets are served over TCP, for who asks; "" is nowhere
 	// PlaceKey hides the numbers of events from who does not see all: the same in
 	// the proxies that follow each other.
 	PlaceKey  string
