@@ -30,17 +30,20 @@ const (
 	movedAtOnce = 12
 )
 
-// records are the versions of connections' records that this build can read; it
-// writes the last.
-var records = protocol.VersionRange{Min: apiserver.RecordVersion, Max: apiserver.RecordVersion}
+// records are the versions of connections' records that this build can read.
+var records = protocol.VersionRange{Min: 1, Max: apiserver.RecordVersion}
 
 // alreadyOurs is of connections that are nobody else's.
 var alreadyOurs = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // offer is what this proxy answers to its successor.
 func (s *serving) offer(build string) *handoff.Offer {
+	written := records
+	if s.policy != nil {
+		written.Min = 2 // with principals
+	}
 	return &handoff.Offer{
-		Files: s.listeners.files, Records: records, Look: s.look, Move: s.move, State: s.state, Back: s.accept,
+		Files: s.listeners.files, Records: written, Look: s.look, Move: s.move, State: s.state, Back: s.accept,
 		Leave: func(handed bool) {
 			defer s.stop()
 			reason := "stopping"
@@ -299,7 +302,7 @@ func opened(c handoff.Conn) (net.Conn, *apiserver.Record, error) {
 		return nil, nil, err
 	}
 	r := &apiserver.Record{}
-	if err := json.Unmarshal(c.Record, r); err != nil || r.Version != apiserver.RecordVersion {
+	if err := json.Unmarshal(c.Record, r); err != nil || r.Version < records.Min || r.Version > records.Max {
 		return nil, nil, errors.Join(err, fmt.Errorf("a record of version %d", r.Version), nc.Close())
 	}
 	if uc, ok := nc.(*net.UnixConn); ok && r.From.Transport != apiserver.TransportUnix {

@@ -32,8 +32,9 @@ import (
 //	        connection has let go of it: write what was not written; make the
 //	        noted requests; read
 
-// RecordVersion counts incompatible meanings of a Record.
-//   - 2: with the client's principal, which must not be left out
+// RecordVersion counts incompatible meanings of a Record, from 1 on.
+//   - 2: with the client's principal, which must not be left out; where there is
+//     none the record is of version 1
 const RecordVersion = 2
 
 // A Record is all that there is to know of a connection.
@@ -216,7 +217,7 @@ func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 	if c.readErr != nil {
 		return nil, errEnded
 	}
-	f := &Frozen{c: c, Record: Record{Version: RecordVersion, From: c.from, At: time.Now().UnixMicro()}}
+	f := &Frozen{c: c, Record: Record{Version: 1, From: c.from, At: time.Now().UnixMicro()}}
 	c.restRequests(&f.Record)
 	c.pause()
 	stopped := make(chan struct{})
@@ -343,7 +344,9 @@ func (c *conn) isStuck() bool {
 func (c *conn) note(r *Record, t Movable) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r.From.Principal = c.recorded()
+	if r.From.Principal = c.recorded(); r.From.Principal != nil {
+		r.Version = 2
+	}
 	if c.hello != nil {
 		hello := *c.hello
 		hello.Token, hello.Secret = "", ""
