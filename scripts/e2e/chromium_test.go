@@ -45,7 +45,7 @@ func TestXtermInChromium(t *testing.T) {
 	c := w.connect(client.Options{Name: "e2e"})
 	w.spawn(c, "s", shell("stty -echo; echo ready; exec cat"))
 	w.attach(c, "s", client.AttachOptions{}).until("ready\r\n")
-	p.socket = w.rawURL(c, address, "s") + "&cols=80&rows=24"
+	p.socket.Store(w.rawURL(c, address, "s") + "&cols=80&rows=24")
 	browser := p.browse()
 	p.shows(1)
 	for range handoffsTyped {
@@ -81,7 +81,7 @@ func TestXtermInChromium(t *testing.T) {
 type page struct {
 	*httptest.Server
 	t      *testing.T
-	socket string        // the URL of its WebSocket
+	socket atomic.Value  // the URL of its WebSocket, a string
 	shown  atomic.Int64  // lines
 	said   chan pageNews // all else; more than there may be is dropped
 	over   atomic.Bool   // it shall finish
@@ -99,7 +99,7 @@ func servePage(t *testing.T, dir string) *page {
 	p := &page{t: t, said: make(chan pageNews, 8), loaded: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServer(http.Dir(dir)))
-	mux.HandleFunc("GET /socket", func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, p.socket) })
+	mux.HandleFunc("GET /socket", func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, p.socket.Load().(string)) })
 	mux.HandleFunc("POST /tell", p.tell)
 	mux.HandleFunc("GET /over", func(_ http.ResponseWriter, r *http.Request) {
 		select {

@@ -287,8 +287,8 @@ func (w *world) newManager() {
 func underSystemd(t *testing.T) {
 	w := newWorld(t)
 	w.newManager()
-	c := w.dial(client.Options{})
-	v := w.echo(c, "s")
+	w.must("proxy", "ls") // starts both: no client does, or one would at any time
+	v := w.echo(w.connect(client.Options{Name: "e2e"}), "s")
 	before, held := w.only("proxy"), w.only("supervisor")
 
 	w.must("proxy", "service", "install")
