@@ -25,7 +25,7 @@ const (
 )
 
 // roles are what this binary does when a test starts it as another process.
-var roles = map[string]func() error{"exhausted": exhaustedRole, "sealed": sealedRole}
+var roles = map[string]func() error{"exhausted": exhaustedRole, "sealed": sealedRole, "hands-on": handsOnRole, "adopts": adoptsRole}
 
 func TestMain(m *testing.M) {
 	if role := roles[os.Getenv("PTY_TEST_ROLE")]; role != nil {

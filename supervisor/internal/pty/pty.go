@@ -37,9 +37,23 @@ type Spec struct {
 
 // Status is how a child ended.
 type Status struct {
-	Code   int    // exit code, 128+n for signal n, -1 if it cannot be known
-	Signal string // "SIGKILL"; "" if it exited
-	Err    error  // why the code cannot be known
+	Code   int    `json:"code"`             // exit code, 128+n for signal n, -1 if it cannot be known
+	Signal string `json:"signal,omitempty"` // "SIGKILL"; "" if it exited
+	Err    error  `json:"-"`                // why the code cannot be known
+}
+
+// A State is what another program has to know of a PTY, beside its master, to go
+// on with it.
+type State struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start,omitempty"` // tells the child from a later process of the same pid
+	// Device, Inode and Terminal are the slave's: its filesystem, its number there,
+	// and the device that it is.
+	Device   uint64 `json:"device"`
+	Inode    uint64 `json:"inode"`
+	Terminal uint64 `json:"terminal"`
+	// Ended is how the child ended, if it was reaped.
+	Ended *Status `json:"ended,omitempty"`
 }
 
 // maxSide is the kernel's limit on columns and rows.

@@ -3,6 +3,7 @@
 package pty
 
 import (
+	"os"
 	"syscall"
 	"time"
 )
@@ -16,6 +17,9 @@ type PTY struct{}
 // Start returns ErrUnsupported.
 func Start(Spec) (*PTY, error) { return nil, ErrUnsupported }
 
+// Adopt returns ErrUnsupported.
+func Adopt(State, *os.File, <-chan Status) (*PTY, error) { return nil, ErrUnsupported }
+
 // Seal has nothing to keep from children that are never started.
 func Seal() error { return nil }
 
@@ -25,6 +29,8 @@ func ParseSignal(string) (syscall.Signal, error) { return 0, ErrUnsupported }
 // SignalName describes sig.
 func SignalName(sig syscall.Signal) string { return sig.String() }
 
+func (*PTY) State() State                                       { return State{} }
+func (*PTY) Master() (*os.File, error)                          { return nil, ErrUnsupported }
 func (*PTY) PID() int                                           { return 0 }
 func (*PTY) Read([]byte) (int, error)                           { return 0, ErrUnsupported }
 func (*PTY) ReadEach([]byte, func(int)) (int, error)            { return 0, ErrUnsupported }

@@ -1,0 +1,174 @@
+//go:build linux || darwin
+
+package pty
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A child on its terminal outlives the program that started it: the process execs
+// another, which reads on, types, resizes, signals, and learns how the child ended,
+// also if that was during the exec.
+func TestAdoptAfterExec(t *testing.T) {
+	for name, tt := range map[string]struct{ code, want string }{
+		"lives on":        {`stty -echo; echo READY; read x; echo "got $x at $(stty size)"; exit 7`, "got hello at 33 99; code 7"},
+		"is hung up":      {`stty -echo; trap '' INT; echo READY; exec sleep 1000`, "; code 129 SIGHUP"},
+		"ended meanwhile": {`stty -echo; echo READY; echo last; exit 9`, "last; code 9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := asRole("hands-on", "")
+			spec.Env = append(spec.Env, "PTY_TEST_CODE="+tt.code, "PTY_TEST_NAME="+name)
+			got := strings.TrimSpace(rest(t, run(t, spec)))
+			if got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// handsOnRole starts a child and execs itself in the next role.
+func handsOnRole() error {
+	p, err := Start(script(os.Getenv("PTY_TEST_CODE")))
+	if err != nil {
+		return err
+	}
+	var said strings.Builder
+	for b := make([]byte, 1); !strings.HasSuffix(said.String(), "READY\r\n"); { // no further
+		n, err := p.Read(b)
+		if err != nil {
+			return err
+		}
+		said.Write(b[:n])
+	}
+	if os.Getenv("PTY_TEST_NAME") == "ended meanwhile" {
+		for { // a zombie, which this program does not reap
+			if q, err := readProc(p.pid); err == nil && q.zombie || errors.Is(err, errGone) {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	master, err := p.Master()
+	if err != nil {
+		return err
+	}
+	state, err := json.Marshal(p.State())
+	if err != nil {
+		return err
+	}
+	fd := master.Fd()
+	if _, err := unix.FcntlInt(fd, unix.F_SETFD, 0); err != nil {
+		return err
+	}
+	for name, value := range map[string]string{"ROLE": "adopts", "STATE": string(state), "FD": strconv.Itoa(int(fd))} {
+		if err := os.Setenv("PTY_TEST_"+name, value); err != nil {
+			return err
+		}
+	}
+	return syscall.Exec(os.Args[0], os.Args[:1], os.Environ())
+}
+
+func adoptsRole() error {
+	var st State
+	if err := json.Unmarshal([]byte(os.Getenv("PTY_TEST_STATE")), &st); err != nil {
+		return err
+	}
+	fd, err := strconv.Atoi(os.Getenv("PTY_TEST_FD"))
+	if err != nil {
+		return err
+	}
+	p, err := Adopt(st, os.NewFile(uintptr(fd), "ptmx"), nil)
+	if err != nil {
+		return err
+	}
+	switch os.Getenv("PTY_TEST_NAME") {
+	case "lives on":
+		if err := p.Resize(99, 33, 0, 0); err != nil {
+			return err
+		}
+		if _, err := p.Write([]byte("hello\n")); err != nil {
+			return err
+		}
+	case "is hung up":
+		p.Hangup(unix.SIGHUP, time.Minute)
+	}
+	said, err := io.ReadAll(p)
+	if err != nil {
+		return err
+	}
+	<-p.Done()
+	fmt.Printf("%s; code %s\n", strings.TrimSpace(string(said)), strings.TrimSpace(fmt.Sprint(p.Status().Code, " ", p.Status().Signal)))
+	return p.Close()
+}
+
+// Where the child is another's to wait for, its end is told.
+func TestAdoptTold(t *testing.T) {
+	p := bash(t, "echo READY; exec sleep 1000")
+	exit := make(chan Status, 1)
+	master, err := p.Master()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := Adopt(p.State(), master, exit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	hung := make(chan bool, 1)
+	go func() {
+		hard, _ := q.Hangup(unix.SIGTERM, forever)
+		hung <- hard
+	}()
+	exit <- ended(t, p)
+	if hard := <-hung; hard || q.Status() != (Status{Code: 143, Signal: "SIGTERM"}) || q.PID() != p.PID() {
+		t.Errorf("hard %v, %+v", hard, q.Status())
+	}
+
+	// One whose child had ended needs no master, and knows how.
+	st := p.State()
+	if st.Ended == nil || *st.Ended != q.Status() {
+		t.Fatalf("its state is %+v", st)
+	}
+	gone, err := Adopt(st, nil, nil)
+	if err != nil || gone.Status() != q.Status() || gone.Close() != nil {
+		t.Errorf("adopted as %+v, %v", gone, err)
+	}
+	if _, err := gone.Read(make([]byte, 1)); err == nil {
+		t.Error("it can be read")
+	}
+	if _, err := Adopt(State{PID: 1}, nil, nil); err == nil {
+		t.Error("one without a master, whose child lives, is adopted")
+	}
+	close(exit) // nobody knows
+	nobody, err := Adopt(State{PID: st.PID}, pipeEnd(t), exit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nobody.Close()
+	<-nobody.Done()
+	if s := nobody.Status(); s.Code != -1 || s.Err == nil {
+		t.Errorf("nobody knows, and it is %+v", s)
+	}
+}
+
+// pipeEnd stands for a master whose terminal says nothing.
+func pipeEnd(t *testing.T) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return r
+}
