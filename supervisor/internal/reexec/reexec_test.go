@@ -1,0 +1,229 @@
+//go:build linux || darwin
+
+package reexec
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const roleEnv = "REEXEC_TEST_ROLE"
+
+// roles are what this binary does when it is started as another process.
+var roles = map[string]func() error{"first": first, "second": second}
+
+func TestMain(m *testing.M) {
+	if role := roles[os.Getenv(roleEnv)]; role != nil {
+		if err := onTrial(); err != nil {
+			fmt.Fprintln(os.Stderr, "trial:", err)
+			syscall.Exit(1)
+		}
+		if err := role(); err != nil {
+			fmt.Println("role:", err)
+		}
+		syscall.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// onTrial behaves as the manifest says.
+func onTrial() error {
+	manifest, ok, err := OnTrial()
+	if !ok || err != nil {
+		return err
+	}
+	switch string(manifest) {
+	case "good":
+		if err := Passed(); err != nil {
+			return err
+		}
+	case "bad":
+		return fmt.Errorf("it is of a version that is not known")
+	case "crash":
+		panic("at the start")
+	case "silent":
+	case "long":
+		if len(manifest) == 0 {
+			return io.ErrUnexpectedEOF
+		}
+	}
+	syscall.Exit(0)
+	return nil
+}
+
+// first execs this binary in the role of the second, with a pipe that has
+// something in it, and a child.
+func first() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	if _, err := w.WriteString("in the pipe"); err != nil {
+		return err
+	}
+	child := exec.Command("sh", "-c", "exit 7")
+	if err := child.Start(); err != nil {
+		return err
+	}
+	if err := os.Setenv(roleEnv, "second"); err != nil {
+		return err
+	}
+	p, err := Open(os.Args[0])
+	if err != nil {
+		return err
+	}
+	manifest := fmt.Sprintf("%d %d", os.Getpid(), child.Process.Pid)
+	return p.Exec([]byte(manifest), []*os.File{w, r}, []string{"an", "argument"})
+}
+
+func second() error {
+	manifest, files, ok, err := Inherited()
+	if err != nil || !ok || len(files) != 2 {
+		return fmt.Errorf("inherited %q, %v, %v, %w", manifest, files, ok, err)
+	}
+	var own, child int
+	if _, err := fmt.Sscan(string(manifest), &own, &child); err != nil || own != os.Getpid() {
+		return fmt.Errorf("the manifest is %q, %w", manifest, err)
+	}
+	files[0].Close()
+	said, err := io.ReadAll(files[1])
+	if err != nil {
+		return err
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(child, &status, 0, nil); err != nil {
+		return err
+	}
+	flags, err := unix.FcntlInt(files[1].Fd(), unix.F_GETFD, 0)
+	fmt.Printf("%s; child %d; close-on-exec %v %v; %v; again %v\n", said, status.ExitStatus(), flags&unix.FD_CLOEXEC != 0, err, os.Args[1:], again())
+	return nil
+}
+
+// again reports whether the environment says still that something was left.
+func again() bool {
+	_, _, ok, _ := Inherited()
+	return ok
+}
+
+func TestExec(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleEnv+"=first")
+	out, err := cmd.CombinedOutput()
+	if want := "in the pipe; child 7; close-on-exec true <nil>; [an argument]; again false\n"; err != nil || string(out) != want {
+		t.Errorf("got %q, %v, want %q", out, err, want)
+	}
+}
+
+// A program that cannot go on is told from one that can, and why.
+func TestTry(t *testing.T) {
+	t.Setenv(roleEnv, "second")
+	p, err := Open(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for manifest, says := range map[string]string{
+		"good": "", "bad": "version that is not known", "crash": "exit status 2", "silent": "does not know how to go on",
+	} {
+		err := p.Try(t.Context(), []byte(manifest), nil)
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", manifest, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Try(ctx, []byte("good"), nil); err == nil {
+		t.Error("tried though it was given up")
+	}
+}
+
+// What cannot be run is refused, and what a failed exec has changed is put back.
+func TestCannot(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, mode os.FileMode, text []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, path := range []string{filepath.Join(dir, "none"), dir, write("plain", 0o600, nil)} {
+		if p, err := Open(path); err == nil {
+			t.Errorf("%s is opened: %v", path, p)
+		}
+	}
+	own, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := bytes.Clone(own)
+	copy(other[18:], []byte{0xf7, 0x00}) // ELF's e_machine: BPF
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	var before, after syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"text": []byte("hello"), "empty": nil, "another machine's": other} {
+		p, err := Open(write("program", 0o700, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if err := p.Try(t.Context(), nil, nil); err == nil {
+			t.Errorf("%s: tried", name)
+		}
+		if runtime.GOOS != "linux" && name == "another machine's" {
+			continue
+		}
+		if err := p.Exec(nil, []*os.File{r}, nil); err == nil {
+			t.Errorf("%s: run", name) // by whom?
+		}
+	}
+	// One that is cut off can be begun, and is not without a trial.
+	cut, err := Open(write("cut", 0o700, own[:len(own)/3]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cut.Close()
+	if err := cut.Try(t.Context(), nil, nil); err == nil {
+		t.Error("a program that is cut off can go on")
+	}
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &after); err != nil || before != after {
+		t.Errorf("the limit was %v, and is %v, %v", before, after, err)
+	}
+	raw, _ := r.SyscallConn()
+	_ = raw.Control(func(fd uintptr) {
+		if flags, err := unix.FcntlInt(fd, unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+			t.Errorf("its flags are %d, %v", flags, err)
+		}
+	})
+}
+
+// What is inherited is read with care: the environment is anybody's.
+func TestInheritedNonsense(t *testing.T) {
+	for _, value := range []string{"", "x", "-1", "2", "1000000"} {
+		t.Setenv(inheritEnv, value)
+		if _, _, ok, err := Inherited(); !ok || err == nil {
+			t.Errorf("%q: %v, %v", value, ok, err)
+		}
+		if _, there := os.LookupEnv(inheritEnv); there {
+			t.Errorf("%q stays", value)
+		}
+	}
+}
