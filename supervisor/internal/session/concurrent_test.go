@@ -84,7 +84,7 @@ func (c *caller) call() (what string, err error) {
 }
 
 func (c *caller) use(s *Session) (what string, err error) {
-	switch c.rnd.IntN(9) {
+	switch c.rnd.IntN(10) {
 	case 0:
 		c.by(s).print(make([]byte, c.rnd.IntN(100_000)))
 	case 1:
@@ -100,6 +100,10 @@ func (c *caller) use(s *Session) (what string, err error) {
 	case 6:
 		_, _, _, err := s.Read(c.rnd.Uint64N(1<<20), 1000)
 		return "Read", err
+	case 7:
+		if thaw, ok := s.halt(func() {}); ok {
+			thaw()
+		}
 	default:
 		mode := []protocol.Mode{protocol.ModeShared, protocol.ModeExclusive, protocol.ModeReadOnly}[c.rnd.IntN(3)]
 		v, err := attach(s, protocol.AttachSpec{Mode: mode, Steal: c.rnd.IntN(2) == 0, Writer: fmt.Sprint("w", c.rnd.IntN(5)), Cols: c.rnd.IntN(2)}, nil)

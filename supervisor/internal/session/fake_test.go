@@ -19,21 +19,22 @@ import (
 type fakePTY struct {
 	spec pty.Spec
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced at each change
-	out      []byte        // printed, not read by the session
-	perRead  int           // bytes a Read returns at most; 0 is what there is
-	deadline time.Time
-	in       []byte // typed, not read by the child
-	room     int    // what in holds at most
-	deaf     bool   // ends by SIGKILL only
-	words    []byte // printed when it is asked to end
-	held     bool   // a grandchild has the terminal open
-	sizes    []protocol.Size
-	pixels   [2]int
-	closed   bool
-	done     chan struct{}
-	status   pty.Status
+	mu            sync.Mutex
+	changed       chan struct{} // closed and replaced at each change
+	out           []byte        // printed, not read by the session
+	perRead       int           // bytes a Read returns at most; 0 is what there is
+	deadline      time.Time
+	writeDeadline time.Time
+	in            []byte // typed, not read by the child
+	room          int    // what in holds at most
+	deaf          bool   // ends by SIGKILL only
+	words         []byte // printed when it is asked to end
+	held          bool   // a grandchild has the terminal open
+	sizes         []protocol.Size
+	pixels        [2]int
+	closed        bool
+	done          chan struct{}
+	status        pty.Status
 }
 
 func newFake(spec pty.Spec) *fakePTY {
@@ -140,6 +141,11 @@ func (f *fakePTY) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
+func (f *fakePTY) SetWriteDeadline(t time.Time) error {
+	f.change(func() { f.writeDeadline = t })
+	return nil
+}
+
 func (f *fakePTY) TryWrite(b []byte) (n int, err error) {
 	f.change(func() { n, err = f.write(b) })
 	return n, err
@@ -153,7 +159,10 @@ func (f *fakePTY) Write(b []byte) (n int, err error) {
 		if n += k; err != nil || n == len(b) {
 			return n, err
 		}
-		f.wait(time.Time{})
+		if !f.writeDeadline.IsZero() && !time.Now().Before(f.writeDeadline) {
+			return n, os.ErrDeadlineExceeded
+		}
+		f.wait(f.writeDeadline)
 	}
 }
 

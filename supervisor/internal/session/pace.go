@@ -25,6 +25,8 @@ func (s *Session) pace() {
 		case <-a.moved:
 		case <-s.pty.Done():
 			return
+		case <-s.poke:
+			return
 		case <-timer.C:
 			s.unpaced = true
 			return

@@ -40,6 +40,7 @@ type PTY interface {
 	PID() int
 	ReadEach(b []byte, each func(n int)) (int, error)
 	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
 	TryWrite([]byte) (int, error)
 	Write([]byte) (int, error)
 	Resize(cols, rows, width, height int) error
@@ -89,7 +90,7 @@ type Session struct {
 	chunks  chan chunk
 	asks    chan func()
 	toWrite chan []byte
-	wrote   chan error
+	wrote   chan written
 	exited  chan struct{}              // closed once the exit record stands
 	gone    chan struct{}              // closed once nothing of the session runs
 	running sync.WaitGroup             // read, write, and signals that nothing else waits for
@@ -98,6 +99,8 @@ type Session struct {
 	late    sync.Mutex                 // takes loop's place once that is gone, for what viewers still want
 	pacer   atomic.Pointer[Attachment] // whom the child waits for; changed by loop
 	unpaced bool                       // the pacer was waited for in vain; owned by read
+	halting atomic.Pointer[halt]       // read and write are to rest; changed by loop
+	poke    chan struct{}              // has read look whether it is
 
 	// Owned by loop.
 	state       protocol.State
@@ -162,7 +165,8 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token, account string
 		chunks:  make(chan chunk, 4),
 		asks:    make(chan func()),
 		toWrite: make(chan []byte, 1),
-		wrote:   make(chan error, 1),
+		wrote:   make(chan written, 1),
+		poke:    make(chan struct{}, 1),
 		exited:  make(chan struct{}),
 		gone:    make(chan struct{}),
 		state:   protocol.StateStarting, size: size, lastIO: now,
@@ -216,7 +220,12 @@ func (s *Session) read() {
 		if err == nil {
 			continue
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) { // set by loop when the child ended
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if h := s.halting.Load(); h != nil {
+				h.rest()
+				continue
+			}
+			// Else it was set by loop when the child ended.
 			if ended.IsZero() {
 				ended = time.Now()
 			}
@@ -232,6 +241,7 @@ func (s *Session) read() {
 		}
 		select {
 		case <-s.pty.Done():
+		case <-s.poke:
 		case <-time.After(reopenPoll):
 		}
 	}
@@ -261,9 +271,15 @@ func (s *Session) took(n int) {
 
 func (s *Session) write() {
 	for p := range s.toWrite {
-		_, err := s.pty.Write(p)
-		s.wrote <- err
+		n, err := s.pty.Write(p)
+		s.wrote <- written{p[n:], err}
 	}
+}
+
+// written is what became of a piece of input.
+type written struct {
+	rest []byte // not written
+	err  error  // why not
 }
 
 func (s *Session) loop() {
@@ -280,12 +296,11 @@ func (s *Session) loop() {
 				s.finishIfOver()
 				continue
 			}
-			s.show(c.offset + uint64(c.n))
-			s.lastIO = s.cfg.Now()
+			s.shown(c)
 		case f := <-s.asks:
 			f()
-		case err := <-s.wrote:
-			s.inputWritten(err)
+		case w := <-s.wrote:
+			s.inputWritten(w.err)
 		case <-s.claimed:
 			s.claim(nil)
 		case <-s.idle.c:
@@ -307,6 +322,12 @@ func (s *Session) loop() {
 	close(s.toWrite)
 	s.running.Wait() // the terminal is closed: nothing holds them up
 	s.releaseRing()
+}
+
+// shown shows a chunk.
+func (s *Session) shown(c chunk) {
+	s.show(c.offset + uint64(c.n))
+	s.lastIO = s.cfg.Now()
 }
 
 func (s *Session) releaseRing() {

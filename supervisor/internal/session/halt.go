@@ -1,0 +1,105 @@
+package session
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// A session comes to rest where another program is to go on with it: nothing is
+// read of its terminal or typed into it, and loop does nothing else, until it goes
+// on. What was printed meanwhile is in the kernel; the child waits if that is full.
+
+// A halt is one such rest.
+type halt struct {
+	reader chan struct{} // read is at rest
+	again  chan struct{} // closed when it may read again
+}
+
+// rest is called by read.
+func (h *halt) rest() {
+	h.reader <- struct{}{}
+	<-h.again
+}
+
+// longAgo is the deadline that ends what is under way.
+var longAgo = time.Unix(1, 0)
+
+// halt brings the session to rest, and calls look, in loop, when it is; thaw lets
+// it go on. ok is false for a session that is gone.
+func (s *Session) halt(look func()) (thaw func(), ok bool) {
+	halted, thawed := make(chan struct{}), make(chan struct{})
+	ask := func() {
+		h := &halt{reader: make(chan struct{}), again: make(chan struct{})}
+		s.stand(h)
+		look()
+		close(halted)
+		<-thawed
+		s.goOn(h)
+	}
+	select {
+	case s.asks <- ask:
+		<-halted
+		return sync.OnceFunc(func() { close(thawed) }), true
+	case <-s.gone:
+		return nil, false
+	}
+}
+
+// stand stops read and write, and takes what they have done.
+func (s *Session) stand(h *halt) {
+	s.halting.Store(h)
+	if !s.outputOver {
+		_ = s.pty.SetReadDeadline(longAgo) // fails only where Read ends by itself
+		select {
+		case s.poke <- struct{}{}:
+		default: // it has yet to look
+		}
+		s.standReader(h)
+	}
+	if in := &s.input; in.busy {
+		_ = s.pty.SetWriteDeadline(longAgo) // the same of Write
+		w := <-s.wrote
+		in.busy = false
+		if len(w.rest) > 0 {
+			in.queue = slices.Insert(in.queue, 0, w.rest)
+			in.queued += len(w.rest)
+		}
+	}
+}
+
+// standReader returns when read is at rest, or has ended, and all that it has read
+// is shown.
+func (s *Session) standReader(h *halt) {
+	for resting := false; !resting || len(s.chunks) > 0; {
+		select {
+		case c, ok := <-s.chunks:
+			if !ok {
+				s.outputOver = true // loop sees it, too
+				return
+			}
+			s.shown(c)
+		case <-h.reader:
+			resting = true
+		}
+	}
+}
+
+// goOn takes stand back.
+func (s *Session) goOn(h *halt) {
+	s.halting.Store(nil)
+	until := time.Time{}
+	if s.childEnded {
+		until = time.Now().Add(drainQuiet)
+	}
+	if s.exit == nil {
+		_ = s.pty.SetReadDeadline(until)
+		_ = s.pty.SetWriteDeadline(time.Time{})
+	}
+	select {
+	case <-s.poke: // nobody had to be told
+	default:
+	}
+	close(h.again)
+	s.writeNext()
+}

@@ -1,0 +1,158 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/protocol"
+	"holdfast/shared/testkit"
+)
+
+// A session that comes to rest again and again, while its child prints as fast as
+// it can and is typed at: at rest nothing changes, and afterwards every byte was
+// printed once, and typed once.
+func TestHalt(t *testing.T) {
+	testkit.CheckLeaks(t)
+	tb := NewTable(Config{RingBytes: 64 << 20, InputBytes: 4 << 20})
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	const lines = 200_000
+	s, err := tb.Create("s", bash(fmt.Sprintf(`stty raw -echo; seq %d; echo END; exec cat`, lines)), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tb.Shutdown(t.Context()) }()
+	for range 100 {
+		var before uint64
+		thaw, ok := s.halt(func() { _, before, _ = s.ring.Bounds() })
+		if !ok {
+			t.Fatal("it is gone")
+		}
+		time.Sleep(time.Duration(rnd.IntN(300)) * time.Microsecond) // in which the child could print
+		_, after, _ := s.ring.Bounds()
+		thaw()
+		if after != before {
+			t.Fatalf("at rest it printed %d bytes", after-before)
+		}
+		time.Sleep(time.Duration(rnd.IntN(300)) * time.Microsecond)
+	}
+	var want strings.Builder
+	for n := range lines {
+		fmt.Fprintln(&want, n+1)
+	}
+	want.WriteString("END\n")
+	testkit.Eventually(t, patience, func() bool {
+		_, end, _ := s.ring.Bounds()
+		return end >= uint64(want.Len())
+	}, "all is printed")
+	got, _, _, err := s.Read(0, want.Len())
+	if err != nil || string(got) != want.String() {
+		t.Errorf("%d bytes were printed, want %d; they differ at %d, %v", len(got), want.Len(), differ(got, []byte(want.String())), err)
+	}
+}
+
+// What a child that does not read was given to read waits through a rest, in its
+// order.
+func TestHaltTyping(t *testing.T) {
+	testkit.CheckLeaks(t)
+	tb := NewTable(Config{RingBytes: 8 << 20})
+	gate := filepath.Join(t.TempDir(), "gate")
+	if err := unix.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := tb.Create("s", bash(`stty raw -echo; echo READY; read -r < `+gate+`; exec cat`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tb.Shutdown(t.Context()) }()
+	const ready = "READY\n"
+	printed := func(n int) []byte {
+		t.Helper()
+		testkit.Eventually(t, patience, func() bool { _, end, _ := s.ring.Bounds(); return end >= uint64(n) }, "it prints")
+		got, _, _, err := s.Read(0, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	printed(len(ready))
+	var typed []byte
+	waits := 0
+	for i := range 1000 {
+		piece := fmt.Appendf(nil, "%d %s\n", i, strings.Repeat("x", i%300))
+		if _, err := s.Type("w", uint64(len(typed)), piece); err != nil {
+			t.Fatal(err)
+		}
+		typed = append(typed, piece...)
+		if i == 600 {
+			if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%20 == 0 {
+			if thaw, ok := s.halt(func() { waits = max(waits, s.input.queued) }); ok {
+				thaw()
+			}
+		}
+	}
+	if waits == 0 {
+		t.Error("nothing had to wait")
+	}
+	want := append([]byte(ready), typed...)
+	if got := printed(len(want)); !bytes.Equal(got, want) {
+		t.Errorf("typed and printed differ at %d of %d", differ(got, want), len(want))
+	}
+}
+
+// differ is where two texts begin to differ.
+func differ(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// A session that has ended, or ends, comes to rest as others do; one that is gone
+// does not.
+func TestHaltEnds(t *testing.T) {
+	testkit.CheckLeaks(t)
+	tb := NewTable(Config{})
+	s, err := tb.Create("s", bash("exit 3"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for done := false; !done; {
+		var state protocol.State
+		thaw, ok := s.halt(func() { state = s.state })
+		if !ok {
+			t.Fatal("it is gone")
+		}
+		thaw()
+		done = state == protocol.StateExited
+	}
+	<-s.Exited()
+	if s.Exit().ExitCode != 3 {
+		t.Errorf("it ended as %+v", s.Exit())
+	}
+	if err := tb.Forget("s", ""); err != nil {
+		t.Fatal(err)
+	}
+	<-s.gone
+	if _, ok := s.halt(func() { t.Error("looked at") }); ok {
+		t.Error("it is gone, and comes to rest")
+	}
+}
