@@ -3,23 +3,43 @@
 package ring
 
 import (
-	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-func mapFD(f *os.File, n int) (*os.File, []byte, error) {
-	err := f.Truncate(int64(n))
-	if err == nil {
-		var buf []byte
-		buf, err = unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		if err == nil {
-			return f, buf, nil
-		}
-		err = os.NewSyscallError("mmap", err)
-	}
-	return nil, nil, errors.Join(err, f.Close())
+// mapFile maps the first n bytes of a file, which no child shall inherit: it may
+// come from a program that has handed it on through an exec.
+func mapFile(f *os.File, n int) (mem []byte, err error) {
+	err = control(f, func(fd uintptr) (err error) {
+		unix.CloseOnExec(int(fd))
+		mem, err = unix.Mmap(int(fd), 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		return os.NewSyscallError("mmap", err)
+	})
+	return mem, err
 }
 
-func unmap(buf []byte) error { return os.NewSyscallError("munmap", unix.Munmap(buf)) }
+func unmap(mem []byte) error { return os.NewSyscallError("munmap", unix.Munmap(mem)) }
+
+func duplicate(f *os.File) (dup *os.File, err error) {
+	err = control(f, func(fd uintptr) error {
+		n, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3) // above the standard ones
+		if err == nil {
+			dup = os.NewFile(uintptr(n), f.Name())
+		}
+		return os.NewSyscallError("fcntl", err)
+	})
+	return dup, err
+}
+
+// control calls do with the file's descriptor, which stays valid meanwhile.
+func control(f *os.File, do func(fd uintptr) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if ctlErr := raw.Control(func(fd uintptr) { err = do(fd) }); ctlErr != nil {
+		return ctlErr
+	}
+	return err
+}

@@ -6,6 +6,8 @@ import (
 )
 
 // On Windows no terminal is ever opened, and so no ring.
-func mapFile(int) (*os.File, []byte, error) { return nil, nil, errors.ErrUnsupported }
-
-func unmap([]byte) error { return nil }
+func newFile(int) (*os.File, error)         { return nil, errors.ErrUnsupported }
+func checkSeals(*os.File) error             { return errors.ErrUnsupported }
+func mapFile(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported }
+func unmap([]byte) error                    { return nil }
+func duplicate(*os.File) (*os.File, error)  { return nil, errors.ErrUnsupported }

@@ -2,11 +2,15 @@
 //
 // Offsets count every byte since the session began and never go back, so a
 // reader that remembers one number can go on after its proxy was replaced.
-// The bytes lie in a mapped memory file, into which the PTY is read directly
-// and which can be handed on to another process.
+// All of it lies in a mapped memory file, into which the PTY is read directly.
+// Another process can adopt that file when this one has ended, at whatever
+// instant it did: no byte that was read is lost, and none comes twice.
 //
 // Invariant: end-start <= len(buf), and no byte of [start, end) is written to.
 // A reader older than start gets ErrGone and takes a snapshot instead.
+//
+// Invariant: what a read(2) may be writing to is [end, armed), and was poison
+// before; what differs from that was read.
 //
 // Not here: escape sequences (package screen), delivery (package session).
 package ring
@@ -15,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 
 	"holdfast/protocol"
@@ -35,14 +38,8 @@ const (
 	MinBytes     = 64 << 10
 	MaxBytes     = 64 << 20
 	maxRead      = 64 << 10 // a PTY gives about 4 KiB a read(2); this many are worth one wake-up
-	maxMarks     = 1024     // resizes remembered; older ones are merged
+	firstRead    = 8 << 10  // two of them: what a session that prints little has poisoned ahead of it
 )
-
-// A Mark says that from Offset on the terminal had this size.
-type Mark struct {
-	Offset uint64
-	Size   protocol.Size
-}
 
 // A Ring has one writer and any number of readers, in any goroutines.
 type Ring struct {
@@ -50,29 +47,49 @@ type Ring struct {
 	readSize int
 
 	mu       sync.Mutex
+	mem      []byte // the mapped file: head, room and buf
+	head     *header
+	room     []byte
 	buf      []byte
+	window   int    // how much is reserved at a time
+	reserved uint64 // from which offset on, the last time
 	start    uint64 // oldest offset kept
-	end      uint64 // bytes printed so far
+	end      uint64 // this and what follows is in head too
+	armed    uint64
 	marks    []Mark // ascending; the first is the size at start
-	finished bool   // end is final
+	finished bool
 	watchers map[chan struct{}]struct{}
 }
 
 // New returns a ring that keeps at least the given number of bytes; it begins
 // with the given size. Memory is used as it is written to.
 func New(keep int, size protocol.Size) (*Ring, error) {
-	keep = min(max(keep, MinBytes), MaxBytes)
-	readSize := min(keep/8, maxRead)
-	// One read's room on top, so that a reservation never costs kept bytes.
-	file, buf, err := mapFile(keep + readSize)
+	r, err := create(newPreamble(min(max(keep, MinBytes), MaxBytes)))
 	if err != nil {
 		return nil, fmt.Errorf("ring: %w", err)
 	}
-	return &Ring{
-		file: file, buf: buf, readSize: readSize,
-		marks:    []Mark{{0, size}},
-		watchers: make(map[chan struct{}]struct{}),
-	}, nil
+	r.addMark(Mark{0, size})
+	return r, nil
+}
+
+func create(p preamble) (*Ring, error) {
+	file, err := newFile(p.size())
+	if err != nil {
+		return nil, err
+	}
+	mem, err := mapFile(file, p.size())
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	r := over(file)
+	r.carve(p, mem)
+	r.head.preamble = p
+	return r, nil
+}
+
+// over returns a ring that is not mapped yet.
+func over(file *os.File) *Ring {
+	return &Ring{file: file, watchers: make(map[chan struct{}]struct{})}
 }
 
 // ReadSize is how much the writer should reserve at a time: small enough that
@@ -82,22 +99,56 @@ func (r *Ring) ReadSize() int { return r.readSize }
 // Keep is how many bytes are kept at least.
 func (r *Ring) Keep() int { return len(r.buf) - r.readSize }
 
-// Reserve returns room for the next bytes, at most ReadSize and at least one.
-// Whatever lay there is forgotten now, before it is overwritten. The room is
-// the writer's until Commit.
+// Reserve returns room for the next bytes, at most ReadSize and at least one:
+// little for a session that prints little, as all of it is poisoned, and more
+// for one that fills it. Whatever lay there is forgotten now, before it is
+// overwritten. The room is the writer's until Commit.
 func (r *Ring) Reserve() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.buf == nil {
 		return nil
 	}
+	r.widen()
+	n := min(r.window, r.ahead(r.end))
+	r.forget(r.end + uint64(n))
+	r.arm(r.end + uint64(n))
 	at := int(r.end % uint64(len(r.buf)))
-	n := min(r.readSize, len(r.buf)-at)
-	if oldest := r.end + uint64(n); oldest > uint64(len(r.buf)) {
-		r.start = max(r.start, oldest-uint64(len(r.buf)))
+	return r.buf[at : at+n]
+}
+
+// widen lets the next reservation be longer if most of the last was used.
+func (r *Ring) widen() {
+	if r.end-r.reserved > uint64(r.window/2) {
+		r.window *= 2
+	}
+	r.window = min(max(r.window, firstRead), r.readSize)
+	r.reserved = r.end
+}
+
+// ahead is how much can be reserved at offset at most: to the end of the buffer
+// and no further.
+func (r *Ring) ahead(offset uint64) int {
+	return min(r.readSize, len(r.buf)-int(offset%uint64(len(r.buf))))
+}
+
+// forget lets go of what lies where bytes up to offset will.
+func (r *Ring) forget(offset uint64) {
+	if n := uint64(len(r.buf)); offset > n {
+		r.start = max(r.start, offset-n)
 		r.dropMarks()
 	}
-	return r.buf[at : at+n]
+}
+
+// arm lays poison up to offset. What an earlier reservation left over is poison
+// still; so each byte is poisoned once each time the ring goes round.
+func (r *Ring) arm(offset uint64) {
+	if from := max(r.armed, r.end); from < offset {
+		at := int(from % uint64(len(r.buf)))
+		lay(r.buf[at:at+int(offset-from)], at)
+		r.armed = offset
+		r.head.armed.Store(offset) // only now: before, there is no poison
+	}
 }
 
 // Commit makes the first n bytes of the reserved room part of the ring and
@@ -107,6 +158,9 @@ func (r *Ring) Commit(n int) uint64 {
 	defer r.mu.Unlock()
 	from := r.end
 	r.end += uint64(n)
+	if r.buf != nil {
+		r.head.end.Store(r.end)
+	}
 	return from
 }
 
@@ -117,35 +171,14 @@ func (r *Ring) Wake() {
 	r.wake()
 }
 
-// MarkSize notes that from the present end on, which it returns, the terminal
-// has another size.
-func (r *Ring) MarkSize(size protocol.Size) uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if last := &r.marks[len(r.marks)-1]; last.Offset == r.end {
-		last.Size = size
-	} else {
-		r.marks = append(r.marks, Mark{r.end, size})
-	}
-	if len(r.marks) > maxMarks {
-		r.marks = append(r.marks[:0], r.marks[len(r.marks)-maxMarks/2:]...)
-	}
-	r.wake()
-	return r.end
-}
-
-// dropMarks forgets marks before start but for the one in force there.
-func (r *Ring) dropMarks() {
-	for len(r.marks) > 1 && r.marks[1].Offset <= r.start {
-		r.marks = r.marks[1:]
-	}
-}
-
 // Finish says that nothing more will be written.
 func (r *Ring) Finish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.finished = true
+	if r.buf != nil {
+		r.head.finished.Store(1)
+	}
 	r.wake()
 }
 
@@ -197,42 +230,6 @@ func (r *Ring) copyAt(p []byte, offset uint64) {
 	copy(p[k:], r.buf)
 }
 
-// NextMark returns the first mark behind offset, if there is one.
-func (r *Ring) NextMark(offset uint64) (Mark, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, m := range r.marks {
-		if m.Offset > offset {
-			return m, true
-		}
-	}
-	return Mark{}, false
-}
-
-// SizeAt returns the terminal's size when the byte at offset was printed, as
-// far as it is still known.
-func (r *Ring) SizeAt(offset uint64) protocol.Size {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	size := r.marks[0].Size
-	for _, m := range r.marks {
-		if m.Offset > offset {
-			break
-		}
-		size = m.Size
-	}
-	return size
-}
-
-// WidthChanged reports whether the terminal's width changed behind offset, as
-// far as it is still known.
-func (r *Ring) WidthChanged(offset uint64) bool {
-	cols := r.SizeAt(offset).Cols
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.marks, func(m Mark) bool { return m.Offset > offset && m.Size.Cols != cols })
-}
-
 // Watch makes every change poke c, which must have room for one. Unwatch ends
 // it.
 func (r *Ring) Watch(c chan struct{}) {
@@ -257,8 +254,8 @@ func (r *Ring) wake() {
 	}
 }
 
-// Close gives the memory back. Reads fail from here on; the writer must have
-// ended.
+// Close gives the memory back, but for who has the file too. Reads fail from here
+// on; the writer must have ended.
 func (r *Ring) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -267,7 +264,8 @@ func (r *Ring) Close() error {
 	}
 	r.finished = true
 	r.wake()
-	buf := r.buf
-	r.buf, r.start = nil, r.end // nothing is kept any more
-	return errors.Join(unmap(buf), r.file.Close())
+	mem := r.mem
+	r.mem, r.head, r.room, r.buf = nil, nil, nil, nil
+	r.start = r.end // nothing is kept any more
+	return errors.Join(unmap(mem), r.file.Close())
 }

@@ -1,0 +1,112 @@
+//go:build linux
+
+package ring
+
+import (
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	creack "github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// kills is how many owners of a ring die in a row.
+const kills = 200
+
+// TestKilled: processes read a terminal into a ring until they are killed, each
+// goes on where the one before it died, and the last one has every byte once.
+func TestKilled(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		open func(testing.TB) (from, to *os.File)
+		n    int
+	}{
+		{"terminal", openTerminal, kills},
+		{"pipe", openPipe, kills / 4}, // gives up to 64 KiB a read(2)
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := tt.n
+			if testing.Short() {
+				n /= 10
+			}
+			killReaders(t, n, tt.open)
+		})
+	}
+}
+
+func killReaders(t *testing.T, n int, open func(testing.TB) (from, to *os.File)) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	from, to := open(t)
+	printer := startPrinting(to)
+	defer printer.end()
+	defer from.Close() // first: then a printer that nobody reads ends too
+	file := handOn(t, newRing(t, DefaultBytes))
+	defer file.Close()
+	rescues, bytes := 0, 0
+	for range n {
+		r := startReader(t, file, from, rnd.Uint64())
+		if rnd.IntN(8) > 0 { // else it may not even have adopted the ring
+			rescued := r.ready()
+			rescues, bytes = rescues+min(rescued, 1), bytes+rescued
+			time.Sleep(time.Duration(rnd.IntN(int(3 * time.Millisecond)))) // for any moment to be the last
+		}
+		r.kill()
+	}
+	last := startReader(t, file, from, 0)
+	rescued := last.ready()
+	printer.stop.Store(true)
+	last.wait()
+	total := printer.end()
+	r, _, err := Adopt(handOnFile(t, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	start, end, finished := r.Bounds()
+	if end != total || !finished {
+		t.Errorf("%d bytes in the ring, finished %v; want %d, true", end, finished, total)
+	}
+	if err := checkPrinted(r, start, end); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d killed, %d bytes read, %d of them rescued after %d reads", n, end, bytes+rescued, rescues)
+	if rescues == 0 {
+		t.Error("nobody died between a read and its commit: this shows nothing")
+	}
+}
+
+func openTerminal(t testing.TB) (from, to *os.File) {
+	master, slave, err := creack.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode.Oflag &^= unix.OPOST
+	if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, mode); err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+func openPipe(t testing.TB) (from, to *os.File) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return from, to
+}
+
+func handOnFile(t testing.TB, f *os.File) *os.File {
+	dup, err := duplicate(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dup
+}
