@@ -157,6 +157,7 @@ step "go vet, windows" env GOOS=windows go vet ./protocol/... ./shared/... ./sup
 step "staticcheck" go run "$STATICCHECK" ./...
 step "builds" builds
 step "tests" tests
+step "the terminal core, with other internals" go test -tags vtother ./supervisor/internal/vt ./supervisor/internal/screen
 step "the terminal core, measured" measures
 step "fuzz, $FUZZTIME each" fuzz
 cat "$work/total"

@@ -74,6 +74,21 @@ func sameStyle(a, b *style) bool {
 	if a.visible() != b.visible() {
 		return false
 	}
-	k, l := a.shownLink(), b.shownLink()
+	return sameLink(a.shownLink(), b.shownLink())
+}
+
+// alike is sameStyle for looks by number.
+func (t *Term) alike(a, b styleID) bool {
+	return a == b || sameStyle(&t.styles.all[a], &t.styles.all[b])
+}
+
+// isErased reports whether a look is one that erasing leaves.
+func (s *style) isErased() bool {
+	e := s.erased()
+	return sameStyle(s, &e)
+}
+
+// sameLink reports whether two links are one, for who is told of them.
+func sameLink(k, l *link) bool {
 	return k == l || k != nil && l != nil && k.id == l.id && k.uri == l.uri
 }

@@ -3,6 +3,7 @@ package vt
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"testing"
 )
 
@@ -31,7 +32,8 @@ func feed(t *Term, data []byte, n int) {
 
 // FuzzTerm: whatever bytes come, nothing panics and what is held is bounded;
 // the state does not depend on how they were cut; and a snapshot's terminal has
-// a snapshot that makes the same terminal.
+// a snapshot that makes the same terminal, and with what it leaves out the very
+// terminal it is of.
 func FuzzTerm(f *testing.F) {
 	for _, s := range []string{
 		"hello\r\nworld\x1b[31m!\x1b[2J", "\xe4\xb8\xad\xe6\x96\x87\xcc\x81\xff\x03\x02x\x1b[5b",
@@ -40,6 +42,8 @@ func FuzzTerm(f *testing.F) {
 	} {
 		f.Add(byte(9|1<<5), byte(5), []byte(s))
 	}
+	f.Add(byte(9|1<<5), byte(5|16), []byte("\u0604\x0fw\U0001f1e6\x0f\U0001f1e7"))
+	f.Add(byte(0), byte(5), []byte("ab c\r\u035f"))
 	f.Fuzz(func(t *testing.T, size, mode byte, data []byte) {
 		if len(data) > 4<<10 {
 			return
@@ -68,6 +72,20 @@ func FuzzTerm(f *testing.F) {
 		third := again(second.Snapshot())
 		if x, y := encodeState(t, second.State()), encodeState(t, third.State()); !bytes.Equal(x, y) {
 			t.Fatalf("the snapshot\n%q\nof a snapshot's terminal\n%s\nmakes\n%s", second.Snapshot(), x, y)
+		}
+		save, rest := whole.AppendSave(nil, 100)
+		c := Config{HistoryLines: int(mode & 15), Graphemes: mode&16 != 0}
+		c.Cols, c.Rows = whole.Size()
+		restored := New(c)
+		restored.Expect(rest)
+		restored.Refill(save)
+		if err := rest.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		restored.Restored(rest)
+		save2, rest2 := restored.AppendSave(nil, 100)
+		if x, y := encodeState(t, whole.State()), encodeState(t, restored.State()); !bytes.Equal(x, y) || !bytes.Equal(save, save2) || !reflect.DeepEqual(rest, rest2) {
+			t.Fatalf("of\n%s\n%q\n%+v\nis made\n%s\n%q\n%+v", x, save, rest, y, save2, rest2)
 		}
 		whole.Pack()
 		if x, y := encodeState(t, a), encodeState(t, whole.State()); !bytes.Equal(x, y) {

@@ -64,9 +64,6 @@ const (
 )
 
 const (
-	// arenaSize is small enough that dropping one line after the other wastes
-	// little, and large enough to be compressed well.
-	arenaSize  = 64 << 10
 	firstArena = 4 << 10
 	// arenaLooks bounds the looks of an arena to half of what its lines take.
 	arenaLooks = 2048

@@ -13,7 +13,7 @@ func (p *painter) look(s *style) {
 			p.add("\x1b[1\"q")
 		}
 	}
-	if l := s.shownLink(); l != p.pen.shownLink() {
+	if l := s.shownLink(); !sameLink(l, p.pen.shownLink()) {
 		p.add("\x1b]8;")
 		if l != nil {
 			if l.id != "" {

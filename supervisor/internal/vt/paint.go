@@ -18,6 +18,10 @@ type painter struct {
 
 	// IRM, where it is known: a snapshot says it whether or not it is needed.
 	insertKnown, insert bool
+
+	joins bool // under mode 2027: what was printed last may take what follows into its cell
+
+	odd *oddRows // collects them, if it is not nil
 }
 
 func (p *painter) add(s string) { p.out = append(p.out, s...) }
@@ -37,22 +41,44 @@ func (p *painter) csi(final byte, numbers ...int) {
 // normal writes the last lines of the history and the normal screen.
 func (p *painter) normal(history int) {
 	t := p.t
-	first := true
-	t.hist.each(t.hist.lines-history, func(_ int, l storedLine) bool {
+	done, next := 0, 64
+	t.hist.each(t.hist.lines-history, func(i int, l storedLine) bool {
 		if l.flags&(lineASCII|lineWrapped|lineMarked) == lineASCII {
-			p.newLine(first)
+			p.newLine(done == 0)
 			p.storedASCII(l)
 		} else {
 			t.scratch = t.storedCells(t.scratch[:0], l)
-			p.line(t.scratch, l.marks, l.flags&lineWrapped != 0, first)
+			if p.odd != nil {
+				p.odd.continues = p.odd.continues || done == 0 && l.flags&lineWrapped != 0
+				p.odd.normal(t.hist.lines-1-i+t.rows, t.scratch, l.marks)
+			}
+			p.line(t.scratch, l.marks, l.flags&lineWrapped != 0, done == 0)
 		}
-		first = false
+		if done++; done == next {
+			next *= 4
+			p.reserve(done, history+t.rows)
+		}
 		return true
 	})
 	for y := range t.rows {
 		r := t.normal.row(y)
-		p.line(t.rowCells(r), r.marks, r.wrapped, first)
-		first = false
+		cells := t.rowCells(r)
+		if p.odd != nil {
+			p.odd.continues = p.odd.continues || done == 0 && r.wrapped
+			p.odd.normal(t.rows-1-y, cells, r.marks)
+		}
+		p.line(cells, r.marks, r.wrapped, done == 0)
+		done++
+	}
+}
+
+// reserve makes room for all of the rows, if they are like those that are done,
+// but for not more than five times as much as there is: growing step by step
+// would copy a long snapshot several times, and hold more.
+func (p *painter) reserve(done, rows int) {
+	n := len(p.out) / done * (rows - done)
+	if n = min(n+n/16, 4*len(p.out)); n > cap(p.out)-len(p.out) {
+		p.out = append(make([]byte, 0, len(p.out)+n), p.out...)
 	}
 }
 
@@ -75,7 +101,7 @@ func (p *painter) newLine(first bool) {
 		p.look(&style{})
 	}
 	p.out = append(p.out, '\r', '\n')
-	p.x = 0
+	p.x, p.joins = 0, false
 }
 
 // storedASCII writes a line of history as it is held.
@@ -119,7 +145,7 @@ func (p *painter) ascii(text []byte, s *style) {
 // emptyCells leaves n columns empty that look like s, of which something
 // follows in the same line.
 func (p *painter) emptyCells(n int, s *style) {
-	if *s == s.erased() {
+	if s.isErased() {
 		p.empty(n, s)
 		return
 	}
@@ -150,7 +176,7 @@ func (p *painter) line(cells []cell, marks []mark, wrapped, first bool) {
 // wrapsInto reports whether printing cells makes them a line that continues
 // this one, and nothing else: what scrolls in looks like the pen's background.
 func (p *painter) wrapsInto(cells []cell) bool {
-	if len(cells) == 0 || !cells[0].hasContent() {
+	if len(cells) == 0 || !cells[0].hasContent() || cells[0].width() == 0 {
 		return false
 	}
 	s := &p.t.styles.all[cells[0].style()]
@@ -158,7 +184,7 @@ func (p *painter) wrapsInto(cells []cell) bool {
 		return false
 	}
 	if p.x == p.t.cols-1 && cells[0].isWide() { // it wrapped early, and does so again
-		return p.end == *s
+		return sameStyle(&p.end, s)
 	}
 	return p.x == p.t.cols
 }
@@ -208,11 +234,11 @@ func (p *painter) cellsFrom(x int, cells []cell, marks []mark) []mark {
 		s := &t.styles.all[c.style()]
 		if !c.hasContent() || c.isWide() && p.x == t.cols-1 {
 			k := p.x + 1
-			for k < n && !cells[k].hasContent() && cells[k].style() == c.style() && (len(marks) == 0 || k < marks[0].col) {
+			for k < n && !cells[k].hasContent() && t.alike(cells[k].style(), c.style()) && (len(marks) == 0 || k < marks[0].col) {
 				k++
 			}
 			if k == t.cols {
-				if *s == s.erased() {
+				if s.isErased() {
 					p.emptyEnd(k-p.x, s)
 				} else {
 					p.emptyCells(k-p.x-1, s)
@@ -306,6 +332,10 @@ func (p *painter) content(c cell, s *style) {
 	t := p.t
 	p.look(s)
 	if c&(clusterBit|widthMask) == 0 && c&codeMask < utf8.RuneSelf {
+		if p.joins {
+			p.joins = false
+			p.add("\x0f")
+		}
 		p.out = append(p.out, byte(c&codeMask))
 		return
 	}
@@ -317,5 +347,6 @@ func (p *painter) content(c cell, s *style) {
 	if c.width() == 0 || t.modes.Graphemes {
 		p.add("\x0f") // shifts in what is shifted in
 	}
+	p.joins = t.modes.Graphemes
 	p.out = t.appendContent(p.out, c)
 }

@@ -75,8 +75,13 @@ func (t *Term) appendParams(dst []byte, collect uint32) []byte {
 			}
 		}
 	}
-	if p.full {
+	switch {
+	case p.full:
 		dst = append(dst, ';')
+	case p.subOff && p.inSub:
+		dst = append(dst, ':')
+	case (t.state == csiParam || t.state == dcsParam) && collect == 0 && p.n == 1 && p.v[0] == 0 && len(p.subs(0)) == 0:
+		dst = append(dst, '0') // a prefix cannot come any more
 	}
 	return append(dst, between...)
 }

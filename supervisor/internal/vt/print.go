@@ -53,7 +53,7 @@ func (t *Term) print(p []byte) {
 		}
 		r := b.row(b.y)
 		n := min(len(p), t.cols-b.x)
-		if !r.inCells && b.x < r.n && !(r.ascii && r.covered(b.x, b.x+n, t.penID)) {
+		if !r.inCells && (alwaysCells || b.x < r.n && !(r.ascii && r.covered(b.x, b.x+n, t.penID))) {
 			t.toCells(r)
 		}
 		r.putASCII(b.x, p[:n], t.penID)
@@ -160,7 +160,7 @@ func (t *Term) printText(p []byte) int {
 			t.wrapWide(0)
 		}
 		r := b.row(b.y)
-		if r.inCells || b.x < r.n {
+		if alwaysCells || r.inCells || b.x < r.n {
 			done += t.printCells(r, p[done:], ch, n, w)
 			continue
 		}

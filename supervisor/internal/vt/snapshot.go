@@ -20,8 +20,15 @@ func (t *Term) Snapshot() []byte { return t.AppendSnapshot(nil, t.hist.lines) }
 // ARCHITECTURE.md.
 func (t *Term) AppendSnapshot(dst []byte, history int) []byte {
 	p := &painter{t: t, out: dst}
+	p.snapshot(min(history, t.hist.lines))
+	return p.out
+}
+
+// snapshot writes a snapshot with so many lines above the screen.
+func (p *painter) snapshot(history int) {
+	t := p.t
 	p.private(2027, t.modes.Graphemes)
-	p.normal(min(history, t.hist.lines))
+	p.normal(history)
 	p.tabs(&t.normal)
 	p.saved(&t.normal, t.hist.lines)
 	p.keyboard(t.keyboard.Kitty[0])
@@ -42,7 +49,7 @@ func (t *Term) AppendSnapshot(dst []byte, history int) []byte {
 	p.region(t.b)
 	p.charsets()
 	p.cursor()
-	return t.pending(p.out)
+	p.out = t.pending(p.out)
 }
 
 // tabs sets the tab stops, if they are not as they are at first.
@@ -356,7 +363,7 @@ func (t *Term) last() (x int, c cell, joins bool) {
 			if c = cells[at]; c.hasContent() && at+max(c.width(), 1) == b.x && t.printable(c) &&
 				// Of the set that DECRC has brought back nothing can be designated.
 				(t.cs == t.gsets[t.gl] || t.cs.byteFor(c) != 0 || !t.replaced(c)) {
-				return at, c, t.join != 0 && c.style() == t.penID && !t.modes.Insert
+				return at, c, t.join != 0 && t.alike(c.style(), t.penID) && !t.modes.Insert
 			}
 		}
 	}
@@ -385,7 +392,7 @@ func (p *painter) emptyPending(y int) {
 	t := p.t
 	row := t.rowCells(t.b.row(t.b.y))
 	s := &t.styles.all[row[0].style()]
-	same := *s == s.erased()
+	same := s.isErased()
 	for _, c := range row {
 		same = same && c == row[0]
 	}

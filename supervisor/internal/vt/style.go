@@ -128,6 +128,11 @@ func (s *style) hash() uint32 {
 func (t *styleTable) id(s style) styleID {
 	if s.bg&bgExtended == 0 {
 		s.extended, s.link = 0, nil
+	} else if s.underline() == 0 { // DECRC may leave what does not show, and no bytes bring it back
+		s.fg &^= fgUnderline
+		if s.extended = 0; s.link == nil {
+			s.bg &^= bgExtended
+		}
 	}
 	if s == t.all[t.last] {
 		return t.last

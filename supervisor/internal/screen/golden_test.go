@@ -1,0 +1,100 @@
+package screen
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/vt/vttest"
+)
+
+var update = flag.Bool("update", false, "write the golden record")
+
+// A record does not depend on how the core holds what it is of: with the tag
+// vtother the golden one is the same.
+func TestRestoreGolden(t *testing.T) {
+	s := New(protocol.Size{Cols: 40, Rows: 10}, 100)
+	s.SetAppearance(protocol.Appearance{Foreground: "#101010", Version: "viewer 1"})
+	for _, w := range []string{
+		"\x1b]2;title\a\x1b]7;file:///srv/\xc3\xa4\a\x1b]9;done\a\x1b]4;3;#abcdef\a\x07\x1b[?1004h\x1b[c", strings.Repeat("世界 and é and e\u0301 ", 9) + "\r\n",
+		"\x1b[1;4:3;58;5;9;38;2;1;2;3mlook\x1b[m\x1b]8;id=a;https://a.b/\al\x1b]8;;\a\x1b[44m\x1b[K\x1b[m\r\n", numbers(130),
+		"\x1b[?2027h🇩🇪👨‍👩‍👧\x1b[?2027l\x1b[?1049h\x1b[2J\x1b[3;4H\x1b[7m status \x1b[m\x1b[?2004h\x1b[5;9r\x1b(0q\x1b[4;3",
+	} {
+		s.Write([]byte(w))
+	}
+	s.Resize(protocol.Size{Cols: 33, Rows: 9})
+	record := s.Save(-1)
+	name := filepath.Join("testdata", "record.golden")
+	if *update {
+		if err := os.WriteFile(name, record, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(record, golden) {
+		t.Errorf("got\n%q, want\n%q", record, golden)
+	}
+	if d := diff(restored(t, golden, 100, 33), s); d != "" {
+		t.Error(d)
+	}
+}
+
+// FuzzRestore: whatever is restored, nothing panics, and what comes of it can be
+// used, saved and restored.
+func FuzzRestore(f *testing.F) {
+	add := func(s *Screen, more string) {
+		snapshot, rest, err := sections(s.Save(-1))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(snapshot, rest, []byte(more))
+	}
+	for i := range 4 {
+		c := makeRun(i)
+		s := New(c.size, 20)
+		vttest.Do(terminal{s}, c.before)
+		add(s, "x\x1b[5b\r\n")
+	}
+	add(printed(small, "\x1b[?1049h世界\x1b[1;2H\x1b[@x"), "\x1b8\x1b[?1049l")
+	add(printed(small, "世界\x1b[1;2H\x1b[@x"+numbers(20)), "\x1b[3J")
+	f.Fuzz(func(t *testing.T, snapshot, rest, more []byte) {
+		if len(snapshot)+len(rest) > 64<<10 || len(more) > 4<<10 {
+			return
+		}
+		_, _ = Restore(rest, 50) // as a whole, which it may be by chance
+		record, at := beginSection([]byte{recordVersion}, sectionSnapshot)
+		record = append(record, snapshot...)
+		endSection(record, at)
+		record, at = beginSection(record, sectionRest)
+		record = append(record, rest...)
+		endSection(record, at)
+		r, err := Restore(record, 50)
+		if err != nil {
+			return
+		}
+		for !r.Step(1000) {
+		}
+		s := r.Screen()
+		use := func() {
+			s.Snapshot(100, protocol.Size{Cols: 30, Rows: 7})
+			s.History(protocol.HistorySpec{}).Content()
+			s.Text(100)
+			s.Events()
+			s.Replies()
+		}
+		use()
+		s.Write(more)
+		use()
+		s.Resize(protocol.Size{Cols: 13, Rows: 4})
+		s.Write(more)
+		use()
+		restored(t, s.Save(-1), 50, 1000)
+	})
+}

@@ -1,0 +1,50 @@
+package screen
+
+import (
+	"bytes"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/vt/vttest"
+)
+
+// listed is a screen with so many lines of listings above it.
+func listed(lines int) *Screen {
+	s := New(protocol.Size{Cols: 200, Rows: 50}, lines)
+	in := vttest.Listing.Make()
+	for n := 0; n < lines+50; {
+		k := min(len(in), 4096)
+		s.Write(in[:k])
+		n += bytes.Count(in[:k], []byte("\n"))
+		in = in[k:]
+	}
+	return s
+}
+
+// Saving every session of a busy supervisor must not be felt: 10,000 lines of
+// coloured listings are to take 5 ms, and 10 ms to be made again.
+func BenchmarkSave(b *testing.B) {
+	for _, pack := range []bool{false, true} {
+		b.Run(map[bool]string{false: "plain", true: "packed"}[pack], func(b *testing.B) {
+			s := listed(10_000)
+			if pack {
+				s.Pack()
+			}
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				n = len(s.Save(-1))
+			}
+			b.ReportMetric(float64(n), "record-B")
+		})
+	}
+}
+
+func BenchmarkRestore(b *testing.B) {
+	record := listed(10_000).Save(-1)
+	b.ReportAllocs()
+	b.SetBytes(int64(len(record)))
+	for b.Loop() {
+		restored(b, record, 10_000, 64<<10)
+	}
+}

@@ -1,0 +1,177 @@
+package screen
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/vt/vttest"
+)
+
+// seed makes a run's streams. HOLDFAST_SEED repeats an earlier run.
+var seed = func() uint64 {
+	if s, err := strconv.ParseUint(os.Getenv("HOLDFAST_SEED"), 10, 64); err == nil {
+		return s
+	}
+	return uint64(time.Now().UnixNano())
+}()
+
+// streams is how many there are: HOLDFAST_STREAMS, or else n.
+func streams(t testing.TB, n int) int {
+	t.Helper()
+	t.Logf("HOLDFAST_SEED=%d", seed)
+	if s, err := strconv.Atoi(os.Getenv("HOLDFAST_STREAMS")); err == nil {
+		return s
+	}
+	if testing.Short() {
+		n /= 10
+	}
+	return n
+}
+
+// terminal does a stream's steps to a screen.
+type terminal struct{ *Screen }
+
+func (t terminal) Write(p []byte)        { t.Screen.Write(p) }
+func (t terminal) Resize(cols, rows int) { t.Screen.Resize(protocol.Size{Cols: cols, Rows: rows}) }
+
+// restored makes a screen of a record, n bytes at a time.
+func restored(t testing.TB, record []byte, lines, n int) *Screen {
+	t.Helper()
+	r, err := Restore(record, lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !r.Step(n) {
+		if r.Screen() != nil {
+			t.Fatal("there is a screen before it is done")
+		}
+	}
+	return r.Screen()
+}
+
+// diff tells how a screen differs from another one, for who looks at it or goes
+// on with it; nothing is taken.
+func diff(got, want *Screen) string {
+	if d := vttest.Diff(got.term.State(), want.term.State()); d != "" {
+		return d
+	}
+	for _, size := range []protocol.Size{{}, {Cols: want.size.Cols + 7, Rows: want.size.Rows + 3}, {Cols: want.size.Cols/2 + 1, Rows: want.size.Rows/2 + 1}} {
+		for _, history := range []int{0, 1, 7, 100_000} {
+			g, _ := got.Snapshot(history, size)
+			w, _ := want.Snapshot(history, size)
+			if !bytes.Equal(g, w) {
+				return fmt.Sprintf("snapshot of %d lines for %s:\n%q, want\n%q", history, size, g, w)
+			}
+		}
+	}
+	next := want.lineNumbers().Next
+	for _, c := range []struct {
+		what      string
+		got, want any
+	}{
+		{"size", got.size, want.size},
+		{"offset", got.offset, want.offset},
+		{"line numbers", got.lineNumbers(), want.lineNumbers()},
+		{"lines", got.History(protocol.HistorySpec{Before: &next, Lines: 100}).Content(), want.History(protocol.HistorySpec{Before: &next, Lines: 100}).Content()},
+		{"text", got.Text(1000), want.Text(1000)},
+		{"events", fmt.Sprintf("%+v", got.events), fmt.Sprintf("%+v", want.events)},
+		{"modes", got.term.Modes(), want.term.Modes()},
+		{"focus", got.term.FocusAsked(), want.term.FocusAsked()},
+	} {
+		if !reflect.DeepEqual(c.got, c.want) {
+			return fmt.Sprintf("%s: got %v, want %v", c.what, c.got, c.want)
+		}
+	}
+	if g, w := got.Save(-1), want.Save(-1); !bytes.Equal(g, w) {
+		return fmt.Sprintf("records:\n%q, want\n%q", g, w)
+	}
+	return ""
+}
+
+// run is a stream that is cut, saved and restored there, and goes on.
+type run struct {
+	size          protocol.Size
+	lines, step   int
+	pack          bool
+	before, after []vttest.Step
+}
+
+func makeRun(i int) run {
+	r := rand.New(rand.NewPCG(seed, uint64(i)))
+	c := run{size: protocol.Size{Cols: 2 + r.IntN(60), Rows: 1 + r.IntN(20)}, lines: []int{0, 1, 5, 20, 1000}[r.IntN(5)]}
+	c.step, c.pack = 1+r.IntN(1+r.IntN(5000)), r.IntN(2) == 0
+	steps := vttest.Stream(r, vttest.StreamOptions{
+		Cols: c.size.Cols, Rows: c.size.Rows, Bytes: 100 + r.IntN(4000), Profile: vttest.Profiles[i%len(vttest.Profiles)],
+	})
+	if r.IntN(3) == 0 { // what printed under it may be seen without
+		steps = append([]vttest.Step{{Write: []byte("\x1b[?2027h")}}, steps...)
+	}
+	k := r.IntN(len(steps))
+	c.before, c.after = steps[:k:k], steps[k:]
+	if s := steps[k]; len(s.Write) > 1 {
+		at := r.IntN(len(s.Write))
+		c.before = append(c.before, vttest.Step{Write: s.Write[:at]})
+		c.after = append([]vttest.Step{{Write: s.Write[at:]}}, c.after[1:]...)
+	}
+	return c
+}
+
+// check returns how the restored screen differs, at once or later.
+func (c run) check(t testing.TB) string {
+	want := New(c.size, c.lines)
+	want.SetAppearance(protocol.Appearance{Background: "#fafafa", CellWidth: 7, CellHeight: 13, Version: "t<1>"})
+	vttest.Do(terminal{want}, c.before)
+	if c.pack {
+		want.Pack()
+	}
+	got := restored(t, want.Save(-1), c.lines, c.step)
+	if d := diff(got, want); d != "" {
+		return "restored: " + d
+	}
+	if d := diff(restored(t, got.Save(-1), c.lines, 1000), want); d != "" {
+		return "restored again: " + d
+	}
+	for i, s := range c.after {
+		vttest.Do(terminal{got}, []vttest.Step{s})
+		vttest.Do(terminal{want}, []vttest.Step{s})
+		if i%8 == 0 || i == len(c.after)-1 {
+			if d := diff(got, want); d != "" {
+				return fmt.Sprintf("after %d more steps: %s", i+1, d)
+			}
+		}
+	}
+	if g, w := fmt.Sprintf("%q", got.Replies()), fmt.Sprintf("%q", want.Replies()); g != w {
+		return fmt.Sprintf("replies: %s, want %s", g, w)
+	}
+	if g, w := got.Events(), want.Events(); !reflect.DeepEqual(g, w) {
+		return fmt.Sprintf("events: %v, want %v", g, w)
+	}
+	return ""
+}
+
+// A screen that was saved and made again is the same, wherever it is cut, and
+// goes on in the same way.
+func TestRestoreStreams(t *testing.T) {
+	failures := 0
+	for i := range streams(t, 60) {
+		c := makeRun(i)
+		d := c.check(t)
+		if d == "" {
+			continue
+		}
+		c.before = vttest.Minimise(c.before, func(s []vttest.Step) bool { m := c; m.before = s; return m.check(t) != "" })
+		c.after = vttest.Minimise(c.after, func(s []vttest.Step) bool { m := c; m.after = s; return m.check(t) != "" })
+		c.before = vttest.Minimise(c.before, func(s []vttest.Step) bool { m := c; m.before = s; return m.check(t) != "" })
+		t.Errorf("stream %d, %s with %d lines, packed %t, from\n%sand then\n%s%s", i, c.size, c.lines, c.pack, vttest.Format(c.before), vttest.Format(c.after), c.check(t))
+		if failures++; failures == 3 {
+			return
+		}
+	}
+}

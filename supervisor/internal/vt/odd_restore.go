@@ -1,0 +1,117 @@
+package vt
+
+import (
+	"slices"
+	"strings"
+)
+
+// replaceOdd makes the odd rows what they were.
+func (t *Term) replaceOdd(r *Rest) {
+	if len(r.Odd) == 0 {
+		return
+	}
+	ids := make([]styleID, len(r.Looks))
+	for i, a := range r.Looks {
+		ids[i] = t.styles.id(t.attrStyle(a))
+	}
+	above := make(map[int]*OddRow)
+	for i := range r.Odd {
+		o := &r.Odd[i]
+		b := &t.normal
+		if o.Alt {
+			b = &t.alt
+		}
+		switch {
+		case o.Alt && t.b != b:
+		case o.Up < t.rows:
+			t.replaceRow(b.row(t.rows-1-o.Up), o, ids)
+		case !o.Alt && o.Up-t.rows < t.hist.lines:
+			above[t.hist.lines-1-(o.Up-t.rows)] = o
+		}
+	}
+	if len(above) > 0 {
+		t.replaceStored(above, ids)
+	}
+}
+
+// attrStyle is what a look that shows is printed as.
+func (t *Term) attrStyle(a Attr) style {
+	s := style{fg: a.Fg & colorMask, bg: a.Bg & colorMask, extended: a.UnderlineColor & colorMask}
+	for _, f := range flagBits {
+		if a.Flags&f.flag != 0 {
+			s.fg |= f.fg
+			s.bg |= f.bg
+		}
+	}
+	if a.URI != "" || a.LinkID != "" {
+		s.link = t.links.open(a.LinkID, a.URI)
+	}
+	s.setUnderline(a.Underline)
+	t.protected = t.protected || s.bg&bgProtected != 0
+	return s
+}
+
+// oddCell is a cell that is told.
+func (t *Term) oddCell(c Cell, ids []styleID) cell {
+	n := ids[c.Attr].cell() | widthBits(c.Width)
+	if c.Text != "" && !strings.ContainsFunc(c.Text, func(ch rune) bool { return ch < 0x20 || ch == 0x7f }) {
+		n |= t.content([]byte(c.Text))
+	}
+	return n
+}
+
+// replaceRow gives a row of a screen the cells that are told.
+func (t *Term) replaceRow(r *row, o *OddRow, ids []styleID) {
+	t.toCells(r)
+	if o.Alt {
+		r.w = max(o.Width, t.cols)
+	}
+	r.cells = slices.Grow(r.cells, max(r.w-len(r.cells), 0))
+	r.reach(min(max(o.From, t.cols), r.w))
+	r.cells, r.fill = r.cells[:min(o.From, len(r.cells))], 0
+	for _, c := range o.Cells[:min(len(o.Cells), max(r.w-len(r.cells), 0))] {
+		r.cells = append(r.cells, t.oddCell(c, ids))
+	}
+	r.n = len(r.cells)
+	if o.From == 0 {
+		r.marks = marksOf(o)
+	}
+}
+
+func marksOf(o *OddRow) (marks []mark) {
+	for _, m := range o.Marks {
+		marks = append(marks, mark{m.Col, string(m.Text)})
+	}
+	return marks
+}
+
+// replaceStored makes the history anew, with rows in it that are told.
+func (t *Term) replaceStored(odd map[int]*OddRow, ids []styleID) {
+	old := t.hist
+	t.hist = history{maxLines: old.maxLines, maxBytes: old.maxBytes, serials: old.serials}
+	var runs []run
+	var cells []cell
+	old.each(0, func(i int, l storedLine) bool {
+		o := odd[i]
+		if o == nil {
+			runs = runs[:0]
+			l.eachRun(func(col int, s style) { runs = append(runs, newRun(col, t.styles.id(s))) })
+			t.pushText(l.text, runs, l.marks, l.flags&(lineWrapped|lineASCII))
+		} else {
+			cells = cells[:0]
+			for _, c := range o.Cells[:min(len(o.Cells), t.cols)] {
+				cells = append(cells, t.oddCell(c, ids))
+			}
+			text, found, _, ascii := t.encode(nil, nil, cells)
+			flags := l.flags & lineWrapped
+			if ascii {
+				flags |= lineASCII
+			}
+			t.pushText(text, found, marksOf(o), flags)
+		}
+		if i&255 == 0 {
+			t.packHalf()
+		}
+		return true
+	})
+}
