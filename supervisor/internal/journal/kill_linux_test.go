@@ -1,0 +1,312 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	kills     = 240
+	killed    = 4       // writers
+	killedMax = 1 << 20 // bytes that wait at most
+	aPaste    = 5 << 20
+)
+
+// What a process that types finds as its descriptors.
+const (
+	fdMaster  = 3 + iota
+	fdRoom    // and behind it a page with what each writer was acknowledged
+	fdPipe    // of the journal
+	fdControl // tells of the queue's file, and that it types
+	fdQueue   // if there is one
+)
+
+// pattern is the byte of a writer at an offset: the writer in two bits, and six
+// that tell whether any is missing or there twice.
+func pattern(writer int, offset uint64) byte {
+	h := (offset + 1) * 0x9e3779b97f4a7c15
+	h = (h ^ h>>29) * 0xbf58476d1ce4e5b9
+	return byte(writer)<<6 | byte(h>>32)&63
+}
+
+// A rig is what outlives those that type: a terminal with a process that reads
+// it, the room, and duplicates of the journal's files.
+type rig struct {
+	tb            testing.TB
+	rnd           *rand.Rand
+	master, slave int
+	room          int // a file
+	mem           []byte
+	files         Files
+	reader        int // its pid
+	out           *os.File
+	seen          chan error // from verify, at the end
+	next          [killed]uint64
+	came          atomic.Uint64 // bytes
+	progress      chan struct{} // poked when more came
+}
+
+func newRig(tb testing.TB, seed uint64) *rig {
+	r := &rig{tb: tb, rnd: rand.New(rand.NewPCG(seed, 0)), seen: make(chan error, 1), progress: make(chan struct{}, 1)}
+	r.master, r.slave = openTerminal(tb)
+	var err error
+	r.room, err = unix.MemfdCreate("room", unix.MFD_CLOEXEC)
+	r.must(errors.Join(err, unix.Ftruncate(r.room, RoomBytes+4096)))
+	r.mem, err = unix.Mmap(r.room, 0, RoomBytes+4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	r.must(err)
+	j, err := New(r.mem[:RoomBytes], Config{Max: killedMax})
+	r.must(err)
+	r.files = j.Files()
+
+	var out [2]int
+	r.must(unix.Pipe2(out[:], unix.O_CLOEXEC))
+	r.out = os.NewFile(uintptr(out[0]), "out")
+	r.reader = r.start("reader", "", uintptr(r.slave), uintptr(out[1]), 2)
+	r.must(errors.Join(unix.Close(out[1]), unix.Close(r.slave)))
+	go func() { r.seen <- r.verify() }()
+	tb.Cleanup(r.close)
+	return r
+}
+
+func (r *rig) close() {
+	_ = unix.Kill(r.reader, unix.SIGKILL)
+	_, _ = unix.Wait4(r.reader, nil, 0, nil)
+	r.must(errors.Join(r.out.Close(), closeFile(r.room), closeFile(r.files.Pipe), closeFile(r.files.Queue), unix.Munmap(r.mem)))
+}
+
+func (r *rig) must(err error) {
+	r.tb.Helper()
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+}
+
+func openTerminal(tb testing.TB) (master, slave int) {
+	tb.Helper()
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
+	err = errors.Join(err, unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	slave, err = unix.Open(fmt.Sprintf("/dev/pts/%d", n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	raw := &unix.Termios{Cflag: unix.CS8 | unix.CREAD}
+	raw.Cc[unix.VMIN] = 1
+	if err := unix.IoctlSetTermios(slave, unix.TCSETS, raw); err != nil {
+		tb.Fatal(err)
+	}
+	return master, slave
+}
+
+// start runs this binary in a role, with files as its descriptors.
+func (r *rig) start(role, what string, files ...uintptr) (pid int) {
+	r.tb.Helper()
+	pid, err := syscall.ForkExec(os.Args[0], []string{os.Args[0], strconv.FormatUint(r.rnd.Uint64(), 10), what}, &syscall.ProcAttr{
+		Env: append(os.Environ(), roleVariable+"="+role), Files: files,
+	})
+	r.must(err)
+	return pid
+}
+
+// verify sees to it that each writer's bytes come once and in order, until the
+// reader ends.
+func (r *rig) verify() error {
+	b := make([]byte, 64<<10)
+	for {
+		n, err := r.out.Read(b)
+		for i, c := range b[:n] {
+			w := c >> 6
+			if want := pattern(int(w), r.next[w]); c != want {
+				return fmt.Errorf("writer %d, byte %d: got %#x, want %#x; then %#x", w, r.next[w], c, want, b[i:min(i+16, n)])
+			}
+			r.next[w]++
+		}
+		r.came.Add(uint64(n))
+		select {
+		case r.progress <- struct{}{}:
+		default:
+		}
+		if err != nil {
+			return nil // the end
+		}
+	}
+}
+
+// live has a process type until it is killed or, where it is the last one, has
+// typed all.
+func (r *rig) live(role string) (fate syscall.WaitStatus) {
+	r.tb.Helper()
+	control, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	r.must(err)
+	defer unix.Close(control[0])
+	files := []uintptr{0, 1, 2, uintptr(r.master), uintptr(r.room), uintptr(r.files.Pipe), uintptr(control[1])}
+	queue := ""
+	if r.files.Queue >= 0 {
+		queue = "queue"
+		files = append(files, uintptr(r.files.Queue))
+	}
+	pid := r.start(role, queue, files...)
+	r.must(unix.Close(control[1]))
+	r.listen(control[0]) // it types
+	if role == "typist" {
+		// Mostly soon, at times late.
+		time.Sleep(time.Duration(r.rnd.Int64N(int64([]time.Duration{1, 5, 40}[r.rnd.IntN(3)] * time.Millisecond))))
+		r.must(unix.Kill(pid, unix.SIGKILL))
+	}
+	for r.listen(control[0]) { // until it is gone
+	}
+	_, err = syscall.Wait4(pid, &fate, 0, nil)
+	r.must(err)
+	return fate
+}
+
+// listen takes one message, which may be the queue's file, and is false where
+// nobody will send any more.
+func (r *rig) listen(control int) bool {
+	r.tb.Helper()
+	var b [1]byte
+	oob := make([]byte, unix.CmsgSpace(4))
+	n, k, _, _, err := unix.Recvmsg(control, b[:], oob, unix.MSG_CMSG_CLOEXEC)
+	r.must(err)
+	if k > 0 {
+		messages, err := unix.ParseSocketControlMessage(oob[:k])
+		r.must(err)
+		fds, err := unix.ParseUnixRights(&messages[0])
+		r.must(err)
+		r.files.Queue = fds[0]
+	}
+	return n > 0
+}
+
+// A process that types is killed at any moment, many times in a row, and another
+// goes on: the terminal's reader gets every byte of every writer once and in
+// order, and what was acknowledged stays accepted.
+func TestKilled(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := newRig(t, seed)
+	lives := kills
+	if n, err := strconv.Atoi(os.Getenv("JOURNAL_TEST_KILLS")); err == nil {
+		lives = n
+	}
+	doing := map[doing]int{}
+	for life := range lives {
+		stopped := r.rnd.IntN(5) == 0
+		if stopped {
+			r.must(unix.Kill(r.reader, unix.SIGSTOP))
+		}
+		if fate := r.live("typist"); fate.Signal() != unix.SIGKILL {
+			t.Fatalf("seed %d: life %d ended by itself: %#x", seed, life, fate)
+		}
+		doing[asDoing(r.mem)]++
+		if stopped {
+			r.must(unix.Kill(r.reader, unix.SIGCONT))
+		}
+		select {
+		case err := <-r.seen:
+			t.Fatalf("seed %d: life %d: %v", seed, life, err)
+		default:
+		}
+	}
+	if fate := r.live("last"); !fate.Exited() || fate.ExitStatus() != 0 {
+		t.Fatalf("seed %d: the last one ended by %#x", seed, fate)
+	}
+	r.finish(seed)
+	t.Logf("killed while resting, filling, pouring, queueing: %d, %d, %d, %d; %d bytes", doing[resting], doing[filling], doing[pouring],
+		doing[queueing], r.next[0]+r.next[1]+r.next[2]+r.next[3])
+}
+
+func asDoing(mem []byte) doing {
+	return doing(room(mem).load(wordDoing) & (1<<doingBits - 1))
+}
+
+// finish types a last byte, behind which nothing may be left over, hangs up once
+// that has come, and compares the ends.
+func (r *rig) finish(seed uint64) {
+	j, err := Adopt(r.mem[:RoomBytes], r.files, Config{Max: killedMax})
+	r.must(err)
+	if j.Pending() != 0 {
+		r.tb.Errorf("seed %d: %d bytes are pending", seed, j.Pending())
+	}
+	at, _, err := j.Writer("0")
+	r.must(err)
+	_, _, err = j.Accept("0", at, []byte{pattern(0, at)})
+	r.must(err)
+	for done := false; !done; {
+		r.must(awaitWritable(r.master))
+		done, err = j.Flush(kernel(r.master))
+		r.must(err)
+	}
+	var want [killed]uint64
+	var total uint64
+	for w := range want {
+		want[w], _, err = j.Writer(strconv.Itoa(w))
+		r.must(err)
+		total += want[w]
+	}
+	for r.came.Load() < total && err == nil {
+		select {
+		case <-r.progress:
+		case err = <-r.seen:
+			err = cmp.Or(err, errors.New("the reader has ended"))
+		case <-time.After(patience):
+			err = errors.New("the reader waits")
+		}
+	}
+	r.must(unix.Close(r.master))
+	if err == nil {
+		err = <-r.seen
+	}
+	if err != nil || r.next != want {
+		r.tb.Fatalf("seed %d: %v; %d bytes came, %d were accepted", seed, err, r.next, want)
+	}
+}
+
+// A session takes memory for what it has: a page of the room and nothing in its
+// pipe while it is idle.
+func TestMemory(t *testing.T) {
+	fd, err := unix.MemfdCreate("room", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Ftruncate(fd, RoomBytes); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(fd, 0, RoomBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	j, err := New(mem, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if _, _, err := j.Writer("w"); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Blocks*512 > int64(os.Getpagesize()) {
+		t.Errorf("%v, %d bytes are in use", err, st.Blocks*512)
+	}
+	if n, err := unix.FcntlInt(uintptr(j.Files().Pipe), unix.F_GETPIPE_SZ, 0); err != nil || n > max(pipeBytes, os.Getpagesize()) {
+		t.Errorf("the pipe may hold %d bytes, %v", n, err)
+	}
+}

@@ -1,0 +1,276 @@
+//go:build linux
+
+package keeper_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/supervisor/internal/keeper"
+)
+
+func TestRefusal(t *testing.T) {
+	w := start(t, keeper.Config{}, "role=refuse")
+	if got := w.exit(); got != 75 {
+		t.Errorf("exit code %d, want the supervisor's 75", got)
+	}
+}
+
+func TestNoProgram(t *testing.T) {
+	w := start(t, keeper.Config{}, "role=refuse", "KEEPER_TEST_PROGRAM=gone")
+	if got := w.exit(); got != 69 {
+		t.Errorf("exit code %d, want 69", got)
+	}
+}
+
+// A supervisor that was not asked to end and told so has died, whatever its code.
+func TestOrderlyEnd(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	w.send(command{Do: "exit", N: 0})
+	e := w.until("up")
+	if e.Before.Last != "exit code 0" || len(e.Records) != 1 {
+		t.Errorf("after exit 0: %+v", e)
+	}
+	w.do(command{Do: "quit"})
+	w.send(command{Do: "exit", N: 3})
+	if e := w.until("up"); e.Before.Last != "exit code 3" || len(e.Records) != 1 {
+		t.Errorf("after quit and exit 3 with a record: %+v", e)
+	}
+	w.do(command{Do: "quit"})
+	w.send(command{Do: "exit", N: 0})
+	if got := w.exit(); got != 0 {
+		t.Errorf("exit code %d, want 0", got)
+	}
+}
+
+func TestSignals(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	for _, s := range []unix.Signal{unix.SIGPIPE, unix.SIGQUIT, unix.SIGUSR1, unix.SIGHUP, unix.SIGTERM} {
+		w.kill(w.pid(), s)
+	}
+	if e := w.until("signal"); e.ID != "terminated" {
+		t.Errorf("the supervisor got %s", e.ID)
+	}
+	w.kill(w.pid(), unix.SIGINT)
+	if e := w.until("signal"); e.ID != "interrupt" {
+		t.Errorf("the supervisor got %s", e.ID)
+	}
+	w.send(command{Do: "exit", N: 7}) // of its own accord now
+	if got := w.exit(); got != 7 {
+		t.Errorf("exit code %d, want 7", got)
+	}
+}
+
+// A signal for a supervisor that is not ready waits, if there is something to lose.
+func TestSignalIsKept(t *testing.T) {
+	w := start(t, config(), "role=supervisor", "KEEPER_TEST_READY=no")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	w.kill(w.pid(), unix.SIGTERM)
+	w.logged("is passed on when")
+	w.send(command{Do: "ready"})
+	if e := w.until("signal"); e.ID != "terminated" {
+		t.Errorf("the supervisor got %s", e.ID)
+	}
+}
+
+func TestCrashLoop(t *testing.T) {
+	cfg := keeper.Config{Backoff: time.Microsecond}
+	w := start(t, cfg, "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	for round := range 2 {
+		for n := range 5 {
+			if n > 0 {
+				w.until("ready")
+			}
+			w.kill(w.supervisor(), unix.SIGKILL)
+		}
+		if line := w.logged("nothing is started any more"); !strings.Contains(line, "kill -HUP") {
+			t.Errorf("no word on how to go on: %s", line)
+		}
+		if pids := w.family(); len(pids) > 0 {
+			t.Fatalf("round %d: %v run", round, pids)
+		}
+		if round == 0 {
+			w.kill(w.pid(), unix.SIGHUP)
+			if e := w.until("up"); len(e.Records) != 1 || e.Before.Starts != 6 {
+				t.Errorf("it goes on with %+v", e)
+			}
+			w.until("ready")
+		}
+	}
+	w.kill(w.pid(), unix.SIGTERM)
+	if got := w.exit(); got != 128+15 {
+		t.Errorf("exit code %d, want 143", got)
+	}
+}
+
+func TestLastGoodProgram(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	replace(t, w.prog, []byte("#!/bin/sh\nkill -SEGV $$\n"))
+	w.kill(w.supervisor(), unix.SIGKILL)
+	w.logged("the last one that was")
+	e := w.until("up")
+	if len(e.Records) != 1 || e.Before.Starts != 4 || !strings.HasPrefix(e.Before.Last, "SIGSEGV") {
+		t.Errorf("the last good program got %+v", e)
+	}
+	w.kill(e.PID, unix.SIGKILL)
+	if e := w.until("up"); len(e.Records) != 1 || e.Before.Starts != 5 {
+		t.Errorf("then %+v", e)
+	}
+}
+
+// A supervisor that is stopped holds up nothing, and is not ended.
+func TestStopped(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	w.send(command{Do: "orphans", N: 1})
+	w.until("exit")
+	stopper := w.supervisor()
+	w.send(command{Do: "orphans", N: 3000})
+	w.until("exit")
+	w.kill(stopper, unix.SIGSTOP)
+	deadline := time.Now().Add(patience)
+	for len(children(w.pid())) > 1 { // all others are collected
+		if time.Now().After(deadline) {
+			t.Fatalf("%d children are left", len(children(w.pid())))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.kill(w.pid(), unix.SIGHUP)
+	w.kill(stopper, unix.SIGCONT)
+	for range 2999 {
+		if e := w.until("exit"); e.PID != stopper || e.Exit.Status != 3<<8 {
+			t.Fatalf("got %+v", e)
+		}
+	}
+	w.kill(stopper, unix.SIGSTOP)
+	w.kill(stopper, unix.SIGKILL)
+	if e := w.until("up"); len(e.Records) != 1 || len(e.Exits) < 3000 {
+		t.Errorf("after its end: %d records, %d exits", len(e.Records), len(e.Exits))
+	}
+}
+
+// TestStoppedAtStart: it does not even read what is held.
+func TestStoppedAtStart(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	if e := w.do(command{Do: "fill", ID: "m", N: 100, Text: strings.Repeat("x", keeper.MaxMeta)}); e.Error != "" {
+		t.Fatal(e.Error)
+	}
+	for range 3 {
+		pid := w.supervisor()
+		w.kill(pid, unix.SIGSTOP)
+		w.kill(pid, unix.SIGKILL)
+		w.kill(w.next().PID, 0) // another one
+	}
+}
+
+func TestBotchedExec(t *testing.T) {
+	program, err := os.ReadFile(self(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := slices.Clone(program)
+	other[18] ^= 0x55 // e_machine
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	before, limits := descriptors(w.pid()), limitsOf(t, w.pid())
+	for name, text := range map[string][]byte{
+		"truncated": program[:len(program)/3], "text": []byte("not a program\n"), "other machine": other,
+		"another program": []byte("#!/bin/sh\nexit 0\n"), "empty": nil,
+	} {
+		path := filepath.Join(t.TempDir(), "program")
+		if err := os.WriteFile(path, text, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			if e := w.do(command{Do: "exec", Text: path, Argv: []string{path, "role=keeper"}}); e.Error == "" {
+				t.Fatalf("%s: no error", name)
+			}
+		}
+	}
+	if e := w.do(command{Do: "exec", Text: self(t), Argv: []string{self(t), "role=refuse"}}); e.Error == "" {
+		t.Error("a program that is no keeper: no error")
+	}
+	if got := descriptors(w.pid()); got != before {
+		t.Errorf("%d descriptors, want %d", got, before)
+	}
+	if got := limitsOf(t, w.pid()); got != limits {
+		t.Errorf("limits were\n%s\nand are\n%s", limits, got)
+	}
+	w.kill(w.supervisor(), unix.SIGKILL)
+	if e := w.until("up"); len(e.Records) != 1 {
+		t.Errorf("afterwards %+v", e)
+	}
+}
+
+// TestExecUnderSignals: what comes between two images waits for the second.
+func TestExecUnderSignals(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	stop := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				unix.Kill(w.pid(), unix.SIGHUP)
+				unix.Kill(w.pid(), unix.SIGUSR1)
+				time.Sleep(50 * time.Microsecond)
+			}
+		}
+	}()
+	for n := range 50 {
+		if e := w.do(command{Do: "exec", Text: self(t), Argv: []string{self(t), "role=keeper"}}); e.Error != "" {
+			t.Fatalf("exec %d: %s; exit code %d", n, e.Error, w.exit())
+		}
+	}
+	close(stop)
+	<-stopped
+	if e := w.do(command{Do: "leave"}); e.Error != "" {
+		t.Error(e.Error)
+	}
+	w.kill(w.supervisor(), unix.SIGKILL)
+	if e := w.until("up"); len(e.Records) != 1 || e.Before.Starts != 2 {
+		t.Errorf("afterwards %+v", e)
+	}
+}
+
+// TestMemory is for a program without the race detector.
+func TestMemory(t *testing.T) {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("with the race detector")
+	}
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	for _, c := range []command{{Do: "fill", ID: "m", N: 1000, Text: strings.Repeat("x", 200)}, {Do: "exec", Text: self(t), Argv: []string{self(t), "role=keeper"}}} {
+		if e := w.do(c); e.Error != "" {
+			t.Fatal(e.Error)
+		}
+		got := memory(t, w.pid())
+		t.Logf("%s: %s", c.Do, got)
+		if len(got) > len("7999 kB") || got >= "8000 kB" {
+			t.Errorf("after %s: %s, want less than 8 MB", c.Do, got)
+		}
+	}
+}

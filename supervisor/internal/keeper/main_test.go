@@ -1,0 +1,323 @@
+//go:build linux
+
+package keeper_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/supervisor/internal/keeper"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 20 * time.Second
+
+// roles are what this binary does when a test starts it as another process.
+var roles = map[string]func() int{"role=keeper": keeperRole, "role=supervisor": supervisorRole, "role=refuse": func() int { return 75 }}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
+		syscall.Exit(roles[os.Args[1]]()) // not os.Exit, where -race waits and -cover has things to say
+	}
+	os.Exit(m.Run())
+}
+
+// keeperRole runs a keeper with the Config in the environment, without its Log.
+func keeperRole() int {
+	var cfg keeper.Config
+	if err := json.Unmarshal([]byte(os.Getenv("KEEPER_TEST_CONFIG")), &cfg); err != nil {
+		panic(err)
+	}
+	if os.Getenv("KEEPER_TEST_PROGRAM") != "" {
+		cfg.Argv[0] = "/nonexistent/program"
+	}
+	cfg.Log = func(line string) { fmt.Fprintln(os.Stderr, "keeper:", line) }
+	return keeper.Run(cfg)
+}
+
+// A world is a keeper, and the supervisors it starts one after another, which
+// all read commands from one pipe and write events to another.
+type world struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	prog   string // what the keeper starts: a link in a directory of its own
+	in     *os.File
+	events chan event
+	logs   chan string
+	ended  chan int
+	last   int
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// config is one that never gives up.
+func config() keeper.Config {
+	return keeper.Config{Backoff: time.Microsecond, Deaths: 1 << 30}
+}
+
+func start(t *testing.T, cfg keeper.Config, role string, env ...string) *world {
+	t.Helper()
+	w := &world{t: t, prog: filepath.Join(t.TempDir(), "supervisor"), events: make(chan event, 4096), logs: make(chan string, 4096), ended: make(chan int, 1)}
+	if err := os.Symlink(self(t), w.prog); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Argv = []string{w.prog, role}
+	text, err := json.Marshal(struct { // without Log
+		Argv                  []string
+		Backoff, Near, Within time.Duration
+		Deaths                int
+		Trial                 time.Duration
+	}{cfg.Argv, cfg.Backoff, cfg.Near, cfg.Within, cfg.Deaths, cfg.Trial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cmd = exec.Command(self(t), "role=keeper")
+	w.cmd.Env = append(append(os.Environ(), env...), "KEEPER_TEST_CONFIG="+string(text))
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL} // after a panic here
+	in, inOurs := packets(t)
+	outOurs, out := pipe(t)
+	errOurs, errs := pipe(t)
+	w.in, w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = inOurs, in, out, errs
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*os.File{in, out, errs} {
+		f.Close()
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() { w.readEvents(outOurs) })
+	reading.Go(func() { w.readLog(errOurs) })
+	go func() {
+		w.cmd.Wait()
+		w.ended <- exitCode(w.cmd.ProcessState.Sys().(syscall.WaitStatus))
+	}()
+	t.Cleanup(func() { w.stop(&reading) })
+	return w
+}
+
+func exitCode(s syscall.WaitStatus) int {
+	if s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return s.ExitStatus()
+}
+
+// stop kills all there is: the keeper first, or it would start others.
+func (w *world) stop(reading *sync.WaitGroup) {
+	for _, pid := range append([]int{w.cmd.Process.Pid}, w.family()...) {
+		unix.Kill(pid, unix.SIGKILL)
+	}
+	w.in.Close()
+	reading.Wait() // ends when all who have the pipes are gone
+	if w.t.Failed() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.t.Logf("log:\n%s", w.log.String())
+	}
+}
+
+// family are all descendants of the keeper.
+func (w *world) family() (pids []int) {
+	for next := []int{w.cmd.Process.Pid}; len(next) > 0; next = next[1:] {
+		found := children(next[0])
+		pids, next = append(pids, found...), append(next, found...)
+	}
+	return pids
+}
+
+func children(pid int) (pids []int) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task)
+		for _, field := range strings.Fields(string(text)) {
+			child, _ := strconv.Atoi(field)
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+func (w *world) readEvents(f *os.File) {
+	lines := bufio.NewScanner(f)
+	for lines.Buffer(nil, 64<<20); lines.Scan(); {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			continue // cut by a kill
+		}
+		w.events <- e
+	}
+	close(w.events)
+}
+
+func (w *world) readLog(f *os.File) {
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		w.mu.Lock()
+		fmt.Fprintln(&w.log, lines.Text())
+		w.mu.Unlock()
+		select {
+		case w.logs <- lines.Text():
+		default:
+		}
+	}
+	close(w.logs)
+}
+
+// next is the next event.
+func (w *world) next() event {
+	w.t.Helper()
+	select {
+	case e, ok := <-w.events:
+		if !ok {
+			w.t.Fatal("no more events")
+		}
+		w.last = e.PID
+		return e
+	case <-time.After(patience):
+		w.t.Fatal("no event")
+		return event{}
+	}
+}
+
+// until skips events up to one of a name.
+func (w *world) until(name string) event {
+	w.t.Helper()
+	for {
+		if e := w.next(); e.Event == name {
+			return e
+		}
+	}
+}
+
+// logged waits for a line of the log.
+func (w *world) logged(part string) string {
+	w.t.Helper()
+	deadline := time.After(patience)
+	for {
+		select {
+		case line, ok := <-w.logs:
+			if !ok {
+				w.t.Fatalf("the log ended without %q", part)
+			}
+			if strings.Contains(line, part) {
+				return line
+			}
+		case <-deadline:
+			w.t.Fatalf("%q is not logged", part)
+		}
+	}
+}
+
+// exit waits for the keeper's end.
+func (w *world) exit() int {
+	w.t.Helper()
+	select {
+	case code := <-w.ended:
+		return code
+	case <-time.After(patience):
+		w.t.Fatal("the keeper does not end")
+		return 0
+	}
+}
+
+// do sends a command and returns the event of its end.
+func (w *world) do(c command) event {
+	w.t.Helper()
+	w.send(c)
+	return w.until("did")
+}
+
+func (w *world) send(c command) {
+	w.t.Helper()
+	line, err := json.Marshal(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.in.Write(append(line, '\n')); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) kill(pid int, s syscall.Signal) {
+	w.t.Helper()
+	if err := unix.Kill(pid, s); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// supervisor is the one that spoke last.
+func (w *world) supervisor() int { return w.last }
+
+func (w *world) pid() int { return w.cmd.Process.Pid }
+
+func descriptors(pid int) int {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return -1
+	}
+	return len(entries)
+}
+
+func self(t testing.TB) string {
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// packets is a pipe that is read one write at a time: who dies of SIGKILL has not
+// read half a command, or two.
+func packets(t testing.TB) (r, w *os.File) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w = os.NewFile(uintptr(fds[0]), "in"), os.NewFile(uintptr(fds[1]), "in")
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
+func pipe(t testing.TB) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
+// replace puts a program in the place of another, as an upgrade does.
+func replace(t testing.TB, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func limitsOf(t testing.TB, pid int) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

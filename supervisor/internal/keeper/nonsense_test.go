@@ -1,0 +1,89 @@
+//go:build linux
+
+package keeper_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/supervisor/internal/keeper"
+)
+
+// TestGarbage: a supervisor that says nonsense loses nothing but its answers.
+func TestGarbage(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 2})
+	before := descriptors(w.pid())
+	seed := rand.Uint64()
+	random := make([]byte, 1<<16)
+	for i, r := 0, rand.New(rand.NewPCG(seed, 0)); i < len(random); i++ {
+		random[i] = byte(r.Uint32())
+	}
+	for _, c := range []command{
+		{Do: "raw", Bytes: []byte("\x00\x00\x00\x0e{\"op\":\"dance\"}"), N: 5000},
+		{Do: "raw", Bytes: []byte("\x00\x00\x00\x02{]"), N: 5000},
+		{Do: "rights", Bytes: []byte("\x00\x00\x00\x0c{\"op\":\"put\"}"), N: 200},
+		{Do: "raw", Bytes: []byte{0, 4, 0, 0}},
+		{Do: "raw", Bytes: make([]byte, 1<<12), N: 1 << 6},
+		{Do: "put", ID: "b", N: 1},
+		{Do: "put", ID: strings.Repeat("x", keeper.MaxID+1), N: 1},
+		{Do: "put", ID: "c", N: keeper.MaxFDs + 1},
+		{Do: "put", ID: "c", Text: strings.Repeat("x", keeper.MaxMeta+1)},
+		{Do: "raw", Bytes: random},
+	} {
+		refused := c.Do == "put" && c.ID != "b"
+		if e := w.do(c); (e.Error != "") != refused {
+			t.Errorf("seed %d: %s %.10s: %q", seed, c.Do, c.ID, e.Error)
+		}
+	}
+	if got := descriptors(w.pid()); got != before+1 {
+		t.Errorf("seed %d: %d descriptors, want %d and one more", seed, got, before)
+	}
+	w.kill(w.supervisor(), unix.SIGKILL)
+	if e := w.until("up"); len(e.Records) != 2 {
+		t.Errorf("seed %d: %d records afterwards", seed, len(e.Records))
+	}
+}
+
+// TestFewDescriptors: what cannot be taken is refused, and nothing else is lost.
+func TestFewDescriptors(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	limit := unix.Rlimit{Cur: uint64(descriptors(w.pid()) + 8), Max: 1 << 10}
+	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	taken := 0
+	for id := "a"; w.do(command{Do: "put", ID: id, N: 3}).Error == ""; id += "a" {
+		taken++
+	}
+	if e := w.do(command{Do: "put", ID: "none"}); e.Error != "" {
+		t.Errorf("a record without any: %s", e.Error)
+	}
+	limit.Cur = 1 << 10
+	if err := unix.Prlimit(w.pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.kill(w.supervisor(), unix.SIGKILL)
+	e := w.until("up")
+	if len(e.Records) != taken+1 || taken == 0 {
+		t.Errorf("%d records, want %d", len(e.Records), taken+1)
+	}
+	for _, r := range e.Records {
+		if r.ID != "none" && len(r.Files) != 3 {
+			t.Errorf("%s has %q", r.ID, r.Files)
+		}
+	}
+}
+
+// TestKeeperDies: its supervisor is told, and lives.
+func TestKeeperDies(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	w.kill(w.pid(), unix.SIGKILL)
+	w.until("lost")
+}

@@ -1,0 +1,245 @@
+//go:build linux
+
+package keeper_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/supervisor/internal/keeper"
+	"holdfast/supervisor/internal/vault"
+)
+
+// event is what the fake supervisor tells the test, command what it is told.
+type event struct {
+	Event   string // up, put, deleting, exit, did
+	PID     int
+	FDs     int // descriptors open
+	Records []held
+	Exits   []vault.Exit
+	Before  vault.Before
+	ID      string
+	Exit    vault.Exit
+	Error   string
+}
+
+type held struct {
+	ID    string
+	PID   int
+	Meta  string
+	Files []string // what is in them
+}
+
+type command struct {
+	Do    string // put, spawn, delete, exec, quit, exit, raw, env
+	ID    string
+	N     int
+	Start int // of the supervisor it is for; 0 is any
+	Text  string
+	Argv  []string
+	Bytes []byte
+}
+
+var tell = struct {
+	sync.Mutex
+	*json.Encoder
+}{Encoder: json.NewEncoder(os.Stdout)}
+
+func say(e event) {
+	tell.Lock()
+	defer tell.Unlock()
+	e.PID = os.Getpid()
+	tell.Encode(e)
+}
+
+// supervisorRole connects, says what it found, and does what it is told. It
+// collects no children, so that all come to the keeper when it dies.
+func supervisorRole() int {
+	fd, err := strconv.Atoi(os.Getenv(keeper.EnvSocket))
+	if err != nil {
+		panic(err)
+	}
+	if os.Getenv("KEEPER_TEST_STOPPED") != "" {
+		unix.Kill(os.Getpid(), unix.SIGSTOP)
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
+	go func() {
+		for s := range signals {
+			say(event{Event: "signal", ID: s.String()})
+		}
+	}()
+	said := make(chan struct{})
+	v, records, exits, err := vault.Connect(fd, func(e vault.Exit) { <-said; say(event{Event: "exit", Exit: e}) })
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "supervisor:", err)
+		return 1
+	}
+	up := event{Event: "up", Exits: exits, Before: v.Before()}
+	for _, r := range records {
+		up.Records = append(up.Records, look(r))
+	}
+	up.FDs = descriptors(os.Getpid())
+	go func() { say(up); close(said) }() // behind it, as an exit may be in the way of the answer
+	if os.Getenv("KEEPER_TEST_READY") != "no" {
+		if err := v.Ready(context.Background()); err != nil {
+			panic(err)
+		}
+	}
+	<-said
+	say(event{Event: "ready"})
+	go func() {
+		<-v.Lost()
+		say(event{Event: "lost"})
+	}()
+	for line := make([]byte, 1<<20); ; {
+		n, err := syscall.Read(0, line)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			v.Quit(context.Background()) // the test is over, however it ended
+			return 0
+		}
+		var c command
+		if err := json.Unmarshal(line[:n], &c); err != nil {
+			panic(err)
+		}
+		if c.Do == "exit" {
+			return c.N
+		}
+		if c.Start != 0 && c.Start != up.Before.Starts {
+			continue // to one before this, who died of it
+		}
+		did := event{Event: "did", ID: c.ID}
+		if err := act(v, fd, c); err != nil {
+			did.Error = err.Error()
+		}
+		say(did)
+	}
+}
+
+func act(v *vault.Vault, fd int, c command) error {
+	ctx := context.Background()
+	switch c.Do {
+	case "put":
+		return put(v, c.ID, c.N, c.Text)
+	case "spawn": // a child with its record, as a session is made
+		if err := put(v, c.ID, 2, c.Text); err != nil {
+			return err
+		}
+		say(event{Event: "put", ID: c.ID})
+		child := exec.Command("sh", "-c", c.Text)
+		if err := child.Start(); err != nil {
+			return err
+		}
+		return v.SetPID(ctx, c.ID, child.Process.Pid)
+	case "delete":
+		say(event{Event: "deleting", ID: c.ID})
+		return v.Delete(ctx, c.ID)
+	case "exec":
+		program, err := os.Open(c.Text)
+		if err != nil {
+			return err
+		}
+		defer program.Close()
+		return v.Exec(ctx, c.Argv, program)
+	case "ready":
+		return v.Ready(ctx)
+	case "quit":
+		return v.Quit(ctx)
+	case "raw":
+		for range max(c.N, 1) {
+			if err := write(fd, c.Bytes); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "rights": // more descriptors than any record may have
+		if err := write(fd, nil); err != nil {
+			return err
+		}
+		_, err := unix.SendmsgN(fd, c.Bytes, unix.UnixRights(make([]int, c.N)...), nil, 0)
+		return err
+	case "orphans": // who end at once, and are no children of ours
+		return exec.Command("sh", "-c", fmt.Sprintf("for i in $(seq %d); do (exec 0<&- 1>&- 2>&-; exit 3 & ) ; done", c.N)).Run()
+	case "fill": // records of as much meta each; says how many are taken
+		for i := range c.N {
+			err := v.Put(ctx, vault.Record{ID: fmt.Sprintf("%s%d", c.ID, i), Meta: make([]byte, len(c.Text))})
+			if err != nil {
+				return fmt.Errorf("%d: %w", i, err)
+			}
+		}
+		return nil
+	case "leave":
+		return leave(v)
+	}
+	return fmt.Errorf("%q?", c.Do)
+}
+
+// leave is what an exec of the supervisor that fails does.
+func leave(v *vault.Vault) error {
+	if _, err := v.Detach(context.Background()); err != nil {
+		return err
+	}
+	v.Attach()
+	return nil
+}
+
+func put(v *vault.Vault, id string, files int, text string) error {
+	r := vault.Record{ID: id, Meta: []byte(text)}
+	for i := range files {
+		fd, err := unix.MemfdCreate(id, unix.MFD_CLOEXEC)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if _, err := unix.Pwrite(fd, []byte(content(id, i)), 0); err != nil {
+			return err
+		}
+		r.FDs = append(r.FDs, fd)
+	}
+	return v.Put(context.Background(), r)
+}
+
+func content(id string, i int) string { return fmt.Sprintf("file %d of %s", i, id) }
+
+func look(r vault.Record) held {
+	h := held{ID: r.ID, PID: r.PID, Meta: string(r.Meta[:min(len(r.Meta), 20)])}
+	for _, fd := range r.FDs {
+		b := make([]byte, 256)
+		n, err := unix.Pread(fd, b, 0)
+		if err != nil {
+			panic(err)
+		}
+		h.Files = append(h.Files, string(b[:n]))
+		syscall.Close(fd)
+	}
+	return h
+}
+
+// write is past the vault, which does not say such things.
+func write(fd int, b []byte) error {
+	for {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		if _, err := unix.Poll(poll, -1); err != nil && err != unix.EINTR {
+			return err
+		}
+		n, err := unix.Write(fd, b)
+		if err != nil && err != unix.EAGAIN {
+			return err
+		}
+		if b = b[max(n, 0):]; len(b) == 0 {
+			return nil
+		}
+	}
+}
