@@ -139,30 +139,42 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 		return err
 	}
 	defer endPolicy(host)
-	token, address := "", ""
-	if ls.tcp != nil {
-		address = ls.tcp.Addr().String()
-	}
-	if ls.tcp != nil || host != nil { // a policy's clients are kept apart by it, too
-		if token, err = webToken(dirs, a.proxy); err != nil {
-			return err
-		}
-	}
-	server := apiserver.New(apiserver.Config{
-		Link: links, Policy: decides(host), Token: token, PlaceKey: token, Web: address, Secret: secret, EarlyExit: cfg.EarlyExit, Log: log,
-	})
-	var s *serving // by the time that anybody asks
-	numbers := metrics.New(metrics.Config{Version: version.String(), Proxy: func() metrics.Proxy { return s.numbers() }, Supervisor: links.Stats})
-	common := web.Config{Server: server, Metrics: numbers.Text, Health: links.Answers, Token: token, Refused: server.Refused, Log: log}
-	local, pages := common, common
-	local.Trusted, local.Tickets = true, secret != "" // a raw WebSocket has no hello to say the secret in
-	pages.Origins = own.WebOrigins
-	s = &serving{
-		server: server, links: links, local: web.New(local), pages: web.New(pages), listeners: ls, take: take, settings: own,
+	s := &serving{
+		links: links, listeners: ls, take: take, settings: own,
 		sweeper: &sweep.Sweeper{Link: links, Timeout: cfg.IdleTimeout, Log: log},
 		policy:  host, report: report, dryRun: o.dryRun, timeout: o.timeout, log: log, failed: make(chan error, 1),
 	}
+	pages, err := a.build(s, dirs, cfg, secret)
+	if err != nil {
+		return err
+	}
+	local := pages
+	local.Trusted, local.Tickets = true, secret != "" // a raw WebSocket has no hello to say the secret in
+	pages.Origins = own.WebOrigins
+	s.local, s.pages = web.New(local), web.New(pages)
 	return s.run(ctx)
+}
+
+// build gives s its server, and returns what its handlers of web clients have in
+// common.
+func (a *app) build(s *serving, dirs config.Dirs, cfg config.Config, secret string) (web.Config, error) {
+	token, address := "", ""
+	if s.listeners.tcp != nil {
+		address = s.listeners.tcp.Addr().String()
+	}
+	if s.listeners.tcp != nil || s.policy != nil { // a policy's clients are kept apart by it, too
+		var err error
+		if token, err = webToken(dirs, a.proxy); err != nil {
+			return web.Config{}, err
+		}
+	}
+	s.server = apiserver.New(apiserver.Config{
+		Link: s.links, Policy: decides(s.policy), Token: token, PlaceKey: token, Web: address, Secret: secret, EarlyExit: cfg.EarlyExit, Log: s.log,
+	})
+	numbers := metrics.New(metrics.Config{Version: version.String(), Proxy: s.numbers, Supervisor: s.links.Stats})
+	return web.Config{
+		Server: s.server, Metrics: numbers.Text, Health: s.links.Answers, Token: token, Refused: s.server.Refused, Log: s.log,
+	}, nil
 }
 
 // serving is a proxy that is ready to serve.

@@ -11,9 +11,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/link"
-	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/linkclient"
-	"holdfast/proxy/internal/metrics"
 	"holdfast/proxy/internal/web"
 	"holdfast/shared/config"
 	"holdfast/shared/logging"
@@ -47,14 +45,8 @@ func (a *app) servePipe(ctx context.Context, o *serveOptions, dirs config.Dirs, 
 	defer func() { _ = ln.Close() }() // the process ends; the name goes with it
 	ls := &listeners{}
 	defer ls.closeTCP()
-	token := ""
 	if err := ls.listenTCP(o.web, nil); err != nil {
 		return err
-	}
-	if ls.tcp != nil {
-		if token, err = webToken(dirs, a.proxy); err != nil {
-			return err
-		}
 	}
 	host, err := a.startPolicy(ctx, o, dirs, cfg, log)
 	if err != nil {
@@ -63,15 +55,14 @@ func (a *app) servePipe(ctx context.Context, o *serveOptions, dirs config.Dirs, 
 	defer endPolicy(host)
 	links := linkclient.New(linkclient.Config{Dial: noSupervisor, Hello: func() link.Hello { return link.Hello{} }, Log: log})
 	defer func() { _ = links.Close() }()
-	server := apiserver.New(apiserver.Config{
-		Link: links, Policy: decides(host), Token: token, Secret: secret, EarlyExit: cfg.EarlyExit, Log: log,
-	})
-	var s *serving // by the time that anybody asks
-	numbers := metrics.New(metrics.Config{Version: version.String(), Proxy: func() metrics.Proxy { return s.numbers() }, Supervisor: links.Stats})
-	pages := web.New(web.Config{
-		Server: server, Metrics: numbers.Text, Health: links.Answers, Token: token, Origins: o.origins, Refused: server.Refused, Log: log,
-	})
-	s = &serving{server: server, policy: host, links: links, local: pages, pages: pages, listeners: ls, report: report, log: log, failed: make(chan error, 1)}
+	s := &serving{policy: host, links: links, listeners: ls, report: report, log: log, failed: make(chan error, 1)}
+	pages, err := a.build(s, dirs, cfg, secret)
+	if err != nil {
+		return err
+	}
+	pages.Origins = o.origins
+	s.pages = web.New(pages)
+	s.local = s.pages
 	return s.runPipe(ctx, ln)
 }
 
