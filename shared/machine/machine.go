@@ -1,4 +1,5 @@
-// Package machine says how much of the machine a process of ours takes.
+// Package machine says how much of the machine a process of ours takes, and gives
+// it what each system has under another name.
 //
 // Not here: limits on sessions and clients, which belong to their owners.
 package machine

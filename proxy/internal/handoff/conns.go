@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 )
 
@@ -94,8 +95,12 @@ func unpack(groups []Group, files []*os.File) (p parcel, err error) {
 	return p, nil
 }
 
-// fill writes a record into a file that has no name.
-func fill(f *os.File, record []byte) (*os.File, error) {
+// recordFile is a file that holds a record.
+func recordFile(record []byte) (*os.File, error) {
+	f, err := machine.MemoryFile("holdfast-record")
+	if err != nil {
+		return nil, err
+	}
 	if _, err := f.WriteAt(record, 0); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"strconv"
+
+	"holdfast/shared/machine"
 )
 
 // Inherited returns what this program was left: the manifest, and the files in
@@ -65,7 +67,7 @@ func memoryFile(h header, manifest []byte) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := newMemory()
+	file, err := machine.MemoryFile("holdfast-manifest")
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 
+	"holdfast/shared/machine"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -13,11 +15,10 @@ const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
 // newFile returns an anonymous memory file of n bytes.
 func newFile(n int) (*os.File, error) {
-	fd, err := unix.MemfdCreate("holdfast-ring", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := machine.MemoryFile("holdfast-ring")
 	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
+		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), "holdfast-ring")
 	if err := errors.Join(f.Truncate(int64(n)), seal(f)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

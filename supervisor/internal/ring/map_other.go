@@ -5,15 +5,17 @@ package ring
 import (
 	"errors"
 	"os"
+
+	"holdfast/shared/machine"
 )
 
 // newFile returns a file of n bytes that has no name any more.
 func newFile(n int) (*os.File, error) {
-	f, err := os.CreateTemp("", "holdfast-ring-")
+	f, err := machine.MemoryFile("holdfast-ring")
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.Remove(f.Name()), f.Truncate(int64(n))); err != nil {
+	if err := f.Truncate(int64(n)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
