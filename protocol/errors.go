@@ -43,6 +43,8 @@ const (
 	CodeUnauthorized          Code = "unauthorized"           // wrong user, token, ticket or secret
 	CodeUnsupported           Code = "unsupported"            // a message type this side does not know
 	CodeUnsupportedOS         Code = "unsupported_os"         // no terminals on this operating system
+	CodeUpgradeRefused        Code = "upgrade_refused"        // the new program cannot go on with what is held; nothing has changed
+	CodeUpgrading             Code = "upgrading"              // another program takes over right now; nothing was done, ask it
 	CodeWorkspaceMismatch     Code = "workspace_mismatch"     // the task belongs to another workspace
 )
 
@@ -55,7 +57,7 @@ func Codes() []Code {
 		CodePermissionDenied, CodePolicyUnavailable, CodeProtocolMismatch, CodePTYExhausted, CodeSessionExists,
 		CodeSessionExited, CodeSessionNotFound, CodeSessionRunning, CodeSpawnFailed,
 		CodeSuperseded, CodeSupervisorUnreachable, CodeTaskNotFound, CodeTimeout, CodeUnauthorized,
-		CodeUnsupported, CodeUnsupportedOS, CodeWorkspaceMismatch,
+		CodeUnsupported, CodeUnsupportedOS, CodeUpgradeRefused, CodeUpgrading, CodeWorkspaceMismatch,
 	}
 }
 

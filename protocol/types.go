@@ -138,6 +138,49 @@ type ExitRecord struct {
 	StartedAt time.Time `json:"started_at"`
 	ExitedAt  time.Time `json:"exited_at"`
 	Survivors []int     `json:"survivors,omitempty"` // pids that no signal ended
+
+	// What else is known; each is absent where it is not.
+	EndedBy     string    `json:"ended_by,omitempty"`      // who asked for the end, or sent the signal that it was: a client's name
+	EndedByUser string    `json:"ended_by_user,omitempty"` // and whose client that is, where a policy knows
+	Cwd         string    `json:"cwd,omitempty"`           // where it was when that was last looked at
+	OOM         OOMSource `json:"oom,omitempty"`           // by what it is known that memory ran out
+	CoreDumped  bool      `json:"core_dumped,omitempty"`
+	Usage       Usage     `json:"usage,omitzero"`
+}
+
+// OOMSource is by what it is known that a child was killed because memory ran
+// out.
+type OOMSource string
+
+// The sources. The kernel's log names the process. A cgroup only counts: one of
+// those in it was killed for that, at about the time when the child was killed.
+const (
+	OOMKernelLog OOMSource = "kernel_log"
+	OOMCgroup    OOMSource = "cgroup"
+)
+
+// Usage is what a child and those of its descendants that it waited for took.
+type Usage struct {
+	UserMS      int64  `json:"user_ms"`       // processor time
+	SystemMS    int64  `json:"system_ms"`     // the kernel's for it
+	MaxRSSBytes uint64 `json:"max_rss_bytes"` // the most memory that one of them had at a time
+	MinorFaults uint64 `json:"minor_faults"`
+	MajorFaults uint64 `json:"major_faults"` // pages that had to be read
+}
+
+// Asker is who asks for something on behalf of whom.
+type Asker struct {
+	By     string `json:"by,omitempty"`      // a client, as it calls itself
+	ByUser string `json:"by_user,omitempty"` // its user, where a policy knows
+}
+
+// MaxAsker bounds each of an Asker's names, in bytes. More is cut off.
+const MaxAsker = 256
+
+// Cut returns a with names that are not too long, and valid UTF-8.
+func (a Asker) Cut() Asker {
+	cut := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), MaxAsker)], "") }
+	return Asker{cut(a.By), cut(a.ByUser)}
 }
 
 // How many lines an exit record keeps, and how long one may be in bytes; and
@@ -186,6 +229,10 @@ type SessionInfo struct {
 	ScrollbackLines int               `json:"scrollback_lines"`
 	SizePolicy      SizePolicy        `json:"size_policy,omitempty"` // whose size it has
 	Attachments     int               `json:"attachments"`
+	Viewers         []ViewerInfo      `json:"viewers,omitempty"`   // who looks, the first MaxViewersInfo
+	Left            *Left             `json:"left,omitempty"`      // absent while somebody looks, and where nobody has
+	Command         *CommandInfo      `json:"command,omitempty"`   // absent where its shell does not say
+	Degraded        bool              `json:"degraded,omitempty"`  // its screen is lost: only what it printed last is kept
 	ExitCode        *int              `json:"exit_code,omitempty"` // absent until exited
 	Exit            *ExitRecord       `json:"exit,omitempty"`      // absent until exited
 }
@@ -372,7 +419,11 @@ type AttachSpec struct {
 	Attempt uint64 `json:"attempt,omitempty"`
 	Client  string `json:"client,omitempty"` // a name for people, told in stolen
 	Term    string `json:"term,omitempty"`   // the viewer's TERM
-	IsTTY   bool   `json:"is_tty,omitempty"` // the viewer is a terminal
+	// Env is the part of the viewer's environment that a session's programs may want
+	// to follow, as K=V: where its ssh agent and its display are.
+	Env   []string `json:"env,omitempty"`
+	Typed bool     `json:"typed,omitempty"`  // it is told what is typed, by whomever; not of mode read_only
+	IsTTY bool     `json:"is_tty,omitempty"` // the viewer is a terminal
 
 	View       View        `json:"view,omitempty"`       // "" is raw; own needs Cols or Rows
 	Pace       bool        `json:"pace,omitempty"`       // of an exclusive viewer: the child waits for it
@@ -415,6 +466,31 @@ func (a AttachSpec) Validate() error {
 	if len(a.Client) > 4*MaxIDLen || len(a.Term) > 4*MaxIDLen {
 		return Errorf(CodeLimitExceeded, "client or term is too long")
 	}
+	if a.Typed && a.Mode == ModeReadOnly {
+		return Errorf(CodeInvalidArgument, "who may not type is not told what is typed")
+	}
+	return ValidateViewerEnv(a.Env)
+}
+
+// Limits on a viewer's environment.
+const (
+	MaxViewerEnv      = 64
+	MaxViewerEnvBytes = 16 << 10
+)
+
+// ValidateViewerEnv returns invalid_argument for what is not K=V, and limit_exceeded
+// for more than may be held.
+func ValidateViewerEnv(env []string) error {
+	total := 0
+	for _, e := range env {
+		total += len(e)
+		if i := strings.IndexByte(e, '='); i <= 0 || strings.IndexByte(e, 0) >= 0 {
+			return Errorf(CodeInvalidArgument, "an environment entry is not K=V")
+		}
+	}
+	if len(env) > MaxViewerEnv || total > MaxViewerEnvBytes {
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("more than %d entries or %d bytes of environment", MaxViewerEnv, MaxViewerEnvBytes))
+	}
 	return nil
 }
 
@@ -432,13 +508,25 @@ type AttachInfo struct {
 
 // ProcessStatus is what `status` says of one of the two processes.
 type ProcessStatus struct {
-	PID      int          `json:"pid"`
-	Version  string       `json:"version"`
-	Protocol VersionRange `json:"protocol"`
-	Instance Instance     `json:"instance"`
-	Uptime   float64      `json:"uptime"`   // seconds
-	Sessions int          `json:"sessions"` // not ended
-	Clients  int          `json:"clients"`  // proxies of a supervisor, clients of a proxy
+	PID      int           `json:"pid"`
+	Version  string        `json:"version"`
+	Protocol VersionRange  `json:"protocol"`
+	Instance Instance      `json:"instance"`
+	Uptime   float64       `json:"uptime"`             // seconds
+	Sessions int           `json:"sessions"`           // not ended
+	Clients  int           `json:"clients"`            // proxies of a supervisor, clients of a proxy
+	Upgrades int           `json:"upgrades,omitempty"` // of a supervisor: how often it became another program
+	Keeper   *KeeperStatus `json:"keeper,omitempty"`   // of a supervisor that has one
+}
+
+// KeeperStatus is what a supervisor says of the process that holds what must
+// outlive it.
+type KeeperStatus struct {
+	PID      int    `json:"pid"`
+	Sessions int    `json:"sessions"`       // that it holds, of those that live or are remembered
+	Starts   int    `json:"starts"`         // of supervisors, with this one
+	Last     string `json:"last,omitempty"` // how the one before ended, for people
+	Lost     int    `json:"lost,omitempty"` // keepers that this supervisor has outlived
 }
 
 // EventKind is what happened. Unknown kinds are ignored.
@@ -458,4 +546,10 @@ const (
 	EventCwd          EventKind = "cwd"          // it says that it is in another directory
 	EventBell         EventKind = "bell"         // it rang, once or more
 	EventNotification EventKind = "notification" // it has something to tell its user
+
+	EventDegraded EventKind = "degraded" // its screen is lost, by a mistake of ours
+
+	EventOutputIdle      EventKind = "output_idle"      // it has printed, and then nothing for OutputIdleMS
+	EventCommandStarted  EventKind = "command_started"  // its shell runs a command
+	EventCommandFinished EventKind = "command_finished" // the command has ended
 )

@@ -54,6 +54,9 @@ const (
 	CapTerminalExit Capability = "terminal.exit"
 	// CapWebTicket, said by a proxy: it issues tickets for WebSockets.
 	CapWebTicket Capability = "web.ticket"
+	// CapAutomation, said by a supervisor and by a proxy whose supervisor says it: it
+	// knows mark, await, environment, pasted input and keys, and who is told what is typed.
+	CapAutomation Capability = "automation"
 )
 
 // Capabilities is what one side said it knows.

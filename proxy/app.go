@@ -58,16 +58,30 @@ func (a *app) leftInOrder() bool {
 // tokenEnv is by which token a command is known to the policy.
 const tokenEnv = "HOLDFAST_TOKEN"
 
-func (a *app) dial(ctx context.Context, start func(context.Context) error) (*client.Client, error) {
+// settings are what a command goes by.
+func (a *app) settings() (config.Config, error) {
 	dirs, err := a.dirs()
 	if err != nil {
-		return nil, err
+		return config.Config{}, err
+	}
+	return config.Load(dirs, os.Getenv, nil)
+}
+
+// place is where everything lies, and the secret of who serves there, if it has one.
+func (a *app) place() (dirs config.Dirs, secret string, err error) {
+	if dirs, err = a.dirs(); err != nil {
+		return dirs, "", err
 	}
 	cfg, err := config.Load(dirs, os.Getenv, nil)
 	if err != nil {
-		return nil, err
+		return dirs, "", err
 	}
-	secret, err := cfg.Secret()
+	secret, err = cfg.Secret()
+	return dirs, secret, err
+}
+
+func (a *app) dial(ctx context.Context, start func(context.Context) error) (*client.Client, error) {
+	_, secret, err := a.place()
 	if err != nil {
 		return nil, err
 	}

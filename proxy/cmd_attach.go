@@ -23,6 +23,8 @@ type attachOptions struct {
 	fresh bool          // it was started for this terminal, which shows all of its output
 	early time.Duration // an end within this time of the start is exited_early
 
+	detached bool // the user has left by the detach keys
+
 	told struct { // of this terminal, when attaching
 		size  protocol.Size
 		looks protocol.Appearance
@@ -72,6 +74,9 @@ func (o *attachOptions) mode() protocol.Mode {
 // questions to the terminal included, also if it has ended by now.
 func (o *attachOptions) request(s *protocol.SessionInfo, t *terminal) client.AttachOptions {
 	r := client.AttachOptions{Mode: o.mode(), Steal: o.steal, Pace: o.pace, Term: os.Getenv("TERM"), IsTTY: t.isTerminal()}
+	if !o.readOnly { // who only looks changes nothing
+		r.Env = viewerEnv(os.Environ())
+	}
 	r.Answers = t.escapes() && isTerminal(t.in)
 	o.told.size = t.size()
 	r.Cols, r.Rows = o.told.size.Cols, o.told.size.Rows
@@ -95,6 +100,7 @@ func (a *app) attachCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "attach ID",
 		Short:             "Attach this terminal to a session; exits with the child's code",
+		Example:           "  proxy attach build               # ctrl-\\ d detaches\n  proxy attach build --read-only   # look, and let others type",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.sessionIDs(alive),
 		RunE: func(cmd *cobra.Command, args []string) error {

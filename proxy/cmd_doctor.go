@@ -11,14 +11,12 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"holdfast/protocol"
-	wire "holdfast/protocol/link"
 	"holdfast/proxy/internal/doctor"
 	"holdfast/shared/config"
-	"holdfast/shared/link"
+	"holdfast/shared/keep"
 	"holdfast/shared/machine"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
@@ -27,8 +25,9 @@ import (
 
 func (a *app) doctorCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
-		Use:   "doctor",
-		Short: "Look for what would make terminals fail, and say how to mend it",
+		Use:     "doctor",
+		Short:   "Look for what would make terminals fail, and say how to mend it",
+		Example: "  proxy doctor\n  proxy doctor --json",
 		Long: "Look for what would make terminals fail, and say how to mend it: directories, sockets and their locks,\n" +
 			"settings, limits on PTYs and files, logouts, and whether both processes run, answer and fit together.\n" +
 			"It starts nothing and changes nothing.\n\n" +
@@ -82,7 +81,7 @@ func (a *app) diagnose(ctx context.Context) []doctor.Finding {
 	}
 	f := doctor.Facts{
 		Dirs: dirs, Proxy: a.proxy, Version: version.String(), Env: os.Getenv,
-		Ptmx: "/dev/ptmx", Files: machine.Files, Locked: doctor.Locked,
+		Ptmx: "/dev/ptmx", Files: machine.Files, Locked: socket.Locked,
 		Listens: func(ctx context.Context, path string) error {
 			nc, _, err := socket.Dial(ctx, path)
 			if err != nil {
@@ -109,6 +108,7 @@ func (a *app) diagnose(ctx context.Context) []doctor.Finding {
 	f.Settings = err
 	f.Policy = a.checkPolicy(dirs, cfg)
 	_, f.Program = supervisorPath()
+	f.Held = func() *keep.Held { return keep.Look(dirs.Runtime) }
 	f.Supervisor = func(ctx context.Context) (*protocol.ProcessStatus, error) {
 		s, err := askSupervisor(ctx, dirs, secret)
 		return s, notRunning(err)
@@ -128,30 +128,13 @@ func notRunning(err error) error {
 	return err
 }
 
-// askSupervisor asks it without a proxy, which may not run, or not reach it.
 func askSupervisor(ctx context.Context, dirs config.Dirs, secret string) (*protocol.ProcessStatus, error) {
-	nc, _, err := socket.Dial(ctx, dirs.Socket(config.SupervisorSocket))
+	conn, err := dialSupervisor(ctx, dirs, secret, "proxy doctor")
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = nc.Close() }) // ends the hello, too
-	defer stop()
-	conn, _, _, err := link.Dial(nc, wire.Hello{
-		Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(), Name: "proxy doctor", Secret: secret,
-	}, zerolog.Nop())
-	if err != nil {
-		return nil, late(ctx, err)
-	}
 	defer func() { _ = conn.Close() }()
-	reply, err := conn.Call(ctx, wire.Status{})
-	if err != nil {
-		return nil, late(ctx, err)
-	}
-	report, ok := reply.(*wire.StatusReport)
-	if !ok {
-		return nil, errors.New("status answered by " + reply.MessageType())
-	}
-	return &report.Supervisor, nil
+	return supervisorStatus(ctx, conn)
 }
 
 // late says so where it was time that ran out.

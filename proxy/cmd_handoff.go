@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/protocol"
 	"holdfast/proxy/internal/daemon"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/pipe"
@@ -27,6 +28,8 @@ type handoffOptions struct {
 	json       bool
 	fromDir    string
 	timeout    time.Duration
+	quiet      bool   // nothing is printed
+	web        string // where the successor is to serve the page, "" where that is not told
 }
 
 func (o *handoffOptions) flags(cmd *cobra.Command) {
@@ -58,6 +61,9 @@ func (o *handoffOptions) serveArgs() []string {
 	if o.timeout != handoff.Timeout {
 		args = append(args, "--timeout", o.timeout.String())
 	}
+	if o.web != "" {
+		args = append(args, "--web", o.web)
+	}
 	return args
 }
 
@@ -79,8 +85,8 @@ func (a *app) handoff(ctx context.Context, o *handoffOptions) error {
 		return err
 	}
 	old, err := a.proxyPID(ctx)
-	if err != nil && !nobodyListens(err) {
-		return err
+	if err != nil && !nobodyListens(err) && protocol.CodeOf(err) != protocol.CodeProtocolMismatch {
+		return err // a proxy of another protocol's clients gives them up to whom it understands
 	}
 	follow, err := a.newFollower(o)
 	if err != nil {
@@ -225,6 +231,9 @@ func (f *follower) read() {
 }
 
 func (f *follower) show(p progress, line []byte) {
+	if f.o.quiet {
+		return
+	}
 	if f.o.json {
 		fmt.Printf("%s", line)
 	} else if text := p.text(); f.tty && text != "" {
@@ -299,10 +308,11 @@ func (f *follower) err() error {
 
 // finish says how it went.
 func (f *follower) finish(old, pid int, took time.Duration) {
-	if f.o.json {
-		return // each step has said it
+	if f.o.json || f.o.quiet {
+		return // each step has said it, or nothing shall
 	}
 	took = took.Round(time.Millisecond)
+	old = cmp.Or(old, f.seen["offered"].PID) // of one that our requests are not understood by
 	if _, tried := f.seen["looked"]; tried {
 		fmt.Printf("proxy %s could take over from pid %d, which serves on, after %v\n", cmp.Or(version.String(), "dev"), old, took)
 		return

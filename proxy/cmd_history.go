@@ -50,6 +50,7 @@ func (a *app) historyCommand() *cobra.Command {
 		}
 		return nil
 	}
+	cmd.Example = "  proxy history build --lines 50\n  proxy history build --before 413 --lines 10 --number   # what led to line 413"
 	cmd.Long = "Print the lines that lie above a session's screen, oldest first.\n\n" +
 		"A line is whole, however it was wrapped, and keeps its number for as long as it is kept.\n" +
 		"--before with the number of a line, as search prints it, has the lines before that one."

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -23,6 +22,7 @@ func (a *app) lsCommand() *cobra.Command {
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List the sessions",
+		Example: "  proxy ls\n  proxy ls --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(c *client.Client) error {
@@ -57,6 +57,9 @@ func printList(out io.Writer, list []protocol.SessionInfo) error {
 
 func stateText(s protocol.SessionInfo) string {
 	if s.Exit == nil {
+		if s.Degraded {
+			return string(s.State) + ", no screen"
+		}
 		return string(s.State)
 	}
 	if s.Exit.Signal != "" {
@@ -100,6 +103,7 @@ func (a *app) infoCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
 		Use:               "info ID",
 		Short:             "Show what is known of a session",
+		Example:           "  proxy info build\n  proxy info build --json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.sessionIDs(anyState),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -131,10 +135,25 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 	row("size", strings.TrimSpace(s.Size.String()+" "+string(s.SizePolicy)))
 	row("command", printable(strings.Join(s.Argv, " ")))
 	row("cwd", printable(s.Cwd))
+	if s.CurrentCwd != "" && s.CurrentCwd != s.Cwd {
+		row("now in", printable(s.CurrentCwd))
+	}
+	if s.Title != "" {
+		row("title", printable(s.Title))
+	}
+	if c := s.Command; c != nil && s.Exit == nil {
+		row("shell", stateNow(s))
+		if !c.FinishedAt.IsZero() {
+			row("last ran", commandText(c))
+		}
+	}
 	row("created", s.CreatedAt.Format(time.RFC3339))
 	row("last i/o", s.LastIOAt.Format(time.RFC3339))
 	row("output", fmt.Sprintf("%d bytes, kept from %d on", s.OutputOffset, s.RingStart))
 	row("viewers", s.Attachments)
+	for _, v := range s.Viewers {
+		row("viewer", strings.TrimSpace(fmt.Sprintf("%s, %s since %s", cmp.Or(printable(v.Client), "unnamed"), v.Mode, v.Since.Format(time.RFC3339))))
+	}
 	if s.Originator != "" {
 		row("originator", printable(s.Originator))
 	}
@@ -148,49 +167,6 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 		}
 	}
 	return w.Flush()
-}
-
-func (a *app) eventsCommand() *cobra.Command {
-	return a.jsonFlag(&cobra.Command{
-		Use:   "events",
-		Short: "Print what happens, as it happens",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(c *client.Client) error {
-				events, err := c.Events(cmd.Context())
-				if err != nil {
-					return err
-				}
-				defer func() { _ = events.Close() }()
-				go func() {
-					<-cmd.Context().Done()
-					_ = events.Close()
-				}()
-				return a.printEvents(cmd.OutOrStdout(), events)
-			})
-		},
-	})
-}
-
-func (a *app) printEvents(out io.Writer, events *client.Events) error {
-	enc := json.NewEncoder(out)
-	for {
-		e, err := events.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if a.json {
-			err = enc.Encode(e)
-		} else {
-			_, err = fmt.Fprintln(out, eventText(e))
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 func eventText(e *client.Event) string {
@@ -209,6 +185,10 @@ func eventText(e *client.Event) string {
 		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, printable(e.Session.Title))
 	case e.Event == protocol.EventCwd:
 		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, printable(e.Session.CurrentCwd))
+	case e.Event == protocol.EventCommandStarted && e.Session.Command != nil:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, printable(e.Session.Command.Line))
+	case e.Event == protocol.EventCommandFinished && e.Session.Command != nil:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, commandText(e.Session.Command))
 	case e.Notification != nil:
 		text := strings.TrimSpace(e.Notification.Title + " " + e.Notification.Body)
 		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, printable(text))

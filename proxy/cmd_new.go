@@ -28,6 +28,7 @@ type newOptions struct {
 	scrollback int
 	originator string
 	earlyExit  time.Duration
+	shell      bool
 	attach     attachOptions
 }
 
@@ -36,6 +37,9 @@ func (a *app) newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new [flags] [-- argv...]",
 		Short: "Start a session and attach to it; the login shell if nothing else is said",
+		Example: "  proxy new                                   # the login shell\n" +
+			"  proxy new --id build -- make -j8\n" +
+			"  proxy new --detach --size 120x40 -- top     # prints its id",
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if cmd.ArgsLenAtDash() > 0 || len(argv) > 0 && cmd.ArgsLenAtDash() < 0 {
 				return usage(errors.New("the command to run stands behind --"))
@@ -48,24 +52,39 @@ func (a *app) newCommand() *cobra.Command {
 	f.BoolVarP(&o.detach, "detach", "d", false, "do not attach; print the id")
 	f.StringVar(&o.size, "size", "", "`COLSxROWS`, which it keeps (default this terminal's, else 80x24, and then by --size-policy)")
 	f.StringVar(&o.policy, "size-policy", "", "`whose` size it has: latest, owner, smallest, largest, fixed (default latest, with --size fixed)")
+	o.flags(cmd)
+	f.DurationVar(&o.earlyExit, "early-exit", 200*time.Millisecond, "fail if the child ends within this `time`; 0 does not look")
+	f.BoolVar(&o.shell, "shell-integration", false, "a shell (bash, zsh, fish) tells of its prompts and commands (default the setting shell_integration)")
+	f.Lookup("shell-integration").DefValue = "" // not shown a second time
+	_ = cmd.RegisterFlagCompletionFunc("size-policy", sizePolicies)
+	o.attach.flags(cmd)
+	return cmd
+}
+
+// flags are those that say where a command is started, and with what.
+func (o *newOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.StringVar(&o.cwd, "cwd", "", "working `directory` (default this one)")
-	f.StringArrayVar(&o.env, "env", nil, "`K=V` for the session's environment; may be repeated")
+	f.StringArrayVar(&o.env, "env", nil, "`K=V` for its environment; may be repeated")
 	f.BoolVar(&o.clearEnv, "clear-env", false, "inherit no environment")
 	f.StringToStringVar(&o.labels, "label", nil, "`k=v`, given back by ls and info; may be repeated")
 	f.Lookup("label").DefValue = "" // not shown
 	f.IntVar(&o.scrollback, "scrollback", 0, "`lines` of history (default 10000)")
 	f.StringVar(&o.originator, "originator", "", "who starts it, for ls --originator")
-	f.DurationVar(&o.earlyExit, "early-exit", 200*time.Millisecond, "fail if the child ends within this `time`; 0 does not look")
-	_ = cmd.RegisterFlagCompletionFunc("size-policy", sizePolicies)
-	_ = cmd.MarkFlagDirname("cwd") // it is there, three lines up
-	o.attach.flags(cmd)
-	return cmd
+	_ = cmd.MarkFlagDirname("cwd") // it is there, some lines up
 }
 
 func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 	r, err := o.request(argv)
 	if err := errors.Join(err, o.attach.check()); err != nil {
 		return err
+	}
+	if r.ShellIntegration = o.shell; !cmd.Flags().Changed("shell-integration") {
+		cfg, err := a.settings()
+		if err != nil {
+			return err
+		}
+		r.ShellIntegration = cfg.ShellIntegration
 	}
 	ctx := cmd.Context()
 	return a.withClient(ctx, func(c *client.Client) error {
@@ -155,6 +174,7 @@ func (a *app) reopenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "reopen ID [-- argv...]",
 		Short:             "Start an exited session again under its id: same command, directory, environment and labels",
+		Example:           "  proxy reopen old               # as it was\n  proxy reopen old -- make -k    # another command",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.sessionIDs(exited),
 		RunE: func(cmd *cobra.Command, args []string) error {

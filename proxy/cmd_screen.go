@@ -33,6 +33,7 @@ func (a *app) screenCommand() *cobra.Command {
 			}
 			return o.print(cmd.OutOrStdout(), id, content)
 		}))
+	cmd.Example = "  proxy screen build --lines 20\n  proxy screen build --json\n  proxy screen build --html --scrollback >build.html"
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return o.check(a.json, cmd.Flags().Changed("scrollback")) }
 	f := cmd.Flags()
 	f.BoolVar(&o.text, "text", false, "plain text (the default)")

@@ -47,6 +47,7 @@ func (a *app) searchCommand() *cobra.Command {
 		}
 		return nil
 	}
+	cmd.Example = "  proxy search build -i 'error|warn'\n  proxy search build --limit 1 '^make: '"
 	cmd.Long = "Print the lines of a session's history and screen that match, as NUMBER:TEXT, oldest first.\n\n" +
 		"The numbers are those of history --before. A line is whole, however it was wrapped.\n" +
 		"The exit code is 1 if none matches."

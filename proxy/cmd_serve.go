@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,15 +18,19 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/link"
+	"holdfast/proxy/internal/agent"
 	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/daemon"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/linkclient"
 	"holdfast/proxy/internal/metrics"
 	"holdfast/proxy/internal/policyhost"
+	"holdfast/proxy/internal/shellint"
 	"holdfast/proxy/internal/sweep"
 	"holdfast/proxy/internal/web"
+	"holdfast/proxy/internal/web/page"
 	"holdfast/shared/config"
+	"holdfast/shared/keep"
 	"holdfast/shared/logging"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
@@ -48,9 +53,10 @@ type serveOptions struct {
 func (a *app) serveCommand() *cobra.Command {
 	o := &serveOptions{}
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Serve clients in the foreground; starts the supervisor where none runs",
-		Args:  cobra.NoArgs,
+		Use:     "serve",
+		Short:   "Serve clients in the foreground; starts the supervisor where none runs",
+		Example: "  proxy serve\n  proxy serve --web 127.0.0.1:0   # and the web page",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.serve(cmd.Context(), o)
 		},
@@ -150,7 +156,7 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 	}
 	local := pages
 	local.Trusted, local.Tickets = true, secret != "" // a raw WebSocket has no hello to say the secret in
-	pages.Origins = own.WebOrigins
+	pages.Origins, pages.Page, pages.Files = own.WebOrigins, true, page.Files()
 	s.local, s.pages = web.New(local), web.New(pages)
 	return s.run(ctx)
 }
@@ -169,12 +175,21 @@ func (a *app) build(s *serving, dirs config.Dirs, cfg config.Config, secret stri
 		}
 	}
 	s.server = apiserver.New(apiserver.Config{
-		Link: s.links, Policy: decides(s.policy), Token: token, PlaceKey: token, Web: address, Secret: secret, EarlyExit: cfg.EarlyExit, Log: s.log,
+		Link: s.links, Policy: decides(s.policy), Token: token, PlaceKey: token, Web: address, Secret: secret, EarlyExit: cfg.EarlyExit,
+		Integrate: shellint.Scripts{Runtime: dirs.Runtime}.Apply, Asked: shellint.Asked, Agent: followAgent(dirs, cfg), Log: s.log,
 	})
 	numbers := metrics.New(metrics.Config{Version: version.String(), Proxy: s.numbers, Supervisor: s.links.Stats})
 	return web.Config{
 		Server: s.server, Metrics: numbers.Text, Health: s.links.Answers, Token: token, Refused: s.server.Refused, Log: s.log,
 	}, nil
+}
+
+// followAgent returns who keeps the link to an ssh agent, nil where nobody does.
+func followAgent(dirs config.Dirs, cfg config.Config) func(string) (string, error) {
+	if cfg.NoAgentLink {
+		return nil
+	}
+	return agent.New(dirs.Runtime).Follow
 }
 
 // serving is a proxy that is ready to serve.
@@ -330,7 +345,8 @@ func (a *app) linkClient(dirs config.Dirs, secret string, flags map[string]strin
 			}
 			return nc, nil
 		},
-		Start: func(ctx context.Context) error { return a.startSupervisor(ctx, flags, log) },
+		Start: func(ctx context.Context) error { return a.startSupervisor(ctx, dirs, flags, log) },
+		Held:  func() error { return heldIn(dirs) },
 		Hello: func() link.Hello {
 			return link.Hello{
 				Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(),
@@ -341,7 +357,41 @@ func (a *app) linkClient(dirs config.Dirs, secret string, flags map[string]strin
 	})
 }
 
-func (a *app) startSupervisor(ctx context.Context, flags map[string]string, log zerolog.Logger) error {
+// heldIn returns why no supervisor comes, where a keeper only holds what it has.
+func heldIn(dirs config.Dirs) error {
+	if h := keep.Look(dirs.Runtime); h != nil {
+		return h
+	}
+	return nil
+}
+
+// managerTime is how long a service manager may take to start a supervisor again
+// that it had started before. It may hold the sessions, which ours would not have.
+const managerTime = 5 * time.Second
+
+// managerStarts waits for that, and reports whether it came to be.
+func managerStarts(ctx context.Context, dirs config.Dirs) bool {
+	if !keep.Managed(dirs.Runtime) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, managerTime)
+	defer cancel()
+	for {
+		if held, err := socket.Locked(dirs.Socket(config.SupervisorSocket)); held || err != nil {
+			return held
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (a *app) startSupervisor(ctx context.Context, dirs config.Dirs, flags map[string]string, log zerolog.Logger) error {
+	if managerStarts(ctx, dirs) {
+		return nil
+	}
 	path, err := supervisorPath()
 	if err != nil {
 		return err
@@ -355,7 +405,8 @@ func (a *app) startSupervisor(ctx context.Context, flags map[string]string, log 
 		args = append(args, "--dir", abs)
 	}
 	args = append(args, config.Args(flags)...)
-	p, err := daemon.Start(ctx, daemon.Spec{Path: path, Args: args, Env: os.Environ()})
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, notifySocket+"=") }) // it is ours to tell
+	p, err := daemon.Start(ctx, daemon.Spec{Path: path, Args: args, Env: env})
 	if err == nil {
 		log.Info().Int("supervisor_pid", p.PID).Msg("started the supervisor")
 	}

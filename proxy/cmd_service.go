@@ -24,8 +24,9 @@ import (
 
 func (a *app) serviceCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "service",
-		Short: "Have the system's service manager run the proxy: install, uninstall, status",
+		Use:     "service",
+		Short:   "Have the system's service manager run the proxy: install, uninstall, status",
+		Example: "  proxy service status",
 		Long: "Have your service manager run the proxy from your login on: systemd --user on Linux, launchd on macOS.\n" +
 			"Nothing but service install ever installs anything.",
 		Args: cobra.NoArgs,
@@ -43,8 +44,9 @@ type serviceOptions struct {
 func (a *app) installCommand() *cobra.Command {
 	o := &serviceOptions{}
 	cmd := &cobra.Command{
-		Use:   "install",
-		Short: "Write the unit, have it started at login, and start it",
+		Use:     "install",
+		Short:   "Write the unit, have it started at login, and start it",
+		Example: "  proxy service install --dry-run   # show the unit",
 		Long: "Write the unit, have it started at login, and start it. --proxy and --dir hold for the unit, too.\n\n" +
 			"A proxy that runs already is taken over from by a handoff: no client is closed. A second install rewrites\n" +
 			"the unit, says what has changed, and hands off to the program that it names then (launchd starts it anew).\n" +
@@ -65,8 +67,9 @@ func (a *app) installCommand() *cobra.Command {
 func (a *app) uninstallCommand() *cobra.Command {
 	o := &serviceOptions{}
 	cmd := &cobra.Command{
-		Use:   "uninstall",
-		Short: "Stop the unit's proxy and remove the unit; the supervisor and every session go on",
+		Use:     "uninstall",
+		Short:   "Stop the unit's proxy and remove the unit; the supervisor and every session go on",
+		Example: "  proxy service uninstall --dry-run",
 		Long: "Stop the unit's proxy and remove the unit. The supervisor and every session go on, and the next command that\n" +
 			"needs a proxy starts one. To end them: supervisor stop --sessions=end.\n\n" +
 			"A unit whose KillMode somebody has changed is not stopped, as that may end sessions; nor is a file removed that\n" +
@@ -82,8 +85,9 @@ func (a *app) uninstallCommand() *cobra.Command {
 
 func (a *app) serviceStatusCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
-		Use:   "status",
-		Short: "Say whether the unit is there, runs, and is the proxy that serves",
+		Use:     "status",
+		Short:   "Say whether the unit is there, runs, and is the proxy that serves",
+		Example: "  proxy service status --json",
 		Long: "Say whether the unit is there, runs, and is the proxy that serves. It starts nothing and changes nothing.\n" +
 			"Exit code: 0 if the unit is there and runs, else 69.",
 		Args: cobra.NoArgs,

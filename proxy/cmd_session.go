@@ -3,9 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,74 +23,6 @@ func (a *app) oneSession(use, short string, args cobra.PositionalArgs, run func(
 			return a.withClient(cmd.Context(), func(c *client.Client) error { return run(cmd, c, id, args[1:]) })
 		},
 	}
-}
-
-func (a *app) sendCommand() *cobra.Command {
-	var enter bool
-	var file string
-	cmd := a.oneSession("send ID [TEXT...]", "Type into a session", cobra.MinimumNArgs(1),
-		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, args []string) error {
-			data := []byte(strings.Join(args, " "))
-			if file != "" {
-				more, err := readInput(cmd, file)
-				if err != nil {
-					return err
-				}
-				data = append(data, more...)
-			}
-			if len(data) == 0 && !enter { // an empty file
-				return nil
-			}
-			if err := sent(c.Type(cmd.Context(), id, data)); err != nil {
-				return err
-			}
-			if !enter {
-				return nil
-			}
-			// On its own, so that programs that read a paste whole see a key.
-			return sent(c.Type(cmd.Context(), id, []byte{'\r'}))
-		})
-	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
-		if len(args) < 2 && file == "" && !enter {
-			return usage(errors.New("nothing to send: give TEXT, --file or --enter"))
-		}
-		return nil
-	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w; text that begins with - stands behind --", err))
-	})
-	cmd.Flags().BoolVar(&enter, "enter", false, "press Enter at the end")
-	cmd.Flags().StringVar(&file, "file", "", "type what is in a `file`, - for standard input")
-	return cmd
-}
-
-// sent warns of what has been typed all the same.
-func sent(err error) error {
-	if protocol.CodeOf(err) == protocol.CodeLineTooLong {
-		warn(err)
-		return nil
-	}
-	return err
-}
-
-// maxSend bounds what send reads into memory.
-const maxSend = 64 << 20
-
-func readInput(cmd *cobra.Command, name string) ([]byte, error) {
-	in := cmd.InOrStdin()
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, &exitError{exitNoInput, err.Error()}
-		}
-		defer func() { _ = f.Close() }()
-		in = f
-	}
-	data, err := io.ReadAll(io.LimitReader(in, maxSend+1))
-	if err == nil && len(data) > maxSend {
-		err = usage(fmt.Errorf("%s is over %d bytes", name, maxSend))
-	}
-	return data, err
 }
 
 func (a *app) resizeCommand() *cobra.Command {
@@ -124,6 +53,7 @@ func (a *app) resizeCommand() *cobra.Command {
 		}
 		return errors.Join(err, protocol.SizePolicy(name).Validate())
 	}
+	cmd.Example = "  proxy resize build 120x40            # until its policy decides again\n  proxy resize build --policy largest"
 	cmd.Long = "Change a session's size once, until its policy decides again; or the policy.\n\n" +
 		"latest    the size of the viewer that typed last\n" +
 		"owner     of the viewer that came first\n" +
@@ -188,6 +118,7 @@ func (a *app) killCommand() *cobra.Command {
 		}
 		return nil
 	}
+	cmd.Example = "  proxy kill build --signal INT   # as ctrl-c does\n  proxy kill build --grace 2s"
 	cmd.Long = "End a session: SIGHUP to all of its process groups, a grace, then SIGKILL.\n\n" +
 		"With --signal alone that signal is sent and nothing else happens; with --signal\n" +
 		"and --grace it takes the place of SIGHUP."
@@ -195,35 +126,4 @@ func (a *app) killCommand() *cobra.Command {
 	cmd.Flags().StringVar(&signal, "signal", "", "a `signal`: INT, SIGUSR1, 10")
 	cmd.Flags().BoolVar(&forget, "forget", false, "forget the exit record too")
 	return cmd
-}
-
-func (a *app) waitCommand() *cobra.Command {
-	timeout := time.Duration(-1)
-	cmd := a.jsonFlag(a.oneSession("wait ID", "Wait for a session's end and exit with its code", cobra.ExactArgs(1),
-		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
-			exit, err := c.Wait(cmd.Context(), id, timeout)
-			if err != nil {
-				return err
-			}
-			if a.json {
-				if err := printJSON(cmd, exit); err != nil {
-					return err
-				}
-			}
-			return childExit(exit.ExitCode)
-		}))
-	cmd.Flags().DurationVar(&timeout, "timeout", -1, "give up after this `time`, with exit code 124 (default never)")
-	cmd.Flags().Lookup("timeout").DefValue = "0s" // not shown
-	return cmd
-}
-
-// childExit ends the process with a child's code, without a word.
-func childExit(code int) error {
-	if code == 0 {
-		return nil
-	}
-	if code < 0 { // unknown
-		code = exitSoftware
-	}
-	return &exitError{code, ""}
 }

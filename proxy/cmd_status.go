@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,9 +17,10 @@ import (
 
 func (a *app) statusCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
-		Use:   "status",
-		Short: "Show both processes: pid, version, protocol, uptime, sessions, skew",
-		Args:  cobra.NoArgs,
+		Use:     "status",
+		Short:   "Show both processes: pid, version, protocol, uptime, sessions, skew",
+		Example: "  proxy status",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(c *client.Client) error {
 				s, err := c.Status(cmd.Context())
@@ -27,14 +30,18 @@ func (a *app) statusCommand() *cobra.Command {
 				if a.json {
 					return printJSON(cmd, s)
 				}
-				return printStatus(cmd, s)
+				dirs, err := a.dirs()
+				if err != nil {
+					return err
+				}
+				return printStatus(cmd.OutOrStdout(), s, heldIn(dirs))
 			})
 		},
 	})
 }
 
-func printStatus(cmd *cobra.Command, s *client.Status) error {
-	out := cmd.OutOrStdout()
+// printStatus says both processes' state; held is why no supervisor comes.
+func printStatus(out io.Writer, s *client.Status, held error) error {
 	line := func(name string, p protocol.ProcessStatus) {
 		up := time.Duration(p.Uptime * float64(time.Second)).Round(time.Second)
 		fmt.Fprintf(out, "%-11s pid %-8d version %-14s protocol %-4s up %v\n", name, p.PID, p.Version, p.Protocol, up)
@@ -47,17 +54,51 @@ func printStatus(cmd *cobra.Command, s *client.Status) error {
 		_, err := fmt.Fprintln(out, "supervisor  unsupported_os: there are no terminals on this system yet")
 		return err
 	}
+	if s.Supervisor == nil && held != nil {
+		_, err := fmt.Fprintln(out, "supervisor  none runs:", held)
+		return err
+	}
 	if s.Supervisor == nil {
 		fmt.Fprintln(out, "supervisor  cannot be reached; nothing is known of its sessions")
 		return nil
 	}
 	line("supervisor", *s.Supervisor)
+	fmt.Fprintln(out, "keeper     ", keeperText(s.Supervisor))
 	skew := "none"
 	if s.Proxy.Version != s.Supervisor.Version {
 		skew = "versions differ; they speak protocol " + agreed(s)
 	}
 	_, err := fmt.Fprintf(out, "sessions    %d running, %d clients, skew: %s\n", s.Supervisor.Sessions, s.Proxy.Clients, skew)
 	return err
+}
+
+// keeperText says what becomes of the sessions if the supervisor dies.
+func keeperText(s *protocol.ProcessStatus) string {
+	k := s.Keeper
+	if k == nil {
+		return "none; the sessions would end with the supervisor"
+	}
+	text := fmt.Sprintf("pid %-8d holds %s; supervisor started %s", k.PID, count(k.Sessions, "session"), times(k.Starts))
+	if k.Sessions < s.Sessions {
+		text = fmt.Sprintf("pid %-8d holds only %d of %s; supervisor started %s", k.PID, k.Sessions, count(s.Sessions, "session"), times(k.Starts))
+	}
+	if k.Last != "" {
+		text += ", the one before ended: " + k.Last
+	}
+	if s.Upgrades > 0 {
+		text += "; upgraded " + times(s.Upgrades)
+	}
+	if k.Lost > 0 {
+		text += "; keepers lost: " + strconv.Itoa(k.Lost)
+	}
+	return text
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 func agreed(s *client.Status) string {
@@ -70,9 +111,10 @@ func agreed(s *client.Status) string {
 
 func (a *app) stopCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "stop",
-		Short: "Stop the running proxy; the supervisor and every session go on",
-		Args:  cobra.NoArgs,
+		Use:     "stop",
+		Short:   "Stop the running proxy; the supervisor and every session go on",
+		Example: "  proxy stop",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if pipe.Here {
 				return notHere("a stop", "proxy status says which process to end")

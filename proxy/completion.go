@@ -25,6 +25,12 @@ declare -F _filedir >/dev/null || _filedir() {
 // addCompletion adds the command that prints the shells' scripts.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
+	if all, _, err := root.Find([]string{"completion"}); err == nil {
+		all.Example = "  source <(proxy completion bash)"
+		for _, shell := range all.Commands() {
+			shell.Example = "  proxy completion " + shell.Name()
+		}
+	}
 	bash, _, err := root.Find([]string{"completion", "bash"})
 	if err != nil || bash.RunE == nil {
 		return // then cobra has another way, and bash needs its package

@@ -38,6 +38,8 @@ var exitCodes = map[protocol.Code]int{
 	protocol.CodeLimitExceeded:         exitTempFail,
 	protocol.CodeClosed:                exitTempFail,
 	protocol.CodeProtocolMismatch:      exitProtocol,
+	protocol.CodeUpgradeRefused:        exitProtocol,
+	protocol.CodeUpgrading:             exitTempFail,
 	protocol.CodePolicyUnavailable:     exitTempFail,
 	protocol.CodeUnauthorized:          exitNoPerm,
 	protocol.CodePermissionDenied:      exitNoPerm,

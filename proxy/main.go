@@ -48,8 +48,12 @@ func (a *app) command() *cobra.Command {
 		Use:   "proxy",
 		Short: "Terminals that outlive everything around them",
 		Long: "Terminals that outlive everything around them.\n\n" +
-			"Every command but serve, stop, doctor and service starts what is missing, in the background.\n" +
+			"Every command but serve, stop, upgrade, doctor and service starts what is missing, in the background.\n" +
 			"proxy --handoff starts this program as the successor of the running proxy.",
+		Example: "  proxy new --id build -- make -j8   # start a session and attach; ctrl-\\ d detaches\n" +
+			"  proxy ls                           # what runs, and what has ended and how\n" +
+			"  proxy attach build                 # come back\n" +
+			"  proxy upgrade                      # both run as the release that is installed; no shell ends",
 		Version:       version.String(),
 		SilenceErrors: true, SilenceUsage: true,
 		Args: noSuchCommand, SuggestionsMinimumDistance: 2,
@@ -67,11 +71,13 @@ func (a *app) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "`directory` for everything (default $HOLDFAST_DIR, else the user's directories)")
 	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, where several serve one supervisor")
 	root.AddCommand(
-		a.serveCommand(), a.stopCommand(), a.statusCommand(), a.doctorCommand(), a.serviceCommand(),
-		a.newCommand(), a.reopenCommand(), a.attachCommand(),
-		a.lsCommand(), a.infoCommand(), a.eventsCommand(),
+		a.serveCommand(), a.stopCommand(), a.statusCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
+		a.newCommand(), a.runCommand(), a.reopenCommand(), a.attachCommand(),
+		a.lsCommand(), a.infoCommand(), a.whyCommand(), a.awayCommand(), a.envCommand(), a.eventsCommand(),
 		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(),
-		a.killCommand(), a.waitCommand(),
+		a.recordCommand(), a.exportCommand(),
+		a.killCommand(), a.waitCommand(), a.markCommand(),
+		a.webCommand(), a.shareCommand(),
 	)
 	addCompletion(root)
 	addManual(root)
@@ -92,16 +98,21 @@ func noSuchCommand(root *cobra.Command, args []string) error {
 	return usage(errors.New(text))
 }
 
-// typedArgs gives cobra's complaints about arguments our exit code, and says
-// what would be right.
+// typedArgs gives cobra's complaints about arguments, and about flags that do not go
+// together, our exit code, and says what would be right.
 func typedArgs(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usage(fmt.Errorf("%w\nusage: %s", err, cmd.UseLine()))
-			}
+	check := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := cmd.ValidateFlagGroups(); err != nil {
+			return usage(err)
+		}
+		if check == nil {
 			return nil
 		}
+		if err := check(cmd, args); err != nil {
+			return usage(fmt.Errorf("%w\nusage: %s", err, cmd.UseLine()))
+		}
+		return nil
 	}
 	for _, sub := range cmd.Commands() {
 		typedArgs(sub)

@@ -26,7 +26,7 @@ func addManual(root *cobra.Command) {
 			}
 			m := manual.Manual{
 				Root: root, Version: version.String(), Date: date,
-				Sections: manualSections, Examples: manualExamples, SeeAlso: []string{"supervisor"},
+				Sections: manualSections, SeeAlso: []string{"supervisor"},
 			}
 			u, err := service.Packaged("/usr/bin/proxy")
 			if err != nil {
@@ -38,10 +38,10 @@ func addManual(root *cobra.Command) {
 }
 
 var manualSections = []manual.Section{
-	{Title: "UPGRADE", Text: "Put the new programs in the old ones' place by rename (packages do), then run proxy --handoff: " +
-		"the new proxy takes over the listening sockets and all live connections, and no shell ends. " +
-		"The supervisor runs on as it is; proxy status shows both versions."},
-	{Title: "EXIT STATUS", Text: "attach, new and wait exit with the child's code, and with 128 and the signal's number where one ended it. " +
+	{Title: "UPGRADE", Text: "Put the new programs in the old ones' place by rename (packages do), then run proxy upgrade: " +
+		"the supervisor becomes the new program in place, and the new proxy takes over the listening sockets and all live connections. " +
+		"No shell ends. proxy --handoff does so for the proxy alone; proxy status shows both versions."},
+	{Title: "EXIT STATUS", Text: "attach, new and wait exit with the child's code, as do send and wait for something that it ended before (1 for 0), and with 128 and the signal's number where one ended it. " +
 		"search exits with 1 if nothing matches, doctor with 1 for warnings and 2 for errors. Besides, as in sysexits(3):",
 		Items: []manual.Item{
 			{Word: "0", Text: "It was done."},
@@ -52,7 +52,7 @@ var manualSections = []manual.Section{
 			{Word: "71", Text: "The command could not be started."},
 			{Word: "73", Text: "The session's id is taken."},
 			{Word: "75", Text: "Not now, perhaps later: a limit is reached, somebody else is attached, or the connection was lost."},
-			{Word: "76", Text: "Both sides speak no protocol in common."},
+			{Word: "76", Text: "Both sides speak no protocol in common, or a new supervisor cannot go on for the old one."},
 			{Word: "77", Text: "It is not allowed."},
 			{Word: "124", Text: "It took longer than was given."},
 		}},
@@ -72,24 +72,4 @@ var manualSections = []manual.Section{
 			{Word: "$XDG_STATE_HOME/holdfast/", Text: "Logs and tokens. What is typed or printed is never logged."},
 			{Word: "$XDG_CONFIG_HOME/holdfast/holdfast.json", Text: "Settings: an object, with _ for the - of options."},
 		}},
-}
-
-var manualExamples = map[string]string{
-	"": `proxy new --id build -- make -j8   # start a session and attach; detach with ctrl-\ then d
-proxy ls                           # what runs, and what has ended and how
-proxy attach build                 # come back
-proxy --handoff                    # after an upgrade; no shell ends`,
-	"new":        "proxy new                              # the login shell\nproxy new --id build -- make -j8\nproxy new --detach --size 120x40 -- top   # prints its id",
-	"attach":     "proxy attach build\nproxy attach build --read-only   # look, do not type",
-	"reopen":     "proxy reopen build\nproxy reopen build -- make -j2   # another command, all else as it was",
-	"ls":         "proxy ls\nproxy ls --json",
-	"send":       "proxy send build --enter 'make test'\nproxy send build --file script.sh",
-	"screen":     "proxy screen build --lines 20\nproxy screen build --html --scrollback >build.html",
-	"search":     "proxy search build -i 'error|warn'",
-	"history":    "proxy history build --lines 50\nproxy history build --before 413 --lines 10   # what led to line 413",
-	"resize":     "proxy resize build 120x40\nproxy resize build --policy smallest",
-	"kill":       "proxy kill build\nproxy kill build --signal INT   # that signal and nothing else",
-	"wait":       "proxy wait build --timeout 10m",
-	"serve":      "proxy serve --web 127.0.0.1:0",
-	"completion": "source <(proxy completion bash)",
 }

@@ -123,10 +123,10 @@ func (s *serving) look(ctx context.Context, body json.RawMessage) (json.RawMessa
 // move gives the clients' connections to the successor. Those that it does not
 // get are gone on with here, unless they are in doubt. While most are moved others
 // may come; nobody does while those are.
-func (s *serving) move(pass handoff.Pass, only string) (closed int, err error) {
+func (s *serving) move(pass handoff.Pass, only string, records int) (closed int, err error) {
 	begun, moved := time.Now(), 0
 	if only == "" { // else the successor accepts already
-		closed, err = s.moveAll(pass, only, &moved)
+		closed, err = s.moveAll(pass, only, records, &moved)
 	}
 	if err == nil {
 		s.stopAccepting()
@@ -137,7 +137,7 @@ func (s *serving) move(pass handoff.Pass, only string) (closed int, err error) {
 	if err == nil {
 		s.server.Shut()
 		var more int
-		more, err = s.moveAll(pass, only, &moved)
+		more, err = s.moveAll(pass, only, records, &moved)
 		closed += more
 	}
 	s.log.Info().Err(err).Int("connections", moved).Int("closed", closed).Dur("took", time.Since(begun)).Msg("clients moved")
@@ -145,8 +145,8 @@ func (s *serving) move(pass handoff.Pass, only string) (closed int, err error) {
 }
 
 // moveAll moves the connections that are there.
-func (s *serving) moveAll(pass handoff.Pass, only string, moved *int) (closed int, err error) {
-	return s.server.Freeze(context.Background(), movedAtOnce, only, func(frozen []*apiserver.Frozen) error {
+func (s *serving) moveAll(pass handoff.Pass, only string, records int, moved *int) (closed int, err error) {
+	return s.server.Freeze(context.Background(), movedAtOnce, only, records, func(frozen []*apiserver.Frozen) error {
 		all := make([]given, len(frozen))
 		for i, f := range frozen {
 			all[i] = given{nc: f.Client(), record: &f.Record}

@@ -13,6 +13,7 @@ import (
 	"holdfast/protocol/link"
 	"holdfast/proxy/internal/linkclient"
 	"holdfast/proxy/internal/web"
+	"holdfast/proxy/internal/web/page"
 	"holdfast/shared/config"
 	"holdfast/shared/logging"
 	"holdfast/shared/pipe"
@@ -60,7 +61,7 @@ func (a *app) servePipe(ctx context.Context, o *serveOptions, dirs config.Dirs, 
 	if err != nil {
 		return err
 	}
-	pages.Origins = o.origins
+	pages.Origins, pages.Page, pages.Files = o.origins, true, page.Files()
 	s.pages = web.New(pages)
 	s.local = s.pages
 	return s.runPipe(ctx, ln)
@@ -75,9 +76,10 @@ func (s *serving) runPipe(ctx context.Context, ln *pipe.Listener) error {
 	s.wg.Go(func() { s.fail(s.server.ServePipe(connCtx, ln)) })
 	if tcp := s.listeners.tcp; tcp != nil {
 		s.wg.Go(func() { s.fail(s.pages.Serve(ctx, connCtx, tcp)) })
-		s.log.Info().Stringer("address", tcp.Addr()).Msg("serving WebSockets on TCP; the token lies in the state directory")
+		s.log.Info().Stringer("address", tcp.Addr()).Msg("serving the page and WebSockets on TCP; the token lies in the state directory")
 	}
 	s.log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ln.Name()).Msg("proxy serves")
+	s.greet(os.Stdout)
 	s.report.say(progress{Step: "serving", PID: os.Getpid(), Version: version.String()})
 	s.report.end(nil)
 	<-ctx.Done()

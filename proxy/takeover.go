@@ -90,7 +90,7 @@ func (s *serving) compare(ctx context.Context) error {
 func (s *serving) ready() {
 	ls := s.listeners
 	if ls.tcp != nil {
-		s.log.Info().Stringer("address", ls.tcp.Addr()).Msg("serving WebSockets on TCP; the token lies in the state directory")
+		s.log.Info().Stringer("address", ls.tcp.Addr()).Msg("serving the page and WebSockets on TCP; the token lies in the state directory")
 	}
 	s.log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ls.api.Path()).Msg("proxy serves")
 	fault("accepting")
@@ -102,6 +102,7 @@ func (s *serving) ready() {
 		fault("serving")
 		s.log.Info().Int("old_pid", s.take.PID).Msg("took over")
 	}
+	s.greet(os.Stdout)
 	s.report.say(progress{Step: "serving", PID: os.Getpid(), Version: version.String()})
 	s.report.end(nil)
 }

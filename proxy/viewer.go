@@ -215,12 +215,14 @@ func (v *viewer) report(ctx context.Context, c *client.Client, o *attachOptions,
 	switch {
 	case errors.Is(end, errDetached):
 		v.say("[detached from %s]", info.ID)
+		o.detached = true
 		return nil
 	case ctx.Err() != nil:
-		v.say("[detached from %s by a signal]", info.ID)
 		if by, ok := context.Cause(ctx).(signalled); ok {
+			v.say("[detached from %s by a signal]", info.ID)
 			return &exitError{by.exitCode(), ""}
 		}
+		v.say("[detached from %s]", info.ID) // run's time is over
 		return ctx.Err()
 	case end != nil:
 		v.say("[lost %s]", info.ID)

@@ -8,7 +8,8 @@
 #                                   random streams instead of 300; HOLDFAST_SEED=N
 #                                   makes those of an earlier run
 #
-# Tests that lack xterm.js (Node, npm ci in scripts/oracle), other projects'
+# Tests that lack xterm.js (Node, npm ci in scripts/oracle), what the npm client is
+# built with (npm ci in proxy/internal/web/client) or the page (scripts/web), other projects'
 # fixtures ($HOLDFAST_FIXTURES) or the history of the last releases are skipped,
 # and fail instead where HOLDFAST_REQUIRE_ORACLE=1, HOLDFAST_REQUIRE_FIXTURES=1 or
 # HOLDFAST_REQUIRE_HISTORY=1.
@@ -64,6 +65,7 @@ programs() {
 		groff    groff-base
 		mandoc   mandoc
 		lintian  lintian
+		asciinema asciinema
 	EOF
 	# What the Python example of a policy imports, of the system's Python.
 	/usr/bin/python3 -c 'import grpc, google.protobuf, cryptography' 2>/dev/null ||
@@ -82,15 +84,26 @@ programs() {
 	fi
 }
 
-# The real xterm.js, which the terminal core is compared with.
-oracle() {
+# npm's packages in a directory.
+packages() {
 	if ! command -v npm >/dev/null; then
-		echo "NO NPM: what compares with xterm.js is skipped"
+		echo "NO NPM: tests that need $1 are skipped"
 		[ "${HOLDFAST_REQUIRE_ORACLE:-}" != 1 ]
-	elif [ scripts/oracle/node_modules/.package-lock.json -nt scripts/oracle/package-lock.json ]; then
+	elif [ "$1/node_modules/.package-lock.json" -nt "$1/package-lock.json" ]; then
 		echo "all there"
 	else
-		npm ci --prefix scripts/oracle
+		npm ci --prefix "$1"
+	fi
+}
+
+# The web page, and the client that it is made with; both with their tests that need
+# no browser.
+page() {
+	if ! command -v npm >/dev/null; then
+		echo "NO NPM: the proxy is built without its web page"
+		[ "${HOLDFAST_REQUIRE_ORACLE:-}" != 1 ]
+	else
+		scripts/web --if-older && npm run --silent test --prefix proxy/internal/web/page
 	fi
 }
 
@@ -124,7 +137,7 @@ tests() {
 	# One package at a time where real programs are run against the clock, and anew:
 	# what they build is not seen by what caches results.
 	# shellcheck disable=SC2046,SC2086 # no argument where there is none; one for each package
-	{ go test $race $timeout -json $(go list ./... | grep -v /scripts/) && go test $race -count 1 -p 1 -json ./scripts/...; } |
+	{ go test $race $timeout -json $(go list ./... | grep -v /scripts/) && go test $race -count 1 -p 1 -timeout 20m -json ./scripts/...; } |
 		"$work/report" -total "$work/total" || { cat "$work/total"; return 1; }
 }
 
@@ -149,7 +162,9 @@ fuzz() {
 }
 
 step "programs for the tests" programs
-step "xterm.js" oracle
+step "xterm.js" packages scripts/oracle # which the terminal core is compared with
+step "the npm client" packages proxy/internal/web/client
+step "web page" page
 step "gofmt" format
 step "go vet" go vet ./...
 step "go vet, manual" go vet -tags manual ./proxy ./supervisor

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/link"
 	"holdfast/shared/config"
+	mark "holdfast/shared/keep"
 	pipe "holdfast/shared/link"
 	"holdfast/shared/logging"
 	"holdfast/shared/machine"
@@ -76,36 +78,77 @@ type options struct {
 
 func command() *cobra.Command {
 	o := &options{}
+	var upgradeTo, dryRun, alsoKeeper bool
 	root := &cobra.Command{
-		Use:           "supervisor",
-		Short:         "Hold terminals, in the foreground",
-		Long:          "Hold terminals, in the foreground. SIGTERM ends every session and then the supervisor;\nan interrupt does so when it comes twice, if sessions are running.",
+		Use:   "supervisor",
+		Short: "Hold terminals, in the foreground",
+		Long: `Hold terminals, in the foreground. SIGTERM ends every session and then the supervisor;
+an interrupt does so when it comes twice, if sessions are running.
+
+It runs as two processes: a keeper, and the supervisor proper as its child. The keeper
+holds the terminals and starts the supervisor again if that dies.`,
+		Example: `  supervisor --background
+  supervisor --upgrade --dry-run`,
 		Args:          cobra.NoArgs,
 		Version:       version.String(),
 		SilenceErrors: true, SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if upgradeTo || dryRun || alsoKeeper {
+				return askUpgrade(cmd.Context(), o, dryRun, alsoKeeper)
+			}
+			return keep(o)
+		},
 	}
 	root.PersistentFlags().StringVar(&o.dir, "dir", "", "directory for everything (default $HOLDFAST_DIR, else the user's directories)")
-	root.Flags().BoolVar(&o.background, "background", false, "log to a file in the state directory")
+	root.Flags().BoolVar(&upgradeTo, "upgrade", false, "have the running supervisor become this program, with all its sessions")
+	root.Flags().BoolVar(&alsoKeeper, "keeper", false, "with --upgrade: have its keeper become this program as well")
+	root.Flags().BoolVar(&dryRun, "dry-run", false, "only try whether it could")
+	run := &cobra.Command{
+		Use:    "run",
+		Short:  "Hold terminals, without a keeper",
+		Long:   "Hold terminals, without a keeper unless one has started this. If it dies, the sessions die with it.",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE:   func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+	}
 	settings := flag.NewFlagSet("", flag.ContinueOnError)
 	o.flags = config.Flags(settings)
-	root.Flags().AddGoFlagSet(settings)
+	for _, c := range []*cobra.Command{root, run} {
+		c.Flags().BoolVar(&o.background, "background", false, "log to a file in the state directory")
+		c.Flags().AddGoFlagSet(settings)
+	}
 
 	var sessions string
 	stop := &cobra.Command{
-		Use:   "stop",
-		Short: "Stop the running supervisor; refused while sessions run, unless told to end them",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return stop(cmd.Context(), o, sessions) },
+		Use:     "stop",
+		Short:   "Stop the running supervisor; refused while sessions run, unless told to end them",
+		Example: "  supervisor stop --sessions=end",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return stop(cmd.Context(), o, sessions) },
 	}
 	stop.Flags().StringVar(&sessions, "sessions", "keep", "what to do with running sessions: keep (refuse to stop) or end")
-	root.AddCommand(stop)
+	root.AddCommand(run, stop)
+	root.InitDefaultCompletionCmd()
+	if all, _, err := root.Find([]string{"completion"}); err == nil {
+		all.Example = "  source <(supervisor completion bash)"
+		for _, shell := range all.Commands() {
+			shell.Example = "  supervisor completion " + shell.Name()
+		}
+	}
 	addManual(root)
 	return root
 }
 
 // run builds the process from its leaves up and takes it down in reverse.
 func run(ctx context.Context, o *options) error {
+	if done, err := tryOut(); done {
+		return err
+	}
+	calm := machine.Hurry()
+	before, err := inherit()
+	if err != nil {
+		return err
+	}
 	if err := pty.Seal(); err != nil {
 		return fmt.Errorf("seal: %w", err)
 	}
@@ -116,7 +159,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	log, closeLog, err := openLog(o, dirs, cfg)
+	log, closeLog, err := openLog(o, dirs, cfg, "supervisor")
 	if err != nil {
 		return err
 	}
@@ -125,31 +168,51 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-
-	ln, err := socket.Listen(dirs.Socket(config.SupervisorSocket), socket.Options{
-		OnRefuse: func(p socket.Peer, err error) { logging.Refused(log, p.UID, p.PID, err) },
-	})
+	self, ln, err := before.self(dirs.Socket(config.SupervisorSocket), log)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = ln.Close() }() // the process ends; the lock goes with it
 
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	sessions := session.NewTable(session.Config{
 		RingBytes: cfg.RingBytes, ScrollbackLines: cfg.ScrollbackLines,
 		ExitKeep: cfg.ExitKeep, ExitRecords: cfg.ExitRecords, Grace: cfg.Grace,
 		MaxSessions: cfg.MaxSessions, OriginatorSessions: cfg.OriginatorMax, SpawnBurst: 8 * cfg.SpawnRate, SpawnRate: cfg.SpawnRate,
-		Env: inherited(o, dirs), Log: log,
+		Env: inherited(o, dirs), Vault: before.sessionVault(log), ReportDir: dirs.State, Published: self.published, Log: log,
 	})
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	r := &replacer{before: before, self: self, sessions: sessions, log: log}
+	server := linkserver.New(linkserver.Config{
+		Sessions: sessions, Secret: secret, Stop: stop, Upgrader: r,
+		Instance: self.Instance, Started: self.Started, Status: r.status, Log: log,
+	})
+	r.server = server
+	_ = machine.Name("supervisor") // for people
+	adopted := sessions.Adopt(before.heritage(self))
+	before.ready(log)
+	mark.Serves(dirs.Runtime)
+	go sessions.Restore(calm)
 	go catchSignals(ctx, sessions, stop, log)
+	go r.watchKeeper(ctx)
 	go ln.Watch(ctx, socketCheck, func(rebound bool, err error) {
 		log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, ln.Path()).Msg("socket's path was gone")
+		if rebound {
+			self.keep(log)
+		}
 	})
 	context.AfterFunc(ctx, func() { _ = ln.Close() }) // so that Serve returns
 
-	log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ln.Path()).Msg("supervisor serves")
-	err = linkserver.New(linkserver.Config{Sessions: sessions, Secret: secret, Stop: stop, Log: log}).Serve(ctx, ln)
+	serves := log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ln.Path()).
+		Int("sessions", adopted).Int("upgrades", self.Upgrades)
+	if before.own {
+		serves = serves.Dur(logging.Took, time.Since(before.at))
+	}
+	serves.Msg("supervisor serves")
+	err = server.Serve(ctx, ln)
+	if err == nil {
+		before.quit(log)
+	}
 	log.Info().Msg("supervisor stops")
 	return err
 }
@@ -176,11 +239,11 @@ func inherited(o *options, dirs config.Dirs) []string {
 	return env
 }
 
-func openLog(o *options, dirs config.Dirs, cfg config.Config) (zerolog.Logger, func(), error) {
-	lo := logging.Options{Level: cfg.LogLevel, Process: "supervisor"}
+func openLog(o *options, dirs config.Dirs, cfg config.Config, process string) (zerolog.Logger, func(), error) {
+	lo := logging.Options{Level: cfg.LogLevel, Process: process}
 	if o.background {
 		lo.Path = filepath.Join(dirs.State, "supervisor.log")
-		if err := logging.CrashOutput(filepath.Join(dirs.State, "supervisor.crash")); err != nil {
+		if err := logging.CrashOutput(filepath.Join(dirs.State, process+".crash")); err != nil {
 			return zerolog.Nop(), nil, err
 		}
 	}
@@ -217,7 +280,8 @@ func catchSignals(ctx context.Context, sessions *session.Table, stop func(), log
 			continue
 		}
 		log.Info().Stringer("signal", sig.(syscall.Signal)).Int("sessions", live).Msg("ending every session")
-		_ = sessions.Shutdown(ctx) // ends by ctx only if something else stopped us
+		asker := protocol.Asker{By: "supervisor, by " + pty.SignalName(sig.(syscall.Signal))}
+		_ = sessions.ShutdownFor(ctx, asker) // ends by ctx only if something else stopped us
 		stop()
 		return
 	}
@@ -235,13 +299,7 @@ func stop(ctx context.Context, o *options, sessions string) error {
 	if err != nil {
 		return err
 	}
-	nc, _, err := socket.Dial(ctx, dirs.Socket(config.SupervisorSocket))
-	if err != nil {
-		return protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf("no supervisor runs here: %v", err))
-	}
-	conn, _, _, err := pipe.Dial(nc, link.Hello{
-		Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(), Name: "supervisor stop", Secret: secret,
-	}, zerolog.Nop())
+	conn, err := dial(ctx, dirs, secret, "supervisor stop")
 	if err != nil {
 		return err
 	}
@@ -251,4 +309,29 @@ func stop(ctx context.Context, o *options, sessions string) error {
 		return fmt.Errorf("%w (--sessions=end)", err)
 	}
 	return err
+}
+
+// dialTries is how often a link is asked for where a busy machine had no time for its
+// hello.
+const dialTries = 5
+
+// dial makes a link to the running supervisor.
+func dial(ctx context.Context, dirs config.Dirs, secret, name string) (conn *pipe.Conn, err error) {
+	if held := mark.Look(dirs.Runtime); held != nil { // its socket takes us, and nobody would answer
+		return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, held.Error())
+	}
+	for range dialTries {
+		nc, _, dialErr := socket.Dial(ctx, dirs.Socket(config.SupervisorSocket))
+		if dialErr != nil {
+			return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf("no supervisor runs here: %v", dialErr))
+		}
+		conn, _, _, err = pipe.Dial(nc, link.Hello{
+			Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(), Name: name, Secret: secret,
+		}, zerolog.Nop())
+		var late net.Error
+		if !errors.As(err, &late) || !late.Timeout() {
+			break
+		}
+	}
+	return conn, err
 }

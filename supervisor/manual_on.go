@@ -23,7 +23,7 @@ func addManual(root *cobra.Command) {
 			}
 			m := manual.Manual{
 				Root: root, Version: version.String(), Date: date,
-				Sections: manualSections, Examples: manualExamples, SeeAlso: []string{"proxy"},
+				Sections: manualSections, SeeAlso: []string{"proxy"},
 			}
 			return m.Write(args[0])
 		},
@@ -48,9 +48,4 @@ var manualSections = []manual.Section{
 		{Word: "$XDG_STATE_HOME/holdfast/supervisor.crash", Text: "What it said when it crashed, with --background."},
 		{Word: "$XDG_CONFIG_HOME/holdfast/holdfast.json", Text: "Settings: an object, with _ for the - of options."},
 	}},
-}
-
-var manualExamples = map[string]string{
-	"":     "supervisor --background   # the proxy does this where none runs",
-	"stop": "supervisor stop                  # refused while sessions run\nsupervisor stop --sessions=end   # ends them",
 }

@@ -26,6 +26,7 @@ var Messages = protocol.NewRegistry(
 	Scrollback{}, ScrollbackData{}, Screen{}, ScreenContent{},
 	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{},
 	Attach{}, Attached{}, Detach{}, Detached{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Waited{},
+	Mark{}, Marked{}, Await{}, Awaited{}, Environment{}, EnvironmentContent{}, Away{}, AwayContent{}, Share{}, Shared{}, Typed{},
 	Input{}, Accepted{}, Resync{}, Resized{}, Stolen{}, PTYExited{}, Exit{},
 	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Ticket{}, TicketIssued{},
 	TerminalOpen{}, TerminalOpened{}, TerminalData{}, TerminalResize{}, TerminalClose{}, TerminalExit{}, TerminalError{},
@@ -83,6 +84,9 @@ type Spawn struct {
 	// Token, where given, makes Spawn repeatable after a lost connection: if
 	// the session exists and was made with the same token, it is the answer.
 	Token string `json:"token,omitempty"`
+	// ShellIntegration has a shell (bash, zsh, fish) tell of its prompts and commands,
+	// by OSC 133. No file of the user's is changed. Other programs are started as they are.
+	ShellIntegration bool `json:"shell_integration,omitempty"`
 }
 
 // Reopen starts an exited session again under its id, as a new instance.
@@ -298,6 +302,90 @@ type Input struct {
 	Data      []byte             `json:"data_b64"`
 	Writer    string             `json:"writer,omitempty"` // with Offset: exactly once
 	Offset    uint64             `json:"offset,omitempty"`
+	// Paste says that Data is text which was not typed key by key: line ends are sent
+	// as Enter is, and where the program asked for it (mode 2004) it is framed.
+	Paste bool `json:"paste,omitempty"`
+	// Keys, in place of Data, are keys by name, sent as the terminal's modes have it:
+	// Enter, Tab, Escape, Space, Backspace, Up, Down, Left, Right, Home, End, Insert,
+	// Delete, PageUp, PageDown, F1 to F12, or one character; before it any of C-, M-
+	// and S-. They count as one byte of input each.
+	Keys []string `json:"keys,omitempty"`
+}
+
+// Mark asks where a session is now. It is answered by Marked.
+type Mark struct {
+	protocol.Request
+	SessionID protocol.SessionID `json:"session_id"`
+}
+
+// Marked answers Mark.
+type Marked struct {
+	protocol.Request
+	protocol.MarkInfo
+}
+
+// Await waits for something on a session's screen. It is answered by Awaited, or by
+// timeout.
+type Await struct {
+	protocol.Request
+	protocol.AwaitSpec
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"` // absent waits for ever
+}
+
+// Awaited answers Await.
+type Awaited struct {
+	protocol.Request
+	protocol.AwaitedInfo
+}
+
+// Environment asks for the environment of the last viewer that told its own. It is
+// answered by EnvironmentContent.
+type Environment struct {
+	protocol.Request
+	SessionID protocol.SessionID `json:"session_id"`
+}
+
+// EnvironmentContent is a viewer's environment.
+type EnvironmentContent struct {
+	protocol.Request
+	Env []string `json:"env"` // K=V
+}
+
+// Share asks for a link by which a browser can look at one session, and do nothing
+// else. It is answered by Shared.
+type Share struct {
+	protocol.Request
+	SessionID protocol.SessionID `json:"session_id"`
+	TTLMS     int64              `json:"ttl_ms,omitempty"` // how long it is good for; 0 is an hour, at most 30 days
+}
+
+// Shared answers Share.
+type Shared struct {
+	protocol.Request
+	URL       string    `json:"url"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// Away asks what has happened in a session since its last viewer went. It is answered
+// by AwayContent.
+type Away struct {
+	protocol.Request
+	SessionID protocol.SessionID `json:"session_id"`
+}
+
+// AwayContent is what has happened meanwhile.
+type AwayContent struct {
+	protocol.Request
+	protocol.AwayInfo
+}
+
+// Typed tells an attachment that asked for it what was typed.
+type Typed struct {
+	Attachment uint32    `json:"attachment"`
+	At         time.Time `json:"at"`
+	Offset     uint64    `json:"offset"` // of output: what had been printed by then
+	Data       []byte    `json:"data_b64"`
+	Masked     bool      `json:"masked,omitempty"` // the terminal does not show it: an asterisk stands for each character
 }
 
 // Accepted says how far a writer's input has been accepted: of an attachment
@@ -468,57 +556,68 @@ type TerminalError struct {
 }
 
 // MessageType implements protocol.Message.
-func (Hello) MessageType() string          { return "hello" }
-func (Welcome) MessageType() string        { return "welcome" }
-func (Error) MessageType() string          { return "error" }
-func (OK) MessageType() string             { return "ok" }
-func (Goaway) MessageType() string         { return "goaway" }
-func (Spawn) MessageType() string          { return "spawn" }
-func (Reopen) MessageType() string         { return "reopen" }
-func (Spawned) MessageType() string        { return "spawned" }
-func (List) MessageType() string           { return "list" }
-func (Sessions) MessageType() string       { return "sessions" }
-func (Info) MessageType() string           { return "info" }
-func (Session) MessageType() string        { return "session" }
-func (Scrollback) MessageType() string     { return "scrollback" }
-func (ScrollbackData) MessageType() string { return "scrollback_data" }
-func (Screen) MessageType() string         { return "screen" }
-func (ScreenContent) MessageType() string  { return "screen_content" }
-func (History) MessageType() string        { return "history" }
-func (HistoryContent) MessageType() string { return "history_content" }
-func (Search) MessageType() string         { return "search" }
-func (SearchContent) MessageType() string  { return "search_content" }
-func (SizePolicy) MessageType() string     { return "size_policy" }
-func (Appearance) MessageType() string     { return "appearance" }
-func (Attach) MessageType() string         { return "attach" }
-func (Attached) MessageType() string       { return "attached" }
-func (Detach) MessageType() string         { return "detach" }
-func (Detached) MessageType() string       { return "detached" }
-func (Resize) MessageType() string         { return "resize" }
-func (Interrupt) MessageType() string      { return "interrupt" }
-func (Signal) MessageType() string         { return "signal" }
-func (Terminate) MessageType() string      { return "terminate" }
-func (Forget) MessageType() string         { return "forget" }
-func (Wait) MessageType() string           { return "wait" }
-func (Waited) MessageType() string         { return "waited" }
-func (Input) MessageType() string          { return "input" }
-func (Accepted) MessageType() string       { return "accepted" }
-func (Resync) MessageType() string         { return "resync" }
-func (Resized) MessageType() string        { return "resized" }
-func (Stolen) MessageType() string         { return "stolen" }
-func (PTYExited) MessageType() string      { return "pty_exited" }
-func (Exit) MessageType() string           { return "exit" }
-func (Events) MessageType() string         { return "events" }
-func (Subscribed) MessageType() string     { return "subscribed" }
-func (Event) MessageType() string          { return "event" }
-func (Status) MessageType() string         { return "status" }
-func (StatusReport) MessageType() string   { return "status_report" }
-func (Ticket) MessageType() string         { return "ticket" }
-func (TicketIssued) MessageType() string   { return "ticket_issued" }
-func (TerminalOpen) MessageType() string   { return "terminal.open" }
-func (TerminalOpened) MessageType() string { return "terminal.opened" }
-func (TerminalData) MessageType() string   { return "terminal.data" }
-func (TerminalResize) MessageType() string { return "terminal.resize" }
-func (TerminalClose) MessageType() string  { return "terminal.close" }
-func (TerminalExit) MessageType() string   { return "terminal.exit" }
-func (TerminalError) MessageType() string  { return "terminal.error" }
+func (Hello) MessageType() string              { return "hello" }
+func (Welcome) MessageType() string            { return "welcome" }
+func (Error) MessageType() string              { return "error" }
+func (OK) MessageType() string                 { return "ok" }
+func (Goaway) MessageType() string             { return "goaway" }
+func (Spawn) MessageType() string              { return "spawn" }
+func (Reopen) MessageType() string             { return "reopen" }
+func (Spawned) MessageType() string            { return "spawned" }
+func (List) MessageType() string               { return "list" }
+func (Sessions) MessageType() string           { return "sessions" }
+func (Info) MessageType() string               { return "info" }
+func (Session) MessageType() string            { return "session" }
+func (Scrollback) MessageType() string         { return "scrollback" }
+func (ScrollbackData) MessageType() string     { return "scrollback_data" }
+func (Screen) MessageType() string             { return "screen" }
+func (ScreenContent) MessageType() string      { return "screen_content" }
+func (History) MessageType() string            { return "history" }
+func (HistoryContent) MessageType() string     { return "history_content" }
+func (Search) MessageType() string             { return "search" }
+func (SearchContent) MessageType() string      { return "search_content" }
+func (SizePolicy) MessageType() string         { return "size_policy" }
+func (Appearance) MessageType() string         { return "appearance" }
+func (Attach) MessageType() string             { return "attach" }
+func (Attached) MessageType() string           { return "attached" }
+func (Detach) MessageType() string             { return "detach" }
+func (Detached) MessageType() string           { return "detached" }
+func (Resize) MessageType() string             { return "resize" }
+func (Interrupt) MessageType() string          { return "interrupt" }
+func (Signal) MessageType() string             { return "signal" }
+func (Terminate) MessageType() string          { return "terminate" }
+func (Forget) MessageType() string             { return "forget" }
+func (Wait) MessageType() string               { return "wait" }
+func (Waited) MessageType() string             { return "waited" }
+func (Input) MessageType() string              { return "input" }
+func (Accepted) MessageType() string           { return "accepted" }
+func (Resync) MessageType() string             { return "resync" }
+func (Resized) MessageType() string            { return "resized" }
+func (Stolen) MessageType() string             { return "stolen" }
+func (PTYExited) MessageType() string          { return "pty_exited" }
+func (Exit) MessageType() string               { return "exit" }
+func (Mark) MessageType() string               { return "mark" }
+func (Marked) MessageType() string             { return "marked" }
+func (Await) MessageType() string              { return "await" }
+func (Awaited) MessageType() string            { return "awaited" }
+func (Environment) MessageType() string        { return "environment" }
+func (EnvironmentContent) MessageType() string { return "environment_content" }
+func (Share) MessageType() string              { return "share" }
+func (Shared) MessageType() string             { return "shared" }
+func (Away) MessageType() string               { return "away" }
+func (AwayContent) MessageType() string        { return "away_content" }
+func (Typed) MessageType() string              { return "typed" }
+func (Events) MessageType() string             { return "events" }
+func (Subscribed) MessageType() string         { return "subscribed" }
+func (Event) MessageType() string              { return "event" }
+func (Status) MessageType() string             { return "status" }
+func (StatusReport) MessageType() string       { return "status_report" }
+func (Ticket) MessageType() string             { return "ticket" }
+func (TicketIssued) MessageType() string       { return "ticket_issued" }
+func (TerminalOpen) MessageType() string       { return "terminal.open" }
+func (TerminalOpened) MessageType() string     { return "terminal.opened" }
+func (TerminalData) MessageType() string       { return "terminal.data" }
+func (TerminalResize) MessageType() string     { return "terminal.resize" }
+func (TerminalClose) MessageType() string      { return "terminal.close" }
+func (TerminalExit) MessageType() string       { return "terminal.exit" }
+func (TerminalError) MessageType() string      { return "terminal.error" }

@@ -25,6 +25,8 @@ var Messages = protocol.NewRegistry(
 	Attach{}, Attached{}, Detach{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Exited{},
 	Pause{}, Paused{}, Unpause{}, Write{}, Accepted{}, Resync{}, Resized{}, Stolen{},
 	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Stats{}, StatsReport{}, Shutdown{},
+	Upgrade{}, Upgraded{},
+	Mark{}, Marked{}, Await{}, Awaited{}, Environment{}, EnvironmentContent{}, Away{}, AwayContent{}, Typed{},
 )
 
 // Hello is the first message, from the proxy.
@@ -221,6 +223,7 @@ type Signal struct {
 	SessionID protocol.SessionID `json:"session_id"`
 	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
 	Signal    string             `json:"signal"`             // "SIGUSR1", "USR1" or a number
+	protocol.Asker
 }
 
 // Terminate ends a session: the soft signal, the grace, SIGKILL. It is
@@ -237,6 +240,7 @@ type Terminate struct {
 	// resize within so many milliseconds, which is session_running.
 	Instance protocol.Instance `json:"instance,omitempty"`
 	IdleMS   int64             `json:"idle_ms,omitempty"`
+	protocol.Asker
 }
 
 // Forget removes an exited session. It is answered by OK.
@@ -269,6 +273,64 @@ type Write struct {
 	Data      []byte             `json:"data"`               // base64
 	Writer    string             `json:"writer,omitempty"`   // with Offset: exactly once
 	Offset    uint64             `json:"offset,omitempty"`
+	Paste     bool               `json:"paste,omitempty"` // Data is text, framed where the program asked for that (mode 2004)
+	Keys      []string           `json:"keys,omitempty"`  // in place of Data: keys by name, one byte of input each
+}
+
+// Mark asks where a session is now. It is answered by Marked.
+type Mark struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+}
+
+// Marked answers Mark.
+type Marked struct {
+	protocol.MarkInfo
+}
+
+// Await waits for something on a session's screen. It is answered by Awaited, or by
+// timeout; closing the stream gives up.
+type Await struct {
+	protocol.AwaitSpec
+	Instance  protocol.Instance `json:"instance,omitempty"`   // where given, of this life only
+	TimeoutMS *int64            `json:"timeout_ms,omitempty"` // absent waits for ever
+}
+
+// Awaited answers Await.
+type Awaited struct {
+	protocol.AwaitedInfo
+}
+
+// Environment asks for the environment of the last viewer that told its own. It is
+// answered by EnvironmentContent.
+type Environment struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+}
+
+// EnvironmentContent is a viewer's environment.
+type EnvironmentContent struct {
+	Env []string `json:"env"` // K=V
+}
+
+// Away asks what has happened in a session since its last viewer went. It is answered
+// by AwayContent.
+type Away struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+}
+
+// AwayContent is what has happened meanwhile.
+type AwayContent struct {
+	protocol.AwayInfo
+}
+
+// Typed tells an attachment that asked for it what was typed.
+type Typed struct {
+	At     time.Time `json:"at"`
+	Offset uint64    `json:"offset"`           // of output: what had been printed by then
+	Data   []byte    `json:"data"`             // base64
+	Masked bool      `json:"masked,omitempty"` // the terminal does not show it: an asterisk stands for each character
 }
 
 // Accepted says how far a writer's input has been accepted.
@@ -372,50 +434,76 @@ type Shutdown struct {
 	EndSessions bool `json:"end_sessions,omitempty"`
 }
 
+// Upgrade has the supervisor become another program in place, once that was
+// tried. It is answered by Upgraded where it is only to be tried, by an Error
+// where nothing has changed, and else by the end of the link.
+type Upgrade struct {
+	Program string `json:"program"` // absolute path
+	DryRun  bool   `json:"dry_run,omitempty"`
+	Keeper  bool   `json:"keeper,omitempty"` // the keeper first, if there is one
+}
+
+// Upgraded says that a program can go on.
+type Upgraded struct {
+	Version  string `json:"version,omitempty"`
+	Sessions int    `json:"sessions"` // that it was tried with
+}
+
 // MessageType implements protocol.Message.
-func (Hello) MessageType() string          { return "hello" }
-func (Welcome) MessageType() string        { return "welcome" }
-func (Sessions) MessageType() string       { return "sessions" }
-func (Error) MessageType() string          { return "error" }
-func (OK) MessageType() string             { return "ok" }
-func (Create) MessageType() string         { return "create" }
-func (Reopen) MessageType() string         { return "reopen" }
-func (List) MessageType() string           { return "list" }
-func (Info) MessageType() string           { return "info" }
-func (Session) MessageType() string        { return "session" }
-func (Read) MessageType() string           { return "read" }
-func (Data) MessageType() string           { return "data" }
-func (Screen) MessageType() string         { return "screen" }
-func (ScreenContent) MessageType() string  { return "screen_content" }
-func (History) MessageType() string        { return "history" }
-func (HistoryContent) MessageType() string { return "history_content" }
-func (Search) MessageType() string         { return "search" }
-func (SearchContent) MessageType() string  { return "search_content" }
-func (SizePolicy) MessageType() string     { return "size_policy" }
-func (Appearance) MessageType() string     { return "appearance" }
-func (Attach) MessageType() string         { return "attach" }
-func (Attached) MessageType() string       { return "attached" }
-func (Pause) MessageType() string          { return "pause" }
-func (Paused) MessageType() string         { return "paused" }
-func (Unpause) MessageType() string        { return "unpause" }
-func (Detach) MessageType() string         { return "detach" }
-func (Resize) MessageType() string         { return "resize" }
-func (Interrupt) MessageType() string      { return "interrupt" }
-func (Signal) MessageType() string         { return "signal" }
-func (Terminate) MessageType() string      { return "terminate" }
-func (Forget) MessageType() string         { return "forget" }
-func (Wait) MessageType() string           { return "wait" }
-func (Exited) MessageType() string         { return "exited" }
-func (Write) MessageType() string          { return "write" }
-func (Accepted) MessageType() string       { return "accepted" }
-func (Resync) MessageType() string         { return "resync" }
-func (Resized) MessageType() string        { return "resized" }
-func (Stolen) MessageType() string         { return "stolen" }
-func (Events) MessageType() string         { return "events" }
-func (Subscribed) MessageType() string     { return "subscribed" }
-func (Event) MessageType() string          { return "event" }
-func (Status) MessageType() string         { return "status" }
-func (StatusReport) MessageType() string   { return "status_report" }
-func (Stats) MessageType() string          { return "stats" }
-func (StatsReport) MessageType() string    { return "stats_report" }
-func (Shutdown) MessageType() string       { return "shutdown" }
+func (Hello) MessageType() string              { return "hello" }
+func (Welcome) MessageType() string            { return "welcome" }
+func (Sessions) MessageType() string           { return "sessions" }
+func (Error) MessageType() string              { return "error" }
+func (OK) MessageType() string                 { return "ok" }
+func (Create) MessageType() string             { return "create" }
+func (Reopen) MessageType() string             { return "reopen" }
+func (List) MessageType() string               { return "list" }
+func (Info) MessageType() string               { return "info" }
+func (Session) MessageType() string            { return "session" }
+func (Read) MessageType() string               { return "read" }
+func (Data) MessageType() string               { return "data" }
+func (Screen) MessageType() string             { return "screen" }
+func (ScreenContent) MessageType() string      { return "screen_content" }
+func (History) MessageType() string            { return "history" }
+func (HistoryContent) MessageType() string     { return "history_content" }
+func (Search) MessageType() string             { return "search" }
+func (SearchContent) MessageType() string      { return "search_content" }
+func (SizePolicy) MessageType() string         { return "size_policy" }
+func (Appearance) MessageType() string         { return "appearance" }
+func (Attach) MessageType() string             { return "attach" }
+func (Attached) MessageType() string           { return "attached" }
+func (Pause) MessageType() string              { return "pause" }
+func (Paused) MessageType() string             { return "paused" }
+func (Unpause) MessageType() string            { return "unpause" }
+func (Detach) MessageType() string             { return "detach" }
+func (Resize) MessageType() string             { return "resize" }
+func (Interrupt) MessageType() string          { return "interrupt" }
+func (Signal) MessageType() string             { return "signal" }
+func (Terminate) MessageType() string          { return "terminate" }
+func (Forget) MessageType() string             { return "forget" }
+func (Wait) MessageType() string               { return "wait" }
+func (Exited) MessageType() string             { return "exited" }
+func (Write) MessageType() string              { return "write" }
+func (Accepted) MessageType() string           { return "accepted" }
+func (Resync) MessageType() string             { return "resync" }
+func (Resized) MessageType() string            { return "resized" }
+func (Stolen) MessageType() string             { return "stolen" }
+func (Mark) MessageType() string               { return "mark" }
+func (Marked) MessageType() string             { return "marked" }
+func (Await) MessageType() string              { return "await" }
+func (Awaited) MessageType() string            { return "awaited" }
+func (Environment) MessageType() string        { return "environment" }
+func (EnvironmentContent) MessageType() string { return "environment_content" }
+func (Away) MessageType() string               { return "away" }
+func (AwayContent) MessageType() string        { return "away_content" }
+func (Typed) MessageType() string              { return "typed" }
+func (Events) MessageType() string             { return "events" }
+func (Subscribed) MessageType() string         { return "subscribed" }
+func (Event) MessageType() string              { return "event" }
+func (Status) MessageType() string             { return "status" }
+func (StatusReport) MessageType() string       { return "status_report" }
+func (Stats) MessageType() string              { return "stats" }
+func (StatsReport) MessageType() string        { return "stats_report" }
+func (Shutdown) MessageType() string           { return "shutdown" }
+func (Upgrade) MessageType() string            { return "upgrade" }
+func (Upgraded) MessageType() string           { return "upgraded" }

@@ -46,6 +46,8 @@ type AttachOptions struct {
 	View       protocol.View // own: the screen reflowed to Cols and Rows, while the session's size is another
 	Pace       bool          // of an exclusive attachment: the child waits for it to read, for a while
 	Appearance *protocol.Appearance
+	Env        []string // K=V of the viewer's environment, for programs that follow it: see Client.Environment
+	Typed      bool     // messages tell what is typed, by whomever; not of mode read_only
 }
 
 // MessageKind says what a Message is.
@@ -62,6 +64,7 @@ const (
 	Failed                      // Err ended the attachment; nothing follows
 	View                        // Data brings the viewer's own view up to Offset: write it to the terminal
 	Warned                      // Err tells of what was written, line_too_long; it ends nothing
+	Typed                       // Data was typed At a time, by whomever, when output had come to Offset
 )
 
 // A Message is one thing an attachment is told.
@@ -78,6 +81,12 @@ type Message struct {
 	// ScreenOnly, of Missed: the snapshot has no lines above the screen, so that
 	// those which the terminal has are kept.
 	ScreenOnly bool
+
+	// Of Typed. Where the terminal does not show what is typed it is masked: an
+	// asterisk stands for each character. Masked without Data stands for what was
+	// left out, since this attachment was not read.
+	At     time.Time
+	Masked bool
 
 	left int // bytes of the snapshot that come after this part of it
 }
@@ -151,7 +160,7 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 		spec: protocol.AttachSpec{
 			SessionID: id, Cols: o.Cols, Rows: o.Rows, Mode: o.Mode, Steal: o.Steal, Resume: o.Resume, Snapshot: o.Snapshot,
 			History: o.History, Answers: o.Answers && o.Mode != protocol.ModeReadOnly, Writer: o.Writer, Client: c.o.Name, Term: o.Term, IsTTY: o.IsTTY,
-			View: o.View, Pace: o.Pace, Appearance: o.Appearance,
+			View: o.View, Pace: o.Pace, Appearance: o.Appearance, Env: o.Env, Typed: o.Typed,
 		},
 		notify: make(chan struct{}, 1), drained: make(chan struct{}, 1),
 	}
@@ -473,6 +482,8 @@ func (a *Attachment) control(conn *conn, m protocol.Message) error {
 		a.overtaken(*m)
 	case *api.Resized:
 		a.put(Message{Kind: Resized, Size: protocol.Size{Cols: m.Cols, Rows: m.Rows}})
+	case *api.Typed:
+		a.put(Message{Kind: Typed, Data: m.Data, Offset: m.Offset, At: m.At, Masked: m.Masked})
 	case *api.Stolen:
 		a.put(Message{Kind: Stolen, By: m.StolenBy})
 	case *api.PTYExited:
@@ -597,6 +608,9 @@ func (a *Attachment) Read(p []byte) (int, error) {
 		}
 		if m.Kind == Missed && a.spec.View == protocol.ViewOwn {
 			m.Data = []byte(terminalReset)
+		}
+		if m.Kind == Typed {
+			continue
 		}
 		a.rest = *m
 	}

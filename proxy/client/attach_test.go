@@ -21,6 +21,7 @@ func TestAttachFields(t *testing.T) {
 		Rows: 40, Cols: 100, Mode: protocol.ModeExclusive, Steal: true, Term: "xterm", IsTTY: true,
 		History: new(5), Answers: true, Writer: "me", Resume: resume, Snapshot: true,
 		View: protocol.ViewOwn, Pace: true, Appearance: &protocol.Appearance{CellWidth: 9},
+		Env: []string{"A=1"}, Typed: true,
 	}, exact(9))
 	if m.Attempt == 0 {
 		t.Error("the attempt has no number")
@@ -30,6 +31,7 @@ func TestAttachFields(t *testing.T) {
 		SessionID: "s", Rows: 40, Cols: 100, Mode: protocol.ModeExclusive, Steal: true, Term: "xterm", IsTTY: true,
 		History: new(5), Answers: true, Writer: "me", Resume: resume, Snapshot: true, Client: "tester",
 		View: protocol.ViewOwn, Pace: true, Appearance: &protocol.Appearance{CellWidth: 9},
+		Env: []string{"A=1"}, Typed: true,
 	}})
 	equal(t, "info", a.Info(), exact(9))
 	equal(t, "writer", a.Writer(), "me")

@@ -55,6 +55,9 @@ func TestCalls(t *testing.T) {
 		{name: "ticket", want: &api.Ticket{SessionID: "s"},
 			call:   func() (any, error) { return c.Ticket(ctx, "s") },
 			answer: &api.TicketIssued{Ticket: "t"}, got: "t"},
+		{name: "share", want: &api.Share{SessionID: "s", TTLMS: 60000},
+			call:   func() (any, error) { url, _, err := c.Share(ctx, "s", time.Minute); return url, err },
+			answer: &api.Shared{URL: "u"}, got: "u"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -74,7 +74,7 @@ func dial(ctx context.Context, o *Options) (*conn, error) {
 	_ = nc.SetDeadline(time.Now().Add(helloTimeout)) // fails as what follows will
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	err = c.hello(o)
-	if !stop() && err == nil {
+	if !stop() && (err == nil || errors.Is(ctx.Err(), context.Canceled)) { // the deadline made an i/o error of it
 		err = failed(ErrConnect, ctx.Err())
 	}
 	if err == nil {

@@ -33,6 +33,7 @@ type Events struct {
 	end      context.CancelFunc
 	instance protocol.Instance
 	seq      uint64
+	newest   uint64
 }
 
 // Events subscribes to what happens from now on.
@@ -43,8 +44,30 @@ func (c *Client) Events(ctx context.Context) (*Events, error) {
 		e.end()
 		return nil, err
 	}
+	e.newest = e.seq
 	return e, nil
 }
+
+// EventsAfter subscribes to what has happened since the event with a number, as far
+// as the supervisor keeps it, and to what happens from now on; 0 is all that it
+// keeps. Where some is not kept, an event missed is the first. The numbers are of the
+// supervisor's life: they begin anew when it has died with its sessions.
+func (c *Client) EventsAfter(ctx context.Context, after uint64) (*Events, error) {
+	e, err := c.Events(ctx) // which tells the life
+	if err != nil {
+		return nil, err
+	}
+	_ = e.conn.Close()
+	e.newest, e.seq = e.seq, after
+	if err := e.connect(ctx); err != nil {
+		e.end()
+		return nil, err
+	}
+	return e, nil
+}
+
+// Newest is the number of the last event before the subscription.
+func (e *Events) Newest() uint64 { return e.newest }
 
 // Close ends the subscription; Next returns io.EOF.
 func (e *Events) Close() error {

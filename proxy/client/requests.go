@@ -16,6 +16,13 @@ type SpawnRequest struct {
 	ID protocol.SessionID // "" makes one
 	protocol.SpawnSpec
 	EarlyExit *time.Duration // how long to watch the child; nil is the proxy's 200 ms, 0 does not
+	// ShellIntegration has a shell (bash, zsh, fish) tell of its prompts and commands, by
+	// OSC 133. Other programs are started as they are.
+	ShellIntegration bool
+	// Token, with an ID, makes the request repeatable by other clients, too: a session
+	// that was made with it is the answer, whatever else is asked for, and also when it
+	// has ended. "" makes one.
+	Token string
 }
 
 // Spawned is a new session.
@@ -40,7 +47,8 @@ func (c *Client) Spawn(ctx context.Context, r SpawnRequest) (*Spawned, error) {
 		r.ID = protocol.SessionID(protocol.NewToken(6))
 	}
 	return c.spawned(ctx, &api.Spawn{
-		SessionID: r.ID, SpawnSpec: r.SpawnSpec, EarlyExitMS: millis(r.EarlyExit), Token: protocol.NewToken(16),
+		SessionID: r.ID, SpawnSpec: r.SpawnSpec, EarlyExitMS: millis(r.EarlyExit), Token: cmp.Or(r.Token, protocol.NewToken(16)),
+		ShellIntegration: r.ShellIntegration,
 	})
 }
 
@@ -217,24 +225,13 @@ func (c *Client) ok(ctx context.Context, m request, again bool) error {
 // Wait returns a session's exit record once it has exited, or timeout; a
 // negative timeout waits until ctx is done.
 func (c *Client) Wait(ctx context.Context, id protocol.SessionID, timeout time.Duration) (*protocol.ExitRecord, error) {
-	deadline := time.Now().Add(timeout)
-	for {
-		m := &api.Wait{SessionID: id}
-		if timeout >= 0 {
-			left := max(0, time.Until(deadline))
-			m.TimeoutMS = millis(&left)
-		}
-		w, err := ask[*api.Waited](ctx, c, m, false)
-		if err == nil {
-			return &w.Exit, nil
-		}
-		if !lost(err) || ctx.Err() != nil || c.isClosed() {
-			return nil, err
-		}
-		if err := pause(ctx, backoffMax/10); err != nil {
-			return nil, err
-		}
+	w, err := waitFor(ctx, c, timeout, func(ms *int64) (*api.Waited, error) {
+		return ask[*api.Waited](ctx, c, &api.Wait{SessionID: id, TimeoutMS: ms}, false)
+	})
+	if err != nil {
+		return nil, err
 	}
+	return &w.Exit, nil
 }
 
 // Type types into a session without an attachment, exactly once, and returns

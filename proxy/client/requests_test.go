@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"reflect"
 	"testing"
 	"time"
 
@@ -312,6 +313,45 @@ func TestHello(t *testing.T) {
 			_, err := start(t, func() (*Client, error) { return Dial(t.Context(), f.options()) })()
 			wantErr(t, "dial", err, tt.want)
 		})
+	}
+}
+
+// Who gives up within the hello is told so, and of no broken connection.
+func TestDialGivenUp(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	defer close(over)
+	f := newFake(t, func(*api.Hello) protocol.Message { cancel(); <-over; return nil })
+	_, err := start(t, func() (*Client, error) { return Dial(ctx, f.options()) })()
+	wantErr(t, "dial", err, context.Canceled)
+	if errors.Is(err, ErrIO) {
+		t.Errorf("dial: %v", err)
+	}
+}
+
+// Await asks again where the connection or the link is lost, with the same mark.
+func TestAwaitAsksAgain(t *testing.T) {
+	f, c, p := dialed(t)
+	spec := protocol.AwaitSpec{SessionID: "s", Text: "x", Since: []byte("mark")}
+	await := start(t, func() (*protocol.AwaitedInfo, error) { return c.Await(t.Context(), spec, time.Hour) })
+	want[*api.Await](p)
+	_ = p.Close()
+	p = f.accept()
+	p.answer(want[*api.Await](p), &api.Error{Error: *protocol.ErrSupervisorUnreachable})
+	m := want[*api.Await](p)
+	if m.TimeoutMS == nil || *m.TimeoutMS > time.Hour.Milliseconds() || !reflect.DeepEqual(m.AwaitSpec, spec) {
+		t.Errorf("asked %+v", m)
+	}
+	p.answer(m, &api.Awaited{AwaitedInfo: protocol.AwaitedInfo{Line: "xy"}})
+	if got, err := await(); err != nil || got.Line != "xy" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	_, err := c.Await(t.Context(), protocol.AwaitSpec{SessionID: "s", Text: "("}, -1)
+	wantErr(t, "no pattern", err, &protocol.Error{Code: protocol.CodeInvalidArgument})
+	mark := start(t, func() (*protocol.MarkInfo, error) { return c.Mark(t.Context(), "s") })
+	p.answer(want[*api.Mark](p), &api.Marked{MarkInfo: protocol.MarkInfo{Mark: spec.Since}})
+	if got, err := mark(); err != nil || string(got.Mark) != "mark" {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 

@@ -148,7 +148,11 @@ func TestTerminalRestored(t *testing.T) {
 			}
 			w.kill(w.only("proxy"))
 		}, 69, "proxy: connect:"},
-		{"supervisor killed", func(t *testing.T, w *world, p *terminal) { w.kill(w.only("supervisor")) }, 66, "proxy: session_not_found"},
+		{"supervisor killed", func(t *testing.T, w *world, p *terminal) {
+			w.kill(w.only("supervisor"))
+			p.typ("bye\r") // to the same child, through the next one
+		}, 3, ""},
+		{"supervisor and keeper killed", func(t *testing.T, w *world, p *terminal) { w.killBoth() }, 66, "proxy: session_not_found"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

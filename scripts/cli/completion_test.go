@@ -27,7 +27,7 @@ func TestComplete(t *testing.T) {
 		t.Errorf("wait: %v", r)
 	}
 	for _, tt := range []struct{ line, want string }{
-		{"attach", "alive-1 alive-2"}, {"reopen", "over"}, {"info", "alive-1 alive-2 over"}, {"wait", "alive-1 alive-2 over"},
+		{"attach", "alive-1 alive-2"}, {"reopen", "over"}, {"info", "alive-1 alive-2 over"}, {"wait", "alive-1 alive-2 over"}, {"why", "alive-1 alive-2 over"},
 		{"kill", "alive-1 alive-2 over"}, {"send", "alive-1 alive-2 over"}, {"screen", "alive-1 alive-2 over"}, {"resize", "alive-1 alive-2 over"},
 		{"attach alive-1", ""}, {"send alive-1", ""}, {"ls", ""},
 	} {

@@ -114,6 +114,9 @@ func TestStatus(t *testing.T) {
 			t.Errorf("the %s's protocol is %v", name, p["protocol"])
 		}
 	}
+	if k, ok := status["supervisor"].(map[string]any)["keeper"].(map[string]any); !ok || k["pid"] != float64(w.only("keeper").pid) || k["sessions"] != 1.0 {
+		t.Errorf("status says of the keeper %v", k)
+	}
 	out := w.must("status")
 	for _, want := range []string{"proxy", "supervisor", "1 running", "skew: none"} {
 		if !strings.Contains(out, want) {

@@ -21,7 +21,7 @@ func TestSend(t *testing.T) {
 	w.must("send", "s", "--file", w.write("text", "from a file"), "and ")
 	w.must("send", "s", "--enter")
 	w.shows("s", "\nand from a file\n")
-	cmd := exec.Command(filepath.Join(w.bin, "proxy"), "send", "s", "--file", "-")
+	cmd := exec.Command(filepath.Join(w.bin, "proxy"), "send", "s", "--raw", "--file", "-")
 	if r := w.run(cmd, strings.NewReader("from a pipe\x03")); r.code != 0 {
 		t.Errorf("send from a pipe: %v", r)
 	}
@@ -47,7 +47,7 @@ func TestSendMuch(t *testing.T) {
 	w.write("data", string(data))
 	w.shell("s", "stty raw -echo; echo ready; head -c 5242880 > got")
 	w.shows("s", "ready")
-	w.must("send", "s", "--file", w.path("data"))
+	w.must("send", "s", "--raw", "--file", w.path("data"))
 	w.must("wait", "s")
 	if got := w.read("got"); got != string(data) {
 		t.Errorf("%d bytes arrived of %d, or others", len(got), len(data))
@@ -87,6 +87,7 @@ func TestScreen(t *testing.T) {
 	if info := w.object("info", "s", "--json"); info["title"] != "title" {
 		t.Errorf("info says %v", info)
 	}
+	w.fails(64, "[html text]", "screen", "s", "--text", "--html")
 }
 
 func numbered(from, to int) string {

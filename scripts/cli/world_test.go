@@ -46,17 +46,23 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// end ends all that runs in the world. What ends is asked first, so that
-// nobody starts it again.
+// end kills all that runs in the world, until twice nobody is left: one that is
+// being started has no environment for a moment, and a keeper and its supervisor
+// start each other.
 func (w *world) end() {
-	for range 100 { // one that is being started has no environment yet
+	none := 0
+	if !eventually(func() bool {
 		all := w.running("")
 		for _, p := range all {
 			p.signal(syscall.SIGKILL)
 		}
-		if len(all) == 0 {
-			break
+		none++
+		if len(all) > 0 {
+			none = 0
 		}
+		return none == 2
+	}) {
+		w.t.Error("processes are left that cannot be killed")
 	}
 	crashes, _ := filepath.Glob(filepath.Join(w.dir, "*.crash"))
 	for _, p := range crashes {
@@ -220,6 +226,9 @@ func lookup(pid int) process {
 // stat returns a process's state and start time, nothing if there is none.
 func stat(pid int) (state, start string) {
 	if f := statFields(pid); len(f) >= 20 {
+		if f[0] == "Z" && f[17] > "1" { // its first thread alone has ended: the others hold its files
+			return "dying", f[19]
+		}
 		return f[0], f[19]
 	}
 	return "", ""
@@ -262,16 +271,27 @@ func (w *world) kill(p process) {
 	}
 }
 
-// running returns the world's processes of a program, those that serve; ""
-// returns all there are.
+// killBoth kills the supervisor and its keeper, so that neither follows the other.
+func (w *world) killBoth() {
+	w.t.Helper()
+	keeper, held := w.only("keeper"), w.only("supervisor")
+	keeper.signal(syscall.SIGSTOP) // not the supervisor: its parent's end would continue it
+	if !eventually(func() bool { state, _ := stat(keeper.pid); return state == "T" }) {
+		w.t.Fatal("the keeper does not stand still")
+	}
+	w.kill(held)
+	w.kill(keeper)
+}
+
+// running returns the world's processes of a program, those that serve; "keeper" is
+// the parent of the supervisor proper, "" returns all there are.
 func (w *world) running(program string) []process {
 	var found []process
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
 		args := list(d + "/cmdline")
 		ours := slices.Contains(list(d+"/environ"), "HOLDFAST_DIR="+w.dir) || slices.Contains(args, w.dir)
-		serves := program == "supervisor" || slices.Contains(args, "serve")
-		if !ours || program != "" && (filepath.Base(args[0]) != program || !serves) {
+		if !ours || program != "" && roleOf(args) != program {
 			continue
 		}
 		pid, _ := strconv.Atoi(filepath.Base(d))
@@ -280,6 +300,20 @@ func (w *world) running(program string) []process {
 		}
 	}
 	return found
+}
+
+// roleOf says which of those that serve has these arguments, "" that none has.
+func roleOf(args []string) string {
+	is := func(word string) bool { return slices.Contains(args[1:], word) }
+	switch name := filepath.Base(args[0]); {
+	case name == "proxy" && is("serve"):
+		return name
+	case name == "supervisor" && is("run"):
+		return name
+	case name == "supervisor" && !is("stop") && !is("--upgrade"):
+		return "keeper"
+	}
+	return ""
 }
 
 // list reads a file of strings that end in NUL.

@@ -305,11 +305,18 @@ func (h *byHand) printed() ([]byte, error) {
 		}
 		if kind == frame.Control {
 			m, _, err := api.Messages.Decode(payload)
-			switch m.(type) {
+			switch m := m.(type) {
 			case *api.Accepted, *api.Resized: // to the same size
 				continue
 			case *api.Goaway: // as the end of the connection says, too
 				continue
+			case *api.Error:
+				if m.Error.Code == protocol.CodeInputGap && m.Error.Offset != nil { // the proxy has another link
+					if err := h.typeFrom(*m.Error.Offset); err != nil {
+						return nil, err
+					}
+					continue
+				}
 			}
 			return nil, fmt.Errorf("told %+v, %v", m, err)
 		}
@@ -329,13 +336,18 @@ func (h *byHand) again(left []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return left, h.typeFrom(accepted)
+}
+
+// typeFrom types what was not accepted.
+func (h *byHand) typeFrom(accepted uint64) error {
 	if accepted > uint64(len(h.typed)) {
-		return nil, fmt.Errorf("%d bytes are accepted of %d", accepted, len(h.typed))
+		return fmt.Errorf("%d bytes are accepted of %d", accepted, len(h.typed))
 	}
 	if rest := h.typed[accepted:]; len(rest) > 0 {
-		err = h.send(frame.AppendData(nil, frame.Input, 1, accepted, rest))
+		return h.send(frame.AppendData(nil, frame.Input, 1, accepted, rest))
 	}
-	return left, err
+	return nil
 }
 
 // A rawTerminal is a raw WebSocket on the Unix socket. It knows no offsets.

@@ -55,18 +55,34 @@ func newWorld(t testing.TB, bins map[string]string) *world {
 	return w
 }
 
-// end asks the supervisor, whose sessions end with it, and kills all else.
+// end asks the supervisor, whose sessions end with it, and kills all else, also if
+// that does not answer.
 func (w *world) end() {
+	defer w.crashes()
+	defer w.killAll()
 	if r := w.run(nil, here, "supervisor", "stop", "--sessions=end"); r.code != 0 {
 		w.t.Errorf("the supervisor does not stop: %v", r)
 	}
+}
+
+func (w *world) killAll() {
+	none := 0
 	testkit.Eventually(w.t, limit, func() bool { // again, should one have been about to start another
 		left := w.running()
 		for _, p := range left {
 			p.signal(syscall.SIGKILL)
 		}
-		return len(left) == 0
+		none++
+		if len(left) > 0 {
+			none = 0
+		}
+		return none == 2 // one that is being started has no environment for a moment
 	}, "all has ended")
+}
+
+// crashes fails the test for what panics and the race detector have written, and
+// prints the logs of one that has failed.
+func (w *world) crashes() {
 	for _, pattern := range []string{"*.crash", "race.*"} {
 		paths, _ := filepath.Glob(w.path(pattern))
 		for _, p := range paths {
@@ -124,9 +140,15 @@ func (w *world) run(in io.Reader, version, program string, args ...string) resul
 // printed.
 func (w *world) proxy(version string, args ...string) string {
 	w.t.Helper()
-	r := w.run(nil, version, "proxy", args...)
+	return w.must(version, "proxy", args...)
+}
+
+// must runs any program that must succeed; it returns what was printed.
+func (w *world) must(version, program string, args ...string) string {
+	w.t.Helper()
+	r := w.run(nil, version, program, args...)
 	if r.code != 0 {
-		w.t.Fatalf("%s proxy %s: %v", version, strings.Join(args, " "), r)
+		w.t.Fatalf("%s %s %s: %v", version, program, strings.Join(args, " "), r)
 	}
 	return r.out
 }
@@ -136,9 +158,15 @@ func (w *world) start(supervisor, proxy string) (address string) {
 	w.t.Helper()
 	pid := w.daemon(w.command(supervisor, "supervisor", "--background"))
 	testkit.Eventually(w.t, limit, func() bool {
-		b, _ := os.ReadFile(w.path("supervisor.sock.lock"))
-		return string(b) == strconv.Itoa(pid)
+		held := w.supervisor()
+		return held.pid == pid || held.parent() == pid // of a release of one process, or of two
 	}, "the supervisor serves")
+	return w.startProxy(proxy)
+}
+
+// startProxy starts a proxy, which starts a supervisor where none runs.
+func (w *world) startProxy(proxy string) (address string) {
+	w.t.Helper()
 	w.daemon(w.command(proxy, "proxy", "serve", "--background", "--web", "127.0.0.1:0"))
 	testkit.Eventually(w.t, limit, func() bool {
 		log, _ := os.ReadFile(w.path("proxy.log"))
@@ -147,6 +175,23 @@ func (w *world) start(supervisor, proxy string) (address string) {
 		return address != ""
 	}, "the proxy serves WebSockets on TCP")
 	return address
+}
+
+// supervisor is the process that holds the supervisor's socket; that of pid 0, none,
+// does not run.
+func (w *world) supervisor() process {
+	b, _ := os.ReadFile(w.path("supervisor.sock.lock"))
+	pid, _ := strconv.Atoi(string(b))
+	return lookup(pid)
+}
+
+// killSupervisor kills the supervisor, and returns when its keeper has started the
+// next one.
+func (w *world) killSupervisor() {
+	w.t.Helper()
+	was := w.supervisor()
+	was.signal(syscall.SIGKILL)
+	testkit.Eventually(w.t, limit, func() bool { now := w.supervisor(); return now.pid != was.pid && now.running() }, "another supervisor serves")
 }
 
 // daemon starts a program that stays.
@@ -236,15 +281,32 @@ func lookup(pid int) process {
 	return process{pid, start}
 }
 
-// stat returns a process's state and start time, nothing if there is none. The
-// second field, the program's name, may have blanks in it.
+// stat returns a process's state and start time, nothing if there is none.
 func stat(pid int) (state, start string) {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(b), ") ")
-	if f := strings.Fields(rest); len(f) >= 20 {
+	if f := statFields(pid); len(f) >= 20 {
+		if f[0] == "Z" && f[17] > "1" { // its first thread alone has ended: the others hold its files
+			return "dying", f[19]
+		}
 		return f[0], f[19]
 	}
 	return "", ""
+}
+
+// statFields are those of /proc/PID/stat from the third on; the second, the
+// program's name, may have blanks in it.
+func statFields(pid int) []string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return strings.Fields(rest)
+}
+
+// parent is the pid of who has the process as a child.
+func (p process) parent() int {
+	if f := statFields(p.pid); len(f) > 1 {
+		pid, _ := strconv.Atoi(f[1])
+		return pid
+	}
+	return 0
 }
 
 // running reports whether the process is there, and no zombie.

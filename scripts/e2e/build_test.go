@@ -17,7 +17,7 @@ func TestOtherSystems(t *testing.T) {
 		{"windows", "amd64", ".exe"}, {"darwin", "arm64", ""},
 	} {
 		dir := t.TempDir()
-		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "holdfast/proxy", "holdfast/supervisor")
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+string(filepath.Separator), "holdfast/proxy", "holdfast/supervisor")
 		cmd.Env = append(os.Environ(), "GOOS="+tt.os, "GOARCH="+tt.arch, "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s/%s: %v\n%s", tt.os, tt.arch, err, out)

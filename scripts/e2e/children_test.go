@@ -188,7 +188,7 @@ func TestSupervisorHoldsNothing(t *testing.T) {
 	cmd.Dir, cmd.ExtraFiles = w.dir, []*os.File{extra}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	w.start(cmd).wait(t)
-	for _, name := range []string{"supervisor", "proxy"} {
+	for _, name := range []string{"keeper", "supervisor", "proxy"} {
 		p := w.only(name)
 		if cwd, _ := os.Readlink("/proc/" + itoa(p.pid) + "/cwd"); cwd != "/" {
 			t.Errorf("the %s is in %s", name, cwd)

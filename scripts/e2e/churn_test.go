@@ -23,11 +23,14 @@ func moreRSS() int {
 	return 16 << 10
 }
 
-// settled waits until both processes hold no more than they did, but for what
+// kinds are the processes of which usages tells.
+var kinds = []string{"keeper", "supervisor", "proxy"}
+
+// settled waits until all processes hold no more than they did, but for what
 // Go keeps, and fails the test if they go on to.
 func (w *world) settled(before map[string]usage) {
 	w.t.Helper()
-	for _, name := range []string{"supervisor", "proxy"} {
+	for _, name := range kinds {
 		p, was := w.only(name), before[name]
 		var is usage
 		ok := func() bool {
@@ -43,12 +46,14 @@ func (w *world) settled(before map[string]usage) {
 	}
 }
 
-// usages is what both processes hold.
+// usages is what all processes hold.
 func (w *world) usages() map[string]usage {
 	w.t.Helper()
-	return map[string]usage{
-		"supervisor": usageOf(w.only("supervisor").pid), "proxy": usageOf(w.only("proxy").pid),
+	all := map[string]usage{}
+	for _, name := range kinds {
+		all[name] = usageOf(w.only(name).pid)
 	}
+	return all
 }
 
 // A thousand sessions leave nothing behind.

@@ -45,14 +45,15 @@ func TestConnectedWhereOneRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.start(w.command("supervisor"))
-	testkit.Eventually(t, limit, func() bool { return w.holder("supervisor.sock") == d.pid }, "the supervisor serves")
+	held := w.only("supervisor")
+	testkit.Eventually(t, limit, func() bool { return w.holder("supervisor.sock") == held.pid }, "the supervisor serves")
 	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
-	if held := w.only("supervisor"); held != d.process {
-		t.Errorf("%v runs, and was not what we started", held)
+	if keeper := w.only("keeper"); keeper != d.process || held.parent() != keeper.pid {
+		t.Errorf("%v runs with %v, a child of %d, and was not what we started", keeper, held, held.parent())
 	}
 	// There is one at a time, and the second says who it is.
 	r := w.run("supervisor")
-	if r.code != 69 || !strings.Contains(r.errout, fmt.Sprintf("process %d", d.pid)) {
+	if r.code != 69 || !strings.Contains(r.errout, fmt.Sprintf("process %d", held.pid)) {
 		t.Errorf("a second supervisor: %v", r)
 	}
 	proxy := w.only("proxy")
@@ -60,7 +61,7 @@ func TestConnectedWhereOneRuns(t *testing.T) {
 	if r.code == 0 || !strings.Contains(r.errout, fmt.Sprintf("process %d", proxy.pid)) {
 		t.Errorf("a second proxy: %v", r)
 	}
-	if w.only("supervisor") != d.process || w.only("proxy") != proxy {
+	if w.only("keeper") != d.process || w.only("supervisor") != held || w.only("proxy") != proxy {
 		t.Error("the second has done something to the first")
 	}
 }
@@ -118,12 +119,12 @@ func TestSupervisorStop(t *testing.T) {
 		v.until("ready")
 		kids, views = append(kids, lookup(s.PID)), append(views, v)
 	}
-	held := w.only("supervisor")
+	held, keeper := w.only("supervisor"), w.only("keeper")
 	r := w.run("supervisor", "stop")
 	if r.code != 75 || !strings.Contains(r.errout, "20 sessions are running") || !strings.Contains(r.errout, "--sessions=end") {
 		t.Errorf("stop while sessions run: %v", r)
 	}
-	for _, p := range append(kids, held) {
+	for _, p := range append(kids, held, keeper) {
 		if !p.running() {
 			t.Fatalf("process %d has ended all the same", p.pid)
 		}
@@ -149,6 +150,7 @@ func TestSupervisorStop(t *testing.T) {
 		t.Errorf("it took %v: one after the other, and not all at once", took)
 	}
 	w.gone(held)
+	w.gone(keeper)
 	for i, v := range views {
 		end := v.last()
 		if end.Kind != client.Exited || end.Exit.Reason != protocol.ReasonShutdown || end.Exit.Outcome != protocol.OutcomeHard {
@@ -190,9 +192,66 @@ func TestOpenWhileShuttingDown(t *testing.T) {
 	}
 }
 
-// The supervisor's death is the one that costs sessions; it must cost nothing
-// else, and nobody waits for ever.
+// A supervisor that is killed costs nothing: the session goes on, as does whoever
+// waits for it, and its viewer has everything once.
+// demand: S10
 func TestSupervisorKilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(client.Options{})
+	v := w.echo(c, "s")
+	proxy, keeper, held := w.only("proxy"), w.only("keeper"), w.only("supervisor")
+	was, err := c.SessionInfo(w.ctx(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan error, 1)
+	ctx := w.ctx()
+	go func() {
+		_, err := c.Wait(ctx, "s", -1)
+		waited <- err
+	}()
+	for i := range 3 {
+		v.ask(fmt.Sprintf("before %d\n", i))
+		if now := w.killHeld(); now == held || now.parent() != keeper.pid {
+			t.Errorf("the next one, %v, is a child of %d, and not of %v", now, now.parent(), keeper)
+		}
+		v.ask(fmt.Sprintf("after %d\n", i)) // nothing comes before it: nothing comes twice
+	}
+	if v.Missed() != 0 {
+		t.Errorf("its viewer has missed %d bytes", v.Missed())
+	}
+	now, err := c.SessionInfo(w.ctx(), "s")
+	if err != nil || now.PID != was.PID || now.Instance != was.Instance || now.OutputOffset <= was.OutputOffset || !lookup(was.PID).running() {
+		t.Errorf("the session was %+v, and is %+v, %v", was, now, err)
+	}
+	late := w.attach(c, "s", client.AttachOptions{})
+	for i := range 3 {
+		if before := late.until(fmt.Sprintf("before %d\nafter %d\n", i, i)); i > 0 && before != "" {
+			t.Errorf("round %d: who comes later is shown %q first", i, before)
+		}
+	}
+	if w.only("proxy") != proxy || w.only("keeper") != keeper {
+		t.Error("another process was replaced, too")
+	}
+	if status, err := c.Status(w.ctx()); err != nil || status.Supervisor.Keeper == nil ||
+		status.Supervisor.Keeper.PID != keeper.pid || status.Supervisor.Keeper.Starts != 4 || status.Supervisor.Keeper.Last != "SIGKILL" {
+		t.Errorf("status says %+v, %v", status, err)
+	}
+	if err := c.Terminate(w.ctx(), "s", client.End{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; err != nil {
+		t.Errorf("who waited for its end through all this is told %v", err)
+	}
+	if m := v.last(); m.Kind != client.Exited || m.Exit.ExitCode != 129 {
+		t.Errorf("its viewer is told %+v", m)
+	}
+}
+
+// The death of the supervisor and its keeper at once costs the sessions; it must cost
+// nothing else, and nobody waits for ever.
+func TestBothKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(client.Options{})
@@ -209,7 +268,7 @@ func TestSupervisorKilled(t *testing.T) {
 		waited <- err
 	}()
 	v.ask("before")
-	w.kill(held)
+	w.killBoth()
 	w.gone(lookup(info.PID)) // its terminal is closed
 
 	// By a supervisor that is started for it. The proxy may have yet to see the
@@ -250,29 +309,42 @@ func TestSupervisorKilled(t *testing.T) {
 	}
 }
 
-// demand: K7: where the supervisor goes away during the check, the creation
-// stands
+// demand: K7: where the supervisor goes away for good during the check, the
+// creation stands; where another goes on, so does the check.
 func TestUnreachableDuringCheck(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	c := w.dial(client.Options{})
-	held := w.only("supervisor")
-	spawned := make(chan error, 1)
-	ctx := w.ctx()
-	long := time.Minute
-	go func() {
-		_, err := c.Spawn(ctx, client.SpawnRequest{ID: "s", SpawnSpec: shell("exec cat"), EarlyExit: &long})
-		spawned <- err
-	}()
-	testkit.Eventually(t, limit, func() bool { _, err := c.SessionInfo(ctx, "s"); return err == nil }, "the session is there")
-	w.kill(held)
-	select {
-	case err := <-spawned:
-		if err != nil {
-			t.Errorf("the creation fails with %v", err)
-		}
-	case <-time.After(limit):
-		t.Error("the creation waits for ever")
+	for name, goesOn := range map[string]bool{"for good": false, "another goes on": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			c := w.dial(client.Options{})
+			spawned := make(chan error, 1)
+			ctx := w.ctx()
+			long := time.Minute
+			go func() {
+				_, err := c.Spawn(ctx, client.SpawnRequest{ID: "s", SpawnSpec: shell("exec cat"), EarlyExit: &long})
+				spawned <- err
+			}()
+			testkit.Eventually(t, limit, func() bool { _, err := c.SessionInfo(ctx, "s"); return err == nil }, "the session is there")
+			var want protocol.Code
+			if goesOn {
+				w.killHeld()
+				if err := c.Terminate(ctx, "s", client.End{}); err != nil {
+					t.Fatal(err)
+				}
+				want = protocol.CodeExitedEarly
+			} else {
+				w.killBoth()
+			}
+			select {
+			case err := <-spawned:
+				if code(err) != want {
+					t.Errorf("the creation ends with %v, want %q", err, want)
+				}
+			case <-time.After(limit):
+				t.Error("the creation waits for ever")
+			}
+		})
 	}
 }
 
@@ -282,7 +354,7 @@ func TestStaleSockets(t *testing.T) {
 	w := newWorld(t)
 	w.must("proxy", "ls")
 	held, proxy := w.only("supervisor"), w.only("proxy")
-	w.kill(held)
+	w.killBoth()
 	w.kill(proxy)
 	for _, name := range []string{"proxy.sock", "proxy.control.sock", "supervisor.sock"} {
 		if _, err := os.Stat(w.path(name)); err != nil {
@@ -378,9 +450,9 @@ func TestOutlivesLauncher(t *testing.T) {
 		t.Fatal(d.errout)
 	}
 	_ = syscall.Kill(-d.pid, syscall.SIGHUP) // what a closed terminal does; nobody is there
-	held, proxy := w.only("supervisor"), w.only("proxy")
-	for _, p := range []process{held, proxy} {
-		if f := statFields(p.pid); f[3] != itoa(p.pid) { // its session
+	keeper, held, proxy := w.only("keeper"), w.only("supervisor"), w.only("proxy")
+	for p, leader := range map[process]process{keeper: keeper, held: keeper, proxy: proxy} {
+		if f := statFields(p.pid); f[3] != itoa(leader.pid) { // its session
 			t.Errorf("process %d is in session %s", p.pid, f[3])
 		}
 		for fd, to := range fds(p.pid) {
@@ -390,8 +462,9 @@ func TestOutlivesLauncher(t *testing.T) {
 		}
 	}
 	held.signal(syscall.SIGHUP) // which says nothing about the sessions
+	keeper.signal(syscall.SIGHUP)
 	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
-	if w.only("supervisor") != held || w.only("proxy") != proxy {
+	if w.only("keeper") != keeper || w.only("supervisor") != held || w.only("proxy") != proxy {
 		t.Error("one has ended with its launcher")
 	}
 }

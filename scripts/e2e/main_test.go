@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -18,11 +20,19 @@ const roleEnv = "E2E_ROLE"
 var roles = map[string]func(args []string) error{
 	"chatter":  chatter,
 	"printer":  printer,
+	"quitter":  quitter,
 	"stubborn": stubborn,
 	"stranger": stranger,
 }
 
 func TestMain(m *testing.M) {
+	if _, how, ok := strings.Cut(filepath.Base(os.Args[0]), impostorPrefix); ok {
+		if err := impostor(how); err != nil {
+			fmt.Fprintln(os.Stderr, "impostor:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	role := os.Getenv(roleEnv)
 	if role == "" {
 		os.Exit(testkit.Run(m))

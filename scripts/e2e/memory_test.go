@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -33,13 +32,7 @@ const (
 // memory each, which is printed. HOLDFAST_SESSIONS says how many there are.
 // It is not parallel, as it takes what there is.
 func TestMemoryOfManySessions(t *testing.T) {
-	sessions := 24
-	if s := os.Getenv("HOLDFAST_SESSIONS"); s != "" {
-		var err error
-		if sessions, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
+	sessions := number(t, "HOLDFAST_SESSIONS", 24)
 	w := newWorld(t)
 	file := w.path("log")
 	if err := os.WriteFile(file, colouredLog(memoryPrinted), 0o600); err != nil {

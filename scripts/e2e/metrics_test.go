@@ -148,8 +148,10 @@ func TestNotHealthy(t *testing.T) {
 	held.signal(syscall.SIGCONT)
 	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "it goes on")
 	w.kill(held)
+	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "the next one is found, which its keeper has started")
+	w.killBoth()
 	unwell("one that has gone")
-	if left := w.running("supervisor"); len(left) > 0 {
+	if left := append(w.running("supervisor"), w.running("keeper")...); len(left) > 0 {
 		t.Errorf("started: %v", fmt.Sprint(left))
 	}
 	if status, _ := w.observer("tcp", address).get("/healthz", ""); status != 503 {

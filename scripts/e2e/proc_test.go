@@ -36,6 +36,9 @@ func stat(pid int) (state, start string) {
 	if len(f) < 20 {
 		return "", ""
 	}
+	if f[0] == "Z" && f[17] > "1" { // its first thread alone has ended: the others hold its files
+		return "dying", f[19]
+	}
 	return f[0], f[19]
 }
 
@@ -45,6 +48,15 @@ func statFields(pid int) []string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(b), ") ")
 	return strings.Fields(rest)
+}
+
+// parent is the pid of who started the process, or who has it now.
+func (p process) parent() int {
+	if f := statFields(p.pid); len(f) > 1 {
+		pid, _ := strconv.Atoi(f[1])
+		return pid
+	}
+	return 0
 }
 
 func lookup(pid int) process {
@@ -101,6 +113,7 @@ func status(pid int, name string) string {
 // usage is what a process holds of what can leak.
 type usage struct {
 	FDs, Memfds, PTYs, Sockets int
+	Queues                     int // memory files of input that waits
 	Mapped                     int // memory files in its address space
 	Threads                    int
 	Children                   int // zombies too
@@ -111,6 +124,9 @@ func usageOf(pid int) usage {
 	u := usage{}
 	for _, to := range fds(pid) {
 		u.FDs++
+		if strings.Contains(to, "memfd:holdfast-input") {
+			u.Queues++
+		}
 		switch {
 		case strings.Contains(to, "memfd:"):
 			u.Memfds++

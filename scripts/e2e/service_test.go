@@ -216,9 +216,13 @@ esac
 
 // A unit that is installed takes over from the proxy that runs, is replaced by a
 // reload, comes back when it is killed, and goes, and one shell sees it all.
-func TestServiceUnderSystemd(t *testing.T) {
+func TestServiceUnderSystemd(t *testing.T) { ofItsOwn(t, underSystemd) }
+
+// ofItsOwn runs a test where it can have a systemd of its own.
+func ofItsOwn(t *testing.T, test func(*testing.T)) {
+	t.Helper()
 	if os.Getenv(insideEnv) != "" {
-		underSystemd(t)
+		test(t)
 		return
 	}
 	t.Parallel()
@@ -251,6 +255,12 @@ func TestServiceUnderSystemd(t *testing.T) {
 }
 
 const systemdPath = "/lib/systemd/systemd"
+
+// cgroup is the control group of a process.
+func cgroup(p process) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.pid))
+	return string(b)
+}
 
 // systemctl asks the real manager.
 func (w *world) systemctl(args ...string) (string, error) {
@@ -353,10 +363,16 @@ func underSystemd(t *testing.T) {
 	v = w.echo(w.connect(client.Options{Name: "e2e"}), "t")
 	held = lookup(w.holder("supervisor.sock"))
 	w.t.Cleanup(func() { held.signal(syscall.SIGTERM); w.gone(held) })
-	group, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", held.pid))
-	if err != nil || strings.Contains(string(group), s.Unit) || !strings.Contains(string(group), ".scope") {
-		t.Errorf("the supervisor is in %s, %v", group, err)
+	group, keeper := cgroup(held), lookup(held.parent())
+	if group != cgroup(keeper) || strings.Contains(group, s.Unit) || !strings.Contains(group, ".scope") {
+		t.Errorf("the supervisor is in %s, its keeper in %s", group, cgroup(keeper))
 	}
+	next := w.killHeld()
+	v.ask("and after the supervisor's death\n")
+	if now := cgroup(next); next.parent() != keeper.pid || now != group {
+		t.Errorf("the next supervisor is in %s, a child of %d; it was in %s, of %d", now, next.parent(), group, keeper.pid)
+	}
+	held = next
 	if out, err := w.systemctl("stop", s.Unit); err != nil || w.status().Active || !held.running() {
 		t.Errorf("stopped: %s, %v", out, err)
 	}

@@ -34,13 +34,14 @@ type doors struct {
 	*world
 	c              *client.Client // for all else
 	address, token string
+	relinks        bool // the supervisor is replaced: what is typed meanwhile may have to be typed again
 }
 
 // doors starts a proxy.
 func (w *world) doors() *doors {
 	w.t.Helper()
 	address, token := w.webProxy()
-	return &doors{w, w.connect(client.Options{Name: "e2e"}), address, token}
+	return &doors{world: w, c: w.connect(client.Options{Name: "e2e"}), address: address, token: token}
 }
 
 // open opens a WebSocket.
@@ -96,14 +97,24 @@ func (d *doors) terminal(by way, id string, mode protocol.Mode) (terminal, error
 	if err != nil {
 		return nil, err
 	}
-	return p.attach(protocol.AttachSpec{SessionID: protocol.SessionID(id), Mode: mode})
+	a, err := p.attach(protocol.AttachSpec{SessionID: protocol.SessionID(id), Mode: mode})
+	if err != nil {
+		return nil, err
+	}
+	a.relinks = d.relinks
+	return a, nil
 }
 
 // An attached is an attachment by hand.
 type attached struct {
 	*peer
-	pos, typed uint64
-	snapshot   int // bytes of it that are to come
+	pos      uint64
+	snapshot int  // bytes of it that are to come
+	relinks  bool // as of its doors
+
+	mu    sync.Mutex
+	typed uint64
+	kept  []byte // the last of what was written: nobody has accepted it yet
 }
 
 // attach makes the connection's only attachment.
@@ -125,12 +136,41 @@ func (p *peer) attach(spec protocol.AttachSpec) (*attached, error) {
 // Write types one frame, in two parts, so that a move finds half of it now and
 // then.
 func (a *attached) Write(p []byte) (int, error) {
-	f := a.input(p)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.kept = append(a.kept, p...)
+	return len(p), a.write(a.input(p))
+}
+
+func (a *attached) write(f []byte) error {
 	if _, err := a.peer.Write(f[:len(f)/2]); err != nil {
-		return 0, err
+		return err
 	}
 	_, err := a.peer.Write(f[len(f)/2:])
-	return len(p), err
+	return err
+}
+
+// accepted forgets what need not be typed again.
+func (a *attached) accepted(offset uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if from := a.typed - uint64(len(a.kept)); offset > from {
+		a.kept = a.kept[min(uint64(len(a.kept)), offset-from):]
+	}
+}
+
+// again types what nobody has accepted.
+func (a *attached) again(offset uint64) error {
+	a.accepted(offset)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if from := a.typed - uint64(len(a.kept)); offset != from {
+		return fmt.Errorf("it is to be typed from offset %d on, and up to %d all was accepted", offset, from)
+	}
+	if len(a.kept) == 0 {
+		return nil
+	}
+	return a.write(frame.AppendData(nil, frame.Input, 1, offset, a.kept))
 }
 
 // input returns the next frame to type.
@@ -149,10 +189,23 @@ func (a *attached) printed() ([]byte, error) {
 		}
 		if kind == frame.Control {
 			m, _, err := api.Messages.Decode(payload)
-			if _, ok := m.(*api.Accepted); !ok {
-				return nil, fmt.Errorf("told %+v, %w", m, err)
+			switch m := m.(type) {
+			case *api.Accepted:
+				a.accepted(m.Offset)
+				continue
+			case *api.Error:
+				if a.relinks && m.Code == protocol.CodeInputGap && m.Offset != nil {
+					if err := a.again(*m.Offset); err != nil {
+						return nil, err
+					}
+					continue
+				}
+			case *api.Resized: // the same size again, after a resume
+				if a.relinks && m.Cols == 80 && m.Rows == 24 {
+					continue
+				}
 			}
-			continue
+			return nil, fmt.Errorf("told %+v, %w", m, err)
 		}
 		_, offset, data, err := frame.ParseData(payload)
 		switch {

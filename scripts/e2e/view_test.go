@@ -69,7 +69,9 @@ func shell(script string) protocol.SpawnSpec {
 }
 
 // echoing is a session that says back what is typed, and nothing else.
-var echoing = shell("stty raw -echo; echo ready; exec cat")
+var echoing = shell(echoScript)
+
+const echoScript = "stty raw -echo; echo ready; exec cat"
 
 // attach attaches to all that is kept of the output, byte by byte, unless o
 // says where, and returns what is then read.

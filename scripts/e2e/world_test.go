@@ -48,8 +48,9 @@ func newWorld(t testing.TB, env ...string) *world {
 	return w
 }
 
-// end kills the proxies, and asks the supervisors, whose sessions end with
-// them; those that do not listen are killed, and the test fails.
+// end kills the proxies, and asks the supervisors, whose sessions and keepers end
+// with them; those that do not listen are killed, and the test fails. A keeper that
+// has no supervisor is killed.
 func (w *world) end() {
 	w.mu.Lock()
 	w.ended = true
@@ -59,6 +60,7 @@ func (w *world) end() {
 	}
 	held := w.running("supervisor")
 	for _, p := range held {
+		p.signal(syscall.SIGCONT) // a test that has failed may have left it stopped
 		p.signal(syscall.SIGTERM)
 	}
 	if !eventually(func() bool { return !slices.ContainsFunc(held, process.running) }) {
@@ -66,13 +68,18 @@ func (w *world) end() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	none := 0
 	kill := func() bool { // again, should one have been about to start another
 		left := append(w.running(""), w.sessions...)
 		left = slices.DeleteFunc(left, func(p process) bool { return !p.running() })
 		for _, p := range left {
 			p.signal(syscall.SIGKILL)
 		}
-		return len(left) == 0
+		none++
+		if len(left) > 0 {
+			none = 0
+		}
+		return none == 2 // one that is being started has no environment for a moment
 	}
 	if !eventually(kill) {
 		w.t.Error("processes are left that cannot be killed")
@@ -106,6 +113,21 @@ func (w *world) logs() string {
 }
 
 func last(s string, n int) string { return s[max(0, len(s)-n):] }
+
+// number is how many of something a test has: what the environment says, or as many
+// as are enough for every day.
+func number(t testing.TB, name string, everyDay int) int {
+	t.Helper()
+	s := os.Getenv(name)
+	if s == "" {
+		return everyDay
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
 
 // path returns the path of a file in the world.
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
@@ -141,10 +163,27 @@ func (w *world) run(program string, args ...string) result {
 
 // try is run for any goroutine.
 func (w *world) try(program string, args ...string) (result, error) {
-	var out, errout bytes.Buffer
+	return w.finish(w.command(program, args...))
+}
+
+// runFrom is run with the programs of another directory.
+func (w *world) runFrom(bin, program string, args ...string) result {
+	w.t.Helper()
 	cmd := w.command(program, args...)
+	cmd.Path = filepath.Join(bin, program)
+	cmd.Args[0] = cmd.Path
+	r, err := w.finish(cmd)
+	if err != nil {
+		w.t.Fatalf("%s: %v, %v", strings.Join(cmd.Args, " "), err, r)
+	}
+	return r
+}
+
+// finish runs a command to its end, within the limit.
+func (w *world) finish(cmd *exec.Cmd) (result, error) {
+	var out, errout bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errout
-	if err := cmd.Start(); err != nil {
+	if err := w.begin(cmd); err != nil {
 		return result{}, err
 	}
 	late := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
@@ -157,6 +196,16 @@ func (w *world) try(program string, args ...string) (result, error) {
 		err = fmt.Errorf("it did not end within %v", limit)
 	}
 	return result{cmd.ProcessState.ExitCode(), out.String(), errout.String()}, err
+}
+
+// begin starts a command, unless the world has ended: then nobody would end it.
+func (w *world) begin(cmd *exec.Cmd) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return errors.New("the test has ended")
+	}
+	return cmd.Start()
 }
 
 // must is run for what must succeed; it returns what was printed.
@@ -188,14 +237,9 @@ func (w *world) start(cmd *exec.Cmd) *daemon {
 
 // launch is start for any goroutine.
 func (w *world) launch(cmd *exec.Cmd) (*daemon, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ended {
-		return nil, errors.New("the test has ended")
-	}
 	d := &daemon{ended: make(chan struct{}), errout: &bytes.Buffer{}}
 	cmd.Stderr = d.errout
-	if err := cmd.Start(); err != nil {
+	if err := w.begin(cmd); err != nil {
 		return nil, err
 	}
 	d.process = lookup(cmd.Process.Pid)
@@ -217,21 +261,25 @@ func (d *daemon) wait(t testing.TB) {
 	}
 }
 
-// running returns the world's processes of a program, those that serve; ""
-// returns all there are, a command line under way too.
+// running returns the world's processes of a program, those that serve; "keeper"
+// are the parents of supervisors. "" returns all there are, a command line under way
+// too.
 func (w *world) running(program string) []process {
 	var found []process
 	for _, pid := range pids() {
-		if !slices.Contains(environ(pid), "HOLDFAST_DIR="+w.dir) {
+		args := list(pid, "cmdline")
+		if !slices.Contains(environ(pid), "HOLDFAST_DIR="+w.dir) && !slices.Contains(args, w.dir) { // by --dir
 			continue
 		}
-		args := list(pid, "cmdline")
 		switch {
 		case program == "":
-		case filepath.Base(args[0]) != program:
-			continue
-		case program == "proxy" && !slices.Contains(args, "serve"),
-			program == "supervisor" && slices.Contains(args, "stop"):
+		case program == "keeper":
+			if filepath.Base(args[0]) != "supervisor" || slices.ContainsFunc(args[1:], func(a string) bool { return a == "run" || a == "stop" || a == "--upgrade" }) {
+				continue
+			}
+		case filepath.Base(args[0]) != program,
+			program == "proxy" && !slices.Contains(args, "serve"),
+			program == "supervisor" && !slices.Contains(args, "run"):
 			continue
 		}
 		if p := lookup(pid); p.running() {
@@ -265,6 +313,30 @@ func (w *world) kill(p process) {
 	w.t.Helper()
 	p.signal(syscall.SIGKILL)
 	w.gone(p)
+}
+
+// killBoth kills the supervisor and its keeper, so that neither follows the other: only
+// so are its sessions lost.
+func (w *world) killBoth() {
+	w.t.Helper()
+	keeper, held := w.only("keeper"), w.only("supervisor")
+	keeper.signal(syscall.SIGSTOP) // not the supervisor: its parent's end would continue it
+	testkit.Eventually(w.t, limit, func() bool { state, _ := stat(keeper.pid); return state == "T" }, "the keeper stands still")
+	w.kill(held)
+	w.kill(keeper)
+}
+
+// killHeld kills the supervisor, and returns the next one when it serves.
+func (w *world) killHeld() process {
+	w.t.Helper()
+	was := lookup(w.holder("supervisor.sock"))
+	w.kill(was)
+	var next process
+	testkit.Eventually(w.t, limit, func() bool {
+		next = lookup(w.holder("supervisor.sock"))
+		return next.pid != was.pid && next.running()
+	}, "another supervisor serves")
+	return next
 }
 
 // gone returns when the process has ended.

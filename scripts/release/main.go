@@ -124,6 +124,9 @@ func run(ctx context.Context, o options) error {
 	defer func() { _ = os.RemoveAll(work) }()
 	r := &release{options: o, source: src, work: work, bare: strings.TrimPrefix(src.version, "v")}
 	fmt.Printf("%s of %s\n", r.version, r.date.Format(time.RFC3339))
+	if err := r.page(ctx); err != nil {
+		return fmt.Errorf("the web page: %w", err)
+	}
 	if err := r.document(ctx); err != nil {
 		return err
 	}

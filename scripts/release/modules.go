@@ -166,5 +166,6 @@ func (r *release) notices(c *contents) ([]byte, error) {
 	for _, m := range c.all {
 		err = errors.Join(err, add(m.String(), m.dir))
 	}
+	err = errors.Join(err, r.pageNotices(&out))
 	return out.Bytes(), err
 }

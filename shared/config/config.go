@@ -48,6 +48,8 @@ const (
 	maxSessions    = 65_536 // sixteen times the kernel's own default for PTYs
 	maxGrace       = time.Minute
 	maxEarlyExit   = time.Minute
+	maxCrashes     = 1_000_000
+	maxCrashPause  = time.Minute
 	minSecret      = 16 // bytes; less is guessed
 	maxSecret      = 4 << 10
 )
@@ -63,6 +65,8 @@ type Config struct {
 	SpawnRate       int           // sessions started a second by one originator, eight times as many at once; default 128
 	Grace           time.Duration // from the soft signal to SIGKILL; default 250 ms
 	IdleTimeout     time.Duration // a session without I/O ends after this; zero or negative: never
+	CrashLimit      int           // deaths of the supervisor in a minute after which it is not started again; default 5
+	CrashPause      time.Duration // before its second start in a minute, twice that before the third; default 100 ms
 	EarlyExit       time.Duration // a start fails if the child has ended by then; default 200 ms, negative: no check
 	LogLevel        string        // trace, debug, info, warn or error; default info
 	SecretFile      string        // file of mode 0600 with a secret that clients must know; default none
@@ -71,6 +75,9 @@ type Config struct {
 	PolicyConfig    string        // file that is named to that program
 	PolicySHA256    string        // of the program, in hex, where no other may be started
 	WebOrigins      string        // origins whose pages may connect there, besides its own, with commas between
+	NoAgentLink     bool          // sessions do not find the ssh agent of the viewer that came last
+	// ShellIntegration has the shells of "proxy new" tell of their prompts and commands.
+	ShellIntegration bool
 }
 
 func (c Config) withDefaults() Config {
@@ -81,6 +88,8 @@ func (c Config) withDefaults() Config {
 	c.MaxSessions = cmp.Or(c.MaxSessions, 4096)
 	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
 	c.Grace = cmp.Or(c.Grace, 250*time.Millisecond)
+	c.CrashLimit = cmp.Or(c.CrashLimit, 5)
+	c.CrashPause = cmp.Or(c.CrashPause, 100*time.Millisecond)
 	c.EarlyExit = cmp.Or(c.EarlyExit, 200*time.Millisecond)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
 	return c // and IdleTimeout as it is: its zero has a meaning
@@ -102,6 +111,8 @@ func (c Config) validate() error {
 	check(0 <= c.OriginatorMax && c.OriginatorMax <= maxSessions, "originator_sessions", "0 to 65536", c.OriginatorMax)
 	check(0 < c.SpawnRate && c.SpawnRate <= maxSpawnRate, "spawn_rate", "1 to 10000", c.SpawnRate)
 	check(0 < c.Grace && c.Grace <= maxGrace, "grace", "more than nothing and at most 1m", c.Grace)
+	check(0 < c.CrashLimit && c.CrashLimit <= maxCrashes, "crash_limit", "1 to 1000000", c.CrashLimit)
+	check(0 < c.CrashPause && c.CrashPause <= maxCrashPause, "crash_pause", "more than nothing and at most 1m", c.CrashPause)
 	check(c.EarlyExit <= maxEarlyExit, "early_exit", "at most 1m", c.EarlyExit)
 	check(slices.Contains(levels, c.LogLevel), "log_level", "one of "+strings.Join(levels, ", "), strconv.Quote(c.LogLevel))
 	check(c.SecretFile == "" || filepath.IsAbs(c.SecretFile), "secret_file", "an absolute path", strconv.Quote(c.SecretFile))
@@ -137,13 +148,17 @@ var settings = []setting{
 	{"grace", "`time` from the soft signal to SIGKILL (250ms)", duration(func(c *Config) *time.Duration { return &c.Grace })},
 	{"idle_timeout", "`time` without I/O after which a session ends; 0 or negative: never (0)", duration(func(c *Config) *time.Duration { return &c.IdleTimeout })},
 	{"early_exit", "`time` within which the end of a child fails its start; 0: no check (200ms)", setEarlyExit},
+	{"crash_limit", "`number` of the supervisor's deaths in a minute after which it is not started again, and all is held (5)", number(func(c *Config) *int { return &c.CrashLimit })},
+	{"crash_pause", "`time` before its second start in a minute; twice that before the third (100ms)", duration(func(c *Config) *time.Duration { return &c.CrashPause })},
 	{"log_level", "`level`: trace, debug, info, warn or error (info)", text(func(c *Config) *string { return &c.LogLevel })},
 	{"secret_file", "`file` of mode 0600 with a secret that clients must know", text(func(c *Config) *string { return &c.SecretFile })},
 	{"policy", "`program` that decides who may do what; it is remembered until \"none\" is said", text(func(c *Config) *string { return &c.Policy })},
 	{"policy_config", "`file` that is named to that program", text(func(c *Config) *string { return &c.PolicyConfig })},
 	{"policy_sha256", "`sum` of that program, in hex: no other is started", text(func(c *Config) *string { return &c.PolicySHA256 })},
+	{"agent_link", "`true` or false: sessions find the ssh agent of the viewer that came last (true)", not(func(c *Config) *bool { return &c.NoAgentLink })},
 	{"web", "loopback `address` on which the proxy serves WebSockets; 127.0.0.1:0 for any port", text(func(c *Config) *string { return &c.Web })},
 	{"web_origins", "`origins` whose pages may connect there, too, with commas between", text(func(c *Config) *string { return &c.WebOrigins })},
+	{"shell_integration", "`true` or false: shells that \"proxy new\" starts tell of their prompts and commands (false)", truth(func(c *Config) *bool { return &c.ShellIntegration })},
 }
 
 func number(field func(*Config) *int) func(*Config, string) error {
@@ -160,6 +175,27 @@ func duration(field func(*Config) *time.Duration) func(*Config, string) error {
 		if *field(c), err = time.ParseDuration(v); err != nil {
 			return fmt.Errorf("%q is no duration such as \"90s\" or \"10m\"", v)
 		}
+		return nil
+	}
+}
+
+func truth(field func(*Config) *bool) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		if v != "true" && v != "false" {
+			return fmt.Errorf("%q is neither true nor false", v)
+		}
+		*field(c) = v == "true"
+		return nil
+	}
+}
+
+// not is truth for a field that says the opposite.
+func not(field func(*Config) *bool) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		if err := truth(field)(c, v); err != nil {
+			return err
+		}
+		*field(c) = !*field(c)
 		return nil
 	}
 }
@@ -263,8 +299,10 @@ func readFile(path string) (map[string]string, error) {
 			values[name] = v
 		case json.Number:
 			values[name] = v.String()
+		case bool:
+			values[name] = strconv.FormatBool(v)
 		default:
-			return nil, fmt.Errorf("%s must be a number or a string", name)
+			return nil, fmt.Errorf("%s must be a number or a string, or true or false", name)
 		}
 	}
 	return values, nil

@@ -36,7 +36,7 @@ func load(t *testing.T, file string, env map[string]string, args ...string) (Con
 func TestLoadOrder(t *testing.T) {
 	defaults := Config{
 		RingBytes: 1 << 20, ScrollbackLines: 10000, ExitKeep: 10 * time.Minute, ExitRecords: 256, MaxSessions: 4096, SpawnRate: 128,
-		Grace: 250 * time.Millisecond, EarlyExit: 200 * time.Millisecond, LogLevel: "info",
+		Grace: 250 * time.Millisecond, CrashLimit: 5, CrashPause: 100 * time.Millisecond, EarlyExit: 200 * time.Millisecond, LogLevel: "info",
 	}
 	sum := strings.Repeat("0f", 32)
 	with := func(change func(*Config)) Config {
@@ -66,9 +66,10 @@ func TestLoadOrder(t *testing.T) {
 		{name: "no check for an early exit", file: `{"early_exit": "0"}`,
 			want: with(func(c *Config) { c.EarlyExit = -1 })},
 		{name: "everything", file: `{"ring_bytes":67108864,"scrollback_lines":1,"exit_keep":"1h","exit_records":1,"max_sessions":1,"originator_sessions":2,"spawn_rate":3,
-			"grace":"1m","idle_timeout":"60m","early_exit":"1m","log_level":"trace","secret_file":"/s",
-			"web":"127.0.0.1:80","web_origins":"https://a, https://b","policy":"/p","policy_config":"/c","policy_sha256":"` + sum + `"}`,
-			want: Config{64 << 20, 1, time.Hour, 1, 1, 2, 3, time.Minute, time.Hour, time.Minute, "trace", "/s", "127.0.0.1:80", "/p", "/c", sum, "https://a, https://b"}},
+			"grace":"1m","idle_timeout":"60m","crash_limit":7,"crash_pause":"2s","early_exit":"1m","log_level":"trace","secret_file":"/s",
+			"web":"127.0.0.1:80","web_origins":"https://a, https://b","policy":"/p","policy_config":"/c","policy_sha256":"` + sum + `","agent_link":false,"shell_integration":true}`,
+			want: Config{64 << 20, 1, time.Hour, 1, 1, 2, 3, time.Minute, time.Hour, 7, 2 * time.Second, time.Minute, "trace", "/s", "127.0.0.1:80", "/p", "/c", sum, "https://a, https://b", true, true}},
+		{name: "a flag says no", file: `{"shell_integration": true}`, args: []string{"--shell-integration=false"}, want: defaults},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got, err := load(t, tt.file, tt.env, tt.args...); err != nil || got != tt.want {
@@ -118,11 +119,12 @@ func TestLoadMistakes(t *testing.T) {
 		{name: "several", file: `{"ring_bytes": 1, "grace": "soon", "colour": "red", "sessions": 3}`,
 			env:  map[string]string{"HOLDFAST_LOG_LEVEL": "loud", "HOLDFAST_EXIT_RECORDS": "many"},
 			says: []string{"ring_bytes must be 64 KiB", FileName + `: grace: "soon"`, `no setting "colour"`, `no setting "sessions"`, `log_level must be`, `HOLDFAST_EXIT_RECORDS: "many"`}},
-		{name: "bounds", file: `{"ring_bytes":67108865,"scrollback_lines":-1,"exit_keep":"-1s","exit_records":100001,"max_sessions":65537,"originator_sessions":-1,"spawn_rate":10001,"grace":"61s","early_exit":"61s","secret_file":"s"}`,
-			says: []string{"ring_bytes", "scrollback_lines", "exit_keep", "exit_records", "max_sessions", "originator_sessions", "spawn_rate", "grace", "early_exit", "secret_file"}},
+		{name: "bounds", file: `{"ring_bytes":67108865,"scrollback_lines":-1,"exit_keep":"-1s","exit_records":100001,"max_sessions":65537,"originator_sessions":-1,"spawn_rate":10001,"grace":"61s","early_exit":"61s","secret_file":"s","agent_link":"yes"}`,
+			says: []string{"ring_bytes", "scrollback_lines", "exit_keep", "exit_records", "max_sessions", "originator_sessions", "spawn_rate", "grace", "early_exit", "secret_file", "agent_link"}},
 		{name: "a written zero", file: `{"grace":"0","max_sessions":0,"ring_bytes":0}`, says: []string{"grace", "max_sessions", "ring_bytes"}},
 		{name: "a duration without its unit", file: `{"grace": 10}`, says: []string{`"10" is no duration`}},
 		{name: "a fraction", file: `{"ring_bytes": 1e6}`, says: []string{`"1e6" is no whole number`}},
+		{name: "neither true nor false", file: `{"shell_integration": 1, "grace": true}`, says: []string{`"1" is neither true nor false`, `"true" is no duration`}},
 		{name: "another type", file: `{"ring_bytes": [1]}`, says: []string{"ring_bytes must be a number or a string"}},
 		{name: "no JSON", file: `{"ring_bytes": `, says: []string{FileName, "unexpected EOF"}},
 		{name: "more than an object", file: `{} {}`, says: []string{"something follows"}},

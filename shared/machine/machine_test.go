@@ -4,8 +4,31 @@ package machine
 
 import (
 	"os"
+	"runtime"
+	"runtime/debug"
 	"testing"
 )
+
+func TestHurry(t *testing.T) {
+	procs := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(procs)
+	t.Setenv("GOMAXPROCS", "")
+	percent := func() int {
+		p := debug.SetGCPercent(100)
+		debug.SetGCPercent(p)
+		return p
+	}
+	before := percent()
+	Share()
+	calm := Hurry()
+	if got := runtime.GOMAXPROCS(0); got != runtime.NumCPU() || percent() != hurryGC {
+		t.Errorf("in a hurry with %d processors, collecting at %d %%", got, percent())
+	}
+	calm()
+	if got := runtime.GOMAXPROCS(0); got != max(1, runtime.NumCPU()/2) || percent() != before {
+		t.Errorf("calm with %d processors, collecting at %d %%", got, percent())
+	}
+}
 
 func TestFiles(t *testing.T) {
 	if open, limit, err := Files(); open < 3 || limit < open || err != nil {

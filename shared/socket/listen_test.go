@@ -584,3 +584,23 @@ func TestSetDeadlinePausesAccept(t *testing.T) {
 	}
 	echoOne(t, ln)
 }
+
+func TestLocked(t *testing.T) {
+	path := filepath.Join(testDir(t), "s.sock")
+	if held, err := Locked(path); held || err != nil {
+		t.Errorf("without a lock: %v, %v", held, err)
+	}
+	ln, err := Listen(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held, err := Locked(path); !held || err != nil {
+		t.Errorf("a listener's: %v, %v", held, err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := Locked(path); held || err != nil {
+		t.Errorf("after it: %v, %v", held, err)
+	}
+}

@@ -58,6 +58,27 @@ func acquire(path string) (*os.File, error) {
 	}
 }
 
+// Locked reports whether a socket's lock is held. It takes it for a moment,
+// shared, as there is no other way to know: a process that would serve and is
+// started just then finds its place taken, and the next try finds it free.
+func Locked(path string) (bool, error) {
+	f, err := os.OpenFile(lockPath(path), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return false, unix.Flock(int(f.Fd()), unix.LOCK_UN)
+}
+
 // relock takes the lock again if somebody removed its file.
 func (l *Listener) relock() error {
 	if isAt(l.lock, lockPath(l.path)) {

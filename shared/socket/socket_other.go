@@ -73,3 +73,6 @@ func (*Listener) Close() error { return nil }
 
 // Release does nothing.
 func (*Listener) Release() error { return nil }
+
+// Locked returns ErrUnsupported.
+func Locked(string) (bool, error) { return false, ErrUnsupported }

@@ -35,6 +35,13 @@ func BuildVersion(t testing.TB, version string, pkgs ...string) string {
 	return build(t, pkgs, "-ldflags=-X holdfast/shared/version.version="+version)
 }
 
+// BuildOther is BuildVersion with a build tag, for programs that differ in more than
+// what they say.
+func BuildOther(t testing.TB, version, tag string, pkgs ...string) string {
+	t.Helper()
+	return build(t, pkgs, "-tags="+tag, "-ldflags=-X holdfast/shared/version.version="+version)
+}
+
 // BuildTagged is Build with a build tag.
 func BuildTagged(t testing.TB, tag string, pkgs ...string) string {
 	t.Helper()

@@ -24,20 +24,20 @@ import (
 // stands for its workspace, and is found by that client with or without it.
 
 // sees reports whether a session is there for the client.
-func (c *conn) sees(labels map[string]string) bool {
+func (c *conn) sees(i *protocol.SessionInfo) bool {
+	if s := c.from.Share; s != nil && (i.ID != s.Session || i.Instance != s.Instance) {
+		return false
+	}
 	who := c.from.Principal
-	return who.All || labels[protocol.LabelWorkspace] == who.Workspace
+	return who.All || i.Labels[protocol.LabelWorkspace] == who.Workspace
 }
 
 // visible returns those sessions that are there for the client.
 func (c *conn) visible(all []protocol.SessionInfo) []protocol.SessionInfo {
-	if c.from.Principal.All {
-		return all
-	}
 	var some []protocol.SessionInfo
 	for _, info := range all {
-		if c.sees(info.Labels) {
-			some = append(some, info)
+		if c.seesAll() || c.sees(&info) {
+			some = append(some, c.shown(info))
 		}
 	}
 	return some
@@ -68,7 +68,7 @@ func notFound(id protocol.SessionID) error {
 // the session that is meant. The supervisor is told its instance, so that it does
 // it to no session that came in between.
 func (c *conn) allowed(ctx context.Context, verb policy.Verb, id protocol.SessionID) (life, error) {
-	if !c.s.watched() && c.from.Principal.All {
+	if !c.s.watched() && c.seesAll() {
 		return life{id: id, asked: id}, nil
 	}
 	info, err := c.find(ctx, id)
@@ -101,7 +101,7 @@ func (c *conn) find(ctx context.Context, id protocol.SessionID) (*protocol.Sessi
 		if !ok {
 			return nil, protocol.Errorf(protocol.CodeInternal, "info answered by "+reply.MessageType())
 		}
-		if c.sees(m.Session.Labels) {
+		if c.sees(&m.Session) {
 			return &m.Session, nil
 		}
 		hidden = &m.Session
@@ -240,6 +240,14 @@ func access(m protocol.Message) (verb policy.Verb, id protocol.SessionID, ok boo
 	case *api.History:
 		return policy.VerbRead, m.SessionID, true
 	case *api.Search:
+		return policy.VerbRead, m.SessionID, true
+	case *api.Environment: // it is another viewer's
+		return policy.VerbType, m.SessionID, true
+	case *api.Away:
+		return policy.VerbRead, m.SessionID, true
+	case *api.Mark:
+		return policy.VerbRead, m.SessionID, true
+	case *api.Await:
 		return policy.VerbRead, m.SessionID, true
 	case *api.Input:
 		return policy.VerbType, m.SessionID, true

@@ -184,6 +184,10 @@ func (v *vault) reply(m protocol.Message) (protocol.Message, error) {
 		return wire.SearchContent{}, nil
 	case *wire.Write:
 		return wire.Accepted{}, nil
+	case *wire.Mark:
+		return wire.Marked{MarkInfo: protocol.MarkInfo{Instance: info.Instance}}, nil
+	case *wire.Await:
+		return wire.Awaited{AwaitedInfo: protocol.AwaitedInfo{Instance: info.Instance}}, nil
 	case *wire.Wait:
 		return wire.Exited{SessionID: m.SessionID, Instance: info.Instance}, nil
 	}
@@ -200,7 +204,7 @@ func (v *vault) did() []protocol.Message {
 
 // A house with a vault: a server that asks a policy.
 func guarded(t *testing.T, h *house, sessions map[protocol.SessionID]string) (*world, *vault) {
-	w := newWorld(t, func(c *Config) { c.Policy, c.EarlyExit, c.Token = h, -1, "own" })
+	w := newWorld(t, func(c *Config) { c.Policy, c.EarlyExit, c.Token, c.Web = h, -1, "own", "127.0.0.1:1" })
 	return w, newVault(w, sessions)
 }
 
@@ -245,23 +249,37 @@ var verbs = map[string]func(id protocol.SessionID) protocol.Message{
 	"terminate": func(id protocol.SessionID) protocol.Message { return api.Terminate{Request: req("r"), SessionID: id} },
 	"forget":    func(id protocol.SessionID) protocol.Message { return api.Forget{Request: req("r"), SessionID: id} },
 	"wait":      func(id protocol.SessionID) protocol.Message { return api.Wait{Request: req("r"), SessionID: id} },
+	"mark":      func(id protocol.SessionID) protocol.Message { return api.Mark{Request: req("r"), SessionID: id} },
+	"await": func(id protocol.SessionID) protocol.Message {
+		return api.Await{Request: req("r"), AwaitSpec: protocol.AwaitSpec{SessionID: id, Text: "x"}}
+	},
 	"input": func(id protocol.SessionID) protocol.Message {
 		return api.Input{Request: req("r"), SessionID: id, Data: []byte("x")}
 	},
+	"environment": func(id protocol.SessionID) protocol.Message {
+		return api.Environment{Request: req("r"), SessionID: id}
+	},
+	"away": func(id protocol.SessionID) protocol.Message { return api.Away{Request: req("r"), SessionID: id} },
 	"terminal.data": func(id protocol.SessionID) protocol.Message {
 		return api.TerminalData{SessionID: id, Data: []byte("x")}
 	},
 	"terminal.resize": func(id protocol.SessionID) protocol.Message { return api.TerminalResize{SessionID: id, Cols: 10} },
 	"terminal.close":  func(id protocol.SessionID) protocol.Message { return api.TerminalClose{SessionID: id} },
+
+	"share": func(id protocol.SessionID) protocol.Message { return api.Share{Request: req("r"), SessionID: id} },
 }
+
+// looksOnly are the verbs of which the supervisor is asked nothing but which session
+// that is.
+var looksOnly = []string{"info", "share"}
 
 // others are the messages that name no session, or that clients do not send, or
 // whose answers TestWorkspaces looks at one by one.
 var others = []string{
 	"hello", "welcome", "error", "ok", "goaway", "spawn", "spawned", "list", "sessions", "session", "scrollback_data", "screen_content",
-	"history_content", "search_content", "appearance", "attached", "detach", "detached", "waited", "accepted", "resync", "resized", "stolen",
+	"history_content", "search_content", "appearance", "attached", "detach", "detached", "waited", "marked", "awaited", "accepted", "resync", "resized", "stolen",
 	"pty_exited", "exit", "events", "subscribed", "event", "status", "status_report", "ticket", "ticket_issued", "terminal.open",
-	"terminal.opened", "terminal.exit", "terminal.error",
+	"terminal.opened", "terminal.exit", "terminal.error", "environment_content", "away_content", "typed", "shared",
 }
 
 // Two workspaces on one proxy: whatever a client of one asks about a session of
@@ -315,8 +333,15 @@ func TestWorkspacesVerbByVerb(t *testing.T) {
 					t.Errorf("of its own it is told %+v", e)
 				}
 			}
-			testkit.Eventually(t, patience, func() bool { v.mu.Lock(); defer v.mu.Unlock(); return name == "info" || len(v.done) == 1 }, "it is done")
+			testkit.Eventually(t, patience, func() bool {
+				v.mu.Lock()
+				defer v.mu.Unlock()
+				return slices.Contains(looksOnly, name) || len(v.done) == 1
+			}, "it is done")
 			for _, m := range v.did() {
+				if f := reflect.ValueOf(m).Elem().FieldByName("Asker"); f.IsValid() && f.FieldByName("ByUser").String() != "ann" {
+					t.Errorf("asked for by %+v", f)
+				}
 				if f := reflect.ValueOf(m).Elem().FieldByName("Instance"); f.IsValid() && f.String() != "life-mine" {
 					t.Errorf("pinned to %q: %+v", f, m)
 				}
@@ -431,7 +456,7 @@ func TestWorkspaces(t *testing.T) {
 // meant.
 func TestWorkspacesRace(t *testing.T) {
 	for name, ask := range verbs {
-		if strings.HasPrefix(name, "terminal.") || name == "info" {
+		if strings.HasPrefix(name, "terminal.") || slices.Contains(looksOnly, name) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -459,7 +484,7 @@ func TestWorkspacesRace(t *testing.T) {
 func TestAuthorize(t *testing.T) {
 	for name, verb := range map[string]policy.Verb{
 		"reopen": policy.VerbSpawn, "info": policy.VerbList, "wait": policy.VerbList, "scrollback": policy.VerbRead, "screen": policy.VerbRead,
-		"history": policy.VerbRead, "search": policy.VerbRead, "attach": policy.VerbType, "input": policy.VerbType, "resize": policy.VerbType,
+		"history": policy.VerbRead, "share": policy.VerbRead, "search": policy.VerbRead, "attach": policy.VerbType, "input": policy.VerbType, "resize": policy.VerbType,
 		"size_policy": policy.VerbType, "interrupt": policy.VerbType, "signal": policy.VerbTerminate, "terminate": policy.VerbTerminate,
 		"forget": policy.VerbTerminate, "terminal.close": policy.VerbTerminate,
 	} {

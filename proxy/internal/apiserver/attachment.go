@@ -107,13 +107,18 @@ func (c *conn) attach(m *api.Attach, a *attachment) error {
 	if spec.Client == "" {
 		spec.Client = c.hello.Client
 	}
+	if c.from.Share != nil {
+		spec.Client, spec.Writer = sharedClient, sharedWriter(spec.Writer)
+	}
 	la, info, err := c.attachAllowed(a.ctx, m.Attachment, spec)
 	if err != nil {
 		c.drop(a)
 		return err
 	}
 	c.begin(a, la, info, m.Text, func() {
-		c.send(api.Attached{Request: m.Request, Attachment: m.Attachment, AttachInfo: *info})
+		told := *info
+		told.Session = c.shown(info.Session)
+		c.send(api.Attached{Request: m.Request, Attachment: m.Attachment, AttachInfo: told})
 	})
 	return nil
 }
@@ -129,9 +134,12 @@ func (c *conn) attachAllowed(ctx context.Context, number uint32, spec protocol.A
 	if err != nil {
 		return nil, nil, err
 	}
-	if l.instance != "" && info.Session.Instance != l.instance && !c.sees(info.Session.Labels) { // it came in between
+	if l.instance != "" && info.Session.Instance != l.instance && !c.sees(&info.Session) { // it came in between
 		la.Detach()
 		return nil, nil, notFound(l.asked)
+	}
+	if spec.Mode != protocol.ModeReadOnly {
+		c.followAgent(spec.Env)
 	}
 	c.observe(policy.Event{Kind: policy.EventAttached, SessionID: string(l.id), Labels: info.Session.Labels})
 	return la, info, nil
@@ -192,7 +200,7 @@ func (c *conn) pump(a *attachment) (rests bool) {
 				a.rest(p.InputOffset)
 				return true
 			}
-			if a.resume == nil {
+			if _, ok := item.Message.(*wire.Typed); ok || a.resume == nil { // what was typed does not come again
 				c.tell(a, item.Message)
 			}
 		case a.resume != nil:
@@ -231,6 +239,8 @@ func (c *conn) tell(a *attachment, m protocol.Message) {
 		}
 		a.size = size
 		c.send(api.Resized{Attachment: n, Cols: m.Cols, Rows: m.Rows})
+	case *wire.Typed:
+		c.send(api.Typed{Attachment: n, At: m.At, Offset: m.Offset, Data: m.Data, Masked: m.Masked})
 	case *wire.Stolen:
 		c.sendLast(a, api.Stolen{Attachment: n, StolenBy: m.StolenBy})
 	case *wire.Exited:
@@ -266,6 +276,10 @@ func (a *attachment) failure(err error) protocol.Message {
 
 // exited tells a session's end in the form the client asked for.
 func (c *conn) exited(m *wire.Exited, attachment *uint32, seq uint64) protocol.Message {
+	if c.from.Share != nil {
+		i := c.shown(protocol.SessionInfo{Labels: m.Labels, Exit: &m.Exit})
+		m = &wire.Exited{SessionID: m.SessionID, Instance: m.Instance, Labels: i.Labels, Exit: *i.Exit}
+	}
 	if c.hello.Capabilities.Has(protocol.CapTerminalExit) {
 		return api.TerminalExit{
 			SessionID: m.SessionID, ExitCode: m.Exit.ExitCode, Reason: m.Exit.Reason, Attachment: attachment, Seq: seq,

@@ -73,6 +73,7 @@ func (c *conn) serve() (moved bool) {
 	ctx := c.ctx
 	stop := context.AfterFunc(ctx, func() { _ = c.t.Close() })
 	defer stop()
+	c.expires()
 	var err error
 	if c.hello == nil {
 		err = c.greet()
@@ -154,12 +155,21 @@ func (c *conn) greet() error {
 	}
 	c.send(api.Welcome{
 		Protocol: protocol.Supported(), Agreed: agreed,
-		Capabilities: protocol.Capabilities{protocol.CapTerminalExit, protocol.CapWebTicket},
+		Capabilities: c.s.capabilities(),
 		PID:          os.Getpid(), Version: version.String(), Instance: c.s.instance,
 	})
 	c.log.Debug().Str(logging.Client, hello.Client).Msg("client connected")
 	c.observe(policy.Event{Kind: policy.EventHello})
 	return nil
+}
+
+// capabilities are what clients can count on. Automation is the supervisor's.
+func (s *Server) capabilities() protocol.Capabilities {
+	all := protocol.Capabilities{protocol.CapTerminalExit, protocol.CapWebTicket}
+	if w := s.cfg.Link.Welcome(); w != nil && w.Capabilities.Has(protocol.CapAutomation) {
+		all = append(all, protocol.CapAutomation)
+	}
+	return all
 }
 
 // same compares in constant time; an empty secret is never the same.
@@ -197,6 +207,8 @@ func (c *conn) input(raw []byte) error {
 	switch {
 	case a == nil:
 		c.fail("", &number, notAttached())
+	case c.from.Share != nil: // the supervisor would say the same
+		c.fail("", &number, protocol.Errorf(protocol.CodePermissionDenied, "a share link is to look, not to type"))
 	case c.bare():
 		return c.typed(a, data)
 	default:
@@ -224,11 +236,16 @@ func (c *conn) control(ctx context.Context, payload []byte) error {
 		return nil
 	}
 	count(c.s.counts.requests, m.MessageType())
+	if err := c.permits(m); err != nil {
+		c.fail(env.RequestID, nil, err)
+		return nil
+	}
 	if c.ordered(m) {
 		return nil
 	}
 	room := c.room
-	if _, ok := m.(*api.Wait); ok {
+	switch m.(type) {
+	case *api.Wait, *api.Await:
 		room = c.wait
 		if len(room) == cap(room) { // only this goroutine adds to it
 			c.fail(env.RequestID, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d waits on this connection", maxWaits)))

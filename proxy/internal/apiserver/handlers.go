@@ -54,12 +54,16 @@ func (c *conn) request(ctx context.Context, q *request, m protocol.Message, requ
 func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, error) {
 	switch m := m.(type) {
 	case *api.Spawn:
-		if len(m.Argv) == 0 {
-			return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty")
-		}
 		create := wire.Create{SessionID: m.SessionID, SpawnSpec: m.SpawnSpec, Token: m.Token}
+		if len(m.Argv) == 0 {
+			create.Argv = loginShell()
+		}
 		if err := c.maySpawn(ctx, &create); err != nil {
 			return nil, err
+		}
+		create.Env = c.followAgent(create.Env)
+		if m.ShellIntegration {
+			c.integrate(&create.SpawnSpec)
 		}
 		return c.spawned(ctx, m.Request, m.EarlyExitMS, create)
 	case *api.Reopen:
@@ -79,8 +83,11 @@ func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, e
 		if err := c.s.tickets.wait(ctx); err != nil {
 			return nil, err
 		}
-		token, expires, err := c.s.tickets.issue(m.SessionID, c.recorded(), time.Now())
+		token, expires, err := c.s.tickets.issue(m.SessionID, c.recorded(), time.Now(), ticketLife)
 		return api.TicketIssued{Request: m.Request, Ticket: token, ExpiresAt: expires}, err
+	}
+	if m, ok := m.(*api.Share); ok {
+		return c.share(ctx, m)
 	}
 	verb, id, ok := access(m)
 	if !ok {
@@ -90,23 +97,37 @@ func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, e
 	if err != nil {
 		return nil, err
 	}
-	question, req, pinned := question(m, l)
+	question, req, pinned := c.question(m, l)
 	answer, err := c.s.cfg.Link.Call(ctx, question)
 	if err != nil {
 		if pinned {
 			err = l.gone(err)
+		}
+		if protocol.CodeOf(err) == protocol.CodeUnsupported {
+			err = unknownThere(m)
 		}
 		return nil, err
 	}
 	if _, ok := m.(*api.Terminate); ok {
 		c.observe(policy.Event{Kind: policy.EventTerminated, SessionID: string(l.id)})
 	}
+	if s, ok := answer.(*wire.Session); ok {
+		if !c.sees(&s.Session) { // it came in between
+			return nil, notFound(l.asked)
+		}
+		s.Session = c.shown(s.Session)
+	}
 	return reply(req, answer)
+}
+
+// unknownThere is what is answered where the supervisor is older than the request.
+func unknownThere(m protocol.Message) error {
+	return protocol.Errorf(protocol.CodeUnsupported, fmt.Sprintf("the supervisor that runs does not know %s; upgrade it (supervisor upgrade)", m.MessageType()))
 }
 
 // question turns a request into the link's. pinned says that the life of the
 // session is not of the client's choice.
-func question(m protocol.Message, l life) (q protocol.Message, req protocol.Request, pinned bool) {
+func (c *conn) question(m protocol.Message, l life) (q protocol.Message, req protocol.Request, pinned bool) {
 	switch m := m.(type) {
 	case *api.Info:
 		return wire.Info{SessionID: l.id}, m.Request, false
@@ -124,6 +145,10 @@ func question(m protocol.Message, l life) (q protocol.Message, req protocol.Requ
 		q := wire.Search{SearchSpec: m.SearchSpec, Instance: l.instance}
 		q.SessionID = l.id
 		return q, m.Request, true
+	case *api.Environment:
+		return wire.Environment{SessionID: l.id, Instance: l.instance}, m.Request, true
+	case *api.Away:
+		return wire.Away{SessionID: l.id, Instance: l.instance}, m.Request, true
 	case *api.SizePolicy:
 		return wire.SizePolicy{SessionID: l.id, Instance: l.instance, Policy: m.Policy, Cols: m.Cols, Rows: m.Rows}, m.Request, true
 	case *api.Resize:
@@ -131,17 +156,24 @@ func question(m protocol.Message, l life) (q protocol.Message, req protocol.Requ
 	case *api.Interrupt:
 		return wire.Interrupt{SessionID: l.id, Instance: l.instance}, m.Request, true
 	case *api.Signal:
-		return wire.Signal{SessionID: l.id, Instance: l.instance, Signal: m.Signal}, m.Request, true
+		return wire.Signal{SessionID: l.id, Instance: l.instance, Signal: m.Signal, Asker: c.asker()}, m.Request, true
 	case *api.Terminate:
 		return wire.Terminate{
 			SessionID: l.id, Instance: l.instance, GraceMS: m.GraceMS, SoftSignal: m.SoftSignal, Reason: m.Reason,
+			Asker: c.asker(),
 		}, m.Request, true
 	case *api.Forget:
 		return wire.Forget{SessionID: l.id, Instance: cmp.Or(m.Instance, l.instance)}, m.Request, m.Instance == ""
 	case *api.Wait:
 		return wire.Wait{SessionID: l.id, Instance: cmp.Or(m.Instance, l.instance), TimeoutMS: m.TimeoutMS}, m.Request, m.Instance == ""
+	case *api.Mark:
+		return wire.Mark{SessionID: l.id, Instance: l.instance}, m.Request, true
+	case *api.Await:
+		q := wire.Await{AwaitSpec: m.AwaitSpec, Instance: l.instance, TimeoutMS: m.TimeoutMS}
+		q.SessionID = l.id
+		return q, m.Request, len(m.Since) == 0 // which is of one life
 	case *api.Input:
-		return wire.Write{SessionID: l.id, Instance: l.instance, Data: m.Data, Writer: m.Writer, Offset: m.Offset}, m.Request, true
+		return wire.Write{SessionID: l.id, Instance: l.instance, Data: m.Data, Writer: m.Writer, Offset: m.Offset, Paste: m.Paste, Keys: m.Keys}, m.Request, true
 	}
 	panic("no question for " + m.MessageType()) // access knows it, and this does not
 }
@@ -161,8 +193,16 @@ func reply(req protocol.Request, m protocol.Message) (protocol.Message, error) {
 		return api.HistoryContent{Request: req, HistoryContent: m.HistoryContent}, nil
 	case *wire.SearchContent:
 		return api.SearchContent{Request: req, SearchContent: m.SearchContent}, nil
+	case *wire.EnvironmentContent:
+		return api.EnvironmentContent{Request: req, Env: m.Env}, nil
+	case *wire.AwayContent:
+		return api.AwayContent{Request: req, AwayInfo: m.AwayInfo}, nil
 	case *wire.Exited:
 		return api.Waited{Request: req, SessionID: m.SessionID, Instance: m.Instance, Exit: m.Exit}, nil
+	case *wire.Marked:
+		return api.Marked{Request: req, MarkInfo: m.MarkInfo}, nil
+	case *wire.Awaited:
+		return api.Awaited{Request: req, AwaitedInfo: m.AwaitedInfo}, nil
 	case *wire.Accepted:
 		return api.Accepted{Request: req, Offset: m.Offset}, nil
 	}
@@ -190,7 +230,7 @@ func (c *conn) spawned(ctx context.Context, req protocol.Request, earlyMS *int64
 	if err != nil {
 		return nil, err
 	}
-	return api.Spawned{Request: req, SessionID: info.ID, PID: info.PID, CreatedAt: info.CreatedAt, Session: *info}, nil
+	return api.Spawned{Request: req, SessionID: info.ID, PID: info.PID, CreatedAt: info.CreatedAt, Session: c.shown(*info)}, nil
 }
 
 func (c *conn) spawn(ctx context.Context, create protocol.Message, earlyMS *int64) (*protocol.SessionInfo, error) {
@@ -212,6 +252,21 @@ func (c *conn) spawn(ctx context.Context, create protocol.Message, earlyMS *int6
 	}
 	c.observe(policy.Event{Kind: policy.EventSpawned, SessionID: string(made.Session.ID), Labels: made.Session.Labels})
 	return &made.Session, s.checkEarly(ctx, &made.Session, window)
+}
+
+// integrate has a shell tell of its prompts and commands. The session keeps how it was
+// started, so that it is started again like that. A shell that cannot be made to tell is
+// better than none.
+func (c *conn) integrate(spec *protocol.SpawnSpec) {
+	if c.s.cfg.Integrate == nil {
+		return
+	}
+	argv, env, err := c.s.cfg.Integrate(spec.Argv, spec.Env)
+	if err != nil {
+		c.log.Warn().Err(err).Msg("shell started without its integration")
+		return
+	}
+	spec.Argv, spec.Env = argv, env
 }
 
 const maxEarlyExit = time.Minute
@@ -267,14 +322,19 @@ func (c *conn) events(ctx context.Context, m *api.Events) error {
 
 func (c *conn) sendEvent(e *wire.Event) {
 	missed := e.Missed
-	if e.Event == protocol.EventMissed && !c.from.Principal.All {
+	if e.Event == protocol.EventMissed && !c.seesAll() {
 		missed = 1 // or more, or none: others' are among them
-	} else if e.Event != protocol.EventMissed && !c.from.Principal.All && (e.Session == nil || !c.sees(e.Session.Labels)) {
+	} else if e.Event != protocol.EventMissed && !c.seesAll() && (e.Session == nil || !c.sees(e.Session)) {
 		return
 	}
 	if s := e.Session; e.Event == protocol.EventExited && s != nil && s.Exit != nil {
 		c.send(c.exited(&wire.Exited{SessionID: s.ID, Instance: s.Instance, Labels: s.Labels, Exit: *s.Exit}, nil, c.place(e.Seq)))
 		return
 	}
-	c.send(api.Event{Seq: c.place(e.Seq), Event: e.Event, At: e.At, Session: e.Session, Missed: missed, Notification: e.Notification})
+	about := e.Session
+	if about != nil {
+		told := c.shown(*about)
+		about = &told
+	}
+	c.send(api.Event{Seq: c.place(e.Seq), Event: e.Event, At: e.At, Session: about, Missed: missed, Notification: e.Notification})
 }

@@ -44,6 +44,7 @@ type world struct {
 	heard  []protocol.Message // what the supervisor was asked
 	conns  map[*link.Conn]struct{}
 	down   bool
+	caps   protocol.Capabilities // of the supervisor, as the next link says them
 }
 
 type syncBuffer struct {
@@ -68,7 +69,7 @@ func (s *syncBuffer) String() string {
 func newWorld(t testing.TB, change func(*Config)) *world {
 	t.Helper()
 	testkit.CheckLeaks(t)
-	w := &world{t: t, log: &syncBuffer{}, dir: testkit.Dir(t), conns: map[*link.Conn]struct{}{}}
+	w := &world{t: t, log: &syncBuffer{}, dir: testkit.Dir(t), conns: map[*link.Conn]struct{}{}, caps: protocol.Capabilities{protocol.CapAutomation}}
 	w.replies(func(protocol.Message) (protocol.Message, error) { return wire.OK{}, nil })
 	links := linkclient.New(linkclient.Config{
 		Dial:  w.dialLink,
@@ -119,7 +120,7 @@ func (w *world) dialLink(context.Context) (net.Conn, error) {
 
 func (w *world) serveLink(nc net.Conn) {
 	c, _, err := link.Accept(nc, func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
-		return wire.Welcome{PID: 7, Instance: "supervisor"}, nil, nil
+		return wire.Welcome{Capabilities: w.caps, PID: 7, Instance: "supervisor"}, nil, nil
 	}, zerolog.Nop())
 	if err != nil {
 		return

@@ -35,7 +35,11 @@ import (
 // RecordVersion counts incompatible meanings of a Record, from 1 on.
 //   - 2: with the client's principal, which must not be left out; where there is
 //     none the record is of version 1
-const RecordVersion = 2
+//   - 3: with what a share link restricts it to; the same
+const RecordVersion = 3
+
+// sharedRecords is the first version that knows of share links.
+const sharedRecords = 3
 
 // A Record is all that there is to know of a connection.
 type Record struct {
@@ -190,7 +194,8 @@ func (c *conn) claim(q *request) bool {
 // by itself what it is.
 func repeatable(m protocol.Message) bool {
 	switch m := m.(type) {
-	case *api.List, *api.Info, *api.Screen, *api.History, *api.Search, *api.Scrollback, *api.Wait, *api.Status:
+	case *api.List, *api.Info, *api.Screen, *api.History, *api.Search, *api.Scrollback, *api.Wait, *api.Mark, *api.Await, *api.Status,
+		*api.Environment, *api.Away, *api.Share:
 		return true
 	case *api.Spawn:
 		return m.Token != ""
@@ -340,13 +345,23 @@ func (c *conn) isStuck() bool {
 	return ok && c.isMoving() && t.Stuck()
 }
 
+// recordVersion is that of the connection's record: the least that says all.
+func (c *conn) recordVersion() int {
+	switch {
+	case c.from.Share != nil:
+		return sharedRecords
+	case c.recorded() != nil:
+		return 2
+	}
+	return 1
+}
+
 // note is called when nothing runs any more.
 func (c *conn) note(r *Record, t Movable) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.From.Principal = c.recorded(); r.From.Principal != nil {
-		r.Version = 2
-	}
+	r.From.Principal = c.recorded()
+	r.Version = c.recordVersion()
 	if c.hello != nil {
 		hello := *c.hello
 		hello.Token, hello.Secret = "", ""
@@ -374,11 +389,14 @@ func (c *conn) note(r *Record, t Movable) {
 // Freeze brings all connections to rest that are there, so many at a time, and
 // gives them to move; an error of that ends it. Connections that do not come to
 // rest are closed, and counted. Where only is not "", connections that came
-// otherwise are left for Goaway. Others may come meanwhile; after Shut they do not.
+// otherwise are left for Goaway, and so are those with a share link where
+// records, the latest version that can be read, does not know of them. Others may come meanwhile; after Shut they do not.
 // What is left here of those that are given is cleared away by Forget: not now,
 // while clients wait.
-func (s *Server) Freeze(ctx context.Context, atOnce int, only string, move func([]*Frozen) error) (closed int, err error) {
-	conns := slices.DeleteFunc(s.all(), func(c *conn) bool { return c.isMoving() || only != "" && c.from.Transport != only })
+func (s *Server) Freeze(ctx context.Context, atOnce int, only string, records int, move func([]*Frozen) error) (closed int, err error) {
+	conns := slices.DeleteFunc(s.all(), func(c *conn) bool {
+		return c.isMoving() || only != "" && c.from.Transport != only || c.from.Share != nil && records < sharedRecords
+	})
 	breath := time.Duration(0)
 	for _, batch := range batches(conns, atOnce) {
 		time.Sleep(breath)

@@ -6,6 +6,12 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+	"holdfast/shared/testkit"
 )
 
 // Each connection is in one batch, none of which is too large; those that do not
@@ -63,4 +69,54 @@ func TestBatches(t *testing.T) {
 	if len(seen) != len(conns) {
 		t.Errorf("%d connections, in batches %d", len(conns), len(seen))
 	}
+}
+
+// A connection that is frozen while the supervisor is replaced comes to rest over
+// the next link.
+func TestFreezeOverLostLink(t *testing.T) {
+	w := newWorld(t, nil)
+	attaches := 0
+	w.answers(func(st *link.Stream, m protocol.Message) {
+		attach, ok := m.(*wire.Attach)
+		if !ok {
+			return
+		}
+		attaches++
+		first := attaches == 1
+		info := protocol.AttachInfo{Session: someInfo, Replay: protocol.ReplayExact, Offset: 5, Writer: "w", InputOffset: 3}
+		if attach.Resume != nil {
+			info.Offset = attach.Resume.Offset
+		}
+		_ = st.Send(wire.Attached{AttachInfo: info})
+		for {
+			m, err := st.Receive()
+			if err != nil {
+				return
+			}
+			if _, ok := m.(*wire.Pause); !ok {
+				continue
+			}
+			if first {
+				w.cut()
+				return
+			}
+			_ = st.Send(wire.Paused{InputOffset: 3})
+		}
+	})
+	c := w.client()
+	c.send(api.Attach{Request: req("a"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "s"}})
+	expect[*api.Attached](c)
+	var given []*Frozen
+	closed, err := w.server.Freeze(testkit.Soon(t), 12, "", RecordVersion, func(frozen []*Frozen) error {
+		given = append(given, frozen...)
+		return nil
+	})
+	if err != nil || closed != 0 || len(given) != 1 {
+		t.Fatalf("%d given, %d closed, %v", len(given), closed, err)
+	}
+	all := given[0].Record.Attachments
+	if len(all) != 1 || all[0].Spec.Resume == nil || all[0].Spec.Resume.Offset != 5 || attaches != 2 {
+		t.Errorf("recorded %+v after %d attaches", all, attaches)
+	}
+	w.server.Forget()
 }

@@ -66,7 +66,7 @@ func (p places) mix(round, half uint64) uint64 {
 
 // place is an event's number as the client is told it.
 func (c *conn) place(seq uint64) uint64 {
-	if c.from.Principal.All {
+	if c.seesAll() {
 		return seq
 	}
 	return c.s.places.hide(seq)
@@ -74,7 +74,7 @@ func (c *conn) place(seq uint64) uint64 {
 
 // after is the number of the last event that the client says it knows.
 func (c *conn) after(instance protocol.Instance, at uint64) uint64 {
-	if c.from.Principal.All || instance == "" {
+	if c.seesAll() || instance == "" {
 		return at
 	}
 	return c.s.places.find(at)

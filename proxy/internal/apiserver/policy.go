@@ -55,9 +55,9 @@ func (c *conn) authenticate(ctx context.Context, hello *api.Hello) error {
 	switch {
 	case !vouched && (hello.Token == "" || !c.s.watched()):
 		reason = "the token is missing or wrong"
-	case cfg.Secret != "" && !same(hello.Secret, cfg.Secret):
+	case cfg.Secret != "" && !c.from.Cookie && !same(hello.Secret, cfg.Secret):
 		reason = "the secret is missing or wrong"
-	case c.from.Principal != nil: // by its ticket
+	case c.from.Principal != nil: // by its ticket, or its cookie
 		return nil
 	}
 	err := error(protocol.Errorf(protocol.CodeUnauthorized, reason))
@@ -108,6 +108,16 @@ func (c *conn) recorded() *policy.Principal {
 		return nil
 	}
 	return c.from.Principal
+}
+
+// asker is who the client is for those who see what it has done to a session. A
+// client's name is its own choice; its user is known where a policy says so.
+func (c *conn) asker() protocol.Asker {
+	a := protocol.Asker{By: c.hello.Client}
+	if c.s.watched() {
+		a.ByUser = c.from.Principal.User
+	}
+	return a.Cut()
 }
 
 // refusedEntry tells of a client that is not let in.
@@ -192,10 +202,12 @@ func taskSpec(r policy.TaskRequest, task policy.Task, size protocol.Size) (proto
 		Cols: size.Cols, Rows: size.Rows,
 	}
 	if len(spec.Argv) == 0 {
-		spec.Argv = []string{config.LoginShell(), "-l"}
+		spec.Argv = loginShell()
 	}
 	return spec, nil
 }
+
+func loginShell() []string { return []string{config.LoginShell(), "-l"} }
 
 // taskEnv is what a child is told of its task; what is not known is left out.
 func taskEnv(r policy.TaskRequest, task policy.Task) (env []string) {

@@ -27,7 +27,7 @@ var someInfo = protocol.SessionInfo{
 // demand: S1 S4 K6 M6
 func TestRequests(t *testing.T) {
 	id := req("r-1")
-	ms := new(int64(1234))
+	ms, tester := new(int64(1234)), protocol.Asker{By: "tester"}
 	shown := protocol.ScreenSpec{SessionID: "s", Format: "cells", Lines: 3, Scrollback: -1, Skip: 1, NonEmpty: true, Cols: 90, Rows: 30}
 	numbers := protocol.LineNumbers{First: 1, Screen: 7, Next: 9}
 	older := protocol.HistorySpec{SessionID: "s", Before: new(uint64(7)), Lines: 3}
@@ -45,6 +45,11 @@ func TestRequests(t *testing.T) {
 		Cells: []protocol.ScreenLine{{Cells: []protocol.ScreenCell{{Text: "世", Width: 2, Look: 1}}}}, Truncated: true,
 	}
 	exit := protocol.ExitRecord{ExitCode: 3, Reason: protocol.ReasonExited, LastLines: []string{"a"}, Tail: []string{"a"}}
+	mark := protocol.MarkInfo{Instance: "life", Offset: 9, Mark: []byte("x\xff")}
+	awaited := protocol.AwaitSpec{SessionID: "s", Text: "a(b)", Since: mark.Mark}
+	found := protocol.AwaitedInfo{
+		Instance: "life", Offset: 9, Line: "xab", Groups: []string{"ab", "b"}, Command: &protocol.CommandInfo{Prompt: true, Count: 2}, Exit: &exit,
+	}
 	tests := []struct {
 		name    string
 		request protocol.Message
@@ -63,6 +68,10 @@ func TestRequests(t *testing.T) {
 			told: api.ScrollbackData{Request: id, Instance: "life", Offset: 6, End: 9, Data: []byte("x\xff")}},
 		{name: "screen", request: api.Screen{Request: id, ScreenSpec: shown},
 			asked: wire.Screen{ScreenSpec: shown}, reply: wire.ScreenContent{ScreenContent: content}, told: api.ScreenContent{Request: id, ScreenContent: content}},
+		{name: "environment", request: api.Environment{Request: id, SessionID: "s"},
+			asked: wire.Environment{SessionID: "s"}, reply: wire.EnvironmentContent{Env: []string{"A=1"}}, told: api.EnvironmentContent{Request: id, Env: []string{"A=1"}}},
+		{name: "away", request: api.Away{Request: id, SessionID: "s"},
+			asked: wire.Away{SessionID: "s"}, reply: wire.AwayContent{AwayInfo: protocol.AwayInfo{Bells: 1}}, told: api.AwayContent{Request: id, AwayInfo: protocol.AwayInfo{Bells: 1}}},
 		{name: "history", request: api.History{Request: id, HistorySpec: older},
 			asked: wire.History{HistorySpec: older}, reply: wire.HistoryContent{HistoryContent: lines}, told: api.HistoryContent{Request: id, HistoryContent: lines}},
 		{name: "search", request: api.Search{Request: id, SearchSpec: wanted},
@@ -74,16 +83,24 @@ func TestRequests(t *testing.T) {
 		{name: "interrupt", request: api.Interrupt{Request: id, SessionID: "s"},
 			asked: wire.Interrupt{SessionID: "s"}, reply: wire.OK{}, told: api.OK{Request: id}},
 		{name: "signal", request: api.Signal{Request: id, SessionID: "s", Signal: "USR1"},
-			asked: wire.Signal{SessionID: "s", Signal: "USR1"}, reply: wire.OK{}, told: api.OK{Request: id}},
+			asked: wire.Signal{SessionID: "s", Signal: "USR1", Asker: tester}, reply: wire.OK{}, told: api.OK{Request: id}},
 		{name: "terminate", request: api.Terminate{Request: id, SessionID: "s", GraceMS: ms, SoftSignal: "TERM", Reason: "bored"},
-			asked: wire.Terminate{SessionID: "s", GraceMS: ms, SoftSignal: "TERM", Reason: "bored"}, reply: wire.OK{}, told: api.OK{Request: id}},
+			asked: wire.Terminate{SessionID: "s", GraceMS: ms, SoftSignal: "TERM", Reason: "bored", Asker: tester}, reply: wire.OK{}, told: api.OK{Request: id}},
 		{name: "forget", request: api.Forget{Request: id, SessionID: "s", Instance: "life"},
 			asked: wire.Forget{SessionID: "s", Instance: "life"}, reply: wire.OK{}, told: api.OK{Request: id}},
 		{name: "wait", request: api.Wait{Request: id, SessionID: "s", Instance: "life", TimeoutMS: ms},
 			asked: wire.Wait{SessionID: "s", Instance: "life", TimeoutMS: ms}, reply: wire.Exited{SessionID: "s", Instance: "life", Exit: exit},
 			told: api.Waited{Request: id, SessionID: "s", Instance: "life", Exit: exit}},
+		{name: "mark", request: api.Mark{Request: id, SessionID: "s"},
+			asked: wire.Mark{SessionID: "s"}, reply: wire.Marked{MarkInfo: mark}, told: api.Marked{Request: id, MarkInfo: mark}},
+		{name: "await", request: api.Await{Request: id, AwaitSpec: awaited, TimeoutMS: ms},
+			asked: wire.Await{AwaitSpec: awaited, TimeoutMS: ms}, reply: wire.Awaited{AwaitedInfo: found}, told: api.Awaited{Request: id, AwaitedInfo: found}},
 		{name: "input", request: api.Input{Request: id, SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8},
 			asked: wire.Write{SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8}, reply: wire.Accepted{Offset: 11}, told: api.Accepted{Request: id, Offset: 11}},
+		{name: "paste", request: api.Input{Request: id, SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8, Paste: true},
+			asked: wire.Write{SessionID: "s", Data: []byte("ls\n"), Writer: "w", Offset: 8, Paste: true}, reply: wire.Accepted{Offset: 11}, told: api.Accepted{Request: id, Offset: 11}},
+		{name: "keys", request: api.Input{Request: id, SessionID: "s", Data: []byte{}, Keys: []string{"C-c", "Up"}, Writer: "w", Offset: 8},
+			asked: wire.Write{SessionID: "s", Data: []byte{}, Keys: []string{"C-c", "Up"}, Writer: "w", Offset: 8}, reply: wire.Accepted{Offset: 10}, told: api.Accepted{Request: id, Offset: 10}},
 		{name: "input with a line too long", request: api.Input{Request: id, SessionID: "s", Data: []byte("ls\n")},
 			asked: wire.Write{SessionID: "s", Data: []byte("ls\n")}, reply: wire.Error{Error: protocol.Error{Code: protocol.CodeLineTooLong, Message: "m", Offset: new(uint64(3))}},
 			told: api.Error{Request: id, Error: protocol.Error{Code: protocol.CodeLineTooLong, Message: "m", Offset: new(uint64(3))}}},
@@ -112,9 +129,36 @@ func TestRequests(t *testing.T) {
 				t.Fatal("data came")
 			}
 			equal(t, "told", told, tt.told)
-			equal(t, "asked", w.asked()[0], tt.asked)
+			equal(t, "asked", asGiven(w.asked()[0], tt.asked), tt.asked)
 		})
 	}
+}
+
+// asGiven is what was asked without the names that the link gave it, so that it
+// could be asked again.
+func asGiven(asked, want protocol.Message) protocol.Message {
+	switch m := asked.(type) {
+	case *wire.Create:
+		if w, ok := want.(wire.Create); ok && w.Token == "" {
+			m.Token = ""
+			if w.SessionID == "" {
+				m.SessionID = ""
+			}
+		}
+	case *wire.Reopen:
+		if w, ok := want.(wire.Reopen); ok && w.Token == "" {
+			m.Token = ""
+		}
+	case *wire.Write:
+		if w, ok := want.(wire.Write); ok && w.Writer == "" {
+			m.Writer = ""
+		}
+	case *wire.Attach:
+		if w, ok := want.(wire.Attach); ok && w.Writer == "" {
+			m.Writer = ""
+		}
+	}
+	return asked
 }
 
 // A long list goes over both wires in parts.
@@ -170,25 +214,31 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// An unreachable supervisor is told as that, and not as the sessions' end.
+// A request whose link is lost is answered over the next one. What cannot be done
+// twice is told as a supervisor that cannot be reached, and not as the sessions'
+// end.
 //
 // demand: S8
 func TestUnreachable(t *testing.T) {
 	w := newWorld(t, nil)
-	asked := make(chan struct{})
+	asked := make(chan struct{}, 2)
 	w.answers(func(st *link.Stream, _ protocol.Message) {
-		close(asked)
+		asked <- struct{}{}
 		_, _ = st.Next()
 	})
 	c := w.client()
-	c.send(api.Info{Request: req("i"), SessionID: "s"})
+	c.send(api.Signal{Request: req("s"), SessionID: "s", Signal: "USR1"})
 	testkit.Within(t, patience, "the supervisor is asked", asked)
 	w.cut()
-	if e := c.wantError(protocol.CodeSupervisorUnreachable); e.RequestID != "i" || !e.Retryable {
+	if e := c.wantError(protocol.CodeSupervisorUnreachable); e.RequestID != "s" || !e.Retryable {
 		t.Errorf("told %+v", e)
 	}
-	w.replies(func(protocol.Message) (protocol.Message, error) { return wire.OK{}, nil })
 	c.send(api.Forget{Request: req("f"), SessionID: "s"})
+	testkit.Within(t, patience, "the supervisor is asked", asked)
+	w.replies(func(protocol.Message) (protocol.Message, error) {
+		return nil, protocol.ErrSessionNotFound // it is forgotten
+	})
+	w.cut()
 	if m := expect[*api.OK](c); m.RequestID != "f" {
 		t.Errorf("told %+v", m)
 	}
@@ -240,10 +290,10 @@ func TestEveryMessage(t *testing.T) {
 
 // hold makes the supervisor answer requests of a type only when the returned
 // function is called.
-func hold(w *world, name string) (goOn func()) {
+func hold(w *world, names ...string) (goOn func()) {
 	release := make(chan struct{})
 	w.answers(func(st *link.Stream, m protocol.Message) {
-		if m.MessageType() == name {
+		if slices.Contains(names, m.MessageType()) {
 			gone := make(chan struct{})
 			go func() { defer close(gone); _, _ = st.Next() }()
 			select {
@@ -285,10 +335,14 @@ func TestRequestsLimit(t *testing.T) {
 // bounded by themselves.
 func TestWaitsLimit(t *testing.T) {
 	w := newWorld(t, nil)
-	goOn := hold(w, "wait")
+	goOn := hold(w, "wait", "await")
 	defer goOn()
 	c := w.client()
 	for i := range maxWaits {
+		if i%2 == 0 {
+			c.send(api.Await{Request: req(fmt.Sprint(i)), AwaitSpec: protocol.AwaitSpec{SessionID: "s", Prompt: true}})
+			continue
+		}
 		c.send(api.Wait{Request: req(fmt.Sprint(i)), SessionID: "s"})
 	}
 	c.send(api.Wait{Request: req("beyond"), SessionID: "s"})
@@ -305,6 +359,7 @@ func TestWaitsLimit(t *testing.T) {
 func TestGoneClient(t *testing.T) {
 	for _, request := range []protocol.Message{
 		api.Wait{Request: req("r"), SessionID: "s"},
+		api.Await{Request: req("r"), AwaitSpec: protocol.AwaitSpec{SessionID: "s", Text: "x"}},
 		api.Search{Request: req("r"), SearchSpec: protocol.SearchSpec{SessionID: "s", Pattern: "x"}},
 	} {
 		t.Run(request.MessageType(), func(t *testing.T) {

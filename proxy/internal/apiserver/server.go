@@ -29,6 +29,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/proxy/internal/linkclient"
+	"holdfast/proxy/internal/pass"
 	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
 	"holdfast/shared/socket"
@@ -53,17 +54,26 @@ const DefaultEarlyExit = 200 * time.Millisecond
 type Config struct {
 	Link   *linkclient.Client
 	Policy policy.Policy // nil is policy.Allow
-	Token  string        // of clients on TCP
+	Token  string        // of clients on TCP; it signs share links
 	Secret string        // where not "", every hello must carry it
 	Web    string        // where WebSockets are served over TCP, for who asks; "" is nowhere
 	// PlaceKey hides the numbers of events from who does not see all: the same in
 	// the proxies that follow each other.
 	PlaceKey  string
 	EarlyExit time.Duration // the default watch; 0 is DefaultEarlyExit, negative none
+	// Integrate returns how to start a shell so that it tells of its prompts and commands,
+	// and other programs as they are; nil starts all as they are.
+	Integrate func(argv, env []string) (newArgv, newEnv []string, err error)
+	// Asked returns what Integrate was given, of an argv that it may have returned; nil
+	// returns all as they are.
+	Asked func(argv []string) []string
 	// ProbeEvery is how often a bare client is asked whether it is there while
 	// nothing is read of it; 0 is 5 s.
 	ProbeEvery time.Duration
 	Log        zerolog.Logger
+	// Agent is told where the ssh agent is of who starts a session or attaches, and
+	// returns where it is found by that from now on; nil tells nobody. See agent.go.
+	Agent func(socket string) (path string, err error)
 }
 
 // A Server serves connections, however they came.
@@ -74,6 +84,7 @@ type Server struct {
 	tickets  tickets
 	counts   counts
 	places   places
+	passes   *pass.Key
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -92,7 +103,7 @@ func New(cfg Config) *Server {
 		cfg.Policy = policy.Allow{}
 	}
 	return &Server{
-		cfg: cfg, instance: protocol.NewInstance(), started: time.Now(), counts: newCounts(), places: newPlaces(cfg.PlaceKey),
+		cfg: cfg, instance: protocol.NewInstance(), started: time.Now(), counts: newCounts(), places: newPlaces(cfg.PlaceKey), passes: pass.NewKey(cfg.Token),
 		conns: make(map[*conn]struct{}), byPID: make(map[int]int),
 	}
 }
@@ -133,6 +144,11 @@ type Origin struct {
 	// Principal is who a policy says that it is, once it has been asked; a ticket's
 	// is known beforehand.
 	Principal *policy.Principal `json:",omitempty"`
+	// Cookie says that it is the page of a browser, which was let in by somebody who
+	// knew the secret.
+	Cookie bool `json:",omitempty"`
+	// Share restricts it to one session; nil does not. See share.go.
+	Share *Share `json:",omitempty"`
 }
 
 // Accept lets a connection in, or says to its client why not. What it returns

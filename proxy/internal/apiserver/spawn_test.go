@@ -1,8 +1,11 @@
 package apiserver
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +41,86 @@ func child(exit *protocol.ExitRecord) func(protocol.Message) (protocol.Message, 
 			return wire.Exited{SessionID: "s", Instance: "life", Exit: *exit}, nil
 		}
 		return wire.OK{}, nil
+	}
+}
+
+// A shell is made to tell where that was asked for; one that cannot be is started all
+// the same.
+func TestShellIntegration(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		ask, none bool // there is no integration
+		err       error
+		want      []string
+	}{
+		{name: "asked for", ask: true, want: []string{"sh", "--told", "A=1", "B=2"}},
+		{name: "not asked for", want: []string{"sh", "A=1"}},
+		{name: "there is none", ask: true, none: true, want: []string{"sh", "A=1"}},
+		{name: "it fails", ask: true, err: errors.New("no room"), want: []string{"sh", "A=1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, func(c *Config) {
+				if !tt.none {
+					c.Integrate = func(argv, env []string) ([]string, []string, error) {
+						return append(argv, "--told"), append(env, "B=2"), tt.err
+					}
+				}
+			})
+			w.replies(child(nil))
+			c := w.client()
+			c.send(api.Spawn{
+				Request: req("r"), SessionID: "s", ShellIntegration: tt.ask,
+				SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Env: []string{"A=1"}},
+			})
+			expect[*api.Spawned](c)
+			made := w.asked("create")[0].(*wire.Create)
+			if got := append(made.Argv, made.Env...); !slices.Equal(got, tt.want) {
+				t.Errorf("started %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// Nothing to run is the login shell. A session is told of as it was asked for, however
+// it was started.
+func TestSpawnLoginShell(t *testing.T) {
+	w := newWorld(t, func(c *Config) {
+		c.Integrate = func(argv, env []string) ([]string, []string, error) { return append(argv, "--told"), env, nil }
+		c.Asked = func(argv []string) []string {
+			return slices.DeleteFunc(slices.Clone(argv), func(a string) bool { return a == "--told" })
+		}
+	})
+	started := someInfo
+	var mu sync.Mutex
+	w.replies(func(m protocol.Message) (protocol.Message, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch m := m.(type) {
+		case *wire.Create:
+			started.Argv = m.Argv
+			return wire.Session{Session: started}, nil
+		case *wire.Info:
+			return wire.Session{Session: started}, nil
+		case *wire.List:
+			return wire.Sessions{Sessions: []protocol.SessionInfo{started}}, nil
+		}
+		return child(nil)(m)
+	})
+	c := w.client()
+	c.send(api.Spawn{Request: req("r"), SessionID: "s", ShellIntegration: true})
+	told := expect[*api.Spawned](c).Session
+	made := w.asked("create")[0].(*wire.Create)
+	if want := append(loginShell(), "--told"); !slices.Equal(made.Argv, want) {
+		t.Errorf("started %q, want %q", made.Argv, want)
+	}
+	c.send(api.Info{Request: req("i"), SessionID: "s"})
+	info := expect[*api.Session](c).Session
+	c.send(api.List{Request: req("l")})
+	list := expect[*api.Sessions](c).Sessions
+	for _, i := range append(list, told, info) {
+		if !slices.Equal(i.Argv, loginShell()) {
+			t.Errorf("told of %q, want %q", i.Argv, loginShell())
+		}
 	}
 }
 
@@ -201,7 +284,6 @@ func TestSpawnRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.client()
 	for name, request := range map[string]protocol.Message{
-		"no argv":              api.Spawn{Request: req("r")},
 		"a window too long":    starts(new(int64(60_001)))["new"],
 		"the same, reopened":   starts(new(int64(60_001)))["reopen"],
 		"a window out of this": starts(new(int64(1 << 62)))["new"],

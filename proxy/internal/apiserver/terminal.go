@@ -104,7 +104,7 @@ func noTerminal(id protocol.SessionID) error {
 func (c *conn) terminalClose(ctx context.Context, m *api.TerminalClose) {
 	l, err := c.allowed(ctx, policy.VerbTerminate, m.SessionID)
 	if err == nil {
-		_, err = c.s.cfg.Link.Call(ctx, wire.Terminate{SessionID: l.id, Instance: l.instance, Reason: m.Reason})
+		_, err = c.s.cfg.Link.Call(ctx, wire.Terminate{SessionID: l.id, Instance: l.instance, Reason: m.Reason, Asker: c.asker()})
 		err = l.gone(err)
 	}
 	if err == nil {

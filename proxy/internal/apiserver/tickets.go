@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	ticketLife = 30 * time.Second
-	maxTickets = 1024
+	ticketLife  = 30 * time.Second
+	startedLife = 10 * time.Minute // of one that a person is to read and use
+	maxTickets  = 1024
 )
 
 // tickets are good for one connection each. They let a page open a WebSocket
@@ -29,8 +30,8 @@ type ticket struct {
 	expires   time.Time
 }
 
-// issue returns a new ticket of 256 bits.
-func (t *tickets) issue(session protocol.SessionID, principal *policy.Principal, now time.Time) (string, time.Time, error) {
+// issue returns a new ticket of 256 bits, and until when it is good.
+func (t *tickets) issue(session protocol.SessionID, principal *policy.Principal, now time.Time, life time.Duration) (string, time.Time, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, v := range t.issued {
@@ -45,8 +46,15 @@ func (t *tickets) issue(session protocol.SessionID, principal *policy.Principal,
 		t.issued = make(map[string]ticket)
 	}
 	token := protocol.NewToken(32)
-	t.issued[token] = ticket{session, principal, now.Add(ticketLife)}
-	return token, now.Add(ticketLife), nil
+	t.issued[token] = ticket{session, principal, now.Add(life)}
+	return token, now.Add(life), nil
+}
+
+// StartTicket returns a ticket for who has started the proxy, and sees it on a
+// terminal: it is good for the page, and longer than others.
+func (s *Server) StartTicket() (string, error) {
+	token, _, err := s.tickets.issue("", nil, time.Now(), startedLife)
+	return token, err
 }
 
 // redeem uses up a ticket and says whose it was, and whether it was good for the

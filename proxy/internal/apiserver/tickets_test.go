@@ -29,7 +29,7 @@ func TestTickets(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var ts tickets
-			token, expires, err := ts.issue(tt.issued, nil, now)
+			token, expires, err := ts.issue(tt.issued, nil, now, ticketLife)
 			if err != nil || len(token) != 64 || !expires.Equal(now.Add(ticketLife)) {
 				t.Fatalf("issued %q until %v, %v", token, expires, err)
 			}
@@ -51,14 +51,14 @@ func TestTicketsLimit(t *testing.T) {
 	var ts tickets
 	now := time.Unix(1000, 0)
 	for range maxTickets {
-		if _, _, err := ts.issue("", nil, now); err != nil {
+		if _, _, err := ts.issue("", nil, now, ticketLife); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := ts.issue("", nil, now.Add(ticketLife)); protocol.CodeOf(err) != protocol.CodeLimitExceeded {
+	if _, _, err := ts.issue("", nil, now.Add(ticketLife), ticketLife); protocol.CodeOf(err) != protocol.CodeLimitExceeded {
 		t.Errorf("one more: %v", err)
 	}
-	if _, _, err := ts.issue("", nil, now.Add(ticketLife+1)); err != nil {
+	if _, _, err := ts.issue("", nil, now.Add(ticketLife+1), ticketLife); err != nil {
 		t.Errorf("when they have expired: %v", err)
 	}
 	if len(ts.issued) != 1 {
@@ -83,7 +83,7 @@ func TestTicketRequest(t *testing.T) {
 // and again are good once.
 func TestTicketsOfAnotherProxy(t *testing.T) {
 	old, s := New(Config{}), newWorld(t, nil)
-	one, _, err := old.tickets.issue("s", nil, time.Now())
+	one, _, err := old.tickets.issue("s", nil, time.Now(), ticketLife)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestTicketsOfAnotherProxy(t *testing.T) {
 	if !good(s.server.Redeem(one, "s")) {
 		t.Error("it is not good here")
 	}
-	two, _, err := old.tickets.issue("", nil, time.Now())
+	two, _, err := old.tickets.issue("", nil, time.Now(), ticketLife)
 	if err != nil {
 		t.Fatal(err)
 	}

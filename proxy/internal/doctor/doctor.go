@@ -17,6 +17,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/config"
+	"holdfast/shared/keep"
 )
 
 // A Severity is how bad a finding is.
@@ -83,6 +84,8 @@ type Facts struct {
 	// for one that is not there starts it.
 	Supervisor func(context.Context) (*protocol.ProcessStatus, error)
 	Serving    func(ctx context.Context, supervisor bool) (*ProxyStatus, error)
+	// Held is what a keeper says that starts no supervisor any more, else nil.
+	Held func() *keep.Held
 }
 
 // ProxyStatus is what a proxy says of itself. Where no supervisor runs only the
@@ -101,6 +104,7 @@ type look struct {
 	procs      []process
 	supervisor *protocol.ProcessStatus
 	supErr     error
+	held       *keep.Held // nil where a supervisor answers
 	proxy      *ProxyStatus
 	proxyErr   error
 }
@@ -117,6 +121,8 @@ func Run(ctx context.Context, f Facts) []Finding {
 	all = append(all, l.files()...)
 	all = append(all, l.linger(ctx)...)
 	all = append(all, l.supervisorRuns()...)
+	all = append(all, l.keeperRuns()...)
+	all = append(all, l.reports()...)
 	all = append(all, l.proxyRuns()...)
 	all = append(all, l.skew()...)
 	return append(all, l.orphans()...)
@@ -130,6 +136,9 @@ func newLook(ctx context.Context, f Facts) *look {
 	l.procs = f.processes()
 	if l.begins(l.supErr, config.SupervisorSocket) || l.begins(l.proxyErr, config.APISocket(f.Proxy)) {
 		l.ask(ctx)
+	}
+	if l.supErr != nil {
+		l.held = l.Held()
 	}
 	return l
 }

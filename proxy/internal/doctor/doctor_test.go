@@ -15,6 +15,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/config"
+	"holdfast/shared/keep"
 	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
 )
@@ -49,19 +50,29 @@ func healthy(t *testing.T) *machine {
 		}
 		return nc.Close()
 	}
-	m.process(10, "/bin/supervisor", "supervisor", "--background", "--dir", lies)
+	m.process(9, "/bin/supervisor (deleted)", "supervisor", "--background", "--dir", lies) // keepers are not replaced
+	m.process(10, "/bin/supervisor", "supervisor", "run", "--background", "--dir", lies)
 	m.process(20, "/bin/proxy", "proxy", "serve", "--proxy", "proxy", "--dir="+lies)
 	m.process(30, "/bin/bash", "bash") // in a session
 	m.file("proc/30/stat", "30 (a b) c) S 10 0")
+	m.file("proc/10/stat", "10 (supervisor) S 9 0")
+	m.locks(9, "supervisor.sock")
 	m.serves(10, "supervisor.sock")
 	m.serves(20, "proxy.sock")
 	m.serves(20, "proxy.web.sock")
 	m.process(40, "/bin/proxy", "proxy", "--dir", lies, "attach", "serve") // a client
 	m.process(41, "/bin/supervisor", "supervisor", "--dir", m.dir)         // of other directories
 	m.process(42, "/bin/supervisor", "supervisor", "--dir", lies, "stop")
-	m.asked(&protocol.ProcessStatus{PID: 10, Version: "v2", Protocol: protocol.Supported(), Sessions: 3}, nil)
+	m.asked(supervisor("v2"), nil)
+	m.Held = func() *keep.Held { return nil }
 	m.serving(&ProxyStatus{protocol.ProcessStatus{PID: 20, Version: "v2", Protocol: protocol.Supported()}, true}, nil)
 	return m
+}
+
+// supervisor is one that has three sessions and a keeper.
+func supervisor(version string) *protocol.ProcessStatus {
+	return &protocol.ProcessStatus{PID: 10, Version: version, Protocol: protocol.Supported(), Sessions: 3,
+		Keeper: &protocol.KeeperStatus{PID: 9, Sessions: 3, Starts: 1}}
 }
 
 func (m *machine) must(err error) {
@@ -164,7 +175,7 @@ func TestHealthy(t *testing.T) {
 	for _, f := range found {
 		checks = append(checks, f.Check)
 	}
-	if got, want := strings.Join(checks, " "), "directories paths settings sockets ptmx files linger supervisor proxy skew orphans"; got != want {
+	if got, want := strings.Join(checks, " "), "directories paths settings sockets ptmx files linger supervisor keeper reports proxy skew orphans"; got != want {
 		t.Errorf("checks %s, want %s", got, want)
 	}
 }
@@ -227,6 +238,7 @@ func TestFindings(t *testing.T) {
 		{"a stale socket", func(m *machine) { m.stale("dev.sock") },
 			"sockets", Warning, "dev.sock is stale", "proxy ls --proxy dev"},
 		{"the supervisor's stale socket", func(m *machine) {
+			m.ends(9)
 			m.ends(10)
 			m.must(os.Remove(m.Dirs.Socket("supervisor.sock")))
 			m.stale("supervisor.sock")
@@ -269,16 +281,17 @@ func TestFindings(t *testing.T) {
 		{"no loginctl", func(m *machine) { m.Output = m.prints(nil) },
 			"linger", Note, "unknown whether", "loginctl enable-linger"},
 		{"no supervisor", func(m *machine) {
+			m.ends(9)
 			m.ends(10)
 			m.must(os.Remove(m.Dirs.Socket("supervisor.sock")))
 			m.asked(nil, ErrNotRunning)
 		}, "supervisor", Note, "none runs", "next command"},
 		{"a supervisor that does not answer", func(m *machine) { m.asked(nil, timeout) },
 			"supervisor", Error, "process 10 does not answer, which does not mean that it or its sessions have ended: hello: context deadline exceeded; " +
-				"to end it would end its sessions, programs that run: 1", "leave it alone"},
+				"SIGTERM would end its sessions, programs that run: 1", "leave it alone"},
 		{"a stopped supervisor", func(m *machine) {
 			m.asked(nil, timeout)
-			m.file("proc/10/stat", "10 (supervisor) T 1 0")
+			m.file("proc/10/stat", "10 (supervisor) T 9 0")
 		}, "supervisor", Error, "process 10 does not answer", "kill -CONT 10"},
 		{"a supervisor that refuses us", func(m *machine) { m.asked(nil, protocol.Errorf(protocol.CodeUnauthorized, "wrong secret")) },
 			"supervisor", Error, "wrong secret", "secret_file"},
@@ -303,11 +316,35 @@ func TestFindings(t *testing.T) {
 			"proxy", Note, "unknown: it was not asked: why", "mend that first"},
 		{"an older proxy", func(m *machine) { m.Version = "v3" },
 			"skew", Note, "version v2, this program of v3", "proxy --handoff"},
-		{"an older supervisor", func(m *machine) {
-			m.asked(&protocol.ProcessStatus{PID: 10, Version: "v1", Protocol: protocol.Supported()}, nil)
-		}, "skew", Note, "the supervisor of v1; they speak protocol 1", "leave it"},
+		{"an older supervisor", func(m *machine) { m.asked(supervisor("v1"), nil) },
+			"skew", Note, "the supervisor of v1; they speak protocol 1", "proxy upgrade"},
+		{"a supervisor without a keeper", func(m *machine) {
+			m.ends(9)
+			s := supervisor("v2")
+			s.Keeper = nil
+			m.asked(s, nil)
+		}, "keeper", Warning, "its sessions die with it", "leave it"},
+		{"a session that is not kept", func(m *machine) {
+			s := supervisor("v2")
+			s.Keeper.Sessions = 2
+			m.asked(s, nil)
+		}, "keeper", Warning, "2 sessions of 3", "supervisor.log"},
+		{"a supervisor that has died", func(m *machine) {
+			s := supervisor("v2")
+			s.Keeper.Starts, s.Keeper.Last = 2, "SIGSEGV"
+			m.asked(s, nil)
+		}, "keeper", Note, "started 2 times, and the one before ended: SIGSEGV", "supervisor.crash"},
+		{"a crash loop", func(m *machine) {
+			m.ends(10)
+			m.asked(nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, "held"))
+			m.Held = func() *keep.Held { return &keep.Held{PID: 9, Deaths: 5} }
+		}, "supervisor", Error, "5 supervisors died within a minute", "kill -HUP 9"},
+		{"a screen that was lost", func(m *machine) { m.file("hf/core-x-1.json", "") },
+			"reports", Warning, "core-x-1.json", "report it"},
 		{"no common protocol", func(m *machine) {
-			m.asked(&protocol.ProcessStatus{PID: 10, Version: "v1", Protocol: protocol.VersionRange{Min: 90, Max: 99}}, nil)
+			s := supervisor("v1")
+			s.Protocol = protocol.VersionRange{Min: 90, Max: 99}
+			m.asked(s, nil)
 		}, "skew", Error, "90-99", "proxy --handoff"},
 		{"a proxy without its supervisor", func(m *machine) {
 			m.serving(&ProxyStatus{protocol.ProcessStatus{PID: 20, Version: "v2", Protocol: protocol.Supported()}, false}, nil)
@@ -315,12 +352,12 @@ func TestFindings(t *testing.T) {
 		{"a newer proxy on disk", func(m *machine) { m.link("proc/20/exe", "/bin/proxy (deleted)") },
 			"skew", Note, "program of proxy 20 was replaced", "proxy --handoff"},
 		{"a newer supervisor on disk", func(m *machine) { m.link("proc/10/exe", "/bin/supervisor (deleted)") },
-			"skew", Note, "program of supervisor 10 was replaced", "ends its sessions"},
+			"skew", Note, "program of supervisor 10 was replaced", "proxy upgrade"},
 		{"a supervisor without its lock", func(m *machine) {
 			m.process(50, "/bin/supervisor.old", "supervisor", "--dir", m.Dirs.State)
 			m.link("proc/50/fd/9", m.Dirs.Socket("supervisor.sock")+".lock (deleted)")
 			m.file("proc/51/stat", "51 (sh) S 50 0")
-		}, "orphans", Warning, "supervisor 50 holds no lock of ours, so nobody reaches its sessions; to end it would end its sessions, programs that run: 1", "kill -TERM 50"},
+		}, "orphans", Warning, "supervisor 50 holds no lock of ours, so nobody reaches its sessions; SIGTERM would end its sessions, programs that run: 1", "kill -TERM 50"},
 		{"a proxy without its lock", func(m *machine) {
 			m.process(50, "/bin/proxy", "proxy", "--handoff", "--foreground")
 			m.file("proc/50/environ", "A=b\x00HOLDFAST_DIR="+m.Dirs.State+"\x00")
@@ -414,26 +451,6 @@ func TestChangesNothing(t *testing.T) {
 	Run(t.Context(), m.Facts)
 	if after := list(); after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
-}
-
-func TestLocked(t *testing.T) {
-	path := filepath.Join(testkit.Dir(t), "s.sock")
-	if held, err := Locked(path); held || err != nil {
-		t.Errorf("without a lock: %v, %v", held, err)
-	}
-	ln, err := socket.Listen(path, socket.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if held, err := Locked(path); !held || err != nil {
-		t.Errorf("a listener's: %v, %v", held, err)
-	}
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if held, err := Locked(path); held || err != nil {
-		t.Errorf("after it: %v, %v", held, err)
 	}
 }
 

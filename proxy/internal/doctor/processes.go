@@ -15,9 +15,12 @@ import (
 // A process is one that serves our directories.
 type process struct {
 	pid      int
-	program  string   // supervisor or proxy; "" for another that has a lock of ours open
-	replaced bool     // its program's file is another by now
-	stopped  bool     // by a signal
+	program  string // supervisor or proxy; "" for another that has a lock of ours open
+	replaced bool   // its program's file is another by now
+	stopped  bool   // by a signal
+	proper   bool   // a supervisor that has been started by a keeper
+	keeps    bool   // that keeper
+	parent   int
 	children int      // of a supervisor: the programs of its sessions
 	locks    []string // paths of sockets whose locks it has open
 }
@@ -33,7 +36,7 @@ func (f *Facts) processes() []process {
 	}
 	entries, _ := os.ReadDir(f.Proc) // without, nothing is known of any
 	var found []process
-	children := map[int]int{}
+	children, keepers := map[int]int{}, map[int]bool{}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -43,11 +46,19 @@ func (f *Facts) processes() []process {
 		children[parent]++
 		if p := f.process(pid); p != nil {
 			p.stopped = state == "T"
+			if p.parent = parent; p.proper {
+				keepers[parent] = true
+			}
 			found = append(found, *p)
 		}
 	}
 	for i := range found {
-		found[i].children = children[found[i].pid]
+		found[i].children, found[i].keeps = children[found[i].pid], keepers[found[i].pid]
+	}
+	for i, p := range found {
+		if k := slices.IndexFunc(found, func(k process) bool { return p.proper && k.pid == p.parent }); k >= 0 {
+			found[i].children += found[k].children - 1 // those of supervisors that have died
+		}
 	}
 	return found
 }
@@ -60,6 +71,7 @@ func (f *Facts) process(pid int) *process {
 	p := &process{pid: pid, replaced: replaced, locks: f.locks(pid)}
 	if program := programOf(exe, args); program != "" && f.serves(pid, args) {
 		p.program = program
+		p.proper = program == "supervisor" && command(args[1:]) == "run"
 	}
 	if p.program == "" && len(p.locks) == 0 {
 		return nil
@@ -75,7 +87,7 @@ func programOf(exe string, args []string) string {
 	}
 	for _, name := range []string{filepath.Base(exe), filepath.Base(args[0])} {
 		switch {
-		case name == "supervisor" && !slices.Contains(args, "stop"):
+		case name == "supervisor" && !slices.Contains(args, "stop") && !slices.Contains(args, "--upgrade"):
 			return name
 		case name == "proxy" && (command(args[1:]) == "serve" || slices.Contains(args, "--handoff") && slices.Contains(args, "--foreground")):
 			return name
@@ -204,10 +216,11 @@ func (l *look) stillWithout(p process) bool {
 	return now != nil && now.program == p.program && len(now.locks) == 0
 }
 
-// cost is what the end of a supervisor would cost.
+// cost is what the end of a supervisor would cost that is asked for. One that is
+// killed is started again, where it has a keeper.
 func (p process) cost() string {
 	if p.children == 0 {
-		return "to end it would lose the records of its sessions; no program of theirs runs"
+		return "SIGTERM would lose the records of its sessions; no program of theirs runs"
 	}
-	return fmt.Sprintf("to end it would end its sessions, programs that run: %d", p.children)
+	return fmt.Sprintf("SIGTERM would end its sessions, programs that run: %d", p.children)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"holdfast/protocol"
 	"holdfast/shared/config"
@@ -16,6 +17,10 @@ func (l *look) supervisorRuns() []Finding {
 	if l.supErr == nil {
 		s := l.supervisor
 		return orOK(nil, check, fmt.Sprintf("process %d, version %s, runs with %d sessions", s.PID, s.Version, s.Sessions))
+	}
+	if l.held != nil {
+		return []Finding{{check, Error, l.held.Error(),
+			fmt.Sprintf("see %s; kill -HUP %d, or supervisor --upgrade with a program that is better", filepath.Join(l.Dirs.State, "supervisor.log"), l.held.PID)}}
 	}
 	held, pid, _ := l.holder(l.Dirs.Socket(config.SupervisorSocket)) // not known: sockets says so
 	if errors.Is(l.supErr, ErrNotRunning) && !held {
@@ -38,6 +43,38 @@ func (l *look) supervisorRuns() []Finding {
 		what += "; " + p.cost()
 	}
 	return []Finding{{check, Error, what, fix}}
+}
+
+// keeperRuns says what becomes of the sessions if the supervisor dies.
+func (l *look) keeperRuns() []Finding {
+	const check = "keeper"
+	s := l.supervisor
+	switch {
+	case l.supErr != nil:
+		return []Finding{{check, OK, "not known without a supervisor", ""}}
+	case s.Keeper == nil:
+		return []Finding{{check, Warning, "none: if the supervisor dies, its sessions die with it",
+			"leave it while its programs matter; a supervisor that is started anew has one"}}
+	case s.Keeper.Sessions < s.Sessions:
+		return []Finding{{check, Warning, fmt.Sprintf("process %d holds %d sessions of %d; if the supervisor dies, the others die with it", s.Keeper.PID, s.Keeper.Sessions, s.Sessions),
+			"see " + filepath.Join(l.Dirs.State, "supervisor.log") + " for why"}}
+	case s.Keeper.Last != "":
+		return []Finding{{check, Note, fmt.Sprintf("process %d holds all sessions; the supervisor was started %d times, and the one before ended: %s", s.Keeper.PID, s.Keeper.Starts, s.Keeper.Last),
+			"if nobody killed it, see supervisor.log and supervisor.crash in " + l.Dirs.State}}
+	}
+	return orOK(nil, check, fmt.Sprintf("process %d holds all sessions", s.Keeper.PID))
+}
+
+// reports finds what was written down of screens that were lost.
+func (l *look) reports() []Finding {
+	const check = "reports"
+	found, _ := filepath.Glob(filepath.Join(l.Dirs.State, "core-*.json")) // fails for a bad pattern alone
+	if len(found) == 0 {
+		return orOK(nil, check, "none")
+	}
+	slices.Sort(found)
+	return []Finding{{check, Warning, fmt.Sprintf("%d, the first %s: a session's screen was lost by a mistake of ours, its program goes on", len(found), found[0]),
+		"please report it, with the file if nothing in it is private (it has what the session printed); then remove it"}}
 }
 
 func (l *look) processOf(pid int) process {
@@ -78,7 +115,11 @@ func (l *look) proxyRuns() []Finding {
 func (l *look) skew() []Finding {
 	const check = "skew"
 	const handoff = "proxy --handoff"
-	const leave = "leave it; to replace it ends its sessions: supervisor stop --sessions=end"
+	const upgrade = "proxy upgrade"
+	leave := "leave it; to replace it ends its sessions: supervisor stop --sessions=end"
+	if l.supervisor != nil && l.supervisor.Keeper != nil { // those that have one can be replaced in place
+		leave = upgrade
+	}
 	var found []Finding
 	add := func(s Severity, fix, format string, args ...any) {
 		found = append(found, Finding{check, s, fmt.Sprintf(format, args...), fix})
@@ -100,7 +141,7 @@ func (l *look) skew() []Finding {
 	}
 	for _, p := range l.procs {
 		switch {
-		case !p.replaced:
+		case !p.replaced || p.keeps || l.held != nil && p.pid == l.held.PID: // which an upgrade leaves as it is
 		case p.program == "proxy":
 			add(Note, handoff, "the program of proxy %d was replaced or removed since it was started", p.pid)
 		case p.program == "supervisor":

@@ -88,9 +88,9 @@ func (l *look) holder(path string) (held bool, pid int, err error) {
 		return held, 0, err
 	}
 	for _, p := range l.procs {
-		if p.holds(path) {
-			return true, p.pid, nil
+		if p.holds(path) && (pid == 0 || p.proper) { // its keeper has the lock, too
+			held, pid = true, p.pid
 		}
 	}
-	return false, 0, nil
+	return held, pid, nil
 }

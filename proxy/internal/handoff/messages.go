@@ -88,6 +88,8 @@ type line struct {
 	conn  *net.UnixConn
 	wait  time.Duration // for the other's next word
 	until time.Time     // when the last one must have come; zero for never
+
+	records int // the latest version that both know
 }
 
 func (l *line) deadline() error {

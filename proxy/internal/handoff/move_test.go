@@ -82,7 +82,11 @@ func greeted(t *testing.T, far []*net.UnixConn) {
 func moving(t *testing.T, given []Conn, state string) (o *old, result chan error) {
 	result = make(chan error, 8)
 	return newOld(t, func(o *old) {
-		o.offer.Move = func(pass Pass, _ string) (int, error) {
+		o.offer.Records.Max++ // it has something to say that the successor does not know of
+		o.offer.Move = func(pass Pass, _ string, records int) (int, error) {
+			if records != hello.Records.Max {
+				t.Errorf("moves records of version %d", records)
+			}
 			err := pass(given, []byte(state))
 			result <- err
 			return 3, err
@@ -322,7 +326,7 @@ func TestVersionTwo(t *testing.T) {
 	given, far := conns(t, 2)
 	only := make(chan string, 1)
 	o := newOld(t, func(o *old) {
-		o.offer.Move = func(pass Pass, transport string) (int, error) {
+		o.offer.Move = func(pass Pass, transport string, _ int) (int, error) {
 			only <- transport
 			return 0, pass(given, []byte("unknown there"))
 		}

@@ -31,8 +31,9 @@ type Offer struct {
 	Look func(ctx context.Context, body json.RawMessage) (json.RawMessage, error)
 	// Move makes the proxy accept no more, and gives the successor what
 	// connections it can by pass; where only is not "", those of that transport
-	// alone. It returns how many it had to close.
-	Move func(pass Pass, only string) (closed int, err error)
+	// alone, and those alone whose records are of no later version than records. It
+	// returns how many it had to close.
+	Move func(pass Pass, only string, records int) (closed int, err error)
 	// State returns what is to be passed on when all connections are.
 	State func() []byte
 	// Back is called after Move when the proxy must serve on.
@@ -162,7 +163,7 @@ func (o *Offer) prepare(ctx context.Context, l *line, m message) (agreed int, er
 		return 0, protocol.Errorf(protocol.CodeProtocolMismatch, "a policy decides here who may do what, and the successor knows of none")
 	}
 	if agreed >= lookFirst {
-		if _, err := protocol.Agree(o.Records, m.Records); err != nil {
+		if l.records, err = protocol.Agree(o.Records, m.Records); err != nil {
 			return 0, fmt.Errorf("records of connections: %w", err)
 		}
 	}
@@ -210,7 +211,7 @@ func (o *Offer) move(l *line) error {
 			return err
 		}
 		return nil
-	}, "")
+	}, "", l.records)
 	if err != nil {
 		return err
 	}
@@ -252,7 +253,7 @@ func (o *Offer) handServing(l *line) {
 			err = errors.Join(ErrInDoubt, err)
 		}
 		return err
-	}, streams)
+	}, streams, 1)
 	if err != nil {
 		o.Log.Warn().Err(err).Msg("not all clients moved")
 	}

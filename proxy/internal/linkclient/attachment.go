@@ -20,6 +20,10 @@ const (
 	// detachTimeout is how long Detach tries to say so to a supervisor that does
 	// not read.
 	detachTimeout = time.Second
+	// unsure is how long before the loss of a link a size that was sent may not have
+	// been heard: a supervisor that becomes another program hears nothing in its last
+	// moments. More than once it changes nothing.
+	unsure = 5 * time.Second
 )
 
 // An Item is one thing from the supervisor: a whole data frame, with the
@@ -51,6 +55,9 @@ type Attachment struct {
 	closed     bool
 	resize     *wire.Resize     // the last one given, until it is sent
 	appearance *wire.Appearance // the same
+	unheard    *wire.Resize     // the last one sent, until something says that it was heard
+	sentAt     time.Time        // when that was
+	pausing    bool             // it is to be paused, over whichever link
 	reshaped   bool             // its own view had another size when it was shown last
 }
 
@@ -136,6 +143,10 @@ func (a *Attachment) read() (Item, error) {
 			if protocol.CodeOf(err) == protocol.CodeUnsupported {
 				continue
 			}
+			if e, ok := m.(*wire.Error); ok && e.Code == protocol.CodeUpgrading {
+				time.AfterFunc(linkEnd, st.Abort) // where there is to be no other link it is time to resume over this one
+				continue
+			}
 			a.note(m)
 			return Item{Message: m}, err
 		case frame.Output, frame.Snapshot, frame.View:
@@ -163,7 +174,11 @@ func (a *Attachment) note(m protocol.Message) {
 	case *wire.Resync:
 		a.pos.Resync(m.Offset, m.BytesMissed, m.SnapshotBytes, m.View)
 		a.mu.Lock()
-		a.reshaped = false
+		a.reshaped, a.unheard = false, nil
+		a.mu.Unlock()
+	case *wire.Resized:
+		a.mu.Lock()
+		a.unheard = nil
 		a.mu.Unlock()
 	case *wire.Exited, *wire.Stolen:
 		a.Close()
@@ -177,6 +192,10 @@ func (a *Attachment) resume(ctx context.Context) error {
 	defer context.AfterFunc(a.ctx, cancel)()
 	a.mu.Lock()
 	a.st.Abort()
+	if a.resize == nil && time.Since(a.sentAt) < unsure {
+		a.resize = a.unheard
+	}
+	a.unheard = nil
 	a.mu.Unlock()
 	backoff := backoffMin
 	for {
@@ -254,6 +273,8 @@ func (a *Attachment) Send(m protocol.Message) {
 		a.resized(m)
 	case wire.Appearance:
 		a.spec.Appearance, a.appearance = &m.Appearance, &m
+	case wire.Pause:
+		a.pausing = true
 	}
 	st := a.st
 	a.mu.Unlock()
@@ -274,9 +295,9 @@ func (a *Attachment) resized(m wire.Resize) {
 func (a *Attachment) told(m protocol.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch m.(type) {
+	switch m := m.(type) {
 	case wire.Resize:
-		a.resize = nil
+		a.resize, a.unheard, a.sentAt = nil, &m, time.Now()
 	case wire.Appearance:
 		a.appearance = nil
 	}
@@ -288,13 +309,16 @@ func (a *Attachment) tellAgain() {
 	a.telling.Lock()
 	defer a.telling.Unlock()
 	a.mu.Lock()
-	st, resize, appearance := a.st, a.resize, a.appearance
+	st, resize, appearance, pausing := a.st, a.resize, a.appearance, a.pausing
 	a.mu.Unlock()
 	if resize != nil && st.Send(*resize) == nil {
 		a.told(*resize)
 	}
 	if appearance != nil && st.Send(*appearance) == nil {
 		a.told(*appearance)
+	}
+	if pausing {
+		_ = st.Send(wire.Pause{})
 	}
 }
 

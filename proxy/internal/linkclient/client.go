@@ -38,6 +38,7 @@ const (
 type Config struct {
 	Dial  func(context.Context) (net.Conn, error) // fails with unsupported_os where there can be no supervisor
 	Start func(context.Context) error             // starts a supervisor in the background; nil does not
+	Held  func() error                            // why none comes, where it is no use to wait for one; nil or returns nil
 	Hello func() wire.Hello
 	Log   zerolog.Logger
 }
@@ -50,30 +51,35 @@ type Client struct {
 	conn    *link.Conn
 	welcome *wire.Welcome
 	dialing chan struct{} // not nil while one goroutine makes the link
+	made    chan struct{} // closed when the next link is made
 	closed  bool
 }
 
 // New returns a Client without a link.
-func New(cfg Config) *Client { return &Client{cfg: cfg} }
+func New(cfg Config) *Client { return &Client{cfg: cfg, made: make(chan struct{})} }
 
 // Conn returns the live link, making it if there is none.
 //
 // Errors: protocol_mismatch, unauthorized and unsupported_os, which no waiting
 // mends, and supervisor_unreachable.
-func (c *Client) Conn(ctx context.Context) (*link.Conn, error) { return c.reach(ctx, true) }
+func (c *Client) Conn(ctx context.Context) (*link.Conn, error) {
+	conn, _, err := c.reach(ctx, true)
+	return conn, err
+}
 
-// reach is Conn; start says whether a supervisor is started where none runs.
-func (c *Client) reach(ctx context.Context, start bool) (*link.Conn, error) {
+// reach is Conn, and whose link it is; start says whether a supervisor is started
+// where none runs.
+func (c *Client) reach(ctx context.Context, start bool) (*link.Conn, *wire.Welcome, error) {
 	for {
 		c.mu.Lock()
 		if c.closed {
 			c.mu.Unlock()
-			return nil, unreachable(net.ErrClosed)
+			return nil, nil, unreachable(net.ErrClosed)
 		}
 		if c.conn != nil && !ended(c.conn) {
-			conn := c.conn
+			conn, welcome := c.conn, c.welcome
 			c.mu.Unlock()
-			return conn, nil
+			return conn, welcome, nil
 		}
 		if c.dialing == nil {
 			c.dialing = make(chan struct{})
@@ -85,27 +91,29 @@ func (c *Client) reach(ctx context.Context, start bool) (*link.Conn, error) {
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return nil, unreachable(ctx.Err())
+			return nil, nil, unreachable(ctx.Err())
 		}
 	}
 }
 
 // connect is called by the one goroutine that set dialing.
-func (c *Client) connect(ctx context.Context, start bool) (*link.Conn, error) {
+func (c *Client) connect(ctx context.Context, start bool) (*link.Conn, *wire.Welcome, error) {
 	conn, welcome, err := c.dial(ctx, start)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.dialing)
 	c.dialing = nil
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.closed {
-		return nil, errors.Join(unreachable(net.ErrClosed), conn.Close())
+		return nil, nil, errors.Join(unreachable(net.ErrClosed), conn.Close())
 	}
 	c.conn, c.welcome = conn, welcome
+	close(c.made)
+	c.made = make(chan struct{})
 	c.cfg.Log.Info().Int("supervisor_pid", welcome.PID).Str("version", welcome.Version).Int("agreed", welcome.Agreed).Msg("linked")
-	return conn, nil
+	return conn, welcome, nil
 }
 
 func (c *Client) dial(ctx context.Context, start bool) (*link.Conn, *wire.Welcome, error) {
@@ -114,6 +122,11 @@ func (c *Client) dial(ctx context.Context, start bool) (*link.Conn, *wire.Welcom
 	start = start && c.cfg.Start != nil
 	backoff, started := backoffMin, false
 	for {
+		if c.cfg.Held != nil {
+			if err := c.cfg.Held(); err != nil {
+				return nil, nil, unreachable(err)
+			}
+		}
 		nc, err := c.cfg.Dial(ctx)
 		if err == nil {
 			conn, welcome, sessions, err := link.Dial(nc, c.cfg.Hello(), c.cfg.Log)
@@ -167,39 +180,59 @@ func unreachable(err error) error {
 	}
 }
 
-// Call makes one request. A link that breaks before the reply is
-// supervisor_unreachable: whether the request was carried out is unknown.
-func (c *Client) Call(ctx context.Context, request protocol.Message) (protocol.Message, error) {
-	conn, err := c.Conn(ctx)
-	if err != nil {
-		return nil, err
+// Call makes one request, which outlives a supervisor that becomes another
+// program, or that dies and is started again with its sessions: see repeat.go.
+// Otherwise a link that breaks before the reply is supervisor_unreachable:
+// whether the request was carried out is unknown.
+func (c *Client) Call(ctx context.Context, request protocol.Message) (reply protocol.Message, err error) {
+	err = c.over(ctx, request, func(conn *link.Conn, m protocol.Message) error {
+		st, r, err := conn.Open(ctx, m)
+		if err == nil {
+			reply = r
+			_ = st.Close() // the reply is here, whatever becomes of the link
+		}
+		return err
+	})
+	if errors.Is(err, errDone) {
+		return &wire.OK{}, nil
 	}
-	reply, err := conn.Call(ctx, request)
-	return reply, c.lost(ctx, conn, err)
+	return reply, lost(ctx, err)
 }
 
-// Open makes a request whose stream goes on.
-func (c *Client) Open(ctx context.Context, request protocol.Message) (*link.Stream, protocol.Message, error) {
-	conn, err := c.Conn(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	st, reply, err := conn.Open(ctx, request)
-	return st, reply, c.lost(ctx, conn, err)
+// Open makes a request whose stream goes on. It is repeated as Call's are.
+func (c *Client) Open(ctx context.Context, request protocol.Message) (st *link.Stream, reply protocol.Message, err error) {
+	err = c.over(ctx, request, func(conn *link.Conn, m protocol.Message) error {
+		var err error
+		st, reply, err = conn.Open(ctx, m)
+		return err
+	})
+	return st, reply, lost(ctx, err)
 }
 
 // lost turns what a broken link causes into supervisor_unreachable.
-func (c *Client) lost(ctx context.Context, conn *link.Conn, err error) error {
-	var e *protocol.Error
-	if err == nil || errors.As(err, &e) || ctx.Err() != nil {
+func lost(ctx context.Context, err error) error {
+	if !broke(err) || ctx.Err() != nil {
 		return err
 	}
 	return unreachable(err)
 }
 
 // List returns what is known of every session.
-func (c *Client) List(ctx context.Context, originator string) ([]protocol.SessionInfo, error) {
-	st, first, err := c.Open(ctx, wire.List{Originator: originator})
+func (c *Client) List(ctx context.Context, originator string) (all []protocol.SessionInfo, err error) {
+	err = c.over(ctx, wire.List{Originator: originator}, func(conn *link.Conn, m protocol.Message) error {
+		var err error
+		all, err = list(ctx, conn, m)
+		return err
+	})
+	if err != nil {
+		return nil, lost(ctx, err)
+	}
+	return all, nil
+}
+
+// list reads all parts of the answer to a List.
+func list(ctx context.Context, conn *link.Conn, m protocol.Message) ([]protocol.SessionInfo, error) {
+	st, first, err := conn.Open(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -208,19 +241,15 @@ func (c *Client) List(ctx context.Context, originator string) ([]protocol.Sessio
 	if !ok {
 		return nil, protocol.Errorf(protocol.CodeInternal, "list answered by "+first.MessageType())
 	}
-	all := part.Sessions
-	if part.More {
-		stop := context.AfterFunc(ctx, st.Abort)
-		rest, err := st.ReadSessions()
-		if !stop() && err != nil {
-			return nil, ctx.Err()
-		}
-		if err != nil {
-			return nil, unreachable(err)
-		}
-		all = append(all, rest...)
+	if !part.More {
+		return part.Sessions, nil
 	}
-	return all, nil
+	stop := context.AfterFunc(ctx, st.Abort)
+	rest, err := st.ReadSessions()
+	if !stop() && err != nil {
+		return nil, ctx.Err()
+	}
+	return append(part.Sessions, rest...), err
 }
 
 // Linked reports whether there is a live link: what asks then starts no supervisor.
@@ -228,12 +257,19 @@ func (c *Client) Linked() bool { return c.live() != nil }
 
 // live returns the live link, or nil.
 func (c *Client) live() *link.Conn {
+	conn, _ := c.liveOrNext()
+	return conn
+}
+
+// liveOrNext returns the live link, or nil, and what is closed when another is
+// made.
+func (c *Client) liveOrNext() (live *link.Conn, made <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn == nil || ended(c.conn) {
-		return nil
+		return nil, c.made
 	}
-	return c.conn
+	return c.conn, c.made
 }
 
 // Welcome returns what the supervisor last said of itself; nil before the

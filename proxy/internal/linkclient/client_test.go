@@ -209,13 +209,13 @@ func TestRefused(t *testing.T) {
 }
 
 // A link that is cut is made again by whoever asks next. What was under way
-// is unreachable, which may be tried again.
+// and cannot be done twice is unreachable, which may be tried again.
 func TestRedial(t *testing.T) {
 	s, c := running(t)
 	asked := make(chan struct{})
 	hold := make(chan struct{})
 	s.answers(func(st *link.Stream, request protocol.Message) {
-		if _, ok := request.(*wire.Wait); ok {
+		if _, ok := request.(*wire.Signal); ok {
 			close(asked)
 			<-hold
 			return
@@ -223,7 +223,7 @@ func TestRedial(t *testing.T) {
 		_ = st.Send(wire.OK{})
 	})
 	done := make(chan error, 1)
-	go func() { _, err := c.Call(testkit.Soon(t), wire.Wait{}); done <- err }()
+	go func() { _, err := c.Call(testkit.Soon(t), wire.Signal{}); done <- err }()
 	<-asked
 	s.cut()
 	err := testkit.Within(t, soonish, "the call returns", done)

@@ -14,7 +14,7 @@ func (c *Client) Keep(ctx context.Context) {
 	for {
 		conn := c.live()
 		if conn == nil {
-			conn, _ = c.reach(ctx, false) // the next request says why not
+			conn, _, _ = c.reach(ctx, false) // the next request says why not
 		}
 		if conn != nil {
 			began := time.Now()

@@ -162,8 +162,9 @@ func TestResume(t *testing.T) {
 			spec := protocol.AttachSpec{SessionID: "s", Cols: 90, Rows: 30, Mode: protocol.ModeExclusive, Steal: true}
 			a, v := f.attached(c, 9, spec)
 			close(f.first)
+			spec.Writer = s.heard()[0].(*wire.Attach).Writer // made, so that a second try is the same one's
 			want := []protocol.AttachSpec{spec}
-			spec.Writer, spec.Steal = "made", false
+			spec.Steal = false
 			for {
 				item, err := a.Next(testkit.Soon(t))
 				if errors.Is(err, io.EOF) {

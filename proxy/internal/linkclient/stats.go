@@ -3,9 +3,11 @@ package linkclient
 import (
 	"context"
 	"errors"
+	"time"
 
 	"holdfast/protocol"
 	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
 )
 
 var errNoLink = errors.New("there is no link")
@@ -30,13 +32,38 @@ func (c *Client) Answers(ctx context.Context) error {
 	return err
 }
 
-// ask is Call over the live link. It does not outlast ctx, though a link that
-// takes nothing may.
+// ask is Call over the live link, and over the next one where it is lost: that
+// somebody else makes. It does not outlast ctx, though a link that takes nothing
+// may.
 func (c *Client) ask(ctx context.Context, request protocol.Message) (protocol.Message, error) {
-	conn := c.live()
-	if conn == nil {
+	if c.Welcome() == nil {
 		return nil, unreachable(errNoLink)
 	}
+	for {
+		conn, made := c.liveOrNext()
+		var err error = errNoLink
+		var again <-chan time.Time
+		if conn != nil {
+			var reply protocol.Message
+			reply, err = askOver(ctx, conn, request)
+			if !broke(err) && protocol.CodeOf(err) != protocol.CodeUpgrading {
+				return reply, err
+			}
+			again = time.After(linkEnd)
+		}
+		select {
+		case <-made:
+		case <-again:
+			if broke(err) {
+				return nil, unreachable(err)
+			}
+		case <-ctx.Done():
+			return nil, unreachable(errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+func askOver(ctx context.Context, conn *link.Conn, request protocol.Message) (protocol.Message, error) {
 	type answer struct {
 		reply protocol.Message
 		err   error
@@ -48,12 +75,8 @@ func (c *Client) ask(ctx context.Context, request protocol.Message) (protocol.Me
 	}()
 	select {
 	case a := <-answered:
-		var e *protocol.Error
-		if a.err != nil && !errors.As(a.err, &e) {
-			a.err = unreachable(a.err)
-		}
 		return a.reply, a.err
 	case <-ctx.Done():
-		return nil, unreachable(ctx.Err())
+		return nil, ctx.Err()
 	}
 }

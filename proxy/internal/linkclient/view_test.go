@@ -191,3 +191,51 @@ func TestDetachAndClose(t *testing.T) {
 		}
 	}
 }
+
+// A supervisor that is about to become another program does nothing that it is
+// told any more, and its viewers are not told of that. What it may not have heard
+// is said again over the next link, or over the same where it stays what it was.
+func TestAttachedWhileUpgrading(t *testing.T) {
+	for _, stays := range []bool{false, true} {
+		s, c := running(t)
+		l := listening(s)
+		a, st := l.begin(t, c, protocol.AttachSpec{SessionID: "s", Cols: 80, Rows: 24})
+		a.Send(wire.Resize{Cols: 90, Rows: 30})
+		a.Send(wire.Pause{})
+		for range 2 {
+			testkit.Within(t, patience, "what it was told", l.heard)
+		}
+		for range 2 {
+			_ = st.Fail(&protocol.Error{Code: protocol.CodeUpgrading, Retryable: true})
+		}
+		_ = st.Send(wire.Accepted{Offset: 1})
+		if m := next(t, a).Message; !reflect.DeepEqual(m, &wire.Accepted{Offset: 1}) {
+			t.Errorf("told %+v", m)
+		}
+		if !stays {
+			s.cut()
+		}
+		for _, want := range []string{"resync", "error"} {
+			if m := next(t, a).Message; m == nil || m.MessageType() != want {
+				t.Errorf("told %+v, want %s", m, want)
+			}
+		}
+		if spec := testkit.Within(t, patience, "the resume", l.attach); spec.Cols != 90 || spec.Rows != 30 {
+			t.Errorf("resumed by %+v", spec)
+		}
+		var again []protocol.Message
+		for range 3 {
+			// The old stream's end may be heard of between them, or behind.
+			if m := testkit.Within(t, patience, "it is said again", l.heard); m != nil {
+				again = append(again, m)
+			}
+		}
+		if want := []protocol.Message{&wire.Resize{Cols: 90, Rows: 30}, &wire.Pause{}}; !reflect.DeepEqual(again, want) {
+			t.Errorf("heard %+v, want %+v", again, want)
+		}
+		a.Close()
+		if links := s.made(); stays != (links == 1) {
+			t.Errorf("%d links, stays %v", links, stays)
+		}
+	}
+}

@@ -9,7 +9,8 @@ import (
 	"holdfast/shared/link"
 )
 
-// watchPoll is how often a lost link is looked for.
+// watchPoll is how soon events are asked for again over a link that stays, where
+// that failed.
 const watchPoll = time.Second
 
 // Watch calls told with each event until ctx is done, over live links alone:
@@ -18,11 +19,15 @@ const watchPoll = time.Second
 func (c *Client) Watch(ctx context.Context, told func(*wire.Event)) {
 	at := wire.Events{}
 	for ctx.Err() == nil {
-		if conn := c.live(); conn != nil {
+		conn, made := c.liveOrNext()
+		var again <-chan time.Time
+		if conn != nil {
 			watch(ctx, conn, &at, told)
+			again = time.After(watchPoll)
 		}
 		select {
-		case <-time.After(watchPoll):
+		case <-made:
+		case <-again:
 		case <-ctx.Done():
 		}
 	}

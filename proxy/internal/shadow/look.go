@@ -103,9 +103,23 @@ func Look(ctx context.Context, link *linkclient.Client, asks []Ask) ([]View, err
 	return views, nil
 }
 
+// lookTries is how often a session is looked at whose link is lost meanwhile: the
+// supervisor becomes another program.
+const lookTries = 3
+
 // look attaches by itself, not by linkclient's Attach: that resumes, and what
-// came of two links is no look.
-func look(ctx context.Context, c *linkclient.Client, ask Ask) (View, error) {
+// came of two links is no look. It looks anew.
+func look(ctx context.Context, c *linkclient.Client, ask Ask) (view View, err error) {
+	for range lookTries {
+		view, err = lookOnce(ctx, c, ask)
+		if protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable || ctx.Err() != nil {
+			break
+		}
+	}
+	return view, err
+}
+
+func lookOnce(ctx context.Context, c *linkclient.Client, ask Ask) (View, error) {
 	view := View{Session: ask.Session}
 	spec := protocol.AttachSpec{SessionID: ask.Session, Mode: protocol.ModeReadOnly, History: new(0)} // what scrolled away is long, and all of it was on a screen
 	if ask.ofOutput() {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"holdfast/protocol"
@@ -159,4 +160,15 @@ func repeat[T any](v T) []T {
 		all[i] = v
 	}
 	return all
+}
+
+// A session whose link is lost while it is looked at is looked at anew.
+func TestLookAgain(t *testing.T) {
+	s := some("one", "text")
+	var looks atomic.Int64
+	s.attached = func(s *session) { s.cut = looks.Add(1) < lookTries }
+	got, err := Look(testkit.Soon(t), newSupervisor(t, s).client(), []Ask{s.ask()})
+	if err != nil || len(got) != 1 || got[0].Sum != sum(s.screen()) || looks.Load() != lookTries {
+		t.Errorf("got %+v, %v after %d looks", got, err, looks.Load())
+	}
 }

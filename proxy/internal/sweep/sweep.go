@@ -105,7 +105,7 @@ func (s *Sweeper) timeout(info *protocol.SessionInfo) time.Duration {
 func (s *Sweeper) end(ctx context.Context, info *protocol.SessionInfo, timeout time.Duration) {
 	_, err := s.Link.Call(ctx, wire.Terminate{
 		SessionID: info.ID, Instance: info.Instance, IdleMS: timeout.Milliseconds(),
-		Reason: protocol.ReasonIdleTimeout, TimedOut: true,
+		Reason: protocol.ReasonIdleTimeout, TimedOut: true, Asker: protocol.Asker{By: "idle sweep"},
 	})
 	log := s.Log.With().Str(logging.Session, string(info.ID)).Dur("idle_timeout", timeout).Logger()
 	switch code := protocol.CodeOf(err); {

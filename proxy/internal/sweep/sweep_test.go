@@ -96,7 +96,7 @@ func TestWriteKeepsAlive(t *testing.T) {
 // demand: B7
 func TestEnd(t *testing.T) {
 	swept(t, time.Minute, 2*time.Minute, func(f *fake) { f.add("s", nil) }, func(f *fake, begun time.Time) {
-		want := wire.Terminate{SessionID: "s", Instance: "life", IdleMS: 60_000, Reason: protocol.ReasonIdleTimeout, TimedOut: true}
+		want := wire.Terminate{SessionID: "s", Instance: "life", IdleMS: 60_000, Reason: protocol.ReasonIdleTimeout, TimedOut: true, Asker: protocol.Asker{By: "idle sweep"}}
 		if got := f.ended["s"]; got != want {
 			t.Errorf("it is ended by %+v", got)
 		}

@@ -102,6 +102,8 @@ func (f *fakeSupervisor) serve(st *link.Stream) {
 	switch m := m.(type) {
 	case *wire.List:
 		_ = st.SendSessions([]protocol.SessionInfo{info()})
+	case *wire.Info:
+		_ = st.Send(wire.Session{Session: info()})
 	case *wire.Attach:
 		f.attach(st, m)
 	default:

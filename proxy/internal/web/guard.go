@@ -83,12 +83,16 @@ func (g *guard) check(r *request) error {
 // origin says what is known of a client that wants the api (session is "") or a
 // session's raw WebSocket. One that needs a ticket and has none has not proved
 // who it is, and may still show a token; a ticket that is no good is refused. One
-// that is shown without need still says whose connection this is.
+// that is shown without need still says whose connection this is. Where there is no
+// ticket, the page's own WebSocket is whose its cookie is.
 func (h *Handler) origin(r *request, session protocol.SessionID) (apiserver.Origin, error) {
 	from := apiserver.Origin{Transport: apiserver.TransportWeb, PID: peerPID(r.nc)}
 	from.Trusted = h.cfg.Trusted && (session == "" || !h.cfg.Tickets)
 	ticket, ok := r.query["ticket"]
 	if !ok {
+		if p := h.pagePass(r); h.cfg.Page && session == "" && p != nil && ownOrigin(r) {
+			from.Trusted, from.Cookie, from.Principal = true, true, p.Principal
+		}
 		return from, nil
 	}
 	if len(ticket) == 1 {

@@ -56,7 +56,7 @@ func (h *Handler) hasBearer(r *request) bool {
 // no more of it.
 func (r *request) answer(contentType string, body []byte) {
 	_ = r.nc.SetWriteDeadline(time.Now().Add(closeTimeout))
-	if answer(r.nc, http.StatusOK, contentType, body) == nil {
+	if answer(r.nc, http.StatusOK, contentType, "X-Content-Type-Options: nosniff\r\n", body) == nil {
 		linger(r.nc)
 	}
 }

@@ -30,7 +30,7 @@ type request struct {
 	query    url.Values
 	nc       net.Conn
 	rest     []byte
-	answered func() // called when the connection is a WebSocket that others know of
+	answered func() // called when the connection is a WebSocket that others know of, or needs nothing more
 }
 
 // live returns a context that also ends, and says so, when all clients are to
@@ -63,7 +63,7 @@ func (h *Handler) serve(ctx context.Context, g *guard, a *asker) {
 		h.refused(no)
 		h.logRefusal(no, r, nc)
 		_ = nc.SetWriteDeadline(time.Now().Add(closeTimeout))
-		if no.write(nc) == nil {
+		if no.write(nc, r) == nil {
 			linger(nc)
 		}
 	}
@@ -100,6 +100,11 @@ func cut(s string) string { return s[:min(len(s), 100)] }
 func (h *Handler) route(ctx context.Context, g *guard, r *request) error {
 	if err := g.check(r); err != nil {
 		return err
+	}
+	if h.cfg.Page {
+		if ok, err := h.page(ctx, r); ok {
+			return err
+		}
 	}
 	if r.Method == http.MethodGet {
 		if r.URL.Path == "/v1/api" {
@@ -205,7 +210,8 @@ const statusUnavailable = http.StatusServiceUnavailable
 type refusal struct {
 	status   int
 	err      *protocol.Error
-	security bool // somebody tried what is not allowed
+	security bool   // somebody tried what is not allowed
+	page     string // HTML, where it is people who read it
 }
 
 func (no *refusal) Error() string { return fmt.Sprintf("%d: %v", no.status, no.err) }
@@ -245,29 +251,40 @@ var statuses = map[protocol.Code]int{
 	protocol.CodeSupervisorUnreachable: http.StatusServiceUnavailable,
 }
 
-// write writes the whole answer. Its body is an error message of the api.
-func (no *refusal) write(w io.Writer) error {
-	body, err := protocol.Encode(api.Error{Error: *no.err})
-	if err != nil {
-		return err
+// write writes the whole answer to a request, which may be nil. Its body is an
+// error message of the api, or a page.
+func (no *refusal) write(w io.Writer, r *request) error {
+	contentType, headers, body := "application/json", "X-Content-Type-Options: nosniff\r\n", []byte(no.page)
+	if no.page != "" {
+		contentType, headers = "text/html; charset=utf-8", pageHeaders(r.Host)
+	} else {
+		var err error
+		if body, err = protocol.Encode(api.Error{Error: *no.err}); err != nil {
+			return err
+		}
 	}
-	return answer(w, no.status, "application/json", body)
+	if r != nil && r.Method == http.MethodHead {
+		body = nil
+	}
+	return answer(w, no.status, contentType, headers, body)
 }
 
 // answer writes a whole answer, the last thing on its connection.
-func answer(w io.Writer, status int, contentType string, body []byte) error {
+func answer(w io.Writer, status int, contentType, headers string, body []byte) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
 	switch status {
 	case http.StatusUnauthorized:
 		b.WriteString("WWW-Authenticate: Bearer\r\n")
+	case http.StatusMethodNotAllowed:
+		b.WriteString("Allow: GET, HEAD\r\n")
 	case http.StatusUpgradeRequired:
 		b.WriteString("Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
 	case http.StatusServiceUnavailable:
 		b.WriteString("Retry-After: 1\r\n")
 	}
 	fmt.Fprintf(&b, "Content-Type: %s\r\nContent-Length: %d\r\n", contentType, len(body))
-	b.WriteString("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n")
+	b.WriteString("Cache-Control: no-store\r\n" + headers + "Connection: close\r\n\r\n")
 	b.Write(body)
 	_, err := w.Write(b.Bytes())
 	return err

@@ -14,22 +14,35 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/proxy/internal/apiserver"
 )
 
 // api serves the api over a WebSocket until it ends.
 func (h *Handler) api(ctx context.Context, r *request) error {
-	if err := checkUpgrade(r.Header); err != nil {
+	if err := checkSocket(r.Header); err != nil {
 		return err
-	}
-	// A message means what the subprotocol says, so a client that offers none
-	// is not guessed at.
-	if !hasToken(r.Header, "Sec-Websocket-Protocol", api.Subprotocol) {
-		return refuse(http.StatusBadRequest, protocol.CodeInvalidArgument, "the client must offer the subprotocol "+api.Subprotocol)
 	}
 	from, err := h.origin(r, "")
 	if err != nil {
 		return err
 	}
+	return h.serveAPI(ctx, r, from)
+}
+
+// checkSocket says whether a request begins a WebSocket of the api's.
+func checkSocket(h http.Header) error {
+	if err := checkUpgrade(h); err != nil {
+		return err
+	}
+	// A message means what the subprotocol says, so a client that offers none
+	// is not guessed at.
+	if !hasToken(h, "Sec-Websocket-Protocol", api.Subprotocol) {
+		return refuse(http.StatusBadRequest, protocol.CodeInvalidArgument, "the client must offer the subprotocol "+api.Subprotocol)
+	}
+	return nil
+}
+
+func (h *Handler) serveAPI(ctx context.Context, r *request, from apiserver.Origin) error {
 	s, err := upgrade(r, api.Subprotocol)
 	if err != nil {
 		return err

@@ -4,22 +4,26 @@
 //	GET /v1/api                 the api, subprotocol holdfast.v1
 //	GET /v1/sessions/{id}/raw   nothing but the terminal's bytes
 //	GET /metrics, /healthz      how we are, as text
+//	GET /, /assets/..., /share  the page, on TCP; see page.go
 //
 // A connection carries one request. What has arrived behind its head is kept,
 // so that a live WebSocket is nothing but a connection and some bytes, and can
 // be given to another process.
 //
 // Invariant: on TCP nothing is done for a request whose Host or Origin is not
-// in the lists, and nothing is told to a client that has shown neither ticket
-// nor token, but for whether we serve.
+// in the lists, and nothing is told to a client that has shown neither ticket,
+// token nor cookie, but for whether we serve, and the page's files, which are the
+// same for all.
 //
-// Not here: what the api's messages mean (package apiserver), pages.
+// Not here: what the api's messages mean (package apiserver), what the page does
+// (package page).
 package web
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"sync"
 	"syscall"
@@ -30,6 +34,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/linkclient"
+	"holdfast/proxy/internal/pass"
 	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
 	listening "holdfast/shared/socket"
@@ -76,6 +81,11 @@ type Config struct {
 	Metrics func(context.Context) (text []byte, contentType string, err error)
 	Health  func(context.Context) error
 	Token   string
+	// Page says that the page is served, to peers that are not trusted. Files are
+	// what it consists of, nil where it was not built. Token signs its cookies.
+	Page    bool
+	Files   fs.FS
+	Now     func() time.Time    // nil is time.Now
 	Refused func(protocol.Code) // is told of every refusal; may be nil
 	Log     zerolog.Logger
 }
@@ -83,6 +93,7 @@ type Config struct {
 // A Handler serves any number of listeners.
 type Handler struct {
 	cfg     Config
+	passes  *pass.Key
 	maxConn int // of all
 	maxOne  int // of one process
 
@@ -103,7 +114,9 @@ type Handler struct {
 
 // New returns a Handler.
 func New(cfg Config) *Handler {
-	h := &Handler{cfg: cfg, maxConn: maxTCPConns, maxOne: maxTCPConns, byPID: make(map[int]int), asking: make(map[*asker]struct{})}
+	h := &Handler{
+		cfg: cfg, passes: pass.NewKey(cfg.Token), maxConn: maxTCPConns, maxOne: maxTCPConns, byPID: make(map[int]int), asking: make(map[*asker]struct{}),
+	}
 	if cfg.Trusted {
 		h.maxConn, h.maxOne = maxLocalConns, maxConnsOfOne
 	}
@@ -162,7 +175,7 @@ func (h *Handler) begin(ctx context.Context, g *guard, nc net.Conn) {
 	if no := h.add(pid); no != nil {
 		h.refused(no)
 		_ = nc.SetWriteDeadline(time.Now().Add(closeTimeout))
-		_ = no.write(nc)
+		_ = no.write(nc, nil)
 		_ = nc.Close()
 		return
 	}

@@ -32,9 +32,8 @@ type Manual struct {
 	Root     *cobra.Command
 	Version  string
 	Date     time.Time
-	Sections []Section         // of the program's page, behind its options
-	Examples map[string]string // of each command by its name, "" for the program's own
-	SeeAlso  []string          // other programs
+	Sections []Section // of the program's page, behind its options
+	SeeAlso  []string  // other programs
 }
 
 // A Section has text, or words that are explained, or both.
@@ -63,7 +62,7 @@ func (m *Manual) Write(dir string) error {
 	m.Root.InitDefaultHelpFlag()
 	m.Root.InitDefaultVersionFlag()
 	m.Root.InitDefaultCompletionCmd()
-	if err := m.checkExamples(); err != nil {
+	if err := m.checkExamples(m.Root); err != nil {
 		return err
 	}
 	return m.write(dir, m.Root)
@@ -113,10 +112,9 @@ func (m *Manual) Page(cmd *cobra.Command) []byte {
 		p.section("EXIT STATUS")
 		p.raw("See " + reference(m.Root.Name()) + ".")
 	}
-	name := strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), m.Root.Name()))
-	if example := cmp.Or(cmd.Example, m.Examples[name]); example != "" {
+	if cmd.Example != "" {
 		p.section("EXAMPLES")
-		p.example(example)
+		p.example(dedent(cmd.Example))
 	}
 	p.section("SEE ALSO")
 	p.raw(strings.Join(m.seeAlso(cmd), ",\n"))
@@ -213,27 +211,30 @@ func (m *Manual) seeAlso(cmd *cobra.Command) (all []string) {
 	return all
 }
 
-// checkExamples finds examples of commands and flags that are no more.
-func (m *Manual) checkExamples() error {
+// dedent takes away the two blanks that begin a line of a command's help.
+func dedent(example string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(example, "  "), "\n  ", "\n")
+}
+
+// checkExamples finds examples, of a command and of its own ones, of what is no more.
+func (m *Manual) checkExamples(of *cobra.Command) error {
 	var errs []error
-	for name, example := range m.Examples {
-		if _, _, err := m.Root.Find(strings.Fields(name)); err != nil {
-			errs = append(errs, err)
+	for line := range strings.Lines(of.Example) {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] != m.Root.Name() {
+			continue
 		}
-		for line := range strings.Lines(example) {
-			line, _, _ = strings.Cut(line, "#")
-			words := strings.Fields(line)
-			if len(words) == 0 || words[0] != m.Root.Name() {
-				continue
-			}
-			cmd, args, err := m.Root.Find(words[1:])
-			if err == nil {
-				err = cmd.ParseFlags(args)
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("example %q: %w", strings.TrimSpace(line), err))
-			}
+		cmd, args, err := m.Root.Find(words[1:])
+		if err == nil {
+			err = cmd.ParseFlags(args)
 		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("example %q: %w", strings.TrimSpace(line), err))
+		}
+	}
+	for _, c := range commands(of) {
+		errs = append(errs, m.checkExamples(c))
 	}
 	return errors.Join(errs...)
 }

@@ -24,11 +24,10 @@ func tree() *Manual {
 	sub.Flags().Lookup("all").NoOptDefVal = "x"
 	sub.Flags().Bool("secret", false, "")
 	_ = sub.Flags().MarkHidden("secret")
-	sub.AddCommand(&cobra.Command{Use: "part", Short: "Do a part", Run: func(*cobra.Command, []string) {}})
+	sub.Example = "  prog sub x -n 4 --quick # so"
+	sub.AddCommand(&cobra.Command{Use: "part", Short: "Do a part", Example: "  prog sub part", Run: func(*cobra.Command, []string) {}})
 	root.AddCommand(sub, &cobra.Command{Use: "hidden", Hidden: true, Run: func(*cobra.Command, []string) {}})
-	return &Manual{Root: root, Version: "v1.2.3", Date: time.Unix(0, 0).UTC(), Examples: map[string]string{
-		"sub": "prog sub x -n 4 --quick # so", "sub part": "prog sub part",
-	}}
+	return &Manual{Root: root, Version: "v1.2.3", Date: time.Unix(0, 0).UTC()}
 }
 
 func TestPage(t *testing.T) {
@@ -78,7 +77,7 @@ func TestPage(t *testing.T) {
 func TestExamplesOfWhatIsNoMore(t *testing.T) {
 	for _, example := range []string{"prog gone", "prog sub --gone", "prog sub -n many"} {
 		m := tree()
-		m.Examples = map[string]string{"": example}
+		m.Root.Example = example
 		if err := m.Write(t.TempDir()); err == nil {
 			t.Errorf("%q is no complaint", example)
 		}

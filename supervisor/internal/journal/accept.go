@@ -36,8 +36,8 @@ func (j *Journal) Append(p []byte) (n int, err error) {
 }
 
 // Replace takes the next count bytes of a writer's input for read, with p typed
-// in their place: both or neither, as it returns. p may be empty; it has at most
-// 4096 bytes, which a pipe takes whole or not at all (PIPE_BUF).
+// in their place: both or neither, as it returns. p may be empty. A pipe takes up
+// to 4096 bytes whole or not at all (PIPE_BUF); more go by way of the queue.
 func (j *Journal) Replace(name string, count int, p []byte) (bool, error) {
 	w, err := j.writer(name)
 	switch {
@@ -48,10 +48,8 @@ func (j *Journal) Replace(name string, count int, p []byte) (bool, error) {
 	case len(p) == 0:
 		w.store(slotAccepted, w.load(slotAccepted)+uint64(count))
 		return true, nil
-	case len(p) > atomicWrite:
-		return false, nil
 	}
-	if j.mayPour() && len(p) <= pipeBytes-j.inPipe {
+	if len(p) <= atomicWrite && j.mayPour() && len(p) <= pipeBytes-j.inPipe {
 		if n, err := j.pour(w.slot, p, count); n > 0 || err != nil {
 			return n > 0, err
 		}
@@ -64,6 +62,21 @@ func (j *Journal) Replace(name string, count int, p []byte) (bool, error) {
 }
 
 const atomicWrite = 4096 // PIPE_BUF
+
+// Refuse takes back that the last n bytes of a writer's input were accepted, for
+// one that was not told so, after Drop has forgotten them: a terminal that takes
+// none now may take them when they come again.
+func (j *Journal) Refuse(name string, n int) error {
+	w, err := j.writer(name)
+	switch {
+	case err != nil:
+		return err
+	case n < 0 || uint64(n) > w.load(slotAccepted):
+		return ErrOverflow
+	}
+	w.store(slotAccepted, w.load(slotAccepted)-uint64(n))
+	return nil
+}
 
 // take pours what fits and queues the rest.
 func (j *Journal) take(w slot, p []byte) (n int, err error) {

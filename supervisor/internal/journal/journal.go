@@ -117,10 +117,11 @@ func (j *Journal) Pending() int { return j.Queued() + j.inPipe }
 // Room is how many bytes are sure to be accepted.
 func (j *Journal) Room() int { return max(0, j.max-j.Queued()) }
 
-// Close closes the journal's descriptors. The room is its giver's.
+// Close closes the journal's descriptors: no more input may come. The room is its
+// giver's, and as long as that is there writers may be asked for and attached.
 func (j *Journal) Close() error {
 	err := errors.Join(closeFile(j.pipe), closeFile(j.queue))
-	j.pipe, j.queue, j.room = -1, -1, nil
+	j.pipe, j.queue = -1, -1
 	return err
 }
 

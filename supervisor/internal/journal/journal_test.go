@@ -182,6 +182,15 @@ func TestDrop(t *testing.T) {
 		t.Errorf("Drop = %v, %d bytes left", err, l.j.Pending())
 	}
 	m.err = nil
+	if _, _, err := l.j.Accept("w", 0, []byte("abcde")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.j.Drop(), l.j.Refuse("w", 5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.j.Refuse("w", 1); !errors.Is(err, ErrOverflow) {
+		t.Errorf("refused more than was accepted: %v", err)
+	}
 	if _, _, err := l.j.Accept("w", 0, []byte("abc")); err != nil {
 		t.Fatal(err)
 	}

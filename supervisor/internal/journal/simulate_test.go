@@ -142,7 +142,11 @@ func (s *model) compare(name string, said uint64, p []byte, from uint64) error {
 }
 
 func (s *model) replacing(name string) error {
-	count, p := s.rnd.IntN(9), s.text("replace", 0, s.rnd.IntN(9))
+	size := s.rnd.IntN(9)
+	if s.rnd.IntN(4) == 0 { // more than a pipe takes whole
+		size = s.rnd.IntN(4 * atomicWrite)
+	}
+	count, p := s.rnd.IntN(9), s.text("replace", 0, size)
 	before := s.j.end
 	if err := s.ends(func() { _, _ = s.j.Replace(name, count, p) }); err != nil {
 		return err

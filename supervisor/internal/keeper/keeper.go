@@ -1,60 +1,148 @@
+//go:build linux || darwin
+
 // Package keeper is the parent of the supervisor: it holds duplicates of the
 // descriptors that must not be lost, starts the supervisor again when it has
-// died, and collects the children that have lost it.
+// died, and collects the children that have lost it. It is hardly ever replaced, so
+// it knows as little as can be, in less than 600 lines.
 //
-// It is what is never replaced in practice, so it knows as little as can be:
-// records with descriptors under names that mean nothing to it, pids, and raw
-// wait statuses.
+// Invariant: a record is let go of only because a supervisor said so, or because
+// the keeper ends, which it does only in order. On doubt it holds: it never ends
+// a supervisor, and one that does not read costs it nothing.
 //
-// Invariant: a record is let go of only because a supervisor said so (delete,
-// or put again), or because the keeper ends, which it does only in order. On
-// doubt it holds: it never ends a supervisor, and a supervisor that does not
-// read costs it nothing.
-//
-// Not here: terminals, sessions, what is in a record, the supervisor's side
-// (package vault), and what to do when the keeper has died.
+// Not here: what is in a record, what is said on the socket (package wire), the
+// supervisor's side, and what comes after a keeper that has died (package vault).
 package keeper
 
 import (
-	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"syscall"
 	"time"
+
+	"holdfast/supervisor/internal/keeper/wire"
 )
 
-// Variables of the environment. The first tells the supervisor which of its
-// descriptors leads to the keeper, the others tell a keeper how it was started.
-const (
-	EnvSocket = "HOLDFAST_KEEPER"
-	envResume = "HOLDFAST_KEEPER_RESUME"
-	envTrial  = "HOLDFAST_KEEPER_TRIAL"
-)
-
-// Config says what to run. A zero field of the rest means its default.
+// Config says what to run. Records, Backoff and Deaths may be zero.
 type Config struct {
-	Argv []string          // the supervisor's program, by path, and its arguments
-	Env  []string          // nil is our own
-	Log  func(line string) // may block: lines that it has no time for are dropped; nil is nobody
-
-	Backoff time.Duration // before the second start in a row, doubled up to 50 times that; default 100 ms
-	Near    time.Duration // deaths that are no further apart are in a row; default 10 s
-	Deaths  int           // as many deaths within Within, and nothing is started any more; default 5
-	Within  time.Duration // default a minute
-	Trial   time.Duration // how long a new keeper may take to read what it would go on with; default 10 s
+	Argv       []string                            // the supervisor's program, by path, and its arguments
+	Log        func(line string)                   // must not block
+	Held       func(deaths int)                    // told when nothing is started any more, until SIGHUP; the same
+	MemoryFile func(name string) (*os.File, error) // as that of shared/machine
+	Records    []Record                            // held from the first start on
+	Backoff    time.Duration                       // before the second start in a minute, twice that before the third, ...; default 100 ms
+	Deaths     int                                 // as many in a minute, and nothing is started any more; default 5
 }
 
-func (c Config) withDefaults() Config {
-	if c.Log == nil {
-		c.Log = func(string) {}
+// A Record is what is held under an id, and whose exit is kept; pid 0 is not known yet.
+type Record struct {
+	ID   string `json:"-"`
+	PID  int    `json:"pid,omitempty"`
+	Meta []byte `json:"meta,omitempty"`
+	FDs  []int  `json:"fds,omitempty"`
+}
+
+// An exit is how an orphan ended: its raw wait status, and when.
+type exit struct {
+	PID    int       `json:"pid"`
+	Status uint32    `json:"status"`
+	At     time.Time `json:"at"`
+	untold bool      // the supervisor does not know
+}
+
+// maxExits leaves room for orphans that no record names: a shell may end before.
+const maxExits = wire.MaxRecords + 4096
+
+// state is what outlives a supervisor. As JSON it is a manifest: what is left to
+// the next image of this process. Like the protocol it only ever grows.
+type state struct {
+	Version    int                `json:"version"`
+	Records    map[string]*Record `json:"records"` // descriptors by number
+	Exits      []exit             `json:"exits,omitempty"`
+	Starts     int                `json:"starts"`
+	Last       string             `json:"last,omitempty"` // how the supervisor before ended
+	Status     uint32             `json:"status,omitempty"`
+	Supervisor *child             `json:"supervisor"`       // nil: none runs
+	Good       int                `json:"good,omitempty"`   // descriptor of the last program that was ready
+	Argv       []string           `json:"argv,omitempty"`   // as that one said; nil: as configured
+	Answer     uint64             `json:"answer,omitempty"` // seq of the exec
+}
+
+func (s *state) load(fd int) error {
+	f := os.NewFile(uintptr(fd), "manifest")
+	defer f.Close()
+	err := json.NewDecoder(io.NewSectionReader(f, 0, 1<<40)).Decode(s)
+	if err == nil && s.Version != wire.Version {
+		err = fmt.Errorf("a manifest of version %d", s.Version)
 	}
-	c.Backoff = cmp.Or(c.Backoff, 100*time.Millisecond)
-	c.Near = cmp.Or(c.Near, 10*time.Second)
-	c.Deaths = cmp.Or(c.Deaths, 5)
-	c.Within = cmp.Or(c.Within, time.Minute)
-	c.Trial = cmp.Or(c.Trial, 10*time.Second)
-	return c
+	return err
 }
 
-// Exit codes of Run beside those of the supervisor; of sysexits(3).
-const (
-	exitUnavailable = 69
-	exitSoftware    = 70 // what the keeper before this one left cannot be read
-)
+// fds are all that another image goes on with; -1 is none.
+func (s *state) fds() (fds []int) {
+	fds = []int{s.Good}
+	if s.Supervisor != nil {
+		fds = append(fds, s.Supervisor.Socket)
+	}
+	for _, r := range s.Records {
+		fds = append(fds, r.FDs...)
+	}
+	return fds
+}
+
+// put takes the descriptors over, or leaves them to the caller with an error.
+func (s *state) put(r *Record) error {
+	total, old := len(r.Meta), s.Records[r.ID]
+	for id, other := range s.Records {
+		if id != r.ID {
+			total += len(other.Meta)
+		}
+	}
+	switch {
+	case r.ID == "" || len(r.ID) > wire.MaxID || len(r.Meta) > wire.MaxMeta || r.PID < 0:
+		return errors.New("no record may be like this")
+	case old == nil && len(s.Records) >= wire.MaxRecords || total > wire.MaxMetaTotal:
+		return errors.New("no more can be held")
+	case old != nil:
+		wire.Close(old.FDs)
+	}
+	s.Records[r.ID] = r
+	s.name(r, r.PID)
+	return nil
+}
+
+// name drops the exit of a pid that is alive: it was another process's. One of a
+// pid that is gone may be this record's, whose supervisor died before it said so.
+func (s *state) name(r *Record, pid int) {
+	r.PID = pid
+	if pid > 0 && syscall.Kill(pid, 0) == nil {
+		s.dropExit(pid)
+	}
+}
+
+func (s *state) delete(id string) {
+	r := s.Records[id]
+	wire.Close(r.FDs)
+	delete(s.Records, id)
+	s.dropExit(r.PID)
+}
+
+func (s *state) dropExit(pid int) {
+	s.Exits = slices.DeleteFunc(s.Exits, func(e exit) bool { return e.PID == pid })
+}
+
+// ended keeps how an orphan ended, in place of old ones that no record names.
+func (s *state) ended(pid int, status uint32) {
+	s.dropExit(pid)
+	s.Exits = append(s.Exits, exit{pid, status, time.Now(), true})
+	if len(s.Exits) > maxExits {
+		named, at := map[int]bool{}, s.Exits[maxExits/4].At
+		for _, r := range s.Records {
+			named[r.PID] = true
+		}
+		s.Exits = slices.DeleteFunc(s.Exits, func(e exit) bool { return !named[e.PID] && e.At.Before(at) })
+	}
+}

@@ -5,6 +5,7 @@ package keeper_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/shared/machine"
 	"holdfast/supervisor/internal/keeper"
 )
 
@@ -35,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// keeperRole runs a keeper with the Config in the environment, without its Log.
+// keeperRole runs a keeper with the Config in the environment.
 func keeperRole() int {
 	var cfg keeper.Config
 	if err := json.Unmarshal([]byte(os.Getenv("KEEPER_TEST_CONFIG")), &cfg); err != nil {
@@ -45,6 +47,21 @@ func keeperRole() int {
 		cfg.Argv[0] = "/nonexistent/program"
 	}
 	cfg.Log = func(line string) { fmt.Fprintln(os.Stderr, "keeper:", line) }
+	cfg.Held = func(deaths int) { fmt.Fprintln(os.Stderr, "keeper: held after", deaths) }
+	cfg.MemoryFile = machine.MemoryFile
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		panic(err)
+	}
+	n, _ := strconv.Atoi(os.Getenv("KEEPER_TEST_RECORDS"))
+	for i := range n {
+		id := fmt.Sprint(i)
+		fd, err := unix.MemfdCreate(id, 0)
+		if err != nil {
+			panic(err)
+		}
+		unix.Pwrite(fd, []byte(content(id, 0)), 0)
+		cfg.Records = append(cfg.Records, keeper.Record{ID: id, Meta: []byte("given"), FDs: []int{fd}})
+	}
 	return keeper.Run(cfg)
 }
 
@@ -59,6 +76,7 @@ type world struct {
 	logs   chan string
 	ended  chan int
 	last   int
+	keeper int // pid, if it is not the first any more
 
 	mu  sync.Mutex
 	log bytes.Buffer
@@ -76,12 +94,11 @@ func start(t *testing.T, cfg keeper.Config, role string, env ...string) *world {
 		t.Fatal(err)
 	}
 	cfg.Argv = []string{w.prog, role}
-	text, err := json.Marshal(struct { // without Log
-		Argv                  []string
-		Backoff, Near, Within time.Duration
-		Deaths                int
-		Trial                 time.Duration
-	}{cfg.Argv, cfg.Backoff, cfg.Near, cfg.Within, cfg.Deaths, cfg.Trial})
+	text, err := json.Marshal(struct { // without what is no data
+		Argv    []string
+		Backoff time.Duration
+		Deaths  int
+	}{cfg.Argv, cfg.Backoff, cfg.Deaths})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +135,7 @@ func exitCode(s syscall.WaitStatus) int {
 
 // stop kills all there is: the keeper first, or it would start others.
 func (w *world) stop(reading *sync.WaitGroup) {
-	for _, pid := range append([]int{w.cmd.Process.Pid}, w.family()...) {
+	for _, pid := range append([]int{w.pid()}, w.family()...) {
 		unix.Kill(pid, unix.SIGKILL)
 	}
 	w.in.Close()
@@ -132,7 +149,7 @@ func (w *world) stop(reading *sync.WaitGroup) {
 
 // family are all descendants of the keeper.
 func (w *world) family() (pids []int) {
-	for next := []int{w.cmd.Process.Pid}; len(next) > 0; next = next[1:] {
+	for next := []int{w.pid()}; len(next) > 0; next = next[1:] {
 		found := children(next[0])
 		pids, next = append(pids, found...), append(next, found...)
 	}
@@ -261,7 +278,7 @@ func (w *world) kill(pid int, s syscall.Signal) {
 // supervisor is the one that spoke last.
 func (w *world) supervisor() int { return w.last }
 
-func (w *world) pid() int { return w.cmd.Process.Pid }
+func (w *world) pid() int { return cmp.Or(w.keeper, w.cmd.Process.Pid) }
 
 func descriptors(pid int) int {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))

@@ -3,191 +3,449 @@
 package keeper
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"sync"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/supervisor/internal/keeper/wire"
 )
 
-// A keeper has one mutex for all it knows.
-//
-//	loop    signals, timers, the children's ends: starts and buries supervisors
-//	tell    one for each supervisor: what is written to it; starts listen
-//	listen  what it asks for: alone changes records
+// A keeper does one thing at a time: turn after turn, Run has it to itself.
 type keeper struct {
+	state
 	cfg      Config
-	chld     chan os.Signal
-	sigs     chan os.Signal
-	dropped  chan os.Signal // never read: package signal drops what does not fit
-	logger   *logger
-	mu       sync.Mutex
-	changed  *sync.Cond // of a child, for those who wait
-	holdings            // under mu, like all below
-
-	child  *child // nil: none runs
-	trials map[int]*syscall.WaitStatus
-	starts int
-	last   string
-	status uint32
-	lived  bool // a supervisor was ready once
-	good   int  // descriptor of the last program that was; 0: none
-
-	failures int // of the configured program in a row, before it was ready
-	distrust bool
+	signals  chan os.Signal
+	wake     *os.File // gives a byte for each signal, so that poll sees them
+	failures int      // starts since a supervisor was ready
 	deaths   []time.Time
-	row      int
-	again    <-chan time.Time
-	holding  bool
-	pending  syscall.Signal // to be passed on when a supervisor is ready
-	over     bool
-	code     int
+	again    time.Time      // when the next supervisor is started; zero: never
+	stop     syscall.Signal // the keeper was told to end
+	code     int            // of Run; -1: it goes on
+}
+
+// A child is a supervisor that runs, and where the conversation with it is.
+type child struct {
+	PID    int    `json:"pid"`
+	Socket int    `json:"socket"` // -1: nothing can be said any more
+	Ready  bool   `json:"ready,omitempty"`
+	Quit   bool   `json:"quit,omitempty"`
+	Unsent []byte `json:"unsent,omitempty"` // what is being written
+	Untold []int  `json:"untold,omitempty"` // empty: nothing is read before all is told
+	conn   *wire.Conn
+	fds    []int    // with the first byte of Unsent
+	ids    []string // of records that it is to be told
+	told   bool     // it knows all that there was
+}
+
+const (
+	trialTime       = 5 * time.Second // for a new keeper to read what it would go on with
+	exitUnavailable = 69              // nothing can be started, or gone on with
+	exitTried       = 85              // of a keeper on trial; hardly any other program ends so
+)
+
+// caught are passed on, or would end us or, if ignored, be ignored by shells, too.
+var caught = []os.Signal{
+	unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
 }
 
 // Run keeps a supervisor running and returns its exit code when it has ended in
-// order, or refused to start at all. It takes the process over: children, signals
-// and the runtime's settings. It returns 69 if the program cannot be started.
+// order, or 69. It takes the process over: children, signals, the runtime's settings.
+// On Linux it has to be a subreaper, or how orphans end is not known.
 func Run(cfg Config) int {
-	// It holds little and does one thing at a time; memory counts, time does not.
-	runtime.GOMAXPROCS(1)
+	runtime.GOMAXPROCS(1) // memory counts, time does not
 	debug.SetGCPercent(20)
-	k := &keeper{cfg: cfg.withDefaults(), holdings: newHoldings(), trials: map[int]*syscall.WaitStatus{},
-		chld: make(chan os.Signal, 1), sigs: make(chan os.Signal, 16), dropped: make(chan os.Signal, 1)}
-	k.changed = sync.NewCond(&k.mu)
-	if fd := inherited(envTrial); fd > 0 {
-		return try(fd)
+	cfg.Backoff, cfg.Deaths = cmp.Or(cfg.Backoff, 100*time.Millisecond), cmp.Or(cfg.Deaths, 5)
+	k := &keeper{cfg: cfg, signals: make(chan os.Signal, 64), code: -1}
+	k.Version, k.Records, k.Good = wire.Version, map[string]*Record{}, -1
+	if err := k.begin(inherited(wire.EnvTrial), inherited(wire.EnvResume)); err != nil {
+		k.log("cannot go on: %v", err)
+		return exitUnavailable
 	}
-	k.notify()
-	k.logger = newLogger(k.cfg.Log)
-	defer k.logger.flush()
-	if err := becomeReaper(); err != nil {
-		k.log("how orphans end will not be known: %v", err)
-	}
-	if fd := inherited(envResume); fd > 0 {
-		if err := k.resume(fd); err != nil {
-			k.log("cannot go on: %v", err)
-			return exitSoftware
+	for k.code < 0 {
+		if err := k.guard(k.turn); err != nil {
+			time.Sleep(100 * time.Millisecond) // it may come again at once
 		}
-		k.reap() // what ended during the exec
-	} else {
-		k.start()
-	}
-	return k.loop()
-}
-
-// notify catches what would end us. What is not ours is dropped and not ignored,
-// as a supervisor's shells would inherit that.
-func (k *keeper) notify() {
-	signal.Notify(k.chld, unix.SIGCHLD)
-	signal.Notify(k.sigs, caught...)
-	signal.Notify(k.dropped, dropped...)
-}
-
-var (
-	caught  = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP}
-	dropped = []os.Signal{unix.SIGPIPE, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM}
-)
-
-func (k *keeper) loop() int {
-	for !k.over {
-		k.guard(func() {
-			select {
-			case <-k.chld:
-				k.reap()
-			case s := <-k.sigs:
-				k.signal(s.(syscall.Signal))
-			case <-k.again:
-				k.start()
-			}
-		})
 	}
 	return k.code
 }
 
+// inherited takes a descriptor's number out of the environment; 0 is none.
+func inherited(name string) int {
+	fd, _ := strconv.Atoi(os.Getenv(name))
+	os.Unsetenv(name)
+	return fd
+}
+
+// begin starts a supervisor, or goes on after another image, or says that it could.
+func (k *keeper) begin(trial, resume int) error {
+	if trial > 0 {
+		k.code = exitTried
+		return k.load(trial)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	k.wake = r
+	signal.Notify(k.signals, append(caught, unix.SIGCHLD)...)
+	go func() {
+		for s := range k.signals {
+			w.Write([]byte{byte(s.(syscall.Signal))})
+		}
+	}()
+	if resume > 0 {
+		return k.resume(resume)
+	}
+	for _, r := range k.cfg.Records {
+		if err := k.put(&r); err != nil {
+			k.log("record %.50q is refused: %v", r.ID, err)
+		}
+	}
+	inherit(k.fds(), unix.FD_CLOEXEC)
+	k.start()
+	return nil
+}
+
+// turn waits until there is something to do, and does it. A supervisor is read
+// only when it has been told all there is: so who does not read waits by itself,
+// there is one answer at a time, and records do not change while they are told.
+func (k *keeper) turn() error {
+	c, wait, sending := k.Supervisor, -1, false
+	ready := []unix.PollFd{{Fd: int32(k.wake.Fd()), Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}}
+	if c != nil {
+		ready[1].Fd = int32(c.Socket)
+		if sending = k.next(c); sending {
+			ready[1].Events = unix.POLLOUT
+		}
+	} else if !k.again.IsZero() {
+		wait = int(max(0, time.Until(k.again)).Milliseconds())
+	}
+	if n, _ := unix.Poll(ready, wait); n == 0 {
+		k.start()
+	}
+	if ready[1].Revents != 0 && sending {
+		c.send()
+	} else if ready[1].Revents != 0 {
+		k.receive(c)
+	}
+	if ready[0].Revents != 0 {
+		s := make([]byte, 1)
+		k.wake.Read(s)
+		k.signal(syscall.Signal(s[0]))
+	}
+	return nil
+}
+
 // guard lives on: a mistake of ours is no reason to lose what is held.
-func (k *keeper) guard(do func()) (err error) {
+func (k *keeper) guard(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the keeper's mistake: %v", p)
 			k.log("%v\n%s", err, debug.Stack())
 		}
 	}()
-	do()
+	return do()
+}
+
+// signal passes the end on; if there is something to lose, only to one that is ready:
+// others may not have their handlers yet.
+func (k *keeper) signal(s syscall.Signal) {
+	c, holding := k.Supervisor, k.Supervisor == nil && k.again.IsZero()
+	switch {
+	case s == unix.SIGCHLD:
+		k.reap()
+	case s == unix.SIGHUP && holding:
+		k.failures, k.deaths = 0, nil
+		k.start()
+	case s == unix.SIGTERM || s == unix.SIGINT:
+		k.log("told to end: %v", s)
+		k.stop = s
+		if holding {
+			k.code = 128 + int(s)
+		} else if c != nil && (c.Ready || len(k.Records) == 0) {
+			unix.Kill(c.PID, s)
+		}
+	}
+}
+
+func (k *keeper) reap() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		switch c := k.Supervisor; {
+		case err != nil || pid <= 0:
+			return
+		case c != nil && pid == c.PID:
+			k.bury(c, status)
+		default:
+			k.ended(pid, uint32(status))
+		}
+	}
+}
+
+func (k *keeper) start() {
+	k.again = time.Time{}
+	k.Starts++
+	if err := k.launch(); err != nil {
+		k.Last, k.Status = fmt.Sprintf("could not be started: %v", err), 0
+		k.lost(&child{}, exitUnavailable)
+	}
+	k.failures++
+}
+
+// launch prefers the last program that was ready, whatever its path leads to now; if
+// twice in a row it was not, that path has as many tries.
+func (k *keeper) launch() error {
+	argv := k.cfg.Argv
+	if len(k.Argv) > 0 {
+		argv = k.Argv
+	}
+	path := argv[0]
+	if k.Good > 0 && k.failures%4 < 2 {
+		path = programPath(k.Good)
+	}
+	conn, theirs, err := wire.Pair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	p, err := fork(path, argv, wire.EnvSocket, theirs)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	c := &child{PID: p.Pid, Socket: conn.FD, conn: conn, ids: slices.Sorted(maps.Keys(k.Records))}
+	hello := wire.Message{Op: wire.OpHello, Version: wire.Version, Records: len(c.ids), Starts: k.Starts}
+	hello.Last, hello.Status = k.Last, k.Status
+	c.say(hello)
+	for i := range k.Exits {
+		k.Exits[i].untold = true
+	}
+	k.Supervisor = c
+	return p.Release()
+}
+
+// fork starts a program with a fourth descriptor, in a process group of its own:
+// an interrupt at our terminal comes to us, and is passed on, once.
+func fork(path string, argv []string, name string, f *os.File) (*os.Process, error) {
+	attr := &os.ProcAttr{Env: append(os.Environ(), name+"=3"), Sys: &syscall.SysProcAttr{Setpgid: true}}
+	attr.Files = []*os.File{os.Stdin, os.Stdout, os.Stderr, f}
+	return os.StartProcess(path, argv, attr)
+}
+
+// programOf is what a process runs, even if its path is gone; -1 on macOS.
+func programOf(pid int) int {
+	fd, _ := unix.Open(fmt.Sprintf("/proc/%d/exe", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return fd
+}
+
+// programPath is by our pid: a child may have something else under the number.
+func programPath(fd int) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd) }
+
+// bury does all that the dead one asked for, and goes on without.
+func (k *keeper) bury(c *child, status syscall.WaitStatus) {
+	k.Supervisor = nil
+	for k.receive(c) {
+	}
+	c.conn.Close()
+	code := status.ExitStatus()
+	k.Last, k.Status = fmt.Sprintf("exit code %d", code), uint32(status)
+	if status.Signaled() {
+		k.Last, code = unix.SignalName(status.Signal()), 128+int(status.Signal())
+	}
+	k.lost(c, code)
+}
+
+// lost decides what comes of a supervisor's end. It is ours, too, if it was asked
+// for; or if nothing is held and none ever ran: then it is for whoever started us.
+func (k *keeper) lost(c *child, code int) {
+	if c.Quit && code == 0 || len(k.Records) == 0 && (c.Quit || k.stop != 0 || k.Starts == 1 && !c.Ready) {
+		k.code = code
+		return
+	}
+	k.log("supervisor %d is gone: %s; %d records are held", c.PID, k.Last, len(k.Records))
+	now := time.Now()
+	k.deaths = append(slices.DeleteFunc(k.deaths, func(t time.Time) bool { return now.Sub(t) > time.Minute }), now)
+	if n := len(k.deaths); n < k.cfg.Deaths {
+		k.again = now.Add(time.Duration(n-1) * k.cfg.Backoff)
+	} else {
+		k.log("%d in a minute: nothing is started any more. To try again: kill -HUP %d", n, os.Getpid())
+		k.cfg.Held(n)
+	}
+}
+
+// next has the next thing be sent, if there is one. Exits wait where they are kept,
+// so that a supervisor that does not read needs no queue.
+func (k *keeper) next(c *child) bool {
+	i := slices.IndexFunc(k.Exits, func(e exit) bool { return e.untold })
+	switch {
+	case len(c.Unsent) > 0:
+	case len(c.ids) > 0:
+		r := k.Records[c.ids[0]]
+		c.say(wire.Message{Op: wire.OpRecord, ID: c.ids[0], PID: r.PID, Meta: r.Meta, FDs: len(r.FDs)})
+		c.ids, c.fds = c.ids[1:], r.FDs
+	case i >= 0:
+		k.Exits[i].untold = false
+		c.say(wire.Message{Op: wire.OpExit, PID: k.Exits[i].PID, Status: k.Exits[i].Status})
+	case !c.told:
+		c.told = true
+		c.say(wire.Message{Op: wire.OpEnd})
+	}
+	return len(c.Unsent) > 0
+}
+
+func (c *child) say(m wire.Message) {
+	frame, _ := m.Frame() // no longer than what came in one
+	c.Unsent = append(c.Unsent, frame...)
+}
+
+func (c *child) send() {
+	n, err := c.conn.Send(c.Unsent, c.fds)
+	c.Unsent = c.Unsent[n:]
+	switch {
+	case n > 0:
+		c.fds = nil
+	case errors.Is(err, unix.ETOOMANYREFS): // until descriptors that are under way are received
+		time.Sleep(10 * time.Millisecond)
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		c.Socket = -1
+	}
+}
+
+// receive does what a supervisor asks for next, and says whether it did ask.
+func (k *keeper) receive(c *child) bool {
+	m, fds, err := c.conn.Receive()
+	switch bad := new(wire.BadFrame); {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return false
+	case err == nil:
+		err = k.guard(func() error { return k.do(c, m, fds) })
+	case !errors.As(err, &bad):
+		c.Socket = -1
+		return false
+	}
+	if err != nil {
+		c.say(wire.Message{Op: wire.OpError, Seq: m.Seq, Message: err.Error()})
+	} else if m.Seq != 0 {
+		c.say(wire.Message{Op: wire.OpOK, Seq: m.Seq})
+	}
+	return true
+}
+
+// do takes the descriptors over; after a mistake of ours they stay open.
+func (k *keeper) do(c *child, m wire.Message, fds []int) (err error) {
+	r := k.Records[m.ID]
+	switch {
+	case m.Op == wire.OpHello: // there is one version
+	case m.Op == wire.OpPut:
+		err = k.put(&Record{m.ID, m.PID, m.Meta, fds})
+	case m.Op == wire.OpPID && r != nil:
+		k.name(r, m.PID)
+	case m.Op == wire.OpDelete && r != nil:
+		k.delete(m.ID)
+	case m.Op == wire.OpReady:
+		c.Ready, k.failures, k.Argv = true, 0, m.Argv
+		if k.Supervisor == c { // else it is dead, and its pid may be another's
+			k.ready(c)
+		}
+	case m.Op == wire.OpExec && len(fds) == 1 && len(m.Argv) > 0 && k.Supervisor == c:
+		err = k.become(m, fds[0])
+	case m.Op == wire.OpQuit:
+		c.Quit = true
+	default:
+		err = fmt.Errorf("%.20q of %.50q: no such record, or not known here", m.Op, m.ID)
+	}
+	if err != nil || m.Op != wire.OpPut {
+		wire.Close(fds)
+	}
+	return err
+}
+
+// ready opens what the supervisor runs now, which may not be what was started.
+func (k *keeper) ready(c *child) {
+	if fd := programOf(c.PID); fd >= 0 {
+		unix.Close(k.Good)
+		k.Good = fd
+	}
+	if k.stop != 0 {
+		unix.Kill(c.PID, k.stop)
+	}
+}
+
+// become replaces this keeper's program, in the same process: it stays the parent
+// of all. It returns only if that failed, and then all is as it was. The very file
+// that will be run is tried first: one that is cut short passes exec, and dies then.
+// Nothing is read or collected meanwhile, and nothing is half sent.
+func (k *keeper) become(m wire.Message, program int) error {
+	k.Answer = m.Seq
+	f, err := k.cfg.MemoryFile("keeper")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := json.NewEncoder(f).Encode(k.state); err != nil {
+		return err
+	}
+	path := m.Argv[0]
+	if runtime.GOOS == "linux" {
+		path = programPath(program)
+	}
+	p, err := fork(path, m.Argv, wire.EnvTrial, f)
+	if err != nil {
+		return err
+	}
+	defer time.AfterFunc(trialTime, func() { p.Kill() }).Stop()
+	if state, err := p.Wait(); err != nil || state.ExitCode() != exitTried {
+		return errors.Join(fmt.Errorf("it cannot go on with what is held: %v", state), err)
+	}
+	fds := append(k.fds(), int(f.Fd()))
+	inherit(fds, 0)
+	// What has no handler in the new image yet would end it; it forks nothing before.
+	// The runtime takes SIGTERM and SIGQUIT first: for a millisecond they do end it.
+	signal.Ignore(caught...)
+	err = syscall.Exec(path, m.Argv, append(os.Environ(), fmt.Sprintf("%s=%d", wire.EnvResume, f.Fd())))
+	signal.Notify(k.signals, caught...)
+	inherit(fds, unix.FD_CLOEXEC)
+	return err
+}
+
+// inherit sets the flags of descriptors: 0 before an exec, FD_CLOEXEC after it.
+func inherit(fds []int, flags int) {
+	for _, fd := range fds {
+		unix.FcntlInt(uintptr(fd), unix.F_SETFD, flags)
+	}
+}
+
+// resume goes on where the image before this one stopped.
+func (k *keeper) resume(fd int) error {
+	if err := k.load(fd); err != nil {
+		return err
+	}
+	inherit(k.fds(), unix.FD_CLOEXEC)
+	if c := k.Supervisor; c != nil {
+		conn, err := wire.NewConn(c.Socket)
+		if err != nil {
+			return err
+		}
+		conn.Now, c.conn, c.told = true, conn, true
+		c.say(wire.Message{Op: wire.OpOK, Seq: k.Answer})
+	} else {
+		k.Good = programOf(os.Getpid()) // which was a supervisor's until now
+		k.start()
+	}
+	k.reap() // what ended meanwhile
 	return nil
 }
 
-// signal passes the end on. A supervisor that is not ready may not have its
-// handlers yet and would die of it, so it is told later if there is something to
-// lose.
-func (k *keeper) signal(s syscall.Signal) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	c := k.child
-	switch {
-	case s == unix.SIGHUP:
-		if k.holding {
-			k.failures, k.distrust, k.deaths, k.row = 0, false, nil, 0
-			k.startLocked()
-		}
-	case c != nil && (c.ready || len(k.records) == 0):
-		c.pass(s)
-	case k.holding && s == unix.SIGTERM:
-		k.log("told to end: %d records are let go", len(k.records))
-		k.end(128 + int(s))
-	default:
-		k.pending = s
-		k.log("%v is passed on when a supervisor is ready", s)
-	}
-}
-
-func (k *keeper) end(code int) { k.over, k.code = true, code }
-
-// reap collects all that ended.
-func (k *keeper) reap() {
-	for {
-		pid, status := k.collect()
-		if pid <= 0 {
-			return
-		}
-		if c := k.child; c != nil && c.pid == pid {
-			k.bury(c, status)
-		}
-	}
-}
-
-// collect holds the mutex over wait and what comes of it: an exec between them
-// would lose an exit.
-func (k *keeper) collect() (int, syscall.WaitStatus) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var status syscall.WaitStatus
-	pid, err := syscall.Wait4(-1, &status, unix.WNOHANG, nil)
-	trial, c := k.trials[pid], k.child
-	switch {
-	case err != nil || pid <= 0:
-		return 0, 0
-	case c != nil && c.pid == pid:
-		c.dead = true
-		c.conn.Drain()
-	case trial != nil:
-		*trial = status
-		delete(k.trials, pid)
-	default:
-		k.ended(pid, uint32(status), time.Now())
-		if c != nil {
-			c.untold = append(c.untold, pid)
-			if len(c.untold) > 2*maxExits { // it has not read for long; better twice than never
-				c.untold = k.exitPIDs()
-			}
-		}
-	}
-	k.changed.Broadcast()
-	return pid, status
-}
-
-func (k *keeper) log(format string, args ...any) { k.logger.print(fmt.Sprintf(format, args...)) }
+func (k *keeper) log(format string, args ...any) { k.cfg.Log(fmt.Sprintf(format, args...)) }

@@ -209,16 +209,23 @@ func storm(t *testing.T, rounds int, execs bool) {
 	if pid := w.cmd.Process.Pid; descriptors(pid) < 0 {
 		t.Error("the keeper is gone")
 	}
-	t.Logf("%d kills, %d children; the keeper's memory: %s", rounds, m.n, memory(t, w.pid()))
+	t.Logf("%d kills, %d children; the keeper's memory: %v kB", rounds, m.n, memory(t, w.pid()))
 }
 
-func memory(t *testing.T, pid int) string {
+// memory of a process, in kB.
+func memory(t *testing.T, pid int) map[string]int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	line, _, _ := strings.Cut(rest, "\n")
-	return strings.TrimSpace(line)
+	kB := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		var n int
+		name, rest, _ := strings.Cut(line, ":")
+		if _, err := fmt.Sscanf(rest, "%d kB", &n); err == nil && slices.Contains([]string{"Rss", "Pss", "Private_Clean", "Private_Dirty"}, name) {
+			kB[name] = n
+		}
+	}
+	return kB
 }

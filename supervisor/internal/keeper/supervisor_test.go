@@ -15,7 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"holdfast/supervisor/internal/keeper"
+	"holdfast/shared/machine"
+	"holdfast/supervisor/internal/keeper/wire"
 	"holdfast/supervisor/internal/vault"
 )
 
@@ -30,6 +31,8 @@ type event struct {
 	ID      string
 	Exit    vault.Exit
 	Error   string
+	Program string   // that the supervisor runs
+	Args    []string // with which it was started
 }
 
 type held struct {
@@ -64,9 +67,16 @@ func say(e event) {
 // supervisorRole connects, says what it found, and does what it is told. It
 // collects no children, so that all come to the keeper when it dies.
 func supervisorRole() int {
-	fd, err := strconv.Atoi(os.Getenv(keeper.EnvSocket))
+	fd, err := strconv.Atoi(os.Getenv(wire.EnvSocket))
 	if err != nil {
 		panic(err)
+	}
+	program, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		panic(err)
+	}
+	if bad, err := os.ReadFile(os.Getenv("KEEPER_TEST_BAD")); err == nil && string(bad) == program {
+		return 3
 	}
 	if os.Getenv("KEEPER_TEST_STOPPED") != "" {
 		unix.Kill(os.Getpid(), unix.SIGSTOP)
@@ -79,19 +89,19 @@ func supervisorRole() int {
 		}
 	}()
 	said := make(chan struct{})
-	v, records, exits, err := vault.Connect(fd, func(e vault.Exit) { <-said; say(event{Event: "exit", Exit: e}) })
+	v, records, exits, err := connect(fd, func(e vault.Exit) { <-said; say(event{Event: "exit", Exit: e}) })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "supervisor:", err)
 		return 1
 	}
-	up := event{Event: "up", Exits: exits, Before: v.Before()}
+	up := event{Event: "up", Exits: exits, Before: v.Before(), Program: program, Args: os.Args}
 	for _, r := range records {
 		up.Records = append(up.Records, look(r))
 	}
 	up.FDs = descriptors(os.Getpid())
 	go func() { say(up); close(said) }() // behind it, as an exit may be in the way of the answer
 	if os.Getenv("KEEPER_TEST_READY") != "no" {
-		if err := v.Ready(context.Background()); err != nil {
+		if err := v.Ready(context.Background(), os.Args...); err != nil {
 			panic(err)
 		}
 	}
@@ -100,6 +110,9 @@ func supervisorRole() int {
 	go func() {
 		<-v.Lost()
 		say(event{Event: "lost"})
+		if keeps {
+			panic(handover(up.Before.Starts))
+		}
 	}()
 	for line := make([]byte, 1<<20); ; {
 		n, err := syscall.Read(0, line)
@@ -128,6 +141,52 @@ func supervisorRole() int {
 	}
 }
 
+// connect goes on with what the image before this one has left, if there was one.
+func connect(fd int, exited func(vault.Exit)) (*vault.Vault, []vault.Record, []vault.Exit, error) {
+	if os.Getenv("KEEPER_TEST_RESUME") == "" {
+		return vault.Connect(fd, exited)
+	}
+	os.Unsetenv("KEEPER_TEST_RESUME")
+	v, err := vault.Resume(fd, exited)
+	return v, nil, nil, err
+}
+
+// What a supervisor that keeps has put, for the keeper that it will be.
+var (
+	keeps = os.Getenv("KEEPER_TEST_KEEPS") != ""
+	kept  []vault.Record
+)
+
+// handover makes this process a keeper, in place of the one that has died.
+func handover(starts int) error {
+	manifest, err := vault.Handover(kept, nil, starts)
+	if err != nil {
+		return err
+	}
+	f, err := machine.MemoryFile("manifest")
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(manifest); err != nil {
+		return err
+	}
+	fds := []int{int(f.Fd())}
+	for _, r := range kept {
+		fds = append(fds, r.FDs...)
+	}
+	env := append(os.Environ(), fmt.Sprintf("%s=%d", wire.EnvResume, fds[0]))
+	return execWith(fds, "/proc/self/exe", []string{os.Args[0], "role=keeper"}, env)
+}
+
+func execWith(fds []int, program string, argv, env []string) error {
+	for _, fd := range fds {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return err
+		}
+	}
+	return syscall.Exec(program, argv, env)
+}
+
 func act(v *vault.Vault, fd int, c command) error {
 	ctx := context.Background()
 	switch c.Do {
@@ -141,6 +200,9 @@ func act(v *vault.Vault, fd int, c command) error {
 		child := exec.Command("sh", "-c", c.Text)
 		if err := child.Start(); err != nil {
 			return err
+		}
+		if keeps {
+			kept[len(kept)-1].PID = child.Process.Pid
 		}
 		return v.SetPID(ctx, c.ID, child.Process.Pid)
 	case "delete":
@@ -180,6 +242,12 @@ func act(v *vault.Vault, fd int, c command) error {
 			}
 		}
 		return nil
+	case "reexec": // as an upgrade of the supervisor
+		fd, err := v.Detach(ctx)
+		if err != nil {
+			return err
+		}
+		return execWith([]int{fd}, c.Text, c.Argv, append(os.Environ(), "KEEPER_TEST_RESUME=yes"))
 	case "leave":
 		return leave(v)
 	}
@@ -202,11 +270,16 @@ func put(v *vault.Vault, id string, files int, text string) error {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd)
+		if !keeps {
+			defer unix.Close(fd)
+		}
 		if _, err := unix.Pwrite(fd, []byte(content(id, i)), 0); err != nil {
 			return err
 		}
 		r.FDs = append(r.FDs, fd)
+	}
+	if keeps {
+		kept = append(kept, r)
 	}
 	return v.Put(context.Background(), r)
 }

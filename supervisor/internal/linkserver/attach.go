@@ -79,6 +79,8 @@ func (s *Server) tell(ctx context.Context, st *link.Stream, ss *session.Session,
 			err = st.Send(wire.Paused{InputOffset: item.Offset})
 		case session.ItemAccepted:
 			err = st.Send(wire.Accepted{Offset: item.Offset})
+		case session.ItemTyped:
+			err = st.Send(wire.Typed{At: item.At, Offset: item.Offset, Data: item.Data, Masked: item.Masked})
 		case session.ItemResized:
 			err = st.Send(wire.Resized{Cols: item.Size.Cols, Rows: item.Size.Rows})
 		case session.ItemResync:

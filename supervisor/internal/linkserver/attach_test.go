@@ -106,7 +106,7 @@ func TestResume(t *testing.T) {
 // demand: R7
 func TestControl(t *testing.T) {
 	r := newRig(t, session.Config{}, "")
-	s := r.session(t, `stty -echo -onlcr; trap 'echo INT' INT; echo READY; while :; do read -r l && echo "got $l"; done`)
+	s := r.session(t, `stty -echo -onlcr; trap 'echo INT' INT; echo READY; while :; do read -r -t 1 l && echo "got $l"; done`) // -t, as a signal may come just before read
 	v := attach(t, r.link(t), 1, protocol.AttachSpec{SessionID: s.ID(), Cols: 90, Rows: 30})
 	v.until(t, "READY")
 	send := func(m protocol.Message) {

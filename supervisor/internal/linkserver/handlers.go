@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -20,7 +21,19 @@ const maxReadBytes = 512 << 10
 
 // answer answers one request. What it returns as an error is told to the peer.
 func (s *Server) answer(ctx context.Context, st *link.Stream, request protocol.Message) error {
+	leave, err := s.quiet.enter()
+	if err != nil {
+		return err
+	}
+	switch request.(type) {
+	case *wire.Attach, *wire.Events, *wire.Wait, *wire.Await, *wire.Search, *wire.Shutdown, *wire.Upgrade:
+		leave() // what goes on for long ends with the link
+	default:
+		defer leave()
+	}
 	switch m := request.(type) {
+	case *wire.Upgrade:
+		return s.upgrade(ctx, st, m)
 	case *wire.Attach:
 		return s.attach(ctx, st, m)
 	case *wire.Events:
@@ -29,6 +42,8 @@ func (s *Server) answer(ctx context.Context, st *link.Stream, request protocol.M
 		return st.SendSessions(s.cfg.Sessions.List(m.Originator))
 	case *wire.Wait:
 		return s.wait(ctx, st, m)
+	case *wire.Await:
+		return s.await(ctx, st, m)
 	case *wire.Search:
 		return s.search(ctx, st, m)
 	case *wire.Shutdown:
@@ -69,6 +84,21 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 			content, err := ss.History(m.HistorySpec)
 			return wire.HistoryContent{HistoryContent: content}, err
 		})
+	case *wire.Environment:
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
+			env, err := ss.Environment()
+			return wire.EnvironmentContent{Env: env}, err
+		})
+	case *wire.Away:
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
+			info, err := ss.Away()
+			return wire.AwayContent{AwayInfo: info}, err
+		})
+	case *wire.Mark:
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
+			mark, err := ss.Mark()
+			return wire.Marked{MarkInfo: mark}, err
+		})
 	case *wire.SizePolicy:
 		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			return wire.OK{}, ss.SetSizePolicy(m.Policy, m.Cols, m.Rows)
@@ -93,10 +123,7 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 				return nil, err
 			}
 		}
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			accepted, err := ss.Type(m.Writer, m.Offset, m.Data)
-			return wire.Accepted{Offset: accepted}, err
-		})
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) { return write(ss, m) })
 	case *wire.Status:
 		return wire.StatusReport{Supervisor: s.status()}, nil
 	case *wire.Stats:
@@ -134,13 +161,32 @@ func (s *Server) read(m *wire.Read) (protocol.Message, error) {
 	return wire.Data{Instance: ss.Instance(), Offset: from, End: end, Data: data}, err
 }
 
+// write types what there is: keys, or bytes, which may be a paste.
+func write(ss *session.Session, m *wire.Write) (protocol.Message, error) {
+	var accepted uint64
+	var err error
+	switch {
+	case len(m.Keys) > protocol.MaxKeys:
+		err = protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("more than %d keys", protocol.MaxKeys))
+	case len(m.Keys) > 0 && (m.Paste || len(m.Data) > 0):
+		err = protocol.Errorf(protocol.CodeInvalidArgument, "keys come in place of data")
+	case len(m.Keys) > 0:
+		accepted, err = ss.Press(m.Writer, m.Offset, m.Keys)
+	case m.Paste:
+		accepted, err = ss.Paste(m.Writer, m.Offset, m.Data)
+	default:
+		accepted, err = ss.Type(m.Writer, m.Offset, m.Data)
+	}
+	return wire.Accepted{Offset: accepted}, err
+}
+
 func (s *Server) signal(m *wire.Signal) (protocol.Message, error) {
 	sig, err := parseSignal(m.Signal)
 	if err != nil {
 		return nil, err
 	}
 	return with(s.cfg.Sessions, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-		return wire.OK{}, ss.Signal(sig)
+		return wire.OK{}, ss.SignalFor(m.Asker, sig)
 	})
 }
 
@@ -156,7 +202,7 @@ func parseSignal(name string) (syscall.Signal, error) {
 const maxGrace = time.Hour
 
 func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
-	end := session.End{Reason: m.Reason, TimedOut: m.TimedOut, Idle: time.Duration(m.IdleMS) * time.Millisecond}
+	end := session.End{Asker: m.Asker, Reason: m.Reason, TimedOut: m.TimedOut, Idle: time.Duration(m.IdleMS) * time.Millisecond}
 	if len(m.Reason) > protocol.MaxReasonLen {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("reason is over %d bytes", protocol.MaxReasonLen))
 	}
@@ -207,12 +253,8 @@ func (s *Server) wait(ctx context.Context, st *link.Stream, m *wire.Wait) error 
 	}
 	ctx, cancel := untilPeerCloses(ctx, st)
 	defer cancel()
-	if m.TimeoutMS != nil {
-		var stop context.CancelFunc
-		ms := min(max(0, *m.TimeoutMS), maxWait.Milliseconds())
-		ctx, stop = context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
-		defer stop()
-	}
+	ctx, stop := within(ctx, m.TimeoutMS)
+	defer stop()
 	select {
 	case <-ss.Exited():
 		return st.Send(exited(ss))
@@ -227,6 +269,37 @@ func (s *Server) wait(ctx context.Context, st *link.Stream, m *wire.Wait) error 
 		}
 		return ctx.Err()
 	}
+}
+
+// within bounds how long is waited, nil for ever.
+func within(ctx context.Context, ms *int64) (context.Context, context.CancelFunc) {
+	if ms == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Duration(min(max(0, *ms), maxWait.Milliseconds()))*time.Millisecond)
+}
+
+// await looks once however short the time.
+func (s *Server) await(ctx context.Context, st *link.Stream, m *wire.Await) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	ss, err := s.cfg.Sessions.GetInstance(m.SessionID, m.Instance)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := untilPeerCloses(ctx, st)
+	defer cancel()
+	ctx, stop := within(ctx, m.TimeoutMS)
+	defer stop()
+	info, err := ss.Await(ctx, m.AwaitSpec)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s does not come to what is awaited", ss.ID()))
+	}
+	if err != nil {
+		return err
+	}
+	return st.Send(wire.Awaited{AwaitedInfo: info})
 }
 
 func exited(ss *session.Session) wire.Exited {
@@ -249,11 +322,25 @@ func untilPeerCloses(ctx context.Context, st *link.Stream) (context.Context, con
 	return ctx, cancel
 }
 
+func (s *Server) upgrade(ctx context.Context, st *link.Stream, m *wire.Upgrade) error {
+	if s.cfg.Upgrader == nil {
+		return protocol.Errorf(protocol.CodeUnsupported, "this supervisor cannot become another program")
+	}
+	if !filepath.IsAbs(m.Program) {
+		return protocol.Errorf(protocol.CodeInvalidArgument, "the program's path must be absolute")
+	}
+	version, sessions, err := s.cfg.Upgrader.Upgrade(ctx, m)
+	if err != nil {
+		return err
+	}
+	return st.Send(wire.Upgraded{Version: version, Sessions: sessions})
+}
+
 func (s *Server) shutdown(ctx context.Context, st *link.Stream, m *wire.Shutdown) error {
 	if live := s.cfg.Sessions.Live(); live > 0 && !m.EndSessions {
 		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("%d sessions are running; end them first, or ask for it", live))
 	}
-	if err := s.cfg.Sessions.Shutdown(ctx); err != nil {
+	if err := s.cfg.Sessions.ShutdownFor(ctx, protocol.Asker{By: "supervisor stop"}); err != nil {
 		return err
 	}
 	err := st.Send(wire.OK{})

@@ -154,9 +154,10 @@ type view struct {
 	info   protocol.AttachInfo
 	number uint32
 
-	left int    // bytes of snapshot to come
-	pos  uint64 // of the next byte of output
-	seen []byte // snapshot and output
+	left int                // bytes of snapshot to come
+	pos  uint64             // of the next byte of output
+	seen []byte             // snapshot and output
+	told []protocol.Message // that came before what was waited for
 }
 
 func attach(t testing.TB, c *link.Conn, number uint32, spec protocol.AttachSpec) *view {
@@ -208,6 +209,11 @@ func (v *view) next(t testing.TB) (protocol.Message, error) {
 // message returns the next message and passes over data.
 func (v *view) message(t testing.TB) protocol.Message {
 	t.Helper()
+	if len(v.told) > 0 {
+		m := v.told[0]
+		v.told = v.told[1:]
+		return m
+	}
 	for {
 		m, err := v.next(t)
 		if err != nil {
@@ -219,12 +225,16 @@ func (v *view) message(t testing.TB) protocol.Message {
 	}
 }
 
-// until looks until a text has come.
+// until looks until a text has come. What is told meanwhile is kept for message.
 func (v *view) until(t testing.TB, text string) {
 	t.Helper()
 	for !strings.Contains(string(v.seen), text) {
-		if m, err := v.next(t); err != nil {
+		m, err := v.next(t)
+		if err != nil {
 			t.Fatalf("the end came instead of %q: %v; %v", text, m, err)
+		}
+		if m != nil {
+			v.told = append(v.told, m)
 		}
 	}
 }

@@ -113,6 +113,18 @@ func TestRequests(t *testing.T) {
 		}},
 		{name: "write, with a gap", request: wire.Write{SessionID: "s", Data: []byte("x"), Writer: "w", Offset: 11}, want: protocol.CodeInputGap},
 		{name: "write, a bad writer", request: wire.Write{SessionID: "s", Writer: "a b"}, want: protocol.CodeInvalidArgument},
+		{name: "write, a paste", request: wire.Write{SessionID: "s", Data: []byte("four\r\n"), Paste: true, Writer: "w", Offset: 10}, check: func(m protocol.Message) bool {
+			v.until(t, "four")
+			return m.(*wire.Accepted).Offset == 16
+		}},
+		{name: "write, keys", request: wire.Write{SessionID: "s", Keys: []string{"5", "Tab", "Enter"}, Writer: "w", Offset: 16}, check: func(m protocol.Message) bool {
+			v.until(t, "5\t")
+			return m.(*wire.Accepted).Offset == 19
+		}},
+		{name: "write, no key", request: wire.Write{SessionID: "s", Keys: []string{"x", "Hyper"}, Writer: "w", Offset: 19}, want: protocol.CodeInvalidArgument},
+		{name: "write, too many keys", request: wire.Write{SessionID: "s", Keys: make([]string, protocol.MaxKeys+1)}, want: protocol.CodeLimitExceeded},
+		{name: "write, keys and data", request: wire.Write{SessionID: "s", Keys: []string{"x"}, Data: []byte("x")}, want: protocol.CodeInvalidArgument},
+		{name: "write, a part of a paste again", request: wire.Write{SessionID: "s", Data: []byte("abcd"), Paste: true, Writer: "w", Offset: 17}, want: protocol.CodeInvalidArgument},
 		{name: "write, unknown", request: wire.Write{SessionID: "x", Data: []byte("x")}, want: protocol.CodeSessionNotFound},
 		{name: "status", request: wire.Status{}, check: func(m protocol.Message) bool {
 			s := m.(*wire.StatusReport).Supervisor
@@ -121,6 +133,22 @@ func TestRequests(t *testing.T) {
 		{name: "wait, not yet", request: wire.Wait{SessionID: "s", TimeoutMS: &ms}, want: protocol.CodeTimeout},
 		{name: "wait, another life", request: wire.Wait{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
 		{name: "wait, unknown", request: wire.Wait{SessionID: "x"}, want: protocol.CodeSessionNotFound},
+		{name: "mark", request: wire.Mark{SessionID: "s"}, check: func(m protocol.Message) bool {
+			mark := m.(*wire.Marked)
+			return mark.Instance == made.Instance && mark.Offset > uint64(end) && len(mark.Mark) > 0 && len(mark.Mark) <= protocol.MaxMark
+		}},
+		{name: "mark, another life", request: wire.Mark{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
+		{name: "await", request: wire.Await{AwaitSpec: protocol.AwaitSpec{SessionID: "s", Text: "t(w)o$"}}, check: func(m protocol.Message) bool {
+			a := m.(*wire.Awaited)
+			return strings.TrimSpace(a.Line) == "two" && reflect.DeepEqual(a.Groups, []string{"two", "w"}) && a.Instance == made.Instance && a.Exit == nil
+		}},
+		{name: "await, not yet", request: wire.Await{AwaitSpec: protocol.AwaitSpec{SessionID: "s", Text: "never"}, TimeoutMS: &ms}, want: protocol.CodeTimeout},
+		{name: "await, nothing", request: wire.Await{AwaitSpec: protocol.AwaitSpec{SessionID: "s"}}, want: protocol.CodeInvalidArgument},
+		{name: "await, two things", request: wire.Await{AwaitSpec: protocol.AwaitSpec{SessionID: "s", Text: "x", Prompt: true}}, want: protocol.CodeInvalidArgument},
+		{name: "await, no pattern", request: wire.Await{AwaitSpec: protocol.AwaitSpec{SessionID: "s", Text: "("}}, want: protocol.CodeInvalidArgument},
+		{name: "await, no mark", request: wire.Await{AwaitSpec: protocol.AwaitSpec{SessionID: "s", Text: "x", Since: []byte("x")}}, want: protocol.CodeInvalidArgument},
+		{name: "await, another life", request: wire.Await{AwaitSpec: protocol.AwaitSpec{SessionID: "s", Text: "x"}, Instance: "x"}, want: protocol.CodeInstanceMismatch},
+		{name: "await, unknown", request: wire.Await{AwaitSpec: protocol.AwaitSpec{SessionID: "x", Text: "x"}}, want: protocol.CodeSessionNotFound},
 		{name: "forget, running", request: wire.Forget{SessionID: "s"}, want: protocol.CodeSessionRunning},
 		{name: "forget, another life", request: wire.Forget{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
 		{name: "signal, another life", request: wire.Signal{SessionID: "s", Instance: "x", Signal: "KILL"}, want: protocol.CodeInstanceMismatch},
@@ -130,6 +158,16 @@ func TestRequests(t *testing.T) {
 		{name: "write, another life", request: wire.Write{SessionID: "s", Instance: "x", Data: []byte("x")}, want: protocol.CodeInstanceMismatch},
 		{name: "read, another life", request: wire.Read{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
 		{name: "screen, another life", request: wire.Screen{ScreenSpec: protocol.ScreenSpec{SessionID: "s"}, Instance: "x"}, want: protocol.CodeInstanceMismatch},
+		{name: "away", request: wire.Away{SessionID: "s"}, check: func(m protocol.Message) bool {
+			c := m.(*wire.AwayContent)
+			return c.Instance == made.Instance && !c.BackAt.IsZero()
+		}},
+		{name: "environment", request: wire.Environment{SessionID: "s"}, check: func(m protocol.Message) bool {
+			c := m.(*wire.EnvironmentContent)
+			return c.Env != nil && len(c.Env) == 0
+		}},
+		{name: "away, another life", request: wire.Away{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
+		{name: "environment, unknown", request: wire.Environment{SessionID: "x"}, want: protocol.CodeSessionNotFound},
 		{name: "history, another life", request: wire.History{HistorySpec: protocol.HistorySpec{SessionID: "s"}, Instance: "x"}, want: protocol.CodeInstanceMismatch},
 		{name: "search, another life", request: wire.Search{SearchSpec: protocol.SearchSpec{SessionID: "s", Pattern: "x"}, Instance: "x"}, want: protocol.CodeInstanceMismatch},
 		{name: "terminate, another life", request: wire.Terminate{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
@@ -192,7 +230,7 @@ func TestRequests(t *testing.T) {
 
 // requests are the messages that a proxy may begin a stream with.
 var requests = []string{
-	"attach", "create", "events", "forget", "history", "info", "interrupt", "list", "read", "reopen", "resize", "screen",
+	"attach", "await", "away", "create", "environment", "events", "forget", "history", "info", "interrupt", "list", "mark", "read", "reopen", "resize", "screen",
 	"search", "shutdown", "signal", "size_policy", "stats", "status", "terminate", "wait", "write",
 }
 
@@ -337,7 +375,7 @@ func TestShutdown(t *testing.T) {
 		wantCode(t, "shutdown", testkit.Within(t, patience, "shutdown is answered", done), "")
 	}
 	testkit.Within(t, patience, "Stop is called", r.stops)
-	if e := s.Exit(); e.Reason != protocol.ReasonShutdown || e.Outcome != protocol.OutcomeHard {
+	if e := s.Exit(); e.Reason != protocol.ReasonShutdown || e.EndedBy != "supervisor stop" || e.Outcome != protocol.OutcomeHard {
 		t.Errorf("it ended as %+v", e)
 	}
 	_, err = r.link(t).Call(testkit.Soon(t), wire.Create{SpawnSpec: bash(cat)})

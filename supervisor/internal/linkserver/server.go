@@ -11,6 +11,7 @@
 package linkserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -44,6 +45,10 @@ type Config struct {
 	Sessions *session.Table
 	Secret   string // where not "", every hello must carry it
 	Stop     func() // called once, after a shutdown that was asked for has ended every session
+	Upgrader Upgrader
+	Instance protocol.Instance             // of this supervisor, in all its programs; "" makes one
+	Started  time.Time                     // of the first of them; zero is now
+	Status   func(*protocol.ProcessStatus) // adds what only the process knows
 	Log      zerolog.Logger
 }
 
@@ -57,11 +62,22 @@ type Server struct {
 	resyncs  atomic.Uint64
 	missed   atomic.Uint64 // bytes
 	stopping sync.Once
+	quiet    quiet
+}
+
+// An Upgrader has the process become another program.
+type Upgrader interface {
+	// Upgrade tries the program, and returns its version where it is only to be
+	// tried. Else it returns only if nothing has changed, and why.
+	Upgrade(ctx context.Context, m *wire.Upgrade) (version string, sessions int, err error)
 }
 
 // New returns a Server.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, instance: protocol.NewInstance(), started: time.Now()}
+	if cfg.Started.IsZero() {
+		cfg.Started = time.Now()
+	}
+	return &Server{cfg: cfg, instance: cmp.Or(cfg.Instance, protocol.NewInstance()), started: cfg.Started}
 }
 
 // Serve answers links until ctx is done or ln fails, and returns when all of
@@ -148,15 +164,20 @@ func (s *Server) welcome(hello *wire.Hello) (wire.Welcome, []protocol.SessionInf
 		return wire.Welcome{}, nil, protocol.Errorf(protocol.CodeUnauthorized, "the secret is missing or wrong")
 	}
 	return wire.Welcome{
-		PID: os.Getpid(), Version: version.String(), Instance: s.instance,
+		Capabilities: protocol.Capabilities{protocol.CapAutomation},
+		PID:          os.Getpid(), Version: version.String(), Instance: s.instance,
 	}, s.cfg.Sessions.List(""), nil
 }
 
 func (s *Server) status() protocol.ProcessStatus {
-	return protocol.ProcessStatus{
+	st := protocol.ProcessStatus{
 		PID: os.Getpid(), Version: version.String(), Protocol: protocol.Supported(), Instance: s.instance,
 		Uptime: time.Since(s.started).Seconds(), Sessions: s.cfg.Sessions.Live(), Clients: int(s.links.Load()),
 	}
+	if s.cfg.Status != nil {
+		s.cfg.Status(&st)
+	}
+	return st
 }
 
 // serveStream answers one stream and closes it.

@@ -14,6 +14,7 @@ type proc struct {
 	tty                  uint64 // controlling terminal's device; 0 is none
 	start                uint64 // in the system's unit; with pid, tells processes apart
 	zombie               bool
+	exit                 uint32 // of a zombie: its raw wait status, or 0 where we may not know; Linux only
 }
 
 // An identity is a process's for ever, which a pid is not.

@@ -143,13 +143,23 @@ func (p *PTY) Resize(cols, rows, width, height int) error {
 // LineMode reports whether the terminal gathers what is typed into lines
 // (canonical mode, termios(3)), of which it keeps MaxLine bytes each.
 func (p *PTY) LineMode() bool {
-	line := false
+	return p.localModes()&unix.ICANON != 0
+}
+
+// Echoes reports whether the terminal shows what is typed. One that cannot be asked
+// does not.
+func (p *PTY) Echoes() bool { return p.localModes()&unix.ECHO != 0 }
+
+// localModes are the terminal's (c_lflag); 0 where it cannot be asked.
+func (p *PTY) localModes() (modes uint64) {
 	_ = p.control("look at", func(fd int) error {
 		t, err := unix.IoctlGetTermios(fd, getTermios)
-		line = err == nil && t.Lflag&unix.ICANON != 0
+		if err == nil {
+			modes = uint64(t.Lflag)
+		}
 		return err
 	})
-	return line
+	return modes
 }
 
 // control calls f with the master's descriptor, which stays valid meanwhile.

@@ -25,7 +25,7 @@ const (
 )
 
 // roles are what this binary does when a test starts it as another process.
-var roles = map[string]func() error{"exhausted": exhaustedRole, "sealed": sealedRole, "hands-on": handsOnRole, "adopts": adoptsRole}
+var roles = map[string]func() error{"exhausted": exhaustedRole, "sealed": sealedRole, "hands-on": handsOnRole, "adopts": adoptsRole, "late": lateRole}
 
 func TestMain(m *testing.M) {
 	if role := roles[os.Getenv("PTY_TEST_ROLE")]; role != nil {
@@ -121,11 +121,14 @@ func running(pid int) bool {
 	return !errors.Is(err, errGone) && !q.zombie
 }
 
+// ended is how a child ended, without what that took.
 func ended(t testing.TB, p *PTY) Status {
 	t.Helper()
 	select {
 	case <-p.Done():
-		return p.Status()
+		status := p.Status()
+		status.Usage = Usage{}
+		return status
 	case <-time.After(patience):
 		t.Fatalf("child %d does not end", p.PID())
 		return Status{}
@@ -145,4 +148,18 @@ func stopped(t testing.TB, p *PTY) {
 		}
 	}
 	t.Fatalf("child %d does not stop", p.PID())
+}
+
+// lateRole makes its session once it is told to, and stays.
+func lateRole() error {
+	if _, err := io.ReadAll(os.NewFile(3, "go on")); err != nil {
+		return err
+	}
+	if _, err := unix.Setsid(); err != nil {
+		return err
+	}
+	if err := unix.IoctlSetInt(0, unix.TIOCSCTTY, 0); err != nil {
+		return err
+	}
+	select {} // until it is killed
 }

@@ -60,8 +60,13 @@ func parseStat(pid int, stat []byte) (proc, error) {
 		n, _ := strconv.Atoi(string(fields[i]))
 		return n
 	}
+	exit := 0
+	if len(fields) >= 50 {
+		exit = number(49)
+	}
 	return proc{
-		pid: pid, zombie: fields[0][0] == 'Z' || fields[0][0] == 'X',
+		exit: uint32(exit),
+		pid:  pid, zombie: fields[0][0] == 'Z' || fields[0][0] == 'X',
 		ppid: number(1), pgid: number(2), sid: number(3),
 		tty: uint64(uint32(number(4))), start: uint64(number(19)),
 	}, nil

@@ -33,6 +33,14 @@ type Spec struct {
 	Dir        string // "" is our own
 	Env        []string
 	Cols, Rows int
+
+	// Opened, if there is one, is called with the terminal before anything runs
+	// on it, so that it can be handed to who keeps it if we die. An error of it
+	// is Start's.
+	Opened func(*PTY) error
+	// Ended, if there is one, is called when the child has ended and before it is
+	// reaped: until it returns, another parent could still ask how.
+	Ended func(Status)
 }
 
 // Status is how a child ended.
@@ -40,13 +48,25 @@ type Status struct {
 	Code   int    `json:"code"`             // exit code, 128+n for signal n, -1 if it cannot be known
 	Signal string `json:"signal,omitempty"` // "SIGKILL"; "" if it exited
 	Err    error  `json:"-"`                // why the code cannot be known
+	Core   bool   `json:"core,omitempty"`   // it dumped core
+	Usage  Usage  `json:"usage,omitzero"`   // zero where it cannot be known
+}
+
+// Usage is what a child and those of its descendants that it waited for took.
+type Usage struct {
+	UserMS      int64  `json:"user_ms"`
+	SystemMS    int64  `json:"system_ms"`
+	MaxRSSBytes uint64 `json:"max_rss_bytes"` // the most that one of them had at a time
+	MinorFaults uint64 `json:"minor_faults"`
+	MajorFaults uint64 `json:"major_faults"`
 }
 
 // A State is what another program has to know of a PTY, beside its master, to go
 // on with it.
 type State struct {
-	PID   int    `json:"pid"`
-	Start uint64 `json:"start,omitempty"` // tells the child from a later process of the same pid
+	PID     int    `json:"pid"`
+	Start   uint64 `json:"start,omitempty"`   // tells the child from a later process of the same pid
+	Foreign bool   `json:"foreign,omitempty"` // the child is another's to wait for
 	// Device, Inode and Terminal are the slave's: its filesystem, its number there,
 	// and the device that it is.
 	Device   uint64 `json:"device"`

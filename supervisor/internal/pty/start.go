@@ -38,6 +38,8 @@ type PTY struct {
 	reaping sync.Mutex // held to reap the child, or to signal it before that
 	done    chan struct{}
 	status  Status // final once done is closed
+	ended   func(Status)
+	foreign bool // another waits for the child
 }
 
 // Start runs spec's program as leader of a new session with a new terminal.
@@ -55,6 +57,12 @@ func Start(spec Spec) (*PTY, error) {
 	}
 	// Our copy has to go at once: while it is open, the child's end is no EOF.
 	defer slave.Close()
+	p.ended = spec.Ended
+	if spec.Opened != nil {
+		if err := spec.Opened(p); err != nil {
+			return nil, errors.Join(fmt.Errorf("pty: open: %w", err), p.file.Close())
+		}
+	}
 	pidfd := -1
 	fd := slave.Fd() // also makes it blocking, as programs expect it
 	p.pid, err = syscall.ForkExec(path, spec.Argv, &syscall.ProcAttr{

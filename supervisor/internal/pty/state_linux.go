@@ -12,3 +12,8 @@ func openPidfd(pid int) int {
 	}
 	return fd
 }
+
+const tiocgsid = unix.TIOCGSID
+
+// maxRSSUnit is what rusage counts memory in, in bytes.
+const maxRSSUnit = 1 << 10

@@ -88,7 +88,7 @@ func adoptsRole() error {
 	if err != nil {
 		return err
 	}
-	p, err := Adopt(st, os.NewFile(uintptr(fd), "ptmx"), nil)
+	p, err := Adopt(st, os.NewFile(uintptr(fd), "ptmx"), nil, nil)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func TestAdoptTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := Adopt(p.State(), master, exit)
+	q, err := Adopt(p.State(), master, told(exit), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,21 +137,22 @@ func TestAdoptTold(t *testing.T) {
 
 	// One whose child had ended needs no master, and knows how.
 	st := p.State()
-	if st.Ended == nil || *st.Ended != q.Status() {
+	if st.Ended == nil || *st.Ended != p.Status() {
 		t.Fatalf("its state is %+v", st)
 	}
-	gone, err := Adopt(st, nil, nil)
-	if err != nil || gone.Status() != q.Status() || gone.Close() != nil {
+	gone, err := Adopt(st, nil, nil, nil)
+	if err != nil || gone.Status() != p.Status() || gone.Close() != nil {
 		t.Errorf("adopted as %+v, %v", gone, err)
 	}
 	if _, err := gone.Read(make([]byte, 1)); err == nil {
 		t.Error("it can be read")
 	}
-	if _, err := Adopt(State{PID: 1}, nil, nil); err == nil {
+	if _, err := Adopt(State{PID: 1}, nil, nil, nil); err == nil {
 		t.Error("one without a master, whose child lives, is adopted")
 	}
-	close(exit) // nobody knows
-	nobody, err := Adopt(State{PID: st.PID}, pipeEnd(t), exit)
+	nobodyKnows := make(chan Status) // its own: q may have learned of its end from the kernel, and left what it was told
+	close(nobodyKnows)
+	nobody, err := Adopt(State{PID: st.PID}, pipeEnd(t), told(nobodyKnows), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,4 +172,71 @@ func pipeEnd(t *testing.T) *os.File {
 	}
 	t.Cleanup(func() { w.Close() })
 	return r
+}
+
+// told is an exit that is told by a channel.
+func told(exit <-chan Status) func(int) <-chan Status {
+	return func(int) <-chan Status { return exit }
+}
+
+// Where nobody tells how the child ended, that it did shows.
+func TestAdoptNobodys(t *testing.T) {
+	p := bash(t, "echo READY; exec sleep 1000")
+	master, err := p.Master()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := Adopt(p.State(), master, func(int) <-chan Status { return nil }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	if st := q.State(); !st.Foreign || st.Ended != nil {
+		t.Errorf("its state is %+v", st)
+	}
+	if err := q.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-q.Done()
+	// The kernel knows, since Linux 6.15.
+	if s := q.Status(); s.Code != 143 && (s.Code != -1 || s.Err == nil) {
+		t.Errorf("ended as %+v", s)
+	}
+	if s := ended(t, p); s.Code != 143 {
+		t.Errorf("its parent knows %+v", s)
+	}
+}
+
+// A child whose end was noted and that was not reaped, because the process changed
+// its program between the two, is reaped by the next one; nobody else is.
+func TestAdoptNoted(t *testing.T) {
+	child, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "exit 7"}, &os.ProcAttr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer child.Release()
+	var q proc
+	for q, err = readProc(child.Pid); err == nil && !q.zombie; q, err = readProc(child.Pid) {
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		start uint64
+		left  bool
+	}{{"another's", q.start + 1, true}, {"ours", q.start, false}, {"reaped", q.start, false}} {
+		p, err := Adopt(State{PID: child.Pid, Start: tt.start, Ended: &Status{Code: 7}}, nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-p.Done()
+		if status := p.Status(); status.Code != 7 || status.Err != nil {
+			t.Errorf("%s: it ended with %+v", tt.name, status)
+		}
+		if _, err := readProc(child.Pid); (err == nil) != tt.left {
+			t.Errorf("%s: left as a zombie: %v, want %v", tt.name, err == nil, tt.left)
+		}
+	}
 }

@@ -18,7 +18,9 @@ type PTY struct{}
 func Start(Spec) (*PTY, error) { return nil, ErrUnsupported }
 
 // Adopt returns ErrUnsupported.
-func Adopt(State, *os.File, <-chan Status) (*PTY, error) { return nil, ErrUnsupported }
+func Adopt(State, *os.File, func(int) <-chan Status, func(Status)) (*PTY, error) {
+	return nil, ErrUnsupported
+}
 
 // Seal has nothing to keep from children that are never started.
 func Seal() error { return nil }
@@ -28,6 +30,12 @@ func ParseSignal(string) (syscall.Signal, error) { return 0, ErrUnsupported }
 
 // SignalName describes sig.
 func SignalName(sig syscall.Signal) string { return sig.String() }
+
+// StatusOf says that nothing is known.
+func StatusOf(uint32) Status { return Status{Code: -1, Err: ErrUnsupported} }
+
+// ErrNoChild is returned by nobody here.
+var ErrNoChild = ErrUnsupported
 
 func (*PTY) State() State                                       { return State{} }
 func (*PTY) Master() (*os.File, error)                          { return nil, ErrUnsupported }
@@ -40,6 +48,7 @@ func (*PTY) SetReadDeadline(time.Time) error                    { return ErrUnsu
 func (*PTY) SetWriteDeadline(time.Time) error                   { return ErrUnsupported }
 func (*PTY) Resize(int, int, int, int) error                    { return ErrUnsupported }
 func (*PTY) LineMode() bool                                     { return false }
+func (*PTY) Echoes() bool                                       { return false }
 func (*PTY) Interrupt() error                                   { return ErrUnsupported }
 func (*PTY) Signal(syscall.Signal) error                        { return ErrUnsupported }
 func (*PTY) Done() <-chan struct{}                              { return nil }

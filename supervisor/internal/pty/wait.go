@@ -33,6 +33,11 @@ func (p *PTY) watch(pidfd int) {
 func (p *PTY) reap() bool {
 	p.reaping.Lock()
 	defer p.reaping.Unlock()
+	if p.ended != nil {
+		if status, ended := peek(p.pid); ended {
+			p.ended(status)
+		}
+	}
 	status, ended := wait(p.pid)
 	if ended {
 		p.status = status
@@ -64,19 +69,27 @@ func pollFD(fd int, name string) (*os.File, syscall.RawConn) {
 // started them.
 func wait(pid int) (s Status, ended bool) {
 	var ws unix.WaitStatus
+	var ru unix.Rusage
 	for {
-		got, err := unix.Wait4(pid, &ws, unix.WNOHANG, nil)
+		got, err := unix.Wait4(pid, &ws, unix.WNOHANG, &ru)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return Status{Code: -1, Err: fmt.Errorf("pty: wait for %d: %w", pid, err)}, true
 		case got == 0:
 			return Status{}, false
-		case ws.Signaled():
-			return Status{Code: 128 + int(ws.Signal()), Signal: SignalName(ws.Signal())}, true
 		default:
-			return Status{Code: ws.ExitStatus()}, true
+			s := StatusOf(uint32(ws))
+			s.Usage = usage(&ru)
+			return s, true
 		}
+	}
+}
+
+func usage(ru *unix.Rusage) Usage {
+	return Usage{
+		UserMS: ru.Utime.Nano() / 1e6, SystemMS: ru.Stime.Nano() / 1e6, MaxRSSBytes: uint64(ru.Maxrss) * maxRSSUnit,
+		MinorFaults: uint64(ru.Minflt), MajorFaults: uint64(ru.Majflt),
 	}
 }
 

@@ -3,9 +3,11 @@
 package pty
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -30,6 +32,39 @@ func TestStatus(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a child took is known, that of those it waited for as well, and that it
+// dumped core, where the system lets it.
+func TestUsage(t *testing.T) {
+	p := run(t, script("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; sh -c 'exit 0'"))
+	ended(t, p)
+	u := p.Status().Usage
+	if u.UserMS <= 0 || u.SystemMS < 0 || u.UserMS > 60_000 || u.MaxRSSBytes < 256<<10 || u.MaxRSSBytes > 1<<30 || u.MinorFaults == 0 {
+		t.Errorf("got %+v", u)
+	}
+	crash := "cd " + t.TempDir() + "; ulimit -c %s; kill -SEGV $$"
+	if got := ended(t, run(t, script(fmt.Sprintf(crash, "0")))); got != (Status{Code: 139, Signal: "SIGSEGV"}) {
+		t.Errorf("without a core: got %+v", got)
+	}
+	if why := noCores(); why != "" {
+		t.Log("no core is looked for: " + why)
+	} else if got := ended(t, run(t, script(fmt.Sprintf(crash, "unlimited")))); got != (Status{Code: 139, Signal: "SIGSEGV", Core: true}) {
+		t.Errorf("with a core: got %+v", got)
+	}
+}
+
+// noCores says why a child may not dump core here.
+func noCores() string {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &limit); err != nil || limit.Max == 0 {
+		return "the limit on cores is 0"
+	}
+	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
+	if err != nil || strings.HasPrefix(string(pattern), "|") || strings.Contains(string(pattern), "/") {
+		return "it is not this directory that they go to"
+	}
+	return ""
 }
 
 // Without pidfds one SIGCHLD loop reaps each child, and no other's.

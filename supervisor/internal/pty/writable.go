@@ -4,6 +4,7 @@ package pty
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,6 +13,9 @@ import (
 // it is called, it ends at the write deadline and at Close, and not where nobody
 // has the terminal open any more: somebody may open it again.
 func (p *PTY) AwaitWritable() error {
+	if !p.polled { // then poll(2) may not know it either, and a caller that tries and waits would turn
+		time.Sleep(time.Millisecond)
+	}
 	return p.wrap("await", p.whenWritable(takesInput))
 }
 

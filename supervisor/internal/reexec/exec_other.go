@@ -5,13 +5,23 @@ package reexec
 import (
 	"errors"
 	"os"
+	"os/exec"
 )
 
 // Exec is not possible here.
-func (p *Program) Exec([]byte, []*os.File, []string) error {
+func (p *Program) Exec([]byte, []int, []string) error {
 	return p.failed("exec", errors.ErrUnsupported)
 }
 
 func (p *Program) execPath(int) string { return p.path }
 
 func closeOnExecAgain(int) {}
+
+// ExecAs is not possible here.
+func (p *Program) ExecAs(string, *os.File, []int, []string) error {
+	return p.failed("exec", errors.ErrUnsupported)
+}
+
+func duplicate(int) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func apart(*exec.Cmd) {}

@@ -6,34 +6,38 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // Exec runs the program in place of this one, and leaves it the manifest and the
-// files, which must be on descriptors of their own. It returns only if it could
+// files, by their descriptors. It returns only if it could
 // not, and then nothing has changed.
 //
 // Nothing else may go on in this process that must not be torn: all goroutines end
 // at once. SIGTERM in the few milliseconds in which neither program handles it
 // ends the process.
-func (p *Program) Exec(manifest []byte, files []*os.File, args []string) error {
-	fds, err := numbers(files)
-	if err != nil {
-		return p.failed("exec", err)
-	}
+func (p *Program) Exec(manifest []byte, fds []int, args []string) error {
 	memory, err := memoryFile(header{fds}, manifest)
 	if err != nil {
 		return p.failed("exec", err)
 	}
 	defer memory.Close()
+	return p.ExecAs(inheritEnv, memory, fds, args)
+}
+
+// ExecAs is Exec with a manifest that another package reads: memory has it, and the
+// variable env of the environment the number of that.
+func (p *Program) ExecAs(env string, memory *os.File, fds []int, args []string) error {
 	own, err := numbers([]*os.File{memory, p.file})
 	if err != nil {
 		return p.failed("exec", err)
 	}
-	env := append(without(os.Environ(), inheritEnv), fmt.Sprintf("%s=%d", inheritEnv, own[0]))
+	environ := append(without(os.Environ(), env), fmt.Sprintf("%s=%d", env, own[0]))
 
 	// The runtime puts the limit back that this process was started with, as if
 	// another were being run, and forgets to take that back.
@@ -42,16 +46,15 @@ func (p *Program) Exec(manifest []byte, files []*os.File, args []string) error {
 	// Nobody forks while the files are not close-on-exec.
 	syscall.ForkLock.Lock()
 	defer syscall.ForkLock.Unlock()
-	left := append(fds, own[0])
+	left := append(slices.Clone(fds), own[0])
 	err = closeOnExec(left, false)
 	if err == nil {
-		err = syscall.Exec(p.execPath(own[1]), append([]string{p.path}, args...), env)
+		err = syscall.Exec(p.execPath(own[1]), append([]string{p.path}, args...), environ)
 	}
 	err = errors.Join(err, closeOnExec(left, true))
 	if limited {
 		err = errors.Join(err, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
 	}
-	runtime.KeepAlive(files)
 	return p.failed("exec", err)
 }
 
@@ -101,3 +104,22 @@ func without(env []string, name string) []string {
 }
 
 func closeOnExecAgain(fd int) { syscall.CloseOnExec(fd) }
+
+func duplicate(fd int) (*os.File, error) {
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
+	}
+	return os.NewFile(uintptr(dup), "duplicate"), nil
+}
+
+// apart has what a program starts end with it, if it takes too long.
+func apart(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error {
+		if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
+			return err // it has ended
+		}
+		return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+}

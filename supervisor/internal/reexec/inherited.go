@@ -12,22 +12,22 @@ import (
 	"holdfast/shared/machine"
 )
 
-// Inherited returns what this program was left: the manifest, and the files in
+// Inherited returns what this program was left: the manifest, and descriptors in
 // the order in which they were given to Exec. ok is false for one that was started
-// as any other. The files are close-on-exec again, and the environment says
+// as any other. They are close-on-exec again, and the environment says
 // nothing of all this any more.
-func Inherited() (manifest []byte, files []*os.File, ok bool, err error) {
+func Inherited() (manifest []byte, fds []int, ok bool, err error) {
 	return inherited(inheritEnv)
 }
 
-// OnTrial returns the manifest that this program is to say about, by Passed,
-// whether it can go on with it. ok is false for one that is not on trial.
-func OnTrial() (manifest []byte, ok bool, err error) {
-	manifest, _, ok, err = inherited(trialEnv)
-	return manifest, ok, err
+// OnTrial returns the manifest, and the descriptors of files to look at, about which this program
+// is to say by Passed whether it can go on with them. ok is false for one that is
+// not on trial.
+func OnTrial() (manifest []byte, fds []int, ok bool, err error) {
+	return inherited(trialEnv)
 }
 
-func inherited(env string) (manifest []byte, files []*os.File, ok bool, err error) {
+func inherited(env string) (manifest []byte, fds []int, ok bool, err error) {
 	value, ok := os.LookupEnv(env)
 	if !ok {
 		return nil, nil, false, nil
@@ -39,7 +39,8 @@ func inherited(env string) (manifest []byte, files []*os.File, ok bool, err erro
 	if err != nil || fd < 3 {
 		return nil, nil, true, fmt.Errorf("%s=%q is no descriptor", env, value)
 	}
-	memory := adopt(fd, "manifest")
+	closeOnExecAgain(fd)
+	memory := os.NewFile(uintptr(fd), "manifest")
 	defer memory.Close()
 	all, err := io.ReadAll(io.LimitReader(io.NewSectionReader(memory, 0, maxManifest), maxManifest))
 	if err != nil {
@@ -51,14 +52,9 @@ func inherited(env string) (manifest []byte, files []*os.File, ok bool, err erro
 		return nil, nil, true, fmt.Errorf("manifest: %w", err)
 	}
 	for _, fd := range h.Files {
-		files = append(files, adopt(fd, "inherited"))
+		closeOnExecAgain(fd)
 	}
-	return manifest, files, true, nil
-}
-
-func adopt(fd int, name string) *os.File {
-	closeOnExecAgain(fd)
-	return os.NewFile(uintptr(fd), name)
+	return manifest, h.Files, true, nil
 }
 
 // memoryFile is a file that holds a manifest.

@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
+	"syscall"
 )
 
 // The names in the environment by which a program learns what it has been left:
@@ -35,7 +37,7 @@ type Program struct {
 
 // Open opens a program that is to be run in place of this one.
 func Open(path string) (*Program, error) {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would be waited for
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +49,19 @@ func Open(path string) (*Program, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return &Program{path, file}, nil
+}
+
+// OpenSelf opens the program that this process runs, whatever is at its path now;
+// the path is what it is to be called.
+func OpenSelf(path string) (*Program, error) {
+	if runtime.GOOS == "linux" {
+		p, err := Open("/proc/self/exe")
+		if err == nil {
+			p.path = path
+		}
+		return p, err
+	}
+	return Open(path)
 }
 
 var errNoProgram = errors.New("it is no program")

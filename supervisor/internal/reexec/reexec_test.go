@@ -39,13 +39,17 @@ func TestMain(m *testing.M) {
 
 // onTrial behaves as the manifest says.
 func onTrial() error {
-	manifest, ok, err := OnTrial()
+	manifest, fds, ok, err := OnTrial()
 	if !ok || err != nil {
 		return err
 	}
 	switch string(manifest) {
 	case "good":
-		if err := Passed(); err != nil {
+		said, err := io.ReadAll(os.NewFile(uintptr(fds[0]), "file"))
+		if err != nil {
+			return err
+		}
+		if err := Passed("of " + string(said)); err != nil {
 			return err
 		}
 	case "bad":
@@ -84,14 +88,19 @@ func first() error {
 		return err
 	}
 	manifest := fmt.Sprintf("%d %d", os.Getpid(), child.Process.Pid)
-	return p.Exec([]byte(manifest), []*os.File{w, r}, []string{"an", "argument"})
+	fds, err := numbers([]*os.File{w, r})
+	if err != nil {
+		return err
+	}
+	return p.Exec([]byte(manifest), fds, []string{"an", "argument"})
 }
 
 func second() error {
-	manifest, files, ok, err := Inherited()
-	if err != nil || !ok || len(files) != 2 {
-		return fmt.Errorf("inherited %q, %v, %v, %w", manifest, files, ok, err)
+	manifest, fds, ok, err := Inherited()
+	if err != nil || !ok || len(fds) != 2 {
+		return fmt.Errorf("inherited %q, %v, %v, %w", manifest, fds, ok, err)
 	}
+	files := []*os.File{os.NewFile(uintptr(fds[0]), "w"), os.NewFile(uintptr(fds[1]), "r")}
 	var own, child int
 	if _, err := fmt.Sscan(string(manifest), &own, &child); err != nil || own != os.Getpid() {
 		return fmt.Errorf("the manifest is %q, %w", manifest, err)
@@ -136,14 +145,23 @@ func TestTry(t *testing.T) {
 	for manifest, says := range map[string]string{
 		"good": "", "bad": "version that is not known", "crash": "exit status 2", "silent": "does not know how to go on",
 	} {
-		err := p.Try(t.Context(), []byte(manifest), nil)
-		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", manifest, err)
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.WriteString("today"); err != nil {
+			t.Fatal(err)
+		}
+		_ = w.Close()
+		version, err := p.Try(t.Context(), []byte(manifest), fdsOf(t, r), nil)
+		_ = r.Close()
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) || err == nil && version != "of today" {
+			t.Errorf("%s: %q, %v", manifest, version, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.Try(ctx, []byte("good"), nil); err == nil {
+	if _, err := p.Try(ctx, []byte("good"), nil, nil); err == nil {
 		t.Error("tried though it was given up")
 	}
 }
@@ -185,13 +203,13 @@ func TestCannot(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		if err := p.Try(t.Context(), nil, nil); err == nil {
+		if _, err := p.Try(t.Context(), nil, nil, nil); err == nil {
 			t.Errorf("%s: tried", name)
 		}
 		if runtime.GOOS != "linux" && name == "another machine's" {
 			continue
 		}
-		if err := p.Exec(nil, []*os.File{r}, nil); err == nil {
+		if err := p.Exec(nil, fdsOf(t, r), nil); err == nil {
 			t.Errorf("%s: run", name) // by whom?
 		}
 	}
@@ -201,7 +219,7 @@ func TestCannot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cut.Close()
-	if err := cut.Try(t.Context(), nil, nil); err == nil {
+	if _, err := cut.Try(t.Context(), nil, nil, nil); err == nil {
 		t.Error("a program that is cut off can go on")
 	}
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &after); err != nil || before != after {
@@ -215,6 +233,37 @@ func TestCannot(t *testing.T) {
 	})
 }
 
+// What is no program, or one that does anything but answer, keeps nobody waiting
+// and takes no memory.
+func TestTryOthers(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := Open(fifo); err == nil {
+		t.Errorf("a named pipe is opened: %v", p)
+	}
+	for name, tt := range map[string]struct{ script, says string }{
+		"it talks without an end": {"exec yes", "signal: broken pipe"},
+		"it leaves a child":       {"echo 'holdfast: can go on: x'; sleep 5 &", "WaitDelay expired"},
+		"it has left, and failed": {"sleep 5 & exit 3", "exit status 3"},
+	} {
+		path := filepath.Join(dir, "script")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		p, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if _, err := p.Try(t.Context(), nil, nil, nil); err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // What is inherited is read with care: the environment is anybody's.
 func TestInheritedNonsense(t *testing.T) {
 	for _, value := range []string{"", "x", "-1", "2", "1000000"} {
@@ -226,4 +275,13 @@ func TestInheritedNonsense(t *testing.T) {
 			t.Errorf("%q stays", value)
 		}
 	}
+}
+
+func fdsOf(t *testing.T, files ...*os.File) []int {
+	t.Helper()
+	fds, err := numbers(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fds
 }

@@ -114,12 +114,16 @@ type Search struct {
 //
 // Errors: invalid_argument for a pattern that is none, or that takes too long.
 func NewSearch(spec protocol.SearchSpec) (*Search, error) {
-	pattern, err := compile(spec)
+	pattern := spec.Pattern
+	if spec.IgnoreCase {
+		pattern = "(?i)" + pattern
+	}
+	re, err := compile(pattern)
 	if err != nil {
 		return nil, err
 	}
 	q := &Search{
-		pattern: pattern,
+		pattern: re,
 		limit:   min(cmp.Or(spec.Limit, protocol.DefaultMatches), protocol.MaxMatches),
 		before:  math.MaxUint64,
 		room:    protocol.MaxScreenBytes,
@@ -131,11 +135,8 @@ func NewSearch(spec protocol.SearchSpec) (*Search, error) {
 	return q, nil
 }
 
-func compile(spec protocol.SearchSpec) (*regexp.Regexp, error) {
-	pattern := spec.Pattern
-	if spec.IgnoreCase {
-		pattern = "(?i)" + pattern
-	}
+// compile returns invalid_argument for a pattern that is none, or that takes too long.
+func compile(pattern string) (*regexp.Regexp, error) {
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return nil, invalid(err)

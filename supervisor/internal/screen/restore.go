@@ -25,6 +25,7 @@ type Restorer struct {
 	screen *Screen
 	left   []byte // of the snapshot
 	saved  *saved // nil once it is done
+	offset uint64
 }
 
 // Restore begins to make the screen that a record is of. scrollbackLines bounds
@@ -44,7 +45,7 @@ func Restore(record []byte, scrollbackLines int) (*Restorer, error) {
 	if err := s.validate(); err != nil {
 		return nil, fmt.Errorf("restore screen: %w", err)
 	}
-	r := &Restorer{screen: New(s.Size, scrollbackLines), left: snapshot, saved: s}
+	r := &Restorer{screen: New(s.Size, scrollbackLines), left: snapshot, saved: s, offset: s.Offset}
 	r.screen.term.Expect(s.Rest)
 	return r, nil
 }
@@ -105,10 +106,10 @@ func (r *Restorer) finish() {
 	s, v := r.screen, r.saved
 	r.saved, r.left = nil, nil
 	s.term.Restored(v.Rest)
-	s.offset = v.Offset
+	s.offset, s.heard = v.Offset, Heard{}
 	s.events = events{
 		title: clean(v.Title, protocol.MaxTitle), cwd: clean(v.Cwd, protocol.MaxCwdBytes),
-		bell: v.Bell, titled: v.Titled, moved: v.Moved,
+		bell: v.Bell, titled: v.Titled, moved: v.Moved, erased: v.Erased,
 	}
 	for _, n := range v.Notifications {
 		s.events.notifications = append(s.events.notifications, protocol.Notification{
@@ -116,6 +117,9 @@ func (r *Restorer) finish() {
 		})
 	}
 }
+
+// Offset is what the record stands for.
+func (r *Restorer) Offset() uint64 { return r.offset }
 
 // Screen returns what was made, nil before Step was done.
 func (r *Restorer) Screen() *Screen {

@@ -30,6 +30,7 @@ type saved struct {
 	Titled        bool                    `json:"titled,omitempty"`
 	Moved         bool                    `json:"moved,omitempty"`
 	Notifications []protocol.Notification `json:"notifications,omitempty"`
+	Erased        erased                  `json:"erased,omitzero"`
 	Rest          *vt.Rest                `json:"rest"`
 }
 
@@ -50,7 +51,8 @@ func (s *Screen) Save(history int) []byte {
 	e := &s.events
 	data, err := json.Marshal(saved{
 		Size: s.size, Offset: s.offset, Title: e.title, Cwd: e.cwd, Bell: e.bell,
-		Titled: e.titled, Moved: e.moved, Notifications: e.notifications, Rest: rest,
+		Titled: e.titled, Moved: e.moved, Notifications: e.notifications,
+		Erased: e.erased, Rest: rest,
 	})
 	if err != nil {
 		panic("screen: save: " + err.Error()) // there is nothing in it that JSON has not

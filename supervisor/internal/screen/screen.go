@@ -33,14 +33,21 @@ type Screen struct {
 	size   protocol.Size
 	offset uint64 // bytes written
 	events events
+	heard  Heard // it is no part of what is saved: whoever saves a screen has taken it
 }
 
 // New returns the screen of a terminal that has printed nothing.
 // scrollbackLines bounds the lines kept above the screen.
 func New(size protocol.Size, scrollbackLines int) *Screen {
 	s := &Screen{size: size}
-	s.term = newTerm(size, min(max(scrollbackLines, 0), protocol.MaxScrollback), s.events.add)
+	s.term = newTerm(size, min(max(scrollbackLines, 0), protocol.MaxScrollback), s.event)
 	return s
+}
+
+// event is told of while a piece is written, which the offset is of.
+func (s *Screen) event(v vt.Event) {
+	s.events.add(v, s.offset)
+	s.heard.add(v, s.offset)
 }
 
 func newTerm(size protocol.Size, lines int, events func(vt.Event)) *vt.Term {
@@ -60,6 +67,13 @@ func (s *Screen) Write(p []byte) {
 // one.
 func (s *Screen) Offset() uint64 { return s.offset }
 
+// Skip has the bytes up to an offset count as written, which nobody has: they are
+// not kept any more, or not looked at.
+func (s *Screen) Skip(offset uint64) { s.offset = offset }
+
+// Size is the terminal's.
+func (s *Screen) Size() protocol.Size { return s.size }
+
 // Resize changes the terminal's size.
 func (s *Screen) Resize(size protocol.Size) {
 	s.size = size
@@ -69,6 +83,10 @@ func (s *Screen) Resize(size protocol.Size) {
 // Replies returns, once, what a terminal answers to the questions that were
 // asked since.
 func (s *Screen) Replies() []byte { return s.term.Replies() }
+
+// Line is the number of the first line that is not whole, as History counts: that
+// of the cursor, which a program on the alternate screen leaves where it was.
+func (s *Screen) Line() uint64 { return s.term.CursorLine() }
 
 // Title is what the program calls its window, and Cwd where it says that it
 // is; "" where it has not said.

@@ -48,18 +48,22 @@ func (w *answers) now() string {
 	return w.turns[len(w.turns)-1].writer
 }
 
-// change notes that from an offset on somebody answers.
-func (w *answers) change(from uint64, writer string) {
+// change notes that from an offset on somebody answers, and reports whether that was
+// somebody else.
+func (w *answers) change(from uint64, writer string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	nobodys := false
 	if k := len(w.turns); k > 0 && w.turns[k-1].from == from { // it was nobody's turn yet
+		nobodys = w.turns[k-1].writer != writer
 		w.turns = w.turns[:k-1]
 	}
 	if k := len(w.turns); k > 0 && w.turns[k-1].writer == writer {
-		return
+		return nobodys
 	}
 	w.turns = append(w.turns, turn{from, writer})
 	w.turns = slices.Clone(w.turns[max(0, len(w.turns)-maxTurns):])
+	return true
 }
 
 // claim gives the questions from the beginning on, which are nobody's yet, to
@@ -125,7 +129,9 @@ func (s *Session) chooseAnswerer() {
 	if a != nil {
 		writer = a.spec.Writer
 	}
-	s.answers.change(s.screen.Offset(), writer)
+	if s.answers.change(s.shownTo(), writer) {
+		s.note()
+	}
 }
 
 // hears reports whether a gets what the program prints, and its questions with
@@ -144,14 +150,18 @@ func (s *Session) claim(a *Attachment) {
 		s.reply(s.held)
 	}
 	s.held, s.claimed = nil, nil
+	s.note()
 }
 
-// answer types what the terminal answers to what the child has just asked, in
-// its turn among the input, where it is ours to do so.
-func (s *Session) answer() {
-	p := s.screen.Replies()
+// answerWith types what the terminal answers to what the child has just asked, in
+// its turn among the input, where it is ours to do so. That it has been asked is
+// noted first: a successor must not answer twice.
+func (s *Session) answerWith(p []byte) {
 	if len(p) == 0 {
 		return
+	}
+	if err := s.stateSlate.SetWord(wordTold, s.asked()); err != nil {
+		s.log.Error().Err(err).Msg("state not written")
 	}
 	switch s.answers.now() {
 	case "":
@@ -166,18 +176,27 @@ func (s *Session) answer() {
 	}
 }
 
+// asked is up to where the child's questions have been heard.
+func (s *Session) asked() uint64 {
+	if s.restoring != nil {
+		return s.restoring.at()
+	}
+	return s.screen.Offset()
+}
+
 func (s *Session) reply(p []byte) {
 	if s.open() != nil {
 		return
 	}
-	if in := &s.input; in.queued == 0 {
+	in := &s.input
+	if in.journal.Pending() == 0 {
 		in.answered = 0
 	}
-	if s.input.answered+len(p) > maxAnswers || len(p) > s.input.max-s.input.queued {
+	if in.answered+len(p) > maxAnswers || len(p) > in.journal.Room() {
 		return
 	}
-	s.input.answered += len(p)
-	_, _ = s.accept(p) // a terminal that takes no input is about to end
+	in.answered += len(p)
+	_, _ = s.accept("", 0, p) // a terminal that takes no input is about to end
 }
 
 // mask makes nothing of those questions in output at an offset that others

@@ -37,6 +37,7 @@ const (
 	ItemOutput                   // Data was printed at Offset
 	ItemView                     // Data brings a view of the viewer's own up to Offset
 	ItemPaused                   // nothing more comes for now; input up to Offset was accepted
+	ItemTyped                    // Data was typed when so much was printed; where it is empty, something that is left out
 	ItemExited                   // the session has ended; io.EOF follows
 )
 
@@ -49,6 +50,8 @@ type Item struct {
 	Missed uint64
 	Bytes  int
 	By     string
+	At     time.Time // of ItemTyped
+	Masked bool      // the same: asterisks stand for characters
 
 	View       bool // of ItemResync: a view of the viewer's own begins
 	ScreenOnly bool // of ItemResync: the snapshot has no lines above the screen
@@ -65,6 +68,7 @@ type Attachment struct {
 	spec   protocol.AttachSpec
 	shadow bool   // none of the viewers
 	number uint64 // in the order of coming
+	since  time.Time
 	wake   chan struct{}
 	cancel sync.Once
 	seen   atomic.Uint64 // pos, of one that the child waits for
@@ -99,6 +103,7 @@ type Attachment struct {
 	ended     bool
 	paused    bool
 	pauseTold bool
+	overheard overheard
 }
 
 // Attach adds a viewer and says how it is brought up to date. Zero cols and
@@ -190,16 +195,22 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 
 // admit makes a one of the viewers, and its writer's, if it may be.
 func (s *Session) admit(a *Attachment) error {
-	w := s.input.writer(a.spec.Writer)
-	if a.spec.Attempt > 0 && a.spec.Attempt < w.attempt {
+	j, name := s.input.journal, a.spec.Writer
+	accepted, attempt, err := j.Writer(name)
+	if err != nil {
+		return fmt.Errorf("session %s: %w", s.id, err)
+	}
+	if a.spec.Attempt > 0 && a.spec.Attempt < attempt {
 		return protocol.Errorf(protocol.CodeSuperseded, fmt.Sprintf("a later attempt of the same client has attached to session %s", s.id))
 	}
 	if err := s.makeRoom(a); err != nil {
 		return err
 	}
-	w.attempt = max(w.attempt, a.spec.Attempt)
-	w.attached++
-	a.accepted, a.told = w.accepted, w.accepted
+	if err := errors.Join(j.SetAttempt(name, max(attempt, a.spec.Attempt)), j.Attach(name)); err != nil {
+		s.went()
+		return fmt.Errorf("session %s: %w", s.id, err) // it was there a moment ago
+	}
+	a.accepted, a.told = accepted, accepted
 	s.joins(a)
 	return nil
 }
@@ -208,14 +219,25 @@ func (s *Session) admit(a *Attachment) error {
 // snapshot is taken, which is for the size that comes of it.
 func (s *Session) joins(a *Attachment) {
 	if l, ok := s.sizing.lost[a.spec.Writer]; ok {
-		a.number = l.number
+		a.number, a.since = l.number, l.since
 		delete(s.sizing.lost, a.spec.Writer)
+		s.unheard(a)
 	}
-	if a.number == 0 {
+	returns := a.number != 0
+	if !returns {
 		s.attached++
 		a.number = s.attached
 	}
+	if a.since.IsZero() {
+		a.since = s.cfg.Now()
+	}
 	s.attachments[a] = struct{}{}
+	if a.spec.Typed {
+		s.overhearing++
+	}
+	s.came(a, returns)
+	s.tells(a, returns)
+	s.note()
 	fresh := a.spec.Resume == nil
 	if s.sizing.decider == "" || fresh && s.mayDecide(a) {
 		s.decide(a)
@@ -248,7 +270,8 @@ func (s *Session) makeRoom(a *Attachment) error {
 		return protocol.Errorf(protocol.CodeAlreadyAttached, fmt.Sprintf("session %s is attached by %s; steal to take it over", s.id, who))
 	}
 	for _, other := range own {
-		a.number = other.number
+		a.number, a.since = other.number, other.since
+		a.inherit(other)
 	}
 	for _, other := range append(own, rivals...) {
 		s.end(other, &a.spec.Client)
@@ -268,6 +291,8 @@ func (s *Session) position(a *Attachment, info *protocol.AttachInfo) (start uint
 		info.Offset = r.Offset
 		return start
 	}
+	s.finishRestore() // while that lasts the ring goes on
+	start, _, _ = s.ring.Bounds()
 	s.takeSnapshot(a, a.spec.ScreenOnly)
 	info.Replay, info.Offset, info.SnapshotBytes, info.View = protocol.ReplaySnapshot, a.pos, len(a.snapshot), a.deaf
 	if r != nil { // else it shows all there is to show
@@ -302,7 +327,12 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 		size, a.size = a.window, s.size
 	}
 	var pos uint64
-	a.snapshot, pos = s.screen.Snapshot(history, size)
+	s.core(func() { a.snapshot, pos = s.screen.Snapshot(history, size) })
+	if s.degraded { // what was printed last has to do
+		a.snapshot, size = nil, s.size
+		a.fitted = false
+		pos, _, _ = s.ring.Bounds()
+	}
 	a.move(pos)
 	a.snapshotSize = s.size
 	a.deaf = size != s.size
@@ -323,18 +353,28 @@ func (s *Session) end(a *Attachment, by *string) {
 		return
 	}
 	delete(s.attachments, a)
+	s.note()
 	s.ring.Unwatch(a.wake)
 	if a.shadow {
 		s.shadows--
 		a.end(by)
 		return
 	}
-	s.input.detach(a.spec.Writer)
+	s.input.journal.Detach(a.spec.Writer)
 	s.pacer.CompareAndSwap(a, nil)
 	s.chooseAnswerer()
 	s.unfocus(a)
 	a.end(by)
 	a.stir()
+	if a.mayType() {
+		s.away.viewers--
+	}
+	if a.spec.Typed {
+		s.overhearing--
+	}
+	if by == nil { // else another is about to come
+		s.went()
+	}
 	info := s.info()
 	s.hub.Publish(protocol.EventDetached, &info, nil)
 }
@@ -424,6 +464,7 @@ func (a *Attachment) Resize(size protocol.Size) error {
 func (a *Attachment) resize(window protocol.Size) {
 	if window != a.window {
 		a.window = window
+		a.s.note()
 		a.renew()
 	}
 	if a.shadow {
@@ -599,6 +640,11 @@ func (a *Attachment) pollControl() (Item, bool, error) {
 			return Item{Kind: ItemAccepted, Offset: a.told}, true, nil
 		}
 	}
+	if !a.pauseTold { // else it is for the one that comes in this one's place
+		if item, ok := a.overheard.next(); ok {
+			return item, true, nil
+		}
+	}
 	switch {
 	case a.ended && a.stolenBy != nil:
 		a.over = true
@@ -634,6 +680,7 @@ func (a *Attachment) pollExit() (Item, bool, error) {
 func (a *Attachment) resync() (Item, bool, error) {
 	item := Item{Kind: ItemResync}
 	take := func() {
+		a.s.finishRestore() // while that lasts the ring goes on
 		start, _, _ := a.s.ring.Bounds()
 		item.Missed = start - min(start, a.pos)
 		item.ScreenOnly = item.Missed == 0 && len(a.snapshot) == 0

@@ -27,11 +27,28 @@ func (c *counts) exited(o protocol.Outcome) {
 
 // Counts are a table's numbers.
 type Counts struct {
-	Starting, Running, Draining, Exited int // sessions
+	Starting int `json:"-"` // sessions
+	Running  int `json:"-"`
+	Draining int `json:"-"`
+	Exited   int `json:"-"`
 
-	BytesPrinted, BytesTyped           uint64
-	Spawns, SpawnsFailed               uint64
-	ExitsNatural, ExitsSoft, ExitsHard uint64
+	BytesPrinted uint64 `json:"bytes_printed"`
+	BytesTyped   uint64 `json:"bytes_typed"`
+	Spawns       uint64 `json:"spawns"`
+	SpawnsFailed uint64 `json:"spawns_failed"`
+	ExitsNatural uint64 `json:"exits_natural"`
+	ExitsSoft    uint64 `json:"exits_soft"`
+	ExitsHard    uint64 `json:"exits_hard"`
+}
+
+func (c *counts) restore(n Counts) {
+	c.printed.Store(n.BytesPrinted)
+	c.typed.Store(n.BytesTyped)
+	c.spawns.Store(n.Spawns)
+	c.spawnsFailed.Store(n.SpawnsFailed)
+	c.natural.Store(n.ExitsNatural)
+	c.soft.Store(n.ExitsSoft)
+	c.hard.Store(n.ExitsHard)
 }
 
 // Counts returns the table's numbers. It asks no session's loop, so that it
@@ -56,4 +73,15 @@ func (t *Table) Counts() Counts {
 		}
 	}
 	return c
+}
+
+// Kept returns how many sessions the vault holds.
+func (t *Table) Kept() int {
+	n := 0
+	for _, s := range t.all() {
+		if s.kept.Load() {
+			n++
+		}
+	}
+	return n
 }

@@ -17,19 +17,19 @@ const (
 // An Event is something that happened, numbered from 1 within a supervisor's
 // life.
 type Event struct {
-	Seq     uint64
-	Kind    protocol.EventKind
-	At      time.Time
-	Session *protocol.SessionInfo // as it was then; never changed
+	Seq     uint64                `json:"seq"`
+	Kind    protocol.EventKind    `json:"kind"`
+	At      time.Time             `json:"at"`
+	Session *protocol.SessionInfo `json:"session,omitempty"` // as it was then; never changed
 
-	Notification *protocol.Notification // of EventNotification
+	Notification *protocol.Notification `json:"notification,omitempty"` // of EventNotification
 }
 
 // A Hub keeps the last events by number. Subscribers hold a position, so a
 // slow one costs nothing and is told how many it missed.
 type Hub struct {
-	now func() time.Time
-
+	now    func() time.Time
+	noted  func(seq uint64) // told of each number before anybody else
 	mu     sync.Mutex
 	events []Event // ascending, without gaps
 	bytes  int
@@ -45,6 +45,9 @@ func (h *Hub) Publish(kind protocol.EventKind, info *protocol.SessionInfo, text 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seq++
+	if h.noted != nil {
+		h.noted(h.seq)
+	}
 	h.events = append(h.events, Event{Seq: h.seq, Kind: kind, At: h.now(), Session: info, Notification: text})
 	h.bytes += h.events[len(h.events)-1].size()
 	for len(h.events) > maxEvents || h.bytes > maxEventBytes && len(h.events) > 1 {
@@ -70,6 +73,13 @@ func eventBytes(i *protocol.SessionInfo) int {
 	for _, a := range i.Argv {
 		n += len(a)
 	}
+	n += 128 * len(i.Viewers)
+	for _, v := range i.Viewers {
+		n += len(v.Client)
+	}
+	if i.Command != nil {
+		n += 128 + len(i.Command.Line)
+	}
 	for k, v := range i.Labels {
 		n += len(k) + len(v)
 	}
@@ -89,6 +99,34 @@ func (h *Hub) Seq() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.seq
+}
+
+// maxSavedBytes bounds what a successor is left: all that wait for it wait for that.
+// Subscribers are at the last events, or nearly.
+const maxSavedBytes = 256 << 10
+
+// saved is what restore goes on with: the last event's number, and the last of them.
+func (h *Hub) saved() (uint64, []Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	from, bytes := len(h.events), 0
+	for from > 0 && bytes+h.events[from-1].size() <= maxSavedBytes {
+		from--
+		bytes += h.events[from].size()
+	}
+	return h.seq, append([]Event(nil), h.events[from:]...)
+}
+
+// restore goes on after the event with number seq. Those that are not among events
+// count as missed.
+func (h *Hub) restore(seq uint64, events []Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seq = seq
+	for _, e := range events {
+		h.events = append(h.events, e)
+		h.bytes += e.size()
+	}
 }
 
 // Next returns the events after the given number, at least one, and how many

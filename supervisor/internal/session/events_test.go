@@ -145,3 +145,35 @@ func TestHubConcurrent(t *testing.T) {
 		}
 	}
 }
+
+// A hub that goes on has the last events, and says how many it lacks.
+func TestHubGoesOn(t *testing.T) {
+	h := NewHub(time.Now)
+	info := &protocol.SessionInfo{ID: "s", Title: strings.Repeat("t", 1000)}
+	const n = 1000
+	for range n {
+		h.Publish(protocol.EventTitle, info, nil)
+	}
+	seq, events := h.saved()
+	if size := events[0].size() * len(events); seq != n || size > maxSavedBytes || size < maxSavedBytes-2*events[0].size() {
+		t.Fatalf("%d events of %d bytes, up to number %d", len(events), size, seq)
+	}
+	next := NewHub(time.Now)
+	next.restore(seq, events)
+	got, missed, err := next.Next(t.Context(), n-1)
+	if err != nil || missed != 0 || len(got) != 1 || got[0].Seq != n {
+		t.Errorf("after the last but one: %d events, %d missed, %v", len(got), missed, err)
+	}
+	got, missed, err = next.Next(t.Context(), 0)
+	if err != nil || int(missed) != n-len(events) || len(got) != len(events) {
+		t.Errorf("from the beginning: %d events, %d missed, %v", len(got), missed, err)
+	}
+	// After a crash nothing but the number is left.
+	last := NewHub(time.Now)
+	last.restore(seq, nil)
+	last.Publish(protocol.EventBell, info, nil)
+	got, missed, err = last.Next(t.Context(), n-10)
+	if err != nil || missed != 10 || len(got) != 1 || got[0].Seq != n+1 {
+		t.Errorf("after a crash: %d events, %d missed, %v", len(got), missed, err)
+	}
+}

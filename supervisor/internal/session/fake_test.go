@@ -3,12 +3,16 @@
 package session
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/pty"
@@ -27,12 +31,14 @@ type fakePTY struct {
 	writeDeadline time.Time
 	in            []byte // typed, not read by the child
 	room          int    // what in holds at most
+	plain         bool   // cannot be spliced to
 	deaf          bool   // ends by SIGKILL only
 	words         []byte // printed when it is asked to end
 	held          bool   // a grandchild has the terminal open
 	sizes         []protocol.Size
 	pixels        [2]int
 	closed        bool
+	echoes        atomic.Bool
 	done          chan struct{}
 	status        pty.Status
 }
@@ -151,26 +157,53 @@ func (f *fakePTY) TryWrite(b []byte) (n int, err error) {
 	return n, err
 }
 
-func (f *fakePTY) Write(b []byte) (n int, err error) {
+func (f *fakePTY) SpliceFrom(pipe uintptr, n int) (typed int, err error) {
+	f.change(func() {
+		if f.plain {
+			err = errors.ErrUnsupported
+			return
+		}
+		p := make([]byte, min(n, f.free()))
+		if len(p) > 0 {
+			n, err = unix.Read(int(pipe), p)
+			typed, _ = f.write(p[:max(0, n)])
+		}
+		if f.closed {
+			err = os.ErrClosed
+		}
+	})
+	return typed, err
+}
+
+func (f *fakePTY) AwaitWritable() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
-		k, err := f.write(b[n:])
-		if n += k; err != nil || n == len(b) {
-			return n, err
-		}
-		if !f.writeDeadline.IsZero() && !time.Now().Before(f.writeDeadline) {
-			return n, os.ErrDeadlineExceeded
+		switch {
+		case f.closed:
+			return os.ErrClosed
+		case !f.writeDeadline.IsZero() && !time.Now().Before(f.writeDeadline):
+			return os.ErrDeadlineExceeded
+		case f.free() > 0:
+			return nil
 		}
 		f.wait(f.writeDeadline)
 	}
+}
+
+// free is how many bytes may be typed; none once it is closed.
+func (f *fakePTY) free() int {
+	if f.closed {
+		return 0
+	}
+	return max(0, f.room-len(f.in))
 }
 
 func (f *fakePTY) write(b []byte) (int, error) {
 	if f.closed {
 		return 0, os.ErrClosed
 	}
-	n := min(len(b), f.room-len(f.in))
+	n := min(len(b), f.free())
 	f.in = append(f.in, b[:n]...)
 	return n, nil
 }
@@ -214,3 +247,4 @@ func (f *fakePTY) Close() error {
 }
 
 func (f *fakePTY) LineMode() bool { return false }
+func (f *fakePTY) Echoes() bool   { return f.echoes.Load() }

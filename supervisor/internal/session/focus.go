@@ -15,9 +15,13 @@ type focus struct {
 const reportFocus = len("\x1b[I")
 
 // acceptFrom is accept for what a viewer has typed.
-func (s *Session) acceptFrom(a *Attachment, p []byte) (int, error) {
-	if on, asked := s.screen.Focus(); !on || bytes.IndexByte(p, esc) < 0 {
-		return s.accept(p)
+func (s *Session) acceptFrom(a *Attachment, offset uint64, p []byte) (int, error) {
+	name := a.spec.Writer
+	if bytes.IndexByte(p, esc) < 0 {
+		return s.accept(name, offset, p)
+	}
+	if on, asked := s.wantsFocus(); !on {
+		return s.accept(name, offset, p)
 	} else if asked != s.focus.asked { // it knows nothing, or nothing any more
 		s.focus = focus{asked: asked}
 	}
@@ -25,17 +29,21 @@ func (s *Session) acceptFrom(a *Attachment, p []byte) (int, error) {
 	for n < len(p) {
 		rest := p[n:]
 		at := a.nextFocus(rest)
-		k, err := s.accept(rest[:at])
+		k, err := s.accept(name, offset+uint64(n), rest[:at])
 		a.passed(rest[:k])
 		n += k
 		if err != nil || k < at || at == len(rest) {
 			return n, err
 		}
 		a.focused = rest[at+2] == 'I'
-		if !s.tellFocus() {
-			return n, nil // no room: it comes again
+		told := s.focusNews()
+		if k, err = s.replace(name, offset+uint64(n), reportFocus, told); k == 0 {
+			return n, err // no room: it comes again
 		}
-		n += reportFocus
+		s.focusTold(told)
+		if n += k; err != nil {
+			return n, err
+		}
 	}
 	return n, nil
 }
@@ -78,9 +86,9 @@ var (
 	focusOut    = []byte("\x1b[O")
 )
 
-// tellFocus tells the program whether any viewer has the focus, if it was told
-// otherwise. It reports false where there was no room for that.
-func (s *Session) tellFocus() bool {
+// focusNews returns the report that tells the program whether any viewer has the
+// focus, nothing if it was told so.
+func (s *Session) focusNews() []byte {
 	now := byte('O')
 	for a := range s.attachments {
 		if a.focused {
@@ -88,14 +96,23 @@ func (s *Session) tellFocus() bool {
 		}
 	}
 	if now == s.focus.told {
-		return true
+		return nil
 	}
-	if s.input.max-s.input.queued < reportFocus {
-		return false
+	return []byte{esc, '[', now}
+}
+
+func (s *Session) focusTold(report []byte) {
+	if len(report) > 0 {
+		s.focus.told = report[2]
+		s.note()
 	}
-	s.focus.told = now
-	_, err := s.accept([]byte{esc, '[', now})
-	return err == nil
+}
+
+// wantsFocus reports whether the program wants to be told, and how often it has
+// asked for that.
+func (s *Session) wantsFocus() (on bool, asked uint64) {
+	s.core(func() { on, asked = s.screen.Focus() })
+	return on, asked
 }
 
 // unfocus is called when a viewer has gone.
@@ -104,7 +121,11 @@ func (s *Session) unfocus(a *Attachment) {
 		return
 	}
 	a.focused = false
-	if on, asked := s.screen.Focus(); on && asked == s.focus.asked && s.open() == nil {
-		s.tellFocus()
+	if on, asked := s.wantsFocus(); !on || asked != s.focus.asked || s.open() != nil {
+		return
+	}
+	if report := s.focusNews(); len(report) <= s.input.journal.Room() {
+		s.focusTold(report)
+		_, _ = s.accept("", 0, report) // a terminal that takes no input is about to end
 	}
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
@@ -46,7 +45,8 @@ func (s *Session) halt(look func()) (thaw func(), ok bool) {
 	}
 }
 
-// stand stops read and write, and takes what they have done.
+// stand stops read and await, and takes what has been read. All input that is not
+// typed is in the journal then.
 func (s *Session) stand(h *halt) {
 	s.halting.Store(h)
 	if !s.outputOver {
@@ -57,14 +57,10 @@ func (s *Session) stand(h *halt) {
 		}
 		s.standReader(h)
 	}
-	if in := &s.input; in.busy {
-		_ = s.pty.SetWriteDeadline(longAgo) // the same of Write
-		w := <-s.wrote
-		in.busy = false
-		if len(w.rest) > 0 {
-			in.queue = slices.Insert(in.queue, 0, w.rest)
-			in.queued += len(w.rest)
-		}
+	if s.input.waiting {
+		_ = s.pty.SetWriteDeadline(longAgo) // the same of AwaitWritable
+		<-s.takes                           // whatever it says: goOn tries
+		s.input.waiting = false
 	}
 }
 
@@ -101,5 +97,5 @@ func (s *Session) goOn(h *halt) {
 	default:
 	}
 	close(h.again)
-	s.writeNext()
+	s.typeOn(nil)
 }

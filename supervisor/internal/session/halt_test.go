@@ -101,7 +101,7 @@ func TestHaltTyping(t *testing.T) {
 			}
 		}
 		if i%20 == 0 {
-			if thaw, ok := s.halt(func() { waits = max(waits, s.input.queued) }); ok {
+			if thaw, ok := s.halt(func() { waits = max(waits, s.input.journal.Queued()) }); ok {
 				thaw()
 			}
 		}

@@ -10,12 +10,8 @@ import (
 // History returns lines of the session, the newest first.
 func (s *Session) History(spec protocol.HistorySpec) (protocol.HistoryContent, error) {
 	var lines *screen.Lines
-	if !s.do(func() {
-		s.feed()
-		lines = s.screen.History(spec)
-		s.idle.touch()
-	}) {
-		return protocol.HistoryContent{}, notFound(s.id)
+	if err := s.look(func() { lines = s.screen.History(spec) }); err != nil {
+		return protocol.HistoryContent{}, err
 	}
 	c := lines.Content()
 	c.Instance = s.instance
@@ -40,12 +36,8 @@ func (s *Session) Search(ctx context.Context, spec protocol.SearchSpec) (protoco
 		if err := ctx.Err(); err != nil {
 			return protocol.SearchContent{}, err
 		}
-		if !s.do(func() {
-			s.feed()
-			search.Take(s.screen, searchTake)
-			s.idle.touch()
-		}) {
-			return protocol.SearchContent{}, notFound(s.id)
+		if err := s.look(func() { search.Take(s.screen, searchTake) }); err != nil {
+			return protocol.SearchContent{}, err
 		}
 		search.Match()
 	}

@@ -5,93 +5,23 @@ import (
 	"fmt"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/journal"
 	"holdfast/supervisor/internal/pty"
 )
 
 // Input arrives in pieces that carry their writer's offset. What was accepted
-// is ours: it lies in one bounded queue, in order, and goes to the PTY as fast
-// as the child reads.
-
-const (
-	inputPiece = 32 << 10 // written to the PTY at a time
-	maxWriters = 1024     // writers not attached whose offset is remembered; the longest silent goes first
-)
+// is ours: it lies in the journal, in order, and is typed as fast as the child
+// reads. Beside what its queue holds at most, a pipe and the terminal itself have
+// some 16 KiB each.
 
 // input is owned by loop.
 type input struct {
-	max     int
-	queue   [][]byte // pieces of at most inputPiece bytes
-	queued  int      // bytes in queue
-	busy    bool     // a piece is with the write goroutine
-	writers map[string]*writer
-	clock   uint64
+	journal *journal.Journal
+	max     int  // bytes in its queue
+	waiting bool // await waits for the terminal; else nothing is left to be typed
 
-	answered int // bytes of our answers taken since nothing was queued
+	answered int // bytes of our answers taken since nothing waited
 	line     line
-}
-
-type writer struct {
-	accepted uint64 // bytes taken so far, from 0
-	used     uint64 // input.clock when it last wrote or attached
-	attached int    // attachments of this name
-	attempt  uint64 // the latest of them
-}
-
-func newInput(limit int) input {
-	return input{max: limit, writers: make(map[string]*writer)}
-}
-
-func (in *input) drop() { in.queue, in.queued = nil, 0 }
-
-// writer returns the state of the named writer, a new one beginning at 0.
-func (in *input) writer(name string) *writer {
-	in.clock++
-	w := in.writers[name]
-	if w == nil {
-		if len(in.writers) >= maxWriters {
-			in.forgetOldest()
-		}
-		w = &writer{}
-		in.writers[name] = w
-	}
-	w.used = in.clock
-	return w
-}
-
-func (in *input) detach(name string) { in.writers[name].attached-- }
-
-// forgetOldest spares the attached ones: their clients go on from an offset.
-func (in *input) forgetOldest() {
-	idle, oldest, at := 0, "", in.clock
-	for name, w := range in.writers {
-		if w.attached > 0 {
-			continue
-		}
-		idle++
-		if w.used < at {
-			oldest, at = name, w.used
-		}
-	}
-	if idle >= maxWriters {
-		delete(in.writers, oldest)
-	}
-}
-
-// take queues as much of p as there is room for and returns how much that was.
-func (in *input) take(p []byte) int {
-	p = p[:min(len(p), in.max-in.queued)]
-	in.queued += len(p)
-	for rest := p; len(rest) > 0; {
-		if k := len(in.queue); k > 0 && len(in.queue[k-1]) < cap(in.queue[k-1]) {
-			last := &in.queue[k-1]
-			n := min(cap(*last)-len(*last), len(rest))
-			*last = append(*last, rest[:n]...)
-			rest = rest[n:]
-			continue
-		}
-		in.queue = append(in.queue, make([]byte, 0, min(inputPiece, max(512, len(rest)))))
-	}
-	return len(p)
 }
 
 // typed accepts input from a writer at the writer's offset and returns how far
@@ -106,30 +36,36 @@ func (s *Session) typed(a *Attachment, name string, offset uint64, p []byte) (ui
 	if err := s.open(); err != nil {
 		return 0, err
 	}
-	w := s.input.writer(name)
+	accepted, _, err := s.input.journal.Writer(name)
+	if err != nil {
+		return 0, fmt.Errorf("session %s: %w", s.id, err)
+	}
 	end := offset + uint64(len(p))
 	switch {
 	case end < offset:
-		return w.accepted, protocol.Errorf(protocol.CodeInvalidArgument, "input offset overflows")
-	case offset > w.accepted:
-		return w.accepted, inputError(protocol.CodeInputGap, w.accepted, "input from %d on is missing", w.accepted)
-	case end <= w.accepted:
-		return w.accepted, nil
+		return accepted, protocol.Errorf(protocol.CodeInvalidArgument, "input offset overflows")
+	case offset > accepted:
+		return accepted, inputError(protocol.CodeInputGap, accepted, "input from %d on is missing", accepted)
+	case end <= accepted:
+		return accepted, nil
 	}
-	p = p[w.accepted-offset:]
+	p = p[accepted-offset:]
 	s.lastIO = s.cfg.Now()
 	s.cfg.courtesy.typed(s)
 	var n int
-	var err error
-	if a == nil {
-		n, err = s.accept(p)
-	} else {
+	if a != nil {
 		s.typing(a, p)
-		n, err = s.acceptFrom(a, p)
 	}
-	w.accepted += uint64(n)
+	now := s.moment()
+	if a == nil {
+		n, err = s.accept(name, accepted, p)
+	} else {
+		n, err = s.acceptFrom(a, accepted, p)
+	}
+	accepted += uint64(n)
+	s.overhear(now, p[:n])
 	s.cfg.counts.typed.Add(uint64(n))
-	return w.accepted, s.taken(w.accepted, p, n, err)
+	return accepted, s.taken(accepted, p, n, err)
 }
 
 // taken says what became of input of which n bytes were accepted.
@@ -177,44 +113,88 @@ func (l *line) add(p []byte) (long bool) {
 // of, and the end of file.
 const lineEnds = "\n\r\x04"
 
-// accept writes to the PTY what it takes at once, if nothing waits before it,
-// and queues the rest.
-func (s *Session) accept(p []byte) (int, error) {
-	n := 0
-	if !s.input.busy && s.input.queued == 0 {
-		var err error
-		if n, err = s.pty.TryWrite(p); err != nil {
-			return n, protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("session %s takes no input: %v", s.id, err))
-		}
+// accept takes input, by a writer at its offset or, where the name is "", by
+// nobody, as much as there is room for, and types what the terminal takes at once.
+func (s *Session) accept(name string, offset uint64, p []byte) (n int, err error) {
+	j := s.input.journal
+	if name == "" {
+		n, err = j.Append(p)
+	} else {
+		_, n, err = j.Accept(name, offset, p)
 	}
-	n += s.input.take(p[n:])
-	s.writeNext()
-	return n, nil
+	left, err := s.typeNow(offset+uint64(n), err)
+	if left = min(left, n); left > 0 && name != "" {
+		_ = j.Refuse(name, left) // it has accepted these
+	}
+	return n - left, err
 }
 
-// writeNext hands the next piece to the write goroutine, if that is idle.
-func (s *Session) writeNext() {
+// replace takes count bytes of a writer's input, or none, with p typed in their
+// place, and returns how many it took.
+func (s *Session) replace(name string, offset uint64, count int, p []byte) (int, error) {
+	done, err := s.input.journal.Replace(name, count, p)
+	if !done {
+		count = 0
+	}
+	_, err = s.typeNow(offset+uint64(count), err)
+	return count, err
+}
+
+// typeNow types what was just accepted, up to an offset and with an error, unless
+// something waits before it. Where the terminal takes no input left bytes of it
+// were given up.
+func (s *Session) typeNow(accepted uint64, err error) (left int, _ error) {
+	if flushErr := s.flush(); flushErr != nil {
+		left = s.input.journal.Pending()
+		s.giveUp(flushErr)
+		return left, protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("session %s takes no input: %v", s.id, flushErr))
+	}
+	if err != nil { // no memory or descriptor for what has to wait: later there may be
+		return 0, inputError(protocol.CodeInputFull, accepted, "the input cannot wait: %v", err)
+	}
+	return 0, nil
+}
+
+// flush types what the terminal takes, and has await wait if that is not all. The
+// journal returns now and then while there is more: then await does at once,
+// and loop has seen to others meanwhile.
+func (s *Session) flush() error {
 	in := &s.input
-	if in.busy || len(in.queue) == 0 {
-		return
+	if in.waiting {
+		return nil
 	}
-	p := in.queue[0]
-	in.queue[0] = nil
-	in.queue = in.queue[1:]
-	in.queued -= len(p)
-	in.busy = true
-	s.toWrite <- p // has room: one piece is out at a time
+	done, err := in.journal.Flush(s.pty)
+	if err != nil {
+		return err
+	}
+	if !done {
+		in.waiting = true
+		s.full <- struct{}{} // has room: await waits for one at a time
+	}
+	return nil
 }
 
-func (s *Session) inputWritten(err error) {
-	s.input.busy = false
-	if err != nil {
-		// The terminal takes no input any more; what waits has no reader.
-		s.log.Debug().Err(err).Int("dropped", s.input.queued).Msg("input not written")
-		s.input.drop()
+// typeOn goes on after await has waited, and with an error if it waited in vain.
+func (s *Session) typeOn(err error) {
+	s.input.waiting = false
+	if s.exit != nil {
 		return
 	}
-	s.writeNext()
+	if err == nil {
+		err = s.flush()
+	}
+	if err != nil {
+		s.giveUp(err)
+	}
+}
+
+// giveUp is for a terminal that takes no input any more; what waits has no reader.
+func (s *Session) giveUp(why error) {
+	j := s.input.journal
+	s.log.Debug().Err(why).Int("dropped", j.Pending()).Msg("input not written")
+	if err := j.Drop(); err != nil {
+		s.log.Warn().Err(err).Msg("input not dropped")
+	}
 }
 
 // Type accepts input without an attachment. With a writer's name it is exactly
@@ -229,9 +209,11 @@ func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, e
 			return
 		}
 		s.lastIO = s.cfg.Now()
+		now := s.moment()
 		var n int
-		n, err = s.accept(p)
+		n, err = s.accept("", 0, p)
 		accepted = uint64(n)
+		s.overhear(now, p[:n])
 		s.cfg.counts.typed.Add(accepted)
 		err = s.taken(accepted, p, n, err)
 	}) {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,7 +83,7 @@ func TestPaste(t *testing.T) {
 }
 
 // What Type does with offsets. The child does not read; the terminal takes 4096
-// bytes and the queue 1000, beside the piece that is being written.
+// bytes and the queue 1000. There is no pipe, which would take more.
 func TestType(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -105,14 +104,14 @@ func TestType(t *testing.T) {
 		{"overflow", 10, ^uint64(0), 2, protocol.CodeInvalidArgument, 10},
 		{"the terminal is full", 4096, 4096, 1000, "", 5096},
 		{"the queue is full", 4096, 4096, 1001, protocol.CodeInputFull, 5096},
-		{"a piece is being written", 5096, 5096, 1000, "", 6096},
-		{"a piece is being written, the queue is full", 5096, 5096, 1001, protocol.CodeInputFull, 6096},
+		{"the queue was full", 5096, 5096, 1, protocol.CodeInputFull, 5096},
 		{"full, and again what was had", 5096, 5000, 96, "", 5096},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb, by := fakeTable(t, Config{InputBytes: 1000})
 				s := create(t, tb, bash(""))
+				by(s).plain = true
 				v := look(t, s, protocol.AttachSpec{Writer: "w"})
 				input := bytes.Repeat([]byte("0123456789abcdef"), 1000)
 				if err := v.a.Type(0, input[:tt.before]); err != nil {
@@ -126,8 +125,8 @@ func TestType(t *testing.T) {
 				if e != nil && e.Offset != nil && (*e.Offset != tt.after || !e.Retryable) {
 					t.Errorf("got offset %d, retryable %v; want %d", *e.Offset, e.Retryable, tt.after)
 				}
-				if got := s.input.writers["w"].accepted; got != tt.after {
-					t.Errorf("got %d accepted, want %d", got, tt.after)
+				if got, _, err := s.input.journal.Writer("w"); got != tt.after || err != nil {
+					t.Errorf("got %d accepted, %v, want %d", got, err, tt.after)
 				}
 				var got []byte
 				for synctest.Wait(); len(by(s).in) > 0; synctest.Wait() {
@@ -141,8 +140,7 @@ func TestType(t *testing.T) {
 	}
 }
 
-// The queue's bound holds, plus the piece that is being written, however much
-// is sent.
+// The queue's bound holds, plus what a pipe takes, however much is sent.
 func TestInputBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 100 << 10
@@ -156,18 +154,15 @@ func TestInputBound(t *testing.T) {
 		}
 		_, err := s.Type("", 0, []byte("x"))
 		wantCode(t, "one more", err, protocol.CodeInputFull)
-		held := 0
-		for _, p := range s.input.queue {
-			held += cap(p)
-		}
-		if s.input.queued > limit || held > limit+inputPiece {
-			t.Errorf("got %d bytes queued in %d of memory, want at most %d", s.input.queued, held, limit)
+		const pipe = 64 << 10 // by default; the journal wants less
+		if j := s.input.journal; j.Queued() > limit || j.Pending() > limit+pipe || j.Room() != 0 {
+			t.Errorf("got %d bytes queued of %d that wait, want at most %d", j.Queued(), j.Pending(), limit)
 		}
 		got := 0
 		for synctest.Wait(); len(by(s).in) > 0; synctest.Wait() {
 			got += len(by(s).take(1000))
 		}
-		if got < limit || got > limit+inputPiece+by(s).room {
+		if got < limit || got > limit+pipe+by(s).room {
 			t.Errorf("the child got %d bytes", got)
 		}
 	})
@@ -271,24 +266,22 @@ func TestWritersAreForgotten(t *testing.T) {
 		if err := v.a.Type(0, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		const others = 2 * maxWriters
+		const known, others = 1024, 2048
 		for i := range others {
 			if _, err := s.Type(fmt.Sprint(i), 0, []byte("x")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := len(s.input.writers); n != maxWriters+1 {
-			t.Errorf("got %d writers, want %d and the one attached", n, maxWriters)
+		if n := s.input.journal.Known(); n != known+1 {
+			t.Errorf("got %d writers, want %d and the one attached", n, known)
 		}
-		var forgotten []int
-		for i := range others {
-			if s.input.writers[fmt.Sprint(i)] == nil {
-				forgotten = append(forgotten, i)
+		for i := others - known; i < others; i++ {
+			if _, err := s.Type(fmt.Sprint(i), 1, []byte("y")); err != nil {
+				t.Errorf("%d, which wrote late: %v", i, err)
 			}
 		}
-		if len(forgotten) != others-maxWriters || !slices.IsSorted(forgotten) || forgotten[len(forgotten)-1] != others-maxWriters-1 {
-			t.Errorf("forgotten are %v, want the first %d", forgotten, others-maxWriters)
-		}
+		_, err := s.Type("0", 1, []byte("y"))
+		wantCode(t, "one that wrote early", err, protocol.CodeInputGap)
 		if err := v.a.Type(1, []byte("y")); err != nil {
 			t.Errorf("the one attached: %v", err)
 		}

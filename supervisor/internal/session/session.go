@@ -15,6 +15,7 @@ package session
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,9 +31,12 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/logging"
+	"holdfast/supervisor/internal/journal"
+	"holdfast/supervisor/internal/postmortem"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/ring"
 	"holdfast/supervisor/internal/screen"
+	"holdfast/supervisor/internal/slate"
 )
 
 // PTY is a child on a terminal; *pty.PTY is the real one.
@@ -42,9 +46,11 @@ type PTY interface {
 	SetReadDeadline(time.Time) error
 	SetWriteDeadline(time.Time) error
 	TryWrite([]byte) (int, error)
-	Write([]byte) (int, error)
+	SpliceFrom(pipe uintptr, n int) (typed int, err error)
+	AwaitWritable() error
 	Resize(cols, rows, width, height int) error
 	LineMode() bool
+	Echoes() bool
 	Interrupt() error
 	Signal(syscall.Signal) error
 	Done() <-chan struct{}
@@ -67,8 +73,8 @@ const (
 // A Session owns one child and all that derives from it.
 //
 //	read   reads the PTY into the ring; sends to and closes chunks
-//	write  writes queued input to the PTY; receives from toWrite
-//	loop   owns the fields below the line; closes exited, toWrite and gone
+//	await  waits until the PTY takes input; receives from full, sends to takes
+//	loop   owns the fields below the line; closes exited, full and gone
 //
 // The ring outlives them until the last attachment is closed: a viewer gets the
 // last byte and the exit of a session that was forgotten meanwhile.
@@ -89,40 +95,63 @@ type Session struct {
 	ring    *ring.Ring
 	chunks  chan chunk
 	asks    chan func()
-	toWrite chan []byte
-	wrote   chan written
+	full    chan struct{}              // the terminal takes no more input
+	takes   chan error                 // it takes some again, or why it never will
 	exited  chan struct{}              // closed once the exit record stands
 	gone    chan struct{}              // closed once nothing of the session runs
-	running sync.WaitGroup             // read, write, and signals that nothing else waits for
+	running sync.WaitGroup             // read, await, and signals that nothing else waits for
 	holders atomic.Int64               // of the ring: loop and each attachment until its Close
 	answers answers                    // who answers the child's questions; changed by loop
 	late    sync.Mutex                 // takes loop's place once that is gone, for what viewers still want
+	kept    atomic.Bool                // the vault holds the files
 	pacer   atomic.Pointer[Attachment] // whom the child waits for; changed by loop
 	unpaced bool                       // the pacer was waited for in vain; owned by read
-	halting atomic.Pointer[halt]       // read and write are to rest; changed by loop
+	halting atomic.Pointer[halt]       // read and await are to rest; changed by loop
 	poke    chan struct{}              // has read look whether it is
 
 	// Owned by loop.
 	state       protocol.State
 	size        protocol.Size
 	lastIO      time.Time
-	screen      *screen.Screen
+	screen      *screen.Screen // see core.go: not to be used but within core
+	adopted     bool           // it was begun by a supervisor before this one
+	restoring   *restoration   // until there is a screen
+	degraded    bool           // there is none worth looking at
+	tries       uint64         // of restoring it, in vain
+	title, cwd  string         // while there is no screen to ask
+	framed      uint64         // what the keyframe stands for
+	framedWhole bool           // it has all lines
+	changed     bool           // something of saved has, since it was written down
+	awaits      map[*awaited]struct{}
+	printedAt   time.Time // when it printed last
 	attachments map[*Attachment]struct{}
 	shadows     int    // of them are no viewers
+	overhearing int    // of them are told what is typed
 	attached    uint64 // attachments so far
 	sizing      sizing
 	appearance  protocol.Appearance
 	focus       focus
 	input       input
 	idle        idle
-	news        alarm            // runs for newsEvery after something was told
+	news        alarm // runs for newsEvery after something was told
+	commands    commands
+	quiet       quiet
+	away        away
+	viewerEnv   []string         // of the last viewer that told it; replaced, and never changed
 	held        []byte           // our answers to questions that are nobody's yet
 	claimed     <-chan time.Time // then they are ours
 	ending      *ending
-	cleaning    bool // an end was asked for after the child had gone
+	signalled   signalled
+	seen        postmortem.Seen // of the child, for its exit record
+	cleaning    bool            // an end was asked for after the child had gone
 	childEnded  bool
 	outputOver  bool
 	exit        *protocol.ExitRecord // set before exited is closed, then read by all
+
+	// What outlives this process, beside the ring (saved.go, keyframe.go).
+	savedSpec  json.RawMessage
+	stateSlate *slate.Slate
+	keyframe   *slate.Slate
 }
 
 // chunk says that n bytes at offset are in the ring.
@@ -133,64 +162,127 @@ type chunk struct {
 
 // ending is an end that was asked for.
 type ending struct {
+	asker     protocol.Asker
 	reason    protocol.Reason
 	timedOut  bool
+	soft      syscall.Signal
+	grace     time.Duration
 	over      bool // every signal has been sent
 	hard      bool
 	survivors []int
 }
 
-// start starts a child and the goroutines that serve it.
+// signalled is the last signal that was asked for and was no end.
+type signalled struct {
+	asker protocol.Asker
+	name  string
+}
+
+// start starts a child, which the vault holds before it runs.
 func start(id protocol.SessionID, spec protocol.SpawnSpec, token, account string, cfg *Config, hub *Hub, onExit func(*Session)) (*Session, error) {
 	size := spec.Size()
-	r, err := ring.New(cfg.RingBytes, size)
-	if err != nil {
-		return nil, spawnError(err)
-	}
-	p, err := cfg.Start(pty.Spec{
-		Argv: spec.Argv, Dir: workDir(spec), Env: childEnv(cfg.Env, id, spec),
-		Cols: size.Cols, Rows: size.Rows,
-	})
-	if err != nil {
-		return nil, spawnError(errors.Join(err, r.Close()))
-	}
 	now := cfg.Now()
 	s := &Session{
 		id: id, instance: protocol.NewInstance(), spec: spec, token: token, account: account, created: now, begun: time.Now(),
 		cfg: cfg, hub: hub, onExit: onExit,
-		pty: p, ring: r,
-		// At most this many reads, one in loop's hands and one reserved lie
-		// between loop and the end of the ring, which holds eight: what loop
-		// views is never overwritten.
-		chunks:  make(chan chunk, 4),
-		asks:    make(chan func()),
-		toWrite: make(chan []byte, 1),
-		wrote:   make(chan written, 1),
-		poke:    make(chan struct{}, 1),
-		exited:  make(chan struct{}),
-		gone:    make(chan struct{}),
-		state:   protocol.StateStarting, size: size, lastIO: now,
-		attachments: make(map[*Attachment]struct{}),
-		input:       newInput(cfg.InputBytes),
+		state: protocol.StateStarting, size: size, lastIO: now,
 	}
+	s.log = cfg.Log.With().Str(logging.Session, string(id)).Str(logging.Instance, string(s.instance)).Logger()
 	lines := min(max(cmp.Or(spec.ScrollbackLines, cfg.ScrollbackLines), 0), protocol.MaxScrollback)
 	s.spec.ScrollbackLines = lines
+	s.makeChannels()
 	s.sizing.policy = cmp.Or(spec.SizePolicy, protocol.SizeLatest)
 	s.screen = screen.New(size, lines)
 	s.answers.change(0, unclaimed)
+	s.away.open = true
 	s.holders.Store(1)
-	s.log = cfg.Log.With().Str(logging.Session, string(id)).Str(logging.Instance, string(s.instance)).Logger()
+	if err := s.makeFiles(size); err != nil {
+		return nil, spawnError(errors.Join(err, s.closeFiles()))
+	}
+	p, err := cfg.Start(pty.Spec{
+		Argv: spec.Argv, Dir: workDir(spec), Env: childEnv(cfg.Env, id, spec),
+		Cols: size.Cols, Rows: size.Rows, Opened: s.opened, Ended: s.childHasEnded,
+	})
+	if err != nil {
+		if s.pty != nil {
+			s.letGo()
+		}
+		return nil, spawnError(errors.Join(err, s.closeFiles()))
+	}
+	s.pty = p
+	s.named()
+	s.notice()
 	s.enter(protocol.StateRunning)
+	s.note()
 	return s, nil
+}
+
+func (s *Session) makeChannels() {
+	// At most this many reads, one in loop's hands and one reserved lie
+	// between loop and the end of the ring, which holds eight: what loop
+	// views is never overwritten.
+	s.chunks = make(chan chunk, 4)
+	s.asks = make(chan func())
+	s.full = make(chan struct{}, 1)
+	s.takes = make(chan error, 1)
+	s.poke = make(chan struct{}, 1)
+	s.exited = make(chan struct{})
+	s.gone = make(chan struct{})
+	s.attachments = make(map[*Attachment]struct{})
+}
+
+// makeFiles makes all that a session has beside its terminal.
+func (s *Session) makeFiles(size protocol.Size) (err error) {
+	if err = s.newSavedSpec(); err != nil {
+		return err
+	}
+	if s.ring, err = ring.New(s.cfg.RingBytes, size); err != nil {
+		return err
+	}
+	if err = s.newSlates(); err != nil {
+		return err
+	}
+	s.input = input{max: s.cfg.InputBytes}
+	s.input.journal, err = journal.New(s.ring.Room(), s.journalConfig())
+	return err
+}
+
+func (s *Session) journalConfig() journal.Config {
+	return journal.Config{Max: s.cfg.InputBytes, Made: func(journal.Files) { s.put() }}
+}
+
+// closeFiles undoes makeFiles, as far as that has come.
+func (s *Session) closeFiles() (err error) {
+	if s.input.journal != nil {
+		err = s.input.journal.Close()
+	}
+	if s.stateSlate != nil {
+		err = errors.Join(err, s.stateSlate.Close(), s.keyframe.Close())
+	}
+	if s.ring != nil {
+		err = errors.Join(err, s.ring.Close())
+	}
+	return err
+}
+
+// opened has the vault hold the terminal while nothing runs on it yet.
+func (s *Session) opened(p *pty.PTY) error {
+	s.pty = p
+	if err := s.writeState(); err != nil {
+		return err
+	}
+	s.put()
+	return nil
 }
 
 // run starts the goroutines. Whoever has found the session before waits in do.
 func (s *Session) run() {
 	s.log.Info().Int(logging.PID, s.pty.PID()).Msg("session started")
+	s.settle()
 	info := s.info()
 	s.hub.Publish(protocol.EventCreated, &info, nil)
 	s.running.Go(s.read)
-	s.running.Go(s.write)
+	s.running.Go(s.await)
 	go s.loop()
 }
 
@@ -198,7 +290,8 @@ func (s *Session) run() {
 func (s *Session) abandon() {
 	s.pty.Hangup(syscall.SIGHUP, 0)
 	<-s.pty.Done()
-	if err := errors.Join(s.pty.Close(), s.ring.Close()); err != nil {
+	s.letGo()
+	if err := errors.Join(s.pty.Close(), s.closeFiles()); err != nil {
 		s.log.Warn().Err(err).Msg("abandoned session not closed cleanly")
 	}
 }
@@ -269,25 +362,30 @@ func (s *Session) took(n int) {
 	}
 }
 
-func (s *Session) write() {
-	for p := range s.toWrite {
-		n, err := s.pty.Write(p)
-		s.wrote <- written{p[n:], err}
+func (s *Session) await() {
+	for range s.full {
+		s.takes <- s.pty.AwaitWritable()
 	}
-}
-
-// written is what became of a piece of input.
-type written struct {
-	rest []byte // not written
-	err  error  // why not
 }
 
 func (s *Session) loop() {
 	defer close(s.gone)
 	defer s.news.stop()
 	defer s.idle.stop()
+	defer s.quiet.stop()
+	defer s.commands.stop()
 	defer s.sizing.stop()
 	chunks, childDone := s.chunks, s.pty.Done()
+	s.printedAt = s.lastIO // or before that, of one that was adopted
+	if s.adopted {
+		s.went() // whoever looked is lost
+	}
+	if s.exit != nil { // adopted so
+		chunks, childDone = nil, nil
+	} else if s.adopted {
+		s.takeUp()
+		s.settle()
+	}
 	for s.state != protocol.StateForgotten {
 		select {
 		case c, ok := <-chunks:
@@ -298,15 +396,19 @@ func (s *Session) loop() {
 			}
 			s.shown(c)
 		case f := <-s.asks:
-			f()
-		case w := <-s.wrote:
-			s.inputWritten(w.err)
+			f() // and settles
+		case err := <-s.takes:
+			s.typeOn(err)
 		case <-s.claimed:
 			s.claim(nil)
 		case <-s.idle.c:
 			s.becomeIdle()
 		case <-s.sizing.c:
 			s.expireLost()
+		case <-s.quiet.c:
+			s.becomeQuiet()
+		case <-s.commands.c:
+			s.tellCommand()
 		case <-s.news.c:
 			s.news.rang()
 			s.tellNews()
@@ -318,16 +420,21 @@ func (s *Session) loop() {
 			}
 			s.finishIfOver()
 		}
+		s.settle()
 	}
-	close(s.toWrite)
+	close(s.full)
 	s.running.Wait() // the terminal is closed: nothing holds them up
+	s.letGo()
+	if err := errors.Join(s.stateSlate.Close(), s.keyframe.Close()); err != nil {
+		s.log.Warn().Err(err).Msg("state not closed")
+	}
 	s.releaseRing()
 }
 
 // shown shows a chunk.
 func (s *Session) shown(c chunk) {
+	s.printed()
 	s.show(c.offset + uint64(c.n))
-	s.lastIO = s.cfg.Now()
 }
 
 func (s *Session) releaseRing() {
@@ -343,7 +450,7 @@ func (s *Session) releaseRing() {
 func (s *Session) do(f func()) bool {
 	done := make(chan struct{})
 	select {
-	case s.asks <- func() { defer close(done); f() }:
+	case s.asks <- func() { defer close(done); f(); s.settle() }:
 		<-done
 		return true
 	case <-s.gone:
@@ -373,12 +480,18 @@ func (s *Session) finishIfOver() {
 	s.tellNews()
 	s.exit = s.exitRecord()
 	s.cfg.counts.exited(s.exit.Outcome)
-	s.input.drop()
+	if err := errors.Join(s.input.journal.Drop(), s.input.journal.Close()); err != nil {
+		s.log.Warn().Err(err).Msg("input not closed")
+	}
+	s.enter(protocol.StateExited)
+	s.frame(allLines)
+	s.note()
+	s.settle()
 	s.ring.Finish()
 	if err := s.pty.Close(); err != nil {
 		s.log.Warn().Err(err).Msg("terminal not closed")
 	}
-	s.enter(protocol.StateExited)
+	s.put() // without the terminal, which would stay open there
 	s.onExit(s)
 	close(s.exited)
 	s.log.Info().Int(logging.ExitCode, s.exit.ExitCode).Str("outcome", string(s.exit.Outcome)).
@@ -387,23 +500,45 @@ func (s *Session) finishIfOver() {
 	s.hub.Publish(protocol.EventExited, &info, nil)
 }
 
+// notice notes of the child what can be seen only while it lives.
+func (s *Session) notice() {
+	if seen, ok := postmortem.Look(s.pty.PID()); ok && !isClosed(s.pty.Done()) { // else the pid may be another's
+		seen.Cwd = cmp.Or(seen.Cwd, s.seen.Cwd)
+		s.seen = seen
+		s.note()
+	}
+}
+
 func (s *Session) exitRecord() *protocol.ExitRecord {
 	status := s.pty.Status()
 	rec := &protocol.ExitRecord{
 		ExitCode: status.Code, Signal: status.Signal,
 		Outcome: protocol.OutcomeNatural, Reason: protocol.ReasonExited,
-		Tail: s.screen.Text(protocol.TailLines), LastLines: s.screen.NonEmpty(protocol.LastLines),
 		StartedAt: s.created, ExitedAt: s.cfg.Now(),
+		CoreDumped: status.Core, Usage: protocol.Usage(status.Usage),
 	}
+	s.core(func() {
+		rec.Cwd = s.screen.Cwd()
+		rec.Tail, rec.LastLines = s.screen.Text(protocol.TailLines), s.screen.NonEmpty(protocol.LastLines)
+	})
+	rec.Cwd = cmp.Or(rec.Cwd, s.seen.Cwd)
 	if status.Err != nil {
 		rec.Reason = protocol.ReasonWaitError
 	}
-	if e := s.ending; e != nil {
+	switch e := s.ending; {
+	case e != nil:
 		rec.Reason, rec.TimedOut, rec.Survivors = e.reason, e.timedOut, e.survivors
 		rec.Outcome = protocol.OutcomeSoft
 		if e.hard {
 			rec.Outcome = protocol.OutcomeHard
 		}
+		rec.EndedBy, rec.EndedByUser = e.asker.By, e.asker.ByUser
+	case status.Signal != "" && status.Signal == s.signalled.name:
+		rec.EndedBy, rec.EndedByUser = s.signalled.asker.By, s.signalled.asker.ByUser
+	case status.Signal == pty.SignalName(syscall.SIGKILL):
+		rec.OOM = s.seen.OutOfMemory(s.pty.PID(), rec.ExitedAt.Sub(rec.StartedAt))
+	case status.Code == 128+int(syscall.SIGKILL): // as a shell ends by what ended its last program
+		rec.OOM = s.seen.OutOfMemory(0, 0)
 	}
 	return rec
 }
@@ -411,11 +546,13 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 // info is called in loop, or before it runs.
 func (s *Session) info() protocol.SessionInfo {
 	start, end, _ := s.ring.Bounds()
+	title, cwd := s.titles()
 	i := protocol.SessionInfo{
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.state, Size: s.size,
-		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: s.screen.Cwd(), Title: s.screen.Title(), Labels: maps.Clone(s.spec.Labels), Originator: s.spec.Originator,
+		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.spec.Labels), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.lastIO, OutputOffset: end, RingStart: start,
-		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.sizing.policy, Attachments: len(s.attachments) - s.shadows,
+		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.sizing.policy, Attachments: len(s.attachments) - s.shadows, Degraded: s.degraded,
+		Viewers: s.viewers(), Left: s.away.left(), Command: s.commands.info,
 	}
 	if s.exit != nil {
 		exit := *s.exit
@@ -440,8 +577,8 @@ func (s *Session) Info() (protocol.SessionInfo, error) {
 func (s *Session) Show(spec protocol.ScreenSpec) (protocol.ScreenContent, error) {
 	for rows := screen.Rows(spec); ; {
 		var v *screen.View
-		if !s.do(func() { s.feed(); v = s.screen.View(rows); s.idle.touch() }) {
-			return protocol.ScreenContent{}, notFound(s.id)
+		if err := s.look(func() { v = s.screen.View(rows) }); err != nil {
+			return protocol.ScreenContent{}, err
 		}
 		c, next := v.Content(spec)
 		if next == 0 {
@@ -496,7 +633,9 @@ func (s *Session) resize(size protocol.Size) error {
 	}
 	s.size = size
 	s.show(s.ring.MarkSize(size)) // what came before it came at the old size
-	s.screen.Resize(size)
+	if s.restoring == nil {       // else it sees the mark
+		s.guarded(func() { s.screen.Resize(size) })
+	}
 	s.idle.touch()
 	for a := range s.attachments {
 		a.renew()
@@ -530,8 +669,16 @@ func (s *Session) openTo(may func() error) error {
 func (s *Session) Interrupt() error { return s.signal(PTY.Interrupt, anybody) }
 
 // Signal sends a signal to every process group of the terminal.
-func (s *Session) Signal(sig syscall.Signal) error {
-	return s.signal(func(p PTY) error { return p.Signal(sig) }, anybody)
+func (s *Session) Signal(sig syscall.Signal) error { return s.SignalFor(protocol.Asker{}, sig) }
+
+// SignalFor is Signal for one whom the exit record is to name, should the child
+// end by it.
+func (s *Session) SignalFor(asker protocol.Asker, sig syscall.Signal) error {
+	return s.signal(func(p PTY) error { return p.Signal(sig) }, func() error {
+		s.signalled = signalled{asker.Cut(), pty.SignalName(sig)}
+		s.note()
+		return nil
+	})
 }
 
 // signal runs outside of loop: finding process groups takes a while, and the
@@ -548,6 +695,7 @@ func (s *Session) signal(send func(PTY) error, may func() error) error {
 
 // End says how to end a session.
 type End struct {
+	Asker    protocol.Asker
 	Soft     syscall.Signal // 0 is SIGHUP
 	Grace    *time.Duration // nil is the configured one
 	Reason   protocol.Reason
@@ -589,17 +737,25 @@ func (s *Session) terminate(e End) error {
 		}
 		return nil
 	}
-	end := &ending{reason: e.Reason, timedOut: e.TimedOut}
+	s.notice()
+	end := &ending{asker: e.Asker.Cut(), reason: e.Reason, timedOut: e.TimedOut, soft: soft, grace: grace}
 	s.ending = end
+	s.note()
 	s.log.Info().Str(logging.Reason, string(e.Reason)).Dur("grace", grace).Msg("session ending")
+	s.hangUp(end)
+	return nil
+}
+
+// hangUp sends the signals.
+func (s *Session) hangUp(end *ending) {
 	go func() {
-		hard, survivors := s.pty.Hangup(soft, grace)
+		hard, survivors := s.pty.Hangup(end.soft, end.grace)
 		s.do(func() {
 			end.over, end.hard, end.survivors = true, hard, survivors
+			s.note()
 			s.finishIfOver()
 		})
 	}()
-	return nil
 }
 
 // Exited is closed once the exit record stands.

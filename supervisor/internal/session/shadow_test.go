@@ -60,7 +60,7 @@ func life(t *testing.T, policy protocol.SizePolicy, between func(t *testing.T, s
 				synctest.Wait()
 			}
 			i, writers := info(t, s), 0
-			s.do(func() { writers = len(s.input.writers) })
+			s.do(func() { writers = s.input.journal.Known() })
 			var sizes []protocol.Size
 			f.change(func() { sizes = slices.Clone(f.sizes) })
 			noticed = append(noticed, fmt.Sprintf("%s: %v %s, %d look, I/O at %v, %d writers; typed %q, sizes %v",

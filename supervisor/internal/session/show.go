@@ -16,8 +16,18 @@ func (s *Session) feed() {
 // show feeds the screen up to an offset, as far as that has not been done, and
 // sees to what the child has said to its terminal in it.
 func (s *Session) show(end uint64) {
+	if s.restoring != nil {
+		if !s.hurries(end) {
+			return // it comes to that
+		}
+		s.finishRestore()
+	}
 	from := s.screen.Offset()
 	if from >= end {
+		return
+	}
+	if s.degraded {
+		s.screen.Skip(end)
 		return
 	}
 	polite := end-from > courtesyPiece && s.cfg.courtesy.due(s)
@@ -27,11 +37,14 @@ func (s *Session) show(end uint64) {
 			n = min(n, courtesyPiece)
 			rawio.Yield()
 		}
-		s.screen.Write(s.ring.View(from, int(n)))
+		s.guarded(func() { s.screen.Write(s.ring.View(from, int(n))) })
 	}
 	s.idle.touch()
-	s.answer()
+	s.hear()
+	s.answerWith(s.screen.Replies())
 	s.tellNews()
+	s.tellAwaits()
+	s.mayFrame()
 }
 
 // An alarm is a timer that is made when it is first needed, since most sessions
@@ -60,7 +73,7 @@ func (a *alarm) stop() {
 }
 
 // A session that prints nothing for idleAfter, or up to twice that, makes its
-// screen small.
+// screen small, and looks where its child is.
 const idleAfter = 5 * time.Second
 
 // idle runs while the session is not idle, and no longer.
@@ -86,7 +99,14 @@ func (s *Session) becomeIdle() {
 		i.touch()
 		return
 	}
-	s.screen.Pack()
+	if s.restoring != nil {
+		return
+	}
+	s.guarded(s.screen.Pack)
+	s.notice()
+	if !s.frameWhole() {
+		i.touch()
+	}
 }
 
 // newsEvery is how often a session's program is heard at most: titles that
@@ -96,7 +116,7 @@ const newsEvery = 100 * time.Millisecond
 // tellNews publishes what the program has told its terminal, unless that was
 // done a moment ago: then it is done when the alarm rings.
 func (s *Session) tellNews() {
-	if s.news.c != nil {
+	if s.news.c != nil || s.restoring != nil {
 		return
 	}
 	events := s.screen.Events()
@@ -107,5 +127,6 @@ func (s *Session) tellNews() {
 	for _, e := range events {
 		s.hub.Publish(e.Kind, &info, e.Notification)
 	}
+	s.note() // what was heard of it counts
 	s.news.set(newsEvery)
 }

@@ -150,7 +150,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		for n := len(typedBy(f)); n > 0; n = len(typedBy(f)) {
 			total += n
 		}
-		if total < maxAnswers/2 || total > maxAnswers+16<<10+2*inputPiece {
+		if total < maxAnswers/2 || total > maxAnswers+16<<10+f.room {
 			t.Errorf("the child reads %d bytes", total)
 		}
 		show(f, askCursor)

@@ -97,6 +97,7 @@ func newSim(t *testing.T, seed uint64, p plant) *sim {
 		Start: func(spec pty.Spec) (PTY, error) {
 			m.pty = newFake(spec)
 			m.pty.room, m.pty.perRead = 1+m.rnd.IntN(4096), 1+m.rnd.IntN(8192)
+			m.pty.plain = m.rnd.IntN(2) == 0
 			if p.pty != nil {
 				return p.pty(m.pty), nil
 			}

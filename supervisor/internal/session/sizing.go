@@ -28,6 +28,8 @@ type lost struct {
 	number uint64
 	window protocol.Size // zero where it does not count
 	until  time.Time
+	since  time.Time // when it came
+	typed  bool      // it could
 }
 
 // lose keeps in mind a viewer that did not say good-bye.
@@ -38,7 +40,7 @@ func (z *sizing) lose(a *Attachment) {
 	if a.shadow || len(z.lost) >= maxAttachments {
 		return
 	}
-	l := lost{number: a.number, until: time.Now().Add(reconnectTime)}
+	l := lost{number: a.number, until: time.Now().Add(reconnectTime), since: a.since, typed: a.mayType()}
 	if a.counts() {
 		l.window = a.window
 	}
@@ -66,8 +68,20 @@ func (s *Session) expireLost() {
 		z.set(first.Sub(now))
 	}
 	if gone {
+		s.went()
 		s.sizeUp()
+		s.note()
 	}
+}
+
+// anyTyped reports whether one of the lost could type.
+func (z *sizing) anyTyped() bool {
+	for _, l := range z.lost {
+		if l.typed {
+			return true
+		}
+	}
+	return false
 }
 
 // counts reports whether a's window may be the session's size.
@@ -188,6 +202,7 @@ func (s *Session) SetSizePolicy(policy protocol.SizePolicy, cols, rows int) erro
 			return err
 		}
 		s.sizing.policy = policy
+		s.note()
 		if cols != 0 || rows != 0 {
 			return s.resize(protocol.Size{Cols: cols, Rows: rows}.Normalize())
 		}
@@ -205,7 +220,10 @@ func (s *Session) appears(a *Attachment) {
 	}
 	width, height := s.appearance.Pixels(s.size)
 	s.appearance = *look
-	s.screen.SetAppearance(*look)
+	s.note()
+	if s.restoring == nil { // else when it is over
+		s.guarded(func() { s.screen.SetAppearance(*look) })
+	}
 	if w, h := look.Pixels(s.size); (w != width || h != height) && s.open() == nil {
 		if err := s.setSize(s.size); err != nil {
 			s.log.Warn().Err(err).Msg("size in pixels not changed")

@@ -31,11 +31,15 @@ type Config struct {
 	SpawnBurst         int // started at once; default 1,024
 	SpawnRate          int // started a second, beyond that; default 128
 
-	Env []string // what children inherit, K=V; default nothing
-	Log zerolog.Logger
+	Env       []string         // what children inherit, K=V; default nothing
+	Vault     Vault            // holds what must outlive this process; nil is nobody
+	Published func(seq uint64) // told each event's number, so that a successor goes on after it; nil is nobody
+	ReportDir string           // for what a mistake in the terminal core needs to be found; "" is none
+	Log       zerolog.Logger
 
-	courtesy *courtesy // of all sessions of a table
-	counts   *counts   // the same
+	frames   *frameBudget // of all sessions of a table
+	courtesy *courtesy    // of all sessions of a table
+	counts   *counts      // the same
 
 	// For tests; the defaults are the real ones.
 	Start func(pty.Spec) (PTY, error)
@@ -53,7 +57,7 @@ func (c Config) withDefaults() Config {
 	c.OriginatorSessions = cmp.Or(c.OriginatorSessions, min(c.MaxSessions, max(1024, c.MaxSessions/2)))
 	c.SpawnBurst = cmp.Or(c.SpawnBurst, 1024)
 	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
-	c.courtesy, c.counts = &courtesy{}, &counts{}
+	c.courtesy, c.counts, c.frames = &courtesy{}, &counts{}, newFrameBudget()
 	if c.Start == nil {
 		c.Start = func(s pty.Spec) (PTY, error) { return pty.Start(s) }
 	}
@@ -74,6 +78,7 @@ type Table struct {
 	exited   []*Session // in the order of their ends
 	limits   limits
 	closing  bool
+	frozen   bool           // another program takes over
 	opens    sync.WaitGroup // the entries of opening
 	closed   chan struct{}  // closed once every session has ended after closing
 }
@@ -88,8 +93,10 @@ type opening struct {
 // NewTable returns a table without sessions.
 func NewTable(cfg Config) *Table {
 	cfg = cfg.withDefaults()
+	hub := NewHub(cfg.Now)
+	hub.noted = cfg.Published
 	return &Table{
-		cfg: cfg, hub: NewHub(cfg.Now),
+		cfg: cfg, hub: hub,
 		sessions: make(map[protocol.SessionID]*Session),
 		opening:  make(map[protocol.SessionID]*opening),
 		limits:   limits{burst: cfg.SpawnBurst, perSecond: cfg.SpawnRate},
@@ -174,6 +181,9 @@ func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Ses
 	for {
 		if t.closing {
 			return nil, nil, protocol.Errorf(protocol.CodeClosed, "the supervisor is shutting down")
+		}
+		if t.frozen {
+			return nil, nil, Upgrading()
 		}
 		op := t.opening[id]
 		if op == nil {
@@ -366,12 +376,18 @@ func (t *Table) Forget(id protocol.SessionID, instance protocol.Instance) error 
 // returns, to each of several callers, when the last has ended and been
 // reaped, or with ctx's error while the end goes on.
 func (t *Table) Shutdown(ctx context.Context) error {
+	return t.ShutdownFor(ctx, protocol.Asker{})
+}
+
+// ShutdownFor is Shutdown for one whom the exit records are to name, if it is the
+// first who asked.
+func (t *Table) ShutdownFor(ctx context.Context, asker protocol.Asker) error {
 	t.mu.Lock()
 	first := !t.closing
 	t.closing = true
 	t.mu.Unlock()
 	if first {
-		go t.shutdown()
+		go t.shutdown(asker)
 	}
 	select {
 	case <-t.closed:
@@ -381,12 +397,12 @@ func (t *Table) Shutdown(ctx context.Context) error {
 	}
 }
 
-func (t *Table) shutdown() {
+func (t *Table) shutdown(asker protocol.Asker) {
 	defer close(t.closed)
 	t.opens.Wait()
 	all := t.all()
 	for _, s := range all {
-		_ = s.Terminate(End{Soft: syscall.SIGHUP, Reason: protocol.ReasonShutdown}) // it may have ended before
+		_ = s.Terminate(End{Asker: asker, Soft: syscall.SIGHUP, Reason: protocol.ReasonShutdown}) // it may have ended before
 	}
 	for _, s := range all {
 		<-s.exited

@@ -50,7 +50,11 @@ func (a *Attachment) pollView(buf []byte) (Item, bool, error) {
 		if !a.mayView() {
 			return Item{}, false, nil
 		}
-		v := a.s.look(a.view.Size())
+		v := a.s.lookAs(a.view.Size())
+		if v == nil { // lost: it begins anew with what there is
+			a.renew()
+			return Item{}, false, nil
+		}
 		a.update = a.view.Update(v)
 		a.move(v.Offset())
 	}
@@ -81,12 +85,14 @@ func (a *Attachment) mayView() bool {
 	return false
 }
 
-// look takes a picture of the screen, for a terminal of another size.
-func (s *Session) look(size protocol.Size) (v *screen.View) {
-	if !s.do(func() { s.feed(); v = s.screen.ViewAs(size); s.idle.touch() }) {
+// lookAs takes a picture of the screen, for a terminal of another size; nil is of
+// one that was lost with it.
+func (s *Session) lookAs(size protocol.Size) (v *screen.View) {
+	take := func() { v = s.screen.ViewAs(size) }
+	if !s.do(func() { s.feed(); s.core(take); s.idle.touch() }) {
 		s.late.Lock()
 		defer s.late.Unlock()
-		v = s.screen.ViewAs(size)
+		s.core(take)
 	}
 	return v
 }

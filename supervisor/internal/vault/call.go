@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"holdfast/supervisor/internal/keeper"
+	"holdfast/supervisor/internal/keeper/wire"
 )
 
 // grace is how long the rest of a frame may take when the vault is left: the
@@ -15,7 +15,7 @@ import (
 const grace = 5 * time.Second
 
 // call sends a message and waits for its answer.
-func (v *Vault) call(ctx context.Context, m keeper.Message, fds []int) error {
+func (v *Vault) call(ctx context.Context, m wire.Message, fds []int) error {
 	answer := v.expect(&m)
 	defer v.forget(m.Seq)
 	frame, err := m.Frame()
@@ -37,7 +37,7 @@ func (v *Vault) call(ctx context.Context, m keeper.Message, fds []int) error {
 	return nil
 }
 
-func (v *Vault) expect(m *keeper.Message) <-chan error {
+func (v *Vault) expect(m *wire.Message) <-chan error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.seq++
@@ -104,10 +104,10 @@ func (v *Vault) read() {
 			m, fds, err = v.conn.Receive()
 			v.conn.SetReadDeadline(time.Unix(1, 0))
 		}
-		var bad *keeper.BadFrame
+		var bad *wire.BadFrame
 		switch {
 		case err == nil:
-			closeAll([]Record{{FDs: fds}}) // no message has any now
+			wire.Close(fds) // no message has any now
 			v.take(m)
 		case errors.As(err, &bad): // nothing for us
 		case errors.Is(err, os.ErrDeadlineExceeded) && !v.conn.Partial():
@@ -119,17 +119,17 @@ func (v *Vault) read() {
 	}
 }
 
-func (v *Vault) take(m keeper.Message) {
+func (v *Vault) take(m wire.Message) {
 	v.mu.Lock()
 	answer := v.waiting[m.Seq]
 	delete(v.waiting, m.Seq)
 	v.mu.Unlock()
 	switch {
-	case m.Op == keeper.OpExit && v.exited != nil:
+	case m.Op == wire.OpExit && v.exited != nil:
 		v.exited(Exit{m.PID, m.Status})
-	case m.Op == keeper.OpOK && answer != nil:
+	case m.Op == wire.OpOK && answer != nil:
 		answer <- nil
-	case m.Op == keeper.OpError && answer != nil:
+	case m.Op == wire.OpError && answer != nil:
 		answer <- errors.New(m.Message)
 	}
 }

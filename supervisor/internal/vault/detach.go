@@ -24,7 +24,7 @@ func (v *Vault) Detach(ctx context.Context) (fd int, err error) {
 		v.writing <- struct{}{}
 		return 0, ErrLost
 	default:
-		return v.conn.FD(), nil
+		return v.conn.FD, nil
 	}
 }
 

@@ -4,7 +4,8 @@
 // Invariant: when Put has returned without an error, the keeper holds duplicates
 // of the descriptors, whatever happens to this process.
 //
-// Not here: what is in a record, and what to do when the keeper has died (Lost).
+// Not here: what is in a record. When the keeper has died (Lost), Handover makes
+// what another one goes on with; the exec is the caller's.
 package vault
 
 import (
@@ -16,15 +17,15 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"holdfast/supervisor/internal/keeper"
+	"holdfast/supervisor/internal/keeper/wire"
 )
 
 // ErrLost is returned when the keeper is gone.
 var ErrLost = errors.New("vault: the keeper is gone")
 
-// A Record is what the keeper holds under an id: at most keeper.MaxMeta bytes
-// and keeper.MaxFDs descriptors. PID is of the child whose exit is to be kept; 0
-// is not known yet.
+// A Record is what the keeper holds under an id: at most wire.MaxMeta bytes and
+// wire.MaxFDs descriptors. PID is of the child whose exit is to be kept; 0 is not
+// known yet.
 type Record struct {
 	ID   string
 	PID  int
@@ -51,7 +52,7 @@ type Before struct {
 // once; each waits for the keeper's answer, or until its context ends, and then
 // it is not known whether it was done.
 type Vault struct {
-	conn   *keeper.Conn
+	conn   *wire.Conn
 	exited func(Exit)
 	before Before
 	lost   chan struct{}
@@ -67,7 +68,7 @@ type Vault struct {
 }
 
 // Connect takes over the socket that the keeper gave this process at its start
-// (number in the environment, keeper.EnvSocket) and returns all that it holds, with
+// (number in the environment, wire.EnvSocket) and returns all that it holds, with
 // descriptors that are the caller's, and the exits it knows of. Later ones are told
 // to exited, one after another; it must not wait for the vault.
 func Connect(fd int, exited func(Exit)) (*Vault, []Record, []Exit, error) {
@@ -80,7 +81,9 @@ func Connect(fd int, exited func(Exit)) (*Vault, []Record, []Exit, error) {
 		err = v.hello()
 	}
 	if err != nil {
-		closeAll(records)
+		for _, r := range records {
+			wire.Close(r.FDs)
+		}
 		v.conn.Close()
 		return nil, nil, nil, fmt.Errorf("vault: %w", err)
 	}
@@ -100,7 +103,7 @@ func Resume(fd int, exited func(Exit)) (*Vault, error) {
 }
 
 func open(fd int, exited func(Exit)) (*Vault, error) {
-	conn, err := keeper.NewConn(fd)
+	conn, err := wire.NewConn(fd)
 	if err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}
@@ -113,7 +116,7 @@ func open(fd int, exited func(Exit)) (*Vault, error) {
 }
 
 func (v *Vault) hello() error {
-	frame, err := keeper.Message{Op: keeper.OpHello, Version: keeper.Version}.Frame()
+	frame, err := wire.Message{Op: wire.OpHello, Version: wire.Version}.Frame()
 	if err == nil {
 		_, err = v.conn.Send(frame, nil)
 	}
@@ -128,13 +131,13 @@ func (v *Vault) restore() (records []Record, exits []Exit, err error) {
 			return records, nil, fmt.Errorf("restore: %w", err)
 		}
 		switch m.Op {
-		case keeper.OpHello:
+		case wire.OpHello:
 			v.before = Before{m.Starts, m.Last, m.Status}
-		case keeper.OpRecord:
+		case wire.OpRecord:
 			records = append(records, Record{m.ID, m.PID, m.Meta, fds})
-		case keeper.OpExit:
+		case wire.OpExit:
 			exits = append(exits, Exit{m.PID, m.Status})
-		case keeper.OpEnd:
+		case wire.OpEnd:
 			return records, exits, nil
 		}
 	}
@@ -159,28 +162,29 @@ func (v *Vault) Put(ctx context.Context, r Record) error {
 	if !utf8.ValidString(r.ID) {
 		return fmt.Errorf("vault: put: id %q is not UTF-8", r.ID)
 	}
-	return v.call(ctx, keeper.Message{Op: keeper.OpPut, ID: r.ID, PID: r.PID, Meta: r.Meta, FDs: len(r.FDs)}, r.FDs)
+	return v.call(ctx, wire.Message{Op: wire.OpPut, ID: r.ID, PID: r.PID, Meta: r.Meta, FDs: len(r.FDs)}, r.FDs)
 }
 
 // SetPID names the child whose exit is to be kept for a record.
 func (v *Vault) SetPID(ctx context.Context, id string, pid int) error {
-	return v.call(ctx, keeper.Message{Op: keeper.OpPID, ID: id, PID: pid}, nil)
+	return v.call(ctx, wire.Message{Op: wire.OpPID, ID: id, PID: pid}, nil)
 }
 
 // Delete lets a record go, and what is known of its child's exit.
 func (v *Vault) Delete(ctx context.Context, id string) error {
-	return v.call(ctx, keeper.Message{Op: keeper.OpDelete, ID: id}, nil)
+	return v.call(ctx, wire.Message{Op: wire.OpDelete, ID: id}, nil)
 }
 
-// Ready says that all was restored: this program is good.
-func (v *Vault) Ready(ctx context.Context) error {
-	return v.call(ctx, keeper.Message{Op: keeper.OpReady}, nil)
+// Ready says that all was restored: this program is good, and is to be started
+// again with argv, if this process is lost. Without one, as the keeper is configured.
+func (v *Vault) Ready(ctx context.Context, argv ...string) error {
+	return v.call(ctx, wire.Message{Op: wire.OpReady, Argv: argv}, nil)
 }
 
 // Quit says that the keeper is to end when this process exits with 0; with any
 // other code, only if it holds nothing.
 func (v *Vault) Quit(ctx context.Context) error {
-	return v.call(ctx, keeper.Message{Op: keeper.OpQuit}, nil)
+	return v.call(ctx, wire.Message{Op: wire.OpQuit}, nil)
 }
 
 // Exec makes the keeper another program, and returns when that has gone on. After
@@ -192,7 +196,7 @@ func (v *Vault) Exec(ctx context.Context, argv []string, program *os.File) error
 	}
 	var failed error
 	err = raw.Control(func(fd uintptr) {
-		failed = v.call(ctx, keeper.Message{Op: keeper.OpExec, Argv: argv, FDs: 1}, []int{int(fd)})
+		failed = v.call(ctx, wire.Message{Op: wire.OpExec, Argv: argv, FDs: 1}, []int{int(fd)})
 	})
 	return errors.Join(err, failed)
 }

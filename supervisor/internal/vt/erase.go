@@ -130,6 +130,7 @@ func (t *Term) eraseInDisplay(mode int, selective bool) {
 	b := t.b
 	switch mode {
 	case 0:
+		t.erased(b.x == 0 && b.y == 0)
 		t.eraseFromCursor(b.row(b.y), selective)
 		for y := b.y + 1; y < t.rows; y++ {
 			t.clearRow(b.row(y), selective)
@@ -145,6 +146,7 @@ func (t *Term) eraseInDisplay(mode int, selective bool) {
 			t.clearRow(b.row(y), selective)
 		}
 	case 2:
+		t.erased(true)
 		for _, i := range b.order {
 			t.clearRow(&b.rows[i], selective)
 		}
@@ -242,5 +244,12 @@ func (t *Term) deleteLines(n int) {
 	if b := t.b; b.y >= b.top && b.y <= b.bot {
 		b.deleteRows(b.y, b.bot, n, t.eraseID, t.cols)
 		b.x = 0
+	}
+}
+
+// erased tells that the whole screen is erased, if it is.
+func (t *Term) erased(all bool) {
+	if all && t.b == &t.normal {
+		t.event(Event{Kind: Erased, Line: t.hist.first + t.hist.numbered()})
 	}
 }

@@ -5,9 +5,10 @@ import "fmt"
 // Event is something that others than the screen may want to know.
 type Event struct {
 	Kind  EventKind
-	Text  string // the title, directory or message
+	Text  string // the title, directory, message or command line
 	Title string // of a notification that has one
 	Code  int    // of a command that has ended; -1 if it did not say
+	Line  uint64 // of Erased: the number of the first line on the screen
 }
 
 // EventKind says what an Event is about.
@@ -20,8 +21,11 @@ const (
 	WorkDirChanged           // OSC 7 and OSC 1337 CurrentDir
 	Notification             // OSC 9 and 777
 	PromptStarted            // OSC 133 A
-	CommandStarted           // OSC 133 C
+	PromptEnded              // OSC 133 B: what is typed now is the command
+	CommandLine              // OSC 633 E, which comes before the command starts
+	CommandStarted           // OSC 133 C; it may have the line
 	CommandEnded             // OSC 133 D
+	Erased                   // the whole of the normal screen: what is there then was printed since
 )
 
 func (t *Term) event(e Event) {

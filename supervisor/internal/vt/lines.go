@@ -53,6 +53,18 @@ func (t *Term) LineNumbers() (first, screen, next uint64) {
 	return first, screen, screen + uint64(len(t.begins(nil)))
 }
 
+// CursorLine returns the number of the line that the cursor of the normal screen is
+// in, which the alternate one leaves where it was.
+func (t *Term) CursorLine() uint64 {
+	line := t.hist.first + t.hist.numbered()
+	for y := 0; y <= t.normal.y; y++ {
+		if t.beginsLine(y) {
+			line++
+		}
+	}
+	return max(line, t.hist.first+1) - 1
+}
+
 // begins appends the rows of the normal screen in which lines begin.
 func (t *Term) begins(rows []int) []int {
 	for y := range t.rows {
@@ -84,7 +96,7 @@ func (t *Term) TextBefore(before uint64, n, maxBytes int) []HistoryLine {
 
 func (t *Term) linesBefore(before uint64, n, maxBytes int, looks bool) []HistoryLine {
 	h := &t.hist
-	r := lineReader{t: t, looks: looks, screen: h.first + h.numbered(), rows: t.begins(nil), arena: len(h.arenas)}
+	r := lineReader{t: t, b: &t.normal, looks: looks, screen: h.first + h.numbered(), rows: t.begins(nil), arena: len(h.arenas)}
 	r.base = r.screen
 	var lines []HistoryLine
 	for number := min(before, r.screen+uint64(len(r.rows))); number > h.first && len(lines) < n && maxBytes > 0; {
@@ -99,6 +111,7 @@ func (t *Term) linesBefore(before uint64, n, maxBytes int, looks bool) []History
 // A lineReader tells lines, by descending numbers.
 type lineReader struct {
 	t      *Term
+	b      *buffer // whose rows lie behind the history
 	looks  bool
 	screen uint64 // the number of the first line that begins on the screen
 	rows   []int  // where lines begin there
@@ -154,8 +167,17 @@ type rowPlace struct{ arena, at int }
 // line tells the line of a number, which is kept.
 func (r *lineReader) line(number uint64) HistoryLine {
 	t := r.t
+	r.gather(r.find(number))
+	runs := r.trim()
+	open := number >= r.screen || number+1 == r.screen && !t.beginsLine(0)
+	return HistoryLine{Number: number, Text: string(r.text), Runs: runs, Cut: r.cut, Open: open}
+}
+
+// gather reads the rows of the line that begins at a place.
+func (r *lineReader) gather(p rowPlace) {
+	t := r.t
 	r.text, r.changes = r.text[:0], r.changes[:0]
-	row := r.read(r.find(number))
+	row := r.read(p)
 	r.cut = row.wrapped // else it would not begin a line
 	for {
 		columns, blank := r.put(row)
@@ -168,9 +190,26 @@ func (r *lineReader) line(number uint64) HistoryLine {
 		r.fill(columns, blank, row.text)
 	}
 	r.limit()
-	runs := r.trim()
-	open := number >= r.screen || number+1 == r.screen && !t.beginsLine(0)
-	return HistoryLine{Number: number, Text: string(r.text), Runs: runs, Cut: r.cut, Open: open}
+}
+
+// AlternateText returns the lines of the alternate screen, from the top, each with
+// the row that it begins in as its number, and without blanks at its end; false if it
+// is not shown.
+func (t *Term) AlternateText() ([]HistoryLine, bool) {
+	if t.b != &t.alt {
+		return nil, false
+	}
+	r := lineReader{t: t, b: &t.alt}
+	var lines []HistoryLine
+	for y := range t.rows {
+		if y > 0 && t.alt.row(y).wrapped {
+			continue
+		}
+		r.gather(rowPlace{len(t.hist.arenas), y})
+		r.trim()
+		lines = append(lines, HistoryLine{Number: uint64(y), Text: string(r.text), Cut: r.cut, Open: true})
+	}
+	return lines, true
 }
 
 // full reports whether there is more of the line than is told.
@@ -241,7 +280,7 @@ func (r *lineReader) read(p rowPlace) lineRow {
 	t := r.t
 	r.looksAt = r.looksAt[:0]
 	if p.arena == len(t.hist.arenas) {
-		row := t.normal.row(p.at)
+		row := r.b.row(p.at)
 		var ascii bool
 		r.buf, r.runs, _, ascii = t.encode(r.buf[:0], r.runs[:0], t.rowCells(row))
 		for _, u := range r.runs {

@@ -42,6 +42,10 @@ func (t *Term) osc(p []byte) {
 		t.promptMark(string(arg))
 	case 633:
 		t.addMark(p)
+		if rest, ok := strings.CutPrefix(string(arg), "E;"); ok {
+			line, _, _ := strings.Cut(rest, ";") // a nonce may follow
+			t.event(Event{Kind: CommandLine, Text: clip([]byte(unescapeCommand(line)))})
+		}
 	case 777:
 		if rest, ok := strings.CutPrefix(string(arg), "notify;"); ok {
 			title, body, _ := strings.Cut(rest, ";")
@@ -122,28 +126,6 @@ func (t *Term) osc9(arg string) {
 		return
 	}
 	t.event(Event{Kind: Notification, Text: clip([]byte(arg))})
-}
-
-// promptMark is OSC 133 (FinalTerm): A begins a prompt, C a command's output, D
-// ends it.
-func (t *Term) promptMark(arg string) {
-	if len(arg) > 256 {
-		return
-	}
-	kind, rest, _ := strings.Cut(arg, ";")
-	switch kind {
-	case "A":
-		t.event(Event{Kind: PromptStarted})
-	case "C":
-		t.event(Event{Kind: CommandStarted})
-	case "D":
-		code, _, _ := strings.Cut(rest, ";")
-		n, err := strconv.Atoi(code)
-		if err != nil {
-			n = -1
-		}
-		t.event(Event{Kind: CommandEnded, Code: n})
-	}
 }
 
 // linkTable finds links again that carry an id.

@@ -25,7 +25,11 @@ func TestEvents(t *testing.T) {
 		{"notifications", "\x1b]9;done\x07\x1b]777;notify;build;failed\x07", []Event{{Kind: Notification, Text: "done"}, {Kind: Notification, Title: "build", Text: "failed"}}},
 		{"progress is none", "\x1b]9;4;1;50\x07\x1b]777;other\x07", nil},
 		{"commands", "\x1b]133;A\x07$ \x1b]133;B\x07ls\x1b]133;C\x07\x1b]133;D;2\x07\x1b]133;D\x07",
-			[]Event{{Kind: PromptStarted}, {Kind: CommandStarted}, {Kind: CommandEnded, Code: 2}, {Kind: CommandEnded, Code: -1}}},
+			[]Event{{Kind: PromptStarted}, {Kind: PromptEnded}, {Kind: CommandStarted}, {Kind: CommandEnded, Code: 2}, {Kind: CommandEnded, Code: -1}}},
+		{"command lines", "\x1b]133;C;cmdline_url=ls%20-l%3Bx\x07\x1b]133;C;aid=1;cmdline=echo\\ 'a;b'$'\\n\\x41\\102'\x07\x1b]633;E;a\\x3bb\\\\c;nonce\x07",
+			[]Event{{Kind: CommandStarted, Text: "ls -l;x"}, {Kind: CommandStarted, Text: "echo a;b\nAB"}, {Kind: CommandLine, Text: `a;b\c`}}},
+		{"command lines that are none", "\x1b]133;C;cmdline_url=%zz\x07\x1b]133;C;x=\x07\x1b]633;A\x07\x1b]133;C;cmdline=$'\\\x07",
+			[]Event{{Kind: CommandStarted}, {Kind: CommandStarted}, {Kind: CommandStarted, Text: `\`}}},
 		{"the clipboard", "\x1b]52;c;aGk=\x07\x1b]52;c;?\x07", nil},
 		{"no number", "\x1b]x\x07\x1b];\x07\x1b]\x07", nil},
 	} {

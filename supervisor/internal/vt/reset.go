@@ -17,6 +17,7 @@ func (t *Term) hardReset() {
 	t.pen, t.penID, t.eraseID = style{}, 0, 0
 	t.protected = false
 	t.resetBuffers()
+	t.erased(true)
 	t.tidy()
 	t.resetCharsets()
 	t.resetModes()

@@ -1,0 +1,102 @@
+package client
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+)
+
+// An old proxy, which would type what is to be pasted as it is, is not given it.
+func TestPasteToOldProxy(t *testing.T) {
+	_, c, p := dialed(t)
+	for _, ask := range []func() error{
+		func() error { return c.Paste(t.Context(), "s", []byte("x")) },
+		func() error { return c.Keys(t.Context(), "s", "Enter") },
+	} {
+		done := startErr(t, ask)
+		p.answer(want[*api.Mark](p), &api.Error{Error: *protocol.Errorf(protocol.CodeUnsupported, "mark is not known")})
+		wantErr(t, "old proxy", done(), &protocol.Error{Code: protocol.CodeUnsupported})
+	}
+}
+
+// able returns a client of a proxy that knows pastes and keys.
+func able(t *testing.T) (*fake, *Client, *peer) {
+	f := newFake(t, func(h *api.Hello) protocol.Message {
+		w := welcome(h).(api.Welcome)
+		w.Capabilities = protocol.Capabilities{protocol.CapAutomation}
+		return w
+	})
+	c, err := Dial(t.Context(), f.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return f, c, f.accept()
+}
+
+// A paste is asked for again, as the same, until it was taken.
+func TestPasteAsksAgain(t *testing.T) {
+	f, c, p := able(t)
+	done := startErr(t, func() error { return c.Paste(t.Context(), "s", []byte("a\nb")) })
+	first := want[*api.Input](p)
+	if !first.Paste || string(first.Data) != "a\nb" || first.Writer == "" || first.Offset != 0 || len(first.Keys) > 0 {
+		t.Errorf("asked %+v", first)
+	}
+	_ = p.Close()
+	p = f.accept()
+	for _, answer := range []request{
+		&api.Error{Error: protocol.Error{Code: protocol.CodeInputFull, Offset: new(uint64(0)), Retryable: true}},
+		&api.Error{Error: *protocol.ErrSupervisorUnreachable},
+		&api.Accepted{Offset: 3},
+	} {
+		m := want[*api.Input](p)
+		p.answer(m, answer)
+		m.RequestID, first.RequestID = "", ""
+		if !reflect.DeepEqual(m, first) {
+			t.Errorf("asked %+v, then %+v", first, m)
+		}
+	}
+	wantErr(t, "pasted", done(), nil)
+}
+
+// A long text comes in whole lines, or else in whole characters.
+func TestPasteInParts(t *testing.T) {
+	line := strings.Repeat("x", 99) + "\n"
+	for _, text := range []string{
+		strings.Repeat(line, 2+pasteAtOnce/100), strings.Repeat("世", pasteAtOnce/2), "x" + strings.Repeat("\r", 3*pasteAtOnce), strings.Repeat("x", pasteAtOnce-1) + "\r\n",
+	} {
+		var got []byte
+		for rest := []byte(text); len(rest) > 0; {
+			part := pasted(rest)
+			rest = rest[len(part):]
+			got = append(got, part...)
+			if len(part) == 0 || len(part) > pasteAtOnce || len(rest) > 0 && (rest[0] == '\n' || rest[0] == "世"[1] || rest[0] == "世"[2]) {
+				t.Fatalf("a part of %d bytes, before %.4q", len(part), rest)
+			}
+		}
+		if !bytes.Equal(got, []byte(text)) {
+			t.Errorf("%d bytes of %d", len(got), len(text))
+		}
+	}
+}
+
+func TestKeysAreCounted(t *testing.T) {
+	_, c, p := able(t)
+	keys := make([]string, protocol.MaxKeys+2)
+	for i := range keys {
+		keys[i] = "C-c"
+	}
+	done := startErr(t, func() error { return c.Keys(t.Context(), "s", keys...) })
+	for _, tt := range []struct{ offset, n int }{{0, protocol.MaxKeys}, {protocol.MaxKeys, 2}} {
+		m := want[*api.Input](p)
+		if int(m.Offset) != tt.offset || len(m.Keys) != tt.n || len(m.Data) > 0 {
+			t.Errorf("asked for %d keys at %d, want %+v", len(m.Keys), m.Offset, tt)
+		}
+		p.answer(m, &api.Accepted{Offset: m.Offset + uint64(len(m.Keys))})
+	}
+	wantErr(t, "keys", done(), nil)
+}

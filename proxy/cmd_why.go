@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+func (a *app) whyCommand() *cobra.Command {
+	cmd := a.jsonFlag(a.oneSession("why ID", "Say how a session ended, by whom, and what it took", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			info, err := c.SessionInfo(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(cmd, postmortem{info.ID, info.Instance, info.State, info.PID, info.CreatedAt, info.Exit})
+			}
+			return printWhy(cmd.OutOrStdout(), info, time.Now())
+		}))
+	cmd.Long = "Say how a session ended: its code or signal, who asked for that, whether memory\n" +
+		"ran out, what it took, where it was, and what it printed last. Of one that runs\n" +
+		"it says so. What is not known is left out; --json prints the exit record."
+	cmd.Example = "  proxy why old\n  proxy why old --json"
+	return cmd
+}
+
+// A postmortem is an exit record, and what can be said of a session that has none.
+type postmortem struct {
+	ID        protocol.SessionID `json:"id"`
+	Instance  protocol.Instance  `json:"instance"`
+	State     protocol.State     `json:"state"`
+	PID       int                `json:"pid"`
+	StartedAt time.Time          `json:"started_at"`
+	*protocol.ExitRecord
+}
+
+func printWhy(out io.Writer, s *protocol.SessionInfo, now time.Time) error {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	say("%s (%s)", s.ID, printable(commandLine(s.Argv)))
+	e := s.Exit
+	if e == nil {
+		say("%s since %s, for %s, as pid %d", s.State, s.CreatedAt.Format(time.RFC3339), lasted(now.Sub(s.CreatedAt)), s.PID)
+		_, err := io.WriteString(out, b.String())
+		return err
+	}
+	say("ended %s %s, after %s", e.ExitedAt.Format(time.RFC3339), howEnded(e), lasted(e.ExitedAt.Sub(e.StartedAt)))
+	say("%s", whoEnded(e))
+	if len(e.Survivors) > 0 {
+		say("could not be killed: pid %s", strings.Trim(fmt.Sprint(e.Survivors), "[]"))
+	}
+	switch e.OOM {
+	case "":
+	case protocol.OOMKernelLog:
+		say("out of memory: the kernel's log says that it was killed for that")
+	default: // also one that is newer than we are
+		say("out of memory: its %s says that one was killed for that at the time", printable(string(e.OOM)))
+	}
+	if u := e.Usage; u != (protocol.Usage{}) {
+		say("took %s of processor time, %s of the kernel's; at most %s of memory",
+			seconds(u.UserMS), seconds(u.SystemMS), byteSize(u.MaxRSSBytes))
+	}
+	if e.Cwd != "" {
+		say("was in %s", printable(e.Cwd))
+	} else {
+		say("was started in %s", printable(s.Cwd))
+	}
+	sayLines(say, e.LastLines)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// sayLines says what a session printed last.
+func sayLines(say func(string, ...any), lines []string) {
+	if len(lines) > 0 {
+		say("last lines:")
+	}
+	for _, l := range lines {
+		say("  %s", printable(l))
+	}
+}
+
+func howEnded(e *protocol.ExitRecord) string {
+	how := fmt.Sprintf("with code %d", e.ExitCode)
+	switch {
+	case e.Signal != "":
+		how = "by " + printable(e.Signal)
+	case e.ExitCode < 0:
+		how = "with a code that nobody knows"
+	}
+	if e.CoreDumped {
+		how += ", and dumped core"
+	}
+	return how
+}
+
+// whoEnded says who asked for the end, and why.
+func whoEnded(e *protocol.ExitRecord) string {
+	who := ""
+	if e.EndedBy != "" {
+		who = " by " + printable(e.EndedBy)
+	}
+	if e.EndedByUser != "" {
+		who += " for the user " + printable(e.EndedByUser)
+	}
+	switch {
+	case e.Outcome != protocol.OutcomeNatural:
+		text := "asked for" + who + " (" + printable(string(e.Reason)) + ")"
+		if e.Outcome == protocol.OutcomeHard {
+			text += "; it did not go when asked, and was killed"
+		}
+		return text
+	case who != "":
+		return "the signal was sent" + who
+	case e.Signal != "":
+		return "nobody asked for it here: the signal was its own, or from outside"
+	}
+	return "nobody asked for it: it ended by itself"
+}
+
+// lasted is a duration, to about three digits.
+func lasted(d time.Duration) string {
+	switch d = max(0, d); {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func seconds(ms int64) string {
+	return (time.Duration(ms) * time.Millisecond).String()
+}
+
+func byteSize(n uint64) string {
+	if n < 1<<30 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}

@@ -1,0 +1,82 @@
+package apiserver
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	wire "holdfast/protocol/link"
+)
+
+// The proxy knows what its supervisor knows, and says so to those that come.
+func TestAutomationIsTheSupervisors(t *testing.T) {
+	for _, tt := range []struct {
+		caps protocol.Capabilities
+		want bool
+	}{{nil, false}, {protocol.Capabilities{"other"}, false}, {protocol.Capabilities{protocol.CapAutomation}, true}} {
+		w := newWorld(t, nil)
+		w.caps = tt.caps
+		first := w.client()
+		first.send(api.Info{Request: req("r"), SessionID: "s"}) // which makes the link
+		first.mustNext()
+		c := w.connect(trusted)
+		c.send(api.Hello{Protocol: protocol.Supported(), Client: "tester"})
+		if m := expect[*api.Welcome](c); m.Capabilities.Has(protocol.CapAutomation) != tt.want {
+			t.Errorf("of a supervisor with %v it says %v", tt.caps, m.Capabilities)
+		}
+	}
+}
+
+// A request that an older supervisor does not know is unsupported, in words for
+// people.
+func TestUnknownToTheSupervisor(t *testing.T) {
+	w := newWorld(t, nil)
+	w.replies(func(m protocol.Message) (protocol.Message, error) {
+		return nil, protocol.Errorf(protocol.CodeUnsupported, "unknown message type")
+	})
+	c := w.client()
+	for _, m := range []protocol.Message{
+		api.Away{Request: req("r"), SessionID: "s"}, api.Environment{Request: req("r"), SessionID: "s"},
+	} {
+		c.send(m)
+		if e := expect[*api.Error](c); e.Code != protocol.CodeUnsupported || e.RequestID != "r" || !strings.Contains(e.Message, "does not know "+m.MessageType()) {
+			t.Errorf("%s: told %+v", m.MessageType(), e)
+		}
+	}
+}
+
+// What is typed is told to the attachment that asked, which asks again over the next
+// link.
+func TestTypedIsPassedOn(t *testing.T) {
+	w := newWorld(t, nil)
+	st := newStage(w, protocol.AttachInfo{Session: someInfo, Replay: protocol.ReplayExact, Writer: "w"})
+	c := w.client()
+	spec := protocol.AttachSpec{SessionID: "s", Typed: true, Env: []string{"A=1"}}
+	c.send(api.Attach{Request: req("a"), Attachment: 3, AttachSpec: spec})
+	expect[*api.Attached](c)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for range 2 { // the second time over another link
+		a := st.next()
+		if !a.spec.Typed || !reflect.DeepEqual(a.spec.Env, spec.Env) {
+			t.Errorf("attached as %+v", a.spec.AttachSpec)
+		}
+		a.say(wire.Typed{At: at, Offset: 5, Data: []byte("**"), Masked: true})
+		want := api.Typed{Attachment: 3, At: at, Offset: 5, Data: []byte("**"), Masked: true}
+		for {
+			m := c.mustNext()
+			got, ok := m.(*api.Typed)
+			if !ok {
+				continue // of the new link
+			}
+			if !reflect.DeepEqual(*got, want) {
+				t.Errorf("told %+v, want %+v", *got, want)
+			}
+			break
+		}
+		w.cut()
+	}
+	c.nc.Close()
+}

@@ -1,0 +1,291 @@
+package apiserver
+
+import (
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/pass"
+	"holdfast/proxy/policy"
+	"holdfast/shared/testkit"
+)
+
+// sharing returns where a client comes from that has a link to a session's life.
+func sharing(id protocol.SessionID, instance protocol.Instance, left time.Duration) Origin {
+	return Origin{Transport: TransportWeb, Trusted: true, Cookie: true, Share: &Share{id, instance, time.Now().Add(left)}}
+}
+
+// by returns a client with a link.
+func (w *world) by(from Origin) *client {
+	w.t.Helper()
+	c := w.connect(from)
+	c.hello()
+	return c
+}
+
+// mayByLink are the requests of which somebody has thought that a share link
+// permits them.
+var mayByLink = []string{"info", "scrollback", "screen", "history", "search"}
+
+// ways are those in which a message that a link permits would do more.
+var ways = map[string][]protocol.Message{
+	"attach": {
+		api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine"}},
+		api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeShared}},
+		api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeExclusive}},
+		api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly, Steal: true}},
+		api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly, Env: []string{"A=b"}}},
+		api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly, Typed: true}},
+	},
+}
+
+// A link lets one look at one session: every message there is either does no more
+// than that, or is refused, and nothing is done.
+func TestSharedVerbByVerb(t *testing.T) {
+	for _, name := range api.Messages.Types() {
+		if slices.Contains([]string{"hello", "list", "events", "detach"}, name) {
+			continue // see TestShared; of another hello nothing comes
+		}
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(c *Config) { c.Token, c.Web = "own", "127.0.0.1:1" })
+			v := newVault(w, map[protocol.SessionID]string{"mine": "a", "other": ""})
+			c := w.by(sharing("mine", "life-mine", time.Hour))
+			tries := ways[name]
+			if ask, ok := verbs[name]; ok && slices.Contains(mayByLink, name) {
+				for _, id := range []protocol.SessionID{"other", "nobody"} {
+					c.send(ask(id))
+					c.wantError(protocol.CodeSessionNotFound)
+				}
+				c.send(ask("mine"))
+				if e, ok := c.mustNext().(*api.Error); ok {
+					t.Errorf("told %+v", e)
+				}
+				for _, m := range v.did() {
+					if f := reflect.ValueOf(m).Elem().FieldByName("Instance"); f.String() != "life-mine" {
+						t.Errorf("done to another life: %+v", m)
+					}
+				}
+				// Another life of the id is another session.
+				v.put("mine", "next", "a")
+				c.send(ask("mine"))
+				c.wantError(protocol.CodeSessionNotFound)
+			} else if ok {
+				tries = append(tries, ask("mine"))
+			} else if len(tries) == 0 { // whatever is in it
+				c.raw(text(`{"type":"` + name + `","request_id":"r","session_id":"mine"}`))
+				c.wantError(protocol.CodePermissionDenied)
+			}
+			for _, m := range tries {
+				c.send(m)
+				if e := c.wantError(protocol.CodePermissionDenied); !strings.Contains(e.Message, "share link") {
+					t.Errorf("told %+v of %+v", e, m)
+				}
+			}
+			if did := v.did(); len(did) > 0 {
+				t.Errorf("done: %+v", did)
+			}
+		})
+	}
+}
+
+// What a link shows.
+func TestShared(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Token, c.Web = "own", "127.0.0.1:1" })
+	v := newVault(w, map[protocol.SessionID]string{"mine": "a", "other": ""})
+	mine := v.sessions["mine"]
+	mine.Argv, mine.Originator, mine.Viewers = []string{"sh", "-c", "secret"}, "app", []protocol.ViewerInfo{{Client: "bob"}}
+	mine.Labels[protocol.LabelTitle] = "work"
+	v.sessions["mine"] = mine
+	other, later := v.sessions["other"], mine
+	later.Instance = "next"
+	ended := mine
+	ended.Exit = &protocol.ExitRecord{ExitCode: 3, Cwd: "/secret", EndedBy: "bob"}
+	ended.Labels = map[string]string{protocol.LabelTitle: "work", protocol.LabelParentAgent: "bob"}
+	v.events = []wire.Event{
+		{Seq: 1, Event: protocol.EventBell, Session: &other}, {Seq: 2, Event: "unheard-of"}, {Seq: 3, Event: protocol.EventBell, Session: &later},
+		{Seq: 4, Event: protocol.EventTitle, Session: &mine}, {Seq: 5, Event: protocol.EventExited, Session: &ended},
+	}
+	c := w.by(sharing("mine", "life-mine", time.Hour))
+	check := func(i protocol.SessionInfo) {
+		t.Helper()
+		if i.ID != "mine" || len(i.Argv) != 1 || i.Originator != "" || i.Viewers != nil || len(i.Labels) != 1 || i.Labels[protocol.LabelTitle] != "work" {
+			t.Errorf("shown %+v", i)
+		}
+	}
+	c.send(api.List{Request: req("l")})
+	if m := expect[*api.Sessions](c); len(m.Sessions) != 1 {
+		t.Errorf("listed %+v", m.Sessions)
+	} else {
+		check(m.Sessions[0])
+	}
+	c.send(api.Info{Request: req("i"), SessionID: "mine"})
+	check(expect[*api.Session](c).Session)
+	c.send(api.Events{Request: req("e")})
+	expect[*api.Subscribed](c)
+	if m := expect[*api.Event](c); m.Event != protocol.EventTitle || m.Seq == 4 {
+		t.Errorf("told of %+v", m)
+	} else {
+		check(*m.Session)
+	}
+	if m := expect[*api.PTYExited](c); m.ExitCode != 3 || m.SessionTitle != "work" || m.ParentAgent != nil {
+		t.Errorf("told of the end: %+v", m)
+	}
+	v.did()
+	for _, writer := range []string{"", "bob's", "share-1"} {
+		writer = strings.ReplaceAll(writer, "'", "")
+		c.send(api.Attach{Request: req("a"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly, Client: "bob", Writer: writer}})
+		check(expect[*api.Attached](c).Session)
+		if m := v.did()[0].(*wire.Attach); m.Client != sharedClient || !strings.HasPrefix(m.Writer, "share-") || len(m.Writer) <= len("share-") {
+			t.Errorf("attached as %q, writer %q", m.Client, m.Writer)
+		}
+		c.raw(frame.AppendData(nil, frame.Input, 1, 0, []byte("x")))
+		c.wantError(protocol.CodePermissionDenied)
+		c.send(api.Detach{Request: req("d"), Attachment: 1})
+		expect[*api.Detached](c)
+	}
+	// Its window is its own matter.
+	c.send(api.Attach{Request: req("a"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly}})
+	expect[*api.Attached](c)
+	n := uint32(1)
+	c.send(api.Resize{Request: req("w"), Attachment: &n, Cols: 5})
+	for m := c.mustNext(); ; m = c.mustNext() { // the vault ends a viewer's stream when it says something, which is told as well
+		if _, ok := m.(*api.OK); ok {
+			break
+		}
+		if e, ok := m.(*api.Error); ok && e.RequestID != "" {
+			t.Fatalf("told %+v", e)
+		}
+	}
+}
+
+// A link is for a session that its giver sees, and stands for its giver.
+func TestShare(t *testing.T) {
+	w, _ := guarded(t, &house{}, map[protocol.SessionID]string{"mine": "a", "theirs": "b"})
+	c := w.as("ann@a")
+	for ttl, want := range map[int64]time.Duration{0: time.Hour, 1000: time.Second, maxShareLife.Milliseconds(): maxShareLife} {
+		c.send(api.Share{Request: req("s"), SessionID: "mine", TTLMS: ttl})
+		m := expect[*api.Shared](c)
+		if left := time.Until(m.ExpiresAt); left > want || left < want-patience {
+			t.Errorf("%d: good for %v", ttl, left)
+		}
+		u, err := url.Parse(m.URL)
+		if err != nil || u.Host != "127.0.0.1:1" || u.Path != "/share" {
+			t.Errorf("link %s, %v", m.URL, err)
+		}
+		p, err := pass.NewKey("own").Open(u.Query().Get("key"), pass.Share, time.Now())
+		if err != nil || p.Session != "mine" || p.Instance != "life-mine" || p.Principal == nil || p.Principal.User != "ann" || !p.Expires.Equal(m.ExpiresAt) {
+			t.Errorf("the link says %+v, %v", p, err)
+		}
+	}
+	for _, ttl := range []int64{-1, maxShareLife.Milliseconds() + 1, 1 << 62} {
+		c.send(api.Share{Request: req("s"), SessionID: "mine", TTLMS: ttl})
+		c.wantError(protocol.CodeInvalidArgument)
+	}
+	// It shows no more than its giver may see, who may see less by now.
+	from := sharing("theirs", "life-theirs", time.Hour)
+	from.Principal = &policy.Principal{User: "ann", Workspace: "a"}
+	d := w.by(from)
+	d.send(api.Info{Request: req("i"), SessionID: "theirs"})
+	d.wantError(protocol.CodeSessionNotFound)
+
+	off := newWorld(t, nil)
+	newVault(off, map[protocol.SessionID]string{"mine": ""})
+	e := off.client()
+	e.send(api.Share{Request: req("s"), SessionID: "mine"})
+	e.wantError(protocol.CodeUnsupported)
+}
+
+// The connection ends when the link does, also in the next proxy.
+func TestShareExpires(t *testing.T) {
+	w := newWorld(t, nil)
+	newVault(w, map[protocol.SessionID]string{"mine": ""})
+	c := w.by(sharing("mine", "life-mine", 300*time.Millisecond))
+	if e := c.wantError(protocol.CodeUnauthorized); e.RequestID != "" {
+		t.Errorf("told %+v", e)
+	}
+	c.wantEnd()
+	late := w.connect(sharing("mine", "life-mine", -time.Second))
+	late.wantError(protocol.CodeUnauthorized)
+	late.wantEnd()
+}
+
+// The page cannot know the secret: who gave its cookie did.
+func TestCookieStandsForSecret(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		from   Origin
+		secret string
+		ok     bool
+	}{
+		{"a cookie", Origin{Transport: TransportWeb, Trusted: true, Cookie: true}, "", true},
+		{"a ticket", Origin{Transport: TransportWeb, Trusted: true}, "", false},
+		{"a ticket with the secret", Origin{Transport: TransportWeb, Trusted: true}, "hush", true},
+		{"a share link", sharing("mine", "life-mine", time.Hour), "", true},
+		{"a cookie that is none", Origin{Transport: TransportWeb}, "hush", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, func(c *Config) { c.Secret = "hush" })
+			c := w.connect(tt.from)
+			c.send(api.Hello{Protocol: protocol.Supported(), Client: "page", Secret: tt.secret})
+			if tt.ok {
+				expect[*api.Welcome](c)
+			} else {
+				c.wantError(protocol.CodeUnauthorized)
+			}
+		})
+	}
+}
+
+// A connection with a link is moved with what restricts it, and to no proxy that
+// would not know of that.
+func TestShareMoves(t *testing.T) {
+	w := newWorld(t, nil)
+	newVault(w, map[protocol.SessionID]string{"mine": ""})
+	w.by(sharing("mine", "life-mine", time.Hour))
+	var given []*Frozen
+	take := func(f []*Frozen) error { given = append(given, f...); return nil }
+	if closed, err := w.server.Freeze(testkit.Soon(t), 12, "", sharedRecords-1, take); closed != 0 || err != nil || len(given) != 0 {
+		t.Errorf("given %d, closed %d, %v", len(given), closed, err)
+	}
+	if _, err := w.server.Freeze(testkit.Soon(t), 12, "", RecordVersion, take); err != nil || len(given) != 1 {
+		t.Fatalf("given %d, %v", len(given), err)
+	}
+	if r := given[0].Record; r.Version != 3 || r.From.Share == nil || r.From.Share.Session != "mine" {
+		t.Errorf("recorded as %+v", r)
+	}
+	w.server.Forget()
+}
+
+// A session that takes the id while it is looked up is not told of.
+func TestInfoRace(t *testing.T) {
+	for name, as := range map[string]func(w *world) *client{
+		"workspace": func(w *world) *client { return w.as("ann@a") },
+		"share": func(w *world) *client {
+			from := sharing("mine", "life-mine", time.Hour)
+			from.Principal = &policy.Principal{User: "root", All: true}
+			return w.by(from)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, v := guarded(t, &house{}, map[protocol.SessionID]string{"mine": "a"})
+			asked := 0
+			v.between = func(m protocol.Message) {
+				if _, ok := m.(*wire.Info); ok {
+					if asked++; asked == 2 {
+						v.put("mine", "another", "b")
+					}
+				}
+			}
+			c := as(w)
+			c.send(api.Info{Request: req("i"), SessionID: "mine"})
+			c.wantError(protocol.CodeSessionNotFound)
+		})
+	}
+}

@@ -1,0 +1,483 @@
+package linkclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+	"holdfast/shared/link"
+	"holdfast/shared/testkit"
+)
+
+// requests says of every message of the link whether it is a request, and then
+// whether it is made again when the link was lost before the reply. Whoever adds
+// a message has to say so here.
+var requests = map[string]string{
+	"list": "again", "info": "again", "read": "again", "screen": "again", "history": "again", "search": "again",
+	"wait": "again", "mark": "again", "await": "again", "events": "again", "status": "again", "stats": "again", "attach": "again",
+	"create": "again", "reopen": "again", "write": "again",
+	"resize": "again", "size_policy": "again", "terminate": "again", "forget": "again",
+
+	"environment": "again", "away": "again",
+
+	"interrupt": "once", "signal": "once", "shutdown": "once", "upgrade": "once",
+
+	"hello": "none", "detach": "none", "pause": "none", "unpause": "none", "appearance": "none",
+	"welcome": "none", "sessions": "none", "error": "none", "ok": "none", "session": "none", "data": "none",
+	"screen_content": "none", "history_content": "none", "search_content": "none", "attached": "none", "exited": "none", "marked": "none", "awaited": "none",
+	"paused": "none", "accepted": "none", "resync": "none", "resized": "none", "stolen": "none",
+	"subscribed": "none", "event": "none", "status_report": "none", "stats_report": "none", "upgraded": "none",
+	"environment_content": "none", "away_content": "none", "typed": "none",
+}
+
+// forEachRequest runs a test for each request there is.
+func forEachRequest(t *testing.T, run func(t *testing.T, request protocol.Message, again bool)) {
+	for _, name := range wire.Messages.Types() {
+		kind, ok := requests[name]
+		if !ok {
+			t.Errorf("nobody has said whether %s may be made twice", name)
+		}
+		if !ok || kind == "none" {
+			continue
+		}
+		request := reflect.ValueOf(wire.Messages.New(name)).Elem().Interface().(protocol.Message)
+		t.Run(name, func(t *testing.T) { run(t, request, kind == "again") })
+	}
+}
+
+// The link is lost before the reply: what may be done twice is asked again, as
+// the same, and nothing else is.
+func TestLost(t *testing.T) {
+	forEachRequest(t, func(t *testing.T, request protocol.Message, again bool) {
+		s, c := running(t)
+		var cut atomic.Bool
+		s.answers(func(st *link.Stream, m protocol.Message) {
+			switch {
+			case !cut.Swap(true):
+				s.cut()
+			case m.MessageType() == "info" && request.MessageType() != "info":
+				_ = st.Send(wire.Session{Session: protocol.SessionInfo{Instance: "first"}}) // which life it was
+			default:
+				_ = st.Send(wire.OK{})
+			}
+		})
+		_, err := c.Call(testkit.Soon(t), request)
+		heard := asked(s, request)
+		if !again {
+			wantCode(t, "Call", err, protocol.CodeSupervisorUnreachable)
+			if len(heard) != 1 || s.made() != 1 {
+				t.Errorf("asked %d times over %d links", len(heard), s.made())
+			}
+			return
+		}
+		if err != nil || len(heard) != 2 || s.made() != 2 {
+			t.Fatalf("%v, asked %d times over %d links", err, len(heard), s.made())
+		}
+		if !reflect.DeepEqual(pinned(heard[0]), pinned(heard[1])) {
+			t.Errorf("asked %+v, then %+v", heard[0], heard[1])
+		}
+	})
+}
+
+// asked are the requests of a type that were made.
+func asked(s *supervisor, like protocol.Message) (all []protocol.Message) {
+	for _, m := range s.heard() {
+		if m.MessageType() == like.MessageType() {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// pinned is a request as if it had meant one life from the start. It is another one:
+// who heard it may still look at it.
+func pinned(m protocol.Message) protocol.Message {
+	switch m := m.(type) {
+	case *wire.Terminate:
+		to := *m // whoever answered may still look at it
+		to.Instance = "first"
+		return &to
+	case *wire.Forget:
+		to := *m
+		to.Instance = "first"
+		return &to
+	}
+	return m
+}
+
+// Every request that finds the supervisor about to become another program is made
+// once more, over the next link; nothing was done, so that holds for all.
+func TestUpgrading(t *testing.T) {
+	forEachRequest(t, func(t *testing.T, request protocol.Message, _ bool) {
+		s, c := running(t)
+		var told atomic.Bool
+		s.answers(func(st *link.Stream, _ protocol.Message) {
+			if told.Swap(true) {
+				_ = st.Send(wire.OK{})
+				return
+			}
+			_ = st.Fail(&protocol.Error{Code: protocol.CodeUpgrading, Retryable: true})
+			_ = st.Close()
+			_, _ = st.Next() // until the answer was read
+			s.cut()
+		})
+		if _, err := c.Call(testkit.Soon(t), request); err != nil {
+			t.Error(err)
+		}
+		if heard := s.heard(); len(heard) != 2 || s.made() != 2 || !reflect.DeepEqual(heard[0], heard[1]) {
+			t.Errorf("asked %+v over %d links", heard, s.made())
+		}
+	})
+}
+
+// A supervisor that stays what it was, after all, is asked again over the same
+// link.
+func TestUpgradeGivenUp(t *testing.T) {
+	s, c := running(t)
+	var told atomic.Bool
+	s.answers(func(st *link.Stream, _ protocol.Message) {
+		if told.Swap(true) {
+			_ = st.Send(wire.OK{})
+			return
+		}
+		_ = st.Fail(&protocol.Error{Code: protocol.CodeUpgrading, Retryable: true})
+	})
+	if _, err := c.Call(testkit.Soon(t), wire.Signal{}); err != nil || s.made() != 1 || len(s.heard()) != 2 {
+		t.Errorf("%v; asked %d times over %d links", err, len(s.heard()), s.made())
+	}
+}
+
+// Many ask while the supervisor becomes another: all are answered, and no session
+// is made twice.
+func TestManyWhileUpgrading(t *testing.T) {
+	s, c := running(t)
+	var mu sync.Mutex
+	made := map[string]int{}
+	s.answers(func(st *link.Stream, m protocol.Message) {
+		create, ok := m.(*wire.Create)
+		if !ok {
+			return
+		}
+		mu.Lock()
+		made[create.Token+string(create.SessionID)]++
+		n := len(made)
+		mu.Unlock()
+		if n == 10 || n == 20 {
+			s.cut() // what is under way is done, and not answered
+		}
+		_ = st.Send(wire.Session{Session: protocol.SessionInfo{ID: create.SessionID}})
+	})
+	var wg sync.WaitGroup
+	for range 30 {
+		wg.Go(func() {
+			if _, err := c.Call(testkit.Soon(t), wire.Create{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	mu.Lock() // some are answered that nobody waits for any more
+	defer mu.Unlock()
+	if len(made) != 30 {
+		t.Errorf("%d sessions made for 30 requests", len(made))
+	}
+}
+
+// What is made safe to repeat keeps what its caller gave.
+func TestRepeatable(t *testing.T) {
+	for _, m := range []protocol.Message{
+		wire.Create{SessionID: "mine", Token: "t"}, wire.Reopen{SessionID: "mine", Token: "t"},
+		wire.Write{Writer: "w", Offset: 7}, wire.Attach{AttachSpec: protocol.AttachSpec{Writer: "w"}}, wire.Attach{Shadow: true},
+	} {
+		if got, ok := repeatable(m); !ok || !reflect.DeepEqual(got, m) {
+			t.Errorf("%+v became %+v, repeatable %v", m, got, ok)
+		}
+	}
+	create, _ := repeatable(wire.Create{})
+	if m := create.(wire.Create); m.Token == "" || m.SessionID.Validate() != nil {
+		t.Errorf("a create became %+v", m)
+	}
+	if reopen, _ := repeatable(wire.Reopen{}); reopen.(wire.Reopen).Token == "" {
+		t.Error("a reopen has no token")
+	}
+	write, _ := repeatable(wire.Write{Offset: 9})
+	if m := write.(wire.Write); m.Offset != 0 || protocol.ValidateWriter(m.Writer) != nil {
+		t.Errorf("a write became %+v", m)
+	}
+	attach, _ := repeatable(wire.Attach{})
+	if protocol.ValidateWriter(attach.(wire.Attach).Writer) != nil {
+		t.Errorf("an attach became %+v", attach)
+	}
+}
+
+// What was done before the link was lost is answered as if that had been heard;
+// what means another life now is not done to it.
+func TestDoneBefore(t *testing.T) {
+	exit := func(r protocol.Reason) *protocol.Error {
+		return &protocol.Error{Code: protocol.CodeSessionExited, Exit: &protocol.ExitRecord{Reason: r}}
+	}
+	later := time.Now().Add(time.Hour)
+	for _, tt := range []struct {
+		name    string
+		request protocol.Message
+		info    any // what Info is answered with
+		answer  error
+		want    protocol.Code
+		times   int // that it is asked, Info apart
+	}{
+		{name: "forgotten", request: wire.Forget{SessionID: "s", Instance: "i"}, answer: protocol.ErrSessionNotFound, times: 2},
+		{name: "forgotten, and made again", request: wire.Forget{SessionID: "s", Instance: "i"}, answer: protocol.Errorf(protocol.CodeInstanceMismatch, ""), times: 2},
+		{name: "forgotten, any life", request: wire.Forget{SessionID: "s"}, info: protocol.ErrSessionNotFound, times: 1},
+		{name: "not to be forgotten", request: wire.Forget{SessionID: "s", Instance: "i"}, answer: protocol.Errorf(protocol.CodeSessionRunning, ""), want: protocol.CodeSessionRunning, times: 2},
+		{name: "made again", request: wire.Forget{SessionID: "s"}, info: later, times: 1},
+		{name: "ended", request: wire.Terminate{SessionID: "s", Instance: "i"}, answer: exit(protocol.ReasonUserRequested), times: 2},
+		{name: "ended for a reason", request: wire.Terminate{SessionID: "s", Instance: "i", Reason: "r"}, answer: exit("r"), times: 2},
+		{name: "ended by itself", request: wire.Terminate{SessionID: "s", Instance: "i"}, answer: exit(protocol.ReasonExited), want: protocol.CodeSessionExited, times: 2},
+		{name: "ended, and started again", request: wire.Terminate{SessionID: "s"}, info: later, times: 1},
+		{name: "still there", request: wire.Terminate{SessionID: "s"}, info: time.Now().Add(-time.Hour), times: 2},
+		{name: "nobody knows", request: wire.Terminate{SessionID: "s"}, info: protocol.ErrSessionNotFound, want: protocol.CodeSessionNotFound, times: 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, c := running(t)
+			var cut atomic.Bool
+			s.answers(func(st *link.Stream, m protocol.Message) {
+				if !cut.Swap(true) {
+					s.cut()
+					return
+				}
+				if m.MessageType() == "info" {
+					if err, ok := tt.info.(error); ok {
+						_ = st.Fail(err)
+						return
+					}
+					_ = st.Send(wire.Session{Session: protocol.SessionInfo{Instance: "i", CreatedAt: tt.info.(time.Time)}})
+					return
+				}
+				if tt.answer != nil {
+					_ = st.Fail(tt.answer)
+					return
+				}
+				_ = st.Send(wire.OK{})
+			})
+			reply, err := c.Call(testkit.Soon(t), tt.request)
+			wantCode(t, "Call", err, tt.want)
+			if _, ok := reply.(*wire.OK); err == nil && !ok {
+				t.Errorf("answered by %+v", reply)
+			}
+			if n := len(asked(s, tt.request)); n != tt.times {
+				t.Errorf("asked %d times, want %d", n, tt.times)
+			}
+		})
+	}
+}
+
+// Another supervisor is not asked what was meant for the one before: it has other
+// sessions. None is started for that.
+func TestStranger(t *testing.T) {
+	s, c := running(t)
+	var links atomic.Int64
+	s.hello = func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+		return wire.Welcome{Instance: protocol.Instance(fmt.Sprint("life-", links.Add(1)))}, nil, nil
+	}
+	s.answers(func(*link.Stream, protocol.Message) { s.cut() })
+	_, err := c.Call(testkit.Soon(t), wire.Info{SessionID: "s"})
+	wantCode(t, "Call", err, protocol.CodeSupervisorUnreachable)
+	if n := len(s.heard()); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+	s.answers(func(*link.Stream, protocol.Message) { s.stop() })
+	_, err = c.Call(testkit.Soon(t), wire.Info{SessionID: "s"})
+	wantCode(t, "Call of one that dies", err, protocol.CodeSupervisorUnreachable)
+}
+
+// A wait that is repeated lasts no longer than it was meant to.
+func TestWaitGoesOn(t *testing.T) {
+	ms := int64(60_000)
+	for _, request := range []protocol.Message{wire.Wait{TimeoutMS: &ms}, wire.Await{TimeoutMS: &ms}} {
+		t.Run(request.MessageType(), func(t *testing.T) { waitGoesOn(t, request, ms) })
+	}
+}
+
+func waitGoesOn(t *testing.T, request protocol.Message, ms int64) {
+	s, c := running(t)
+	var cut atomic.Bool
+	hold := make(chan struct{})
+	s.answers(func(st *link.Stream, m protocol.Message) {
+		if cut.Swap(true) {
+			_ = st.Send(wire.OK{})
+			return
+		}
+		<-hold
+		s.cut()
+	})
+	done := make(chan error, 1)
+	go func() { _, err := c.Call(testkit.Soon(t), request); done <- err }()
+	testkit.Eventually(t, patience, func() bool { return len(s.heard()) == 1 }, "it is asked")
+	const passes = 20 * time.Millisecond
+	<-time.After(passes)
+	close(hold)
+	if err := testkit.Within(t, soonish, "it is answered", done); err != nil {
+		t.Fatal(err)
+	}
+	again := reflect.ValueOf(s.heard()[1]).Elem().FieldByName("TimeoutMS").Interface().(*int64)
+	if left := *again; left > ms-passes.Milliseconds() || left < ms-patience.Milliseconds() {
+		t.Errorf("the second time it waits for %d of %d ms", left, ms)
+	}
+}
+
+// What an older supervisor would take for something else is not said to it, be it the
+// next one.
+func TestUnderstood(t *testing.T) {
+	for _, request := range []wire.Write{{Data: []byte("x"), Paste: true}, {Keys: []string{"x"}}} {
+		for _, knows := range []bool{false, true} {
+			s := newSupervisor(t)
+			var cut atomic.Bool
+			s.hello = func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+				w := wire.Welcome{PID: 7, Version: "1", Instance: "life"}
+				if knows && !cut.Load() {
+					w.Capabilities = protocol.Capabilities{protocol.CapAutomation}
+				}
+				return w, nil, nil
+			}
+			s.start()
+			c, _ := s.client(nil)
+			s.answers(func(st *link.Stream, m protocol.Message) { cut.Store(true); s.cut() })
+			_, err := c.Call(testkit.Soon(t), request)
+			wantCode(t, fmt.Sprint(request), err, protocol.CodeUnsupported)
+			if n := len(s.heard()); knows != (n == 1) {
+				t.Errorf("%+v: it was told %d times, knows %t", request, n, knows)
+			}
+		}
+	}
+}
+
+// The list is made again where its link was lost within it.
+func TestListAgain(t *testing.T) {
+	s, c := running(t)
+	all := []protocol.SessionInfo{{ID: "one"}, {ID: "two"}}
+	var cut atomic.Bool
+	s.answers(func(st *link.Stream, _ protocol.Message) {
+		if cut.Swap(true) {
+			_ = st.SendSessions(all)
+			return
+		}
+		_ = st.Send(wire.Sessions{Sessions: all[:1], More: true})
+		s.cut()
+	})
+	if got, err := c.List(testkit.Soon(t), ""); err != nil || len(got) != 2 {
+		t.Errorf("%d sessions, %v", len(got), err)
+	}
+}
+
+// Links that last may end as often as they like; of those that end at once there
+// are only so many.
+func TestPatience(t *testing.T) {
+	const links = 10_000
+	for _, tt := range []struct {
+		lasted, waited time.Duration
+		most           time.Duration // waited for in all; 0: there is no end
+	}{
+		{lasted: 0, waited: backoffMax, most: connectTimeout},
+		{lasted: time.Millisecond, waited: 100 * time.Millisecond, most: connectTimeout * 101 / 99},
+		{lasted: 100 * time.Millisecond, waited: 100 * time.Millisecond},
+		{lasted: connectTimeout / 3, waited: connectTimeout / 4},
+		{lasted: time.Hour, waited: connectTimeout - time.Millisecond},
+	} {
+		now, late, waited := time.Now(), time.Time{}, time.Duration(0)
+		n := 0
+		for ; n < links; n++ {
+			now = now.Add(tt.lasted)
+			late = giveUp(late, now, tt.lasted, connectTimeout)
+			if now = now.Add(tt.waited); now.After(late) {
+				break
+			}
+			waited += tt.waited
+		}
+		if (n == links) != (tt.most == 0) || tt.most != 0 && (waited > tt.most || waited < tt.most-2*tt.waited) {
+			t.Errorf("links that last %v, and are waited for %v: given up after %d, and %v", tt.lasted, tt.waited, n, waited)
+		}
+	}
+}
+
+// Who gives up is not kept waiting.
+func TestGiveUp(t *testing.T) {
+	s, c := running(t)
+	s.answers(func(st *link.Stream, _ protocol.Message) {
+		_ = st.Fail(&protocol.Error{Code: protocol.CodeUpgrading, Retryable: true})
+	})
+	ctx, cancel := context.WithCancel(testkit.Soon(t))
+	done := make(chan error, 1)
+	go func() { _, err := c.Call(ctx, wire.Status{}); done <- err }()
+	testkit.Eventually(t, patience, func() bool { return len(s.heard()) > 0 }, "it is asked")
+	cancel()
+	if err := testkit.Within(t, linkEnd, "it returns", done); err == nil {
+		t.Error("answered")
+	}
+}
+
+// Whoever looks on is answered over the next link, which somebody else makes, and
+// told of what happens there at once.
+func TestLookOn(t *testing.T) {
+	s, c := running(t)
+	if _, err := c.Conn(testkit.Soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(testkit.Soon(t))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	var links atomic.Uint64
+	s.answers(func(st *link.Stream, m protocol.Message) {
+		if m, ok := m.(*wire.Events); ok {
+			n := links.Add(1)
+			_ = st.Send(wire.Subscribed{Instance: "life", Seq: m.After})
+			_ = st.Send(wire.Event{Seq: m.After + 1})
+			if n < 4 {
+				_ = st.Close()
+				_, _ = st.Next() // until what was told was read
+				s.cut()
+				return
+			}
+			_, _ = st.Next()
+			return
+		}
+		if links.Load() < 4 {
+			_ = st.Fail(&protocol.Error{Code: protocol.CodeUpgrading, Retryable: true})
+			return
+		}
+		_ = st.Send(wire.StatusReport{})
+	})
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			_, made := c.liveOrNext()
+			_, _ = c.Conn(ctx)
+			select {
+			case <-made:
+			case <-time.After(time.Millisecond):
+			}
+		}
+	})
+	told := make(chan uint64, 10)
+	began := time.Now()
+	wg.Go(func() { c.Watch(ctx, func(e *wire.Event) { told <- e.Seq }) })
+	wg.Go(func() {
+		if err := c.Answers(ctx); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+			t.Error(err)
+		}
+	})
+	for n := range uint64(4) {
+		if seq := testkit.Within(t, patience, "it is told", told); seq != n+1 {
+			t.Errorf("told of event %d, want %d", seq, n+1)
+		}
+	}
+	if took := time.Since(began); took > watchPoll {
+		t.Errorf("it took %v to be told over 4 links", took)
+	}
+}

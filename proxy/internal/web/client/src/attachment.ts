@@ -1,0 +1,521 @@
+import { fromBase64, token } from './base64.js';
+import { closed, goingAway, pause } from './dialer.js';
+import type { Connection, Dialer } from './dialer.js';
+import { asError, HoldfastError, lost } from './errors.js';
+import { Emitter } from './events.js';
+import * as frames from './frames.js';
+import { InputBuffer } from './input.js';
+import { errorOf, exitOf, exitOfRecord, int, object, str, wrong } from './message.js';
+import type { Message } from './message.js';
+import { Position } from './position.js';
+import type { Appearance, AttachSpec, ExitInfo, Resume, SessionInfo, Size, Typed } from './types.js';
+import type { ClientState } from './client.js';
+
+/** Bytes that may be with listeners which are not done with them; beyond it nothing is read. */
+const OUTPUT_WINDOW = 1 << 20;
+const OUTPUT_LOW = OUTPUT_WINDOW / 4;
+/** Bytes of input that may be not accepted; beyond it write takes none. */
+const INPUT_WINDOW = 1 << 20;
+const DETACH_MS = 1000;
+const RETRY_FULL_MS = 20;
+const MAX_GOAWAY_MS = 30000;
+const MAX_COLS = 2000;
+const MAX_ROWS = 1000;
+
+/** A connection carries one attachment, so one that does not keep up holds up no other. */
+const NUMBER = 1;
+
+/** What is to be shown begins anew: a snapshot follows. */
+export interface Resync {
+  /** What the snapshot stands for. */
+  offset: number;
+  /** Bytes that were printed and never come. */
+  bytesMissed: number;
+  snapshotBytes: number;
+  /** The snapshot has the screen alone: empty the screen, and keep what is above it. Else begin with an empty terminal. */
+  screenOnly: boolean;
+  /** The snapshot is of a view of the viewer's own. */
+  view: boolean;
+}
+
+/** A listener that returns a promise is waited for: while 1 MiB is with listeners, no more is read. */
+export type AttachmentEvents = {
+  /** Bytes that the session printed, and the offset of the first. */
+  output: (data: Uint8Array, offset: number) => void | PromiseLike<unknown>;
+  /** A piece of the snapshot that stands for offset, and how many bytes of it are to come. */
+  snapshot: (data: Uint8Array, offset: number, left: number) => void | PromiseLike<unknown>;
+  /** With `view: 'own'`: bytes that bring the view up to offset. Write them to the terminal, as those of output. */
+  view: (data: Uint8Array, offset: number) => void | PromiseLike<unknown>;
+  resync: (what: Resync) => void;
+  /** The session has this size from here on; not with `view: 'own'`. */
+  resized: (size: Size) => void;
+  /** Another client came in this one's place; nothing follows. */
+  stolen: (by: string) => void;
+  /** The session has ended; nothing follows. */
+  exit: (exit: ExitInfo) => void;
+  /** What ended it; `line_too_long` and `permission_denied` end nothing. */
+  error: (err: HoldfastError) => void;
+  state: (state: ClientState) => void;
+  /** With `typed`: what was typed, by whomever. */
+  typed: (what: Typed) => void;
+  /** The session's input queue is full, or write took nothing. */
+  inputFull: () => void;
+};
+
+const encoder = new TextEncoder();
+let attempts = 0;
+
+// attempt numbers this program's attaches: by the time, so that a later program goes on
+// with greater numbers.
+function attempt(): number {
+  return (attempts = Math.max(attempts + 1, Date.now() * 1000));
+}
+
+function defer<T>(): { promise: Promise<T>; done: (value: T) => void; failed: (err: HoldfastError) => void } {
+  let done!: (value: T) => void, failed!: (err: HoldfastError) => void;
+  const promise = new Promise<T>((d, f) => {
+    done = d;
+    failed = f;
+  });
+  promise.catch(() => {}); // who asks for it is told
+  return { promise, done, failed };
+}
+
+/**
+ * An Attachment is a view of a session: what is printed is told, what is written is
+ * typed. It survives the loss of its connection by going on at its offset, so that
+ * each byte comes once, both ways.
+ *
+ * Nothing is told before the next turn of the event loop after `attach` has resolved:
+ * whoever listens by then misses nothing.
+ */
+export class Attachment {
+  /** How the session ended; rejected where the attachment ended first. */
+  readonly exited: Promise<ExitInfo>;
+
+  private info: SessionInfo | undefined;
+  private now: ClientState = 'reconnecting';
+  private readonly events = new Emitter<AttachmentEvents>();
+  private readonly stop = new AbortController();
+  private readonly pos = new Position();
+  private readonly input = new InputBuffer();
+  private readonly ended = defer<ExitInfo>();
+  private readonly detached = defer<void>();
+  private over = false; // nothing is told any more
+  private leaving = false; // detach was called: what comes is not told
+  private conn: Connection | undefined; // while attached over it
+  private refused: HoldfastError | undefined; // what the proxy said before it was attached, or what ended it
+  private sending: AttachSpec | undefined; // what this connection's attach says
+  private late = false; // the next attach is not numbered
+
+  private pending = 0; // bytes with listeners
+  private paused = false;
+  private dropped = false; // the connection was closed, since pending is too much
+  private room: (() => void) | undefined;
+  private starting: (() => void)[] | undefined = []; // what is told in the next turn
+
+  private size: Size | undefined; // to be told
+  private looks: Appearance | undefined; // the same
+  private reshaped = false; // its own view had another size when it was shown last
+  private settled: (() => void)[] = []; // who waits for all input to be accepted
+
+  private constructor(private readonly dialer: Dialer, private readonly id: string, private spec: AttachSpec, private readonly name: string) {
+    this.spec = { ...spec, writer: spec.writer ?? token(8), answers: spec.answers === true && spec.mode !== 'read_only' };
+    this.exited = this.ended.promise;
+  }
+
+  /** @internal */
+  static async open(dialer: Dialer, id: string, spec: AttachSpec, name: string): Promise<Attachment> {
+    const a = new Attachment(dialer, id, spec, name);
+    const first = defer<void>();
+    a.run(first).catch((err: unknown) => a.fail(asError(err)));
+    await first.promise;
+    return a;
+  }
+
+  /** The session as it was when this was attached last. */
+  get session(): SessionInfo {
+    return this.info as SessionInfo;
+  }
+
+  get state(): ClientState {
+    return this.now;
+  }
+
+  /** Everything printed before was told, or told to be missed. With writer, it is where another attachment can go on. */
+  get offset(): number {
+    return this.pos.had;
+  }
+
+  /** Where to resume; what was shown last may be a view of the viewer's own: resume with `snapshot` then. */
+  get resume(): Resume {
+    return { instance: this.pos.instance, offset: this.pos.had };
+  }
+
+  /** The name that input goes by. */
+  get writer(): string {
+    return this.spec.writer as string;
+  }
+
+  on<K extends keyof AttachmentEvents>(event: K, fn: AttachmentEvents[K]): () => void {
+    return this.events.on(event, fn);
+  }
+
+  private setState(state: ClientState): void {
+    if (this.now === state) return;
+    this.now = state;
+    this.tell(() => this.events.emit('state', state));
+  }
+
+  // tell has listeners called, or in the next turn if nobody can listen yet.
+  private tell(fn: () => void): void {
+    if (this.starting !== undefined) this.starting.push(fn);
+    else fn();
+  }
+
+  private begin(): void {
+    const all = this.starting ?? [];
+    this.starting = undefined;
+    for (const fn of all) fn();
+    this.relieve();
+  }
+
+  // run attaches over one connection after the other until the attachment ends.
+  private async run(first: ReturnType<typeof defer<void>>): Promise<void> {
+    const signal = this.stop.signal;
+    const deadline = Date.now() + this.dialer.giveUp;
+    let wait = this.dialer.min;
+    for (;;) {
+      const before = this.progress();
+      let why: HoldfastError;
+      try {
+        const conn = await this.dialer.redial(signal, this.info === undefined ? deadline - Date.now() : Infinity);
+        why = await this.serve(conn, first);
+      } catch (err) {
+        why = asError(err);
+      }
+      this.conn = undefined;
+      this.paused = false;
+      if (this.over || signal.aborted) return;
+      const again = why.code === 'superseded' && !this.late && !this.reached(before);
+      this.late = again; // by an earlier one, before the clock was set back
+      if (this.info === undefined) {
+        if (!again && (!lost(why) || Date.now() > deadline)) return first.failed(why);
+      } else if (!again && !lost(why) && !why.retryable) {
+        return this.fail(why);
+      }
+      if (this.info !== undefined) this.setState('reconnecting');
+      if (this.dropped || this.pending >= OUTPUT_WINDOW) await this.hasRoom();
+      if (this.dropped) continue; // by ourselves
+      await pause(Math.min(why.retryAfterMs ?? 0, MAX_GOAWAY_MS), signal);
+      // A proxy that takes us and drops us, again and again, is not hunted.
+      if (this.reached(before)) {
+        wait = this.dialer.min;
+      } else if (!again) {
+        await pause(wait, signal);
+        wait = Math.min(2 * wait, this.dialer.max);
+      }
+    }
+  }
+
+  // progress is how many bytes have come across, both ways.
+  private progress(): number {
+    return this.pos.had + this.input.base;
+  }
+
+  private reached(before: number): boolean {
+    return this.progress() !== before;
+  }
+
+  // serve attaches over a connection, and says why that is over.
+  private serve(conn: Connection, first: ReturnType<typeof defer<void>>): Promise<HoldfastError> {
+    this.refused = undefined;
+    this.dropped = false;
+    const spec = this.info === undefined ? { ...this.spec } : this.pos.resume(this.spec, this.reshaped);
+    this.sending = spec;
+    const stop = (): void => conn.close(closed());
+    this.stop.signal.addEventListener('abort', stop);
+    if (this.stop.signal.aborted) stop();
+    return new Promise((done) => {
+      conn.begin({
+        message: (m) => this.message(conn, m, first),
+        data: (kind, payload) => this.data(kind, payload),
+        closed: (err) => {
+          this.stop.signal.removeEventListener('abort', stop);
+          done(this.refused ?? err);
+        },
+      });
+      conn.send({
+        type: 'attach', attachment: NUMBER, session_id: this.id, client: this.name, ...spec, ...(!this.late && { attempt: attempt() }),
+      });
+    });
+  }
+
+  private message(conn: Connection, m: Message, first: ReturnType<typeof defer<void>>): void {
+    if (m.type === 'goaway') {
+      this.refused = goingAway(m);
+      return conn.close(this.refused);
+    }
+    if (m.type === 'error') return this.error(conn, errorOf(m));
+    if (m.type === 'attached') return this.attached(conn, m, first);
+    if (this.conn === undefined || this.over) return;
+    switch (m.type) {
+      case 'accepted':
+        this.input.accepted(int(m, 'offset'));
+        return this.flowed();
+      case 'detached':
+        return this.detached.done();
+      case 'resync':
+        this.pos.resync(int(m, 'offset'), int(m, 'bytes_missed'), int(m, 'snapshot_bytes'), m.view === true);
+        return this.anew(m, m.screen_only === true);
+      case 'resized': {
+        const size = { cols: int(m, 'cols'), rows: int(m, 'rows') };
+        this.session.size = size;
+        return this.say(() => this.events.emit('resized', size));
+      }
+      case 'typed': {
+        const what = { at: str(m, 'at'), offset: int(m, 'offset'), data: fromBase64(str(m, 'data_b64')), masked: m.masked === true };
+        return this.say(() => this.events.emit('typed', what));
+      }
+      case 'stolen': {
+        const by = str(m, 'stolen_by');
+        this.say(() => this.events.emit('stolen', by));
+        return this.end(new HoldfastError('stolen', `another client attached in this one's place: ${by}`));
+      }
+    }
+    const exit = exitOf(m, this.id);
+    if (exit !== undefined) this.exit(exit);
+  }
+
+  private say(fn: () => void): void {
+    if (!this.leaving) this.tell(fn);
+  }
+
+  private attached(conn: Connection, m: Message, first: ReturnType<typeof defer<void>>): void {
+    const spec = this.sending as AttachSpec;
+    const session = object<SessionInfo>(m, 'session');
+    if (typeof session.instance !== 'string' || typeof session.size?.cols !== 'number' || typeof session.size.rows !== 'number') {
+      throw wrong(m, 'session');
+    }
+    const offset = int(m, 'offset'), missed = int(m, 'bytes_missed'), bytes = int(m, 'snapshot_bytes');
+    const old = this.info;
+    this.conn = conn;
+    this.info = session;
+    this.reshaped = this.spec.view === 'own' && (this.spec.cols !== spec.cols || this.spec.rows !== spec.rows);
+    this.pos.attached(session.instance, offset, missed, bytes, m.view === true, spec.resume);
+    this.input.resume(int(m, 'input_offset'), old === undefined);
+    this.late = false;
+    if (old === undefined) {
+      this.spec.steal = false; // who takes this one's place while it is away keeps it
+      first.done();
+      setTimeout(() => this.begin(), 0);
+    }
+    this.setState('connected');
+    if (old !== undefined && this.spec.view !== 'own' && (old.size.cols !== session.size.cols || old.size.rows !== session.size.rows)) {
+      this.say(() => this.events.emit('resized', session.size));
+    }
+    if (m.replay === 'snapshot') this.anew(m, old !== undefined && spec.screen_only === true);
+    this.flowed();
+    this.flushInput();
+  }
+
+  private anew(m: Message, screenOnly: boolean): void {
+    const what = {
+      offset: int(m, 'offset'), bytesMissed: int(m, 'bytes_missed'), snapshotBytes: int(m, 'snapshot_bytes'), screenOnly, view: m.view === true,
+    };
+    this.reshaped = this.reshaped && m.type === 'attached';
+    this.say(() => this.events.emit('resync', what));
+  }
+
+  private data(kind: number, payload: Uint8Array): void {
+    if (kind !== frames.OUTPUT && kind !== frames.SNAPSHOT && kind !== frames.VIEW) return;
+    const { attachment, offset, data } = frames.parseData(payload);
+    if (attachment !== NUMBER || this.conn === undefined || this.over || this.leaving) return;
+    let emit: () => PromiseLike<unknown>[];
+    if (kind === frames.SNAPSHOT) {
+      const left = this.pos.snapshot(data.length);
+      emit = () => this.events.emit('snapshot', data, offset, left);
+    } else if (kind === frames.VIEW) {
+      this.pos.viewed(offset);
+      emit = () => this.events.emit('view', data, offset);
+    } else {
+      this.pos.output(offset, data.length);
+      emit = () => this.events.emit('output', data, offset);
+    }
+    this.pending += data.length;
+    this.tell(() => {
+      const waits = emit();
+      const done = (): void => {
+        this.pending -= data.length;
+        this.relieve();
+      };
+      if (waits.length === 0) done();
+      else void Promise.allSettled(waits).then(done);
+    });
+    if (this.pending >= OUTPUT_WINDOW) this.hold();
+  }
+
+  // hold stops the reading. Where the transport cannot be paused the connection is
+  // given up, and what it would have brought comes over the next, or a snapshot of it:
+  // the supervisor has it, and waits for nobody.
+  private hold(): void {
+    const conn = this.conn;
+    if (conn === undefined || this.paused || this.dropped) return;
+    if (conn.pausable) {
+      this.paused = true;
+      conn.pause();
+    } else {
+      this.dropped = true;
+      conn.close();
+    }
+  }
+
+  private relieve(): void {
+    if (this.pending > OUTPUT_LOW) return;
+    if (this.paused) {
+      this.paused = false;
+      this.conn?.resume();
+    }
+    this.room?.();
+  }
+
+  private hasRoom(): Promise<void> {
+    return new Promise((done) => {
+      this.room = () => {
+        this.room = undefined;
+        done();
+      };
+      if (this.over || this.pending <= OUTPUT_LOW) this.room();
+    });
+  }
+
+  // error acts on an error of the attachment: input is sent again from where it was
+  // taken, or the attachment ends.
+  private error(conn: Connection, err: HoldfastError): void {
+    switch (this.conn === undefined ? '' : err.code) {
+      case 'input_gap':
+      case 'input_full':
+        if (err.offset === undefined) return;
+        this.input.resume(err.offset, false);
+        this.flowed();
+        if (err.code === 'input_gap') return this.flushInput();
+        this.say(() => this.events.emit('inputFull'));
+        setTimeout(() => this.flushInput(), RETRY_FULL_MS);
+        return;
+      case 'line_too_long':
+      case 'permission_denied':
+        return this.say(() => this.events.emit('error', err));
+    }
+    this.refused = err;
+    conn.close(err);
+  }
+
+  private exit(exit: ExitInfo): void {
+    this.say(() => this.events.emit('exit', exit));
+    this.tell(() => this.ended.done(exit));
+    this.end(new HoldfastError('session_exited', `the session has ended with ${exit.exit_code}`));
+  }
+
+  // fail ends it with an error. A session that has exited meanwhile, and whose last
+  // bytes are gone, still tells how.
+  private fail(err: HoldfastError): void {
+    if (this.over) return;
+    if (err.code === 'session_exited' && err.exit !== undefined) return this.exit(exitOfRecord(err.exit, this.id, this.pos.instance));
+    this.say(() => this.events.emit('error', err));
+    this.end(err);
+  }
+
+  private end(why: HoldfastError): void {
+    if (this.over) return;
+    this.over = true;
+    this.setState('closed');
+    this.tell(() => this.ended.failed(why)); // does nothing behind an exit
+    this.detached.done();
+    for (const done of this.settled.splice(0)) done();
+    this.room?.();
+    this.stop.abort();
+  }
+
+  /**
+   * write types. It returns true when the data is kept here and will arrive once, even
+   * if the proxy is replaced meanwhile. It returns false, and keeps nothing, where
+   * 1 MiB is not accepted yet, and after the end; `flush` waits until it goes on.
+   * A read-only attachment throws `permission_denied`.
+   */
+  write(data: string | Uint8Array): boolean {
+    if (this.spec.mode === 'read_only') throw new HoldfastError('permission_denied', 'a read-only attachment does not type');
+    if (this.over || this.leaving) return false;
+    if (this.input.length >= INPUT_WINDOW) {
+      this.say(() => this.events.emit('inputFull'));
+      return false;
+    }
+    this.input.add(typeof data === 'string' ? encoder.encode(data) : data);
+    this.flushInput();
+    return true;
+  }
+
+  /** flush waits until everything written was accepted. Errors: `client_closed` where it ended first. */
+  async flush(): Promise<void> {
+    this.flushInput();
+    while (this.input.length > 0) {
+      if (this.over) throw closed();
+      await new Promise<void>((done) => this.settled.push(done));
+    }
+  }
+
+  private flowed(): void {
+    if (this.input.length === 0) for (const done of this.settled.splice(0)) done();
+  }
+
+  // flushInput sends what this connection has not been sent yet.
+  private flushInput(): void {
+    const conn = this.conn;
+    if (conn === undefined || this.over) return;
+    if (this.size !== undefined) conn.send({ type: 'resize', attachment: NUMBER, ...this.size });
+    if (this.looks !== undefined) conn.send({ type: 'appearance', attachment: NUMBER, ...this.looks });
+    this.size = this.looks = undefined;
+    for (let part = this.input.next(); part !== undefined; part = this.input.next()) {
+      conn.data(frames.INPUT, frames.inputPayload(NUMBER, part.offset, part.data));
+    }
+  }
+
+  /** resize tells this viewer's size, now or when there is a connection again. */
+  resize(cols: number, rows: number): void {
+    const size = { cols: Math.min(cols || 80, MAX_COLS), rows: Math.min(rows || 24, MAX_ROWS) };
+    const changed = size.cols !== this.spec.cols || size.rows !== this.spec.rows;
+    this.reshaped = this.reshaped || (this.spec.view === 'own' && changed);
+    this.spec = { ...this.spec, ...size }; // of the next connection
+    this.size = size;
+    this.flushInput();
+  }
+
+  /** setAppearance tells what this viewer's terminal looks like; it takes the place of all that was told before. */
+  setAppearance(looks: Appearance): void {
+    this.spec = { ...this.spec, appearance: looks };
+    this.looks = looks;
+    this.flushInput();
+  }
+
+  /** interrupt sends SIGINT to the foreground process group, behind what was typed. It is lost where there is no connection. */
+  interrupt(): void {
+    this.conn?.send({ type: 'interrupt', attachment: NUMBER });
+  }
+
+  /** detach ends the attachment; the session lives on. What was written is sent first, where there is a connection. */
+  async detach(): Promise<void> {
+    if (this.over) return;
+    this.flushInput();
+    this.leaving = true;
+    const conn = this.conn;
+    if (conn !== undefined) {
+      if (this.paused) conn.resume(); // or the answer is not read
+      conn.send({ type: 'detach', attachment: NUMBER });
+      // The answer says that the input before it was passed on; a connection that is
+      // closed at once could lose it.
+      const late = setTimeout(() => this.detached.done(), DETACH_MS);
+      await this.detached.promise;
+      clearTimeout(late);
+    }
+    this.end(closed());
+  }
+}

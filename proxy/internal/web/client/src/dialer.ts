@@ -1,0 +1,270 @@
+import { unixSocket } from '#unix';
+import { asError, HoldfastError } from './errors.js';
+import { MAX_FRAME } from './frames.js';
+import { errorOf, int, object, parse, str } from './message.js';
+import type { Message } from './message.js';
+import { webSocket } from './transport.js';
+import type { Transport, WebSocketConstructor } from './transport.js';
+import type { VersionRange, Welcome } from './types.js';
+
+/** The version spoken, from and to. */
+const SPOKEN: VersionRange = { min: 1, max: 1 };
+const HELLO_MS = 5000;
+const MAX_EARLY = 64; // messages that come before anybody wants them
+
+/** How a lost connection is made again. Times are milliseconds. */
+export interface Redial {
+  /** The first wait; default 20. Each one is twice the last. */
+  min?: number;
+  /** The longest wait; default 2000. */
+  max?: number;
+  /** How long a request waits for a connection; default 30000. Views and subscriptions never give up. */
+  giveUp?: number;
+}
+
+/** One of url, socketPath and transport. */
+export interface ConnectOptions {
+  /** `ws(s)://…/v1/api`. */
+  url?: string | URL;
+  /** A proxy's Unix socket, or on Windows its named pipe; in Node and Electron. */
+  socketPath?: string;
+  /** Makes each connection; it is called again when one is lost. */
+  transport?: () => Promise<Transport>;
+  /** A name for people; default `holdfast-client`. */
+  client?: string;
+  /** On TCP without a ticket or a cookie: the proxy's token. */
+  token?: string;
+  /** The shared secret, where one is set. */
+  secret?: string;
+  redial?: Redial;
+  /** Where there is no global one (Node 20), or another is wanted; npm's ws fits. */
+  WebSocket?: WebSocketConstructor;
+}
+
+/** What a connection tells. After `closed` it tells nothing. */
+export interface ConnectionHandler {
+  message(m: Message): void;
+  data?(kind: number, payload: Uint8Array): void;
+  closed(err: HoldfastError): void;
+}
+
+/** A Connection is a transport whose hello was accepted. */
+export class Connection {
+  welcome: Welcome | undefined;
+  private over: HoldfastError | undefined;
+  private handler: ConnectionHandler | undefined;
+  private early: Message[] = [];
+
+  constructor(private readonly transport: Transport) {
+    transport.open({
+      message: (text) => this.received(text),
+      data: (kind, payload) => this.guard(() => this.handler?.data?.(kind, payload)),
+      closed: (err) => this.ended(err ?? new HoldfastError('lost', 'the connection was lost')),
+    });
+  }
+
+  /** begin has what comes, and what has come, told to the handler. */
+  begin(handler: ConnectionHandler): void {
+    this.handler = handler;
+    for (const m of this.early.splice(0)) this.guard(() => handler.message(m));
+    if (this.over !== undefined) handler.closed(this.over);
+  }
+
+  /** rest stops the telling, for the next who begins. */
+  private rest(): void {
+    this.handler = undefined;
+  }
+
+  private received(text: string): void {
+    this.guard(() => {
+      const m = parse(text);
+      if (this.handler !== undefined) this.handler.message(m);
+      else if (this.early.push(m) > MAX_EARLY) throw new HoldfastError('decode', 'messages that nobody asked for');
+    });
+  }
+
+  // guard: what makes no sense ends the connection, and nothing else.
+  private guard(fn: () => void): void {
+    if (this.over !== undefined) return;
+    try {
+      fn();
+    } catch (err) {
+      this.close(asError(err));
+    }
+  }
+
+  private ended(err: HoldfastError): void {
+    if (this.over !== undefined) return;
+    this.over = err;
+    this.handler?.closed(err);
+  }
+
+  send(m: Message): void {
+    const text = JSON.stringify(m);
+    // Each character may take three bytes.
+    if (text.length * 3 + 1 > MAX_FRAME && new TextEncoder().encode(text).length + 1 > MAX_FRAME) {
+      throw new HoldfastError('frame_too_large', `${m.type} of ${text.length} characters`);
+    }
+    if (this.over === undefined) this.transport.message(text);
+  }
+
+  data(kind: number, payload: Uint8Array): void {
+    if (this.over === undefined) this.transport.data(kind, payload);
+  }
+
+  /** close ends it, for that reason; closed follows at once. */
+  close(err = new HoldfastError('lost', 'the connection was closed')): void {
+    if (this.over !== undefined) return;
+    this.ended(err);
+    this.transport.close();
+  }
+
+  get pausable(): boolean {
+    return this.transport.pause !== undefined && this.transport.resume !== undefined;
+  }
+
+  pause(): void {
+    this.transport.pause?.();
+  }
+
+  resume(): void {
+    this.transport.resume?.();
+  }
+
+  has(capability: string): boolean {
+    return this.welcome?.capabilities?.includes(capability) === true;
+  }
+
+  /** hello says who we are. Errors: what the proxy answers, `lost`, `decode`. */
+  hello(o: ConnectOptions): Promise<void> {
+    return new Promise((done, failed) => {
+      const late = setTimeout(() => this.close(new HoldfastError('lost', `no welcome within ${HELLO_MS} ms`)), HELLO_MS);
+      const end = (err?: HoldfastError): void => {
+        clearTimeout(late);
+        this.rest();
+        if (err === undefined) return done();
+        this.close(err);
+        failed(err);
+      };
+      this.begin({
+        message: (m) => end(this.welcomed(m)),
+        closed: end,
+      });
+      this.send({
+        type: 'hello', protocol: SPOKEN, client: o.client ?? 'holdfast-client', pid: pid(),
+        ...(o.token !== undefined && { token: o.token }), ...(o.secret !== undefined && { secret: o.secret }),
+      });
+    });
+  }
+
+  private welcomed(m: Message): HoldfastError | undefined {
+    switch (m.type) {
+      case 'welcome': {
+        const theirs = object<VersionRange>(m, 'protocol');
+        const agreed = int(m, 'agreed');
+        if (agreed < SPOKEN.min || agreed > SPOKEN.max) {
+          return new HoldfastError('protocol_mismatch', `the proxy speaks versions ${theirs.min} to ${theirs.max}, this client ${SPOKEN.min} to ${SPOKEN.max}`);
+        }
+        this.welcome = m as unknown as Welcome;
+        this.transport.limit = MAX_FRAME;
+        return undefined;
+      }
+      case 'error':
+        return errorOf(m);
+      case 'goaway':
+        return goingAway(m);
+    }
+    return new HoldfastError('decode', `hello answered by ${m.type}`);
+  }
+}
+
+/** goingAway is a lost connection that says when to come back. */
+export function goingAway(m: Message): HoldfastError {
+  return new HoldfastError('lost', `the proxy is going away: ${str(m, 'reason')}`, { retryable: true, retryAfterMs: int(m, 'retry_after_ms') });
+}
+
+function pid(): number | undefined {
+  return (globalThis as { process?: { pid?: number } }).process?.pid;
+}
+
+/** pause waits, or until the signal says that it is over. */
+export function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    if (signal.aborted) return done();
+    const end = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', end);
+      done();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener('abort', end);
+  });
+}
+
+export const closed = (): HoldfastError => new HoldfastError('client_closed', 'it was closed');
+
+/** A Dialer makes connections. */
+export class Dialer {
+  readonly min: number;
+  readonly max: number;
+  readonly giveUp: number;
+  /** Is told why a connection could not be made, and will be tried again. */
+  failed: (err: HoldfastError) => void = () => {};
+
+  constructor(private readonly o: ConnectOptions) {
+    const ways = [o.url, o.socketPath, o.transport].filter((way) => way !== undefined);
+    if (ways.length !== 1) throw new HoldfastError('invalid_argument', 'one of url, socketPath and transport says where the proxy is');
+    this.min = Math.max(1, o.redial?.min ?? 20);
+    this.max = Math.max(this.min, o.redial?.max ?? 2000);
+    this.giveUp = o.redial?.giveUp ?? 30000;
+  }
+
+  private transport(): Promise<Transport> {
+    if (this.o.transport !== undefined) return this.o.transport();
+    if (this.o.socketPath !== undefined) return unixSocket(this.o.socketPath);
+    return webSocket(String(this.o.url), this.o.WebSocket);
+  }
+
+  /** dial tries once. */
+  async dial(signal: AbortSignal): Promise<Connection> {
+    let transport: Transport;
+    try {
+      transport = await this.transport();
+    } catch (err) {
+      throw asError(err, 'connect');
+    }
+    const conn = new Connection(transport);
+    const stop = (): void => conn.close(closed());
+    signal.addEventListener('abort', stop);
+    try {
+      if (signal.aborted) stop();
+      await conn.hello(this.o);
+    } finally {
+      signal.removeEventListener('abort', stop);
+    }
+    return conn;
+  }
+
+  /**
+   * redial tries until there is a connection, or giving up after so many milliseconds.
+   * It throws at once what no waiting mends.
+   */
+  async redial(signal: AbortSignal, giveUp = Infinity): Promise<Connection> {
+    const deadline = Date.now() + giveUp;
+    for (let wait = this.min; ; wait = Math.min(2 * wait, this.max)) {
+      let why: HoldfastError;
+      try {
+        const conn = await this.dial(signal);
+        if (!signal.aborted) return conn;
+        conn.close();
+        throw closed();
+      } catch (err) {
+        why = asError(err);
+      }
+      if (signal.aborted) throw closed();
+      if (!why.retryable || Date.now() + wait > deadline) throw why;
+      this.failed(why);
+      await pause(Math.max(wait, Math.min(why.retryAfterMs ?? 0, this.max)), signal);
+    }
+  }
+}

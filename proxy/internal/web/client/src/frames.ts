@@ -1,0 +1,80 @@
+// Frames, by protocol/SPEC.md: [u32 length][u8 kind][payload]. A WebSocket's
+// messages are the same without the length, and its text messages are control.
+
+import { HoldfastError } from './errors.js';
+import { ByteQueue } from './queue.js';
+
+export const CONTROL = 0;
+export const OUTPUT = 1;
+export const INPUT = 2;
+export const SNAPSHOT = 3;
+export const VIEW = 4;
+
+/** Bytes of kind and payload of a frame, at most. */
+export const MAX_FRAME = 1 << 20;
+/** The same before hello was accepted. */
+export const MAX_HELLO = 1 << 16;
+/** Bytes of data that a sender puts into one frame. */
+export const MAX_DATA = 32768;
+/** Bytes of attachment and offset before the data. */
+export const DATA_HEAD = 12;
+
+/** frame returns a whole frame, for a stream of bytes. */
+export function frame(kind: number, payload: Uint8Array): Uint8Array {
+  const raw = new Uint8Array(5 + payload.length);
+  new DataView(raw.buffer).setUint32(0, payload.length + 1);
+  raw[4] = kind;
+  raw.set(payload, 5);
+  return raw;
+}
+
+/** message returns a frame without its length, for a WebSocket. */
+export function message(kind: number, payload: Uint8Array): Uint8Array {
+  const raw = new Uint8Array(1 + payload.length);
+  raw[0] = kind;
+  raw.set(payload, 1);
+  return raw;
+}
+
+/** inputPayload is that of an input frame. */
+export function inputPayload(attachment: number, offset: number, data: Uint8Array): Uint8Array {
+  const payload = new Uint8Array(DATA_HEAD + data.length);
+  const view = new DataView(payload.buffer);
+  view.setUint32(0, attachment);
+  view.setBigUint64(4, BigInt(offset));
+  payload.set(data, DATA_HEAD);
+  return payload;
+}
+
+/** parseData reads a frame of output, input, snapshot or view. */
+export function parseData(payload: Uint8Array): { attachment: number; offset: number; data: Uint8Array } {
+  if (payload.length < DATA_HEAD) throw new HoldfastError('decode', `a data frame of ${payload.length} bytes`);
+  const view = new DataView(payload.buffer, payload.byteOffset, payload.length);
+  const offset = Number(view.getBigUint64(4));
+  if (!Number.isSafeInteger(offset)) throw new HoldfastError('decode', `offset ${offset} is beyond 2^53`);
+  return { attachment: view.getUint32(0), offset, data: payload.subarray(DATA_HEAD) };
+}
+
+/**
+ * A FrameReader takes a stream apart, however its pieces are cut. It holds at most
+ * one frame that is not whole, and the piece that it was given last.
+ */
+export class FrameReader {
+  private readonly rest = new ByteQueue();
+  /** Bytes of kind and payload that a frame may have. */
+  max = MAX_HELLO;
+
+  /** read gives each frame that is whole by now; the payload is the receiver's. */
+  read(piece: Uint8Array, each: (kind: number, payload: Uint8Array) => void): void {
+    this.rest.add(piece);
+    while (this.rest.length >= 4) {
+      const head = this.rest.peek(0, 4);
+      const n = new DataView(head.buffer, head.byteOffset, 4).getUint32(0);
+      if (n === 0 || n > this.max) throw new HoldfastError('decode', `a frame of ${n} bytes`);
+      if (this.rest.length < 4 + n) return;
+      const whole = this.rest.peek(4, 4 + n).slice();
+      this.rest.take(4 + n);
+      each(whole[0] as number, whole.subarray(1));
+    }
+  }
+}

@@ -1,0 +1,8 @@
+// In a browser there are no Unix sockets.
+
+import { HoldfastError } from './errors.js';
+import type { Transport } from './transport.js';
+
+export function unixSocket(path: string): Promise<Transport> {
+  return Promise.reject(new HoldfastError('connect', `no Unix sockets here: ${path}`, { retryable: false }));
+}

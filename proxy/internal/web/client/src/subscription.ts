@@ -1,0 +1,190 @@
+import { closed, goingAway, pause } from './dialer.js';
+import type { Connection, Dialer } from './dialer.js';
+import { asError, HoldfastError, lost } from './errors.js';
+import { errorOf, exitOf, int, str } from './message.js';
+import type { Message } from './message.js';
+import type { HoldfastEvent, Notification, SessionInfo } from './types.js';
+
+/** Events that may wait to be taken; beyond it nothing is read. */
+const WINDOW = 1024;
+const LOW = WINDOW / 4;
+
+/**
+ * A Subscription is what happens to all sessions. It goes on through the loss of
+ * connections without missing an event, for as long as the supervisor keeps them. An
+ * event `missed` says that some are lost, 0 that nobody knows how many: `list` tells
+ * what there is.
+ */
+export interface Subscription extends AsyncIterable<HoldfastEvent> {
+  /** Resolved once it is subscribed: what happens from then on comes. */
+  readonly ready: Promise<void>;
+  close(): void;
+}
+
+interface Taker {
+  done(r: IteratorResult<HoldfastEvent, undefined>): void;
+  failed(err: HoldfastError): void;
+}
+
+export class EventStream implements Subscription, AsyncIterator<HoldfastEvent, undefined> {
+  readonly ready: Promise<void>;
+  private subscribed!: () => void;
+  private readonly stop = new AbortController();
+  private conn: Connection | undefined;
+  private instance = '';
+  private seq = 0;
+  private readonly queue: HoldfastEvent[] = [];
+  private readonly takers: Taker[] = [];
+  private paused = false;
+  private dropped = false;
+  private refused: HoldfastError | undefined; // what the proxy said before the end
+  private room: (() => void) | undefined;
+  private over = false;
+  private err: HoldfastError | undefined;
+
+  constructor(private readonly dialer: Dialer, private readonly gone: () => void) {
+    let failed!: (err: HoldfastError) => void;
+    this.ready = new Promise((d, f) => {
+      this.subscribed = d;
+      failed = f;
+    });
+    this.ready.catch(() => {});
+    this.run().then(
+      () => this.end(undefined),
+      (err: unknown) => this.end(asError(err)),
+    ).finally(() => failed(this.err ?? closed()));
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<HoldfastEvent, undefined> {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<HoldfastEvent, undefined>> {
+    const event = this.queue.shift();
+    if (this.queue.length <= LOW) this.relieve();
+    if (event !== undefined) return Promise.resolve({ done: false, value: event });
+    if (this.err !== undefined) return Promise.reject(this.err);
+    if (this.over) return Promise.resolve({ done: true, value: undefined });
+    return new Promise((done, failed) => this.takers.push({ done, failed }));
+  }
+
+  return(): Promise<IteratorResult<HoldfastEvent, undefined>> {
+    this.close();
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  close(): void {
+    this.queue.length = 0;
+    this.end(undefined);
+  }
+
+  private end(err: HoldfastError | undefined): void {
+    if (this.over) return;
+    this.over = true;
+    this.err = err;
+    for (const t of this.takers.splice(0)) {
+      if (err !== undefined) t.failed(err);
+      else t.done({ done: true, value: undefined });
+    }
+    this.room?.();
+    this.stop.abort();
+    this.gone();
+  }
+
+  private async run(): Promise<void> {
+    for (let wait = this.dialer.min; ;) {
+      const before = this.seq;
+      let why: HoldfastError;
+      try {
+        why = await this.serve(await this.dialer.redial(this.stop.signal));
+      } catch (err) {
+        why = asError(err);
+      }
+      this.conn = undefined;
+      this.paused = false;
+      if (this.over) return;
+      if (!lost(why) && !why.retryable) throw why; // it would come again
+      if (this.dropped) {
+        await new Promise<void>((done) => {
+          this.room = done;
+          if (this.over || this.queue.length <= LOW) done();
+        });
+        this.room = undefined;
+        continue;
+      }
+      await pause(Math.max(wait, Math.min(why.retryAfterMs ?? 0, this.dialer.giveUp)), this.stop.signal);
+      wait = this.seq !== before ? this.dialer.min : Math.min(2 * wait, this.dialer.max);
+    }
+  }
+
+  private serve(conn: Connection): Promise<HoldfastError> {
+    this.conn = conn;
+    this.dropped = false;
+    this.refused = undefined;
+    const stop = (): void => conn.close(closed());
+    this.stop.signal.addEventListener('abort', stop);
+    return new Promise((done) => {
+      conn.begin({
+        message: (m) => this.message(conn, m),
+        closed: (err) => {
+          this.stop.signal.removeEventListener('abort', stop);
+          done(this.refused ?? err);
+        },
+      });
+      conn.send({ type: 'events', ...(this.instance !== '' && { instance: this.instance, after: this.seq }) });
+      if (this.over) stop();
+    });
+  }
+
+  private message(conn: Connection, m: Message): void {
+    if (this.over) return;
+    switch (m.type) {
+      case 'goaway':
+      case 'error':
+        this.refused = m.type === 'goaway' ? goingAway(m) : errorOf(m);
+        return conn.close(this.refused);
+      case 'subscribed': {
+        const other = this.instance !== '' && this.instance !== str(m, 'instance');
+        this.instance = str(m, 'instance');
+        this.seq = int(m, 'seq');
+        this.subscribed();
+        if (other) this.put({ seq: this.seq, event: 'missed', missed: 0 }); // the numbers began anew
+        return;
+      }
+      case 'event': {
+        this.seq = int(m, 'seq');
+        return this.put({
+          seq: this.seq, event: str(m, 'event'), at: str(m, 'at'), ...(m.missed !== undefined && { missed: int(m, 'missed') }),
+          ...(typeof m.session === 'object' && m.session !== null && { session: m.session as SessionInfo }),
+          ...(typeof m.notification === 'object' && m.notification !== null && { notification: m.notification as Notification }),
+        });
+      }
+    }
+    const exit = m.seq === undefined ? undefined : exitOf(m, str(m, 'session_id'));
+    if (exit === undefined) return;
+    this.seq = int(m, 'seq');
+    this.put({ seq: this.seq, event: 'exited', exit });
+  }
+
+  private put(event: HoldfastEvent): void {
+    const taker = this.takers.shift();
+    if (taker !== undefined) return taker.done({ done: false, value: event });
+    this.queue.push(event);
+    if (this.queue.length < WINDOW || this.paused || this.dropped || this.conn === undefined) return;
+    if (this.conn.pausable) {
+      this.paused = true;
+      this.conn.pause();
+    } else {
+      this.dropped = true;
+      this.conn.close();
+    }
+  }
+
+  private relieve(): void {
+    if (this.paused) {
+      this.paused = false;
+      this.conn?.resume();
+    }
+    this.room?.();
+  }
+}

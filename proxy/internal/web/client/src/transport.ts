@@ -1,0 +1,139 @@
+import { asError, HoldfastError } from './errors.js';
+import * as frames from './frames.js';
+
+/** What a transport tells. After `closed` it tells nothing. */
+export interface TransportHandler {
+  /** A control message's JSON. */
+  message(text: string): void;
+  /** A frame of another kind. */
+  data(kind: number, payload: Uint8Array): void;
+  /** It has ended: with an error, unless that is all there is to say. */
+  closed(err?: HoldfastError): void;
+}
+
+/**
+ * A Transport carries frames, in order, until it ends. Something else than a
+ * WebSocket or a Unix socket, such as Electron's MessagePort, can be given to
+ * `connect` as one.
+ */
+export interface Transport {
+  /** Is called once: what comes, and what has come, is told from now on. */
+  open(handler: TransportHandler): void;
+  message(text: string): void;
+  data(kind: number, payload: Uint8Array): void;
+  /** Ends it. What was sent before may still arrive. */
+  close(): void;
+  /**
+   * Where both are there, a viewer that does not keep up pauses the transport; else
+   * it closes the connection, and makes another when it can go on.
+   */
+  pause?(): void;
+  resume?(): void;
+  /** The longest frame that is taken; it is raised when hello was accepted. */
+  limit?: number;
+}
+
+/** A WebSocket as far as it is needed: the browser's, Node's, or that of npm's ws. */
+export interface WebSocketLike {
+  binaryType: string;
+  onopen: ((event: never) => void) | null;
+  onmessage: ((event: never) => void) | null;
+  onclose: ((event: never) => void) | null;
+  onerror: ((event: never) => void) | null;
+  send(data: string | Uint8Array): void;
+  close(code?: number, reason?: string): void;
+  pause?(): void;
+  resume?(): void;
+}
+
+export type WebSocketConstructor = new (url: string, protocols: string[]) => WebSocketLike;
+
+export const SUBPROTOCOL = 'holdfast.v1';
+
+/** webSocket connects to `/v1/api` of a proxy. Errors: `connect`. */
+export function webSocket(url: string, Socket: WebSocketConstructor | undefined): Promise<Transport> {
+  const WS = Socket ?? (globalThis as { WebSocket?: WebSocketConstructor }).WebSocket;
+  if (WS === undefined) {
+    return Promise.reject(new HoldfastError('connect', 'this Node has no WebSocket: give one as options.WebSocket', { retryable: false }));
+  }
+  return new Promise((done, failed) => {
+    const ws = new WS(url, [SUBPROTOCOL]);
+    ws.binaryType = 'arraybuffer';
+    const why = (event: { message?: unknown; reason?: unknown; code?: unknown }): HoldfastError => {
+      const text = [event.message, event.reason, event.code && `code ${String(event.code)}`].find((s) => typeof s === 'string' && s !== '');
+      return new HoldfastError('connect', `the WebSocket does not open${text === undefined ? '' : `: ${String(text)}`}`);
+    };
+    ws.onopen = () => done(new WebSocketTransport(ws));
+    ws.onerror = (event: { message?: unknown }) => failed(why(event));
+    ws.onclose = (event: { code?: unknown }) => failed(why(event));
+  });
+}
+
+class WebSocketTransport implements Transport {
+  limit = frames.MAX_HELLO;
+  pause?: () => void;
+  resume?: () => void;
+  private handler: TransportHandler | undefined;
+  // What has come before open is called: a proxy says nothing before hello.
+  private early: (() => void)[] = [];
+  private over = false;
+
+  constructor(private readonly ws: WebSocketLike) {
+    if (typeof ws.pause === 'function' && typeof ws.resume === 'function') {
+      this.pause = () => ws.pause?.();
+      this.resume = () => ws.resume?.();
+    }
+    ws.onmessage = (event: { data: unknown }) => this.came(() => this.received(event.data));
+    ws.onerror = () => {}; // close follows
+    ws.onclose = (event: { code?: number; reason?: string }) => this.came(() => this.end(
+      new HoldfastError('lost', `the WebSocket was closed with ${event.code ?? 0} ${event.reason ?? ''}`.trim()),
+    ));
+  }
+
+  private came(what: () => void): void {
+    if (this.handler !== undefined) return what();
+    if (this.early.length < 16) this.early.push(what);
+    else this.close();
+  }
+
+  open(handler: TransportHandler): void {
+    this.handler = handler;
+    for (const what of this.early.splice(0)) what();
+  }
+
+  private received(data: unknown): void {
+    if (this.over) return;
+    try {
+      if (typeof data === 'string') {
+        if (data.length > this.limit) throw new HoldfastError('decode', `a message of ${data.length} characters`);
+        return this.handler?.message(data);
+      }
+      if (!(data instanceof ArrayBuffer)) throw new HoldfastError('decode', 'a message that is no ArrayBuffer');
+      const raw = new Uint8Array(data);
+      if (raw.length === 0 || raw.length > this.limit) throw new HoldfastError('decode', `a message of ${raw.length} bytes`);
+      if (raw[0] !== frames.CONTROL) this.handler?.data(raw[0] as number, raw.subarray(1));
+    } catch (err) {
+      this.end(asError(err));
+    }
+  }
+
+  private end(err: HoldfastError): void {
+    if (this.over) return;
+    this.over = true;
+    this.ws.close();
+    this.handler?.closed(err);
+  }
+
+  message(text: string): void {
+    if (!this.over) this.ws.send(text);
+  }
+
+  data(kind: number, payload: Uint8Array): void {
+    if (!this.over) this.ws.send(frames.message(kind, payload));
+  }
+
+  close(): void {
+    this.resume?.(); // npm's ws would not see the other side's close
+    this.end(new HoldfastError('lost', 'the connection was closed'));
+  }
+}

@@ -1,0 +1,280 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { HoldfastClient } from '../dist/index.js';
+import { Fake, random, seed, SESSION } from './fake.mjs';
+
+const redial = { min: 1, max: 2, giveUp: 200 };
+const connect = (fake, more) => HoldfastClient.connect({ transport: fake.transport, redial, ...more });
+
+test('connect says what keeps it from a proxy', async () => {
+  const fake = new Fake();
+  fake.refuses = true;
+  await assert.rejects(connect(fake), { name: 'HoldfastError', code: 'connect' });
+  fake.refuses = false;
+  fake.answers.hello = (m) => [{ type: 'error', code: 'unauthorized', message: `token ${m.token}` }];
+  await assert.rejects(connect(fake, { token: 'wrong' }), { code: 'unauthorized', message: 'token wrong', retryable: false });
+  fake.answers.hello = () => [{ type: 'welcome', protocol: { min: 2, max: 3 }, agreed: 2, pid: 1, version: '', instance: '' }];
+  await assert.rejects(connect(fake), { code: 'protocol_mismatch' });
+  fake.answers.hello = () => [{ type: 'ok' }];
+  await assert.rejects(connect(fake), { code: 'decode' });
+  let n = 0;
+  fake.answers.hello = () => (n++ === 0
+    ? [{ type: 'goaway', retry_after_ms: 1, reason: 'replaced' }]
+    : [{ type: 'welcome', protocol: { min: 1, max: 1 }, agreed: 1, pid: 7, version: '', instance: '' }]);
+  const client = await connect(fake);
+  assert.equal(client.welcome.pid, 7);
+  await client.close();
+  assert.equal(client.state, 'closed');
+  await assert.rejects(client.list(), { code: 'client_closed' });
+  await assert.rejects(HoldfastClient.connect({ url: 'ws://x', socketPath: '/y' }), { code: 'invalid_argument' });
+  await assert.rejects(HoldfastClient.connect({ socketPath: '/nowhere/proxy.sock' }), { code: 'connect' });
+});
+
+test('requests are what the protocol has', async () => {
+  const fake = new Fake();
+  const asked = [];
+  const answer = (type, more = {}) => (m) => {
+    const { request_id, ...rest } = m;
+    asked.push(JSON.parse(JSON.stringify(rest)));
+    return [{ type, request_id, ...more }];
+  };
+  for (const type of ['signal', 'terminate', 'forget', 'resize', 'size_policy', 'interrupt']) fake.answers[type] = answer('ok');
+  fake.answers.info = answer('session', { session: { id: SESSION } });
+  fake.answers.marked = undefined;
+  fake.answers.mark = answer('marked', { instance: 'i', offset: 5, mark: 'AA==' });
+  fake.answers.await = answer('awaited', { instance: 'i', offset: 6, line: 'x' });
+  fake.answers.environment = answer('environment_content', { env: ['A=1'] });
+  fake.answers.share = answer('shared', { url: 'http://x', expires_at: 't' });
+  fake.answers.scrollback = answer('scrollback_data', { instance: 'i', offset: 1, end: 3, data_b64: '//4=' });
+  const client = await connect(fake);
+  await client.signal('s', 'USR1');
+  await client.kill('s', { graceMs: 5, reason: 'why' });
+  await client.forget('s');
+  await client.resize('s', 1, 2);
+  await client.setSizePolicy('s', 'fixed', 3, 4);
+  assert.equal((await client.info('s')).id, SESSION);
+  assert.deepEqual(await client.mark('s'), { instance: 'i', offset: 5, mark: 'AA==' });
+  assert.deepEqual(await client.await({ session_id: 's', text: 'x', since: 'AA==' }), { instance: 'i', offset: 6, line: 'x' });
+  assert.deepEqual(await client.environment('s'), ['A=1']);
+  assert.deepEqual(await client.share('s', 1000), { url: 'http://x', expires_at: 't' });
+  assert.deepEqual(await client.scrollback('s', 1), { instance: 'i', offset: 1, end: 3, data: Uint8Array.of(255, 254) });
+  const session_id = 's';
+  assert.deepEqual(asked, [
+    { type: 'signal', session_id, signal: 'USR1' },
+    { type: 'terminate', session_id, grace_ms: 5, reason: 'why' },
+    { type: 'forget', session_id },
+    { type: 'resize', session_id, cols: 1, rows: 2 },
+    { type: 'size_policy', session_id, policy: 'fixed', cols: 3, rows: 4 },
+    { type: 'info', session_id },
+    { type: 'mark', session_id },
+    { type: 'await', session_id, text: 'x', since: 'AA==' },
+    { type: 'environment', session_id },
+    { type: 'share', session_id, ttl_ms: 1000 },
+    { type: 'scrollback', session_id, offset: 1 },
+  ]);
+  await client.close();
+});
+
+test('a request that is harmless is made again, another is not', async () => {
+  const fake = new Fake();
+  const spawns = [];
+  let lost = 2;
+  fake.answers.spawn = (m, c) => {
+    spawns.push(m);
+    if (lost-- > 0) return void c.breaks();
+    return [{ type: 'spawned', request_id: m.request_id, session_id: m.session_id, pid: 5, created_at: 't', session: fake.info() }];
+  };
+  fake.answers.signal = (m, c) => void c.breaks();
+  fake.answers.list = (m) => [
+    { type: 'sessions', request_id: m.request_id, sessions: [{ id: 'a' }], more: true }, { type: 'sessions', request_id: m.request_id, sessions: [{ id: 'b' }] },
+  ];
+  const client = await connect(fake), states = [];
+  client.on('state', (s) => states.push(s));
+  assert.equal((await client.spawn({ argv: ['cat'] })).pid, 5);
+  assert.equal(spawns.length, 3);
+  assert.equal(new Set(spawns.map((m) => m.token)).size, 1);
+  assert.match(spawns[0].token, /^[0-9a-f]{32}$/);
+  assert.deepEqual((await client.list()).map((s) => s.id), ['a', 'b']);
+  await assert.rejects(client.signal('s', 'HUP'), { code: 'lost', retryable: true });
+  assert.deepEqual(states.slice(0, 4), ['reconnecting', 'connected', 'reconnecting', 'connected']);
+  await client.close();
+});
+
+test('what the proxy does not take is not asked again', async () => {
+  const fake = new Fake();
+  let asked = 0;
+  fake.answers.screen = (m, c) => {
+    asked++;
+    c.tell({ type: 'error', code: 'bad_frame', message: 'cols is no int' });
+    c.breaks();
+  };
+  const client = await connect(fake);
+  await assert.rejects(client.screen({ session_id: 's', cols: 'x' }), { code: 'bad_frame', retryable: false });
+  assert.equal(asked, 1);
+  await client.close();
+});
+
+test('a client that is closed meanwhile makes no connection', async () => {
+  const fake = new Fake();
+  const client = await connect(fake);
+  const sub = client.subscribe();
+  const attaching = client.attach(SESSION);
+  fake.connections[0].breaks();
+  await client.close();
+  await attaching.then((a) => assert.equal(a.state, 'closed'), () => {});
+  assert.equal((await sub[Symbol.asyncIterator]().next()).done, true);
+  for (let i = 0; i < 20; i++) await new Promise((done) => setImmediate(done));
+  assert.deepEqual(fake.live, []);
+});
+
+test('a request gives up where there is no proxy, and the client goes on', async () => {
+  const fake = new Fake();
+  fake.answers.status = (m) => [{ type: 'status_report', request_id: m.request_id, proxy: { pid: 3 } }];
+  const client = await connect(fake), errors = [];
+  client.on('error', (err) => errors.push(err.code));
+  fake.refuses = true;
+  fake.connections[0].breaks();
+  await new Promise((done) => client.on('state', done));
+  await assert.rejects(client.status(), { code: 'connect' });
+  assert.ok(errors.includes('connect'));
+  fake.refuses = false;
+  assert.equal((await client.status()).proxy.pid, 3);
+  await client.close();
+});
+
+test('goaway is told, and the client comes back', async () => {
+  const fake = new Fake();
+  fake.answers.status = (m) => [{ type: 'status_report', request_id: m.request_id, proxy: { pid: 3 } }];
+  const client = await connect(fake), told = [];
+  client.on('goaway', (what) => told.push(what));
+  fake.connections[0].tell({ type: 'goaway', retry_after_ms: 1, reason: 'upgrade' });
+  await client.status();
+  assert.deepEqual(told, [{ retryAfterMs: 1, reason: 'upgrade' }]);
+  assert.equal(fake.connections.length, 2);
+  await client.close();
+});
+
+test(`input is typed once, whatever is cut, seed ${seed}`, async () => {
+  const next = random(seed);
+  for (let i = 0; i < 30; i++) {
+    const fake = new Fake();
+    let cuts = 5;
+    fake.cut = () => (fake.connections.length === 0 || cuts-- <= 0 ? 1e9 : 200 + Math.floor(next() * 700_000));
+    const client = await connect(fake, { redial: { min: 1, max: 2 } });
+    const text = 'abcdefghij'.repeat(40_000);
+    setImmediate(() => fake.connections[0].breaks());
+    fake.full = 1;
+    await client.input(SESSION, text);
+    assert.equal(fake.typed, text, `round ${i} of seed ${seed}`);
+    await client.close();
+  }
+});
+
+test('what an older proxy would ignore is not said to it', async () => {
+  const fake = new Fake();
+  const client = await connect(fake);
+  await assert.rejects(client.keys('s', ['Enter']), { code: 'unsupported' });
+  await assert.rejects(client.paste('s', 'x'), { code: 'unsupported' });
+  await assert.rejects(client.attach('s', { typed: true }), { code: 'unsupported' });
+  assert.ok(!fake.asked.some((m) => m.type === 'input' || m.type === 'attach'));
+  fake.answers.mark = (m) => [{ type: 'marked', request_id: m.request_id, instance: 'i', offset: 0, mark: '' }]; // a supervisor came
+  await client.keys(SESSION, ['Enter']).catch(() => {});
+  assert.deepEqual(fake.asked.at(-1).keys, ['Enter']);
+  await client.close();
+});
+
+test('paste is whole, and keys count one each', async () => {
+  const fake = new Fake();
+  fake.capabilities = ['automation'];
+  const asked = [];
+  fake.answers.input = (m, c) => {
+    asked.push(m);
+    if (asked.length === 1) return void c.breaks();
+    if (asked.length === 2) return [{ type: 'error', request_id: m.request_id, code: 'input_full', message: 'full', retryable: true, offset: 0 }];
+    const n = m.keys ? m.keys.length : 1; // a paste counts as what it became
+    return [{ type: 'accepted', request_id: m.request_id, offset: m.offset + n }];
+  };
+  const client = await connect(fake);
+  await client.paste('s', 'two\nlines');
+  assert.equal(asked.length, 3);
+  for (const m of asked) assert.deepEqual([m.paste, m.offset, m.writer, m.data_b64], [true, 0, asked[0].writer, btoa('two\nlines')]);
+  await client.keys('s', Array.from({ length: 300 }, () => 'Up'));
+  assert.deepEqual(asked.slice(3).map((m) => [m.offset, m.keys.length, m.data_b64]), [[0, 256, ''], [256, 44, '']]);
+  await client.close();
+});
+
+test('wait is asked again for what is left of its time', async () => {
+  const fake = new Fake();
+  const asked = [];
+  fake.answers.wait = (m, c) => {
+    asked.push(m);
+    if (asked.length === 1) return void c.breaks();
+    return [{ type: 'waited', request_id: m.request_id, session_id: 's', instance: 'i', exit: { exit_code: 4 } }];
+  };
+  const client = await connect(fake);
+  assert.equal((await client.wait('s', { timeoutMs: 60_000 })).exit_code, 4);
+  assert.ok(asked[1].timeout_ms < asked[0].timeout_ms && asked[1].timeout_ms > 50_000);
+  await client.close();
+});
+
+test('a subscription goes on where it was', async () => {
+  const fake = new Fake();
+  let instance = 'sup-1';
+  const asked = [];
+  fake.answers.events = (m, c) => {
+    asked.push(m);
+    fake.stream = c;
+    return [{ type: 'subscribed', instance, seq: m.after ?? 10 }];
+  };
+  const client = await connect(fake);
+  const sub = client.subscribe();
+  await sub.ready;
+  const event = (seq, kind) => fake.stream.tell({ type: 'event', seq, event: kind, at: 't', session: { id: 'a' } });
+  event(11, 'created');
+  fake.stream.tell({ type: 'pty_exited', seq: 12, session_id: 'a', pane_id: 'a', exit_code: 0, last_lines: [], session_title: '', session_description: '', timed_out: false });
+  const it = sub[Symbol.asyncIterator]();
+  assert.deepEqual((await it.next()).value, { seq: 11, event: 'created', at: 't', session: { id: 'a' } });
+  const exited = (await it.next()).value;
+  assert.deepEqual([exited.event, exited.exit.exit_code], ['exited', 0]);
+  fake.stream.breaks();
+  const bell = it.next();
+  while (asked.length < 2) await new Promise((done) => setImmediate(done));
+  event(13, 'bell');
+  assert.equal((await bell).value.event, 'bell');
+  assert.deepEqual([asked[1].instance, asked[1].after], ['sup-1', 12]);
+  instance = 'sup-2';
+  fake.stream.breaks();
+  assert.deepEqual((await it.next()).value, { seq: 13, event: 'missed', missed: 0 });
+  sub.close();
+  assert.equal((await it.next()).done, true);
+  const told = new Promise((done) => client.on('event', done));
+  while (asked.length < 4) await new Promise((done) => setImmediate(done));
+  event(20, 'title');
+  assert.equal((await told).event, 'title');
+  await client.close();
+});
+
+test('a subscription that is not read holds a bounded number of events, and misses none', async () => {
+  for (const pausable of [true, false]) {
+    const fake = new Fake();
+    fake.pausable = pausable;
+    const happened = 5000;
+    let streams = 0;
+    fake.answers.events = (m, c) => {
+      streams++;
+      c.tell({ type: 'subscribed', instance: 'i', seq: m.after ?? 0 });
+      for (let seq = (m.after ?? 0) + 1; seq <= happened && !c.over; seq++) c.tell({ type: 'event', seq, event: 'bell', at: 't' });
+    };
+    const client = await connect(fake);
+    const sub = client.subscribe();
+    let seq = 0, most = 0;
+    for await (const e of sub) {
+      assert.equal(e.seq, ++seq);
+      most = Math.max(most, sub.queue.length);
+      if (seq === happened) break;
+    }
+    assert.ok(most <= 1024, `${most} events were held`);
+    assert.equal(streams > 1, !pausable);
+    await client.close();
+  }
+});

@@ -1,0 +1,465 @@
+// The page of who is signed in: list, tabs, panes, keys.
+
+import { HoldfastError, type HoldfastClient, type SessionInfo } from 'holdfast-client';
+
+import { connectionLine } from './connection.ts';
+import { confirmKill, details, help, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';
+import { h, icon, iconButton } from './dom.ts';
+import { keyBar } from './keys.ts';
+import * as layout from './layout.ts';
+import { List } from './list.ts';
+import { PaneView } from './pane.ts';
+import { Sessions } from './sessions.ts';
+import { change, names, read, settings, write } from './settings.ts';
+import { actionOf, keysOf, type Action } from './shortcuts.ts';
+import { title } from './words.ts';
+
+const TABS = 'holdfast.tabs';
+const phone = matchMedia('(max-width: 45rem)'); // as the style sheet has it
+const TICK = 20_000; // ms between looks at the clock, for how long ago something was
+
+export class App {
+  readonly element: HTMLElement;
+  private readonly sessions: Sessions;
+  private readonly list: List;
+  private readonly strip = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Tabs' });
+  private readonly stage = h('div', { class: 'stage', id: 'stage', role: 'tabpanel', 'aria-label': 'Terminals', tabindex: -1 });
+  private readonly alerts = h('div', { class: 'hidden-text', role: 'alert' });
+  private readonly views = new Map<number, PaneView>(); // by pane
+  private tabs: layout.Tab[] = [];
+  private current = 0; // a tab's index
+  private readonly paneTools: HTMLButtonElement[] = [];
+
+  constructor(private readonly client: HoldfastClient) {
+    this.sessions = new Sessions(client);
+    this.list = new List({
+      open: (s) => this.open(s),
+      menu: (at, s) => menu(at, this.actions(s)),
+      forgetAll: () => void Promise.all(this.sessions.all().filter((s) => s.state === 'exited').map((s) => this.forget(s))),
+      current: () => this.pane().session,
+      news: (s) => this.sessions.news(s),
+    });
+    const tool = (name: Parameters<typeof iconButton>[0], label: string, action: Action, wide = false): HTMLButtonElement => {
+      const b = iconButton(name, label, () => this.do(action), keysOf(action));
+      if (wide) b.classList.add('wide-only');
+      return b;
+    };
+    const more = iconButton('more', 'Actions for this session', () => {
+      const s = this.session();
+      menu(more, s ? this.actions(s) : [{ label: 'New session', does: () => this.do('new') }]);
+    });
+    this.paneTools.push(tool('search', 'Find', 'find'), more);
+    const drawer = iconButton('menu', 'Sessions', () => this.drawer());
+    drawer.classList.add('phone-only');
+    const narrow = tool('menu', 'Hide or show the list', 'list', true);
+    narrow.addEventListener('click', (e) => {
+      e.stopImmediatePropagation();
+      this.element.classList.toggle('narrowed');
+    }, true);
+    const backdrop = h('button', { type: 'button', class: 'backdrop', 'aria-label': 'Close the list', tabindex: -1, onclick: () => this.drawer(false) });
+    this.element = h('div', { class: 'app' },
+      h('a', { class: 'skip', href: '#stage', text: 'To the terminal', onclick: (e: Event) => { e.preventDefault(); this.focus(); } }),
+      h('nav', { class: 'list', 'aria-label': 'Sessions and settings' },
+        h('header', {}, h('h1', { text: 'Holdfast' }), tool('plus', 'New session', 'new')),
+        this.list.element,
+        h('footer', {}, connectionLine(client), tool('help', 'Keyboard', 'help'), tool('gear', 'Settings', 'settings'))),
+      h('main', { class: 'main' },
+        h('div', { class: 'bar' }, drawer, narrow, this.strip,
+          ...[tool('plus', 'New tab', 'new'), tool('right', 'Split to the right', 'split-right', true), tool('down', 'Split below', 'split-down', true), ...this.paneTools]),
+        this.stage,
+        keyBar(() => this.view()?.terminal)),
+      backdrop, this.alerts);
+    this.tabs = layout.thaw(read<unknown>(TABS, null, sessionStorage) ?? read<unknown>(TABS, null));
+    if (this.tabs.length === 0) this.tabs = [layout.newTab()];
+    document.addEventListener('keydown', (e) => this.key(e), true);
+    this.sessions.onChange(() => this.changed());
+    setInterval(() => this.showList(), TICK);
+    document.addEventListener('visibilitychange', () => this.label());
+    phone.addEventListener('change', () => this.draw());
+    this.draw();
+  }
+
+  // ---- what is where
+
+  private tab = (): layout.Tab => this.tabs[this.current]!;
+  private pane = (): layout.Pane => layout.activePane(this.tab());
+  private view = (): PaneView | undefined => this.views.get(this.pane().id);
+
+  private session(): SessionInfo | undefined {
+    const { session } = this.pane();
+    return session === undefined ? undefined : this.sessions.get(session);
+  }
+
+  focus(): void {
+    this.view()?.focus();
+  }
+
+  // open shows a session: where it is shown already, else in a pane that waits, else in
+  // a tab of its own.
+  private open(s: SessionInfo): void {
+    this.drawer(false);
+    for (const [i, t] of this.tabs.entries()) {
+      const p = layout.panes(t.root).find((q) => q.session === s.id && q.instance === s.instance);
+      if (!p) continue;
+      t.active = p.id;
+      this.current = i;
+      this.draw();
+      return this.focus();
+    }
+    if (this.pane().session !== undefined) {
+      this.tabs.splice(this.current + 1, 0, layout.newTab());
+      this.current++;
+    }
+    this.put(this.pane(), s);
+    this.draw();
+    this.focus();
+  }
+
+  private put(p: layout.Pane, s: SessionInfo): void {
+    p.session = s.id;
+    p.instance = s.instance;
+    this.views.get(p.id)?.show(s);
+  }
+
+  private split(direction: layout.Direction, s?: SessionInfo): void {
+    const p = layout.split(this.tab(), this.pane().id, direction);
+    if (!p) return;
+    if (s) this.put(p, s);
+    this.draw();
+    this.focus();
+  }
+
+  private close(tab: layout.Tab, id: number): void {
+    if (!layout.close(tab, id)) this.tabs = this.tabs.filter((t) => t !== tab);
+    if (this.tabs.length === 0) this.tabs = [layout.newTab()];
+    this.current = Math.min(this.current, this.tabs.length - 1);
+    this.draw();
+    this.focus();
+  }
+
+  private activate(tab: layout.Tab, id: number): void {
+    if (tab.active === id && this.tab() === tab) return;
+    tab.active = id;
+    this.draw();
+  }
+
+  // ---- what can be done
+
+  private actions(s: SessionInfo): (Item | null)[] {
+    const over = s.state === 'exited';
+    const act = (label: string, does: () => void, action?: Action, danger = false): Item => ({ label, does, ...(action && { keys: keysOf(action)! }), danger });
+    return [
+      act('Open', () => this.open(s)),
+      act('Open at the right', () => this.split('right', s)),
+      act('Open below', () => this.split('down', s)),
+      null,
+      act('Rename…', () => void rename(s).then(() => this.changed()), 'rename'),
+      act('Search its history…', () => void searchHistory(this.client, s, ''), 'history'),
+      over ? null : act('Share to look…', () => void share(this.client, s)),
+      act('Details', () => void details(s)),
+      null,
+      ...(over ? [act('Start again', () => void this.reopen(s)), act('Forget', () => void this.forget(s))] : [act('End session…', () => void confirmKill(this.client, s), 'kill', true)]),
+    ].filter((x, i, all) => x !== null || all[i - 1] !== null);
+  }
+
+  private async start(): Promise<void> {
+    const from = this.session();
+    const view = this.view()?.terminal?.term;
+    await newSession(async (w) => {
+      const { session } = await this.client.spawn({
+        argv: w.argv, originator: 'page', ...(w.integrate && { shell_integration: true }), ...(w.cwd && { cwd: w.cwd }), ...(w.id && { session_id: w.id }), ...(view && { cols: view.cols, rows: view.rows }),
+      });
+      this.sessions.put(session);
+      this.open(session);
+    }, from?.current_cwd || from?.cwd || '');
+    this.focus();
+  }
+
+  private async reopen(s: SessionInfo): Promise<void> {
+    await this.trying(async () => {
+      const { session } = await this.client.reopen(s.id, {});
+      this.sessions.put(session);
+      for (const t of this.tabs) for (const p of layout.panes(t.root)) if (p.session === s.id) this.put(p, session);
+      this.draw();
+      this.open(session);
+    });
+  }
+
+  private async forget(s: SessionInfo): Promise<void> {
+    await this.trying(async () => {
+      await this.client.forget(s.id);
+      this.sessions.gone(s.id);
+      for (const t of [...this.tabs]) for (const p of layout.panes(t.root)) if (p.instance === s.instance) this.close(t, p.id);
+    });
+  }
+
+  private async trying(f: () => Promise<void>): Promise<void> {
+    try {
+      await f();
+    } catch (err) {
+      if (!(err instanceof HoldfastError)) throw err;
+      this.alerts.textContent = '';
+      this.alerts.textContent = said(err);
+    }
+  }
+
+  private key(e: KeyboardEvent): void {
+    if (document.querySelector('dialog[open], .menu')) return;
+    const selection = this.view()?.terminal?.term.getSelection();
+    if (e.ctrlKey && e.shiftKey && !e.altKey && e.code === 'KeyC') {
+      if (selection) void navigator.clipboard?.writeText(selection).catch(() => undefined);
+    } else {
+      const action = actionOf(e);
+      if (!action) {
+        if (e.key === 'Escape' && this.element.classList.contains('drawer')) this.drawer(false);
+        return;
+      }
+      this.do(action);
+    }
+    e.preventDefault();
+    e.stopPropagation();
+  }
+
+  private do(action: Action): void {
+    const s = this.session();
+    const size = settings().fontSize;
+    switch (action) {
+      case 'new': return void this.start();
+      case 'list': return this.toList();
+      case 'split-right': return this.split('right');
+      case 'split-down': return this.split('down');
+      case 'close': return this.close(this.tab(), this.pane().id);
+      case 'left': case 'right': case 'up': case 'down': {
+        const p = layout.neighbour(this.tab(), this.pane().id, action);
+        if (p) this.activate(this.tab(), p.id);
+        return this.focus();
+      }
+      case 'next-tab': return this.toTab((this.current + 1) % this.tabs.length);
+      case 'previous-tab': return this.toTab((this.current + this.tabs.length - 1) % this.tabs.length);
+      case 'find': return this.view()?.find();
+      case 'history': return s && void searchHistory(this.client, s, '');
+      case 'share': return s && void share(this.client, s);
+      case 'rename': return s && void rename(s).then(() => this.changed());
+      case 'kill': return s && s.state !== 'exited' ? void confirmKill(this.client, s) : undefined;
+      case 'larger': return change({ fontSize: size + 1 });
+      case 'smaller': return change({ fontSize: size - 1 });
+      case 'normal': return change({ fontSize: 14 });
+      case 'help': return void help();
+      case 'settings': return void preferences();
+      default: this.toTab(Number(action.slice(4)) - 1);
+    }
+  }
+
+  private toTab(i: number): void {
+    if (!this.tabs[i]) return;
+    this.current = i;
+    this.draw();
+    this.focus();
+  }
+
+  // toList goes to the list, and from there back to the terminal.
+  private toList(): void {
+    if (this.list.element.contains(document.activeElement)) {
+      this.drawer(false);
+      return this.focus();
+    }
+    this.element.classList.remove('narrowed');
+    this.drawer(true);
+    this.list.focus();
+  }
+
+  private drawer(open = !this.element.classList.contains('drawer')): void {
+    this.element.classList.toggle('drawer', open && phone.matches);
+    if (open && phone.matches) this.list.focus();
+  }
+
+  // ---- drawing
+
+  private changed(): void {
+    for (const t of this.tabs) {
+      for (const p of layout.panes(t.root)) {
+        const s = p.session === undefined ? undefined : this.sessions.get(p.session);
+        if (s) this.views.get(p.id)?.update(s);
+      }
+    }
+    if (this.sessions.ready) this.settle();
+    this.label();
+  }
+
+  // settle gives the panes that were remembered their sessions, once it is known what
+  // there is; those whose session is gone wait for another one.
+  private settle(): void {
+    for (const t of this.tabs) {
+      for (const p of layout.panes(t.root)) {
+        const v = this.views.get(p.id);
+        const s = p.session === undefined ? undefined : this.sessions.get(p.session);
+        if (!v || v.terminal) continue;
+        if (s && s.instance === p.instance) v.show(s);
+        else if (p.session !== undefined) {
+          delete p.session;
+          delete p.instance;
+        }
+        if (!v.terminal) v.wait();
+      }
+    }
+  }
+
+  private showList(): void {
+    this.list.show(this.sessions.all(), this.sessions.ready);
+  }
+
+  private draw(): void {
+    const tab = this.tab();
+    const there = new Set<number>();
+    for (const t of this.tabs) {
+      const rects = layout.rects(t.root);
+      for (const p of layout.panes(t.root)) {
+        const whole = phone.matches; // there is room for one
+        there.add(p.id);
+        let v = this.views.get(p.id);
+        if (!v) {
+          v = this.paneView(t, p);
+          this.views.set(p.id, v);
+          this.stage.append(v.element);
+          const s = p.session === undefined ? undefined : this.sessions.get(p.session);
+          if (s) v.show(s);
+        }
+        const r = whole ? { x: 0, y: 0, w: 1, h: 1 } : rects.get(p.id)!;
+        const gap = (at: number): string => (at > 0 ? '1px' : '0px');
+        Object.assign(v.element.style, {
+          left: `calc(${r.x * 100}% + ${gap(r.x)})`, top: `calc(${r.y * 100}% + ${gap(r.y)})`,
+          width: `calc(${r.w * 100}% - ${gap(r.x)})`, height: `calc(${r.h * 100}% - ${gap(r.y)})`,
+        });
+        v.element.hidden = t !== tab || (whole && p.id !== tab.active);
+        v.element.classList.toggle('active', t === tab && p.id === tab.active);
+      }
+    }
+    for (const [id, v] of this.views) {
+      if (there.has(id)) continue;
+      v.dispose();
+      this.views.delete(id);
+    }
+    this.stage.classList.toggle('split', tab.root.kind === 'split' && !phone.matches);
+    for (const t of this.tabs) for (const p of layout.panes(t.root)) this.views.get(p.id)!.shown(!this.views.get(p.id)!.element.hidden);
+    this.dividers(tab);
+    this.label();
+    write(TABS, this.tabs, sessionStorage);
+    write(TABS, this.tabs);
+  }
+
+  // label says anew what the sessions are called and how they are; nothing moves.
+  private label(): void {
+    this.drawTabs();
+    for (const b of this.paneTools) b.disabled = this.pane().session === undefined;
+    const s = this.session();
+    if (s && !document.hidden) this.sessions.seen(s.instance);
+    const news = this.sessions.all().some((x) => this.sessions.news(x));
+    document.title = `${news ? '• ' : ''}${s ? `${title(s, names.get(s.instance))} — ` : ''}Holdfast`;
+    this.showList();
+  }
+
+  private paneView(t: layout.Tab, p: layout.Pane): PaneView {
+    return new PaneView(this.client, {
+      activate: () => this.activate(t, p.id),
+      close: () => this.close(t, p.id),
+      start: () => {
+        this.activate(t, p.id);
+        void this.start();
+      },
+      show: (s) => {
+        this.put(p, s);
+        this.activate(t, p.id);
+        this.draw();
+        this.focus();
+      },
+      reopen: (s) => void this.reopen(s),
+      forget: (s) => void this.forget(s),
+      history: (s, text) => void searchHistory(this.client, s, text),
+      choices: () => {
+        const shown = new Set(this.tabs.flatMap((x) => layout.panes(x.root)).map((q) => q.session));
+        return this.sessions.all().filter((s) => s.state !== 'exited' && !shown.has(s.id));
+      },
+    });
+  }
+
+  private drawTabs(): void {
+    const parts = this.tabs.map((t, i) => {
+      const called = layout.panes(t.root).map((p) => {
+        const s = p.session === undefined ? undefined : this.sessions.get(p.session);
+        return s ? title(s, names.get(s.instance)) : '';
+      });
+      const label = called[layout.panes(t.root).findIndex((p) => p.id === t.active)] || called.find((c) => c) || 'New tab';
+      return { label: called.length > 1 ? `${label} +${called.length - 1}` : label, selected: i === this.current, key: t.id };
+    });
+    const now = JSON.stringify(parts);
+    if (this.strip.dataset.now === now) return; // the focus may be in it
+    const focused = this.strip.contains(document.activeElement);
+    this.strip.dataset.now = now;
+    this.strip.replaceChildren(...parts.map((p, i) => {
+      const select = h('button', { type: 'button', role: 'tab', 'aria-selected': String(p.selected), 'aria-controls': 'stage', tabindex: p.selected ? 0 : -1, title: p.label, text: p.label, onclick: () => this.toTab(i) });
+      select.addEventListener('keydown', (e) => {
+        const to = { ArrowRight: (i + 1) % parts.length, ArrowLeft: (i + parts.length - 1) % parts.length, Home: 0, End: parts.length - 1 }[e.key];
+        if (to === undefined) return;
+        e.preventDefault();
+        this.current = to;
+        this.draw();
+        this.strip.querySelectorAll<HTMLElement>('[role="tab"]')[to]?.focus();
+      });
+      const close = h('button', { type: 'button', class: 'tool', 'aria-label': `Close tab ${p.label}`, tabindex: p.selected ? 0 : -1, onclick: () => this.closeTab(i) }, icon('close'));
+      return h('div', { class: p.selected ? 'tab current' : 'tab', role: 'presentation' }, select, close);
+    }));
+    const selected = this.strip.querySelector<HTMLElement>('[aria-selected="true"]');
+    selected?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    if (focused) selected?.focus();
+  }
+
+  private closeTab(i: number): void {
+    this.tabs.splice(i, 1);
+    if (this.tabs.length === 0) this.tabs = [layout.newTab()];
+    if (i < this.current || this.current >= this.tabs.length) this.current = Math.max(0, this.current - 1);
+    this.draw();
+    this.focus();
+  }
+
+  private dividers(tab: layout.Tab): void {
+    const rects = layout.rects(tab.root);
+    const focused = (document.activeElement as HTMLElement | null)?.dataset.split;
+    for (const old of this.stage.querySelectorAll('.divider')) old.remove();
+    for (const s of phone.matches ? [] : layout.splits(tab.root)) {
+      const r = rects.get(s.id)!;
+      const beside = s.direction === 'right';
+      const d = h('div', { class: 'divider', role: 'separator', tabindex: 0, 'aria-orientation': beside ? 'vertical' : 'horizontal', 'aria-label': 'Size of the panes', 'aria-valuenow': Math.round(s.ratio * 100), 'data-split': s.id });
+      const place = (ratio: number): void => {
+        Object.assign(d.style, beside
+          ? { left: `${(r.x + r.w * ratio) * 100}%`, top: `${r.y * 100}%`, height: `${r.h * 100}%` }
+          : { top: `${(r.y + r.h * ratio) * 100}%`, left: `${r.x * 100}%`, width: `${r.w * 100}%` });
+      };
+      place(s.ratio);
+      const set = (ratio: number): void => {
+        layout.setRatio(tab, s.id, ratio);
+        this.draw();
+      };
+      d.addEventListener('keydown', (e) => {
+        const step = { ArrowLeft: -0.02, ArrowUp: -0.02, ArrowRight: 0.02, ArrowDown: 0.02 }[e.key];
+        if (step === undefined || e.altKey) return;
+        e.preventDefault();
+        set(s.ratio + step);
+      });
+      d.addEventListener('pointerdown', (e) => {
+        e.preventDefault();
+        d.setPointerCapture(e.pointerId);
+        const whole = this.stage.getBoundingClientRect();
+        let to = s.ratio;
+        const move = (m: PointerEvent): void => {
+          to = beside ? ((m.clientX - whole.left) / whole.width - r.x) / r.w : ((m.clientY - whole.top) / whole.height - r.y) / r.h;
+          to = Math.min(0.9, Math.max(0.1, to));
+          place(to);
+        };
+        d.addEventListener('pointermove', move);
+        d.addEventListener('lostpointercapture', () => set(to), { once: true });
+      });
+      this.stage.append(d);
+      if (focused === String(s.id)) d.focus();
+    }
+  }
+}

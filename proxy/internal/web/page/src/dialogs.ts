@@ -1,0 +1,301 @@
+// Dialogs and menus. A dialog is the browser's own, so the focus stays in it, Escape
+// closes it, and the focus goes back to where it was.
+
+import { HoldfastError, type HistoryContent, type HoldfastClient, type Match, type SessionInfo, type Shared } from 'holdfast-client';
+
+import { h } from './dom.ts';
+import { change, clipboard, fontSizes, names, settings, type Settings } from './settings.ts';
+import { shortcuts } from './shortcuts.ts';
+import { ago, command, ended, parse, title } from './words.ts';
+
+export const said = (err: unknown): string => (err instanceof HoldfastError ? err.message : err instanceof Error ? err.message : String(err));
+
+let count = 0;
+
+// show shows a dialog; what it returns ends when the dialog is closed.
+function show(name: string, wide: boolean, ...content: Node[]): { dialog: HTMLDialogElement; closed: Promise<void> } {
+  const id = `dialog-${++count}`;
+  const dialog = h('dialog', { 'aria-labelledby': id, class: wide ? 'wide' : undefined }, h('h2', { id, text: name }), ...content);
+  const back = document.activeElement;
+  const closed = new Promise<void>((done) =>
+    dialog.addEventListener('close', () => {
+      // The browser has put the focus back already, and it may have gone on since.
+      const at = document.activeElement;
+      const lost = !at || at === document.body || dialog.contains(at);
+      dialog.remove();
+      if (lost && back instanceof HTMLElement && back.isConnected) back.focus();
+      done();
+    }),
+  );
+  dialog.addEventListener('pointerdown', (e) => {
+    if (e.target === dialog) {
+      const r = dialog.getBoundingClientRect();
+      if (e.clientX < r.left || e.clientX > r.right || e.clientY < r.top || e.clientY > r.bottom) dialog.close(); // beside it
+    }
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  return { dialog, closed };
+}
+
+// ask shows a form, and does what it is for; an error is shown, and the dialog stays.
+async function ask(name: string, fields: Node[], act: { label: string; danger?: boolean }, done: () => Promise<void> | void): Promise<void> {
+  const error = h('p', { class: 'error', role: 'alert' });
+  const go = h('button', { type: 'submit', class: act.danger ? 'action danger' : 'action first', text: act.label });
+  const form = h('form', { method: 'dialog' }, ...fields, error,
+    h('div', { class: 'actions' }, h('button', { type: 'button', class: 'action', text: 'Cancel', onclick: () => dialog.close() }), go));
+  form.addEventListener('submit', (e) => {
+    e.preventDefault();
+    go.disabled = true;
+    error.textContent = '';
+    Promise.resolve(done()).then(
+      () => dialog.close(),
+      (err: unknown) => {
+        go.disabled = false;
+        error.textContent = said(err);
+      },
+    );
+  });
+  const { dialog, closed } = show(name, false, form);
+  await closed;
+}
+
+export interface Wanted {
+  argv: string[];
+  cwd: string | undefined;
+  id: string | undefined;
+  integrate: boolean; // a shell tells of its prompts and commands
+}
+
+const COMMANDS = 'holdfast.commands';
+
+export function newSession(start: (w: Wanted) => Promise<void>, cwd: string): Promise<void> {
+  const recent = JSON.parse(localStorage.getItem(COMMANDS) ?? '[]') as string[];
+  const line = h('input', { name: 'command', class: 'mono', placeholder: 'your login shell', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', list: 'recent', autofocus: true });
+  const dir = h('input', { name: 'cwd', class: 'mono', placeholder: 'your home directory', value: cwd, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
+  const id = h('input', { name: 'id', class: 'mono', placeholder: 'made for you', pattern: '[A-Za-z0-9_\\-]{1,64}', title: 'Letters, digits, _ and -, at most 64', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
+  const integrate = h('input', { type: 'checkbox', checked: settings().shellIntegration });
+  return ask('New session', [
+    h('label', {}, 'Command', line, h('span', { class: 'hint', text: 'Pipes, variables and the like are run by /bin/sh.' })),
+    h('datalist', { id: 'recent' }, ...recent.map((c) => h('option', { value: c }))),
+    h('label', {}, 'Directory', dir),
+    h('label', {}, 'Id', id),
+    h('label', { class: 'check' }, integrate, 'bash, zsh and fish tell what runs, and how it ended (none of your files is changed)'),
+  ], { label: 'Start' }, async () => {
+    await start({ argv: parse(line.value), cwd: dir.value.trim() || undefined, id: id.value.trim() || undefined, integrate: integrate.checked });
+    change({ shellIntegration: integrate.checked });
+    const c = line.value.trim();
+    if (c) localStorage.setItem(COMMANDS, JSON.stringify([c, ...recent.filter((r) => r !== c)].slice(0, 20)));
+  });
+}
+
+export function rename(s: SessionInfo): Promise<void> {
+  const name = h('input', { value: names.get(s.instance) ?? '', placeholder: title(s), maxlength: 100, autofocus: true, autocomplete: 'off' });
+  return ask('Rename', [h('label', {}, 'Name', name, h('span', { class: 'hint', text: 'Kept in this browser. Empty: what the program says.' }))], { label: 'Rename' },
+    () => names.set(s.instance, name.value.trim() || undefined));
+}
+
+export function confirmKill(client: HoldfastClient, s: SessionInfo): Promise<void> {
+  return ask('End this session?', [
+    h('p', {}, h('strong', { text: title(s, names.get(s.instance)) }), ` (${s.id}) and everything that runs in it gets SIGHUP, and SIGKILL where that is not enough.`),
+  ], { label: 'End session', danger: true }, async () => {
+    await client.kill(s.id);
+  });
+}
+
+const terms: [string, number][] = [['1 hour', 3600_000], ['8 hours', 8 * 3600_000], ['1 day', 24 * 3600_000], ['7 days', 7 * 24 * 3600_000]];
+
+export async function share(client: HoldfastClient, s: SessionInfo): Promise<void> {
+  const term = h('select', { autofocus: true }, ...terms.map(([label, ms]) => h('option', { value: ms, text: label })));
+  let made: Shared | undefined;
+  let copied = false;
+  await ask('Share to look', [
+    h('p', { text: 'Whoever has the link sees this terminal, and can neither type nor do anything else. It works on this machine, or where its address is forwarded.' }),
+    h('label', {}, 'Good for', term),
+  ], { label: 'Make a link' }, async () => {
+    made = await client.share(s.id, Number(term.value));
+    copied = await navigator.clipboard?.writeText(made.url).then(() => true, () => false);
+  });
+  if (!made) return;
+  const url = h('input', { class: 'mono', readonly: true, value: made.url, autofocus: true });
+  url.addEventListener('focus', () => url.select());
+  const status = h('span', { class: 'hint', role: 'status', text: copied ? 'Copied.' : 'Copy it from here.' });
+  const { dialog, closed } = show('Link', false,
+    h('label', {}, `Good until ${new Date(made.expires_at).toLocaleString()}`, url, status),
+    h('div', { class: 'actions' },
+      h('button', { type: 'button', class: 'action', text: 'Copy', onclick: () => void navigator.clipboard?.writeText(url.value).then(() => (status.textContent = 'Copied.'), () => url.select()) }),
+      h('button', { type: 'button', class: 'action first', text: 'Done', onclick: () => dialog.close() })));
+  await closed;
+}
+
+export function details(s: SessionInfo): Promise<void> {
+  const rows: [string, string | undefined][] = [
+    ['Id', s.id], ['Command', command(s.argv)], ['Directory', s.current_cwd || s.cwd], ['State', ended(s) || s.state], ['Process', s.state === 'exited' ? undefined : String(s.pid)],
+    ['Size', `${s.size.cols} × ${s.size.rows}, ${s.size_policy ?? 'latest'}`], ['Started', new Date(s.created_at).toLocaleString()],
+    ['Last activity', `${new Date(s.last_io_at).toLocaleString()} (${ago(s.last_io_at)})`], ['Last command', s.command?.line],
+    ['Printed', `${s.output_offset.toLocaleString()} bytes`],
+    ['Viewers', (s.viewers ?? []).map((v) => `${v.client || 'somebody'}, ${v.mode}, ${ago(v.since)}`).join('; ') || String(s.attachments)],
+    ['Ended by', s.exit?.ended_by], ['Last lines', s.exit?.last_lines.join('\n')],
+  ];
+  const { dialog, closed } = show(title(s, names.get(s.instance)), false,
+    h('table', {}, h('tbody', {}, ...rows.filter(([, v]) => v).map(([k, v]) => h('tr', {}, h('td', { text: k }), h('td', { class: 'mono', text: v }))))),
+    h('div', { class: 'actions' }, h('button', { type: 'button', class: 'action first', text: 'Close', autofocus: true, onclick: () => dialog.close() })));
+  return closed;
+}
+
+export function preferences(): Promise<void> {
+  const s = settings();
+  const select = <K extends keyof Settings>(key: K, options: [Settings[K] & string, string][]): HTMLSelectElement => {
+    const e = h('select', { onchange: () => change({ [key]: e.value } as Partial<Settings>) }, ...options.map(([value, text]) => h('option', { value, text, selected: s[key] === value })));
+    return e;
+  };
+  const size = h('input', { type: 'number', min: fontSizes.min, max: fontSizes.max, value: s.fontSize, onchange: () => change({ fontSize: Number(size.value) || 14 }) });
+  const reader = h('input', { type: 'checkbox', checked: s.screenReader, onchange: () => change({ screenReader: reader.checked }) });
+  const { dialog, closed } = show('Settings', false,
+    h('div', { class: 'two' },
+      h('label', {}, 'Theme', select('theme', [['system', 'As the system'], ['light', 'Light'], ['dark', 'Dark']])),
+      h('label', {}, 'Text size', size)),
+    h('label', {}, 'Programs may write to the clipboard', select('clipboard', [['ask', 'Ask for each session'], ['always', 'Always'], ['never', 'Never']]),
+      h('span', { class: 'hint', text: 'No program can read it.' })),
+    h('label', { class: 'check' }, reader, 'Screen reader: the terminal’s rows can be read, and what is printed is announced'),
+    h('div', { class: 'actions' }, h('button', { type: 'button', class: 'action first', text: 'Done', onclick: () => dialog.close() })));
+  return closed;
+}
+
+// What the page does not do itself, and is worth knowing.
+const others = [
+  { keys: 'Ctrl+Shift+C', says: 'Copy what is selected' },
+  { keys: 'Ctrl+Shift+V', says: 'Paste' },
+  { keys: 'Shift+PageUp', says: 'Scroll back; so Shift+PageDown' },
+];
+
+export function help(): Promise<void> {
+  const { dialog, closed } = show('Keyboard', false,
+    h('p', { text: 'Everything else goes to the program. A shell’s line editor takes Alt+Shift with a letter as Alt with it, so nothing of it is lost.' }),
+    h('table', {}, h('tbody', {}, ...[...shortcuts.filter((k) => k.says), ...others].map((k) => h('tr', {}, h('td', {}, ...k.keys.split('+').flatMap((p, i) => (i ? [' ', h('kbd', { text: p })] : [h('kbd', { text: p })]))), h('td', { text: k.says }))))),
+    h('div', { class: 'actions' }, h('button', { type: 'button', class: 'action first', text: 'Close', autofocus: true, onclick: () => dialog.close() })));
+  return closed;
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+// marked is a line with what matched in it; ranges count bytes.
+function marked(m: Match): HTMLElement {
+  const bytes = encoder.encode(m.text);
+  const line = h('span', { class: 'line' });
+  let at = 0;
+  for (const r of m.ranges) {
+    line.append(decoder.decode(bytes.subarray(at, r.start)), h('mark', { text: decoder.decode(bytes.subarray(r.start, r.end)) }));
+    at = r.end;
+  }
+  line.append(decoder.decode(bytes.subarray(at)) || (m.text === '' ? ' ' : ''));
+  return line;
+}
+
+const AROUND = 20; // lines before and after one that was found
+
+// searchHistory looks for a regular expression in all that is kept of a session, which
+// is more than the terminal has.
+export function searchHistory(client: HoldfastClient, s: SessionInfo, text: string): Promise<void> {
+  const pattern = h('input', { name: 'pattern', class: 'mono', value: text, autofocus: true, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
+  const insensitive = h('input', { type: 'checkbox', checked: true });
+  const status = h('p', { role: 'status' });
+  const list = h('ul', { class: 'matches', 'aria-label': 'Lines that match, newest first' });
+  const more = h('button', { type: 'button', class: 'action', text: 'Older ones', hidden: true, onclick: () => void look(before) });
+  let before: number | undefined;
+  let run = 0;
+  const look = async (from?: number): Promise<void> => {
+    const mine = ++run;
+    if (from === undefined) list.replaceChildren();
+    status.textContent = 'Searching…';
+    status.className = '';
+    more.hidden = true;
+    try {
+      const found = await client.search({ session_id: s.id, pattern: pattern.value, ignore_case: insensitive.checked, limit: 200, ...(from !== undefined && { before: from }) });
+      if (mine !== run) return;
+      for (const m of found.matches) {
+        const item = h('li', {});
+        item.append(h('button', { type: 'button', onclick: () => void around(m.line, item) }, h('span', { class: 'number', text: String(m.line) }), marked(m)));
+        list.append(item);
+      }
+      before = found.before;
+      more.hidden = !found.more;
+      const n = list.childElementCount;
+      status.textContent = n === 0 ? 'Nothing matches.' : `${n} ${n === 1 ? 'line' : 'lines'}, newest first`;
+    } catch (err) {
+      if (mine !== run) return;
+      status.className = 'error';
+      status.textContent = said(err);
+    }
+  };
+  const around = async (line: number, item: HTMLElement): Promise<void> => {
+    const open = item.querySelector('pre');
+    if (open) return open.remove();
+    try {
+      const got: HistoryContent = await client.history({ session_id: s.id, before: line + AROUND + 1, lines: 2 * AROUND + 1 });
+      item.append(h('pre', { class: 'around', tabindex: 0, text: got.lines.map((l) => l.spans.map((x) => x.t).join('')).reverse().join('\n') }));
+    } catch (err) {
+      status.className = 'error';
+      status.textContent = said(err);
+    }
+  };
+  const form = h('form', { method: 'dialog' },
+    h('label', {}, 'Regular expression', h('span', { class: 'beside' }, pattern, h('button', { type: 'submit', class: 'action first', text: 'Search' }))),
+    h('label', { class: 'check' }, insensitive, 'Ignore case'));
+  form.addEventListener('submit', (e) => {
+    e.preventDefault();
+    if (pattern.value) void look();
+  });
+  const { dialog, closed } = show(`History of ${title(s, names.get(s.instance))}`, true, form, status, list,
+    h('div', { class: 'actions' }, more, h('button', { type: 'button', class: 'action', text: 'Close', onclick: () => dialog.close() })));
+  if (text) void look();
+  return closed;
+}
+
+export interface Item {
+  label: string;
+  does: () => void;
+  keys?: string;
+  danger?: boolean;
+}
+
+// menu shows items at an element; null is a line between them.
+export function menu(at: HTMLElement, items: (Item | null)[]): void {
+  const close = (back: boolean): void => {
+    e.remove();
+    document.removeEventListener('pointerdown', outside, true);
+    at.setAttribute('aria-expanded', 'false');
+    if (back) at.focus();
+  };
+  const outside = (p: PointerEvent): void => {
+    if (!e.contains(p.target as Node)) close(false);
+  };
+  const e = h('div', { class: 'menu', role: 'menu' }, ...items.map((i) =>
+    i === null ? h('hr', { role: 'separator' }) : h('button', { type: 'button', role: 'menuitem', tabindex: -1, class: i.danger ? 'danger' : undefined, onclick: () => { close(true); i.does(); } }, i.label, i.keys ? h('kbd', { text: i.keys }) : null)));
+  e.addEventListener('keydown', (k: KeyboardEvent) => {
+    const all = [...e.querySelectorAll('button')];
+    const i = all.indexOf(document.activeElement as HTMLButtonElement);
+    const to = { ArrowDown: i + 1, ArrowUp: i - 1, Home: 0, End: -1 }[k.key];
+    if (to !== undefined) all.at(to % all.length)?.focus();
+    else if (k.key === 'Escape' || k.key === 'Tab') close(true);
+    else return;
+    k.preventDefault();
+    k.stopPropagation();
+  });
+  document.body.append(e);
+  at.setAttribute('aria-haspopup', 'menu');
+  at.setAttribute('aria-expanded', 'true');
+  const r = at.getBoundingClientRect();
+  e.style.left = `${Math.max(8, Math.min(r.left, innerWidth - e.offsetWidth - 8))}px`;
+  e.style.top = `${Math.max(8, r.bottom + e.offsetHeight + 8 > innerHeight ? r.top - e.offsetHeight - 4 : r.bottom + 4)}px`;
+  document.addEventListener('pointerdown', outside, true);
+  e.querySelector('button')?.focus();
+}
+
+// mayWrite says whether a session may write to the clipboard: undefined: ask.
+export function mayWrite(instance: string): boolean | undefined {
+  const rule = settings().clipboard;
+  return rule === 'ask' ? clipboard.get(instance) : rule === 'always';
+}
+

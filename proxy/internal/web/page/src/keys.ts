@@ -1,0 +1,31 @@
+// The keys that a phone's keyboard lacks. They do not take the focus, so that the
+// keyboard stays where it is.
+
+import { h } from './dom.ts';
+import type { TerminalView } from './terminal.ts';
+
+export function keyBar(target: () => TerminalView | undefined): HTMLElement {
+  const key = (label: string, name: string, does: (t: TerminalView) => void): HTMLButtonElement => {
+    const b = h('button', { type: 'button', 'aria-label': name, text: label });
+    b.addEventListener('pointerdown', (e) => e.preventDefault());
+    b.addEventListener('click', () => {
+      const t = target();
+      if (t) does(t);
+    });
+    return b;
+  };
+  const control = key('Ctrl', 'Ctrl, for the next key', (t) => {
+    t.control = !t.control;
+    t.onControl = () => control.setAttribute('aria-pressed', String(t.control));
+    t.onControl();
+    t.focus();
+  });
+  control.setAttribute('aria-pressed', 'false');
+  return h('div', { class: 'keys', role: 'toolbar', 'aria-label': 'Keys' },
+    key('Esc', 'Escape', (t) => t.type('\x1b')),
+    key('Tab', 'Tab', (t) => t.type('\t')),
+    control,
+    key('←', 'Left', (t) => t.arrow('D')), key('↑', 'Up', (t) => t.arrow('A')), key('↓', 'Down', (t) => t.arrow('B')), key('→', 'Right', (t) => t.arrow('C')),
+    key('|', 'Pipe', (t) => t.type('|')), key('/', 'Slash', (t) => t.type('/')), key('-', 'Minus', (t) => t.type('-')),
+    key('Paste', 'Paste', (t) => void navigator.clipboard?.readText().then((text) => t.term.paste(text), () => undefined)));
+}

@@ -1,0 +1,164 @@
+// Tabs and splits, as data. No DOM here.
+//
+// A tab is a tree: its leaves are panes, which show a session or wait for one; each
+// split puts two trees beside or below each other. Where a pane lies follows from the
+// tree alone, so that a pane's element never moves to another parent.
+
+export type Direction = 'right' | 'down';
+export type Way = 'left' | 'right' | 'up' | 'down';
+
+export interface Pane {
+  kind: 'pane';
+  id: number;
+  session?: string; // an id; none: it waits for one
+  instance?: string;
+}
+
+export interface Split {
+  kind: 'split';
+  id: number;
+  direction: Direction;
+  ratio: number; // of the first, MIN to 1-MIN
+  a: Tree;
+  b: Tree;
+}
+
+export type Tree = Pane | Split;
+
+export interface Tab {
+  id: number;
+  root: Tree;
+  active: number; // a pane's id
+}
+
+// A Rect is a part of the whole: 0 to 1.
+export interface Rect {
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+}
+
+const MIN = 0.1;
+const MAX_PANES = 16; // of a tab
+
+let last = 0;
+const next = (): number => ++last;
+
+export const newPane = (session?: string, instance?: string): Pane => ({ kind: 'pane', id: next(), ...(session && { session }), ...(instance && { instance }) });
+
+export function newTab(pane: Pane = newPane()): Tab {
+  return { id: next(), root: pane, active: pane.id };
+}
+
+export function panes(t: Tree): Pane[] {
+  return t.kind === 'pane' ? [t] : [...panes(t.a), ...panes(t.b)];
+}
+
+export const find = (t: Tab, id: number): Pane | undefined => panes(t.root).find((p) => p.id === id);
+
+export const activePane = (t: Tab): Pane => find(t, t.active) ?? panes(t.root)[0]!;
+
+function replace(t: Tree, id: number, by: (old: Tree) => Tree): Tree {
+  if (t.id === id) return by(t);
+  return t.kind === 'pane' ? t : { ...t, a: replace(t.a, id, by), b: replace(t.b, id, by) };
+}
+
+// split makes room beside a pane, and returns the new pane, which is then active; or
+// nothing where there are enough.
+export function split(t: Tab, id: number, direction: Direction): Pane | undefined {
+  if (!find(t, id) || panes(t.root).length >= MAX_PANES) return undefined;
+  const pane = newPane();
+  t.root = replace(t.root, id, (a) => ({ kind: 'split', id: next(), direction, ratio: 0.5, a, b: pane }));
+  t.active = pane.id;
+  return pane;
+}
+
+// close takes a pane away; its neighbour gets the room. False: it was the last one.
+export function close(t: Tab, id: number): boolean {
+  const without = (tree: Tree): Tree | undefined => {
+    if (tree.kind === 'pane') return tree.id === id ? undefined : tree;
+    const a = without(tree.a);
+    const b = without(tree.b);
+    return a && b ? { ...tree, a, b } : (a ?? b);
+  };
+  const order = panes(t.root).map((p) => p.id);
+  const root = without(t.root);
+  if (!root) return false;
+  t.root = root;
+  if (t.active === id) {
+    const i = order.indexOf(id);
+    t.active = order[i + 1] ?? order[i - 1] ?? panes(root)[0]!.id;
+  }
+  return true;
+}
+
+export function setRatio(t: Tab, id: number, ratio: number): void {
+  t.root = replace(t.root, id, (s) => (s.kind === 'split' ? { ...s, ratio: Math.min(1 - MIN, Math.max(MIN, ratio)) } : s));
+}
+
+// rects says where each pane lies, and each split: the whole of it.
+export function rects(t: Tree, r: Rect = { x: 0, y: 0, w: 1, h: 1 }, all = new Map<number, Rect>()): Map<number, Rect> {
+  all.set(t.id, r);
+  if (t.kind === 'split') {
+    const [a, b] = halves(r, t);
+    rects(t.a, a, all);
+    rects(t.b, b, all);
+  }
+  return all;
+}
+
+function halves(r: Rect, s: Split): [Rect, Rect] {
+  if (s.direction === 'right') {
+    const w = r.w * s.ratio;
+    return [{ ...r, w }, { ...r, x: r.x + w, w: r.w - w }];
+  }
+  const h = r.h * s.ratio;
+  return [{ ...r, h }, { ...r, y: r.y + h, h: r.h - h }];
+}
+
+export const splits = (t: Tree): Split[] => (t.kind === 'pane' ? [] : [t, ...splits(t.a), ...splits(t.b)]);
+
+// neighbour is the pane that lies next to another one that way, at its middle.
+export function neighbour(t: Tab, id: number, way: Way): Pane | undefined {
+  const all = rects(t.root);
+  const from = all.get(id);
+  if (!from) return undefined;
+  const e = 1e-6;
+  const overlap = (a: number, al: number, b: number, bl: number): boolean => a < b + bl - e && b < a + al - e;
+  let best: Pane | undefined;
+  let bestCost = Infinity;
+  for (const p of panes(t.root)) {
+    const r = all.get(p.id)!;
+    if (p.id === id) continue;
+    const sideways = way === 'left' || way === 'right';
+    if (sideways ? !overlap(r.y, r.h, from.y, from.h) : !overlap(r.x, r.w, from.x, from.w)) continue;
+    const gap = { left: from.x - (r.x + r.w), right: r.x - (from.x + from.w), up: from.y - (r.y + r.h), down: r.y - (from.y + from.h) }[way];
+    if (gap < -e) continue;
+    const off = sideways ? Math.abs(r.y + r.h / 2 - (from.y + from.h / 2)) : Math.abs(r.x + r.w / 2 - (from.x + from.w / 2));
+    if (gap * 10 + off < bestCost) [best, bestCost] = [p, gap * 10 + off];
+  }
+  return best;
+}
+
+// thaw makes tabs of what was remembered, with numbers of their own; [] of what is none.
+export function thaw(saved: unknown): Tab[] {
+  if (!Array.isArray(saved)) return [];
+  const tree = (x: unknown, ids: Map<number, number>, depth: number): Tree => {
+    const o = (x ?? {}) as Partial<Pane> & Partial<Split>;
+    if ((o as { kind?: string }).kind === 'split' && depth < 8) {
+      return {
+        kind: 'split', id: next(), direction: o.direction === 'down' ? 'down' : 'right',
+        ratio: Math.min(1 - MIN, Math.max(MIN, Number(o.ratio) || 0.5)), a: tree(o.a, ids, depth + 1), b: tree(o.b, ids, depth + 1),
+      };
+    }
+    const pane = newPane(typeof o.session === 'string' ? o.session : undefined, typeof o.instance === 'string' ? o.instance : undefined);
+    if (typeof o.id === 'number') ids.set(o.id, pane.id);
+    return pane;
+  };
+  return saved.slice(0, 64).map((x: { root?: unknown; active?: number }) => {
+    const ids = new Map<number, number>();
+    const root = tree(x?.root, ids, 0);
+    return { id: next(), root, active: ids.get(x?.active ?? -1) ?? panes(root)[0]!.id };
+  });
+}

@@ -1,0 +1,91 @@
+// Begins: asks what the browser's cookie is good for, connects, shows the page.
+//
+// Who has none is told how to get one. All of what a URL may carry that is secret has
+// gone by then: the server has made a cookie of it (proxy/internal/web/page.go).
+
+import { HoldfastClient, HoldfastError } from 'holdfast-client';
+
+import './style.css';
+import { App } from './app.ts';
+import { said } from './dialogs.ts';
+import { h } from './dom.ts';
+import { isDark, onChange } from './settings.ts';
+import { sharedPage } from './shared.ts';
+
+// Page is what the server says of this browser.
+interface Page {
+  signed_in: boolean;
+  expires_at?: string;
+  session_id?: string;
+}
+
+const shared = location.pathname.startsWith('/share/');
+const beside = (name: string): URL => new URL(shared ? name : `/v1/${name}`, location.href);
+
+function looks(): void {
+  document.documentElement.dataset.theme = isDark() ? 'dark' : 'light';
+}
+
+// A phone's keyboard takes part of the window.
+function height(): void {
+  const v = window.visualViewport;
+  if (v) document.documentElement.style.setProperty('--height', `${v.height}px`);
+}
+
+function show(page: HTMLElement): void {
+  document.body.replaceChildren(page);
+}
+
+function tell(heading: string, again: boolean, ...text: (string | Node)[]): void {
+  const button = h('button', { type: 'button', class: 'action first', text: 'Try again', onclick: () => location.reload() });
+  show(h('main', { class: 'alone' }, h('div', { class: 'empty' }, h('h1', { text: heading }), h('p', { role: 'alert' }, ...text), again && button)));
+}
+
+function signedOut(): void {
+  if (shared) tell('This link is not good any more', false, 'Ask whoever shared it for another one.');
+  else tell('Sign in', true, 'In a terminal on this machine, run ', h('kbd', { text: 'proxy web' }), '. It opens this page, signed in.');
+}
+
+// may asks what this browser may; nothing: there is no answer.
+async function may(): Promise<Page | undefined> {
+  try {
+    const answer = await fetch(beside('page'), { credentials: 'same-origin' });
+    if (answer.status === 401) return { signed_in: false };
+    return answer.ok ? ((await answer.json()) as Page) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+async function begin(): Promise<void> {
+  const page = await may();
+  if (!page) return tell('Not connected', true, 'Holdfast does not answer.');
+  if (!page.signed_in) return signedOut();
+  const url = beside('api');
+  url.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:';
+  const client = await HoldfastClient.connect({ url, client: shared ? 'shared page' : 'page' });
+  // A connection that is refused may be so because the cookie is not good any more, of
+  // which a browser tells nothing.
+  client.on('error', () => {
+    void may().then((now) => {
+      if (now?.signed_in !== false) return;
+      void client.close();
+      signedOut();
+    });
+  });
+  if (shared) show(await sharedPage(client, page.session_id ?? '', page.expires_at));
+  else {
+    const app = new App(client);
+    show(app.element);
+    app.focus();
+  }
+}
+
+looks();
+height();
+onChange(looks);
+window.visualViewport?.addEventListener('resize', height);
+begin().catch((err: unknown) => {
+  if (err instanceof HoldfastError && err.code === 'unauthorized') signedOut();
+  else tell('Not connected', true, said(err));
+});

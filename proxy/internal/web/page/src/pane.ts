@@ -1,0 +1,165 @@
+// A pane: a terminal with what is said around it, or the question which session to show.
+
+import type { HoldfastClient, SessionInfo } from 'holdfast-client';
+
+import { h, iconButton } from './dom.ts';
+import { Find } from './find.ts';
+import { clipboard, names } from './settings.ts';
+import { TerminalView, type Phase } from './terminal.ts';
+import { ended, title } from './words.ts';
+
+export interface Hooks {
+  activate(): void;
+  close(): void;
+  start(): void; // a new session here
+  show(s: SessionInfo): void; // this session here
+  reopen(s: SessionInfo): void;
+  forget(s: SessionInfo): void;
+  history(s: SessionInfo, text: string): void;
+  choices(): SessionInfo[];
+}
+
+export class PaneView {
+  readonly element: HTMLElement;
+  terminal: TerminalView | undefined;
+  private session: SessionInfo | undefined;
+  private readonly name = h('span', { class: 'name' });
+  private readonly notices = h('div', { role: 'status' });
+  private finding: Find | undefined;
+  private seen = false;
+  private said = ''; // of its end
+  private asks: string | undefined; // while it waits: for which sessions
+
+  constructor(
+    private readonly client: HoldfastClient,
+    private readonly hooks: Hooks,
+  ) {
+    const head = h('div', { class: 'pane-head' }, this.name, iconButton('close', 'Close pane', () => hooks.close(), 'Alt+Shift+W'));
+    this.element = h('section', { class: 'pane', onpointerdown: () => hooks.activate() }, head, this.notices);
+    this.wait();
+  }
+
+  // wait asks for a session. Where it asks for the same already, nothing is touched: the
+  // focus may be there.
+  wait(): void {
+    const choices = this.hooks.choices().slice(0, 12);
+    const asks = JSON.stringify(choices.map((s) => [s.id, title(s, names.get(s.instance))]));
+    if (this.asks === asks) return;
+    const focused = this.element.querySelector('.empty')?.contains(document.activeElement);
+    this.clear();
+    this.asks = asks;
+    this.name.textContent = 'No session';
+    this.element.setAttribute('aria-label', 'No session');
+    this.notices.before(h('div', { class: 'empty' },
+      h('h2', { text: choices.length ? 'Which session?' : 'No session here' }),
+      h('p', { text: choices.length ? 'Choose one, here or in the list, or start another.' : 'A session goes on when this page is closed, and when the programs around it are replaced.' }),
+      h('div', { class: 'choices' },
+        ...choices.map((s) => h('button', { type: 'button', class: 'action', text: title(s, names.get(s.instance)), onclick: () => this.hooks.show(s) })),
+        h('button', { type: 'button', class: 'action first', text: 'New session', onclick: () => this.hooks.start() }))));
+    if (focused) this.focus();
+  }
+
+  // show shows a session; it is attached once the pane can be seen.
+  show(session: SessionInfo): void {
+    this.clear();
+    this.session = session;
+    this.terminal = new TerminalView(this.client, session, {
+      phase: (phase, why) => this.phase(phase, why),
+      title: () => undefined, // the list's is the session's, by events
+      focused: () => this.hooks.activate(),
+      clipboard: (write) => this.mayCopy(write),
+    });
+    this.notices.before(this.terminal.element);
+    this.update(session);
+    if (this.seen) void this.terminal.start();
+  }
+
+  // update is told what is new of its session.
+  update(s: SessionInfo): void {
+    if (s.instance !== this.session?.instance) return;
+    this.session = s;
+    const called = title(s, names.get(s.instance));
+    this.name.textContent = called;
+    this.element.setAttribute('aria-label', `Terminal of ${called}`);
+    if (this.terminal?.phase === 'ended' && this.said !== ended(s)) this.phase('ended'); // how, comes after that it has
+  }
+
+  // shown says whether it can be seen.
+  shown(yes: boolean): void {
+    this.seen = yes;
+    this.terminal?.shown(yes);
+    if (yes && this.terminal?.phase === 'idle') void this.terminal.start();
+  }
+
+  focus(): void {
+    if (this.terminal) this.terminal.focus();
+    else this.element.querySelector<HTMLElement>('.empty button')?.focus();
+  }
+
+  find(): void {
+    const t = this.terminal;
+    const s = this.session;
+    if (!t || !s) return;
+    this.finding ??= new Find(t.search, () => {
+      this.finding = undefined;
+      t.focus();
+    }, (text) => this.hooks.history(s, text));
+    t.element.append(this.finding.element);
+    this.finding.focus();
+  }
+
+  dispose(): void {
+    this.clear();
+    this.element.remove();
+  }
+
+  private clear(): void {
+    this.finding = undefined;
+    this.terminal?.dispose();
+    this.terminal = undefined;
+    this.session = undefined;
+    this.asks = undefined;
+    this.notices.replaceChildren();
+    this.element.querySelector('.empty')?.remove();
+  }
+
+  private phase(phase: Phase, why?: string): void {
+    const s = this.session;
+    if (!s) return;
+    this.element.dataset.phase = phase;
+    const again = (label: string, steal = false): HTMLElement => h('button', { type: 'button', class: 'action first', text: label, onclick: () => void this.terminal?.start(steal).then(() => this.focus()) });
+    switch (phase) {
+      case 'ended':
+        this.said = ended(s);
+        return this.say('end', ended(s) ? `${ended(s).replace(/^./, (c) => c.toUpperCase())}.` : 'The session has ended.',
+          h('button', { type: 'button', class: 'action first', text: 'Start again', onclick: () => this.hooks.reopen(s) }),
+          h('button', { type: 'button', class: 'action', text: 'Forget', onclick: () => this.hooks.forget(s) }));
+      case 'stolen':
+        return this.say('end', 'Another client has taken this terminal for itself.', again('Take it back', true));
+      case 'failed':
+        return this.say('end', why ?? 'The session cannot be shown.', again('Try again'));
+      default:
+        this.notices.querySelector('[data-kind="end"]')?.remove();
+    }
+  }
+
+  private mayCopy(write: () => Promise<void>): void {
+    const s = this.session;
+    if (!s) return;
+    const answer = (yes: boolean) => () => {
+      clipboard.set(s.instance, yes);
+      if (yes) void write().catch(() => undefined); // the browser has the last word
+      this.notices.querySelector('[data-kind="clipboard"]')?.remove();
+      this.focus();
+    };
+    this.say('clipboard', 'This program wants to copy something to the clipboard.',
+      h('button', { type: 'button', class: 'action first', text: 'Allow', onclick: answer(true) }),
+      h('button', { type: 'button', class: 'action', text: 'Never for this session', onclick: answer(false) }));
+  }
+
+  // say shows a notice under the terminal, in place of another of its kind.
+  private say(kind: string, text: string, ...actions: HTMLElement[]): void {
+    this.notices.querySelector(`[data-kind="${kind}"]`)?.remove();
+    this.notices.append(h('div', { class: 'notice', 'data-kind': kind }, h('span', { class: 'say', text }), ...actions));
+  }
+}

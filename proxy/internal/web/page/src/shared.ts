@@ -1,0 +1,38 @@
+// The page of a share link: one terminal to look at, and no controls.
+
+import type { HoldfastClient } from 'holdfast-client';
+
+import { connectionLine } from './connection.ts';
+import { h } from './dom.ts';
+import { TerminalView } from './terminal.ts';
+import { title } from './words.ts';
+
+export async function sharedPage(client: HoldfastClient, id: string, expires: string | undefined): Promise<HTMLElement> {
+  const name = h('h1', { text: id });
+  const ends = h('div', { class: 'notice', role: 'status', hidden: true });
+  const badges = [h('span', { class: 'badge', text: 'read only' })];
+  if (expires) badges.push(h('span', { class: 'badge until', text: `until ${new Date(expires).toLocaleString(undefined, { dateStyle: 'short', timeStyle: 'short' })}` }));
+  const session = await client.info(id);
+  const called = (t: string): void => {
+    name.textContent = t;
+    document.title = `${t} — Holdfast`;
+  };
+  called(title(session));
+  const say = (text: string): void => {
+    ends.hidden = text === '';
+    ends.textContent = text;
+  };
+  const view = new TerminalView(client, session, {
+    phase: (phase, why) => say(phase === 'ended' ? 'The session has ended.' : phase === 'failed' ? (why ?? 'It cannot be shown.') : ''),
+    title: (t) => t && called(t),
+    focused: () => undefined,
+    clipboard: () => undefined,
+  }, true);
+  const page = h('main', { class: 'shared' },
+    h('header', { class: 'bar' }, name, ...badges, connectionLine(client)),
+    h('section', { class: 'pane', 'aria-label': 'Terminal, read only' }, view.element, ends));
+  page.querySelector<HTMLElement>('.pane')!.style.position = 'relative';
+  client.on('state', (state) => state === 'closed' && say('This link is not good any more, or Holdfast has ended.'));
+  requestAnimationFrame(() => void view.start());
+  return page;
+}

@@ -1,0 +1,49 @@
+// The page's keys. They go by where a key is, not by what it types, for Alt types
+// letters of its own on some keyboards.
+//
+// Alt+Shift: readline, zsh and fish take M-F as M-f, so nothing of theirs is lost, and
+// browsers have nothing on it. Ctrl+Shift+C and V are as in every terminal.
+
+export type Action =
+  | 'new' | 'list' | 'split-right' | 'split-down' | 'close' | 'left' | 'right' | 'up' | 'down' | 'next-tab' | 'previous-tab' | 'find' | 'history'
+  | 'share' | 'rename' | 'kill' | 'larger' | 'smaller' | 'normal' | 'help' | 'settings' | `tab-${number}`;
+
+export interface Shortcut {
+  keys: string; // as it is said
+  code: string; // KeyboardEvent.code
+  action: Action;
+  says: string; // '' is said with another one
+}
+
+const alt = (keys: string, code: string, action: Action, says: string): Shortcut => ({ keys: `Alt+Shift+${keys}`, code, action, says });
+
+export const shortcuts: Shortcut[] = [
+  alt('N', 'KeyN', 'new', 'New session'),
+  alt('L', 'KeyL', 'list', 'To the list, and back to the terminal'),
+  alt('D', 'KeyD', 'split-right', 'Split to the right'),
+  alt('S', 'KeyS', 'split-down', 'Split below'),
+  alt('W', 'KeyW', 'close', 'Close the pane; its session goes on'),
+  alt('←', 'ArrowLeft', 'left', 'To the pane at the left; so → ↑ ↓'),
+  alt('→', 'ArrowRight', 'right', ''),
+  alt('↑', 'ArrowUp', 'up', ''),
+  alt('↓', 'ArrowDown', 'down', ''),
+  alt('.', 'Period', 'next-tab', 'Next tab'),
+  alt(',', 'Comma', 'previous-tab', 'Previous tab'),
+  ...Array.from({ length: 9 }, (_, i) => alt(i ? String(i + 1) : '1…9', `Digit${i + 1}`, `tab-${i + 1}`, i ? '' : 'To a tab by its number')),
+  alt('F', 'KeyF', 'find', 'Find in the terminal'),
+  alt('H', 'KeyH', 'history', 'Search all of the session’s history'),
+  alt('R', 'KeyR', 'rename', 'Rename the session'),
+  alt('X', 'KeyX', 'kill', 'End the session; asks first'),
+  alt('=', 'Equal', 'larger', 'Larger text'),
+  alt('-', 'Minus', 'smaller', 'Smaller text'),
+  alt('0', 'Digit0', 'normal', 'Text as large as at first'),
+  alt('P', 'KeyP', 'settings', 'Settings'),
+  alt('/', 'Slash', 'help', 'This list'),
+];
+
+export const keysOf = (action: Action): string | undefined => shortcuts.find((s) => s.action === action)?.keys;
+
+export function actionOf(e: KeyboardEvent): Action | undefined {
+  if (!e.altKey || !e.shiftKey || e.ctrlKey || e.metaKey || e.isComposing) return undefined;
+  return shortcuts.find((s) => s.code === e.code)?.action;
+}

@@ -1,0 +1,96 @@
+// How a session's end looks, and what can be done with it then.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { cli, context, eventually, open, picture, rows, show, shows, spawn } from './world.mjs';
+
+// tail are the rows of the terminal, without the empty ones at its end.
+async function tail(page) {
+  const all = await rows(page);
+  return all.slice(0, all.findLastIndex((r) => r) + 1);
+}
+
+// A session that prints something and ends when it is given a line.
+const ends = (code) => `stty -echo; echo before; read x; echo "last words"; exit ${code}`;
+
+// demand: B9
+test('the exit text, with the last of the last lines', async () => {
+  await spawn('exits', ends(3));
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'exits');
+  await shows(page, /^before$/);
+  await page.keyboard.press('Enter');
+  await shows(page, /^\[process exited with code 3\]$/);
+  await page.waitForSelector('.pane.active[data-phase="ended"]');
+  assert.deepEqual(await tail(page), ['before', 'last words', '', '[process exited with code 3]', 'last words']);
+  const dim = await page.$eval('.pane.active .xterm-rows', (e) => [...e.querySelectorAll('span')].some((s) => s.classList.contains('xterm-dim') || /process exited/.test(s.textContent) && getComputedStyle(s).color !== getComputedStyle(e).color));
+  assert.ok(dim, 'the text is dim');
+  await page.getByText('Exited 3.').waitFor();
+  await page.waitForSelector('.row[data-session="exits"][data-state="failed"]');
+  await picture(page, 'ended');
+
+  // Its past can be looked at again.
+  await page.keyboard.press('Alt+Shift+W');
+  await page.click('.row[data-session="exits"] .open');
+  await page.waitForSelector('.pane.active[data-phase="ended"]');
+  await shows(page, /^last words$/);
+  await shows(page, /^\[process exited with code 3\]$/);
+
+  await page.getByRole('button', { name: 'Start again' }).click();
+  await page.waitForSelector('.pane.active[data-phase="live"]');
+  await page.keyboard.press('Enter');
+  await shows(page, /^\[process exited with code 3\]$/);
+  await page.getByRole('button', { name: 'Forget', exact: true }).click();
+  await eventually('the row is gone', async () => (await page.locator('.row[data-session="exits"]').count()) === 0);
+  assert.deepEqual(c.wrongs, []);
+});
+
+// demand: B9
+test('the text of a session that timed out', async () => {
+  await cli('new', '--detach', '--id', 'idle', '--label', 'idle_timeout=2s', '--', '/bin/sh', '-c', 'echo waiting; exec sleep 1000');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'idle');
+  await shows(page, /^\[process timed out and was killed\]$/);
+  assert.deepEqual(await tail(page), ['waiting', '', '[process timed out and was killed]', 'waiting']);
+});
+
+// demand: B6
+test('the exit frame of an older server', async () => {
+  await spawn('older', ends(7));
+  const c = await context();
+  const page = await c.newPage();
+  await page.routeWebSocket(/\/v1\/api$/, (ws) => {
+    const server = ws.connectToServer();
+    ws.onMessage((m) => server.send(m));
+    server.onMessage((m) => {
+      const type = typeof m === 'string' && JSON.parse(m).type;
+      const attached = typeof m === 'string' && 'attachment' in JSON.parse(m);
+      ws.send((type === 'pty_exited' || type === 'terminal.exit') && attached ? '{"type":"exit","code":7}' : m);
+    });
+  });
+  await page.goto((await cli('web', '--no-open')).trim().split('\n').pop());
+  await page.waitForSelector('.app .list');
+  await show(page, 'older');
+  await shows(page, /^before$/);
+  await page.keyboard.press('Enter');
+  await shows(page, /^\[process exited with code 7\]$/);
+});
+
+test('to end a session is asked twice for', async () => {
+  await spawn('mine');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'mine');
+  await page.keyboard.press('Alt+Shift+X');
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('mine').waitFor();
+  await picture(page, 'kill');
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  assert.match(await cli('ls'), /mine +running/);
+  await page.keyboard.press('Alt+Shift+X');
+  await page.getByRole('dialog').getByRole('button', { name: 'End session' }).click();
+  await page.waitForSelector('.row[data-session="mine"][data-state="ended"]');
+});

@@ -1,0 +1,69 @@
+// A link to look at one session.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { cli, context, open, picture, rows, show, shows, spawn } from './world.mjs';
+
+const ROWS = '.shared .xterm-rows';
+
+test('who has the link sees the terminal, and cannot type', async () => {
+  await spawn('shown', 'stty -echo; echo hello; while read -r l; do echo "got $l"; done');
+  await spawn('hidden');
+  const c = await context({ permissions: ['clipboard-read', 'clipboard-write'] });
+  const mine = await open(c);
+  await show(mine, 'shown');
+  await shows(mine, /^hello$/);
+  await mine.click('.row[data-session="shown"] .more');
+  await mine.getByRole('menuitem', { name: 'Share to look…' }).click();
+  await mine.getByRole('button', { name: 'Make a link' }).click();
+  await mine.getByText('Copied.').waitFor();
+  const url = await mine.locator('dialog input').inputValue();
+  assert.equal(await mine.evaluate(() => navigator.clipboard.readText()), url);
+  await picture(mine, 'share');
+  await mine.keyboard.press('Escape');
+
+  const theirs = await context();
+  const page = await theirs.newPage();
+  await page.goto(url);
+  await shows(page, /^hello$/, ROWS);
+  assert.equal(new URL(page.url()).search, '');
+  await page.getByText('read only').waitFor();
+  assert.equal(await page.locator('.list, .tabs, .keys').count(), 0);
+  assert.equal(await page.locator('button').count(), 0);
+
+  await page.click('.shared .screen');
+  await page.keyboard.type('not-typed\n');
+  await mine.bringToFront();
+  await mine.click('.pane.active .screen');
+  await mine.keyboard.type('typed\n');
+  await shows(mine, /^got typed$/);
+  await shows(page, /^got typed$/, ROWS);
+  assert.ok(!(await rows(page, ROWS)).some((r) => r.includes('not-typed')));
+  await picture(page, 'shared');
+
+  // It may be opened again, and through what happens to the proxy.
+  await cli('--handoff');
+  await mine.keyboard.type('again\n');
+  await shows(page, /^got again$/, ROWS);
+  await page.reload();
+  await shows(page, /^got again$/, ROWS);
+
+  await cli('kill', 'shown');
+  await page.getByText('The session has ended.').waitFor();
+  assert.deepEqual([...c.wrongs, ...theirs.wrongs], []);
+});
+
+test('a link that has expired says so', async () => {
+  await spawn('brief', 'echo here; exec cat');
+  const url = (await cli('share', 'brief', '--ttl', '3s')).trim().split('\n').find((l) => l.startsWith('http'));
+  const c = await context();
+  const page = await c.newPage();
+  await page.goto(url);
+  await shows(page, /^here$/, ROWS);
+  await page.getByText('This link is not good any more').first().waitFor();
+  await picture(page, 'share-expired');
+  const late = await (await context()).newPage();
+  const answer = await late.goto(url);
+  assert.ok(answer.status() >= 400, `status ${answer.status()}`);
+});

@@ -1,0 +1,129 @@
+// Typing, sizes, several views of one session, and who is let in.
+
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { test } from 'node:test';
+
+import { cli, context, eventually, link, open, picture, rows, show, shows, spawn, status } from './world.mjs';
+
+test('a link signs in once, and leaves no secret in the address', async () => {
+  const c = await context();
+  const page = await c.newPage();
+  const url = await link();
+  await page.goto(url);
+  await page.waitForSelector('.app .list');
+  assert.equal(new URL(page.url()).search, '');
+  await page.reload();
+  await page.waitForSelector('.app .list');
+
+  const other = await (await context()).newPage();
+  const used = await other.goto(url);
+  assert.ok(used.status() >= 400, `status ${used.status()}`);
+  assert.match(await other.innerText('body'), /proxy web/);
+  await other.goto(new URL('/', url).href);
+  await other.getByText('proxy web').waitFor();
+  await picture(other, 'signed-out');
+  assert.deepEqual(c.wrongs, []);
+});
+
+test('a page of another origin is refused', async () => {
+  const server = createServer((_, res) => res.setHeader('content-type', 'text/html').end('<!doctype html><title>x</title>'));
+  await new Promise((r) => server.listen(0, '127.0.0.1', r));
+  try {
+    const c = await context();
+    await open(c); // so that there is a cookie, which is sent to any port
+    const { web } = await status();
+    const page = await c.newPage();
+    await page.goto(`http://127.0.0.1:${server.address().port}/`);
+    const got = await page.evaluate((url) => new Promise((done) => {
+      const s = new WebSocket(url, 'holdfast.v1');
+      s.onopen = () => done('open');
+      s.onerror = () => done('refused');
+    }), `ws://${web}/v1/api`);
+    assert.equal(got, 'refused');
+  } finally {
+    server.close();
+  }
+});
+
+test('what is typed is echoed, and a command prints', async () => {
+  await spawn('typing');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'typing');
+  await shows(page, /^\$/);
+  await page.keyboard.type('echo $((6*7)) äöü 日本 ✓\n');
+  await shows(page, /^42 äöü 日本 ✓$/);
+  await picture(page, 'terminal');
+  assert.deepEqual(c.wrongs, []);
+});
+
+test('the size follows the window', async () => {
+  await spawn('sizes');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'sizes');
+  const size = async (mark) => {
+    await page.keyboard.type(`echo ${mark}\\ $(stty size)\n`);
+    await shows(page, new RegExp(`^${mark} \\d+ \\d+$`));
+    return (await rows(page)).find((r) => r.startsWith(`${mark} `)).split(' ').slice(1).map(Number);
+  };
+  const [high, wide] = await size('first');
+  assert.equal(high, (await rows(page)).length);
+  await page.setViewportSize({ width: 900, height: 500 });
+  await eventually('the terminal is smaller', async () => (await rows(page)).length < high);
+  const want = async () => (await cli('ls', '--json').then(JSON.parse)).find((s) => s.id === 'sizes').size;
+  await eventually('the session is as the terminal', async () => (await want()).rows === (await rows(page)).length);
+  const [lower, narrower] = await size('second');
+  assert.ok(lower < high && narrower < wide, `${lower}×${narrower} of ${high}×${wide}`);
+  assert.equal(lower, (await rows(page)).length);
+});
+
+test('two windows of different sizes show one session', async () => {
+  await spawn('both');
+  const c = await context();
+  const one = await open(c);
+  await show(one, 'both');
+  const other = await c.newPage();
+  await other.setViewportSize({ width: 800, height: 500 });
+  await other.goto(new URL('/', one.url()).href);
+  await show(other, 'both');
+  await one.bringToFront();
+  await one.keyboard.type('echo from-$((1+0))\n');
+  await shows(one, /^from-1$/);
+  await shows(other, /^from-1$/);
+  await other.bringToFront();
+  await other.keyboard.type('echo from-$((1+1))\n');
+  await shows(other, /^from-2$/);
+  await shows(one, /^from-2$/);
+  // Whoever typed last decides; each is shown it at its own size.
+  await eventually('the size is that of who typed', async () => (await cli('ls', '--json').then(JSON.parse)).find((s) => s.id === 'both').size.rows === (await rows(other)).length);
+  assert.ok((await rows(one)).length > (await rows(other)).length);
+  assert.deepEqual(c.wrongs, []);
+});
+
+test('a split shows two sessions, and the keyboard goes from one to the other', async () => {
+  await spawn('left');
+  await spawn('right');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'left');
+  await page.keyboard.press('Alt+Shift+D');
+  await page.waitForSelector('.pane.active .empty');
+  await show(page, 'right');
+  await page.keyboard.type('echo at-$((2))\n');
+  await shows(page, /^at-2$/);
+  await page.keyboard.press('Alt+Shift+ArrowLeft');
+  await page.keyboard.type('echo at-$((1))\n');
+  await shows(page, /^at-1$/);
+  assert.equal(await page.locator('.pane:visible').count(), 2);
+  await picture(page, 'split');
+  await page.reload();
+  await page.waitForSelector('.pane.active[data-phase="live"]');
+  assert.equal(await page.locator('.pane:visible').count(), 2);
+  await shows(page, /^at-1$/);
+  await page.keyboard.press('Alt+Shift+W');
+  await eventually('one pane is left', async () => (await page.locator('.pane:visible').count()) === 1);
+  await shows(page, /^at-2$/);
+  assert.deepEqual(c.wrongs, []);
+});

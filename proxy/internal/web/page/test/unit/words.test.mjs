@@ -1,0 +1,59 @@
+// What is said of sessions.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { shortcuts } from '../../node_modules/.test/shortcuts.js';
+import { ago, chosen, command, ended, failed, parse, place, title, took, who } from '../../node_modules/.test/words.js';
+
+test('ago', () => {
+  const now = Date.parse('2026-09-01T12:00:00Z');
+  const of = (s) => ago(new Date(now - s * 1000), now);
+  assert.deepEqual([0, 9, 10, 59, 60, 3599, 3600, 86399, 86400, 2 * 86400, -5].map(of), ['now', 'now', '10 s', '59 s', '1 min', '59 min', '1 h', '23 h', '1 day', '2 days', 'now']);
+  assert.equal(ago('nonsense', now), '');
+  assert.deepEqual([400, 1234, 12_000, 180_000].map(took), ['0.4 s', '1.2 s', '12 s', '3 min']);
+});
+
+test('parse makes words, and leaves the rest to a shell', () => {
+  for (const [line, want] of [
+    ['', []],
+    ['  ', []],
+    ['htop', ['htop']],
+    ['make  -j8 all', ['make', '-j8', 'all']],
+    [`vim 'a b' "c d"e`, ['vim', 'a b', 'c de']],
+    [`printf ''`, ['printf', '']],
+    ['ls | wc', ['/bin/sh', '-c', 'ls | wc']],
+    ['echo $HOME', ['/bin/sh', '-c', 'echo $HOME']],
+    ['A=1 env', ['/bin/sh', '-c', 'A=1 env']],
+    ["echo 'x", ['/bin/sh', '-c', "echo 'x"]],
+  ]) assert.deepEqual(parse(line), want, line);
+});
+
+test('a session is called by its user, its maker, its program, in this order', () => {
+  const s = { id: 's', argv: ['/usr/bin/make', '-j8', 'a b'], cwd: '/home/ada', state: 'running', attachments: 0 };
+  assert.equal(title(s), "make -j8 'a b'");
+  assert.equal(title({ ...s, title: 'Build' }), 'Build');
+  assert.equal(title({ ...s, title: 'Build', labels: { title: 'Mine' } }), 'Mine');
+  assert.equal(title({ ...s, title: 'Build' }, 'Called'), 'Called');
+  assert.deepEqual([chosen({ id: 'build' }), chosen({ id: 'a587a67e9dd6' })], ['build', '']);
+  assert.equal(command(['/bin/sh', '-c', 'ls | wc']), 'ls | wc');
+  assert.equal(place({ ...s, cwd: '/home/ada/src/holdfast/proxy/client' }), '…/proxy/client');
+  assert.equal(place({ ...s, cwd: `/${'x'.repeat(60)}` }).length, 42);
+});
+
+test('how it ended, and who looks', () => {
+  const s = { state: 'exited', exit_code: 2, argv: [], attachments: 0 };
+  assert.equal(ended(s), 'exited 2');
+  assert.equal(ended({ ...s, exit: { signal: 'SIGTERM' } }), 'killed by SIGTERM');
+  assert.equal(ended({ ...s, exit: { signal: 'SIGHUP', reason: 'user_requested', ended_by: 'cli' } }), 'ended by cli');
+  assert.deepEqual([failed(s), failed({ ...s, exit: { reason: 'user_requested' } }), failed({ ...s, exit_code: 0 }), failed({ ...s, state: 'running' })], [true, false, false, false]);
+  assert.equal(ended({ ...s, exit: { signal: 'SIGHUP', timed_out: true } }), 'timed out');
+  assert.equal(ended({ ...s, state: 'running' }), '');
+  assert.equal(who(s), '');
+  assert.equal(who({ ...s, attachments: 2 }), '2 viewers');
+  assert.equal(who({ ...s, attachments: 4, viewers: [{ client: 'page' }, { client: 'page' }, {}] }), 'page ×2, somebody, 1 more');
+});
+
+test('no key means two things', () => {
+  assert.equal(new Set(shortcuts.map((s) => s.code)).size, shortcuts.length);
+});

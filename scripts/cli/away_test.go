@@ -1,0 +1,164 @@
+//go:build linux
+
+package cli
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", `stty -echo; echo begun; read x; printf '\033]133;A\007$ \033]133;C\007made\n\033]133;D;2\007\007\033]9;it is done\007'; echo new one; read x; exit 4`)
+	w.shows("s", "begun")
+	if out := w.must("away", "s"); !strings.Contains(out, "nobody has looked since it was started, ") || !strings.Contains(out, "\nlast lines:\n  begun\n") {
+		t.Errorf("before anybody looked: %s", out)
+	}
+	p := w.open("attach", "s")
+	p.expect("begun")
+	p.typ("\x1cd")
+	p.ends(0, "detached")
+	if out := w.must("away", "s"); !strings.Contains(out, "nobody looks since ") || !strings.HasSuffix(out, "printed nothing\n") {
+		t.Errorf("right after the viewer left: %s", out)
+	}
+	w.must("send", "s", "--enter")
+	w.shows("s", "new one")
+	out := w.must("away", "s")
+	for _, want := range []string{"s (/bin/sh -c ", "nobody looks since ", "\nrang once\n", "\ntold: it is done\n", "\nlast lines:\n", "  $ made\n  new one\n", "commands that have ended:\n  code 2"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("away lacks %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "\n  begun") {
+		t.Errorf("away tells of what was seen:\n%s", out)
+	}
+	w.must("send", "s", "--enter")
+	w.proxy("wait", "s")
+	if out := w.must("away", "s", "--lines", "1"); !strings.Contains(out, " with code 4, after ") || !strings.HasSuffix(out, "last lines:\n  new one\n") {
+		t.Errorf("after its end: %s", out)
+	}
+	o := w.object("away", "s", "--json")
+	if o["id"] != "s" || o["state"] != "exited" || o["bells"] != 1.0 || fmt.Sprint(o["lines"]) != "[$ made new one]" || o["exit"].(map[string]any)["exit_code"] != 4.0 {
+		t.Errorf("away --json: %v", o)
+	}
+	w.fails(66, "session_not_found", "away", "none")
+}
+
+// agentAt listens as an agent would, and says its name to whoever connects.
+func agentAt(t *testing.T, path string) net.Listener {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte(filepath.Base(path)))
+			_ = c.Close()
+		}
+	}()
+	return l
+}
+
+// A session finds the ssh agent of who attached last, whoever has started it.
+func TestAgentLink(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	agentAt(t, w.path("one"))
+	agentAt(t, w.path("two"))
+	link := w.path("ssh-agent")
+	proxy := func(agent string, args ...string) *exec.Cmd {
+		cmd := exec.Command(filepath.Join(w.bin, "proxy"), args...)
+		cmd.Env = append([]string{}, w.env...)
+		if agent != "" {
+			cmd.Env = append(cmd.Env, "SSH_AUTH_SOCK="+agent)
+		}
+		return cmd
+	}
+	answers := func() string {
+		t.Helper()
+		c, err := net.Dial("unix", link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		b := make([]byte, 10)
+		n, _ := c.Read(b)
+		return string(b[:n])
+	}
+	start := func(id, agent string, more ...string) string {
+		t.Helper()
+		r := w.run(proxy(agent, append(append([]string{"new", "-d", "--id", id}, more...), "--", "/bin/sh", "-c", `echo "agent=$SSH_AUTH_SOCK."; read x`)...), nil)
+		if r.code != 0 {
+			t.Fatal(r)
+		}
+		w.shows(id, "agent=")
+		out := strings.TrimSpace(w.must("screen", id))
+		return strings.TrimSuffix(strings.TrimPrefix(out, "agent="), ".")
+	}
+	if got := start("none", ""); got != "" {
+		t.Errorf("a session without an agent has %s", got)
+	}
+	if got := start("file", w.write("file", "")); got != w.path("file") {
+		t.Errorf("what is no agent became %s", got)
+	}
+	if _, err := os.Lstat(link); err == nil {
+		t.Error("there is a link to nothing")
+	}
+	if got := start("s", w.path("one")); got != link || answers() != "one" {
+		t.Errorf("a session's agent is %s, and %s answers", got, answers())
+	}
+	attach := func(agent string, args ...string) {
+		t.Helper()
+		p := w.openSize(80, 24, proxy(agent, append([]string{"attach", "s"}, args...)...))
+		p.expect("agent=")
+		if len(args) > 0 {
+			p.typ("\x03")
+		} else {
+			p.typ("\x1cd")
+		}
+		p.ends(0, "detached")
+	}
+	attach(w.path("two"))
+	if got := answers(); got != "two" {
+		t.Errorf("after another one attached %s answers", got)
+	}
+	env := w.must("env", "s")
+	if !strings.Contains(env, "export SSH_AUTH_SOCK='"+link+"'\n") || !strings.Contains(env, "unset DISPLAY\n") {
+		t.Errorf("env says %s", env)
+	}
+	if out := w.must("env", "s", "--json"); !strings.Contains(out, `"SSH_AUTH_SOCK=`+w.path("two")+`"`) {
+		t.Errorf("env --json says %s", out)
+	}
+	attach(w.path("one"), "--read-only") // who only looks changes nothing
+	attach("")
+	attach(link) // from within a session
+	attach(w.path("gone"))
+	if got := answers(); got != "two" {
+		t.Errorf("after those without an agent attached %s answers", got)
+	}
+	w.kill(w.only("proxy"))
+	if got := start("later", link); got != link || answers() != "two" {
+		t.Errorf("a session that is started in a session: %s, and %s answers", got, answers())
+	}
+	// Who does not want it has it off.
+	w.must("stop")
+	w.env = append(w.env, "HOLDFAST_AGENT_LINK=false")
+	if got := start("off", w.path("one")); got != w.path("one") || answers() != "two" {
+		t.Errorf("with the setting off: %s, and %s answers", got, answers())
+	}
+	if r := w.run(proxy("", "env", "off"), nil); r.code != 0 || r.out != "" || !strings.Contains(r.errout, "no viewer of off has told") {
+		t.Errorf("env of who was never looked at: %v", r)
+	}
+}

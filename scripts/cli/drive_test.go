@@ -1,0 +1,140 @@
+//go:build linux
+
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"holdfast/protocol"
+)
+
+// What is typed, pasted and pressed, as the child sees it, and in which order.
+func TestSendAsTyped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	script := w.write("script", "x\x1b[201~y\r\nz\n")
+	for _, tt := range []struct {
+		name, modes string
+		args        []string
+		want        string
+	}{
+		{"a line", "", []string{"a b", "c"}, "a b c"},
+		{"with enter", "", []string{"--enter", "a"}, "a^M"},
+		{"of several lines", "", []string{"a\nb\r\nc"}, "a^Mb^Mc"},
+		{"of several lines, as they are", "", []string{"--raw", "a\nb"}, "a$\nb"},
+		{"a paste", `\e[?2004h`, []string{"a\nb"}, "^[[200~a^Mb^[[201~"},
+		{"one line as a paste", `\e[?2004h`, []string{"--paste", "a"}, "^[[200~a^[[201~"},
+		{"one line where pastes are known", `\e[?2004h`, []string{"a"}, "a"},
+		{"a file", `\e[?2004h`, []string{"--file", script, "--enter"}, "^[[200~x[201~y^Mz^M^[[201~^M"},
+		{"a file as it is", `\e[?2004h`, []string{"--raw", "--file", script}, "x^[[201~y^M$\nz$\n"},
+		{"keys in their order", `\e[?1h`, []string{"--key", "Up", "a", "--enter", "--key=C-c", "--enter=false", "--key", "M-x"}, "a^[OA^M^C^[x"},
+		{"keys", "", []string{"--key", "Up", "--key", "S-Tab"}, "^[[A^[[Z"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			id := strings.NewReplacer(" ", "-", ",", "").Replace(tt.name)
+			w.shell(id, `stty raw -echo; printf 'ready`+strings.ReplaceAll(tt.modes, `\e`, `\033`)+`\r\n'; cat -A`)
+			w.must("wait", id, "--text", "^ready$")
+			// (cat tells what it has when a line ends.)
+			w.must(append([]string{"send", id}, tt.args...)...)
+			w.must("send", id, "--raw", "END\n", "--wait-text", `END\$$`)
+			screen := strings.Fields(strings.ReplaceAll(w.must("screen", id), "\n", " "))
+			if got, want := strings.Join(screen[1:], " "), strings.ReplaceAll(tt.want, "\n", " ")+"END$"; got != want {
+				t.Errorf("the child was typed %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// Each end of a wait has its exit code and its words.
+func TestWaitFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", `stty -echo; printf 'ready\n\033]133;A\007$ '; while read x; do printf '\033]133;C\007'; eval "$x"; printf '\033]133;D;%s\007\033]133;A\007$ ' $?; done; exit 7`)
+	if out := w.must("wait", "s", "--text", "^re(ady)$"); out != "ready\n" {
+		t.Errorf("wait --text says %q", out)
+	}
+	var info protocol.AwaitedInfo
+	told := func(args ...string) {
+		t.Helper()
+		info = protocol.AwaitedInfo{}
+		if err := json.Unmarshal([]byte(w.must(append(args, "--json")...)), &info); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told("wait", "s", "--text", "re(ady)"); info.Line != "ready" || len(info.Groups) != 2 || info.Groups[1] != "ady" {
+		t.Errorf("told %+v", info)
+	}
+	if told("wait", "s", "--prompt"); info.Command == nil || !info.Command.Prompt || info.Command.Count != 0 {
+		t.Errorf("told %+v", info)
+	}
+	if told("send", "s", "(exit 3)", "--enter", "--wait-prompt"); info.Command == nil || info.Command.Count != 1 || info.Command.ExitCode == nil || *info.Command.ExitCode != 3 {
+		t.Errorf("told %+v, %+v", info, info.Command)
+	}
+	if out := w.must("send", "s", "echo one; echo two", "--enter", "--wait-idle", "20ms"); out != "" {
+		t.Errorf("send --wait-idle says %q", out)
+	}
+	mark := strings.TrimSpace(w.must("mark", "s"))
+	w.fails(124, "timeout", "wait", "s", "--text", "one|ready", "--since", mark, "--timeout", "1ms")
+	w.fails(124, "timeout", "wait", "s", "--prompt", "--since", mark, "--timeout", "1ms")
+	w.fails(124, "timeout", "wait", "s", "--timeout", "1ms")
+	w.fails(124, "timeout", "send", "s", "x=1", "--enter", "--wait-text", "never", "--timeout", "50ms")
+	w.must("send", "s", "echo three", "--enter")
+	if out := w.must("wait", "s", "--text", "one|three", "--since", mark); !strings.HasSuffix(out, "$ three\n") {
+		t.Errorf("wait --since says %q", out)
+	}
+	var m protocol.MarkInfo
+	if err := json.Unmarshal([]byte(w.must("mark", "s", "--json")), &m); err != nil || m.Offset == 0 || len(m.Mark) == 0 {
+		t.Errorf("mark --json: %+v, %v", m, err)
+	}
+	w.fails(66, "session_not_found", "mark", "none")
+	w.fails(66, "session_not_found", "wait", "none", "--text", "x")
+	w.fails(66, "session_not_found", "send", "none", "x", "--wait-text", "x")
+	w.fails(64, "no terminal sends a key", "send", "s", "--key", "Hyper")
+	r := w.proxy("send", "s", "--key", "C-d", "--wait-text", "never")
+	if r.code != 7 || r.out != "" || !strings.Contains(r.errout, "session s ended first") {
+		t.Errorf("send to one that ends: %v", r)
+	}
+	if r := w.proxy("wait", "s", "--text", "never", "--json"); r.code != 7 || !strings.Contains(r.out, `"exit_code": 7`) {
+		t.Errorf("wait for one that has ended: %v", r)
+	}
+	if r := w.proxy("wait", "s", "--exit"); r.code != 7 || r.out+r.errout != "" {
+		t.Errorf("wait --exit: %v", r)
+	}
+	w.shell("zero", "read x")
+	w.fails(1, "session zero ended first", "send", "zero", "--enter", "--wait-text", "never")
+	w.must("reopen", "--detach", "zero")
+	w.fails(66, "instance_mismatch", "wait", "zero", "--text", "x", "--since", mark)
+}
+
+func TestWaitMistakes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, args := range [][]string{
+		{"wait", "s", "--text", "("},
+		{"wait", "s", "--text", "x", "--prompt"},
+		{"wait", "s", "--exit", "--prompt"},
+		{"wait", "s", "--idle", "1us"},
+		{"wait", "s", "--idle", "-1s"},
+		{"wait", "s", "--idle", "25h"},
+		{"wait", "s", "--since", "AAAA"},
+		{"wait", "s", "--since", "!", "--text", "x"},
+		{"send", "s", "x", "--wait-text", "("},
+		{"send", "s", "x", "--wait-text", "x", "--wait-idle", "1s"},
+		{"send", "s", "--wait-text", "x"},
+		{"send", "s", "x", "--timeout", "1s"},
+		{"send", "s", "x", "--json"},
+		{"send", "s", "x", "--raw", "--paste"},
+		{"send", "s", "x", "--enter=perhaps"},
+		{"mark"},
+	} {
+		r := w.proxy(args...)
+		if r.code != 64 || r.out != "" || !strings.HasPrefix(r.errout, "proxy: ") {
+			t.Errorf("proxy %s: %v, want exit 64 and what is wrong", strings.Join(args, " "), r)
+		}
+	}
+	if all := w.running(""); len(all) > 0 {
+		t.Errorf("mistakes have started %v", all)
+	}
+}

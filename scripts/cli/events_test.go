@@ -1,0 +1,74 @@
+//go:build linux
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Events of the past, and those of them that are wanted; a script gets an end.
+func TestEventsFilters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if out := w.must("events", "--follow=false"); out != "" {
+		t.Errorf("before anything has happened: %q", out)
+	}
+	w.spawn("a", "sleep", "1000")
+	w.shell("b", "read x; exit 3")
+	w.must("resize", "b", "90x30")
+	w.must("send", "b", "--enter")
+	w.proxy("wait", "b")
+	of := func(args ...string) (got []string) {
+		t.Helper()
+		for line := range strings.Lines(w.must(append([]string{"events", "--json"}, args...)...)) {
+			e := decode[map[string]any](t, line)
+			id := ""
+			if s, ok := e["session"].(map[string]any); ok {
+				id = s["id"].(string)
+			} else if x, ok := e["exit"].(map[string]any); ok {
+				id = x["session_id"].(string)
+			}
+			got = append(got, fmt.Sprintf("%v %v %s", e["seq"], e["event"], id))
+		}
+		return got
+	}
+	for _, tt := range []struct {
+		want string
+		args []string
+	}{
+		{"1 created a, 2 created b, 3 resized b, 4 exited b", []string{"--follow=false"}},
+		{"1 created a, 2 created b, 3 resized b, 4 exited b", []string{"--follow=false", "--since", "1h"}},
+		{"3 resized b, 4 exited b", []string{"--follow=false", "--after", "2"}},
+		{"", []string{"--follow=false", "--after", "4"}},
+		{"", []string{"--follow=false", "--since", "1ns"}},
+		{"2 created b, 3 resized b, 4 exited b", []string{"--follow=false", "--session", "b"}},
+		{"1 created a, 2 created b, 4 exited b", []string{"--follow=false", "--kind", "created,exited"}},
+		{"1 created a, 2 created b", []string{"--after", "0", "--count", "2"}},
+		{"4 exited b", []string{"--follow", "--after", "0", "--kind", "exited", "--session", "b", "--count", "1", "--timeout", "1m"}},
+		{"", []string{"--timeout", "10ms"}},
+	} {
+		if got := strings.Join(of(tt.args...), ", "); got != tt.want {
+			t.Errorf("events %v: %s, want %s", tt.args, got, tt.want)
+		}
+	}
+	if r := w.fails(124, "timeout: 1 of 2 events after 300ms", "events", "--after", "3", "--count", "2", "--timeout", "300ms"); r.out != "4 exited b code 3, exited\n" {
+		t.Errorf("it printed %q", r.out)
+	}
+	w.fails(64, `no events are of the kind "ended"`, "events", "--kind", "ended")
+	w.fails(64, "[after since]", "events", "--after", "1", "--since", "1h")
+
+	// It goes on behind what it had when the proxy has died.
+	next := w.lines("events", "--session", "a", "--kind", "resized")
+	w.clients(2)
+	w.must("resize", "a", "70x20")
+	if got := strings.TrimSpace(next()); got != "5 resized a 70x20" {
+		t.Errorf("it printed %q", got)
+	}
+	w.kill(w.only("proxy"))
+	w.must("resize", "a", "71x21")
+	if got := strings.TrimSpace(next()); got != "6 resized a 71x21" {
+		t.Errorf("after the death of the proxy it printed %q", got)
+	}
+}

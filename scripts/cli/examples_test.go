@@ -1,0 +1,215 @@
+//go:build linux
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Every command's help has examples, and each of their lines does what it should. In
+// them "build" is a shell, "old" has ended, "server" has said its port, "edit" and
+// "repl" are what they are called.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env = append(w.env, "HOLDFAST_WEB=127.0.0.1:0")
+	// What they run; in a session of its own make takes long.
+	w.program("make", `case "$HOLDFAST_SESSION $1" in build\ -*|old\ -*) exec cat;; esac; echo "ok, made"`)
+	w.program("go", "echo ok")
+	w.program("xdg-open", "exit 0")
+	w.program("../backup.sh", "echo saved")
+	w.write("script.py", "print(6 * 7)\n")
+	for _, program := range []string{"proxy", "supervisor"} {
+		w.runExamples(program)
+	}
+}
+
+// program puts a shell script into the world's path, before all others of its name.
+func (w *world) program(name, script string) {
+	w.t.Helper()
+	dir := w.mkdir("programs")
+	w.write("programs/"+name, "#!/bin/sh\n"+script+"\n")
+	if r := w.run(exec.Command("chmod", "+x", dir+"/"+name), nil); r.code != 0 {
+		w.t.Fatal(r)
+	}
+	for i, e := range w.env {
+		if path, ok := strings.CutPrefix(e, "PATH="); ok && !strings.HasPrefix(path, dir) {
+			w.env[i] = "PATH=" + dir + ":" + path
+		}
+	}
+}
+
+// runExamples runs those of a command, and of all its own commands.
+func (w *world) runExamples(words ...string) {
+	w.t.Helper()
+	name := strings.Join(words, " ")
+	r := w.run(exec.Command(filepath.Join(w.bin, words[0]), append(words[1:], "--help")...), nil)
+	if r.code != 0 {
+		w.t.Fatalf("%s --help: %v", name, r)
+	}
+	lines := part(r.out, "Examples:")
+	if len(lines) == 0 {
+		w.t.Errorf("%s has no example", name)
+	}
+	for _, line := range lines {
+		w.runExample(strings.TrimSpace(line))
+	}
+	for _, line := range part(r.out, "Available Commands:") {
+		if sub := strings.Fields(line)[0]; sub != "help" {
+			w.runExamples(append(words, sub)...)
+		}
+	}
+}
+
+// part returns the lines of a help's part.
+func part(help, title string) []string {
+	_, rest, ok := strings.Cut(help, "\n"+title+"\n")
+	if !ok {
+		return nil
+	}
+	text, _, _ := strings.Cut(rest, "\n\n")
+	return strings.Split(strings.TrimRight(text, "\n"), "\n")
+}
+
+var (
+	attaching = regexp.MustCompile(`^proxy (attach|new|reopen|record) `)
+	detached  = regexp.MustCompile(` (-d|--detach) `)
+	serving   = regexp.MustCompile(`^(proxy serve|supervisor)($| -| #)`)
+)
+
+// exampleCodes are those of examples that end otherwise than well, by how they begin.
+var exampleCodes = map[string]int{
+	"proxy doctor":               1, // nothing that it warns of is wrong with the example
+	"proxy service status":       69,
+	"proxy wait build --timeout": 129,
+}
+
+// runExample runs a line of an example as a person would, who sees what it shows
+// and leaves it.
+func (w *world) runExample(line string) {
+	w.t.Helper()
+	begin, rest, _ := strings.Cut(line, "#")
+	line = strings.TrimSpace(begin) // the rest is a comment, or ...
+	if strings.Contains(rest, `"`) {
+		w.t.Errorf("%s: what is behind # is no comment", line)
+	}
+	w.prepareExample(line)
+	shell := "bash"
+	if strings.HasSuffix(line, "| source") {
+		shell = "fish"
+	}
+	for _, needed := range []string{shell, "asciinema", "python3"} {
+		if _, err := exec.LookPath(needed); err != nil && (needed == shell || strings.Contains(line, needed)) {
+			w.t.Logf("%s: not run, for want of %s", line, needed)
+			return
+		}
+	}
+	cmd := exec.Command(shell, "-c", line)
+	if strings.Contains(line, "$HOLDFAST_SESSION") {
+		cmd.Env = append(slices.Clone(w.env), "HOLDFAST_SESSION=build")
+	}
+	p := w.openSize(80, 24, cmd)
+	w.leaveExample(line, p)
+	code := p.wait()
+	for begin, other := range exampleCodes {
+		if strings.HasPrefix(line, begin) && code == other {
+			code = 0
+		}
+	}
+	if code != 0 {
+		w.t.Errorf("%s: exit code %d, after %q", line, code, p.text())
+	}
+}
+
+// leaveExample does what ends those that do not end by themselves.
+func (w *world) leaveExample(line string, p *terminal) {
+	w.t.Helper()
+	ok := true
+	switch {
+	case strings.HasPrefix(line, "proxy wait build --timeout"):
+		w.must("kill", "build")
+	case strings.Contains(line, "--kind exited"):
+		ok = eventually(func() bool {
+			w.prepareExample("")
+			w.proxy("kill", "build")
+			return strings.Contains(p.text(), `"exited"`)
+		})
+	case attaching.MatchString(line+" ") && !detached.MatchString(line+" "):
+		ok = eventually(func() bool { return strings.Contains(w.must("ls", "--json"), `"attachments": 1`) })
+		if strings.HasPrefix(line, "proxy record") {
+			w.must("kill", "build")
+		} else {
+			p.typ("\x1cd")
+		}
+	case serving.MatchString(line) && !strings.Contains(line, "--upgrade"):
+		program, _, _ := strings.Cut(line, " ")
+		ok = eventually(func() bool { _, err := os.Stat(w.path(program + ".sock")); return err == nil }) // a command would start what is missing
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
+	}
+	if !ok {
+		w.t.Errorf("%s: it does not come to what it is for, after %q", line, p.text())
+	}
+}
+
+// exampleSessions are those that examples speak of, with what each shows when it is
+// ready.
+var exampleSessions = []struct {
+	id, shows string
+	argv      []string
+}{
+	{"build", "error", []string{"--shell-integration", "--", "bash", "-i"}},
+	{"server", "listening", []string{"--", "sh", "-c", "echo listening on port 8080; exec cat"}},
+	{"edit", "", []string{"--", "cat"}},
+	{"repl", ">>>", []string{"--", "python3", "-q"}},
+}
+
+// prepareExample makes the world as a line takes it to be.
+func (w *world) prepareExample(line string) {
+	w.t.Helper()
+	if serving.MatchString(line) && !strings.Contains(line, "--upgrade") {
+		w.proxy("stop")
+		w.run(exec.Command(filepath.Join(w.bin, "supervisor"), "stop", "--sessions=end"), nil) // if there is one
+		return
+	}
+	states := make(map[string]string)
+	for _, s := range decode[[]map[string]any](w.t, w.must("ls", "--json")) {
+		states[fmt.Sprint(s["id"])] = fmt.Sprint(s["state"])
+	}
+	gone := func(id string) {
+		w.t.Helper()
+		if states[id] != "" {
+			w.must("kill", id, "--forget")
+		}
+	}
+	_ = os.Remove(w.path("build.cast"))
+	w.write("home/.bashrc", "PS1='$ '; seq 500; echo 'make: warn of an error'\n")
+	for _, s := range exampleSessions {
+		_, err := exec.LookPath(s.argv[len(s.argv)-2]) // of python3
+		switch {
+		case s.id == "build" && strings.Contains(line, "--id build"):
+			gone("build")
+		case states[s.id] == "running", s.id == "repl" && err != nil:
+		default:
+			gone(s.id)
+			w.must(append([]string{"new", "-d", "--id", s.id}, s.argv...)...)
+			w.shows(s.id, s.shows)
+		}
+	}
+	if states["old"] != "exited" {
+		gone("old")
+		was := w.path("was")
+		_ = os.Remove(was)
+		w.shell("old", "[ -e "+was+" ] && exec cat; touch "+was+"; echo the last; exit 3") // the second time it stays
+		if r := w.proxy("wait", "old"); r.code != 3 {
+			w.t.Fatal(r)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+//go:build linux
+
+package cli
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// castEvents returns a recording's header, and its events.
+func castEvents(t *testing.T, text string) (header map[string]any, events [][]any) {
+	t.Helper()
+	for i, line := range strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n") {
+		if i == 0 {
+			header = decode[map[string]any](t, line)
+			continue
+		}
+		events = append(events, decode[[]any](t, line))
+	}
+	return header, events
+}
+
+// printedIn is what is printed in a recording.
+func printedIn(events [][]any) string {
+	var b strings.Builder
+	for _, e := range events {
+		if e[1] == "o" {
+			b.WriteString(e[2].(string))
+		}
+	}
+	return b.String()
+}
+
+// played is what asciinema makes of a recording.
+func (w *world) played(name string) string {
+	w.t.Helper()
+	path, err := exec.LookPath("asciinema")
+	if err != nil {
+		w.t.Skip("no asciinema")
+	}
+	cmd := exec.Command(path, "cat", w.path(name))
+	cmd.Env = append(w.env, "LC_ALL=C.UTF-8")
+	p := w.openPipe(cmd) // it wants a terminal beside that
+	code := p.wait()
+	<-p.ended
+	if code != 0 {
+		w.t.Fatalf("asciinema cat: exit %d, %s", code, p.text())
+	}
+	return p.text()
+}
+
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", `stty -echo; printf '\033]0;a title\007before\n'; read x; printf 'h\303'; read x; printf '\244lf\377\n'; read x; printf after`)
+	w.shows("s", "before")
+	b := w.begin("record", "s", "-o", w.path("s.cast"), "--idle-limit", "1500ms")
+	recorded := func(want string) {
+		t.Helper()
+		if !eventually(func() bool { return strings.Contains(w.read("s.cast"), want) }) {
+			t.Fatalf("%q is not recorded: %s", want, w.read("s.cast"))
+		}
+	}
+	recorded("before")
+	w.must("send", "s", "--enter")
+	recorded(`"h`) // and half a character is not
+	w.must("resize", "s", "100x30")
+	recorded(`"r","100x30"`)
+	w.must("send", "s", "--enter")
+	recorded("lf")
+	if info := w.object("info", "s", "--json"); info["size"].(map[string]any)["cols"] != 100.0 {
+		t.Errorf("the size is %v", info["size"])
+	}
+	w.kill(w.only("proxy")) // which is nothing to a recording
+	w.must("send", "s", "--enter")
+	if r := w.wait(b); r.code != 0 || !strings.Contains(r.errout, "of s to ") || r.out != "" {
+		t.Errorf("record: %v", r)
+	}
+	h, events := castEvents(t, w.read("s.cast"))
+	if h["version"] != 2.0 || h["width"] != 80.0 || h["height"] != 24.0 || h["title"] != "a title" || h["idle_time_limit"] != 1.5 || h["timestamp"].(float64) < 1e9 {
+		t.Errorf("the header is %v", h)
+	}
+	printed := printedIn(events)
+	if !strings.HasSuffix(printed, "hälf\ufffd\r\nafter") || strings.Count(printed, "before") != 1 {
+		t.Errorf("recorded is %q", printed)
+	}
+	w.fails(66, "proxy export prints what is kept of it", "record", "s", "-o", w.path("late.cast"))
+	w.fails(64, "-o says where", "record", "s")
+	if got := w.played("s.cast"); got != printed {
+		t.Errorf("asciinema plays %q, want %q", got, printed)
+	}
+}
+
+// A recording that is killed is right as far as it came, and can be gone on with.
+func TestRecordAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "stty -echo; cat")
+	start := func(args ...string) *background {
+		return w.begin(append([]string{"record", "s", "-o", w.path("s.cast")}, args...)...)
+	}
+	recorded := func(text string) {
+		t.Helper()
+		if !eventually(func() bool {
+			return strings.Contains(w.read("s.cast"), `"version":2`) && w.object("info", "s", "--json")["attachments"] == 1.0
+		}) {
+			t.Fatal("nobody records")
+		}
+		w.must("send", "s", text, "--enter")
+		if !eventually(func() bool { return strings.Contains(w.read("s.cast"), text) }) {
+			t.Fatalf("%s is not recorded: %s", text, w.read("s.cast"))
+		}
+	}
+	b := start()
+	recorded("first")
+	if err := b.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	w.wait(b)
+	if !eventually(func() bool { return w.object("info", "s", "--json")["attachments"] == 0.0 }) {
+		t.Fatal("it records on")
+	}
+	w.fails(73, "--overwrite replaces it", "record", "s", "-o", w.path("s.cast"))
+	b = start("--append")
+	recorded("second")
+	if err := b.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.wait(b); r.code != 0 {
+		t.Errorf("ctrl-c: %v", r)
+	}
+	_, events := castEvents(t, w.read("s.cast"))
+	last := 0.0
+	for _, e := range events {
+		if at := e[0].(float64); at < last {
+			t.Errorf("%v comes after %v", e, last)
+		} else {
+			last = at
+		}
+	}
+	if got := w.played("s.cast"); got != printedIn(events) || !strings.Contains(got, "second") {
+		t.Errorf("asciinema plays %q", got)
+	}
+}
+
+// What is typed is recorded where that is asked for; what the terminal does not show
+// is not, but for how much it is. Whoever records so has no say in the size either.
+func TestRecordInput(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", `echo name; read x; stty -echo; echo password; read x; stty size`)
+	w.shows("s", "name")
+	b := w.begin("record", "s", "-o", w.path("s.cast"), "--input")
+	if !eventually(func() bool { return strings.Contains(w.read("s.cast"), "name") }) {
+		t.Fatalf("nothing is recorded: %s", w.read("s.cast"))
+	}
+	w.must("send", "s", "añ", "--enter")
+	w.shows("s", "password")
+	w.must("send", "s", "sécret", "--enter")
+	if r := w.wait(b); r.code != 0 {
+		t.Fatal(r)
+	}
+	_, events := castEvents(t, w.read("s.cast"))
+	typed := ""
+	for _, e := range events {
+		if e[1] == "i" {
+			typed += e[2].(string)
+		}
+	}
+	if text := w.read("s.cast"); !strings.HasPrefix(typed, "añ\r******") || strings.Contains(text, "cret") || !strings.Contains(text, "24 80") {
+		t.Errorf("typed is %q in %s", typed, text)
+	}
+	if got := w.played("s.cast"); got != printedIn(events) {
+		t.Errorf("asciinema plays %q", got)
+	}
+}
+
+func TestExport(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", `stty -echo; seq 1 50; printf '\033[1;31mred\033[m & <b>\n\033]8;;http://a/\033\\link\033]8;;\033\\\n%0100d\nh\303\244lf' 7; read x`)
+	w.shows("s", "hälf")
+	lines := ""
+	for i := 1; i <= 50; i++ {
+		lines += strconv.Itoa(i) + "\n"
+	}
+	text := lines + "red & <b>\nlink\n" + strings.Repeat("0", 99) + "7\nhälf\n"
+	for _, when := range []string{"alive", "ended"} {
+		if got := w.must("export", "s"); got != text {
+			t.Errorf("%s: export prints %q, want %q", when, got, text)
+		}
+		if got, want := w.must("export", "s", "--format", "ansi"), strings.Replace(text, "red", "\x1b[1;38;5;1mred\x1b[0m", 1); got != want {
+			t.Errorf("%s: ansi is %q, want %q", when, got, want)
+		}
+		html := w.must("export", "s", "--format", "html")
+		for _, want := range []string{"<pre ", "\n49\n50\n", ">red</span> &amp; &lt;b&gt;\n", `<a href="http://a/"`, ">link</a>", "7\nhälf\n</pre>\n"} {
+			if !strings.Contains(html, want) {
+				t.Errorf("%s: html lacks %q: %s", when, want, html)
+			}
+		}
+		if out := w.must("export", "s", "--format", "cast", "-o", w.path(when+".cast")); out != "" {
+			t.Errorf("%s: it prints %q", when, out)
+		}
+		h, events := castEvents(t, w.read(when+".cast"))
+		raw := printedIn(events)
+		if h["width"] != 80.0 || !strings.HasPrefix(raw, "1\r\n2\r\n") || !strings.Contains(raw, "7\r\nhälf") {
+			t.Errorf("%s: cast is %v %q", when, h, raw)
+		}
+		if when == "alive" {
+			w.must("send", "s", "--enter")
+			w.must("wait", "s")
+		}
+	}
+	w.fails(73, "--overwrite replaces it", "export", "s", "-o", w.path("ended.cast"))
+	w.must("export", "s", "-o", w.path("ended.cast"), "--overwrite")
+	if w.read("ended.cast") != text {
+		t.Error("it was not replaced")
+	}
+	w.fails(64, "--format", "export", "s", "--format", "pdf")
+	w.fails(66, "session_not_found", "export", "none")
+
+	// What a full-screen program shows is behind what it has covered.
+	w.shell("full", `echo covered; printf '\033[?1049h\033[Hshown'; read x`)
+	w.shows("full", "shown")
+	if got := w.must("export", "full"); got != "covered\nshown\n" {
+		t.Errorf("export of a full screen: %q", got)
+	}
+	if got := w.played("alive.cast"); !strings.Contains(got, "hälf") {
+		t.Errorf("asciinema plays %q", got)
+	}
+}

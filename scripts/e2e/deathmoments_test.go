@@ -1,0 +1,343 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// The supervisor, or its keeper, dies at any moment of an upgrade: the one program or
+// the other goes on with all there is.
+// demand: S10
+func TestUpgradeWithDeath(t *testing.T) {
+	w := newWorld(t, restless...)
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	s := newStream(t, w, "s")
+	s.flow(t, 1)
+	began := time.Now()
+	w.must("supervisor", "--upgrade")
+	longest := time.Since(began) * 5 / 4
+	became := 0
+	n := times(t, deathsEnv, 8)
+	for i := range n {
+		ending := w.quitters(s.c, rnd, 1)
+		keeper, supervisor := w.pair()
+		victim := supervisor
+		if rnd.IntN(3) == 0 {
+			victim = keeper
+		}
+		ended := make(chan result, 1)
+		go func() {
+			r, err := w.try("supervisor", "--upgrade")
+			if err != nil {
+				t.Errorf("upgrade %d: %v", i, err)
+			}
+			ended <- r
+		}()
+		<-aMoment(rnd, longest)
+		for _, q := range ending {
+			q.signal(q.sig)
+		}
+		w.kill(victim)
+		if r := <-ended; r.code == 0 {
+			became++
+		}
+		w.haveQuit(s.c, ending)
+		s.flow(t, 1)
+	}
+	w.pair()
+	w.must("supervisor", "--upgrade")
+	s.flow(t, 1)
+	s.finish(t)
+	w.unharmed()
+	t.Logf("%d upgrades within %v of which one of the two died; %d said that they were done", n, longest, became)
+}
+
+// atOnce is how many sessions begin or end when the supervisor dies.
+const atOnce = 4
+
+// The supervisor dies at any moment of a session's start: it is started, once.
+// demand: S10
+func TestStartWithDeath(t *testing.T) {
+	w := newWorld(t, restless...)
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	c := w.dial(client.Options{})
+	begun := time.Now()
+	w.spawn(c, "first", echoing)
+	longest := max(atOnce*time.Since(begun), 10*time.Millisecond)
+	n := times(t, deathsEnv, 8)
+	for i := range n {
+		keeper, supervisor := w.pair()
+		victim := supervisor
+		if rnd.IntN(4) == 0 {
+			victim = keeper
+		}
+		var wg sync.WaitGroup
+		var all [atOnce]*client.Spawned
+		for j := range all {
+			wg.Go(func() {
+				path := w.path(fmt.Sprintf("begun-%d-%d", i, j))
+				spec := shell("echo $$ >>" + path + "; exec cat")
+				spec.Env = []string{"E2E_BEGUN=" + path}
+				s, err := c.Spawn(w.t.Context(), client.SpawnRequest{SpawnSpec: spec, EarlyExit: none})
+				if err != nil {
+					t.Errorf("session %d of round %d: %v", j, i, err)
+					return
+				}
+				all[j] = s
+			})
+		}
+		<-aMoment(rnd, longest)
+		w.kill(victim)
+		wg.Wait()
+		for j, s := range all {
+			if s == nil {
+				continue
+			}
+			w.mu.Lock()
+			w.sessions = append(w.sessions, lookup(s.PID))
+			w.mu.Unlock()
+			path := w.path(fmt.Sprintf("begun-%d-%d", i, j))
+			w.beganOnce(t, c, s, path)
+		}
+		w.pair()
+	}
+	w.unharmed()
+	list, err := c.List(w.ctx(), "")
+	if err != nil || len(list) != 1 {
+		t.Errorf("%d sessions are left, %v", len(list), err)
+	}
+	t.Logf("%d deaths within %v of which %d sessions were started", n, longest, atOnce)
+}
+
+// beganOnce fails the test unless one child of a session ran, which is its; then it
+// ends it.
+func (w *world) beganOnce(t *testing.T, c *client.Client, s *client.Spawned, path string) {
+	t.Helper()
+	var began []byte
+	testkit.Eventually(t, limit, func() bool {
+		began, _ = os.ReadFile(path)
+		return len(began) > 0
+	}, "a child begins")
+	var live []int
+	one := func() bool { // while it becomes another program its environment cannot be read
+		live = nil
+		for _, pid := range pids() {
+			if slices.Contains(environ(pid), "E2E_BEGUN="+path) && lookup(pid).running() {
+				live = append(live, pid)
+			}
+		}
+		return slices.Equal(live, []int{s.PID})
+	}
+	if !eventually(one) || string(began) != fmt.Sprintln(s.PID) {
+		t.Errorf("session %s has pid %d; children were %q, and there are %v", s.SessionID, s.PID, began, live)
+	}
+	if err := c.Terminate(w.ctx(), s.SessionID, client.End{}); err != nil {
+		t.Errorf("session %s: %v", s.SessionID, err)
+	}
+	exit, err := c.Wait(w.ctx(), s.SessionID, limit)
+	if err != nil || exit.ExitCode != 129 || exit.Reason != protocol.ReasonUserRequested {
+		t.Errorf("session %s ends with %+v, %v", s.SessionID, exit, err)
+	}
+	if err := c.Forget(w.ctx(), s.SessionID); err != nil {
+		t.Errorf("session %s: %v", s.SessionID, err)
+	}
+}
+
+// The supervisor dies at any moment of a session's end, by itself or by request: its
+// viewer is told all it has said, and how it ended, once.
+// demand: S10
+func TestEndWithDeath(t *testing.T) {
+	w := newWorld(t, restless...)
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	c := w.dial(client.Options{})
+	n := times(t, deathsEnv, 8)
+	const longest = 10 * time.Millisecond
+	for i := range n {
+		var views [atOnce]*view
+		for j := range views {
+			id := fmt.Sprintf("s-%d-%d", i, j)
+			w.spawn(c, id, shell(fmt.Sprintf("stty -echo -opost; echo ready; read x; seq 1 2000; exit %d", j)))
+			views[j] = w.attach(c, id, client.AttachOptions{})
+			views[j].until("ready\n")
+		}
+		keeper, supervisor := w.pair()
+		victim := supervisor
+		if rnd.IntN(4) == 0 {
+			victim = keeper
+		}
+		var wg sync.WaitGroup
+		for j, v := range views {
+			if j < 2 {
+				v.say("\n")
+				continue
+			}
+			wg.Go(func() {
+				if err := c.Terminate(w.t.Context(), protocol.SessionID(fmt.Sprintf("s-%d-%d", i, j)), client.End{}); err != nil {
+					t.Errorf("round %d: %v", i, err)
+				}
+			})
+		}
+		<-aMoment(rnd, longest)
+		w.kill(victim)
+		wg.Wait()
+		for j, v := range views {
+			id := protocol.SessionID(fmt.Sprintf("s-%d-%d", i, j))
+			said, code, reason := "", 129, protocol.ReasonUserRequested
+			if j < 2 {
+				said, code, reason = strings.Join(numbers(2000), "\n")+"\n", j, protocol.ReasonExited
+			}
+			m := v.last()
+			if m.Kind != client.Exited || m.Exit.ExitCode != code || m.Exit.Reason != reason || string(v.buf) != said {
+				t.Errorf("%s: its viewer is told %+v, %+v after %d bytes, of %d", id, m, m.Exit, len(v.buf), len(said))
+			}
+			exit, err := c.Wait(w.ctx(), id, limit)
+			if err != nil || exit.ExitCode != code || exit.Reason != reason {
+				t.Errorf("%s: ended with %+v, %v", id, exit, err)
+			}
+			if err := c.Forget(w.ctx(), id); err != nil {
+				t.Errorf("%s: %v", id, err)
+			}
+			if _, err := c.SessionInfo(w.ctx(), id); protocol.CodeOf(err) != protocol.CodeSessionNotFound {
+				t.Errorf("%s: it is left: %v", id, err)
+			}
+		}
+	}
+	w.pair()
+	w.unharmed()
+	if list, err := c.List(w.ctx(), ""); err != nil || len(list) != 0 {
+		t.Errorf("%d sessions are left, %v", len(list), err)
+	}
+	t.Logf("%d deaths within %v of which %d sessions ended", n, longest, atOnce)
+}
+
+func numbers(n int) (all []string) {
+	for i := range n {
+		all = append(all, itoa(i+1))
+	}
+	return all
+}
+
+// A supervisor that dies five times in a minute is not started again. All is held:
+// children run and print until the kernel takes no more, and when somebody says so,
+// everything goes on.
+// demand: S10
+func TestCrashLoop(t *testing.T) {
+	w := newWorld(t, bigRing)
+	rnd := rand.New(rand.NewPCG(1, 1))
+	s := newStream(t, w, "s")
+	printed := w.path("printed")
+	loud := w.spawn(s.c, "loud", shell("stty -opost -echo; i=0; while :; do i=$((i+1)); echo line $i; echo $i >"+printed+"; done"))
+	v := w.attach(s.c, "loud", client.AttachOptions{})
+	v.until("line 1\n")
+	child := lookup(loud.PID)
+	lines := 1
+	for range 2 {
+		s.flow(t, 1)
+		child.signal(syscall.SIGSTOP)
+		ending := w.quitters(s.c, rnd, 2)
+		keeper := w.only("keeper")
+		held := w.lines("supervisor.log", "nothing is started any more")
+		for range 5 {
+			_, supervisor := w.pair()
+			w.kill(supervisor)
+		}
+		testkit.Eventually(t, limit, func() bool { return w.lines("supervisor.log", "nothing is started any more") > held }, "nothing is started any more")
+		before := counted(printed)
+		child.signal(syscall.SIGCONT)
+		w.quit(ending)
+		at := before
+		testkit.Eventually(t, limit, func() bool {
+			was := at
+			at = counted(printed)
+			state, _ := stat(loud.PID)
+			return at > before+100 && at == was && state == "S"
+		}, "a child prints until the kernel takes no more")
+		if left := w.running("supervisor"); len(left) > 0 || !keeper.running() {
+			t.Errorf("there are supervisors %v, the keeper is %v", left, keeper)
+		}
+		t.Logf("%d lines were printed while there was no supervisor", at-before)
+
+		keeper.signal(syscall.SIGHUP)
+		now, _ := w.pair()
+		if now != keeper {
+			t.Errorf("the keeper was %v, and is %v", keeper, now)
+		}
+		w.haveQuit(s.c, ending)
+		for last := at + 100; lines < last; {
+			lines++
+			if before := v.until("\n"); before != fmt.Sprint("line ", lines) {
+				t.Fatalf("line %d is %q", lines, before)
+			}
+		}
+		s.flow(t, 1)
+	}
+	s.finish(t)
+	w.unharmed()
+}
+
+// counted is the number in a file that is written all the time.
+func counted(path string) (n int) {
+	b, _ := os.ReadFile(path)
+	_, _ = fmt.Sscan(string(b), &n)
+	return n
+}
+
+// startedBy is how long a session's start may take while its keeper does nothing;
+// the machine may be busy.
+const startedBy = 10 * time.Second
+
+// A keeper that is stopped holds up nobody, and when it goes on it holds what was
+// started meanwhile.
+// demand: S10
+func TestStoppedKeeper(t *testing.T) {
+	w := newWorld(t, restless...)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	s := newStream(t, w, "s")
+	keeper, supervisor := w.pair()
+	keeper.signal(syscall.SIGSTOP)
+	t.Cleanup(func() { keeper.signal(syscall.SIGCONT) })
+	s.flow(t, 1000)
+	begun := time.Now()
+	v := w.echo(s.c, "new")
+	took := time.Since(begun)
+	if took > startedBy {
+		t.Errorf("a session was started in %v", took)
+	}
+	v.ask("it works\n")
+	ending := w.quitters(s.c, rand.New(rand.NewPCG(seed, 0)), 1)
+	w.quit(ending)
+	w.haveQuit(s.c, ending)
+	s.flow(t, 1)
+	if !keeper.running() || !supervisor.running() {
+		t.Error("a process has ended")
+	}
+	keeper.signal(syscall.SIGCONT)
+	s.flow(t, 1)
+	w.kill(supervisor)
+	if now, _ := w.pair(); now != keeper {
+		t.Errorf("the keeper was %v, and is %v", keeper, now)
+	}
+	v.ask("it works on\n")
+	s.flow(t, 1)
+	s.finish(t)
+	w.unharmed()
+	t.Logf("a session was started in %v", took)
+}

@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"holdfast/shared/testkit"
+)
+
+// A driver drives a program by the command line alone, as a script does, and waits for
+// nothing but what the program shows. between is done before each step.
+type driver struct {
+	*world
+	id      string
+	between func()
+}
+
+// patient is what a step may take at most.
+const patient = "25s"
+
+// is runs a step, which has to succeed with that on its output.
+func (d *driver) is(want string, args ...string) {
+	d.t.Helper()
+	if r := d.step(args...); r.code != 0 || strings.TrimSpace(r.out) != want {
+		d.t.Fatalf("proxy %s: %v, want %q", strings.Join(args, " "), r, want)
+	}
+}
+
+// has is like is, for a part of it.
+func (d *driver) has(want string, args ...string) {
+	d.t.Helper()
+	if r := d.step(args...); r.code != 0 || !strings.Contains(r.out, want) {
+		d.t.Fatalf("proxy %s: %v, want %q in it", strings.Join(args, " "), r, want)
+	}
+}
+
+// ends runs a step in which the program ends.
+func (d *driver) ends(code int, args ...string) {
+	d.t.Helper()
+	if r := d.step(args...); r.code != code || r.out != "" || !strings.Contains(r.errout, "ended first") {
+		d.t.Fatalf("proxy %s: %v, want exit %d", strings.Join(args, " "), r, code)
+	}
+}
+
+// step runs send or wait, with the session behind it.
+func (d *driver) step(args ...string) result {
+	d.t.Helper()
+	d.between()
+	all := append([]string{args[0], d.id, "--timeout", patient}, args[1:]...)
+	r := d.run("proxy", all...)
+	if r.code == 124 {
+		d.t.Logf("the screen is\n%s", d.run("proxy", "screen", d.id).out)
+	}
+	return r
+}
+
+// driven runs a test as it is, while the proxy is replaced again and again, and while
+// supervisors are killed.
+func driven(t *testing.T, test func(t *testing.T, drive func(id string, argv ...string) *driver)) {
+	for name, between := range map[string]func(*world){
+		"undisturbed": func(*world) {}, "handoffs": (*world).handOff, "supervisors killed": func(w *world) { w.killHeld() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "HOME="+t.TempDir(), "TERM=xterm-256color", "PYTHON_BASIC_REPL=1", "HOLDFAST_CRASH_LIMIT=100", "HOLDFAST_CRASH_PAUSE=1ms")
+			test(t, func(id string, argv ...string) *driver {
+				w.must("proxy", append([]string{"new", "--detach", "--id", id, "--cwd", w.dir, "--"}, argv...)...)
+				return &driver{w, id, func() { between(w) }}
+			})
+		})
+	}
+}
+
+// installed returns the path of a program, or skips the test.
+func installed(t *testing.T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Skip(err)
+	}
+	return path
+}
+
+// A REPL is driven: it computes, takes a function of several lines as a paste, and is
+// ended, without a moment in which anybody waits for a time.
+func TestDriveREPL(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command(installed(t, "python3"), "-c", "import sys; print(sys.executable)").Output()
+	if err != nil {
+		t.Skip(err)
+	}
+	python := strings.TrimSpace(string(out)) // not what stands before it and needs the home
+	driven(t, func(t *testing.T, drive func(string, ...string) *driver) {
+		d := drive("repl", python, "-q")
+		d.is(">>>", "wait", "--text", "^>>>$")
+		d.is("42", "send", "6 * 7", "--enter", "--wait-text", "^42$")
+		d.is("42", "send", "6 * 7", "--enter", "--wait-text", "^42$") // the same again is news
+		d.is("15", "send", "def f(n):\n    if n:\n        return n * 3\n\nf(5)\n", "--wait-text", `^\d+$`)
+		d.is("a5000", "send", "for i in range(5001): print(f'a{i}')\n\n", "--wait-text", "^a5000$") // far above the screen is looked at, too
+		d.is("a17", "send", "for i in range(5001): print(f'a{i}')\n\n", "--wait-text", "^a17$")
+		d.has(`"groups"`, "send", "print('x' * 100 + 'END')", "--enter", "--wait-text", "^(x{100})END$", "--json")
+		d.ends(3, "send", "exit(3)", "--enter", "--wait-text", "never")
+		if r := d.run("proxy", "wait", "repl"); r.code != 3 {
+			t.Errorf("it ended with %v", r)
+		}
+	})
+}
+
+// An editor is driven: what is typed, pasted and pressed is in the file.
+func TestDriveEditor(t *testing.T) {
+	t.Parallel()
+	vim := installed(t, "vim")
+	driven(t, func(t *testing.T, drive func(string, ...string) *driver) {
+		d := drive("edit", vim, "-N", "-u", "NONE", "-i", "NONE", "-n", "-c", "set showmode ruler esckeys autoindent", "text")
+		d.has("[New]", "wait", "--text", `\[New\]`)
+		d.has("-- INSERT --", "send", "i", "--wait-text", "-- INSERT --")
+		d.is("one", "send", "one", "--enter", "--wait-text", "^one$")
+		d.has("    three", "send", "    two\n    three\n", "--wait-text", "^ +three$") // framed: nothing is indented further
+		d.is("", "send", "--key", "Up", "--key", "Up", "--key", "Home", "--wait-idle", "50ms")
+		d.has("zero    two", "send", "zero", "--wait-text", "zero")
+		d.is("", "send", "--key", "Escape", "--wait-idle", "50ms")
+		d.has("written", "send", ":w", "--enter", "--wait-text", "written")
+		if b, err := os.ReadFile(d.path("text")); err != nil || strings.TrimRight(string(b), " \n") != "one\nzero    two\n    three" {
+			t.Errorf("it has written %q, %v", b, err)
+		}
+		d.ends(5, "send", ":5cq", "--enter", "--wait-text", "never")
+	})
+}
+
+// A full-screen program is driven by its function keys, and seen leaving.
+func TestDriveFullScreen(t *testing.T) {
+	t.Parallel()
+	htop := installed(t, "htop")
+	driven(t, func(t *testing.T, drive func(string, ...string) *driver) {
+		d := drive("top", htop)
+		d.has("F10Quit", "wait", "--text", "F10Quit")
+		d.has("(C)", "send", "--key", "F1", "--wait-text", `htop [0-9.]+ - \(C\)`)
+		d.has("F10Quit", "send", "x", "--wait-text", "F10Quit") // any key leads back
+		d.ends(1, "send", "--key", "F10", "--wait-text", "never")
+	})
+}
+
+// Who waits is not disturbed by what is replaced meanwhile.
+func TestWaitThroughReplacement(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("proxy", "new", "--detach", "--id", "s", "--", "sh", "-c", "stty -echo; echo ready; while read x; do echo got $x; done")
+	w.must("proxy", "wait", "s", "--text", "ready", "--timeout", patient)
+	mark := strings.TrimSpace(w.must("proxy", "mark", "s"))
+	type waiter struct {
+		args []string
+		done chan result
+	}
+	var waiters []waiter
+	for _, args := range [][]string{{"--text", "^got (it)$", "--since", mark}, {"--text", "^got it$"}, {"--exit"}} {
+		a := waiter{append([]string{"wait", "s", "--timeout", "60s"}, args...), make(chan result, 1)}
+		go func() {
+			r, err := w.try("proxy", a.args...)
+			if err != nil {
+				r.errout += err.Error()
+			}
+			a.done <- r
+		}()
+		waiters = append(waiters, a)
+	}
+	w.handOff()
+	w.killHeld()
+	w.handOff()
+	w.must("proxy", "send", "s", "it", "--enter", "--wait-text", "^got it$", "--timeout", patient)
+	for _, a := range waiters[:2] {
+		if r := testkit.Within(t, limit, "it is told", a.done); r.code != 0 || r.out != "got it\n" {
+			t.Errorf("%v: %v", a.args, r)
+		}
+	}
+	w.must("proxy", "send", "s", "--key", "C-d")
+	if r := testkit.Within(t, limit, "it is told", waiters[2].done); r.code != 0 || r.out != "" {
+		t.Errorf("%v: %v", waiters[2].args, r)
+	}
+	if r := w.run("proxy", "wait", "s", "--since", mark, "--text", "^got (.*)$", "--json"); r.code != 0 || !strings.Contains(r.out, `"it"`) {
+		t.Errorf("after its end: %v", r)
+	}
+}

@@ -1,0 +1,114 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// storeUnit is that of operate.md.
+const storeUnit = `[Service]
+Type=notify
+NotifyAccess=all
+Environment=HOLDFAST_DIR=%s
+ExecStart=%s
+ExecReload=%[2]s --upgrade
+KillMode=process
+OOMPolicy=continue
+Restart=on-failure
+RestartSec=100ms
+TimeoutStartSec=infinity
+FileDescriptorStoreMax=65536
+`
+
+// A supervisor that systemd runs has it hold the terminals, too: then keeper and
+// supervisor may die at once. One that dies alone leaves nothing to the manager but
+// to learn who is the main process now.
+func TestStoreUnderSystemd(t *testing.T) { ofItsOwn(t, storeUnderSystemd) }
+
+func storeUnderSystemd(t *testing.T) {
+	const unit = "holdfast-supervisor.service"
+	w := newWorld(t)
+	w.newManager()
+	dir := t.TempDir()
+	path := filepath.Join(dir, unit)
+	if err := os.WriteFile(path, fmt.Appendf(nil, storeUnit, w.dir, w.program("supervisor")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	control := func(args ...string) string {
+		t.Helper()
+		out, err := w.systemctl(args...)
+		if err != nil {
+			t.Fatalf("systemctl %v: %v, %s", args, err, out)
+		}
+		return out
+	}
+	property := func(name string) string {
+		return strings.TrimPrefix(control("show", unit, "--property="+name), name+"=")
+	}
+	main := func() process {
+		pid, _ := strconv.Atoi(property("MainPID"))
+		return lookup(pid)
+	}
+	serves := func(what string) {
+		t.Helper()
+		testkit.Eventually(t, limit, func() bool {
+			k := w.running("keeper")
+			return property("ActiveState") == "active" && len(k) == 1 && k[0] == main()
+		}, what+": the keeper is the unit's main process")
+		w.only("supervisor")
+	}
+	control("link", path)
+	control("start", unit) // returns when it is ready
+	w.must("proxy", "ls")  // starts a proxy
+	v := w.echo(w.connect(client.Options{Name: "e2e"}), "s")
+	shell := lookup(w.info("s").PID)
+	keeper, held := w.only("keeper"), w.only("supervisor")
+	if main() != keeper {
+		t.Errorf("main process %v, keeper %v", main(), keeper)
+	}
+	// Master, ring, state, keyframe, the journal's pipe, and what they are.
+	testkit.Eventually(t, limit, func() bool { n, _ := strconv.Atoi(property("NFileDescriptorStore")); return n >= 6 }, "systemd holds the session's files")
+
+	w.kill(held)
+	v.ask("the supervisor was killed\n")
+	held = w.only("supervisor")
+	w.kill(keeper)
+	serves("a keeper that was killed")
+	v.ask("the keeper was killed\n")
+	if now := w.only("keeper"); now != held {
+		t.Errorf("keeper %v, not the supervisor %v", now, held)
+	}
+
+	for range 2 {
+		keeper, held = w.only("keeper"), w.only("supervisor")
+		keeper.signal(syscall.SIGSTOP) // it shall not start another one
+		held.signal(syscall.SIGSTOP)   // nor this one take its place
+		held.signal(syscall.SIGKILL)
+		keeper.signal(syscall.SIGKILL)
+		w.gone(held)
+		w.gone(keeper)
+		serves("both were killed")
+		v.ask("both were killed\n")
+		if now := lookup(w.info("s").PID); now != shell || !now.running() {
+			t.Fatalf("the session's child was %v, is %v", shell, now)
+		}
+	}
+	control("reload", unit)
+	v.ask("the supervisor was upgraded\n")
+	serves("an upgrade")
+
+	w.must("proxy", "kill", "s")
+	w.gone(shell)
+	w.must("supervisor", "stop")
+	testkit.Eventually(t, limit, func() bool { return property("ActiveState") == "inactive" }, "the unit has ended in order")
+}

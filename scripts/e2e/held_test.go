@@ -1,0 +1,87 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// TestHeld: supervisors that die again and again are not started any more; the
+// keeper holds all, everything says so and how to go on, and that goes on.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=2", "HOLDFAST_CRASH_PAUSE=1ms")
+	w.must("proxy", "new", "-d", "--id", "s", "--", "cat")
+	shell := lookup(w.info("s").PID)
+	keeper := w.only("keeper")
+	if out := w.must("proxy", "status"); !strings.Contains(out, fmt.Sprintf("keeper      pid %-8d holds 1 session; supervisor started once\n", keeper.pid)) {
+		t.Errorf("status: %s", out)
+	}
+	w.finds("keeper", "ok", fmt.Sprintf("process %d holds all sessions", keeper.pid), "", 0)
+
+	w.loop()
+	hup := fmt.Sprintf("kill -HUP %d", keeper.pid)
+	for _, command := range []string{"ls", "status"} {
+		if r := w.run("proxy", command); !strings.Contains(r.out+r.errout, hup) {
+			t.Errorf("proxy %s: %v", command, r)
+		}
+	}
+	for _, args := range [][]string{{"--upgrade", "--dry-run"}, {"stop"}} {
+		if r := w.run("supervisor", args...); r.code != 69 || !strings.Contains(r.errout, hup) {
+			t.Errorf("supervisor %v: %v", args, r)
+		}
+	}
+	w.finds("supervisor", "error", "2 supervisors died within a minute", hup, 2)
+	if logs := w.logs(); !strings.Contains(logs, hup) {
+		t.Error("the log does not say how to go on")
+	}
+
+	keeper.signal(syscall.SIGHUP)
+	w.serves()
+	w.finds("keeper", "note", "started 3 times, and the one before ended: SIGKILL", "supervisor.log", 0)
+	w.loop()
+	if out := w.must("supervisor", "--upgrade"); !strings.Contains(out, "is told to go on") || !strings.Contains(out, "1 sessions go on") {
+		t.Errorf("upgrade: %s", out)
+	}
+	w.must("proxy", "send", "s", "--enter", "still here")
+	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.must("proxy", "screen", "s"), "still here\nstill here") }, "cat answers")
+	if now := lookup(w.info("s").PID); now != shell || w.only("keeper") != keeper {
+		t.Errorf("the session's child was %v, is %v", shell, now)
+	}
+}
+
+// loop kills two supervisors, and returns when no more are started.
+func (w *world) loop() {
+	w.t.Helper()
+	w.kill(w.only("supervisor"))
+	w.serves()
+	w.kill(w.only("supervisor"))
+	testkit.Eventually(w.t, limit, func() bool { return strings.Contains(w.run("proxy", "doctor").out, "none is started any more") }, "the keeper only holds")
+}
+
+// serves returns when a supervisor answers.
+func (w *world) serves() {
+	w.t.Helper()
+	testkit.Eventually(w.t, limit, func() bool {
+		var s client.Status
+		r := w.run("proxy", "status", "--json")
+		return r.code == 0 && json.Unmarshal([]byte(r.out), &s) == nil && s.Supervisor != nil
+	}, "a supervisor serves")
+}
+
+// info is what is known of a session.
+func (w *world) info(id string) (s protocol.SessionInfo) {
+	w.t.Helper()
+	if err := json.Unmarshal([]byte(w.must("proxy", "info", id, "--json")), &s); err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}

@@ -1,0 +1,328 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/proxy/client"
+)
+
+// A visitor is a browser without a screen: it keeps cookies, follows redirects, and
+// says on a WebSocket whose page it is.
+type visitor struct {
+	w    *world
+	http *http.Client
+}
+
+func (w *world) visitor() *visitor {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &visitor{w, &http.Client{Jar: jar, Timeout: limit}}
+}
+
+// visit opens a page, and returns where that led.
+func (v *visitor) visit(link string) (at *url.URL, status int) {
+	v.w.t.Helper()
+	r, err := v.http.Get(link)
+	if err != nil {
+		v.w.t.Fatal(err)
+	}
+	_ = r.Body.Close()
+	return r.Request.URL, r.StatusCode
+}
+
+// signedIn is what a page is told of its cookie.
+func (v *visitor) signedIn(at string) bool {
+	v.w.t.Helper()
+	r, err := v.http.Get(at)
+	if err != nil {
+		v.w.t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	var told struct {
+		SignedIn bool `json:"signed_in"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&told); err != nil {
+		v.w.t.Fatal(err)
+	}
+	return told.SignedIn
+}
+
+// A pageSocket is a page's WebSocket.
+type pageSocket struct {
+	t testing.TB
+	*websocket.Conn
+	ctx context.Context
+}
+
+// open opens a WebSocket as the page of an address would, and says hello.
+func (v *visitor) open(address, path string) *pageSocket {
+	v.w.t.Helper()
+	s, err := v.dial(address, path)
+	if err != nil {
+		v.w.t.Fatal(err)
+	}
+	s.send(api.Hello{Protocol: protocol.Supported(), Client: "page"})
+	hear[*api.Welcome](s)
+	return s
+}
+
+func (v *visitor) dial(address, path string) (*pageSocket, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+	v.w.t.Cleanup(cancel)
+	conn, _, err := websocket.Dial(ctx, "ws://"+address+path, &websocket.DialOptions{
+		HTTPClient: v.http, Subprotocols: []string{api.Subprotocol}, HTTPHeader: http.Header{"Origin": {"http://" + address}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.w.t.Cleanup(func() { _ = conn.CloseNow() })
+	conn.SetReadLimit(2 << 20)
+	return &pageSocket{v.w.t, conn, ctx}, nil
+}
+
+func (s *pageSocket) send(m protocol.Message) {
+	s.t.Helper()
+	b, err := protocol.Encode(m)
+	if err == nil {
+		err = s.Write(s.ctx, websocket.MessageText, b)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// hear reads until a message of a type comes.
+func hear[M protocol.Message](s *pageSocket) M {
+	s.t.Helper()
+	for {
+		kind, b, err := s.Read(s.ctx)
+		if err != nil {
+			s.t.Fatalf("no %T comes: %v", *new(M), err)
+		}
+		if kind != websocket.MessageText {
+			continue
+		}
+		if m, _, err := api.Messages.Decode(b); err == nil {
+			if m, ok := m.(M); ok {
+				return m
+			}
+		}
+	}
+}
+
+// ask is refused, or not.
+func (s *pageSocket) refused(m protocol.Message) bool {
+	s.t.Helper()
+	s.send(m)
+	return hear[*api.Error](s).Code == protocol.CodePermissionDenied
+}
+
+// A link lets a browser in, which stays in through a handoff, a crash and a new
+// start of the proxy, with nothing in a URL.
+func TestPageSignsIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	address, token := w.webProxy()
+	v, stranger := w.visitor(), w.visitor()
+	var link struct {
+		URL    string `json:"url"`
+		Opened bool   `json:"opened"`
+	}
+	if err := json.Unmarshal([]byte(w.must("proxy", "web", "--json")), &link); err != nil || link.Opened || !strings.HasPrefix(link.URL, "http://"+address+"/?ticket=") {
+		t.Fatalf("proxy web says %+v, %v", link, err)
+	}
+	if at, _ := v.visit(link.URL); at.Path != "/" || at.RawQuery != "" {
+		t.Errorf("the link leads to %s", at)
+	}
+	if _, status := stranger.visit(link.URL); status != http.StatusUnauthorized {
+		t.Errorf("it is good again: %d", status)
+	}
+	if _, err := stranger.dial(address, "/share/x/api"); err == nil {
+		t.Error("a stranger has a link")
+	}
+	c := w.connect(client.Options{Name: "e2e"})
+	w.echoAlone(c, "s")
+	s := v.open(address, "/v1/api")
+	s.send(api.Attach{Request: protocol.Request{RequestID: "a"}, Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "s"}, Text: true})
+	hear[*api.Attached](s)
+	types := func(text string) {
+		t.Helper()
+		s.send(api.TerminalData{SessionID: "s", Data: []byte(text + "\n")})
+		for printed := ""; !strings.Contains(printed, text); {
+			printed += string(hear[*api.TerminalData](s).Data)
+		}
+	}
+	types("before")
+	w.handOff()
+	types("behind")
+	if err := c.Close(); err != nil { // it would start a proxy without a page
+		t.Fatal(err)
+	}
+	for _, replace := range []func(){func() {}, func() {
+		w.kill(w.only("proxy"))
+		w.webProxyAt(address)
+	}, func() {
+		w.must("proxy", "stop")
+		w.webProxyAt(address)
+	}} {
+		replace()
+		if !v.signedIn("http://"+address+"/v1/page") || stranger.signedIn("http://"+address+"/v1/page") {
+			t.Error("the wrong one is signed in")
+		}
+		v.open(address, "/v1/api")
+	}
+	for _, secret := range []string{token, strings.Split(link.URL, "=")[1]} {
+		if strings.Contains(w.logs(), secret) {
+			t.Error("a secret is in a log")
+		}
+	}
+}
+
+// webProxyAt is webProxy at an address. One that was killed may hold its sockets for
+// another moment: then it is tried again.
+func (w *world) webProxyAt(address string) {
+	w.t.Helper()
+	d := w.start(w.command("proxy", "serve", "--background", "--web", address))
+	if !eventually(func() bool {
+		select {
+		case <-d.ended:
+			d = w.start(w.command("proxy", "serve", "--background", "--web", address))
+		default:
+		}
+		return w.holder("proxy.control.sock") == d.pid && strings.Contains(w.must("proxy", "status"), "http://"+address+"\n")
+	}) {
+		w.t.Fatal("no proxy serves the page")
+	}
+}
+
+// On a terminal the proxy shows a link, which is in no log.
+func TestPageIsShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("proxy", "new", "-d", "--id", "s", "--size", "200x20", "--", w.program("proxy"), "serve", "--proxy", "second", "--web", "127.0.0.1:0")
+	link := ""
+	if !eventually(func() bool {
+		for _, word := range strings.Fields(w.must("proxy", "screen", "s")) {
+			if strings.Contains(word, "/?ticket=") {
+				link = word
+			}
+		}
+		return link != ""
+	}) {
+		t.Fatalf("no link on the screen:\n%s", w.must("proxy", "screen", "s"))
+	}
+	at, _ := w.visitor().visit(link)
+	if at.RawQuery != "" || strings.Contains(w.logs(), strings.Split(link, "=")[1]) {
+		t.Errorf("the link leads to %s, or is in a log", at)
+	}
+}
+
+// Where there is no page, web sees to it that there is one, and no client notices; it
+// stays through the next handoff. Sharing alone exposes nothing.
+func TestNoPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("proxy", "ls") // which starts both
+	c := w.connect(client.Options{Name: "e2e"})
+	v := w.echo(c, "s")
+	if r := w.run("proxy", "share", "s"); r.code == 0 || r.out != "" || !strings.Contains(r.errout, "web") {
+		t.Errorf("share: %v", r)
+	}
+	old := w.only("proxy")
+	link := w.must("proxy", "web", "--no-open")
+	if w.only("proxy") == old {
+		t.Error("the same proxy serves the page")
+	}
+	again := w.must("proxy", "web", "--no-open")
+	w.must("proxy", "--handoff")
+	for _, link := range []string{link, again, w.must("proxy", "web", "--no-open")} {
+		if at, _ := w.visitor().visit(strings.TrimSpace(link)); at.RawQuery != "" {
+			t.Errorf("%s leads to %s", link, at)
+		}
+	}
+	v.ask("through all that")
+}
+
+// A share link shows one session, through a handoff, until it expires; and its
+// browser's user is whoever he was.
+func TestShareLink(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	address, _ := w.webProxy()
+	c := w.connect(client.Options{Name: "e2e"})
+	shown := w.echo(c, "shown")
+	w.echoAlone(c, "other")
+	v := w.visitor()
+	v.visit(strings.TrimSpace(w.must("proxy", "web", "--no-open")))
+	link := strings.TrimSpace(w.must("proxy", "share", "shown"))
+	at, _ := v.visit(link)
+	if at, _ := v.visit(link); at.RawQuery != "" || !strings.HasPrefix(at.Path, "/share/") || !v.signedIn(at.String()+"page") || !v.signedIn("http://"+address+"/v1/page") {
+		t.Errorf("the link leads to %s", at)
+	}
+	s := v.open(address, at.Path+"api")
+	s.send(api.List{Request: protocol.Request{RequestID: "l"}})
+	if m := hear[*api.Sessions](s); len(m.Sessions) != 1 || m.Sessions[0].ID != "shown" {
+		t.Errorf("listed %+v", m.Sessions)
+	}
+	s.send(api.Attach{Request: protocol.Request{RequestID: "a"}, Attachment: 1, Text: true, AttachSpec: protocol.AttachSpec{SessionID: "shown", Mode: protocol.ModeReadOnly}})
+	hear[*api.Attached](s)
+	seen := func(text string) {
+		t.Helper()
+		if _, err := shown.Write([]byte(text + "\n")); err != nil {
+			t.Fatal(err)
+		}
+		for printed := ""; !strings.Contains(printed, text); {
+			printed += string(hear[*api.TerminalData](s).Data)
+		}
+	}
+	for i := range 2 {
+		seen(fmt.Sprint("line ", i))
+		for _, m := range []protocol.Message{
+			api.Spawn{Request: protocol.Request{RequestID: "r"}, SpawnSpec: protocol.SpawnSpec{Argv: []string{"true"}}},
+			api.Input{Request: protocol.Request{RequestID: "r"}, SessionID: "shown", Data: []byte("x")},
+			api.TerminalData{SessionID: "shown", Data: []byte("x")},
+			api.Ticket{Request: protocol.Request{RequestID: "r"}},
+			api.Share{Request: protocol.Request{RequestID: "r"}, SessionID: "shown"},
+			api.Terminate{Request: protocol.Request{RequestID: "r"}, SessionID: "shown"},
+		} {
+			if !s.refused(m) {
+				t.Errorf("%s is not refused", m.MessageType())
+			}
+		}
+		s.send(api.Info{Request: protocol.Request{RequestID: "i"}, SessionID: "other"})
+		if e := hear[*api.Error](s); e.Code != protocol.CodeSessionNotFound {
+			t.Errorf("of the other session it is told %+v", e)
+		}
+		if i == 0 {
+			w.handOff()
+		}
+	}
+	// One that is short ends by itself, in whichever proxy.
+	at, _ = v.visit(strings.TrimSpace(w.must("proxy", "share", "shown", "--ttl", "4s")))
+	begun := time.Now()
+	s = v.open(address, at.Path+"api")
+	w.handOff()
+	if e := hear[*api.Error](s); e.Code != protocol.CodeUnauthorized {
+		t.Errorf("at its end it is told %+v", e)
+	}
+	if _, _, err := s.Read(s.ctx); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+		t.Errorf("closed with %v after %v", err, time.Since(begun))
+	}
+	if _, err := v.dial(address, at.Path+"api"); err == nil || v.signedIn(at.String()+"page") {
+		t.Error("it is good after that")
+	}
+}

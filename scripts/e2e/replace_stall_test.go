@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// The claim, with 100 sessions of 10,000 lines each: an upgrade of the supervisor
+// stalls a client for at most 100 ms in 99 of 100 cases, and its sudden death for 300 ms.
+// Where each session has a client that types, all of them come again at once.
+const (
+	replacedSessions = 100
+	replacedLines    = 10_000
+)
+
+// BenchmarkReplaceStall has clients, each of a session of its own, that type and read the echo. A client's stall is the longest of its
+// round trips that are under way at some time from when the supervisor is to go
+// until another one answers; quiet is the same where nothing happens.
+func BenchmarkReplaceStall(b *testing.B) {
+	for _, tt := range []struct {
+		name    string
+		clients int
+		replace func(*world) (took time.Duration)
+	}{
+		{"upgrade", 1, (*world).upgradeSupervisor}, {"upgrade", replacedSessions, (*world).upgradeSupervisor},
+		{"death", 1, (*world).killSupervisor}, {"death", replacedSessions, (*world).killSupervisor},
+	} {
+		b.Run(fmt.Sprintf("%s/%d", tt.name, tt.clients), func(b *testing.B) {
+			w := newWorld(b, "HOLDFAST_CRASH_LIMIT=1000000", "HOLDFAST_CRASH_PAUSE=1ms")
+			d := w.doors()
+			p := probes{every: max(time.Duration(tt.clients), 10) * time.Millisecond}
+			for i := range replacedSessions {
+				id := fmt.Sprint("echo-", i)
+				d.spawnSlowly(id, shell("seq 1 "+strconv.Itoa(replacedLines)+"; "+echoScript))
+				if i >= tt.clients {
+					continue
+				}
+				a, err := d.c.Attach(b.Context(), protocol.SessionID(id), client.AttachOptions{History: new(int)})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { _ = a.Close() })
+				p.conns = append(p.conns, clientsTerminal{a})
+			}
+			p.start(b)
+			var stalls, quiet []span
+			took := 200 * time.Millisecond
+			var all time.Duration
+			n := 0
+			for b.Loop() {
+				end := beginSpan()
+				time.Sleep(2 * took) // that is what is measured
+				quiet = append(quiet, end())
+				end = beginSpan()
+				took = tt.replace(w)
+				time.Sleep(200 * time.Millisecond) // so that each has a trip behind it
+				stalls = append(stalls, end())
+				all += took
+				n++
+				time.Sleep(4 * time.Second) // in which the screens are made: nobody upgrades twice within seconds
+			}
+			p.stop()
+			p.report(b, stalls, quiet)
+			b.ReportMetric(millis(all/time.Duration(n)), "replaced-ms")
+		})
+	}
+}
+
+// upgradeSupervisor has the supervisor become the same program again.
+func (w *world) upgradeSupervisor() time.Duration {
+	w.t.Helper()
+	begun := time.Now()
+	w.must("supervisor", "--upgrade")
+	return time.Since(begun)
+}
+
+// killSupervisor returns when another one has come.
+func (w *world) killSupervisor() time.Duration {
+	w.t.Helper()
+	held := w.only("supervisor")
+	begun := time.Now()
+	w.kill(held)
+	testkit.Eventually(w.t, limit, func() bool {
+		all := w.running("supervisor")
+		return len(all) == 1 && all[0] != held && w.holder("supervisor.sock") == all[0].pid
+	}, "another supervisor serves")
+	return time.Since(begun)
+}
+
+// clientsTerminal is a terminal by the client library, which waits for ever.
+type clientsTerminal struct{ *client.Attachment }
+
+func (clientsTerminal) SetDeadline(time.Time) error { return nil }
+
+func (t clientsTerminal) printed() ([]byte, error) {
+	p := make([]byte, 4096)
+	n, err := t.Read(p)
+	return p[:n], err
+}

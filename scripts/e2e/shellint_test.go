@@ -1,0 +1,545 @@
+package e2e
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+// A teller is a session of a shell that tells of its prompts and commands, in a home
+// directory of its own.
+type teller struct {
+	t    *testing.T
+	w    *world
+	c    *client.Client
+	id   protocol.SessionID
+	home string
+	env  []string
+	seen int // bytes of its output that were looked at
+}
+
+func newTeller(t *testing.T, shell string) *teller {
+	t.Helper()
+	if _, err := exec.LookPath(shell); err != nil {
+		t.Skip(err)
+	}
+	if own := map[string]string{"bash": "[[ ${BASH_VERSINFO[0]} -lt 5 ]]", "fish": "string match -qr '^[4-9]' $version"}[shell]; own != "" {
+		if exec.Command(shell, "-c", own).Run() == nil {
+			t.Skip("this bash has not all that is tested, or this fish tells by itself")
+		}
+	}
+	w := newWorld(t)
+	s := &teller{t: t, w: w, c: w.dial(client.Options{}), home: w.path("home")}
+	s.env = []string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "PS1=$ "}
+	s.write(".zshrc", "PS1='%# '\n") // without any zsh asks what to do
+	return s
+}
+
+// write writes a file in the home directory.
+func (s *teller) write(name, text string) {
+	s.t.Helper()
+	path := filepath.Join(s.home, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// start starts the shell, and returns what it has printed by its first prompt.
+func (s *teller) start(argv ...string) string {
+	s.t.Helper()
+	s.spawn(true, argv...)
+	return s.prompt()
+}
+
+func (s *teller) spawn(integration bool, argv ...string) {
+	s.t.Helper()
+	made, err := s.c.Spawn(s.w.ctx(), client.SpawnRequest{
+		SpawnSpec:        protocol.SpawnSpec{Argv: argv, Cwd: s.home, Env: s.env, ClearInheritedEnv: true},
+		EarlyExit:        none,
+		ShellIntegration: integration,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.id, s.seen = made.SessionID, 0
+	s.w.mu.Lock()
+	s.w.sessions = append(s.w.sessions, lookup(made.PID))
+	s.w.mu.Unlock()
+}
+
+// until returns what was printed since it was asked last, once that is all of it that
+// is wanted.
+func (s *teller) until(what string, enough func(news string) bool) string {
+	s.t.Helper()
+	news := ""
+	if !eventually(func() bool {
+		all, _, err := s.c.Output(s.w.ctx(), s.id)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		news = string(all[s.seen:])
+		return enough(news)
+	}) {
+		s.t.Fatalf("%s does not come: %q", what, news)
+	}
+	s.seen += len(news)
+	return news
+}
+
+const promptStart, promptEnd = "\x1b]133;A\a", "\x1b]133;B\a"
+
+// prompt returns what is printed up to the next prompt.
+func (s *teller) prompt() string {
+	s.t.Helper()
+	return s.until("a prompt", func(news string) bool {
+		return strings.LastIndex(news, promptStart) >= 0 && strings.LastIndex(news, promptEnd) > strings.LastIndex(news, promptStart)
+	})
+}
+
+// prints returns when some text has been printed.
+func (s *teller) prints(text string) string {
+	s.t.Helper()
+	return s.until(fmt.Sprintf("%q", text), func(news string) bool { return strings.Contains(news, text) })
+}
+
+func (s *teller) typ(text string) {
+	s.t.Helper()
+	if err := s.c.Type(s.w.ctx(), s.id, []byte(text)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// does types a line, and returns what is printed up to the next prompt.
+func (s *teller) does(line string) string {
+	s.t.Helper()
+	s.typ(strings.ReplaceAll(line, "\n", "\r") + "\r")
+	return s.prompt()
+}
+
+var mark = regexp.MustCompile(`\x1b\](133;[^\a\x1b]*|633;[^\a\x1b]*)(?:\a|\x1b\\)`)
+
+// marks are those in what was printed. A prompt may be drawn again, and is one.
+func marks(out string) (all []string) {
+	for _, m := range mark.FindAllStringSubmatch(out, -1) {
+		drawn := strings.HasPrefix(m[1], "133;A") || m[1] == "133;B"
+		if n := len(all); drawn && n > 0 && slices.Contains(all[max(0, n-2):], m[1]) {
+			continue
+		}
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// tells fails the test unless those are the marks.
+func (s *teller) tells(what, out string, want ...string) {
+	s.t.Helper()
+	if got := marks(out); !slices.Equal(got, want) {
+		s.t.Errorf("%s: got %q, want %q in %q", what, got, want, out)
+	}
+}
+
+// ran is what a command's marks are, and those of the prompt behind it.
+func ran(line string, code int) []string {
+	return []string{"633;E;" + line, "133;C", fmt.Sprintf("133;D;%d", code), "133;A", "133;B"}
+}
+
+// Each shell tells of each command, and of nothing else.
+func TestShellIntegration(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			s := newTeller(t, shell)
+			s.tells("the first prompt", s.start(shell), "133;A", "133;B")
+			s.tells("an empty line", s.does(""), "133;A", "133;B")
+			s.tells("a command", s.does("true"), ran("true", 0)...)
+			s.tells("one that fails", s.does("false"), ran("false", 1)...)
+			subshell, loop := "(exit 7)", "for i in 1 2; do\necho $i\ndone"
+			if shell == "fish" {
+				subshell, loop = "sh -c 'exit 7'", "for i in 1 2\necho $i\nend"
+			}
+			s.tells("a code of its own", s.does(subshell), ran(strings.ReplaceAll(subshell, ";", `\x3b`), 7)...)
+			status := "$?"
+			if shell == "fish" {
+				status = "$status"
+			}
+			if out := s.does("echo code=" + status); !strings.Contains(out, "code=7\r\n") {
+				t.Errorf("the code is lost: %q", out)
+			}
+			s.tells("a pipeline", s.does("true | false"), ran("true | false", 1)...)
+			s.tells("two commands", s.does("false; true"), ran(`false\x3b true`, 0)...)
+			s.tells("an unknown one", s.does("no-such-command"), ran("no-such-command", 127)...)
+			s.tells("a backslash", s.does(`echo 'a\b;c'`), ran(`echo 'a\\b\x3bc'`, 0)...)
+
+			out := s.does(loop)
+			if got := marks(out); len(got) != 5 || !strings.HasPrefix(got[0], "633;E;for i in 1 2") || got[1] != "133;C" || got[2] != "133;D;0" {
+				t.Errorf("lines that are one command: %q in %q", got, out)
+			}
+			if begin, end := strings.Index(out, "\x1b]133;C"), strings.Index(out, "\x1b]133;D"); !strings.Contains(out[begin:end], "1\r\n2\r\n") {
+				t.Errorf("its output is not between its marks: %q", out)
+			}
+
+			s.typ("sh -c 'echo u\"\"p; exec sleep 100'\r")
+			out = s.prints("up\r\n") // before that it may be the shell that is interrupted
+			s.typ("\x03")
+			s.tells("an interrupted one", out+s.prompt(), ran(`sh -c 'echo u""p\x3b exec sleep 100'`, 130)...)
+			s.typ("echo not-this")
+			s.prints("this")
+			s.typ("\x03")
+			s.tells("an interrupted line", s.prompt(), "133;A", "133;B")
+
+			if out := s.does("mkdir 'ä b'; cd 'ä b'"); !regexp.MustCompile(`\x1b\]7;file://[^/]*` + regexp.QuoteMeta(s.home+"/%C3%A4%20b") + `(\a|\x1b\\)`).MatchString(out) {
+				t.Errorf("the directory is not told: %q", out)
+			}
+			info, err := s.c.SessionInfo(s.w.ctx(), s.id)
+			if err != nil || info.CurrentCwd != s.home+"/ä b" {
+				t.Errorf("its directory is %q, %v", info.CurrentCwd, err)
+			}
+
+			// Children know of nothing, and print nothing.
+			out = s.does("bash -c 'echo $0-ran' ; zsh -c 'echo zsh-ran'; fish -c 'echo fish-ran'; env | grep -ci 'zdotdir\\|__holdfast\\|prompt_command'")
+			if got := marks(out); len(got) != 5 || !strings.Contains(out, "\r\n0\r\n") {
+				t.Errorf("children: %q in %q", got, out)
+			}
+			s.typ("bash --norc\r")
+			s.prints("\x1b]133;C")
+			s.typ("echo nes''ted; exit 3\r")
+			if got := marks(s.prompt()); !slices.Equal(got, []string{"133;D;3", "133;A", "133;B"}) {
+				t.Errorf("a bash in it: %q", got)
+			}
+			s.typ("exit 12\r")
+			if exit, err := s.c.Wait(s.w.ctx(), s.id, limit); err != nil || exit.ExitCode != 12 {
+				t.Errorf("it ended with %+v, %v", exit, err)
+			}
+		})
+	}
+}
+
+// The user's files are read, in the order that the shell has, each once.
+func TestShellIntegrationFiles(t *testing.T) {
+	t.Parallel()
+	all := map[string][]string{
+		"bash": {".bashrc", ".bash_profile", ".bash_login", ".profile", ".bash_logout"},
+		"zsh":  {".zshenv", ".zprofile", ".zshrc", ".zlogin", "z/.zshenv", "z/.zprofile", "z/.zshrc", "z/.zlogin"},
+		"fish": {".config/fish/conf.d/a.fish", ".config/fish/config.fish"},
+	}
+	for _, tt := range []struct {
+		name, argv string
+		env        string
+		without    []string // of the files
+		zshenv     string
+		want       string
+	}{
+		{name: "bash", argv: "bash", want: ".bashrc"},
+		{name: "bash login", argv: "bash -l", want: ".bash_profile"},
+		{name: "bash login, no .bash_profile", argv: "bash -l -i", without: []string{".bash_profile"}, want: ".bash_login"},
+		{name: "bash login, .profile alone", argv: "bash --login", without: []string{".bash_profile", ".bash_login"}, want: ".profile"},
+		{name: "zsh", argv: "zsh", want: ".zshenv .zshrc"},
+		{name: "zsh login", argv: "zsh -l", want: ".zshenv .zprofile .zshrc .zlogin"},
+		{name: "ZDOTDIR", argv: "zsh -l", env: "ZDOTDIR=HOME/z", want: "z/.zshenv z/.zprofile z/.zshrc z/.zlogin"},
+		{name: "ZDOTDIR of .zshenv", argv: "zsh -l", zshenv: "export ZDOTDIR=$HOME/z", want: ".zshenv z/.zprofile z/.zshrc z/.zlogin"},
+		{name: "fish", argv: "fish", want: ".config/fish/conf.d/a.fish .config/fish/config.fish"},
+		{name: "fish login", argv: "fish -l", want: ".config/fish/conf.d/a.fish .config/fish/config.fish"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			argv := strings.Fields(tt.argv)
+			s := newTeller(t, argv[0])
+			for _, name := range all[argv[0]] {
+				if !slices.Contains(tt.without, name) {
+					s.write(name, "echo READ "+name+"\n")
+				}
+			}
+			if tt.zshenv != "" {
+				s.write(".zshenv", "echo READ .zshenv\n"+tt.zshenv+"\n")
+			}
+			if tt.env != "" {
+				s.env = append(s.env, strings.ReplaceAll(tt.env, "HOME", s.home))
+			}
+			out := s.start(argv...)
+			var read []string
+			for _, m := range regexp.MustCompile(`READ (\S+)`).FindAllStringSubmatch(out, -1) {
+				read = append(read, m[1])
+			}
+			if got := strings.Join(read, " "); got != tt.want {
+				t.Errorf("read %q, want %q in %q", got, tt.want, out)
+			}
+			s.tells("a command", s.does("false"), ran("false", 1)...)
+			if argv[0] == "zsh" {
+				want := "[]"
+				if strings.Contains(tt.env+tt.zshenv, "ZDOTDIR") {
+					want = "[" + s.home + "/z]"
+				}
+				if out := s.does(`zsh -c 'echo "[$ZDOTDIR]"'`); !strings.Contains(out, want+"\r\n") {
+					t.Errorf("a child does not have ZDOTDIR %s: %q", want, out)
+				}
+			}
+			if tt.argv == "bash -l" {
+				s.typ("logout\r")
+				if out := s.prints(".bash_logout"); !strings.Contains(out, "READ .bash_logout") {
+					t.Errorf("got %q", out)
+				}
+			}
+		})
+	}
+}
+
+// Whatever a user has set up goes on: the exit code in the prompt, prompts that are made
+// anew each time, traps, strict modes.
+func TestShellIntegrationOfUsers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, shell, rc string
+		prompt, after   string // what the first prompt shows, and that behind "(exit 7)"
+	}{
+		{name: "a prompt with a code", shell: "bash", rc: `PS1='<$?> '`, prompt: "<0> ", after: "<7> "},
+		{name: "one that is made each time", shell: "bash", rc: `f() { PS1="<$?> "; }; PROMPT_COMMAND=f`, prompt: "<0> ", after: "<7> "},
+		{name: "with a blank command at its end", shell: "bash", rc: `f() { PS1="<$?> "; }; PROMPT_COMMAND='f; '`, prompt: "<0> ", after: "<7> "},
+		{name: "an array", shell: "bash", rc: `f() { PS1="<$?"; }; g() { PS1="$PS1|$?> "; }; PROMPT_COMMAND=(f g)`, prompt: "<0|0> ", after: "<7|7> "},
+		{name: "one that is added to each time", shell: "bash", rc: `PS1='> '; f() { PS1="<${PS1#<}"; }; PROMPT_COMMAND=f`, prompt: "<> ", after: "<> "},
+		{name: "strict", shell: "bash", rc: `set -u; PS1='<$?> '; PROMPT_COMMAND=true; trap 'x=$x' ERR; x=; [ -e /none ] && :`, prompt: "<", after: "<7> "},
+		{name: "errexit", shell: "bash", rc: `PS1='<> '; set -e; [ -e /none ] && :`, prompt: "<> "},
+		{name: "no promptvars", shell: "bash", rc: `shopt -u promptvars; PS1='<> '`, prompt: "<> ", after: "<> "},
+		{name: "words as of an attribute", shell: "bash", rc: `PS1='<$?> '; PROMPT_COMMAND='true r PROMPT_COMMAND'`, prompt: "<0> ", after: "<7> "},
+		{name: "aliases", shell: "bash", rc: `alias local=false return=false printf=false builtin=false; history() { false; }; PS1='<> '`, prompt: "<> ", after: "<> "},
+		{name: "PS0", shell: "bash", rc: `PS0='[run]'; PS1='<> '`, prompt: "<> ", after: "<> "},
+		{name: "a DEBUG trap", shell: "bash", rc: `PS1='<$n> '; n=0; trap '[[ $BASH_COMMAND != "(exit"* ]] || n=1; n=$n' DEBUG`, prompt: "<0> ", after: "<"},
+		{name: "an exported prompt command", shell: "bash", rc: `export PROMPT_COMMAND=true; PS1='<$?> '`, prompt: "<0> ", after: "<7> "},
+		{name: "a prompt with a code", shell: "zsh", rc: `PS1='<%?> '`, prompt: "<0> ", after: "<7> "},
+		{name: "one that is made each time", shell: "zsh", rc: `precmd() { PS1="<$?> " }`, prompt: "<0> ", after: "<7> "},
+		{name: "made by a hook behind ours", shell: "zsh", rc: `f() { PS1="<$?> " }; autoload -Uz add-zsh-hook; add-zsh-hook precmd f`, prompt: "<0> ", after: "<7> "},
+		{name: "substituted", shell: "zsh", rc: `setopt prompt_subst; PS1='<$(print -n $?)> '`, prompt: "<0> ", after: "<7> "},
+		{name: "strict", shell: "zsh", rc: `set -u; PS1='<%?> '; [[ -e /none ]] && :`, prompt: "<", after: "<7> "},
+		{name: "other arrays and words", shell: "zsh", rc: `setopt ksh_arrays sh_word_split null_glob warn_create_global; PS1='<%?> '`, prompt: "<0> ", after: "<7> "},
+		{name: "a lone percent", shell: "zsh", rc: `PS1='<> %'`, prompt: "<> %", after: "<> %"},
+		{name: "aliases", shell: "zsh", rc: `alias -g print=false; alias emulate=false; PS1='<%?> '`, prompt: "<0> ", after: "<7> "},
+		{name: "a widget of the same place", shell: "zsh", rc: `zle-line-init() { : }; zle -N zle-line-init; PS1='<%?> '`, prompt: "<0> ", after: "<7> "},
+		{name: "a prompt with a code", shell: "fish", rc: `function fish_prompt; echo -n "<$status|$pipestatus> "; end`, prompt: "<0|0> ", after: "<7|7> "},
+		{name: "made anew", shell: "fish", rc: `function fish_prompt; echo -n "<> "; function fish_prompt; echo -n "<$status> "; end; end`, prompt: "<> ", after: "<7> "},
+	} {
+		t.Run(tt.shell+"/"+tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newTeller(t, tt.shell)
+			rc := map[string]string{"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/config.fish"}[tt.shell]
+			s.write(rc, tt.rc+"\n")
+			out := s.start(tt.shell)
+			s.tells("the first prompt", out, "133;A", "133;B")
+			if got := shown(out); !strings.HasPrefix(got, tt.prompt) {
+				t.Errorf("the first prompt is %q in %q", got, out)
+			}
+			if tt.after == "" {
+				s.tells("a command", s.does("true"), ran("true", 0)...)
+				return
+			}
+			line := "(exit 7)"
+			if tt.shell == "fish" {
+				line = "sh -c 'exit 7'"
+			}
+			out = s.does(line)
+			if want := ran(strings.ReplaceAll(line, ";", `\x3b`), 7); !slices.Equal(marks(out), want) && tt.name != "no promptvars" {
+				t.Errorf("got %q, want %q in %q", marks(out), want, out)
+			}
+			if got := shown(out); !strings.HasPrefix(got, tt.after) {
+				t.Errorf("the prompt behind it is %q in %q", got, out)
+			}
+			if strings.Contains(out, "__holdfast") {
+				t.Errorf("something of ours is seen: %q", out)
+			}
+		})
+	}
+}
+
+var sequence = regexp.MustCompile(`\x1b\][^\a\x1b]*(\a|\x1b\\)|\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()]?[A-Z0-9=>]`)
+
+// shown is the text of the last prompt in what was printed.
+func shown(out string) string {
+	_, prompt, _ := cutLast(out, promptStart)
+	prompt, _, _ = strings.Cut(prompt, promptEnd)
+	return strings.TrimLeft(sequence.ReplaceAllString(prompt, ""), "\r")
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// A read-only PROMPT_COMMAND is left alone, and a fish's prompt can be saved.
+func TestShellIntegrationLeavesUsers(t *testing.T) {
+	t.Parallel()
+	t.Run("bash", func(t *testing.T) {
+		t.Parallel()
+		s := newTeller(t, "bash")
+		s.write(".bashrc", "PROMPT_COMMAND=true; readonly PROMPT_COMMAND; PS1='<> '\n")
+		s.spawn(true, "bash")
+		if out := s.prints("<> "); strings.Contains(out, "readonly") || strings.Contains(out, "\x1b]133") {
+			t.Errorf("got %q", out)
+		}
+	})
+	t.Run("fish", func(t *testing.T) {
+		t.Parallel()
+		s := newTeller(t, "fish")
+		s.write(".config/fish/config.fish", "function fish_prompt; echo -n '<> '; end\n")
+		s.start("fish")
+		s.tells("a command", s.does("funcsave fish_prompt"), ran("funcsave fish_prompt", 0)...)
+		s.tells("the next", s.does("true"), ran("true", 0)...)
+		saved, err := os.ReadFile(filepath.Join(s.home, ".config/fish/functions/fish_prompt.fish"))
+		if err != nil || !strings.Contains(string(saved), "<> ") || strings.Contains(string(saved), "holdfast") {
+			t.Errorf("saved %q, %v", saved, err)
+		}
+	})
+}
+
+// What a shell keeps out of its history is not told.
+func TestShellIntegrationSecrets(t *testing.T) {
+	t.Parallel()
+	for shell, rc := range map[string]string{"bash": "HISTCONTROL=ignoreboth", "zsh": "setopt hist_ignore_space; HISTSIZE=10", "fish": ""} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			s := newTeller(t, shell)
+			s.write(map[string]string{"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/config.fish"}[shell], rc+"\n")
+			s.start(shell)
+			s.tells("a command", s.does("true"), ran("true", 0)...)
+			s.tells("a secret", s.does(" false"), "133;C", "133;D;1", "133;A", "133;B")
+			s.tells("the next", s.does("echo next"), ran("echo next", 0)...)
+		})
+	}
+}
+
+// Nothing is written but what the shell writes by itself; a session that is started
+// again tells, too; and ls shows what was asked for.
+func TestShellIntegrationLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			files := func(integration bool) (found []string) {
+				s := newTeller(t, shell)
+				s.spawn(integration, shell, "-l")
+				if integration {
+					s.prompt()
+				}
+				s.typ("exit\r")
+				if _, err := s.c.Wait(s.w.ctx(), s.id, limit); err != nil {
+					t.Fatal(err)
+				}
+				if err := filepath.WalkDir(s.home, func(path string, e fs.DirEntry, err error) error {
+					found = append(found, strings.TrimPrefix(path, s.home))
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if !integration {
+					return found
+				}
+				if _, err := s.c.Reopen(s.w.ctx(), s.id, protocol.RespawnSpec{}, none); err != nil {
+					t.Fatal(err)
+				}
+				s.seen = 0
+				s.prompt()
+				s.tells("once more", s.does("true"), ran("true", 0)...)
+				if r := s.w.must("proxy", "ls"); !regexp.MustCompile(`(?m) ` + shell + ` -l$`).MatchString(r) {
+					t.Errorf("ls: %s", r)
+				}
+				return found
+			}
+			if with, without := files(true), files(false); !slices.Equal(with, without) {
+				t.Errorf("with %q, without %q", with, without)
+			}
+		})
+	}
+}
+
+// Where the integration was not asked for there is none, by a flag and by the setting.
+func TestShellIntegrationIsAsked(t *testing.T) {
+	t.Parallel()
+	s := newTeller(t, "bash")
+	s.w.env = append(s.w.env, "HOME="+s.home, "SHELL=/bin/bash", "TERM=xterm-256color", "LANG=C.UTF-8")
+	s.write(".profile", "PS1='ready> '\n")
+	for i, tt := range []struct {
+		setting string
+		args    []string
+		want    bool
+	}{
+		{"", nil, false},
+		{"", []string{"--shell-integration"}, true},
+		{`{"shell_integration": true}`, nil, true},
+		{`{"shell_integration": true}`, []string{"--shell-integration=false"}, false},
+		{`{"shell_integration": true}`, []string{"--", "bash", "--norc"}, false},
+	} {
+		if tt.setting != "" {
+			if err := os.WriteFile(s.w.path("holdfast.json"), []byte(tt.setting), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.id, s.seen = protocol.SessionID(fmt.Sprintf("s%d", i)), 0
+		s.w.must("proxy", append([]string{"new", "-d", "--id", string(s.id), "--env", "PS1=ready> "}, tt.args...)...)
+		s.prints("ready> ")
+		s.typ("echo do''ne\r")
+		out := s.until("the next prompt", func(news string) bool {
+			_, behind, found := strings.Cut(news, "done\r\n")
+			return found && strings.Contains(behind, "ready> ")
+		})
+		if got := strings.Contains(out, "\x1b]133;C"); got != tt.want {
+			t.Errorf("%s %q: told: %v, in %q", tt.setting, tt.args, got, out)
+		}
+	}
+}
+
+// Before 4.4 bash has no PS0, and before 5.1 no array of prompt commands: what is done
+// there works in a newer one, too.
+func TestShellIntegrationOfOldBash(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, rc, prompt string }{
+		{"plain", "PS1='<$?> '", "<7> "},
+		{"a prompt command", `f() { PS1="<$?> "; }; PROMPT_COMMAND='f; '`, "<7> "},
+		{"a DEBUG trap", `n=0; trap 'n=$((n+1))' DEBUG; PS1='<$((n > 0))> '`, "<1> "},
+		{"strict", `set -u; PS1='<$?> '; [[ -e /none ]] && :`, "<7> "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newTeller(t, "bash")
+			s.start("bash")
+			found, err := filepath.Glob(s.w.path("shell-*/bash*"))
+			if err != nil || len(found) != 3 {
+				t.Fatalf("found %q, %v", found, err)
+			}
+			for _, path := range found {
+				script, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				old := regexp.MustCompile(`(BASH_VERSINFO\[0\]\} -(?:gt|eq)) \d`).ReplaceAllString(string(script), "$1 99")
+				if old == string(script) && filepath.Base(path) == "bash" {
+					t.Fatal("there is no version in the script")
+				}
+				s.write("old/"+filepath.Base(path), old)
+			}
+			s.write(".bashrc", tt.rc+"\n")
+			s.spawn(false, "bash", "--init-file", filepath.Join(s.home, "old/bash-rc"))
+			s.tells("the first prompt", s.prompt(), "133;A", "133;B")
+			s.tells("an empty line", s.does(""), "133;A", "133;B")
+			s.tells("a command", s.does("true"), ran("true", 0)...)
+			s.tells("lines that are one", s.does("for i in 1 2; do\necho $i\ndone"), ran(`for i in 1 2\x3b do echo $i\x3b done`, 0)...)
+			s.tells("a pipeline", s.does("true | sh -c 'exit 5'"), ran("true | sh -c 'exit 5'", 5)...)
+			out := s.does("sh -c 'exit 7'")
+			s.tells("a code", out, ran("sh -c 'exit 7'", 7)...)
+			if got := shown(out); got != tt.prompt {
+				t.Errorf("the prompt behind it is %q in %q", got, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,444 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// A release is the two programs of one version.
+type release struct{ version, bin string }
+
+// releases are two that differ in what they say they are, and in how they hold a
+// screen.
+func releases(t testing.TB) (one, other release) {
+	t.Helper()
+	one.version, other.version = "v1.0.0", "v2.0.0"
+	one.bin = testkit.BuildVersion(t, one.version, "holdfast/proxy", "holdfast/supervisor")
+	other.bin = testkit.BuildOther(t, other.version, "vtother", "holdfast/proxy", "holdfast/supervisor")
+	return one, other
+}
+
+// supervisor returns the supervisor's state once the proxy is linked to it.
+func (w *world) supervisor(c *client.Client) protocol.ProcessStatus {
+	w.t.Helper()
+	var st *client.Status
+	testkit.Eventually(w.t, limit, func() bool {
+		var err error
+		st, err = c.Status(w.t.Context())
+		return err == nil && st.Supervisor != nil
+	}, "the proxy is linked to the supervisor")
+	return *st.Supervisor
+}
+
+// upgrade has the supervisor become another one, which is the same process.
+func (w *world) upgrade(c *client.Client, to release) {
+	w.t.Helper()
+	was := w.supervisor(c)
+	r := w.runFrom(to.bin, "supervisor", "--upgrade")
+	for n := 0; n < 5 && strings.Contains(r.errout, "link hello: i/o deadline reached"); n++ { // nothing was asked: the machine is busy
+		w.t.Logf("an upgrade to %s: %v", to.version, r)
+		r = w.runFrom(to.bin, "supervisor", "--upgrade")
+	}
+	if r.code != 0 || !strings.Contains(r.out, "became "+to.version+",") {
+		w.t.Fatalf("an upgrade to %s: %v", to.version, r)
+	}
+	w.upgraded(was, w.supervisor(c), to)
+}
+
+// upgraded holds a supervisor against what it was before it became another one.
+func (w *world) upgraded(was, is protocol.ProcessStatus, to release) {
+	w.t.Helper()
+	if is.PID != was.PID || is.Instance != was.Instance || is.Upgrades != was.Upgrades+1 || is.Version != to.version ||
+		is.Keeper == nil || was.Keeper == nil || *is.Keeper != (protocol.KeeperStatus{
+		PID: was.Keeper.PID, Sessions: is.Keeper.Sessions, Starts: was.Keeper.Starts, Last: was.Keeper.Last, Lost: was.Keeper.Lost,
+	}) {
+		w.t.Fatalf("the supervisor was %+v, and is %+v", was, is)
+	}
+}
+
+// Many upgrades in a row, HOLDFAST_UPGRADES of them, from one release to another
+// and back, under 50 sessions: their children stay, no byte is missing or comes twice
+// in either direction, each exit code is right, each screen is as it was, what
+// is started later is started alike, and nothing is left behind.
+// demand: S10
+func TestManyUpgrades(t *testing.T) {
+	const streams, typists, floods, shells = 2, 12, 1, 28
+	upgrades := number(t, "HOLDFAST_UPGRADES", 6)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	one, other := releases(t)
+	w := newWorld(t)
+	w.bin = one.bin
+	m := w.movers(4*limit + time.Duration(upgrades)*10*time.Second)
+	m.relinks = true
+	held, keeper := w.only("supervisor"), w.only("keeper")
+
+	w.spawn(m.c, "flow", trickling)
+	w.spawn(m.c, "waited", shell(`read x; exit 7`))
+	w.echoAlone(m.c, "quiet")
+	for i := range floods {
+		w.spawn(m.c, fmt.Sprint("flood-", i), shell(`exec yes`))
+	}
+	for i := range shells {
+		w.spawn(m.c, fmt.Sprint("shell-", i), protocol.SpawnSpec{Argv: []string{"/bin/sh"}})
+	}
+	pictures := w.pictures(m.c)
+	vim := w.vim(m.c)
+	var flat []*stream
+	for i := range streams {
+		flat = append(flat, newStream(t, w, fmt.Sprint("stream-", i)))
+	}
+	longest := make([]time.Duration, typists)
+	for i := range typists {
+		id := fmt.Sprint("echo-", i)
+		w.echoAlone(m.c, id)
+		m.follow(anyWay(m.count))
+		m.typist(anyWay(m.count), id, 25*time.Millisecond, &longest[i])
+		m.run("waiter", apiWay(m.count), func(p *peer) error { return p.waitsFor("waited") })
+	}
+	var times atomic.Int64
+	m.run("fickle", framed, func(p *peer) error { return p.comesAndGoes("quiet", &m.over, &times) })
+	m.view("onlooker", webUnix, "quiet", protocol.ModeReadOnly, onlooks)
+	m.begin()
+	children := w.pidsOf(m.c)
+	alike := w.bornAs(m.c)
+
+	w.upgrade(m.c, other) // a child that was started by another program costs a descriptor more, or less
+	w.upgrade(m.c, one)
+	first, firstKept := usageOf(held.pid), usageOf(keeper.pid)
+	x := w.churnOn(m.c, seed)
+	var screens []*protocol.ScreenContent
+	for _, id := range pictures {
+		screens = append(screens, w.cells(m.c, id))
+	}
+	begun := time.Now()
+	var stall time.Duration
+	var rss, rssKept [2]int // at most, in either half; each program begins with little
+	for i := range upgrades {
+		half := 2 * i / upgrades
+		rss[half] = max(rss[half], usageOf(held.pid).RSS)
+		rssKept[half] = max(rssKept[half], usageOf(keeper.pid).RSS)
+		was := time.Now()
+		w.upgrade(m.c, []release{other, one}[i%2])
+		stall = max(stall, time.Since(was))
+		for _, s := range flat {
+			s.flow(t, 1)
+		}
+		for k, id := range pictures {
+			if now := w.cells(m.c, id); !reflect.DeepEqual(now, screens[k]) {
+				t.Fatalf("upgrade %d: the screen of %s was %+v, and is %+v", i, id, screens[k], now)
+			}
+		}
+		vim.edit(m.c, i)
+		select {
+		case <-m.failed:
+			t.Fatal("a connection has failed")
+		default:
+		}
+	}
+	took := time.Since(begun)
+	exits, pastes := x.stop(t)
+	var last, lastKept usage
+	if !eventually(func() bool {
+		last, lastKept = usageOf(held.pid), usageOf(keeper.pid)
+		return besideQueues(last) <= besideQueues(first) && last.Mapped <= first.Mapped && last.Children <= first.Children &&
+			besideQueues(lastKept) <= besideQueues(firstKept) && lastKept.Children <= firstKept.Children
+	}) {
+		t.Errorf("the supervisor held %+v, and holds %+v: %v", first, last, fds(held.pid))
+		t.Errorf("the keeper held %+v, and holds %+v: %v", firstKept, lastKept, fds(keeper.pid))
+	}
+	if upgrades > 1 && (rss[1] > rss[0]+moreRSS() || rssKept[1] > rssKept[0]+moreRSS()/4) {
+		t.Errorf("the supervisor held %d KiB at most, and later %d; the keeper %d, and %d", rss[0], rss[1], rssKept[0], rssKept[1])
+	}
+	if now := w.pidsOf(m.c); !reflect.DeepEqual(now, children) {
+		t.Errorf("the children were %v, and are %v", children, now)
+	}
+	if now := w.bornAs(m.c); now != alike {
+		t.Errorf("a child was started as\n%s\nand is started as\n%s", alike, now)
+	}
+	if now := w.only("keeper"); now != keeper || w.only("supervisor") != held {
+		t.Errorf("the keeper was %v, and is %v; the supervisor was %v", keeper, now, held)
+	}
+	if err := m.c.Type(w.ctx(), "quiet", []byte("over")); err != nil {
+		t.Fatal(err)
+	}
+	m.end()
+	for _, s := range flat {
+		s.finish(t)
+	}
+	slices.Sort(longest)
+	t.Logf("%d upgrades within %v under %d sessions and %d connections, the slowest took %v; the longest echo: %v for half of the typists, %v at most",
+		upgrades, took.Round(time.Millisecond), len(children), m.count, stall.Round(time.Millisecond), longest[typists/2], longest[typists-1])
+	t.Logf("%d brief sessions ended rightly, %d pastes of 5 MiB arrived, %d times attached meanwhile", exits, pastes, times.Load())
+	t.Logf("the supervisor held %+v, then %+v; the keeper held %+v, then %+v; KiB at most, in either half of that: %v, %v", first, last, firstKept, lastKept, rss, rssKept)
+	w.emptied(m.c, held, one)
+}
+
+// pidsOf are the children of all sessions that run.
+func (w *world) pidsOf(c *client.Client) map[protocol.SessionID]process {
+	w.t.Helper()
+	list, err := c.List(w.ctx(), "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	all := map[protocol.SessionID]process{}
+	for _, s := range list {
+		if s.State != protocol.StateExited {
+			all[s.ID] = lookup(s.PID)
+		}
+	}
+	return all
+}
+
+// emptied ends all sessions, and fails the test if their supervisor, held, holds
+// more then than one that has become the same release once, and never had any.
+func (w *world) emptied(c *client.Client, held process, is release) {
+	w.t.Helper()
+	list, err := c.List(w.ctx(), "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, s := range list {
+		if s.State != protocol.StateExited {
+			if err := c.Signal(w.ctx(), s.ID, "KILL"); err != nil {
+				w.t.Error(err)
+			}
+		}
+		_, err := c.Wait(w.ctx(), s.ID, limit)
+		if err = errors.Join(err, c.Forget(w.ctx(), s.ID)); err != nil {
+			w.t.Errorf("%s: %v", s.ID, err)
+		}
+	}
+	if left := children(held.pid); len(left) > 0 {
+		w.t.Errorf("the supervisor has the children %v", left)
+	}
+	fresh := newWorld(w.t)
+	fresh.bin = is.bin
+	fresh.upgrade(fresh.dial(client.Options{}), is)
+	w.holdsAsLittle("supervisor", held, fresh, fresh.only("supervisor"))
+}
+
+// bornAs says what a child is started with that must not change.
+func (w *world) bornAs(c *client.Client) string {
+	w.t.Helper()
+	v := w.echo(c, "born")
+	v.ask("cat runs")
+	info, err := c.SessionInfo(w.ctx(), "born")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	proc := fmt.Sprintf("/proc/%d/", info.PID)
+	var is strings.Builder
+	for _, name := range []string{"SigBlk", "SigIgn", "SigCgt", "ShdPnd", "Umask", "NoNewPrivs", "Seccomp", "CapInh", "CapEff", "CapBnd", "Cpus_allowed"} {
+		fmt.Fprintf(&is, "%s %s\n", name, status(info.PID, name))
+	}
+	for _, name := range []string{"limits", "oom_score_adj", "timerslack_ns", "cgroup"} {
+		b, err := os.ReadFile(proc + name)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		fmt.Fprintf(&is, "%s %s\n", name, b)
+	}
+	cwd, err := os.Readlink(proc + "cwd")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	fmt.Fprintf(&is, "nice %s\nin %s\nwith %d files\n%q\n", statFields(info.PID)[16], cwd, len(fds(info.PID)), environ(info.PID))
+	if err := c.Terminate(w.ctx(), "born", client.End{}); err != nil {
+		w.t.Fatal(err)
+	}
+	if m := v.last(); m.Kind != client.Exited {
+		w.t.Fatalf("it ends with %+v", m)
+	}
+	if err := c.Forget(w.ctx(), "born"); err != nil {
+		w.t.Fatal(err)
+	}
+	return is.String()
+}
+
+// pictureEnds are what screens are left with, after lines of all sorts.
+var pictureEnds = []string{
+	"\x1b[?1049h\x1b[2J\x1b[3;7Halternate 漢字\x1b[5;10r\x1b[6;1H\x1b[45mbelow\x1b[?25l",
+	strings.Repeat("x", 80) + "\r\n\x1b[1;35m" + strings.Repeat("y", 80),
+	"\x1b(0lqqk\x1b(B \x1b]2;a title\a\x1b7\x1b[2;3H\x1b[38;5;20",
+}
+
+// pictures starts a session for each of them, which echoes from then on, and waits
+// for its screen.
+func (w *world) pictures(c *client.Client) (ids []string) {
+	w.t.Helper()
+	for i, end := range pictureEnds {
+		text := append(transcript(i, 0, 400*lineLen), end...)
+		id := fmt.Sprint("picture-", i)
+		if err := os.WriteFile(w.path(id), text, 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+		w.spawn(c, id, shell("stty raw -echo; cat "+w.path(id)+"; exec cat"))
+		testkit.Eventually(w.t, limit, func() bool { return w.cells(c, id).Offset == uint64(len(text)) }, "the picture is shown")
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// cells is what a session shows, with what is above.
+func (w *world) cells(c *client.Client, id string) *protocol.ScreenContent {
+	w.t.Helper()
+	s, err := c.Screen(w.ctx(), protocol.SessionID(id), client.ScreenOptions{Format: protocol.ScreenCells, Scrollback: historySeen})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// An editor is a session of vim, where there is one.
+type editor struct {
+	w  *world
+	id string // "" without
+}
+
+func (w *world) vim(c *client.Client) editor {
+	w.t.Helper()
+	if _, err := exec.LookPath("vim"); err != nil {
+		w.t.Log(err)
+		return editor{}
+	}
+	w.spawn(c, "vim", protocol.SpawnSpec{Argv: []string{"vim", "-u", "NONE", "-N", "-n", "-i", "NONE"}})
+	w.shows(c, "vim", "VIM - Vi IMproved")
+	return editor{w, "vim"}
+}
+
+// edit writes a line, and sees it.
+func (e editor) edit(c *client.Client, n int) {
+	if e.id == "" {
+		return
+	}
+	e.w.t.Helper()
+	line := fmt.Sprintf("line %d of the text", n)
+	if err := c.Type(e.w.ctx(), protocol.SessionID(e.id), []byte("Go"+line+"\x1b")); err != nil {
+		e.w.t.Fatal(err)
+	}
+	e.w.shows(c, e.id, line)
+}
+
+// A churning is sessions that begin and end all the time.
+type churning struct {
+	over          atomic.Bool
+	wg            sync.WaitGroup
+	exits, pastes atomic.Int64
+	mu            sync.Mutex
+	errs          []error
+}
+
+// churnOn begins with that; each session is looked after.
+func (w *world) churnOn(c *client.Client, seed uint64) *churning {
+	x := &churning{}
+	w.t.Cleanup(func() { x.over.Store(true); x.wg.Wait() })
+	for i := range 4 {
+		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
+		x.repeat(&x.exits, func(n int) error { return w.brief(c, protocol.SessionID(fmt.Sprintf("brief-%d-%d", i, n)), rnd) })
+	}
+	x.repeat(&x.pastes, func(n int) error { return w.pasted(c, protocol.SessionID(fmt.Sprint("paste-", n))) })
+	return x
+}
+
+func (x *churning) repeat(times *atomic.Int64, f func(n int) error) {
+	x.wg.Go(func() {
+		for n := 0; !x.over.Load(); n++ {
+			if err := f(n); err != nil {
+				x.mu.Lock()
+				defer x.mu.Unlock()
+				x.errs = append(x.errs, fmt.Errorf("time %d: %w", n, err))
+				return
+			}
+			times.Add(1)
+		}
+	})
+}
+
+// stop returns how many sessions have ended as they should, of each sort.
+func (x *churning) stop(t *testing.T) (exits, pastes int64) {
+	t.Helper()
+	x.over.Store(true)
+	x.wg.Wait()
+	if err := errors.Join(x.errs...); err != nil {
+		t.Error(err)
+	}
+	if exits, pastes = x.exits.Load(), x.pastes.Load(); exits == 0 || pastes == 0 {
+		t.Errorf("%d brief sessions, %d pastes: there is a part of this that did not happen", exits, pastes)
+	}
+	return exits, pastes
+}
+
+// brief is a session that ends soon, by itself or by a signal.
+func (w *world) brief(c *client.Client, id protocol.SessionID, rnd *rand.Rand) error {
+	code, how := rnd.IntN(256), "exit"
+	script := fmt.Sprintf("sleep 0.%03d; exit %d", rnd.IntN(100), code)
+	if code%4 == 0 {
+		code, how, script = 137, "SIGKILL", fmt.Sprintf("sleep 0.%03d; kill -KILL $$", rnd.IntN(100))
+	}
+	if _, err := c.Spawn(w.t.Context(), client.SpawnRequest{ID: id, SpawnSpec: shell(script), EarlyExit: none}); err != nil {
+		return fmt.Errorf("spawn %s: %w", id, err)
+	}
+	exit, err := c.Wait(w.t.Context(), id, -1)
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w", id, err)
+	}
+	if exit.ExitCode != code || (exit.Signal == "SIGKILL") != (how == "SIGKILL") {
+		return fmt.Errorf("%s, %q, ended with %+v", id, script, exit)
+	}
+	if err := c.Forget(w.t.Context(), id); err != nil {
+		return fmt.Errorf("forget %s: %w", id, err)
+	}
+	return nil
+}
+
+// pasted is a session that is given 5 MiB, says their sum and ends.
+func (w *world) pasted(c *client.Client, id protocol.SessionID) error {
+	const size = 5 << 20
+	text := strings.Repeat(fmt.Sprintf("%s has a line of the paste\n", id), size/20)[:size]
+	spec := shell(fmt.Sprintf("stty raw -echo; echo ready; head -c %d | sha256sum; exit 9", size))
+	s, err := c.Spawn(w.t.Context(), client.SpawnRequest{ID: id, SpawnSpec: spec, EarlyExit: none})
+	if err != nil {
+		return fmt.Errorf("spawn %s: %w", id, err)
+	}
+	a, err := c.Attach(w.t.Context(), id, client.AttachOptions{Resume: &protocol.Resume{Instance: s.Session.Instance}})
+	if err != nil {
+		return fmt.Errorf("attach to %s: %w", id, err)
+	}
+	defer a.Detach()
+	var seen []byte
+	for typed := false; ; {
+		m, err := a.Receive(limit)
+		if err != nil {
+			return fmt.Errorf("%s: after %q: %w", id, seen, err)
+		}
+		seen = append(seen, m.Data...)
+		if m.Kind == client.Exited {
+			if !bytes.HasPrefix(seen, []byte("ready\n"+sha256Hex(text))) || m.Exit.ExitCode != 9 {
+				return fmt.Errorf("%s: it says %q, and ends with %+v", id, seen, m.Exit)
+			}
+			return c.Forget(w.t.Context(), id)
+		}
+		if !typed && bytes.Contains(seen, []byte("ready\n")) {
+			typed = true
+			if _, err := a.Write([]byte(text)); err != nil {
+				return fmt.Errorf("%s: %w", id, err)
+			}
+		}
+	}
+}

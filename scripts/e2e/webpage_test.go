@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"holdfast/shared/testkit"
+)
+
+// The page, in a real browser: each file of tests in a world of its own. They say
+// themselves what they look at. HOLDFAST_SCREENSHOTS names a directory for pictures
+// of what people see.
+// demand: B6 B9
+func TestWebPage(t *testing.T) {
+	t.Parallel()
+	dir := webPage(t)
+	// By another version than the other tests': theirs may have been built before the page.
+	bin := testkit.BuildVersion(t, "page", "holdfast/proxy", "holdfast/supervisor")
+	tests, err := filepath.Glob(filepath.Join(dir, "test", "browser", "*.test.mjs"))
+	if err != nil || len(tests) == 0 {
+		t.Fatalf("no tests of the page: %v", err)
+	}
+	for _, path := range tests {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			w := newWorld(t)
+			w.bin = bin
+			w.webProxy()
+			w.browse(path)
+		})
+	}
+}
+
+// webPage returns the directory of the page, which is built where a source is newer.
+// It skips the test where what that needs is not there, or fails it where it has to be.
+func webPage(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", "..", "proxy", "internal", "web", "page"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"node", "npm", chromium} {
+		if err == nil {
+			_, err = exec.LookPath(p)
+		}
+	}
+	if err == nil {
+		_, err = os.Stat(filepath.Join(dir, "node_modules", "playwright-core"))
+	}
+	if err != nil && os.Getenv("HOLDFAST_REQUIRE_ORACLE") == "1" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skipf("%v; scripts/web installs and builds the page", err)
+	}
+	cmd := exec.Command(filepath.Join("..", "web"), "--if-older")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("the page is not built: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// browse runs a file of the page's tests in this world.
+func (w *world) browse(path string) {
+	w.t.Helper()
+	browser, err := exec.LookPath(chromium)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", "--test", "--test-reporter", "spec", path)
+	cmd.Dir = w.dir
+	cmd.Env = append(w.env, "HOLDFAST_BIN="+w.bin, "CHROMIUM="+browser, "SCREENSHOTS="+os.Getenv("HOLDFAST_SCREENSHOTS"), "HOLDFAST_SEED="+os.Getenv("HOLDFAST_SEED"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.t.Errorf("%v\n%s", err, last(string(out), 16<<10))
+	}
+}

@@ -1,0 +1,286 @@
+package fdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"holdfast/shared/testkit"
+	"holdfast/supervisor/internal/vault"
+)
+
+const roleEnv = "FDSTORE_TEST"
+
+// TestMain is, in a child, a service that was started again: it says what it has
+// inherited, by the first bytes of each file.
+func TestMain(m *testing.M) {
+	if os.Getenv(roleEnv) == "" {
+		os.Exit(testkit.Run(m))
+	}
+	_ = os.Setenv(envPID, strconv.Itoa(os.Getpid())) // as systemd does between fork and exec
+	all := Inherited()
+	slices.SortFunc(all, func(a, b vault.Record) int { return strings.Compare(a.ID, b.ID) })
+	for _, r := range all {
+		fmt.Printf("%s %d %s:", r.ID, r.PID, r.Meta)
+		for _, fd := range r.FDs {
+			b := make([]byte, 10)
+			n, _ := unix.Pread(fd, b, 0)
+			fmt.Printf(" %s", b[:n])
+		}
+		fmt.Println()
+	}
+	entries, _ := os.ReadDir("/proc/self/fd")
+	files := 0
+	for _, e := range entries {
+		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.Contains(to, "memfd") || strings.Contains(to, "stored") {
+			files++
+		}
+	}
+	fmt.Println("files", files, os.Getenv(envCount))
+}
+
+// A manager is systemd, as far as descriptors go.
+type manager struct {
+	t      *testing.T
+	conn   *net.UnixConn
+	mu     sync.Mutex
+	stored map[string]*os.File
+	heard  chan string // that says nothing of descriptors
+	still  chan struct{}
+}
+
+func newManager(t *testing.T) *manager {
+	path := filepath.Join(testkit.Dir(t), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(envNotify, path)
+	m := &manager{t: t, conn: conn, stored: map[string]*os.File{}, heard: make(chan string), still: make(chan struct{})}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		<-m.still
+		for _, f := range m.stored {
+			_ = f.Close()
+		}
+	})
+	return m
+}
+
+// hear returns the next message that says nothing of descriptors; all before it was
+// done.
+func (m *manager) hear() string {
+	m.t.Helper()
+	select {
+	case text := <-m.heard:
+		return text
+	case <-time.After(20 * time.Second):
+		m.t.Fatal("nothing is heard")
+		return ""
+	}
+}
+
+// serve does what it is told.
+func (m *manager) serve() {
+	defer close(m.still)
+	for {
+		b, oob := make([]byte, 4096), make([]byte, 1024)
+		n, oobn, _, _, err := m.conn.ReadMsgUnix(b, oob)
+		if err != nil {
+			return
+		}
+		var fds []int
+		if all, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil && len(all) > 0 {
+			fds, _ = unix.ParseUnixRights(&all[0]) // what is missing shows
+		}
+		text := string(b[:n])
+		_, name, _ := strings.Cut(text, "\nFDNAME=")
+		m.mu.Lock()
+		other := false
+		switch {
+		case strings.HasPrefix(text, "FDSTORE=1\nFDPOLL=0\n") && len(fds) == 1 && m.stored[name] == nil:
+			m.stored[name] = os.NewFile(uintptr(fds[0]), name)
+		case strings.HasPrefix(text, "FDSTOREREMOVE=1\n"):
+			if f := m.stored[name]; f != nil {
+				_ = f.Close()
+			}
+			delete(m.stored, name)
+		default:
+			for _, fd := range fds {
+				_ = unix.Close(fd)
+			}
+			other = true
+		}
+		m.mu.Unlock()
+		if other {
+			m.heard <- text
+		}
+		if strings.ContainsAny(name, ": \n") || len(name) > 255 {
+			m.t.Errorf("no name for a descriptor: %q", name)
+		}
+	}
+}
+
+// restart returns what a service says that is given all that is stored.
+func (m *manager) restart() string {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	cmd := exec.Command(os.Args[0])
+	names := slices.Sorted(maps.Keys(m.stored))
+	slices.Reverse(names) // no order is promised
+	for _, name := range names {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, m.stored[name])
+	}
+	cmd.Env = append(os.Environ(), roleEnv+"=1", envNames+"="+strings.Join(names, ":"), fmt.Sprintf("%s=%d", envCount, len(names)))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		m.t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+func (m *manager) ready() {
+	m.t.Helper()
+	if err := Ready(); err != nil {
+		m.t.Fatal(err)
+	}
+	if got := m.hear(); got != "READY=1" {
+		m.t.Errorf("it was told %q", got)
+	}
+}
+
+// A keeper does what it is asked, unless it fails.
+type keeper struct{ err error }
+
+func (k *keeper) Put(context.Context, vault.Record) error   { return k.err }
+func (k *keeper) SetPID(context.Context, string, int) error { return k.err }
+func (k *keeper) Delete(context.Context, string) error      { return k.err }
+func holding(t *testing.T, contents ...string) (fds []int) {
+	t.Helper()
+	for _, c := range contents {
+		f, err := os.Create(filepath.Join(t.TempDir(), "stored"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		if _, err := f.WriteString(c); err != nil {
+			t.Fatal(err)
+		}
+		if err := control(f, func(fd int) error { fds = append(fds, fd); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fds
+}
+
+func TestStore(t *testing.T) {
+	m, k := newManager(t), &keeper{}
+	go m.serve()
+	v := Over(k, []string{"before"}, zerolog.New(zerolog.NewTestWriter(t)))
+	defer func() { _ = v.(*Store).Close() }()
+	do := func(want string, steps ...error) {
+		t.Helper()
+		if err := errors.Join(steps...); err != nil {
+			t.Fatal(err)
+		}
+		m.ready()
+		if got := m.restart(); got != want {
+			t.Errorf("after a restart:\n%swant\n%s", got, want)
+		}
+	}
+	ctx := t.Context()
+	put := func(id, meta string, contents ...string) error {
+		return v.Put(ctx, vault.Record{ID: id, Meta: []byte(meta), FDs: holding(t, contents...)})
+	}
+	do("files 0 \n")
+	do("a b:c\n 0 x: 1 2\nfiles 2 \n", put("a b:c\n", "x", "1", "2"))
+	do("a b:c\n 7 x: 1 2\nb 0 y:\nfiles 2 \n", put("b", "y"), v.SetPID(ctx, "a b:c\n", 7))
+	do("a b:c\n 0 z: 3\nb 0 y:\nfiles 1 \n", put("a b:c\n", "z", "3"))
+	do("b 0 y:\nfiles 0 \n", v.Delete(ctx, "a b:c\n"), v.SetPID(ctx, "a b:c\n", 8))
+	do("b 0 y:\nbefore 0 z: 4\nfiles 1 \n", put("before", "z", "4"))
+
+	k.err = errors.New("full")
+	if err := put("c", "x"); !errors.Is(err, k.err) {
+		t.Errorf("what the keeper does not hold: %v", err)
+	}
+	k.err = nil
+	do("b 0 y:\nbefore 0 z: 4\nfiles 1 \n")
+
+	// A record of which something is missing, and a file of somebody else's.
+	f, err := os.Create(filepath.Join(t.TempDir(), "stored"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.mu.Lock()
+	_ = m.stored[fileName("before", "0")].Close()
+	delete(m.stored, fileName("before", "0"))
+	m.stored["else"] = f
+	m.mu.Unlock()
+	do("b 0 y:\nfiles 0 \n")
+}
+
+// TestNobody: where there is no manager, or one that hangs, the keeper alone does it.
+func TestNobody(t *testing.T) {
+	k := &keeper{}
+	t.Setenv(envNotify, "")
+	if v := Over(k, nil, zerolog.Nop()); v != Vault(k) {
+		t.Errorf("got %T", v)
+	}
+	t.Setenv(envNotify, filepath.Join(t.TempDir(), "none"))
+	if v := Over(k, nil, zerolog.Nop()); v != Vault(k) {
+		t.Errorf("got %T", v)
+	}
+	close(newManager(t).still) // it reads nothing
+	v := Over(k, nil, zerolog.Nop())
+	defer func() { _ = v.(*Store).Close() }()
+	v.(*Store).patience = time.Millisecond
+	for range 1000 {
+		if err := v.Put(t.Context(), vault.Record{ID: "a", FDs: []int{0}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestManaged(t *testing.T) {
+	for _, tt := range []struct {
+		socket, main string
+		want         bool
+	}{{"", "", false}, {"/s", "", true}, {"/s", strconv.Itoa(os.Getpid()), true}, {"/s", "1", false}} {
+		t.Setenv(envNotify, tt.socket)
+		t.Setenv(envMain, tt.main)
+		if got := Managed(); got != tt.want || (os.Getenv(envNotify) != "") != tt.want {
+			t.Errorf("%+v: %v, and then %q", tt, got, os.Getenv(envNotify))
+		}
+	}
+}
+
+func TestMainProcess(t *testing.T) {
+	m := newManager(t)
+	go m.serve()
+	done := make(chan error)
+	go func() { done <- Main(7) }()
+	if got := m.hear(); got != "READY=1\nMAINPID=7" {
+		t.Errorf("it was told %q", got)
+	}
+	if got := m.hear(); got != "BARRIER=1" { // and closes what came with it
+		t.Errorf("it was told %q", got)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

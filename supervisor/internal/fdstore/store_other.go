@@ -1,0 +1,24 @@
+//go:build !linux
+
+package fdstore
+
+import (
+	"github.com/rs/zerolog"
+
+	"holdfast/supervisor/internal/vault"
+)
+
+// Managed reports false.
+func Managed() bool { return false }
+
+// Inherited returns none.
+func Inherited() []vault.Record { return nil }
+
+// Over returns v.
+func Over(v Vault, _ []string, _ zerolog.Logger) Vault { return v }
+
+// Ready does nothing.
+func Ready() error { return nil }
+
+// Main does nothing.
+func Main(int) error { return nil }

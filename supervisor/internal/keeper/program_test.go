@@ -1,0 +1,163 @@
+//go:build linux
+
+package keeper_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/supervisor/internal/vault"
+)
+
+// copied is this program in a file of its own.
+func copied(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(self(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(path, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A program that was ready is started again, whatever its path leads to by now.
+func TestLastGoodProgram(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	replace(t, w.prog, []byte("#!/bin/sh\nkill -SEGV $$\n"))
+	for starts := 2; starts < 10; starts++ {
+		w.kill(w.supervisor(), unix.SIGKILL)
+		if e := w.until("up"); len(e.Records) != 1 || e.Before.Starts != starts || e.Before.Last != "SIGKILL" {
+			t.Errorf("start %d got %+v", starts, e)
+		}
+		w.until("ready")
+	}
+}
+
+// One that is not ready twice in a row gives way to what is at its path, which is
+// then the good one.
+func TestGoodProgramTurnsBad(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad")
+	w := start(t, config(), "role=supervisor", "KEEPER_TEST_BAD="+bad)
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	text, err := os.ReadFile(self(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(t, w.prog, text)
+	if err := os.WriteFile(bad, []byte(self(t)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.kill(w.supervisor(), unix.SIGKILL)
+	e := w.until("up")
+	if e.Program != w.prog || e.Before.Starts != 4 || e.Before.Last != "exit code 3" || len(e.Records) != 1 {
+		t.Errorf("after two starts of the bad one: %+v", e)
+	}
+	w.until("ready")
+	replace(t, w.prog, []byte("no program"))
+	w.kill(e.PID, unix.SIGKILL)
+	if e := w.until("up"); e.Before.Starts != 5 || e.Before.Last != "SIGKILL" {
+		t.Errorf("then: %+v", e)
+	}
+}
+
+// TestSupervisorExec: a supervisor becomes another program with other arguments,
+// and goes on with the keeper; what it was is not started any more.
+func TestSupervisorExec(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	other := copied(t)
+	argv := []string{"its name", "role=supervisor", "again"}
+	before := w.supervisor()
+	w.send(command{Do: "reexec", Text: other, Argv: argv})
+	if e := w.until("up"); e.PID != before || e.Program != other {
+		t.Errorf("the same process: %+v", e)
+	}
+	w.until("ready")
+	if e := w.do(command{Do: "put", ID: "b", N: 2}); e.Error != "" {
+		t.Error(e.Error)
+	}
+	w.send(command{Do: "orphans", N: 1})
+	if e := w.until("exit"); e.Exit.Status != 3<<8 {
+		t.Errorf("got %+v", e)
+	}
+	if e := w.do(command{Do: "exec", Text: self(t), Argv: []string{self(t), "role=keeper"}}); e.Error != "" {
+		t.Error(e.Error) // the next keeper knows, too
+	}
+	w.kill(w.supervisor(), unix.SIGKILL)
+	e := w.until("up")
+	if e.PID == before || e.Program != other || !slices.Equal(e.Args, argv) || len(e.Records) != 2 || e.Before.Starts != 2 {
+		t.Errorf("after its death: %+v", e)
+	}
+}
+
+func TestGivenRecords(t *testing.T) {
+	w := start(t, config(), "role=supervisor", "KEEPER_TEST_RECORDS=3")
+	for range 2 {
+		e := w.until("up")
+		if len(e.Records) != 3 {
+			t.Fatalf("got %+v", e)
+		}
+		for _, r := range e.Records {
+			if r.Meta != "given" || !slices.Equal(r.Files, []string{content(r.ID, 0)}) {
+				t.Errorf("got %+v", r)
+			}
+		}
+		w.until("ready")
+		w.kill(e.PID, unix.SIGKILL)
+	}
+}
+
+// TestHandover: a supervisor takes the place of its keeper, and starts a new one.
+func TestHandover(t *testing.T) {
+	w := start(t, config(), "role=supervisor", "KEEPER_TEST_KEEPS=yes")
+	w.until("ready")
+	gate := filepath.Join(t.TempDir(), "gate")
+	if err := unix.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []command{{Do: "put", ID: "a", N: 1}, {Do: "spawn", ID: "b", Text: "cat " + gate + "; exit 7"}} {
+		if e := w.do(c); e.Error != "" {
+			t.Fatal(e.Error)
+		}
+	}
+	first, old := w.pid(), w.supervisor()
+	w.kill(first, unix.SIGKILL)
+	w.until("lost")
+	w.keeper = old
+	e := w.until("up")
+	if e.PID == old || e.Before.Starts != 2 || e.Before.Last == "" || len(e.Records) != 2 || e.Program != self(t) {
+		t.Fatalf("the next supervisor got %+v", e)
+	}
+	for i, r := range e.Records {
+		if want := content(r.ID, 0); len(r.Files) != i+1 || r.Files[0] != want {
+			t.Errorf("%s has %q", r.ID, r.Files)
+		}
+	}
+	pid := e.Records[1].PID
+	if all := children(old); !slices.Contains(all, pid) || !slices.Contains(all, e.PID) {
+		t.Errorf("the keeper %d has the children %v, want %d and %d", old, all, pid, e.PID)
+	}
+	w.until("ready")
+	if err := os.WriteFile(gate, nil, 0); err != nil { // the child goes on
+		t.Fatal(err)
+	}
+	want := vault.Exit{PID: pid, Status: 7 << 8}
+	if e := w.until("exit"); e.Exit != want {
+		t.Errorf("got %+v, want %+v", e.Exit, want)
+	}
+	w.kill(e.PID, unix.SIGKILL)
+	if e := w.until("up"); len(e.Records) != 2 || !slices.Contains(e.Exits, want) || e.Before.Starts != 3 {
+		t.Errorf("then %+v", e)
+	}
+}

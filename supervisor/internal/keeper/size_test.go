@@ -1,0 +1,58 @@
+//go:build linux
+
+package keeper
+
+import (
+	"bytes"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestSmall: who keeps all that must not be lost has to be small enough to be read
+// at once, and to depend on as little as can be.
+func TestSmall(t *testing.T) {
+	for _, tt := range []struct {
+		dir   string
+		lines int // fewer than
+		ours  string
+	}{{".", 600, "holdfast/supervisor/internal/keeper/wire"}, {"wire", 300, ""}} {
+		files, err := filepath.Glob(filepath.Join(tt.dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := 0
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines += bytes.Count(text, []byte("\n"))
+			file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range file.Imports {
+				path, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				root, _, _ := strings.Cut(path, "/")
+				standard := !strings.Contains(root, ".") && root != "holdfast"
+				if !standard && path != "golang.org/x/sys/unix" && path != tt.ours {
+					t.Errorf("%s imports %s", name, path)
+				}
+			}
+		}
+		if lines == 0 || lines >= tt.lines {
+			t.Errorf("%s has %d lines, want fewer than %d", tt.dir, lines, tt.lines)
+		}
+	}
+}

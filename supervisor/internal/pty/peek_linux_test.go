@@ -1,0 +1,48 @@
+package pty
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// A child of a parent that does not reap is known to have ended as it did, and at
+// once.
+func TestAdoptUnreaped(t *testing.T) {
+	for _, tt := range []struct {
+		script string
+		want   Status
+	}{
+		{"exit 7", Status{Code: 7}},
+		{"exit 0", Status{}},
+		{"kill -KILL $$", Status{Code: 137, Signal: "SIGKILL"}},
+	} {
+		cmd := exec.Command("sh", "-c", "read x; "+tt.script)
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		q, err := readProc(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Adopt(State{PID: q.pid, Start: q.start}, pipeEnd(t), told(nil), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		if _, err := stdin.Write([]byte("\n")); err != nil {
+			t.Error(err)
+		}
+		if got := ended(t, p); got != tt.want || time.Since(begun) > toldTime {
+			t.Errorf("%s: ended as %+v, known after %v", tt.script, got, time.Since(begun))
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait() // it says how it ended
+	}
+}

@@ -1,0 +1,132 @@
+//go:build linux
+
+package pty
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// Who keeps the terminal has it before there is a child, and knows how that ended
+// before it is reaped.
+func TestHandedOnBefore(t *testing.T) {
+	var kept *os.File
+	told := make(chan Status, 2)
+	spec := script("kill -USR1 $$")
+	spec.Opened = func(p *PTY) (err error) {
+		if p.PID() != 0 {
+			t.Error("there is a child already")
+		}
+		kept, err = p.Master()
+		return err
+	}
+	spec.Ended = func(s Status) {
+		told <- s
+	}
+	p := run(t, spec)
+	defer kept.Close()
+	want := Status{Code: 128 + 10, Signal: "SIGUSR1"}
+	if s := ended(t, p); s != want {
+		t.Errorf("ended as %+v", s)
+	}
+	if s := <-told; s != want || len(told) != 0 {
+		t.Errorf("told %+v, and %d more", s, len(told))
+	}
+}
+
+func TestNotOpened(t *testing.T) {
+	spec := script("exit 0")
+	refused := errors.New("nobody keeps it")
+	spec.Opened = func(*PTY) error { return refused }
+	if _, err := Start(spec); !errors.Is(err, refused) {
+		t.Errorf("started, %v", err)
+	}
+}
+
+// The child is found by its terminal, where whoever started it died before it
+// could say who it is.
+func TestFindsChild(t *testing.T) {
+	p := bash(t, "echo READY; exec sleep 1000")
+	master, err := p.Master()
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := p.State()
+	st.PID, st.Start = 0, 0
+	exit := make(chan Status)
+	q, err := Adopt(st, master, told(exit), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	defer close(exit)
+	if q.PID() != p.PID() || q.State().Start != p.State().Start {
+		t.Errorf("found %+v, want %+v", q.State(), p.State())
+	}
+	empty, slave, err := open(80, 24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer empty.Close()
+	if master, err = empty.Master(); err != nil {
+		t.Fatal(err)
+	}
+	if err := slave.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Adopt(State{}, master, told(exit), nil); !errors.Is(err, ErrNoChild) {
+		t.Errorf("found a child where there is none: %v", err)
+	}
+}
+
+// A child that was forked, and has not come to make its session, is waited for: it is
+// not another one's turn.
+func TestFindsLateChild(t *testing.T) {
+	p, slave, err := open(80, 24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	goOn, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := exec.Command(os.Args[0])
+	late.Env = append(os.Environ(), "PTY_TEST_ROLE=late")
+	late.Stdin, late.ExtraFiles = slave, []*os.File{goOn}
+	if err := late.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = late.Process.Kill()
+		_ = late.Wait()
+	}()
+	if err := errors.Join(slave.Close(), goOn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	master, err := p.Master()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exit := make(chan Status)
+	defer close(exit)
+	adopted := make(chan error, 1)
+	var q *PTY
+	go func() {
+		var err error
+		q, err = Adopt(State{}, master, told(exit), nil)
+		adopted <- err
+	}()
+	if err := write.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-adopted; err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	if q.PID() != late.Process.Pid {
+		t.Errorf("found %d, want %d", q.PID(), late.Process.Pid)
+	}
+}

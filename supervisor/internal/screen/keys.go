@@ -1,0 +1,183 @@
+package screen
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"holdfast/protocol"
+)
+
+// Modifiers of a key, as xterm counts them.
+type modifiers int
+
+const (
+	shift modifiers = 1 << iota
+	meta
+	control
+)
+
+// The keys that have a name, as xterm's manual on control sequences has them, without
+// modifyOtherKeys.
+var (
+	// cursorKeys are CSI and a letter, SS3 where the program has set mode 1 (DECCKM).
+	cursorKeys = map[string]byte{"Up": 'A', "Down": 'B', "Right": 'C', "Left": 'D', "Home": 'H', "End": 'F'}
+	// ss3Keys are SS3 and a letter.
+	ss3Keys = map[string]byte{"F1": 'P', "F2": 'Q', "F3": 'R', "F4": 'S'}
+	// tildeKeys are CSI, a number and a tilde.
+	tildeKeys = map[string]int{
+		"Insert": 2, "Delete": 3, "PageUp": 5, "PageDown": 6,
+		"F5": 15, "F6": 17, "F7": 18, "F8": 19, "F9": 20, "F10": 21, "F11": 23, "F12": 24,
+	}
+	// plainKeys are characters, each with the modifiers that make it another. Meta
+	// puts ESC before any of them.
+	plainKeys = map[string]map[modifiers]string{
+		"Enter":     {0: "\r"},
+		"Tab":       {0: "\t", shift: "\x1b[Z"},
+		"Escape":    {0: "\x1b"},
+		"Space":     {0: " ", control: "\x00"},
+		"Backspace": {0: "\x7f", control: "\b"},
+	}
+)
+
+// Keys returns what a terminal sends for keys, by the modes that the program has set.
+//
+// Errors: invalid_argument for what is no key, or has no form of its own.
+func (s *Screen) Keys(names []string) ([]byte, error) {
+	var out []byte
+	for _, name := range names {
+		p, ok := s.key(name)
+		if !ok {
+			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("no terminal sends a key %.40q", name))
+		}
+		out = append(out, p...)
+	}
+	return out, nil
+}
+
+func (s *Screen) key(name string) (sent string, ok bool) {
+	mods, base, ok := parseKey(name)
+	if !ok {
+		return "", false
+	}
+	modes := s.term.Modes()
+	with := ";" + strconv.Itoa(1+int(mods))
+	if letter, ok := cursorKeys[base]; ok {
+		switch {
+		case mods != 0:
+			return "\x1b[1" + with + string(letter), true
+		case modes.ApplicationCursor:
+			return "\x1bO" + string(letter), true
+		}
+		return "\x1b[" + string(letter), true
+	}
+	if letter, ok := ss3Keys[base]; ok {
+		if mods != 0 {
+			return "\x1b[1" + with + string(letter), true
+		}
+		return "\x1bO" + string(letter), true
+	}
+	if n, ok := tildeKeys[base]; ok {
+		if mods == 0 {
+			with = ""
+		}
+		return "\x1b[" + strconv.Itoa(n) + with + "~", true
+	}
+	if forms, named := plainKeys[base]; named {
+		sent, ok = forms[mods&^meta]
+		if base == "Enter" && modes.NewLine {
+			sent = "\r\n"
+		}
+		if base == "Tab" && mods == shift|meta { // ESC ESC [ Z, which few programs know
+			ok = false
+		}
+	} else {
+		sent, ok = character(base, mods&^meta)
+	}
+	if mods&meta != 0 {
+		sent = "\x1b" + sent
+	}
+	return sent, ok
+}
+
+// parseKey takes the modifiers off a name: C-, M- and S-, each once.
+func parseKey(name string) (mods modifiers, base string, ok bool) {
+	for len(name) > 2 && name[1] == '-' {
+		i := strings.IndexByte("SMC", name[0])
+		if i < 0 || mods&(1<<i) != 0 {
+			return 0, "", false
+		}
+		mods |= 1 << i
+		name = name[2:]
+	}
+	return mods, name, true
+}
+
+// character is what a key of one character sends, with none of control and shift or with
+// one: both together are sent as control alone, which is another key.
+func character(base string, mods modifiers) (string, bool) {
+	r, n := utf8.DecodeRuneInString(base)
+	if n != len(base) || r == utf8.RuneError || unicode.IsControl(r) {
+		return "", false
+	}
+	switch mods {
+	case 0:
+		return base, true
+	case shift:
+		up := unicode.ToUpper(r)
+		return string(up), unicode.IsUpper(up)
+	case control:
+		c, ok := controlOf(r)
+		return string(c), ok
+	}
+	return "", false
+}
+
+// controlOf is what a character is with Ctrl held.
+func controlOf(r rune) (rune, bool) {
+	switch {
+	case r >= 'a' && r <= 'z':
+		return r - 'a' + 1, true
+	case r >= '@' && r <= '_':
+		return r - '@', true
+	case r == ' ' || r == '2':
+		return 0, true
+	case r >= '3' && r <= '7':
+		return r - '3' + 0x1b, true
+	case r == '/':
+		return 0x1f, true
+	case r == '?' || r == '8':
+		return 0x7f, true
+	}
+	return 0, false
+}
+
+// Paste returns what a terminal sends for text that is pasted: line ends as Enter is, and
+// where the program asked for it (mode 2004) a frame. Controls are left out but for tabs:
+// none of them is text, and with some the text could end its frame, or be typed as keys.
+func (s *Screen) Paste(text []byte) []byte {
+	out := make([]byte, 0, len(text)+len(pasteBegins)+len(pasteEnds))
+	framed := s.term.Modes().BracketedPaste
+	if framed {
+		out = append(out, pasteBegins...)
+	}
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
+		switch {
+		case r == '\n' && i > 0 && text[i-1] == '\r': // one line end
+		case r == '\n' || r == '\r':
+			out = append(out, '\r')
+		case r == '\t' || !unicode.IsControl(r):
+			out = append(out, text[i:i+n]...)
+		}
+		i += n
+	}
+	if framed {
+		out = append(out, pasteEnds...)
+	}
+	return out
+}
+
+const pasteBegins, pasteEnds = "\x1b[200~", "\x1b[201~"

@@ -1,0 +1,85 @@
+//go:build linux
+
+package session
+
+import (
+	"slices"
+	"testing"
+
+	"holdfast/protocol"
+)
+
+// What the next supervisor is left says what has been told of commands, and who
+// looked; what was not told is.
+func TestAwayInNextLife(t *testing.T) {
+	l := newLife(t, Config{})
+	s := create(t, l.Table, bash(`mark() { printf '\e]133;%s\a' "$1"; }
+		mark A; mark 'C;cmdline_url=make'; printf '\a\e]9;half\aREADY'; read -r
+		mark 'D;2'; mark A; echo THEN; read -r
+		mark C; printf '\a'; mark 'D;0'; echo LAST; read -r`))
+	v := look(t, s, protocol.AttachSpec{Writer: "w", Client: "me", Env: []string{"A=1"}})
+	v.until(t, "READY")
+	await(t, l.Events(), s.ID(), protocol.EventCommandStarted)
+	was := info(t, s)
+	if was.Command == nil || was.Command.Line != "make" {
+		t.Fatalf("it is %+v", was.Command)
+	}
+	before := awayOf(t, s)
+	told := l.Events().Seq()
+
+	l = l.dies(Heritage{State: State{Seq: told}})
+	s = l.get(s.ID())
+	now := info(t, s)
+	if c := now.Command; c == nil || c.Line != "make" || !c.StartedAt.Equal(was.Command.StartedAt) || now.Left != nil {
+		t.Errorf("it was %+v, and is %+v; left %+v", was.Command, c, now.Left)
+	}
+	if env, err := s.Environment(); err != nil || !slices.Equal(env, []string{"A=1"}) {
+		t.Errorf("the environment is %q, %v", env, err)
+	}
+	text(t, s) // has the screen made
+	if events := since(t, l.Table, told, append(commandKinds, protocol.EventBell, protocol.EventNotification)...); len(events) > 0 {
+		t.Errorf("told again: %+v", events)
+	}
+	w, err := attach(s, protocol.AttachSpec{Writer: "w", Client: "me"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info(t, s).Viewers; len(got) != 1 || !got[0].Since.Equal(was.Viewers[0].Since) {
+		t.Errorf("the viewers are %+v, they were %+v", got, was.Viewers)
+	}
+	if got := awayOf(t, s); got.Left != nil || got.Bells != before.Bells || got.Printed != before.Printed || !got.BackAt.Equal(before.BackAt) {
+		t.Errorf("who comes back was not away: %+v", got)
+	}
+	w.a.Detach()
+	if _, err := s.Type("", 0, []byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, l.Events(), s.ID(), protocol.EventCommandFinished)
+	got := awayOf(t, s)
+	if got.Left == nil || got.Ended != 1 || len(got.Commands) != 1 || got.Commands[0].Line != "make" || *got.Commands[0].ExitCode != 2 {
+		t.Errorf("away: %+v", got)
+	}
+
+	// Nobody looks, and it goes on while there is no supervisor.
+	told = l.Events().Seq()
+	l = l.dies(Heritage{State: State{Seq: told}})
+	s = l.get(s.ID())
+	again := awayOf(t, s)
+	if !again.Left.At.Equal(got.Left.At) || again.Left.Offset != got.Left.Offset || again.Left.Line != got.Left.Line || again.Ended != 1 || again.Bells != 0 {
+		t.Errorf("away was %+v, and is %+v", got, again)
+	}
+	if _, err := s.Type("", 0, []byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, l.Events(), s.ID(), protocol.EventCommandFinished)
+	if got := awayOf(t, s); got.Ended != 2 || got.Bells != 1 || info(t, s).Command.Count != 2 {
+		t.Errorf("away: %+v", got)
+	}
+	if events := since(t, l.Table, told, commandKinds...); len(events) != 2 {
+		t.Errorf("%d events of one command", len(events))
+	}
+	if err := s.Terminate(End{}); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, s)
+}

@@ -1,0 +1,173 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+)
+
+func awayOf(t testing.TB, s *Session) protocol.AwayInfo {
+	t.Helper()
+	w, err := s.Away()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// What happens while nobody looks is counted from when the last viewer that could
+// type went, and kept for as long as somebody is back.
+func TestAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		f := by(s)
+		some := "\a\x1b]9;built\a" + promptMark + startMark + endMark(3)
+		show(f, some)
+		if w := awayOf(t, s); w.Left != nil || w.Printed != uint64(len(some)) || w.Bells != 1 || w.Ended != 1 || len(w.Notifications) != 1 {
+			t.Errorf("before anybody came: %+v", w)
+		}
+		first := look(t, s, protocol.AttachSpec{Client: "one", Cols: 90, Rows: 30})
+		here := time.Now()
+		time.Sleep(time.Second)
+		second := look(t, s, protocol.AttachSpec{Client: "two"})
+		only := look(t, s, protocol.AttachSpec{Client: "three", Mode: protocol.ModeReadOnly})
+		show(f, "\a\a"+promptMark+"one\r\ntwo\r\nthr")
+		if w := awayOf(t, s); w.Left != nil || !w.BackAt.Equal(here) || w.Printed != uint64(len(some)) || w.Bells != 1 {
+			t.Errorf("while somebody looks: %+v", w)
+		}
+		want := []protocol.ViewerInfo{
+			{Client: "one", Mode: protocol.ModeShared, Since: here, Window: sz(90, 30)},
+			{Client: "two", Mode: protocol.ModeShared, Since: here.Add(time.Second)},
+			{Client: "three", Mode: protocol.ModeReadOnly, Since: here.Add(time.Second)},
+		}
+		if i := info(t, s); !reflect.DeepEqual(i.Viewers, want) || i.Left != nil {
+			t.Errorf("the viewers are %+v, left %+v", i.Viewers, i.Left)
+		}
+		first.a.Detach()
+		if i := info(t, s); i.Left != nil {
+			t.Errorf("one is left: %+v", i.Left)
+		}
+		second.a.Detach()
+		gone, end := time.Now(), info(t, s).OutputOffset
+		left := protocol.Left{At: gone, Offset: end, Line: 2}
+		if i := info(t, s); i.Left == nil || *i.Left != left || i.Attachments != 1 {
+			t.Errorf("left %+v, want %+v", i.Left, left)
+		}
+		time.Sleep(time.Minute)
+		show(f, some)
+		w := awayOf(t, s)
+		if *w.Left != left || !w.BackAt.IsZero() || w.Printed != uint64(len(some)) || w.Bells != 1 || w.Ended != 1 ||
+			!slices.Equal(w.Notifications, []protocol.Notification{{Body: "built"}}) || len(w.Commands) != 1 || *w.Commands[0].ExitCode != 3 || w.Commands[0].Count != 2 {
+			t.Errorf("meanwhile: %+v", w)
+		}
+		only.a.Detach()
+		third := look(t, s, protocol.AttachSpec{})
+		show(f, some)
+		now := awayOf(t, s)
+		w.BackAt = time.Now()
+		if !reflect.DeepEqual(now, w) {
+			t.Errorf("back: %+v, want %+v", now, w)
+		}
+
+		// One that is lost is on its way: nothing has happened, unless it stays away.
+		third.a.Close()
+		lostAt := info(t, s).OutputOffset
+		show(f, "\a")
+		if i := info(t, s); i.Left != nil || !reflect.DeepEqual(awayOf(t, s), now) {
+			t.Errorf("lost: left %+v, %+v", i.Left, awayOf(t, s))
+		}
+		third, err := attach(s, protocol.AttachSpec{Writer: third.a.Writer()}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := info(t, s); !i.Viewers[0].Since.Equal(w.BackAt) || !reflect.DeepEqual(awayOf(t, s), now) {
+			t.Errorf("back again: %+v, %+v", i.Viewers, awayOf(t, s))
+		}
+		third.a.Close()
+		at := time.Now()
+		time.Sleep(reconnectTime + time.Second)
+		synctest.Wait()
+		if w := awayOf(t, s); w.Left == nil || !w.Left.At.Equal(at) || w.Left.Offset != lostAt+1 || w.Printed != 0 {
+			t.Errorf("it stays away: %+v", w)
+		}
+	})
+}
+
+// Taking another's place is not leaving.
+func TestStealIsNotLeaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, _ := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		first := look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive})
+		before := awayOf(t, s)
+		time.Sleep(time.Second)
+		look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive, Steal: true})
+		if w := awayOf(t, s); !reflect.DeepEqual(w, before) {
+			t.Errorf("stolen: %+v, before %+v", w, before)
+		}
+		for e := range slices.Values(since(t, tb, 0, protocol.EventDetached)) {
+			if e.Session.Left != nil {
+				t.Errorf("somebody has left: %+v", e.Session.Left)
+			}
+		}
+		first.a.Close()
+	})
+}
+
+// What is kept of an absence is bounded.
+func TestAwayIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		for i := range 100 {
+			show(by(s), fmt.Sprintf("\x1b]9;%d %s\a", i, strings.Repeat("n", 3000))+"\x1b]133;C;cmdline_url="+strings.Repeat("é", 700)+"\a"+endMark(0)+promptMark)
+			time.Sleep(time.Second)
+		}
+		w := awayOf(t, s)
+		if len(w.Commands) != protocol.MaxAway || w.Ended != 100 || len(w.Commands[0].Line) != awayLine {
+			t.Errorf("%d commands of %d, of %d bytes", len(w.Commands), w.Ended, len(w.Commands[0].Line))
+		}
+		if n := len(w.Notifications); n != awayText/protocol.MaxTitle || !strings.HasPrefix(w.Notifications[n-1].Body, "99 ") {
+			t.Errorf("%d notifications, the last is %.10q", n, w.Notifications[max(0, n-1)].Body)
+		}
+		show(by(s), strings.Repeat("\x1b]9;x\a", 100))
+		if w := awayOf(t, s); len(w.Notifications) != protocol.MaxAway {
+			t.Errorf("%d notifications", len(w.Notifications))
+		}
+	})
+}
+
+// The environment is that of the last viewer that told one; who comes back has told
+// it before.
+func TestEnvironment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, _ := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		is := func(when string, want ...string) {
+			t.Helper()
+			if got, err := s.Environment(); err != nil || got == nil || !slices.Equal(got, want) {
+				t.Errorf("%s: %q, %v; want %q", when, got, err, want)
+			}
+		}
+		is("at first")
+		first := look(t, s, protocol.AttachSpec{Writer: "a", Env: []string{"A=1"}})
+		is("told", "A=1")
+		look(t, s, protocol.AttachSpec{Env: []string{"A=2"}})
+		is("told by another", "A=2")
+		look(t, s, protocol.AttachSpec{})
+		look(t, s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, Env: []string{"A=3"}})
+		is("told by who may not type", "A=2")
+		first.a.Close()
+		look(t, s, protocol.AttachSpec{Writer: "a", Env: []string{"A=1"}})
+		is("told again", "A=2")
+	})
+}

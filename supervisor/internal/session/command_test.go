@@ -1,0 +1,142 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// since returns what was published after the event with a number, of these kinds.
+func since(t testing.TB, tb *Table, after uint64, kinds ...protocol.EventKind) (got []Event) {
+	t.Helper()
+	if tb.Events().Seq() <= after {
+		return nil
+	}
+	all, _, err := tb.Events().Next(context.Background(), after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(e Event) bool { return !slices.Contains(kinds, e.Kind) })
+}
+
+var commandKinds = []protocol.EventKind{protocol.EventCommandStarted, protocol.EventCommandFinished}
+
+const (
+	promptMark = "\x1b]133;A\a$ \x1b]133;B\a"
+	startMark  = "\x1b]133;C\a"
+)
+
+func endMark(code int) string { return fmt.Sprintf("\x1b]133;D;%d\a", code) }
+
+// What a shell says of its commands is in the session's info, and each command is two
+// events, also of several that come at once.
+func TestCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		f := by(s)
+		show(f, "nothing")
+		if c := info(t, s).Command; c != nil {
+			t.Fatalf("who says nothing has %+v", c)
+		}
+		show(f, endMark(0)+promptMark) // as shells begin: nothing has ended
+		if c := info(t, s).Command; c == nil || !reflect.DeepEqual(*c, protocol.CommandInfo{Prompt: true}) {
+			t.Errorf("at the first prompt: %+v", c)
+		}
+		at := time.Now()
+		show(f, "\x1b]633;E;make -j\\x3b all\a"+startMark+"\x1b]133;C\aoutput")
+		if c := info(t, s).Command; !reflect.DeepEqual(*c, protocol.CommandInfo{Line: "make -j; all", StartedAt: at}) {
+			t.Errorf("while it runs: %+v", c)
+		}
+		time.Sleep(time.Minute)
+		show(f, endMark(2)+promptMark)
+		over := time.Now()
+		if c := info(t, s).Command; !reflect.DeepEqual(*c, protocol.CommandInfo{
+			Prompt: true, Line: "make -j; all", StartedAt: at, FinishedAt: over, ExitCode: new(2), Count: 1,
+		}) {
+			t.Errorf("when it has ended: %+v", c)
+		}
+		show(f, "\x1b]133;C;cmdline_url=a%20b\a"+endMark(0)+promptMark+startMark+"\x1b]133;D\a"+promptMark)
+		var got []string
+		for _, e := range since(t, tb, 0, commandKinds...) {
+			c := e.Session.Command
+			code := "-"
+			if c.ExitCode != nil {
+				code = fmt.Sprint(*c.ExitCode)
+			}
+			got = append(got, fmt.Sprintf("%s %q %s %d", e.Kind, c.Line, code, c.Count))
+		}
+		want := []string{
+			`command_started "make -j; all" - 0`, `command_finished "make -j; all" 2 1`,
+			`command_started "a b" 2 1`, `command_finished "a b" 0 2`,
+			`command_started "" 0 2`, `command_finished "" - 3`,
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// Marks that are printed on and on are counted and seldom told, and the last is.
+func TestCommandFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		const n = 100_000
+		show(by(s), strings.Repeat(promptMark+startMark+endMark(1), n))
+		if c := info(t, s).Command; c.Count < n-1 || c.Count > n { // what is cut apart may count as one
+			t.Errorf("%d commands have ended, want %d", c.Count, n)
+		}
+		synctest.Wait()
+		if told := since(t, tb, 0, commandKinds...); len(told) > 2*commandBurst {
+			t.Errorf("%d events of them", len(told))
+		}
+		before := tb.Events().Seq()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		told := since(t, tb, before, commandKinds...)
+		if len(told) != 1 || told[0].Kind != protocol.EventCommandFinished || told[0].Session.Command.Count != info(t, s).Command.Count {
+			t.Errorf("later %d events", len(told))
+		}
+	})
+}
+
+// That a session has stopped printing is told once, when it has been silent for long
+// enough.
+func TestOutputIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		told := func() int { synctest.Wait(); return len(since(t, tb, 0, protocol.EventOutputIdle)) }
+		time.Sleep(time.Hour)
+		if n := told(); n != 0 {
+			t.Errorf("told %d times of who has printed nothing", n)
+		}
+		for range 10 {
+			show(by(s), "x")
+			time.Sleep(outputIdle - time.Millisecond)
+		}
+		if n := told(); n != 0 {
+			t.Errorf("told %d times of who goes on printing", n)
+		}
+		time.Sleep(time.Millisecond)
+		if n := told(); n != 1 {
+			t.Errorf("told %d times, want once", n)
+		}
+		time.Sleep(time.Hour)
+		show(by(s), "y")
+		time.Sleep(2 * outputIdle)
+		if n := told(); n != 2 {
+			t.Errorf("told %d times, want twice", n)
+		}
+	})
+}

@@ -1,0 +1,176 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/postmortem"
+)
+
+// The record names whoever asked for the end or for the signal that it was, and
+// nobody else.
+func TestEndedBy(t *testing.T) {
+	const sleeper = "trap : USR1; echo READY; while :; do read x; done"
+	ann := protocol.Asker{By: "ann's laptop", ByUser: "ann"}
+	long := protocol.Asker{By: strings.Repeat("ö", protocol.MaxAsker)}
+	forget := func(error) {}
+	for _, tt := range []struct {
+		name string
+		end  func(s *Session) error
+		want protocol.Asker
+	}{
+		{"nobody", func(s *Session) error { return unix.Kill(s.pty.PID(), unix.SIGKILL) }, protocol.Asker{}},
+		{"terminated", func(s *Session) error { return s.Terminate(End{Asker: ann}) }, ann},
+		{"by nobody known", func(s *Session) error { return s.Terminate(End{}) }, protocol.Asker{}},
+		{"a long name", func(s *Session) error { return s.Terminate(End{Asker: long}) }, protocol.Asker{By: strings.Repeat("ö", protocol.MaxAsker/2)}},
+		{"the first", func(s *Session) error {
+			forget(s.Terminate(End{Asker: ann}))
+			forget(s.Terminate(End{Asker: long})) // by now it may be over
+			return nil
+		}, ann},
+		{"a signal", func(s *Session) error { return s.SignalFor(ann, unix.SIGTERM) }, ann},
+		{"its signal was another", func(s *Session) error {
+			forget(s.SignalFor(ann, unix.SIGUSR1))
+			return unix.Kill(s.pty.PID(), unix.SIGTERM)
+		}, protocol.Asker{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, _ := ready(t, sleeper)
+			if err := tt.end(s); err != nil {
+				t.Fatal(err)
+			}
+			if e := ended(t, s); e.EndedBy != tt.want.By || e.EndedByUser != tt.want.ByUser || e.OOM != "" {
+				t.Errorf("got %+v, want %+v", e, tt.want)
+			}
+		})
+	}
+	t.Run("shutdown", func(t *testing.T) {
+		tb := newTable(t, Config{})
+		s := create(t, tb, bash("exec sleep 1000"))
+		if err := tb.ShutdownFor(t.Context(), ann); err != nil {
+			t.Fatal(err)
+		}
+		if e := s.Exit(); e.EndedBy != ann.By || e.Reason != protocol.ReasonShutdown {
+			t.Errorf("got %+v", e)
+		}
+	})
+}
+
+// The directory is where the child was at its start, when it fell idle, and when
+// its end was asked for; what it says itself goes before that.
+func TestRecordCwd(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("looks in /proc")
+	}
+	a, b := t.TempDir(), t.TempDir()
+	const wait = "echo READY; while :; do sleep 1000; done"
+	for _, tt := range []struct {
+		name, code string
+		idle, end  bool
+		want       string
+	}{
+		{"at its start", wait, false, false, a},
+		{"idle", "cd " + b + "; " + wait, true, false, b},
+		{"its end", "cd " + b + "; " + wait, false, true, b},
+		{"it says", `printf '\033]7;file:///some/where\007'; ` + wait, true, true, "/some/where"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := bash(tt.code)
+			spec.Cwd = a
+			s := create(t, newTable(t, Config{}), spec)
+			look(t, s, fromStart(s)).until(t, "READY")
+			if tt.idle {
+				s.do(func() { s.idle.touched = false; s.becomeIdle() })
+			}
+			zero := time.Duration(0)
+			end := func() error { return unix.Kill(s.pty.PID(), unix.SIGKILL) }
+			if tt.end {
+				end = func() error { return s.Terminate(End{Grace: &zero}) }
+			}
+			if err := end(); err != nil {
+				t.Fatal(err)
+			}
+			if e := ended(t, s); e.Cwd != tt.want {
+				t.Errorf("got %q, want %q", e.Cwd, tt.want)
+			}
+		})
+	}
+}
+
+// Where nobody asked for it to be killed, or for a program that a shell ends by,
+// it is found out whether memory ran out: here by what its cgroup counts.
+func TestRecordOOM(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("looks at cgroups")
+	}
+	file := t.TempDir() + "/memory.events"
+	if err := os.WriteFile(file, []byte("oom_kill 5\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kill := func(s *Session) error { return unix.Kill(s.pty.PID(), unix.SIGKILL) }
+	for _, tt := range []struct {
+		name  string
+		kills uint64 // counted before
+		end   func(s *Session) error
+		want  protocol.OOMSource
+	}{
+		{"killed", 4, kill, protocol.OOMCgroup},
+		{"killed, and memory ran out long before", 5, kill, ""},
+		{"its program was killed", 4, func(s *Session) error { _, err := s.Type("", 0, []byte("exit 137\n")); return err }, protocol.OOMCgroup},
+		{"ended by itself", 4, func(s *Session) error { _, err := s.Type("", 0, []byte("exit 1\n")); return err }, ""},
+		{"hung up", 4, func(s *Session) error { return unix.Kill(s.pty.PID(), unix.SIGHUP) }, ""},
+		{"somebody sent the signal", 4, func(s *Session) error { return s.SignalFor(protocol.Asker{}, unix.SIGKILL) }, ""},
+		{"somebody asked for the end", 4, func(s *Session) error { return s.Terminate(End{Grace: new(time.Duration)}) }, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, _ := ready(t, "stty -echo; echo READY; read x; $x")
+			s.do(func() { s.seen = postmortem.Seen{Memory: "../../.." + file, Kills: tt.kills} })
+			if err := tt.end(s); err != nil {
+				t.Fatal(err)
+			}
+			if e := ended(t, s); e.OOM != tt.want {
+				t.Errorf("got %+v, want %q", e, tt.want)
+			}
+		})
+	}
+}
+
+// What the child took is in its record.
+func TestRecordUsage(t *testing.T) {
+	s := run(t, "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")
+	e := ended(t, s)
+	if u := e.Usage; u.UserMS <= 0 || u.MaxRSSBytes < 256<<10 || u.MinorFaults == 0 || e.CoreDumped {
+		t.Errorf("got %+v", e)
+	}
+}
+
+// BenchmarkStart is what a session's start and end take.
+func BenchmarkStart(b *testing.B) {
+	path, err := exec.LookPath("true")
+	if err != nil {
+		b.Fatal(err)
+	}
+	tb := newTable(b, Config{SpawnBurst: 1 << 30, ExitRecords: 1, Env: []string{"PATH=" + os.Getenv("PATH")}})
+	var used, now syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
+	for b.Loop() {
+		s, err := tb.Create("", protocol.SpawnSpec{Argv: []string{path}}, "")
+		if err != nil {
+			b.Fatal(err)
+		}
+		<-s.Exited()
+	}
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &now)
+	cpu := time.Duration(now.Utime.Nano() + now.Stime.Nano() - used.Utime.Nano() - used.Stime.Nano())
+	b.ReportMetric(float64(cpu.Microseconds())/float64(b.N), "cpu-µs/op")
+}

@@ -1,0 +1,105 @@
+package session
+
+import (
+	"encoding/json"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/shared/testkit"
+	"holdfast/supervisor/internal/postmortem"
+	"holdfast/supervisor/internal/pty"
+)
+
+// whole has a value in each field that a state can have.
+func whole() *saved {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	return &saved{
+		Version: 1, ID: "s1", Instance: "life",
+		Spec:  json.RawMessage(`{"argv":["sh"],"cwd":"/home","scrollback":7,"token":"again","account":"somebody","created":"2026-01-02T03:04:05Z"}`),
+		PTY:   pty.State{PID: 8, Start: 9, Foreign: true, Device: 10, Inode: 11, Terminal: 12, Ended: &pty.Status{Code: 143, Signal: "SIGTERM"}},
+		State: protocol.StateExited, LastIO: at,
+		Attached: 13, SizePolicy: protocol.SizeLatest, Decider: "w1",
+		Lost:       []savedViewer{{"w1", 14, protocol.Size{Cols: 15, Rows: 16}, at, true}},
+		Appearance: protocol.Appearance{Foreground: "#010203"},
+		Focus:      'I', FocusAsked: 17,
+		Turns: []savedTurn{{0, ""}, {18, "w1"}}, Held: []byte("held"), Line: 19, Title: "title", Cwd: "/cwd", Degraded: true,
+		Command: &protocol.CommandInfo{Prompt: true, Line: "make", StartedAt: at, FinishedAt: at, ExitCode: new(2), Count: 22},
+		Heard:   new(uint64(23)), Busy: true,
+		Away: &savedAway{
+			Open: true, Lost: true, Late: true,
+			Now: &absence{
+				Left: &protocol.Left{At: at, Offset: 24, Line: 25}, Back: at, Printed: 26, Bells: 27,
+				Notifications: []protocol.Notification{{Title: "build", Body: "failed"}},
+				Commands:      []protocol.CommandInfo{{Line: "make", Count: 28}}, Ended: 29,
+			},
+			Last: &absence{Bells: 30},
+		},
+		ViewerEnv: []string{"SSH_AUTH_SOCK=/agent"},
+
+		Seen:     postmortem.Seen{Cwd: "/seen", Memory: "file", Kills: 20},
+		Signaler: &savedSignal{protocol.Asker{By: "a client"}, "SIGUSR1"},
+		Ending: &savedEnding{
+			Asker: protocol.Asker{By: "another", ByUser: "user"}, Reason: "reason", TimedOut: true,
+			Soft: 1, GraceMS: 250, Hard: true, Over: true, Left: []int{21},
+		},
+		Exit: &protocol.ExitRecord{ExitCode: 143, Signal: "SIGTERM", Outcome: protocol.OutcomeSoft, Reason: "reason", StartedAt: at, ExitedAt: at},
+	}
+}
+
+// What a released version has written is read for as long as its version is: these
+// bytes may be added to and never change otherwise.
+func TestGoldenState(t *testing.T) {
+	const path = "testdata/v1/state.json"
+	v := whole()
+	testkit.GoldenJSON(t, path, v)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := new(saved)
+	if err := json.Unmarshal(data, got); err != nil || got.validate() != nil {
+		t.Fatalf("it cannot be read: %v, %v", err, got.validate())
+	}
+	var compact, want any // the spec is kept as it was written
+	if json.Unmarshal(got.Spec, &compact) != nil || json.Unmarshal(v.Spec, &want) != nil || !reflect.DeepEqual(compact, want) {
+		t.Errorf("the spec is %s", got.Spec)
+	}
+	got.Spec = v.Spec
+	if !reflect.DeepEqual(got, v) {
+		t.Errorf("read as %+v, want %+v", got, v)
+	}
+}
+
+func TestStateRefused(t *testing.T) {
+	for name, change := range map[string]func(*saved){
+		"of a later version":    func(v *saved) { v.Version = savedVersion + 1 },
+		"of no version":         func(v *saved) { v.Version = 0 },
+		"without an id":         func(v *saved) { v.ID = "" },
+		"with a strange id":     func(v *saved) { v.ID = "../x" },
+		"without an instance":   func(v *saved) { v.Instance = "" },
+		"without turns":         func(v *saved) { v.Turns = nil },
+		"ended without a trace": func(v *saved) { v.Exit = nil },
+		"alive with a record":   func(v *saved) { v.State = protocol.StateRunning },
+	} {
+		v := whole()
+		change(v)
+		if v.validate() == nil {
+			t.Errorf("one %s is taken", name)
+		}
+	}
+}
+
+// A word says how a child ended.
+func TestExitWord(t *testing.T) {
+	if _, ok := exitStatus(0); ok {
+		t.Error("nothing says something")
+	}
+	for _, want := range []pty.Status{{}, {Code: 7}, {Code: 255}, {Code: -1}, {Code: 137, Signal: "SIGKILL"}, {Code: 128 + 11, Signal: "SIGSEGV"}} {
+		if got, ok := exitStatus(exitWord(want)); !ok || got.Code != want.Code || got.Signal != want.Signal {
+			t.Errorf("%+v is read as %+v", want, got)
+		}
+	}
+}

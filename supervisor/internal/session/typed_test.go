@@ -1,0 +1,292 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/protocol"
+	"holdfast/shared/testkit"
+	"holdfast/supervisor/internal/pty"
+)
+
+// Megabytes for a child that now reads slowly, so that the queue fills, and now
+// fast, so that it runs empty, arrive once and in order, through rests as well.
+func TestTypedOnce(t *testing.T) {
+	testkit.CheckLeaks(t)
+	const slowly, rounds, fast = 100 * 500, 4, 1_000_000
+	tb := newTable(t, Config{RingBytes: 8 << 20, InputBytes: 128 << 10})
+	file := filepath.Join(t.TempDir(), "typed")
+	s := create(t, tb, bash(fmt.Sprintf(`stty raw -echo; echo READY; for i in {1..%d}; do
+		for k in {1..100}; do head -c 500 >>%[2]s; printf .; done; head -c %[3]d | tee -a %[2]s; done; echo END`, rounds, file, fast)))
+	v := look(t, s, fromStart(s))
+	v.until(t, "READY\n")
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	c := &typist{a: v.a, data: make([]byte, rounds*(slowly+fast))}
+	for i := range c.data {
+		c.data[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[(i^i>>7^i>>14)%36]
+	}
+	full, most := 0, 0 // how often the queue was, and the most in it
+	for c.sent < uint64(len(c.data)) {
+		before := c.full
+		if err := c.send(1 + rnd.IntN(60_000)); err != nil {
+			t.Fatal(err)
+		}
+		pending := 0
+		look := func() {
+			j := s.input.journal
+			pending, most = j.Pending(), max(most, j.Queued())
+			if j.Exact() != (runtime.GOOS == "linux") {
+				t.Errorf("at %d exact is %v", c.sent, j.Exact())
+			}
+		}
+		if rnd.IntN(20) == 0 {
+			thaw, ok := s.halt(look)
+			if !ok {
+				t.Fatal("it is gone")
+			}
+			thaw()
+		}
+		s.do(look)
+		drain := rnd.IntN(20) == 0
+		for again := c.full > before || drain; again; again = drain && pending > 0 {
+			if _, err := v.next(t); err != nil { // what it prints is after something read
+				t.Fatal(err)
+			}
+			s.do(look)
+		}
+		full += c.full - before
+	}
+	v.until(t, "END")
+	got, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(got, c.data) {
+		t.Errorf("%d of %d bytes arrived; they differ at %d, %v", len(got), len(c.data), differ(got, c.data), err)
+	}
+	if full == 0 || most == 0 {
+		t.Errorf("the queue was full %d times, with %d bytes", full, most)
+	}
+}
+
+// busy counts how often a terminal is waited for and typed to.
+type busy struct {
+	PTY
+	n atomic.Int64
+}
+
+func (b *busy) AwaitWritable() error {
+	b.n.Add(1)
+	return b.PTY.AwaitWritable()
+}
+
+func (b *busy) SpliceFrom(pipe uintptr, n int) (int, error) {
+	b.n.Add(1)
+	return b.PTY.SpliceFrom(pipe, n)
+}
+
+// A child that has closed its terminal, and may open it again, costs nothing
+// meanwhile; then it gets what waits for it.
+func TestClosedTerminal(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		before int // bytes typed before it is closed
+	}{
+		{"little, which the terminal takes", 10},
+		{"some waits", 60_000},
+		{"much waits", 3_000_000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if runtime.GOOS != "linux" {
+				t.Skip("what becomes of a terminal that nobody has open is the system's affair")
+			}
+			testkit.CheckLeaks(t)
+			var p *busy
+			eof := make(chan struct{}, 1)
+			tb := newTable(t, Config{RingBytes: 8 << 20, Start: func(spec pty.Spec) (PTY, error) {
+				inner, err := pty.Start(spec)
+				p = &busy{PTY: &eofTold{inner, eof}}
+				return p, err
+			}})
+			dir := t.TempDir()
+			shut, reopen, typed := dir+"/shut", dir+"/reopen", dir+"/typed"
+			if err := errors.Join(unix.Mkfifo(shut, 0o600), unix.Mkfifo(reopen, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			s := create(t, tb, bash(fmt.Sprintf(`stty raw -echo; t=$(tty); echo READY; read -r <%s
+				exec <&- >&- 2>&-; read -r <%s; exec <$t >$t; echo AGAIN; exec tee %s $t >/dev/null`, shut, reopen, typed)))
+			v := look(t, s, fromStart(s))
+			v.until(t, "READY\n")
+			var want []byte
+			for len(want) < tt.before {
+				want = fmt.Appendf(want, "%d ", len(want))
+			}
+			if err := v.a.Type(0, want); err != nil {
+				t.Fatal(err)
+			}
+			release(t, shut)
+			testkit.Within(t, patience, "its terminal is closed", eof)
+			before, used := p.n.Load(), processTime(t)
+			const window = 300 * time.Millisecond
+			time.Sleep(window) // in which it could turn
+			if n := p.n.Load() - before; n > 10 {
+				t.Errorf("the terminal was tried %d times", n)
+			}
+			if used = processTime(t) - used; used > window/3 {
+				t.Errorf("%v of processor time were used in %v", used, window)
+			}
+			release(t, reopen)
+			v.until(t, "AGAIN\n")
+			if err := v.a.Type(uint64(len(want)), []byte("more.")); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, "more."...)
+			v.until(t, "more.")
+			got, err := os.ReadFile(typed)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d of %d bytes arrived; they differ at %d, %v", len(got), len(want), differ(got, want), err)
+			}
+		})
+	}
+}
+
+func processTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// deafPTY takes no input at times. Linux has none such while it is not closed.
+type deafPTY struct {
+	*fakePTY
+	deaf atomic.Bool
+}
+
+func (d *deafPTY) SpliceFrom(pipe uintptr, n int) (int, error) {
+	if d.deaf.Load() {
+		return 0, unix.EIO
+	}
+	return d.fakePTY.SpliceFrom(pipe, n)
+}
+
+func (d *deafPTY) TryWrite(p []byte) (int, error) {
+	if d.deaf.Load() {
+		return 0, unix.EIO
+	}
+	return d.fakePTY.TryWrite(p)
+}
+
+// What a terminal does not take was not accepted, and comes again. What waited
+// was, and is gone.
+func TestInputNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p *deafPTY
+		tb := NewTable(Config{Start: func(spec pty.Spec) (PTY, error) {
+			p = &deafPTY{fakePTY: newFake(spec)}
+			return p, nil
+		}})
+		defer shutdown(t, tb)
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{})
+		if err := v.a.Type(0, []byte("abc")); err != nil {
+			t.Fatal(err)
+		}
+		p.deaf.Store(true)
+		wantCode(t, "Type", v.a.Type(3, []byte("def")), protocol.CodeSessionNotFound)
+		n, err := s.Type("", 0, []byte("nobody's"))
+		if wantCode(t, "Type by nobody", err, protocol.CodeSessionNotFound); n != 0 {
+			t.Errorf("%d bytes were accepted", n)
+		}
+		p.deaf.Store(false)
+		if err := v.a.Type(3, []byte("def")); err != nil {
+			t.Error(err)
+		}
+		if got := p.take(100); string(got) != "abcdef" {
+			t.Errorf("typed is %q", got)
+		}
+		if err := v.a.Type(6, make([]byte, 100_000)); err != nil {
+			t.Fatal(err)
+		}
+		p.deaf.Store(true)
+		p.take(p.room)
+		synctest.Wait()
+		p.deaf.Store(false)
+		if err := v.a.Type(100_006, []byte("ghi")); err != nil {
+			t.Error(err)
+		}
+		if got := p.take(1 << 20); string(got) != "ghi" {
+			t.Errorf("then typed is %.20q", got)
+		}
+	})
+}
+
+// However few descriptors there are: a session is made, or an error says why not
+// and nothing is left of it; and what cannot wait is not accepted.
+func TestFewDescriptors(t *testing.T) {
+	shutdown(t, newTable(t, Config{})) // what is made once is made by now
+	testkit.CheckLeaks(t)
+	tb := newTable(t, Config{})
+	gate := t.TempDir() + "/gate"
+	if err := unix.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	allow := func(n uint64) {
+		t.Helper()
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: was.Max}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &was) }()
+	var s *Session
+	for n := uint64(3); s == nil; n++ {
+		allow(n)
+		got, err := tb.Create("", bash("stty raw -echo; echo READY; read -r <"+gate+"; exec cat"), "")
+		switch {
+		case err == nil:
+			s = got
+		case protocol.CodeOf(err) != protocol.CodeSpawnFailed || !protocol.AsError(err).Retryable || n > was.Cur:
+			t.Fatalf("with %d descriptors: %v", n, err)
+		}
+	}
+	v := look(t, s, fromStart(s))
+	v.until(t, "READY\n")
+	allow(3)
+	want := bytes.Repeat([]byte("0123456789\n"), 10_000)
+	e := wantCode(t, "Type", v.a.Type(0, want), protocol.CodeInputFull)
+	if e == nil || e.Offset == nil || !e.Retryable || *e.Offset >= uint64(len(want)) {
+		t.Fatalf("got %+v", e)
+	}
+	allow(was.Cur)
+	if err := v.a.Type(*e.Offset, want[*e.Offset:]); err != nil {
+		t.Fatal(err)
+	}
+	v.seen = nil
+	release(t, gate)
+	for len(v.seen) < len(want) {
+		if _, err := v.next(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(v.seen, want) {
+		t.Errorf("typed and printed differ at %d of %d", differ(v.seen, want), len(want))
+	}
+}

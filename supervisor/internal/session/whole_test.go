@@ -1,0 +1,92 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"holdfast/protocol"
+)
+
+// What is pasted is taken whole or not at all, framed by the modes of that moment, and
+// its writer's offset counts the text.
+func TestPasteWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 32 << 10
+		tb, by := fakeTable(t, Config{InputBytes: limit})
+		s := create(t, tb, bash(""))
+		f := by(s)
+		paste := func(offset uint64, text string, want protocol.Code, accepted uint64) {
+			t.Helper()
+			got, err := s.Paste("w", offset, []byte(text))
+			wantCode(t, "paste", err, want)
+			if got != accepted {
+				t.Errorf("accepted %d, want %d", got, accepted)
+			}
+		}
+		paste(0, "a\nb", "", 3)
+		paste(0, "a\nb", "", 3) // again
+		show(f, "\x1b[?2004h")
+		paste(3, "c\r\n", "", 6)
+		paste(5, "xx", protocol.CodeInvalidArgument, 6)
+		paste(7, "x", protocol.CodeInputGap, 6)
+		if got, want := typedBy(f), "a\rb\x1b[200~c\r\x1b[201~"; got != want {
+			t.Errorf("typed %q, want %q", got, want)
+		}
+		paste(6, strings.Repeat("x", limit), protocol.CodeLimitExceeded, 6) // with its frame
+		// What is more than a pipe takes whole, and more than there is room for.
+		long := strings.Repeat("long ", 4000)
+		paste(6, long, "", 6+20_000)
+		at := uint64(6 + 20_000)
+		for n := 0; ; n++ {
+			_, err := s.Paste("w", at, []byte(long))
+			if err == nil {
+				at += 20_000
+				continue
+			}
+			e := wantCode(t, "full", err, protocol.CodeInputFull)
+			if !e.Retryable || *e.Offset != at || n == 0 {
+				t.Errorf("after %d it is %+v, want %d", n, e, at)
+			}
+			break
+		}
+		var all []byte
+		for p := typedBy(f); p != ""; p = typedBy(f) {
+			all = append(all, p...)
+		}
+		if want := bytes.Repeat([]byte("\x1b[200~"+long+"\x1b[201~"), int(at)/20_000); !bytes.Equal(all, want) {
+			t.Errorf("typed %d bytes, want %d", len(all), len(want))
+		}
+		paste(at, long, "", at+20_000)
+		if got, err := s.Paste("", 0, []byte("n")); got != 0 && err != nil {
+			t.Errorf("by nobody: %d, %v", got, err)
+		}
+	})
+}
+
+func TestPress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		f := by(s)
+		show(f, "\x1b[?1h")
+		press := func(offset uint64, want protocol.Code, accepted uint64, keys ...string) {
+			t.Helper()
+			got, err := s.Press("w", offset, keys)
+			wantCode(t, strings.Join(keys, " "), err, want)
+			if got != accepted {
+				t.Errorf("%s: accepted %d, want %d", keys, got, accepted)
+			}
+		}
+		press(0, "", 2, "Up", "C-c")
+		press(0, "", 2, "Up", "C-c") // again
+		press(2, protocol.CodeInvalidArgument, 0, "Up", "Nothing")
+		press(2, "", 3, "F1")
+		if got, want := typedBy(f), "\x1bOA\x03\x1bOP"; got != want {
+			t.Errorf("typed %q, want %q", got, want)
+		}
+	})
+}

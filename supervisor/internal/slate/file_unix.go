@@ -1,0 +1,28 @@
+//go:build !windows
+
+package slate
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func duplicate(f *os.File) (dup *os.File, err error) {
+	raw, err := f.SyscallConn() // Fd would make it blocking
+	if err != nil {
+		return nil, err
+	}
+	own := raw.Control(func(fd uintptr) {
+		var n int
+		if n, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3); err != nil { // above the standard ones
+			err = os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
+			return
+		}
+		dup = os.NewFile(uintptr(n), f.Name())
+	})
+	if own != nil {
+		err = own
+	}
+	return dup, err
+}

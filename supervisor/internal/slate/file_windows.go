@@ -1,0 +1,8 @@
+package slate
+
+import (
+	"errors"
+	"os"
+)
+
+func duplicate(*os.File) (*os.File, error) { return nil, errors.ErrUnsupported }

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package slate
+
+func pathOf(*Slate) string { return "" }

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package vault
-
-func closeAll([]Record) {}

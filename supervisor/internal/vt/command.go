@@ -1,0 +1,129 @@
+package vt
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// promptMark is OSC 133 (FinalTerm): A begins a prompt, B ends it, C begins a
+// command's output, D ends it. With C kitty and fish tell the command itself.
+func (t *Term) promptMark(arg string) {
+	kind, rest, _ := strings.Cut(arg, ";")
+	switch kind {
+	case "A":
+		t.event(Event{Kind: PromptStarted})
+	case "B":
+		t.event(Event{Kind: PromptEnded})
+	case "C":
+		t.event(Event{Kind: CommandStarted, Text: commandLine(rest)})
+	case "D":
+		code, _, _ := strings.Cut(rest, ";")
+		n, err := strconv.ParseInt(code, 10, 32)
+		if err != nil {
+			n = -1
+		}
+		t.event(Event{Kind: CommandEnded, Code: int(n)})
+	}
+}
+
+// commandLine returns the command that the parameters of a C tell, "" for none:
+// cmdline is quoted for a shell, cmdline_url as a part of a URL is.
+func commandLine(params string) string {
+	for p := range strings.SplitSeq(params, ";") {
+		if v, ok := strings.CutPrefix(p, "cmdline_url="); ok {
+			if line, err := url.PathUnescape(v); err == nil && utf8.ValidString(line) {
+				return clip([]byte(line))
+			}
+		}
+	}
+	// The quoted one may have semicolons, so that it is the last.
+	for from := params; from != ""; {
+		if v, ok := strings.CutPrefix(from, "cmdline="); ok {
+			return clip([]byte(unquote(v)))
+		}
+		_, from, _ = strings.Cut(from, ";")
+	}
+	return ""
+}
+
+// unquote takes a shell's quotes off, as printf %q of bash and zsh puts them on.
+func unquote(s string) string {
+	out := make([]byte, 0, min(len(s), maxTitle))
+	const none = 0
+	quote, dollar := byte(none), false // dollar: within $'...'
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case quote == none && c == '$' && i+1 < len(s) && s[i+1] == '\'':
+			quote, dollar = '\'', true
+			i++
+		case quote == none && (c == '\'' || c == '"'):
+			quote, dollar = c, false
+		case quote != none && c == quote:
+			quote = none
+		case c == '\\' && i+1 < len(s) && dollar && quote != none:
+			b, n := escaped(s[i+1:])
+			out = append(out, b)
+			i += n
+		case c == '\\' && i+1 < len(s) && quote != '\'':
+			i++
+			out = append(out, s[i])
+		default:
+			out = append(out, c)
+		}
+	}
+	return string(out)
+}
+
+// escaped returns the byte that an escape in $'...' stands for, and how long it
+// is, behind its backslash.
+func escaped(s string) (b byte, n int) {
+	if i := strings.IndexByte("abefnrtv", s[0]); i >= 0 {
+		return "\a\b\x1b\f\n\r\t\v"[i], 1
+	}
+	if s[0] == 'E' {
+		return 0x1b, 1
+	}
+	base, from, most := 8, 0, 3
+	if s[0] == 'x' {
+		base, from, most = 16, 1, 2
+	}
+	for n = from; n < len(s) && n < from+most; n++ {
+		if _, err := strconv.ParseUint(s[n:n+1], base, 8); err != nil {
+			break
+		}
+	}
+	if v, err := strconv.ParseUint(s[from:n], base, 9); err == nil {
+		return byte(v), n
+	}
+	return s[0], 1
+}
+
+// unescapeCommand is what VS Code's shell integration has escaped: a backslash is
+// two, and \x with two digits is a byte.
+func unescapeCommand(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			if s[i+1] == '\\' {
+				out = append(out, '\\')
+				i++
+				continue
+			}
+			if s[i+1] == 'x' && i+3 < len(s) {
+				if v, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
+					out = append(out, byte(v))
+					i += 3
+					continue
+				}
+			}
+		}
+		out = append(out, s[i])
+	}
+	return string(out)
+}
