@@ -190,10 +190,12 @@ func run(ctx context.Context, o *options) error {
 	r.server = server
 	_ = machine.Name("supervisor") // for people
 	adopted := sessions.Adopt(before.heritage(self))
-	before.ready(log)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	before.ready(log) // from here on the keeper passes signals on
 	mark.Serves(dirs.Runtime)
 	go sessions.Restore(calm)
-	go catchSignals(ctx, sessions, stop, log)
+	go obey(ctx, signals, sessions, stop, log)
 	go r.watchKeeper(ctx)
 	go ln.Watch(ctx, socketCheck, func(rebound bool, err error) {
 		log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, ln.Path()).Msg("socket's path was gone")
@@ -257,16 +259,14 @@ func openLog(o *options, dirs config.Dirs, cfg config.Config, process string) (z
 // interruptAgain is how long a second interrupt counts as meant.
 const interruptAgain = 5 * time.Second
 
-// catchSignals ends everything at SIGTERM, and at an interrupt that is meant.
-// SIGHUP is for whoever started us, and says nothing about the sessions.
-func catchSignals(ctx context.Context, sessions *session.Table, stop func(), log zerolog.Logger) {
-	c := make(chan os.Signal, 4)
-	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+// obey ends everything at SIGTERM, and at an interrupt that is meant. SIGHUP is for
+// whoever started us, and says nothing about the sessions.
+func obey(ctx context.Context, signals <-chan os.Signal, sessions *session.Table, stop func(), log zerolog.Logger) {
 	var last time.Time
 	for {
 		var sig os.Signal
 		select {
-		case sig = <-c:
+		case sig = <-signals:
 		case <-ctx.Done():
 			return
 		}

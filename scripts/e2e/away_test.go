@@ -105,8 +105,9 @@ func TestAwayFromAShell(t *testing.T) {
 	if err := v.Detach(); err != nil {
 		t.Fatal(err)
 	}
+	awaits("it has left", func(i *protocol.SessionInfo) bool { return i.Left != nil }) // the answer to a detach is the proxy's
 	left := info()
-	if left.Left == nil || left.Left.Offset != left.OutputOffset || left.Attachments != 0 {
+	if left.Left.Offset != left.OutputOffset || left.Attachments != 0 {
 		t.Errorf("left %+v, at %d", left.Left, left.OutputOffset)
 	}
 	if err := c.Type(w.ctx(), "s", []byte("\n")); err != nil {

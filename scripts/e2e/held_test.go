@@ -5,6 +5,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,6 +56,21 @@ func TestHeld(t *testing.T) {
 	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.must("proxy", "screen", "s"), "still here\nstill here") }, "cat answers")
 	if now := lookup(w.info("s").PID); now != shell || w.only("keeper") != keeper {
 		t.Errorf("the session's child was %v, is %v", shell, now)
+	}
+}
+
+// A keeper that is told to end does, also while its supervisor is about to serve.
+func TestToldToEndAtTheStart(t *testing.T) {
+	t.Parallel()
+	for range 30 {
+		w := newWorld(t, "HOLDFAST_CRASH_LIMIT=2")
+		d := w.start(w.command("supervisor"))
+		testkit.Eventually(t, limit, func() bool { _, err := os.Lstat(w.path("supervisor.sock")); return err == nil }, "the socket is there")
+		d.signal(syscall.SIGTERM)
+		d.wait(t)
+		if log := d.errout.String(); strings.Contains(log, "is gone") {
+			t.Fatalf("the supervisor did not end in order:\n%s", log)
+		}
 	}
 }
 

@@ -85,6 +85,24 @@ func TestSignalIsKept(t *testing.T) {
 	}
 }
 
+// Who was told to end does not hold on for ever to what nobody can take over.
+func TestToldToEndInACrashLoop(t *testing.T) {
+	w := start(t, keeper.Config{Backoff: time.Microsecond}, "role=supervisor", "KEEPER_TEST_READY=no")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	w.kill(w.pid(), unix.SIGTERM)
+	w.logged("told to end")
+	for n := range 5 {
+		if n > 0 {
+			w.until("ready")
+		}
+		w.kill(w.supervisor(), unix.SIGKILL)
+	}
+	if got := w.exit(); got != 128+15 {
+		t.Errorf("exit code %d, want 143", got)
+	}
+}
+
 func TestCrashLoop(t *testing.T) {
 	cfg := keeper.Config{Backoff: time.Microsecond}
 	w := start(t, cfg, "role=supervisor")

@@ -226,9 +226,7 @@ func (k *keeper) launch() error {
 		return errors.Join(err, conn.Close())
 	}
 	c := &child{PID: p.Pid, Socket: conn.FD, conn: conn, ids: slices.Sorted(maps.Keys(k.Records))}
-	hello := wire.Message{Op: wire.OpHello, Version: wire.Version, Records: len(c.ids), Starts: k.Starts}
-	hello.Last, hello.Status = k.Last, k.Status
-	c.say(hello)
+	c.say(wire.Message{Op: wire.OpHello, Version: wire.Version, Records: len(c.ids), Starts: k.Starts, Last: k.Last, Status: k.Status})
 	for i := range k.Exits {
 		k.Exits[i].untold = true
 	}
@@ -279,6 +277,8 @@ func (k *keeper) lost(c *child, code int) {
 	k.deaths = append(slices.DeleteFunc(k.deaths, func(t time.Time) bool { return now.Sub(t) > time.Minute }), now)
 	if n := len(k.deaths); n < k.cfg.Deaths {
 		k.again = now.Add(time.Duration(n-1) * k.cfg.Backoff)
+	} else if k.stop != 0 {
+		k.code = 128 + int(k.stop)
 	} else {
 		k.log("%d in a minute: nothing is started any more. To try again: kill -HUP %d", n, os.Getpid())
 		k.cfg.Held(n)
