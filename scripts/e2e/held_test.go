@@ -63,13 +63,14 @@ func TestHeld(t *testing.T) {
 func TestToldToEndAtTheStart(t *testing.T) {
 	t.Parallel()
 	for range 30 {
-		w := newWorld(t, "HOLDFAST_CRASH_LIMIT=2")
+		w := newWorld(t)
 		d := w.start(w.command("supervisor"))
 		testkit.Eventually(t, limit, func() bool { _, err := os.Lstat(w.path("supervisor.sock")); return err == nil }, "the socket is there")
 		d.signal(syscall.SIGTERM)
 		d.wait(t)
-		if log := d.errout.String(); strings.Contains(log, "is gone") {
-			t.Fatalf("the supervisor did not end in order:\n%s", log)
+		// The first that runs is ended at once if nothing is held by then.
+		if log := d.errout.String(); strings.Count(log, "is gone") > 1 {
+			t.Fatalf("one that was ready did not end in order:\n%s", log)
 		}
 	}
 }
