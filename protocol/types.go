@@ -543,6 +543,7 @@ const (
 	EventMissed    EventKind = "missed"    // the subscriber was too slow; so many are lost to it
 
 	EventTitle        EventKind = "title"        // its program calls its window otherwise
+	EventLabels       EventKind = "labels"       // somebody has changed them
 	EventCwd          EventKind = "cwd"          // it says that it is in another directory
 	EventBell         EventKind = "bell"         // it rang, once or more
 	EventNotification EventKind = "notification" // it has something to tell its user

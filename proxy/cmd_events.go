@@ -31,7 +31,7 @@ type eventsOptions struct {
 var eventKinds = []string{
 	string(protocol.EventCreated), string(protocol.EventExited), string(protocol.EventForgotten), string(protocol.EventResized),
 	string(protocol.EventAttached), string(protocol.EventDetached), string(protocol.EventMissed), string(protocol.EventTitle),
-	string(protocol.EventCwd), string(protocol.EventBell), string(protocol.EventNotification), string(protocol.EventDegraded),
+	string(protocol.EventLabels), string(protocol.EventCwd), string(protocol.EventBell), string(protocol.EventNotification), string(protocol.EventDegraded),
 	string(protocol.EventOutputIdle), string(protocol.EventCommandStarted), string(protocol.EventCommandFinished),
 }
 

@@ -50,7 +50,7 @@ func printList(out io.Writer, list []protocol.SessionInfo) error {
 	fmt.Fprintln(w, "ID\tSTATE\tPID\tSIZE\tVIEWERS\tAGE\tIDLE\tCOMMAND")
 	for _, s := range list {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\n", s.ID, stateText(s), s.PID, s.Size, s.Attachments,
-			since(s.CreatedAt), since(s.LastIOAt), printable(commandLine(s.Argv)))
+			since(s.CreatedAt), since(s.LastIOAt), printable(called(s)))
 	}
 	return w.Flush()
 }
@@ -66,6 +66,15 @@ func stateText(s protocol.SessionInfo) string {
 		return "exited " + s.Exit.Signal
 	}
 	return fmt.Sprintf("exited %d", s.Exit.ExitCode)
+}
+
+// called is a session's command, behind the title that somebody has given it.
+func called(s protocol.SessionInfo) string {
+	command := commandLine(s.Argv)
+	if title := s.Labels[protocol.LabelTitle]; title != "" {
+		return title + ": " + command
+	}
+	return command
 }
 
 func commandLine(argv []string) string {
@@ -183,6 +192,8 @@ func eventText(e *client.Event) string {
 		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, e.Session.Size)
 	case e.Event == protocol.EventTitle:
 		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, printable(e.Session.Title))
+	case e.Event == protocol.EventLabels:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, printable(e.Session.Labels[protocol.LabelTitle]))
 	case e.Event == protocol.EventCwd:
 		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, printable(e.Session.CurrentCwd))
 	case e.Event == protocol.EventCommandStarted && e.Session.Command != nil:

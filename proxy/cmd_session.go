@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -62,6 +63,25 @@ func (a *app) resizeCommand() *cobra.Command {
 		"fixed     of nobody; with COLSxROWS that one"
 	cmd.Flags().StringVar(&name, "policy", "", "`whose` size it has from now on")
 	_ = cmd.RegisterFlagCompletionFunc("policy", sizePolicies)
+	return cmd
+}
+
+func (a *app) renameCommand() *cobra.Command {
+	var title string
+	cmd := a.oneSession("rename ID TITLE", "Give a session a title, or take it away", cobra.ExactArgs(2),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			_, err := c.Rename(cmd.Context(), id, title)
+			return err
+		})
+	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
+		if title = args[1]; len(title) > protocol.MaxTitle || !utf8.ValidString(title) {
+			return usage(fmt.Errorf("a title is text, at most %d bytes", protocol.MaxTitle))
+		}
+		return nil
+	}
+	cmd.Long = "Say what a session is called, for all who see it: its label title, which goes before what its program says, and is kept when it " +
+		"is reopened. Its id stays as it is. An empty TITLE takes it away."
+	cmd.Example = "  proxy rename build 'release 1.2'\n  proxy rename build ''"
 	return cmd
 }
 

@@ -74,7 +74,7 @@ func (a *app) command() *cobra.Command {
 		a.serveCommand(), a.stopCommand(), a.statusCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
 		a.newCommand(), a.runCommand(), a.reopenCommand(), a.attachCommand(),
 		a.lsCommand(), a.infoCommand(), a.whyCommand(), a.awayCommand(), a.envCommand(), a.eventsCommand(),
-		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(),
+		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(),
 		a.recordCommand(), a.exportCommand(),
 		a.killCommand(), a.waitCommand(), a.markCommand(),
 		a.webCommand(), a.shareCommand(),

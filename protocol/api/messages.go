@@ -24,7 +24,7 @@ var Messages = protocol.NewRegistry(
 	Hello{}, Welcome{}, Error{}, OK{}, Goaway{},
 	Spawn{}, Reopen{}, Spawned{}, List{}, Sessions{}, Info{}, Session{},
 	Scrollback{}, ScrollbackData{}, Screen{}, ScreenContent{},
-	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{},
+	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{}, Rename{},
 	Attach{}, Attached{}, Detach{}, Detached{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Waited{},
 	Mark{}, Marked{}, Await{}, Awaited{}, Environment{}, EnvironmentContent{}, Away{}, AwayContent{}, Share{}, Shared{}, Typed{},
 	Input{}, Accepted{}, Resync{}, Resized{}, Stolen{}, PTYExited{}, Exit{},
@@ -197,6 +197,14 @@ type SizePolicy struct {
 	Policy    protocol.SizePolicy `json:"policy"`
 	Cols      int                 `json:"cols,omitempty"` // of fixed: 0 leaves it as it is
 	Rows      int                 `json:"rows,omitempty"`
+}
+
+// Rename says what a session is called, in its label title, for all who see it; an
+// empty title takes that away. It is answered by Session.
+type Rename struct {
+	protocol.Request
+	SessionID protocol.SessionID `json:"session_id"`
+	Title     string             `json:"title"` // at most MaxTitle bytes
 }
 
 // Appearance says that a viewer's terminal looks otherwise now.
@@ -577,6 +585,7 @@ func (HistoryContent) MessageType() string     { return "history_content" }
 func (Search) MessageType() string             { return "search" }
 func (SearchContent) MessageType() string      { return "search_content" }
 func (SizePolicy) MessageType() string         { return "size_policy" }
+func (Rename) MessageType() string             { return "rename" }
 func (Appearance) MessageType() string         { return "appearance" }
 func (Attach) MessageType() string             { return "attach" }
 func (Attached) MessageType() string           { return "attached" }

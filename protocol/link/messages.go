@@ -21,7 +21,7 @@ import (
 var Messages = protocol.NewRegistry(
 	Hello{}, Welcome{}, Sessions{}, Error{}, OK{},
 	Create{}, Reopen{}, List{}, Info{}, Session{}, Read{}, Data{}, Screen{}, ScreenContent{},
-	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{},
+	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{}, Relabel{},
 	Attach{}, Attached{}, Detach{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Exited{},
 	Pause{}, Paused{}, Unpause{}, Write{}, Accepted{}, Resync{}, Resized{}, Stolen{},
 	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Stats{}, StatsReport{}, Shutdown{},
@@ -162,6 +162,13 @@ type SizePolicy struct {
 	Policy    protocol.SizePolicy `json:"policy"`
 	Cols      int                 `json:"cols,omitempty"` // of fixed: 0 leaves it as it is
 	Rows      int                 `json:"rows,omitempty"`
+}
+
+// Relabel changes labels of a session, and leaves the others. It is answered by Session.
+type Relabel struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Labels    map[string]string  `json:"labels"`             // an empty value takes one away
 }
 
 // Appearance says, on an attachment's stream, that the viewer's terminal looks
@@ -470,6 +477,7 @@ func (Search) MessageType() string             { return "search" }
 func (SearchContent) MessageType() string      { return "search_content" }
 func (SizePolicy) MessageType() string         { return "size_policy" }
 func (Appearance) MessageType() string         { return "appearance" }
+func (Relabel) MessageType() string            { return "relabel" }
 func (Attach) MessageType() string             { return "attach" }
 func (Attached) MessageType() string           { return "attached" }
 func (Pause) MessageType() string              { return "pause" }

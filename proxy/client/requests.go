@@ -187,6 +187,16 @@ func (c *Client) SetSizePolicy(ctx context.Context, id protocol.SessionID, polic
 	return c.ok(ctx, &api.SizePolicy{SessionID: id, Policy: policy, Cols: cols, Rows: rows}, true)
 }
 
+// Rename says what a session is called from now on, for all who see it; "" takes that
+// away. It returns the session as it is then.
+func (c *Client) Rename(ctx context.Context, id protocol.SessionID, title string) (*protocol.SessionInfo, error) {
+	s, err := ask[*api.Session](ctx, c, &api.Rename{SessionID: id, Title: title}, true)
+	if err != nil {
+		return nil, err
+	}
+	return &s.Session, nil
+}
+
 // Interrupt sends SIGINT to a session's foreground process group.
 func (c *Client) Interrupt(ctx context.Context, id protocol.SessionID) error {
 	return c.ok(ctx, &api.Interrupt{SessionID: id}, false)

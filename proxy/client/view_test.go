@@ -215,6 +215,17 @@ func TestSizePolicy(t *testing.T) {
 	}
 }
 
+func TestRename(t *testing.T) {
+	_, c, p := dialed(t)
+	wait := start(t, func() (*protocol.SessionInfo, error) { return c.Rename(t.Context(), "s", "mine") })
+	m := want[*api.Rename](p)
+	equal(t, "asked", *m, api.Rename{Request: m.Request, SessionID: "s", Title: "mine"})
+	p.answer(m, &api.Session{Session: protocol.SessionInfo{ID: "s"}})
+	if info, err := wait(); err != nil || info.ID != "s" {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
 func TestHistory(t *testing.T) {
 	_, c, p := dialed(t)
 	wait := start(t, func() (*protocol.HistoryContent, error) {

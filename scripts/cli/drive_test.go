@@ -47,6 +47,34 @@ func TestSendAsTyped(t *testing.T) {
 	}
 }
 
+// A title is for everybody, and outlives the session's lives.
+func TestRename(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "read x; exit 3")
+	for _, title := range []string{"release 1.2", "again", ""} {
+		w.must("rename", "s", title)
+		info := decode[protocol.SessionInfo](t, w.must("info", "s", "--json"))
+		if info.Labels["title"] != title || len(info.Labels) != min(len(title), 1) {
+			t.Errorf("renamed %q it has %v", title, info.Labels)
+		}
+		if shown := strings.Contains(w.must("ls"), title+": /bin/sh -c"); shown != (title != "") {
+			t.Errorf("renamed %q it is listed as %s", title, w.must("ls"))
+		}
+	}
+	w.must("send", "s", "--enter")
+	if r := w.proxy("wait", "s"); r.code != 3 {
+		t.Fatal(r)
+	}
+	w.must("rename", "s", "kept")
+	w.must("reopen", "--detach", "s")
+	if info := decode[protocol.SessionInfo](t, w.must("info", "s", "--json")); info.Labels["title"] != "kept" {
+		t.Errorf("reopened it has %v", info.Labels)
+	}
+	w.fails(66, "session_not_found", "rename", "none", "x")
+	w.fails(64, "at most 1024 bytes", "rename", "s", strings.Repeat("x", 1025))
+}
+
 // Each end of a wait has its exit code and its words.
 func TestWaitFor(t *testing.T) {
 	t.Parallel()

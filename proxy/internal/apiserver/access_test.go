@@ -236,6 +236,9 @@ var verbs = map[string]func(id protocol.SessionID) protocol.Message{
 	"size_policy": func(id protocol.SessionID) protocol.Message {
 		return api.SizePolicy{Request: req("r"), SessionID: id, Policy: protocol.SizeSmallest}
 	},
+	"rename": func(id protocol.SessionID) protocol.Message {
+		return api.Rename{Request: req("r"), SessionID: id, Title: "mine"}
+	},
 	"attach": func(id protocol.SessionID) protocol.Message {
 		return api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: id, Cols: 10, Steal: true}}
 	},

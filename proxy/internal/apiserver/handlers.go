@@ -79,6 +79,10 @@ func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, e
 		report := c.status(ctx)
 		report.Request = m.Request
 		return report, nil
+	case *api.Rename:
+		if len(m.Title) > protocol.MaxTitle {
+			return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("a title has at most %d bytes", protocol.MaxTitle))
+		}
 	case *api.Ticket:
 		if err := c.s.tickets.wait(ctx); err != nil {
 			return nil, err
@@ -151,6 +155,8 @@ func (c *conn) question(m protocol.Message, l life) (q protocol.Message, req pro
 		return wire.Away{SessionID: l.id, Instance: l.instance}, m.Request, true
 	case *api.SizePolicy:
 		return wire.SizePolicy{SessionID: l.id, Instance: l.instance, Policy: m.Policy, Cols: m.Cols, Rows: m.Rows}, m.Request, true
+	case *api.Rename:
+		return wire.Relabel{SessionID: l.id, Instance: l.instance, Labels: map[string]string{protocol.LabelTitle: m.Title}}, m.Request, true
 	case *api.Resize:
 		return wire.Resize{SessionID: l.id, Instance: l.instance, Cols: m.Cols, Rows: m.Rows}, m.Request, true
 	case *api.Interrupt:

@@ -103,6 +103,10 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			return wire.OK{}, ss.SetSizePolicy(m.Policy, m.Cols, m.Rows)
 		})
+	case *wire.Relabel:
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
+			return sessionReply(ss, ss.Relabel(m.Labels))
+		})
 	case *wire.Resize:
 		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			return wire.OK{}, ss.Resize(protocol.Size{Cols: m.Cols, Rows: m.Rows})

@@ -155,6 +155,11 @@ func TestRequests(t *testing.T) {
 		{name: "interrupt, another life", request: wire.Interrupt{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
 		{name: "resize, another life", request: wire.Resize{SessionID: "s", Instance: "x", Cols: 9}, want: protocol.CodeInstanceMismatch},
 		{name: "size policy, another life", request: wire.SizePolicy{SessionID: "s", Instance: "x", Policy: protocol.SizeFixed}, want: protocol.CodeInstanceMismatch},
+		{name: "relabel, another life", request: wire.Relabel{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
+		{name: "relabel, no key", request: wire.Relabel{SessionID: "s", Labels: map[string]string{"": "x"}}, want: protocol.CodeInvalidArgument},
+		{name: "relabel", request: wire.Relabel{SessionID: "s", Labels: map[string]string{"b": "2"}}, check: func(m protocol.Message) bool {
+			return reflect.DeepEqual(m.(*wire.Session).Session.Labels, map[string]string{"title": "A", "b": "2"})
+		}},
 		{name: "write, another life", request: wire.Write{SessionID: "s", Instance: "x", Data: []byte("x")}, want: protocol.CodeInstanceMismatch},
 		{name: "read, another life", request: wire.Read{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
 		{name: "screen, another life", request: wire.Screen{ScreenSpec: protocol.ScreenSpec{SessionID: "s"}, Instance: "x"}, want: protocol.CodeInstanceMismatch},
@@ -230,7 +235,7 @@ func TestRequests(t *testing.T) {
 
 // requests are the messages that a proxy may begin a stream with.
 var requests = []string{
-	"attach", "await", "away", "create", "environment", "events", "forget", "history", "info", "interrupt", "list", "mark", "read", "reopen", "resize", "screen",
+	"attach", "await", "away", "create", "environment", "events", "forget", "history", "info", "interrupt", "list", "mark", "read", "relabel", "reopen", "resize", "screen",
 	"search", "shutdown", "signal", "size_policy", "stats", "status", "terminate", "wait", "write",
 }
 

@@ -30,7 +30,7 @@ type saved struct {
 	Version  int                `json:"version"`
 	ID       protocol.SessionID `json:"id"`
 	Instance protocol.Instance  `json:"instance"`
-	Spec     json.RawMessage    `json:"spec"` // a savedSpec; it never changes
+	Spec     json.RawMessage    `json:"spec"` // a savedSpec
 	PTY      pty.State          `json:"pty"`
 	State    protocol.State     `json:"state"`
 	LastIO   time.Time          `json:"last_io"`
@@ -176,12 +176,16 @@ func (s *Session) save() *saved {
 	return v
 }
 
-// newSavedSpec is made once: an environment may be long.
+// newSavedSpec is made once, and when labels change: an environment may be long.
 func (s *Session) newSavedSpec() error {
 	spec := savedSpec{SpawnSpec: s.spec, Scrollback: s.spec.ScrollbackLines, Token: s.token, Account: s.account, Created: s.created}
+	spec.Labels = s.Labels()
 	data, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
 	s.savedSpec = data
-	return err
+	return nil
 }
 
 // take makes the session what was saved of it.
@@ -192,7 +196,8 @@ func (s *Session) take(v *saved) error {
 	}
 	s.id, s.instance, s.savedSpec = v.ID, v.Instance, v.Spec
 	s.spec, s.token, s.account, s.created = spec.SpawnSpec, spec.Token, spec.Account, spec.Created
-	s.spec.ScrollbackLines = min(max(spec.Scrollback, 0), protocol.MaxScrollback)
+	s.spec.ScrollbackLines, s.spec.Labels = min(max(spec.Scrollback, 0), protocol.MaxScrollback), nil
+	s.labels.Store(&spec.Labels)
 	s.begun = time.Now()
 	s.state, s.lastIO, s.exit = v.State, v.LastIO, v.Exit
 	if s.state != protocol.StateExited { // loop sees for itself whether it drains

@@ -95,19 +95,20 @@ type Session struct {
 	ring    *ring.Ring
 	chunks  chan chunk
 	asks    chan func()
-	full    chan struct{}              // the terminal takes no more input
-	takes   chan error                 // it takes some again, or why it never will
-	exited  chan struct{}              // closed once the exit record stands
-	gone    chan struct{}              // closed once nothing of the session runs
-	running sync.WaitGroup             // read, await, and signals that nothing else waits for
-	holders atomic.Int64               // of the ring: loop and each attachment until its Close
-	answers answers                    // who answers the child's questions; changed by loop
-	late    sync.Mutex                 // takes loop's place once that is gone, for what viewers still want
-	kept    atomic.Bool                // the vault holds the files
-	pacer   atomic.Pointer[Attachment] // whom the child waits for; changed by loop
-	unpaced bool                       // the pacer was waited for in vain; owned by read
-	halting atomic.Pointer[halt]       // read and await are to rest; changed by loop
-	poke    chan struct{}              // has read look whether it is
+	full    chan struct{}                     // the terminal takes no more input
+	takes   chan error                        // it takes some again, or why it never will
+	exited  chan struct{}                     // closed once the exit record stands
+	gone    chan struct{}                     // closed once nothing of the session runs
+	running sync.WaitGroup                    // read, await, and signals that nothing else waits for
+	holders atomic.Int64                      // of the ring: loop and each attachment until its Close
+	answers answers                           // who answers the child's questions; changed by loop
+	late    sync.Mutex                        // takes loop's place once that is gone, for what viewers still want
+	kept    atomic.Bool                       // the vault holds the files
+	pacer   atomic.Pointer[Attachment]        // whom the child waits for; changed by loop
+	unpaced bool                              // the pacer was waited for in vain; owned by read
+	halting atomic.Pointer[halt]              // read and await are to rest; changed by loop
+	poke    chan struct{}                     // has read look whether it is
+	labels  atomic.Pointer[map[string]string] // replaced by loop, and never changed
 
 	// Owned by loop.
 	state       protocol.State
@@ -189,7 +190,8 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token, account string
 	}
 	s.log = cfg.Log.With().Str(logging.Session, string(id)).Str(logging.Instance, string(s.instance)).Logger()
 	lines := min(max(cmp.Or(spec.ScrollbackLines, cfg.ScrollbackLines), 0), protocol.MaxScrollback)
-	s.spec.ScrollbackLines = lines
+	s.spec.ScrollbackLines, s.spec.Labels = lines, nil
+	s.labels.Store(&spec.Labels)
 	s.makeChannels()
 	s.sizing.policy = cmp.Or(spec.SizePolicy, protocol.SizeLatest)
 	s.screen = screen.New(size, lines)
@@ -549,7 +551,7 @@ func (s *Session) info() protocol.SessionInfo {
 	title, cwd := s.titles()
 	i := protocol.SessionInfo{
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.state, Size: s.size,
-		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.spec.Labels), Originator: s.spec.Originator,
+		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.lastIO, OutputOffset: end, RingStart: start,
 		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.sizing.policy, Attachments: len(s.attachments) - s.shadows, Degraded: s.degraded,
 		Viewers: s.viewers(), Left: s.away.left(), Command: s.commands.info,
@@ -764,10 +766,10 @@ func (s *Session) Exited() <-chan struct{} { return s.exited }
 // Exit returns the exit record; it may be called once Exited is closed.
 func (s *Session) Exit() *protocol.ExitRecord { return s.exit }
 
-// ID, Instance and Labels never change.
+// ID and Instance never change, nor does what Labels returns.
 func (s *Session) ID() protocol.SessionID      { return s.id }
 func (s *Session) Instance() protocol.Instance { return s.instance }
-func (s *Session) Labels() map[string]string   { return s.spec.Labels }
+func (s *Session) Labels() map[string]string   { return *s.labels.Load() }
 
 // forget ends an exited session's loop.
 func (s *Session) forget() error {

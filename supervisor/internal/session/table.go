@@ -161,6 +161,7 @@ func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change
 			return "", protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", id))
 		}
 		spec = old.spec
+		spec.Labels = old.Labels()
 		spec.Cols, spec.Rows = old.size.Cols, old.size.Rows // final with exited
 		spec = change.Apply(spec)
 		return old.account, spec.Validate()

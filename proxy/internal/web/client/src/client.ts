@@ -298,6 +298,11 @@ export class HoldfastClient {
     return this.ok({ type: 'signal', session_id: id, signal: String(name) }, false);
   }
 
+  /** rename says what a session is called, for all who see it: its label `title`; '' takes that away. */
+  async rename(id: string, title: string): Promise<SessionInfo> {
+    return object(await this.ask({ type: 'rename', session_id: id, title }, 'session'), 'session');
+  }
+
   /** interrupt sends SIGINT to the foreground process group. */
   interrupt(id: string): Promise<void> {
     return this.ok({ type: 'interrupt', session_id: id }, false);

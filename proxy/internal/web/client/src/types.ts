@@ -12,7 +12,7 @@ export type Mode = Word<'shared' | 'exclusive' | 'read_only'>;
 export type View = 'raw' | 'own';
 export type SizePolicy = Word<'latest' | 'owner' | 'smallest' | 'largest' | 'fixed'>;
 export type EventKind = Word<
-  | 'created' | 'exited' | 'forgotten' | 'resized' | 'attached' | 'detached' | 'missed' | 'title' | 'cwd' | 'bell'
+  | 'created' | 'exited' | 'forgotten' | 'resized' | 'attached' | 'detached' | 'missed' | 'title' | 'labels' | 'cwd' | 'bell'
   | 'notification' | 'degraded' | 'output_idle' | 'command_started' | 'command_finished'
 >;
 export type Labels = Record<string, string>;

@@ -10,7 +10,7 @@ import * as layout from './layout.ts';
 import { List } from './list.ts';
 import { PaneView } from './pane.ts';
 import { Sessions } from './sessions.ts';
-import { change, names, read, settings, write } from './settings.ts';
+import { change, read, settings, write } from './settings.ts';
 import { actionOf, keysOf, type Action } from './shortcuts.ts';
 import { title } from './words.ts';
 
@@ -153,7 +153,7 @@ export class App {
       act('Open at the right', () => this.split('right', s)),
       act('Open below', () => this.split('down', s)),
       null,
-      act('Rename…', () => void rename(s).then(() => this.changed()), 'rename'),
+      act('Rename…', () => void rename(this.client, s), 'rename'),
       act('Search its history…', () => void searchHistory(this.client, s, ''), 'history'),
       over ? null : act('Share to look…', () => void share(this.client, s)),
       act('Details', () => void details(s)),
@@ -239,7 +239,7 @@ export class App {
       case 'find': return this.view()?.find();
       case 'history': return s && void searchHistory(this.client, s, '');
       case 'share': return s && void share(this.client, s);
-      case 'rename': return s && void rename(s).then(() => this.changed());
+      case 'rename': return s && void rename(this.client, s);
       case 'kill': return s && s.state !== 'exited' ? void confirmKill(this.client, s) : undefined;
       case 'larger': return change({ fontSize: size + 1 });
       case 'smaller': return change({ fontSize: size - 1 });
@@ -354,7 +354,7 @@ export class App {
     const s = this.session();
     if (s && !document.hidden) this.sessions.seen(s.instance);
     const news = this.sessions.all().some((x) => this.sessions.news(x));
-    document.title = `${news ? '• ' : ''}${s ? `${title(s, names.get(s.instance))} — ` : ''}Holdfast`;
+    document.title = `${news ? '• ' : ''}${s ? `${title(s)} — ` : ''}Holdfast`;
     this.showList();
   }
 
@@ -386,7 +386,7 @@ export class App {
     const parts = this.tabs.map((t, i) => {
       const called = layout.panes(t.root).map((p) => {
         const s = p.session === undefined ? undefined : this.sessions.get(p.session);
-        return s ? title(s, names.get(s.instance)) : '';
+        return s ? title(s) : '';
       });
       const label = called[layout.panes(t.root).findIndex((p) => p.id === t.active)] || called.find((c) => c) || 'New tab';
       return { label: called.length > 1 ? `${label} +${called.length - 1}` : label, selected: i === this.current, key: t.id };

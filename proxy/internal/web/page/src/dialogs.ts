@@ -4,7 +4,7 @@
 import { HoldfastError, type HistoryContent, type HoldfastClient, type Match, type SessionInfo, type Shared } from 'holdfast-client';
 
 import { h } from './dom.ts';
-import { change, clipboard, fontSizes, names, settings, type Settings } from './settings.ts';
+import { change, clipboard, fontSizes, settings, type Settings } from './settings.ts';
 import { shortcuts } from './shortcuts.ts';
 import { ago, command, ended, parse, title } from './words.ts';
 
@@ -89,15 +89,17 @@ export function newSession(start: (w: Wanted) => Promise<void>, cwd: string): Pr
   });
 }
 
-export function rename(s: SessionInfo): Promise<void> {
-  const name = h('input', { value: names.get(s.instance) ?? '', placeholder: title(s), maxlength: 100, autofocus: true, autocomplete: 'off' });
-  return ask('Rename', [h('label', {}, 'Name', name, h('span', { class: 'hint', text: 'Kept in this browser. Empty: what the program says.' }))], { label: 'Rename' },
-    () => names.set(s.instance, name.value.trim() || undefined));
+export function rename(client: HoldfastClient, s: SessionInfo): Promise<void> {
+  const name = h('input', { value: s.labels?.title ?? '', placeholder: title(s), maxlength: 100, autofocus: true, autocomplete: 'off' });
+  return ask('Rename', [h('label', {}, 'Title', name, h('span', { class: 'hint', text: 'For everybody who sees this session. Empty: what its program says.' }))], { label: 'Rename' },
+    async () => {
+      await client.rename(s.id, name.value.trim());
+    });
 }
 
 export function confirmKill(client: HoldfastClient, s: SessionInfo): Promise<void> {
   return ask('End this session?', [
-    h('p', {}, h('strong', { text: title(s, names.get(s.instance)) }), ` (${s.id}) and everything that runs in it gets SIGHUP, and SIGKILL where that is not enough.`),
+    h('p', {}, h('strong', { text: title(s) }), ` (${s.id}) and everything that runs in it gets SIGHUP, and SIGKILL where that is not enough.`),
   ], { label: 'End session', danger: true }, async () => {
     await client.kill(s.id);
   });
@@ -137,7 +139,7 @@ export function details(s: SessionInfo): Promise<void> {
     ['Viewers', (s.viewers ?? []).map((v) => `${v.client || 'somebody'}, ${v.mode}, ${ago(v.since)}`).join('; ') || String(s.attachments)],
     ['Ended by', s.exit?.ended_by], ['Last lines', s.exit?.last_lines.join('\n')],
   ];
-  const { dialog, closed } = show(title(s, names.get(s.instance)), false,
+  const { dialog, closed } = show(title(s), false,
     h('table', {}, h('tbody', {}, ...rows.filter(([, v]) => v).map(([k, v]) => h('tr', {}, h('td', { text: k }), h('td', { class: 'mono', text: v }))))),
     h('div', { class: 'actions' }, h('button', { type: 'button', class: 'action first', text: 'Close', autofocus: true, onclick: () => dialog.close() })));
   return closed;
@@ -247,7 +249,7 @@ export function searchHistory(client: HoldfastClient, s: SessionInfo, text: stri
     e.preventDefault();
     if (pattern.value) void look();
   });
-  const { dialog, closed } = show(`History of ${title(s, names.get(s.instance))}`, true, form, status, list,
+  const { dialog, closed } = show(`History of ${title(s)}`, true, form, status, list,
     h('div', { class: 'actions' }, more, h('button', { type: 'button', class: 'action', text: 'Close', onclick: () => dialog.close() })));
   if (text) void look();
   return closed;

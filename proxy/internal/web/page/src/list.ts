@@ -3,7 +3,6 @@
 import type { SessionInfo } from 'holdfast-client';
 
 import { h, iconButton } from './dom.ts';
-import { names } from './settings.ts';
 import { ago, chosen, ended, failed, place, says, title, who } from './words.ts';
 
 interface Row {
@@ -79,7 +78,7 @@ export class List {
     const update: Row['update'] = (s, current, news) => {
       session = s;
       const over = ended(s);
-      const called = title(s, names.get(s.instance));
+      const called = title(s);
       element.dataset.session = s.id;
       element.dataset.state = over ? (failed(s) ? 'failed' : 'ended') : says(s);
       element.classList.toggle('current', current);

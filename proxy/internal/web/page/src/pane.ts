@@ -4,7 +4,7 @@ import type { HoldfastClient, SessionInfo } from 'holdfast-client';
 
 import { h, iconButton } from './dom.ts';
 import { Find } from './find.ts';
-import { clipboard, names } from './settings.ts';
+import { clipboard } from './settings.ts';
 import { TerminalView, type Phase } from './terminal.ts';
 import { ended, title } from './words.ts';
 
@@ -43,7 +43,7 @@ export class PaneView {
   // focus may be there.
   wait(): void {
     const choices = this.hooks.choices().slice(0, 12);
-    const asks = JSON.stringify(choices.map((s) => [s.id, title(s, names.get(s.instance))]));
+    const asks = JSON.stringify(choices.map((s) => [s.id, title(s)]));
     if (this.asks === asks) return;
     const focused = this.element.querySelector('.empty')?.contains(document.activeElement);
     this.clear();
@@ -54,7 +54,7 @@ export class PaneView {
       h('h2', { text: choices.length ? 'Which session?' : 'No session here' }),
       h('p', { text: choices.length ? 'Choose one, here or in the list, or start another.' : 'A session goes on when this page is closed, and when the programs around it are replaced.' }),
       h('div', { class: 'choices' },
-        ...choices.map((s) => h('button', { type: 'button', class: 'action', text: title(s, names.get(s.instance)), onclick: () => this.hooks.show(s) })),
+        ...choices.map((s) => h('button', { type: 'button', class: 'action', text: title(s), onclick: () => this.hooks.show(s) })),
         h('button', { type: 'button', class: 'action first', text: 'New session', onclick: () => this.hooks.start() }))));
     if (focused) this.focus();
   }
@@ -78,7 +78,7 @@ export class PaneView {
   update(s: SessionInfo): void {
     if (s.instance !== this.session?.instance) return;
     this.session = s;
-    const called = title(s, names.get(s.instance));
+    const called = title(s);
     this.name.textContent = called;
     this.element.setAttribute('aria-label', `Terminal of ${called}`);
     if (this.terminal?.phase === 'ended' && this.said !== ended(s)) this.phase('ended'); // how, comes after that it has

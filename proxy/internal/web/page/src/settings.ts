@@ -1,4 +1,4 @@
-// What this browser remembers: looks, permissions, names of sessions. Nothing of it
+// What this browser remembers: looks and permissions. Nothing of it
 // is a secret, and all of it may be lost.
 
 export interface Settings {
@@ -14,9 +14,8 @@ const defaults: Settings = { theme: 'system', fontSize: 14, screenReader: false,
 export const fontSizes = { min: 8, max: 32 };
 
 const KEY = 'holdfast.settings';
-const NAMES = 'holdfast.names';
 const CLIPBOARD = 'holdfast.clipboard';
-const REMEMBERED = 200; // sessions, by name or permission
+const REMEMBERED = 200; // sessions, by permission
 
 export function read<T>(key: string, otherwise: T, store: Storage = localStorage): T {
   try {
@@ -74,9 +73,6 @@ function table<T>(key: string) {
     },
   };
 }
-
-// names are what the user calls sessions, by instance.
-export const names = table<string>(NAMES);
 
 // clipboard is which sessions may write to the clipboard, by instance.
 export const clipboard = table<boolean>(CLIPBOARD);

@@ -54,9 +54,9 @@ export function parse(line: string): string[] {
   return words;
 }
 
-// title is what a session is called: by its user, by who started it, by its program.
-export function title(s: SessionInfo, name?: string): string {
-  return name || s.labels?.title || s.title || command(s.argv) || s.id;
+// title is what a session is called: by its user, by its program.
+export function title(s: SessionInfo): string {
+  return s.labels?.title || s.title || command(s.argv) || s.id;
 }
 
 // place is its directory, the end of it where it is long.

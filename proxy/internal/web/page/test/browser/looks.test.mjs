@@ -221,6 +221,14 @@ test('the list follows what happens elsewhere', async () => {
   await spawn('elsewhere', 'printf "\\033]0;Its title\\007"; read x; exit 4');
   const row = page.locator('.row[data-session="elsewhere"]');
   await row.getByText('Its title').waitFor();
+  await cli('rename', 'elsewhere', 'release 1.2');
+  await row.getByText('release 1.2').waitFor();
+  await row.getByRole('button', { name: /^Actions/ }).click();
+  await page.getByRole('menuitem', { name: /^Rename/ }).click();
+  await page.getByLabel('Title').fill('here');
+  await page.keyboard.press('Enter');
+  await row.getByText('here', { exact: true }).waitFor();
+  assert.match(await cli('ls'), /here: /);
   await cli('send', 'elsewhere', '--enter', 'x');
   await row.getByText('exited 4').first().waitFor();
   await row.getByRole('button', { name: /^Actions/ }).click();

@@ -34,7 +34,6 @@ test('a session is called by its user, its maker, its program, in this order', (
   assert.equal(title(s), "make -j8 'a b'");
   assert.equal(title({ ...s, title: 'Build' }), 'Build');
   assert.equal(title({ ...s, title: 'Build', labels: { title: 'Mine' } }), 'Mine');
-  assert.equal(title({ ...s, title: 'Build' }, 'Called'), 'Called');
   assert.deepEqual([chosen({ id: 'build' }), chosen({ id: 'a587a67e9dd6' })], ['build', '']);
   assert.equal(command(['/bin/sh', '-c', 'ls | wc']), 'ls | wc');
   assert.equal(place({ ...s, cwd: '/home/ada/src/holdfast/proxy/client' }), '…/proxy/client');
