@@ -234,45 +234,50 @@ func (s *Server) search(ctx context.Context, st *link.Stream, m *wire.Search) er
 	if err := m.Validate(); err != nil {
 		return err
 	}
-	ss, err := s.cfg.Sessions.GetInstance(m.SessionID, m.Instance)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := untilPeerCloses(ctx, st)
-	defer cancel()
-	content, err := ss.Search(ctx, m.SearchSpec)
-	if err != nil {
-		return err
-	}
-	return st.Send(wire.SearchContent{SearchContent: content})
+	return s.long(ctx, st, m.SessionID, m.Instance, nil, func(ctx context.Context, ss *session.Session) (protocol.Message, error) {
+		content, err := ss.Search(ctx, m.SearchSpec)
+		return wire.SearchContent{SearchContent: content}, err
+	})
 }
 
 // maxWait is for ever, within what a time.Duration can hold.
 const maxWait = 365 * 24 * time.Hour
 
 func (s *Server) wait(ctx context.Context, st *link.Stream, m *wire.Wait) error {
-	ss, err := s.cfg.Sessions.GetInstance(m.SessionID, m.Instance)
+	return s.long(ctx, st, m.SessionID, m.Instance, m.TimeoutMS, func(ctx context.Context, ss *session.Session) (protocol.Message, error) {
+		select {
+		case <-ss.Exited():
+			return exited(ss), nil
+		case <-ctx.Done():
+			select {
+			case <-ss.Exited(): // both: no time was given, or just enough
+				return exited(ss), nil
+			default:
+			}
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil, protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s is still running", ss.ID()))
+			}
+			return nil, ctx.Err()
+		}
+	})
+}
+
+// long answers a request that goes on until the peer closes the stream, and for no
+// longer than ms: nil is for ever.
+func (s *Server) long(ctx context.Context, st *link.Stream, id protocol.SessionID, instance protocol.Instance, ms *int64, f func(context.Context, *session.Session) (protocol.Message, error)) error {
+	ss, err := s.cfg.Sessions.GetInstance(id, instance)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := untilPeerCloses(ctx, st)
 	defer cancel()
-	ctx, stop := within(ctx, m.TimeoutMS)
+	ctx, stop := within(ctx, ms)
 	defer stop()
-	select {
-	case <-ss.Exited():
-		return st.Send(exited(ss))
-	case <-ctx.Done():
-		select {
-		case <-ss.Exited(): // both: no time was given, or just enough
-			return st.Send(exited(ss))
-		default:
-		}
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s is still running", ss.ID()))
-		}
-		return ctx.Err()
+	reply, err := f(ctx, ss)
+	if err != nil {
+		return err
 	}
+	return st.Send(reply)
 }
 
 // within bounds how long is waited, nil for ever.
@@ -288,22 +293,13 @@ func (s *Server) await(ctx context.Context, st *link.Stream, m *wire.Await) erro
 	if err := m.Validate(); err != nil {
 		return err
 	}
-	ss, err := s.cfg.Sessions.GetInstance(m.SessionID, m.Instance)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := untilPeerCloses(ctx, st)
-	defer cancel()
-	ctx, stop := within(ctx, m.TimeoutMS)
-	defer stop()
-	info, err := ss.Await(ctx, m.AwaitSpec)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s does not come to what is awaited", ss.ID()))
-	}
-	if err != nil {
-		return err
-	}
-	return st.Send(wire.Awaited{AwaitedInfo: info})
+	return s.long(ctx, st, m.SessionID, m.Instance, m.TimeoutMS, func(ctx context.Context, ss *session.Session) (protocol.Message, error) {
+		info, err := ss.Await(ctx, m.AwaitSpec)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s does not come to what is awaited", ss.ID()))
+		}
+		return wire.Awaited{AwaitedInfo: info}, err
+	})
 }
 
 func exited(ss *session.Session) wire.Exited {

@@ -284,7 +284,6 @@ func (s *Session) takeUp() {
 		s.hangUp(e)
 	}
 	if s.quiet.busy {
-		s.quiet.last = time.Now()
 		s.quiet.set(outputIdle)
 	}
 	s.typeOn(nil)

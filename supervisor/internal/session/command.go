@@ -171,9 +171,8 @@ const outputIdle = protocol.OutputIdleMS * time.Millisecond
 
 // quiet waits until a session that prints has stopped to; owned by loop.
 type quiet struct {
-	alarm           // runs while it is busy
-	busy  bool      // it has printed, and that it stopped was not told
-	last  time.Time // when it printed last
+	alarm      // runs while it is busy
+	busy  bool // it has printed, and that it stopped was not told
 }
 
 // printed says that the session has printed.
@@ -181,7 +180,6 @@ func (s *Session) printed() {
 	s.printedAt = s.cfg.Now()
 	s.lastIO = s.printedAt
 	q := &s.quiet
-	q.last = time.Now()
 	if !q.busy {
 		q.busy = true
 		s.note()
@@ -195,7 +193,7 @@ func (s *Session) printed() {
 func (s *Session) becomeQuiet() {
 	q := &s.quiet
 	q.rang()
-	if left := outputIdle - time.Since(q.last); left > 0 {
+	if left := outputIdle - s.silence(nil); left > 0 {
 		q.set(left)
 		return
 	}

@@ -46,7 +46,7 @@ func (c *typist) send(n int) error {
 func TestPaste(t *testing.T) {
 	tb := newTable(t, Config{RingBytes: 8 << 20, InputBytes: 256 << 10})
 	s := create(t, tb, bash("stty raw -echo; echo READY; exec cat"))
-	v := look(t, s, protocol.AttachSpec{})
+	v := look(t, s, fromStart(s))
 	v.until(t, "READY\n")
 	v.seen = nil
 	c := &typist{a: v.a, data: make([]byte, 5<<20)}
