@@ -312,7 +312,7 @@ func TestStoppedKeeper(t *testing.T) {
 	t.Logf("seed %d", seed)
 	s := newStream(t, w, "s")
 	keeper, supervisor := w.pair()
-	keeper.signal(syscall.SIGSTOP)
+	w.halt(keeper)
 	t.Cleanup(func() { keeper.signal(syscall.SIGCONT) })
 	s.flow(t, 1000)
 	begun := time.Now()

@@ -43,13 +43,13 @@ func (l *load) supervisorDies(t *testing.T, keeper process) {
 	_, supervisor := l.pair()
 	switch l.rnd.IntN(3) {
 	case 0: // they end while there is no supervisor
-		keeper.signal(syscall.SIGSTOP)
+		l.halt(keeper)
 		supervisor.signal(syscall.SIGKILL)
 		l.gone(supervisor)
 		l.quit(ending)
 		keeper.signal(syscall.SIGCONT)
 	case 1: // they have ended, and the supervisor does not know
-		supervisor.signal(syscall.SIGSTOP)
+		l.halt(supervisor)
 		l.quit(ending)
 		l.kill(supervisor)
 	case 2:
@@ -91,7 +91,7 @@ func (l *load) keeperDies(t *testing.T) {
 	ending := l.world.quitters(l.c, l.rnd, 2)
 	keeper, supervisor := l.pair()
 	if l.rnd.IntN(2) == 0 { // they end while nobody sees to them
-		supervisor.signal(syscall.SIGSTOP)
+		l.halt(supervisor)
 		l.kill(keeper)
 		l.quit(ending)
 		supervisor.signal(syscall.SIGCONT)

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"holdfast/shared/testkit"
 )
 
 // A diagnosis is what doctor prints of one check.
@@ -99,8 +97,7 @@ func TestDoctorDoesNotTakeUnknownForDead(t *testing.T) {
 	w := newWorld(t)
 	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
 	held := w.only("supervisor")
-	held.signal(syscall.SIGSTOP)
-	testkit.Eventually(t, limit, func() bool { state, _ := stat(held.pid); return state == "T" }, "the supervisor stands still")
+	w.halt(held)
 	found, code := w.doctor("supervisor")
 	held.signal(syscall.SIGCONT)
 	if len(found) != 1 || found[0].Severity != "error" || code != 2 || found[0].Fix != fmt.Sprintf("it was stopped by a signal; have it go on: kill -CONT %d", held.pid) ||

@@ -91,8 +91,8 @@ func storeUnderSystemd(t *testing.T) {
 
 	for range 2 {
 		keeper, held = w.only("keeper"), w.only("supervisor")
-		keeper.signal(syscall.SIGSTOP) // it shall not start another one
-		held.signal(syscall.SIGSTOP)   // nor this one take its place
+		w.halt(keeper) // it shall not start another one
+		w.halt(held)   // nor this one take its place
 		held.signal(syscall.SIGKILL)
 		keeper.signal(syscall.SIGKILL)
 		w.gone(held)

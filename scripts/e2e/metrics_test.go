@@ -143,7 +143,7 @@ func TestNotHealthy(t *testing.T) {
 			t.Errorf("%s: it is told that it is up", why)
 		}
 	}
-	held.signal(syscall.SIGSTOP)
+	w.halt(held)
 	unwell("one that stands still")
 	held.signal(syscall.SIGCONT)
 	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "it goes on")

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -386,7 +385,7 @@ func TestPolicyDies(t *testing.T) {
 	back(old)
 
 	old = w.plugins()[0]
-	old.signal(syscall.SIGSTOP)
+	w.halt(old)
 	begun := time.Now()
 	_, err := ann.SessionInfo(w.ctx(), "s")
 	if took := time.Since(begun); protocol.CodeOf(err) != protocol.CodePolicyUnavailable || took > limit/2 {

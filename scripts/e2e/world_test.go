@@ -315,13 +315,26 @@ func (w *world) kill(p process) {
 	w.gone(p)
 }
 
+// halt stops a process and returns when it stands still, each of its threads.
+func (w *world) halt(p process) {
+	w.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	testkit.Eventually(w.t, limit, func() bool {
+		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.pid))
+		return err == nil && !slices.ContainsFunc(threads, func(thread os.DirEntry) bool {
+			tid, err := strconv.Atoi(thread.Name())
+			state, _ := stat(tid)
+			return err != nil || state != "T"
+		})
+	}, fmt.Sprintf("process %d stands still", p.pid))
+}
+
 // killBoth kills the supervisor and its keeper, so that neither follows the other: only
 // so are its sessions lost.
 func (w *world) killBoth() {
 	w.t.Helper()
 	keeper, held := w.only("keeper"), w.only("supervisor")
-	keeper.signal(syscall.SIGSTOP) // not the supervisor: its parent's end would continue it
-	testkit.Eventually(w.t, limit, func() bool { state, _ := stat(keeper.pid); return state == "T" }, "the keeper stands still")
+	w.halt(keeper) // not the supervisor: its parent's end would continue it
 	w.kill(held)
 	w.kill(keeper)
 }
