@@ -148,7 +148,7 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 	s := &serving{
 		links: links, listeners: ls, take: take, settings: own,
 		sweeper: &sweep.Sweeper{Link: links, Timeout: cfg.IdleTimeout, Log: log},
-		policy:  host, report: report, dryRun: o.dryRun, timeout: o.timeout, log: log, failed: make(chan error, 1),
+		policy:  host, report: report, page: pageFile(dirs, a.proxy), dryRun: o.dryRun, timeout: o.timeout, log: log, failed: make(chan error, 1),
 	}
 	pages, err := a.build(s, dirs, cfg, secret)
 	if err != nil {
@@ -203,6 +203,7 @@ type serving struct {
 	sweeper      *sweep.Sweeper
 	policy       *policyhost.Host // nil is policy.Allow
 	report       *report
+	page         string // the file that says where that is served
 	dryRun       bool
 	timeout      time.Duration // for preparing
 	log          zerolog.Logger
@@ -309,6 +310,9 @@ func (s *serving) run(ctx context.Context) error {
 		ls.borrowed = false
 	}
 	s.accept()
+	if err := ls.note(s.page); err != nil {
+		log.Warn().Err(err).Msg("should this proxy die, the next one does not know where the web page is")
+	}
 	for _, l := range []*socket.Listener{ls.api, ls.web, ls.control} {
 		go l.Watch(ctx, socketCheck, func(rebound bool, err error) {
 			log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, l.Path()).Msg("socket's path was gone")

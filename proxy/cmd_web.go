@@ -27,8 +27,8 @@ func (a *app) webCommand() *cobra.Command {
 			"30 seconds; the browser stays signed in for a week after its last visit. Where no\n" +
 			"browser can be opened, the link is printed.\n\n" +
 			"Where the proxy serves no page, another takes over from it that does, on a port of\n" +
-			"127.0.0.1 that is free; no client notices. To have it always, on the same port, set\n" +
-			"web in the settings (HOLDFAST_WEB).",
+			"127.0.0.1 that is free; no client notices. It stays there, also when a proxy dies,\n" +
+			"until proxy stop. To have it always, set web in the settings (HOLDFAST_WEB).",
 		Example: "  proxy web\n  proxy web --no-open",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/rs/zerolog"
@@ -23,6 +26,8 @@ type listeners struct {
 	api, web, control *socket.Listener
 	tcp               *net.TCPListener // nil unless asked for
 	borrowed          bool             // another proxy still serves them
+
+	noted atomic.Pointer[string] // the file that says where tcp is, to be removed at the end
 }
 
 // listen takes over the listeners of the running proxy, or makes them.
@@ -62,7 +67,13 @@ func (a *app) listen(ctx context.Context, o *serveOptions, dirs config.Dirs, log
 			return nil, nil, err
 		}
 	}
-	if err := ls.listenTCP(o.web, takeFiles(take, groupTCP)); err != nil {
+	var err error
+	if take == nil {
+		err = ls.listenAgain(o.web, pageFile(dirs, a.proxy), log)
+	} else {
+		err = ls.listenTCP(o.web, takeFiles(take, groupTCP))
+	}
+	if err != nil {
 		ls.giveUp(take, err)
 		return nil, nil, err
 	}
@@ -109,6 +120,50 @@ func (ls *listeners) listenTCP(addr string, files []*os.File) error {
 	}
 	ls.tcp = tcp
 	return nil
+}
+
+// pageFile says where the page is served. It is there while a proxy serves it, and
+// after its sudden end: browsers come back to that place.
+func pageFile(dirs config.Dirs, proxy string) string {
+	return filepath.Join(dirs.Runtime, proxy+".page")
+}
+
+// listenAgain goes on where the page was when a proxy died, unless another place is
+// asked for. Where that cannot be had it is no reason not to serve.
+func (ls *listeners) listenAgain(asked, file string, log zerolog.Logger) error {
+	b, err := os.ReadFile(file)
+	before := strings.TrimSpace(string(b))
+	if err != nil || asked != "" && !anyPortThere(asked, before) {
+		return ls.listenTCP(asked, nil)
+	}
+	if err := ls.listenTCP(before, nil); err != nil {
+		log.Warn().Err(err).Msg("the web page is not where it was")
+		return ls.listenTCP(asked, nil)
+	}
+	return nil
+}
+
+// anyPortThere reports whether an address that is asked for leaves the port open, and
+// is of the same host as another.
+func anyPortThere(asked, other string) bool {
+	host, port, err := net.SplitHostPort(asked)
+	there, _, otherErr := net.SplitHostPort(other)
+	if host == "localhost" {
+		host = there
+	}
+	return err == nil && otherErr == nil && (port == "0" || port == "") && host == there
+}
+
+// note says in a file where the page is, or that it is nowhere.
+func (ls *listeners) note(file string) error {
+	if ls.tcp == nil {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	ls.noted.Store(&file)
+	return writeWhole(file, []byte(ls.tcp.Addr().String()+"\n"))
 }
 
 // loopback refuses an address that other machines could reach.
@@ -167,6 +222,7 @@ func (ls *listeners) files() ([]handoff.Group, []*os.File, error) {
 // release leaves the sockets to the successor: nothing is unlinked, and the
 // locks stay held by it.
 func (ls *listeners) release() {
+	ls.noted.Store(nil)
 	ls.each((*socket.Listener).Release)
 	ls.closeTCP()
 }
@@ -177,6 +233,9 @@ func (ls *listeners) close() {
 	if ls.borrowed {
 		ls.release()
 		return
+	}
+	if file := ls.noted.Swap(nil); file != nil { // the next proxy has no page, and may be there once the sockets are free
+		_ = os.Remove(*file)
 	}
 	ls.each((*socket.Listener).Close)
 	ls.closeTCP()

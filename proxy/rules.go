@@ -124,7 +124,7 @@ func remembered(path string) (*rules, error) {
 	return r, nil
 }
 
-// remember writes a whole file or none. No rules are forgotten.
+// remember writes the rules down. No rules are forgotten.
 func (r *rules) remember(path string) error {
 	if r == nil {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -136,8 +136,13 @@ func (r *rules) remember(path string) error {
 	if err != nil {
 		return err
 	}
+	return writeWhole(path, append(b, '\n'))
+}
+
+// writeWhole writes a whole file or none.
+func writeWhole(path string, data []byte) error {
 	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(tmp, path)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -255,6 +256,39 @@ func TestNoPage(t *testing.T) {
 		}
 	}
 	v.ask("through all that")
+
+	// One that dies has a successor at the same place; one that is stopped has none.
+	page := func() string {
+		t.Helper()
+		var s client.Status
+		if err := json.Unmarshal([]byte(w.must("proxy", "status", "--json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s.Web
+	}
+	was := page()
+	for range 2 {
+		w.kill(w.only("proxy"))
+		if now := page(); now != was || was == "" {
+			t.Errorf("the page was at %q, and after a death at %q", was, now)
+		}
+	}
+	v.ask("and that")
+	w.kill(w.only("proxy"))
+	other, err := net.Listen("tcp", was)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if now := page(); now != "" {
+		t.Errorf("the page is at %q, where another listens", now)
+	}
+	v.ask("without it")
+	w.must("proxy", "web", "--no-open")
+	w.must("proxy", "stop")
+	if now := page(); now != "" {
+		t.Errorf("after a stop the page is at %q", now)
+	}
 }
 
 // A share link shows one session, through a handoff, until it expires; and its
