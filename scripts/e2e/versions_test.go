@@ -17,6 +17,7 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/shared/link"
 	"holdfast/shared/socket"
+	"holdfast/shared/testkit"
 )
 
 // versions are peers of other releases, and what is agreed with them.
@@ -127,9 +128,7 @@ func TestNewerSupervisor(t *testing.T) {
 			t.Errorf("proxy %v speaks %v", args, got)
 		}
 	}
-	if left := append(w.running("proxy"), w.running("supervisor")...); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
+	testkit.Eventually(t, limit, func() bool { return len(w.running("proxy"))+len(w.running("supervisor")) == 0 }, "no process is left")
 	if now := inode(w.path("supervisor.sock")); now != was {
 		t.Errorf("its socket was %s, and is %s", was, now)
 	}
