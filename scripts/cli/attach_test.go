@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"holdfast/shared/testkit"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -200,7 +202,7 @@ func TestStoppedAndContinued(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if !eventually(func() bool { state, _ := stat(p.cmd.Process.Pid); return state == "T" }) {
+	if !eventually(func() bool { state, _ := testkit.Stat(p.cmd.Process.Pid); return state == "T" }) {
 		t.Fatal("it does not stop")
 	}
 	if err := unix.IoctlSetTermios(int(p.slave.Fd()), unix.TCSETS, &p.before); err != nil {

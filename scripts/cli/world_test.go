@@ -219,40 +219,15 @@ type process struct {
 }
 
 func lookup(pid int) process {
-	_, start := stat(pid)
+	_, start := testkit.Stat(pid)
 	return process{pid, start}
 }
 
-// stat returns a process's state and start time, nothing if there is none.
-func stat(pid int) (state, start string) {
-	if f := statFields(pid); len(f) >= 20 {
-		if f[0] == "Z" && f[17] > "1" { // its first thread alone has ended: the others hold its files
-			return "dying", f[19]
-		}
-		return f[0], f[19]
-	}
-	return "", ""
-}
-
-// statFields are those of /proc/PID/stat from the third on; the second, the
-// program's name, may have blanks in it.
-func statFields(pid int) []string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(b), ") ")
-	return strings.Fields(rest)
-}
-
 // parent is the pid of who started the process, if that is still there.
-func (p process) parent() int {
-	if f := statFields(p.pid); len(f) > 1 {
-		pid, _ := strconv.Atoi(f[1])
-		return pid
-	}
-	return 0
-}
+func (p process) parent() int { return testkit.Parent(p.pid) }
 
 func (p process) running() bool {
-	state, start := stat(p.pid)
+	state, start := testkit.Stat(p.pid)
 	return start == p.start && state != "Z" && state != ""
 }
 
@@ -276,7 +251,7 @@ func (w *world) killBoth() {
 	w.t.Helper()
 	keeper, held := w.only("keeper"), w.only("supervisor")
 	keeper.signal(syscall.SIGSTOP) // not the supervisor: its parent's end would continue it
-	if !eventually(func() bool { state, _ := stat(keeper.pid); return state == "T" }) {
+	if !eventually(func() bool { state, _ := testkit.Stat(keeper.pid); return state == "T" }) {
 		w.t.Fatal("the keeper does not stand still")
 	}
 	w.kill(held)

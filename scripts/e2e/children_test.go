@@ -111,7 +111,7 @@ func checkClean(t *testing.T, pid int) {
 			t.Errorf("%s is %s", name, mask)
 		}
 	}
-	if f := statFields(pid); f[3] != f[2] || f[2] != itoa(pid) { // session, process group
+	if f := testkit.StatFields(pid); f[3] != f[2] || f[2] != itoa(pid) { // session, process group
 		t.Errorf("process %d is in group %s of session %s", pid, f[2], f[3])
 	}
 }

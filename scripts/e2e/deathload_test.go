@@ -542,8 +542,7 @@ func (w *world) paired() (keeper, supervisor process, ok bool) {
 		return keeper, supervisor, false
 	}
 	keeper, supervisor = keepers[0], supervisors[0]
-	f := statFields(supervisor.pid)
-	ok = len(f) > 1 && f[1] == strconv.Itoa(keeper.pid) &&
+	ok = supervisor.parent() == keeper.pid &&
 		w.lines("supervisor.log", `"supervisor serves"`, fmt.Sprintf(`"pid":%d,`, supervisor.pid)) > 0
 	return keeper, supervisor, ok
 }
@@ -557,20 +556,6 @@ func (w *world) unharmed() {
 			w.t.Errorf("the log says %q in %d lines", said, n)
 		}
 	}
-}
-
-// times is how often something is done: what the environment says, or fewer in CI.
-func times(t *testing.T, name string, short int) int {
-	t.Helper()
-	s := os.Getenv(name)
-	if s == "" {
-		return short
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // aMoment returns a moment within what takes so long.

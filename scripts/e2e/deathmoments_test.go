@@ -30,7 +30,7 @@ func TestUpgradeWithDeath(t *testing.T) {
 	w.must("supervisor", "--upgrade")
 	longest := time.Since(began) * 5 / 4
 	became := 0
-	n := times(t, deathsEnv, 8)
+	n := number(t, deathsEnv, 8)
 	for i := range n {
 		ending := w.quitters(s.c, rnd, 1)
 		keeper, supervisor := w.pair()
@@ -38,14 +38,7 @@ func TestUpgradeWithDeath(t *testing.T) {
 		if rnd.IntN(3) == 0 {
 			victim = keeper
 		}
-		ended := make(chan result, 1)
-		go func() {
-			r, err := w.try("supervisor", "--upgrade")
-			if err != nil {
-				t.Errorf("upgrade %d: %v", i, err)
-			}
-			ended <- r
-		}()
+		ended := w.meanwhile(fmt.Sprint("upgrade ", i), "supervisor", "--upgrade")
 		<-aMoment(rnd, longest)
 		for _, q := range ending {
 			q.signal(q.sig)
@@ -79,7 +72,7 @@ func TestStartWithDeath(t *testing.T) {
 	begun := time.Now()
 	w.spawn(c, "first", echoing)
 	longest := max(atOnce*time.Since(begun), 10*time.Millisecond)
-	n := times(t, deathsEnv, 8)
+	n := number(t, deathsEnv, 8)
 	for i := range n {
 		keeper, supervisor := w.pair()
 		victim := supervisor
@@ -167,7 +160,7 @@ func TestEndWithDeath(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	c := w.dial(client.Options{})
-	n := times(t, deathsEnv, 8)
+	n := number(t, deathsEnv, 8)
 	const longest = 10 * time.Millisecond
 	for i := range n {
 		var views [atOnce]*view
@@ -266,7 +259,7 @@ func TestCrashLoop(t *testing.T) {
 		testkit.Eventually(t, limit, func() bool {
 			was := at
 			at = counted(printed)
-			state, _ := stat(loud.PID)
+			state, _ := testkit.Stat(loud.PID)
 			return at > before+100 && at == was && state == "S"
 		}, "a child prints until the kernel takes no more")
 		if left := w.running("supervisor"); len(left) > 0 || !keeper.running() {

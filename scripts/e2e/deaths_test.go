@@ -19,7 +19,7 @@ const deathsEnv = "HOLDFAST_DEATHS"
 // demand: S10
 func TestSupervisorDeaths(t *testing.T) {
 	l := newLoad(t)
-	n := times(t, deathsEnv, 8)
+	n := number(t, deathsEnv, 8)
 	keeper, _ := l.pair()
 	for i := range n {
 		l.supervisorDies(t, keeper)
@@ -71,7 +71,7 @@ func (l *load) supervisorDies(t *testing.T, keeper process) {
 // demand: S10
 func TestKeeperDeaths(t *testing.T) {
 	l := newLoad(t)
-	n := times(t, deathsEnv, 8)
+	n := number(t, deathsEnv, 8)
 	for range n {
 		l.keeperDies(t)
 	}
@@ -199,18 +199,11 @@ func TestHandoffWithDeath(t *testing.T) {
 	w.handOff()
 	longest := time.Since(began) * 5 / 4
 	done := 0
-	n := times(t, deathsEnv, 8)
+	n := number(t, deathsEnv, 8)
 	for i := range n {
 		w.pair()
 		proxy := w.only("proxy")
-		ended := make(chan result, 1)
-		go func() {
-			r, err := w.try("proxy", "--handoff")
-			if err != nil {
-				t.Errorf("handoff %d: %v", i, err)
-			}
-			ended <- r
-		}()
+		ended := w.meanwhile(fmt.Sprint("handoff ", i), "proxy", "--handoff")
 		<-aMoment(rnd, longest)
 		w.kill(w.only("supervisor"))
 		r := <-ended

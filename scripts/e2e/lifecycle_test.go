@@ -205,12 +205,7 @@ func TestSupervisorKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waited := make(chan error, 1)
-	ctx := w.ctx()
-	go func() {
-		_, err := c.Wait(ctx, "s", -1)
-		waited <- err
-	}()
+	waited := w.awaitsEnd(c, "s")
 	for i := range 3 {
 		v.ask(fmt.Sprintf("before %d\n", i))
 		if now := w.killHeld(); now == held || now.parent() != keeper.pid {
@@ -261,12 +256,7 @@ func TestBothKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waited := make(chan error, 1)
-	ctx := w.ctx()
-	go func() {
-		_, err := c.Wait(ctx, "s", -1)
-		waited <- err
-	}()
+	waited := w.awaitsEnd(c, "s")
 	v.ask("before")
 	w.killBoth()
 	w.gone(lookup(info.PID)) // its terminal is closed
@@ -452,7 +442,7 @@ func TestOutlivesLauncher(t *testing.T) {
 	_ = syscall.Kill(-d.pid, syscall.SIGHUP) // what a closed terminal does; nobody is there
 	keeper, held, proxy := w.only("keeper"), w.only("supervisor"), w.only("proxy")
 	for p, leader := range map[process]process{keeper: keeper, held: keeper, proxy: proxy} {
-		if f := statFields(p.pid); f[3] != itoa(leader.pid) { // its session
+		if f := testkit.StatFields(p.pid); f[3] != itoa(leader.pid) { // its session
 			t.Errorf("process %d is in session %s", p.pid, f[3])
 		}
 		for fd, to := range fds(p.pid) {
@@ -467,4 +457,14 @@ func TestOutlivesLauncher(t *testing.T) {
 	if w.only("keeper") != keeper || w.only("supervisor") != held || w.only("proxy") != proxy {
 		t.Error("one has ended with its launcher")
 	}
+}
+
+// awaitsEnd asks for a session's end, beside the test, and gives how that went.
+func (w *world) awaitsEnd(c *client.Client, id protocol.SessionID) <-chan error {
+	waited, ctx := make(chan error, 1), w.ctx()
+	go func() {
+		_, err := c.Wait(ctx, id, -1)
+		waited <- err
+	}()
+	return waited
 }

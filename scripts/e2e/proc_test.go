@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"holdfast/shared/testkit"
 )
 
 // A process is one life of a pid.
@@ -19,7 +21,7 @@ type process struct {
 
 // running reports whether the process is there, and no zombie.
 func (p process) running() bool {
-	state, start := stat(p.pid)
+	state, start := testkit.Stat(p.pid)
 	return start == p.start && state != "Z" && state != ""
 }
 
@@ -30,37 +32,11 @@ func (p process) signal(sig syscall.Signal) {
 	}
 }
 
-// stat returns a process's state and start time, nothing if there is none.
-func stat(pid int) (state, start string) {
-	f := statFields(pid)
-	if len(f) < 20 {
-		return "", ""
-	}
-	if f[0] == "Z" && f[17] > "1" { // its first thread alone has ended: the others hold its files
-		return "dying", f[19]
-	}
-	return f[0], f[19]
-}
-
-// statFields are those of /proc/PID/stat from the third on; the second, the
-// program's name, may have blanks in it.
-func statFields(pid int) []string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(b), ") ")
-	return strings.Fields(rest)
-}
-
 // parent is the pid of who started the process, or who has it now.
-func (p process) parent() int {
-	if f := statFields(p.pid); len(f) > 1 {
-		pid, _ := strconv.Atoi(f[1])
-		return pid
-	}
-	return 0
-}
+func (p process) parent() int { return testkit.Parent(p.pid) }
 
 func lookup(pid int) process {
-	_, start := stat(pid)
+	_, start := testkit.Stat(pid)
 	return process{pid, start}
 }
 
@@ -148,7 +124,7 @@ func usageOf(pid int) usage {
 func children(pid int) []int {
 	var of []int
 	for _, p := range pids() {
-		if f := statFields(p); len(f) > 1 && f[1] == strconv.Itoa(pid) {
+		if f := testkit.StatFields(p); len(f) > 1 && f[1] == strconv.Itoa(pid) {
 			of = append(of, p)
 		}
 	}

@@ -258,7 +258,7 @@ func (w *world) bornAs(c *client.Client) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	fmt.Fprintf(&is, "nice %s\nin %s\nwith %d files\n%q\n", statFields(info.PID)[16], cwd, len(fds(info.PID)), environ(info.PID))
+	fmt.Fprintf(&is, "nice %s\nin %s\nwith %d files\n%q\n", testkit.StatFields(info.PID)[16], cwd, len(fds(info.PID)), environ(info.PID))
 	if err := c.Terminate(w.ctx(), "born", client.End{}); err != nil {
 		w.t.Fatal(err)
 	}

@@ -166,6 +166,19 @@ func (w *world) try(program string, args ...string) (result, error) {
 	return w.finish(w.command(program, args...))
 }
 
+// meanwhile runs a program to its end, beside the test, and gives its result.
+func (w *world) meanwhile(what, program string, args ...string) <-chan result {
+	ended := make(chan result, 1)
+	go func() {
+		r, err := w.try(program, args...)
+		if err != nil {
+			w.t.Errorf("%s: %v", what, err)
+		}
+		ended <- r
+	}()
+	return ended
+}
+
 // runFrom is run with the programs of another directory.
 func (w *world) runFrom(bin, program string, args ...string) result {
 	w.t.Helper()
@@ -323,7 +336,7 @@ func (w *world) halt(p process) {
 		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.pid))
 		return err == nil && !slices.ContainsFunc(threads, func(thread os.DirEntry) bool {
 			tid, err := strconv.Atoi(thread.Name())
-			state, _ := stat(tid)
+			state, _ := testkit.Stat(tid)
 			return err != nil || state != "T"
 		})
 	}, fmt.Sprintf("process %d stands still", p.pid))

@@ -24,6 +24,22 @@ type input struct {
 	line     line
 }
 
+// placed returns how far a writer's input is accepted, and whether the n bytes that it
+// has at an offset had been accepted before. Errors: invalid_argument, input_gap.
+func (s *Session) placed(name string, offset uint64, n int) (accepted uint64, had bool, err error) {
+	if accepted, _, err = s.input.journal.Writer(name); err != nil {
+		return 0, false, fmt.Errorf("session %s: %w", s.id, err)
+	}
+	end := offset + uint64(n)
+	switch {
+	case end < offset:
+		err = protocol.Errorf(protocol.CodeInvalidArgument, "input offset overflows")
+	case offset > accepted:
+		err = inputError(protocol.CodeInputGap, accepted, "input from %d on is missing", accepted)
+	}
+	return accepted, end <= accepted, err
+}
+
 // typed accepts input from a writer at the writer's offset and returns how far
 // the writer's input is accepted now. What was accepted before is skipped, so
 // sending again after a doubt is harmless. a is whose it is, nil where it comes
@@ -36,18 +52,9 @@ func (s *Session) typed(a *Attachment, name string, offset uint64, p []byte) (ui
 	if err := s.open(); err != nil {
 		return 0, err
 	}
-	accepted, _, err := s.input.journal.Writer(name)
-	if err != nil {
-		return 0, fmt.Errorf("session %s: %w", s.id, err)
-	}
-	end := offset + uint64(len(p))
-	switch {
-	case end < offset:
-		return accepted, protocol.Errorf(protocol.CodeInvalidArgument, "input offset overflows")
-	case offset > accepted:
-		return accepted, inputError(protocol.CodeInputGap, accepted, "input from %d on is missing", accepted)
-	case end <= accepted:
-		return accepted, nil
+	accepted, had, err := s.placed(name, offset, len(p))
+	if err != nil || had {
+		return accepted, err
 	}
 	p = p[accepted-offset:]
 	s.lastIO = s.cfg.Now()

@@ -48,19 +48,12 @@ func (s *Session) typedWhole(name string, offset uint64, count int, p []byte) (u
 	}
 	accepted := uint64(0)
 	if name != "" {
+		var had bool
 		var err error
-		if accepted, _, err = s.input.journal.Writer(name); err != nil {
-			return 0, fmt.Errorf("session %s: %w", s.id, err)
+		if accepted, had, err = s.placed(name, offset, count); err != nil || had {
+			return accepted, err
 		}
-		end := offset + uint64(count)
-		switch {
-		case end < offset:
-			return accepted, protocol.Errorf(protocol.CodeInvalidArgument, "input offset overflows")
-		case offset > accepted:
-			return accepted, inputError(protocol.CodeInputGap, accepted, "input from %d on is missing", accepted)
-		case end <= accepted:
-			return accepted, nil
-		case offset < accepted:
+		if offset < accepted {
 			return accepted, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("what is taken whole begins before %d, up to which input was accepted", accepted))
 		}
 	}
