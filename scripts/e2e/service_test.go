@@ -300,6 +300,11 @@ func underSystemd(t *testing.T) {
 	w.must("proxy", "ls") // starts both: no client does, or one would at any time
 	v := w.echo(w.connect(client.Options{Name: "e2e"}), "s")
 	before, held := w.only("proxy"), w.only("supervisor")
+	// One shell that the kernel kills for memory must not cost all others.
+	scope := filepath.Base(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(cgroup(held)), "/holdfast")))
+	if out, err := w.systemctl("show", "--property=Delegate,OOMPolicy", scope); err != nil || !strings.Contains(out, "Delegate=yes") || strings.Contains(out, "OOMPolicy=stop") {
+		t.Errorf("the supervisor's scope %s: %q, %v", scope, out, err)
+	}
 
 	w.must("proxy", "service", "install")
 	w.gone(before)

@@ -162,7 +162,7 @@ func TestStart(t *testing.T) {
 				t.Errorf("it holds %q, of ours was open %s", f.FDs, leaky)
 			}
 			if asked, err := os.ReadFile(filepath.Join(b.dir, "asked")); tt.script != "" &&
-				(err != nil || !strings.HasPrefix(string(asked), "--user --scope --quiet --collect -- ")) {
+				(err != nil || !strings.HasPrefix(string(asked), "--user --scope --quiet --collect --property=Delegate=yes -- ")) {
 				t.Errorf("systemd-run was asked %q, %v", asked, err)
 			}
 			if p.Err() != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -60,6 +61,14 @@ func closeOnExec() {
 // becomes the program. systemd-run has the same pid before: it, too, execs.
 const announce = `echo >&3; exec 3>&-; exec "$0" "$@"`
 
+// scopeArgs are the arguments of systemd-run before the command.
+//
+// Delegate=yes does two things. The scope's OOMPolicy is then "continue": without
+// it, systemd from version 253 on stops the whole scope if the kernel kills one
+// process of it for memory, and with that one every shell. And the cgroup below
+// the scope is the supervisor's to divide among its sessions.
+var scopeArgs = []string{"--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes", "--", "/bin/sh", "-c", announce}
+
 // inScope starts the program through systemd-run, in a scope of its own. With
 // an error the program has not run. It is the sign on the pipe that tells a
 // program that failed from a systemd-run that did.
@@ -73,8 +82,7 @@ func inScope(ctx context.Context, spec Spec) (*Process, error) {
 		return nil, err
 	}
 	defer sign.Close()
-	args := []string{"--user", "--scope", "--quiet", "--collect", "--", "/bin/sh", "-c", announce, spec.Path}
-	cmd := exec.Command(run, append(args, spec.Args...)...)
+	cmd := exec.Command(run, slices.Concat(scopeArgs, []string{spec.Path}, spec.Args)...)
 	cmd.Env, cmd.Dir, cmd.ExtraFiles = spec.Env, spec.Dir, []*os.File{theirs}
 	p, err := launch(cmd)
 	_ = theirs.Close()
