@@ -108,6 +108,7 @@ func (a *app) diagnose(ctx context.Context) []doctor.Finding {
 	f.Settings = err
 	f.Policy = a.checkPolicy(dirs, cfg)
 	_, f.Program = supervisorPath()
+	f.Elsewhere = func(ctx context.Context) []doctor.Place { return a.elsewhere(ctx, dirs, secret) }
 	f.Held = func() *keep.Held { return keep.Look(dirs.Runtime) }
 	f.Supervisor = func(ctx context.Context) (*protocol.ProcessStatus, error) {
 		s, err := askSupervisor(ctx, dirs, secret)

@@ -33,12 +33,26 @@ func (a *app) lsCommand() *cobra.Command {
 				if a.json {
 					return printJSON(cmd, append([]protocol.SessionInfo{}, list...))
 				}
+				if len(list) == 0 {
+					a.tellElsewhere(cmd)
+				}
 				return printList(cmd.OutOrStdout(), list)
 			})
 		},
 	})
 	cmd.Flags().StringVar(&originator, "originator", "", "only those started by this `originator`")
 	return cmd
+}
+
+// tellElsewhere says where else sessions of this user may be.
+func (a *app) tellElsewhere(cmd *cobra.Command) {
+	dirs, secret, err := a.place()
+	if err != nil {
+		return // the list was had all the same
+	}
+	for _, p := range a.elsewhere(cmd.Context(), dirs, secret) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "proxy: %s in %s; see its sessions: %s\n", p.Runs, p.Dir, p.Command)
+	}
 }
 
 func printList(out io.Writer, list []protocol.SessionInfo) error {

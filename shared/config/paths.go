@@ -8,8 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 
 	"holdfast/shared/socket"
 )
@@ -25,47 +29,167 @@ type Dirs struct {
 	Config  string // holdfast.json
 }
 
-// Resolve says where things lie; it touches nothing. A directory given by
-// --dir, or else $HOLDFAST_DIR, is all three. Otherwise they are "holdfast" in
+// usersRuntime holds a runtime directory for each user that has logged in, named
+// by the uid. systemd and elogind make it.
+const usersRuntime = "/run/user"
+
+// Resolve says where things lie; it creates nothing. A directory given by --dir,
+// or else $HOLDFAST_DIR, is all three. Otherwise they are "holdfast" in
 // $XDG_RUNTIME_DIR, $XDG_STATE_HOME and $XDG_CONFIG_HOME, or in their place in
-// the home directory; without a runtime directory it is "run" in the state
-// directory.
+// the home directory, which is $HOME, or else what the user database says.
 //
-// Where a socket's path would be too long for the system, Runtime is a short
-// directory in /tmp, the same for everybody who resolves alike.
+// A user must have one runtime directory, whether or not a login has set the
+// environment: cron, su and "docker exec" must find the supervisor that a login
+// shell has started. So if $XDG_RUNTIME_DIR is unset, or belongs to another user
+// (su keeps it), /run/user/UID counts, provided that it is the user's own and has
+// mode 0700. Without one, the runtime directory is "run" in the state directory.
+// Releases that did not know /run/user/UID started daemons there: as long as one
+// of those runs, and none in /run/user/UID, "run" is the runtime directory.
+//
+// If a socket's path would be too long for the system, Runtime is a short
+// directory in /tmp, the same for all processes that resolve alike.
 func Resolve(dirFlag string, env func(string) string) (Dirs, error) {
-	return resolve(runtime.GOOS, dirFlag, env)
+	return thisSystem().resolve(dirFlag, env)
 }
 
-func resolve(goos, dirFlag string, env func(string) string) (Dirs, error) {
-	var d Dirs
+// Elsewhere returns the other runtime directories in which a daemon of this user
+// runs now, if the environment chose d and not --dir or $HOLDFAST_DIR: a
+// supervisor that was started with another environment may hold the session
+// that is missed.
+func Elsewhere(d Dirs, dirFlag string, env func(string) string) []string {
+	return thisSystem().elsewhere(d, dirFlag, env)
+}
+
+// A system is what the directories depend on besides the environment.
+type system struct {
+	goos  string
+	uid   int
+	users string        // usersRuntime, or "" if the system has none
+	home  func() string // the home directory by the user database; "" if unknown
+}
+
+func thisSystem() system {
+	s := system{goos: runtime.GOOS, uid: os.Geteuid(), home: homeByDatabase}
+	if s.goos == "linux" {
+		s.users = usersRuntime
+	}
+	return s
+}
+
+func homeByDatabase() string {
+	u, err := user.LookupId(strconv.Itoa(os.Geteuid()))
+	if err != nil {
+		return ""
+	}
+	return absolute(u.HomeDir)
+}
+
+func (s system) resolve(dirFlag string, env func(string) string) (Dirs, error) {
 	if dir := cmp.Or(dirFlag, env("HOLDFAST_DIR")); dir != "" {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
 			return Dirs{}, fmt.Errorf("resolve %s: %w", dir, err)
 		}
-		d = Dirs{abs, abs, abs}
-	} else {
-		state, config := homes(goos, env)
-		d.State = in(cmp.Or(absolute(env("XDG_STATE_HOME")), state), "holdfast")
-		d.Config = in(cmp.Or(absolute(env("XDG_CONFIG_HOME")), config), "holdfast")
-		d.Runtime = cmp.Or(in(absolute(env("XDG_RUNTIME_DIR")), "holdfast"), in(d.State, "run"))
+		return Dirs{s.shorten(abs), abs, abs}, nil
 	}
+	var d Dirs
+	state, config := s.homes(env)
+	d.State = in(cmp.Or(absolute(env("XDG_STATE_HOME")), state), "holdfast")
+	d.Config = in(cmp.Or(absolute(env("XDG_CONFIG_HOME")), config), "holdfast")
+	d.Runtime = s.shorten(cmp.Or(in(s.runtime(env), "holdfast"), in(d.State, "run")))
 	if d.Runtime == "" || d.State == "" || d.Config == "" {
 		return Dirs{}, errors.New("no home directory is known; set HOME, or choose a directory with --dir or HOLDFAST_DIR")
 	}
-	if goos != "windows" && len(d.Runtime)+1+maxSocketName > socket.MaxPath {
-		sum := sha256.Sum256([]byte(d.Runtime))
-		d.Runtime = fmt.Sprintf("/tmp/holdfast-%d-%s", os.Geteuid(), hex.EncodeToString(sum[:4]))
+	if d.Runtime == s.shorten(in(s.ownRuntime(), "holdfast")) && !isServed(d.Runtime) {
+		for _, old := range s.fallbacks(env) {
+			if isServed(old) {
+				d.Runtime = old
+				break
+			}
+		}
 	}
 	return d, nil
 }
 
-// homes returns where the system's users keep state and configuration, or
-// nothing where that is not known.
-func homes(goos string, env func(string) string) (state, config string) {
+// runtime returns the user's runtime directory, or "".
+func (s system) runtime(env func(string) string) string {
+	dir := absolute(env("XDG_RUNTIME_DIR"))
+	if owner, err := socket.Owner(dir); dir != "" && (err != nil || owner == s.uid) {
+		return dir
+	}
+	return s.ownRuntime()
+}
+
+// ownRuntime returns /run/user/UID if it is the user's alone, else "".
+func (s system) ownRuntime() string {
+	if s.users == "" {
+		return ""
+	}
+	dir := filepath.Join(s.users, strconv.Itoa(s.uid))
+	if socket.CheckDir(dir) != nil {
+		return ""
+	}
+	return dir
+}
+
+// fallbacks returns the runtime directories without $XDG_RUNTIME_DIR: "run" in
+// the state directory, by the environment and by the user database.
+func (s system) fallbacks(env func(string) string) (dirs []string) {
+	byEnv, _ := s.homes(env)
+	byDatabase, _ := s.homes(func(string) string { return "" })
+	for _, state := range []string{absolute(env("XDG_STATE_HOME")), byEnv, byDatabase} {
+		if dir := s.shorten(in(in(state, "holdfast"), "run")); dir != "" && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+func (s system) elsewhere(d Dirs, dirFlag string, env func(string) string) (dirs []string) {
+	if cmp.Or(dirFlag, env("HOLDFAST_DIR")) != "" {
+		return nil
+	}
+	for _, dir := range append([]string{s.shorten(in(s.ownRuntime(), "holdfast"))}, s.fallbacks(env)...) {
+		if dir != "" && dir != d.Runtime && isServed(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// isServed reports whether a process holds the lock of a socket in dir. A daemon
+// that is stopped, or whose socket was removed, holds it as well.
+func isServed(dir string) bool {
+	locks, _ := filepath.Glob(filepath.Join(globQuote(dir), "*.sock.lock")) // fails for a bad pattern alone
+	return slices.ContainsFunc(locks, func(lock string) bool {
+		held, err := socket.Locked(strings.TrimSuffix(lock, ".lock"))
+		return err == nil && held
+	})
+}
+
+// globQuote returns a pattern that matches path alone.
+func globQuote(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// shorten returns dir, or a short directory in its place if the path of a socket
+// in dir would be too long.
+func (s system) shorten(dir string) string {
+	if s.goos == "windows" || len(dir)+1+maxSocketName <= socket.MaxPath {
+		return dir
+	}
+	sum := sha256.Sum256([]byte(dir))
+	return fmt.Sprintf("/tmp/holdfast-%d-%s", s.uid, hex.EncodeToString(sum[:4]))
+}
+
+// homes returns where the system's users keep state and configuration, or "" if
+// that is not known.
+func (s system) homes(env func(string) string) (state, config string) {
 	home := absolute(env("HOME"))
-	switch goos {
+	if home == "" {
+		home = s.home()
+	}
+	switch s.goos {
 	case "windows":
 		local := absolute(env("LOCALAPPDATA"))
 		return local, local

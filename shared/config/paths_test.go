@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"holdfast/shared/socket"
+	"holdfast/shared/testkit"
 )
 
 func TestResolve(t *testing.T) {
@@ -29,6 +32,7 @@ func TestResolve(t *testing.T) {
 		{"XDG", "linux", "", xdg, Dirs{"/run/user/1/holdfast", "/s/holdfast", "/c/holdfast"}},
 		{"relative XDG is ignored", "linux", "", map[string]string{"HOME": "/h", "XDG_RUNTIME_DIR": "r", "XDG_STATE_HOME": "s", "XDG_CONFIG_HOME": "c"},
 			Dirs{"/h/.local/state/holdfast/run", "/h/.local/state/holdfast", "/h/.config/holdfast"}},
+		{"no HOME", "linux", "", nil, Dirs{"/p/.local/state/holdfast/run", "/p/.local/state/holdfast", "/p/.config/holdfast"}},
 		{"macOS", "darwin", "", home, Dirs{
 			"/h/Library/Application Support/holdfast/run", "/h/Library/Application Support/holdfast", "/h/Library/Application Support/holdfast"}},
 		{"HOLDFAST_DIR", "linux", "", map[string]string{"HOLDFAST_DIR": "/d", "XDG_RUNTIME_DIR": "/r"}, Dirs{"/d", "/d", "/d"}},
@@ -36,13 +40,89 @@ func TestResolve(t *testing.T) {
 		{"--dir made absolute", "linux", "x", nil, Dirs{wd + "/x", wd + "/x", wd + "/x"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got, err := resolve(tt.goos, tt.flag, getenv(tt.env)); err != nil || got != tt.want {
+			sys := system{goos: tt.goos, uid: os.Geteuid(), home: func() string { return "/p" }}
+			if got, err := sys.resolve(tt.flag, getenv(tt.env)); err != nil || got != tt.want {
 				t.Errorf("got %+v, %v, want %+v", got, err, tt.want)
 			}
 		})
 	}
-	if got, err := resolve("linux", "", getenv(nil)); err == nil || !strings.Contains(err.Error(), "HOME") {
+	unknown := system{goos: "linux", uid: os.Geteuid(), home: func() string { return "" }}
+	if got, err := unknown.resolve("", getenv(nil)); err == nil || !strings.Contains(err.Error(), "HOME") {
 		t.Errorf("without anything: %+v, %v", got, err)
+	}
+}
+
+// A user has one runtime directory, with a login's environment and without, and
+// what runs in another one is found.
+func TestOnePlacePerUser(t *testing.T) {
+	base := testkit.Dir(t)
+	users, home := filepath.Join(base, "user"), filepath.Join(base, "home")
+	own := filepath.Join(users, strconv.Itoa(os.Geteuid()))
+	xdg, other := filepath.Join(own, "holdfast"), filepath.Join(base, "other")
+	old := filepath.Join(home, ".local/state/holdfast/run")
+	for _, dir := range []string{xdg, old, other} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := system{goos: "linux", uid: os.Geteuid(), users: users, home: func() string { return home }}
+	login := map[string]string{"HOME": home, "XDG_RUNTIME_DIR": own}
+	cron := map[string]string{"HOME": home}
+	serve := func(dir string) (stop func()) {
+		t.Helper()
+		ln, err := socket.Listen(filepath.Join(dir, SupervisorSocket), socket.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() { _ = ln.Close() }
+	}
+	expect := func(name, want string, elsewhere ...string) {
+		t.Helper()
+		for _, env := range []map[string]string{login, cron, nil, {"XDG_RUNTIME_DIR": "relative"}} {
+			d, err := s.resolve("", getenv(env))
+			if err != nil || d.Runtime != want {
+				t.Errorf("%s, environment %v: %s, %v, want %s", name, env, d.Runtime, err, want)
+			}
+			if got := s.elsewhere(d, "", getenv(env)); !slices.Equal(got, elsewhere) {
+				t.Errorf("%s, environment %v: elsewhere %q, want %q", name, env, got, elsewhere)
+			}
+		}
+	}
+
+	expect("nothing runs", xdg)
+	stopOld := serve(old)
+	expect("an older release's daemon runs", old)
+	stopNew := serve(xdg)
+	expect("daemons run in both", xdg, old)
+	stopOld()
+	expect("the old one has ended", xdg)
+
+	moved := map[string]string{"HOME": home, "XDG_RUNTIME_DIR": other}
+	d, err := s.resolve("", getenv(moved))
+	if want := filepath.Join(other, "holdfast"); err != nil || d.Runtime != want {
+		t.Errorf("a runtime directory of the user's choice: %s, %v, want %s", d.Runtime, err, want)
+	}
+	if got := s.elsewhere(d, "", getenv(moved)); !slices.Equal(got, []string{xdg}) {
+		t.Errorf("from there, %q runs elsewhere, want %q", got, xdg)
+	}
+	if got := s.elsewhere(d, other, getenv(moved)); got != nil {
+		t.Errorf("a directory was named, and %q is told", got)
+	}
+	stopNew()
+
+	if os.Geteuid() == 0 { // su keeps the variable of the user that it was called by
+		if err := os.Chown(other, 4711, 4711); err != nil {
+			t.Fatal(err)
+		}
+		if d, err := s.resolve("", getenv(moved)); err != nil || d.Runtime != xdg {
+			t.Errorf("the variable names another user's: %s, %v, want %s", d.Runtime, err, xdg)
+		}
+	}
+	if err := os.Chmod(own, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := s.resolve("", getenv(cron)); err != nil || d.Runtime != old {
+		t.Errorf("/run/user/UID is not private: %s, %v, want %s", d.Runtime, err, old)
 	}
 }
 

@@ -32,6 +32,15 @@ func idOfInfo(fi fs.FileInfo) fileID {
 
 func ownerOf(fi fs.FileInfo) int { return int(fi.Sys().(*syscall.Stat_t).Uid) }
 
+// Owner returns the uid of the user that a file belongs to. It follows links.
+func Owner(path string) (uid int, err error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return ownerOf(fi), nil
+}
+
 func lockPath(path string) string { return path + ".lock" }
 
 // acquire takes the lock of a socket's path, or returns an *InUseError.

@@ -44,6 +44,9 @@ func CheckDir(dir string) error {
 	return nil
 }
 
+// Owner returns ErrUnsupported.
+func Owner(string) (int, error) { return 0, ErrUnsupported }
+
 // SendFiles returns ErrUnsupported.
 func SendFiles(*net.UnixConn, []byte, []*os.File) error { return ErrUnsupported }
 

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,6 +68,16 @@ func missing(dir string, why error) Finding {
 			"log in anew if it is the system's to make, or choose another one (--dir or HOLDFAST_DIR)"}
 	}
 	return Finding{"directories", Note, dir + " does not exist yet", "the next command makes it"}
+}
+
+// places finds daemons of the same user that commands with this environment do
+// not reach.
+func (l *look) places(ctx context.Context) (found []Finding) {
+	for _, p := range l.Elsewhere(ctx) {
+		found = append(found, Finding{"places", Warning,
+			fmt.Sprintf("%s in %s, where no command with this environment looks; here is %s", p.Runs, p.Dir, l.Dirs.Runtime), "see its sessions: " + p.Command})
+	}
+	return orOK(found, "places", "no daemon of yours runs elsewhere")
 }
 
 // paths finds sockets whose paths the system cannot bind.

@@ -84,8 +84,17 @@ type Facts struct {
 	// for one that is not there starts it.
 	Supervisor func(context.Context) (*protocol.ProcessStatus, error)
 	Serving    func(ctx context.Context, supervisor bool) (*ProxyStatus, error)
+	// Elsewhere finds this user's daemons in other runtime directories.
+	Elsewhere func(context.Context) []Place
 	// Held is what a keeper says that starts no supervisor any more, else nil.
 	Held func() *keep.Held
+}
+
+// A Place is another runtime directory in which daemons of this user run.
+type Place struct {
+	Dir     string
+	Runs    string // what runs there, for people
+	Command string // lists its sessions
 }
 
 // ProxyStatus is what a proxy says of itself. Where no supervisor runs only the
@@ -114,6 +123,7 @@ func Run(ctx context.Context, f Facts) []Finding {
 	l := newLook(ctx, f)
 	var all []Finding
 	all = append(all, l.directories()...)
+	all = append(all, l.places(ctx)...)
 	all = append(all, l.paths()...)
 	all = append(all, l.settings()...)
 	all = append(all, l.sockets(ctx)...)

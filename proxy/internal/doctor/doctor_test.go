@@ -63,8 +63,11 @@ func healthy(t *testing.T) *machine {
 	m.process(40, "/bin/proxy", "proxy", "--dir", lies, "attach", "serve") // a client
 	m.process(41, "/bin/supervisor", "supervisor", "--dir", m.dir)         // of other directories
 	m.process(42, "/bin/supervisor", "supervisor", "--dir", lies, "stop")
+	m.process(43, "/bin/supervisor", "supervisor", "--dir", lies) // of an older release, which resolved otherwise
+	m.link("proc/43/fd/9", "/elsewhere/supervisor.sock.lock")
 	m.asked(supervisor("v2"), nil)
 	m.Held = func() *keep.Held { return nil }
+	m.Elsewhere = func(context.Context) []Place { return nil }
 	m.serving(&ProxyStatus{protocol.ProcessStatus{PID: 20, Version: "v2", Protocol: protocol.Supported()}, true}, nil)
 	return m
 }
@@ -175,7 +178,7 @@ func TestHealthy(t *testing.T) {
 	for _, f := range found {
 		checks = append(checks, f.Check)
 	}
-	if got, want := strings.Join(checks, " "), "directories paths settings sockets ptmx files linger supervisor keeper reports proxy skew orphans"; got != want {
+	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper reports proxy skew orphans"; got != want {
 		t.Errorf("checks %s, want %s", got, want)
 	}
 }
@@ -220,6 +223,11 @@ func TestFindings(t *testing.T) {
 			m.must(os.Mkdir(filepath.Join(m.dir, "shut"), 0o500))
 			m.Dirs.Config = filepath.Join(m.dir, "shut/b")
 		}, "directories", Error, "permission denied", "log in anew"},
+		{"daemons elsewhere", func(m *machine) {
+			m.Elsewhere = func(context.Context) []Place {
+				return []Place{{Dir: "/h/run", Runs: "a supervisor of yours runs", Command: "proxy ls --dir /h/run"}}
+			}
+		}, "places", Warning, "a supervisor of yours runs in /h/run", "proxy ls --dir /h/run"},
 		{"sockets in /tmp", func(m *machine) {
 			m.Dirs.Runtime = "/tmp/holdfast-doctor-" + filepath.Base(m.dir)
 			m.must(os.Mkdir(m.Dirs.Runtime, 0o700))

@@ -68,8 +68,11 @@ func (f *Facts) process(pid int) *process {
 	args := f.strings(pid, "cmdline")
 	exe, _ := os.Readlink(f.of(pid, "exe"))
 	exe, replaced := strings.CutSuffix(exe, " (deleted)")
-	p := &process{pid: pid, replaced: replaced, locks: f.locks(pid)}
-	if program := programOf(exe, args); program != "" && f.serves(pid, args) {
+	locks, elsewhere := f.locks(pid)
+	p := &process{pid: pid, replaced: replaced, locks: locks}
+	// An older release may serve another directory than this one finds by the
+	// process's environment: its locks tell.
+	if program := programOf(exe, args); program != "" && !elsewhere && f.serves(pid, args) {
 		p.program = program
 		p.proper = program == "supervisor" && command(args[1:]) == "run"
 	}
@@ -144,22 +147,24 @@ func flagOf(args []string, flag string) string {
 	return ""
 }
 
-// locks are the sockets whose locks a process has open. The kernel says where
+// locks are the sockets of our runtime directory whose locks a process has open,
+// and whether it has locks of another directory alone. The kernel says where
 // files really lie, so where we lie counts, too.
-func (f *Facts) locks(pid int) []string {
-	real, err := filepath.EvalSymlinks(f.Dirs.Runtime)
-	if err != nil {
-		return nil
-	}
-	entries, _ := os.ReadDir(f.of(pid, "fd")) // another user's: not ours
-	var found []string
+func (f *Facts) locks(pid int) (found []string, elsewhere bool) {
+	real, _ := filepath.EvalSymlinks(f.Dirs.Runtime) // "" if it is not there
+	entries, _ := os.ReadDir(f.of(pid, "fd"))        // another user's: not ours
 	for _, e := range entries {
 		to, _ := os.Readlink(filepath.Join(f.of(pid, "fd"), e.Name()))
-		if path, ok := strings.CutSuffix(to, ".sock.lock"); ok && filepath.Dir(path) == real {
+		path, ok := strings.CutSuffix(to, ".sock.lock")
+		switch {
+		case !ok:
+		case filepath.Dir(path) == real:
 			found = append(found, f.Dirs.Socket(filepath.Base(path)+".sock"))
+		default:
+			elsewhere = true
 		}
 	}
-	return found
+	return found, elsewhere && len(found) == 0
 }
 
 // stat returns a process's state and parent.
