@@ -19,10 +19,24 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/daemon"
 	"holdfast/shared/config"
+	"holdfast/shared/keep"
+	"holdfast/shared/pipe"
+	"holdfast/shared/socket"
 )
 
-// dirs says where things lie, and makes the directories that are missing.
+// dirs says where things lie. It makes no directory, and returns an error for one
+// that exists and that others could use.
 func (a *app) dirs() (config.Dirs, error) {
+	d, err := config.Resolve(a.dir, os.Getenv)
+	if err != nil {
+		return d, err
+	}
+	return d, d.Check()
+}
+
+// makeDirs is for a process that is about to write there: it makes the directories
+// that are missing.
+func (a *app) makeDirs() (config.Dirs, error) {
 	d, err := config.Resolve(a.dir, os.Getenv)
 	if err != nil {
 		return d, err
@@ -30,20 +44,46 @@ func (a *app) dirs() (config.Dirs, error) {
 	return d, d.Ensure()
 }
 
-// connect returns a client of the running proxy, having started one where
-// there was none. It also starts another where the one it was connected to has
-// crashed. Where that one has left in order, which removes its socket, somebody
-// wanted it to leave: then the client waits whether another comes.
-func (a *app) connect(ctx context.Context) (*client.Client, error) {
+// connect returns a client of the running proxy. If none runs, connect starts one;
+// but unless starts is set it does so only if a supervisor runs here, which may hold
+// sessions that a proxy is needed to see. If the proxy crashes later, the client
+// starts another. If the proxy left in order, which removes its socket, somebody
+// wanted it to leave: then the client only waits for another.
+func (a *app) connect(ctx context.Context, starts bool) (*client.Client, error) {
 	var connected atomic.Bool
 	c, err := a.dial(ctx, func(ctx context.Context) error {
-		if connected.Load() && a.leftInOrder() {
+		switch {
+		case connected.Load() && a.leftInOrder():
 			return nil
+		case !connected.Load() && !starts:
+			if err := a.nothingHere(); err != nil {
+				return err
+			}
 		}
 		return a.startProxy(ctx)
 	})
 	connected.Store(err == nil)
 	return c, err
+}
+
+// nothingHere returns an error if neither a supervisor nor its keeper runs here, nor a
+// service manager is about to start one again.
+func (a *app) nothingHere() error {
+	if pipe.Here { // no supervisor ever runs there, and the proxy says so
+		return nil
+	}
+	dirs, err := a.dirs()
+	if err != nil {
+		return err
+	}
+	held, err := socket.Locked(dirs.Socket(config.SupervisorSocket))
+	if err != nil || held || keep.Managed(dirs.Runtime) {
+		return err
+	}
+	if pid, err := keep.PID(dirs.Runtime); err != nil || pid != 0 {
+		return err
+	}
+	return &exitError{exitUnavailable, fmt.Sprintf("nothing runs here: no supervisor uses %s; proxy new starts a session", dirs.Runtime)}
 }
 
 func (a *app) leftInOrder() bool {
@@ -207,9 +247,19 @@ func printJSON(cmd *cobra.Command, v any) error {
 	return enc.Encode(v)
 }
 
-// withClient runs f with a client and closes it.
+// withClient runs f with a client, and closes the client. It is for commands about
+// sessions that exist: if nothing runs here, it starts nothing and returns an error.
 func (a *app) withClient(ctx context.Context, f func(*client.Client) error) error {
-	c, err := a.connect(ctx)
+	return a.with(ctx, false, f)
+}
+
+// withStarted is withClient for commands that start what is missing.
+func (a *app) withStarted(ctx context.Context, f func(*client.Client) error) error {
+	return a.with(ctx, true, f)
+}
+
+func (a *app) with(ctx context.Context, starts bool, f func(*client.Client) error) error {
+	c, err := a.connect(ctx, starts)
 	if err != nil {
 		return err
 	}

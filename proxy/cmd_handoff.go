@@ -88,6 +88,11 @@ func (a *app) handoff(ctx context.Context, o *handoffOptions) error {
 	if err != nil && !nobodyListens(err) && protocol.CodeOf(err) != protocol.CodeProtocolMismatch {
 		return err // a proxy of another protocol's clients gives them up to whom it understands
 	}
+	if nobodyListens(err) {
+		if err := a.nothingHere(); err != nil {
+			return err
+		}
+	}
 	follow, err := a.newFollower(o)
 	if err != nil {
 		return err
@@ -197,7 +202,7 @@ type follower struct {
 
 // newFollower makes the file for the report.
 func (a *app) newFollower(o *handoffOptions) (*follower, error) {
-	dirs, err := a.dirs()
+	dirs, err := a.makeDirs()
 	if err != nil {
 		return nil, err
 	}

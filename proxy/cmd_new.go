@@ -87,7 +87,7 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		r.ShellIntegration = cfg.ShellIntegration
 	}
 	ctx := cmd.Context()
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.withStarted(ctx, func(c *client.Client) error {
 		if o.detach {
 			s, err := c.Spawn(ctx, r)
 			if err != nil {

@@ -92,7 +92,7 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	defer signal.Stop(signals)
-	return a.withClient(cmd.Context(), func(c *client.Client) error {
+	return a.withStarted(cmd.Context(), func(c *client.Client) error {
 		// From here on a signal is ours to act on: what was started is not to be lost sight of.
 		ctx := context.WithoutCancel(cmd.Context())
 		begin, cancel := context.WithTimeout(ctx, startTimeout)

@@ -87,7 +87,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 }
 
 func (a *app) serveReported(ctx context.Context, o *serveOptions, report *report) error {
-	dirs, err := a.dirs()
+	dirs, err := a.makeDirs()
 	if err != nil {
 		return err
 	}

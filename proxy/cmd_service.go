@@ -154,7 +154,7 @@ func (a *app) install(cmd *cobra.Command, o *serviceOptions) error {
 		fmt.Fprintf(out, "%s:\n\n%s\n", plan.Unit.Path, plan.Unit.Text)
 		return printPlan(out, plan)
 	}
-	if _, err := a.dirs(); err != nil { // launchd makes no directory for the log
+	if _, err := a.makeDirs(); err != nil { // launchd makes no directory for the log
 		return err
 	}
 	err = plan.Do(cmd.Context(), sayStep(out))

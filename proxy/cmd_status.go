@@ -10,8 +10,6 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
-	"holdfast/proxy/internal/handoff"
-	"holdfast/shared/config"
 	"holdfast/shared/pipe"
 )
 
@@ -107,31 +105,4 @@ func agreed(s *client.Status) string {
 		return "nothing in common"
 	}
 	return fmt.Sprint(v)
-}
-
-func (a *app) stopCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "stop",
-		Short:   "Stop the running proxy; the supervisor and every session go on",
-		Example: "  proxy stop",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if pipe.Here {
-				return notHere("a stop", "proxy status says which process to end")
-			}
-			dirs, err := a.dirs()
-			if err != nil {
-				return err
-			}
-			pid, err := handoff.Stop(cmd.Context(), dirs.Socket(config.ControlSocket(a.proxy)))
-			if nobodyListens(err) {
-				return &exitError{exitUnavailable, "no proxy runs here"}
-			}
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "proxy %d stopped; the sessions go on\n", pid)
-			return err
-		},
-	}
 }

@@ -32,7 +32,7 @@ func (a *app) webCommand() *cobra.Command {
 		Example: "  proxy web\n  proxy web --no-open",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd.Context(), func(c *client.Client) error {
+			return a.withStarted(cmd.Context(), func(c *client.Client) error {
 				l, err := pageLink(cmd.Context(), c)
 				if errors.Is(err, errNoPage) && a.proxy == config.DefaultProxy && !pipe.Here {
 					warn(errors.New("this proxy serves no page: another takes over, which does"))

@@ -48,7 +48,8 @@ func (a *app) command() *cobra.Command {
 		Use:   "proxy",
 		Short: "Terminals that outlive everything around them",
 		Long: "Terminals that outlive everything around them.\n\n" +
-			"Every command but serve, stop, upgrade, doctor and service starts what is missing, in the background.\n" +
+			"new, run, web and start start what is missing, in the background. A command about sessions that exist\n" +
+			"starts a proxy if only the supervisor runs, and starts nothing if nothing runs: it ends with 69.\n" +
 			"proxy --handoff starts this program as the successor of the running proxy.",
 		Example: "  proxy new --id build -- make -j8   # start a session and attach; ctrl-\\ d detaches\n" +
 			"  proxy ls                           # what runs, and what has ended and how\n" +
@@ -71,7 +72,7 @@ func (a *app) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "`directory` for everything (default $HOLDFAST_DIR, else the user's directories)")
 	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, where several serve one supervisor")
 	root.AddCommand(
-		a.serveCommand(), a.stopCommand(), a.statusCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
+		a.startCommand(), a.serveCommand(), a.stopCommand(), a.statusCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
 		a.newCommand(), a.runCommand(), a.reopenCommand(), a.attachCommand(),
 		a.lsCommand(), a.infoCommand(), a.whyCommand(), a.awayCommand(), a.envCommand(), a.eventsCommand(),
 		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(),

@@ -47,7 +47,7 @@ var manualSections = []manual.Section{
 			{Word: "0", Text: "It was done."},
 			{Word: "64", Text: "A flag or an argument is wrong."},
 			{Word: "66", Text: "There is no such session, or it has ended."},
-			{Word: "69", Text: "There is no proxy or no supervisor."},
+			{Word: "69", Text: "No proxy or no supervisor runs here."},
 			{Word: "70", Text: "Anything else failed."},
 			{Word: "71", Text: "The command could not be started."},
 			{Word: "73", Text: "The session's id is taken."},

@@ -197,6 +197,16 @@ func run(ctx context.Context, o *options) error {
 	go sessions.Restore(calm)
 	go obey(ctx, signals, sessions, stop, log)
 	go r.watchKeeper(ctx)
+	go endIfEmpty(ctx, cfg.EmptyTimeout, func() bool {
+		return server.Linked() == 0 && !mark.Managed(dirs.Runtime) // a service manager would start it again
+	}, func() bool {
+		closed := sessions.CloseIfIdle(true)
+		if closed {
+			log.Info().Dur("after", cfg.EmptyTimeout).Msg("supervisor ends: it had no session, no exit record and no proxy")
+			stop()
+		}
+		return closed
+	})
 	go ln.Watch(ctx, socketCheck, func(rebound bool, err error) {
 		log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, ln.Path()).Msg("socket's path was gone")
 		if rebound {

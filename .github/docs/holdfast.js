@@ -30,7 +30,7 @@ class Holdfast {
 
   async connect() {
     for (;;) {
-      await this.run('ls') // waits until a proxy serves; what keeps it from that is thrown
+      await this.run('start') // waits until a proxy serves; what keeps it from that is thrown
       try {
         await this.dial()
         for (const v of this.views.values()) await v.attach().catch((err) => v.failed(err))

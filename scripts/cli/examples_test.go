@@ -179,6 +179,7 @@ func (w *world) prepareExample(line string) {
 		w.run(exec.Command(filepath.Join(w.bin, "supervisor"), "stop", "--sessions=end"), nil) // if there is one
 		return
 	}
+	w.must("start")
 	states := make(map[string]string)
 	for _, s := range decode[[]map[string]any](w.t, w.must("ls", "--json")) {
 		states[fmt.Sprint(s["id"])] = fmt.Sprint(s["state"])

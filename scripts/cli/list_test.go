@@ -24,6 +24,7 @@ func fields(object map[string]any) string {
 func TestListAndInfo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.must("start")
 	if out := w.must("ls"); !strings.Contains(out, "no sessions") {
 		t.Errorf("ls of nothing says %q", out)
 	}

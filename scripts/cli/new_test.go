@@ -216,6 +216,7 @@ func TestExitCodes(t *testing.T) {
 	if all := w.running(""); len(all) > 0 {
 		t.Errorf("stop has started %v", all)
 	}
+	w.must("start")
 	for _, args := range [][]string{
 		{"attach", "none"}, {"info", "none"}, {"kill", "none"}, {"wait", "none"}, {"screen", "none"}, {"reopen", "none"},
 		{"resize", "none", "80x24"}, {"send", "none", "text"}, {"kill", "none", "--signal", "INT"},
@@ -246,7 +247,7 @@ func TestExitCodes(t *testing.T) {
 	// Without the supervisor's program nothing can be started.
 	lone := newWorld(t)
 	lone.env = append(lone.env, "HOLDFAST_SUPERVISOR=/no/such/program")
-	lone.fails(69, "", "ls")
+	lone.fails(69, "", "start")
 	if out := w.must("stop"); !strings.Contains(out, "the sessions go on") {
 		t.Errorf("stop says %q", out)
 	}

@@ -17,7 +17,7 @@ import (
 func TestRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("ls") // what is started is there
+	w.must("start") // what is started is there
 
 	r := w.proxy("run", "--", "/bin/sh", "-c", `printf 'one\ntwo\r\n\033[1mthree\033[m'; exit 3`)
 	if r.code != 3 || r.out != "one\ntwo\r\n\x1b[1mthree\x1b[m" || r.errout != "" {
@@ -101,7 +101,7 @@ func (w *world) wait(b *background) result {
 func TestRunAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("ls")
+	w.must("start")
 	line := []string{"run", "--id", "k", "--", "/bin/sh", "-c", `echo started >>count; echo first; read x; echo "got $x"; exit 5`}
 	first := w.begin(line...)
 	if !eventually(func() bool { return w.proxy("info", "k").code == 0 }) {
@@ -152,7 +152,7 @@ func TestRunAgain(t *testing.T) {
 func TestRunSlowReader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("ls")
+	w.must("start")
 	cmd := exec.Command("/bin/sh", "-c", `proxy run -- /bin/sh -c 'echo ready; seq 1 800000' | { read x; while kill -0 $$ && ! [ -e go ]; do read y <fifo; done; cat; } | tail -n +1 >got`)
 	if err := syscall.Mkfifo(w.path("fifo"), 0o600); err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestRunSlowReader(t *testing.T) {
 func TestRunTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("ls")
+	w.must("start")
 	const script = `echo begun; trap 'echo told; exit 9' HUP; while :; do read x; done`
 	w.fails(124, "timeout: not ended after 300ms; run t goes on; the same command with --id t comes back to it",
 		"run", "--id", "t", "--timeout", "300ms", "--", "/bin/sh", "-c", script)
@@ -219,7 +219,7 @@ func TestRunTimeout(t *testing.T) {
 func TestRunSignals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("ls")
+	w.must("start")
 	const script = `trap 'echo interrupted; exit 6' INT; echo ready; while :; do read x; done`
 
 	for _, tt := range []struct {
@@ -278,7 +278,7 @@ func TestRunSignals(t *testing.T) {
 func TestRunInTerminal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("ls")
+	w.must("start")
 	line := []string{"run", "--id", "tty", "--", "/bin/sh", "-c", `trap 'echo caught' INT; echo ready; until read x && [ -n "$x" ]; do :; done; echo "[$x]"; exit 7`}
 	p := w.open(line...)
 	p.expect("ready")

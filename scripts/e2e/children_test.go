@@ -142,7 +142,7 @@ func checkEnv(t *testing.T, env []string, hidden string) {
 func TestCleanEnvOfCLI(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("proxy", "ls")
+	w.must("proxy", "start")
 	plain := w.env
 	w.env = append(append([]string{"EDITOR=ed", "LC_ALL=C.UTF-8", "NO_COLOR=1"}, plain...), secrets...)
 	w.must("proxy", "new", "-d", "--id", "s", "--env", "GITHUB_TOKEN=meant", "--", "sleep", "1000")
@@ -184,7 +184,7 @@ func TestSupervisorHoldsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer extra.Close()
-	cmd := w.command("proxy", "ls")
+	cmd := w.command("proxy", "start")
 	cmd.Dir, cmd.ExtraFiles = w.dir, []*os.File{extra}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	w.start(cmd).wait(t)

@@ -71,8 +71,8 @@ func TestDoctor(t *testing.T) {
 	}
 	ln.SetUnlinkOnClose(false)
 	_ = ln.Close()
-	w.finds("sockets", "warning", "dev.sock is stale", "proxy ls --proxy dev", 1)
-	w.must("proxy", "ls", "--proxy", "dev") // the fix
+	w.finds("sockets", "warning", "dev.sock is stale", "proxy start --proxy dev", 1)
+	w.must("proxy", "start", "--proxy", "dev") // the fix
 	w.finds("sockets", "ok", "none stale", "", 0)
 
 	if err := os.Chmod(w.dir, 0o755); err != nil {

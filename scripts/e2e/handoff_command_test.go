@@ -274,7 +274,7 @@ func TestWebSetting(t *testing.T) {
 		_ = answer.Body.Close()
 		return answer.StatusCode
 	}
-	w.must("proxy", "ls")
+	w.must("proxy", "start")
 	w.start(w.command("proxy", "serve", "--background", "--proxy", "blue"))
 	testkit.Eventually(t, limit, func() bool { _, err := os.Stat(w.path("blue.sock")); return err == nil }, "the second proxy serves")
 	for range 2 {

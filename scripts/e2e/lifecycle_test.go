@@ -29,7 +29,7 @@ func TestStartedWhereNoneRuns(t *testing.T) {
 	if all := w.running(""); len(all) > 0 {
 		t.Errorf("stopping has started %v", all)
 	}
-	w.must("proxy", "ls")
+	w.must("proxy", "start")
 	held, proxy := w.only("supervisor"), w.only("proxy")
 	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
 	if out := w.must("proxy", "ls"); !strings.Contains(out, "sleep 1000") {
@@ -342,7 +342,7 @@ func TestUnreachableDuringCheck(t *testing.T) {
 func TestStaleSockets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("proxy", "ls")
+	w.must("proxy", "start")
 	held, proxy := w.only("supervisor"), w.only("proxy")
 	w.killBoth()
 	w.kill(proxy)
@@ -432,7 +432,7 @@ func TestNoProxy(t *testing.T) {
 func TestOutlivesLauncher(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	cmd := w.command("proxy", "ls")
+	cmd := w.command("proxy", "start")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	d := w.start(cmd)
 	d.wait(t)

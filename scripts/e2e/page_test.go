@@ -237,7 +237,7 @@ func TestPageIsShown(t *testing.T) {
 func TestNoPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("proxy", "ls") // which starts both
+	w.must("proxy", "start") // which starts both
 	c := w.connect(client.Options{Name: "e2e"})
 	v := w.echo(c, "s")
 	if r := w.run("proxy", "share", "s"); r.code == 0 || r.out != "" || !strings.Contains(r.errout, "web") {

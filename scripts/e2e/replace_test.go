@@ -123,6 +123,11 @@ func (h *hammers) stop(t testing.TB) {
 func TestHandoffFromNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	if r := w.run("proxy", "--handoff"); r.code != 69 || !strings.Contains(r.errout, "nothing runs here") {
+		t.Errorf("without a supervisor: %v", r)
+	}
+	w.must("proxy", "start")
+	w.kill(w.only("proxy"))
 	if out := w.must("proxy", "--handoff"); !strings.Contains(out, "no proxy ran before") {
 		t.Errorf("it says %q", out)
 	}

@@ -145,7 +145,7 @@ func TestSharedSecret(t *testing.T) {
 	}
 	plain := w.env
 	w.env = append(w.env, "HOLDFAST_SECRET_FILE="+path)
-	w.must("proxy", "ls")
+	w.must("proxy", "start")
 	c := w.dial(client.Options{Secret: secret})
 	v := w.echo(c, "s")
 	w.only("proxy")

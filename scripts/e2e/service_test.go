@@ -297,7 +297,7 @@ func (w *world) newManager() {
 func underSystemd(t *testing.T) {
 	w := newWorld(t)
 	w.newManager()
-	w.must("proxy", "ls") // starts both: no client does, or one would at any time
+	w.must("proxy", "start") // starts both: no client does, or one would at any time
 	v := w.echo(w.connect(client.Options{Name: "e2e"}), "s")
 	before, held := w.only("proxy"), w.only("supervisor")
 	// One shell that the kernel kills for memory must not cost all others.

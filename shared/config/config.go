@@ -65,6 +65,7 @@ type Config struct {
 	SpawnRate       int           // sessions started a second by one originator, eight times as many at once; default 128
 	Grace           time.Duration // from the soft signal to SIGKILL; default 250 ms
 	IdleTimeout     time.Duration // a session without I/O ends after this; zero or negative: never
+	EmptyTimeout    time.Duration // a supervisor without session, exit record and proxy ends after this; default 5 min, zero or negative: never
 	CrashLimit      int           // deaths of the supervisor in a minute after which it is not started again; default 5
 	CrashPause      time.Duration // before its second start in a minute, twice that before the third; default 100 ms
 	EarlyExit       time.Duration // a start fails if the child has ended by then; default 200 ms, negative: no check
@@ -88,6 +89,7 @@ func (c Config) withDefaults() Config {
 	c.MaxSessions = cmp.Or(c.MaxSessions, 4096)
 	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
 	c.Grace = cmp.Or(c.Grace, 250*time.Millisecond)
+	c.EmptyTimeout = cmp.Or(c.EmptyTimeout, 5*time.Minute)
 	c.CrashLimit = cmp.Or(c.CrashLimit, 5)
 	c.CrashPause = cmp.Or(c.CrashPause, 100*time.Millisecond)
 	c.EarlyExit = cmp.Or(c.EarlyExit, 200*time.Millisecond)
@@ -147,6 +149,7 @@ var settings = []setting{
 	{"spawn_rate", "`number` of sessions that one originator starts a second; at once, eight times as many (128)", number(func(c *Config) *int { return &c.SpawnRate })},
 	{"grace", "`time` from the soft signal to SIGKILL (250ms)", duration(func(c *Config) *time.Duration { return &c.Grace })},
 	{"idle_timeout", "`time` without I/O after which a session ends; 0 or negative: never (0)", duration(func(c *Config) *time.Duration { return &c.IdleTimeout })},
+	{"empty_timeout", "`time` after which a supervisor without session, exit record and proxy ends; 0 or negative: never (5m)", duration(func(c *Config) *time.Duration { return &c.EmptyTimeout })},
 	{"early_exit", "`time` within which the end of a child fails its start; 0: no check (200ms)", setEarlyExit},
 	{"crash_limit", "`number` of the supervisor's deaths in a minute after which it is not started again, and all is held (5)", number(func(c *Config) *int { return &c.CrashLimit })},
 	{"crash_pause", "`time` before its second start in a minute; twice that before the third (100ms)", duration(func(c *Config) *time.Duration { return &c.CrashPause })},

@@ -232,6 +232,17 @@ func (d Dirs) Ensure() error {
 	return nil
 }
 
+// Check is Ensure for a process that only looks: it makes nothing, and a directory that
+// is missing is no error.
+func (d Dirs) Check() error {
+	for _, dir := range []string{d.Runtime, d.State, d.Config} {
+		if err := socket.CheckDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("directory %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
 func ensure(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err

@@ -244,14 +244,14 @@ func TestFindings(t *testing.T) {
 		{"no policy", func(m *machine) { m.Policy = errors.New("anybody may write it") },
 			"settings", Error, "anybody may write it", "--policy none"},
 		{"a stale socket", func(m *machine) { m.stale("dev.sock") },
-			"sockets", Warning, "dev.sock is stale", "proxy ls --proxy dev"},
+			"sockets", Warning, "dev.sock is stale", "proxy start --proxy dev"},
 		{"the supervisor's stale socket", func(m *machine) {
 			m.ends(9)
 			m.ends(10)
 			m.must(os.Remove(m.Dirs.Socket("supervisor.sock")))
 			m.stale("supervisor.sock")
 			m.asked(nil, ErrNotRunning)
-		}, "sockets", Warning, "supervisor.sock is stale", "any command"},
+		}, "sockets", Warning, "supervisor.sock is stale", "proxy start"},
 		{"a lock without a socket", func(m *machine) { m.locks(20, "proxy.control.sock") },
 			"sockets", Warning, "process 20 holds its lock", "wait 10 s"},
 		{"a socket without a lock", func(m *machine) { m.listens("dev.sock") },

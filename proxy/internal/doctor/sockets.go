@@ -76,9 +76,9 @@ func processName(pid int) string {
 func mender(path string) string {
 	name, _, _ := strings.Cut(filepath.Base(path), ".")
 	if name == config.DefaultProxy || filepath.Base(path) == config.SupervisorSocket {
-		return "any command (proxy ls)"
+		return "proxy start"
 	}
-	return "proxy ls --proxy " + name
+	return "proxy start --proxy " + name
 }
 
 // holder says whether a socket's lock is held, and by whom if that is known.

@@ -337,8 +337,8 @@ func (s *Server) upgrade(ctx context.Context, st *link.Stream, m *wire.Upgrade) 
 }
 
 func (s *Server) shutdown(ctx context.Context, st *link.Stream, m *wire.Shutdown) error {
-	if live := s.cfg.Sessions.Live(); live > 0 && !m.EndSessions {
-		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("%d sessions are running; end them first, or ask for it", live))
+	if !m.EndSessions && !s.cfg.Sessions.CloseIfIdle(false) {
+		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("sessions that run: %d; end them first, or ask for it", s.cfg.Sessions.Live()))
 	}
 	if err := s.cfg.Sessions.ShutdownFor(ctx, protocol.Asker{By: "supervisor stop"}); err != nil {
 		return err

@@ -109,6 +109,9 @@ func (s *Server) Serve(ctx context.Context, ln *socket.Listener) error {
 	}
 }
 
+// Linked returns how many proxies are connected.
+func (s *Server) Linked() int { return int(s.links.Load()) }
+
 // farewellTimeout is how long viewers that do not read may put off our end.
 const farewellTimeout = time.Second
 

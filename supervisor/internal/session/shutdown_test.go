@@ -162,3 +162,28 @@ func TestEndWithQueuesFull(t *testing.T) {
 		}
 	}
 }
+
+// A table is closed as idle only if it has no session, and no record if those count.
+func TestCloseIfIdle(t *testing.T) {
+	tb := newTable(t, Config{})
+	s := create(t, tb, bash("read x"))
+	if tb.CloseIfIdle(false) || tb.CloseIfIdle(true) {
+		t.Fatal("closed beside a session that runs")
+	}
+	if err := s.Terminate(End{}); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, s)
+	if tb.CloseIfIdle(true) {
+		t.Error("closed beside an exit record")
+	}
+	create(t, tb, bash("exit")) // nothing was closed by the refusals
+	for _, s := range tb.all() {
+		ended(t, s)
+	}
+	if !tb.CloseIfIdle(false) {
+		t.Error("not closed, although no session runs")
+	}
+	_, err := tb.Create("", bash("exit"), "")
+	wantCode(t, "Create after it", err, protocol.CodeClosed)
+}

@@ -398,6 +398,26 @@ func (t *Table) ShutdownFor(ctx context.Context, asker protocol.Asker) error {
 	}
 }
 
+// CloseIfIdle opens no more sessions if none runs and none is being opened, and reports
+// whether that is so. With records set, a kept exit record also counts as a session. It
+// looks and closes in one step, so that no session is opened in between and then ended.
+func (t *Table) CloseIfIdle(records bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left := len(t.sessions) + len(t.opening)
+	if !records {
+		left -= len(t.exited)
+	}
+	if left > 0 {
+		return false
+	}
+	if !t.closing {
+		t.closing = true
+		go t.shutdown(protocol.Asker{})
+	}
+	return true
+}
+
 func (t *Table) shutdown(asker protocol.Asker) {
 	defer close(t.closed)
 	t.opens.Wait()

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestEndIfEmpty(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		after  time.Duration
+		busy   time.Duration // until then it is not empty
+		refuse int           // so often the end is refused
+		want   time.Duration // when it ends at the earliest, which is a look later at most for each time; 0 is never within an hour
+	}{
+		{"from the start", 5 * time.Minute, 0, 0, 5 * time.Minute},
+		{"later", 5 * time.Minute, time.Minute, 0, 6*time.Minute - emptyLook},
+		{"refused", 5 * time.Minute, 0, 2, 15 * time.Minute},
+		{"never", 0, 0, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun, refuse := time.Now(), tt.refuse
+				var ended time.Duration
+				go endIfEmpty(t.Context(), tt.after, func() bool { return time.Since(begun) >= tt.busy }, func() bool {
+					if refuse > 0 {
+						refuse--
+						return false
+					}
+					ended = time.Since(begun)
+					return true
+				})
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if ended < tt.want || ended > tt.want+(1+time.Duration(tt.refuse))*emptyLook {
+					t.Errorf("ended after %v, want %v", ended, tt.want)
+				}
+			})
+		})
+	}
+}
