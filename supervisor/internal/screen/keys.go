@@ -169,6 +169,7 @@ func (s *Screen) Paste(text []byte) []byte {
 		case r == '\n' && i > 0 && text[i-1] == '\r': // one line end
 		case r == '\n' || r == '\r':
 			out = append(out, '\r')
+		case r == utf8.RuneError && n == 1 && text[i] < 0xa0: // U+0080 to U+009F as one byte: a control to programs that do not decode UTF-8
 		case r == '\t' || !unicode.IsControl(r):
 			out = append(out, text[i:i+n]...)
 		}

@@ -27,5 +27,5 @@ export function keyBar(target: () => TerminalView | undefined): HTMLElement {
     control,
     key('←', 'Left', (t) => t.arrow('D')), key('↑', 'Up', (t) => t.arrow('A')), key('↓', 'Down', (t) => t.arrow('B')), key('→', 'Right', (t) => t.arrow('C')),
     key('|', 'Pipe', (t) => t.type('|')), key('/', 'Slash', (t) => t.type('/')), key('-', 'Minus', (t) => t.type('-')),
-    key('Paste', 'Paste', (t) => void navigator.clipboard?.readText().then((text) => t.term.paste(text), () => undefined)));
+    key('Paste', 'Paste', (t) => void navigator.clipboard?.readText().then((text) => t.paste(text), () => undefined)));
 }

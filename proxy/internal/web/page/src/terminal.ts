@@ -19,6 +19,7 @@ import { mayWrite, said } from './dialogs.ts';
 import { h } from './dom.ts';
 import { isDark, onChange, settings } from './settings.ts';
 import { dark, light } from './themes.ts';
+import { pasteText } from './words.ts';
 
 const SCROLLBACK = 10_000; // lines kept here; the session's own history is longer, see searchHistory
 const HISTORY = 1000; // lines of it that are fetched when we attach
@@ -106,6 +107,7 @@ export class TerminalView {
     if (!this.opened) {
       this.opened = true;
       this.term.open(this.element);
+      this.receivePastes(this.term.element!);
       this.term.textarea?.setAttribute('aria-description', 'Alt+Shift+L leaves the terminal for the list of sessions, Alt+Shift+/ lists all keys');
     }
     this.shown(true);
@@ -183,6 +185,33 @@ export class TerminalView {
     const write = (): Promise<void> => navigator.clipboard.writeText(text);
     if (may === true) await write().catch(() => this.hooks.clipboard(write));
     else if (may === undefined) this.hooks.clipboard(write);
+  }
+
+  // receivePastes takes pastes and drops before xterm.js does, which passes their control
+  // characters on. The box of the search lies in this.element too, and keeps its own.
+  private receivePastes(terminal: HTMLElement): void {
+    const receive = (e: Event, text: string | null | undefined): void => {
+      e.preventDefault();
+      e.stopPropagation();
+      if (text) this.paste(text);
+    };
+    terminal.addEventListener('paste', (e) => receive(e, e.clipboardData?.getData('text/plain')), true);
+    terminal.addEventListener('drop', (e) => {
+      receive(e, e.dataTransfer?.getData('text/plain'));
+      this.focus();
+    }, true);
+    terminal.addEventListener('dragover', (e) => {
+      if (e.dataTransfer?.types.includes('text/plain')) e.preventDefault(); // it may be dropped here
+    });
+    // A browser may insert text without an event paste, as some phones' keyboards do.
+    terminal.addEventListener('beforeinput', (e) => {
+      if (/^insertFrom(Paste|Drop|Yank)/.test(e.inputType)) receive(e, e.data);
+    }, true);
+  }
+
+  // paste pastes text, without the control characters in it.
+  paste(text: string): void {
+    this.term.paste(pasteText(text));
   }
 
   // type types as if by a key.

@@ -127,3 +127,52 @@ test('a split shows two sessions, and the keyboard goes from one to the other', 
   await shows(page, /^at-2$/);
   assert.deepEqual(c.wrongs, []);
 });
+
+// A paste that ends itself would type what stands behind its end. Programs that take
+// pastes as such (mode 2004) must never see an end that the text itself contains.
+test('a paste contains no controls, however it arrives', async () => {
+  await spawn('pastes');
+  const c = await context({ permissions: ['clipboard-read', 'clipboard-write'] });
+  const page = await open(c);
+  await show(page, 'pastes');
+  await shows(page, /^\$/);
+  const evil = (n) => `echo a${n}\x1b[201~\u009b201~\x7f\recho EXECUTED${n}\r`;
+  const arrives = {
+    'a paste event': (text) => page.evaluate((text) => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData('text/plain', text);
+      document.activeElement.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true }));
+    }, text),
+    'a paste event of the terminal itself, as of a middle click': (text) => page.evaluate((text) => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData('text/plain', text);
+      document.querySelector('.pane.active .xterm').dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true }));
+    }, text),
+    'a drop': (text) => page.evaluate((text) => {
+      const dataTransfer = new DataTransfer();
+      dataTransfer.setData('text/plain', text);
+      document.querySelector('.pane.active .xterm-screen').dispatchEvent(new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true }));
+    }, text),
+    'the clipboard': async (text) => {
+      await page.evaluate((text) => navigator.clipboard.writeText(text), text);
+      await page.keyboard.press('Control+Shift+V');
+    },
+  };
+  let n = 0;
+  for (const [how, arrive] of Object.entries(arrives)) {
+    n++;
+    await arrive(evil(n));
+    await shows(page, new RegExp(`echo a${n}\\[201~201~$`)).catch((err) => { throw new Error(`${how}: ${err.message}`); });
+    await page.keyboard.press('Control+C');
+    await page.keyboard.type(`echo after-$((${n}))\n`);
+    await shows(page, new RegExp(`^after-${n}$`));
+    assert.ok(!(await rows(page)).some((r) => /^EXECUTED/.test(r)), how);
+  }
+  // Tabs and line ends stay: a program without mode 2004 gets them as if they were typed.
+  await page.keyboard.type('stty -echo; echo listens; exec cat -A\n');
+  await shows(page, /^listens$/);
+  await arrives['a paste event']('one\ttwo\r\nthree\nfour\r');
+  await shows(page, /^one\^Itwo\$$/);
+  await shows(page, /^four\$$/);
+  assert.deepEqual(c.wrongs, []);
+});
