@@ -46,6 +46,10 @@ func (t *Term) question(seq uint32) {
 		t.replyf("\x1b[%d;%d$y", first, t.ansiMode(int(first)))
 	case '?'<<16 | '$'<<8 | 'p':
 		t.replyf("\x1b[?%d;%d$y", first, t.privateMode(int(first)))
+	case '?'<<8 | 'm': // XTQMODKEYS, of which we keep the resource 4
+		if first == 4 {
+			t.replyf("\x1b[>4;%dm", t.keyboard.ModifyOtherKeys)
+		}
 	case 'x': // DECREQTPARM
 		if first <= 1 {
 			t.replyf("\x1b[%d;1;1;128;128;1;0x", first+2)
