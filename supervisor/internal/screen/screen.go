@@ -10,6 +10,7 @@
 package screen
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -58,9 +59,15 @@ func newTerm(size protocol.Size, lines int, events func(vt.Event)) *vt.Term {
 }
 
 // Write takes what the child printed, in order.
-func (s *Screen) Write(p []byte) {
-	s.term.Write(p)
-	s.offset += uint64(len(p))
+func (s *Screen) Write(p []byte) { s.WriteSome(p, math.MaxInt) }
+
+// WriteSome is Write that stops early: it takes bytes of p, at least one, until
+// they have cost about budget, and returns that cost. Offset says how many it
+// took. A budget of 1<<20 is some milliseconds, and at most 64 KiB.
+func (s *Screen) WriteSome(p []byte, budget int) (cost int) {
+	n, cost := s.term.WriteSome(p, budget)
+	s.offset += uint64(n)
+	return cost
 }
 
 // Offset returns how many bytes were written: what has the offset of the next

@@ -33,6 +33,7 @@ func (t *Term) align() {
 	// The style underline is not taken along, the flag that says so is.
 	id := t.styles.id(s)
 	t.setCursor(0, 0)
+	t.work += t.rows * t.cols / 8 // eight are set at once
 	for _, i := range t.b.order[t.b.y:] {
 		r := &t.b.rows[i]
 		r.clear(0)
