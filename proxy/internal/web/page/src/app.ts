@@ -164,24 +164,64 @@ export class App {
 
   private async start(): Promise<void> {
     const from = this.session();
-    const view = this.view()?.terminal?.term;
     await newSession(async (w) => {
-      const { session } = await this.client.spawn({
-        argv: w.argv, originator: 'page', ...(w.integrate && { shell_integration: true }), ...(w.cwd && { cwd: w.cwd }), ...(w.id && { session_id: w.id }), ...(view && { cols: view.cols, rows: view.rows }),
-      });
-      this.sessions.put(session);
-      this.open(session);
+      const expected = this.expect();
+      try {
+        const { session } = await this.client.spawn({
+          argv: w.argv, originator: 'page', ...(w.integrate && { shell_integration: true }), ...(w.cwd && { cwd: w.cwd }), ...(w.id && { session_id: w.id }), ...expected.size,
+        });
+        this.sessions.put(session);
+        expected.arrives(session);
+      } catch (err) {
+        expected.fails();
+        throw err;
+      }
     }, from?.current_cwd || from?.cwd || '');
-    this.focus();
   }
 
+  // expect shows the terminal of a session that is being started, in a pane that waits or
+  // in a tab of its own, and gives it the focus: what is typed from now on is for it.
+  private expect(): { size: { cols: number; rows: number } | undefined; arrives(s: SessionInfo): void; fails(): void } {
+    const made = this.pane().session !== undefined;
+    if (made) this.tabs.splice(++this.current, 0, layout.newTab());
+    const tab = this.tab();
+    const pane = this.pane();
+    this.draw();
+    const view = this.views.get(pane.id)!;
+    const arrives = view.expect();
+    this.focus();
+    return {
+      size: view.size,
+      arrives: (s) => {
+        if (!arrives(s)) return; // the pane is closed, or shows another session
+        pane.session = s.id;
+        pane.instance = s.instance;
+        this.draw();
+      },
+      fails: () => {
+        if (this.views.get(pane.id) !== view || pane.session !== undefined) return;
+        if (made) this.close(tab, pane.id);
+        else view.wait();
+      },
+    };
+  }
+
+  // reopen starts a session that has ended again, in each pane that shows it.
   private async reopen(s: SessionInfo): Promise<void> {
+    this.open(s);
+    const waiting = this.tabs.flatMap((t) => layout.panes(t.root)).filter((p) => p.session === s.id)
+      .map((pane) => ({ pane, view: this.views.get(pane.id)! })).map(({ pane, view }) => ({ pane, view, arrives: view.expect() }));
+    this.focus();
     await this.trying(async () => {
-      const { session } = await this.client.reopen(s.id, {});
-      this.sessions.put(session);
-      for (const t of this.tabs) for (const p of layout.panes(t.root)) if (p.session === s.id) this.put(p, session);
-      this.draw();
-      this.open(session);
+      try {
+        const { session } = await this.client.reopen(s.id, {});
+        this.sessions.put(session);
+        for (const { pane, arrives } of waiting) if (arrives(session)) pane.instance = session.instance;
+        this.draw();
+      } catch (err) {
+        for (const { view } of waiting) view.show(s);
+        throw err;
+      }
     });
   }
 

@@ -27,6 +27,7 @@ export async function sharedPage(client: HoldfastClient, id: string, expires: st
     title: (t) => t && called(t),
     focused: () => undefined,
     clipboard: () => undefined,
+    inputLost: () => undefined,
   }, true);
   const page = h('main', { class: 'shared' },
     h('header', { class: 'bar' }, name, ...badges, connectionLine(client)),

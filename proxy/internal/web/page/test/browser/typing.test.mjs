@@ -176,3 +176,56 @@ test('a paste contains no controls, however it arrives', async () => {
   await shows(page, /^four\$$/);
   assert.deepEqual(c.wrongs, []);
 });
+
+// A person types as soon as the terminal is there to be seen. slow has each answer of
+// a kind wait in the proxy's stead, until what was typed has been typed.
+test('what is typed before a session is attached arrives, in order', async () => {
+  const echoes = 'stty -echo; echo ready; while read -r l; do echo "got $l"; done';
+  await spawn('chosen', echoes);
+  const c = await context();
+  const page = await c.newPage();
+  const held = [];
+  let holds = true;
+  await page.routeWebSocket(/\/v1\/api$/, (ws) => {
+    const server = ws.connectToServer();
+    ws.onMessage((m) => server.send(m));
+    server.onMessage((m) => {
+      const type = typeof m === 'string' ? JSON.parse(m).type : '';
+      if (holds && /^(attached|spawned)$/.test(type) || held.some((h) => h.ws === ws)) held.push({ ws, m });
+      else ws.send(m);
+    });
+  });
+  const release = () => {
+    holds = false;
+    for (const { ws, m } of held.splice(0)) ws.send(m);
+  };
+  await page.goto(await link());
+  await page.waitForSelector('.app');
+
+  await page.click('.row[data-session="chosen"] .open');
+  await page.keyboard.type('one two\n');
+  await eventually('the answer waits', () => held.length > 0);
+  await page.keyboard.type('three\n');
+  release();
+  await shows(page, /^got three$/);
+  assert.deepEqual((await rows(page)).filter(Boolean), ['ready', 'got one two', 'got three']);
+
+  holds = true;
+  await page.keyboard.press('Alt+Shift+N');
+  await page.keyboard.type(`${echoes}\n`);
+  await page.keyboard.type('first\n');
+  await eventually('the answer waits', () => held.length > 0);
+  await page.keyboard.type('second\n');
+  release();
+  await shows(page, /^got second$/);
+  assert.deepEqual((await rows(page)).filter((r) => /^got/.test(r)), ['got first', 'got second']);
+
+  // A start that fails comes back with the dialog, and what was said in it.
+  await page.keyboard.press('Alt+Shift+N');
+  await page.keyboard.type('/does/not/exist\n');
+  await page.locator('dialog[open] .error', { hasText: /exist/ }).waitFor();
+  assert.equal(await page.inputValue('dialog [name="command"]'), '/does/not/exist');
+  assert.equal(await page.locator('[role="tab"]').count(), 2);
+  await page.keyboard.press('Escape');
+  assert.deepEqual(c.wrongs, []);
+});
