@@ -79,6 +79,38 @@ test('the size follows the window', async () => {
   assert.equal(lower, (await rows(page)).length);
 });
 
+// demand: B9
+test('the last row is whole at every height, and the edge is the terminal’s', async () => {
+  await spawn('heights', 'echo ready; exec cat');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'heights');
+  await shows(page, /^ready$/);
+  const cut = [];
+  for (let height = 600; height < 618; height++) {
+    await page.setViewportSize({ width: 900 + height % 7, height });
+    // The fit comes with the next frame that is drawn, and the rows with the one behind it.
+    const over = await page.evaluate(() => new Promise((done) => {
+      const wait = (n) => n ? requestAnimationFrame(() => wait(n - 1)) : done(document.querySelector('.pane.active .xterm-screen').getBoundingClientRect().bottom - document.querySelector('.stage').getBoundingClientRect().bottom);
+      wait(4);
+    }));
+    if (over > 0) cut.push(`${over} px at ${height}`);
+  }
+  assert.deepEqual(cut, []);
+  const stage = await page.locator('.stage').boundingBox();
+  for (const [dx, dy] of [[3, 40], [40, 3], [3, stage.height - 2]]) {
+    await page.mouse.click(stage.x + dx, stage.y + dy);
+    assert.match(await page.evaluate(() => document.activeElement.className), /xterm-helper/, `after a click at ${dx}, ${dy}`);
+  }
+  await page.mouse.move(stage.x + 2, stage.y + 14);
+  await page.mouse.down();
+  await page.mouse.move(stage.x + 200, stage.y + 14, { steps: 4 });
+  await page.mouse.up();
+  await page.keyboard.press('Control+Shift+C');
+  assert.ok(await page.locator('.pane.active .xterm-selection div').count() > 0, 'a drag from the edge selects');
+  assert.deepEqual(c.wrongs, []);
+});
+
 test('two windows of different sizes show one session', async () => {
   await spawn('both');
   const c = await context();
