@@ -2,7 +2,7 @@
 
 import { HoldfastError, type HoldfastClient, type SessionInfo } from 'holdfast-client';
 
-import { connectionLine } from './connection.ts';
+import { connectionBar, connectionLine } from './connection.ts';
 import { confirmKill, details, help, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';
 import { h, icon, iconButton } from './dom.ts';
 import { keyBar } from './keys.ts';
@@ -69,6 +69,7 @@ export class App {
         this.stage,
         keyBar(() => this.view()?.terminal)),
       backdrop, this.alerts);
+    this.stage.append(connectionBar(client, 'If it stays so, run ', h('kbd', { text: 'proxy web' }), ' in a terminal on the machine of the sessions: this page goes on by itself.'));
     this.tabs = layout.thaw(read<unknown>(TABS, null, sessionStorage) ?? read<unknown>(TABS, null));
     if (this.tabs.length === 0) this.tabs = [layout.newTab()];
     document.addEventListener('keydown', (e) => this.key(e), true);
