@@ -16,6 +16,7 @@ import { title } from './words.ts';
 
 const TABS = 'holdfast.tabs';
 const phone = matchMedia('(max-width: 45rem)'); // as the style sheet has it
+const TAB_TYPE = 'application/x-holdfast-tab'; // of what is dragged
 const TICK = 20_000; // ms between looks at the clock, for how long ago something was
 
 export class App {
@@ -28,6 +29,7 @@ export class App {
   private readonly views = new Map<number, PaneView>(); // by pane
   private tabs: layout.Tab[] = [];
   private current = 0; // a tab's index
+  private dragged: number | undefined; // the index of the tab that is being dragged
   private readonly paneTools: HTMLButtonElement[] = [];
 
   constructor(private readonly client: HoldfastClient) {
@@ -277,6 +279,7 @@ export class App {
       }
       case 'next-tab': return this.toTab((this.current + 1) % this.tabs.length);
       case 'previous-tab': return this.toTab((this.current + this.tabs.length - 1) % this.tabs.length);
+      case 'tab-left': case 'tab-right': return this.moveTab(this.current, this.current + (action === 'tab-left' ? -1 : 1));
       case 'find': return this.view()?.find();
       case 'history': return s && void searchHistory(this.client, s, '');
       case 'share': return s && void share(this.client, s);
@@ -434,24 +437,72 @@ export class App {
     });
     const now = JSON.stringify(parts);
     if (this.strip.dataset.now === now) return; // the focus may be in it
+    if (this.dragged !== undefined) return; // a drag ends if its element goes
     const focused = this.strip.contains(document.activeElement);
     this.strip.dataset.now = now;
-    this.strip.replaceChildren(...parts.map((p, i) => {
-      const select = h('button', { type: 'button', role: 'tab', 'aria-selected': String(p.selected), 'aria-controls': 'stage', tabindex: p.selected ? 0 : -1, title: p.label, text: p.label, onclick: () => this.toTab(i) });
-      select.addEventListener('keydown', (e) => {
-        const to = { ArrowRight: (i + 1) % parts.length, ArrowLeft: (i + parts.length - 1) % parts.length, Home: 0, End: parts.length - 1 }[e.key];
-        if (to === undefined) return;
-        e.preventDefault();
-        this.current = to;
-        this.draw();
-        this.strip.querySelectorAll<HTMLElement>('[role="tab"]')[to]?.focus();
-      });
-      const close = h('button', { type: 'button', class: 'tool', 'aria-label': `Close tab ${p.label}`, tabindex: p.selected ? 0 : -1, onclick: () => this.closeTab(i) }, icon('close'));
-      return h('div', { class: p.selected ? 'tab current' : 'tab', role: 'presentation' }, select, close);
-    }));
+    this.strip.replaceChildren(...parts.map((p, i) => this.tabElement(i, parts.length, p.label, p.selected)));
     const selected = this.strip.querySelector<HTMLElement>('[aria-selected="true"]');
     selected?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
     if (focused) selected?.focus();
+  }
+
+  // tabElement is a tab of the strip. The strip may contain tabs alone, so that the cross
+  // is for pointers: by keyboard Delete closes a tab, and the menu has it for everybody.
+  private tabElement(i: number, count: number, label: string, selected: boolean): HTMLElement {
+    const cross = h('span', { class: 'cross', 'aria-hidden': 'true', title: 'Close the tab', onclick: (e: Event) => {
+      e.stopPropagation();
+      this.closeTab(i);
+    } }, icon('close'));
+    const tab = h('div', {
+      class: selected ? 'tab current' : 'tab', role: 'tab', 'aria-selected': String(selected), 'aria-controls': 'stage', 'aria-label': label,
+      'aria-keyshortcuts': 'Delete', tabindex: selected ? 0 : -1, title: label, draggable: 'true', onclick: () => this.toTab(i),
+    }, h('span', { class: 'name', text: label }), cross);
+    tab.addEventListener('auxclick', (e) => e.button === 1 && this.closeTab(i));
+    tab.addEventListener('keydown', (e) => {
+      const to = { ArrowRight: (i + 1) % count, ArrowLeft: (i + count - 1) % count, Home: 0, End: count - 1 }[e.key];
+      if (e.altKey || e.shiftKey) return;
+      if (e.key === 'Delete') this.closeTab(i);
+      else if (e.key === 'Enter' || e.key === ' ') this.toTab(i);
+      else if (to !== undefined) {
+        this.current = to;
+        this.draw();
+        this.strip.querySelectorAll<HTMLElement>('[role="tab"]')[to]?.focus();
+      } else return;
+      e.preventDefault();
+    });
+    tab.addEventListener('dragstart', (e) => {
+      this.dragged = i;
+      e.dataTransfer!.effectAllowed = 'move';
+      e.dataTransfer!.setData(TAB_TYPE, String(i));
+    });
+    tab.addEventListener('dragover', (e) => {
+      if (this.dragged === undefined) return;
+      e.preventDefault();
+      tab.classList.toggle('before', this.dragged > i);
+      tab.classList.toggle('behind', this.dragged < i);
+    });
+    tab.addEventListener('dragleave', () => tab.classList.remove('before', 'behind'));
+    tab.addEventListener('drop', (e) => {
+      e.preventDefault();
+      const from = this.dragged;
+      this.dragged = undefined;
+      if (from !== undefined) this.moveTab(from, i);
+    });
+    tab.addEventListener('dragend', () => {
+      this.dragged = undefined;
+      this.label();
+    });
+    return tab;
+  }
+
+  // moveTab moves a tab to the place of another; the current tab stays the current one.
+  private moveTab(from: number, to: number): void {
+    const current = this.tab();
+    const [tab] = this.tabs.splice(from, 1);
+    if (tab) this.tabs.splice(Math.max(0, Math.min(to, this.tabs.length)), 0, tab);
+    this.current = this.tabs.indexOf(current);
+    delete this.strip.dataset.now;
+    this.draw();
   }
 
   private closeTab(i: number): void {
