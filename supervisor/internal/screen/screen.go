@@ -91,6 +91,13 @@ func (s *Screen) Resize(size protocol.Size) {
 // asked since.
 func (s *Screen) Replies() []byte { return s.term.Replies() }
 
+// RepliesAlone returns those of Replies that have to be given also if a viewer's
+// terminal answers the others.
+func (s *Screen) RepliesAlone() []byte { return s.term.RepliesAlone() }
+
+// TellSize has Replies tell the program of its size, if it wants to be told.
+func (s *Screen) TellSize() { s.term.TellSize() }
+
 // Line is the number of the first line that is not whole, as History counts: that
 // of the cursor, which a program on the alternate screen leaves where it was.
 func (s *Screen) Line() uint64 { return s.term.CursorLine() }

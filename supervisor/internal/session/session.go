@@ -141,6 +141,7 @@ type Session struct {
 	away        away
 	viewerEnv   []string         // of the last viewer that told it; replaced, and never changed
 	held        []byte           // our answers to questions that are nobody's yet
+	heldAlone   []byte           // of held, what a viewer cannot answer
 	claimed     <-chan time.Time // then they are ours
 	ending      *ending
 	signalled   signalled
@@ -649,6 +650,9 @@ func (s *Session) resize(size protocol.Size) error {
 	s.size = size
 	s.ring.MarkSize(size) // what came before it came at the old size
 	s.feed()
+	if s.restoring != nil {
+		s.restoring.resized = true
+	}
 	s.idle.touch()
 	for a := range s.attachments {
 		a.renew()

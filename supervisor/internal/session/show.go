@@ -76,7 +76,7 @@ func (s *Session) show(end uint64, budget int) {
 	}
 	s.idle.touch()
 	s.hear()
-	s.answerWith(s.screen.Replies())
+	s.answerFor(s.screen)
 	s.tellNews()
 	s.tellAwaits()
 	s.mayFrame()
@@ -96,6 +96,7 @@ func (s *Session) shownSize() protocol.Size {
 func (s *Session) fitScreen() {
 	if size := s.ring.SizeAt(s.screen.Offset()); size != s.screen.Size() && !s.degraded {
 		s.guarded(func() { s.screen.Resize(size) })
+		s.answerFor(s.screen) // the program may want to be told
 	}
 }
 

@@ -23,6 +23,7 @@ func (t *Term) hardReset() {
 	t.resetModes()
 	t.modes.Mouse, t.modes.MouseEncoding = defaultModes.Mouse, defaultModes.MouseEncoding
 	t.modes.Graphemes, t.modes.ColorScheme, t.modes.Win32Input = t.config.Graphemes, false, false
+	t.modes.SizeReports, t.modes.AlternateScroll = false, Unknown
 	t.keyboard = Keyboard{}
 	t.colors = nil
 }

@@ -70,7 +70,8 @@ type Term struct {
 	colors                map[int]uint32 // set by OSC 4, 10, 11, 12
 	keyboard              Keyboard
 	replies               []byte
-	replyLost             bool // one did not fit
+	alone                 []byte // those of them that RepliesAlone returns
+	replyLost             bool   // one did not fit
 	look                  Appearance
 	config                Config
 }
