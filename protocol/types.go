@@ -163,7 +163,7 @@ const (
 type Usage struct {
 	UserMS      int64  `json:"user_ms"`       // processor time
 	SystemMS    int64  `json:"system_ms"`     // the kernel's for it
-	MaxRSSBytes uint64 `json:"max_rss_bytes"` // the most memory that one of them had at a time
+	MaxRSSBytes uint64 `json:"max_rss_bytes"` // the most memory that one of them had at a time; 0 if that is not known
 	MinorFaults uint64 `json:"minor_faults"`
 	MajorFaults uint64 `json:"major_faults"` // pages that had to be read
 }

@@ -24,8 +24,8 @@ const (
 	SizeFixed    SizePolicy = "fixed"    // of nobody: it changes on request alone
 )
 
-// SmallestCols and SmallestRows are what SizeSmallest does not go below: a
-// window that was made tiny must not make everybody's useless.
+// SmallestCols and SmallestRows are the least that a viewer's window can make of a
+// session's size: a window that was made tiny must not make everybody's useless.
 const (
 	SmallestCols = 20
 	SmallestRows = 5

@@ -58,9 +58,10 @@ func (a *app) resizeCommand() *cobra.Command {
 	cmd.Long = "Change a session's size once, until its policy decides again; or the policy.\n\n" +
 		"latest    the size of the viewer that typed last\n" +
 		"owner     of the viewer that came first\n" +
-		"smallest  the smallest of all viewers', but not below " + protocol.Size{Cols: protocol.SmallestCols, Rows: protocol.SmallestRows}.String() + "\n" +
+		"smallest  the smallest of all viewers'\n" +
 		"largest   the largest of all viewers'\n" +
-		"fixed     of nobody; with COLSxROWS that one"
+		"fixed     of nobody; with COLSxROWS that one\n\n" +
+		"No viewer's window makes a session smaller than " + protocol.Size{Cols: protocol.SmallestCols, Rows: protocol.SmallestRows}.String() + "."
 	cmd.Flags().StringVar(&name, "policy", "", "`whose` size it has from now on")
 	_ = cmd.RegisterFlagCompletionFunc("policy", sizePolicies)
 	return cmd

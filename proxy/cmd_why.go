@@ -64,8 +64,11 @@ func printWhy(out io.Writer, s *protocol.SessionInfo, now time.Time) error {
 		say("out of memory: its %s says that one was killed for that at the time", printable(string(e.OOM)))
 	}
 	if u := e.Usage; u != (protocol.Usage{}) {
-		say("took %s of processor time, %s of the kernel's; at most %s of memory",
-			seconds(u.UserMS), seconds(u.SystemMS), byteSize(u.MaxRSSBytes))
+		memory := ""
+		if u.MaxRSSBytes > 0 { // else it is not known
+			memory = "; at most " + byteSize(u.MaxRSSBytes) + " of memory"
+		}
+		say("took %s of processor time, %s of the kernel's%s", seconds(u.UserMS), seconds(u.SystemMS), memory)
 	}
 	if e.Cwd != "" {
 		say("was in %s", printable(e.Cwd))

@@ -56,7 +56,7 @@ type Status struct {
 type Usage struct {
 	UserMS      int64  `json:"user_ms"`
 	SystemMS    int64  `json:"system_ms"`
-	MaxRSSBytes uint64 `json:"max_rss_bytes"` // the most that one of them had at a time
+	MaxRSSBytes uint64 `json:"max_rss_bytes"` // the most that one of them had at a time; 0 if that is not known
 	MinorFaults uint64 `json:"minor_faults"`
 	MajorFaults uint64 `json:"major_faults"`
 }

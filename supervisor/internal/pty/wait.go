@@ -86,11 +86,20 @@ func wait(pid int) (s Status, ended bool) {
 	}
 }
 
+// usage returns what a child took. The kernel counts for a child also the memory that
+// its parent had when it was started, because until exec they are the same program. So a
+// maximum that is not above this process's own says nothing about the child, and is left
+// out.
 func usage(ru *unix.Rusage) Usage {
-	return Usage{
-		UserMS: ru.Utime.Nano() / 1e6, SystemMS: ru.Stime.Nano() / 1e6, MaxRSSBytes: uint64(ru.Maxrss) * maxRSSUnit,
+	u := Usage{
+		UserMS: ru.Utime.Nano() / 1e6, SystemMS: ru.Stime.Nano() / 1e6,
 		MinorFaults: uint64(ru.Minflt), MajorFaults: uint64(ru.Majflt),
 	}
+	var own unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &own); err == nil && ru.Maxrss > own.Maxrss {
+		u.MaxRSSBytes = uint64(ru.Maxrss) * maxRSSUnit
+	}
+	return u
 }
 
 // reapers wait for the children that have no pidfd. SIGCHLD is the process's

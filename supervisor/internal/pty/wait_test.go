@@ -40,8 +40,21 @@ func TestUsage(t *testing.T) {
 	p := run(t, script("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; sh -c 'exit 0'"))
 	ended(t, p)
 	u := p.Status().Usage
-	if u.UserMS <= 0 || u.SystemMS < 0 || u.UserMS > 60_000 || u.MaxRSSBytes < 256<<10 || u.MaxRSSBytes > 1<<30 || u.MinorFaults == 0 {
+	if u.UserMS <= 0 || u.SystemMS < 0 || u.UserMS > 60_000 || u.MinorFaults == 0 {
 		t.Errorf("got %+v", u)
+	}
+	if u.MaxRSSBytes != 0 {
+		t.Errorf("a shell took %d bytes: that is our memory", u.MaxRSSBytes)
+	}
+	var own unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &own); err != nil {
+		t.Fatal(err)
+	}
+	big := uint64(own.Maxrss)*maxRSSUnit + 64<<20
+	p = run(t, script(fmt.Sprintf("head -c %d /dev/zero | tail -c %[1]d >/dev/null", big)))
+	ended(t, p)
+	if got := p.Status().Usage.MaxRSSBytes; got < big || got > 4*big {
+		t.Errorf("a child that keeps %d bytes took %d", big, got)
 	}
 	crash := "cd " + t.TempDir() + "; ulimit -c %s; kill -SEGV $$"
 	if got := ended(t, run(t, script(fmt.Sprintf(crash, "0")))); got != (Status{Code: 139, Signal: "SIGSEGV"}) {

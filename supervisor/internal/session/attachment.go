@@ -322,23 +322,22 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 	if screenOnly {
 		history = 0
 	}
-	shown := s.shownSize()
-	size := shown
+	size := s.size
 	if a.fitted = a.ownView(); a.fitted {
-		size, a.size = a.window, shown
+		size, a.size = a.window, s.size
 	}
 	var pos uint64
 	s.core(func() { a.snapshot, pos = s.screen.Snapshot(history, size) })
 	if s.degraded { // what was printed last has to do
-		a.snapshot, shown, size = nil, s.size, s.size
+		a.snapshot, size = nil, s.size
 		a.fitted = false
 		pos, _, _ = s.ring.Bounds()
 	}
 	a.move(pos)
-	a.snapshotSize = shown
-	a.deaf = size != shown
+	a.snapshotSize = s.size
+	a.deaf = size != s.size
 	a.mu.Lock()
-	a.renewed = a.fitted && shown != s.size // the screen has yet to come to the last resize
+	a.renewed = false
 	a.mu.Unlock()
 	a.view, a.update = nil, nil
 	if a.deaf {

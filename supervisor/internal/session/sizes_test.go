@@ -51,9 +51,18 @@ func (v *sized) votes() bool { return v.present && !v.looks && v.window != proto
 
 // wanted is the size by the policy, or what it is.
 func (z *sizes) wanted() protocol.Size {
+	size, ok := z.asked()
+	if !ok {
+		return z.now
+	}
+	return protocol.Size{Cols: max(20, size.Cols), Rows: max(5, size.Rows)}
+}
+
+// asked is the size that the windows ask for, and whether they do.
+func (z *sizes) asked() (size protocol.Size, ok bool) {
 	voters := z.voters()
 	if len(voters) == 0 {
-		return z.now
+		return size, false
 	}
 	by := func(side func(protocol.Size) int) func(a, b *sized) int {
 		return func(a, b *sized) int { return cmp.Compare(side(a.window), side(b.window)) }
@@ -63,22 +72,22 @@ func (z *sizes) wanted() protocol.Size {
 	switch z.policy {
 	case protocol.SizeLatest:
 		if v := z.of(z.decider); v != nil && v.votes() {
-			return v.window
+			return v.window, true
 		}
 	case protocol.SizeOwner:
-		return voters[0].window
+		return voters[0].window, true
 	case protocol.SizeSmallest:
 		return protocol.Size{
-			Cols: max(20, slices.MinFunc(voters, cols).window.Cols),
-			Rows: max(5, slices.MinFunc(voters, rows).window.Rows),
-		}
+			Cols: slices.MinFunc(voters, cols).window.Cols,
+			Rows: slices.MinFunc(voters, rows).window.Rows,
+		}, true
 	case protocol.SizeLargest:
 		return protocol.Size{
 			Cols: slices.MaxFunc(voters, cols).window.Cols,
 			Rows: slices.MaxFunc(voters, rows).window.Rows,
-		}
+		}, true
 	}
-	return z.now
+	return size, false
 }
 
 // free reports whether v may decide without having typed.

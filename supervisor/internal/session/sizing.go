@@ -144,7 +144,9 @@ func (s *Session) sizeUp() {
 	}
 }
 
-// wanted returns the size by the policy, and false where it wants none.
+// wanted returns the size by the policy, and false if the policy wants none. It is not
+// below SmallestCols and SmallestRows: a program that was given one column cannot show
+// the others anything any more. A request may still ask for less.
 func (s *Session) wanted() (protocol.Size, bool) {
 	var size protocol.Size
 	var owner uint64
@@ -181,10 +183,7 @@ func (s *Session) wanted() (protocol.Size, bool) {
 	if size == (protocol.Size{}) {
 		return size, false
 	}
-	if s.sizing.policy == protocol.SizeSmallest {
-		size = protocol.Size{Cols: max(size.Cols, protocol.SmallestCols), Rows: max(size.Rows, protocol.SmallestRows)}
-	}
-	return size, true
+	return protocol.Size{Cols: max(size.Cols, protocol.SmallestCols), Rows: max(size.Rows, protocol.SmallestRows)}, true
 }
 
 // SetSizePolicy changes whose size the session has; a size may come with it,
@@ -221,11 +220,8 @@ func (s *Session) appears(a *Attachment) {
 	width, height := s.appearance.Pixels(s.size)
 	s.appearance = *look
 	s.note()
-	if s.restoring != nil { // it comes when that is over
-		s.restoring.resized = true
-	} else {
+	if s.restoring == nil { // else when it is over
 		s.guarded(func() { s.screen.SetAppearance(*look) })
-		s.answerFor(s.screen) // the program may want to be told of the size in pixels
 	}
 	if w, h := look.Pixels(s.size); (w != width || h != height) && s.open() == nil {
 		if err := s.setSize(s.size); err != nil {

@@ -114,6 +114,29 @@ func TestLostViewerCountsForAWhile(t *testing.T) {
 	})
 }
 
+// A window that was made tiny does not make everybody's useless, whatever the policy; a
+// request still may.
+func TestTinyWindow(t *testing.T) {
+	least := sz(protocol.SmallestCols, protocol.SmallestRows)
+	for _, policy := range []protocol.SizePolicy{protocol.SizeLatest, protocol.SizeOwner, protocol.SizeSmallest, protocol.SizeLargest} {
+		synctest.Test(t, func(t *testing.T) {
+			tb, _ := fakeTable(t, Config{})
+			s := create(t, tb, protocol.SpawnSpec{Argv: []string{"sh"}, SizePolicy: policy})
+			look(t, s, protocol.AttachSpec{Cols: 1, Rows: 1})
+			synctest.Wait()
+			if got := info(t, s).Size; got != least {
+				t.Errorf("%s: a window of 1x1 makes it %v, want %v", policy, got, least)
+			}
+			if err := s.Resize(sz(3, 2)); err != nil {
+				t.Fatal(err)
+			}
+			if got := info(t, s).Size; got != sz(3, 2) {
+				t.Errorf("%s: asked for 3x2 it is %v", policy, got)
+			}
+		})
+	}
+}
+
 // A policy can be changed, and a size be given whatever it is.
 func TestSetSizePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -112,9 +112,9 @@ func (t *Term) csi(seq uint32) {
 	case 'P':
 		t.deleteChars(n)
 	case 'S':
-		t.deleteRows(b.top, n, t.eraseID)
+		b.deleteRows(b.top, b.bot, n, t.eraseID, t.cols)
 	case 'T':
-		t.insertRows(b.top, n, 0)
+		b.insertRows(b.top, b.bot, n, 0, t.cols)
 	case 'X':
 		t.eraseChars(n)
 	case 'Z':
@@ -245,7 +245,6 @@ func (t *Term) repeat(n int) {
 		k += copy(line[k:copies*len(text)], line[:k])
 	}
 	t.printing = false
-	t.work += n
 	for ; n > 0; n -= copies {
 		t.printAll(line[:min(n, copies)*len(text)])
 	}

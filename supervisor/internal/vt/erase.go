@@ -47,7 +47,6 @@ func (t *Term) eraseUnprotected(r *row, x0, x1 int) {
 		return
 	}
 	t.toCells(r)
-	t.work += r.w
 	x1 = min(x1, r.w)
 	r.reach(r.w)
 	sb := t.eraseID.cell()
@@ -81,13 +80,11 @@ func (t *Term) isProtected(c cell) bool { return t.styles.all[c.style()].bg&bgPr
 
 // clearRow empties a whole row, which no longer continues the one above.
 func (t *Term) clearRow(r *row, selective bool) {
-	t.work += rowWork
 	if !selective || !t.mayProtect(r) {
 		r.clear(t.eraseID)
 		return
 	}
 	t.toCells(r)
-	t.work += r.w
 	r.reach(r.w)
 	for x, c := range r.cells {
 		if !t.isProtected(c) {
@@ -164,7 +161,6 @@ func (t *Term) eraseInDisplay(mode int, selective bool) {
 // leaves, with the look s.
 func (t *Term) insertCells(r *row, x, n int, s styleID) {
 	t.toCells(r)
-	t.work += r.w
 	r.reach(r.w)
 	sb := s.cell()
 	if x > 0 && r.cells[x-1].isWide() {
@@ -184,7 +180,6 @@ func (t *Term) insertCells(r *row, x, n int, s styleID) {
 // deleteCells takes n columns out at x; those behind them move left.
 func (t *Term) deleteCells(r *row, x, n int, s styleID) {
 	t.toCells(r)
-	t.work += r.w
 	r.reach(r.w)
 	sb := s.cell()
 	if n < r.w-x {
@@ -239,7 +234,7 @@ func (t *Term) shiftColumns(x, n int, insert bool) {
 func (t *Term) insertLines(n int) {
 	t.clampCursor(t.cols - 1)
 	if b := t.b; b.y >= b.top && b.y <= b.bot {
-		t.insertRows(b.y, n, t.eraseID)
+		b.insertRows(b.y, b.bot, n, t.eraseID, t.cols)
 		b.x = 0
 	}
 }
@@ -247,7 +242,7 @@ func (t *Term) insertLines(n int) {
 func (t *Term) deleteLines(n int) {
 	t.clampCursor(t.cols - 1)
 	if b := t.b; b.y >= b.top && b.y <= b.bot {
-		t.deleteRows(b.y, n, t.eraseID)
+		b.deleteRows(b.y, b.bot, n, t.eraseID, t.cols)
 		b.x = 0
 	}
 }
