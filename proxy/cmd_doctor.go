@@ -30,7 +30,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Example: "  proxy doctor\n  proxy doctor --json",
 		Long: "Look for what would make terminals fail, and say how to mend it: directories, sockets and their locks,\n" +
 			"settings, limits on PTYs and files, logouts, and whether both processes run, answer and fit together.\n" +
-			"It starts nothing and changes nothing.\n\n" +
+			"It changes nothing, and starts nothing but the policy's program, which it ends again.\n\n" +
 			"Each finding is ok, a note, a warning or an error. Exit code: 0 if there are but ok and notes,\n" +
 			"1 if the worst is a warning, 2 if it is an error.",
 		Args: cobra.NoArgs,
@@ -105,8 +105,8 @@ func (a *app) diagnose(ctx context.Context) []doctor.Finding {
 	if err == nil {
 		secret, err = cfg.Secret()
 	}
-	f.Settings = err
-	f.Policy = a.checkPolicy(dirs, cfg)
+	f.Settings, f.Variables = err, config.UnknownVariables(os.Environ())
+	f.Policy = a.tryPolicy(ctx, dirs, cfg)
 	_, f.Program = supervisorPath()
 	f.Elsewhere = func(ctx context.Context) []doctor.Place { return a.elsewhere(ctx, dirs, secret) }
 	f.Held = func() *keep.Held { return keep.Look(dirs.Runtime) }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,9 +36,9 @@ func (a *app) historyCommand() *cobra.Command {
 				return err
 			}
 			if a.json {
-				return jsonTo(cmd.OutOrStdout()).Encode(h) // on one line: there are many
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(h) // on one line: there are many
 			}
-			out := bufio.NewWriter(raw(cmd))
+			out := bufio.NewWriter(cmd.OutOrStdout())
 			for _, l := range h.Lines {
 				o.print(out, l, h.Looks)
 			}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -111,10 +112,8 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 
 func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 	r := client.SpawnRequest{ID: protocol.SessionID(o.id), EarlyExit: &o.earlyExit}
-	if o.id != "" {
-		if err := r.ID.Validate(); err != nil {
-			return r, err
-		}
+	if err := o.check(); err != nil {
+		return r, err
 	}
 	if len(argv) == 0 {
 		argv = []string{config.LoginShell(), "-l"}
@@ -141,6 +140,32 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 		r.Env = append(config.CleanEnv(os.Environ()), o.env...)
 	}
 	return r, r.Validate()
+}
+
+// check finds what a supervisor would accept, and the user cannot have meant.
+func (o *newOptions) check() error {
+	if o.id != "" {
+		if err := protocol.SessionID(o.id).Validate(); err != nil {
+			return err
+		}
+		if strings.HasPrefix(o.id, "-") {
+			return usage(fmt.Errorf("--id %s: an id that begins with - would be taken for a flag by every other command", o.id))
+		}
+	}
+	if o.scrollback < 0 || o.scrollback > protocol.MaxScrollback {
+		return usage(fmt.Errorf("--scrollback is 0 to %d lines, it is %d", protocol.MaxScrollback, o.scrollback))
+	}
+	for k, v := range o.labels {
+		if k == "" || printable(k) != k || !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return usage(fmt.Errorf("--label %.40q: a label's name is text without controls, and its value is text", k+"="+v))
+		}
+	}
+	if idle, ok := o.labels[protocol.LabelIdleTimeout]; ok {
+		if _, err := time.ParseDuration(idle); err != nil {
+			return usage(fmt.Errorf("--label %s=%.40s: it is a time such as 90m; 0 is never", protocol.LabelIdleTimeout, idle))
+		}
+	}
+	return nil
 }
 
 func directory(name string) (string, error) {

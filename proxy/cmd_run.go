@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -107,7 +108,7 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 			return protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf(
 				"run %s is of another command: %s", s.SessionID, printable(commandLine(s.Session.Argv))))
 		}
-		r := &oneRun{c: c, o: o, s: s.Session, signals: signals, out: raw(cmd)}
+		r := &oneRun{c: c, o: o, s: s.Session, signals: signals, out: cmd.OutOrStdout()}
 		r.ends = &lineEnds{w: r.out}
 		r.s.ID = s.SessionID
 		if t := openTerminal(os.Stdin, os.Stdout); !o.text && !o.asOne && t.isTerminal() {
@@ -296,7 +297,7 @@ func (r *oneRun) catchUp(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if offset > r.pos {
-		fmt.Fprintf(stderr, "proxy: %d bytes of the output are no longer kept\n", offset-r.pos)
+		fmt.Fprintf(os.Stderr, "proxy: %d bytes of the output are no longer kept\n", offset-r.pos)
 		r.pos = offset
 	}
 	if skip := r.pos - offset; skip < uint64(len(data)) {
@@ -417,7 +418,7 @@ func (r *oneRun) result(ctx context.Context, timedOut bool) error {
 	text, truncated := b.String(), lines.First > 0
 	if r.o.text {
 		if truncated {
-			fmt.Fprintf(stderr, "proxy: the first %d lines are no longer kept\n", lines.First)
+			fmt.Fprintf(os.Stderr, "proxy: the first %d lines are no longer kept\n", lines.First)
 		}
 		_, err := io.WriteString(r.out, text)
 		return err
@@ -429,7 +430,7 @@ func (r *oneRun) result(ctx context.Context, timedOut bool) error {
 	if e := r.exit; e != nil {
 		o.ExitCode, o.Signal, o.Outcome, o.DurationMS = &e.ExitCode, e.Signal, e.Outcome, e.ExitedAt.Sub(e.StartedAt).Milliseconds()
 	}
-	enc := jsonTo(r.out)
+	enc := json.NewEncoder(r.out)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(o)
 }

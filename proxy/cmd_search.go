@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,8 +29,8 @@ func (a *app) searchCommand() *cobra.Command {
 				found = append(found, m)
 			}
 			slices.Reverse(found) // the newest comes first, and is to stand last
-			out := bufio.NewWriter(raw(cmd))
-			if err := a.printMatches(out, found, colours(raw(cmd))); err != nil {
+			out := bufio.NewWriter(cmd.OutOrStdout())
+			if err := a.printMatches(out, found, colours(cmd.OutOrStdout())); err != nil {
 				return err
 			}
 			if err := out.Flush(); err != nil {
@@ -57,7 +58,7 @@ func (a *app) searchCommand() *cobra.Command {
 
 // printMatches prints as grep does, or with --json an object on each line.
 func (a *app) printMatches(w io.Writer, found []protocol.Match, coloured bool) error {
-	enc := jsonTo(w)
+	enc := json.NewEncoder(w)
 	for _, m := range found {
 		var err error
 		switch {

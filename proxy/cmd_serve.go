@@ -87,12 +87,15 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 }
 
 func (a *app) serveReported(ctx context.Context, o *serveOptions, report *report) error {
-	dirs, err := a.makeDirs()
+	dirs, err := a.dirs()
 	if err != nil {
 		return err
 	}
 	cfg, err := config.Load(dirs, os.Getenv, o.flags)
 	if err != nil {
+		return err
+	}
+	if dirs, err = a.makeDirs(); err != nil {
 		return err
 	}
 	if o.web = o.flags["web"]; a.proxy == config.DefaultProxy {
@@ -104,11 +107,32 @@ func (a *app) serveReported(ctx context.Context, o *serveOptions, report *report
 		return err
 	}
 	defer closeLog()
-	err = a.serveLogged(ctx, o, dirs, cfg, log, report)
+	if err = a.checkServe(o, dirs, cfg); err == nil {
+		err = a.serveLogged(ctx, o, dirs, cfg, log, report)
+	}
 	if err != nil && o.background {
 		log.Error().Err(err).Msg("proxy failed")
 	}
 	return err
+}
+
+// checkServe finds mistakes in the settings before anything is started.
+func (a *app) checkServe(o *serveOptions, dirs config.Dirs, cfg config.Config) error {
+	if o.web != "" {
+		if err := loopback(o.web); err != nil {
+			return err
+		}
+	}
+	if _, err := cfg.Secret(); err != nil {
+		return err
+	}
+	if o.takeOver { // the proxy before may have said which policy decides
+		return nil
+	}
+	if err := a.checkPolicy(dirs, cfg); err != nil {
+		return &exitError{exitConfig, "policy: " + err.Error()}
+	}
+	return nil
 }
 
 func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs, cfg config.Config, log zerolog.Logger, report *report) error {

@@ -6,6 +6,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/config"
 	"holdfast/shared/socket"
 )
 
@@ -21,6 +22,7 @@ const (
 	exitTempFail    = 75 // later, perhaps
 	exitProtocol    = 76
 	exitNoPerm      = 77
+	exitConfig      = 78 // a setting is wrong
 	exitTimeout     = 124
 )
 
@@ -50,15 +52,20 @@ func exitCode(err error) int {
 	var exit *exitError
 	var e *protocol.Error
 	var inUse *socket.InUseError
+	var policy *policyError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit):
 		return exit.code
+	case errors.As(err, &policy):
+		return exitConfig
 	case errors.As(err, &e):
 		if code := exitCodes[e.Code]; code != 0 {
 			return code
 		}
+	case errors.Is(err, config.ErrInvalid):
+		return exitConfig
 	case errors.As(err, &inUse):
 		return exitTempFail
 	case errors.Is(err, client.ErrConnect):

@@ -28,7 +28,7 @@ func main() {
 	stop()
 	if code := exitCode(err); code != 0 {
 		if text := errorText(err); text != "" {
-			fmt.Fprintln(stderr, "proxy:", text)
+			fmt.Fprintln(os.Stderr, "proxy:", text)
 		}
 		os.Exit(code)
 	}
@@ -64,7 +64,12 @@ func (a *app) command() *cobra.Command {
 			}
 			return cmd.Help()
 		},
-		PersistentPreRunE: func(*cobra.Command, []string) error { return config.CheckProxyName(a.proxy) },
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if err := config.CheckEnviron(os.Environ()); err != nil {
+				return err
+			}
+			return config.CheckProxyName(a.proxy)
+		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.Flags().BoolVar(&handoff, "handoff", false, "take over from the running proxy, then serve in its place")
@@ -80,8 +85,6 @@ func (a *app) command() *cobra.Command {
 		a.killCommand(), a.waitCommand(), a.markCommand(),
 		a.webCommand(), a.shareCommand(),
 	)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	addCompletion(root)
 	addManual(root)
 	for _, cmd := range root.Commands() {

@@ -54,6 +54,7 @@ var manualSections = []manual.Section{
 			{Word: "75", Text: "Not now, perhaps later: a limit is reached, somebody else is attached, or the connection was lost."},
 			{Word: "76", Text: "Both sides speak no protocol in common, or a new supervisor cannot go on for the old one."},
 			{Word: "77", Text: "It is not allowed."},
+			{Word: "78", Text: "A setting is wrong, in the file or in the environment."},
 			{Word: "124", Text: "It took longer than was given."},
 		}},
 	{Title: "ENVIRONMENT", Text: "Each setting among the options of proxy serve has a variable: HOLDFAST_IDLE_TIMEOUT is --idle-timeout. Besides:",

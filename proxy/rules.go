@@ -14,6 +14,7 @@ import (
 	"holdfast/proxy/internal/policyhost"
 	"holdfast/proxy/policy"
 	"holdfast/shared/config"
+	"holdfast/shared/socket"
 )
 
 // noPolicy is the setting that ends a policy.
@@ -38,7 +39,7 @@ func (a *app) startPolicy(ctx context.Context, o *serveOptions, dirs config.Dirs
 	var host *policyhost.Host
 	if r != nil {
 		if host, err = policyhost.Start(ctx, r.host(dirs, log)); err != nil {
-			return nil, err
+			return nil, &policyError{err}
 		}
 	}
 	if o.dryRun {
@@ -51,18 +52,37 @@ func (a *app) startPolicy(ctx context.Context, o *serveOptions, dirs config.Dirs
 	return host, nil
 }
 
+// A policyError is of a policy that does not start. It has an exit code of its own, so
+// that whoever started the proxy does not take it for one that comes later.
+type policyError struct{ error }
+
+func (e *policyError) Unwrap() error { return e.error }
+
 func (r *rules) host(dirs config.Dirs, log zerolog.Logger) policyhost.Config {
 	return policyhost.Config{Path: r.Program, ConfigFile: r.Config, SHA256: r.SHA256, Dir: dirs.Runtime, Log: log}
 }
 
 // checkPolicy says why a proxy that is started now would not serve for want of its
-// policy.
+// policy, as far as that can be known without starting the policy's program.
 func (a *app) checkPolicy(dirs config.Dirs, cfg config.Config) error {
 	r, err := inForce(a.rulesFile(dirs), cfg)
 	if err != nil || r == nil {
 		return err
 	}
 	return policyhost.Check(r.host(dirs, zerolog.Nop()))
+}
+
+// tryPolicy is checkPolicy, and starts the program and ends it again, if there is a
+// directory for its socket.
+func (a *app) tryPolicy(ctx context.Context, dirs config.Dirs, cfg config.Config) error {
+	r, err := inForce(a.rulesFile(dirs), cfg)
+	if err != nil || r == nil {
+		return err
+	}
+	if socket.CheckDir(dirs.Runtime) != nil {
+		return policyhost.Check(r.host(dirs, zerolog.Nop()))
+	}
+	return policyhost.Try(ctx, r.host(dirs, zerolog.Nop()))
 }
 
 func (a *app) rulesFile(dirs config.Dirs) string { return filepath.Join(dirs.State, a.proxy+".policy") }

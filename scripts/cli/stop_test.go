@@ -4,6 +4,7 @@ package cli
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -70,5 +71,62 @@ func TestEmptySupervisorEnds(t *testing.T) {
 	}
 	if log := w.read("supervisor.log"); strings.Count(log, "supervisor ends: it had no session") != 1 || strings.Contains(log, "another") {
 		t.Errorf("the log says %s", log)
+	}
+}
+
+// A wrong setting ends a command before anything is started, and a mistyped variable is one.
+func TestWrongSettings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	plain := w.env
+	with := func(variable string) { w.env = append(slices.Clone(plain), variable) }
+	w.fails(64, "--web", "serve", "--web", "8080")
+	w.fails(78, "policy", "serve", "--policy", "/no/such/program")
+	with("HOLDFAST_WEB=8080")
+	w.fails(64, "--web", "new", "-d")
+	with("HOLDFAST_RING_BYTES=x")
+	w.fails(78, "HOLDFAST_RING_BYTES", "new", "-d")
+	w.fails(78, "HOLDFAST_RING_BYTES", "serve")
+	with("HOLDFAST_RING_BYTE=65536")
+	w.fails(78, "did you mean HOLDFAST_RING_BYTES", "ls")
+	with("HOLDFAST_TASK_ID=7") // an app's own
+	w.fails(69, "nothing runs here", "ls")
+	if all := w.running(""); len(all) > 0 {
+		t.Errorf("mistakes have started %v", all)
+	}
+	w.env = plain
+
+	// What serve logs on a terminal is for people.
+	p := w.open("serve")
+	p.expect("proxy serves")
+	if strings.Contains(p.text(), `{"level"`) {
+		t.Errorf("on a terminal: %s", p.text())
+	}
+	p.typ("\x03")
+	if code := p.wait(); code != 0 {
+		t.Errorf("serve ends with %d, %s", code, p.text())
+	}
+}
+
+// A policy that does not start is tried once, and its last line is in the error; doctor
+// tries it, too.
+func TestPolicyThatDoesNotStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.spawn("s", "sleep", "1000")
+	w.must("stop")
+	policy := w.write("policy", "#!/bin/sh\necho starting >&2; echo 'no module named grpc' >&2; echo >&2; exit 3\n")
+	if err := os.Chmod(policy, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.env = append(w.env, "HOLDFAST_POLICY="+policy)
+	for i, args := range [][]string{{"ls"}, {"new", "-d", "--", "sleep", "1000"}} {
+		w.fails(78, `and said "no module named grpc"`, args...)
+		if tries := strings.Count(w.read("proxy.log"), `"message":"proxy failed"`); tries != i+1 {
+			t.Errorf("%v tried it %d times", args, tries-i)
+		}
+	}
+	if r := w.proxy("doctor"); r.code != 2 || !strings.Contains(r.out, "no module named grpc") {
+		t.Errorf("doctor: %v", r)
 	}
 }

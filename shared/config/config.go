@@ -165,19 +165,23 @@ var settings = []setting{
 }
 
 func number(field func(*Config) *int) func(*Config, string) error {
-	return func(c *Config, v string) (err error) {
-		if *field(c), err = strconv.Atoi(v); err != nil {
+	return func(c *Config, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil {
 			return fmt.Errorf("%q is no whole number", v)
 		}
+		*field(c) = n
 		return nil
 	}
 }
 
 func duration(field func(*Config) *time.Duration) func(*Config, string) error {
-	return func(c *Config, v string) (err error) {
-		if *field(c), err = time.ParseDuration(v); err != nil {
+	return func(c *Config, v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil {
 			return fmt.Errorf("%q is no duration such as \"90s\" or \"10m\"", v)
 		}
+		*field(c) = d
 		return nil
 	}
 }
@@ -240,6 +244,9 @@ func Args(given map[string]string) (args []string) {
 	return args
 }
 
+// ErrInvalid is matched by the error of settings that cannot be used.
+var ErrInvalid = errors.New("configuration")
+
 // Load reads the settings: the file in dirs.Config, if there is one, then env
 // (os.Getenv), then the flags of Flags, if any.
 func Load(dirs Dirs, env func(string) string, flags map[string]string) (Config, error) {
@@ -247,7 +254,7 @@ func Load(dirs Dirs, env func(string) string, flags map[string]string) (Config, 
 	path := filepath.Join(dirs.Config, FileName)
 	file, err := readFile(path)
 	if err != nil {
-		return Config{}, fmt.Errorf("read %s: %w", path, err)
+		return Config{}, fmt.Errorf("%w: read %s: %w", ErrInvalid, path, err)
 	}
 	var errs []error
 	set := func(s setting, where, value string) {
@@ -271,7 +278,7 @@ func Load(dirs Dirs, env func(string) string, flags map[string]string) (Config, 
 		errs = append(errs, fmt.Errorf("%s: there is no setting %q", path, name))
 	}
 	if err := errors.Join(append(errs, c.validate())...); err != nil {
-		return Config{}, fmt.Errorf("configuration: %w", err)
+		return Config{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return c, nil
 }

@@ -110,6 +110,10 @@ func (l *look) settings() []Finding {
 	if l.Settings != nil {
 		found = append(found, Finding{"settings", Error, l.Settings.Error(), "mend " + filepath.Join(l.Dirs.Config, config.FileName) + " or the environment, as it says"})
 	}
+	if len(l.Variables) > 0 {
+		found = append(found, Finding{"settings", Note, "variables that mean nothing to this release: " + strings.Join(l.Variables, ", "),
+			"unset them, unless an app uses them for its own"})
+	}
 	if l.Program != nil {
 		severity := Error
 		if l.supErr == nil { // until it is started again

@@ -59,13 +59,14 @@ var (
 
 // Facts are what is looked at.
 type Facts struct {
-	Dirs     config.Dirs
-	Proxy    string // the proxy's name
-	Version  string // of this program
-	Settings error  // why the settings cannot be used
-	Program  error  // why no supervisor could be started
-	Policy   error  // why a proxy's policy could not be
-	Env      func(string) string
+	Dirs      config.Dirs
+	Proxy     string   // the proxy's name
+	Version   string   // of this program
+	Settings  error    // why the settings cannot be used
+	Variables []string // names in the environment that begin with HOLDFAST_ and mean nothing
+	Program   error    // why no supervisor could be started
+	Policy    error    // why a proxy's policy could not be
+	Env       func(string) string
 
 	Proc string // where /proc is; "" for a system without
 	Ptmx string // the device that makes PTYs

@@ -233,6 +233,7 @@ func TestFindings(t *testing.T) {
 			m.must(os.Mkdir(m.Dirs.Runtime, 0o700))
 			m.t.Cleanup(func() { _ = os.Remove(m.Dirs.Runtime) })
 		}, "paths", Note, "too long", "shorter"},
+		{"a variable of an app", func(m *machine) { m.Variables = []string{"HOLDFAST_TASK_ID"} }, "settings", Note, "HOLDFAST_TASK_ID", "unset"},
 		{"bad settings", func(m *machine) { m.Settings = errors.New("grace must be short") },
 			"settings", Error, "grace", config.FileName},
 		{"no program", func(m *machine) { m.Program = errors.New("no supervisor") },

@@ -28,7 +28,7 @@ func (r *run) explain(ctx context.Context, cfg Config, err error) error {
 	case hello != nil && hello.core == 1 && !spoken(hello.version):
 		return mismatch(cfg.Path, hello.version)
 	case hello == nil && r.program.ended():
-		return broken(cfg, fmt.Sprintf("it ended before the handshake (%s); what it said is in the log", r.program.how()))
+		return broken(cfg, fmt.Sprintf("it ended before the handshake (%s) and said %s", r.program.how(), r.program.lastWords()))
 	case hello == nil && printed != nil && *printed != "":
 		return broken(cfg, fmt.Sprintf("a policy prints the handshake before all else, and not %.100q", *printed))
 	case hello == nil && printed != nil:

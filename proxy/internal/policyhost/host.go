@@ -69,6 +69,21 @@ func Check(cfg Config) error {
 	return cfg.allowed()
 }
 
+// Try starts the program as Start does, ends it again, and returns why it does not work.
+func Try(ctx context.Context, cfg Config) error {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	h := &Host{cfg: cfg, log: cfg.Log, says: newSays(cfg.Log)}
+	r, err := h.launch(ctx)
+	if err != nil {
+		return err
+	}
+	r.end(cfg.Grace)
+	return nil
+}
+
 // allowed says whether the program is one that may be started.
 func (c Config) allowed() error {
 	if err := trusted(c.Path); err != nil {

@@ -3,6 +3,7 @@ package policyhost
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -43,6 +44,14 @@ type program struct {
 
 	ctx  context.Context // ends with the process
 	dead context.CancelFunc
+}
+
+// lastWords is the last line that the program said, for an error.
+func (p *program) lastWords() string {
+	if line := p.says.lastLine(); line != "" {
+		return fmt.Sprintf("%.300q", line)
+	}
+	return "nothing"
 }
 
 func newProgram(cfg Config, says *says) *program {

@@ -1,6 +1,7 @@
 package policyhost
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -24,7 +25,8 @@ type says struct {
 	limit *rate.Limiter
 
 	mu   sync.Mutex
-	lost int // lines dropped and not told of
+	lost int    // lines dropped and not told of
+	last string // the last line that was not blank
 }
 
 func newSays(log zerolog.Logger) *says {
@@ -34,6 +36,11 @@ func newSays(log zerolog.Logger) *says {
 // line logs one line, of which cut bytes are missing. Lines too many are counted,
 // and told of with the next one that is let through, or at the end.
 func (s *says) line(l line, cut int) {
+	if strings.TrimSpace(l.text) != "" {
+		s.mu.Lock()
+		s.last = l.text
+		s.mu.Unlock()
+	}
 	if l.level < s.log.GetLevel() || l.level < zerolog.GlobalLevel() {
 		return // and costs nothing of the rate
 	}
@@ -53,6 +60,13 @@ func (s *says) line(l line, cut int) {
 		e = e.Int(logging.Missed, cut)
 	}
 	e.Msg("policy says")
+}
+
+// lastLine returns what the program said last, "" if it said nothing.
+func (s *says) lastLine() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.TrimSpace(s.last)
 }
 
 func (s *says) tellLost() {
