@@ -13,6 +13,9 @@ const (
 	ticketLife  = 30 * time.Second
 	startedLife = 10 * time.Minute // of one that a person is to read and use
 	maxTickets  = 1024
+	// maxOwnTickets is how many of them are out of one principal of a policy: eight
+	// that ask for all they can get leave none to others.
+	maxOwnTickets = 128
 )
 
 // tickets are good for one connection each. They let a page open a WebSocket
@@ -34,13 +37,16 @@ type ticket struct {
 func (t *tickets) issue(session protocol.SessionID, principal *policy.Principal, now time.Time, life time.Duration) (string, time.Time, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	own := 0
 	for k, v := range t.issued {
 		if now.After(v.expires) {
 			delete(t.issued, k)
+		} else if isSamePrincipal(v.principal, principal) {
+			own++
 		}
 	}
-	if len(t.issued) >= maxTickets {
-		return "", time.Time{}, protocol.Errorf(protocol.CodeLimitExceeded, "too many tickets are out")
+	if len(t.issued) >= maxTickets || principal != nil && own >= maxOwnTickets {
+		return "", time.Time{}, protocol.Errorf(protocol.CodeLimitExceeded, "too many tickets are out: each is good for a while, or until it is used")
 	}
 	if t.issued == nil {
 		t.issued = make(map[string]ticket)
@@ -48,6 +54,14 @@ func (t *tickets) issue(session protocol.SessionID, principal *policy.Principal,
 	token := protocol.NewToken(32)
 	t.issued[token] = ticket{session, principal, now.Add(life)}
 	return token, now.Add(life), nil
+}
+
+// isSamePrincipal compares what a policy tells clients apart by.
+func isSamePrincipal(a, b *policy.Principal) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.User == b.User && a.Workspace == b.Workspace && a.All == b.All
 }
 
 // StartTicket returns a ticket for who has started the proxy, and sees it on a

@@ -64,6 +64,23 @@ func TestTicketsLimit(t *testing.T) {
 	if len(ts.issued) != 1 {
 		t.Errorf("%d are held", len(ts.issued))
 	}
+	// One that a policy knows does not take those of others.
+	now = now.Add(time.Hour)
+	bob, ann := &policy.Principal{User: "bob", Workspace: "w"}, &policy.Principal{User: "ann", Workspace: "w"}
+	for range maxOwnTickets {
+		again := *bob
+		if _, _, err := ts.issue("", &again, now, ticketLife); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := ts.issue("", bob, now, ticketLife); protocol.CodeOf(err) != protocol.CodeLimitExceeded {
+		t.Errorf("one more of bob's: %v", err)
+	}
+	for _, who := range []*policy.Principal{ann, nil} {
+		if _, _, err := ts.issue("", who, now, ticketLife); err != nil {
+			t.Errorf("%v, beside bob's: %v", who, err)
+		}
+	}
 }
 
 func TestTicketRequest(t *testing.T) {
