@@ -172,7 +172,7 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 	s := &serving{
 		links: links, listeners: ls, take: take, settings: own,
 		sweeper: &sweep.Sweeper{Link: links, Timeout: cfg.IdleTimeout, Log: log},
-		policy:  host, report: report, page: pageFile(dirs, a.proxy), dryRun: o.dryRun, timeout: o.timeout, log: log, failed: make(chan error, 1),
+		policy:  host, report: report, page: pageFile(dirs, a.proxy), signedOut: readSignedOut(dirs, a.proxy), dryRun: o.dryRun, timeout: o.timeout, log: log, failed: make(chan error, 1),
 	}
 	pages, err := a.build(s, dirs, cfg, secret)
 	if err != nil {
@@ -181,6 +181,7 @@ func (a *app) serveLogged(ctx context.Context, o *serveOptions, dirs config.Dirs
 	local := pages
 	local.Trusted, local.Tickets = true, secret != "" // a raw WebSocket has no hello to say the secret in
 	pages.Origins, pages.Page, pages.Files = own.WebOrigins, true, page.Files()
+	pages.SignedOut, pages.Used = s.signedOut.at, func(ticket string) { _ = os.Remove(openFile(dirs, ticket)) } // it may have been opened otherwise
 	s.local, s.pages = web.New(local), web.New(pages)
 	return s.run(ctx)
 }
@@ -228,6 +229,7 @@ type serving struct {
 	policy       *policyhost.Host // nil is policy.Allow
 	report       *report
 	page         string // the file that says where that is served
+	signedOut    *signedOut
 	dryRun       bool
 	timeout      time.Duration // for preparing
 	log          zerolog.Logger

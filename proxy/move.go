@@ -55,6 +55,7 @@ func (s *serving) offer(build string) *handoff.Offer {
 			s.server.Forget()
 			s.goaway(reason)
 		},
+		SignOut:  s.signOut,
 		Settings: s.currently, Guarded: s.policy != nil, Build: build, Step: fault, Log: s.log,
 	}
 }

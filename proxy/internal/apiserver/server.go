@@ -257,6 +257,17 @@ func (s *Server) all() []*conn {
 	return slices.Collect(maps.Keys(s.conns))
 }
 
+// SignOut ends the connections of all browsers that were let in by a cookie.
+func (s *Server) SignOut() {
+	for _, c := range s.all() {
+		if c.from.Cookie && c.from.Share == nil {
+			_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
+			c.send(api.Error{Error: *protocol.Errorf(protocol.CodeUnauthorized, "all browsers were signed out")})
+			_ = c.t.Close()
+		}
+	}
+}
+
 // ServeListener serves the framed Unix socket until ctx is done or ln fails.
 // Connections go on when it returns.
 func (s *Server) ServeListener(ctx, connCtx context.Context, ln *socket.Listener) error {

@@ -349,7 +349,7 @@ func fakeOld(t *testing.T, answer func(*net.UnixConn)) (path string) {
 			return
 		}
 		defer conn.Close()
-		if _, err := heard(conn.(*net.UnixConn), "take", "stop"); err != nil {
+		if _, err := heard(conn.(*net.UnixConn), "take", "stop", "sign_out"); err != nil {
 			t.Errorf("asked for %v", err)
 		}
 		answer(conn.(*net.UnixConn))
@@ -411,6 +411,25 @@ func TestOldVanishes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A proxy is told to sign out all browsers, and says why it could not.
+func TestSignOut(t *testing.T) {
+	var fails error
+	n := 0
+	o := newOld(t, func(o *old) { o.offer.SignOut = func() error { n++; return fails } })
+	if err := SignOut(testkit.Soon(t), o.control); err != nil || n != 1 {
+		t.Errorf("%v, done %d times", err, n)
+	}
+	fails = protocol.Errorf(protocol.CodeInternal, "disk full")
+	testkit.Eventually(t, patience, func() bool {
+		err := SignOut(testkit.Soon(t), o.control)
+		return protocol.CodeOf(err) == protocol.CodeInternal
+	}, "the failure is told")
+	if err := SignOut(testkit.Soon(t), fakeOld(t, func(*net.UnixConn) {})); !errors.Is(err, ErrGone) {
+		t.Errorf("a proxy that is too old: %v", err)
+	}
+	o.staying(t)
 }
 
 // Stop returns when the proxy has left.

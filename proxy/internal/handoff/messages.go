@@ -62,7 +62,7 @@ var ErrGone = errors.New("the other proxy has died")
 
 // message is all there is to say; Do says which fields count.
 type message struct {
-	Do        string                `json:"do"` // take, offer, look, looked, prepared, conns, attached, go, done, serving, leave; started in version 2; stop, stopping; error
+	Do        string                `json:"do"` // take, offer, look, looked, prepared, conns, attached, go, done, serving, leave; started in version 2; stop, stopping; sign_out, signed_out; error
 	Versions  protocol.VersionRange `json:"versions,omitzero"`
 	Records   protocol.VersionRange `json:"records,omitzero"` // of connections, that the successor can read
 	PID       int                   `json:"pid,omitempty"`

@@ -42,6 +42,8 @@ type Offer struct {
 	// the proxy is asked to stop. It tells the clients that are left to come back,
 	// and returns; handed says whether somebody else has the listeners now.
 	Leave func(handed bool)
+	// SignOut voids the cookies of all browsers and ends their connections.
+	SignOut func() error
 	// Settings go with the offer: what a successor cannot know otherwise.
 	Settings func() json.RawMessage
 	// Build is this build's version.
@@ -83,7 +85,7 @@ func (o *Offer) serve(ctx context.Context, conn *net.UnixConn, pid int) {
 	defer func() { _ = conn.Close() }()
 	log := o.Log.With().Int(logging.PID, pid).Logger()
 	l := &line{conn: conn}
-	m, err := l.hear("take", "stop")
+	m, err := l.hear("take", "stop", "sign_out")
 	if err != nil {
 		log.Warn().Err(err).Msg("control request not understood")
 		return
@@ -97,6 +99,15 @@ func (o *Offer) serve(ctx context.Context, conn *net.UnixConn, pid int) {
 		log.Info().Msg("asked to stop")
 		_ = l.send(message{Do: "stopping"}, nil)
 		o.leave(false)
+		return
+	}
+	if m.Do == "sign_out" {
+		log.Info().Bool(logging.Security, true).Msg("all browsers signed out")
+		if err := o.SignOut(); err != nil {
+			l.sendError(err)
+			return
+		}
+		_ = l.send(message{Do: "signed_out"}, nil)
 		return
 	}
 	switch err := o.hand(ctx, l, m, pid); {

@@ -217,6 +217,24 @@ func Stop(ctx context.Context, path string) (pid int, err error) {
 	return m.PID, nil
 }
 
+// SignOut asks the proxy at the control socket to sign out all browsers. A proxy
+// that is too old for that closes the connection: the error is then ErrGone.
+func SignOut(ctx context.Context, path string) error {
+	conn, _, err := socket.Dial(ctx, path)
+	if err != nil {
+		return fmt.Errorf("sign out: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	l := &line{conn: conn}
+	if err := l.send(message{Do: "sign_out"}, nil); err != nil {
+		return fmt.Errorf("sign out: %w", err)
+	}
+	if _, err := l.hear("signed_out"); err != nil {
+		return fmt.Errorf("sign out: %w", err)
+	}
+	return nil
+}
+
 func isEnd(err error) bool {
 	var ne net.Error
 	return !errors.As(err, &ne) || !ne.Timeout()

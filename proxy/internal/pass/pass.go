@@ -43,6 +43,9 @@ const (
 type Pass struct {
 	Kind    Kind      `json:"kind"`
 	Expires time.Time `json:"expires"`
+	// Issued is when a page's pass was made: a sign-out ends those from before. It
+	// is zero in those of older releases.
+	Issued time.Time `json:"issued,omitzero"`
 	// Port is the one that a page's pass was given at: browsers send a cookie to
 	// every port of a host.
 	Port int `json:"port,omitempty"`

@@ -18,6 +18,8 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/internal/apiserver"
 	"holdfast/proxy/internal/pass"
+	"holdfast/proxy/policy"
+	"holdfast/shared/logging"
 )
 
 // The page: files that are the same for everybody, and the ways by which a browser
@@ -26,6 +28,7 @@ import (
 //	GET /                 the page's index.html
 //	GET /?ticket=T        a ticket for a cookie, then 303 to /
 //	GET /v1/page          what the cookie is good for: {"signed_in", "expires_at"}
+//	POST /v1/sign-out     takes the cookie from this browser; of the page's own Origin
 //	GET /v1/api           the WebSocket; the cookie stands for the token in hello
 //
 //	GET /share?key=K      a share link for a cookie, then 303 to /share/NAME/
@@ -63,6 +66,9 @@ const (
 func (h *Handler) page(ctx context.Context, r *request) (ok bool, err error) {
 	if share, below, ok := sharePath(r.URL.Path); ok && below == "api" && r.Method == http.MethodGet {
 		return true, h.sharedAPI(ctx, r, share)
+	}
+	if r.URL.Path == "/v1/sign-out" {
+		return true, h.signOut(r)
 	}
 	do := h.pageFor(r)
 	switch {
@@ -121,16 +127,20 @@ func wanted(h http.Header) bool {
 	return true
 }
 
-// front lets a browser in that has a ticket, and shows the page. One that is let in
-// already needs none: its history may still have an old one.
+// front lets a browser in that has a ticket, and shows the page. A ticket is used up
+// also by a browser that is let in already, so that nobody else who has seen it
+// signs in. Such a browser needs none: its history may still have an old one.
 func (h *Handler) front(r *request) error {
 	mine := h.pagePass(r)
 	ticket, asked := r.query["ticket"]
 	switch {
-	case asked && (mine != nil || r.Method == http.MethodHead): // whoever looks ahead does not use a ticket up
+	case asked && r.Method == http.MethodHead: // whoever looks ahead does not use a ticket up
 		return h.redirect(r, "/", "")
 	case asked:
 		who, ok := h.cfg.Server.Redeem(ticket[0], "")
+		if (!ok || len(ticket) != 1) && mine != nil {
+			return h.redirect(r, "/", "")
+		}
 		if !ok || len(ticket) != 1 {
 			return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the ticket is used up, too old, or not for this").
 				shown("This link is used up, or too old.", again)
@@ -139,6 +149,10 @@ func (h *Handler) front(r *request) error {
 		if err != nil {
 			return refuseFor(err).shown("This link cannot be used.", protocol.AsError(err).Message)
 		}
+		if h.cfg.Used != nil {
+			h.cfg.Used(ticket[0])
+		}
+		h.tellSign(r, who, "browser signed in")
 		return h.redirect(r, "/", cookie)
 	case mine != nil && mine.Principal == nil: // else a policy is to be asked again some day
 		cookie, err := h.pageCookie(r, mine)
@@ -148,6 +162,31 @@ func (h *Handler) front(r *request) error {
 		return h.file(r, "index.html", cookie)
 	}
 	return h.index(r)
+}
+
+// signOut takes the cookie from the browser that asks. A page of another site has
+// another Origin, so that it signs nobody out.
+func (h *Handler) signOut(r *request) error {
+	switch {
+	case r.Method != http.MethodPost:
+		return refuse(http.StatusMethodNotAllowed, protocol.CodeUnsupported, "there is only POST")
+	case !ownOrigin(r):
+		return forbid(http.StatusForbidden, protocol.CodePermissionDenied, "only the page itself signs out")
+	}
+	if mine := h.pagePass(r); mine != nil {
+		h.tellSign(r, mine.Principal, "browser signed out")
+	}
+	h.reply(r, http.StatusOK, "application/json", "Cache-Control: no-store\r\n"+setCookie(pageCookieName(r), "", "/", 0), []byte(`{"signed_in":false}`))
+	return nil
+}
+
+// tellSign logs who has signed in or out, and from where.
+func (h *Handler) tellSign(r *request, who *policy.Principal, event string) {
+	line := h.cfg.Log.Info().Bool(logging.Security, true).Str(logging.RemoteAddr, r.nc.RemoteAddr().String()).Str("browser", cut(r.Header.Get("User-Agent")))
+	if who != nil {
+		line = line.Str("user", who.User).Str("workspace", who.Workspace)
+	}
+	line.Msg(event)
 }
 
 // again says how to come by a link.
@@ -171,6 +210,8 @@ func (h *Handler) enterShare(r *request) error {
 		return h.redirect(r, "/share/"+pass.Name(keys[0])+"/", "")
 	}
 	at := "/share/" + pass.Name(keys[0]) + "/"
+	h.cfg.Log.Info().Bool(logging.Security, true).Str(logging.Session, string(p.Session)).
+		Str(logging.RemoteAddr, r.nc.RemoteAddr().String()).Str("browser", cut(r.Header.Get("User-Agent"))).Msg("share link opened")
 	return h.redirect(r, at, setCookie(shareCookie(r), keys[0], at, p.Expires.Sub(h.now())))
 }
 
@@ -230,7 +271,7 @@ func port(r *request) string {
 // pageCookie returns the header of a cookie that begins now.
 func (h *Handler) pageCookie(r *request, p *pass.Pass) (string, error) {
 	n, _ := strconv.Atoi(port(r)) // it is one
-	text, err := h.passes.Seal(pass.Pass{Kind: pass.Page, Port: n, Principal: p.Principal, Expires: h.now().Add(pageLife)})
+	text, err := h.passes.Seal(pass.Pass{Kind: pass.Page, Port: n, Principal: p.Principal, Issued: h.now(), Expires: h.now().Add(pageLife)})
 	if err != nil {
 		return "", err
 	}
@@ -246,7 +287,8 @@ func setCookie(name, value, at string, life time.Duration) string {
 // good here and now.
 func (h *Handler) pagePass(r *request) *pass.Pass {
 	for _, c := range r.CookiesNamed(pageCookieName(r)) { // others may have set one of this name
-		if p, err := h.passes.Open(c.Value, pass.Page, h.now()); err == nil && strconv.Itoa(p.Port) == port(r) {
+		p, err := h.passes.Open(c.Value, pass.Page, h.now())
+		if err == nil && strconv.Itoa(p.Port) == port(r) && (h.cfg.SignedOut == nil || !p.Issued.Before(h.cfg.SignedOut())) {
 			return p
 		}
 	}

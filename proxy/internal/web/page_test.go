@@ -233,6 +233,17 @@ func TestSignIn(t *testing.T) {
 	if r, _ := get(t, addr, "/?ticket="+ticket, "Cookie: "+mine); r.StatusCode != 303 || len(r.Cookies()) != 0 {
 		t.Errorf("%d %v", r.StatusCode, r.Header)
 	}
+	// It uses one up all the same: nobody else who has seen the link signs in.
+	seen := ticketFor(t, e)
+	if r, _ := get(t, addr, "/?ticket="+seen, "Cookie: "+mine); r.StatusCode != 303 || len(r.Cookies()) != 1 {
+		t.Errorf("who is in already: %d %v", r.StatusCode, r.Header)
+	}
+	if r, _ := get(t, addr, "/?ticket="+seen); r.StatusCode != 401 {
+		t.Errorf("a ticket is good after a browser that was in already had it: %d", r.StatusCode)
+	}
+	if n := strings.Count(e.log.String(), "browser signed in"); n != 2 {
+		t.Errorf("%d of 2 sign-ins are logged: %s", n, e.log.String())
+	}
 	if log := e.log.String(); strings.Contains(log, ticket) || strings.Contains(log, mine[20:40]) {
 		t.Errorf("a secret is in the log: %s", log)
 	}
@@ -259,6 +270,63 @@ func TestSignIn(t *testing.T) {
 	ann := "holdfast-" + strconv.Itoa(port) + "=" + sealed(t, pass.Pass{Kind: pass.Page, Port: port, Principal: &policy.Principal{User: "ann"}, Expires: clock.now().Add(time.Hour)})
 	if r, _ := get(t, addr, "/", "Cookie: "+ann); len(r.Cookies()) != 0 {
 		t.Error("a policy's user has got another cookie")
+	}
+}
+
+// The page signs its own browser out; the user signs out all.
+func TestSignOut(t *testing.T) {
+	e := newEnv(t)
+	h, c := e.handler(false), &clock{}
+	var signedOut atomic.Pointer[time.Time]
+	used := make(chan string, 2)
+	h.cfg.Page, h.cfg.Files, h.cfg.Now, h.passes = true, files, c.now, pass.NewKey(token)
+	h.cfg.SignedOut = func() time.Time {
+		if at := signedOut.Load(); at != nil {
+			return *at
+		}
+		return time.Time{}
+	}
+	h.cfg.Used = func(ticket string) { used <- ticket }
+	addr := e.listen(h)
+	ticket := ticketFor(t, e)
+	r, _ := get(t, addr, "/?ticket="+ticket)
+	mine, _ := cookie(t, r)
+	if got := <-used; got != ticket {
+		t.Errorf("used %q", got)
+	}
+	ask := func(method string, headers ...string) *http.Response {
+		c := dial(t, addr)
+		c.send(method + " /v1/sign-out HTTP/1.1\r\n" + strings.Join(append(headers, "Host: "+addr.String()), "\r\n") + "\r\n\r\n")
+		return c.response()
+	}
+	own := "Origin: http://" + addr.String()
+	for want, r := range map[int]*http.Response{
+		405: ask("GET", own, "Cookie: "+mine), 403: ask("POST", "Cookie: "+mine),
+	} {
+		if r.StatusCode != want || len(r.Cookies()) != 0 {
+			t.Errorf("%d %v, want %d", r.StatusCode, r.Header, want)
+		}
+	}
+	r = ask("POST", own, "Cookie: "+mine)
+	if all := r.Cookies(); r.StatusCode != 200 || len(all) != 1 || all[0].MaxAge >= 0 || all[0].Value != "" {
+		t.Errorf("sign-out: %d %v", r.StatusCode, r.Header)
+	}
+	isIn := func(cookie string) bool {
+		_, body := get(t, addr, "/v1/page", "Cookie: "+cookie)
+		return strings.Contains(body, `"signed_in":true`)
+	}
+	if !isIn(mine) {
+		t.Error("the cookie is void before all browsers are signed out")
+	}
+	port := addr.(*net.TCPAddr).Port
+	older := "holdfast-" + strconv.Itoa(port) + "=" + sealed(t, pass.Pass{Kind: pass.Page, Port: port, Expires: time.Now().Add(time.Hour)})
+	if !isIn(older) {
+		t.Error("the cookie of an older release is void")
+	}
+	now := time.Now()
+	signedOut.Store(&now)
+	if isIn(mine) || isIn(older) || !isIn(signIn(t, e, addr)) {
+		t.Error("after the sign-out: an old cookie is good, or a new one is not")
 	}
 }
 

@@ -277,7 +277,7 @@ func answer(w io.Writer, status int, contentType, headers string, body []byte) e
 	case http.StatusUnauthorized:
 		b.WriteString("WWW-Authenticate: Bearer\r\n")
 	case http.StatusMethodNotAllowed:
-		b.WriteString("Allow: GET, HEAD\r\n")
+		b.WriteString("Allow: GET, HEAD\r\n") // POST is for signing out, which the page knows
 	case http.StatusUpgradeRequired:
 		b.WriteString("Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
 	case http.StatusServiceUnavailable:

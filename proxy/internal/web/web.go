@@ -83,9 +83,14 @@ type Config struct {
 	Token   string
 	// Page says that the page is served, to peers that are not trusted. Files are
 	// what it consists of, nil where it was not built. Token signs its cookies.
-	Page    bool
-	Files   fs.FS
-	Now     func() time.Time    // nil is time.Now
+	Page  bool
+	Files fs.FS
+	Now   func() time.Time // nil is time.Now
+	// SignedOut returns when the user last signed out all browsers: cookies from
+	// before are void. It may be nil.
+	SignedOut func() time.Time
+	// Used is told of each ticket that a browser has signed in with; may be nil.
+	Used    func(ticket string)
 	Refused func(protocol.Code) // is told of every refusal; may be nil
 	Log     zerolog.Logger
 }

@@ -160,8 +160,16 @@ export function preferences(): Promise<void> {
     h('label', {}, 'Programs may write to the clipboard', select('clipboard', [['ask', 'Ask for each session'], ['always', 'Always'], ['never', 'Never']]),
       h('span', { class: 'hint', text: 'No program can read it.' })),
     h('label', { class: 'check' }, reader, 'Screen reader: the terminal’s rows can be read, and what is printed is announced'),
-    h('div', { class: 'actions' }, h('button', { type: 'button', class: 'action first', text: 'Done', onclick: () => dialog.close() })));
+    h('div', { class: 'actions' },
+      h('button', { type: 'button', class: 'action', text: 'Sign out', title: 'This browser; proxy web lets it in again', onclick: signOut }),
+      h('button', { type: 'button', class: 'action first', text: 'Done', onclick: () => dialog.close() })));
   return closed;
+}
+
+// signOut takes the cookie from this browser, and loads the page anew.
+async function signOut(): Promise<void> {
+  await fetch('/v1/sign-out', { method: 'POST' }).catch(() => undefined); // without an answer it is signed in still, and shows so
+  location.reload();
 }
 
 // What the page does not do itself, and is worth knowing.

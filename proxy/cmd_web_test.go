@@ -1,0 +1,79 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/shared/config"
+	"holdfast/shared/testkit"
+)
+
+// The browser's command line has no ticket: it leads to a file that only this user
+// reads, and that is gone when the browser has signed in.
+func TestOpenPage(t *testing.T) {
+	dir := testkit.Dir(t)
+	t.Setenv("HOLDFAST_DIR", dir)
+	t.Setenv("DISPLAY", ":0")
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	script := "#!/bin/sh\necho \"$1\" >" + dir + "/argument\nf=${1#file://}\nstat -c %a $f >" + dir + "/mode\ncat $f >" + dir + "/content\nrm $f\n"
+	if err := os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l := &webLink{URL: pageURL("127.0.0.1:1", "secret"), ticket: "secret"}
+	opened, err := (&app{}).openPage(t.Context(), l)
+	if err != nil || !opened {
+		t.Fatal(opened, err)
+	}
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+		}
+		return string(b)
+	}
+	if got, want := read("argument"), "file://"+openFile(config.Dirs{Runtime: dir}, "secret")+"\n"; got != want || strings.Contains(got, "secret") {
+		t.Errorf("the browser was given %q, want %q", got, want)
+	}
+	if mode := read("mode"); mode != "600\n" {
+		t.Errorf("the file has mode %s", mode)
+	}
+	if content := read("content"); !strings.Contains(content, `url=`+l.URL+`"`) {
+		t.Errorf("the file has %s", content)
+	}
+
+	// Without a browser nothing is left.
+	t.Setenv("DISPLAY", "")
+	t.Setenv("WAYLAND_DISPLAY", "")
+	if opened, err := (&app{}).openPage(t.Context(), l); opened || err != nil {
+		t.Error(opened, err)
+	}
+	if left, _ := filepath.Glob(dir + "/open-*"); len(left) > 0 {
+		t.Errorf("%q is left", left)
+	}
+}
+
+// A sign-out holds for later proxies, too.
+func TestSignedOut(t *testing.T) {
+	dirs := config.Dirs{State: t.TempDir()}
+	if at := readSignedOut(dirs, "p").at(); !at.IsZero() {
+		t.Errorf("nobody has signed out, and it says %v", at)
+	}
+	now := time.Now()
+	if err := readSignedOut(dirs, "p").set(now); err != nil {
+		t.Fatal(err)
+	}
+	if at := readSignedOut(dirs, "p").at(); !at.Equal(now) {
+		t.Errorf("%v, want %v", at, now)
+	}
+	if err := os.WriteFile(filepath.Join(dirs.State, "p.signed-out"), []byte("?"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if at := readSignedOut(dirs, "p").at(); at.Before(now) {
+		t.Errorf("what cannot be read makes no cookie void that is older than it: %v", at)
+	}
+}
