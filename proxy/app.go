@@ -241,12 +241,6 @@ func (a *app) jsonFlag(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-func printJSON(cmd *cobra.Command, v any) error {
-	enc := json.NewEncoder(cmd.OutOrStdout())
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
 // withClient runs f with a client, and closes the client. It is for commands about
 // sessions that exist: if nothing runs here, it starts nothing and returns an error.
 func (a *app) withClient(ctx context.Context, f func(*client.Client) error) error {

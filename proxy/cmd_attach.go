@@ -174,7 +174,7 @@ func earlyExit(ctx context.Context, c *client.Client, s *protocol.SessionInfo, e
 		return nil // there is no telling, or it was not early
 	}
 	if err := c.Forget(ctx, s.ID); err != nil {
-		fmt.Fprintln(os.Stderr, "proxy: the dead session is still listed:", err)
+		fmt.Fprintln(stderr, "proxy: the dead session is still listed:", err)
 	}
 	e := protocol.ExitedEarly(s.ID, record)
 	e.Exit.Tail = nil // it stands on the terminal already

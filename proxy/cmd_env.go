@@ -49,7 +49,7 @@ func (a *app) envCommand() *cobra.Command {
 				return printJSON(cmd, append([]string{}, env...))
 			}
 			if len(env) == 0 {
-				fmt.Fprintf(os.Stderr, "proxy: no viewer of %s has told of its environment\n", id)
+				fmt.Fprintf(stderr, "proxy: no viewer of %s has told of its environment\n", id)
 				return nil
 			}
 			dirs, err := a.dirs()

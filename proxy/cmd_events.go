@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -199,7 +198,7 @@ func (o *eventsOptions) each(events *client.Events, out io.Writer) (n int, err e
 
 func (o *eventsOptions) write(out io.Writer, e *client.Event) (err error) {
 	if o.json {
-		return json.NewEncoder(out).Encode(e)
+		return jsonTo(out).Encode(e)
 	}
 	_, err = fmt.Fprintln(out, eventText(e))
 	return err

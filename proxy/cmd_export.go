@@ -34,7 +34,7 @@ func (a *app) exportCommand() *cobra.Command {
 			if err := o.export(cmd.Context(), c, id, &b); err != nil {
 				return err
 			}
-			return o.write(cmd.OutOrStdout(), b.Bytes())
+			return o.write(raw(cmd), b.Bytes())
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if !slices.Contains(exportFormats, o.format) {
@@ -95,7 +95,7 @@ func (o *exportOptions) export(ctx context.Context, c *client.Client, id protoco
 		return err
 	}
 	if screen.First > 0 {
-		fmt.Fprintf(os.Stderr, "proxy: the first %d lines are no longer kept\n", screen.First)
+		fmt.Fprintf(stderr, "proxy: the first %d lines are no longer kept\n", screen.First)
 	}
 	if o.format == "html" {
 		_, err := w.Write(screenHTML(id, screen.page()))
@@ -186,7 +186,7 @@ func (o *exportOptions) cast(ctx context.Context, c *client.Client, id protocol.
 		return err
 	}
 	if offset > 0 {
-		fmt.Fprintf(os.Stderr, "proxy: the first %d bytes are no longer kept\n", offset)
+		fmt.Fprintf(stderr, "proxy: the first %d bytes are no longer kept\n", offset)
 	}
 	cast := &castWriter{w: w}
 	if err := cast.line(newCastHeader(info, info.CreatedAt)); err != nil {

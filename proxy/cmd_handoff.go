@@ -18,6 +18,7 @@ import (
 	"holdfast/proxy/internal/daemon"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/pipe"
+	"holdfast/shared/plain"
 	"holdfast/shared/version"
 )
 
@@ -240,9 +241,9 @@ func (f *follower) show(p progress, line []byte) {
 		return
 	}
 	if f.o.json {
-		fmt.Printf("%s", line)
+		_, _ = plain.JSON(stdout).Write(line)
 	} else if text := p.text(); f.tty && text != "" {
-		fmt.Fprintf(os.Stderr, "%7.1f ms  %s\n", p.AtMS, text)
+		fmt.Fprintf(stderr, "%7.1f ms  %s\n", p.AtMS, text)
 	}
 }
 
@@ -319,7 +320,7 @@ func (f *follower) finish(old, pid int, took time.Duration) {
 	took = took.Round(time.Millisecond)
 	old = cmp.Or(old, f.seen["offered"].PID) // of one that our requests are not understood by
 	if _, tried := f.seen["looked"]; tried {
-		fmt.Printf("proxy %s could take over from pid %d, which serves on, after %v\n", cmp.Or(version.String(), "dev"), old, took)
+		fmt.Fprintf(stdout, "proxy %s could take over from pid %d, which serves on, after %v\n", cmp.Or(version.String(), "dev"), old, took)
 		return
 	}
 	from := "no proxy ran before"
@@ -330,8 +331,8 @@ func (f *follower) finish(old, pid int, took time.Duration) {
 	if p, ok := f.seen["serving"]; ok {
 		build = " " + cmp.Or(p.Version, "dev")
 	}
-	fmt.Printf("proxy%s serves as pid %d, %s, in %v\n", build, pid, from, took)
+	fmt.Fprintf(stdout, "proxy%s serves as pid %d, %s, in %v\n", build, pid, from, took)
 	if p, ok := f.seen["moved"]; ok && p.Connections+p.Closed > 0 && !f.tty {
-		fmt.Println(p.moved())
+		fmt.Fprintln(stdout, p.moved())
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,9 +35,9 @@ func (a *app) historyCommand() *cobra.Command {
 				return err
 			}
 			if a.json {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(h) // on one line: there are many
+				return jsonTo(cmd.OutOrStdout()).Encode(h) // on one line: there are many
 			}
-			out := bufio.NewWriter(cmd.OutOrStdout())
+			out := bufio.NewWriter(raw(cmd))
 			for _, l := range h.Lines {
 				o.print(out, l, h.Looks)
 			}

@@ -99,16 +99,6 @@ func commandLine(argv []string) string {
 	return line
 }
 
-// printable keeps a session's words from acting on the terminal that lists it.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
 func since(t time.Time) string {
 	d := max(0, time.Since(t))
 	switch {

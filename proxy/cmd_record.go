@@ -88,7 +88,7 @@ func (o *recordOptions) record(cmd *cobra.Command, c *client.Client, id protocol
 		return err
 	}
 	defer func() { _ = att.Detach() }()
-	w, length, done, err := openCast(o.output, cmd.OutOrStdout(), o.overwrite, o.append)
+	w, length, done, err := openCast(o.output, raw(cmd), o.overwrite, o.append)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (o *recordOptions) record(cmd *cobra.Command, c *client.Client, id protocol
 		return err
 	}
 	if o.output != "-" {
-		fmt.Fprintf(os.Stderr, "recorded %v of %s to %s\n", took.Round(time.Second), id, o.output)
+		fmt.Fprintf(stderr, "recorded %v of %s to %s\n", took.Round(time.Second), id, o.output)
 	}
 	return nil
 }

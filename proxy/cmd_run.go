@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -108,7 +107,7 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 			return protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf(
 				"run %s is of another command: %s", s.SessionID, printable(commandLine(s.Session.Argv))))
 		}
-		r := &oneRun{c: c, o: o, s: s.Session, signals: signals, out: cmd.OutOrStdout()}
+		r := &oneRun{c: c, o: o, s: s.Session, signals: signals, out: raw(cmd)}
 		r.ends = &lineEnds{w: r.out}
 		r.s.ID = s.SessionID
 		if t := openTerminal(os.Stdin, os.Stdout); !o.text && !o.asOne && t.isTerminal() {
@@ -297,7 +296,7 @@ func (r *oneRun) catchUp(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if offset > r.pos {
-		fmt.Fprintf(os.Stderr, "proxy: %d bytes of the output are no longer kept\n", offset-r.pos)
+		fmt.Fprintf(stderr, "proxy: %d bytes of the output are no longer kept\n", offset-r.pos)
 		r.pos = offset
 	}
 	if skip := r.pos - offset; skip < uint64(len(data)) {
@@ -418,7 +417,7 @@ func (r *oneRun) result(ctx context.Context, timedOut bool) error {
 	text, truncated := b.String(), lines.First > 0
 	if r.o.text {
 		if truncated {
-			fmt.Fprintf(os.Stderr, "proxy: the first %d lines are no longer kept\n", lines.First)
+			fmt.Fprintf(stderr, "proxy: the first %d lines are no longer kept\n", lines.First)
 		}
 		_, err := io.WriteString(r.out, text)
 		return err
@@ -430,7 +429,7 @@ func (r *oneRun) result(ctx context.Context, timedOut bool) error {
 	if e := r.exit; e != nil {
 		o.ExitCode, o.Signal, o.Outcome, o.DurationMS = &e.ExitCode, e.Signal, e.Outcome, e.ExitedAt.Sub(e.StartedAt).Milliseconds()
 	}
-	enc := json.NewEncoder(r.out)
+	enc := jsonTo(r.out)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(o)
 }

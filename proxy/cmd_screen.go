@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,9 +28,9 @@ func (a *app) screenCommand() *cobra.Command {
 				return err
 			}
 			if a.json {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(content) // on one line: there are many cells
+				return jsonTo(cmd.OutOrStdout()).Encode(content) // on one line: there are many cells
 			}
-			return o.print(cmd.OutOrStdout(), id, content)
+			return o.print(raw(cmd), id, content)
 		}))
 	cmd.Example = "  proxy screen build --lines 20\n  proxy screen build --json\n  proxy screen build --html --scrollback >build.html"
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return o.check(a.json, cmd.Flags().Changed("scrollback")) }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,8 +28,8 @@ func (a *app) searchCommand() *cobra.Command {
 				found = append(found, m)
 			}
 			slices.Reverse(found) // the newest comes first, and is to stand last
-			out := bufio.NewWriter(cmd.OutOrStdout())
-			if err := a.printMatches(out, found, colours(cmd.OutOrStdout())); err != nil {
+			out := bufio.NewWriter(raw(cmd))
+			if err := a.printMatches(out, found, colours(raw(cmd))); err != nil {
 				return err
 			}
 			if err := out.Flush(); err != nil {
@@ -58,7 +57,7 @@ func (a *app) searchCommand() *cobra.Command {
 
 // printMatches prints as grep does, or with --json an object on each line.
 func (a *app) printMatches(w io.Writer, found []protocol.Match, coloured bool) error {
-	enc := json.NewEncoder(w)
+	enc := jsonTo(w)
 	for _, m := range found {
 		var err error
 		switch {

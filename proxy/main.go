@@ -28,7 +28,7 @@ func main() {
 	stop()
 	if code := exitCode(err); code != 0 {
 		if text := errorText(err); text != "" {
-			fmt.Fprintln(os.Stderr, "proxy:", text)
+			fmt.Fprintln(stderr, "proxy:", text)
 		}
 		os.Exit(code)
 	}
@@ -85,6 +85,8 @@ func (a *app) command() *cobra.Command {
 		a.killCommand(), a.waitCommand(), a.markCommand(),
 		a.webCommand(), a.shareCommand(),
 	)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
 	addCompletion(root)
 	addManual(root)
 	for _, cmd := range root.Commands() {

@@ -10,6 +10,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/plain"
 )
 
 // A viewer joins a terminal and an attachment.
@@ -238,17 +239,17 @@ func (v *viewer) report(ctx context.Context, c *client.Client, o *attachOptions,
 	return childExit(exit.ExitCode)
 }
 
-func warn(err error) { fmt.Fprintln(os.Stderr, "proxy: warning:", err) }
+func warn(err error) { fmt.Fprintln(stderr, "proxy: warning:", err) }
 
 // say prints a line of ours under what the session has left, and clears the
 // rest of it away.
 func (v *viewer) say(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := printable(fmt.Sprintf(format, args...))
 	if v.term.isTerminal() && isTerminal(os.Stderr) {
 		if v.term.escapes() {
 			text = "\x1b[J" + text
 		}
 		text = "\r\n" + text
 	}
-	fmt.Fprintln(os.Stderr, text)
+	fmt.Fprintln(plain.Raw(stderr), text) // with the sequences above
 }

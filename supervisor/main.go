@@ -26,6 +26,7 @@ import (
 	pipe "holdfast/shared/link"
 	"holdfast/shared/logging"
 	"holdfast/shared/machine"
+	"holdfast/shared/plain"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
 	"holdfast/supervisor/internal/linkserver"
@@ -52,7 +53,7 @@ func main() {
 	}
 	machine.Share()
 	if err := command().Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "supervisor:", err)
+		fmt.Fprintln(plain.NewWriter(os.Stderr), "supervisor:", err)
 		os.Exit(exitCode(err))
 	}
 }

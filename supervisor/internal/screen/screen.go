@@ -10,6 +10,7 @@
 package screen
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -58,9 +59,15 @@ func newTerm(size protocol.Size, lines int, events func(vt.Event)) *vt.Term {
 }
 
 // Write takes what the child printed, in order.
-func (s *Screen) Write(p []byte) {
-	s.term.Write(p)
-	s.offset += uint64(len(p))
+func (s *Screen) Write(p []byte) { s.WriteSome(p, math.MaxInt) }
+
+// WriteSome is Write that stops early: it takes bytes of p, at least one, until
+// they have cost about budget, and returns that cost. Offset says how many it
+// took. A budget of 1<<20 is some milliseconds, and at most 64 KiB.
+func (s *Screen) WriteSome(p []byte, budget int) (cost int) {
+	n, cost := s.term.WriteSome(p, budget)
+	s.offset += uint64(n)
+	return cost
 }
 
 // Offset returns how many bytes were written: what has the offset of the next
@@ -83,6 +90,13 @@ func (s *Screen) Resize(size protocol.Size) {
 // Replies returns, once, what a terminal answers to the questions that were
 // asked since.
 func (s *Screen) Replies() []byte { return s.term.Replies() }
+
+// RepliesAlone returns those of Replies that have to be given also if a viewer's
+// terminal answers the others.
+func (s *Screen) RepliesAlone() []byte { return s.term.RepliesAlone() }
+
+// TellSize has Replies tell the program of its size, if it wants to be told.
+func (s *Screen) TellSize() { s.term.TellSize() }
 
 // Line is the number of the first line that is not whole, as History counts: that
 // of the cursor, which a program on the alternate screen leaves where it was.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/screen"
 )
 
 // Programs ask their terminal: for its kind, its cursor, its colours. Somebody
@@ -145,18 +146,21 @@ func (s *Session) hears(a *Attachment) bool {
 func (s *Session) claim(a *Attachment) {
 	if a != nil && a.spec.Resume != nil && a.pos == 0 {
 		s.answers.claim(a.spec.Writer)
+		s.reply(s.heldAlone)
 	} else {
 		s.answers.claim("")
 		s.reply(s.held)
 	}
-	s.held, s.claimed = nil, nil
+	s.held, s.heldAlone, s.claimed = nil, nil, nil
 	s.note()
 }
 
-// answerWith types what the terminal answers to what the child has just asked, in
-// its turn among the input, where it is ours to do so. That it has been asked is
-// noted first: a successor must not answer twice.
-func (s *Session) answerWith(p []byte) {
+// answerFor types what a screen answers to what the child has just asked, in its
+// turn among the input. If a viewer answers, that is what the session alone can
+// tell. That it has been asked is noted first: a successor must not answer twice.
+func (s *Session) answerFor(sc *screen.Screen) {
+	alone := sc.RepliesAlone()
+	p := sc.Replies()
 	if len(p) == 0 {
 		return
 	}
@@ -168,11 +172,14 @@ func (s *Session) answerWith(p []byte) {
 		s.reply(p)
 	case unclaimed:
 		s.held = append(s.held, p...)
+		s.heldAlone = append(s.heldAlone, alone...)
 		if left := claimTime - time.Since(s.begun); left <= 0 || len(s.held) > maxAnswers {
 			s.claim(nil)
 		} else if s.claimed == nil {
 			s.claimed = time.After(left)
 		}
+	default:
+		s.reply(alone)
 	}
 }
 
@@ -185,7 +192,7 @@ func (s *Session) asked() uint64 {
 }
 
 func (s *Session) reply(p []byte) {
-	if s.open() != nil {
+	if len(p) == 0 || s.open() != nil {
 		return
 	}
 	in := &s.input

@@ -322,22 +322,23 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 	if screenOnly {
 		history = 0
 	}
-	size := s.size
+	shown := s.shownSize()
+	size := shown
 	if a.fitted = a.ownView(); a.fitted {
-		size, a.size = a.window, s.size
+		size, a.size = a.window, shown
 	}
 	var pos uint64
 	s.core(func() { a.snapshot, pos = s.screen.Snapshot(history, size) })
 	if s.degraded { // what was printed last has to do
-		a.snapshot, size = nil, s.size
+		a.snapshot, shown, size = nil, s.size, s.size
 		a.fitted = false
 		pos, _, _ = s.ring.Bounds()
 	}
 	a.move(pos)
-	a.snapshotSize = s.size
-	a.deaf = size != s.size
+	a.snapshotSize = shown
+	a.deaf = size != shown
 	a.mu.Lock()
-	a.renewed = false
+	a.renewed = a.fitted && shown != s.size // the screen has yet to come to the last resize
 	a.mu.Unlock()
 	a.view, a.update = nil, nil
 	if a.deaf {

@@ -1,6 +1,9 @@
 package session
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // A program that asks for focus events (mode 1004) learns whether any of its
 // viewers has the focus. The viewers' own reports are taken out of what they
@@ -14,33 +17,42 @@ type focus struct {
 
 const reportFocus = len("\x1b[I")
 
-// acceptFrom is accept for what a viewer has typed.
+// acceptFrom is accept for what a viewer has typed. Reports of its terminal that
+// the program must not get as they are get others in their place.
 func (s *Session) acceptFrom(a *Attachment, offset uint64, p []byte) (int, error) {
 	name := a.spec.Writer
 	if bytes.IndexByte(p, esc) < 0 {
 		return s.accept(name, offset, p)
 	}
-	if on, asked := s.wantsFocus(); !on {
-		return s.accept(name, offset, p)
-	} else if asked != s.focus.asked { // it knows nothing, or nothing any more
+	wantsFocus, asked := s.wantsFocus()
+	if wantsFocus && asked != s.focus.asked { // it knows nothing, or nothing any more
 		s.focus = focus{asked: asked}
 	}
 	n := 0
 	for n < len(p) {
 		rest := p[n:]
-		at := a.nextFocus(rest)
+		at, length := a.nextReport(rest, wantsFocus)
 		k, err := s.accept(name, offset+uint64(n), rest[:at])
 		a.passed(rest[:k])
 		n += k
 		if err != nil || k < at || at == len(rest) {
 			return n, err
 		}
-		a.focused = rest[at+2] == 'I'
-		told := s.focusNews()
-		if k, err = s.replace(name, offset+uint64(n), reportFocus, told); k == 0 {
+		report := rest[at : at+length]
+		isFocus := len(report) == reportFocus
+		var told []byte
+		if isFocus {
+			a.focused = report[2] == 'I'
+			told = s.focusNews()
+		} else {
+			told = withoutMargins(report)
+		}
+		if k, err = s.replace(name, offset+uint64(n), length, told); k == 0 {
 			return n, err // no room: it comes again
 		}
-		s.focusTold(told)
+		if isFocus {
+			s.focusTold(told)
+		}
 		if n += k; err != nil {
 			return n, err
 		}
@@ -48,9 +60,11 @@ func (s *Session) acceptFrom(a *Attachment, offset uint64, p []byte) (int, error
 	return n, nil
 }
 
-// nextFocus returns where in p the first report of focus begins that is not
-// pasted text, or the length of p.
-func (a *Attachment) nextFocus(p []byte) int {
+// nextReport returns where in p the first report begins that is not for the
+// program as it is, and its length: one of focus, or DA1 of a terminal that has
+// more than the core keeps. It returns the length of p if there is none. Pasted
+// text is no report.
+func (a *Attachment) nextReport(p []byte, focus bool) (at, length int) {
 	pasting := a.pasting
 	for i := 0; i < len(p); i++ {
 		k := bytes.IndexByte(p[i:], esc)
@@ -64,12 +78,33 @@ func (a *Attachment) nextFocus(p []byte) int {
 			pasting = true
 		case bytes.HasPrefix(rest, pasteEnds):
 			pasting = false
-		case !pasting && (bytes.HasPrefix(rest, focusIn) || bytes.HasPrefix(rest, focusOut)):
-			return i
+		case pasting:
+		case focus && (bytes.HasPrefix(rest, focusIn) || bytes.HasPrefix(rest, focusOut)):
+			return i, reportFocus
+		case bytes.HasPrefix(rest, da1Begins):
+			if n := csiReportLen(rest); n > 0 && rest[n-1] == 'c' && len(withoutMargins(rest[:n])) < n {
+				return i, n
+			}
 		}
 	}
-	return len(p)
+	return len(p), 0
 }
+
+// withoutMargins returns the answer to DA1 of a terminal without what the core
+// does not keep: 21, left and right margins, and 28, rectangles. A program that
+// used them would have the viewer show another screen than the session's.
+//
+// The session does not answer DA1 itself if a viewer answers: many programs ask
+// it last, and know from its answer that no other answer comes. An answer in two
+// pieces stays as it is.
+func withoutMargins(report []byte) []byte {
+	params := bytes.Split(report[len(da1Begins):len(report)-1], []byte(";"))
+	kept := slices.DeleteFunc(params, func(p []byte) bool { return string(p) == "21" || string(p) == "28" })
+	out := append(bytes.Clone(da1Begins), bytes.Join(kept, []byte(";"))...)
+	return append(out, 'c')
+}
+
+var da1Begins = []byte("\x1b[?")
 
 // passed notes whether what a has typed so far ends within a paste.
 func (a *Attachment) passed(p []byte) {

@@ -64,8 +64,8 @@ func (s *Session) stand(h *halt) {
 	}
 }
 
-// standReader returns when read is at rest, or has ended, and all that it has read
-// is shown.
+// standReader returns when read is at rest, or has ended, and loop has received
+// all that it has read.
 func (s *Session) standReader(h *halt) {
 	for resting := false; !resting || len(s.chunks) > 0; {
 		select {
@@ -74,7 +74,7 @@ func (s *Session) standReader(h *halt) {
 				s.outputOver = true // loop sees it, too
 				return
 			}
-			s.shown(c)
+			s.receive(c)
 		case <-h.reader:
 			resting = true
 		}
@@ -84,6 +84,7 @@ func (s *Session) standReader(h *halt) {
 // goOn takes stand back.
 func (s *Session) goOn(h *halt) {
 	s.halting.Store(nil)
+	s.showAll() // else more than loop may be behind could lie between it and the ring's end
 	until := time.Time{}
 	if s.childEnded {
 		until = time.Now().Add(drainQuiet)

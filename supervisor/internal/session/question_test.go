@@ -74,3 +74,83 @@ func TestDetachedAnswers(t *testing.T) {
 		}
 	})
 }
+
+// The core keeps no left and right margins, and reports the size itself: whatever
+// a viewer's terminal can do, the program learns that from the session.
+func TestViewerGrantsNoMargins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{Answers: true, Writer: "xterm"})
+		show(by(s), "\x1b[?69$p\x1b[?2048$p\x1b[c")
+		if got, want := typedBy(by(s)), "\x1b[?69;0$y\x1b[?2048;2$y"; got != want {
+			t.Errorf("the session answers %q, want %q", got, want)
+		}
+		if got := v.saw(t); strings.Contains(got, "$p") || !strings.HasSuffix(got, "\x1b[c") {
+			t.Errorf("the viewer is asked %q, want DA1 alone", got)
+		}
+		for _, tt := range []struct{ name, typed, want string }{
+			{"xterm", "\x1b[?64;1;2;6;9;15;16;17;18;21;22;28c", "\x1b[?64;1;2;6;9;15;16;17;18;22c"},
+			{"within other input", "a\x1b[>41;390;0c\x1b[?21;28cb", "a\x1b[>41;390;0c\x1b[?cb"},
+			{"a terminal without margins", "\x1b[?1;2c", "\x1b[?1;2c"},
+			{"another report with 21", "\x1b[?21u\x1b[21;1R", "\x1b[?21u\x1b[21;1R"},
+			{"pasted", "\x1b[200~\x1b[?21c\x1b[201~\x1b[?1;21c", "\x1b[200~\x1b[?21c\x1b[201~\x1b[?1c"},
+		} {
+			if err := v.a.Type(v.typed, []byte(tt.typed)); err != nil {
+				t.Fatal(err)
+			}
+			v.typed += uint64(len(tt.typed))
+			if got := typedBy(by(s)); got != tt.want {
+				t.Errorf("%s: %q reaches the program as %q, want %q", tt.name, tt.typed, got, tt.want)
+			}
+		}
+	})
+}
+
+// A program that asks for reports of the size (mode 2048) gets one for each
+// change, from the session alone, with a viewer and without.
+func TestSizeIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		v := look(t, s, protocol.AttachSpec{Answers: true, Cols: 80, Rows: 24})
+		v.saw(t)
+		told := func(what, want string) {
+			t.Helper()
+			if got := typedBy(by(s)); got != want {
+				t.Errorf("%s: the program is told %q, want %q", what, got, want)
+			}
+		}
+		show(by(s), "\x1b[?1004;2048h\x1b[?2048h")
+		told("at once", "\x1b[48;24;80;0;0t\x1b[48;24;80;0;0t")
+		if got, want := v.saw(t), "\x1b[?1004;0000h\x1b[?2048\x18"; got != want {
+			t.Errorf("the viewer is shown %q, want %q", got, want)
+		}
+		if err := v.a.Resize(protocol.Size{Cols: 100, Rows: 30}); err != nil {
+			t.Fatal(err)
+		}
+		told("a viewer's size", "\x1b[48;30;100;0;0t")
+		if err := v.a.Resize(protocol.Size{Cols: 100, Rows: 30}); err != nil {
+			t.Fatal(err)
+		}
+		told("the same size", "")
+		if err := v.a.Appear(protocol.Appearance{CellWidth: 8, CellHeight: 16}); err != nil {
+			t.Fatal(err)
+		}
+		told("pixels", "\x1b[48;30;100;480;800t")
+		v.a.Detach()
+		if err := s.Resize(protocol.Size{Cols: 50, Rows: 20}); err != nil {
+			t.Fatal(err)
+		}
+		told("nobody looks", "\x1b[48;20;50;320;400t")
+		late := look(t, s, protocol.AttachSpec{Answers: true})
+		if got := late.saw(t); strings.Contains(got, "2048") {
+			t.Errorf("the snapshot has the viewer's terminal report, too: %q", got)
+		}
+		show(by(s), "\x1b[?2048l")
+		if err := s.Resize(protocol.Size{Cols: 60, Rows: 20}); err != nil {
+			t.Fatal(err)
+		}
+		told("off", "")
+	})
+}

@@ -27,6 +27,8 @@ type restoration struct {
 	screen *screen.Screen
 	told   uint64 // what the program asked before here was answered
 	heard  uint64 // nothing is asked before here that was not
+
+	resized bool // the size, in cells or pixels, has changed meanwhile, of which the program was not told
 }
 
 // at is up to where the restoration has come.
@@ -110,14 +112,20 @@ func (s *Session) step(r *restoration) {
 	}
 	if size := s.ring.SizeAt(at); size != r.screen.Size() {
 		r.screen.Resize(size)
+		r.screen.Replies() // it was told of that size
 	}
 	if at < end {
 		s.replay(r, at, end)
 		return
 	}
 	r.screen.SetAppearance(s.appearance)
-	r.screen.Events() // told, or too old to be told
+	r.screen.Replies() // the program was told of that size in pixels
+	r.screen.Events()  // told, or too old to be told
 	s.screen, s.restoring = r.screen, nil
+	if r.resized {
+		s.screen.TellSize()
+		s.answerFor(s.screen)
+	}
 	s.idle.touch()
 	s.tellAwaits()
 	s.tries = 0
@@ -162,8 +170,10 @@ func (s *Session) replay(r *restoration, at, end uint64) {
 	if at <= s.commands.heard {
 		r.screen.Heard() // told, and counted
 	}
-	if replies := r.screen.Replies(); at > r.told {
-		s.answerWith(replies)
+	if at > r.told {
+		s.answerFor(r.screen)
+	} else {
+		r.screen.Replies()
 	}
 }
 

@@ -44,6 +44,7 @@ type saved struct {
 	FocusAsked uint64              `json:"focus_asked,omitempty"`
 	Turns      []savedTurn         `json:"turns"`
 	Held       []byte              `json:"held,omitempty"`
+	HeldAlone  []byte              `json:"held_alone,omitempty"`
 	Line       int                 `json:"line,omitempty"`
 	Title      string              `json:"title,omitempty"` // until the screen knows
 	Cwd        string              `json:"cwd,omitempty"`
@@ -150,7 +151,7 @@ func (s *Session) save() *saved {
 	v := &saved{
 		Version: savedVersion, ID: s.id, Instance: s.instance, Spec: s.savedSpec, PTY: s.ptyState(), State: s.state, LastIO: s.lastIO,
 		Attached: s.attached, SizePolicy: s.sizing.policy, Decider: s.sizing.decider, Appearance: s.appearance,
-		Focus: s.focus.told, FocusAsked: s.focus.asked, Turns: s.answers.saved(), Held: s.held, Line: s.input.line.n,
+		Focus: s.focus.told, FocusAsked: s.focus.asked, Turns: s.answers.saved(), Held: s.held, HeldAlone: s.heldAlone, Line: s.input.line.n,
 		Degraded: s.degraded, Exit: s.exit, Seen: s.seen,
 		Command: s.commands.info, PromptAt: s.commands.promptAt, Heard: &s.commands.heard, Busy: s.quiet.busy, Away: s.away.saved(), ViewerEnv: s.viewerEnv,
 	}
@@ -205,7 +206,7 @@ func (s *Session) take(v *saved) error {
 	}
 	s.attached, s.appearance = v.Attached, v.Appearance
 	s.focus = focus{told: v.Focus, asked: v.FocusAsked}
-	s.held, s.input.line.n, s.degraded = v.Held, v.Line, v.Degraded
+	s.held, s.heldAlone, s.input.line.n, s.degraded = v.Held, v.HeldAlone, v.Line, v.Degraded
 	s.title, s.cwd = v.Title, v.Cwd
 	s.commands.info, s.viewerEnv, s.quiet.busy = v.Command, v.ViewerEnv, v.Busy
 	s.commands.heard, s.commands.promptAt = nothingHeard, v.PromptAt

@@ -115,6 +115,7 @@ type Session struct {
 	size        protocol.Size
 	lastIO      time.Time
 	screen      *screen.Screen // see core.go: not to be used but within core
+	received    uint64         // the end of the last chunk
 	adopted     bool           // it was begun by a supervisor before this one
 	restoring   *restoration   // until there is a screen
 	degraded    bool           // there is none worth looking at
@@ -140,6 +141,7 @@ type Session struct {
 	away        away
 	viewerEnv   []string         // of the last viewer that told it; replaced, and never changed
 	held        []byte           // our answers to questions that are nobody's yet
+	heldAlone   []byte           // of held, what a viewer cannot answer
 	claimed     <-chan time.Time // then they are ours
 	ending      *ending
 	signalled   signalled
@@ -388,15 +390,26 @@ func (s *Session) loop() {
 		s.takeUp()
 		s.settle()
 	}
+	always := make(chan struct{})
+	close(always)
 	for s.state != protocol.StateForgotten {
+		// The next chunk is received when all of the last one is on the screen:
+		// until then the child waits.
+		next, rest := chunks, (<-chan struct{})(nil)
+		if s.behind() {
+			next, rest = nil, always
+		}
 		select {
-		case c, ok := <-chunks:
+		case c, ok := <-next:
 			if !ok {
 				chunks, s.outputOver = nil, true
 				s.finishIfOver()
 				continue
 			}
-			s.shown(c)
+			s.receive(c)
+		case <-rest:
+			s.show(s.received, pieceCost)
+			s.finishIfOver()
 		case f := <-s.asks:
 			f() // and settles
 		case err := <-s.takes:
@@ -433,10 +446,11 @@ func (s *Session) loop() {
 	s.releaseRing()
 }
 
-// shown shows a chunk.
-func (s *Session) shown(c chunk) {
+// receive writes a chunk to the screen, or its first part if it is dear.
+func (s *Session) receive(c chunk) {
 	s.printed()
-	s.show(c.offset + uint64(c.n))
+	s.received = c.offset + uint64(c.n)
+	s.show(s.received, pieceCost)
 }
 
 func (s *Session) releaseRing() {
@@ -475,7 +489,7 @@ func (s *Session) try(f func() error) error {
 // is closed and the table no longer counts the session, and only then does
 // anybody see exited.
 func (s *Session) finishIfOver() {
-	if s.exit != nil || !s.outputOver || !s.childEnded || (s.ending != nil && !s.ending.over) {
+	if s.exit != nil || !s.outputOver || s.behind() || !s.childEnded || (s.ending != nil && !s.ending.over) {
 		return
 	}
 	s.news.rang()
@@ -634,9 +648,10 @@ func (s *Session) resize(size protocol.Size) error {
 		return err
 	}
 	s.size = size
-	s.show(s.ring.MarkSize(size)) // what came before it came at the old size
-	if s.restoring == nil {       // else it sees the mark
-		s.guarded(func() { s.screen.Resize(size) })
+	s.ring.MarkSize(size) // what came before it came at the old size
+	s.feed()
+	if s.restoring != nil {
+		s.restoring.resized = true
 	}
 	s.idle.touch()
 	for a := range s.attachments {

@@ -1,50 +1,103 @@
 package session
 
 import (
+	"math"
 	"time"
 
+	"holdfast/protocol"
 	"holdfast/shared/rawio"
 )
 
-// feed shows the screen all that is in the ring. Who asks loop for something
-// then sees what was printed before.
+// A few bytes may change every cell of a large screen, so what is written to a
+// screen at a time is bounded by its cost (screen.WriteSome) and not by its
+// length.
+const (
+	// loop answers requests after each such piece of a chunk, which takes 1 or 2 ms.
+	pieceCost = 1 << 20
+	// A request waits for as much, some 50 to 100 ms: 2 MiB of text, which is more
+	// than the chunks that lie between loop and the end of the ring. Only if a
+	// program prints what is dear does the request see an older screen. Every
+	// answer tells the offset that it is of.
+	feedCost = 32 << 20
+)
+
+// feed writes the unread bytes of the ring to the screen, so that a request sees
+// what was printed before it; not all of them if they cost more than feedCost.
 func (s *Session) feed() {
 	_, end, _ := s.ring.Bounds()
-	s.show(end)
+	s.show(end, feedCost)
 }
 
-// show feeds the screen up to an offset, as far as that has not been done, and
-// sees to what the child has said to its terminal in it.
-func (s *Session) show(end uint64) {
+// showAll is feed without a bound, for one whose terminal is at rest.
+func (s *Session) showAll() {
+	_, end, _ := s.ring.Bounds()
+	s.show(end, math.MaxInt)
+}
+
+// behind reports whether there is more to write to the screen of the chunks that
+// loop has received.
+func (s *Session) behind() bool {
+	return s.restoring == nil && s.screen.Offset() < s.received
+}
+
+// show writes the ring's bytes up to an offset to the screen, unless that was
+// done before, until they have cost about budget. Then it sees to what the child
+// has said to its terminal in them. The screen changes its size where the
+// terminal has.
+func (s *Session) show(end uint64, budget int) {
 	if s.restoring != nil {
 		if !s.hurries(end) {
 			return // it comes to that
 		}
 		s.finishRestore()
 	}
+	if s.degraded {
+		s.screen.Skip(max(end, s.screen.Offset()))
+		return
+	}
+	s.fitScreen()
 	from := s.screen.Offset()
 	if from >= end {
 		return
 	}
-	if s.degraded {
-		s.screen.Skip(end)
-		return
-	}
 	polite := end-from > courtesyPiece && s.cfg.courtesy.due(s)
-	for ; from < end; from = s.screen.Offset() {
+	for from < end && budget > 0 && !s.degraded {
 		n := end - from
+		if m, ok := s.ring.NextMark(from); ok {
+			n = min(n, m.Offset-from)
+		}
 		if polite {
 			n = min(n, courtesyPiece)
 			rawio.Yield()
 		}
-		s.guarded(func() { s.screen.Write(s.ring.View(from, int(n))) })
+		s.guarded(func() { budget -= s.screen.WriteSome(s.ring.View(from, int(n)), budget) })
+		s.fitScreen()
+		from = s.screen.Offset()
 	}
 	s.idle.touch()
 	s.hear()
-	s.answerWith(s.screen.Replies())
+	s.answerFor(s.screen)
 	s.tellNews()
 	s.tellAwaits()
 	s.mayFrame()
+}
+
+// shownSize is the size of what the screen shows: that of the terminal, unless the
+// screen has yet to come to its last change.
+func (s *Session) shownSize() protocol.Size {
+	if s.restoring != nil || s.degraded {
+		return s.size
+	}
+	return s.screen.Size()
+}
+
+// fitScreen gives the screen the size that the terminal had where the screen has
+// come to.
+func (s *Session) fitScreen() {
+	if size := s.ring.SizeAt(s.screen.Offset()); size != s.screen.Size() && !s.degraded {
+		s.guarded(func() { s.screen.Resize(size) })
+		s.answerFor(s.screen) // the program may want to be told
+	}
 }
 
 // An alarm is a timer that is made when it is first needed, since most sessions

@@ -252,3 +252,46 @@ func TestSnapshotAsWished(t *testing.T) {
 		}
 	})
 }
+
+// A few bytes may change every cell of a large screen. Loop answers requests between
+// pieces of such a chunk, and none of them waits until all of it is on the screen; a
+// resize meanwhile takes effect where it was made.
+func TestDearOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		large, later := protocol.Size{Cols: protocol.MaxCols, Rows: protocol.MaxRows}, protocol.Size{Cols: 90, Rows: 30}
+		resize := func(size protocol.Size) {
+			t.Helper()
+			if err := s.Resize(size); err != nil {
+				t.Fatal(err)
+			}
+		}
+		resize(large)
+		dear := []byte(strings.Repeat("\x1b#8\r", 1000) + "\x1b[2Jhere")
+		by(s).print(dear)
+		end := uint64(len(dear))
+		for read := uint64(0); read < end; {
+			_, read, _ = s.ring.Bounds()
+		}
+		at, between := uint64(0), 0
+		if err := s.look(func() { at = s.screen.Offset() }); err != nil || at == 0 || at == end {
+			t.Errorf("the screen is looked at at offset %d (%v), want one within the %d bytes", at, err, end)
+		}
+		resize(later)
+		for ; at < end; between++ {
+			s.do(func() {
+				if at = s.screen.Offset(); at < end && s.screen.Size() != large {
+					t.Errorf("at offset %d the screen is %v, want %v until %d", at, s.screen.Size(), large, end)
+				}
+			})
+		}
+		if between < 10 {
+			t.Errorf("%d requests were answered until all was shown, want some between pieces", between)
+		}
+		c, err := s.Show(protocol.ScreenSpec{})
+		if err != nil || c.Offset != end || c.Cols != later.Cols || !strings.Contains(strings.Join(c.Lines, "\n"), "here") {
+			t.Errorf("in the end: offset %d, %d columns, %q, %v", c.Offset, c.Cols, c.Lines, err)
+		}
+	})
+}

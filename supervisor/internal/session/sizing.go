@@ -220,8 +220,11 @@ func (s *Session) appears(a *Attachment) {
 	width, height := s.appearance.Pixels(s.size)
 	s.appearance = *look
 	s.note()
-	if s.restoring == nil { // else when it is over
+	if s.restoring != nil { // it comes when that is over
+		s.restoring.resized = true
+	} else {
 		s.guarded(func() { s.screen.SetAppearance(*look) })
+		s.answerFor(s.screen) // the program may want to be told of the size in pixels
 	}
 	if w, h := look.Pixels(s.size); (w != width || h != height) && s.open() == nil {
 		if err := s.setSize(s.size); err != nil {

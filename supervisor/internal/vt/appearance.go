@@ -33,7 +33,11 @@ func (t *Term) SetAppearance(a Appearance) {
 	}
 	a.Version = version
 	a.Foreground, a.Background, a.Cursor = own(a.Foreground), own(a.Background), own(a.Cursor)
+	resized := a.CellWidth != t.look.CellWidth || a.CellHeight != t.look.CellHeight
 	t.look = a
+	if resized {
+		t.TellSize()
+	}
 }
 
 // own is a colour that nobody else can change.

@@ -133,7 +133,7 @@ func (t *Term) reverseIndex() {
 	t.clampCursor(t.cols - 1)
 	b := t.b
 	if b.y == b.top {
-		b.insertRows(b.y, b.bot, 1, t.eraseID, t.cols)
+		t.insertRows(b.y, 1, t.eraseID)
 		return
 	}
 	b.y--
@@ -147,6 +147,7 @@ func (t *Term) scroll(wrapped bool) {
 	first := b.order[b.top]
 	r := &b.rows[first]
 	if b.top == 0 && b == &t.normal {
+		t.work += len(r.cells)
 		t.push(r)
 	}
 	copy(b.order[b.top:b.bot], b.order[b.top+1:b.bot+1])
@@ -155,26 +156,33 @@ func (t *Term) scroll(wrapped bool) {
 	r.w, r.wrapped = t.cols, wrapped
 }
 
-// deleteRows takes n rows out at y; those below, down to bot, move up.
-func (b *buffer) deleteRows(y, bot, n int, fill styleID, cols int) {
-	n = min(n, bot-y+1)
-	part := b.order[y : bot+1]
+// deleteRows takes n rows out at y; those below, down to the end of the region,
+// move up.
+func (t *Term) deleteRows(y, n int, fill styleID) {
+	part := t.b.order[y : t.b.bot+1]
+	n = min(n, len(part))
 	rotate(part, n)
-	for _, i := range part[len(part)-n:] {
-		b.rows[i].clear(fill)
-		b.rows[i].w = cols
-	}
+	t.clearRows(part[len(part)-n:], fill)
+	t.work += len(part)
 }
 
-// insertRows puts n empty rows in at y; those below, down to bot, move down.
-func (b *buffer) insertRows(y, bot, n int, fill styleID, cols int) {
-	n = min(n, bot-y+1)
-	part := b.order[y : bot+1]
+// insertRows puts n empty rows in at y; those below, down to the end of the
+// region, move down.
+func (t *Term) insertRows(y, n int, fill styleID) {
+	part := t.b.order[y : t.b.bot+1]
+	n = min(n, len(part))
 	rotate(part, len(part)-n)
-	for _, i := range part[:n] {
-		b.rows[i].clear(fill)
-		b.rows[i].w = cols
+	t.clearRows(part[:n], fill)
+	t.work += len(part)
+}
+
+// clearRows empties the rows that have these indexes.
+func (t *Term) clearRows(rows []uint16, fill styleID) {
+	for _, i := range rows {
+		t.b.rows[i].clear(fill)
+		t.b.rows[i].w = t.cols
 	}
+	t.work += rowWork * len(rows)
 }
 
 // rotate moves the first n elements behind the others.

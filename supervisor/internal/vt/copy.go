@@ -25,7 +25,7 @@ func (t *Term) Copy(history int) *Term {
 	for i := range c.keyboard.Kitty {
 		c.keyboard.Kitty[i].Stack = slices.Clone(t.keyboard.Kitty[i].Stack)
 	}
-	c.scratch, c.replies, c.replyLost, c.config.Events = nil, nil, false, nil
+	c.scratch, c.replies, c.alone, c.replyLost, c.config.Events = nil, nil, nil, false, nil
 	c.copyHistory(t, min(max(history, 0), t.hist.lines))
 	return &c
 }

@@ -112,9 +112,9 @@ func (t *Term) csi(seq uint32) {
 	case 'P':
 		t.deleteChars(n)
 	case 'S':
-		b.deleteRows(b.top, b.bot, n, t.eraseID, t.cols)
+		t.deleteRows(b.top, n, t.eraseID)
 	case 'T':
-		b.insertRows(b.top, b.bot, n, 0, t.cols)
+		t.insertRows(b.top, n, 0)
 	case 'X':
 		t.eraseChars(n)
 	case 'Z':
@@ -245,6 +245,7 @@ func (t *Term) repeat(n int) {
 		k += copy(line[k:copies*len(text)], line[:k])
 	}
 	t.printing = false
+	t.work += n
 	for ; n > 0; n -= copies {
 		t.printAll(line[:min(n, copies)*len(text)])
 	}

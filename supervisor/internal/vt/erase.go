@@ -47,6 +47,7 @@ func (t *Term) eraseUnprotected(r *row, x0, x1 int) {
 		return
 	}
 	t.toCells(r)
+	t.work += r.w
 	x1 = min(x1, r.w)
 	r.reach(r.w)
 	sb := t.eraseID.cell()
@@ -80,11 +81,13 @@ func (t *Term) isProtected(c cell) bool { return t.styles.all[c.style()].bg&bgPr
 
 // clearRow empties a whole row, which no longer continues the one above.
 func (t *Term) clearRow(r *row, selective bool) {
+	t.work += rowWork
 	if !selective || !t.mayProtect(r) {
 		r.clear(t.eraseID)
 		return
 	}
 	t.toCells(r)
+	t.work += r.w
 	r.reach(r.w)
 	for x, c := range r.cells {
 		if !t.isProtected(c) {
@@ -161,6 +164,7 @@ func (t *Term) eraseInDisplay(mode int, selective bool) {
 // leaves, with the look s.
 func (t *Term) insertCells(r *row, x, n int, s styleID) {
 	t.toCells(r)
+	t.work += r.w
 	r.reach(r.w)
 	sb := s.cell()
 	if x > 0 && r.cells[x-1].isWide() {
@@ -180,6 +184,7 @@ func (t *Term) insertCells(r *row, x, n int, s styleID) {
 // deleteCells takes n columns out at x; those behind them move left.
 func (t *Term) deleteCells(r *row, x, n int, s styleID) {
 	t.toCells(r)
+	t.work += r.w
 	r.reach(r.w)
 	sb := s.cell()
 	if n < r.w-x {
@@ -234,7 +239,7 @@ func (t *Term) shiftColumns(x, n int, insert bool) {
 func (t *Term) insertLines(n int) {
 	t.clampCursor(t.cols - 1)
 	if b := t.b; b.y >= b.top && b.y <= b.bot {
-		b.insertRows(b.y, b.bot, n, t.eraseID, t.cols)
+		t.insertRows(b.y, n, t.eraseID)
 		b.x = 0
 	}
 }
@@ -242,7 +247,7 @@ func (t *Term) insertLines(n int) {
 func (t *Term) deleteLines(n int) {
 	t.clampCursor(t.cols - 1)
 	if b := t.b; b.y >= b.top && b.y <= b.bot {
-		b.deleteRows(b.y, b.bot, n, t.eraseID, t.cols)
+		t.deleteRows(b.y, n, t.eraseID)
 		b.x = 0
 	}
 }

@@ -48,9 +48,22 @@ func (t *Term) replyf(format string, args ...any) {
 	}
 }
 
+// replyAlone is reply for an answer that no terminal that shows the output may
+// give in this one's place.
+func (t *Term) replyAlone(format string, args ...any) {
+	before := len(t.replies)
+	t.replyf(format, args...)
+	t.alone = append(t.alone, t.replies[before:]...)
+}
+
 // Replies returns what the program's questions are answered with, once.
 func (t *Term) Replies() []byte {
 	r := t.replies
-	t.replies, t.replyLost = nil, false
+	t.replies, t.alone, t.replyLost = nil, nil, false
 	return r
 }
+
+// RepliesAlone returns those of Replies that have to be given also if a terminal
+// that shows the output answers the others: about what this terminal keeps and
+// the other one does not know.
+func (t *Term) RepliesAlone() []byte { return t.alone }

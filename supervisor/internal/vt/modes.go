@@ -74,6 +74,8 @@ func (t *Term) setPrivateMode(n int, on bool) {
 	case 1004:
 		m.Focus = on
 		t.focusAsked += uint64(modeBit(on))
+	case 1007:
+		m.AlternateScroll = knownMode(on)
 	case 1006:
 		t.setMouseEncoding("SGR", on)
 	case 1016:
@@ -92,8 +94,22 @@ func (t *Term) setPrivateMode(n int, on bool) {
 		m.Graphemes = on
 	case 2031:
 		m.ColorScheme = on
+	case 2048:
+		m.SizeReports = on
+		t.TellSize()
 	case 9001:
 		m.Win32Input = on
+	}
+}
+
+// TellSize reports the size, if mode 2048 is set (the specification is
+// gist.github.com/rockorager/e695fb2924d36b2bcf1fff4a3704bd83): rows, columns,
+// and both in pixels, 0 if they are not known. A terminal that shows the output
+// must not report, because its size may be another one.
+func (t *Term) TellSize() {
+	if t.modes.SizeReports {
+		a := &t.look
+		t.replyAlone("\x1b[48;%d;%d;%d;%dt", t.rows, t.cols, t.rows*a.CellHeight, t.cols*a.CellWidth)
 	}
 }
 
@@ -121,6 +137,7 @@ func (t *Term) setAlternate(n int, on bool) {
 	case on && t.b != &t.alt:
 		x, y := t.b.x, t.b.y
 		a := &t.alt
+		t.work += rowWork * t.rows
 		a.open(t.cols, t.rows, t.eraseID)
 		a.x, a.y = x, y
 		t.b = a

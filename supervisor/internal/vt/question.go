@@ -45,7 +45,13 @@ func (t *Term) question(seq uint32) {
 	case '$'<<8 | 'p':
 		t.replyf("\x1b[%d;%d$y", first, t.ansiMode(int(first)))
 	case '?'<<16 | '$'<<8 | 'p':
-		t.replyf("\x1b[?%d;%d$y", first, t.privateMode(int(first)))
+		reply := t.replyf
+		// A terminal that has left and right margins would have programs use them,
+		// and show another screen than this one keeps.
+		if first == 69 || first == 2048 {
+			reply = t.replyAlone
+		}
+		reply("\x1b[?%d;%d$y", first, t.privateMode(int(first)))
 	case '?'<<8 | 'm': // XTQMODKEYS, of which we keep the resource 4
 		if first == 4 {
 			t.replyf("\x1b[>4;%dm", t.keyboard.ModifyOtherKeys)
@@ -125,6 +131,8 @@ func (t *Term) privateMode(n int) int {
 		return modeState(m.Focus)
 	case 1006:
 		return modeState(m.MouseEncoding == "SGR")
+	case 1007:
+		return modeState(m.AlternateScroll == KnownSet)
 	case 1016:
 		return modeState(m.MouseEncoding == "SGR_PIXELS")
 	case 2004:
@@ -135,6 +143,8 @@ func (t *Term) privateMode(n int) int {
 		return modeState(m.Graphemes)
 	case 2031:
 		return modeState(m.ColorScheme)
+	case 2048:
+		return modeState(m.SizeReports)
 	case 9001:
 		return modeState(m.Win32Input)
 	}

@@ -15,6 +15,10 @@ func TestReplies(t *testing.T) {
 		{"version", "\x1b[>q\x1b[>0q", "\x1bP>|holdfast(1.2)\x1b\\\x1bP>|holdfast(1.2)\x1b\\"},
 		{"modes", "\x1b[?2004h\x1b[?2004$p\x1b[?25$p\x1b[4$p\x1b[?31337$p", "\x1b[?2004;1$y\x1b[?25;1$y\x1b[4;2$y\x1b[?31337;0$y"},
 		{"grapheme clusters", "\x1b[?2027$p\x1b[?2027h\x1b[?2027$p", "\x1b[?2027;2$y\x1b[?2027;1$y"},
+		{"the size, reported", "\x1b[?2048$p\x1b[?2048h\x1b[?2048$p\x1b[?2048l", "\x1b[?2048;2$y\x1b[48;24;80;0;0t\x1b[?2048;1$y"},
+		{"the wheel on the alternate screen", "\x1b[?1007$p\x1b[?1007h\x1b[?1007$p", "\x1b[?1007;2$y\x1b[?1007;1$y"},
+		{"margins", "\x1b[?69h\x1b[?69$p", "\x1b[?69;0$y"},
+		{"what the keys send", "\x1b[?4m\x1b[>4;2m\x1b[?4m\x1b[?1m", "\x1b[>4;0m\x1b[>4;2m"},
 		{"keyboard", "\x1b[?u\x1b[>5u\x1b[?u\x1b[=2;2u\x1b[?u\x1b[<u\x1b[?u", "\x1b[?0u\x1b[?5u\x1b[?7u\x1b[?0u"},
 		{"keyboard of each screen", "\x1b[=1u\x1b[?1049h\x1b[?u\x1b[=3u\x1b[?1049l\x1b[?u", "\x1b[?0u\x1b[?1u"},
 		{"size", "\x1b[18t", "\x1b[8;24;80t"},
@@ -94,5 +98,46 @@ func TestFocusAsked(t *testing.T) {
 	term.Write([]byte("\x1b[?1004h\x1b[?1004h\x1b[?1004;2004h\x1b[?1004l\x1b[?1003h"))
 	if m := term.Modes(); term.FocusAsked() != 3 || m.Focus || !m.BracketedPaste {
 		t.Errorf("asked %d times, modes %+v", term.FocusAsked(), m)
+	}
+}
+
+// What is asked of this terminal alone is told apart, and outlives it: with mode
+// 2048 its size is reported by the next one as well, which no snapshot says.
+func TestRepliesAlone(t *testing.T) {
+	term := New(Config{HistoryLines: 10})
+	term.Write([]byte("\x1b[5n\x1b[?69$p\x1b[?2048h\x1b[6n"))
+	if got, want := string(term.RepliesAlone()), "\x1b[?69;0$y\x1b[48;24;80;0;0t"; got != want {
+		t.Errorf("alone: got %q, want %q", got, want)
+	}
+	record, rest := term.AppendSave(nil, 10)
+	if strings.Contains(string(record), "2048") {
+		t.Errorf("a viewer is told to report: %q", record)
+	}
+	next := New(Config{HistoryLines: 10})
+	next.Expect(rest)
+	next.Refill(record)
+	next.Restored(rest)
+	if got, want := string(next.RepliesAlone()), string(term.RepliesAlone()); got != want {
+		t.Errorf("the next one has %q, want %q", got, want)
+	}
+	if got, want := string(next.Replies()), string(term.Replies()); got != want {
+		t.Errorf("the next one answers %q, want %q", got, want)
+	}
+	next.Resize(100, 30)
+	if got, want := string(next.Replies()), "\x1b[48;30;100;0;0t"; got != want || len(next.RepliesAlone()) > 0 {
+		t.Errorf("the next one reports %q, want %q, and then nothing", got, want)
+	}
+}
+
+// Mode 1007 is restored if the program has set or reset it, and else left as the
+// viewer's terminal has it.
+func TestSnapshotOfAlternateScroll(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{{"x", ""}, {"x\x1b[?1007h", "\x1b[?1007h"}, {"x\x1b[?1007l", "\x1b[?1007l"}, {"x\x1b[?1007l\x1bc", ""}} {
+		term := New(Config{})
+		term.Write([]byte(tt.in))
+		snapshot := string(term.Snapshot())
+		if got := strings.Contains(snapshot, "1007"); got != (tt.want != "") || !strings.Contains(snapshot, tt.want) {
+			t.Errorf("after %q the snapshot is %q, want %q in it", tt.in, snapshot, tt.want)
+		}
 	}
 }

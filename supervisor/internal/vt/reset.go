@@ -23,6 +23,7 @@ func (t *Term) hardReset() {
 	t.resetModes()
 	t.modes.Mouse, t.modes.MouseEncoding = defaultModes.Mouse, defaultModes.MouseEncoding
 	t.modes.Graphemes, t.modes.ColorScheme, t.modes.Win32Input = t.config.Graphemes, false, false
+	t.modes.SizeReports, t.modes.AlternateScroll = false, Unknown
 	t.keyboard = Keyboard{}
 	t.colors = nil
 }
@@ -33,6 +34,7 @@ func (t *Term) align() {
 	// The style underline is not taken along, the flag that says so is.
 	id := t.styles.id(s)
 	t.setCursor(0, 0)
+	t.work += t.rows * t.cols / 8 // eight are set at once
 	for _, i := range t.b.order[t.b.y:] {
 		r := &t.b.rows[i]
 		r.clear(0)

@@ -18,6 +18,7 @@ func (t *Term) Resize(cols, rows int) {
 	t.cols, t.rows = cols, rows
 	t.normal.widenTabs(cols)
 	t.alt.widenTabs(cols)
+	t.TellSize()
 }
 
 // resizeAlternate keeps the rows that stay; what a narrower screen does not

@@ -25,7 +25,9 @@ type Rest struct {
 	WorkDir    []byte           `json:"work_dir,omitempty"`
 	Kitty      [2]KittyKeyboard `json:"kitty"`
 	FocusAsked uint64           `json:"focus_asked,omitempty"`
-	Replies    []byte           `json:"replies,omitempty"` // not fetched yet
+	Replies    []byte           `json:"replies,omitempty"`   // not fetched yet
+	Alone      []byte           `json:"alone,omitempty"`     // those of them that RepliesAlone returns
+	SizeTold   bool             `json:"size_told,omitempty"` // mode 2048 is set
 	ReplyLost  bool             `json:"reply_lost,omitempty"`
 	Appearance Appearance       `json:"appearance"`
 
@@ -63,7 +65,8 @@ func (t *Term) AppendSave(dst []byte, history int) ([]byte, *Rest) {
 		History: min(max(history, 0), h.lines), Pen: lookOf(t.pen), Charset: t.cs.name(),
 		Join: uint32(t.join), Printing: t.printing, TooLong: t.tooLong && t.inString(),
 		WorkDir: []byte(t.workDir), FocusAsked: t.focusAsked,
-		Replies: slices.Clone(t.replies), ReplyLost: t.replyLost, Appearance: t.look,
+		Replies: slices.Clone(t.replies), Alone: slices.Clone(t.alone), ReplyLost: t.replyLost, Appearance: t.look,
+		SizeTold: t.modes.SizeReports,
 	}
 	for i, k := range t.keyboard.Kitty {
 		r.Kitty[i] = KittyKeyboard{k.Flags, slices.Clone(k.Stack)}

@@ -95,11 +95,12 @@ func (t *Term) Restored(r *Rest) {
 		}
 	}
 	t.focusAsked = r.FocusAsked
-	t.replies, t.replyLost = nil, r.ReplyLost
-	if len(r.Replies) <= maxReply {
-		t.replies = slices.Clone(r.Replies)
-	}
 	t.SetAppearance(r.Appearance)
+	t.modes.SizeReports = r.SizeTold
+	t.replies, t.alone, t.replyLost = nil, nil, r.ReplyLost
+	if len(r.Replies) <= maxReply && len(r.Alone) <= maxReply {
+		t.replies, t.alone = slices.Clone(r.Replies), slices.Clone(r.Alone)
+	}
 	t.restorePen(r)
 	numbers := t.hist.numbered() + uint64(len(t.begins(nil)))
 	t.hist.first = max(r.Next, numbers) - numbers

@@ -205,6 +205,7 @@ func (t *Term) toCells(r *row) {
 	if r.inCells {
 		return
 	}
+	t.work += r.w
 	if cap(r.cells) < r.w {
 		r.cells = make([]cell, 0, r.w)
 	}

@@ -219,6 +219,9 @@ func (p *painter) modes(was *Modes) {
 		p.another(mouseModes[was.Mouse], mouseModes[m.Mouse])
 		p.another(mouseEncodings[was.MouseEncoding], mouseEncodings[m.MouseEncoding])
 	}
+	if s := m.AlternateScroll; was == nil && s != Unknown || was != nil && s != was.AlternateScroll {
+		p.private(1007, s == KnownSet)
+	}
 	if was == nil || was.CursorStyle != m.CursorStyle {
 		p.out = append(strconv.AppendInt(append(p.out, "\x1b["...), int64(m.CursorStyle), 10), " q"...)
 	}

@@ -108,7 +108,29 @@ type Modes struct {
 	// xterm.js does not know these.
 	Graphemes   bool `json:"-"` // 2027
 	ColorScheme bool `json:"-"` // 2031
+	SizeReports bool `json:"-"` // 2048
 	Win32Input  bool `json:"-"` // 9001
+
+	// Terminals differ in what 1007 is at first, so that it is only known once the
+	// program has set or reset it.
+	AlternateScroll Known `json:"-"` // 1007
+}
+
+// Known is a mode that is known once it was set or reset.
+type Known int
+
+// The states of a Known.
+const (
+	Unknown Known = iota
+	KnownSet
+	KnownReset
+)
+
+func knownMode(on bool) Known {
+	if on {
+		return KnownSet
+	}
+	return KnownReset
 }
 
 // Color is a colour that a program has set.

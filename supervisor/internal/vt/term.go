@@ -1,6 +1,9 @@
 package vt
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // Limits of what a program can make us hold.
 const (
@@ -15,6 +18,11 @@ const (
 	maxReply    = 4 << 10 // bytes of answers that nobody has fetched
 	maxURI      = 8 << 10
 	maxKeyboard = 16 // kitty keyboard flags kept by a push
+
+	// What bytes and rows cost, in cells that are touched (WriteSome): the
+	// slowest text is printed at some 20 MB/s, a row is emptied in some 5 ns.
+	byteWork = 16
+	rowWork  = 4
 )
 
 // Config says what terminal to make. A zero field means its default.
@@ -39,6 +47,7 @@ type Term struct {
 	clusters clusterTable
 	links    linkTable
 	scratch  []cell
+	work     int // cells touched since WriteSome has begun
 
 	parser
 	pen      style
@@ -61,7 +70,8 @@ type Term struct {
 	colors                map[int]uint32 // set by OSC 4, 10, 11, 12
 	keyboard              Keyboard
 	replies               []byte
-	replyLost             bool // one did not fit
+	alone                 []byte // those of them that RepliesAlone returns
+	replyLost             bool   // one did not fit
 	look                  Appearance
 	config                Config
 }
@@ -119,6 +129,7 @@ func (t *Term) HistoryLines() int { return t.hist.lines }
 // resetBuffers leaves two empty screens. What they hold is used again: a program
 // may reset the terminal as often as it likes.
 func (t *Term) resetBuffers() {
+	t.work += 2 * rowWork * t.rows
 	t.hist.clear()
 	t.normal.reset(t.cols, t.rows)
 	t.normal.open(t.cols, t.rows, 0)
@@ -151,9 +162,23 @@ func (b *buffer) open(cols, rows int, fill styleID) {
 }
 
 // Write takes what the program printed, in any pieces.
-func (t *Term) Write(p []byte) {
+func (t *Term) Write(p []byte) { t.WriteSome(p, math.MaxInt) }
+
+// WriteSome is Write that stops early: it takes bytes of p until they have cost
+// about budget, and returns how many bytes it took, at least one unless p is
+// empty, and what they have cost. The unit is one cell that is touched, which
+// takes some nanoseconds; each byte costs byteWork. A sequence is never carried
+// out in part, but none touches a cell of the screen more than a few times.
+func (t *Term) WriteSome(p []byte, budget int) (n, cost int) {
+	all := len(p)
+	budget = max(budget, byteWork)
+	if room := budget / byteWork; len(p) > room {
+		p = p[:room]
+	}
+	left := all - len(p)
+	t.work = 0
 	t.tidy()
-	for len(p) > 0 {
+	for len(p) > 0 && t.work < budget {
 		if t.state != ground || t.partial > 0 {
 			p = p[t.step(p):]
 			continue
@@ -189,6 +214,8 @@ func (t *Term) Write(p []byte) {
 			p = p[1:]
 		}
 	}
+	n = all - left - len(p)
+	return n, t.work + n*byteWork
 }
 
 // tidy frees the numbers of looks and texts that no cell has any more, once

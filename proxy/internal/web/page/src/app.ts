@@ -2,7 +2,7 @@
 
 import { HoldfastError, type HoldfastClient, type SessionInfo } from 'holdfast-client';
 
-import { connectionLine } from './connection.ts';
+import { connectionBar, connectionLine } from './connection.ts';
 import { confirmKill, details, help, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';
 import { h, icon, iconButton } from './dom.ts';
 import { keyBar } from './keys.ts';
@@ -16,6 +16,7 @@ import { title } from './words.ts';
 
 const TABS = 'holdfast.tabs';
 const phone = matchMedia('(max-width: 45rem)'); // as the style sheet has it
+const TAB_TYPE = 'application/x-holdfast-tab'; // of what is dragged
 const TICK = 20_000; // ms between looks at the clock, for how long ago something was
 
 export class App {
@@ -28,6 +29,7 @@ export class App {
   private readonly views = new Map<number, PaneView>(); // by pane
   private tabs: layout.Tab[] = [];
   private current = 0; // a tab's index
+  private dragged: number | undefined; // the index of the tab that is being dragged
   private readonly paneTools: HTMLButtonElement[] = [];
 
   constructor(private readonly client: HoldfastClient) {
@@ -69,6 +71,7 @@ export class App {
         this.stage,
         keyBar(() => this.view()?.terminal)),
       backdrop, this.alerts);
+    this.stage.append(connectionBar(client, 'If it stays so, run ', h('kbd', { text: 'proxy web' }), ' in a terminal on the machine of the sessions: this page goes on by itself.'));
     this.tabs = layout.thaw(read<unknown>(TABS, null, sessionStorage) ?? read<unknown>(TABS, null));
     if (this.tabs.length === 0) this.tabs = [layout.newTab()];
     document.addEventListener('keydown', (e) => this.key(e), true);
@@ -164,24 +167,64 @@ export class App {
 
   private async start(): Promise<void> {
     const from = this.session();
-    const view = this.view()?.terminal?.term;
     await newSession(async (w) => {
-      const { session } = await this.client.spawn({
-        argv: w.argv, originator: 'page', ...(w.integrate && { shell_integration: true }), ...(w.cwd && { cwd: w.cwd }), ...(w.id && { session_id: w.id }), ...(view && { cols: view.cols, rows: view.rows }),
-      });
-      this.sessions.put(session);
-      this.open(session);
+      const expected = this.expect();
+      try {
+        const { session } = await this.client.spawn({
+          argv: w.argv, originator: 'page', ...(w.integrate && { shell_integration: true }), ...(w.cwd && { cwd: w.cwd }), ...(w.id && { session_id: w.id }), ...expected.size,
+        });
+        this.sessions.put(session);
+        expected.arrives(session);
+      } catch (err) {
+        expected.fails();
+        throw err;
+      }
     }, from?.current_cwd || from?.cwd || '');
-    this.focus();
   }
 
+  // expect shows the terminal of a session that is being started, in a pane that waits or
+  // in a tab of its own, and gives it the focus: what is typed from now on is for it.
+  private expect(): { size: { cols: number; rows: number } | undefined; arrives(s: SessionInfo): void; fails(): void } {
+    const made = this.pane().session !== undefined;
+    if (made) this.tabs.splice(++this.current, 0, layout.newTab());
+    const tab = this.tab();
+    const pane = this.pane();
+    this.draw();
+    const view = this.views.get(pane.id)!;
+    const arrives = view.expect();
+    this.focus();
+    return {
+      size: view.size,
+      arrives: (s) => {
+        if (!arrives(s)) return; // the pane is closed, or shows another session
+        pane.session = s.id;
+        pane.instance = s.instance;
+        this.draw();
+      },
+      fails: () => {
+        if (this.views.get(pane.id) !== view || pane.session !== undefined) return;
+        if (made) this.close(tab, pane.id);
+        else view.wait();
+      },
+    };
+  }
+
+  // reopen starts a session that has ended again, in each pane that shows it.
   private async reopen(s: SessionInfo): Promise<void> {
+    this.open(s);
+    const waiting = this.tabs.flatMap((t) => layout.panes(t.root)).filter((p) => p.session === s.id)
+      .map((pane) => ({ pane, view: this.views.get(pane.id)! })).map(({ pane, view }) => ({ pane, view, arrives: view.expect() }));
+    this.focus();
     await this.trying(async () => {
-      const { session } = await this.client.reopen(s.id, {});
-      this.sessions.put(session);
-      for (const t of this.tabs) for (const p of layout.panes(t.root)) if (p.session === s.id) this.put(p, session);
-      this.draw();
-      this.open(session);
+      try {
+        const { session } = await this.client.reopen(s.id, {});
+        this.sessions.put(session);
+        for (const { pane, arrives } of waiting) if (arrives(session)) pane.instance = session.instance;
+        this.draw();
+      } catch (err) {
+        for (const { view } of waiting) view.show(s);
+        throw err;
+      }
     });
   }
 
@@ -236,6 +279,7 @@ export class App {
       }
       case 'next-tab': return this.toTab((this.current + 1) % this.tabs.length);
       case 'previous-tab': return this.toTab((this.current + this.tabs.length - 1) % this.tabs.length);
+      case 'tab-left': case 'tab-right': return this.moveTab(this.current, this.current + (action === 'tab-left' ? -1 : 1));
       case 'find': return this.view()?.find();
       case 'history': return s && void searchHistory(this.client, s, '');
       case 'share': return s && void share(this.client, s);
@@ -393,24 +437,72 @@ export class App {
     });
     const now = JSON.stringify(parts);
     if (this.strip.dataset.now === now) return; // the focus may be in it
+    if (this.dragged !== undefined) return; // a drag ends if its element goes
     const focused = this.strip.contains(document.activeElement);
     this.strip.dataset.now = now;
-    this.strip.replaceChildren(...parts.map((p, i) => {
-      const select = h('button', { type: 'button', role: 'tab', 'aria-selected': String(p.selected), 'aria-controls': 'stage', tabindex: p.selected ? 0 : -1, title: p.label, text: p.label, onclick: () => this.toTab(i) });
-      select.addEventListener('keydown', (e) => {
-        const to = { ArrowRight: (i + 1) % parts.length, ArrowLeft: (i + parts.length - 1) % parts.length, Home: 0, End: parts.length - 1 }[e.key];
-        if (to === undefined) return;
-        e.preventDefault();
-        this.current = to;
-        this.draw();
-        this.strip.querySelectorAll<HTMLElement>('[role="tab"]')[to]?.focus();
-      });
-      const close = h('button', { type: 'button', class: 'tool', 'aria-label': `Close tab ${p.label}`, tabindex: p.selected ? 0 : -1, onclick: () => this.closeTab(i) }, icon('close'));
-      return h('div', { class: p.selected ? 'tab current' : 'tab', role: 'presentation' }, select, close);
-    }));
+    this.strip.replaceChildren(...parts.map((p, i) => this.tabElement(i, parts.length, p.label, p.selected)));
     const selected = this.strip.querySelector<HTMLElement>('[aria-selected="true"]');
     selected?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
     if (focused) selected?.focus();
+  }
+
+  // tabElement is a tab of the strip. The strip may contain tabs alone, so that the cross
+  // is for pointers: by keyboard Delete closes a tab, and the menu has it for everybody.
+  private tabElement(i: number, count: number, label: string, selected: boolean): HTMLElement {
+    const cross = h('span', { class: 'cross', 'aria-hidden': 'true', title: 'Close the tab', onclick: (e: Event) => {
+      e.stopPropagation();
+      this.closeTab(i);
+    } }, icon('close'));
+    const tab = h('div', {
+      class: selected ? 'tab current' : 'tab', role: 'tab', 'aria-selected': String(selected), 'aria-controls': 'stage', 'aria-label': label,
+      'aria-keyshortcuts': 'Delete', tabindex: selected ? 0 : -1, title: label, draggable: 'true', onclick: () => this.toTab(i),
+    }, h('span', { class: 'name', text: label }), cross);
+    tab.addEventListener('auxclick', (e) => e.button === 1 && this.closeTab(i));
+    tab.addEventListener('keydown', (e) => {
+      const to = { ArrowRight: (i + 1) % count, ArrowLeft: (i + count - 1) % count, Home: 0, End: count - 1 }[e.key];
+      if (e.altKey || e.shiftKey) return;
+      if (e.key === 'Delete') this.closeTab(i);
+      else if (e.key === 'Enter' || e.key === ' ') this.toTab(i);
+      else if (to !== undefined) {
+        this.current = to;
+        this.draw();
+        this.strip.querySelectorAll<HTMLElement>('[role="tab"]')[to]?.focus();
+      } else return;
+      e.preventDefault();
+    });
+    tab.addEventListener('dragstart', (e) => {
+      this.dragged = i;
+      e.dataTransfer!.effectAllowed = 'move';
+      e.dataTransfer!.setData(TAB_TYPE, String(i));
+    });
+    tab.addEventListener('dragover', (e) => {
+      if (this.dragged === undefined) return;
+      e.preventDefault();
+      tab.classList.toggle('before', this.dragged > i);
+      tab.classList.toggle('behind', this.dragged < i);
+    });
+    tab.addEventListener('dragleave', () => tab.classList.remove('before', 'behind'));
+    tab.addEventListener('drop', (e) => {
+      e.preventDefault();
+      const from = this.dragged;
+      this.dragged = undefined;
+      if (from !== undefined) this.moveTab(from, i);
+    });
+    tab.addEventListener('dragend', () => {
+      this.dragged = undefined;
+      this.label();
+    });
+    return tab;
+  }
+
+  // moveTab moves a tab to the place of another; the current tab stays the current one.
+  private moveTab(from: number, to: number): void {
+    const current = this.tab();
+    const [tab] = this.tabs.splice(from, 1);
+    if (tab) this.tabs.splice(Math.max(0, Math.min(to, this.tabs.length)), 0, tab);
+    this.current = this.tabs.indexOf(current);
+    delete this.strip.dataset.now;
+    this.draw();
   }
 
   private closeTab(i: number): void {

@@ -12,6 +12,9 @@ export const said = (err: unknown): string => (err instanceof HoldfastError ? er
 
 let count = 0;
 
+// WAITS is the return value of a dialog that comes back if what it is for fails.
+const WAITS = 'waits';
+
 // show shows a dialog; what it returns ends when the dialog is closed.
 function show(name: string, wide: boolean, ...content: Node[]): { dialog: HTMLDialogElement; closed: Promise<void> } {
   const id = `dialog-${++count}`;
@@ -19,6 +22,7 @@ function show(name: string, wide: boolean, ...content: Node[]): { dialog: HTMLDi
   const back = document.activeElement;
   const closed = new Promise<void>((done) =>
     dialog.addEventListener('close', () => {
+      if (dialog.returnValue === WAITS) return;
       // The browser has put the focus back already, and it may have gone on since.
       const at = document.activeElement;
       const lost = !at || at === document.body || dialog.contains(at);
@@ -38,8 +42,10 @@ function show(name: string, wide: boolean, ...content: Node[]): { dialog: HTMLDi
   return { dialog, closed };
 }
 
-// ask shows a form, and does what it is for; an error is shown, and the dialog stays.
-async function ask(name: string, fields: Node[], act: { label: string; danger?: boolean }, done: () => Promise<void> | void): Promise<void> {
+// ask shows a form, and does what it is for; an error is shown, and the dialog stays. If
+// act.leaves, the dialog is closed first, and comes back with the error: what is typed
+// meanwhile is then for the page.
+async function ask(name: string, fields: Node[], act: { label: string; danger?: boolean; leaves?: boolean }, done: () => Promise<void> | void): Promise<void> {
   const error = h('p', { class: 'error', role: 'alert' });
   const go = h('button', { type: 'submit', class: act.danger ? 'action danger' : 'action first', text: act.label });
   const form = h('form', { method: 'dialog' }, ...fields, error,
@@ -48,9 +54,18 @@ async function ask(name: string, fields: Node[], act: { label: string; danger?: 
     e.preventDefault();
     go.disabled = true;
     error.textContent = '';
+    const left = act.leaves && new Promise((is) => dialog.addEventListener('close', is, { once: true }));
+    if (act.leaves) dialog.close(WAITS);
     Promise.resolve(done()).then(
-      () => dialog.close(),
-      (err: unknown) => {
+      () => {
+        dialog.returnValue = '';
+        if (dialog.open) dialog.close();
+        else dialog.dispatchEvent(new Event('close'));
+      },
+      async (err: unknown) => {
+        await left;
+        if (!dialog.open) dialog.showModal();
+        dialog.returnValue = '';
         go.disabled = false;
         error.textContent = said(err);
       },
@@ -81,7 +96,7 @@ export function newSession(start: (w: Wanted) => Promise<void>, cwd: string): Pr
     h('label', {}, 'Directory', dir),
     h('label', {}, 'Id', id),
     h('label', { class: 'check' }, integrate, 'bash, zsh and fish tell what runs, and how it ended (none of your files is changed)'),
-  ], { label: 'Start' }, async () => {
+  ], { label: 'Start', leaves: true }, async () => {
     await start({ argv: parse(line.value), cwd: dir.value.trim() || undefined, id: id.value.trim() || undefined, integrate: integrate.checked });
     change({ shellIntegration: integrate.checked });
     const c = line.value.trim();

@@ -22,7 +22,7 @@ export function keyBar(target: () => TerminalView | undefined): HTMLElement {
   });
   control.setAttribute('aria-pressed', 'false');
   return h('div', { class: 'keys', role: 'toolbar', 'aria-label': 'Keys' },
-    key('Esc', 'Escape', (t) => t.type('\x1b')),
+    key('Esc', 'Esc', (t) => t.type('\x1b')),
     key('Tab', 'Tab', (t) => t.type('\t')),
     control,
     key('←', 'Left', (t) => t.arrow('D')), key('↑', 'Up', (t) => t.arrow('A')), key('↓', 'Down', (t) => t.arrow('B')), key('→', 'Right', (t) => t.arrow('C')),

@@ -57,9 +57,19 @@ async function may(): Promise<Page | undefined> {
   }
 }
 
+const RETRY = 2000; // ms between tries while nothing answers
+
 async function begin(): Promise<void> {
   const page = await may();
-  if (!page) return tell('Not connected', true, 'Holdfast does not answer.');
+  if (!page) {
+    tell('Not connected', true, 'Holdfast does not answer. In a terminal on the machine of the sessions, run ', h('kbd', { text: 'proxy web' }), '. This page goes on by itself.');
+    const timer = setInterval(() => void may().then((now) => {
+      if (!now) return;
+      clearInterval(timer);
+      location.reload();
+    }), RETRY);
+    return;
+  }
   if (!page.signed_in) return signedOut();
   const url = beside('api');
   url.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:';

@@ -63,15 +63,49 @@ export class PaneView {
   show(session: SessionInfo): void {
     this.clear();
     this.session = session;
+    this.make(session);
+    this.update(session);
+    this.join();
+  }
+
+  // expect shows an empty terminal for a session that is being started, and returns the
+  // function that is given the session. What is typed meanwhile is for that session. The
+  // function returns false if the pane shows something else by then.
+  expect(): (session: SessionInfo) => boolean {
+    this.clear();
+    const terminal = this.make(undefined);
+    this.name.textContent = 'New session';
+    this.element.setAttribute('aria-label', 'New session');
+    if (this.seen) terminal.open();
+    return (session) => {
+      if (this.terminal !== terminal) return false;
+      this.session = session;
+      terminal.bind(session);
+      this.update(session);
+      this.join();
+      return true;
+    };
+  }
+
+  // size is the terminal's; undefined: there is none that can be seen.
+  get size(): { cols: number; rows: number } | undefined {
+    return this.terminal && this.seen ? { cols: this.terminal.term.cols, rows: this.terminal.term.rows } : undefined;
+  }
+
+  private make(session: SessionInfo | undefined): TerminalView {
     this.terminal = new TerminalView(this.client, session, {
       phase: (phase, why) => this.phase(phase, why),
       title: () => undefined, // the list's is the session's, by events
       focused: () => this.hooks.activate(),
       clipboard: (write) => this.mayCopy(write),
+      inputLost: () => this.say('input', 'More was typed than can wait until the session is there: the last of it is lost.'),
     });
     this.notices.before(this.terminal.element);
-    this.update(session);
-    if (this.seen) void this.terminal.start();
+    return this.terminal;
+  }
+
+  private join(): void {
+    if (this.seen) void this.terminal?.start();
   }
 
   // update is told what is new of its session.
@@ -88,7 +122,9 @@ export class PaneView {
   shown(yes: boolean): void {
     this.seen = yes;
     this.terminal?.shown(yes);
-    if (yes && this.terminal?.phase === 'idle') void this.terminal.start();
+    if (!yes || this.terminal?.phase !== 'idle') return;
+    if (this.session) this.join();
+    else this.terminal.open();
   }
 
   focus(): void {
@@ -139,7 +175,7 @@ export class PaneView {
       case 'failed':
         return this.say('end', why ?? 'The session cannot be shown.', again('Try again'));
       default:
-        this.notices.querySelector('[data-kind="end"]')?.remove();
+        for (const kind of ['end', 'input']) this.notices.querySelector(`[data-kind="${kind}"]`)?.remove();
     }
   }
 

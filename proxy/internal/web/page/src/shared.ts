@@ -2,7 +2,7 @@
 
 import type { HoldfastClient } from 'holdfast-client';
 
-import { connectionLine } from './connection.ts';
+import { connectionBar, connectionLine } from './connection.ts';
 import { h } from './dom.ts';
 import { TerminalView } from './terminal.ts';
 import { title } from './words.ts';
@@ -27,12 +27,14 @@ export async function sharedPage(client: HoldfastClient, id: string, expires: st
     title: (t) => t && called(t),
     focused: () => undefined,
     clipboard: () => undefined,
+    inputLost: () => undefined,
   }, true);
   const page = h('main', { class: 'shared' },
     h('header', { class: 'bar' }, name, ...badges, connectionLine(client)),
     h('section', { class: 'pane', 'aria-label': 'Terminal, read only' }, view.element, ends));
-  page.querySelector<HTMLElement>('.pane')!.style.position = 'relative';
-  client.on('state', (state) => state === 'closed' && say('This link is not good any more, or Holdfast has ended.'));
+  const pane = page.querySelector<HTMLElement>('.pane')!;
+  pane.style.position = 'relative';
+  pane.append(connectionBar(client, 'If it stays so, ask whoever shared this link: it may have expired, or Holdfast has ended there.'));
   requestAnimationFrame(() => void view.start());
   return page;
 }

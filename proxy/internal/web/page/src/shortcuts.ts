@@ -5,7 +5,7 @@
 // browsers have nothing on it. Ctrl+Shift+C and V are as in every terminal.
 
 export type Action =
-  | 'new' | 'list' | 'split-right' | 'split-down' | 'close' | 'left' | 'right' | 'up' | 'down' | 'next-tab' | 'previous-tab' | 'find' | 'history'
+  | 'new' | 'list' | 'split-right' | 'split-down' | 'close' | 'left' | 'right' | 'up' | 'down' | 'next-tab' | 'previous-tab' | 'tab-left' | 'tab-right' | 'find' | 'history'
   | 'share' | 'rename' | 'kill' | 'larger' | 'smaller' | 'normal' | 'help' | 'settings' | `tab-${number}`;
 
 export interface Shortcut {
@@ -29,6 +29,8 @@ export const shortcuts: Shortcut[] = [
   alt('↓', 'ArrowDown', 'down', ''),
   alt('.', 'Period', 'next-tab', 'Next tab'),
   alt(',', 'Comma', 'previous-tab', 'Previous tab'),
+  alt('PageUp', 'PageUp', 'tab-left', 'Move the tab to the left; so PageDown'),
+  alt('PageDown', 'PageDown', 'tab-right', ''),
   ...Array.from({ length: 9 }, (_, i) => alt(i ? String(i + 1) : '1…9', `Digit${i + 1}`, `tab-${i + 1}`, i ? '' : 'To a tab by its number')),
   alt('F', 'KeyF', 'find', 'Find in the terminal'),
   alt('H', 'KeyH', 'history', 'Search all of the session’s history'),

@@ -2,6 +2,9 @@
 //
 //	idle ──start──▶ joining ──▶ live ──▶ ended | stolen | failed ──start──▶ …
 //
+// While it is idle or joining, input waits in a queue; it is sent when the terminal is
+// live, and dropped by what comes behind that.
+//
 // The session is shown at this terminal's size (view own), whatever size it has itself:
 // the two are equal once somebody has typed here. So nothing is letterboxed.
 
@@ -23,6 +26,7 @@ import { pasteText } from './words.ts';
 
 const SCROLLBACK = 10_000; // lines kept here; the session's own history is longer, see searchHistory
 const HISTORY = 1000; // lines of it that are fetched when we attach
+const MAX_QUEUED = 64 << 10; // UTF-16 units of input that wait for the attachment: more than anybody types in that time, and a paste of some size
 
 export type Phase = 'idle' | 'joining' | 'live' | 'ended' | 'stolen' | 'failed';
 
@@ -32,7 +36,13 @@ export interface Hooks {
   focused(): void;
   // clipboard is asked where the user has not said yet whether the session may write there.
   clipboard(write: () => Promise<void>): void;
+  // inputLost is told when input was dropped because more of it waits than may.
+  inputLost(): void;
 }
+
+// A Receiver takes one kind of input: text, or the bytes of old mouse reports.
+type Receiver = (data: string) => void;
+type Kind = 'onData' | 'onBinary';
 
 export class TerminalView {
   readonly element = h('div', { class: 'screen' });
@@ -46,13 +56,16 @@ export class TerminalView {
   private attached: AttachedTerminal | undefined;
   private attempt = 0;
   private readonly undo: (() => void)[] = [];
+  private readonly receivers = new Map<Kind, Receiver>(); // of the attachment
+  private queue: { kind: Kind; data: string }[] = []; // input that waits for it
+  private queued = 0; // UTF-16 units in it
   private opened = false;
   private frame = 0;
   private dark = isDark();
 
   constructor(
     private readonly client: HoldfastClient,
-    readonly session: SessionInfo,
+    private session: SessionInfo | undefined, // none yet: see expect
     private readonly hooks: Hooks,
     private readonly readOnly = false,
   ) {
@@ -79,6 +92,8 @@ export class TerminalView {
     // Programs may write to the clipboard by the user's leave, and never read it.
     this.term.loadAddon(new ClipboardAddon(undefined, { readText: () => '', writeText: (_, text) => this.copies(text) }));
     this.term.onTitleChange((t) => hooks.title(t));
+    this.term.onData((data) => this.input('onData', this.controlled(data)));
+    this.term.onBinary((data) => this.input('onBinary', data));
     this.undo.push(onChange((now) => {
       if (this.dark !== isDark()) {
         this.dark = isDark();
@@ -97,13 +112,8 @@ export class TerminalView {
     this.element.addEventListener('focusin', () => hooks.focused());
   }
 
-  // start shows the session; call it once the element can be seen.
-  async start(steal = false): Promise<void> {
-    if (this.phase === 'joining' || this.phase === 'live') return;
-    const mine = ++this.attempt;
-    this.attached?.dispose();
-    this.attached = undefined;
-    this.is('joining');
+  // open makes the terminal ready to be typed into; call it once the element can be seen.
+  open(): void {
     if (!this.opened) {
       this.opened = true;
       this.term.open(this.element);
@@ -112,9 +122,25 @@ export class TerminalView {
     }
     this.shown(true);
     this.fit();
+  }
+
+  // bind gives the session to a terminal that was made before there was one.
+  bind(session: SessionInfo): void {
+    this.session = session;
+  }
+
+  // start shows the session; call it once the element can be seen.
+  async start(steal = false): Promise<void> {
+    const session = this.session;
+    if (!session || this.phase === 'joining' || this.phase === 'live') return;
+    const mine = ++this.attempt;
+    this.attached?.dispose();
+    this.attached = undefined;
+    this.is('joining');
+    this.open();
     this.term.reset(); // what comes first is for an empty terminal
     try {
-      const attached = await attach(this.terminal(), this.client, this.session.id, {
+      const attached = await attach(this.terminal(), this.client, session.id, {
         fit: this.fitter, readOnly: this.readOnly, steal, history: HISTORY, appearance: this.appearance(),
         onExit: () => {
           if (mine === this.attempt) this.ends();
@@ -125,6 +151,7 @@ export class TerminalView {
       attached.attachment.on('stolen', () => mine === this.attempt && this.is('stolen'));
       attached.attachment.on('error', (err) => mine === this.attempt && this.phase === 'live' && this.is('failed', said(err)));
       if (!this.over()) this.is('live');
+      this.sendQueued();
     } catch (err) {
       if (mine !== this.attempt) return;
       if (err instanceof HoldfastError && err.code === 'session_exited') return this.past();
@@ -140,7 +167,7 @@ export class TerminalView {
   // past shows a session that has ended: its last screen, and how it ended.
   private async past(): Promise<void> {
     const mine = this.attempt;
-    const { id } = this.session;
+    const { id } = this.session!;
     try {
       const [info, screen] = await Promise.all([this.client.info(id), this.client.screen({ session_id: id, format: 'ansi', scrollback: HISTORY, non_empty: true })]);
       if (mine !== this.attempt) return;
@@ -157,22 +184,54 @@ export class TerminalView {
     }
   }
 
-  // terminal is what the client is given: xterm.js, but for Ctrl of the bar of keys.
+  // terminal is what the client is given: xterm.js, but for its input, which comes
+  // through input.
   private terminal(): Terminal {
     const { term } = this;
-    const typed = (data: string): string => {
-      if (!this.control) return data;
-      this.control = false;
-      this.onControl();
-      return withControl(data);
+    const receives = (kind: Kind) => (f: Receiver) => {
+      this.receivers.set(kind, f);
+      return { dispose: () => this.receivers.get(kind) === f && this.receivers.delete(kind) };
     };
     return new Proxy(term, {
       get: (_, name) => {
-        if (name === 'onData') return (f: (d: string) => void) => term.onData((d) => f(typed(d)));
+        if (name === 'onData' || name === 'onBinary') return receives(name);
         const value: unknown = Reflect.get(term, name, term);
         return typeof value === 'function' ? (value as (...a: unknown[]) => unknown).bind(term) : value;
       },
     });
+  }
+
+  // input passes on what is typed. Until the session is attached it waits, in order: a
+  // person types as soon as the terminal has the focus.
+  private input(kind: Kind, data: string): void {
+    switch (this.phase) {
+      case 'live':
+        return this.receivers.get(kind)?.(data);
+      case 'idle':
+      case 'joining':
+        if (this.queued + data.length > MAX_QUEUED) return this.hooks.inputLost();
+        this.queue.push({ kind, data });
+        this.queued += data.length;
+    }
+  }
+
+  private sendQueued(): void {
+    const { queue } = this;
+    this.dropQueued();
+    for (const { kind, data } of queue) this.input(kind, data);
+  }
+
+  private dropQueued(): void {
+    this.queue = [];
+    this.queued = 0;
+  }
+
+  // controlled is what is typed, with Ctrl of the bar of keys.
+  private controlled(data: string): string {
+    if (!this.control) return data;
+    this.control = false;
+    this.onControl();
+    return withControl(data);
   }
 
   private appearance(): { foreground: string; background: string; cursor: string } {
@@ -181,7 +240,7 @@ export class TerminalView {
   }
 
   private async copies(text: string): Promise<void> {
-    const may = mayWrite(this.session.instance);
+    const may = this.session && mayWrite(this.session.instance);
     const write = (): Promise<void> => navigator.clipboard.writeText(text);
     if (may === true) await write().catch(() => this.hooks.clipboard(write));
     else if (may === undefined) this.hooks.clipboard(write);
@@ -216,7 +275,7 @@ export class TerminalView {
 
   // type types as if by a key.
   type(data: string): void {
-    this.term.input(this.control ? withControl(data) : data, true);
+    this.term.input(data, true);
   }
 
   // arrow is a cursor key, as the program wants it.
@@ -229,6 +288,7 @@ export class TerminalView {
 
   private is(phase: Phase, why?: string): void {
     this.phase = phase;
+    if (phase === 'ended' || phase === 'stolen' || phase === 'failed') this.dropQueued();
     this.hooks.phase(phase, why);
   }
 

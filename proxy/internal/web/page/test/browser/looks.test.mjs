@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { cli, context, eventually, open, picture, rows, show, shows, spawn } from './world.mjs';
+import { cli, context, eventually, faults, open, picture, rows, show, shows, spawn } from './world.mjs';
 
 test('everything by keyboard', async () => {
   await spawn('first');
@@ -234,4 +234,74 @@ test('the list follows what happens elsewhere', async () => {
   await row.getByRole('button', { name: /^Actions/ }).click();
   await page.getByRole('menuitem', { name: 'Forget' }).click();
   await eventually('the row is gone', async () => (await row.count()) === 0);
+});
+
+// demand: B9
+test('no view has a serious fault of accessibility', async () => {
+  await spawn('axe-one');
+  await spawn('axe-two', 'read x; exit 3');
+  await cli('send', 'axe-two', '--enter', 'x');
+  const c = await context();
+  const page = await open(c);
+  const found = [];
+  const look = async (view, where = page) => {
+    for (const fault of await faults(where)) found.push(`${view}: ${fault}`);
+  };
+  await look('no session');
+  await show(page, 'axe-one');
+  await look('a terminal');
+  await page.keyboard.press('Alt+Shift+D');
+  await page.waitForSelector('.pane.active .empty');
+  await look('a split');
+  await page.click('.row[data-session="axe-two"] .open');
+  await page.waitForSelector('.pane.active[data-phase="ended"]');
+  await look('an end');
+  await page.keyboard.press('Alt+Shift+ArrowLeft');
+  await page.keyboard.press('Alt+Shift+F');
+  await look('the search');
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Actions for this session' }).click();
+  await look('a menu');
+  await page.keyboard.press('Escape');
+  for (const key of ['N', 'Slash', 'P', 'R', 'X', 'H']) {
+    await page.keyboard.press(`Alt+Shift+${key}`);
+    await page.locator('dialog[open]').waitFor();
+    await look(await page.locator('dialog[open] h2').innerText());
+    await page.keyboard.press('Escape');
+    await page.locator('dialog').waitFor({ state: 'detached' });
+  }
+  const shared = await c.newPage();
+  await shared.goto((await cli('share', 'axe-one')).trim().split('\n').pop());
+  await shared.waitForSelector('.shared .xterm-rows');
+  await look('a shared page', shared);
+  await page.bringToFront();
+  await page.setViewportSize({ width: 390, height: 700 });
+  await look('a phone');
+  await page.getByRole('button', { name: 'Sessions' }).click();
+  await look('the list on a phone');
+  assert.deepEqual(found, []);
+});
+
+test('tabs are moved by the pointer and by keys', async () => {
+  for (const id of ['tab-a', 'tab-b', 'tab-c']) await spawn(id, `printf '\\033]0;${id}\\007'; exec cat`);
+  const c = await context();
+  const page = await open(c);
+  for (const id of ['tab-a', 'tab-b', 'tab-c']) await show(page, id);
+  const tabs = () => page.locator('[role="tab"]').allInnerTexts();
+  const are = (...want) => eventually(`the tabs are ${want}`, async () => (await tabs()).join() === want.join());
+  await are('tab-a', 'tab-b', 'tab-c');
+  await page.getByRole('tab', { name: 'tab-a' }).dragTo(page.getByRole('tab', { name: 'tab-c' }));
+  await are('tab-b', 'tab-c', 'tab-a');
+  assert.equal(await page.locator('[role="tab"][aria-selected="true"]').innerText(), 'tab-c');
+  await page.keyboard.press('Alt+Shift+PageUp');
+  await are('tab-c', 'tab-b', 'tab-a');
+  await page.keyboard.press('Alt+Shift+PageUp'); // it is the first
+  await page.keyboard.press('Alt+Shift+PageDown');
+  await are('tab-b', 'tab-c', 'tab-a');
+  await page.reload();
+  await are('tab-b', 'tab-c', 'tab-a');
+  await page.getByRole('tab', { name: 'tab-a' }).focus();
+  await page.keyboard.press('Delete');
+  await are('tab-b', 'tab-c');
+  assert.deepEqual(c.wrongs, []);
 });

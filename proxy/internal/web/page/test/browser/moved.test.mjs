@@ -55,6 +55,33 @@ test('through the sudden end of the proxy', async () => {
   await eventually('the list is there', () => page.locator('.row[data-session="killed"]').count());
 });
 
+// demand: B9
+for (const [device, options] of [['a desktop', {}], ['a phone', { viewport: { width: 390, height: 700 }, hasTouch: true, isMobile: true }]]) {
+  test(`a dead link is told over the terminal, on ${device}, and the page goes on by itself`, async () => {
+    const id = device.replace('a ', 'lost-');
+    await spawn(id);
+    const c = await context(options);
+    const page = await open(c);
+    if (options.isMobile) await page.getByRole('button', { name: 'Sessions' }).click();
+    await show(page, id);
+    await shows(page, /^\$/);
+    const before = (await rows(page)).length;
+    process.kill((await status()).proxy.pid, 'SIGKILL');
+    const bar = page.locator('.lost');
+    await bar.getByText('proxy web').waitFor();
+    await picture(page, `lost-${options.isMobile ? 'phone' : 'desktop'}`);
+    const [over, stage] = await Promise.all([bar.boundingBox(), page.locator('.stage').boundingBox()]);
+    assert.ok(over.y >= stage.y && over.y + over.height < stage.y + stage.height / 2 && over.width === stage.width, `${JSON.stringify(over)} in ${JSON.stringify(stage)}`);
+    assert.ok(over.x >= 0 && over.x + over.width <= page.viewportSize().width);
+    assert.equal((await rows(page)).length, before, 'the terminal keeps its size');
+    await page.keyboard.type('echo kept-$((1))\n');
+    await cli('web', '--no-open'); // as the bar says
+    await bar.waitFor({ state: 'hidden' });
+    await shows(page, /^kept-1$/);
+    assert.deepEqual(c.wrongs, []);
+  });
+}
+
 test('through the sudden end of the supervisor', async () => {
   await typed('held', async () => {
     const { supervisor } = await status();

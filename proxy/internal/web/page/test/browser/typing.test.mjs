@@ -79,6 +79,38 @@ test('the size follows the window', async () => {
   assert.equal(lower, (await rows(page)).length);
 });
 
+// demand: B9
+test('the last row is whole at every height, and the edge is the terminal’s', async () => {
+  await spawn('heights', 'echo ready; exec cat');
+  const c = await context();
+  const page = await open(c);
+  await show(page, 'heights');
+  await shows(page, /^ready$/);
+  const cut = [];
+  for (let height = 600; height < 618; height++) {
+    await page.setViewportSize({ width: 900 + height % 7, height });
+    // The fit comes with the next frame that is drawn, and the rows with the one behind it.
+    const over = await page.evaluate(() => new Promise((done) => {
+      const wait = (n) => n ? requestAnimationFrame(() => wait(n - 1)) : done(document.querySelector('.pane.active .xterm-screen').getBoundingClientRect().bottom - document.querySelector('.stage').getBoundingClientRect().bottom);
+      wait(4);
+    }));
+    if (over > 0) cut.push(`${over} px at ${height}`);
+  }
+  assert.deepEqual(cut, []);
+  const stage = await page.locator('.stage').boundingBox();
+  for (const [dx, dy] of [[3, 40], [40, 3], [3, stage.height - 2]]) {
+    await page.mouse.click(stage.x + dx, stage.y + dy);
+    assert.match(await page.evaluate(() => document.activeElement.className), /xterm-helper/, `after a click at ${dx}, ${dy}`);
+  }
+  await page.mouse.move(stage.x + 2, stage.y + 14);
+  await page.mouse.down();
+  await page.mouse.move(stage.x + 200, stage.y + 14, { steps: 4 });
+  await page.mouse.up();
+  await page.keyboard.press('Control+Shift+C');
+  assert.ok(await page.locator('.pane.active .xterm-selection div').count() > 0, 'a drag from the edge selects');
+  assert.deepEqual(c.wrongs, []);
+});
+
 test('two windows of different sizes show one session', async () => {
   await spawn('both');
   const c = await context();
@@ -174,5 +206,58 @@ test('a paste contains no controls, however it arrives', async () => {
   await arrives['a paste event']('one\ttwo\r\nthree\nfour\r');
   await shows(page, /^one\^Itwo\$$/);
   await shows(page, /^four\$$/);
+  assert.deepEqual(c.wrongs, []);
+});
+
+// A person types as soon as the terminal is there to be seen. slow has each answer of
+// a kind wait in the proxy's stead, until what was typed has been typed.
+test('what is typed before a session is attached arrives, in order', async () => {
+  const echoes = 'stty -echo; echo ready; while read -r l; do echo "got $l"; done';
+  await spawn('chosen', echoes);
+  const c = await context();
+  const page = await c.newPage();
+  const held = [];
+  let holds = true;
+  await page.routeWebSocket(/\/v1\/api$/, (ws) => {
+    const server = ws.connectToServer();
+    ws.onMessage((m) => server.send(m));
+    server.onMessage((m) => {
+      const type = typeof m === 'string' ? JSON.parse(m).type : '';
+      if (holds && /^(attached|spawned)$/.test(type) || held.some((h) => h.ws === ws)) held.push({ ws, m });
+      else ws.send(m);
+    });
+  });
+  const release = () => {
+    holds = false;
+    for (const { ws, m } of held.splice(0)) ws.send(m);
+  };
+  await page.goto(await link());
+  await page.waitForSelector('.app');
+
+  await page.click('.row[data-session="chosen"] .open');
+  await page.keyboard.type('one two\n');
+  await eventually('the answer waits', () => held.length > 0);
+  await page.keyboard.type('three\n');
+  release();
+  await shows(page, /^got three$/);
+  assert.deepEqual((await rows(page)).filter(Boolean), ['ready', 'got one two', 'got three']);
+
+  holds = true;
+  await page.keyboard.press('Alt+Shift+N');
+  await page.keyboard.type(`${echoes}\n`);
+  await page.keyboard.type('first\n');
+  await eventually('the answer waits', () => held.length > 0);
+  await page.keyboard.type('second\n');
+  release();
+  await shows(page, /^got second$/);
+  assert.deepEqual((await rows(page)).filter((r) => /^got/.test(r)), ['got first', 'got second']);
+
+  // A start that fails comes back with the dialog, and what was said in it.
+  await page.keyboard.press('Alt+Shift+N');
+  await page.keyboard.type('/does/not/exist\n');
+  await page.locator('dialog[open] .error', { hasText: /exist/ }).waitFor();
+  assert.equal(await page.inputValue('dialog [name="command"]'), '/does/not/exist');
+  assert.equal(await page.locator('[role="tab"]').count(), 2);
+  await page.keyboard.press('Escape');
   assert.deepEqual(c.wrongs, []);
 });

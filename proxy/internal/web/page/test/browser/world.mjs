@@ -9,7 +9,8 @@
 // Rows are read from the page, so WebGL is off: with it they are pixels.
 
 import { execFile } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { promisify } from 'node:util';
@@ -98,6 +99,16 @@ export async function picture(page, name) {
   if (!SCREENSHOTS) return;
   mkdirSync(SCREENSHOTS, { recursive: true });
   await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`) });
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+// faults are what axe finds on the page as it is now, of impact critical or serious. The
+// rows of the terminal are a program's own, and xterm.js has a copy for screen readers.
+export async function faults(page) {
+  await page.evaluate(`window.axe || ${axe}; 0`);
+  const { violations } = await page.evaluate(() => window.axe.run({ exclude: ['.xterm-rows'] }, { resultTypes: ['violations'] }));
+  return violations.filter((v) => /critical|serious/.test(v.impact)).map((v) => `${v.impact} ${v.id}: ${v.nodes.map((n) => n.html.slice(0, 120)).join(' | ')}`);
 }
 
 export const status = async () => JSON.parse(await cli('status', '--json'));

@@ -1,0 +1,82 @@
+package plain
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+var texts = []struct{ name, in, want string }{
+	{"ASCII", "make -j8", "make -j8"},
+	{"letters", "Grüße, 世界, עברית", "Grüße, 世界, עברית"},
+	{"C0", "a\x00\x07\x08\x1b[31mb\r", "a???" + "?[31mb?"},
+	{"DEL", "a\x7fb", "a?b"},
+	{"C1", "a\u0080\u009b31m\u009fb", "a??31m?b"},
+	{"a C1 byte", "a\x9b31m", "a\ufffd31m"},
+	{"direction", "\u202eabc\u202c \u2066x\u2069 \u200e\u061c", "?abc? ?x? ??"},
+	{"zero width", "a\u200bb\u200cc\ufeffd\u2060e\u00adf", "a?b?c?d?e?f"},
+	{"separators", "a\u2028b\u2029c", "a?b?c"},
+	{"fillers", "\u115f\u3164\uffa0\u034f", "????"},
+	{"tags", "\U000e0041\U000e007f", "??"},
+	{"emoji", "👩‍💻 ❤️‍🔥 👍🏽", "👩‍💻 ❤️‍🔥 👍🏽"},
+	{"a joiner between letters", "a\u200db", "a?b"},
+	{"combining", "e\u0301", "e\u0301"},
+}
+
+func TestText(t *testing.T) {
+	for _, tt := range texts {
+		if got := Text(tt.in); got != tt.want {
+			t.Errorf("%s: %+q, want %+q", tt.name, got, tt.want)
+		}
+	}
+	if got := Text("a\tb\nc"); got != "a?b?c" {
+		t.Errorf("one line: %q", got)
+	}
+}
+
+// What comes a byte at a time is the same.
+func TestWriter(t *testing.T) {
+	for _, tt := range texts {
+		var whole, pieces bytes.Buffer
+		a, b := NewWriter(&whole), NewWriter(&pieces)
+		in := "1\t" + tt.in + "\n"
+		if n, err := a.Write([]byte(in)); n != len(in) || err != nil {
+			t.Errorf("%s: %d, %v", tt.name, n, err)
+		}
+		for i := range len(in) {
+			if n, err := b.Write([]byte{in[i]}); n != 1 || err != nil {
+				t.Errorf("%s: %d, %v", tt.name, n, err)
+			}
+		}
+		if want := "1\t" + tt.want + "\n"; whole.String() != want {
+			t.Errorf("%s: %+q, want %+q", tt.name, whole.String(), want)
+		}
+		// A joiner is judged by what stands before it in the same write.
+		if want := strings.ReplaceAll("1\t"+tt.want+"\n", "\u200d", "?"); pieces.String() != want {
+			t.Errorf("%s in pieces: %+q, want %+q", tt.name, pieces.String(), want)
+		}
+	}
+	var out bytes.Buffer
+	if Raw(NewWriter(&out)) != &out || Raw(&out) != &out {
+		t.Error("the writer behind is another one")
+	}
+}
+
+func TestJSON(t *testing.T) {
+	for _, tt := range texts {
+		var out bytes.Buffer
+		enc := json.NewEncoder(JSON(NewWriter(&out)))
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(map[string]string{"text": tt.in}); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsFunc(out.String(), isEscaped) {
+			t.Errorf("%s: %+q", tt.name, out.String())
+		}
+		var back map[string]string
+		if err := json.Unmarshal(out.Bytes(), &back); err != nil || back["text"] != strings.ToValidUTF8(tt.in, "\ufffd") {
+			t.Errorf("%s: %+q, %v", tt.name, back, err)
+		}
+	}
+}
