@@ -7,6 +7,7 @@ import (
 	"html"
 	"io"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/pass"
+	"holdfast/proxy/internal/web/page"
 	"holdfast/shared/config"
 	"holdfast/shared/pipe"
 )
@@ -38,7 +40,9 @@ func (a *app) webCommand() *cobra.Command {
 			"of proxy share stay good.\n\n" +
 			"Where the proxy serves no page, another takes over from it that does, on a port of\n" +
 			"127.0.0.1 that is free; no client notices. It stays there, also when a proxy dies,\n" +
-			"until proxy stop. To have it always, set web in the settings (HOLDFAST_WEB).",
+			"until proxy stop. To have it always, set web in the settings (HOLDFAST_WEB).\n\n" +
+			"A program that was built without the page cannot serve it: web says so and exits\n" +
+			"with 69. scripts/web builds the page from source.",
 		Example: "  proxy web\n  proxy web --no-open\n  proxy web --sign-out",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,6 +52,9 @@ func (a *app) webCommand() *cobra.Command {
 			return a.withStarted(cmd.Context(), func(c *client.Client) error {
 				l, err := pageLink(cmd.Context(), c)
 				if errors.Is(err, errNoPage) && a.proxy == config.DefaultProxy && !pipe.Here {
+					if page.Files() == nil {
+						return errNotBuilt
+					}
 					warn(errors.New("this proxy serves no page: another takes over, which does"))
 					o := handoffOptions{timeout: handoff.Timeout, quiet: true, web: anyPort}
 					if err := a.handoff(cmd.Context(), &o); err != nil {
@@ -81,6 +88,33 @@ const anyPort = "127.0.0.1:0"
 
 var errNoPage error = &exitError{exitUnavailable, "this proxy serves no web page: set web in the settings (HOLDFAST_WEB), then proxy --handoff; or proxy web"}
 
+var errNotBuilt error = &exitError{exitUnavailable, "the proxy was built without the web page: in its sources run scripts/web, which needs Node and npm, then go build, then proxy --handoff; a release has the page built in"}
+
+// builtTimeout is how long the proxy may take to say whether it has the page: it reads
+// no file for that.
+const builtTimeout = 2 * time.Second
+
+// checkBuilt returns errNotBuilt if the proxy that listens at address answers 501: its
+// program has no files of the page. It may be another program than this one. No answer is
+// no error here: whoever opens the link sees more.
+func checkBuilt(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, builtTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodHead, "http://"+address+"/", nil)
+	if err != nil {
+		return fmt.Errorf("ask for the page: %w", err)
+	}
+	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r) // through no HTTP_PROXY
+	if err != nil {
+		return nil
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode == http.StatusNotImplemented {
+		return errNotBuilt
+	}
+	return nil
+}
+
 // A webLink lets a browser in, once.
 type webLink struct {
 	URL     string `json:"url"`
@@ -105,6 +139,9 @@ func pageLink(ctx context.Context, c *client.Client) (*webLink, error) {
 	}
 	if s.Web == "" {
 		return nil, errNoPage
+	}
+	if err := checkBuilt(ctx, s.Web); err != nil {
+		return nil, err
 	}
 	ticket, err := c.Ticket(ctx, "")
 	if err != nil {

@@ -324,7 +324,7 @@ func (h *Handler) now() time.Time {
 
 // hasFile reports whether a name is one of the page's files.
 func (h *Handler) hasFile(name string) bool {
-	if h.cfg.Files == nil || !fs.ValidPath(name) {
+	if h.cfg.Files == nil || !fs.ValidPath(name) || isCompressed(name) {
 		return false
 	}
 	info, err := fs.Stat(h.cfg.Files, name)
@@ -335,11 +335,15 @@ func (h *Handler) hasFile(name string) bool {
 func (h *Handler) file(r *request, name, headers string) error {
 	if h.cfg.Files == nil {
 		return refuse(http.StatusNotImplemented, protocol.CodeUnsupported, "this program was built without the page").
-			shown("This program was built without the page.", "In its sources, run npm ci and npm run build in proxy/internal/web/page, and go build after that.")
+			shown("This program was built without the page.", "In its sources run scripts/web, which needs Node and npm, then go build, then proxy --handoff. A release has the page built in.")
 	}
-	body, err := fs.ReadFile(h.cfg.Files, name)
+	body, encoding, err := h.readFile(r, name)
 	if err != nil {
 		return fmt.Errorf("page: %w", err)
+	}
+	headers += "Vary: Accept-Encoding\r\n"
+	if encoding != "" {
+		headers += "Content-Encoding: " + encoding + "\r\n"
 	}
 	contentType, ok := contentTypes[path.Ext(name)]
 	if !ok {
@@ -355,6 +359,51 @@ func (h *Handler) file(r *request, name, headers string) error {
 	}
 	h.reply(r, http.StatusOK, contentType, headers, body)
 	return nil
+}
+
+// encodings are the content codings that the build makes of a file, the smaller one
+// first, and what each adds to the file's name.
+var encodings = []struct{ name, ext string }{{"br", ".br"}, {"gzip", ".gz"}}
+
+// isCompressed reports whether a name is of a file in a content coding, which is sent in
+// place of the file itself and has no path of its own.
+func isCompressed(name string) bool {
+	for _, e := range encodings {
+		if path.Ext(name) == e.ext {
+			return true
+		}
+	}
+	return false
+}
+
+// readFile returns a file in the first content coding that the build made and the client
+// accepts; encoding is empty if that is the file as it is.
+func (h *Handler) readFile(r *request, name string) (body []byte, encoding string, err error) {
+	for _, e := range encodings {
+		if !accepts(r.Header, e.name) {
+			continue
+		}
+		if body, err := fs.ReadFile(h.cfg.Files, name+e.ext); err == nil {
+			return body, e.name, nil
+		}
+	}
+	body, err = fs.ReadFile(h.cfg.Files, name)
+	return body, "", err
+}
+
+// accepts reports whether Accept-Encoding names a content coding with a weight above 0.
+// "*" does not count: a client that means a coding names it.
+func accepts(h http.Header, coding string) bool {
+	for _, part := range strings.Split(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if !strings.EqualFold(strings.TrimSpace(name), coding) {
+			continue
+		}
+		q, ok := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(weight, " ", "")), "q=")
+		n, err := strconv.ParseFloat(q, 64)
+		return !ok || err == nil && n > 0
+	}
+	return false
 }
 
 // contentTypes are ours, and not the system's, which may say what it likes.

@@ -29,6 +29,9 @@ var files = fstest.MapFS{
 	"assets/a-1.js":    {Data: []byte("1")},
 	"assets/a-2.css":   {Data: []byte("2")},
 	"assets/f-3.woff2": {Data: []byte("3")},
+	"assets/a-4.js":    {Data: []byte("as it is")},
+	"assets/a-4.js.br": {Data: []byte("brotli")},
+	"assets/a-4.js.gz": {Data: []byte("gzip")},
 }
 
 // clock is a handler's time, which tests move.
@@ -126,6 +129,33 @@ func TestPageFiles(t *testing.T) {
 	}
 }
 
+// A file is sent in a coding that the client accepts and the build has made.
+func TestPageCompressed(t *testing.T) {
+	e := newEnv(t)
+	addr, _ := e.paged()
+	for _, tt := range []struct{ path, accept, encoding, body string }{
+		{"/assets/a-4.js", "", "", "as it is"},
+		{"/assets/a-4.js", "gzip, deflate, br, zstd", "br", "brotli"},
+		{"/assets/a-4.js", "gzip, deflate", "gzip", "gzip"},
+		{"/assets/a-4.js", "GZIP;q=0.5, br;q=0", "gzip", "gzip"},
+		{"/assets/a-4.js", "br; q=0.0, gzip; Q = 0", "", "as it is"},
+		{"/assets/a-4.js", "br;q=x", "", "as it is"},
+		{"/assets/a-4.js", "*, identity", "", "as it is"},
+		{"/assets/a-1.js", "gzip, br", "", "1"}, // the build has made none
+	} {
+		r, body := get(t, addr, tt.path, "Accept-Encoding: "+tt.accept)
+		if r.StatusCode != 200 || body != tt.body || r.Header.Get("Content-Encoding") != tt.encoding || r.Header.Get("Vary") != "Accept-Encoding" ||
+			r.Header.Get("Content-Type") != "text/javascript; charset=utf-8" {
+			t.Errorf("%s to %q: %d %q %v", tt.path, tt.accept, r.StatusCode, body, r.Header)
+		}
+	}
+	for _, path := range []string{"/assets/a-4.js.br", "/assets/a-4.js.gz"} {
+		if r, _ := get(t, addr, path); r.StatusCode != 404 {
+			t.Errorf("%s: %d", path, r.StatusCode)
+		}
+	}
+}
+
 func wantPageHeaders(t *testing.T, addr net.Addr, r *http.Response) {
 	t.Helper()
 	for name, want := range map[string]string{
@@ -201,7 +231,7 @@ func TestPageNotBuilt(t *testing.T) {
 	h.cfg.Page = true
 	addr := e.listen(h)
 	r, body := get(t, addr, "/")
-	if r.StatusCode != 501 || !strings.Contains(body, "npm run build") {
+	if r.StatusCode != 501 || !strings.Contains(body, "scripts/web") {
 		t.Errorf("%d %q", r.StatusCode, body)
 	}
 	wantPageHeaders(t, addr, r)

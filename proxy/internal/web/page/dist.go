@@ -1,7 +1,7 @@
 // Package page has the files of the web page, as they were built.
 //
-// They are made of the sources beside this file (npm run build) into dist, which
-// is not in the repository. A program that was built without them serves no page,
+// scripts/web makes them of the sources beside this file into dist, which is not in
+// the repository. A program that was built without them serves no page,
 // and says how to make it.
 //
 // Not here: who is given them (package web).

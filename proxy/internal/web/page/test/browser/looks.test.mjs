@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { cli, context, eventually, faults, open, picture, rows, show, shows, spawn } from './world.mjs';
+import { cli, context, eventually, faults, link, open, picture, rows, show, shows, spawn } from './world.mjs';
 
 test('everything by keyboard', async () => {
   await spawn('first');
@@ -280,6 +280,22 @@ test('no view has a serious fault of accessibility', async () => {
   await page.getByRole('button', { name: 'Sessions' }).click();
   await look('the list on a phone');
   assert.deepEqual(found, []);
+});
+
+test('the page is sent compressed', async () => {
+  const c = await context();
+  const page = await c.newPage();
+  const got = [];
+  page.on('response', (r) => /\.(js|css)$/.test(r.url()) && got.push(r));
+  await page.goto(await link());
+  await page.waitForSelector('.app');
+  assert.ok(got.length >= 2);
+  let size = 0;
+  for (const r of got) {
+    assert.equal(await r.headerValue('content-encoding'), 'br', r.url());
+    size += Number(await r.headerValue('content-length'));
+  }
+  assert.ok(size < 150_000, `${size} bytes`); // 618 kB as they are
 });
 
 test('tabs are moved by the pointer and by keys', async () => {
