@@ -25,6 +25,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import headless from '@xterm/headless';
 import unicode11 from '@xterm/addon-unicode11';
+import { activate } from './emoji.mjs';
 
 // Loaded without a Buffer, as in a browser: with one, the addon reads its table
 // at the wrong end of Buffer's pool, and all above U+FFFF is narrow.
@@ -48,7 +49,7 @@ function create({ cols, rows, scrollback, unicode }) {
     logLevel: 'off',
     windowOptions: { pushTitle: true, popTitle: true, getWinSizeChars: true },
   });
-  term.loadAddon(unicode === '15-graphemes' ? new graphemes.UnicodeGraphemesAddon() : new unicode11.Unicode11Addon());
+  activate(term, unicode === '15-graphemes' ? new graphemes.UnicodeGraphemesAddon() : new unicode11.Unicode11Addon());
   term.unicode.activeVersion = unicode;
   return term;
 }

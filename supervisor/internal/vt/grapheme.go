@@ -89,7 +89,8 @@ const joinAlways = 1<<breakExtend | 1<<breakZWJ | 1<<breakSpacing
 
 // joinWidth says what printing r after before comes to, as charProperties of
 // xterm.js's providers does: the one of Unicode 11, or with clusters the one
-// called 15-graphemes (@xterm/addon-unicode-graphemes 0.4.0).
+// called 15-graphemes (@xterm/addon-unicode-graphemes 0.4.0), but for the emoji
+// that they do not know, as in runeWidth.
 func joinWidth(r rune, before joinState, clusters bool) (after joinState) {
 	// ASCII joins nothing and is joined to nothing without a state, and state 0
 	// is what stays after it: the whole of a plain text.

@@ -43,7 +43,13 @@ func TestRuneWidth(t *testing.T) {
 		{"cyclone to the stars", 0x1f300, 0x1f320, 2},
 		{"faces", 0x1f600, 0x1f64f, 2},
 		{"Unicode 12's ballet shoes", 0x1fa70, 0x1fa70, 2},
-		{"Unicode 13's thong sandal, not known", 0x1fa74, 0x1fa74, 1},
+		{"Unicode 13's thong sandal", 0x1fa74, 0x1fa74, 2},
+		{"Unicode 13's smiling face with tear", 0x1f972, 0x1f972, 2},
+		{"Unicode 14's melting face", 0x1fae0, 0x1fae0, 2},
+		{"Unicode 15's wireless", 0x1f6dc, 0x1f6dc, 2},
+		{"Unicode 16's face with bags under eyes", 0x1fae9, 0x1fae9, 2},
+		{"Unicode 17's distorted face", 0x1faea, 0x1faea, 2},
+		{"not assigned in Unicode 17", 0x1fadd, 0x1fade, 1},
 		{"plane 2", 0x20000, 0x2fffd, 2},
 		{"end of plane 2", 0x2fffe, 0x2ffff, 1},
 		{"plane 3", 0x30000, 0x3fffd, 2},
@@ -72,6 +78,17 @@ func TestTableWidth(t *testing.T) {
 	}
 }
 
+// An emoji has two columns also if grapheme clusters are counted.
+func TestEmojiOfClusters(t *testing.T) {
+	for _, r := range []rune{0x1f972, 0x1fae0, 0x1f6dc, 0x1fae9, 0x1faea} {
+		for _, clusters := range []bool{false, true} {
+			if got := joinWidth(r, 0, clusters).width(); got != 2 {
+				t.Errorf("%c has %d columns with clusters %v, want 2", r, got, clusters)
+			}
+		}
+	}
+}
+
 func TestRuneWidthIsXterms(t *testing.T) {
 	var asked []question
 	for r := rune(0); r <= 0x10ffff; r++ {
@@ -92,6 +109,12 @@ func TestWidthTableIsGenerated(t *testing.T) {
 	}
 	if want := xtermWidths(t, nil); !bytes.Equal(got, want) {
 		t.Fatal("width_table.go is not what scripts/oracle/widths.mjs prints; go generate it")
+	}
+	if got, err = os.ReadFile("../../../proxy/internal/web/page/src/emoji.json"); err != nil {
+		t.Fatal(err)
+	}
+	if want := xtermWidths(t, nil, "emoji"); !bytes.Equal(got, want) {
+		t.Fatal("emoji.json is not what scripts/oracle/widths.mjs emoji prints; go generate it")
 	}
 }
 
