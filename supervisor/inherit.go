@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	mark "holdfast/shared/keep"
 	"holdfast/shared/logging"
 	"holdfast/shared/socket"
 	"holdfast/supervisor/internal/fdstore"
@@ -37,6 +39,9 @@ type before struct {
 	crashed bool      // a supervisor died of itself
 	table   session.State
 	kept    keptBefore
+	claim   *vault.Record // the lock that says that a keeper is here, see wire.OwnID; nil: not had
+
+	claimFile *os.File // its file, if this program took the lock
 }
 
 // inherit takes over what was left, by whoever left it.
@@ -97,6 +102,36 @@ func diedByItself(was vault.Before) bool {
 	return was.Last != "" && pty.StatusOf(was.Status).Signal != "SIGKILL"
 }
 
+// findClaim finds the record of the keeper's lock, to be passed on. A keeper of an older
+// release has none, and is given one.
+func (b *before) findClaim(dir string, log zerolog.Logger) {
+	for i, r := range b.records {
+		if r.ID == wire.OwnID && len(r.FDs) == 1 {
+			b.claim = &b.records[i]
+		}
+	}
+	if b.vault == nil || b.claim != nil {
+		return
+	}
+	f, err := mark.Claim(dir, 0)
+	var inUse *socket.InUseError
+	if errors.As(err, &inUse) { // the keeper has it, and this program was left no duplicate
+		return
+	}
+	var fd int
+	if err == nil {
+		b.claimFile = f
+		fd, err = session.Descriptor(f)
+	}
+	if err == nil {
+		b.claim = &vault.Record{ID: wire.OwnID, FDs: []int{fd}}
+		err = inKeeperTime(func(ctx context.Context) error { return b.vault.Put(ctx, *b.claim) })
+	}
+	if err != nil {
+		log.Error().Err(err).Msg("the keeper has no lock that keeps another one from starting")
+	}
+}
+
 func (b *before) tell(e vault.Exit) { b.exits.Tell(e.PID, pty.StatusOf(e.Status)) }
 
 // sessionVault is nil, and not a nil *vault.Vault, where there is none.
@@ -112,7 +147,7 @@ func (b *before) sessionVault(log zerolog.Logger) session.Vault {
 }
 
 func (b *before) heritage(s *self) session.Heritage {
-	h := session.Heritage{Exits: b.exits, Own: b.own, Crashed: b.crashed, State: b.table}
+	h := session.Heritage{Exits: b.exits, Own: b.own, Crashed: b.crashed, State: b.table, Adopted: b.progress()}
 	if !b.own {
 		h.State.Seq = s.seq()
 	}
@@ -122,6 +157,26 @@ func (b *before) heritage(s *self) session.Heritage {
 		}
 	}
 	return h
+}
+
+// progressEvery is how often the keeper is told that sessions are still being adopted: some
+// times in the shortest start_timeout.
+const progressEvery = 200 * time.Millisecond
+
+// progress returns a function that tells the keeper, which ends a supervisor that gets no
+// further, that another session was adopted. Any goroutine may call it.
+func (b *before) progress() func() {
+	if b.vault == nil {
+		return func() {}
+	}
+	var last atomic.Int64 // in ns since begun
+	begun := time.Now()
+	return func() {
+		now, then := int64(time.Since(begun)), last.Load()
+		if now-then >= int64(progressEvery) && last.CompareAndSwap(then, now) {
+			_ = inKeeperTime(b.vault.Alive) // a keeper of an older release waits for ever
+		}
+	}
 }
 
 // inKeeperTime asks the keeper for something.
@@ -183,7 +238,7 @@ func (b *before) self(path string, log zerolog.Logger) (*self, *socket.Listener,
 	for _, r := range b.records {
 		if r.ID == selfRecord {
 			var err error
-			if s, err = adoptSelf(r, path, opts); err != nil {
+			if s, err = adoptSelf(r, path, opts, log); err != nil {
 				log.Error().Err(err).Msg("the socket is not what was left; a new one is made")
 				b.letGo(r.ID)
 			}
@@ -194,13 +249,10 @@ func (b *before) self(path string, log zerolog.Logger) (*self, *socket.Listener,
 		if err != nil {
 			return nil, nil, err
 		}
-		s = &self{Version: selfVersion, Instance: protocol.NewInstance(), Started: time.Now(), ln: ln}
-		if s.slate, err = slate.New("holdfast-supervisor"); err != nil {
+		if s, err = newSelf(); err != nil {
 			return nil, nil, errors.Join(err, ln.Close())
 		}
-	}
-	if b.own {
-		s.Upgrades++
+		s.ln = ln
 	}
 	s.vault = b.vault
 	s.keep(log)
@@ -214,28 +266,63 @@ func (b *before) letGo(id string) {
 	_ = inKeeperTime(func(ctx context.Context) error { return b.vault.Delete(ctx, id) }) // it is put anew
 }
 
-func adoptSelf(r vault.Record, path string, opts socket.Options) (*self, error) {
-	if len(r.FDs) != 3 {
-		return nil, fmt.Errorf("%d files, not 3", len(r.FDs))
-	}
+// adoptSelf returns the socket, and what its slate says of it. If only the slate cannot be
+// read, the socket stays: it then is served under another instance.
+func adoptSelf(r vault.Record, path string, opts socket.Options, log zerolog.Logger) (*self, error) {
 	var files []*os.File
 	for _, fd := range r.FDs {
 		files = append(files, os.NewFile(uintptr(fd), selfRecord))
 	}
-	ln, lnErr := socket.Adopt(path, files[:2], opts)
-	sl, err := slate.Adopt(files[2])
-	if err = errors.Join(lnErr, err); err != nil {
+	if len(files) != 3 {
+		for _, f := range files {
+			_ = f.Close() // they are of no use
+		}
+		return nil, fmt.Errorf("%d files, not 3", len(files))
+	}
+	ln, err := socket.Adopt(path, files[:2], opts)
+	if err != nil {
+		_ = files[2].Close() // it was only read
 		return nil, err
 	}
-	data, err := sl.Read()
+	if _, err := ln.Check(); err != nil { // a supervisor of an older release may have removed it
+		log.Error().Err(err).Msg("socket's path not checked")
+	}
+	s, err := readSelf(files[2])
+	if err != nil {
+		log.Error().Err(err).Msg("supervisor identity not read; the socket stays, under another instance")
+		if s, err = newSelf(); err != nil {
+			return nil, errors.Join(err, ln.Release())
+		}
+	}
+	s.ln = ln
+	return s, nil
+}
+
+// readSelf takes the file over.
+func readSelf(f *os.File) (*self, error) {
+	sl, err := slate.Adopt(f)
 	if err != nil {
 		return nil, err
 	}
-	s := &self{slate: sl, ln: ln}
-	if err := json.Unmarshal(data, s); err != nil || s.Version != selfVersion || s.Instance == "" {
-		return nil, fmt.Errorf("version %d: %w", s.Version, err)
+	s := &self{slate: sl}
+	data, err := sl.Read()
+	if err == nil {
+		err = json.Unmarshal(data, s)
+	}
+	if err == nil && (s.Version != selfVersion || s.Instance == "") {
+		err = fmt.Errorf("version %d of instance %q", s.Version, s.Instance)
+	}
+	if err != nil {
+		return nil, errors.Join(err, sl.Close())
 	}
 	return s, nil
+}
+
+func newSelf() (*self, error) {
+	s := &self{Version: selfVersion, Instance: protocol.NewInstance(), Started: time.Now()}
+	var err error
+	s.slate, err = slate.New("holdfast-supervisor")
+	return s, err
 }
 
 // keep writes down what we are, and has the keeper hold the socket.

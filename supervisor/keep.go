@@ -3,8 +3,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"holdfast/supervisor/internal/keeper"
 	"holdfast/supervisor/internal/keeper/wire"
 	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/session"
 )
 
 // keep runs the keeper, which runs this program again as the supervisor proper. It
@@ -45,6 +48,17 @@ func keep(o *options) error {
 	if err != nil {
 		return err
 	}
+	claim, err := claimPlace(dirs)
+	if err != nil {
+		return err
+	}
+	if claim != nil {
+		fd, err := session.Descriptor(claim)
+		if err != nil {
+			return err
+		}
+		records = append(records, keeper.Record{ID: wire.OwnID, FDs: []int{fd}})
+	}
 	if os.Getenv("NOTIFY_SOCKET") != "" {
 		if err := mark.SetManaged(dirs.Runtime, true); err != nil {
 			return err
@@ -65,14 +79,39 @@ func keep(o *options) error {
 				log.Error().Err(err).Msg("nobody sees that nothing is started any more")
 			}
 		},
+		Chosen:     func() string { return mark.Chosen(dirs.Runtime) },
+		StartTime:  cfg.StartTimeout,
 		MemoryFile: machine.MemoryFile,
 	})
 	if code == 0 {
 		_ = mark.SetManaged(dirs.Runtime, false) // else a proxy waits for some seconds
 	}
+	runtime.KeepAlive(claim)
 	closeLog()
 	syscall.Exit(code)
 	return nil
+}
+
+// claimTime is how long a keeper that is about to end is waited for.
+const claimTime = 2 * time.Second
+
+// claimPlace returns the file of the lock that says that this directory has a keeper,
+// or an error if it has another one. Nothing is started before. A keeper that goes on after another program
+// has the lock from that one, unless it was of a release that had none.
+func claimPlace(dirs config.Dirs) (*os.File, error) {
+	if os.Getenv(wire.EnvTrial) != "" {
+		return nil, nil
+	}
+	wait := claimTime
+	if os.Getenv(wire.EnvResume) != "" {
+		wait = 0
+	}
+	f, err := mark.Claim(dirs.Runtime, wait)
+	var inUse *socket.InUseError
+	if wait == 0 && errors.As(err, &inUse) {
+		return nil, nil
+	}
+	return f, err
 }
 
 // takeTime is how long a supervisor may take to become the keeper.

@@ -51,6 +51,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "supervisor: unsupported_os: there are no terminals to hold on Windows yet")
 		os.Exit(exitUnavailable)
 	}
+	fault("main")
 	machine.Share()
 	if err := command().Execute(); err != nil {
 		fmt.Fprintln(plain.NewWriter(os.Stderr), "supervisor:", err)
@@ -145,6 +146,7 @@ func run(ctx context.Context, o *options) error {
 	if done, err := tryOut(); done {
 		return err
 	}
+	fault("run")
 	calm := machine.Hurry()
 	before, err := inherit()
 	if err != nil {
@@ -169,14 +171,17 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	before.findClaim(dirs.Runtime, log)
 	self, ln, err := before.self(dirs.Socket(config.SupervisorSocket), log)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = ln.Close() }() // the process ends; the lock goes with it
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	// Only a stop that was asked for removes the socket and gives up its lock, as it
+	// cancels ctx. After a panic or a failure both stay with the keeper for the next supervisor.
+	defer func() { _ = ln.Release() }()
 	sessions := session.NewTable(session.Config{
 		RingBytes: cfg.RingBytes, ScrollbackLines: cfg.ScrollbackLines,
 		ExitKeep: cfg.ExitKeep, ExitRecords: cfg.ExitRecords, Grace: cfg.Grace,
@@ -191,10 +196,12 @@ func run(ctx context.Context, o *options) error {
 	r.server = server
 	_ = machine.Name("supervisor") // for people
 	adopted := sessions.Adopt(before.heritage(self))
+	fault("adopted")
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	before.ready(log) // from here on the keeper passes signals on
-	mark.Serves(dirs.Runtime)
+	if before.own {
+		self.Upgrades++ // written down when this program is ready: one that dies before is no upgrade
+	}
 	go sessions.Restore(calm)
 	go obey(ctx, signals, sessions, stop, log)
 	go r.watchKeeper(ctx)
@@ -222,6 +229,13 @@ func run(ctx context.Context, o *options) error {
 		serves = serves.Dur(logging.Took, time.Since(before.at))
 	}
 	serves.Msg("supervisor serves")
+	fault("serves")
+	before.ready(log) // last: the keeper ends a program that has not said so. From here on it passes signals on
+	if before.own {
+		self.keep(log)
+	}
+	mark.Serves(dirs.Runtime)
+	fault("ready")
 	err = server.Serve(ctx, ln)
 	if err == nil {
 		before.quit(log)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	mark "holdfast/shared/keep"
 	"holdfast/shared/logging"
 	"holdfast/shared/machine"
+	"holdfast/shared/socket"
 	"holdfast/shared/version"
 	"holdfast/supervisor/internal/keeper/wire"
 	"holdfast/supervisor/internal/linkserver"
@@ -136,7 +139,14 @@ func (r *replacer) become(program *reexec.Program, frozen *session.Frozen) error
 	for _, rec := range frozen.Records {
 		b.addRecord(rec)
 	}
+	if r.before.claim != nil {
+		b.addRecord(*r.before.claim)
+	}
 	if v := r.before.vault; v != nil {
+		// The keeper ends a program that does not serve. A keeper of an older release does not
+		// know the word, and waits for ever.
+		_ = inKeeperTime(v.Leave)
+		defer r.before.ready(r.log) // if all goes on
 		ctx, cancel := context.WithTimeout(context.Background(), keeperTime)
 		defer cancel()
 		fd, err := v.Detach(ctx)
@@ -190,6 +200,9 @@ func (r *replacer) becomeKeeper(frozen *session.Frozen) error {
 	}
 	defer free()
 	records := append([]vault.Record{own}, frozen.Records...)
+	if r.before.claim != nil {
+		records = append(records, *r.before.claim)
+	}
 	var fds []int
 	for _, rec := range records {
 		fds = append(fds, rec.FDs...)
@@ -248,6 +261,7 @@ func tryOut() (done bool, err error) {
 	if !ok || err != nil {
 		return ok, err
 	}
+	fault("trial")
 	_ = machine.Background() // clients go first
 	m, err := readManifest(data, len(fds))
 	if err != nil {
@@ -268,38 +282,56 @@ func tryOut() (done bool, err error) {
 // replaceTime is how long askUpgrade waits for the new program to answer.
 const replaceTime = 15 * time.Second
 
-// goOnTime is as long as a crash loop may take to be one again.
+// goOnTime is how long a keeper may take until a supervisor serves: some start_timeouts.
 const goOnTime = time.Minute
 
-// askUpgrade has the running supervisor become this program.
+// An upgrader is the command `supervisor --upgrade`.
+type upgrader struct {
+	dirs   config.Dirs
+	secret string
+	exe    string
+	began  time.Time
+}
+
+// askUpgrade has the running supervisor become this program. If none answers, and a
+// keeper lives, the keeper is told to start this program.
 func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 	dirs, cfg, err := load(o)
 	if err != nil {
 		return err
 	}
-	secret, err := cfg.Secret()
-	if err != nil {
+	u := upgrader{dirs: dirs, began: time.Now()}
+	if u.secret, err = cfg.Secret(); err != nil {
 		return err
 	}
-	exe, err := os.Executable()
-	if err != nil {
+	if u.exe, err = os.Executable(); err != nil {
 		return err
 	}
 	if held := mark.Look(dirs.Runtime); held != nil && !dryRun {
-		if err := goOn(ctx, dirs, held); err != nil {
+		fmt.Printf("%d supervisors died within a minute and none was started any more\n", held.Deaths)
+		if done, err := u.choose(ctx, held); done || err != nil {
 			return err
 		}
 	}
-	conn, err := dial(ctx, dirs, secret, "supervisor --upgrade")
+	conn, err := dial(ctx, dirs, u.secret, "supervisor --upgrade")
+	if err != nil && !dryRun && !refusedUs(err) {
+		if pid, _ := mark.PID(dirs.Runtime); pid != 0 {
+			fmt.Printf("no supervisor answers: %v\n", err)
+			if done, err := u.choose(ctx, nil); done || err != nil {
+				return err
+			}
+			conn, err = dial(ctx, dirs, u.secret, "supervisor --upgrade")
+		}
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	old, err := askStatus(ctx, dirs, secret)
+	old, err := u.status(ctx)
 	if err != nil {
 		return err
 	}
-	reply, err := conn.Call(ctx, link.Upgrade{Program: exe, DryRun: dryRun, Keeper: keeper})
+	reply, err := conn.Call(ctx, link.Upgrade{Program: u.exe, DryRun: dryRun, Keeper: keeper})
 	var refused *protocol.Error
 	if errors.As(err, &refused) {
 		if refused.Code == protocol.CodeUnsupported {
@@ -311,49 +343,123 @@ func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 		fmt.Printf("%s could go on with %d sessions of %s\n", tried.Version, tried.Sessions, old.Version)
 		return nil
 	}
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, replaceTime)
+	return u.await(ctx, old)
+}
+
+// refusedUs reports whether a supervisor answered, and would not have us.
+func refusedUs(err error) bool {
+	code := protocol.CodeOf(err)
+	return code != protocol.CodeSupervisorUnreachable && code != protocol.CodeInternal
+}
+
+// await returns when a supervisor serves again: without an error only if that is this
+// program, in the process that was asked, and none has died.
+func (u *upgrader) await(ctx context.Context, old protocol.ProcessStatus) error {
+	ctx, cancel := context.WithTimeout(ctx, goOnTime)
 	defer cancel()
 	for {
-		now, err := askStatus(ctx, dirs, secret)
-		if err == nil && now.Upgrades > old.Upgrades {
+		now, err := u.status(ctx)
+		switch {
+		case err != nil:
+		case died(old, now):
+			return protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("%s died when it had taken over: %s; %s, process %d, goes on with %d sessions",
+				version.String(), u.why(now), now.Version, now.PID, now.Sessions))
+		case now.Upgrades == old.Upgrades:
+			return protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("the supervisor did not become %s, and supervisor.log says why; %s, process %d, goes on with %d sessions",
+				version.String(), now.Version, now.PID, now.Sessions))
+		default:
 			fmt.Printf("%s became %s, %d sessions go on, pid %d, after %v\n", old.Version, now.Version, now.Sessions, now.PID,
-				time.Since(began).Round(time.Millisecond))
+				time.Since(u.began).Round(time.Millisecond))
 			return nil
 		}
-		if err == nil {
-			return protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("%s died at its start, and %s goes on with the sessions", version.String(), now.Version))
+		if held := mark.Look(u.dirs.Runtime); held != nil {
+			return protocol.Errorf(protocol.CodeSupervisorUnreachable, version.String()+" died when it had taken over: "+held.Error())
 		}
 		select {
 		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
-			return protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf("the new program does not answer: %v", err))
+			return u.silent(err)
 		}
 	}
 }
 
-// goOn has a keeper that starts nothing any more try again, and returns when a
-// supervisor serves.
-func goOn(ctx context.Context, dirs config.Dirs, held *mark.Held) error {
-	fmt.Printf("%d supervisors died within a minute and none was started any more; process %d, which holds the sessions, is told to go on\n", held.Deaths, held.PID)
-	if err := held.GoOn(dirs.Runtime); err != nil {
-		return err
+// died reports whether a supervisor has died between two answers.
+func died(old, now protocol.ProcessStatus) bool {
+	if old.Keeper != nil && now.Keeper != nil && old.Keeper.Lost == now.Keeper.Lost {
+		return now.Keeper.Starts != old.Keeper.Starts
 	}
+	return now.PID != old.PID
+}
+
+// why says how the supervisor before the one that answers has ended.
+func (u *upgrader) why(now protocol.ProcessStatus) string {
+	how := "how is not known"
+	if now.Keeper != nil && now.Keeper.Last != "" {
+		how = now.Keeper.Last
+	}
+	if last := u.lastWords(); last != "" {
+		how += ", " + last
+	}
+	return how
+}
+
+// lastWords are how the file of crashes says that a program ended since the command began.
+func (u *upgrader) lastWords() (words string) {
+	path := filepath.Join(u.dirs.State, "supervisor.crash")
+	if info, err := os.Stat(path); err != nil || info.ModTime().Before(u.began) {
+		return ""
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			words = strings.TrimSpace(line)
+		}
+	}
+	return fmt.Sprintf("%.200s", words)
+}
+
+// silent is the error where a supervisor is there and does not answer.
+func (u *upgrader) silent(err error) error {
+	pid := socket.Holder(u.dirs.Socket(config.SupervisorSocket))
+	return protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf(
+		"supervisor %d does not answer: %v; to end it, which ends no session: kill -9 %d. Another is started then", pid, err, pid))
+}
+
+// choose has the keeper start this program, and returns when a supervisor serves: done if
+// it is this program.
+func (u *upgrader) choose(ctx context.Context, held *mark.Held) (done bool, err error) {
+	pid, err := mark.Choose(u.dirs.Runtime, u.exe)
+	if err != nil {
+		return false, err
+	}
+	fmt.Printf("process %d, which holds the sessions, is told to start %s\n", pid, u.exe)
 	ctx, cancel := context.WithTimeout(ctx, goOnTime)
 	defer cancel()
 	for {
-		switch now := mark.Look(dirs.Runtime); {
-		case now == nil:
-			return nil
-		case *now != *held:
-			return protocol.Errorf(protocol.CodeSupervisorUnreachable, "again: "+now.Error())
+		now, err := u.status(ctx)
+		if err == nil {
+			if mark.Forget(u.dirs.Runtime) || now.Version != version.String() {
+				return false, nil // a keeper of an older release has started what it knew, or the one that was silent answers
+			}
+			fmt.Printf("%s serves, %d sessions go on, pid %d\n", now.Version, now.Sessions, now.PID)
+			return true, nil
+		}
+		if again := mark.Look(u.dirs.Runtime); again != nil && (held == nil || *again != *held) {
+			return false, protocol.Errorf(protocol.CodeSupervisorUnreachable, "again: "+again.Error())
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf("no supervisor serves yet: %v", ctx.Err()))
+			return false, u.silent(err)
 		}
 	}
+}
+
+func (u *upgrader) status(ctx context.Context) (protocol.ProcessStatus, error) {
+	return askStatus(ctx, u.dirs, u.secret)
 }
 
 func askStatus(ctx context.Context, dirs config.Dirs, secret string) (protocol.ProcessStatus, error) {

@@ -49,7 +49,7 @@ func TestHeld(t *testing.T) {
 	w.serves()
 	w.finds("keeper", "note", "started 3 times, and the one before ended: SIGKILL", "supervisor.log", 0)
 	w.loop()
-	if out := w.must("supervisor", "--upgrade"); !strings.Contains(out, "is told to go on") || !strings.Contains(out, "1 sessions go on") {
+	if out := w.must("supervisor", "--upgrade"); !strings.Contains(out, "is told to start") || !strings.Contains(out, "1 sessions go on") {
 		t.Errorf("upgrade: %s", out)
 	}
 	w.must("proxy", "send", "s", "--enter", "still here")

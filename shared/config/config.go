@@ -50,6 +50,8 @@ const (
 	maxEarlyExit   = time.Minute
 	maxCrashes     = 1_000_000
 	maxCrashPause  = time.Minute
+	minStart       = time.Second
+	maxStart       = 10 * time.Minute
 	minSecret      = 16 // bytes; less is guessed
 	maxSecret      = 4 << 10
 )
@@ -68,6 +70,7 @@ type Config struct {
 	EmptyTimeout    time.Duration // a supervisor without session, exit record and proxy ends after this; default 5 min, zero or negative: never
 	CrashLimit      int           // deaths of the supervisor in a minute after which it is not started again; default 5
 	CrashPause      time.Duration // before its second start in a minute, twice that before the third; default 100 ms
+	StartTimeout    time.Duration // a supervisor that gets no further for so long before it serves is ended; default 10 s, 1 s to 10 min
 	EarlyExit       time.Duration // a start fails if the child has ended by then; default 200 ms, negative: no check
 	LogLevel        string        // trace, debug, info, warn or error; default info
 	SecretFile      string        // file of mode 0600 with a secret that clients must know; default none
@@ -92,6 +95,7 @@ func (c Config) withDefaults() Config {
 	c.EmptyTimeout = cmp.Or(c.EmptyTimeout, 5*time.Minute)
 	c.CrashLimit = cmp.Or(c.CrashLimit, 5)
 	c.CrashPause = cmp.Or(c.CrashPause, 100*time.Millisecond)
+	c.StartTimeout = cmp.Or(c.StartTimeout, 10*time.Second)
 	c.EarlyExit = cmp.Or(c.EarlyExit, 200*time.Millisecond)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
 	return c // and IdleTimeout as it is: its zero has a meaning
@@ -115,6 +119,7 @@ func (c Config) validate() error {
 	check(0 < c.Grace && c.Grace <= maxGrace, "grace", "more than nothing and at most 1m", c.Grace)
 	check(0 < c.CrashLimit && c.CrashLimit <= maxCrashes, "crash_limit", "1 to 1000000", c.CrashLimit)
 	check(0 < c.CrashPause && c.CrashPause <= maxCrashPause, "crash_pause", "more than nothing and at most 1m", c.CrashPause)
+	check(minStart <= c.StartTimeout && c.StartTimeout <= maxStart, "start_timeout", "1s to 10m", c.StartTimeout)
 	check(c.EarlyExit <= maxEarlyExit, "early_exit", "at most 1m", c.EarlyExit)
 	check(slices.Contains(levels, c.LogLevel), "log_level", "one of "+strings.Join(levels, ", "), strconv.Quote(c.LogLevel))
 	check(c.SecretFile == "" || filepath.IsAbs(c.SecretFile), "secret_file", "an absolute path", strconv.Quote(c.SecretFile))
@@ -153,6 +158,7 @@ var settings = []setting{
 	{"early_exit", "`time` within which the end of a child fails its start; 0: no check (200ms)", setEarlyExit},
 	{"crash_limit", "`number` of the supervisor's deaths in a minute after which it is not started again, and all is held (5)", number(func(c *Config) *int { return &c.CrashLimit })},
 	{"crash_pause", "`time` before its second start in a minute; twice that before the third (100ms)", duration(func(c *Config) *time.Duration { return &c.CrashPause })},
+	{"start_timeout", "`time` without progress before it serves after which a supervisor is ended, and another started; doubled for each in a row (10s)", duration(func(c *Config) *time.Duration { return &c.StartTimeout })},
 	{"log_level", "`level`: trace, debug, info, warn or error (info)", text(func(c *Config) *string { return &c.LogLevel })},
 	{"secret_file", "`file` of mode 0600 with a secret that clients must know", text(func(c *Config) *string { return &c.SecretFile })},
 	{"policy", "`program` that decides who may do what; it is remembered until \"none\" is said", text(func(c *Config) *string { return &c.Policy })},

@@ -17,11 +17,16 @@ import (
 	"time"
 )
 
-// The files, in the runtime directory. lockFile is never removed.
+// The files, in the runtime directory. Those of the locks are never removed.
 const (
-	lockFile = "keeper.lock" // locked by the keeper
-	heldFile = "keeper.held" // a Held, from a crash loop on until a supervisor serves
-	unitFile = "keeper.unit" // there while a service manager starts the keeper again
+	lockFile = "keeper.lock" // locked by the keeper, so that the kernel tells its pid
+
+	// claimName names keeping.lock, which keeper and supervisor hold together: it is free
+	// when both have ended. It is another file, as some systems have one kind of lock.
+	claimName = "keeping"
+	heldFile  = "keeper.held" // a Held, from a crash loop on until a supervisor serves
+	unitFile  = "keeper.unit" // there while a service manager starts the keeper again
+	nextFile  = "keeper.next" // the path of a program, from Choose until the keeper reads it
 )
 
 // Held is a keeper that starts no supervisor any more: too many have died.
@@ -34,7 +39,8 @@ type Held struct {
 // Error says how to go on.
 func (h *Held) Error() string {
 	return fmt.Sprintf("%d supervisors died within a minute, so none is started any more, and process %d holds the sessions, which go on. "+
-		"Why they died is in supervisor.log and supervisor.crash; to try again: kill -HUP %d, or supervisor --upgrade", h.Deaths, h.PID, h.PID)
+		"Why they died is in supervisor.log and supervisor.crash; to have another program serve them: `supervisor --upgrade` of that program; "+
+		"to try the same one again: kill -HUP %d", h.Deaths, h.PID, h.PID)
 }
 
 // WriteHeld writes down that this process, the keeper, starts no supervisor any more.

@@ -4,15 +4,19 @@ package keep
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"holdfast/shared/socket"
 	"holdfast/shared/testkit"
 )
 
@@ -37,7 +41,7 @@ func TestMain(m *testing.M) {
 	}
 	fmt.Println("holds")
 	<-hups
-	fmt.Println("goes on")
+	fmt.Println("goes on with", Chosen(dir))
 	select {}
 }
 
@@ -84,16 +88,16 @@ func TestHeld(t *testing.T) {
 	if want := fmt.Sprintf("kill -HUP %d", k.Process.Pid); !strings.Contains(h.Error(), want) {
 		t.Errorf("%q does not say %q", h.Error(), want)
 	}
-	if err := h.GoOn(dir); err != nil {
-		t.Fatal(err)
+	if pid, err := Choose(dir, "/the/next program"); pid != k.Process.Pid || err != nil {
+		t.Fatal(pid, err)
 	}
-	k.says(t, "goes on")
+	k.says(t, "goes on with /the/next program")
+	if Forget(dir) || Chosen(dir) != "" {
+		t.Error("a program that was read is named again")
+	}
 	Serves(dir)
 	if now := Look(dir); now != nil {
 		t.Errorf("a supervisor serves: %+v", now)
-	}
-	if err := h.GoOn(dir); err != nil { // of what is not held any more
-		t.Error(err)
 	}
 	if pid, err := PID(dir); pid != k.Process.Pid || err != nil {
 		t.Errorf("keeper %d, %v", pid, err)
@@ -121,4 +125,58 @@ func TestPIDOfTheDead(t *testing.T) {
 	if h := Look(dir); h != nil {
 		t.Errorf("got %+v", h)
 	}
+}
+
+// TestChosen: what is no plain file of the user's, or no absolute path, names no program.
+func TestChosen(t *testing.T) {
+	dir := testkit.Dir(t)
+	path := filepath.Join(dir, nextFile)
+	for name, put := range map[string]func() error{
+		"no path":     func() error { return os.WriteFile(path, []byte("program"), 0o600) },
+		"a link":      func() error { return os.Symlink("/etc/hostname", path) },
+		"a directory": func() error { return os.Mkdir(path, 0o700) },
+		"a pipe":      func() error { return syscall.Mkfifo(path, 0o600) },
+		"a long one":  func() error { return os.WriteFile(path, bytes.Repeat([]byte("x"), 1<<20), 0o600) },
+	} {
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		if got := Chosen(dir); got != "" {
+			t.Errorf("%s: %.50q", name, got)
+		}
+		if Forget(dir) {
+			t.Errorf("%s: it is still there", name)
+		}
+	}
+}
+
+// TestClaim: the lock of the keeper's place lasts as long as any duplicate of it, and who does
+// not get it is told which process keeps.
+func TestClaim(t *testing.T) {
+	dir := testkit.Dir(t)
+	f, err := Claim(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dup, err := socket.Dup(f, "a duplicate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	k := start(t, dir)
+	_, err = Claim(dir, 0)
+	var inUse *socket.InUseError
+	if !errors.As(err, &inUse) || inUse.PID != k.Process.Pid {
+		t.Errorf("claimed twice: %v, want process %d", err, k.Process.Pid)
+	}
+	go func() {
+		time.Sleep(claimPause) // about to end
+		_ = dup.Close()
+	}()
+	if f, err = Claim(dir, 20*time.Second); err != nil {
+		t.Errorf("after its end: %v", err)
+	}
+	_ = f.Close()
 }

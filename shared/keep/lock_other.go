@@ -2,7 +2,11 @@
 
 package keep
 
-import "errors"
+import (
+	"errors"
+	"os"
+	"time"
+)
 
 // PID is 0: there are no keepers here.
 func PID(string) (int, error) { return 0, nil }
@@ -10,5 +14,11 @@ func PID(string) (int, error) { return 0, nil }
 // Mark fails.
 func Mark(string) error { return errors.ErrUnsupported }
 
-// GoOn fails.
-func (*Held) GoOn(string) error { return errors.ErrUnsupported }
+// Claim fails.
+func Claim(string, time.Duration) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+// Choose fails.
+func Choose(string, string) (int, error) { return 0, errors.ErrUnsupported }
+
+// Forget has nothing to forget.
+func Forget(string) bool { return false }

@@ -43,6 +43,20 @@ func Owner(path string) (uid int, err error) {
 
 func lockPath(path string) string { return path + ".lock" }
 
+// Acquire locks the file path+".lock", which it makes if it is not there, and returns
+// it. The lock ends when each duplicate of the file is closed. If another process
+// holds the lock, the error is an *InUseError with the pid that the file names.
+func Acquire(path string) (*os.File, error) {
+	lock, err := acquire(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := writePID(lock); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
 // acquire takes the lock of a socket's path, or returns an *InUseError.
 func acquire(path string) (*os.File, error) {
 	// A file that is removed between open and lock locks nothing: once more.
@@ -65,6 +79,17 @@ func acquire(path string) (*os.File, error) {
 		}
 		_ = f.Close()
 	}
+}
+
+// Holder returns the pid of the process that serves a socket, as its lock's file says,
+// for messages alone; 0 if that is not known.
+func Holder(path string) int {
+	f, err := os.OpenFile(lockPath(path), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	return readPID(f)
 }
 
 // Locked reports whether a socket's lock is held. It takes it for a moment,

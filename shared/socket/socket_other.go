@@ -77,5 +77,8 @@ func (*Listener) Close() error { return nil }
 // Release does nothing.
 func (*Listener) Release() error { return nil }
 
+// Holder knows none.
+func Holder(string) int { return 0 }
+
 // Locked returns ErrUnsupported.
 func Locked(string) (bool, error) { return false, ErrUnsupported }

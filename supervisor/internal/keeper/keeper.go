@@ -3,11 +3,12 @@
 // Package keeper is the parent of the supervisor: it holds duplicates of the
 // descriptors that must not be lost, starts the supervisor again when it has
 // died, and collects the children that have lost it. It is hardly ever replaced, so
-// it knows as little as can be, in less than 600 lines.
+// it knows as little as can be, in less than 800 lines.
 //
 // Invariant: a record is let go of only because a supervisor said so, or because
 // the keeper ends, which it does only in order. On doubt it holds: it never ends
-// a supervisor, and one that does not read costs it nothing.
+// a supervisor that serves, and one that does not read costs it nothing. To end one that
+// has never served loses no session.
 //
 // Not here: what is in a record, what is said on the socket (package wire), the
 // supervisor's side, and what comes after a keeper that has died (package vault).
@@ -26,15 +27,32 @@ import (
 	"holdfast/supervisor/internal/keeper/wire"
 )
 
-// Config says what to run. Records, Backoff and Deaths may be zero.
+// Config says what to run. Fields with a default may be zero, and so may Records and Chosen.
 type Config struct {
 	Argv       []string                            // the supervisor's program, by path, and its arguments
 	Log        func(line string)                   // must not block
 	Held       func(deaths int)                    // told when nothing is started any more, until SIGHUP; the same
+	Chosen     func() string                       // asked at SIGHUP: the path of the program to start next, or ""
 	MemoryFile func(name string) (*os.File, error) // as that of shared/machine
-	Records    []Record                            // held from the first start on
+	Records    []Record                            // held from the first start on; none replaces one that is held
 	Backoff    time.Duration                       // before the second start in a minute, twice that before the third, ...; default 100 ms
 	Deaths     int                                 // as many in a minute, and nothing is started any more; default 5
+
+	// StartTime is how long a supervisor may take to serve, from its start, or from when
+	// its process becomes another program, or from the last message before it serves. Then
+	// it is ended. It doubles with each that is ended so, up to 16 times, and a default of 10 s so gives
+	// the slowest machine minutes.
+	StartTime time.Duration
+	// GoodTime is how long a program must serve to be the one that is started when others
+	// fail; default 10 s.
+	GoodTime time.Duration
+}
+
+// A program is a supervisor's.
+type program struct {
+	FD     int      `json:"fd"`             // of its file; -1: only its path is known, Argv[0]
+	Argv   []string `json:"argv,omitempty"` // nil: as configured
+	Deaths int      `json:"deaths,omitempty"`
 }
 
 // A Record is what is held under an id, and whose exit is kept; pid 0 is not known yet.
@@ -66,9 +84,16 @@ type state struct {
 	Last       string             `json:"last,omitempty"` // how the supervisor before ended
 	Status     uint32             `json:"status,omitempty"`
 	Supervisor *child             `json:"supervisor"`       // nil: none runs
-	Good       int                `json:"good,omitempty"`   // descriptor of the last program that was ready
+	Good       int                `json:"good,omitempty"`   // descriptor of the last program that served for GoodTime, or of the first that served
 	Argv       []string           `json:"argv,omitempty"`   // as that one said; nil: as configured
+	New        *program           `json:"new,omitempty"`    // the last that served, if it has not done so for GoodTime
+	Next       *program           `json:"next,omitempty"`   // to be started next, as asked for
 	Answer     uint64             `json:"answer,omitempty"` // seq of the exec
+}
+
+// lossless reports whether the keeper holds no more than its own lock.
+func (s *state) lossless() bool {
+	return len(s.Records) == 0 || len(s.Records) == 1 && s.Records[wire.OwnID] != nil
 }
 
 func (s *state) load(fd int) error {
@@ -84,6 +109,11 @@ func (s *state) load(fd int) error {
 // fds are all that another image goes on with; -1 is none.
 func (s *state) fds() (fds []int) {
 	fds = []int{s.Good}
+	for _, p := range []*program{s.New, s.Next} {
+		if p != nil {
+			fds = append(fds, p.FD)
+		}
+	}
 	if s.Supervisor != nil {
 		fds = append(fds, s.Supervisor.Socket)
 	}

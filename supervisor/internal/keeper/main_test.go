@@ -48,6 +48,10 @@ func keeperRole() int {
 	}
 	cfg.Log = func(line string) { fmt.Fprintln(os.Stderr, "keeper:", line) }
 	cfg.Held = func(deaths int) { fmt.Fprintln(os.Stderr, "keeper: held after", deaths) }
+	cfg.Chosen = func() string {
+		path, _ := os.ReadFile(os.Getenv("KEEPER_TEST_NEXT"))
+		return string(path)
+	}
 	cfg.MemoryFile = machine.MemoryFile
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
@@ -95,10 +99,10 @@ func start(t *testing.T, cfg keeper.Config, role string, env ...string) *world {
 	}
 	cfg.Argv = []string{w.prog, role}
 	text, err := json.Marshal(struct { // without what is no data
-		Argv    []string
-		Backoff time.Duration
-		Deaths  int
-	}{cfg.Argv, cfg.Backoff, cfg.Deaths})
+		Argv                         []string
+		Backoff, StartTime, GoodTime time.Duration
+		Deaths                       int
+	}{cfg.Argv, cfg.Backoff, cfg.StartTime, cfg.GoodTime, cfg.Deaths})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,12 +4,15 @@ package keeper_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/supervisor/internal/keeper"
 	"holdfast/supervisor/internal/vault"
 )
 
@@ -98,6 +101,143 @@ func TestSupervisorExec(t *testing.T) {
 	e := w.until("up")
 	if e.PID == before || e.Program != other || !slices.Equal(e.Args, argv) || len(e.Records) != 2 || e.Before.Starts != 2 {
 		t.Errorf("after its death: %+v", e)
+	}
+}
+
+// become has the supervisor run another program, and returns when that is ready.
+func (w *world) become(program string) (argv []string) {
+	w.t.Helper()
+	argv = []string{program, "role=supervisor"}
+	w.send(command{Do: "reexec", Text: program, Argv: argv})
+	if e := w.until("up"); e.Program != program {
+		w.t.Fatalf("it runs %+v", e)
+	}
+	w.until("ready")
+	return argv
+}
+
+// follows kills the supervisor, and returns the next one when that is ready.
+func (w *world) follows() event {
+	w.t.Helper()
+	w.kill(w.supervisor(), unix.SIGKILL)
+	e := w.until("up")
+	w.until("ready")
+	return e
+}
+
+// TestBackToTheGoodProgram: a program that dies soon after it was ready, again and again, gives
+// way to the one before; one that has served for a while is the one to go back to.
+func TestBackToTheGoodProgram(t *testing.T) {
+	w := start(t, config(), "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	other := copied(t)
+	for range 2 {
+		w.become(other)
+		if e := w.follows(); e.Program != other { // it may not be to blame
+			t.Errorf("after one death: %+v", e)
+		}
+		for range 3 {
+			if e := w.follows(); e.Program != self(t) || len(e.Records) != 1 {
+				t.Errorf("after more: %+v", e)
+			}
+		}
+	}
+}
+
+func TestProgramThatServedWell(t *testing.T) {
+	cfg := config()
+	cfg.GoodTime = 50 * time.Millisecond
+	w := start(t, cfg, "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	other := copied(t)
+	w.become(other)
+	w.logged("is the one to go back to")
+	for range 5 {
+		if e := w.follows(); e.Program != other {
+			t.Fatalf("it goes back to %+v", e)
+		}
+	}
+	w.become(self(t))
+	for range 2 {
+		w.follows()
+	}
+	if e := w.follows(); e.Program != other {
+		t.Errorf("after a bad one: %+v", e)
+	}
+}
+
+// TestChosenProgram: the keeper starts what it is told to, while it only holds, too.
+func TestChosenProgram(t *testing.T) {
+	next := filepath.Join(t.TempDir(), "next")
+	w := start(t, keeper.Config{Backoff: time.Microsecond, Deaths: 2}, "role=supervisor", "KEEPER_TEST_NEXT="+next)
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	w.follows()
+	w.kill(w.supervisor(), unix.SIGKILL)
+	w.logged("nothing is started any more")
+	for _, program := range []string{"/does/not/exist", copied(t)} {
+		if err := os.WriteFile(next, []byte(program), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.kill(w.pid(), unix.SIGHUP)
+		e := w.until("up")
+		w.until("ready")
+		if want := map[bool]string{true: program, false: self(t)}[program[0:5] != "/does"]; e.Program != want || len(e.Records) != 1 || e.Args[0] == "" {
+			t.Errorf("told to start %s, it starts %+v", program, e)
+		}
+		w.follows()
+		w.kill(w.supervisor(), unix.SIGKILL)
+		if program[0:5] == "/does" {
+			w.logged("nothing is started any more")
+		}
+	}
+}
+
+// TestNotServing: a program that is there and does not serve is ended, and another is started; one
+// that serves, or gets on, is not ended, however long it takes.
+func TestNotServing(t *testing.T) {
+	cfg := config()
+	cfg.StartTime = 200 * time.Millisecond
+	w := start(t, cfg, "role=supervisor")
+	w.until("ready")
+	w.do(command{Do: "put", ID: "a", N: 1})
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []string{"exec sleep 1000", "kill -STOP $$"} {
+		pid := w.supervisor()
+		w.send(command{Do: "reexec", Text: shell, Argv: []string{"sh", "-c", how}})
+		e := w.until("up")
+		if e.PID == pid || e.Program != self(t) || e.Before.Last != "did not serve in time and was ended" || len(e.Records) != 1 {
+			t.Errorf("after %s: %+v", how, e)
+		}
+		w.until("ready")
+	}
+	pid := w.supervisor()
+	w.kill(pid, unix.SIGSTOP)
+	time.Sleep(2 * cfg.StartTime) // time is what this is about
+	w.kill(pid, unix.SIGCONT)
+	if e := w.do(command{Do: "put", ID: "b", N: 1}); e.PID != pid || e.Error != "" {
+		t.Errorf("one that is ready: %+v", e)
+	}
+}
+
+// TestGettingOn: a supervisor that takes long before it serves, and says that it goes on, is not
+// ended.
+func TestGettingOn(t *testing.T) {
+	cfg := config()
+	cfg.StartTime = 300 * time.Millisecond
+	w := start(t, cfg, "role=supervisor", "KEEPER_TEST_READY=no")
+	w.until("ready")
+	pid := w.supervisor()
+	for range 20 {
+		time.Sleep(cfg.StartTime / 10)
+		if e := w.do(command{Do: "alive"}); e.PID != pid || e.Error != "" {
+			t.Fatalf("%+v", e)
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ type keeper struct {
 	signals  chan os.Signal
 	wake     *os.File // gives a byte for each signal, so that poll sees them
 	failures int      // starts since a supervisor was ready
+	lates    int      // supervisors that were ended since then, as they did not serve
 	deaths   []time.Time
 	again    time.Time      // when the next supervisor is started; zero: never
 	stop     syscall.Signal // the keeper was told to end
@@ -41,15 +42,24 @@ type child struct {
 	Socket int    `json:"socket"` // -1: nothing can be said any more
 	Ready  bool   `json:"ready,omitempty"`
 	Quit   bool   `json:"quit,omitempty"`
+	New    bool   `json:"new,omitempty"`    // its program is state.New
 	Unsent []byte `json:"unsent,omitempty"` // what is being written
 	Untold []int  `json:"untold,omitempty"` // empty: nothing is read before all is told
 	conn   *wire.Conn
 	fds    []int    // with the first byte of Unsent
 	ids    []string // of records that it is to be told
 	told   bool     // it knows all that there was
+	late   bool     // it was ended, as it did not serve
+	left   bool     // it said that it becomes another program
+
+	// spent is how long the keeper has seen it get no further before it serves, or has seen it
+	// serve. A time in which the keeper itself stood still hardly counts.
+	spent time.Duration
 }
 
 const (
+	ticks           = 10              // of StartTime and GoodTime, which are counted in these
+	maxNewDeaths    = 2               // of a program that has never served for GoodTime
 	trialTime       = 5 * time.Second // for a new keeper to read what it would go on with
 	exitUnavailable = 69              // nothing can be started, or gone on with
 	exitTried       = 85              // of a keeper on trial; hardly any other program ends so
@@ -67,6 +77,7 @@ func Run(cfg Config) int {
 	runtime.GOMAXPROCS(1) // memory counts, time does not
 	debug.SetGCPercent(20)
 	cfg.Backoff, cfg.Deaths = cmp.Or(cfg.Backoff, 100*time.Millisecond), cmp.Or(cfg.Deaths, 5)
+	cfg.StartTime, cfg.GoodTime = cmp.Or(cfg.StartTime, 10*time.Second), cmp.Or(cfg.GoodTime, 10*time.Second)
 	k := &keeper{cfg: cfg, signals: make(chan os.Signal, 64), code: -1}
 	k.Version, k.Records, k.Good = wire.Version, map[string]*Record{}, -1
 	if err := k.begin(inherited(wire.EnvTrial), inherited(wire.EnvResume)); err != nil {
@@ -106,14 +117,20 @@ func (k *keeper) begin(trial, resume int) error {
 		}
 	}()
 	if resume > 0 {
-		return k.resume(resume)
+		err = k.load(resume)
+	}
+	if err != nil {
+		return err
 	}
 	for _, r := range k.cfg.Records {
-		if err := k.put(&r); err != nil {
+		if err := k.put(&r); err != nil && k.Records[r.ID] == nil {
 			k.log("record %.50q is refused: %v", r.ID, err)
 		}
 	}
 	inherit(k.fds(), unix.FD_CLOEXEC)
+	if resume > 0 {
+		return k.resume()
+	}
 	k.start()
 	return nil
 }
@@ -129,10 +146,14 @@ func (k *keeper) turn() error {
 		if sending = k.next(c); sending {
 			ready[1].Events = unix.POLLOUT
 		}
+		if bound := k.bound(c); bound > 0 {
+			wait = int((bound / ticks).Milliseconds()) + 1
+			defer k.count(c, time.Now(), bound)
+		}
 	} else if !k.again.IsZero() {
 		wait = int(max(0, time.Until(k.again)).Milliseconds())
 	}
-	if n, _ := unix.Poll(ready, wait); n == 0 {
+	if n, _ := unix.Poll(ready, wait); n == 0 && c == nil {
 		k.start()
 	}
 	if ready[1].Revents != 0 && sending {
@@ -146,6 +167,51 @@ func (k *keeper) turn() error {
 		k.signal(syscall.Signal(s[0]))
 	}
 	return nil
+}
+
+// bound is how long c may take to serve, or has to serve until its program is good; 0 is
+// for ever.
+func (k *keeper) bound(c *child) time.Duration {
+	switch {
+	case c.Ready && c.New:
+		return k.cfg.GoodTime
+	case c.Ready || c.late:
+		return 0
+	}
+	return k.cfg.StartTime << min(k.lates, 4)
+}
+
+// count adds a turn to what c has spent. At its bound one that does not serve is ended,
+// so that another is started, and one that serves is good.
+func (k *keeper) count(c *child, began time.Time, bound time.Duration) {
+	if k.Supervisor != c || k.bound(c) != bound { // it has ended, or begun something else
+		return
+	}
+	c.spent += min(time.Since(began), bound/ticks)
+	switch {
+	case c.spent < bound:
+	case c.Ready:
+		k.settle()
+	default:
+		k.log("supervisor %d is ended: it did not serve, or get any further, in %v; %d records are held", c.PID, bound, len(k.Records))
+		c.late = true
+		k.lates++
+		unix.Kill(c.PID, unix.SIGKILL)
+	}
+}
+
+// advance gives a supervisor that does not serve yet its whole time again.
+func (c *child) advance() {
+	if !c.Ready {
+		c.spent = 0
+	}
+}
+
+// settle has the program that serves be the one to go back to.
+func (k *keeper) settle() {
+	k.log("supervisor %d has served for %v: its program is the one to go back to", k.Supervisor.PID, k.cfg.GoodTime)
+	unix.Close(k.Good)
+	k.Good, k.Argv, k.New, k.Supervisor.New = k.New.FD, k.New.Argv, nil, false
 }
 
 // guard lives on: a mistake of ours is no reason to lose what is held.
@@ -166,18 +232,54 @@ func (k *keeper) signal(s syscall.Signal) {
 	switch {
 	case s == unix.SIGCHLD:
 		k.reap()
-	case s == unix.SIGHUP && holding:
-		k.failures, k.deaths = 0, nil
-		k.start()
+	case s == unix.SIGHUP:
+		k.hearChosen()
+		if c == nil { // none serves, and perhaps none was to be started
+			k.failures, k.deaths = 0, nil
+			k.start()
+		}
 	case s == unix.SIGTERM || s == unix.SIGINT:
 		k.log("told to end: %v", s)
 		k.stop = s
 		if holding {
 			k.code = 128 + int(s)
-		} else if c != nil && (c.Ready || len(k.Records) == 0) {
+		} else if c != nil && (c.Ready || k.lossless()) {
 			unix.Kill(c.PID, s)
 		}
 	}
+}
+
+// hearChosen opens the program that is to be started next, if one was named.
+func (k *keeper) hearChosen() {
+	if k.cfg.Chosen == nil {
+		return
+	}
+	path := k.cfg.Chosen()
+	if path == "" {
+		return
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		k.log("%.200q cannot be started: %v", path, err)
+		return
+	}
+	k.log("the next supervisor is to be %.200q", path)
+	k.forgetNext()
+	k.Next = &program{FD: fd, Argv: append([]string{path}, k.argv()[1:]...)}
+}
+
+func (k *keeper) forgetNext() {
+	if k.Next != nil {
+		unix.Close(k.Next.FD)
+		k.Next = nil
+	}
+}
+
+func (k *keeper) argv() []string {
+	if len(k.Argv) > 0 {
+		return k.Argv
+	}
+	return k.cfg.Argv
 }
 
 func (k *keeper) reap() {
@@ -198,23 +300,38 @@ func (k *keeper) reap() {
 func (k *keeper) start() {
 	k.again = time.Time{}
 	k.Starts++
+	c := &child{New: k.Next == nil && k.New != nil}
 	if err := k.launch(); err != nil {
 		k.Last, k.Status = fmt.Sprintf("could not be started: %v", err), 0
-		k.lost(&child{}, exitUnavailable)
+		k.lost(c, exitUnavailable)
 	}
 	k.failures++
 }
 
-// launch prefers the last program that was ready, whatever its path leads to now; if
-// twice in a row it was not, that path has as many tries.
+// launch starts the program that was asked for, once; else the one that serves last; else, or
+// if that dies too early, the last good one, whatever its path leads to now. If twice in
+// a row that one was not ready, its path has as many tries.
 func (k *keeper) launch() error {
-	argv := k.cfg.Argv
-	if len(k.Argv) > 0 {
-		argv = k.Argv
-	}
+	argv := k.argv()
 	path := argv[0]
-	if k.Good > 0 && k.failures%4 < 2 {
+	next := k.Next
+	switch {
+	case next != nil:
+		defer k.forgetNext()
+	case k.New != nil:
+		next = k.New
+	case k.Good > 0 && k.failures%4 < 2:
 		path = programPath(k.Good)
+	}
+	if next != nil {
+		argv = next.Argv
+		if len(argv) == 0 {
+			argv = k.cfg.Argv
+		}
+		path = argv[0]
+		if next.FD > 0 && runtime.GOOS == "linux" {
+			path = programPath(next.FD)
+		}
 	}
 	conn, theirs, err := wire.Pair()
 	if err != nil {
@@ -225,7 +342,7 @@ func (k *keeper) launch() error {
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	c := &child{PID: p.Pid, Socket: conn.FD, conn: conn, ids: slices.Sorted(maps.Keys(k.Records))}
+	c := &child{PID: p.Pid, Socket: conn.FD, New: next != nil && next == k.New, conn: conn, ids: slices.Sorted(maps.Keys(k.Records))}
 	c.say(wire.Message{Op: wire.OpHello, Version: wire.Version, Records: len(c.ids), Starts: k.Starts, Last: k.Last, Status: k.Status})
 	for i := range k.Exits {
 		k.Exits[i].untold = true
@@ -262,17 +379,26 @@ func (k *keeper) bury(c *child, status syscall.WaitStatus) {
 	if status.Signaled() {
 		k.Last, code = unix.SignalName(status.Signal()), 128+int(status.Signal())
 	}
+	if c.late {
+		k.Last = "did not serve in time and was ended"
+	}
 	k.lost(c, code)
 }
 
 // lost decides what comes of a supervisor's end. It is ours, too, if it was asked
 // for; or if nothing is held and none ever ran: then it is for whoever started us.
 func (k *keeper) lost(c *child, code int) {
-	if c.Quit && code == 0 || len(k.Records) == 0 && (c.Quit || k.stop != 0 || k.Starts == 1 && !c.Ready) {
+	if c.Quit && code == 0 || k.lossless() && (c.Quit || k.stop != 0 || k.Starts == 1 && !c.Ready) {
 		k.code = code
 		return
 	}
 	k.log("supervisor %d is gone: %s; %d records are held", c.PID, k.Last, len(k.Records))
+	if c.New && k.New != nil {
+		if k.New.Deaths++; k.New.Deaths >= maxNewDeaths {
+			k.log("%d supervisors of a program that has not served for %v are gone: the one before it is started again", maxNewDeaths, k.cfg.GoodTime)
+			k.forgetNew()
+		}
+	}
 	now := time.Now()
 	k.deaths = append(slices.DeleteFunc(k.deaths, func(t time.Time) bool { return now.Sub(t) > time.Minute }), now)
 	if n := len(k.deaths); n < k.cfg.Deaths {
@@ -316,6 +442,7 @@ func (c *child) send() {
 	switch {
 	case n > 0:
 		c.fds = nil
+		c.advance()
 	case errors.Is(err, unix.ETOOMANYREFS): // until descriptors that are under way are received
 		time.Sleep(10 * time.Millisecond)
 	case !errors.Is(err, os.ErrDeadlineExceeded):
@@ -330,6 +457,7 @@ func (k *keeper) receive(c *child) bool {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return false
 	case err == nil:
+		c.advance()
 		err = k.guard(func() error { return k.do(c, m, fds) })
 	case !errors.As(err, &bad):
 		c.Socket = -1
@@ -355,10 +483,13 @@ func (k *keeper) do(c *child, m wire.Message, fds []int) (err error) {
 	case m.Op == wire.OpDelete && r != nil:
 		k.delete(m.ID)
 	case m.Op == wire.OpReady:
-		c.Ready, k.failures, k.Argv = true, 0, m.Argv
+		c.Ready, c.spent, k.failures, k.lates = true, 0, 0, 0
 		if k.Supervisor == c { // else it is dead, and its pid may be another's
-			k.ready(c)
+			k.ready(c, m.Argv)
 		}
+	case m.Op == wire.OpLeave:
+		c.Ready, c.New, c.left = false, false, true
+	case m.Op == wire.OpAlive: // receive counts it
 	case m.Op == wire.OpExec && len(fds) == 1 && len(m.Argv) > 0 && k.Supervisor == c:
 		err = k.become(m, fds[0])
 	case m.Op == wire.OpQuit:
@@ -372,15 +503,47 @@ func (k *keeper) do(c *child, m wire.Message, fds []int) (err error) {
 	return err
 }
 
-// ready opens what the supervisor runs now, which may not be what was started.
-func (k *keeper) ready(c *child) {
-	if fd := programOf(c.PID); fd >= 0 {
+// ready opens what the supervisor runs now, which may not be what was started. The first
+// of all programs is good, as there is none to go back to. Another one must serve for GoodTime.
+func (k *keeper) ready(c *child, argv []string) {
+	p := &program{FD: programOf(c.PID), Argv: argv}
+	c.New = false
+	switch {
+	case k.Good < 0 && k.Argv == nil || same(p, &program{FD: k.Good, Argv: k.Argv}):
 		unix.Close(k.Good)
-		k.Good = fd
+		k.Good, k.Argv = p.FD, argv
+	case k.New != nil && same(p, k.New):
+		unix.Close(p.FD)
+		c.New = true
+	default:
+		k.forgetNew()
+		k.New, c.New = p, true
+	}
+	if !c.New {
+		k.forgetNew()
+	}
+	if c.left { // what serves now was asked for later
+		k.forgetNext()
 	}
 	if k.stop != 0 {
 		unix.Kill(c.PID, k.stop)
 	}
+}
+
+func (k *keeper) forgetNew() {
+	if k.New != nil {
+		unix.Close(k.New.FD)
+		k.New = nil
+	}
+}
+
+// same reports whether two programs are one file, or have one path where no file is known.
+func same(a, b *program) bool {
+	var x, y unix.Stat_t
+	if a.FD < 0 && b.FD < 0 {
+		return slices.Equal(a.Argv, b.Argv)
+	}
+	return unix.Fstat(a.FD, &x) == nil && unix.Fstat(b.FD, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
 }
 
 // become replaces this keeper's program, in the same process: it stays the parent
@@ -428,11 +591,7 @@ func inherit(fds []int, flags int) {
 }
 
 // resume goes on where the image before this one stopped.
-func (k *keeper) resume(fd int) error {
-	if err := k.load(fd); err != nil {
-		return err
-	}
-	inherit(k.fds(), unix.FD_CLOEXEC)
+func (k *keeper) resume() error {
 	if c := k.Supervisor; c != nil {
 		conn, err := wire.NewConn(c.Socket)
 		if err != nil {

@@ -219,6 +219,8 @@ func act(v *vault.Vault, fd int, c command) error {
 		return v.Ready(ctx)
 	case "quit":
 		return v.Quit(ctx)
+	case "alive":
+		return v.Alive(ctx)
 	case "raw":
 		for range max(c.N, 1) {
 			if err := write(fd, c.Bytes); err != nil {
@@ -243,6 +245,9 @@ func act(v *vault.Vault, fd int, c command) error {
 		}
 		return nil
 	case "reexec": // as an upgrade of the supervisor
+		if err := v.Leave(ctx); err != nil {
+			return err
+		}
 		fd, err := v.Detach(ctx)
 		if err != nil {
 			return err

@@ -31,6 +31,7 @@ type Heritage struct {
 	Own     bool           // the children are this process's, but for those that were another's before
 	Crashed bool           // the supervisor before died by a mistake of its own
 	State   State
+	Adopted func() // called after each record, by any goroutine
 }
 
 // State is what a table knows beside its sessions.
@@ -59,6 +60,9 @@ func (t *Table) Adopt(h Heritage) int {
 			for i := next.Add(1) - 1; i < int64(len(h.Records)); i = next.Add(1) - 1 {
 				r := h.Records[i]
 				s, err := t.adopt(r, h)
+				if h.Adopted != nil {
+					h.Adopted()
+				}
 				if err != nil {
 					t.cfg.Log.Error().Err(err).Str("record", r.ID).Msg("session not adopted: it is held, and nobody serves it")
 					continue

@@ -181,6 +181,17 @@ func (v *Vault) Ready(ctx context.Context, argv ...string) error {
 	return v.call(ctx, wire.Message{Op: wire.OpReady, Argv: argv}, nil)
 }
 
+// Leave says that this process becomes another program, and serves again when that one
+// calls Ready, or this one if it could not. A keeper of an older release returns an error.
+func (v *Vault) Leave(ctx context.Context) error {
+	return v.call(ctx, wire.Message{Op: wire.OpLeave}, nil)
+}
+
+// Alive says that what is done before Ready goes on.
+func (v *Vault) Alive(ctx context.Context) error {
+	return v.call(ctx, wire.Message{Op: wire.OpAlive}, nil)
+}
+
 // Quit says that the keeper is to end when this process exits with 0; with any
 // other code, only if it holds nothing.
 func (v *Vault) Quit(ctx context.Context) error {

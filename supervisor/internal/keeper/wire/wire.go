@@ -19,6 +19,11 @@ const (
 	EnvTrial  = "HOLDFAST_KEEPER_TRIAL"  // a keeper: a manifest to say whether it could
 )
 
+// OwnID is the id of a record that is the keeper's own: one file, whose lock says that
+// the directory has a keeper. Each supervisor gets a duplicate and passes that on, so that
+// the lock lasts until keeper and supervisor have both ended.
+const OwnID = "keeper"
+
 // Version counts incompatible meanings of the protocol and of the manifest.
 // There is one, for good: a keeper outlives many supervisors.
 const Version = 1
@@ -42,7 +47,9 @@ const (
 	OpPut    = "put"    // id, pid, meta, descriptors: in place of the record of that id
 	OpPID    = "pid"    // id, pid
 	OpDelete = "delete" // id: and what is known of how its pid ended
-	OpReady  = "ready"  // argv: all was restored, the program is good, and is started again with argv; none: as configured
+	OpReady  = "ready"  // argv: all was restored, the program serves, and is started again with argv; none: as configured
+	OpLeave  = "leave"  // this process becomes another program, which serves when it says ready
+	OpAlive  = "alive"  // what is done before ready takes long, and goes on
 	OpExec   = "exec"   // argv, descriptor of a program: become that keeper
 	OpQuit   = "quit"   // when this supervisor exits in order, so does the keeper
 )
