@@ -64,6 +64,13 @@ func (c *conn) attachment(number uint32) *attachment {
 
 // reserve takes a number for an attachment that is being made.
 func (c *conn) reserve(number uint32) (*attachment, error) {
+	if c.from.Share != nil {
+		c.s.seating.Lock()
+		defer c.s.seating.Unlock()
+		if c.s.linkAttachments(c.from.Share.key()) >= maxLinkAttachments {
+			return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d attachments by this share link", maxLinkAttachments))
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.attachments[number] != nil {

@@ -102,6 +102,11 @@ func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, e
 		return nil, err
 	}
 	question, req, pinned := c.question(m, l)
+	done, err := c.costs(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	answer, err := c.s.cfg.Link.Call(ctx, question)
 	if err != nil {
 		if pinned {

@@ -43,8 +43,17 @@ const (
 	maxAttachments = 256  // of one connection
 	maxRequests    = 64   // of one connection under way; further ones are read later
 	maxWaits       = 1024 // of one connection under way; further ones are refused
-	helloTimeout   = 2 * time.Second
-	goawayTimeout  = 200 * time.Millisecond // for a client that does not read
+
+	// Of a share link, so that its giver always finds room: TCP has 512 connections,
+	// a session 1,024 attachments. Each viewer needs one attachment, and up to four
+	// connections (requests, events, the attachment, and one that takes its place).
+	maxLinkAttachments = 8
+	maxLinkRequests    = 2 // under way; further ones are read later
+	maxLinkConns       = 4 * maxLinkAttachments
+	maxLinksConns      = 256 // of all links
+
+	helloTimeout  = 2 * time.Second
+	goawayTimeout = 200 * time.Millisecond // for a client that does not read
 )
 
 // DefaultEarlyExit is how long a new session is watched (DEMANDS K1).
@@ -86,7 +95,11 @@ type Server struct {
 	places   places
 	passes   *pass.Key
 
+	seating sync.Mutex    // held while the attachments of a share link are counted
+	costly  chan struct{} // the place for what costs the supervisor much, of all share links
+
 	mu    sync.Mutex
+	links map[shareKey]*linkUse // of share links whose holders are connected
 	conns map[*conn]struct{}
 	byPID map[int]int // how many of them a process has; 0 are those whose is not known
 	shut  bool
@@ -104,7 +117,7 @@ func New(cfg Config) *Server {
 	}
 	return &Server{
 		cfg: cfg, instance: protocol.NewInstance(), started: time.Now(), counts: newCounts(), places: newPlaces(cfg.PlaceKey), passes: pass.NewKey(cfg.Token),
-		conns: make(map[*conn]struct{}), byPID: make(map[int]int),
+		conns: make(map[*conn]struct{}), byPID: make(map[int]int), links: make(map[shareKey]*linkUse), costly: make(chan struct{}, 1),
 	}
 }
 
@@ -212,6 +225,9 @@ func (s *Server) add(c *conn) error {
 			Message: fmt.Sprintf("one process has %d connections already", n),
 		}
 	}
+	if err := s.addLink(c); err != nil {
+		return err
+	}
 	s.conns[c] = struct{}{}
 	s.byPID[c.from.PID]++
 	s.wg.Add(1)
@@ -222,6 +238,7 @@ func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
+	s.removeLink(c)
 	if s.byPID[c.from.PID]--; s.byPID[c.from.PID] == 0 {
 		delete(s.byPID, c.from.PID)
 	}

@@ -1,0 +1,126 @@
+package apiserver
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	wire "holdfast/protocol/link"
+)
+
+// Whoever holds a share link has a share of each limit: the giver, and holders of
+// other links, find room beside it.
+func TestShareLimits(t *testing.T) {
+	w := newWorld(t, nil)
+	newVault(w, map[protocol.SessionID]string{"mine": "", "other": ""})
+	link, second := sharing("mine", "life-mine", time.Hour), sharing("mine", "life-mine", 2*time.Hour)
+	attach := func(c *client, n uint32) {
+		c.send(api.Attach{Request: req("a"), Attachment: n, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly}})
+	}
+	var clients []*client
+	for n := range uint32(maxLinkAttachments) { // on several connections
+		if n%4 == 0 {
+			clients = append(clients, w.by(link))
+		}
+		c := clients[len(clients)-1]
+		attach(c, n)
+		expect[*api.Attached](c)
+	}
+	c := w.by(link)
+	attach(c, 1)
+	c.wantError(protocol.CodeLimitExceeded)
+	other := w.by(second)
+	attach(other, 1)
+	expect[*api.Attached](other)
+	clients[0].send(api.Detach{Request: req("d"), Attachment: 0})
+	expect[*api.Detached](clients[0])
+	attach(c, 1)
+	expect[*api.Attached](c)
+
+	// Connections: of one link, and of all.
+	for w.server.Clients() < maxLinkConns+1 { // one is of the second link
+		w.by(link)
+	}
+	w.connect(link).wantError(protocol.CodeLimitExceeded)
+	for n := 3; w.server.Clients() < maxLinksConns; n++ {
+		from := sharing("mine", "life-mine", time.Duration(n)*time.Hour)
+		for range min(maxLinkConns, maxLinksConns-w.server.Clients()) {
+			w.by(from)
+		}
+	}
+	w.connect(sharing("mine", "life-mine", time.Minute)).wantError(protocol.CodeLimitExceeded)
+	giver := w.connect(Origin{Transport: TransportWeb, Trusted: true, Cookie: true})
+	giver.hello()
+}
+
+// Of a link two requests are under way, however many connections ask; of all links
+// one search.
+func TestShareRequests(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ask   func(n int) protocol.Message
+		other bool // of two links
+		want  int32
+	}{
+		{"screens", func(n int) protocol.Message {
+			return api.Screen{Request: req(fmt.Sprint(n)), ScreenSpec: protocol.ScreenSpec{SessionID: "mine"}}
+		}, false, maxLinkRequests},
+		{"searches by two links", func(n int) protocol.Message {
+			return api.Search{Request: req(fmt.Sprint(n)), SearchSpec: protocol.SearchSpec{SessionID: "mine", Pattern: "x"}}
+		}, true, 1},
+		{"screens of another size", func(n int) protocol.Message {
+			return api.Screen{Request: req(fmt.Sprint(n)), ScreenSpec: protocol.ScreenSpec{SessionID: "mine", Cols: 80, Rows: 24}}
+		}, true, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			v := newVault(w, map[protocol.SessionID]string{"mine": ""})
+			var busy, most atomic.Int32
+			release := make(chan struct{})
+			var begun sync.WaitGroup
+			begun.Add(int(tt.want))
+			var once atomic.Int32
+			v.between = func(m protocol.Message) {
+				switch m.(type) {
+				case *wire.Screen, *wire.Search:
+				default:
+					return
+				}
+				if n := busy.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				if once.Add(1) <= tt.want {
+					begun.Done()
+				}
+				<-release
+				busy.Add(-1)
+			}
+			link := sharing("mine", "life-mine", time.Hour)
+			clients := []*client{w.by(link), w.by(link)}
+			if tt.other {
+				clients[1] = w.by(sharing("mine", "life-mine", 2*time.Hour))
+			}
+			for n := range 3 {
+				for _, c := range clients {
+					c.send(tt.ask(n))
+				}
+			}
+			begun.Wait()
+			close(release)
+			for range 3 {
+				for _, c := range clients {
+					if e, ok := c.mustNext().(*api.Error); ok {
+						t.Errorf("told %+v", e)
+					}
+				}
+			}
+			if got := most.Load(); got != tt.want {
+				t.Errorf("%d were under way at once, want %d", got, tt.want)
+			}
+		})
+	}
+}
