@@ -98,8 +98,12 @@ func (o *attachOptions) request(s *protocol.SessionInfo, t *terminal) client.Att
 func (a *app) attachCommand() *cobra.Command {
 	o := &attachOptions{}
 	cmd := &cobra.Command{
-		Use:               "attach ID",
-		Short:             "Attach this terminal to a session; exits with the child's code",
+		Use:   "attach ID",
+		Short: "Attach this terminal to a session; exits with the child's code",
+		Long: "Attach this terminal to a session until it ends, or until the detach keys; exits with the child's code.\n\n" +
+			"If the output goes to a pipe or a file and nobody else is attached, the session waits for whoever reads there,\n" +
+			"at most 10 s at a time, and other viewers need --read-only or --steal meanwhile. What is skipped all the same is\n" +
+			"told on standard error.",
 		Example:           "  proxy attach build               # ctrl-\\ d detaches\n  proxy attach build --read-only   # look, and let others type",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.sessionIDs(alive),
@@ -141,7 +145,7 @@ func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.Sessio
 		}
 		s = info
 	}
-	att, err := c.Attach(ctx, s.ID, o.request(s, t))
+	att, err := o.open(ctx, c, s, t)
 	if err != nil {
 		return tellExited(err)
 	}
@@ -161,6 +165,25 @@ func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.Sessio
 	end := v.run(ctx)
 	t.restore()
 	return v.report(ctx, c, o, end)
+}
+
+// open attaches. If the output goes to a pipe or a file, the session waits for its
+// reader, as a program does that writes there itself: otherwise a slow reader would miss
+// most of what a fast program prints. Only an exclusive attachment can have that, so it
+// is tried first, and given up if somebody else is attached or it is not allowed.
+func (o *attachOptions) open(ctx context.Context, c *client.Client, s *protocol.SessionInfo, t *terminal) (*client.Attachment, error) {
+	r := o.request(s, t)
+	if t.isTerminal() || r.Mode != protocol.ModeShared {
+		return c.Attach(ctx, s.ID, r)
+	}
+	paced := r
+	paced.Mode, paced.Pace = protocol.ModeExclusive, true
+	att, err := c.Attach(ctx, s.ID, paced)
+	switch protocol.CodeOf(err) {
+	case protocol.CodeAlreadyAttached, protocol.CodePermissionDenied:
+		return c.Attach(ctx, s.ID, r)
+	}
+	return att, err
 }
 
 // earlyExit is the error of a session whose child has ended within the time

@@ -120,6 +120,9 @@ func (v *viewer) show() error {
 				return fmt.Errorf("write to the terminal: %w", err)
 			}
 		case client.Missed:
+			if !v.term.isTerminal() { // a terminal is shown the screen as it is now
+				fmt.Fprintf(os.Stderr, "proxy: %d bytes of the output were skipped, because they were not read in time\n", m.Missed)
+			}
 			v.term.clear(!m.ScreenOnly)
 		case client.Warned:
 			if v.piped { // a terminal rings by itself

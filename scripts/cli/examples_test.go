@@ -179,6 +179,11 @@ func (w *world) prepareExample(line string) {
 		w.run(exec.Command(filepath.Join(w.bin, "supervisor"), "stop", "--sessions=end"), nil) // if there is one
 		return
 	}
+	if strings.HasPrefix(line, "proxy stop --all") { // refused beside sessions
+		w.run(exec.Command(filepath.Join(w.bin, "supervisor"), "stop", "--sessions=end"), nil)
+		w.must("start")
+		return
+	}
 	w.must("start")
 	states := make(map[string]string)
 	for _, s := range decode[[]map[string]any](w.t, w.must("ls", "--json")) {

@@ -1,0 +1,76 @@
+//go:build linux
+
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// piped starts a command whose output the test reads.
+func (w *world) piped(args ...string) (cmd *exec.Cmd, out io.Reader, errout *bytes.Buffer) {
+	w.t.Helper()
+	cmd, errout = exec.Command(filepath.Join(w.bin, "proxy"), args...), &bytes.Buffer{}
+	cmd.Env, cmd.Dir, cmd.Stderr = w.env, w.dir, errout
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return cmd, out, errout
+}
+
+// A slow reader behind a pipe gets every line that is printed while it is attached, and
+// one that cannot have the session wait is told how much it lacks.
+func TestAttachIntoPipe(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env = append(w.env, "HOLDFAST_RING_BYTES=65536")
+	const lines = 400_000 // 2.7 MB: more than client, sockets and pipe hold
+	w.shell("paced", fmt.Sprintf("read x; seq %d", lines))
+	cmd, out, errout := w.piped("attach", "paced")
+	if !eventually(func() bool { return w.object("info", "paced", "--json")["attachments"] == 1.0 }) {
+		t.Fatal("it does not attach")
+	}
+	w.must("send", "paced", "--enter")
+	printed := -1.0 // nothing is read until no more is printed: the program is done, or waits
+	if !eventually(func() bool {
+		before := printed
+		printed = w.object("info", "paced", "--json")["output_offset"].(float64)
+		return printed > 300_000 && printed == before
+	}) {
+		t.Fatal("it prints on and on")
+	}
+	reader := bufio.NewScanner(out)
+	next := 1
+	for reader.Scan() {
+		if strings.TrimSpace(reader.Text()) == fmt.Sprint(next) {
+			next++
+		}
+	}
+	if err := cmd.Wait(); err != nil || next != lines+1 || errout.Len() > 0 {
+		t.Errorf("%d lines of %d in order, %v, %s", next-1, lines, err, errout)
+	}
+
+	w.shell("told", "read x; seq 1000000")
+	cmd, out, errout = w.piped("attach", "--read-only", "told")
+	if !eventually(func() bool { return w.object("info", "told", "--json")["attachments"] == 1.0 }) {
+		t.Fatal("it does not attach")
+	}
+	w.must("send", "told", "--enter")
+	w.must("wait", "told") // the program does not wait for a viewer that only looks
+	if _, err := io.Copy(io.Discard, out); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(errout.String(), " bytes of the output were skipped") {
+		t.Errorf("what it lacks is not told: %v, %s", err, errout)
+	}
+}
