@@ -7,7 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -51,8 +55,9 @@ func (a *app) sendCommand() *cobra.Command {
 		"Enter, Tab, Escape, Space, Backspace, Up, Down, Left, Right, Home, End, Insert, Delete,\n" +
 		"PageUp, PageDown, F1 to F12, or one character, with C-, M- and S- before it.\n\n" +
 		"Only what comes after the input counts for --wait-text, --wait-prompt and --wait-idle,\n" +
-		"and nothing of it is missed, however fast the program is. The exit code is 124 after\n" +
-		"--timeout; if the session ends first it is the session's, or 1 where that is 0."
+		"and nothing of it is missed, however fast the program is. The echo of a line that ends\n" +
+		"with --enter does not count. The exit code is 124 after --timeout; if the session ends\n" +
+		"first it is the session's, or 1 where that is 0."
 	cmd.Example = "  proxy send build --enter 'make test'\n" +
 		"  proxy send build --enter 'make test' --wait-text 'FAIL|ok' --timeout 10m   # prints that line\n" +
 		"  proxy send edit ':wq' --enter\n" +
@@ -123,10 +128,58 @@ func (a *app) send(cmd *cobra.Command, c *client.Client, o *sendOptions, id prot
 	if err != nil {
 		return err
 	}
+	if echo := o.echo(data); echo != "" {
+		if err := sent(o.typeText(ctx, c, id, data)); err != nil {
+			return err
+		}
+		if mark, err = markBehind(ctx, c, id, echo, mark); err != nil {
+			return err
+		}
+		data = nil
+	}
 	if err := o.typeAll(ctx, c, id, data); err != nil {
 		return err
 	}
 	return a.await(cmd, c, &o.wait, id, mark.Mark)
+}
+
+// echoTime is how long a program may take to show what was typed. One that shows nothing,
+// as at the question for a password, makes send that much slower.
+const echoTime = time.Second
+
+// echo returns how the screen shows what is typed before Enter, if a text is waited for
+// that must not be found there, and "" if nothing is to be set aside. Text with a line
+// break may act before its end, so that its echo and what comes of it cannot be told apart;
+// without Enter the echo may be what is waited for.
+func (o *sendOptions) echo(data []byte) string {
+	if o.wait.text == "" || len(o.keys) == 0 || o.keys[0] != "Enter" || bytes.ContainsAny(data, "\r\n") || !utf8.Valid(data) {
+		return ""
+	}
+	text := strings.TrimRight(string(data), " ") // a line has no blanks at its end
+	if i := strings.LastIndexFunc(text, unicode.IsControl); i >= 0 {
+		text = text[i+1:]
+	}
+	for len(regexp.QuoteMeta(text)) > protocol.MaxPattern {
+		text = text[len(text)/2:]
+		text = strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError })
+	}
+	return text
+}
+
+// markBehind waits until the screen shows the echo, and returns a mark behind it; a line
+// that is as it was is no news. It returns the mark that was made before if the session
+// has ended or shows something else.
+func markBehind(ctx context.Context, c *client.Client, id protocol.SessionID, echo string, before *protocol.MarkInfo) (*protocol.MarkInfo, error) {
+	spec := protocol.AwaitSpec{SessionID: id, Text: regexp.QuoteMeta(echo), Since: before.Mark}
+	shown, err := c.Await(ctx, spec, echoTime)
+	switch {
+	case protocol.CodeOf(err) == protocol.CodeTimeout:
+	case err != nil:
+		return nil, err
+	case shown.Exit != nil:
+		return before, nil
+	}
+	return c.Mark(ctx, id)
 }
 
 // typeAll sends the text, and then each key on its own: programs that read a paste whole

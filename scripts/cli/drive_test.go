@@ -166,3 +166,26 @@ func TestWaitMistakes(t *testing.T) {
 		t.Errorf("mistakes have started %v", all)
 	}
 }
+
+// What is waited for is found behind the echo of the line that was sent, and not in it; a
+// program that shows no echo is only waited for longer.
+func TestSendWaitsBehindEcho(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.spawn("s", "env", "PS1=# ", "bash", "--norc", "-i")
+	w.shows("s", "#")
+	for range 3 { // the echo of the same line again is no news of its own
+		if out := w.must("send", "s", "sleep 0.1; echo done", "--enter", "--wait-text", "done", "--timeout", "20s"); out != "done\n" {
+			t.Errorf("send --wait-text done prints %q", out)
+		}
+	}
+	long := ": " + strings.Repeat("x", 200) + " ready" // over three rows
+	if out := w.must("send", "s", long+"; echo is ready", "--enter", "--wait-text", "ready", "--timeout", "20s"); out != "is ready\n" {
+		t.Errorf("behind a long line: %q", out)
+	}
+	w.shell("mute", "stty -echo; echo go; read x; echo got $x; read x")
+	w.shows("mute", "go")
+	if out := w.must("send", "mute", "secret", "--enter", "--wait-text", "got .*", "--timeout", "20s"); out != "got secret\n" {
+		t.Errorf("without an echo: %q", out)
+	}
+}

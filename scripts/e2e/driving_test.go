@@ -116,7 +116,8 @@ func TestDriveEditor(t *testing.T) {
 		d := drive("edit", vim, "-N", "-u", "NONE", "-i", "NONE", "-n", "-c", "set showmode ruler esckeys autoindent", "text")
 		d.has("[New]", "wait", "--text", `\[New\]`)
 		d.has("-- INSERT --", "send", "i", "--wait-text", "-- INSERT --")
-		d.is("one", "send", "one", "--enter", "--wait-text", "^one$")
+		d.is("one", "send", "one", "--wait-text", "^one$") // with --enter it would be an echo, and not count
+		d.is("", "send", "--enter", "--wait-idle", "50ms")
 		d.has("    three", "send", "    two\n    three\n", "--wait-text", "^ +three$") // framed: nothing is indented further
 		d.is("", "send", "--key", "Up", "--key", "Up", "--key", "Home", "--wait-idle", "50ms")
 		d.has("zero    two", "send", "zero", "--wait-text", "zero")
