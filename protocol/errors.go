@@ -14,6 +14,7 @@ type Code string
 const (
 	CodeAlreadyAttached       Code = "already_attached"       // someone holds the session exclusively
 	CodeBadFrame              Code = "bad_frame"              // bytes that are no frame, or a payload that is no message
+	CodeBusy                  Code = "busy"                   // the session does not answer in time; nothing was done
 	CodeClosed                Code = "closed"                 // shutting down, opens nothing more
 	CodeExitedEarly           Code = "exited_early"           // the child ended within the check after its start
 	CodeFrameTooLarge         Code = "frame_too_large"        // a frame over the limit
@@ -51,7 +52,7 @@ const (
 // Codes returns every code, in alphabetical order.
 func Codes() []Code {
 	return []Code{
-		CodeAlreadyAttached, CodeBadFrame, CodeClosed, CodeExitedEarly, CodeFrameTooLarge,
+		CodeAlreadyAttached, CodeBadFrame, CodeBusy, CodeClosed, CodeExitedEarly, CodeFrameTooLarge,
 		CodeHelloRequired, CodeInputFull, CodeInputGap, CodeInstanceMismatch, CodeInternal,
 		CodeInvalidArgument, CodeLimitExceeded, CodeLineTooLong, CodeNotAttached, CodeNotFound,
 		CodePermissionDenied, CodePolicyUnavailable, CodeProtocolMismatch, CodePTYExhausted, CodeSessionExists,

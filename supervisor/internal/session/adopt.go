@@ -134,7 +134,11 @@ func (t *Table) restored(in *inherited, r vault.Record, h Heritage) (*Session, e
 	s.adopted = true
 	s.kept.Store(t.cfg.Vault != nil)
 	s.log.Info().Int(logging.PID, s.pty.PID()).Uint64("printed", end).Int("rescued", rescued).Msg("session adopted")
-	return s, s.openRestore(h.Crashed)
+	if err := s.openRestore(h.Crashed); err != nil {
+		return s, err
+	}
+	s.publish()
+	return s, nil
 }
 
 func readSaved(from *slate.Slate) (*saved, error) {
@@ -284,8 +288,8 @@ func (w *answers) resume() { w.claim("") }
 // takeUp is what loop does first for an adopted session: it goes on with what was
 // under way.
 func (s *Session) takeUp() {
-	if e := s.ending; e != nil && !e.over {
-		s.hangUp(e)
+	if e := s.orders.ending.Load(); e != nil && e.adopted && !e.over {
+		go s.hangUp(e, s.note)
 	}
 	if s.quiet.busy {
 		s.quiet.set(outputIdle)

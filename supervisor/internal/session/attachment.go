@@ -426,9 +426,13 @@ func (a *Attachment) close(end func()) {
 // still under way from it.
 func (a *Attachment) attached() error {
 	if _, ok := a.s.attachments[a]; !ok {
-		return protocol.Errorf(protocol.CodeNotAttached, fmt.Sprintf("this attachment of session %s has ended", a.s.id))
+		return a.notAttached()
 	}
 	return nil
+}
+
+func (a *Attachment) notAttached() error {
+	return protocol.Errorf(protocol.CodeNotAttached, fmt.Sprintf("this attachment of session %s has ended", a.s.id))
 }
 
 // Type accepts input at the writer's offset; see Session.Type.
@@ -454,7 +458,10 @@ func (a *Attachment) Type(offset uint64, p []byte) error {
 // session's is for the policy to say.
 func (a *Attachment) Resize(size protocol.Size) error {
 	return a.s.try(func() error {
-		if err := a.s.openTo(a.attached); err != nil {
+		if err := a.s.open(); err != nil {
+			return err
+		}
+		if err := a.attached(); err != nil {
 			return err
 		}
 		a.resize(size.Normalize())
@@ -472,7 +479,7 @@ func (a *Attachment) resize(window protocol.Size) {
 		return
 	}
 	s := a.s
-	s.lastIO = s.cfg.Now()
+	s.lastIO.set(s.cfg.Now())
 	if a.counts() && s.mayDecide(a) {
 		s.decide(a)
 	}
@@ -500,7 +507,16 @@ func (a *Attachment) Interrupt() error {
 	if a.spec.Mode == protocol.ModeReadOnly {
 		return protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment does not interrupt")
 	}
-	return a.s.signal(PTY.Interrupt, a.attached)
+	if err := a.s.open(); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	ended := a.ended
+	a.mu.Unlock()
+	if ended {
+		return a.notAttached()
+	}
+	return a.s.signal(PTY.Interrupt)
 }
 
 // Pause has Next tell of nothing more, when it has said so, until Unpause: the

@@ -178,7 +178,7 @@ type quiet struct {
 // printed says that the session has printed.
 func (s *Session) printed() {
 	s.printedAt = s.cfg.Now()
-	s.lastIO = s.printedAt
+	s.lastIO.set(s.printedAt)
 	q := &s.quiet
 	if !q.busy {
 		q.busy = true

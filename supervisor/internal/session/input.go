@@ -57,7 +57,7 @@ func (s *Session) typed(a *Attachment, name string, offset uint64, p []byte) (ui
 		return accepted, err
 	}
 	p = p[accepted-offset:]
-	s.lastIO = s.cfg.Now()
+	s.lastIO.set(s.cfg.Now())
 	s.cfg.courtesy.typed(s)
 	var n int
 	if a != nil {
@@ -215,7 +215,7 @@ func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, e
 		if err = s.open(); err != nil {
 			return
 		}
-		s.lastIO = s.cfg.Now()
+		s.lastIO.set(s.cfg.Now())
 		now := s.moment()
 		var n int
 		n, err = s.accept("", 0, p)

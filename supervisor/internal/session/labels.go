@@ -10,7 +10,7 @@ import (
 // session that has ended can be relabelled, too. Errors: those of
 // protocol.ValidateLabels, for what it would have then; session_not_found.
 func (s *Session) Relabel(change map[string]string) error {
-	return s.try(func() error {
+	return s.request(func() error {
 		before := s.Labels()
 		labels := maps.Clone(before)
 		if labels == nil {

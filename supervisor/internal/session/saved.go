@@ -125,10 +125,15 @@ func (v *saved) validate() error {
 }
 
 // note says that something of saved has changed.
-func (s *Session) note() { s.changed = true }
+func (s *Session) note() { s.changed, s.unpublished = true, true }
 
-// settle writes down what has changed, before anybody is told that it has.
+// settle writes down what has changed, before anybody is told that it has, and publishes it.
 func (s *Session) settle() {
+	s.write()
+	s.publish()
+}
+
+func (s *Session) write() {
 	if !s.changed {
 		return
 	}
@@ -149,14 +154,14 @@ func (s *Session) writeState() error {
 
 func (s *Session) save() *saved {
 	v := &saved{
-		Version: savedVersion, ID: s.id, Instance: s.instance, Spec: s.savedSpec, PTY: s.ptyState(), State: s.state, LastIO: s.lastIO,
+		Version: savedVersion, ID: s.id, Instance: s.instance, Spec: s.savedSpec, PTY: s.ptyState(), State: s.state, LastIO: s.lastIO.get(),
 		Attached: s.attached, SizePolicy: s.sizing.policy, Decider: s.sizing.decider, Appearance: s.appearance,
 		Focus: s.focus.told, FocusAsked: s.focus.asked, Turns: s.answers.saved(), Held: s.held, HeldAlone: s.heldAlone, Line: s.input.line.n,
 		Degraded: s.degraded, Exit: s.exit, Seen: s.seen,
 		Command: s.commands.info, PromptAt: s.commands.promptAt, Heard: &s.commands.heard, Busy: s.quiet.busy, Away: s.away.saved(), ViewerEnv: s.viewerEnv,
 	}
-	if s.signalled.name != "" {
-		v.Signaler = &savedSignal{s.signalled.asker, s.signalled.name}
+	if sig := s.orders.signalled.Load(); sig != nil {
+		v.Signaler = &savedSignal{sig.asker, sig.name}
 	}
 	v.Title, v.Cwd = s.titles()
 	for a := range s.attachments {
@@ -168,7 +173,7 @@ func (s *Session) save() *saved {
 		v.Lost = append(v.Lost, savedViewer{writer, l.number, l.window, l.since, l.typed})
 	}
 	slices.SortFunc(v.Lost, func(a, b savedViewer) int { return int(a.Number) - int(b.Number) })
-	if e := s.ending; e != nil {
+	if e := s.orders.ending.Load(); e != nil {
 		v.Ending = &savedEnding{
 			Asker: e.asker, Reason: e.reason, TimedOut: e.timedOut, Soft: int(e.soft), GraceMS: e.grace.Milliseconds(),
 			Hard: e.hard, Over: e.over, Left: e.survivors,
@@ -200,7 +205,9 @@ func (s *Session) take(v *saved) error {
 	s.spec.ScrollbackLines, s.spec.Labels = min(max(spec.Scrollback, 0), protocol.MaxScrollback), nil
 	s.labels.Store(&spec.Labels)
 	s.begun = time.Now()
-	s.state, s.lastIO, s.exit = v.State, v.LastIO, v.Exit
+	s.state, s.exit = v.State, v.Exit
+	s.lastIO.set(v.LastIO)
+	s.orders.sealed = s.exit != nil
 	if s.state != protocol.StateExited { // loop sees for itself whether it drains
 		s.state = protocol.StateRunning
 	}
@@ -223,13 +230,13 @@ func (s *Session) take(v *saved) error {
 	}
 	s.seen = v.Seen
 	if sig := v.Signaler; sig != nil {
-		s.signalled = signalled{sig.Asker, sig.Name}
+		s.orders.signalled.Store(&signalled{sig.Asker, sig.Name})
 	}
 	if e := v.Ending; e != nil {
-		s.ending = &ending{
+		s.orders.ending.Store(&ending{
 			asker: e.Asker, reason: e.Reason, timedOut: e.TimedOut, soft: syscall.Signal(e.Soft), grace: time.Duration(e.GraceMS) * time.Millisecond,
-			hard: e.Hard, over: e.Over, survivors: e.Left,
-		}
+			hard: e.Hard, over: e.Over, survivors: e.Left, adopted: true,
+		})
 	}
 	return nil
 }

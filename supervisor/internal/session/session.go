@@ -31,6 +31,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/logging"
+	"holdfast/shared/rawio"
 	"holdfast/supervisor/internal/journal"
 	"holdfast/supervisor/internal/postmortem"
 	"holdfast/supervisor/internal/pty"
@@ -109,11 +110,14 @@ type Session struct {
 	halting atomic.Pointer[halt]              // read and await are to rest; changed by loop
 	poke    chan struct{}                     // has read look whether it is
 	labels  atomic.Pointer[map[string]string] // replaced by loop, and never changed
+	orders  orders                            // for the child, from any goroutine; see ending.go
+
+	published atomic.Pointer[protocol.SessionInfo] // what others read of the session; see publish.go
+	lastIO    instant                              // set by loop
 
 	// Owned by loop.
 	state       protocol.State
 	size        protocol.Size
-	lastIO      time.Time
 	screen      *screen.Screen // see core.go: not to be used but within core
 	received    uint64         // the end of the last chunk
 	adopted     bool           // it was begun by a supervisor before this one
@@ -124,6 +128,7 @@ type Session struct {
 	framed      uint64         // what the keyframe stands for
 	framedWhole bool           // it has all lines
 	changed     bool           // something of saved has, since it was written down
+	unpublished bool           // the same, since it was published
 	awaits      map[*awaited]struct{}
 	printedAt   time.Time // when it printed last
 	attachments map[*Attachment]struct{}
@@ -143,10 +148,7 @@ type Session struct {
 	held        []byte           // our answers to questions that are nobody's yet
 	heldAlone   []byte           // of held, what a viewer cannot answer
 	claimed     <-chan time.Time // then they are ours
-	ending      *ending
-	signalled   signalled
-	seen        postmortem.Seen // of the child, for its exit record
-	cleaning    bool            // an end was asked for after the child had gone
+	seen        postmortem.Seen  // of the child, for its exit record
 	childEnded  bool
 	outputOver  bool
 	exit        *protocol.ExitRecord // set before exited is closed, then read by all
@@ -163,24 +165,6 @@ type chunk struct {
 	n      int
 }
 
-// ending is an end that was asked for.
-type ending struct {
-	asker     protocol.Asker
-	reason    protocol.Reason
-	timedOut  bool
-	soft      syscall.Signal
-	grace     time.Duration
-	over      bool // every signal has been sent
-	hard      bool
-	survivors []int
-}
-
-// signalled is the last signal that was asked for and was no end.
-type signalled struct {
-	asker protocol.Asker
-	name  string
-}
-
 // start starts a child, which the vault holds before it runs.
 func start(id protocol.SessionID, spec protocol.SpawnSpec, token, account string, cfg *Config, hub *Hub, onExit func(*Session)) (*Session, error) {
 	size := spec.Size()
@@ -188,8 +172,9 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token, account string
 	s := &Session{
 		id: id, instance: protocol.NewInstance(), spec: spec, token: token, account: account, created: now, begun: time.Now(),
 		cfg: cfg, hub: hub, onExit: onExit,
-		state: protocol.StateStarting, size: size, lastIO: now,
+		state: protocol.StateStarting, size: size,
 	}
+	s.lastIO.set(now)
 	s.log = cfg.Log.With().Str(logging.Session, string(id)).Str(logging.Instance, string(s.instance)).Logger()
 	lines := min(max(cmp.Or(spec.ScrollbackLines, cfg.ScrollbackLines), 0), protocol.MaxScrollback)
 	s.spec.ScrollbackLines, s.spec.Labels = lines, nil
@@ -218,6 +203,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token, account string
 	s.notice()
 	s.enter(protocol.StateRunning)
 	s.note()
+	s.publish()
 	return s, nil
 }
 
@@ -380,7 +366,7 @@ func (s *Session) loop() {
 	defer s.commands.stop()
 	defer s.sizing.stop()
 	chunks, childDone := s.chunks, s.pty.Done()
-	s.printedAt = s.lastIO // or before that, of one that was adopted
+	s.printedAt = s.lastIO.get() // or before that, of one that was adopted
 	if s.adopted {
 		s.went() // whoever looked is lost
 	}
@@ -408,6 +394,7 @@ func (s *Session) loop() {
 			}
 			s.receive(c)
 		case <-rest:
+			rawio.Yield() // others than this session's clients wait, too
 			s.show(s.received, pieceCost)
 			s.finishIfOver()
 		case f := <-s.asks:
@@ -462,6 +449,29 @@ func (s *Session) releaseRing() {
 	}
 }
 
+// answerTime is how long a request waits for a loop that is busy. What loop does between
+// two answers is bounded, so that one that does not answer for so long has lost its way.
+const answerTime = 5 * time.Second
+
+// ask is do for a request, which does not wait without a bound.
+//
+// Errors: session_not_found; busy if loop does not begin with f within limit. f was not run
+// then, and will not be.
+func (s *Session) ask(limit time.Duration, f func()) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	done := make(chan struct{})
+	select {
+	case s.asks <- func() { defer close(done); f(); s.settle() }:
+		<-done
+		return nil
+	case <-s.gone:
+		return notFound(s.id)
+	case <-timer.C:
+		return busyError(s.id)
+	}
+}
+
 // do runs f in loop and reports whether there was a loop to run it.
 func (s *Session) do(f func()) bool {
 	done := make(chan struct{})
@@ -472,6 +482,14 @@ func (s *Session) do(f func()) bool {
 	case <-s.gone:
 		return false
 	}
+}
+
+// request is ask, within answerTime, for what may fail.
+func (s *Session) request(f func() error) (err error) {
+	if unanswered := s.ask(answerTime, func() { err = f() }); unanswered != nil {
+		return unanswered
+	}
+	return err
 }
 
 // try is do for what may fail; without a loop it is session_not_found.
@@ -489,7 +507,7 @@ func (s *Session) try(f func() error) error {
 // is closed and the table no longer counts the session, and only then does
 // anybody see exited.
 func (s *Session) finishIfOver() {
-	if s.exit != nil || !s.outputOver || s.behind() || !s.childEnded || (s.ending != nil && !s.ending.over) {
+	if s.exit != nil || !s.outputOver || s.behind() || !s.childEnded || !s.orders.seal() {
 		return
 	}
 	s.news.rang()
@@ -502,13 +520,14 @@ func (s *Session) finishIfOver() {
 	s.enter(protocol.StateExited)
 	s.frame(allLines)
 	s.note()
-	s.settle()
+	s.write()
 	s.ring.Finish()
 	if err := s.pty.Close(); err != nil {
 		s.log.Warn().Err(err).Msg("terminal not closed")
 	}
 	s.put() // without the terminal, which would stay open there
 	s.onExit(s)
+	s.publish()
 	close(s.exited)
 	s.log.Info().Int(logging.ExitCode, s.exit.ExitCode).Str("outcome", string(s.exit.Outcome)).
 		Str(logging.Reason, string(s.exit.Reason)).Msg("session exited")
@@ -518,11 +537,15 @@ func (s *Session) finishIfOver() {
 
 // notice notes of the child what can be seen only while it lives.
 func (s *Session) notice() {
-	if seen, ok := postmortem.Look(s.pty.PID()); ok && !isClosed(s.pty.Done()) { // else the pid may be another's
-		seen.Cwd = cmp.Or(seen.Cwd, s.seen.Cwd)
-		s.seen = seen
-		s.note()
+	if seen, ok := s.lookAtChild(); ok {
+		s.saw(seen)
 	}
+}
+
+func (s *Session) saw(seen postmortem.Seen) {
+	seen.Cwd = cmp.Or(seen.Cwd, s.seen.Cwd)
+	s.seen = seen
+	s.note()
 }
 
 func (s *Session) exitRecord() *protocol.ExitRecord {
@@ -541,7 +564,8 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 	if status.Err != nil {
 		rec.Reason = protocol.ReasonWaitError
 	}
-	switch e := s.ending; {
+	sig := s.orders.signalled.Load()
+	switch e := s.orders.ending.Load(); {
 	case e != nil:
 		rec.Reason, rec.TimedOut, rec.Survivors = e.reason, e.timedOut, e.survivors
 		rec.Outcome = protocol.OutcomeSoft
@@ -549,8 +573,8 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 			rec.Outcome = protocol.OutcomeHard
 		}
 		rec.EndedBy, rec.EndedByUser = e.asker.By, e.asker.ByUser
-	case status.Signal != "" && status.Signal == s.signalled.name:
-		rec.EndedBy, rec.EndedByUser = s.signalled.asker.By, s.signalled.asker.ByUser
+	case status.Signal != "" && sig != nil && status.Signal == sig.name:
+		rec.EndedBy, rec.EndedByUser = sig.asker.By, sig.asker.ByUser
 	case status.Signal == pty.SignalName(syscall.SIGKILL):
 		rec.OOM = s.seen.OutOfMemory(s.pty.PID(), rec.ExitedAt.Sub(rec.StartedAt))
 	case status.Code == 128+int(syscall.SIGKILL): // as a shell ends by what ended its last program
@@ -566,26 +590,15 @@ func (s *Session) info() protocol.SessionInfo {
 	i := protocol.SessionInfo{
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.state, Size: s.size,
 		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
-		CreatedAt: s.created, LastIOAt: s.lastIO, OutputOffset: end, RingStart: start,
+		CreatedAt: s.created, LastIOAt: s.lastIO.get(), OutputOffset: end, RingStart: start,
 		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.sizing.policy, Attachments: len(s.attachments) - s.shadows, Degraded: s.degraded,
 		Viewers: s.viewers(), Left: s.away.left(), Command: s.commands.info,
 	}
 	if s.exit != nil {
-		exit := *s.exit
-		exit.Tail, exit.LastLines, exit.Survivors = slices.Clone(exit.Tail), slices.Clone(exit.LastLines), slices.Clone(exit.Survivors)
-		code := exit.ExitCode
-		i.ExitCode, i.Exit = &code, &exit
+		exit := copyExit(s.exit)
+		i.ExitCode, i.Exit = &exit.ExitCode, exit
 	}
 	return i
-}
-
-// Info returns what is known of the session now.
-func (s *Session) Info() (protocol.SessionInfo, error) {
-	var i protocol.SessionInfo
-	if !s.do(func() { i = s.info() }) {
-		return i, notFound(s.id)
-	}
-	return i, nil
 }
 
 // Show returns what spec asks for of the screen. Only the picture is taken in
@@ -629,7 +642,7 @@ func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err
 // Resize changes the terminal's size, until the policy decides again; zeroes
 // mean 80 and 24, each on its own.
 func (s *Session) Resize(size protocol.Size) error {
-	return s.try(func() error {
+	return s.request(func() error {
 		if err := s.open(); err != nil {
 			return err
 		}
@@ -637,10 +650,8 @@ func (s *Session) Resize(size protocol.Size) error {
 	})
 }
 
-func anybody() error { return nil }
-
 func (s *Session) resize(size protocol.Size) error {
-	s.lastIO = s.cfg.Now()
+	s.lastIO.set(s.cfg.Now())
 	if size == s.size {
 		return nil
 	}
@@ -663,118 +674,6 @@ func (s *Session) resize(size protocol.Size) error {
 	return nil
 }
 
-// open returns an error unless the session takes input and sizes.
-func (s *Session) open() error {
-	switch {
-	case s.exit != nil:
-		return exitedError(s.id, s.exit)
-	case s.ending != nil || s.state != protocol.StateRunning:
-		return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("session %s is ending", s.id))
-	}
-	return nil
-}
-
-// openTo is open for one who may also be refused.
-func (s *Session) openTo(may func() error) error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	return may()
-}
-
-// Interrupt sends SIGINT to the foreground process group.
-func (s *Session) Interrupt() error { return s.signal(PTY.Interrupt, anybody) }
-
-// Signal sends a signal to every process group of the terminal.
-func (s *Session) Signal(sig syscall.Signal) error { return s.SignalFor(protocol.Asker{}, sig) }
-
-// SignalFor is Signal for one whom the exit record is to name, should the child
-// end by it.
-func (s *Session) SignalFor(asker protocol.Asker, sig syscall.Signal) error {
-	return s.signal(func(p PTY) error { return p.Signal(sig) }, func() error {
-		s.signalled = signalled{asker.Cut(), pty.SignalName(sig)}
-		s.note()
-		return nil
-	})
-}
-
-// signal runs outside of loop: finding process groups takes a while, and the
-// PTY knows by itself when its child is no longer there.
-func (s *Session) signal(send func(PTY) error, may func() error) error {
-	if err := s.try(func() error { return s.openTo(may) }); err != nil {
-		return err
-	}
-	if err := send(s.pty); err != nil {
-		return fmt.Errorf("signal %s: %w", s.id, err)
-	}
-	return nil
-}
-
-// End says how to end a session.
-type End struct {
-	Asker    protocol.Asker
-	Soft     syscall.Signal // 0 is SIGHUP
-	Grace    *time.Duration // nil is the configured one
-	Reason   protocol.Reason
-	TimedOut bool
-	Idle     time.Duration // where not 0: only if there was no I/O for so long
-}
-
-// Terminate begins the end: the soft signal, the grace, SIGKILL. It returns at
-// once, and does nothing where an end has begun already: the first reason
-// stays. An exited session answers with session_exited.
-func (s *Session) Terminate(e End) error {
-	return s.try(func() error { return s.terminate(e) })
-}
-
-func (s *Session) terminate(e End) error {
-	if s.exit != nil {
-		return exitedError(s.id, s.exit)
-	}
-	if s.ending != nil {
-		return nil
-	}
-	if since := s.cfg.Now().Sub(s.lastIO); since < e.Idle { // not counting what the machine slept
-		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s was in use %v ago", s.id, since.Round(time.Millisecond)))
-	}
-	soft, grace := e.Soft, s.cfg.Grace
-	if soft == 0 {
-		soft = syscall.SIGHUP
-	}
-	if e.Grace != nil {
-		grace = *e.Grace
-	}
-	if e.Reason == "" {
-		e.Reason = protocol.ReasonUserRequested
-	}
-	if isClosed(s.pty.Done()) { // it ended by itself; what is left of its tree goes, the record stays true
-		if !s.cleaning {
-			s.cleaning = true
-			s.running.Go(func() { s.pty.Hangup(soft, grace) })
-		}
-		return nil
-	}
-	s.notice()
-	end := &ending{asker: e.Asker.Cut(), reason: e.Reason, timedOut: e.TimedOut, soft: soft, grace: grace}
-	s.ending = end
-	s.note()
-	s.log.Info().Str(logging.Reason, string(e.Reason)).Dur("grace", grace).Msg("session ending")
-	s.hangUp(end)
-	return nil
-}
-
-// hangUp sends the signals.
-func (s *Session) hangUp(end *ending) {
-	go func() {
-		hard, survivors := s.pty.Hangup(end.soft, end.grace)
-		s.do(func() {
-			end.over, end.hard, end.survivors = true, hard, survivors
-			s.note()
-			s.finishIfOver()
-		})
-	}()
-}
-
 // Exited is closed once the exit record stands.
 func (s *Session) Exited() <-chan struct{} { return s.exited }
 
@@ -788,7 +687,7 @@ func (s *Session) Labels() map[string]string   { return *s.labels.Load() }
 
 // forget ends an exited session's loop.
 func (s *Session) forget() error {
-	return s.try(func() error {
+	return s.request(func() error {
 		if s.state != protocol.StateExited {
 			return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", s.id))
 		}
@@ -801,6 +700,14 @@ func (s *Session) forget() error {
 
 func notFound(id protocol.SessionID) error {
 	return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("no session %s", id))
+}
+
+// busyError is of a session whose loop does not answer. Nothing was done.
+func busyError(id protocol.SessionID) error {
+	return &protocol.Error{
+		Code: protocol.CodeBusy, Retryable: true, RetryAfterMS: 1000,
+		Message: fmt.Sprintf("session %s is busy with what its program prints and does not answer; nothing was done, try again", id),
+	}
 }
 
 func exitedError(id protocol.SessionID, exit *protocol.ExitRecord) error {

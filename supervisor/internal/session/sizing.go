@@ -196,7 +196,7 @@ func (s *Session) SetSizePolicy(policy protocol.SizePolicy, cols, rows int) erro
 	if policy == "" {
 		return protocol.Errorf(protocol.CodeInvalidArgument, "size_policy is empty")
 	}
-	return s.try(func() error {
+	return s.request(func() error {
 		if err := s.open(); err != nil {
 			return err
 		}

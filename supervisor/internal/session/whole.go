@@ -60,7 +60,7 @@ func (s *Session) typedWhole(name string, offset uint64, count int, p []byte) (u
 	if len(p) > s.input.max {
 		return accepted, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d bytes to be taken whole, and the input queue holds %d", len(p), s.input.max))
 	}
-	s.lastIO = s.cfg.Now()
+	s.lastIO.set(s.cfg.Now())
 	s.cfg.courtesy.typed(s)
 	now := s.moment()
 	done, err := s.acceptWhole(name, accepted, count, p)
