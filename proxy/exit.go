@@ -39,6 +39,7 @@ var exitCodes = map[protocol.Code]int{
 	protocol.CodeAlreadyAttached:       exitTempFail,
 	protocol.CodeLimitExceeded:         exitTempFail,
 	protocol.CodeClosed:                exitTempFail,
+	protocol.CodeBusy:                  exitTempFail,
 	protocol.CodeProtocolMismatch:      exitProtocol,
 	protocol.CodeUpgradeRefused:        exitProtocol,
 	protocol.CodeUpgrading:             exitTempFail,

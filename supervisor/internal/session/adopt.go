@@ -231,7 +231,7 @@ func (t *Table) enlist(s *Session) {
 	t.mu.Unlock()
 	s.resume()
 	if goes != nil {
-		_ = goes.forget()
+		_ = goes.try(goes.leave)
 	}
 }
 
@@ -246,6 +246,9 @@ func (t *Table) keepExited() {
 	}
 }
 
+// restoreTime is how long a session is waited for before the next one has its turn.
+const restoreTime = 100 * time.Millisecond
+
 // Restore makes the screens of adopted sessions, one after another, with as many
 // rests as work. It is to run beside what serves them. begins is called when those
 // who come again have had the first moment.
@@ -254,10 +257,17 @@ func (t *Table) Restore(begins func()) {
 	begins()
 	all := t.all()
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) // no session is always the first
-	for _, s := range all {
+	for len(all) > 0 {
+		s := all[0]
+		all = all[1:]
 		for done := false; !done; {
 			begun := time.Now()
-			if !s.do(func() { done = s.restoreStep() }) {
+			err := s.ask(restoreTime, func() { done = s.restoreStep() })
+			if protocol.CodeOf(err) == protocol.CodeBusy {
+				all = append(all, s) // after the others
+				break
+			}
+			if err != nil {
 				break
 			}
 			time.Sleep(min(time.Since(begun), time.Millisecond))

@@ -124,8 +124,8 @@ func (l *mortal) dies(h Heritage) *mortal {
 	h.Exits = NewExits()
 	for _, s := range l.all() {
 		p := s.pty.(*pty.PTY)
-		thaw, ok := s.halt(func() {})
-		if !ok {
+		thaw, err := s.halt(patience, func() {})
+		if err != nil {
 			l.t.Fatal("it is gone")
 		}
 		l.t.Cleanup(func() { // when the next life has ended

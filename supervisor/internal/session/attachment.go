@@ -144,10 +144,7 @@ func (s *Session) newAttachment(spec protocol.AttachSpec, shadow bool) (*Attachm
 	}
 	var info protocol.AttachInfo
 	var err error
-	if !s.do(func() { info, err = s.attach(a) }) {
-		return nil, info, notFound(s.id)
-	}
-	if err != nil {
+	if err = s.request(func() error { info, err = s.attach(a); return err }); err != nil {
 		return nil, info, err
 	}
 	return a, info, nil

@@ -124,13 +124,18 @@ func (s *Session) Await(ctx context.Context, spec protocol.AwaitSpec) (protocol.
 	if err := s.addAwait(w); err != nil {
 		return protocol.AwaitedInfo{}, err
 	}
-	defer s.do(func() { delete(s.awaits, w) })
+	defer func() {
+		gone := func() { delete(s.awaits, w) }
+		if protocol.CodeOf(s.ask(noteTime, gone)) == protocol.CodeBusy {
+			go s.do(gone) // the answer does not wait for it
+		}
+	}()
 	return w.wait(ctx)
 }
 
 // addAwait has loop know of one who waits.
 func (s *Session) addAwait(w *awaited) error {
-	return s.try(func() error {
+	return s.request(func() error {
 		if len(s.awaits) >= maxAwaits {
 			return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d wait for session %s already", maxAwaits, s.id))
 		}
@@ -221,7 +226,7 @@ func (w *awaited) look() (info protocol.AwaitedInfo, found bool, again time.Dura
 	s := w.s
 	info.Instance = s.instance
 	more := false
-	if !s.do(func() {
+	if unanswered := s.ask(answerTime, func() {
 		began := time.Now()
 		defer func() { w.rests = awaitShare * time.Since(began) * time.Duration(len(s.awaits)) }()
 		if s.restoring != nil {
@@ -246,8 +251,10 @@ func (w *awaited) look() (info protocol.AwaitedInfo, found bool, again time.Dura
 				found, again = s.exit == nil, 0
 			}
 		}
-	}) {
-		return info, false, 0, notFound(s.id)
+	}); protocol.CodeOf(unanswered) == protocol.CodeBusy {
+		return info, false, awaitEvery, nil
+	} else if unanswered != nil {
+		return info, false, 0, unanswered
 	}
 	if w.text != nil && err == nil {
 		if more {

@@ -175,14 +175,12 @@ func (w *away) left() *protocol.Left {
 // Away returns what has happened while nobody looked.
 func (s *Session) Away() (protocol.AwayInfo, error) {
 	var info protocol.AwayInfo
-	if !s.do(func() {
+	err := s.ask(answerTime, func() {
 		s.feed()
 		s.finishRestore()
 		info = s.awayInfo()
-	}) {
-		return info, notFound(s.id)
-	}
-	return info, nil
+	})
+	return info, err
 }
 
 func (s *Session) awayInfo() protocol.AwayInfo {
@@ -230,8 +228,8 @@ func (s *Session) tells(a *Attachment, returns bool) {
 // Environment returns that of the last viewer that told its own, as K=V.
 func (s *Session) Environment() ([]string, error) {
 	env := []string{}
-	if !s.do(func() { env = append(env, s.viewerEnv...) }) {
-		return nil, notFound(s.id)
+	if err := s.ask(answerTime, func() { env = append(env, s.viewerEnv...) }); err != nil {
+		return nil, err
 	}
 	return env, nil
 }

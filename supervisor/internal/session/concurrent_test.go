@@ -101,7 +101,7 @@ func (c *caller) use(s *Session) (what string, err error) {
 		_, _, _, err := s.Read(c.rnd.Uint64N(1<<20), 1000)
 		return "Read", err
 	case 7:
-		if thaw, ok := s.halt(func() {}); ok {
+		if thaw, err := s.halt(patience, func() {}); err == nil {
 			thaw()
 		}
 	default:

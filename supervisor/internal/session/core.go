@@ -32,16 +32,16 @@ func (s *Session) guarded(f func()) {
 	f()
 }
 
-// look has f look at the screen, in loop, as it is now. Errors: session_not_found,
-// and internal where it is lost.
+// look has f look at the screen, in loop, as it is now. Errors: session_not_found, busy,
+// and internal where the screen is lost.
 func (s *Session) look(f func()) error {
 	looked := false
-	if !s.do(func() {
+	if err := s.ask(answerTime, func() {
 		s.feed()
 		s.core(func() { f(); looked = true })
 		s.idle.touch()
-	}) {
-		return notFound(s.id)
+	}); err != nil {
+		return err
 	}
 	if !looked {
 		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen of session %s is lost by a mistake of ours", s.id))

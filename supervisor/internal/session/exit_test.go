@@ -267,7 +267,7 @@ func release(t *testing.T, fifo string) {
 func TestExitOrder(t *testing.T) {
 	var tb *Table
 	var early atomic.Int64
-	// The session logs that it has exited after it is seen to have: nothing
+	// The session logs that it has exited right before it is seen to have: nothing
 	// may be missing then.
 	log := zerolog.New(logWriter(func(line string) {
 		if strings.Contains(line, "session exited") && tb.Live() != 0 {

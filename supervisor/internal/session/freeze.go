@@ -8,6 +8,15 @@ import (
 	"holdfast/supervisor/internal/vault"
 )
 
+const (
+	// prepareTime is how long a session is waited for that is to be prepared; one that is
+	// busy is not.
+	prepareTime = 100 * time.Millisecond
+	// haltTime is how long a session may take until it begins to come to rest. It answers
+	// within milliseconds whatever its program prints.
+	haltTime = 2 * time.Second
+)
+
 // prepareShare is how much of the ring may come behind a keyframe that is left to
 // another program: some milliseconds of its time.
 const prepareShare = 8
@@ -17,7 +26,7 @@ const prepareShare = 8
 func (t *Table) Prepare() {
 	for _, s := range t.all() {
 		var took time.Duration
-		s.do(func() {
+		_ = s.ask(prepareTime, func() {
 			s.feed()
 			if s.restoring == nil && (!s.framedWhole || s.shownTo()-s.framed > uint64(s.ring.Keep()/prepareShare)) {
 				begun := time.Now()
@@ -38,7 +47,7 @@ type Frozen struct {
 }
 
 // Freeze brings all sessions to rest, and lets none begin. What they are is
-// written down. Thaw lets all go on.
+// written down. Thaw lets all go on. Errors: busy, after which all go on.
 func (t *Table) Freeze() (*Frozen, error) {
 	t.mu.Lock()
 	t.frozen = true
@@ -53,12 +62,15 @@ func (t *Table) Freeze() (*Frozen, error) {
 			var r vault.Record
 			done := func() {}
 			var err error
-			thaw, ok := s.halt(func() { r, done, err = s.rest() })
+			thaw, unanswered := s.halt(haltTime, func() { r, done, err = s.rest() })
 			mu.Lock()
 			defer mu.Unlock()
-			if ok {
+			if unanswered == nil {
 				f.thaws, f.dones = append(f.thaws, thaw), append(f.dones, done)
 				f.Records = append(f.Records, r)
+			}
+			if protocol.CodeOf(unanswered) == protocol.CodeBusy { // else it is gone
+				err = unanswered
 			}
 			if err != nil && failed == nil {
 				failed = err

@@ -25,8 +25,13 @@ func (h *halt) rest() {
 var longAgo = time.Unix(1, 0)
 
 // halt brings the session to rest, and calls look, in loop, when it is; thaw lets
-// it go on. ok is false for a session that is gone.
-func (s *Session) halt(look func()) (thaw func(), ok bool) {
+// it go on.
+//
+// Errors: session_not_found for one that is gone; busy if loop does not answer within
+// limit, and then nothing has changed.
+func (s *Session) halt(limit time.Duration, look func()) (thaw func(), err error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
 	halted, thawed := make(chan struct{}), make(chan struct{})
 	ask := func() {
 		h := &halt{reader: make(chan struct{}), again: make(chan struct{})}
@@ -39,9 +44,11 @@ func (s *Session) halt(look func()) (thaw func(), ok bool) {
 	select {
 	case s.asks <- ask:
 		<-halted
-		return sync.OnceFunc(func() { close(thawed) }), true
+		return sync.OnceFunc(func() { close(thawed) }), nil
 	case <-s.gone:
-		return nil, false
+		return nil, notFound(s.id)
+	case <-timer.C:
+		return nil, busyError(s.id)
 	}
 }
 
@@ -51,6 +58,10 @@ func (s *Session) stand(h *halt) {
 	s.halting.Store(h)
 	if !s.outputOver {
 		_ = s.pty.SetReadDeadline(longAgo) // fails only where Read ends by itself
+		if s.thawing != nil {              // read is at rest still; it comes to the next one
+			close(s.thawing.again)
+			s.thawing = nil
+		}
 		select {
 		case s.poke <- struct{}{}:
 		default: // it has yet to look
@@ -84,7 +95,6 @@ func (s *Session) standReader(h *halt) {
 // goOn takes stand back.
 func (s *Session) goOn(h *halt) {
 	s.halting.Store(nil)
-	s.showAll() // else more than loop may be behind could lie between it and the ring's end
 	until := time.Time{}
 	if s.childEnded {
 		until = time.Now().Add(drainQuiet)
@@ -97,6 +107,17 @@ func (s *Session) goOn(h *halt) {
 	case <-s.poke: // nobody had to be told
 	default:
 	}
-	close(h.again)
+	_, s.received, _ = s.ring.Bounds()
+	s.thawing = h
+	s.wakeReader()
 	s.typeOn(nil)
+}
+
+// wakeReader has read go on after a rest, once loop has caught up: else more could lie
+// between loop and the ring's end than loop may be behind.
+func (s *Session) wakeReader() {
+	if s.thawing != nil && !s.behind() {
+		close(s.thawing.again)
+		s.thawing = nil
+	}
 }

@@ -35,8 +35,8 @@ func TestHalt(t *testing.T) {
 	defer func() { _ = tb.Shutdown(t.Context()) }()
 	for range 100 {
 		var before uint64
-		thaw, ok := s.halt(func() { _, before, _ = s.ring.Bounds() })
-		if !ok {
+		thaw, err := s.halt(patience, func() { _, before, _ = s.ring.Bounds() })
+		if err != nil {
 			t.Fatal("it is gone")
 		}
 		time.Sleep(time.Duration(rnd.IntN(300)) * time.Microsecond) // in which the child could print
@@ -101,7 +101,7 @@ func TestHaltTyping(t *testing.T) {
 			}
 		}
 		if i%20 == 0 {
-			if thaw, ok := s.halt(func() { waits = max(waits, s.input.journal.Queued()) }); ok {
+			if thaw, err := s.halt(patience, func() { waits = max(waits, s.input.journal.Queued()) }); err == nil {
 				thaw()
 			}
 		}
@@ -137,8 +137,8 @@ func TestHaltEnds(t *testing.T) {
 	}
 	for done := false; !done; {
 		var state protocol.State
-		thaw, ok := s.halt(func() { state = s.state })
-		if !ok {
+		thaw, err := s.halt(patience, func() { state = s.state })
+		if err != nil {
 			t.Fatal("it is gone")
 		}
 		thaw()
@@ -152,7 +152,7 @@ func TestHaltEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-s.gone
-	if _, ok := s.halt(func() { t.Error("looked at") }); ok {
+	if _, err := s.halt(patience, func() { t.Error("looked at") }); err == nil {
 		t.Error("it is gone, and comes to rest")
 	}
 }

@@ -207,7 +207,7 @@ func (s *Session) giveUp(why error) {
 // Type accepts input without an attachment. With a writer's name it is exactly
 // once, by the writer's offset.
 func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, err error) {
-	if !s.do(func() {
+	if unanswered := s.ask(answerTime, func() {
 		if name != "" {
 			accepted, err = s.typed(nil, name, offset, p)
 			return
@@ -223,8 +223,8 @@ func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, e
 		s.overhear(now, p[:n])
 		s.cfg.counts.typed.Add(accepted)
 		err = s.taken(accepted, p, n, err)
-	}) {
-		return 0, notFound(s.id)
+	}); unanswered != nil {
+		return 0, unanswered
 	}
 	return accepted, err
 }

@@ -15,6 +15,9 @@ const (
 	// reader may be six eighths of the ring ahead of what is shown at most, but is
 	// held up then.
 	frameShare = 2
+	// frameCost is how dear what comes before the next keyframe may be: a successor spends
+	// it, some half a second, before it has the screen.
+	frameCost = 256 << 20
 	// A keyframe that is made in a flood has no lines above the screen, and takes a
 	// tenth of a millisecond; the ring has thousands of lines besides.
 	noLines  = 0
@@ -34,7 +37,7 @@ func newFrameBudget() *frameBudget {
 
 // mayFrame renews the keyframe if the ring comes near to it.
 func (s *Session) mayFrame() {
-	if s.cfg.Vault == nil || s.shownTo()-s.framed < uint64(s.ring.Keep()/frameShare) {
+	if s.cfg.Vault == nil || s.shownTo()-s.framed < uint64(s.ring.Keep()/frameShare) && s.framedCost < frameCost {
 		return
 	}
 	lines := noLines
@@ -80,7 +83,7 @@ func (s *Session) frame(lines int) {
 			s.log.Error().Err(err).Msg("keyframe not written")
 			return
 		}
-		s.framed, s.framedWhole = s.screen.Offset(), lines == allLines
+		s.framed, s.framedWhole, s.framedCost = s.screen.Offset(), lines == allLines, 0
 		s.note() // what was heard up to there
 	})
 }

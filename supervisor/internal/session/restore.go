@@ -159,13 +159,13 @@ func (s *Session) replay(r *restoration, at, end uint64) {
 	if at < s.commands.heard {
 		end = min(end, s.commands.heard)
 	}
-	for at < end {
+	for budget := pieceCost; at < end && budget > 0; {
 		p := s.ring.View(at, int(end-at))
 		if i := bytes.Index(p[1:], []byte(shellSays)); i >= 0 { // a prompt has the offset of the piece that it comes in
 			p = p[:1+i]
 		}
-		r.screen.Write(p)
-		at += uint64(len(p))
+		budget -= r.screen.WriteSome(p, budget)
+		at = r.screen.Offset()
 	}
 	if at <= s.commands.heard {
 		r.screen.Heard() // told, and counted

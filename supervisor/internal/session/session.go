@@ -1,8 +1,8 @@
 // Package session owns the terminals: a child on a PTY, what it printed, who
 // looks, who typed, and how it ended.
 //
-// Invariant: one goroutine, loop, owns a session's state; others reach it only
-// through do. Output does not pass through loop on its way to a viewer: each
+// Invariant: one goroutine, loop, owns a session's state; others change it only
+// through ask and do, and read what loop has published. Output does not pass through loop on its way to a viewer: each
 // attachment reads the ring at its own offset, so no viewer can hold up the
 // child, loop, or another viewer.
 //
@@ -120,6 +120,8 @@ type Session struct {
 	size        protocol.Size
 	screen      *screen.Screen // see core.go: not to be used but within core
 	received    uint64         // the end of the last chunk
+	lastBudget  int            // what may be spent on output once the child has ended; see lastCost
+	thawing     *halt          // read waits for loop to catch up after a rest
 	adopted     bool           // it was begun by a supervisor before this one
 	restoring   *restoration   // until there is a screen
 	degraded    bool           // there is none worth looking at
@@ -127,6 +129,7 @@ type Session struct {
 	title, cwd  string         // while there is no screen to ask
 	framed      uint64         // what the keyframe stands for
 	framedWhole bool           // it has all lines
+	framedCost  int            // of showing what was printed since the keyframe
 	changed     bool           // something of saved has, since it was written down
 	unpublished bool           // the same, since it was published
 	awaits      map[*awaited]struct{}
@@ -396,6 +399,7 @@ func (s *Session) loop() {
 		case <-rest:
 			rawio.Yield() // others than this session's clients wait, too
 			s.show(s.received, pieceCost)
+			s.wakeReader()
 			s.finishIfOver()
 		case f := <-s.asks:
 			f() // and settles
@@ -415,7 +419,7 @@ func (s *Session) loop() {
 			s.news.rang()
 			s.tellNews()
 		case <-childDone:
-			childDone, s.childEnded = nil, true
+			childDone, s.childEnded, s.lastBudget = nil, true, lastCost
 			s.enter(protocol.StateDraining)
 			if !s.outputOver {
 				_ = s.pty.SetReadDeadline(time.Now().Add(drainQuiet)) // fails only where Read ends by itself
@@ -437,6 +441,7 @@ func (s *Session) loop() {
 func (s *Session) receive(c chunk) {
 	s.printed()
 	s.received = c.offset + uint64(c.n)
+	s.lastBudget += lastPerByte * c.n
 	s.show(s.received, pieceCost)
 }
 
@@ -528,9 +533,9 @@ func (s *Session) finishIfOver() {
 	s.put() // without the terminal, which would stay open there
 	s.onExit(s)
 	s.publish()
-	close(s.exited)
 	s.log.Info().Int(logging.ExitCode, s.exit.ExitCode).Str("outcome", string(s.exit.Outcome)).
 		Str(logging.Reason, string(s.exit.Reason)).Msg("session exited")
+	close(s.exited)
 	info := s.info()
 	s.hub.Publish(protocol.EventExited, &info, nil)
 }
@@ -685,17 +690,18 @@ func (s *Session) ID() protocol.SessionID      { return s.id }
 func (s *Session) Instance() protocol.Instance { return s.instance }
 func (s *Session) Labels() map[string]string   { return *s.labels.Load() }
 
-// forget ends an exited session's loop.
-func (s *Session) forget() error {
-	return s.request(func() error {
-		if s.state != protocol.StateExited {
-			return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", s.id))
-		}
-		s.enter(protocol.StateForgotten)
-		info := s.info()
-		s.hub.Publish(protocol.EventForgotten, &info, nil)
-		return nil
-	})
+// forget ends an exited session's loop. Errors: session_running, session_not_found, busy.
+func (s *Session) forget() error { return s.request(s.leave) }
+
+// leave is forget in loop.
+func (s *Session) leave() error {
+	if s.state != protocol.StateExited {
+		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", s.id))
+	}
+	s.enter(protocol.StateForgotten)
+	info := s.info()
+	s.hub.Publish(protocol.EventForgotten, &info, nil)
+	return nil
 }
 
 func notFound(id protocol.SessionID) error {

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"math"
 	"time"
 
 	"holdfast/protocol"
@@ -19,6 +18,12 @@ const (
 	// program prints what is dear does the request see an older screen. Every
 	// answer tells the offset that it is of.
 	feedCost = 32 << 20
+	// The exit record waits until what the child printed last is on the screen, but no
+	// longer than this takes, about a third of a second, and lastPerByte for each byte
+	// that is received after the child has ended. Text costs a tenth of that. Output
+	// that is dearer is in the ring and reaches every viewer, but not the screen.
+	lastCost    = 128 << 20
+	lastPerByte = 256
 )
 
 // feed writes the unread bytes of the ring to the screen, so that a request sees
@@ -26,12 +31,6 @@ const (
 func (s *Session) feed() {
 	_, end, _ := s.ring.Bounds()
 	s.show(end, feedCost)
-}
-
-// showAll is feed without a bound, for one whose terminal is at rest.
-func (s *Session) showAll() {
-	_, end, _ := s.ring.Bounds()
-	s.show(end, math.MaxInt)
 }
 
 // behind reports whether there is more to write to the screen of the chunks that
@@ -56,6 +55,9 @@ func (s *Session) show(end uint64, budget int) {
 		return
 	}
 	s.fitScreen()
+	if s.childEnded && s.lastBudget <= 0 {
+		s.skipRest(end)
+	}
 	from := s.screen.Offset()
 	if from >= end {
 		return
@@ -70,7 +72,12 @@ func (s *Session) show(end uint64, budget int) {
 			n = min(n, courtesyPiece)
 			rawio.Yield()
 		}
-		s.guarded(func() { budget -= s.screen.WriteSome(s.ring.View(from, int(n)), budget) })
+		s.guarded(func() {
+			cost := s.screen.WriteSome(s.ring.View(from, int(n)), budget)
+			budget -= cost
+			s.lastBudget -= cost
+			s.framedCost += cost
+		})
 		s.fitScreen()
 		from = s.screen.Offset()
 	}
@@ -80,6 +87,16 @@ func (s *Session) show(end uint64, budget int) {
 	s.tellNews()
 	s.tellAwaits()
 	s.mayFrame()
+}
+
+// skipRest leaves out of the screen what a child that has ended printed last, up to an
+// offset, because it is too dear.
+func (s *Session) skipRest(end uint64) {
+	if from := s.screen.Offset(); from < end {
+		s.log.Warn().Uint64("bytes", end-from).Msg("the last output is too dear to show; the exit record has the lines before it")
+		s.screen.Skip(end)
+		s.fitScreen()
+	}
 }
 
 // shownSize is the size of what the screen shows: that of the terminal, unless the

@@ -261,7 +261,7 @@ func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, token strin
 	t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == old })
 	t.mu.Unlock()
 	if old != nil { // one life ends before the next begins, in the events too
-		_ = old.forget() // exited, as reserve made sure
+		_ = old.try(old.leave) // exited, as reserve made sure
 	}
 	s.run()
 	return s, nil
@@ -283,7 +283,9 @@ func (t *Table) onExit(s *Session) {
 }
 
 func (t *Table) expire(id protocol.SessionID, instance protocol.Instance) {
-	_ = t.Forget(id, instance) // it may have been forgotten or reopened before
+	if protocol.CodeOf(t.Forget(id, instance)) == protocol.CodeBusy { // else it is forgotten, or reopened
+		time.AfterFunc(answerTime, func() { t.expire(id, instance) })
+	}
 }
 
 // Get returns a session, or session_not_found.
@@ -427,7 +429,7 @@ func (t *Table) shutdown(asker protocol.Asker) {
 	}
 	for _, s := range all {
 		<-s.exited
-		_ = s.forget()
+		_ = s.try(s.leave)
 		<-s.gone
 	}
 }

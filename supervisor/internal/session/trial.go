@@ -24,11 +24,12 @@ func (t *Table) Records() (records []vault.Record, free func(), err error) {
 		}
 	}
 	for _, s := range t.all() {
-		s.do(func() {
-			r, files, own := s.forTrial()
-			held = append(held, files...)
-			records, err = append(records, r), errors.Join(err, own)
-		})
+		r, files, own := s.forTrial()
+		held = append(held, files...)
+		if errors.Is(own, os.ErrClosed) {
+			continue // forgotten meanwhile
+		}
+		records, err = append(records, r), errors.Join(err, own)
 	}
 	if err != nil {
 		free()
@@ -37,7 +38,8 @@ func (t *Table) Records() (records []vault.Record, free func(), err error) {
 	return records, free, nil
 }
 
-// forTrial returns files of its own: a session that is forgotten closes the others.
+// forTrial returns files of its own: a session that is forgotten closes the others. It does
+// not wait for loop.
 func (s *Session) forTrial() (r vault.Record, files []*os.File, err error) {
 	r = vault.Record{ID: s.recordID(), PID: s.pty.PID()}
 	for _, from := range []*slate.Slate{s.stateSlate, s.keyframe} {

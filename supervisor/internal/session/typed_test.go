@@ -55,8 +55,8 @@ func TestTypedOnce(t *testing.T) {
 			}
 		}
 		if rnd.IntN(20) == 0 {
-			thaw, ok := s.halt(look)
-			if !ok {
+			thaw, err := s.halt(patience, look)
+			if err != nil {
 				t.Fatal("it is gone")
 			}
 			thaw()

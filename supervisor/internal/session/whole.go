@@ -27,7 +27,7 @@ func (s *Session) Press(name string, offset uint64, keys []string) (accepted uin
 
 // typeWhole types count bytes of a writer's, which made makes in loop.
 func (s *Session) typeWhole(name string, offset uint64, count int, made func() ([]byte, error)) (accepted uint64, err error) {
-	if !s.do(func() {
+	if unanswered := s.ask(answerTime, func() {
 		s.feed()
 		var p []byte
 		err = protocol.Errorf(protocol.CodeInternal, "by a mistake of ours it is not known what to type") // unless made returns
@@ -35,8 +35,8 @@ func (s *Session) typeWhole(name string, offset uint64, count int, made func() (
 		if err == nil {
 			accepted, err = s.typedWhole(name, offset, count, p)
 		}
-	}) {
-		return 0, notFound(s.id)
+	}); unanswered != nil {
+		return 0, unanswered
 	}
 	return accepted, err
 }

@@ -1,0 +1,78 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// While loop is busy, others read what was published last, with what has been printed
+// since, and an end that is asked for begins; a request that loop must answer is refused as
+// busy, and was not carried out.
+func TestBusyLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		other := create(t, tb, bash(""))
+		if err := s.Resize(protocol.Size{Cols: 100, Rows: 30}); err != nil {
+			t.Fatal(err)
+		}
+		if got := info(t, s).Size; got != (protocol.Size{Cols: 100, Rows: 30}) {
+			t.Errorf("after a resize info says %v", got)
+		}
+		held, over := make(chan struct{}), make(chan struct{})
+		go s.do(func() { close(held); <-over })
+		<-held
+		by(s).print([]byte("printed meanwhile"))
+		synctest.Wait()
+		began := time.Now()
+		i := info(t, s)
+		if list := tb.List(""); len(list) != 2 || i.OutputOffset != uint64(len("printed meanwhile")) || i.State != protocol.StateRunning {
+			t.Errorf("%d sessions are listed; info says %+v", len(list), i)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("list and info waited %v for a busy session", took)
+		}
+		wantCode(t, "relabel", s.Relabel(map[string]string{"a": "b"}), protocol.CodeBusy)
+		if _, err := tb.Freeze(); protocol.CodeOf(err) != protocol.CodeBusy {
+			t.Errorf("freeze: got %v, want busy", err)
+		}
+		if err := other.Relabel(map[string]string{"a": "b"}); err != nil {
+			t.Errorf("after a freeze that failed: %v", err)
+		}
+		began = time.Now()
+		if err := s.Terminate(End{Asker: protocol.Asker{By: "first"}, Reason: protocol.ReasonIdleTimeout, TimedOut: true}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Terminate(End{Asker: protocol.Asker{By: "second"}}); err != nil {
+			t.Errorf("a second end: %v", err)
+		}
+		if took := time.Since(began); took > noteTime {
+			t.Errorf("the ends waited %v for a busy session", took)
+		}
+		wantCode(t, "signal", s.Interrupt(), protocol.CodeSessionNotFound)
+		<-s.pty.Done() // the signals are sent meanwhile
+		close(over)
+		e := ended(t, s)
+		if e.EndedBy != "first" || e.Reason != protocol.ReasonIdleTimeout || !e.TimedOut || e.Outcome == protocol.OutcomeNatural {
+			t.Errorf("got %+v, want the first asker and reason", e)
+		}
+		if got := info(t, s); got.Labels["a"] != "" {
+			t.Error("a request that was refused as busy was carried out")
+		}
+	})
+}
+
+// What loop publishes costs nothing while only output comes.
+func TestPublishAllocates(t *testing.T) {
+	s := run(t, "sleep 1000")
+	s.do(func() {
+		if n := testing.AllocsPerRun(100, func() { s.printed(); s.publish() }); n != 0 {
+			t.Errorf("%v allocations for a piece of output, want none", n)
+		}
+	})
+}
