@@ -34,6 +34,7 @@ export default defineConfig({
     target: 'es2022',
     assetsInlineLimit: 0, // no data: URLs
     license: { fileName: 'licenses.md' }, // of what is in it
+    rolldownOptions: { checks: { pluginTimings: false } }, // compression takes most of the time
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 1024, // kB: xterm.js is most of it
   },

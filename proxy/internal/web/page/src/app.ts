@@ -338,8 +338,11 @@ export class App {
         const v = this.views.get(p.id);
         const s = p.session === undefined ? undefined : this.sessions.get(p.session);
         if (!v || v.terminal) continue;
-        if (s && s.instance === p.instance) v.show(s);
-        else if (p.session !== undefined) {
+        if (s && s.instance === p.instance) {
+          const free = document.activeElement === document.body || v.element.contains(document.activeElement);
+          v.show(s);
+          if (free && p === this.pane()) this.focus();
+        } else if (p.session !== undefined) {
           delete p.session;
           delete p.instance;
         }

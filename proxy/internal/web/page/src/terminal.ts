@@ -11,7 +11,6 @@
 import { ClipboardAddon } from '@xterm/addon-clipboard';
 import { FitAddon } from '@xterm/addon-fit';
 import { SearchAddon } from '@xterm/addon-search';
-import { UnicodeGraphemesAddon } from '@xterm/addon-unicode-graphemes';
 import { WebLinksAddon } from '@xterm/addon-web-links';
 import { WebglAddon } from '@xterm/addon-webgl';
 import { Terminal } from '@xterm/xterm';
@@ -22,6 +21,7 @@ import { mayWrite, said } from './dialogs.ts';
 import { h } from './dom.ts';
 import { isDark, onChange, settings } from './settings.ts';
 import { dark, light } from './themes.ts';
+import { Widths } from './unicode.ts';
 import { pasteText } from './words.ts';
 
 const SCROLLBACK = 10_000; // lines kept here; the session's own history is longer, see searchHistory
@@ -52,6 +52,7 @@ export class TerminalView {
   control = false; // the next character is typed with Ctrl, see the bar of keys
   onControl: () => void = () => undefined;
   private readonly fitter = new FitAddon();
+  private readonly widths = new Widths();
   private webgl: WebglAddon | undefined;
   private attached: AttachedTerminal | undefined;
   private attempt = 0;
@@ -71,7 +72,7 @@ export class TerminalView {
   ) {
     const s = settings();
     this.term = new Terminal({
-      allowProposedApi: true, // for the widths of graphemes
+      allowProposedApi: true, // for the widths of characters
       cursorBlink: false,
       disableStdin: readOnly,
       fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'),
@@ -87,7 +88,7 @@ export class TerminalView {
     });
     this.term.loadAddon(this.fitter);
     this.term.loadAddon(this.search);
-    this.term.loadAddon(new UnicodeGraphemesAddon());
+    this.term.loadAddon(this.widths);
     this.term.loadAddon(new WebLinksAddon((_, uri) => follow(uri)));
     // Programs may write to the clipboard by the user's leave, and never read it.
     this.term.loadAddon(new ClipboardAddon(undefined, { readText: () => '', writeText: (_, text) => this.copies(text) }));
@@ -139,6 +140,7 @@ export class TerminalView {
     this.is('joining');
     this.open();
     this.term.reset(); // what comes first is for an empty terminal
+    this.widths.reset();
     try {
       const attached = await attach(this.terminal(), this.client, session.id, {
         fit: this.fitter, readOnly: this.readOnly, steal, history: HISTORY, appearance: this.appearance(),
