@@ -203,7 +203,7 @@ func (a *app) startDaemon(ctx context.Context, cmd string, args ...string) (*dae
 	if args, err = a.daemonArgs(cmd, args...); err != nil {
 		return nil, err
 	}
-	return daemon.Start(ctx, daemon.Spec{Path: exe, Args: args, Env: os.Environ()})
+	return daemon.Start(ctx, daemon.Spec{Path: exe, Args: args, Env: config.DaemonEnv(os.Environ())})
 }
 
 // daemonArgs are a command's for the same proxy, whatever the working directory.

@@ -17,6 +17,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/internal/daemon"
 	"holdfast/proxy/internal/handoff"
+	"holdfast/shared/config"
 	"holdfast/shared/pipe"
 	"holdfast/shared/plain"
 	"holdfast/shared/version"
@@ -132,9 +133,10 @@ func (a *app) startSuccessor(ctx context.Context, exe string, o *handoffOptions,
 	if err != nil {
 		return nil, err
 	}
-	spec := daemon.Spec{Path: exe, Args: args, Env: append(os.Environ(), reportEnv+"="+report)}
+	spec := daemon.Spec{Path: exe, Args: args, Env: append(config.DaemonEnv(os.Environ()), reportEnv+"="+report)}
 	if managed() {
-		return daemon.StartHere(spec, os.Stderr) // its log goes where ours does
+		spec.Env = append(spec.Env, notifySocket+"="+os.Getenv(notifySocket)) // the successor tells the manager
+		return daemon.StartHere(spec, os.Stderr)                              // its log goes where ours does
 	}
 	spec.Args = append(spec.Args, "--background")
 	return daemon.Start(ctx, spec)

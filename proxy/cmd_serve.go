@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -435,8 +434,7 @@ func (a *app) startSupervisor(ctx context.Context, dirs config.Dirs, flags map[s
 		args = append(args, "--dir", abs)
 	}
 	args = append(args, config.Args(flags)...)
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, notifySocket+"=") }) // it is ours to tell
-	p, err := daemon.Start(ctx, daemon.Spec{Path: path, Args: args, Env: env})
+	p, err := daemon.Start(ctx, daemon.Spec{Path: path, Args: args, Env: config.DaemonEnv(os.Environ())}) // without the manager's socket, which is ours to tell
 	if err == nil {
 		log.Info().Int("supervisor_pid", p.PID).Msg("started the supervisor")
 	}

@@ -13,6 +13,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -53,9 +55,29 @@ func main() {
 	}
 	fault("main")
 	machine.Share()
+	dropEnvironment()
 	if err := command().Execute(); err != nil {
 		fmt.Fprintln(plain.NewWriter(os.Stderr), "supervisor:", err)
 		os.Exit(exitCode(err))
+	}
+}
+
+// managers are the beginnings of variables by which a service manager speaks to its
+// service.
+var managers = []string{"NOTIFY_SOCKET", "LISTEN_", "SYSTEMD_", "INVOCATION_ID", "JOURNAL_STREAM", "WATCHDOG_", "MANAGERPID"}
+
+// dropEnvironment forgets of the environment what was meant for the command that
+// started this process, so that the programs that it becomes and starts do not have
+// it. /proc shows the environment of this one's own beginning until it becomes
+// another: proxies start supervisors without (config.DaemonEnv).
+func dropEnvironment() {
+	keep := config.DaemonEnv(os.Environ())
+	for _, e := range os.Environ() {
+		name, _, _ := strings.Cut(e, "=")
+		ofManager := slices.ContainsFunc(managers, func(m string) bool { return strings.HasPrefix(name, m) })
+		if !ofManager && !slices.Contains(keep, e) {
+			_ = os.Unsetenv(name) // fails for no name that was there
+		}
 	}
 }
 

@@ -50,6 +50,59 @@ func CleanEnv(environ []string) []string {
 	return clean
 }
 
+// forDaemons are the variables that our daemons get beside those of a session and
+// HOLDFAST_*: what tunes the Go runtime, and what a policy's interpreter needs.
+var forDaemons = []string{
+	"GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "GOTRACEBACK", "GORACE", "GOCOVERDIR",
+	"PYTHONPATH", "VIRTUAL_ENV", "NODE_PATH",
+}
+
+// notForDaemons are variables of HOLDFAST_* that belong to one command.
+var notForDaemons = []string{"HOLDFAST_TOKEN", "HOLDFAST_SESSION"}
+
+// DaemonEnv returns of environ, in its order, what a supervisor or a proxy is
+// started with. A daemon lives longer than the command that starts it, serves
+// others as well, and every process of the user reads its environment in /proc: so
+// it has nothing that was meant for that command. On Linux it gets the user's
+// runtime directory as XDG_RUNTIME_DIR if environ has none, as under cron, so that
+// the user's service manager is reached.
+//
+// On Windows environ is returned as it is: programs do not start without variables
+// of the system's, and only the user reads another process's.
+func DaemonEnv(environ []string) []string { return thisSystem().daemonEnv(environ) }
+
+func (s system) daemonEnv(environ []string) []string {
+	if s.goos == "windows" {
+		return environ
+	}
+	env := map[string]string{}
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		env[name] = value
+	}
+	runtime := s.runtime(func(name string) string { return env[name] })
+	clean := []string{}
+	for _, e := range environ {
+		if name, value, ok := strings.Cut(e, "="); ok && isForDaemons(name, value) && (name != "XDG_RUNTIME_DIR" || value == runtime) {
+			clean = append(clean, e)
+		}
+	}
+	if runtime != "" && runtime != env["XDG_RUNTIME_DIR"] {
+		clean = append(clean, "XDG_RUNTIME_DIR="+runtime)
+	}
+	return clean
+}
+
+func isForDaemons(name, value string) bool {
+	switch {
+	case slices.Contains(notForDaemons, name):
+		return false
+	case slices.Contains(forDaemons, name), slices.Contains(ourVariables(), name): // a path, at most, to what is secret
+		return true
+	}
+	return (isAllowed(name) || strings.HasPrefix(name, prefix)) && !isSecret(name, value)
+}
+
 func isAllowed(name string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool {
 		if prefix, ok := strings.CutSuffix(a, "*"); ok {

@@ -5,7 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
 func TestCleanEnv(t *testing.T) {
@@ -34,6 +37,35 @@ func TestCleanEnv(t *testing.T) {
 	}
 	if got := CleanEnv(nil); got == nil || len(got) != 0 {
 		t.Errorf("of nothing: %#v, which os/exec takes for its own environment", got)
+	}
+}
+
+// Daemons get what they need, and nothing that was meant for the command that
+// started them.
+func TestDaemonEnv(t *testing.T) {
+	base := testkit.Dir(t)
+	own := filepath.Join(base, strconv.Itoa(os.Geteuid()))
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := system{goos: "linux", uid: os.Geteuid(), users: base, home: func() string { return "/h" }}
+	keep := []string{
+		"HOME=/h", "PATH=/bin", "SSH_AUTH_SOCK=/a", "DBUS_SESSION_BUS_ADDRESS=unix:path=/r/bus", "XDG_STATE_HOME=/s", "GORACE=x", "PYTHONPATH=/p",
+		"HOLDFAST_DIR=/d", "HOLDFAST_SECRET_FILE=/s", "HOLDFAST_FAULT=x", "HOLDFAST_TASK_ID=1",
+	}
+	drop := []string{
+		"DEPLOY_TOKEN=x", "AWS_SECRET_ACCESS_KEY=x", "UNKNOWN=1", "NOTIFY_SOCKET=/n", "LISTEN_FDS=1", "LD_PRELOAD=/x.so",
+		"HOLDFAST_TOKEN=x", "HOLDFAST_SESSION=s", "HOLDFAST_API_KEY=x", "XDG_ACTIVATION_TOKEN=x",
+	}
+	for _, xdg := range []string{"", "XDG_RUNTIME_DIR=relative", "XDG_RUNTIME_DIR=" + own} {
+		got := s.daemonEnv(append(append(slices.Clone(drop), keep...), xdg))
+		if want := append(slices.Clone(keep), "XDG_RUNTIME_DIR="+own); !slices.Equal(got, want) {
+			t.Errorf("%s: got  %q\nwant %q", xdg, got, want)
+		}
+	}
+	s.goos = "windows"
+	if got := s.daemonEnv(drop); !slices.Equal(got, drop) {
+		t.Errorf("on Windows: %q", got)
 	}
 }
 

@@ -1,0 +1,53 @@
+//go:build linux
+
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What was in the environment of the command that happened to start the daemons is
+// in theirs no more, nor in that of other commands' sessions. A session has what its
+// own command says.
+func TestEnvironmentStaysWithItsCommand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	plain := slices.Clone(w.env)
+	w.env = append(w.env, "DEPLOY_TOKEN=hush", "HOLDFAST_TOKEN=hush", "SOMETHING=hush", "EDITOR=first")
+	w.must("new", "-d", "--id", "first", "--env", "GIVEN=hush", "--", "sleep", "1000")
+	w.env = append(plain, "EDITOR=second")
+	w.must("new", "-d", "--id", "second", "--", "sleep", "1000")
+	w.must("--handoff")
+	seen := 0
+	look := func(what string, pid int) []string {
+		t.Helper()
+		seen++
+		env := list(fmt.Sprintf("/proc/%d/environ", pid))
+		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "PATH=") }) {
+			t.Errorf("%s: %q", what, env)
+		}
+		for _, e := range env {
+			if name, _, _ := strings.Cut(e, "="); strings.HasSuffix(e, "=hush") && !(what == "first" && name == "GIVEN") {
+				t.Errorf("%s has %s", what, e)
+			}
+		}
+		return env
+	}
+	for _, program := range []string{"proxy", "keeper", "supervisor"} {
+		for _, p := range w.running(program) {
+			look(program, p.pid)
+		}
+	}
+	if seen < 3 {
+		t.Errorf("%d daemons were found", seen)
+	}
+	for _, id := range []string{"first", "second"} {
+		env := look(id, int(w.object("info", id, "--json")["pid"].(float64)))
+		if !slices.Contains(env, "EDITOR="+id) || !slices.Contains(env, "HOLDFAST_DIR="+w.dir) || (id == "first") != slices.Contains(env, "GIVEN=hush") {
+			t.Errorf("session %s has %q", id, env)
+		}
+	}
+}
