@@ -293,7 +293,8 @@ func acceptedBy(err error, offset int) (int, error) {
 // lost reports whether err says that the answer is unknown, and may be had
 // later.
 func lost(err error) bool {
-	return protocol.CodeOf(err) == protocol.CodeSupervisorUnreachable || errors.Is(err, ErrIO)
+	e := protocol.AsError(err)
+	return e.Code == protocol.CodeSupervisorUnreachable && e.Retryable || errors.Is(err, ErrIO)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -2,6 +2,7 @@ package linkclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -57,6 +58,7 @@ type Attachment struct {
 	appearance *wire.Appearance // the same
 	unheard    *wire.Resize     // the last one sent, until something says that it was heard
 	sentAt     time.Time        // when that was
+	repeats    bool             // resize is what was unheard
 	pausing    bool             // it is to be paused, over whichever link
 	reshaped   bool             // its own view had another size when it was shown last
 }
@@ -193,19 +195,23 @@ func (a *Attachment) resume(ctx context.Context) error {
 	a.mu.Lock()
 	a.st.Abort()
 	if a.resize == nil && time.Since(a.sentAt) < unsure {
-		a.resize = a.unheard
+		a.resize, a.repeats = a.unheard, a.unheard != nil
 	}
 	a.unheard = nil
 	a.mu.Unlock()
+	pid := a.c.Welcome().PID
 	backoff := backoffMin
 	for {
 		info, screenOnly, err := a.attachAgain(ctx)
 		if err == nil {
+			if a.c.Welcome().PID != pid {
+				a.forgetUnheard() // the supervisor before may have died of it
+			}
 			a.queueResumed(info, screenOnly)
 			a.tellAgain()
 			return nil
 		}
-		if protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable && ctx.Err() == nil {
+		if (protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable || errors.Is(err, errDied)) && ctx.Err() == nil {
 			return fmt.Errorf("resume: %w", err)
 		}
 		select {
@@ -214,6 +220,16 @@ func (a *Attachment) resume(ctx context.Context) error {
 		case <-ctx.Done():
 			return unreachable(err)
 		}
+	}
+}
+
+// forgetUnheard drops a size that may not have been heard. The attachment itself has it,
+// and it counts when its viewer types.
+func (a *Attachment) forgetUnheard() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.repeats {
+		a.resize, a.repeats = nil, false
 	}
 }
 
@@ -288,7 +304,7 @@ func (a *Attachment) resized(m wire.Resize) {
 	size := protocol.Size{Cols: m.Cols, Rows: m.Rows}.Normalize()
 	old, _ := a.spec.OwnSize()
 	a.reshaped = a.reshaped || a.spec.View == protocol.ViewOwn && size != old
-	a.spec.Cols, a.spec.Rows, a.resize = size.Cols, size.Rows, &m
+	a.spec.Cols, a.spec.Rows, a.resize, a.repeats = size.Cols, size.Rows, &m, false
 }
 
 // told notes that a message was sent; telling is held, so it is the last.
@@ -297,7 +313,7 @@ func (a *Attachment) told(m protocol.Message) {
 	defer a.mu.Unlock()
 	switch m := m.(type) {
 	case wire.Resize:
-		a.resize, a.unheard, a.sentAt = nil, &m, time.Now()
+		a.resize, a.repeats, a.unheard, a.sentAt = nil, false, &m, time.Now()
 	case wire.Appearance:
 		a.appearance = nil
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"holdfast/protocol"
@@ -18,6 +19,10 @@ import (
 //	upgrading   nothing was done: every request is made again
 //	link lost   whether it was done is not known: what may be done twice is made
 //	            again, if the next link's supervisor is the same
+//
+// A supervisor that died while it worked on a request may have died of it. Such a request
+// is made again only as often as deathsOutlived says: a request that kills each supervisor
+// would end with the keeper starting none any more.
 
 // linkEnd is how long a link may outlast the answer that another program comes,
 // or a stream that broke. The supervisor may stay as it is after all.
@@ -59,12 +64,26 @@ func repeatable(request protocol.Message) (protocol.Message, bool) {
 	return request, false
 }
 
+// deathsOutlived is how many supervisors may die under a request before it is given up; -1
+// is any number. It is far below the keeper's crash limit, of five a minute.
+func deathsOutlived(request protocol.Message) int {
+	switch request.(type) {
+	case wire.Screen, wire.History, wire.Search, wire.Mark, wire.Resize, wire.SizePolicy:
+		return 0 // their work grows with what is kept, or with a size that the client names
+	case wire.Wait, wire.Events:
+		return -1 // they wait, and are no work
+	}
+	return 2
+}
+
 // A question is a request until it is answered.
 type question struct {
 	m          protocol.Message
 	repeatable bool
 	asked      time.Time         // for the first time
 	of         protocol.Instance // of the supervisor that was asked last
+	pid        int               // its process
+	deaths     int               // of supervisors that were working on it
 	knows      protocol.Capabilities
 	tried      bool
 	doubt      bool // it may have been done
@@ -82,7 +101,7 @@ func (c *Client) over(ctx context.Context, request protocol.Message, try func(*l
 	if err != nil {
 		return err
 	}
-	q.of, q.knows = welcome.Instance, welcome.Capabilities
+	q.of, q.pid, q.knows = welcome.Instance, welcome.PID, welcome.Capabilities
 	var late time.Time
 	wait := backoffMin
 	for {
@@ -173,6 +192,7 @@ func (c *Client) next(ctx context.Context, lost *link.Conn, q *question, late ti
 		}
 		return nil, err
 	}
+	underWay := broke(err)
 	conn, welcome, err := c.reach(ctx, false)
 	if err != nil {
 		return nil, err
@@ -180,8 +200,26 @@ func (c *Client) next(ctx context.Context, lost *link.Conn, q *question, late ti
 	if q.doubt && welcome.Instance != q.of {
 		return nil, unreachable(errStranger)
 	}
-	q.of, q.knows = welcome.Instance, welcome.Capabilities
+	if underWay && welcome.PID != q.pid { // an upgrade in place keeps the process
+		q.deaths++
+		if most := deathsOutlived(q.m); most >= 0 && q.deaths > most {
+			return nil, died(q.m)
+		}
+	}
+	q.of, q.pid, q.knows = welcome.Instance, welcome.PID, welcome.Capabilities
 	return conn, nil
+}
+
+// errDied is of a request that is given up because supervisors have died under it.
+var errDied = errors.New("given up")
+
+// died is the error of such a request. It is not retryable, so that no client makes the
+// next supervisor die of it, too.
+func died(request protocol.Message) error {
+	return fmt.Errorf("%w: %w", errDied, &protocol.Error{
+		Code:    protocol.CodeSupervisorUnreachable,
+		Message: fmt.Sprintf("the supervisor died while it worked on this request (%s) and may have died of it, so it is not repeated; its successor serves the sessions", request.MessageType()),
+	})
 }
 
 // now is the request as it is to be made now.

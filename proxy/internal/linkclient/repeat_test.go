@@ -86,6 +86,57 @@ func TestLost(t *testing.T) {
 	})
 }
 
+// A supervisor that died under a request is followed by another process. What may have been
+// the cause is not made again there, and nothing else is made again and again; an upgrade
+// keeps the process, and is no death.
+func TestDiesOfIt(t *testing.T) {
+	ms := int64(60_000)
+	for _, tt := range []struct {
+		request protocol.Message
+		times   int // that it kills; 0 is as often as is tried here
+	}{
+		{wire.Screen{}, 1}, {wire.History{}, 1}, {wire.Search{}, 1}, {wire.Mark{}, 1}, {wire.Resize{}, 1}, {wire.SizePolicy{}, 1},
+		{wire.List{}, 3}, {wire.Info{}, 3}, {wire.Attach{}, 3}, {wire.Create{}, 3}, {wire.Write{}, 3}, {wire.Await{TimeoutMS: &ms}, 3},
+		{wire.Wait{}, 0}, {wire.Events{}, 0},
+	} {
+		for _, dies := range []bool{true, false} {
+			t.Run(fmt.Sprint(tt.request.MessageType(), " ", dies), func(t *testing.T) {
+				const most = 6
+				s := newSupervisor(t)
+				var pid atomic.Int64
+				s.hello = func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+					return wire.Welcome{PID: int(pid.Load()), Instance: "life"}, nil, nil
+				}
+				s.start()
+				c, _ := s.client(nil)
+				var n atomic.Int64
+				s.answers(func(st *link.Stream, m protocol.Message) {
+					if n.Add(1) > most {
+						_ = st.Send(wire.OK{})
+						return
+					}
+					if dies {
+						pid.Add(1)
+					}
+					s.cut()
+				})
+				_, err := c.Call(testkit.Soon(t), tt.request)
+				want, code := tt.times, protocol.CodeSupervisorUnreachable
+				if !dies || tt.times == 0 {
+					want, code = most+1, ""
+				}
+				wantCode(t, "Call", err, code)
+				if got := len(asked(s, tt.request)); got != want {
+					t.Errorf("asked %d times, want %d", got, want)
+				}
+				if err != nil && protocol.AsError(err).Retryable {
+					t.Error("it says that the request may be made again")
+				}
+			})
+		}
+	}
+}
+
 // asked are the requests of a type that were made.
 func asked(s *supervisor, like protocol.Message) (all []protocol.Message) {
 	for _, m := range s.heard() {

@@ -112,7 +112,7 @@ const lookTries = 3
 func look(ctx context.Context, c *linkclient.Client, ask Ask) (view View, err error) {
 	for range lookTries {
 		view, err = lookOnce(ctx, c, ask)
-		if protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable || ctx.Err() != nil {
+		if e := protocol.AsError(err); err == nil || e.Code != protocol.CodeSupervisorUnreachable || !e.Retryable || ctx.Err() != nil {
 			break
 		}
 	}

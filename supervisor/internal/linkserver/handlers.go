@@ -20,7 +20,12 @@ import (
 const maxReadBytes = 512 << 10
 
 // answer answers one request. What it returns as an error is told to the peer.
-func (s *Server) answer(ctx context.Context, st *link.Stream, request protocol.Message) error {
+func (s *Server) answer(ctx context.Context, st *link.Stream, reads *turns, request protocol.Message) error {
+	done, err := s.turn(ctx, reads, request)
+	if err != nil {
+		return err
+	}
+	defer done()
 	leave, err := s.quiet.enter()
 	if err != nil {
 		return err

@@ -4,7 +4,7 @@
 // Several proxies may be linked at once; that is what a handoff is. A proxy
 // that goes away takes its attachments with it, and nothing else.
 //
-// Invariant: no stream waits for another. What one proxy, client or stream
+// Invariant: no stream waits for another, but for dear reads (turns.go). What one proxy, client or stream
 // does, or fails to do, delays nobody else.
 //
 // Not here: who may connect (package socket), sessions (package session).
@@ -63,6 +63,7 @@ type Server struct {
 	missed   atomic.Uint64 // bytes
 	stopping sync.Once
 	quiet    quiet
+	reads    *turns // of all links
 }
 
 // An Upgrader has the process become another program.
@@ -77,7 +78,7 @@ func New(cfg Config) *Server {
 	if cfg.Started.IsZero() {
 		cfg.Started = time.Now()
 	}
-	return &Server{cfg: cfg, instance: cmp.Or(cfg.Instance, protocol.NewInstance()), started: cfg.Started}
+	return &Server{cfg: cfg, instance: cmp.Or(cfg.Instance, protocol.NewInstance()), started: cfg.Started, reads: newTurns(maxReads)}
 }
 
 // Serve answers links until ctx is done or ln fails, and returns when all of
@@ -139,6 +140,7 @@ func (s *Server) serveLink(ctx context.Context, nc net.Conn, log zerolog.Logger)
 	defer stop()
 	var wg sync.WaitGroup
 	room := make(chan struct{}, maxStreams)
+	reads := newTurns(maxLinkReads)
 	for {
 		st, err := conn.Accept()
 		if err != nil {
@@ -153,7 +155,7 @@ func (s *Server) serveLink(ctx context.Context, nc net.Conn, log zerolog.Logger)
 		}
 		wg.Go(func() {
 			defer func() { <-room }()
-			s.serveStream(ctx, st, log)
+			s.serveStream(ctx, st, reads, log)
 		})
 	}
 	cancel()
@@ -183,12 +185,13 @@ func (s *Server) status() protocol.ProcessStatus {
 	return st
 }
 
-// serveStream answers one stream and closes it.
-func (s *Server) serveStream(ctx context.Context, st *link.Stream, log zerolog.Logger) {
+// serveStream answers one stream and closes it. Its request may have to wait for one of the
+// link's reads.
+func (s *Server) serveStream(ctx context.Context, st *link.Stream, reads *turns, log zerolog.Logger) {
 	defer st.Abort()
 	request, err := st.Receive()
 	if err == nil {
-		err = s.answer(ctx, st, request)
+		err = s.answer(ctx, st, reads, request)
 	} else if protocol.CodeOf(err) == protocol.CodeInternal { // the stream ended before it said anything
 		return
 	}
