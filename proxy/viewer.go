@@ -19,6 +19,7 @@ import (
 //	show    writes what comes; ended by the attachment's end
 //	typing  reads the terminal; ended by the process's end
 //	follow  follows the terminal's size and looks; ended by run
+//	watchLink  tells of a link that stalls; ended by run
 type viewer struct {
 	att    *client.Attachment
 	term   *terminal
@@ -81,6 +82,7 @@ func (v *viewer) appears(looks protocol.Appearance) {
 func (v *viewer) run(ctx context.Context) error {
 	go v.typing()
 	defer v.follow()()
+	defer v.watchLink()()
 	shown := make(chan error, 1)
 	go func() { shown <- v.show() }()
 	select {

@@ -134,6 +134,9 @@ type Attachment struct {
 	reshaped   bool                 // its own view had another size when it was shown last
 	in         inputBuffer
 	missed     uint64
+	lost       time.Time // when conn became nil
+	asked      time.Time // when input was written while all before was acknowledged
+	heard      time.Time // when the last frame came
 
 	queue   []Message
 	queued  int           // bytes in queue
@@ -311,7 +314,7 @@ func (a *Attachment) run(conn *conn) {
 		stop()
 		_ = conn.Close()
 		a.mu.Lock()
-		a.conn = nil
+		a.conn, a.lost = nil, time.Now()
 		ended := a.ended
 		a.mu.Unlock()
 		if ended || a.ctx.Err() != nil {
@@ -381,6 +384,9 @@ func (a *Attachment) readFrom(conn *conn) error {
 		if err != nil {
 			return err
 		}
+		a.mu.Lock()
+		a.heard = time.Now()
+		a.mu.Unlock()
 		switch kind {
 		case frame.Output, frame.Snapshot, frame.View:
 			err = a.data(kind, payload)

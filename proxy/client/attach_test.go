@@ -177,11 +177,17 @@ func TestWhatTheClientSends(t *testing.T) {
 	if err := wait(); err != nil {
 		t.Error(err)
 	}
+	if a.Stalled() <= 0 {
+		t.Error("input is not acknowledged, and nothing is outstanding")
+	}
 	flushed := startErr(t, func() error { return a.Flush(t.Context()) })
 	n := uint32(number)
 	p.send(api.Accepted{Attachment: &n, Offset: 3})
 	if err := flushed(); err != nil {
 		t.Error(err)
+	}
+	if stalled := a.Stalled(); stalled != 0 {
+		t.Errorf("all is acknowledged, and outstanding for %v", stalled)
 	}
 	readOnly, _, _ := attached(t, f, c, AttachOptions{Mode: protocol.ModeReadOnly}, exact(0))
 	if _, err := readOnly.Write([]byte("x")); protocol.CodeOf(err) != protocol.CodePermissionDenied {

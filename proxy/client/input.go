@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"io"
+	"time"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
@@ -97,6 +98,9 @@ func (a *Attachment) keep(p []byte) (int, <-chan struct{}, error) {
 		return 0, nil, io.ErrClosedPipe
 	}
 	n := min(len(p), inputWindow-len(a.in.data))
+	if len(a.in.data) == 0 {
+		a.asked = time.Now()
+	}
 	if n <= 0 {
 		if a.in.freed == nil {
 			a.in.freed = make(chan struct{})
@@ -188,6 +192,36 @@ func (a *Attachment) say(note func()) error {
 	a.mu.Unlock()
 	a.flush()
 	return nil
+}
+
+// Stalled returns for how long an answer has been outstanding: since the connection was
+// lost, or since something was typed or the last message came while input is not
+// acknowledged. 0 is a link of which nothing is expected, or that answers.
+func (a *Attachment) Stalled() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended || a.ctx.Err() != nil || a.conn != nil && a.in.settled() {
+		return 0
+	}
+	since := a.lost
+	if a.conn != nil {
+		since = a.asked
+	}
+	if a.heard.After(since) {
+		since = a.heard
+	}
+	return time.Since(since)
+}
+
+// Repaint has the session send its screen anew, as after a lost connection: for a viewer
+// that has written something of its own over it.
+func (a *Attachment) Repaint() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.reshaped = true
+	if a.conn != nil {
+		_ = a.conn.Close() // run connects again
+	}
 }
 
 // Interrupt sends SIGINT to the session's foreground process group.

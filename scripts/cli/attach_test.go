@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -522,4 +523,30 @@ func TestAppearanceOfTmux(t *testing.T) {
 	w.must("send", "s", "d")
 	w.shows("s", "]11;rgb:1010/2020/3030")
 	w.shows("s", "abcd^[P>|tmux ")
+}
+
+// A link that stalls is told of on the terminal, and the line is taken away again.
+func TestStalledLink(t *testing.T) {
+	if os.Getenv("HOLDFAST_LONG") == "" {
+		t.Skip("long mode: set HOLDFAST_LONG=1") // it takes 3 s to be told
+	}
+	t.Parallel()
+	w := newWorld(t)
+	w.spawn("s", "bash", "--norc", "--noprofile")
+	p := w.open("attach", "s")
+	p.ask("echo up-$((1+1))", "up-2")
+	proxy := w.only("proxy")
+	proxy.signal(syscall.SIGSTOP)
+	p.typ("echo kept-$((2+2))\r")
+	p.expect("no answer for 3 s")
+	proxy.signal(syscall.SIGCONT)
+	p.expect("kept-4")
+	if !eventually(func() bool {
+		_, painted, _ := strings.Cut(p.text(), "no answer for 3 s")
+		return strings.Count(painted, "kept-4") > 1 && strings.Contains(painted, "up-2") // the screen was painted anew
+	}) {
+		t.Errorf("the line is not taken away: %q", p.text())
+	}
+	p.typ("exit\r")
+	p.ends(0, "")
 }
