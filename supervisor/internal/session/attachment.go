@@ -112,7 +112,8 @@ type Attachment struct {
 //
 // Errors: session_exited (unless what is missing from before the end can still
 // be resumed), already_attached, superseded, instance_mismatch, limit_exceeded,
-// invalid_argument for an offset that was never printed.
+// permission_denied for a read-only viewer that names the writer of one that may
+// type, invalid_argument for an offset that was never printed.
 func (s *Session) Attach(spec protocol.AttachSpec) (*Attachment, protocol.AttachInfo, error) {
 	if spec.Mode == "" {
 		spec.Mode = protocol.ModeShared
@@ -200,6 +201,10 @@ func (s *Session) admit(a *Attachment) error {
 	if a.spec.Attempt > 0 && a.spec.Attempt < attempt {
 		return protocol.Errorf(protocol.CodeSuperseded, fmt.Sprintf("a later attempt of the same client has attached to session %s", s.id))
 	}
+	if a.spec.Mode == protocol.ModeReadOnly && (accepted > 0 || s.canType(name)) {
+		return protocol.Errorf(protocol.CodePermissionDenied, fmt.Sprintf(
+			"the writer of this read-only attachment to session %s may type, or has typed: choose another writer, or none", s.id))
+	}
 	if err := s.makeRoom(a); err != nil {
 		return err
 	}
@@ -210,6 +215,18 @@ func (s *Session) admit(a *Attachment) error {
 	a.accepted, a.told = accepted, accepted
 	s.joins(a)
 	return nil
+}
+
+// canType reports whether a writer has an attachment that may type, or had one that
+// is about to come back. A client that may only look must not take its place.
+func (s *Session) canType(writer string) bool {
+	for a := range s.attachments {
+		if a.spec.Writer == writer && a.mayType() {
+			return true
+		}
+	}
+	l, ok := s.sizing.lost[writer]
+	return ok && l.typed
 }
 
 // joins makes a one of the viewers, with its say about the size: before its

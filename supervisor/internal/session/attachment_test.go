@@ -336,6 +336,39 @@ func TestShow(t *testing.T) {
 	}
 }
 
+// A client that may only look, and knows a writer's name, takes nobody's place.
+func TestReadOnlyTakesNoWritersPlace(t *testing.T) {
+	s, _ := ready(t, "stty -echo; echo READY; exec cat >/dev/null")
+	looks := func() error {
+		a, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Mode: protocol.ModeReadOnly, Attempt: 1 << 60})
+		if err == nil {
+			a.Close()
+		}
+		return err
+	}
+	writer, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Attempt: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, "while the writer is attached", looks(), protocol.CodePermissionDenied)
+	writer.Close()
+	wantCode(t, "while the writer is about to come back", looks(), protocol.CodePermissionDenied)
+	writer, _, err = s.Attach(protocol.AttachSpec{Writer: "w", Attempt: 2})
+	if err != nil {
+		t.Fatalf("the writer cannot come back: %v", err)
+	}
+	if err := writer.Type(0, []byte("x\n")); err != nil {
+		t.Errorf("the writer: %v", err)
+	}
+	writer.Detach()
+	wantCode(t, "after the writer has typed and left", looks(), protocol.CodePermissionDenied)
+	for range 2 { // its own name, again as after a lost connection
+		if _, _, err := s.Attach(protocol.AttachSpec{Writer: "r", Mode: protocol.ModeReadOnly}); err != nil {
+			t.Errorf("a read-only viewer with a name of its own: %v", err)
+		}
+	}
+}
+
 // An attach that was given up and comes late does not end its successor, nor
 // does it come back when that has gone.
 func TestLateAttempt(t *testing.T) {
