@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -204,7 +205,12 @@ func run(ctx context.Context, o *options) error {
 	// Only a stop that was asked for removes the socket and gives up its lock, as it
 	// cancels ctx. After a panic or a failure both stay with the keeper for the next supervisor.
 	defer func() { _ = ln.Release() }()
+	_, files, err := machine.Files()
+	if err != nil {
+		log.Warn().Err(err).Msg("the limit of open files is not known")
+	}
 	sessions := session.NewTable(session.Config{
+		Files:     int(min(files, math.MaxInt32)),
 		RingBytes: cfg.RingBytes, ScrollbackLines: cfg.ScrollbackLines,
 		ExitKeep: cfg.ExitKeep, ExitRecords: cfg.ExitRecords, Grace: cfg.Grace,
 		MaxSessions: cfg.MaxSessions, OriginatorSessions: cfg.OriginatorMax, SpawnBurst: 8 * cfg.SpawnRate, SpawnRate: cfg.SpawnRate,

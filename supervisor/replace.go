@@ -89,11 +89,15 @@ func (r *replacer) upgradeKeeper(ctx context.Context, path string) error {
 
 // try runs the program on what it would be left, as far as that can be looked at.
 func (r *replacer) try(ctx context.Context, program *reexec.Program) (said string, sessions int, err error) {
-	records, free, err := r.sessions.Records()
+	records, files, err := r.sessions.Records()
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // only duplicates
+		}
+	}()
 	if err != nil {
 		return "", 0, err
 	}
-	defer free()
 	b := r.builder()
 	for _, rec := range records {
 		b.addRecord(rec)
@@ -102,7 +106,7 @@ func (r *replacer) try(ctx context.Context, program *reexec.Program) (said strin
 	if err != nil {
 		return "", 0, err
 	}
-	said, err = program.Try(ctx, data, b.fds, []string{"run"})
+	said, err = program.Try(ctx, data, files, []string{"run"})
 	return said, len(records), err
 }
 

@@ -22,6 +22,4 @@ func (p *Program) ExecAs(string, *os.File, []int, []string) error {
 	return p.failed("exec", errors.ErrUnsupported)
 }
 
-func duplicate(int) (*os.File, error) { return nil, errors.ErrUnsupported }
-
 func apart(*exec.Cmd) {}

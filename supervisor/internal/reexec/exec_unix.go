@@ -105,14 +105,6 @@ func without(env []string, name string) []string {
 
 func closeOnExecAgain(fd int) { syscall.CloseOnExec(fd) }
 
-func duplicate(fd int) (*os.File, error) {
-	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return nil, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
-	}
-	return os.NewFile(uintptr(dup), "duplicate"), nil
-}
-
 // apart has what a program starts end with it, if it takes too long.
 func apart(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

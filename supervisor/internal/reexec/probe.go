@@ -27,19 +27,14 @@ const firstFile = 5
 // Try runs the program as a child on a copy of a manifest, with these arguments, and
 // returns the version that it says it is of. It returns an error unless the child
 // has called Passed: one that cannot be run, crashes, hangs, or does not know what
-// to do. The files, by their descriptors, are those that it may look at, and must not
-// write to: only such that lie in memory, as they become blocking.
-func (p *Program) Try(ctx context.Context, manifest []byte, files []int, args []string) (version string, err error) {
+// to do. The files are those that it may look at, and must not write to: only such that lie in
+// memory, as they become blocking. They stay the caller's.
+func (p *Program) Try(ctx context.Context, manifest []byte, files []*os.File, args []string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, TrialTime)
 	defer cancel()
 	fds := make([]int, len(files))
-	dups := make([]*os.File, len(files))
-	for i, fd := range files {
+	for i := range files {
 		fds[i] = firstFile + i
-		if dups[i], err = duplicate(fd); err != nil {
-			return "", p.failed("try", err)
-		}
-		defer dups[i].Close()
 	}
 	file, err := memoryFile(header{fds}, manifest)
 	if err != nil {
@@ -49,7 +44,7 @@ func (p *Program) Try(ctx context.Context, manifest []byte, files []int, args []
 	said, out := &tail{}, &answer{}
 	cmd := exec.CommandContext(ctx, p.execPath(3), args...)
 	cmd.Args[0] = p.path
-	cmd.ExtraFiles = append([]*os.File{p.file, file}, dups...)
+	cmd.ExtraFiles = append([]*os.File{p.file, file}, files...)
 	cmd.Env = append(os.Environ(), trialEnv+"=4")
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, said, leftTime
 	apart(cmd)

@@ -153,7 +153,7 @@ func TestTry(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = w.Close()
-		version, err := p.Try(t.Context(), []byte(manifest), fdsOf(t, r), nil)
+		version, err := p.Try(t.Context(), []byte(manifest), []*os.File{r}, nil)
 		_ = r.Close()
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) || err == nil && version != "of today" {
 			t.Errorf("%s: %q, %v", manifest, version, err)

@@ -467,11 +467,11 @@ func TestTrial(t *testing.T) {
 	s := create(t, l.Table, bash(`seq 1 100; echo READY; exec sleep 1000`))
 	look(t, s, fromStart(s)).until(t, "READY")
 	l.Prepare()
-	records, free, err := l.Records()
+	records, files, err := l.Records()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer free()
+	defer closeFiles(files)
 	for i := range records {
 		if records[i].FDs, err = duplicates(records[i].FDs); err != nil {
 			t.Fatal(err)
@@ -485,9 +485,10 @@ func TestTrial(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if records, _, err = l.Records(); err != nil {
+	if records, files, err = l.Records(); err != nil {
 		t.Fatal(err)
 	}
+	defer closeFiles(files)
 	for i := range records {
 		if records[i].FDs, err = duplicates(records[i].FDs); err != nil {
 			t.Fatal(err)
@@ -525,7 +526,7 @@ func TestTrialWhileAllGoesOn(t *testing.T) {
 	for range 50 {
 		s := create(t, l.Table, bash(`exit 3`))
 		ended(t, s)
-		records, free, err := l.Records()
+		records, files, err := l.Records()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -545,7 +546,13 @@ func TestTrialWhileAllGoesOn(t *testing.T) {
 		if err := Try(records); err != nil || len(records) != 2 {
 			t.Fatalf("%d records, %v", len(records), err)
 		}
-		free()
+		closeFiles(files)
 		_ = errors.Join(r.Close(), w.Close())
+	}
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // only duplicates
 	}
 }

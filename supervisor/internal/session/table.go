@@ -23,6 +23,7 @@ type Config struct {
 	InputBytes      int           // input a session holds for a child that does not read; default 8 MiB
 	ExitKeep        time.Duration // how long an exited session is remembered; default 10 min
 	ExitRecords     int           // how many exited sessions are remembered; default 256
+	Files           int           // that this process may have open; 0 is no limit
 	MaxSessions     int           // that have not ended; default 4,096, the kernel's PTYs
 	Grace           time.Duration // between the soft signal and SIGKILL; default 250 ms
 
@@ -210,6 +211,9 @@ func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Ses
 	}
 	if live := t.liveOf(account); live >= t.cfg.OriginatorSessions {
 		return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions of this originator are running, no more are allowed", live))
+	}
+	if err := t.makeFileRoom(); err != nil {
+		return nil, nil, err
 	}
 	if err := t.limits.spawn(account, t.cfg.Now()); err != nil {
 		return nil, nil, err

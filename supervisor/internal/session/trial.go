@@ -15,27 +15,21 @@ import (
 var onTrial = []string{fileState, fileKeyframe}
 
 // Records are the sessions', for a trial: what each leaves that can be looked at
-// while it goes on, or ends. free gives back what that took.
-func (t *Table) Records() (records []vault.Record, free func(), err error) {
-	var held []*os.File
-	free = func() {
-		for _, f := range held {
-			_ = f.Close() // only duplicates
-		}
-	}
+// while it goes on, or ends. The files are those of the records, one after another, and the
+// caller closes them, also after an error.
+func (t *Table) Records() (records []vault.Record, files []*os.File, err error) {
 	for _, s := range t.all() {
-		r, files, own := s.forTrial()
-		held = append(held, files...)
-		if errors.Is(own, os.ErrClosed) {
-			continue // forgotten meanwhile
+		r, held, own := s.forTrial()
+		if errors.Is(own, os.ErrClosed) { // forgotten meanwhile
+			for _, f := range held {
+				_ = f.Close() // only a duplicate
+			}
+			continue
 		}
+		files = append(files, held...)
 		records, err = append(records, r), errors.Join(err, own)
 	}
-	if err != nil {
-		free()
-		return nil, nil, err
-	}
-	return records, free, nil
+	return records, files, err
 }
 
 // forTrial returns files of its own: a session that is forgotten closes the others. It does
