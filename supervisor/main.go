@@ -211,6 +211,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	sessions := session.NewTable(session.Config{
 		Files:     int(min(files, math.MaxInt32)),
+		Program:   version.String(),
 		RingBytes: cfg.RingBytes, ScrollbackLines: cfg.ScrollbackLines,
 		ExitKeep: cfg.ExitKeep, ExitRecords: cfg.ExitRecords, Grace: cfg.Grace,
 		MaxSessions: cfg.MaxSessions, OriginatorSessions: cfg.OriginatorMax, SpawnBurst: 8 * cfg.SpawnRate, SpawnRate: cfg.SpawnRate,

@@ -134,7 +134,7 @@ func (t *Table) restored(in *inherited, r vault.Record, h Heritage) (*Session, e
 	s.adopted = true
 	s.kept.Store(t.cfg.Vault != nil)
 	s.log.Info().Int(logging.PID, s.pty.PID()).Uint64("printed", end).Int("rescued", rescued).Msg("session adopted")
-	if err := s.openRestore(h.Crashed); err != nil {
+	if err := s.openRestore(h); err != nil {
 		return s, err
 	}
 	s.publish()

@@ -398,6 +398,54 @@ func TestSuspect(t *testing.T) {
 	}
 }
 
+// A screen that was being restored when a supervisor died is not suspected any more by the next
+// supervisor's death, until that has served for a while: it then has died of something else.
+func TestSuspectOfLittle(t *testing.T) {
+	l := newLife(t, Config{suspectAfter: 300 * time.Millisecond})
+	s := create(t, l.Table, bash(`echo READY; exec sleep 1000`))
+	look(t, s, fromStart(s)).until(t, "READY")
+	suspected := func() uint64 {
+		n, err := s.stateSlate.Word(wordSuspect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	s.suspect(1)
+	begun := time.Now()
+	l = l.dies(Heritage{Crashed: true})
+	s = l.get(s.ID())
+	started := make(chan struct{})
+	go s.do(func() { close(started); s.finishRestore() }) // somebody looks at once
+	<-started
+	if n := suspected(); n != 1 && time.Since(begun) < l.cfg.suspectAfter {
+		t.Errorf("%d suspect it, so early", n)
+	}
+	if got := text(t, s); !strings.Contains(got, "READY") || suspected() != 0 || info(t, s).Degraded {
+		t.Errorf("it shows %q, and %d suspect it", got, suspected())
+	}
+}
+
+// A screen that was given up is tried again by another program, and by the next that this
+// process runs.
+func TestGivenUpIsTriedAgain(t *testing.T) {
+	for name, h := range map[string]Heritage{"v2": {}, "v1": {Own: true}} {
+		l := newLife(t, Config{Program: "v1", suspectAfter: time.Nanosecond})
+		s := create(t, l.Table, bash(`echo READY; exec sleep 1000`))
+		look(t, s, fromStart(s)).until(t, "READY")
+		s.do(func() { s.core(func() { panic("a mistake") }) })
+		if l = l.dies(Heritage{}); !info(t, l.get(s.ID())).Degraded {
+			t.Error("the same program tries it again")
+		}
+		l.cfg.Program = name
+		h.Exits = nil
+		l = l.dies(h)
+		if got := text(t, l.get(s.ID())); !strings.Contains(got, "READY") || info(t, l.get(s.ID())).Degraded {
+			t.Errorf("%s: it shows %q", name, got)
+		}
+	}
+}
+
 // Who dies between two lives of an id leaves both; the later one counts.
 func TestNextLifeReopened(t *testing.T) {
 	l := newLife(t, Config{})

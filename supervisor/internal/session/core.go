@@ -59,7 +59,7 @@ func (s *Session) degrade(why any, stack []byte) {
 	s.log.Error().Uint64("offset", from).Bytes("stack", stack).Msgf("the screen is lost by a mistake of ours: %v", why)
 	s.report(why, stack, from, end)
 	s.title, s.cwd = s.titles()
-	s.restoring, s.degraded = nil, true
+	s.restoring, s.degraded, s.givenUpBy = nil, true, s.cfg.Program
 	s.blank()
 	s.tellAwaits()
 	s.note()

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"fmt"
+	"sync"
 	"time"
 
 	"holdfast/supervisor/internal/screen"
@@ -80,6 +81,9 @@ func (s *Session) finishRestore() {
 // it, the next one shall know of what.
 func (s *Session) restoreStep() (done bool) {
 	if r := s.restoring; r != nil {
+		if s.tries > 0 {
+			defer s.cfg.suspects.enter()()
+		}
 		s.suspect(s.tries + 1)
 		s.guarded(func() { s.step(r) })
 		s.suspect(s.tries)
@@ -198,10 +202,29 @@ func (s *Session) suspect(n uint64) {
 	}
 }
 
-// openRestore begins the restoration of an adopted session. crashed says that the
-// supervisor before this one died by a mistake of its own.
-func (s *Session) openRestore(crashed bool) error {
-	if s.degraded {
+// suspectAfter is how long a supervisor serves before it restores a screen at which one
+// before it may have died: a program that dies soon anyway does not make a screen suspect.
+const suspectAfter = 2 * time.Second
+
+// suspects has the suspect screens of a table be restored one at a time, so that a death is
+// one screen's.
+type suspects struct {
+	mu   sync.Mutex
+	from time.Time // when the supervisor has served for suspectAfter
+}
+
+// enter waits until another slice of a suspect screen may be restored; leave ends that.
+func (a *suspects) enter() (leave func()) {
+	time.Sleep(time.Until(a.from))
+	a.mu.Lock()
+	return a.mu.Unlock
+}
+
+// openRestore begins the restoration of an adopted session. A screen that another program, or this
+// one before an upgrade, gave up is tried again, once, of what the ring has.
+func (s *Session) openRestore(h Heritage) error {
+	again := s.degraded && (h.Own || s.givenUpBy != s.cfg.Program)
+	if s.degraded && !again {
 		s.blank()
 		return nil
 	}
@@ -209,10 +232,16 @@ func (s *Session) openRestore(crashed bool) error {
 	if err != nil {
 		return err
 	}
-	if crashed {
+	if h.Crashed {
 		if s.tries, err = s.stateSlate.Word(wordSuspect); err != nil {
 			return err
 		}
+	}
+	_, end, _ := s.ring.Bounds()
+	s.commands.heard = min(s.commands.heard, end)
+	if again {
+		s.degraded, s.tries = false, maxSuspect-1
+		told, s.commands.heard = end, end // what was asked and told meanwhile is too old for an answer
 	}
 	head, err := s.keyframe.ReadFirst(frameHead)
 	if err != nil {
@@ -222,8 +251,6 @@ func (s *Session) openRestore(crashed bool) error {
 		s.degrade(fmt.Sprintf("supervisors have died %d times while they restored it", s.tries), nil)
 		return nil
 	}
-	_, end, _ := s.ring.Bounds()
-	s.commands.heard = min(s.commands.heard, end)
 	s.restoring = &restoration{told: told, heard: end}
 	if offset, ok := frameOffset(head); ok {
 		s.restoring.offset, s.framed = offset, offset

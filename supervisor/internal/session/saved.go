@@ -49,6 +49,7 @@ type saved struct {
 	Title      string              `json:"title,omitempty"` // until the screen knows
 	Cwd        string              `json:"cwd,omitempty"`
 	Degraded   bool                `json:"degraded,omitempty"`
+	GivenUpBy  string              `json:"given_up_by,omitempty"` // the program that degraded it
 
 	Command   *protocol.CommandInfo `json:"command,omitempty"`
 	PromptAt  uint64                `json:"prompt_at,omitempty"` // of the last prompt in Command
@@ -157,7 +158,7 @@ func (s *Session) save() *saved {
 		Version: savedVersion, ID: s.id, Instance: s.instance, Spec: s.savedSpec, PTY: s.ptyState(), State: s.state, LastIO: s.lastIO.get(),
 		Attached: s.attached, SizePolicy: s.sizing.policy, Decider: s.sizing.decider, Appearance: s.appearance,
 		Focus: s.focus.told, FocusAsked: s.focus.asked, Turns: s.answers.saved(), Held: s.held, HeldAlone: s.heldAlone, Line: s.input.line.n,
-		Degraded: s.degraded, Exit: s.exit, Seen: s.seen,
+		Degraded: s.degraded, GivenUpBy: s.givenUpBy, Exit: s.exit, Seen: s.seen,
 		Command: s.commands.info, PromptAt: s.commands.promptAt, Heard: &s.commands.heard, Busy: s.quiet.busy, Away: s.away.saved(), ViewerEnv: s.viewerEnv,
 	}
 	if sig := s.orders.signalled.Load(); sig != nil {
@@ -214,6 +215,7 @@ func (s *Session) take(v *saved) error {
 	s.attached, s.appearance = v.Attached, v.Appearance
 	s.focus = focus{told: v.Focus, asked: v.FocusAsked}
 	s.held, s.heldAlone, s.input.line.n, s.degraded = v.Held, v.HeldAlone, v.Line, v.Degraded
+	s.givenUpBy = v.GivenUpBy
 	s.title, s.cwd = v.Title, v.Cwd
 	s.commands.info, s.viewerEnv, s.quiet.busy = v.Command, v.ViewerEnv, v.Busy
 	s.commands.heard, s.commands.promptAt = nothingHeard, v.PromptAt

@@ -125,6 +125,7 @@ type Session struct {
 	adopted     bool           // it was begun by a supervisor before this one
 	restoring   *restoration   // until there is a screen
 	degraded    bool           // there is none worth looking at
+	givenUpBy   string         // Config.Program that found so
 	tries       uint64         // of restoring it, in vain
 	title, cwd  string         // while there is no screen to ask
 	framed      uint64         // what the keyframe stands for

@@ -35,16 +35,19 @@ type Config struct {
 	Env       []string         // what children inherit, K=V; default nothing
 	Vault     Vault            // holds what must outlive this process; nil is nobody
 	Published func(seq uint64) // told each event's number, so that a successor goes on after it; nil is nobody
+	Program   string           // its version: another one tries again what this one gave up
 	ReportDir string           // for what a mistake in the terminal core needs to be found; "" is none
 	Log       zerolog.Logger
 
 	frames   *frameBudget // of all sessions of a table
 	courtesy *courtesy    // of all sessions of a table
+	suspects *suspects    // the same
 	counts   *counts      // the same
 
 	// For tests; the defaults are the real ones.
-	Start func(pty.Spec) (PTY, error)
-	Now   func() time.Time
+	suspectAfter time.Duration
+	Start        func(pty.Spec) (PTY, error)
+	Now          func() time.Time
 }
 
 func (c Config) withDefaults() Config {
@@ -58,6 +61,7 @@ func (c Config) withDefaults() Config {
 	c.OriginatorSessions = cmp.Or(c.OriginatorSessions, min(c.MaxSessions, max(1024, c.MaxSessions/2)))
 	c.SpawnBurst = cmp.Or(c.SpawnBurst, 1024)
 	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
+	c.suspects = &suspects{from: time.Now().Add(cmp.Or(c.suspectAfter, suspectAfter))}
 	c.courtesy, c.counts, c.frames = &courtesy{}, &counts{}, newFrameBudget()
 	if c.Start == nil {
 		c.Start = func(s pty.Spec) (PTY, error) { return pty.Start(s) }
