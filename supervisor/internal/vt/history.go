@@ -34,8 +34,11 @@ type arena struct {
 	start     int    // where the oldest line begins
 	lines     int    // lines from there on
 	starts    int    // of these, how many do not continue the one above
+	widest    int    // no line has more columns
+	marked    bool   // some may have marks
 	packed    bool   // b is compressed; start counts unpacked bytes
 	goesOn    bool   // packed: its oldest line continues the one above
+	shared    bool   // what is in its slices is in a copy's, too
 	serial    uint32 // numbers arenas, for known
 	looks     []storedLook
 	links     []*link
@@ -197,6 +200,8 @@ func (h *history) put(a *arena, head, text []byte, flags int) bool {
 	a.b = append(b, text...)
 	a.lines++
 	a.starts += flags&lineWrapped ^ lineWrapped
+	a.widest = max(a.widest, textColumns(text, flags))
+	a.marked = a.marked || flags&lineMarked != 0
 	h.lines++
 	return true
 }
@@ -269,7 +274,12 @@ func (h *history) dropLine() {
 	copy(h.arenas, h.arenas[1:])
 	h.arenas[len(h.arenas)-1] = nil
 	h.arenas = h.arenas[:len(h.arenas)-1]
-	if !a.packed && cap(a.b) == arenaSize {
+	h.reuse(a)
+}
+
+// reuse keeps the room of an arena that was dropped for the next one.
+func (h *history) reuse(a *arena) {
+	if !a.packed && !a.shared && cap(a.b) == arenaSize {
 		h.spare = a
 	}
 }
@@ -288,7 +298,7 @@ func (a *arena) continues() bool {
 // clear forgets all lines. Their numbers are not used again.
 func (h *history) clear() {
 	h.first += h.numbered()
-	if k := len(h.arenas); k > 0 && !h.arenas[k-1].packed {
+	if k := len(h.arenas); k > 0 && !h.arenas[k-1].packed && !h.arenas[k-1].shared {
 		h.spare = h.arenas[k-1] // a program may do this all the time
 	}
 	clear(h.arenas)
@@ -424,27 +434,7 @@ const packWorth = 1 << 10
 func (t *Term) Pack() {
 	h := &t.hist
 	for _, a := range h.arenas {
-		if a.packed {
-			continue
-		}
-		if len(a.b) < packWorth {
-			h.bytes -= a.size()
-			a.b = slices.Clone(a.b)
-			h.bytes += a.size()
-			continue
-		}
-		h.bytes -= a.size()
-		plain := a.b[a.start:]
-		for _, l := range a.looks {
-			for _, v := range [...]uint32{l.fg, l.bg, l.extended, l.link} {
-				plain = binary.LittleEndian.AppendUint32(plain, v)
-			}
-		}
-		plain = binary.LittleEndian.AppendUint32(plain, uint32(len(a.looks)))
-		packed := encoder.EncodeAll(plain, make([]byte, 0, len(plain)*2/3))
-		a.goesOn = a.continues()
-		a.b, a.start, a.packed, a.looks = append(make([]byte, 0, len(packed)), packed...), 0, true, nil
-		h.bytes += a.size()
+		h.pack(a)
 	}
 	t.sweepStyles()
 	if t.b != &t.alt {
@@ -452,6 +442,29 @@ func (t *Term) Pack() {
 	}
 	t.scratch = nil
 	h.spare, h.scratch, h.text, h.runs, h.known = nil, nil, nil, nil, nil
+}
+
+// pack compresses an arena, or gives up its room if it is small.
+func (h *history) pack(a *arena) {
+	if a.packed {
+		return
+	}
+	h.bytes -= a.size()
+	defer func() { h.bytes += a.size() }()
+	if len(a.b) < packWorth {
+		a.b = slices.Clone(a.b)
+		return
+	}
+	plain := a.b[a.start:]
+	for _, l := range a.looks {
+		for _, v := range [...]uint32{l.fg, l.bg, l.extended, l.link} {
+			plain = binary.LittleEndian.AppendUint32(plain, v)
+		}
+	}
+	plain = binary.LittleEndian.AppendUint32(plain, uint32(len(a.looks)))
+	packed := encoder.EncodeAll(plain, make([]byte, 0, len(plain)*2/3))
+	a.goesOn = a.continues()
+	a.b, a.start, a.packed, a.looks = append(make([]byte, 0, len(packed)), packed...), 0, true, nil
 }
 
 func (h *history) unpack(a *arena) {

@@ -1,6 +1,9 @@
 package vt
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // Resize changes the size. Wrapped lines of the normal screen and its history
 // are laid out anew, but for the one with the cursor, which its program will
@@ -84,44 +87,61 @@ func (t *Term) widen(r *row, cols int) {
 	}
 }
 
-// layoutLine is a line of the normal screen or its history while its size
-// changes: as it was stored, or as cells.
-type layoutLine struct {
-	stored  storedLine
-	cells   []cell // as many as there are columns
-	isCells bool
-	wrapped bool
-	marks   []mark
-	columns int // that something is known of
-	trimmed int // that are not empty at the end
-}
-
-// layout is the normal screen with its history while its size changes. base
-// is the first line on the screen, x and y the cursor there, savedY that of
-// DECSC among all lines.
+// layout is the normal screen with its history while its size changes: a list of
+// rows, the oldest first. The rows are read where they are and written to another
+// history and another screen, a line at a time, so that no more than the result
+// is held. The first pass finds how many rows come of each line, newest first as
+// in xterm.js, which counts while it goes; the second one lays out those that
+// are kept, the oldest first.
+//
+// base is the first row on the screen, x and y the cursor there, savedY the row
+// of DECSC among all rows.
 type layout struct {
-	t          *Term
-	lines      []*layoutLine
-	oldCols    int
-	cols, rows int
-	max        int    // lines there may be
-	first      uint64 // number of the oldest line
-	base, y    int
-	savedY     int
+	t       *Term
+	old     *history
+	rows    rowReader
+	oldCols int
+	oldRows int
+
+	from   int // rows of the history that are none of the list: it begins behind them
+	length int // rows of the list
+	cols   int
+	height int
+	max    int    // rows there may be
+	first  uint64 // number of the oldest row
+
+	base, y int
+	savedY  int
+
+	cursor    int // the line that begins here stays as it is; -1 is none
+	made      int // rows that there are more, or fewer, afterwards
+	begin     int // where the second pass begins in the list
+	beginMade int // of made, those from there on
+
+	// Of the second pass:
+	skip     int // rows that are not kept
+	above    int // of the others, how many go to the history
+	out      int // rows that were written, or skipped
+	screen   []row
+	packing  bool // the history was compressed
+	released int  // arenas that are not read any more
+	line     lineLayout
 }
 
 func (t *Term) resizeNormal(cols, rows int) {
 	b := &t.normal
 	old := t.hist
 	l := &layout{
-		t: t, oldCols: t.cols, cols: cols, rows: rows, max: rows + old.maxLines,
-		first: old.first, base: old.lines, y: b.y, savedY: b.saved.y,
+		t: t, old: &old, rows: rowReader{h: &old}, oldCols: t.cols, oldRows: t.rows,
+		length: old.lines + t.rows, cols: cols, height: rows, max: rows + old.maxLines,
+		first: old.first, base: old.lines, y: b.y, savedY: b.saved.y, cursor: -1,
 	}
-	l.gather(&old)
-	added := l.changeRows(t.rows)
-	if over := len(l.lines) - l.max; rows < t.rows && over > 0 {
-		l.forget(over)
-		l.lines = l.lines[over:]
+	l.line.l = l
+	added := l.changeHeight()
+	if over := l.length - l.max; rows < t.rows && over > 0 {
+		l.first += uint64(l.starts(1, over+1))
+		l.from += over
+		l.length -= over
 		l.base = max(l.base-over, 0)
 		l.savedY = max(l.savedY-over, 0)
 	}
@@ -129,59 +149,182 @@ func (t *Term) resizeNormal(cols, rows int) {
 	l.y = min(l.y, rows-1) + added
 	b.saved.x = min(b.saved.x, cols-1)
 	b.top, b.bot = 0, rows-1
+	all := l.length
 	switch {
 	case cols > t.cols:
 		l.larger()
 	case cols < t.cols:
 		l.smaller()
 	}
-	l.scatter(&old)
+	l.write(all)
 	b.y, b.saved.y = l.y, l.savedY
 }
 
-// forget counts the numbers of the n oldest lines, which are about to go.
-func (l *layout) forget(n int) {
-	for _, line := range l.lines[1 : n+1] {
-		if !line.wrapped {
-			l.first++
-		}
-	}
-}
-
-// gather lists all lines.
-func (l *layout) gather(old *history) {
-	all := make([]layoutLine, old.lines+l.t.rows)
-	l.lines = make([]*layoutLine, len(all), len(all)+l.rows)
-	for i := range all {
-		l.lines[i] = &all[i]
-	}
-	for _, a := range old.arenas {
-		old.unpack(a)
-	}
-	old.each(0, func(i int, s storedLine) bool {
-		line := &all[i]
-		line.stored, line.wrapped, line.marks = s, s.flags&lineWrapped != 0, s.marks
-		if s.flags&lineASCII != 0 {
-			line.columns = len(s.text)
-			line.trimmed = len(bytes.TrimRight(s.text, "\x00"))
+// changeHeight makes the screen as high as it will be, and returns how many rows
+// came back from the history.
+func (l *layout) changeHeight() (added int) {
+	for n := l.oldRows; n < l.height; n++ {
+		if l.base > 0 && l.length <= l.base+l.y+added+1 {
+			l.base--
+			added++
 		} else {
-			l.t.scratch = l.t.storedCells(l.t.scratch[:0], s)
-			line.columns = len(l.t.scratch)
-			line.trimmed = trimmed(l.t.scratch)
+			l.length++
 		}
-		return true
-	})
-	for y := range l.t.rows {
-		r := l.t.normal.row(y)
-		line := &all[old.lines+y]
-		line.cells = append([]cell(nil), l.t.rowCells(r)...)
-		line.isCells, line.wrapped, line.marks = true, r.wrapped, r.marks
-		line.columns, line.trimmed = len(line.cells), trimmed(line.cells)
+	}
+	for n := l.oldRows; n > l.height; n-- {
+		if l.length > l.base+l.y+1 {
+			l.length--
+		} else {
+			l.base++
+		}
+	}
+	return added
+}
+
+// screenRow returns the row of the normal screen that is the j-th of the list; nil is
+// one that the screen gets.
+func (l *layout) screenRow(j int) *row {
+	if y := l.from + j - l.old.lines; y < l.oldRows {
+		return l.t.normal.row(y)
+	}
+	return nil
+}
+
+func (l *layout) inHistory(j int) bool { return l.from+j < l.old.lines }
+
+// wrapped reports whether the j-th row continues the one above.
+func (l *layout) wrapped(j int) bool {
+	if l.inHistory(j) {
+		return l.rows.wrapped(l.from + j)
+	}
+	r := l.screenRow(j)
+	return r != nil && r.wrapped
+}
+
+// starts returns how many of the rows [j, end) begin a line.
+func (l *layout) starts(j, end int) (n int) {
+	if k := min(end, l.old.lines-l.from); j < k {
+		n = l.rows.starts(l.from+j, l.from+k)
+		j = k
+	}
+	for ; j < end; j++ {
+		if !l.wrapped(j) {
+			n++
+		}
+	}
+	return n
+}
+
+// whole returns how many rows of an arena of the history, of which the j-th of
+// the list is the first or the last one, stay as they are: all or none.
+func (l *layout) whole(j int, last bool) int {
+	if !l.inHistory(j) {
+		return 0
+	}
+	a := l.rows.seek(l.from + j)
+	first := l.rows.first - l.from
+	end := first + a.lines
+	switch {
+	case first < 0 || last && j != end-1 || !last && j != first:
+		return 0
+	case l.cols == l.oldCols:
+	case a.starts != a.lines || l.cols < l.oldCols && a.widest > l.cols || l.wrapped(end):
+		return 0
+	}
+	return a.lines
+}
+
+// larger finds what comes of wrapped lines in more columns.
+func (l *layout) larger() {
+	removed := 0
+	for j := 0; j < l.length-1; j++ {
+		if n := l.whole(j, false); n > 0 {
+			j += n - 1
+			continue
+		}
+		end := l.lineEnd(j, l.length)
+		if end == j+1 {
+			continue
+		}
+		if cursor := l.base + l.y; cursor >= j && cursor < end {
+			l.cursor = j
+		} else {
+			removed += end - j - l.line.joined(j, end)
+		}
+		j = end - 1
+	}
+	l.made = -removed
+	for n := removed; n > 0; n-- {
+		if l.base > 0 {
+			l.base--
+		} else {
+			l.y = max(l.y-1, 0)
+		}
+	}
+	l.savedY = max(l.savedY-removed, 0)
+}
+
+// smaller finds what comes of lines that are too long for fewer columns, from the
+// last one on, until so many rows are found that the older ones are forgotten.
+func (l *layout) smaller() {
+	screen := l.base // no line above it has the cursor
+	for j := l.length - 1; j >= 0; j-- {
+		if n := l.whole(j, true); n > 0 {
+			j -= n - 1
+		} else if l.wrapped(j) || l.trimmed(j) > l.cols {
+			end := j + 1
+			for l.wrapped(j) && j > 0 {
+				j--
+			}
+			l.splitLine(j, end)
+		}
+		if l.begin == 0 && l.length-j+l.made >= l.max+l.height {
+			l.begin, l.beginMade = j, l.made
+		}
+		if l.begin > 0 && j <= screen && l.base > 0 && l.base == l.max-l.height && l.savedY >= l.base+l.height-1 {
+			return // nothing changes any more
+		}
 	}
 }
 
-// trimmed returns the columns up to the last one that has content: one more
-// than there are if that is a wide character that was cut.
+// splitLine counts the rows that are made of a line.
+func (l *layout) splitLine(j, end int) {
+	if cursor := l.base + l.y; cursor >= j && cursor < end {
+		l.cursor = j
+		return
+	}
+	add := l.line.split(j, end) - (end - j)
+	dropped := l.length - l.max + add
+	if l.base == 0 && l.y != l.length-1 {
+		dropped = l.y - l.max + add
+	}
+	dropped = max(dropped, 0)
+	l.made += max(add, 0)
+	for n := add - dropped; n > 0; n-- {
+		switch {
+		case l.base == 0 && l.y < l.height-1:
+			l.y++
+			l.length--
+		case l.base == 0:
+			l.base++
+		case l.base < min(l.max, l.length+l.made)-l.height:
+			l.base++
+		}
+	}
+	l.savedY = min(l.savedY+add, l.base+l.height-1)
+}
+
+// trimmed returns the columns of a row up to the last one that has content: one
+// more than there are if that is a wide character that was cut.
+func (l *layout) trimmed(j int) int {
+	if l.inHistory(j) {
+		if s := l.rows.row(l.from + j); s.flags&lineASCII != 0 {
+			return len(bytes.TrimRight(s.text, "\x00"))
+		}
+	}
+	return l.line.row(j).trimmed
+}
+
 func trimmed(cells []cell) int {
 	for i := len(cells) - 1; i >= 0; i-- {
 		if cells[i].hasContent() {
@@ -191,362 +334,160 @@ func trimmed(cells []cell) int {
 	return 0
 }
 
-// open returns the cells of a line, cols of them at least.
-func (l *layout) open(line *layoutLine, cols int) []cell {
-	if !line.isCells {
-		line.cells = l.t.storedCells(make([]cell, 0, cols), line.stored)
-		line.isCells = true
+// lineEnd returns where the line ends that begins in the row j, before all.
+func (l *layout) lineEnd(j, all int) int {
+	for j++; j < all && l.wrapped(j); j++ {
 	}
-	for len(line.cells) < cols {
-		line.cells = append(line.cells, 0)
-	}
-	return line.cells
+	return j
 }
 
-func (l *layout) blank(wrapped bool) *layoutLine {
-	return &layoutLine{cells: make([]cell, l.cols), isCells: true, wrapped: wrapped}
-}
-
-// changeRows makes the screen as high as it will be, and returns how many lines
-// came back from the history.
-func (l *layout) changeRows(oldRows int) (added int) {
-	for n := oldRows; n < l.rows; n++ {
-		if l.base > 0 && len(l.lines) <= l.base+l.y+added+1 {
-			l.base--
-			added++
-		} else {
-			l.lines = append(l.lines, l.blank(false))
-		}
-	}
-	for n := oldRows; n > l.rows; n-- {
-		if len(l.lines) > l.base+l.y+1 {
-			l.lines = l.lines[:len(l.lines)-1]
-		} else {
-			l.base++
-		}
-	}
-	return added
-}
-
-// lineLength returns the columns of the i-th of a line's rows that the next one
-// continues: without the last one if a wide character did not fit there.
-func (l *layout) lineLength(rows []*layoutLine, i int) int {
-	if i == len(rows)-1 {
-		return rows[i].trimmed
-	}
-	cells := l.open(rows[i], l.oldCols)
-	last := cells[l.oldCols-1]
-	if !last.hasContent() && last.width() == 1 && l.open(rows[i+1], 1)[0].isWide() {
-		return l.oldCols - 1
-	}
-	return l.oldCols
-}
-
-// larger lays wrapped lines out in more columns.
-func (l *layout) larger() {
-	removed := make(map[int]bool)
-	for y := 0; y < len(l.lines)-1; y++ {
-		end := y + 1
-		if !l.lines[end].wrapped {
-			continue
-		}
-		for end < len(l.lines) && l.lines[end].wrapped {
-			end++
-		}
-		if cursor := l.base + l.y; cursor >= y && cursor < end {
-			y = end - 1
-			continue
-		}
-		rows := l.lines[y:end]
-		for i := len(rows) - l.joinRows(rows); i < len(rows); i++ {
-			removed[y+i] = true
-		}
-		y = end - 1
-	}
-	if len(removed) == 0 {
-		return
-	}
-	kept := l.lines[:0]
-	for i, line := range l.lines {
-		if !removed[i] {
-			kept = append(kept, line)
-		}
-	}
-	l.lines = kept
-	for range removed {
-		switch {
-		case l.base > 0:
-			l.base--
-		default:
-			l.y = max(l.y-1, 0)
-			if len(l.lines) < l.rows {
-				l.lines = append(l.lines, l.blank(false))
-			}
-		}
-	}
-	l.savedY = max(l.savedY-len(removed), 0)
-}
-
-// joinRows moves a line's rows together, and returns how many are empty then.
-func (l *layout) joinRows(rows []*layoutLine) int {
-	for _, r := range rows {
-		l.open(r, l.cols)
-	}
-	to, toX := 0, l.lineLength(rows, 0)
-	from, fromX := 1, 0
-	for from < len(rows) {
-		length := l.lineLength(rows, from)
-		n := min(length-fromX, l.cols-toX)
-		copy(rows[to].cells[toX:toX+n], rows[from].cells[fromX:fromX+n])
-		if toX += n; toX == l.cols {
-			to, toX = to+1, 0
-		}
-		if fromX += n; fromX == length {
-			from, fromX = from+1, 0
-		}
-		if toX == 0 && to > 0 {
-			// A wide character does not fit in the last column.
-			if last := &rows[to-1].cells[l.cols-1]; last.isWide() {
-				rows[to].cells[0] = *last
-				*last = 0
-				toX = 1
-			}
-		}
-	}
-	// What is left of the row is emptied, with a wide character that is cut.
-	cells := rows[to].cells
-	if toX > 0 && cells[toX-1].isWide() {
-		cells[toX-1] = 0
-	}
-	clear(cells[toX:l.cols])
-	empty := 0
-	for i := len(rows) - 1; i > 0 && (i > to || trimmed(rows[i].cells) == 0); i-- {
-		empty++
-	}
-	return empty
-}
-
-// inserted are rows that were made for the line before the row start of the
-// list as it will be.
-type inserted struct {
-	start int
-	rows  []*layoutLine
-}
-
-// smaller lays lines out that are too long for fewer columns, from the last one
-// on.
-func (l *layout) smaller() {
-	var inserts []inserted
-	count := 0
-	all := l.lines // also those that leave at the bottom meanwhile
-	for y := len(all) - 1; y >= 0; y-- {
-		line := all[y]
-		if !line.wrapped && line.trimmed <= l.cols {
-			continue
-		}
-		end := y + 1
-		for all[y].wrapped && y > 0 {
-			y--
-		}
-		if cursor := l.base + l.y; cursor >= y && cursor < end {
-			continue
-		}
-		rows := append([]*layoutLine(nil), all[y:end]...)
-		lengths := l.splitLengths(rows)
-		add := len(lengths) - len(rows)
-		dropped := len(l.lines) - l.max + add
-		if l.base == 0 && l.y != len(l.lines)-1 {
-			dropped = l.y - l.max + add
-		}
-		dropped = max(dropped, 0)
-		if add > 0 {
-			made := make([]*layoutLine, add)
-			for i := range made {
-				made[i] = l.blank(true)
-			}
-			inserts = append(inserts, inserted{y + len(rows) + count, made})
-			count += add
-			rows = append(rows, made...)
-		}
-		l.splitRows(rows, lengths, add)
-		for n := add - dropped; n > 0; n-- {
-			switch {
-			case l.base == 0 && l.y < l.rows-1:
-				l.y++
-				l.lines = l.lines[:len(l.lines)-1]
-			case l.base == 0:
-				l.base++
-			case l.base < min(l.max, len(l.lines)+count)-l.rows:
-				l.base++
-			}
-		}
-		l.savedY = min(l.savedY+add, l.base+l.rows-1)
-	}
-	l.insert(inserts, count)
-}
-
-// splitLengths returns how many columns each row of a line will have: all, or
-// one less where a wide character does not fit.
-func (l *layout) splitLengths(rows []*layoutLine) (lengths []int) {
-	need := 0
-	for i := range rows {
-		need += l.lineLength(rows, i)
-	}
-	x, i := 0, 0
-	for have := 0; have < need; {
-		if need-have < l.cols {
-			return append(lengths, need-have)
-		}
-		x += l.cols
-		if length := l.lineLength(rows, i); x > length {
-			x -= length
-			if i++; i == len(rows) {
-				return lengths
-			}
-		}
-		n := l.cols
-		if cells := l.open(rows[i], l.oldCols); x <= len(cells) && cells[x-1].isWide() {
-			x--
-			n--
-		}
-		lengths = append(lengths, n)
-		have += n
-	}
-	return lengths
-}
-
-// splitRows moves the content of rows, the last add of which are new, to where
-// lengths says, from the end on.
-func (l *layout) splitRows(rows []*layoutLine, lengths []int, add int) {
-	for _, r := range rows {
-		l.open(r, l.oldCols+1) // as much as trimmed can say; no copy grows it below
-	}
-	from := len(rows) - max(add, 0) - 1
-	old := rows[:from+1]
-	fromX := old[from].trimmed
-	to := len(lengths) - 1
-	toX := 0
-	if to >= 0 {
-		toX = lengths[to]
-	}
-	for from >= 0 && to >= 0 && to < len(rows) {
-		n := min(fromX, toX)
-		copy(rows[to].cells[toX-n:toX], rows[from].cells[fromX-n:fromX])
-		if toX -= n; toX == 0 {
-			to--
-			if to >= 0 {
-				toX = lengths[to]
-			}
-		}
-		if fromX -= n; fromX == 0 {
-			from--
-			fromX = l.lineLength(rows, max(from, 0))
-		}
-	}
-	for i, n := range lengths {
-		if n < l.cols && i < len(rows) {
-			rows[i].cells[n] = 0
-		}
-	}
-}
-
-// insert puts the rows that were made into the list; what is too much leaves at
-// its beginning.
-func (l *layout) insert(inserts []inserted, count int) {
-	if len(inserts) == 0 {
-		return
-	}
-	old := l.lines
-	size := len(old) + count
-	out := make([]*layoutLine, min(l.max, size))
-	skip := size - len(out)
-	next, done := 0, 0
-	from := len(old) - 1
-	for i := size - 1; i >= skip; i-- {
-		if next < len(inserts) && inserts[next].start > from+done {
-			rows := inserts[next].rows
-			for k := len(rows) - 1; k >= 0; k-- {
-				if i >= skip {
-					out[i-skip] = rows[k]
-				}
-				i--
-			}
-			i++
-			done += len(rows)
-			next++
-		} else if from >= 0 {
-			out[i-skip] = old[from]
-			from--
-		}
-	}
-	for i := range out {
-		if out[i] == nil {
-			out[i] = l.blank(false)
-		}
-	}
-	if from >= 0 { // so many have left; the first one here may be one that was made
-		l.forget(from)
-		if !out[0].wrapped {
-			l.first++
-		}
-	}
-	l.lines = out
-}
-
-// scatter makes history and screen of the list.
-func (l *layout) scatter(old *history) {
+// write makes history and screen of the list, which had so many rows before the
+// last pass.
+func (l *layout) write(all int) {
 	t := l.t
-	for len(l.lines) < l.rows {
-		l.lines = append(l.lines, l.blank(false))
+	made := l.made
+	if l.begin > 0 {
+		made = l.beginMade
 	}
-	t.hist = history{maxLines: old.maxLines, maxBytes: old.maxBytes, serials: old.serials, first: l.first}
-	above := len(l.lines) - l.rows
-	for _, line := range l.lines[:above] {
-		l.store(line)
+	rows := max(0, l.length-l.begin) + made
+	l.skip = max(0, rows-l.max)
+	l.above = max(0, rows-l.skip-l.height)
+	l.screen = make([]row, 0, l.height)
+	t.hist = history{
+		maxLines: l.old.maxLines, maxBytes: l.old.maxBytes, serials: l.old.serials, first: l.first,
+		spare: l.old.spare, scratch: l.old.scratch, runs: l.old.runs, text: l.old.text,
 	}
-	rows := make([]row, l.rows)
-	for y, line := range l.lines[above:] {
-		rows[y] = l.row(line)
+	if l.begin > 0 {
+		t.hist.first += uint64(l.starts(1, min(l.begin, l.length)))
 	}
-	t.normal.setRows(rows)
+	for j := l.begin; j < all; {
+		if n := l.whole(j, false); n > 0 && l.out >= l.skip && l.out-l.skip+n <= l.above && j+n <= l.length {
+			l.adopt(j)
+			j += n
+			continue
+		}
+		l.release(j)
+		end := l.lineEnd(j, all)
+		l.line.begin(j, end)
+		if l.cols == l.oldCols || j == l.cursor || end == j+1 && (l.cols > l.oldCols || !l.wrapped(j) && l.trimmed(j) <= l.cols) {
+			l.line.asIs(0)
+		} else {
+			l.line.write()
+		}
+		j = end
+		l.sweep()
+	}
+	for len(l.screen) < l.height {
+		l.screen = append(l.screen, row{w: l.cols, ascii: true})
+	}
+	t.normal.setRows(l.screen)
 }
 
-func (l *layout) store(line *layoutLine) {
+// adopt gives the history the arena that begins with the j-th row as it is.
+func (l *layout) adopt(j int) {
+	h := &l.t.hist
+	l.destination(l.wrapped(j))
+	a := l.rows.seek(l.from + j)
+	l.old.arenas[l.rows.arena] = nil
+	h.arenas = append(h.arenas, a)
+	h.lines += a.lines
+	h.bytes += a.size()
+	l.out += a.lines - 1
+	l.rows.arena++ // the one that was adopted is not to be asked any more
+	l.rows.first += a.lines
+}
+
+// release lets go of the arenas before the row j, and has their room used again.
+func (l *layout) release(j int) {
+	h := &l.t.hist
+	end := len(l.old.arenas)
+	if l.inHistory(j) {
+		l.rows.seek(l.from + j)
+		end = l.rows.arena
+	}
+	for ; l.released < end; l.released++ {
+		a := l.old.arenas[l.released]
+		l.old.arenas[l.released] = nil
+		if a != nil {
+			l.packing = l.packing || a.packed
+			h.reuse(a)
+		}
+	}
+}
+
+// sweepAt is how many looks or texts are in use while the size changes before
+// those are freed that no row has: each is some 60 bytes.
+const sweepAt = 1 << 16
+
+func (l *layout) sweep() {
 	t := l.t
-	if !line.isCells && line.columns > l.cols {
-		l.open(line, l.cols)
+	if len(l.screen) == 0 && (t.styles.used() > max(t.styles.limit, sweepAt) || t.clusters.used() > max(t.clusters.limit, sweepAt)) {
+		t.tidy()
+		l.line.forget()
 	}
-	flags := 0
-	if line.wrapped {
-		flags = lineWrapped
+}
+
+// destination counts a row, and reports whether it is kept, and in the history.
+func (l *layout) destination(wrapped bool) (kept, above bool) {
+	i := l.out - l.skip
+	if i == 0 && (l.skip > 0 || l.begin > 0) && !wrapped {
+		l.t.hist.first++
 	}
-	h := &t.hist
-	if !line.isCells {
-		runs := h.runs[:0]
-		line.stored.eachRun(func(col int, s style) { runs = append(runs, newRun(col, t.styles.id(s))) })
-		h.runs = runs
-		t.pushText(line.stored.text, runs, line.marks, flags|line.stored.flags&lineASCII)
+	l.out++
+	return i >= 0, i < l.above
+}
+
+// putText writes a row of text form.
+func (l *layout) putText(text []byte, runs []run, wrapped bool, marks []mark, flags int) {
+	switch kept, above := l.destination(wrapped); {
+	case !kept:
+	case above:
+		l.push(text, runs, wrapped, marks, flags)
+	default: // it is ASCII
+		l.screen = append(l.screen, row{
+			text: bytes.Clone(text), runs: slices.Clone(runs), n: len(text), w: l.cols,
+			ascii: true, wrapped: wrapped, marks: marks,
+		})
+	}
+}
+
+// putCells writes a row of as many cells as there are columns.
+func (l *layout) putCells(cells []cell, wrapped bool, marks []mark) {
+	t := l.t
+	kept, above := l.destination(wrapped)
+	if !kept {
 		return
 	}
-	cells := line.cells[:min(len(line.cells), l.cols)]
-	text, runs, _, ascii := t.encode(h.text[:0], h.runs[:0], cells)
-	h.text, h.runs = text, runs
-	if ascii {
-		flags |= lineASCII
+	if above {
+		h := &t.hist
+		text, runs, _, ascii := t.encode(h.text[:0], h.runs[:0], cells)
+		h.text, h.runs = text, runs
+		flags := 0
+		if ascii {
+			flags = lineASCII
+		}
+		l.push(text, runs, wrapped, marks, flags)
+		return
 	}
-	t.pushText(text, runs, line.marks, flags)
-}
-
-// row makes a row of the screen, in text form if it is ASCII.
-func (l *layout) row(line *layoutLine) row {
-	cells := l.open(line, l.cols)[:l.cols]
-	r := row{w: l.cols, wrapped: line.wrapped, marks: line.marks}
-	var n int
-	r.text, r.runs, n, r.ascii = l.t.encode(nil, nil, cells)
-	r.n = n
+	r := row{w: l.cols, wrapped: wrapped, marks: marks}
+	r.text, r.runs, r.n, r.ascii = t.encode(nil, nil, cells)
 	if !r.ascii {
 		r.text, r.runs, r.n, r.inCells = nil, nil, len(cells), true
-		r.cells = append([]cell(nil), cells...)
+		r.cells = slices.Clone(cells)
 	}
-	return r
+	l.screen = append(l.screen, r)
+}
+
+// push gives the history a row. If much of it was compressed it is so again,
+// because then as much has room.
+func (l *layout) push(text []byte, runs []run, wrapped bool, marks []mark, flags int) {
+	t, h := l.t, &l.t.hist
+	if wrapped {
+		flags |= lineWrapped
+	}
+	arenas := len(h.arenas)
+	t.pushText(text, runs, marks, flags)
+	if k := len(h.arenas); l.packing && k > arenas && k > 1 && h.bytes > h.maxBytes/2 {
+		h.pack(h.arenas[k-2])
+	}
 }
