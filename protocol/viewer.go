@@ -55,6 +55,9 @@ type Appearance struct {
 	CellWidth  int    `json:"cell_width,omitempty"` // of a character cell, in pixels
 	CellHeight int    `json:"cell_height,omitempty"`
 	Version    string `json:"version,omitempty"` // the terminal's name and version, as XTVERSION tells it
+
+	// NoGraphemes says that the terminal does not know mode 2027, grapheme clusters.
+	NoGraphemes bool `json:"no_graphemes,omitempty"`
 }
 
 // Validate checks the form of each field.

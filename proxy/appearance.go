@@ -14,10 +14,21 @@ import (
 	"holdfast/protocol"
 )
 
-// questions ask the terminal for its colours and its version, and last for what
-// every terminal answers, so that with this answer all of them are there that
-// will come.
-const questions = "\x1b]10;?\x1b\\\x1b]11;?\x1b\\\x1b]12;?\x1b\\\x1b[>0q\x1b[c"
+// questions returns what asks the terminal for its colours and its version, for
+// modes that it may have set on its own (modeQuestions), and last for what every
+// terminal answers, so that with this answer all of them are there that will come.
+func questions() string {
+	const looks, last = "\x1b]10;?\x1b\\\x1b]11;?\x1b\\\x1b]12;?\x1b\\\x1b[>0q", "\x1b[c"
+	if os.Getenv("TERM_PROGRAM") == "Apple_Terminal" { // it shows the p
+		return looks + last
+	}
+	return looks + modeQuestions + last
+}
+
+// modeQuestions ask (DECRQM) for grapheme clusters, which each snapshot sets or
+// resets, and for the wheel on the alternate screen: terminals differ in whether
+// these are set at first, and undo has to bring that back.
+const modeQuestions = "\x1b[?2027$p\x1b[?1007$p"
 
 const (
 	// escapeWait is how long the beginning of an answer is held that may be a
@@ -47,8 +58,21 @@ func answers() []answer {
 		{"\x1b]11;", oscEnd, func(a *protocol.Appearance, s string) { a.Background = hexColor(s) }},
 		{"\x1b]12;", oscEnd, func(a *protocol.Appearance, s string) { a.Cursor = hexColor(s) }},
 		{"\x1bP>|", dcsEnd, func(a *protocol.Appearance, s string) { a.Version = cutText(s, protocol.MaxTerminalVersion) }},
+		{"\x1b[?2027;", modeEnd, func(a *protocol.Appearance, s string) { a.NoGraphemes = s == "0" || s == "4" }},
+		{"\x1b[?1007;", modeEnd, func(*protocol.Appearance, string) {}},
 		{"\x1b[?", da1End, nil},
 	}
+}
+
+// modeName returns the name of the mode that an answer is about, as in modes, or
+// "" if it is about none.
+func (w *answer) modeName() string {
+	if params, ok := strings.CutPrefix(w.begin, "\x1b["); ok {
+		if name, ok := strings.CutSuffix(params, ";"); ok {
+			return name
+		}
+	}
+	return ""
 }
 
 // maxAnswer bounds what is taken for an answer, in bytes.
@@ -86,12 +110,21 @@ func da1End(p []byte) (body, end int, ok bool) {
 	return body, end, ok && (end == 0 || body > 0)
 }
 
+// modeEnd is for DECRPM: 1 says that the mode is set, 2 that it is reset, 3 and 4
+// the same of one that cannot be changed, 0 that it is not known.
+func modeEnd(p []byte) (body, end int, ok bool) {
+	body, end, ok = scan(p, func(b byte) bool { return b >= '0' && b <= '4' }, "$y")
+	return body, end, ok && (end == 0 || body == 1)
+}
+
 // An asking takes the terminal's answers to our questions out of what is typed.
 // Nothing is put into the terminal before the questions, so that of each kind
 // the first answer is ours; later ones are for the session's programs.
 type asking struct {
 	pass func([]byte) (detach bool) // takes all else, in its order
 	told func(protocol.Appearance)  // is called once, with what there is in the end
+
+	initially func(mode string, on bool) // is told of modes that can be changed; may be nil
 
 	begun time.Time
 	done  chan struct{} // closed when no more answers are waited for
@@ -224,6 +257,9 @@ func (a *asking) take(i int, body string) {
 		return
 	}
 	w.note(&a.found, body)
+	if mode := w.modeName(); mode != "" && a.initially != nil && (body == "1" || body == "2") {
+		a.initially(mode, body == "1")
+	}
 }
 
 // end is called with mu held.

@@ -69,6 +69,9 @@ func TestAnswersAreTaken(t *testing.T) {
 		{"no end to it", "\x1b]11;" + strings.Repeat("x", 300) + ttySays, "\x1b]11;" + strings.Repeat("x", 300), cell},
 		{"broken off", "\x1b]11;rgb:00\x1b[A" + ttySays, "\x1b]11;rgb:00\x1b[A", cell},
 		{"a paste", "\x1b[200~a\x1b]11;\r\x1b[201~" + ttySays, "\x1b[200~a\x1b]11;\r\x1b[201~", cell},
+		{"without grapheme clusters", "\x1b[?2027;0$y\x1b[?1007;2$y" + ttySays, "", protocol.Appearance{CellWidth: 9, NoGraphemes: true}},
+		{"with them", "\x1b[?2027;1$y" + ttySays + "\x1b[?1007;2$y", "\x1b[?1007;2$y", cell},
+		{"of a mode another way", "\x1b[?2027;12$y\x1b[?2027$y\x1b[?2027;u" + ttySays, "\x1b[?2027;12$y\x1b[?2027$y\x1b[?2027;u", cell},
 		{"mouse and focus", "\x1b[<0;1;1M\x1b[I\x1b[M !!" + ttySays + "\x1b[O", "\x1b[<0;1;1M\x1b[I\x1b[M !!\x1b[O", cell},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -90,6 +93,23 @@ func TestAnswersAreTaken(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What the terminal says of its modes is told if it can be changed.
+func TestInitialModes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for says, want := range map[string]string{
+			"\x1b[?2027;1$y\x1b[?1007;2$y": "map[?1007:false ?2027:true]",
+			"\x1b[?2027;3$y\x1b[?1007;0$y": "map[]",
+		} {
+			a, told := newAsked(), map[string]bool{}
+			a.initially = func(mode string, on bool) { told[mode] = on }
+			a.typed([]byte(says + ttySays))
+			if got := fmt.Sprint(told); got != want {
+				t.Errorf("%q: told %s, want %s", says, got, want)
+			}
+		}
+	})
 }
 
 // A terminal that says nothing delays Esc and what looks like the beginning of

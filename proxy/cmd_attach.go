@@ -159,7 +159,7 @@ func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.Sessio
 	// Whatever happens from here on, a panic included, this terminal is put
 	// back as it was.
 	defer t.restore()
-	if t.talks() && !o.readOnly { // who only looks answers nothing
+	if t.talks() {
 		v.ask()
 	}
 	end := v.run(ctx)

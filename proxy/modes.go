@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,8 @@ type modes struct {
 	dirty bool            // more than text was printed
 	carry []byte          // the beginning of a sequence at the end of the last output
 	open  bool            // the output is within a string that means nothing here
+
+	initial map[string]bool // modes that the terminal said it had set or reset before, by name
 }
 
 // kittyKeys is the state of one screen's keyboard protocol.
@@ -111,7 +114,7 @@ func (m *modes) sequence(p []byte) int {
 		m.open = true
 		return 2
 	case 'c': // the terminal is reset
-		*m = modes{dirty: true}
+		*m = modes{dirty: true, initial: m.initial}
 	}
 	return 1
 }
@@ -292,9 +295,21 @@ func (m *modes) undo() string {
 		}
 	}
 	out.WriteString(strings.Repeat(popTitle, m.title))
+	for _, n := range slices.Sorted(maps.Keys(m.initial)) {
+		if on, seen := m.on[n]; seen && on != m.initial[n] {
+			out.WriteString("\x1b[" + n + modeFinal(m.initial[n]))
+		}
+	}
 	out.WriteString("\x1b[0m\x1b(B\x0f\x1b>")
-	*m = modes{}
+	*m = modes{initial: m.initial}
 	return out.String()
+}
+
+func modeFinal(on bool) string {
+	if on {
+		return "h"
+	}
+	return "l"
 }
 
 func (k kittyKeys) undo() string {

@@ -106,6 +106,16 @@ func (t *terminal) restore() {
 	}
 }
 
+// initially notes whether a mode is set in the terminal before anything is shown.
+func (t *terminal) initially(mode string, on bool) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	if t.modes.initial == nil {
+		t.modes.initial = make(map[string]bool)
+	}
+	t.modes.initial[mode] = on
+}
+
 // Write shows output of the session.
 func (t *terminal) Write(p []byte) (int, error) {
 	t.writing.Lock()

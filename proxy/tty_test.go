@@ -71,6 +71,30 @@ func TestModesUndo(t *testing.T) {
 	}
 }
 
+// A mode that the terminal had set or reset before is brought back, however often,
+// and one of which it has said nothing is left as it is.
+func TestModesInitial(t *testing.T) {
+	term := &terminal{}
+	term.initially("?2027", true)
+	term.initially("?1007", false)
+	for _, tt := range []struct{ printed, want string }{
+		{"\x1b[?2027l\x1b[?1007l", "\x1b[?2027h" + always},
+		{"\x1b[?2027h\x1b[?1007h", "\x1b[?1007l" + always},
+		{"\x1b[?2027l\x1bc\x1b[?2027l\x1b[?1007h", "\x1b[?1007l\x1b[?2027h" + always},
+		{"text\x1b[m", always},
+	} {
+		term.modes.see([]byte(tt.printed))
+		if got := term.modes.undo(); got != tt.want {
+			t.Errorf("after %q undo is %q, want %q", tt.printed, got, tt.want)
+		}
+	}
+	other := &modes{}
+	other.see([]byte("\x1b[?2027l"))
+	if got := other.undo(); got != always {
+		t.Errorf("of a terminal that says nothing undo is %q, want %q", got, always)
+	}
+}
+
 func TestModesOfText(t *testing.T) {
 	m := &modes{}
 	m.see([]byte("hello\a\r\n\tworld\b"))

@@ -27,6 +27,8 @@ type viewer struct {
 	asking *asking // nil where the terminal is not asked what it looks like
 	piped  bool    // what is typed comes through a pipe
 
+	readOnly bool // it tells the session nothing
+
 	leave  sync.Once
 	detach chan struct{} // closed by the detach keys
 
@@ -48,6 +50,7 @@ func newViewer(att *client.Attachment, t *terminal, o *attachOptions) (*viewer, 
 	}
 	v := &viewer{
 		att: att, term: t, piped: !isTerminal(t.in), detach: make(chan struct{}), size: o.told.size, looks: o.told.looks,
+		readOnly: o.readOnly,
 	}
 	v.keys = newKeyFilter(keys, v.typed)
 	if o.readOnly {
@@ -63,13 +66,17 @@ func newViewer(att *client.Attachment, t *terminal, o *attachOptions) (*viewer, 
 
 // ask asks the terminal what it looks like, before it is shown anything.
 func (v *viewer) ask() {
-	if _, err := v.term.out.WriteString(questions); err == nil {
+	if _, err := v.term.out.WriteString(questions()); err == nil {
 		v.asking = ask(v.looks, v.keys.typed, v.appears)
+		v.asking.initially = v.term.initially
 	}
 }
 
 // appears tells what the terminal looks like, where that is news.
 func (v *viewer) appears(looks protocol.Appearance) {
+	if v.readOnly {
+		return
+	}
 	v.mu.Lock()
 	same := looks == v.looks
 	v.looks = looks

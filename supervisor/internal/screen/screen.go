@@ -139,7 +139,7 @@ func (s *Screen) Snapshot(history int, size protocol.Size) (data []byte, offset 
 func (s *Screen) SetAppearance(a protocol.Appearance) {
 	s.term.SetAppearance(vt.Appearance{
 		Foreground: rgb(a.Foreground), Background: rgb(a.Background), Cursor: rgb(a.Cursor),
-		CellWidth: a.CellWidth, CellHeight: a.CellHeight, Version: a.Version,
+		CellWidth: a.CellWidth, CellHeight: a.CellHeight, Version: a.Version, NoGraphemes: a.NoGraphemes,
 	})
 }
 

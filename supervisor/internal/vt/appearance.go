@@ -13,6 +13,7 @@ type Appearance struct {
 	Foreground, Background, Cursor *uint32 // 0xRRGGBB; nil is xterm.js's
 	CellWidth, CellHeight          int     // pixels; 0 is not known, and not told
 	Version                        string  // what XTVERSION is answered with; "" is ours
+	NoGraphemes                    bool    `json:",omitempty"` // mode 2027 is not known there, and programs are told that
 }
 
 // maxVersion bounds the answer to XTVERSION.

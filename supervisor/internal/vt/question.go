@@ -140,6 +140,9 @@ func (t *Term) privateMode(n int) int {
 	case 2026:
 		return modeState(m.Synchronized)
 	case 2027:
+		if t.look.NoGraphemes && !m.Graphemes {
+			return modeUnknown
+		}
 		return modeState(m.Graphemes)
 	case 2031:
 		return modeState(m.ColorScheme)

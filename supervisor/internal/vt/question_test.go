@@ -58,6 +58,17 @@ func TestRepliesAreBounded(t *testing.T) {
 	}
 }
 
+// A viewer's terminal that cannot count clusters says so, and then the session
+// says the same; what a program has set nevertheless is set.
+func TestGraphemesNotKnown(t *testing.T) {
+	term := New(Config{})
+	term.SetAppearance(Appearance{NoGraphemes: true})
+	term.Write([]byte("\x1b[?2027$p\x1b[?2027h\x1b[?2027$p"))
+	if got, want := string(term.Replies()), "\x1b[?2027;0$y\x1b[?2027;1$y"; got != want {
+		t.Errorf("answered with %q, want %q", got, want)
+	}
+}
+
 // What is answered is what is shown, where somebody shows it; what the program
 // has set itself counts more.
 func TestAppearance(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 )
 
 // Snapshot is AppendSnapshot with the whole history.
@@ -330,7 +331,11 @@ func (p *painter) place() {
 	if !joins && b.x < t.cols {
 		x, again = b.x, 0
 	}
-	p.csi('H', y+1, x+1)
+	if cells := t.rowCells(b.row(b.y))[:x]; t.countedDifferently(cells) {
+		p.reach(y, cells)
+	} else {
+		p.csi('H', y+1, x+1)
+	}
 	switch {
 	case again == 0:
 		p.look(&t.pen)
@@ -346,6 +351,52 @@ func (p *painter) place() {
 		p.look(&t.pen)
 	}
 	p.setInsert(m.Insert)
+}
+
+// countedDifferently reports whether a terminal that counts widths by other rules
+// may have another column behind these cells, which are those of a row before the
+// cursor, and whether printing them again leaves the cursor behind them and all
+// else as it is.
+func (t *Term) countedDifferently(cells []cell) bool {
+	if t.cs != nil || t.gl != 0 || t.gsets[0] != nil { // it would print something else, or shift to it
+		return false
+	}
+	differs := false
+	for i, c := range cells {
+		switch {
+		case c.isSpacer():
+			if i == 0 || !cells[i-1].isWide() {
+				return false
+			}
+		case !c.hasContent():
+			if !t.styles.all[c.style()].isErased() {
+				return false
+			}
+		case c.width() == 0 || c.isWide() && (i+1 == len(cells) || !cells[i+1].isSpacer()):
+			return false
+		case c&clusterBit != 0 || c&codeMask >= utf8.RuneSelf:
+			differs = true
+		}
+	}
+	return differs
+}
+
+// reach brings the cursor behind the cells that the row y begins with, as the
+// row's text does: a terminal that counts their widths by other rules has its
+// cursor in another column then, where it belongs. Meanwhile nothing wraps.
+func (p *painter) reach(y int, cells []cell) {
+	wraparound := p.t.modes.Wraparound
+	if wraparound {
+		p.private(7, false)
+	}
+	p.insertOff()
+	p.csi('H', y+1)
+	p.joins = false
+	p.cells(cells, nil)
+	if n := len(cells) - p.x; n > 0 {
+		p.csi('C', n)
+	}
+	p.private(7, wraparound) // and nothing joins the last of them
 }
 
 // last returns the cell before the cursor and its column if it was printed last

@@ -3,6 +3,7 @@ package vt
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -17,5 +18,44 @@ func TestSnapshotIsAlwaysTheSame(t *testing.T) {
 		if again := term.Snapshot(); !bytes.Equal(again, first) {
 			t.Fatalf("%q, then %q", first, again)
 		}
+	}
+}
+
+// A viewer whose terminal counts the columns of a text by other rules shows the
+// cursor's row as it is, with the cursor behind what was printed last.
+func TestSnapshotForOtherWidths(t *testing.T) {
+	for _, tt := range []struct{ name, in, typed, want string }{
+		{"a prompt", "> ⚠️ typed", "!", "> ⚠️ typed!"},
+		{"a hand with a skin", "👍🏽 $ ls", " -l", "👍🏽 $ ls -l"},
+		{"the cursor moved back", "⚠️ one two\x1b[3D", "x", "⚠️ one xwo"},
+		{"text behind the cursor, in columns never printed", "⚠️ a\x1b[1;20Hb\x1b[1;10H", "c", ""},
+		{"a wrap that is pending", strings.Repeat("⚠️", 7) + strings.Repeat("x", 13), "", strings.Repeat("⚠️", 7) + strings.Repeat("x", 6)},
+		{"insert", "⚠️ typed\x1b[4h\x1b[2D", "X", "⚠️ typXed"},
+		{"DECOM", "\x1b[2;4r\x1b[?6h⚠️ typed", "!", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			term := New(Config{Cols: 20, Rows: 5})
+			term.Write([]byte(tt.in))
+			for _, snapshot := range [][]byte{term.Snapshot(), term.AppendTransition(nil, New(Config{Cols: 20, Rows: 5}))} {
+				same := New(Config{Cols: 20, Rows: 5})
+				same.Write(snapshot)
+				same.Write([]byte(tt.typed))
+				want := New(Config{Cols: 20, Rows: 5})
+				want.Write([]byte(tt.in + tt.typed))
+				if got, want := fmt.Sprint(same.State()), fmt.Sprint(want.State()); got != want {
+					t.Errorf("a terminal with the same widths: %q makes\n%s, want\n%s", snapshot, got, want)
+				}
+				other := New(Config{Cols: 20, Rows: 5, Graphemes: true})
+				other.Write(bytes.ReplaceAll(snapshot, []byte("\x1b[?2027l"), nil))
+				other.Write([]byte(tt.typed))
+				line := ""
+				for _, c := range other.State().Normal.Lines[0].Cells {
+					line += c.Text
+				}
+				if line != tt.want && tt.want != "" {
+					t.Errorf("another one: %q shows %q, want %q", snapshot, line, tt.want)
+				}
+			}
+		})
 	}
 }

@@ -305,6 +305,7 @@ export interface Appearance {
   cell_width?: number;
   cell_height?: number;
   version?: string;
+  no_graphemes?: boolean;
 }
 
 /** Where to go on: in the life `instance`, with the byte at `offset`. */
