@@ -1,6 +1,9 @@
 package screen
 
-import "bytes"
+import (
+	"bytes"
+	"cmp"
+)
 
 // A Mask makes questions in output mean nothing, for a viewer whose terminal must
 // not answer them because another viewer or the session does. No byte comes or
@@ -25,6 +28,7 @@ type Mask struct {
 	lead  bool   // the byte before was 0xc2: the next one may make it a C1 control
 	kept  []byte // of the sequence, without what introduces it; at most maxKept
 	long  bool   // there was more
+	room  int    // what kept may take; default maxKept
 
 	chunks bool // an image was hidden whose data goes on in further sequences
 }
@@ -49,6 +53,7 @@ const (
 	maxKept = 4096 // a longer sequence is no question
 	cancel  = 0x18
 	enq     = 0x05
+	bell    = 0x07
 	esc     = 0x1b
 	lead    = 0xc2 // the first byte of U+0080 to U+00BF
 )
@@ -205,7 +210,7 @@ func (m *Mask) next(b byte) finding {
 func (m *Mask) enter(s maskState) { m.state, m.kept, m.long = s, m.kept[:0], false }
 
 func (m *Mask) keep(b byte) {
-	if len(m.kept) == maxKept {
+	if len(m.kept) >= cmp.Or(m.room, maxKept) {
 		m.long = true
 		return
 	}

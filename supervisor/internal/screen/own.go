@@ -11,6 +11,8 @@ import (
 type Own struct {
 	size protocol.Size
 	term *vt.Term // in the state of the viewer's
+
+	effects Effects // of what was printed since
 }
 
 // NewOwn is for a viewer of that size, with an empty terminal.
@@ -25,13 +27,30 @@ func (o *Own) Size() protocol.Size { return o.size }
 
 // Shown is told of each piece of the snapshot that the viewer is given, which
 // was made for its size.
-func (o *Own) Shown(p []byte) { o.term.Write(p) }
+func (o *Own) Shown(p []byte) {
+	o.term.Write(p)
+	o.effects.Skip(p) // it has none, but may end within a sequence
+}
 
-// Update returns bytes that bring the viewer to what v shows; nil if it shows
-// that already.
+// Printed is told of the output that follows what the viewer is shown, for what
+// it says to the terminal.
+func (o *Own) Printed(p []byte) { o.effects.Write(p) }
+
+// Forget is for output that is missing: what follows begins anew.
+func (o *Own) Forget() { o.effects = Effects{} }
+
+// Update returns bytes that bring the viewer to what v shows, after what Printed
+// has found; nil if it shows that already.
 func (o *Own) Update(v *View) []byte {
 	t := v.as(o.size, comes(v.size, o.size))
-	update := t.AppendTransition(nil, o.term)
+	update := o.effects.take()
+	if len(update) > 0 {
+		if o.term.InSequence() {
+			update = append([]byte{cancel}, update...)
+		}
+		o.term.Write(update)
+	}
+	update = t.AppendTransition(update, o.term)
 	o.term = t
 	return update
 }

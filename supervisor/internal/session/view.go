@@ -9,7 +9,8 @@ import (
 
 // A viewer with a terminal of another size than the session's may ask for a
 // view of its own: the screen as it looks at that size. It gets no output then,
-// but what changes on its screen, as often as it can take that.
+// but what changes on its screen, as often as it can take that, and what the
+// program says to the terminal that does not show (screen.Effects).
 
 // viewEvery is how often a view is brought up to date at most: 40 times a
 // second looks like motion.
@@ -55,12 +56,27 @@ func (a *Attachment) pollView(buf []byte) (Item, bool, error) {
 			a.renew()
 			return Item{}, false, nil
 		}
+		a.hearView(buf, v.Offset())
 		a.update = a.view.Update(v)
 		a.move(v.Offset())
 	}
 	n := copy(buf, a.update)
 	a.update = a.update[n:]
 	return Item{Kind: ItemView, Offset: a.pos, Data: buf[:n]}, true, nil
+}
+
+// hearView has the view find what was printed up to an offset that the viewer's
+// terminal has to be told, such as bells. It reads by way of buf.
+func (a *Attachment) hearView(buf []byte, end uint64) {
+	for at := a.pos; at < end; {
+		n, err := a.s.ring.ReadAt(buf[:min(uint64(len(buf)), end-at)], at)
+		if err != nil || n == 0 { // the ring has overtaken it
+			a.view.Forget()
+			return
+		}
+		a.view.Printed(buf[:n])
+		at += uint64(n)
+	}
 }
 
 // mayView reports whether it is time to look, and else wakes up when it is.

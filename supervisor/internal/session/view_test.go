@@ -158,3 +158,55 @@ func TestPause(t *testing.T) {
 		}
 	})
 }
+
+// What the program says to its terminal reaches every viewer once, whatever the
+// size of its view; questions reach those that may answer.
+func TestOwnViewHears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, by := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		m := &model{sizes: []sizeAt{{0, info(t, s).Size}}}
+		print := func(text string) {
+			m.printed = append(m.printed, text...)
+			show(by(s), text)
+		}
+		own, err := attach(s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, View: protocol.ViewOwn, Cols: 30, Rows: 10}, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer own.a.Close()
+		raw := look(t, s, protocol.AttachSpec{Mode: protocol.ModeReadOnly})
+		said := []string{"\x07", "\x1b]52;c;aGk=", "\x1b]9;done", "\x1b]9;4;1;50", "\x1b]777;notify;a;b", "\x1b]99;i=1:d=1;hi"}
+		text := strings.Join(said, "\x1b\\text")
+		print("\x1b[31m")
+		for i := 0; i < len(text); i += 7 {
+			print(text[i:min(len(text), i+7)])
+			if i%3 == 0 {
+				time.Sleep(viewEvery)
+			}
+			for _, v := range []*viewer{own, raw} {
+				if _, err := v.drain(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		print("\x1b\\\x1b]52;c;?\x1b\\")
+		time.Sleep(viewEvery)
+		synctest.Wait()
+		for _, v := range []*viewer{own, raw} {
+			if _, err := v.drain(); err != nil {
+				t.Fatal(err)
+			}
+			got := strings.ReplaceAll(string(v.seen)+string(v.views), "text", "")
+			for _, what := range said {
+				// What ends within a sequence is begun again when the rest comes.
+				if n := strings.Count(got, what+"\x1b\\"); n != 1 && what != "\x07" || what == "\x07" && strings.Count(got, what) != 1 {
+					t.Errorf("%q is in %q %d times, want once", what, got, n)
+				}
+			}
+			if asked := strings.Contains(got, "52;c;?"); asked != (v == raw) {
+				t.Errorf("asked for the clipboard: %v, in %q", asked, got)
+			}
+		}
+	})
+}

@@ -41,6 +41,7 @@ type viewer struct {
 	stolen   bool
 	by       string
 	seen     []byte // all output and snapshots
+	views    []byte // of views of its own
 	sizes    []sizeAt
 }
 
@@ -204,6 +205,7 @@ func (v *viewer) view(item Item) error {
 	}
 	v.pos = item.Offset
 	v.terminal.Write(item.Data)
+	v.views = append(v.views, item.Data...)
 	if len(v.a.update) > 0 {
 		return nil
 	}

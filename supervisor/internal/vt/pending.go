@@ -2,6 +2,9 @@ package vt
 
 import "strconv"
 
+// InSequence reports whether what was written ends within a sequence or a character.
+func (t *Term) InSequence() bool { return t.state != ground || t.partial > 0 }
+
 // pending appends the bytes of the sequence or character we are within: what
 // brings a fresh parser to the same place.
 func (t *Term) pending(dst []byte) []byte {
