@@ -32,7 +32,8 @@ type listeners struct {
 
 // listen takes over the listeners of the running proxy, or makes them.
 func (a *app) listen(ctx context.Context, o *serveOptions, dirs config.Dirs, log zerolog.Logger) (*handoff.Take, *listeners, error) {
-	opts := socket.Options{OnRefuse: func(p socket.Peer, err error) { logging.Refused(log, p.UID, p.PID, err) }}
+	refused := logging.Refuser(log)
+	opts := socket.Options{OnRefuse: func(p socket.Peer, err error) { refused(p.UID, p.PID, err) }}
 	var take *handoff.Take
 	if o.takeOver {
 		var err error

@@ -39,7 +39,8 @@ func (a *app) servePipe(ctx context.Context, o *serveOptions, dirs config.Dirs, 
 	if err != nil {
 		return err
 	}
-	ln, err := pipe.Listen(name, pipe.Options{OnRefuse: func(p pipe.Peer, err error) { logging.Refused(log, -1, p.PID, err) }})
+	refused := logging.Refuser(log)
+	ln, err := pipe.Listen(name, pipe.Options{OnRefuse: func(p pipe.Peer, err error) { refused(-1, p.PID, err) }})
 	if err != nil {
 		return err
 	}

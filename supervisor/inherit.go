@@ -233,7 +233,8 @@ type self struct {
 
 // self goes on with the socket and the name of the supervisor before, or begins.
 func (b *before) self(path string, log zerolog.Logger) (*self, *socket.Listener, error) {
-	opts := socket.Options{OnRefuse: func(p socket.Peer, err error) { logging.Refused(log, p.UID, p.PID, err) }}
+	refused := logging.Refuser(log)
+	opts := socket.Options{OnRefuse: func(p socket.Peer, err error) { refused(p.UID, p.PID, err) }}
 	var s *self
 	for _, r := range b.records {
 		if r.ID == selfRecord {

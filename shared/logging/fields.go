@@ -17,6 +17,7 @@ const (
 	Bytes      = "bytes"       // how many
 	Missed     = "missed"      // how many bytes were lost to somebody
 	Count      = "count"       // how many of what the message names
+	LeftOut    = "left_out"    // how many lines like this one were not logged before it
 	Took       = "took_ms"     // how long it took
 	Wait       = "wait_ms"     // how long until the next try
 	Path       = "path"        // of a file or socket

@@ -90,7 +90,7 @@ func (c *conn) serve() (moved bool) {
 	c.readErr = err
 	close(c.stopped)
 	if e := new(protocol.Error); errors.As(err, &e) {
-		c.log.Info().Str(logging.Code, string(e.Code)).Msg("client refused")
+		c.s.refusals.Of(c.log).Info().Str(logging.Code, string(e.Code)).Msg("client refused")
 		_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
 		c.send(api.Error{Error: *e})
 	} else if err != nil && !expected(err) {

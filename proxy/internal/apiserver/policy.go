@@ -123,14 +123,14 @@ func (c *conn) asker() protocol.Asker {
 // refusedEntry tells of a client that is not let in.
 func (c *conn) refusedEntry(err error) {
 	e := protocol.AsError(err)
-	c.log.Warn().Bool(logging.Security, true).Str(logging.Code, string(e.Code)).Str("why", e.Message).Msg("client refused")
+	c.s.refusals.Of(c.log).Warn().Bool(logging.Security, true).Str(logging.Code, string(e.Code)).Str("why", e.Message).Msg("client refused")
 	c.observe(policy.Event{Kind: policy.EventRefused, Code: string(e.Code)})
 }
 
 // tellRefused tells the policy, and the log, what the client was not allowed to
 // do.
 func (c *conn) tellRefused(a policy.Access, err error) {
-	c.log.Info().Bool(logging.Security, true).Str(logging.Code, string(protocol.CodeOf(err))).Str("verb", string(a.Verb)).
+	c.s.refusals.Of(c.log).Info().Bool(logging.Security, true).Str(logging.Code, string(protocol.CodeOf(err))).Str("verb", string(a.Verb)).
 		Str(logging.Session, a.SessionID).Str("user", c.from.Principal.User).Msg("request refused")
 	c.observe(policy.Event{
 		Kind: policy.EventRefused, SessionID: a.SessionID, Labels: a.Labels, Verb: a.Verb, Code: string(protocol.CodeOf(err)),

@@ -95,6 +95,8 @@ type Server struct {
 	places   places
 	passes   *pass.Key
 
+	refusals logging.Limiter // of lines about what was refused
+
 	seating sync.Mutex    // held while the attachments of a share link are counted
 	costly  chan struct{} // the place for what costs the supervisor much, of all share links
 
@@ -215,11 +217,11 @@ func (s *Server) add(c *conn) error {
 		return &protocol.Error{Code: protocol.CodeClosed, Message: "the proxy is going away", Retryable: true}
 	}
 	if len(s.conns) >= maxConns {
-		s.cfg.Log.Warn().Int("connections", len(s.conns)).Msg("too many clients, refused")
+		s.refusals.Of(s.cfg.Log).Warn().Int("connections", len(s.conns)).Msg("too many clients, refused")
 		return &protocol.Error{Code: protocol.CodeLimitExceeded, Message: "too many clients", Retryable: true, RetryAfterMS: 1000}
 	}
 	if n := s.byPID[c.from.PID]; n >= maxConnsOfOne {
-		s.cfg.Log.Warn().Int("connections", n).Int(logging.PID, c.from.PID).Msg("too many connections of one client, refused")
+		s.refusals.Of(s.cfg.Log).Warn().Int("connections", n).Int(logging.PID, c.from.PID).Msg("too many connections of one client, refused")
 		return &protocol.Error{
 			Code: protocol.CodeLimitExceeded, Retryable: true, RetryAfterMS: 1000,
 			Message: fmt.Sprintf("one process has %d connections already", n),

@@ -263,6 +263,33 @@ func TestShareMoves(t *testing.T) {
 	w.server.Forget()
 }
 
+// To be told that there is no session takes as long for one of another workspace as
+// for none, whatever the look-up costs.
+func TestNotFoundTakesItsTime(t *testing.T) {
+	for name, as := range map[string]func(w *world) *client{
+		"workspace": func(w *world) *client { return w.as("ann@a") },
+		"share":     func(w *world) *client { return w.by(sharing("mine", "life-mine", time.Hour)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, v := guarded(t, &house{}, map[protocol.SessionID]string{"mine": "a", "other": "b"})
+			v.between = func(m protocol.Message) {
+				if i, ok := m.(*wire.Info); ok && i.SessionID == "other" {
+					time.Sleep(notFoundTime / 4) // the cost of a session that is there
+				}
+			}
+			c := as(w)
+			for _, id := range []protocol.SessionID{"other", "nobody"} {
+				begun := time.Now()
+				c.send(api.Info{Request: req("i"), SessionID: id})
+				c.wantError(protocol.CodeSessionNotFound)
+				if took := time.Since(begun); took < notFoundTime {
+					t.Errorf("%s: after %v, want at least %v", id, took, notFoundTime)
+				}
+			}
+		})
+	}
+}
+
 // A session that takes the id while it is looked up is not told of.
 func TestInfoRace(t *testing.T) {
 	for name, as := range map[string]func(w *world) *client{

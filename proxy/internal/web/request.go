@@ -80,7 +80,7 @@ func (h *Handler) refused(no *refusal) {
 func (h *Handler) logRefusal(no *refusal, r *request, nc net.Conn) {
 	event := h.cfg.Log.Debug()
 	if no.security {
-		event = h.cfg.Log.Warn().Bool(logging.Security, true)
+		event = h.refusals.Of(h.cfg.Log).Warn().Bool(logging.Security, true)
 	}
 	event = event.Int("status", no.status).Str(logging.Code, string(no.err.Code)).Str("why", no.err.Message)
 	if a := nc.RemoteAddr(); a != nil {

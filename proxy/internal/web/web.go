@@ -102,6 +102,8 @@ type Handler struct {
 	maxConn int // of all
 	maxOne  int // of one process
 
+	refusals logging.Limiter // of lines about what was refused
+
 	away  context.Context // done when every connection is to end, its clients to come again
 	leave context.CancelFunc
 

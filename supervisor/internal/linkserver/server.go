@@ -63,7 +63,8 @@ type Server struct {
 	missed   atomic.Uint64 // bytes
 	stopping sync.Once
 	quiet    quiet
-	reads    *turns // of all links
+	refusals logging.Limiter // of lines about what was refused
+	reads    *turns          // of all links
 }
 
 // An Upgrader has the process become another program.
@@ -98,7 +99,7 @@ func (s *Server) Serve(ctx context.Context, ln *socket.Listener) error {
 			return fmt.Errorf("accept proxy: %w", err)
 		}
 		if s.links.Load() >= maxLinks {
-			s.cfg.Log.Warn().Int(logging.PID, peer.PID).Msg("too many proxies, refused")
+			s.refusals.Of(s.cfg.Log).Warn().Int(logging.PID, peer.PID).Msg("too many proxies, refused")
 			_ = nc.Close()
 			continue
 		}
@@ -127,9 +128,10 @@ func (s *Server) farewell() {
 func (s *Server) serveLink(ctx context.Context, nc net.Conn, log zerolog.Logger) {
 	conn, hello, err := link.Accept(nc, s.welcome, log)
 	if err != nil {
-		event := log.Info()
+		limited := s.refusals.Of(log)
+		event := limited.Info()
 		if protocol.CodeOf(err) == protocol.CodeUnauthorized {
-			event = log.Warn().Bool(logging.Security, true)
+			event = limited.Warn().Bool(logging.Security, true)
 		}
 		event.Err(err).Msg("proxy refused")
 		return
