@@ -5,14 +5,19 @@ import { HoldfastError, type HoldfastClient, type SessionInfo } from 'holdfast-c
 import { connectionBar, connectionLine } from './connection.ts';
 import { confirmKill, details, help, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';
 import { h, icon, iconButton } from './dom.ts';
+import { exportBytes, exportText } from './export.ts';
 import { keyBar } from './keys.ts';
 import * as layout from './layout.ts';
 import { List } from './list.ts';
 import { PaneView } from './pane.ts';
+import { save } from './record.ts';
 import { Sessions } from './sessions.ts';
 import { change, read, settings, write } from './settings.ts';
 import { actionOf, keysOf, type Action } from './shortcuts.ts';
+import type { TerminalView } from './terminal.ts';
 import { title } from './words.ts';
+
+const act = (label: string, does: () => void, action?: Action, danger = false): Item => ({ label, does, ...(action && { keys: keysOf(action)! }), danger });
 
 const TABS = 'holdfast.tabs';
 const phone = matchMedia('(max-width: 45rem)'); // as the style sheet has it
@@ -63,6 +68,7 @@ export class App {
       h('a', { class: 'skip', href: '#stage', text: 'To the terminal', onclick: (e: Event) => { e.preventDefault(); this.focus(); } }),
       h('nav', { class: 'list', 'aria-label': 'Sessions and settings' },
         h('header', {}, h('h1', { text: 'Holdfast' }), tool('plus', 'New session', 'new')),
+        this.list.filter,
         this.list.element,
         h('footer', {}, connectionLine(client), tool('help', 'Keyboard', 'help'), tool('gear', 'Settings', 'settings'))),
       h('main', { class: 'main' },
@@ -150,19 +156,42 @@ export class App {
 
   private actions(s: SessionInfo): (Item | null)[] {
     const over = s.state === 'exited';
-    const act = (label: string, does: () => void, action?: Action, danger = false): Item => ({ label, does, ...(action && { keys: keysOf(action)! }), danger });
+    const here = this.session()?.instance === s.instance ? this.view()?.terminal : undefined;
     return [
-      act('Open', () => this.open(s)),
-      act('Open at the right', () => this.split('right', s)),
-      act('Open below', () => this.split('down', s)),
+      ...(here ? this.terminalActions(s, here) : [act('Open', () => this.open(s)), act('Open at the right', () => this.split('right', s)), act('Open below', () => this.split('down', s))]),
       null,
       act('Rename…', () => void rename(this.client, s), 'rename'),
       act('Search its history…', () => void searchHistory(this.client, s, ''), 'history'),
       over ? null : act('Share to look…', () => void share(this.client, s)),
+      act('Export as text', () => void this.trying(() => exportText(this.client, s))),
+      act('Export as printed', () => void this.trying(() => exportBytes(this.client, s))),
       act('Details', () => void details(s)),
       null,
       ...(over ? [act('Start again', () => void this.reopen(s)), act('Forget', () => void this.forget(s))] : [act('End session…', () => void confirmKill(this.client, s), 'kill', true)]),
     ].filter((x, i, all) => x !== null || all[i - 1] !== null);
+  }
+
+  // terminalActions are those on the terminal that is shown.
+  private terminalActions(s: SessionInfo, t: TerminalView): Item[] {
+    const output = t.marks.lastOutput();
+    const copy = (text: string): void => void navigator.clipboard?.writeText(text).catch(() => undefined);
+    return [
+      act(t.term.hasSelection() ? 'Copy' : 'Copy the screen', () => copy(t.text())),
+      output === undefined ? null : act('Copy the last output', () => copy(output)),
+      act('Paste', () => void navigator.clipboard?.readText().then((text) => t.paste(text), () => undefined)),
+      act('Clear the scrollback here', () => t.clear()),
+      t.recording ? act('Stop recording', () => this.stopRecording(s, t)) : act('Record', () => void this.trying(() => t.record(title(s)).then(() => this.label()))),
+      act('Close the pane', () => this.do('close'), 'close'),
+    ].filter((x) => x !== null).map((x) => ({ ...x, does: () => {
+      x.does();
+      this.focus(); // and not the button of the menu
+    } }));
+  }
+
+  private stopRecording(s: SessionInfo, t: TerminalView): void {
+    if (t.recording) save(`${s.id}.cast`, t.recording.file());
+    t.recording = undefined;
+    this.label();
   }
 
   private async start(): Promise<void> {
@@ -269,6 +298,11 @@ export class App {
     switch (action) {
       case 'new': return void this.start();
       case 'list': return this.toList();
+      case 'filter':
+        this.element.classList.remove('narrowed');
+        this.drawer(true);
+        return this.list.find();
+      case 'previous-command': case 'next-command': return void this.view()?.terminal?.marks.jump(action === 'next-command');
       case 'split-right': return this.split('right');
       case 'split-down': return this.split('down');
       case 'close': return this.close(this.tab(), this.pane().id);
@@ -303,7 +337,7 @@ export class App {
 
   // toList goes to the list, and from there back to the terminal.
   private toList(): void {
-    if (this.list.element.contains(document.activeElement)) {
+    if (this.list.contains(document.activeElement)) {
       this.drawer(false);
       return this.focus();
     }
@@ -436,7 +470,8 @@ export class App {
         return s ? title(s) : '';
       });
       const label = called[layout.panes(t.root).findIndex((p) => p.id === t.active)] || called.find((c) => c) || 'New tab';
-      return { label: called.length > 1 ? `${label} +${called.length - 1}` : label, selected: i === this.current, key: t.id };
+      const records = layout.panes(t.root).some((p) => this.views.get(p.id)?.terminal?.recording);
+      return { label: `${records ? '● ' : ''}${label}${called.length > 1 ? ` +${called.length - 1}` : ''}`, selected: i === this.current, key: t.id };
     });
     const now = JSON.stringify(parts);
     if (this.strip.dataset.now === now) return; // the focus may be in it

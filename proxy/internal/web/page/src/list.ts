@@ -1,13 +1,23 @@
-// The list of sessions. A row is made once and kept, so that the focus stays where it is.
+// The list of sessions, with a filter and groups where there are many. A row is made once
+// and kept, so that the focus stays where it is.
 
 import type { SessionInfo } from 'holdfast-client';
 
 import { h, iconButton } from './dom.ts';
-import { ago, chosen, ended, failed, place, says, title, who } from './words.ts';
+import { choices, grouped, matches, type Group, type GroupBy } from './groups.ts';
+import { change, onChange, settings } from './settings.ts';
+import { ago, ended, failed, place, says, title, who } from './words.ts';
 
 interface Row {
   element: HTMLLIElement;
   update(s: SessionInfo, current: boolean, news: string | undefined): void;
+}
+
+const MANY = 6; // sessions, from which on there is a filter
+
+interface Heading {
+  element: HTMLLIElement;
+  update(group: Group): void;
 }
 
 export interface Hooks {
@@ -20,14 +30,37 @@ export interface Hooks {
 
 export class List {
   readonly element = h('ul', { id: 'sessions', 'aria-label': 'Sessions' });
+  private readonly query = h('input', { type: 'search', class: 'query', 'aria-label': 'Filter the sessions', placeholder: 'Filter', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', title: 'Words of an id, a title, a command, a directory or a label (Alt + Shift + G)' });
+  private readonly by: HTMLSelectElement = h('select', { class: 'by', 'aria-label': 'Group the sessions', onchange: () => change({ groupBy: this.by.value as GroupBy }) });
+  readonly filter = h('div', { class: 'filter', role: 'search', 'aria-label': 'Sessions', hidden: true }, this.query, this.by);
+  private readonly headings = new Map<string, Heading>();
+  private readonly collapsed = new Set<string>(); // groups by name
+  private last: [SessionInfo[], boolean] = [[], false];
   private readonly rows = new Map<string, Row>();
   private readonly over = h('li', { class: 'over' }, h('h2', { text: 'Ended' }), h('button', { type: 'button', text: 'Forget all', onclick: () => this.hooks.forgetAll() }));
   private readonly none = h('li', { class: 'none', text: 'No sessions yet.' });
 
   constructor(private readonly hooks: Hooks) {
+    this.query.addEventListener('input', () => this.again());
+    this.query.addEventListener('keydown', (e) => {
+      if (e.key === 'ArrowDown') this.element.querySelector<HTMLElement>('.open')?.focus();
+      else if (e.key === 'Enter') this.element.querySelector<HTMLElement>('.open')?.click();
+      else if (e.key === 'Escape' && this.query.value) {
+        this.query.value = '';
+        this.again();
+      } else return;
+      e.preventDefault();
+      e.stopPropagation();
+    });
+    onChange(() => this.again());
     this.element.addEventListener('keydown', (e) => {
       const all = [...this.element.querySelectorAll<HTMLElement>('.open')];
       const i = all.findIndex((b) => b.parentElement?.contains(document.activeElement));
+      if (e.key === '/' && i >= 0) {
+        e.preventDefault();
+        return this.find();
+      }
+      if (e.key === 'ArrowUp' && i === 0 && !this.filter.hidden) return this.query.focus();
       const to = { ArrowDown: Math.min(i + 1, all.length - 1), ArrowUp: Math.max(i - 1, 0), Home: 0, End: all.length - 1 }[e.key];
       if (to === undefined || i < 0) return;
       e.preventDefault();
@@ -37,22 +70,38 @@ export class List {
 
   // show brings the list up to date; ready says that it is known what there is.
   show(all: SessionInfo[], ready: boolean): void {
+    this.last = [all, ready];
     const current = this.hooks.current();
-    const wanted: HTMLElement[] = all.map((s) => {
+    const by = settings().groupBy;
+    this.choose(all, by);
+    this.filter.hidden = all.length < MANY && this.query.value === '' && by === 'none' && !this.filter.contains(document.activeElement);
+    const found = all.filter((s) => matches(s, this.query.value));
+    const row = (s: SessionInfo): HTMLElement => {
       let row = this.rows.get(s.id);
       if (!row) this.rows.set(s.id, (row = this.row()));
       row.update(s, s.id === current, this.hooks.news(s));
       return row.element;
-    });
-    const over = all.findIndex((s) => ended(s));
-    if (over >= 0) wanted.splice(over, 0, this.over);
-    else this.over.remove();
-    for (const [id, row] of this.rows) {
-      if (all.some((s) => s.id === id)) continue;
-      row.element.remove();
-      this.rows.delete(id);
+    };
+    const wanted: HTMLElement[] = [];
+    for (const group of grouped(found.filter((s) => !ended(s)), by)) {
+      if (by !== 'none') wanted.push(this.heading(group));
+      if (by === 'none' || !this.collapsed.has(group.name) || this.query.value) wanted.push(...group.sessions.map(row));
     }
-    this.none.textContent = ready ? 'No sessions yet.' : 'Loading…';
+    const over = found.filter((s) => ended(s));
+    if (over.length > 0) wanted.push(this.over, ...over.map(row));
+    const shown = new Set(wanted);
+    const there = new Set(all.map((s) => s.id));
+    for (const [id, { element }] of this.rows) {
+      if (!shown.has(element)) element.remove();
+      if (!there.has(id)) this.rows.delete(id);
+    }
+    for (const [name, { element }] of this.headings) {
+      if (shown.has(element)) continue;
+      element.remove();
+      this.headings.delete(name);
+    }
+    if (!shown.has(this.over)) this.over.remove();
+    this.none.textContent = !ready ? 'Loading…' : all.length > 0 ? 'No session matches.' : 'No sessions yet.';
     if (wanted.length === 0) wanted.push(this.none);
     else this.none.remove();
     // An element that is in its place is not touched: moving one takes its focus.
@@ -63,6 +112,56 @@ export class List {
 
   focus(): void {
     (this.element.querySelector<HTMLElement>('.current .open') ?? this.element.querySelector<HTMLElement>('.open'))?.focus();
+  }
+
+  // find goes to the filter.
+  find(): void {
+    this.filter.hidden = false;
+    this.query.focus();
+    this.query.select();
+  }
+
+  // contains reports whether an element belongs to the list or its filter.
+  contains(e: Element | null): boolean {
+    return this.element.contains(e) || this.filter.contains(e);
+  }
+
+  private again(): void {
+    this.show(...this.last);
+  }
+
+  // choose offers the ways to group; one that is chosen stays, also without such a label.
+  private choose(all: SessionInfo[], by: GroupBy): void {
+    const offered = choices(all);
+    if (!offered.some(([value]) => value === by)) offered.push([by, `By ${by.replace('label:', '')}`]);
+    const now = JSON.stringify([offered, by]);
+    if (this.by.dataset.now === now) return;
+    this.by.dataset.now = now;
+    this.by.replaceChildren(...offered.map(([value, text]) => h('option', { value, text, selected: value === by })));
+    this.by.value = by;
+  }
+
+  private heading(group: Group): HTMLElement {
+    let heading = this.headings.get(group.name);
+    if (!heading) {
+      const { name } = group;
+      const path = name.startsWith('/') && name.length > 32 ? `…${name.slice(-31)}` : name;
+      const count = h('span', { class: 'count' });
+      const button = h('button', { type: 'button', title: name, onclick: () => {
+        if (!this.collapsed.delete(name)) this.collapsed.add(name);
+        this.again();
+      } }, h('span', { class: 'name', text: path || 'Others' }), count);
+      heading = {
+        element: h('li', { class: 'group' }, h('h2', {}, button)),
+        update: ({ sessions }) => {
+          set(count, String(sessions.length));
+          button.setAttribute('aria-expanded', String(!this.collapsed.has(name)));
+        },
+      };
+      this.headings.set(name, heading);
+    }
+    heading.update(group);
+    return heading.element;
   }
 
   private row(): Row {
@@ -87,7 +186,7 @@ export class List {
       set(name, called);
       name.classList.toggle('news', news !== undefined);
       set(when, ago(over ? (s.exit?.exited_at ?? s.last_io_at) : s.last_io_at));
-      set(cwd, [over, called === s.id ? '' : chosen(s), place(s)].filter(Boolean).join(' · '));
+      set(cwd, [over, called === s.id ? '' : s.id, place(s)].filter(Boolean).join(' · '));
       set(about, [news ?? says(s), `${s.size.cols}×${s.size.rows}`, who(s)].filter(Boolean).join(' · '));
       about.hidden = over !== '';
       open.title = `${called}\n${s.id}`;

@@ -1,15 +1,18 @@
 // What this browser remembers: looks and permissions. Nothing of it
 // is a secret, and all of it may be lost.
 
+import type { GroupBy } from './groups.ts';
+
 export interface Settings {
   theme: 'system' | 'light' | 'dark';
   fontSize: number; // CSS pixels
   screenReader: boolean; // xterm.js keeps a copy of its rows for screen readers
   shellIntegration: boolean; // shells that are started here tell of their commands
+  groupBy: GroupBy; // of the list
   clipboard: 'ask' | 'always' | 'never'; // whether programs may write to the clipboard (OSC 52)
 }
 
-const defaults: Settings = { theme: 'system', fontSize: 14, screenReader: false, shellIntegration: false, clipboard: 'ask' };
+const defaults: Settings = { theme: 'system', fontSize: 14, screenReader: false, shellIntegration: false, groupBy: 'none', clipboard: 'ask' };
 
 export const fontSizes = { min: 8, max: 32 };
 

@@ -5,7 +5,7 @@
 // browsers have nothing on it. Ctrl+Shift+C and V are as in every terminal.
 
 export type Action =
-  | 'new' | 'list' | 'split-right' | 'split-down' | 'close' | 'left' | 'right' | 'up' | 'down' | 'next-tab' | 'previous-tab' | 'tab-left' | 'tab-right' | 'find' | 'history'
+  | 'new' | 'list' | 'split-right' | 'split-down' | 'close' | 'left' | 'right' | 'up' | 'down' | 'next-tab' | 'previous-tab' | 'tab-left' | 'tab-right' | 'find' | 'history' | 'filter' | 'previous-command' | 'next-command'
   | 'share' | 'rename' | 'kill' | 'larger' | 'smaller' | 'normal' | 'help' | 'settings' | `tab-${number}`;
 
 export interface Shortcut {
@@ -20,6 +20,7 @@ const alt = (keys: string, code: string, action: Action, says: string): Shortcut
 export const shortcuts: Shortcut[] = [
   alt('N', 'KeyN', 'new', 'New session'),
   alt('L', 'KeyL', 'list', 'To the list, and back to the terminal'),
+  alt('G', 'KeyG', 'filter', 'Filter the list'),
   alt('D', 'KeyD', 'split-right', 'Split to the right'),
   alt('S', 'KeyS', 'split-down', 'Split below'),
   alt('W', 'KeyW', 'close', 'Close the pane; its session goes on'),
@@ -34,6 +35,8 @@ export const shortcuts: Shortcut[] = [
   ...Array.from({ length: 9 }, (_, i) => alt(i ? String(i + 1) : '1…9', `Digit${i + 1}`, `tab-${i + 1}`, i ? '' : 'To a tab by its number')),
   alt('F', 'KeyF', 'find', 'Find in the terminal'),
   alt('H', 'KeyH', 'history', 'Search all of the session’s history'),
+  alt('[', 'BracketLeft', 'previous-command', 'To the command before; so ] to the next (shell integration)'),
+  alt(']', 'BracketRight', 'next-command', ''),
   alt('R', 'KeyR', 'rename', 'Rename the session'),
   alt('X', 'KeyX', 'kill', 'End the session; asks first'),
   alt('=', 'Equal', 'larger', 'Larger text'),

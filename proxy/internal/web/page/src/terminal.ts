@@ -19,6 +19,8 @@ import { attach, exitText, HoldfastError, type AttachedTerminal, type ExitInfo, 
 
 import { mayWrite, said } from './dialogs.ts';
 import { h } from './dom.ts';
+import { Marks } from './marks.ts';
+import { Recording } from './record.ts';
 import { isDark, onChange, settings } from './settings.ts';
 import { dark, light } from './themes.ts';
 import { Widths } from './unicode.ts';
@@ -53,6 +55,8 @@ export class TerminalView {
   onControl: () => void = () => undefined;
   private readonly fitter = new FitAddon();
   private readonly widths = new Widths();
+  readonly marks = new Marks();
+  recording: Recording | undefined;
   private webgl: WebglAddon | undefined;
   private attached: AttachedTerminal | undefined;
   private attempt = 0;
@@ -89,6 +93,8 @@ export class TerminalView {
     this.term.loadAddon(this.fitter);
     this.term.loadAddon(this.search);
     this.term.loadAddon(this.widths);
+    this.term.loadAddon(this.marks);
+    this.term.onResize(({ cols, rows }) => this.recording?.resized(cols, rows));
     this.term.loadAddon(new WebLinksAddon((_, uri) => follow(uri)));
     // Programs may write to the clipboard by the user's leave, and never read it.
     this.term.loadAddon(new ClipboardAddon(undefined, { readText: () => '', writeText: (_, text) => this.copies(text) }));
@@ -187,7 +193,7 @@ export class TerminalView {
   }
 
   // terminal is what the client is given: xterm.js, but for its input, which comes
-  // through input.
+  // through input, and its output, which a recording hears.
   private terminal(): Terminal {
     const { term } = this;
     const receives = (kind: Kind) => (f: Receiver) => {
@@ -197,6 +203,12 @@ export class TerminalView {
     return new Proxy(term, {
       get: (_, name) => {
         if (name === 'onData' || name === 'onBinary') return receives(name);
+        if (name === 'write') {
+          return (data: string | Uint8Array, done?: () => void) => {
+            this.recording?.wrote(data);
+            term.write(data, done);
+          };
+        }
         const value: unknown = Reflect.get(term, name, term);
         return typeof value === 'function' ? (value as (...a: unknown[]) => unknown).bind(term) : value;
       },
@@ -273,6 +285,27 @@ export class TerminalView {
   // paste pastes text, without the control characters in it.
   paste(text: string): void {
     this.term.paste(pasteText(text));
+  }
+
+  // text is what is selected, or else what the screen shows.
+  text(): string {
+    if (this.term.hasSelection()) return this.term.getSelection();
+    const { active } = this.term.buffer;
+    const lines = Array.from({ length: this.term.rows }, (_, y) => active.getLine(active.baseY + y)?.translateToString(true) ?? '');
+    return lines.join('\n').trimEnd();
+  }
+
+  // clear drops the lines above the screen here. The screen stays: it is the program's.
+  clear(): void {
+    this.term.write('\x1b[3J');
+  }
+
+  // record begins a recording, with what the screen shows now.
+  async record(title: string): Promise<void> {
+    const { id } = this.session!;
+    const { cols, rows } = this.term;
+    const screen = await this.client.screen({ session_id: id, format: 'ansi', cols, rows });
+    this.recording = new Recording(cols, rows, title, `${(screen.ansi ?? '').replaceAll(/\r?\n/g, '\r\n')}\x1b[${screen.cursor.y + 1};${screen.cursor.x + 1}H`);
   }
 
   // type types as if by a key.

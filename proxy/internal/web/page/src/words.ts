@@ -72,9 +72,6 @@ export function place(s: SessionInfo): string {
   return path.length <= 28 ? path : `…/${path.split('/').slice(-2).join('/').slice(-40)}`;
 }
 
-// chosen is the id where somebody has chosen it, and '' where it was made.
-export const chosen = (s: SessionInfo): string => (/^[0-9a-f]{12}$/.test(s.id) ? '' : s.id);
-
 // ended says how a session ended, '' while it has not.
 export function ended(s: SessionInfo): string {
   if (s.state !== 'exited' && s.state !== 'forgotten') return '';

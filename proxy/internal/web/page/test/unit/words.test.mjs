@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { shortcuts } from '../../node_modules/.test/shortcuts.js';
-import { ago, chosen, command, ended, failed, parse, pasteText, place, title, took, who } from '../../node_modules/.test/words.js';
+import { ago, command, ended, failed, parse, pasteText, place, title, took, who } from '../../node_modules/.test/words.js';
 
 test('ago', () => {
   const now = Date.parse('2026-09-01T12:00:00Z');
@@ -34,7 +34,6 @@ test('a session is called by its user, its maker, its program, in this order', (
   assert.equal(title(s), "make -j8 'a b'");
   assert.equal(title({ ...s, title: 'Build' }), 'Build');
   assert.equal(title({ ...s, title: 'Build', labels: { title: 'Mine' } }), 'Mine');
-  assert.deepEqual([chosen({ id: 'build' }), chosen({ id: 'a587a67e9dd6' })], ['build', '']);
   assert.equal(command(['/bin/sh', '-c', 'ls | wc']), 'ls | wc');
   assert.equal(place({ ...s, cwd: '/home/ada/src/holdfast/proxy/client' }), '…/proxy/client');
   assert.equal(place({ ...s, cwd: `/${'x'.repeat(60)}` }).length, 42);

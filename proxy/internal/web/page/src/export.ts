@@ -1,0 +1,31 @@
+// Files of what is kept of a session: its lines as text, or the bytes that it printed.
+
+import type { HistoryContent, HistoryLine, HoldfastClient, SessionInfo } from 'holdfast-client';
+
+import { save } from './record.ts';
+
+const LINES = 2000; // asked for at a time
+const ALL = 2 ** 52; // a line behind all others: the screen's are wanted, too
+
+export async function exportText(client: HoldfastClient, s: SessionInfo): Promise<void> {
+  const lines: HistoryLine[] = []; // the newest first
+  for (let before: number | undefined = ALL; before !== undefined;) {
+    const got: HistoryContent = await client.history({ session_id: s.id, lines: LINES, before });
+    lines.push(...got.lines);
+    before = got.more ? got.lines.at(-1)?.line : undefined;
+  }
+  const text = lines.reverse().map((l) => l.spans.map((span) => span.t).join('').trimEnd()).join('\n').trimEnd();
+  save(`${s.id}.txt`, new Blob([`${text}\n`], { type: 'text/plain' }));
+}
+
+export async function exportBytes(client: HoldfastClient, s: SessionInfo): Promise<void> {
+  const parts: Uint8Array<ArrayBuffer>[] = [];
+  for (let offset = s.ring_start, end = offset + 1; offset < end;) {
+    const got = await client.scrollback(s.id, offset);
+    if (got.data.length === 0) break;
+    parts.push(new Uint8Array(got.data));
+    offset = got.offset + got.data.length;
+    end = got.end;
+  }
+  save(`${s.id}.ansi`, new Blob(parts, { type: 'application/octet-stream' }));
+}

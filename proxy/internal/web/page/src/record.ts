@@ -1,0 +1,51 @@
+// What the terminal is shown, with the times, as an asciicast (version 2): a file that
+// asciinema plays.
+
+const MAX_BYTES = 64 << 20; // of text; a recording ends there, and is kept
+
+export class Recording {
+  private readonly parts: string[] = [];
+  private readonly decoder = new TextDecoder();
+  private readonly began = performance.now();
+  private bytes = 0;
+  full = false;
+
+  constructor(cols: number, rows: number, title: string, screen: string) {
+    this.add(JSON.stringify({ version: 2, width: cols, height: rows, timestamp: Math.floor(Date.now() / 1000), title }));
+    this.event('o', screen);
+  }
+
+  wrote(data: string | Uint8Array): void {
+    const text = typeof data === 'string' ? data : this.decoder.decode(data, { stream: true });
+    if (text) this.event('o', text);
+  }
+
+  resized(cols: number, rows: number): void {
+    this.event('r', `${cols}x${rows}`);
+  }
+
+  file(): Blob {
+    return new Blob([`${this.parts.join('\n')}\n`], { type: 'application/x-asciicast' });
+  }
+
+  private event(kind: 'o' | 'r', data: string): void {
+    this.add(JSON.stringify([Number(((performance.now() - this.began) / 1000).toFixed(6)), kind, data]));
+  }
+
+  private add(line: string): void {
+    if (this.bytes + line.length > MAX_BYTES) this.full = true;
+    if (this.full) return;
+    this.parts.push(line);
+    this.bytes += line.length;
+  }
+}
+
+// save has the browser keep a file.
+export function save(name: string, content: Blob): void {
+  const url = URL.createObjectURL(content);
+  const a = document.createElement('a');
+  a.href = url;
+  a.download = name;
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000); // by then it is written
+}
