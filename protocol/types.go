@@ -146,6 +146,7 @@ type ExitRecord struct {
 	OOM         OOMSource `json:"oom,omitempty"`           // by what it is known that memory ran out
 	CoreDumped  bool      `json:"core_dumped,omitempty"`
 	Usage       Usage     `json:"usage,omitzero"`
+	Cage        *Cage     `json:"cage,omitempty"` // what all of the session used, and whether it ran into a limit
 }
 
 // OOMSource is by what it is known that a child was killed because memory ran
@@ -207,6 +208,13 @@ const (
 	// session is ended: "90m", as Go writes a duration; "0" is never. It goes
 	// before the proxy's idle_timeout.
 	LabelIdleTimeout = "idle_timeout"
+	// Limits that spawn does not name, as LimitField.Parse reads them. They go before
+	// the proxy's settings.
+	LabelMemoryMax  = "memory_max"
+	LabelMemoryHigh = "memory_high"
+	LabelPIDsMax    = "pids_max"
+	LabelCPUMax     = "cpu_max"
+	LabelCPUWeight  = "cpu_weight"
 )
 
 // SessionInfo is what can be known of a session at one moment.
@@ -232,6 +240,8 @@ type SessionInfo struct {
 	Viewers         []ViewerInfo      `json:"viewers,omitempty"`   // who looks, the first MaxViewersInfo
 	Left            *Left             `json:"left,omitempty"`      // absent while somebody looks, and where nobody has
 	Command         *CommandInfo      `json:"command,omitempty"`   // absent where its shell does not say
+	Frozen          bool              `json:"frozen,omitempty"`    // all its processes are stopped until it is thawed
+	Cage            *Cage             `json:"cage,omitempty"`      // what it uses now, in answers to list and info; absent without a cage
 	Degraded        bool              `json:"degraded,omitempty"`  // its screen is lost: only what it printed last is kept
 	ExitCode        *int              `json:"exit_code,omitempty"` // absent until exited
 	Exit            *ExitRecord       `json:"exit,omitempty"`      // absent until exited
@@ -282,6 +292,7 @@ type SpawnSpec struct {
 	Labels            map[string]string `json:"labels,omitempty"`
 	ScrollbackLines   int               `json:"scrollback_lines,omitempty"` // 0 is the supervisor's default
 	SizePolicy        SizePolicy        `json:"size_policy,omitempty"`      // "" is latest
+	Limits            Limits            `json:"limits,omitzero"`            // unsupported if the session can have no cage
 }
 
 // RespawnSpec says what to change when an exited session is started again. A
@@ -293,6 +304,7 @@ type RespawnSpec struct {
 	Cols   int               `json:"cols,omitempty"`
 	Rows   int               `json:"rows,omitempty"`
 	Labels map[string]string `json:"labels,omitzero"` // {} takes all away
+	Limits Limits            `json:"limits,omitzero"`
 }
 
 // Apply returns old with the changes of r.
@@ -306,6 +318,7 @@ func (r RespawnSpec) Apply(old SpawnSpec) SpawnSpec {
 	if r.Labels != nil {
 		old.Labels = r.Labels
 	}
+	old.Limits = r.Limits.Over(old.Limits)
 	old.Cwd = cmp.Or(r.Cwd, old.Cwd)
 	old.Cols = cmp.Or(r.Cols, old.Cols)
 	old.Rows = cmp.Or(r.Rows, old.Rows)
@@ -349,6 +362,9 @@ func (s SpawnSpec) Validate() error {
 		return Errorf(CodeInvalidArgument, "cwd contains a NUL byte")
 	}
 	if err := s.SizePolicy.Validate(); err != nil {
+		return err
+	}
+	if err := s.Limits.Validate(); err != nil {
 		return err
 	}
 	return ValidateLabels(s.Labels)
@@ -517,6 +533,7 @@ type ProcessStatus struct {
 	Clients  int           `json:"clients"`            // proxies of a supervisor, clients of a proxy
 	Upgrades int           `json:"upgrades,omitempty"` // of a supervisor: how often it became another program
 	Keeper   *KeeperStatus `json:"keeper,omitempty"`   // of a supervisor that has one
+	Cages    *CagesStatus  `json:"cages,omitempty"`    // of a supervisor on Linux
 }
 
 // KeeperStatus is what a supervisor says of the process that holds what must
@@ -547,6 +564,9 @@ const (
 	EventCwd          EventKind = "cwd"          // it says that it is in another directory
 	EventBell         EventKind = "bell"         // it rang, once or more
 	EventNotification EventKind = "notification" // it has something to tell its user
+
+	EventFrozen EventKind = "frozen" // somebody has stopped all its processes
+	EventThawed EventKind = "thawed" // they run on
 
 	EventDegraded EventKind = "degraded" // its screen is lost, by a mistake of ours
 

@@ -57,6 +57,9 @@ const (
 	// CapAutomation, said by a supervisor and by a proxy whose supervisor says it: it
 	// knows mark, await, environment, pasted input and keys, and who is told what is typed.
 	CapAutomation Capability = "automation"
+	// CapCage, said by a supervisor and by a proxy: it knows limits, freeze, and all of
+	// terminate. An older one would skip them in silence.
+	CapCage Capability = "cage"
 )
 
 // Capabilities is what one side said it knows.

@@ -26,7 +26,7 @@ var Messages = protocol.NewRegistry(
 	Scrollback{}, ScrollbackData{}, Screen{}, ScreenContent{},
 	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{}, Rename{},
 	Attach{}, Attached{}, Detach{}, Detached{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Waited{},
-	Mark{}, Marked{}, Await{}, Awaited{}, Environment{}, EnvironmentContent{}, Away{}, AwayContent{}, Share{}, Shared{}, Typed{},
+	Limit{}, Freeze{}, Mark{}, Marked{}, Await{}, Awaited{}, Environment{}, EnvironmentContent{}, Away{}, AwayContent{}, Share{}, Shared{}, Typed{},
 	Input{}, Accepted{}, Resync{}, Resized{}, Stolen{}, PTYExited{}, Exit{},
 	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Ticket{}, TicketIssued{},
 	TerminalOpen{}, TerminalOpened{}, TerminalData{}, TerminalResize{}, TerminalClose{}, TerminalExit{}, TerminalError{},
@@ -277,6 +277,25 @@ type Terminate struct {
 	GraceMS    *int64             `json:"grace_ms,omitempty"`    // absent is 250
 	SoftSignal string             `json:"soft_signal,omitempty"` // "" is SIGHUP
 	Reason     protocol.Reason    `json:"reason,omitempty"`      // "" is user_requested
+	// All ends every process of the session's cage, also those that have left the
+	// terminal, and also after the session has exited. Without a cage it is unsupported.
+	All bool `json:"all,omitempty"`
+}
+
+// Limit changes limits of a session that runs, and leaves the others. It is answered
+// by Session, or by unsupported if the session has no cage.
+type Limit struct {
+	protocol.Request
+	SessionID protocol.SessionID `json:"session_id"`
+	Limits    protocol.Limits    `json:"limits"`
+}
+
+// Freeze stops all processes of a session, or has them run on. It is answered by OK,
+// also if that is so already, or by unsupported if the session has no cage.
+type Freeze struct {
+	protocol.Request
+	SessionID protocol.SessionID `json:"session_id"`
+	Frozen    bool               `json:"frozen"` // false thaws
 }
 
 // Forget removes an exited session. It is answered by OK.
@@ -595,6 +614,8 @@ func (Resize) MessageType() string             { return "resize" }
 func (Interrupt) MessageType() string          { return "interrupt" }
 func (Signal) MessageType() string             { return "signal" }
 func (Terminate) MessageType() string          { return "terminate" }
+func (Limit) MessageType() string              { return "limit" }
+func (Freeze) MessageType() string             { return "freeze" }
 func (Forget) MessageType() string             { return "forget" }
 func (Wait) MessageType() string               { return "wait" }
 func (Waited) MessageType() string             { return "waited" }

@@ -26,7 +26,7 @@ var Messages = protocol.NewRegistry(
 	Pause{}, Paused{}, Unpause{}, Write{}, Accepted{}, Resync{}, Resized{}, Stolen{},
 	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Stats{}, StatsReport{}, Shutdown{},
 	Upgrade{}, Upgraded{},
-	Mark{}, Marked{}, Await{}, Awaited{}, Environment{}, EnvironmentContent{}, Away{}, AwayContent{}, Typed{},
+	Mark{}, Marked{}, Await{}, Awaited{}, Environment{}, EnvironmentContent{}, Away{}, AwayContent{}, Typed{}, Limit{}, Freeze{},
 )
 
 // Hello is the first message, from the proxy.
@@ -76,6 +76,9 @@ type Create struct {
 	// Account, where given, is for whose limits the session counts, in place of
 	// its originator, which a client may choose.
 	Account string `json:"account,omitempty"`
+	// DefaultLimits are those limits of the settings that SpawnSpec does not name. A
+	// supervisor that cannot set them starts the session all the same.
+	DefaultLimits protocol.Limits `json:"default_limits,omitzero"`
 }
 
 // Reopen starts an exited session again under its id, as a new instance.
@@ -171,6 +174,22 @@ type Relabel struct {
 	Labels    map[string]string  `json:"labels"`             // an empty value takes one away
 }
 
+// Limit changes limits of a session that runs, and leaves the others. It is answered
+// by Session, or by unsupported if the session has no cage.
+type Limit struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Limits    protocol.Limits    `json:"limits"`
+}
+
+// Freeze stops all processes of a session, or has them run on. It is answered by OK,
+// also if that is so already, or by unsupported if the session has no cage.
+type Freeze struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Frozen    bool               `json:"frozen"`             // false thaws
+}
+
 // Appearance says, on an attachment's stream, that the viewer's terminal looks
 // otherwise now.
 type Appearance struct {
@@ -242,6 +261,9 @@ type Terminate struct {
 	SoftSignal string             `json:"soft_signal,omitempty"` // "" is SIGHUP
 	Reason     protocol.Reason    `json:"reason,omitempty"`      // "" is user_requested
 	TimedOut   bool               `json:"timed_out,omitempty"`
+	// All ends every process of the session's cage, also those that have left the
+	// terminal, and also after the session has exited. Without a cage it is unsupported.
+	All bool `json:"all,omitempty"`
 	// Instance and IdleMS, where given, say when not to: the session lives
 	// another life, which is instance_mismatch, or there was input, output or a
 	// resize within so many milliseconds, which is session_running.
@@ -505,6 +527,8 @@ func (EnvironmentContent) MessageType() string { return "environment_content" }
 func (Away) MessageType() string               { return "away" }
 func (AwayContent) MessageType() string        { return "away_content" }
 func (Typed) MessageType() string              { return "typed" }
+func (Limit) MessageType() string              { return "limit" }
+func (Freeze) MessageType() string             { return "freeze" }
 func (Events) MessageType() string             { return "events" }
 func (Subscribed) MessageType() string         { return "subscribed" }
 func (Event) MessageType() string              { return "event" }

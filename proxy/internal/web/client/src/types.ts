@@ -43,6 +43,34 @@ export interface Usage {
   major_faults: number;
 }
 
+/** What all processes of a session may use together; an absent limit is as it was, 0 is none. */
+export interface Limits {
+  /** Bytes. */
+  memory_max?: number;
+  /** Bytes. */
+  memory_high?: number;
+  pids_max?: number;
+  /** Thousandths of one processor. */
+  cpu_max?: number;
+  /** 1 to 10000. */
+  cpu_weight?: number;
+}
+
+/** What the kernel counts for a session's control group. */
+export interface Cage {
+  limits?: Limits;
+  memory_bytes?: number;
+  memory_peak_bytes?: number;
+  pids?: number;
+  pids_peak?: number;
+  user_ms: number;
+  system_ms: number;
+  ooms?: number;
+  oom_kills?: number;
+  oom_killed?: string[];
+  pids_denied?: number;
+}
+
 export interface ExitRecord {
   /** 0 to 255; 128+n after signal n; -1 unknown. */
   exit_code: number;
@@ -61,6 +89,7 @@ export interface ExitRecord {
   oom?: string;
   core_dumped?: boolean;
   usage?: Usage;
+  cage?: Cage | null;
 }
 
 export interface SessionInfo {
@@ -85,6 +114,9 @@ export interface SessionInfo {
   viewers?: ViewerInfo[];
   left?: Left | null;
   command?: CommandInfo | null;
+  frozen?: boolean;
+  /** In answers to list and info alone. */
+  cage?: Cage | null;
   degraded?: boolean;
   exit_code?: number | null;
   exit?: ExitRecord | null;
@@ -103,6 +135,8 @@ export interface SpawnSpec {
   labels?: Labels;
   scrollback_lines?: number;
   size_policy?: SizePolicy;
+  /** `unsupported` if it can have no control group of its own. */
+  limits?: Limits;
   /** How long to watch for an early end, ms; absent is 200, 0 does not watch. */
   early_exit_ms?: number;
   /** Absent makes one, so that a lost connection starts no second session. */
@@ -118,6 +152,7 @@ export interface ReopenSpec {
   cols?: number;
   rows?: number;
   labels?: Labels;
+  limits?: Limits;
   early_exit_ms?: number;
   token?: string;
 }
@@ -251,6 +286,7 @@ export interface ProcessStatus {
   clients: number;
   upgrades?: number;
   keeper?: { pid: number; sessions: number; starts: number; last?: string; lost?: number } | null;
+  cages?: { dir?: string; controllers?: string[]; off?: string; left?: string[] } | null;
 }
 
 export interface VersionRange { min: number; max: number }
