@@ -199,6 +199,14 @@ func (b *before) ready(log zerolog.Logger) {
 	}
 }
 
+// keeperPID is the keeper's, 0 without one: it is this process's parent.
+func (b *before) keeperPID() int {
+	if b.vault == nil {
+		return 0
+	}
+	return os.Getppid()
+}
+
 // quit lets the keeper end with us.
 func (b *before) quit(log zerolog.Logger) {
 	if b.vault == nil {

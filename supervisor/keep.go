@@ -70,6 +70,9 @@ func keep(o *options) error {
 	if err := mark.Mark(dirs.Runtime); err != nil {
 		log.Error().Err(err).Msg("nobody sees that this is the keeper")
 	}
+	if err := pty.Protect(); err != nil {
+		log.Warn().Err(err).Msg("the kernel may end this process before sessions when memory runs out")
+	}
 	_ = machine.Name("keeper") // for people
 	code := keeper.Run(keeper.Config{
 		Argv: argv, Records: records, Deaths: cfg.CrashLimit, Backoff: cfg.CrashPause,

@@ -32,6 +32,7 @@ import (
 	"holdfast/shared/plain"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
+	"holdfast/supervisor/internal/cage"
 	"holdfast/supervisor/internal/linkserver"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/session"
@@ -200,6 +201,11 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 
+	if err := pty.Protect(); err != nil {
+		log.Warn().Err(err).Msg("the kernel may end this process before sessions when memory runs out")
+	}
+	cages := cage.Open(cage.Options{Setting: cfg.Cage, Keeper: before.keeperPID(), Managed: os.Getenv("NOTIFY_SOCKET") != "", Log: log})
+
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	// Only a stop that was asked for removes the socket and gives up its lock, as it
@@ -215,9 +221,9 @@ func run(ctx context.Context, o *options) error {
 		RingBytes: cfg.RingBytes, ScrollbackLines: cfg.ScrollbackLines,
 		ExitKeep: cfg.ExitKeep, ExitRecords: cfg.ExitRecords, Grace: cfg.Grace,
 		MaxSessions: cfg.MaxSessions, OriginatorSessions: cfg.OriginatorMax, SpawnBurst: 8 * cfg.SpawnRate, SpawnRate: cfg.SpawnRate,
-		Env: inherited(o, dirs), Vault: before.sessionVault(log), ReportDir: dirs.State, Published: self.published, Log: log,
+		Env: inherited(o, dirs), Cages: cages, Vault: before.sessionVault(log), ReportDir: dirs.State, Published: self.published, Log: log,
 	})
-	r := &replacer{before: before, self: self, sessions: sessions, log: log}
+	r := &replacer{before: before, self: self, sessions: sessions, cages: cages, log: log}
 	server := linkserver.New(linkserver.Config{
 		Sessions: sessions, Secret: secret, Stop: stop, Upgrader: r,
 		Instance: self.Instance, Started: self.Started, Status: r.status, Log: log,

@@ -20,6 +20,7 @@ import (
 	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
+	"holdfast/supervisor/internal/cage"
 	"holdfast/supervisor/internal/keeper/wire"
 	"holdfast/supervisor/internal/linkserver"
 	"holdfast/supervisor/internal/reexec"
@@ -33,6 +34,7 @@ type replacer struct {
 	before   *before
 	self     *self
 	sessions *session.Table
+	cages    *cage.Root
 	server   *linkserver.Server
 	log      zerolog.Logger
 
@@ -245,6 +247,7 @@ func keeperArgs() []string {
 
 func (r *replacer) status(st *protocol.ProcessStatus) {
 	st.Upgrades = r.self.Upgrades
+	st.Cages = r.cages.Status()
 	v := r.before.vault
 	if v == nil {
 		return

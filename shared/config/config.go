@@ -29,6 +29,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"holdfast/protocol"
 )
 
 // FileName is the config file's name in the config directory.
@@ -58,28 +60,30 @@ const (
 
 // Config is what can be tuned. A zero field means its default.
 type Config struct {
-	RingBytes       int           // output kept for replay, per session; default 1 MiB, 64 KiB to 64 MiB
-	ScrollbackLines int           // history of a screen, per session; default 10000
-	ExitKeep        time.Duration // how long an exit record is kept; default 10 min
-	ExitRecords     int           // how many are kept; default 256
-	MaxSessions     int           // sessions at a time; default 4096
-	OriginatorMax   int           // of those, of one originator; 0 is half of them, or 1024
-	SpawnRate       int           // sessions started a second by one originator, eight times as many at once; default 128
-	Grace           time.Duration // from the soft signal to SIGKILL; default 250 ms
-	IdleTimeout     time.Duration // a session without I/O ends after this; zero or negative: never
-	EmptyTimeout    time.Duration // a supervisor without session, exit record and proxy ends after this; default 5 min, zero or negative: never
-	CrashLimit      int           // deaths of the supervisor in a minute after which it is not started again; default 5
-	CrashPause      time.Duration // before its second start in a minute, twice that before the third; default 100 ms
-	StartTimeout    time.Duration // a supervisor that gets no further for so long before it serves is ended; default 10 s, 1 s to 10 min
-	EarlyExit       time.Duration // a start fails if the child has ended by then; default 200 ms, negative: no check
-	LogLevel        string        // trace, debug, info, warn or error; default info
-	SecretFile      string        // file of mode 0600 with a secret that clients must know; default none
-	Web             string        // loopback address on which the proxy serves WebSockets; default none
-	Policy          string        // program that decides who may do what; "none" ends what was remembered; default none
-	PolicyConfig    string        // file that is named to that program
-	PolicySHA256    string        // of the program, in hex, where no other may be started
-	WebOrigins      string        // origins whose pages may connect there, besides its own, with commas between
-	NoAgentLink     bool          // sessions do not find the ssh agent of the viewer that came last
+	RingBytes       int             // output kept for replay, per session; default 1 MiB, 64 KiB to 64 MiB
+	ScrollbackLines int             // history of a screen, per session; default 10000
+	ExitKeep        time.Duration   // how long an exit record is kept; default 10 min
+	ExitRecords     int             // how many are kept; default 256
+	MaxSessions     int             // sessions at a time; default 4096
+	OriginatorMax   int             // of those, of one originator; 0 is half of them, or 1024
+	SpawnRate       int             // sessions started a second by one originator, eight times as many at once; default 128
+	Grace           time.Duration   // from the soft signal to SIGKILL; default 250 ms
+	IdleTimeout     time.Duration   // a session without I/O ends after this; zero or negative: never
+	EmptyTimeout    time.Duration   // a supervisor without session, exit record and proxy ends after this; default 5 min, zero or negative: never
+	CrashLimit      int             // deaths of the supervisor in a minute after which it is not started again; default 5
+	CrashPause      time.Duration   // before its second start in a minute, twice that before the third; default 100 ms
+	StartTimeout    time.Duration   // a supervisor that gets no further for so long before it serves is ended; default 10 s, 1 s to 10 min
+	EarlyExit       time.Duration   // a start fails if the child has ended by then; default 200 ms, negative: no check
+	LogLevel        string          // trace, debug, info, warn or error; default info
+	SecretFile      string          // file of mode 0600 with a secret that clients must know; default none
+	Web             string          // loopback address on which the proxy serves WebSockets; default none
+	Policy          string          // program that decides who may do what; "none" ends what was remembered; default none
+	PolicyConfig    string          // file that is named to that program
+	PolicySHA256    string          // of the program, in hex, where no other may be started
+	WebOrigins      string          // origins whose pages may connect there, besides its own, with commas between
+	NoAgentLink     bool            // sessions do not find the ssh agent of the viewer that came last
+	Cage            string          // cgroup for the sessions' own cgroups: auto, off or a directory; default auto
+	Limits          protocol.Limits // of a session that names none; default none
 	// ShellIntegration has the shells of "proxy new" tell of their prompts and commands.
 	ShellIntegration bool
 }
@@ -98,6 +102,7 @@ func (c Config) withDefaults() Config {
 	c.StartTimeout = cmp.Or(c.StartTimeout, 10*time.Second)
 	c.EarlyExit = cmp.Or(c.EarlyExit, 200*time.Millisecond)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
+	c.Cage = cmp.Or(c.Cage, "auto")
 	return c // and IdleTimeout as it is: its zero has a meaning
 }
 
@@ -123,6 +128,7 @@ func (c Config) validate() error {
 	check(c.EarlyExit <= maxEarlyExit, "early_exit", "at most 1m", c.EarlyExit)
 	check(slices.Contains(levels, c.LogLevel), "log_level", "one of "+strings.Join(levels, ", "), strconv.Quote(c.LogLevel))
 	check(c.SecretFile == "" || filepath.IsAbs(c.SecretFile), "secret_file", "an absolute path", strconv.Quote(c.SecretFile))
+	check(c.Cage == "auto" || c.Cage == "off" || filepath.IsAbs(c.Cage), "cage", "auto, off or an absolute path", strconv.Quote(c.Cage))
 	check(c.PolicySHA256 == "" || isSHA256(c.PolicySHA256), "policy_sha256", "64 hexadecimal digits", strconv.Quote(c.PolicySHA256))
 	return errors.Join(errs...)
 }
@@ -167,6 +173,12 @@ var settings = []setting{
 	{"agent_link", "`true` or false: sessions find the ssh agent of the viewer that came last (true)", not(func(c *Config) *bool { return &c.NoAgentLink })},
 	{"web", "loopback `address` on which the proxy serves WebSockets; 127.0.0.1:0 for any port", text(func(c *Config) *string { return &c.Web })},
 	{"web_origins", "`origins` whose pages may connect there, too, with commas between", text(func(c *Config) *string { return &c.WebOrigins })},
+	{"cage", "`cgroup` in which each session gets one of its own (Linux): auto, off or a directory of cgroup version 2 (auto)", text(func(c *Config) *string { return &c.Cage })},
+	{"memory_max", "`size`, such as 512M, of all memory of a session; beyond it the kernel kills a program of it (none)", limit(protocol.LabelMemoryMax)},
+	{"memory_high", "`size` of a session's memory beyond which it is slowed down (none)", limit(protocol.LabelMemoryHigh)},
+	{"pids_max", "`number` of processes and threads of a session (none)", limit(protocol.LabelPIDsMax)},
+	{"cpu_max", "`processors`, such as 1.5 or 150%, that a session may use (none)", limit(protocol.LabelCPUMax)},
+	{"cpu_weight", "`share` of a session against others when processors are scarce, 1 to 10000 (100)", limit(protocol.LabelCPUWeight)},
 	{"shell_integration", "`true` or false: shells that \"proxy new\" starts tell of their prompts and commands (false)", truth(func(c *Config) *bool { return &c.ShellIntegration })},
 }
 
@@ -209,6 +221,16 @@ func not(field func(*Config) *bool) func(*Config, string) error {
 			return err
 		}
 		*field(c) = !*field(c)
+		return nil
+	}
+}
+
+func limit(name string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		f, _ := protocol.LimitFieldOf(name)
+		if err := f.Parse(&c.Limits, v); err != nil {
+			return errors.New(protocol.AsError(err).Message)
+		}
 		return nil
 	}
 }

@@ -44,7 +44,7 @@ func (s *Server) answer(ctx context.Context, st *link.Stream, reads *turns, requ
 	case *wire.Events:
 		return s.events(ctx, st, m)
 	case *wire.List:
-		return st.SendSessions(s.cfg.Sessions.List(m.Originator))
+		return st.SendSessions(s.cfg.Sessions.WithUse(s.cfg.Sessions.List(m.Originator)))
 	case *wire.Wait:
 		return s.wait(ctx, st, m)
 	case *wire.Await:
@@ -66,7 +66,7 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 	t := s.cfg.Sessions
 	switch m := request.(type) {
 	case *wire.Create:
-		return sessionReply(t.CreateFor(cmp.Or(m.Account, m.Originator), m.SessionID, m.SpawnSpec, m.Token))
+		return sessionReply(t.CreateFor(cmp.Or(m.Account, m.Originator), m.SessionID, m.SpawnSpec, m.DefaultLimits, m.Token))
 	case *wire.Reopen:
 		return sessionReply(t.Reopen(m.SessionID, m.Instance, m.RespawnSpec, m.Token))
 	case *wire.Info:
@@ -112,6 +112,14 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			return sessionReply(ss, ss.Relabel(m.Labels))
 		})
+	case *wire.Limit:
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
+			return sessionReply(ss, ss.Limit(m.Limits))
+		})
+	case *wire.Freeze:
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
+			return wire.OK{}, ss.SetFrozen(m.Frozen)
+		})
 	case *wire.Resize:
 		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			return wire.OK{}, ss.Resize(protocol.Size{Cols: m.Cols, Rows: m.Rows})
@@ -154,6 +162,7 @@ func sessionReply(ss *session.Session, err error) (protocol.Message, error) {
 		return nil, err
 	}
 	info, err := ss.Info()
+	info.Cage = ss.Use()
 	return wire.Session{Session: info}, err
 }
 
@@ -211,7 +220,7 @@ func parseSignal(name string) (syscall.Signal, error) {
 const maxGrace = time.Hour
 
 func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
-	end := session.End{Asker: m.Asker, Reason: m.Reason, TimedOut: m.TimedOut, Idle: time.Duration(m.IdleMS) * time.Millisecond}
+	end := session.End{Asker: m.Asker, Reason: m.Reason, TimedOut: m.TimedOut, All: m.All, Idle: time.Duration(m.IdleMS) * time.Millisecond}
 	if len(m.Reason) > protocol.MaxReasonLen {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("reason is over %d bytes", protocol.MaxReasonLen))
 	}

@@ -57,6 +57,11 @@ func (s Seen) OutOfMemory(pid int, age time.Duration) protocol.OOMSource {
 	return this().oom(s, pid, age)
 }
 
+// OOMKilled returns the processes of a cgroup that the kernel's log says were killed
+// for memory, as "hog (pid 12)", the last MaxOOMKilled; none where the log cannot be
+// read. The cgroup's name must be one that no other has.
+func OOMKilled(cgroup string) []string { return oomKilled(kernelLog(), cgroup) }
+
 func (sys system) look(pid int) (s Seen, ok bool) {
 	dir := sys.proc + "/" + strconv.Itoa(pid)
 	var path [unix.PathMax]byte

@@ -13,9 +13,13 @@ package postmortem
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"holdfast/protocol"
 )
 
 // Seen is what was seen of a child while it lived.
@@ -79,6 +83,38 @@ func killed(log []byte, pid int, since time.Duration) bool {
 		}
 	}
 	return false
+}
+
+// oomKilled returns the processes that, by the kernel's log, were killed for memory in a
+// cgroup of this name or below it, the last of them: "hog (pid 12)". The line that says
+// so is made by dump_header of the kernel's mm/oom_kill.c:
+//
+//	oom-kill:constraint=…,task_memcg=/a/session-1,task=hog,pid=12,uid=0
+func oomKilled(log []byte, cgroup string) (found []string) {
+	for line := range bytes.Lines(log) {
+		_, said, _ := header(line)
+		rest, ok := bytes.CutPrefix(bytes.TrimSpace(said), []byte("oom-kill:"))
+		_, rest, in := bytes.Cut(rest, []byte(",task_memcg="))
+		path, task, named := bytes.Cut(rest, []byte(",task="))
+		name, numbers, whole := cutLast(task, ",pid=")
+		pid, _, _ := strings.Cut(numbers, ",")
+		if !ok || !in || !named || !whole || !slices.Contains(strings.Split(string(path), "/"), cgroup) {
+			continue
+		}
+		if n, err := strconv.Atoi(pid); err == nil {
+			found = append(found, fmt.Sprintf("%s (pid %d)", strings.ToValidUTF8(name, "?"), n))
+		}
+	}
+	return found[max(0, len(found)-protocol.MaxOOMKilled):]
+}
+
+// cutLast cuts behind the last sep: a program may have one in its name.
+func cutLast(s []byte, sep string) (before, after string, found bool) {
+	i := bytes.LastIndex(s, []byte(sep))
+	if i < 0 {
+		return "", "", false
+	}
+	return string(s[:i]), string(s[i+len(sep):]), true
 }
 
 // header takes what the kernel puts before a line: "<3>[ 1234.567890][ T42] ".

@@ -17,6 +17,7 @@ package pty
 import (
 	"errors"
 	"fmt"
+	"os"
 )
 
 // Errors of Start. A program or directory that is not there matches
@@ -33,6 +34,7 @@ type Spec struct {
 	Dir        string // "" is our own
 	Env        []string
 	Cols, Rows int
+	Cgroup     *os.File // directory of the cgroup that the child starts in; Linux only, nil is our own
 
 	// Opened, if there is one, is called with the terminal before anything runs
 	// on it, so that it can be handed to who keeps it if we die. An error of it

@@ -65,14 +65,14 @@ func Start(spec Spec) (*PTY, error) {
 	}
 	pidfd := -1
 	fd := slave.Fd() // also makes it blocking, as programs expect it
-	p.pid, err = syscall.ForkExec(path, spec.Argv, &syscall.ProcAttr{
-		Dir: spec.Dir, Env: spec.Env, Files: []uintptr{fd, fd, fd}, Sys: sysProcAttr(&pidfd),
+	attr := sysProcAttr(&pidfd, spec.Cgroup)
+	expendably(func() {
+		p.pid, err = syscall.ForkExec(path, spec.Argv, &syscall.ProcAttr{Dir: spec.Dir, Env: spec.Env, Files: []uintptr{fd, fd, fd}, Sys: attr})
 	})
 	if err != nil {
 		_ = p.file.Close()
 		return nil, fmt.Errorf("pty: start %s: %w", path, exhausted(err, unix.EMFILE, unix.ENFILE))
 	}
-	adjust(p.pid)
 	if q, err := readProc(p.pid); err == nil { // before the watch, which may reap it
 		p.start = q.start
 	}

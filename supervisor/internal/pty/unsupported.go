@@ -22,6 +22,9 @@ func Adopt(State, *os.File, func(int) <-chan Status, func(Status)) (*PTY, error)
 	return nil, ErrUnsupported
 }
 
+// Protect does nothing.
+func Protect() error { return nil }
+
 // Seal has nothing to keep from children that are never started.
 func Seal() error { return nil }
 

@@ -76,6 +76,9 @@ func (t *Table) Adopt(h Heritage) int {
 	}
 	all.Wait()
 	h.Exits.asked()
+	if t.cfg.Cages != nil {
+		t.cfg.Cages.Sweep()
+	}
 	t.keepExited()
 	return int(n.Load())
 }
@@ -111,6 +114,14 @@ func (t *Table) restored(in *inherited, r vault.Record, h Heritage) (*Session, e
 	s.makeChannels()
 	if err := s.take(v); err != nil {
 		return s, err
+	}
+	if t.cfg.Cages != nil && v.Cage != "" {
+		s.cage = t.cfg.Cages.Adopt(v.Cage)
+		s.stopped.Store(s.cage.Frozen())
+		s.toldFrozen = s.stopped.Load()
+		if s.exit != nil {
+			s.cage.Remove()
+		}
 	}
 	s.log = t.cfg.Log.With().Str(logging.Session, string(s.id)).Str(logging.Instance, string(s.instance)).Logger()
 	var rescued int

@@ -23,7 +23,7 @@ import (
 //	hangUp      sends the signals
 //	loop        makes the exit record when all signals have been sent
 
-// An ending is an end that was asked for. The first six fields never change; loop owns the
+// An ending is an end that was asked for. The first seven fields never change; loop owns the
 // others.
 type ending struct {
 	asker    protocol.Asker
@@ -32,6 +32,7 @@ type ending struct {
 	soft     syscall.Signal
 	grace    time.Duration
 	adopted  bool // a supervisor before this one began with it
+	all      bool // everything in the cage
 
 	over      bool // every signal has been sent
 	hard      bool
@@ -73,6 +74,7 @@ type End struct {
 	Reason   protocol.Reason
 	TimedOut bool
 	Idle     time.Duration // where not 0: only if there was no I/O for so long
+	All      bool          // everything in the cage, which there must be; also if the child has ended
 }
 
 // Terminate begins the end: the soft signal, the grace, SIGKILL. It returns at once, and
@@ -80,12 +82,19 @@ type End struct {
 // puts the answer off by noteTime at most.
 //
 // Errors: session_exited; session_not_found for a session that was forgotten;
-// session_running if there was I/O within e.Idle.
+// session_running if there was I/O within e.Idle; unsupported if e.All is set and the
+// session has no cage.
 func (s *Session) Terminate(e End) error {
+	if e.All {
+		if ended, err := s.endLeft(); ended || err != nil {
+			return err
+		}
+	}
 	end, err := s.order(e)
 	if err != nil || end == nil {
 		return err
 	}
+	s.thawForEnd()
 	s.log.Info().Str(logging.Reason, string(end.reason)).Dur("grace", end.grace).Msg("session ending")
 	seen, ok := s.lookAtChild()
 	note := func() {
@@ -119,7 +128,10 @@ func (s *Session) order(e End) (*ending, error) {
 	o := &s.orders
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.sealed || o.ending.Load() != nil {
+	if old := o.ending.Load(); o.sealed || old != nil {
+		if old != nil && e.All && !old.all {
+			go s.cage.Kill()
+		}
 		return nil, nil
 	}
 	if since := s.cfg.Now().Sub(s.lastIO.get()); e.Idle > 0 && (since < e.Idle || len(s.chunks) > 0) { // not counting what the machine slept
@@ -132,7 +144,7 @@ func (s *Session) order(e End) (*ending, error) {
 		}
 		return nil, nil
 	}
-	end := &ending{asker: e.Asker.Cut(), reason: cmp.Or(e.Reason, protocol.ReasonUserRequested), timedOut: e.TimedOut, soft: soft, grace: grace}
+	end := &ending{asker: e.Asker.Cut(), reason: cmp.Or(e.Reason, protocol.ReasonUserRequested), timedOut: e.TimedOut, soft: soft, grace: grace, all: e.All}
 	o.ending.Store(end)
 	return end, nil
 }
@@ -143,7 +155,16 @@ const noteTime = 25 * time.Millisecond
 
 // hangUp sends the signals of an ending, which loop is to note.
 func (s *Session) hangUp(e *ending, note func()) {
-	hard, survivors := s.pty.Hangup(e.soft, e.grace)
+	var hard bool
+	var survivors []int
+	if e.all {
+		hard, survivors = s.endAll(e.soft, e.grace)
+	}
+	if len(survivors) == 0 {
+		var byHangup bool
+		byHangup, survivors = s.pty.Hangup(e.soft, e.grace)
+		hard = hard || byHangup
+	}
 	s.do(func() {
 		note()
 		e.over, e.hard, e.survivors = true, hard, survivors

@@ -40,7 +40,7 @@ func (s *Session) Info() (protocol.SessionInfo, error) {
 		return protocol.SessionInfo{}, notFound(s.id)
 	}
 	i.RingStart, i.OutputOffset, _ = s.ring.Bounds()
-	i.LastIOAt = s.lastIO.get()
+	i.LastIOAt, i.Frozen = s.lastIO.get(), s.stopped.Load()
 	i.Argv, i.Labels, i.Viewers = slices.Clone(i.Argv), maps.Clone(i.Labels), slices.Clone(i.Viewers)
 	if i.Exit != nil {
 		exit := copyExit(i.Exit)

@@ -50,6 +50,7 @@ type saved struct {
 	Cwd        string              `json:"cwd,omitempty"`
 	Degraded   bool                `json:"degraded,omitempty"`
 	GivenUpBy  string              `json:"given_up_by,omitempty"` // the program that degraded it
+	Cage       string              `json:"cage,omitempty"`        // its directory; absent of a session without one
 
 	Command   *protocol.CommandInfo `json:"command,omitempty"`
 	PromptAt  uint64                `json:"prompt_at,omitempty"` // of the last prompt in Command
@@ -108,6 +109,7 @@ type savedEnding struct {
 	Soft     int             `json:"soft"`
 	GraceMS  int64           `json:"grace_ms"`
 	Hard     bool            `json:"hard,omitempty"`
+	All      bool            `json:"all,omitempty"` // of the cage
 	Over     bool            `json:"over,omitempty"`
 	Left     []int           `json:"survivors,omitempty"`
 }
@@ -158,7 +160,7 @@ func (s *Session) save() *saved {
 		Version: savedVersion, ID: s.id, Instance: s.instance, Spec: s.savedSpec, PTY: s.ptyState(), State: s.state, LastIO: s.lastIO.get(),
 		Attached: s.attached, SizePolicy: s.sizing.policy, Decider: s.sizing.decider, Appearance: s.appearance,
 		Focus: s.focus.told, FocusAsked: s.focus.asked, Turns: s.answers.saved(), Held: s.held, HeldAlone: s.heldAlone, Line: s.input.line.n,
-		Degraded: s.degraded, GivenUpBy: s.givenUpBy, Exit: s.exit, Seen: s.seen,
+		Degraded: s.degraded, GivenUpBy: s.givenUpBy, Cage: s.cage.Dir(), Exit: s.exit, Seen: s.seen,
 		Command: s.commands.info, PromptAt: s.commands.promptAt, Heard: &s.commands.heard, Busy: s.quiet.busy, Away: s.away.saved(), ViewerEnv: s.viewerEnv,
 	}
 	if sig := s.orders.signalled.Load(); sig != nil {
@@ -177,7 +179,7 @@ func (s *Session) save() *saved {
 	if e := s.orders.ending.Load(); e != nil {
 		v.Ending = &savedEnding{
 			Asker: e.asker, Reason: e.reason, TimedOut: e.timedOut, Soft: int(e.soft), GraceMS: e.grace.Milliseconds(),
-			Hard: e.hard, Over: e.over, Left: e.survivors,
+			Hard: e.hard, Over: e.over, Left: e.survivors, All: e.all,
 		}
 	}
 	return v
@@ -205,6 +207,7 @@ func (s *Session) take(v *saved) error {
 	s.spec, s.token, s.account, s.created = spec.SpawnSpec, spec.Token, spec.Account, spec.Created
 	s.spec.ScrollbackLines, s.spec.Labels = min(max(spec.Scrollback, 0), protocol.MaxScrollback), nil
 	s.labels.Store(&spec.Labels)
+	s.storeLimits(s.spec.Limits)
 	s.begun = time.Now()
 	s.state, s.exit = v.State, v.Exit
 	s.lastIO.set(v.LastIO)
@@ -237,7 +240,7 @@ func (s *Session) take(v *saved) error {
 	if e := v.Ending; e != nil {
 		s.orders.ending.Store(&ending{
 			asker: e.Asker, reason: e.Reason, timedOut: e.TimedOut, soft: syscall.Signal(e.Soft), grace: time.Duration(e.GraceMS) * time.Millisecond,
-			hard: e.Hard, over: e.Over, survivors: e.Left, adopted: true,
+			hard: e.Hard, over: e.Over, survivors: e.Left, all: e.All, adopted: true,
 		})
 	}
 	return nil

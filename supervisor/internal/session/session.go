@@ -32,6 +32,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/shared/logging"
 	"holdfast/shared/rawio"
+	"holdfast/supervisor/internal/cage"
 	"holdfast/supervisor/internal/journal"
 	"holdfast/supervisor/internal/postmortem"
 	"holdfast/supervisor/internal/pty"
@@ -112,6 +113,10 @@ type Session struct {
 	labels  atomic.Pointer[map[string]string] // replaced by loop, and never changed
 	orders  orders                            // for the child, from any goroutine; see ending.go
 
+	limits  atomic.Pointer[protocol.Limits] // replaced under orders.mu, and never changed
+	cage    *cage.Cage                      // nil if it has none
+	stopped atomic.Bool                     // all of its cage is frozen; set under orders.mu
+
 	published atomic.Pointer[protocol.SessionInfo] // what others read of the session; see publish.go
 	lastIO    instant                              // set by loop
 
@@ -144,6 +149,7 @@ type Session struct {
 	focus       focus
 	input       input
 	idle        idle
+	toldFrozen  bool  // of stopped, by the last event
 	news        alarm // runs for newsEvery after something was told
 	commands    commands
 	quiet       quiet
@@ -170,7 +176,7 @@ type chunk struct {
 }
 
 // start starts a child, which the vault holds before it runs.
-func start(id protocol.SessionID, spec protocol.SpawnSpec, token, account string, cfg *Config, hub *Hub, onExit func(*Session)) (*Session, error) {
+func start(id protocol.SessionID, spec protocol.SpawnSpec, defaults protocol.Limits, token, account string, cfg *Config, hub *Hub, onExit func(*Session)) (*Session, error) {
 	size := spec.Size()
 	now := cfg.Now()
 	s := &Session{
@@ -192,10 +198,10 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token, account string
 	if err := s.makeFiles(size); err != nil {
 		return nil, spawnError(errors.Join(err, s.closeFiles()))
 	}
-	p, err := cfg.Start(pty.Spec{
+	p, err := s.startChild(pty.Spec{
 		Argv: spec.Argv, Dir: workDir(spec), Env: childEnv(cfg.Env, id, spec),
 		Cols: size.Cols, Rows: size.Rows, Opened: s.opened, Ended: s.childHasEnded,
-	})
+	}, defaults)
 	if err != nil {
 		if s.pty != nil {
 			s.letGo()
@@ -203,6 +209,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, token, account string
 		return nil, spawnError(errors.Join(err, s.closeFiles()))
 	}
 	s.pty = p
+	s.storeLimits(s.spec.Limits)
 	s.named()
 	s.notice()
 	s.enter(protocol.StateRunning)
@@ -532,6 +539,7 @@ func (s *Session) finishIfOver() {
 		s.log.Warn().Err(err).Msg("terminal not closed")
 	}
 	s.put() // without the terminal, which would stay open there
+	s.cage.Remove()
 	s.onExit(s)
 	s.publish()
 	s.log.Info().Int(logging.ExitCode, s.exit.ExitCode).Str("outcome", string(s.exit.Outcome)).
@@ -586,6 +594,7 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 	case status.Code == 128+int(syscall.SIGKILL): // as a shell ends by what ended its last program
 		rec.OOM = s.seen.OutOfMemory(0, 0)
 	}
+	rec.Cage = s.usedUp()
 	return rec
 }
 
@@ -597,7 +606,7 @@ func (s *Session) info() protocol.SessionInfo {
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.state, Size: s.size,
 		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.lastIO.get(), OutputOffset: end, RingStart: start,
-		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.sizing.policy, Attachments: len(s.attachments) - s.shadows, Degraded: s.degraded,
+		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.sizing.policy, Attachments: len(s.attachments) - s.shadows, Degraded: s.degraded, Frozen: s.stopped.Load(),
 		Viewers: s.viewers(), Left: s.away.left(), Command: s.commands.info,
 	}
 	if s.exit != nil {

@@ -374,7 +374,7 @@ func TestOriginatorLimits(t *testing.T) {
 	// One that counts for another is that one's, by whatever name, in each of its lives.
 	for i := range 4 {
 		spec := protocol.SpawnSpec{Argv: []string{"sh"}, Originator: protocol.NewToken(4)}
-		s, err := tb.CreateFor("w", "", spec, "")
+		s, err := tb.CreateFor("w", "", spec, protocol.Limits{}, "")
 		if i == 3 {
 			wantCode(t, "a fourth of an account", err, protocol.CodeLimitExceeded)
 			continue

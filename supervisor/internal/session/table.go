@@ -33,6 +33,7 @@ type Config struct {
 	SpawnRate          int // started a second, beyond that; default 128
 
 	Env       []string         // what children inherit, K=V; default nothing
+	Cages     Cages            // makes each session's control group; nil makes none
 	Vault     Vault            // holds what must outlive this process; nil is nobody
 	Published func(seq uint64) // told each event's number, so that a successor goes on after it; nil is nobody
 	Program   string           // its version: another one tries again what this one gave up
@@ -93,6 +94,8 @@ type opening struct {
 	token   string
 	account string
 	done    chan struct{}
+
+	defaults protocol.Limits
 }
 
 // NewTable returns a table without sessions.
@@ -119,12 +122,13 @@ func (t *Table) Events() *Hub { return t.hub }
 // Errors: closed, session_exists, limit_exceeded, invalid_argument, and
 // spawn_failed with its cause.
 func (t *Table) Create(id protocol.SessionID, spec protocol.SpawnSpec, token string) (*Session, error) {
-	return t.CreateFor(spec.Originator, id, spec, token)
+	return t.CreateFor(spec.Originator, id, spec, protocol.Limits{}, token)
 }
 
 // CreateFor is Create for a session that counts for another one than its
-// originator, in all its lives.
-func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.SpawnSpec, token string) (*Session, error) {
+// originator, in all its lives. The limits that spec does not name are defaults', as
+// far as they can be set.
+func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.SpawnSpec, defaults protocol.Limits, token string) (*Session, error) {
 	if id == "" {
 		id = protocol.SessionID(protocol.NewToken(6))
 	}
@@ -147,6 +151,7 @@ func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.S
 	if op == nil {
 		return old, err
 	}
+	op.defaults = defaults
 	return t.open(id, spec, token, op)
 }
 
@@ -250,7 +255,7 @@ func (t *Table) liveOf(account string) int {
 func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, token string, op *opening) (*Session, error) {
 	defer t.opens.Done()
 	defer close(op.done)
-	s, err := start(id, spec, token, op.account, &t.cfg, t.hub, t.onExit)
+	s, err := start(id, spec, op.defaults, token, op.account, &t.cfg, t.hub, t.onExit)
 	t.mu.Lock()
 	delete(t.opening, id)
 	if err != nil {
@@ -344,6 +349,24 @@ func (t *Table) List(originator string) []protocol.SessionInfo {
 	slices.SortFunc(list, func(a, b protocol.SessionInfo) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
+	return list
+}
+
+// useTime bounds how long WithUse reads; a session takes some 20 µs.
+const useTime = 200 * time.Millisecond
+
+// WithUse adds to a list what each session uses now. If that takes too long, the last
+// ones are left without.
+func (t *Table) WithUse(list []protocol.SessionInfo) []protocol.SessionInfo {
+	end := time.Now().Add(useTime)
+	for i := range list {
+		if s, err := t.GetInstance(list[i].ID, list[i].Instance); err == nil {
+			list[i].Cage = s.Use()
+		}
+		if time.Now().After(end) {
+			break
+		}
+	}
 	return list
 }
 
