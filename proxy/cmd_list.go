@@ -18,6 +18,7 @@ import (
 
 func (a *app) lsCommand() *cobra.Command {
 	var originator string
+	var wide bool
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
@@ -36,11 +37,12 @@ func (a *app) lsCommand() *cobra.Command {
 				if len(list) == 0 {
 					a.tellElsewhere(cmd)
 				}
-				return printList(cmd.OutOrStdout(), list)
+				return printList(cmd.OutOrStdout(), list, wide)
 			})
 		},
 	})
 	cmd.Flags().StringVar(&originator, "originator", "", "only those started by this `originator`")
+	cmd.Flags().BoolVar(&wide, "wide", false, "also memory, processes and processor time of all that each runs, where it has a control group of its own")
 	return cmd
 }
 
@@ -55,22 +57,33 @@ func (a *app) tellElsewhere(cmd *cobra.Command) {
 	}
 }
 
-func printList(out io.Writer, list []protocol.SessionInfo) error {
+func printList(out io.Writer, list []protocol.SessionInfo, wide bool) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, "no sessions; proxy new starts one")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tSTATE\tPID\tSIZE\tVIEWERS\tAGE\tIDLE\tCOMMAND")
+	more := ""
+	if wide {
+		more = "MEMORY\tPIDS\tCPU\t"
+	}
+	fmt.Fprintln(w, "ID\tSTATE\tPID\tSIZE\tVIEWERS\tAGE\tIDLE\t"+more+"COMMAND")
 	for _, s := range list {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\n", s.ID, stateText(s), s.PID, s.Size, s.Attachments,
-			since(s.CreatedAt), since(s.LastIOAt), printable(called(s)))
+		if wide {
+			memory, pids, cpu := useText(s.Cage)
+			more = memory + "\t" + pids + "\t" + cpu + "\t"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s%s\n", s.ID, stateText(s), s.PID, s.Size, s.Attachments,
+			since(s.CreatedAt), since(s.LastIOAt), more, printable(called(s)))
 	}
 	return w.Flush()
 }
 
 func stateText(s protocol.SessionInfo) string {
 	if s.Exit == nil {
+		if s.Frozen {
+			return string(s.State) + ", frozen"
+		}
 		if s.Degraded {
 			return string(s.State) + ", no screen"
 		}
@@ -166,6 +179,13 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 	row("viewers", s.Attachments)
 	for _, v := range s.Viewers {
 		row("viewer", strings.TrimSpace(fmt.Sprintf("%s, %s since %s", cmp.Or(printable(v.Client), "unnamed"), v.Mode, v.Since.Format(time.RFC3339))))
+	}
+	if c := s.Cage; c != nil && s.Exit == nil {
+		memory, pids, cpu := useText(c)
+		row("uses", fmt.Sprintf("%s of memory, %s processes and threads, %s of processor time", memory, pids, cpu))
+		if text := c.Limits.String(); text != "" {
+			row("limits", text)
+		}
 	}
 	if s.Originator != "" {
 		row("originator", printable(s.Originator))

@@ -30,6 +30,7 @@ type newOptions struct {
 	originator string
 	earlyExit  time.Duration
 	shell      bool
+	limits     *protocol.Limits
 	attach     attachOptions
 }
 
@@ -71,6 +72,7 @@ func (o *newOptions) flags(cmd *cobra.Command) {
 	f.StringToStringVar(&o.labels, "label", nil, "`k=v`, given back by ls and info; may be repeated")
 	f.Lookup("label").DefValue = "" // not shown
 	f.IntVar(&o.scrollback, "scrollback", 0, "`lines` of history (default 10000)")
+	o.limits = limitFlags(cmd)
 	f.StringVar(&o.originator, "originator", "", "who starts it, for ls --originator")
 	_ = cmd.MarkFlagDirname("cwd") // it is there, some lines up
 }
@@ -133,6 +135,7 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 	r.SpawnSpec = protocol.SpawnSpec{
 		Argv: argv, Cwd: cwd, Env: o.env, ClearInheritedEnv: o.clearEnv, Cols: size.Cols, Rows: size.Rows,
 		Originator: o.originator, Labels: o.labels, ScrollbackLines: o.scrollback, SizePolicy: policy,
+		Limits: *o.limits,
 	}
 	if !o.clearEnv {
 		// The session is this shell's child in its user's eyes: it gets this

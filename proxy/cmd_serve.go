@@ -199,7 +199,7 @@ func (a *app) build(s *serving, dirs config.Dirs, cfg config.Config, secret stri
 		}
 	}
 	s.server = apiserver.New(apiserver.Config{
-		Link: s.links, Policy: decides(s.policy), Token: token, PlaceKey: token, Web: address, Secret: secret, EarlyExit: cfg.EarlyExit,
+		Link: s.links, Policy: decides(s.policy), Token: token, PlaceKey: token, Web: address, Secret: secret, EarlyExit: cfg.EarlyExit, Limits: cfg.Limits,
 		Integrate: shellint.Scripts{Runtime: dirs.Runtime}.Apply, Asked: shellint.Asked, Agent: followAgent(dirs, cfg), Log: s.log,
 	})
 	numbers := metrics.New(metrics.Config{Version: version.String(), Proxy: s.numbers, Supervisor: s.links.Stats})

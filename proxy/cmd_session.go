@@ -106,15 +106,15 @@ func parseSize(s string) (protocol.Size, error) {
 func (a *app) killCommand() *cobra.Command {
 	var grace time.Duration
 	var signal string
-	var forget bool
-	only := func(cmd *cobra.Command) bool { return signal != "" && !cmd.Flags().Changed("grace") }
+	var forget, all bool
+	only := func(cmd *cobra.Command) bool { return signal != "" && !cmd.Flags().Changed("grace") && !all }
 	cmd := a.oneSession("kill ID", "End a session, or only send it a signal", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
 			ctx := cmd.Context()
 			if only(cmd) {
 				return c.Signal(ctx, id, signal)
 			}
-			end := client.End{SoftSignal: signal}
+			end := client.End{SoftSignal: signal, All: all}
 			if cmd.Flags().Changed("grace") {
 				end.Grace = &grace
 			}
@@ -145,6 +145,7 @@ func (a *app) killCommand() *cobra.Command {
 		"and --grace it takes the place of SIGHUP."
 	cmd.Flags().DurationVar(&grace, "grace", 250*time.Millisecond, "time from the soft signal to SIGKILL")
 	cmd.Flags().StringVar(&signal, "signal", "", "a `signal`: INT, SIGUSR1, 10")
+	cmd.Flags().BoolVar(&all, "all", false, "end everything that it has started, also what has left its terminal")
 	cmd.Flags().BoolVar(&forget, "forget", false, "forget the exit record too")
 	return cmd
 }

@@ -70,6 +70,9 @@ func printWhy(out io.Writer, s *protocol.SessionInfo, now time.Time) error {
 		}
 		say("took %s of processor time, %s of the kernel's%s", seconds(u.UserMS), seconds(u.SystemMS), memory)
 	}
+	if e.Cage != nil {
+		sayCage(say, e.Cage)
+	}
 	if e.Cwd != "" {
 		say("was in %s", printable(e.Cwd))
 	} else {

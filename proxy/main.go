@@ -82,7 +82,7 @@ func (a *app) command() *cobra.Command {
 		a.lsCommand(), a.infoCommand(), a.whyCommand(), a.awayCommand(), a.envCommand(), a.eventsCommand(),
 		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(),
 		a.recordCommand(), a.exportCommand(),
-		a.killCommand(), a.waitCommand(), a.markCommand(),
+		a.killCommand(), a.limitCommand(), a.freezeCommand(), a.thawCommand(), a.waitCommand(), a.markCommand(),
 		a.webCommand(), a.shareCommand(),
 	)
 	root.SetOut(stdout)

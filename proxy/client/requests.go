@@ -43,6 +43,11 @@ func (c *Client) Spawn(ctx context.Context, r SpawnRequest) (*Spawned, error) {
 	if len(r.Argv) == 0 {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty")
 	}
+	if !r.Limits.IsZero() {
+		if err := c.knowsCages(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if r.ID == "" {
 		r.ID = protocol.SessionID(protocol.NewToken(6))
 	}
@@ -214,12 +219,48 @@ type End struct {
 	Grace      *time.Duration
 	SoftSignal string
 	Reason     protocol.Reason
+	All        bool // everything in the session's cage, also what has left its terminal
 }
 
 // Terminate begins a session's end and returns when that is scheduled; Wait
-// tells how it came. A session that has ended is session_exited.
+// tells how it came. A session that has ended is session_exited. With All, one without
+// a cage is unsupported.
 func (c *Client) Terminate(ctx context.Context, id protocol.SessionID, e End) error {
-	return c.ok(ctx, &api.Terminate{SessionID: id, GraceMS: millis(e.Grace), SoftSignal: e.SoftSignal, Reason: e.Reason}, true)
+	if e.All {
+		if err := c.knowsCages(ctx); err != nil {
+			return err
+		}
+	}
+	return c.ok(ctx, &api.Terminate{SessionID: id, GraceMS: millis(e.Grace), SoftSignal: e.SoftSignal, Reason: e.Reason, All: e.All}, true)
+}
+
+// Limit changes limits of a session that runs, and returns the session as it is then.
+// Errors: unsupported if it has no cage, or the system cannot set them.
+func (c *Client) Limit(ctx context.Context, id protocol.SessionID, l protocol.Limits) (*protocol.SessionInfo, error) {
+	s, err := ask[*api.Session](ctx, c, &api.Limit{SessionID: id, Limits: l}, true)
+	if err != nil {
+		return nil, err
+	}
+	return &s.Session, nil
+}
+
+// Freeze stops all processes of a session. Errors: unsupported if it has no cage.
+func (c *Client) Freeze(ctx context.Context, id protocol.SessionID) error {
+	return c.ok(ctx, &api.Freeze{SessionID: id, Frozen: true}, true)
+}
+
+// Thaw has all processes of a frozen session run on.
+func (c *Client) Thaw(ctx context.Context, id protocol.SessionID) error {
+	return c.ok(ctx, &api.Freeze{SessionID: id}, true)
+}
+
+// knowsCages returns unsupported of a proxy that would skip what is said of cages.
+func (c *Client) knowsCages(ctx context.Context) error {
+	conn, err := c.connection(ctx)
+	if err != nil || conn.welcome.Capabilities.Has(protocol.CapCage) {
+		return err
+	}
+	return protocol.Errorf(protocol.CodeUnsupported, "this proxy knows no limits and no cages; replace it (proxy --handoff)")
 }
 
 // Forget removes an exited session.

@@ -281,6 +281,10 @@ func access(m protocol.Message) (verb policy.Verb, id protocol.SessionID, ok boo
 		return policy.VerbType, m.SessionID, true
 	case *api.Signal:
 		return policy.VerbTerminate, m.SessionID, true
+	case *api.Limit:
+		return policy.VerbTerminate, m.SessionID, true
+	case *api.Freeze:
+		return policy.VerbTerminate, m.SessionID, true
 	case *api.Terminate:
 		return policy.VerbTerminate, m.SessionID, true
 	case *api.Forget:

@@ -249,6 +249,12 @@ var verbs = map[string]func(id protocol.SessionID) protocol.Message{
 	"signal": func(id protocol.SessionID) protocol.Message {
 		return api.Signal{Request: req("r"), SessionID: id, Signal: "TERM"}
 	},
+	"limit": func(id protocol.SessionID) protocol.Message {
+		return api.Limit{Request: req("r"), SessionID: id, Limits: protocol.Limits{PIDsMax: new(uint64(9))}}
+	},
+	"freeze": func(id protocol.SessionID) protocol.Message {
+		return api.Freeze{Request: req("r"), SessionID: id, Frozen: true}
+	},
 	"terminate": func(id protocol.SessionID) protocol.Message { return api.Terminate{Request: req("r"), SessionID: id} },
 	"forget":    func(id protocol.SessionID) protocol.Message { return api.Forget{Request: req("r"), SessionID: id} },
 	"wait":      func(id protocol.SessionID) protocol.Message { return api.Wait{Request: req("r"), SessionID: id} },

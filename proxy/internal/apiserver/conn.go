@@ -165,7 +165,7 @@ func (c *conn) greet() error {
 
 // capabilities are what clients can count on. Automation is the supervisor's.
 func (s *Server) capabilities() protocol.Capabilities {
-	all := protocol.Capabilities{protocol.CapTerminalExit, protocol.CapWebTicket}
+	all := protocol.Capabilities{protocol.CapTerminalExit, protocol.CapWebTicket, protocol.CapCage}
 	if w := s.cfg.Link.Welcome(); w != nil && w.Capabilities.Has(protocol.CapAutomation) {
 		all = append(all, protocol.CapAutomation)
 	}

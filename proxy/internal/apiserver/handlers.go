@@ -61,6 +61,10 @@ func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, e
 		if err := c.maySpawn(ctx, &create); err != nil {
 			return nil, err
 		}
+		var err error
+		if create.DefaultLimits, err = c.s.defaultLimits(create.Labels); err != nil {
+			return nil, err
+		}
 		create.Env = c.followAgent(create.Env)
 		if m.ShellIntegration {
 			c.integrate(&create.SpawnSpec)
@@ -112,7 +116,7 @@ func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, e
 		if pinned {
 			err = l.gone(err)
 		}
-		if protocol.CodeOf(err) == protocol.CodeUnsupported {
+		if protocol.CodeOf(err) == protocol.CodeUnsupported && !c.s.saysOfCages(m) {
 			err = unknownThere(m)
 		}
 		return nil, err
@@ -127,6 +131,17 @@ func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, e
 		s.Session = c.shown(s.Session)
 	}
 	return reply(req, answer)
+}
+
+// saysOfCages reports whether the request is about cages, and the supervisor knows of
+// them: then it says itself why it is unsupported.
+func (s *Server) saysOfCages(m protocol.Message) bool {
+	switch m.(type) {
+	case *api.Limit, *api.Freeze, *api.Terminate:
+		w := s.cfg.Link.Welcome()
+		return w != nil && w.Capabilities.Has(protocol.CapCage)
+	}
+	return false
 }
 
 // unknownThere is what is answered where the supervisor is older than the request.
@@ -162,6 +177,10 @@ func (c *conn) question(m protocol.Message, l life) (q protocol.Message, req pro
 		return wire.SizePolicy{SessionID: l.id, Instance: l.instance, Policy: m.Policy, Cols: m.Cols, Rows: m.Rows}, m.Request, true
 	case *api.Rename:
 		return wire.Relabel{SessionID: l.id, Instance: l.instance, Labels: map[string]string{protocol.LabelTitle: m.Title}}, m.Request, true
+	case *api.Limit:
+		return wire.Limit{SessionID: l.id, Instance: l.instance, Limits: m.Limits}, m.Request, true
+	case *api.Freeze:
+		return wire.Freeze{SessionID: l.id, Instance: l.instance, Frozen: m.Frozen}, m.Request, true
 	case *api.Resize:
 		return wire.Resize{SessionID: l.id, Instance: l.instance, Cols: m.Cols, Rows: m.Rows}, m.Request, true
 	case *api.Interrupt:
@@ -171,7 +190,7 @@ func (c *conn) question(m protocol.Message, l life) (q protocol.Message, req pro
 	case *api.Terminate:
 		return wire.Terminate{
 			SessionID: l.id, Instance: l.instance, GraceMS: m.GraceMS, SoftSignal: m.SoftSignal, Reason: m.Reason,
-			Asker: c.asker(),
+			All: m.All, Asker: c.asker(),
 		}, m.Request, true
 	case *api.Forget:
 		return wire.Forget{SessionID: l.id, Instance: cmp.Or(m.Instance, l.instance)}, m.Request, m.Instance == ""
@@ -263,6 +282,19 @@ func (c *conn) spawn(ctx context.Context, create protocol.Message, earlyMS *int6
 	}
 	c.observe(policy.Event{Kind: policy.EventSpawned, SessionID: string(made.Session.ID), Labels: made.Session.Labels})
 	return &made.Session, s.checkEarly(ctx, &made.Session, window)
+}
+
+// defaultLimits are the settings' limits with those of the session's labels before them.
+func (s *Server) defaultLimits(labels map[string]string) (protocol.Limits, error) {
+	var l protocol.Limits
+	for _, f := range protocol.LimitFields() {
+		if text, ok := labels[f.Name]; ok {
+			if err := f.Parse(&l, text); err != nil {
+				return l, err
+			}
+		}
+	}
+	return l.Over(s.cfg.Limits), nil
 }
 
 // integrate has a shell tell of its prompts and commands. The session keeps how it was

@@ -86,6 +86,12 @@ func TestRequests(t *testing.T) {
 			asked: wire.Interrupt{SessionID: "s"}, reply: wire.OK{}, told: api.OK{Request: id}},
 		{name: "signal", request: api.Signal{Request: id, SessionID: "s", Signal: "USR1"},
 			asked: wire.Signal{SessionID: "s", Signal: "USR1", Asker: tester}, reply: wire.OK{}, told: api.OK{Request: id}},
+		{name: "limit", request: api.Limit{Request: id, SessionID: "s", Limits: protocol.Limits{PIDsMax: new(uint64(9))}},
+			asked: wire.Limit{SessionID: "s", Limits: protocol.Limits{PIDsMax: new(uint64(9))}}, reply: wire.Session{Session: someInfo}, told: api.Session{Request: id, Session: someInfo}},
+		{name: "freeze", request: api.Freeze{Request: id, SessionID: "s", Frozen: true},
+			asked: wire.Freeze{SessionID: "s", Frozen: true}, reply: wire.OK{}, told: api.OK{Request: id}},
+		{name: "terminate all", request: api.Terminate{Request: id, SessionID: "s", All: true},
+			asked: wire.Terminate{SessionID: "s", All: true, Asker: tester}, reply: wire.OK{}, told: api.OK{Request: id}},
 		{name: "terminate", request: api.Terminate{Request: id, SessionID: "s", GraceMS: ms, SoftSignal: "TERM", Reason: "bored"},
 			asked: wire.Terminate{SessionID: "s", GraceMS: ms, SoftSignal: "TERM", Reason: "bored", Asker: tester}, reply: wire.OK{}, told: api.OK{Request: id}},
 		{name: "forget", request: api.Forget{Request: id, SessionID: "s", Instance: "life"},
@@ -109,6 +115,11 @@ func TestRequests(t *testing.T) {
 		{name: "spawn", request: api.Spawn{Request: id, SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Env: []string{"A=1"}}, EarlyExitMS: new(int64), Token: "t"},
 			asked: wire.Create{SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Env: []string{"A=1"}}, Token: "t"}, reply: wire.Session{Session: someInfo},
 			told: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
+		{name: "spawn with limits", request: api.Spawn{Request: id, SessionID: "s", SpawnSpec: protocol.SpawnSpec{
+			Argv: []string{"sh"}, Limits: protocol.Limits{CPUMax: new(uint64(500))}, Labels: map[string]string{"memory_max": "64M"}}, EarlyExitMS: new(int64), Token: "t"},
+			asked: wire.Create{SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Limits: protocol.Limits{CPUMax: new(uint64(500))}, Labels: map[string]string{"memory_max": "64M"}},
+				DefaultLimits: protocol.Limits{MemoryMax: new(uint64(64 << 20))}, Token: "t"}, reply: wire.Session{Session: someInfo},
+			told: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
 		{name: "reopen", request: api.Reopen{Request: id, SessionID: "s", RespawnSpec: protocol.RespawnSpec{Cwd: "/tmp"}, EarlyExitMS: new(int64), Token: "t"},
 			asked: wire.Reopen{SessionID: "s", RespawnSpec: protocol.RespawnSpec{Cwd: "/tmp"}, Token: "t"}, reply: wire.Session{Session: someInfo},
 			told: api.Spawned{Request: id, SessionID: "s", PID: 42, CreatedAt: someInfo.CreatedAt, Session: someInfo}},
@@ -123,6 +134,7 @@ func TestRequests(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, nil)
+			w.caps = protocol.Capabilities{protocol.CapAutomation, protocol.CapCage}
 			w.replies(func(protocol.Message) (protocol.Message, error) { return tt.reply, nil })
 			c := w.client()
 			c.send(tt.request)

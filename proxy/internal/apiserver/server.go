@@ -70,6 +70,8 @@ type Config struct {
 	// the proxies that follow each other.
 	PlaceKey  string
 	EarlyExit time.Duration // the default watch; 0 is DefaultEarlyExit, negative none
+	// Limits are those of a session for which neither its client nor its labels name them.
+	Limits protocol.Limits
 	// Integrate returns how to start a shell so that it tells of its prompts and commands,
 	// and other programs as they are; nil starts all as they are.
 	Integrate func(argv, env []string) (newArgv, newEnv []string, err error)

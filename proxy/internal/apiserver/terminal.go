@@ -43,6 +43,9 @@ func (c *conn) openTerminal(ctx context.Context, a *attachment, m *api.TerminalO
 	if err := c.maySpawn(ctx, &create); err != nil {
 		return "", err
 	}
+	if create.DefaultLimits, err = c.s.defaultLimits(create.Labels); err != nil {
+		return "", err
+	}
 	if err := c.may(ctx, policy.Access{Verb: policy.VerbType, Labels: create.Labels}); err != nil {
 		return "", err // before there is a session that could not be shown
 	}

@@ -41,7 +41,7 @@ func repeatable(request protocol.Message) (protocol.Message, bool) {
 	case wire.List, wire.Info, wire.Read, wire.Screen, wire.History, wire.Search, wire.Wait, wire.Mark, wire.Await, wire.Events, wire.Status, wire.Stats,
 		wire.Environment, wire.Away:
 		return m, true
-	case wire.Resize, wire.SizePolicy, wire.Relabel, wire.Terminate, wire.Forget:
+	case wire.Resize, wire.SizePolicy, wire.Relabel, wire.Limit, wire.Freeze, wire.Terminate, wire.Forget:
 		return m, true // once more has no effect, see doneBefore
 	case wire.Create:
 		m.SessionID = cmp.Or(m.SessionID, protocol.SessionID(protocol.NewToken(6))) // as the supervisor would
@@ -128,13 +128,24 @@ func (c *Client) over(ctx context.Context, request protocol.Message, try func(*l
 }
 
 // understood returns unsupported for what an older supervisor would take for something
-// else: it does not know of keys, and would type what is to be pasted.
+// else: it does not know of keys, would type what is to be pasted, and would start a
+// session without limits.
 func (q *question) understood() error {
-	m, ok := q.m.(wire.Write)
-	if !ok || !m.Paste && len(m.Keys) == 0 || q.knows.Has(protocol.CapAutomation) {
-		return nil
+	switch m := q.m.(type) {
+	case wire.Write:
+		if (m.Paste || len(m.Keys) > 0) && !q.knows.Has(protocol.CapAutomation) {
+			return protocol.Errorf(protocol.CodeUnsupported, "this supervisor knows neither pasted input nor keys")
+		}
+	case wire.Create:
+		if !m.Limits.IsZero() && !q.knows.Has(protocol.CapCage) {
+			return protocol.Errorf(protocol.CodeUnsupported, "this supervisor knows no limits; upgrade it (supervisor --upgrade)")
+		}
+	case wire.Terminate:
+		if m.All && !q.knows.Has(protocol.CapCage) {
+			return protocol.Errorf(protocol.CodeUnsupported, "this supervisor has no cages; upgrade it (supervisor --upgrade)")
+		}
 	}
-	return protocol.Errorf(protocol.CodeUnsupported, "this supervisor knows neither pasted input nor keys")
+	return nil
 }
 
 // giveUp is until when the next link is waited for, after one that was to be waited

@@ -9,7 +9,7 @@ import type { Message } from './message.js';
 import { EventStream } from './subscription.js';
 import type { Subscription } from './subscription.js';
 import type {
-  AttachSpec, Away, Awaited, AwaitSpec, ExitRecord, HistoryContent, HistorySpec, HoldfastEvent, Marked, ReopenSpec, ScreenContent, ScreenSpec,
+  AttachSpec, Away, Awaited, AwaitSpec, ExitRecord, HistoryContent, HistorySpec, HoldfastEvent, Limits, Marked, ReopenSpec, ScreenContent, ScreenSpec,
   ScrollbackData, SearchContent, SearchSpec, SessionInfo, Shared, SizePolicy, Spawned, SpawnSpec, Status, Ticket, Welcome,
 } from './types.js';
 
@@ -34,6 +34,8 @@ export interface KillOptions {
   /** Absent is SIGHUP. */
   softSignal?: string;
   reason?: string;
+  /** Also what has left the terminal; `unsupported` without a control group of its own. */
+  all?: boolean;
 }
 
 export interface WaitOptions {
@@ -290,7 +292,22 @@ export class HoldfastClient {
 
   /** kill begins a session's end, and returns when that is scheduled: `wait` tells how it came. */
   kill(id: string, o: KillOptions = {}): Promise<void> {
-    return this.ok({ type: 'terminate', session_id: id, grace_ms: o.graceMs, soft_signal: o.softSignal, reason: o.reason }, true);
+    return this.ok({ type: 'terminate', session_id: id, grace_ms: o.graceMs, soft_signal: o.softSignal, reason: o.reason, all: o.all }, true);
+  }
+
+  /** limit changes limits of a session that runs; `unsupported` if it has no control group of its own. */
+  async limit(id: string, limits: Limits): Promise<SessionInfo> {
+    return object(await this.ask({ type: 'limit', session_id: id, limits }, 'session'), 'session');
+  }
+
+  /** freeze stops all processes of a session; `unsupported` as limit. */
+  freeze(id: string): Promise<void> {
+    return this.ok({ type: 'freeze', session_id: id, frozen: true }, true);
+  }
+
+  /** thaw has all processes of a session run on. */
+  thaw(id: string): Promise<void> {
+    return this.ok({ type: 'freeze', session_id: id, frozen: false }, true);
   }
 
   /** signal sends one, by `SIGUSR1`, `USR1` or a number. */
