@@ -12,7 +12,8 @@
 # built with (npm ci in proxy/internal/web/client) or the page (scripts/web), other projects'
 # fixtures ($HOLDFAST_FIXTURES) or the history of the last releases are skipped,
 # and fail instead where HOLDFAST_REQUIRE_ORACLE=1, HOLDFAST_REQUIRE_FIXTURES=1 or
-# HOLDFAST_REQUIRE_HISTORY=1.
+# HOLDFAST_REQUIRE_HISTORY=1. So do those that need an emulated machine (scripts/vm),
+# and HOLDFAST_REQUIRE_VM=1.
 #
 # It stops at the first step that fails. The last line counts the tests.
 set -euo pipefail
@@ -66,6 +67,9 @@ programs() {
 		mandoc   mandoc
 		lintian  lintian
 		asciinema asciinema
+		qemu-system-x86_64 qemu-system-x86
+		busybox  busybox-static
+		cpio     cpio
 	EOF
 	# What the Python example of a policy imports, of the system's Python.
 	/usr/bin/python3 -c 'import grpc, google.protobuf, cryptography' 2>/dev/null ||

@@ -1,0 +1,332 @@
+//go:build linux
+
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+const (
+	cgroups = "/sys/fs/cgroup/holdfast-test" // the cgroup that the supervisor is given
+	limit   = 40 * time.Second               // for anything, at a tenth of the usual speed
+)
+
+// A machine is Holdfast in the emulated machine.
+type machine struct {
+	t *testing.T
+	c *client.Client
+}
+
+// newMachine gives the supervisor a cgroup, and starts it.
+func newMachine(t *testing.T) *machine {
+	m := &machine{t: t}
+	t.Setenv("HOLDFAST_DIR", "/tmp/holdfast")
+	t.Setenv("HOLDFAST_CAGE", cgroups)
+	t.Setenv("HOLDFAST_WEB", "") // nothing listens
+	if err := errors.Join(os.Mkdir(cgroups, 0o755), os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory +pids +cpu"), 0)); err != nil {
+		t.Fatal(err)
+	}
+	m.run("proxy", "new", "-d", "--id", "first", "--", "cat")
+	var err error
+	if m.c, err = client.Dial(t.Context(), client.Options{Name: "vm"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.c.Close() })
+	return m
+}
+
+// run runs a command of the product, and returns all that it prints.
+func (m *machine) run(args ...string) string {
+	m.t.Helper()
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		m.t.Fatalf("%v: %v, %s", args, err, out)
+	}
+	return string(out)
+}
+
+func (m *machine) spawn(id protocol.SessionID, limits protocol.Limits, argv ...string) *client.Spawned {
+	m.t.Helper()
+	none := time.Duration(0)
+	s, err := m.c.Spawn(m.t.Context(), client.SpawnRequest{ID: id, EarlyExit: &none, SpawnSpec: protocol.SpawnSpec{Argv: argv, Cwd: "/", Limits: limits}})
+	if err != nil {
+		m.t.Fatalf("spawn %s: %v", id, err)
+	}
+	return s
+}
+
+func (m *machine) info(id protocol.SessionID) *protocol.SessionInfo {
+	m.t.Helper()
+	i, err := m.c.SessionInfo(m.t.Context(), id)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return i
+}
+
+// sees waits for a text on a session's screen.
+func (m *machine) sees(id protocol.SessionID, text string) {
+	m.t.Helper()
+	if _, err := m.c.Await(m.t.Context(), protocol.AwaitSpec{SessionID: id, Text: text}, limit); err != nil {
+		m.t.Fatalf("%s does not show %q: %v", id, text, err)
+	}
+}
+
+func (m *machine) input(id protocol.SessionID, text string) {
+	m.t.Helper()
+	if err := m.c.Type(m.t.Context(), id, []byte(text)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// cage is where a session's control group lies.
+func (m *machine) cage(id protocol.SessionID) string {
+	return filepath.Join(cgroups, "session-"+string(m.info(id).Instance))
+}
+
+func (m *machine) ends(id protocol.SessionID) *protocol.ExitRecord {
+	m.t.Helper()
+	e, err := m.c.Wait(m.t.Context(), id, limit)
+	if err != nil {
+		m.t.Fatalf("%s has not ended: %v", id, err)
+	}
+	return e
+}
+
+// answers is a program that says what it was sent.
+const answers = "while read x; do echo got-$x; done"
+
+// echoes has so many sessions, which run answers, say what they are sent, and returns
+// the longest that one of them took.
+func (m *machine) echoes(n int, text string) (longest time.Duration) {
+	m.t.Helper()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i := range n {
+		id := protocol.SessionID(fmt.Sprintf("s%d", i))
+		all.Go(func() {
+			began := time.Now()
+			err := m.c.Type(m.t.Context(), id, []byte(text+"\n"))
+			if err == nil {
+				_, err = m.c.Await(m.t.Context(), protocol.AwaitSpec{SessionID: id, Text: "got-" + text}, limit)
+			}
+			if err != nil {
+				m.t.Errorf("%s does not answer: %v", id, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			longest = max(longest, time.Since(began))
+		})
+	}
+	all.Wait()
+	return longest
+}
+
+func processes(dir string) (pids []int) {
+	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	for f := range strings.FieldsSeq(string(text)) {
+		pid, _ := strconv.Atoi(f)
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func score(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	return strings.TrimSpace(string(text))
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// running counts the processes of a command line.
+func running(argv ...string) (n int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range all {
+		text, _ := os.ReadFile(path)
+		if string(text) == strings.Join(argv, "\x00")+"\x00" {
+			n++
+		}
+	}
+	return n
+}
+
+func of(n uint64) *uint64 { return &n }
+
+// One session eats all its memory, another starts processes without end. The others
+// notice nothing; the exit records say what happened, by the kernel's own counts; and
+// nothing of the two is left.
+func TestCages(t *testing.T) { inMachine(t, 1024, 2*time.Minute, cages) }
+
+func cages(t *testing.T) {
+	const sessions = 20
+	m := newMachine(t)
+	for i := range sessions {
+		m.spawn(protocol.SessionID(fmt.Sprintf("s%d", i)), protocol.Limits{}, "sh", "-c", answers)
+	}
+	quiet := m.echoes(sessions, "before")
+
+	own := processes(filepath.Join(cgroups, "holdfast"))
+	if len(own) < 2 || len(processes(cgroups)) > 0 {
+		t.Errorf("keeper and supervisor are not alone in their leaf: %v; in the root of all: %v", own, processes(cgroups))
+	}
+	for _, pid := range own {
+		if got := score(pid); got != "-999" {
+			t.Errorf("the score of process %d of ours is %s", pid, got)
+		}
+	}
+	for _, pid := range processes(m.cage("s0")) {
+		if got := score(pid); got != "100" {
+			t.Errorf("the score of a session's process is %s", got)
+		}
+	}
+
+	m.spawn("hog", protocol.Limits{MemoryMax: of(64 << 20)}, "sh", "-c", "read x; dd if=/dev/zero of=/dev/null bs=300M; echo dd ended; read x; exit 3")
+	m.spawn("bomb", protocol.Limits{PIDsMax: of(60)}, "/bin/guest", "-spawn")
+	m.input("hog", "go\n")
+	m.sees("hog", "dd ended") // its shell lives
+	testkit.Eventually(t, limit, func() bool { c := m.info("bomb").Cage; return c != nil && c.PIDsDenied > 0 && c.PIDs > 50 }, "a fork fails at the limit")
+	busy := m.echoes(sessions, "meanwhile")
+	t.Logf("%d sessions echo within %v, and within %v beside a fork bomb", sessions, quiet, busy)
+
+	use := m.info("hog").Cage
+	if use == nil || use.OOMKills == 0 || use.OOMs == 0 || use.MemoryPeakBytes < 60<<20 || use.MemoryPeakBytes > 64<<20 {
+		t.Errorf("the hog uses %+v", use)
+	}
+	m.input("hog", "go\n")
+	if e := m.ends("hog"); e.ExitCode != 3 || e.Cage == nil || e.Cage.OOMKills != 1 || len(e.Cage.OOMKilled) != 1 || !strings.HasPrefix(e.Cage.OOMKilled[0], "dd (pid ") {
+		t.Errorf("the hog ended with %+v, %+v", e, e.Cage)
+	}
+	if text := m.run("proxy", "why", "hog"); !strings.Contains(text, "memory ran out at its limit of 64M: the kernel killed 1 process, dd (pid ") {
+		t.Errorf("why says\n%s", text)
+	}
+
+	cage := m.cage("bomb")
+	if n := running("/bin/sleep", "100000"); n < 10 {
+		t.Errorf("the bomb has started %d", n)
+	}
+	m.run("proxy", "kill", "bomb", "--all")
+	if n := running("/bin/sleep", "100000"); n > 0 {
+		t.Errorf("%d processes of the bomb are left", n)
+	}
+	testkit.Eventually(t, limit, func() bool { return !exists(cage) }, "the bomb's cage is removed")
+	if text := m.run("proxy", "why", "bomb"); !strings.Contains(text, "it ran out of processes at its limit of 60") || !strings.Contains(text, "at most 60 processes") {
+		t.Errorf("why says\n%s", text)
+	}
+
+	m.freezes()
+	m.leaves()
+	m.outlives()
+
+	if _, err := m.c.Spawn(t.Context(), client.SpawnRequest{SpawnSpec: protocol.SpawnSpec{Argv: []string{"cat"}, Limits: protocol.Limits{MemoryMax: of(512)}}}); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
+		t.Errorf("half a KiB of memory: %v", err)
+	}
+	m.echoes(sessions, "behind")
+}
+
+// freezes: a frozen session does nothing, everybody sees that it is, and it goes on; and
+// its end thaws it.
+func (m *machine) freezes() {
+	t := m.t
+	m.spawn("ice", protocol.Limits{}, "sh", "-c", `trap 'echo bye; exit 5' HUP; while :; do read x && echo got-$x; done`)
+	cage := m.cage("ice")
+	m.input("ice", "1\n")
+	m.sees("ice", "got-1")
+	m.run("proxy", "freeze", "ice")
+	testkit.Eventually(t, limit, func() bool {
+		text, _ := os.ReadFile(filepath.Join(cage, "cgroup.events"))
+		return strings.Contains(string(text), "frozen 1")
+	}, "the kernel has frozen it")
+	if !m.info("ice").Frozen || !strings.Contains(m.run("proxy", "ls"), "running, frozen") {
+		t.Error("nobody sees that it is frozen")
+	}
+	m.input("ice", "2\n")
+	if text, err := m.c.Screen(t.Context(), "ice", client.ScreenOptions{}); err != nil || strings.Contains(fmt.Sprint(text.Lines), "got-2") {
+		t.Errorf("frozen it shows %v, %v", text, err)
+	}
+	if err := m.c.Thaw(t.Context(), "ice"); err != nil {
+		t.Fatal(err)
+	}
+	m.sees("ice", "got-2")
+	if m.info("ice").Frozen {
+		t.Error("it is thawed, and said to be frozen")
+	}
+	if err := m.c.Freeze(t.Context(), "ice"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.c.Terminate(t.Context(), "ice", client.End{Grace: new(limit)}); err != nil {
+		t.Fatal(err)
+	}
+	if e := m.ends("ice"); e.ExitCode != 5 || e.Outcome != protocol.OutcomeSoft {
+		t.Errorf("a frozen one ended with %+v", e)
+	}
+}
+
+// leaves: what runs on in the cage of a session that has ended is told, and can be ended.
+func (m *machine) leaves() {
+	t := m.t
+	m.spawn("left", protocol.Limits{}, "sh", "-c", "setsid sleep 200000 </dev/null >/dev/null 2>&1 & sleep 1; exit 0")
+	cage := m.cage("left")
+	m.ends("left")
+	testkit.Eventually(t, limit, func() bool {
+		st, err := m.c.Status(t.Context())
+		return err == nil && st.Supervisor != nil && st.Supervisor.Cages != nil && slices.Contains(st.Supervisor.Cages.Left, cage)
+	}, "the cage that is left is told")
+	if err := m.c.Terminate(t.Context(), "left", client.End{All: true}); err != nil {
+		t.Errorf("what is left is not ended: %v", err)
+	}
+	testkit.Eventually(t, limit, func() bool { return !exists(cage) && running("sleep", "200000") == 0 }, "nothing of it is left")
+}
+
+// outlives: a cage outlives the supervisor.
+func (m *machine) outlives() {
+	t := m.t
+	m.spawn("life", protocol.Limits{PIDsMax: of(50)}, "cat")
+	if err := m.c.Freeze(t.Context(), "life"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := m.c.Status(t.Context())
+	if err != nil || st.Supervisor == nil {
+		t.Fatal(err)
+	}
+	old, err := os.FindProcess(st.Supervisor.PID)
+	if err := errors.Join(err, old.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, limit, func() bool {
+		now, err := m.c.Status(t.Context())
+		return err == nil && now.Supervisor != nil && now.Supervisor.PID != st.Supervisor.PID
+	}, "another supervisor serves")
+	i := m.info("life")
+	if i.Cage == nil || i.Cage.Limits.PIDsMax == nil || *i.Cage.Limits.PIDsMax != 50 || !i.Frozen {
+		t.Errorf("the next supervisor says %+v, frozen %v", i.Cage, i.Frozen)
+	}
+	if err := m.c.Thaw(t.Context(), "life"); err != nil {
+		t.Error(err)
+	}
+	m.run("proxy", "limit", "life", "--memory-max", "32M", "--pids-max", "none", "--cpu-max", "50%")
+	cage := m.cage("life")
+	for name, want := range map[string]string{"memory.max": "33554432", "pids.max": "max", "cpu.max": "50000 100000"} {
+		if got, err := os.ReadFile(filepath.Join(cage, name)); err != nil || strings.TrimSpace(string(got)) != want {
+			t.Errorf("%s is %q, %v, want %s", name, got, err, want)
+		}
+	}
+	m.run("proxy", "kill", "life")
+	testkit.Eventually(t, limit, func() bool { return !exists(cage) }, "its cage is removed")
+}

@@ -1,0 +1,93 @@
+//go:build linux
+
+package vm
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/shared/testkit"
+)
+
+var (
+	inside = flag.Bool("inside", false, "this runs in the machine")
+	spawn  = flag.Bool("spawn", false, "start processes without end, and nothing else")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *spawn {
+		spawnForever()
+	}
+	os.Exit(testkit.Run(m))
+}
+
+// unavailable is what scripts/vm/run ends with if there can be no machine here.
+const unavailable = 69
+
+// inMachine runs the test in a machine with so much memory, in MiB.
+func inMachine(t *testing.T, memory int, longest time.Duration, test func(*testing.T)) {
+	t.Helper()
+	if *inside {
+		test(t)
+		return
+	}
+	dir := t.TempDir()
+	build := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command("go", args...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %v: %v, %s", args, err, out)
+		}
+	}
+	script := filepath.Join(root(t), "scripts/vm/run")
+	build("build", "-o", dir+"/", "-trimpath", "-buildvcs=false", "holdfast/supervisor", "holdfast/proxy")
+	build("test", "-c", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, "guest"), "holdfast/scripts/vm")
+	ctx, cancel := context.WithTimeout(t.Context(), longest+time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, script, "-m", fmt.Sprint(memory), "-s", fmt.Sprint(int(longest.Seconds())),
+		filepath.Join(dir, "guest"), "-inside", "-test.v", "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), "FILES="+filepath.Join(dir, "supervisor")+" "+filepath.Join(dir, "proxy"))
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == unavailable && os.Getenv("HOLDFAST_REQUIRE_VM") == "":
+		t.Skip(strings.TrimSpace(string(out)))
+	case err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()):
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for s := bufio.NewScanner(strings.NewReader(string(out))); s.Scan(); {
+		if strings.Contains(s.Text(), "_test.go:") { // what it logs
+			t.Log(strings.TrimSpace(s.Text()))
+		}
+	}
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// spawnForever starts processes that leave their terminal, until none can be started,
+// and then goes on trying.
+func spawnForever() {
+	for {
+		if err := exec.Command("/bin/setsid", "/bin/sleep", "100000").Start(); err != nil {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
