@@ -44,13 +44,14 @@ export function connectionBar(client: HoldfastClient, ...advice: (string | Node)
   const what = h('strong', {});
   const then = h('span', { class: 'say' });
   const again = h('button', { type: 'button', class: 'action', text: 'Reload', onclick: () => location.reload() });
-  const bar = h('div', { class: 'lost', role: 'alert', hidden: true }, what, then, again);
+  const bar = h('div', { class: 'lost', role: 'alert', hidden: true }, what, then);
   let timer = 0;
   const show = (state: string, text: string, ...more: (string | Node)[]): void => {
     bar.dataset.state = state;
     what.textContent = text;
     then.replaceChildren(...more);
-    again.hidden = state !== 'closed';
+    if (state === 'closed') bar.append(again);
+    else again.remove();
     bar.hidden = false;
   };
   client.on('state', (state) => {
