@@ -1,0 +1,213 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// A stormy is a world whose programs are killed, and whose supervisor becomes other
+// programs, some of which fail at a step of their own (supervisor/fault_on.go).
+type stormy struct {
+	*world
+	rnd       *rand.Rand
+	good, bad string // directories of programs
+	shells    []process
+	kills     map[string]int
+	upgrades  map[string]int // by what became of them
+	ways      map[string]int // back to a supervisor that serves, by what the way was
+}
+
+// Steps at which a program fails, and how. A program on trial that hangs costs the trial's
+// whole time, so only the long mode has that.
+var (
+	failSteps = []string{"main", "run", "adopted", "serves", "ready"}
+	failHows  = []string{"exit", "panic", "kill"}
+	hangHows  = []string{"hang", "stop"}
+)
+
+// prints is what each session does.
+const prints = "while :; do date; sleep 0.2; done"
+
+// TestKillStorm kills keeper, supervisor and proxy in random order, between upgrades of which
+// one in five is to a program that fails: no shell ends, there is never more than one keeper, and
+// the way back that the commands tell of leads back. HOLDFAST_LONG=1 and HOLDFAST_KILLS=1000
+// for a long one; HOLDFAST_STORM_SEED=N for an earlier one.
+//
+// Keeper and supervisor do not die within one instant: without systemd's store nobody holds the
+// terminals then, so each death waits until both are whole again.
+// demand: S10
+func TestKillStorm(t *testing.T) {
+	t.Parallel()
+	long := os.Getenv("HOLDFAST_LONG") != ""
+	seed := uint64(number(t, "HOLDFAST_STORM_SEED", int(rand.Uint32())))
+	t.Logf("HOLDFAST_STORM_SEED=%d", seed)
+	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=10", "HOLDFAST_CRASH_PAUSE=10ms", "HOLDFAST_START_TIMEOUT=2s", "HOLDFAST_SPAWN_RATE=1000")
+	s := &stormy{world: w, rnd: rand.New(rand.NewPCG(seed, 0)), good: w.bin,
+		bad:   testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor"),
+		kills: map[string]int{}, upgrades: map[string]int{}, ways: map[string]int{}}
+	// As few files as a successor needs to adopt all sessions, so that one more is refused.
+	const sessions = 8
+	s.limited(64 + 12*sessions)
+	for i := range sessions - 1 {
+		s.must("proxy", "new", "-d", "--id", fmt.Sprint("s", i+1), "--", "sh", "-c", prints)
+	}
+	if r := s.world.run("proxy", "new", "-d", "--", "cat"); r.code == 0 || !strings.Contains(r.errout, "RLIMIT_NOFILE") {
+		t.Errorf("one session more than a successor could adopt: %v", r)
+	}
+	for i := range sessions {
+		p := lookup(s.info(fmt.Sprint("s", i)).PID)
+		s.shells = append(s.shells, p)
+		w.sessions = append(w.sessions, p)
+	}
+	n := number(t, "HOLDFAST_KILLS", 15)
+	for i := 0; i < n && !t.Failed(); i++ {
+		if i%3 == 0 {
+			s.upgrade(long, i%15 == 0)
+		}
+		s.whole()
+		s.killOne([]string{"keeper", "supervisor", "proxy"}[s.rnd.IntN(3)])
+		s.check(i)
+	}
+	s.fault("")
+	s.whole()
+	s.check(n)
+	s.must("supervisor", "stop", "--sessions=end")
+	for _, path := range []string{"supervisor.crash", "keeper.crash"} {
+		_ = os.Truncate(s.path(path), 0) // of panics that were asked for
+	}
+	t.Logf("%d kills: %v; upgrades: %v; ways back: %v", n, s.kills, s.upgrades, s.ways)
+}
+
+// limited starts the daemons, and the first session, with so few files.
+func (s *stormy) limited(files int) {
+	s.t.Helper()
+	cmd := s.command("proxy", "new", "-d", "--id", "s0", "--", "sh", "-c", prints)
+	cmd.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files), cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	if r, err := s.finish(cmd); err != nil || r.code != 0 {
+		s.t.Fatal(r, err)
+	}
+}
+
+// fault has programs of the bad directory fail from now on, as "STEP=HOW" says.
+func (s *stormy) fault(how string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.path("fault"), []byte(how), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// upgrade has the supervisor become another program.
+func (s *stormy) upgrade(long, bad bool) {
+	s.t.Helper()
+	s.whole()
+	if !bad {
+		s.fault("")
+		if r := s.runFrom(s.good, "supervisor", "--upgrade"); r.code != 0 {
+			s.t.Errorf("an upgrade to a good program: %v", r)
+		}
+		s.upgrades["good"]++
+		return
+	}
+	steps, hows := failSteps, append(failHows, hangHows...)
+	if long {
+		steps = append(steps, "trial")
+	}
+	how := steps[s.rnd.IntN(len(steps))] + "=" + hows[s.rnd.IntN(len(hows))]
+	if s.rnd.IntN(8) == 0 {
+		how = "ready=panic1s"
+	}
+	s.fault(how)
+	r := s.runFrom(s.bad, "supervisor", "--upgrade")
+	s.upgrades[how]++
+	if r.code == 0 && !strings.HasPrefix(how, "ready=") { // which may come later than the answer
+		s.t.Errorf("an upgrade to a program with %s: %v", how, r)
+	}
+}
+
+// whole returns when a supervisor serves all sessions. If none does, it goes the way that
+// the commands tell of.
+func (s *stormy) whole() {
+	s.t.Helper()
+	for range 10 {
+		if r := s.world.run("proxy", "status", "--json"); r.code == 0 && s.serving(r.out) {
+			return
+		}
+		s.goBack()
+	}
+	s.t.Fatalf("no way back: %v", s.world.run("proxy", "status"))
+}
+
+// serving reports whether a supervisor has answered that has all sessions and a keeper, and
+// which is its own.
+func (s *stormy) serving(status string) bool {
+	var st client.Status
+	if json.Unmarshal([]byte(status), &st) != nil || st.Supervisor == nil || st.Supervisor.Keeper == nil {
+		return false
+	}
+	parent := lookup(st.Supervisor.PID).parent()
+	return st.Supervisor.Sessions == len(s.shells) && st.Supervisor.Keeper.Sessions >= len(s.shells) && st.Supervisor.Keeper.PID == parent
+}
+
+var toKill = regexp.MustCompile(`kill -9 (\d+)`)
+
+// goBack is `supervisor --upgrade` of a good program, and what that says.
+func (s *stormy) goBack() {
+	s.t.Helper()
+	r := s.runFrom(s.good, "supervisor", "--upgrade")
+	switch m := toKill.FindStringSubmatch(r.errout); {
+	case m != nil:
+		pid, _ := strconv.Atoi(m[1])
+		s.kill(lookup(pid))
+		s.ways["kill -9 of one that does not answer"]++
+	case strings.Contains(r.out, "is told to start"):
+		s.ways["the keeper is told"]++
+	case r.code == 0:
+		s.ways["upgrade"]++
+	default:
+		s.ways["again"]++
+	}
+}
+
+func (s *stormy) killOne(name string) {
+	s.t.Helper()
+	var victim process
+	switch running := s.running(name); {
+	case len(running) == 1:
+		victim = running[0]
+	case name == "proxy" && len(running) == 0: // nobody has asked for one yet
+		return
+	default:
+		s.t.Logf("%d of %s run", len(running), name)
+		return
+	}
+	victim.signal(syscall.SIGKILL)
+	s.gone(victim)
+	s.kills[name]++
+}
+
+// check fails the test if a shell has ended, or if there are two keepers and stay. One that finds
+// the place taken has held nothing, and ends by itself.
+func (s *stormy) check(i int) {
+	s.t.Helper()
+	for k, p := range s.shells {
+		if !p.running() {
+			s.t.Errorf("after kill %d: the shell of s%d, %d, has ended", i, k, p.pid)
+		}
+	}
+	if !eventually(func() bool { return len(s.running("keeper")) <= 1 }) {
+		s.t.Errorf("after kill %d: %v keep", i, s.running("keeper"))
+	}
+}
