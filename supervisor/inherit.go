@@ -223,8 +223,16 @@ const selfRecord = "supervisor"
 
 const (
 	selfVersion = 1
-	wordSeq     = 0 // of the slate: the last event's number
+
+	// Words of the slate.
+	wordSeq     = 0 // the last event's number
+	wordReading = 1 // how many dear reads (package linkserver) are worked on
+	wordNoReads = 2 // until when none is: Unix time in ms
 )
+
+// noReadsTime is how long dear reads are refused after a supervisor that worked on one died by
+// itself. Deaths of that cause so stay far below the keeper's crash limit, of five a minute.
+const noReadsTime = time.Minute
 
 // self is what stays the same as long as the sessions do, whoever serves them.
 type self struct {
@@ -376,6 +384,25 @@ func (s *self) record() (r vault.Record, free func(), err error) {
 		r.FDs = append(r.FDs, fd)
 	}
 	return r, free, nil
+}
+
+// reading notes how many dear reads are worked on.
+func (s *self) reading(n int) { _ = s.slate.SetWord(wordReading, uint64(n)) } // then a successor does not refuse them
+
+// noReads returns until when dear reads are refused, as a supervisor has died by itself while
+// it worked on one. crashed says that the one before this has died so.
+func (s *self) noReads(crashed bool) time.Time {
+	now, err := s.slate.Word(wordReading)
+	until, untilErr := s.slate.Word(wordNoReads)
+	if errors.Join(err, untilErr) != nil {
+		return time.Time{}
+	}
+	if crashed && now > 0 {
+		until = uint64(time.Now().Add(noReadsTime).UnixMilli())
+		_ = s.slate.SetWord(wordNoReads, until) // this program refuses them anyway
+	}
+	s.reading(0)
+	return time.UnixMilli(int64(until))
 }
 
 func (s *self) published(seq uint64) { _ = s.slate.SetWord(wordSeq, seq) } // then a successor's numbers begin too low

@@ -227,6 +227,7 @@ func run(ctx context.Context, o *options) error {
 	server := linkserver.New(linkserver.Config{
 		Sessions: sessions, Secret: secret, Stop: stop, Upgrader: r,
 		Instance: self.Instance, Started: self.Started, Status: r.status, Log: log,
+		Reading: self.reading, NoReads: self.noReads(before.crashed),
 	})
 	r.server = server
 	_ = machine.Name("supervisor") // for people

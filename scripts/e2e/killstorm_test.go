@@ -53,7 +53,7 @@ func TestKillStorm(t *testing.T) {
 	long := os.Getenv("HOLDFAST_LONG") != ""
 	seed := uint64(number(t, "HOLDFAST_STORM_SEED", int(rand.Uint32())))
 	t.Logf("HOLDFAST_STORM_SEED=%d", seed)
-	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=10", "HOLDFAST_CRASH_PAUSE=10ms", "HOLDFAST_START_TIMEOUT=2s", "HOLDFAST_SPAWN_RATE=1000")
+	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=3", "HOLDFAST_CRASH_PAUSE=10ms", "HOLDFAST_START_TIMEOUT=2s", "HOLDFAST_SPAWN_RATE=1000")
 	s := &stormy{world: w, rnd: rand.New(rand.NewPCG(seed, 0)), good: w.bin,
 		bad:   testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor"),
 		kills: map[string]int{}, upgrades: map[string]int{}, ways: map[string]int{}}

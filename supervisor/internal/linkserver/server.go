@@ -49,6 +49,8 @@ type Config struct {
 	Instance protocol.Instance             // of this supervisor, in all its programs; "" makes one
 	Started  time.Time                     // of the first of them; zero is now
 	Status   func(*protocol.ProcessStatus) // adds what only the process knows
+	Reading  func(n int)                   // told how many dear reads are worked on; nil is nobody
+	NoReads  time.Time                     // until then dear reads are refused
 	Log      zerolog.Logger
 }
 
@@ -65,6 +67,9 @@ type Server struct {
 	quiet    quiet
 	refusals logging.Limiter // of lines about what was refused
 	reads    *turns          // of all links
+
+	readingMu  sync.Mutex
+	readingNow int // dear reads
 }
 
 // An Upgrader has the process become another program.

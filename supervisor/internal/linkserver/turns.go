@@ -74,6 +74,10 @@ func (s *Server) turn(ctx context.Context, link *turns, request protocol.Message
 	if !isDear(request) {
 		return func() {}, nil
 	}
+	if left := time.Until(s.cfg.NoReads); left > 0 {
+		return nil, &protocol.Error{Code: protocol.CodeLimitExceeded, Retryable: true, RetryAfterMS: left.Milliseconds() + 1,
+			Message: fmt.Sprintf("a supervisor died while it read history, or a screen at another size; such reads are refused for %v more", left.Round(time.Second))}
+	}
 	if err := link.take(ctx); err != nil {
 		return nil, err
 	}
@@ -81,5 +85,18 @@ func (s *Server) turn(ctx context.Context, link *turns, request protocol.Message
 		link.leave()
 		return nil, err
 	}
-	return func() { s.reads.leave(); link.leave() }, nil
+	s.reading(1)
+	return func() { s.reading(-1); s.reads.leave(); link.leave() }, nil
+}
+
+// reading tells how many dear reads are worked on, so that a successor knows what this
+// supervisor may have died of.
+func (s *Server) reading(change int) {
+	if s.cfg.Reading == nil {
+		return
+	}
+	s.readingMu.Lock()
+	defer s.readingMu.Unlock()
+	s.readingNow += change
+	s.cfg.Reading(s.readingNow)
 }

@@ -2,6 +2,7 @@ package linkserver
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +78,34 @@ func TestTurns(t *testing.T) {
 		}
 		if len(s.reads.room)+len(one.room)+len(other.room)+len(third.room) != 0 {
 			t.Errorf("%d turns are held, and none is used", len(s.reads.room))
+		}
+	})
+}
+
+// While such reads are refused, as a supervisor has died of one, all others are answered; how many
+// are worked on is told.
+func TestNoReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now []int
+		s := New(Config{NoReads: time.Now().Add(time.Minute), Reading: func(n int) { now = append(now, n) }})
+		link := newTurns(maxLinkReads)
+		_, err := s.turn(t.Context(), link, &wire.History{})
+		if e := protocol.AsError(err); e == nil || e.Code != protocol.CodeLimitExceeded || !e.Retryable || e.RetryAfterMS < 59_000 {
+			t.Errorf("got %v, want limit_exceeded, retryable in a minute", err)
+		}
+		if _, err := s.turn(t.Context(), link, &wire.Screen{}); err != nil || len(now) != 0 {
+			t.Errorf("a screen as it is: %v; told %v", err, now)
+		}
+		time.Sleep(time.Minute)
+		for range 2 {
+			leave, err := s.turn(t.Context(), link, &wire.History{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer leave()
+		}
+		if !slices.Equal(now, []int{1, 2}) {
+			t.Errorf("told %v", now)
 		}
 	})
 }
