@@ -433,8 +433,11 @@ type AttachSpec struct {
 	// and comes late does not end its successor; microseconds since 1970 will do.
 	// 0 is never late.
 	Attempt uint64 `json:"attempt,omitempty"`
-	Client  string `json:"client,omitempty"` // a name for people, told in stolen
-	Term    string `json:"term,omitempty"`   // the viewer's TERM
+	// Move counts how often proxies have passed this attempt on to one another. It is the
+	// proxies' own, so that a client's count stays the client's.
+	Move   uint64 `json:"move,omitempty"`
+	Client string `json:"client,omitempty"` // a name for people, told in stolen
+	Term   string `json:"term,omitempty"`   // the viewer's TERM
 	// Env is the part of the viewer's environment that a session's programs may want
 	// to follow, as K=V: where its ssh agent and its display are.
 	Env   []string `json:"env,omitempty"`

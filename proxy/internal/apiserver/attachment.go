@@ -111,6 +111,7 @@ func (c *conn) seat(m *api.Attach) (*attachment, error) {
 // so: what was sent to the attachment meanwhile is answered behind that.
 func (c *conn) attach(m *api.Attach, a *attachment) error {
 	spec := m.AttachSpec
+	spec.Move = 0 // the proxies' own
 	if spec.Client == "" {
 		spec.Client = c.hello.Client
 	}

@@ -122,7 +122,7 @@ func (f *Frozen) Abandon() { shutdown(f.Client()) }
 func (f *Frozen) TakeBack() (net.Conn, error) {
 	f.kept = true
 	for i := range f.Record.Attachments {
-		f.Record.Attachments[i].Spec.Attempt++
+		f.Record.Attachments[i].Spec.Move++
 	}
 	nc := f.Client()
 	return nc, nc.SetDeadline(time.Time{})
@@ -372,7 +372,7 @@ func (c *conn) note(r *Record, t Movable) {
 		if a.resume != nil {
 			spec = *a.resume
 		}
-		spec.Attempt++ // whoever goes on with it comes later than this one did
+		spec.Move++ // whoever goes on with it comes later than this one did
 		rec := AttachmentRecord{Number: a.number, Spec: spec, Text: a.text, Size: a.size}
 		if a.typist != nil {
 			rec.Typed = a.typist.Rest()

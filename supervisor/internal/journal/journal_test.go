@@ -116,7 +116,7 @@ func TestWritersAreForgotten(t *testing.T) {
 		}
 		return err
 	}
-	if err := errors.Join(l.j.Attach("attached"), write("attached", 0), l.j.SetAttempt("attached", 7)); err != nil {
+	if err := errors.Join(l.j.Attach("attached"), write("attached", 0), l.j.SetAttempt("attached", 7, 0)); err != nil {
 		t.Fatal(err)
 	}
 	const others = 2 * maxIdle

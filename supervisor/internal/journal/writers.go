@@ -20,7 +20,8 @@ type writers struct {
 
 type writer struct {
 	slot
-	attached int // attachments of this name; after a crash they attach again
+	attached int    // attachments of this name; after a crash they attach again
+	move     uint64 // of its last attachment, see SetAttempt; after a crash it is 0
 }
 
 // newWriters reads the table that a room holds.
@@ -136,13 +137,24 @@ func (j *Journal) Writer(name string) (accepted, attempt uint64, err error) {
 // Known is how many writers are.
 func (j *Journal) Known() int { return len(j.writers.byName) }
 
-// SetAttempt keeps a number for a writer, which outlives the process.
-func (j *Journal) SetAttempt(name string, n uint64) error {
+// SetAttempt keeps a number for a writer, which outlives the process, and how often the
+// attachment of that number was moved, which does not.
+func (j *Journal) SetAttempt(name string, n, move uint64) error {
 	w, err := j.writer(name)
 	if err == nil {
 		w.store(slotAttempt, n)
+		w.move = move
 	}
 	return err
+}
+
+// Move returns the second number that SetAttempt was given last, 0 for a writer that is not
+// known.
+func (j *Journal) Move(name string) uint64 {
+	if w := j.writers.byName[name]; w != nil {
+		return w.move
+	}
+	return 0
 }
 
 // Attach keeps a writer from being forgotten until as many calls of Detach. The

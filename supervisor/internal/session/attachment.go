@@ -198,7 +198,7 @@ func (s *Session) admit(a *Attachment) error {
 	if err != nil {
 		return fmt.Errorf("session %s: %w", s.id, err)
 	}
-	if a.spec.Attempt > 0 && a.spec.Attempt < attempt {
+	if isLate(a.spec, attempt, j.Move(name)) {
 		return protocol.Errorf(protocol.CodeSuperseded, fmt.Sprintf("a later attempt of the same client has attached to session %s", s.id))
 	}
 	if a.spec.Mode == protocol.ModeReadOnly && (accepted > 0 || s.canType(name)) {
@@ -208,7 +208,7 @@ func (s *Session) admit(a *Attachment) error {
 	if err := s.makeRoom(a); err != nil {
 		return err
 	}
-	if err := errors.Join(j.SetAttempt(name, max(attempt, a.spec.Attempt)), j.Attach(name)); err != nil {
+	if err := errors.Join(j.SetAttempt(name, max(attempt, a.spec.Attempt), a.spec.Move), j.Attach(name)); err != nil {
 		s.went()
 		return fmt.Errorf("session %s: %w", s.id, err) // it was there a moment ago
 	}
@@ -227,6 +227,16 @@ func (s *Session) canType(writer string) bool {
 	}
 	l, ok := s.sizing.lost[writer]
 	return ok && l.typed
+}
+
+// isLate reports whether a writer's attach was given up before another one, of which attempt
+// and move are known. A client numbers its attempts, a proxy how often it has been passed on
+// since. One that does not number is never late.
+func isLate(spec protocol.AttachSpec, attempt, move uint64) bool {
+	if spec.Attempt > 0 && spec.Attempt != attempt {
+		return spec.Attempt < attempt
+	}
+	return spec.Move > 0 && spec.Move < move
 }
 
 // joins makes a one of the viewers, with its say about the size: before its

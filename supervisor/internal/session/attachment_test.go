@@ -398,3 +398,32 @@ func TestLateAttempt(t *testing.T) {
 		}
 	}
 }
+
+// Proxies pass an attachment on, and count that by themselves: a client that counts its
+// attaches comes later than all of that, however often it was. Of two proxies the one to
+// which it was passed first comes too late.
+func TestMovedAttempt(t *testing.T) {
+	s, _ := ready(t, "echo READY; exec sleep 1000")
+	for i, step := range []struct {
+		attempt, move uint64
+		code          protocol.Code
+	}{
+		{1, 0, ""}, {1, 1, ""}, {1, 2, ""}, {1, 3, ""},
+		{1, 2, protocol.CodeSuperseded}, // the proxy that had it before, late
+		{2, 0, ""},                      // the client comes again
+		{1, 4, protocol.CodeSuperseded}, // a proxy goes on with what the client has given up
+		{2, 1, ""},
+		{2, 0, ""}, // a proxy that does not count goes on
+		{2, 1, ""},
+		{0, 0, ""}, // a client that does not number its attempts
+		{0, 1, ""}, {0, 2, ""},
+		{0, 1, protocol.CodeSuperseded},
+		{0, 0, ""}, {0, 1, ""},
+	} {
+		a, _, err := s.Attach(protocol.AttachSpec{Writer: "w", Attempt: step.attempt, Move: step.move})
+		wantCode(t, fmt.Sprintf("step %d, attempt %d, move %d", i, step.attempt, step.move), err, step.code)
+		if err == nil {
+			t.Cleanup(a.Close)
+		}
+	}
+}
