@@ -303,6 +303,7 @@ type Forget struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
 	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Restore   bool               `json:"restore,omitempty"`  // it has failed: the life in whose place it came a moment ago is there again
 }
 
 // Wait asks for a session's end. It is answered by Waited, or by timeout.

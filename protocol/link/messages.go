@@ -88,6 +88,9 @@ type Reopen struct {
 	protocol.RespawnSpec
 	Instance protocol.Instance `json:"instance,omitempty"` // where given, of this life only
 	Token    string            `json:"token,omitempty"`    // as in Create
+	// EarlyExitMS is within how long after its start the proxy removes the new life, with
+	// restore, if it ends. If nobody does so, the supervisor does after some seconds.
+	EarlyExitMS int64 `json:"early_exit_ms,omitempty"`
 }
 
 // List asks for all sessions, or those of one originator.
@@ -276,6 +279,7 @@ type Terminate struct {
 type Forget struct {
 	SessionID protocol.SessionID `json:"session_id"`
 	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Restore   bool               `json:"restore,omitempty"`  // it has failed: the life in whose place it came a moment ago is there again
 }
 
 // Wait asks for a session's end. It is answered by Exited, or by timeout.

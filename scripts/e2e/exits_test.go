@@ -58,8 +58,11 @@ func TestExitedEarly(t *testing.T) {
 		}
 		_, err = c.Reopen(w.ctx(), id, protocol.RespawnSpec{Argv: shell(tt.script).Argv}, &wide)
 		checkEarly(t, tt.name+", reopened", err, tt.code, tt.signal, tt.tail)
-		if _, err := c.SessionInfo(w.ctx(), id); code(err) != protocol.CodeSessionNotFound {
-			t.Errorf("%s: the dead session is left, after %v: %v", tt.name, s.SessionID, err)
+		if i, err := c.SessionInfo(w.ctx(), id); err != nil || i.Instance != s.Session.Instance || i.ExitCode == nil || *i.ExitCode != 0 {
+			t.Errorf("%s: the record of the life before is not back: %+v, %v", tt.name, i, err)
+		}
+		if err := c.Forget(w.ctx(), id); err != nil {
+			t.Error(err)
 		}
 	}
 }

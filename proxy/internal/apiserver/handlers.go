@@ -193,7 +193,7 @@ func (c *conn) question(m protocol.Message, l life) (q protocol.Message, req pro
 			All: m.All, Asker: c.asker(),
 		}, m.Request, true
 	case *api.Forget:
-		return wire.Forget{SessionID: l.id, Instance: cmp.Or(m.Instance, l.instance)}, m.Request, m.Instance == ""
+		return wire.Forget{SessionID: l.id, Instance: cmp.Or(m.Instance, l.instance), Restore: m.Restore}, m.Request, m.Instance == ""
 	case *api.Wait:
 		return wire.Wait{SessionID: l.id, Instance: cmp.Or(m.Instance, l.instance), TimeoutMS: m.TimeoutMS}, m.Request, m.Instance == ""
 	case *api.Mark:
@@ -272,6 +272,11 @@ func (c *conn) spawn(ctx context.Context, create protocol.Message, earlyMS *int6
 		}
 		window = time.Duration(max(0, *earlyMS)) * time.Millisecond
 	}
+	if reopen, ok := create.(wire.Reopen); ok {
+		reopen.EarlyExitMS = window.Milliseconds()
+		create = reopen
+	}
+	asked := time.Now()
 	reply, err := s.cfg.Link.Call(ctx, create)
 	if err != nil {
 		return nil, err
@@ -281,7 +286,7 @@ func (c *conn) spawn(ctx context.Context, create protocol.Message, earlyMS *int6
 		return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with "+reply.MessageType())
 	}
 	c.observe(policy.Event{Kind: policy.EventSpawned, SessionID: string(made.Session.ID), Labels: made.Session.Labels})
-	return &made.Session, s.checkEarly(ctx, &made.Session, window)
+	return &made.Session, s.checkEarly(ctx, &made.Session, window, asked)
 }
 
 // defaultLimits are the settings' limits with those of the session's labels before them.
@@ -314,14 +319,29 @@ func (c *conn) integrate(spec *protocol.SpawnSpec) {
 
 const maxEarlyExit = time.Minute
 
-// checkEarly waits for the session's end, for a while. An end within it is
-// exited_early, with the exit record, and the session is removed. Where the
-// supervisor cannot be asked, the creation stands.
-func (s *Server) checkEarly(ctx context.Context, info *protocol.SessionInfo, window time.Duration) error {
-	if window <= 0 {
+// checkTime is how long the supervisor may take to answer the check for an early exit,
+// beside the time that the child is watched.
+const checkTime = 2 * time.Second
+
+// checkEarly waits for the session's end, until window has passed since its child was
+// started. An end within that is exited_early, with the exit record, and the session is
+// removed; one that was started in another's place is followed by that one's record. If the
+// supervisor cannot be asked, or does not answer, the creation stands.
+//
+// A request that is repeated after a lost connection finds a session that was started before
+// it was asked. Of that the first request may have told, so that its record stays.
+func (s *Server) checkEarly(ctx context.Context, info *protocol.SessionInfo, window time.Duration, asked time.Time) error {
+	repeated := info.CreatedAt.Before(asked)
+	left := window
+	if repeated {
+		left -= asked.Sub(info.CreatedAt)
+	}
+	if left <= 0 && (window <= 0 || info.Exit == nil) {
 		return nil
 	}
-	ms := window.Milliseconds()
+	ctx, cancel := context.WithTimeout(ctx, max(0, left)+checkTime)
+	defer cancel()
+	ms := max(0, left.Milliseconds())
 	reply, err := s.cfg.Link.Call(ctx, wire.Wait{SessionID: info.ID, Instance: info.Instance, TimeoutMS: &ms})
 	if err != nil {
 		if protocol.CodeOf(err) != protocol.CodeTimeout {
@@ -330,10 +350,13 @@ func (s *Server) checkEarly(ctx context.Context, info *protocol.SessionInfo, win
 		return nil
 	}
 	exited, ok := reply.(*wire.Exited)
-	if !ok {
+	if !ok || repeated && exited.Exit.ExitedAt.Sub(exited.Exit.StartedAt) > window {
 		return nil
 	}
-	if _, err := s.cfg.Link.Call(ctx, wire.Forget{SessionID: info.ID, Instance: info.Instance}); err != nil {
+	if repeated {
+		return protocol.ExitedEarly(info.ID, &exited.Exit)
+	}
+	if _, err := s.cfg.Link.Call(ctx, wire.Forget{SessionID: info.ID, Instance: info.Instance, Restore: true}); err != nil {
 		s.cfg.Log.Warn().Err(err).Str(logging.Session, string(info.ID)).Msg("session that exited early not removed")
 	}
 	return protocol.ExitedEarly(info.ID, &exited.Exit)

@@ -33,7 +33,9 @@ func child(exit *protocol.ExitRecord) func(protocol.Message) (protocol.Message, 
 	return func(m protocol.Message) (protocol.Message, error) {
 		switch m.(type) {
 		case *wire.Create, *wire.Reopen:
-			return wire.Session{Session: someInfo}, nil
+			info := someInfo
+			info.CreatedAt = time.Now()
+			return wire.Session{Session: info}, nil
 		case *wire.Wait:
 			if exit == nil {
 				return nil, protocol.Errorf(protocol.CodeTimeout, "it runs")
@@ -197,7 +199,7 @@ func TestEarlyExit(t *testing.T) {
 					t.Error("no tail at all")
 				}
 				forgets := w.asked("forget")
-				if len(forgets) != 1 || *forgets[0].(*wire.Forget) != (wire.Forget{SessionID: "s", Instance: "life"}) {
+				if len(forgets) != 1 || *forgets[0].(*wire.Forget) != (wire.Forget{SessionID: "s", Instance: "life", Restore: true}) {
 					t.Errorf("removed by %+v", forgets)
 				}
 			})
@@ -226,6 +228,58 @@ func TestRemovalFails(t *testing.T) {
 	}
 }
 
+// A spawn that is repeated after a lost connection finds a session that was started before:
+// its child is watched for what is left of the window, and a record that is there stays.
+func TestSpawnRepeated(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		age, life time.Duration // life 0: it runs
+		watched   bool
+		code      protocol.Code
+	}{
+		{"it runs", time.Second, 0, false, ""},
+		{"it is young", 50 * time.Millisecond, 0, true, ""},
+		{"it lived long enough", time.Second, 700 * time.Millisecond, true, ""},
+		{"it ended early", time.Second, 100 * time.Millisecond, true, protocol.CodeExitedEarly},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			made := someInfo
+			made.CreatedAt = time.Now().Add(-tt.age)
+			exit := someExit
+			if exit.StartedAt, exit.ExitedAt = made.CreatedAt, made.CreatedAt.Add(tt.life); tt.life > 0 {
+				made.State, made.Exit = protocol.StateExited, &exit
+			}
+			w.replies(func(m protocol.Message) (protocol.Message, error) {
+				switch m.(type) {
+				case *wire.Create:
+					return wire.Session{Session: made}, nil
+				case *wire.Wait:
+					if made.Exit == nil {
+						return nil, protocol.Errorf(protocol.CodeTimeout, "it runs")
+					}
+					return wire.Exited{SessionID: "s", Instance: "life", Exit: exit}, nil
+				}
+				return wire.OK{}, nil
+			})
+			c := w.client()
+			c.send(starts(nil)["new"])
+			if tt.code != "" {
+				c.wantError(tt.code)
+			} else if m := expect[*api.Spawned](c); m.SessionID != "s" {
+				t.Errorf("told %+v", m)
+			}
+			waits := w.asked("wait")
+			if (len(waits) == 1) != tt.watched || tt.watched && *waits[0].(*wire.Wait).TimeoutMS > DefaultEarlyExit.Milliseconds()-min(DefaultEarlyExit, tt.age).Milliseconds() {
+				t.Errorf("watched by %+v", waits)
+			}
+			if len(w.asked("forget")) > 0 {
+				t.Error("the record was removed")
+			}
+		})
+	}
+}
+
 // Where the check cannot be made the creation stands.
 //
 // demand: K7
@@ -237,8 +291,12 @@ func TestCheckFails(t *testing.T) {
 		"an error":           func(_ *world, st *link.Stream) { _ = st.Fail(protocol.Errorf(protocol.CodeInternal, "no")) },
 		"no such session":    func(_ *world, st *link.Stream) { _ = st.Fail(protocol.Errorf(protocol.CodeSessionNotFound, "no")) },
 		"a wrong answer":     func(_ *world, st *link.Stream) { _ = st.Send(wire.OK{}) },
+		"no answer":          func(_ *world, st *link.Stream) { _, _ = st.Next() }, // until the proxy gives up
 	} {
 		for how, request := range starts(nil) {
+			if name == "no answer" && how == "reopen" {
+				continue // it takes its time
+			}
 			t.Run(name+", "+how, func(t *testing.T) {
 				w := newWorld(t, nil)
 				w.answers(func(st *link.Stream, m protocol.Message) {

@@ -68,7 +68,7 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 	case *wire.Create:
 		return sessionReply(t.CreateFor(cmp.Or(m.Account, m.Originator), m.SessionID, m.SpawnSpec, m.DefaultLimits, m.Token))
 	case *wire.Reopen:
-		return sessionReply(t.Reopen(m.SessionID, m.Instance, m.RespawnSpec, m.Token))
+		return sessionReply(t.ReopenFor(m.SessionID, m.Instance, m.RespawnSpec, m.Token, time.Duration(min(max(0, m.EarlyExitMS), time.Minute.Milliseconds()))*time.Millisecond))
 	case *wire.Info:
 		return sessionReply(t.Get(m.SessionID))
 	case *wire.Read:
@@ -133,6 +133,9 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 	case *wire.Terminate:
 		return s.terminate(m)
 	case *wire.Forget:
+		if m.Restore {
+			return wire.OK{}, t.ForgetFailed(m.SessionID, m.Instance)
+		}
 		return wire.OK{}, t.Forget(m.SessionID, m.Instance)
 	case *wire.Write:
 		if m.Writer != "" {

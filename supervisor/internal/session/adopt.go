@@ -227,7 +227,7 @@ func exitStatus(w uint64) (status pty.Status, ok bool) {
 }
 
 // enlist has the table know a session, and begins to serve it. Of two lives of an id
-// the earlier one had ended, and was about to be forgotten.
+// the earlier one had ended, and was set aside.
 func (t *Table) enlist(s *Session) {
 	t.mu.Lock()
 	stays, goes := s, t.sessions[s.id]
@@ -242,7 +242,7 @@ func (t *Table) enlist(s *Session) {
 	t.mu.Unlock()
 	s.resume()
 	if goes != nil {
-		_ = goes.try(goes.leave)
+		t.adoptAside(goes, stays)
 	}
 }
 
@@ -266,7 +266,7 @@ const restoreTime = 100 * time.Millisecond
 func (t *Table) Restore(begins func()) {
 	time.Sleep(restoreAfter)
 	begins()
-	all := t.all()
+	all := t.everyLife()
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) // no session is always the first
 	for len(all) > 0 {
 		s := all[0]

@@ -451,28 +451,28 @@ func TestNextLifeReopened(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`exit 3`))
 	ended(t, s)
-	l.safe.mu.Lock()
-	old := l.safe.records[s.recordID()]
-	var err error
-	if old.FDs, err = duplicates(old.FDs); err != nil {
-		t.Fatal(err)
-	}
-	l.safe.mu.Unlock()
-	again, err := l.Reopen(s.ID(), "", protocol.RespawnSpec{Argv: bash("echo READY; exec sleep 1000").Argv}, "")
+	again, err := l.Reopen(s.ID(), "", protocol.RespawnSpec{Argv: bash("echo READY; read x; exit 4").Argv}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	look(t, again, fromStart(again)).until(t, "READY")
-	<-s.gone
-	l.safe.mu.Lock()
-	l.safe.records[old.ID] = old // as if it had not come to that
-	l.safe.mu.Unlock()
 	l = l.dies(Heritage{})
 	if now := info(t, l.get(s.ID())); now.Instance != again.Instance() || now.State != protocol.StateRunning {
 		t.Errorf("it is %+v", now)
 	}
 	if n := len(l.List("")); n != 1 {
 		t.Errorf("%d sessions are there", n)
+	}
+	now := l.get(s.ID())
+	if _, err := now.Type("", 0, []byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, now)
+	if err := l.ForgetFailed(s.ID(), again.Instance()); err != nil {
+		t.Fatal(err)
+	}
+	if now := info(t, l.get(s.ID())); now.Instance != s.Instance() || now.ExitCode == nil || *now.ExitCode != 3 {
+		t.Errorf("after the new life has failed: %+v", now)
 	}
 }
 

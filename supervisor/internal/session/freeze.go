@@ -24,7 +24,7 @@ const prepareShare = 8
 // Prepare makes what Freeze has to do little: keyframes are made while all goes on,
 // with as many rests as work.
 func (t *Table) Prepare() {
-	for _, s := range t.all() {
+	for _, s := range t.everyLife() {
 		var took time.Duration
 		_ = s.ask(prepareTime, func() {
 			s.feed()
@@ -57,7 +57,7 @@ func (t *Table) Freeze() (*Frozen, error) {
 	var mu sync.Mutex
 	var failed error
 	var all sync.WaitGroup
-	for _, s := range t.all() {
+	for _, s := range t.everyLife() {
 		all.Go(func() {
 			var r vault.Record
 			done := func() {}

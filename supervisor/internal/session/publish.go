@@ -28,6 +28,9 @@ func (s *Session) publish() {
 	}
 	s.unpublished = false
 	info := s.info()
+	if s.isAside { // for all others it is forgotten
+		info.State = protocol.StateForgotten
+	}
 	s.published.Store(&info)
 }
 

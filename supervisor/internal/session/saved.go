@@ -71,6 +71,7 @@ type savedSpec struct {
 	Scrollback int       `json:"scrollback"` // lines, as it was decided
 	Token      string    `json:"token,omitempty"`
 	Account    string    `json:"account,omitempty"`
+	EarlyMS    int64     `json:"early_ms,omitempty"`
 	Created    time.Time `json:"created"`
 }
 
@@ -187,7 +188,7 @@ func (s *Session) save() *saved {
 
 // newSavedSpec is made once, and when labels change: an environment may be long.
 func (s *Session) newSavedSpec() error {
-	spec := savedSpec{SpawnSpec: s.spec, Scrollback: s.spec.ScrollbackLines, Token: s.token, Account: s.account, Created: s.created}
+	spec := savedSpec{SpawnSpec: s.spec, Scrollback: s.spec.ScrollbackLines, Token: s.token, Account: s.account, EarlyMS: s.early.Milliseconds(), Created: s.created}
 	spec.Labels = s.Labels()
 	data, err := json.Marshal(spec)
 	if err != nil {
@@ -205,6 +206,7 @@ func (s *Session) take(v *saved) error {
 	}
 	s.id, s.instance, s.savedSpec = v.ID, v.Instance, v.Spec
 	s.spec, s.token, s.account, s.created = spec.SpawnSpec, spec.Token, spec.Account, spec.Created
+	s.early = time.Duration(spec.EarlyMS) * time.Millisecond
 	s.spec.ScrollbackLines, s.spec.Labels = min(max(spec.Scrollback, 0), protocol.MaxScrollback), nil
 	s.labels.Store(&spec.Labels)
 	s.storeLimits(s.spec.Limits)

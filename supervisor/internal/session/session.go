@@ -85,7 +85,8 @@ type Session struct {
 	instance protocol.Instance
 	spec     protocol.SpawnSpec
 	token    string
-	account  string // for whose limits it counts
+	account  string        // for whose limits it counts
+	early    time.Duration // within which its opener removes it if it ends; see before.go
 	created  time.Time
 	begun    time.Time // the same by the real clock
 	cfg      *Config
@@ -160,6 +161,7 @@ type Session struct {
 	claimed     <-chan time.Time // then they are ours
 	seen        postmortem.Seen  // of the child, for its exit record
 	childEnded  bool
+	isAside     bool // another life has taken its place
 	outputOver  bool
 	exit        *protocol.ExitRecord // set before exited is closed, then read by all
 
@@ -176,11 +178,11 @@ type chunk struct {
 }
 
 // start starts a child, which the vault holds before it runs.
-func start(id protocol.SessionID, spec protocol.SpawnSpec, defaults protocol.Limits, token, account string, cfg *Config, hub *Hub, onExit func(*Session)) (*Session, error) {
+func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Config, hub *Hub, onExit func(*Session)) (*Session, error) {
 	size := spec.Size()
 	now := cfg.Now()
 	s := &Session{
-		id: id, instance: protocol.NewInstance(), spec: spec, token: token, account: account, created: now, begun: time.Now(),
+		id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, account: op.account, early: op.early, created: now, begun: time.Now(),
 		cfg: cfg, hub: hub, onExit: onExit,
 		state: protocol.StateStarting, size: size,
 	}
@@ -201,7 +203,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, defaults protocol.Lim
 	p, err := s.startChild(pty.Spec{
 		Argv: spec.Argv, Dir: workDir(spec), Env: childEnv(cfg.Env, id, spec),
 		Cols: size.Cols, Rows: size.Rows, Opened: s.opened, Ended: s.childHasEnded,
-	}, defaults)
+	}, op.defaults)
 	if err != nil {
 		if s.pty != nil {
 			s.letGo()
@@ -709,8 +711,9 @@ func (s *Session) leave() error {
 		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", s.id))
 	}
 	s.enter(protocol.StateForgotten)
-	info := s.info()
-	s.hub.Publish(protocol.EventForgotten, &info, nil)
+	if info := s.info(); !s.isAside { // else it was told
+		s.hub.Publish(protocol.EventForgotten, &info, nil)
+	}
 	return nil
 }
 

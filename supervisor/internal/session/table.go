@@ -81,7 +81,8 @@ type Table struct {
 	mu       sync.Mutex
 	sessions map[protocol.SessionID]*Session
 	opening  map[protocol.SessionID]*opening
-	exited   []*Session // in the order of their ends
+	exited   []*Session                      // in the order of their ends
+	aside    map[protocol.SessionID]*Session // see before.go
 	limits   limits
 	closing  bool
 	frozen   bool           // another program takes over
@@ -93,6 +94,7 @@ type Table struct {
 type opening struct {
 	token   string
 	account string
+	early   time.Duration // within which its opener removes it if it ends
 	done    chan struct{}
 
 	defaults protocol.Limits
@@ -107,6 +109,7 @@ func NewTable(cfg Config) *Table {
 		cfg: cfg, hub: hub,
 		sessions: make(map[protocol.SessionID]*Session),
 		opening:  make(map[protocol.SessionID]*opening),
+		aside:    make(map[protocol.SessionID]*Session),
 		limits:   limits{burst: cfg.SpawnBurst, perSecond: cfg.SpawnRate},
 		closed:   make(chan struct{}),
 	}
@@ -152,13 +155,19 @@ func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.S
 		return old, err
 	}
 	op.defaults = defaults
-	return t.open(id, spec, token, op)
+	return t.open(id, spec, op)
 }
 
 // Reopen starts an exited session again under its id, as a new instance; of the
 // life named alone, unless instance is empty. Errors are those of Create,
 // session_not_found, instance_mismatch and session_running.
 func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change protocol.RespawnSpec, token string) (*Session, error) {
+	return t.ReopenFor(id, instance, change, token, 0)
+}
+
+// ReopenFor is Reopen for an opener that removes the new life with ForgetFailed if it ends
+// within early after its start.
+func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, change protocol.RespawnSpec, token string, early time.Duration) (*Session, error) {
 	var spec protocol.SpawnSpec
 	old, op, err := t.reserve(id, token, func(old *Session) (string, error) {
 		if old == nil {
@@ -179,7 +188,8 @@ func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change
 	if op == nil {
 		return old, err
 	}
-	return t.open(id, spec, token, op)
+	op.early = early
+	return t.open(id, spec, op)
 }
 
 // reserve keeps an id for the caller, who must call open. It returns the
@@ -252,10 +262,10 @@ func (t *Table) liveOf(account string) int {
 
 // open starts the child of a reserved id and puts it in the place of what had
 // the id.
-func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, token string, op *opening) (*Session, error) {
+func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, op *opening) (*Session, error) {
 	defer t.opens.Done()
 	defer close(op.done)
-	s, err := start(id, spec, op.defaults, token, op.account, &t.cfg, t.hub, t.onExit)
+	s, err := start(id, spec, op, &t.cfg, t.hub, t.onExit)
 	t.mu.Lock()
 	delete(t.opening, id)
 	if err != nil {
@@ -271,10 +281,14 @@ func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, token strin
 	old := t.sessions[id]
 	t.sessions[id] = s
 	t.cfg.counts.spawns.Add(1)
-	t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == old })
+	t.drop(old)
+	giveUp := t.setAside(old)
 	t.mu.Unlock()
-	if old != nil { // one life ends before the next begins, in the events too
-		_ = old.try(old.leave) // exited, as reserve made sure
+	if old != nil && giveUp != old { // one life ends before the next begins, in the events too
+		_ = old.try(old.putAside) // exited, as reserve made sure
+	}
+	if giveUp != nil {
+		_ = giveUp.try(giveUp.leave)
 	}
 	s.run()
 	return s, nil
@@ -291,14 +305,18 @@ func (t *Table) onExit(s *Session) {
 	for _, e := range t.exited[:max(0, len(t.exited)-t.cfg.ExitRecords)] {
 		go t.expire(e.id, e.instance) // not here: it needs e's loop, and may be asked twice
 	}
+	t.expireLater(s, t.cfg.ExitKeep)
+	t.watchOpener(s)
+}
+
+// expireLater forgets an exited session after a while.
+func (t *Table) expireLater(s *Session, after time.Duration) {
 	id, instance := s.id, s.instance // not s, which may be forgotten long before
-	time.AfterFunc(t.cfg.ExitKeep, func() { t.expire(id, instance) })
+	time.AfterFunc(after, func() { t.expire(id, instance) })
 }
 
 func (t *Table) expire(id protocol.SessionID, instance protocol.Instance) {
-	if protocol.CodeOf(t.Forget(id, instance)) == protocol.CodeBusy { // else it is forgotten, or reopened
-		time.AfterFunc(answerTime, func() { t.expire(id, instance) })
-	}
+	t.remove(id, instance, false)
 }
 
 // Get returns a session, or session_not_found.
@@ -380,6 +398,17 @@ func (t *Table) all() []*Session {
 	return all
 }
 
+// everyLife is all, with those that were set aside.
+func (t *Table) everyLife() []*Session {
+	all := t.all()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.aside {
+		all = append(all, s)
+	}
+	return all
+}
+
 // Live returns how many sessions have not ended.
 func (t *Table) Live() int {
 	t.mu.Lock()
@@ -387,23 +416,15 @@ func (t *Table) Live() int {
 	return len(t.sessions) - len(t.exited) + len(t.opening)
 }
 
-// Forget removes an exited session. Errors: session_not_found,
-// instance_mismatch, session_running.
+// Forget removes an exited session. Errors: session_not_found, instance_mismatch,
+// session_running, busy.
 func (t *Table) Forget(id protocol.SessionID, instance protocol.Instance) error {
-	s, err := t.GetInstance(id, instance)
-	if err != nil {
-		return err
-	}
-	if err := s.forget(); err != nil {
-		return err
-	}
-	t.mu.Lock()
-	if t.sessions[id] == s {
-		delete(t.sessions, id)
-	}
+	return t.forget(id, instance, false)
+}
+
+// drop has a session count as exited no more. mu is held.
+func (t *Table) drop(s *Session) {
 	t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == s })
-	t.mu.Unlock()
-	return nil
 }
 
 // Shutdown ends every session, all at the same time, and opens no more. It
@@ -454,7 +475,7 @@ func (t *Table) CloseIfIdle(records bool) bool {
 func (t *Table) shutdown(asker protocol.Asker) {
 	defer close(t.closed)
 	t.opens.Wait()
-	all := t.all()
+	all := t.everyLife()
 	for _, s := range all {
 		_ = s.Terminate(End{Asker: asker, Soft: syscall.SIGHUP, Reason: protocol.ReasonShutdown}) // it may have ended before
 	}

@@ -18,7 +18,7 @@ var onTrial = []string{fileState, fileKeyframe}
 // while it goes on, or ends. The files are those of the records, one after another, and the
 // caller closes them, also after an error.
 func (t *Table) Records() (records []vault.Record, files []*os.File, err error) {
-	for _, s := range t.all() {
+	for _, s := range t.everyLife() {
 		r, held, own := s.forTrial()
 		if errors.Is(own, os.ErrClosed) { // forgotten meanwhile
 			for _, f := range held {
