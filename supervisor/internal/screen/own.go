@@ -42,7 +42,7 @@ func (o *Own) Forget() { o.effects = Effects{} }
 // Update returns bytes that bring the viewer to what v shows, after what Printed
 // has found; nil if it shows that already.
 func (o *Own) Update(v *View) []byte {
-	t := v.as(o.size, comes(v.size, o.size))
+	t, _ := v.as(o.size, comes(v.size, o.size))
 	update := o.effects.take()
 	if len(update) > 0 {
 		if o.term.InSequence() {

@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,10 +12,10 @@ import (
 
 // texts fills in the lines as text, the last of them, as many as there is room
 // for. It reports whether some were left out.
-func (p *picture) texts(c *protocol.ScreenContent, lines []line, room int) (cut bool) {
+func (p *picture) texts(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
 	c.Lines = []string{}
-	for _, l := range slices.Backward(lines) {
-		s := p.text(l)
+	for l := range lines {
+		s := p.text(l, room)
 		if need := jsonLen(s); need > room {
 			cut = true
 			if len(c.Lines) == 0 { // one line alone: its end
@@ -29,22 +30,33 @@ func (p *picture) texts(c *protocol.ScreenContent, lines []line, room int) (cut 
 	return cut
 }
 
-// text returns a line without blanks at its end.
-func (p *picture) text(l line) string {
-	var b strings.Builder
-	for i := l.first; i < l.end; i++ {
+// text returns a line without blanks at its end; of one that has more than room
+// bytes, more than that at its end.
+func (p *picture) text(l line, room int) string {
+	var rows []string // the last one first
+	for i := l.end - 1; i >= l.first && room >= 0; i-- {
+		var b strings.Builder
 		for _, c := range p.row(i, l) {
 			b.WriteString(content(c))
 		}
+		s := b.String()
+		if len(rows) == 0 {
+			s = strings.TrimRight(s, " ")
+		}
+		if s != "" || len(rows) > 0 {
+			rows = append(rows, s)
+			room -= len(s)
+		}
 	}
-	return strings.TrimRight(b.String(), " ")
+	slices.Reverse(rows)
+	return strings.Join(rows, "")
 }
 
 // row returns the cells of a row within a line. One that goes on in the next
 // row has them all, but for one at its end into which a wide character did not
 // fit.
 func (p *picture) row(i int, l line) []vt.Cell {
-	cells := p.rows[i].Cells
+	cells := p.Cells(i)
 	if i+1 == l.end {
 		return cells
 	}
@@ -92,10 +104,10 @@ func tail(s string, n int) string {
 
 // ansi fills in bytes that print the lines: each with the looks that it needs,
 // and at its end SGR 0 and a newline.
-func (p *picture) ansi(c *protocol.ScreenContent, lines []line, room int) (cut bool) {
+func (p *picture) ansi(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
 	var out []string
-	for _, l := range slices.Backward(lines) {
-		s := p.ansiLine(l)
+	for l := range lines {
+		s := p.ansiLine(l, room)
 		if room -= jsonLen(s); room < 0 {
 			cut = true
 			break
@@ -107,13 +119,18 @@ func (p *picture) ansi(c *protocol.ScreenContent, lines []line, room int) (cut b
 	return cut
 }
 
-func (p *picture) ansiLine(l line) string {
+// ansiLine returns a line, or more than room bytes of one that has more.
+func (p *picture) ansiLine(l line, room int) string {
 	var b []byte
-	look := 0
-	for i := l.first; i < l.end; i++ {
+	var look vt.Attr
+	for i := l.first; i < l.end && len(b) <= room; i++ {
+		last := -1
 		for _, c := range p.row(i, l) {
-			if c.Attr != look {
-				b, look = appendSGR(b, p.looks[c.Attr]), c.Attr
+			if c.Attr != last {
+				if last = c.Attr; p.Look(last) != look {
+					look = p.Look(last)
+					b = appendSGR(b, look)
+				}
 			}
 			b = append(b, content(c)...)
 		}
@@ -139,11 +156,12 @@ const (
 const maxLink = 2048
 
 // cells fills in the lines as cells with their looks.
-func (p *picture) cells(c *protocol.ScreenContent, lines []line, room int) (cut bool) {
+func (p *picture) cells(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
 	t := looks{all: []protocol.Look{{}}, index: map[int]int{0: 0}}
+	numbers := map[vt.Attr]int{{}: 0} // for looks.id
 	above := 0
-	for _, l := range slices.Backward(lines) {
-		row, need := p.cellRow(l.first, &t)
+	for l := range lines {
+		row, need := p.cellRow(l.first, &t, numbers)
 		if room -= need; room < 0 {
 			cut = true
 			break
@@ -159,10 +177,12 @@ func (p *picture) cells(c *protocol.ScreenContent, lines []line, room int) (cut 
 }
 
 // cellRow returns a row and what it takes as JSON, at most.
-func (p *picture) cellRow(i int, t *looks) (row protocol.ScreenLine, need int) {
-	row = protocol.ScreenLine{Wrapped: p.rows[i].Wrapped, Cells: []protocol.ScreenCell{}}
+func (p *picture) cellRow(i int, t *looks, numbers map[vt.Attr]int) (row protocol.ScreenLine, need int) {
+	row = protocol.ScreenLine{Wrapped: p.Wrapped(i), Cells: []protocol.ScreenCell{}}
 	need = len(`{"wrapped":true,"cells":[]},`)
-	for _, c := range p.rows[i].Cells {
+	last, number := -1, 0
+	var look vt.Attr
+	for _, c := range p.Cells(i) {
 		text := c.Text
 		if c.Width == 0 { // the second half of a wide one, or what combines with nothing
 			if k := len(row.Cells); k > 0 && text != "" {
@@ -175,8 +195,16 @@ func (p *picture) cellRow(i int, t *looks) (row protocol.ScreenLine, need int) {
 		if c.Width == 2 {
 			cell.Width = 2
 		}
+		if c.Attr != last {
+			last, look = c.Attr, p.Look(c.Attr)
+			var ok bool
+			if number, ok = numbers[look]; !ok {
+				number = len(numbers)
+				numbers[look] = number
+			}
+		}
 		var more int
-		cell.Look, more = t.id(c.Attr, p.looks[c.Attr])
+		cell.Look, more = t.id(number, look)
 		need += more + jsonLen(text) + len(`{"t":,"w":2,"l":123456},`)
 		row.Cells = append(row.Cells, cell)
 	}

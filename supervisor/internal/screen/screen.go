@@ -127,7 +127,8 @@ func (s *Screen) Snapshot(history int, size protocol.Size) (data []byte, offset 
 		t = s.term.Copy(max(history, comes(s.size, size)))
 		t.Resize(size.Cols, size.Rows)
 	}
-	for n := min(max(history, 0), t.HistoryLines()); ; n /= 2 {
+	// A snapshot is at least about as long as the text that is in it.
+	for n := t.HistoryWithin(max(history, 0), maxSnapshot); ; n /= 2 {
 		if data = t.AppendSnapshot(nil, n); n == 0 || len(data) <= maxSnapshot {
 			return data, s.offset
 		}

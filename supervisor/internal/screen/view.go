@@ -2,6 +2,8 @@ package screen
 
 import (
 	"cmp"
+	"iter"
+	"slices"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/vt"
@@ -38,13 +40,18 @@ func (s *Screen) ViewAs(size protocol.Size) *View { return s.View(comes(s.size, 
 func (v *View) Offset() uint64 { return v.offset }
 
 // as returns a copy of the terminal with so many rows above its screen and then
-// of another size; the zero size is its own.
-func (v *View) as(size protocol.Size, above int) *vt.Term {
-	t := v.term.Copy(min(above, v.above))
+// of another size; the zero size is its own. It reports whether rows of the view
+// had no room any more.
+func (v *View) as(size protocol.Size, above int) (t *vt.Term, cut bool) {
+	t = v.term.Copy(min(above, v.above))
 	if size != (protocol.Size{}) && size != v.size {
+		t.LimitHistory(maxAbove)
+		first, _, _ := t.LineNumbers()
 		t.Resize(size.Cols, size.Rows)
+		kept, _, _ := t.LineNumbers()
+		cut = kept > first
 	}
-	return t
+	return t, cut
 }
 
 // Rows is how many rows above the screen a View should have for a first try
@@ -68,24 +75,27 @@ func (v *View) Content(spec protocol.ScreenSpec) (c protocol.ScreenContent, next
 	if need := comes(v.size, size); size != v.size && v.above < min(need, v.all, maxAbove) {
 		return c, need
 	}
-	p := newPicture(v.as(size, v.above).State())
+	t, forgot := v.as(size, v.above)
+	p := newPicture(t)
 	c = protocol.ScreenContent{
 		Offset: v.offset, Cols: size.Cols, Rows: size.Rows, Title: v.title,
 		Cursor: p.cursor, Alternate: p.alternate,
 	}
 	short := v.above < v.all && (spec.Scrollback == protocol.AllScrollback || spec.Scrollback == 0 && spec.Lines > 0 || p.above < spec.Scrollback)
+	forgot = forgot && (spec.Scrollback == protocol.AllScrollback || p.above < spec.Scrollback)
 	lines := p.lines(spec)
-	// The first row of a view may be the end of a longer line.
-	if want := spec.Lines + spec.Skip; spec.Lines > 0 && (len(lines) > want || len(lines) == want && lines[0].first > 0) {
-		short = false
+	if want := min(spec.Lines, maxAbove) + min(spec.Skip, maxAbove); spec.Lines > 0 {
+		some := take(lines, want+1)
+		// The first row of a view may be the end of a longer line.
+		if len(some) > want || len(some) == want && some[want-1].first > 0 {
+			short, forgot = false, false
+		}
+		lines = slices.Values(some[:min(len(some), want)])
 	}
-	if short && v.above < maxAbove {
+	if short && v.above < maxAbove && p.room > 0 {
 		return c, 4*v.above + v.size.Rows
 	}
-	lines = lines[:max(0, len(lines)-spec.Skip)]
-	if spec.Lines > 0 {
-		lines = lines[max(0, len(lines)-spec.Lines):]
-	}
+	lines = without(lines, spec.Skip)
 	room := protocol.MaxScreenBytes
 	var cut bool
 	switch spec.Format {
@@ -96,7 +106,7 @@ func (v *View) Content(spec protocol.ScreenSpec) (c protocol.ScreenContent, next
 	default:
 		cut = p.texts(&c, lines, room)
 	}
-	c.Truncated = cut || short
+	c.Truncated = cut || short || forgot || p.room <= 0
 	return c, 0
 }
 
@@ -131,71 +141,104 @@ func (s *Screen) last(spec protocol.ScreenSpec) []string {
 	}
 }
 
-// picture is the rows of a state, the screen's last.
+// maxCells is how many cells are looked at for one answer, some 100 ms: a row may
+// have many of which nothing is told.
+const maxCells = 4 << 20
+
+// picture is the rows of a terminal, the screen's last, which are read when they
+// are needed.
 type picture struct {
+	*vt.Rows
 	cols      int
-	rows      []vt.Line
 	above     int
-	looks     []vt.Attr
+	room      int // cells that may still be looked at
 	cursor    protocol.Cursor
 	alternate bool
 }
 
-func newPicture(s *vt.State) *picture {
-	b := s.Normal
-	p := &picture{cols: s.Cols, rows: b.Lines, above: b.History, looks: s.Attrs}
-	if s.Alternate != nil {
-		p.alternate = true
-		b = *s.Alternate
-		p.rows = append(p.rows[:p.above:p.above], b.Lines...)
-	}
-	p.cursor = protocol.Cursor{X: min(b.X, s.Cols-1), Y: b.Y, Hidden: s.Modes.CursorHidden}
+func newPicture(t *vt.Term) *picture {
+	p := &picture{Rows: t.Rows(), room: maxCells, alternate: t.Alternate()}
+	p.cols, _ = t.Size()
+	p.above = p.Above()
+	x, y := t.Cursor()
+	p.cursor = protocol.Cursor{X: min(x, p.cols-1), Y: y, Hidden: t.Modes().CursorHidden}
 	return p
+}
+
+// Cells is that of the rows, and counts.
+func (p *picture) Cells(i int) []vt.Cell {
+	cells := p.Rows.Cells(i)
+	p.room -= len(cells) + 1
+	return cells
 }
 
 // line is the rows [first, end) of a picture.
 type line struct{ first, end int }
 
-// lines returns those that spec is about, before any are counted: of text,
-// rows that were wrapped are one line. Empty ones at the end are left out.
-func (p *picture) lines(spec protocol.ScreenSpec) []line {
+// lines returns those that spec is about, the newest first, before any are
+// counted: of text, rows that were wrapped are one line. Empty ones at the end are
+// left out. They end where the picture has no room to look at more.
+func (p *picture) lines(spec protocol.ScreenSpec) iter.Seq[line] {
 	cells := spec.Format == protocol.ScreenCells
 	from := 0
 	if above := max(spec.Scrollback, 0); spec.Scrollback > 0 || spec.Scrollback == 0 && spec.Lines == 0 {
 		from = max(0, p.above-above)
 	}
-	end := len(p.rows)
-	for end > from && p.blank(end-1, spec.Format != "" && spec.Format != protocol.ScreenText) {
-		end--
-	}
-	var out []line
-	for i := from; i < end; i++ {
-		if k := len(out) - 1; k >= 0 && p.rows[i].Wrapped && !cells && out[k].end == i {
-			out[k].end = i + 1
-			continue
+	return func(yield func(line) bool) {
+		end := p.Len()
+		for end > from && p.room > 0 && p.blank(end-1, spec.Format != "" && spec.Format != protocol.ScreenText) {
+			end--
 		}
-		out = append(out, line{i, i + 1})
-	}
-	if !spec.NonEmpty {
-		return out
-	}
-	some := out[:0]
-	for _, l := range out {
-		for i := l.first; i < l.end; i++ {
-			if !p.blank(i, false) {
-				some = append(some, l)
-				break
+		for end > from && p.room > 0 {
+			l := line{end - 1, end}
+			for l.first > from && !cells && p.Wrapped(l.first) {
+				l.first--
 			}
+			end = l.first
+			if (!spec.NonEmpty || !p.blankLine(l)) && !yield(l) {
+				return
+			}
+		}
+	}
+}
+
+// blankLine reports whether no row of a line has text.
+func (p *picture) blankLine(l line) bool {
+	for i := l.first; i < l.end && p.room > 0; i++ {
+		if !p.blank(i, false) {
+			return false
+		}
+	}
+	return true
+}
+
+// take returns the first n lines, or as many as there are.
+func take(lines iter.Seq[line], n int) (some []line) {
+	for l := range lines {
+		if some = append(some, l); len(some) == n {
+			break
 		}
 	}
 	return some
 }
 
+// without returns the lines but for the first n.
+func without(lines iter.Seq[line], n int) iter.Seq[line] {
+	return func(yield func(line) bool) {
+		i := 0
+		for l := range lines {
+			if i++; i > n && !yield(l) {
+				return
+			}
+		}
+	}
+}
+
 // blank reports whether a row has no text and, where looks count, none that is
 // not the default.
 func (p *picture) blank(i int, looks bool) bool {
-	for _, c := range p.rows[i].Cells {
-		if c.Text != "" && c.Text != " " && c.Text != "\u3000" || looks && c.Attr != 0 {
+	for _, c := range p.Cells(i) {
+		if c.Text != "" && c.Text != " " && c.Text != "\u3000" || looks && c.Attr != 0 && p.Look(c.Attr) != (vt.Attr{}) {
 			return false
 		}
 	}

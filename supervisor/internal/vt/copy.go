@@ -6,8 +6,8 @@ import (
 )
 
 // Copy returns a terminal in the same state, with the last history lines of
-// what lies above the screen. It shares nothing that changes with this one, and
-// may go to another goroutine; several may copy one terminal at a time as long
+// what lies above the screen, which takes neither time nor room for each line.
+// It shares nothing that changes with this one, and may go to another goroutine; several may copy one terminal at a time as long
 // as nothing else is done to it. Nobody gets its events or its answers.
 func (t *Term) Copy(history int) *Term {
 	c := *t
@@ -30,21 +30,31 @@ func (t *Term) Copy(history int) *Term {
 	return &c
 }
 
-// copyHistory takes the last n lines of from's.
+// copyHistory takes the last n lines of from's. Both read the same arenas then:
+// what is in them never changes, and each appends to room of its own.
 func (t *Term) copyHistory(from *Term, n int) {
-	old := &from.hist
-	t.hist = history{maxLines: old.maxLines, maxBytes: old.maxBytes, serials: old.serials}
-	if n > 0 {
-		var runs []run
-		old.each(old.lines-n, func(_ int, l storedLine) bool {
-			runs = runs[:0]
-			l.eachRun(func(col int, s style) { runs = append(runs, newRun(col, t.styles.id(s))) })
-			t.pushText(l.text, runs, l.marks, l.flags&(lineWrapped|lineASCII))
-			return true
-		})
+	old, h := &from.hist, &t.hist
+	*h = history{maxLines: old.maxLines, maxBytes: old.maxBytes, serials: old.serials}
+	skip := old.lines - n
+	for _, a := range old.arenas {
+		if skip >= a.lines {
+			skip -= a.lines
+			continue
+		}
+		if !a.shared { // those of a copy always are: several may copy it at a time
+			a.shared = true
+		}
+		c := *a
+		c.b, c.looks, c.links = slices.Clip(a.b), slices.Clip(a.looks), slices.Clip(a.links)
+		h.arenas = append(h.arenas, &c)
+		h.lines += c.lines
+		h.bytes += c.size()
+		for ; skip > 0; skip-- {
+			h.dropLine()
+		}
 	}
-	t.hist.first = old.first + old.numbered() - t.hist.numbered()
-	t.normal.saved.y = max(t.normal.saved.y-(old.lines-t.hist.lines), 0)
+	h.first = old.first + old.numbered() - h.numbered()
+	t.normal.saved.y = max(t.normal.saved.y-(old.lines-h.lines), 0)
 }
 
 // copy takes room for all rows at once. A row that gets longer gets its own.

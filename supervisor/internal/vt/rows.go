@@ -3,6 +3,7 @@ package vt
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 )
 
 // A rowReader reads the rows of a history by their index, the oldest first. A
@@ -109,3 +110,90 @@ func textColumns(text []byte, flags int) int {
 	}
 	return len(text)
 }
+
+// LimitHistory lowers the number of lines that are kept above the screen from the
+// next resize on.
+func (t *Term) LimitHistory(lines int) { t.hist.maxLines = min(t.hist.maxLines, lines) }
+
+// HistoryWithin returns how many of the last n lines of the history take about so
+// many bytes uncompressed, and one block more.
+func (t *Term) HistoryWithin(n, bytes int) (lines int) {
+	var room []byte
+	for _, a := range slices.Backward(t.hist.arenas) {
+		if lines >= n {
+			break
+		}
+		size := len(a.b) - a.start
+		if a.packed {
+			room, _ = unpack(room[:0], a.b)
+			size = len(room)
+		}
+		if lines += a.lines; size > bytes {
+			break
+		}
+		bytes -= size
+	}
+	return min(lines, n)
+}
+
+// Cursor returns where the cursor is on the screen that is shown; x is the number
+// of columns if a wrap is pending.
+func (t *Term) Cursor() (x, y int) { return t.b.x, t.b.y }
+
+// Alternate reports whether the alternate screen is shown.
+func (t *Term) Alternate() bool { return t.b == &t.alt }
+
+// Rows are the rows of a terminal's history, the oldest first, and of the screen
+// that is shown. They are read one at a time, and none of them is held. Nothing
+// else is done to the terminal meanwhile.
+type Rows struct {
+	t     *Term
+	rows  rowReader
+	cells []Cell
+}
+
+// Rows returns the terminal's.
+func (t *Term) Rows() *Rows { return &Rows{t: t, rows: rowReader{h: &t.hist}} }
+
+// Above is how many rows lie above the screen.
+func (r *Rows) Above() int { return r.t.hist.lines }
+
+// Len is how many rows there are.
+func (r *Rows) Len() int { return r.t.hist.lines + r.t.rows }
+
+// Wrapped reports whether the row i continues the one above.
+func (r *Rows) Wrapped(i int) bool {
+	if i < r.Above() {
+		return r.rows.wrapped(i)
+	}
+	return r.t.b.row(i - r.Above()).wrapped
+}
+
+// Cells returns the cells of the row i, until Cells is called again. Empty cells of
+// default look at its end are left out. The Attr of a cell is for Look.
+func (r *Rows) Cells(i int) []Cell {
+	t := r.t
+	if t.styles.used() > max(t.styles.limit, sweepAt) || t.clusters.used() > max(t.clusters.limit, sweepAt) {
+		t.tidy()
+	}
+	var cells []cell
+	if i < r.Above() {
+		t.scratch = t.storedCells(t.scratch[:0], r.rows.row(i))
+		cells = t.scratch
+	} else {
+		cells = t.rowCells(t.b.row(i - r.Above()))
+	}
+	n := len(cells)
+	for n > 0 && cells[n-1] == 0 {
+		n--
+	}
+	r.cells = r.cells[:0]
+	var buf [maxCluster]byte
+	for _, c := range cells[:n] {
+		r.cells = append(r.cells, Cell{Text: string(t.appendContent(buf[:0], c)), Width: c.width(), Attr: int(c.style())})
+	}
+	return r.cells
+}
+
+// Look returns the look of a cell of the row that Cells was called for last.
+func (r *Rows) Look(attr int) Attr { return r.t.styles.all[attr].attr() }

@@ -1,0 +1,243 @@
+//go:build unix
+
+package screen
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// What one request may cost, at any size and after whatever was printed: processor time, and
+// memory above what the screen itself holds, before and afterwards.
+const (
+	costTime   = 250 * time.Millisecond
+	costMemory = 64 << 20
+)
+
+// raceFactor and busyFactor: the race detector makes all slower, and so do others on the machine,
+// also by processor time.
+const (
+	raceFactor = 20
+	busyFactor = 4
+)
+
+// costly are pieces of output that are dear, for their length, to print, to keep or to show again.
+var costly = []string{
+	"plain text and more of it ", "\r\n", "\n\n\n\n", "中文字符测试", "\x1b[31mr\x1b[42mg", "e\u0301\u0302", "\x1b[?2027h\U0001f1e6\U0001f1e7", "\U0001f468\u200d\U0001f469",
+	"\x1b['}\x1b['~", "\x1b[ @\x1b[ A", "\x1b#8", "\x1b[2J", "\x1b[44m\x1b[2J\x1b[H", "\x1b[H\x1b[L", "\x1b[M", "x\x1b[9999b", "中\x1b[9999b", "\x1b[999;1999H中", "\x1b[K", "\x1b[99X",
+	"\x1b[?1049h", "\x1b[?1049l", "\x1bc", "\x1b[2;9r\x1b[S", "\x1b[r", "\x1b[1\"qx\x1b[?2K", "\x1b]133;A\a$ ", "\x1b]8;;http://x/y\x1b\\L\x1b]8;;\x1b\\", "\x1b[4h\x1b[G中", "\x1b[3g\x1bH\t",
+	"\x1b[?7l", "\x1b[?7h", "\x1b7", "\x1b8", "\x1b[3J", "\x1b]2;title\a", "\x1b[38;2;%d;%d;%dmu", "\x1b]8;;http://%d/%d/%d\x1b\\l",
+}
+
+// piece is some output: a few units, each many times.
+func piece(r *rand.Rand, n int) []byte {
+	var b []byte
+	for len(b) < n {
+		unit := costly[r.IntN(len(costly))]
+		for k := 1 << r.IntN(14); k > 0 && len(b) < n; k-- {
+			if strings.Contains(unit, "%d") {
+				b = fmt.Appendf(b, unit, r.IntN(256), r.IntN(256), r.IntN(256))
+			} else {
+				b = append(b, unit...)
+			}
+		}
+	}
+	return b
+}
+
+func costSize(r *rand.Rand) protocol.Size {
+	pick := func(small, most int) int {
+		switch r.IntN(4) {
+		case 0:
+			return most
+		case 1:
+			return 1 + r.IntN(3)
+		}
+		return 1 + r.IntN(small)
+	}
+	return protocol.Size{Cols: pick(300, protocol.MaxCols), Rows: pick(100, protocol.MaxRows)}.Normalize()
+}
+
+// A request is one of those that a peer may make.
+type request struct {
+	name string
+	do   func(s *Screen, r *rand.Rand)
+}
+
+var requests = []request{
+	{"resize", func(s *Screen, r *rand.Rand) { s.Resize(costSize(r)) }},
+	{"view at another size", func(s *Screen, r *rand.Rand) {
+		size := costSize(r)
+		contentOf(s, protocol.ScreenSpec{Cols: size.Cols, Rows: size.Rows, Scrollback: protocol.AllScrollback, Format: anyFormat(r)})
+	}},
+	{"view", func(s *Screen, r *rand.Rand) {
+		contentOf(s, protocol.ScreenSpec{Scrollback: protocol.AllScrollback, Format: anyFormat(r), NonEmpty: r.IntN(2) == 0})
+	}},
+	{"last lines", func(s *Screen, r *rand.Rand) {
+		contentOf(s, protocol.ScreenSpec{Lines: 1 << r.IntN(20), Skip: r.IntN(3) << r.IntN(16), Format: anyFormat(r), NonEmpty: r.IntN(2) == 0})
+	}},
+	{"history", func(s *Screen, r *rand.Rand) {
+		s.History(protocol.HistorySpec{Lines: protocol.MaxHistoryLines}).Content()
+	}},
+	{"search", func(s *Screen, r *rand.Rand) {
+		q, err := NewSearch(protocol.SearchSpec{Pattern: []string{"x", "no such text", "^.*$", "[a-z]+ "}[r.IntN(4)]})
+		if err != nil {
+			panic(err)
+		}
+		for range 25 { // as session does
+			if q.Over() {
+				break
+			}
+			q.Take(s, 2000)
+			q.Match()
+		}
+	}},
+	{"snapshot", func(s *Screen, r *rand.Rand) { s.Snapshot(1<<r.IntN(21), protocol.Size{}) }},
+	{"snapshot of another size", func(s *Screen, r *rand.Rand) { s.Snapshot(1<<r.IntN(21), costSize(r)) }},
+	{"own view", func(s *Screen, r *rand.Rand) {
+		o := NewOwn(costSize(r))
+		o.Update(s.ViewAs(o.Size()))
+		o.Update(s.ViewAs(o.Size()))
+	}},
+	{"save and restore", func(s *Screen, r *rand.Rand) {
+		from, err := Restore(s.Save(r.IntN(2)*protocol.DefaultHistory), 10_000)
+		if err != nil {
+			panic(err)
+		}
+		for !from.Step(64 << 10) {
+		}
+	}},
+	{"last words", func(s *Screen, r *rand.Rand) {
+		s.Text(protocol.TailLines)
+		s.NonEmpty(protocol.LastLines)
+	}},
+	{"output", func(s *Screen, r *rand.Rand) { s.WriteSome(piece(r, 4096), 1<<20) }},
+	{"pack", func(s *Screen, r *rand.Rand) { s.Pack() }},
+}
+
+func anyFormat(r *rand.Rand) protocol.ScreenFormat {
+	return []protocol.ScreenFormat{protocol.ScreenText, protocol.ScreenCells, protocol.ScreenANSI}[r.IntN(3)]
+}
+
+func contentOf(s *Screen, spec protocol.ScreenSpec) {
+	for rows := Rows(spec); ; {
+		_, next := s.View(rows).Content(spec)
+		if next == 0 {
+			return
+		}
+		rows = next
+	}
+}
+
+// A cost is what requests have cost: how many there were, and the dearest.
+type cost struct {
+	count        int
+	time, memory map[string]float64 // ms, MiB
+}
+
+// measure does requests in a random screen. Memory is the peak of what is reachable, as far as
+// that can be known from what was allocated: the collector is asked only if it was too much.
+func (c *cost) measure(t *testing.T, seed uint64, requestsEach int) {
+	r := rand.New(rand.NewPCG(seed, 7))
+	lines := []int{0, 100, 10_000, 10_000, protocol.MaxScrollback}[r.IntN(5)]
+	s := New(costSize(r), lines)
+	for range 1 + r.IntN(3) {
+		s.Write(piece(r, 1<<(10+r.IntN(12))))
+		if r.IntN(4) == 0 {
+			s.Pack()
+		}
+	}
+	for range requestsEach {
+		q := requests[r.IntN(len(requests))]
+		size := s.Size()
+		runtime.GC()
+		peak, done := watchHeap()
+		began := cpuTime()
+		q.do(s, r)
+		spent := cpuTime() - began
+		close(done)
+		most := <-peak
+		c.count++
+		c.time[q.name] = max(c.time[q.name], float64(spent)/1e6)
+		c.memory[q.name] = max(c.memory[q.name], float64(most)/(1<<20))
+		limit := costTime * busyFactor
+		if raceEnabled {
+			limit *= raceFactor
+		}
+		if spent > limit || most > costMemory && !raceEnabled {
+			t.Errorf("seed %d: %s at %v with %d lines kept of %d: %v, and %d MiB above what is kept", seed, q.name, size, s.term.HistoryLines(), lines, spent, most>>20)
+		}
+	}
+}
+
+// TestCost is the fuzzer of cost with fixed seeds; HOLDFAST_COST is how many more, in long mode.
+func TestCost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures time and memory")
+	}
+	c := cost{time: map[string]float64{}, memory: map[string]float64{}}
+	seeds := uint64(12)
+	if n, err := strconv.ParseUint(os.Getenv("HOLDFAST_COST"), 10, 32); err == nil {
+		seeds = n
+	}
+	for seed := range seeds {
+		c.measure(t, seed, 10)
+	}
+	for name := range c.time {
+		t.Logf("%s: at most %.0f ms and %.0f MiB", name, c.time[name], c.memory[name])
+	}
+	t.Logf("%d requests", c.count)
+}
+
+// FuzzCost is TestCost with any seed.
+func FuzzCost(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		c := cost{time: map[string]float64{}, memory: map[string]float64{}}
+		c.measure(t, seed, 3)
+	})
+}
+
+// cpuTime is the processor time of this process.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// watchHeap tells, once done is closed, the most that was allocated and not yet collected above
+// what there was at first.
+func watchHeap() (peak <-chan uint64, done chan struct{}) {
+	result := make(chan uint64, 1)
+	done = make(chan struct{})
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	base := m.HeapAlloc
+	go func() {
+		most := base
+		for {
+			select {
+			case <-done:
+				runtime.ReadMemStats(&m)
+				result <- max(most, m.HeapAlloc) - base
+				return
+			case <-time.After(2 * time.Millisecond):
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				most = max(most, m.HeapAlloc)
+			}
+		}
+	}()
+	return result, done
+}
