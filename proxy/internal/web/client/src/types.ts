@@ -13,7 +13,7 @@ export type View = 'raw' | 'own';
 export type SizePolicy = Word<'latest' | 'owner' | 'smallest' | 'largest' | 'fixed'>;
 export type EventKind = Word<
   | 'created' | 'exited' | 'forgotten' | 'resized' | 'attached' | 'detached' | 'missed' | 'title' | 'labels' | 'cwd' | 'bell'
-  | 'notification' | 'degraded' | 'output_idle' | 'command_started' | 'command_finished'
+  | 'notification' | 'degraded' | 'output_idle' | 'command_started' | 'command_finished' | 'frozen' | 'thawed'
 >;
 export type Labels = Record<string, string>;
 

@@ -39,8 +39,9 @@ export function connectionLine(client: HoldfastClient): HTMLElement {
 }
 
 // connectionBar is the bar over the terminal: what is wrong, and what to do. advice is
-// what brings a proxy back; the client tries again by itself all the time.
-export function connectionBar(client: HoldfastClient, ...advice: (string | Node)[]): HTMLElement {
+// what brings a proxy back; the client tries again by itself all the time. ask asks the
+// proxy for something, now and then, to see that it answers.
+export function connectionBar(client: HoldfastClient, ask: () => Promise<unknown>, ...advice: (string | Node)[]): HTMLElement {
   const what = h('strong', {});
   const then = h('span', { class: 'say' });
   const again = h('button', { type: 'button', class: 'action', text: 'Reload', onclick: () => location.reload() });
@@ -66,7 +67,7 @@ export function connectionBar(client: HoldfastClient, ...advice: (string | Node)
     if (asking || document.hidden || client.state !== 'connected') return;
     asking = true;
     const late = setTimeout(() => client.state === 'connected' && show('silent', 'The proxy does not answer.', 'It may be stopped, or the way to it blocked. What you type is kept.'), SILENT);
-    client.list().catch(() => undefined).then(() => {
+    ask().catch(() => undefined).then(() => {
       asking = false;
       clearTimeout(late);
       if (bar.dataset.state === 'silent') bar.hidden = true;

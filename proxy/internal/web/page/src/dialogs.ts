@@ -6,7 +6,7 @@ import { HoldfastError, type HistoryContent, type HoldfastClient, type Match, ty
 import { h } from './dom.ts';
 import { change, clipboard, fontSizes, settings, type Settings } from './settings.ts';
 import { shortcuts } from './shortcuts.ts';
-import { ago, command, ended, parse, title } from './words.ts';
+import { ago, bytes, command, ended, parse, says, title, took } from './words.ts';
 
 export const said = (err: unknown): string => (err instanceof HoldfastError ? err.message : err instanceof Error ? err.message : String(err));
 
@@ -39,6 +39,7 @@ function show(name: string, wide: boolean, ...content: Node[]): { dialog: HTMLDi
   });
   document.body.append(dialog);
   dialog.showModal();
+  dialog.scrollTop = 0; // the focus may be at its end
   return { dialog, closed };
 }
 
@@ -147,9 +148,13 @@ export async function share(client: HoldfastClient, s: SessionInfo): Promise<voi
 
 export function details(s: SessionInfo): Promise<void> {
   const rows: [string, string | undefined][] = [
-    ['Id', s.id], ['Command', command(s.argv)], ['Directory', s.current_cwd || s.cwd], ['State', ended(s) || s.state], ['Process', s.state === 'exited' ? undefined : String(s.pid)],
+    ['Id', s.id], ['Command', command(s.argv)], ['Directory', s.current_cwd || s.cwd], ['State', s.frozen ? says(s) : ended(s) || s.state], ['Process', s.state === 'exited' ? undefined : String(s.pid)],
     ['Size', `${s.size.cols} × ${s.size.rows}, ${s.size_policy ?? 'latest'}`], ['Started', new Date(s.created_at).toLocaleString()],
     ['Last activity', `${new Date(s.last_io_at).toLocaleString()} (${ago(s.last_io_at)})`], ['Last command', s.command?.line],
+    ['Memory', s.cage?.memory_bytes === undefined ? undefined : `${bytes(s.cage.memory_bytes)}, at most ${bytes(s.cage.memory_peak_bytes ?? s.cage.memory_bytes)}`],
+    ['Processes', s.cage?.pids === undefined ? undefined : `${s.cage.pids}, at most ${s.cage.pids_peak ?? s.cage.pids}`],
+    ['Processor', s.cage?.user_ms === undefined ? undefined : `${took(s.cage.user_ms)} user, ${took(s.cage.system_ms ?? 0)} system`],
+    ['Killed for memory', s.cage?.oom_kills ? String(s.cage.oom_kills) : undefined],
     ['Printed', `${s.output_offset.toLocaleString()} bytes`],
     ['Viewers', (s.viewers ?? []).map((v) => `${v.client || 'somebody'}, ${v.mode}, ${ago(v.since)}`).join('; ') || String(s.attachments)],
     ['Ended by', s.exit?.ended_by], ['Last lines', s.exit?.last_lines.join('\n')],
@@ -195,9 +200,9 @@ const others = [
 ];
 
 export function help(): Promise<void> {
-  const { dialog, closed } = show('Keyboard', false,
+  const { dialog, closed } = show('Keyboard', true,
     h('p', { text: 'Everything else goes to the program. A shell’s line editor takes Alt+Shift with a letter as Alt with it, so nothing of it is lost.' }),
-    h('table', {}, h('tbody', {}, ...[...shortcuts.filter((k) => k.says), ...others].map((k) => h('tr', {}, h('td', {}, ...k.keys.split('+').flatMap((p, i) => (i ? [' ', h('kbd', { text: p })] : [h('kbd', { text: p })]))), h('td', { text: k.says }))))),
+    h('table', { class: 'shortcuts' }, h('tbody', {}, ...[...shortcuts.filter((k) => k.says), ...others].map((k) => h('tr', {}, h('td', {}, ...k.keys.split('+').flatMap((p, i) => (i ? [' ', h('kbd', { text: p })] : [h('kbd', { text: p })]))), h('td', { text: k.says }))))),
     h('div', { class: 'actions' }, h('button', { type: 'button', class: 'action first', text: 'Close', autofocus: true, onclick: () => dialog.close() })));
   return closed;
 }

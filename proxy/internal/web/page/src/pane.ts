@@ -115,7 +115,15 @@ export class PaneView {
     const called = title(s);
     this.name.textContent = called;
     this.element.setAttribute('aria-label', `Terminal of ${called}`);
+    this.frozen(s);
     if (this.terminal?.phase === 'ended' && this.said !== ended(s)) this.phase('ended'); // how, comes after that it has
+  }
+
+  // frozen tells that nobody answers, and how that is ended.
+  private frozen(s: SessionInfo): void {
+    const told = this.notices.querySelector('[data-kind="frozen"]');
+    if (!s.frozen || ended(s)) told?.remove();
+    else if (!told) this.say('frozen', `All processes of this session are stopped. In a terminal, proxy thaw ${s.id} has them run on.`);
   }
 
   // shown says whether it can be seen.

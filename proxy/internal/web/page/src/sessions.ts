@@ -42,6 +42,8 @@ export class Sessions {
   }
 
   put(s: SessionInfo): void {
+    const old = this.byID.get(s.id);
+    if (!s.cage && old?.cage && old.instance === s.instance) s = { ...s, cage: old.cage }; // an event does not have it
     this.touched.set(s.id, ++this.generation);
     this.byID.set(s.id, s);
     this.tell();

@@ -34,7 +34,7 @@ export async function sharedPage(client: HoldfastClient, id: string, expires: st
     h('section', { class: 'pane', 'aria-label': 'Terminal, read only' }, view.element, ends));
   const pane = page.querySelector<HTMLElement>('.pane')!;
   pane.style.position = 'relative';
-  pane.append(connectionBar(client, 'If it stays so, ask whoever shared this link: it may have expired, or Holdfast has ended there.'));
+  pane.append(connectionBar(client, () => client.list(), 'If it stays so, ask whoever shared this link: it may have expired, or Holdfast has ended there.'));
   requestAnimationFrame(() => void view.start());
   return page;
 }

@@ -88,7 +88,23 @@ export function failed(s: SessionInfo): boolean {
 
 // says is what a session's state is, in a word or two.
 export function says(s: SessionInfo): string {
+  if (!ended(s) && s.frozen) return 'frozen';
   return ended(s) || (s.command && !s.command.prompt ? 'busy' : s.state === 'running' ? 'running' : s.state);
+}
+
+// bytes is an amount of memory, in a word or two.
+export function bytes(n: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let i = 0;
+  for (; n >= 1000 && i < units.length - 1; i++) n /= 1024;
+  return `${i === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[i]}`;
+}
+
+// uses says what a session's processes use now; '' if that is not counted.
+export function uses(s: SessionInfo): string {
+  const { cage } = s;
+  if (!cage?.memory_bytes || ended(s)) return '';
+  return [bytes(cage.memory_bytes), cage.oom_kills ? `${cage.oom_kills} killed for memory` : ''].filter(Boolean).join(', ');
 }
 
 // who lists those who look at a session.

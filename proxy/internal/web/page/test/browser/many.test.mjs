@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 
-import { cli, context, eventually, faults, open, picture, rows, show, shows, spawn } from './world.mjs';
+import { cli, context, eventually, faults, link, open, picture, rows, show, shows, spawn } from './world.mjs';
 
 // demand: B6
 test('a long list has a filter, groups, and the ids', async () => {
@@ -126,5 +126,33 @@ test('the menu copies, clears, exports and records', async () => {
   await eventually('there is none', async () => (await rows(page)).includes('got two'));
   await page.keyboard.press('Shift+PageUp');
   assert.ok((await rows(page)).includes('got two'));
+  assert.deepEqual(c.wrongs, []);
+});
+
+// Control groups need a system that gives them, so the answers are changed on their way.
+test('a frozen session is told, and what a session uses', async () => {
+  await spawn('stopped', 'exec cat');
+  const c = await context();
+  const page = await c.newPage();
+  let frozen = true;
+  await page.routeWebSocket(/\/v1\/api$/, (ws) => {
+    const server = ws.connectToServer();
+    ws.onMessage((m) => server.send(m));
+    server.onMessage((m) => {
+      const told = typeof m === 'string' ? JSON.parse(m) : {};
+      for (const s of [...(told.sessions ?? []), ...(told.session ? [told.session] : [])]) if (s.id === 'stopped') Object.assign(s, { frozen, ...(told.sessions && { cage: { memory_bytes: 5 << 20, pids: 1 } }) });
+      ws.send(typeof m === 'string' ? JSON.stringify(told) : m);
+    });
+  });
+  await page.goto(await link());
+  await show(page, 'stopped');
+  const row = page.locator('.row[data-session="stopped"]');
+  await row.getByText(/^frozen · .*5\.0 MiB/).waitFor();
+  await page.locator('.pane.active .notice', { hasText: 'proxy thaw stopped' }).waitFor();
+  await picture(page, 'frozen');
+  frozen = false;
+  await cli('rename', 'stopped', 'runs on'); // any event tells
+  await row.getByText(/^running · .*5\.0 MiB/).waitFor();
+  await page.locator('.pane.active .notice').waitFor({ state: 'detached' });
   assert.deepEqual(c.wrongs, []);
 });

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { shortcuts } from '../../node_modules/.test/shortcuts.js';
-import { ago, command, ended, failed, parse, pasteText, place, title, took, who } from '../../node_modules/.test/words.js';
+import { ago, bytes, command, ended, failed, parse, pasteText, place, says, title, took, uses, who } from '../../node_modules/.test/words.js';
 
 test('ago', () => {
   const now = Date.parse('2026-09-01T12:00:00Z');
@@ -60,4 +60,12 @@ test('a pasted text keeps tabs and line ends, and no other control character', (
   const all = Array.from({ length: 0xa1 }, (_, c) => String.fromCharCode(c)).join('');
   assert.equal(pasteText(all), `\t\n\r${all.slice(0x20, 0x7f)}\u00a0`);
   assert.equal(pasteText('a\x1b[201~\rb \u{1f469}\u200d\u{1f680} ö'), 'a[201~\rb \u{1f469}\u200d\u{1f680} ö');
+});
+
+test('what a session uses, and that it is frozen', () => {
+  assert.deepEqual([0, 999, 1000, 5 << 20, 300 << 20, 3 * 2 ** 30].map(bytes), ['0 B', '999 B', '1.0 KiB', '5.0 MiB', '300 MiB', '3.0 GiB']);
+  const s = { id: 'a', state: 'running', argv: ['sh'] };
+  assert.deepEqual([uses(s), says(s)], ['', 'running']);
+  assert.deepEqual([uses({ ...s, cage: { memory_bytes: 5 << 20, oom_kills: 2 } }), says({ ...s, frozen: true })], ['5.0 MiB, 2 killed for memory', 'frozen']);
+  assert.deepEqual([uses({ ...s, state: 'exited', exit_code: 1, cage: { memory_bytes: 9 } }), says({ ...s, state: 'exited', exit_code: 1, frozen: true })], ['', 'exited 1']);
 });
