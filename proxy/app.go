@@ -35,10 +35,13 @@ func (a *app) dirs() (config.Dirs, error) {
 }
 
 // makeDirs is for a process that is about to write there: it makes the directories
-// that are missing.
+// that are missing, and returns an error if other users could replace them.
 func (a *app) makeDirs() (config.Dirs, error) {
 	d, err := config.Resolve(a.dir, os.Getenv)
 	if err != nil {
+		return d, err
+	}
+	if err := d.CheckParents(); err != nil {
 		return d, err
 	}
 	return d, d.Ensure()

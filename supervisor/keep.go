@@ -48,6 +48,11 @@ func keep(o *options) error {
 	if err != nil {
 		return err
 	}
+	if len(records) == 0 && os.Getenv(wire.EnvResume) == "" && os.Getenv(wire.EnvTrial) == "" { // else sessions depend on it
+		if err := dirs.CheckParents(); err != nil {
+			return err
+		}
+	}
 	claim, err := claimPlace(dirs)
 	if err != nil {
 		return err

@@ -156,8 +156,8 @@ func TestSecret(t *testing.T) {
 	}{
 		{"as it should be", "  " + good + "\n", 0o600, good, ""},
 		{"read-only", good, 0o400, good, ""},
-		{"open to the group", good, 0o640, "", "chmod 600"},
-		{"open to others", good, 0o604, "", "chmod 600"},
+		{"open to the group", good, 0o640, "", "mode 0600"},
+		{"open to others", good, 0o604, "", "mode 0600"},
 		{"empty", "\n", 0o600, "", "16 to 4096 bytes"},
 		{"too long", strings.Repeat("x", 5000), 0o600, "", "16 to 4096 bytes"},
 	} {

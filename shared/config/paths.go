@@ -243,6 +243,18 @@ func (d Dirs) Check() error {
 	return nil
 }
 
+// CheckParents returns an error if another user could put a directory of theirs in
+// the place of one of d, by a directory above it: what we then wrote, they could
+// turn into writes to the user's other files. It says which directory that is.
+func (d Dirs) CheckParents() error {
+	for _, dir := range []string{d.Runtime, d.State, d.Config} {
+		if err := socket.CheckParents(dir); err != nil {
+			return fmt.Errorf("directory %s: %w; choose another one (--dir or HOLDFAST_DIR), or have that one closed to others", dir, err)
+		}
+	}
+	return nil
+}
+
 func ensure(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err

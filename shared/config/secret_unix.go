@@ -18,7 +18,7 @@ func checkSecretFile(fi fs.FileInfo) error {
 	case owner != os.Geteuid():
 		return fmt.Errorf("it belongs to uid %d and not to us, uid %d", owner, os.Geteuid())
 	case fi.Mode().Perm()&0o177 != 0:
-		return fmt.Errorf("it has mode %04o; close it to others with: chmod 600", fi.Mode().Perm())
+		return fmt.Errorf("it has mode %04o, and others may have read it: put another secret into a file of mode 0600", fi.Mode().Perm())
 	}
 	return nil
 }

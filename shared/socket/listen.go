@@ -11,6 +11,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -96,13 +98,28 @@ func CheckDir(dir string) error {
 	case fi.Mode()&fs.ModeSymlink != 0:
 		return fmt.Errorf("%w: %s is a symbolic link; name the directory itself", ErrUnsafeDir, dir)
 	case !fi.IsDir():
-		return fmt.Errorf("%w: %s is no directory; remove it or choose another one", ErrUnsafeDir, dir)
+		return fmt.Errorf("%w: %s is no directory; choose another one", ErrUnsafeDir, dir)
 	case owner != os.Geteuid():
 		return fmt.Errorf("%w: %s belongs to uid %d and not to us, uid %d; choose another one", ErrUnsafeDir, dir, owner, os.Geteuid())
 	case fi.Mode().Perm() != 0o700:
+		if !looksOurs(dir, fi) {
+			return fmt.Errorf("%w: %s has mode %04o, and is not for us alone; choose a directory that has mode 0700 or does not exist yet", ErrUnsafeDir, dir, fi.Mode().Perm())
+		}
 		return fmt.Errorf("%w: %s has mode %04o; close it to others with: chmod 700 %s", ErrUnsafeDir, dir, fi.Mode().Perm(), dir)
 	}
 	return nil
+}
+
+// looksOurs reports whether to close a directory to others would harm nobody: it
+// is empty, is named "holdfast" or has the lock of a socket of ours, and others cannot
+// write to it. What is advised about another one, such as /tmp or /etc, somebody might do.
+func looksOurs(dir string, fi fs.FileInfo) bool {
+	if fi.Mode().Perm()&0o002 != 0 || fi.Mode()&fs.ModeSticky != 0 {
+		return false
+	}
+	entries, err := os.ReadDir(dir)
+	return err == nil && (len(entries) == 0 || filepath.Base(dir) == "holdfast" ||
+		slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".sock.lock") }))
 }
 
 // checkLen fails for a path that the system cannot bind or connect to. Its own

@@ -17,6 +17,7 @@ package socket
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"syscall"
 )
 
@@ -56,6 +57,25 @@ type PeerError struct {
 func (e *PeerError) Error() string {
 	return fmt.Sprintf("%s: the other side runs as uid %d (pid %d), only uid %d is let through", e.Path, e.Peer.UID, e.Peer.PID, e.Want)
 }
+
+// A WeakError is a directory or a link above a file of ours by which another user
+// could replace that file.
+type WeakError struct {
+	Path    string
+	Foreign bool // it belongs to another user, Owner; else others can write to it
+	Owner   int
+	Mode    fs.FileMode
+}
+
+func (e *WeakError) Error() string {
+	if e.Foreign {
+		return fmt.Sprintf("%s belongs to uid %d, who can replace what is below it", e.Path, e.Owner)
+	}
+	return fmt.Sprintf("%s has mode %04o, and other users can replace what is below it", e.Path, e.Mode.Perm())
+}
+
+// Is makes a WeakError an ErrUnsafeDir.
+func (e *WeakError) Is(target error) bool { return target == ErrUnsafeDir }
 
 // An InUseError says that another process listens on the path or is about to.
 type InUseError struct {

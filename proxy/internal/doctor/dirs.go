@@ -31,6 +31,10 @@ func (l *look) directories() []Finding {
 		default:
 			found = append(found, missing(dir, err))
 		}
+		if err := socket.CheckParents(dir); err != nil {
+			found = append(found, Finding{"directories", Error, fmt.Sprintf("no proxy or supervisor starts in %s: %v", dir, err),
+				"choose another one (--dir or HOLDFAST_DIR), or have that one closed to others"})
+		}
 	}
 	return orOK(found, "directories", strings.Join(dirs, ", ")+": ours alone")
 }

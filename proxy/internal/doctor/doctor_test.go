@@ -196,6 +196,13 @@ func TestFindings(t *testing.T) {
 	}{
 		{"too open", func(m *machine) { m.must(os.Chmod(m.Dirs.State, 0o755)) },
 			"directories", Error, "0755", "chmod 700"},
+		{"too open, with sockets of others", func(m *machine) {
+			m.stale("mysql.sock")
+			m.file("hf/x.sock", "")
+			m.must(os.Chmod(m.Dirs.State, 0o777))
+		}, "directories", Error, "0777", "choose a directory"},
+		{"below what others can write", func(m *machine) { m.must(os.Chmod(m.dir, 0o777)) },
+			"directories", Error, "other users can replace", "choose another one"},
 		{"a link", func(m *machine) {
 			m.link("link", m.Dirs.State)
 			m.Dirs.State = filepath.Join(m.dir, "link")
@@ -203,7 +210,7 @@ func TestFindings(t *testing.T) {
 		{"no directory", func(m *machine) {
 			m.file("file", "")
 			m.Dirs.Config = filepath.Join(m.dir, "file")
-		}, "directories", Error, "no directory", "remove it"},
+		}, "directories", Error, "no directory", "choose another one"},
 		{"another's", func(m *machine) {
 			if os.Geteuid() != 0 {
 				m.t.Skip("only root can give a directory away")

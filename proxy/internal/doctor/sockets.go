@@ -10,11 +10,15 @@ import (
 	"strings"
 
 	"holdfast/shared/config"
+	"holdfast/shared/socket"
 )
 
 // sockets finds those that lack their lock's holder or their listener, of all
 // proxies there are.
 func (l *look) sockets(ctx context.Context) []Finding {
+	if err := socket.CheckDir(l.Dirs.Runtime); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil // which another finding says; what lies there may be other programs'
+	}
 	entries, err := os.ReadDir(l.Dirs.Runtime)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return []Finding{{"sockets", Note, fmt.Sprintf("unknown: %v", err), "see that the directory can be used"}}

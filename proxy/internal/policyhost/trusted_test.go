@@ -72,7 +72,7 @@ func TestTrusted(t *testing.T) {
 		{name: "ours alone", path: path},
 		{name: "by a link", path: link},
 		{name: "a writable file", path: path, harm: mode(path, 0o720), mended: mode(path, 0o700), says: "chmod go-w " + path},
-		{name: "a directory of a group", path: path, harm: mode(dir+"/a/b", 0o770), mended: mode(dir+"/a/b", 0o700), says: "chmod go-w " + dir + "/a/b"},
+		{name: "a directory of a group", path: path, harm: mode(dir+"/a/b", 0o772), mended: mode(dir+"/a/b", 0o700), says: "chmod go-w " + dir + "/a/b"},
 		{name: "a directory above", path: path, harm: mode(dir+"/a", 0o707), mended: mode(dir+"/a", 0o700), says: "chmod go-w " + dir + "/a"},
 		{name: "a sticky directory", path: path, harm: mode(dir+"/a", 0o777|os.ModeSticky), mended: mode(dir+"/a", 0o700)},
 		{name: "a link in such a directory", path: link, harm: mode(dir+"/links", 0o777), mended: mode(dir+"/links", 0o700), says: "chmod go-w " + dir + "/links"},

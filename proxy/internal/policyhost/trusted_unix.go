@@ -11,14 +11,13 @@ import (
 	"syscall"
 
 	"holdfast/protocol"
+	"holdfast/shared/socket"
 )
 
 // trusted refuses a program that somebody else could replace: who decides is
-// not for them to say. It is sshd's StrictModes: the file, and all directories
-// above it, are ours or root's and nobody else may write to them. In a sticky
-// directory nobody can replace what is another's.
-//
-// A symbolic link is judged by both ways, its own and the one to what it names.
+// not for them to say. The file is ours or root's, and nobody else may write to it;
+// for the directories above it, and above what a link names, see
+// socket.CheckParents.
 func trusted(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,38 +36,56 @@ func trusted(path string) error {
 	if err := owned(real, fi); err != nil {
 		return err
 	}
-	for _, from := range []string{real, filepath.Clean(path)} {
-		for dir := filepath.Dir(from); ; dir = filepath.Dir(dir) {
-			fi, err := os.Stat(dir)
-			if err != nil {
-				return unreadable(err)
-			}
-			if err := owned(dir, fi); err != nil {
-				return err
-			}
-			if dir == filepath.Dir(dir) {
-				break
-			}
+	for _, from := range []string{real, path} {
+		if err := replaceable(from); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// replaceable returns an error if another user could put something else in the place
+// of path, by a directory above it or a link on the way.
+func replaceable(path string) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return unreadable(err)
+	}
+	err = socket.CheckParents(path)
+	var weak *socket.WeakError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &weak):
+		return unreadable(err)
+	case weak.Foreign:
+		return foreign(weak.Path)
+	}
+	return writable(weak.Path, weak.Mode)
+}
+
+func foreign(path string) error {
+	return failure(protocol.CodePermissionDenied, fmt.Sprintf(
+		"the policy could be replaced by another user: %s is neither yours nor root's; put the policy where you own every directory", path))
+}
+
+func writable(path string, mode fs.FileMode) error {
+	return failure(protocol.CodePermissionDenied, fmt.Sprintf(
+		"the policy could be replaced by another user: %s has mode %04o; take that away with chmod go-w %s", path, mode.Perm(), path))
 }
 
 func unreadable(err error) error {
 	return failure(protocol.CodePermissionDenied, fmt.Sprintf("who may replace the policy cannot be seen: %v", err))
 }
 
-// owned refuses what others can change. A file is never sticky in a way that counts.
+// owned refuses a program's file that others can change.
 func owned(path string, fi fs.FileInfo) error {
 	stat, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok || stat.Uid != 0 && int(stat.Uid) != os.Getuid() {
-		return failure(protocol.CodePermissionDenied, fmt.Sprintf(
-			"the policy could be replaced by another user: %s is neither yours nor root's; put the policy where you own every directory", path))
+		return foreign(path)
 	}
-	sticky := fi.IsDir() && fi.Mode()&fs.ModeSticky != 0
-	if fi.Mode().Perm()&0o022 != 0 && !sticky {
-		return failure(protocol.CodePermissionDenied, fmt.Sprintf(
-			"the policy could be replaced by another user: %s has mode %04o; take that away with chmod go-w %s", path, fi.Mode().Perm(), path))
+	if fi.Mode().Perm()&0o022 != 0 {
+		return writable(path, fi.Mode())
 	}
 	return nil
 }

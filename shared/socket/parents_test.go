@@ -1,0 +1,140 @@
+//go:build unix
+
+package socket
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holdfast/shared/testkit"
+)
+
+// Whoever could put something else in the place of a directory of ours, by one above
+// it or by a link on the way, is found.
+func TestCheckParents(t *testing.T) {
+	base := testkit.Dir(t)
+	path := filepath.Join(base, "a", "b", "hf")
+	byLink := filepath.Join(base, "links", "b", "hf")
+	must := func(errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(path, 0o700), os.Mkdir(filepath.Join(base, "links"), 0o700), os.Symlink("../a/b", filepath.Join(base, "links", "b")),
+		os.Symlink("loop", filepath.Join(base, "loop")))
+	dir := func(name string) string { return filepath.Join(base, name) }
+	const other, sticky = 12345, fs.ModeSticky
+	for _, tt := range []struct {
+		name  string
+		path  string
+		spoil string      // a directory of base,
+		mode  fs.FileMode // its mode, 0 for as it is,
+		owner int         // its owner and group, -1 for as they are
+		group int
+		weak  string // what is named, "" for nothing
+	}{
+		{"ours alone", path, "a", 0o700, -1, -1, ""},
+		{"others may read", path, "a", 0o755, -1, -1, ""},
+		{"the directory itself is not judged here", path, "a/b/hf", 0o777, -1, -1, ""},
+		{"others may write", path, "a", 0o707, -1, -1, "a"},
+		{"right above", path, "a/b", 0o703, -1, -1, "a/b"},
+		{"sticky", path, "a", 0o777 | sticky, -1, -1, ""},
+		{"a group may write", path, "a", 0o770, -1, other, "a"},
+		{"another user's", path, "a", 0o755, other, -1, "a"},
+		{"another user's, sticky", path, "a", 0o777 | sticky, other, -1, "a"},
+		{"by a link", byLink, "links", 0o700, -1, -1, ""},
+		{"by a link that others may replace", byLink, "links", 0o777, -1, -1, "links"},
+		{"by another user's link", byLink, "links/b", 0, other, -1, "links/b"},
+		{"by a link to what others may write", byLink, "a", 0o777, -1, -1, "a"},
+		{"what is not there yet", filepath.Join(base, "new", "dir"), "a", 0o777, -1, -1, ""},
+		{"what is not there yet, below", filepath.Join(base, "a", "new", "dir"), "a", 0o777, -1, -1, "a"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if os.Geteuid() != 0 && (tt.owner >= 0 || tt.group >= 0) {
+				t.Skip("only root can give a file away")
+			}
+			at := dir(tt.spoil)
+			if tt.mode != 0 {
+				must(os.Chmod(at, tt.mode))
+			}
+			must(os.Lchown(at, tt.owner, tt.group))
+			defer func() { must(os.Lchown(at, os.Geteuid(), os.Getegid()), os.Chmod(at, 0o700)) }()
+			err := CheckParents(tt.path)
+			var weak *WeakError
+			switch {
+			case tt.weak == "" && err != nil:
+				t.Errorf("got %v", err)
+			case tt.weak != "" && (!errors.As(err, &weak) || weak.Path != dir(tt.weak) || !errors.Is(err, ErrUnsafeDir) || weak.Foreign != (tt.owner >= 0)):
+				t.Errorf("got %v, want %s named", err, dir(tt.weak))
+			}
+		})
+	}
+	if err := CheckParents(filepath.Join(base, "loop", "x", "y")); err == nil || errors.Is(err, ErrUnsafeDir) {
+		t.Errorf("a link to itself: %v", err)
+	}
+	if err := CheckParents("a/b"); err == nil {
+		t.Error("a relative path is judged")
+	}
+}
+
+// A group is the user's own if nobody else is in it, by either file.
+func TestPrivateGroup(t *testing.T) {
+	const passwd = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n"
+	for _, tt := range []struct {
+		name, passwd, groups string
+		want                 bool
+	}{
+		{"a group for each user", passwd, "ann:x:1000:\n", true},
+		{"the user named as a member", passwd, "ann:x:1000:ann\n", true},
+		{"another member", passwd, "ann:x:1000:www\n", false},
+		{"another user's primary group, too", passwd + "bob:x:1001:1000::/:/bin/sh\n", "ann:x:1000:\n", false},
+		{"a group of many", passwd, "users:x:1000:\n", false},
+		{"not the primary group", strings.ReplaceAll(passwd, "1000:1000", "1000:100"), "ann:x:1000:\n", false},
+		{"of a directory service", "", "", false},
+		{"broken", passwd, "ann:x:1000\n", false},
+	} {
+		if got := isPrivateGroup(tt.passwd, tt.groups, "ann", 1000); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// What is said about a directory that is not ours harms nobody who does it.
+func TestAdviceAboutDirectories(t *testing.T) {
+	base := testkit.Dir(t)
+	made := func(name string, mode fs.FileMode, file string) string {
+		dir := filepath.Join(base, name)
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, mode)); err != nil {
+			t.Fatal(err)
+		}
+		if file != "" {
+			if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	file := filepath.Join(made("files", 0o700, "passwd"), "passwd")
+	for _, tt := range []struct {
+		name, dir string
+		chmod     bool
+	}{
+		{"empty", made("empty", 0o755, ""), true},
+		{"ours", made("ours", 0o755, "supervisor.sock.lock"), true},
+		{"ours by name", made("holdfast", 0o755, "holdfast.json"), true},
+		{"somebody's files", made("etc", 0o755, "hosts"), false},
+		{"as /tmp", made("tmp", 0o777|fs.ModeSticky, ""), false},
+		{"as /tmp, with our socket", made("tmp2", 0o777|fs.ModeSticky, "proxy.sock.lock"), false},
+		{"a file", file, false},
+	} {
+		err := CheckDir(tt.dir)
+		if !errors.Is(err, ErrUnsafeDir) || strings.Contains(err.Error(), "chmod") != tt.chmod || strings.Contains(err.Error(), "remove") {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
