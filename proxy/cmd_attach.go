@@ -20,8 +20,9 @@ type attachOptions struct {
 	view                             string
 	detachKey                        string
 
-	fresh bool          // it was started for this terminal, which shows all of its output
-	early time.Duration // an end within this time of the start is exited_early
+	fresh    bool          // it was started for this terminal, which shows all of its output
+	early    time.Duration // an end with failure within this time of the start is exited_early
+	reopened bool          // it was started in the place of a life that had ended
 
 	detached bool // the user has left by the detach keys
 
@@ -186,18 +187,18 @@ func (o *attachOptions) open(ctx context.Context, c *client.Client, s *protocol.
 	return att, err
 }
 
-// earlyExit is the error of a session whose child has ended within the time
-// after its start; the dead session is removed.
-func earlyExit(ctx context.Context, c *client.Client, s *protocol.SessionInfo, early time.Duration) error {
-	if early <= 0 || time.Since(s.CreatedAt) > early+startTimeout {
+// earlyExit is the error of a session whose child has failed within the time after its start.
+// Its record stays, unless the session was opened again: then the record before is back.
+func earlyExit(ctx context.Context, c *client.Client, s *protocol.SessionInfo, o *attachOptions) error {
+	if o.early <= 0 || time.Since(s.CreatedAt) > o.early+startTimeout {
 		return nil
 	}
 	record, err := c.Wait(ctx, s.ID, startTimeout) // it has ended
-	if err != nil || record.ExitedAt.Sub(record.StartedAt) > early {
+	if err != nil || record.ExitCode == 0 || record.ExitedAt.Sub(record.StartedAt) > o.early {
 		return nil // there is no telling, or it was not early
 	}
-	if err := c.Forget(ctx, s.ID); err != nil {
-		fmt.Fprintln(stderr, "proxy: the dead session is still listed:", err)
+	if o.reopened {
+		removeFailed(ctx, c, s)
 	}
 	e := protocol.ExitedEarly(s.ID, record)
 	e.Exit.Tail = nil // it stands on the terminal already

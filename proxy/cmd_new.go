@@ -55,7 +55,7 @@ func (a *app) newCommand() *cobra.Command {
 	f.StringVar(&o.size, "size", "", "`COLSxROWS`, which it keeps (default this terminal's, else 80x24, and then by --size-policy)")
 	f.StringVar(&o.policy, "size-policy", "", "`whose` size it has: latest, owner, smallest, largest, fixed (default latest, with --size fixed)")
 	o.flags(cmd)
-	f.DurationVar(&o.earlyExit, "early-exit", 200*time.Millisecond, "fail if the child ends within this `time`; 0 does not look")
+	f.DurationVar(&o.earlyExit, "early-exit", 200*time.Millisecond, "fail with -d if the child fails within this `time`; 0 does not look")
 	f.BoolVar(&o.shell, "shell-integration", false, "a shell (bash, zsh, fish) tells of its prompts and commands (default the setting shell_integration)")
 	f.Lookup("shell-integration").DefValue = "" // not shown a second time
 	_ = cmd.RegisterFlagCompletionFunc("size-policy", sizePolicies)
@@ -91,25 +91,53 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 	}
 	ctx := cmd.Context()
 	return a.withStarted(ctx, func(c *client.Client) error {
-		if o.detach {
-			s, err := c.Spawn(ctx, r)
-			if err != nil {
-				return tellEarlyExit(err)
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), s.SessionID)
-			return err
-		}
-		// Whoever is attached sees for himself how the child ends; the look
-		// for an early exit goes on beside that, and delays nothing.
+		// The check for an early exit is made here: the proxy's removes also a
+		// session whose child did what it was to do.
 		none := time.Duration(0)
 		r.EarlyExit = &none
 		s, err := c.Spawn(ctx, r)
 		if err != nil {
 			return err
 		}
+		if o.detach {
+			return detached(cmd, c, s, o.earlyExit)
+		}
 		o.attach.fresh, o.attach.early = true, o.earlyExit
 		return a.attachTo(ctx, c, &s.Session, &o.attach)
 	})
+}
+
+// checkTime is how long the check for an early exit may take beside the time that the child
+// is watched: then the creation stands.
+const checkTime = 2 * time.Second
+
+// detached says which session was started, unless its child fails within early after its
+// start. A child that ends with success has done what it was to do: its record is kept.
+func detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, early time.Duration) error {
+	ctx := cmd.Context()
+	if early > 0 {
+		watch, cancel := context.WithTimeout(ctx, early+checkTime)
+		defer cancel()
+		record, err := c.Wait(watch, s.SessionID, early)
+		switch {
+		case err != nil: // it runs, or nobody can say
+		case record.ExitCode == 0:
+			fmt.Fprintf(stderr, "proxy: session %s has ended with code 0 already; proxy screen %s shows what it printed\n", s.SessionID, s.SessionID)
+		default:
+			removeFailed(ctx, c, &s.Session)
+			return tellEarlyExit(protocol.ExitedEarly(s.SessionID, record))
+		}
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), s.SessionID)
+	return err
+}
+
+// removeFailed removes a session whose child failed right after its start. One that was
+// opened again is as it was before.
+func removeFailed(ctx context.Context, c *client.Client, s *protocol.SessionInfo) {
+	if err := c.ForgetFailed(ctx, s.ID, s.Instance); err != nil {
+		fmt.Fprintln(stderr, "proxy: the dead session is still listed:", err)
+	}
 }
 
 func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
@@ -215,27 +243,25 @@ func (a *app) reopenCommand() *cobra.Command {
 			}
 			ctx := cmd.Context()
 			return a.withClient(ctx, func(c *client.Client) error {
-				if o.fresh, o.early = !detach, early; o.fresh {
-					early = 0 // seen from here, as in new
-				}
+				o.fresh, o.reopened, o.early = !detach, true, early
 				change := protocol.RespawnSpec{Argv: args[1:]}
 				if o.fresh {
 					change.Cols, change.Rows = reopenSize(ctx, c, id)
 				}
-				s, err := c.Reopen(ctx, id, change, &early)
+				none := time.Duration(0)
+				s, err := c.Reopen(ctx, id, change, &none) // checked here, as in new
 				if err != nil {
-					return tellEarlyExit(err)
+					return err
 				}
 				if detach {
-					_, err = fmt.Fprintln(cmd.OutOrStdout(), s.SessionID)
-					return err
+					return detached(cmd, c, s, early)
 				}
 				return a.attachTo(ctx, c, &s.Session, o)
 			})
 		},
 	}
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "do not attach; print the id")
-	cmd.Flags().DurationVar(&early, "early-exit", early, "fail if the child ends within this `time`; 0 does not look")
+	cmd.Flags().DurationVar(&early, "early-exit", early, "take the old record back if the child fails within this `time`; 0 does not look")
 	o.flags(cmd)
 	return cmd
 }

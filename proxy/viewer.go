@@ -242,7 +242,7 @@ func (v *viewer) report(ctx context.Context, c *client.Client, o *attachOptions,
 		return end
 	}
 	exit := v.att.Exit()
-	if err := earlyExit(ctx, c, &info, o.early); err != nil {
+	if err := earlyExit(ctx, c, &info, o); err != nil {
 		return err
 	}
 	if exit.Signal != "" {

@@ -263,6 +263,13 @@ func (c *Client) knowsCages(ctx context.Context) error {
 	return protocol.Errorf(protocol.CodeUnsupported, "this proxy knows no limits and no cages; replace it (proxy --handoff)")
 }
 
+// ForgetFailed removes a life of a session that failed right after a Reopen: the life in
+// whose place it came is there again, with its exit record, if that is kept still. An older
+// proxy or supervisor removes the session.
+func (c *Client) ForgetFailed(ctx context.Context, id protocol.SessionID, instance protocol.Instance) error {
+	return c.ok(ctx, &api.Forget{SessionID: id, Instance: instance, Restore: true}, false)
+}
+
 // Forget removes an exited session.
 func (c *Client) Forget(ctx context.Context, id protocol.SessionID) error {
 	return c.ok(ctx, &api.Forget{SessionID: id}, false)

@@ -69,11 +69,18 @@ func TestEarlyExit(t *testing.T) {
 	p := w.open("new", "--early-exit", "20s", "--id", "early", "--", "/bin/sh", "-c", setModes+script)
 	p.expect("line 3")
 	p.ends(3, "exited_early: session early exited with code 3 right after its start")
-	w.fails(66, "session_not_found", "info", "early")
+	w.must("kill", "early", "--forget") // what it printed can be read
 
-	// An end without fault is none that succeeded; a signal's has its code.
-	w.fails(70, "exited with code 0", "new", "-d", "--early-exit", "20s", "--", "true")
-	w.fails(70, "exited with code 0", "new", "--early-exit", "20s", "--", "true")
+	// An end with success is one, and its record stays; a signal's has its code.
+	r = w.proxy("new", "-d", "--early-exit", "20s", "--id", "done", "--", "echo", "hi")
+	if r.code != 0 || r.out != "done\n" || !strings.Contains(r.errout, "session done has ended with code 0 already") {
+		t.Errorf("new -d of what ends with success: %v", r)
+	}
+	w.must("kill", "done", "--forget")
+	p = w.open("new", "--early-exit", "20s", "--id", "done", "--", "echo", "hi")
+	p.expect("hi")
+	p.ends(0, "")
+	w.must("kill", "done", "--forget")
 	w.fails(137, "exited by SIGKILL", "new", "-d", "--early-exit", "20s", "--", "/bin/sh", "-c", "kill -9 $$")
 	if out := w.must("ls", "--json"); out != "[]\n" {
 		t.Errorf("sessions are left: %s", out)
@@ -145,7 +152,16 @@ func TestReopen(t *testing.T) {
 	p.typ("\r")
 	p.ends(2, "")
 	w.fails(3, "exited_early", "reopen", "s", "-d", "--early-exit", "20s", "--", "/bin/sh", "-c", "exit 3")
-	w.fails(66, "session_not_found", "reopen", "s")
+	before = w.object("info", "s", "--json")
+	if code := fmt.Sprint(before["exit_code"]); code != "2" {
+		t.Errorf("after a reopen that failed the session's code is %s, want that of the life before", code)
+	}
+	p = w.open("reopen", "s", "--early-exit", "20s", "--", "/bin/sh", "-c", "echo fails; exit 5")
+	p.expect("fails")
+	p.ends(5, "exited_early")
+	if again := w.object("info", "s", "--json"); again["instance"] != before["instance"] {
+		t.Errorf("after a reopen that failed before somebody who watched, info says %v", again)
+	}
 }
 
 // What is wrong is said before anything is started.
