@@ -11,7 +11,7 @@ import (
 // changed lists the rows that differ.
 func (c *transition) changed(b, fb *buffer) (rows []int) {
 	for y := range c.t.rows {
-		if r, f := b.row(y), c.old(fb, y); !c.sameLink(y, r, f) || !slices.Equal(r.marks, f.marks) || !c.sameRow(r, f) {
+		if r, f := b.row(y), c.old(b, fb, y); !c.sameLink(y, r, f) || !slices.Equal(r.marks, f.marks) || !c.sameRow(r, f) {
 			rows = append(rows, y)
 		}
 	}

@@ -10,7 +10,7 @@ func (c *transition) rows(b, fb *buffer, changed []int) {
 	if fb != nil {
 		c.fresh = t.rows
 		changed = c.scrolled(b, fb, changed)
-		if i := slices.IndexFunc(changed, func(y int) bool { return marksGone(b.row(y), c.old(fb, y)) }); i >= 0 {
+		if i := slices.IndexFunc(changed, func(y int) bool { return marksGone(b.row(y), c.old(b, fb, y)) }); i >= 0 {
 			// Erasing leaves marks where they are; deleted rows take theirs along.
 			y := changed[i]
 			c.clearFrom(0, y, "")
@@ -33,7 +33,7 @@ func (c *transition) rows(b, fb *buffer, changed []int) {
 		if y == 0 || !b.row(y).wrapped {
 			link++
 		}
-		for link < end && c.old(fb, link).wrapped {
+		for link < end && c.old(b, fb, link).wrapped {
 			link++
 		}
 		if link < end {
@@ -59,12 +59,22 @@ func marksGone(r, f *row) bool {
 	return len(f.marks) > len(r.marks) || !slices.Equal(f.marks, r.marks[:len(f.marks)])
 }
 
-// old is a row as it is before it is painted.
-func (c *transition) old(fb *buffer, y int) *row {
-	if was := y + c.shift; y < c.fresh && was >= 0 && was < c.t.rows {
-		return fb.row(was)
+// old is a row as it is before it is painted. Whether the first row of the screen
+// continues another one cannot be told to a viewer's terminal, and so it is not known
+// of it if it should: once that row is further down, its flag counts as the wrong
+// one, so that it is painted.
+func (c *transition) old(b, fb *buffer, y int) *row {
+	was := y + c.shift
+	if y >= c.fresh || was < 0 || was >= c.t.rows {
+		return &row{ascii: true}
 	}
-	return &row{ascii: true}
+	r := fb.row(was)
+	if was == 0 && y > 0 && r.wrapped {
+		other := *r
+		other.wrapped = !b.row(y).wrapped
+		return &other
+	}
+	return r
 }
 
 // scrolled moves the screen up or down, if then much less differs, and returns
@@ -148,7 +158,7 @@ func (c *transition) at(x, y int) {
 func (c *transition) paragraph(b, fb *buffer, y, end int) {
 	t := c.t
 	for i := y; i < end; i++ {
-		f := c.old(fb, i)
+		f := c.old(b, fb, i)
 		if i == y && b.row(y).wrapped && f.wrapped {
 			c.clearFrom(0, i, "")
 			c.csi('X', t.cols) // which lets it continue the one above
@@ -159,7 +169,7 @@ func (c *transition) paragraph(b, fb *buffer, y, end int) {
 	c.at(0, y)
 	for i := y; i < end; i++ {
 		r := b.row(i)
-		marks := r.marks[len(c.old(fb, i).marks):]
+		marks := r.marks[len(c.old(b, fb, i).marks):]
 		cells := t.rowCells(r)
 		if i == y {
 			c.marksBehind(c.cells(cells, marks))
@@ -171,7 +181,7 @@ func (c *transition) paragraph(b, fb *buffer, y, end int) {
 
 // row paints what differs in one row.
 func (c *transition) row(b, fb *buffer, y int) {
-	t, r, f := c.t, b.row(y), c.old(fb, y)
+	t, r, f := c.t, b.row(y), c.old(b, fb, y)
 	cells := t.rowCells(r)
 	old := c.from.rowCells(f)
 	marks := r.marks[len(f.marks):]

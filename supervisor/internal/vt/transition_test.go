@@ -1,6 +1,7 @@
 package vt
 
 import (
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -104,4 +105,40 @@ func FuzzTransition(f *testing.F) {
 			t.Fatalf("a copy differs: %q", rest)
 		}
 	})
+}
+
+// However often a viewer's terminal is brought up to date, its rows continue the
+// ones above as the session's do, but for the first one, of which that cannot be
+// told: not even when that row has moved down.
+func TestTransitionsKeepWraps(t *testing.T) {
+	parts := []string{
+		"\x1b[1L", "\x1b[2L", "\x1b[1M", "\x1bM", "\x1b[T", "\x1b[H", "\x1b[2;1H", "\x1b[3;1H", "\x1b[K", "\r\n",
+		"x", "abcdefghijkl", "0123456789ABCDEFGHIJKLMNOP",
+	}
+	some := func(r *rand.Rand, n int) (text string) {
+		for range 1 + r.IntN(n) {
+			text += parts[r.IntN(len(parts))]
+		}
+		return text
+	}
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(1, seed))
+		term, viewer := New(Config{Cols: 6, Rows: 5, HistoryLines: 10}), New(Config{Cols: 6, Rows: 5})
+		in := some(r, 6)
+		term.Write([]byte(in))
+		viewer.Write(term.AppendSnapshot(nil, 0))
+		for range 3 {
+			was := term.Copy(5)
+			more := some(r, 3)
+			in += more
+			term.Write([]byte(more))
+			update := term.AppendTransition(nil, was)
+			viewer.Write(update)
+			for y := 1; y < 5; y++ {
+				if got, want := viewer.normal.row(y).wrapped, term.normal.row(y).wrapped; got != want {
+					t.Fatalf("seed %d: after %q, the last by %q: row %d continues the one above: %v, want %v", seed, in, update, y, got, want)
+				}
+			}
+		}
+	}
 }
