@@ -54,6 +54,7 @@ var undone = []struct{ name, undo string }{
 	{"r", "\x1b7\x1b[r\x1b8"}, {" q", "\x1b[0 q"}, {">4", "\x1b[>4m"}, {"osc 8", "\x1b]8;;\x07"},
 	{"osc 4", "\x1b]104\x07"}, {"osc 10", "\x1b]110\x07"}, {"osc 11", "\x1b]111\x07"}, {"osc 12", "\x1b]112\x07"},
 	{"osc 17", "\x1b]117\x07"}, {"osc 19", "\x1b]119\x07"},
+	{"osc 9;4", "\x1b]9;4;0\x07"}, {"osc 22", "\x1b]22;\x07"},
 }
 
 // A sequence longer than these is none that matters; terminals keep some ten
@@ -243,7 +244,8 @@ func (m *modes) osc(p []byte) int {
 	return 2
 }
 
-// command notes the colours that are set, and an open link. A "?" only asks.
+// command notes the colours that are set, an open link, progress that is shown,
+// and the pointer's shape. A "?" only asks.
 func (m *modes) command(text string) {
 	number, value, _ := strings.Cut(text, ";")
 	switch number {
@@ -253,6 +255,15 @@ func (m *modes) command(text string) {
 		}
 	case "104", "110", "111", "112", "117", "119":
 		m.note("osc "+strings.TrimLeft(number[1:], "0"), false)
+	case "9":
+		if progress, ok := strings.CutPrefix(value, "4;"); ok {
+			state, _, _ := strings.Cut(progress, ";")
+			m.note("osc 9;4", state != "0" && state != "")
+		}
+	case "22":
+		if !strings.HasPrefix(value, "?") {
+			m.note("osc 22", value != "" && value != "default")
+		}
 	case "8":
 		_, uri, _ := strings.Cut(value, ";")
 		m.note("osc 8", uri != "")

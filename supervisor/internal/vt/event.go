@@ -19,7 +19,7 @@ const (
 	Bell           EventKind = iota
 	TitleChanged             // OSC 0 and 2
 	WorkDirChanged           // OSC 7 and OSC 1337 CurrentDir
-	Notification             // OSC 9 and 777
+	Notification             // OSC 9, 99 and 777
 	PromptStarted            // OSC 133 A
 	PromptEnded              // OSC 133 B: what is typed now is the command
 	CommandLine              // OSC 633 E, which comes before the command starts

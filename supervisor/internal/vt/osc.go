@@ -33,6 +33,10 @@ func (t *Term) osc(p []byte) {
 		t.osc9(string(arg))
 	case 10, 11, 12:
 		t.specialColors(string(arg), n-10)
+	case 66:
+		t.osc66(arg)
+	case 99:
+		t.osc99(string(arg))
 	case 104:
 		t.resetPalette(string(arg))
 	case 110, 111, 112:

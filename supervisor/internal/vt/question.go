@@ -227,6 +227,8 @@ func (t *Term) capability(name string) string {
 		return "256"
 	case "RGB":
 		return "8"
+	case "Ms": // OSC 52 sets the clipboard of the viewers
+		return "\x1b]52;%p1%s;%p2%s\x07"
 	case "cols", "co":
 		return strconv.Itoa(t.cols)
 	case "lines", "li":

@@ -25,6 +25,7 @@ func TestReplies(t *testing.T) {
 		{"settings", "\x1b[2;5r\x1b[1;38;5;9m\x1b[4 q\x1bP$qr\x1b\\\x1bP$qm\x1b\\\x1bP$q q\x1b\\\x1bP$qx\x1b\\",
 			"\x1bP1$r2;5r\x1b\\\x1bP1$r0;1;38;5;9m\x1b\\\x1bP1$r4 q\x1b\\\x1bP0$r\x1b\\"},
 		{"capabilities", "\x1bP+q544e;436f;5858\x1b\\", "\x1bP1+r544e=787465726d2d323536636f6c6f72\x1b\\\x1bP1+r436f=323536\x1b\\\x1bP0+r\x1b\\"},
+		{"the clipboard's capability", "\x1bP+q4d73\x1b\\", "\x1bP1+r4d73=1b5d35323b25703125733b257032257307\x1b\\"},
 		{"colours", "\x1b]4;1;?\x07\x1b]4;20;#102030\x07\x1b]4;20;?\x07\x1b]11;rgb:ff/00/80\x07\x1b]11;?\x1b\\\x1b]111\x07\x1b]11;?\x07",
 			"\x1b]4;1;rgb:cccc/0000/0000\x1b\\\x1b]4;20;rgb:1010/2020/3030\x1b\\\x1b]11;rgb:ffff/0000/8080\x1b\\\x1b]11;rgb:0000/0000/0000\x1b\\"},
 		{"colours one after the other", "\x1b]10;?;?\x07", "\x1b]10;rgb:ffff/ffff/ffff\x1b\\\x1b]11;rgb:0000/0000/0000\x1b\\"},

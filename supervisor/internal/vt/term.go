@@ -67,6 +67,7 @@ type Term struct {
 	title, icon           string
 	titleStack, iconStack []string
 	workDir               string
+	notice                notice         // of OSC 99, the end of which has not come
 	colors                map[int]uint32 // set by OSC 4, 10, 11, 12
 	keyboard              Keyboard
 	replies               []byte
