@@ -217,6 +217,16 @@ const (
 	LabelCPUWeight  = "cpu_weight"
 )
 
+// Foreground is the process that a session's terminal serves, as the system tells when it
+// is asked. The proxy adds it; it is never on the link.
+type Foreground struct {
+	PID      int    `json:"pid"`                // the leader of the terminal's foreground process group
+	Name     string `json:"name,omitempty"`     // as the system has it; programs choose it
+	Cwd      string `json:"cwd,omitempty"`      // its working directory
+	Children bool   `json:"children,omitempty"` // the session's own program has children; false if that is not known
+	Stopped  bool   `json:"stopped,omitempty"`  // the session's own program is stopped: SIGCONT continues it
+}
+
 // SessionInfo is what can be known of a session at one moment.
 type SessionInfo struct {
 	ID              SessionID         `json:"id"`
@@ -237,14 +247,15 @@ type SessionInfo struct {
 	ScrollbackLines int               `json:"scrollback_lines"`
 	SizePolicy      SizePolicy        `json:"size_policy,omitempty"` // whose size it has
 	Attachments     int               `json:"attachments"`
-	Viewers         []ViewerInfo      `json:"viewers,omitempty"`   // who looks, the first MaxViewersInfo
-	Left            *Left             `json:"left,omitempty"`      // absent while somebody looks, and where nobody has
-	Command         *CommandInfo      `json:"command,omitempty"`   // absent where its shell does not say
-	Frozen          bool              `json:"frozen,omitempty"`    // all its processes are stopped until it is thawed
-	Cage            *Cage             `json:"cage,omitempty"`      // what it uses now, in answers to list and info; absent without a cage
-	Degraded        bool              `json:"degraded,omitempty"`  // its screen is lost: only what it printed last is kept
-	ExitCode        *int              `json:"exit_code,omitempty"` // absent until exited
-	Exit            *ExitRecord       `json:"exit,omitempty"`      // absent until exited
+	Viewers         []ViewerInfo      `json:"viewers,omitempty"`    // who looks, the first MaxViewersInfo
+	Left            *Left             `json:"left,omitempty"`       // absent while somebody looks, and where nobody has
+	Command         *CommandInfo      `json:"command,omitempty"`    // absent where its shell does not say
+	Frozen          bool              `json:"frozen,omitempty"`     // all its processes are stopped until it is thawed
+	Cage            *Cage             `json:"cage,omitempty"`       // what it uses now, in answers to list and info; absent without a cage
+	Degraded        bool              `json:"degraded,omitempty"`   // its screen is lost: only what it printed last is kept
+	ExitCode        *int              `json:"exit_code,omitempty"`  // absent until exited
+	Exit            *ExitRecord       `json:"exit,omitempty"`       // absent until exited
+	Foreground      *Foreground       `json:"foreground,omitempty"` // absent if the system does not tell, and once it has ended
 }
 
 // CutArgv returns as much of argv as a SessionInfo may hold; an ellipsis stands
@@ -387,6 +398,16 @@ func ValidateLabels(labels map[string]string) error {
 		return Errorf(CodeLimitExceeded, fmt.Sprintf("labels exceed %d bytes", MaxLabelBytes))
 	}
 	return nil
+}
+
+// HasLabels reports whether labels has all of wanted, with these values.
+func HasLabels(labels, wanted map[string]string) bool {
+	for k, v := range wanted {
+		if got, ok := labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
 }
 
 // Mode is how an attachment shares its session.

@@ -19,6 +19,7 @@ import (
 func (a *app) lsCommand() *cobra.Command {
 	var originator string
 	var wide bool
+	var labels map[string]string
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
@@ -31,6 +32,7 @@ func (a *app) lsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				list = slices.DeleteFunc(list, func(s protocol.SessionInfo) bool { return !protocol.HasLabels(s.Labels, labels) })
 				if a.json {
 					return printJSON(cmd, append([]protocol.SessionInfo{}, list...))
 				}
@@ -43,6 +45,8 @@ func (a *app) lsCommand() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&originator, "originator", "", "only those started by this `originator`")
 	cmd.Flags().BoolVar(&wide, "wide", false, "also memory, processes and processor time of all that each runs, where it has a control group of its own")
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "only those with this label, `k=v`; may be repeated")
+	cmd.Flags().Lookup("label").DefValue = "" // not shown
 	return cmd
 }
 
@@ -67,14 +71,14 @@ func printList(out io.Writer, list []protocol.SessionInfo, wide bool) error {
 	if wide {
 		more = "MEMORY\tPIDS\tCPU\t"
 	}
-	fmt.Fprintln(w, "ID\tSTATE\tPID\tSIZE\tVIEWERS\tAGE\tIDLE\t"+more+"COMMAND")
+	fmt.Fprintln(w, "ID\tSTATE\tPID\tSIZE\tVIEWERS\tAGE\tIDLE\t"+more+"RUNS\tCOMMAND")
 	for _, s := range list {
 		if wide {
 			memory, pids, cpu := useText(s.Cage)
 			more = memory + "\t" + pids + "\t" + cpu + "\t"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s%s\n", s.ID, stateText(s), s.PID, s.Size, s.Attachments,
-			since(s.CreatedAt), since(s.LastIOAt), more, printable(called(s)))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s%s\t%s\n", s.ID, stateText(s), s.PID, s.Size, s.Attachments,
+			since(s.CreatedAt), since(s.LastIOAt), more, runs(s), printable(called(s)))
 	}
 	return w.Flush()
 }
@@ -83,6 +87,9 @@ func stateText(s protocol.SessionInfo) string {
 	if s.Exit == nil {
 		if s.Frozen {
 			return string(s.State) + ", frozen"
+		}
+		if f := s.Foreground; f != nil && f.Stopped && s.State == protocol.StateRunning {
+			return "stopped"
 		}
 		if s.Degraded {
 			return string(s.State) + ", no screen"
@@ -93,6 +100,15 @@ func stateText(s protocol.SessionInfo) string {
 		return "exited " + s.Exit.Signal
 	}
 	return fmt.Sprintf("exited %d", s.Exit.ExitCode)
+}
+
+// runs is the name of the process that a session's terminal serves, - if that is not
+// known.
+func runs(s protocol.SessionInfo) string {
+	if s.Foreground == nil || s.Foreground.Name == "" {
+		return "-"
+	}
+	return strings.ReplaceAll(printable(s.Foreground.Name), " ", "_")
 }
 
 // called is a session's command, behind the title that somebody has given it.
@@ -163,6 +179,15 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 	row("cwd", printable(s.Cwd))
 	if s.CurrentCwd != "" && s.CurrentCwd != s.Cwd {
 		row("now in", printable(s.CurrentCwd))
+	}
+	if f := s.Foreground; f != nil {
+		row("runs", fmt.Sprintf("%s, pid %d", runs(*s), f.PID))
+		if s.CurrentCwd == "" && f.Cwd != "" && f.Cwd != s.Cwd {
+			row("now in", printable(f.Cwd))
+		}
+		if f.Stopped {
+			row("stopped", fmt.Sprintf("its program stands still; proxy kill %s --signal CONT continues it", s.ID))
+		}
 	}
 	if s.Title != "" {
 		row("title", printable(s.Title))

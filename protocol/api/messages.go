@@ -112,7 +112,8 @@ type Spawned struct {
 // Sessions.
 type List struct {
 	protocol.Request
-	Originator string `json:"originator,omitempty"`
+	Originator string            `json:"originator,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"` // those that have all of these
 }
 
 // Sessions answers List, in as many messages as it takes: the last has no More.
@@ -581,6 +582,7 @@ type TerminalError struct {
 	SessionID protocol.SessionID `json:"session_id,omitempty"`
 	Code      protocol.Code      `json:"code"`
 	Message   string             `json:"message"`
+	Cause     protocol.Code      `json:"cause,omitempty"`
 }
 
 // MessageType implements protocol.Message.

@@ -94,7 +94,7 @@ func TestTerminalMessages(t *testing.T) {
 	checkFields(t, "terminal.close", map[string]string{"session_id": id, "reason": "string, optional"})
 	checkFields(t, "terminal.exit", map[string]string{"session_id": id, "exit_code": "int, required", "reason": "string, optional"})
 	checkFields(t, "terminal.error", map[string]string{
-		"request_id": request, "session_id": "id, optional", "code": "Code, required", "message": "string, required",
+		"request_id": request, "session_id": "id, optional", "code": "Code, required", "message": "string, required", "cause": "Code, optional",
 	})
 	for _, code := range []protocol.Code{
 		"workspace_mismatch", "task_not_found", "session_not_found", "unsupported_os", "spawn_failed", "internal",

@@ -9,6 +9,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
+	"holdfast/shared/config"
 )
 
 // SpawnRequest says what to start and how. Rows and Cols of 0 are 24 and 80.
@@ -33,15 +34,19 @@ type Spawned struct {
 	Session   protocol.SessionInfo
 }
 
-// Spawn starts a session and checks that it lives. It may be repeated by the
+// Spawn starts a session and checks that it lives. No Argv is the user's login shell, and
+// an empty one is refused. It may be repeated by the
 // client itself after a lost connection without a second session.
 //
 // Errors: exited_early, whose Exit says how (errors.As to *protocol.Error),
 // spawn_failed with its cause, session_exists, limit_exceeded, closed,
 // invalid_argument.
 func (c *Client) Spawn(ctx context.Context, r SpawnRequest) (*Spawned, error) {
-	if len(r.Argv) == 0 {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty")
+	if r.Argv != nil && len(r.Argv) == 0 {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty; nil starts the login shell")
+	}
+	if r.Argv == nil { // on the wire nil and empty are alike
+		r.Argv = []string{config.LoginShell(), "-l"}
 	}
 	if !r.Limits.IsZero() {
 		if err := c.knowsCages(ctx); err != nil {

@@ -17,7 +17,7 @@ import (
 // demand: R1
 func TestSpawn(t *testing.T) {
 	_, c, p := dialed(t)
-	if _, err := c.Spawn(t.Context(), SpawnRequest{}); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
+	if _, err := c.Spawn(t.Context(), SpawnRequest{SpawnSpec: protocol.SpawnSpec{Argv: []string{}}}); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
 		t.Errorf("empty argv: got %v, want invalid_argument", err)
 	}
 	spec := protocol.SpawnSpec{

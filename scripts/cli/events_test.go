@@ -12,6 +12,7 @@ import (
 func TestEventsFilters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.must("start")
 	if out := w.must("events", "--follow=false"); out != "" {
 		t.Errorf("before anything has happened: %q", out)
 	}
@@ -70,5 +71,57 @@ func TestEventsFilters(t *testing.T) {
 	w.must("resize", "a", "71x21")
 	if got := strings.TrimSpace(next()); got != "6 resized a 71x21" {
 		t.Errorf("after the death of the proxy it printed %q", got)
+	}
+}
+
+// A handoff moves the viewers; to subscribers none came or went.
+func TestHandoffIsNoEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.spawn("s", "bash", "--norc", "--noprofile")
+	p := w.open("attach", "s")
+	p.ask("echo up-$((1+1))", "up-2")
+	w.must("--handoff")
+	p.ask("echo moved-$((2+2))", "moved-4")
+	if out := w.must("events", "--since", "1h", "--follow=false"); strings.Count(out, " attached s") != 1 || strings.Contains(out, " detached s") {
+		t.Errorf("events: %s", out)
+	}
+	p.typ("\x1cd")
+	p.ends(0, "[detached from s]")
+	if out := w.must("events", "--since", "1h", "--follow=false"); strings.Count(out, " detached s") != 1 {
+		t.Errorf("events after it has left: %s", out)
+	}
+}
+
+// What a session's terminal serves is asked of the system.
+func TestForeground(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must("new", "-d", "--id", "s", "--label", "kind=a", "--", "bash", "--norc", "--noprofile")
+	w.must("new", "-d", "--id", "other", "--", "sleep", "1000")
+	now := func() map[string]any {
+		f, _ := w.object("info", "s", "--json")["foreground"].(map[string]any)
+		return f
+	}
+	if !eventually(func() bool { return now()["name"] == "bash" && now()["children"] == nil }) {
+		t.Errorf("a shell at its prompt: %v", now())
+	}
+	w.must("send", "s", "cd home; sleep 1000", "--enter")
+	if !eventually(func() bool {
+		return now()["name"] == "sleep" && now()["cwd"] == w.path("home") && now()["children"] == true
+	}) {
+		t.Errorf("a program in front: %v", now())
+	}
+	if out := w.must("ls", "--label", "kind=a"); !strings.Contains(out, " sleep ") || strings.Contains(out, "other") {
+		t.Errorf("ls --label: %s", out)
+	}
+	w.must("send", "s", "--key", "C-c")
+	w.must("send", "s", "kill -STOP $$", "--enter")
+	if !eventually(func() bool { return strings.Contains(w.must("ls"), " stopped ") }) {
+		t.Errorf("a shell that stands still: %s", w.must("ls"))
+	}
+	w.must("kill", "s", "--signal", "CONT")
+	if !eventually(func() bool { return now()["stopped"] == nil }) {
+		t.Errorf("continued: %v", now())
 	}
 }

@@ -35,7 +35,7 @@ func TestListAndInfo(t *testing.T) {
 	w.must("new", "-d", "--id", "two", "--", "sleep", "1000")
 	w.shows("one", "hello")
 
-	const running = "argv attachments created_at cwd id instance labels last_io_at originator output_offset pid ring_start scrollback_lines size size_policy state"
+	const running = "argv attachments created_at cwd foreground id instance labels last_io_at originator output_offset pid ring_start scrollback_lines size size_policy state"
 	info := w.object("info", "one", "--json")
 	if got := fields(info); got != running {
 		t.Errorf("info has\n%s, want\n%s", got, running)

@@ -18,7 +18,7 @@ type file struct {
 }
 
 // texts are the files of the tree that go along, where they are in the tree.
-var texts = []string{"LICENSE", "README.md", "CHANGELOG.md", "ARCHITECTURE.md", "protocol/SPEC.md", "proxy/internal/web/client/README.md"}
+var texts = []string{"LICENSE", "README.md", "CHANGELOG.md", "ARCHITECTURE.md", "protocol/SPEC.md", "protocol/api/schema.json", "protocol/link/schema.json", "proxy/policy/policypb/policy.proto", "proxy/internal/web/client/README.md"}
 
 // layout is what is in a target's archive: bin, share, and texts. Homebrew and
 // a person with tar and /usr/local can use it as it is.

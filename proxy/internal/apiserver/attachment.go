@@ -126,6 +126,7 @@ func (c *conn) attach(m *api.Attach, a *attachment) error {
 	c.begin(a, la, info, m.Text, func() {
 		told := *info
 		told.Session = c.shown(info.Session)
+		c.addForeground(&told.Session)
 		c.send(api.Attached{Request: m.Request, Attachment: m.Attachment, AttachInfo: told})
 	})
 	return nil

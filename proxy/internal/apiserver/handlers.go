@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/foreground"
 	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
 )
@@ -55,8 +57,10 @@ func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, e
 	switch m := m.(type) {
 	case *api.Spawn:
 		create := wire.Create{SessionID: m.SessionID, SpawnSpec: m.SpawnSpec, Token: m.Token}
-		if len(m.Argv) == 0 {
+		if m.Argv == nil { // an empty one is refused, as it is in reopen
 			create.Argv = loginShell()
+		} else if len(m.Argv) == 0 {
+			return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty; without it the login shell is started")
 		}
 		if err := c.maySpawn(ctx, &create); err != nil {
 			return nil, err
@@ -129,6 +133,7 @@ func (c *conn) ask(ctx context.Context, m protocol.Message) (protocol.Message, e
 			return nil, notFound(l.asked)
 		}
 		s.Session = c.shown(s.Session)
+		c.addForeground(&s.Session)
 	}
 	return reply(req, answer)
 }
@@ -239,6 +244,17 @@ func reply(req protocol.Request, m protocol.Message) (protocol.Message, error) {
 	return nil, protocol.Errorf(protocol.CodeInternal, "the supervisor answered with "+m.MessageType())
 }
 
+// foregroundTime is how long a list may ask the system about the sessions' processes. It
+// takes some 50 µs for each.
+const foregroundTime = 100 * time.Millisecond
+
+// addForeground adds the process that a session's terminal serves.
+func (c *conn) addForeground(i *protocol.SessionInfo) {
+	if c.from.Share == nil && (i.State == protocol.StateRunning || i.State == protocol.StateStarting) {
+		i.Foreground = foreground.Of(i.PID)
+	}
+}
+
 func (c *conn) list(ctx context.Context, q *request, m *api.List) error {
 	if err := c.mayList(ctx); err != nil {
 		return err
@@ -247,7 +263,18 @@ func (c *conn) list(ctx context.Context, q *request, m *api.List) error {
 	if err != nil || !c.claim(q) {
 		return err
 	}
-	parts := protocol.SplitSessions(c.visible(all))
+	if len(m.Labels) > 0 {
+		all = slices.DeleteFunc(all, func(i protocol.SessionInfo) bool { return !protocol.HasLabels(i.Labels, m.Labels) })
+	}
+	shown := c.visible(all)
+	until := time.Now().Add(foregroundTime)
+	for i := range shown {
+		if time.Now().After(until) {
+			break
+		}
+		c.addForeground(&shown[i])
+	}
+	parts := protocol.SplitSessions(shown)
 	for i, part := range parts {
 		c.send(api.Sessions{Request: m.Request, Sessions: part, More: i < len(parts)-1})
 	}
@@ -400,6 +427,7 @@ func (c *conn) sendEvent(e *wire.Event) {
 	about := e.Session
 	if about != nil {
 		told := c.shown(*about)
+		c.addForeground(&told)
 		about = &told
 	}
 	c.send(api.Event{Seq: c.place(e.Seq), Event: e.Event, At: e.At, Session: about, Missed: missed, Notification: e.Notification})

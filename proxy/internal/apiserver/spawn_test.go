@@ -109,7 +109,11 @@ func TestSpawnLoginShell(t *testing.T) {
 		return child(nil)(m)
 	})
 	c := w.client()
-	c.send(api.Spawn{Request: req("r"), SessionID: "s", ShellIntegration: true})
+	c.send(api.Spawn{Request: req("none"), SessionID: "s", ShellIntegration: true}) // with an empty argv
+	if e := expect[*api.Error](c); e.Code != protocol.CodeInvalidArgument || len(w.asked("create")) != 0 {
+		t.Errorf("an empty argv: %+v, asked %v", e, w.asked("create"))
+	}
+	c.raw(text(`{"type":"spawn","request_id":"r","session_id":"s","shell_integration":true}`))
 	told := expect[*api.Spawned](c).Session
 	made := w.asked("create")[0].(*wire.Create)
 	if want := append(loginShell(), "--told"); !slices.Equal(made.Argv, want) {

@@ -124,5 +124,5 @@ func terminalError(req protocol.Request, id protocol.SessionID, err error) proto
 	if e.Cause == protocol.CodeUnsupportedOS {
 		code = e.Cause // the one cause that text clients know by name
 	}
-	return api.TerminalError{Request: req, SessionID: id, Code: code, Message: e.Message}
+	return api.TerminalError{Request: req, SessionID: id, Code: code, Message: e.Message, Cause: e.Cause}
 }

@@ -80,6 +80,11 @@ type Attachment struct {
 	focused bool
 	pasting bool // what it has typed so far ends within a paste
 
+	// Of a viewer that comes anew over another proxy or connection while its earlier
+	// attachment stands, as in a handoff: nobody came or went, and no event says so.
+	continues bool // it took its own earlier one's place
+	continued bool // its own later one took its place
+
 	// Owned by the goroutine that calls Next.
 	pos          uint64
 	size         protocol.Size // last told; zero where that is not known
@@ -185,7 +190,7 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	s.ring.Watch(a.wake)
 	info.Session = s.info()
 	info.Session.RingStart = start // what was missed was counted from there
-	if !a.shadow {
+	if !a.shadow && !a.continues {
 		s.hub.Publish(protocol.EventAttached, &info.Session, nil)
 	}
 	return info, nil
@@ -294,7 +299,7 @@ func (s *Session) makeRoom(a *Attachment) error {
 		return protocol.Errorf(protocol.CodeAlreadyAttached, fmt.Sprintf("session %s is attached by %s; steal to take it over", s.id, who))
 	}
 	for _, other := range own {
-		a.number, a.since = other.number, other.since
+		a.number, a.since, a.continues, other.continued = other.number, other.since, true, true
 		a.inherit(other)
 	}
 	for _, other := range append(own, rivals...) {
@@ -399,6 +404,9 @@ func (s *Session) end(a *Attachment, by *string) {
 	}
 	if by == nil { // else another is about to come
 		s.went()
+	}
+	if a.continued {
+		return
 	}
 	info := s.info()
 	s.hub.Publish(protocol.EventDetached, &info, nil)

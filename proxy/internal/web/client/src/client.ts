@@ -474,9 +474,13 @@ export class HoldfastClient {
     return this.get({ type: 'ticket', ...(id !== undefined && { session_id: id }) }, 'ticket_issued');
   }
 
-  /** subscribe tells what happens to all sessions from now on, through the loss of connections. */
-  subscribe(): Subscription {
-    const stream = new EventStream(this.dialer, () => this.streams.delete(stream));
+  /**
+   * subscribe tells what happens to all sessions from now on, through the loss of connections.
+   * With `after` it begins behind an event that was seen before, of the supervisor's instance
+   * that `welcome` or `status` named; if that is no longer kept, `missed` comes first.
+   */
+  subscribe(options: { after?: { instance: string; seq: number } } = {}): Subscription {
+    const stream = new EventStream(this.dialer, () => this.streams.delete(stream), options.after);
     this.streams.add(stream);
     if (this.now === 'closed') stream.close();
     return stream;

@@ -42,7 +42,11 @@ export class EventStream implements Subscription, AsyncIterator<HoldfastEvent, u
   private over = false;
   private err: HoldfastError | undefined;
 
-  constructor(private readonly dialer: Dialer, private readonly gone: () => void) {
+  constructor(private readonly dialer: Dialer, private readonly gone: () => void, after?: { instance: string; seq: number }) {
+    if (after !== undefined) {
+      this.instance = after.instance;
+      this.seq = after.seq;
+    }
     let failed!: (err: HoldfastError) => void;
     this.ready = new Promise((d, f) => {
       this.subscribed = d;

@@ -19,6 +19,17 @@ export type Labels = Record<string, string>;
 
 export interface Size { cols: number; rows: number }
 
+/** The process that a session's terminal serves, as the system tells. */
+export interface Foreground {
+  pid: number;
+  name?: string;
+  cwd?: string;
+  /** The session's own program has children; false where that is not known. */
+  children?: boolean;
+  /** The session's own program is stopped. */
+  stopped?: boolean;
+}
+
 /** Who looks at a session. */
 export interface ViewerInfo { client?: string; mode: Mode; since: string; window?: Size }
 
@@ -117,6 +128,7 @@ export interface SessionInfo {
   frozen?: boolean;
   /** In answers to list and info alone. */
   cage?: Cage | null;
+  foreground?: Foreground | null;
   degraded?: boolean;
   exit_code?: number | null;
   exit?: ExitRecord | null;
@@ -125,7 +137,8 @@ export interface SessionInfo {
 export interface SpawnSpec {
   /** Absent makes one. */
   session_id?: string;
-  argv: string[];
+  /** Absent is the login shell; an empty one is refused. */
+  argv?: string[];
   cwd?: string;
   env?: string[];
   clear_inherited_env?: boolean;

@@ -200,7 +200,7 @@ export class App {
       const expected = this.expect();
       try {
         const { session } = await this.client.spawn({
-          argv: w.argv, originator: 'page', ...(w.integrate && { shell_integration: true }), ...(w.cwd && { cwd: w.cwd }), ...(w.id && { session_id: w.id }), ...expected.size,
+          ...(w.argv.length > 0 && { argv: w.argv }), originator: 'page', ...(w.integrate && { shell_integration: true }), ...(w.cwd && { cwd: w.cwd }), ...(w.id && { session_id: w.id }), ...expected.size,
         });
         this.sessions.put(session);
         expected.arrives(session);

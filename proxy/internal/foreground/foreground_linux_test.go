@@ -1,0 +1,80 @@
+package foreground
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/shared/testkit"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
+
+// What /proc says is read as it stands there, whatever a program calls itself.
+func TestIn(t *testing.T) {
+	const leader, other = 10, 20
+	for _, tt := range []struct {
+		name, leader, other, children string
+		want                          *protocol.Foreground
+	}{
+		{"a shell at its prompt", "10 (bash) S 1 10 10 34816 10 0", "", "", &protocol.Foreground{PID: leader, Name: "bash", Cwd: "/leader"}},
+		{"a program in front", "10 (bash) S 1 10 10 34816 20 0", "20 (a) b) R 10 20 10 34816 20 0", "20 ", &protocol.Foreground{PID: other, Name: "a) b", Cwd: "/other", Children: true}},
+		{"its group's leader has ended", "10 (bash) S 1 10 10 34816 20 0", "", "21 ", &protocol.Foreground{PID: leader, Name: "bash", Cwd: "/leader", Children: true}},
+		{"the number is another's", "10 (bash) S 1 10 10 34816 20 0", "20 (x) S 1 20 20 0 -1 0", "", &protocol.Foreground{PID: leader, Name: "bash", Cwd: "/leader"}},
+		{"stopped", "10 (bash) T 1 10 10 34816 10 0", "", "", &protocol.Foreground{PID: leader, Name: "bash", Cwd: "/leader", Stopped: true}},
+		{"a zombie", "10 (bash) Z 1 10 10 34816 -1 0", "", "", nil},
+		{"the pid is no session's leader", "10 (bash) S 1 10 9 34816 10 0", "", "", nil},
+		{"half a line", "10 (bash) S 1", "", "", nil},
+		{"gone", "", "", "", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			proc := t.TempDir()
+			put := func(dir, stat, cwd string) {
+				if stat == "" {
+					return
+				}
+				path := filepath.Join(proc, dir)
+				if err := os.MkdirAll(filepath.Join(path, "task", dir), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				for name, text := range map[string]string{"stat": stat, "task/" + dir + "/children": tt.children} {
+					if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := os.Symlink(cwd, filepath.Join(path, "cwd")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put("10", tt.leader, "/leader")
+			put("20", tt.other, "/other")
+			got := in(proc, leader)
+			if (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// A real process that stands still is said to.
+func TestOf(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command("sleep", "1000")
+	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, 10*time.Second, func() bool { f := Of(pid); return f != nil && f.Stopped && f.Name == "sleep" && f.Cwd == dir }, "it is said to stand still")
+	if Of(0) != nil || Of(-1) != nil {
+		t.Error("there is a foreground of no process")
+	}
+}

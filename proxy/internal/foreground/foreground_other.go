@@ -1,0 +1,7 @@
+//go:build !linux && !darwin
+
+package foreground
+
+import "holdfast/protocol"
+
+func of(int) *protocol.Foreground { return nil }
