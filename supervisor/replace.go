@@ -289,8 +289,8 @@ func tryOut() (done bool, err error) {
 // replaceTime is how long askUpgrade waits for the new program to answer.
 const replaceTime = 15 * time.Second
 
-// goOnTime is how long a keeper may take until a supervisor serves: some start_timeouts.
-const goOnTime = time.Minute
+// answerTime is how long the first answer of a supervisor may take that has been started.
+const answerTime = 5 * time.Second
 
 // An upgrader is the command `supervisor --upgrade`.
 type upgrader struct {
@@ -298,6 +298,7 @@ type upgrader struct {
 	secret string
 	exe    string
 	began  time.Time
+	limit  time.Duration // until a supervisor answers: one is ended that does not serve, and the next one starts
 }
 
 // askUpgrade has the running supervisor become this program. If none answers, and a
@@ -307,7 +308,7 @@ func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 	if err != nil {
 		return err
 	}
-	u := upgrader{dirs: dirs, began: time.Now()}
+	u := upgrader{dirs: dirs, began: time.Now(), limit: 2*cfg.StartTimeout + answerTime}
 	if u.secret, err = cfg.Secret(); err != nil {
 		return err
 	}
@@ -362,7 +363,7 @@ func refusedUs(err error) bool {
 // await returns when a supervisor serves again: without an error only if that is this
 // program, in the process that was asked, and none has died.
 func (u *upgrader) await(ctx context.Context, old protocol.ProcessStatus) error {
-	ctx, cancel := context.WithTimeout(ctx, goOnTime)
+	ctx, cancel := context.WithTimeout(ctx, u.limit)
 	defer cancel()
 	for {
 		now, err := u.status(ctx)
@@ -443,7 +444,7 @@ func (u *upgrader) choose(ctx context.Context, held *mark.Held) (done bool, err 
 		return false, err
 	}
 	fmt.Printf("process %d, which holds the sessions, is told to start %s\n", pid, u.exe)
-	ctx, cancel := context.WithTimeout(ctx, goOnTime)
+	ctx, cancel := context.WithTimeout(ctx, u.limit)
 	defer cancel()
 	for {
 		now, err := u.status(ctx)

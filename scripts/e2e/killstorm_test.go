@@ -79,6 +79,9 @@ func TestKillStorm(t *testing.T) {
 		s.whole()
 		s.killOne([]string{"keeper", "supervisor", "proxy"}[s.rnd.IntN(3)])
 		s.check(i)
+		if (i+1)%100 == 0 {
+			t.Logf("after %d: %v; %v; %v", i+1, s.kills, s.upgrades, s.ways)
+		}
 	}
 	s.fault("")
 	s.whole()
