@@ -256,6 +256,8 @@ func (a *app) withStarted(ctx context.Context, f func(*client.Client) error) err
 }
 
 func (a *app) with(ctx context.Context, starts bool, f func(*client.Client) error) error {
+	a.answered = a.watchAnswers(ctx)
+	defer a.answered()
 	c, err := a.connect(ctx, starts)
 	if err != nil {
 		return err

@@ -150,6 +150,7 @@ func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.Sessio
 	if err != nil {
 		return tellExited(err)
 	}
+	a.answered()
 	v, err := newViewer(att, t, o)
 	if err == nil {
 		err = t.raw()

@@ -79,6 +79,13 @@ func (a *app) diagnose(ctx context.Context) []doctor.Finding {
 	if err != nil {
 		return []doctor.Finding{{Check: "directories", Severity: doctor.Error, Finding: err.Error(), Fix: "set HOME, --dir or HOLDFAST_DIR"}}
 	}
+	f, cfg := a.facts(dirs)
+	f.Policy = a.tryPolicy(ctx, dirs, cfg)
+	return doctor.Run(ctx, f)
+}
+
+// facts are what can be known without a policy, and the settings as far as they can be read.
+func (a *app) facts(dirs config.Dirs) (doctor.Facts, config.Config) {
 	f := doctor.Facts{
 		Dirs: dirs, Proxy: a.proxy, Version: version.String(), Env: os.Getenv,
 		Ptmx: "/dev/ptmx", Files: machine.Files, Locked: socket.Locked,
@@ -106,7 +113,6 @@ func (a *app) diagnose(ctx context.Context) []doctor.Finding {
 		secret, err = cfg.Secret()
 	}
 	f.Settings, f.Variables = err, config.UnknownVariables(os.Environ())
-	f.Policy = a.tryPolicy(ctx, dirs, cfg)
 	_, f.Program = supervisorPath()
 	f.Elsewhere = func(ctx context.Context) []doctor.Place { return a.elsewhere(ctx, dirs, secret) }
 	f.Held = func() *keep.Held { return keep.Look(dirs.Runtime) }
@@ -118,7 +124,7 @@ func (a *app) diagnose(ctx context.Context) []doctor.Finding {
 		s, err := a.askProxy(ctx, f, supervisor)
 		return s, notRunning(err)
 	}
-	return doctor.Run(ctx, f)
+	return f, cfg
 }
 
 // notRunning tells a certain no from all that may be otherwise.

@@ -26,13 +26,18 @@ func (a *app) statusCommand() *cobra.Command {
 					return err
 				}
 				if a.json {
-					return printJSON(cmd, s)
+					err = printJSON(cmd, s)
+				} else if dirs, where := a.dirs(); where != nil {
+					err = where
+				} else {
+					err = printStatus(cmd.OutOrStdout(), s, heldIn(dirs))
 				}
-				dirs, err := a.dirs()
-				if err != nil {
-					return err
+				if err == nil && s.Supervisor == nil && !pipe.Here {
+					a.answered() // or it is said twice
+					a.tellUnanswered(cmd.Context())
+					err = &exitError{exitUnavailable, ""}
 				}
-				return printStatus(cmd.OutOrStdout(), s, heldIn(dirs))
+				return err
 			})
 		},
 	})

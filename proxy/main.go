@@ -39,6 +39,8 @@ type app struct {
 	dir   string // --dir
 	proxy string // --proxy: which of several
 	json  bool   // --json
+
+	answered func() // ends the watch of a command that waits for an answer
 }
 
 func (a *app) command() *cobra.Command {

@@ -312,12 +312,18 @@ func (s *Server) Clients() int {
 	return len(s.conns)
 }
 
+// statusTime is how long a status waits for the supervisor. What is known of the proxy is told
+// in any case.
+const statusTime = 2 * time.Second
+
 func (c *conn) status(ctx context.Context) api.StatusReport {
 	s := c.s
 	report := api.StatusReport{Web: s.cfg.Web, Proxy: protocol.ProcessStatus{
 		PID: os.Getpid(), Version: version.String(), Protocol: protocol.Supported(), Instance: s.instance,
 		Uptime: time.Since(s.started).Seconds(), Clients: s.Clients(), // itself included
 	}}
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
 	sup, err := s.cfg.Link.Status(ctx)
 	if err == nil && !c.from.Principal.All { // how many others there are is not its business
 		report.Proxy.Clients = 0

@@ -13,6 +13,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"holdfast/protocol"
@@ -137,6 +138,13 @@ func Run(ctx context.Context, f Facts) []Finding {
 	all = append(all, l.proxyRuns()...)
 	all = append(all, l.skew()...)
 	return append(all, l.orphans()...)
+}
+
+// Unanswered makes the two checks of the processes alone, and returns what is wrong: which of
+// them does not answer, and what to do. It takes as long as they do, a few seconds at most.
+func Unanswered(ctx context.Context, f Facts) []Finding {
+	l := newLook(ctx, f)
+	return slices.DeleteFunc(append(l.supervisorRuns(), l.proxyRuns()...), func(f Finding) bool { return f.Severity != Error })
 }
 
 // newLook asks the processes before it looks who there is. One that was about
