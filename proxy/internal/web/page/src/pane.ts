@@ -123,7 +123,7 @@ export class PaneView {
   private frozen(s: SessionInfo): void {
     const told = this.notices.querySelector('[data-kind="frozen"]');
     if (!s.frozen || ended(s)) told?.remove();
-    else if (!told) this.say('frozen', `All processes of this session are stopped. In a terminal, proxy thaw ${s.id} has them run on.`);
+    else if (!told) this.say('frozen', `All processes of this session are stopped. To have them run on: proxy thaw ${s.id}`);
   }
 
   // shown says whether it can be seen.

@@ -41,8 +41,7 @@ function withEmoji(provider: IUnicodeVersionProvider): IUnicodeVersionProvider {
 export class Widths implements ITerminalAddon {
   private term: Terminal | undefined;
 
-  // activate switches the provider where mode 2027 stands in the stream, and answers
-  // what asks for that mode, which xterm.js does not know.
+  // activate switches the provider where mode 2027 stands in the stream.
   activate(term: Terminal): void {
     this.term = term;
     const unicode: Partial<IUnicodeHandling> = { register: (provider) => term.unicode.register(withEmoji(provider)) };
@@ -55,11 +54,6 @@ export class Widths implements ITerminalAddon {
     };
     parser.registerCsiHandler({ prefix: '?', final: 'h' }, sets(CLUSTERED));
     parser.registerCsiHandler({ prefix: '?', final: 'l' }, sets(PLAIN));
-    parser.registerCsiHandler({ prefix: '?', intermediates: '$', final: 'p' }, (params) => {
-      if (params[0] !== CLUSTERS) return false;
-      term.input(`\x1b[?${CLUSTERS};${term.unicode.activeVersion === CLUSTERED ? 1 : 2}$y`, false);
-      return true;
-    });
     parser.registerEscHandler({ final: 'c' }, () => {
       this.reset();
       return false;

@@ -8,40 +8,42 @@ import { cli, context, open, rows, show, shows, spawn } from './world.mjs';
 
 const characters = ['a', '⚠️', '👍🏽', '👩‍🚀', '👨‍👩‍👧', '🇩🇪', 'é', '日本', 'ก็', '❤️', '한', 'ａ', '½', '\u00ad', '🥲', '🫠', '🫩', '🫩🏽', '🫱🏽‍🫲🏿', '☕', 'क्षि', '1️⃣', '\u200d', '⌚︎'];
 
-// A program that prints each of these and asks where the cursor is then: it is answered
-// by a viewer that answers, or by the core if there is none.
+// A program that prints each of these and asks where the cursor is then, which the core
+// answers, and not a viewer. A bar in the same column of the next row, which is empty, shows
+// where the page has it. After each switch of the mode it waits for a line.
+const switches = ['\\e[?2027l', '\\e[?2027h', '\\e[?7;2027;25l', '\\e[?2027;25h', '\\ec'];
 const asks = `
-stty -echo; echo ready; read go
-columns() {
-  IFS='[;' read -rsd R -p $'\\r'"$1"$'\\e[6n' _ _ column
-  printf '\\r\\e[K'; all="$all $column"
-}
-for switch in '\\e[?2027l' '\\e[?2027h' '\\e[?7;2027;25l' '\\e[?2027;25h' '\\ec'; do
-  printf "$switch"; all=
-  for c in ${characters.map((c) => `'${c}'`).join(' ')}; do columns "$c"; done
+stty -echo; echo ready; read go; n=0
+for switch in ${switches.map((s) => `'${s}'`).join(' ')}; do
+  printf "\\e[2J\\e[H$switch"; all=; n=$((n+1))
+  for c in ${characters.map((c) => `'${c}'`).join(' ')}; do
+    printf '%s' "$c"; IFS='[;' read -rsd R -p $'\\e[6n' _ _ column; all="$all $((column-1))"
+    printf '\\eD|\\r\\n'
+  done
   IFS='?' read -rsd y -p $'\\e[?2027$p' _ mode
-  lines="$lines|$all $mode"
-done
-printf '%s\\r\\n' "\${lines//|/$'\\r\\n'}"; echo done; exec cat`;
-
-const start = (id) => cli('new', '--detach', '--id', id, '--size', '200x30', '--', 'bash', '--norc', '--noprofile', '-c', asks);
-const answers = (all) => all.filter((r) => /^ \d+ /.test(r) && /2027/.test(r));
+  printf 'core %s:%s,%s' "$n" "$all" "$mode"
+  read go
+done`;
 
 test('the page takes as many columns as the core', async () => {
-  await start('by-core');
-  await cli('send', 'by-core', '--enter', 'go', '--wait-text', '^done$');
-  const want = answers((await cli('screen', 'by-core')).split('\n').map((r) => r.trimEnd()));
-  assert.equal(want.length, 5, `the core says ${want}`);
-  assert.notEqual(want[0], want[1]);
-
-  await start('by-page');
-  const c = await context({ viewport: { width: 1500, height: 800 } });
+  await cli('new', '--detach', '--id', 'columns', '--size', '150x60', '--', 'bash', '--norc', '--noprofile', '-c', asks);
+  const c = await context({ viewport: { width: 1500, height: 1200 } });
   const page = await open(c);
-  await show(page, 'by-page');
+  await show(page, 'columns');
   await shows(page, /^ready$/);
-  await page.keyboard.type('go\n');
-  await shows(page, /^done$/);
-  assert.deepEqual(answers(await rows(page)), want);
+  const seen = [];
+  for (const [i] of switches.entries()) {
+    await page.keyboard.press('Enter');
+    await shows(page, new RegExp(`^core ${i + 1}:`));
+    const [core, mode] = (await rows(page)).find((r) => r.startsWith('core ')).split(':')[1].split(',');
+    const want = core.trim().split(' ').map(Number);
+    assert.equal(want.length, characters.length);
+    const bars = (await rows(page)).filter((r) => /^ *\|$/.test(r)).map((r) => r.indexOf('|'));
+    assert.deepEqual(Object.fromEntries(bars.map((x, j) => [characters[j], x])), Object.fromEntries(want.map((x, j) => [characters[j], x])), `after ${switches[i]}`);
+    seen.push([core, mode]);
+  }
+  assert.deepEqual(seen.map(([, mode]) => mode), ['2027;2$', '2027;1$', '2027;2$', '2027;1$', '2027;2$']);
+  assert.notEqual(seen[0][0], seen[1][0]);
   assert.deepEqual(c.wrongs, []);
 });
 
