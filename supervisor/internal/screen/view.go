@@ -13,8 +13,7 @@ import (
 const maxAbove = 50_000
 
 // A View is a picture of a screen and of some lines above it. It is taken in
-// the owner's goroutine, quickly, and may be looked at in any, by several at a
-// time.
+// the owner's goroutine, quickly, and may be looked at in any, one at a time.
 type View struct {
 	term   *vt.Term // only copied
 	size   protocol.Size
@@ -75,7 +74,10 @@ func (v *View) Content(spec protocol.ScreenSpec) (c protocol.ScreenContent, next
 	if need := comes(v.size, size); size != v.size && v.above < min(need, v.all, maxAbove) {
 		return c, need
 	}
-	t, forgot := v.as(size, v.above)
+	t, forgot := v.term, false
+	if size != v.size {
+		t, forgot = v.as(size, v.above)
+	}
 	p := newPicture(t)
 	c = protocol.ScreenContent{
 		Offset: v.offset, Cols: size.Cols, Rows: size.Rows, Title: v.title,
@@ -125,20 +127,14 @@ func (s *Screen) NonEmpty(n int) []string {
 const maxLook = 1000
 
 func (s *Screen) last(spec protocol.ScreenSpec) []string {
-	for rows := Rows(spec); ; {
-		v := s.View(rows)
-		if rows >= maxLook {
-			v.all = v.above // what is above that does not matter
-		}
-		c, next := v.Content(spec)
-		if next == 0 {
-			for i, l := range c.Lines {
-				c.Lines[i] = cut(l, protocol.MaxTailLine)
-			}
-			return c.Lines
-		}
-		rows = min(next, maxLook)
+	p := newPicture(s.term)
+	spec.Scrollback = maxLook
+	var c protocol.ScreenContent
+	p.texts(&c, slices.Values(take(p.lines(spec), spec.Lines)), protocol.MaxScreenBytes)
+	for i, l := range c.Lines {
+		c.Lines[i] = cut(l, protocol.MaxTailLine)
 	}
+	return c.Lines
 }
 
 // maxCells is how many cells are looked at for one answer, some 100 ms: a row may
