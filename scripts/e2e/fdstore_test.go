@@ -26,6 +26,7 @@ KillMode=process
 OOMPolicy=continue
 Delegate=yes
 DelegateSubgroup=holdfast
+Environment=HOLDFAST_CAGE=own
 Restart=on-failure
 RestartSec=100ms
 TimeoutStartSec=infinity

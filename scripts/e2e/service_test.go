@@ -306,6 +306,11 @@ func underSystemd(t *testing.T) {
 		t.Errorf("the supervisor's scope %s: %q, %v", scope, out, err)
 	}
 
+	// Each session is alone in a cgroup of its own there.
+	if in, shell := cgroup(held), cgroup(lookup(w.info("s").PID)); !strings.Contains(in, scope+"/holdfast\n") || !strings.Contains(shell, scope+"/session-") {
+		t.Errorf("the supervisor is in %q, a session in %q", in, shell)
+	}
+
 	w.must("proxy", "service", "install")
 	w.gone(before)
 	s := w.status()

@@ -82,7 +82,7 @@ type Config struct {
 	PolicySHA256    string          // of the program, in hex, where no other may be started
 	WebOrigins      string          // origins whose pages may connect there, besides its own, with commas between
 	NoAgentLink     bool            // sessions do not find the ssh agent of the viewer that came last
-	Cage            string          // cgroup for the sessions' own cgroups: auto, off or a directory; default auto
+	Cage            string          // cgroup for the sessions' own cgroups: auto, own, off or a directory; default auto
 	Limits          protocol.Limits // of a session that names none; default none
 	// ShellIntegration has the shells of "proxy new" tell of their prompts and commands.
 	ShellIntegration bool
@@ -128,7 +128,7 @@ func (c Config) validate() error {
 	check(c.EarlyExit <= maxEarlyExit, "early_exit", "at most 1m", c.EarlyExit)
 	check(slices.Contains(levels, c.LogLevel), "log_level", "one of "+strings.Join(levels, ", "), strconv.Quote(c.LogLevel))
 	check(c.SecretFile == "" || filepath.IsAbs(c.SecretFile), "secret_file", "an absolute path", strconv.Quote(c.SecretFile))
-	check(c.Cage == "auto" || c.Cage == "off" || filepath.IsAbs(c.Cage), "cage", "auto, off or an absolute path", strconv.Quote(c.Cage))
+	check(c.Cage == "auto" || c.Cage == "own" || c.Cage == "off" || filepath.IsAbs(c.Cage), "cage", "auto, own, off or an absolute path", strconv.Quote(c.Cage))
 	check(c.PolicySHA256 == "" || isSHA256(c.PolicySHA256), "policy_sha256", "64 hexadecimal digits", strconv.Quote(c.PolicySHA256))
 	return errors.Join(errs...)
 }
@@ -173,7 +173,7 @@ var settings = []setting{
 	{"agent_link", "`true` or false: sessions find the ssh agent of the viewer that came last (true)", not(func(c *Config) *bool { return &c.NoAgentLink })},
 	{"web", "loopback `address` on which the proxy serves WebSockets; 127.0.0.1:0 for any port", text(func(c *Config) *string { return &c.Web })},
 	{"web_origins", "`origins` whose pages may connect there, too, with commas between", text(func(c *Config) *string { return &c.WebOrigins })},
-	{"cage", "`cgroup` in which each session gets one of its own (Linux): auto, off or a directory of cgroup version 2 (auto)", text(func(c *Config) *string { return &c.Cage })},
+	{"cage", "`cgroup` in which each session gets one of its own (Linux): auto, own, off or a directory of cgroup version 2 (auto)", text(func(c *Config) *string { return &c.Cage })},
 	{"memory_max", "`size`, such as 512M, of all memory of a session; beyond it the kernel kills a program of it (none)", limit(protocol.LabelMemoryMax)},
 	{"memory_high", "`size` of a session's memory beyond which it is slowed down (none)", limit(protocol.LabelMemoryHigh)},
 	{"pids_max", "`number` of processes and threads of a session (none)", limit(protocol.LabelPIDsMax)},

@@ -9,7 +9,7 @@ import (
 const prefix = "HOLDFAST_"
 
 // variables are those of ours that are no settings.
-var variables = []string{"HOLDFAST_DIR", "HOLDFAST_SUPERVISOR", "HOLDFAST_TOKEN", "HOLDFAST_SESSION"}
+var variables = []string{"HOLDFAST_DIR", "HOLDFAST_SUPERVISOR", "HOLDFAST_TOKEN", "HOLDFAST_SESSION", "HOLDFAST_DELEGATED"}
 
 // CheckEnviron returns an error for each variable in environ that can only be a
 // mistyped setting: its name is not ours, but is one or two letters from a name that is.

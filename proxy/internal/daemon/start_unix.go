@@ -59,7 +59,14 @@ func closeOnExec() {
 
 // announce is what runs in the new scope: it says so on descriptor 3, and
 // becomes the program. systemd-run has the same pid before: it, too, execs.
-const announce = `echo >&3; exec 3>&-; exec "$0" "$@"`
+//
+// It tells the program which cgroup is delegated, as a user's systemd leaves no mark
+// of that on the cgroup itself; a path, because the variable may be inherited by what
+// runs elsewhere.
+const announce = `if [ -r /proc/self/cgroup ]; then
+	while IFS= read -r line; do case $line in 0::*) export HOLDFAST_DELEGATED="${line#0::}" ;; esac; done </proc/self/cgroup
+fi
+echo >&3; exec 3>&-; exec "$0" "$@"`
 
 // scopeArgs are the arguments of systemd-run before the command.
 //

@@ -1,10 +1,12 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"holdfast/protocol"
 	"holdfast/shared/config"
@@ -63,6 +65,41 @@ func (l *look) keeperRuns() []Finding {
 			"if nobody killed it, see supervisor.log and supervisor.crash in " + l.Dirs.State}}
 	}
 	return orOK(nil, check, fmt.Sprintf("process %d holds all sessions", s.Keeper.PID))
+}
+
+// cages says whether sessions have control groups of their own, and which of them outlast
+// their session. Nothing fails without them.
+func (l *look) cages() []Finding {
+	const check = "cages"
+	switch {
+	case l.supErr != nil:
+		return orOK(nil, check, "not known without a supervisor")
+	case l.supervisor.Cages == nil:
+		return orOK(nil, check, "sessions have no control groups of their own: this system has none, or the supervisor is older")
+	}
+	c := l.supervisor.Cages
+	var found []Finding
+	switch {
+	case c.Dir == "":
+		found = append(found, Finding{check, Note, "sessions have no control groups of their own, and so no limits: " + c.Off,
+			"only if limits, freeze or kill --all are wanted: start the supervisor in a cgroup that is delegated to it, by " +
+				"systemd-run --user --scope -p Delegate=yes supervisor, or name one by the setting cage"})
+	case c.Off != "" || len(c.Controllers) < 3:
+		found = append(found, Finding{check, Note, fmt.Sprintf("sessions have control groups in %s, with limits of %s only; %s", c.Dir, cmp.Or(strings.Join(c.Controllers, ", "), "nothing"), cmp.Or(c.Off, "the others are not delegated")),
+			"only if these limits are wanted: see the manager of that cgroup (Delegate=yes in its unit; for cpu also in that of user@.service)"})
+	}
+	if len(c.Left) > 0 {
+		found = append(found, Finding{check, Note, fmt.Sprintf("processes run on in %s of sessions that have ended: %s", count(len(c.Left)), strings.Join(c.Left, ", ")),
+			"fine for daemons that are meant to run on; their pids are in cgroup.procs there, and proxy kill ID --all ends them while the exit record is kept"})
+	}
+	return orOK(found, check, fmt.Sprintf("sessions have control groups in %s, with limits of %s", c.Dir, strings.Join(c.Controllers, ", ")))
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "the control group"
+	}
+	return fmt.Sprintf("%d control groups", n)
 }
 
 // reports finds what was written down of screens that were lost.

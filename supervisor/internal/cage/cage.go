@@ -27,7 +27,8 @@ const (
 
 // The values of the setting beside a directory.
 const (
-	Auto = "auto" // the supervisor's own cgroup, if it is delegated
+	Auto = "auto" // the supervisor's own cgroup, if it is known to be delegated
+	Own  = "own"  // the supervisor's own cgroup, which the user knows to be delegated
 	Off  = "off"
 )
 

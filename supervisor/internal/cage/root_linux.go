@@ -22,7 +22,7 @@ import (
 
 // Options are of Open.
 type Options struct {
-	Setting string // auto, off, or a directory
+	Setting string // auto, own, off, or a directory
 	Keeper  int    // the keeper's pid, 0 if there is none
 	// Managed says that a service manager would start the next keeper in the
 	// delegated cgroup itself, which must therefore stay able to have processes.
@@ -87,7 +87,7 @@ func find(setting string, keeper int) (dir, why string) {
 	if why := oldKernel(); why != "" {
 		return "", why
 	}
-	if setting != Auto {
+	if setting != Auto && setting != Own {
 		if !isCgroup2(setting) {
 			return "", fmt.Sprintf("%s, of the setting \"cage\", is no directory of cgroup version 2", setting)
 		}
@@ -104,10 +104,12 @@ func find(setting string, keeper int) (dir, why string) {
 	switch {
 	case dir == mount:
 		return "", "the supervisor runs in the root cgroup; set \"cage\" to a cgroup made for it, or start it by: systemd-run --user --scope -p Delegate=yes supervisor"
-	case hasDelegateMark(dir):
+	case setting == Own && !alone(dir, keeper):
+		return "", fmt.Sprintf("other processes run in the cgroup %s", dir)
+	case setting == Own, dir == filepath.Join(mount, os.Getenv(delegated)), hasDelegateMark(dir):
 		return usable(dir)
 	case anyDelegateMark(mount, filepath.Dir(dir)), strings.HasSuffix(dir, ".scope"), strings.HasSuffix(dir, ".service"), strings.HasSuffix(dir, ".slice"):
-		return "", fmt.Sprintf("the cgroup %s is not delegated; stop the supervisor when no session runs, so that the next one is started with Delegate=yes (systemd 251 or later), or start it by: systemd-run --user --scope -p Delegate=yes supervisor", dir)
+		return "", fmt.Sprintf("the cgroup %s is not delegated; stop the supervisor when no session runs, so that the next one is started in a scope with Delegate=yes, or start it by: systemd-run --user --scope -p Delegate=yes supervisor", dir)
 	case !alone(dir, keeper):
 		return "", fmt.Sprintf("other processes run in the cgroup %s", dir)
 	}
@@ -184,8 +186,14 @@ func parsePath(cgroup, mounts []byte) (mount, at string) {
 	return "", ""
 }
 
+// delegated is the variable in which a proxy that has started the supervisor in a scope
+// names the scope's cgroup, below where cgroups are mounted: it has asked for its
+// delegation.
+const delegated = "HOLDFAST_DELEGATED"
+
 // hasDelegateMark reports whether systemd says that it has delegated the cgroup:
-// user.delegate from version 251 on, trusted.delegate, for root alone, before.
+// user.delegate from version 251 on, trusted.delegate, for root alone, before. The
+// system's manager says so, a user's does not.
 func hasDelegateMark(dir string) bool {
 	for _, name := range []string{"user.delegate", "trusted.delegate"} {
 		var value [4]byte

@@ -740,6 +740,9 @@ func exitedError(id protocol.SessionID, exit *protocol.ExitRecord) error {
 // spawnError says that nothing was started and, where a peer can act on it,
 // why.
 func spawnError(err error) error {
+	if said := protocol.AsError(err); said.Code == protocol.CodeUnsupported { // limits that cannot be set
+		return said
+	}
 	e := &protocol.Error{Code: protocol.CodeSpawnFailed, Message: err.Error()}
 	switch {
 	case errors.Is(err, pty.ErrUnsupported):

@@ -1,0 +1,203 @@
+//go:build linux
+
+package cage
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+)
+
+func of(n uint64) *uint64 { return &n }
+
+func TestParsePath(t *testing.T) {
+	const unified = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
+	const scope = "/user.slice/user-1000.slice/user@1000.service/app.slice/run-r1.scope"
+	for _, tt := range []struct{ name, cgroup, mounts, mount, at string }{
+		{"version 2", "0::" + scope + "\n", unified, "/sys/fs/cgroup", "/sys/fs/cgroup" + scope},
+		{"its root", "0::/\n", unified, "/sys/fs/cgroup", "/sys/fs/cgroup"},
+		{"both versions", "4:memory:/x\n0::/y\n", "30 1 0:1 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n31 1 0:2 / /sys/fs/cgroup/unified rw - cgroup2 x rw\n", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/y"},
+		{"a part is mounted", "0::/a/b\n", "31 1 0:2 /a /mnt rw - cgroup2 x rw\n", "/mnt", "/mnt/b"},
+		{"another part", "0::/ab\n", "31 1 0:2 /a /mnt rw - cgroup2 x rw\n", "", ""},
+		{"outside of the namespace", "0::/../x\n", unified, "", ""},
+		{"removed", "0::/x (deleted)\n", unified, "", ""},
+		{"version 1", "4:memory:/x\n", unified, "", ""},
+		{"nothing", "", "", "", ""},
+		{"cut", "0::/x", "31 1 0:2 / -", "", ""},
+	} {
+		if mount, at := parsePath([]byte(tt.cgroup), []byte(tt.mounts)); mount != tt.mount || at != tt.at {
+			t.Errorf("%s: got %q, %q, want %q, %q", tt.name, mount, at, tt.mount, tt.at)
+		}
+	}
+}
+
+// fake is a root in a directory that stands for a cgroup, with these controllers.
+func fake(t *testing.T, controllers ...string) *Root {
+	t.Helper()
+	old := isCage
+	isCage = func(dir string) bool { fi, err := os.Stat(dir); return err == nil && fi.IsDir() }
+	t.Cleanup(func() { isCage = old })
+	return &Root{log: zerolog.Nop(), dir: t.TempDir(), controllers: controllers, known: map[string]bool{}, left: map[string]int{}}
+}
+
+func put(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func get(t *testing.T, dir, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The kernel's files are read as they are; what a kernel does not have is 0.
+func TestUse(t *testing.T) {
+	r := fake(t)
+	c := &Cage{dir: r.dir, root: r}
+	if got := c.Use(); got != nil {
+		t.Errorf("without files: %+v", got)
+	}
+	put(t, r.dir, map[string]string{"cpu.stat": "usage_usec 3500\nuser_usec 2500\nsystem_usec 1000\n"})
+	if got, want := *c.Use(), (protocol.Cage{UserMS: 2, SystemMS: 1}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	put(t, r.dir, map[string]string{
+		"memory.current": "4096\n", "memory.peak": "8192\n", "pids.current": "3\n", "pids.peak": "max\n", "pids.events": "max 7\n",
+		"memory.events": "low 0\nhigh 2\nmax 9\noom 4\noom_kill 5\noom_group_kill 0\n",
+	})
+	want := protocol.Cage{UserMS: 2, SystemMS: 1, MemoryBytes: 4096, MemoryPeakBytes: 8192, PIDs: 3, OOMs: 4, OOMKills: 5, PIDsDenied: 7}
+	if got := *c.Use(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := (*Cage)(nil).Use(); got != nil {
+		t.Errorf("no cage uses %+v", got)
+	}
+}
+
+// A limit is written as the kernel takes it. What cannot be set is unsupported, and then
+// nothing is.
+func TestLimit(t *testing.T) {
+	r := fake(t, "cpu", "pids")
+	c := &Cage{dir: r.dir, root: r}
+	put(t, r.dir, map[string]string{"cpu.max": "", "cpu.weight": "", "pids.max": ""})
+	if err := c.Limit(protocol.Limits{CPUMax: of(1500), CPUWeight: of(20), PIDsMax: of(9)}); err != nil {
+		t.Fatal(err)
+	}
+	got := []string{get(t, r.dir, "cpu.max"), get(t, r.dir, "cpu.weight"), get(t, r.dir, "pids.max")}
+	if want := []string{"150000 100000", "20", "9"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	put(t, r.dir, map[string]string{"cpu.max": "", "cpu.weight": "", "pids.max": ""})
+	if err := c.Limit(protocol.Limits{CPUMax: of(0), CPUWeight: of(0), PIDsMax: of(0)}); err != nil {
+		t.Fatal(err)
+	}
+	got = []string{get(t, r.dir, "cpu.max"), get(t, r.dir, "cpu.weight"), get(t, r.dir, "pids.max")}
+	if want := []string{"max 100000", "100", "max"}; !slices.Equal(got, want) {
+		t.Errorf("none: got %q, want %q", got, want)
+	}
+	put(t, r.dir, map[string]string{"pids.max": ""})
+	if err := c.Limit(protocol.Limits{PIDsMax: of(9), MemoryMax: of(1 << 30)}); protocol.CodeOf(err) != protocol.CodeUnsupported || get(t, r.dir, "pids.max") != "" {
+		t.Errorf("without the controller: %v, pids.max %q", err, get(t, r.dir, "pids.max"))
+	}
+	if err := (*Cage)(nil).Limit(protocol.Limits{}); err != nil {
+		t.Errorf("no limits without a cage: %v", err)
+	}
+	if err := (*Cage)(nil).Limit(protocol.Limits{PIDsMax: of(9)}); protocol.CodeOf(err) != protocol.CodeUnsupported {
+		t.Errorf("a limit without a cage: %v", err)
+	}
+}
+
+// Limits that are asked for are refused where they cannot be set; those of the settings
+// are left out.
+func TestNew(t *testing.T) {
+	limits := protocol.Limits{PIDsMax: of(9)}
+	none := Open(Options{Setting: Off, Log: zerolog.Nop()})
+	if c, err := none.New("a", protocol.Limits{}, limits); c != nil || err != nil {
+		t.Errorf("off: %v, %v", c, err)
+	}
+	if _, err := none.New("a", limits, protocol.Limits{}); protocol.CodeOf(err) != protocol.CodeUnsupported || !strings.Contains(err.Error(), "off") {
+		t.Errorf("off, with limits: %v", err)
+	}
+	r := fake(t)
+	c, err := r.New("a", protocol.Limits{}, limits)
+	if err != nil || c.Dir() != filepath.Join(r.dir, "session-a") {
+		t.Errorf("%v, %v", c, err)
+	}
+	if _, err := r.New("b", limits, protocol.Limits{}); protocol.CodeOf(err) != protocol.CodeUnsupported {
+		t.Errorf("no controller: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(r.dir, "session-b")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a cage that was refused is left: %v", err)
+	}
+}
+
+// A successor finds a cage by its path, removes those that nobody has and nothing runs
+// in, and touches nothing else.
+func TestAdoptAndSweep(t *testing.T) {
+	r := fake(t)
+	for _, name := range []string{"session-mine", "session-empty", "session-busy", "session-busy/inner", "holdfast", "other"} {
+		if err := os.Mkdir(filepath.Join(r.dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, filepath.Join(r.dir, "session-busy"), map[string]string{"runs": ""}) // rmdir fails, as it does for a process
+	if c := r.Adopt(filepath.Join(r.dir, "session-mine")); c == nil {
+		t.Error("not adopted")
+	}
+	for _, dir := range []string{"session-gone", "holdfast", "/etc"} {
+		if c := r.Adopt(filepath.Join(r.dir, dir)); c != nil {
+			t.Errorf("%s is adopted", dir)
+		}
+	}
+	r.Sweep()
+	entries, err := os.ReadDir(r.dir)
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{"holdfast", "other", "session-busy", "session-mine"}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("left are %v, %v, want %v", left, err, want)
+	}
+	if got := r.Status().Left; len(got) > 0 {
+		t.Errorf("told at once: %v", got)
+	}
+	r.retry() // it may only have been on its way
+	if got, want := r.Status().Left, []string{filepath.Join(r.dir, "session-busy")}; !slices.Equal(got, want) {
+		t.Errorf("told %v, want %v", got, want)
+	}
+	if err := os.Remove(filepath.Join(r.dir, "session-busy", "runs")); err != nil {
+		t.Fatal(err)
+	}
+	r.retry()
+	if got := r.Status().Left; len(got) > 0 {
+		t.Errorf("gone, and told: %v", got)
+	}
+}
+
+// Only a cgroup that is delegated is used.
+func TestFind(t *testing.T) {
+	if dir, why := find(t.TempDir(), 0); dir != "" || !strings.Contains(why, "cgroup version 2") {
+		t.Errorf("a directory that is no cgroup: %q, %q", dir, why)
+	}
+	dir, why := find(Auto, 0)
+	t.Logf("of this process: %q, %q", dir, why)
+	if (dir == "") == (why == "") || dir != "" && !hasDelegateMark(dir) && !alone(dir, 0) {
+		t.Errorf("%s is used, and not delegated: %q", dir, why)
+	}
+}
