@@ -202,7 +202,8 @@ func (a *app) build(s *serving, dirs config.Dirs, cfg config.Config, secret stri
 		Link: s.links, Policy: decides(s.policy), Token: token, PlaceKey: token, Web: address, Secret: secret, EarlyExit: cfg.EarlyExit, Limits: cfg.Limits,
 		Integrate: shellint.Scripts{Runtime: dirs.Runtime}.Apply, Asked: shellint.Asked, Agent: followAgent(dirs, cfg), Log: s.log,
 	})
-	numbers := metrics.New(metrics.Config{Version: version.String(), Proxy: s.numbers, Supervisor: s.links.Stats})
+	numbers := metrics.New(metrics.Config{Version: version.String(), Proxy: s.numbers, Supervisor: s.links.Stats,
+		Sessions: func(ctx context.Context) ([]protocol.SessionInfo, error) { return s.links.List(ctx, "") }})
 	return web.Config{
 		Server: s.server, Metrics: numbers.Text, Health: s.links.Answers, Token: token, Refused: s.server.Refused, Log: s.log,
 	}, nil

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,12 +69,27 @@ func printStatus(out io.Writer, s *client.Status, held error) error {
 	}
 	line("supervisor", *s.Supervisor)
 	fmt.Fprintln(out, "keeper     ", keeperText(s.Supervisor))
+	if c := s.Supervisor.Cages; c != nil {
+		fmt.Fprintln(out, "cages      ", cagesText(c))
+	}
 	skew := "none"
 	if s.Proxy.Version != s.Supervisor.Version {
 		skew = "versions differ; they speak protocol " + agreed(s)
 	}
 	_, err := fmt.Fprintf(out, "sessions    %d running, %d clients, skew: %s\n", s.Supervisor.Sessions, s.Proxy.Clients, skew)
 	return err
+}
+
+// cagesText says whether sessions have control groups of their own.
+func cagesText(c *protocol.CagesStatus) string {
+	if c.Dir == "" {
+		return "none, so that sessions have no limits; proxy doctor says why"
+	}
+	text := "one for each session, with limits of " + cmp.Or(strings.Join(c.Controllers, ", "), "nothing")
+	if len(c.Left) > 0 {
+		text += fmt.Sprintf("; %d of ended sessions in which processes run on", len(c.Left))
+	}
+	return text
 }
 
 // keeperText says what becomes of the sessions if the supervisor dies.

@@ -178,7 +178,7 @@ func TestHealthy(t *testing.T) {
 	for _, f := range found {
 		checks = append(checks, f.Check)
 	}
-	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper reports proxy skew orphans"; got != want {
+	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper cages reports proxy skew orphans"; got != want {
 		t.Errorf("checks %s, want %s", got, want)
 	}
 }
@@ -350,6 +350,21 @@ func TestFindings(t *testing.T) {
 			s.Keeper.Starts, s.Keeper.Last = 2, "SIGSEGV"
 			m.asked(s, nil)
 		}, "keeper", Note, "started 2 times, and the one before ended: SIGSEGV", "supervisor.crash"},
+		{"sessions without control groups", func(m *machine) {
+			s := supervisor("v2")
+			s.Cages = &protocol.CagesStatus{Off: "the cgroup /x is not delegated"}
+			m.asked(s, nil)
+		}, "cages", Note, "and so no limits: the cgroup /x is not delegated", "systemd-run --user --scope -p Delegate=yes supervisor"},
+		{"control groups with some limits", func(m *machine) {
+			s := supervisor("v2")
+			s.Cages = &protocol.CagesStatus{Dir: "/x", Controllers: []string{"memory", "pids"}}
+			m.asked(s, nil)
+		}, "cages", Note, "in /x, with limits of memory, pids only", "user@.service"},
+		{"a control group that is left", func(m *machine) {
+			s := supervisor("v2")
+			s.Cages = &protocol.CagesStatus{Dir: "/x", Controllers: []string{"cpu", "memory", "pids"}, Left: []string{"/x/session-a"}}
+			m.asked(s, nil)
+		}, "cages", Note, "the control group of sessions that have ended: /x/session-a", "kill ID --all"},
 		{"a crash loop", func(m *machine) {
 			m.ends(10)
 			m.asked(nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, "held"))

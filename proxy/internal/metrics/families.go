@@ -2,6 +2,9 @@ package metrics
 
 import (
 	"cmp"
+	"context"
+	"maps"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -128,6 +131,57 @@ func rules(p *policyhost.Stats) snapshot {
 		by(counter("policy_failures_total", "Questions that it did not answer, by method; a refusal is an answer.", 0), "method", failures),
 		by(counter("policy_timeouts_total", "Those of them for which the answer came too late.", 0), "method", timeouts),
 		counter("policy_events_dropped_total", "Events that it was not told of.", p.EventsDropped),
+	}
+}
+
+// maxWorkspaces is how many workspaces have numbers of their own; the numbers of all
+// others, those with the last names, are one.
+const maxWorkspaces = 100
+
+// workspaces is what the sessions use by the kernel's counts, for each workspace that a
+// policy tells apart; without a policy for all of them, as anybody may choose a label.
+func (m *Maker) workspaces(ctx context.Context, answers bool) snapshot {
+	if m.cfg.Sessions == nil || !answers {
+		return nil
+	}
+	all, err := m.cfg.Sessions(ctx)
+	if err != nil {
+		return nil
+	}
+	apart := m.cfg.Proxy().Policy != nil
+	names := map[string]bool{}
+	for _, s := range all {
+		if s.Cage != nil && apart {
+			names[s.Labels[protocol.LabelWorkspace]] = true
+		}
+	}
+	sorted := slices.Sorted(maps.Keys(names))
+	own := sorted[:min(len(sorted), maxWorkspaces)]
+	memory, pids, cpu, sessions := map[string]uint64{}, map[string]uint64{}, map[string]float64{}, map[string]int{}
+	for _, s := range all {
+		if s.Cage == nil {
+			continue
+		}
+		workspace := ""
+		if apart {
+			if workspace = s.Labels[protocol.LabelWorkspace]; !slices.Contains(own, workspace) {
+				workspace = "(others)"
+			}
+		}
+		sessions[workspace]++
+		memory[workspace] += s.Cage.MemoryBytes
+		pids[workspace] += s.Cage.PIDs
+		cpu[workspace] += float64(s.Cage.UserMS+s.Cage.SystemMS) / 1000
+	}
+	if len(sessions) == 0 {
+		return nil
+	}
+	const label = "workspace"
+	return snapshot{
+		by(gauge("workspace_sessions", "Running sessions with a control group of their own, by workspace.", 0), label, sessions),
+		by(gauge("workspace_memory_bytes", "Memory that all of those sessions use, with cached files.", 0), label, memory),
+		by(gauge("workspace_pids", "Processes and threads of those sessions.", 0), label, pids),
+		by(gauge("workspace_cpu_seconds", "Processor time of those sessions since their start; what has ended is not in it.", 0), label, cpu),
 	}
 }
 

@@ -1,7 +1,8 @@
 // Package metrics makes Prometheus' text of the numbers of both processes: the
 // supervisor gives numbers, and here they get names.
 //
-// Invariant: a label's value is one of a set that we know, or a version of ours.
+// Invariant: a label's value is one of a set that we know, a version of ours, or a
+// workspace that a policy tells apart.
 // A session's id, its labels, a path or what was typed is never one: who may read
 // the numbers shall not learn from them what is done here.
 //
@@ -31,6 +32,8 @@ type Config struct {
 	Version    string
 	Proxy      func() Proxy
 	Supervisor func(context.Context) (*link.StatsReport, error)
+	// Sessions returns all sessions with what they use; nil tells nothing of that.
+	Sessions func(context.Context) ([]protocol.SessionInfo, error)
 }
 
 // Proxy is the proxy's own numbers.
@@ -85,6 +88,6 @@ func (m *Maker) gatherer(ctx context.Context) prometheus.Gatherer {
 	stats, err := m.cfg.Supervisor(ctx)
 	answers := err == nil || protocol.CodeOf(err) == protocol.CodeUnsupported // by one that is older
 	now := prometheus.NewRegistry()
-	now.MustRegister(slices.Concat(m.proxy(answers), supervisor(stats)))
+	now.MustRegister(slices.Concat(m.proxy(answers), supervisor(stats), m.workspaces(ctx, answers)))
 	return prometheus.Gatherers{m.own, now}
 }

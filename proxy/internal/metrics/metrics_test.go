@@ -3,6 +3,7 @@ package metrics
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +140,39 @@ func TestLint(t *testing.T) {
 	}
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// What sessions use is told by workspace where a policy tells them apart, and of so many.
+func TestWorkspaces(t *testing.T) {
+	m := maker(full, nil)
+	caged := func(workspace string, n uint64) protocol.SessionInfo {
+		return protocol.SessionInfo{
+			ID: "secret", Labels: map[string]string{protocol.LabelWorkspace: workspace},
+			Cage: &protocol.Cage{MemoryBytes: n, PIDs: 2 * n, UserMS: 1000, SystemMS: 500},
+		}
+	}
+	all := []protocol.SessionInfo{caged("a", 1), caged("a", 2), caged("b", 4), {ID: "without"}}
+	m.cfg.Sessions = func(context.Context) ([]protocol.SessionInfo, error) { return all, nil }
+	got := lines(t, m)
+	for name, want := range map[string]float64{
+		"holdfast_workspace_memory_bytes workspace=a": 3, "holdfast_workspace_memory_bytes workspace=b": 4,
+		"holdfast_workspace_pids workspace=a": 6, "holdfast_workspace_cpu_seconds workspace=a": 3, "holdfast_workspace_sessions workspace=a": 2,
+	} {
+		if n, ok := got[name]; n != want || !ok {
+			t.Errorf("%s is %v, want %v", name, n, want)
+		}
+	}
+	for i := range maxWorkspaces {
+		all = append(all, caged(fmt.Sprintf("b%03d", i), 8))
+	}
+	if got := lines(t, m)["holdfast_workspace_memory_bytes workspace=(others)"]; got != 16 {
+		t.Errorf("the last two workspaces use %v, want 16", got)
+	}
+	proxy := m.cfg.Proxy
+	m.cfg.Proxy = func() Proxy { p := proxy(); p.Policy = nil; return p }
+	if got := lines(t, m)["holdfast_workspace_memory_bytes workspace="]; got != 7+8*maxWorkspaces {
+		t.Errorf("without a policy all use %v", got)
 	}
 }
 

@@ -1,6 +1,8 @@
 package postmortem
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -63,6 +65,27 @@ func TestKilled(t *testing.T) {
 	} {
 		if got := killed([]byte(tt.log), 4242, tt.since); got != tt.want {
 			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestOOMKilled(t *testing.T) {
+	const line = "<6>[  100.6] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/h/session-1,task_memcg=/h/session-1,task=hog,pid=42,uid=0\n"
+	const below = "<6>[  100.7][  T9] oom-kill:constraint=CONSTRAINT_NONE,global_oom,task_memcg=/h/session-1/inner,task=a,pid=7,b,pid=43,uid=0\n"
+	for _, tt := range []struct {
+		name, log, cgroup string
+		want              []string
+	}{
+		{"one", line, "session-1", []string{"hog (pid 42)"}},
+		{"below, with an odd name", line + below, "session-1", []string{"hog (pid 42)", "a,pid=7,b (pid 43)"}},
+		{"another", line + below, "session-12", nil},
+		{"of a name", "<6>[1.0] x: oom-kill:,task_memcg=/session-1,task=hog,pid=42,uid=0\n", "session-1", nil},
+		{"cut", line[:len(line)-20], "session-1", nil},
+		{"more than are told", strings.Repeat(line, 20), "session-1", slices.Repeat([]string{"hog (pid 42)"}, 8)},
+		{"nothing", "", "session-1", nil},
+	} {
+		if got := oomKilled([]byte(tt.log), tt.cgroup); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }

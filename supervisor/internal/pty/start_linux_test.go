@@ -16,6 +16,26 @@ func TestOOMScore(t *testing.T) {
 	}
 }
 
+// What a child starts at once is chosen before the supervisor as well, even if that was
+// protected: the score is the child's from the fork on.
+func TestOOMScoreOfGrandchildren(t *testing.T) {
+	before := score(t, "self")
+	if os.WriteFile(scoreFile, []byte("-500"), 0) != nil {
+		t.Skip("only root may lower the score")
+	}
+	defer func() { _ = setOOMScore(before) }()
+	p := run(t, script("cat /proc/self/oom_score_adj; echo READY; exec sleep 1000"))
+	if got := until(t, p, "READY"); !strings.HasPrefix(got, strconv.Itoa(oomRaise)+"\r\n") {
+		t.Errorf("the child's first child has %q, want %d", got, oomRaise)
+	}
+	if got := score(t, strconv.Itoa(p.PID())); got != oomRaise {
+		t.Errorf("the child has %d, want %d", got, oomRaise)
+	}
+	if got := score(t, "self"); got != -500 {
+		t.Errorf("our own is %d, and was -500", got)
+	}
+}
+
 func score(t *testing.T, pid string) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + pid + "/oom_score_adj")
