@@ -61,7 +61,7 @@ func (s *Session) acceptFrom(a *Attachment, offset uint64, p []byte) (int, error
 }
 
 // nextReport returns where in p the first report begins that is not for the
-// program as it is, and its length: one of focus, or DA1 of a terminal that has
+// program as it is, and its length: one of focus, or DA1 or DA2 of a terminal that has
 // more than the core keeps. It returns the length of p if there is none. Pasted
 // text is no report.
 func (a *Attachment) nextReport(p []byte, focus bool) (at, length int) {
@@ -81,8 +81,8 @@ func (a *Attachment) nextReport(p []byte, focus bool) (at, length int) {
 		case pasting:
 		case focus && (bytes.HasPrefix(rest, focusIn) || bytes.HasPrefix(rest, focusOut)):
 			return i, reportFocus
-		case bytes.HasPrefix(rest, da1Begins):
-			if n := csiReportLen(rest); n > 0 && rest[n-1] == 'c' && len(withoutMargins(rest[:n])) < n {
+		case bytes.HasPrefix(rest, da1Begins), bytes.HasPrefix(rest, da2Begins):
+			if n := csiReportLen(rest); n > 0 && rest[n-1] == 'c' && !bytes.Equal(withoutMargins(rest[:n]), rest[:n]) {
 				return i, n
 			}
 		}
@@ -90,21 +90,36 @@ func (a *Attachment) nextReport(p []byte, focus bool) (at, length int) {
 	return len(p), 0
 }
 
-// withoutMargins returns the answer to DA1 of a terminal without what the core
-// does not keep: 21, left and right margins, and 28, rectangles. A program that
-// used them would have the viewer show another screen than the session's.
+// withoutMargins returns the answer to DA1 or DA2 of a terminal without what the
+// core does not keep: left and right margins (21 in DA1) and rectangles (28). A
+// program that used them would have the viewer show another screen than the
+// session's. tmux also goes by DA2: a VT420 (41), as xterm calls itself, or a later
+// one has both. It becomes a VT320, which has neither.
 //
 // The session does not answer DA1 itself if a viewer answers: many programs ask
 // it last, and know from its answer that no other answer comes. An answer in two
 // pieces stays as it is.
 func withoutMargins(report []byte) []byte {
+	if bytes.HasPrefix(report, da2Begins) {
+		kind, rest, ok := bytes.Cut(report[len(da2Begins):], []byte(";"))
+		switch string(kind) {
+		case "41", "61", "64", "65": // VT420, VT510, VT520, VT525
+			if ok {
+				return append(append(bytes.Clone(da2Begins), "24;"...), rest...)
+			}
+		}
+		return report
+	}
 	params := bytes.Split(report[len(da1Begins):len(report)-1], []byte(";"))
 	kept := slices.DeleteFunc(params, func(p []byte) bool { return string(p) == "21" || string(p) == "28" })
 	out := append(bytes.Clone(da1Begins), bytes.Join(kept, []byte(";"))...)
 	return append(out, 'c')
 }
 
-var da1Begins = []byte("\x1b[?")
+var (
+	da1Begins = []byte("\x1b[?")
+	da2Begins = []byte("\x1b[>")
+)
 
 // passed notes whether what a has typed so far ends within a paste.
 func (a *Attachment) passed(p []byte) {

@@ -91,7 +91,9 @@ func TestViewerGrantsNoMargins(t *testing.T) {
 		}
 		for _, tt := range []struct{ name, typed, want string }{
 			{"xterm", "\x1b[?64;1;2;6;9;15;16;17;18;21;22;28c", "\x1b[?64;1;2;6;9;15;16;17;18;22c"},
-			{"within other input", "a\x1b[>41;390;0c\x1b[?21;28cb", "a\x1b[>41;390;0c\x1b[?cb"},
+			{"within other input", "a\x1b[>0;390;0c\x1b[?21;28cb", "a\x1b[>0;390;0c\x1b[?cb"},
+			{"a VT420 by DA2", "\x1b[>41;390;0c", "\x1b[>24;390;0c"},
+			{"other answers to DA2", "\x1b[>0;276;0c\x1b[>77;30600;0c\x1b[>84;0;0c\x1b[>1;4000;29c", "\x1b[>0;276;0c\x1b[>77;30600;0c\x1b[>84;0;0c\x1b[>1;4000;29c"},
 			{"a terminal without margins", "\x1b[?1;2c", "\x1b[?1;2c"},
 			{"another report with 21", "\x1b[?21u\x1b[21;1R", "\x1b[?21u\x1b[21;1R"},
 			{"pasted", "\x1b[200~\x1b[?21c\x1b[201~\x1b[?1;21c", "\x1b[200~\x1b[?21c\x1b[201~\x1b[?1c"},
