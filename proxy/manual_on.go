@@ -62,7 +62,7 @@ var manualSections = []manual.Section{
 			{Word: "HOLDFAST_DIR", Text: "The directory for everything; --dir goes before it."},
 			{Word: "HOLDFAST_SUPERVISOR", Text: "The supervisor's program, where it is not beside this one."},
 			{Word: "HOLDFAST_SESSION", Text: "Set in a session: its id."},
-			{Word: "XDG_RUNTIME_DIR, XDG_STATE_HOME, XDG_CONFIG_HOME", Text: "Where the user's directories are; holdfast has one in each."},
+			{Word: "XDG_RUNTIME_DIR, XDG_STATE_HOME, XDG_CONFIG_HOME", Text: "Where the user's directories are; holdfast has one in each. Without the first, on Linux, /run/user/UID counts."},
 			{Word: "NO_COLOR", Text: "If it is set, search prints no colours."},
 		}},
 	{Title: "FILES", Text: "With HOLDFAST_DIR or --dir they are all in that directory. On macOS they are in " +

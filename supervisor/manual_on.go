@@ -40,7 +40,7 @@ var manualSections = []manual.Section{
 	}},
 	{Title: "ENVIRONMENT", Text: "Each setting among the options has a variable: HOLDFAST_GRACE is --grace. Besides:", Items: []manual.Item{
 		{Word: "HOLDFAST_DIR", Text: "The directory for everything."},
-		{Word: "XDG_RUNTIME_DIR, XDG_STATE_HOME, XDG_CONFIG_HOME", Text: "Where the user's directories are; holdfast has one in each."},
+		{Word: "XDG_RUNTIME_DIR, XDG_STATE_HOME, XDG_CONFIG_HOME", Text: "Where the user's directories are; holdfast has one in each. Without the first, on Linux, /run/user/UID counts."},
 	}},
 	{Title: "FILES", Items: []manual.Item{
 		{Word: "$XDG_RUNTIME_DIR/holdfast/supervisor.sock", Text: "The socket that proxies connect to."},

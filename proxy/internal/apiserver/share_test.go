@@ -243,6 +243,21 @@ func TestCookieStandsForSecret(t *testing.T) {
 	}
 }
 
+// To sign out all browsers ends the connections of cookies, and no other.
+func TestSignOut(t *testing.T) {
+	w := newWorld(t, nil)
+	page := w.connect(Origin{Transport: TransportWeb, Trusted: true, Cookie: true})
+	page.hello()
+	others := []*client{w.by(sharing("mine", "life-mine", time.Hour)), w.by(Origin{Transport: TransportWeb, Trusted: true}), w.by(Origin{Transport: TransportUnix, Trusted: true})}
+	w.server.SignOut()
+	page.wantError(protocol.CodeUnauthorized)
+	testkit.Eventually(t, patience, func() bool { return w.server.Clients() == len(others) }, "the page's connection ends")
+	for _, c := range others {
+		c.send(api.Status{Request: req("s")})
+		c.mustNext()
+	}
+}
+
 // A connection with a link is moved with what restricts it, and to no proxy that
 // would not know of that.
 func TestShareMoves(t *testing.T) {
