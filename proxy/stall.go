@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"time"
 )
 
@@ -51,7 +50,7 @@ func (t *terminal) overlay(text string) {
 		if text == "" {
 			text = "[it answers again]"
 		}
-		fmt.Fprintln(os.Stderr, "proxy:", text)
+		fmt.Fprintln(stderr, "proxy:", text)
 		return
 	}
 	if text == "" {

@@ -130,7 +130,7 @@ func (v *viewer) show() error {
 			}
 		case client.Missed:
 			if !v.term.isTerminal() { // a terminal is shown the screen as it is now
-				fmt.Fprintf(os.Stderr, "proxy: %d bytes of the output were skipped, because they were not read in time\n", m.Missed)
+				fmt.Fprintf(stderr, "proxy: %d bytes of the output were skipped, because they were not read in time\n", m.Missed)
 			}
 			v.term.clear(!m.ScreenOnly)
 		case client.Warned:

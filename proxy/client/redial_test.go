@@ -17,6 +17,10 @@ import (
 	"holdfast/shared/testkit"
 )
 
+// unreachable is what a proxy answers while its supervisor is away: the request may be made
+// again. One that a supervisor may have died of is not retryable.
+var unreachable = protocol.Error{Code: protocol.CodeSupervisorUnreachable, Message: "the supervisor cannot be reached", Retryable: true}
+
 // A proxy that goes away in the middle of anybody's beginning is no failure:
 // its successor is asked.
 func TestGoawayAtTheBeginning(t *testing.T) {
@@ -184,11 +188,11 @@ func TestSupervisorAway(t *testing.T) {
 	f, a, p := view(t)
 	p.output(frame.Output, 0, "abc")
 	n := uint32(number)
-	p.send(api.Error{Attachment: &n, Error: *protocol.ErrSupervisorUnreachable})
+	p.send(api.Error{Attachment: &n, Error: unreachable})
 	p = f.accept()
 	m := want[*api.Attach](p)
 	equal(t, "resume", *m.Resume, protocol.Resume{Instance: "i", Offset: 3})
-	p.answer(m, &api.Error{Error: *protocol.ErrSupervisorUnreachable})
+	p.answer(m, &api.Error{Error: unreachable})
 	p = f.accept()
 	p.answer(want[*api.Attach](p), &api.Attached{Attachment: number, AttachInfo: exact(3)})
 	p.output(frame.Output, 3, "def")

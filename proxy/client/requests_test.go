@@ -337,7 +337,7 @@ func TestAwaitAsksAgain(t *testing.T) {
 	want[*api.Await](p)
 	_ = p.Close()
 	p = f.accept()
-	p.answer(want[*api.Await](p), &api.Error{Error: *protocol.ErrSupervisorUnreachable})
+	p.answer(want[*api.Await](p), &api.Error{Error: unreachable})
 	m := want[*api.Await](p)
 	if m.TimeoutMS == nil || *m.TimeoutMS > time.Hour.Milliseconds() || !reflect.DeepEqual(m.AwaitSpec, spec) {
 		t.Errorf("asked %+v", m)
@@ -364,7 +364,7 @@ func TestWaitAsksAgain(t *testing.T) {
 	}
 	_ = p.Close()
 	p = f.accept()
-	p.answer(want[*api.Wait](p), &api.Error{Error: *protocol.ErrSupervisorUnreachable})
+	p.answer(want[*api.Wait](p), &api.Error{Error: unreachable})
 	p.answer(want[*api.Wait](p), &api.Waited{SessionID: "s", Exit: protocol.ExitRecord{ExitCode: 3}})
 	if got, err := wait(); err != nil || got.ExitCode != 3 {
 		t.Errorf("got %+v, %v, want code 3", got, err)
@@ -399,7 +399,7 @@ func TestTypeGoesOn(t *testing.T) {
 	p = f.accept()
 	m := want[*api.Input](p)
 	check(m, 2, "cdef")
-	p.answer(m, &api.Error{Error: *protocol.ErrSupervisorUnreachable})
+	p.answer(m, &api.Error{Error: unreachable})
 	m = want[*api.Input](p)
 	check(m, 2, "cdef")
 	p.answer(m, &api.Accepted{Offset: 6})
@@ -441,7 +441,7 @@ func TestEventsResume(t *testing.T) {
 	p = f.accept()
 	m = want[*api.Events](p)
 	equal(t, "again", *m, api.Events{Request: m.Request, Instance: "v", After: 12})
-	p.answer(m, &api.Error{Error: *protocol.ErrSupervisorUnreachable})
+	p.answer(m, &api.Error{Error: unreachable})
 	p = f.accept()
 	m = want[*api.Events](p)
 	equal(t, "once more", *m, api.Events{Request: m.Request, Instance: "v", After: 12})

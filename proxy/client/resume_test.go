@@ -200,7 +200,7 @@ func (w *world) live(p *peer) {
 		return
 	}
 	if w.rnd.IntN(5) == 0 {
-		_ = out.write(p.control(api.Error{Request: attach.Request, Error: *protocol.ErrSupervisorUnreachable}))
+		_ = out.write(p.control(api.Error{Request: attach.Request, Error: unreachable}))
 		return
 	}
 	var offset uint64

@@ -50,7 +50,7 @@ func TestPasteAsksAgain(t *testing.T) {
 	p = f.accept()
 	for _, answer := range []request{
 		&api.Error{Error: protocol.Error{Code: protocol.CodeInputFull, Offset: new(uint64(0)), Retryable: true}},
-		&api.Error{Error: *protocol.ErrSupervisorUnreachable},
+		&api.Error{Error: unreachable},
 		&api.Accepted{Offset: 3},
 	} {
 		m := want[*api.Input](p)

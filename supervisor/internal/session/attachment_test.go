@@ -236,9 +236,9 @@ func TestSameWriter(t *testing.T) {
 	}
 
 	again.a.Close()
-	watcher := look(t, s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, Writer: "w"})
+	watcher := look(t, s, protocol.AttachSpec{Mode: protocol.ModeReadOnly, Writer: "r"})
 	look(t, s, protocol.AttachSpec{Mode: protocol.ModeExclusive})
-	_, _, err = s.Attach(protocol.AttachSpec{Writer: "w"})
+	_, _, err = s.Attach(protocol.AttachSpec{Writer: "r"})
 	wantCode(t, "another is there", err, protocol.CodeAlreadyAttached)
 	if over, err := watcher.drain(); over || err != nil {
 		t.Errorf("watcher: over %v, %v; want a refused attach to change nothing", over, err)

@@ -227,7 +227,10 @@ func (m *sim) told(c *client) error {
 // attach attaches anew or resumes, in whatever mode, and knows who has to go.
 func (m *sim) attach(c *client) error {
 	spec := c.spec
-	spec.Mode = []protocol.Mode{"", "", "", protocol.ModeShared, protocol.ModeExclusive, protocol.ModeReadOnly}[m.rnd.IntN(6)]
+	spec.Mode = []protocol.Mode{"", "", protocol.ModeShared, protocol.ModeExclusive}[m.rnd.IntN(4)]
+	if c == m.clients[len(m.clients)-1] {
+		spec.Mode = protocol.ModeReadOnly // always: a writer that may type does not come back to look
+	}
 	spec.Steal = m.rnd.IntN(2) == 0
 	if m.rnd.IntN(4) > 0 {
 		spec.Resume = c.left
@@ -307,7 +310,7 @@ func (m *sim) attachAs(c *client, spec protocol.AttachSpec) error {
 	if c.v != nil {
 		c.v.a.Close() // the newer one has its place: it disturbs nothing
 	}
-	if v.info.InputOffset != c.accepted {
+	if spec.Writer != "" && v.info.InputOffset != c.accepted {
 		return fmt.Errorf("attached with %d bytes of input accepted, want %d", v.info.InputOffset, c.accepted)
 	}
 	if got := v.info.Session.Size; got != m.sizes.now {
@@ -552,7 +555,7 @@ func (m *sim) ends() (want protocol.ExitRecord, err error) {
 func (m *sim) last(c *client) error {
 	if c.v == nil && c.left != nil && !isClosed(m.s.gone) {
 		spec := c.spec
-		spec.Resume, spec.Mode, spec.View = c.left, protocol.ModeReadOnly, ""
+		spec.Resume, spec.Mode, spec.View, spec.Writer = c.left, protocol.ModeReadOnly, "", "" // it has no say any more
 		if err := m.attachAs(c, spec); err != nil {
 			return err
 		}
