@@ -60,7 +60,10 @@ func TestReopenFails(t *testing.T) {
 					t.Errorf("got %v, want the life that lived", err)
 				}
 				time.Sleep(2 * asideTime)
-				if n := len(tb.aside); n != 0 {
+				tb.mu.Lock()
+				n := len(tb.aside)
+				tb.mu.Unlock()
+				if n != 0 {
 					t.Errorf("%d lives are aside for good", n)
 				}
 				if !tt.back && !isClosed(first.gone) {
