@@ -101,7 +101,7 @@ func keep(o *options) error {
 }
 
 // claimTime is how long a keeper that is about to end is waited for.
-const claimTime = 2 * time.Second
+const claimTime = time.Second
 
 // claimPlace returns the file of the lock that says that this directory has a keeper,
 // or an error if it has another one. Nothing is started before. A keeper that goes on after another program

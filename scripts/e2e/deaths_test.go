@@ -119,7 +119,7 @@ const deathEvery = 200 * time.Millisecond
 // keeper and the supervisor do not die together: one waits for the other to have all.
 // demand: S10
 func TestDeathsAtRandom(t *testing.T) {
-	lasts := 5 * time.Second
+	lasts := 3 * time.Second
 	if s := os.Getenv("HOLDFAST_DEATHS_TIME"); s != "" {
 		var err error
 		if lasts, err = time.ParseDuration(s); err != nil {

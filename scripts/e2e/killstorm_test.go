@@ -71,6 +71,9 @@ func TestKillStorm(t *testing.T) {
 		s.shells = append(s.shells, p)
 		w.sessions = append(w.sessions, p)
 	}
+	if r, keeper := s.world.run("supervisor"), s.only("keeper"); r.code != 69 || !strings.Contains(r.errout, fmt.Sprintf("process %d", keeper.pid)) {
+		t.Errorf("a second keeper: %v, want 69 and the first, %d", r, keeper.pid)
+	}
 	n := number(t, "HOLDFAST_KILLS", 15)
 	for i := 0; i < n && !t.Failed(); i++ {
 		if i%3 == 0 {
@@ -209,6 +212,9 @@ func (s *stormy) check(i int) {
 		if !p.running() {
 			s.t.Errorf("after kill %d: the shell of s%d, %d, has ended", i, k, p.pid)
 		}
+	}
+	if _, err := os.Lstat(s.path("supervisor.sock")); err != nil {
+		s.t.Errorf("after kill %d: %v", i, err)
 	}
 	if !eventually(func() bool { return len(s.running("keeper")) <= 1 }) {
 		s.t.Errorf("after kill %d: %v keep", i, s.running("keeper"))
