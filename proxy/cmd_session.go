@@ -139,10 +139,13 @@ func (a *app) killCommand() *cobra.Command {
 		}
 		return nil
 	}
-	cmd.Example = "  proxy kill build --signal INT   # as ctrl-c does\n  proxy kill build --grace 2s"
+	cmd.Example = "  proxy kill build --signal INT   # as ctrl-c does\n  proxy kill build --grace 2s\n  proxy kill build --all          # its daemons, too"
 	cmd.Long = "End a session: SIGHUP to all of its process groups, a grace, then SIGKILL.\n\n" +
 		"With --signal alone that signal is sent and nothing else happens; with --signal\n" +
-		"and --grace it takes the place of SIGHUP."
+		"and --grace it takes the place of SIGHUP.\n\n" +
+		"With --all everything that the session has started is ended, also daemons that have\n" +
+		"left its terminal, and also after the session has exited. That needs a control group\n" +
+		"of its own: proxy doctor says whether sessions have one."
 	cmd.Flags().DurationVar(&grace, "grace", 250*time.Millisecond, "time from the soft signal to SIGKILL")
 	cmd.Flags().StringVar(&signal, "signal", "", "a `signal`: INT, SIGUSR1, 10")
 	cmd.Flags().BoolVar(&all, "all", false, "end everything that it has started, also what has left its terminal")
