@@ -208,6 +208,9 @@ func TestCost(t *testing.T) {
 	}
 	c := cost{fill: 1 << 20, time: map[string]float64{}, memory: map[string]float64{}}
 	seeds := uint64(12)
+	if raceEnabled {
+		seeds = 2 // it says nothing of the cost then
+	}
 	if n, err := strconv.ParseUint(os.Getenv("HOLDFAST_COST"), 10, 32); err == nil {
 		seeds, c.fill = n, 12<<20
 	}
