@@ -99,16 +99,29 @@ func (o *attachOptions) request(s *protocol.SessionInfo, t *terminal) client.Att
 func (a *app) attachCommand() *cobra.Command {
 	o := &attachOptions{}
 	cmd := &cobra.Command{
-		Use:   "attach ID",
+		Use:   "attach [ID]",
 		Short: "Attach this terminal to a session; exits with the child's code",
-		Long: "Attach this terminal to a session until it ends, or until the detach keys; exits with the child's code.\n\n" +
+		Long: "Attach this terminal to a session until it ends, or until the detach keys; exits with the child's code. Without an ID\n" +
+			"it is the only session that runs, or of several the one that printed or was typed into last.\n\n" +
 			"If the output goes to a pipe or a file and nobody else is attached, the session waits for whoever reads there,\n" +
 			"at most 10 s at a time, and other viewers need --read-only or --steal meanwhile. What is skipped all the same is\n" +
 			"told on standard error.",
 		Example:           "  proxy attach build               # ctrl-\\ d detaches\n  proxy attach build --read-only   # look, and let others type",
-		Args:              cobra.ExactArgs(1),
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.sessionIDs(alive),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				if err := o.check(); err != nil {
+					return err
+				}
+				return a.withClient(cmd.Context(), func(c *client.Client) error {
+					id, err := lastSession(cmd.Context(), c)
+					if err != nil {
+						return err
+					}
+					return a.attachTo(cmd.Context(), c, &protocol.SessionInfo{ID: id}, o)
+				})
+			}
 			id, err := sessionID(args[0])
 			if err := errors.Join(err, o.check(), notItself(id)); err != nil {
 				return err
@@ -120,6 +133,25 @@ func (a *app) attachCommand() *cobra.Command {
 	}
 	o.flags(cmd)
 	return cmd
+}
+
+// lastSession is the session that attach means without an id: of those that run, and are
+// not the one that this terminal is, the one with the last input or output.
+func lastSession(ctx context.Context, c *client.Client) (protocol.SessionID, error) {
+	all, err := c.List(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	var last *protocol.SessionInfo
+	for i, s := range all {
+		if alive(s.State) && notItself(s.ID) == nil && (last == nil || s.LastIOAt.After(last.LastIOAt)) {
+			last = &all[i]
+		}
+	}
+	if last == nil {
+		return "", &exitError{exitNoInput, "no session runs to attach to; proxy new starts one"}
+	}
+	return last.ID, nil
 }
 
 func notItself(id protocol.SessionID) error {

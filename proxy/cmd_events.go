@@ -60,11 +60,11 @@ func (a *app) eventsCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", true, "go on with what happens (the default)")
 	f.Uint64Var(&o.after, "after", 0, "begin behind the event with this `number`; 0 is all that are kept")
-	f.DurationVar(&o.since, "since", 0, "begin with what has happened in this `time`")
+	spanVar(f, &o.since, "since", 0, "begin with what has happened in this `time`")
 	f.StringVar(&o.session, "session", "", "only of the session with this `id`")
 	f.StringSliceVar(&o.kinds, "kind", nil, "only of these `kinds`: "+strings.Join(eventKinds, ", "))
 	f.IntVar(&o.count, "count", 0, "end after so many (default never)")
-	f.DurationVar(&o.timeout, "timeout", 0, "end after this `time` (default never)")
+	spanVar(f, &o.timeout, "timeout", 0, "end after this `time` (default never)")
 	for _, name := range []string{"follow", "after", "since", "count", "timeout"} {
 		f.Lookup(name).DefValue = zeroOf[f.Lookup(name).Value.Type()] // not shown
 	}

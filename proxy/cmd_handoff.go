@@ -10,9 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"holdfast/protocol"
 	"holdfast/proxy/internal/daemon"
@@ -32,6 +34,22 @@ type handoffOptions struct {
 	timeout    time.Duration
 	quiet      bool   // nothing is printed
 	web        string // where the successor is to serve the page, "" where that is not told
+}
+
+func (a *app) handoffCommand() *cobra.Command {
+	var o handoffOptions
+	cmd := &cobra.Command{
+		Use:   "handoff",
+		Short: "Replace the running proxy by this program; no connection is lost",
+		Long: "Start this program as the successor of the running proxy. It takes over the listening sockets and all live connections;\n" +
+			"if it fails, the old proxy serves on. proxy --handoff is the same.",
+		Example: "  proxy handoff --dry-run\n  proxy handoff",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.handoff(cmd.Context(), &o) },
+	}
+	o.flags(cmd)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.TrimPrefix(f.Usage, "with --handoff: ") })
+	return cmd
 }
 
 func (o *handoffOptions) flags(cmd *cobra.Command) {

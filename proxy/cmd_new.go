@@ -20,6 +20,7 @@ import (
 type newOptions struct {
 	id         string
 	detach     bool
+	existing   bool // -A
 	size       string
 	policy     string
 	cwd        string
@@ -37,19 +38,18 @@ type newOptions struct {
 func (a *app) newCommand() *cobra.Command {
 	o := &newOptions{}
 	cmd := &cobra.Command{
-		Use:   "new [flags] [-- argv...]",
+		Use:   "new [flags] [--] [argv...]",
 		Short: "Start a session and attach to it; the login shell if nothing else is said",
 		Example: "  proxy new                                   # the login shell\n" +
 			"  proxy new --id build -- make -j8\n" +
 			"  proxy new --detach --size 120x40 -- top     # prints its id",
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			if cmd.ArgsLenAtDash() > 0 || len(argv) > 0 && cmd.ArgsLenAtDash() < 0 {
-				return usage(errors.New("the command to run stands behind --"))
-			}
 			return a.new(cmd, o, argv)
 		},
 	}
 	f := cmd.Flags()
+	f.SetInterspersed(false) // flags behind the command's name are the command's
+	f.BoolVarP(&o.existing, "or-attach", "A", false, "with --id: attach if a session of that id exists")
 	f.StringVar(&o.id, "id", "", "the session's `id`, 1 to 64 of [a-zA-Z0-9_-] (default one is made)")
 	f.BoolVarP(&o.detach, "detach", "d", false, "do not attach; print the id")
 	f.StringVar(&o.size, "size", "", "`COLSxROWS`, which it keeps (default this terminal's, else 80x24, and then by --size-policy)")
@@ -96,6 +96,12 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		none := time.Duration(0)
 		r.EarlyExit = &none
 		s, err := c.Spawn(ctx, r)
+		if o.existing && o.id != "" && protocol.CodeOf(err) == protocol.CodeSessionExists {
+			if err := notItself(r.ID); err != nil {
+				return err
+			}
+			return a.attachTo(ctx, c, &protocol.SessionInfo{ID: r.ID}, &o.attach)
+		}
 		if err != nil {
 			return err
 		}

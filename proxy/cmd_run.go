@@ -29,11 +29,11 @@ type runOptions struct {
 func (a *app) runCommand() *cobra.Command {
 	o := &runOptions{}
 	cmd := a.jsonFlag(&cobra.Command{
-		Use:   "run [flags] -- argv...",
+		Use:   "run [flags] [--] argv...",
 		Short: "Run one command in a session, print its output, and exit with its code",
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			if len(argv) == 0 || cmd.ArgsLenAtDash() != 0 {
-				return usage(errors.New("the command to run stands behind --"))
+			if len(argv) == 0 {
+				return usage(errors.New("there is no command to run"))
 			}
 			o.asOne = a.json
 			return a.run(cmd, o, argv)
@@ -56,8 +56,9 @@ func (a *app) runCommand() *cobra.Command {
 		"  proxy run --id nightly --timeout 1h -- ./backup.sh   # the same line again comes back to it\n" +
 		"  proxy run --json -- go test ./..."
 	f := cmd.Flags()
+	f.SetInterspersed(false) // flags behind the command's name are the command's
 	f.StringVar(&o.id, "id", "", "the run's `id`: the same one returns the same run")
-	f.DurationVar(&o.timeout, "timeout", 0, "wait no longer than this `time`, and exit with 124; the run goes on (default for ever)")
+	spanVar(f, &o.timeout, "timeout", 0, "wait no longer than this `time`, and exit with 124; the run goes on (default for ever)")
 	f.BoolVar(&o.kill, "kill", false, "with --timeout: end the run then")
 	f.BoolVar(&o.text, "text", false, "print its lines when it has ended, as a screen shows them, without escape sequences")
 	f.StringVar(&o.size, "size", "", "`COLSxROWS`, which it keeps (default this terminal's, else 80x24)")

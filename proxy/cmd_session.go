@@ -108,30 +108,41 @@ func (a *app) killCommand() *cobra.Command {
 	var signal string
 	var forget, all bool
 	only := func(cmd *cobra.Command) bool { return signal != "" && !cmd.Flags().Changed("grace") && !all }
-	cmd := a.oneSession("kill ID", "End a session, or only send it a signal", cobra.ExactArgs(1),
-		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
-			ctx := cmd.Context()
-			if only(cmd) {
-				return c.Signal(ctx, id, signal)
+	kill := func(cmd *cobra.Command, c *client.Client, id protocol.SessionID) error {
+		ctx := cmd.Context()
+		if only(cmd) {
+			return c.Signal(ctx, id, signal)
+		}
+		end := client.End{SoftSignal: signal, All: all}
+		if cmd.Flags().Changed("grace") {
+			end.Grace = &grace
+		}
+		err := c.Terminate(ctx, id, end)
+		if errors.Is(err, protocol.ErrSessionExited) && forget {
+			return c.Forget(ctx, id)
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := c.Wait(ctx, id, -1); err != nil {
+			return err
+		}
+		if forget {
+			return c.Forget(ctx, id)
+		}
+		return nil
+	}
+	cmd := a.oneSession("kill ID...", "End sessions, or only send them a signal", cobra.MinimumNArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, more []string) error {
+			errs := []error{kill(cmd, c, id)}
+			for _, arg := range more { // each is tried, whatever became of the one before
+				id, err := sessionID(arg)
+				if err == nil {
+					err = kill(cmd, c, id)
+				}
+				errs = append(errs, err)
 			}
-			end := client.End{SoftSignal: signal, All: all}
-			if cmd.Flags().Changed("grace") {
-				end.Grace = &grace
-			}
-			err := c.Terminate(ctx, id, end)
-			if errors.Is(err, protocol.ErrSessionExited) && forget {
-				return c.Forget(ctx, id)
-			}
-			if err != nil {
-				return err
-			}
-			if _, err := c.Wait(ctx, id, -1); err != nil {
-				return err
-			}
-			if forget {
-				return c.Forget(ctx, id)
-			}
-			return nil
+			return errors.Join(errs...)
 		})
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if only(cmd) && forget {
@@ -146,7 +157,7 @@ func (a *app) killCommand() *cobra.Command {
 		"With --all everything that the session has started is ended, also daemons that have\n" +
 		"left its terminal, and also after the session has exited. That needs a control group\n" +
 		"of its own: proxy doctor says whether sessions have one."
-	cmd.Flags().DurationVar(&grace, "grace", 250*time.Millisecond, "time from the soft signal to SIGKILL")
+	spanVar(cmd.Flags(), &grace, "grace", 250*time.Millisecond, "time from the soft signal to SIGKILL")
 	cmd.Flags().StringVar(&signal, "signal", "", "a `signal`: INT, SIGUSR1, 10")
 	cmd.Flags().BoolVar(&all, "all", false, "end everything that it has started, also what has left its terminal")
 	cmd.Flags().BoolVar(&forget, "forget", false, "forget the exit record too")

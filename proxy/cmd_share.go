@@ -37,6 +37,6 @@ func (a *app) shareCommand() *cobra.Command {
 		}
 		return nil
 	}
-	cmd.Flags().DurationVar(&ttl, "ttl", ttl, "how long it is good for, at most 720h")
+	spanVar(cmd.Flags(), &ttl, "ttl", ttl, "how long it is good for, at most 720h")
 	return cmd
 }

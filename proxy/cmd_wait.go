@@ -25,8 +25,8 @@ func (o *awaitOptions) flags(cmd *cobra.Command, prefix string) {
 	f := cmd.Flags()
 	f.StringVar(&o.text, prefix+"text", "", "wait for a line that this `regexp` (RE2) matches, and print it")
 	f.BoolVar(&o.prompt, prefix+"prompt", false, "wait until the shell waits for a command; it has to tell of that (OSC 133)")
-	f.DurationVar(&o.idle, prefix+"idle", 0, "wait until nothing is printed for this `time`")
-	f.DurationVar(&o.timeout, "timeout", -1, "give up after this `time`, with exit code 124 (default never)")
+	spanVar(f, &o.idle, prefix+"idle", 0, "wait until nothing is printed for this `time`")
+	spanVar(f, &o.timeout, "timeout", -1, "give up after this `time`, with exit code 124 (default never)")
 	f.Lookup("timeout").DefValue = "0s" // not shown
 	f.Lookup(prefix + "idle").DefValue = "0s"
 }

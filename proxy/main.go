@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -52,7 +53,7 @@ func (a *app) command() *cobra.Command {
 		Long: "Terminals that outlive everything around them.\n\n" +
 			"new, run, web and start start what is missing, in the background. A command about sessions that exist\n" +
 			"starts a proxy if only the supervisor runs, and starts nothing if nothing runs: it ends with 69.\n" +
-			"proxy --handoff starts this program as the successor of the running proxy.",
+			"proxy handoff, or proxy --handoff, starts this program as the successor of the running proxy.",
 		Example: "  proxy new --id build -- make -j8   # start a session and attach; ctrl-\\ d detaches\n" +
 			"  proxy ls                           # what runs, and what has ended and how\n" +
 			"  proxy attach build                 # come back\n" +
@@ -76,10 +77,13 @@ func (a *app) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.Flags().BoolVar(&handoff, "handoff", false, "take over from the running proxy, then serve in its place")
 	o.flags(root)
+	for _, name := range []string{"handoff", "foreground", "dry-run", "json", "from-dir", "timeout"} {
+		_ = root.Flags().MarkHidden(name) // proxy handoff has them; here they are for what has always said --handoff
+	}
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "`directory` for everything (default $HOLDFAST_DIR, else the user's directories)")
 	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, where several serve one supervisor")
 	root.AddCommand(
-		a.startCommand(), a.serveCommand(), a.stopCommand(), a.statusCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
+		a.startCommand(), a.serveCommand(), a.stopCommand(), a.statusCommand(), a.handoffCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
 		a.newCommand(), a.runCommand(), a.reopenCommand(), a.attachCommand(),
 		a.lsCommand(), a.infoCommand(), a.whyCommand(), a.awayCommand(), a.envCommand(), a.eventsCommand(),
 		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(),
@@ -91,15 +95,62 @@ func (a *app) command() *cobra.Command {
 	root.SetErr(stderr)
 	addCompletion(root)
 	addManual(root)
+	addGroups(root)
 	for _, cmd := range root.Commands() {
 		typedArgs(cmd)
 	}
 	return root
 }
 
+// knownWords are commands of other programs, with what to type here.
+var knownWords = map[string]string{
+	"rm":            "proxy kill ID --forget ends a session and forgets it",
+	"remove":        "proxy kill ID --forget ends a session and forgets it",
+	"logs":          "proxy history ID prints its last lines, proxy export ID all that is kept",
+	"exec":          "proxy send ID --enter 'COMMAND' types it into a session, proxy run -- COMMAND runs it in one of its own",
+	"ps":            "proxy ls lists the sessions",
+	"restart":       "proxy handoff replaces the proxy, proxy upgrade both programs, proxy reopen ID starts an ended session again",
+	"detach":        "the keys ctrl-\\ d detach, in the terminal that is attached",
+	"kill-server":   "proxy stop --all stops what runs here, unless sessions do",
+	"shutdown":      "proxy stop --all stops what runs here, unless sessions do",
+	"version":       "proxy --version, or proxy status for what runs",
+	"new-session":   "proxy new starts a session",
+	"list-sessions": "proxy ls lists the sessions",
+	"kill-session":  "proxy kill ID ends a session",
+	"send-keys":     "proxy send ID TEXT, with --enter and --key",
+	"capture-pane":  "proxy screen ID prints what a session shows",
+	"a":             "proxy attach ID",
+	"create":        "proxy new starts a session",
+	"top":           "proxy ls --wide",
+}
+
+// groups are the parts of the help.
+var groups = []struct{ id, title, commands string }{
+	{"sessions", "Sessions:", "new run attach ls kill reopen info rename resize"},
+	{"look", "What a session shows, and what happened:", "screen history search export record away why events"},
+	{"drive", "Drive a session from scripts:", "send wait mark env"},
+	{"limits", "Limits:", "limit freeze thaw"},
+	{"web", "In a browser:", "web share"},
+	{"programs", "The programs themselves:", "start stop status handoff upgrade doctor serve service"},
+}
+
+func addGroups(root *cobra.Command) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, cmd := range root.Commands() {
+			if slices.Contains(strings.Fields(g.commands), cmd.Name()) {
+				cmd.GroupID = g.id
+			}
+		}
+	}
+}
+
 func noSuchCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
+	}
+	if known := knownWords[args[0]]; known != "" {
+		return usage(fmt.Errorf("there is no command %q: %s", args[0], known))
 	}
 	text := fmt.Sprintf("there is no command %q, see proxy help", args[0])
 	if like := root.SuggestionsFor(args[0]); len(like) > 0 {
@@ -120,7 +171,11 @@ func typedArgs(cmd *cobra.Command) {
 			return nil
 		}
 		if err := check(cmd, args); err != nil {
-			return usage(fmt.Errorf("%w\nusage: %s", err, cmd.UseLine()))
+			text := "an argument is missing"
+			if len(args) > 0 {
+				text = fmt.Sprintf("it does not take %s", count(len(args), "argument"))
+			}
+			return usage(fmt.Errorf("%s\nusage: %s", text, cmd.UseLine()))
 		}
 		return nil
 	}

@@ -173,13 +173,11 @@ func TestUsage(t *testing.T) {
 		{"--no-such-flag"},
 		{"ls", "--no-such-flag"},
 		{"ls", "argument"},
-		{"attach"},
 		{"attach", "a", "b"},
 		{"attach", "no id"},
 		{"attach", "s", "--detach-key", "F1"},
 		{"attach", "s", "--read-only", "--exclusive"},
-		{"new", "command"},
-		{"new", "command", "--", "argument"},
+		{"run"},
 		{"new", "--id", "no id"},
 		{"new", "--id", strings.Repeat("x", 65)},
 		{"new", "--id", "-x"},
@@ -227,6 +225,9 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	w.fails(64, "but attach", "atach") // what was meant
+	w.fails(64, "kill ID --forget", "rm", "x")
+	w.fails(64, "stop --all", "kill-server")
+	w.fails(64, "an argument is missing", "info")
 	w.fails(64, "behind --", "send", "s", "-la")
 }
 

@@ -130,3 +130,35 @@ func TestPolicyThatDoesNotStart(t *testing.T) {
 		t.Errorf("doctor: %v", r)
 	}
 }
+
+// Commands are typed as those of docker and ssh are.
+func TestHabits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if r := w.proxy("run", "sh", "-c", "echo hi; exit 3"); r.code != 3 || r.out != "hi\n" {
+		t.Errorf("run without --: %v", r)
+	}
+	w.fails(66, "no session runs", "attach")
+	w.must("new", "-d", "--id", "one", "sleep", "1000")
+	w.must("new", "-d", "--id", "two", "--", "bash", "--norc", "--noprofile")
+	if argv := w.object("info", "one", "--json")["argv"]; argv.([]any)[1] != "1000" {
+		t.Errorf("new without --: %v", argv)
+	}
+	for _, args := range [][]string{{"attach"}, {"new", "-A", "--id", "two", "sleep", "7"}} {
+		p := w.open(args...)
+		p.ask("echo here-$((1+1))", "here-2")
+		p.typ("\x1cd")
+		p.ends(0, "[detached from two]")
+	}
+	w.fails(124, "timeout", "wait", "one", "--timeout", "0.01")
+	if out := w.must("handoff", "--dry-run"); !strings.Contains(out, "could take over") {
+		t.Errorf("handoff --dry-run: %s", out)
+	}
+	w.fails(66, "session_not_found", "kill", "one", "none", "two", "--forget")
+	if out := w.must("ls", "--json"); out != "[]\n" {
+		t.Errorf("kill of several leaves %s", out)
+	}
+	if out := w.must("help"); !strings.Contains(out, "Sessions:") || strings.Contains(out, "--from-dir") || !strings.Contains(out, "completion") {
+		t.Errorf("help: %s", out)
+	}
+}
