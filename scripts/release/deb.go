@@ -72,6 +72,8 @@ func (r *release) debLayout(t target, notices []byte) ([]file, error) {
 			f.path = "usr/" + f.path
 		case name == "LICENSE":
 			continue // Debian has it in common-licenses
+		case strings.HasSuffix(name, ".png"), strings.HasSuffix(name, ".svg"):
+			f.path = doc + f.path
 		case name == "CHANGELOG.md":
 			f.path = doc + "changelog.gz"
 			f.data, err = zipped(f.data)
@@ -134,8 +136,17 @@ func (r *release) nfpmConfig(t target, files []file) ([]byte, error) {
 		}
 		list = append(list, content{src, "/" + f.path, info{int(f.mode.Perm()), "root", "root", r.date}})
 	}
+	prerm, err := debian.ReadFile("debian/prerm")
+	if err != nil {
+		return nil, err
+	}
+	script := filepath.Join(r.work, "prerm")
+	if err := os.WriteFile(script, prerm, 0o755); err != nil {
+		return nil, err
+	}
 	return json.Marshal(map[string]any{
-		"name": "holdfast", "arch": t.arch, "platform": t.os,
+		"scripts": map[string]string{"preremove": script},
+		"name":    "holdfast", "arch": t.arch, "platform": t.os,
 		"version": r.debVersion(), "version_schema": "none",
 		"section": "utils", "priority": "optional", "maintainer": r.author, "mtime": r.date,
 		"description": "terminals that outlive everything around them\n" +

@@ -18,7 +18,8 @@ type file struct {
 }
 
 // texts are the files of the tree that go along, where they are in the tree.
-var texts = []string{"LICENSE", "README.md", "CHANGELOG.md", "ARCHITECTURE.md", "protocol/SPEC.md", "protocol/api/schema.json", "protocol/link/schema.json", "proxy/policy/policypb/policy.proto", "proxy/internal/web/client/README.md"}
+var texts = []string{"LICENSE", "README.md", "CHANGELOG.md", "ARCHITECTURE.md", "protocol/SPEC.md", "protocol/api/schema.json", "protocol/link/schema.json", "proxy/policy/policypb/policy.proto", "proxy/policy/policy.go",
+	".github/CONTRIBUTING.md", ".github/demo.svg", ".github/page.png", "proxy/internal/web/client/README.md"}
 
 // layout is what is in a target's archive: bin, share, and texts. Homebrew and
 // a person with tar and /usr/local can use it as it is.
@@ -70,10 +71,15 @@ func (r *release) guides() (all []string, err error) {
 	return all, err
 }
 
-// shown is a text where people find it: the guides are in docs, which has no dot.
+// shown is a text where people find it: what lies in .github, the guides in particular, is
+// in docs, which has no dot.
 func shown(path string, data []byte) (string, []byte) {
 	if name, ok := strings.CutPrefix(path, ".github/docs/"); ok {
 		return "docs/" + name, bytes.ReplaceAll(data, []byte("](../../"), []byte("](../"))
 	}
-	return path, bytes.ReplaceAll(data, []byte("](.github/docs/"), []byte("](docs/"))
+	data = bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("](.github/docs/"), []byte("](docs/")), []byte("](.github/"), []byte("](docs/"))
+	if name, ok := strings.CutPrefix(path, ".github/"); ok {
+		return "docs/" + name, data
+	}
+	return path, data
 }

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Each file that an archive's README links to is in the archive.
+func TestReadmeLinks(t *testing.T) {
+	r := &release{}
+	r.root = filepath.Join("..", "..")
+	guides, err := r.guides()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	var readme []byte
+	for _, text := range append(append([]string{}, texts...), guides...) {
+		data, err := os.ReadFile(filepath.Join(r.root, filepath.FromSlash(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, data := shown(text, data)
+		if there[path] = true; path == "README.md" {
+			readme = data
+		}
+	}
+	links := regexp.MustCompile(`\]\(([^)#]+)`).FindAllSubmatch(readme, -1)
+	if len(links) < 10 {
+		t.Fatalf("%d links", len(links))
+	}
+	for _, l := range links {
+		if target := string(l[1]); !strings.Contains(target, "://") && !there[target] {
+			t.Errorf("README.md links to %s, which is in no archive", target)
+		}
+	}
+}
