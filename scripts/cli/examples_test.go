@@ -147,6 +147,10 @@ func (w *world) leaveExample(line string, p *terminal) {
 		if strings.HasPrefix(line, "proxy record") {
 			w.must("kill", "build")
 		} else {
+			// It asks the terminal, or shows the screen, once keys are its own.
+			ok = ok && eventually(func() bool {
+				return strings.Contains(p.text(), "\x1b[c") || strings.Contains(p.text(), "\x1b[H\x1b[J")
+			})
 			p.typ("\x1cd")
 		}
 	case serving.MatchString(line) && !strings.Contains(line, "--upgrade"):
