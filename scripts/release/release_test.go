@@ -423,7 +423,9 @@ func checkUpgrade(t *testing.T, exe, tree, old string) {
 	if err := errors.Join(os.MkdirAll(filepath.Join(root, "var/lib/dpkg/updates"), 0o755), os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	dpkg := func(args ...string) { output(t, "", "dpkg", append([]string{"--root", root, "--force-script-chrootless"}, args...)...) }
+	dpkg := func(args ...string) {
+		output(t, "", "dpkg", append([]string{"--root", root, "--force-script-chrootless"}, args...)...)
+	}
 	t.Setenv("HOLDFAST_DIR", dir)
 	proxy := func(args ...string) string { return output(t, "", filepath.Join(root, "usr/bin/proxy"), args...) }
 
