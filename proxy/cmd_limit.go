@@ -141,7 +141,7 @@ func sayCage(say func(string, ...any), c *protocol.Cage) {
 				where += " of " + protocol.FormatBytes(*c.Limits.MemoryMax)
 			}
 		}
-		text := fmt.Sprintf("memory ran out %s: the kernel killed %s", where, counted(c.OOMKills, "process", "processes"))
+		text := fmt.Sprintf("memory ran out %s: the kernel killed %s", where, processes(c.OOMKills))
 		if len(c.OOMKilled) > 0 {
 			text += ", " + printable(strings.Join(c.OOMKilled, ", "))
 		}
@@ -152,13 +152,13 @@ func sayCage(say func(string, ...any), c *protocol.Cage) {
 		if c.Limits.PIDsMax != nil {
 			text += fmt.Sprintf(" at its limit of %d", *c.Limits.PIDsMax)
 		}
-		say("%s: %s could not be started", text, counted(c.PIDsDenied, "process", "processes"))
+		say("%s: %s could not be started", text, processes(c.PIDsDenied))
 	}
 }
 
-func counted(n uint64, one, many string) string {
+func processes(n uint64) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 process"
 	}
-	return fmt.Sprintf("%d %s", n, many)
+	return fmt.Sprintf("%d processes", n)
 }

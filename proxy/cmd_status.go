@@ -76,7 +76,7 @@ func printStatus(out io.Writer, s *client.Status, held error) error {
 	if s.Proxy.Version != s.Supervisor.Version {
 		skew = "versions differ; they speak protocol " + agreed(s)
 	}
-	_, err := fmt.Fprintf(out, "sessions    %d running, %d clients, skew: %s\n", s.Supervisor.Sessions, s.Proxy.Clients, skew)
+	_, err := fmt.Fprintf(out, "sessions    %d running, %s, skew: %s\n", s.Supervisor.Sessions, count(s.Proxy.Clients, "client"), skew)
 	return err
 }
 

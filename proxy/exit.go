@@ -65,7 +65,7 @@ func exitCode(err error) int {
 		if code := exitCodes[e.Code]; code != 0 {
 			return code
 		}
-	case errors.Is(err, config.ErrInvalid):
+	case errors.Is(err, config.ErrInvalid), errors.Is(err, socket.ErrUnsafeDir):
 		return exitConfig
 	case errors.As(err, &inUse):
 		return exitTempFail

@@ -57,7 +57,6 @@ func main() {
 	}
 	fault("main")
 	machine.Share()
-	dropEnvironment()
 	if err := command().Execute(); err != nil {
 		fmt.Fprintln(plain.NewWriter(os.Stderr), "supervisor:", err)
 		os.Exit(exitCode(err))
@@ -122,6 +121,7 @@ holds the terminals and starts the supervisor again if that dies.`,
 			if upgradeTo || dryRun || alsoKeeper {
 				return askUpgrade(cmd.Context(), o, dryRun, alsoKeeper)
 			}
+			dropEnvironment()
 			return keep(o)
 		},
 	}
@@ -135,7 +135,10 @@ holds the terminals and starts the supervisor again if that dies.`,
 		Long:   "Hold terminals, without a keeper unless one has started this. If it dies, the sessions die with it.",
 		Args:   cobra.NoArgs,
 		Hidden: true,
-		RunE:   func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dropEnvironment()
+			return run(cmd.Context(), o)
+		},
 	}
 	settings := flag.NewFlagSet("", flag.ContinueOnError)
 	o.flags = config.Flags(settings)

@@ -326,7 +326,7 @@ func TestAttachWithPipe(t *testing.T) {
 }
 
 // viewerAsks is what a viewer asks the terminal that it is in.
-const viewerAsks = "\x1b]10;?\x1b\\\x1b]11;?\x1b\\\x1b]12;?\x1b\\\x1b[>0q\x1b[c"
+const viewerAsks = "\x1b]10;?\x1b\\\x1b]11;?\x1b\\\x1b]12;?\x1b\\\x1b[>0q\x1b[?2027$p\x1b[?1007$p\x1b[c"
 
 // Questions to the terminal that a session printed while nobody was there are
 // answered, and not asked of whoever comes later. Whoever starts a session gets

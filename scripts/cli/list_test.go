@@ -63,7 +63,7 @@ func TestListAndInfo(t *testing.T) {
 		t.Errorf("wait: %v", r)
 	}
 	info = w.object("info", "one", "--json")
-	if got, want := fields(info), strings.Replace(running, "cwd id", "cwd exit exit_code id", 1); got != want {
+	if got, want := fields(info), strings.Replace(running, "cwd foreground id", "cwd exit exit_code id", 1); got != want {
 		t.Errorf("info has\n%s, want\n%s", got, want)
 	}
 	exit, ok := info["exit"].(map[string]any)

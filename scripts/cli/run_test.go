@@ -30,8 +30,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("run of what is killed: %v", r)
 	}
 	w.fails(71, "spawn_failed", "run", "--", "/no/such/program")
-	w.fails(64, "behind --", "run")
-	w.fails(64, "behind --", "run", "true")
+	w.fails(64, "no command to run", "run")
 	w.fails(64, "--kill", "run", "--kill", "--", "true")
 
 	// What a program is told of its place.

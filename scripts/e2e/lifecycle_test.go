@@ -121,7 +121,7 @@ func TestSupervisorStop(t *testing.T) {
 	}
 	held, keeper := w.only("supervisor"), w.only("keeper")
 	r := w.run("supervisor", "stop")
-	if r.code != 75 || !strings.Contains(r.errout, "20 sessions are running") || !strings.Contains(r.errout, "--sessions=end") {
+	if r.code != 75 || !strings.Contains(r.errout, "sessions that run: 20") || !strings.Contains(r.errout, "--sessions=end") {
 		t.Errorf("stop while sessions run: %v", r)
 	}
 	for _, p := range append(kids, held, keeper) {

@@ -46,7 +46,7 @@ func (c *conn) share(ctx context.Context, m *api.Share) (protocol.Message, error
 		return nil, err
 	}
 	if m.TTLMS < 0 || m.TTLMS > maxShareLife.Milliseconds() {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("ttl_ms is not within 0 and %d", maxShareLife.Milliseconds()))
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("a link can be good for at most %v (ttl_ms from 0 to %d)", maxShareLife, maxShareLife.Milliseconds()))
 	}
 	if c.s.cfg.Web == "" {
 		return nil, protocol.Errorf(protocol.CodeUnsupported, "this proxy serves no web page: it has no web address")

@@ -37,7 +37,7 @@ func lookPath(spec Spec) (string, error) {
 			failed = err
 		}
 	}
-	return "", fmt.Errorf("pty: program %s: %w", name, failed)
+	return "", fmt.Errorf("program %q: %w", name, failed)
 }
 
 func checkDir(dir string) error {
