@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/config"
 )
 
 type attachOptions struct {
@@ -42,11 +44,26 @@ func (o *attachOptions) flags(cmd *cobra.Command) {
 		"`what` is shown of a session of another size: own is its screen in this terminal's size, raw its output as it is")
 	_ = cmd.RegisterFlagCompletionFunc("view", cobra.FixedCompletions(
 		[]cobra.Completion{string(protocol.ViewOwn), string(protocol.ViewRaw)}, cobra.ShellCompDirectiveNoFileComp))
-	f.StringVar(&o.detachKey, "detach-key", defaultDetachKey, "`keys` that detach, or none (default "+defaultDetachKey+")")
-	f.Lookup("detach-key").DefValue = "" // it would be shown with its backslash doubled
+	f.StringVar(&o.detachKey, "detach-key", "", "`keys` that detach, or none (default the setting detach_key, or "+defaultDetachKey+")")
 }
 
-// check reports mistakes before anything is started.
+// checkAttach completes the options by the settings, and reports mistakes before anything
+// is started.
+func (a *app) checkAttach(o *attachOptions) error {
+	if o.detachKey == "" {
+		cfg, err := a.settings()
+		if err != nil {
+			return err
+		}
+		if o.detachKey = cmp.Or(cfg.DetachKey, defaultDetachKey); cfg.DetachKey != "" {
+			if _, err := parseDetachKey(cfg.DetachKey); err != nil {
+				return fmt.Errorf("%w: the setting detach_key is %.40q: %s", config.ErrInvalid, cfg.DetachKey, err.Error())
+			}
+		}
+	}
+	return o.check()
+}
+
 func (o *attachOptions) check() error {
 	if o.readOnly && (o.exclusive || o.steal) {
 		return usage(errors.New("--read-only goes with neither --exclusive nor --steal"))
@@ -111,7 +128,7 @@ func (a *app) attachCommand() *cobra.Command {
 		ValidArgsFunction: a.sessionIDs(alive),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				if err := o.check(); err != nil {
+				if err := a.checkAttach(o); err != nil {
 					return err
 				}
 				return a.withClient(cmd.Context(), func(c *client.Client) error {
@@ -123,7 +140,7 @@ func (a *app) attachCommand() *cobra.Command {
 				})
 			}
 			id, err := sessionID(args[0])
-			if err := errors.Join(err, o.check(), notItself(id)); err != nil {
+			if err := errors.Join(err, a.checkAttach(o), notItself(id)); err != nil {
 				return err
 			}
 			return a.withClient(cmd.Context(), func(c *client.Client) error {
@@ -133,6 +150,40 @@ func (a *app) attachCommand() *cobra.Command {
 	}
 	o.flags(cmd)
 	return cmd
+}
+
+// detachCommand ends the attachments of other terminals. An exclusive attachment that steals
+// is what ends them, so no request of its own is needed. It has no size, and ends at once.
+func (a *app) detachCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "detach [ID]",
+		Short: "Detach all terminals that are attached to a session; it goes on",
+		Long: "Detach all terminals, pages and programs that are attached to a session and may type; the session goes on.\n" +
+			"Those that only look stay. Without an ID it is the session in which the command runs.",
+		Example:           "  proxy detach build\n  proxy detach           # in a session: leave it, wherever it is shown",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.sessionIDs(alive),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = append(args, os.Getenv("HOLDFAST_SESSION"))
+			}
+			if args[0] == "" {
+				return usage(errors.New("detach takes the ID of a session; in a terminal that is attached, " + defaultDetachKey + " detaches"))
+			}
+			id, err := sessionID(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withClient(cmd.Context(), func(c *client.Client) error {
+				none := 0
+				att, err := c.Attach(cmd.Context(), id, client.AttachOptions{Mode: protocol.ModeExclusive, Steal: true, History: &none})
+				if err != nil {
+					return tellExited(err)
+				}
+				return att.Detach()
+			})
+		},
+	}
 }
 
 // lastSession is the session that attach means without an id: of those that run, and are

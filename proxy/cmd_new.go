@@ -79,7 +79,7 @@ func (o *newOptions) flags(cmd *cobra.Command) {
 
 func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 	r, err := o.request(argv)
-	if err := errors.Join(err, o.attach.check()); err != nil {
+	if err := errors.Join(err, a.checkAttach(&o.attach)); err != nil {
 		return err
 	}
 	if r.ShellIntegration = o.shell; !cmd.Flags().Changed("shell-integration") {
@@ -244,7 +244,7 @@ func (a *app) reopenCommand() *cobra.Command {
 				return usage(errors.New("reopen takes one ID; the command to run stands behind --"))
 			}
 			id, err := sessionID(args[0])
-			if err := errors.Join(err, o.check(), notItself(id)); err != nil {
+			if err := errors.Join(err, a.checkAttach(o), notItself(id)); err != nil {
 				return err
 			}
 			ctx := cmd.Context()

@@ -86,7 +86,8 @@ func (o *runOptions) spawnRequest(argv []string) (client.SpawnRequest, error) {
 
 func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 	request, err := o.spawnRequest(argv)
-	if err != nil {
+	joins := &attachOptions{view: string(protocol.ViewOwn), fresh: true}
+	if err := errors.Join(err, a.checkAttach(joins)); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 4)
@@ -108,7 +109,7 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 			return protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf(
 				"run %s is of another command: %s", s.SessionID, printable(commandLine(s.Session.Argv))))
 		}
-		r := &oneRun{c: c, o: o, s: s.Session, signals: signals, out: raw(cmd)}
+		r := &oneRun{c: c, o: o, joins: joins, s: s.Session, signals: signals, out: raw(cmd)}
 		r.ends = &lineEnds{w: r.out}
 		r.s.ID = s.SessionID
 		if t := openTerminal(os.Stdin, os.Stdout); !o.text && !o.asOne && t.isTerminal() {
@@ -122,6 +123,7 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 type oneRun struct {
 	c       *client.Client
 	o       *runOptions
+	joins   *attachOptions // how this terminal joins the run
 	s       protocol.SessionInfo
 	signals <-chan os.Signal
 	out     io.Writer
@@ -198,10 +200,9 @@ func (r *oneRun) obey(ctx context.Context, cancel context.CancelCauseFunc, done 
 
 // join joins this terminal and the run.
 func (r *oneRun) join(ctx context.Context, a *app) error {
-	o := &attachOptions{view: string(protocol.ViewOwn), detachKey: defaultDetachKey, fresh: true}
-	err := a.attachTo(ctx, r.c, &r.s, o)
+	err := a.attachTo(ctx, r.c, &r.s, r.joins)
 	switch {
-	case o.detached:
+	case r.joins.detached:
 		return errRunLeft
 	case protocol.CodeOf(err) == protocol.CodeSessionExited: // it was faster, and its beginning is gone
 		return r.print(ctx)

@@ -84,7 +84,7 @@ func (a *app) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, where several serve one supervisor")
 	root.AddCommand(
 		a.startCommand(), a.serveCommand(), a.stopCommand(), a.statusCommand(), a.handoffCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
-		a.newCommand(), a.runCommand(), a.reopenCommand(), a.attachCommand(),
+		a.newCommand(), a.runCommand(), a.reopenCommand(), a.attachCommand(), a.detachCommand(),
 		a.lsCommand(), a.infoCommand(), a.whyCommand(), a.awayCommand(), a.envCommand(), a.eventsCommand(),
 		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(),
 		a.recordCommand(), a.exportCommand(),
@@ -110,7 +110,6 @@ var knownWords = map[string]string{
 	"exec":          "proxy send ID --enter 'COMMAND' types it into a session, proxy run -- COMMAND runs it in one of its own",
 	"ps":            "proxy ls lists the sessions",
 	"restart":       "proxy handoff replaces the proxy, proxy upgrade both programs, proxy reopen ID starts an ended session again",
-	"detach":        "the keys ctrl-\\ d detach, in the terminal that is attached",
 	"kill-server":   "proxy stop --all stops what runs here, unless sessions do",
 	"shutdown":      "proxy stop --all stops what runs here, unless sessions do",
 	"version":       "proxy --version, or proxy status for what runs",
@@ -126,7 +125,7 @@ var knownWords = map[string]string{
 
 // groups are the parts of the help.
 var groups = []struct{ id, title, commands string }{
-	{"sessions", "Sessions:", "new run attach ls kill reopen info rename resize"},
+	{"sessions", "Sessions:", "new run attach detach ls kill reopen info rename resize"},
 	{"look", "What a session shows, and what happened:", "screen history search export record away why events"},
 	{"drive", "Drive a session from scripts:", "send wait mark env"},
 	{"limits", "Limits:", "limit freeze thaw"},

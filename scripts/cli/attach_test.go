@@ -325,6 +325,31 @@ func TestAttachWithPipe(t *testing.T) {
 	}
 }
 
+// Other terminals are detached, and the session goes on; the setting names the keys.
+func TestDetachOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env = append(w.env, "HOLDFAST_DETACH_KEY=ctrl-a z")
+	w.shell("s", "stty raw -echo; echo ready; exec cat -v")
+	w.shows("s", "ready")
+	p := w.open("attach", "s")
+	p.expect("ready")
+	p.typ("\x1cd")
+	p.expect(`^\d`)
+	p.typ("\x01z")
+	p.ends(0, "[detached from s]")
+	typist, looker := w.open("attach", "s"), w.open("attach", "s", "--read-only")
+	typist.expect("ready")
+	looker.expect("ready")
+	w.must("detach", "s")
+	typist.ends(75, "")
+	w.must("send", "s", "on", "--wait-text", "on")
+	looker.expect("on")
+	w.fails(64, "takes the ID", "detach")
+	w.env = append(w.env, "HOLDFAST_DETACH_KEY=ctrl-nonsense")
+	w.fails(78, "detach_key", "new")
+}
+
 // viewerAsks is what a viewer asks the terminal that it is in.
 const viewerAsks = "\x1b]10;?\x1b\\\x1b]11;?\x1b\\\x1b]12;?\x1b\\\x1b[>0q\x1b[?2027$p\x1b[?1007$p\x1b[c"
 

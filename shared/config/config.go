@@ -86,6 +86,7 @@ type Config struct {
 	Limits          protocol.Limits // of a session that names none; default none
 	// ShellIntegration has the shells of "proxy new" tell of their prompts and commands.
 	ShellIntegration bool
+	DetachKey        string // keys that detach "proxy attach", as its --detach-key; default its own
 }
 
 func (c Config) withDefaults() Config {
@@ -180,6 +181,7 @@ var settings = []setting{
 	{"cpu_max", "`processors`, such as 1.5 or 150%, that a session may use (none)", limit(protocol.LabelCPUMax)},
 	{"cpu_weight", "`share` of a session against others when processors are scarce, 1 to 10000 (100)", limit(protocol.LabelCPUWeight)},
 	{"shell_integration", "`true` or false: shells that \"proxy new\" starts tell of their prompts and commands (false)", truth(func(c *Config) *bool { return &c.ShellIntegration })},
+	{"detach_key", "`keys` that detach \"proxy attach\", one or two, or none (ctrl-\\ d)", text(func(c *Config) *string { return &c.DetachKey })},
 }
 
 func number(field func(*Config) *int) func(*Config, string) error {

@@ -70,8 +70,8 @@ func TestLoadOrder(t *testing.T) {
 			want: with(func(c *Config) { c.EarlyExit = -1 })},
 		{name: "everything", file: `{"ring_bytes":67108864,"scrollback_lines":1,"exit_keep":"1h","exit_records":1,"max_sessions":1,"originator_sessions":2,"spawn_rate":3,
 			"grace":"1m","idle_timeout":"60m","empty_timeout":"4m","crash_limit":7,"crash_pause":"2s","start_timeout":"3s","early_exit":"1m","log_level":"trace","secret_file":"/s",
-			"web":"127.0.0.1:80","web_origins":"https://a, https://b","policy":"/p","policy_config":"/c","policy_sha256":"` + sum + `","agent_link":false,"cage":"/sys/fs/cgroup/x","memory_max":"512M","cpu_max":1.5,"shell_integration":true}`,
-			want: Config{64 << 20, 1, time.Hour, 1, 1, 2, 3, time.Minute, time.Hour, 4 * time.Minute, 7, 2 * time.Second, 3 * time.Second, time.Minute, "trace", "/s", "127.0.0.1:80", "/p", "/c", sum, "https://a, https://b", true, "/sys/fs/cgroup/x", protocol.Limits{MemoryMax: new(uint64(512 << 20)), CPUMax: new(uint64(1500))}, true}},
+			"web":"127.0.0.1:80","web_origins":"https://a, https://b","policy":"/p","policy_config":"/c","policy_sha256":"` + sum + `","agent_link":false,"cage":"/sys/fs/cgroup/x","memory_max":"512M","cpu_max":1.5,"shell_integration":true,"detach_key":"ctrl-a d"}`,
+			want: Config{64 << 20, 1, time.Hour, 1, 1, 2, 3, time.Minute, time.Hour, 4 * time.Minute, 7, 2 * time.Second, 3 * time.Second, time.Minute, "trace", "/s", "127.0.0.1:80", "/p", "/c", sum, "https://a, https://b", true, "/sys/fs/cgroup/x", protocol.Limits{MemoryMax: new(uint64(512 << 20)), CPUMax: new(uint64(1500))}, true, "ctrl-a d"}},
 		{name: "a flag says no", file: `{"shell_integration": true}`, args: []string{"--shell-integration=false"}, want: defaults},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
