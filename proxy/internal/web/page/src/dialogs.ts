@@ -6,7 +6,7 @@ import { HoldfastError, type HistoryContent, type HoldfastClient, type Match, ty
 import { h } from './dom.ts';
 import { change, clipboard, fontSizes, settings, type Settings } from './settings.ts';
 import { shortcuts } from './shortcuts.ts';
-import { ago, bytes, command, ended, parse, says, title, took } from './words.ts';
+import { ago, bytes, command, ended, parse, runs, says, title, took } from './words.ts';
 
 export const said = (err: unknown): string => (err instanceof HoldfastError ? err.message : err instanceof Error ? err.message : String(err));
 
@@ -148,7 +148,7 @@ export async function share(client: HoldfastClient, s: SessionInfo): Promise<voi
 
 export function details(s: SessionInfo): Promise<void> {
   const rows: [string, string | undefined][] = [
-    ['Id', s.id], ['Command', command(s.argv)], ['Directory', s.current_cwd || s.cwd], ['State', s.frozen ? says(s) : ended(s) || s.state], ['Process', s.state === 'exited' ? undefined : String(s.pid)],
+    ['Id', s.id], ['Command', command(s.argv)], ['Runs', runs(s)], ['Directory', s.current_cwd || s.foreground?.cwd || s.cwd], ['State', s.frozen ? says(s) : ended(s) || s.state], ['Process', s.state === 'exited' ? undefined : String(s.pid)],
     ['Size', `${s.size.cols} × ${s.size.rows}, ${s.size_policy ?? 'latest'}`], ['Started', new Date(s.created_at).toLocaleString()],
     ['Last activity', `${new Date(s.last_io_at).toLocaleString()} (${ago(s.last_io_at)})`], ['Last command', s.command?.line],
     ['Memory', s.cage?.memory_bytes === undefined ? undefined : `${bytes(s.cage.memory_bytes)}, at most ${bytes(s.cage.memory_peak_bytes ?? s.cage.memory_bytes)}`],

@@ -6,7 +6,7 @@ import type { SessionInfo } from 'holdfast-client';
 import { h, iconButton } from './dom.ts';
 import { choices, grouped, matches, type Group, type GroupBy } from './groups.ts';
 import { change, onChange, settings } from './settings.ts';
-import { ago, ended, failed, place, says, title, uses, who } from './words.ts';
+import { ago, ended, failed, place, runs, says, title, uses, who } from './words.ts';
 
 interface Row {
   element: HTMLLIElement;
@@ -186,7 +186,7 @@ export class List {
       set(name, called);
       name.classList.toggle('news', news !== undefined);
       set(when, ago(over ? (s.exit?.exited_at ?? s.last_io_at) : s.last_io_at));
-      set(cwd, [over, called === s.id ? '' : s.id, place(s)].filter(Boolean).join(' · '));
+      set(cwd, [over, called === s.id ? '' : s.id, runs(s), place(s)].filter(Boolean).join(' · '));
       set(about, [news ?? says(s), `${s.size.cols}×${s.size.rows}`, uses(s), who(s)].filter(Boolean).join(' · '));
       about.hidden = over !== '';
       open.title = `${called}\n${s.id}`;

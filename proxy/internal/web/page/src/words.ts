@@ -66,9 +66,16 @@ export function title(s: SessionInfo): string {
   return s.labels?.title || s.title || command(s.argv) || s.id;
 }
 
+// runs names the program in front, if that is not the session's own, and says if the
+// session's own is stopped.
+export function runs(s: SessionInfo): string {
+  if (s.foreground?.stopped) return 'stopped';
+  return s.foreground && s.foreground.pid !== s.pid ? (s.foreground.name ?? '') : '';
+}
+
 // place is its directory, the end of it where it is long.
 export function place(s: SessionInfo): string {
-  const path = s.current_cwd || s.cwd;
+  const path = s.current_cwd || s.foreground?.cwd || s.cwd;
   return path.length <= 28 ? path : `…/${path.split('/').slice(-2).join('/').slice(-40)}`;
 }
 

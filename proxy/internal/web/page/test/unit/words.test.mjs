@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { shortcuts } from '../../node_modules/.test/shortcuts.js';
-import { ago, bytes, command, ended, failed, parse, pasteText, place, says, title, took, uses, who } from '../../node_modules/.test/words.js';
+import { ago, bytes, command, ended, failed, parse, pasteText, place, runs, says, title, took, uses, who } from '../../node_modules/.test/words.js';
 
 test('ago', () => {
   const now = Date.parse('2026-09-01T12:00:00Z');
@@ -37,6 +37,8 @@ test('a session is called by its user, its maker, its program, in this order', (
   assert.equal(command(['/bin/sh', '-c', 'ls | wc']), 'ls | wc');
   assert.equal(place({ ...s, cwd: '/home/ada/src/holdfast/proxy/client' }), '…/proxy/client');
   assert.equal(place({ ...s, cwd: `/${'x'.repeat(60)}` }).length, 42);
+  assert.deepEqual([s, { ...s, pid: 1, foreground: { pid: 1, name: 'bash' } }, { ...s, pid: 1, foreground: { pid: 2, name: 'vim' } }, { ...s, pid: 1, foreground: { pid: 1, stopped: true } }].map(runs), ['', '', 'vim', 'stopped']);
+  assert.equal(place({ ...s, current_cwd: '', foreground: { pid: 1, cwd: '/from/the/system' } }), '/from/the/system');
 });
 
 test('how it ended, and who looks', () => {
