@@ -53,7 +53,7 @@ func TestConnectedWhereOneRuns(t *testing.T) {
 	}
 	// There is one at a time, and the second says who it is.
 	r := w.run("supervisor")
-	if r.code != 69 || !strings.Contains(r.errout, fmt.Sprintf("process %d", held.pid)) {
+	if r.code != 69 || !strings.Contains(r.errout, fmt.Sprintf("process %d", d.pid)) {
 		t.Errorf("a second supervisor: %v", r)
 	}
 	proxy := w.only("proxy")
