@@ -93,10 +93,11 @@ func (n *lineLayout) next(i int) (wrapped bool, marks []mark, listed bool) {
 		marks = n.marks[0].marks
 	}
 	l := n.l
-	if listed = j < l.length; listed && l.out < l.skip && j > 0 && (i > 0 || n.wraps) == false {
+	wrapped = i > 0 || n.wraps
+	if listed = j < l.length; listed && l.out < l.skip && j > 0 && !wrapped {
 		l.t.hist.first++
 	}
-	return i > 0 || n.wraps, marks, listed
+	return wrapped, marks, listed
 }
 
 // put writes cells as the i-th row.
