@@ -67,6 +67,19 @@ func (a *app) resizeCommand() *cobra.Command {
 	return cmd
 }
 
+func (a *app) clearCommand() *cobra.Command {
+	var screen bool
+	cmd := a.oneSession("clear ID", "Forget the lines above a session's screen", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			return c.Clear(cmd.Context(), id, screen)
+		})
+	cmd.Long = "Forget the lines above a session's screen, for all who see it: history, search and screen do not have them any more.\n\n" +
+		"What the session has printed stays in its buffer: proxy export --format cast still has that, until newer output takes its place."
+	cmd.Example = "  proxy clear build\n  proxy clear build --screen   # the screen, too, but the cursor's row"
+	cmd.Flags().BoolVar(&screen, "screen", false, "the lines on the screen, too, but the cursor's row, which moves to the top")
+	return cmd
+}
+
 func (a *app) renameCommand() *cobra.Command {
 	var title string
 	cmd := a.oneSession("rename ID TITLE", "Give a session a title, or take it away", cobra.ExactArgs(2),

@@ -86,7 +86,7 @@ func (a *app) command() *cobra.Command {
 		a.startCommand(), a.serveCommand(), a.stopCommand(), a.statusCommand(), a.handoffCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
 		a.newCommand(), a.runCommand(), a.reopenCommand(), a.attachCommand(), a.detachCommand(),
 		a.lsCommand(), a.infoCommand(), a.whyCommand(), a.awayCommand(), a.envCommand(), a.eventsCommand(),
-		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(),
+		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(), a.clearCommand(),
 		a.recordCommand(), a.exportCommand(),
 		a.killCommand(), a.limitCommand(), a.freezeCommand(), a.thawCommand(), a.waitCommand(), a.markCommand(),
 		a.webCommand(), a.shareCommand(),
@@ -119,13 +119,14 @@ var knownWords = map[string]string{
 	"send-keys":     "proxy send ID TEXT, with --enter and --key",
 	"capture-pane":  "proxy screen ID prints what a session shows",
 	"a":             "proxy attach ID",
+	"clear-history": "proxy clear ID forgets the lines above a session's screen",
 	"create":        "proxy new starts a session",
 	"top":           "proxy ls --wide",
 }
 
 // groups are the parts of the help.
 var groups = []struct{ id, title, commands string }{
-	{"sessions", "Sessions:", "new run attach detach ls kill reopen info rename resize"},
+	{"sessions", "Sessions:", "new run attach detach ls kill reopen info rename resize clear"},
 	{"look", "What a session shows, and what happened:", "screen history search export record away why events"},
 	{"drive", "Drive a session from scripts:", "send wait mark env"},
 	{"limits", "Limits:", "limit freeze thaw"},

@@ -129,7 +129,7 @@ func (v *viewer) show() error {
 				return fmt.Errorf("write to the terminal: %w", err)
 			}
 		case client.Missed:
-			if !v.term.isTerminal() { // a terminal is shown the screen as it is now
+			if m.Missed > 0 && !v.term.isTerminal() { // a terminal is shown the screen as it is now
 				fmt.Fprintf(stderr, "proxy: %d bytes of the output were skipped, because they were not read in time\n", m.Missed)
 			}
 			v.term.clear(!m.ScreenOnly)

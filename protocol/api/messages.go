@@ -27,7 +27,7 @@ var Messages = protocol.NewRegistry(
 	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{}, Rename{},
 	Attach{}, Attached{}, Detach{}, Detached{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Waited{},
 	Limit{}, Freeze{}, Mark{}, Marked{}, Await{}, Awaited{}, Environment{}, EnvironmentContent{}, Away{}, AwayContent{}, Share{}, Shared{}, Typed{},
-	Input{}, Accepted{}, Resync{}, Resized{}, Stolen{}, PTYExited{}, Exit{},
+	Clear{}, Input{}, Accepted{}, Resync{}, Resized{}, Stolen{}, PTYExited{}, Exit{},
 	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Ticket{}, TicketIssued{},
 	TerminalOpen{}, TerminalOpened{}, TerminalData{}, TerminalResize{}, TerminalClose{}, TerminalExit{}, TerminalError{},
 )
@@ -198,6 +198,13 @@ type SizePolicy struct {
 	Policy    protocol.SizePolicy `json:"policy"`
 	Cols      int                 `json:"cols,omitempty"` // of fixed: 0 leaves it as it is
 	Rows      int                 `json:"rows,omitempty"`
+}
+
+// Clear forgets the lines above a session's screen, for all viewers. It is answered by OK.
+type Clear struct {
+	protocol.Request
+	SessionID protocol.SessionID `json:"session_id"`
+	Screen    bool               `json:"screen,omitempty"` // the screen's, too, but the row with the cursor, which moves to the top
 }
 
 // Rename says what a session is called, in its label title, for all who see it; an
@@ -608,6 +615,7 @@ func (Search) MessageType() string             { return "search" }
 func (SearchContent) MessageType() string      { return "search_content" }
 func (SizePolicy) MessageType() string         { return "size_policy" }
 func (Rename) MessageType() string             { return "rename" }
+func (Clear) MessageType() string              { return "clear" }
 func (Appearance) MessageType() string         { return "appearance" }
 func (Attach) MessageType() string             { return "attach" }
 func (Attached) MessageType() string           { return "attached" }

@@ -26,7 +26,7 @@ var Messages = protocol.NewRegistry(
 	Pause{}, Paused{}, Unpause{}, Write{}, Accepted{}, Resync{}, Resized{}, Stolen{},
 	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Stats{}, StatsReport{}, Shutdown{},
 	Upgrade{}, Upgraded{},
-	Mark{}, Marked{}, Await{}, Awaited{}, Environment{}, EnvironmentContent{}, Away{}, AwayContent{}, Typed{}, Limit{}, Freeze{},
+	Mark{}, Marked{}, Await{}, Awaited{}, Environment{}, EnvironmentContent{}, Away{}, AwayContent{}, Typed{}, Limit{}, Freeze{}, Clear{},
 )
 
 // Hello is the first message, from the proxy.
@@ -168,6 +168,13 @@ type SizePolicy struct {
 	Policy    protocol.SizePolicy `json:"policy"`
 	Cols      int                 `json:"cols,omitempty"` // of fixed: 0 leaves it as it is
 	Rows      int                 `json:"rows,omitempty"`
+}
+
+// Clear forgets the lines above a session's screen, for all viewers. It is answered by OK.
+type Clear struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Screen    bool               `json:"screen,omitempty"`   // the screen's, too, but the row with the cursor, which moves to the top
 }
 
 // Relabel changes labels of a session, and leaves the others. It is answered by Session.
@@ -504,6 +511,7 @@ func (SearchContent) MessageType() string      { return "search_content" }
 func (SizePolicy) MessageType() string         { return "size_policy" }
 func (Appearance) MessageType() string         { return "appearance" }
 func (Relabel) MessageType() string            { return "relabel" }
+func (Clear) MessageType() string              { return "clear" }
 func (Attach) MessageType() string             { return "attach" }
 func (Attached) MessageType() string           { return "attached" }
 func (Pause) MessageType() string              { return "pause" }

@@ -197,6 +197,13 @@ func (c *Client) SetSizePolicy(ctx context.Context, id protocol.SessionID, polic
 	return c.ok(ctx, &api.SizePolicy{SessionID: id, Policy: policy, Cols: cols, Rows: rows}, true)
 }
 
+// Clear forgets the lines above a session's screen, for all viewers. With screen it also
+// forgets those on it, but the row with the cursor, which moves to the top. Errors:
+// unsupported if the proxy or the supervisor is older.
+func (c *Client) Clear(ctx context.Context, id protocol.SessionID, screen bool) error {
+	return c.ok(ctx, &api.Clear{SessionID: id, Screen: screen}, true)
+}
+
 // Rename says what a session is called from now on, for all who see it; "" takes that
 // away. It returns the session as it is then.
 func (c *Client) Rename(ctx context.Context, id protocol.SessionID, title string) (*protocol.SessionInfo, error) {

@@ -75,6 +75,25 @@ func TestRename(t *testing.T) {
 	w.fails(64, "at most 1024 bytes", "rename", "s", strings.Repeat("x", 1025))
 }
 
+// What is cleared is in no answer any more, and the session goes on.
+func TestClear(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "seq 1 100; while read x; do echo got $x; done")
+	w.must("wait", "s", "--text", "^100$")
+	w.must("clear", "s")
+	if above, screen := w.must("history", "s"), w.must("screen", "s"); above != "" || !strings.Contains(screen, "\n100\n") {
+		t.Errorf("cleared it has %q above the screen, which is %q", above, screen)
+	}
+	w.must("clear", "s", "--screen")
+	w.must("send", "s", "--enter", "more", "--wait-text", "^got more$")
+	if got := w.must("history", "s") + w.must("screen", "s"); strings.Contains(got, "100") || !strings.Contains(got, "got more") {
+		t.Errorf("with the screen cleared it has %q", got)
+	}
+	w.fails(66, "session_not_found", "clear", "none")
+	w.fails(64, "proxy clear ID", "clear-history")
+}
+
 // Each end of a wait has its exit code and its words.
 func TestWaitFor(t *testing.T) {
 	t.Parallel()

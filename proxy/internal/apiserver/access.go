@@ -275,6 +275,8 @@ func access(m protocol.Message) (verb policy.Verb, id protocol.SessionID, ok boo
 		return policy.VerbType, m.SessionID, true
 	case *api.Rename:
 		return policy.VerbType, m.SessionID, true
+	case *api.Clear:
+		return policy.VerbType, m.SessionID, true
 	case *api.SizePolicy:
 		return policy.VerbType, m.SessionID, true
 	case *api.Interrupt:

@@ -236,6 +236,9 @@ var verbs = map[string]func(id protocol.SessionID) protocol.Message{
 	"size_policy": func(id protocol.SessionID) protocol.Message {
 		return api.SizePolicy{Request: req("r"), SessionID: id, Policy: protocol.SizeSmallest}
 	},
+	"clear": func(id protocol.SessionID) protocol.Message {
+		return api.Clear{Request: req("r"), SessionID: id, Screen: true}
+	},
 	"rename": func(id protocol.SessionID) protocol.Message {
 		return api.Rename{Request: req("r"), SessionID: id, Title: "mine"}
 	},
@@ -494,7 +497,7 @@ func TestAuthorize(t *testing.T) {
 	for name, verb := range map[string]policy.Verb{
 		"reopen": policy.VerbSpawn, "info": policy.VerbList, "wait": policy.VerbList, "scrollback": policy.VerbRead, "screen": policy.VerbRead,
 		"history": policy.VerbRead, "share": policy.VerbRead, "search": policy.VerbRead, "attach": policy.VerbType, "input": policy.VerbType, "resize": policy.VerbType,
-		"size_policy": policy.VerbType, "interrupt": policy.VerbType, "signal": policy.VerbTerminate, "terminate": policy.VerbTerminate,
+		"size_policy": policy.VerbType, "clear": policy.VerbType, "interrupt": policy.VerbType, "signal": policy.VerbTerminate, "terminate": policy.VerbTerminate,
 		"forget": policy.VerbTerminate, "terminal.close": policy.VerbTerminate,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -180,6 +180,8 @@ func (c *conn) question(m protocol.Message, l life) (q protocol.Message, req pro
 		return wire.Away{SessionID: l.id, Instance: l.instance}, m.Request, true
 	case *api.SizePolicy:
 		return wire.SizePolicy{SessionID: l.id, Instance: l.instance, Policy: m.Policy, Cols: m.Cols, Rows: m.Rows}, m.Request, true
+	case *api.Clear:
+		return wire.Clear{SessionID: l.id, Instance: l.instance, Screen: m.Screen}, m.Request, true
 	case *api.Rename:
 		return wire.Relabel{SessionID: l.id, Instance: l.instance, Labels: map[string]string{protocol.LabelTitle: m.Title}}, m.Request, true
 	case *api.Limit:

@@ -78,6 +78,8 @@ func TestRequests(t *testing.T) {
 			asked: wire.Search{SearchSpec: wanted}, reply: wire.SearchContent{SearchContent: matches}, told: api.SearchContent{Request: id, SearchContent: matches}},
 		{name: "size policy", request: api.SizePolicy{Request: id, SessionID: "s", Policy: protocol.SizeFixed, Cols: 5, Rows: 6},
 			asked: wire.SizePolicy{SessionID: "s", Policy: protocol.SizeFixed, Cols: 5, Rows: 6}, reply: wire.OK{}, told: api.OK{Request: id}},
+		{name: "clear", request: api.Clear{Request: id, SessionID: "s", Screen: true},
+			asked: wire.Clear{SessionID: "s", Screen: true}, reply: wire.OK{}, told: api.OK{Request: id}},
 		{name: "rename", request: api.Rename{Request: id, SessionID: "s", Title: "mine"},
 			asked: wire.Relabel{SessionID: "s", Labels: map[string]string{"title": "mine"}}, reply: wire.Session{Session: someInfo}, told: api.Session{Request: id, Session: someInfo}},
 		{name: "resize", request: api.Resize{Request: id, SessionID: "s", Cols: 5, Rows: 6},

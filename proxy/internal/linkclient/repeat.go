@@ -41,7 +41,7 @@ func repeatable(request protocol.Message) (protocol.Message, bool) {
 	case wire.List, wire.Info, wire.Read, wire.Screen, wire.History, wire.Search, wire.Wait, wire.Mark, wire.Await, wire.Events, wire.Status, wire.Stats,
 		wire.Environment, wire.Away:
 		return m, true
-	case wire.Resize, wire.SizePolicy, wire.Relabel, wire.Limit, wire.Freeze, wire.Terminate, wire.Forget:
+	case wire.Resize, wire.SizePolicy, wire.Clear, wire.Relabel, wire.Limit, wire.Freeze, wire.Terminate, wire.Forget:
 		return m, true // once more has no effect, see doneBefore
 	case wire.Create:
 		m.SessionID = cmp.Or(m.SessionID, protocol.SessionID(protocol.NewToken(6))) // as the supervisor would

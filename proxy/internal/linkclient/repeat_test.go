@@ -23,7 +23,7 @@ var requests = map[string]string{
 	"list": "again", "info": "again", "read": "again", "screen": "again", "history": "again", "search": "again",
 	"wait": "again", "mark": "again", "await": "again", "events": "again", "status": "again", "stats": "again", "attach": "again",
 	"create": "again", "reopen": "again", "write": "again",
-	"resize": "again", "size_policy": "again", "relabel": "again", "limit": "again", "freeze": "again", "terminate": "again", "forget": "again",
+	"resize": "again", "size_policy": "again", "clear": "again", "relabel": "again", "limit": "again", "freeze": "again", "terminate": "again", "forget": "again",
 
 	"environment": "again", "away": "again",
 

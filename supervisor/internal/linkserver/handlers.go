@@ -108,6 +108,10 @@ func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
 		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			return wire.OK{}, ss.SetSizePolicy(m.Policy, m.Cols, m.Rows)
 		})
+	case *wire.Clear:
+		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
+			return wire.OK{}, ss.Clear(m.Screen)
+		})
 	case *wire.Relabel:
 		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
 			return sessionReply(ss, ss.Relabel(m.Labels))

@@ -235,7 +235,7 @@ func TestRequests(t *testing.T) {
 
 // requests are the messages that a proxy may begin a stream with.
 var requests = []string{
-	"attach", "await", "away", "create", "environment", "events", "forget", "freeze", "history", "info", "interrupt", "limit", "list", "mark", "read", "relabel", "reopen", "resize", "screen",
+	"attach", "await", "away", "clear", "create", "environment", "events", "forget", "freeze", "history", "info", "interrupt", "limit", "list", "mark", "read", "relabel", "reopen", "resize", "screen",
 	"search", "shutdown", "signal", "size_policy", "stats", "status", "terminate", "wait", "write",
 }
 

@@ -87,6 +87,10 @@ func (s *Screen) Resize(size protocol.Size) {
 	s.term.Resize(size.Cols, size.Rows)
 }
 
+// Clear forgets the lines above the screen, and with all also those on it, but the row with
+// the cursor, which moves to the top; not while the alternate screen is shown.
+func (s *Screen) Clear(all bool) { s.term.Clear(all) }
+
 // Replies returns, once, what a terminal answers to the questions that were
 // asked since.
 func (s *Screen) Replies() []byte { return s.term.Replies() }

@@ -99,6 +99,7 @@ type Attachment struct {
 
 	mu        sync.Mutex
 	renewed   bool // it needs another snapshot
+	whole     bool // that has all lines, for the viewer's were cleared
 	viewTimer bool // runs until viewDue
 	accepted  uint64
 	told      uint64
@@ -314,7 +315,7 @@ func (s *Session) makeRoom(a *Attachment) error {
 func (s *Session) position(a *Attachment, info *protocol.AttachInfo) (start uint64) {
 	start, _, _ = s.ring.Bounds()
 	r := a.spec.Resume
-	if r != nil && r.Offset >= start && !a.spec.Snapshot && s.fits(a, r.Offset) {
+	if r != nil && r.Offset >= start && !a.spec.Snapshot && !s.predatesClear(r.Offset) && s.fits(a, r.Offset) {
 		a.fitted, a.deaf = a.ownView(), false
 		a.move(r.Offset)
 		info.Offset = r.Offset
@@ -322,7 +323,7 @@ func (s *Session) position(a *Attachment, info *protocol.AttachInfo) (start uint
 	}
 	s.finishRestore() // while that lasts the ring goes on
 	start, _, _ = s.ring.Bounds()
-	s.takeSnapshot(a, a.spec.ScreenOnly)
+	s.takeSnapshot(a, a.spec.ScreenOnly && !(r != nil && s.predatesClear(r.Offset)))
 	info.Replay, info.Offset, info.SnapshotBytes, info.View = protocol.ReplaySnapshot, a.pos, len(a.snapshot), a.deaf
 	if r != nil { // else it shows all there is to show
 		info.BytesMissed = start - min(start, r.Offset)
@@ -368,6 +369,7 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 	a.deaf = size != shown
 	a.mu.Lock()
 	a.renewed = a.fitted && shown != s.size // the screen has yet to come to the last resize
+	a.whole = false
 	a.mu.Unlock()
 	a.view, a.update = nil, nil
 	if a.deaf {
@@ -724,15 +726,19 @@ func (a *Attachment) pollExit() (Item, bool, error) {
 }
 
 // resync moves a viewer that the ring has overtaken, or whose terminal is of
-// another size than what it sees, to a fresh snapshot. One that has missed
-// nothing has the lines above the screen already.
+// another size than what it sees, or whose lines were cleared, to a fresh
+// snapshot. Of these only one that has missed nothing, and of which nothing was
+// cleared, has the lines above the screen already.
 func (a *Attachment) resync() (Item, bool, error) {
 	item := Item{Kind: ItemResync}
 	take := func() {
 		a.s.finishRestore() // while that lasts the ring goes on
 		start, _, _ := a.s.ring.Bounds()
 		item.Missed = start - min(start, a.pos)
-		item.ScreenOnly = item.Missed == 0 && len(a.snapshot) == 0
+		a.mu.Lock()
+		whole := a.whole
+		a.mu.Unlock()
+		item.ScreenOnly = item.Missed == 0 && len(a.snapshot) == 0 && !whole
 		a.s.takeSnapshot(a, item.ScreenOnly)
 		item.Offset, item.Bytes, item.View = a.pos, len(a.snapshot), a.deaf
 	}

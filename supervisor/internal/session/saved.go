@@ -54,6 +54,7 @@ type saved struct {
 
 	Command   *protocol.CommandInfo `json:"command,omitempty"`
 	PromptAt  uint64                `json:"prompt_at,omitempty"` // of the last prompt in Command
+	Cleared   uint64                `json:"cleared,omitempty"`   // Session.cleared
 	Heard     *uint64               `json:"heard,omitempty"`     // what was printed up to here is in Command and Away; absent of a version that did not listen
 	Busy      bool                  `json:"busy,omitempty"`      // it has printed, and output_idle was not told
 	Away      *savedAway            `json:"away,omitempty"`
@@ -162,7 +163,7 @@ func (s *Session) save() *saved {
 		Attached: s.attached, SizePolicy: s.sizing.policy, Decider: s.sizing.decider, Appearance: s.appearance,
 		Focus: s.focus.told, FocusAsked: s.focus.asked, Turns: s.answers.saved(), Held: s.held, HeldAlone: s.heldAlone, Line: s.input.line.n,
 		Degraded: s.degraded, GivenUpBy: s.givenUpBy, Cage: s.cage.Dir(), Exit: s.exit, Seen: s.seen,
-		Command: s.commands.info, PromptAt: s.commands.promptAt, Heard: &s.commands.heard, Busy: s.quiet.busy, Away: s.away.saved(), ViewerEnv: s.viewerEnv,
+		Command: s.commands.info, PromptAt: s.commands.promptAt, Heard: &s.commands.heard, Cleared: s.cleared, Busy: s.quiet.busy, Away: s.away.saved(), ViewerEnv: s.viewerEnv,
 	}
 	if sig := s.orders.signalled.Load(); sig != nil {
 		v.Signaler = &savedSignal{sig.asker, sig.name}
@@ -217,7 +218,7 @@ func (s *Session) take(v *saved) error {
 	if s.state != protocol.StateExited { // loop sees for itself whether it drains
 		s.state = protocol.StateRunning
 	}
-	s.attached, s.appearance = v.Attached, v.Appearance
+	s.attached, s.appearance, s.cleared = v.Attached, v.Appearance, v.Cleared
 	s.focus = focus{told: v.Focus, asked: v.FocusAsked}
 	s.held, s.heldAlone, s.input.line.n, s.degraded = v.Held, v.HeldAlone, v.Line, v.Degraded
 	s.givenUpBy = v.GivenUpBy

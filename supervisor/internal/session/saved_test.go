@@ -27,7 +27,7 @@ func whole() *saved {
 		Focus:      'I', FocusAsked: 17,
 		Turns: []savedTurn{{0, ""}, {18, "w1"}}, Held: []byte("held"), Line: 19, Title: "title", Cwd: "/cwd", Degraded: true,
 		Command: &protocol.CommandInfo{Prompt: true, Line: "make", StartedAt: at, FinishedAt: at, ExitCode: new(2), Count: 22},
-		Heard:   new(uint64(23)), Busy: true,
+		Heard:   new(uint64(23)), Busy: true, Cleared: 31,
 		Away: &savedAway{
 			Open: true, Lost: true, Late: true,
 			Now: &absence{

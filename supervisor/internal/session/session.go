@@ -137,6 +137,7 @@ type Session struct {
 	framed      uint64         // what the keyframe stands for
 	framedWhole bool           // it has all lines
 	framedCost  int            // of showing what was printed since the keyframe
+	cleared     uint64         // what the screen stood for when it was last cleared; 0 before
 	changed     bool           // something of saved has, since it was written down
 	unpublished bool           // the same, since it was published
 	awaits      map[*awaited]struct{}

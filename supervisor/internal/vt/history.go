@@ -315,6 +315,25 @@ func (t *Term) clearHistory() {
 	}
 }
 
+// Clear forgets the history, as ED 3 does. With screen it also forgets the rows of the normal
+// screen but the cursor's, which moves to the top; the alternate screen is a program's, and
+// while that is shown both are left. No line changes its number.
+func (t *Term) Clear(screen bool) {
+	if !screen || t.b != &t.normal {
+		t.clearHistory()
+		return
+	}
+	line := t.CursorLine()
+	t.hist.clear()
+	t.hist.first = line
+	b := &t.normal
+	b.order[0], b.order[b.y] = b.order[b.y], b.order[0]
+	b.y = 0
+	for _, i := range b.order[1:] {
+		b.rows[i].clear(0)
+	}
+}
+
 // numbered is how many numbers the lines that are held have.
 func (h *history) numbered() uint64 {
 	if h.lines == 0 {

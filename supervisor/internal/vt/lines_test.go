@@ -397,3 +397,46 @@ func namedLines(r *rand.Rand) (steps []vttest.Step) {
 	}
 	return steps
 }
+
+// Clear keeps the cursor's row, with what the cursor is about to do, and each number.
+func TestClear(t *testing.T) {
+	for _, tt := range []struct {
+		name, printed string
+		screen        bool
+		want          string // rows of the screen
+		x, y          int
+		first         uint64
+	}{
+		{"history", "a\r\nb\r\nc\r\nd\r\ne", false, "c|d|e", 1, 2, 2},
+		{"screen", "a\r\nb\r\nc\r\nd\r\ne", true, "e||", 1, 0, 4},
+		{"below the cursor", "a\r\nb\r\nc\r\nd\x1b[A", true, "c||", 1, 0, 2},
+		{"at the top", "a\r\nb\x1b[H", true, "a||", 0, 0, 0},
+		{"a long line", "a\r\nb\r\n12345678901", true, "1||", 1, 0, 2},
+		{"a wrap is pending", "a\r\nb\r\nc\r\n12345", true, "12345||", 5, 0, 3},
+		{"alternate", "a\r\nb\r\nc\r\nd\x1b[?1049hx", true, "b|c|d", 1, 2, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			term := vt.New(vt.Config{Cols: 5, Rows: 3, HistoryLines: 10})
+			term.Write([]byte(tt.printed))
+			term.Clear(tt.screen)
+			if term.Alternate() {
+				term.Write([]byte("\x1b[?1049l"))
+			}
+			var rows []string
+			for y, all := 0, term.Rows(); y < all.Len(); y++ {
+				var b strings.Builder
+				for _, c := range all.Cells(y) {
+					b.WriteString(c.Text)
+				}
+				rows = append(rows, b.String())
+			}
+			x, y := term.Cursor()
+			if got := strings.Join(rows, "|"); got != tt.want || x != tt.x || y != tt.y {
+				t.Errorf("it has %q with the cursor at %d,%d, want %q at %d,%d", got, x, y, tt.want, tt.x, tt.y)
+			}
+			if first, screen, _ := term.LineNumbers(); first != tt.first || screen != tt.first {
+				t.Errorf("its lines begin at %d, the screen's at %d, want %d", first, screen, tt.first)
+			}
+		})
+	}
+}

@@ -375,6 +375,11 @@ export class HoldfastClient {
     return this.ok({ type: 'resize', session_id: id, cols, rows }, true);
   }
 
+  /** clear forgets the lines above a session's screen, for all viewers; with `screen` those on it, too, but the row with the cursor. */
+  clear(id: string, screen = false): Promise<void> {
+    return this.ok({ type: 'clear', session_id: id, screen }, true);
+  }
+
   /** setSizePolicy changes whose size a session has; a fixed one may be given columns and rows. */
   setSizePolicy(id: string, policy: SizePolicy, cols = 0, rows = 0): Promise<void> {
     return this.ok({ type: 'size_policy', session_id: id, policy, cols, rows }, true);

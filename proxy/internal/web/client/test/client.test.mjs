@@ -38,7 +38,7 @@ test('requests are what the protocol has', async () => {
     asked.push(JSON.parse(JSON.stringify(rest)));
     return [{ type, request_id, ...more }];
   };
-  for (const type of ['signal', 'terminate', 'forget', 'resize', 'size_policy', 'interrupt']) fake.answers[type] = answer('ok');
+  for (const type of ['signal', 'terminate', 'forget', 'resize', 'size_policy', 'clear', 'interrupt']) fake.answers[type] = answer('ok');
   fake.answers.info = answer('session', { session: { id: SESSION } });
   fake.answers.rename = answer('session', { session: { id: SESSION, labels: { title: 'mine' } } });
   fake.answers.marked = undefined;
@@ -53,6 +53,7 @@ test('requests are what the protocol has', async () => {
   await client.forget('s');
   await client.resize('s', 1, 2);
   await client.setSizePolicy('s', 'fixed', 3, 4);
+  await client.clear('s', true);
   assert.deepEqual(await client.rename('s', 'mine'), { id: SESSION, labels: { title: 'mine' } });
   assert.equal((await client.info('s')).id, SESSION);
   assert.deepEqual(await client.mark('s'), { instance: 'i', offset: 5, mark: 'AA==' });
@@ -67,6 +68,7 @@ test('requests are what the protocol has', async () => {
     { type: 'forget', session_id },
     { type: 'resize', session_id, cols: 1, rows: 2 },
     { type: 'size_policy', session_id, policy: 'fixed', cols: 3, rows: 4 },
+    { type: 'clear', session_id, screen: true },
     { type: 'rename', session_id, title: 'mine' },
     { type: 'info', session_id },
     { type: 'mark', session_id },

@@ -1,0 +1,135 @@
+//go:build linux || darwin
+
+package session
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/screen"
+)
+
+// What is cleared is gone for all: for who reads the history, for viewers, and in the next life.
+// Lines that come after it have numbers of their own.
+func TestClear(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		t.Run(map[bool]string{false: "history", true: "screen"}[all], func(t *testing.T) {
+			l := newLife(t, Config{})
+			s := create(t, l.Table, bash(`seq 1 3000; printf READY; while read -r line; do echo "got $line"; done`))
+			v := look(t, s, fromStart(s))
+			v.until(t, "READY")
+			before, err := s.History(protocol.HistorySpec{SessionID: s.ID()})
+			if err != nil || before.Screen < 2900 {
+				t.Fatalf("before it the history is %+v, %v", before.LineNumbers, err)
+			}
+			lost := protocol.Resume{Instance: s.Instance(), Offset: v.pos}
+			if err := s.Clear(all); err != nil {
+				t.Fatal(err)
+			}
+			checkCleared(t, s, all, before)
+
+			// The viewer begins anew: with a snapshot that has nothing of it.
+			item, err := v.a.Next(t.Context(), v.buf)
+			if err != nil || item.Kind != ItemResync || item.ScreenOnly || item.Missed != 0 || item.Offset != v.pos {
+				t.Fatalf("the viewer was told %+v, %v", item, err)
+			}
+			if got := snapshotOf(t, v.a, item.Bytes, s.size); strings.Contains(got, "2900") || !strings.Contains(got, "READY") || all == strings.Contains(got, "3000") {
+				t.Errorf("the viewer is shown\n%s", got)
+			}
+			// So does one that was away, or that would keep its lines.
+			for _, spec := range []protocol.AttachSpec{{Resume: &lost}, {Resume: &lost, Snapshot: true, ScreenOnly: true}} {
+				a, info, err := s.Attach(spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if info.Replay != protocol.ReplaySnapshot || info.BytesMissed != 0 {
+					t.Errorf("resumed it is told %+v", info)
+				}
+				a.Close()
+			}
+
+			l = l.dies(Heritage{})
+			s = l.get(s.ID())
+			checkCleared(t, s, all, before)
+			a, info, err := s.Attach(protocol.AttachSpec{Resume: &lost})
+			if err != nil || info.Replay != protocol.ReplaySnapshot {
+				t.Errorf("resumed in the next life it is told %+v, %v", info, err)
+			}
+			a.Close()
+			w := look(t, s, protocol.AttachSpec{})
+			if err := w.a.Type(0, []byte("more\n")); err != nil {
+				t.Fatal(err)
+			}
+			w.until(t, "got more")
+			now, err := s.History(protocol.HistorySpec{SessionID: s.ID(), Before: new(^uint64(0))})
+			if err != nil || now.First < before.Screen || now.Next <= before.Next {
+				t.Errorf("lines were %+v and are %+v, %v", before.LineNumbers, now.LineNumbers, err)
+			}
+			if err := w.a.Resize(protocol.Size{Cols: 90, Rows: 40}); err != nil { // nothing is taken back from above
+				t.Fatal(err)
+			}
+			if got := text(t, s); strings.Contains(got, "2900") {
+				t.Errorf("larger it shows\n%s", got)
+			}
+		})
+	}
+}
+
+func checkCleared(t *testing.T, s *Session, all bool, before protocol.HistoryContent) {
+	t.Helper()
+	h, err := s.History(protocol.HistorySpec{SessionID: s.ID()})
+	if err != nil || len(h.Lines) != 0 || h.More || !all && h.Next != before.Next || h.First != h.Screen {
+		t.Errorf("the history is %+v, %v", h, err)
+	}
+	if all && h.First != before.Next-1 || !all && h.First != before.Screen {
+		t.Errorf("its first line is %d, before it the screen began at %d and ended before %d", h.First, before.Screen, before.Next)
+	}
+	found, err := s.Search(context.Background(), protocol.SearchSpec{SessionID: s.ID(), Pattern: "^2900$"})
+	if err != nil || len(found.Matches) != 0 {
+		t.Errorf("a search finds %+v, %v", found.Matches, err)
+	}
+	if got := text(t, s); strings.Contains(got, "2900") || !strings.Contains(got, "READY") || all == strings.Contains(got, "3000") {
+		t.Errorf("it shows\n%s", got)
+	}
+}
+
+// snapshotOf is the text that a terminal has after a snapshot.
+func snapshotOf(t *testing.T, a *Attachment, left int, size protocol.Size) string {
+	t.Helper()
+	terminal, buf := screen.New(size, 5000), make([]byte, 64<<10)
+	for left > 0 {
+		item, err := a.Next(t.Context(), buf)
+		if err != nil || item.Kind != ItemSnapshot {
+			t.Fatalf("instead of a snapshot it is told %+v, %v", item, err)
+		}
+		terminal.Write(item.Data)
+		left -= len(item.Data)
+	}
+	c, _ := terminal.View(protocol.AllScrollback).Content(protocol.ScreenSpec{Lines: 5000, Scrollback: protocol.AllScrollback})
+	return strings.Join(c.Lines, "\n")
+}
+
+// Where a program shows the alternate screen, that is its own; and a session that has ended is
+// not cleared.
+func TestClearAlternate(t *testing.T) {
+	l := newLife(t, Config{})
+	s := create(t, l.Table, bash(`seq 1 300; printf '\e[?1049h\e[HFULL'; read -r; printf '\e[?1049l'; echo END`))
+	v := look(t, s, fromStart(s))
+	v.until(t, "FULL")
+	if err := s.Clear(true); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(t, s); !strings.Contains(got, "FULL") {
+		t.Errorf("it shows\n%s", got)
+	}
+	if err := v.a.Type(0, []byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, s)
+	if got := text(t, s); strings.Contains(got, "\n250\n") || !strings.Contains(got, "\n300\nEND") {
+		t.Errorf("after it there is\n%s", got)
+	}
+	wantCode(t, "clear", s.Clear(false), protocol.CodeSessionExited)
+}
