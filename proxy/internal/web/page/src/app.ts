@@ -179,7 +179,7 @@ export class App {
       act(t.term.hasSelection() ? 'Copy' : 'Copy the screen', () => copy(t.text())),
       output === undefined ? null : act('Copy the last output', () => copy(output)),
       act('Paste', () => void navigator.clipboard?.readText().then((text) => t.paste(text), () => undefined)),
-      act('Clear the scrollback here', () => t.clear()),
+      act('Clear the scrollback', () => void this.trying(() => this.client.clear(s.id))), // for all who see it
       t.recording ? act('Stop recording', () => this.stopRecording(s, t)) : act('Record', () => void this.trying(() => t.record(title(s)).then(() => this.label()))),
       act('Close the pane', () => this.do('close'), 'close'),
     ].filter((x) => x !== null).map((x) => ({ ...x, does: () => {

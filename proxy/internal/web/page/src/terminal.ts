@@ -295,11 +295,6 @@ export class TerminalView {
     return lines.join('\n').trimEnd();
   }
 
-  // clear drops the lines above the screen here. The screen stays: it is the program's.
-  clear(): void {
-    this.term.write('\x1b[3J');
-  }
-
   // record begins a recording, with what the screen shows now.
   async record(title: string): Promise<void> {
     const { id } = this.session!;

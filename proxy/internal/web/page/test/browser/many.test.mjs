@@ -122,10 +122,11 @@ test('the menu copies, clears, exports and records', async () => {
 
   await page.keyboard.press('Shift+PageUp');
   await eventually('there is a scrollback', async () => !(await rows(page)).includes('300'));
-  await choose('Clear the scrollback here');
+  await choose('Clear the scrollback');
   await eventually('there is none', async () => (await rows(page)).includes('got two'));
   await page.keyboard.press('Shift+PageUp');
   assert.ok((await rows(page)).includes('got two'));
+  assert.equal(await cli('history', 'menu'), '');
   assert.deepEqual(c.wrongs, []);
 });
 
