@@ -181,7 +181,8 @@ func shows(seen []byte, text string) bool {
 func linesIn(snapshot string, cols int) int {
 	s := screen.New(protocol.Size{Cols: cols, Rows: 24}, 10_000)
 	s.Write([]byte(snapshot))
-	return len(s.Text(10_000))
+	c, _ := s.View(10_000).Content(protocol.ScreenSpec{Lines: 10_000, Scrollback: 10_000})
+	return len(c.Lines)
 }
 
 // Sizes that change while the child prints and viewers look all the time: each
