@@ -171,7 +171,12 @@ func unpack(t *testing.T, name string) string {
 }
 
 func checkArchive(t *testing.T, dir string) {
-	want := append(slices.Clone(texts), "NOTICES.txt", "bin/proxy", "bin/supervisor",
+	var want []string
+	for _, text := range texts {
+		name, _ := shown(text, nil)
+		want = append(want, name)
+	}
+	want = append(want, "NOTICES.txt", "bin/proxy", "bin/supervisor",
 		"share/man/man1/proxy.1", "share/man/man1/proxy-new.1", "share/man/man1/supervisor.1", "share/man/man1/supervisor-stop.1",
 		"share/bash-completion/completions/proxy", "share/bash-completion/completions/supervisor",
 		"share/zsh/site-functions/_proxy", "share/zsh/site-functions/_supervisor",
@@ -374,7 +379,7 @@ func checkDeb(t *testing.T, name string) {
 	}
 	control := t.TempDir()
 	output(t, "", "dpkg-deb", "-e", name, control)
-	if files, err := os.ReadDir(control); err != nil || len(files) != 2 { // control and md5sums: no script ends or starts anything
+	if files, err := os.ReadDir(control); err != nil || len(files) != 3 { // control, md5sums, and prerm, which only tells what goes on
 		t.Errorf("the package's control has %v, %v", files, err)
 	}
 	output(t, dir, "md5sum", "--check", "--strict", filepath.Join(control, "md5sums"))
