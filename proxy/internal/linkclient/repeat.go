@@ -67,7 +67,11 @@ func repeatable(request protocol.Message) (protocol.Message, bool) {
 // deathsOutlived is how many supervisors may die under a request before it is given up; -1
 // is any number. It is far below the keeper's crash limit, of five a minute.
 func deathsOutlived(request protocol.Message) int {
-	switch request.(type) {
+	switch m := request.(type) {
+	case wire.Attach:
+		if m.Resume != nil {
+			return -1 // each death ends in this for every viewer: giving it up would lose the viewer
+		}
 	case wire.Screen, wire.History, wire.Search, wire.Mark, wire.Resize, wire.SizePolicy:
 		return 0 // their work grows with what is kept, or with a size that the client names
 	case wire.Wait, wire.Events:

@@ -97,7 +97,7 @@ func TestDiesOfIt(t *testing.T) {
 	}{
 		{wire.Screen{}, 1}, {wire.History{}, 1}, {wire.Search{}, 1}, {wire.Mark{}, 1}, {wire.Resize{}, 1}, {wire.SizePolicy{}, 1},
 		{wire.List{}, 3}, {wire.Info{}, 3}, {wire.Attach{}, 3}, {wire.Create{}, 3}, {wire.Write{}, 3}, {wire.Await{TimeoutMS: &ms}, 3},
-		{wire.Wait{}, 0}, {wire.Events{}, 0},
+		{wire.Wait{}, 0}, {wire.Events{}, 0}, {wire.Attach{AttachSpec: protocol.AttachSpec{Resume: &protocol.Resume{}}}, 0},
 	} {
 		for _, dies := range []bool{true, false} {
 			t.Run(fmt.Sprint(tt.request.MessageType(), " ", dies), func(t *testing.T) {
