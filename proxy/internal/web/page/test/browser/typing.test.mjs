@@ -199,6 +199,8 @@ test('a paste contains no controls, however it arrives', async () => {
     await page.keyboard.type(`echo after-$((${n}))\n`);
     await shows(page, new RegExp(`^after-${n}$`));
     assert.ok(!(await rows(page)).some((r) => /^EXECUTED/.test(r)), how);
+    // Mode 2004 is on again with the next prompt: before it a line end does what it says.
+    await eventually(`a prompt after ${how}`, async () => (await rows(page)).filter(Boolean).at(-1) === '$');
   }
   // Tabs and line ends stay: a program without mode 2004 gets them as if they were typed.
   await page.keyboard.type('stty -echo; echo listens; exec cat -A\n');
