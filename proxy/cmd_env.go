@@ -98,7 +98,7 @@ func printEnv(w io.Writer, env []string, shell, link string) error {
 		case has && shell == "fish":
 			line = "set -gx " + name + " '" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value) + "'"
 		case has:
-			line = "export " + name + "='" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+			line = "export " + name + "=" + shellQuoted(value)
 		case shell == "fish":
 			line = "set -e " + name
 		}
@@ -107,3 +107,6 @@ func printEnv(w io.Writer, env []string, shell, link string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// shellQuoted returns s as one word of a shell's, in which nothing has a meaning.
+func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

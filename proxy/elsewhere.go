@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"holdfast/proxy/internal/doctor"
@@ -36,5 +35,5 @@ func reach(dir string) string {
 	if filepath.Dir(filepath.Dir(dir)) == "/run/user" {
 		return "XDG_RUNTIME_DIR=" + filepath.Dir(dir) + " proxy ls"
 	}
-	return "proxy ls --dir '" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
+	return "proxy ls --dir " + shellQuoted(dir)
 }
