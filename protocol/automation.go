@@ -6,84 +6,85 @@ import (
 	"time"
 )
 
-// ViewerInfo is one who looks at a session.
+// ViewerInfo describes a viewer of a session.
 type ViewerInfo struct {
-	Client string    `json:"client,omitempty"` // as it calls itself
+	Client string    `json:"client,omitempty"` // name that the client has given itself
 	Mode   Mode      `json:"mode"`
 	Since  time.Time `json:"since"`
-	Window Size      `json:"window,omitzero"` // of its terminal, where it has said so
+	Window Size      `json:"window,omitzero"` // size of the viewer's terminal, if the viewer has sent it
 }
 
-// MaxViewersInfo is how many viewers a SessionInfo names at most.
+// MaxViewersInfo is the largest number of viewers in a SessionInfo.
 const MaxViewersInfo = 8
 
-// Left is when a session's last viewer went, and where the session was then. One that
-// may not type does not count.
+// Left tells when a session's last viewer left, and the position of the session at that
+// time. A viewer that may not write does not count.
 type Left struct {
 	At     time.Time `json:"at"`
-	Offset uint64    `json:"offset"` // bytes printed by then
-	Line   uint64    `json:"line"`   // the first line that was not whole by then, as history counts
+	Offset uint64    `json:"offset"` // output offset at that time
+	Line   uint64    `json:"line"`   // number of the first line that was incomplete at that time, as history numbers lines
 }
 
-// AwayInfo is what has happened in a session since its last viewer went, or since its
-// start where nobody has looked. While somebody looks it is of the time before that.
+// AwayInfo tells what has happened in a session since its last viewer left, or since its
+// start if it never had a viewer. While a session has viewers, AwayInfo describes the time
+// before the first of them attached.
 type AwayInfo struct {
 	Instance      Instance       `json:"instance"`
-	Left          *Left          `json:"left,omitempty"`   // absent where nobody has looked
-	BackAt        time.Time      `json:"back_at,omitzero"` // while somebody looks: since when
-	Printed       uint64         `json:"printed"`          // bytes since then
+	Left          *Left          `json:"left,omitempty"`   // absent if the session never had a viewer
+	BackAt        time.Time      `json:"back_at,omitzero"` // when a viewer attached again; absent while there is none
+	Printed       uint64         `json:"printed"`          // bytes of output in that time
 	Bells         int            `json:"bells,omitempty"`
-	Notifications []Notification `json:"notifications,omitempty"` // the last MaxAway
-	Commands      []CommandInfo  `json:"commands,omitempty"`      // that have ended, the last MaxAway
-	Ended         uint64         `json:"ended,omitempty"`         // how many commands have
+	Notifications []Notification `json:"notifications,omitempty"` // the last MaxAway notifications
+	Commands      []CommandInfo  `json:"commands,omitempty"`      // the last MaxAway commands that have ended
+	Ended         uint64         `json:"ended,omitempty"`         // number of commands that have ended
 }
 
-// MaxAway is how many commands, and notifications, an AwayInfo has at most.
+// MaxAway is the largest number of commands, and of notifications, in an AwayInfo.
 const MaxAway = 32
 
-// CommandInfo is what a session's shell says of the commands it runs, by OSC 133
-// (FinalTerm's marks, which the shell integration prints).
+// CommandInfo describes the commands of a session's shell, as the shell reports them by OSC
+// 133 (FinalTerm's marks). The shell integration prints these marks.
 type CommandInfo struct {
 	Prompt     bool      `json:"prompt"`               // the shell waits for a command
-	Line       string    `json:"line,omitempty"`       // the command that runs, or ran last, where that is told; at most MaxTitle bytes
-	StartedAt  time.Time `json:"started_at,omitzero"`  // of the command that runs, or ran last
-	FinishedAt time.Time `json:"finished_at,omitzero"` // zero while it runs
-	ExitCode   *int      `json:"exit_code,omitempty"`  // of the last that has ended, where that was told
-	Count      uint64    `json:"count"`                // commands that have ended
+	Line       string    `json:"line,omitempty"`       // the running or last command, if the shell has reported it; at most MaxTitle bytes
+	StartedAt  time.Time `json:"started_at,omitzero"`  // start of the running or last command
+	FinishedAt time.Time `json:"finished_at,omitzero"` // end of the last command; zero while it runs
+	ExitCode   *int      `json:"exit_code,omitempty"`  // exit code of the last command that has ended, if the shell has reported it
+	Count      uint64    `json:"count"`                // number of commands that have ended
 }
 
-// OutputIdleMS is how long nothing must be printed before that is an event.
+// OutputIdleMS is the time without output after which a session is idle, in milliseconds.
 const OutputIdleMS = 2000
 
-// MaxMark bounds a mark, in bytes.
+// MaxMark is the largest size of a mark in bytes.
 const MaxMark = 64 << 10
 
-// MarkInfo is where a session is at one moment: what is on its screen by then is not
-// news to who awaits something with it.
+// MarkInfo is the position of a session at one moment. If an await names the mark, lines that
+// were on the screen at that moment do not match.
 type MarkInfo struct {
 	Instance Instance `json:"instance"`
-	Offset   uint64   `json:"offset"` // bytes printed by then
-	Mark     []byte   `json:"mark"`   // for Await.Since, and nobody else to read; base64, at most MaxMark bytes
+	Offset   uint64   `json:"offset"` // output offset at that moment
+	Mark     []byte   `json:"mark"`   // value for AwaitSpec.Since; opaque to clients; base64, at most MaxMark bytes
 }
 
-// AwaitSpec says what is awaited: that one thing.
+// AwaitSpec asks to wait for exactly one of Text, Prompt and IdleMS.
 type AwaitSpec struct {
 	SessionID SessionID `json:"session_id"`
-	// Text is a regular expression (RE2), at most MaxPattern bytes, that a line on the
-	// screen matches, or one that has gone above it meanwhile. A line is whole however
-	// it was wrapped, without the blanks at its end.
+	// Text is a regular expression (RE2) of at most MaxPattern bytes. It must match a line on
+	// the screen, or a line that has left the screen since the await began. A line is matched
+	// as a whole, however it was wrapped, and without the blanks at its end.
 	Text   string `json:"text,omitempty"`
-	Prompt bool   `json:"prompt,omitempty"`  // that its shell waits for a command
-	IdleMS int64  `json:"idle_ms,omitempty"` // that nothing is printed for so long
-	// Since, where given, is a mark: only what is news since then counts. A line that
-	// is as it was is no news, nor is a prompt that had been there, nor the silence before.
+	Prompt bool   `json:"prompt,omitempty"`  // wait until the shell waits for a command
+	IdleMS int64  `json:"idle_ms,omitempty"` // wait until the session has printed nothing for so many milliseconds
+	// Since is a mark, or absent. If it is given, only changes after the mark count: a line
+	// must have changed, a prompt must have appeared, and the silence must begin after it.
 	Since []byte `json:"since,omitempty"`
 }
 
-// MaxAwaitIdleMS is the longest silence that can be awaited.
+// MaxAwaitIdleMS is the longest silence that can be awaited, in milliseconds.
 const MaxAwaitIdleMS = 24 * 60 * 60 * 1000
 
-// Validate checks what can be checked without the session.
+// Validate returns an error if the request is wrong for every session.
 func (a AwaitSpec) Validate() error {
 	n := 0
 	for _, asked := range []bool{a.Text != "", a.Prompt, a.IdleMS != 0} {
@@ -92,16 +93,16 @@ func (a AwaitSpec) Validate() error {
 		}
 	}
 	if n != 1 {
-		return Errorf(CodeInvalidArgument, "one of text, prompt and idle_ms is awaited")
+		return Errorf(CodeInvalidArgument, "exactly one of text, prompt and idle_ms must be given")
 	}
 	if a.IdleMS < 0 || a.IdleMS > MaxAwaitIdleMS {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("idle_ms is 1 to %d", MaxAwaitIdleMS))
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("idle_ms must be 1 to %d, but it is %d", MaxAwaitIdleMS, a.IdleMS))
 	}
 	if len(a.Text) > MaxPattern {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("a pattern has at most %d bytes", MaxPattern))
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("the pattern must have at most %d bytes, but it has %d", MaxPattern, len(a.Text)))
 	}
 	if len(a.Since) > MaxMark {
-		return Errorf(CodeInvalidArgument, "since is not a mark")
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("since is not a mark, because it has more than %d bytes", MaxMark))
 	}
 	if _, err := regexp.Compile(a.Text); err != nil {
 		return Errorf(CodeInvalidArgument, fmt.Sprintf("text: %v", err))
@@ -109,15 +110,15 @@ func (a AwaitSpec) Validate() error {
 	return a.SessionID.Validate()
 }
 
-// AwaitedInfo is how an await ended: with what was awaited, or with the session's end.
+// AwaitedInfo is the result of an await: the awaited event, or the end of the session.
 type AwaitedInfo struct {
 	Instance Instance     `json:"instance"`
-	Offset   uint64       `json:"offset"`            // bytes printed by then
-	Line     string       `json:"line,omitempty"`    // of text: the line that matches
-	Groups   []string     `json:"groups,omitempty"`  // of text: what matched, and each group of it
-	Command  *CommandInfo `json:"command,omitempty"` // of prompt: what the last command came to
-	Exit     *ExitRecord  `json:"exit,omitempty"`    // the session ended first
+	Offset   uint64       `json:"offset"`            // output offset at that moment
+	Line     string       `json:"line,omitempty"`    // for text: the line that matches
+	Groups   []string     `json:"groups,omitempty"`  // for text: the match, and each group of the expression
+	Command  *CommandInfo `json:"command,omitempty"` // for prompt: the last command
+	Exit     *ExitRecord  `json:"exit,omitempty"`    // set if the session ended first
 }
 
-// MaxKeys is how many keys one input has at most.
+// MaxKeys is the largest number of keys in one input.
 const MaxKeys = 256

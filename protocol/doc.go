@@ -1,17 +1,16 @@
-// Package protocol holds the words that every wire of Holdfast agrees on:
-// versions, capabilities, errors, and what a session is.
+// Package protocol defines the terms that both wires of Holdfast share: versions,
+// capabilities, errors, and the description of a session.
 //
-// There are two wires. The link runs between a proxy and the supervisor
-// (package protocol/link), the api between a client and a proxy (package
-// protocol/api). Both carry the frames of package protocol/frame. SPEC.md
-// describes them in prose, for writing a client in another language.
+// There are two wires. The link connects a proxy and the supervisor (package protocol/link).
+// The api connects a client and a proxy (package protocol/api). Both use the frames of package
+// protocol/frame. SPEC.md describes both in prose for authors of clients in other languages.
 //
-// The rules for changing them: unknown fields, kinds and events are ignored,
-// so messages may grow but never shrink; a number, a code or a message type is
-// never used for a second meaning; a change of meaning raises Version, an
-// addition that a peer has to know about gets a Capability; code, schema.json
-// and SPEC.md change together, and a test compares them.
+// Changes must follow these rules. A peer must ignore unknown fields, kinds and events, so
+// that messages may grow but must never shrink. A number, a code or a message type must never
+// get a second meaning. If a meaning changes, Version must be raised. If a peer must know about
+// an addition before it is used, the addition needs a Capability. Code, schema.json and SPEC.md
+// must change together; a test compares them.
 //
-// Not here: anything that runs. No goroutine, no file, no socket, and nothing
-// outside the standard library.
+// Not here: code that runs. This package has no goroutine, opens no file or socket, and imports
+// only the standard library.
 package protocol

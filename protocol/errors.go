@@ -6,50 +6,50 @@ import (
 	"io/fs"
 )
 
-// A Code names a failure for programs. Codes are stable and never reused;
-// SPEC.md lists them all.
+// A Code identifies a failure for programs. A code never changes its meaning. SPEC.md lists
+// all codes.
 type Code string
 
 // The codes of version 1.
 const (
-	CodeAlreadyAttached       Code = "already_attached"       // someone holds the session exclusively
-	CodeBadFrame              Code = "bad_frame"              // bytes that are no frame, or a payload that is no message
-	CodeBusy                  Code = "busy"                   // the session does not answer in time; nothing was done
-	CodeClosed                Code = "closed"                 // shutting down, opens nothing more
+	CodeAlreadyAttached       Code = "already_attached"       // another client has attached to the session exclusively
+	CodeBadFrame              Code = "bad_frame"              // the bytes are not a frame, or the payload is not a message
+	CodeBusy                  Code = "busy"                   // the session has not answered in time; the request had no effect
+	CodeClosed                Code = "closed"                 // the process is shutting down and accepts no new sessions or attachments
 	CodeExitedEarly           Code = "exited_early"           // the child ended within the check after its start
-	CodeFrameTooLarge         Code = "frame_too_large"        // a frame over the limit
-	CodeHelloRequired         Code = "hello_required"         // a message before hello
-	CodeInputFull             Code = "input_full"             // the input queue is full; Offset says how far it was taken
-	CodeInputGap              Code = "input_gap"              // input beyond what was accepted; Offset says where to go on
-	CodeInstanceMismatch      Code = "instance_mismatch"      // the id lives on, but in another life
-	CodeInternal              Code = "internal"               // our fault
-	CodeInvalidArgument       Code = "invalid_argument"       // a field that cannot be
-	CodeLimitExceeded         Code = "limit_exceeded"         // one more than allowed
-	CodeLineTooLong           Code = "line_too_long"          // the terminal cuts a line of the input; Offset says how far it was taken
-	CodeNotAttached           Code = "not_attached"           // no such attachment on this connection
-	CodeNotFound              Code = "not_found"              // cause: no such program or directory
-	CodePermissionDenied      Code = "permission_denied"      // not allowed, or a read-only attachment that typed
-	CodePolicyUnavailable     Code = "policy_unavailable"     // whoever decides this does not answer, so it is refused for now
-	CodeProtocolMismatch      Code = "protocol_mismatch"      // no common version
-	CodePTYExhausted          Code = "pty_exhausted"          // the system has no PTY left
-	CodeSessionExists         Code = "session_exists"         // the id is taken
-	CodeSessionExited         Code = "session_exited"         // it ended; Exit says how
-	CodeSessionNotFound       Code = "session_not_found"      // nothing is known of this id
-	CodeSessionRunning        Code = "session_running"        // it has not ended yet
-	CodeSpawnFailed           Code = "spawn_failed"           // the child could not be started; Cause says why
+	CodeFrameTooLarge         Code = "frame_too_large"        // a frame exceeds the limit
+	CodeHelloRequired         Code = "hello_required"         // another message arrived before hello
+	CodeInputFull             Code = "input_full"             // the input queue is full; Offset is the accepted input offset
+	CodeInputGap              Code = "input_gap"              // the input begins after the accepted input; Offset is where it must continue
+	CodeInstanceMismatch      Code = "instance_mismatch"      // the session has another instance, because it was started again
+	CodeInternal              Code = "internal"               // an error of Holdfast itself
+	CodeInvalidArgument       Code = "invalid_argument"       // a field has an invalid value
+	CodeLimitExceeded         Code = "limit_exceeded"         // a limit is exceeded
+	CodeLineTooLong           Code = "line_too_long"          // the terminal cuts off a line of the input; Offset is the accepted input offset
+	CodeNotAttached           Code = "not_attached"           // the connection has no such attachment
+	CodeNotFound              Code = "not_found"              // cause: the program or directory does not exist
+	CodePermissionDenied      Code = "permission_denied"      // the request is not allowed, or a read-only attachment sent input
+	CodePolicyUnavailable     Code = "policy_unavailable"     // the policy does not answer, so the request is refused for now
+	CodeProtocolMismatch      Code = "protocol_mismatch"      // the peers have no common version
+	CodePTYExhausted          Code = "pty_exhausted"          // the system has no free PTY
+	CodeSessionExists         Code = "session_exists"         // the session id is in use
+	CodeSessionExited         Code = "session_exited"         // the session has ended; Exit is its exit record
+	CodeSessionNotFound       Code = "session_not_found"      // no session has this id
+	CodeSessionRunning        Code = "session_running"        // the session has not ended yet
+	CodeSpawnFailed           Code = "spawn_failed"           // the child could not be started; Cause is the reason
 	CodeSuperseded            Code = "superseded"             // a later attempt of the same writer has attached
-	CodeSupervisorUnreachable Code = "supervisor_unreachable" // the link is down; whether sessions live is unknown
+	CodeSupervisorUnreachable Code = "supervisor_unreachable" // the link is down; it is unknown whether sessions live
 	CodeTaskNotFound          Code = "task_not_found"         // the policy knows no such task
-	CodeTimeout               Code = "timeout"                // the time asked for has passed
-	CodeUnauthorized          Code = "unauthorized"           // wrong user, token, ticket or secret
-	CodeUnsupported           Code = "unsupported"            // a message type this side does not know
-	CodeUnsupportedOS         Code = "unsupported_os"         // no terminals on this operating system
-	CodeUpgradeRefused        Code = "upgrade_refused"        // the new program cannot go on with what is held; nothing has changed
-	CodeUpgrading             Code = "upgrading"              // another program takes over right now; nothing was done, ask it
+	CodeTimeout               Code = "timeout"                // the time limit of the request has passed
+	CodeUnauthorized          Code = "unauthorized"           // the user, token, ticket or secret is wrong
+	CodeUnsupported           Code = "unsupported"            // the receiver does not know the message type
+	CodeUnsupportedOS         Code = "unsupported_os"         // the operating system has no terminals
+	CodeUpgradeRefused        Code = "upgrade_refused"        // the new program cannot load the present state; nothing has changed
+	CodeUpgrading             Code = "upgrading"              // another program is taking over; the request had no effect and should be sent to that program
 	CodeWorkspaceMismatch     Code = "workspace_mismatch"     // the task belongs to another workspace
 )
 
-// Codes returns every code, in alphabetical order.
+// Codes returns all codes in alphabetical order.
 func Codes() []Code {
 	return []Code{
 		CodeAlreadyAttached, CodeBadFrame, CodeBusy, CodeClosed, CodeExitedEarly, CodeFrameTooLarge,
@@ -62,23 +62,22 @@ func Codes() []Code {
 	}
 }
 
-// An Error is a failure a peer can act on. Code is for programs and stable,
-// Message is for people and free to change. The other fields are set where
-// their comment says so.
+// An Error is a failure that a peer can handle. Code is for programs and stable. Message is for
+// people and may change. The other fields are set in the cases that their comments name.
 type Error struct {
 	Code         Code   `json:"code"`
 	Message      string `json:"message"`
-	Cause        Code   `json:"cause,omitempty"`          // of spawn_failed
+	Cause        Code   `json:"cause,omitempty"`          // for spawn_failed: the reason
 	Retryable    bool   `json:"retryable,omitempty"`      // the same request may succeed later
-	RetryAfterMS int64  `json:"retry_after_ms,omitempty"` // not before, in milliseconds
+	RetryAfterMS int64  `json:"retry_after_ms,omitempty"` // the request should not be repeated before so many milliseconds
 
-	Exit   *ExitRecord   `json:"exit,omitempty"`   // of exited_early and session_exited
-	Offset *uint64       `json:"offset,omitempty"` // of input_full, input_gap and line_too_long: input accepted so far
-	Local  *VersionRange `json:"local,omitempty"`  // of protocol_mismatch: the side that speaks
-	Remote *VersionRange `json:"remote,omitempty"` // of protocol_mismatch: the side spoken to
+	Exit   *ExitRecord   `json:"exit,omitempty"`   // for exited_early and session_exited
+	Offset *uint64       `json:"offset,omitempty"` // for input_full, input_gap and line_too_long: the accepted input offset
+	Local  *VersionRange `json:"local,omitempty"`  // for protocol_mismatch: versions of the side that reports the error
+	Remote *VersionRange `json:"remote,omitempty"` // for protocol_mismatch: versions of its peer
 }
 
-// Sentinels for errors.Is; a code is compared, never a text.
+// Errors for errors.Is, which compares codes and never texts.
 var (
 	ErrAlreadyAttached       = &Error{Code: CodeAlreadyAttached}
 	ErrClosed                = &Error{Code: CodeClosed}
@@ -93,8 +92,7 @@ var (
 	ErrUnsupportedOS         = &Error{Code: CodeUnsupportedOS}
 )
 
-// Errorf makes an Error; it exists so that a code and its message stand
-// together at the place of the failure.
+// Errorf returns an Error with a code and a message. Unlike fmt.Errorf, it does not format.
 func Errorf(code Code, message string) *Error { return &Error{Code: code, Message: message} }
 
 func (e *Error) Error() string {
@@ -104,9 +102,9 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + e.Message
 }
 
-// Is compares codes, so that errors.Is works alike on this and the far side of
-// a wire. An error also is its cause: a spawn that failed because there is no
-// such program is spawn_failed, not_found and fs.ErrNotExist.
+// Is compares codes, so that errors.Is has the same result on both sides of a wire. An Error
+// also matches its cause: if a program does not exist, the error matches spawn_failed,
+// not_found and fs.ErrNotExist.
 func (e *Error) Is(target error) bool {
 	if t, ok := target.(*Error); ok {
 		return t.Code == e.Code || (e.Cause != "" && t.Code == e.Cause)
@@ -120,8 +118,8 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// AsError returns the Error in err's chain, or wraps err as internal. It
-// returns nil for nil.
+// AsError returns the Error in err's chain. If there is none, it returns an Error with the code
+// internal and the text of err. It returns nil if err is nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -133,7 +131,7 @@ func AsError(err error) *Error {
 	return &Error{Code: CodeInternal, Message: err.Error()}
 }
 
-// CodeOf returns err's code: internal for a foreign error, "" for nil.
+// CodeOf returns err's code: internal if err contains no Error, and "" if err is nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -141,8 +139,7 @@ func CodeOf(err error) Code {
 	return AsError(err).Code
 }
 
-// ExitedEarly is the error of a session whose child ended within the check
-// after its start.
+// ExitedEarly returns the error for a spawn if the child ended within the check after its start.
 func ExitedEarly(id SessionID, exit *ExitRecord) *Error {
 	how := fmt.Sprintf("with code %d", exit.ExitCode)
 	if exit.Signal != "" {

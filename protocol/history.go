@@ -2,108 +2,107 @@ package protocol
 
 import "fmt"
 
-// A session's lines are numbered from 0 on, in the order in which they were
-// begun. A line is what was printed up to a line feed, in however many rows it
-// lies: so a line that has left the screen keeps its number and its text when
-// the width changes. The numbers of those on the screen hold until the program
-// writes there again.
+// Lines of a session are numbered from 0 in the order of their first characters. A line is the
+// output up to a line feed, in however many rows it is displayed. A line that has left the screen
+// therefore keeps its number and its text if the width changes. Lines on the screen keep their
+// numbers until the program writes there again.
 
-// Limits on what is told of a history at a time.
+// Limits of history and search. DefaultHistoryLines and DefaultMatches apply if the request
+// does not name a number.
 const (
 	DefaultHistoryLines = 100
-	MaxHistoryLines     = 1000 // of one answer
-	MaxLineBytes        = 64 << 10
+	MaxHistoryLines     = 1000     // lines in one reply
+	MaxLineBytes        = 64 << 10 // bytes of one line; the line is cut there
 	DefaultMatches      = 100
-	MaxMatches          = 1000
-	MaxPattern          = 1 << 10
+	MaxMatches          = 1000    // matching lines in one reply
+	MaxPattern          = 1 << 10 // bytes of a pattern
 )
 
-// HistorySpec asks for lines, the newest first.
+// HistorySpec requests lines of a session, the newest first.
 type HistorySpec struct {
 	SessionID SessionID `json:"session_id"`
-	Before    *uint64   `json:"before,omitempty"` // only lines with smaller numbers; absent: those above the screen
-	Lines     int       `json:"lines,omitempty"`  // at most; 0 is 100
+	Before    *uint64   `json:"before,omitempty"` // only lines with smaller numbers; absent: the lines above the screen
+	Lines     int       `json:"lines,omitempty"`  // largest number of lines; 0: DefaultHistoryLines
 }
 
-// Validate checks what can be checked without the session.
+// Validate returns an error if the request is wrong for every session.
 func (h HistorySpec) Validate() error {
 	if h.Lines < 0 {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("lines is not negative, it is %d", h.Lines))
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("lines must not be negative, but it is %d", h.Lines))
 	}
 	return h.SessionID.Validate()
 }
 
-// LineNumbers says which lines there are.
+// LineNumbers tells which lines of a session are kept.
 type LineNumbers struct {
-	First  uint64 `json:"first"`  // the oldest line kept
-	Screen uint64 `json:"screen"` // the first one that begins on the screen
-	Next   uint64 `json:"next"`   // the number after the last one's
+	First  uint64 `json:"first"`  // number of the oldest line that is kept
+	Screen uint64 `json:"screen"` // number of the first line that begins on the screen
+	Next   uint64 `json:"next"`   // number after that of the last line
 }
 
-// HistoryContent is lines of a session, the newest first.
+// HistoryContent contains lines of a session, the newest first.
 type HistoryContent struct {
 	Instance Instance `json:"instance"`
-	Offset   uint64   `json:"offset"` // of the next byte printed
+	Offset   uint64   `json:"offset"` // output offset at that moment
 	LineNumbers
 	Lines []HistoryLine `json:"lines"`
-	Looks []Look        `json:"looks"`          // what the spans refer to; the first is the default
-	More  bool          `json:"more,omitempty"` // older lines than the last of these are kept
+	Looks []Look        `json:"looks"`          // styles of the spans; the first is the default
+	More  bool          `json:"more,omitempty"` // there are lines that are older than the last of these
 }
 
-// HistoryLine is one line without blanks of default look at its end.
+// HistoryLine is one line without the blanks of default style at its end.
 type HistoryLine struct {
 	Line  uint64 `json:"line"`
 	Spans []Span `json:"spans"`
-	Cut   bool   `json:"cut,omitempty"`  // there is more of it than is told, or was
-	Open  bool   `json:"open,omitempty"` // its end is on the screen, where more may come
+	Cut   bool   `json:"cut,omitempty"`  // the line is longer than its text here
+	Open  bool   `json:"open,omitempty"` // the end of the line is on the screen, so the line may grow
 }
 
-// Span is text of one look.
+// Span is text of one style.
 type Span struct {
 	Text string `json:"t"`
 	Look int    `json:"l,omitempty"` // index into looks
 }
 
-// SearchSpec asks for lines that match, the newest first.
+// SearchSpec requests the lines that match a pattern, the newest first.
 type SearchSpec struct {
 	SessionID  SessionID `json:"session_id"`
-	Pattern    string    `json:"pattern"` // a regular expression of RE2's syntax
+	Pattern    string    `json:"pattern"` // a regular expression in the syntax of RE2
 	IgnoreCase bool      `json:"ignore_case,omitempty"`
-	Before     *uint64   `json:"before,omitempty"` // only lines with smaller numbers; absent: all, with those of the screen
-	Limit      int       `json:"limit,omitempty"`  // matching lines at most; 0 is 100
+	Before     *uint64   `json:"before,omitempty"` // only lines with smaller numbers; absent: all lines, including those on the screen
+	Limit      int       `json:"limit,omitempty"`  // largest number of matching lines; 0: DefaultMatches
 }
 
-// Validate checks what can be checked without the session.
+// Validate returns an error if the request is wrong for every session.
 func (s SearchSpec) Validate() error {
 	if s.Limit < 0 {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("limit is not negative, it is %d", s.Limit))
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("limit must not be negative, but it is %d", s.Limit))
 	}
 	if s.Pattern == "" || len(s.Pattern) > MaxPattern {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("pattern must have 1 to %d bytes, it has %d", MaxPattern, len(s.Pattern)))
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("pattern must have 1 to %d bytes, but it has %d", MaxPattern, len(s.Pattern)))
 	}
 	return s.SessionID.Validate()
 }
 
-// SearchContent is lines that match, the newest first.
+// SearchContent contains the lines that match, the newest first.
 type SearchContent struct {
 	Instance Instance `json:"instance"`
-	Offset   uint64   `json:"offset"` // of the next byte printed
+	Offset   uint64   `json:"offset"` // output offset at that moment
 	LineNumbers
 	Matches []Match `json:"matches"`
-	Before  uint64  `json:"before"`         // lines with smaller numbers were not looked at
-	More    bool    `json:"more,omitempty"` // there are such: ask again with this as before
+	Before  uint64  `json:"before"`         // lines with smaller numbers were not searched
+	More    bool    `json:"more,omitempty"` // there are such lines; to search them, send this before in another request
 }
 
 // Match is a line that matches.
 type Match struct {
 	Line   uint64  `json:"line"`
 	Text   string  `json:"text"`
-	Ranges []Range `json:"ranges"`        // where, the first few
-	Cut    bool    `json:"cut,omitempty"` // there is more of the line than is told and was looked at
+	Ranges []Range `json:"ranges"`        // the first matches in the text
+	Cut    bool    `json:"cut,omitempty"` // the line is longer than its text here, and the remainder was not searched
 }
 
-// Range is a part of a text, in bytes of UTF-8: from Start up to End, which is
-// not in it.
+// Range is a part of a text, in bytes of UTF-8. It begins at Start and ends before End.
 type Range struct {
 	Start int `json:"start"`
 	End   int `json:"end"`

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// Limits bounds the resources that all processes of one session may use together.
-// An absent field leaves the limit as it is, which at a session's start is the
-// default of the settings. A zero takes the limit away. Only a session in a cage,
-// a control group of its own, can have limits.
+// Limits are the limits of the resources of all processes of a session together. If a field is
+// absent, the limit stays as it is; at the start of a session the settings' default applies. A
+// zero removes the limit. A session can have limits only if it has a cage, which is a control
+// group of its own.
 type Limits struct {
-	MemoryMax  *uint64 `json:"memory_max,omitempty"`  // bytes; over it the kernel kills a process of the session
-	MemoryHigh *uint64 `json:"memory_high,omitempty"` // bytes; over it the kernel slows the session down and takes memory back
-	PIDsMax    *uint64 `json:"pids_max,omitempty"`    // processes and threads; a fork beyond it fails
-	CPUMax     *uint64 `json:"cpu_max,omitempty"`     // thousandths of one processor: 1500 is one and a half
-	CPUWeight  *uint64 `json:"cpu_weight,omitempty"`  // share against other sessions when processors are scarce, 1 to 10000; the kernel's default is 100
+	MemoryMax  *uint64 `json:"memory_max,omitempty"`  // bytes; if the session needs more, the kernel kills one of its processes
+	MemoryHigh *uint64 `json:"memory_high,omitempty"` // bytes; if the session needs more, the kernel slows it down and reclaims memory
+	PIDsMax    *uint64 `json:"pids_max,omitempty"`    // processes and threads; a fork beyond the limit fails
+	CPUMax     *uint64 `json:"cpu_max,omitempty"`     // thousandths of a processor: 1500 is one and a half
+	CPUWeight  *uint64 `json:"cpu_weight,omitempty"`  // share against other sessions if processors are scarce, 1 to 10000; the kernel's default is 100
 }
 
-// Bounds of Limits. Those of cpu_max and cpu_weight are the kernel's for a period of
-// 100 ms, and pids_max is at most PID_MAX_LIMIT of a 64-bit kernel. A shell needs
-// some 2 MiB, so less memory than 1 MiB is a missing unit rather than a wish.
+// Smallest and largest values of Limits. Those of cpu_max and cpu_weight are the kernel's for a
+// period of 100 ms. The largest pids_max is PID_MAX_LIMIT of a 64-bit kernel. A shell needs about
+// 2 MiB, so a memory limit below 1 MiB is probably a number without its unit.
 const (
 	MinMemoryLimit = 1 << 20
 	MaxMemoryLimit = 1 << 60
@@ -30,16 +30,16 @@ const (
 	MaxCPUWeight   = 10_000
 )
 
-// A LimitField is one field of Limits, for code that treats all of them alike.
+// A LimitField is one field of Limits, for code that handles all fields in the same way.
 type LimitField struct {
-	Name     string // in messages, settings and labels
-	Min, Max uint64 // of a value that is not zero
-	Of       func(*Limits) **uint64
+	Name     string                 // name of the field in messages, settings and labels
+	Min, Max uint64                 // smallest and largest value, besides 0
+	Of       func(*Limits) **uint64 // returns the field
 	memory   bool
 	cpu      bool
 }
 
-// LimitFields returns the fields of Limits in their order.
+// LimitFields returns all fields of Limits in their order.
 func LimitFields() []LimitField {
 	return []LimitField{
 		{LabelMemoryMax, MinMemoryLimit, MaxMemoryLimit, func(l *Limits) **uint64 { return &l.MemoryMax }, true, false},
@@ -50,7 +50,7 @@ func LimitFields() []LimitField {
 	}
 }
 
-// LimitFieldOf returns the field of that name; ok is false if there is none.
+// LimitFieldOf returns the field with the given name. ok is false if there is none.
 func LimitFieldOf(name string) (f LimitField, ok bool) {
 	for _, f := range LimitFields() {
 		if f.Name == name {
@@ -60,20 +60,20 @@ func LimitFieldOf(name string) (f LimitField, ok bool) {
 	return f, false
 }
 
-// IsZero reports whether no field is given.
+// IsZero reports whether all fields are absent.
 func (l Limits) IsZero() bool { return l == Limits{} }
 
-// Validate returns invalid_argument for a value out of its bounds.
+// Validate returns invalid_argument if a value is too small or too large.
 func (l Limits) Validate() error {
 	for _, f := range LimitFields() {
 		if v := *f.Of(&l); v != nil && *v != 0 && (*v < f.Min || *v > f.Max) {
-			return Errorf(CodeInvalidArgument, fmt.Sprintf("%s must be %s to %s, or 0 for none; it is %s", f.Name, f.Format(f.Min), f.Format(f.Max), f.Format(*v)))
+			return Errorf(CodeInvalidArgument, fmt.Sprintf("%s must be %s to %s, or 0 for none, but it is %s", f.Name, f.Format(f.Min), f.Format(f.Max), f.Format(*v)))
 		}
 	}
 	return nil
 }
 
-// Over returns l with the fields that only base has.
+// Over returns l, with the values of base in the fields that are absent in l.
 func (l Limits) Over(base Limits) Limits {
 	for _, f := range LimitFields() {
 		if v := f.Of(&l); *v == nil {
@@ -83,23 +83,24 @@ func (l Limits) Over(base Limits) Limits {
 	return l
 }
 
-// Parse reads a value as people write it and sets it in l: memory with a unit of
-// 1024 (512M, 1.5G), processors as a number (1.5) or in percent (150%), and "none"
-// or 0 for no limit. Errors are invalid_argument.
+// Parse parses a value in the form for people and sets the field in l. Memory has units of 1024
+// (512M, 1.5G), processors are a number (1.5) or a percentage (150%), and "none" or 0 means no
+// limit. If text is not valid, Parse returns invalid_argument and leaves l unchanged.
 func (f LimitField) Parse(l *Limits, text string) error {
 	v, err := f.parse(strings.TrimSpace(text))
 	if err != nil {
 		return Errorf(CodeInvalidArgument, fmt.Sprintf("%s: %.40q is not %s", f.Name, text, f.form()))
 	}
-	var one Limits
-	*f.Of(&one) = &v
-	if err := one.Validate(); err != nil {
+	var only Limits
+	*f.Of(&only) = &v
+	if err := only.Validate(); err != nil {
 		return err
 	}
 	*f.Of(l) = &v
 	return nil
 }
 
+// form describes the form of a value for the error of Parse.
 func (f LimitField) form() string {
 	switch {
 	case f.memory:
@@ -133,7 +134,7 @@ func (f LimitField) parse(text string) (uint64, error) {
 		return n, nil
 	}
 	n, err := strconv.ParseFloat(text, 64)
-	if err == nil && !(n >= 0 && n*scale < 1<<63) { // NaN, too
+	if err == nil && !(n >= 0 && n*scale < 1<<63) { // the negation also excludes NaN
 		err = strconv.ErrRange
 	}
 	if err != nil {
@@ -149,7 +150,7 @@ func last(s string) byte {
 	return s[len(s)-1]
 }
 
-// Format returns a value as Parse reads it.
+// Format returns a value in the form that Parse accepts.
 func (f LimitField) Format(v uint64) string {
 	switch {
 	case v == 0:
@@ -162,8 +163,8 @@ func (f LimitField) Format(v uint64) string {
 	return strconv.FormatUint(v, 10)
 }
 
-// FormatBytes returns a size in the largest unit of 1024 that gives a number of 1
-// or more, with at most one decimal: "512M", "1.5G".
+// FormatBytes returns a size in the largest unit of 1024 in which the number is at least 1, with
+// at most one decimal: "512M", "1.5G".
 func FormatBytes(n uint64) string {
 	units, v := "BKMGTPE", float64(n)
 	i := 0
@@ -176,8 +177,8 @@ func FormatBytes(n uint64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + units[i:i+1]
 }
 
-// String lists the limits for people, "memory_max 512M, pids_max 100"; "" if there
-// are none.
+// String lists the limits for people, as in "memory_max 512M, pids_max 100". If there are none, it
+// returns "".
 func (l Limits) String() string {
 	var all []string
 	for _, f := range LimitFields() {
@@ -188,33 +189,33 @@ func (l Limits) String() string {
 	return strings.Join(all, ", ")
 }
 
-// MaxOOMKilled is how many of the processes that the kernel killed a Cage names.
+// MaxOOMKilled is the largest number of processes in Cage.OOMKilled.
 const MaxOOMKilled = 8
 
-// A Cage is what the kernel counts for a session's control group. A count that the
-// kernel does not give is absent.
+// A Cage contains the kernel's counters of a session's control group. A counter is absent if the
+// kernel does not provide it.
 type Cage struct {
 	Limits          Limits   `json:"limits,omitzero"`
-	MemoryBytes     uint64   `json:"memory_bytes,omitempty"`      // in use now, files that are cached with it
-	MemoryPeakBytes uint64   `json:"memory_peak_bytes,omitempty"` // the most so far
+	MemoryBytes     uint64   `json:"memory_bytes,omitempty"`      // memory in use now, including cached files
+	MemoryPeakBytes uint64   `json:"memory_peak_bytes,omitempty"` // largest MemoryBytes so far
 	PIDs            uint64   `json:"pids,omitempty"`              // processes and threads now
 	PIDsPeak        uint64   `json:"pids_peak,omitempty"`
-	UserMS          int64    `json:"user_ms"`               // processor time of all that ever ran in it
-	SystemMS        int64    `json:"system_ms"`             // the kernel's for it
-	OOMs            uint64   `json:"ooms,omitempty"`        // how often memory ran out at a limit of this session
-	OOMKills        uint64   `json:"oom_kills,omitempty"`   // processes that the kernel killed for memory, at a limit of the session or of the machine
-	OOMKilled       []string `json:"oom_killed,omitempty"`  // the last of them, "hog (pid 12)", where the kernel's log can be read; at most MaxOOMKilled
+	UserMS          int64    `json:"user_ms"`               // processor time of all processes that ever ran in the group
+	SystemMS        int64    `json:"system_ms"`             // processor time of the kernel for these processes
+	OOMs            uint64   `json:"ooms,omitempty"`        // how often the session ran out of memory at its own limit
+	OOMKills        uint64   `json:"oom_kills,omitempty"`   // processes that the kernel killed because of memory, at a limit of the session or of the machine
+	OOMKilled       []string `json:"oom_killed,omitempty"`  // the last killed processes, as "hog (pid 12)", if the kernel's log is readable; at most MaxOOMKilled
 	PIDsDenied      uint64   `json:"pids_denied,omitempty"` // forks that failed at pids_max
 }
 
-// A CagesStatus says whether sessions get cages of their own, and what is left of
-// earlier ones.
+// A CagesStatus tells whether new sessions get cages, and which cages of ended sessions still
+// contain processes.
 type CagesStatus struct {
-	Dir         string   `json:"dir,omitempty"`         // the control group that is divided; "" if sessions get none
-	Controllers []string `json:"controllers,omitempty"` // by which sessions can be limited: of memory, pids and cpu
-	Off         string   `json:"off,omitempty"`         // why sessions get no cages, or no limits, and how to change it
-	Left        []string `json:"left,omitempty"`        // cages of sessions that have ended in which processes still run; at most MaxCagesLeft
+	Dir         string   `json:"dir,omitempty"`         // the control group above the cages; "" if sessions get none
+	Controllers []string `json:"controllers,omitempty"` // controllers by which sessions can be limited: memory, pids and cpu
+	Off         string   `json:"off,omitempty"`         // why sessions get no cages or no limits, and how to change that
+	Left        []string `json:"left,omitempty"`        // cages of ended sessions in which processes still run; at most MaxCagesLeft
 }
 
-// MaxCagesLeft is how many cages CagesStatus names.
+// MaxCagesLeft is the largest number of cages in CagesStatus.Left.
 const MaxCagesLeft = 16

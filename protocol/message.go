@@ -4,16 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 )
 
-// A Message is a control message: a JSON object whose "type" is MessageType.
+// A Message is a control message. It is encoded as a JSON object, and "type" is its MessageType.
 type Message interface{ MessageType() string }
 
-// Request is embedded in messages that are answered. The answer carries the
-// same id; it means nothing to the side that answers.
+// Request is embedded in each message that has a reply. The reply contains the same id. The
+// replying side must not interpret the id.
 type Request struct {
 	RequestID string `json:"request_id,omitempty"`
 }
@@ -24,33 +25,59 @@ func (r Request) ID() string { return r.RequestID }
 // SetID sets the request's id.
 func (r *Request) SetID(id string) { r.RequestID = id }
 
-// Envelope is what can be read of any message, known or not.
+// Envelope contains the fields that every message has, whether its type is known or not.
 type Envelope struct {
 	Type      string `json:"type"`
 	RequestID string `json:"request_id,omitempty"`
 }
 
-// A Registry knows the messages of one wire.
+// A Registry contains the message types and the requests of one wire.
 type Registry struct {
-	types map[string]reflect.Type
+	types    map[string]reflect.Type
+	requests map[string]RequestKind
 }
 
-// NewRegistry returns a Registry of the given messages, each passed as a zero
-// value of its struct. Two messages of one type are a programmer's error and
-// panic.
-func NewRegistry(messages ...Message) *Registry {
-	r := &Registry{types: make(map[string]reflect.Type, len(messages))}
-	for _, m := range messages {
-		name := m.MessageType()
-		if r.types[name] != nil {
-			panic("protocol: two messages of type " + name)
+// NewRegistry returns a Registry of the given requests, of their replies, and of other messages.
+// Each message is passed as the zero value of its struct. NewRegistry panics if two structs have the
+// same type, or if two rows have the same request, because that is a mistake in the program.
+func NewRegistry(requests []RequestKind, others ...Message) *Registry {
+	r := &Registry{types: make(map[string]reflect.Type), requests: make(map[string]RequestKind, len(requests))}
+	for _, k := range requests {
+		if _, ok := r.requests[k.Type()]; ok {
+			panic("protocol: two rows of request " + k.Type())
 		}
-		r.types[name] = reflect.TypeOf(m)
+		r.requests[k.Type()] = k
+		r.add(k.Message)
+		if k.Reply != nil {
+			r.add(k.Reply)
+		}
+	}
+	for _, m := range others {
+		r.add(m)
 	}
 	return r
 }
 
-// Types returns the known message types, sorted.
+func (r *Registry) add(m Message) {
+	name, t := m.MessageType(), reflect.TypeOf(m)
+	if r.types[name] != nil && r.types[name] != t {
+		panic("protocol: two messages of type " + name)
+	}
+	r.types[name] = t
+}
+
+// Request returns the row of a request. ok is false if no request has this type.
+func (r *Registry) Request(typ string) (k RequestKind, ok bool) {
+	k, ok = r.requests[typ]
+	return k, ok
+}
+
+// Requests returns the rows of all requests, sorted by type.
+func (r *Registry) Requests() []RequestKind {
+	return slices.SortedFunc(maps.Values(r.requests), func(a, b RequestKind) int { return strings.Compare(a.Type(), b.Type()) })
+}
+
+// Types returns the names of all message types, sorted.
 func (r *Registry) Types() []string {
 	var names []string
 	for n := range r.types {
@@ -60,7 +87,7 @@ func (r *Registry) Types() []string {
 	return names
 }
 
-// New returns a pointer to a zero message of the type, or nil.
+// New returns a pointer to a zero message of the named type, or nil if the type is unknown.
 func (r *Registry) New(name string) Message {
 	t := r.types[name]
 	if t == nil {
@@ -69,9 +96,9 @@ func (r *Registry) New(name string) Message {
 	return reflect.New(t).Interface().(Message)
 }
 
-// Decode reads one message and returns a pointer to its struct. It returns
-// bad_frame for what is not a message, and unsupported for a type it does not
-// know; the Envelope is filled as far as it could be read.
+// Decode decodes a message and returns a pointer to its struct. The error is bad_frame if data is
+// not a message, and unsupported if the type is unknown. The Envelope contains the fields that
+// could be decoded, also if Decode fails.
 func (r *Registry) Decode(data []byte) (Message, Envelope, error) {
 	var env Envelope
 	if err := json.Unmarshal(data, &env); err != nil || env.Type == "" {
@@ -87,8 +114,8 @@ func (r *Registry) Decode(data []byte) (Message, Envelope, error) {
 	return m, env, nil
 }
 
-// Encode writes a message as JSON, its type first. A list that is nil is
-// written as [], never as null.
+// Encode returns a message as JSON, with the type as the first field. It encodes a nil list as
+// [], never as null.
 func Encode(m Message) ([]byte, error) {
 	body, err := marshal(withLists(m))
 	if err != nil {
@@ -107,8 +134,8 @@ func Encode(m Message) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// marshal is json.Marshal without the escapes that HTML would need: they make
-// six bytes of one, and what came in one frame has to go on in one.
+// marshal encodes v like json.Marshal, but without escapes for HTML. They would replace one byte
+// by six, so a message that arrived in one frame could become too large to be forwarded in one.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -119,8 +146,8 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
 }
 
-// withLists returns m, or a copy of it that has an empty slice in place of
-// each nil one that would be sent: a peer is promised a list.
+// withLists returns a copy of m in which each nil list that is not omitted is an empty one,
+// because peers may rely on a list.
 func withLists(m Message) any {
 	v := reflect.Indirect(reflect.ValueOf(m))
 	if v.Kind() != reflect.Struct {
@@ -132,7 +159,8 @@ func withLists(m Message) any {
 	return c.Interface()
 }
 
-// fillLists changes v, and copies of what v points to.
+// fillLists replaces the nil lists in v. It copies the structs that v points to before it changes
+// them.
 func fillLists(v reflect.Value) {
 	for i := range v.NumField() {
 		f, t := v.Field(i), v.Type().Field(i)

@@ -154,7 +154,7 @@ func TestRegistry(t *testing.T) {
 			t.Error("two messages of one type are accepted")
 		}
 	}()
-	protocol.NewRegistry(api.OK{}, link.OK{})
+	protocol.NewRegistry(nil, api.OK{}, link.OK{})
 }
 
 // FuzzDecode: whatever a peer sends, no panic, only the two codes that are

@@ -1,65 +1,64 @@
 package protocol
 
-// A Position is where a viewer stands in a session's output: what it has to
-// remember to go on through another proxy, or another connection.
+// A Position is a viewer's position in the output of a session. With it the viewer can continue on
+// another connection or through another proxy.
 type Position struct {
 	instance     Instance
-	offset       uint64 // of the next byte of output, or what the snapshot that is under way stands for
-	had          uint64 // everything before was shown, or told to be missed
-	snapshotLeft int    // bytes of a snapshot still to come
-	view         bool   // what is shown is a view of the viewer's own, which output cannot continue
+	offset       uint64 // offset of the next byte of output, or of the incomplete snapshot
+	shownTo      uint64 // output before this offset was shown, or reported as missed
+	snapshotLeft int    // bytes of the snapshot that have not arrived yet
+	view         bool   // the viewer shows a view of its own, which output cannot continue
 }
 
-// Attached sets the position from the answer to an attach, which went on at
-// resume, if not nil.
+// Attached sets the position from the reply to an attach. resume is the position at which the
+// attach asked to continue, or nil.
 func (p *Position) Attached(a AttachInfo, resume *Resume) {
-	*p = Position{instance: a.Session.Instance, offset: a.Offset, had: a.Offset, snapshotLeft: a.SnapshotBytes, view: a.View}
+	*p = Position{instance: a.Session.Instance, offset: a.Offset, shownTo: a.Offset, snapshotLeft: a.SnapshotBytes, view: a.View}
 	if resume != nil && a.SnapshotBytes > 0 {
-		p.had = resume.Offset + a.BytesMissed
+		p.shownTo = resume.Offset + a.BytesMissed
 	}
 }
 
-// Resync sets the position of a viewer that begins anew, perhaps with a view of
-// its own.
+// Resync sets the position after the supervisor has made the viewer begin again with a snapshot at
+// offset. view tells whether the snapshot is one of the viewer's own view.
 func (p *Position) Resync(offset, missed uint64, snapshotBytes int, view bool) {
 	p.offset, p.snapshotLeft, p.view = offset, snapshotBytes, view
-	p.had += missed
+	p.shownTo += missed
 	p.complete()
 }
 
-// complete: a snapshot that has come whole shows all before its offset.
+// complete sets shownTo if a snapshot is complete, because it shows all output before its offset.
 func (p *Position) complete() {
 	if p.snapshotLeft == 0 {
-		p.had = p.offset
+		p.shownTo = p.offset
 	}
 }
 
-// Output notes n bytes of output at offset.
+// Output records n bytes of output at offset.
 func (p *Position) Output(offset uint64, n int) {
 	p.offset = offset + uint64(n)
-	p.had = p.offset
+	p.shownTo = p.offset
 }
 
-// Snapshot notes n bytes of a snapshot, and returns how many are to come.
+// Snapshot records n bytes of a snapshot and returns the number of bytes that are still missing.
 func (p *Position) Snapshot(n int) int {
 	p.snapshotLeft = max(0, p.snapshotLeft-n)
 	p.complete()
 	return p.snapshotLeft
 }
 
-// View notes that the viewer is shown a view of its own that stands for offset.
-func (p *Position) View(offset uint64) { p.offset, p.had, p.view = offset, offset, true }
+// View records that the viewer has received a view of its own for offset.
+func (p *Position) View(offset uint64) { p.offset, p.shownTo, p.view = offset, offset, true }
 
 // Offset returns the offset of the next byte of output.
 func (p *Position) Offset() uint64 { return p.offset }
 
-// Resume changes an attach request so that it goes on from here. Half a
-// snapshot is of no use: then a new one is asked for. Nor can output continue a
-// view, or what was shown in a window that has another size since: then the
-// screen alone is asked for. Who has come in this one's place in the meantime
-// is not stolen from.
+// Resume returns spec, changed so that the attach continues at this position. If a snapshot is
+// incomplete, the attach asks for a new one. If the viewer shows a view, or if its window was
+// resized (reshaped), output cannot continue, so the attach asks for a snapshot of the screen only.
+// The attach must not steal, because another client may have attached exclusively in the meantime.
 func (p *Position) Resume(spec AttachSpec, reshaped bool) AttachSpec {
-	spec.Resume = &Resume{Instance: p.instance, Offset: p.had}
+	spec.Resume = &Resume{Instance: p.instance, Offset: p.shownTo}
 	spec.Steal = false
 	spec.Snapshot = p.snapshotLeft > 0 || p.view || reshaped
 	spec.ScreenOnly = spec.Snapshot && p.snapshotLeft == 0

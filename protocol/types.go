@@ -11,29 +11,29 @@ import (
 	"time"
 )
 
-// Limits on what a peer may send. A test of each stands beside its check.
+// Limits of the values that a peer may send.
 const (
 	MaxIDLen      = 64        // session ids, pane ids, writers
 	MaxArgs       = 4096      // argv entries, environment entries
 	MaxLabels     = 64        // labels of a session
-	MaxLabelBytes = 16 << 10  // all keys and values of a session's labels
+	MaxLabelBytes = 16 << 10  // all keys and values of a session's labels together
 	MaxSpawnBytes = 512 << 10 // argv, environment and cwd together
-	MaxCwdBytes   = 4 << 10   // PATH_MAX on Linux
-	MaxArgvInfo   = 32 << 10  // of argv in a SessionInfo; the rest is cut
-	MaxCols       = 2000      // beyond any real display; bounds what a screen can cost
+	MaxCwdBytes   = 4 << 10   // PATH_MAX of Linux
+	MaxArgvInfo   = 32 << 10  // argv in a SessionInfo; CutArgv cuts a longer one
+	MaxCols       = 2000      // more than any real display has; limits the cost of a screen
 	MaxRows       = 1000
-	DefaultCols   = 80 // what terminals have been since the VT100
+	DefaultCols   = 80 // the size of terminals since the VT100
 	DefaultRows   = 24
 )
 
-// A SessionID names a session: the client's choice or ours, 1 to 64 of
-// [a-zA-Z0-9_-].
+// A SessionID identifies a session. It has 1 to 64 of the characters [a-zA-Z0-9_-]. The client
+// chooses it; otherwise Holdfast does.
 type SessionID string
 
-// Validate returns invalid_argument unless the id has its form.
+// Validate returns invalid_argument unless the id has this form.
 func (id SessionID) Validate() error { return validateID("session id", string(id)) }
 
-// ValidateWriter checks a writer's name, which has the form of an id.
+// ValidateWriter returns invalid_argument unless w has the form of an id.
 func ValidateWriter(w string) error { return validateID("writer", w) }
 
 // ValidID reports whether s has the form of an id.
@@ -50,23 +50,24 @@ func ValidID(s string) bool {
 	return true
 }
 
-func validateID(what, s string) error {
+func validateID(kind, s string) error {
 	if ValidID(s) {
 		return nil
 	}
-	return Errorf(CodeInvalidArgument, fmt.Sprintf("%s must be 1 to %d of [a-zA-Z0-9_-], it is %.80q", what, MaxIDLen, s))
+	return Errorf(CodeInvalidArgument, fmt.Sprintf("%s must be 1 to %d of [a-zA-Z0-9_-], but it is %.80q", kind, MaxIDLen, s))
 }
 
-// An Instance tells two lives of one id, or of one process, apart.
+// An Instance distinguishes two sessions or two processes that have the same id one after the
+// other.
 type Instance string
 
-// NewInstance makes one from 64 random bits, as 16 hex digits.
+// NewInstance returns an Instance of 64 random bits, as 16 hexadecimal digits.
 func NewInstance() Instance { return Instance(NewToken(8)) }
 
-// NewToken returns n random bytes from the system's generator, as hex.
+// NewToken returns n random bytes of the system's generator in hexadecimal digits.
 func NewToken(n int) string {
 	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(b) // crypto/rand ends the process instead of returning an error
 	return hex.EncodeToString(b)
 }
 
@@ -76,8 +77,8 @@ type Size struct {
 	Rows int `json:"rows"`
 }
 
-// Normalize puts 80 for zero (or negative) columns and 24 for zero rows, each
-// on its own, and cuts both to their maximum.
+// Normalize replaces columns of zero or less by 80 and rows of zero or less by 24, and reduces both
+// to their maximum.
 func (s Size) Normalize() Size {
 	return Size{
 		Cols: min(cmp.Or(max(s.Cols, 0), DefaultCols), MaxCols),
@@ -87,115 +88,114 @@ func (s Size) Normalize() Size {
 
 func (s Size) String() string { return fmt.Sprintf("%dx%d", s.Cols, s.Rows) }
 
-// State is where a session stands in its life.
+// State is the state of a session.
 //
 //	starting → running → draining → exited → forgotten
 type State string
 
-// The states, in the order in which a session passes them.
+// The states, in the order in which a session goes through them.
 const (
-	StateStarting  State = "starting"  // its child is being started
-	StateRunning   State = "running"   // its child runs
-	StateDraining  State = "draining"  // its child has ended, its last output is being read
-	StateExited    State = "exited"    // its exit record stands
-	StateForgotten State = "forgotten" // nothing is left of it
+	StateStarting  State = "starting"  // the child is being started
+	StateRunning   State = "running"   // the child runs
+	StateDraining  State = "draining"  // the child has ended, and its last output is being read
+	StateExited    State = "exited"    // the session has its exit record
+	StateForgotten State = "forgotten" // the session and its exit record are deleted
 )
 
-// Outcome is how a child came to its end.
+// Outcome tells how a child ended.
 type Outcome string
 
 // The outcomes.
 const (
-	OutcomeNatural Outcome = "natural" // by itself
-	OutcomeSoft    Outcome = "soft"    // after the soft signal, within the grace
+	OutcomeNatural Outcome = "natural" // without a request
+	OutcomeSoft    Outcome = "soft"    // by the soft signal, within the grace
 	OutcomeHard    Outcome = "hard"    // by SIGKILL, after the grace
 )
 
-// Reason is why a session ended.
+// Reason tells why a session ended.
 type Reason string
 
-// The reasons this product gives; a client may give its own.
+// The reasons that Holdfast gives. A client may give its own.
 const (
-	ReasonExited        Reason = "exited"         // its child ended by itself
-	ReasonUserRequested Reason = "user_requested" // somebody ended it
-	ReasonIdleTimeout   Reason = "idle_timeout"   // the idle sweep ended it
+	ReasonExited        Reason = "exited"         // the child ended by itself
+	ReasonUserRequested Reason = "user_requested" // a client ended the session
+	ReasonIdleTimeout   Reason = "idle_timeout"   // the session was idle for longer than its idle timeout
 	ReasonShutdown      Reason = "shutdown"       // the supervisor was stopped
-	ReasonWaitError     Reason = "wait_error"     // its child's status could not be had
+	ReasonWaitError     Reason = "wait_error"     // the child's exit status could not be read
 )
 
-// MaxReasonLen bounds a client's own reason, in bytes.
+// MaxReasonLen is the largest length of a client's own reason in bytes.
 const MaxReasonLen = 200
 
-// An ExitRecord is what remains of a child.
+// An ExitRecord tells how a session's child ended.
 type ExitRecord struct {
-	ExitCode  int       `json:"exit_code"`        // 0 to 255; 128+n after signal n; -1 unknown
-	Signal    string    `json:"signal,omitempty"` // "SIGTERM", where a signal ended it
+	ExitCode  int       `json:"exit_code"`        // 0 to 255; 128+n after signal n; -1: unknown
+	Signal    string    `json:"signal,omitempty"` // such as "SIGTERM", if a signal ended the child
 	Outcome   Outcome   `json:"outcome"`
 	Reason    Reason    `json:"reason"`
 	TimedOut  bool      `json:"timed_out"`
-	LastLines []string  `json:"last_lines"` // the last 5 lines that are not empty
-	Tail      []string  `json:"tail"`       // the last 20 lines
+	LastLines []string  `json:"last_lines"` // the last lines that are not empty, at most LastLines
+	Tail      []string  `json:"tail"`       // the last lines, at most TailLines
 	StartedAt time.Time `json:"started_at"`
 	ExitedAt  time.Time `json:"exited_at"`
-	Survivors []int     `json:"survivors,omitempty"` // pids that no signal ended
+	Survivors []int     `json:"survivors,omitempty"` // pids of processes that no signal has ended
 
-	// What else is known; each is absent where it is not.
-	EndedBy     string    `json:"ended_by,omitempty"`      // who asked for the end, or sent the signal that it was: a client's name
-	EndedByUser string    `json:"ended_by_user,omitempty"` // and whose client that is, where a policy knows
-	Cwd         string    `json:"cwd,omitempty"`           // where it was when that was last looked at
-	OOM         OOMSource `json:"oom,omitempty"`           // by what it is known that memory ran out
+	// Each of the following fields is absent if its value is not known.
+	EndedBy     string    `json:"ended_by,omitempty"`      // name of the client that requested the end or sent the signal
+	EndedByUser string    `json:"ended_by_user,omitempty"` // user of that client, if a policy tells it
+	Cwd         string    `json:"cwd,omitempty"`           // working directory of the child when it was last read
+	OOM         OOMSource `json:"oom,omitempty"`           // set if the child was killed because of a lack of memory
 	CoreDumped  bool      `json:"core_dumped,omitempty"`
 	Usage       Usage     `json:"usage,omitzero"`
-	Cage        *Cage     `json:"cage,omitempty"` // what all of the session used, and whether it ran into a limit
+	Cage        *Cage     `json:"cage,omitempty"` // resources that all processes of the session used, and the limits that they reached
 }
 
-// OOMSource is by what it is known that a child was killed because memory ran
-// out.
+// OOMSource tells how it is known that a child was killed because of a lack of memory.
 type OOMSource string
 
-// The sources. The kernel's log names the process. A cgroup only counts: one of
-// those in it was killed for that, at about the time when the child was killed.
+// The sources. The kernel's log names the killed process. The counter of a control group is less
+// precise: one of the group's processes was killed at about the time when the child was killed.
 const (
 	OOMKernelLog OOMSource = "kernel_log"
 	OOMCgroup    OOMSource = "cgroup"
 )
 
-// Usage is what a child and those of its descendants that it waited for took.
+// Usage contains the resources used by a child and by those descendants that it waited for.
 type Usage struct {
 	UserMS      int64  `json:"user_ms"`       // processor time
-	SystemMS    int64  `json:"system_ms"`     // the kernel's for it
-	MaxRSSBytes uint64 `json:"max_rss_bytes"` // the most memory that one of them had at a time; 0 if that is not known
+	SystemMS    int64  `json:"system_ms"`     // processor time of the kernel for these processes
+	MaxRSSBytes uint64 `json:"max_rss_bytes"` // largest memory of one of these processes; 0 if it is not known
 	MinorFaults uint64 `json:"minor_faults"`
-	MajorFaults uint64 `json:"major_faults"` // pages that had to be read
+	MajorFaults uint64 `json:"major_faults"` // page faults that required a read
 }
 
-// Asker is who asks for something on behalf of whom.
+// Asker tells which client requests something, and for which user.
 type Asker struct {
-	By     string `json:"by,omitempty"`      // a client, as it calls itself
-	ByUser string `json:"by_user,omitempty"` // its user, where a policy knows
+	By     string `json:"by,omitempty"`      // name that the client has given itself
+	ByUser string `json:"by_user,omitempty"` // user of the client, if a policy tells it
 }
 
-// MaxAsker bounds each of an Asker's names, in bytes. More is cut off.
+// MaxAsker is the largest length of each name in an Asker in bytes. Cut shortens longer names.
 const MaxAsker = 256
 
-// Cut returns a with names that are not too long, and valid UTF-8.
+// Cut returns a with names of at most MaxAsker bytes that are valid UTF-8.
 func (a Asker) Cut() Asker {
 	cut := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), MaxAsker)], "") }
 	return Asker{cut(a.By), cut(a.ByUser)}
 }
 
-// How many lines an exit record keeps, and how long one may be in bytes; and
-// how long what a program says may be: a title, a notification's body.
+// Limits of an exit record (numbers of lines, and bytes of one line), and of the texts and the lines
+// that a program may cause Holdfast to store or send.
 const (
 	LastLines      = 5
 	TailLines      = 20
-	MaxTailLine    = 1 << 10
-	MaxTitle       = 1 << 10
-	MaxScrollback  = 1_000_000 // lines kept above a screen; more is cut to it
-	MaxScreenBytes = 900 << 10 // of the lines or cells in one answer
+	MaxTailLine    = 1 << 10   // bytes
+	MaxTitle       = 1 << 10   // bytes of a title, or of a notification's body
+	MaxScrollback  = 1_000_000 // lines above a screen; a larger request is reduced to it
+	MaxScreenBytes = 900 << 10 // lines or cells in one reply
 )
 
-// Labels the proxy gives a meaning to; the supervisor knows none.
+// Labels that the proxy interprets. The supervisor interprets none.
 const (
 	LabelPane        = "pane_id"
 	LabelTitle       = "title"
@@ -204,11 +204,11 @@ const (
 	LabelTask        = "task_id"
 	LabelWorkspace   = "workspace_id"
 	LabelUser        = "user_id"
-	// LabelIdleTimeout is after how long without input, output or a resize the
-	// session is ended: "90m", as Go writes a duration; "0" is never. It goes
-	// before the proxy's idle_timeout.
+	// LabelIdleTimeout is the time without input, output or resize after which the session ends,
+	// as a duration of Go such as "90m"; "0" means never. It overrides the proxy's idle_timeout. A
+	// frozen session is not idle, and its idle time begins again when it is thawed.
 	LabelIdleTimeout = "idle_timeout"
-	// Limits that spawn does not name, as LimitField.Parse reads them. They go before
+	// Limits for a spawn that does not name them, in the form of LimitField.Parse. They override
 	// the proxy's settings.
 	LabelMemoryMax  = "memory_max"
 	LabelMemoryHigh = "memory_high"
@@ -217,17 +217,17 @@ const (
 	LabelCPUWeight  = "cpu_weight"
 )
 
-// Foreground is the process that a session's terminal serves, as the system tells when it
-// is asked. The proxy adds it; it is never on the link.
+// Foreground describes the process that has a session's terminal at the time of the request. The
+// proxy adds it; the link never carries it.
 type Foreground struct {
-	PID      int    `json:"pid"`                // the leader of the terminal's foreground process group
-	Name     string `json:"name,omitempty"`     // as the system has it; programs choose it
-	Cwd      string `json:"cwd,omitempty"`      // its working directory
-	Children bool   `json:"children,omitempty"` // the session's own program has children; false if that is not known
-	Stopped  bool   `json:"stopped,omitempty"`  // the session's own program is stopped: SIGCONT continues it
+	PID      int    `json:"pid"`                // leader of the terminal's foreground process group
+	Name     string `json:"name,omitempty"`     // name of the process, which the process itself can choose
+	Cwd      string `json:"cwd,omitempty"`      // working directory of the process
+	Children bool   `json:"children,omitempty"` // the session's child has children of its own; false if that is not known
+	Stopped  bool   `json:"stopped,omitempty"`  // the session's child is stopped; SIGCONT continues it
 }
 
-// SessionInfo is what can be known of a session at one moment.
+// SessionInfo describes a session at one moment.
 type SessionInfo struct {
 	ID              SessionID         `json:"id"`
 	Instance        Instance          `json:"instance"`
@@ -235,31 +235,31 @@ type SessionInfo struct {
 	State           State             `json:"state"`
 	Size            Size              `json:"size"`
 	Argv            []string          `json:"argv"`
-	Cwd             string            `json:"cwd"`                   // where it was started
-	CurrentCwd      string            `json:"current_cwd,omitempty"` // where it says that it is now
-	Title           string            `json:"title,omitempty"`       // what its program calls its window
+	Cwd             string            `json:"cwd"`                   // directory in which the session was started
+	CurrentCwd      string            `json:"current_cwd,omitempty"` // present directory, if the program has reported it
+	Title           string            `json:"title,omitempty"`       // title of the window, if the program has set it
 	Labels          map[string]string `json:"labels,omitempty"`
 	Originator      string            `json:"originator,omitempty"`
 	CreatedAt       time.Time         `json:"created_at"`
-	LastIOAt        time.Time         `json:"last_io_at"`    // last read, write or resize
-	OutputOffset    uint64            `json:"output_offset"` // bytes printed so far
-	RingStart       uint64            `json:"ring_start"`    // the oldest offset still kept
+	LastIOAt        time.Time         `json:"last_io_at"`    // time of the last read, write or resize
+	OutputOffset    uint64            `json:"output_offset"` // number of bytes of output so far
+	RingStart       uint64            `json:"ring_start"`    // oldest output offset that is still kept
 	ScrollbackLines int               `json:"scrollback_lines"`
-	SizePolicy      SizePolicy        `json:"size_policy,omitempty"` // whose size it has
+	SizePolicy      SizePolicy        `json:"size_policy,omitempty"` // policy that determines the size
 	Attachments     int               `json:"attachments"`
-	Viewers         []ViewerInfo      `json:"viewers,omitempty"`    // who looks, the first MaxViewersInfo
-	Left            *Left             `json:"left,omitempty"`       // absent while somebody looks, and where nobody has
-	Command         *CommandInfo      `json:"command,omitempty"`    // absent where its shell does not say
-	Frozen          bool              `json:"frozen,omitempty"`     // all its processes are stopped until it is thawed
-	Cage            *Cage             `json:"cage,omitempty"`       // what it uses now, in answers to list and info; absent without a cage
-	Degraded        bool              `json:"degraded,omitempty"`   // its screen is lost: only what it printed last is kept
-	ExitCode        *int              `json:"exit_code,omitempty"`  // absent until exited
-	Exit            *ExitRecord       `json:"exit,omitempty"`       // absent until exited
-	Foreground      *Foreground       `json:"foreground,omitempty"` // absent if the system does not tell, and once it has ended
+	Viewers         []ViewerInfo      `json:"viewers,omitempty"`    // the first MaxViewersInfo viewers
+	Left            *Left             `json:"left,omitempty"`       // absent while there is a viewer, and if there never was one
+	Command         *CommandInfo      `json:"command,omitempty"`    // absent if the shell does not report its commands
+	Frozen          bool              `json:"frozen,omitempty"`     // all processes are stopped until the session is thawed
+	Cage            *Cage             `json:"cage,omitempty"`       // resources in use, in replies to list and info; absent without a cage
+	Degraded        bool              `json:"degraded,omitempty"`   // the screen is lost, and only the last output is kept
+	ExitCode        *int              `json:"exit_code,omitempty"`  // absent until the state is exited
+	Exit            *ExitRecord       `json:"exit,omitempty"`       // absent until the state is exited
+	Foreground      *Foreground       `json:"foreground,omitempty"` // absent if the system does not tell, and after the session has ended
 }
 
-// CutArgv returns as much of argv as a SessionInfo may hold; an ellipsis stands
-// for what was cut.
+// CutArgv returns the first entries of argv that fit into MaxArgvInfo bytes. If it leaves entries
+// out, the last entry is an ellipsis.
 func CutArgv(argv []string) []string {
 	room := MaxArgvInfo
 	for i, a := range argv {
@@ -270,17 +270,17 @@ func CutArgv(argv []string) []string {
 	return argv
 }
 
-// maxSessionsBytes is about how much goes into one message that enumerates
-// sessions. The largest SessionInfo there can be still fits behind that much.
+// maxSessionsBytes is the size of the list in one message, in bytes. One session of the largest
+// possible size still fits into the frame after so many bytes.
 const maxSessionsBytes = 256 << 10
 
-// SplitSessions cuts a list into parts that fit into one message each, at
-// least one part.
+// SplitSessions splits a list into parts that each fit into one message. It returns at least one
+// part.
 func SplitSessions(all []SessionInfo) [][]SessionInfo {
 	parts := [][]SessionInfo{{}}
 	size := 0
 	for _, s := range all {
-		b, _ := json.Marshal(s) // of strings, numbers and times: it cannot fail
+		b, _ := json.Marshal(s) // a struct of strings, numbers and times can always be encoded
 		if size += len(b); size > maxSessionsBytes && len(parts[len(parts)-1]) > 0 {
 			parts, size = append(parts, nil), len(b)
 		}
@@ -290,31 +290,30 @@ func SplitSessions(all []SessionInfo) [][]SessionInfo {
 	return parts
 }
 
-// SpawnSpec says what to start. Its zero value starts nothing: Argv is
-// required.
+// SpawnSpec describes a session to start. Argv must not be empty.
 type SpawnSpec struct {
 	Argv              []string          `json:"argv"`
-	Cwd               string            `json:"cwd,omitempty"` // absolute; "" is the home directory
-	Env               []string          `json:"env,omitempty"` // K=V, on top of the inherited environment
+	Cwd               string            `json:"cwd,omitempty"` // must be absolute; "": the home directory
+	Env               []string          `json:"env,omitempty"` // K=V, added to the inherited environment
 	ClearInheritedEnv bool              `json:"clear_inherited_env,omitempty"`
-	Cols              int               `json:"cols,omitempty"` // 0 is 80
-	Rows              int               `json:"rows,omitempty"` // 0 is 24
+	Cols              int               `json:"cols,omitempty"` // 0: 80
+	Rows              int               `json:"rows,omitempty"` // 0: 24
 	Originator        string            `json:"originator,omitempty"`
 	Labels            map[string]string `json:"labels,omitempty"`
-	ScrollbackLines   int               `json:"scrollback_lines,omitempty"` // 0 is the supervisor's default
-	SizePolicy        SizePolicy        `json:"size_policy,omitempty"`      // "" is latest
-	Limits            Limits            `json:"limits,omitzero"`            // unsupported if the session can have no cage
+	ScrollbackLines   int               `json:"scrollback_lines,omitempty"` // 0: the supervisor's default
+	SizePolicy        SizePolicy        `json:"size_policy,omitempty"`      // "": latest
+	Limits            Limits            `json:"limits,omitzero"`            // the error is unsupported if the session cannot have a cage
 }
 
-// RespawnSpec says what to change when an exited session is started again. A
-// field that is absent is as it was.
+// RespawnSpec describes the changes with which an exited session is started again. Absent fields
+// keep their values.
 type RespawnSpec struct {
 	Argv   []string          `json:"argv,omitempty"`
 	Cwd    string            `json:"cwd,omitempty"`
 	Env    []string          `json:"env,omitempty"`
 	Cols   int               `json:"cols,omitempty"`
 	Rows   int               `json:"rows,omitempty"`
-	Labels map[string]string `json:"labels,omitzero"` // {} takes all away
+	Labels map[string]string `json:"labels,omitzero"` // {} removes all labels
 	Limits Limits            `json:"limits,omitzero"`
 }
 
@@ -336,16 +335,16 @@ func (r RespawnSpec) Apply(old SpawnSpec) SpawnSpec {
 	return old
 }
 
-// Size returns the size asked for, normalized.
+// Size returns the requested size, normalized.
 func (s SpawnSpec) Size() Size { return Size{s.Cols, s.Rows}.Normalize() }
 
-// Validate returns invalid_argument for what cannot be started anywhere.
+// Validate returns an error if the session could not be started on any system.
 func (s SpawnSpec) Validate() error {
 	if len(s.Argv) == 0 || s.Argv[0] == "" {
-		return Errorf(CodeInvalidArgument, "argv is empty")
+		return Errorf(CodeInvalidArgument, "argv must not be empty")
 	}
 	if len(s.Argv) > MaxArgs || len(s.Env) > MaxArgs {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("more than %d arguments or environment entries", MaxArgs))
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("argv and env must have at most %d entries each", MaxArgs))
 	}
 	total := len(s.Cwd) + len(s.Originator)
 	for _, a := range s.Argv {
@@ -357,17 +356,17 @@ func (s SpawnSpec) Validate() error {
 	for _, e := range s.Env {
 		total += len(e) + 1
 		if i := strings.IndexByte(e, '='); i <= 0 || strings.IndexByte(e, 0) >= 0 {
-			return Errorf(CodeInvalidArgument, "an environment entry is not K=V")
+			return Errorf(CodeInvalidArgument, "each entry of env must be K=V")
 		}
 	}
 	if total > MaxSpawnBytes {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("argv and environment exceed %d bytes", MaxSpawnBytes))
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("argv, env, cwd and originator must have at most %d bytes together, but they have %d", MaxSpawnBytes, total))
 	}
 	if len(s.Cwd) > MaxCwdBytes || len(s.Originator) > 4*MaxIDLen {
-		return Errorf(CodeLimitExceeded, "cwd or originator is too long")
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("cwd must have at most %d bytes, and originator at most %d", MaxCwdBytes, 4*MaxIDLen))
 	}
-	if s.Cwd != "" && !strings.HasPrefix(s.Cwd, "/") && !filepath.IsAbs(s.Cwd) { // or a drive's, on Windows
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("cwd must be absolute, it is %.200q", s.Cwd))
+	if s.Cwd != "" && !strings.HasPrefix(s.Cwd, "/") && !filepath.IsAbs(s.Cwd) { // IsAbs accepts paths with a drive on Windows
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("cwd must be absolute, but it is %.200q", s.Cwd))
 	}
 	if strings.IndexByte(s.Cwd, 0) >= 0 {
 		return Errorf(CodeInvalidArgument, "cwd contains a NUL byte")
@@ -381,26 +380,26 @@ func (s SpawnSpec) Validate() error {
 	return ValidateLabels(s.Labels)
 }
 
-// ValidateLabels returns limit_exceeded for labels over their bounds and
-// invalid_argument for an empty key.
+// ValidateLabels returns limit_exceeded if there are too many labels or bytes, and
+// invalid_argument if a key is empty.
 func ValidateLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("more than %d labels", MaxLabels))
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("a session must have at most %d labels, but there are %d", MaxLabels, len(labels)))
 	}
 	total := 0
 	for k, v := range labels {
 		if k == "" {
-			return Errorf(CodeInvalidArgument, "a label has an empty key")
+			return Errorf(CodeInvalidArgument, "the key of a label must not be empty")
 		}
 		total += len(k) + len(v)
 	}
 	if total > MaxLabelBytes {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("labels exceed %d bytes", MaxLabelBytes))
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("labels must have at most %d bytes together, but they have %d", MaxLabelBytes, total))
 	}
 	return nil
 }
 
-// HasLabels reports whether labels has all of wanted, with these values.
+// HasLabels reports whether labels contains all of wanted with equal values.
 func HasLabels(labels, wanted map[string]string) bool {
 	for k, v := range wanted {
 		if got, ok := labels[k]; !ok || got != v {
@@ -410,72 +409,72 @@ func HasLabels(labels, wanted map[string]string) bool {
 	return true
 }
 
-// Mode is how an attachment shares its session.
+// Mode tells how an attachment shares its session with others.
 type Mode string
 
 // The modes.
 const (
-	ModeShared    Mode = "shared"    // the default: types and resizes beside others
-	ModeExclusive Mode = "exclusive" // alone; with steal, in place of who is there
-	ModeReadOnly  Mode = "read_only" // looks, never types nor resizes
+	ModeShared    Mode = "shared"    // the default: may write and resize, as others may
+	ModeExclusive Mode = "exclusive" // no other attachment is allowed; with steal, the others are detached
+	ModeReadOnly  Mode = "read_only" // must not write or resize
 )
 
-// Replay is how an attach brings its viewer up to date.
+// Replay tells how an attach brings its viewer up to date.
 type Replay string
 
-// The two answers to an attach.
+// The replays.
 const (
-	ReplayExact    Replay = "exact"    // just the missing bytes follow, as output
-	ReplaySnapshot Replay = "snapshot" // bytes that rebuild the screen follow, then output
+	ReplayExact    Replay = "exact"    // only the missing output follows
+	ReplaySnapshot Replay = "snapshot" // a snapshot that rebuilds the screen follows, and then output
 )
 
-// Resume is where an attachment goes on: in which life, at which output offset.
+// Resume is the position at which an attachment continues: the instance and the output offset.
 type Resume struct {
 	Instance Instance `json:"instance"`
 	Offset   uint64   `json:"offset"`
 }
 
-// AttachSpec says how to view a session.
+// AttachSpec requests an attachment to a session.
 type AttachSpec struct {
 	SessionID SessionID `json:"session_id"`
-	Cols      int       `json:"cols,omitempty"` // 0 and 0: leave the size as it is
+	Cols      int       `json:"cols,omitempty"` // 0 for both: leave the session's size unchanged
 	Rows      int       `json:"rows,omitempty"`
-	Mode      Mode      `json:"mode,omitempty"` // "" is shared
+	Mode      Mode      `json:"mode,omitempty"` // "": shared
 	Steal     bool      `json:"steal,omitempty"`
 	Resume    *Resume   `json:"resume,omitempty"`
-	Snapshot  bool      `json:"snapshot,omitempty"` // with Resume: a snapshot even if the ring has the offset
-	// ScreenOnly, with Snapshot: without lines above the screen, for a terminal
-	// that still has those which it was given.
+	Snapshot  bool      `json:"snapshot,omitempty"` // with Resume: send a snapshot even if the ring has the output
+	// ScreenOnly, with Snapshot, leaves out the lines above the screen, because the viewer's
+	// terminal still has them.
 	ScreenOnly bool   `json:"screen_only,omitempty"`
-	History    *int   `json:"history,omitempty"` // lines above the screen in a snapshot; absent is 1,000
-	Answers    bool   `json:"answers,omitempty"` // it answers what programs ask a terminal
-	Writer     string `json:"writer,omitempty"`  // whose input this is; "" makes a new one
-	// Attempt grows with each attach of a writer, so that one that was given up
-	// and comes late does not end its successor; microseconds since 1970 will do.
-	// 0 is never late.
+	History    *int   `json:"history,omitempty"` // lines above the screen in a snapshot; absent: DefaultHistory
+	Answers    bool   `json:"answers,omitempty"` // the viewer answers terminal queries of programs
+	Writer     string `json:"writer,omitempty"`  // writer of the attachment's input; "": a new writer
+	// Attempt must grow with each attach of a writer, so that a late attach that the client has
+	// given up does not replace its successor. Microseconds since 1970 are suitable. An attach
+	// with 0 is never considered late.
 	Attempt uint64 `json:"attempt,omitempty"`
-	// Move counts how often proxies have passed this attempt on to one another. It is the
-	// proxies' own, so that a client's count stays the client's.
+	// Move counts how often one proxy has handed this attempt to another. Only proxies set it, so
+	// that a client may count its attempts as it likes.
 	Move   uint64 `json:"move,omitempty"`
-	Client string `json:"client,omitempty"` // a name for people, told in stolen
-	Term   string `json:"term,omitempty"`   // the viewer's TERM
-	// Env is the part of the viewer's environment that a session's programs may want
-	// to follow, as K=V: where its ssh agent and its display are.
+	Client string `json:"client,omitempty"` // name of the client for people; other viewers see it in stolen
+	Term   string `json:"term,omitempty"`   // TERM of the viewer
+	// Env contains those variables of the viewer's environment, as K=V, that programs of the
+	// session may want to use, such as the addresses of the ssh agent and of the display.
 	Env   []string `json:"env,omitempty"`
-	Typed bool     `json:"typed,omitempty"`  // it is told what is typed, by whomever; not of mode read_only
+	Typed bool     `json:"typed,omitempty"`  // the viewer receives the input of all writers; not allowed with mode read_only
 	IsTTY bool     `json:"is_tty,omitempty"` // the viewer is a terminal
 
-	View       View        `json:"view,omitempty"`       // "" is raw; own needs Cols or Rows
-	Pace       bool        `json:"pace,omitempty"`       // of an exclusive viewer: the child waits for it
-	Appearance *Appearance `json:"appearance,omitempty"` // of the viewer's terminal
+	View       View        `json:"view,omitempty"`       // "": raw; own requires Cols or Rows
+	Pace       bool        `json:"pace,omitempty"`       // the child waits for this viewer; requires mode exclusive
+	Appearance *Appearance `json:"appearance,omitempty"` // properties of the viewer's terminal
 }
 
-// OwnSize is the viewer's terminal's size, and whether it has said so.
+// OwnSize returns the size of the viewer's terminal, and whether the viewer has sent it.
 func (a AttachSpec) OwnSize() (Size, bool) {
 	return Size{a.Cols, a.Rows}.Normalize(), a.Cols != 0 || a.Rows != 0
 }
 
-// Validate checks what can be checked without the session.
+// Validate returns an error if the request is wrong for every session.
 func (a AttachSpec) Validate() error {
 	if err := a.SessionID.Validate(); err != nil {
 		return err
@@ -483,15 +482,15 @@ func (a AttachSpec) Validate() error {
 	switch a.Mode {
 	case "", ModeShared, ModeExclusive, ModeReadOnly:
 	default:
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("mode must be shared, exclusive or read_only, it is %.40q", a.Mode))
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("mode must be shared, exclusive or read_only, but it is %.40q", a.Mode))
 	}
 	switch a.View {
 	case "", ViewRaw, ViewOwn:
 	default:
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("view must be raw or own, it is %.40q", string(a.View)))
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("view must be raw or own, but it is %.40q", string(a.View)))
 	}
 	if a.Pace && a.Mode != ModeExclusive {
-		return Errorf(CodeInvalidArgument, "only an exclusive attachment can have the child wait for it")
+		return Errorf(CodeInvalidArgument, "pace requires mode exclusive")
 	}
 	if a.Writer != "" {
 		if err := ValidateWriter(a.Writer); err != nil {
@@ -504,97 +503,96 @@ func (a AttachSpec) Validate() error {
 		}
 	}
 	if len(a.Client) > 4*MaxIDLen || len(a.Term) > 4*MaxIDLen {
-		return Errorf(CodeLimitExceeded, "client or term is too long")
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("client and term must have at most %d bytes each", 4*MaxIDLen))
 	}
 	if a.Typed && a.Mode == ModeReadOnly {
-		return Errorf(CodeInvalidArgument, "who may not type is not told what is typed")
+		return Errorf(CodeInvalidArgument, "typed is not allowed with mode read_only")
 	}
 	return ValidateViewerEnv(a.Env)
 }
 
-// Limits on a viewer's environment.
+// Limits of a viewer's environment.
 const (
 	MaxViewerEnv      = 64
 	MaxViewerEnvBytes = 16 << 10
 )
 
-// ValidateViewerEnv returns invalid_argument for what is not K=V, and limit_exceeded
-// for more than may be held.
+// ValidateViewerEnv returns invalid_argument if an entry is not K=V, and limit_exceeded if there are
+// too many entries or bytes.
 func ValidateViewerEnv(env []string) error {
 	total := 0
 	for _, e := range env {
 		total += len(e)
 		if i := strings.IndexByte(e, '='); i <= 0 || strings.IndexByte(e, 0) >= 0 {
-			return Errorf(CodeInvalidArgument, "an environment entry is not K=V")
+			return Errorf(CodeInvalidArgument, "each entry of env must be K=V")
 		}
 	}
 	if len(env) > MaxViewerEnv || total > MaxViewerEnvBytes {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("more than %d entries or %d bytes of environment", MaxViewerEnv, MaxViewerEnvBytes))
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("env must have at most %d entries and %d bytes", MaxViewerEnv, MaxViewerEnvBytes))
 	}
 	return nil
 }
 
-// AttachInfo is the answer to an attach.
+// AttachInfo is the reply to an attach.
 type AttachInfo struct {
 	Session       SessionInfo `json:"session"`
 	Replay        Replay      `json:"replay"`
-	Offset        uint64      `json:"offset"`         // of the first output byte that follows
-	BytesMissed   uint64      `json:"bytes_missed"`   // printed, but neither sent nor still kept
-	SnapshotBytes int         `json:"snapshot_bytes"` // how many bytes of snapshot come first
-	View          bool        `json:"view,omitempty"` // the snapshot is of a view of the viewer's own; views follow
-	Writer        string      `json:"writer"`         // the name this attachment's input goes by
-	InputOffset   uint64      `json:"input_offset"`   // how far this writer's input was accepted
+	Offset        uint64      `json:"offset"`         // offset of the first byte of output that follows
+	BytesMissed   uint64      `json:"bytes_missed"`   // bytes of output that were not sent and are no longer kept
+	SnapshotBytes int         `json:"snapshot_bytes"` // size of the snapshot that is sent first
+	View          bool        `json:"view,omitempty"` // the snapshot shows a view of the viewer's own; further views follow
+	Writer        string      `json:"writer"`         // writer of this attachment's input
+	InputOffset   uint64      `json:"input_offset"`   // input offset up to which the writer's input was accepted
 }
 
-// ProcessStatus is what `status` says of one of the two processes.
+// ProcessStatus is the part of a status that describes the supervisor or a proxy.
 type ProcessStatus struct {
 	PID      int           `json:"pid"`
 	Version  string        `json:"version"`
 	Protocol VersionRange  `json:"protocol"`
 	Instance Instance      `json:"instance"`
 	Uptime   float64       `json:"uptime"`             // seconds
-	Sessions int           `json:"sessions"`           // not ended
-	Clients  int           `json:"clients"`            // proxies of a supervisor, clients of a proxy
-	Upgrades int           `json:"upgrades,omitempty"` // of a supervisor: how often it became another program
-	Keeper   *KeeperStatus `json:"keeper,omitempty"`   // of a supervisor that has one
-	Cages    *CagesStatus  `json:"cages,omitempty"`    // of a supervisor on Linux
+	Sessions int           `json:"sessions"`           // number of sessions that have not ended
+	Clients  int           `json:"clients"`            // number of proxies of a supervisor, or of clients of a proxy
+	Upgrades int           `json:"upgrades,omitempty"` // for a supervisor: how often it has executed another program
+	Keeper   *KeeperStatus `json:"keeper,omitempty"`   // for a supervisor with a keeper
+	Cages    *CagesStatus  `json:"cages,omitempty"`    // for a supervisor on Linux
 }
 
-// KeeperStatus is what a supervisor says of the process that holds what must
-// outlive it.
+// KeeperStatus describes the keeper of a supervisor.
 type KeeperStatus struct {
 	PID      int    `json:"pid"`
-	Sessions int    `json:"sessions"`       // that it holds, of those that live or are remembered
-	Starts   int    `json:"starts"`         // of supervisors, with this one
-	Last     string `json:"last,omitempty"` // how the one before ended, for people
-	Lost     int    `json:"lost,omitempty"` // keepers that this supervisor has outlived
+	Sessions int    `json:"sessions"`       // number of sessions in its vault, including exited ones
+	Starts   int    `json:"starts"`         // number of supervisors that it has started, including this one
+	Last     string `json:"last,omitempty"` // how the previous supervisor ended, for people
+	Lost     int    `json:"lost,omitempty"` // number of keepers that have died while this supervisor ran
 }
 
-// EventKind is what happened. Unknown kinds are ignored.
+// EventKind is the kind of an event. A receiver must ignore unknown kinds.
 type EventKind string
 
 // The events.
 const (
-	EventCreated   EventKind = "created"   // a session runs
-	EventExited    EventKind = "exited"    // a session has its exit record
-	EventForgotten EventKind = "forgotten" // an exit record is gone
-	EventResized   EventKind = "resized"   // a session has another size
-	EventAttached  EventKind = "attached"  // somebody looks
-	EventDetached  EventKind = "detached"  // somebody went
-	EventMissed    EventKind = "missed"    // the subscriber was too slow; so many are lost to it
+	EventCreated   EventKind = "created"   // a session was started
+	EventExited    EventKind = "exited"    // a session has got its exit record
+	EventForgotten EventKind = "forgotten" // an exit record was deleted
+	EventResized   EventKind = "resized"   // the size of a session has changed
+	EventAttached  EventKind = "attached"  // a viewer has attached
+	EventDetached  EventKind = "detached"  // a viewer has detached
+	EventMissed    EventKind = "missed"    // events were dropped because the subscriber was too slow
 
-	EventTitle        EventKind = "title"        // its program calls its window otherwise
-	EventLabels       EventKind = "labels"       // somebody has changed them
-	EventCwd          EventKind = "cwd"          // it says that it is in another directory
-	EventBell         EventKind = "bell"         // it rang, once or more
-	EventNotification EventKind = "notification" // it has something to tell its user
+	EventTitle        EventKind = "title"        // the program has changed the title of its window
+	EventLabels       EventKind = "labels"       // a client has changed the labels
+	EventCwd          EventKind = "cwd"          // the program has reported another working directory
+	EventBell         EventKind = "bell"         // the program has rung the bell, once or more
+	EventNotification EventKind = "notification" // the program has sent a notification to its user
 
-	EventFrozen EventKind = "frozen" // somebody has stopped all its processes
-	EventThawed EventKind = "thawed" // they run on
+	EventFrozen EventKind = "frozen" // all processes of the session were stopped
+	EventThawed EventKind = "thawed" // the processes of the session continue
 
-	EventDegraded EventKind = "degraded" // its screen is lost, by a mistake of ours
+	EventDegraded EventKind = "degraded" // the screen of the session is lost because of an error in Holdfast
 
-	EventOutputIdle      EventKind = "output_idle"      // it has printed, and then nothing for OutputIdleMS
-	EventCommandStarted  EventKind = "command_started"  // its shell runs a command
-	EventCommandFinished EventKind = "command_finished" // the command has ended
+	EventOutputIdle      EventKind = "output_idle"      // after output, the program has printed nothing for OutputIdleMS
+	EventCommandStarted  EventKind = "command_started"  // the shell has started a command
+	EventCommandFinished EventKind = "command_finished" // a command of the shell has ended
 )

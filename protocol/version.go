@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// Version counts incompatible meanings of the wires, not releases.
+// Version is the version of both wires. It is raised if a meaning changes incompatibly, and not
+// with each release.
 //   - 1: first
 const (
-	Version    = 1 // what this build speaks
-	VersionMin = 1 // the oldest peer this build understands
+	Version    = 1 // the version of this build
+	VersionMin = 1 // the oldest version that this build supports
 )
 
-// A VersionRange is the protocol versions one side speaks, both ends included.
+// A VersionRange contains the protocol versions that one side supports, both ends included.
 type VersionRange struct {
 	Min int `json:"min"`
 	Max int `json:"max"`
 }
 
-// Supported is the range of this build.
+// Supported returns the versions that this build supports.
 func Supported() VersionRange { return VersionRange{Min: VersionMin, Max: Version} }
 
 func (r VersionRange) String() string { return fmt.Sprintf("%d-%d", r.Min, r.Max) }
 
-// Agree returns the highest version both ranges contain. Where there is none
-// it returns CodeProtocolMismatch with both ranges and says which side to
-// upgrade.
+// Agree returns the highest version that both ranges contain. If there is none, it returns
+// CodeProtocolMismatch with both ranges and the advice which side should be upgraded.
 func Agree(local, remote VersionRange) (int, error) {
 	top := min(local.Max, remote.Max)
 	if remote.Min <= remote.Max && top >= local.Min && top >= remote.Min {
@@ -43,27 +43,27 @@ func Agree(local, remote VersionRange) (int, error) {
 	}
 }
 
-// A Capability is an addition to a version that a peer has to know about
-// before it is used. Unknown capabilities are ignored.
+// A Capability is an addition to a version. A side must not use it unless its peer has announced
+// it. A peer must ignore unknown capabilities.
 type Capability string
 
 // The capabilities of version 1.
 const (
-	// CapTerminalExit, said by a client: send it terminal.exit where others
-	// get pty_exited, never both.
+	// CapTerminalExit is announced by a client. The client then receives terminal.exit instead
+	// of pty_exited, never both.
 	CapTerminalExit Capability = "terminal.exit"
-	// CapWebTicket, said by a proxy: it issues tickets for WebSockets.
+	// CapWebTicket is announced by a proxy that issues tickets for WebSockets.
 	CapWebTicket Capability = "web.ticket"
-	// CapAutomation, said by a supervisor and by a proxy whose supervisor says it: it
-	// knows mark, await, environment, pasted input and keys, and who is told what is typed.
+	// CapAutomation is announced by a supervisor, and by a proxy whose supervisor announces it.
+	// It means mark, await, environment, pasted input, keys, and viewers that see input.
 	CapAutomation Capability = "automation"
-	// CapCage, said by a supervisor and by a proxy: it knows limits, freeze, and all of
-	// terminate. An older one would skip them in silence.
+	// CapCage is announced by a supervisor and by a proxy. It means limits, freeze, and all fields
+	// of terminate. An older peer would ignore them silently.
 	CapCage Capability = "cage"
 )
 
-// Capabilities is what one side said it knows.
+// Capabilities contains the capabilities that one side has announced.
 type Capabilities []Capability
 
-// Has reports whether c was said.
+// Has reports whether the side has announced c.
 func (cs Capabilities) Has(c Capability) bool { return slices.Contains(cs, c) }

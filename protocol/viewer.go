@@ -2,76 +2,75 @@ package protocol
 
 import "fmt"
 
-// View is what a viewer is shown whose terminal has another size than the
-// session's.
+// View selects the output for a viewer if its terminal has another size than the session.
 type View string
 
 // The views.
 const (
-	ViewRaw View = "raw" // what is printed, as it is; the default
-	ViewOwn View = "own" // the screen, reflowed to the viewer's size
+	ViewRaw View = "raw" // the session's output, unchanged; the default
+	ViewOwn View = "own" // the screen, laid out for the viewer's size
 )
 
-// SizePolicy says whose size a session has.
+// SizePolicy determines the size of a session.
 type SizePolicy string
 
-// The policies. Viewers that only look, or that gave no size, never count.
+// The policies. Viewers that are read-only or that sent no size never count.
 const (
-	SizeLatest   SizePolicy = "latest"   // of who typed last; the default
-	SizeOwner    SizePolicy = "owner"    // of who came first
-	SizeSmallest SizePolicy = "smallest" // the smallest columns and the smallest rows
-	SizeLargest  SizePolicy = "largest"  // the largest of both
-	SizeFixed    SizePolicy = "fixed"    // of nobody: it changes on request alone
+	SizeLatest   SizePolicy = "latest"   // the size of the viewer that sent input last; the default
+	SizeOwner    SizePolicy = "owner"    // the size of the viewer that attached first
+	SizeSmallest SizePolicy = "smallest" // the smallest number of columns and the smallest number of rows
+	SizeLargest  SizePolicy = "largest"  // the largest number of columns and the largest number of rows
+	SizeFixed    SizePolicy = "fixed"    // a size that viewers do not change; only a request does
 )
 
-// SmallestCols and SmallestRows are the least that a viewer's window can make of a
-// session's size: a window that was made tiny must not make everybody's useless.
+// SmallestCols and SmallestRows are the smallest size that a viewer's window can give a session.
+// Otherwise one tiny window could make the session useless for all viewers.
 const (
 	SmallestCols = 20
 	SmallestRows = 5
 )
 
-// Validate returns invalid_argument for an unknown policy; "" is fine.
+// Validate returns invalid_argument if the policy is unknown. "" is valid.
 func (p SizePolicy) Validate() error {
 	switch p {
 	case "", SizeLatest, SizeOwner, SizeSmallest, SizeLargest, SizeFixed:
 		return nil
 	}
-	return Errorf(CodeInvalidArgument, fmt.Sprintf("size_policy must be latest, owner, smallest, largest or fixed, it is %.40q", string(p)))
+	return Errorf(CodeInvalidArgument, fmt.Sprintf("size_policy must be latest, owner, smallest, largest or fixed, but it is %.40q", string(p)))
 }
 
-// MaxTerminalVersion bounds what a viewer says of its terminal, in bytes.
+// MaxTerminalVersion is the largest length of Appearance.Version in bytes.
 const MaxTerminalVersion = 128
 
-// maxCell bounds a cell's sides in pixels, so that a screen's can be counted.
+// maxCell is the largest side of a cell in pixels.
 const maxCell = 1024
 
-// Appearance is what programs may ask a terminal about itself. An empty field
-// is not known.
+// Appearance contains properties of a terminal that programs may query. An empty field means that
+// the value is unknown.
 type Appearance struct {
 	Foreground string `json:"foreground,omitempty"` // #rrggbb
 	Background string `json:"background,omitempty"`
 	Cursor     string `json:"cursor,omitempty"`
-	CellWidth  int    `json:"cell_width,omitempty"` // of a character cell, in pixels
+	CellWidth  int    `json:"cell_width,omitempty"` // width of a character cell in pixels
 	CellHeight int    `json:"cell_height,omitempty"`
-	Version    string `json:"version,omitempty"` // the terminal's name and version, as XTVERSION tells it
+	Version    string `json:"version,omitempty"` // name and version of the terminal, as XTVERSION reports them
 
-	// NoGraphemes says that the terminal does not know mode 2027, grapheme clusters.
+	// NoGraphemes tells that the terminal does not support mode 2027, grapheme clusters.
 	NoGraphemes bool `json:"no_graphemes,omitempty"`
 }
 
-// Validate checks the form of each field.
+// Validate returns an error if the form of a field is wrong.
 func (a Appearance) Validate() error {
 	for _, c := range [...]string{a.Foreground, a.Background, a.Cursor} {
 		if c != "" && !isHexColor(c) {
-			return Errorf(CodeInvalidArgument, fmt.Sprintf("a colour is #rrggbb, it is %.40q", c))
+			return Errorf(CodeInvalidArgument, fmt.Sprintf("a colour must be #rrggbb, but it is %.40q", c))
 		}
 	}
 	if a.CellWidth < 0 || a.CellHeight < 0 || a.CellWidth > maxCell || a.CellHeight > maxCell {
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("a cell's sides are 0 to %d pixels", maxCell))
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("cell_width and cell_height must be 0 to %d pixels", maxCell))
 	}
 	if len(a.Version) > MaxTerminalVersion {
-		return Errorf(CodeLimitExceeded, fmt.Sprintf("version is over %d bytes", MaxTerminalVersion))
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("version must have at most %d bytes, but it has %d", MaxTerminalVersion, len(a.Version)))
 	}
 	return nil
 }
@@ -89,11 +88,11 @@ func isHexColor(s string) bool {
 	return true
 }
 
-// Pixels is the size in pixels of a terminal of so many cells, 0 and 0 where
-// that is not known.
+// Pixels returns the size in pixels of a terminal with s cells, or 0 and 0 if the size of a cell is
+// unknown.
 func (a Appearance) Pixels(s Size) (width, height int) {
 	return min(a.CellWidth*s.Cols, maxPixels), min(a.CellHeight*s.Rows, maxPixels)
 }
 
-// maxPixels is what the kernel's struct winsize holds.
+// maxPixels is the largest value in the kernel's struct winsize.
 const maxPixels = 1<<16 - 1

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// emptyLook bounds how often an empty supervisor looks whether it still is empty.
-const emptyLook = 15 * time.Second
+// emptyCheck is the longest pause between two checks whether the supervisor is empty.
+const emptyCheck = 15 * time.Second
 
-// endIfEmpty calls end once empty has been true for a time, at each look, and returns
-// when end has accepted or ctx is done. end decides for itself in one step: what came
-// since the last look makes it refuse, and the time begins anew.
+// endIfEmpty calls end once empty has returned true at each check for the time after, and
+// returns when end has accepted or ctx is done. end must decide in one step: if a session or
+// proxy has come since the last check, end refuses, and the time begins again.
 func endIfEmpty(ctx context.Context, after time.Duration, empty, end func() bool) {
 	if after <= 0 {
 		return
 	}
-	look := time.NewTicker(max(min(after/4, emptyLook), time.Millisecond))
-	defer look.Stop()
+	check := time.NewTicker(max(min(after/4, emptyCheck), time.Millisecond))
+	defer check.Stop()
 	since := time.Now()
 	for {
 		select {
-		case <-look.C:
+		case <-check.C:
 		case <-ctx.Done():
 			return
 		}

@@ -15,7 +15,7 @@ func TestEndIfEmpty(t *testing.T) {
 		want   time.Duration // when it ends at the earliest, which is a look later at most for each time; 0 is never within an hour
 	}{
 		{"from the start", 5 * time.Minute, 0, 0, 5 * time.Minute},
-		{"later", 5 * time.Minute, time.Minute, 0, 6*time.Minute - emptyLook},
+		{"later", 5 * time.Minute, time.Minute, 0, 6*time.Minute - emptyCheck},
 		{"refused", 5 * time.Minute, 0, 2, 15 * time.Minute},
 		{"never", 0, 0, 0, 0},
 	} {
@@ -33,7 +33,7 @@ func TestEndIfEmpty(t *testing.T) {
 				})
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				if ended < tt.want || ended > tt.want+(1+time.Duration(tt.refuse))*emptyLook {
+				if ended < tt.want || ended > tt.want+(1+time.Duration(tt.refuse))*emptyCheck {
 					t.Errorf("ended after %v, want %v", ended, tt.want)
 				}
 			})

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// fault fails at a step as the file "fault" in $HOLDFAST_DIR says, by lines STEP=HOW. HOW is
-// exit, panic, kill, stop or hang, or panic1s, a panic a second later. No build but
-// that of the tests has this. It is a file, so that a program that is started again
-// later can be told something else.
+// fault fails at a step if the file "fault" in $HOLDFAST_DIR has a line STEP=HOW for it. HOW is
+// exit, panic, kill, stop, hang, or panic1s, which is a panic after one second. Only the build
+// for tests has this function. It reads a file and not the environment, so that a test can
+// change the fault for a program that is started later.
 func fault(step string) {
 	if step == "main" && (len(os.Args) < 2 || os.Args[1] != "run" || os.Getenv("HOLDFAST_INHERIT_TRIAL") != "") {
-		return // of a supervisor alone, and not on trial
+		return // only a supervisor that is not on trial fails here
 	}
 	text, err := os.ReadFile(filepath.Join(os.Getenv("HOLDFAST_DIR"), "fault"))
 	if err != nil {
@@ -40,7 +40,7 @@ func fail(step, how string) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case "stop":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		time.Sleep(10 * time.Millisecond) // until each thread has stopped
+		time.Sleep(10 * time.Millisecond) // until every thread has stopped
 	case "hang":
 		select {}
 	case "panic1s":

@@ -13,11 +13,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
-	mark "holdfast/shared/keep"
+	"holdfast/shared/keep"
 	"holdfast/shared/logging"
 	"holdfast/shared/socket"
 	"holdfast/supervisor/internal/fdstore"
-	"holdfast/supervisor/internal/keeper/wire"
+	"holdfast/supervisor/internal/keeper/message"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/reexec"
 	"holdfast/supervisor/internal/session"
@@ -25,26 +25,26 @@ import (
 	"holdfast/supervisor/internal/vault"
 )
 
-// keeperTime bounds how long the keeper may take for what is not a session's.
+// keeperTime bounds how long a request to the keeper may take, unless a session waits for it.
 const keeperTime = 5 * time.Second
 
-// before is what was there before this program: nothing, what a supervisor left
-// that has died, or what the program left that this process ran.
+// before is the state that this program inherits: nothing, the vault entries of a supervisor
+// that has died, or the manifest of the previous program of this process.
 type before struct {
-	vault   *vault.Vault // nil: nobody keeps anything
-	records []vault.Record
+	vault   *vault.Vault // nil: there is no keeper
+	entries []vault.Entry
 	exits   *session.Exits
-	own     bool      // this process ran another program
-	at      time.Time // then: when that came to rest
-	crashed bool      // a supervisor died of itself
+	own     bool      // the previous program of this process left the state
+	at      time.Time // if own is set: when that program froze its sessions
+	crashed bool      // the previous supervisor died by its own mistake
 	table   session.State
 	kept    keptBefore
-	claim   *vault.Record // the lock that says that a keeper is here, see wire.OwnID; nil: not had
+	claim   *vault.Entry // vault entry of the keeper's lock, see message.OwnID; nil: there is none
 
 	claimFile *os.File // its file, if this program took the lock
 }
 
-// inherit takes over what was left, by whoever left it.
+// inherit reads the state that the previous program or the keeper has left.
 func inherit() (*before, error) {
 	b := &before{exits: session.NewExits()}
 	data, fds, ok, err := reexec.Inherited()
@@ -54,16 +54,16 @@ func inherit() (*before, error) {
 	if ok {
 		return b, b.fromProgram(data, fds)
 	}
-	name := os.Getenv(wire.EnvSocket)
+	name := os.Getenv(message.EnvSocket)
 	if name == "" {
 		return b, nil
 	}
 	fd, err := strconv.Atoi(name)
 	if err == nil {
-		err = os.Unsetenv(wire.EnvSocket)
+		err = os.Unsetenv(message.EnvSocket)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", wire.EnvSocket, err)
+		return nil, fmt.Errorf("%s: %w", message.EnvSocket, err)
 	}
 	return b, b.fromKeeper(fd)
 }
@@ -73,49 +73,49 @@ func (b *before) fromProgram(data []byte, fds []int) error {
 	if err != nil {
 		return err
 	}
-	b.at, b.own, b.table, b.kept, b.records = m.At, true, m.Table, m.Kept, m.records(fds)
+	b.at, b.own, b.table, b.kept, b.entries = m.At, true, m.Table, m.Kept, m.entries(fds)
 	if m.Keeper == nil {
 		return nil
 	}
-	b.vault, err = vault.Resume(fds[*m.Keeper], b.tell)
+	b.vault, err = vault.Resume(fds[*m.Keeper], b.addExit)
 	return err
 }
 
 func (b *before) fromKeeper(fd int) error {
-	v, records, exits, err := vault.Connect(fd, b.tell)
+	v, entries, exits, err := vault.Connect(fd, b.addExit)
 	if err != nil {
 		return err
 	}
-	b.vault, b.records = v, records
+	b.vault, b.entries = v, entries
 	for _, e := range exits {
-		b.tell(e)
+		b.addExit(e)
 	}
 	was := v.Before()
 	b.kept.Starts, b.kept.Last = was.Starts, was.Last
-	b.crashed = diedByItself(was)
+	b.crashed = hasDiedByItself(was)
 	return nil
 }
 
-// diedByItself reports whether a supervisor died of a mistake of its own, as far as
-// that shows: SIGKILL is somebody else's.
-func diedByItself(was vault.Before) bool {
+// hasDiedByItself reports whether a supervisor died by its own mistake. SIGKILL does not count,
+// because another process sends it.
+func hasDiedByItself(was vault.Before) bool {
 	return was.Last != "" && pty.StatusOf(was.Status).Signal != "SIGKILL"
 }
 
-// findClaim finds the record of the keeper's lock, to be passed on. A keeper of an older
-// release has none, and is given one.
+// findClaim finds the vault entry of the keeper's lock, so that this program can pass it on. A
+// keeper of an older release has no such entry, and gets one.
 func (b *before) findClaim(dir string, log zerolog.Logger) {
-	for i, r := range b.records {
-		if r.ID == wire.OwnID && len(r.FDs) == 1 {
-			b.claim = &b.records[i]
+	for i, r := range b.entries {
+		if r.ID == message.OwnID && len(r.FDs) == 1 {
+			b.claim = &b.entries[i]
 		}
 	}
 	if b.vault == nil || b.claim != nil {
 		return
 	}
-	f, err := mark.Claim(dir, 0)
+	f, err := keep.Claim(dir, 0)
 	var inUse *socket.InUseError
-	if errors.As(err, &inUse) { // the keeper has it, and this program was left no duplicate
+	if errors.As(err, &inUse) { // the keeper has the lock, but this program inherited no duplicate
 		return
 	}
 	var fd int
@@ -124,23 +124,23 @@ func (b *before) findClaim(dir string, log zerolog.Logger) {
 		fd, err = session.Descriptor(f)
 	}
 	if err == nil {
-		b.claim = &vault.Record{ID: wire.OwnID, FDs: []int{fd}}
+		b.claim = &vault.Entry{ID: message.OwnID, FDs: []int{fd}}
 		err = inKeeperTime(func(ctx context.Context) error { return b.vault.Put(ctx, *b.claim) })
 	}
 	if err != nil {
-		log.Error().Err(err).Msg("the keeper has no lock that keeps another one from starting")
+		log.Error().Err(err).Msg("keeper lock not taken; another keeper could start for the same directory")
 	}
 }
 
-func (b *before) tell(e vault.Exit) { b.exits.Tell(e.PID, pty.StatusOf(e.Status)) }
+func (b *before) addExit(e vault.Exit) { b.exits.Tell(e.PID, pty.StatusOf(e.Status)) }
 
-// sessionVault is nil, and not a nil *vault.Vault, where there is none.
+// sessionVault returns the vault for sessions, or a nil interface if there is no keeper.
 func (b *before) sessionVault(log zerolog.Logger) session.Vault {
 	if b.vault == nil {
 		return nil
 	}
 	var ids []string
-	for _, r := range b.records {
+	for _, r := range b.entries {
 		ids = append(ids, r.ID)
 	}
 	return fdstore.Over(b.vault, ids, log)
@@ -151,7 +151,7 @@ func (b *before) heritage(s *self) session.Heritage {
 	if !b.own {
 		h.State.Seq = s.seq()
 	}
-	for _, r := range b.records {
+	for _, r := range b.entries {
 		if session.IsSession(r) {
 			h.Records = append(h.Records, r)
 		}
@@ -159,47 +159,48 @@ func (b *before) heritage(s *self) session.Heritage {
 	return h
 }
 
-// progressEvery is how often the keeper is told that sessions are still being adopted: some
-// times in the shortest start_timeout.
-const progressEvery = 200 * time.Millisecond
+// progressInterval is the least time between two reports of progress to the keeper. The shortest
+// start_timeout is several times as long.
+const progressInterval = 200 * time.Millisecond
 
-// progress returns a function that tells the keeper, which ends a supervisor that gets no
-// further, that another session was adopted. Any goroutine may call it.
+// progress returns a function that reports to the keeper that another session was adopted,
+// because the keeper ends a supervisor that makes no progress. Any goroutine may call it.
 func (b *before) progress() func() {
 	if b.vault == nil {
 		return func() {}
 	}
-	var last atomic.Int64 // in ns since begun
+	var last atomic.Int64 // time of the last report, in ns since begun
 	begun := time.Now()
 	return func() {
 		now, then := int64(time.Since(begun)), last.Load()
-		if now-then >= int64(progressEvery) && last.CompareAndSwap(then, now) {
-			_ = inKeeperTime(b.vault.Alive) // a keeper of an older release waits for ever
+		if now-then >= int64(progressInterval) && last.CompareAndSwap(then, now) {
+			_ = inKeeperTime(b.vault.Alive) // the error does not matter, because a keeper of an older release has no time limit
 		}
 	}
 }
 
-// inKeeperTime asks the keeper for something.
+// inKeeperTime sends a request to the keeper, with the deadline keeperTime.
 func inKeeperTime(ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), keeperTime)
 	defer cancel()
 	return ask(ctx)
 }
 
-// ready says that all is taken over: this program is one to go on with.
+// ready reports to the keeper and to systemd that this supervisor serves.
 func (b *before) ready(log zerolog.Logger) {
 	if b.vault == nil {
 		return
 	}
 	if err := inKeeperTime(func(ctx context.Context) error { return b.vault.Ready(ctx, os.Args...) }); err != nil {
-		log.Error().Err(err).Msg("the keeper does not know that this program is good")
+		log.Error().Err(err).Msg("keeper not notified that this supervisor serves; it may start an older program after a crash")
 	}
 	if err := fdstore.Ready(); err != nil {
-		log.Warn().Err(err).Msg("the service manager cannot be told")
+		log.Warn().Err(err).Msg("systemd not notified that the service runs")
 	}
 }
 
-// keeperPID is the keeper's, 0 without one: it is this process's parent.
+// keeperPID returns the keeper's pid, or 0 if there is no keeper. The keeper is this process's
+// parent.
 func (b *before) keeperPID() int {
 	if b.vault == nil {
 		return 0
@@ -207,57 +208,59 @@ func (b *before) keeperPID() int {
 	return os.Getppid()
 }
 
-// quit lets the keeper end with us.
+// quit requests that the keeper ends when this process ends.
 func (b *before) quit(log zerolog.Logger) {
 	if b.vault == nil {
 		return
 	}
 	if err := inKeeperTime(b.vault.Quit); err != nil {
-		log.Error().Err(err).Msg("the keeper will start another supervisor")
+		log.Error().Err(err).Msg("keeper not notified of the stop; it will start another supervisor")
 	}
 }
 
-// selfRecord is the id of the record that is no session's: the listening socket, its
-// lock, and a slate.
-const selfRecord = "supervisor"
+// selfEntry is the id of the supervisor's own vault entry: the listening socket, its lock, and
+// a slate.
+const selfEntry = "supervisor"
 
 const (
 	selfVersion = 1
 
 	// Words of the slate.
-	wordSeq     = 0 // the last event's number
-	wordReading = 1 // how many dear reads (package linkserver) are worked on
-	wordNoReads = 2 // until when none is: Unix time in ms
+	wordSeq     = 0 // number of the last event
+	wordReading = 1 // number of expensive reads (package linkserver) in progress
+	wordNoReads = 2 // Unix time in ms until which expensive reads are refused
 )
 
-// noReadsTime is how long dear reads are refused after a supervisor that worked on one died by
-// itself. Deaths of that cause so stay far below the keeper's crash limit, of five a minute.
+// noReadsTime is how long expensive reads are refused after a supervisor died by itself during
+// one. It is so long that repeated deaths of that cause stay far below the keeper's crash
+// limit, five in a minute.
 const noReadsTime = time.Minute
 
-// self is what stays the same as long as the sessions do, whoever serves them.
+// self is the supervisor's identity. It stays the same while the sessions live, across all
+// programs that serve them.
 type self struct {
 	Version  int               `json:"version"`
 	Instance protocol.Instance `json:"instance"`
 	Started  time.Time         `json:"started"`
 	Upgrades int               `json:"upgrades"`
-	Lost     int               `json:"lost"` // keepers
+	Lost     int               `json:"lost"` // number of keepers that have died
 
 	slate *slate.Slate
 	ln    *socket.Listener
 	vault *vault.Vault
 }
 
-// self goes on with the socket and the name of the supervisor before, or begins.
+// self returns the identity and the socket of the previous supervisor, or new ones.
 func (b *before) self(path string, log zerolog.Logger) (*self, *socket.Listener, error) {
 	refused := logging.Refuser(log)
 	opts := socket.Options{OnRefuse: func(p socket.Peer, err error) { refused(p.UID, p.PID, err) }}
 	var s *self
-	for _, r := range b.records {
-		if r.ID == selfRecord {
+	for _, r := range b.entries {
+		if r.ID == selfEntry {
 			var err error
 			if s, err = adoptSelf(r, path, opts, log); err != nil {
-				log.Error().Err(err).Msg("the socket is not what was left; a new one is made")
-				b.letGo(r.ID)
+				log.Error().Err(err).Msg("inherited socket not adopted; the supervisor makes a new one")
+				b.deleteEntry(r.ID)
 			}
 		}
 	}
@@ -272,33 +275,33 @@ func (b *before) self(path string, log zerolog.Logger) (*self, *socket.Listener,
 		s.ln = ln
 	}
 	s.vault = b.vault
-	s.keep(log)
+	s.save(log)
 	return s, s.ln, nil
 }
 
-func (b *before) letGo(id string) {
+func (b *before) deleteEntry(id string) {
 	if b.vault == nil {
 		return
 	}
-	_ = inKeeperTime(func(ctx context.Context) error { return b.vault.Delete(ctx, id) }) // it is put anew
+	_ = inKeeperTime(func(ctx context.Context) error { return b.vault.Delete(ctx, id) }) // the entry is put again in any case
 }
 
-// adoptSelf returns the socket, and what its slate says of it. If only the slate cannot be
-// read, the socket stays: it then is served under another instance.
-func adoptSelf(r vault.Record, path string, opts socket.Options, log zerolog.Logger) (*self, error) {
+// adoptSelf returns the identity and the socket of a vault entry. If only the slate cannot be
+// read, the socket is kept and served under a new instance.
+func adoptSelf(r vault.Entry, path string, opts socket.Options, log zerolog.Logger) (*self, error) {
 	var files []*os.File
 	for _, fd := range r.FDs {
-		files = append(files, os.NewFile(uintptr(fd), selfRecord))
+		files = append(files, os.NewFile(uintptr(fd), selfEntry))
 	}
 	if len(files) != 3 {
 		for _, f := range files {
-			_ = f.Close() // they are of no use
+			_ = f.Close() // an incomplete entry is of no use
 		}
-		return nil, fmt.Errorf("%d files, not 3", len(files))
+		return nil, fmt.Errorf("vault entry of the supervisor has %d files, want 3", len(files))
 	}
 	ln, err := socket.Adopt(path, files[:2], opts)
 	if err != nil {
-		_ = files[2].Close() // it was only read
+		_ = files[2].Close() // the file was not written to, so no data is lost
 		return nil, err
 	}
 	if _, err := ln.Check(); err != nil { // a supervisor of an older release may have removed it
@@ -315,7 +318,7 @@ func adoptSelf(r vault.Record, path string, opts socket.Options, log zerolog.Log
 	return s, nil
 }
 
-// readSelf takes the file over.
+// readSelf reads an identity from a slate, and owns the file.
 func readSelf(f *os.File) (*self, error) {
 	sl, err := slate.Adopt(f)
 	if err != nil {
@@ -327,7 +330,7 @@ func readSelf(f *os.File) (*self, error) {
 		err = json.Unmarshal(data, s)
 	}
 	if err == nil && (s.Version != selfVersion || s.Instance == "") {
-		err = fmt.Errorf("version %d of instance %q", s.Version, s.Instance)
+		err = fmt.Errorf("invalid identity: version %d, instance %q", s.Version, s.Instance)
 	}
 	if err != nil {
 		return nil, errors.Join(err, sl.Close())
@@ -342,39 +345,39 @@ func newSelf() (*self, error) {
 	return s, err
 }
 
-// keep writes down what we are, and has the keeper hold the socket.
-func (s *self) keep(log zerolog.Logger) {
+// save writes the identity to the slate, and puts it together with the socket into the vault.
+func (s *self) save(log zerolog.Logger) {
 	data, err := json.Marshal(s)
 	if err == nil {
 		err = s.slate.Write(data)
 	}
 	if err != nil {
-		log.Error().Err(err).Msg("not written down")
+		log.Error().Err(err).Msg("supervisor identity not saved; a successor will begin as another instance")
 	}
 	if s.vault == nil {
 		return
 	}
-	r, free, err := s.record()
+	r, free, err := s.entry()
 	if err == nil {
 		err = inKeeperTime(func(ctx context.Context) error { return s.vault.Put(ctx, r) })
 		free()
 	}
 	if err != nil {
-		log.Error().Err(err).Msg("the keeper does not hold the socket")
+		log.Error().Err(err).Msg("socket not stored in the vault; it is lost if this supervisor dies")
 	}
 }
 
-func (s *self) record() (r vault.Record, free func(), err error) {
+func (s *self) entry() (r vault.Entry, free func(), err error) {
 	files, err := s.ln.Files()
 	if err != nil {
 		return r, nil, err
 	}
 	free = func() {
 		for _, f := range files {
-			_ = f.Close() // duplicates
+			_ = f.Close() // duplicates; the vault has its own
 		}
 	}
-	r = vault.Record{ID: selfRecord}
+	r = vault.Entry{ID: selfEntry}
 	for _, f := range append(files, s.slate.File()) {
 		fd, err := session.Descriptor(f)
 		if err != nil {
@@ -386,11 +389,11 @@ func (s *self) record() (r vault.Record, free func(), err error) {
 	return r, free, nil
 }
 
-// reading notes how many dear reads are worked on.
-func (s *self) reading(n int) { _ = s.slate.SetWord(wordReading, uint64(n)) } // then a successor does not refuse them
+// reading stores the number of expensive reads in progress.
+func (s *self) reading(n int) { _ = s.slate.SetWord(wordReading, uint64(n)) } // if this fails, a successor does not refuse them
 
-// noReads returns until when dear reads are refused, as a supervisor has died by itself while
-// it worked on one. crashed says that the one before this has died so.
+// noReads returns the time until which expensive reads are refused, because a supervisor died
+// by itself during one. crashed means that the previous supervisor died so.
 func (s *self) noReads(crashed bool) time.Time {
 	now, err := s.slate.Word(wordReading)
 	until, untilErr := s.slate.Word(wordNoReads)
@@ -399,13 +402,13 @@ func (s *self) noReads(crashed bool) time.Time {
 	}
 	if crashed && now > 0 {
 		until = uint64(time.Now().Add(noReadsTime).UnixMilli())
-		_ = s.slate.SetWord(wordNoReads, until) // this program refuses them anyway
+		_ = s.slate.SetWord(wordNoReads, until) // if this fails, this program refuses them all the same
 	}
 	s.reading(0)
 	return time.UnixMilli(int64(until))
 }
 
-func (s *self) published(seq uint64) { _ = s.slate.SetWord(wordSeq, seq) } // then a successor's numbers begin too low
+func (s *self) published(seq uint64) { _ = s.slate.SetWord(wordSeq, seq) } // if this fails, a successor's event numbers begin too low
 
 func (s *self) seq() uint64 {
 	seq, err := s.slate.Word(wordSeq)

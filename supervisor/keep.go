@@ -13,30 +13,37 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/shared/config"
-	mark "holdfast/shared/keep"
+	"holdfast/shared/keep"
 	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 	"holdfast/supervisor/internal/fdstore"
 	"holdfast/supervisor/internal/keeper"
-	"holdfast/supervisor/internal/keeper/wire"
+	"holdfast/supervisor/internal/keeper/message"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/session"
 )
 
-// keep runs the keeper, which runs this program again as the supervisor proper. It
-// does not return.
-func keep(o *options) error {
+// runKeeper runs the keeper, which runs this program again with the command run, as the
+// supervisor. It does not return unless it fails.
+func runKeeper(o *options) error {
 	if err := pty.Seal(); err != nil {
 		return fmt.Errorf("seal: %w", err)
 	}
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
-	dirs, cfg, err := load(o)
-	if err != nil {
+	if err := checkPlace(o); err != nil {
 		return err
 	}
-	log, closeLog, err := openLog(o, dirs, cfg, "keeper")
+	cfg, err := loadSettings(o, os.Getenv(message.EnvResume) != "" || os.Getenv(message.EnvTrial) != "")
+	if err != nil && (cfg.wrong == nil || os.Getenv(message.EnvResume) == "") {
+		return err
+	}
+	dirs := cfg.dirs
+	if err != nil { // the keeper holds sessions, and needs only the defaults for that
+		cfg.Config = config.Defaults()
+	}
+	log, closeLog, err := openLog(o, dirs, cfg.Config, "keeper")
 	if err != nil {
 		return err
 	}
@@ -44,14 +51,9 @@ func keep(o *options) error {
 	if err != nil {
 		return err
 	}
-	records, err := fromManager(dirs, log)
+	entries, err := fromManager(dirs, log)
 	if err != nil {
 		return err
-	}
-	if len(records) == 0 && os.Getenv(wire.EnvResume) == "" && os.Getenv(wire.EnvTrial) == "" { // else sessions depend on it
-		if err := dirs.CheckParents(); err != nil {
-			return err
-		}
 	}
 	claim, err := claimPlace(dirs)
 	if err != nil {
@@ -62,37 +64,37 @@ func keep(o *options) error {
 		if err != nil {
 			return err
 		}
-		records = append(records, keeper.Record{ID: wire.OwnID, FDs: []int{fd}})
+		entries = append(entries, keeper.Entry{ID: message.OwnID, FDs: []int{fd}})
 	}
 	if os.Getenv("NOTIFY_SOCKET") != "" {
-		if err := mark.SetManaged(dirs.Runtime, true); err != nil {
+		if err := keep.SetManaged(dirs.Runtime, true); err != nil {
 			return err
 		}
 	}
 	if err := machine.Reap(); err != nil {
-		log.Error().Err(err).Msg("how children end that lose their supervisor will not be known")
+		log.Error().Err(err).Msg("process is no subreaper; exit codes of children whose supervisor dies will be unknown")
 	}
-	if err := mark.Mark(dirs.Runtime); err != nil {
-		log.Error().Err(err).Msg("nobody sees that this is the keeper")
+	if err := keep.LockPID(dirs.Runtime); err != nil {
+		log.Error().Err(err).Msg("keeper note not written; other processes cannot find the keeper")
 	}
 	if err := pty.Protect(); err != nil {
-		log.Warn().Err(err).Msg("the kernel may end this process before sessions when memory runs out")
+		log.Warn().Err(err).Msg("OOM score not lowered; the kernel may end this process before sessions if memory runs out")
 	}
-	_ = machine.Name("keeper") // for people
+	_ = machine.Name("keeper") // the name that ps shows; its failure has no other effect
 	code := keeper.Run(keeper.Config{
-		Argv: argv, Records: records, Deaths: cfg.CrashLimit, Backoff: cfg.CrashPause,
+		Argv: argv, Entries: entries, Deaths: cfg.CrashLimit, Backoff: cfg.CrashPause,
 		Log: func(line string) { log.Info().Msg(line) },
 		Held: func(deaths int) {
-			if err := mark.WriteHeld(dirs.Runtime, deaths); err != nil {
-				log.Error().Err(err).Msg("nobody sees that nothing is started any more")
+			if err := keep.WriteHeld(dirs.Runtime, deaths); err != nil {
+				log.Error().Err(err).Msg("note of the crash loop not written; other processes do not see that the keeper starts no supervisor")
 			}
 		},
-		Chosen:     func() string { return mark.Chosen(dirs.Runtime) },
+		Chosen:     func() string { return keep.Chosen(dirs.Runtime) },
 		StartTime:  cfg.StartTimeout,
 		MemoryFile: machine.MemoryFile,
 	})
 	if code == 0 {
-		_ = mark.SetManaged(dirs.Runtime, false) // else a proxy waits for some seconds
+		_ = keep.SetManaged(dirs.Runtime, false) // if this fails, a proxy waits some seconds for the service manager
 	}
 	runtime.KeepAlive(claim)
 	closeLog()
@@ -100,21 +102,37 @@ func keep(o *options) error {
 	return nil
 }
 
-// claimTime is how long a keeper that is about to end is waited for.
+// checkPlace returns an error if another user could replace one of the directories. It must be
+// called before a file is made or opened there, because that user could have put a link to
+// one of this user's files in its place. A keeper that inherits sessions is never refused,
+// because they depend on it.
+func checkPlace(o *options) error {
+	if os.Getenv(message.EnvResume) != "" || os.Getenv(message.EnvTrial) != "" || fdstore.Managed() && os.Getenv("LISTEN_FDS") != "" {
+		return nil
+	}
+	dirs, err := config.Resolve(o.dir, os.Getenv)
+	if err != nil {
+		return err
+	}
+	return dirs.CheckParents()
+}
+
+// claimTime is how long to wait for an old keeper that is about to end.
 const claimTime = time.Second
 
-// claimPlace returns the file of the lock that says that this directory has a keeper,
-// or an error if it has another one. Nothing is started before. A keeper that goes on after another program
-// has the lock from that one, unless it was of a release that had none.
+// claimPlace returns the locked file that marks this directory's keeper, or an error if the
+// directory has another keeper. A keeper must have the lock before it starts a supervisor. A
+// keeper that resumes inherits the lock as a vault entry, unless its predecessor was of
+// a release without the lock.
 func claimPlace(dirs config.Dirs) (*os.File, error) {
-	if os.Getenv(wire.EnvTrial) != "" {
+	if os.Getenv(message.EnvTrial) != "" {
 		return nil, nil
 	}
 	wait := claimTime
-	if os.Getenv(wire.EnvResume) != "" {
+	if os.Getenv(message.EnvResume) != "" {
 		wait = 0
 	}
-	f, err := mark.Claim(dirs.Runtime, wait)
+	f, err := keep.Claim(dirs.Runtime, wait)
 	var inUse *socket.InUseError
 	if wait == 0 && errors.As(err, &inUse) {
 		return nil, nil
@@ -122,30 +140,30 @@ func claimPlace(dirs config.Dirs) (*os.File, error) {
 	return f, err
 }
 
-// takeTime is how long a supervisor may take to become the keeper.
-const takeTime = 10 * time.Second
+// becomeTime is how long a supervisor may take to become the keeper.
+const becomeTime = 10 * time.Second
 
-// fromManager returns what a service manager has held for us. Where terminals are
-// held already, by a supervisor that has taken its keeper's place, that one becomes
-// the service's main process, and we end.
-func fromManager(dirs config.Dirs, log zerolog.Logger) (records []keeper.Record, err error) {
-	if os.Getenv(wire.EnvResume) != "" || os.Getenv(wire.EnvTrial) != "" || !fdstore.Managed() {
+// fromManager returns the vault entries from the service manager's store. If another process
+// holds the terminals already, because a supervisor has become the keeper, that
+// process is declared the service's main process, and this one exits.
+func fromManager(dirs config.Dirs, log zerolog.Logger) (entries []keeper.Entry, err error) {
+	if os.Getenv(message.EnvResume) != "" || os.Getenv(message.EnvTrial) != "" || !fdstore.Managed() {
 		return nil, nil
 	}
 	for _, r := range fdstore.Inherited() {
-		records = append(records, keeper.Record(r))
+		entries = append(entries, keeper.Entry(r))
 	}
-	for limit := time.Now().Add(takeTime); ; time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(becomeTime); ; time.Sleep(10 * time.Millisecond) {
 		held, err := socket.Locked(dirs.Socket(config.SupervisorSocket))
 		if err != nil || !held {
-			return records, err
+			return entries, err
 		}
-		pid, err := mark.PID(dirs.Runtime)
+		pid, err := keep.PID(dirs.Runtime)
 		if err != nil {
 			return nil, err
 		}
 		if pid != 0 {
-			log.Info().Int("keeper_pid", pid).Msg("terminals are held already; that is the main process now")
+			log.Info().Int("keeper_pid", pid).Msg("another keeper holds the terminals; it is now the main process of the service")
 			if err := fdstore.Main(pid); err != nil {
 				return nil, err
 			}
@@ -157,7 +175,8 @@ func fromManager(dirs config.Dirs, log zerolog.Logger) (records []keeper.Record,
 	}
 }
 
-// supervisorArgv starts the supervisor proper as this keeper was started.
+// supervisorArgv returns the command line of the supervisor: this program's own, with the
+// command run.
 func supervisorArgv() ([]string, error) {
 	exe, err := os.Executable()
 	if err != nil {

@@ -4,5 +4,5 @@ package main
 
 import "errors"
 
-// keep has nothing to keep here.
-func keep(*options) error { return errors.ErrUnsupported }
+// runKeeper returns errors.ErrUnsupported, because there are no terminals on this system.
+func runKeeper(*options) error { return errors.ErrUnsupported }

@@ -1,6 +1,6 @@
-// Command supervisor holds terminals: it owns the shells, what they printed
-// and how they ended, and outlives every proxy. It is started by the proxy
-// where none runs, or by hand, and is hardly ever replaced.
+// Command supervisor holds terminals. It owns the shells, their output and their exit statuses,
+// and outlives every proxy. A proxy starts it if none runs, or a user does, and it is rarely
+// replaced.
 package main
 
 import (
@@ -25,8 +25,8 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/link"
 	"holdfast/shared/config"
-	mark "holdfast/shared/keep"
-	pipe "holdfast/shared/link"
+	"holdfast/shared/keep"
+	linkconn "holdfast/shared/link"
 	"holdfast/shared/logging"
 	"holdfast/shared/machine"
 	"holdfast/shared/plain"
@@ -38,16 +38,16 @@ import (
 	"holdfast/supervisor/internal/session"
 )
 
-// Exit codes, of sysexits(3) where there is one.
+// Exit codes; those of sysexits(3) if it has one for the case.
 const (
 	exitFailure     = 1
 	exitUsage       = 64
 	exitUnavailable = 69
-	exitRefused     = 75 // try again when the sessions have ended
+	exitRefused     = 75 // sessions still run; the caller may try again later
 )
 
-// socketCheck is how often the socket's path is looked after: temp cleaners
-// remove what nobody has touched for days.
+// socketCheck is the pause between two checks of the socket's path, because cleaners of
+// temporary directories remove files that were not used for days.
 const socketCheck = 10 * time.Second
 
 func main() {
@@ -58,26 +58,26 @@ func main() {
 	fault("main")
 	machine.Share()
 	if err := command().Execute(); err != nil {
-		fmt.Fprintln(plain.NewWriter(os.Stderr), "supervisor:", err)
+		fmt.Fprintln(plain.Stderr, "supervisor:", err)
 		os.Exit(exitCode(err))
 	}
 }
 
-// managers are the beginnings of variables by which a service manager speaks to its
+// managers are the prefixes of the environment variables that a service manager sets for its
 // service.
 var managers = []string{"NOTIFY_SOCKET", "LISTEN_", "SYSTEMD_", "INVOCATION_ID", "JOURNAL_STREAM", "WATCHDOG_", "MANAGERPID"}
 
-// dropEnvironment forgets of the environment what was meant for the command that
-// started this process, so that the programs that it becomes and starts do not have
-// it. /proc shows the environment of this one's own beginning until it becomes
-// another: proxies start supervisors without (config.DaemonEnv).
+// dropEnvironment removes the variables that were meant for the command that started this
+// process, so that programs that this process executes or starts do not inherit them. Until
+// this process executes another program, /proc still shows them; a proxy therefore starts
+// supervisors without them (config.DaemonEnv).
 func dropEnvironment() {
 	keep := config.DaemonEnv(os.Environ())
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
 		ofManager := slices.ContainsFunc(managers, func(m string) bool { return strings.HasPrefix(name, m) })
 		if !ofManager && !slices.Contains(keep, e) {
-			_ = os.Unsetenv(name) // fails for no name that was there
+			_ = os.Unsetenv(name) // cannot fail, because the name is from the environment
 		}
 	}
 }
@@ -122,7 +122,7 @@ holds the terminals and starts the supervisor again if that dies.`,
 				return askUpgrade(cmd.Context(), o, dryRun, alsoKeeper)
 			}
 			dropEnvironment()
-			return keep(o)
+			return runKeeper(o)
 		},
 	}
 	root.PersistentFlags().StringVar(&o.dir, "dir", "", "directory for everything (default $HOLDFAST_DIR, else the user's directories)")
@@ -168,7 +168,8 @@ holds the terminals and starts the supervisor again if that dies.`,
 	return root
 }
 
-// run builds the process from its leaves up and takes it down in reverse.
+// run builds the parts of the supervisor in the order of their dependencies, serves, and takes
+// the parts down in reverse order.
 func run(ctx context.Context, o *options) error {
 	if done, err := tryOut(); done {
 		return err
@@ -182,41 +183,47 @@ func run(ctx context.Context, o *options) error {
 	if err := pty.Seal(); err != nil {
 		return fmt.Errorf("seal: %w", err)
 	}
-	if err := os.Chdir("/"); err != nil { // keep no directory busy
+	if err := os.Chdir("/"); err != nil { // so that no directory stays in use
 		return err
 	}
-	dirs, cfg, err := load(o)
+	cfg, err := loadSettings(o, before.own || len(before.entries) > 0)
 	if err != nil {
 		return err
 	}
-	log, closeLog, err := openLog(o, dirs, cfg, "supervisor")
+	dirs := cfg.dirs
+	log, closeLog, err := openLog(o, dirs, cfg.Config, "supervisor")
 	if err != nil {
 		return err
 	}
 	defer closeLog()
+	cfg.begun(log)
 	secret, err := cfg.Secret()
 	if err != nil {
 		return err
 	}
 	before.findClaim(dirs.Runtime, log)
+	// From here on a signal is handled as soon as this program serves. If the socket came first, a
+	// user who sees it could end this program without the end of its sessions and with exit code 143.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	self, ln, err := before.self(dirs.Socket(config.SupervisorSocket), log)
 	if err != nil {
 		return err
 	}
 
 	if err := pty.Protect(); err != nil {
-		log.Warn().Err(err).Msg("the kernel may end this process before sessions when memory runs out")
+		log.Warn().Err(err).Msg("OOM score not lowered; the kernel may end this process before sessions if memory runs out")
 	}
 	cages := cage.Open(cage.Options{Setting: cfg.Cage, Keeper: before.keeperPID(), Managed: os.Getenv("NOTIFY_SOCKET") != "", Log: log})
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	// Only a stop that was asked for removes the socket and gives up its lock, as it
-	// cancels ctx. After a panic or a failure both stay with the keeper for the next supervisor.
+	// Only a requested stop cancels ctx, which removes the socket and releases its lock. After a
+	// panic or a failure, the keeper holds both for the next supervisor.
 	defer func() { _ = ln.Release() }()
 	_, files, err := machine.Files()
 	if err != nil {
-		log.Warn().Err(err).Msg("the limit of open files is not known")
+		log.Warn().Err(err).Msg("limit of open files not read")
 	}
 	sessions := session.NewTable(session.Config{
 		Files:     int(min(files, math.MaxInt32)),
@@ -233,19 +240,17 @@ func run(ctx context.Context, o *options) error {
 		Reading: self.reading, NoReads: self.noReads(before.crashed),
 	})
 	r.server = server
-	_ = machine.Name("supervisor") // for people
+	_ = machine.Name("supervisor") // the name that ps shows
 	adopted := sessions.Adopt(before.heritage(self))
 	fault("adopted")
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	if before.own {
-		self.Upgrades++ // written down when this program is ready: one that dies before is no upgrade
+		self.Upgrades++ // saved when this program is ready, because a program that dies earlier is no upgrade
 	}
 	go sessions.Restore(calm)
 	go obey(ctx, signals, sessions, stop, log)
 	go r.watchKeeper(ctx)
 	go endIfEmpty(ctx, cfg.EmptyTimeout, func() bool {
-		return server.Linked() == 0 && !mark.Managed(dirs.Runtime) // a service manager would start it again
+		return server.Linked() == 0 && !keep.IsManaged(dirs.Runtime) // a service manager would start the supervisor again
 	}, func() bool {
 		closed := sessions.CloseIfIdle(true)
 		if closed {
@@ -257,10 +262,10 @@ func run(ctx context.Context, o *options) error {
 	go ln.Watch(ctx, socketCheck, func(rebound bool, err error) {
 		log.Warn().Err(err).Bool("rebound", rebound).Str(logging.Path, ln.Path()).Msg("socket's path was gone")
 		if rebound {
-			self.keep(log)
+			self.save(log)
 		}
 	})
-	context.AfterFunc(ctx, func() { _ = ln.Close() }) // so that Serve returns
+	context.AfterFunc(ctx, func() { _ = ln.Close() }) // makes Serve return
 
 	serves := log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ln.Path()).
 		Int("sessions", adopted).Int("upgrades", self.Upgrades)
@@ -269,11 +274,11 @@ func run(ctx context.Context, o *options) error {
 	}
 	serves.Msg("supervisor serves")
 	fault("serves")
-	before.ready(log) // last: the keeper ends a program that has not said so. From here on it passes signals on
+	before.ready(log) // must be last, because from here on the keeper does not end this program any more, and forwards signals to it
 	if before.own {
-		self.keep(log)
+		self.save(log)
 	}
-	mark.Serves(dirs.Runtime)
+	keep.ClearHeld(dirs.Runtime)
 	fault("ready")
 	err = server.Serve(ctx, ln)
 	if err == nil {
@@ -295,8 +300,8 @@ func load(o *options) (config.Dirs, config.Config, error) {
 	return dirs, cfg, err
 }
 
-// inherited is the environment that sessions begin with. Where everything lies
-// in a directory of its own, proxy commands in a session find it there.
+// inherited returns the environment of new sessions. If a directory was chosen, the environment
+// names it, so that proxy commands in a session find the supervisor.
 func inherited(o *options, dirs config.Dirs) []string {
 	env := config.CleanEnv(os.Environ())
 	if o.dir != "" || os.Getenv("HOLDFAST_DIR") != "" {
@@ -320,11 +325,12 @@ func openLog(o *options, dirs config.Dirs, cfg config.Config, process string) (z
 	return log, func() { _ = closer.Close() }, nil
 }
 
-// interruptAgain is how long a second interrupt counts as meant.
+// interruptAgain is how long after a first interrupt a second one ends the sessions.
 const interruptAgain = 5 * time.Second
 
-// obey ends everything at SIGTERM, and at an interrupt that is meant. SIGHUP is for
-// whoever started us, and says nothing about the sessions.
+// obey ends all sessions and then the supervisor at SIGTERM, and at the second SIGINT if
+// sessions are running. It ignores SIGHUP, which concerns the process that started this one and
+// not the sessions.
 func obey(ctx context.Context, signals <-chan os.Signal, sessions *session.Table, stop func(), log zerolog.Logger) {
 	var last time.Time
 	for {
@@ -343,9 +349,9 @@ func obey(ctx context.Context, signals <-chan os.Signal, sessions *session.Table
 			log.Warn().Int("sessions", live).Msg("sessions are running; interrupt again to end them")
 			continue
 		}
-		log.Info().Stringer("signal", sig.(syscall.Signal)).Int("sessions", live).Msg("ending every session")
+		log.Info().Stringer("signal", sig.(syscall.Signal)).Int("sessions", live).Msg("supervisor ends every session")
 		asker := protocol.Asker{By: "supervisor, by " + pty.SignalName(sig.(syscall.Signal))}
-		_ = sessions.ShutdownFor(ctx, asker) // ends by ctx only if something else stopped us
+		_ = sessions.ShutdownFor(ctx, asker) // fails only if ctx is done, because another goroutine has stopped the supervisor
 		stop()
 		return
 	}
@@ -375,13 +381,13 @@ func stop(ctx context.Context, o *options, sessions string) error {
 	return err
 }
 
-// dialTries is how often a link is asked for where a busy machine had no time for its
-// hello.
+// dialTries is how often dial tries to connect if the hello times out, because the machine may
+// be busy.
 const dialTries = 5
 
-// dial makes a link to the running supervisor.
-func dial(ctx context.Context, dirs config.Dirs, secret, name string) (conn *pipe.Conn, err error) {
-	if held := mark.Look(dirs.Runtime); held != nil { // its socket takes us, and nobody would answer
+// dial connects a link to the running supervisor.
+func dial(ctx context.Context, dirs config.Dirs, secret, name string) (conn *linkconn.Conn, err error) {
+	if held := keep.ReadHeld(dirs.Runtime); held != nil { // the socket would accept the connection, but no supervisor would answer
 		return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, held.Error())
 	}
 	for range dialTries {
@@ -389,7 +395,7 @@ func dial(ctx context.Context, dirs config.Dirs, secret, name string) (conn *pip
 		if dialErr != nil {
 			return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf("no supervisor runs here: %v", dialErr))
 		}
-		conn, _, _, err = pipe.Dial(nc, link.Hello{
+		conn, _, _, err = linkconn.Dial(nc, link.Hello{
 			Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(), Name: name, Secret: secret,
 		}, zerolog.Nop())
 		var late net.Error

@@ -9,26 +9,26 @@ import (
 	"holdfast/supervisor/internal/vault"
 )
 
-// The versions of manifest that this program reads. Fields are only ever added,
-// and unknown ones skipped; the version counts changes of what one means.
+// The versions of the manifest that this program reads. Fields may be added, and unknown fields
+// are ignored. The version must change only if the meaning of a field changes.
 const (
 	manifestVersion    = 1
 	manifestVersionMin = 1
 )
 
-// manifest is what a supervisor leaves to the program that it becomes. Descriptors
-// are numbers into the files that go with it.
+// A manifest is the state that a supervisor leaves to the program that it executes. A file is
+// named by its index in the list of inherited descriptors.
 type manifest struct {
 	Version int              `json:"version"`
-	Program string           `json:"program"` // the version of who wrote it, for people
-	At      time.Time        `json:"at"`      // when all came to rest
+	Program string           `json:"program"` // version of the program that wrote it, for people
+	At      time.Time        `json:"at"`      // when the sessions were frozen
 	Table   session.State    `json:"table"`
 	Records []manifestRecord `json:"records"`
-	Keeper  *int             `json:"keeper,omitempty"` // the socket to it
+	Keeper  *int             `json:"keeper,omitempty"` // file of the socket to the keeper
 	Kept    keptBefore       `json:"kept"`
 }
 
-// manifestRecord is a vault.Record.
+// manifestRecord is a vault entry in a manifest.
 type manifestRecord struct {
 	ID    string `json:"id"`
 	PID   int    `json:"pid,omitempty"`
@@ -36,13 +36,15 @@ type manifestRecord struct {
 	Files []int  `json:"files"`
 }
 
-// keptBefore is what was told of the keeper when it was met.
+// keptBefore is the keeper's account of the supervisors before this one, at the first
+// connection.
 type keptBefore struct {
 	Starts int    `json:"starts,omitempty"`
 	Last   string `json:"last,omitempty"`
 }
 
-// builder gathers what goes along. The descriptors stay their owners'.
+// A builder collects a manifest and its descriptors. The descriptors still belong to their
+// owners.
 type builder struct {
 	manifest
 	fds []int
@@ -56,20 +58,21 @@ func (b *builder) add(fds ...int) (numbers []int) {
 	return numbers
 }
 
-func (b *builder) addRecord(r vault.Record) {
+func (b *builder) addEntry(r vault.Entry) {
 	b.Records = append(b.Records, manifestRecord{ID: r.ID, PID: r.PID, Meta: r.Meta, Files: b.add(r.FDs...)})
 }
 
 func (b *builder) encode() ([]byte, error) { return json.Marshal(b.manifest) }
 
-// readManifest checks what every number refers to.
+// readManifest decodes a manifest. It returns an error unless each file that the manifest names
+// exists and is named once.
 func readManifest(data []byte, files int) (*manifest, error) {
 	m := new(manifest)
 	if err := json.Unmarshal(data, m); err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
+		return nil, fmt.Errorf("cannot decode the manifest: %w", err)
 	}
 	if m.Version < manifestVersionMin || m.Version > manifestVersion {
-		return nil, fmt.Errorf("manifest: version %d, this program knows %d to %d", m.Version, manifestVersionMin, manifestVersion)
+		return nil, fmt.Errorf("manifest has version %d, this program reads versions %d to %d", m.Version, manifestVersionMin, manifestVersion)
 	}
 	var all []int
 	for _, r := range m.Records {
@@ -81,18 +84,18 @@ func readManifest(data []byte, files int) (*manifest, error) {
 	used := make(map[int]bool)
 	for _, n := range all {
 		if n < 0 || n >= files || used[n] {
-			return nil, fmt.Errorf("manifest: file %d of %d", n, files)
+			return nil, fmt.Errorf("invalid manifest: file %d of %d is missing or named twice", n, files)
 		}
 		used[n] = true
 	}
 	return m, nil
 }
 
-// records are the sessions', with their descriptors.
-func (m *manifest) records(fds []int) []vault.Record {
-	all := make([]vault.Record, 0, len(m.Records))
+// entries returns the vault entries of the manifest, with their descriptors.
+func (m *manifest) entries(fds []int) []vault.Entry {
+	all := make([]vault.Entry, 0, len(m.Records))
 	for _, r := range m.Records {
-		all = append(all, vault.Record{ID: r.ID, PID: r.PID, Meta: r.Meta, FDs: pick(fds, r.Files)})
+		all = append(all, vault.Entry{ID: r.ID, PID: r.PID, Meta: r.Meta, FDs: pick(fds, r.Files)})
 	}
 	return all
 }

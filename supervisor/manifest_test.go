@@ -11,6 +11,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/session"
+	"holdfast/supervisor/internal/session/event"
 	"holdfast/supervisor/internal/vault"
 )
 
@@ -23,13 +24,13 @@ func TestGoldenManifest(t *testing.T) {
 		Version: 1, Program: "v1", At: at,
 		Table: session.State{
 			Seq:    7,
-			Events: []session.Event{{Seq: 7, Kind: protocol.EventBell, At: at, Session: &protocol.SessionInfo{ID: "s1"}}},
+			Events: []event.Event{{Seq: 7, Kind: protocol.EventBell, At: at, Session: &protocol.SessionInfo{ID: "s1"}}},
 			Counts: session.Counts{BytesPrinted: 1, BytesTyped: 2, Spawns: 3, SpawnsFailed: 4, ExitsNatural: 5, ExitsSoft: 6, ExitsHard: 7},
 		},
 		Kept: keptBefore{Starts: 8, Last: "SIGKILL"},
 	}}
-	b.addRecord(vault.Record{ID: selfRecord, FDs: []int{30, 31, 32}})
-	b.addRecord(vault.Record{ID: "session life", PID: 9, Meta: []byte("meta"), FDs: []int{40, 41}})
+	b.addEntry(vault.Entry{ID: selfEntry, FDs: []int{30, 31, 32}})
+	b.addEntry(vault.Entry{ID: "session life", PID: 9, Meta: []byte("meta"), FDs: []int{40, 41}})
 	b.Keeper = &b.add(50)[0]
 	testkit.GoldenJSON(t, path, b.manifest)
 	data, err := os.ReadFile(path)
@@ -40,8 +41,8 @@ func TestGoldenManifest(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(*m, b.manifest) {
 		t.Fatalf("read as %+v, %v", m, err)
 	}
-	want := []vault.Record{{ID: selfRecord, FDs: []int{30, 31, 32}}, {ID: "session life", PID: 9, Meta: []byte("meta"), FDs: []int{40, 41}}}
-	if got := m.records(b.fds); !reflect.DeepEqual(got, want) {
+	want := []vault.Entry{{ID: selfEntry, FDs: []int{30, 31, 32}}, {ID: "session life", PID: 9, Meta: []byte("meta"), FDs: []int{40, 41}}}
+	if got := m.entries(b.fds); !reflect.DeepEqual(got, want) {
 		t.Errorf("the records are %+v", got)
 	}
 }

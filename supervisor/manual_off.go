@@ -4,5 +4,5 @@ package main
 
 import "github.com/spf13/cobra"
 
-// addManual adds nothing: only scripts/release needs the manual's writer.
+// addManual does nothing, because only scripts/release needs the command that writes man pages.
 func addManual(*cobra.Command) {}

@@ -11,8 +11,8 @@ import (
 	"holdfast/shared/version"
 )
 
-// addManual adds the command that writes the man pages. No build but that of
-// scripts/release has it.
+// addManual adds the command that writes the man pages. Only the build of scripts/release has
+// it.
 func addManual(root *cobra.Command) {
 	root.AddCommand(&cobra.Command{
 		Use: "manual DIR", Short: "Write the man pages into a directory", Args: cobra.ExactArgs(1), Hidden: true,

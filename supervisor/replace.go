@@ -15,21 +15,21 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/link"
 	"holdfast/shared/config"
-	mark "holdfast/shared/keep"
+	"holdfast/shared/keep"
 	"holdfast/shared/logging"
 	"holdfast/shared/machine"
 	"holdfast/shared/socket"
 	"holdfast/shared/version"
 	"holdfast/supervisor/internal/cage"
-	"holdfast/supervisor/internal/keeper/wire"
+	"holdfast/supervisor/internal/keeper/message"
 	"holdfast/supervisor/internal/linkserver"
 	"holdfast/supervisor/internal/reexec"
 	"holdfast/supervisor/internal/session"
 	"holdfast/supervisor/internal/vault"
 )
 
-// A replacer has this process become another program: the next supervisor, or the
-// keeper that has died.
+// A replacer lets this process execute another program: the next supervisor, or a keeper if the
+// keeper has died.
 type replacer struct {
 	before   *before
 	self     *self
@@ -38,46 +38,46 @@ type replacer struct {
 	server   *linkserver.Server
 	log      zerolog.Logger
 
-	one      sync.Mutex // at a time
-	restedAt time.Time
+	replacing sync.Mutex // held during an upgrade or a replacement of the keeper
+	frozenAt  time.Time
 }
 
 // Upgrade implements linkserver.Upgrader.
 func (r *replacer) Upgrade(ctx context.Context, m *link.Upgrade) (string, int, error) {
-	if !r.one.TryLock() {
+	if !r.replacing.TryLock() {
 		return "", 0, session.Upgrading()
 	}
-	defer r.one.Unlock()
+	defer r.replacing.Unlock()
 	log := r.log.With().Str(logging.Program, m.Program).Bool("dry_run", m.DryRun).Logger()
-	log.Info().Msg("upgrade asked for")
-	said, sessions, err := r.upgrade(ctx, m)
+	log.Info().Msg("upgrade requested")
+	trialVersion, sessions, err := r.upgrade(ctx, m)
 	if err != nil {
-		log.Warn().Err(err).Msg("upgrade refused; all goes on")
+		log.Warn().Err(err).Msg("upgrade refused; the supervisor continues")
 		return "", 0, &protocol.Error{Code: protocol.CodeUpgradeRefused, Message: err.Error()}
 	}
-	return said, sessions, nil
+	return trialVersion, sessions, nil
 }
 
-// upgrade returns without an error only from a dry run.
-func (r *replacer) upgrade(ctx context.Context, m *link.Upgrade) (said string, sessions int, err error) {
+// upgrade tries the program and executes it. It returns without an error only after a dry run.
+func (r *replacer) upgrade(ctx context.Context, m *link.Upgrade) (trialVersion string, sessions int, err error) {
 	program, err := reexec.Open(m.Program)
 	if err != nil {
 		return "", 0, err
 	}
-	defer program.Close()
+	defer func() { _ = program.Close() }()
 	r.sessions.Prepare()
-	if said, sessions, err = r.try(ctx, program); err != nil || m.DryRun {
-		return said, sessions, err
+	if trialVersion, sessions, err = r.try(ctx, program); err != nil || m.DryRun {
+		return trialVersion, sessions, err
 	}
 	if m.Keeper && r.before.vault != nil {
 		if err := r.upgradeKeeper(ctx, m.Program); err != nil {
 			return "", 0, err
 		}
 	}
-	return "", 0, r.rest(func(f *session.Frozen) error { return r.become(program, f) })
+	return "", 0, r.freeze(func(f *session.Frozen) error { return r.become(program, f) })
 }
 
-// upgradeKeeper has the keeper become the program, which it tries itself.
+// upgradeKeeper lets the keeper execute the program. The keeper tries it first.
 func (r *replacer) upgradeKeeper(ctx context.Context, path string) error {
 	program, err := os.Open(path)
 	if err != nil {
@@ -89,27 +89,27 @@ func (r *replacer) upgradeKeeper(ctx context.Context, path string) error {
 	return r.before.vault.Exec(ctx, append([]string{path}, keeperArgs()...), program)
 }
 
-// try runs the program on what it would be left, as far as that can be looked at.
-func (r *replacer) try(ctx context.Context, program *reexec.Program) (said string, sessions int, err error) {
-	records, files, err := r.sessions.Records()
+// try runs the program on trial, with copies of the sessions' vault entries.
+func (r *replacer) try(ctx context.Context, program *reexec.Program) (trialVersion string, sessions int, err error) {
+	entries, files, err := r.sessions.Records()
 	defer func() {
 		for _, f := range files {
-			_ = f.Close() // only duplicates
+			_ = f.Close() // duplicates
 		}
 	}()
 	if err != nil {
 		return "", 0, err
 	}
 	b := r.builder()
-	for _, rec := range records {
-		b.addRecord(rec)
+	for _, rec := range entries {
+		b.addEntry(rec)
 	}
 	data, err := b.encode()
 	if err != nil {
 		return "", 0, err
 	}
-	said, err = program.Try(ctx, data, files, []string{"run"})
-	return said, len(records), err
+	trialVersion, err = program.Try(ctx, data, files, []string{"run"})
+	return trialVersion, len(entries), err
 }
 
 func (r *replacer) builder() *builder {
@@ -119,10 +119,10 @@ func (r *replacer) builder() *builder {
 	}}
 }
 
-// rest has f do what ends this program, while nothing else goes on. If it returns,
-// all goes on.
-func (r *replacer) rest(f func(*session.Frozen) error) error {
-	r.restedAt = time.Now()
+// freeze calls f, which executes another program, while no request is in progress and all
+// sessions are frozen. If f returns, sessions and requests continue.
+func (r *replacer) freeze(f func(*session.Frozen) error) error {
+	r.frozenAt = time.Now()
 	resume := r.server.Quiesce()
 	defer resume()
 	frozen, err := r.sessions.Freeze()
@@ -135,24 +135,24 @@ func (r *replacer) rest(f func(*session.Frozen) error) error {
 
 func (r *replacer) become(program *reexec.Program, frozen *session.Frozen) error {
 	b := r.builder()
-	b.At = r.restedAt
-	own, free, err := r.self.record()
+	b.At = r.frozenAt
+	own, free, err := r.self.entry()
 	if err != nil {
 		return err
 	}
 	defer free()
-	b.addRecord(own)
+	b.addEntry(own)
 	for _, rec := range frozen.Records {
-		b.addRecord(rec)
+		b.addEntry(rec)
 	}
 	if r.before.claim != nil {
-		b.addRecord(*r.before.claim)
+		b.addEntry(*r.before.claim)
 	}
 	if v := r.before.vault; v != nil {
-		// The keeper ends a program that does not serve. A keeper of an older release does not
-		// know the word, and waits for ever.
+		// The keeper ends a program that does not serve in time. A keeper of an older release
+		// returns an error for this message, and has no time limit.
 		_ = inKeeperTime(v.Leave)
-		defer r.before.ready(r.log) // if all goes on
+		defer r.before.ready(r.log) // runs only if the exec fails
 		ctx, cancel := context.WithTimeout(context.Background(), keeperTime)
 		defer cancel()
 		fd, err := v.Detach(ctx)
@@ -166,13 +166,12 @@ func (r *replacer) become(program *reexec.Program, frozen *session.Frozen) error
 	if err != nil {
 		return err
 	}
-	r.log.Info().Dur(logging.Took, time.Since(r.restedAt)).Msg("all is at rest; the new program takes over")
+	r.log.Info().Dur(logging.Took, time.Since(r.frozenAt)).Msg("sessions are frozen; the new program takes over")
 	return program.Exec(data, b.fds, os.Args[1:])
 }
 
-// watchKeeper takes the keeper's place when it has died. Only the parent of the
-// children learns how they end, so it is this process that becomes the keeper, and
-// starts another supervisor.
+// watchKeeper replaces the keeper if it has died. Only the parent of a child learns how the
+// child ended, so this process becomes the keeper, and then starts another supervisor.
 func (r *replacer) watchKeeper(ctx context.Context) {
 	v := r.before.vault
 	if v == nil {
@@ -184,11 +183,11 @@ func (r *replacer) watchKeeper(ctx context.Context) {
 		return
 	}
 	for pause := time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Minute) {
-		r.one.Lock()
-		r.log.Warn().Msg("the keeper has died; this process takes its place")
-		err := r.rest(r.becomeKeeper)
-		r.one.Unlock()
-		r.log.Error().Err(err).Msg("nobody keeps the sessions if this process dies")
+		r.replacing.Lock()
+		r.log.Warn().Msg("keeper has died; this process takes its place")
+		err := r.freeze(r.becomeKeeper)
+		r.replacing.Unlock()
+		r.log.Error().Err(err).Msg("keeper not replaced; the sessions are lost if this process dies before the next attempt succeeds")
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -199,21 +198,21 @@ func (r *replacer) watchKeeper(ctx context.Context) {
 func (r *replacer) becomeKeeper(frozen *session.Frozen) error {
 	r.self.Lost++
 	r.self.vault = nil
-	r.self.keep(r.log)
-	own, free, err := r.self.record()
+	r.self.save(r.log)
+	own, free, err := r.self.entry()
 	if err != nil {
 		return err
 	}
 	defer free()
-	records := append([]vault.Record{own}, frozen.Records...)
+	entries := append([]vault.Entry{own}, frozen.Records...)
 	if r.before.claim != nil {
-		records = append(records, *r.before.claim)
+		entries = append(entries, *r.before.claim)
 	}
 	var fds []int
-	for _, rec := range records {
+	for _, rec := range entries {
 		fds = append(fds, rec.FDs...)
 	}
-	data, err := vault.Handover(records, nil, r.before.kept.Starts)
+	data, err := vault.Handover(entries, nil, r.before.kept.Starts)
 	if err != nil {
 		return err
 	}
@@ -233,11 +232,11 @@ func (r *replacer) becomeKeeper(frozen *session.Frozen) error {
 	if err != nil {
 		return err
 	}
-	defer program.Close()
-	return program.ExecAs(wire.EnvResume, memory, fds, keeperArgs())
+	defer func() { _ = program.Close() }()
+	return program.ExecAs(message.EnvResume, memory, fds, keeperArgs())
 }
 
-// keeperArgs are those of the keeper by which this supervisor was started.
+// keeperArgs returns the arguments of the keeper that has started this supervisor.
 func keeperArgs() []string {
 	if len(os.Args) > 1 && os.Args[1] == "run" {
 		return os.Args[2:]
@@ -262,20 +261,20 @@ func (r *replacer) status(st *protocol.ProcessStatus) {
 	}
 }
 
-// tryOut is all that a program on trial does; done is false for another one.
+// tryOut does the work of a program on trial. done is false if this program is not on trial.
 func tryOut() (done bool, err error) {
 	data, fds, ok, err := reexec.OnTrial()
 	if !ok || err != nil {
 		return ok, err
 	}
 	fault("trial")
-	_ = machine.Background() // clients go first
+	_ = machine.Background() // so that clients of the running supervisor do not have to wait
 	m, err := readManifest(data, len(fds))
 	if err != nil {
 		return true, err
 	}
-	var sessions []vault.Record
-	for _, r := range m.records(fds) {
+	var sessions []vault.Entry
+	for _, r := range m.entries(fds) {
 		if session.IsSession(r) {
 			sessions = append(sessions, r)
 		}
@@ -286,10 +285,10 @@ func tryOut() (done bool, err error) {
 	return true, reexec.Passed(version.String())
 }
 
-// replaceTime is how long askUpgrade waits for the new program to answer.
+// replaceTime is how long upgradeKeeper waits for the new keeper's answer.
 const replaceTime = 15 * time.Second
 
-// answerTime is how long the first answer of a supervisor may take that has been started.
+// answerTime is how long a supervisor that was started may take until its first answer.
 const answerTime = 5 * time.Second
 
 // An upgrader is the command `supervisor --upgrade`.
@@ -298,11 +297,11 @@ type upgrader struct {
 	secret string
 	exe    string
 	began  time.Time
-	limit  time.Duration // until a supervisor answers: one is ended that does not serve, and the next one starts
+	limit  time.Duration // until a supervisor answers; one that does not serve is ended after start_timeout, and the next one gets as much time
 }
 
-// askUpgrade has the running supervisor become this program. If none answers, and a
-// keeper lives, the keeper is told to start this program.
+// askUpgrade requests that the running supervisor executes this program. If no supervisor
+// answers, and a keeper lives, it requests that the keeper starts this program.
 func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 	dirs, cfg, err := load(o)
 	if err != nil {
@@ -315,15 +314,15 @@ func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 	if u.exe, err = os.Executable(); err != nil {
 		return err
 	}
-	if held := mark.Look(dirs.Runtime); held != nil && !dryRun {
+	if held := keep.ReadHeld(dirs.Runtime); held != nil && !dryRun {
 		fmt.Printf("%d supervisors died within a minute and none was started any more\n", held.Deaths)
 		if done, err := u.choose(ctx, held); done || err != nil {
 			return err
 		}
 	}
 	conn, err := dial(ctx, dirs, u.secret, "supervisor --upgrade")
-	if err != nil && !dryRun && !refusedUs(err) {
-		if pid, _ := mark.PID(dirs.Runtime); pid != 0 {
+	if err != nil && !dryRun && !isRefused(err) {
+		if pid, _ := keep.PID(dirs.Runtime); pid != 0 {
 			fmt.Printf("no supervisor answers: %v\n", err)
 			if done, err := u.choose(ctx, nil); done || err != nil {
 				return err
@@ -354,14 +353,14 @@ func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 	return u.await(ctx, old)
 }
 
-// refusedUs reports whether a supervisor answered, and would not have us.
-func refusedUs(err error) bool {
+// isRefused reports whether a supervisor answered and refused the connection.
+func isRefused(err error) bool {
 	code := protocol.CodeOf(err)
 	return code != protocol.CodeSupervisorUnreachable && code != protocol.CodeInternal
 }
 
-// await returns when a supervisor serves again: without an error only if that is this
-// program, in the process that was asked, and none has died.
+// await returns when a supervisor serves again. It returns an error unless that supervisor is
+// this program in the same process, and no supervisor has died meanwhile.
 func (u *upgrader) await(ctx context.Context, old protocol.ProcessStatus) error {
 	ctx, cancel := context.WithTimeout(ctx, u.limit)
 	defer cancel()
@@ -369,7 +368,7 @@ func (u *upgrader) await(ctx context.Context, old protocol.ProcessStatus) error 
 		now, err := u.status(ctx)
 		switch {
 		case err != nil:
-		case died(old, now):
+		case hasDied(old, now):
 			return protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("%s died when it had taken over: %s; %s, process %d, goes on with %d sessions",
 				version.String(), u.why(now), now.Version, now.PID, now.Sessions))
 		case now.Upgrades == old.Upgrades:
@@ -380,7 +379,7 @@ func (u *upgrader) await(ctx context.Context, old protocol.ProcessStatus) error 
 				time.Since(u.began).Round(time.Millisecond))
 			return nil
 		}
-		if held := mark.Look(u.dirs.Runtime); held != nil {
+		if held := keep.ReadHeld(u.dirs.Runtime); held != nil {
 			return protocol.Errorf(protocol.CodeSupervisorUnreachable, version.String()+" died when it had taken over: "+held.Error())
 		}
 		select {
@@ -391,15 +390,15 @@ func (u *upgrader) await(ctx context.Context, old protocol.ProcessStatus) error 
 	}
 }
 
-// died reports whether a supervisor has died between two answers.
-func died(old, now protocol.ProcessStatus) bool {
+// hasDied reports whether a supervisor has died between two status answers.
+func hasDied(old, now protocol.ProcessStatus) bool {
 	if old.Keeper != nil && now.Keeper != nil && old.Keeper.Lost == now.Keeper.Lost {
 		return now.Keeper.Starts != old.Keeper.Starts
 	}
 	return now.PID != old.PID
 }
 
-// why says how the supervisor before the one that answers has ended.
+// why returns how the supervisor before the present one has ended, as text.
 func (u *upgrader) why(now protocol.ProcessStatus) string {
 	how := "how is not known"
 	if now.Keeper != nil && now.Keeper.Last != "" {
@@ -411,7 +410,8 @@ func (u *upgrader) why(now protocol.ProcessStatus) string {
 	return how
 }
 
-// lastWords are how the file of crashes says that a program ended since the command began.
+// lastWords returns the panic message from the crash file, if that file was written since this
+// command began.
 func (u *upgrader) lastWords() (words string) {
 	path := filepath.Join(u.dirs.State, "supervisor.crash")
 	if info, err := os.Stat(path); err != nil || info.ModTime().Before(u.began) {
@@ -429,17 +429,17 @@ func (u *upgrader) lastWords() (words string) {
 	return fmt.Sprintf("%.200s", words)
 }
 
-// silent is the error where a supervisor is there and does not answer.
+// silent returns the error for a supervisor that runs and does not answer.
 func (u *upgrader) silent(err error) error {
 	pid := socket.Holder(u.dirs.Socket(config.SupervisorSocket))
 	return protocol.Errorf(protocol.CodeSupervisorUnreachable, fmt.Sprintf(
 		"supervisor %d does not answer: %v; to end it, which ends no session: kill -9 %d. Another is started then", pid, err, pid))
 }
 
-// choose has the keeper start this program, and returns when a supervisor serves: done if
-// it is this program.
-func (u *upgrader) choose(ctx context.Context, held *mark.Held) (done bool, err error) {
-	pid, err := mark.Choose(u.dirs.Runtime, u.exe)
+// choose requests that the keeper starts this program, and returns when a supervisor serves.
+// done reports whether that supervisor is this program.
+func (u *upgrader) choose(ctx context.Context, held *keep.Held) (done bool, err error) {
+	pid, err := keep.Choose(u.dirs.Runtime, u.exe)
 	if err != nil {
 		return false, err
 	}
@@ -449,13 +449,13 @@ func (u *upgrader) choose(ctx context.Context, held *mark.Held) (done bool, err 
 	for {
 		now, err := u.status(ctx)
 		if err == nil {
-			if mark.Forget(u.dirs.Runtime) || now.Version != version.String() {
-				return false, nil // a keeper of an older release has started what it knew, or the one that was silent answers
+			if keep.CancelChoice(u.dirs.Runtime) || now.Version != version.String() {
+				return false, nil // an older keeper has started its own program, or the silent supervisor answers now
 			}
 			fmt.Printf("%s serves, %d sessions go on, pid %d\n", now.Version, now.Sessions, now.PID)
 			return true, nil
 		}
-		if again := mark.Look(u.dirs.Runtime); again != nil && (held == nil || *again != *held) {
+		if again := keep.ReadHeld(u.dirs.Runtime); again != nil && (held == nil || *again != *held) {
 			return false, protocol.Errorf(protocol.CodeSupervisorUnreachable, "again: "+again.Error())
 		}
 		select {

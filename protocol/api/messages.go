@@ -1,11 +1,11 @@
-// Package api holds the control messages between a client and a proxy.
+// Package api contains the control messages between a client and a proxy.
 //
-// A connection begins with Hello and Welcome. Then the client sends requests,
-// each answered by one message with the same request_id, and any number of
-// attachments share the connection, each under the number the client gave it.
+// A connection begins with Hello and Welcome. The client then sends requests. The reply to a
+// request has the same request_id. A connection may carry several attachments, and the client
+// gives each a number.
 //
-// Invariant: Messages lists every message there is; schema.json and SPEC.md
-// say the same, and a test compares the three.
+// Invariant: Messages contains every message. schema.json and SPEC.md must describe the same
+// messages; a test compares them.
 //
 // Not here: connections (packages proxy/client and proxy/internal/apiserver).
 package api
@@ -14,35 +14,86 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/protocol/link"
 )
 
 // Subprotocol is the WebSocket subprotocol of these messages.
 const Subprotocol = "holdfast.v1"
 
-// Messages is every control message of the api.
-var Messages = protocol.NewRegistry(
-	Hello{}, Welcome{}, Error{}, OK{}, Goaway{},
-	Spawn{}, Reopen{}, Spawned{}, List{}, Sessions{}, Info{}, Session{},
-	Scrollback{}, ScrollbackData{}, Screen{}, ScreenContent{},
-	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{}, Rename{},
-	Attach{}, Attached{}, Detach{}, Detached{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Waited{},
-	Limit{}, Freeze{}, Mark{}, Marked{}, Await{}, Awaited{}, Environment{}, EnvironmentContent{}, Away{}, AwayContent{}, Share{}, Shared{}, Typed{},
-	Clear{}, Input{}, Accepted{}, Resync{}, Resized{}, Stolen{}, PTYExited{}, Exit{},
-	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Ticket{}, TicketIssued{},
-	TerminalOpen{}, TerminalOpened{}, TerminalData{}, TerminalResize{}, TerminalClose{}, TerminalExit{}, TerminalError{},
+// Messages contains all control messages of the api.
+var Messages = protocol.NewRegistry(withRepeat(requests),
+	Hello{}, Welcome{}, Error{}, Goaway{},
+	Resync{}, Resized{}, Typed{}, Stolen{}, PTYExited{}, Event{},
+	TerminalExit{}, TerminalError{},
 )
 
-// Hello is the first message of a connection, from the client.
+// requests contains one row for each message that a client may send after Hello.
+var requests = []protocol.RequestKind{
+	{Message: Spawn{}, Reply: Spawned{}, Link: link.Create{}},
+	{Message: Reopen{}, Reply: Spawned{}, Link: link.Reopen{}, IsAboutSession: true},
+	{Message: List{}, Reply: Sessions{}, Link: link.List{}, IsForShares: true},
+	{Message: Info{}, Reply: Session{}, Link: link.Info{}, IsAboutSession: true, IsForShares: true},
+	{Message: Scrollback{}, Reply: ScrollbackData{}, Link: link.Read{}, IsAboutSession: true, IsForShares: true},
+	{Message: Screen{}, Reply: ScreenContent{}, Link: link.Screen{}, IsAboutSession: true, IsForShares: true},
+	{Message: History{}, Reply: HistoryContent{}, Link: link.History{}, IsAboutSession: true, IsForShares: true},
+	{Message: Search{}, Reply: SearchContent{}, Link: link.Search{}, IsAboutSession: true, IsForShares: true},
+	{Message: SizePolicy{}, Reply: OK{}, Link: link.SizePolicy{}, IsAboutSession: true},
+	{Message: Clear{}, Reply: OK{}, Link: link.Clear{}, IsAboutSession: true},
+	{Message: Rename{}, Reply: Session{}, Link: link.Relabel{}, IsAboutSession: true},
+	{Message: Limit{}, Reply: Session{}, Link: link.Limit{}, IsAboutSession: true},
+	{Message: Freeze{}, Reply: OK{}, Link: link.Freeze{}, IsAboutSession: true},
+	{Message: Resize{}, Reply: OK{}, Link: link.Resize{}, IsAboutSession: true, IsForShares: true},
+	{Message: Interrupt{}, Reply: OK{}, Link: link.Interrupt{}, IsAboutSession: true},
+	{Message: Signal{}, Reply: OK{}, Link: link.Signal{}, IsAboutSession: true},
+	{Message: Wait{}, Reply: Waited{}, Link: link.Wait{}, IsAboutSession: true, IsLong: true},
+	{Message: Input{}, Reply: Accepted{}, Link: link.Write{}, IsAboutSession: true},
+	{Message: Mark{}, Reply: Marked{}, Link: link.Mark{}, IsAboutSession: true},
+	{Message: Await{}, Reply: Awaited{}, Link: link.Await{}, IsAboutSession: true, IsLong: true},
+	{Message: Environment{}, Reply: EnvironmentContent{}, Link: link.Environment{}, IsAboutSession: true},
+	{Message: Away{}, Reply: AwayContent{}, Link: link.Away{}, IsAboutSession: true},
+	{Message: Share{}, Reply: Shared{}, Repeat: protocol.RepeatRead, IsAboutSession: true}, // the proxy stores no links
+	{Message: Status{}, Reply: StatusReport{}, Link: link.Status{}},
+	{Message: Ticket{}, Reply: TicketIssued{}, Repeat: protocol.RepeatSet}, // a ticket that nobody receives expires
+
+	// A client cannot name the instance that it means in Terminate, and it cannot tell the error of
+	// a second Forget from the error of a first one. The proxy can do both on the link.
+	{Message: Terminate{}, Reply: OK{}, Link: link.Terminate{}, Repeat: protocol.RepeatNever, IsAboutSession: true},
+	{Message: Forget{}, Reply: OK{}, Link: link.Forget{}, Repeat: protocol.RepeatNever, IsAboutSession: true},
+
+	// These requests change the state of their connection, which ends with it. A client makes a new
+	// attachment or subscription, with its position, on its next connection.
+	{Message: Attach{}, Reply: Attached{}, Link: link.Attach{}, Repeat: protocol.RepeatNever, IsAboutSession: true, IsForShares: true},
+	{Message: Detach{}, Reply: Detached{}, Repeat: protocol.RepeatNever, IsForShares: true},
+	{Message: Appearance{}, Reply: OK{}, Repeat: protocol.RepeatNever},
+	{Message: Events{}, Reply: Subscribed{}, Link: link.Events{}, Repeat: protocol.RepeatNever, IsForShares: true},
+	{Message: TerminalOpen{}, Reply: TerminalOpened{}, Link: link.Create{}, Repeat: protocol.RepeatNever},
+	{Message: TerminalData{}, Repeat: protocol.RepeatNever, IsAboutSession: true},
+	{Message: TerminalResize{}, Repeat: protocol.RepeatNever, IsAboutSession: true},
+	{Message: TerminalClose{}, Link: link.Terminate{}, Repeat: protocol.RepeatNever, IsAboutSession: true},
+}
+
+// withRepeat sets the Repeat of each row that has none to the Repeat of its link's request.
+func withRepeat(rows []protocol.RequestKind) []protocol.RequestKind {
+	for i, k := range rows {
+		if k.Repeat == "" && k.Link != nil {
+			on, _ := link.Messages.Request(k.Link.MessageType())
+			rows[i].Repeat = on.Repeat
+		}
+	}
+	return rows
+}
+
+// Hello is the first message of a connection. The client sends it.
 type Hello struct {
 	Protocol     protocol.VersionRange `json:"protocol"`
 	Capabilities protocol.Capabilities `json:"capabilities,omitempty"`
-	Client       string                `json:"client"`           // a name for people and logs, 1 to 256 bytes
-	PID          int                   `json:"pid,omitempty"`    // of the client
-	Token        string                `json:"token,omitempty"`  // on TCP
-	Secret       string                `json:"secret,omitempty"` // where the proxy wants one
+	Client       string                `json:"client"`           // name of the client for people and logs, 1 to 256 bytes
+	PID          int                   `json:"pid,omitempty"`    // process id of the client
+	Token        string                `json:"token,omitempty"`  // required over TCP
+	Secret       string                `json:"secret,omitempty"` // required if the proxy has a secret
 }
 
-// Welcome answers Hello.
+// Welcome is the reply to Hello.
 type Welcome struct {
 	Protocol     protocol.VersionRange `json:"protocol"`
 	Agreed       int                   `json:"agreed"`
@@ -52,45 +103,45 @@ type Welcome struct {
 	Instance     protocol.Instance     `json:"instance"`
 }
 
-// Error answers a request that failed. With an attachment's number it ends
-// that attachment, unless its code is input_full, input_gap, line_too_long or
-// permission_denied. Without either it answers a request that had no id, or is
-// the last message before the connection is closed.
+// Error is the reply to a request that failed. If it has the number of an attachment, it ends the
+// attachment, unless its code is input_full, input_gap, line_too_long or permission_denied. If it
+// has neither an id nor a number, the failed request had no id, or the error is the last message
+// before the proxy closes the connection.
 type Error struct {
 	protocol.Request
 	Attachment *uint32 `json:"attachment,omitempty"`
 	protocol.Error
 }
 
-// OK answers a request that has nothing to say.
+// OK is the reply to a request that succeeded and has no result.
 type OK struct {
 	protocol.Request
 }
 
-// Goaway tells that the proxy is about to close the connection, and when to
-// come back; attachments resume by offset.
+// Goaway announces that the proxy is about to close the connection. The client should connect again
+// after RetryAfterMS, and its attachments resume by offset.
 type Goaway struct {
 	RetryAfterMS int64  `json:"retry_after_ms"`
 	Reason       string `json:"reason"`
 }
 
-// Spawn starts a session and checks that it lives. It is answered by Spawned,
-// or by exited_early with the exit record.
+// Spawn starts a session and checks that its child does not end at once. The reply is Spawned, or
+// exited_early with the exit record.
 type Spawn struct {
 	protocol.Request
-	SessionID protocol.SessionID `json:"session_id,omitempty"` // "" makes one
+	SessionID protocol.SessionID `json:"session_id,omitempty"` // "": Holdfast chooses one
 	protocol.SpawnSpec
-	EarlyExitMS *int64 `json:"early_exit_ms,omitempty"` // how long to watch; absent is 200, 0 does not
-	// Token, where given, makes Spawn repeatable after a lost connection: if
-	// the session exists and was made with the same token, it is the answer.
+	EarlyExitMS *int64 `json:"early_exit_ms,omitempty"` // duration of the check; in milliseconds; absent: 200; 0: no check
+	// Token makes Spawn repeatable after a lost connection, if it is set: if the session exists
+	// and was created with the same token, the reply describes it.
 	Token string `json:"token,omitempty"`
-	// ShellIntegration has a shell (bash, zsh, fish) tell of its prompts and commands,
-	// by OSC 133. No file of the user's is changed. Other programs are started as they are.
+	// ShellIntegration makes a shell (bash, zsh, fish) report its prompts and commands by OSC
+	// 133. It changes no file of the user. It has no effect on other programs.
 	ShellIntegration bool `json:"shell_integration,omitempty"`
 }
 
-// Reopen starts an exited session again under its id, as a new instance.
-// Fields that are absent are as they were. It is answered like Spawn.
+// Reopen starts an exited session again under its id, as a new instance. Absent fields keep their
+// values. The reply is that of Spawn.
 type Reopen struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
@@ -99,7 +150,7 @@ type Reopen struct {
 	Token       string `json:"token,omitempty"`
 }
 
-// Spawned answers Spawn and Reopen.
+// Spawned is the reply to Spawn and Reopen.
 type Spawned struct {
 	protocol.Request
 	SessionID protocol.SessionID   `json:"session_id"`
@@ -108,151 +159,151 @@ type Spawned struct {
 	Session   protocol.SessionInfo `json:"session"`
 }
 
-// List asks for all sessions, or those of one originator. It is answered by
+// List requests all sessions, or those of one originator. The reply is
 // Sessions.
 type List struct {
 	protocol.Request
 	Originator string            `json:"originator,omitempty"`
-	Labels     map[string]string `json:"labels,omitempty"` // those that have all of these
+	Labels     map[string]string `json:"labels,omitempty"` // only sessions that have all of these labels
 }
 
-// Sessions answers List, in as many messages as it takes: the last has no More.
+// Sessions is the reply to List. If More is set, another Sessions with more sessions follows.
 type Sessions struct {
 	protocol.Request
 	Sessions []protocol.SessionInfo `json:"sessions"`
 	More     bool                   `json:"more,omitempty"`
 }
 
-// Info asks for one session. It is answered by Session.
+// Info requests the description of one session. The reply is Session.
 type Info struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
 }
 
-// Session is one session.
+// Session describes one session.
 type Session struct {
 	protocol.Request
 	Session protocol.SessionInfo `json:"session"`
 }
 
-// Scrollback asks for the bytes a session printed, from an offset on, as far
-// as they are kept. It is answered by ScrollbackData.
+// Scrollback requests output of a session from an offset on, as far as it is kept. The reply is
+// ScrollbackData.
 type Scrollback struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
 	Offset    uint64             `json:"offset,omitempty"`
-	MaxBytes  int                `json:"max_bytes,omitempty"` // at most and by default 512 KiB
+	MaxBytes  int                `json:"max_bytes,omitempty"` // largest size of the reply's data; default and maximum 512 KiB
 }
 
-// ScrollbackData is bytes a session printed.
+// ScrollbackData contains output of a session.
 type ScrollbackData struct {
 	protocol.Request
 	Instance protocol.Instance `json:"instance"`
-	Offset   uint64            `json:"offset"`   // of the first byte; later than asked where the ring forgot
-	End      uint64            `json:"end"`      // bytes printed so far
+	Offset   uint64            `json:"offset"`   // offset of the first byte; later than requested if the ring no longer has the bytes before
+	End      uint64            `json:"end"`      // number of bytes of output so far
 	Data     []byte            `json:"data_b64"` // base64
 }
 
-// Screen asks what a session's screen shows, also after its end. It is answered
-// by ScreenContent.
+// Screen requests a session's screen, also after the session has ended. The reply is
+// ScreenContent.
 type Screen struct {
 	protocol.Request
 	protocol.ScreenSpec
 }
 
-// ScreenContent is a session's screen, or its last lines.
+// ScreenContent contains a session's screen, or its last lines.
 type ScreenContent struct {
 	protocol.Request
 	protocol.ScreenContent
 }
 
-// History asks for lines of a session, the newest first. It is answered by
+// History requests lines of a session, the newest first. The reply is
 // HistoryContent.
 type History struct {
 	protocol.Request
 	protocol.HistorySpec
 }
 
-// HistoryContent is lines of a session, the newest first.
+// HistoryContent contains lines of a session, the newest first.
 type HistoryContent struct {
 	protocol.Request
 	protocol.HistoryContent
 }
 
-// Search asks for lines that match. It is answered by SearchContent.
+// Search requests the lines that match a pattern. The reply is SearchContent.
 type Search struct {
 	protocol.Request
 	protocol.SearchSpec
 }
 
-// SearchContent is lines that match, the newest first.
+// SearchContent contains the lines that match, the newest first.
 type SearchContent struct {
 	protocol.Request
 	protocol.SearchContent
 }
 
-// SizePolicy changes whose size a session has. It is answered by OK.
+// SizePolicy changes the size policy of a session. The reply is OK.
 type SizePolicy struct {
 	protocol.Request
 	SessionID protocol.SessionID  `json:"session_id"`
 	Policy    protocol.SizePolicy `json:"policy"`
-	Cols      int                 `json:"cols,omitempty"` // of fixed: 0 leaves it as it is
+	Cols      int                 `json:"cols,omitempty"` // for policy fixed; 0: leave the size unchanged
 	Rows      int                 `json:"rows,omitempty"`
 }
 
-// Clear forgets the lines above a session's screen, for all viewers. It is answered by OK.
+// Clear deletes the lines above a session's screen, for all viewers. The reply is OK.
 type Clear struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
-	Screen    bool               `json:"screen,omitempty"` // the screen's, too, but the row with the cursor, which moves to the top
+	Screen    bool               `json:"screen,omitempty"` // delete the screen's rows as well, except the row with the cursor, which moves to the top
 }
 
-// Rename says what a session is called, in its label title, for all who see it; an
-// empty title takes that away. It is answered by Session.
+// Rename sets the title of a session, its label title, for all clients. An empty title removes the
+// label. The reply is Session.
 type Rename struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
 	Title     string             `json:"title"` // at most MaxTitle bytes
 }
 
-// Appearance says that a viewer's terminal looks otherwise now.
+// Appearance reports that the properties of a viewer's terminal have changed.
 type Appearance struct {
 	protocol.Request
 	Attachment uint32 `json:"attachment"`
 	protocol.Appearance
 }
 
-// Attach asks for a view of a session under a number of the client's choice.
-// It is answered by Attached.
+// Attach requests an attachment to a session. The client chooses the attachment's number, which
+// must be unused on the connection. The reply is Attached.
 type Attach struct {
 	protocol.Request
 	Attachment uint32 `json:"attachment"`
 	protocol.AttachSpec
-	Text bool `json:"text,omitempty"` // output as terminal.data instead of binary frames
+	Text bool `json:"text,omitempty"` // send output as terminal.data instead of binary frames
 }
 
-// Attached answers Attach. Snapshot frames follow, then output.
+// Attached is the reply to Attach. The frames of the snapshot follow, if there is one, and then output.
 type Attached struct {
 	protocol.Request
 	Attachment uint32 `json:"attachment"`
 	protocol.AttachInfo
 }
 
-// Detach ends an attachment; the session lives on. It is answered by Detached,
-// also where there was no such attachment.
+// Detach ends an attachment. The session continues. The reply is Detached, also if there is no such
+// attachment.
 type Detach struct {
 	protocol.Request
 	Attachment uint32 `json:"attachment"`
 }
 
-// Detached answers Detach: nothing more comes for this number.
+// Detached is the reply to Detach. No further message has the attachment's number.
 type Detached struct {
 	protocol.Request
 	Attachment uint32 `json:"attachment"`
 }
 
-// Resize changes a session's size. With an attachment's number it is that
-// viewer's size; else it names the session and is answered by OK.
+// Resize changes the size of a viewer, if it has the number of an attachment. Otherwise it changes
+// the size of the session SessionID, and the reply is OK.
 type Resize struct {
 	protocol.Request
 	Attachment *uint32            `json:"attachment,omitempty"`
@@ -261,68 +312,68 @@ type Resize struct {
 	Rows       int                `json:"rows"`
 }
 
-// Interrupt sends SIGINT to the foreground process group of an attachment's
-// session, or of the session named (then it is answered by OK).
+// Interrupt sends SIGINT to the foreground process group of a terminal. If it has no number of an
+// attachment, it names the session, and the reply is OK.
 type Interrupt struct {
 	protocol.Request
 	Attachment *uint32            `json:"attachment,omitempty"`
 	SessionID  protocol.SessionID `json:"session_id,omitempty"`
 }
 
-// Signal sends a signal to the process groups of a session and nothing else.
-// It is answered by OK.
+// Signal sends a signal to the process groups of a session. It has no other effect. The
+// reply is OK.
 type Signal struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
 	Signal    string             `json:"signal"` // "SIGUSR1", "USR1" or a number
 }
 
-// Terminate ends a session: the soft signal, the grace, SIGKILL. It is
-// answered by OK when the end has been scheduled.
+// Terminate ends a session: the soft signal, the grace, and then SIGKILL. The reply is OK when the
+// end has been scheduled.
 type Terminate struct {
 	protocol.Request
 	SessionID  protocol.SessionID `json:"session_id"`
-	GraceMS    *int64             `json:"grace_ms,omitempty"`    // absent is 250
-	SoftSignal string             `json:"soft_signal,omitempty"` // "" is SIGHUP
-	Reason     protocol.Reason    `json:"reason,omitempty"`      // "" is user_requested
-	// All ends every process of the session's cage, also those that have left the
-	// terminal, and also after the session has exited. Without a cage it is unsupported.
+	GraceMS    *int64             `json:"grace_ms,omitempty"`    // absent: 250
+	SoftSignal string             `json:"soft_signal,omitempty"` // "": SIGHUP
+	Reason     protocol.Reason    `json:"reason,omitempty"`      // "": user_requested
+	// All ends every process of the session's cage, also processes without the terminal, and
+	// also after the session has exited. Without a cage the error is unsupported.
 	All bool `json:"all,omitempty"`
 }
 
-// Limit changes limits of a session that runs, and leaves the others. It is answered
-// by Session, or by unsupported if the session has no cage.
+// Limit changes those limits of a running session that it contains. The reply is Session,
+// or unsupported if the session has no cage.
 type Limit struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
 	Limits    protocol.Limits    `json:"limits"`
 }
 
-// Freeze stops all processes of a session, or has them run on. It is answered by OK,
-// also if that is so already, or by unsupported if the session has no cage.
+// Freeze stops all processes of a session, or continues them. The reply is OK, also if the
+// session is in that state already, or unsupported if the session has no cage.
 type Freeze struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
-	Frozen    bool               `json:"frozen"` // false thaws
+	Frozen    bool               `json:"frozen"` // false: continue the processes
 }
 
-// Forget removes an exited session. It is answered by OK.
+// Forget deletes an exited session. The reply is OK.
 type Forget struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
-	Restore   bool               `json:"restore,omitempty"`  // it has failed: the life in whose place it came a moment ago is there again
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
+	Restore   bool               `json:"restore,omitempty"`  // the session has failed after Reopen: restore the instance that Reopen has just replaced
 }
 
-// Wait asks for a session's end. It is answered by Waited, or by timeout.
+// Wait waits for the end of a session. The reply is Waited, or the error timeout.
 type Wait struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"`   // where given, of this life only
-	TimeoutMS *int64             `json:"timeout_ms,omitempty"` // absent waits for ever
+	Instance  protocol.Instance  `json:"instance,omitempty"`   // if set, the session must have this instance
+	TimeoutMS *int64             `json:"timeout_ms,omitempty"` // absent: no time limit
 }
 
-// Waited answers Wait.
+// Waited is the reply to Wait.
 type Waited struct {
 	protocol.Request
 	SessionID protocol.SessionID  `json:"session_id"`
@@ -330,139 +381,139 @@ type Waited struct {
 	Exit      protocol.ExitRecord `json:"exit"`
 }
 
-// Input types into a session without an attachment. It is answered by
-// Accepted, or by input_full with the offset up to which it was taken.
+// Input sends input to a session without an attachment. The reply is Accepted, or input_full with the
+// accepted input offset.
 type Input struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
 	Data      []byte             `json:"data_b64"`
-	Writer    string             `json:"writer,omitempty"` // with Offset: exactly once
+	Writer    string             `json:"writer,omitempty"` // writer of the input; with Offset, the input is accepted exactly once
 	Offset    uint64             `json:"offset,omitempty"`
-	// Paste says that Data is text which was not typed key by key: line ends are sent
-	// as Enter is, and where the program asked for it (mode 2004) it is framed.
+	// Paste declares that Data is pasted text. Line ends are then sent as Enter, and the text is
+	// enclosed in paste marks if the program has set mode 2004.
 	Paste bool `json:"paste,omitempty"`
-	// Keys, in place of Data, are keys by name, sent as the terminal's modes have it:
-	// Enter, Tab, Escape, Space, Backspace, Up, Down, Left, Right, Home, End, Insert,
-	// Delete, PageUp, PageDown, F1 to F12, or one character; before it any of C-, M-
-	// and S-. They count as one byte of input each.
+	// Keys contains names of keys, instead of Data. They are sent as the modes of the terminal
+	// require. A name is Enter, Tab, Escape, Space, Backspace, Up, Down, Left, Right, Home, End,
+	// Insert, Delete, PageUp, PageDown, F1 to F12, or one character. The prefixes C-, M- and S- may
+	// precede it. Each key counts as one byte of input.
 	Keys []string `json:"keys,omitempty"`
 }
 
-// Mark asks where a session is now. It is answered by Marked.
+// Mark requests a mark of the session's present position. The reply is Marked.
 type Mark struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
 }
 
-// Marked answers Mark.
+// Marked is the reply to Mark.
 type Marked struct {
 	protocol.Request
 	protocol.MarkInfo
 }
 
-// Await waits for something on a session's screen. It is answered by Awaited, or by
+// Await waits for an event on a session's screen. The reply is Awaited, or the error
 // timeout.
 type Await struct {
 	protocol.Request
 	protocol.AwaitSpec
-	TimeoutMS *int64 `json:"timeout_ms,omitempty"` // absent waits for ever
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"` // absent: no time limit
 }
 
-// Awaited answers Await.
+// Awaited is the reply to Await.
 type Awaited struct {
 	protocol.Request
 	protocol.AwaitedInfo
 }
 
-// Environment asks for the environment of the last viewer that told its own. It is
-// answered by EnvironmentContent.
+// Environment requests the environment of the viewer that last sent one. The reply is
+// EnvironmentContent.
 type Environment struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
 }
 
-// EnvironmentContent is a viewer's environment.
+// EnvironmentContent contains a viewer's environment.
 type EnvironmentContent struct {
 	protocol.Request
 	Env []string `json:"env"` // K=V
 }
 
-// Share asks for a link by which a browser can look at one session, and do nothing
-// else. It is answered by Shared.
+// Share requests a URL with which a browser can view one session and do nothing else. The reply is
+// Shared.
 type Share struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
-	TTLMS     int64              `json:"ttl_ms,omitempty"` // how long it is good for; 0 is an hour, at most 30 days
+	TTLMS     int64              `json:"ttl_ms,omitempty"` // validity of the URL; 0: one hour; at most 30 days
 }
 
-// Shared answers Share.
+// Shared is the reply to Share.
 type Shared struct {
 	protocol.Request
 	URL       string    `json:"url"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// Away asks what has happened in a session since its last viewer went. It is answered
-// by AwayContent.
+// Away requests the events in a session since its last viewer left. The reply is
+// AwayContent.
 type Away struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
 }
 
-// AwayContent is what has happened meanwhile.
+// AwayContent contains these events.
 type AwayContent struct {
 	protocol.Request
 	protocol.AwayInfo
 }
 
-// Typed tells an attachment that asked for it what was typed.
+// Typed sends the input of all writers to an attachment that has requested it.
 type Typed struct {
 	Attachment uint32    `json:"attachment"`
 	At         time.Time `json:"at"`
-	Offset     uint64    `json:"offset"` // of output: what had been printed by then
+	Offset     uint64    `json:"offset"` // output offset when the input arrived
 	Data       []byte    `json:"data_b64"`
-	Masked     bool      `json:"masked,omitempty"` // the terminal does not show it: an asterisk stands for each character
+	Masked     bool      `json:"masked,omitempty"` // the terminal does not echo the input, so each character is replaced by an asterisk
 }
 
-// Accepted says how far a writer's input has been accepted: of an attachment
-// as it goes on, or in answer to Input.
+// Accepted reports the input offset up to which a writer's input was accepted. It is sent to an
+// attachment from time to time, and is the reply to Input.
 type Accepted struct {
 	protocol.Request
 	Attachment *uint32 `json:"attachment,omitempty"`
 	Offset     uint64  `json:"offset"`
 }
 
-// Resync tells a viewer that was too slow: bytes were skipped, a snapshot
-// follows, then output from Offset on.
+// Resync tells a viewer that it was too slow and that output was skipped. A snapshot follows, and then
+// output from Offset on.
 type Resync struct {
 	Attachment    uint32 `json:"attachment"`
 	Offset        uint64 `json:"offset"`
 	BytesMissed   uint64 `json:"bytes_missed"`
 	SnapshotBytes int    `json:"snapshot_bytes"`
-	View          bool   `json:"view,omitempty"`        // a view of the viewer's own begins
-	ScreenOnly    bool   `json:"screen_only,omitempty"` // the snapshot has no lines above the screen: those it has are kept
+	View          bool   `json:"view,omitempty"`        // the snapshot shows a view of the viewer's own
+	ScreenOnly    bool   `json:"screen_only,omitempty"` // the snapshot has no lines above the screen, and the viewer must keep its own
 }
 
-// Resized tells a viewer the session's new size.
+// Resized reports the new size of the session to a viewer.
 type Resized struct {
 	Attachment uint32 `json:"attachment"`
 	Cols       int    `json:"cols"`
 	Rows       int    `json:"rows"`
 }
 
-// Stolen ends an attachment in whose place another has come.
+// Stolen ends an attachment because another client has attached with steal.
 type Stolen struct {
 	Attachment uint32 `json:"attachment"`
 	StolenBy   string `json:"stolen_by"`
 }
 
-// PTYExited tells a session's end: to a subscriber as an event, with Seq; to
-// an attachment as its last message, with its number.
+// PTYExited reports the end of a session. A subscriber receives it as an event, with Seq. An attachment
+// receives it as its last message, with its number.
 type PTYExited struct {
 	SessionID          protocol.SessionID `json:"session_id"`
-	PaneID             string             `json:"pane_id"` // the label pane_id, or else the session's id
+	PaneID             string             `json:"pane_id"` // the label pane_id, or the session's id if there is no such label
 	ExitCode           int                `json:"exit_code"`
-	LastLines          []string           `json:"last_lines"` // the last 5 that are not empty
+	LastLines          []string           `json:"last_lines"` // the last 5 lines that are not empty
 	SessionTitle       string             `json:"session_title"`
 	SessionDescription string             `json:"session_description"`
 	ParentAgent        *string            `json:"parent_agent,omitempty"`
@@ -475,68 +526,61 @@ type PTYExited struct {
 	Seq                uint64             `json:"seq,omitempty"`
 }
 
-// Exit is what older proxies sent in place of PTYExited. Clients understand
-// it; a proxy of this version never sends it.
-type Exit struct {
-	Code int `json:"code"`
-}
-
-// Events asks for what happens, after the event with number After of this
-// supervisor's life where given. It is answered by Subscribed; then Event and
-// PTYExited follow, until the connection ends.
+// Events requests events. If Instance and After are set and Instance is the supervisor's, the events
+// begin after the event with number After. The reply is Subscribed. Event and PTYExited follow until
+// the connection ends.
 type Events struct {
 	protocol.Request
 	Instance protocol.Instance `json:"instance,omitempty"`
 	After    uint64            `json:"after,omitempty"`
 }
 
-// Subscribed answers Events.
+// Subscribed is the reply to Events.
 type Subscribed struct {
 	protocol.Request
-	Instance protocol.Instance `json:"instance"` // the supervisor's
-	Seq      uint64            `json:"seq"`      // the next event's number is greater
+	Instance protocol.Instance `json:"instance"` // instance of the supervisor
+	Seq      uint64            `json:"seq"`      // number of the last event; the following events have greater numbers
 }
 
-// Event is something that happened. The end of a session comes as PTYExited.
+// Event reports one event. The end of a session is reported by PTYExited instead.
 type Event struct {
 	Seq     uint64                `json:"seq"`
 	Event   protocol.EventKind    `json:"event"`
 	At      time.Time             `json:"at"`
 	Session *protocol.SessionInfo `json:"session,omitempty"`
-	Missed  uint64                `json:"missed,omitempty"` // of event "missed"
+	Missed  uint64                `json:"missed,omitempty"` // for event "missed": number of dropped events
 
-	Notification *protocol.Notification `json:"notification,omitempty"` // of event "notification"
+	Notification *protocol.Notification `json:"notification,omitempty"` // for event "notification"
 }
 
-// Status asks for the state of both processes. It is answered by StatusReport.
+// Status requests the status of the proxy and of the supervisor. The reply is StatusReport.
 type Status struct {
 	protocol.Request
 }
 
-// StatusReport is the state of both processes.
+// StatusReport contains the status of the proxy and of the supervisor.
 type StatusReport struct {
 	protocol.Request
 	Proxy      protocol.ProcessStatus  `json:"proxy"`
-	Supervisor *protocol.ProcessStatus `json:"supervisor,omitempty"` // absent where it cannot be reached
-	Web        string                  `json:"web,omitempty"`        // where the proxy serves WebSockets over TCP, if it does
+	Supervisor *protocol.ProcessStatus `json:"supervisor,omitempty"` // absent if the supervisor is unreachable
+	Web        string                  `json:"web,omitempty"`        // TCP address on which the proxy serves WebSockets, if it does
 }
 
-// Ticket asks for a one-time ticket for a WebSocket over TCP. It is answered
-// by TicketIssued.
+// Ticket requests a ticket for one WebSocket over TCP. The reply is TicketIssued.
 type Ticket struct {
 	protocol.Request
-	SessionID protocol.SessionID `json:"session_id,omitempty"` // where given, for this session's raw WebSocket alone
+	SessionID protocol.SessionID `json:"session_id,omitempty"` // if set, the ticket is valid only for the raw WebSocket of this session
 }
 
-// TicketIssued is a ticket, good for one connection.
+// TicketIssued contains a ticket, which is valid for one connection.
 type TicketIssued struct {
 	protocol.Request
 	Ticket    string    `json:"ticket"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// TerminalOpen starts a session for a task and attaches to it as text. It is
-// answered by TerminalOpened or TerminalError.
+// TerminalOpen starts a session for a task and attaches to it with output as text. The reply is
+// TerminalOpened or TerminalError.
 type TerminalOpen struct {
 	protocol.Request
 	TaskID      string `json:"task_id"`
@@ -546,7 +590,7 @@ type TerminalOpen struct {
 	Rows        int    `json:"rows,omitempty"`
 }
 
-// TerminalOpened answers TerminalOpen.
+// TerminalOpened is the reply to TerminalOpen.
 type TerminalOpened struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id"`
@@ -554,13 +598,13 @@ type TerminalOpened struct {
 	Shell     string             `json:"shell"`
 }
 
-// TerminalData is output to, or input from, a text client.
+// TerminalData contains output for a text client, or input from it.
 type TerminalData struct {
 	SessionID protocol.SessionID `json:"session_id"`
 	Data      []byte             `json:"data_b64"`
 }
 
-// TerminalResize is the size of a text client's view.
+// TerminalResize contains the new size of a text client's view.
 type TerminalResize struct {
 	SessionID protocol.SessionID `json:"session_id"`
 	Cols      int                `json:"cols"`
@@ -573,8 +617,8 @@ type TerminalClose struct {
 	Reason    protocol.Reason    `json:"reason,omitempty"`
 }
 
-// TerminalExit tells a session's end to a client whose hello asked for it, in
-// place of PTYExited.
+// TerminalExit reports the end of a session, instead of PTYExited, to a client that has announced
+// CapTerminalExit.
 type TerminalExit struct {
 	SessionID  protocol.SessionID `json:"session_id"`
 	ExitCode   int                `json:"exit_code"`
@@ -583,7 +627,7 @@ type TerminalExit struct {
 	Seq        uint64             `json:"seq,omitempty"`
 }
 
-// TerminalError answers a terminal message that failed.
+// TerminalError is the reply to a terminal message that failed.
 type TerminalError struct {
 	protocol.Request
 	SessionID protocol.SessionID `json:"session_id,omitempty"`
@@ -636,7 +680,6 @@ func (Resync) MessageType() string             { return "resync" }
 func (Resized) MessageType() string            { return "resized" }
 func (Stolen) MessageType() string             { return "stolen" }
 func (PTYExited) MessageType() string          { return "pty_exited" }
-func (Exit) MessageType() string               { return "exit" }
 func (Mark) MessageType() string               { return "mark" }
 func (Marked) MessageType() string             { return "marked" }
 func (Await) MessageType() string              { return "await" }

@@ -105,14 +105,6 @@ func TestTerminalMessages(t *testing.T) {
 	}
 }
 
-// What older proxies sent at a session's end is understood.
-func TestOldExit(t *testing.T) {
-	m, _, err := Messages.Decode([]byte(`{"type":"exit","code":3}`))
-	if e, ok := m.(*Exit); err != nil || !ok || e.Code != 3 {
-		t.Errorf("got %+v and %v", m, err)
-	}
-}
-
 // A request's answer carries its id, whatever the type.
 func TestRequestID(t *testing.T) {
 	for _, typ := range Messages.Types() {

@@ -1,14 +1,14 @@
-// Package frame puts typed, length-prefixed messages on a byte stream.
+// Package frame reads and writes frames: messages with a length and a kind on a byte stream.
 //
 //	[u32 length, big-endian][u8 kind][payload]
 //
-// length counts kind and payload, so that a WebSocket's binary message is a
-// frame without its first four bytes. It is 1 to Max.
+// The length counts kind and payload and must be 1 to Max. A binary message of a WebSocket is
+// therefore a frame without its first four bytes.
 //
-// Invariant: a Reader holds no more memory than twice the bytes that have
-// arrived, or 4 KiB, whatever length a peer announces.
+// Invariant: a Reader never holds more memory than 4 KiB or twice the bytes that have arrived,
+// whatever length a peer announces.
 //
-// Not here: what the payloads mean (packages protocol/link and protocol/api).
+// Not here: the meaning of the payloads (packages protocol/link and protocol/api).
 package frame
 
 import (
@@ -20,27 +20,26 @@ import (
 	"holdfast/protocol"
 )
 
-// Kind says what a payload is. Numbers are never reused; a reader skips kinds
-// it does not know.
+// Kind is the kind of a payload. A number must never be reused. A reader must skip unknown kinds.
 type Kind uint8
 
 // The kinds of version 1.
 const (
 	Control  Kind = 0 // a JSON message
-	Output   Kind = 1 // [u32 attachment][u64 output offset][bytes printed]
-	Input    Kind = 2 // [u32 attachment][u64 input offset][bytes typed]
-	Snapshot Kind = 3 // [u32 attachment][u64 output offset it stands for][bytes]
-	View     Kind = 4 // the same, of bytes that bring a viewer's own view up to that offset
+	Output   Kind = 1 // [u32 attachment][u64 output offset][output]
+	Input    Kind = 2 // [u32 attachment][u64 input offset][input]
+	Snapshot Kind = 3 // [u32 attachment][u64 output offset that it represents][bytes for the terminal]
+	View     Kind = 4 // as Snapshot, but bytes that update the viewer's own view
 )
 
 // Sizes, in bytes.
 const (
-	Max         = 1 << 20  // the largest length: kind and payload
-	MaxHello    = 64 << 10 // the largest length before hello was accepted
+	Max         = 1 << 20  // largest length of a frame: kind and payload
+	MaxHello    = 64 << 10 // largest length before hello was accepted
 	HeaderLen   = 5        // length and kind
-	DataHeadLen = 12       // attachment and offset, before the bytes of data kinds
-	// MaxData is how much a sender puts into one data frame, so that frames of
-	// several attachments take turns on one connection.
+	DataHeadLen = 12       // attachment and offset, at the beginning of a data payload
+	// MaxData is the largest number of data bytes that a sender should put into one frame, so
+	// that frames of several attachments alternate on a connection.
 	MaxData = 32 << 10
 )
 
@@ -50,12 +49,12 @@ func AppendHeader(dst []byte, kind Kind, n int) []byte {
 	return append(dst, byte(kind))
 }
 
-// Append appends a whole frame.
+// Append appends a complete frame to dst.
 func Append(dst []byte, kind Kind, payload []byte) []byte {
 	return append(AppendHeader(dst, kind, len(payload)), payload...)
 }
 
-// AppendData appends a whole frame of a data kind.
+// AppendData appends a complete frame of a data kind to dst.
 func AppendData(dst []byte, kind Kind, attachment uint32, offset uint64, data []byte) []byte {
 	dst = AppendHeader(dst, kind, DataHeadLen+len(data))
 	dst = binary.BigEndian.AppendUint32(dst, attachment)
@@ -63,9 +62,9 @@ func AppendData(dst []byte, kind Kind, attachment uint32, offset uint64, data []
 	return append(dst, data...)
 }
 
-// PutDataHeader writes header and data head for n bytes of data into the
-// first HeaderLen+DataHeadLen bytes of b, for a sender that has its data in
-// place behind them.
+// PutDataHeader writes the header and the data head for n bytes of data to the first
+// HeaderLen+DataHeadLen bytes of b. A sender that has its data in b already, after these bytes,
+// should use it.
 func PutDataHeader(b []byte, kind Kind, attachment uint32, offset uint64, n int) {
 	binary.BigEndian.PutUint32(b, uint32(1+DataHeadLen+n))
 	b[4] = byte(kind)
@@ -73,54 +72,54 @@ func PutDataHeader(b []byte, kind Kind, attachment uint32, offset uint64, n int)
 	binary.BigEndian.PutUint64(b[9:], offset)
 }
 
-// ParseData splits the payload of a data kind. data aliases payload.
+// ParseData splits the payload of a data kind. The returned data is a part of payload.
 func ParseData(payload []byte) (attachment uint32, offset uint64, data []byte, err error) {
 	if len(payload) < DataHeadLen {
-		return 0, 0, nil, protocol.Errorf(protocol.CodeBadFrame, fmt.Sprintf("data frame of %d bytes", len(payload)))
+		return 0, 0, nil, protocol.Errorf(protocol.CodeBadFrame, fmt.Sprintf("a data frame must have at least %d bytes of payload, but it has %d", DataHeadLen, len(payload)))
 	}
 	return binary.BigEndian.Uint32(payload), binary.BigEndian.Uint64(payload[4:]), payload[DataHeadLen:], nil
 }
 
-// A Reader's buffer starts small, grows with what arrives, and is given back
-// after a frame larger than any that a sender of ours makes of data.
+// Sizes of a Reader's buffer. It starts small and grows with the bytes that arrive. After a frame
+// that is larger than the data frames of Holdfast's senders, the Reader releases it.
 const (
 	initialBuffer = 4 << 10
 	keepBuffer    = 2 * MaxData
 )
 
-// A Reader reads frames from a byte stream. It may be used again after a
-// timeout: what has arrived of a frame is kept.
+// A Reader reads frames from a byte stream. After a timeout it may be used again, because it keeps
+// the bytes of an incomplete frame.
 type Reader struct {
 	r     io.Reader
 	max   int
-	buf   []byte // buf[start:end] has arrived and was not returned
+	buf   []byte // buf[start:end] contains the bytes that have arrived and were not returned yet
 	start int
 	end   int
 }
 
-// NewReader returns a Reader that refuses lengths above limit.
+// NewReader returns a Reader that refuses a frame if its length is above limit.
 func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: r, max: limit, buf: make([]byte, initialBuffer)}
 }
 
-// Begin gives a fresh Reader what came before the bytes that it will read.
-func (r *Reader) Begin(rest []byte) {
-	r.buf = make([]byte, max(initialBuffer, len(rest)))
-	r.end = copy(r.buf, rest)
+// Begin gives a new Reader bytes that were read from the stream before.
+func (r *Reader) Begin(remainder []byte) {
+	r.buf = make([]byte, max(initialBuffer, len(remainder)))
+	r.end = copy(r.buf, remainder)
 }
 
-// SetMax changes the limit, from the next frame on.
+// SetMax changes the limit for the next frames.
 func (r *Reader) SetMax(limit int) { r.max = limit }
 
-// Buffered returns the bytes that have arrived behind the last frame returned.
+// Buffered returns the bytes that have arrived after the last returned frame.
 func (r *Reader) Buffered() []byte { return r.buf[r.start:r.end] }
 
-// Next returns the next frame. The payload is valid until the next call.
+// Next returns the kind and the payload of the next frame. The payload is valid until the next call.
 //
-// Errors: io.EOF between frames, io.ErrUnexpectedEOF within one,
-// bad_frame for a length of 0 and frame_too_large for one above the limit
-// (both leave the stream without a frame boundary: close it), or the stream's
-// own error, after which Next may be called again.
+// The error is io.EOF if the stream ends between two frames, and io.ErrUnexpectedEOF if it ends
+// within a frame. It is bad_frame for a length of 0 and frame_too_large for a length above the
+// limit; the stream must then be closed, because the boundary of the next frame is unknown. After
+// any other error of the stream, such as a timeout, Next may be called again.
 func (r *Reader) Next() (Kind, []byte, error) {
 	f, err := r.NextRaw()
 	if err != nil {
@@ -129,8 +128,8 @@ func (r *Reader) Next() (Kind, []byte, error) {
 	return Kind(f[4]), f[HeaderLen:], nil
 }
 
-// NextRaw is Next for a caller that passes frames on: it returns the whole
-// frame, header and all.
+// NextRaw returns the next complete frame, header included, for a caller that forwards it. The
+// errors are those of Next.
 func (r *Reader) NextRaw() ([]byte, error) {
 	if err := r.fill(HeaderLen - 1); err != nil {
 		return nil, err
@@ -138,9 +137,9 @@ func (r *Reader) NextRaw() ([]byte, error) {
 	n := binary.BigEndian.Uint32(r.buf[r.start:])
 	switch {
 	case n == 0:
-		return nil, protocol.Errorf(protocol.CodeBadFrame, "frame of length 0")
+		return nil, protocol.Errorf(protocol.CodeBadFrame, "the length of a frame must not be 0")
 	case uint64(n) > uint64(r.max):
-		return nil, protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("frame of %d bytes, at most %d are allowed", n, r.max))
+		return nil, protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("a frame has %d bytes, and at most %d are allowed", n, r.max))
 	}
 	total := 4 + int(n)
 	if err := r.fill(total); err != nil {
@@ -151,7 +150,7 @@ func (r *Reader) NextRaw() ([]byte, error) {
 	return f, nil
 }
 
-// fill reads until n bytes have arrived.
+// fill reads until the buffer contains n bytes.
 func (r *Reader) fill(n int) error {
 	if r.start == r.end && len(r.buf) > keepBuffer {
 		r.buf, r.start, r.end = make([]byte, initialBuffer), 0, 0
@@ -162,8 +161,8 @@ func (r *Reader) fill(n int) error {
 			r.start = 0
 		}
 		if r.end == len(r.buf) {
-			// Double, so that memory follows what arrived and not what was
-			// announced.
+			// The size doubles at most, so that the memory depends on the bytes that
+			// have arrived and not on the announced length.
 			grown := make([]byte, 2*len(r.buf))
 			copy(grown, r.buf[:r.end])
 			r.buf = grown

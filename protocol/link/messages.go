@@ -1,12 +1,12 @@
-// Package link holds the control messages between a proxy and the supervisor.
+// Package link contains the control messages between a proxy and the supervisor.
 //
-// The first stream of a link is hello. Every other stream begins with one of
-// the requests below, from the proxy, and is answered by one reply or an Error;
-// after the reply to Attach the stream carries an attachment, after the reply
-// to Events it carries events, and all others are closed.
+// The first stream of a link carries the hello. Every other stream begins with one of the
+// requests below, sent by the proxy, and its reply or an Error. After the reply to Attach the
+// stream carries the attachment, and after the reply to Events it carries events. All other
+// streams are closed after the reply.
 //
-// Invariant: Messages lists every message there is; schema.json and SPEC.md
-// say the same, and a test compares the three.
+// Invariant: Messages contains every message. schema.json and SPEC.md must describe the same
+// messages; a test compares them.
 //
 // Not here: streams (package shared/link).
 package link
@@ -17,31 +17,59 @@ import (
 	"holdfast/protocol"
 )
 
-// Messages is every control message of the link.
-var Messages = protocol.NewRegistry(
-	Hello{}, Welcome{}, Sessions{}, Error{}, OK{},
-	Create{}, Reopen{}, List{}, Info{}, Session{}, Read{}, Data{}, Screen{}, ScreenContent{},
-	History{}, HistoryContent{}, Search{}, SearchContent{}, SizePolicy{}, Appearance{}, Relabel{},
-	Attach{}, Attached{}, Detach{}, Resize{}, Interrupt{}, Signal{}, Terminate{}, Forget{}, Wait{}, Exited{},
-	Pause{}, Paused{}, Unpause{}, Write{}, Accepted{}, Resync{}, Resized{}, Stolen{},
-	Events{}, Subscribed{}, Event{}, Status{}, StatusReport{}, Stats{}, StatsReport{}, Shutdown{},
-	Upgrade{}, Upgraded{},
-	Mark{}, Marked{}, Await{}, Awaited{}, Environment{}, EnvironmentContent{}, Away{}, AwayContent{}, Typed{}, Limit{}, Freeze{}, Clear{},
+// Messages contains all control messages of the link.
+var Messages = protocol.NewRegistry(requests,
+	Hello{}, Welcome{}, Error{},
+	Appearance{}, Detach{}, Pause{}, Paused{}, Unpause{}, Resync{}, Resized{}, Stolen{}, Typed{}, Event{},
 )
 
-// Hello is the first message, from the proxy.
+// requests contains one row for each message that may begin a stream.
+var requests = []protocol.RequestKind{
+	{Message: Create{}, Reply: Session{}, Repeat: protocol.RepeatToken},
+	{Message: Reopen{}, Reply: Session{}, Repeat: protocol.RepeatToken, IsAboutSession: true},
+	{Message: List{}, Reply: Sessions{}, Repeat: protocol.RepeatRead},
+	{Message: Info{}, Reply: Session{}, Repeat: protocol.RepeatRead, IsAboutSession: true},
+	{Message: Read{}, Reply: Data{}, Repeat: protocol.RepeatRead, IsAboutSession: true},
+	{Message: Screen{}, Reply: ScreenContent{}, Repeat: protocol.RepeatRead, IsAboutSession: true, IsCostly: true},
+	{Message: History{}, Reply: HistoryContent{}, Repeat: protocol.RepeatRead, IsAboutSession: true, IsCostly: true},
+	{Message: Search{}, Reply: SearchContent{}, Repeat: protocol.RepeatRead, IsAboutSession: true, IsCostly: true, IsLong: true},
+	{Message: SizePolicy{}, Reply: OK{}, Repeat: protocol.RepeatSet, IsAboutSession: true, IsCostly: true},
+	{Message: Clear{}, Reply: OK{}, Repeat: protocol.RepeatSet, IsAboutSession: true},
+	{Message: Relabel{}, Reply: Session{}, Repeat: protocol.RepeatSet, IsAboutSession: true},
+	{Message: Limit{}, Reply: Session{}, Repeat: protocol.RepeatSet, IsAboutSession: true},
+	{Message: Freeze{}, Reply: OK{}, Repeat: protocol.RepeatSet, IsAboutSession: true},
+	{Message: Attach{}, Reply: Attached{}, Repeat: protocol.RepeatWriter, IsAboutSession: true, IsLong: true},
+	{Message: Resize{}, Reply: OK{}, Repeat: protocol.RepeatSet, IsAboutSession: true, IsCostly: true},
+	{Message: Interrupt{}, Reply: OK{}, Repeat: protocol.RepeatNever, IsAboutSession: true},
+	{Message: Signal{}, Reply: OK{}, Repeat: protocol.RepeatNever, IsAboutSession: true},
+	{Message: Terminate{}, Reply: OK{}, Repeat: protocol.RepeatInstance, IsAboutSession: true},
+	{Message: Forget{}, Reply: OK{}, Repeat: protocol.RepeatInstance, IsAboutSession: true},
+	{Message: Wait{}, Reply: Exited{}, Repeat: protocol.RepeatRead, IsAboutSession: true, IsLong: true, IsIdle: true},
+	{Message: Write{}, Reply: Accepted{}, Repeat: protocol.RepeatWriter, IsAboutSession: true},
+	{Message: Mark{}, Reply: Marked{}, Repeat: protocol.RepeatRead, IsAboutSession: true, IsCostly: true},
+	{Message: Await{}, Reply: Awaited{}, Repeat: protocol.RepeatRead, IsAboutSession: true, IsLong: true},
+	{Message: Environment{}, Reply: EnvironmentContent{}, Repeat: protocol.RepeatRead, IsAboutSession: true},
+	{Message: Away{}, Reply: AwayContent{}, Repeat: protocol.RepeatRead, IsAboutSession: true},
+	{Message: Events{}, Reply: Subscribed{}, Repeat: protocol.RepeatRead, IsLong: true, IsIdle: true},
+	{Message: Status{}, Reply: StatusReport{}, Repeat: protocol.RepeatRead},
+	{Message: Stats{}, Reply: StatsReport{}, Repeat: protocol.RepeatRead},
+	{Message: Shutdown{}, Reply: OK{}, Repeat: protocol.RepeatNever, IsLong: true},
+	{Message: Upgrade{}, Reply: Upgraded{}, Repeat: protocol.RepeatNever, IsLong: true},
+}
+
+// Hello is the first message. The proxy sends it.
 type Hello struct {
 	Protocol     protocol.VersionRange `json:"protocol"`
 	Capabilities protocol.Capabilities `json:"capabilities,omitempty"`
 	PID          int                   `json:"pid"`
 	Version      string                `json:"version"`
 	Instance     protocol.Instance     `json:"instance"`
-	Name         string                `json:"name,omitempty"`   // which of several proxies
-	Secret       string                `json:"secret,omitempty"` // where the supervisor wants one
+	Name         string                `json:"name,omitempty"`   // name of the proxy among several
+	Secret       string                `json:"secret,omitempty"` // required if the supervisor has a secret
 }
 
-// Welcome answers Hello. Sessions messages follow on the same stream until one
-// has no More.
+// Welcome is the reply to Hello. One or more Sessions follow on the same stream. The last of them
+// has More unset.
 type Welcome struct {
 	Protocol     protocol.VersionRange `json:"protocol"`
 	Agreed       int                   `json:"agreed"`
@@ -51,253 +79,252 @@ type Welcome struct {
 	Instance     protocol.Instance     `json:"instance"`
 }
 
-// Sessions enumerates sessions, in as many messages as it takes.
+// Sessions contains a list of sessions, or a part of it. If More is set, another part follows.
 type Sessions struct {
 	Sessions []protocol.SessionInfo `json:"sessions"`
 	More     bool                   `json:"more,omitempty"`
 }
 
-// Error answers a request that failed. On an attachment it says that something
-// the proxy sent was not done; the attachment goes on.
+// Error is the reply to a request that failed. On an attachment it reports that a frame of
+// the proxy had no effect; the attachment continues.
 type Error struct {
 	protocol.Error
 }
 
-// OK answers a request that has nothing to say.
+// OK is the reply to a request that succeeded and has no result.
 type OK struct{}
 
-// Create starts a session. It is answered by Session.
+// Create starts a session. The reply is Session.
 type Create struct {
-	SessionID protocol.SessionID `json:"session_id,omitempty"` // "" makes one
+	SessionID protocol.SessionID `json:"session_id,omitempty"` // "": Holdfast chooses one
 	protocol.SpawnSpec
-	// Token, where given, makes Create repeatable: if the session exists and
-	// was made with the same token, it is the answer.
+	// Token makes Create repeatable, if it is set: if the session exists and was created with
+	// the same token, the reply describes it.
 	Token string `json:"token,omitempty"`
-	// Account, where given, is for whose limits the session counts, in place of
-	// its originator, which a client may choose.
+	// Account is the account whose limits apply to the session. If it is not set, the
+	// originator is the account. A client may choose the originator, but not the account.
 	Account string `json:"account,omitempty"`
-	// DefaultLimits are those limits of the settings that SpawnSpec does not name. A
-	// supervisor that cannot set them starts the session all the same.
+	// DefaultLimits are the settings' limits for fields that SpawnSpec does not contain. If the
+	// supervisor cannot set them, it starts the session nevertheless.
 	DefaultLimits protocol.Limits `json:"default_limits,omitzero"`
 }
 
-// Reopen starts an exited session again under its id, as a new instance.
-// Fields that are absent are as they were. It is answered by Session.
+// Reopen starts an exited session again under its id, as a new instance. Absent fields keep
+// their values. The reply is Session.
 type Reopen struct {
 	SessionID protocol.SessionID `json:"session_id"`
 	protocol.RespawnSpec
-	Instance protocol.Instance `json:"instance,omitempty"` // where given, of this life only
+	Instance protocol.Instance `json:"instance,omitempty"` // if set, the session must have this instance
 	Token    string            `json:"token,omitempty"`    // as in Create
-	// EarlyExitMS is within how long after its start the proxy removes the new life, with
-	// restore, if it ends. If nobody does so, the supervisor does after some seconds.
+	// EarlyExitMS is the time after the start in milliseconds in which the proxy removes the
+	// new instance if it ends, by Forget with Restore. If no proxy does so, the supervisor
+	// does after some seconds.
 	EarlyExitMS int64 `json:"early_exit_ms,omitempty"`
 }
 
-// List asks for all sessions, or those of one originator.
+// List requests all sessions, or those of one originator. The reply is one or more Sessions.
 type List struct {
 	Originator string `json:"originator,omitempty"`
 }
 
-// Info asks for one session. It is answered by Session.
+// Info requests the description of one session. The reply is Session.
 type Info struct {
 	SessionID protocol.SessionID `json:"session_id"`
 }
 
-// Session is one session.
+// Session describes one session.
 type Session struct {
 	Session protocol.SessionInfo `json:"session"`
 }
 
-// Read asks for the bytes a session printed, from an offset on, as far as the
-// ring holds them. It is answered by Data.
+// Read requests output of a session from an offset on, as far as the ring has it. The reply is
+// Data.
 type Read struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
 	Offset    uint64             `json:"offset"`
-	MaxBytes  int                `json:"max_bytes,omitempty"` // at most and by default 512 KiB
+	MaxBytes  int                `json:"max_bytes,omitempty"` // largest size of the reply's data; default and maximum 512 KiB
 }
 
-// Data is bytes a session printed.
+// Data contains output of a session.
 type Data struct {
 	Instance protocol.Instance `json:"instance"`
-	Offset   uint64            `json:"offset"` // of the first byte; later than asked where the ring forgot
-	End      uint64            `json:"end"`    // bytes printed so far
+	Offset   uint64            `json:"offset"` // offset of the first byte; later than requested if the ring no longer has the bytes before
+	End      uint64            `json:"end"`    // number of bytes of output so far
 	Data     []byte            `json:"data"`   // base64
 }
 
-// Screen asks what a session's screen shows, also after its end. It is answered
-// by ScreenContent.
+// Screen requests a session's screen, also after the session has ended. The reply is
+// ScreenContent.
 type Screen struct {
 	protocol.ScreenSpec
-	Instance protocol.Instance `json:"instance,omitempty"` // where given, of this life only
+	Instance protocol.Instance `json:"instance,omitempty"` // if set, the session must have this instance
 }
 
-// ScreenContent is a session's screen, or its last lines.
+// ScreenContent contains a session's screen, or its last lines.
 type ScreenContent struct {
 	protocol.ScreenContent
 }
 
-// History asks for lines of a session, the newest first. It is answered by
+// History requests lines of a session, the newest first. The reply is
 // HistoryContent.
 type History struct {
 	protocol.HistorySpec
-	Instance protocol.Instance `json:"instance,omitempty"` // where given, of this life only
+	Instance protocol.Instance `json:"instance,omitempty"` // if set, the session must have this instance
 }
 
-// HistoryContent is lines of a session, the newest first.
+// HistoryContent contains lines of a session, the newest first.
 type HistoryContent struct {
 	protocol.HistoryContent
 }
 
-// Search asks for lines that match. It is answered by SearchContent; closing
-// the stream gives up.
+// Search requests the lines that match a pattern. The reply is SearchContent. If the proxy
+// closes the stream, the search ends.
 type Search struct {
 	protocol.SearchSpec
-	Instance protocol.Instance `json:"instance,omitempty"` // where given, of this life only
+	Instance protocol.Instance `json:"instance,omitempty"` // if set, the session must have this instance
 }
 
-// SearchContent is lines that match, the newest first.
+// SearchContent contains the lines that match, the newest first.
 type SearchContent struct {
 	protocol.SearchContent
 }
 
-// SizePolicy changes whose size a session has. It is answered by OK.
+// SizePolicy changes the size policy of a session. The reply is OK.
 type SizePolicy struct {
 	SessionID protocol.SessionID  `json:"session_id"`
-	Instance  protocol.Instance   `json:"instance,omitempty"` // where given, of this life only
+	Instance  protocol.Instance   `json:"instance,omitempty"` // if set, the session must have this instance
 	Policy    protocol.SizePolicy `json:"policy"`
-	Cols      int                 `json:"cols,omitempty"` // of fixed: 0 leaves it as it is
+	Cols      int                 `json:"cols,omitempty"` // for policy fixed; 0: leave the size unchanged
 	Rows      int                 `json:"rows,omitempty"`
 }
 
-// Clear forgets the lines above a session's screen, for all viewers. It is answered by OK.
+// Clear deletes the lines above a session's screen, for all viewers. The reply is OK.
 type Clear struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
-	Screen    bool               `json:"screen,omitempty"`   // the screen's, too, but the row with the cursor, which moves to the top
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
+	Screen    bool               `json:"screen,omitempty"`   // delete the screen's rows as well, except the row with the cursor, which moves to the top
 }
 
-// Relabel changes labels of a session, and leaves the others. It is answered by Session.
+// Relabel changes those labels of a session that it contains. The reply is Session.
 type Relabel struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
-	Labels    map[string]string  `json:"labels"`             // an empty value takes one away
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
+	Labels    map[string]string  `json:"labels"`             // an empty value removes the label
 }
 
-// Limit changes limits of a session that runs, and leaves the others. It is answered
-// by Session, or by unsupported if the session has no cage.
+// Limit changes those limits of a running session that it contains. The reply is Session,
+// or unsupported if the session has no cage.
 type Limit struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
 	Limits    protocol.Limits    `json:"limits"`
 }
 
-// Freeze stops all processes of a session, or has them run on. It is answered by OK,
-// also if that is so already, or by unsupported if the session has no cage.
+// Freeze stops all processes of a session, or continues them. The reply is OK, also if the
+// session is in that state already, or unsupported if the session has no cage.
 type Freeze struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
-	Frozen    bool               `json:"frozen"`             // false thaws
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
+	Frozen    bool               `json:"frozen"`             // false: continue the processes
 }
 
-// Appearance says, on an attachment's stream, that the viewer's terminal looks
-// otherwise now.
+// Appearance reports, on an attachment's stream, that the properties of the viewer's terminal have
+// changed.
 type Appearance struct {
 	protocol.Appearance
 }
 
-// Attach asks for a view of a session. Attachment is the number that the
-// stream's data frames carry. It is answered by Attached.
+// Attach requests an attachment to a session. Attachment is the number in the stream's data frames.
+// The reply is Attached.
 type Attach struct {
 	Attachment uint32 `json:"attachment"`
 	protocol.AttachSpec
-	// Shadow, with mode read_only, is for one who compares: no viewer, no event
-	// and no size shows that it was there. Clients cannot ask for it.
+	// Shadow, with mode read_only, makes an attachment invisible in viewers, events and sizes.
+	// Proxies compare themselves with each other by it. Clients cannot request it.
 	Shadow bool `json:"shadow,omitempty"`
 }
 
-// Attached answers Attach. Snapshot frames follow, then output.
+// Attached is the reply to Attach. The frames of the snapshot follow, if there is one, and then output.
 type Attached struct {
 	protocol.AttachInfo
 }
 
-// Detach ends an attachment; the session lives on.
+// Detach ends an attachment. The session continues.
 type Detach struct{}
 
-// Pause stops an attachment's output, so that another proxy can go on with it.
-// It is answered by Paused, behind the output that was under way.
+// Pause stops the output of an attachment, so that another proxy can take the attachment over. The
+// reply is Paused, after all output that was being sent.
 type Pause struct{}
 
-// Paused says that nothing more comes until Unpause, and how far the input that
-// came before Pause has been accepted.
+// Paused tells that no output follows until Unpause. InputOffset is the accepted input offset after
+// all input that was sent before Pause.
 type Paused struct {
 	InputOffset uint64 `json:"input_offset"`
 }
 
-// Unpause lets a paused attachment go on.
+// Unpause continues the output of a paused attachment.
 type Unpause struct{}
 
-// Resize changes a session's size, on an attachment's stream or as a request
-// (answered by OK).
+// Resize changes the size of a viewer, on its attachment's stream. As a request with SessionID it
+// changes the size of the session, and the reply is OK.
 type Resize struct {
 	SessionID protocol.SessionID `json:"session_id,omitempty"` // absent on an attachment
-	Instance  protocol.Instance  `json:"instance,omitempty"`   // where given, of this life only
+	Instance  protocol.Instance  `json:"instance,omitempty"`   // if set, the session must have this instance
 	Cols      int                `json:"cols"`
 	Rows      int                `json:"rows"`
 }
 
-// Interrupt sends SIGINT to the foreground process group, on an attachment's
-// stream or as a request (answered by OK).
+// Interrupt sends SIGINT to the foreground process group of the terminal. It is sent on an
+// attachment's stream, or as a request with SessionID. The reply to the request is OK.
 type Interrupt struct {
 	SessionID protocol.SessionID `json:"session_id,omitempty"` // absent on an attachment
-	Instance  protocol.Instance  `json:"instance,omitempty"`   // where given, of this life only
+	Instance  protocol.Instance  `json:"instance,omitempty"`   // if set, the session must have this instance
 }
 
-// Signal sends a signal to the process groups of a session and nothing else.
-// It is answered by OK.
+// Signal sends a signal to the process groups of a session. It has no other effect. The
+// reply is OK.
 type Signal struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
 	Signal    string             `json:"signal"`             // "SIGUSR1", "USR1" or a number
 	protocol.Asker
 }
 
-// Terminate ends a session: the soft signal, the grace, SIGKILL. It is
-// answered by OK when the end has been scheduled, or by the exit record's
-// error where it had ended already.
+// Terminate ends a session: the soft signal, the grace, and then SIGKILL. The reply is OK when the
+// end has been scheduled, or session_exited with the exit record if the session has ended already.
 type Terminate struct {
 	SessionID  protocol.SessionID `json:"session_id"`
-	GraceMS    *int64             `json:"grace_ms,omitempty"`    // absent is 250
-	SoftSignal string             `json:"soft_signal,omitempty"` // "" is SIGHUP
-	Reason     protocol.Reason    `json:"reason,omitempty"`      // "" is user_requested
+	GraceMS    *int64             `json:"grace_ms,omitempty"`    // absent: 250
+	SoftSignal string             `json:"soft_signal,omitempty"` // "": SIGHUP
+	Reason     protocol.Reason    `json:"reason,omitempty"`      // "": user_requested
 	TimedOut   bool               `json:"timed_out,omitempty"`
-	// All ends every process of the session's cage, also those that have left the
-	// terminal, and also after the session has exited. Without a cage it is unsupported.
+	// All ends every process of the session's cage, also processes without the terminal, and
+	// also after the session has exited. Without a cage the error is unsupported.
 	All bool `json:"all,omitempty"`
-	// Instance and IdleMS, where given, say when not to: the session lives
-	// another life, which is instance_mismatch, or there was input, output or a
-	// resize within so many milliseconds, which is session_running.
+	// Instance and IdleMS are conditions, if they are set. If the session has another instance,
+	// the error is instance_mismatch. If there was input, output or a resize in the last IdleMS
+	// milliseconds, the error is session_running. The session then continues.
 	Instance protocol.Instance `json:"instance,omitempty"`
 	IdleMS   int64             `json:"idle_ms,omitempty"`
 	protocol.Asker
 }
 
-// Forget removes an exited session. It is answered by OK.
+// Forget deletes an exited session. The reply is OK.
 type Forget struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
-	Restore   bool               `json:"restore,omitempty"`  // it has failed: the life in whose place it came a moment ago is there again
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
+	Restore   bool               `json:"restore,omitempty"`  // the session has failed after Reopen: restore the instance that Reopen has just replaced
 }
 
-// Wait asks for a session's end. It is answered by Exited, or by timeout.
+// Wait waits for the end of a session. The reply is Exited, or the error timeout.
 type Wait struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"`   // where given, of this life only
-	TimeoutMS *int64             `json:"timeout_ms,omitempty"` // absent waits for ever
+	Instance  protocol.Instance  `json:"instance,omitempty"`   // if set, the session must have this instance
+	TimeoutMS *int64             `json:"timeout_ms,omitempty"` // absent: no time limit
 }
 
-// Exited tells a session's end: it answers Wait and is the last frame of an
-// attachment.
+// Exited reports the end of a session. It is the reply to Wait and the last frame of an attachment.
 type Exited struct {
 	SessionID protocol.SessionID  `json:"session_id"`
 	Instance  protocol.Instance   `json:"instance"`
@@ -305,188 +332,186 @@ type Exited struct {
 	Exit      protocol.ExitRecord `json:"exit"`
 }
 
-// Write types into a session without an attachment. It is answered by
-// Accepted, or by input_full with the offset up to which it was taken.
+// Write sends input to a session without an attachment. The reply is Accepted, or input_full with
+// the accepted input offset.
 type Write struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
 	Data      []byte             `json:"data"`               // base64
-	Writer    string             `json:"writer,omitempty"`   // with Offset: exactly once
+	Writer    string             `json:"writer,omitempty"`   // writer of the input; with Offset, the input is accepted exactly once
 	Offset    uint64             `json:"offset,omitempty"`
-	Paste     bool               `json:"paste,omitempty"` // Data is text, framed where the program asked for that (mode 2004)
-	Keys      []string           `json:"keys,omitempty"`  // in place of Data: keys by name, one byte of input each
+	Paste     bool               `json:"paste,omitempty"` // Data is text, to be enclosed in paste marks if the program has set mode 2004
+	Keys      []string           `json:"keys,omitempty"`  // names of keys instead of Data; each counts as one byte of input
 }
 
-// Mark asks where a session is now. It is answered by Marked.
+// Mark requests a mark of the session's present position. The reply is Marked.
 type Mark struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
 }
 
-// Marked answers Mark.
+// Marked is the reply to Mark.
 type Marked struct {
 	protocol.MarkInfo
 }
 
-// Await waits for something on a session's screen. It is answered by Awaited, or by
-// timeout; closing the stream gives up.
+// Await waits for an event on a session's screen. The reply is Awaited, or the error
+// timeout. If the proxy closes the stream, the wait ends.
 type Await struct {
 	protocol.AwaitSpec
-	Instance  protocol.Instance `json:"instance,omitempty"`   // where given, of this life only
-	TimeoutMS *int64            `json:"timeout_ms,omitempty"` // absent waits for ever
+	Instance  protocol.Instance `json:"instance,omitempty"`   // if set, the session must have this instance
+	TimeoutMS *int64            `json:"timeout_ms,omitempty"` // absent: no time limit
 }
 
-// Awaited answers Await.
+// Awaited is the reply to Await.
 type Awaited struct {
 	protocol.AwaitedInfo
 }
 
-// Environment asks for the environment of the last viewer that told its own. It is
-// answered by EnvironmentContent.
+// Environment requests the environment of the viewer that last sent one. The reply is
+// EnvironmentContent.
 type Environment struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
 }
 
-// EnvironmentContent is a viewer's environment.
+// EnvironmentContent contains a viewer's environment.
 type EnvironmentContent struct {
 	Env []string `json:"env"` // K=V
 }
 
-// Away asks what has happened in a session since its last viewer went. It is answered
-// by AwayContent.
+// Away requests the events in a session since its last viewer left. The reply is
+// AwayContent.
 type Away struct {
 	SessionID protocol.SessionID `json:"session_id"`
-	Instance  protocol.Instance  `json:"instance,omitempty"` // where given, of this life only
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
 }
 
-// AwayContent is what has happened meanwhile.
+// AwayContent contains these events.
 type AwayContent struct {
 	protocol.AwayInfo
 }
 
-// Typed tells an attachment that asked for it what was typed.
+// Typed sends the input of all writers to an attachment that has requested it.
 type Typed struct {
 	At     time.Time `json:"at"`
-	Offset uint64    `json:"offset"`           // of output: what had been printed by then
+	Offset uint64    `json:"offset"`           // output offset when the input arrived
 	Data   []byte    `json:"data"`             // base64
-	Masked bool      `json:"masked,omitempty"` // the terminal does not show it: an asterisk stands for each character
+	Masked bool      `json:"masked,omitempty"` // the terminal does not echo the input, so each character is replaced by an asterisk
 }
 
-// Accepted says how far a writer's input has been accepted.
+// Accepted reports the input offset up to which a writer's input was accepted.
 type Accepted struct {
 	Offset uint64 `json:"offset"`
 }
 
-// Resync tells a viewer that the ring has overtaken: bytes were skipped, a
-// snapshot follows, then output from Offset on.
+// Resync tells a viewer that it was too slow and the ring no longer has its next output. A snapshot
+// follows, and then output from Offset on.
 type Resync struct {
 	Offset        uint64 `json:"offset"`
 	BytesMissed   uint64 `json:"bytes_missed"`
 	SnapshotBytes int    `json:"snapshot_bytes"`
-	View          bool   `json:"view,omitempty"`        // a view of the viewer's own begins
-	ScreenOnly    bool   `json:"screen_only,omitempty"` // the snapshot has no lines above the screen: those it has are kept
+	View          bool   `json:"view,omitempty"`        // the snapshot shows a view of the viewer's own
+	ScreenOnly    bool   `json:"screen_only,omitempty"` // the snapshot has no lines above the screen, and the viewer must keep its own
 }
 
-// Resized tells the viewers of a session its new size.
+// Resized reports the new size of the session to its viewers.
 type Resized struct {
 	Cols int `json:"cols"`
 	Rows int `json:"rows"`
 }
 
-// Stolen ends an attachment in whose place another has come.
+// Stolen ends an attachment because another client has attached with steal.
 type Stolen struct {
-	StolenBy string `json:"stolen_by"` // the other's client name, or ""
+	StolenBy string `json:"stolen_by"` // name of the other client, or ""
 }
 
-// Events asks for what happens, after the event with number After of this
-// supervisor's life where given. It is answered by Subscribed, then Event
-// messages follow.
+// Events requests events. If Instance and After are set and Instance is the supervisor's, the events
+// begin after the event with number After. The reply is Subscribed, and Event messages follow.
 type Events struct {
 	Instance protocol.Instance `json:"instance,omitempty"`
 	After    uint64            `json:"after,omitempty"`
 }
 
-// Subscribed answers Events.
+// Subscribed is the reply to Events.
 type Subscribed struct {
-	Instance protocol.Instance `json:"instance"` // the supervisor's
-	Seq      uint64            `json:"seq"`      // the next event's number is greater
+	Instance protocol.Instance `json:"instance"` // instance of the supervisor
+	Seq      uint64            `json:"seq"`      // number of the last event; the following events have greater numbers
 }
 
-// Event is something that happened.
+// Event reports one event.
 type Event struct {
 	Seq     uint64                `json:"seq"`
 	Event   protocol.EventKind    `json:"event"`
 	At      time.Time             `json:"at"`
 	Session *protocol.SessionInfo `json:"session,omitempty"`
-	Missed  uint64                `json:"missed,omitempty"` // of event "missed"
+	Missed  uint64                `json:"missed,omitempty"` // for event "missed": number of dropped events
 
-	Notification *protocol.Notification `json:"notification,omitempty"` // of event "notification"
+	Notification *protocol.Notification `json:"notification,omitempty"` // for event "notification"
 }
 
-// Status asks for the supervisor's state. It is answered by StatusReport.
+// Status requests the supervisor's status. The reply is StatusReport.
 type Status struct{}
 
-// StatusReport is the supervisor's state.
+// StatusReport contains the supervisor's status.
 type StatusReport struct {
 	Supervisor protocol.ProcessStatus `json:"supervisor"`
 }
 
-// Stats asks for the supervisor's numbers. It is answered by StatsReport; a
-// supervisor that does not know it says unsupported.
+// Stats requests the supervisor's counters. The reply is StatsReport, or unsupported from an older
+// supervisor.
 type Stats struct{}
 
-// StatsReport is the supervisor's numbers. Those that are absent are not known
-// on its system, or are 0. What counts up does so from the supervisor's start.
+// StatsReport contains the supervisor's counters. A counter is absent if it is 0, or not known on the
+// supervisor's system. Totals begin at the supervisor's start.
 type StatsReport struct {
 	StartedAt time.Time `json:"started_at"`
 	Links     int       `json:"links"`
 
-	Starting int `json:"starting"` // sessions by their states
+	Starting int `json:"starting"` // number of sessions in this state; so are the next three fields
 	Running  int `json:"running"`
 	Draining int `json:"draining"`
 	Exited   int `json:"exited"`
 
-	Attachments  int    `json:"attachments"`   // those of proxies that compare, too
-	BytesPrinted uint64 `json:"bytes_printed"` // of all sessions
-	BytesTyped   uint64 `json:"bytes_typed"`   // accepted; not what the supervisor answers for a viewer
+	Attachments  int    `json:"attachments"`   // number of attachments, including those with Shadow
+	BytesPrinted uint64 `json:"bytes_printed"` // bytes of output of all sessions
+	BytesTyped   uint64 `json:"bytes_typed"`   // bytes of accepted input; without the supervisor's own answers to terminal queries
 	Spawns       uint64 `json:"spawns"`
 	SpawnsFailed uint64 `json:"spawns_failed"`
-	ExitsNatural uint64 `json:"exits_natural"` // by outcome
+	ExitsNatural uint64 `json:"exits_natural"` // number of exits with this outcome; so are the next two fields
 	ExitsSoft    uint64 `json:"exits_soft"`
 	ExitsHard    uint64 `json:"exits_hard"`
-	Resyncs      uint64 `json:"resyncs"`      // snapshots for viewers that the ring had overtaken
-	BytesMissed  uint64 `json:"bytes_missed"` // by them
+	Resyncs      uint64 `json:"resyncs"`      // number of snapshots that were sent because the ring no longer had a viewer's next output
+	BytesMissed  uint64 `json:"bytes_missed"` // bytes of output that these viewers missed
 
-	PTYs       int    `json:"ptys,omitempty"` // of the whole system
+	PTYs       int    `json:"ptys,omitempty"` // PTYs of the whole system
 	MaxPTYs    int    `json:"max_ptys,omitempty"`
-	Files      int    `json:"files,omitempty"` // descriptors of the supervisor
+	Files      int    `json:"files,omitempty"` // open descriptors of the supervisor
 	MaxFiles   int    `json:"max_files,omitempty"`
 	Goroutines int    `json:"goroutines"`
-	HeapBytes  uint64 `json:"heap_bytes"` // live and not yet swept objects
+	HeapBytes  uint64 `json:"heap_bytes"` // objects that are live or not yet swept
 	RSSBytes   uint64 `json:"rss_bytes,omitempty"`
 }
 
-// Shutdown stops the supervisor. While sessions live it is refused with
-// session_running, unless EndSessions is set; it is answered by OK after every
-// session has ended.
+// Shutdown stops the supervisor. If EndSessions is not set and sessions live, the error is
+// session_running. Otherwise the reply is OK, after all sessions have ended.
 type Shutdown struct {
 	EndSessions bool `json:"end_sessions,omitempty"`
 }
 
-// Upgrade has the supervisor become another program in place, once that was
-// tried. It is answered by Upgraded where it is only to be tried, by an Error
-// where nothing has changed, and else by the end of the link.
+// Upgrade makes the supervisor execute another program in place, after a trial. If DryRun is set and
+// the trial succeeds, the reply is Upgraded. If the upgrade fails, the reply is an Error, and nothing
+// has changed. If it succeeds, the link ends without a reply.
 type Upgrade struct {
 	Program string `json:"program"` // absolute path
 	DryRun  bool   `json:"dry_run,omitempty"`
-	Keeper  bool   `json:"keeper,omitempty"` // the keeper first, if there is one
+	Keeper  bool   `json:"keeper,omitempty"` // upgrade the keeper first, if there is one
 }
 
-// Upgraded says that a program can go on.
+// Upgraded reports that the trial of a program has succeeded.
 type Upgraded struct {
 	Version  string `json:"version,omitempty"`
-	Sessions int    `json:"sessions"` // that it was tried with
+	Sessions int    `json:"sessions"` // number of sessions in the trial
 }
 
 // MessageType implements protocol.Message.

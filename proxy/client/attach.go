@@ -17,57 +17,57 @@ import (
 )
 
 const (
-	// outputWindow is how much output an attachment holds for a program that
-	// does not read; beyond it the connection is not read, and the supervisor
-	// moves the viewer to a snapshot.
+	// outputWindow is how many bytes of output an attachment queues for a program that does not
+	// read. When the queue is full, the attachment does not read its connection, and the
+	// supervisor will replace the missed output by a snapshot.
 	outputWindow = 1 << 20
-	// inputWindow is how much input may be unacknowledged; beyond it Write
-	// waits.
+	// inputWindow is how many bytes of input may be unacknowledged. When it is full, Write waits.
 	inputWindow = 1 << 20
-	// detachTimeout is how long Detach waits for a proxy that does not answer.
+	// detachTimeout is how long Detach waits for the proxy's answer.
 	detachTimeout = time.Second
-	// retryFull is how long to wait when the session's input queue is full.
+	// retryFull is how long to wait before input is sent again after the session's input queue
+	// was full.
 	retryFull = 20 * time.Millisecond
 )
 
-// AttachOptions say how to view a session. The zero value shares it and leaves
-// its size as it is.
+// AttachOptions are the options of an attachment. The zero value shares the session with its
+// other viewers and leaves its size unchanged.
 type AttachOptions struct {
-	Cols, Rows int // of the viewer's terminal; 0 and 0 have no say in the session's
+	Cols, Rows int // size of the viewer's terminal; 0 and 0 do not affect the session's size
 	Mode       protocol.Mode
 	Steal      bool
-	Resume     *protocol.Resume // go on where an earlier attachment ended
-	Snapshot   bool             // with Resume: a snapshot even where output could go on
-	History    *int             // lines above the screen in a snapshot; nil is 1,000
-	Answers    bool             // what reads the output is a terminal, which answers programs' questions
-	Writer     string           // keep it with Resume, so that input goes on as well
+	Resume     *protocol.Resume // continues where an earlier attachment ended
+	Snapshot   bool             // with Resume: send a snapshot even if the output could continue
+	History    *int             // number of lines above the screen in a snapshot; nil means 1,000
+	Answers    bool             // the output goes to a terminal that answers queries of programs
+	Writer     string           // writer name of an earlier attachment; give it with Resume so that the input continues as well
 	Term       string
 	IsTTY      bool
-	View       protocol.View // own: the screen reflowed to Cols and Rows, while the session's size is another
-	Pace       bool          // of an exclusive attachment: the child waits for it to read, for a while
+	View       protocol.View // ViewOwn reflows the screen to Cols and Rows if the session has another size
+	Pace       bool          // for an exclusive attachment: the child waits, for a limited time, until this viewer has read its output
 	Appearance *protocol.Appearance
-	Env        []string // K=V of the viewer's environment, for programs that follow it: see Client.Environment
-	Typed      bool     // messages tell what is typed, by whomever; not of mode read_only
+	Env        []string // K=V of the viewer's environment, for programs that ask for it: see Client.Environment
+	Typed      bool     // send a Typed message for the input of each writer; not allowed in mode read_only
 }
 
-// MessageKind says what a Message is.
+// MessageKind is the kind of a Message.
 type MessageKind int
 
 // The kinds of messages.
 const (
 	Output   MessageKind = iota // Data was printed at Offset
-	Snapshot                    // Data belongs to the snapshot that stands for Offset
-	Missed                      // Missed bytes were lost to this viewer; a snapshot follows: begin with an empty screen
-	Resized                     // the terminal has another size from here on
-	Exited                      // the session has ended; nothing follows
-	Stolen                      // By attached in this one's place; nothing follows
-	Failed                      // Err ended the attachment; nothing follows
-	View                        // Data brings the viewer's own view up to Offset: write it to the terminal
-	Warned                      // Err tells of what was written, line_too_long; it ends nothing
-	Typed                       // Data was typed At a time, by whomever, when output had come to Offset
+	Snapshot                    // Data is a part of the snapshot of the session at Offset
+	Missed                      // Missed bytes of output were lost to this viewer; a snapshot follows, so the program must clear its screen
+	Resized                     // the terminal has another size from this message on
+	Exited                      // the session has ended; the last message
+	Stolen                      // the client By has replaced this attachment; the last message
+	Failed                      // Err ended the attachment; the last message
+	View                        // Data updates the viewer's own view to Offset, and must be written to the terminal
+	Warned                      // Err is a warning about input, line_too_long; the attachment continues
+	Typed                       // a writer of the session typed Data at the time At, when the output had come to Offset
 )
 
-// A Message is one thing an attachment is told.
+// A Message is output of the session, or an event of the attachment.
 type Message struct {
 	Kind   MessageKind
 	Data   []byte
@@ -78,82 +78,82 @@ type Message struct {
 	By     string
 	Err    error
 
-	// ScreenOnly, of Missed: the snapshot has no lines above the screen, so that
-	// those which the terminal has are kept.
+	// ScreenOnly belongs to Missed: the snapshot has no lines above the screen, so the program
+	// should keep the lines above the screen that its terminal has.
 	ScreenOnly bool
 
-	// Of Typed. Where the terminal does not show what is typed it is masked: an
-	// asterisk stands for each character. Masked without Data stands for what was
-	// left out, since this attachment was not read.
+	// At and Masked belong to Typed. If the terminal does not echo the input, Data has an
+	// asterisk in place of each character, and Masked is true. If Masked is true and Data is
+	// empty, some input was left out because this attachment was not read.
 	At     time.Time
 	Masked bool
 
-	left int // bytes of the snapshot that come after this part of it
+	left int // bytes of the snapshot that follow this part of it
 }
 
-// size is about how much memory m takes in a queue.
+// size returns the approximate memory that m needs in a queue, in bytes.
 func (m *Message) size() int { return len(m.Data) + int(unsafe.Sizeof(*m)) }
 
-// last reports whether nothing follows.
+// last reports whether m is the last message of an attachment.
 func (m *Message) last() bool { return m.Kind == Exited || m.Kind == Stolen || m.Kind == Failed }
 
-// ErrStolen ends the reading of an attachment in whose place another came, and
-// ErrTimeout is what Receive returns at its deadline.
+// ErrStolen is returned by Read when another client has replaced this attachment. ErrTimeout is
+// returned by Receive when its timeout has passed.
 var (
 	ErrStolen  = errors.New("another client attached in this one's place")
 	ErrTimeout = os.ErrDeadlineExceeded
 )
 
-// An Attachment is a view of a session: what is printed is read from it, what
-// is written to it is typed. It survives the proxy's replacement by going on
-// at its offset.
+// An Attachment is a view of a session. The program reads the session's output from it and writes
+// the session's input to it. If the proxy is replaced, the attachment reconnects and continues at
+// its offsets.
 //
-//	run    one goroutine: connects, reads, connects again
-//	Write  and the resumption send under sendMu
+//	run    is one goroutine: it connects, reads until the connection breaks, and connects again
+//	Write  and run send input while they hold sendMu
 //
-// One goroutine may read (Read or Receive) while another writes; the other
-// methods may be called from any.
+// One goroutine may read (with Read or Receive) while another one writes. The other methods may
+// be called from any goroutine.
 type Attachment struct {
 	c    *Client
 	spec protocol.AttachSpec
 	info protocol.AttachInfo
-	ctx  context.Context // ended by Detach
+	ctx  context.Context // canceled by Detach
 	end  context.CancelFunc
 	done chan struct{} // closed when run has ended
 
-	detached chan struct{} // closed when the proxy has answered Detach
-	gone     sync.Once
+	detached   chan struct{} // closed when the proxy has answered Detach
+	detachOnce sync.Once
 
 	sendMu sync.Mutex // held while frames of input are written
 
-	mu         sync.Mutex
-	conn       *conn // nil while there is none
-	pos        protocol.Position
-	resize     *protocol.Size       // not yet sent
-	appearance *protocol.Appearance // the same
-	reshaped   bool                 // its own view had another size when it was shown last
-	in         inputBuffer
-	missed     uint64
-	lost       time.Time // when conn became nil
-	asked      time.Time // when input was written while all before was acknowledged
-	heard      time.Time // when the last frame came
+	mu            sync.Mutex
+	conn          *conn // nil while there is no connection
+	pos           protocol.Position
+	resize        *protocol.Size       // size that is not sent yet
+	appearance    *protocol.Appearance // appearance that is not sent yet
+	needsSnapshot bool                 // the next connection needs a snapshot, because the viewer's own view has changed its size
+	in            inputBuffer
+	missed        uint64
+	lost          time.Time // time when conn became nil
+	unackedSince  time.Time // time when input was written while no input was unacknowledged
+	lastFrame     time.Time // time when the last frame came
 
-	queue   []Message
-	queued  int           // bytes in queue
-	leaving bool          // Detach was called: nothing is queued any more
-	notify  chan struct{} // something was queued
-	drained chan struct{} // something was taken from the queue
-	ended   bool          // the last message was queued
+	queue       []Message
+	queued      int           // bytes of the messages in queue
+	isDetaching bool          // Detach was called, so no message is queued any more
+	notify      chan struct{} // a message was queued
+	drained     chan struct{} // a message was removed from queue
+	ended       bool          // the last message was queued
 
-	rest Message // what is left of the one that Read has begun
-	read uint64  // offset after what the program has read
-	last *Message
+	remainder Message // the unread part of the message that Read returns in pieces
+	read      uint64  // offset after the output that the program has read
+	last      *Message
 }
 
-// Attach attaches to a session.
+// Attach attaches to the session id.
 //
-// Errors: session_not_found, session_exited (whose Exit says how),
-// already_attached, instance_mismatch, limit_exceeded.
+// Its errors are session_not_found, session_exited (whose Exit holds the exit record),
+// already_attached, instance_mismatch and limit_exceeded.
 func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOptions) (*Attachment, error) {
 	if o.Writer == "" {
 		o.Writer = protocol.NewToken(8)
@@ -177,12 +177,12 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 	return a, nil
 }
 
-// number is this attachment's on its connection, which carries no other: a
-// program that does not read one attachment holds up that one alone.
+// number is the attachment's number on its connection. Each attachment has a connection of its
+// own, so that a program that does not read one attachment delays no other one.
 const number = 1
 
-// connect makes a connection and attaches over it. A lost connection or link
-// is tried again for as long as the client's options say.
+// connect opens a connection and attaches over it. If the connection or the supervisor's link is
+// lost, connect tries again for the time Options.Redial.
 func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.c.o.Redial)
 	defer cancel()
@@ -193,7 +193,7 @@ func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec) (*co
 		}
 		spec.Attempt = attempt()
 		info, err := attach(ctx, conn, spec)
-		if protocol.CodeOf(err) == protocol.CodeSuperseded { // by an earlier one, before the clock was set back
+		if protocol.CodeOf(err) == protocol.CodeSuperseded { // the clock was set back, so an earlier attempt has a greater number
 			spec.Attempt = 0
 			info, err = attach(ctx, conn, spec)
 		}
@@ -208,8 +208,8 @@ func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec) (*co
 	}
 }
 
-// attempt numbers this process's attaches: by the time, so that a later process
-// goes on with greater numbers.
+// attempt returns a number for an attach, greater than all earlier ones of this process. The
+// numbers follow the clock, so that the numbers of a later process are greater, too.
 func attempt() uint64 {
 	for {
 		last := attempts.Load()
@@ -243,20 +243,20 @@ func attach(ctx context.Context, conn *conn, spec protocol.AttachSpec) (*protoco
 	return nil, failed(ErrDecode, fmt.Errorf("attach answered by %s", m.MessageType()))
 }
 
-// attached takes over a connection and its answer.
+// attached stores a new connection and the answer to its attach.
 func (a *Attachment) attached(conn *conn, spec protocol.AttachSpec, info *protocol.AttachInfo) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first := a.info.Writer == ""
 	a.conn = conn
-	a.reshaped = a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
+	a.needsSnapshot = a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
 	a.pos.Attached(*info, spec.Resume)
 	a.in.resume(info.InputOffset, first)
 	if first {
-		a.spec.Steal = false // who takes this one's place while it is away keeps it
+		a.spec.Steal = false // a later attach must not replace the client that has replaced this attachment meanwhile
 		a.info = *info
 		a.missed, a.read = info.BytesMissed, info.Offset
-		if info.SnapshotBytes > 0 { // half of it is no position: the one before holds
+		if info.SnapshotBytes > 0 { // a part of a snapshot is no position, so the position before the snapshot remains
 			a.read = 0
 			if spec.Resume != nil {
 				a.read = spec.Resume.Offset
@@ -265,51 +265,52 @@ func (a *Attachment) attached(conn *conn, spec protocol.AttachSpec, info *protoc
 		return
 	}
 	if info.Replay == protocol.ReplaySnapshot {
-		a.overtaken(api.Resync{
+		a.skipOutput(api.Resync{
 			Offset: info.Offset, BytesMissed: info.BytesMissed, ScreenOnly: spec.ScreenOnly,
 		})
 	}
 }
 
-// overtaken is called with mu held, when the position has been set.
-func (a *Attachment) overtaken(m api.Resync) {
+// skipOutput counts and queues a gap in the output. The position must already be set, and a.mu
+// must be held.
+func (a *Attachment) skipOutput(m api.Resync) {
 	a.missed += m.BytesMissed
-	a.reshaped = false
-	a.put(Message{Kind: Missed, Offset: m.Offset, Missed: m.BytesMissed, ScreenOnly: m.ScreenOnly})
+	a.needsSnapshot = false
+	a.queueMessage(Message{Kind: Missed, Offset: m.Offset, Missed: m.BytesMissed, ScreenOnly: m.ScreenOnly})
 }
 
-// Info is the answer to the attach.
+// Info returns the answer to the attach.
 func (a *Attachment) Info() protocol.AttachInfo { return a.info }
 
-// Missed is how many bytes were printed and never came here: before the
-// attach, and since, where the ring had forgotten them.
+// Missed returns how many bytes of output never reached this attachment, because the session's
+// ring had overwritten them before or after the attach.
 func (a *Attachment) Missed() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.missed
 }
 
-// Writer is the name that input goes by; with Resume it lets a later
-// attachment go on with the input.
+// Writer returns the name under which the session counts this attachment's input. A later
+// attachment that gives it with Resume continues the input.
 func (a *Attachment) Writer() string { return a.spec.Writer }
 
-// Position is where to resume after what was read so far. What was read last may
-// have been a view of the viewer's own, which output cannot continue: resume with
-// Snapshot then.
+// Position returns the position after the output that the program has read. If the last message
+// was a view of the viewer's own, output cannot continue it, so the next attachment must ask for
+// a Snapshot.
 func (a *Attachment) Position() protocol.Resume {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return protocol.Resume{Instance: a.info.Session.Instance, Offset: a.read}
 }
 
-// run reads one connection after the other until the attachment ends.
+// run reads one connection after another until the attachment ends.
 func (a *Attachment) run(conn *conn) {
 	defer close(a.done)
 	wait := backoffMin
 	for {
 		before := a.progress()
 		stop := context.AfterFunc(a.ctx, func() { _ = conn.Close() })
-		go a.flush() // what this connection has not been told
+		go a.flush() // sends the input that this connection does not have yet
 		err := a.readFrom(conn)
 		stop()
 		_ = conn.Close()
@@ -324,7 +325,7 @@ func (a *Attachment) run(conn *conn) {
 			a.fail(err)
 			return
 		}
-		// A proxy that takes us and drops us, again and again, is not hunted.
+		// If a proxy accepts and drops each connection, wait longer each time.
 		if a.progress() == before {
 			_ = pause(a.ctx, wait)
 			wait = min(2*wait, backoffMax)
@@ -338,7 +339,8 @@ func (a *Attachment) run(conn *conn) {
 	}
 }
 
-// progress is how many bytes this attachment has got across, both ways.
+// progress returns how many bytes this attachment has received and how many of its input bytes
+// were acknowledged, as one sum.
 func (a *Attachment) progress() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -348,11 +350,11 @@ func (a *Attachment) progress() uint64 {
 func (a *Attachment) resumeSpec() protocol.AttachSpec {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.pos.Resume(a.spec, a.reshaped)
+	return a.pos.Resume(a.spec, a.needsSnapshot)
 }
 
-// fail queues the error that ends the attachment; a session that has exited
-// meanwhile, and whose last bytes are gone, still tells how.
+// fail queues the error that ends the attachment. If the session has exited and its last output
+// is lost, fail queues its exit record instead.
 func (a *Attachment) fail(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -360,10 +362,10 @@ func (a *Attachment) fail(err error) {
 		return
 	}
 	if e := protocol.AsError(err); e.Code == protocol.CodeSessionExited && e.Exit != nil {
-		a.put(Message{Kind: Exited, Exit: exitOf(a.spec.SessionID, e.Exit)})
+		a.queueMessage(Message{Kind: Exited, Exit: exitOf(a.spec.SessionID, e.Exit)})
 		return
 	}
-	a.put(Message{Kind: Failed, Err: err})
+	a.queueMessage(Message{Kind: Failed, Err: err})
 }
 
 func exitOf(id protocol.SessionID, r *protocol.ExitRecord) *api.PTYExited {
@@ -373,7 +375,7 @@ func exitOf(id protocol.SessionID, r *protocol.ExitRecord) *api.PTYExited {
 	}
 }
 
-// readFrom queues what comes until the connection breaks or the attachment
+// readFrom reads frames from conn and queues them until the connection breaks or the attachment
 // ends.
 func (a *Attachment) readFrom(conn *conn) error {
 	for {
@@ -385,7 +387,7 @@ func (a *Attachment) readFrom(conn *conn) error {
 			return err
 		}
 		a.mu.Lock()
-		a.heard = time.Now()
+		a.lastFrame = time.Now()
 		a.mu.Unlock()
 		switch kind {
 		case frame.Output, frame.Snapshot, frame.View:
@@ -408,11 +410,11 @@ func (a *Attachment) readFrom(conn *conn) error {
 	}
 }
 
-// waitForRoom waits until the queue has room, and reports false after Detach.
+// waitForRoom waits until the queue has room, and returns false after Detach.
 func (a *Attachment) waitForRoom() bool {
 	for {
 		a.mu.Lock()
-		full := a.queued >= outputWindow && !a.leaving
+		full := a.queued >= outputWindow && !a.isDetaching
 		a.mu.Unlock()
 		if !full {
 			return true
@@ -443,13 +445,13 @@ func (a *Attachment) data(kind frame.Kind, payload []byte) error {
 	default:
 		a.pos.Output(offset, len(data))
 	}
-	a.put(m)
+	a.queueMessage(m)
 	return nil
 }
 
-// put queues a message; mu is held.
-func (a *Attachment) put(m Message) {
-	if a.ended || a.leaving {
+// queueMessage queues m unless the attachment has ended; a.mu must be held.
+func (a *Attachment) queueMessage(m Message) {
+	if a.ended || a.isDetaching {
 		return
 	}
 	a.ended = m.last()
@@ -477,7 +479,7 @@ func (a *Attachment) control(conn *conn, m protocol.Message) error {
 	case *api.Error:
 		return a.error(&m.Error)
 	case *api.Detached:
-		a.gone.Do(func() { close(a.detached) })
+		a.detachOnce.Do(func() { close(a.detached) })
 		return nil
 	}
 	a.mu.Lock()
@@ -485,23 +487,21 @@ func (a *Attachment) control(conn *conn, m protocol.Message) error {
 	switch m := m.(type) {
 	case *api.Resync:
 		a.pos.Resync(m.Offset, m.BytesMissed, m.SnapshotBytes, m.View)
-		a.overtaken(*m)
+		a.skipOutput(*m)
 	case *api.Resized:
-		a.put(Message{Kind: Resized, Size: protocol.Size{Cols: m.Cols, Rows: m.Rows}})
+		a.queueMessage(Message{Kind: Resized, Size: protocol.Size{Cols: m.Cols, Rows: m.Rows}})
 	case *api.Typed:
-		a.put(Message{Kind: Typed, Data: m.Data, Offset: m.Offset, At: m.At, Masked: m.Masked})
+		a.queueMessage(Message{Kind: Typed, Data: m.Data, Offset: m.Offset, At: m.At, Masked: m.Masked})
 	case *api.Stolen:
-		a.put(Message{Kind: Stolen, By: m.StolenBy})
+		a.queueMessage(Message{Kind: Stolen, By: m.StolenBy})
 	case *api.PTYExited:
-		a.put(Message{Kind: Exited, Exit: m})
-	case *api.Exit: // of an older proxy
-		a.put(Message{Kind: Exited, Exit: &api.PTYExited{SessionID: a.spec.SessionID, PaneID: string(a.spec.SessionID), ExitCode: m.Code}})
+		a.queueMessage(Message{Kind: Exited, Exit: m})
 	}
 	return nil
 }
 
-// error acts on an error of the attachment: input is sent again from where it
-// was taken, or the attachment ends.
+// error handles an error message of the attachment. If the session did not accept input, the
+// input is sent again from the offset that the session expects; other errors end the attachment.
 func (a *Attachment) error(e *protocol.Error) error {
 	switch e.Code {
 	case protocol.CodeInputGap, protocol.CodeInputFull:
@@ -519,31 +519,30 @@ func (a *Attachment) error(e *protocol.Error) error {
 		return nil
 	case protocol.CodeLineTooLong:
 		a.mu.Lock()
-		a.put(Message{Kind: Warned, Err: e})
+		a.queueMessage(Message{Kind: Warned, Err: e})
 		a.mu.Unlock()
 		return nil
 	case protocol.CodePermissionDenied:
-		return nil // Write has said so
+		return nil // Write has returned this error already
 	}
 	return e
 }
 
-// Receive returns the next message, waiting at most for the timeout (for ever
-// if it is negative). Errors: ErrTimeout, and io.EOF after the last message
-// and after Detach.
+// Receive returns the next message. It waits for at most timeout, or without limit if timeout is
+// negative. Its errors are ErrTimeout, and io.EOF after the last message and after Detach.
 func (a *Attachment) Receive(timeout time.Duration) (*Message, error) {
 	m, err := a.receive(timeout)
 	if err == nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.passed(m, len(m.Data))
+		a.markRead(m, len(m.Data))
 	}
 	return m, err
 }
 
-// passed notes that the program has read up to n bytes into m; mu is held. Half
-// a snapshot is no position: until it is whole, the one before holds.
-func (a *Attachment) passed(m *Message, n int) {
+// markRead sets the position after n bytes of m; a.mu must be held. A part of a snapshot is no
+// position, so the position changes only when the whole snapshot is read.
+func (a *Attachment) markRead(m *Message, n int) {
 	switch {
 	case m.Kind == Output:
 		a.read = m.Offset + uint64(n)
@@ -560,7 +559,7 @@ func (a *Attachment) receive(timeout time.Duration) (*Message, error) {
 		expired = t.C
 	}
 	for {
-		if m := a.take(); m != nil {
+		if m := a.dequeue(); m != nil {
 			return m, nil
 		}
 		if a.last != nil || a.ctx.Err() != nil {
@@ -569,7 +568,7 @@ func (a *Attachment) receive(timeout time.Duration) (*Message, error) {
 		select {
 		case <-a.notify:
 		case <-expired:
-			if m := a.take(); m != nil {
+			if m := a.dequeue(); m != nil {
 				return m, nil
 			}
 			return nil, ErrTimeout
@@ -578,8 +577,8 @@ func (a *Attachment) receive(timeout time.Duration) (*Message, error) {
 	}
 }
 
-// take removes the first message of the queue, if there is one.
-func (a *Attachment) take() *Message {
+// dequeue removes the first message of the queue and returns it, or nil if the queue is empty.
+func (a *Attachment) dequeue() *Message {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.queue) == 0 {
@@ -598,16 +597,15 @@ func (a *Attachment) take() *Message {
 	return &m
 }
 
-// Read reads what the session printed. It returns io.EOF once the session has
-// exited (Exit says how) or after Detach, ErrStolen, or what else ended the
-// attachment. Bytes lost to a viewer too slow are counted by Missed; the
-// snapshot that stands for them is read in their place.
+// Read reads output of the session. It returns io.EOF when the session has exited (Exit then
+// returns the exit record) and after Detach, ErrStolen if another client has replaced the
+// attachment, or the error that ended it. If the program reads too slowly, Read returns a
+// snapshot in place of the missed bytes, and Missed counts them.
 //
-// Of an attachment with a view of its own it reads what to write to a terminal.
-// Where that shows something already, a snapshot follows a reset of the terminal
-// (RIS).
+// With AttachOptions.View set to ViewOwn, the bytes should be written to a terminal. A snapshot
+// after missed output then begins with a reset of the terminal (RIS).
 func (a *Attachment) Read(p []byte) (int, error) {
-	for len(a.rest.Data) == 0 {
+	for len(a.remainder.Data) == 0 {
 		m, err := a.receive(-1)
 		if err != nil || m.last() {
 			return 0, a.readError()
@@ -618,15 +616,15 @@ func (a *Attachment) Read(p []byte) (int, error) {
 		if m.Kind == Typed {
 			continue
 		}
-		a.rest = *m
+		a.remainder = *m
 	}
-	n := copy(p, a.rest.Data)
+	n := copy(p, a.remainder.Data)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.passed(&a.rest, n)
-	a.rest.Data = a.rest.Data[n:]
-	if a.rest.Kind == Output {
-		a.rest.Offset += uint64(n)
+	a.markRead(&a.remainder, n)
+	a.remainder.Data = a.remainder.Data[n:]
+	if a.remainder.Kind == Output {
+		a.remainder.Offset += uint64(n)
 	}
 	return n, nil
 }
@@ -643,8 +641,7 @@ func (a *Attachment) readError() error {
 	return a.last.Err
 }
 
-// Exit is how the session ended, once Read or Receive has come to that; else
-// nil.
+// Exit returns how the session ended if Read or Receive has come to its end, and nil before.
 func (a *Attachment) Exit() *api.PTYExited {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -654,22 +651,22 @@ func (a *Attachment) Exit() *api.PTYExited {
 	return a.last.Exit
 }
 
-// Detach ends the attachment; the session lives on. Input written before is
-// sent first, where there is a connection. It may be called again.
+// Detach ends the attachment; the session continues to run. If there is a connection, Detach
+// first sends all input that was written. It may be called again.
 func (a *Attachment) Detach() error {
 	a.mu.Lock()
 	conn, ended := a.conn, a.ended
 	a.mu.Unlock()
 	if conn != nil && !ended && a.ctx.Err() == nil {
-		_ = conn.SetWriteDeadline(time.Now().Add(detachTimeout)) // also of a Write that hangs
+		_ = conn.SetWriteDeadline(time.Now().Add(detachTimeout)) // also ends a Write that is blocked
 		a.flush()
 		a.mu.Lock()
-		a.leaving = true // what comes before the answer is not kept
+		a.isDetaching = true // messages before the answer are dropped
 		a.mu.Unlock()
 		poke(a.drained)
 		if conn.send(api.Detach{Attachment: number}) == nil {
-			// The answer says that the input before it was passed on; a
-			// connection closed at once could lose it.
+			// The answer confirms that the proxy has forwarded the input before it. If the
+			// connection were closed at once, that input could be lost.
 			select {
 			case <-a.detached:
 			case <-a.done:
@@ -682,5 +679,5 @@ func (a *Attachment) Detach() error {
 	return nil
 }
 
-// Close is Detach.
+// Close calls Detach.
 func (a *Attachment) Close() error { return a.Detach() }

@@ -339,7 +339,6 @@ func TestFlood(t *testing.T) {
 // demand: B6
 func TestExit(t *testing.T) {
 	tests := []struct{ name, json string }{
-		{name: "older", json: `{"type":"exit","code":7}`},
 		{name: "notice", json: `{"type":"pty_exited","session_id":"s","pane_id":"s","exit_code":7,"last_lines":[],"attachment":1,` +
 			`"session_title":"","session_description":"","timed_out":false}`},
 	}

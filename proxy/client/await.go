@@ -8,31 +8,31 @@ import (
 	"holdfast/protocol/api"
 )
 
-// Mark returns where a session is now, for Await: what is shown by then is no news.
+// Mark returns the present position of a session, which Await takes as Since. Await then ignores
+// everything that the screen showed before the mark.
 //
-// Errors: session_not_found, and unsupported where the proxy or its supervisor is too old.
+// Its errors are session_not_found, and unsupported if the proxy or its supervisor is too old.
 func (c *Client) Mark(ctx context.Context, id protocol.SessionID) (*protocol.MarkInfo, error) {
-	m, err := ask[*api.Marked](ctx, c, &api.Mark{SessionID: id}, true)
+	m, err := ask[*api.Marked](ctx, c, &api.Mark{SessionID: id})
 	if err != nil {
 		return nil, err
 	}
 	return &m.MarkInfo, nil
 }
 
-// Await waits until a session has come to what spec asks for, or has ended: then the
-// answer has its Exit. A negative timeout waits until ctx is done. To see what an input
-// leads to, take a Mark, type, and await it with the mark as Since; a wait that is not
-// since a mark may miss lines that come and go while the proxy or its supervisor is
-// replaced.
+// Await waits until a session meets the condition in spec, or has ended; in that case the answer
+// has its Exit. If timeout is negative, Await waits until ctx is done. To see the effect of an
+// input, call Mark, send the input, and call Await with the mark as Since. A wait without a mark
+// may miss lines that appear and disappear while the proxy or its supervisor is replaced.
 //
-// Errors: timeout, invalid_argument, instance_mismatch for a mark of another life,
-// limit_exceeded, session_not_found, unsupported.
+// Its errors are timeout, invalid_argument, instance_mismatch if the mark belongs to another
+// instance of the session, limit_exceeded, session_not_found and unsupported.
 func (c *Client) Await(ctx context.Context, spec protocol.AwaitSpec, timeout time.Duration) (*protocol.AwaitedInfo, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
 	a, err := waitFor(ctx, c, timeout, func(ms *int64) (*api.Awaited, error) {
-		return ask[*api.Awaited](ctx, c, &api.Await{AwaitSpec: spec, TimeoutMS: ms}, false)
+		return ask[*api.Awaited](ctx, c, &api.Await{AwaitSpec: spec, TimeoutMS: ms})
 	})
 	if err != nil {
 		return nil, err
@@ -40,8 +40,8 @@ func (c *Client) Await(ctx context.Context, spec protocol.AwaitSpec, timeout tim
 	return &a.AwaitedInfo, nil
 }
 
-// waitFor asks, and asks again where the answer is lost, for as long as timeout says:
-// each time with what is left of it, or with nil if it is negative.
+// waitFor calls ask, and calls it again if the answer was lost, until the timeout has passed.
+// Each call receives the remaining milliseconds, or nil if timeout is negative.
 func waitFor[T any](ctx context.Context, c *Client, timeout time.Duration, ask func(ms *int64) (T, error)) (T, error) {
 	deadline := time.Now().Add(timeout)
 	for {

@@ -1,13 +1,13 @@
-// Package client talks to a Holdfast proxy: start sessions, look at them, type
-// into them, and learn how they ended.
+// Package client talks to a Holdfast proxy. A program can start sessions, read their screens,
+// write their input, and learn how they ended.
 //
-// Every call survives the replacement of the proxy: requests are asked again
-// where that is harmless, and attachments go on at their offsets, so that a
-// reader sees every byte once and what is written arrives once.
+// Each call survives the replacement of the proxy. If a connection breaks, a request is repeated if
+// SPEC.md permits it. Attachments continue at their offsets, so that a reader receives every byte once, and
+// every written byte arrives once.
 //
-// Failures to reach a proxy match ErrConnect, a broken connection ErrIO, and
-// what makes no sense ErrDecode; what the proxy answers is a *protocol.Error
-// and matches the protocol package's sentinels.
+// If no proxy can be reached, the error matches ErrConnect; if a connection breaks, ErrIO; if an
+// answer is invalid, ErrDecode. An error that the proxy answers is a *protocol.Error and matches
+// the sentinels of package protocol.
 package client
 
 import (
@@ -26,17 +26,17 @@ import (
 	"holdfast/shared/config"
 )
 
-// Options say which proxy to talk to. The zero value means the user's own.
+// Options select the proxy. The zero value selects the user's own proxy.
 type Options struct {
-	Dir   string // where everything lies; default $HOLDFAST_DIR or the user's directories
-	Proxy string // which of several proxies; default "proxy"
-	Name  string // the client's name, for people and logs; default the program's
-	// Start is called when no proxy runs, to start one; default none.
+	Dir   string // directory of Holdfast's files; default $HOLDFAST_DIR or the user's directories
+	Proxy string // name of the proxy, if there are several; default "proxy"
+	Name  string // name of the client, for people and logs; default the program's name
+	// Start is called to start a proxy if none runs; nil means that no proxy is started.
 	Start func(context.Context) error
-	// Redial is how long a lost connection is tried again; default 30 s.
+	// Redial is how long a lost connection is tried again; the default is 30 s.
 	Redial time.Duration
 
-	// Dial makes the connection, in place of Dir and Proxy.
+	// Dial opens the connection; if it is set, Dir and Proxy are ignored.
 	Dial          func(context.Context) (net.Conn, error)
 	Token, Secret string
 }
@@ -45,8 +45,8 @@ const (
 	defaultRedial = 30 * time.Second
 	backoffMin    = 2 * time.Millisecond
 	backoffMax    = 200 * time.Millisecond
-	// startAgain is how long a proxy that was started may take to serve. One
-	// that is started beside it finds the lock held and leaves.
+	// startAgain is how long a started proxy may take until it serves. If Start is called again
+	// too early, the second proxy finds the lock held and ends.
 	startAgain = 2 * time.Second
 )
 
@@ -75,22 +75,21 @@ func programName() string {
 	return "client"
 }
 
-// A Client talks to one proxy and its successors. Its methods may be called
-// from any goroutine.
+// A Client talks to one proxy and its successors. Its methods may be called from any goroutine.
 //
-//	read   one for the connection; ends the calls that wait when it breaks
+//	read   is one goroutine for the connection; when the connection breaks, it ends the waiting calls
 type Client struct {
 	o Options
 
 	mu      sync.Mutex
-	conn    *conn // of requests; attachments and events have their own
+	conn    *conn // carries requests; attachments and events have connections of their own
 	dialing chan struct{}
 	waiting map[string]chan protocol.Message
 	last    uint64
 	closed  bool
 }
 
-// Dial connects to a proxy and says hello.
+// Dial connects to a proxy and sends hello.
 func Dial(ctx context.Context, o Options) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -103,8 +102,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the client's connection. Attachments and subscriptions are closed
-// on their own.
+// Close closes the client's connection. Attachments and subscriptions must be closed separately.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,8 +113,8 @@ func (c *Client) Close() error {
 	return c.conn.Close()
 }
 
-// dial makes a connection, trying for as long as Options say, and starting a
-// proxy where there is none and Options know how.
+// dial opens a connection. It tries again for the time Options.Redial, and starts a proxy if none
+// runs and Options.Start is set.
 func (c *Client) dial(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Redial)
 	defer cancel()
@@ -127,7 +125,7 @@ func (c *Client) dial(ctx context.Context) (*conn, error) {
 			return conn, nil
 		}
 		var answer *protocol.Error
-		if errors.Is(err, ErrDecode) || errors.As(err, &answer) && !answer.Retryable {
+		if errors.Is(err, ErrDecode) || errors.As(err, &answer) && !answer.Retryable { // waiting would not help
 			return nil, err // no waiting mends it
 		}
 		if errors.Is(err, ErrConnect) && ctx.Err() == nil {
@@ -137,8 +135,8 @@ func (c *Client) dial(ctx context.Context) (*conn, error) {
 				if err := c.o.Start(ctx); err != nil {
 					return nil, failed(ErrConnect, err)
 				}
-			case c.o.Start == nil && !c.known():
-				return nil, err // there never was one
+			case c.o.Start == nil && !c.wasConnected():
+				return nil, err // no proxy has run since this client began
 			}
 		}
 		select {
@@ -150,14 +148,14 @@ func (c *Client) dial(ctx context.Context) (*conn, error) {
 	}
 }
 
-// known reports whether this client has been connected before.
-func (c *Client) known() bool {
+// wasConnected reports whether this client has been connected before.
+func (c *Client) wasConnected() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.conn != nil
 }
 
-// connection returns the live connection of requests, or makes it.
+// connection returns the live connection for requests, or opens one.
 func (c *Client) connection(ctx context.Context) (*conn, error) {
 	for {
 		c.mu.Lock()
@@ -165,7 +163,7 @@ func (c *Client) connection(ctx context.Context) (*conn, error) {
 			c.mu.Unlock()
 			return nil, failed(ErrIO, net.ErrClosed)
 		}
-		if c.conn != nil && !c.conn.over {
+		if c.conn != nil && !c.conn.isBroken {
 			conn := c.conn
 			c.mu.Unlock()
 			return conn, nil
@@ -202,7 +200,7 @@ func (c *Client) redial(ctx context.Context) (*conn, error) {
 	return conn, nil
 }
 
-// read gives replies to the calls that wait for them.
+// read passes the answers on conn to the calls that wait for them.
 func (c *Client) read(conn *conn) {
 	for {
 		m, err := conn.receive()
@@ -218,7 +216,7 @@ func (c *Client) read(conn *conn) {
 			}
 			select {
 			case ch <- m:
-			default: // more parts than any answer has
+			default: // the answer has more parts than the protocol allows
 				_ = conn.Close()
 			}
 		}
@@ -226,32 +224,43 @@ func (c *Client) read(conn *conn) {
 	_ = conn.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	conn.over = true
+	conn.isBroken = true
 	for id, ch := range c.waiting {
 		delete(c.waiting, id)
 		close(ch)
 	}
 }
 
-// request is a message with a request id.
+// A request is a message with a request id.
 type request interface {
 	protocol.Message
 	SetID(string)
 }
 
-// maxParts is how many messages may answer one request and wait to be read.
+// maxParts is how many unread messages may answer one request.
 const maxParts = 64
 
-// begin sends a request and returns where its answers come. The channel is
-// closed when the connection breaks.
+// begin sends a request, and returns its id and the channel of its answers. The channel is closed
+// when the connection breaks. If the request cannot be sent completely, no proxy has carried it out,
+// so begin sends it on the next connection.
 func (c *Client) begin(ctx context.Context, m request) (answers chan protocol.Message, id string, err error) {
-	conn, err := c.connection(ctx)
-	if err != nil {
-		return nil, "", err
+	for {
+		conn, err := c.connection(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		answers, id, err = c.sendOn(conn, m)
+		if err == nil || !errors.Is(err, ErrIO) || c.isClosed() || pause(ctx, backoffMin) != nil {
+			return answers, id, err
+		}
 	}
+}
+
+// sendOn sends a request on conn.
+func (c *Client) sendOn(conn *conn, m request) (answers chan protocol.Message, id string, err error) {
 	answers = make(chan protocol.Message, maxParts)
 	c.mu.Lock()
-	if conn.over {
+	if conn.isBroken {
 		c.mu.Unlock()
 		return nil, "", failed(ErrIO, net.ErrClosed)
 	}
@@ -273,12 +282,15 @@ func (c *Client) finish(id string) {
 	delete(c.waiting, id)
 }
 
-// call makes one request. Where again is set, a request whose connection broke
-// is made once more on the next, until ctx is done.
-func (c *Client) call(ctx context.Context, m request, again bool, each func(protocol.Message) (more bool)) error {
+// call makes one request. If the connection breaks and the table of requests permits a repetition,
+// call repeats the request on the next connection until ctx is done. waitFor repeats a long request,
+// because its timeout must be shorter then.
+func (c *Client) call(ctx context.Context, m request, each func(protocol.Message) (more bool)) error {
+	kind, _ := api.Messages.Request(m.MessageType())
+	mayRepeat := kind.MayRepeat(m) && !kind.IsLong
 	for {
 		err := c.once(ctx, m, each)
-		if !again || !errors.Is(err, ErrIO) || c.isClosed() || pause(ctx, backoffMin) != nil {
+		if !mayRepeat || !errors.Is(err, ErrIO) || c.isClosed() || pause(ctx, backoffMin) != nil {
 			return err
 		}
 	}
@@ -314,11 +326,11 @@ func (c *Client) once(ctx context.Context, m request, each func(protocol.Message
 	}
 }
 
-// ask makes a request that is answered by one message of type T.
-func ask[T protocol.Message](ctx context.Context, c *Client, m request, again bool) (T, error) {
+// ask makes a request whose answer is one message of type T.
+func ask[T protocol.Message](ctx context.Context, c *Client, m request) (T, error) {
 	var answer T
 	var wrong protocol.Message
-	err := c.call(ctx, m, again, func(got protocol.Message) bool {
+	err := c.call(ctx, m, func(got protocol.Message) bool {
 		if a, ok := got.(T); ok {
 			answer = a
 		} else {
@@ -332,8 +344,8 @@ func ask[T protocol.Message](ctx context.Context, c *Client, m request, again bo
 	return answer, err
 }
 
-// ProxyPID is the pid of the proxy that the client is, or was last, connected
-// to.
+// ProxyPID returns the process id of the proxy to which the client is connected, or was connected
+// last.
 func (c *Client) ProxyPID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,15 +15,15 @@ import (
 	"holdfast/shared/rawio"
 )
 
-// The kinds of failure that are not the proxy's answer; errors.Is tells them
-// apart. What the proxy answers is a *protocol.Error.
+// Failures that are not answers of the proxy; errors.Is distinguishes them. An answer of the
+// proxy is a *protocol.Error.
 var (
 	ErrConnect = errors.New("connect") // no proxy could be reached
 	ErrIO      = errors.New("i/o")     // the connection broke
-	ErrDecode  = errors.New("decode")  // the proxy said something that is no message
+	ErrDecode  = errors.New("decode")  // the proxy sent an invalid message
 )
 
-// opError is a failure of one of the kinds above.
+// An opError is a failure of one of the kinds above.
 type opError struct {
 	kind error
 	err  error
@@ -39,8 +39,8 @@ func failed(kind, err error) error {
 	return &opError{kind, err}
 }
 
-// garbled is a failure of what the proxy said. A code that it carries is ours,
-// and must not pass for an answer of the proxy's.
+// garbled returns an ErrDecode for an invalid message. It removes the error's code, because a
+// code of the local decoder must not look like an answer of the proxy.
 func garbled(err error) error {
 	if err == nil {
 		return nil
@@ -49,21 +49,21 @@ func garbled(err error) error {
 }
 
 func goingAway(m *api.Goaway) error {
-	return failed(ErrIO, errors.New("the proxy is going away: "+m.Reason))
+	return failed(ErrIO, errors.New("the proxy is ending: "+m.Reason+"; connect again"))
 }
 
 const helloTimeout = 5 * time.Second
 
-// conn is one connection to a proxy, its hello said.
+// A conn is a connection to a proxy after hello and welcome.
 type conn struct {
 	net.Conn
-	frames  *frame.Reader
-	welcome *api.Welcome
-	wmu     sync.Mutex
-	over    bool // guarded by the Client's mu
+	frames   *frame.Reader
+	welcome  *api.Welcome
+	wmu      sync.Mutex
+	isBroken bool // guarded by the Client's mu
 }
 
-// dial connects and says hello.
+// dial connects and sends hello.
 func dial(ctx context.Context, o *Options) (*conn, error) {
 	nc, err := o.Dial(ctx)
 	if err != nil {
@@ -71,10 +71,10 @@ func dial(ctx context.Context, o *Options) (*conn, error) {
 	}
 	nc = rawio.Conn(nc)
 	c := &conn{Conn: nc, frames: frame.NewReader(nc, frame.Max)}
-	_ = nc.SetDeadline(time.Now().Add(helloTimeout)) // fails as what follows will
+	_ = nc.SetDeadline(time.Now().Add(helloTimeout)) // if it fails, the next call fails, too
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	err = c.hello(o)
-	if !stop() && (err == nil || errors.Is(ctx.Err(), context.Canceled)) { // the deadline made an i/o error of it
+	if !stop() && (err == nil || errors.Is(ctx.Err(), context.Canceled)) { // the deadline has turned the cancellation into an i/o error
 		err = failed(ErrConnect, ctx.Err())
 	}
 	if err == nil {
@@ -106,7 +106,7 @@ func (c *conn) hello(o *Options) error {
 		return nil
 	case *api.Error:
 		return &m.Error
-	case *api.Goaway: // its successor is there, or about to be
+	case *api.Goaway: // the proxy's successor serves, or soon will
 		return goingAway(m)
 	}
 	return failed(ErrDecode, fmt.Errorf("hello answered by %s", m.MessageType()))
@@ -140,7 +140,7 @@ func (c *conn) next() (frame.Kind, []byte, error) {
 	return kind, payload, failed(ErrIO, err)
 }
 
-// receive returns the next control message it knows.
+// receive returns the next control message of a type that this package knows.
 func (c *conn) receive() (protocol.Message, error) {
 	for {
 		kind, payload, err := c.next()
@@ -157,7 +157,7 @@ func (c *conn) receive() (protocol.Message, error) {
 	}
 }
 
-// decode returns nil for a message it does not know.
+// decode decodes a control message, and returns nil if its type is unknown.
 func decode(payload []byte) (protocol.Message, error) {
 	m, _, err := api.Messages.Decode(payload)
 	if protocol.CodeOf(err) == protocol.CodeUnsupported {

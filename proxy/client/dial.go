@@ -9,17 +9,17 @@ import (
 	"holdfast/shared/socket"
 )
 
-// dialer returns how the proxy is reached that serves the api under this file's
-// name: on Windows over the named pipe that stands for the file (pipe.Here), else
-// over the Unix socket. Both sides choose by the system alone, so that there is
-// nothing to be set, and nothing in which they could differ.
+// dialer returns a function that connects to the proxy that serves the api under this file's
+// name. On Windows it uses the named pipe for that file (see pipe.Here), and elsewhere the Unix
+// socket. Proxy and client choose by the operating system alone, so no setting can make them
+// differ.
 func dialer(dirs config.Dirs, file string) (func(context.Context) (net.Conn, error), error) {
 	if !pipe.Here {
 		path := dirs.Socket(file)
 		return func(ctx context.Context) (net.Conn, error) {
 			nc, _, err := socket.Dial(ctx, path)
 			if err != nil {
-				return nil, err // and not a nil *net.UnixConn
+				return nil, err // must not return a nil *net.UnixConn in a net.Conn
 			}
 			return nc, nil
 		}, nil

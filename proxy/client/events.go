@@ -11,8 +11,7 @@ import (
 	"holdfast/protocol/api"
 )
 
-// An Event is something that happened. The end of a session has Exit set, and
-// no Session.
+// An Event is an event of a session. The event of a session's end has Exit and no Session.
 type Event struct {
 	Seq     uint64                `json:"seq"`
 	Event   protocol.EventKind    `json:"event"`
@@ -24,8 +23,8 @@ type Event struct {
 	Notification *protocol.Notification `json:"notification,omitempty"`
 }
 
-// Events is a subscription. It survives the proxy's replacement without
-// missing an event, as long as the supervisor keeps them.
+// Events is a subscription to events. If the proxy is replaced, the subscription continues
+// without a gap, unless the supervisor has dropped events meanwhile.
 type Events struct {
 	c        *Client
 	conn     *conn
@@ -36,7 +35,7 @@ type Events struct {
 	newest   uint64
 }
 
-// Events subscribes to what happens from now on.
+// Events subscribes to all later events.
 func (c *Client) Events(ctx context.Context) (*Events, error) {
 	e := &Events{c: c}
 	e.ctx, e.end = context.WithCancel(context.Background())
@@ -48,12 +47,12 @@ func (c *Client) Events(ctx context.Context) (*Events, error) {
 	return e, nil
 }
 
-// EventsAfter subscribes to what has happened since the event with a number, as far
-// as the supervisor keeps it, and to what happens from now on; 0 is all that it
-// keeps. Where some is not kept, an event missed is the first. The numbers are of the
-// supervisor's life: they begin anew when it has died with its sessions.
+// EventsAfter subscribes to all events after the event number after: those that the supervisor
+// still holds, and all later ones. If after is 0, it begins with the oldest event that the
+// supervisor holds. If some events are no longer held, the first event is "missed". The numbers
+// begin anew when a supervisor has died with its sessions.
 func (c *Client) EventsAfter(ctx context.Context, after uint64) (*Events, error) {
-	e, err := c.Events(ctx) // which tells the life
+	e, err := c.Events(ctx) // learns the supervisor's instance
 	if err != nil {
 		return nil, err
 	}
@@ -66,10 +65,10 @@ func (c *Client) EventsAfter(ctx context.Context, after uint64) (*Events, error)
 	return e, nil
 }
 
-// Newest is the number of the last event before the subscription.
+// Newest returns the number of the last event before the subscription.
 func (e *Events) Newest() uint64 { return e.newest }
 
-// Close ends the subscription; Next returns io.EOF.
+// Close ends the subscription; Next then returns io.EOF.
 func (e *Events) Close() error {
 	e.end()
 	return nil
@@ -122,7 +121,7 @@ func (e *Events) subscribed(conn *conn) error {
 	return failed(ErrDecode, fmt.Errorf("events answered by %s", m.MessageType()))
 }
 
-// Next returns the next event, or io.EOF after Close.
+// Next waits for the next event and returns it, or io.EOF after Close.
 func (e *Events) Next() (*Event, error) {
 	for {
 		m, err := e.conn.receive()
@@ -131,10 +130,10 @@ func (e *Events) Next() (*Event, error) {
 				return nil, io.EOF
 			}
 			if errors.Is(err, ErrDecode) {
-				return nil, err // it would come again
+				return nil, err // the same message would come again
 			}
 			_ = e.conn.Close()
-			_ = pause(e.ctx, backoffMin) // a proxy that drops us again and again is not hunted
+			_ = pause(e.ctx, backoffMin) // if a proxy drops each connection, this wait limits the attempts
 			if err := e.connect(e.ctx); err != nil && e.ctx.Err() == nil {
 				return nil, err
 			}

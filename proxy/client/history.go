@@ -9,37 +9,37 @@ import (
 	"holdfast/protocol/api"
 )
 
-// HistoryOptions say which lines to return. The zero value is the last 100 above
+// HistoryOptions select the lines of a history. The zero value selects the last 100 lines above
 // the screen.
 type HistoryOptions struct {
-	Before *uint64 // only lines with smaller numbers; nil is those above the screen
-	Lines  int     // at most; 0 is 100
+	Before *uint64 // only lines with smaller numbers; nil means all lines above the screen
+	Lines  int     // largest number of lines; 0 means 100
 }
 
-// History returns lines of a session, the newest first, also after its end. An
-// answer has no more than fits into one message: while there is More, ask with
-// the number of its last line as Before.
+// History returns lines of a session, the newest first. It also works after the session's end. An
+// answer holds only as many lines as fit into one message. If More is true, the caller can ask
+// again with the number of the last line as Before.
 func (c *Client) History(ctx context.Context, id protocol.SessionID, o HistoryOptions) (*protocol.HistoryContent, error) {
 	h, err := ask[*api.HistoryContent](ctx, c, &api.History{
 		HistorySpec: protocol.HistorySpec{SessionID: id, Before: o.Before, Lines: o.Lines},
-	}, true)
+	})
 	if err != nil {
 		return nil, err
 	}
 	return &h.HistoryContent, nil
 }
 
-// SearchOptions say what to look for.
+// SearchOptions are the options of a search.
 type SearchOptions struct {
-	Pattern    string // a regular expression of RE2's syntax
+	Pattern    string // a regular expression in RE2's syntax
 	IgnoreCase bool
-	Before     *uint64 // only lines with smaller numbers; nil is all
-	Limit      int     // lines that match at most; 0 is all
+	Before     *uint64 // only lines with smaller numbers; nil means all lines
+	Limit      int     // largest number of matching lines; 0 means no limit
 }
 
-// Search looks through a session's history and screen, the newest line first,
-// also after its end. It asks for more as long as the caller does. An error is the
-// last that it yields; a session that was started again meanwhile is
+// Search yields the matching lines of a session's history and screen, the newest line first. It
+// also works after the session's end. It requests further lines while the caller iterates. An
+// error is the last item. If the session was reopened during the search, the error is
 // instance_mismatch.
 func (c *Client) Search(ctx context.Context, id protocol.SessionID, o SearchOptions) iter.Seq2[protocol.Match, error] {
 	return func(yield func(protocol.Match, error) bool) {
@@ -49,7 +49,7 @@ func (c *Client) Search(ctx context.Context, id protocol.SessionID, o SearchOpti
 			if spec.Limit = protocol.MaxMatches; o.Limit > 0 {
 				spec.Limit = min(o.Limit-found, protocol.MaxMatches)
 			}
-			s, err := ask[*api.SearchContent](ctx, c, &api.Search{SearchSpec: spec}, true)
+			s, err := ask[*api.SearchContent](ctx, c, &api.Search{SearchSpec: spec})
 			if err == nil && instance != "" && s.Instance != instance {
 				err = protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s was started again during the search", id))
 			}
@@ -66,7 +66,7 @@ func (c *Client) Search(ctx context.Context, id protocol.SessionID, o SearchOpti
 				return
 			}
 			if spec.Before != nil && s.Before >= *spec.Before {
-				yield(protocol.Match{}, failed(ErrDecode, fmt.Errorf("search does not get on from line %d", s.Before)))
+				yield(protocol.Match{}, failed(ErrDecode, fmt.Errorf("search makes no progress at line %d", s.Before)))
 				return
 			}
 			instance, spec.Before = s.Instance, &s.Before

@@ -10,18 +10,18 @@ import (
 	"holdfast/protocol/frame"
 )
 
-// inputBuffer keeps what was written and not yet acknowledged, so that it can
-// be sent again over another connection. It is guarded by the attachment's mu.
+// An inputBuffer holds the input that was written and not yet acknowledged, so that it can be
+// sent again over another connection. It is guarded by the attachment's mu.
 type inputBuffer struct {
 	data  []byte
-	base  uint64 // offset of data[0]: everything before was acknowledged
+	base  uint64 // offset of data[0]; all input before it was acknowledged
 	sent  uint64 // offset of the next byte to send on this connection
 	freed chan struct{}
 }
 
 func (b *inputBuffer) end() uint64 { return b.base + uint64(len(b.data)) }
 
-// accepted drops what was acknowledged.
+// accepted drops the input before offset, because the session has acknowledged it.
 func (b *inputBuffer) accepted(offset uint64) {
 	if offset <= b.base {
 		return
@@ -38,10 +38,10 @@ func (b *inputBuffer) accepted(offset uint64) {
 	}
 }
 
-// resume begins to send at offset, where the session left off. A fresh
-// attachment of a known writer begins there too. An offset before base is that
-// of a session which has forgotten this writer: what was acknowledged stays
-// typed, and the rest goes on under the new numbers.
+// resume sets the offset of the next byte to send to the offset that the session expects. A new
+// attachment of a known writer begins at that offset, too. If the offset is before base, the
+// session has forgotten this writer: the acknowledged input was typed already, and the
+// unacknowledged input continues under the new offsets.
 func (b *inputBuffer) resume(offset uint64, first bool) {
 	if first || offset < b.base {
 		b.base, b.sent = offset, offset
@@ -51,10 +51,10 @@ func (b *inputBuffer) resume(offset uint64, first bool) {
 	b.sent = max(b.base, min(offset, b.end()))
 }
 
-// settled reports whether everything written was acknowledged.
-func (b *inputBuffer) settled() bool { return len(b.data) == 0 }
+// isAcknowledged reports whether all written input was acknowledged.
+func (b *inputBuffer) isAcknowledged() bool { return len(b.data) == 0 }
 
-// next returns a copy of what is to be sent next, and its offset.
+// next returns a copy of the next bytes to send, and their offset.
 func (b *inputBuffer) next() ([]byte, uint64) {
 	from := b.sent - b.base
 	n := min(uint64(len(b.data))-from, frame.MaxData)
@@ -62,17 +62,17 @@ func (b *inputBuffer) next() ([]byte, uint64) {
 	return append([]byte(nil), b.data[from:from+n]...), b.sent - n
 }
 
-// Write types p. It returns when p is kept here and will arrive once, even if
-// the proxy is replaced meanwhile; it waits while too much is unacknowledged.
-// Errors: io.ErrClosedPipe after the session's or the attachment's end,
-// permission_denied for a read-only attachment.
+// Write sends p as input. It returns when p is in the buffer, from which each byte will arrive
+// once, even if the proxy is replaced meanwhile. It waits while too much input is unacknowledged.
+// Its errors are io.ErrClosedPipe after the end of the session or the attachment, and
+// permission_denied if the attachment is read-only.
 func (a *Attachment) Write(p []byte) (int, error) {
 	if a.spec.Mode == protocol.ModeReadOnly {
 		return 0, protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment does not type")
 	}
 	n := 0
 	for n < len(p) {
-		k, wait, err := a.keep(p[n:])
+		k, wait, err := a.buffer(p[n:])
 		n += k
 		if err != nil {
 			return n, err
@@ -90,8 +90,9 @@ func (a *Attachment) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// keep takes as much of p as the window allows, else returns what to wait for.
-func (a *Attachment) keep(p []byte) (int, <-chan struct{}, error) {
+// buffer appends as much of p to the input buffer as the window allows. If the window is full,
+// buffer returns a channel that is closed when it has room again.
+func (a *Attachment) buffer(p []byte) (int, <-chan struct{}, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ended || a.ctx.Err() != nil {
@@ -99,7 +100,7 @@ func (a *Attachment) keep(p []byte) (int, <-chan struct{}, error) {
 	}
 	n := min(len(p), inputWindow-len(a.in.data))
 	if len(a.in.data) == 0 {
-		a.asked = time.Now()
+		a.unackedSince = time.Now()
 	}
 	if n <= 0 {
 		if a.in.freed == nil {
@@ -111,8 +112,8 @@ func (a *Attachment) keep(p []byte) (int, <-chan struct{}, error) {
 	return n, nil, nil
 }
 
-// flush sends what this connection has not been sent yet. A connection that
-// breaks is resumed by run.
+// flush sends the input and settings that this connection does not have yet. If the connection
+// breaks, run connects again.
 func (a *Attachment) flush() {
 	a.sendMu.Lock()
 	defer a.sendMu.Unlock()
@@ -123,11 +124,11 @@ func (a *Attachment) flush() {
 			a.mu.Unlock()
 			return
 		}
-		size, looks := a.resize, a.appearance
+		size, appearance := a.resize, a.appearance
 		a.resize, a.appearance = nil, nil
 		p, offset := a.in.next()
 		a.mu.Unlock()
-		if !a.tell(conn, size, looks) {
+		if !a.sendTerminal(conn, size, appearance) {
 			return
 		}
 		if len(p) == 0 {
@@ -139,15 +140,15 @@ func (a *Attachment) flush() {
 	}
 }
 
-// tell sends what there is to say of the viewer's terminal. What could not be
-// sent is kept, unless there is a newer.
-func (a *Attachment) tell(conn *conn, size *protocol.Size, looks *protocol.Appearance) bool {
+// sendTerminal sends the size and the appearance of the viewer's terminal. A value that could not
+// be sent is kept, unless there is a newer one.
+func (a *Attachment) sendTerminal(conn *conn, size *protocol.Size, appearance *protocol.Appearance) bool {
 	n := uint32(number)
 	if size != nil && conn.send(api.Resize{Attachment: &n, Cols: size.Cols, Rows: size.Rows}) == nil {
 		size = nil
 	}
-	if looks != nil && size == nil && conn.send(api.Appearance{Attachment: n, Appearance: *looks}) == nil {
-		looks = nil
+	if appearance != nil && size == nil && conn.send(api.Appearance{Attachment: n, Appearance: *appearance}) == nil {
+		appearance = nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,73 +156,73 @@ func (a *Attachment) tell(conn *conn, size *protocol.Size, looks *protocol.Appea
 		a.resize = size
 	}
 	if a.appearance == nil {
-		a.appearance = looks
+		a.appearance = appearance
 	}
-	return size == nil && looks == nil
+	return size == nil && appearance == nil
 }
 
-// Resize tells this viewer's size, now or when there is a connection again.
+// Resize sets this viewer's size, and sends it now or when there is a connection again.
 func (a *Attachment) Resize(cols, rows int) error {
-	return a.say(func() {
+	return a.update(func() {
 		size := protocol.Size{Cols: cols, Rows: rows}
 		old, _ := a.spec.OwnSize()
-		now := size.Normalize()
-		a.reshaped = a.reshaped || a.spec.View == protocol.ViewOwn && now != old
-		a.spec.Cols, a.spec.Rows = now.Cols, now.Rows // of the next connection
+		normalized := size.Normalize()
+		a.needsSnapshot = a.needsSnapshot || a.spec.View == protocol.ViewOwn && normalized != old
+		a.spec.Cols, a.spec.Rows = normalized.Cols, normalized.Rows // for the next connection
 		a.resize = &size
 	})
 }
 
-// SetAppearance tells what this viewer's terminal looks like, now or when there
-// is a connection again. It takes the place of all that was told before.
-func (a *Attachment) SetAppearance(looks protocol.Appearance) error {
-	if err := looks.Validate(); err != nil {
+// SetAppearance sets the appearance of this viewer's terminal, and sends it now or when there is
+// a connection again. It replaces the whole earlier appearance.
+func (a *Attachment) SetAppearance(appearance protocol.Appearance) error {
+	if err := appearance.Validate(); err != nil {
 		return err
 	}
-	return a.say(func() { a.appearance, a.spec.Appearance = &looks, &looks })
+	return a.update(func() { a.appearance, a.spec.Appearance = &appearance, &appearance })
 }
 
-// say notes what to tell, with mu held, and sends it.
-func (a *Attachment) say(note func()) error {
+// update calls set while it holds a.mu, and then sends the changed values.
+func (a *Attachment) update(set func()) error {
 	a.mu.Lock()
 	if a.ended || a.ctx.Err() != nil {
 		a.mu.Unlock()
 		return io.ErrClosedPipe
 	}
-	note()
+	set()
 	a.mu.Unlock()
 	a.flush()
 	return nil
 }
 
-// Stalled returns for how long an answer has been outstanding: since the connection was
-// lost, or since something was typed or the last message came while input is not
-// acknowledged. 0 is a link of which nothing is expected, or that answers.
+// Stalled returns how long the proxy has owed an answer: since the connection was lost or, while
+// input is unacknowledged, since that input was written or the last frame came. It returns 0 if
+// no answer is due.
 func (a *Attachment) Stalled() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ended || a.ctx.Err() != nil || a.conn != nil && a.in.settled() {
+	if a.ended || a.ctx.Err() != nil || a.conn != nil && a.in.isAcknowledged() {
 		return 0
 	}
 	since := a.lost
 	if a.conn != nil {
-		since = a.asked
+		since = a.unackedSince
 	}
-	if a.heard.After(since) {
-		since = a.heard
+	if a.lastFrame.After(since) {
+		since = a.lastFrame
 	}
 	return time.Since(since)
 }
 
-// Repaint has the session send its screen anew, as after a lost connection: for a viewer
-// that has written something of its own over it.
+// Repaint requests a new snapshot of the screen, by reconnecting. A viewer should call it after
+// it has drawn over the screen.
 func (a *Attachment) Repaint() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.reshaped = true
+	a.needsSnapshot = true
 	if a.conn != nil {
 		_ = a.conn.Close() // run connects again
-	}
+	} // run connects again
 }
 
 // Interrupt sends SIGINT to the session's foreground process group.
@@ -229,13 +230,13 @@ func (a *Attachment) Interrupt(ctx context.Context) error {
 	return a.c.Interrupt(ctx, a.spec.SessionID)
 }
 
-// Flush waits until everything written has been accepted by the session.
+// Flush waits until the session has accepted all written input.
 func (a *Attachment) Flush(ctx context.Context) error {
 	for {
 		a.mu.Lock()
-		settled, ended := a.in.settled(), a.ended
+		isAcknowledged, ended := a.in.isAcknowledged(), a.ended
 		a.mu.Unlock()
-		if settled {
+		if isAcknowledged {
 			return nil
 		}
 		if ended || a.ctx.Err() != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"holdfast/protocol"
@@ -12,21 +13,22 @@ import (
 	"holdfast/shared/config"
 )
 
-// SpawnRequest says what to start and how. Rows and Cols of 0 are 24 and 80.
+// A SpawnRequest describes the session to start. If Rows and Cols are 0, the size is 24 rows and
+// 80 columns.
 type SpawnRequest struct {
-	ID protocol.SessionID // "" makes one
+	ID protocol.SessionID // "" lets the client choose an id
 	protocol.SpawnSpec
-	EarlyExit *time.Duration // how long to watch the child; nil is the proxy's 200 ms, 0 does not
-	// ShellIntegration has a shell (bash, zsh, fish) tell of its prompts and commands, by
-	// OSC 133. Other programs are started as they are.
+	EarlyExit *time.Duration // how long to watch the child for an early exit; nil means the proxy's 200 ms, 0 does not watch
+	// ShellIntegration makes bash, zsh and fish report their prompts and commands by OSC 133. It
+	// has no effect on other programs.
 	ShellIntegration bool
-	// Token, with an ID, makes the request repeatable by other clients, too: a session
-	// that was made with it is the answer, whatever else is asked for, and also when it
-	// has ended. "" makes one.
+	// Token and ID together let other clients repeat the request, too. If a session was made with
+	// the same token, it is the answer, even if the other fields differ or the session has ended.
+	// "" lets the client choose a token.
 	Token string
 }
 
-// Spawned is a new session.
+// Spawned describes a new session.
 type Spawned struct {
 	SessionID protocol.SessionID
 	PID       int
@@ -34,22 +36,21 @@ type Spawned struct {
 	Session   protocol.SessionInfo
 }
 
-// Spawn starts a session and checks that it lives. No Argv is the user's login shell, and
-// an empty one is refused. It may be repeated by the
-// client itself after a lost connection without a second session.
+// Spawn starts a session and checks that its program does not exit at once. If Argv is nil, the
+// program is the user's login shell; an empty Argv is an error. After a lost connection the
+// client repeats the request without starting a second session.
 //
-// Errors: exited_early, whose Exit says how (errors.As to *protocol.Error),
-// spawn_failed with its cause, session_exists, limit_exceeded, closed,
-// invalid_argument.
+// Its errors are exited_early, whose Exit holds the exit record (errors.As to *protocol.Error),
+// spawn_failed with its cause, session_exists, limit_exceeded, closed and invalid_argument.
 func (c *Client) Spawn(ctx context.Context, r SpawnRequest) (*Spawned, error) {
 	if r.Argv != nil && len(r.Argv) == 0 {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty; nil starts the login shell")
 	}
-	if r.Argv == nil { // on the wire nil and empty are alike
+	if r.Argv == nil { // the wire format does not distinguish nil from empty
 		r.Argv = []string{config.LoginShell(), "-l"}
 	}
 	if !r.Limits.IsZero() {
-		if err := c.knowsCages(ctx); err != nil {
+		if err := c.requireCages(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -62,9 +63,9 @@ func (c *Client) Spawn(ctx context.Context, r SpawnRequest) (*Spawned, error) {
 	})
 }
 
-// Reopen starts an exited session again under its id, as a new instance; what
-// change does not give is as it was. Errors are those of Spawn,
-// session_not_found and session_running.
+// Reopen starts an exited session again under its id, as a new instance. A field that change does
+// not set keeps its earlier value. The errors are those of Spawn, session_not_found and
+// session_running.
 func (c *Client) Reopen(ctx context.Context, id protocol.SessionID, change protocol.RespawnSpec, earlyExit *time.Duration) (*Spawned, error) {
 	return c.spawned(ctx, &api.Reopen{
 		SessionID: id, RespawnSpec: change, EarlyExitMS: millis(earlyExit), Token: protocol.NewToken(16),
@@ -72,7 +73,7 @@ func (c *Client) Reopen(ctx context.Context, id protocol.SessionID, change proto
 }
 
 func (c *Client) spawned(ctx context.Context, m request) (*Spawned, error) {
-	s, err := ask[*api.Spawned](ctx, c, m, true)
+	s, err := ask[*api.Spawned](ctx, c, m)
 	if err != nil {
 		return nil, err
 	}
@@ -87,18 +88,30 @@ func millis(d *time.Duration) *int64 {
 	return &ms
 }
 
-// List returns what is known of every session, or of those of one originator.
+// List returns the state of every session or, if originator is not empty, of the sessions of that
+// originator.
 func (c *Client) List(ctx context.Context, originator string) ([]protocol.SessionInfo, error) {
+	return c.ListBy(ctx, ListFilter{Originator: originator})
+}
+
+// A ListFilter selects sessions. Its zero value selects all.
+type ListFilter struct {
+	Originator string            // if it is not empty, sessions of this originator
+	Labels     map[string]string // sessions that have all of these labels with these values
+}
+
+// ListBy returns the state of the sessions that f selects.
+func (c *Client) ListBy(ctx context.Context, f ListFilter) ([]protocol.SessionInfo, error) {
 	var all []protocol.SessionInfo
 	var id string
 	var wrong error
-	err := c.call(ctx, &api.List{Originator: originator}, true, func(m protocol.Message) bool {
+	err := c.call(ctx, &api.List{Originator: f.Originator, Labels: f.Labels}, func(m protocol.Message) bool {
 		part, ok := m.(*api.Sessions)
 		if !ok {
 			wrong = failed(ErrDecode, fmt.Errorf("list answered by %s", m.MessageType()))
 			return false
 		}
-		if part.ID() != id { // asked again: begin anew
+		if part.ID() != id { // the request was repeated, so the list begins anew
 			all, id = nil, part.ID()
 		}
 		all = append(all, part.Sessions...)
@@ -107,33 +120,33 @@ func (c *Client) List(ctx context.Context, originator string) ([]protocol.Sessio
 	if err = cmp.Or(err, wrong); err != nil {
 		return nil, err
 	}
-	return all, nil
+	// A proxy that does not know labels in list answers with all sessions.
+	return slices.DeleteFunc(all, func(s protocol.SessionInfo) bool { return !protocol.HasLabels(s.Labels, f.Labels) }), nil
 }
 
-// SessionInfo returns what is known of one session. Its ExitCode is nil until
-// the session has exited.
+// SessionInfo returns the state of one session. ExitCode is nil until the session has exited.
 func (c *Client) SessionInfo(ctx context.Context, id protocol.SessionID) (*protocol.SessionInfo, error) {
-	s, err := ask[*api.Session](ctx, c, &api.Info{SessionID: id}, true)
+	s, err := ask[*api.Session](ctx, c, &api.Info{SessionID: id})
 	if err != nil {
 		return nil, err
 	}
 	return &s.Session, nil
 }
 
-// Output returns the bytes a session printed, as far as they are kept, and the
-// offset of the first.
+// Output returns the bytes of a session's output that its ring still holds, and the offset of the
+// first one.
 func (c *Client) Output(ctx context.Context, id protocol.SessionID) (data []byte, offset uint64, err error) {
 	first, life := true, protocol.Instance("")
 	for next := uint64(0); ; {
-		part, err := ask[*api.ScrollbackData](ctx, c, &api.Scrollback{SessionID: id, Offset: next}, true)
+		part, err := ask[*api.ScrollbackData](ctx, c, &api.Scrollback{SessionID: id, Offset: next})
 		if err != nil {
 			return nil, 0, err
 		}
-		if !first && part.Instance != life { // reopened between two parts: begin anew
+		if !first && part.Instance != life { // the session was reopened between two parts: begin anew
 			first, next = true, 0
 			continue
 		}
-		if first || part.Offset != next { // overtaken between two parts: begin anew there
+		if first || part.Offset != next { // the ring has overwritten the next part: begin anew at the oldest byte
 			data, offset, first, life = nil, part.Offset, false, part.Instance
 		}
 		data = append(data, part.Data...)
@@ -144,33 +157,32 @@ func (c *Client) Output(ctx context.Context, id protocol.SessionID) (data []byte
 	}
 }
 
-// ScreenOptions say what of a screen to return. The zero value is what it
-// shows, as text.
+// ScreenOptions select parts of a screen. The zero value selects the screen's content as text.
 type ScreenOptions struct {
-	Format     protocol.ScreenFormat // "" is text
-	Lines      int                   // only the last so many; without Scrollback also from above the screen
-	Scrollback int                   // so many lines above the screen, too; protocol.AllScrollback is all
-	Skip       int                   // of these, without the last so many
+	Format     protocol.ScreenFormat // "" means text
+	Lines      int                   // only the last Lines lines; without Scrollback also from above the screen
+	Scrollback int                   // number of lines above the screen to add; protocol.AllScrollback means all
+	Skip       int                   // number of lines to leave out at the end of these
 	NonEmpty   bool                  // only lines that are not blank
-	Cols, Rows int                   // as on a terminal of that size; 0 is the session's
+	Cols, Rows int                   // size of the terminal on which the lines are laid out; 0 means the session's size
 }
 
-// Screen returns what a session's screen shows, or its last lines, also after
-// the session's end. What does not fit into one answer is left out at the
-// beginning; then it is Truncated.
+// Screen returns the content of a session's screen, or its last lines. It also works after the
+// session's end. If the content does not fit into one answer, its beginning is left out, and
+// Truncated is true.
 func (c *Client) Screen(ctx context.Context, id protocol.SessionID, o ScreenOptions) (*protocol.ScreenContent, error) {
 	s, err := ask[*api.ScreenContent](ctx, c, &api.Screen{ScreenSpec: protocol.ScreenSpec{
 		SessionID: id, Format: o.Format, Lines: o.Lines, Scrollback: o.Scrollback, Skip: o.Skip, NonEmpty: o.NonEmpty,
 		Cols: o.Cols, Rows: o.Rows,
-	}}, true)
+	}})
 	if err != nil {
 		return nil, err
 	}
 	return &s.ScreenContent, nil
 }
 
-// Scrollback returns the lines of text above a session's screen and on it, as
-// far as they are kept.
+// Scrollback returns the lines of text above a session's screen and on it that the session still
+// holds.
 func (c *Client) Scrollback(ctx context.Context, id protocol.SessionID) ([]string, error) {
 	var all []string // newest part first
 	for {
@@ -185,29 +197,29 @@ func (c *Client) Scrollback(ctx context.Context, id protocol.SessionID) ([]strin
 	}
 }
 
-// Resize changes a session's size once, whatever its policy; zeroes mean 80 and
-// 24, each on its own.
+// Resize changes a session's size once, independent of its size policy. If cols is 0, it is 80;
+// if rows is 0, it is 24.
 func (c *Client) Resize(ctx context.Context, id protocol.SessionID, cols, rows int) error {
-	return c.ok(ctx, &api.Resize{SessionID: id, Cols: cols, Rows: rows}, true)
+	return c.ok(ctx, &api.Resize{SessionID: id, Cols: cols, Rows: rows})
 }
 
-// SetSizePolicy changes whose size a session has. A fixed one may be given
-// columns and rows; 0 leaves them as they are.
+// SetSizePolicy changes the policy that determines a session's size. With the policy fixed, cols
+// and rows set the size; 0 leaves a dimension unchanged.
 func (c *Client) SetSizePolicy(ctx context.Context, id protocol.SessionID, policy protocol.SizePolicy, cols, rows int) error {
-	return c.ok(ctx, &api.SizePolicy{SessionID: id, Policy: policy, Cols: cols, Rows: rows}, true)
+	return c.ok(ctx, &api.SizePolicy{SessionID: id, Policy: policy, Cols: cols, Rows: rows})
 }
 
-// Clear forgets the lines above a session's screen, for all viewers. With screen it also
-// forgets those on it, but the row with the cursor, which moves to the top. Errors:
-// unsupported if the proxy or the supervisor is older.
+// Clear deletes the lines above a session's screen, for all viewers. If screen is true, it also
+// deletes the lines on the screen except the row with the cursor, which moves to the top. It
+// returns unsupported if the proxy or the supervisor is too old.
 func (c *Client) Clear(ctx context.Context, id protocol.SessionID, screen bool) error {
-	return c.ok(ctx, &api.Clear{SessionID: id, Screen: screen}, true)
+	return c.ok(ctx, &api.Clear{SessionID: id, Screen: screen})
 }
 
-// Rename says what a session is called from now on, for all who see it; "" takes that
-// away. It returns the session as it is then.
+// Rename sets the title of a session for all viewers; "" removes the title. It returns the
+// changed session.
 func (c *Client) Rename(ctx context.Context, id protocol.SessionID, title string) (*protocol.SessionInfo, error) {
-	s, err := ask[*api.Session](ctx, c, &api.Rename{SessionID: id, Title: title}, true)
+	s, err := ask[*api.Session](ctx, c, &api.Rename{SessionID: id, Title: title})
 	if err != nil {
 		return nil, err
 	}
@@ -216,87 +228,88 @@ func (c *Client) Rename(ctx context.Context, id protocol.SessionID, title string
 
 // Interrupt sends SIGINT to a session's foreground process group.
 func (c *Client) Interrupt(ctx context.Context, id protocol.SessionID) error {
-	return c.ok(ctx, &api.Interrupt{SessionID: id}, false)
+	return c.ok(ctx, &api.Interrupt{SessionID: id})
 }
 
-// Signal sends a signal ("SIGUSR1", "USR1" or a number) to a session's process
-// groups and nothing else.
+// Signal sends a signal ("SIGUSR1", "USR1" or a number) to a session's process groups.
 func (c *Client) Signal(ctx context.Context, id protocol.SessionID, signal string) error {
-	return c.ok(ctx, &api.Signal{SessionID: id, Signal: signal}, false)
+	return c.ok(ctx, &api.Signal{SessionID: id, Signal: signal})
 }
 
-// End says how to end a session. The zero value: SIGHUP, 250 ms, SIGKILL,
-// because the user asked for it.
+// An End describes how to end a session. The zero value sends SIGHUP, waits 250 ms, sends
+// SIGKILL, and gives the reason that the user asked for it.
 type End struct {
 	Grace      *time.Duration
 	SoftSignal string
 	Reason     protocol.Reason
-	All        bool // everything in the session's cage, also what has left its terminal
+	All        bool // also end processes of the session's cage that have left its terminal
 }
 
-// Terminate begins a session's end and returns when that is scheduled; Wait
-// tells how it came. A session that has ended is session_exited. With All, one without
-// a cage is unsupported.
+// Terminate begins the end of a session and returns when the end is scheduled; Wait returns how
+// the session ended. If the session has ended already, the error is session_exited. If All is set
+// and the session has no cage, the error is unsupported. If the connection breaks before the answer,
+// the error matches ErrIO; Terminate is not repeated, because the session may have been reopened
+// meanwhile.
 func (c *Client) Terminate(ctx context.Context, id protocol.SessionID, e End) error {
 	if e.All {
-		if err := c.knowsCages(ctx); err != nil {
+		if err := c.requireCages(ctx); err != nil {
 			return err
 		}
 	}
-	return c.ok(ctx, &api.Terminate{SessionID: id, GraceMS: millis(e.Grace), SoftSignal: e.SoftSignal, Reason: e.Reason, All: e.All}, true)
+	return c.ok(ctx, &api.Terminate{SessionID: id, GraceMS: millis(e.Grace), SoftSignal: e.SoftSignal, Reason: e.Reason, All: e.All})
 }
 
-// Limit changes limits of a session that runs, and returns the session as it is then.
-// Errors: unsupported if it has no cage, or the system cannot set them.
+// Limit changes the limits of a running session, and returns the changed session. The error is
+// unsupported if the session has no cage, or if the system cannot set these limits.
 func (c *Client) Limit(ctx context.Context, id protocol.SessionID, l protocol.Limits) (*protocol.SessionInfo, error) {
-	s, err := ask[*api.Session](ctx, c, &api.Limit{SessionID: id, Limits: l}, true)
+	s, err := ask[*api.Session](ctx, c, &api.Limit{SessionID: id, Limits: l})
 	if err != nil {
 		return nil, err
 	}
 	return &s.Session, nil
 }
 
-// Freeze stops all processes of a session. Errors: unsupported if it has no cage.
+// Freeze stops all processes of a session. The error is unsupported if the session has no cage.
 func (c *Client) Freeze(ctx context.Context, id protocol.SessionID) error {
-	return c.ok(ctx, &api.Freeze{SessionID: id, Frozen: true}, true)
+	return c.ok(ctx, &api.Freeze{SessionID: id, Frozen: true})
 }
 
-// Thaw has all processes of a frozen session run on.
+// Thaw lets all processes of a frozen session continue.
 func (c *Client) Thaw(ctx context.Context, id protocol.SessionID) error {
-	return c.ok(ctx, &api.Freeze{SessionID: id}, true)
+	return c.ok(ctx, &api.Freeze{SessionID: id})
 }
 
-// knowsCages returns unsupported of a proxy that would skip what is said of cages.
-func (c *Client) knowsCages(ctx context.Context) error {
+// requireCages returns unsupported if the proxy would ignore the fields about cages.
+func (c *Client) requireCages(ctx context.Context) error {
 	conn, err := c.connection(ctx)
 	if err != nil || conn.welcome.Capabilities.Has(protocol.CapCage) {
 		return err
 	}
-	return protocol.Errorf(protocol.CodeUnsupported, "this proxy knows no limits and no cages; replace it (proxy --handoff)")
+	return protocol.Errorf(protocol.CodeUnsupported, "this proxy is too old for limits and cages: replace it with proxy --handoff")
 }
 
-// ForgetFailed removes a life of a session that failed right after a Reopen: the life in
-// whose place it came is there again, with its exit record, if that is kept still. An older
-// proxy or supervisor removes the session.
+// ForgetFailed removes an instance of a session that failed right after a Reopen. The instance
+// before it is restored with its exit record, if that record still exists. An older proxy or
+// supervisor removes the whole session.
 func (c *Client) ForgetFailed(ctx context.Context, id protocol.SessionID, instance protocol.Instance) error {
-	return c.ok(ctx, &api.Forget{SessionID: id, Instance: instance, Restore: true}, false)
+	return c.ok(ctx, &api.Forget{SessionID: id, Instance: instance, Restore: true})
 }
 
 // Forget removes an exited session.
 func (c *Client) Forget(ctx context.Context, id protocol.SessionID) error {
-	return c.ok(ctx, &api.Forget{SessionID: id}, false)
+	return c.ok(ctx, &api.Forget{SessionID: id})
 }
 
-func (c *Client) ok(ctx context.Context, m request, again bool) error {
-	_, err := ask[*api.OK](ctx, c, m, again)
+func (c *Client) ok(ctx context.Context, m request) error {
+	_, err := ask[*api.OK](ctx, c, m)
 	return err
 }
 
-// Wait returns a session's exit record once it has exited, or timeout; a
-// negative timeout waits until ctx is done.
+// Wait returns a session's exit record when the session has exited, or the error timeout. If
+// timeout is negative, Wait waits until ctx is done.
 func (c *Client) Wait(ctx context.Context, id protocol.SessionID, timeout time.Duration) (*protocol.ExitRecord, error) {
 	w, err := waitFor(ctx, c, timeout, func(ms *int64) (*api.Waited, error) {
-		return ask[*api.Waited](ctx, c, &api.Wait{SessionID: id, TimeoutMS: ms}, false)
+		return ask[*api.Waited](ctx, c, &api.Wait{SessionID: id, TimeoutMS: ms})
 	})
 	if err != nil {
 		return nil, err
@@ -304,16 +317,16 @@ func (c *Client) Wait(ctx context.Context, id protocol.SessionID, timeout time.D
 	return &w.Exit, nil
 }
 
-// Type types into a session without an attachment, exactly once, and returns
-// when all of it was accepted. Where the terminal will cut a line of it the error
-// is line_too_long: all of it was accepted then, too.
+// Type sends input to a session without an attachment, exactly once, and returns when the session
+// has accepted all of it. If the terminal will cut a line of the input, the error is
+// line_too_long; in that case, too, all of the input was accepted.
 func (c *Client) Type(ctx context.Context, id protocol.SessionID, data []byte) error {
 	const atOnce = 256 << 10
 	writer := protocol.NewToken(8)
 	var warned error
 	for offset := 0; offset < len(data); {
 		part := data[offset:min(len(data), offset+atOnce)]
-		a, err := ask[*api.Accepted](ctx, c, &api.Input{SessionID: id, Data: part, Writer: writer, Offset: uint64(offset)}, true)
+		a, err := ask[*api.Accepted](ctx, c, &api.Input{SessionID: id, Data: part, Writer: writer, Offset: uint64(offset)})
 		if err == nil {
 			offset = int(a.Offset)
 			continue
@@ -331,15 +344,15 @@ func (c *Client) Type(ctx context.Context, id protocol.SessionID, data []byte) e
 		if offset, err = acceptedBy(err, offset); err != nil {
 			return err
 		}
-		if err := pause(ctx, backoffMax/10); err != nil { // the child does not read as fast as we type
+		if err := pause(ctx, backoffMax/10); err != nil { // the child reads more slowly than the input comes
 			return err
 		}
 	}
 	return warned
 }
 
-// acceptedBy returns the offset from an error that says how far input was
-// taken, or the error.
+// acceptedBy returns the offset of the input that was accepted, if err allows the input to
+// continue, or returns err.
 func acceptedBy(err error, offset int) (int, error) {
 	if e := protocol.AsError(err); e.Code == protocol.CodeInputFull && e.Offset != nil {
 		return int(*e.Offset), nil
@@ -350,8 +363,7 @@ func acceptedBy(err error, offset int) (int, error) {
 	return offset, err
 }
 
-// lost reports whether err says that the answer is unknown, and may be had
-// later.
+// lost reports whether err means that the answer is unknown and may come after a repetition.
 func lost(err error) bool {
 	e := protocol.AsError(err)
 	return e.Code == protocol.CodeSupervisorUnreachable && e.Retryable || errors.Is(err, ErrIO)
@@ -366,27 +378,27 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Status is the state of both processes; Supervisor is nil where the proxy
-// cannot reach it.
+// Status is the state of the proxy and of its supervisor. Supervisor is nil if the proxy cannot
+// reach the supervisor.
 type Status struct {
 	Proxy      protocol.ProcessStatus  `json:"proxy"`
 	Supervisor *protocol.ProcessStatus `json:"supervisor"`
-	Web        string                  `json:"web,omitempty"` // where WebSockets are served over TCP, if they are
+	Web        string                  `json:"web,omitempty"` // address of the WebSockets on TCP; empty if there are none
 }
 
-// Status returns the state of both processes.
+// Status returns the state of the proxy and of its supervisor.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
-	s, err := ask[*api.StatusReport](ctx, c, &api.Status{}, true)
+	s, err := ask[*api.StatusReport](ctx, c, &api.Status{})
 	if err != nil {
 		return nil, err
 	}
 	return &Status{Proxy: s.Proxy, Supervisor: s.Supervisor, Web: s.Web}, nil
 }
 
-// Ticket returns a ticket for one WebSocket connection: to one session's raw
-// bytes, or for "" to the api.
+// Ticket returns a ticket for one WebSocket: for the raw bytes of the session id, or for the api
+// if id is "".
 func (c *Client) Ticket(ctx context.Context, id protocol.SessionID) (string, error) {
-	t, err := ask[*api.TicketIssued](ctx, c, &api.Ticket{SessionID: id}, true)
+	t, err := ask[*api.TicketIssued](ctx, c, &api.Ticket{SessionID: id})
 	if err != nil {
 		return "", err
 	}

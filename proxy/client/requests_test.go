@@ -64,6 +64,53 @@ func TestSpawnIsRepeated(t *testing.T) {
 	}
 }
 
+// TestRepeats checks that a request whose answer was lost is repeated only if the table of requests
+// permits it.
+func TestRepeats(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		call     func(*Client) error
+		repeated bool
+	}{
+		{"rename", func(c *Client) error { _, err := c.Rename(t.Context(), "s", "x"); return err }, true},
+		{"freeze", func(c *Client) error { return c.Freeze(t.Context(), "s") }, true},
+		{"terminate", func(c *Client) error { return c.Terminate(t.Context(), "s", End{}) }, false},
+		{"forget", func(c *Client) error { return c.Forget(t.Context(), "s") }, false},
+		{"forget", func(c *Client) error { return c.ForgetFailed(t.Context(), "s", "i") }, false},
+		{"signal", func(c *Client) error { return c.Signal(t.Context(), "s", "USR1") }, false},
+	} {
+		f, c, p := dialed(t)
+		wait := startErr(t, func() error { return tt.call(c) })
+		equal(t, "first", p.next().MessageType(), tt.name)
+		_ = p.Close()
+		if !tt.repeated {
+			wantErr(t, tt.name, wait(), ErrIO)
+			continue
+		}
+		equal(t, "second", f.accept().next().MessageType(), tt.name)
+	}
+}
+
+// A deaf connection accepts no bytes, and ends when it is written to.
+type deaf struct{ net.Conn }
+
+func (d deaf) Write([]byte) (int, error) { return 0, errors.Join(io.ErrClosedPipe, d.Conn.Close()) }
+
+// TestUnsentIsSent checks that a request that could not be sent is sent on the next connection, also
+// if it must not be repeated.
+func TestUnsentIsSent(t *testing.T) {
+	f, c, _ := dialed(t)
+	c.mu.Lock()
+	c.conn.Conn = deaf{c.conn.Conn}
+	c.mu.Unlock()
+	wait := startErr(t, func() error { return c.Signal(t.Context(), "s", "USR1") })
+	p := f.accept()
+	p.answer(want[*api.Signal](p), &api.OK{})
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A list comes in parts, and begins anew where the connection is lost between
 // two of them.
 //
@@ -89,6 +136,20 @@ func TestList(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "list", got, []protocol.SessionInfo{a, b, d})
+
+	labels := map[string]string{"team": "core"}
+	a.Labels = map[string]string{"team": "core", "title": "A"}
+	b.Labels = map[string]string{"team": "web"}
+	wait = start(t, func() ([]protocol.SessionInfo, error) {
+		return c.ListBy(t.Context(), ListFilter{Originator: "me", Labels: labels})
+	})
+	m = want[*api.List](p)
+	equal(t, "list", *m, api.List{Request: m.Request, Originator: "me", Labels: labels})
+	p.answer(m, &api.Sessions{Sessions: []protocol.SessionInfo{a, b, d}}) // as an older proxy does
+	if got, err = wait(); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "list by labels", got, []protocol.SessionInfo{a})
 
 	wait = start(t, func() ([]protocol.SessionInfo, error) { return c.List(t.Context(), "") })
 	p.answer(want[*api.List](p), &api.OK{})

@@ -8,11 +8,11 @@ import (
 	"holdfast/protocol/api"
 )
 
-// Share returns a link by which a browser can look at a session, and do nothing
-// else, and until when it is good. A ttl of 0 is an hour; at most it is 30 days.
-// Errors: unsupported where the proxy serves no web page.
+// Share returns a link with which a browser can view a session read-only, and the time when the
+// link expires. If ttl is 0, the link is valid for an hour; ttl may be at most 30 days. The error
+// is unsupported if the proxy does not serve the web page.
 func (c *Client) Share(ctx context.Context, id protocol.SessionID, ttl time.Duration) (url string, expires time.Time, err error) {
-	m, err := ask[*api.Shared](ctx, c, &api.Share{SessionID: id, TTLMS: ttl.Milliseconds()}, true)
+	m, err := ask[*api.Shared](ctx, c, &api.Share{SessionID: id, TTLMS: ttl.Milliseconds()})
 	if err != nil {
 		return "", time.Time{}, err
 	}

@@ -10,24 +10,24 @@ import (
 	"holdfast/protocol/api"
 )
 
-// pasteAtOnce is how much of a text is one paste, in bytes.
+// pasteAtOnce is the largest number of bytes in one paste.
 const pasteAtOnce = 256 << 10
 
-// Paste pastes text into a session, exactly once: line ends are sent as Enter is, and the
-// text is framed where the program has asked for that. It returns when all was accepted;
-// what is longer than 256 KiB comes as several pastes, each of whole lines where they are
-// shorter than that.
+// Paste pastes text into a session, exactly once. Line ends are sent as Enter, and the text is
+// bracketed if the program has enabled bracketed paste. Paste returns when the session has
+// accepted all of it. A text longer than 256 KiB is sent as several pastes, each of which ends at
+// a line end unless a line is longer than that.
 //
-// Errors: those of Type, and unsupported where the proxy or its supervisor is too old;
-// then nothing was typed.
+// The errors are those of Type, and unsupported if the proxy or its supervisor is too old; no
+// input was sent in that case.
 func (c *Client) Paste(ctx context.Context, id protocol.SessionID, text []byte) error {
-	if err := c.automation(ctx, id); err != nil {
+	if err := c.requireAutomation(ctx, id); err != nil {
 		return err
 	}
 	writer := protocol.NewToken(8)
 	var warned error
 	for offset := 0; offset < len(text); {
-		part := pasted(text[offset:])
+		part := nextPaste(text[offset:])
 		err := c.typeWhole(ctx, &api.Input{SessionID: id, Data: part, Writer: writer, Offset: uint64(offset), Paste: true})
 		if err != nil && protocol.CodeOf(err) != protocol.CodeLineTooLong {
 			return err
@@ -38,8 +38,8 @@ func (c *Client) Paste(ctx context.Context, id protocol.SessionID, text []byte) 
 	return warned
 }
 
-// pasted is what of a text is pasted next.
-func pasted(text []byte) []byte {
+// nextPaste returns the part of a text that is pasted next.
+func nextPaste(text []byte) []byte {
 	if len(text) <= pasteAtOnce {
 		return text
 	}
@@ -47,19 +47,19 @@ func pasted(text []byte) []byte {
 	if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
 		return part[:i+1]
 	}
-	n := len(part) - 1 // what may be half of a line end or a character stays for the next
+	n := len(part) - 1 // the last bytes may be half of a line end or of a character, and belong to the next paste
 	for n > len(part)-utf8.UTFMax && !utf8.RuneStart(part[n]) {
 		n--
 	}
 	return part[:n]
 }
 
-// Keys presses keys in a session, exactly once, by name: Enter, C-c, F1 (see SPEC.md),
-// as the modes of its terminal have them.
+// Keys presses keys in a session, exactly once. Keys have names: Enter, C-c, F1 (see SPEC.md).
+// The modes of the session's terminal determine their bytes.
 //
-// Errors: those of Paste, and invalid_argument for what is no key.
+// The errors are those of Paste, and invalid_argument if a name is unknown.
 func (c *Client) Keys(ctx context.Context, id protocol.SessionID, keys ...string) error {
-	if err := c.automation(ctx, id); err != nil {
+	if err := c.requireAutomation(ctx, id); err != nil {
 		return err
 	}
 	writer := protocol.NewToken(8)
@@ -73,22 +73,24 @@ func (c *Client) Keys(ctx context.Context, id protocol.SessionID, keys ...string
 	return nil
 }
 
-// typeWhole makes a request that is taken whole or not at all, until it is.
+// typeWhole repeats a request until it is accepted; the session accepts such a request as a whole
+// or not at all.
 func (c *Client) typeWhole(ctx context.Context, m *api.Input) error {
 	for {
-		_, err := ask[*api.Accepted](ctx, c, m, true)
+		_, err := ask[*api.Accepted](ctx, c, m)
 		if err == nil || protocol.CodeOf(err) != protocol.CodeInputFull && !lost(err) || c.isClosed() {
 			return err
 		}
-		if err := pause(ctx, backoffMax/10); err != nil { // the child does not read as fast as we type
+		if err := pause(ctx, backoffMax/10); err != nil { // the child reads more slowly than the input comes
 			return err
 		}
 	}
 }
 
-// automation returns unsupported where keys and pastes would be taken for something else.
-// A proxy that has no supervisor yet does not say what that knows; it can be asked.
-func (c *Client) automation(ctx context.Context, id protocol.SessionID) error {
+// requireAutomation returns unsupported if the proxy or its supervisor would misunderstand keys
+// and pastes. A proxy that has no supervisor yet does not know the supervisor's capabilities, so
+// Mark is tried instead.
+func (c *Client) requireAutomation(ctx context.Context, id protocol.SessionID) error {
 	conn, err := c.connection(ctx)
 	if err != nil || conn.welcome.Capabilities.Has(protocol.CapAutomation) {
 		return err

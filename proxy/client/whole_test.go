@@ -71,7 +71,7 @@ func TestPasteInParts(t *testing.T) {
 	} {
 		var got []byte
 		for rest := []byte(text); len(rest) > 0; {
-			part := pasted(rest)
+			part := nextPaste(rest)
 			rest = rest[len(part):]
 			got = append(got, part...)
 			if len(part) == 0 || len(part) > pasteAtOnce || len(rest) > 0 && (rest[0] == '\n' || rest[0] == "世"[1] || rest[0] == "世"[2]) {

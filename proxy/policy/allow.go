@@ -6,15 +6,14 @@ import (
 	"strconv"
 )
 
-// Allow is the policy of a proxy without another: whoever is this user, or has
-// the proxy's token, may do everything, and every task exists, in the home
-// directory.
+// Allow is the policy of a proxy that has no other policy. A client of this user, or with the
+// proxy's token, may do everything. Every task exists, in the home directory.
 type Allow struct{}
 
-// Authenticate implements Policy. A token is not its business: the proxy's own
-// proves the uid before a policy is asked.
+// Authenticate implements Policy. It does not look at a token, because the proxy checks its own
+// token and sets the uid before it asks a policy.
 func (Allow) Authenticate(_ context.Context, c Credentials) (Principal, error) {
-	// Where there are no uids (-1), whoever was vouched for is this user.
+	// On systems without user ids (-1), each client that the transport has accepted is this user.
 	if own := os.Getuid(); c.UID < 0 || own >= 0 && c.UID != own {
 		return Principal{}, Refuse(CodeUnauthorized, "this is not the user's own client")
 	}

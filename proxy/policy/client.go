@@ -15,12 +15,12 @@ import (
 	"holdfast/proxy/policy/policypb"
 )
 
-// client asks a policy that is another program.
+// A client asks a policy that runs as another program.
 //
-// Text in gRPC is UTF-8, and a client of the proxy may say other bytes. That is
-// no fault of the policy: such a question is refused here without asking, and
-// not asked with the bytes replaced, since the policy would decide about another
-// name than what is then used. An event is told with the bytes replaced.
+// Text in gRPC must be UTF-8, but a client of the proxy may send other bytes. That is no failure
+// of the policy, so such a question is refused without asking. The bytes must not be replaced,
+// because the policy would then decide about another name than the one that is used afterwards.
+// In an event they are replaced.
 type client struct{ rpc policypb.PolicyClient }
 
 // Authenticate implements Policy.
@@ -28,8 +28,8 @@ func (c *client) Authenticate(ctx context.Context, cr Credentials) (Principal, e
 	q := &policypb.AuthenticateRequest{
 		Token: cr.Token, Transport: cr.Transport, Uid: int64(cr.UID), Pid: int64(cr.PID), Client: cr.Client,
 	}
-	if why := unsendable(q); why != "" {
-		return Principal{}, Refuse(CodeUnauthorized, why)
+	if reason := unsendable(q); reason != "" {
+		return Principal{}, Refuse(CodeUnauthorized, reason)
 	}
 	a, err := c.rpc.Authenticate(ctx, q)
 	switch {
@@ -48,8 +48,8 @@ func (c *client) ResolveTask(ctx context.Context, r TaskRequest) (Task, error) {
 	q := &policypb.ResolveTaskRequest{
 		Principal: toPrincipal(r.Principal), TaskId: r.TaskID, WorkspaceId: r.WorkspaceID, UserId: r.UserID,
 	}
-	if why := unsendable(q); why != "" {
-		return Task{}, Refuse(CodeTaskNotFound, why)
+	if reason := unsendable(q); reason != "" {
+		return Task{}, Refuse(CodeTaskNotFound, reason)
 	}
 	a, err := c.rpc.ResolveTask(ctx, q)
 	switch {
@@ -66,8 +66,8 @@ func (c *client) Authorize(ctx context.Context, x Access) error {
 	q := &policypb.AuthorizeRequest{
 		Principal: toPrincipal(x.Principal), Verb: string(x.Verb), SessionId: x.SessionID, Labels: x.Labels, Argv: x.Argv, WorkDir: x.WorkDir,
 	}
-	if why := unsendable(q); why != "" {
-		return Refuse(CodePermissionDenied, why)
+	if reason := unsendable(q); reason != "" {
+		return Refuse(CodePermissionDenied, reason)
 	}
 	a, err := c.rpc.Authorize(ctx, q)
 	switch {
@@ -82,7 +82,7 @@ func (c *client) Authorize(ctx context.Context, x Access) error {
 // Observe implements Policy.
 func (c *client) Observe(ctx context.Context, e Event) error {
 	q := toEvent(e)
-	if proto.Size(q) > MaxMessageBytes { // an audit had rather have the rest than nothing
+	if proto.Size(q) > MaxMessageBytes { // an incomplete event is better for an audit than none
 		q.Labels = nil
 	}
 	if _, err := c.rpc.Observe(ctx, q); err != nil {
@@ -91,9 +91,9 @@ func (c *client) Observe(ctx context.Context, e Event) error {
 	return nil
 }
 
-// unsendable says why a question cannot be asked, or "". All but the size is
-// what the runtime would find out when it sends it, as an error like that of a
-// policy that does not work.
+// unsendable returns the reason why a question cannot be sent, or "". The gRPC runtime would find
+// text that is not UTF-8 as well, but its error would look like that of a policy that does not
+// work.
 func unsendable(q proto.Message) string {
 	b, err := proto.Marshal(q)
 	switch {
@@ -105,24 +105,24 @@ func unsendable(q proto.Message) string {
 	return ""
 }
 
-// failed wraps what went wrong, so that a caller who gave up finds its own reason.
-func failed(ctx context.Context, what string, err error) error {
+// failed wraps the error of a call. If the caller's context has ended, the error matches the
+// context's error.
+func failed(ctx context.Context, question string, err error) error {
 	switch status.Code(err) {
 	case codes.Canceled:
 		err = cmp.Or(ctx.Err(), err)
-	case codes.DeadlineExceeded: // the far side's clock may tell sooner than ctx does
+	case codes.DeadlineExceeded: // the policy's timer may fire before the timer of ctx
 		if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
 			err = context.DeadlineExceeded
 		}
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("%s: %w", question, err)
 }
 
-// refused returns a refusal as such, if its code is one of those that the
-// question may be answered with.
-func refused(what string, r *policypb.Refusal, may ...string) error {
-	if !slices.Contains(may, r.Code) {
-		return fmt.Errorf("%s: the refusal's code is %.80q, and may be %s", what, r.Code, strings.Join(may, ", "))
+// refused returns the policy's refusal, or another error if its code is not one of allowed.
+func refused(question string, r *policypb.Refusal, allowed ...string) error {
+	if !slices.Contains(allowed, r.Code) {
+		return fmt.Errorf("%s: the refusal's code is %.80q, but must be one of %s", question, r.Code, strings.Join(allowed, ", "))
 	}
 	return Refuse(r.Code, r.Message)
 }

@@ -7,7 +7,7 @@ import (
 	"holdfast/proxy/policy/policypb"
 )
 
-// What is empty is nil on the far side: the wire does not tell them apart.
+// An empty slice or map arrives as nil, because the wire format does not distinguish them.
 
 func toPrincipal(p Principal) *policypb.Principal {
 	return &policypb.Principal{User: p.User, Workspace: p.Workspace, Roles: p.Roles, All: p.All}
@@ -29,7 +29,7 @@ func fromTask(t *policypb.ResolveTaskResponse) Task {
 	}
 }
 
-// toEvent replaces what is not UTF-8 by U+FFFD.
+// toEvent converts an event, and replaces bytes that are not UTF-8 by U+FFFD.
 func toEvent(e Event) *policypb.ObserveRequest {
 	q := &policypb.ObserveRequest{
 		AtUnixMs: e.At.UnixMilli(), Kind: valid(e.Kind), SessionId: valid(e.SessionID), Verb: valid(string(e.Verb)),

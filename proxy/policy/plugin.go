@@ -13,33 +13,32 @@ import (
 	"holdfast/proxy/policy/policypb"
 )
 
-// Handshake is what a program shows that it was started as a policy. It is a
-// courtesy to whoever starts one by hand, and proves nothing.
+// Handshake holds the environment variable by which a program sees that a proxy has started it as
+// a policy. It is a hint for a person who starts the program by hand, and proves nothing.
 var Handshake = plugin.HandshakeConfig{MagicCookieKey: "HOLDFAST_POLICY", MagicCookieValue: "holdfast.policy"}
 
-// Version counts incompatible meanings of the questions, not releases.
+// Version counts incompatible changes of the questions' meaning; releases do not change it.
 //   - 1: 2026-11: first
 const Version = 1
 
-// PluginName is what the host dispenses.
+// PluginName is the name under which the host dispenses the policy.
 const PluginName = "policy"
 
-// MaxMessageBytes is the longest question and the longest answer. What a client
-// may say is bounded well below.
+// MaxMessageBytes is the largest size of a question and of an answer. The limits on a client's
+// messages are far below it.
 const MaxMessageBytes = 1 << 20
 
-// Plugins are the versions that this package speaks, for both ends of
-// go-plugin. The host gives nil, and what it dispenses as PluginName is a
-// Policy: a *Refusal is the policy's no, another error a policy that does not
-// work.
+// Plugins returns the plugin sets of the versions that this package speaks, for both ends of
+// go-plugin. The host must pass nil; it then dispenses a Policy as PluginName. A *Refusal from
+// that Policy is the policy's refusal. Any other error means that the policy does not work.
 func Plugins(p Policy) map[int]plugin.PluginSet {
 	return map[int]plugin.PluginSet{Version: {PluginName: &grpcPlugin{policy: p}}}
 }
 
-// Serve answers the questions of the proxy that started this program, and
-// returns when that asks for the end, or has ended itself. It is what main of a
-// policy calls. Log to what os.Stderr was before, best with hclog in JSON, and
-// the lines come to the proxy's log; keep off stdout.
+// Serve answers the questions of the proxy that started this program. It returns when the proxy
+// asks for the end, or has ended itself. The main function of a policy should call it. The
+// program should log to the os.Stderr that it had before Serve, best with hclog in JSON, because
+// the proxy copies these lines to its log. It must not write to stdout.
 func Serve(p Policy) {
 	stop := make(chan struct{})
 	defer close(stop)
@@ -52,7 +51,7 @@ func Serve(p Policy) {
 		Logger:           log,
 		GRPCServer: func(options []grpc.ServerOption) *grpc.Server {
 			s := newServer(options)
-			go orphaned(s, stop)
+			go stopOrphan(s, stop)
 			return s
 		},
 	})
@@ -62,10 +61,10 @@ func newServer(options []grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append(options, grpc.MaxRecvMsgSize(MaxMessageBytes), grpc.MaxSendMsgSize(MaxMessageBytes))...)
 }
 
-// orphaned stops a server whose proxy was killed: go-plugin does not notice
-// that, and the program would stay for good. Where a parent that has gone is
-// still named (Windows) it stays.
-func orphaned(s *grpc.Server, stop <-chan struct{}) {
+// stopOrphan stops the server when the proxy has been killed, because go-plugin does not notice
+// that and the program would run for ever. On Windows it has no effect, because the parent's pid
+// does not change there when the parent ends.
+func stopOrphan(s *grpc.Server, stop <-chan struct{}) {
 	parent, tick := os.Getppid(), time.NewTicker(time.Second)
 	defer tick.Stop()
 	for os.Getppid() == parent {
@@ -78,7 +77,7 @@ func orphaned(s *grpc.Server, stop <-chan struct{}) {
 	s.Stop()
 }
 
-// grpcPlugin is both ends for go-plugin; policy and log are of the server's.
+// A grpcPlugin is either end of go-plugin; policy and log belong to the server's end.
 type grpcPlugin struct {
 	plugin.NetRPCUnsupportedPlugin
 	policy Policy
@@ -87,7 +86,7 @@ type grpcPlugin struct {
 
 func (p *grpcPlugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
 	if p.policy == nil {
-		return errors.New("there is no policy to serve")
+		return errors.New("policy.Serve needs a policy, got nil")
 	}
 	if p.log == nil {
 		p.log = hclog.NewNullLogger()

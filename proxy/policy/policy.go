@@ -1,16 +1,15 @@
-// Package policy is how a program of yours decides what the proxy does not
-// know: who a client is, what a task is, and who may do what with which session.
+// Package policy lets a program decide about clients of the proxy: the identity of a client, the
+// command of a task, and the permission of a client to use a session.
 //
-// A policy is a program that the proxy starts (proxy serve --policy ./program)
-// and asks over gRPC; policypb/policy.proto is all that another language needs.
-// In Go it implements Policy and calls Serve; package policytest tries whether
-// it holds what is promised here.
+// A policy is a program that the proxy starts (proxy serve --policy ./program) and asks over
+// gRPC; policypb/policy.proto defines the messages for other languages. A policy in Go implements
+// Policy and calls Serve; package policytest checks that it keeps the promises of this package.
 //
-// Invariant: a policy that does not answer in time, that has crashed, or whose
-// answer cannot be, is taken for a no.
+// Invariant: if a policy does not answer in time, has crashed, or gives an invalid answer, the
+// proxy refuses the request.
 //
-// Not here: when the proxy asks (package apiserver), how it keeps a policy
-// running (package policyhost).
+// Not here: when the proxy asks (package apiserver), how it keeps a policy running (package
+// policyhost).
 package policy
 
 import (
@@ -20,28 +19,27 @@ import (
 	"time"
 )
 
-// A Policy decides. Its methods may be called at the same time. An answer that is
-// neither a *Refusal nor a success is taken for a policy that does not work.
+// A Policy decides about clients, tasks and sessions. Its methods must allow concurrent calls. An
+// error that is not a *Refusal means that the policy does not work.
 type Policy interface {
-	// Authenticate says who a client is, once, when it says hello. It is asked
-	// about whatever a client shows: a token, or a user, that it does not know is
-	// refused.
-	// Refusals: unauthorized.
+	// Authenticate returns the principal of a client, once, when the client says hello. It must
+	// refuse an unknown token and an unknown user. Refusals: unauthorized.
 	Authenticate(ctx context.Context, c Credentials) (Principal, error)
-	// ResolveTask says what to start for a task. One of another workspace than the
-	// request names is refused, also to who sees all: the session gets the label
-	// workspace_id of the request. Refusals: task_not_found, workspace_mismatch.
+	// ResolveTask returns the command to start for a task. If the task belongs to another
+	// workspace than the request names, it must be refused even for a principal that sees all
+	// workspaces, because the session gets the request's workspace as its label workspace_id.
+	// Refusals: task_not_found, workspace_mismatch.
 	ResolveTask(ctx context.Context, r TaskRequest) (Task, error)
-	// Authorize says whether a principal may do something. It is asked only about
-	// sessions of the principal's own workspace: others do not exist for it.
-	// Refusals: permission_denied.
+	// Authorize returns nil if a principal may do something with a session. It is asked only
+	// about sessions of the principal's own workspace, because the principal does not see other
+	// sessions. Refusals: permission_denied.
 	Authorize(ctx context.Context, a Access) error
-	// Observe is told what happened, for an audit. It decides nothing, and what it
-	// is told faster than it takes it is dropped.
+	// Observe receives events, for an audit. It decides nothing. If events come faster than it
+	// returns, some are dropped.
 	Observe(ctx context.Context, e Event) error
 }
 
-// The codes of a Refusal. Each is one of the api's codes, and means the same.
+// The codes of a Refusal. They equal the api's codes of the same names.
 const (
 	CodeUnauthorized      = "unauthorized"
 	CodePermissionDenied  = "permission_denied"
@@ -49,7 +47,7 @@ const (
 	CodeWorkspaceMismatch = "workspace_mismatch"
 )
 
-// A Refusal is a no.
+// A Refusal is a negative answer of a policy.
 type Refusal struct {
 	Code    string // one of the codes above
 	Message string // for the client's user; cut to 1 KiB
@@ -57,105 +55,104 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Code, r.Message) }
 
-// Is makes all refusals of one code the same for errors.Is.
+// Is reports whether target is a Refusal with the same code, for errors.Is.
 func (r *Refusal) Is(target error) bool {
 	var other *Refusal
 	return errors.As(target, &other) && other.Code == r.Code
 }
 
-// Refuse returns a no.
+// Refuse returns a Refusal as an error.
 func Refuse(code, message string) error { return &Refusal{code, message} }
 
-// The transports that a client may come by.
+// The transports of clients.
 const (
 	TransportUnix      = "unix"
 	TransportWebSocket = "websocket"
-	TransportRaw       = "raw"  // a WebSocket that shows one session; there is no hello in it
+	TransportRaw       = "raw"  // a WebSocket that shows one session and has no hello
 	TransportPipe      = "pipe" // a named pipe, on Windows
 )
 
-// Credentials are what a client shows of itself. One of Token and UID is there.
+// Credentials are the proofs that a client shows. Either Token or UID is set.
 type Credentials struct {
-	Token     string // of its hello; "" where it has none
-	Transport string // one of those above; others may come
-	UID       int    // the peer's user id where it is proved, else -1; on Windows, which has none, 0 is this user
-	PID       int    // the peer's process id where it is known, else 0
-	Client    string // what it calls itself; proves nothing
+	Token     string // of the client's hello; "" if it has none
+	Transport string // one of the transports above; later versions may add others
+	UID       int    // the peer's proven user id, or -1; on Windows, which has no user ids, 0 is this user
+	PID       int    // the peer's process id, or 0 if it is not known
+	Client    string // the name that the client gives itself; it proves nothing
 }
 
-// A Principal is who a client is.
+// A Principal is the identity of a client.
 type Principal struct {
 	User string // at most 256 bytes
-	// Workspace is whose sessions it sees: those whose label workspace_id is the
-	// same. At most 256 bytes; "" sees those without that label.
+	// Workspace selects the visible sessions: those whose label workspace_id is equal. At most
+	// 256 bytes; "" selects the sessions without that label.
 	Workspace string
-	Roles     []string // for Authorize, as they were at hello; at most 64, of 256 bytes each
-	All       bool     // sees the sessions of every workspace
+	Roles     []string // for Authorize; fixed at hello; at most 64, of 256 bytes each
+	All       bool     // the principal sees the sessions of every workspace
 }
 
-// TaskRequest names a task, as a client did.
+// A TaskRequest names a task; the client has sent it.
 type TaskRequest struct {
 	Principal Principal
 	TaskID    string
-	// What the client claims, if the principal sees all, and else the principal's
-	// own.
+	// If the principal sees all workspaces, the values that the client has sent; otherwise those
+	// of the principal.
 	WorkspaceID, UserID string
 }
 
-// A Task is what to start.
+// A Task describes the session to start for a task.
 type Task struct {
-	WorkDir string            // absolute; "" is task_not_found
-	Argv    []string          // empty is the login shell
-	Env     []string          // K=V, on top of the inherited environment and of what follows
-	Labels  map[string]string // besides the ids of the request
-	// What the child finds in its environment as HOLDFAST_ISSUE_ID and
-	// HOLDFAST_PRIOR_AGENT_SESSION_ID, beside HOLDFAST_WORKSPACE_ID,
-	// HOLDFAST_TASK_ID and HOLDFAST_USER_ID, which the request names. What is ""
-	// is absent; each has at most 256 bytes.
+	WorkDir string            // absolute; "" means task_not_found
+	Argv    []string          // empty means the login shell
+	Env     []string          // K=V, added to the inherited environment and to the variables below
+	Labels  map[string]string // added to the ids of the request
+	// The child receives these as HOLDFAST_ISSUE_ID and HOLDFAST_PRIOR_AGENT_SESSION_ID, unless
+	// they are "". Each has at most 256 bytes. HOLDFAST_WORKSPACE_ID, HOLDFAST_TASK_ID and
+	// HOLDFAST_USER_ID come from the request.
 	IssueID, PriorAgentSessionID string
 }
 
-// A Verb is what a client wants to do.
+// A Verb is a kind of access.
 type Verb string
 
 // The verbs.
 const (
-	VerbSpawn     Verb = "spawn"     // start a session, or start one again
-	VerbList      Verb = "list"      // learn that sessions are there, and their events; SessionID is "" for all
-	VerbRead      Verb = "read"      // see its screen, history and output
-	VerbType      Verb = "type"      // read it, type into it, interrupt and resize it
-	VerbTerminate Verb = "terminate" // end it, signal it, forget it
+	VerbSpawn     Verb = "spawn"     // start a session, or start it again
+	VerbList      Verb = "list"      // list sessions and receive their events; SessionID is "" for all
+	VerbRead      Verb = "read"      // read the session's screen, history and output
+	VerbType      Verb = "type"      // read it, send input, interrupt and resize it
+	VerbTerminate Verb = "terminate" // end, signal or forget it
 )
 
-// Access is something that a principal wants to do.
+// An Access is an action that a principal requests.
 type Access struct {
 	Principal Principal
 	Verb      Verb
-	SessionID string            // "" for all, and for a session that is given its id later
-	Labels    map[string]string // the session's, or those that it would have
-	Argv      []string          // of spawn: what would be started
-	WorkDir   string            // of spawn; "" is the home directory
+	SessionID string            // "" means all sessions, or a session that gets its id later
+	Labels    map[string]string // labels of the session, or the labels that a new session would have
+	Argv      []string          // of spawn: the command to start
+	WorkDir   string            // of spawn; "" means the home directory
 }
 
-// The kinds of events. Unknown kinds are to be ignored.
+// The kinds of events. A policy should ignore unknown kinds.
 const (
-	EventHello      = "hello"      // a client was let in
-	EventRefused    = "refused"    // a client, or what it asked for; Code says why
+	EventHello      = "hello"      // a client was accepted
+	EventRefused    = "refused"    // a client or a request was refused; Code holds the reason
 	EventSpawned    = "spawned"    // a session was started, or started again
-	EventAttached   = "attached"   // a client looks at it
-	EventDetached   = "detached"   // it does no more
-	EventTerminated = "terminated" // somebody asked for its end
-	EventExited     = "exited"     // it has ended; ExitCode says how
+	EventAttached   = "attached"   // a client attached to the session
+	EventDetached   = "detached"   // a client detached from it
+	EventTerminated = "terminated" // a client requested its end
+	EventExited     = "exited"     // the session has ended; ExitCode is set
 )
 
-// An Event is something that happened.
+// An Event describes something that has happened, for an audit.
 type Event struct {
 	At        time.Time
 	Kind      string
-	Principal Principal // nobody, of exited
+	Principal Principal // empty for exited
 	SessionID string
-	Labels    map[string]string // the session's, where they are known
-	Verb      Verb              // of refused, where one was asked for
-	Code      string            // of refused
-	ExitCode  int               // of exited
+	Labels    map[string]string // labels of the session, if they are known
+	Verb      Verb              // of refused, if the request has a verb
+	Code      string            // of refused: the error code
+	ExitCode  int               // of exited: the exit code
 }

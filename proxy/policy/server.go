@@ -12,7 +12,7 @@ import (
 	"holdfast/proxy/policy/policypb"
 )
 
-// server answers the questions of a client, in the program that is the policy.
+// A server answers the questions of a client, in the policy's own program.
 type server struct {
 	policypb.UnimplementedPolicyServer
 	policy Policy
@@ -63,8 +63,8 @@ func (s *server) Observe(ctx context.Context, q *policypb.ObserveRequest) (a *po
 	return &policypb.ObserveResponse{}, nil
 }
 
-// recovered makes an error of a panic: one question is answered wrongly then,
-// and not every client's at that time.
+// recovered turns a panic into an error, so that a panic affects only one question and not all
+// clients.
 func (s *server) recovered(err *error) {
 	if p := recover(); p != nil {
 		s.log.Error("the policy panicked", "panic", p, "stack", string(debug.Stack()))
@@ -72,7 +72,8 @@ func (s *server) recovered(err *error) {
 	}
 }
 
-// refusal is an error as a part of the answer where it is a no, else as a status.
+// refusal returns the Refusal of an error for the answer, or a gRPC status if the error is not a
+// Refusal.
 func refusal(err error) (*policypb.Refusal, error) {
 	var no *Refusal
 	if errors.As(err, &no) {

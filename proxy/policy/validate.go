@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// The bounds of an answer. Those of a task are what can be started at all; what
-// the request adds to its environment and labels counts on top of them.
+// Limits of an answer. A task within its limits can be started; the environment and the labels
+// that the request adds are not counted.
 const (
-	MaxNameBytes  = 256       // a user, a workspace, a role
-	MaxRoles      = 64        // of a principal
-	MaxArgs       = 4096      // argv entries, environment entries
-	MaxTaskBytes  = 512 << 10 // argv, environment and work dir together, and a NUL for each entry
-	MaxDirBytes   = 4 << 10   // the work dir
-	MaxLabels     = 64        // of a task
-	MaxLabelBytes = 16 << 10  // all keys and values of a task's labels
-	MaxIDBytes    = 256       // the issue, the prior agent session
+	MaxNameBytes  = 256       // of a user, a workspace or a role
+	MaxRoles      = 64        // roles of a principal
+	MaxArgs       = 4096      // entries of argv, and entries of env
+	MaxTaskBytes  = 512 << 10 // of argv, env and work dir together, with a NUL for each entry
+	MaxDirBytes   = 4 << 10   // of the work dir
+	MaxLabels     = 64        // labels of a task
+	MaxLabelBytes = 16 << 10  // of all keys and values of a task's labels
+	MaxIDBytes    = 256       // of the issue's id and of the prior agent session's id
 )
 
-// faults collects what is wrong with an answer.
+// faults collects the faults of an answer.
 type faults []error
 
 func (f *faults) check(ok bool, format string, args ...any) {
@@ -29,7 +29,7 @@ func (f *faults) check(ok bool, format string, args ...any) {
 	}
 }
 
-// Validate returns what is wrong with a principal, all of it at once.
+// Validate returns an error that joins all faults of a principal, or nil.
 func (p Principal) Validate() error {
 	var f faults
 	f.check(len(p.User) <= MaxNameBytes, "user: more than %d bytes", MaxNameBytes)
@@ -41,11 +41,12 @@ func (p Principal) Validate() error {
 	return errors.Join(f...)
 }
 
-// Validate returns what is wrong with a task, all of it at once. A WorkDir of ""
-// is not wrong: it says that there is no such task.
+// Validate returns an error that joins all faults of a task, or nil. An empty WorkDir is no
+// fault, because it means that the task does not exist.
 func (t Task) Validate() error {
 	var f faults
-	// path, not filepath: what is started is started where paths begin with a slash.
+	// path is used instead of filepath, because a session is started on a system whose paths
+	// begin with a slash.
 	f.check(t.WorkDir == "" || path.IsAbs(t.WorkDir), "work_dir: %.200q is not absolute", t.WorkDir)
 	f.check(len(t.WorkDir) <= MaxDirBytes, "work_dir: more than %d bytes", MaxDirBytes)
 	f.check(!hasNUL(t.WorkDir), "work_dir: a NUL byte")
@@ -58,14 +59,14 @@ func (t Task) Validate() error {
 		total += len(a) + 1
 		f.check(!hasNUL(a), "argv[%d]: a NUL byte", i)
 	}
-	for i, e := range t.Env { // a value may be a secret, so none is quoted
+	for i, e := range t.Env { // values are not quoted, because they may be secrets
 		total += len(e) + 1
 		f.check(strings.IndexByte(e, '=') > 0 && !hasNUL(e), "env[%d]: not K=V", i)
 	}
 	f.check(total <= MaxTaskBytes, "argv, env and work_dir: more than %d bytes", MaxTaskBytes)
 
 	f.labels(t.Labels)
-	// They become the values of variables.
+	// These become the values of environment variables.
 	f.check(len(t.IssueID) <= MaxIDBytes && !hasNUL(t.IssueID), "issue_id: more than %d bytes, or a NUL byte", MaxIDBytes)
 	f.check(len(t.PriorAgentSessionID) <= MaxIDBytes && !hasNUL(t.PriorAgentSessionID),
 		"prior_agent_session_id: more than %d bytes, or a NUL byte", MaxIDBytes)

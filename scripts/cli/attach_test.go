@@ -3,9 +3,11 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,7 +30,7 @@ func TestBashAndVim(t *testing.T) {
 	w := newWorld(t)
 	p := w.open(append([]string{"new", "--id", "work"}, bash...)...)
 	p.expect(prompt)
-	p.typ("cd " + w.dir + "\r")
+	p.typ("cd " + w.Dir + "\r")
 	p.expect(prompt)
 	p.typ("vim -u NONE -i NONE -n -N --cmd 'set mouse=a ttimeout ttimeoutlen=0' file.txt\r")
 	p.expect("file.txt\" [New]")
@@ -86,10 +88,10 @@ func TestProxyReplacedUnderPrograms(t *testing.T) {
 	w := newWorld(t)
 	p := w.open(append([]string{"new", "--id", "s"}, bash...)...)
 	p.expect(prompt)
-	p.typ("cd " + w.dir + "; vim -u NONE -i NONE -n -N file.txt\r")
+	p.typ("cd " + w.Dir + "; vim -u NONE -i NONE -n -N file.txt\r")
 	p.expect("file.txt\" [New]")
 	p.typ("ibefore ")
-	w.kill(w.only("proxy"))
+	w.Kill(w.Only("proxy"))
 	p.typ("after\x1b:wq\r")
 	p.expect("written")
 	p.expect(prompt)
@@ -98,11 +100,11 @@ func TestProxyReplacedUnderPrograms(t *testing.T) {
 	}
 	p.typ("seq 10001 10500 | less\r")
 	p.expect("10010")
-	old := w.only("proxy")
+	old := w.Only("proxy")
 	if out := w.must("--handoff"); !strings.Contains(out, "took over") {
 		t.Errorf("handoff says %q", out)
 	}
-	if now := w.only("proxy"); now == old {
+	if now := w.Only("proxy"); now == old {
 		t.Error("the same proxy serves")
 	}
 	p.typ(" ")
@@ -146,16 +148,16 @@ func TestTerminalRestored(t *testing.T) {
 		{"SIGTERM twice", signals(syscall.SIGTERM, syscall.SIGTERM), 143, "[detached from s by a signal]"},
 		{"proxy killed for good", func(t *testing.T, w *world, p *terminal) {
 			// Nobody can start another: the program has been removed.
-			if out, err := exec.Command("rm", w.path("proxy-copy")).CombinedOutput(); err != nil {
+			if out, err := exec.Command("rm", w.Path("proxy-copy")).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			w.kill(w.only("proxy"))
+			w.Kill(w.Only("proxy"))
 		}, 69, "proxy: connect:"},
 		{"supervisor killed", func(t *testing.T, w *world, p *terminal) {
-			w.kill(w.only("supervisor"))
+			w.Kill(w.Only("supervisor"))
 			p.typ("bye\r") // to the same child, through the next one
 		}, 3, ""},
-		{"supervisor and keeper killed", func(t *testing.T, w *world, p *terminal) { w.killBoth() }, 66, "proxy: session_not_found"},
+		{"supervisor and keeper killed", func(t *testing.T, w *world, p *terminal) { w.KillBoth() }, 66, "proxy: session_not_found"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -184,10 +186,10 @@ func signals(signals ...syscall.Signal) func(*testing.T, *world, *terminal) {
 
 // copyProxy copies the program into the world, to be removed there.
 func (w *world) copyProxy() string {
-	w.t.Helper()
-	to := w.path("proxy-copy")
-	if out, err := exec.Command("cp", filepath.Join(w.bin, "proxy"), to).CombinedOutput(); err != nil {
-		w.t.Fatalf("%v: %s", err, out)
+	w.T.Helper()
+	to := w.Path("proxy-copy")
+	if out, err := exec.Command("cp", filepath.Join(w.Bin, "proxy"), to).CombinedOutput(); err != nil {
+		w.T.Fatalf("%v: %s", err, out)
 	}
 	return to
 }
@@ -227,7 +229,7 @@ func TestOutputClosed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.shell("s", "echo ready; read x; echo more; read y")
-	cmd := exec.Command(filepath.Join(w.bin, "proxy"), "attach", "s")
+	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), "attach", "s")
 	p := w.openPipe(cmd)
 	p.expect("ready")
 	if p.attributes() == p.before {
@@ -266,15 +268,15 @@ func TestProxyStoppedUnderViewer(t *testing.T) {
 	w := newWorld(t)
 	p := w.open(append([]string{"new", "--id", "s"}, bash...)...)
 	p.ask("echo one-$((1+1))", "one-2")
-	old := w.only("proxy")
+	old := w.Only("proxy")
 	w.must("stop")
-	if !eventually(func() bool { return !old.running() }) {
+	if !eventually(func() bool { return !old.Running() }) {
 		t.Fatal("the proxy does not stop")
 	}
 	p.typ("echo two-$((2+2))\r")
 	w.must("ls")
 	p.expect("two-4")
-	if w.only("proxy").parent() == p.cmd.Process.Pid {
+	if w.Only("proxy").Parent() == p.cmd.Process.Pid {
 		t.Error("the viewer has started a proxy")
 	}
 	p.typ("exit\r")
@@ -315,12 +317,12 @@ func TestAttachWithPipe(t *testing.T) {
 	w := newWorld(t)
 	w.shell("s", "stty raw -echo; echo ready; head -c 11 | od -An -c; echo done; exit 5")
 	w.shows("s", "ready")
-	cmd := exec.Command(filepath.Join(w.bin, "proxy"), "attach", "s")
+	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), "attach", "s")
 	r := w.run(cmd, strings.NewReader("a\x1cd\x1c\r\n\x04\x03zzz"))
-	if r.code != 5 || !strings.Contains(r.out, `a 034   d 034  \r  \n 004 003   z   z   z`) || !strings.Contains(r.out, "done") {
+	if r.Code != 5 || !strings.Contains(r.Out, `a 034   d 034  \r  \n 004 003   z   z   z`) || !strings.Contains(r.Out, "done") {
 		t.Errorf("attach through a pipe: %v", r)
 	}
-	if strings.Contains(r.out, "\x1b") || r.errout != "" {
+	if strings.Contains(r.Out, "\x1b") || r.Errout != "" {
 		t.Errorf("there is more in the pipe than the session printed: %v", r)
 	}
 }
@@ -329,7 +331,7 @@ func TestAttachWithPipe(t *testing.T) {
 func TestDetachOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.env = append(w.env, "HOLDFAST_DETACH_KEY=ctrl-a z")
+	w.Env = append(w.Env, "HOLDFAST_DETACH_KEY=ctrl-a z")
 	w.shell("s", "stty raw -echo; echo ready; exec cat -v")
 	w.shows("s", "ready")
 	p := w.open("attach", "s")
@@ -346,7 +348,7 @@ func TestDetachOthers(t *testing.T) {
 	w.must("send", "s", "on", "--wait-text", "on")
 	looker.expect("on")
 	w.fails(64, "takes the ID", "detach")
-	w.env = append(w.env, "HOLDFAST_DETACH_KEY=ctrl-nonsense")
+	w.Env = append(w.Env, "HOLDFAST_DETACH_KEY=ctrl-nonsense")
 	w.fails(78, "detach_key", "new")
 }
 
@@ -375,6 +377,7 @@ func TestQuestionsNotReplayed(t *testing.T) {
 	p.typ("typed")
 	p.expect("typed")
 
+	questions = slices.DeleteFunc(questions, func(q string) bool { return q == "\x1b[>q" }) // the session's alone
 	p = w.open("new", "--id", "fresh", "--", "/bin/sh", "-c", ask+"read x")
 	p.expect("after")
 	for _, q := range questions {
@@ -395,7 +398,7 @@ func TestPaste(t *testing.T) {
 	p.expect("ready")
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog; \x1b[200~\x1c\x1b[A\t\x7f\r", size/50)[:size]
 	p.typ(text[:size/2])
-	w.kill(w.only("proxy"))
+	w.Kill(w.Only("proxy"))
 	p.typ(text[size/2:])
 	p.expect("all-there")
 	if got := w.read("pasted"); got != text {
@@ -408,7 +411,7 @@ func TestPaste(t *testing.T) {
 func TestSizeFollows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.openSize(91, 33, exec.Command(filepath.Join(w.bin, "proxy"), "new", "--id", "s", "--", "bash", "--norc", "--noprofile"))
+	p := w.openSize(91, 33, exec.Command(filepath.Join(w.Bin, "proxy"), "new", "--id", "s", "--", "bash", "--norc", "--noprofile"))
 	p.ask("stty size", "33 91")
 	if err := p.resize(120, 40); err != nil {
 		t.Fatal(err)
@@ -435,15 +438,17 @@ func TestOwnView(t *testing.T) {
 	w.must("new", "-d", "--early-exit", "0", "--id", "s", "--size", "100x30", "--size-policy", "latest", "--", "/bin/sh", "-c",
 		"stty raw -echo; printf '%060d\r\nready' 1; exec cat")
 	w.shows("s", "ready")
-	first := w.openSize(100, 30, exec.Command(filepath.Join(w.bin, "proxy"), "attach", "s"))
+	first := w.openSize(100, 30, exec.Command(filepath.Join(w.Bin, "proxy"), "attach", "s"))
 	first.expect("ready")
-	proxy := filepath.Join(w.bin, "proxy")
+	proxy := filepath.Join(w.Bin, "proxy")
 	looker := w.openSize(50, 10, exec.Command(proxy, "attach", "--read-only", "s"))
 	second := w.openSize(50, 10, exec.Command(proxy, "attach", "s"))
-	for _, p := range []*terminal{looker, second} {
+	// Each waits for a key of its own. If both keys were the same, second could be shown the
+	// key that was meant for looker, and first's other key could be accepted behind second's.
+	for key, p := range map[string]*terminal{"#": looker, "&": second} {
 		p.expect("ready")
-		first.typ("#") // one character: views come when they come
-		p.expect("#")
+		first.typ(key) // one character: views come when they come
+		p.expect(key)
 	}
 	w.hasSize("s", 100, 30)
 	if err := looker.resize(40, 12); err != nil {
@@ -469,7 +474,7 @@ func TestAppearance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.shell("s", `stty raw -echo; echo ready; head -c 3 | cat -v; head -c 1; printf '\033[>q\033]11;?\007\033[16t'; exec cat -v`)
-	cmd := exec.Command(filepath.Join(w.bin, "proxy"), "attach", "s")
+	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), "attach", "s")
 	p := w.terminal(80, 24, cmd)
 	if err := unix.IoctlSetWinsize(int(p.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 80, Row: 24, Xpixel: 80 * 9, Ypixel: 24 * 17}); err != nil {
 		t.Fatal(err)
@@ -483,20 +488,21 @@ func TestAppearance(t *testing.T) {
 	p.ends(0, "[detached from s]")
 	w.shows("s", "abc")
 	w.must("send", "s", "d")
-	w.shows("s", `abcd^[P>|Mine(7)^[\^[]11;rgb:1010/2020/3030`)
+	w.shows("s", ` Mine(7)^[\^[]11;rgb:1010/2020/3030`)
+	w.shows("s", `abcd^[P>|holdfast`)
 	w.shows("s", "^[[6;17;9t")
 }
 
 // hasSize waits until a session has a size.
 func (w *world) hasSize(id string, cols, rows float64) {
-	w.t.Helper()
+	w.T.Helper()
 	var size any
 	if !eventually(func() bool {
 		size = w.object("info", id, "--json")["size"]
 		is, ok := size.(map[string]any)
 		return ok && is["cols"] == cols && is["rows"] == rows
 	}) {
-		w.t.Fatalf("session %s has the size %v, want %vx%v", id, size, cols, rows)
+		w.T.Fatalf("session %s has the size %v, want %vx%v", id, size, cols, rows)
 	}
 }
 
@@ -504,7 +510,7 @@ func (w *world) hasSize(id string, cols, rows float64) {
 func TestDumbTerminal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.env = append(w.env, "TERM=dumb")
+	w.Env = append(w.Env, "TERM=dumb")
 	w.shell("s", "echo ready; read x")
 	p := w.open("attach", "s")
 	p.expect("ready")
@@ -520,7 +526,7 @@ func TestNotAttachedToItself(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.open("new", "--id", "s", "--", "bash", "--norc", "--noprofile")
-	p.ask("HOLDFAST_DIR="+w.dir+" "+filepath.Join(w.bin, "proxy")+" attach s; echo code-$?", "code-64")
+	p.ask("HOLDFAST_DIR="+w.Dir+" "+filepath.Join(w.Bin, "proxy")+" attach s; echo code-$?", "code-64")
 }
 
 // A real terminal is asked, too, and its answers get where they belong.
@@ -531,13 +537,13 @@ func TestAppearanceOfTmux(t *testing.T) {
 	w.shell("s", `stty raw -echo; echo ready; head -c 3 | cat -v; head -c 1; printf '\033[>q\033]11;?\007'; exec cat -v`)
 	w.shows("s", "ready")
 	tm := func(args ...string) string {
-		cmd := exec.Command(tmux, append([]string{"-S", w.path("tmux"), "-f", "/dev/null"}, args...)...)
-		cmd.Env = append(w.env, "TERM=xterm-256color")
-		return w.run(cmd, nil).out
+		cmd := exec.Command(tmux, append([]string{"-S", w.Path("tmux"), "-f", "/dev/null"}, args...)...)
+		cmd.Env = append(w.Env, "TERM=xterm-256color")
+		return w.run(cmd, nil).Out
 	}
 	t.Cleanup(func() { tm("kill-server") })
 	tm("new-session", "-d", "-s", "t", "-x", "100", "-y", "30", "cat", ";", "set", "-g", "window-style", "bg=#102030",
-		";", "set", "-g", "remain-on-exit", "on", ";", "respawn-pane", "-k", filepath.Join(w.bin, "proxy")+" attach s")
+		";", "set", "-g", "remain-on-exit", "on", ";", "respawn-pane", "-k", filepath.Join(w.Bin, "proxy")+" attach s")
 	w.hasSize("s", 100, 30)
 	tm("send-keys", "-t", "t:0", "abc")
 	w.shows("s", "abc")
@@ -547,7 +553,63 @@ func TestAppearanceOfTmux(t *testing.T) {
 	}
 	w.must("send", "s", "d")
 	w.shows("s", "]11;rgb:1010/2020/3030")
-	w.shows("s", "abcd^[P>|tmux ")
+	w.shows("s", "abcd^[P>|holdfast")
+	w.shows("s", " tmux ")
+}
+
+// tmux uses left and right margins in terminals that it knows by name, here in those
+// whose answers are iTerm2's and mintty's. In a session it must not, because the session
+// keeps none: what scrolls in one pane would scroll in both on the session's screen.
+func TestTmuxUsesNoMargins(t *testing.T) {
+	t.Parallel()
+	tmux := program(t, "tmux")
+	for _, tt := range []struct{ name, version, da2 string }{
+		{"iTerm2", "\x1bP>|iTerm2 3.5.0\x1b\\", "\x1b[>0;95;0c"},
+		{"mintty", "\x1bP>|mintty 3.7.6\x1b\\", "\x1b[>77;30706;0c"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			tm := func(args ...string) string {
+				cmd := exec.Command(tmux, append([]string{"-S", w.Path("tmux")}, args...)...)
+				cmd.Env = append(w.Env, "TERM=xterm-256color")
+				return w.run(cmd, nil).Out
+			}
+			t.Cleanup(func() { tm("kill-server") })
+			w.shell("s", "stty -echo; echo ready; read x; exec "+tmux+" -u -S "+w.Path("tmux")+" -f /dev/null new-session /bin/sh ';' set -g status off")
+			p := w.open("attach", "s")
+			p.expect(viewerAsks)
+			p.typ(tt.version + "\x1b[?62;4c")
+			p.expect("ready")
+			p.typ("\r")
+			p.expect("\x1b[>c")
+			if strings.Contains(p.text(), "\x1b[>q") {
+				p.typ(tt.version)
+			}
+			p.typ("\x1b[?62;4c" + tt.da2)
+			terminal := "holdfast"
+			if !eventually(func() bool { return strings.HasPrefix(tm("display-message", "-p", "#{client_termtype}"), terminal) }) {
+				t.Errorf("tmux takes the terminal for %q, want %s and more", tm("display-message", "-p", "#{client_termtype}"), terminal)
+			}
+			tm("split-window", "-h", "seq 200; exec cat")
+			var want []string
+			var screen string
+			if !eventually(func() bool {
+				left := strings.Split(tm("capture-pane", "-p", "-t", ":.0"), "\n")
+				right := strings.Split(tm("capture-pane", "-p", "-t", ":.1"), "\n")
+				want = nil
+				for y := range min(len(left), len(right)) {
+					want = append(want, strings.TrimRight(fmt.Sprintf("%-40s│%s", left[y], right[y]), " \n"))
+				}
+				screen = w.must("screen", "s")
+				return strings.Contains(screen, "│200") && strings.TrimSpace(screen) == strings.TrimSpace(strings.Join(want[:24], "\n"))
+			}) {
+				t.Errorf("the session shows\n%s\ntmux shows\n%s", screen, strings.Join(want, "\n"))
+			}
+			if strings.Contains(p.text(), "\x1b[?69h") {
+				t.Error("tmux sets DECLRMM")
+			}
+		})
+	}
 }
 
 // A link that stalls is told of on the terminal, and the line is taken away again.
@@ -560,11 +622,11 @@ func TestStalledLink(t *testing.T) {
 	w.spawn("s", "bash", "--norc", "--noprofile")
 	p := w.open("attach", "s")
 	p.ask("echo up-$((1+1))", "up-2")
-	proxy := w.only("proxy")
-	proxy.signal(syscall.SIGSTOP)
+	proxy := w.Only("proxy")
+	proxy.Signal(syscall.SIGSTOP)
 	p.typ("echo kept-$((2+2))\r")
 	p.expect("no answer for 3 s")
-	proxy.signal(syscall.SIGCONT)
+	proxy.Signal(syscall.SIGCONT)
 	p.expect("kept-4")
 	if !eventually(func() bool {
 		_, painted, _ := strings.Cut(p.text(), "no answer for 3 s")

@@ -17,20 +17,20 @@ func TestAway(t *testing.T) {
 	w := newWorld(t)
 	w.shell("s", `stty -echo; echo begun; read x; printf '\033]133;A\007$ \033]133;C\007made\n\033]133;D;2\007\007\033]9;it is done\007'; echo new one; read x; exit 4`)
 	w.shows("s", "begun")
-	if out := w.must("away", "s"); !strings.Contains(out, "nobody has looked since it was started, ") || !strings.Contains(out, "\nlast lines:\n  begun\n") {
+	if out := w.must("away", "s"); !strings.Contains(out, "no viewer has attached since the start, ") || !strings.Contains(out, "\nlast lines:\n  begun\n") {
 		t.Errorf("before anybody looked: %s", out)
 	}
 	p := w.open("attach", "s")
 	p.expect("begun")
 	p.typ("\x1cd")
 	p.ends(0, "detached")
-	if out := w.must("away", "s"); !strings.Contains(out, "nobody looks since ") || !strings.HasSuffix(out, "printed nothing\n") {
+	if out := w.must("away", "s"); !strings.Contains(out, "no viewer is attached since ") || !strings.HasSuffix(out, "printed nothing\n") {
 		t.Errorf("right after the viewer left: %s", out)
 	}
 	w.must("send", "s", "--enter")
 	w.shows("s", "new one")
 	out := w.must("away", "s")
-	for _, want := range []string{"s (/bin/sh -c ", "nobody looks since ", "\nrang once\n", "\ntold: it is done\n", "\nlast lines:\n", "  $ made\n  new one\n", "commands that have ended:\n  code 2"} {
+	for _, want := range []string{"s (/bin/sh -c ", "no viewer is attached since ", "\nrang once\n", "\ntold: it is done\n", "\nlast lines:\n", "  $ made\n  new one\n", "commands that have ended:\n  code 2"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("away lacks %q:\n%s", want, out)
 		}
@@ -75,12 +75,12 @@ func agentAt(t *testing.T, path string) net.Listener {
 func TestAgentLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	agentAt(t, w.path("one"))
-	agentAt(t, w.path("two"))
-	link := w.path("ssh-agent")
+	agentAt(t, w.Path("one"))
+	agentAt(t, w.Path("two"))
+	link := w.Path("ssh-agent")
 	proxy := func(agent string, args ...string) *exec.Cmd {
-		cmd := exec.Command(filepath.Join(w.bin, "proxy"), args...)
-		cmd.Env = append([]string{}, w.env...)
+		cmd := exec.Command(filepath.Join(w.Bin, "proxy"), args...)
+		cmd.Env = append([]string{}, w.Env...)
 		if agent != "" {
 			cmd.Env = append(cmd.Env, "SSH_AUTH_SOCK="+agent)
 		}
@@ -100,7 +100,7 @@ func TestAgentLink(t *testing.T) {
 	start := func(id, agent string, more ...string) string {
 		t.Helper()
 		r := w.run(proxy(agent, append(append([]string{"new", "-d", "--id", id}, more...), "--", "/bin/sh", "-c", `echo "agent=$SSH_AUTH_SOCK."; read x`)...), nil)
-		if r.code != 0 {
+		if r.Code != 0 {
 			t.Fatal(r)
 		}
 		w.shows(id, "agent=")
@@ -110,13 +110,13 @@ func TestAgentLink(t *testing.T) {
 	if got := start("none", ""); got != "" {
 		t.Errorf("a session without an agent has %s", got)
 	}
-	if got := start("file", w.write("file", "")); got != w.path("file") {
+	if got := start("file", w.write("file", "")); got != w.Path("file") {
 		t.Errorf("what is no agent became %s", got)
 	}
 	if _, err := os.Lstat(link); err == nil {
 		t.Error("there is a link to nothing")
 	}
-	if got := start("s", w.path("one")); got != link || answers() != "one" {
+	if got := start("s", w.Path("one")); got != link || answers() != "one" {
 		t.Errorf("a session's agent is %s, and %s answers", got, answers())
 	}
 	attach := func(agent string, args ...string) {
@@ -130,35 +130,35 @@ func TestAgentLink(t *testing.T) {
 		}
 		p.ends(0, "detached")
 	}
-	attach(w.path("two"))
+	attach(w.Path("two"))
 	if got := answers(); got != "two" {
 		t.Errorf("after another one attached %s answers", got)
 	}
 	env := w.must("env", "s")
-	if !strings.Contains(env, "export SSH_AUTH_SOCK='"+link+"'\n") || !strings.Contains(env, "unset DISPLAY\n") {
+	if !strings.Contains(env, "export SSH_AUTH_SOCK="+link+"\n") || !strings.Contains(env, "unset DISPLAY\n") {
 		t.Errorf("env says %s", env)
 	}
-	if out := w.must("env", "s", "--json"); !strings.Contains(out, `"SSH_AUTH_SOCK=`+w.path("two")+`"`) {
+	if out := w.must("env", "s", "--json"); !strings.Contains(out, `"SSH_AUTH_SOCK=`+w.Path("two")+`"`) {
 		t.Errorf("env --json says %s", out)
 	}
-	attach(w.path("one"), "--read-only") // who only looks changes nothing
+	attach(w.Path("one"), "--read-only") // who only looks changes nothing
 	attach("")
 	attach(link) // from within a session
-	attach(w.path("gone"))
+	attach(w.Path("gone"))
 	if got := answers(); got != "two" {
 		t.Errorf("after those without an agent attached %s answers", got)
 	}
-	w.kill(w.only("proxy"))
+	w.Kill(w.Only("proxy"))
 	if got := start("later", link); got != link || answers() != "two" {
 		t.Errorf("a session that is started in a session: %s, and %s answers", got, answers())
 	}
 	// Who does not want it has it off.
 	w.must("stop")
-	w.env = append(w.env, "HOLDFAST_AGENT_LINK=false")
-	if got := start("off", w.path("one")); got != w.path("one") || answers() != "two" {
+	w.Env = append(w.Env, "HOLDFAST_AGENT_LINK=false")
+	if got := start("off", w.Path("one")); got != w.Path("one") || answers() != "two" {
 		t.Errorf("with the setting off: %s, and %s answers", got, answers())
 	}
-	if r := w.run(proxy("", "env", "off"), nil); r.code != 0 || r.out != "" || !strings.Contains(r.errout, "no viewer of off has told") {
+	if r := w.run(proxy("", "env", "off"), nil); r.Code != 0 || r.Out != "" || !strings.Contains(r.Errout, "no viewer of off has sent its environment") {
 		t.Errorf("env of who was never looked at: %v", r)
 	}
 }

@@ -17,13 +17,13 @@ func TestComplete(t *testing.T) {
 	if out := w.must("__complete", "attach", ""); out != ":4\n" {
 		t.Errorf("with nothing there: %q", out)
 	}
-	if all := w.running(""); len(all) > 0 {
+	if all := w.Running(""); len(all) > 0 {
 		t.Errorf("completion has started %v", all)
 	}
 	w.spawn("alive-1", "sleep", "1000")
 	w.spawn("alive-2", "sh", "-c", "sleep 1000 # \nsecond line\x1b[31m")
 	w.shell("over", "exit 3")
-	if r := w.proxy("wait", "over"); r.code != 3 {
+	if r := w.proxy("wait", "over"); r.Code != 3 {
 		t.Errorf("wait: %v", r)
 	}
 	for _, tt := range []struct{ line, want string }{
@@ -68,7 +68,7 @@ func TestCompletionScripts(t *testing.T) {
 			shell := program(t, tt.shell)
 			w := newWorld(t)
 			script := w.must("completion", tt.shell)
-			if r := w.run(exec.Command(shell, append(tt.check, w.write("script", script))...), nil); r.code != 0 || r.errout != "" {
+			if r := w.run(exec.Command(shell, append(tt.check, w.write("script", script))...), nil); r.Code != 0 || r.Errout != "" {
 				t.Errorf("the script: %v", r)
 			}
 			w.spawn("unmistakable", "sleep", "1000")

@@ -63,7 +63,7 @@ func TestRename(t *testing.T) {
 		}
 	}
 	w.must("send", "s", "--enter")
-	if r := w.proxy("wait", "s"); r.code != 3 {
+	if r := w.proxy("wait", "s"); r.Code != 3 {
 		t.Fatal(r)
 	}
 	w.must("rename", "s", "kept")
@@ -140,13 +140,13 @@ func TestWaitFor(t *testing.T) {
 	w.fails(66, "session_not_found", "send", "none", "x", "--wait-text", "x")
 	w.fails(64, "no terminal sends a key", "send", "s", "--key", "Hyper")
 	r := w.proxy("send", "s", "--key", "C-d", "--wait-text", "never")
-	if r.code != 7 || r.out != "" || !strings.Contains(r.errout, "session s ended first") {
+	if r.Code != 7 || r.Out != "" || !strings.Contains(r.Errout, "session s ended first") {
 		t.Errorf("send to one that ends: %v", r)
 	}
-	if r := w.proxy("wait", "s", "--text", "never", "--json"); r.code != 7 || !strings.Contains(r.out, `"exit_code": 7`) {
+	if r := w.proxy("wait", "s", "--text", "never", "--json"); r.Code != 7 || !strings.Contains(r.Out, `"exit_code": 7`) {
 		t.Errorf("wait for one that has ended: %v", r)
 	}
-	if r := w.proxy("wait", "s", "--exit"); r.code != 7 || r.out+r.errout != "" {
+	if r := w.proxy("wait", "s", "--exit"); r.Code != 7 || r.Out+r.Errout != "" {
 		t.Errorf("wait --exit: %v", r)
 	}
 	w.shell("zero", "read x")
@@ -177,11 +177,11 @@ func TestWaitMistakes(t *testing.T) {
 		{"mark"},
 	} {
 		r := w.proxy(args...)
-		if r.code != 64 || r.out != "" || !strings.HasPrefix(r.errout, "proxy: ") {
+		if r.Code != 64 || r.Out != "" || !strings.HasPrefix(r.Errout, "proxy: ") {
 			t.Errorf("proxy %s: %v, want exit 64 and what is wrong", strings.Join(args, " "), r)
 		}
 	}
-	if all := w.running(""); len(all) > 0 {
+	if all := w.Running(""); len(all) > 0 {
 		t.Errorf("mistakes have started %v", all)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	programs "holdfast/shared/testkit/world"
 )
 
 // What was in the environment of the command that happened to start the daemons is
@@ -15,17 +17,17 @@ import (
 func TestEnvironmentStaysWithItsCommand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	plain := slices.Clone(w.env)
-	w.env = append(w.env, "DEPLOY_TOKEN=hush", "HOLDFAST_TOKEN=hush", "SOMETHING=hush", "EDITOR=first")
+	plain := slices.Clone(w.Env)
+	w.Env = append(w.Env, "DEPLOY_TOKEN=hush", "HOLDFAST_TOKEN=hush", "SOMETHING=hush", "EDITOR=first")
 	w.must("new", "-d", "--id", "first", "--env", "GIVEN=hush", "--", "sleep", "1000")
-	w.env = append(plain, "EDITOR=second")
+	w.Env = append(plain, "EDITOR=second")
 	w.must("new", "-d", "--id", "second", "--", "sleep", "1000")
 	w.must("--handoff")
 	seen := 0
 	look := func(what string, pid int) []string {
 		t.Helper()
 		seen++
-		env := list(fmt.Sprintf("/proc/%d/environ", pid))
+		env := programs.Strings(fmt.Sprintf("/proc/%d/environ", pid))
 		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "PATH=") }) {
 			t.Errorf("%s: %q", what, env)
 		}
@@ -37,8 +39,8 @@ func TestEnvironmentStaysWithItsCommand(t *testing.T) {
 		return env
 	}
 	for _, program := range []string{"proxy", "keeper", "supervisor"} {
-		for _, p := range w.running(program) {
-			look(program, p.pid)
+		for _, p := range w.Running(program) {
+			look(program, p.PID)
 		}
 	}
 	if seen < 3 {
@@ -46,7 +48,7 @@ func TestEnvironmentStaysWithItsCommand(t *testing.T) {
 	}
 	for _, id := range []string{"first", "second"} {
 		env := look(id, int(w.object("info", id, "--json")["pid"].(float64)))
-		if !slices.Contains(env, "EDITOR="+id) || !slices.Contains(env, "HOLDFAST_DIR="+w.dir) || (id == "first") != slices.Contains(env, "GIVEN=hush") {
+		if !slices.Contains(env, "EDITOR="+id) || !slices.Contains(env, "HOLDFAST_DIR="+w.Dir) || (id == "first") != slices.Contains(env, "GIVEN=hush") {
 			t.Errorf("session %s has %q", id, env)
 		}
 	}

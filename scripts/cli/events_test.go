@@ -54,10 +54,10 @@ func TestEventsFilters(t *testing.T) {
 			t.Errorf("events %v: %s, want %s", tt.args, got, tt.want)
 		}
 	}
-	if r := w.fails(124, "timeout: 1 of 2 events after 300ms", "events", "--after", "3", "--count", "2", "--timeout", "300ms"); r.out != "4 exited b code 3, exited\n" {
-		t.Errorf("it printed %q", r.out)
+	if r := w.fails(124, "timeout: 1 of 2 events after 300ms", "events", "--after", "3", "--count", "2", "--timeout", "300ms"); r.Out != "4 exited b code 3, exited\n" {
+		t.Errorf("it printed %q", r.Out)
 	}
-	w.fails(64, `no events are of the kind "ended"`, "events", "--kind", "ended")
+	w.fails(64, `--kind "ended": there is no such kind of event`, "events", "--kind", "ended")
 	w.fails(64, "[after since]", "events", "--after", "1", "--since", "1h")
 
 	// It goes on behind what it had when the proxy has died.
@@ -67,7 +67,7 @@ func TestEventsFilters(t *testing.T) {
 	if got := strings.TrimSpace(next()); got != "5 resized a 70x20" {
 		t.Errorf("it printed %q", got)
 	}
-	w.kill(w.only("proxy"))
+	w.Kill(w.Only("proxy"))
 	w.must("resize", "a", "71x21")
 	if got := strings.TrimSpace(next()); got != "6 resized a 71x21" {
 		t.Errorf("after the death of the proxy it printed %q", got)
@@ -108,7 +108,7 @@ func TestForeground(t *testing.T) {
 	}
 	w.must("send", "s", "cd home; sleep 1000", "--enter")
 	if !eventually(func() bool {
-		return now()["name"] == "sleep" && now()["cwd"] == w.path("home") && now()["children"] == true
+		return now()["name"] == "sleep" && now()["cwd"] == w.Path("home") && now()["children"] == true
 	}) {
 		t.Errorf("a program in front: %v", now())
 	}

@@ -20,7 +20,7 @@ import (
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.env = append(w.env, "HOLDFAST_WEB=127.0.0.1:0")
+	w.Env = append(w.Env, "HOLDFAST_WEB=127.0.0.1:0")
 	// What they run; in a session of its own make takes long.
 	w.program("make", `case "$HOLDFAST_SESSION $1" in build\ -*|old\ -*) exec cat;; esac; echo "ok, made"`)
 	w.program("go", "echo ok")
@@ -34,35 +34,35 @@ func TestExamples(t *testing.T) {
 
 // program puts a shell script into the world's path, before all others of its name.
 func (w *world) program(name, script string) {
-	w.t.Helper()
+	w.T.Helper()
 	dir := w.mkdir("programs")
 	w.write("programs/"+name, "#!/bin/sh\n"+script+"\n")
-	if r := w.run(exec.Command("chmod", "+x", dir+"/"+name), nil); r.code != 0 {
-		w.t.Fatal(r)
+	if r := w.run(exec.Command("chmod", "+x", dir+"/"+name), nil); r.Code != 0 {
+		w.T.Fatal(r)
 	}
-	for i, e := range w.env {
+	for i, e := range w.Env {
 		if path, ok := strings.CutPrefix(e, "PATH="); ok && !strings.HasPrefix(path, dir) {
-			w.env[i] = "PATH=" + dir + ":" + path
+			w.Env[i] = "PATH=" + dir + ":" + path
 		}
 	}
 }
 
 // runExamples runs those of a command, and of all its own commands.
 func (w *world) runExamples(words ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	name := strings.Join(words, " ")
-	r := w.run(exec.Command(filepath.Join(w.bin, words[0]), append(words[1:], "--help")...), nil)
-	if r.code != 0 {
-		w.t.Fatalf("%s --help: %v", name, r)
+	r := w.run(exec.Command(filepath.Join(w.Bin, words[0]), append(words[1:], "--help")...), nil)
+	if r.Code != 0 {
+		w.T.Fatalf("%s --help: %v", name, r)
 	}
-	lines := part(r.out, "Examples:")
+	lines := part(r.Out, "Examples:")
 	if len(lines) == 0 {
-		w.t.Errorf("%s has no example", name)
+		w.T.Errorf("%s has no example", name)
 	}
 	for _, line := range lines {
 		w.runExample(strings.TrimSpace(line))
 	}
-	for _, line := range part(r.out, "Available Commands:") {
+	for _, line := range part(r.Out, "Available Commands:") {
 		if sub := strings.Fields(line)[0]; sub != "help" {
 			w.runExamples(append(words, sub)...)
 		}
@@ -95,11 +95,11 @@ var exampleCodes = map[string]int{
 // runExample runs a line of an example as a person would, who sees what it shows
 // and leaves it.
 func (w *world) runExample(line string) {
-	w.t.Helper()
+	w.T.Helper()
 	begin, rest, _ := strings.Cut(line, "#")
 	line = strings.TrimSpace(begin) // the rest is a comment, or ...
 	if strings.Contains(rest, `"`) {
-		w.t.Errorf("%s: what is behind # is no comment", line)
+		w.T.Errorf("%s: what is behind # is no comment", line)
 	}
 	w.prepareExample(line)
 	shell := "bash"
@@ -108,13 +108,13 @@ func (w *world) runExample(line string) {
 	}
 	for _, needed := range []string{shell, "asciinema", "python3"} {
 		if _, err := exec.LookPath(needed); err != nil && (needed == shell || strings.Contains(line, needed)) {
-			w.t.Logf("%s: not run, for want of %s", line, needed)
+			w.T.Logf("%s: not run, for want of %s", line, needed)
 			return
 		}
 	}
 	cmd := exec.Command(shell, "-c", line)
 	if strings.Contains(line, "$HOLDFAST_SESSION") {
-		cmd.Env = append(slices.Clone(w.env), "HOLDFAST_SESSION=build")
+		cmd.Env = append(slices.Clone(w.Env), "HOLDFAST_SESSION=build")
 	}
 	p := w.openSize(80, 24, cmd)
 	w.leaveExample(line, p)
@@ -125,13 +125,13 @@ func (w *world) runExample(line string) {
 		}
 	}
 	if code != 0 {
-		w.t.Errorf("%s: exit code %d, after %q", line, code, p.text())
+		w.T.Errorf("%s: exit code %d, after %q", line, code, p.text())
 	}
 }
 
 // leaveExample does what ends those that do not end by themselves.
 func (w *world) leaveExample(line string, p *terminal) {
-	w.t.Helper()
+	w.T.Helper()
 	ok := true
 	switch {
 	case strings.HasPrefix(line, "proxy wait build --timeout"):
@@ -155,11 +155,11 @@ func (w *world) leaveExample(line string, p *terminal) {
 		}
 	case serving.MatchString(line) && !strings.Contains(line, "--upgrade"):
 		program, _, _ := strings.Cut(line, " ")
-		ok = eventually(func() bool { _, err := os.Stat(w.path(program + ".sock")); return err == nil }) // a command would start what is missing
+		ok = eventually(func() bool { _, err := os.Stat(w.Path(program + ".sock")); return err == nil }) // a command would start what is missing
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
 	}
 	if !ok {
-		w.t.Errorf("%s: it does not come to what it is for, after %q", line, p.text())
+		w.T.Errorf("%s: it does not come to what it is for, after %q", line, p.text())
 	}
 }
 
@@ -177,29 +177,34 @@ var exampleSessions = []struct {
 
 // prepareExample makes the world as a line takes it to be.
 func (w *world) prepareExample(line string) {
-	w.t.Helper()
+	w.T.Helper()
 	if serving.MatchString(line) && !strings.Contains(line, "--upgrade") {
 		w.proxy("stop")
-		w.run(exec.Command(filepath.Join(w.bin, "supervisor"), "stop", "--sessions=end"), nil) // if there is one
+		w.run(exec.Command(filepath.Join(w.Bin, "supervisor"), "stop", "--sessions=end"), nil) // if there is one
+		// The commands return when the programs have agreed to stop. A socket that is there
+		// later must be that of the example.
+		if !eventually(func() bool { return len(w.Running("")) == 0 }) {
+			w.T.Fatal("programs still run after they were stopped")
+		}
 		return
 	}
 	if strings.HasPrefix(line, "proxy stop --all") { // refused beside sessions
-		w.run(exec.Command(filepath.Join(w.bin, "supervisor"), "stop", "--sessions=end"), nil)
+		w.run(exec.Command(filepath.Join(w.Bin, "supervisor"), "stop", "--sessions=end"), nil)
 		w.must("start")
 		return
 	}
 	w.must("start")
 	states := make(map[string]string)
-	for _, s := range decode[[]map[string]any](w.t, w.must("ls", "--json")) {
+	for _, s := range decode[[]map[string]any](w.T, w.must("ls", "--json")) {
 		states[fmt.Sprint(s["id"])] = fmt.Sprint(s["state"])
 	}
 	gone := func(id string) {
-		w.t.Helper()
+		w.T.Helper()
 		if states[id] != "" {
 			w.must("kill", id, "--forget")
 		}
 	}
-	_ = os.Remove(w.path("build.cast"))
+	_ = os.Remove(w.Path("build.cast"))
 	w.write("home/.bashrc", "PS1='$ '; seq 500; echo 'make: warn of an error'\n")
 	for _, s := range exampleSessions {
 		_, err := exec.LookPath(s.argv[len(s.argv)-2]) // of python3
@@ -215,11 +220,11 @@ func (w *world) prepareExample(line string) {
 	}
 	if states["old"] != "exited" {
 		gone("old")
-		was := w.path("was")
+		was := w.Path("was")
 		_ = os.Remove(was)
 		w.shell("old", "[ -e "+was+" ] && exec cat; touch "+was+"; echo the last; exit 3") // the second time it stays
-		if r := w.proxy("wait", "old"); r.code != 3 {
-			w.t.Fatal(r)
+		if r := w.proxy("wait", "old"); r.Code != 3 {
+			w.T.Fatal(r)
 		}
 	}
 }

@@ -13,14 +13,14 @@ import (
 func TestFirstRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	cmd := exec.Command("bash", filepath.Join("..", "first-run"), w.bin)
+	cmd := exec.Command("bash", filepath.Join("..", "first-run"), w.Bin)
 	dir, err := filepath.Abs(".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd.Dir = dir
 	r := w.run(cmd, nil)
-	if r.code != 0 || !strings.Contains(r.out, "That was all.") {
+	if r.Code != 0 || !strings.Contains(r.Out, "That was all.") {
 		t.Errorf("%v", r)
 	}
 }

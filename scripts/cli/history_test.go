@@ -34,7 +34,7 @@ func TestSearchAndHistory(t *testing.T) {
 	if got := strings.Count(w.must("search", "s", "."), "\n"); got != 201 {
 		t.Errorf("%d lines are found, want 201", got)
 	}
-	if r := w.fails(1, "", "search", "s", "pear"); r.out+r.errout != "" {
+	if r := w.fails(1, "", "search", "s", "pear"); r.Out+r.Errout != "" {
 		t.Errorf("nothing found: %v", r)
 	}
 	w.fails(64, "pattern", "search", "s", "(")
@@ -114,8 +114,8 @@ func TestLongLine(t *testing.T) {
 	w := newWorld(t)
 	w.shell("s", "stty -echo; echo ready; read x; echo got-${#x}; read x; echo end; read x")
 	w.shows("s", "ready")
-	r := w.run(exec.Command(filepath.Join(w.bin, "proxy"), "send", "s", "--enter", "--file", "-"), strings.NewReader(strings.Repeat("x", 5000)))
-	if r.code != 0 || !strings.Contains(r.errout, "warning: line_too_long") {
+	r := w.run(exec.Command(filepath.Join(w.Bin, "proxy"), "send", "s", "--enter", "--file", "-"), strings.NewReader(strings.Repeat("x", 5000)))
+	if r.Code != 0 || !strings.Contains(r.Errout, "warning: line_too_long") {
 		t.Errorf("send of a long line: %v", r)
 	}
 	w.shows("s", "got-409")

@@ -59,7 +59,7 @@ func TestListAndInfo(t *testing.T) {
 	}
 
 	w.must("send", "one", "--enter")
-	if r := w.proxy("wait", "one"); r.code != 5 {
+	if r := w.proxy("wait", "one"); r.Code != 5 {
 		t.Errorf("wait: %v", r)
 	}
 	info = w.object("info", "one", "--json")
@@ -71,7 +71,7 @@ func TestListAndInfo(t *testing.T) {
 		t.Errorf("info says %v", info)
 	}
 	waited := w.proxy("wait", "one", "--json")
-	if got := decode[map[string]any](t, waited.out); waited.code != 5 || got["exit_code"] != 5.0 || fmt.Sprint(got["last_lines"]) != "[hello]" {
+	if got := decode[map[string]any](t, waited.Out); waited.Code != 5 || got["exit_code"] != 5.0 || fmt.Sprint(got["last_lines"]) != "[hello]" {
 		t.Errorf("wait --json: %v", waited)
 	}
 
@@ -105,7 +105,7 @@ func TestStatus(t *testing.T) {
 		if !ok {
 			t.Fatalf("status says %v", status)
 		}
-		if p["pid"] != float64(w.only(name).pid) || p["version"] == "" || p["sessions"] != 1.0 {
+		if p["pid"] != float64(w.Only(name).PID) || p["version"] == "" || p["sessions"] != 1.0 {
 			t.Errorf("status says of the %s %v", name, p)
 		}
 		if up, ok := p["uptime"].(float64); !ok || up <= 0 || up > 3600 {
@@ -115,7 +115,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("the %s's protocol is %v", name, p["protocol"])
 		}
 	}
-	if k, ok := status["supervisor"].(map[string]any)["keeper"].(map[string]any); !ok || k["pid"] != float64(w.only("keeper").pid) || k["sessions"] != 1.0 {
+	if k, ok := status["supervisor"].(map[string]any)["keeper"].(map[string]any); !ok || k["pid"] != float64(w.Only("keeper").PID) || k["sessions"] != 1.0 {
 		t.Errorf("status says of the keeper %v", k)
 	}
 	out := w.must("status")
@@ -140,15 +140,15 @@ func TestStatus(t *testing.T) {
 // lines starts a command that prints as it goes, and returns what reads its
 // next line.
 func (w *world) lines(args ...string) (next func() string) {
-	w.t.Helper()
-	cmd := exec.Command(filepath.Join(w.bin, "proxy"), args...)
-	cmd.Env, cmd.Dir = w.env, w.dir
+	w.T.Helper()
+	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), args...)
+	cmd.Env, cmd.Dir = w.Env, w.Dir
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	lines := make(chan string)
 	done := make(chan struct{})
@@ -162,21 +162,21 @@ func (w *world) lines(args ...string) (next func() string) {
 			}
 		}
 	}()
-	w.t.Cleanup(func() {
+	w.T.Cleanup(func() {
 		close(done)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
 	return func() string {
-		w.t.Helper()
+		w.T.Helper()
 		select {
 		case l, ok := <-lines:
 			if !ok {
-				w.t.Fatalf("%s has ended", cmd)
+				w.T.Fatalf("%s has ended", cmd)
 			}
 			return l
 		case <-time.After(limit):
-			w.t.Fatalf("%s prints nothing", cmd)
+			w.T.Fatalf("%s prints nothing", cmd)
 		}
 		return ""
 	}
@@ -211,7 +211,7 @@ func TestEvents(t *testing.T) {
 	if e = next("resized"); e["seq"] != seq+1 {
 		t.Errorf("resized: %v", e)
 	}
-	w.kill(w.only("proxy"))
+	w.Kill(w.Only("proxy"))
 	w.must("send", "s", "--enter")
 	e = next("exited")
 	if x, ok := e["exit"].(map[string]any); !ok || e["seq"] != seq+2 || x["exit_code"] != 4.0 || x["session_title"] != "T" || fmt.Sprint(x["last_lines"]) != "[bye]" {
@@ -221,12 +221,12 @@ func TestEvents(t *testing.T) {
 
 // clients waits until the proxy has so many connections beside our own.
 func (w *world) clients(n int) {
-	w.t.Helper()
+	w.T.Helper()
 	var clients any
 	if !eventually(func() bool {
 		clients = w.object("status", "--json")["proxy"].(map[string]any)["clients"]
 		return clients == float64(n+1)
 	}) {
-		w.t.Fatalf("%v clients, want %d and our own", clients, n)
+		w.T.Fatalf("%v clients, want %d and our own", clients, n)
 	}
 }

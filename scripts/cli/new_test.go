@@ -24,12 +24,12 @@ func TestNewFlags(t *testing.T) {
 		t.Errorf("new --detach prints %q", out)
 	}
 	w.shows("named", "id=named")
-	w.shows("named", w.dir+"\n24 80\n")
-	w.shows("named", "HOME="+w.path("home"))
+	w.shows("named", w.Dir+"\n24 80\n")
+	w.shows("named", "HOME="+w.Path("home"))
 
 	w.must("new", "-d", "--id", "all", "--size", "101x31", "--cwd", cwd, "--env", "V=1 2", "--env", "W==", "--label", "title=Build it",
 		"--label", "k=v", "--scrollback", "77", "--originator", "tests", "--", "/bin/sh", "-c", printEnv)
-	w.shows("all", cwd+"\n31 101\nV=1 2 W== HOME="+w.path("home")+" id=all")
+	w.shows("all", cwd+"\n31 101\nV=1 2 W== HOME="+w.Path("home")+" id=all")
 	info := w.object("info", "all", "--json")
 	if got := fmt.Sprint(info["labels"]); got != "map[k:v title:Build it]" {
 		t.Errorf("labels are %v", got)
@@ -60,7 +60,7 @@ func TestEarlyExit(t *testing.T) {
 	const script = `for i in 1 2 3; do echo "line $i"; done; exit 3`
 	r := w.fails(3, "exited_early: session early exited with code 3 right after its start\n  line 1\n  line 2\n  line 3\n",
 		"new", "-d", "--early-exit", "20s", "--id", "early", "--", "/bin/sh", "-c", script)
-	if r.out != "" {
+	if r.Out != "" {
 		t.Errorf("an id is printed: %v", r)
 	}
 	w.fails(66, "session_not_found", "info", "early")
@@ -73,7 +73,7 @@ func TestEarlyExit(t *testing.T) {
 
 	// An end with success is one, and its record stays; a signal's has its code.
 	r = w.proxy("new", "-d", "--early-exit", "20s", "--id", "done", "--", "echo", "hi")
-	if r.code != 0 || r.out != "done\n" || !strings.Contains(r.errout, "session done has ended with code 0 already") {
+	if r.Code != 0 || r.Out != "done\n" || !strings.Contains(r.Errout, "session done has already ended with code 0") {
 		t.Errorf("new -d of what ends with success: %v", r)
 	}
 	w.must("kill", "done", "--forget")
@@ -88,7 +88,7 @@ func TestEarlyExit(t *testing.T) {
 
 	// Who does not want the look gets the session.
 	w.must("new", "-d", "--early-exit", "0", "--id", "kept", "--", "/bin/sh", "-c", script)
-	if r := w.proxy("wait", "kept"); r.code != 3 {
+	if r := w.proxy("wait", "kept"); r.Code != 3 {
 		t.Errorf("wait: %v", r)
 	}
 	w.fails(73, "session_exists", "new", "-d", "--id", "kept", "--", "sleep", "1000")
@@ -101,7 +101,7 @@ func TestAttachToExited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.shell("s", "echo last words; exit 6")
-	if r := w.proxy("wait", "s"); r.code != 6 {
+	if r := w.proxy("wait", "s"); r.Code != 6 {
 		t.Errorf("wait: %v", r)
 	}
 	w.fails(6, "session_exited: session s has exited with code 6\n  last words\n", "attach", "s")
@@ -115,7 +115,7 @@ func TestShortCommand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.proxy("new", "--early-exit", "0", "--", "/bin/sh", "-c", "echo quick; exit 9")
-	if r.code != 9 || r.out != "quick\r\n" || r.errout != "" {
+	if r.Code != 9 || r.Out != "quick\r\n" || r.Errout != "" {
 		t.Errorf("a short command: %v", r)
 	}
 }
@@ -212,15 +212,15 @@ func TestUsage(t *testing.T) {
 		{"--proxy", "no name", "ls"},
 	} {
 		r := w.proxy(args...)
-		if r.code != 64 || r.out != "" || !strings.HasPrefix(r.errout, "proxy: ") {
+		if r.Code != 64 || r.Out != "" || !strings.HasPrefix(r.Errout, "proxy: ") {
 			t.Errorf("proxy %s: %v, want exit 64 and what is wrong", strings.Join(args, " "), r)
 		}
 	}
-	if all := w.running(""); len(all) > 0 {
+	if all := w.Running(""); len(all) > 0 {
 		t.Errorf("mistakes have started %v", all)
 	}
 	for _, args := range [][]string{{}, {"--help"}, {"help", "attach"}, {"attach", "--help"}, {"--version"}} {
-		if r := w.proxy(args...); r.code != 0 || r.out == "" || r.errout != "" {
+		if r := w.proxy(args...); r.Code != 0 || r.Out == "" || r.Errout != "" {
 			t.Errorf("proxy %s: %v", strings.Join(args, " "), r)
 		}
 	}
@@ -228,7 +228,7 @@ func TestUsage(t *testing.T) {
 	w.fails(64, "kill ID --forget", "rm", "x")
 	w.fails(64, "stop --all", "kill-server")
 	w.fails(64, "an argument is missing", "info")
-	w.fails(64, "behind --", "send", "s", "-la")
+	w.fails(64, "put -- before", "send", "s", "-la")
 }
 
 // Each failure has its exit code, so that scripts need not read the text.
@@ -236,7 +236,7 @@ func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.fails(69, "no proxy runs here", "stop")
-	if all := w.running(""); len(all) > 0 {
+	if all := w.Running(""); len(all) > 0 {
 		t.Errorf("stop has started %v", all)
 	}
 	w.must("start")
@@ -259,25 +259,25 @@ func TestExitCodes(t *testing.T) {
 		t.Errorf("an interrupted wait: exit %d, %q", code, p.text())
 	}
 	w.must("send", "s", "--enter")
-	if r := w.proxy("wait", "s"); r.code != 42 || r.errout != "" {
+	if r := w.proxy("wait", "s"); r.Code != 42 || r.Errout != "" {
 		t.Errorf("wait: %v", r)
 	}
 	w.shell("s2", "kill -TERM $$")
-	if r := w.proxy("wait", "s2"); r.code != 143 {
+	if r := w.proxy("wait", "s2"); r.Code != 143 {
 		t.Errorf("wait for a child that a signal ended: %v", r)
 	}
 
 	// Without the supervisor's program nothing can be started.
 	lone := newWorld(t)
-	lone.env = append(lone.env, "HOLDFAST_SUPERVISOR=/no/such/program")
+	lone.Env = append(lone.Env, "HOLDFAST_SUPERVISOR=/no/such/program")
 	lone.fails(69, "", "start")
-	if out := w.must("stop"); !strings.Contains(out, "the sessions go on") {
+	if out := w.must("stop"); !strings.Contains(out, "the sessions continue") {
 		t.Errorf("stop says %q", out)
 	}
 
 	// A directory that others can reach is refused.
 	open := newWorld(t)
-	if out, err := exec.Command("chmod", "755", open.dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("chmod", "755", open.Dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	open.fails(78, "mode 0700", "ls")
@@ -298,7 +298,7 @@ func TestDir(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			dir := strings.ReplaceAll(tt.dir, "{}", w.dir)
+			dir := strings.ReplaceAll(tt.dir, "{}", w.Dir)
 			w.must("--dir", dir, "new", "-d", "--id", "s", "--", "sleep", "1000")
 			if out := w.must("ls", "--dir", dir, "--json"); !strings.Contains(out, `"id": "s"`) {
 				t.Errorf("ls --dir says %s", out)
@@ -311,20 +311,20 @@ func TestDir(t *testing.T) {
 			sockets := filepath.Dir(w.socket(dir))
 			t.Cleanup(func() { _ = os.RemoveAll(sockets) })
 			if !filepath.IsAbs(dir) {
-				dir = w.path(dir)
+				dir = w.Path(dir)
 			}
 			if is := sockets != dir; is != tt.short {
 				t.Errorf("the sockets of %s are in %s", dir, sockets)
 			}
-			names, _ := filepath.Glob(w.path("*"))
-			if want := []string{dir, w.path("home")}; !slices.Equal(sorted(names), sorted(want)) {
+			names, _ := filepath.Glob(w.Path("*"))
+			if want := []string{dir, w.Path("home")}; !slices.Equal(sorted(names), sorted(want)) {
 				t.Errorf("in the world are %q, want %q", names, want)
 			}
-			if names, _ = filepath.Glob(w.path("home/*")); len(names) > 0 {
+			if names, _ = filepath.Glob(w.Path("home/*")); len(names) > 0 {
 				t.Errorf("in the home directory are %q", names)
 			}
-			r := w.run(exec.Command(filepath.Join(w.bin, "supervisor"), "stop", "--sessions=end", "--dir", dir), nil)
-			if r.code != 0 {
+			r := w.run(exec.Command(filepath.Join(w.Bin, "supervisor"), "stop", "--sessions=end", "--dir", dir), nil)
+			if r.Code != 0 {
 				t.Errorf("supervisor stop: %v", r)
 			}
 			w.must("stop", "--dir", dir)
@@ -334,13 +334,13 @@ func TestDir(t *testing.T) {
 
 // socket returns the path of the proxy's socket, as its log has it.
 func (w *world) socket(dir string) string {
-	w.t.Helper()
-	for line := range strings.Lines(w.read(filepath.Join(strings.TrimPrefix(dir, w.dir), "proxy.log"))) {
-		if m := decode[map[string]any](w.t, line); m["message"] == "proxy serves" {
+	w.T.Helper()
+	for line := range strings.Lines(w.read(filepath.Join(strings.TrimPrefix(dir, w.Dir), "proxy.log"))) {
+		if m := decode[map[string]any](w.T, line); m["message"] == "proxy serves" {
 			return m["path"].(string)
 		}
 	}
-	w.t.Fatal("the proxy's log does not say where it serves")
+	w.T.Fatal("the proxy's log does not say where it serves")
 	return ""
 }
 

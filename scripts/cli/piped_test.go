@@ -15,15 +15,15 @@ import (
 
 // piped starts a command whose output the test reads.
 func (w *world) piped(args ...string) (cmd *exec.Cmd, out io.Reader, errout *bytes.Buffer) {
-	w.t.Helper()
-	cmd, errout = exec.Command(filepath.Join(w.bin, "proxy"), args...), &bytes.Buffer{}
-	cmd.Env, cmd.Dir, cmd.Stderr = w.env, w.dir, errout
+	w.T.Helper()
+	cmd, errout = exec.Command(filepath.Join(w.Bin, "proxy"), args...), &bytes.Buffer{}
+	cmd.Env, cmd.Dir, cmd.Stderr = w.Env, w.Dir, errout
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return cmd, out, errout
 }
@@ -33,7 +33,7 @@ func (w *world) piped(args ...string) (cmd *exec.Cmd, out io.Reader, errout *byt
 func TestAttachIntoPipe(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.env = append(w.env, "HOLDFAST_RING_BYTES=65536")
+	w.Env = append(w.Env, "HOLDFAST_RING_BYTES=65536")
 	const lines = 400_000 // 2.7 MB: more than client, sockets and pipe hold
 	w.shell("paced", fmt.Sprintf("read x; seq %d", lines))
 	cmd, out, errout := w.piped("attach", "paced")

@@ -40,12 +40,12 @@ type terminal struct {
 
 // open runs the proxy's command in a terminal of 80 by 24.
 func (w *world) open(args ...string) *terminal {
-	w.t.Helper()
-	return w.openSize(80, 24, exec.Command(filepath.Join(w.bin, "proxy"), args...))
+	w.T.Helper()
+	return w.openSize(80, 24, exec.Command(filepath.Join(w.Bin, "proxy"), args...))
 }
 
 func (w *world) openSize(cols, rows uint16, cmd *exec.Cmd) *terminal {
-	w.t.Helper()
+	w.T.Helper()
 	p := w.terminal(cols, rows, cmd)
 	cmd.Stdout = p.slave
 	w.start(p, p.master)
@@ -54,11 +54,11 @@ func (w *world) openSize(cols, rows uint16, cmd *exec.Cmd) *terminal {
 
 // openPipe is openSize for a program whose output goes into a pipe.
 func (w *world) openPipe(cmd *exec.Cmd) *terminal {
-	w.t.Helper()
+	w.T.Helper()
 	p := w.terminal(80, 24, cmd)
 	r, out, err := os.Pipe()
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	p.piped, cmd.Stdout = r, out
 	w.start(p, r)
@@ -67,29 +67,29 @@ func (w *world) openPipe(cmd *exec.Cmd) *terminal {
 }
 
 func (w *world) terminal(cols, rows uint16, cmd *exec.Cmd) *terminal {
-	w.t.Helper()
-	p := &terminal{t: w.t, cmd: cmd, changed: make(chan struct{}), ended: make(chan struct{})}
+	w.T.Helper()
+	p := &terminal{t: w.T, cmd: cmd, changed: make(chan struct{}), ended: make(chan struct{})}
 	if err := p.make(cols, rows); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return p
 }
 
 // start starts the program; what it prints is read from out.
 func (w *world) start(p *terminal, out *os.File) {
-	w.t.Helper()
+	w.T.Helper()
 	cmd := p.cmd
 	cmd.Stdin, cmd.Stderr = p.slave, p.slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if cmd.Env == nil {
-		cmd.Env = w.env
+		cmd.Env = w.Env
 	}
-	cmd.Dir = w.dir
+	cmd.Dir = w.Dir
 	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	go p.read(out)
-	w.t.Cleanup(p.close)
+	w.T.Cleanup(p.close)
 }
 
 // make makes the PTY. Its attributes are not those that any program would set

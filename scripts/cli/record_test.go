@@ -36,18 +36,18 @@ func printedIn(events [][]any) string {
 
 // played is what asciinema makes of a recording.
 func (w *world) played(name string) string {
-	w.t.Helper()
+	w.T.Helper()
 	path, err := exec.LookPath("asciinema")
 	if err != nil {
-		w.t.Skip("no asciinema")
+		w.T.Skip("no asciinema")
 	}
-	cmd := exec.Command(path, "cat", w.path(name))
-	cmd.Env = append(w.env, "LC_ALL=C.UTF-8")
+	cmd := exec.Command(path, "cat", w.Path(name))
+	cmd.Env = append(w.Env, "LC_ALL=C.UTF-8")
 	p := w.openPipe(cmd) // it wants a terminal beside that
 	code := p.wait()
 	<-p.ended
 	if code != 0 {
-		w.t.Fatalf("asciinema cat: exit %d, %s", code, p.text())
+		w.T.Fatalf("asciinema cat: exit %d, %s", code, p.text())
 	}
 	return p.text()
 }
@@ -57,7 +57,7 @@ func TestRecord(t *testing.T) {
 	w := newWorld(t)
 	w.shell("s", `stty -echo; printf '\033]0;a title\007before\n'; read x; printf 'h\303'; read x; printf '\244lf\377\n'; read x; printf after`)
 	w.shows("s", "before")
-	b := w.begin("record", "s", "-o", w.path("s.cast"), "--idle-limit", "1500ms")
+	b := w.begin("record", "s", "-o", w.Path("s.cast"), "--idle-limit", "1500ms")
 	recorded := func(want string) {
 		t.Helper()
 		if !eventually(func() bool { return strings.Contains(w.read("s.cast"), want) }) {
@@ -74,9 +74,9 @@ func TestRecord(t *testing.T) {
 	if info := w.object("info", "s", "--json"); info["size"].(map[string]any)["cols"] != 100.0 {
 		t.Errorf("the size is %v", info["size"])
 	}
-	w.kill(w.only("proxy")) // which is nothing to a recording
+	w.Kill(w.Only("proxy")) // which is nothing to a recording
 	w.must("send", "s", "--enter")
-	if r := w.wait(b); r.code != 0 || !strings.Contains(r.errout, "of s to ") || r.out != "" {
+	if r := w.wait(b); r.Code != 0 || !strings.Contains(r.Errout, "of s to ") || r.Out != "" {
 		t.Errorf("record: %v", r)
 	}
 	h, events := castEvents(t, w.read("s.cast"))
@@ -87,8 +87,8 @@ func TestRecord(t *testing.T) {
 	if !strings.HasSuffix(printed, "hälf\ufffd\r\nafter") || strings.Count(printed, "before") != 1 {
 		t.Errorf("recorded is %q", printed)
 	}
-	w.fails(66, "proxy export prints what is kept of it", "record", "s", "-o", w.path("late.cast"))
-	w.fails(64, "-o says where", "record", "s")
+	w.fails(66, "proxy export prints what is kept of it", "record", "s", "-o", w.Path("late.cast"))
+	w.fails(64, "-o is missing", "record", "s")
 	if got := w.played("s.cast"); got != printed {
 		t.Errorf("asciinema plays %q, want %q", got, printed)
 	}
@@ -100,7 +100,7 @@ func TestRecordAgain(t *testing.T) {
 	w := newWorld(t)
 	w.shell("s", "stty -echo; cat")
 	start := func(args ...string) *background {
-		return w.begin(append([]string{"record", "s", "-o", w.path("s.cast")}, args...)...)
+		return w.begin(append([]string{"record", "s", "-o", w.Path("s.cast")}, args...)...)
 	}
 	recorded := func(text string) {
 		t.Helper()
@@ -123,13 +123,13 @@ func TestRecordAgain(t *testing.T) {
 	if !eventually(func() bool { return w.object("info", "s", "--json")["attachments"] == 0.0 }) {
 		t.Fatal("it records on")
 	}
-	w.fails(73, "--overwrite replaces it", "record", "s", "-o", w.path("s.cast"))
+	w.fails(73, "--overwrite replaces it", "record", "s", "-o", w.Path("s.cast"))
 	b = start("--append")
 	recorded("second")
 	if err := b.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if r := w.wait(b); r.code != 0 {
+	if r := w.wait(b); r.Code != 0 {
 		t.Errorf("ctrl-c: %v", r)
 	}
 	_, events := castEvents(t, w.read("s.cast"))
@@ -153,14 +153,14 @@ func TestRecordInput(t *testing.T) {
 	w := newWorld(t)
 	w.shell("s", `echo name; read x; stty -echo; echo password; read x; stty size`)
 	w.shows("s", "name")
-	b := w.begin("record", "s", "-o", w.path("s.cast"), "--input")
+	b := w.begin("record", "s", "-o", w.Path("s.cast"), "--input")
 	if !eventually(func() bool { return strings.Contains(w.read("s.cast"), "name") }) {
 		t.Fatalf("nothing is recorded: %s", w.read("s.cast"))
 	}
 	w.must("send", "s", "añ", "--enter")
 	w.shows("s", "password")
 	w.must("send", "s", "sécret", "--enter")
-	if r := w.wait(b); r.code != 0 {
+	if r := w.wait(b); r.Code != 0 {
 		t.Fatal(r)
 	}
 	_, events := castEvents(t, w.read("s.cast"))
@@ -201,7 +201,7 @@ func TestExport(t *testing.T) {
 				t.Errorf("%s: html lacks %q: %s", when, want, html)
 			}
 		}
-		if out := w.must("export", "s", "--format", "cast", "-o", w.path(when+".cast")); out != "" {
+		if out := w.must("export", "s", "--format", "cast", "-o", w.Path(when+".cast")); out != "" {
 			t.Errorf("%s: it prints %q", when, out)
 		}
 		h, events := castEvents(t, w.read(when+".cast"))
@@ -214,8 +214,8 @@ func TestExport(t *testing.T) {
 			w.must("wait", "s")
 		}
 	}
-	w.fails(73, "--overwrite replaces it", "export", "s", "-o", w.path("ended.cast"))
-	w.must("export", "s", "-o", w.path("ended.cast"), "--overwrite")
+	w.fails(73, "--overwrite replaces it", "export", "s", "-o", w.Path("ended.cast"))
+	w.must("export", "s", "-o", w.Path("ended.cast"), "--overwrite")
 	if w.read("ended.cast") != text {
 		t.Error("it was not replaced")
 	}

@@ -20,22 +20,22 @@ func TestRun(t *testing.T) {
 	w.must("start") // what is started is there
 
 	r := w.proxy("run", "--", "/bin/sh", "-c", `printf 'one\ntwo\r\n\033[1mthree\033[m'; exit 3`)
-	if r.code != 3 || r.out != "one\ntwo\r\n\x1b[1mthree\x1b[m" || r.errout != "" {
+	if r.Code != 3 || r.Out != "one\ntwo\r\n\x1b[1mthree\x1b[m" || r.Errout != "" {
 		t.Errorf("run: %v", r)
 	}
 	if out := w.must("ls", "--json"); out != "[]\n" {
 		t.Errorf("a session is left: %s", out)
 	}
-	if r := w.proxy("run", "--", "/bin/sh", "-c", "kill -9 $$"); r.code != 137 {
+	if r := w.proxy("run", "--", "/bin/sh", "-c", "kill -9 $$"); r.Code != 137 {
 		t.Errorf("run of what is killed: %v", r)
 	}
 	w.fails(71, "spawn_failed", "run", "--", "/no/such/program")
-	w.fails(64, "no command to run", "run")
+	w.fails(64, "run needs a command", "run")
 	w.fails(64, "--kill", "run", "--kill", "--", "true")
 
 	// What a program is told of its place.
 	out := w.must("run", "--size", "100x30", "--cwd", w.mkdir("there"), "--env", "V=1 2", "--", "/bin/sh", "-c", `stty size; pwd; echo "$V"`)
-	if want := "30 100\n" + w.path("there") + "\n1 2\n"; out != want {
+	if want := "30 100\n" + w.Path("there") + "\n1 2\n"; out != want {
 		t.Errorf("run says %q, want %q", out, want)
 	}
 
@@ -45,16 +45,16 @@ func TestRun(t *testing.T) {
 	for i := 1; i <= 40; i++ {
 		lines += strconv.Itoa(i) + "\n"
 	}
-	if r := w.proxy("run", "--text", "--", "/bin/sh", "-c", script); r.code != 4 || r.out != lines || r.errout != "" {
+	if r := w.proxy("run", "--text", "--", "/bin/sh", "-c", script); r.Code != 4 || r.Out != lines || r.Errout != "" {
 		t.Errorf("run --text: %v", r)
 	}
 	r = w.proxy("run", "--json", "--id", "j", "--", "/bin/sh", "-c", script)
-	o := decode[map[string]any](t, r.out)
-	if r.code != 4 || o["id"] != "j" || o["exit_code"] != 4.0 || o["output"] != lines || o["truncated"] != false || o["outcome"] != "natural" || o["instance"] == "" || o["duration_ms"] == nil {
+	o := decode[map[string]any](t, r.Out)
+	if r.Code != 4 || o["id"] != "j" || o["exit_code"] != 4.0 || o["output"] != lines || o["truncated"] != false || o["outcome"] != "natural" || o["instance"] == "" || o["duration_ms"] == nil {
 		t.Errorf("run --json: %v", r)
 	}
-	if r := w.proxy("run", "--text", "--scrollback", "5", "--", "/bin/sh", "-c", script); r.code != 4 || !strings.HasSuffix(r.out, "\n39\n40\n") ||
-		!strings.Contains(r.errout, "lines are no longer kept") {
+	if r := w.proxy("run", "--text", "--scrollback", "5", "--", "/bin/sh", "-c", script); r.Code != 4 || !strings.HasSuffix(r.Out, "\n39\n40\n") ||
+		!strings.Contains(r.Errout, "lines are no longer kept") {
 		t.Errorf("run --text of more than is kept: %v", r)
 	}
 }
@@ -67,31 +67,31 @@ type background struct {
 
 // begin starts a command.
 func (w *world) begin(args ...string) *background {
-	w.t.Helper()
-	cmd := exec.Command(filepath.Join(w.bin, "proxy"), args...)
+	w.T.Helper()
+	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), args...)
 	var out, errout bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = &out, &errout, w.env, w.dir
+	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = &out, &errout, w.Env, w.Dir
 	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	b := &background{cmd.Process, make(chan result, 1)}
 	go func() {
 		_ = cmd.Wait() // the code says it
-		b.end <- result{cmd.ProcessState.ExitCode(), out.String(), errout.String()}
+		b.end <- result{Code: cmd.ProcessState.ExitCode(), Out: out.String(), Errout: errout.String()}
 	}()
 	return b
 }
 
 // wait returns how it ended.
 func (w *world) wait(b *background) result {
-	w.t.Helper()
+	w.T.Helper()
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	select {
 	case r := <-b.end:
 		return r
 	case <-late.C:
-		w.t.Fatal("the command does not end")
+		w.T.Fatal("the command does not end")
 		return result{}
 	}
 }
@@ -103,7 +103,7 @@ func TestRunAgain(t *testing.T) {
 	w.must("start")
 	line := []string{"run", "--id", "k", "--", "/bin/sh", "-c", `echo started >>count; echo first; read x; echo "got $x"; exit 5`}
 	first := w.begin(line...)
-	if !eventually(func() bool { return w.proxy("info", "k").code == 0 }) {
+	if !eventually(func() bool { return w.proxy("info", "k").Code == 0 }) {
 		t.Fatal("the run does not start")
 	}
 	w.shows("k", "first")
@@ -112,38 +112,38 @@ func TestRunAgain(t *testing.T) {
 		t.Fatal("nobody comes back to the run")
 	}
 	// A proxy or a supervisor that dies is nothing to either.
-	w.kill(w.only("supervisor"))
-	w.kill(w.only("proxy"))
+	w.Kill(w.Only("supervisor"))
+	w.Kill(w.Only("proxy"))
 	w.must("send", "k", "it", "--enter")
 	const want = "first\nit\ngot it\n"
 	for _, b := range []*background{first, second} {
-		if r := w.wait(b); r.code != 5 || r.out != want || r.errout != "" {
+		if r := w.wait(b); r.Code != 5 || r.Out != want || r.Errout != "" {
 			t.Errorf("run: %v, want %q", r, want)
 		}
 	}
-	if r := w.proxy(line...); r.code != 5 || r.out != want {
+	if r := w.proxy(line...); r.Code != 5 || r.Out != want {
 		t.Errorf("come back to after its end: %v", r)
 	}
 	if n := w.read("count"); n != "started\n" {
 		t.Errorf("it was started as often as this: %q", n)
 	}
-	w.fails(73, "session_exists: run k is of another command", "run", "--id", "k", "--", "true")
+	w.fails(73, "session_exists: run k has another command", "run", "--id", "k", "--", "true")
 	w.spawn("other", "sleep", "1000")
 	w.fails(73, "session_exists", "run", "--id", "other", "--", "sleep", "1000")
 
 	// A beginning that is no longer kept is said to be.
 	big := []string{"run", "--id", "big", "--", "/bin/sh", "-c", "seq 1 300000"}
 	r := w.proxy(big...)
-	all := len(r.out)
-	if r.code != 0 || !strings.HasSuffix(r.out, "\n299999\n300000\n") {
-		t.Errorf("run of much: exit %d, %d bytes, %q", r.code, all, r.errout)
+	all := len(r.Out)
+	if r.Code != 0 || !strings.HasSuffix(r.Out, "\n299999\n300000\n") {
+		t.Errorf("run of much: exit %d, %d bytes, %q", r.Code, all, r.Errout)
 	}
-	if want := 1988895; all != want && r.errout == "" {
+	if want := 1988895; all != want && r.Errout == "" {
 		t.Errorf("run of much: %d bytes of %d, and not a word", all, want)
 	}
 	r = w.proxy(big...)
-	if r.code != 0 || !strings.HasSuffix(r.out, "\n299999\n300000\n") || !strings.Contains(r.errout, "bytes of the output are no longer kept") {
-		t.Errorf("come back to: exit %d, %d bytes, %q", r.code, len(r.out), r.errout)
+	if r.Code != 0 || !strings.HasSuffix(r.Out, "\n299999\n300000\n") || !strings.Contains(r.Errout, "bytes of the output are no longer kept") {
+		t.Errorf("come back to: exit %d, %d bytes, %q", r.Code, len(r.Out), r.Errout)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestRunSlowReader(t *testing.T) {
 	w := newWorld(t)
 	w.must("start")
 	cmd := exec.Command("/bin/sh", "-c", `proxy run -- /bin/sh -c 'echo ready; seq 1 800000' | { read x; while kill -0 $$ && ! [ -e go ]; do read y <fifo; done; cat; } | tail -n +1 >got`)
-	if err := syscall.Mkfifo(w.path("fifo"), 0o600); err != nil {
+	if err := syscall.Mkfifo(w.Path("fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan result, 1)
@@ -173,7 +173,7 @@ func TestRunSlowReader(t *testing.T) {
 		t.Fatal("it never stops")
 	}
 	w.write("go", "")
-	if r := w.run(exec.Command("/bin/sh", "-c", "echo go >fifo"), nil); r.code != 0 {
+	if r := w.run(exec.Command("/bin/sh", "-c", "echo go >fifo"), nil); r.Code != 0 {
 		t.Fatal(r)
 	}
 	r := <-done
@@ -188,7 +188,7 @@ func TestRunTimeout(t *testing.T) {
 	w := newWorld(t)
 	w.must("start")
 	const script = `echo begun; trap 'echo told; exit 9' HUP; while :; do read x; done`
-	w.fails(124, "timeout: not ended after 300ms; run t goes on; the same command with --id t comes back to it",
+	w.fails(124, "timeout: not ended after 300ms; run t continues; the same command with --id t returns to it",
 		"run", "--id", "t", "--timeout", "300ms", "--", "/bin/sh", "-c", script)
 	if w.object("info", "t", "--json")["state"] != "running" {
 		t.Error("the run has ended")
@@ -196,19 +196,19 @@ func TestRunTimeout(t *testing.T) {
 	w.shows("t", "begun")
 	r := w.fails(124, "timeout: run t had not ended after 10ms, and was ended",
 		"run", "--id", "t", "--timeout", "10ms", "--kill", "--", "/bin/sh", "-c", script)
-	if r.out != "begun\ntold\n" {
-		t.Errorf("it printed %q", r.out)
+	if r.Out != "begun\ntold\n" {
+		t.Errorf("it printed %q", r.Out)
 	}
-	if r := w.proxy("run", "--id", "t", "--", "/bin/sh", "-c", script); r.code != 9 {
+	if r := w.proxy("run", "--id", "t", "--", "/bin/sh", "-c", script); r.Code != 9 {
 		t.Errorf("after its end: %v", r)
 	}
 	r = w.proxy("run", "--json", "--id", "u", "--timeout", "1ms", "--", "/bin/sh", "-c", script)
-	if o := decode[map[string]any](t, r.out); r.code != 124 || o["timed_out"] != true || o["exit_code"] != nil || o["id"] != "u" {
+	if o := decode[map[string]any](t, r.Out); r.Code != 124 || o["timed_out"] != true || o["exit_code"] != nil || o["id"] != "u" {
 		t.Errorf("--json of what goes on: %v", r)
 	}
 	w.shows("u", "begun")
 	r = w.proxy("run", "--json", "--id", "u", "--timeout", "1ms", "--kill", "--", "/bin/sh", "-c", script)
-	if o := decode[map[string]any](t, r.out); r.code != 124 || o["timed_out"] != true || o["exit_code"] != 9.0 || o["output"] != "begun\ntold\n" {
+	if o := decode[map[string]any](t, r.Out); r.Code != 124 || o["timed_out"] != true || o["exit_code"] != 9.0 || o["output"] != "begun\ntold\n" {
 		t.Errorf("--json: %v", r)
 	}
 }
@@ -254,16 +254,16 @@ func TestRunSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := w.wait(p)
-		if r.code != tt.code {
+		if r.Code != tt.code {
 			t.Errorf("%q, %v: %v", tt.name, tt.signal, r)
 		}
-		if left := w.proxy("info", id).code == 0; left != tt.outlives {
+		if left := w.proxy("info", id).Code == 0; left != tt.outlives {
 			t.Errorf("%q, %v: it is left: %v", tt.name, tt.signal, left)
 		}
 	}
 
 	r := w.run(exec.Command("/bin/bash", "-c", "proxy run -- yes | head -n 1; echo ${PIPESTATUS[0]}"), nil)
-	if r.out != "y\n141\n" {
+	if r.Out != "y\n141\n" {
 		t.Errorf("a broken pipe: %v", r)
 	}
 	for _, s := range decode[[]map[string]any](t, w.must("ls", "--json")) {
@@ -284,9 +284,9 @@ func TestRunInTerminal(t *testing.T) {
 	p.typ("\x03")
 	p.expect("caught")
 	p.typ("\x1cd")
-	p.ends(75, "run tty goes on")
+	p.ends(75, "run tty continues")
 	p = w.open(append([]string{"run", "--timeout", "500ms"}, line[1:]...)...)
-	p.ends(124, "timeout: not ended after 500ms; run tty goes on")
+	p.ends(124, "timeout: not ended after 500ms; run tty continues")
 	p = w.open(line...)
 	p.expect("caught")
 	p.typ("b\r")

@@ -21,12 +21,12 @@ func TestSend(t *testing.T) {
 	w.must("send", "s", "--file", w.write("text", "from a file"), "and ")
 	w.must("send", "s", "--enter")
 	w.shows("s", "\nand from a file\n")
-	cmd := exec.Command(filepath.Join(w.bin, "proxy"), "send", "s", "--raw", "--file", "-")
-	if r := w.run(cmd, strings.NewReader("from a pipe\x03")); r.code != 0 {
+	cmd := exec.Command(filepath.Join(w.Bin, "proxy"), "send", "s", "--raw", "--file", "-")
+	if r := w.run(cmd, strings.NewReader("from a pipe\x03")); r.Code != 0 {
 		t.Errorf("send from a pipe: %v", r)
 	}
 	// That was an interrupt, and ended it.
-	if r := w.proxy("wait", "s"); r.code != 130 {
+	if r := w.proxy("wait", "s"); r.Code != 130 {
 		t.Errorf("wait: %v", r)
 	}
 	w.fails(66, "session_exited: session s has exited by SIGINT", "send", "s", "more")
@@ -47,7 +47,7 @@ func TestSendMuch(t *testing.T) {
 	w.write("data", string(data))
 	w.shell("s", "stty raw -echo; echo ready; head -c 5242880 > got")
 	w.shows("s", "ready")
-	w.must("send", "s", "--raw", "--file", w.path("data"))
+	w.must("send", "s", "--raw", "--file", w.Path("data"))
 	w.must("wait", "s")
 	if got := w.read("got"); got != string(data) {
 		t.Errorf("%d bytes arrived of %d, or others", len(got), len(data))
@@ -104,10 +104,10 @@ func numbered(from, to int) string {
 func TestEarlyExitIsText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	r := w.run(exec.Command(filepath.Join(w.bin, "proxy"), "new", "-d", "--early-exit", "10s", "--", "sh", "-c",
+	r := w.run(exec.Command(filepath.Join(w.Bin, "proxy"), "new", "-d", "--early-exit", "10s", "--", "sh", "-c",
 		`printf '50%%\r100%%\n\033[31mred\033[0m\377 \033]0;title\007\033[6nend\n'; exit 3`), nil)
-	if r.code != 3 || !strings.HasSuffix(r.errout, "\n  100%\n  red end\n") || strings.Contains(r.errout, "\x1b") {
-		t.Errorf("it ends with %d and says %q", r.code, r.errout)
+	if r.Code != 3 || !strings.HasSuffix(r.Errout, "\n  100%\n  red end\n") || strings.Contains(r.Errout, "\x1b") {
+		t.Errorf("it ends with %d and says %q", r.Code, r.Errout)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestFullScreen(t *testing.T) {
 	vim, tmux := program(t, "vim"), program(t, "tmux")
 	w := newWorld(t)
 	w.write("text", numbered(1, 200))
-	w.spawn("s", vim, "-u", "NONE", "-i", "NONE", "-n", "-c", "set nocompatible number ruler laststatus=2", w.path("text"))
+	w.spawn("s", vim, "-u", "NONE", "-i", "NONE", "-n", "-c", "set nocompatible number ruler laststatus=2", w.Path("text"))
 	w.shows("s", "200 lines")
 	first := w.open("attach", "s")
 	first.expect("200 lines")
@@ -155,12 +155,12 @@ func TestFullScreen(t *testing.T) {
 	first.ends(0, "detached from s")
 
 	tm := func(args ...string) string {
-		cmd := exec.Command(tmux, append([]string{"-S", w.path("tmux"), "-f", "/dev/null"}, args...)...)
-		cmd.Env = append(w.env, "TERM=xterm-256color")
-		return w.run(cmd, nil).out
+		cmd := exec.Command(tmux, append([]string{"-S", w.Path("tmux"), "-f", "/dev/null"}, args...)...)
+		cmd.Env = append(w.Env, "TERM=xterm-256color")
+		return w.run(cmd, nil).Out
 	}
 	t.Cleanup(func() { tm("kill-server") })
-	attach := filepath.Join(w.bin, "proxy") + " attach s"
+	attach := filepath.Join(w.Bin, "proxy") + " attach s"
 	tm("new-session", "-d", "-s", "t", "-x", "100", "-y", "30", attach, ";", "set", "-g", "status", "off")
 	same := func(target string) {
 		t.Helper()

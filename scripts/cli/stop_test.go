@@ -13,7 +13,7 @@ import (
 func TestLookingStartsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	dir := w.path("typo")
+	dir := w.Path("typo")
 	for _, args := range [][]string{
 		{"ls"}, {"ls", "--json"}, {"status"}, {"info", "x"}, {"why", "x"}, {"away", "x"}, {"history", "x"}, {"screen", "x"}, {"search", "x", "y"},
 		{"export", "x"}, {"events"}, {"wait", "x"}, {"mark", "x"}, {"env", "x"}, {"attach", "x"}, {"send", "x", "y"}, {"kill", "x"}, {"reopen", "x"}, {"--handoff"},
@@ -27,7 +27,7 @@ func TestLookingStartsNothing(t *testing.T) {
 	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
 		t.Errorf("looking has made %s", dir)
 	}
-	if all := w.running(""); len(all) > 0 {
+	if all := w.Running(""); len(all) > 0 {
 		t.Errorf("looking has started %v", all)
 	}
 
@@ -44,16 +44,16 @@ func TestStopAll(t *testing.T) {
 	w := newWorld(t)
 	w.spawn("s", "sleep", "1000")
 	w.must("start", "--proxy", "blue")
-	if r := w.fails(75, "1", "stop", "--all"); strings.Count(r.out, "stopped") != 2 {
+	if r := w.fails(75, "1", "stop", "--all"); strings.Count(r.Out, "stopped") != 2 {
 		t.Errorf("stop --all beside a session: %v", r)
 	}
-	held := w.only("supervisor")
+	held := w.Only("supervisor")
 	w.must("kill", "s") // its record is no session that runs
 	if out := w.must("stop", "--all"); strings.Count(out, "stopped") != 2 {
 		t.Errorf("stop --all: %s", out)
 	}
-	if !eventually(func() bool { return len(w.running("")) == 0 }) {
-		t.Errorf("%v are left, the supervisor was %v", w.running(""), held)
+	if !eventually(func() bool { return len(w.Running("")) == 0 }) {
+		t.Errorf("%v are left, the supervisor was %v", w.Running(""), held)
 	}
 	w.fails(69, "nothing runs here", "stop", "--all")
 }
@@ -62,12 +62,12 @@ func TestStopAll(t *testing.T) {
 func TestEmptySupervisorEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.env = append(w.env, "HOLDFAST_EMPTY_TIMEOUT=40ms")
+	w.Env = append(w.Env, "HOLDFAST_EMPTY_TIMEOUT=40ms")
 	w.must("start")
-	w.only("keeper")
+	w.Only("keeper")
 	w.must("stop")
-	if !eventually(func() bool { return len(w.running("")) == 0 }) {
-		t.Errorf("%v are left", w.running(""))
+	if !eventually(func() bool { return len(w.Running("")) == 0 }) {
+		t.Errorf("%v are left", w.Running(""))
 	}
 	if log := w.read("supervisor.log"); strings.Count(log, "supervisor ends: it had no session") != 1 || strings.Contains(log, "another") {
 		t.Errorf("the log says %s", log)
@@ -78,8 +78,8 @@ func TestEmptySupervisorEnds(t *testing.T) {
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	plain := w.env
-	with := func(variable string) { w.env = append(slices.Clone(plain), variable) }
+	plain := w.Env
+	with := func(variable string) { w.Env = append(slices.Clone(plain), variable) }
 	w.fails(64, "--web", "serve", "--web", "8080")
 	w.fails(78, "policy", "serve", "--policy", "/no/such/program")
 	with("HOLDFAST_WEB=8080")
@@ -91,10 +91,10 @@ func TestWrongSettings(t *testing.T) {
 	w.fails(78, "did you mean HOLDFAST_RING_BYTES", "ls")
 	with("HOLDFAST_TASK_ID=7") // an app's own
 	w.fails(69, "nothing runs here", "ls")
-	if all := w.running(""); len(all) > 0 {
+	if all := w.Running(""); len(all) > 0 {
 		t.Errorf("mistakes have started %v", all)
 	}
-	w.env = plain
+	w.Env = plain
 
 	// What serve logs on a terminal is for people.
 	p := w.open("serve")
@@ -119,14 +119,14 @@ func TestPolicyThatDoesNotStart(t *testing.T) {
 	if err := os.Chmod(policy, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w.env = append(w.env, "HOLDFAST_POLICY="+policy)
+	w.Env = append(w.Env, "HOLDFAST_POLICY="+policy)
 	for i, args := range [][]string{{"ls"}, {"new", "-d", "--", "sleep", "1000"}} {
 		w.fails(78, `and said "no module named grpc"`, args...)
 		if tries := strings.Count(w.read("proxy.log"), `"message":"proxy failed"`); tries != i+1 {
 			t.Errorf("%v tried it %d times", args, tries-i)
 		}
 	}
-	if r := w.proxy("doctor"); r.code != 2 || !strings.Contains(r.out, "no module named grpc") {
+	if r := w.proxy("doctor"); r.Code != 2 || !strings.Contains(r.Out, "no module named grpc") {
 		t.Errorf("doctor: %v", r)
 	}
 }
@@ -135,7 +135,7 @@ func TestPolicyThatDoesNotStart(t *testing.T) {
 func TestHabits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if r := w.proxy("run", "sh", "-c", "echo hi; exit 3"); r.code != 3 || r.out != "hi\n" {
+	if r := w.proxy("run", "sh", "-c", "echo hi; exit 3"); r.Code != 3 || r.Out != "hi\n" {
 		t.Errorf("run without --: %v", r)
 	}
 	w.fails(66, "no session runs", "attach")
@@ -144,12 +144,10 @@ func TestHabits(t *testing.T) {
 	if argv := w.object("info", "one", "--json")["argv"]; argv.([]any)[1] != "1000" {
 		t.Errorf("new without --: %v", argv)
 	}
-	for _, args := range [][]string{{"attach"}, {"new", "-A", "--id", "two", "sleep", "7"}} {
-		p := w.open(args...)
-		p.ask("echo here-$((1+1))", "here-2")
-		p.typ("\x1cd")
-		p.ends(0, "[detached from two]")
-	}
+	p := w.open("new", "-A", "--id", "two", "sleep", "7")
+	p.ask("echo here-$((1+1))", "here-2")
+	p.typ("\x1cd")
+	p.ends(0, "[detached from two]")
 	w.fails(124, "timeout", "wait", "one", "--timeout", "0.01")
 	if out := w.must("handoff", "--dry-run"); !strings.Contains(out, "could take over") {
 		t.Errorf("handoff --dry-run: %s", out)

@@ -23,11 +23,11 @@ func TestUnanswered(t *testing.T) {
 	}
 	goesOn := func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // it may have ended
 	defer goesOn()
-	says := fmt.Sprintf("have it go on: kill -CONT %d", pid)
+	says := fmt.Sprintf("let it continue: kill -CONT %d", pid)
 
 	ls := w.open("ls")
 	ls.expect(says)
-	if r := w.proxy("status"); r.code != 69 || !strings.HasPrefix(r.out, "proxy ") || strings.Count(r.errout, says) != 1 {
+	if r := w.proxy("status"); r.Code != 69 || !strings.HasPrefix(r.Out, "proxy ") || strings.Count(r.Errout, says) != 1 {
 		t.Errorf("status: %v, want 69, the proxy's half, and %q", r, says)
 	}
 	goesOn()

@@ -24,7 +24,7 @@ func TestWhy(t *testing.T) {
 	}{
 		{"code", "cd " + dir + "; printf '\\033]7;file://%s\\007' $PWD; echo ready; read x; echo bye; exit 3",
 			func(int) { w.must("send", "code", "--enter") }, false,
-			[]string{" with code 3, after ", "\nnobody asked for it: it ended by itself\n", "\nwas in " + dir + "\n", "\nlast lines:\n  ready\n", "\n  bye\n"},
+			[]string{" with code 3, after ", "\nno client asked for it: the program ended by itself\n", "\nwas in " + dir + "\n", "\nlast lines:\n  ready\n", "\n  bye\n"},
 			map[string]any{"exit_code": 3.0, "outcome": "natural", "ended_by": nil, "cwd": dir}},
 		{"kill", "cd " + dir + "; echo ready" + loop,
 			func(int) { w.must("kill", "kill") }, true,
@@ -32,7 +32,7 @@ func TestWhy(t *testing.T) {
 			map[string]any{"signal": "SIGHUP", "outcome": "soft", "reason": "user_requested", "cwd": dir}},
 		{"hard", "trap '' HUP; echo ready" + loop,
 			func(int) { w.must("kill", "hard", "--grace", "10ms") }, true,
-			[]string{" by SIGKILL, after ", "\nasked for by proxy pid ", "(user_requested); it did not go when asked, and was killed\n"},
+			[]string{" by SIGKILL, after ", "\nasked for by proxy pid ", "(user_requested); it did not end when asked, and was killed\n"},
 			map[string]any{"signal": "SIGKILL", "outcome": "hard"}},
 		{"signal", "echo ready" + loop,
 			func(int) { w.must("kill", "signal", "--signal", "TERM") }, true,
@@ -44,11 +44,11 @@ func TestWhy(t *testing.T) {
 					t.Error(err)
 				}
 			}, false,
-			[]string{" by SIGKILL, after ", "\nnobody asked for it here: the signal was its own, or from outside\n"},
+			[]string{" by SIGKILL, after ", "\nno client asked for it: the signal came from the program itself or from outside\n"},
 			map[string]any{"signal": "SIGKILL", "outcome": "natural", "ended_by": nil, "oom": nil}},
 		{"crash", "ulimit -c 0; echo ready; read x; kill -SEGV $$",
 			func(int) { w.must("send", "crash", "--enter") }, false,
-			[]string{" by SIGSEGV, after ", "\nnobody asked for it here: "},
+			[]string{" by SIGSEGV, after ", "\nno client asked for it: the signal came "},
 			map[string]any{"signal": "SIGSEGV", "exit_code": 139.0, "core_dumped": nil}},
 	} {
 		w.shell(tt.name, tt.script)

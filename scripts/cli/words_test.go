@@ -19,7 +19,7 @@ func TestWordsOfOthers(t *testing.T) {
 	const evil = "a\x1b]0;owned\a\u009b31m\u202eb\u200bc\u2028d"
 	w.must("new", "-d", "--id", "e", "--originator", evil, "--label", "k="+evil, "--label", "title="+evil, "--",
 		"/bin/sh", "-c", `printf '\033]2;\302\233x\342\200\256y\a'; exec sleep 1000`, evil)
-	c, err := client.Dial(t.Context(), client.Options{Dir: w.dir, Name: evil})
+	c, err := client.Dial(t.Context(), client.Options{Dir: w.Dir, Name: evil})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,13 +31,13 @@ func TestWordsOfOthers(t *testing.T) {
 	check := func(args ...string) string {
 		t.Helper()
 		r := w.proxy(args...)
-		for i, r := range r.out + r.errout {
+		for i, r := range r.Out + r.Errout {
 			if r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
 				t.Errorf("proxy %s prints %+q at %d", strings.Join(args, " "), r, i)
 				break
 			}
 		}
-		return r.out + r.errout
+		return r.Out + r.Errout
 	}
 	for _, args := range [][]string{
 		{"ls"}, {"ls", "--json"}, {"info", "e"}, {"info", "e", "--json"}, {"events", "--after", "0", "--follow=false"},

@@ -65,12 +65,12 @@ const (
 // clients starts sessions, and connects to them in every way there is; one is the
 // "proxy attach" of a release.
 func (w *world) clients(release, address string) *clients {
-	w.t.Helper()
+	w.T.Helper()
 	m := &clients{w: w, c: w.connect()}
-	w.t.Cleanup(m.stop)
-	token, err := os.ReadFile(w.path("proxy.token"))
+	w.T.Cleanup(m.stop)
+	token, err := os.ReadFile(w.Path("proxy.token"))
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	onTCP := func() (wire, error) { return w.dial("ws://" + address + "/v1/api") }
 
@@ -80,7 +80,7 @@ func (w *world) clients(release, address string) *clients {
 	framed, err := w.byHand(count, "", w.stream)
 	m.add("reader by hand", false, framed, err, m.follows)
 	if err := m.c.Type(w.ctx(), count.SessionID, []byte("\n")); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 
 	library, err = w.library(m.c, m.spawn("library", echoing), "")
@@ -96,11 +96,11 @@ func (w *world) clients(release, address string) *clients {
 	m.goOn()
 	m.half, err = w.byHand(m.spawn("half", echoing), "", w.stream)
 	if err == nil {
-		w.t.Cleanup(m.half.close)
+		w.T.Cleanup(m.half.close)
 		err = errors.Join((&one{terminal: m.half}).hears([]byte(ready)), m.half.say(api.Wait{SessionID: attached}))
 	}
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return m
 }
@@ -111,67 +111,67 @@ const attached = "attach"
 // across hands off while one connection is in the middle of a frame, and waits
 // for an answer.
 func (m *clients) across(handOff func()) {
-	m.w.t.Helper()
+	m.w.T.Helper()
 	stroke := []byte("<half>")
 	rest, err := m.half.begin(stroke)
 	if err != nil {
-		m.w.t.Fatal(err)
+		m.w.T.Fatal(err)
 	}
 	handOff()
 	if err := errors.Join(m.half.send(rest), (&one{terminal: m.half}).hears(stroke)); err != nil {
-		m.w.t.Fatalf("half a frame before a handoff, and half behind it: %v", err)
+		m.w.T.Fatalf("half a frame before a handoff, and half behind it: %v", err)
 	}
 }
 
 // waited checks the answer.
 func (m *clients) waited() {
-	m.w.t.Helper()
+	m.w.T.Helper()
 	for {
 		_, payload, err := m.half.receive()
 		if err != nil {
-			m.w.t.Fatalf("a request is not answered: %v", err)
+			m.w.T.Fatalf("a request is not answered: %v", err)
 		}
 		answer, _, err := api.Messages.Decode(payload)
 		if w, ok := answer.(*api.Waited); ok && w.Exit.ExitCode == 7 {
 			return
 		} else if _, ok := answer.(*api.Accepted); !ok {
-			m.w.t.Fatalf("a request is answered by %+v, %v", answer, err)
+			m.w.T.Fatalf("a request is answered by %+v, %v", answer, err)
 		}
 	}
 }
 
 // spawn starts a session, and returns when its child is ready.
 func (m *clients) spawn(id, script string) *client.Spawned {
-	m.w.t.Helper()
+	m.w.T.Helper()
 	s, err := m.c.Spawn(m.w.ctx(), client.SpawnRequest{
 		ID: protocol.SessionID(id), SpawnSpec: protocol.SpawnSpec{Argv: []string{"/bin/sh", "-c", script}}, EarlyExit: new(time.Duration),
 	})
 	if err != nil {
-		m.w.t.Fatal(err)
+		m.w.T.Fatal(err)
 	}
 	m.shells = append(m.shells, shell{s, lookup(s.PID)})
 	l, err := m.w.library(m.c, s, protocol.ModeReadOnly)
 	if err != nil {
-		m.w.t.Fatal(err)
+		m.w.T.Fatal(err)
 	}
 	defer l.close()
 	if err := (&one{terminal: l}).hears([]byte(ready)); err != nil {
-		m.w.t.Fatal(err)
+		m.w.T.Fatal(err)
 	}
 	return s
 }
 
 // add lets a client run on its own.
 func (m *clients) add(name string, web bool, term terminal, err error, run func(*one) error) {
-	m.w.t.Helper()
+	m.w.T.Helper()
 	if err != nil {
-		m.w.t.Fatalf("%s: %v", name, err)
+		m.w.T.Fatalf("%s: %v", name, err)
 	}
 	y := &one{name: name, web: web, terminal: term}
 	m.all = append(m.all, y)
 	m.wg.Go(func() {
 		if err := run(y); err != nil && !m.stopped.Load() {
-			m.w.t.Errorf("%s, after %d: %v", name, y.seen.Load(), err)
+			m.w.T.Errorf("%s, after %d: %v", name, y.seen.Load(), err)
 			m.failed.Store(true)
 		}
 		if web {
@@ -182,13 +182,13 @@ func (m *clients) add(name string, web bool, term terminal, err error, run func(
 
 // goOn returns when each has seen something that was printed from here on.
 func (m *clients) goOn() {
-	m.w.t.Helper()
+	m.w.T.Helper()
 	for _, y := range m.all {
 		n := y.seen.Load()
-		testkit.Eventually(m.w.t, limit, func() bool { return y.seen.Load() > n+2 || m.failed.Load() }, y.name+" goes on")
+		testkit.Eventually(m.w.T, limit, func() bool { return y.seen.Load() > n+2 || m.failed.Load() }, y.name+" goes on")
 	}
 	if m.failed.Load() {
-		m.w.t.FailNow()
+		m.w.T.FailNow()
 	}
 }
 
@@ -214,14 +214,14 @@ func (m *clients) stop() {
 
 // live reports whether all children are what they were.
 func (m *clients) live() bool {
-	m.w.t.Helper()
+	m.w.T.Helper()
 	for _, s := range m.shells {
 		info, err := m.c.SessionInfo(m.w.ctx(), s.SessionID)
 		if err != nil {
-			m.w.t.Fatal(err)
+			m.w.T.Fatal(err)
 		}
-		if info.PID != s.PID || info.Instance != s.Session.Instance || !s.running() {
-			m.w.t.Errorf("%s was pid %d of %s, and is %d of %s", s.SessionID, s.PID, s.Session.Instance, info.PID, info.Instance)
+		if info.PID != s.Spawned.PID || info.Instance != s.Session.Instance || !s.Running() {
+			m.w.T.Errorf("%s was pid %d of %s, and is %d of %s", s.SessionID, s.Spawned.PID, s.Session.Instance, info.PID, info.Instance)
 			return false
 		}
 	}
@@ -319,7 +319,7 @@ func (y *one) hears(text []byte) error {
 // closed returns what the WebSockets were closed with since it was asked last, in
 // words: the same for all.
 func (m *clients) closed() string {
-	m.w.t.Helper()
+	m.w.T.Helper()
 	said := map[string]bool{}
 	for _, y := range m.all {
 		if !y.web {
@@ -338,7 +338,7 @@ func (m *clients) closed() string {
 	}
 	words := slices.Sorted(maps.Keys(said))
 	if len(words) > 1 {
-		m.w.t.Errorf("not all WebSockets went the same way: %v", words)
+		m.w.T.Errorf("not all WebSockets went the same way: %v", words)
 	}
 	return strings.Join(words, ", ")
 }

@@ -47,7 +47,7 @@ func rows(release string) (all []*row) {
 func (r *row) path() string { return strings.Join(r.proxies, " → ") }
 
 // Shells and clients go on whichever of two versions follows the other; what it
-// costs WebSockets is what README says.
+// costs WebSockets is what the guide to upgrades says.
 // demand: S9, S13
 func TestUpgrades(t *testing.T) {
 	releases := previous(t)
@@ -68,7 +68,7 @@ func TestUpgrades(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	path := filepath.Join(root, "README.md")
+	path := filepath.Join(root, ".github", "docs", "upgrade.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -118,21 +118,21 @@ func (r *row) try(t *testing.T, bins map[string]string) {
 
 // tryHandoff has this version look whether it could take over.
 func (w *world) tryHandoff() {
-	w.t.Helper()
+	w.T.Helper()
 	old := w.status(here).Proxy.PID
 	out := w.proxy(here, "--handoff", "--dry-run")
-	if !strings.Contains(out, fmt.Sprintf("proxy %s could take over from pid %d, which serves on", here, old)) {
-		w.t.Errorf("a handoff that is only tried says %q", out)
+	if !strings.Contains(out, fmt.Sprintf("proxy %s could take over from pid %d, which continues to serve", here, old)) {
+		w.T.Errorf("a handoff that is only tried says %q", out)
 	}
 	if now := w.status(here).Proxy.PID; now != old {
-		w.t.Errorf("then pid %d serves, and not %d", now, old)
+		w.T.Errorf("then pid %d serves, and not %d", now, old)
 	}
 }
 
 // handOff replaces the running proxy by the next one's own command, or by that of
 // the running one with --from-dir. It returns when the old one has gone.
 func (w *world) handOff(from, to string, fromDir bool) {
-	w.t.Helper()
+	w.T.Helper()
 	old := lookup(w.status(here).Proxy.PID)
 	version, args := to, []string{"--handoff"}
 	if fromDir {
@@ -144,13 +144,13 @@ func (w *world) handOff(from, to string, fromDir bool) {
 		_, _ = fmt.Sscan(after, &pid)
 	}
 	if now := w.status(here).Proxy; now.PID != pid || now.Version != to ||
-		!strings.Contains(out, fmt.Sprintf("took over from pid %d,", old.pid)) {
-		w.t.Fatalf("a handoff from %s, pid %d, to %s says %q; now %s serves as pid %d", from, old.pid, to, out, now.Version, now.PID)
+		!strings.Contains(out, fmt.Sprintf("took over from pid %d,", old.PID)) {
+		w.T.Fatalf("a handoff from %s, pid %d, to %s says %q; now %s serves as pid %d", from, old.PID, to, out, now.Version, now.PID)
 	}
-	testkit.Eventually(w.t, limit, func() bool { return !old.running() }, "the old proxy ends")
+	testkit.Eventually(w.T, limit, func() bool { return !old.Running() }, "the old proxy ends")
 }
 
-// The table's place in README.md.
+// The table's place in upgrade.md.
 const (
 	begin = "<!-- scripts/compat begin: go test ./scripts/compat -update -->\n"
 	end   = "<!-- scripts/compat end -->\n"
@@ -161,7 +161,7 @@ func publish(text, table string) (string, error) {
 	before, rest, ok := strings.Cut(text, begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		return "", fmt.Errorf("README.md lacks %q and %q", begin, end)
+		return "", fmt.Errorf("upgrade.md lacks %q and %q", begin, end)
 	}
 	return before + begin + table + end + after, nil
 }

@@ -151,10 +151,15 @@ func (r release) build(t *testing.T) string {
 		t.Fatalf("%s: %v", r.name, err)
 	}
 	args := []string{"build", "-C", src, "-o", bin + "/", "-ldflags=-X holdfast/shared/version.version=" + r.name}
+	env := os.Environ()
 	if os.Getenv("HOLDFAST_E2E_RACE") == "1" {
 		args = append(args, "-race")
+	} else {
+		env = append(env, "CGO_ENABLED=0") // as a release is built
 	}
-	if out, err := exec.Command("go", append(args, "./proxy", "./supervisor")...).CombinedOutput(); err != nil {
+	cmd := exec.Command("go", append(args, "./proxy", "./supervisor")...)
+	cmd.Env = env
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", r.name, err, out)
 	}
 	return bin

@@ -40,17 +40,17 @@ func TestTooOld(t *testing.T) {
 				{"supervisor", []string{"--upgrade"}, 1, "is too old to become another program; it goes on"},
 			} {
 				r := w.run(nil, here, command.program, command.args...)
-				if r.code != command.code || !strings.Contains(r.errout, release.name) || !strings.Contains(r.errout, command.says) {
+				if r.Code != command.code || !strings.Contains(r.Errout, release.name) || !strings.Contains(r.Errout, command.says) {
 					t.Errorf("%s %v: %v", command.program, command.args, r)
 				}
 			}
 			now := w.status(here)
-			if now.Proxy.PID != was.Proxy.PID || now.Supervisor.PID != was.Supervisor.PID || !s.running() {
+			if now.Proxy.PID != was.Proxy.PID || now.Supervisor.PID != was.Supervisor.PID || !s.Running() {
 				t.Errorf("it was %+v, %+v, and is %+v, %+v", was.Proxy, was.Supervisor, now.Proxy, now.Supervisor)
 			}
 			w.proxy(here, "--handoff")
 			w.showsSkew(here, here, release.name)
-			if !s.running() {
+			if !s.Running() {
 				t.Error("the shell has ended with the old proxy")
 			}
 		})
@@ -59,12 +59,12 @@ func TestTooOld(t *testing.T) {
 
 // sleeper starts a session and returns its child.
 func (w *world) sleeper(version string) process {
-	w.t.Helper()
+	w.T.Helper()
 	w.proxy(version, "new", "--detach", "--early-exit", "0", "--id", "sleeper", "--", "sleep", "1000")
 	c := w.connect()
 	info, err := c.SessionInfo(w.ctx(), "sleeper")
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return lookup(info.PID)
 }
@@ -81,7 +81,7 @@ func TestReleasedProxyOfReplacedSupervisor(t *testing.T) {
 				next:         testkit.BuildVersion(t, next, "holdfast/proxy", "holdfast/supervisor"),
 				release.name: release.build(t),
 			})
-			w.env = append(w.env, "HOLDFAST_SUPERVISOR="+w.command(here, "supervisor").Path)
+			w.Env = append(w.Env, "HOLDFAST_SUPERVISOR="+w.command(here, "supervisor").Path)
 			m := w.clients(release.name, w.startProxy(release.name))
 			w.showsSkew(release.name, release.name, here)
 			proxy := w.status(here).Proxy.PID
@@ -90,7 +90,7 @@ func TestReleasedProxyOfReplacedSupervisor(t *testing.T) {
 				do  func()
 				is  string
 			}{
-				{"killed", w.killSupervisor, here},
+				{"killed", func() { w.KillSupervisor() }, here},
 				{"without its keeper", w.killKeeper, here},
 				{"upgraded", func() {
 					out := w.must(next, "supervisor", "--upgrade")
@@ -98,7 +98,7 @@ func TestReleasedProxyOfReplacedSupervisor(t *testing.T) {
 						t.Errorf("an upgrade says %q", out)
 					}
 				}, next},
-				{"killed after an upgrade", w.killSupervisor, next},
+				{"killed after an upgrade", func() { w.KillSupervisor() }, next},
 			} {
 				replace.do() // what is asked of an old proxy right then fails, to be asked again
 				m.goOn()
@@ -121,8 +121,8 @@ func TestReleasedProxyOfReplacedSupervisor(t *testing.T) {
 
 // killKeeper kills the keeper. The supervisor takes its place, and starts the next one.
 func (w *world) killKeeper() {
-	w.t.Helper()
+	w.T.Helper()
 	was := w.supervisor()
-	lookup(was.parent()).signal(syscall.SIGKILL)
-	testkit.Eventually(w.t, limit, func() bool { now := w.supervisor(); return now.pid != was.pid && now.parent() == was.pid }, "the supervisor has become the keeper of another")
+	lookup(was.Parent()).Signal(syscall.SIGKILL)
+	testkit.Eventually(w.T, limit, func() bool { now := w.supervisor(); return now.PID != was.PID && now.Parent() == was.PID }, "the supervisor has become the keeper of another")
 }

@@ -108,7 +108,7 @@ type stream struct {
 }
 
 func (w *world) stream() (wire, error) {
-	nc, err := net.Dial("unix", w.path("proxy.sock"))
+	nc, err := net.Dial("unix", w.Path("proxy.sock"))
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ type message struct {
 // dial opens a WebSocket: by path on the Unix socket, or by address.
 func (w *world) dial(url string) (*webSocket, error) {
 	unix := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", w.path("proxy.web.sock"))
+		return (&net.Dialer{}).DialContext(ctx, "unix", w.Path("proxy.web.sock"))
 	}}}
 	o := &websocket.DialOptions{}
 	if strings.HasPrefix(url, "/") {

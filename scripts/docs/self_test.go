@@ -63,11 +63,11 @@ func TestNothingIsLeft(t *testing.T) {
 	t.Run("world", func(t *testing.T) {
 		w = newWorld(t)
 		out, err := w.shell(w.path("home"), `proxy new -d -- sh -c 'trap "" HUP; sleep 1000'; sleep 1000 >/dev/null 2>&1 & setsid sleep 1000 >/dev/null 2>&1 &`)
-		if err != nil || len(w.processes()) < 5 {
-			t.Errorf("%d processes, %v, %s", len(w.processes()), err, out)
+		if err != nil || len(w.Running("")) < 5 {
+			t.Errorf("%d processes, %v, %s", len(w.Running("")), err, out)
 		}
 	})
-	if left := w.processes(); len(left) > 0 {
+	if left := w.Running(""); len(left) > 0 {
 		t.Errorf("left are %v", left)
 	}
 }
@@ -79,5 +79,5 @@ func TestHangs(t *testing.T) {
 	if _, err := w.shell(w.path("home"), "sleep 1000 & sleep 1000"); err == nil || !strings.Contains(err.Error(), "did not end") {
 		t.Errorf("got %v", err)
 	}
-	testkit.Eventually(t, limit, func() bool { return len(w.processes()) == 0 }, "both have ended")
+	testkit.Eventually(t, limit, func() bool { return len(w.Running("")) == 0 }, "both have ended")
 }

@@ -77,11 +77,11 @@ func TestAwayFromAShell(t *testing.T) {
 
 	// Neither death is somebody's leaving. What a supervisor could not tell any more is not told.
 	wasTold(protocol.EventCommandStarted)
-	w.killHeld()
+	w.KillSupervisor()
 	awaits("it is known that it runs", func(i *protocol.SessionInfo) bool {
 		return i.Command != nil && !i.Command.Prompt && i.Left == nil
 	})
-	w.kill(w.only("proxy"))
+	w.Kill(w.Only("proxy"))
 	awaits("the viewer is back", func(i *protocol.SessionInfo) bool {
 		return len(i.Viewers) == 1 && i.Viewers[0].Since.Equal(since) && i.Left == nil
 	})
@@ -115,7 +115,7 @@ func TestAwayFromAShell(t *testing.T) {
 	}
 	awaits("it has ended", func(i *protocol.SessionInfo) bool { return i.Command.Count == 1 && i.Command.Prompt })
 	wasTold(protocol.EventCommandFinished)
-	w.killHeld()
+	w.KillSupervisor()
 	a, err := c.Away(w.ctx(), "s")
 	if err != nil || a.Left == nil || !a.Left.At.Equal(left.Left.At) || !a.BackAt.IsZero() || a.Bells != 1 || a.Ended != 1 ||
 		len(a.Commands) != 1 || a.Commands[0].ExitCode == nil || *a.Commands[0].ExitCode != 3 || a.Printed == 0 {

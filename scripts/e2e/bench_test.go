@@ -77,25 +77,25 @@ func median[T float64 | time.Duration](all []T) T {
 
 // drain runs cat in a session to its end.
 func (w *world) drain(c *client.Client, file string, view bool) {
-	w.t.Helper()
-	ctx := w.t.Context()
+	w.T.Helper()
+	ctx := w.T.Context()
 	s := w.spawn(c, "drain", protocol.SpawnSpec{Argv: []string{"cat", file}})
 	if view {
 		a, err := c.Attach(ctx, s.SessionID, client.AttachOptions{})
 		if err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		if _, err := io.Copy(io.Discard, a); err != nil || a.Exit() == nil {
-			w.t.Fatalf("%v, %+v", err, a.Exit())
+			w.T.Fatalf("%v, %+v", err, a.Exit())
 		}
 		_ = a.Detach()
 	}
 	exit, err := c.Wait(ctx, s.SessionID, -1)
 	if err != nil || exit.ExitCode != 0 {
-		w.t.Fatalf("%+v, %v", exit, err)
+		w.T.Fatalf("%+v, %v", exit, err)
 	}
 	if err := c.Forget(ctx, s.SessionID); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 }
 

@@ -47,24 +47,24 @@ func impostor(how string) error {
 
 // impostor returns a program that fails in some way.
 func (w *world) impostor(how string) string {
-	w.t.Helper()
+	w.T.Helper()
 	exe, err := os.Executable()
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	path := w.path(impostorPrefix + how)
+	path := w.Path(impostorPrefix + how)
 	if err := os.Symlink(exe, path); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return path
 }
 
 // write makes a file, one that can be run.
 func (w *world) write(name string, content []byte) string {
-	w.t.Helper()
-	path := w.path(name)
+	w.T.Helper()
+	path := w.Path(name)
 	if err := os.WriteFile(path, content, 0o700); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return path
 }
@@ -75,19 +75,19 @@ func (w *world) script(name, script string) string {
 
 // ask asks the supervisor to become the program at a path, as upgrade commands do.
 func (w *world) ask(path string, dryRun bool) error {
-	w.t.Helper()
-	nc, _, err := socket.Dial(w.ctx(), w.path("supervisor.sock"))
+	w.T.Helper()
+	nc, _, err := socket.Dial(w.ctx(), w.Path("supervisor.sock"))
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	log, closer, err := logging.New(logging.Options{Path: w.path("e2e.log")})
+	log, closer, err := logging.New(logging.Options{Path: w.Path("e2e.log")})
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	defer closer.Close()
 	conn, _, _, err := link.Dial(nc, wire.Hello{Protocol: protocol.Supported(), PID: os.Getpid(), Name: "e2e"}, log)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	defer conn.Close()
 	_, err = conn.Call(w.ctx(), wire.Upgrade{Program: path, DryRun: dryRun})
@@ -99,14 +99,14 @@ type botched struct{ name, path, says string }
 
 // unrunnable are files that are no programs of this machine, or not whole.
 func (w *world) unrunnable() []botched {
-	w.t.Helper()
-	good, err := os.ReadFile(w.program("supervisor"))
+	w.T.Helper()
+	good, err := os.ReadFile(w.Program("supervisor"))
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	f, err := elf.NewFile(bytes.NewReader(good))
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	loaded := 0 // the rest is for debuggers
 	for _, p := range f.Progs {
@@ -119,13 +119,13 @@ func (w *world) unrunnable() []botched {
 		copy(p[at:], b)
 		return p
 	}
-	fifo := w.path("fifo")
+	fifo := w.Path("fifo")
 	if err := unix.Mkfifo(fifo, 0o700); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	plain := w.write("plain", good)
 	if err := os.Chmod(plain, 0o600); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	all := []botched{
 		{"another machine's", w.write("another", patched(18, 0xf7, 0)), "exec format error"},
@@ -133,11 +133,11 @@ func (w *world) unrunnable() []botched {
 		{"a text", w.write("text", []byte("This is no program.\n")), "exec format error"},
 		{"empty", w.write("empty", nil), "exec format error"},
 		{"for an interpreter that is missing", w.write("odd", []byte("#!/does/not/exist\n")), "no such file"},
-		{"a directory", w.dir, "it is no program"},
-		{"a named pipe", fifo, "it is no program"},
-		{"a device", "/dev/null", "it is no program"},
-		{"not executable", plain, "it is no program"},
-		{"missing", w.path("missing"), "no such file"},
+		{"a directory", w.Dir, "it is not an executable regular file"},
+		{"a named pipe", fifo, "it is not an executable regular file"},
+		{"a device", "/dev/null", "it is not an executable regular file"},
+		{"not executable", plain, "it is not an executable regular file"},
+		{"missing", w.Path("missing"), "no such file"},
 	}
 	for _, n := range []int{16, 64, 4096, loaded / 4, loaded / 2, loaded * 3 / 4} {
 		all = append(all, botched{fmt.Sprintf("cut after %d bytes", n), w.write(fmt.Sprint("cut-", n), good[:n]), ""})
@@ -147,11 +147,11 @@ func (w *world) unrunnable() []botched {
 
 // misbehaving are programs that run, and do not say that they can go on.
 func (w *world) misbehaving() []botched {
-	w.t.Helper()
+	w.T.Helper()
 	return []botched{
 		{"panics", w.impostor("panics on trial"), "as it was told to"},
 		{"fails", w.impostor("fails on trial"), "it was told to fail"},
-		{"is silent", w.impostor("silent on trial"), "does not know how to go on"},
+		{"is silent", w.impostor("silent on trial"), "did not report that it can continue"},
 		{"is killed", w.impostor("killed on trial"), "signal: killed"},
 		{"says something else", w.script("else", "echo hello"), "hello"},
 		{"has no end", w.script("talks", "exec yes"), "broken pipe"},
@@ -172,7 +172,7 @@ type held struct {
 func newHeld(t *testing.T) *held {
 	one, _ := releases(t)
 	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=1000000", "HOLDFAST_CRASH_PAUSE=1ms", "HOLDFAST_START_TIMEOUT=2s")
-	w.bin = one.bin
+	w.Bin = one.bin
 	h := &held{movers: w.movers(10 * limit)}
 	h.relinks = true
 	w.spawn(h.c, "flow", trickling)
@@ -248,9 +248,9 @@ func TestBotchedUpgrades(t *testing.T) {
 	}) {
 		t.Errorf("the supervisor held %+v, and holds %+v: %v", before, now, fds(h.is.PID))
 	}
-	h.env = append(h.env, "HOLDFAST_SUPERVISOR="+h.path("text"))
+	h.Env = append(h.Env, "HOLDFAST_SUPERVISOR="+h.Path("text"))
 	for _, args := range [][]string{{"upgrade", "--dry-run"}, {"upgrade"}} {
-		if r := h.world.run("proxy", args...); r.code == 0 || !strings.Contains(r.errout, "exec format error") {
+		if r := h.world.Run("proxy", args...); r.Code == 0 || !strings.Contains(r.Errout, "exec format error") {
 			t.Errorf("proxy %v: %v", args, r)
 		}
 		h.unharmed(t, 0)
@@ -264,10 +264,10 @@ func TestBotchedUpgrades(t *testing.T) {
 func TestHangingUpgrade(t *testing.T) {
 	t.Parallel()
 	h := newHeld(t)
-	before := len(h.world.running(""))
+	before := len(h.world.Running(""))
 	h.refuses(t, botched{"hangs", h.impostor("hangs on trial"), "did not answer"})
 	h.refuses(t, botched{"hangs with a child", h.script("hangs", "sleep 1000; exit 3"), "did not answer"})
-	testkit.Eventually(t, limit, func() bool { return len(h.world.running("")) <= before }, "what was tried is gone")
+	testkit.Eventually(t, limit, func() bool { return len(h.world.Running("")) <= before }, "what was tried is gone")
 	h.finish(t)
 }
 
@@ -293,7 +293,7 @@ func TestDyingUpgrade(t *testing.T) {
 		if err := h.ask(b.path, false); err == nil || code(err) == protocol.CodeUpgradeRefused {
 			t.Errorf("%s: %v", b.name, err)
 		}
-		h.gone(asked) // the keeper ends one that hangs
+		h.Gone(asked) // the keeper ends one that hangs
 		h.unharmed(t, 1)
 	}
 	h.finish(t)

@@ -77,9 +77,9 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	x := newChaos(t)
-	held := x.w.only("supervisor")
+	held := x.w.Only("supervisor")
 	x.play(lasts, x.kills)
-	if now := x.w.only("supervisor"); now != held {
+	if now := x.w.Only("supervisor"); now != held {
 		t.Errorf("the supervisor was %v, and is %v", held, now)
 	}
 	x.shown()
@@ -124,8 +124,8 @@ func (x *chaos) end() { x.ending.Do(func() { close(x.over) }) }
 
 // serve starts a proxy and waits until it serves.
 func (x *chaos) serve() *daemon {
-	proxy := x.w.start(x.w.command("proxy", "serve"))
-	testkit.Eventually(x.t, limit, func() bool { _, err := os.Stat(x.w.path("proxy.sock")); return err == nil }, "the proxy serves")
+	proxy := x.w.Start(x.w.Command("proxy", "serve"))
+	testkit.Eventually(x.t, limit, func() bool { _, err := os.Stat(x.w.Path("proxy.sock")); return err == nil }, "the proxy serves")
 	return proxy
 }
 
@@ -153,14 +153,14 @@ func (x *chaos) every(d time.Duration, do func() bool) {
 }
 
 func (x *chaos) killProxy() bool {
-	if x.w.holder("proxy.sock") != x.proxy.pid {
+	if x.w.Holder("proxy.sock") != x.proxy.PID {
 		return true
 	}
-	x.proxy.signal(syscall.SIGKILL)
-	<-x.proxy.ended
+	x.proxy.Signal(syscall.SIGKILL)
+	<-x.proxy.Ended
 	x.killed++
 	var err error
-	if x.proxy, err = x.w.launch(x.w.command("proxy", "serve")); err != nil {
+	if x.proxy, err = x.w.Launch(x.w.Command("proxy", "serve")); err != nil {
 		x.t.Error(err)
 	}
 	return err == nil
@@ -172,7 +172,7 @@ func (x *chaos) killProxy() bool {
 // again; 10 do not.
 func (x *chaos) open() {
 	for i := range rooms {
-		r := &room{number: i, id: protocol.SessionID(fmt.Sprint("room", i)), path: x.w.path(fmt.Sprint("room", i, ".heard"))}
+		r := &room{number: i, id: protocol.SessionID(fmt.Sprint("room", i)), path: x.w.Path(fmt.Sprint("room", i, ".heard"))}
 		kinds := []kind{reader, reader, reader}
 		switch {
 		case i < 5:

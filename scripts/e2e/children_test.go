@@ -58,15 +58,15 @@ func TestCleanChildren(t *testing.T) {
 // startCareless starts a program with open descriptors, ignored signals and
 // blocked ones, and waits until the supervisor serves.
 func (w *world) startCareless(program, arg string) {
-	w.t.Helper()
-	cmd := w.command(program, arg)
+	w.T.Helper()
+	cmd := w.Command(program, arg)
 	// The shell ignores the signals, and goes.
 	cmd.Path = "/bin/sh"
-	cmd.Args = []string{"sh", "-c", `trap '' HUP INT QUIT TERM PIPE USR1 TSTP TTIN TTOU CHLD; exec "$0" "$@"`, w.program(program), arg}
+	cmd.Args = []string{"sh", "-c", `trap '' HUP INT QUIT TERM PIPE USR1 TSTP TTIN TTOU CHLD; exec "$0" "$@"`, w.Program(program), arg}
 	for range 5 {
 		r, wr, err := os.Pipe()
 		if err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		defer r.Close()
 		defer wr.Close()
@@ -78,18 +78,18 @@ func (w *world) startCareless(program, arg string) {
 	var old unix.Sigset_t
 	blocked := unix.Sigset_t{Val: [16]uint64{1<<(unix.SIGUSR2-1) | 1<<(unix.SIGTERM-1) | 1<<(unix.SIGWINCH-1)}}
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, &old); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	d := w.start(cmd)
+	d := w.Start(cmd)
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	testkit.Eventually(w.t, limit, func() bool {
-		_, err := os.Stat(w.path("supervisor.sock"))
+	testkit.Eventually(w.T, limit, func() bool {
+		_, err := os.Stat(w.Path("supervisor.sock"))
 		return err == nil
 	}, "the supervisor serves")
-	if len(fds(d.pid)) < 10 {
-		w.t.Fatal("nothing has leaked into the launched program; this test tests nothing")
+	if len(fds(d.PID)) < 10 {
+		w.T.Fatal("nothing has leaked into the launched program; this test tests nothing")
 	}
 }
 
@@ -142,11 +142,11 @@ func checkEnv(t *testing.T, env []string, hidden string) {
 func TestCleanEnvOfCLI(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("proxy", "start")
-	plain := w.env
-	w.env = append(append([]string{"EDITOR=ed", "LC_ALL=C.UTF-8", "NO_COLOR=1"}, plain...), secrets...)
-	w.must("proxy", "new", "-d", "--id", "s", "--env", "GITHUB_TOKEN=meant", "--", "sleep", "1000")
-	w.env = plain
+	w.Must("proxy", "start")
+	plain := w.Env
+	w.Env = append(append([]string{"EDITOR=ed", "LC_ALL=C.UTF-8", "NO_COLOR=1"}, plain...), secrets...)
+	w.Must("proxy", "new", "-d", "--id", "s", "--env", "GITHUB_TOKEN=meant", "--", "sleep", "1000")
+	w.Env = plain
 	info, err := w.dial(client.Options{}).SessionInfo(w.ctx(), "s")
 	if err != nil {
 		t.Fatal(err)
@@ -179,21 +179,21 @@ func TestClearedEnv(t *testing.T) {
 func TestSupervisorHoldsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	extra, err := os.Create(w.path("extra"))
+	extra, err := os.Create(w.Path("extra"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer extra.Close()
-	cmd := w.command("proxy", "start")
-	cmd.Dir, cmd.ExtraFiles = w.dir, []*os.File{extra}
+	cmd := w.Command("proxy", "start")
+	cmd.Dir, cmd.ExtraFiles = w.Dir, []*os.File{extra}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	w.start(cmd).wait(t)
+	w.Start(cmd).Wait(t)
 	for _, name := range []string{"keeper", "supervisor", "proxy"} {
-		p := w.only(name)
-		if cwd, _ := os.Readlink("/proc/" + itoa(p.pid) + "/cwd"); cwd != "/" {
+		p := w.Only(name)
+		if cwd, _ := os.Readlink("/proc/" + itoa(p.PID) + "/cwd"); cwd != "/" {
 			t.Errorf("the %s is in %s", name, cwd)
 		}
-		for fd, to := range fds(p.pid) {
+		for fd, to := range fds(p.PID) {
 			if to == extra.Name() {
 				t.Errorf("the %s has the launcher's %s as descriptor %d", name, to, fd)
 			}

@@ -29,29 +29,29 @@ var kinds = []string{"keeper", "supervisor", "proxy"}
 // settled waits until all processes hold no more than they did, but for what
 // Go keeps, and fails the test if they go on to.
 func (w *world) settled(before map[string]usage) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, name := range kinds {
-		p, was := w.only(name), before[name]
+		p, was := w.Only(name), before[name]
 		var is usage
 		ok := func() bool {
-			is = usageOf(p.pid)
+			is = usageOf(p.PID)
 			return is.FDs <= was.FDs && is.Memfds <= was.Memfds && is.PTYs <= was.PTYs && is.Sockets <= was.Sockets &&
 				is.Mapped <= was.Mapped && is.Children <= was.Children &&
 				is.Threads <= was.Threads+moreThreads && is.RSS <= was.RSS+moreRSS()
 		}
 		if !eventually(ok) {
-			w.t.Errorf("the %s held %+v, and holds %+v: %v", name, was, is, fds(p.pid))
+			w.T.Errorf("the %s held %+v, and holds %+v: %v", name, was, is, fds(p.PID))
 		}
-		w.t.Logf("%s: %+v, then %+v", name, was, is)
+		w.T.Logf("%s: %+v, then %+v", name, was, is)
 	}
 }
 
 // usages is what all processes hold.
 func (w *world) usages() map[string]usage {
-	w.t.Helper()
+	w.T.Helper()
 	all := map[string]usage{}
 	for _, name := range kinds {
-		all[name] = usageOf(w.only(name).pid)
+		all[name] = usageOf(w.Only(name).PID)
 	}
 	return all
 }
@@ -66,11 +66,11 @@ func TestChurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.churn(c, "warm", 200)
-	before, names := w.usages(), files(w.dir)
+	before, names := w.usages(), files(w.Dir)
 	begun := events
 	w.churn(c, "s", 1000)
 	w.settled(before)
-	if now := files(w.dir); !slices.Equal(now, names) {
+	if now := files(w.Dir); !slices.Equal(now, names) {
 		t.Errorf("the directory held %q, and holds %q", names, now)
 	}
 	if list, err := c.List(w.ctx(), ""); err != nil || len(list) != 0 {
@@ -82,14 +82,14 @@ func TestChurn(t *testing.T) {
 // churn starts, watches and forgets sessions, several at a time. Some are
 // looked at, some end by request, some are killed by a signal.
 func (w *world) churn(c *client.Client, prefix string, n int) {
-	w.t.Helper()
+	w.T.Helper()
 	work := make(chan int)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for i := range work {
 				if err := w.oneLife(c, protocol.SessionID(fmt.Sprint(prefix, i)), i); err != nil {
-					w.t.Errorf("session %d: %v", i, err)
+					w.T.Errorf("session %d: %v", i, err)
 				}
 			}
 		})
@@ -99,13 +99,13 @@ func (w *world) churn(c *client.Client, prefix string, n int) {
 	}
 	close(work)
 	wg.Wait()
-	if w.t.Failed() {
-		w.t.FailNow()
+	if w.T.Failed() {
+		w.T.FailNow()
 	}
 }
 
 func (w *world) oneLife(c *client.Client, id protocol.SessionID, i int) error {
-	ctx := w.t.Context()
+	ctx := w.T.Context()
 	spec := []protocol.SpawnSpec{
 		{Argv: []string{"true"}}, shell("echo some words; exit 3"), {Argv: []string{"cat"}}, shell("kill -9 $$"),
 	}[i%4]

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -105,7 +107,7 @@ func (l *load) end(t *testing.T) {
 	l.probes.stop()
 	for _, s := range l.lives {
 		info, err := l.c.SessionInfo(l.ctx(), s.SessionID)
-		if err != nil || info.PID != s.PID || info.Instance != s.Session.Instance || !lookup(info.PID).running() {
+		if err != nil || info.PID != s.PID || info.Instance != s.Session.Instance || !lookup(info.PID).Running() {
 			t.Errorf("%s was pid %d of %s, and is %+v, %v", s.SessionID, s.PID, s.Session.Instance, info, err)
 		}
 	}
@@ -162,12 +164,12 @@ type reading struct {
 
 // reads attaches to all of a session.
 func (l *load) reads(id string, take func(offset uint64, data []byte) error) *reading {
-	l.t.Helper()
+	l.T.Helper()
 	return &reading{id: protocol.SessionID(id), a: l.attach(l.c, id, client.AttachOptions{}).Attachment, take: take}
 }
 
 func (l *load) begin(r *reading) {
-	l.t.Cleanup(func() { _ = r.a.Detach() })
+	l.T.Cleanup(func() { _ = r.a.Detach() })
 	l.readers.Go(func() { r.read(l.settled) })
 }
 
@@ -272,8 +274,8 @@ type typed struct {
 }
 
 func (l *load) edits(id string) *typed {
-	l.t.Helper()
-	e := &typed{path: l.path(id + ".txt")}
+	l.T.Helper()
+	e := &typed{path: l.Path(id + ".txt")}
 	spec := protocol.SpawnSpec{Argv: []string{"vim", "-u", "NONE", "-N", "-n", "-c", "set nomore noswapfile", e.path}}
 	l.lives = append(l.lives, l.spawn(l.c, id, spec))
 	begun := make(chan struct{}, 1)
@@ -292,7 +294,7 @@ func (l *load) edits(id string) *typed {
 	select {
 	case <-begun:
 	case <-time.After(limit):
-		l.t.Fatal("the editor does not show its file")
+		l.T.Fatal("the editor does not show its file")
 	}
 	l.typists.Go(func() { e.type_(l) })
 	return e
@@ -306,7 +308,7 @@ func (e *typed) type_(l *load) {
 		select {
 		case <-tick.C:
 		case <-l.stopped:
-			err = e.a.Flush(l.t.Context())
+			err = e.a.Flush(l.T.Context())
 			if err == nil {
 				return
 			}
@@ -316,7 +318,7 @@ func (e *typed) type_(l *load) {
 			_, err = fmt.Fprintf(e.a, "%08d\r", e.lines)
 		}
 	}
-	l.t.Errorf("the editor's typist, after %d lines: %v", e.lines, err)
+	l.T.Errorf("the editor's typist, after %d lines: %v", e.lines, err)
 }
 
 // saved has the editor write its file, which has each line once.
@@ -354,7 +356,7 @@ type pasted struct {
 }
 
 func (l *load) pastes(id string) *pasted {
-	l.t.Helper()
+	l.T.Helper()
 	p := &pasted{said: make(chan string, 16)}
 	script := fmt.Sprintf("stty raw -echo; echo ready; while :; do head -c %d | sha256sum; done", pasteBytes)
 	l.lives = append(l.lives, l.spawn(l.c, id, shell(script)))
@@ -389,18 +391,18 @@ func (p *pasted) type_(l *load) {
 			data[i] = ' ' + byte(rnd.IntN(95))
 		}
 		if _, err := p.a.Write(data); err != nil {
-			l.t.Errorf("paste %d: %v", p.done+1, err)
+			l.T.Errorf("paste %d: %v", p.done+1, err)
 			return
 		}
 		late := time.NewTimer(2 * limit) // the machine may be busy
 		select {
 		case said := <-p.said:
 			if want := fmt.Sprintf("%x  -", sha256.Sum256(data)); said != want {
-				l.t.Errorf("paste %d came as %s, and not %s", p.done+1, said, want)
+				l.T.Errorf("paste %d came as %s, and not %s", p.done+1, said, want)
 				return
 			}
 		case <-late.C:
-			l.t.Errorf("paste %d does not come", p.done+1)
+			l.T.Errorf("paste %d does not come", p.done+1)
 			return
 		}
 		late.Stop()
@@ -434,7 +436,7 @@ type quitting struct {
 
 // quitters starts some.
 func (w *world) quitters(c *client.Client, rnd *rand.Rand, n int) (all []quitting) {
-	w.t.Helper()
+	w.T.Helper()
 	for range n {
 		q := quitting{id: protocol.SessionID(protocol.NewToken(6)), code: 1 + rnd.IntN(100), sig: syscall.SIGUSR1}
 		s := w.spawn(c, string(q.id), role("quitter", strconv.Itoa(q.code)))
@@ -446,7 +448,7 @@ func (w *world) quitters(c *client.Client, rnd *rand.Rand, n int) (all []quittin
 		all = append(all, q)
 	}
 	for _, q := range all {
-		testkit.Eventually(w.t, limit, func() bool {
+		testkit.Eventually(w.T, limit, func() bool {
 			data, _, err := c.Output(w.ctx(), q.id)
 			return err == nil && strings.HasPrefix(string(data), "ready")
 		}, "a child is ready")
@@ -456,22 +458,22 @@ func (w *world) quitters(c *client.Client, rnd *rand.Rand, n int) (all []quittin
 
 // quit has them end, and returns when they have.
 func (w *world) quit(all []quitting) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, q := range all {
-		q.signal(q.sig)
+		q.Signal(q.sig)
 	}
 	for _, q := range all {
-		w.gone(q.process)
+		w.Gone(q.process)
 	}
 }
 
 // haveQuit fails the test if one is not known to have ended as it did.
 func (w *world) haveQuit(c *client.Client, all []quitting) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, q := range all {
 		exit, err := c.Wait(w.ctx(), q.id, limit)
 		if err != nil || exit.ExitCode != q.code || exit.Reason != protocol.ReasonExited || (exit.Signal == "") != (q.sig == syscall.SIGUSR1) {
-			w.t.Errorf("a child that ended with %d by %v is known to have ended with %+v, %v", q.code, q.sig, exit, err)
+			w.T.Errorf("a child that ended with %d by %v is known to have ended with %+v, %v", q.code, q.sig, exit, err)
 			continue
 		}
 		data, _, err := c.Output(w.ctx(), q.id)
@@ -480,10 +482,10 @@ func (w *world) haveQuit(c *client.Client, all []quitting) {
 			want += "the last words\r\n"
 		}
 		if string(data) != want || err != nil {
-			w.t.Errorf("a child that ended by %v has printed %q, %v, and not %q", q.sig, data, err, want)
+			w.T.Errorf("a child that ended by %v has printed %q, %v, and not %q", q.sig, data, err, want)
 		}
 		if err := c.Forget(w.ctx(), q.id); err != nil {
-			w.t.Error(err)
+			w.T.Error(err)
 		}
 	}
 }
@@ -505,7 +507,7 @@ func (l *load) looksRight(t *testing.T, calm *world, c *client.Client, id protoc
 		}
 		return uint64(len(printed)) == got.Offset
 	}, "a session is still, and shows all")
-	path := calm.path(string(id) + ".printed")
+	path := calm.Path(string(id) + ".printed")
 	if err := os.WriteFile(path, printed, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -527,8 +529,8 @@ func (l *load) looksRight(t *testing.T, calm *world, c *client.Client, id protoc
 // pair returns the keeper and the supervisor, once that serves and each has all: from
 // then on either may die.
 func (w *world) pair() (keeper, supervisor process) {
-	w.t.Helper()
-	testkit.Eventually(w.t, limit, func() bool {
+	w.T.Helper()
+	testkit.Eventually(w.T, limit, func() bool {
 		var ok bool
 		keeper, supervisor, ok = w.paired()
 		return ok
@@ -537,23 +539,50 @@ func (w *world) pair() (keeper, supervisor process) {
 }
 
 func (w *world) paired() (keeper, supervisor process, ok bool) {
-	keepers, supervisors := w.running("keeper"), w.running("supervisor")
+	keepers, supervisors := w.Running("keeper"), w.Running("supervisor")
 	if len(keepers) != 1 || len(supervisors) != 1 {
 		return keeper, supervisor, false
 	}
 	keeper, supervisor = keepers[0], supervisors[0]
-	ok = supervisor.parent() == keeper.pid &&
-		w.lines("supervisor.log", `"supervisor serves"`, fmt.Sprintf(`"pid":%d,`, supervisor.pid)) > 0
+	ok = supervisor.Parent() == keeper.PID &&
+		w.lines("supervisor.log", `"supervisor serves"`, fmt.Sprintf(`"pid":%d,`, supervisor.PID)) > 0
 	return keeper, supervisor, ok
 }
 
-// unharmed fails the test if a supervisor or a keeper came upon something that it
-// could not go on with.
+// harms are parts of the log messages of a supervisor or keeper that lost something which it
+// should have kept.
+var harms = []string{
+	"because of a defect of the terminal core", "panic in the keeper", "session not adopted", "inherited socket not adopted", "keeper cannot start or resume",
+}
+
+// unharmed fails the test if a supervisor or a keeper logged one of harms.
 func (w *world) unharmed() {
-	w.t.Helper()
-	for _, said := range []string{"a mistake of ours", "the keeper's mistake", "session not adopted", "cannot go on", "a new one is made"} {
-		if n := w.lines("supervisor.log", said); n > 0 {
-			w.t.Errorf("the log says %q in %d lines", said, n)
+	w.T.Helper()
+	for _, harm := range harms {
+		if n := w.lines("supervisor.log", harm); n > 0 {
+			w.T.Errorf("the log says %q in %d lines", harm, n)
+		}
+	}
+}
+
+// TestHarms checks that the supervisor's code still contains each of harms. If a message is
+// rewritten and harms is not, unharmed would find nothing.
+func TestHarms(t *testing.T) {
+	var code []byte
+	err := filepath.WalkDir(filepath.Join("..", "..", "supervisor"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		code = append(code, text...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, harm := range harms {
+		if !bytes.Contains(code, []byte(harm)) {
+			t.Errorf("no message of the supervisor contains %q", harm)
 		}
 	}
 }

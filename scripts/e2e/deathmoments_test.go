@@ -27,7 +27,7 @@ func TestUpgradeWithDeath(t *testing.T) {
 	s := newStream(t, w, "s")
 	s.flow(t, 1)
 	began := time.Now()
-	w.must("supervisor", "--upgrade")
+	w.Must("supervisor", "--upgrade")
 	longest := time.Since(began) * 5 / 4
 	became := 0
 	n := number(t, deathsEnv, 8)
@@ -38,20 +38,20 @@ func TestUpgradeWithDeath(t *testing.T) {
 		if rnd.IntN(3) == 0 {
 			victim = keeper
 		}
-		ended := w.meanwhile(fmt.Sprint("upgrade ", i), "supervisor", "--upgrade")
+		ended := w.Meanwhile(fmt.Sprint("upgrade ", i), "supervisor", "--upgrade")
 		<-aMoment(rnd, longest)
 		for _, q := range ending {
-			q.signal(q.sig)
+			q.Signal(q.sig)
 		}
-		w.kill(victim)
-		if r := <-ended; r.code == 0 {
+		w.Kill(victim)
+		if r := <-ended; r.Code == 0 {
 			became++
 		}
 		w.haveQuit(s.c, ending)
 		s.flow(t, 1)
 	}
 	w.pair()
-	w.must("supervisor", "--upgrade")
+	w.Must("supervisor", "--upgrade")
 	s.flow(t, 1)
 	s.finish(t)
 	w.unharmed()
@@ -83,10 +83,10 @@ func TestStartWithDeath(t *testing.T) {
 		var all [atOnce]*client.Spawned
 		for j := range all {
 			wg.Go(func() {
-				path := w.path(fmt.Sprintf("begun-%d-%d", i, j))
+				path := w.Path(fmt.Sprintf("begun-%d-%d", i, j))
 				spec := shell("echo $$ >>" + path + "; exec cat")
 				spec.Env = []string{"E2E_BEGUN=" + path}
-				s, err := c.Spawn(w.t.Context(), client.SpawnRequest{SpawnSpec: spec, EarlyExit: none})
+				s, err := c.Spawn(w.T.Context(), client.SpawnRequest{SpawnSpec: spec, EarlyExit: none})
 				if err != nil {
 					t.Errorf("session %d of round %d: %v", j, i, err)
 					return
@@ -95,16 +95,14 @@ func TestStartWithDeath(t *testing.T) {
 			})
 		}
 		<-aMoment(rnd, longest)
-		w.kill(victim)
+		w.Kill(victim)
 		wg.Wait()
 		for j, s := range all {
 			if s == nil {
 				continue
 			}
-			w.mu.Lock()
-			w.sessions = append(w.sessions, lookup(s.PID))
-			w.mu.Unlock()
-			path := w.path(fmt.Sprintf("begun-%d-%d", i, j))
+			w.Adopt(lookup(s.PID))
+			path := w.Path(fmt.Sprintf("begun-%d-%d", i, j))
 			w.beganOnce(t, c, s, path)
 		}
 		w.pair()
@@ -130,7 +128,7 @@ func (w *world) beganOnce(t *testing.T, c *client.Client, s *client.Spawned, pat
 	one := func() bool { // while it becomes another program its environment cannot be read
 		live = nil
 		for _, pid := range pids() {
-			if slices.Contains(environ(pid), "E2E_BEGUN="+path) && lookup(pid).running() {
+			if slices.Contains(environ(pid), "E2E_BEGUN="+path) && lookup(pid).Running() {
 				live = append(live, pid)
 			}
 		}
@@ -182,13 +180,13 @@ func TestEndWithDeath(t *testing.T) {
 				continue
 			}
 			wg.Go(func() {
-				if err := c.Terminate(w.t.Context(), protocol.SessionID(fmt.Sprintf("s-%d-%d", i, j)), client.End{}); err != nil {
+				if err := c.Terminate(w.T.Context(), protocol.SessionID(fmt.Sprintf("s-%d-%d", i, j)), client.End{}); err != nil {
 					t.Errorf("round %d: %v", i, err)
 				}
 			})
 		}
 		<-aMoment(rnd, longest)
-		w.kill(victim)
+		w.Kill(victim)
 		wg.Wait()
 		for j, v := range views {
 			id := protocol.SessionID(fmt.Sprintf("s-%d-%d", i, j))
@@ -235,7 +233,7 @@ func TestCrashLoop(t *testing.T) {
 	w := newWorld(t, bigRing)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	s := newStream(t, w, "s")
-	printed := w.path("printed")
+	printed := w.Path("printed")
 	loud := w.spawn(s.c, "loud", shell("stty -opost -echo; i=0; while :; do i=$((i+1)); echo line $i; echo $i >"+printed+"; done"))
 	v := w.attach(s.c, "loud", client.AttachOptions{})
 	v.until("line 1\n")
@@ -243,17 +241,17 @@ func TestCrashLoop(t *testing.T) {
 	lines := 1
 	for range 2 {
 		s.flow(t, 1)
-		child.signal(syscall.SIGSTOP)
+		child.Signal(syscall.SIGSTOP)
 		ending := w.quitters(s.c, rnd, 2)
-		keeper := w.only("keeper")
-		held := w.lines("supervisor.log", "nothing is started any more")
+		keeper := w.Only("keeper")
+		held := w.lines("supervisor.log", "no supervisor is started any more")
 		for range 5 {
 			_, supervisor := w.pair()
-			w.kill(supervisor)
+			w.Kill(supervisor)
 		}
-		testkit.Eventually(t, limit, func() bool { return w.lines("supervisor.log", "nothing is started any more") > held }, "nothing is started any more")
+		testkit.Eventually(t, limit, func() bool { return w.lines("supervisor.log", "no supervisor is started any more") > held }, "no supervisor is started any more")
 		before := counted(printed)
-		child.signal(syscall.SIGCONT)
+		child.Signal(syscall.SIGCONT)
 		w.quit(ending)
 		at := before
 		testkit.Eventually(t, limit, func() bool {
@@ -262,12 +260,12 @@ func TestCrashLoop(t *testing.T) {
 			state, _ := testkit.Stat(loud.PID)
 			return at > before+100 && at == was && state == "S"
 		}, "a child prints until the kernel takes no more")
-		if left := w.running("supervisor"); len(left) > 0 || !keeper.running() {
+		if left := w.Running("supervisor"); len(left) > 0 || !keeper.Running() {
 			t.Errorf("there are supervisors %v, the keeper is %v", left, keeper)
 		}
 		t.Logf("%d lines were printed while there was no supervisor", at-before)
 
-		keeper.signal(syscall.SIGHUP)
+		keeper.Signal(syscall.SIGHUP)
 		now, _ := w.pair()
 		if now != keeper {
 			t.Errorf("the keeper was %v, and is %v", keeper, now)
@@ -305,8 +303,8 @@ func TestStoppedKeeper(t *testing.T) {
 	t.Logf("seed %d", seed)
 	s := newStream(t, w, "s")
 	keeper, supervisor := w.pair()
-	w.halt(keeper)
-	t.Cleanup(func() { keeper.signal(syscall.SIGCONT) })
+	w.Stop(keeper)
+	t.Cleanup(func() { keeper.Signal(syscall.SIGCONT) })
 	s.flow(t, 1000)
 	begun := time.Now()
 	v := w.echo(s.c, "new")
@@ -319,12 +317,12 @@ func TestStoppedKeeper(t *testing.T) {
 	w.quit(ending)
 	w.haveQuit(s.c, ending)
 	s.flow(t, 1)
-	if !keeper.running() || !supervisor.running() {
+	if !keeper.Running() || !supervisor.Running() {
 		t.Error("a process has ended")
 	}
-	keeper.signal(syscall.SIGCONT)
+	keeper.Signal(syscall.SIGCONT)
 	s.flow(t, 1)
-	w.kill(supervisor)
+	w.Kill(supervisor)
 	if now, _ := w.pair(); now != keeper {
 		t.Errorf("the keeper was %v, and is %v", keeper, now)
 	}

@@ -23,8 +23,8 @@ func TestSupervisorDeaths(t *testing.T) {
 	keeper, _ := l.pair()
 	for i := range n {
 		l.supervisorDies(t, keeper)
-		if now := l.only("keeper"); now != keeper {
-			t.Fatalf("after death %d the keeper is %d, and was %d", i+1, now.pid, keeper.pid)
+		if now := l.Only("keeper"); now != keeper {
+			t.Fatalf("after death %d the keeper is %d, and was %d", i+1, now.PID, keeper.PID)
 		}
 	}
 	l.pair()
@@ -35,7 +35,7 @@ func TestSupervisorDeaths(t *testing.T) {
 func (l *load) supervisorDies(t *testing.T, keeper process) {
 	t.Helper()
 	if l.rnd.IntN(4) == 0 {
-		l.kill(l.only("supervisor"))
+		l.Kill(l.Only("supervisor"))
 		return
 	}
 	l.flow(t)
@@ -43,21 +43,21 @@ func (l *load) supervisorDies(t *testing.T, keeper process) {
 	_, supervisor := l.pair()
 	switch l.rnd.IntN(3) {
 	case 0: // they end while there is no supervisor
-		l.halt(keeper)
-		supervisor.signal(syscall.SIGKILL)
-		l.gone(supervisor)
+		l.Stop(keeper)
+		supervisor.Signal(syscall.SIGKILL)
+		l.Gone(supervisor)
 		l.quit(ending)
-		keeper.signal(syscall.SIGCONT)
+		keeper.Signal(syscall.SIGCONT)
 	case 1: // they have ended, and the supervisor does not know
-		l.halt(supervisor)
+		l.Stop(supervisor)
 		l.quit(ending)
-		l.kill(supervisor)
+		l.Kill(supervisor)
 	case 2:
 		for _, q := range ending {
-			q.signal(q.sig)
+			q.Signal(q.sig)
 		}
 		without := span{begin: time.Now()}
-		l.kill(supervisor)
+		l.Kill(supervisor)
 		l.pair()
 		without.end = time.Now()
 		l.without = append(l.without, without)
@@ -84,25 +84,25 @@ func (l *load) keeperDies(t *testing.T) {
 	t.Helper()
 	if l.rnd.IntN(4) == 0 {
 		keeper, _ := l.pair()
-		l.kill(keeper)
+		l.Kill(keeper)
 		return
 	}
 	l.flow(t)
 	ending := l.world.quitters(l.c, l.rnd, 2)
 	keeper, supervisor := l.pair()
 	if l.rnd.IntN(2) == 0 { // they end while nobody sees to them
-		l.halt(supervisor)
-		l.kill(keeper)
+		l.Stop(supervisor)
+		l.Kill(keeper)
 		l.quit(ending)
-		supervisor.signal(syscall.SIGCONT)
+		supervisor.Signal(syscall.SIGCONT)
 	} else {
 		for _, q := range ending {
-			q.signal(q.sig)
+			q.Signal(q.sig)
 		}
 		without := span{begin: time.Now()}
-		l.kill(keeper)
-		if next, _ := l.pair(); next.pid != supervisor.pid {
-			t.Fatalf("the keeper is %d, and not what was supervisor %d", next.pid, supervisor.pid)
+		l.Kill(keeper)
+		if next, _ := l.pair(); next.PID != supervisor.PID {
+			t.Fatalf("the keeper is %d, and not what was supervisor %d", next.PID, supervisor.PID)
 		}
 		without.end = time.Now()
 		l.without = append(l.without, without)
@@ -149,9 +149,9 @@ func TestDeathsAtRandom(t *testing.T) {
 			if !ok {
 				return true
 			}
-			pid, all := fmt.Sprintf(`"pid":%d,`, supervisor.pid), fmt.Sprintf(`"sessions":%d,`, rooms)
+			pid, all := fmt.Sprintf(`"pid":%d,`, supervisor.PID), fmt.Sprintf(`"sessions":%d,`, rooms)
 			if supervisor != first && x.w.lines("supervisor.log", pid, all) == 0 {
-				t.Errorf("supervisor %d does not have all sessions", supervisor.pid)
+				t.Errorf("supervisor %d does not have all sessions", supervisor.PID)
 				return false
 			}
 			next = next[1:]
@@ -160,10 +160,10 @@ func TestDeathsAtRandom(t *testing.T) {
 			if name == "keeper" {
 				victim = keeper
 			}
-			victim.signal(syscall.SIGKILL)
+			victim.Signal(syscall.SIGKILL)
 			// A process takes its time to die, on a busy machine, and the other must not
 			// before that.
-			return eventually(func() bool { return !victim.running() })
+			return eventually(func() bool { return !victim.Running() })
 		})
 	})
 	x.w.pair()
@@ -202,16 +202,16 @@ func TestHandoffWithDeath(t *testing.T) {
 	n := number(t, deathsEnv, 8)
 	for i := range n {
 		w.pair()
-		proxy := w.only("proxy")
-		ended := w.meanwhile(fmt.Sprint("handoff ", i), "proxy", "--handoff")
+		proxy := w.Only("proxy")
+		ended := w.Meanwhile(fmt.Sprint("handoff ", i), "proxy", "--handoff")
 		<-aMoment(rnd, longest)
-		w.kill(w.only("supervisor"))
+		w.Kill(w.Only("supervisor"))
 		r := <-ended
-		now := w.only("proxy")
-		if (r.code == 0) == (now == proxy) {
-			t.Errorf("handoff %d: process %d served, %d does, and it says %v", i, proxy.pid, now.pid, r)
+		now := w.Only("proxy")
+		if (r.Code == 0) == (now == proxy) {
+			t.Errorf("handoff %d: process %d served, %d does, and it says %v", i, proxy.PID, now.PID, r)
 		}
-		if r.code == 0 {
+		if r.Code == 0 {
 			done++
 		}
 		s.flow(t, 1)

@@ -1,12 +1,11 @@
-// Package e2e runs the two real programs as users run them, and takes them
-// down in the ways in which they go down: killed, replaced, stopped, flooded,
-// lied to.
+// Package e2e runs the two real programs as users run them, while processes are killed, replaced,
+// stopped, flooded, or receive false messages.
 //
-// Each test has a world of its own: a HOLDFAST_DIR and the processes in it.
-// The programs are built once, with -race if HOLDFAST_E2E_RACE is 1.
+// Each test has a world of its own: a HOLDFAST_DIR and the processes that use it. The programs are
+// built once, with -race if HOLDFAST_E2E_RACE is 1.
 //
-// Invariant: a test waits for what it can see (a line, an event, a process's
-// end) and never for a time. The limits are there for a failure alone.
+// Invariant: a test must wait for an effect that it can observe (a line, an event, the end of a
+// process) and never for a time. If the effect does not occur, the test fails at its limit.
 //
-// Not here: what one package can be asked by itself (that package's tests).
+// Not here: tests that need only one package (that package has them).
 package e2e

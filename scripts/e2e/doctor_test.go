@@ -17,27 +17,27 @@ type diagnosis struct{ Check, Severity, Finding, Fix string }
 
 // doctor returns what doctor finds of a check, and its exit code.
 func (w *world) doctor(check string) (found []diagnosis, code int) {
-	w.t.Helper()
-	r := w.run("proxy", "doctor", "--json")
+	w.T.Helper()
+	r := w.Run("proxy", "doctor", "--json")
 	var all []diagnosis
-	if err := json.Unmarshal([]byte(r.out), &all); err != nil || r.errout != "" {
-		w.t.Fatalf("doctor: %v, %v", err, r)
+	if err := json.Unmarshal([]byte(r.Out), &all); err != nil || r.Errout != "" {
+		w.T.Fatalf("doctor: %v, %v", err, r)
 	}
 	for _, d := range all {
 		if d.Check == check {
 			found = append(found, d)
 		}
 	}
-	return found, r.code
+	return found, r.Code
 }
 
 // finds fails the test unless doctor finds one thing in a check, and exits as it
 // should.
 func (w *world) finds(check, severity, finding, fix string, code int) {
-	w.t.Helper()
+	w.T.Helper()
 	found, got := w.doctor(check)
 	if len(found) != 1 || found[0].Severity != severity || !strings.Contains(found[0].Finding, finding) || !strings.Contains(found[0].Fix, fix) || got != code {
-		w.t.Errorf("%s: exit %d, %+v, want exit %d, %s, %q, %q", check, got, found, code, severity, finding, fix)
+		w.T.Errorf("%s: exit %d, %+v, want exit %d, %s, %q, %q", check, got, found, code, severity, finding, fix)
 	}
 }
 
@@ -48,44 +48,44 @@ func TestDoctor(t *testing.T) {
 	w := newWorld(t)
 	w.finds("supervisor", "note", "none runs", "", 0)
 	w.finds("orphans", "ok", "none", "", 0)
-	entries, err := os.ReadDir(w.dir)
-	if all := w.running(""); len(all) > 0 || len(entries) > 0 || err != nil {
+	entries, err := os.ReadDir(w.Dir)
+	if all := w.Running(""); len(all) > 0 || len(entries) > 0 || err != nil {
 		t.Errorf("doctor has started %v, and made %v (%v)", all, entries, err)
 	}
 
-	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
-	held, proxy := w.only("supervisor"), w.only("proxy")
-	if out := w.must("proxy", "doctor"); !strings.Contains(out, fmt.Sprintf("\nok       supervisor   process %d, version", held.pid)) {
+	w.Must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
+	held, proxy := w.Only("supervisor"), w.Only("proxy")
+	if out := w.Must("proxy", "doctor"); !strings.Contains(out, fmt.Sprintf("\nok       supervisor   process %d, version", held.PID)) {
 		t.Errorf("healthy:\n%s", out)
 	}
-	w.must("proxy", "--handoff")
-	w.gone(proxy)
-	proxy = w.only("proxy")
+	w.Must("proxy", "--handoff")
+	w.Gone(proxy)
+	proxy = w.Only("proxy")
 	w.finds("orphans", "ok", "none", "", 0)
-	w.finds("proxy", "ok", fmt.Sprint(proxy.pid), "", 0)
+	w.finds("proxy", "ok", fmt.Sprint(proxy.PID), "", 0)
 
 	w.finds("sockets", "ok", "4, none stale", "", 0)
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: w.path("dev.sock"), Net: "unix"})
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: w.Path("dev.sock"), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ln.SetUnlinkOnClose(false)
 	_ = ln.Close()
 	w.finds("sockets", "warning", "dev.sock is stale", "proxy start --proxy dev", 1)
-	w.must("proxy", "start", "--proxy", "dev") // the fix
+	w.Must("proxy", "start", "--proxy", "dev") // the fix
 	w.finds("sockets", "ok", "none stale", "", 0)
 
-	if err := os.Chmod(w.dir, 0o755); err != nil {
+	if err := os.Chmod(w.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w.finds("directories", "error", "0755", "chmod 700 "+w.dir, 2)
+	w.finds("directories", "error", "0755", "chmod 700 "+w.Dir, 2)
 	w.finds("proxy", "note", "not asked", "", 2)
 	w.finds("supervisor", "ok", "1 sessions", "", 2)
-	if err := os.Chmod(w.dir, 0o700); err != nil {
+	if err := os.Chmod(w.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w.finds("directories", "ok", w.dir, "", 0)
-	if now := w.only("supervisor"); now != held {
+	w.finds("directories", "ok", w.Dir, "", 0)
+	if now := w.Only("supervisor"); now != held {
 		t.Errorf("supervisor %v became %v", held, now)
 	}
 }
@@ -95,23 +95,23 @@ func TestDoctor(t *testing.T) {
 func TestDoctorDoesNotTakeUnknownForDead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
-	held := w.only("supervisor")
-	w.halt(held)
+	w.Must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
+	held := w.Only("supervisor")
+	w.Stop(held)
 	found, code := w.doctor("supervisor")
-	held.signal(syscall.SIGCONT)
-	if len(found) != 1 || found[0].Severity != "error" || code != 2 || found[0].Fix != fmt.Sprintf("it was stopped by a signal; have it go on: kill -CONT %d", held.pid) ||
+	held.Signal(syscall.SIGCONT)
+	if len(found) != 1 || found[0].Severity != "error" || code != 2 || found[0].Fix != fmt.Sprintf("it was stopped by a signal; let it continue: kill -CONT %d", held.PID) ||
 		!strings.Contains(found[0].Finding, "programs that run: 1") {
 		t.Errorf("while it stands still: exit %d, %+v", code, found)
 	}
 	w.finds("supervisor", "ok", "1 sessions", "", 0)
 
-	w.must("supervisor", "stop", "--sessions=end")
-	w.gone(held)
-	proxy := w.only("proxy")
+	w.Must("supervisor", "stop", "--sessions=end")
+	w.Gone(held)
+	proxy := w.Only("proxy")
 	w.finds("supervisor", "note", "none runs", "", 0)
-	w.finds("proxy", "ok", fmt.Sprint(proxy.pid), "", 0)
-	if all := w.running("supervisor"); len(all) > 0 {
+	w.finds("proxy", "ok", fmt.Sprint(proxy.PID), "", 0)
+	if all := w.Running("supervisor"); len(all) > 0 {
 		t.Errorf("doctor has had %v started", all)
 	}
 }

@@ -22,36 +22,36 @@ const patient = "25s"
 
 // is runs a step, which has to succeed with that on its output.
 func (d *driver) is(want string, args ...string) {
-	d.t.Helper()
-	if r := d.step(args...); r.code != 0 || strings.TrimSpace(r.out) != want {
-		d.t.Fatalf("proxy %s: %v, want %q", strings.Join(args, " "), r, want)
+	d.T.Helper()
+	if r := d.step(args...); r.Code != 0 || strings.TrimSpace(r.Out) != want {
+		d.T.Fatalf("proxy %s: %v, want %q", strings.Join(args, " "), r, want)
 	}
 }
 
 // has is like is, for a part of it.
 func (d *driver) has(want string, args ...string) {
-	d.t.Helper()
-	if r := d.step(args...); r.code != 0 || !strings.Contains(r.out, want) {
-		d.t.Fatalf("proxy %s: %v, want %q in it", strings.Join(args, " "), r, want)
+	d.T.Helper()
+	if r := d.step(args...); r.Code != 0 || !strings.Contains(r.Out, want) {
+		d.T.Fatalf("proxy %s: %v, want %q in it", strings.Join(args, " "), r, want)
 	}
 }
 
 // ends runs a step in which the program ends.
 func (d *driver) ends(code int, args ...string) {
-	d.t.Helper()
-	if r := d.step(args...); r.code != code || r.out != "" || !strings.Contains(r.errout, "ended first") {
-		d.t.Fatalf("proxy %s: %v, want exit %d", strings.Join(args, " "), r, code)
+	d.T.Helper()
+	if r := d.step(args...); r.Code != code || r.Out != "" || !strings.Contains(r.Errout, "ended first") {
+		d.T.Fatalf("proxy %s: %v, want exit %d", strings.Join(args, " "), r, code)
 	}
 }
 
 // step runs send or wait, with the session behind it.
 func (d *driver) step(args ...string) result {
-	d.t.Helper()
+	d.T.Helper()
 	d.between()
 	all := append([]string{args[0], d.id, "--timeout", patient}, args[1:]...)
-	r := d.run("proxy", all...)
-	if r.code == 124 {
-		d.t.Logf("the screen is\n%s", d.run("proxy", "screen", d.id).out)
+	r := d.Run("proxy", all...)
+	if r.Code == 124 {
+		d.T.Logf("the screen is\n%s", d.Run("proxy", "screen", d.id).Out)
 	}
 	return r
 }
@@ -60,13 +60,13 @@ func (d *driver) step(args ...string) result {
 // supervisors are killed.
 func driven(t *testing.T, test func(t *testing.T, drive func(id string, argv ...string) *driver)) {
 	for name, between := range map[string]func(*world){
-		"undisturbed": func(*world) {}, "handoffs": (*world).handOff, "supervisors killed": func(w *world) { w.killHeld() },
+		"undisturbed": func(*world) {}, "handoffs": (*world).handOff, "supervisors killed": func(w *world) { w.KillSupervisor() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "HOME="+t.TempDir(), "TERM=xterm-256color", "PYTHON_BASIC_REPL=1", "HOLDFAST_CRASH_LIMIT=100", "HOLDFAST_CRASH_PAUSE=1ms")
 			test(t, func(id string, argv ...string) *driver {
-				w.must("proxy", append([]string{"new", "--detach", "--id", id, "--cwd", w.dir, "--"}, argv...)...)
+				w.Must("proxy", append([]string{"new", "--detach", "--id", id, "--cwd", w.Dir, "--"}, argv...)...)
 				return &driver{w, id, func() { between(w) }}
 			})
 		})
@@ -102,7 +102,7 @@ func TestDriveREPL(t *testing.T) {
 		d.is("a17", "send", "for i in range(5001): print(f'a{i}')\n\n", "--wait-text", "^a17$")
 		d.has(`"groups"`, "send", "print('x' * 100 + 'END')", "--enter", "--wait-text", "^(x{100})END$", "--json")
 		d.ends(3, "send", "exit(3)", "--enter", "--wait-text", "never")
-		if r := d.run("proxy", "wait", "repl"); r.code != 3 {
+		if r := d.Run("proxy", "wait", "repl"); r.Code != 3 {
 			t.Errorf("it ended with %v", r)
 		}
 	})
@@ -123,7 +123,7 @@ func TestDriveEditor(t *testing.T) {
 		d.has("zero    two", "send", "zero", "--wait-text", "zero")
 		d.is("", "send", "--key", "Escape", "--wait-idle", "50ms")
 		d.has("written", "send", ":w", "--enter", "--wait-text", "written")
-		if b, err := os.ReadFile(d.path("text")); err != nil || strings.TrimRight(string(b), " \n") != "one\nzero    two\n    three" {
+		if b, err := os.ReadFile(d.Path("text")); err != nil || strings.TrimRight(string(b), " \n") != "one\nzero    two\n    three" {
 			t.Errorf("it has written %q, %v", b, err)
 		}
 		d.ends(5, "send", ":5cq", "--enter", "--wait-text", "never")
@@ -147,9 +147,9 @@ func TestDriveFullScreen(t *testing.T) {
 func TestWaitThroughReplacement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("proxy", "new", "--detach", "--id", "s", "--", "sh", "-c", "stty -echo; echo ready; while read x; do echo got $x; done")
-	w.must("proxy", "wait", "s", "--text", "ready", "--timeout", patient)
-	mark := strings.TrimSpace(w.must("proxy", "mark", "s"))
+	w.Must("proxy", "new", "--detach", "--id", "s", "--", "sh", "-c", "stty -echo; echo ready; while read x; do echo got $x; done")
+	w.Must("proxy", "wait", "s", "--text", "ready", "--timeout", patient)
+	mark := strings.TrimSpace(w.Must("proxy", "mark", "s"))
 	type waiter struct {
 		args []string
 		done chan result
@@ -158,28 +158,28 @@ func TestWaitThroughReplacement(t *testing.T) {
 	for _, args := range [][]string{{"--text", "^got (it)$", "--since", mark}, {"--text", "^got it$"}, {"--exit"}} {
 		a := waiter{append([]string{"wait", "s", "--timeout", "60s"}, args...), make(chan result, 1)}
 		go func() {
-			r, err := w.try("proxy", a.args...)
+			r, err := w.Try("proxy", a.args...)
 			if err != nil {
-				r.errout += err.Error()
+				r.Errout += err.Error()
 			}
 			a.done <- r
 		}()
 		waiters = append(waiters, a)
 	}
 	w.handOff()
-	w.killHeld()
+	w.KillSupervisor()
 	w.handOff()
-	w.must("proxy", "send", "s", "it", "--enter", "--wait-text", "^got it$", "--timeout", patient)
+	w.Must("proxy", "send", "s", "it", "--enter", "--wait-text", "^got it$", "--timeout", patient)
 	for _, a := range waiters[:2] {
-		if r := testkit.Within(t, limit, "it is told", a.done); r.code != 0 || r.out != "got it\n" {
+		if r := testkit.Within(t, limit, "it is told", a.done); r.Code != 0 || r.Out != "got it\n" {
 			t.Errorf("%v: %v", a.args, r)
 		}
 	}
-	w.must("proxy", "send", "s", "--key", "C-d")
-	if r := testkit.Within(t, limit, "it is told", waiters[2].done); r.code != 0 || r.out != "" {
+	w.Must("proxy", "send", "s", "--key", "C-d")
+	if r := testkit.Within(t, limit, "it is told", waiters[2].done); r.Code != 0 || r.Out != "" {
 		t.Errorf("%v: %v", waiters[2].args, r)
 	}
-	if r := w.run("proxy", "wait", "s", "--since", mark, "--text", "^got (.*)$", "--json"); r.code != 0 || !strings.Contains(r.out, `"it"`) {
+	if r := w.Run("proxy", "wait", "s", "--since", mark, "--text", "^got (.*)$", "--json"); r.Code != 0 || !strings.Contains(r.Out, `"it"`) {
 		t.Errorf("after its end: %v", r)
 	}
 }

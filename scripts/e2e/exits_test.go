@@ -148,10 +148,10 @@ func TestInfoAfterExit(t *testing.T) {
 		e.Exit.ExitCode != usr1 || e.Exit.Signal != "SIGUSR1" || !slices.Contains(e.Exit.Tail, "the last words") {
 		t.Errorf("an attach after the exit: %+v", err)
 	}
-	if r := w.run("proxy", "attach", "s"); r.code != usr1 || !strings.Contains(r.errout, "the last words") {
+	if r := w.Run("proxy", "attach", "s"); r.Code != usr1 || !strings.Contains(r.Errout, "the last words") {
 		t.Errorf("proxy attach after the exit: %v", r)
 	}
-	if r := w.run("proxy", "wait", "s"); r.code != usr1 {
+	if r := w.Run("proxy", "wait", "s"); r.Code != usr1 {
 		t.Errorf("proxy wait: %v", r)
 	}
 }

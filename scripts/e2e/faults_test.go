@@ -47,7 +47,7 @@ type fault struct {
 // demand: S8, S9
 func TestHandoffFaults(t *testing.T) {
 	t.Parallel()
-	const gaveUp = "the old proxy serves on"
+	const gaveUp = "the old proxy continues to serve"
 	for name, f := range map[string]fault{
 		"nothing": {took: true},
 
@@ -99,11 +99,11 @@ func TestHandoffFaults(t *testing.T) {
 
 func (f fault) play(t *testing.T) {
 	w := newWorld(t)
-	w.bin = testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor")
-	good := w.env
-	w.env = append(good[:len(good):len(good)], "HOLDFAST_FAULT="+f.old)
+	w.Bin = testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor")
+	good := w.Env
+	w.Env = append(good[:len(good):len(good)], "HOLDFAST_FAULT="+f.old)
 	d := w.doors()
-	w.env = append(good[:len(good):len(good)], "HOLDFAST_FAULT="+f.new)
+	w.Env = append(good[:len(good):len(good)], "HOLDFAST_FAULT="+f.new)
 	shells := []process{lookup(w.spawn(d.c, "flood", shell(`exec yes`)).PID)}
 	var all []terminal
 	for by := framed; by <= rawTCP; by++ {
@@ -129,22 +129,22 @@ func (f fault) play(t *testing.T) {
 		t.Cleanup(func() { _ = p.Close() })
 	}
 
-	old := w.only("proxy")
+	old := w.Only("proxy")
 	if f.before != nil {
 		f.before(t, old)
 	}
 	r := f.handOff(t, w)
-	_ = os.Truncate(w.path("proxy.crash"), 0) // of a panic that was asked for
-	if f.took != (r.code == 0) || !strings.Contains(r.errout, f.says) {
+	_ = os.Truncate(w.Path("proxy.crash"), 0) // of a panic that was asked for
+	if f.took != (r.Code == 0) || !strings.Contains(r.Errout, f.says) {
 		t.Errorf("the command: %v", r)
 	}
-	w.env = good
-	_ = syscall.Kill(old.pid, syscall.SIGCONT)
+	w.Env = good
+	_ = syscall.Kill(old.PID, syscall.SIGCONT)
 	if f.nobody {
-		w.must("proxy", "ls")
+		w.Must("proxy", "ls")
 	}
-	if now := w.only("proxy"); (now == old) == (f.took || f.nobody) {
-		t.Errorf("process %d serves, the old one is %d", now.pid, old.pid)
+	if now := w.Only("proxy"); (now == old) == (f.took || f.nobody) {
+		t.Errorf("process %d serves, the old one is %d", now.PID, old.PID)
 	}
 	d.c = w.connect(client.Options{Name: "e2e"})
 	for i, s := range all {
@@ -167,8 +167,8 @@ func (f fault) play(t *testing.T) {
 		}
 	}
 	for _, p := range shells {
-		if !p.running() {
-			t.Errorf("the shell %d has ended", p.pid)
+		if !p.Running() {
+			t.Errorf("the shell %d has ended", p.PID)
 		}
 	}
 }
@@ -206,21 +206,21 @@ func (f fault) handOff(t *testing.T, w *world) result {
 		args = append(args, "--from-dir", dir)
 	}
 	if f.limit == 0 {
-		return w.run("proxy", args...)
+		return w.Run("proxy", args...)
 	}
 	dir := t.TempDir()
-	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n", f.limit, w.program("proxy"))
+	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n", f.limit, w.Program("proxy"))
 	if err := os.WriteFile(filepath.Join(dir, "proxy"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return w.run("proxy", append(args, "--from-dir", dir)...)
+	return w.Run("proxy", append(args, "--from-dir", dir)...)
 }
 
 // almostFull leaves a process room for a few descriptors more.
 func almostFull(t *testing.T, p process) {
 	t.Helper()
-	n := uint64(len(fds(p.pid)) + 20)
-	if err := unix.Prlimit(p.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {
+	n := uint64(len(fds(p.PID)) + 20)
+	if err := unix.Prlimit(p.PID, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {
 		t.Fatal(err)
 	}
 }

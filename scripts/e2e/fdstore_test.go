@@ -44,7 +44,7 @@ func storeUnderSystemd(t *testing.T) {
 	w.newManager()
 	dir := t.TempDir()
 	path := filepath.Join(dir, unit)
-	if err := os.WriteFile(path, fmt.Appendf(nil, storeUnit, w.dir, w.program("supervisor")), 0o600); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, storeUnit, w.Dir, w.Program("supervisor")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	control := func(args ...string) string {
@@ -65,44 +65,44 @@ func storeUnderSystemd(t *testing.T) {
 	serves := func(what string) {
 		t.Helper()
 		testkit.Eventually(t, limit, func() bool {
-			k := w.running("keeper")
+			k := w.Running("keeper")
 			return property("ActiveState") == "active" && len(k) == 1 && k[0] == main()
 		}, what+": the keeper is the unit's main process")
-		w.only("supervisor")
+		w.Only("supervisor")
 	}
 	control("link", path)
 	control("start", unit) // returns when it is ready
-	w.must("proxy", "ls")  // starts a proxy
+	w.Must("proxy", "ls")  // starts a proxy
 	v := w.echo(w.connect(client.Options{Name: "e2e"}), "s")
 	shell := lookup(w.info("s").PID)
-	keeper, held := w.only("keeper"), w.only("supervisor")
+	keeper, held := w.Only("keeper"), w.Only("supervisor")
 	if main() != keeper {
 		t.Errorf("main process %v, keeper %v", main(), keeper)
 	}
 	// Master, ring, state, keyframe, the journal's pipe, and what they are.
 	testkit.Eventually(t, limit, func() bool { n, _ := strconv.Atoi(property("NFileDescriptorStore")); return n >= 6 }, "systemd holds the session's files")
 
-	w.kill(held)
+	w.Kill(held)
 	v.ask("the supervisor was killed\n")
-	held = w.only("supervisor")
-	w.kill(keeper)
+	held = w.Only("supervisor")
+	w.Kill(keeper)
 	serves("a keeper that was killed")
 	v.ask("the keeper was killed\n")
-	if now := w.only("keeper"); now != held {
+	if now := w.Only("keeper"); now != held {
 		t.Errorf("keeper %v, not the supervisor %v", now, held)
 	}
 
 	for range 2 {
-		keeper, held = w.only("keeper"), w.only("supervisor")
-		w.halt(keeper) // it shall not start another one
-		w.halt(held)   // nor this one take its place
-		held.signal(syscall.SIGKILL)
-		keeper.signal(syscall.SIGKILL)
-		w.gone(held)
-		w.gone(keeper)
+		keeper, held = w.Only("keeper"), w.Only("supervisor")
+		w.Stop(keeper) // it shall not start another one
+		w.Stop(held)   // nor this one take its place
+		held.Signal(syscall.SIGKILL)
+		keeper.Signal(syscall.SIGKILL)
+		w.Gone(held)
+		w.Gone(keeper)
 		serves("both were killed")
 		v.ask("both were killed\n")
-		if now := lookup(w.info("s").PID); now != shell || !now.running() {
+		if now := lookup(w.info("s").PID); now != shell || !now.Running() {
 			t.Fatalf("the session's child was %v, is %v", shell, now)
 		}
 	}
@@ -110,8 +110,8 @@ func storeUnderSystemd(t *testing.T) {
 	v.ask("the supervisor was upgraded\n")
 	serves("an upgrade")
 
-	w.must("proxy", "kill", "s")
-	w.gone(shell)
-	w.must("supervisor", "stop")
+	w.Must("proxy", "kill", "s")
+	w.Gone(shell)
+	w.Must("supervisor", "stop")
 	testkit.Eventually(t, limit, func() bool { return property("ActiveState") == "inactive" }, "the unit has ended in order")
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/proxy/client"
 	"holdfast/shared/testkit"
@@ -22,6 +23,7 @@ type step struct {
 	Step        string
 	PID         int
 	Sessions    int
+	Skipped     int
 	Connections int
 	StallMaxMS  float64 `json:"stall_max_ms"`
 	Error, Code string
@@ -46,43 +48,63 @@ func TestHandoffCommand(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(client.Options{})
 	v := w.echo(c, "s")
-	old := w.only("proxy")
-	if out := w.must("proxy", "--handoff", "--dry-run"); !strings.Contains(out, fmt.Sprintf("could take over from pid %d", old.pid)) {
+	old := w.Only("proxy")
+	if out := w.Must("proxy", "--handoff", "--dry-run"); !strings.Contains(out, fmt.Sprintf("could take over from pid %d", old.PID)) {
 		t.Errorf("tried: %q", out)
 	}
-	all, names := steps(t, w.must("proxy", "--handoff", "--dry-run", "--json"))
-	if got := strings.Join(names, " "); got != "linked offered compared looked" || all[1].PID != old.pid || all[2].Sessions != 1 {
+	all, names := steps(t, w.Must("proxy", "--handoff", "--dry-run", "--json"))
+	if got := strings.Join(names, " "); got != "linked offered compared looked" || all[1].PID != old.PID || all[2].Sessions != 1 {
 		t.Errorf("tried: %+v", all)
 	}
-	if now := w.only("proxy"); now != old || c.ProxyPID() != old.pid {
+	if now := w.Only("proxy"); now != old || c.ProxyPID() != old.PID {
 		t.Fatalf("the proxy was %v, and is %v", old, now)
 	}
 	v.ask("nothing has happened\n")
 
-	all, names = steps(t, w.must("proxy", "--handoff", "--json"))
-	now := w.only("proxy")
+	all, names = steps(t, w.Must("proxy", "--handoff", "--json"))
+	now := w.Only("proxy")
 	if got := strings.Join(names, " "); got != "linked offered compared moved serving" {
 		t.Fatalf("steps %s", got)
 	}
-	if moved := all[3]; moved.Connections == 0 || moved.StallMaxMS == 0 || all[4].PID != now.pid || now == old {
-		t.Errorf("told %+v; process %d serves", all, now.pid)
+	if moved := all[3]; moved.Connections == 0 || moved.StallMaxMS == 0 || all[4].PID != now.PID || now == old {
+		t.Errorf("told %+v; process %d serves", all, now.PID)
 	}
 	v.ask("and goes on\n")
 
-	w.env = append(w.env, "HOLDFAST_LOG_LEVEL=loud")
-	r := w.run("proxy", "--handoff", "--json")
-	if r.code == 0 || !strings.Contains(r.errout, "log_level") {
+	w.Env = append(w.Env, "HOLDFAST_LOG_LEVEL=loud")
+	r := w.Run("proxy", "--handoff", "--json")
+	if r.Code == 0 || !strings.Contains(r.Errout, "log_level") {
 		t.Errorf("a mistake in the settings: %v", r)
 	}
 	for _, args := range [][]string{
-		{"--timeout", "0s"}, {"--timeout", "1h"}, {"--from-dir", "/nowhere"}, {"--foreground", "--json"},
+		{"--timeout", "0s"}, {"--timeout", "1h"}, {"--verify", "some"}, {"--from-dir", "/nowhere"}, {"--foreground", "--json"},
 	} {
-		if r := w.run("proxy", append([]string{"--handoff"}, args...)...); r.code != 64 {
+		if r := w.Run("proxy", append([]string{"--handoff"}, args...)...); r.Code != 64 {
 			t.Errorf("%v: %v", args, r)
 		}
 	}
-	if left, _ := filepath.Glob(w.path("proxy.handoff-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(w.Path("proxy.handoff-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A handoff compares a sample of many sessions, and all of them only if that is asked for.
+func TestHandoffVerifies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "HOLDFAST_SPAWN_RATE=1000")
+	c := w.dial(client.Options{})
+	const sample, count = 64, 70
+	for i := range count {
+		w.spawn(c, fmt.Sprint("s", i), protocol.SpawnSpec{Argv: []string{"sleep", "1000"}})
+	}
+	for _, tt := range []struct {
+		flag              string
+		sessions, skipped int
+	}{{"--verify=sample", sample, count - sample}, {"--verify=all", count, 0}} {
+		all, _ := steps(t, w.Must("proxy", "--handoff", "--json", tt.flag))
+		if got := all[2]; got.Step != "compared" || got.Sessions != tt.sessions || got.Skipped != tt.skipped {
+			t.Errorf("%s: %+v", tt.flag, got)
+		}
 	}
 }
 
@@ -90,27 +112,27 @@ func TestHandoffCommand(t *testing.T) {
 func TestTwoHandoffs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.bin = testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor")
+	w.Bin = testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor")
 	v := w.echo(w.dial(client.Options{}), "s")
-	old := w.only("proxy")
-	good := w.env
-	w.env = append(good[:len(good):len(good)], "HOLDFAST_FAULT=taken=hang")
-	hanging := w.start(w.command("proxy", "--handoff", "--timeout", "5s"))
-	testkit.Eventually(t, limit, func() bool { return len(w.running("proxy")) == 2 }, "the first is under way")
-	w.env = good
+	old := w.Only("proxy")
+	good := w.Env
+	w.Env = append(good[:len(good):len(good)], "HOLDFAST_FAULT=taken=hang")
+	hanging := w.Start(w.Command("proxy", "--handoff", "--timeout", "5s"))
+	testkit.Eventually(t, limit, func() bool { return len(w.Running("proxy")) == 2 }, "the first is under way")
+	w.Env = good
 	testkit.Eventually(t, limit, func() bool {
-		r := w.run("proxy", "--handoff", "--dry-run")
-		return r.code == 75 && strings.Contains(r.errout, "another handoff is under way")
+		r := w.Run("proxy", "--handoff", "--dry-run")
+		return r.Code == 75 && strings.Contains(r.Errout, "another handoff is under way")
 	}, "the second is refused")
-	hanging.wait(t)
-	if hanging.code == 0 {
+	hanging.Wait(t)
+	if hanging.Code == 0 {
 		t.Error("the one that hangs has succeeded")
 	}
-	if now := w.only("proxy"); now != old {
+	if now := w.Only("proxy"); now != old {
 		t.Errorf("the proxy was %v, and is %v", old, now)
 	}
 	v.ask("nothing has happened\n")
-	w.must("proxy", "--handoff")
+	w.Must("proxy", "--handoff")
 }
 
 // Pages that may connect may do so after a handoff; a request that is half read,
@@ -154,7 +176,7 @@ func TestRequestsMove(t *testing.T) {
 func TestHandoffUnderServiceManager(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: w.path("notify"), Net: "unixgram"})
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: w.Path("notify"), Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,26 +194,26 @@ func TestHandoffUnderServiceManager(t *testing.T) {
 		}
 		return pid
 	}
-	w.env = append(w.env, "NOTIFY_SOCKET="+manager.LocalAddr().String())
-	first := w.start(w.command("proxy", "serve"))
-	if pid := told(); pid != first.pid {
-		t.Errorf("told of process %d, started was %d", pid, first.pid)
+	w.Env = append(w.Env, "NOTIFY_SOCKET="+manager.LocalAddr().String())
+	first := w.Start(w.Command("proxy", "serve"))
+	if pid := told(); pid != first.PID {
+		t.Errorf("told of process %d, started was %d", pid, first.PID)
 	}
 	v := w.echo(w.connect(client.Options{Name: "e2e"}), "s")
-	log, err := os.Create(w.path("reload.log"))
+	log, err := os.Create(w.Path("reload.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	reload := w.command("proxy", "--handoff")
+	reload := w.Command("proxy", "--handoff")
 	reload.Stderr = log
 	if err := reload.Run(); err != nil {
 		t.Fatal(err)
 	}
 	now := told()
-	first.wait(t)
-	if first.code != 0 || now == first.pid || w.only("proxy").pid != now {
-		t.Errorf("the first ended with %d, told of %d", first.code, now)
+	first.Wait(t)
+	if first.Code != 0 || now == first.PID || w.Only("proxy").PID != now {
+		t.Errorf("the first ended with %d, told of %d", first.Code, now)
 	}
 	if b, _ := os.ReadFile(log.Name()); !strings.Contains(string(b), "proxy serves") {
 		t.Errorf("the new one's log: %q", b)
@@ -223,8 +245,8 @@ func TestHandoffTellsWhoCannotMove(t *testing.T) {
 		all, err := d.c.List(w.ctx(), "")
 		return err == nil && len(all) == 3
 	}, "the sessions that are watched run")
-	out := w.must("proxy", "--handoff")
-	if !strings.Contains(out, "2 told to come again") {
+	out := w.Must("proxy", "--handoff")
+	if !strings.Contains(out, "2 asked to reconnect") {
 		t.Errorf("it says %q", out)
 	}
 	for i, p := range restless {
@@ -274,16 +296,16 @@ func TestWebSetting(t *testing.T) {
 		_ = answer.Body.Close()
 		return answer.StatusCode
 	}
-	w.must("proxy", "start")
-	w.start(w.command("proxy", "serve", "--background", "--proxy", "blue"))
-	testkit.Eventually(t, limit, func() bool { _, err := os.Stat(w.path("blue.sock")); return err == nil }, "the second proxy serves")
+	w.Must("proxy", "start")
+	w.Start(w.Command("proxy", "serve", "--background", "--proxy", "blue"))
+	testkit.Eventually(t, limit, func() bool { _, err := os.Stat(w.Path("blue.sock")); return err == nil }, "the second proxy serves")
 	for range 2 {
 		for origin, want := range map[string]int{"https://a.example": 101, "https://b.example": 101, "https://c.example": 403} {
 			if got := connects(origin); got != want {
 				t.Errorf("%s is answered %d, want %d", origin, got, want)
 			}
 		}
-		w.kill(lookup(w.holder("proxy.sock")))
-		w.must("proxy", "ls")
+		w.Kill(lookup(w.Holder("proxy.sock")))
+		w.Must("proxy", "ls")
 	}
 }

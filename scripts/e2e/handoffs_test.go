@@ -30,7 +30,7 @@ func TestManyHandoffs(t *testing.T) {
 	handoffs := number(t, "HOLDFAST_HANDOFFS", 12)
 	w := newWorld(t, bigRing)
 	m := w.movers(4*limit + time.Duration(handoffs)*5*time.Second)
-	proxy, held := w.only("proxy"), w.only("supervisor")
+	proxy, held := w.Only("proxy"), w.Only("supervisor")
 	w.spawn(m.c, "flow", trickling)
 	w.spawn(m.c, "waited", shell(`read x; exit 7`))
 	w.echoAlone(m.c, "quiet")
@@ -79,7 +79,7 @@ func TestManyHandoffs(t *testing.T) {
 	m.begin()
 	var first, last, firstHeld, lastHeld usage
 	look := func() bool {
-		last, lastHeld = usageOf(proxy.pid), usageOf(held.pid)
+		last, lastHeld = usageOf(proxy.PID), usageOf(held.PID)
 		return last.FDs <= first.FDs && last.RSS <= first.RSS+moreRSS() && besideQueues(lastHeld) <= besideQueues(firstHeld)
 	}
 	for i := range handoffs {
@@ -96,8 +96,8 @@ func TestManyHandoffs(t *testing.T) {
 		}
 	}
 	if !eventually(look) {
-		t.Errorf("the proxy held %+v after the first handoff, and holds %+v after the last: %v", first, last, fds(proxy.pid))
-		t.Errorf("the supervisor held %+v, and holds %+v: %v", firstHeld, lastHeld, fds(held.pid))
+		t.Errorf("the proxy held %+v after the first handoff, and holds %+v after the last: %v", first, last, fds(proxy.PID))
+		t.Errorf("the supervisor held %+v, and holds %+v: %v", firstHeld, lastHeld, fds(held.PID))
 	}
 	done()
 	if err := m.c.Type(w.ctx(), "quiet", []byte("over")); err != nil {
@@ -274,12 +274,12 @@ func onlooks(s terminal) error {
 // leavesNothing fails the test if a proxy without clients holds more than one
 // that never had any.
 func (w *world) leavesNothing(proxy process) {
-	w.t.Helper()
-	fresh := newWorld(w.t)
+	w.T.Helper()
+	fresh := newWorld(w.T)
 	fresh.webProxy()
-	other := fresh.only("proxy")
-	testkit.Eventually(w.t, limit, func() bool {
-		b, _ := os.ReadFile(fresh.path("proxy.log"))
+	other := fresh.Only("proxy")
+	testkit.Eventually(w.T, limit, func() bool {
+		b, _ := os.ReadFile(fresh.Path("proxy.log"))
 		return bytes.Contains(b, []byte("proxy serves"))
 	}, "another proxy serves")
 	w.holdsAsLittle("proxy", proxy, fresh, other)
@@ -288,19 +288,19 @@ func (w *world) leavesNothing(proxy process) {
 // holdsAsLittle fails the test if a program that nobody uses any more holds more
 // than that of a fresh world. Both die of it.
 func (w *world) holdsAsLittle(name string, p process, fresh *world, other process) {
-	w.t.Helper()
-	was, is := usageOf(other.pid), usage{}
-	if !eventually(func() bool { is = usageOf(p.pid); return is.FDs <= was.FDs }) {
-		w.t.Errorf("a fresh %s holds %+v, this one %+v: %v", name, was, is, fds(p.pid))
+	w.T.Helper()
+	was, is := usageOf(other.PID), usage{}
+	if !eventually(func() bool { is = usageOf(p.PID); return is.FDs <= was.FDs }) {
+		w.T.Errorf("a fresh %s holds %+v, this one %+v: %v", name, was, is, fds(p.PID))
 	}
 	want, got := fresh.goroutines(name, other), w.goroutines(name, p)
 	for _, begun := range slices.Sorted(maps.Keys(got)) {
 		if len(got[begun]) > len(want[begun]) && !strings.HasPrefix(begun, "runtime.") {
-			w.t.Errorf("of goroutines %q there are %d, and %d in a fresh %s; one is\n%s",
+			w.T.Errorf("of goroutines %q there are %d, and %d in a fresh %s; one is\n%s",
 				begun, len(got[begun]), len(want[begun]), name, got[begun][0])
 		}
 	}
-	w.t.Logf("%d descriptors and %d kinds of goroutines are left, %d and %d in a fresh %s", is.FDs, len(got), was.FDs, len(want), name)
+	w.T.Logf("%d descriptors and %d kinds of goroutines are left, %d and %d in a fresh %s", is.FDs, len(got), was.FDs, len(want), name)
 }
 
 var (
@@ -311,13 +311,13 @@ var (
 // goroutines has a program die of SIGQUIT, and returns the goroutines it had, by
 // what began them.
 func (w *world) goroutines(name string, p process) map[string][]string {
-	w.t.Helper()
-	p.signal(syscall.SIGQUIT)
-	w.gone(p)
-	crash := w.path(name + ".crash")
+	w.T.Helper()
+	p.Signal(syscall.SIGQUIT)
+	w.Gone(p)
+	crash := w.Path(name + ".crash")
 	b, err := os.ReadFile(crash)
 	if err = errors.Join(err, os.Remove(crash)); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	all := map[string][]string{}
 	for _, g := range goroutine.FindAllString(string(b), -1) {
@@ -328,7 +328,7 @@ func (w *world) goroutines(name string, p process) map[string][]string {
 		all[by] = append(all[by], g)
 	}
 	if len(all["main"]) != 1 {
-		w.t.Errorf("the crash of process %d cannot be read:\n%s", p.pid, last(string(b), 4<<10))
+		w.T.Errorf("the crash of process %d cannot be read:\n%s", p.PID, last(string(b), 4<<10))
 	}
 	return all
 }

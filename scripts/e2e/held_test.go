@@ -20,41 +20,41 @@ import (
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=2", "HOLDFAST_CRASH_PAUSE=1ms")
-	w.must("proxy", "new", "-d", "--id", "s", "--", "cat")
+	w.Must("proxy", "new", "-d", "--id", "s", "--", "cat")
 	shell := lookup(w.info("s").PID)
-	keeper := w.only("keeper")
-	if out := w.must("proxy", "status"); !strings.Contains(out, fmt.Sprintf("keeper      pid %-8d holds 1 session; supervisor started once\n", keeper.pid)) {
+	keeper := w.Only("keeper")
+	if out := w.Must("proxy", "status"); !strings.Contains(out, fmt.Sprintf("keeper      pid %-8d holds 1 session; supervisor started once\n", keeper.PID)) {
 		t.Errorf("status: %s", out)
 	}
-	w.finds("keeper", "ok", fmt.Sprintf("process %d holds all sessions", keeper.pid), "", 0)
+	w.finds("keeper", "ok", fmt.Sprintf("process %d holds all sessions", keeper.PID), "", 0)
 
 	w.loop()
-	hup := fmt.Sprintf("kill -HUP %d", keeper.pid)
+	hup := fmt.Sprintf("kill -HUP %d", keeper.PID)
 	for _, command := range []string{"ls", "status"} {
-		if r := w.run("proxy", command); !strings.Contains(r.out+r.errout, hup) {
+		if r := w.Run("proxy", command); !strings.Contains(r.Out+r.Errout, hup) {
 			t.Errorf("proxy %s: %v", command, r)
 		}
 	}
 	for _, args := range [][]string{{"--upgrade", "--dry-run"}, {"stop"}} {
-		if r := w.run("supervisor", args...); r.code != 69 || !strings.Contains(r.errout, hup) {
+		if r := w.Run("supervisor", args...); r.Code != 69 || !strings.Contains(r.Errout, hup) {
 			t.Errorf("supervisor %v: %v", args, r)
 		}
 	}
 	w.finds("supervisor", "error", "2 supervisors died within a minute", hup, 2)
-	if logs := w.logs(); !strings.Contains(logs, hup) {
+	if logs := w.Logs(); !strings.Contains(logs, hup) {
 		t.Error("the log does not say how to go on")
 	}
 
-	keeper.signal(syscall.SIGHUP)
+	keeper.Signal(syscall.SIGHUP)
 	w.serves()
 	w.finds("keeper", "note", "started 3 times, and the one before ended: SIGKILL", "supervisor.log", 0)
 	w.loop()
-	if out := w.must("supervisor", "--upgrade"); !strings.Contains(out, "is told to start") || !strings.Contains(out, "1 sessions go on") {
+	if out := w.Must("supervisor", "--upgrade"); !strings.Contains(out, "is told to start") || !strings.Contains(out, "1 sessions go on") {
 		t.Errorf("upgrade: %s", out)
 	}
-	w.must("proxy", "send", "s", "--enter", "still here")
-	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.must("proxy", "screen", "s"), "still here\nstill here") }, "cat answers")
-	if now := lookup(w.info("s").PID); now != shell || w.only("keeper") != keeper {
+	w.Must("proxy", "send", "s", "--enter", "still here")
+	testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Must("proxy", "screen", "s"), "still here\nstill here") }, "cat answers")
+	if now := lookup(w.info("s").PID); now != shell || w.Only("keeper") != keeper {
 		t.Errorf("the session's child was %v, is %v", shell, now)
 	}
 }
@@ -64,12 +64,12 @@ func TestToldToEndAtTheStart(t *testing.T) {
 	t.Parallel()
 	for range 30 {
 		w := newWorld(t)
-		d := w.start(w.command("supervisor"))
-		testkit.Eventually(t, limit, func() bool { _, err := os.Lstat(w.path("supervisor.sock")); return err == nil }, "the socket is there")
-		d.signal(syscall.SIGTERM)
-		d.wait(t)
+		d := w.Start(w.Command("supervisor"))
+		testkit.Eventually(t, limit, func() bool { _, err := os.Lstat(w.Path("supervisor.sock")); return err == nil }, "the socket is there")
+		d.Signal(syscall.SIGTERM)
+		d.Wait(t)
 		// The first that runs is ended at once if nothing is held by then.
-		if log := d.errout.String(); strings.Count(log, "is gone") > 1 {
+		if log := d.Errout.String(); strings.Count(log, "vault entries are held") > 1 {
 			t.Fatalf("one that was ready did not end in order:\n%s", log)
 		}
 	}
@@ -77,28 +77,28 @@ func TestToldToEndAtTheStart(t *testing.T) {
 
 // loop kills two supervisors, and returns when no more are started.
 func (w *world) loop() {
-	w.t.Helper()
-	w.kill(w.only("supervisor"))
+	w.T.Helper()
+	w.Kill(w.Only("supervisor"))
 	w.serves()
-	w.kill(w.only("supervisor"))
-	testkit.Eventually(w.t, limit, func() bool { return strings.Contains(w.run("proxy", "doctor").out, "none is started any more") }, "the keeper only holds")
+	w.Kill(w.Only("supervisor"))
+	testkit.Eventually(w.T, limit, func() bool { return strings.Contains(w.Run("proxy", "doctor").Out, "none is started any more") }, "the keeper only holds")
 }
 
 // serves returns when a supervisor answers.
 func (w *world) serves() {
-	w.t.Helper()
-	testkit.Eventually(w.t, limit, func() bool {
+	w.T.Helper()
+	testkit.Eventually(w.T, limit, func() bool {
 		var s client.Status
-		r := w.run("proxy", "status", "--json")
-		return r.code == 0 && json.Unmarshal([]byte(r.out), &s) == nil && s.Supervisor != nil
+		r := w.Run("proxy", "status", "--json")
+		return r.Code == 0 && json.Unmarshal([]byte(r.Out), &s) == nil && s.Supervisor != nil
 	}, "a supervisor serves")
 }
 
 // info is what is known of a session.
 func (w *world) info(id string) (s protocol.SessionInfo) {
-	w.t.Helper()
-	if err := json.Unmarshal([]byte(w.must("proxy", "info", id, "--json")), &s); err != nil {
-		w.t.Fatal(err)
+	w.T.Helper()
+	if err := json.Unmarshal([]byte(w.Must("proxy", "info", id, "--json")), &s); err != nil {
+		w.T.Fatal(err)
 	}
 	return s
 }

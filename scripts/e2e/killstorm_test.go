@@ -54,25 +54,25 @@ func TestKillStorm(t *testing.T) {
 	seed := uint64(number(t, "HOLDFAST_STORM_SEED", int(rand.Uint32())))
 	t.Logf("HOLDFAST_STORM_SEED=%d", seed)
 	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=3", "HOLDFAST_CRASH_PAUSE=10ms", "HOLDFAST_START_TIMEOUT=2s", "HOLDFAST_SPAWN_RATE=1000")
-	s := &stormy{world: w, rnd: rand.New(rand.NewPCG(seed, 0)), good: w.bin,
+	s := &stormy{world: w, rnd: rand.New(rand.NewPCG(seed, 0)), good: w.Bin,
 		bad:   testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor"),
 		kills: map[string]int{}, upgrades: map[string]int{}, ways: map[string]int{}}
 	// As few files as a successor needs to adopt all sessions, so that one more is refused.
 	const sessions = 8
 	s.limited(64 + 12*sessions)
 	for i := range sessions - 1 {
-		s.must("proxy", "new", "-d", "--id", fmt.Sprint("s", i+1), "--", "sh", "-c", prints)
+		s.Must("proxy", "new", "-d", "--id", fmt.Sprint("s", i+1), "--", "sh", "-c", prints)
 	}
-	if r := s.world.run("proxy", "new", "-d", "--", "cat"); r.code == 0 || !strings.Contains(r.errout, "RLIMIT_NOFILE") {
+	if r := s.world.Run("proxy", "new", "-d", "--", "cat"); r.Code == 0 || !strings.Contains(r.Errout, "RLIMIT_NOFILE") {
 		t.Errorf("one session more than a successor could adopt: %v", r)
 	}
 	for i := range sessions {
 		p := lookup(s.info(fmt.Sprint("s", i)).PID)
 		s.shells = append(s.shells, p)
-		w.sessions = append(w.sessions, p)
+		w.Adopt(p)
 	}
-	if r, keeper := s.world.run("supervisor"), s.only("keeper"); r.code != 69 || !strings.Contains(r.errout, fmt.Sprintf("process %d", keeper.pid)) {
-		t.Errorf("a second keeper: %v, want 69 and the first, %d", r, keeper.pid)
+	if r, keeper := s.world.Run("supervisor"), s.Only("keeper"); r.Code != 69 || !strings.Contains(r.Errout, fmt.Sprintf("process %d", keeper.PID)) {
+		t.Errorf("a second keeper: %v, want 69 and the first, %d", r, keeper.PID)
 	}
 	n := number(t, "HOLDFAST_KILLS", 15)
 	for i := 0; i < n && !t.Failed(); i++ {
@@ -89,40 +89,40 @@ func TestKillStorm(t *testing.T) {
 	s.fault("")
 	s.whole()
 	s.check(n)
-	s.must("supervisor", "stop", "--sessions=end")
+	s.Must("supervisor", "stop", "--sessions=end")
 	for _, path := range []string{"supervisor.crash", "keeper.crash"} {
-		_ = os.Truncate(s.path(path), 0) // of panics that were asked for
+		_ = os.Truncate(s.Path(path), 0) // of panics that were asked for
 	}
 	t.Logf("%d kills: %v; upgrades: %v; ways back: %v", n, s.kills, s.upgrades, s.ways)
 }
 
 // limited starts the daemons, and the first session, with so few files.
 func (s *stormy) limited(files int) {
-	s.t.Helper()
-	cmd := s.command("proxy", "new", "-d", "--id", "s0", "--", "sh", "-c", prints)
+	s.T.Helper()
+	cmd := s.Command("proxy", "new", "-d", "--id", "s0", "--", "sh", "-c", prints)
 	cmd.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files), cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
-	if r, err := s.finish(cmd); err != nil || r.code != 0 {
-		s.t.Fatal(r, err)
+	if r, err := s.Finish(cmd); err != nil || r.Code != 0 {
+		s.T.Fatal(r, err)
 	}
 }
 
 // fault has programs of the bad directory fail from now on, as "STEP=HOW" says.
 func (s *stormy) fault(how string) {
-	s.t.Helper()
-	if err := os.WriteFile(s.path("fault"), []byte(how), 0o600); err != nil {
-		s.t.Fatal(err)
+	s.T.Helper()
+	if err := os.WriteFile(s.Path("fault"), []byte(how), 0o600); err != nil {
+		s.T.Fatal(err)
 	}
 }
 
 // upgrade has the supervisor become another program.
 func (s *stormy) upgrade(long, bad bool) {
-	s.t.Helper()
+	s.T.Helper()
 	s.whole()
 	if !bad {
 		s.fault("")
-		if r := s.runFrom(s.good, "supervisor", "--upgrade"); r.code != 0 {
-			s.t.Errorf("an upgrade to a good program: %v", r)
+		if r := s.runFrom(s.good, "supervisor", "--upgrade"); r.Code != 0 {
+			s.T.Errorf("an upgrade to a good program: %v", r)
 		}
 		s.upgrades["good"]++
 		return
@@ -138,22 +138,22 @@ func (s *stormy) upgrade(long, bad bool) {
 	s.fault(how)
 	r := s.runFrom(s.bad, "supervisor", "--upgrade")
 	s.upgrades[how]++
-	if r.code == 0 && !strings.HasPrefix(how, "ready=") { // which may come later than the answer
-		s.t.Errorf("an upgrade to a program with %s: %v", how, r)
+	if r.Code == 0 && !strings.HasPrefix(how, "ready=") { // which may come later than the answer
+		s.T.Errorf("an upgrade to a program with %s: %v", how, r)
 	}
 }
 
 // whole returns when a supervisor serves all sessions. If none does, it goes the way that
 // the commands tell of.
 func (s *stormy) whole() {
-	s.t.Helper()
+	s.T.Helper()
 	for range 10 {
-		if r := s.world.run("proxy", "status", "--json"); r.code == 0 && s.serving(r.out) {
+		if r := s.world.Run("proxy", "status", "--json"); r.Code == 0 && s.serving(r.Out) {
 			return
 		}
 		s.goBack()
 	}
-	s.t.Fatalf("no way back: %v", s.world.run("proxy", "status"))
+	s.T.Fatalf("no way back: %v", s.world.Run("proxy", "status"))
 }
 
 // serving reports whether a supervisor has answered that has all sessions and a keeper, and
@@ -163,7 +163,7 @@ func (s *stormy) serving(status string) bool {
 	if json.Unmarshal([]byte(status), &st) != nil || st.Supervisor == nil || st.Supervisor.Keeper == nil {
 		return false
 	}
-	parent := lookup(st.Supervisor.PID).parent()
+	parent := lookup(st.Supervisor.PID).Parent()
 	return st.Supervisor.Sessions == len(s.shells) && st.Supervisor.Keeper.Sessions >= len(s.shells) && st.Supervisor.Keeper.PID == parent
 }
 
@@ -171,16 +171,16 @@ var toKill = regexp.MustCompile(`kill -9 (\d+)`)
 
 // goBack is `supervisor --upgrade` of a good program, and what that says.
 func (s *stormy) goBack() {
-	s.t.Helper()
+	s.T.Helper()
 	r := s.runFrom(s.good, "supervisor", "--upgrade")
-	switch m := toKill.FindStringSubmatch(r.errout); {
+	switch m := toKill.FindStringSubmatch(r.Errout); {
 	case m != nil:
 		pid, _ := strconv.Atoi(m[1])
-		s.kill(lookup(pid))
+		s.Kill(lookup(pid))
 		s.ways["kill -9 of one that does not answer"]++
-	case strings.Contains(r.out, "is told to start"):
+	case strings.Contains(r.Out, "is told to start"):
 		s.ways["the keeper is told"]++
-	case r.code == 0:
+	case r.Code == 0:
 		s.ways["upgrade"]++
 	default:
 		s.ways["again"]++
@@ -188,35 +188,35 @@ func (s *stormy) goBack() {
 }
 
 func (s *stormy) killOne(name string) {
-	s.t.Helper()
+	s.T.Helper()
 	var victim process
-	switch running := s.running(name); {
+	switch running := s.Running(name); {
 	case len(running) == 1:
 		victim = running[0]
 	case name == "proxy" && len(running) == 0: // nobody has asked for one yet
 		return
 	default:
-		s.t.Logf("%d of %s run", len(running), name)
+		s.T.Logf("%d of %s run", len(running), name)
 		return
 	}
-	victim.signal(syscall.SIGKILL)
-	s.gone(victim)
+	victim.Signal(syscall.SIGKILL)
+	s.Gone(victim)
 	s.kills[name]++
 }
 
 // check fails the test if a shell has ended, or if there are two keepers and stay. One that finds
 // the place taken has held nothing, and ends by itself.
 func (s *stormy) check(i int) {
-	s.t.Helper()
+	s.T.Helper()
 	for k, p := range s.shells {
-		if !p.running() {
-			s.t.Errorf("after kill %d: the shell of s%d, %d, has ended", i, k, p.pid)
+		if !p.Running() {
+			s.T.Errorf("after kill %d: the shell of s%d, %d, has ended", i, k, p.PID)
 		}
 	}
-	if _, err := os.Lstat(s.path("supervisor.sock")); err != nil {
-		s.t.Errorf("after kill %d: %v", i, err)
+	if _, err := os.Lstat(s.Path("supervisor.sock")); err != nil {
+		s.T.Errorf("after kill %d: %v", i, err)
 	}
-	if !eventually(func() bool { return len(s.running("keeper")) <= 1 }) {
-		s.t.Errorf("after kill %d: %v keep", i, s.running("keeper"))
+	if !eventually(func() bool { return len(s.Running("keeper")) <= 1 }) {
+		s.T.Errorf("after kill %d: %v keep", i, s.Running("keeper"))
 	}
 }

@@ -20,22 +20,22 @@ import (
 func TestStartedWhereNoneRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if r := w.run("proxy", "stop"); r.code != 69 {
+	if r := w.Run("proxy", "stop"); r.Code != 69 {
 		t.Errorf("stop where none runs: %v", r)
 	}
-	if r := w.run("supervisor", "stop"); r.code != 69 {
+	if r := w.Run("supervisor", "stop"); r.Code != 69 {
 		t.Errorf("stop where none runs: %v", r)
 	}
-	if all := w.running(""); len(all) > 0 {
+	if all := w.Running(""); len(all) > 0 {
 		t.Errorf("stopping has started %v", all)
 	}
-	w.must("proxy", "start")
-	held, proxy := w.only("supervisor"), w.only("proxy")
-	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
-	if out := w.must("proxy", "ls"); !strings.Contains(out, "sleep 1000") {
+	w.Must("proxy", "start")
+	held, proxy := w.Only("supervisor"), w.Only("proxy")
+	w.Must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
+	if out := w.Must("proxy", "ls"); !strings.Contains(out, "sleep 1000") {
 		t.Errorf("ls says %q", out)
 	}
-	if w.only("supervisor") != held || w.only("proxy") != proxy {
+	if w.Only("supervisor") != held || w.Only("proxy") != proxy {
 		t.Error("what runs was started again")
 	}
 }
@@ -44,25 +44,50 @@ func TestStartedWhereNoneRuns(t *testing.T) {
 func TestConnectedWhereOneRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d := w.start(w.command("supervisor"))
-	held := w.only("supervisor")
-	testkit.Eventually(t, limit, func() bool { return w.holder("supervisor.sock") == held.pid }, "the supervisor serves")
-	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
-	if keeper := w.only("keeper"); keeper != d.process || held.parent() != keeper.pid {
-		t.Errorf("%v runs with %v, a child of %d, and was not what we started", keeper, held, held.parent())
+	d := w.Start(w.Command("supervisor"))
+	held := w.Only("supervisor")
+	testkit.Eventually(t, limit, func() bool { return w.Holder("supervisor.sock") == held.PID }, "the supervisor serves")
+	w.Must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
+	if keeper := w.Only("keeper"); keeper != d.Process || held.Parent() != keeper.PID {
+		t.Errorf("%v runs with %v, a child of %d, and was not what we started", keeper, held, held.Parent())
 	}
 	// There is one at a time, and the second says who it is.
-	r := w.run("supervisor")
-	if r.code != 69 || !strings.Contains(r.errout, fmt.Sprintf("process %d", d.pid)) {
+	r := w.Run("supervisor")
+	if r.Code != 69 || !strings.Contains(r.Errout, fmt.Sprintf("process %d", d.PID)) {
 		t.Errorf("a second supervisor: %v", r)
 	}
-	proxy := w.only("proxy")
-	r = w.run("proxy", "serve")
-	if r.code == 0 || !strings.Contains(r.errout, fmt.Sprintf("process %d", proxy.pid)) {
+	proxy := w.Only("proxy")
+	r = w.Run("proxy", "serve")
+	if r.Code == 0 || !strings.Contains(r.Errout, fmt.Sprintf("process %d", proxy.PID)) {
 		t.Errorf("a second proxy: %v", r)
 	}
-	if w.only("keeper") != d.process || w.only("supervisor") != held || w.only("proxy") != proxy {
+	if w.Only("keeper") != d.Process || w.Only("supervisor") != held || w.Only("proxy") != proxy {
 		t.Error("the second has done something to the first")
+	}
+}
+
+// A signal that comes when the socket is there, and before the supervisor serves, ends both
+// programs in order.
+func TestTerminatedBeforeItServes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Bin = testkit.BuildTagged(t, "faults", "holdfast/proxy", "holdfast/supervisor")
+	if err := os.WriteFile(w.Path("fault"), []byte("adopted=stop"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keeper := w.Start(w.Command("supervisor"))
+	starting := w.Only("supervisor")
+	testkit.Eventually(t, limit, func() bool { state, _ := testkit.Stat(starting.PID); return state == "T" }, "the supervisor has stopped before it serves")
+	if w.Holder("supervisor.sock") != starting.PID {
+		t.Error("the supervisor has no socket yet")
+	}
+	for _, p := range []process{keeper.Process, starting} { // as to a process group
+		p.Signal(syscall.SIGTERM)
+	}
+	starting.Signal(syscall.SIGCONT)
+	keeper.Wait(t)
+	if keeper.Code != 0 {
+		t.Errorf("exit code %d: %s", keeper.Code, keeper.Errout)
 	}
 }
 
@@ -77,21 +102,21 @@ func TestSessionsSurviveStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := w.only("proxy")
+	first := w.Only("proxy")
 	_ = v.Flush(w.ctx())
 	_ = v.Detach()
 	_ = c.Close()
-	if out := w.must("proxy", "stop"); !strings.Contains(out, fmt.Sprint(first.pid)) {
+	if out := w.Must("proxy", "stop"); !strings.Contains(out, fmt.Sprint(first.PID)) {
 		t.Errorf("stop says %q", out)
 	}
-	w.gone(first)
-	if _, err := os.Stat(w.path("proxy.sock")); err == nil {
+	w.Gone(first)
+	if _, err := os.Stat(w.Path("proxy.sock")); err == nil {
 		t.Error("the socket of a proxy that was stopped is left")
 	}
-	if r := w.run("proxy", "stop"); r.code != 69 || !strings.Contains(r.errout, "no proxy runs") {
+	if r := w.Run("proxy", "stop"); r.Code != 69 || !strings.Contains(r.Errout, "no proxy runs") {
 		t.Errorf("a second stop: %v", r)
 	}
-	if !lookup(info.PID).running() {
+	if !lookup(info.PID).Running() {
 		t.Fatal("the child ended with the proxy")
 	}
 	c = w.dial(client.Options{})
@@ -119,14 +144,14 @@ func TestSupervisorStop(t *testing.T) {
 		v.until("ready")
 		kids, views = append(kids, lookup(s.PID)), append(views, v)
 	}
-	held, keeper := w.only("supervisor"), w.only("keeper")
-	r := w.run("supervisor", "stop")
-	if r.code != 75 || !strings.Contains(r.errout, "sessions that run: 20") || !strings.Contains(r.errout, "--sessions=end") {
+	held, keeper := w.Only("supervisor"), w.Only("keeper")
+	r := w.Run("supervisor", "stop")
+	if r.Code != 75 || !strings.Contains(r.Errout, "sessions that run: 20") || !strings.Contains(r.Errout, "--sessions=end") {
 		t.Errorf("stop while sessions run: %v", r)
 	}
 	for _, p := range append(kids, held, keeper) {
-		if !p.running() {
-			t.Fatalf("process %d has ended all the same", p.pid)
+		if !p.Running() {
+			t.Fatalf("process %d has ended all the same", p.PID)
 		}
 	}
 
@@ -134,13 +159,13 @@ func TestSupervisorStop(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 3 { // each of several callers gets its answer when all is over
 		wg.Go(func() {
-			r, err := w.try("supervisor", "stop", "--sessions=end")
-			if err != nil || r.code != 0 && !strings.Contains(r.errout, "no supervisor runs") {
+			r, err := w.Try("supervisor", "stop", "--sessions=end")
+			if err != nil || r.Code != 0 && !strings.Contains(r.Errout, "no supervisor runs") {
 				t.Errorf("stop: %v, %v", r, err)
 			}
 			for _, p := range kids {
-				if p.running() {
-					t.Errorf("stop has returned, and process %d runs", p.pid)
+				if p.Running() {
+					t.Errorf("stop has returned, and process %d runs", p.PID)
 				}
 			}
 		})
@@ -149,18 +174,18 @@ func TestSupervisorStop(t *testing.T) {
 	if took := time.Since(begun); took > sessions*400*time.Millisecond/2 {
 		t.Errorf("it took %v: one after the other, and not all at once", took)
 	}
-	w.gone(held)
-	w.gone(keeper)
+	w.Gone(held)
+	w.Gone(keeper)
 	for i, v := range views {
 		end := v.last()
 		if end.Kind != client.Exited || end.Exit.Reason != protocol.ReasonShutdown || end.Exit.Outcome != protocol.OutcomeHard {
 			t.Errorf("viewer %d is told %+v", i, end)
 		}
 	}
-	if again := w.running("supervisor"); len(again) > 0 {
+	if again := w.Running("supervisor"); len(again) > 0 {
 		t.Errorf("a supervisor was stopped, and another started: %v", again)
 	}
-	if _, err := os.Stat(w.path("supervisor.sock")); err == nil {
+	if _, err := os.Stat(w.Path("supervisor.sock")); err == nil {
 		t.Error("the socket of a supervisor that was stopped is left")
 	}
 }
@@ -175,7 +200,7 @@ func TestOpenWhileShuttingDown(t *testing.T) {
 	v.until("ready")
 	stopped := make(chan result, 1)
 	go func() {
-		r, _ := w.try("supervisor", "stop", "--sessions=end")
+		r, _ := w.Try("supervisor", "stop", "--sessions=end")
 		stopped <- r
 	}()
 	v.until("got hangup") // so it has begun
@@ -187,7 +212,7 @@ func TestOpenWhileShuttingDown(t *testing.T) {
 	if end.Kind != client.Exited || end.Exit.Reason != protocol.ReasonShutdown || end.Exit.Outcome != protocol.OutcomeHard {
 		t.Errorf("its viewer is told %+v, %+v", end, end.Exit)
 	}
-	if r := <-stopped; r.code != 0 {
+	if r := <-stopped; r.Code != 0 {
 		t.Errorf("stop: %v", r)
 	}
 }
@@ -200,7 +225,7 @@ func TestSupervisorKilled(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(client.Options{})
 	v := w.echo(c, "s")
-	proxy, keeper, held := w.only("proxy"), w.only("keeper"), w.only("supervisor")
+	proxy, keeper, held := w.Only("proxy"), w.Only("keeper"), w.Only("supervisor")
 	was, err := c.SessionInfo(w.ctx(), "s")
 	if err != nil {
 		t.Fatal(err)
@@ -208,8 +233,8 @@ func TestSupervisorKilled(t *testing.T) {
 	waited := w.awaitsEnd(c, "s")
 	for i := range 3 {
 		v.ask(fmt.Sprintf("before %d\n", i))
-		if now := w.killHeld(); now == held || now.parent() != keeper.pid {
-			t.Errorf("the next one, %v, is a child of %d, and not of %v", now, now.parent(), keeper)
+		if now := w.KillSupervisor(); now == held || now.Parent() != keeper.PID {
+			t.Errorf("the next one, %v, is a child of %d, and not of %v", now, now.Parent(), keeper)
 		}
 		v.ask(fmt.Sprintf("after %d\n", i)) // nothing comes before it: nothing comes twice
 	}
@@ -217,7 +242,7 @@ func TestSupervisorKilled(t *testing.T) {
 		t.Errorf("its viewer has missed %d bytes", v.Missed())
 	}
 	now, err := c.SessionInfo(w.ctx(), "s")
-	if err != nil || now.PID != was.PID || now.Instance != was.Instance || now.OutputOffset <= was.OutputOffset || !lookup(was.PID).running() {
+	if err != nil || now.PID != was.PID || now.Instance != was.Instance || now.OutputOffset <= was.OutputOffset || !lookup(was.PID).Running() {
 		t.Errorf("the session was %+v, and is %+v, %v", was, now, err)
 	}
 	late := w.attach(c, "s", client.AttachOptions{})
@@ -226,11 +251,11 @@ func TestSupervisorKilled(t *testing.T) {
 			t.Errorf("round %d: who comes later is shown %q first", i, before)
 		}
 	}
-	if w.only("proxy") != proxy || w.only("keeper") != keeper {
+	if w.Only("proxy") != proxy || w.Only("keeper") != keeper {
 		t.Error("another process was replaced, too")
 	}
 	if status, err := c.Status(w.ctx()); err != nil || status.Supervisor.Keeper == nil ||
-		status.Supervisor.Keeper.PID != keeper.pid || status.Supervisor.Keeper.Starts != 4 || status.Supervisor.Keeper.Last != "SIGKILL" {
+		status.Supervisor.Keeper.PID != keeper.PID || status.Supervisor.Keeper.Starts != 4 || status.Supervisor.Keeper.Last != "SIGKILL" {
 		t.Errorf("status says %+v, %v", status, err)
 	}
 	if err := c.Terminate(w.ctx(), "s", client.End{}); err != nil {
@@ -251,15 +276,15 @@ func TestBothKilled(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(client.Options{})
 	v := w.echo(c, "s")
-	proxy, held := w.only("proxy"), w.only("supervisor")
+	proxy, held := w.Only("proxy"), w.Only("supervisor")
 	info, err := c.SessionInfo(w.ctx(), "s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	waited := w.awaitsEnd(c, "s")
 	v.ask("before")
-	w.killBoth()
-	w.gone(lookup(info.PID)) // its terminal is closed
+	w.KillBoth()
+	w.Gone(lookup(info.PID)) // its terminal is closed
 
 	// By a supervisor that is started for it. The proxy may have yet to see the
 	// link's end; then it says that the same may succeed later.
@@ -273,10 +298,10 @@ func TestBothKilled(t *testing.T) {
 	two := w.attach(c, "t", client.AttachOptions{})
 	two.until("ready\n")
 	two.ask("after")
-	if now := w.only("supervisor"); now == held {
+	if now := w.Only("supervisor"); now == held {
 		t.Error("the dead supervisor runs")
 	}
-	if now := w.only("proxy"); now != proxy {
+	if now := w.Only("proxy"); now != proxy {
 		t.Errorf("the proxy was %v, and is %v", proxy, now)
 	}
 	select {
@@ -318,13 +343,13 @@ func TestUnreachableDuringCheck(t *testing.T) {
 			testkit.Eventually(t, limit, func() bool { _, err := c.SessionInfo(ctx, "s"); return err == nil }, "the session is there")
 			var want protocol.Code
 			if goesOn {
-				w.killHeld()
+				w.KillSupervisor()
 				if err := c.Terminate(ctx, "s", client.End{}); err != nil {
 					t.Fatal(err)
 				}
 				want = protocol.CodeExitedEarly
 			} else {
-				w.killBoth()
+				w.KillBoth()
 			}
 			select {
 			case err := <-spawned:
@@ -342,20 +367,20 @@ func TestUnreachableDuringCheck(t *testing.T) {
 func TestStaleSockets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("proxy", "start")
-	held, proxy := w.only("supervisor"), w.only("proxy")
-	w.killBoth()
-	w.kill(proxy)
+	w.Must("proxy", "start")
+	held, proxy := w.Only("supervisor"), w.Only("proxy")
+	w.KillBoth()
+	w.Kill(proxy)
 	for _, name := range []string{"proxy.sock", "proxy.control.sock", "supervisor.sock"} {
-		if _, err := os.Stat(w.path(name)); err != nil {
+		if _, err := os.Stat(w.Path(name)); err != nil {
 			t.Fatalf("%s is not left: %v", name, err)
 		}
 	}
-	if r := w.run("proxy", "stop"); r.code != 69 {
+	if r := w.Run("proxy", "stop"); r.Code != 69 {
 		t.Errorf("stop of what is dead: %v", r)
 	}
-	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
-	if w.only("supervisor") == held || w.only("proxy") == proxy {
+	w.Must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
+	if w.Only("supervisor") == held || w.Only("proxy") == proxy {
 		t.Error("the dead run")
 	}
 }
@@ -372,15 +397,15 @@ func TestRaceFromNothing(t *testing.T) {
 			wg.Go(func() {
 				<-begin
 				id := fmt.Sprintf("s%d", i)
-				if r, err := w.try("proxy", "new", "-d", "--id", id, "--", "sleep", "1000"); err != nil || r.code != 0 || r.out != id+"\n" {
+				if r, err := w.Try("proxy", "new", "-d", "--id", id, "--", "sleep", "1000"); err != nil || r.Code != 0 || r.Out != id+"\n" {
 					t.Errorf("round %d, caller %d: %v, %v", round, i, r, err)
 				}
 			})
 		}
 		close(begin)
 		wg.Wait()
-		w.only("supervisor")
-		w.only("proxy")
+		w.Only("supervisor")
+		w.Only("proxy")
 		list, err := w.dial(client.Options{}).List(w.ctx(), "")
 		if err != nil || len(list) != callers {
 			t.Errorf("%d sessions run, %v", len(list), err)
@@ -394,20 +419,20 @@ func TestRaceFromNothing(t *testing.T) {
 func TestNoProxy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	_, err := client.Dial(w.ctx(), client.Options{Dir: w.dir})
+	_, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir})
 	if !errors.Is(err, client.ErrConnect) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
-	if all := w.running(""); len(all) > 0 {
+	if all := w.Running(""); len(all) > 0 {
 		t.Errorf("%v was started", all)
 	}
 	// One that knew a proxy looks for it for as long as it was told, not longer.
-	c, err := client.Dial(w.ctx(), client.Options{Dir: w.dir, Start: w.startProxy})
+	c, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir, Start: w.startProxy})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	poor, err := client.Dial(w.ctx(), client.Options{Dir: w.dir, Redial: 50 * time.Millisecond})
+	poor, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir, Redial: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +443,7 @@ func TestNoProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.Close()
-	w.kill(w.only("proxy"))
+	w.Kill(w.Only("proxy"))
 	if _, err := poor.List(w.ctx(), ""); !errors.Is(err, client.ErrConnect) {
 		t.Errorf("a request without a proxy: %v", err)
 	}
@@ -432,29 +457,29 @@ func TestNoProxy(t *testing.T) {
 func TestOutlivesLauncher(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	cmd := w.command("proxy", "start")
+	cmd := w.Command("proxy", "start")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	d := w.start(cmd)
-	d.wait(t)
-	if d.code != 0 {
-		t.Fatal(d.errout)
+	d := w.Start(cmd)
+	d.Wait(t)
+	if d.Code != 0 {
+		t.Fatal(d.Errout)
 	}
-	_ = syscall.Kill(-d.pid, syscall.SIGHUP) // what a closed terminal does; nobody is there
-	keeper, held, proxy := w.only("keeper"), w.only("supervisor"), w.only("proxy")
+	_ = syscall.Kill(-d.PID, syscall.SIGHUP) // what a closed terminal does; nobody is there
+	keeper, held, proxy := w.Only("keeper"), w.Only("supervisor"), w.Only("proxy")
 	for p, leader := range map[process]process{keeper: keeper, held: keeper, proxy: proxy} {
-		if f := testkit.StatFields(p.pid); f[3] != itoa(leader.pid) { // its session
-			t.Errorf("process %d is in session %s", p.pid, f[3])
+		if f := testkit.StatFields(p.PID); f[3] != itoa(leader.PID) { // its session
+			t.Errorf("process %d is in session %s", p.PID, f[3])
 		}
-		for fd, to := range fds(p.pid) {
+		for fd, to := range fds(p.PID) {
 			if fd <= 2 && to != "/dev/null" {
-				t.Errorf("process %d has %s as descriptor %d", p.pid, to, fd)
+				t.Errorf("process %d has %s as descriptor %d", p.PID, to, fd)
 			}
 		}
 	}
-	held.signal(syscall.SIGHUP) // which says nothing about the sessions
-	keeper.signal(syscall.SIGHUP)
-	w.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
-	if w.only("keeper") != keeper || w.only("supervisor") != held || w.only("proxy") != proxy {
+	held.Signal(syscall.SIGHUP) // which says nothing about the sessions
+	keeper.Signal(syscall.SIGHUP)
+	w.Must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
+	if w.Only("keeper") != keeper || w.Only("supervisor") != held || w.Only("proxy") != proxy {
 		t.Error("one has ended with its launcher")
 	}
 }

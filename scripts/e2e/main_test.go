@@ -19,6 +19,7 @@ const roleEnv = "E2E_ROLE"
 // roles are what this program is when it is not the tests.
 var roles = map[string]func(args []string) error{
 	"chatter":  chatter,
+	"labourer": labourer,
 	"printer":  printer,
 	"quitter":  quitter,
 	"stubborn": stubborn,

@@ -34,7 +34,7 @@ const (
 func TestMemoryOfManySessions(t *testing.T) {
 	sessions := number(t, "HOLDFAST_SESSIONS", 24)
 	w := newWorld(t)
-	file := w.path("log")
+	file := w.Path("log")
 	if err := os.WriteFile(file, colouredLog(memoryPrinted), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func colouredLog(n int) []byte {
 
 // allPrinted is how many sessions have printed everything.
 func (w *world) allPrinted(c *client.Client) (n int) {
-	list, err := c.List(w.t.Context(), "")
+	list, err := c.List(w.T.Context(), "")
 	if err != nil {
 		return 0
 	}
@@ -91,17 +91,17 @@ func (w *world) allPrinted(c *client.Client) (n int) {
 // the test if that is more than it may be, beside what Go keeps however many
 // there are.
 func (w *world) holds(empty map[string]usage, sessions int) {
-	w.t.Helper()
+	w.T.Helper()
 	for name, now := range w.usages() {
 		each := (now.RSS - empty[name].RSS) / sessions
-		w.t.Logf("the %s holds %d KiB, %d for each session", name, now.RSS, each)
+		w.T.Logf("the %s holds %d KiB, %d for each session", name, now.RSS, each)
 		each = (now.RSS - empty[name].RSS - moreRSS()) / sessions
 		most := perSession
 		if name == "proxy" {
 			most = perSessionProxy
 		}
 		if os.Getenv("HOLDFAST_E2E_RACE") != "1" && each > most {
-			w.t.Errorf("the %s holds %d KiB for each session, at most %d are expected", name, each, most)
+			w.T.Errorf("the %s holds %d KiB for each session, at most %d are expected", name, each, most)
 		}
 	}
 }
@@ -118,10 +118,10 @@ type viewers struct {
 }
 
 func (w *world) viewers() *viewers {
-	w.t.Helper()
+	w.T.Helper()
 	v := &viewers{peer: w.client(api.Hello{Protocol: protocol.Supported()}), pos: map[uint32]uint64{}}
 	if err := v.SetDeadline(time.Time{}); err != nil { // they stay
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	go v.read()
 	return v

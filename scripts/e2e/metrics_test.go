@@ -24,7 +24,7 @@ type observer struct {
 }
 
 func (w *world) observer(network, address string) *observer {
-	return &observer{w.t, &http.Client{Timeout: limit, Transport: &http.Transport{
+	return &observer{w.T, &http.Client{Timeout: limit, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -79,7 +79,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	address, token := w.webProxy()
-	unix, tcp := w.observer("unix", w.path("proxy.web.sock")), w.observer("tcp", address)
+	unix, tcp := w.observer("unix", w.Path("proxy.web.sock")), w.observer("tcp", address)
 	for _, o := range []*observer{unix, tcp} {
 		if status, body := o.get("/healthz", ""); status != 200 || body != "ok\n" {
 			t.Errorf("%s is %d %q", o.base, status, body)
@@ -107,7 +107,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s was %v, is %v, want %v at least", name, before[name], now[name], least)
 		}
 	}
-	if _, body := unix.get("/metrics", ""); strings.Contains(body, "secretive") || strings.Contains(body, w.dir) {
+	if _, body := unix.get("/metrics", ""); strings.Contains(body, "secretive") || strings.Contains(body, w.Dir) {
 		t.Error("they tell of the session's id, or of a path")
 	}
 
@@ -131,8 +131,8 @@ func TestNotHealthy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	address, _ := w.webProxy()
-	o := w.observer("unix", w.path("proxy.web.sock"))
-	held := w.only("supervisor")
+	o := w.observer("unix", w.Path("proxy.web.sock"))
+	held := w.Only("supervisor")
 	unwell := func(why string) {
 		t.Helper()
 		testkit.Eventually(t, limit, func() bool {
@@ -143,20 +143,20 @@ func TestNotHealthy(t *testing.T) {
 			t.Errorf("%s: it is told that it is up", why)
 		}
 	}
-	w.halt(held)
+	w.Stop(held)
 	unwell("one that stands still")
-	held.signal(syscall.SIGCONT)
+	held.Signal(syscall.SIGCONT)
 	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "it goes on")
-	w.kill(held)
+	w.Kill(held)
 	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "the next one is found, which its keeper has started")
-	w.killBoth()
+	w.KillBoth()
 	unwell("one that has gone")
-	if left := append(w.running("supervisor"), w.running("keeper")...); len(left) > 0 {
+	if left := append(w.Running("supervisor"), w.Running("keeper")...); len(left) > 0 {
 		t.Errorf("started: %v", fmt.Sprint(left))
 	}
 	if status, _ := w.observer("tcp", address).get("/healthz", ""); status != 503 {
 		t.Errorf("on TCP: %d", status)
 	}
-	w.start(w.command("supervisor", "--background"))
+	w.Start(w.Command("supervisor", "--background"))
 	testkit.Eventually(t, limit, func() bool { status, _ := o.get("/healthz", ""); return status == 200 }, "another is found, and nobody asked for a session")
 }

@@ -26,7 +26,7 @@ func TestConnectionsMove(t *testing.T) {
 	const handoffs, each = 10, 10
 	w := newWorld(t, bigRing)
 	m := w.movers(4 * limit)
-	proxy := w.only("proxy")
+	proxy := w.Only("proxy")
 	w.spawn(m.c, "flow", flowing)
 	w.spawn(m.c, "waited", shell(`read x; exit 7`))
 	w.spawn(m.c, "flood", shell(`stty -opost; exec yes 0123456789abcde`))
@@ -83,14 +83,14 @@ type movers struct {
 
 // movers returns none yet; they take at most as long as given.
 func (w *world) movers(longest time.Duration) *movers {
-	w.t.Helper()
+	w.T.Helper()
 	m := &movers{doors: w.doors(), till: time.Now().Add(longest), ended: make(chan struct{}), failed: make(chan struct{})}
 	m.stop = sync.OnceFunc(func() {
 		m.over.Store(true)
 		close(m.ended)
 	})
-	w.t.Cleanup(m.wg.Wait)
-	w.t.Cleanup(m.stop)
+	w.T.Cleanup(m.wg.Wait)
+	w.T.Cleanup(m.stop)
 	return m
 }
 
@@ -102,16 +102,16 @@ type mover interface {
 
 // add has a connection do something until that is over.
 func (m *movers) add(name string, by way, s mover, f func() error) {
-	m.t.Helper()
-	m.t.Cleanup(func() { _ = s.Close() })
+	m.T.Helper()
+	m.T.Cleanup(func() { _ = s.Close() })
 	if err := s.SetDeadline(m.till); err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	m.count++
 	n := m.count
 	m.wg.Go(func() {
 		if err := f(); err != nil && !errors.Is(err, net.ErrClosed) { // which the end of a failed test does
-			m.t.Errorf("connection %d, a %s by %v: %v", n, name, by, err)
+			m.T.Errorf("connection %d, a %s by %v: %v", n, name, by, err)
 			m.fail.Do(func() { close(m.failed) })
 		}
 		_ = s.Close()
@@ -120,48 +120,48 @@ func (m *movers) add(name string, by way, s mover, f func() error) {
 
 // run adds a connection of the api.
 func (m *movers) run(name string, by way, f func(*peer) error) {
-	m.t.Helper()
+	m.T.Helper()
 	p, err := m.greeted(by)
 	if err != nil {
-		m.t.Fatalf("%s by %v: %v", name, by, err)
+		m.T.Fatalf("%s by %v: %v", name, by, err)
 	}
 	m.add(name, by, p, func() error { return f(p) })
 }
 
 // view adds a connection that looks at one session.
 func (m *movers) view(name string, by way, id string, mode protocol.Mode, f func(terminal) error) {
-	m.t.Helper()
+	m.T.Helper()
 	s, err := m.terminal(by, id, mode)
 	if err != nil {
-		m.t.Fatalf("%s by %v: %v", name, by, err)
+		m.T.Fatalf("%s by %v: %v", name, by, err)
 	}
 	m.add(name, by, s, func() error { return f(s) })
 }
 
 func (m *movers) follow(by way) {
-	m.t.Helper()
+	m.T.Helper()
 	m.view("reader", by, "flow", protocol.ModeReadOnly, func(s terminal) error { return followsFlow(s, &m.over) })
 }
 
 func (m *movers) typist(by way, id string, pace time.Duration, longest *time.Duration) {
-	m.t.Helper()
+	m.T.Helper()
 	m.view("typist", by, id, protocol.ModeShared, func(s terminal) error { return typesAndReads(s, pace, &m.over, longest) })
 }
 
 // begin lets the session flow.
 func (m *movers) begin() {
-	m.t.Helper()
+	m.T.Helper()
 	if err := m.c.Type(m.ctx(), "flow", []byte("\n")); err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 }
 
 // end lets all come to their ends, and returns when they have.
 func (m *movers) end() {
-	m.t.Helper()
+	m.T.Helper()
 	m.stop()
 	if err := m.c.Type(m.ctx(), "waited", []byte("\n")); err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	m.spawn(m.c, lastSession, echoing)
 	m.wg.Wait()
@@ -172,16 +172,16 @@ const lastSession = "last"
 
 // replaceProxy hands off, and returns the new proxy when the old one has gone.
 func (w *world) replaceProxy(old process) process {
-	w.t.Helper()
-	out := w.must("proxy", "--handoff")
+	w.T.Helper()
+	out := w.Must("proxy", "--handoff")
 	var pid int
 	if _, after, ok := strings.Cut(out, "serves as pid "); ok {
 		_, _ = fmt.Sscan(after, &pid)
 	}
-	if !strings.Contains(out, fmt.Sprintf("took over from pid %d,", old.pid)) || pid == 0 || pid == old.pid {
-		w.t.Fatalf("a handoff from pid %d says %q", old.pid, out)
+	if !strings.Contains(out, fmt.Sprintf("took over from pid %d,", old.PID)) || pid == 0 || pid == old.PID {
+		w.T.Fatalf("a handoff from pid %d says %q", old.PID, out)
 	}
-	w.gone(old)
+	w.Gone(old)
 	return lookup(pid)
 }
 

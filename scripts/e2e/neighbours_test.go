@@ -39,7 +39,7 @@ type steady struct {
 }
 
 func (w *world) steady(c *client.Client, id string) *steady {
-	w.t.Helper()
+	w.T.Helper()
 	v := w.echo(c, id)
 	s := &steady{done: make(chan struct{})}
 	go func() {
@@ -54,7 +54,7 @@ func (w *world) steady(c *client.Client, id string) *steady {
 			s.took = append(s.took, time.Since(begun))
 		}
 	}()
-	w.t.Cleanup(func() { s.stopped.Store(true); <-s.done })
+	w.T.Cleanup(func() { s.stopped.Store(true); <-s.done })
 	return s
 }
 
@@ -104,7 +104,7 @@ func TestSlowReader(t *testing.T) {
 	const flood = 64 << 20 // the ring many times over, and more than all buffers
 	testkit.Eventually(t, 2*limit, func() bool {
 		for name := range before {
-			most[name] = max(most[name], usageOf(w.only(name).pid).RSS)
+			most[name] = max(most[name], usageOf(w.Only(name).PID).RSS)
 		}
 		info, err := c.SessionInfo(t.Context(), "flood")
 		return err == nil && info.OutputOffset > flood
@@ -297,7 +297,7 @@ func TestNonsense(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(client.Options{})
 	beside := w.steady(c, "beside")
-	held, proxy := w.only("supervisor"), w.only("proxy")
+	held, proxy := w.Only("supervisor"), w.Only("proxy")
 	round := func(seq uint64, sockets ...string) {
 		var wg sync.WaitGroup
 		for name, said := range nonsense(rand.New(rand.NewPCG(seed, seq))) {
@@ -320,14 +320,14 @@ func TestNonsense(t *testing.T) {
 	control.Wait()
 	w.settled(before)
 	beside.check(t)
-	if w.only("supervisor") != held || w.only("proxy") != proxy {
+	if w.Only("supervisor") != held || w.Only("proxy") != proxy {
 		t.Error("a process was replaced")
 	}
 }
 
 // sentAway says something and returns nil when the connection is closed.
 func (w *world) sentAway(socket string, said []byte) error {
-	nc, err := net.Dial("unix", w.path(socket))
+	nc, err := net.Dial("unix", w.Path(socket))
 	if err != nil {
 		return err
 	}

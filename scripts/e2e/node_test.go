@@ -55,7 +55,7 @@ func TestNodeWebSockets(t *testing.T) {
 		Token   string `json:"token,omitempty"`
 	}
 	var clients []about
-	unix := "ws+unix:" + w.path("proxy.web.sock") + ":"
+	unix := "ws+unix:" + w.Path("proxy.web.sock") + ":"
 	for _, does := range []string{"types", "halves", "pastes"} {
 		raw, rawUnix := does+"-raw", does+"-raw-unix"
 		w.echoAlone(c, raw)

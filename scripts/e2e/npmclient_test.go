@@ -105,7 +105,7 @@ func TestNPMClient(t *testing.T) {
 			}
 		}
 		clients = append(clients,
-			about{Name: unix, Does: does, SocketPath: w.path("proxy.sock"), Session: unix},
+			about{Name: unix, Does: does, SocketPath: w.Path("proxy.sock"), Session: unix},
 			about{Name: tcp, Does: does, URL: "ws://" + address + "/v1/api", Token: token, Session: tcp},
 		)
 	}
@@ -122,15 +122,15 @@ func TestNPMClient(t *testing.T) {
 		{"nothing", func() {}},
 		{"a handoff", w.handOff},
 		{"the proxy's death", func() {
-			w.kill(w.only("proxy"))
-			w.start(w.command("proxy", "serve", "--background", "--web", address))
+			w.Kill(w.Only("proxy"))
+			w.Start(w.Command("proxy", "serve", "--background", "--web", address))
 		}},
-		{"the supervisor's death", func() { w.killHeld() }},
+		{"the supervisor's death", func() { w.KillSupervisor() }},
 		{"an upgrade", func() { w.upgrade(c, next) }},
 		{"another handoff", w.handOff},
 		{"another death of the proxy", func() {
-			w.kill(w.only("proxy"))
-			w.start(w.command("proxy", "serve", "--background", "--web", address))
+			w.Kill(w.Only("proxy"))
+			w.Start(w.Command("proxy", "serve", "--background", "--web", address))
 		}},
 	} {
 		began := time.Now()

@@ -31,17 +31,17 @@ type visitor struct {
 func (w *world) visitor() *visitor {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return &visitor{w, &http.Client{Jar: jar, Timeout: limit}}
 }
 
 // visit opens a page, and returns where that led.
 func (v *visitor) visit(link string) (at *url.URL, status int) {
-	v.w.t.Helper()
+	v.w.T.Helper()
 	r, err := v.http.Get(link)
 	if err != nil {
-		v.w.t.Fatal(err)
+		v.w.T.Fatal(err)
 	}
 	_ = r.Body.Close()
 	return r.Request.URL, r.StatusCode
@@ -49,17 +49,17 @@ func (v *visitor) visit(link string) (at *url.URL, status int) {
 
 // signedIn is what a page is told of its cookie.
 func (v *visitor) signedIn(at string) bool {
-	v.w.t.Helper()
+	v.w.T.Helper()
 	r, err := v.http.Get(at)
 	if err != nil {
-		v.w.t.Fatal(err)
+		v.w.T.Fatal(err)
 	}
 	defer func() { _ = r.Body.Close() }()
 	var told struct {
 		SignedIn bool `json:"signed_in"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&told); err != nil {
-		v.w.t.Fatal(err)
+		v.w.T.Fatal(err)
 	}
 	return told.SignedIn
 }
@@ -73,10 +73,10 @@ type pageSocket struct {
 
 // open opens a WebSocket as the page of an address would, and says hello.
 func (v *visitor) open(address, path string) *pageSocket {
-	v.w.t.Helper()
+	v.w.T.Helper()
 	s, err := v.dial(address, path)
 	if err != nil {
-		v.w.t.Fatal(err)
+		v.w.T.Fatal(err)
 	}
 	s.send(api.Hello{Protocol: protocol.Supported(), Client: "page"})
 	hear[*api.Welcome](s)
@@ -85,16 +85,16 @@ func (v *visitor) open(address, path string) *pageSocket {
 
 func (v *visitor) dial(address, path string) (*pageSocket, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
-	v.w.t.Cleanup(cancel)
+	v.w.T.Cleanup(cancel)
 	conn, _, err := websocket.Dial(ctx, "ws://"+address+path, &websocket.DialOptions{
 		HTTPClient: v.http, Subprotocols: []string{api.Subprotocol}, HTTPHeader: http.Header{"Origin": {"http://" + address}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	v.w.t.Cleanup(func() { _ = conn.CloseNow() })
+	v.w.T.Cleanup(func() { _ = conn.CloseNow() })
 	conn.SetReadLimit(2 << 20)
-	return &pageSocket{v.w.t, conn, ctx}, nil
+	return &pageSocket{v.w.T, conn, ctx}, nil
 }
 
 func (s *pageSocket) send(m protocol.Message) {
@@ -159,7 +159,7 @@ func TestPageSignsIn(t *testing.T) {
 		URL    string `json:"url"`
 		Opened bool   `json:"opened"`
 	}
-	if err := json.Unmarshal([]byte(w.must("proxy", "web", "--json")), &link); err != nil || link.Opened || !strings.HasPrefix(link.URL, "http://"+address+"/?ticket=") {
+	if err := json.Unmarshal([]byte(w.Must("proxy", "web", "--json")), &link); err != nil || link.Opened || !strings.HasPrefix(link.URL, "http://"+address+"/?ticket=") {
 		t.Fatalf("proxy web says %+v, %v", link, err)
 	}
 	if at, _ := v.visit(link.URL); at.Path != "/" || at.RawQuery != "" {
@@ -190,10 +190,10 @@ func TestPageSignsIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, replace := range []func(){func() {}, func() {
-		w.kill(w.only("proxy"))
+		w.Kill(w.Only("proxy"))
 		w.webProxyAt(address)
 	}, func() {
-		w.must("proxy", "stop")
+		w.Must("proxy", "stop")
 		w.webProxyAt(address)
 	}} {
 		replace()
@@ -203,7 +203,7 @@ func TestPageSignsIn(t *testing.T) {
 		v.open(address, "/v1/api")
 	}
 	for _, secret := range []string{token, strings.Split(link.URL, "=")[1]} {
-		if strings.Contains(w.logs(), secret) {
+		if strings.Contains(w.Logs(), secret) {
 			t.Error("a secret is in a log")
 		}
 	}
@@ -212,17 +212,17 @@ func TestPageSignsIn(t *testing.T) {
 // webProxyAt is webProxy at an address. One that was killed may hold its sockets for
 // another moment: then it is tried again.
 func (w *world) webProxyAt(address string) {
-	w.t.Helper()
-	d := w.start(w.command("proxy", "serve", "--background", "--web", address))
+	w.T.Helper()
+	d := w.Start(w.Command("proxy", "serve", "--background", "--web", address))
 	if !eventually(func() bool {
 		select {
-		case <-d.ended:
-			d = w.start(w.command("proxy", "serve", "--background", "--web", address))
+		case <-d.Ended:
+			d = w.Start(w.Command("proxy", "serve", "--background", "--web", address))
 		default:
 		}
-		return w.holder("proxy.control.sock") == d.pid && strings.Contains(w.must("proxy", "status"), "http://"+address+"\n")
+		return w.Holder("proxy.control.sock") == d.PID && strings.Contains(w.Must("proxy", "status"), "http://"+address+"\n")
 	}) {
-		w.t.Fatal("no proxy serves the page")
+		w.T.Fatal("no proxy serves the page")
 	}
 }
 
@@ -230,20 +230,20 @@ func (w *world) webProxyAt(address string) {
 func TestPageIsShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.must("proxy", "new", "-d", "--id", "s", "--size", "200x20", "--", w.program("proxy"), "serve", "--proxy", "second", "--web", "127.0.0.1:0")
+	w.Must("proxy", "new", "-d", "--id", "s", "--size", "200x20", "--", w.Program("proxy"), "serve", "--proxy", "second", "--web", "127.0.0.1:0")
 	link := ""
 	if !eventually(func() bool {
-		for _, word := range strings.Fields(w.must("proxy", "screen", "s")) {
+		for _, word := range strings.Fields(w.Must("proxy", "screen", "s")) {
 			if strings.Contains(word, "/?ticket=") {
 				link = word
 			}
 		}
 		return link != ""
 	}) {
-		t.Fatalf("no link on the screen:\n%s", w.must("proxy", "screen", "s"))
+		t.Fatalf("no link on the screen:\n%s", w.Must("proxy", "screen", "s"))
 	}
 	at, _ := w.visitor().visit(link)
-	if at.RawQuery != "" || strings.Contains(w.logs(), strings.Split(link, "=")[1]) {
+	if at.RawQuery != "" || strings.Contains(w.Logs(), strings.Split(link, "=")[1]) {
 		t.Errorf("the link leads to %s, or is in a log", at)
 	}
 }
@@ -254,20 +254,20 @@ func TestNoPage(t *testing.T) {
 	t.Parallel()
 	needPage(t)
 	w := newWorld(t)
-	w.must("proxy", "start") // which starts both
+	w.Must("proxy", "start") // which starts both
 	c := w.connect(client.Options{Name: "e2e"})
 	v := w.echo(c, "s")
-	if r := w.run("proxy", "share", "s"); r.code == 0 || r.out != "" || !strings.Contains(r.errout, "web") {
+	if r := w.Run("proxy", "share", "s"); r.Code == 0 || r.Out != "" || !strings.Contains(r.Errout, "web") {
 		t.Errorf("share: %v", r)
 	}
-	old := w.only("proxy")
-	link := w.must("proxy", "web", "--no-open")
-	if w.only("proxy") == old {
+	old := w.Only("proxy")
+	link := w.Must("proxy", "web", "--no-open")
+	if w.Only("proxy") == old {
 		t.Error("the same proxy serves the page")
 	}
-	again := w.must("proxy", "web", "--no-open")
-	w.must("proxy", "--handoff")
-	for _, link := range []string{link, again, w.must("proxy", "web", "--no-open")} {
+	again := w.Must("proxy", "web", "--no-open")
+	w.Must("proxy", "--handoff")
+	for _, link := range []string{link, again, w.Must("proxy", "web", "--no-open")} {
 		if at, _ := w.visitor().visit(strings.TrimSpace(link)); at.RawQuery != "" {
 			t.Errorf("%s leads to %s", link, at)
 		}
@@ -278,20 +278,20 @@ func TestNoPage(t *testing.T) {
 	page := func() string {
 		t.Helper()
 		var s client.Status
-		if err := json.Unmarshal([]byte(w.must("proxy", "status", "--json")), &s); err != nil {
+		if err := json.Unmarshal([]byte(w.Must("proxy", "status", "--json")), &s); err != nil {
 			t.Fatal(err)
 		}
 		return s.Web
 	}
 	was := page()
 	for range 2 {
-		w.kill(w.only("proxy"))
+		w.Kill(w.Only("proxy"))
 		if now := page(); now != was || was == "" {
 			t.Errorf("the page was at %q, and after a death at %q", was, now)
 		}
 	}
 	v.ask("and that")
-	w.kill(w.only("proxy"))
+	w.Kill(w.Only("proxy"))
 	other, err := net.Listen("tcp", was)
 	if err != nil {
 		t.Fatal(err)
@@ -301,8 +301,8 @@ func TestNoPage(t *testing.T) {
 		t.Errorf("the page is at %q, where another listens", now)
 	}
 	v.ask("without it")
-	w.must("proxy", "web", "--no-open")
-	w.must("proxy", "stop")
+	w.Must("proxy", "web", "--no-open")
+	w.Must("proxy", "stop")
 	if now := page(); now != "" {
 		t.Errorf("after a stop the page is at %q", now)
 	}
@@ -319,8 +319,8 @@ func TestShareLink(t *testing.T) {
 	shown := w.echo(c, "shown")
 	w.echoAlone(c, "other")
 	v := w.visitor()
-	v.visit(strings.TrimSpace(w.must("proxy", "web", "--no-open")))
-	link := strings.TrimSpace(w.must("proxy", "share", "shown"))
+	v.visit(strings.TrimSpace(w.Must("proxy", "web", "--no-open")))
+	link := strings.TrimSpace(w.Must("proxy", "share", "shown"))
 	at, _ := v.visit(link)
 	if at, _ := v.visit(link); at.RawQuery != "" || !strings.HasPrefix(at.Path, "/share/") || !v.signedIn(at.String()+"page") || !v.signedIn("http://"+address+"/v1/page") {
 		t.Errorf("the link leads to %s", at)
@@ -364,7 +364,7 @@ func TestShareLink(t *testing.T) {
 		}
 	}
 	// One that is short ends by itself, in whichever proxy.
-	at, _ = v.visit(strings.TrimSpace(w.must("proxy", "share", "shown", "--ttl", "4s")))
+	at, _ = v.visit(strings.TrimSpace(w.Must("proxy", "share", "shown", "--ttl", "4s")))
 	begun := time.Now()
 	s = v.open(address, at.Path+"api")
 	w.handOff()

@@ -18,7 +18,7 @@ type peer struct {
 
 // peer connects to a socket of the world.
 func (w *world) peer(socket string) (*peer, error) {
-	nc, err := net.Dial("unix", w.path(socket))
+	nc, err := net.Dial("unix", w.Path(socket))
 	if err != nil {
 		return nil, err
 	}
@@ -30,17 +30,17 @@ func (w *world) peer(socket string) (*peer, error) {
 
 // client is peer with its hello sent.
 func (w *world) client(hello api.Hello) *peer {
-	w.t.Helper()
+	w.T.Helper()
 	p, err := w.peer("proxy.sock")
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	w.t.Cleanup(func() { _ = p.Close() })
+	w.T.Cleanup(func() { _ = p.Close() })
 	if hello.Client == "" {
 		hello.Client = "by hand"
 	}
 	if err := p.send(hello); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return p
 }

@@ -58,43 +58,43 @@ func policyConfig(dir string) map[string]any {
 func guardedWorld(t *testing.T, args ...string) *world {
 	t.Helper()
 	w := newWorld(t)
-	b, err := json.Marshal(policyConfig(w.dir))
+	b, err := json.Marshal(policyConfig(w.Dir))
 	if err == nil {
-		err = os.WriteFile(w.path("policy.json"), b, 0o600)
+		err = os.WriteFile(w.Path("policy.json"), b, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.start(w.command("proxy", append([]string{
-		"serve", "--background", "--policy", w.policyProgram(), "--policy-config", w.path("policy.json"),
+	w.Start(w.Command("proxy", append([]string{
+		"serve", "--background", "--policy", w.policyProgram(), "--policy-config", w.Path("policy.json"),
 	}, args...)...))
 	testkit.Eventually(t, limit, func() bool {
-		_, err := os.Lstat(w.path("proxy.policy")) // written last of what there is
-		return err == nil && w.holder("proxy.sock") != 0
+		_, err := os.Lstat(w.Path("proxy.policy")) // written last of what there is
+		return err == nil && w.Holder("proxy.sock") != 0
 	}, "the proxy serves")
 	return w
 }
 
 func (w *world) policyProgram() string {
-	w.t.Helper()
-	return filepath.Join(testkit.Build(w.t, "holdfast/proxy/policy/examples/file"), "file")
+	w.T.Helper()
+	return filepath.Join(testkit.Build(w.T, "holdfast/proxy/policy/examples/file"), "file")
 }
 
 // as is a client that shows a token.
 func (w *world) as(token string) *client.Client {
-	w.t.Helper()
+	w.T.Helper()
 	return w.dial(client.Options{Token: token, Name: strings.Split(token, "-")[0]})
 }
 
 // runAs runs a command that shows a token.
 func (w *world) runAs(token string, args ...string) (out string, code int) {
-	w.t.Helper()
-	cmd := w.command("proxy", args...)
+	w.T.Helper()
+	cmd := w.Command("proxy", args...)
 	cmd.Env = append(slices.Clone(cmd.Env), "HOLDFAST_TOKEN="+token)
 	b, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return string(b), cmd.ProcessState.ExitCode()
 }
@@ -147,7 +147,7 @@ func TestTaskOfPolicy(t *testing.T) {
 		}
 		switch m := m.(type) {
 		case *api.TerminalOpened:
-			if m.WorkDir != w.dir || m.Shell != "/bin/sh" {
+			if m.WorkDir != w.Dir || m.Shell != "/bin/sh" {
 				t.Errorf("opened %+v", m)
 			}
 			if err := p.send(api.TerminalData{SessionID: m.SessionID, Data: []byte(script)}); err != nil {
@@ -164,7 +164,7 @@ func TestTaskOfPolicy(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"WORKSPACE=a\r\n", "TASK=build\r\n", "ISSUE=I-7\r\n", "USER=ann\r\n", "PRIOR=p-1 COLOUR=red PATH=inherited PWD=" + w.dir,
+		"WORKSPACE=a\r\n", "TASK=build\r\n", "ISSUE=I-7\r\n", "USER=ann\r\n", "PRIOR=p-1 COLOUR=red PATH=inherited PWD=" + w.Dir,
 	} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("%q is missing in\n%s", want, printed)
@@ -174,7 +174,7 @@ func TestTaskOfPolicy(t *testing.T) {
 	var audit []byte
 	kinds := []string{`"hello"`, `"refused"`, `"spawned"`, `"attached"`, `"exited"`, `"detached"`}
 	testkit.Eventually(t, limit, func() bool {
-		audit, _ = os.ReadFile(w.path("audit.jsonl"))
+		audit, _ = os.ReadFile(w.Path("audit.jsonl"))
 		return !slices.ContainsFunc(kinds, func(kind string) bool { return !strings.Contains(string(audit), kind) })
 	}, "it is told of everything")
 	if strings.Contains(string(audit), "COLOUR") || !strings.Contains(string(audit), `"exit_code":3`) {
@@ -280,7 +280,7 @@ func TestWorkspaces(t *testing.T) {
 	}
 
 	// WebSockets: a ticket shows what its owner may see.
-	log, _ := os.ReadFile(w.path("proxy.log"))
+	log, _ := os.ReadFile(w.Path("proxy.log"))
 	_, rest, _ := strings.Cut(string(log), `"address":"`)
 	address, _, _ := strings.Cut(rest, `"`)
 	raw := func(id protocol.SessionID) int {
@@ -305,7 +305,7 @@ func TestWorkspaces(t *testing.T) {
 }
 
 // plugins are the policy's processes.
-func (w *world) plugins() []process { return w.running("file") }
+func (w *world) plugins() []process { return w.Running("file") }
 
 // A handoff with a policy: the successor has one of its own before it takes over,
 // and clients stay who they are.
@@ -325,7 +325,7 @@ func TestPolicyHandoff(t *testing.T) {
 		before := w.plugins()
 		w.handOff()
 		testkit.Eventually(t, limit, func() bool { return len(w.plugins()) == 1 }, "the old proxy's policy ends")
-		if after := w.plugins(); len(before) != 1 || after[0].pid == before[0].pid {
+		if after := w.plugins(); len(before) != 1 || after[0].PID == before[0].PID {
 			t.Errorf("policies: %v, then %v", before, after)
 		}
 		v.ask(fmt.Sprintf("after %d\n", i))
@@ -338,19 +338,19 @@ func TestPolicyHandoff(t *testing.T) {
 		}
 	}
 	// One whose policy does not start does not take over.
-	config, err := os.ReadFile(w.path("policy.json"))
+	config, err := os.ReadFile(w.Path("policy.json"))
 	if err == nil {
-		err = os.WriteFile(w.path("policy.json"), []byte("{"), 0o600)
+		err = os.WriteFile(w.Path("policy.json"), []byte("{"), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving := w.only("proxy")
-	if r := w.run("proxy", "--handoff"); r.code == 0 || !strings.Contains(r.errout, "the old proxy serves on") || !serving.running() {
+	serving := w.Only("proxy")
+	if r := w.Run("proxy", "--handoff"); r.Code == 0 || !strings.Contains(r.Errout, "the old proxy continues to serve") || !serving.Running() {
 		t.Errorf("a handoff to a proxy without its policy: %v", r)
 	}
 	v.ask("the old one serves\n")
-	if err := os.WriteFile(w.path("policy.json"), config, 0o600); err != nil {
+	if err := os.WriteFile(w.Path("policy.json"), config, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.handOff()
@@ -375,17 +375,17 @@ func TestPolicyDies(t *testing.T) {
 				t.Fatalf("while there is none: %v", err)
 			}
 			p := w.plugins()
-			return err == nil && len(p) == 1 && p[0].pid != old.pid
+			return err == nil && len(p) == 1 && p[0].PID != old.PID
 		}, "another is started")
 		v.ask("and on\n")
 	}
 	old := w.plugins()[0]
-	w.kill(old)
+	w.Kill(old)
 	v.ask("nobody notices\n")
 	back(old)
 
 	old = w.plugins()[0]
-	w.halt(old)
+	w.Stop(old)
 	begun := time.Now()
 	_, err := ann.SessionInfo(w.ctx(), "s")
 	if took := time.Since(begun); protocol.CodeOf(err) != protocol.CodePolicyUnavailable || took > limit/2 {
@@ -408,7 +408,7 @@ func TestPolicyIsRemembered(t *testing.T) {
 	w.spawn(w.dial(client.Options{}), "others", shell("exec sleep 1000"))
 	crash := func() {
 		t.Helper()
-		w.kill(w.only("proxy"))
+		w.Kill(w.Only("proxy"))
 		testkit.Eventually(t, limit, func() bool { return len(w.plugins()) == 0 }, "the policy ends with its proxy")
 	}
 	crash()
@@ -416,18 +416,18 @@ func TestPolicyIsRemembered(t *testing.T) {
 		t.Errorf("ann lists (%d) %q", code, out)
 	}
 	crash()
-	if err := os.WriteFile(w.path("proxy.policy"), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(w.Path("proxy.policy"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := w.runAs(annsToken, "ls"); code == 0 || !strings.Contains(out, "proxy.policy") {
 		t.Errorf("with its policy unknown it serves (%d) %q", code, out)
 	}
-	w.start(w.command("proxy", "serve", "--background", "--policy", "none"))
+	w.Start(w.Command("proxy", "serve", "--background", "--policy", "none"))
 	testkit.Eventually(t, limit, func() bool {
 		out, code := w.runAs("", "ls")
 		return code == 0 && strings.Contains(out, "others") && strings.Contains(out, "s-")
 	}, "without one everybody sees all")
-	if _, err := os.Lstat(w.path("proxy.policy")); err == nil {
+	if _, err := os.Lstat(w.Path("proxy.policy")); err == nil {
 		t.Error("it is remembered all the same")
 	}
 }
@@ -436,7 +436,7 @@ func TestPolicyIsRemembered(t *testing.T) {
 func TestNoPolicy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	loose := w.path("loose")
+	loose := w.Path("loose")
 	copyFile := func() {
 		b, err := os.ReadFile(w.policyProgram())
 		if err == nil {
@@ -455,18 +455,18 @@ func TestNoPolicy(t *testing.T) {
 		args []string
 		says string
 	}{
-		{"none there", []string{"--policy", w.path("nothing")}, "nothing"},
+		{"none there", []string{"--policy", w.Path("nothing")}, "nothing"},
 		{"anybody's", []string{"--policy", loose}, "loose"},
 		{"no policy", []string{"--policy", "/bin/true"}, "true"},
 		{"another program", []string{"--policy", w.policyProgram(), "--policy-sha256", strings.Repeat("0", 64)}, "sum"},
 		{"without what it reads", []string{"--policy", w.policyProgram()}, "CONFIG"},
 	} {
-		r := w.run("proxy", append([]string{"serve"}, tt.args...)...)
-		if r.code == 0 || !strings.Contains(r.errout, tt.says) || !strings.Contains(r.errout, "policy") {
+		r := w.Run("proxy", append([]string{"serve"}, tt.args...)...)
+		if r.Code == 0 || !strings.Contains(r.Errout, tt.says) || !strings.Contains(r.Errout, "policy") {
 			t.Errorf("%s: %v", tt.name, r)
 		}
 	}
-	if _, err := os.Lstat(w.path("proxy.policy")); err == nil {
+	if _, err := os.Lstat(w.Path("proxy.policy")); err == nil {
 		t.Error("what never worked is remembered")
 	}
 }
@@ -481,11 +481,11 @@ func TestPolicyBegins(t *testing.T) {
 	v.ask("no policy\n")
 	set := func(change func(config map[string]any)) {
 		t.Helper()
-		config := policyConfig(w.dir)
+		config := policyConfig(w.Dir)
 		change(config)
 		rules, err := json.Marshal(config)
 		if err == nil {
-			err = os.WriteFile(w.path("policy.json"), rules, 0o600)
+			err = os.WriteFile(w.Path("policy.json"), rules, 0o600)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -493,8 +493,8 @@ func TestPolicyBegins(t *testing.T) {
 	}
 	setting := func(name string) {
 		t.Helper()
-		text := fmt.Sprintf(`{"policy": %q, "policy_config": %q}`, name, w.path("policy.json"))
-		if err := os.WriteFile(w.path("holdfast.json"), []byte(text), 0o600); err != nil {
+		text := fmt.Sprintf(`{"policy": %q, "policy_config": %q}`, name, w.Path("policy.json"))
+		if err := os.WriteFile(w.Path("holdfast.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

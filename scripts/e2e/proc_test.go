@@ -11,34 +11,8 @@ import (
 	"syscall"
 
 	"holdfast/shared/testkit"
+	programs "holdfast/shared/testkit/world"
 )
-
-// A process is one life of a pid.
-type process struct {
-	pid   int
-	start string // the kernel's start time: tells it from a later one
-}
-
-// running reports whether the process is there, and no zombie.
-func (p process) running() bool {
-	state, start := testkit.Stat(p.pid)
-	return start == p.start && state != "Z" && state != ""
-}
-
-// signal sends a signal to that process and to no other.
-func (p process) signal(sig syscall.Signal) {
-	if p.running() {
-		_ = syscall.Kill(p.pid, sig) // it may have ended since
-	}
-}
-
-// parent is the pid of who started the process, or who has it now.
-func (p process) parent() int { return testkit.Parent(p.pid) }
-
-func lookup(pid int) process {
-	_, start := testkit.Stat(pid)
-	return process{pid, start}
-}
 
 // pids are all processes there are.
 func pids() []int {
@@ -52,10 +26,9 @@ func pids() []int {
 	return all
 }
 
-// list reads a file of strings that end in NUL.
+// list returns the strings of a file of a process, such as its environ or cmdline.
 func list(pid int, name string) []string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
-	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+	return programs.Strings(fmt.Sprintf("/proc/%d/%s", pid, name))
 }
 
 func environ(pid int) []string { return list(pid, "environ") }

@@ -74,21 +74,21 @@ func BenchmarkReplaceStall(b *testing.B) {
 
 // upgradeSupervisor has the supervisor become the same program again.
 func (w *world) upgradeSupervisor() time.Duration {
-	w.t.Helper()
+	w.T.Helper()
 	begun := time.Now()
-	w.must("supervisor", "--upgrade")
+	w.Must("supervisor", "--upgrade")
 	return time.Since(begun)
 }
 
 // killSupervisor returns when another one has come.
 func (w *world) killSupervisor() time.Duration {
-	w.t.Helper()
-	held := w.only("supervisor")
+	w.T.Helper()
+	held := w.Only("supervisor")
 	begun := time.Now()
-	w.kill(held)
-	testkit.Eventually(w.t, limit, func() bool {
-		all := w.running("supervisor")
-		return len(all) == 1 && all[0] != held && w.holder("supervisor.sock") == all[0].pid
+	w.Kill(held)
+	testkit.Eventually(w.T, limit, func() bool {
+		all := w.Running("supervisor")
+		return len(all) == 1 && all[0] != held && w.Holder("supervisor.sock") == all[0].PID
 	}, "another supervisor serves")
 	return time.Since(begun)
 }

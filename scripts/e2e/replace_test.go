@@ -28,23 +28,23 @@ func TestProxyKilled(t *testing.T) {
 	t.Logf("seed %d", seed)
 	w := newWorld(t, bigRing)
 	s := newStream(t, w, "s")
-	held := w.only("supervisor")
+	held := w.Only("supervisor")
 	killed := map[process]bool{}
 	for range kills {
 		s.flow(t, 1+rnd.IntN(1000)) // lines that came through the proxy now running
-		p := lookup(w.holder("proxy.sock"))
-		if killed[p] || !p.running() {
-			t.Fatalf("process %d holds the socket, and is not the proxy that serves", p.pid)
+		p := lookup(w.Holder("proxy.sock"))
+		if killed[p] || !p.Running() {
+			t.Fatalf("process %d holds the socket, and is not the proxy that serves", p.PID)
 		}
 		killed[p] = true
-		w.kill(p)
+		w.Kill(p)
 	}
 	s.flow(t, 1)
 	s.finish(t)
-	if now := w.only("supervisor"); now != held {
+	if now := w.Only("supervisor"); now != held {
 		t.Errorf("the supervisor was %v, and is %v", held, now)
 	}
-	w.only("proxy")
+	w.Only("proxy")
 }
 
 // demand: S9
@@ -53,27 +53,27 @@ func TestHandoffs(t *testing.T) {
 	const handoffs = 20
 	w := newWorld(t, bigRing)
 	s := newStream(t, w, "s")
-	held, proxy := w.only("supervisor"), w.only("proxy")
+	held, proxy := w.Only("supervisor"), w.Only("proxy")
 	sockets := []string{"proxy.sock", "proxy.web.sock", "proxy.control.sock", "supervisor.sock"}
 	inodes := map[string]string{}
 	for _, name := range sockets {
-		inodes[name] = inode(w.path(name))
+		inodes[name] = inode(w.Path(name))
 	}
 	hammers := w.hammers(2)
 	for range handoffs {
 		proxy = w.replaceProxy(proxy)
-		if now := w.only("proxy"); now != proxy {
-			t.Fatalf("%d serves, and not %d", now.pid, proxy.pid)
+		if now := w.Only("proxy"); now != proxy {
+			t.Fatalf("%d serves, and not %d", now.PID, proxy.PID)
 		}
 		s.flow(t, 1)
 	}
 	hammers.stop(t)
 	s.finish(t)
-	if now := w.only("supervisor"); now != held {
+	if now := w.Only("supervisor"); now != held {
 		t.Errorf("the supervisor was %v, and is %v", held, now)
 	}
 	for _, name := range sockets {
-		if now := inode(w.path(name)); now != inodes[name] {
+		if now := inode(w.Path(name)); now != inodes[name] {
 			t.Errorf("%s was %s, and is %s", name, inodes[name], now)
 		}
 	}
@@ -101,7 +101,7 @@ func (w *world) hammers(n int) *hammers {
 			}
 		})
 	}
-	w.t.Cleanup(func() { h.stopped.Store(true); h.wg.Wait() })
+	w.T.Cleanup(func() { h.stopped.Store(true); h.wg.Wait() })
 	return h
 }
 
@@ -123,16 +123,16 @@ func (h *hammers) stop(t testing.TB) {
 func TestHandoffFromNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if r := w.run("proxy", "--handoff"); r.code != 69 || !strings.Contains(r.errout, "nothing runs here") {
+	if r := w.Run("proxy", "--handoff"); r.Code != 69 || !strings.Contains(r.Errout, "nothing runs here") {
 		t.Errorf("without a supervisor: %v", r)
 	}
-	w.must("proxy", "start")
-	w.kill(w.only("proxy"))
-	if out := w.must("proxy", "--handoff"); !strings.Contains(out, "no proxy ran before") {
+	w.Must("proxy", "start")
+	w.Kill(w.Only("proxy"))
+	if out := w.Must("proxy", "--handoff"); !strings.Contains(out, "no proxy ran before") {
 		t.Errorf("it says %q", out)
 	}
-	w.must("proxy", "ls")
-	w.only("proxy")
+	w.Must("proxy", "ls")
+	w.Only("proxy")
 }
 
 // A successor that fails leaves the old proxy serving as if nothing had been
@@ -143,14 +143,14 @@ func TestHandoffFails(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(client.Options{})
 	v := w.echo(c, "s")
-	proxy := w.only("proxy")
+	proxy := w.Only("proxy")
 	// A successor with a mistake in its settings does not get far.
-	good := w.env
-	w.env = append(w.env, "HOLDFAST_LOG_LEVEL=loud")
-	if r := w.run("proxy", "serve", "--take-over"); r.code == 0 || !strings.Contains(r.errout, "log_level") {
+	good := w.Env
+	w.Env = append(w.Env, "HOLDFAST_LOG_LEVEL=loud")
+	if r := w.Run("proxy", "serve", "--take-over"); r.Code == 0 || !strings.Contains(r.Errout, "log_level") {
 		t.Errorf("a bad successor: %v", r)
 	}
-	w.env = good
+	w.Env = good
 	// One that asks for everything and dies before it serves.
 	for range 5 {
 		p, err := w.peer("proxy.control.sock")
@@ -163,10 +163,10 @@ func TestHandoffFails(t *testing.T) {
 		_ = p.Close()
 	}
 	v.ask("still here")
-	if now := w.only("proxy"); now != proxy || c.ProxyPID() != proxy.pid {
+	if now := w.Only("proxy"); now != proxy || c.ProxyPID() != proxy.PID {
 		t.Errorf("the proxy was %v, and is %v", proxy, now)
 	}
-	w.must("proxy", "--handoff") // and a good one still can
+	w.Must("proxy", "--handoff") // and a good one still can
 	v.ask("and with the next")
 }
 
@@ -176,15 +176,15 @@ func TestTwoProxies(t *testing.T) {
 	w := newWorld(t)
 	red := w.dial(client.Options{})
 	one := w.echo(red, "s")
-	w.start(w.command("proxy", "serve", "--background", "--proxy", "blue"))
-	testkit.Eventually(t, limit, func() bool { _, err := os.Stat(w.path("blue.sock")); return err == nil }, "the second proxy serves")
+	w.Start(w.Command("proxy", "serve", "--background", "--proxy", "blue"))
+	testkit.Eventually(t, limit, func() bool { _, err := os.Stat(w.Path("blue.sock")); return err == nil }, "the second proxy serves")
 	blue := w.connect(client.Options{Proxy: "blue", Name: "blue"})
 	two := w.attach(blue, "s", client.AttachOptions{})
 	two.until("ready\n")
-	if red.ProxyPID() == blue.ProxyPID() || len(w.running("proxy")) != 2 {
+	if red.ProxyPID() == blue.ProxyPID() || len(w.Running("proxy")) != 2 {
 		t.Fatal("there are not two proxies")
 	}
-	held := w.only("supervisor")
+	held := w.Only("supervisor")
 
 	one.say("from red\n")
 	two.say("from blue\n")
@@ -200,15 +200,15 @@ func TestTwoProxies(t *testing.T) {
 	one.until("blue is seen by blue\n")
 
 	dead, alive := lookup(red.ProxyPID()), lookup(blue.ProxyPID())
-	w.kill(dead)
+	w.Kill(dead)
 	two.ask("blue goes on\n")
 	one.until("blue goes on\n") // through red's successor
-	if blue.ProxyPID() != alive.pid || !alive.running() || two.Missed() != 0 {
+	if blue.ProxyPID() != alive.PID || !alive.Running() || two.Missed() != 0 {
 		t.Error("blue has noticed")
 	}
 	one.ask("red is back\n")
 	two.until("red is back\n")
-	if now := w.only("supervisor"); now != held {
+	if now := w.Only("supervisor"); now != held {
 		t.Errorf("the supervisor was %v, and is %v", held, now)
 	}
 }
@@ -227,7 +227,7 @@ func TestProxyKilledWhileStarting(t *testing.T) {
 		return w.startProxy(ctx)
 	}})
 	v := w.echo(c, "s")
-	w.kill(w.only("proxy"))
+	w.Kill(w.Only("proxy"))
 	v.ask("through the third that was started\n")
 	if n := starts.Load(); n < 4 {
 		t.Errorf("it was started %d times", n)
@@ -241,8 +241,8 @@ func TestRequestsSurvive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	w.start(w.command("proxy", "serve", "--background", "--proxy", "blue"))
-	testkit.Eventually(t, limit, func() bool { _, err := os.Stat(w.path("blue.sock")); return err == nil }, "the second proxy serves")
+	w.Start(w.Command("proxy", "serve", "--background", "--proxy", "blue"))
+	testkit.Eventually(t, limit, func() bool { _, err := os.Stat(w.Path("blue.sock")); return err == nil }, "the second proxy serves")
 	blue := w.connect(client.Options{Proxy: "blue"})
 	v := w.echo(blue, "echo")
 	events, err := c.Events(w.ctx())
@@ -264,13 +264,13 @@ func TestRequestsSurvive(t *testing.T) {
 	const rounds = 20
 	asked := make(chan error, 2)
 	for i := range rounds {
-		p := lookup(w.holder("proxy.sock"))
+		p := lookup(w.Holder("proxy.sock"))
 		go func() { asked <- c.Type(ctx, "echo", fmt.Appendf(nil, "typed %d\n", i)) }()
 		go func() {
 			_, err := c.Spawn(ctx, client.SpawnRequest{ID: protocol.SessionID(fmt.Sprint("r", i)), SpawnSpec: shell("exec cat"), EarlyExit: none})
 			asked <- err
 		}()
-		w.kill(p)
+		w.Kill(p)
 		for range 2 {
 			if err := <-asked; err != nil {
 				t.Errorf("round %d: %v", i, err)

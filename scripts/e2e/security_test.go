@@ -75,7 +75,7 @@ func TestStranger(t *testing.T) {
 	ask := func() (string, error) {
 		var paths []string
 		for _, s := range sockets {
-			paths = append(paths, w.path(s))
+			paths = append(paths, w.Path(s))
 		}
 		cmd := exec.Command(exe, paths...)
 		cmd.Env, cmd.Dir = []string{roleEnv + "=stranger"}, "/"
@@ -89,11 +89,11 @@ func TestStranger(t *testing.T) {
 	if out, err := ask(); err == nil || !strings.Contains(out, "permission denied") {
 		t.Errorf("the modes let another user through: %q, %v", out, err)
 	}
-	if err := os.Chmod(w.dir, 0o755); err != nil {
+	if err := os.Chmod(w.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range sockets {
-		if err := os.Chmod(w.path(s), 0o777); err != nil {
+		if err := os.Chmod(w.Path(s), 0o777); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,10 +110,10 @@ func TestStranger(t *testing.T) {
 	testkit.Eventually(t, limit, func() bool {
 		return w.lines("proxy.log", refused...) == 3 && w.lines("supervisor.log", refused...) == 1
 	}, "four security events are logged")
-	if r := w.run("proxy", "serve", "--proxy", "blue"); r.code == 0 || !strings.Contains(r.errout, "chmod 700") {
+	if r := w.Run("proxy", "serve", "--proxy", "blue"); r.Code == 0 || !strings.Contains(r.Errout, "chmod 700") {
 		t.Errorf("a proxy in a directory that is open to others: %v", r)
 	}
-	if err := os.Chmod(w.dir, 0o700); err != nil {
+	if err := os.Chmod(w.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	v.ask("we are let through")
@@ -143,18 +143,18 @@ func TestSharedSecret(t *testing.T) {
 	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	plain := w.env
-	w.env = append(w.env, "HOLDFAST_SECRET_FILE="+path)
-	w.must("proxy", "start")
+	plain := w.Env
+	w.Env = append(w.Env, "HOLDFAST_SECRET_FILE="+path)
+	w.Must("proxy", "start")
 	c := w.dial(client.Options{Secret: secret})
 	v := w.echo(c, "s")
-	w.only("proxy")
+	w.Only("proxy")
 
 	for _, wrong := range []string{"", "x", secret + "x", secret[:31]} {
-		if _, err := client.Dial(w.ctx(), client.Options{Dir: w.dir, Secret: wrong}); code(err) != protocol.CodeUnauthorized {
+		if _, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir, Secret: wrong}); code(err) != protocol.CodeUnauthorized {
 			t.Errorf("a client with the secret %q: %v", wrong, err)
 		}
-		nc, _, err := socket.Dial(w.ctx(), w.path("supervisor.sock"))
+		nc, _, err := socket.Dial(w.ctx(), w.Path("supervisor.sock"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,13 +163,13 @@ func TestSharedSecret(t *testing.T) {
 			t.Errorf("a proxy with the secret %q: %v", wrong, err)
 		}
 	}
-	w.env = plain
+	w.Env = plain
 	for _, args := range [][]string{{"ls"}, {"new", "-d"}} {
-		if r := w.run("proxy", args...); r.code != 77 {
+		if r := w.Run("proxy", args...); r.Code != 77 {
 			t.Errorf("proxy %v without the secret: %v", args, r)
 		}
 	}
-	if r := w.run("supervisor", "stop", "--sessions=end"); r.code == 0 || !strings.Contains(r.errout, "unauthorized") {
+	if r := w.Run("supervisor", "stop", "--sessions=end"); r.Code == 0 || !strings.Contains(r.Errout, "unauthorized") {
 		t.Errorf("supervisor stop without the secret: %v", r)
 	}
 	testkit.Eventually(t, limit, func() bool {

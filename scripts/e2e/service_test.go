@@ -37,7 +37,7 @@ type home struct {
 func newHome(t *testing.T) *home {
 	w := newWorld(t)
 	dir := testkit.Dir(t)
-	w.env = append(w.env, "HOME="+dir, "FAKE_DIR="+dir, "PATH="+dir+":/usr/bin:/bin")
+	w.Env = append(w.Env, "HOME="+dir, "FAKE_DIR="+dir, "PATH="+dir+":/usr/bin:/bin")
 	if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte(fakeSystemctl), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +53,9 @@ func (h *home) file(name string) string {
 
 // knows makes the manager answer.
 func (h *home) knows(state string) {
-	h.t.Helper()
+	h.T.Helper()
 	if err := os.WriteFile(h.file("knows"), []byte(state), 0o600); err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 }
 
@@ -81,10 +81,10 @@ type serviceStatus struct {
 }
 
 func (w *world) status() (s serviceStatus) {
-	w.t.Helper()
-	r := w.run("proxy", "service", "status", "--json")
-	if err := json.Unmarshal([]byte(r.out), &s); err != nil || (r.code == 0) != (s.File != "none" && s.Active) {
-		w.t.Fatalf("%v, %v", err, r)
+	w.T.Helper()
+	r := w.Run("proxy", "service", "status", "--json")
+	if err := json.Unmarshal([]byte(r.Out), &s); err != nil || (r.Code == 0) != (s.File != "none" && s.Active) {
+		w.T.Fatalf("%v, %v", err, r)
 	}
 	return s
 }
@@ -95,8 +95,8 @@ func TestService(t *testing.T) {
 	h := newHome(t)
 	exits := func(want int, says string, args ...string) {
 		t.Helper()
-		r := h.run("proxy", append([]string{"service"}, args...)...)
-		if r.code != want || !strings.Contains(r.out+r.errout, says) {
+		r := h.Run("proxy", append([]string{"service"}, args...)...)
+		if r.Code != want || !strings.Contains(r.Out+r.Errout, says) {
 			t.Errorf("%v: %v, want exit %d and %q", args, r, want, says)
 		}
 	}
@@ -109,30 +109,30 @@ func TestService(t *testing.T) {
 	exits(64, "", "start")
 	exits(0, "ExecStart=", "install", "--print")
 	exits(0, "systemctl --user enable", "install", "--dry-run")
-	if all, _ := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(h.unit))), "*")); len(all) > 0 || len(h.running("")) > 0 {
-		t.Errorf("made %v, runs %v", all, h.running(""))
+	if all, _ := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(h.unit))), "*")); len(all) > 0 || len(h.Running("")) > 0 {
+		t.Errorf("made %v, runs %v", all, h.Running(""))
 	}
 
 	exits(69, "systemctl --user start", "install") // no manager answers
 	was()
 	h.knows("ActiveState=inactive\nMainPID=0\nKillMode=process\n")
-	exits(0, "as it should be", "install")
+	exits(0, "is up to date", "install")
 	was("daemon-reload", "enable FILE", "start UNIT")
 	h.verify()
-	want := fmt.Sprintf("\nExecStart=%s --handoff --foreground --dir %s\nExecReload=%s --handoff --dir %s\n", h.program("proxy"), h.dir, h.program("proxy"), h.dir)
+	want := fmt.Sprintf("\nExecStart=%s --handoff --foreground --dir %s\nExecReload=%s --handoff --dir %s\n", h.Program("proxy"), h.Dir, h.Program("proxy"), h.Dir)
 	if b, err := os.ReadFile(h.unit); err != nil || !strings.Contains(string(b), want) {
 		t.Errorf("%v, %s\nwant %s", err, b, want)
 	}
 
-	h.must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
-	proxy := h.only("proxy")
-	exits(69, fmt.Sprintf("pid %d, not of the unit", proxy.pid), "status")
-	h.knows(fmt.Sprintf("ActiveState=active\nUnitFileState=enabled\nMainPID=%d\nKillMode=process\n", proxy.pid))
-	exits(0, fmt.Sprintf("pid %d, the unit's", proxy.pid), "status")
+	h.Must("proxy", "new", "-d", "--id", "s", "--", "sleep", "1000")
+	proxy := h.Only("proxy")
+	exits(69, fmt.Sprintf("pid %d, not of the unit", proxy.PID), "status")
+	h.knows(fmt.Sprintf("ActiveState=active\nUnitFileState=enabled\nMainPID=%d\nKillMode=process\n", proxy.PID))
+	exits(0, fmt.Sprintf("pid %d, the unit's", proxy.PID), "status")
 	was()
 
 	link := h.link("bin")
-	if r := h.run("proxy", "service", "install"); r.code != 0 || !strings.Contains(r.out, "+ ExecReload="+link+" --handoff") {
+	if r := h.Run("proxy", "service", "install"); r.Code != 0 || !strings.Contains(r.Out, "+ ExecReload="+link+" --handoff") {
 		t.Errorf("by a link: %v", r)
 	}
 	was("daemon-reload", "enable FILE", "reload UNIT")
@@ -140,7 +140,7 @@ func TestService(t *testing.T) {
 	h.knows("ActiveState=active\nMainPID=1\nKillMode=control-group\n")
 	exits(75, "KillMode", "uninstall")
 	h.knows("ActiveState=active\nMainPID=1\nKillMode=process\n")
-	exits(0, "the supervisor and its sessions go on", "uninstall")
+	exits(0, "the supervisor and its sessions continue", "uninstall")
 	was("stop UNIT", "disable UNIT", "daemon-reload")
 	if _, err := os.Stat(h.unit); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the unit: %v", err)
@@ -159,30 +159,30 @@ func TestService(t *testing.T) {
 	}
 	exits(71, "it is refused", "install", "--force")
 	was("daemon-reload")
-	if now := h.only("proxy"); now != proxy {
+	if now := h.Only("proxy"); now != proxy {
 		t.Errorf("the proxy was %v, and is %v", proxy, now)
 	}
 }
 
 // link has the world's programs called by links, and returns that of the proxy.
 func (w *world) link(dir string) string {
-	w.t.Helper()
-	bin := filepath.Join(testkit.Dir(w.t), dir)
-	if err := errors.Join(os.Mkdir(bin, 0o700), os.Symlink(w.program("proxy"), filepath.Join(bin, "proxy")),
-		os.Symlink(w.program("supervisor"), filepath.Join(bin, "supervisor"))); err != nil {
-		w.t.Fatal(err)
+	w.T.Helper()
+	bin := filepath.Join(testkit.Dir(w.T), dir)
+	if err := errors.Join(os.Mkdir(bin, 0o700), os.Symlink(w.Program("proxy"), filepath.Join(bin, "proxy")),
+		os.Symlink(w.Program("supervisor"), filepath.Join(bin, "supervisor"))); err != nil {
+		w.T.Fatal(err)
 	}
-	w.bin = bin
-	return w.program("proxy")
+	w.Bin = bin
+	return w.Program("proxy")
 }
 
 // verify has systemd read the unit, if it is there.
 func (h *home) verify() {
-	h.t.Helper()
+	h.T.Helper()
 	cmd := exec.CommandContext(h.ctx(), "systemd-analyze", "verify", "--user", h.unit)
-	cmd.Env = append(h.env, "XDG_RUNTIME_DIR="+h.dir)
+	cmd.Env = append(h.Env, "XDG_RUNTIME_DIR="+h.Dir)
 	if out, err := cmd.CombinedOutput(); !errors.Is(err, exec.ErrNotFound) && (err != nil || len(out) > 0) {
-		h.t.Errorf("systemd-analyze: %v, %s", err, out)
+		h.T.Errorf("systemd-analyze: %v, %s", err, out)
 	}
 }
 
@@ -258,48 +258,48 @@ const systemdPath = "/lib/systemd/systemd"
 
 // cgroup is the control group of a process.
 func cgroup(p process) string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.pid))
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
 	return string(b)
 }
 
 // systemctl asks the real manager.
 func (w *world) systemctl(args ...string) (string, error) {
 	cmd := exec.CommandContext(w.ctx(), "systemctl", append([]string{"--user"}, args...)...)
-	cmd.Env = w.env
+	cmd.Env = w.Env
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
 
 // newManager starts a systemd for the world's user.
 func (w *world) newManager() {
-	home := testkit.Dir(w.t)
-	w.env = append(w.env, "HOME="+home, "XDG_RUNTIME_DIR="+home)
+	home := testkit.Dir(w.T)
+	w.Env = append(w.Env, "HOME="+home, "XDG_RUNTIME_DIR="+home)
 	cmd := exec.Command(systemdPath, "--user")
-	cmd.Env = append(slices.DeleteFunc(slices.Clone(w.env), func(e string) bool { return strings.HasPrefix(e, "HOLDFAST_") }), "SYSTEMD_LOG_TARGET=console")
+	cmd.Env = append(slices.DeleteFunc(slices.Clone(w.Env), func(e string) bool { return strings.HasPrefix(e, "HOLDFAST_") }), "SYSTEMD_LOG_TARGET=console")
 	log, err := os.Create(filepath.Join(home, "log"))
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	ended := make(chan error, 1)
 	if err := cmd.Start(); err != nil {
-		w.t.Skip(err)
+		w.T.Skip(err)
 	}
 	go func() { ended <- cmd.Wait() }()
-	w.t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); <-ended })
+	w.T.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); <-ended })
 	up := eventually(func() bool { _, err := w.systemctl("show", "--property=Version"); return err == nil || len(ended) > 0 })
 	if !up || len(ended) > 0 {
 		b, _ := os.ReadFile(log.Name())
-		w.t.Skipf("systemd --user does not run: %s", b)
+		w.T.Skipf("systemd --user does not run: %s", b)
 	}
 }
 
 func underSystemd(t *testing.T) {
 	w := newWorld(t)
 	w.newManager()
-	w.must("proxy", "start") // starts both: no client does, or one would at any time
+	w.Must("proxy", "start") // starts both: no client does, or one would at any time
 	v := w.echo(w.connect(client.Options{Name: "e2e"}), "s")
-	before, held := w.only("proxy"), w.only("supervisor")
+	before, held := w.Only("proxy"), w.Only("supervisor")
 	// One shell that the kernel kills for memory must not cost all others.
 	scope := filepath.Base(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(cgroup(held)), "/holdfast")))
 	if out, err := w.systemctl("show", "--property=Delegate,OOMPolicy", scope); err != nil || !strings.Contains(out, "Delegate=yes") || strings.Contains(out, "OOMPolicy=stop") {
@@ -311,8 +311,8 @@ func underSystemd(t *testing.T) {
 		t.Errorf("the supervisor is in %q, a session in %q", in, shell)
 	}
 
-	w.must("proxy", "service", "install")
-	w.gone(before)
+	w.Must("proxy", "service", "install")
+	w.Gone(before)
 	s := w.status()
 	if !s.Active || !s.Enabled || s.File != "ours" || s.PID == 0 || s.PID != s.Serving {
 		t.Fatalf("installed: %+v", s)
@@ -333,36 +333,36 @@ func underSystemd(t *testing.T) {
 	}
 	again("reload")
 	same := s
-	w.must("proxy", "service", "install")
+	w.Must("proxy", "service", "install")
 	if s = w.status(); s != same {
 		t.Errorf("a second install: %+v became %+v", same, s)
 	}
-	lookup(s.PID).signal(syscall.SIGKILL)
+	lookup(s.PID).Signal(syscall.SIGKILL)
 	again("kill")
 
 	main := lookup(s.PID)
-	w.must("proxy", "service", "uninstall")
-	w.gone(main)
+	w.Must("proxy", "service", "uninstall")
+	w.Gone(main)
 	if out, err := w.systemctl("show", "--property=LoadState", s.Unit); out != "LoadState=not-found" || err != nil {
 		t.Errorf("uninstalled: %s, %v", out, err)
 	}
-	w.must("proxy", "ls") // starts one
+	w.Must("proxy", "ls") // starts one
 	v.ask("and without a unit\n")
-	if now := w.holder("supervisor.sock"); now != held.pid {
-		t.Errorf("supervisor %d became %d", held.pid, now)
+	if now := w.Holder("supervisor.sock"); now != held.PID {
+		t.Errorf("supervisor %d became %d", held.PID, now)
 	}
-	w.must("proxy", "stop")
-	w.must("supervisor", "stop", "--sessions=end")
+	w.Must("proxy", "stop")
+	w.Must("supervisor", "stop", "--sessions=end")
 
 	// A supervisor that the unit starts does not belong to it; and the manager
 	// does not look where the unit lies by what is set here.
-	w.env = append(w.env, "XDG_CONFIG_HOME="+testkit.Dir(t))
+	w.Env = append(w.Env, "XDG_CONFIG_HOME="+testkit.Dir(t))
 	w.link("a 'b $HOME 100%h")
-	if r := w.run("proxy", "service", "install"); r.code != 64 || !strings.Contains(r.errout, "quote") {
+	if r := w.Run("proxy", "service", "install"); r.Code != 64 || !strings.Contains(r.Errout, "quote") {
 		t.Errorf("a path that systemd does not take: %v", r)
 	}
 	link := w.link("a ; b $HOME ${HOME} 100%h ü")
-	w.must("proxy", "service", "install")
+	w.Must("proxy", "service", "install")
 	s = w.status()
 	if args := list(s.PID, "cmdline"); args[0] != link || s.PID != s.Serving {
 		t.Errorf("run as %q, %+v", args, s)
@@ -371,22 +371,22 @@ func underSystemd(t *testing.T) {
 		t.Errorf("reload: %v, %s", err, out)
 	}
 	v = w.echo(w.connect(client.Options{Name: "e2e"}), "t")
-	held = lookup(w.holder("supervisor.sock"))
-	w.t.Cleanup(func() { held.signal(syscall.SIGTERM); w.gone(held) })
-	group, keeper := cgroup(held), lookup(held.parent())
+	held = lookup(w.Holder("supervisor.sock"))
+	w.T.Cleanup(func() { held.Signal(syscall.SIGTERM); w.Gone(held) })
+	group, keeper := cgroup(held), lookup(held.Parent())
 	if group != cgroup(keeper) || strings.Contains(group, s.Unit) || !strings.Contains(group, ".scope") {
 		t.Errorf("the supervisor is in %s, its keeper in %s", group, cgroup(keeper))
 	}
-	next := w.killHeld()
+	next := w.KillSupervisor()
 	v.ask("and after the supervisor's death\n")
-	if now := cgroup(next); next.parent() != keeper.pid || now != group {
-		t.Errorf("the next supervisor is in %s, a child of %d; it was in %s, of %d", now, next.parent(), group, keeper.pid)
+	if now := cgroup(next); next.Parent() != keeper.PID || now != group {
+		t.Errorf("the next supervisor is in %s, a child of %d; it was in %s, of %d", now, next.Parent(), group, keeper.PID)
 	}
 	held = next
-	if out, err := w.systemctl("stop", s.Unit); err != nil || w.status().Active || !held.running() {
+	if out, err := w.systemctl("stop", s.Unit); err != nil || w.status().Active || !held.Running() {
 		t.Errorf("stopped: %s, %v", out, err)
 	}
-	w.must("proxy", "ls")
+	w.Must("proxy", "ls")
 	v.ask("and after a stop\n")
-	w.must("proxy", "service", "uninstall")
+	w.Must("proxy", "service", "uninstall")
 }

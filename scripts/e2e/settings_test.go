@@ -13,8 +13,8 @@ import (
 func TestSettingsOfFlags(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.start(w.command("proxy", "serve", "--background", "--scrollback-lines=77", "--idle-timeout=2s"))
-	testkit.Eventually(t, limit, func() bool { return w.holder("proxy.sock") != 0 }, "it serves")
+	w.Start(w.Command("proxy", "serve", "--background", "--scrollback-lines=77", "--idle-timeout=2s"))
+	testkit.Eventually(t, limit, func() bool { return w.Holder("proxy.sock") != 0 }, "it serves")
 	c := w.dial(client.Options{})
 	if s := w.spawn(c, "s", shell("exec sleep 1000")); s.Session.ScrollbackLines != 77 {
 		t.Errorf("a session has %d lines of history", s.Session.ScrollbackLines)

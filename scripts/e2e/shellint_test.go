@@ -13,6 +13,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
 )
 
 // A teller is a session of a shell that tells of its prompts and commands, in a home
@@ -22,6 +23,7 @@ type teller struct {
 	w    *world
 	c    *client.Client
 	id   protocol.SessionID
+	pid  int // of the shell
 	home string
 	env  []string
 	seen int // bytes of its output that were looked at
@@ -38,7 +40,7 @@ func newTeller(t *testing.T, shell string) *teller {
 		}
 	}
 	w := newWorld(t)
-	s := &teller{t: t, w: w, c: w.dial(client.Options{}), home: w.path("home")}
+	s := &teller{t: t, w: w, c: w.dial(client.Options{}), home: w.Path("home")}
 	s.env = []string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "PS1=$ "}
 	s.write(".zshrc", "PS1='%# '\n") // without any zsh asks what to do
 	return s
@@ -73,10 +75,8 @@ func (s *teller) spawn(integration bool, argv ...string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.id, s.seen = made.SessionID, 0
-	s.w.mu.Lock()
-	s.w.sessions = append(s.w.sessions, lookup(made.PID))
-	s.w.mu.Unlock()
+	s.id, s.pid, s.seen = made.SessionID, made.PID, 0
+	s.w.Adopt(lookup(made.PID))
 }
 
 // until returns what was printed since it was asked last, once that is all of it that
@@ -112,6 +112,18 @@ func (s *teller) prompt() string {
 func (s *teller) prints(text string) string {
 	s.t.Helper()
 	return s.until(fmt.Sprintf("%q", text), func(news string) bool { return strings.Contains(news, text) })
+}
+
+// awaitIdle returns when the shell has one thread, which sleeps. Before an interrupt of a line
+// that is the only safe state of fish 3: it notices the signal only if the signal ends its wait
+// for input, so it loses an interrupt that comes while it draws the colours that another of its
+// threads has computed.
+func (s *teller) awaitIdle() {
+	s.t.Helper()
+	testkit.Eventually(s.t, limit, func() bool {
+		state, _ := testkit.Stat(s.pid)
+		return state == "S" && status(s.pid, "Threads") == "1"
+	}, "the shell is idle")
 }
 
 func (s *teller) typ(text string) {
@@ -197,6 +209,7 @@ func TestShellIntegration(t *testing.T) {
 			s.tells("an interrupted one", out+s.prompt(), ran(`sh -c 'echo u""p\x3b exec sleep 100'`, 130)...)
 			s.typ("echo not-this")
 			s.prints("this")
+			s.awaitIdle()
 			s.typ("\x03")
 			s.tells("an interrupted line", s.prompt(), "133;A", "133;B")
 
@@ -451,7 +464,7 @@ func TestShellIntegrationLeavesNothing(t *testing.T) {
 				s.seen = 0
 				s.prompt()
 				s.tells("once more", s.does("true"), ran("true", 0)...)
-				if r := s.w.must("proxy", "ls"); !regexp.MustCompile(`(?m) ` + shell + ` -l$`).MatchString(r) {
+				if r := s.w.Must("proxy", "ls"); !regexp.MustCompile(`(?m) ` + shell + ` -l$`).MatchString(r) {
 					t.Errorf("ls: %s", r)
 				}
 				return found
@@ -467,7 +480,7 @@ func TestShellIntegrationLeavesNothing(t *testing.T) {
 func TestShellIntegrationIsAsked(t *testing.T) {
 	t.Parallel()
 	s := newTeller(t, "bash")
-	s.w.env = append(s.w.env, "HOME="+s.home, "SHELL=/bin/bash", "TERM=xterm-256color", "LANG=C.UTF-8")
+	s.w.Env = append(s.w.Env, "HOME="+s.home, "SHELL=/bin/bash", "TERM=xterm-256color", "LANG=C.UTF-8")
 	s.write(".profile", "PS1='ready> '\n")
 	for i, tt := range []struct {
 		setting string
@@ -481,12 +494,12 @@ func TestShellIntegrationIsAsked(t *testing.T) {
 		{`{"shell_integration": true}`, []string{"--", "bash", "--norc"}, false},
 	} {
 		if tt.setting != "" {
-			if err := os.WriteFile(s.w.path("holdfast.json"), []byte(tt.setting), 0o600); err != nil {
+			if err := os.WriteFile(s.w.Path("holdfast.json"), []byte(tt.setting), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		s.id, s.seen = protocol.SessionID(fmt.Sprintf("s%d", i)), 0
-		s.w.must("proxy", append([]string{"new", "-d", "--id", string(s.id), "--env", "PS1=ready> "}, tt.args...)...)
+		s.w.Must("proxy", append([]string{"new", "-d", "--id", string(s.id), "--env", "PS1=ready> "}, tt.args...)...)
 		s.prints("ready> ")
 		s.typ("echo do''ne\r")
 		out := s.until("the next prompt", func(news string) bool {
@@ -513,7 +526,7 @@ func TestShellIntegrationOfOldBash(t *testing.T) {
 			t.Parallel()
 			s := newTeller(t, "bash")
 			s.start("bash")
-			found, err := filepath.Glob(s.w.path("shell-*/bash*"))
+			found, err := filepath.Glob(s.w.Path("shell-*/bash*"))
 			if err != nil || len(found) != 3 {
 				t.Fatalf("found %q, %v", found, err)
 			}

@@ -35,7 +35,7 @@ func BenchmarkHandoffStall(b *testing.B) {
 		b.Run(fmt.Sprint(tt.connections), func(b *testing.B) {
 			w := newWorld(b)
 			d := w.doors()
-			proxy := w.only("proxy")
+			proxy := w.Only("proxy")
 			p := probes{every: tt.every}
 			for i := range tt.connections {
 				id := fmt.Sprint("echo-", i)
@@ -69,26 +69,26 @@ func BenchmarkHandoffStall(b *testing.B) {
 }
 
 // echoSlowly is echoAlone for more sessions than may be started at once.
-func (d *doors) echoSlowly(id string) { d.t.Helper(); d.spawnSlowly(id, echoing) }
+func (d *doors) echoSlowly(id string) { d.T.Helper(); d.spawnSlowly(id, echoing) }
 
 // spawnSlowly starts what says that it is ready.
 func (d *doors) spawnSlowly(id string, spec protocol.SpawnSpec) {
-	d.t.Helper()
+	d.T.Helper()
 	for {
-		_, err := d.c.Spawn(d.t.Context(), client.SpawnRequest{ID: protocol.SessionID(id), SpawnSpec: spec, EarlyExit: none})
+		_, err := d.c.Spawn(d.T.Context(), client.SpawnRequest{ID: protocol.SessionID(id), SpawnSpec: spec, EarlyExit: none})
 		if err == nil {
 			break
 		}
 		e := protocol.AsError(err)
 		if !e.Retryable {
-			d.t.Fatalf("spawn %s: %v", id, err)
+			d.T.Fatalf("spawn %s: %v", id, err)
 		}
 		time.Sleep(time.Duration(e.RetryAfterMS) * time.Millisecond) // as it says
 	}
 	v := d.attach(d.c, id, client.AttachOptions{})
 	v.until("ready\n")
 	if err := v.Detach(); err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
 }
 

@@ -48,9 +48,9 @@ func TestStoppedViewer(t *testing.T) {
 		quiet.add(beside.keys(t))
 		signal("CONT")
 		read.add(beside.keys(t))
-		v.signal(syscall.SIGSTOP)
+		v.Signal(syscall.SIGSTOP)
 		stopped.add(beside.keys(t))
-		v.signal(syscall.SIGCONT)
+		v.Signal(syscall.SIGCONT)
 		if i+1 >= stoppedRounds && stopped.best() <= 2*quiet.best() {
 			break
 		}
@@ -60,12 +60,12 @@ func TestStoppedViewer(t *testing.T) {
 	if stopped.best() > 2*quiet.best() {
 		t.Error("a stopped viewer, or its flood, holds up another session")
 	}
-	v.signal(syscall.SIGSTOP)
+	v.Signal(syscall.SIGSTOP)
 	w.floodsNobody(c, beside)
 	if err := c.Type(w.ctx(), "flood", []byte("\n")); err != nil {
 		t.Fatal(err)
 	}
-	v.signal(syscall.SIGCONT)
+	v.Signal(syscall.SIGCONT)
 	v.shows(t, "MARK")
 	if _, err := v.tty.WriteString("typed after all this\r"); err != nil {
 		t.Fatal(err)
@@ -99,32 +99,32 @@ func (v *view) keys(t *testing.T) time.Duration {
 // floodsNobody fails the test if the processes grow while a session floods that
 // nobody reads, and another echoes.
 func (w *world) floodsNobody(c *client.Client, beside *view) {
-	w.t.Helper()
+	w.T.Helper()
 	before, printed := w.usages(), w.printed(c, "flood")
 	most := map[string]int{}
 	for end := time.Now().Add(stoppedFlood); time.Now().Before(end); {
 		if err := echoOnce(beside.Attachment, "x"); err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		for name := range before {
-			most[name] = max(most[name], usageOf(w.only(name).pid).RSS)
+			most[name] = max(most[name], usageOf(w.Only(name).PID).RSS)
 		}
 	}
-	w.t.Logf("%d MiB were printed to nobody", (w.printed(c, "flood")-printed)>>20)
+	w.T.Logf("%d MiB were printed to nobody", (w.printed(c, "flood")-printed)>>20)
 	for name, was := range before {
-		w.t.Logf("the %s had %d KiB, and at most %d", name, was.RSS, most[name])
+		w.T.Logf("the %s had %d KiB, and at most %d", name, was.RSS, most[name])
 		if most[name] > was.RSS+moreRSS() {
-			w.t.Errorf("the %s grew from %d to %d KiB", name, was.RSS, most[name])
+			w.T.Errorf("the %s grew from %d to %d KiB", name, was.RSS, most[name])
 		}
 	}
 }
 
 // printed is how much a session has printed.
 func (w *world) printed(c *client.Client, id protocol.SessionID) uint64 {
-	w.t.Helper()
+	w.T.Helper()
 	info, err := c.SessionInfo(w.ctx(), id)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return info.OutputOffset
 }
@@ -141,19 +141,19 @@ type watcher struct {
 
 // watch starts a viewer, and returns once it shows something.
 func (w *world) watch(id string) *watcher {
-	w.t.Helper()
-	cmd := w.command("proxy", "attach", id)
+	w.T.Helper()
+	cmd := w.Command("proxy", "attach", id)
 	argv := slices.Concat([]string{"/usr/bin/env", "-i", "TERM=xterm-256color"}, cmd.Env, cmd.Args)
-	v := &watcher{tty: startBare(w.t, argv...)}
+	v := &watcher{tty: startBare(w.T, argv...)}
 	go v.look()
-	v.shows(w.t, "y\n")
-	for _, p := range w.running("") {
-		if slices.Equal(list(p.pid, "cmdline"), cmd.Args) {
+	v.shows(w.T, "y\n")
+	for _, p := range w.Running("") {
+		if slices.Equal(list(p.PID, "cmdline"), cmd.Args) {
 			v.process = p
 		}
 	}
-	if !v.running() {
-		w.t.Fatal("the viewer does not run")
+	if !v.Running() {
+		w.T.Fatal("the viewer does not run")
 	}
 	return v
 }

@@ -60,7 +60,7 @@ const mostRead = 72 << 20
 
 func newStream(t testing.TB, w *world, id string) *stream {
 	t.Helper()
-	path := w.path(id + ".fifo")
+	path := w.Path(id + ".fifo")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func (s *stream) finish(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.PID != s.spawned.PID || info.Instance != s.spawned.Session.Instance || !lookup(info.PID).running() {
+	if info.PID != s.spawned.PID || info.Instance != s.spawned.Session.Instance || !lookup(info.PID).Running() {
 		t.Errorf("the child was pid %d of %s, and is %d of %s", s.spawned.PID, s.spawned.Session.Instance, info.PID, info.Instance)
 	}
 	kept, from, err := s.c.Output(s.w.ctx(), s.spawned.SessionID)
@@ -326,7 +326,7 @@ func (w *world) hammer(stop *atomic.Bool) (good, cut int, refused error) {
 
 // lines counts lines in a log that contain all words.
 func (w *world) lines(name string, words ...string) int {
-	b, _ := os.ReadFile(w.path(name))
+	b, _ := os.ReadFile(w.Path(name))
 	n := 0
 	for line := range strings.Lines(string(b)) {
 		has := 0

@@ -39,7 +39,7 @@ type doors struct {
 
 // doors starts a proxy.
 func (w *world) doors() *doors {
-	w.t.Helper()
+	w.T.Helper()
 	address, token := w.webProxy()
 	return &doors{world: w, c: w.connect(client.Options{Name: "e2e"}), address: address, token: token}
 }
@@ -49,7 +49,7 @@ func (d *doors) open(by way, target string) (*webSocket, error) {
 	if by == webTCP || by == rawTCP {
 		return openWebSocket("tcp", d.address, target)
 	}
-	return openWebSocket("unix", d.path("proxy.web.sock"), target)
+	return openWebSocket("unix", d.Path("proxy.web.sock"), target)
 }
 
 // greeted returns a connection of the api with its hello said and answered.

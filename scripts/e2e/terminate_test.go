@@ -62,7 +62,7 @@ func TestTerminate(t *testing.T) {
 	}
 	v.last()
 	for _, p := range tree {
-		w.gone(p)
+		w.Gone(p)
 	}
 	// One that has gone costs no wait.
 	w.spawn(c, "quick", echoing)

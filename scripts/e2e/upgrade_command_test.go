@@ -17,27 +17,27 @@ func TestProxyUpgrade(t *testing.T) {
 	h := newHeld(t)
 	one, other := releases(t)
 	for _, to := range []release{other, one} {
-		old, was := h.only("proxy"), h.is
+		old, was := h.Only("proxy"), h.is
 		r := h.runFrom(to.bin, "proxy", "upgrade", "--dry-run")
 		for _, says := range []string{
 			fmt.Sprintf("supervisor %s, pid %d, could become %s with %d sessions", was.Version, was.PID, to.version, len(h.children)),
-			fmt.Sprintf("proxy %s could take over from pid %d", to.version, old.pid),
+			fmt.Sprintf("proxy %s could take over from pid %d", to.version, old.PID),
 		} {
-			if r.code != 0 || !strings.Contains(r.out, says) {
+			if r.Code != 0 || !strings.Contains(r.Out, says) {
 				t.Errorf("tried: %v, and not %q", r, says)
 			}
 		}
 		h.unharmed(t, 0)
-		if now := h.only("proxy"); now != old {
+		if now := h.Only("proxy"); now != old {
 			t.Fatalf("the proxy was %v, and is %v", old, now)
 		}
 
 		r = h.runFrom(to.bin, "proxy", "upgrade")
 		for _, says := range []string{
 			fmt.Sprintf("supervisor %s became %s, pid %d, with %d sessions", was.Version, to.version, was.PID, len(h.children)),
-			fmt.Sprintf("took over from pid %d", old.pid),
+			fmt.Sprintf("took over from pid %d", old.PID),
 		} {
-			if r.code != 0 || !strings.Contains(r.out, says) {
+			if r.Code != 0 || !strings.Contains(r.Out, says) {
 				t.Errorf("upgraded: %v, and not %q", r, says)
 			}
 		}
@@ -57,11 +57,11 @@ func TestProxyUpgrade(t *testing.T) {
 
 func (h *held) proxyFrom(t *testing.T, of release) {
 	t.Helper()
-	old := h.only("proxy")
-	if r := h.runFrom(of.bin, "proxy", "--handoff"); r.code != 0 {
+	old := h.Only("proxy")
+	if r := h.runFrom(of.bin, "proxy", "--handoff"); r.Code != 0 {
 		t.Fatalf("a handoff to %s: %v", of.version, r)
 	}
-	h.gone(old)
+	h.Gone(old)
 }
 
 // halves says what both are now, and fails the test unless they are, and all else is
@@ -78,7 +78,7 @@ func (h *held) halves(t *testing.T, supervisor, proxy release) {
 	h.is = now
 	h.unharmed(t, 0)
 	st, err := h.c.Status(h.ctx())
-	if err != nil || st.Proxy.Version != proxy.version || st.Proxy.PID != h.only("proxy").pid {
+	if err != nil || st.Proxy.Version != proxy.version || st.Proxy.PID != h.Only("proxy").PID {
 		t.Fatalf("the proxy is %+v, and not of %s, %v", st.Proxy, proxy.version, err)
 	}
 }
@@ -91,7 +91,7 @@ func TestScreensThroughUpgrades(t *testing.T) {
 	whole, large, small := newXterm(t), newXterm(t), newXterm(t)
 	one, other := releases(t)
 	w := newWorld(t)
-	w.bin = one.bin
+	w.Bin = one.bin
 	c := w.dial(client.Options{})
 	pictures := w.pictures(c)
 	vim := w.vim(c)

@@ -35,11 +35,11 @@ func releases(t testing.TB) (one, other release) {
 
 // supervisor returns the supervisor's state once the proxy is linked to it.
 func (w *world) supervisor(c *client.Client) protocol.ProcessStatus {
-	w.t.Helper()
+	w.T.Helper()
 	var st *client.Status
-	testkit.Eventually(w.t, limit, func() bool {
+	testkit.Eventually(w.T, limit, func() bool {
 		var err error
-		st, err = c.Status(w.t.Context())
+		st, err = c.Status(w.T.Context())
 		return err == nil && st.Supervisor != nil
 	}, "the proxy is linked to the supervisor")
 	return *st.Supervisor
@@ -47,27 +47,27 @@ func (w *world) supervisor(c *client.Client) protocol.ProcessStatus {
 
 // upgrade has the supervisor become another one, which is the same process.
 func (w *world) upgrade(c *client.Client, to release) {
-	w.t.Helper()
+	w.T.Helper()
 	was := w.supervisor(c)
 	r := w.runFrom(to.bin, "supervisor", "--upgrade")
-	for n := 0; n < 5 && strings.Contains(r.errout, "link hello: i/o deadline reached"); n++ { // nothing was asked: the machine is busy
-		w.t.Logf("an upgrade to %s: %v", to.version, r)
+	for n := 0; n < 5 && strings.Contains(r.Errout, "link hello: i/o deadline reached"); n++ { // nothing was asked: the machine is busy
+		w.T.Logf("an upgrade to %s: %v", to.version, r)
 		r = w.runFrom(to.bin, "supervisor", "--upgrade")
 	}
-	if r.code != 0 || !strings.Contains(r.out, "became "+to.version+",") {
-		w.t.Fatalf("an upgrade to %s: %v", to.version, r)
+	if r.Code != 0 || !strings.Contains(r.Out, "became "+to.version+",") {
+		w.T.Fatalf("an upgrade to %s: %v", to.version, r)
 	}
 	w.upgraded(was, w.supervisor(c), to)
 }
 
 // upgraded holds a supervisor against what it was before it became another one.
 func (w *world) upgraded(was, is protocol.ProcessStatus, to release) {
-	w.t.Helper()
+	w.T.Helper()
 	if is.PID != was.PID || is.Instance != was.Instance || is.Upgrades != was.Upgrades+1 || is.Version != to.version ||
 		is.Keeper == nil || was.Keeper == nil || *is.Keeper != (protocol.KeeperStatus{
 		PID: was.Keeper.PID, Sessions: is.Keeper.Sessions, Starts: was.Keeper.Starts, Last: was.Keeper.Last, Lost: was.Keeper.Lost,
 	}) {
-		w.t.Fatalf("the supervisor was %+v, and is %+v", was, is)
+		w.T.Fatalf("the supervisor was %+v, and is %+v", was, is)
 	}
 }
 
@@ -83,10 +83,10 @@ func TestManyUpgrades(t *testing.T) {
 	t.Logf("seed %d", seed)
 	one, other := releases(t)
 	w := newWorld(t)
-	w.bin = one.bin
+	w.Bin = one.bin
 	m := w.movers(4*limit + time.Duration(upgrades)*10*time.Second)
 	m.relinks = true
-	held, keeper := w.only("supervisor"), w.only("keeper")
+	held, keeper := w.Only("supervisor"), w.Only("keeper")
 
 	w.spawn(m.c, "flow", trickling)
 	w.spawn(m.c, "waited", shell(`read x; exit 7`))
@@ -120,7 +120,7 @@ func TestManyUpgrades(t *testing.T) {
 
 	w.upgrade(m.c, other) // a child that was started by another program costs a descriptor more, or less
 	w.upgrade(m.c, one)
-	first, firstKept := usageOf(held.pid), usageOf(keeper.pid)
+	first, firstKept := usageOf(held.PID), usageOf(keeper.PID)
 	x := w.churnOn(m.c, seed)
 	var screens []*protocol.ScreenContent
 	for _, id := range pictures {
@@ -131,8 +131,8 @@ func TestManyUpgrades(t *testing.T) {
 	var rss, rssKept [2]int // at most, in either half; each program begins with little
 	for i := range upgrades {
 		half := 2 * i / upgrades
-		rss[half] = max(rss[half], usageOf(held.pid).RSS)
-		rssKept[half] = max(rssKept[half], usageOf(keeper.pid).RSS)
+		rss[half] = max(rss[half], usageOf(held.PID).RSS)
+		rssKept[half] = max(rssKept[half], usageOf(keeper.PID).RSS)
 		was := time.Now()
 		w.upgrade(m.c, []release{other, one}[i%2])
 		stall = max(stall, time.Since(was))
@@ -155,12 +155,12 @@ func TestManyUpgrades(t *testing.T) {
 	exits, pastes := x.stop(t)
 	var last, lastKept usage
 	if !eventually(func() bool {
-		last, lastKept = usageOf(held.pid), usageOf(keeper.pid)
+		last, lastKept = usageOf(held.PID), usageOf(keeper.PID)
 		return besideQueues(last) <= besideQueues(first) && last.Mapped <= first.Mapped && last.Children <= first.Children &&
 			besideQueues(lastKept) <= besideQueues(firstKept) && lastKept.Children <= firstKept.Children
 	}) {
-		t.Errorf("the supervisor held %+v, and holds %+v: %v", first, last, fds(held.pid))
-		t.Errorf("the keeper held %+v, and holds %+v: %v", firstKept, lastKept, fds(keeper.pid))
+		t.Errorf("the supervisor held %+v, and holds %+v: %v", first, last, fds(held.PID))
+		t.Errorf("the keeper held %+v, and holds %+v: %v", firstKept, lastKept, fds(keeper.PID))
 	}
 	if upgrades > 1 && (rss[1] > rss[0]+moreRSS() || rssKept[1] > rssKept[0]+moreRSS()/4) {
 		t.Errorf("the supervisor held %d KiB at most, and later %d; the keeper %d, and %d", rss[0], rss[1], rssKept[0], rssKept[1])
@@ -171,7 +171,7 @@ func TestManyUpgrades(t *testing.T) {
 	if now := w.bornAs(m.c); now != alike {
 		t.Errorf("a child was started as\n%s\nand is started as\n%s", alike, now)
 	}
-	if now := w.only("keeper"); now != keeper || w.only("supervisor") != held {
+	if now := w.Only("keeper"); now != keeper || w.Only("supervisor") != held {
 		t.Errorf("the keeper was %v, and is %v; the supervisor was %v", keeper, now, held)
 	}
 	if err := m.c.Type(w.ctx(), "quiet", []byte("over")); err != nil {
@@ -191,10 +191,10 @@ func TestManyUpgrades(t *testing.T) {
 
 // pidsOf are the children of all sessions that run.
 func (w *world) pidsOf(c *client.Client) map[protocol.SessionID]process {
-	w.t.Helper()
+	w.T.Helper()
 	list, err := c.List(w.ctx(), "")
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	all := map[protocol.SessionID]process{}
 	for _, s := range list {
@@ -208,39 +208,39 @@ func (w *world) pidsOf(c *client.Client) map[protocol.SessionID]process {
 // emptied ends all sessions, and fails the test if their supervisor, held, holds
 // more then than one that has become the same release once, and never had any.
 func (w *world) emptied(c *client.Client, held process, is release) {
-	w.t.Helper()
+	w.T.Helper()
 	list, err := c.List(w.ctx(), "")
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	for _, s := range list {
 		if s.State != protocol.StateExited {
 			if err := c.Signal(w.ctx(), s.ID, "KILL"); err != nil {
-				w.t.Error(err)
+				w.T.Error(err)
 			}
 		}
 		_, err := c.Wait(w.ctx(), s.ID, limit)
 		if err = errors.Join(err, c.Forget(w.ctx(), s.ID)); err != nil {
-			w.t.Errorf("%s: %v", s.ID, err)
+			w.T.Errorf("%s: %v", s.ID, err)
 		}
 	}
-	if left := children(held.pid); len(left) > 0 {
-		w.t.Errorf("the supervisor has the children %v", left)
+	if left := children(held.PID); len(left) > 0 {
+		w.T.Errorf("the supervisor has the children %v", left)
 	}
-	fresh := newWorld(w.t)
-	fresh.bin = is.bin
+	fresh := newWorld(w.T)
+	fresh.Bin = is.bin
 	fresh.upgrade(fresh.dial(client.Options{}), is)
-	w.holdsAsLittle("supervisor", held, fresh, fresh.only("supervisor"))
+	w.holdsAsLittle("supervisor", held, fresh, fresh.Only("supervisor"))
 }
 
 // bornAs says what a child is started with that must not change.
 func (w *world) bornAs(c *client.Client) string {
-	w.t.Helper()
+	w.T.Helper()
 	v := w.echo(c, "born")
 	v.ask("cat runs")
 	info, err := c.SessionInfo(w.ctx(), "born")
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	proc := fmt.Sprintf("/proc/%d/", info.PID)
 	var is strings.Builder
@@ -250,23 +250,23 @@ func (w *world) bornAs(c *client.Client) string {
 	for _, name := range []string{"limits", "oom_score_adj", "timerslack_ns", "cgroup"} {
 		b, err := os.ReadFile(proc + name)
 		if err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		fmt.Fprintf(&is, "%s %s\n", name, b)
 	}
 	cwd, err := os.Readlink(proc + "cwd")
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	fmt.Fprintf(&is, "nice %s\nin %s\nwith %d files\n%q\n", testkit.StatFields(info.PID)[16], cwd, len(fds(info.PID)), environ(info.PID))
 	if err := c.Terminate(w.ctx(), "born", client.End{}); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	if m := v.last(); m.Kind != client.Exited {
-		w.t.Fatalf("it ends with %+v", m)
+		w.T.Fatalf("it ends with %+v", m)
 	}
 	if err := c.Forget(w.ctx(), "born"); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return is.String()
 }
@@ -281,15 +281,15 @@ var pictureEnds = []string{
 // pictures starts a session for each of them, which echoes from then on, and waits
 // for its screen.
 func (w *world) pictures(c *client.Client) (ids []string) {
-	w.t.Helper()
+	w.T.Helper()
 	for i, end := range pictureEnds {
 		text := append(transcript(i, 0, 400*lineLen), end...)
 		id := fmt.Sprint("picture-", i)
-		if err := os.WriteFile(w.path(id), text, 0o600); err != nil {
-			w.t.Fatal(err)
+		if err := os.WriteFile(w.Path(id), text, 0o600); err != nil {
+			w.T.Fatal(err)
 		}
-		w.spawn(c, id, shell("stty raw -echo; cat "+w.path(id)+"; exec cat"))
-		testkit.Eventually(w.t, limit, func() bool { return w.cells(c, id).Offset == uint64(len(text)) }, "the picture is shown")
+		w.spawn(c, id, shell("stty raw -echo; cat "+w.Path(id)+"; exec cat"))
+		testkit.Eventually(w.T, limit, func() bool { return w.cells(c, id).Offset == uint64(len(text)) }, "the picture is shown")
 		ids = append(ids, id)
 	}
 	return ids
@@ -297,10 +297,10 @@ func (w *world) pictures(c *client.Client) (ids []string) {
 
 // cells is what a session shows, with what is above.
 func (w *world) cells(c *client.Client, id string) *protocol.ScreenContent {
-	w.t.Helper()
+	w.T.Helper()
 	s, err := c.Screen(w.ctx(), protocol.SessionID(id), client.ScreenOptions{Format: protocol.ScreenCells, Scrollback: historySeen})
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return s
 }
@@ -312,9 +312,9 @@ type editor struct {
 }
 
 func (w *world) vim(c *client.Client) editor {
-	w.t.Helper()
+	w.T.Helper()
 	if _, err := exec.LookPath("vim"); err != nil {
-		w.t.Log(err)
+		w.T.Log(err)
 		return editor{}
 	}
 	w.spawn(c, "vim", protocol.SpawnSpec{Argv: []string{"vim", "-u", "NONE", "-N", "-n", "-i", "NONE"}})
@@ -327,10 +327,10 @@ func (e editor) edit(c *client.Client, n int) {
 	if e.id == "" {
 		return
 	}
-	e.w.t.Helper()
+	e.w.T.Helper()
 	line := fmt.Sprintf("line %d of the text", n)
 	if err := c.Type(e.w.ctx(), protocol.SessionID(e.id), []byte("Go"+line+"\x1b")); err != nil {
-		e.w.t.Fatal(err)
+		e.w.T.Fatal(err)
 	}
 	e.w.shows(c, e.id, line)
 }
@@ -347,7 +347,7 @@ type churning struct {
 // churnOn begins with that; each session is looked after.
 func (w *world) churnOn(c *client.Client, seed uint64) *churning {
 	x := &churning{}
-	w.t.Cleanup(func() { x.over.Store(true); x.wg.Wait() })
+	w.T.Cleanup(func() { x.over.Store(true); x.wg.Wait() })
 	for i := range 4 {
 		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
 		x.repeat(&x.exits, func(n int) error { return w.brief(c, protocol.SessionID(fmt.Sprintf("brief-%d-%d", i, n)), rnd) })
@@ -391,17 +391,17 @@ func (w *world) brief(c *client.Client, id protocol.SessionID, rnd *rand.Rand) e
 	if code%4 == 0 {
 		code, how, script = 137, "SIGKILL", fmt.Sprintf("sleep 0.%03d; kill -KILL $$", rnd.IntN(100))
 	}
-	if _, err := c.Spawn(w.t.Context(), client.SpawnRequest{ID: id, SpawnSpec: shell(script), EarlyExit: none}); err != nil {
+	if _, err := c.Spawn(w.T.Context(), client.SpawnRequest{ID: id, SpawnSpec: shell(script), EarlyExit: none}); err != nil {
 		return fmt.Errorf("spawn %s: %w", id, err)
 	}
-	exit, err := c.Wait(w.t.Context(), id, -1)
+	exit, err := c.Wait(w.T.Context(), id, -1)
 	if err != nil {
 		return fmt.Errorf("wait for %s: %w", id, err)
 	}
 	if exit.ExitCode != code || (exit.Signal == "SIGKILL") != (how == "SIGKILL") {
 		return fmt.Errorf("%s, %q, ended with %+v", id, script, exit)
 	}
-	if err := c.Forget(w.t.Context(), id); err != nil {
+	if err := c.Forget(w.T.Context(), id); err != nil {
 		return fmt.Errorf("forget %s: %w", id, err)
 	}
 	return nil
@@ -412,11 +412,11 @@ func (w *world) pasted(c *client.Client, id protocol.SessionID) error {
 	const size = 5 << 20
 	text := strings.Repeat(fmt.Sprintf("%s has a line of the paste\n", id), size/20)[:size]
 	spec := shell(fmt.Sprintf("stty raw -echo; echo ready; head -c %d | sha256sum; exit 9", size))
-	s, err := c.Spawn(w.t.Context(), client.SpawnRequest{ID: id, SpawnSpec: spec, EarlyExit: none})
+	s, err := c.Spawn(w.T.Context(), client.SpawnRequest{ID: id, SpawnSpec: spec, EarlyExit: none})
 	if err != nil {
 		return fmt.Errorf("spawn %s: %w", id, err)
 	}
-	a, err := c.Attach(w.t.Context(), id, client.AttachOptions{Resume: &protocol.Resume{Instance: s.Session.Instance}})
+	a, err := c.Attach(w.T.Context(), id, client.AttachOptions{Resume: &protocol.Resume{Instance: s.Session.Instance}})
 	if err != nil {
 		return fmt.Errorf("attach to %s: %w", id, err)
 	}
@@ -432,7 +432,7 @@ func (w *world) pasted(c *client.Client, id protocol.SessionID) error {
 			if !bytes.HasPrefix(seen, []byte("ready\n"+sha256Hex(text))) || m.Exit.ExitCode != 9 {
 				return fmt.Errorf("%s: it says %q, and ends with %+v", id, seen, m.Exit)
 			}
-			return c.Forget(w.t.Context(), id)
+			return c.Forget(w.T.Context(), id)
 		}
 		if !typed && bytes.Contains(seen, []byte("ready\n")) {
 			typed = true

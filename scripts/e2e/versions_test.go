@@ -40,14 +40,14 @@ func TestVersionsOfProxies(t *testing.T) {
 	w := newWorld(t)
 	v := w.echo(w.dial(client.Options{}), "s")
 	for _, tt := range versions {
-		nc, _, err := socket.Dial(w.ctx(), w.path("supervisor.sock"))
+		nc, _, err := socket.Dial(w.ctx(), w.Path("supervisor.sock"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		conn, welcome, sessions, err := link.Dial(nc, wire.Hello{Protocol: tt.speaks, Version: "v9", Name: tt.name}, zerolog.Nop())
 		if err == nil {
 			_ = conn.Close()
-			if welcome.Agreed != tt.agreed || welcome.PID != w.only("supervisor").pid || len(sessions) != 1 || sessions[0].ID != "s" {
+			if welcome.Agreed != tt.agreed || welcome.PID != w.Only("supervisor").PID || len(sessions) != 1 || sessions[0].ID != "s" {
 				t.Errorf("%s: agreed %d with %+v, which has %d sessions", tt.name, welcome.Agreed, welcome, len(sessions))
 			}
 			continue
@@ -106,19 +106,19 @@ func TestVersionsOfClients(t *testing.T) {
 func TestNewerSupervisor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ln, err := socket.Listen(w.path("supervisor.sock"), socket.Options{})
+	ln, err := socket.Listen(w.Path("supervisor.sock"), socket.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ln.Close() })
 	asked := make(chan protocol.VersionRange, 16)
 	go serveNewer(ln, asked)
-	was := inode(w.path("supervisor.sock"))
+	was := inode(w.Path("supervisor.sock"))
 
 	for _, args := range [][]string{{"serve"}, {"ls"}, {"--handoff"}} {
 		begun := time.Now()
-		r := w.run("proxy", args...)
-		if r.code == 0 || r.out != "" || !strings.Contains(r.errout, "1-1") || !strings.Contains(r.errout, "2-2") {
+		r := w.Run("proxy", args...)
+		if r.Code == 0 || r.Out != "" || !strings.Contains(r.Errout, "1-1") || !strings.Contains(r.Errout, "2-2") {
 			t.Errorf("proxy %v: %v", args, r)
 		}
 		if took := time.Since(begun); took > limit/4 {
@@ -128,11 +128,11 @@ func TestNewerSupervisor(t *testing.T) {
 			t.Errorf("proxy %v speaks %v", args, got)
 		}
 	}
-	testkit.Eventually(t, limit, func() bool { return len(w.running("proxy"))+len(w.running("supervisor")) == 0 }, "no process is left")
-	if now := inode(w.path("supervisor.sock")); now != was {
+	testkit.Eventually(t, limit, func() bool { return len(w.Running("proxy"))+len(w.Running("supervisor")) == 0 }, "no process is left")
+	if now := inode(w.Path("supervisor.sock")); now != was {
 		t.Errorf("its socket was %s, and is %s", was, now)
 	}
-	nc, _, err := socket.Dial(context.Background(), w.path("supervisor.sock"))
+	nc, _, err := socket.Dial(context.Background(), w.Path("supervisor.sock"))
 	if err != nil {
 		t.Fatal("it cannot be reached any more:", err)
 	}

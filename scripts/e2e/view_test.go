@@ -13,15 +13,15 @@ import (
 
 // startProxy starts a proxy, for client.Options.
 func (w *world) startProxy(context.Context) error {
-	_, err := w.launch(w.command("proxy", "serve", "--background"))
+	_, err := w.Launch(w.Command("proxy", "serve", "--background"))
 	return err
 }
 
 // dial returns a client of the world's proxy, which is started where there is
 // none, unless the options say how.
 func (w *world) dial(o client.Options) *client.Client {
-	w.t.Helper()
-	o.Dir, o.Name = w.dir, cmp.Or(o.Name, "e2e")
+	w.T.Helper()
+	o.Dir, o.Name = w.Dir, cmp.Or(o.Name, "e2e")
 	if o.Start == nil {
 		o.Start = w.startProxy
 	}
@@ -30,20 +30,20 @@ func (w *world) dial(o client.Options) *client.Client {
 
 // connect is dial for a proxy that is there, or is not started.
 func (w *world) connect(o client.Options) *client.Client {
-	w.t.Helper()
-	o.Dir = w.dir
+	w.T.Helper()
+	o.Dir = w.Dir
 	c, err := client.Dial(w.ctx(), o)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	w.t.Cleanup(func() { _ = c.Close() })
+	w.T.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
 // ctx ends with the limit, or with the test.
 func (w *world) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
-	w.t.Cleanup(cancel)
+	ctx, cancel := context.WithTimeout(w.T.Context(), limit)
+	w.T.Cleanup(cancel)
 	return ctx
 }
 
@@ -52,14 +52,12 @@ var none = new(time.Duration)
 
 // spawn starts a session without a look at its early exit.
 func (w *world) spawn(c *client.Client, id string, spec protocol.SpawnSpec) *client.Spawned {
-	w.t.Helper()
+	w.T.Helper()
 	s, err := c.Spawn(w.ctx(), client.SpawnRequest{ID: protocol.SessionID(id), SpawnSpec: spec, EarlyExit: none})
 	if err != nil {
-		w.t.Fatalf("spawn %s: %v", id, err)
+		w.T.Fatalf("spawn %s: %v", id, err)
 	}
-	w.mu.Lock()
-	w.sessions = append(w.sessions, lookup(s.PID))
-	w.mu.Unlock()
+	w.Adopt(lookup(s.PID))
 	return s
 }
 
@@ -76,11 +74,11 @@ const echoScript = "stty raw -echo; echo ready; exec cat"
 // attach attaches to all that is kept of the output, byte by byte, unless o
 // says where, and returns what is then read.
 func (w *world) attach(c *client.Client, id string, o client.AttachOptions) *view {
-	w.t.Helper()
+	w.T.Helper()
 	if o.Resume == nil && o.Cols == 0 {
 		info, err := c.SessionInfo(w.ctx(), protocol.SessionID(id))
 		if err != nil {
-			w.t.Fatalf("attach to %s: %v", id, err)
+			w.T.Fatalf("attach to %s: %v", id, err)
 		}
 		o.Resume = &protocol.Resume{Instance: info.Instance, Offset: info.RingStart}
 	}
@@ -89,23 +87,23 @@ func (w *world) attach(c *client.Client, id string, o client.AttachOptions) *vie
 
 // attachScreen attaches, and returns what is then read.
 func (w *world) attachScreen(c *client.Client, id string, o client.AttachOptions) *view {
-	w.t.Helper()
+	w.T.Helper()
 	a, err := c.Attach(w.ctx(), protocol.SessionID(id), o)
 	if err != nil {
-		w.t.Fatalf("attach to %s: %v", id, err)
+		w.T.Fatalf("attach to %s: %v", id, err)
 	}
-	w.t.Cleanup(func() {
+	w.T.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = a.Flush(ctx) // Detach waits for that, too, and longer
 		_ = a.Detach()
 	})
-	return &view{t: w.t, Attachment: a}
+	return &view{t: w.T, Attachment: a}
 }
 
 // echo starts a session that echoes, and waits for it to be ready.
 func (w *world) echo(c *client.Client, id string) *view {
-	w.t.Helper()
+	w.T.Helper()
 	w.spawn(c, id, echoing)
 	v := w.attach(c, id, client.AttachOptions{})
 	v.until("ready\n")

@@ -26,7 +26,7 @@ type window struct {
 
 // window attaches with a view of its own.
 func (w *world) window(c *client.Client, id string, term *xterm, cols, rows int) *window {
-	w.t.Helper()
+	w.T.Helper()
 	v := &window{view: w.attachScreen(c, id, client.AttachOptions{Cols: cols, Rows: rows, View: protocol.ViewOwn}), term: term, cols: cols, rows: rows}
 	v.offset = v.Info().Offset
 	term.new(cols, rows)
@@ -157,7 +157,7 @@ func TestTwoWindows(t *testing.T) {
 	terms := []*xterm{newXterm(t), newXterm(t)}
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	text := w.path("text")
+	text := w.Path("text")
 	var lines strings.Builder
 	for i := range 300 {
 		fmt.Fprintf(&lines, "%d\t%s 漢字 é\n", i, strings.Repeat(string(rune('a'+i%26)), i%250))
@@ -211,37 +211,37 @@ func TestTwoWindows(t *testing.T) {
 
 // shows waits until a session's screen has a text.
 func (w *world) shows(c *client.Client, id, text string) {
-	w.t.Helper()
+	w.T.Helper()
 	var seen []string
 	if !eventually(func() bool {
-		s, err := c.Screen(w.t.Context(), protocol.SessionID(id), client.ScreenOptions{})
+		s, err := c.Screen(w.T.Context(), protocol.SessionID(id), client.ScreenOptions{})
 		if err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		seen = s.Lines
 		return slices.ContainsFunc(seen, func(l string) bool { return strings.Contains(l, text) })
 	}) {
-		w.t.Fatalf("%s does not show %q, but %q", id, text, seen)
+		w.T.Fatalf("%s does not show %q, but %q", id, text, seen)
 	}
 }
 
 // quiet waits until a session has printed nothing for a while: that it has done
 // what it was asked to cannot be seen otherwise.
 func (w *world) quiet(c *client.Client, id string) {
-	w.t.Helper()
+	w.T.Helper()
 	var last uint64
 	since := time.Now()
 	if !eventually(func() bool {
-		s, err := c.SessionInfo(w.t.Context(), protocol.SessionID(id))
+		s, err := c.SessionInfo(w.T.Context(), protocol.SessionID(id))
 		if err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		if s.OutputOffset != last {
 			last, since = s.OutputOffset, time.Now()
 		}
 		return time.Since(since) > 150*time.Millisecond
 	}) {
-		w.t.Fatalf("%s is never quiet", id)
+		w.T.Fatalf("%s is never quiet", id)
 	}
 }
 
@@ -250,7 +250,7 @@ func (w *world) quiet(c *client.Client, id string) {
 func TestDetachedStart(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	home := w.path("home")
+	home := w.Path("home")
 	if err := os.MkdirAll(filepath.Join(home, ".config"), 0o700); err != nil {
 		t.Fatal(err)
 	}

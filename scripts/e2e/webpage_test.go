@@ -26,8 +26,9 @@ func TestWebPage(t *testing.T) {
 	}
 	for _, path := range tests {
 		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
-			w.bin = bin
+			w.Bin = bin
 			w.webProxy()
 			w.browse(path)
 		})
@@ -65,19 +66,19 @@ func webPage(t *testing.T) string {
 
 // browse runs a file of the page's tests in this world.
 func (w *world) browse(path string) {
-	w.t.Helper()
+	w.T.Helper()
 	browser, err := exec.LookPath(chromium)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", "--test", "--test-reporter", "spec", path)
-	cmd.Dir = w.dir
-	cmd.Env = append(w.env, "HOLDFAST_BIN="+w.bin, "CHROMIUM="+browser, "SCREENSHOTS="+os.Getenv("HOLDFAST_SCREENSHOTS"), "HOLDFAST_SEED="+os.Getenv("HOLDFAST_SEED"))
+	cmd.Dir = w.Dir
+	cmd.Env = append(w.Env, "HOLDFAST_BIN="+w.Bin, "CHROMIUM="+browser, "SCREENSHOTS="+os.Getenv("HOLDFAST_SCREENSHOTS"), "HOLDFAST_SEED="+os.Getenv("HOLDFAST_SEED"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if out, err := cmd.CombinedOutput(); err != nil {
-		w.t.Errorf("%v\n%s", err, last(string(out), 16<<10))
+		w.T.Errorf("%v\n%s", err, last(string(out), 16<<10))
 	}
 }

@@ -30,43 +30,43 @@ const handoffsTyped = 5
 // webProxy starts a proxy that serves WebSockets on TCP, too, and returns
 // where, and the token.
 func (w *world) webProxy(args ...string) (address, token string) {
-	w.t.Helper()
-	w.start(w.command("proxy", append([]string{"serve", "--background", "--web", "127.0.0.1:0"}, args...)...))
-	testkit.Eventually(w.t, limit, func() bool {
-		log, _ := os.ReadFile(w.path("proxy.log"))
+	w.T.Helper()
+	w.Start(w.Command("proxy", append([]string{"serve", "--background", "--web", "127.0.0.1:0"}, args...)...))
+	testkit.Eventually(w.T, limit, func() bool {
+		log, _ := os.ReadFile(w.Path("proxy.log"))
 		_, after, _ := strings.Cut(string(log), `"address":"`)
 		address, _, _ = strings.Cut(after, `"`)
 		return address != ""
 	}, "the proxy serves WebSockets on TCP")
-	b, err := os.ReadFile(w.path("proxy.token"))
+	b, err := os.ReadFile(w.Path("proxy.token"))
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return address, strings.TrimSpace(string(b))
 }
 
 // rawURL is that of a session's raw WebSocket on TCP, with a ticket.
 func (w *world) rawURL(c *client.Client, address, id string) string {
-	w.t.Helper()
+	w.T.Helper()
 	ticket, err := c.Ticket(w.ctx(), protocol.SessionID(id))
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return fmt.Sprintf("ws://%s/v1/sessions/%s/raw?ticket=%s", address, id, ticket)
 }
 
 // echoAlone is echo for a session that another client attaches to.
 func (w *world) echoAlone(c *client.Client, id string) {
-	w.t.Helper()
+	w.T.Helper()
 	if err := w.echo(c, id).Detach(); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 }
 
 // handOff is replaceProxy of the one that serves.
 func (w *world) handOff() {
-	w.t.Helper()
-	w.replaceProxy(w.only("proxy"))
+	w.T.Helper()
+	w.replaceProxy(w.Only("proxy"))
 }
 
 // WebSockets of a Go library that is not the server's stay open through
@@ -79,7 +79,7 @@ func TestCoderWebSockets(t *testing.T) {
 	address, token := w.webProxy()
 	c := w.connect(client.Options{Name: "e2e"})
 	unix := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", w.path("proxy.web.sock"))
+		return (&net.Dialer{}).DialContext(ctx, "unix", w.Path("proxy.web.sock"))
 	}}}
 	var all []*outsider
 	for i := range 2 {

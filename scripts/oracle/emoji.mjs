@@ -1,10 +1,15 @@
 // The emoji of Unicode 13 to 17, which xterm.js's addons take for one column and
-// the terminal core for two, as the Unicode data says. emoji.json has their
-// ranges: widths.mjs makes it, the page reads it as well.
+// the terminal core for two, as the Unicode data says. emoji.ts of the npm client has
+// their ranges: widths.mjs makes it.
 
 import { readFileSync } from 'node:fs';
 
-const FILE = new URL('../../proxy/internal/web/page/src/emoji.json', import.meta.url);
+const FILE = new URL('../../proxy/internal/web/client/src/emoji.ts', import.meta.url);
+
+// read returns the ranges in a file of TypeScript whose last line is the list's end.
+function read(text) {
+  return JSON.parse(text.slice(text.indexOf(' = [') + 3, text.lastIndexOf(';')));
+}
 
 // What xterm.js's UnicodeService.createPropertyValue makes: the width is in bits
 // 1 and 2, and a provider's state from bit 3 on, where 15-graphemes has the width
@@ -13,7 +18,7 @@ const WIDTH = 3 << 1, WIDE = 2 << 1, CLASS_WIDE = 3 << (4 + 3);
 
 // withEmoji changes a provider of xterm.js so that it takes these emoji for two
 // columns, and returns it.
-export function withEmoji(provider, ranges = JSON.parse(readFileSync(FILE, 'utf8'))) {
+export function withEmoji(provider, ranges = read(readFileSync(FILE, 'utf8'))) {
   const isEmoji = (code) => code >= ranges[0][0] && ranges.some(([first, last]) => code >= first && code <= last);
   const { wcwidth, charProperties } = provider;
   const clusters = provider.version.endsWith('graphemes');

@@ -49,9 +49,26 @@ function create({ cols, rows, scrollback, unicode }) {
     logLevel: 'off',
     windowOptions: { pushTitle: true, popTitle: true, getWinSizeChars: true },
   });
-  activate(term, unicode === '15-graphemes' ? new graphemes.UnicodeGraphemesAddon() : new unicode11.Unicode11Addon());
-  term.unicode.activeVersion = unicode;
+  if (unicode !== '15-graphemes') activate(term, new unicode11.Unicode11Addon());
+  if (unicode !== '11') activate(term, new graphemes.UnicodeGraphemesAddon());
+  term.unicode.activeVersion = unicode === '2027' ? '11' : unicode;
+  if (unicode === '2027') switches(term);
   return term;
+}
+
+// switches makes mode 2027 switch between the two, as on the page
+// (Widths of proxy/internal/web/client).
+function switches(term) {
+  const sets = version => params => {
+    if (params.includes(2027)) term.unicode.activeVersion = version;
+    return false;
+  };
+  term.parser.registerCsiHandler({ prefix: '?', final: 'h' }, sets('15-graphemes'));
+  term.parser.registerCsiHandler({ prefix: '?', final: 'l' }, sets('11'));
+  term.parser.registerEscHandler({ final: 'c' }, () => {
+    term.unicode.activeVersion = '11';
+    return false;
+  });
 }
 
 // The designators of charsets by the object that xterm.js uses for each. Some

@@ -3,7 +3,7 @@
 // Unicode addons, and the addons themselves as an oracle for the tests of those
 // tables.
 //
-//   node widths.mjs emoji > proxy/internal/web/page/src/emoji.json
+//   node widths.mjs emoji > proxy/internal/web/client/src/emoji.ts
 //   node widths.mjs > supervisor/internal/vt/width_table.go
 //   node widths.mjs ask < questions > answers
 //   node widths.mjs charsets
@@ -16,7 +16,7 @@
 // bytes 0x20 to 0x7e, by writing them to a headless terminal and reading its
 // screen. A designator the terminal ignores is left out.
 //
-// emoji prints, as JSON, the ranges of what has the property Emoji_Presentation in
+// emoji prints, for the npm client, the ranges of what has the property Emoji_Presentation in
 // Unicode 17 and one column in addon-unicode11. It is to be made before the table.
 //
 // Other versions of the addons than those below are refused: the table would
@@ -76,7 +76,8 @@ function emoji() {
       ranges.push([r, r]);
     }
   }
-  return `[\n${ranges.map((range) => `  [${range.join(', ')}]`).join(',\n')}\n]\n`;
+  return "// Made by scripts/oracle/widths.mjs: the emoji that are newer than xterm.js's addons.\n" +
+    `export const emoji: readonly (readonly [number, number])[] = [\n${ranges.map((range) => `  [${range.join(', ')}]`).join(',\n')}\n];\n`;
 }
 
 // loadGraphemes loads the addon as a browser does, without a Buffer: with one,

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// archive writes a target's archive. Everything is in a directory of its name.
+// archive writes a target's archive. All files are in one directory with the archive's name.
 func (r *release) archive(t target, files []file) error {
 	write, kind := writeTar, ".tar.gz"
 	if t.os == "windows" {
@@ -29,7 +29,8 @@ func (r *release) archive(t target, files []file) error {
 	return os.WriteFile(r.path(r.name(t)+kind), buf.Bytes(), 0o644)
 }
 
-// dirs are the directories of files that are in order, each before what is in it.
+// dirs returns the directories of files, which must be sorted. Each directory stands before its
+// contents.
 func dirs(top string, files []file) []string {
 	seen := map[string]bool{top: true}
 	all := []string{top}
@@ -47,8 +48,8 @@ func dirs(top string, files []file) []string {
 	return all
 }
 
-// writeTar writes what says nothing of the machine: no owner but root, no time
-// but the release's.
+// writeTar writes a compressed tar file that does not depend on the machine: every file belongs to
+// root and has the time of the release.
 func writeTar(w io.Writer, top string, files []file, date time.Time) error {
 	zw, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
@@ -93,7 +94,7 @@ func writeZip(w io.Writer, top string, files []file, date time.Time) error {
 	return zw.Close()
 }
 
-// zipped is data as gzip -9n has it: without a name or a time.
+// zipped compresses data as gzip -9n does, without a name and a time.
 func zipped(data []byte) ([]byte, error) {
 	var buf bytes.Buffer
 	zw, err := gzip.NewWriterLevel(&buf, gzip.BestCompression)
@@ -103,15 +104,15 @@ func zipped(data []byte) ([]byte, error) {
 	if _, err := zw.Write(data); err != nil {
 		return nil, err
 	}
-	err = zw.Close() // before what it writes is taken
+	err = zw.Close() // writes the end of the data into buf, so it must precede buf.Bytes
 	return buf.Bytes(), err
 }
 
 const sumsName = "SHA256SUMS"
 
-// writeSums sums every file of a directory, in the form of sha256sum.
+// writeSums writes the sum of every file of a directory into a file, as sha256sum does.
 func writeSums(dir string) error {
-	list, err := os.ReadDir(dir) // in order
+	list, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
 		return err
 	}

@@ -9,15 +9,15 @@ import (
 	"slices"
 )
 
-// programs are the packages that are released, and their names.
+// programs are the names of the released programs and of their packages.
 var programs = []string{"proxy", "supervisor"}
 
-// plain is an environment in which nothing that a person has set changes what is
-// built. The Go itself may differ; the SBOM says which one it was.
+// plain overrides the variables of the user's environment that would change the programs. The
+// version of Go may still differ; the SBOM names it.
 var plain = []string{"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0"}
 
-// flags leave out paths, git's state, which a copied tree lacks, and what only
-// debuggers need; stack traces keep their names and lines.
+// flags returns the flags of go build. They omit paths, the state of git, because a copied tree
+// lacks it, and the tables that only debuggers need. Stack traces keep names and lines.
 func (r *release) flags() []string {
 	return []string{"-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X holdfast/shared/version.version=" + r.version}
 }
@@ -41,9 +41,8 @@ func (r *release) build(ctx context.Context, t target, dir string, more ...strin
 	return err
 }
 
-// document has builds of the programs that know how (build tag manual) write
-// their pages and the unit of the Debian package, and print the completions. All
-// are alike on all systems.
+// document builds the programs with the build tag manual and runs them to write the man pages, the
+// unit of the Debian package and the completions. These files are the same on all systems.
 func (r *release) document(ctx context.Context) error {
 	dir := filepath.Join(r.work, "manual")
 	if err := r.build(ctx, target{runtime.GOOS, runtime.GOARCH}, dir, "-tags", "manual"); err != nil {
@@ -54,7 +53,7 @@ func (r *release) document(ctx context.Context) error {
 	}
 	date := []string{fmt.Sprint("SOURCE_DATE_EPOCH=", r.date.Unix())}
 	for _, name := range programs {
-		exe := filepath.Join(dir, name) // Windows finds it without its .exe
+		exe := filepath.Join(dir, name) // Windows adds .exe itself
 		if _, err := command(ctx, r.work, date, exe, "manual", filepath.Join(r.work, "man")); err != nil {
 			return err
 		}

@@ -13,19 +13,20 @@ import (
 	"time"
 )
 
-// nfpm makes Debian packages. From v2.46 on it needs modules that not every
-// mirror has.
+// nfpm is the program that makes Debian packages. Versions from v2.46 on need modules that some
+// mirrors lack.
 const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
 
 //go:embed debian
 var debian embed.FS
 
-// debVersion is the version in Debian's order, where ~ is before nothing at all,
-// and the revision of the package.
+// debVersion returns the version and the revision of the package. Debian sorts a version with ~
+// before the same version without the suffix, so ~ replaces the hyphen of a prerelease.
 func (r *release) debVersion() string { return strings.Replace(r.bare, "-", "~", 1) + "-1" }
 
-// deb makes a Debian package. It has no scripts: an upgrade renames new programs
-// into the place of the old ones, ends nothing and starts nothing.
+// deb makes a Debian package. Its only script, prerm, prints which processes continue after a
+// removal. An upgrade renames the new programs into the place of the old ones; it ends no process
+// and starts none.
 func (r *release) deb(ctx context.Context, t target, notices []byte) error {
 	files, err := r.debLayout(t, notices)
 	if err != nil {
@@ -43,12 +44,13 @@ func (r *release) deb(ctx context.Context, t target, notices []byte) error {
 	if err != nil {
 		return err
 	}
-	// Built as the programs are, so that both have the standard library from one build.
+	// The environment is that of the programs' build, so that both use the same compiled standard
+	// library.
 	_, err = command(ctx, r.work, plain, "go", "run", "-trimpath", nfpm, "package", "--packager", "deb", "--config", config, "--target", out)
 	return err
 }
 
-// debLayout is what is in the package.
+// debLayout returns the files of the package.
 func (r *release) debLayout(t target, notices []byte) ([]file, error) {
 	files, err := r.layout(t, notices)
 	if err != nil {
@@ -60,7 +62,7 @@ func (r *release) debLayout(t target, notices []byte) ([]file, error) {
 		dir, name := path.Split(f.path)
 		switch {
 		case strings.HasPrefix(f.path, "share/man/"):
-			if name == "supervisor.1" { // Debian's package supervisor, another program, has a page of that name
+			if name == "supervisor.1" { // the page of another Debian package, supervisor, has that name
 				name = "supervisor.1holdfast"
 				f.data = bytes.Replace(f.data, []byte(`.TH "SUPERVISOR" 1 `), []byte(`.TH "SUPERVISOR" 1holdfast `), 1)
 			}
@@ -71,7 +73,7 @@ func (r *release) debLayout(t target, notices []byte) ([]file, error) {
 		case strings.HasPrefix(f.path, "share/"), strings.HasPrefix(f.path, "bin/"):
 			f.path = "usr/" + f.path
 		case name == "LICENSE":
-			continue // Debian has it in common-licenses
+			continue // Debian has the licence in common-licenses
 		case strings.HasSuffix(name, ".png"), strings.HasSuffix(name, ".svg"):
 			f.path = doc + f.path
 		case name == "CHANGELOG.md":
@@ -90,7 +92,7 @@ func (r *release) debLayout(t target, notices []byte) ([]file, error) {
 	return append(all, own...), err
 }
 
-// debOwn are the files that only the package has.
+// debOwn returns the files that only the Debian package has.
 func (r *release) debOwn() ([]file, error) {
 	unit, err := os.ReadFile(filepath.Join(r.work, "man", "holdfast.service"))
 	if err != nil {
@@ -112,7 +114,8 @@ func (r *release) debOwn() ([]file, error) {
 	return append(all, file{"usr/share/doc/holdfast/changelog.Debian.gz", log, 0o644}), err
 }
 
-// nfpmConfig stages the files and says where each belongs.
+// nfpmConfig writes the files into the work directory, and returns nfpm's configuration, which has
+// the place of each file in the package.
 func (r *release) nfpmConfig(t target, files []file) ([]byte, error) {
 	type info struct {
 		Mode  int       `json:"mode"`
@@ -153,7 +156,7 @@ func (r *release) nfpmConfig(t target, files []file) ([]byte, error) {
 			"A supervisor holds the shells, a proxy speaks to apps, pages and people, and\n" +
 			"the proxy is replaced whenever you like: no shell ends, no byte is lost or\n" +
 			"doubled, and attached clients go on by themselves.",
-		"conflicts": []string{"libproxy-tools"}, // it has a /usr/bin/proxy, too
+		"conflicts": []string{"libproxy-tools"}, // that package also has a /usr/bin/proxy
 		"contents":  list,
 	})
 }

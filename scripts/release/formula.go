@@ -12,7 +12,7 @@ import (
 //go:embed holdfast.rb.tmpl
 var formulaText string
 
-// formula writes a Homebrew formula that fetches this release's archives.
+// formula writes a Homebrew formula that installs from this release's archives.
 func (r *release) formula() error {
 	type system struct{ On, URL, Sum string }
 	data := struct {
@@ -35,7 +35,7 @@ func (r *release) formula() error {
 			return err
 		}
 	}
-	for _, list := range [][]system{data.MacOS, data.Linux} { // as brew style wants it
+	for _, list := range [][]system{data.MacOS, data.Linux} { // brew style requires this order
 		slices.SortFunc(list, func(a, b system) int { return strings.Compare(a.On, b.On) })
 	}
 	f, err := os.Create(filepath.Join(r.out, "holdfast.rb"))

@@ -10,19 +10,21 @@ import (
 	"strings"
 )
 
-// A file is one of an archive or a package.
+// A file is a file of an archive or a package.
 type file struct {
-	path string // with slashes
+	path string // separated by slashes
 	data []byte
 	mode fs.FileMode
 }
 
-// texts are the files of the tree that go along, where they are in the tree.
+// texts are the paths of the files of the tree that each archive contains.
 var texts = []string{"LICENSE", "README.md", "CHANGELOG.md", "ARCHITECTURE.md", "protocol/SPEC.md", "protocol/api/schema.json", "protocol/link/schema.json", "proxy/policy/policypb/policy.proto", "proxy/policy/policy.go",
-	".github/CONTRIBUTING.md", ".github/demo.svg", ".github/page.png", "proxy/internal/web/client/README.md"}
+	".github/CONTRIBUTING.md", ".github/demo.svg", ".github/page.png", "proxy/internal/web/client/README.md",
+	"supervisor/internal/vt/README.md", "supervisor/internal/session/README.md", "supervisor/internal/keeper/README.md",
+	"proxy/internal/handoff/README.md", "proxy/internal/apiserver/README.md"}
 
-// layout is what is in a target's archive: bin, share, and texts. Homebrew and
-// a person with tar and /usr/local can use it as it is.
+// layout returns the files of a target's archive: bin, share, and texts. The tree can be unpacked
+// into /usr/local, and Homebrew uses it unchanged.
 func (r *release) layout(t target, notices []byte) ([]file, error) {
 	files := []file{{"NOTICES.txt", notices, 0o644}}
 	var errs []error
@@ -62,7 +64,7 @@ func (r *release) pages() ([]string, error) {
 	return filepath.Glob(filepath.Join(r.work, "man", "*.1"))
 }
 
-// guides are the texts in .github/docs, and the programs that they show.
+// guides returns the paths of the texts in .github/docs, and of the programs that they show.
 func (r *release) guides() (all []string, err error) {
 	names, err := filepath.Glob(filepath.Join(r.root, ".github", "docs", "*.*"))
 	for _, name := range names {
@@ -71,8 +73,8 @@ func (r *release) guides() (all []string, err error) {
 	return all, err
 }
 
-// shown is a text where people find it: what lies in .github, the guides in particular, is
-// in docs, which has no dot.
+// shown returns the path that a text has in an archive, and the text with its links adapted. Files
+// of .github, such as the guides, are in docs, because a name with a dot would hide them.
 func shown(path string, data []byte) (string, []byte) {
 	if name, ok := strings.CutPrefix(path, ".github/docs/"); ok {
 		return "docs/" + name, bytes.ReplaceAll(data, []byte("](../../"), []byte("](../"))

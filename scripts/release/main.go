@@ -1,13 +1,12 @@
-// Command release makes what a release consists of: an archive for each system,
-// Debian packages, a Homebrew formula, lists of what is in the programs (SBOM)
-// and the sums of it all.
+// Command release makes the files of a release: an archive for each system, Debian packages, a
+// Homebrew formula, lists of the modules in the programs (SBOM), and the sums of all files.
 //
-//	go run ./scripts/release                      of the tag at HEAD, into dist/
-//	go run ./scripts/release --snapshot           of the tree as it is, tag or no tag
-//	go run ./scripts/release --url https://HOST/DIR   with a formula that fetches from there
+//	go run ./scripts/release                          releases the tag at HEAD into dist/
+//	go run ./scripts/release --snapshot               releases the tree as it is, with or without a tag
+//	go run ./scripts/release --url https://HOST/DIR   adds a formula that fetches from this address
 //
-// Invariant: the same commit and the same Go give the same bytes, wherever and
-// whenever it runs; times are the commit's, or $SOURCE_DATE_EPOCH.
+// Invariant: the same commit and the same Go must give the same bytes, on every machine and at any
+// time. File times are those of the commit, or $SOURCE_DATE_EPOCH.
 //
 // Not here: tagging, signing, uploading.
 package main
@@ -26,7 +25,7 @@ import (
 	"time"
 )
 
-// targets are what we release for.
+// targets are the systems of a release.
 var targets = []target{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}
 
 type target struct{ os, arch string }
@@ -53,9 +52,9 @@ func main() {
 type options struct {
 	tag        string // vX.Y.Z
 	out        string
-	root       string // of the tree
-	url        string // where the archives will lie
-	maintainer string // of the Debian packages
+	root       string // directory of the tree
+	url        string // address of the archives
+	maintainer string // for the Debian packages
 	snapshot   bool
 	targets    []target
 }
@@ -73,7 +72,7 @@ func parse(args []string) (options, error) {
 		o.targets, err = parseTargets(s)
 		return err
 	})
-	f.SetOutput(io.Discard) // main prints what is wrong
+	f.SetOutput(io.Discard) // main prints the error
 	err := f.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Println("usage: go run ./scripts/release [flags]")
@@ -100,12 +99,13 @@ func parseTargets(list string) (chosen []target, err error) {
 	return chosen, nil
 }
 
-// A release is what all its parts are made of.
+// A release has the options, the source and the temporary files from which each part of a release
+// is made.
 type release struct {
 	options
 	source
-	work string // temporary files
-	bare string // version without its v, as in file names
+	work string // directory of temporary files
+	bare string // version without the v, for file names
 }
 
 func run(ctx context.Context, o options) error {
@@ -144,7 +144,7 @@ func run(ctx context.Context, o options) error {
 	return writeSums(o.out)
 }
 
-// make makes all that is for one target.
+// make makes the files for one target.
 func (r *release) make(ctx context.Context, t target) error {
 	if err := r.build(ctx, t, r.binDir(t)); err != nil {
 		return err
@@ -173,23 +173,24 @@ func (r *release) make(ctx context.Context, t target) error {
 	return nil
 }
 
-// emptyDir makes a directory, or sees that there is nothing in it: what an older
-// release left there is not ours to remove, and must not be summed with this one.
+// emptyDir makes a directory, or returns an error if the directory has entries. The files of an
+// older release must not be removed without the user's consent, and must not be in this release's
+// list of sums.
 func emptyDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	list, err := os.ReadDir(dir)
 	if err == nil && len(list) > 0 {
-		err = fmt.Errorf("%s is not empty: remove what is in it, or choose another directory with --out", dir)
+		err = fmt.Errorf("%s is not empty: remove its contents, or choose another directory with --out", dir)
 	}
 	return err
 }
 
-// path is where a file of the release goes.
+// path returns the path of a file of the release.
 func (r *release) path(name string) string { return filepath.Join(r.out, name) }
 
-// name is that of the files for a target, without what says their kind.
+// name returns the name of a target's files, without the suffix of their kind.
 func (r *release) name(t target) string {
 	return fmt.Sprintf("holdfast_%s_%s_%s", r.bare, t.os, t.arch)
 }

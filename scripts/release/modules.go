@@ -14,23 +14,23 @@ import (
 	"strings"
 )
 
-// A module is one that is in a program, as the program itself says.
+// A module is a module that a program lists as its dependency.
 type module struct {
 	path, version, sum string
-	dir                string // in the module cache
+	dir                string // directory in the module cache
 }
 
 func (m module) String() string { return m.path + "@" + m.version }
 
 // contents are the modules of each program of a target.
 type contents struct {
-	all      []module            // in order, each once
-	programs map[string][]module // by program
-	goes     string              // the Go that built them: go1.26.0
+	all      []module            // sorted, each once
+	programs map[string][]module // by the name of the program
+	goes     string              // version of the Go that built them, such as go1.26.0
 	goRoot   string
 }
 
-// modules reads what was linked out of the programs: go.mod has more.
+// modules reads the linked modules from the programs, because go.mod has more modules.
 func (r *release) modules(ctx context.Context, t target) (*contents, error) {
 	c := &contents{programs: map[string][]module{}}
 	seen := map[module]bool{}
@@ -42,7 +42,7 @@ func (r *release) modules(ctx context.Context, t target) (*contents, error) {
 		c.goes = info.GoVersion
 		for _, dep := range info.Deps {
 			if dep.Replace != nil {
-				return nil, fmt.Errorf("%s is replaced in go.mod: a release is made of modules that others can have", dep.Path)
+				return nil, fmt.Errorf("%s is replaced in go.mod: a release must consist of public modules", dep.Path)
 			}
 			m := module{path: dep.Path, version: dep.Version, sum: dep.Sum}
 			c.programs[name] = append(c.programs[name], m)
@@ -53,7 +53,7 @@ func (r *release) modules(ctx context.Context, t target) (*contents, error) {
 	return c, r.locate(ctx, c)
 }
 
-// locate finds the sources of the modules, and of Go.
+// locate finds the directories of the modules' sources and of Go.
 func (r *release) locate(ctx context.Context, c *contents) error {
 	root, err := command(ctx, r.root, plain, "go", "env", "GOROOT")
 	if err != nil {
@@ -75,14 +75,15 @@ func (r *release) locate(ctx context.Context, c *contents) error {
 	}
 	for i := range c.all {
 		if c.all[i].dir = dirs[c.all[i].path]; c.all[i].dir == "" {
-			return fmt.Errorf("the source of %s is not there: go mod download", c.all[i])
+			return fmt.Errorf("the source of %s is missing: run go mod download", c.all[i])
 		}
 	}
 	return nil
 }
 
-// licence returns the texts under which a source is ours to pass on, and its
-// SPDX id, or "" where that is not plain to see.
+// licence returns the SPDX id of the licence of the source in dir, and the texts of its licence and
+// notices. The id is unknown if the texts do not have the words of exactly one licence,
+// and "" if there are only notices.
 func licence(dir string) (id string, texts []byte, err error) {
 	for _, pattern := range []string{"LICENSE*", "LICENCE*", "COPYING*", "NOTICE*"} {
 		names, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -104,13 +105,13 @@ func licence(dir string) (id string, texts []byte, err error) {
 		}
 	}
 	if texts == nil {
-		return "", nil, fmt.Errorf("%s has no licence: it cannot be passed on", dir)
+		return "", nil, fmt.Errorf("%s has no licence: it must not be distributed", dir)
 	}
 	return id, texts, nil
 }
 
-// joined is the id of two licences: none where they differ, for only a person
-// can tell what that means.
+// joined returns the id for two licences. If they differ, the id is unknown, because a program
+// cannot decide which of them applies.
 func joined(a, b string) string {
 	if a == "" || a == b {
 		return b
@@ -118,9 +119,10 @@ func joined(a, b string) string {
 	return unknown
 }
 
+// unknown is the SPDX id for a licence that could not be identified.
 const unknown = "NOASSERTION"
 
-// marks are words that one licence has, and none before it in the list.
+// marks are words that identify a licence. No licence earlier in the list contains them.
 var marks = []struct{ id, words string }{
 	{"Apache-2.0", "Apache License Version 2.0, January 2004"},
 	{"MPL-2.0", "Mozilla Public License Version 2.0"},
@@ -132,8 +134,8 @@ var marks = []struct{ id, words string }{
 	{"BSD-2-Clause", "Redistributions in binary form must reproduce the above copyright notice"},
 }
 
-// spdx knows a licence by its words; a text that has those of two is unknown,
-// but for the BSD ones, of which the longer says all that the shorter does.
+// spdx returns the id of a licence by its words. A text with the words of two licences is unknown,
+// unless they are the BSD licences, because the longer one contains the shorter one.
 func spdx(text []byte) string {
 	plain := strings.Join(strings.Fields(string(text)), " ")
 	found := ""
@@ -152,8 +154,8 @@ func spdx(text []byte) string {
 	return found
 }
 
-// notices are the licences of what is linked into the programs, whose authors
-// want them to go along.
+// notices returns the licences of everything that is linked into the programs. The licences require
+// that a release contains them.
 func (r *release) notices(c *contents) ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "Holdfast's programs contain the following, under these licences.\n")

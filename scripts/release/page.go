@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 )
 
-// pageDir is where the web page is.
+// pageDir is the directory of the web page.
 var pageDir = filepath.Join("proxy", "internal", "web", "page")
 
-// page makes the web page, which the programs are then built with. A release has to
-// have it; a snapshot does without where what builds it is not installed.
+// page builds the web page, which the programs embed. A release must have it. A snapshot omits it if
+// the tools that build it are not installed.
 func (r *release) page(ctx context.Context) error {
 	if r.snapshot {
 		_, err := os.Stat(filepath.Join(r.root, pageDir, "node_modules", "vite"))
@@ -27,11 +27,11 @@ func (r *release) page(ctx context.Context) error {
 	return err
 }
 
-// pageNotices adds the licences of what is in the page, as its build tells them.
+// pageNotices adds the licences of the modules in the page; the build of the page lists them.
 func (r *release) pageNotices(out *bytes.Buffer) error {
 	text, err := os.ReadFile(filepath.Join(r.root, pageDir, "dist", "licenses.md"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nor is the page there
+		return nil // the page was not built
 	}
 	fmt.Fprintf(out, "\nThe web page\n============\n\n%s", text)
 	return err

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The parts of CycloneDX 1.5 that we have something to say in.
+// These are the parts of CycloneDX 1.5 that an SBOM of Holdfast uses.
 type (
 	bom struct {
 		Format       string          `json:"bomFormat"`
@@ -56,8 +56,8 @@ type (
 	}
 )
 
-// sbom writes what is in a target's programs: Go, and each module with its
-// licence. Which module needs which is not in the programs, and not said.
+// sbom writes the list of the contents of a target's programs: Go, and each module with its licence.
+// The list omits the dependencies between modules, because the programs do not contain them.
 func (r *release) sbom(t target, c *contents) error {
 	b := bom{Format: "CycloneDX", SpecVersion: "1.5", Version: 1}
 	b.Metadata.Timestamp = r.date.Format(time.RFC3339)
@@ -98,7 +98,8 @@ func (r *release) sbom(t target, c *contents) error {
 		}
 		b.Components = append(b.Components, bomComponent{
 			Type: "library", Ref: m.String(), Name: m.path, Version: m.version, PURL: purl(m.path, m.version), Licences: licences(id),
-			// It is of a list of the files' hashes, so it is no hash of the component.
+			// The sum is the hash of a list of the files' hashes, so it is not a hash of the
+			// component.
 			Properties: []bomProperty{{"holdfast:go.sum", m.sum}},
 		})
 	}
@@ -121,13 +122,13 @@ func licences(id string) []bomLicence {
 	return []bomLicence{{bomLicenceID{ID: id}}}
 }
 
-// purl is a Go module's package URL, which is in lower case.
+// purl returns a Go module's package URL, which must be in lower case.
 func purl(path, version string) string {
 	return "pkg:golang/" + strings.ToLower(path) + "@" + strings.ReplaceAll(version, "+", "%2B")
 }
 
-// uuid makes one of a digest, in the form of RFC 9562's version 8, so that the
-// same programs have the same.
+// uuid converts a digest to a UUID of version 8 (RFC 9562), so that the same programs have the same
+// UUID.
 func uuid(digest []byte) string {
 	u := digest[:16]
 	u[6] = u[6]&0x0f | 0x80

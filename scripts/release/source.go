@@ -13,19 +13,20 @@ import (
 	"time"
 )
 
-// A source is what a release is made of.
+// A source describes the tree from which a release is made.
 type source struct {
 	version string    // vX.Y.Z
-	date    time.Time // of everything in the release
-	commit  string    // "" where there is no git
+	date    time.Time // of every file in the release
+	commit  string    // "" if the tree is not a git checkout
 	author  string    // "Name <address>"
 }
 
-// semver is a version that file names and packages can bear.
+// semver matches the versions that file names and packages can contain.
 var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?(\+[0-9A-Za-z.]+)?$`)
 
-// look finds out what is to be released, and refuses what nobody could make
-// again. A snapshot needs no git where version and date are given.
+// look returns the source of the release. It returns an error if the release could not be made
+// again from a commit, unless it is a snapshot. A snapshot needs no git if version and date are
+// given.
 func look(ctx context.Context, o options) (source, error) {
 	s := source{version: o.tag, author: o.maintainer}
 	var err error
@@ -51,7 +52,8 @@ func look(ctx context.Context, o options) (source, error) {
 	return s, err
 }
 
-// describe is the tag at HEAD, or for a snapshot what the last one has become.
+// describe returns the version: the tag at HEAD, or for a snapshot the last tag with the number of
+// commits since.
 func describe(ctx context.Context, o options) (string, error) {
 	if tag, err := git(ctx, o, "describe", "--tags", "--exact-match", "--match", "v*"); err == nil {
 		return tag, nil
@@ -63,8 +65,8 @@ func describe(ctx context.Context, o options) (string, error) {
 	if err != nil {
 		return "v0.0.0", nil
 	}
-	// v1.2.3-5-gabcdef to v1.2.3+5.gabcdef: it is later than v1.2.3, where a
-	// hyphen would say earlier.
+	// v1.2.3-5-gabcdef becomes v1.2.3+5.gabcdef, because a version with a hyphen would be
+	// earlier than v1.2.3.
 	i := strings.LastIndexByte(long, '-')
 	i = strings.LastIndexByte(long[:i], '-')
 	return long[:i] + "+" + strings.ReplaceAll(long[i+1:], "-", "."), nil
@@ -75,7 +77,7 @@ func date(ctx context.Context, o options) (time.Time, error) {
 	if text == "" {
 		var err error
 		if text, err = git(ctx, o, "log", "-1", "--format=%ct"); err != nil {
-			return time.Time{}, fmt.Errorf("no commit tells the time: set SOURCE_DATE_EPOCH: %w", err)
+			return time.Time{}, fmt.Errorf("the time of the commit is unknown: set SOURCE_DATE_EPOCH: %w", err)
 		}
 	}
 	seconds, err := strconv.ParseInt(text, 10, 64)
@@ -90,7 +92,7 @@ func git(ctx context.Context, o options, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// command runs a program and returns what it prints.
+// command runs a program and returns its output.
 func command(ctx context.Context, dir string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)

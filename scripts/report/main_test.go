@@ -38,7 +38,7 @@ func TestReport(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
-			got, err := report(strings.NewReader(tt.in), &out)
+			got, err := report(strings.NewReader(tt.in), &out, nil)
 			if got != tt.want || err != nil {
 				t.Errorf("got %+v, %v, want %+v", got, err, tt.want)
 			}
@@ -49,5 +49,42 @@ func TestReport(t *testing.T) {
 	}
 	if got := (counts{3, 1, 2}).String(); got != "3 passed, 1 failed" {
 		t.Error(got)
+	}
+}
+
+// A skip fails the run unless the list names the test.
+func TestSkips(t *testing.T) {
+	const in = `{"Action":"output","Package":"holdfast/a","Test":"TestX/one","Output":"    x_test.go:1: only root\n"}
+{"Action":"skip","Package":"holdfast/a","Test":"TestX/one"}
+{"Action":"pass","Package":"holdfast/a","Test":"TestX"}
+{"Action":"skip","Package":"holdfast/b/c","Test":"TestY"}
+{"Action":"pass","Package":"holdfast/b/c"}
+`
+	for _, tt := range []struct {
+		list string
+		want counts
+		says string
+	}{
+		{"a TestX/* root is asked for\n# a comment\n\nb/c TestY it is long\n", counts{1, 0, 2}, "skip  holdfast/b/c TestY: \n"},
+		{"a TestX/* root is asked for\n", counts{1, 1, 2}, "skip  holdfast/a TestX/one: x_test.go:1: only root\nFAIL  holdfast/b/c TestY:"},
+		{"b/c TestX it is of another name\n", counts{1, 2, 2}, "FAIL  holdfast/a TestX/one"},
+		{"", counts{1, 2, 2}, "FAIL  holdfast/b/c TestY"},
+	} {
+		allowed, err := parseSkips(tt.list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if got, err := report(strings.NewReader(in), &out, allowed); got != tt.want || err != nil || !strings.Contains(out.String(), tt.says) {
+			t.Errorf("%q: got %+v, %v, want %+v; it says %q", tt.list, got, err, tt.want, out.String())
+		}
+	}
+	for _, list := range []string{"a TestX\n", "a Test[ why\n"} {
+		if _, err := parseSkips(list); err == nil {
+			t.Errorf("%q is a list", list)
+		}
+	}
+	if _, err := readSkips("skips.txt"); err != nil {
+		t.Error(err)
 	}
 }

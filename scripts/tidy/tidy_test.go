@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -42,7 +43,7 @@ func TestArchitecture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pkgs, err := listAll(root)
+	pkgs, err := listAll()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,11 +135,12 @@ func modules(root string) (own string, outside []string, err error) {
 	return mod.Module.Path, outside, nil
 }
 
-// listAll lists the module's packages as they are on all systems.
-func listAll(root string) (map[string]*pkg, error) {
+// listAll lists the module's packages as they are on all systems. It does so once, because the go
+// command takes a second or two for each system.
+var listAll = sync.OnceValues(func() (map[string]*pkg, error) {
 	all := map[string]*pkg{}
 	for _, goos := range systems {
-		out, err := run(root, []string{"GOOS=" + goos}, "list", "-e", "-json", "./...")
+		out, err := run(filepath.Join("..", ".."), []string{"GOOS=" + goos}, "list", "-e", "-json", "./...")
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +149,7 @@ func listAll(root string) (map[string]*pkg, error) {
 		}
 	}
 	return all, nil
-}
+})
 
 // merge adds a list of one system to that of all.
 func merge(all map[string]*pkg, list []byte) error {

@@ -232,7 +232,8 @@ func cages(t *testing.T) {
 
 	m.freezes()
 	m.leaves()
-	m.outlives()
+	m.outlives(replacements)
+	joins(t)
 
 	if _, err := m.c.Spawn(t.Context(), client.SpawnRequest{SpawnSpec: protocol.SpawnSpec{Argv: []string{"cat"}, Limits: protocol.Limits{MemoryMax: of(512)}}}); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
 		t.Errorf("half a KiB of memory: %v", err)
@@ -292,41 +293,4 @@ func (m *machine) leaves() {
 		t.Errorf("what is left is not ended: %v", err)
 	}
 	testkit.Eventually(t, limit, func() bool { return !exists(cage) && running("sleep", "200000") == 0 }, "nothing of it is left")
-}
-
-// outlives: a cage outlives the supervisor.
-func (m *machine) outlives() {
-	t := m.t
-	m.spawn("life", protocol.Limits{PIDsMax: of(50)}, "cat")
-	if err := m.c.Freeze(t.Context(), "life"); err != nil {
-		t.Fatal(err)
-	}
-	st, err := m.c.Status(t.Context())
-	if err != nil || st.Supervisor == nil {
-		t.Fatal(err)
-	}
-	old, err := os.FindProcess(st.Supervisor.PID)
-	if err := errors.Join(err, old.Kill()); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, limit, func() bool {
-		now, err := m.c.Status(t.Context())
-		return err == nil && now.Supervisor != nil && now.Supervisor.PID != st.Supervisor.PID
-	}, "another supervisor serves")
-	i := m.info("life")
-	if i.Cage == nil || i.Cage.Limits.PIDsMax == nil || *i.Cage.Limits.PIDsMax != 50 || !i.Frozen {
-		t.Errorf("the next supervisor says %+v, frozen %v", i.Cage, i.Frozen)
-	}
-	if err := m.c.Thaw(t.Context(), "life"); err != nil {
-		t.Error(err)
-	}
-	m.run("proxy", "limit", "life", "--memory-max", "32M", "--pids-max", "none", "--cpu-max", "50%")
-	cage := m.cage("life")
-	for name, want := range map[string]string{"memory.max": "33554432", "pids.max": "max", "cpu.max": "50000 100000"} {
-		if got, err := os.ReadFile(filepath.Join(cage, name)); err != nil || strings.TrimSpace(string(got)) != want {
-			t.Errorf("%s is %q, %v, want %s", name, got, err, want)
-		}
-	}
-	m.run("proxy", "kill", "life")
-	testkit.Eventually(t, limit, func() bool { return !exists(cage) }, "its cage is removed")
 }

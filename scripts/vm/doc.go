@@ -1,8 +1,8 @@
-// Package vm tests on a real kernel, in an emulated machine that scripts/vm/run boots,
-// what no container shows: control groups, and memory that runs out.
+// Package vm tests control groups and the end of memory on a real kernel, in an emulated machine that
+// scripts/vm/run boots, because containers do not have them.
 //
-// Invariant: the same test program runs outside, where it builds the programs and boots
-// the machine, and inside, where it is root and all else is busybox.
+// Invariant: the same test program must run outside, where it builds the programs and boots the
+// machine, and inside, where it is root and all other programs are busybox.
 //
-// Not here: what works without a kernel of its own (scripts/e2e).
+// Not here: tests that need no kernel of their own (scripts/e2e).
 package vm

@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,12 +23,16 @@ import (
 var (
 	inside = flag.Bool("inside", false, "this runs in the machine")
 	spawn  = flag.Bool("spawn", false, "start processes without end, and nothing else")
+	fork   = flag.Bool("fork", false, "fork without end, in each child, too")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *spawn {
 		spawnForever()
+	}
+	if *fork {
+		forkForever()
 	}
 	os.Exit(testkit.Run(m))
 }
@@ -89,5 +95,14 @@ func spawnForever() {
 		if err := exec.Command("/bin/setsid", "/bin/sleep", "100000").Start(); err != nil {
 			time.Sleep(time.Millisecond)
 		}
+	}
+}
+
+// forkForever is as many processes as it may be: each one that ends makes room for a
+// child of another.
+func forkForever() {
+	signal.Ignore(syscall.SIGCHLD) // nobody waits for them
+	for {
+		_, _, _ = syscall.RawSyscall(syscall.SYS_FORK, 0, 0, 0) // in a child the runtime's other threads are missing
 	}
 }

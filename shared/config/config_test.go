@@ -125,13 +125,13 @@ func TestLoadMistakes(t *testing.T) {
 		{name: "bounds", file: `{"ring_bytes":67108865,"scrollback_lines":-1,"exit_keep":"-1s","exit_records":100001,"max_sessions":65537,"originator_sessions":-1,"spawn_rate":10001,"grace":"61s","early_exit":"61s","secret_file":"s","agent_link":"yes"}`,
 			says: []string{"ring_bytes", "scrollback_lines", "exit_keep", "exit_records", "max_sessions", "originator_sessions", "spawn_rate", "grace", "early_exit", "secret_file", "agent_link"}},
 		{name: "a written zero", file: `{"grace":"0","max_sessions":0,"ring_bytes":0}`, says: []string{"grace", "max_sessions", "ring_bytes"}},
-		{name: "a duration without its unit", file: `{"grace": 10}`, says: []string{`"10" is no duration`}},
-		{name: "a fraction", file: `{"ring_bytes": 1e6}`, says: []string{`"1e6" is no whole number`}},
-		{name: "neither true nor false", file: `{"shell_integration": 1, "grace": true}`, says: []string{`"1" is neither true nor false`, `"true" is no duration`}},
+		{name: "a duration without its unit", file: `{"grace": 10}`, says: []string{`"10" is not a duration`}},
+		{name: "a fraction", file: `{"ring_bytes": 1e6}`, says: []string{`"1e6" is not a whole number`}},
+		{name: "neither true nor false", file: `{"shell_integration": 1, "grace": true}`, says: []string{`"1" is neither true nor false`, `"true" is not a duration`}},
 		{name: "another type", file: `{"ring_bytes": [1]}`, says: []string{"ring_bytes must be a number or a string"}},
 		{name: "no JSON", file: `{"ring_bytes": `, says: []string{FileName, "unexpected EOF"}},
-		{name: "more than an object", file: `{} {}`, says: []string{"something follows"}},
-		{name: "a bad flag", args: []string{"--grace=soon"}, says: []string{"grace", "no duration"}},
+		{name: "more than an object", file: `{} {}`, says: []string{"something follows the JSON object"}},
+		{name: "a bad flag", args: []string{"--grace=soon"}, says: []string{"grace", "not a duration"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := load(t, tt.file, tt.env, tt.args...)

@@ -8,38 +8,38 @@ import (
 	"strings"
 )
 
-// allowed are the variables a session inherits, by why it needs them. All else
-// is left out: what is missing is noticed and asked for, what leaks is not.
-// That keeps out, unnamed, what tells a program who has launched it and would
-// change what it does: ELECTRON_*, npm_*, NODE_OPTIONS, LISTEN_* and
-// NOTIFY_SOCKET (a supervisor's, a child would speak in its name),
-// INVOCATION_ID, PLUGIN_*, VIRTUAL_ENV, and HOLDFAST_* itself. What describes
-// the terminal (TERM, COLORTERM) is set for each session.
+// allowed lists the variables that a session inherits, and why it needs them. Every other
+// variable is left out, because a user notices a missing variable and asks for it, but does
+// not notice a variable that leaks. The list therefore excludes variables that tell a
+// program which process launched it, and so change its behaviour: ELECTRON_*, npm_*,
+// NODE_OPTIONS, INVOCATION_ID, PLUGIN_*, VIRTUAL_ENV, and HOLDFAST_* itself. It also
+// excludes LISTEN_* and NOTIFY_SOCKET of a supervisor, because a child could otherwise send
+// service messages as the supervisor. TERM and COLORTERM are set for each session.
 var allowed = slices.Concat(
-	// Who and where: without them hardly a program works.
+	// The user, the home and the path. Hardly any program works without them.
 	[]string{"HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR", "TZ"},
-	// Which language to speak.
+	// The language.
 	[]string{"LANG", "LANGUAGE", "LC_*", "__CF_USER_TEXT_ENCODING"},
-	// The desktop session: its directories, display and bus, so that editors
-	// open windows and keyrings answer. They name places and hold no secret.
+	// The directories, display and bus of the desktop session, so that editors can open
+	// windows and keyrings answer. These variables contain addresses and no secrets.
 	[]string{"XDG_*", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS", "WSL_DISTRO_NAME", "WSL_INTEROP"},
-	// The key agent: a socket's path. The agent itself decides who may use it.
+	// The path of the ssh agent's socket. The agent itself decides which user may use it.
 	[]string{"SSH_AUTH_SOCK"},
-	// What the user likes, where it was set at login and not in the shell's rc.
+	// Preferences that the user sets at login and not in a file of the shell.
 	[]string{"EDITOR", "VISUAL", "PAGER", "MANPAGER", "BROWSER", "LESS", "LS_COLORS", "COLORFGBG", "NO_COLOR", "CLICOLOR"},
-	// Where toolchains are, for a command that is run without a login shell;
-	// PATH alone does not make their shims work.
+	// The directories of toolchains. A command that runs without a login shell needs them,
+	// because the shims of these toolchains do not work with PATH alone.
 	[]string{"GOPATH", "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "JAVA_HOME", "NVM_DIR", "PYENV_ROOT"},
-	// How to reach the network where it is reached by a proxy only. See below
-	// for those that carry a password.
+	// The proxies for HTTP, because some networks are reached only through a proxy. isSecret
+	// excludes the values that contain a password.
 	[]string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"},
 )
 
-// secretWords in a name keep a variable out, allowed prefix or not:
-// XDG_ACTIVATION_TOKEN is one.
+// secretWords are parts of names. A variable whose name contains one is left out even if
+// it is in allowed. XDG_ACTIVATION_TOKEN is an example.
 var secretWords = []string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "KEY", "COOKIE"}
 
-// CleanEnv returns of environ, in its order, what a session may inherit.
+// CleanEnv returns the variables of environ that a session may inherit, in the same order.
 func CleanEnv(environ []string) []string {
 	clean := []string{}
 	for _, e := range environ {
@@ -50,25 +50,27 @@ func CleanEnv(environ []string) []string {
 	return clean
 }
 
-// forDaemons are the variables that our daemons get beside those of a session and
-// HOLDFAST_*: what tunes the Go runtime, and what a policy's interpreter needs.
+// forDaemons lists variables that supervisors and proxies get in addition to those of a
+// session and to HOLDFAST_*: settings of the Go runtime, and variables that the interpreter
+// of a policy program needs.
 var forDaemons = []string{
 	"GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "GOTRACEBACK", "GORACE", "GOCOVERDIR",
 	"PYTHONPATH", "VIRTUAL_ENV", "NODE_PATH",
 }
 
-// notForDaemons are variables of HOLDFAST_* that belong to one command.
+// notForDaemons lists variables of HOLDFAST_* that are meant for a single command.
 var notForDaemons = []string{"HOLDFAST_TOKEN", "HOLDFAST_SESSION"}
 
-// DaemonEnv returns of environ, in its order, what a supervisor or a proxy is
-// started with. A daemon lives longer than the command that starts it, serves
-// others as well, and every process of the user reads its environment in /proc: so
-// it has nothing that was meant for that command. On Linux it gets the user's
-// runtime directory as XDG_RUNTIME_DIR if environ has none, as under cron, so that
-// the user's service manager is reached.
+// DaemonEnv returns the variables of environ with which a supervisor or a proxy is started,
+// in the same order. A daemon lives longer than the command that starts it, serves other
+// commands as well, and its environment is visible to every process of the user in /proc.
+// It therefore must not get variables that were meant for that command. If environ has no
+// XDG_RUNTIME_DIR, as under cron, DaemonEnv adds the user's runtime directory on Linux, so
+// that the daemon can reach the user's service manager.
 //
-// On Windows environ is returned as it is: programs do not start without variables
-// of the system's, and only the user reads another process's.
+// On Windows DaemonEnv returns environ unchanged, because programs do not start without
+// certain variables of the system, and because only the user can read the environment of
+// the process.
 func DaemonEnv(environ []string) []string { return thisSystem().daemonEnv(environ) }
 
 func (s system) daemonEnv(environ []string) []string {
@@ -97,7 +99,7 @@ func isForDaemons(name, value string) bool {
 	switch {
 	case slices.Contains(notForDaemons, name):
 		return false
-	case slices.Contains(forDaemons, name), slices.Contains(ourVariables(), name): // a path, at most, to what is secret
+	case slices.Contains(forDaemons, name), slices.Contains(knownVariables(), name): // they contain no secret, at most the path of one
 		return true
 	}
 	return (isAllowed(name) || strings.HasPrefix(name, prefix)) && !isSecret(name, value)
@@ -120,8 +122,8 @@ func isSecret(name, value string) bool {
 	return slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(upper, w) })
 }
 
-// LoginShell returns the user's shell: $SHELL, else what the user database
-// says, else /bin/sh. Only an absolute path to a program counts.
+// LoginShell returns the absolute path of the user's shell: $SHELL, or else the shell in
+// /etc/passwd, or else /bin/sh. It ignores a path unless an executable file is there.
 func LoginShell() string {
 	return loginShell(os.Getenv("SHELL"), "/etc/passwd", os.Getuid())
 }
@@ -135,8 +137,8 @@ func loginShell(env, passwd string, uid int) string {
 	return "/bin/sh"
 }
 
-// shellOf looks a user up in a passwd file; "" if that fails. (On macOS users
-// are elsewhere, but SHELL is always set.)
+// shellOf returns the shell of a user in a passwd file, or "" if the file has no such
+// user. macOS keeps its users elsewhere, but always sets SHELL.
 func shellOf(passwd string, uid int) string {
 	data, err := os.ReadFile(passwd)
 	if err != nil {

@@ -5,18 +5,20 @@ import (
 	"strings"
 )
 
-// prefix begins the name of every variable of ours.
+// prefix begins the name of each of Holdfast's variables.
 const prefix = "HOLDFAST_"
 
-// variables are those of ours that are no settings.
+// variables lists the variables of Holdfast that are not settings.
 var variables = []string{"HOLDFAST_DIR", "HOLDFAST_SUPERVISOR", "HOLDFAST_TOKEN", "HOLDFAST_SESSION", "HOLDFAST_DELEGATED"}
 
-// CheckEnviron returns an error for each variable in environ that can only be a
-// mistyped setting: its name is not ours, but is one or two letters from a name that is.
+// CheckEnviron returns an error if environ contains a misspelled setting. A variable counts
+// as misspelled if its name begins with HOLDFAST_, is unknown, and differs by one or two
+// letters from a known name.
 //
-// Any other name that begins with HOLDFAST_ is let be. Apps give their sessions variables
-// such as HOLDFAST_TASK_ID, in which proxy commands have to work, and a newer release has
-// settings that this one does not know. UnknownVariables lists them.
+// CheckEnviron accepts every other name that begins with HOLDFAST_. Apps give their sessions
+// variables such as HOLDFAST_TASK_ID, and proxy commands must work in these sessions. A
+// newer release may also have settings that this one does not know. UnknownVariables lists
+// such names.
 func CheckEnviron(environ []string) error {
 	for _, name := range UnknownVariables(environ) {
 		if like := nearest(name); like != "" {
@@ -26,11 +28,11 @@ func CheckEnviron(environ []string) error {
 	return nil
 }
 
-// UnknownVariables returns the names in environ that begin with HOLDFAST_ and mean
-// nothing to this release.
+// UnknownVariables returns the names in environ that begin with HOLDFAST_ and that this
+// release does not know.
 func UnknownVariables(environ []string) (names []string) {
 	known := make(map[string]bool)
-	for _, name := range ourVariables() {
+	for _, name := range knownVariables() {
 		known[name] = true
 	}
 	for _, e := range environ {
@@ -41,7 +43,7 @@ func UnknownVariables(environ []string) (names []string) {
 	return names
 }
 
-func ourVariables() []string {
+func knownVariables() []string {
 	names := append([]string{}, variables...)
 	for _, s := range settings {
 		names = append(names, s.env())
@@ -49,24 +51,24 @@ func ourVariables() []string {
 	return names
 }
 
-// nearest returns the variable of ours that a name was probably meant to be, or "". One
-// letter may be wrong, missing, too many or swapped with the next; two in a name of more
-// than six letters behind the prefix.
+// nearest returns the known variable that a misspelled name probably means, or "". One
+// letter may be wrong, missing, superfluous or swapped with the next. If the known name has
+// more than six letters behind the prefix, two letters may be so.
 func nearest(name string) string {
-	for _, ours := range ourVariables() {
+	for _, known := range knownVariables() {
 		allowed := 1
-		if len(ours)-len(prefix) > 6 {
+		if len(known)-len(prefix) > 6 {
 			allowed = 2
 		}
-		if distance(strings.ToUpper(name), ours) <= allowed {
-			return ours
+		if distance(strings.ToUpper(name), known) <= allowed {
+			return known
 		}
 	}
 	return ""
 }
 
-// distance is how many letters have to be changed, added, removed or swapped with the
-// next to make b of a.
+// distance returns the least number of letters that must be changed, added, removed or
+// swapped with the next letter to turn a into b.
 func distance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

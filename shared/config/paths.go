@@ -18,54 +18,54 @@ import (
 	"holdfast/shared/socket"
 )
 
-// maxSocketName is how long a socket's name may be, in bytes. It is reserved
-// whatever the names of today are, so that an update never moves the sockets.
+// maxSocketName is the longest file name of a socket, in bytes. The present names are
+// shorter. The surplus is reserved, so that a new name never moves the sockets of an update.
 const maxSocketName = 40
 
-// Dirs are the directories we use. All are ours alone, mode 0700.
+// Dirs contains the absolute paths of Holdfast's directories. Each must belong to the user
+// and must have mode 0700.
 type Dirs struct {
 	Runtime string // sockets and locks
-	State   string // logs, and what outlives a restart
+	State   string // logs, and state that must survive a restart
 	Config  string // holdfast.json
 }
 
-// usersRuntime holds a runtime directory for each user that has logged in, named
-// by the uid. systemd and elogind make it.
+// usersRuntime contains a runtime directory for each user with a login session, named by
+// the uid. systemd and elogind create it.
 const usersRuntime = "/run/user"
 
-// Resolve says where things lie; it creates nothing. A directory given by --dir,
-// or else $HOLDFAST_DIR, is all three. Otherwise they are "holdfast" in
-// $XDG_RUNTIME_DIR, $XDG_STATE_HOME and $XDG_CONFIG_HOME, or in their place in
-// the home directory, which is $HOME, or else what the user database says.
+// Resolve returns Holdfast's directories without creating them. If dirFlag (--dir), or else
+// $HOLDFAST_DIR, is set, it is all three directories. Otherwise they are "holdfast" in
+// $XDG_RUNTIME_DIR, $XDG_STATE_HOME and $XDG_CONFIG_HOME, or in the defaults of these below
+// the home directory. The home directory is $HOME, or else that of the user database.
 //
-// A user must have one runtime directory, whether or not a login has set the
-// environment: cron, su and "docker exec" must find the supervisor that a login
-// shell has started. So if $XDG_RUNTIME_DIR is unset, or belongs to another user
-// (su keeps it), /run/user/UID counts, provided that it is the user's own and has
-// mode 0700. Without one, the runtime directory is "run" in the state directory.
-// Releases that did not know /run/user/UID started daemons there: as long as one
-// of those runs, and none in /run/user/UID, "run" is the runtime directory.
+// A user must have only one runtime directory, whether or not a login has set the
+// environment, because cron, su and "docker exec" must find the supervisor that a login
+// shell has started. If $XDG_RUNTIME_DIR is unset, or belongs to another user (su keeps it),
+// Resolve therefore uses /run/user/UID if that directory belongs to the user and has mode
+// 0700. Otherwise the runtime directory is "run" in the state directory. Older releases did
+// not know /run/user/UID and started daemons in "run". If such a daemon still runs, and none
+// runs in /run/user/UID, Resolve returns "run" as the runtime directory.
 //
-// If a socket's path would be too long for the system, Runtime is a short
-// directory in /tmp, the same for all processes that resolve alike.
+// If a socket's path would be too long for the system, Runtime is a short directory in /tmp. Its
+// name is computed from the long path, so that all processes use the same directory.
 func Resolve(dirFlag string, env func(string) string) (Dirs, error) {
 	return thisSystem().resolve(dirFlag, env)
 }
 
-// Elsewhere returns the other runtime directories in which a daemon of this user
-// runs now, if the environment chose d and not --dir or $HOLDFAST_DIR: a
-// supervisor that was started with another environment may hold the session
-// that is missed.
+// Elsewhere returns the other runtime directories in which a daemon of this user runs now. A
+// supervisor that was started with another environment may hold a session that the user
+// misses. If dirFlag or $HOLDFAST_DIR chose d, Elsewhere returns none.
 func Elsewhere(d Dirs, dirFlag string, env func(string) string) []string {
 	return thisSystem().elsewhere(d, dirFlag, env)
 }
 
-// A system is what the directories depend on besides the environment.
+// A system contains the facts, besides the environment, that determine the directories.
 type system struct {
 	goos  string
-	uid   int
+	uid   int           // the user of this process
 	users string        // usersRuntime, or "" if the system has none
-	home  func() string // the home directory by the user database; "" if unknown
+	home  func() string // returns the home directory of the user database, or ""
 }
 
 func thisSystem() system {
@@ -81,7 +81,7 @@ func homeByDatabase() string {
 	if err != nil {
 		return ""
 	}
-	return absolute(u.HomeDir)
+	return absoluteOnly(u.HomeDir)
 }
 
 func (s system) resolve(dirFlag string, env func(string) string) (Dirs, error) {
@@ -93,14 +93,14 @@ func (s system) resolve(dirFlag string, env func(string) string) (Dirs, error) {
 		return Dirs{s.shorten(abs), abs, abs}, nil
 	}
 	var d Dirs
-	state, config := s.homes(env)
-	d.State = in(cmp.Or(absolute(env("XDG_STATE_HOME")), state), "holdfast")
-	d.Config = in(cmp.Or(absolute(env("XDG_CONFIG_HOME")), config), "holdfast")
-	d.Runtime = s.shorten(cmp.Or(in(s.runtime(env), "holdfast"), in(d.State, "run")))
+	state, config := s.baseDirs(env)
+	d.State = joinKnown(cmp.Or(absoluteOnly(env("XDG_STATE_HOME")), state), "holdfast")
+	d.Config = joinKnown(cmp.Or(absoluteOnly(env("XDG_CONFIG_HOME")), config), "holdfast")
+	d.Runtime = s.shorten(cmp.Or(joinKnown(s.runtime(env), "holdfast"), joinKnown(d.State, "run")))
 	if d.Runtime == "" || d.State == "" || d.Config == "" {
 		return Dirs{}, errors.New("no home directory is known; set HOME, or choose a directory with --dir or HOLDFAST_DIR")
 	}
-	if d.Runtime == s.shorten(in(s.ownRuntime(), "holdfast")) && !isServed(d.Runtime) {
+	if d.Runtime == s.shorten(joinKnown(s.ownRuntime(), "holdfast")) && !isServed(d.Runtime) {
 		for _, old := range s.fallbacks(env) {
 			if isServed(old) {
 				d.Runtime = old
@@ -111,16 +111,16 @@ func (s system) resolve(dirFlag string, env func(string) string) (Dirs, error) {
 	return d, nil
 }
 
-// runtime returns the user's runtime directory, or "".
+// runtime returns the user's runtime directory, or "" if there is none.
 func (s system) runtime(env func(string) string) string {
-	dir := absolute(env("XDG_RUNTIME_DIR"))
+	dir := absoluteOnly(env("XDG_RUNTIME_DIR"))
 	if owner, err := socket.Owner(dir); dir != "" && (err != nil || owner == s.uid) {
 		return dir
 	}
 	return s.ownRuntime()
 }
 
-// ownRuntime returns /run/user/UID if it is the user's alone, else "".
+// ownRuntime returns /run/user/UID if it is private to the user, or "".
 func (s system) ownRuntime() string {
 	if s.users == "" {
 		return ""
@@ -132,13 +132,13 @@ func (s system) ownRuntime() string {
 	return dir
 }
 
-// fallbacks returns the runtime directories without $XDG_RUNTIME_DIR: "run" in
-// the state directory, by the environment and by the user database.
+// fallbacks returns the runtime directories that Resolve uses without $XDG_RUNTIME_DIR: "run"
+// in the state directory, according to the environment and to the user database.
 func (s system) fallbacks(env func(string) string) (dirs []string) {
-	byEnv, _ := s.homes(env)
-	byDatabase, _ := s.homes(func(string) string { return "" })
-	for _, state := range []string{absolute(env("XDG_STATE_HOME")), byEnv, byDatabase} {
-		if dir := s.shorten(in(in(state, "holdfast"), "run")); dir != "" && !slices.Contains(dirs, dir) {
+	byEnv, _ := s.baseDirs(env)
+	byDatabase, _ := s.baseDirs(func(string) string { return "" })
+	for _, state := range []string{absoluteOnly(env("XDG_STATE_HOME")), byEnv, byDatabase} {
+		if dir := s.shorten(joinKnown(joinKnown(state, "holdfast"), "run")); dir != "" && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -149,7 +149,7 @@ func (s system) elsewhere(d Dirs, dirFlag string, env func(string) string) (dirs
 	if cmp.Or(dirFlag, env("HOLDFAST_DIR")) != "" {
 		return nil
 	}
-	for _, dir := range append([]string{s.shorten(in(s.ownRuntime(), "holdfast"))}, s.fallbacks(env)...) {
+	for _, dir := range append([]string{s.shorten(joinKnown(s.ownRuntime(), "holdfast"))}, s.fallbacks(env)...) {
 		if dir != "" && dir != d.Runtime && isServed(dir) {
 			dirs = append(dirs, dir)
 		}
@@ -157,23 +157,23 @@ func (s system) elsewhere(d Dirs, dirFlag string, env func(string) string) (dirs
 	return dirs
 }
 
-// isServed reports whether a process holds the lock of a socket in dir. A daemon
-// that is stopped, or whose socket was removed, holds it as well.
+// isServed reports whether a process holds the lock of a socket in dir. That is also true if
+// the process is stopped, or if its socket was removed.
 func isServed(dir string) bool {
-	locks, _ := filepath.Glob(filepath.Join(globQuote(dir), "*.sock.lock")) // fails for a bad pattern alone
+	locks, _ := filepath.Glob(filepath.Join(globQuote(dir), "*.sock.lock")) // Glob fails only for a malformed pattern
 	return slices.ContainsFunc(locks, func(lock string) bool {
 		held, err := socket.Locked(strings.TrimSuffix(lock, ".lock"))
 		return err == nil && held
 	})
 }
 
-// globQuote returns a pattern that matches path alone.
+// globQuote returns a pattern that matches only path.
 func globQuote(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// shorten returns dir, or a short directory in its place if the path of a socket
-// in dir would be too long.
+// shorten returns dir, or a short directory in /tmp if the path of a socket in dir would be
+// too long.
 func (s system) shorten(dir string) string {
 	if s.goos == "windows" || len(dir)+1+maxSocketName <= socket.MaxPath {
 		return dir
@@ -182,47 +182,47 @@ func (s system) shorten(dir string) string {
 	return fmt.Sprintf("/tmp/holdfast-%d-%s", s.uid, hex.EncodeToString(sum[:4]))
 }
 
-// homes returns where the system's users keep state and configuration, or "" if
-// that is not known.
-func (s system) homes(env func(string) string) (state, config string) {
-	home := absolute(env("HOME"))
+// baseDirs returns the user's directories for state and configuration by the conventions of
+// the system, or "" if no home directory is known.
+func (s system) baseDirs(env func(string) string) (state, config string) {
+	home := absoluteOnly(env("HOME"))
 	if home == "" {
 		home = s.home()
 	}
 	switch s.goos {
 	case "windows":
-		local := absolute(env("LOCALAPPDATA"))
+		local := absoluteOnly(env("LOCALAPPDATA"))
 		return local, local
 	case "darwin":
-		support := in(home, "Library/Application Support")
+		support := joinKnown(home, "Library/Application Support")
 		return support, support
 	}
-	return in(home, ".local/state"), in(home, ".config")
+	return joinKnown(home, ".local/state"), joinKnown(home, ".config")
 }
 
-// in returns name in dir, and nothing in nothing.
-func in(dir, name string) string {
+// joinKnown returns name in dir, or "" if dir is "".
+func joinKnown(dir, name string) string {
 	if dir == "" {
 		return ""
 	}
 	return filepath.Join(dir, name)
 }
 
-// absolute returns nothing for a relative path: the XDG specification has such
-// values ignored, and so they mean the same wherever we are started.
-func absolute(path string) string {
+// absoluteOnly returns path, or "" if path is relative. The XDG specification requires to
+// ignore relative values. The result therefore does not depend on the working directory.
+func absoluteOnly(path string) string {
 	if !filepath.IsAbs(path) {
 		return ""
 	}
 	return filepath.Clean(path)
 }
 
-// Socket returns the path of a socket, by the name of its file.
+// Socket returns the path of a socket with the given file name.
 func (d Dirs) Socket(name string) string { return filepath.Join(d.Runtime, name) }
 
-// Ensure creates the directories that are missing, with mode 0700, and returns
-// socket.ErrUnsafeDir for one that is not ours alone. It does not mend such a
-// one: who opened it may have meant it, and what lies in it may be a trap.
+// Ensure creates the directories that are missing, with mode 0700. It returns an error that
+// is socket.ErrUnsafeDir if a directory is not private to the user. It must not repair such
+// a directory, because its mode may be intended, and another user may have put files there.
 func (d Dirs) Ensure() error {
 	for _, dir := range []string{d.Runtime, d.State, d.Config} {
 		if err := ensure(dir); err != nil {
@@ -232,8 +232,8 @@ func (d Dirs) Ensure() error {
 	return nil
 }
 
-// Check is Ensure for a process that only looks: it makes nothing, and a directory that
-// is missing is no error.
+// Check returns the same errors as Ensure, but creates no directory and accepts a missing
+// one. It is for commands that only read.
 func (d Dirs) Check() error {
 	for _, dir := range []string{d.Runtime, d.State, d.Config} {
 		if err := socket.CheckDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -243,13 +243,13 @@ func (d Dirs) Check() error {
 	return nil
 }
 
-// CheckParents returns an error if another user could put a directory of theirs in
-// the place of one of d, by a directory above it: what we then wrote, they could
-// turn into writes to the user's other files. It says which directory that is.
+// CheckParents returns an error if another user could replace one of the directories, because
+// that user can write to a directory above it. The other user could then redirect Holdfast's
+// files to the user's other files. The error names the directory that must be changed.
 func (d Dirs) CheckParents() error {
 	for _, dir := range []string{d.Runtime, d.State, d.Config} {
 		if err := socket.CheckParents(dir); err != nil {
-			return fmt.Errorf("directory %s: %w; choose another one (--dir or HOLDFAST_DIR), or have that one closed to others", dir, err)
+			return fmt.Errorf("directory %s: %w; choose another directory (--dir or HOLDFAST_DIR), or close that one to other users", dir, err)
 		}
 	}
 	return nil

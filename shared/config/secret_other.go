@@ -7,10 +7,10 @@ import (
 	"io/fs"
 )
 
-// Who may read the file is its access list's business here.
+// checkSecretFile checks no rights, because Windows keeps them in the access list of the file.
 func checkSecretFile(fi fs.FileInfo) error {
 	if !fi.Mode().IsRegular() {
-		return errors.New("not a regular file")
+		return errors.New("it is not a regular file: put the secret into an ordinary file")
 	}
 	return nil
 }

@@ -1,10 +1,11 @@
-// Package keep is what a supervisor's keeper lets other processes see: that it
-// lives, and that it holds everything and starts no supervisor any more.
+// Package keep contains the files in the runtime directory by which other processes learn
+// about the keeper of a supervisor: that it lives, and that it holds the sessions without
+// starting a supervisor. By another file they tell it the program to start next.
 //
-// Invariant: a pid that is returned is of a process that is a keeper of this
-// directory right now; the kernel says so, by a lock that ends with the process.
+// Invariant: a pid that this package returns belongs to a process that is the keeper of the
+// directory now. The kernel guarantees this by a lock that ends with the process.
 //
-// Not here: keeping (supervisor/internal/keeper).
+// Not here: the keeper itself (supervisor/internal/keeper).
 package keep
 
 import (
@@ -17,33 +18,34 @@ import (
 	"time"
 )
 
-// The files, in the runtime directory. Those of the locks are never removed.
+// Names of the files in the runtime directory. The lock files are never removed.
 const (
-	lockFile = "keeper.lock" // locked by the keeper, so that the kernel tells its pid
+	lockFile = "keeper.lock" // locked by the keeper with fcntl, which can return the pid of the lock's holder
 
-	// claimName names keeping.lock, which keeper and supervisor hold together: it is free
-	// when both have ended. It is another file, as some systems have one kind of lock.
+	// claimName is the name of the lock keeping.lock, which the keeper and its supervisors
+	// hold together, so that it is free only when all have ended. It is separate from
+	// lockFile, because on some systems flock and fcntl locks of one file exclude each other.
 	claimName = "keeping"
-	heldFile  = "keeper.held" // a Held, from a crash loop on until a supervisor serves
-	unitFile  = "keeper.unit" // there while a service manager starts the keeper again
-	nextFile  = "keeper.next" // the path of a program, from Choose until the keeper reads it
+	heldFile  = "keeper.held" // a Held in JSON; exists from a crash loop until a supervisor serves
+	unitFile  = "keeper.unit" // empty; exists if a service manager restarts the keeper
+	nextFile  = "keeper.next" // the path of a program; exists from Choose until the keeper reads it
 )
 
-// Held is a keeper that starts no supervisor any more: too many have died.
+// Held describes a keeper that has stopped to start supervisors, because too many have died.
 type Held struct {
-	PID    int       `json:"pid"`    // of the keeper
-	Deaths int       `json:"deaths"` // of supervisors, within a minute
-	At     time.Time `json:"at"`
+	PID    int       `json:"pid"`    // process id of the keeper
+	Deaths int       `json:"deaths"` // deaths of supervisors within a minute
+	At     time.Time `json:"at"`     // when the keeper stopped to start supervisors
 }
 
-// Error says how to go on.
+// Error tells the user the cause and the next steps.
 func (h *Held) Error() string {
-	return fmt.Sprintf("%d supervisors died within a minute, so none is started any more, and process %d holds the sessions, which go on. "+
-		"Why they died is in supervisor.log and supervisor.crash; to have another program serve them: `supervisor --upgrade` of that program; "+
-		"to try the same one again: kill -HUP %d", h.Deaths, h.PID, h.PID)
+	return fmt.Sprintf("%d supervisors died within a minute, so none is started any more. Process %d holds the sessions, which continue. "+
+		"supervisor.log and supervisor.crash tell why the supervisors died. To serve the sessions with another program, run `supervisor --upgrade` of that program; "+
+		"to try the same program again, run kill -HUP %d", h.Deaths, h.PID, h.PID)
 }
 
-// WriteHeld writes down that this process, the keeper, starts no supervisor any more.
+// WriteHeld records that this process, the keeper, has stopped to start supervisors.
 func WriteHeld(dir string, deaths int) error {
 	data, err := json.Marshal(&Held{PID: os.Getpid(), Deaths: deaths, At: time.Now()})
 	if err != nil {
@@ -56,10 +58,10 @@ func WriteHeld(dir string, deaths int) error {
 	return os.Rename(path+".new", path)
 }
 
-// Serves says that a supervisor is there: nothing is only held.
-func Serves(dir string) { _ = os.Remove(filepath.Join(dir, heldFile)) } // mostly there is none
+// ClearHeld removes the record of WriteHeld, because a supervisor serves.
+func ClearHeld(dir string) { _ = os.Remove(filepath.Join(dir, heldFile)) } // usually the file does not exist
 
-// SetManaged says whether a service manager starts the keeper again if that dies.
+// SetManaged records whether a service manager restarts the keeper if it dies.
 func SetManaged(dir string, managed bool) error {
 	path := filepath.Join(dir, unitFile)
 	if managed {
@@ -71,26 +73,27 @@ func SetManaged(dir string, managed bool) error {
 	return nil
 }
 
-// Managed reports whether the last keeper was a service manager's, and has not ended
-// in order: another one comes, unless the manager has gone, too.
-func Managed(dir string) bool {
+// IsManaged reports whether a service manager started the last keeper and the keeper has not
+// ended as requested. If it is true, another keeper should start soon, unless the service
+// manager has ended, too.
+func IsManaged(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, unitFile))
 	return err == nil
 }
 
-// Look returns what is held, or nil where a supervisor serves, begins to, or where
-// no keeper lives.
-func Look(dir string) *Held {
+// ReadHeld returns the record of WriteHeld. It returns nil if a supervisor serves or begins to
+// serve, or if no keeper lives.
+func ReadHeld(dir string) *Held {
 	data, err := os.ReadFile(filepath.Join(dir, heldFile))
 	if err != nil {
 		return nil
 	}
 	h := new(Held)
 	if err := json.Unmarshal(data, h); err != nil {
-		return nil // another version's
+		return nil // the file has the format of another version
 	}
 	if pid, err := PID(dir); err != nil || pid == 0 || pid != h.PID {
-		return nil // left by one that is gone
+		return nil // the keeper that wrote the file has ended
 	}
 	return h
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	hups := make(chan os.Signal, 1)
 	signal.Notify(hups, syscall.SIGHUP)
-	if err := Mark(dir); err != nil {
+	if err := LockPID(dir); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -77,11 +77,11 @@ func (k *keeper) says(t *testing.T, want string) {
 
 func TestHeld(t *testing.T) {
 	dir := testkit.Dir(t)
-	if h := Look(dir); h != nil {
+	if h := ReadHeld(dir); h != nil {
 		t.Errorf("nothing was there: %+v", h)
 	}
 	k := start(t, dir)
-	h := Look(dir)
+	h := ReadHeld(dir)
 	if h == nil || h.PID != k.Process.Pid || h.Deaths != 5 {
 		t.Fatalf("got %+v, want process %d", h, k.Process.Pid)
 	}
@@ -92,11 +92,11 @@ func TestHeld(t *testing.T) {
 		t.Fatal(pid, err)
 	}
 	k.says(t, "goes on with /the/next program")
-	if Forget(dir) || Chosen(dir) != "" {
+	if CancelChoice(dir) || Chosen(dir) != "" {
 		t.Error("a program that was read is named again")
 	}
-	Serves(dir)
-	if now := Look(dir); now != nil {
+	ClearHeld(dir)
+	if now := ReadHeld(dir); now != nil {
 		t.Errorf("a supervisor serves: %+v", now)
 	}
 	if pid, err := PID(dir); pid != k.Process.Pid || err != nil {
@@ -122,7 +122,7 @@ func TestPIDOfTheDead(t *testing.T) {
 	if pid, err := PID(dir); pid != 0 || err != nil {
 		t.Errorf("keeper %d, %v", pid, err)
 	}
-	if h := Look(dir); h != nil {
+	if h := ReadHeld(dir); h != nil {
 		t.Errorf("got %+v", h)
 	}
 }
@@ -144,7 +144,7 @@ func TestChosen(t *testing.T) {
 		if got := Chosen(dir); got != "" {
 			t.Errorf("%s: %.50q", name, got)
 		}
-		if Forget(dir) {
+		if CancelChoice(dir) {
 			t.Errorf("%s: it is still there", name)
 		}
 	}

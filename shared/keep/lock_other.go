@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// PID is 0: there are no keepers here.
+// PID returns 0, because this system has no keepers.
 func PID(string) (int, error) { return 0, nil }
 
-// Mark fails.
-func Mark(string) error { return errors.ErrUnsupported }
+// LockPID returns an error, because this system has no keepers.
+func LockPID(string) error { return errors.ErrUnsupported }
 
-// Claim fails.
+// Claim returns an error, because this system has no keepers.
 func Claim(string, time.Duration) (*os.File, error) { return nil, errors.ErrUnsupported }
 
-// Choose fails.
+// Choose returns an error, because this system has no keepers.
 func Choose(string, string) (int, error) { return 0, errors.ErrUnsupported }
 
-// Forget has nothing to forget.
-func Forget(string) bool { return false }
+// CancelChoice returns false, because this system has no keepers.
+func CancelChoice(string) bool { return false }

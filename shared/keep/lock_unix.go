@@ -17,10 +17,11 @@ import (
 	"holdfast/shared/socket"
 )
 
-// Mark lets others see, for the life of this program, that this process is the
-// keeper. Where another one is, it waits for that one's end in the background.
-func Mark(dir string) error {
-	// It stays open: to close any descriptor of the file would end the lock.
+// LockPID locks keeper.lock for the life of this program, so that PID returns this process as
+// the keeper. If another keeper has the lock, LockPID succeeds and waits in the background
+// until that keeper has ended.
+func LockPID(dir string) error {
+	// The file stays open, because closing any descriptor of it would end the lock.
 	fd, err := unix.Open(filepath.Join(dir, lockFile), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", lockFile, err)
@@ -33,13 +34,14 @@ func Mark(dir string) error {
 	return err
 }
 
-// claimPause is how long Claim waits between two tries.
+// claimPause is the pause between two tries of Claim.
 const claimPause = 10 * time.Millisecond
 
-// Claim takes the lock that each keeper of a directory holds before it starts
-// anything. The keeper and its supervisors have duplicates of the returned file, so
-// that the lock ends only when all of them have ended. A keeper that is about to end is waited for, for that
-// long; then the error is a *socket.InUseError that names the process which keeps.
+// Claim locks keeping.lock, which each keeper of a directory must hold before it starts a
+// process. The keeper and its supervisors have duplicates of the returned file, so that the
+// lock ends only when all of them have ended. If another keeper holds the lock, Claim retries
+// until wait has passed, because that keeper may be about to end. Then it returns a
+// *socket.InUseError with the pid of that keeper.
 func Claim(dir string, wait time.Duration) (*os.File, error) {
 	for limit := time.Now().Add(wait); ; time.Sleep(claimPause) {
 		f, err := socket.Acquire(filepath.Join(dir, claimName))
@@ -53,7 +55,7 @@ func Claim(dir string, wait time.Duration) (*os.File, error) {
 		if pid, err := PID(dir); err == nil && pid != 0 {
 			inUse.PID = pid
 		}
-		return nil, fmt.Errorf("the sessions of %s have a keeper already: %w; `supervisor stop` ends it", dir, inUse)
+		return nil, fmt.Errorf("the sessions of %s already have a keeper: %w; end it with `supervisor stop`", dir, inUse)
 	}
 }
 
@@ -66,7 +68,8 @@ func lock(fd, how int) error {
 	}
 }
 
-// PID is the keeper's, 0 where none lives. The keeper itself must not ask.
+// PID returns the process id of the keeper, or 0 if no keeper lives. The keeper itself must
+// not call PID, because closing the file would end the keeper's own lock.
 func PID(dir string) (int, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|unix.O_NOFOLLOW, 0) // to test for a write lock
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +78,7 @@ func PID(dir string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = f.Close() }() // nothing was written
+	defer func() { _ = f.Close() }() // the file was only read
 	l := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &l); err != nil {
 		return 0, os.NewSyscallError("fcntl", err)
@@ -86,11 +89,11 @@ func PID(dir string) (int, error) {
 	return int(l.Pid), nil
 }
 
-// Choose tells the keeper of a directory which program its next supervisor shall run, and
-// has it start one at once if none serves. It returns the keeper's pid, or 0 if no keeper
-// lives. Only the user whose keeper that is can do so: the directory is the user's own,
-// and the kernel lets nobody else send the signal. A keeper of an older release starts
-// the program that it knows instead, and Choose's file stays until Forget.
+// Choose tells the keeper of a directory which program its next supervisor must run. If no
+// supervisor serves, the keeper starts one at once. Choose returns the keeper's pid, or 0 if
+// no keeper lives. Other users cannot choose, because the directory belongs to the user and
+// because the kernel refuses their signals. A keeper of an older release ignores the choice
+// and starts the program that it knows. The file then stays until CancelChoice.
 func Choose(dir, program string) (pid int, err error) {
 	pid, err = PID(dir)
 	if err != nil || pid == 0 {
@@ -106,19 +109,20 @@ func Choose(dir, program string) (pid int, err error) {
 	return pid, syscall.Kill(pid, syscall.SIGHUP)
 }
 
-// Chosen returns the program that Choose named since the last call, or "". The keeper
-// calls it at SIGHUP. A file that is not the user's own, or no plain file, names none.
+// Chosen returns the program of the last Choose and removes its file. If the keeper has read
+// the choice already, Chosen returns "". The keeper calls Chosen at SIGHUP. Chosen ignores a
+// file that does not belong to the user or is not a regular file.
 func Chosen(dir string) string {
 	path := filepath.Join(dir, nextFile+".read")
-	if os.Rename(filepath.Join(dir, nextFile), path) != nil { // a later Choose is another file
+	if os.Rename(filepath.Join(dir, nextFile), path) != nil { // after the rename, a new Choose cannot be lost
 		return ""
 	}
-	defer func() { _ = os.RemoveAll(path) }() // it was read
+	defer func() { _ = os.RemoveAll(path) }() // RemoveAll also removes a directory of that name
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = f.Close() }() // nothing was written
+	defer func() { _ = f.Close() }() // the file was only read
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
 		return ""
@@ -130,6 +134,5 @@ func Chosen(dir string) string {
 	return string(text)
 }
 
-// Forget takes back what Choose has said, if no keeper has read it, and reports whether
-// that was so.
-func Forget(dir string) bool { return os.Remove(filepath.Join(dir, nextFile)) == nil }
+// CancelChoice removes the choice of Choose, and reports whether the keeper had not read it.
+func CancelChoice(dir string) bool { return os.Remove(filepath.Join(dir, nextFile)) == nil }

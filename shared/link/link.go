@@ -1,14 +1,16 @@
-// Package link is the pipe between a proxy and the supervisor: yamux on a
-// Unix socket, with a hello before anything else.
+// Package link is the connection between a proxy and the supervisor: yamux on a Unix
+// socket, which begins with a hello message.
 //
-// The proxy opens streams, the supervisor accepts them. Each begins with one
-// request; Call is a request and its reply, Open keeps the stream for what
-// follows. Both ends close their side of a stream; closing a Conn ends all.
+// The proxy opens streams, and the supervisor accepts them. Each stream begins with one
+// request. Call sends a request, receives the reply and closes the stream. Open leaves the
+// stream open for further frames. Each end closes its own side of a stream. Closing a Conn
+// closes all its streams.
 //
-// Invariant: nothing is sent or believed before both hellos have passed.
+// Invariant: neither end sends or accepts another message before both have exchanged hello
+// and welcome.
 //
-// Not here: what the messages mean (protocol/link), who answers (linkserver)
-// and who asks (linkclient). No other package knows of yamux.
+// Not here: the meaning of the messages (protocol/link), the supervisor's handlers
+// (linkserver) and the proxy's requests (linkclient). No other package imports yamux.
 package link
 
 import (
@@ -31,33 +33,34 @@ import (
 )
 
 const (
-	// helloTimeout is how long either side waits for the other's hello, and
-	// for each part of the enumeration behind it: thousands of sessions take
-	// longer than a word.
+	// helloTimeout limits the wait for the peer's hello or welcome. It also limits the wait
+	// for each message of the list of sessions that follows, and not for the whole list,
+	// because a list of thousands of sessions takes longer.
 	helloTimeout = 2 * time.Second
-	// closeTimeout is how long a half-closed stream waits for its peer.
+	// closeTimeout is how long a half-closed stream waits until the peer closes it.
 	closeTimeout = 5 * time.Second
-	// writeTimeout is yamux's for a whole connection; beyond it a write fails
-	// and its stream has to be given up, for the frame may have gone out all
-	// the same: what it carried resumes by offset on another.
+	// writeTimeout is yamux's limit for a write to the connection. If a write fails, its
+	// stream must be given up, because yamux may send the frame nevertheless. The data of
+	// the stream then resumes by offset on another stream.
 	writeTimeout = 30 * time.Second
-	acceptLimit  = 4096 // streams opened and not yet accepted
+	acceptLimit  = 4096 // streams that the peer has opened and Accept has not returned yet
 )
 
-// A Conn is one link. Its methods may be called from any goroutine.
+// A Conn is one link. Its methods are safe for concurrent use.
 type Conn struct {
 	mux *yamux.Session
 
 	mu      sync.Mutex
 	ending  bool
-	waiting map[*Stream]int // who may wait in yamux, see end.go
+	waiting map[*Stream]int // number of goroutines that may wait in yamux, by stream; see end.go
 }
 
-// newConn owns nc; side is yamux.Client or yamux.Server.
+// newConn makes a link of nc, which newConn closes if it fails. side is yamux.Client or
+// yamux.Server.
 func newConn(nc net.Conn, log zerolog.Logger, side func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) (*Conn, error) {
 	c := &Conn{waiting: make(map[*Stream]int)}
 	var err error
-	if c.mux, err = side(&watched{&coalescer{Conn: rawio.Conn(nc)}, c.sendAway}, config(log)); err != nil {
+	if c.mux, err = side(&watchedConn{&coalescer{Conn: rawio.Conn(nc)}, c.interruptWaiters}, config(log)); err != nil {
 		return nil, fmt.Errorf("link: %w", errors.Join(err, nc.Close()))
 	}
 	return c, nil
@@ -65,7 +68,7 @@ func newConn(nc net.Conn, log zerolog.Logger, side func(io.ReadWriteCloser, *yam
 
 func config(log zerolog.Logger) *yamux.Config {
 	c := yamux.DefaultConfig()
-	c.EnableKeepAlive = false // a Unix socket's death is seen at once
+	c.EnableKeepAlive = false // the kernel reports the end of a Unix socket's peer at once
 	c.AcceptBacklog = acceptLimit
 	c.StreamOpenTimeout = 0
 	c.StreamCloseTimeout = closeTimeout
@@ -74,7 +77,7 @@ func config(log zerolog.Logger) *yamux.Config {
 	return c
 }
 
-// logWriter maps yamux's own log lines to levels.
+// A logWriter logs the lines of yamux's own log with their levels lowered by one.
 type logWriter struct{ log zerolog.Logger }
 
 func (w logWriter) Write(p []byte) (int, error) {
@@ -82,7 +85,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 	event := w.log.Debug()
 	switch {
 	case strings.Contains(line, "[ERR]"):
-		event = w.log.Warn() // the link's end is reported by who uses it
+		event = w.log.Warn() // no error, because the user of the link reports its end
 	case strings.Contains(line, "[WARN]"):
 		event = w.log.Info()
 	}
@@ -90,11 +93,11 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Dial says hello on a fresh connection, which it owns from here on, and
-// returns the link, the supervisor's welcome and the sessions it enumerated.
+// Dial sends hello on a new connection and returns the link, the supervisor's welcome and
+// the sessions that the supervisor lists. Dial owns nc and closes it if it fails.
 //
-// Errors: protocol_mismatch and unauthorized as the supervisor said them,
-// else what went wrong on the connection.
+// If the supervisor refuses the hello, the error is its protocol_mismatch or unauthorized.
+// Otherwise the error is that of the connection.
 func Dial(nc net.Conn, hello link.Hello, log zerolog.Logger) (*Conn, *link.Welcome, []protocol.SessionInfo, error) {
 	c, err := newConn(nc, log, yamux.Client)
 	if err != nil {
@@ -112,7 +115,7 @@ func (c *Conn) hello(hello link.Hello) (*link.Welcome, []protocol.SessionInfo, e
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { _ = s.Close() }() // the hello has been said
+	defer func() { _ = s.Close() }() // the hello is complete, so a failure changes nothing
 	_ = s.SetDeadline(time.Now().Add(helloTimeout))
 	reply, err := s.ask(hello)
 	if err != nil {
@@ -129,12 +132,12 @@ func (c *Conn) hello(hello link.Hello) (*link.Welcome, []protocol.SessionInfo, e
 	return welcome, sessions, err
 }
 
-// Welcomer answers a proxy's hello: with a welcome and the sessions, or with
-// an error that is told to the proxy.
+// A Welcomer answers a proxy's hello with a welcome and the list of sessions. If it returns
+// an error, the error is sent to the proxy and the link ends.
 type Welcomer func(*link.Hello) (link.Welcome, []protocol.SessionInfo, error)
 
-// Accept takes a proxy's hello on a fresh connection, which it owns from here
-// on.
+// Accept receives a proxy's hello on a new connection, sends the answer, and returns the link
+// and the hello. Accept owns nc and closes it if it fails.
 func Accept(nc net.Conn, answer Welcomer, log zerolog.Logger) (*Conn, *link.Hello, error) {
 	c, err := newConn(nc, log, yamux.Server)
 	if err != nil {
@@ -148,7 +151,7 @@ func Accept(nc net.Conn, answer Welcomer, log zerolog.Logger) (*Conn, *link.Hell
 }
 
 func (c *Conn) welcome(answer Welcomer) (*link.Hello, error) {
-	// yamux's accept has no deadline of its own.
+	// AcceptStream of yamux has no deadline.
 	timer := time.AfterFunc(helloTimeout, func() { _ = c.mux.Close() })
 	defer timer.Stop()
 	s, err := c.Accept()
@@ -157,7 +160,7 @@ func (c *Conn) welcome(answer Welcomer) (*link.Hello, error) {
 	}
 	defer func() { _ = s.Close() }()
 	hello, err := s.receiveHello()
-	if err != nil && protocol.CodeOf(err) == protocol.CodeInternal { // there is nobody to tell
+	if err != nil && protocol.CodeOf(err) == protocol.CodeInternal { // the connection failed, so an answer cannot be sent
 		return nil, err
 	}
 	if err != nil {
@@ -178,7 +181,7 @@ func (c *Conn) welcome(answer Welcomer) (*link.Hello, error) {
 	return hello, s.sendSessions(sessions, func() { timer.Reset(helloTimeout) })
 }
 
-// receiveHello returns hello_required for any other message.
+// receiveHello receives a hello, and returns hello_required if the message is another one.
 func (s *Stream) receiveHello() (*link.Hello, error) {
 	s.frames.SetMax(frame.MaxHello)
 	m, err := s.Receive()
@@ -187,28 +190,28 @@ func (s *Stream) receiveHello() (*link.Hello, error) {
 	if ok || err != nil && protocol.CodeOf(err) != protocol.CodeUnsupported {
 		return hello, err
 	}
-	return nil, protocol.Errorf(protocol.CodeHelloRequired, "the first message is hello")
+	return nil, protocol.Errorf(protocol.CodeHelloRequired, "the first message must be hello")
 }
 
-// refuse tells the peer why and waits until it has read that, since closing
-// the connection would throw the words away.
+// refuse sends reason to the peer and waits until the peer has closed the stream, because
+// closing the connection earlier could discard the message.
 func (s *Stream) refuse(reason error) error {
 	err := s.Fail(reason)
 	_ = s.Close()
-	_, _ = io.Copy(io.Discard, s) // until the peer closes or the hello's time is over
+	_, _ = io.Copy(io.Discard, s) // ends when the peer closes the stream, or at the hello's time limit
 	return errors.Join(reason, err)
 }
 
 // Close ends the link and all its streams.
 func (c *Conn) Close() error {
-	c.sendAway()
+	c.interruptWaiters()
 	if err := c.mux.Close(); err != nil {
 		return fmt.Errorf("close link: %w", err)
 	}
 	return nil
 }
 
-// Done is closed when the link has ended.
+// Done returns a channel that is closed when the link has ended.
 func (c *Conn) Done() <-chan struct{} { return c.mux.CloseChan() }
 
 func (c *Conn) open() (*Stream, error) {
@@ -219,9 +222,9 @@ func (c *Conn) open() (*Stream, error) {
 	return newStream(c, m), nil
 }
 
-// Open starts a stream with a request and returns it with the reply, for what
-// follows. An error reply is returned as *protocol.Error. ctx bounds the
-// request and its reply, not the stream.
+// Open opens a stream, sends a request and returns the stream with the reply. If the reply is
+// an error message, Open returns it as a *protocol.Error. ctx limits the request and its
+// reply, but not the stream.
 func (c *Conn) Open(ctx context.Context, request protocol.Message) (*Stream, protocol.Message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -237,7 +240,7 @@ func (c *Conn) Open(ctx context.Context, request protocol.Message) (*Stream, pro
 	}
 	if err != nil {
 		_ = s.Close()
-		if ctx.Err() != nil { // it caused the deadline's error
+		if ctx.Err() != nil { // err is only the effect of the deadline that ctx has set
 			err = ctx.Err()
 		}
 		return nil, nil, err
@@ -245,7 +248,8 @@ func (c *Conn) Open(ctx context.Context, request protocol.Message) (*Stream, pro
 	return s, reply, nil
 }
 
-// Call is a request and its reply.
+// Call sends a request on a new stream, closes the stream and returns the reply. It returns
+// an error message as a *protocol.Error.
 func (c *Conn) Call(ctx context.Context, request protocol.Message) (protocol.Message, error) {
 	s, reply, err := c.Open(ctx, request)
 	if err != nil {
@@ -254,8 +258,8 @@ func (c *Conn) Call(ctx context.Context, request protocol.Message) (protocol.Mes
 	return reply, s.Close()
 }
 
-// Accept returns the next stream; its first message is a request. Errors mean
-// that the link has ended.
+// Accept returns the next stream that the peer has opened. The first message of the stream is
+// a request. If Accept fails, the link has ended.
 func (c *Conn) Accept() (*Stream, error) {
 	m, err := c.mux.AcceptStream()
 	if err != nil {
@@ -265,11 +269,10 @@ func (c *Conn) Accept() (*Stream, error) {
 }
 
 func unexpected(m protocol.Message) error {
-	return protocol.Errorf(protocol.CodeBadFrame, "unexpected "+m.MessageType())
+	return protocol.Errorf(protocol.CodeBadFrame, "unexpected message "+m.MessageType())
 }
 
-// A Stream carries frames both ways. One goroutine may read while others
-// write.
+// A Stream transports frames in both directions. One goroutine may read while others write.
 type Stream struct {
 	conn   *Conn
 	mux    *yamux.Stream
@@ -283,30 +286,30 @@ func newStream(c *Conn, m *yamux.Stream) *Stream {
 	return s
 }
 
-// Send writes one control message.
+// Send writes one control message. It returns frame_too_large if the message is too large.
 func (s *Stream) Send(m protocol.Message) error {
 	b, err := protocol.Encode(m)
 	if err != nil {
 		return err
 	}
 	if len(b)+1 > frame.Max {
-		return protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("%s of %d bytes", m.MessageType(), len(b)))
+		return protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("message %s has %d bytes, and a frame has at most %d", m.MessageType(), len(b), frame.Max-1))
 	}
 	return s.SendRaw(frame.Append(make([]byte, 0, frame.HeaderLen+len(b)), frame.Control, b))
 }
 
-// SendRaw writes one whole frame.
+// SendRaw writes one complete frame, header included.
 func (s *Stream) SendRaw(b []byte) error { return s.write(b) }
 
-// Fail answers with an error.
+// Fail sends err as an error message.
 func (s *Stream) Fail(err error) error { return s.Send(link.Error{Error: *protocol.AsError(err)}) }
 
-// Next returns the next frame, whole; it is valid until the next call.
+// Next returns the next complete frame. The frame is valid until the next call.
 func (s *Stream) Next() ([]byte, error) { return s.frames.NextRaw() }
 
-// Receive returns the next control message and skips other kinds. Errors:
-// unsupported for a type it does not know, after which it may be called again;
-// bad_frame and the stream's own end it.
+// Receive returns the next control message and skips frames of other kinds. If the type of
+// the message is unknown, the error is unsupported, and Receive may be called again. After
+// every other error, such as bad_frame or the end of the stream, the stream must be given up.
 func (s *Stream) Receive() (protocol.Message, error) {
 	for {
 		kind, payload, err := s.frames.Next()
@@ -321,7 +324,7 @@ func (s *Stream) Receive() (protocol.Message, error) {
 	}
 }
 
-// ask sends a request and returns its reply; an error reply is an error.
+// ask sends a request and returns its reply. It returns an error message as a *protocol.Error.
 func (s *Stream) ask(request protocol.Message) (protocol.Message, error) {
 	if err := s.Send(request); err != nil {
 		return nil, err
@@ -336,16 +339,16 @@ func (s *Stream) ask(request protocol.Message) (protocol.Message, error) {
 	return reply, nil
 }
 
-// SendSessions enumerates sessions in as many messages as it takes.
+// SendSessions sends a list of sessions, in several messages if one would be too large.
 func (s *Stream) SendSessions(all []protocol.SessionInfo) error {
 	return s.sendSessions(all, func() {})
 }
 
-// sendSessions calls each before each message.
-func (s *Stream) sendSessions(all []protocol.SessionInfo, each func()) error {
+// sendSessions sends a list of sessions, and calls beforeMessage before each message.
+func (s *Stream) sendSessions(all []protocol.SessionInfo, beforeMessage func()) error {
 	parts := protocol.SplitSessions(all)
 	for i, part := range parts {
-		each()
+		beforeMessage()
 		if err := s.Send(link.Sessions{Sessions: part, More: i < len(parts)-1}); err != nil {
 			return err
 		}
@@ -353,14 +356,15 @@ func (s *Stream) sendSessions(all []protocol.SessionInfo, each func()) error {
 	return nil
 }
 
-// ReadSessions reads what SendSessions wrote.
+// ReadSessions receives a list of sessions that SendSessions has sent.
 func (s *Stream) ReadSessions() ([]protocol.SessionInfo, error) { return s.readSessions(func() {}) }
 
-// readSessions calls each before it waits for a message.
-func (s *Stream) readSessions(each func()) ([]protocol.SessionInfo, error) {
+// readSessions receives a list of sessions, and calls beforeMessage before it waits for each
+// message.
+func (s *Stream) readSessions(beforeMessage func()) ([]protocol.SessionInfo, error) {
 	var all []protocol.SessionInfo
 	for {
-		each()
+		beforeMessage()
 		m, err := s.Receive()
 		if err != nil {
 			return nil, err
@@ -379,15 +383,15 @@ func (s *Stream) readSessions(each func()) ([]protocol.SessionInfo, error) {
 	}
 }
 
-// Close ends this side of the stream; the peer reads io.EOF. Reads go on to
-// see what it still sends, until it closes too.
+// Close closes this side of the stream, so that the peer reads io.EOF. Read still returns the
+// bytes that the peer sends until the peer closes its side.
 func (s *Stream) Close() error {
 	var err error
 	s.close.Do(func() { err = s.mux.Close() })
 	return err
 }
 
-// Abort closes the stream and makes reads and writes under way return.
+// Abort closes the stream and interrupts its reads and writes in progress.
 func (s *Stream) Abort() {
 	_ = s.SetDeadline(longAgo)
 	_ = s.Close()

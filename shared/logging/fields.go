@@ -1,32 +1,33 @@
 package logging
 
-// Names of fields, the same in every line of both processes. Units come last.
+// Names of the fields of log lines. All processes use the same names. A unit is the last
+// part of a name.
 const (
-	Process    = "process"     // supervisor, proxy, keeper
-	PID        = "pid"         // whose: the process's that logs, or the peer's or child's the line is about
-	UID        = "uid"         // of a peer
-	Version    = "version"     // of a program
-	Protocol   = "protocol"    // a range of protocol versions
-	Session    = "session"     // a session's id
-	Instance   = "instance"    // which life of it
-	Attachment = "attachment"  // its number on a connection
-	Writer     = "writer"      // whose input
-	Client     = "client"      // a client's name for itself
-	Conn       = "conn"        // a connection's number in this process
-	Offset     = "offset"      // an output offset
-	Bytes      = "bytes"       // how many
-	Missed     = "missed"      // how many bytes were lost to somebody
-	Count      = "count"       // how many of what the message names
-	LeftOut    = "left_out"    // how many lines like this one were not logged before it
-	Took       = "took_ms"     // how long it took
-	Wait       = "wait_ms"     // how long until the next try
-	Path       = "path"        // of a file or socket
+	Process    = "process"     // name of the process that logs: supervisor, proxy or keeper
+	PID        = "pid"         // process id of the process that logs, or of the peer or child in the message
+	UID        = "uid"         // user id of a peer
+	Version    = "version"     // version of a program
+	Protocol   = "protocol"    // range of protocol versions
+	Session    = "session"     // id of a session
+	Instance   = "instance"    // instance of a session
+	Attachment = "attachment"  // number of an attachment on its connection
+	Writer     = "writer"      // writer that sent the input
+	Client     = "client"      // name that a client has given itself
+	Conn       = "conn"        // number of a connection in this process
+	Offset     = "offset"      // output offset
+	Bytes      = "bytes"       // number of bytes
+	Missed     = "missed"      // number of bytes that a peer did not receive
+	Count      = "count"       // number of the objects in the message
+	LeftOut    = "left_out"    // number of earlier lines that a Limiter did not log
+	Took       = "took_ms"     // duration in milliseconds
+	Wait       = "wait_ms"     // pause before the next try in milliseconds
+	Path       = "path"        // path of a file or socket
 	Program    = "program"     // path of a program
-	Code       = "code"        // a protocol error code
-	ExitCode   = "exit_code"   // a child's
-	Signal     = "signal"      // a signal's name
-	Reason     = "reason"      // why a session ended
-	Kind       = "kind"        // of an event or a request
-	Security   = "security"    // true on what an administrator may want an alarm for
-	RemoteAddr = "remote_addr" // of a TCP client
+	Code       = "code"        // protocol error code
+	ExitCode   = "exit_code"   // exit code of a child
+	Signal     = "signal"      // name of a signal
+	Reason     = "reason"      // reason for which a session ended
+	Kind       = "kind"        // kind of an event or a request
+	Security   = "security"    // true if an administrator may want an alarm for the line
+	RemoteAddr = "remote_addr" // address of a TCP client
 )

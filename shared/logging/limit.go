@@ -8,31 +8,31 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// How many lines of one kind a peer can cause: a person sees what happens, and a
-// flood neither fills the disk nor rotates older lines away.
+// Limits of the lines of one kind that peers can cause. They suffice for a person to notice
+// the event. If a peer causes more, they neither fill the disk nor displace older lines.
 const (
-	limitBurst = 20              // at once
-	limitEvery = 5 * time.Second // then one in this time
+	limitBurst = 20              // lines at once
+	limitEvery = 5 * time.Second // time after which one more line is allowed
 )
 
-// A Limiter bounds how often lines are logged that a peer causes. A line behind some
-// that were left out says how many, as "left_out". The zero value works.
+// A Limiter limits the number of log lines that peers can cause. If it has left out lines, the
+// next line contains their number as "left_out". The zero value is ready to use.
 type Limiter struct {
-	now func() time.Time // nil is time.Now
+	now func() time.Time // the clock; nil: time.Now
 
 	mu      sync.Mutex
-	used    int       // of limitBurst
-	at      time.Time // when used was brought up to date
+	used    int       // lines logged, out of limitBurst
+	at      time.Time // when used was last reduced
 	leftOut atomic.Uint64
 }
 
-// Of returns a logger to the same place as log, whose lines count for this limit.
+// Of returns a logger with the destination of log. Its lines count for this limit.
 func (l *Limiter) Of(log zerolog.Logger) *zerolog.Logger {
 	log = log.Sample(l).Hook(l)
 	return &log
 }
 
-// Sample implements zerolog.Sampler: it reports whether a line is to be logged.
+// Sample implements zerolog.Sampler. It reports whether the next line may be logged.
 func (l *Limiter) Sample(zerolog.Level) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +52,7 @@ func (l *Limiter) Sample(zerolog.Level) bool {
 	return true
 }
 
-// Run implements zerolog.Hook.
+// Run implements zerolog.Hook. It adds the number of lines that were left out.
 func (l *Limiter) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
 	if n := l.leftOut.Swap(0); n > 0 {
 		e.Uint64(LeftOut, n)

@@ -1,13 +1,13 @@
-// Package logging makes the one logger of a process, and holds the names of
-// the fields it logs.
+// Package logging makes the logger of a process and defines the names of the fields of log
+// lines.
 //
-// The logger goes to standard error, or to a file that is rotated by size. It
-// is made once, in main, and passed down; there is no global one.
+// The logger writes to standard error, or to a file that is rotated when it reaches a size.
+// main makes the logger and passes it down. There is no global logger.
 //
-// Invariant: what a user typed or a child printed is never logged, at no level.
-// A line that would need it names its offset and length.
+// Invariant: input of a user and output of a child must never be logged, at no level. A line
+// about such bytes contains their offset and length instead.
 //
-// Not here: metrics, and what is worth a line.
+// Not here: metrics, and the decision which events are logged.
 package logging
 
 import (
@@ -28,21 +28,21 @@ const (
 	DefaultKeep     = 3
 )
 
-// maxCrash is how large a crash file may be before it is put aside. A crash
-// with thousands of goroutines writes some megabytes.
+// maxCrash is the size in bytes above which a crash file is rotated before its next use. A
+// crash with thousands of goroutines writes some megabytes.
 const maxCrash = 8 << 20
 
-// Options say where to log. The zero value logs to standard error.
+// Options configure the logger. The zero value logs to standard error.
 type Options struct {
-	Path     string // a file of mode 0600; default standard error
-	MaxBytes int64  // size at which the file is put aside; default 10 MiB
-	Keep     int    // files put aside that are kept, as PATH.1 (the newest) and so on; default 3
+	Path     string // path of a file of mode 0600; default: standard error
+	MaxBytes int64  // size at which the file is rotated; default 10 MiB
+	Keep     int    // number of rotated files, from PATH.1 (the newest) on; default 3
 	Level    string // trace, debug, info, warn or error; default info
-	Process  string // name of the process, in each line
+	Process  string // name of the process, for each line
 }
 
-// New returns a logger, and what closes its file. A file may be shared: two
-// proxies in a handoff log to the same one.
+// New returns a logger and the closer of its file. Several processes may use the same file, as
+// two proxies do during a handoff.
 func New(opts Options) (zerolog.Logger, io.Closer, error) {
 	level, err := zerolog.ParseLevel(cmp.Or(opts.Level, "info"))
 	if err != nil {
@@ -69,27 +69,28 @@ func open(opts Options) (io.WriteCloser, error) {
 	return keepOpen{os.Stderr}, nil
 }
 
-// keepOpen is standard error, which is not ours to close.
+// A keepOpen writes to standard error. Close has no effect, because standard error must stay
+// open.
 type keepOpen struct{ io.Writer }
 
 func (keepOpen) Close() error { return nil }
 
-// stamp puts the time into each line, to the millisecond. zerolog's own way to
-// have that is a global variable.
+// A stamp adds the time in milliseconds to each line. zerolog could add it only if a global
+// variable were set.
 type stamp struct{}
 
 func (stamp) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.Str(zerolog.TimestampFieldName, time.Now().Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
-// CrashOutput has the runtime write a fatal error's stack traces to the file,
-// too, since a daemon's standard error goes nowhere.
+// CrashOutput makes the runtime write the stack traces of a fatal error to the file at path
+// as well, because the standard error of a daemon is not kept.
 func CrashOutput(path string) error {
 	f, err := openRotated(path, maxCrash, 1)
 	if err != nil {
 		return fmt.Errorf("crash output: %w", err)
 	}
-	defer f.Close() // the runtime has its own duplicate
+	defer func() { _ = f.Close() }() // the runtime uses its own duplicate
 	if f.size > maxCrash {
 		if err := f.rotate(); err != nil {
 			return fmt.Errorf("crash output: %w", err)

@@ -2,8 +2,8 @@ package logging
 
 import "github.com/rs/zerolog"
 
-// Refuser returns a function that logs that a connection was refused before a byte
-// of it was read. It logs a bounded number of them (Limiter).
+// Refuser returns a function that logs the refusal of a connection. A Limiter limits the
+// number of lines.
 func Refuser(log zerolog.Logger) func(uid, pid int, err error) {
 	limit := &Limiter{}
 	return func(uid, pid int, err error) {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A rotated is a file that is put aside, under another name, when the next
-// write would make it too large. A write is never split over two files.
+// A rotated is a log file. If a write would make the file larger than maxBytes, the file gets
+// another name and a new file is made. A write is never split between two files.
 type rotated struct {
 	path     string
 	maxBytes int64
@@ -28,7 +28,7 @@ func openRotated(path string, maxBytes int64, keep int) (*rotated, error) {
 	return r, nil
 }
 
-// open opens the file anew; on failure the old one stays in use.
+// open opens the file at the path again. If it fails, the old file stays in use.
 func (r *rotated) open() error {
 	f, err := os.OpenFile(r.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *rotated) open() error {
 	}
 	fi, err := f.Stat()
 	if err == nil && fi.Mode().Perm()&0o077 != 0 {
-		err = f.Chmod(0o600) // made by somebody's redirection
+		err = f.Chmod(0o600) // the file may have been made by a redirection in a shell
 	}
 	if err != nil {
 		return errors.Join(err, f.Close())
@@ -49,8 +49,8 @@ func (r *rotated) open() error {
 	return nil
 }
 
-// Write appends p. If the file cannot be put aside, it grows: a log that is
-// too large is better than none.
+// Write appends p. If the rotation fails, Write appends to the old file and returns the error,
+// because a log that is too large is better than a missing line.
 func (r *rotated) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,8 +63,8 @@ func (r *rotated) Write(p []byte) (int, error) {
 	return n, errors.Join(err, rotation)
 }
 
-// rotate moves the file to PATH.1, that to PATH.2 and so on, and begins a new
-// one. If another process has done it already, it just opens the new one.
+// rotate renames PATH to PATH.1, PATH.1 to PATH.2 and so on, and opens a new file. If another
+// process has renamed the files already, rotate only opens the new file.
 func (r *rotated) rotate() error {
 	if r.isCurrent() {
 		for i := r.keep; i > 0; i-- {
@@ -76,7 +76,7 @@ func (r *rotated) rotate() error {
 	return r.open()
 }
 
-// name returns the file's name, or that of the i-th put aside.
+// name returns the path of the file, or of the i-th rotated file if i is not 0.
 func (r *rotated) name(i int) string {
 	if i == 0 {
 		return r.path
@@ -84,14 +84,14 @@ func (r *rotated) name(i int) string {
 	return fmt.Sprintf("%s.%d", r.path, i)
 }
 
-// isCurrent reports whether our file still has its name.
+// isCurrent reports whether the open file is still the file at the path.
 func (r *rotated) isCurrent() bool {
-	ours, err := r.file.Stat()
+	open, err := r.file.Stat()
 	if err != nil {
 		return false
 	}
 	named, err := os.Stat(r.path)
-	return err == nil && os.SameFile(ours, named)
+	return err == nil && os.SameFile(open, named)
 }
 
 func (r *rotated) Close() error {

@@ -2,5 +2,5 @@
 
 package machine
 
-// Background does nothing here.
+// Background has no effect on this system.
 func Background() error { return nil }

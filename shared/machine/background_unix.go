@@ -4,5 +4,5 @@ package machine
 
 import "syscall"
 
-// Background has this process leave the processors to others: it is not waited for.
+// Background lowers the priority of this process, because no user waits for its result.
 func Background() error { return syscall.Setpriority(syscall.PRIO_PROCESS, 0, 10) }

@@ -1,7 +1,7 @@
-// Package machine says how much of the machine a process of ours takes, and gives
-// it what each system has under another name.
+// Package machine sets and measures the share of the machine that a process takes, and offers
+// features that the systems provide under different names.
 //
-// Not here: limits on sessions and clients, which belong to their owners.
+// Not here: limits of sessions and clients, which belong to their packages.
 package machine
 
 import (
@@ -10,22 +10,22 @@ import (
 	"runtime/debug"
 )
 
-// Share leaves half of the processors to the children whose output we carry,
-// unless $GOMAXPROCS says otherwise. A keystroke's way leads through both
-// processes and the child; on two processors, threads that look for work to
-// steal were measured to cost it 60 µs, and a drain a tenth of its speed.
+// Share leaves half of the processors to the children of the sessions, unless $GOMAXPROCS is
+// set. A keystroke passes through both processes and the child. On two processors, threads that
+// searched for work to steal were measured to delay it by 60 µs, and to slow a drain by a
+// tenth.
 func Share() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(1, runtime.NumCPU()/2))
 	}
 }
 
-// hurryGC is the collector's percentage in a hurry: with next to nothing alive the
-// first collection comes at 32 MiB, where it comes at 4 else.
+// hurryGC is the garbage collector's percentage after Hurry. If the heap is almost empty, the
+// first collection then comes at 32 MiB instead of 4 MiB.
 const hurryGC = 800
 
-// Hurry is for the moments in which all that a process serves wait for it: it has
-// all processors, and collects later. calm undoes that.
+// Hurry gives this process all processors and delays garbage collection. It is meant for
+// moments in which all users of the process wait for it. calm restores the settings of Share.
 func Hurry() (calm func()) {
 	percent := debug.SetGCPercent(hurryGC)
 	if os.Getenv("GOMAXPROCS") == "" {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MemoryFile returns an empty file that lies in memory, may be sealed, and has no
-// path: only who is given it can read it. The name is for people, in /proc.
+// MemoryFile returns an empty file in memory that can be sealed. It has no path, so that only
+// processes that receive its descriptor can read it. name appears in /proc only.
 func MemoryFile(name string) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// MemoryFile returns an empty file whose path is removed: this system has none in
-// memory. It is only ours to read before that, too.
+// MemoryFile returns an empty temporary file without a path, because this system has no files in
+// memory. Before the path is removed, only the user can open the file.
 func MemoryFile(name string) (*os.File, error) {
 	f, err := os.CreateTemp("", name+"-")
 	if err != nil {

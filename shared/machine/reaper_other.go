@@ -2,8 +2,8 @@
 
 package machine
 
-// Reap does nothing: orphans go to the first process here.
+// Reap has no effect, because this system gives all orphans to its first process.
 func Reap() error { return nil }
 
-// Name does nothing: a program is started by its path here.
+// Name has no effect, because programs are started by their paths on this system.
 func Name(string) error { return nil }

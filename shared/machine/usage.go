@@ -2,15 +2,15 @@ package machine
 
 import "math"
 
-// Usage is what this process uses of the machine, and all processes of its
-// terminals. What is not known is 0.
+// Usage tells how much of the machine this process uses, and how many PTYs the whole system
+// uses. A field is 0 if its value is not known.
 type Usage struct {
-	Files, MaxFiles int // descriptors
-	RSSBytes        uint64
-	PTYs, MaxPTYs   int // of the whole system
+	Files, MaxFiles int    // open descriptors, and the limit of this process
+	RSSBytes        uint64 // memory of this process
+	PTYs, MaxPTYs   int    // PTYs of the whole system, and their limit
 }
 
-// Used returns what is used now.
+// Used returns the present Usage.
 func Used() Usage {
 	var u Usage
 	if open, limit, err := Files(); err == nil {
@@ -20,8 +20,8 @@ func Used() Usage {
 	return u
 }
 
-// FilesLeft is how many files this process may still open; a lot where that is
-// not known.
+// FilesLeft returns how many more files this process may open, or math.MaxInt if that is not
+// known.
 func FilesLeft() int {
 	open, limit, err := Files()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// addKernels adds what the kernel writes into files.
+// addKernels sets the fields that the kernel reports in files of /proc.
 func (u *Usage) addKernels() {
 	if statm := numbers("/proc/self/statm"); len(statm) > 1 {
 		u.RSSBytes = statm[1] * uint64(os.Getpagesize())
@@ -18,7 +18,7 @@ func (u *Usage) addKernels() {
 	}
 }
 
-// numbers returns a file's numbers, as far as there are no others.
+// numbers returns the numbers at the beginning of a file, up to the first word that is none.
 func numbers(path string) (all []uint64) {
 	b, _ := os.ReadFile(path)
 	for _, f := range bytes.Fields(b) {

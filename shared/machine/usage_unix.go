@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files is how many files this process has open, and how many it may.
+// Files returns how many descriptors this process has open, and how many it may have.
 func Files() (open, limit uint64, err error) {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
@@ -18,5 +18,5 @@ func Files() (open, limit uint64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	return uint64(len(entries) - 1), r.Cur, nil // without the directory's own
+	return uint64(len(entries) - 1), r.Cur, nil // ReadDir's own descriptor is closed by now
 }

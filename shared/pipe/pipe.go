@@ -1,16 +1,16 @@
-// Package pipe makes private named pipes: on Windows they are what package
-// socket makes elsewhere.
+// Package pipe makes private named pipes. They replace the sockets of package socket on
+// Windows.
 //
-// A pipe's name is made of its owner and of the directory that a socket would
-// lie in, so that neither two users nor two directories meet. Its access list
-// names the owner and nobody else; it is asked by the system when a pipe is
-// opened. Then each side asks the system who the other one is.
+// The name of a pipe is computed from the user and from the directory that would contain the
+// socket, so that two users or two directories never share a pipe. The access list of a pipe
+// allows only its user, and Windows checks it when a process opens the pipe. Each side then
+// asks Windows for the user of the other side.
 //
-// Invariant: no byte goes over a pipe before its other side is known to be a
-// process of our own user.
+// Invariant: a process must not send or accept a byte on a pipe before it knows that the peer
+// is a process of the same user.
 //
-// Not here: what is said over a connection (package protocol/frame), and where
-// directories lie (package shared/config).
+// Not here: the messages on a connection (package protocol/frame), and the paths of
+// directories (package shared/config).
 package pipe
 
 import (
@@ -22,62 +22,62 @@ import (
 	"strings"
 )
 
-// Here says whether this system's private connections are named pipes and not
-// Unix sockets. It is the one place where that is chosen, for the proxy and for
-// its clients.
+// Here reports whether private connections on this system are named pipes instead of Unix
+// sockets. The proxy and its clients choose by this constant only.
 //
-// Windows has Unix sockets, too, but they do not tell who is at the other end,
-// and Node's net.connect does not know them there.
+// Windows has Unix sockets, too. They are not used, because they do not tell the user of the
+// peer, and because net.connect of Node does not support them.
 const Here = runtime.GOOS == "windows"
 
-// ErrUnsupported comes wrapped from everything but Name and SecurityDescriptor
-// where there are no named pipes.
-var ErrUnsupported = fmt.Errorf("named pipes are there on Windows alone: %w", errors.ErrUnsupported)
+// ErrUnsupported is wrapped in the errors of all functions on a system without named pipes,
+// except Name and SecurityDescriptor, which work everywhere.
+var ErrUnsupported = fmt.Errorf("only Windows has named pipes: %w", errors.ErrUnsupported)
 
-// A Peer is the process at the other end as the system knows it.
+// A Peer is the process at the other end of a connection, as Windows reports it.
 type Peer struct {
-	SID string // of the user it runs as
+	SID string // the user of the process
 	PID int
 }
 
-// A PeerError is a peer that is refused for the user it runs as.
+// A PeerError reports a connection that is refused because of the user of the peer.
 type PeerError struct {
 	Name string
 	Peer Peer
-	Want string // the user that would be let through
+	Want string // the SID of the allowed user
 }
 
 func (e *PeerError) Error() string {
-	who := "runs as " + e.Peer.SID
+	peer := "runs as " + e.Peer.SID
 	if e.Peer.PID != 0 {
-		who += fmt.Sprintf(" (pid %d)", e.Peer.PID)
+		peer += fmt.Sprintf(" (pid %d)", e.Peer.PID)
 	}
-	return fmt.Sprintf("%s: the other side %s, only %s is let through", e.Name, who, e.Want)
+	return fmt.Sprintf("%s: the peer %s, but only %s is allowed", e.Name, peer, e.Want)
 }
 
-// Options tune a Listener. The zero value works.
+// Options configure a Listener. The zero value is valid.
 type Options struct {
-	OnRefuse func(Peer, error) // called for each connection refused, to log a security event; default nothing
+	OnRefuse func(Peer, error) // called for each refused connection, to log a security event; may be nil
 }
 
-// Name returns the name of the pipe that stands for the socket's file of this
-// name in dir, an absolute path, for the user with this SID. It carries no
-// version: whoever means the same user and directory means the same pipe.
+// Name returns the name of the pipe that replaces the file socket in dir, an absolute path,
+// for the user with this SID. The name contains no version, so that all releases use the same
+// pipe for the same user and directory.
 //
-// Paths that differ only in case are one on Windows, and so have one name here.
+// Paths that differ only in case have the same name, because they are the same directory on
+// Windows.
 func Name(sid, dir, socket string) string {
 	sum := sha256.Sum256([]byte(strings.ToLower(dir) + "\n" + sid))
 	return `\\.\pipe\holdfast-` + hex.EncodeToString(sum[:8]) + "-" + socket
 }
 
-// SecurityDescriptor returns who may open a pipe of the user with this SID, in
-// the security descriptor definition language.
+// SecurityDescriptor returns the owner and the access list of a pipe of the user with this
+// SID, in the security descriptor definition language.
 //
-// The user owns it (O:) and may do everything (A;;GA); the list inherits nothing
-// (D:P) and names nobody else. Not even SYSTEM: an administrator gets in
-// whatever stands here, and services that open every pipe they find need not.
-// Whoever is logged on over the network (NU) is denied, the user included: on
-// top of the system's refusal of other machines, which go-winio asks for.
+// The user is the owner (O:) and has all rights (A;;GA). The list inherits no entry (D:P) and
+// allows no other user. It does not allow SYSTEM either: an administrator has access in any
+// case, and a service that opens every pipe it finds must not. A network logon (NU) is denied,
+// even if it is the user's own. That is a second barrier, because go-winio already makes
+// Windows refuse other machines.
 func SecurityDescriptor(sid string) string {
 	return fmt.Sprintf("O:%[1]sD:P(D;;GA;;;NU)(A;;GA;;;%[1]s)", sid)
 }

@@ -13,7 +13,7 @@ func Own(_, socket string) (string, error) {
 	return "", fmt.Errorf("name the pipe of %s: %w", socket, ErrUnsupported)
 }
 
-// A Listener cannot be had on this system; Listen says so.
+// A Listener does not exist on this system: Listen returns ErrUnsupported.
 type Listener struct{}
 
 // Listen returns ErrUnsupported.
@@ -26,7 +26,7 @@ func Dial(_ context.Context, name string) (net.Conn, Peer, error) {
 	return nil, Peer{}, fmt.Errorf("connect to %s: %w", name, ErrUnsupported)
 }
 
-// Name returns nothing.
+// Name returns "".
 func (*Listener) Name() string { return "" }
 
 // Accept returns ErrUnsupported.

@@ -54,7 +54,7 @@ func TestSecurityDescriptor(t *testing.T) {
 
 func TestPeerErrorSaysWho(t *testing.T) {
 	err := &PeerError{`\\.\pipe\x`, Peer{SID: bob, PID: 7}, alice}
-	if got, want := err.Error(), `\\.\pipe\x: the other side runs as `+bob+` (pid 7), only `+alice+` is let through`; got != want {
+	if got, want := err.Error(), `\\.\pipe\x: the peer runs as `+bob+` (pid 7), but only `+alice+` is allowed`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -14,17 +14,18 @@ import (
 	"holdfast/shared/socket"
 )
 
-// bufferBytes is what a pipe holds each way before a writer waits.
+// bufferBytes is the size of a pipe's buffer in each direction. A writer waits while it is full.
 const bufferBytes = 64 << 10
 
-// Waits between tries when the system is short of something, doubling from the
-// first to the last.
+// A retry after a shortage of a system resource waits firstWait. The pause doubles with each
+// further retry, up to lastWait.
 const (
 	firstWait = 5 * time.Millisecond
 	lastWait  = 100 * time.Millisecond
 )
 
-// Own returns the Name of our own user's pipe.
+// Own returns the name of the pipe that replaces the file socket in dir for the user of this
+// process.
 func Own(dir, socket string) (string, error) {
 	sid, err := ownSID()
 	if err != nil {
@@ -33,19 +34,19 @@ func Own(dir, socket string) (string, error) {
 	return Name(sid, dir, socket), nil
 }
 
-// A Listener is a pipe that we serve. Any goroutine may call its methods.
+// A Listener is a pipe that this process serves. Its methods are safe for concurrent use.
 type Listener struct {
 	name string
-	sid  string // ours, and so the one let through
+	sid  string // the user of this process; no other user is allowed
 	opts Options
 	ln   net.Listener
 	shut sync.Once
-	done chan struct{} // closed by Close
+	done chan struct{} // Close closes it
 }
 
-// Listen makes the pipe. It returns a *socket.InUseError where another process,
-// of whatever user, has the name: there is no lock beside it, for the system
-// makes the first instance of a pipe once only, and it goes with its process.
+// Listen makes the pipe. It returns a *socket.InUseError if a process of any user serves a
+// pipe of this name. A lock is not needed, because Windows creates the first instance of a pipe
+// only once and removes it when the process ends.
 func Listen(name string, opts Options) (*Listener, error) {
 	sid, err := ownSID()
 	if err != nil {
@@ -63,15 +64,15 @@ func Listen(name string, opts Options) (*Listener, error) {
 	return &Listener{name: name, sid: sid, opts: opts, ln: ln, done: make(chan struct{})}, nil
 }
 
-// Name returns the name as it was given to Listen.
+// Name returns the name that was passed to Listen.
 func (l *Listener) Name() string { return l.name }
 
-// Accept returns the next connection of our own user, and who it is. Others are
-// refused before a byte of theirs is read, and accepting goes on; it goes on,
-// too, when the system is short of something. After Close the error is
+// Accept waits for the next connection of the user of this process and returns it with its
+// peer. It closes connections of other users before it reads a byte from them, and continues.
+// If the system lacks a resource, Accept retries until it has it. After Close the error is
 // net.ErrClosed.
 //
-// Whoever comes while nobody accepts finds the pipe busy and tries again.
+// A client that connects while no Accept runs finds the pipe busy and must retry.
 func (l *Listener) Accept() (net.Conn, Peer, error) {
 	wait := firstWait
 	for {
@@ -82,7 +83,7 @@ func (l *Listener) Accept() (net.Conn, Peer, error) {
 			if err == nil {
 				return conn, peer, nil
 			}
-			_ = conn.Close() // there is nobody to tell
+			_ = conn.Close() // the connection is dropped, so a failure changes nothing
 			if l.opts.OnRefuse != nil {
 				l.opts.OnRefuse(peer, err)
 			}
@@ -99,13 +100,13 @@ func (l *Listener) Accept() (net.Conn, Peer, error) {
 	}
 }
 
-// admit says who has connected, and whether it may. The access list has been
-// asked already, and not by pid, which may be another process's by now: this
-// finds out whether the list is what it should be.
+// admit returns the peer of conn, and an error unless the peer's user is the user of this
+// process. Windows has checked the access list already, without a pid, which may belong to
+// another process by now. admit detects a pipe whose access list is not the intended one.
 func (l *Listener) admit(conn net.Conn) (Peer, error) {
 	peer, err := peerOf(conn, windows.GetNamedPipeClientProcessId)
 	if err != nil {
-		return peer, fmt.Errorf("%s: the other side's user is unknown: %w", l.name, err)
+		return peer, fmt.Errorf("%s: the system did not tell the user of the peer: %w", l.name, err)
 	}
 	if peer.SID != l.sid {
 		return peer, &PeerError{l.name, peer, l.sid}
@@ -113,13 +114,14 @@ func (l *Listener) admit(conn net.Conn) (Peer, error) {
 	return peer, nil
 }
 
-// Close stops accepting and frees the name. Connections stay.
+// Close stops accepting and frees the name. Accepted connections stay open.
 func (l *Listener) Close() error {
 	l.shut.Do(func() { close(l.done) })
 	return l.ln.Close()
 }
 
-// isShortage tells errors that pass by themselves.
+// isShortage reports whether err is a shortage of a system resource, which may end without
+// action of this process.
 func isShortage(err error) bool {
 	for _, e := range []error{windows.ERROR_NO_SYSTEM_RESOURCES, windows.ERROR_NOT_ENOUGH_MEMORY, windows.ERROR_TOO_MANY_OPEN_FILES, windows.ERROR_PIPE_BUSY} {
 		if errors.Is(err, e) {
@@ -129,12 +131,12 @@ func isShortage(err error) bool {
 	return false
 }
 
-// Dial connects to a pipe and makes sure that our own user serves it; if another
-// one does, it returns a *PeerError. Where nobody listens the error is
-// fs.ErrNotExist. While nobody accepts, Dial tries again until ctx is done.
+// Dial connects to a pipe and checks that a process of the user of this process serves it.
+// Otherwise it returns a *PeerError. If no process serves the pipe, the error is
+// fs.ErrNotExist. If the server does not accept, Dial retries until ctx is done.
 //
-// The other side learns nothing of us before that and can do nothing in our
-// name: we connect as an anonymous client.
+// Dial connects as an anonymous client. Before the check has succeeded, the server therefore
+// learns nothing about this process and cannot act with its rights.
 func Dial(ctx context.Context, name string) (net.Conn, Peer, error) {
 	sid, err := ownSID()
 	if err != nil {
@@ -151,25 +153,25 @@ func Dial(ctx context.Context, name string) (net.Conn, Peer, error) {
 	return conn, peer, nil
 }
 
-// serverOf says who serves a pipe, and fails unless it is the user with this
-// SID. It asks for the pipe's owner first, whom nobody but an administrator can
-// choose: a pid alone may be another process's by now, if who made the pipe
-// passed it on and ended.
+// serverOf returns the process that serves a pipe, and an error unless its user has this SID.
+// It first checks the owner of the pipe, which only an administrator can set to another user.
+// The pid alone would not suffice: if the process that made the pipe has handed it on and
+// ended, another process may have its pid by now.
 func serverOf(conn net.Conn, name, sid string) (Peer, error) {
 	sd, err := windows.GetSecurityInfo(handle(conn), windows.SE_KERNEL_OBJECT, windows.OWNER_SECURITY_INFORMATION)
 	if err != nil {
-		return Peer{}, fmt.Errorf("the pipe's owner is unknown: %w", err)
+		return Peer{}, fmt.Errorf("the system did not tell the owner of the pipe: %w", err)
 	}
 	owner, _, err := sd.Owner()
 	if err != nil {
-		return Peer{}, fmt.Errorf("the pipe's owner is unknown: %w", err)
+		return Peer{}, fmt.Errorf("the system did not tell the owner of the pipe: %w", err)
 	}
 	if owner.String() != sid {
 		return Peer{SID: owner.String()}, &PeerError{name, Peer{SID: owner.String()}, sid}
 	}
 	peer, err := peerOf(conn, windows.GetNamedPipeServerProcessId)
 	if err != nil {
-		return peer, fmt.Errorf("the other side's user is unknown: %w", err)
+		return peer, fmt.Errorf("the system did not tell the user of the server: %w", err)
 	}
 	if peer.SID != sid {
 		return peer, &PeerError{name, peer, sid}
@@ -177,17 +179,18 @@ func serverOf(conn net.Conn, name, sid string) (Peer, error) {
 	return peer, nil
 }
 
-// peerOf asks the system for the process at one end of a pipe, and its user.
-func peerOf(conn net.Conn, which func(windows.Handle, *uint32) error) (Peer, error) {
+// peerOf returns the process at one end of a pipe, and its user. pidOf selects the end: it
+// returns the pid of the client or of the server.
+func peerOf(conn net.Conn, pidOf func(windows.Handle, *uint32) error) (Peer, error) {
 	var pid uint32
-	if err := which(handle(conn), &pid); err != nil {
-		return Peer{}, fmt.Errorf("ask for its pid: %w", err)
+	if err := pidOf(handle(conn), &pid); err != nil {
+		return Peer{}, fmt.Errorf("query the pid of the peer: %w", err)
 	}
 	process, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, pid)
 	if err != nil {
 		return Peer{PID: int(pid)}, fmt.Errorf("open process %d: %w", pid, err)
 	}
-	defer func() { _ = windows.CloseHandle(process) }() // nothing depends on it
+	defer func() { _ = windows.CloseHandle(process) }() // the handle was only read from
 	var token windows.Token
 	if err := windows.OpenProcessToken(process, windows.TOKEN_QUERY, &token); err != nil {
 		return Peer{PID: int(pid)}, fmt.Errorf("open the token of process %d: %w", pid, err)
@@ -202,12 +205,12 @@ func ownSID() (string, error) { return userOf(windows.GetCurrentProcessToken()) 
 func userOf(token windows.Token) (string, error) {
 	user, err := token.GetTokenUser()
 	if err != nil {
-		return "", fmt.Errorf("ask for the user's SID: %w", err)
+		return "", fmt.Errorf("query the SID of the user: %w", err)
 	}
 	return user.User.Sid.String(), nil
 }
 
-// handle returns a connection's handle, which stays the connection's.
+// handle returns the handle of a connection. The connection still owns it.
 func handle(conn net.Conn) windows.Handle {
 	return windows.Handle(conn.(interface{ Fd() uintptr }).Fd())
 }

@@ -1,38 +1,38 @@
-// Package plain keeps other people's words from acting on a terminal.
+// Package plain makes texts of other users and programs safe for a terminal and for a shell.
 //
-// A session's title, a client's name, a policy's refusal and a peer's error are
-// chosen by others. Printed as they are, escape sequences in them act on the
-// terminal, and characters that cannot be seen, or that turn the direction of
-// writing, make a line look like another one.
+// Peers choose the title of a session, the name of a client, the refusal of a policy and the
+// text of an error. If such a text is printed unchanged, its escape sequences control the
+// terminal, and characters that are invisible or change the direction of writing can make a
+// line look like another one.
 //
-// Invariant: what Text returns, and what a Writer passes on, is UTF-8 in which
-// no character but a line feed or a tab acts on a terminal or is invisible.
+// Invariant: a text that Text returns or a Writer writes is UTF-8. It contains no invisible
+// character and no control character except line feed and tab.
 //
-// Not here: what a session prints, which goes to viewers as it is.
+// Not here: the output of a session, which viewers receive unchanged.
 package plain
 
 import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
-// standIn is printed in place of a character that is not.
+// standIn replaces an unsafe character.
 const standIn = '?'
 
-// Text returns s for one line of a terminal: with "?" in place of control
-// characters, line feeds and tabs among them, and of characters that are
-// invisible or turn the direction of writing. Bytes that are no UTF-8 become
-// U+FFFD.
+// Text returns s for one line of a terminal. It replaces control characters (line feeds and
+// tabs, too), invisible characters and characters that change the direction of writing by "?",
+// and bytes that are not UTF-8 by U+FFFD.
 func Text(s string) string {
 	return clean(s, "")
 }
 
-// clean replaces unsafe characters but those of except.
+// clean replaces the unsafe characters of s, unless they are in except.
 func clean(s, except string) string {
 	before := rune(0)
 	return strings.Map(func(r rune) rune {
@@ -45,8 +45,8 @@ func clean(s, except string) string {
 	}, s)
 }
 
-// isUnsafe reports whether a character acts on a terminal, cannot be seen, or
-// changes how those around it look.
+// isUnsafe reports whether a character controls the terminal, is invisible, or changes the
+// appearance of the characters around it.
 func isUnsafe(r rune) bool {
 	switch {
 	case r < 0x20 || r >= 0x7f && r < 0xa0:
@@ -62,25 +62,45 @@ const (
 	emojiPresentation = '\ufe0f'
 )
 
-// joins reports whether a zero-width joiner behind r makes one picture of two, as
-// it does with emoji.
+// joins reports whether a zero-width joiner after r joins two pictures to one, as in emoji.
 func joins(r rune) bool {
 	return r == emojiPresentation || unicode.In(r, unicode.So, unicode.Sk)
 }
 
-// A Writer passes on what is safe, line feeds and tabs included, and "?" for
-// each other character that Text would replace. A character may come in several
-// writes; one that is not complete at the end is left out. Any goroutine may
-// write.
+// ShellWord returns s as one word of a POSIX shell's command line. It quotes s if s is empty or
+// contains a character that may have a meaning for the shell.
+func ShellWord(s string) string {
+	if s != "" && !strings.ContainsFunc(s, hasMeaning) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// hasMeaning reports whether r may have a meaning for a shell if it is not quoted.
+func hasMeaning(r rune) bool {
+	return r >= utf8.RuneSelf || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-./:=@%+,", r)
+}
+
+// A Writer writes text to another writer and replaces the same characters as Text by "?", except
+// line feeds and tabs. A character may be split between several Writes. If a character is still
+// incomplete after the last Write, it is dropped. Write is safe for concurrent use.
 type Writer struct {
 	w io.Writer
 
 	mu   sync.Mutex
-	part []byte // the begin of a character, at most 3 bytes
+	part []byte // the first bytes of an incomplete character, at most 3
 }
 
-// NewWriter returns a Writer to w.
+// NewWriter returns a Writer that writes to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+
+// Stdout and Stderr write to the standard output and the standard error of the process. A command
+// writes all text for people to them, because titles, names, reasons and errors come from other
+// programs and must not control the terminal.
+var (
+	Stdout = NewWriter(os.Stdout)
+	Stderr = NewWriter(os.Stderr)
+)
 
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
@@ -95,8 +115,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// incomplete returns how many bytes at the end of b begin a character that is
-// not there yet.
+// incomplete returns the number of bytes at the end of b that belong to an incomplete character.
 func incomplete(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
@@ -109,9 +128,9 @@ func incomplete(b []byte) int {
 	return 0
 }
 
-// Raw returns the writer that w passes on to if w is a Writer, else w. What is
-// written there acts on the terminal: it is for what a session has printed, and
-// for our own escape sequences.
+// Raw returns the writer behind w if w is a Writer, and w otherwise. Text that is written to it
+// controls the terminal. It is meant for the output of a session and for the program's own
+// escape sequences.
 func Raw(w io.Writer) io.Writer {
 	if p, ok := w.(*Writer); ok {
 		return p.w
@@ -119,9 +138,9 @@ func Raw(w io.Writer) io.Writer {
 	return w
 }
 
-// JSON returns a writer of JSON to w. It escapes the characters that Text would
-// replace, which loses nothing. Each Write has whole characters, as those of a
-// json.Encoder do.
+// JSON returns a writer of JSON to w. It escapes the characters that Text would replace, so that
+// no information is lost. Each Write must contain complete characters, as those of a json.Encoder
+// do.
 func JSON(w io.Writer) io.Writer { return jsonWriter{Raw(w)} }
 
 type jsonWriter struct{ w io.Writer }
@@ -148,6 +167,6 @@ func (j jsonWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// isEscaped is isUnsafe but for the white space between values: JSON's own rules
-// escape what is below 0x20 within one.
+// isEscaped reports whether JSON must escape r: if r is unsafe and not below 0x20. An encoder
+// has escaped the characters below 0x20 in values, and between values they are white space.
 func isEscaped(r rune) bool { return r >= 0x20 && isUnsafe(r) }

@@ -3,6 +3,7 @@ package plain
 import (
 	"bytes"
 	"encoding/json"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -78,5 +79,33 @@ func TestJSON(t *testing.T) {
 		if err := json.Unmarshal(out.Bytes(), &back); err != nil || back["text"] != strings.ToValidUTF8(tt.in, "\ufffd") {
 			t.Errorf("%s: %+q, %v", tt.name, back, err)
 		}
+	}
+}
+
+// A shell reads back each word as it was.
+func TestShellWord(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"/usr/bin/make", "/usr/bin/make"}, {"LANG=de_DE.UTF-8@euro", "LANG=de_DE.UTF-8@euro"},
+		{"", "''"}, {"/a b/it's", `'/a b/it'\''s'`}, {"~", "'~'"}, {"$(reboot)", "'$(reboot)'"},
+	} {
+		if got := ShellWord(tt.in); got != tt.want {
+			t.Errorf("%q: %s, want %s", tt.in, got, tt.want)
+		}
+	}
+	script := ""
+	var want strings.Builder
+	for r := rune(1); r < 0x180; r++ {
+		word := "a" + string(r) + "b"
+		script += "printf '%s\\0' " + ShellWord(word) + " " + ShellWord(string(r)) + "\n"
+		want.WriteString(word + "\x00" + string(r) + "\x00")
+	}
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		return // there is none on Windows
+	}
+	cmd := exec.Command(sh)
+	cmd.Stdin = strings.NewReader(script)
+	if got, err := cmd.Output(); err != nil || string(got) != want.String() {
+		t.Errorf("%v, got %q", err, got)
 	}
 }

@@ -7,16 +7,17 @@ import (
 	"unsafe"
 )
 
-// Read reads once into p. It returns syscall.EAGAIN where there is nothing.
+// Read calls read(2) once. It returns syscall.EAGAIN if there is nothing to read.
 func Read(fd uintptr, p []byte) (int, error) {
 	return call(syscall.SYS_READ, fd, p)
 }
 
-// Write writes once from p. It returns syscall.EAGAIN where there is no room.
+// Write calls write(2) once. It returns syscall.EAGAIN if the descriptor's buffer is full.
 func Write(fd uintptr, p []byte) (int, error) {
 	return call(syscall.SYS_WRITE, fd, p)
 }
 
+// call runs a system call with p and repeats it if a signal has interrupted it.
 func call(trap, fd uintptr, p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -33,14 +34,14 @@ func call(trap, fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// conn is a connection with raw reads and writes. One goroutine reads.
+// A conn is a connection with raw reads and writes. Only one goroutine may read from it.
 type conn struct {
 	net.Conn
 	raw    syscall.RawConn
-	budget Budget // of the reader; there is one
+	budget Budget // of the reading goroutine
 }
 
-// Conn returns c with raw reads and writes where that can be had, else c.
+// Conn returns c with raw reads and writes, or c itself if it has no descriptor.
 func Conn(c net.Conn) net.Conn {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
@@ -50,7 +51,7 @@ func Conn(c net.Conn) net.Conn {
 	if err != nil {
 		return c
 	}
-	bell() // now rather than when descriptors may have run short
+	bell() // makes its descriptor now, because later there may be no free one
 	return &conn{Conn: c, raw: raw}
 }
 

@@ -9,17 +9,18 @@ import (
 	"syscall"
 )
 
-// Read reads once into p, by way of the scheduler: only Linux promises that
-// its system calls may be made directly.
+// Read calls read(2) once, with a report to the scheduler, because only Linux guarantees that a
+// program may make system calls directly.
 func Read(fd uintptr, p []byte) (int, error) {
 	return again(func() (int, error) { return sysRead(fd, p) })
 }
 
-// Write writes once from p, likewise.
+// Write calls write(2) once, with a report to the scheduler like Read.
 func Write(fd uintptr, p []byte) (int, error) {
 	return again(func() (int, error) { return sysWrite(fd, p) })
 }
 
+// again repeats a call that a signal has interrupted.
 func again(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()
@@ -29,8 +30,8 @@ func again(call func() (int, error)) (int, error) {
 	}
 }
 
-// Conn returns c.
+// Conn returns c unchanged, because raw system calls exist only on Linux.
 func Conn(c net.Conn) net.Conn { return c }
 
-// Yield lets others run; the scheduler knows of every call.
+// Yield lets other goroutines run. That suffices, because the scheduler knows of every call.
 func Yield() { runtime.Gosched() }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bell is a descriptor that is rung and answered by the netpoller alone.
+// bell returns an eventfd that only Yield uses, or nil if the system has no free descriptor.
 var bell = sync.OnceValue(func() syscall.RawConn {
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {
@@ -22,13 +22,16 @@ var bell = sync.OnceValue(func() syscall.RawConn {
 	return raw
 })
 
+// ringing is held by the one goroutine that waits for the bell.
 var ringing sync.Mutex
 
-// Yield parks the caller until the netpoller has been asked what is ready. The
-// scheduler does that by itself only where nothing else can run, or every
-// 10 ms: a loop that always finds more to read would let everybody else wait
-// for so long. Others that want to yield meanwhile are parked here, so that
-// nothing else can run.
+// Yield parks the caller until the scheduler has asked the netpoller for ready descriptors. The
+// scheduler asks by itself only if no goroutine can run, or every 10 ms. A loop that always
+// finds more data would therefore delay all other goroutines by so long.
+//
+// Yield writes to an eventfd and waits until the netpoller reports it as readable. Other
+// goroutines that call Yield in the meantime wait for the mutex, so that no goroutine can run
+// and the scheduler asks the netpoller.
 func Yield() {
 	raw := bell()
 	if raw == nil {
@@ -38,7 +41,7 @@ func Yield() {
 	defer ringing.Unlock()
 	rung := false
 	one := binary.NativeEndian.AppendUint64(nil, 1)
-	_ = raw.Read(func(fd uintptr) bool { // fails only for what is closed, and this is not
+	_ = raw.Read(func(fd uintptr) bool { // raw.Read fails only if the descriptor is closed, and the bell is never closed
 		if !rung {
 			rung = true
 			_, err := Write(fd, one)

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files returns duplicates of the listening socket and of its lock, in this
-// order, for SendFiles or for an exec. The caller closes them, and calls
-// Release once the other process has adopted them.
+// Files returns duplicates of the listening socket and of its lock file, in this
+// order, for SendFiles or for an exec. The caller must close the duplicates, and must
+// call Release after the other process has adopted them.
 //
-// Do not call Fd on them, nor let os/exec do it: it would make the listener
-// blocking in both processes.
+// The caller must not call Fd on a duplicate and must not pass it to os/exec, which
+// calls Fd. Fd makes the socket blocking in both processes, because they share it.
 func (l *Listener) Files() ([]*os.File, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -37,8 +37,9 @@ func (l *Listener) Files() ([]*os.File, error) {
 	return []*os.File{ln, lock}, nil
 }
 
-// Dup duplicates the descriptor of a connection, a listener or a file, as Files
-// does, and with the same care to be taken.
+// Dup returns a duplicate of the descriptor of a connection, a listener or a file. The
+// duplicate is named name and is close-on-exec. Unless the caller means to make the
+// descriptor blocking in every process that shares it, it must not call Fd on it.
 func Dup(c syscall.Conn, name string) (*os.File, error) {
 	var f *os.File
 	err := control(c, func(fd int) error {
@@ -54,14 +55,13 @@ func Dup(c syscall.Conn, name string) (*os.File, error) {
 	return f, nil
 }
 
-// Adopt makes a Listener of the Files of another one, which lived in another
-// process or before an exec. The files are Adopt's from then on, even if it
-// fails.
+// Adopt makes a Listener from the two Files of a Listener of another process, or of the
+// same process before an exec. Adopt closes the files, even if it fails.
 func Adopt(path string, files []*os.File, opts Options) (*Listener, error) {
 	l := &Listener{path: path, opts: opts, done: make(chan struct{})}
 	err := l.adopt(files)
 	for _, f := range files {
-		_ = f.Close() // l has duplicates
+		_ = f.Close() // l uses duplicates of the files
 	}
 	if err != nil {
 		return nil, fmt.Errorf("adopt %s: %w", path, err)
@@ -71,18 +71,18 @@ func Adopt(path string, files []*os.File, opts Options) (*Listener, error) {
 
 func (l *Listener) adopt(files []*os.File) error {
 	if len(files) != 2 {
-		return fmt.Errorf("%d files, expected the listener and its lock", len(files))
+		return fmt.Errorf("received %d files instead of 2, the listener and its lock", len(files))
 	}
 	if err := CheckDir(filepath.Dir(l.path)); err != nil {
 		return err
 	}
-	ln, err := net.FileListener(files[0]) // duplicates it close-on-exec and makes it non-blocking
+	ln, err := net.FileListener(files[0]) // FileListener makes a close-on-exec, non-blocking duplicate
 	if err != nil {
 		return err
 	}
 	var ok bool
 	if l.ln, ok = ln.(*net.UnixListener); !ok {
-		return errors.Join(fmt.Errorf("a listener on %s", ln.Addr().Network()), ln.Close())
+		return errors.Join(fmt.Errorf("the passed listener is of network %s instead of unix", ln.Addr().Network()), ln.Close())
 	}
 	l.ln.SetUnlinkOnClose(false)
 	if l.lock, err = Dup(files[1], lockPath(l.path)); err != nil {
@@ -94,11 +94,12 @@ func (l *Listener) adopt(files []*os.File) error {
 	return nil
 }
 
-// adoptNames checks that the lock is the path's and is held, and notes which
-// file the socket is. A name that is gone is Check's to mend.
+// adoptNames checks that the passed lock file is the file at the lock's path and that
+// l holds the lock. It then stores the id of the socket's file. If a file is no longer
+// at its path, adoptNames succeeds, because the next Check makes the file again.
 func (l *Listener) adoptNames() error {
-	// A lock that this very description holds is granted again; one that
-	// another description holds is not.
+	// flock succeeds again if this open file description holds the lock already, and
+	// fails if another description holds it.
 	if err := flock(l.lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return &InUseError{l.path, readPID(l.lock)}
@@ -107,7 +108,7 @@ func (l *Listener) adoptNames() error {
 	}
 	if id, err := idOf(lockPath(l.path)); err == nil {
 		if fi, err := l.lock.Stat(); err != nil || id != idOfInfo(fi) {
-			return fmt.Errorf("the file passed as %s is another one", lockPath(l.path))
+			return fmt.Errorf("the passed lock is not the file %s; another process has replaced that file", lockPath(l.path))
 		}
 	}
 	if err := writePID(l.lock); err != nil {

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dial connects to path and makes sure that our own user, or root, listens
-// there; if another one does, it returns a *PeerError. Where nobody listens the
-// error is fs.ErrNotExist or ECONNREFUSED.
+// Dial connects to path and checks the user of the listening process. If that user is
+// neither the user of this process nor root, Dial returns a *PeerError. If no process
+// listens, IsAbsent reports true for the error.
 //
-// While the listener's backlog is full, as in a long handoff, Dial tries again
-// until ctx is done.
+// If the listener's backlog is full, as in a long handoff, Dial retries until ctx is
+// done.
 func Dial(ctx context.Context, path string) (*net.UnixConn, Peer, error) {
 	if err := checkLen(path); err != nil {
 		return nil, Peer{}, fmt.Errorf("connect: %w", err)
@@ -49,7 +49,7 @@ func connect(ctx context.Context, path string) (*net.UnixConn, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("its backlog is full: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("the backlog of the listener is full: %w", context.Cause(ctx))
 		case <-time.After(wait):
 		}
 	}

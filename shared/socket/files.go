@@ -14,11 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const headLen = 6 // [u32 payload length][u16 number of files], big-endian
+const headLen = 6 // header of a message: [u32 payload length][u16 number of files], big-endian
 
-// SendFiles sends one message: payload and open files, either of which may be
-// empty. The files stay the caller's, who keeps them open until the other side
-// has said that it has them. After an error the connection is of no more use.
+// SendFiles sends one message with a payload of at most MaxPayload bytes and at most
+// MaxFiles open files. Both may be empty. The caller still owns the files and must keep
+// them open until the receiver has acknowledged them. After an error the caller must
+// close the connection.
 func SendFiles(conn *net.UnixConn, payload []byte, files []*os.File) error {
 	if len(payload) > MaxPayload || len(files) > MaxFiles {
 		return fmt.Errorf("send %d bytes and %d files: %w", len(payload), len(files), ErrTooLarge)
@@ -32,8 +33,8 @@ func SendFiles(conn *net.UnixConn, payload []byte, files []*os.File) error {
 	return nil
 }
 
-// sendMsg sends the files with the first bytes that the kernel takes, and the
-// rest of a message that it takes in part by itself.
+// sendMsg sends the files with the first bytes of msg. If the kernel accepts only a part
+// of msg, sendMsg sends the remainder without files.
 func sendMsg(conn *net.UnixConn, msg []byte, files []*os.File) error {
 	fds := make([]int, len(files))
 	for i, f := range files {
@@ -47,35 +48,36 @@ func sendMsg(conn *net.UnixConn, msg []byte, files []*os.File) error {
 	}
 	n, _, err := conn.WriteMsgUnix(msg, oob, nil)
 	runtime.KeepAlive(files)
-	if err != nil || n == len(msg) { // a write of nothing would still fail where the peer has closed
+	if err != nil || n == len(msg) { // an empty Write would fail if the peer has closed the connection
 		return err
 	}
 	_, err = conn.Write(msg[n:])
 	return err
 }
 
-// RecvFiles receives one message of SendFiles: its payload into buf, and its
-// files, which are the caller's and close-on-exec. want is how many files must
-// come; a negative one takes as many as are announced.
+// RecvFiles receives one message of SendFiles. It writes the payload to buf and returns
+// the payload's length and the files. The caller owns the files, which are close-on-exec.
+// If want is not negative, the message must have exactly want files.
 //
-// It returns io.EOF between messages, ErrTooLarge for a payload larger than
-// buf, and ErrFilesLost where other files came than announced or wanted, as
-// happens when we are out of descriptors. With an error no file is left open,
-// and the connection is of no more use.
+// RecvFiles returns io.EOF if the connection ends between two messages, and ErrTooLarge
+// if the payload is larger than buf. It returns ErrFilesLost if the number of files
+// differs from the number announced or wanted, as happens if this process has no free
+// descriptors. If RecvFiles fails, it closes all files of the message, and the caller
+// must close the connection.
 func RecvFiles(conn *net.UnixConn, buf []byte, want int) (n int, files []*os.File, err error) {
 	r := fileReader{conn: conn}
 	n, err = r.message(buf, want)
 	if err != nil {
 		for _, f := range r.files {
-			_ = f.Close() // nobody has seen it
+			_ = f.Close() // the caller receives no file of a message that failed
 		}
 		return 0, nil, err
 	}
 	return n, r.files, nil
 }
 
-// A fileReader reads a stream and gathers the files that come along. A plain
-// Read would have the kernel drop them.
+// A fileReader reads a stream and collects the files that arrive with the bytes. If the
+// reader used a plain read(2), the kernel would drop the files.
 type fileReader struct {
 	conn  *net.UnixConn
 	files []*os.File
@@ -92,7 +94,7 @@ func (r *fileReader) message(buf []byte, want int) (int, error) {
 	case uint64(size) > uint64(min(len(buf), MaxPayload)) || count > MaxFiles:
 		return 0, fmt.Errorf("receive %d bytes and %d files: %w", size, count, ErrTooLarge)
 	case want >= 0 && count != want:
-		return 0, fmt.Errorf("receive: %d files announced, %d wanted: %w", count, want, ErrFilesLost)
+		return 0, fmt.Errorf("receive: %d files announced, %d expected: %w", count, want, ErrFilesLost)
 	}
 	n, err := io.ReadFull(r, buf[:size])
 	if errors.Is(err, io.EOF) {
@@ -102,28 +104,28 @@ func (r *fileReader) message(buf []byte, want int) (int, error) {
 		return 0, fmt.Errorf("receive %d bytes: %w", size, err)
 	}
 	if len(r.files) != count {
-		return 0, fmt.Errorf("receive: %d files came, %d announced: %w", len(r.files), count, ErrFilesLost)
+		return 0, fmt.Errorf("receive: %d files arrived, %d announced: %w", len(r.files), count, ErrFilesLost)
 	}
 	return n, nil
 }
 
-// Read reads bytes, and takes the files that come with them.
+// Read reads bytes into p and appends the files that arrive with them to r.files.
 func (r *fileReader) Read(p []byte) (int, error) {
 	oob := make([]byte, unix.CmsgSpace(4*MaxFiles))
 	n, oobn, flags, _, err := r.conn.ReadMsgUnix(p, oob)
 	if errors.Is(err, io.EOF) {
-		return 0, io.EOF // which ReadMsgUnix, unlike Read, wraps
+		return 0, io.EOF // unlike Read, ReadMsgUnix wraps io.EOF, and io.ReadFull compares without unwrapping
 	}
 	if err != nil {
 		return 0, err
 	}
-	// Errors come with no bytes: io.ReadFull forgets one that comes with the
-	// last of them.
-	if err := r.take(oob[:oobn]); err != nil {
+	// Each error below is returned with 0 bytes. If Read returned an error together
+	// with the last bytes, io.ReadFull would drop the error.
+	if err := r.collectFiles(oob[:oobn]); err != nil {
 		return 0, err
 	}
 	if flags&unix.MSG_CTRUNC != 0 {
-		return 0, fmt.Errorf("receive: the kernel dropped some, are we out of descriptors? %w", ErrFilesLost)
+		return 0, fmt.Errorf("receive: the kernel dropped files, probably because the limit of open files (ulimit -n) is reached: %w", ErrFilesLost)
 	}
 	if len(r.files) > MaxFiles {
 		return 0, fmt.Errorf("receive more than %d files: %w", MaxFiles, ErrTooLarge)
@@ -131,7 +133,8 @@ func (r *fileReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (r *fileReader) take(oob []byte) error {
+// collectFiles appends the files of the control messages in oob to r.files.
+func (r *fileReader) collectFiles(oob []byte) error {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return fmt.Errorf("receive: %w", err)
@@ -139,7 +142,7 @@ func (r *fileReader) take(oob []byte) error {
 	for _, m := range messages {
 		fds, err := unix.ParseUnixRights(&m)
 		if err != nil {
-			continue // credentials, or what else a kernel may add
+			continue // a control message without files, such as credentials
 		}
 		for _, fd := range fds {
 			unix.CloseOnExec(fd)

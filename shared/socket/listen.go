@@ -19,36 +19,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Waits between tries when the system is short of something, doubling from the
-// first to the last.
+// A retry after a shortage of a system resource waits firstWait. The pause doubles with
+// each further retry, up to lastWait.
 const (
 	firstWait = 5 * time.Millisecond
 	lastWait  = 100 * time.Millisecond
 )
 
-// A Listener is a bound socket and the lock it is bound under. Any goroutine
-// may call its methods.
+// A Listener is a bound socket with its lock. Its methods are safe for concurrent use.
 type Listener struct {
 	path string
 	opts Options
-	done chan struct{} // closed by Close and Release
+	done chan struct{} // Close and Release close it
 
 	mu       sync.Mutex
 	ln       *net.UnixListener
 	lock     *os.File
-	bound    fileID // the socket's file; zero if it is not known
+	bound    fileID // the file of the socket; zero if Adopt did not find it
 	deadline time.Time
 	closed   bool
 }
 
-// Listen binds path, which must be absolute. It returns ErrPathTooLong,
-// ErrUnsafeDir, or an *InUseError where another process has the path.
+// Listen locks path, which must be absolute, and binds a socket there. It returns
+// ErrPathTooLong, ErrUnsafeDir, or an *InUseError if another process holds the lock or
+// listens on the path.
 //
-// The order is the contract: the lock first, so that of all who start at once
-// one wins; then, since an older program may not know the lock, a connect, so
-// that a socket on which anybody answers is left alone; only then is what lies
-// there unlinked. The socket is bound under another name and renamed, so that
-// under its own it never lacks its mode.
+// The order of the steps must not change. Listen takes the lock first, so that only one
+// of several processes that start at once continues. It then connects to the path,
+// because an older program may serve a socket without the lock. Only if the connection
+// is refused does Listen unlink the stale socket. Finally it binds the new socket under a
+// temporary name, sets the mode and renames it, so that the path never shows a socket
+// with a wider mode.
 func Listen(path string, opts Options) (*Listener, error) {
 	l := &Listener{path: path, opts: opts, done: make(chan struct{})}
 	if err := l.listen(); err != nil {
@@ -59,7 +60,7 @@ func Listen(path string, opts Options) (*Listener, error) {
 
 func (l *Listener) listen() error {
 	if !filepath.IsAbs(l.path) {
-		return errors.New("the path must be absolute")
+		return fmt.Errorf("the socket's path %q is not absolute", l.path)
 	}
 	if err := errors.Join(checkLen(l.path), checkLen(l.tmpPath())); err != nil {
 		return err
@@ -72,7 +73,7 @@ func (l *Listener) listen() error {
 		return err
 	}
 	l.lock = lock
-	if err := errors.Join(l.clear(), writePID(lock)); err != nil {
+	if err := errors.Join(l.removeStale(), writePID(lock)); err != nil {
 		return errors.Join(err, l.unlock())
 	}
 	if err := l.bind(); err != nil {
@@ -81,11 +82,11 @@ func (l *Listener) listen() error {
 	return nil
 }
 
-// Path returns the path as it was given to Listen or Adopt.
+// Path returns the path that was passed to Listen or Adopt.
 func (l *Listener) Path() string { return l.path }
 
-// CheckDir returns ErrUnsafeDir unless dir is a directory itself and not a
-// link to one, belongs to us, and is closed to everybody else.
+// CheckDir returns ErrUnsafeDir unless dir is a directory, is not a symbolic link, belongs
+// to the user of this process, and has mode 0700.
 func CheckDir(dir string) error {
 	fi, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,22 +99,23 @@ func CheckDir(dir string) error {
 	case fi.Mode()&fs.ModeSymlink != 0:
 		return fmt.Errorf("%w: %s is a symbolic link; name the directory itself", ErrUnsafeDir, dir)
 	case !fi.IsDir():
-		return fmt.Errorf("%w: %s is no directory; choose another one", ErrUnsafeDir, dir)
+		return fmt.Errorf("%w: %s is not a directory; choose another directory", ErrUnsafeDir, dir)
 	case owner != os.Geteuid():
-		return fmt.Errorf("%w: %s belongs to uid %d and not to us, uid %d; choose another one", ErrUnsafeDir, dir, owner, os.Geteuid())
+		return fmt.Errorf("%w: %s belongs to uid %d instead of the user of this process, uid %d; choose another directory", ErrUnsafeDir, dir, owner, os.Geteuid())
 	case fi.Mode().Perm() != 0o700:
-		if !looksOurs(dir, fi) {
-			return fmt.Errorf("%w: %s has mode %04o, and is not for us alone; choose a directory that has mode 0700 or does not exist yet", ErrUnsafeDir, dir, fi.Mode().Perm())
+		if !isSafeToRestrict(dir, fi) {
+			return fmt.Errorf("%w: %s has mode %04o, and other users may need it; choose a directory that has mode 0700 or does not exist yet", ErrUnsafeDir, dir, fi.Mode().Perm())
 		}
-		return fmt.Errorf("%w: %s has mode %04o; close it to others with: chmod 700 %s", ErrUnsafeDir, dir, fi.Mode().Perm(), dir)
+		return fmt.Errorf("%w: %s has mode %04o; deny access to other users with: chmod 700 %s", ErrUnsafeDir, dir, fi.Mode().Perm(), dir)
 	}
 	return nil
 }
 
-// looksOurs reports whether to close a directory to others would harm nobody: it
-// is empty, is named "holdfast" or has the lock of a socket of ours, and others cannot
-// write to it. What is advised about another one, such as /tmp or /etc, somebody might do.
-func looksOurs(dir string, fi fs.FileInfo) bool {
+// isSafeToRestrict reports whether an error text may advise to run chmod 700 on dir. It
+// may if other users cannot write to dir and if dir is empty, is named "holdfast" or
+// contains the lock of one of Holdfast's sockets. For every other directory the advice
+// would be dangerous, because a user might follow it for /tmp or /etc.
+func isSafeToRestrict(dir string, fi fs.FileInfo) bool {
 	if fi.Mode().Perm()&0o002 != 0 || fi.Mode()&fs.ModeSticky != 0 {
 		return false
 	}
@@ -122,26 +124,27 @@ func looksOurs(dir string, fi fs.FileInfo) bool {
 		slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".sock.lock") }))
 }
 
-// checkLen fails for a path that the system cannot bind or connect to. Its own
-// answer would be "invalid argument".
+// checkLen returns ErrPathTooLong if the system cannot bind or connect to path. The
+// system's own error would be only "invalid argument".
 func checkLen(path string) error {
 	if len(path) <= MaxPath {
 		return nil
 	}
-	return fmt.Errorf("%w: %s has %d bytes and at most %d are possible; choose a shorter directory (--dir or HOLDFAST_DIR)", ErrPathTooLong, path, len(path), MaxPath)
+	return fmt.Errorf("%w: %s has %d bytes, and the system allows at most %d; choose a directory with a shorter path (--dir or HOLDFAST_DIR)", ErrPathTooLong, path, len(path), MaxPath)
 }
 
-// tmpPath is where the socket is bound before it gets its name. It is the same
-// for every holder of the lock, so that what one that died left is found.
+// tmpPath returns the temporary name under which bind makes the socket. The name depends
+// only on the path, so that the next holder of the lock removes the temporary socket of a
+// process that died between bind and rename.
 func (l *Listener) tmpPath() string {
 	dir, base := filepath.Split(l.path)
 	sum := sha256.Sum256([]byte(base))
 	return dir + ".tmp" + hex.EncodeToString(sum[:3])
 }
 
-// clear removes the socket that a process which died left at the path. The
-// caller holds the lock.
-func (l *Listener) clear() error {
+// removeStale removes a socket from the path if no process listens on it. If a process
+// does, removeStale returns an *InUseError. The caller must hold the lock.
+func (l *Listener) removeStale() error {
 	fi, err := os.Lstat(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -150,14 +153,14 @@ func (l *Listener) clear() error {
 		return err
 	}
 	if fi.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("%s is no socket; remove it", l.path)
+		return fmt.Errorf("%s is not a socket; remove the file or choose another directory", l.path)
 	}
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: l.path, Net: "unix"})
 	switch {
 	case err == nil:
 		peer, _ := PeerOf(conn)
 		return errors.Join(&InUseError{l.path, peer.PID}, conn.Close())
-	case errors.Is(err, unix.EAGAIN): // somebody listens whose backlog is full
+	case errors.Is(err, unix.EAGAIN): // a process listens, and its backlog is full
 		return &InUseError{Path: l.path}
 	case errors.Is(err, unix.ECONNREFUSED):
 		return os.Remove(l.path)
@@ -167,7 +170,8 @@ func (l *Listener) clear() error {
 	return err
 }
 
-// bind makes the socket. The caller holds the lock and has cleared the path.
+// bind makes a listening socket at the path and stores it in l.ln. The caller must hold
+// the lock and must have called removeStale.
 func (l *Listener) bind() error {
 	tmp := l.tmpPath()
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -177,16 +181,17 @@ func (l *Listener) bind() error {
 	if err != nil {
 		return err
 	}
-	ln.SetUnlinkOnClose(false) // it would unlink whatever has the name by then
-	if err := l.name(tmp); err != nil {
+	ln.SetUnlinkOnClose(false) // Close would unlink the path even if another socket has that name by then
+	if err := l.publish(tmp); err != nil {
 		return errors.Join(err, ln.Close(), os.Remove(tmp))
 	}
 	l.ln = ln
 	return nil
 }
 
-// name gives the socket bound at tmp its mode, then its name.
-func (l *Listener) name(tmp string) error {
+// publish sets the mode of the socket at tmp, stores the id of its file, and renames it
+// to the path.
+func (l *Listener) publish(tmp string) error {
 	if err := os.Chmod(tmp, 0o600); err != nil {
 		return err
 	}
@@ -198,11 +203,11 @@ func (l *Listener) name(tmp string) error {
 	return os.Rename(tmp, l.path)
 }
 
-// Accept returns the next connection of the user let through, and who it is.
-// Others are refused before a byte of theirs is read, and accepting goes on; it
-// goes on, too, when the system is out of descriptors or memory, once it has
-// some again. After Close or Release the error is net.ErrClosed, after a
-// deadline os.ErrDeadlineExceeded.
+// Accept waits for the next connection of the allowed user and returns it with its peer.
+// It closes connections of other users before it reads a byte from them, and continues.
+// If the system has no free descriptor or memory, Accept retries until it has. After
+// Close or Release the error is net.ErrClosed, and after a deadline it is
+// os.ErrDeadlineExceeded.
 func (l *Listener) Accept() (*net.UnixConn, Peer, error) {
 	wait := firstWait
 	for {
@@ -216,7 +221,7 @@ func (l *Listener) Accept() (*net.UnixConn, Peer, error) {
 			}
 			l.refuse(conn, peer, err)
 			wait = firstWait
-		case ln != l.current(): // Check has bound another one
+		case ln != l.current(): // Check has bound another socket, so Accept continues with that one
 		case isShortage(err):
 			select {
 			case <-l.done:
@@ -229,17 +234,18 @@ func (l *Listener) Accept() (*net.UnixConn, Peer, error) {
 	}
 }
 
+// current returns the listening socket, which Check may replace.
 func (l *Listener) current() *net.UnixListener {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ln
 }
 
-// admit says who has connected, and whether it may.
+// admit returns the peer of conn, and an error unless the peer's user is the allowed one.
 func (l *Listener) admit(conn *net.UnixConn) (Peer, error) {
 	peer, err := PeerOf(conn)
 	if err != nil {
-		return Peer{UID: -1}, fmt.Errorf("%s: the other side's user is unknown: %w", l.path, err)
+		return Peer{UID: -1}, fmt.Errorf("%s: the kernel did not tell the user of the peer: %w", l.path, err)
 	}
 	if want := l.opts.uid(); peer.UID != want {
 		return peer, &PeerError{l.path, peer, want}
@@ -247,8 +253,8 @@ func (l *Listener) admit(conn *net.UnixConn) (Peer, error) {
 	return peer, nil
 }
 
-// uid returns the user that is let through. A process of root's lets root
-// through, so that 0 can mean "our own" without a loss.
+// uid returns the allowed user. UID 0 means the user of this process. If that user is root,
+// both meanings of 0 are the same. Another user's process cannot allow only root.
 func (o Options) uid() int {
 	if o.UID == 0 {
 		return os.Geteuid()
@@ -256,16 +262,17 @@ func (o Options) uid() int {
 	return o.UID
 }
 
-// refuse ends a connection. What the peer has sent is still unread, so that
-// the kernel tells it of a reset and not of an end.
+// refuse closes a connection and calls OnRefuse. The bytes that the peer has sent are
+// still unread, so the kernel reports a reset to the peer instead of an ordinary end.
 func (l *Listener) refuse(conn *net.UnixConn, peer Peer, err error) {
-	_ = conn.Close() // there is nobody to tell
+	_ = conn.Close() // the connection is dropped, so a failure changes nothing
 	if l.opts.OnRefuse != nil {
 		l.opts.OnRefuse(peer, err)
 	}
 }
 
-// isShortage tells errors that pass by themselves.
+// isShortage reports whether err is a shortage of a system resource, which may end
+// without action of this process.
 func isShortage(err error) bool {
 	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM} {
 		if errors.Is(err, e) {
@@ -275,8 +282,8 @@ func isShortage(err error) bool {
 	return false
 }
 
-// SetDeadline makes Accept fail at t, now and later; the zero time takes that
-// back. Connections wait in the kernel's backlog meanwhile.
+// SetDeadline makes each Accept fail at t. The zero time removes the deadline. The kernel
+// keeps new connections in its backlog in the meantime.
 func (l *Listener) SetDeadline(t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -284,13 +291,13 @@ func (l *Listener) SetDeadline(t time.Time) error {
 	return l.ln.SetDeadline(t)
 }
 
-// Check binds the path again if it is gone or no longer ours, as after a
-// cleaner of temporary directories, and reports whether it did. Connections
-// already accepted are not touched. The owner calls it from time to time; of
-// two processes that hold one listener, only one does.
+// Check binds the path again if the socket's file is gone or was replaced, as a cleaner
+// of temporary directories may do, and reports whether it bound. Accepted connections
+// are not affected. The owner must call Check from time to time. If two processes hold
+// one listener during a handoff, only one of them may call it.
 //
-// It returns an *InUseError where another process has taken the path: only
-// possible after the lock's file was removed, too.
+// Check returns an *InUseError if another process listens on the path. That can happen
+// only if the lock's file was removed as well.
 func (l *Listener) Check() (rebound bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,15 +317,15 @@ func (l *Listener) check(rebound *bool) error {
 	if err := l.relock(); err != nil {
 		return err
 	}
-	// The number is wrong after a handoff that was taken back. Writing it also
-	// keeps the file young, so that cleaners leave it.
+	// After a handoff that was taken back, the file names the pid of another process.
+	// The write also renews the modification time, so that a cleaner spares the file.
 	if err := writePID(l.lock); err != nil {
 		return err
 	}
 	if id, err := idOf(l.path); err == nil && id == l.bound {
 		return nil
 	}
-	if err := l.clear(); err != nil {
+	if err := l.removeStale(); err != nil {
 		return err
 	}
 	old := l.ln
@@ -329,10 +336,11 @@ func (l *Listener) check(rebound *bool) error {
 	return errors.Join(l.ln.SetDeadline(l.deadline), old.Close())
 }
 
-// Close stops accepting, removes the socket if it is still ours, and gives up
-// the lock, here and wherever else it was handed to. Connections stay.
+// Close stops accepting, removes the socket if its file is still the one that l bound,
+// and unlocks the lock for every process that has a duplicate of it. Accepted
+// connections stay open.
 func (l *Listener) Close() error {
-	return l.shut(func() error {
+	return l.closeOnce(func() error {
 		var err error
 		if id, e := idOf(l.path); e == nil && id == l.bound {
 			err = os.Remove(l.path)
@@ -341,14 +349,14 @@ func (l *Listener) Close() error {
 	})
 }
 
-// Release closes our descriptors and leaves socket and lock to the process
-// that Files were handed to.
+// Release closes the descriptors of this process. Socket and lock stay with the process
+// that has adopted the Files.
 func (l *Listener) Release() error {
-	return l.shut(func() error { return errors.Join(l.ln.Close(), l.lock.Close()) })
+	return l.closeOnce(func() error { return errors.Join(l.ln.Close(), l.lock.Close()) })
 }
 
-// shut runs end, once.
-func (l *Listener) shut(end func() error) error {
+// closeOnce calls end unless l is closed already.
+func (l *Listener) closeOnce(end func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {

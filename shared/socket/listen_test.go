@@ -191,12 +191,12 @@ func TestListenRefusesPlaces(t *testing.T) {
 	}{
 		{"symlinked directory", filepath.Join(dir, "link", "a.sock"), ErrUnsafeDir, "symbolic link"},
 		{"no directory", filepath.Join(dir, "none", "a.sock"), fs.ErrNotExist, "mkdir -m 700"},
-		{"a file for a directory", filepath.Join(dir, "file", "a.sock"), ErrUnsafeDir, "no directory"},
+		{"a file for a directory", filepath.Join(dir, "file", "a.sock"), ErrUnsafeDir, "not a directory"},
 		{"open to the group", filepath.Join(mk("group", 0o750), "a.sock"), ErrUnsafeDir, "chmod 700"},
 		{"open to others to pass", filepath.Join(mk("others", 0o711), "a.sock"), ErrUnsafeDir, "chmod 700"},
 		{"path too long", filepath.Join(real, strings.Repeat("x", MaxPath)), ErrPathTooLong, "HOLDFAST_DIR"},
 		{"relative", "a.sock", nil, "absolute"},
-		{"a file for a socket", filepath.Join(real, "plain.sock"), nil, "is no socket"},
+		{"a file for a socket", filepath.Join(real, "plain.sock"), nil, "is not a socket"},
 	}
 	if os.Geteuid() == 0 {
 		theirs := mk("theirs", 0o700)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A fileID tells files apart, whatever their names.
+// A fileID identifies a file independently of its names.
 type fileID struct{ dev, ino uint64 }
 
 func idOf(path string) (fileID, error) {
@@ -32,7 +32,7 @@ func idOfInfo(fi fs.FileInfo) fileID {
 
 func ownerOf(fi fs.FileInfo) int { return int(fi.Sys().(*syscall.Stat_t).Uid) }
 
-// Owner returns the uid of the user that a file belongs to. It follows links.
+// Owner returns the uid of the owner of the file at path. It follows symbolic links.
 func Owner(path string) (uid int, err error) {
 	fi, err := os.Stat(path)
 	if err != nil {
@@ -43,9 +43,9 @@ func Owner(path string) (uid int, err error) {
 
 func lockPath(path string) string { return path + ".lock" }
 
-// Acquire locks the file path+".lock", which it makes if it is not there, and returns
-// it. The lock ends when each duplicate of the file is closed. If another process
-// holds the lock, the error is an *InUseError with the pid that the file names.
+// Acquire creates the file path+".lock" if it does not exist, locks it, and returns it.
+// The lock ends when all duplicates of the file are closed. If another process holds the
+// lock, the error is an *InUseError with the pid that the file contains.
 func Acquire(path string) (*os.File, error) {
 	lock, err := acquire(path)
 	if err != nil {
@@ -57,10 +57,11 @@ func Acquire(path string) (*os.File, error) {
 	return lock, nil
 }
 
-// acquire takes the lock of a socket's path, or returns an *InUseError.
+// acquire locks the file path+".lock" without writing a pid to it. If another process
+// holds the lock, acquire returns an *InUseError.
 func acquire(path string) (*os.File, error) {
-	// A file that is removed between open and lock locks nothing: once more.
-	// Nobody of ours removes it, so this ends.
+	// If the file is removed between open and flock, the lock is worthless, and the loop
+	// tries again. Holdfast never removes the file, so the loop ends.
 	for {
 		f, err := os.OpenFile(lockPath(path), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
@@ -81,20 +82,21 @@ func acquire(path string) (*os.File, error) {
 	}
 }
 
-// Holder returns the pid of the process that serves a socket, as its lock's file says,
-// for messages alone; 0 if that is not known.
+// Holder returns the pid in the lock's file of the socket at path, or 0 if the file
+// contains none. The pid is meant for messages, because it may be outdated.
 func Holder(path string) int {
 	f, err := os.OpenFile(lockPath(path), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return 0
 	}
-	defer func() { _ = f.Close() }() // nothing was written
+	defer func() { _ = f.Close() }() // the file was only read
 	return readPID(f)
 }
 
-// Locked reports whether a socket's lock is held. It takes it for a moment,
-// shared, as there is no other way to know: a process that would serve and is
-// started just then finds its place taken, and the next try finds it free.
+// Locked reports whether a process holds the lock of the socket at path. There is no way
+// to ask without taking the lock, so Locked takes a shared lock for a moment. If another
+// process calls Listen in that moment, Listen fails with an *InUseError and must be
+// retried.
 func Locked(path string) (bool, error) {
 	f, err := os.OpenFile(lockPath(path), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,7 +105,7 @@ func Locked(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = f.Close() }() // nothing was written
+	defer func() { _ = f.Close() }() // the file was only read
 	switch err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return true, nil
@@ -113,7 +115,7 @@ func Locked(path string) (bool, error) {
 	return false, unix.Flock(int(f.Fd()), unix.LOCK_UN)
 }
 
-// relock takes the lock again if somebody removed its file.
+// relock takes the lock again if the lock's file was removed or replaced.
 func (l *Listener) relock() error {
 	if isAt(l.lock, lockPath(l.path)) {
 		return nil
@@ -127,13 +129,13 @@ func (l *Listener) relock() error {
 	return old.Close()
 }
 
-// unlock gives up the lock by word and not just by closing: a child between
-// fork and exec may hold a duplicate a moment longer.
+// unlock unlocks the lock explicitly and closes it. Closing alone might not suffice,
+// because a child between fork and exec may have a duplicate for a moment.
 func (l *Listener) unlock() error {
 	return errors.Join(flock(l.lock, unix.LOCK_UN), l.lock.Close())
 }
 
-// isAt reports whether f is the file of that name.
+// isAt reports whether f is the file that has the given name now.
 func isAt(f *os.File, name string) bool {
 	fi, err := f.Stat()
 	if err != nil {
@@ -147,7 +149,8 @@ func flock(f *os.File, how int) error {
 	return control(f, func(fd int) error { return unix.Flock(fd, how) })
 }
 
-// The lock's file holds the holder's pid in decimal, for messages alone.
+// writePID writes the pid of this process to the lock's file in decimal. Other processes
+// use it in messages only.
 func writePID(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
@@ -156,10 +159,10 @@ func writePID(f *os.File) error {
 	return err
 }
 
-// readPID returns 0 for what is no pid.
+// readPID returns the pid in the lock's file, or 0 if the file contains none.
 func readPID(f *os.File) int {
 	var b [20]byte
-	n, _ := f.ReadAt(b[:], 0) // io.EOF at most
+	n, _ := f.ReadAt(b[:], 0) // a read that fails leaves b empty, and the pid is then unknown
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
 	if err != nil {
 		return 0
@@ -167,8 +170,8 @@ func readPID(f *os.File) int {
 	return pid
 }
 
-// control runs f on a descriptor. Fd would do, but it makes the descriptor
-// blocking, for every process that shares it.
+// control calls f with the descriptor of c. The method Fd is no alternative, because it
+// makes the descriptor blocking for every process that shares it.
 func control(c syscall.Conn, f func(fd int) error) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -15,30 +15,31 @@ import (
 	"syscall"
 )
 
-// maxLinks is how many symbolic links a path may lead through: as many as Linux
-// follows.
+// maxLinks is the number of symbolic links that a path may lead through. It is the limit
+// of Linux.
 const maxLinks = 40
 
-// CheckParents returns a *WeakError if a user other than root and our own could
-// put something else in the place of path: a directory above it, or a symbolic link
-// on the way, belongs to such a user, or such a user can write to one of the
-// directories. What does not exist yet is no weakness.
+// CheckParents returns a *WeakError if a user other than root and the user of this
+// process could replace the file at path. That user can do so if a directory above path,
+// or a symbolic link on the way, belongs to the user, or if the user can write to such a
+// directory. A directory that does not exist yet is no weakness.
 //
-// A directory that others can write is no weakness if it is sticky, as /tmp: there
-// nobody replaces what is another's. Nor is one that a group can write whose only
-// member is the user, as in homes that systems with a group for each user make with
-// the umask 002, or the group of root.
+// A directory that other users can write to is no weakness if it is sticky, as /tmp,
+// because a user can replace only the user's own files there. A directory that a group
+// can write to is no weakness if the group is root's or has the user as its only member.
+// Homes are such directories on systems that make a group for each user and have the
+// umask 002.
 func CheckParents(path string) error {
 	if !filepath.IsAbs(path) {
-		return fmt.Errorf("%s is no absolute path", path)
+		return fmt.Errorf("%q is not an absolute path", path)
 	}
-	at, left, links := "/", splitPath(filepath.Dir(filepath.Clean(path))), 0
+	at, remaining, linkCount := "/", splitPath(filepath.Dir(filepath.Clean(path))), 0
 	if err := checkParent(at); err != nil {
 		return err
 	}
-	for len(left) > 0 {
-		next := filepath.Join(at, left[0])
-		left = left[1:]
+	for len(remaining) > 0 {
+		next := filepath.Join(at, remaining[0])
+		remaining = remaining[1:]
 		err := checkParent(next)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -47,28 +48,29 @@ func CheckParents(path string) error {
 			return err
 		}
 		to, err := os.Readlink(next)
-		if err != nil { // it is no link
+		if err != nil { // next is not a symbolic link
 			at = next
 			continue
 		}
-		if links++; links > maxLinks {
+		if linkCount++; linkCount > maxLinks {
 			return fmt.Errorf("%s leads through more than %d symbolic links", path, maxLinks)
 		}
 		if filepath.IsAbs(to) {
 			at = "/"
 		}
-		left = append(splitPath(to), left...)
+		remaining = append(splitPath(to), remaining...)
 	}
 	return nil
 }
 
-// splitPath returns the names of a path. ".." stays one: with links on the way it
-// must be taken where it stands.
+// splitPath returns the names in a path. It keeps "..", because the parent of a symbolic
+// link's target is known only when CheckParents has reached that target.
 func splitPath(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 }
 
-// checkParent judges one directory or link on the way.
+// checkParent returns a *WeakError if another user could replace the entries of one
+// directory, or one symbolic link.
 func checkParent(path string) error {
 	fi, err := os.Lstat(path)
 	if err != nil {
@@ -81,7 +83,7 @@ func checkParent(path string) error {
 	case !isTrusted(int(st.Uid)):
 		weak.Foreign = true
 		return weak
-	case !fi.IsDir() || sticky: // the mode of a link means nothing
+	case !fi.IsDir() || sticky: // systems ignore the mode of a symbolic link
 		return nil
 	case perm&0o002 != 0, perm&0o020 != 0 && !isOwnGroup(int(st.Gid)):
 		return weak
@@ -89,16 +91,17 @@ func checkParent(path string) error {
 	return nil
 }
 
-// isTrusted reports whether a user may own what leads to our files: root, and our
-// own. In a user namespace, such as that of a container without root, every user
-// that has no number there has the overflow number, the machine's root as well: who
-// owns such a directory cannot be told, and it counts as trusted.
+// isTrusted reports whether a user may own a directory above Holdfast's files: root, the
+// user of this process, and the unmapped user of a user namespace. In such a namespace,
+// as of a rootless container, every user without a mapping has the overflow uid, and so
+// has the root of the machine. The real owner of such a directory cannot be determined,
+// so isTrusted must accept it.
 func isTrusted(uid int) bool {
 	return uid == 0 || uid == os.Geteuid() || uid == unmappedUID()
 }
 
-// unmappedUID returns the number of users that have none here, or -1 outside of
-// a user namespace.
+// unmappedUID returns the uid that stands for all unmapped users, or -1 if this process
+// is not in a user namespace.
 func unmappedUID() int {
 	b, err := os.ReadFile("/proc/self/uid_map")
 	if f := strings.Fields(string(b)); err != nil || slices.Equal(f, []string{"0", "0", "4294967295"}) {
@@ -112,8 +115,9 @@ func unmappedUID() int {
 	return n
 }
 
-// isOwnGroup reports whether nobody but root and the user is in a group: it is
-// root's, or the user's primary group, named like the user, without other members.
+// isOwnGroup reports whether a group has no members except root and the user of this
+// process. That holds for root's group, and for the user's primary group if it is named
+// like the user and has no other members.
 func isOwnGroup(gid int) bool {
 	if gid == 0 {
 		return true
@@ -130,7 +134,9 @@ func isOwnGroup(gid int) bool {
 	return err == nil && isPrivateGroup(string(passwd), string(groups), me.Username, gid)
 }
 
-// isPrivateGroup is isOwnGroup by the texts of /etc/passwd and /etc/group.
+// isPrivateGroup reports whether the group gid is the primary group of the user name, is
+// named like that user and has no other members. passwd and groups are the contents of
+// /etc/passwd and /etc/group.
 func isPrivateGroup(passwd, groups, name string, gid int) bool {
 	number, primary, private := strconv.Itoa(gid), false, false
 	for line := range strings.Lines(passwd) {

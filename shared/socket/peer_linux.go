@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PeerOf asks the kernel who is at the other end.
+// PeerOf returns the process at the other end of conn, as the kernel reports it.
 func PeerOf(conn *net.UnixConn) (Peer, error) {
 	var cred *unix.Ucred
 	err := control(conn, func(fd int) (err error) {

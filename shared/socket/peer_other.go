@@ -4,5 +4,5 @@ package socket
 
 import "net"
 
-// PeerOf returns ErrUnsupported, so that nobody is let through.
+// PeerOf returns ErrUnsupported, so that no connection is accepted.
 func PeerOf(*net.UnixConn) (Peer, error) { return Peer{}, ErrUnsupported }

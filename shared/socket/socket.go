@@ -1,17 +1,17 @@
 // Package socket makes private Unix sockets and passes open files over them.
 //
-// A socket lies in a directory of mode 0700 that is ours, has mode 0600, and
-// is bound under a lock that is held for life and handed on with it. The
-// other side's user is asked of the kernel before a byte is read, on accepting
-// (Accept) and on connecting (Dial).
+// A socket is in a directory of mode 0700 that belongs to the user of this process. The
+// socket has mode 0600. A process that listens holds a lock for as long as it listens,
+// and hands the lock on together with the socket. Accept and Dial ask the kernel for the
+// user of the peer before a byte is read.
 //
-// Invariant: whoever touches the name of a socket holds its lock. The lock's
-// file is never unlinked, so that two processes cannot lock two files of one
-// name.
+// Invariant: a process must hold the lock before it makes, renames or removes a socket.
+// The lock's file is never unlinked, because two processes could otherwise lock two files
+// of the same name.
 //
-// Not here: what is said over a connection (packages protocol/frame and
-// shared/link), where sockets lie (package shared/config), and what there is in
-// their place on Windows (package shared/pipe).
+// Not here: the messages on a connection (packages protocol/frame and shared/link), the
+// paths of the sockets (package shared/config), and the named pipes that replace sockets
+// on Windows (package shared/pipe).
 package socket
 
 import (
@@ -21,63 +21,68 @@ import (
 	"syscall"
 )
 
-// MaxPath is the longest path the system can bind, in bytes: 107 on Linux, 103
-// on macOS. One more is the terminating NUL.
+// MaxPath is the longest path that the system can bind, in bytes: 107 on Linux, 103 on
+// macOS. It leaves room for the terminating NUL.
 const MaxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// What one message of SendFiles carries at most. The kernel's own limit is 253
-// files, and what is longer than a socket's buffer is written in pieces anyway.
+// Limits of one message of SendFiles. The kernel allows 253 files a message. A payload
+// that is larger than the socket's buffer is sent in pieces in any case.
 const (
 	MaxFiles   = 100
 	MaxPayload = 64 << 10
 )
 
-// What makes Listen, Dial and the passing of files fail. They come wrapped,
-// with what to do about it.
+// Errors of Listen, Dial, SendFiles and RecvFiles. These functions wrap them in an error
+// that tells the next step.
 var (
 	ErrPathTooLong = errors.New("socket path is too long")
 	ErrUnsafeDir   = errors.New("socket directory is not private")
-	ErrFilesLost   = errors.New("files were lost on the way")
-	ErrTooLarge    = errors.New("message or its number of files is over the limit")
-	ErrUnsupported = fmt.Errorf("private Unix sockets are not there on this system: %w", errors.ErrUnsupported)
+	ErrFilesLost   = errors.New("files were lost between sender and receiver")
+	ErrTooLarge    = errors.New("message is too large or has too many files")
+	ErrUnsupported = fmt.Errorf("this system has no private Unix sockets: %w", errors.ErrUnsupported)
 )
 
-// A Peer is the process at the other end as the kernel knows it. PID is the
-// one that called connect, or listen: after a handoff it may be gone, so it is
-// good for messages and not for identity.
+// IsAbsent reports whether err, which Dial returned, proves that no process listens on the socket.
+func IsAbsent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// A Peer is the process at the other end of a connection, as the kernel reports it. PID
+// is the process that called connect or listen. That process may have ended after a
+// handoff, so PID is good for messages but must not serve as an identity.
 type Peer struct{ UID, PID int }
 
-// A PeerError is a peer that is refused for the user it runs as.
+// A PeerError reports a connection that is refused because of the user of the peer.
 type PeerError struct {
 	Path string
 	Peer Peer
-	Want int // the user that would be let through
+	Want int // the allowed user
 }
 
 func (e *PeerError) Error() string {
-	return fmt.Sprintf("%s: the other side runs as uid %d (pid %d), only uid %d is let through", e.Path, e.Peer.UID, e.Peer.PID, e.Want)
+	return fmt.Sprintf("%s: the peer runs as uid %d (pid %d), but only uid %d is allowed", e.Path, e.Peer.UID, e.Peer.PID, e.Want)
 }
 
-// A WeakError is a directory or a link above a file of ours by which another user
-// could replace that file.
+// A WeakError reports a directory or a symbolic link above one of Holdfast's files. Another
+// user could replace the file by means of it.
 type WeakError struct {
 	Path    string
-	Foreign bool // it belongs to another user, Owner; else others can write to it
+	Foreign bool // the path belongs to another user, Owner; otherwise, other users can write to it
 	Owner   int
 	Mode    fs.FileMode
 }
 
 func (e *WeakError) Error() string {
 	if e.Foreign {
-		return fmt.Sprintf("%s belongs to uid %d, who can replace what is below it", e.Path, e.Owner)
+		return fmt.Sprintf("%s belongs to uid %d, and that user can replace the files below it", e.Path, e.Owner)
 	}
-	return fmt.Sprintf("%s has mode %04o, and other users can replace what is below it", e.Path, e.Mode.Perm())
+	return fmt.Sprintf("%s has mode %04o, and other users can replace the files below it", e.Path, e.Mode.Perm())
 }
 
-// Is makes a WeakError an ErrUnsafeDir.
+// Is reports that a WeakError is an ErrUnsafeDir.
 func (e *WeakError) Is(target error) bool { return target == ErrUnsafeDir }
 
-// An InUseError says that another process listens on the path or is about to.
+// An InUseError reports that another process listens on the path or has locked it.
 type InUseError struct {
 	Path string
 	PID  int // 0 if unknown
@@ -90,8 +95,8 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("%s is in use by process %d", e.Path, e.PID)
 }
 
-// Options tune a Listener. The zero value works.
+// Options configure a Listener. The zero value is valid.
 type Options struct {
-	UID      int               // the user let through; default our own
-	OnRefuse func(Peer, error) // called for each connection refused, to log a security event; default nothing
+	UID      int               // the allowed user; 0: the user of this process
+	OnRefuse func(Peer, error) // called for each refused connection, to log a security event; may be nil
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A Listener cannot be had on this system; Listen and Adopt say so.
+// A Listener does not exist on this system: Listen and Adopt return ErrUnsupported.
 type Listener struct{}
 
 // Listen returns ErrUnsupported.
@@ -30,22 +30,22 @@ func Dial(_ context.Context, path string) (*net.UnixConn, Peer, error) {
 	return nil, Peer{}, fmt.Errorf("connect to %s: %w", path, ErrUnsupported)
 }
 
-// CheckDir returns ErrUnsafeDir unless dir is a directory itself and not a
-// link to one. Who may use it is its access list's business, which a profile
-// directory inherits.
+// CheckDir returns ErrUnsafeDir unless dir is a directory and not a symbolic link. The
+// access list of dir decides which users may use it. A directory in the user's profile
+// inherits a private one.
 func CheckDir(dir string) error {
 	fi, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
 	if fi.Mode().Type() != fs.ModeDir {
-		return fmt.Errorf("%w: %s is no directory; choose another one", ErrUnsafeDir, dir)
+		return fmt.Errorf("%w: %s is not a directory; choose another directory", ErrUnsafeDir, dir)
 	}
 	return nil
 }
 
-// CheckParents returns nil: who may replace a file is in access lists here, which
-// are not read.
+// CheckParents returns nil, because Windows keeps the rights in access lists, which
+// Holdfast does not read.
 func CheckParents(string) error { return nil }
 
 // Owner returns ErrUnsupported.
@@ -60,7 +60,7 @@ func RecvFiles(*net.UnixConn, []byte, int) (int, []*os.File, error) { return 0, 
 // Dup returns ErrUnsupported.
 func Dup(syscall.Conn, string) (*os.File, error) { return nil, ErrUnsupported }
 
-// Path returns nothing.
+// Path returns "".
 func (*Listener) Path() string { return "" }
 
 // Accept returns ErrUnsupported.
@@ -81,7 +81,7 @@ func (*Listener) Close() error { return nil }
 // Release does nothing.
 func (*Listener) Release() error { return nil }
 
-// Holder knows none.
+// Holder returns 0, because no socket has a holder.
 func Holder(string) int { return 0 }
 
 // Locked returns ErrUnsupported.

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Until makes a listener's Accept fail when ctx is done. What it returns takes
-// that back: the listener may be needed again, here or by the process that it is
-// handed to.
+// Until makes a listener's Accept fail when ctx is done. The returned function removes
+// the deadline again. The caller must call it, because this process, or the process that
+// adopts the listener, may continue to accept.
 func Until(ctx context.Context, ln interface{ SetDeadline(time.Time) error }) (release func()) {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Watch calls Check at the given interval until ctx is done, and reports what
-// it did and what it could not do.
+// Watch calls Check every interval until ctx is done. It calls report if Check has bound
+// the path again or has failed.
 func (l *Listener) Watch(ctx context.Context, every time.Duration, report func(rebound bool, err error)) {
 	t := time.NewTicker(every)
 	defer t.Stop()

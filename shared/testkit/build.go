@@ -10,39 +10,38 @@ import (
 	"testing"
 )
 
-// A builder builds programs once per test process.
+// A builder builds programs, each combination of flags and packages once per test process.
 type builder struct {
 	mu   sync.Mutex
-	root string            // removed by Run
-	dirs map[string]string // by what was built
+	root string            // directory of all programs; Run removes it
+	dirs map[string]string // directory of the programs by flags and packages
 }
 
 var built builder
 
-// Build returns a directory with the programs of the packages, such as
-// "holdfast/supervisor", built once per test process and with -race if
-// HOLDFAST_E2E_RACE is 1. A package that calls it has a TestMain that calls
-// Run, or what was built stays.
+// Build returns a directory with the programs of the packages, such as "holdfast/supervisor".
+// It builds them once per test process, and with -race if HOLDFAST_E2E_RACE is 1. A package
+// that calls Build must have a TestMain that calls Run, which removes the programs.
 func Build(t testing.TB, pkgs ...string) string {
 	t.Helper()
 	return build(t, pkgs)
 }
 
-// BuildVersion is Build for programs that say they are of the given version,
-// for tests of upgrades.
+// BuildVersion returns a directory with programs that report the given version. It builds them
+// like Build. Tests of upgrades use it.
 func BuildVersion(t testing.TB, version string, pkgs ...string) string {
 	t.Helper()
 	return build(t, pkgs, "-ldflags=-X holdfast/shared/version.version="+version)
 }
 
-// BuildOther is BuildVersion with a build tag, for programs that differ in more than
-// what they say.
+// BuildOther returns a directory with programs that report the given version and are built with
+// a build tag, so that they differ from the other programs in their behaviour as well.
 func BuildOther(t testing.TB, version, tag string, pkgs ...string) string {
 	t.Helper()
 	return build(t, pkgs, "-tags="+tag, "-ldflags=-X holdfast/shared/version.version="+version)
 }
 
-// BuildTagged is Build with a build tag.
+// BuildTagged returns a directory with programs that are built with a build tag.
 func BuildTagged(t testing.TB, tag string, pkgs ...string) string {
 	t.Helper()
 	return build(t, pkgs, "-tags="+tag)
@@ -57,7 +56,7 @@ func build(t testing.TB, pkgs []string, flags ...string) string {
 	return dir
 }
 
-// Run runs the tests and removes what Build has built.
+// Run runs the tests, removes the programs of Build, and returns the exit code.
 //
 //	func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
 func Run(m *testing.M) int {
@@ -78,10 +77,13 @@ func (b *builder) build(flags, pkgs []string) (string, error) {
 		return "", err
 	}
 	args = append([]string{"build", "-o", dir + "/"}, args...)
+	cmd := exec.Command("go", args...)
 	if os.Getenv("HOLDFAST_E2E_RACE") == "1" {
-		args = slices.Insert(args, 1, "-race")
+		cmd.Args = slices.Insert(cmd.Args, 2, "-race")
+	} else {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // releases are built without cgo, too
 	}
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", errors.Join(err, errors.New(strings.TrimSpace(string(out))))
 	}
 	b.dirs[key] = dir
@@ -103,7 +105,7 @@ func (b *builder) remove() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.root != "" {
-		_ = os.RemoveAll(b.root) // a leftover in the system's temporary directory
+		_ = os.RemoveAll(b.root) // a failure leaves files in the temporary directory only
 	}
 	b.root, b.dirs = "", nil
 }

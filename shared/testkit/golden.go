@@ -14,11 +14,11 @@ import (
 
 var update = flag.Bool("update", false, "write golden files instead of comparing with them")
 
-// hexWidth is how many bytes stand in a line of a hex golden file.
+// hexWidth is the number of bytes in a line of a hex golden file.
 const hexWidth = 32
 
-// Golden compares got with the file at path, or writes it with -update. What
-// changes is reviewed like code.
+// Golden compares got with the file at path. With the flag -update it writes the file instead.
+// A change of a golden file must be reviewed like code.
 func Golden(t testing.TB, path string, got []byte) {
 	t.Helper()
 	if *update {
@@ -29,20 +29,20 @@ func Golden(t testing.TB, path string, got []byte) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatalf("%v (make it with: go test -run '%s' -update)", err, t.Name())
+		t.Fatalf("%v (to write the file, run: go test -run '%s' -update)", err, t.Name())
 	}
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs, %s", path, firstDifference(string(got), string(want)))
 	}
 }
 
-// GoldenHex is Golden for bytes that are no text; the file has them in hex.
+// GoldenHex compares bytes that are not text with a golden file that contains them in hex.
 func GoldenHex(t testing.TB, path string, got []byte) {
 	t.Helper()
 	Golden(t, path, toHex(got))
 }
 
-// GoldenJSON is Golden for a value as indented JSON.
+// GoldenJSON compares a value with a golden file that contains it as indented JSON.
 func GoldenJSON(t testing.TB, path string, got any) {
 	t.Helper()
 	data, err := json.MarshalIndent(got, "", "  ")
@@ -52,8 +52,8 @@ func GoldenJSON(t testing.TB, path string, got any) {
 	Golden(t, path, append(data, '\n'))
 }
 
-// ReadHex returns the bytes of a hex golden file, for a test that reads what
-// an older version wrote. White space does not count.
+// ReadHex returns the bytes of a hex golden file. It ignores white space. Tests use it to read
+// data that an older version has written.
 func ReadHex(t testing.TB, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -84,15 +84,15 @@ func writeFile(path string, data []byte) error {
 	return os.WriteFile(path, data, 0o644)
 }
 
-// firstDifference names the first line that is another one.
+// firstDifference describes the first line in which got differs from want.
 func firstDifference(got, want string) string {
 	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for i := 0; ; i++ {
 		switch {
 		case i == len(g):
-			return fmt.Sprintf("it ends at line %d, expected there:\n%s", i+1, w[i])
+			return fmt.Sprintf("it ends at line %d, but expected there was:\n%s", i+1, w[i])
 		case i == len(w):
-			return fmt.Sprintf("it goes on at line %d:\n%s", i+1, g[i])
+			return fmt.Sprintf("it continues at line %d:\n%s", i+1, g[i])
 		case g[i] != w[i]:
 			return fmt.Sprintf("line %d:\ngot  %s\nwant %s", i+1, g[i], w[i])
 		}

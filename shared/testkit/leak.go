@@ -12,56 +12,56 @@ import (
 	"time"
 )
 
-// leakLimit is how long goroutines and descriptors may take to go after a test.
+// leakLimit is how long goroutines and descriptors of a test may still exist after it.
 const leakLimit = 5 * time.Second
 
-// CheckLeaks fails the test if, after its other clean-ups, goroutines run or
-// descriptors are open that were not there when it was called. Call it first.
-// It cannot tell whose they are, so not in a test that runs in parallel.
+// CheckLeaks fails the test if, after all other clean-ups of the test, there are goroutines or
+// open descriptors that did not exist when CheckLeaks was called. A test must call it first. A
+// parallel test must not call it, because CheckLeaks cannot tell which test owns a goroutine.
 func CheckLeaks(t testing.TB) {
 	t.Helper()
-	before := openThings()
+	before := openResources()
 	t.Cleanup(func() {
 		var left map[string]string
-		if poll(leakLimit, func() bool { left = leaked(before, openThings()); return len(left) == 0 }) {
+		if Poll(leakLimit, func() bool { left = leaked(before, openResources()); return len(left) == 0 }) {
 			return
 		}
-		t.Errorf("left behind:\n%s", strings.Join(slices.Sorted(maps.Values(left)), "\n"))
+		t.Errorf("goroutines or descriptors remain after the test:\n%s", strings.Join(slices.Sorted(maps.Values(left)), "\n"))
 	})
 }
 
-// leaked returns what is in now but was not before.
+// leaked returns the resources in now that were not in before.
 func leaked(before, now map[string]string) map[string]string {
 	left := map[string]string{}
-	for id, what := range now {
+	for id, description := range now {
 		old, known := before[id]
-		// A goroutine is the same wherever it stands by now; a descriptor's
-		// number may have been given anew.
-		if !known || strings.HasPrefix(what, "descriptor") && old != what {
-			left[id] = what
+		// The description of a goroutine is its stack, which may change. If the
+		// description of a descriptor has changed, another file has got its number.
+		if !known || strings.HasPrefix(description, "descriptor") && old != description {
+			left[id] = description
 		}
 	}
 	return left
 }
 
-// openThings returns goroutines and descriptors by what names them, with what
-// to print of them.
-func openThings() map[string]string {
-	things := map[string]string{}
+// openResources returns the descriptions of all goroutines and descriptors by their ids. The
+// description of a goroutine is its stack.
+func openResources() map[string]string {
+	resources := map[string]string{}
 	for _, g := range stacks() {
-		if id := goroutineID.FindString(g); id != "" && !isRuntimes(g) {
-			things[id] = g
+		if id := goroutineID.FindString(g); id != "" && !isRuntimeGoroutine(g) {
+			resources[id] = g
 		}
 	}
-	// Elsewhere than on Linux there is no list of descriptors with names.
+	// Only Linux lists descriptors with their files. On other systems Glob returns none.
 	fds, _ := filepath.Glob("/proc/self/fd/*")
 	for _, fd := range fds {
 		to, err := os.Readlink(fd)
-		if err == nil && !isPollers(to) { // Glob's own is closed by now
-			things[fd] = "descriptor " + fd + " → " + to
+		if err == nil && !isPollerDescriptor(to) { // Glob has closed its own descriptor by now
+			resources[fd] = "descriptor " + fd + " → " + to
 		}
 	}
-	return things
+	return resources
 }
 
 var goroutineID = regexp.MustCompile(`^goroutine \d+`)
@@ -77,8 +77,9 @@ func stacks() []string {
 	}
 }
 
-// isRuntimes tells goroutines that start once and stay for the process.
-func isRuntimes(stack string) bool {
+// isRuntimeGoroutine reports whether a stack belongs to a goroutine that exists until the
+// process ends.
+func isRuntimeGoroutine(stack string) bool {
 	for _, s := range []string{"os/signal.signal_recv", "os/signal.loop", "testing.(*M).", "runtime.ensureSigM", "testing.tRunner("} {
 		if strings.Contains(stack, s) {
 			return true
@@ -87,8 +88,8 @@ func isRuntimes(stack string) bool {
 	return false
 }
 
-// isPollers tells the descriptors of Go's network poller, open from the first
-// use on.
-func isPollers(to string) bool {
+// isPollerDescriptor reports whether a descriptor belongs to Go's network poller, which opens it
+// at its first use and keeps it.
+func isPollerDescriptor(to string) bool {
 	return to == "anon_inode:[eventpoll]" || to == "anon_inode:[eventfd]"
 }

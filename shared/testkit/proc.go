@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// StatFields are those of /proc/PID/stat (proc_pid_stat(5)) from the third on; the
-// second, the program's name, may have blanks in it. They are none where there is no
-// such process, and where the system has no /proc.
+// StatFields returns the fields of /proc/PID/stat (proc_pid_stat(5)) from the third on. The
+// first two are left out because the second, the program's name, may contain spaces. If there
+// is no such process, or if the system has no /proc, StatFields returns none.
 func StatFields(pid int) []string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(b), ") ")
-	return strings.Fields(rest)
+	_, fields, _ := strings.Cut(string(b), ") ")
+	return strings.Fields(fields)
 }
 
-// Stat returns a process's state and start time, nothing if there is none. One whose
-// first thread alone has ended is "dying": the others hold its files.
+// Stat returns the state and the start time of a process, or "" if there is no such process. The
+// state is "dying" if only the first thread has ended, because the other threads still hold the
+// files of the process.
 func Stat(pid int) (state, start string) {
 	f := StatFields(pid)
 	if len(f) < 20 {
@@ -29,7 +30,7 @@ func Stat(pid int) (state, start string) {
 	return f[0], f[19]
 }
 
-// Parent is the pid of who started a process, or of who has it now; 0 is nobody.
+// Parent returns the pid of the parent of a process, or 0 if there is no such process.
 func Parent(pid int) int {
 	f := StatFields(pid)
 	if len(f) < 2 {

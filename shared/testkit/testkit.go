@@ -1,11 +1,10 @@
-// Package testkit holds what tests of several packages need: golden files, a
-// check for leaks, the real programs, and directories for sockets.
+// Package testkit contains helpers for the tests of several packages: golden files, a check for
+// leaks, the real programs, and directories for sockets.
 //
-// Invariant: nothing waits for a time to pass. What has to be waited for is
-// asked for until it is so, and the limit is only there for a failure.
+// Invariant: no helper waits for a fixed time. It asks for a condition until the condition is
+// true. A time limit only ends a test that has failed.
 //
-// Not here: fakes. A test that needs one has it beside itself, at the edge it
-// stands for.
+// Not here: fakes. A test that needs a fake defines it in its own package.
 package testkit
 
 import (
@@ -14,8 +13,8 @@ import (
 	"time"
 )
 
-// Dir returns an empty directory of mode 0700 that is removed after the test.
-// Its path is short, other than that of t.TempDir, so that sockets fit in it.
+// Dir returns an empty directory of mode 0700 that is removed after the test. Unlike the path of
+// t.TempDir, its path is short enough for sockets.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "hf")
@@ -30,20 +29,21 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// pollEvery is how often Eventually asks.
+// pollEvery is the pause between two checks of Poll.
 const pollEvery = 2 * time.Millisecond
 
-// Eventually returns once cond is true, and fails the test if it is not by the
-// limit. It is for what gives no sign by itself, such as another process's
-// descriptors; where there is a channel or a line of output, wait for that.
+// Eventually returns when cond returns true, and fails the test if cond does not do so within
+// limit. It is meant for conditions without a notification, such as the descriptors of another
+// process. If there is a channel or a line of output, a test should wait for that instead.
 func Eventually(t testing.TB, limit time.Duration, cond func() bool, msg string) {
 	t.Helper()
-	if !poll(limit, cond) {
+	if !Poll(limit, cond) {
 		t.Fatalf("not within %v: %s", limit, msg)
 	}
 }
 
-func poll(limit time.Duration, cond func() bool) bool {
+// Poll calls cond until it returns true or limit has passed, and returns the last result.
+func Poll(limit time.Duration, cond func() bool) bool {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for end := time.Now().Add(limit); !cond(); <-tick.C {

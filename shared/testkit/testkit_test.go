@@ -63,14 +63,14 @@ func TestGolden(t *testing.T) {
 func TestCheckLeaks(t *testing.T) {
 	// What is left must be left for good to be reported, after leakLimit; so
 	// what is reported is looked at without that wait.
-	before := openThings()
+	before := openResources()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() { defer close(stopped); <-stop }()
 	f, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := fmt.Sprint(leaked(before, openThings()))
+	left := fmt.Sprint(leaked(before, openResources()))
 	has(t, left, "TestCheckLeaks.func", "a goroutine")
 	if _, err := os.Stat("/proc/self/fd"); err == nil {
 		has(t, left, "→ /dev/null", "a descriptor")

@@ -1,7 +1,7 @@
 // Package version names this build, for status, hello and logs.
 //
-// Invariant: the name never decides anything. What two processes can say to
-// each other is agreed on by protocol.Hello.
+// Invariant: a program must not decide anything by this name. Two processes agree on their
+// protocol by the range of versions in hello.
 package version
 
 import (
@@ -12,8 +12,9 @@ import (
 // version is set by the linker: -ldflags "-X holdfast/shared/version.version=v1.2.3".
 var version = ""
 
-// String returns the version set by the linker, else the commit this was built
-// from ("-dirty" behind it if files had changed), else "dev".
+// String returns the version that the linker has set. If it has set none, String returns the
+// commit of the build, with "-dirty" appended if files had changed, or "dev" if the commit is
+// not known.
 func String() string {
 	if version != "" {
 		return version

@@ -1,16 +1,16 @@
-// Package drift holds code, schema.json, SPEC.md and the golden files against
-// each other. Only tests import it.
+// Package drift compares code, schema.json, SPEC.md and the golden files with each other. Only tests
+// import it.
 //
-// Each of the first three is read into Facts, one line of text for each thing
-// that a peer can rely on, so that comparing them is comparing sets. To bring
-// schema and golden files up to date:
+// Code, schema and specification are each read into Facts. A fact is one line of text about a
+// property that a peer may rely on. Two sources agree if their sets of facts are equal. To update
+// schema and golden files, run:
 //
-//	go test ./protocol/... -update
+//	go test ./protocol/api ./protocol/link -update
 //
-// Invariant: nothing is believed without being read. What Schema writes is
-// parsed again by SchemaFacts, and the constants come from the source.
+// Invariant: each source must be read, and no source may be derived in memory from another.
+// SchemaFacts parses the text that Schema has written, and the constants come from the source code.
 //
-// Not here: what the wires mean (SPEC.md).
+// Not here: the meaning of the messages (SPEC.md).
 package drift
 
 import (
@@ -24,15 +24,15 @@ import (
 	"holdfast/protocol"
 )
 
-// Closed are the types whose values a schema enumerates. The others may get
-// values that a peer does not know and has to live with.
+// Closed lists the types that a schema enumerates with their values. Other types may get further values, and a
+// peer must accept values that it does not know.
 var Closed = []string{"Code", "Mode", "Outcome", "Replay", "State"}
 
-// Facts are the things a peer can rely on, one line each.
+// Facts is a set of facts, one line of text each.
 type Facts map[string]bool
 
-// Diff returns what only got says, marked "+", and what only want says,
-// marked "-".
+// Diff returns the sorted differences: facts that are only in got, with the prefix "+", and facts that
+// are only in want, with the prefix "-".
 func Diff(got, want Facts) []string {
 	var diff []string
 	for f := range got {
@@ -49,7 +49,7 @@ func Diff(got, want Facts) []string {
 	return diff
 }
 
-// Add adds all of others.
+// Add adds the facts of others to f and returns f.
 func (f Facts) Add(others ...Facts) Facts {
 	for _, o := range others {
 		maps.Copy(f, o)
@@ -57,41 +57,51 @@ func (f Facts) Add(others ...Facts) Facts {
 	return f
 }
 
-// A Wire is what a registry says, as data.
+// A Wire describes the messages of a registry.
 type Wire struct {
 	Name     string
-	Messages []Object // by type
-	Objects  []Object // what messages hold, by name
+	Messages []Object                        // the messages, sorted by type
+	Objects  []Object                        // the objects in the fields of messages, sorted by name
+	Requests map[string]protocol.RequestKind // the rows of requests, by type
 }
 
-// An Object is a message, or a part of one.
+// An Object describes a message, or an object in the field of a message.
 type Object struct {
 	Name   string
 	Fields []Field
+
+	goType string // of its struct, such as api.Spawn
 }
 
-// A Field's Type is a word of scalars, the name of an Object or of a Closed
-// type, with [] behind it for a list and ? for what may also be null, which
-// means the same as absent.
+// A Field describes a field of an Object. Its Type is a key of scalars, or the name of an Object or of
+// a Closed type. The suffix [] means a list. The suffix ? means that the value may also be null, which
+// has the same meaning as an absent field.
 type Field struct {
 	Name     string
 	Type     string
 	Required bool
+
+	goField string // of its struct, such as protocol.SpawnSpec.Argv
+	word    string // the type of a string that has known values and is not Closed, or ""
 }
 
-// Describe reads a registry.
+// Describe returns the description of the messages of a registry.
 func Describe(name string, reg *protocol.Registry) Wire {
-	w := Wire{Name: name}
-	parts := map[string]reflect.Type{}
+	w := Wire{Name: name, Requests: map[string]protocol.RequestKind{}}
+	for _, k := range reg.Requests() {
+		w.Requests[k.Type()] = k
+	}
+	objects := map[string]reflect.Type{}
 	for _, typ := range reg.Types() {
-		w.Messages = append(w.Messages, Object{typ, fields(reflect.TypeOf(reg.New(typ)).Elem(), parts)})
+		t := reflect.TypeOf(reg.New(typ)).Elem()
+		w.Messages = append(w.Messages, Object{typ, fields(t, objects), t.String()})
 	}
 	done := map[string]bool{}
-	for len(done) < len(parts) {
-		for _, n := range slices.Sorted(maps.Keys(parts)) {
+	for len(done) < len(objects) {
+		for _, n := range slices.Sorted(maps.Keys(objects)) {
 			if !done[n] {
 				done[n] = true
-				w.Objects = append(w.Objects, Object{n, fields(parts[n], parts)})
+				w.Objects = append(w.Objects, Object{n, fields(objects[n], objects), objects[n].String()})
 			}
 		}
 	}
@@ -99,29 +109,41 @@ func Describe(name string, reg *protocol.Registry) Wire {
 	return w
 }
 
-// fields lists a struct's fields as encoding/json would, embedded ones in
-// place, and adds the structs they name to parts.
-func fields(t reflect.Type, parts map[string]reflect.Type) []Field {
+// fields returns the fields of a struct as encoding/json encodes them: the fields of an embedded
+// struct stand in its place. It adds the structs in fields to objects.
+func fields(t reflect.Type, objects map[string]reflect.Type) []Field {
 	var all []Field
 	for i := range t.NumField() {
 		f := t.Field(i)
 		tag := f.Tag.Get("json")
 		if f.Anonymous && tag == "" {
-			all = append(all, fields(f.Type, parts)...)
+			all = append(all, fields(f.Type, objects)...)
 			continue
 		}
 		name, options, _ := strings.Cut(tag, ",")
 		if name == "" || name == "type" {
-			panic(fmt.Sprintf("drift: %s.%s has no name on the wire, or that of the type", t, f.Name))
+			panic(fmt.Sprintf("drift: %s.%s has no name in JSON, or the reserved name type", t, f.Name))
 		}
-		all = append(all, Field{name, typeOf(f.Type, name, parts), !strings.Contains(options, "omit")})
+		all = append(all, Field{
+			Name: name, Type: typeOf(f.Type, name, objects), Required: !strings.Contains(options, "omit"),
+			goField: t.String() + "." + f.Name, word: wordOf(f.Type),
+		})
 	}
 	return all
 }
 
-func typeOf(t reflect.Type, name string, parts map[string]reflect.Type) string {
+// wordOf returns the name of a string type that is not predeclared, and "" for all other types.
+func wordOf(t reflect.Type) string {
+	if t.Kind() == reflect.String && t.PkgPath() != "" && !slices.Contains(Closed, t.Name()) {
+		return t.Name()
+	}
+	return ""
+}
+
+// typeOf returns the Field.Type of a field, and adds the structs in it to objects.
+func typeOf(t reflect.Type, name string, objects map[string]reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
-		return typeOf(t.Elem(), name, parts) + "?"
+		return typeOf(t.Elem(), name, objects) + "?"
 	}
 	switch {
 	case t == reflect.TypeFor[time.Time]():
@@ -135,10 +157,10 @@ func typeOf(t reflect.Type, name string, parts map[string]reflect.Type) string {
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		parts[t.Name()] = t
+		objects[t.Name()] = t
 		return t.Name()
 	case reflect.Slice:
-		return typeOf(t.Elem(), "", parts) + "[]"
+		return typeOf(t.Elem(), "", objects) + "[]"
 	case reflect.Map:
 		return "map"
 	case reflect.String, reflect.Bool, reflect.Uint32, reflect.Uint64:
@@ -148,10 +170,10 @@ func typeOf(t reflect.Type, name string, parts map[string]reflect.Type) string {
 	case reflect.Float64:
 		return "number"
 	}
-	panic(fmt.Sprintf("drift: no word for the type %s of %s", t, name))
+	panic(fmt.Sprintf("drift: the schema has no type for %s of %s; add one to scalars", t, name))
 }
 
-// Facts returns what a registry says.
+// Facts returns the facts about the messages of w.
 func (w Wire) Facts() Facts {
 	f := Facts{}
 	for _, m := range w.Messages {
@@ -162,9 +184,26 @@ func (w Wire) Facts() Facts {
 		f["object "+o.Name] = true
 		f.Add(o.facts("object " + o.Name))
 	}
+	for typ, k := range w.Requests {
+		f[requestFact(w.Name, typ, replyOf(k), string(k.Repeat), k.IsForShares)] = true
+	}
 	return f
 }
 
+// replyOf returns the type of a request's reply, or "" if it has none.
+func replyOf(k protocol.RequestKind) string {
+	if k.Reply == nil {
+		return ""
+	}
+	return k.Reply.MessageType()
+}
+
+// requestFact returns the fact about one row of a table of requests.
+func requestFact(wire, typ, reply, repeat string, isForShares bool) string {
+	return fmt.Sprintf("%s request %s: reply %q, repeatable %s, for share links %t", wire, typ, reply, repeat, isForShares)
+}
+
+// facts returns the facts about the fields of o.
 func (o Object) facts(prefix string) Facts {
 	f := Facts{}
 	for _, field := range o.Fields {
@@ -173,10 +212,11 @@ func (o Object) facts(prefix string) Facts {
 	return f
 }
 
+// fieldFact returns the fact about one field.
 func fieldFact(prefix, name, typ string, required bool) string {
-	need := "optional"
+	presence := "optional"
 	if required {
-		need = "required"
+		presence = "required"
 	}
-	return fmt.Sprintf("%s.%s: %s, %s", prefix, name, typ, need)
+	return fmt.Sprintf("%s.%s: %s, %s", prefix, name, typ, presence)
 }

@@ -112,8 +112,9 @@ func TestDriftIsSeen(t *testing.T) {
 			want: []string{"+ api ticket_issued.colour: string, optional"}},
 		{name: "message that does not exist", old: "### `goaway`", new: "### `come_back`\n\n### `goaway`",
 			want: []string{"+ api message come_back"}},
-		{name: "message without a heading", old: "### `exit`\n", new: "\n",
-			want: []string{"+ api pty_exited.code: int, required", "- api exit.code: int, required", "- api message exit"}},
+		{name: "message without a heading", old: "### `goaway`\n", new: "\n",
+			want: []string{"+ api ok.reason: string, required", "+ api ok.retry_after_ms: int, required",
+				"- api goaway.reason: string, required", "- api goaway.retry_after_ms: int, required", "- api message goaway"}},
 		{name: "code that does not exist", old: "| `timeout` |", new: "| `time_out` |",
 			want: []string{"+ Code time_out", "- Code timeout"}},
 		{name: "kind of another number", old: "| 3 | snapshot |", new: "| 4 | snapshot |",
@@ -122,6 +123,10 @@ func TestDriftIsSeen(t *testing.T) {
 			want: []string{"+ Outcome harder", "- Outcome hard"}},
 		{name: "label that does not exist", old: "| `task_id` | the task that", new: "| `task` | the task that",
 			want: []string{"+ label task", "- label task_id"}},
+		{name: "request of another answer", old: "| `rename` | `session` | set | no |", new: "| `rename` | `ok` | set | no |",
+			want: []string{`+ api request rename: reply "ok", repeatable set, for share links false`, `- api request rename: reply "session", repeatable set, for share links false`}},
+		{name: "request that may be repeated", old: "| `signal` | `ok` | never |\n", new: "| `signal` | `ok` | set |\n",
+			want: []string{`+ link request signal: reply "ok", repeatable set, for share links false`, `- link request signal: reply "ok", repeatable never, for share links false`}},
 		{name: "limit of another value", old: "| `MaxCols` | 2000 |", new: "| `MaxCols` | 200 |",
 			want: []string{"+ limit MaxCols 200", "- limit MaxCols 2000"}},
 	}
@@ -143,6 +148,8 @@ func TestDriftIsSeen(t *testing.T) {
 		{name: "not in the union", old: "    {\n      \"$ref\": \"#/$defs/pty_exited\"\n    },\n", want: []string{"- api message pty_exited"}},
 		{name: "field renamed", old: `"stolen_by": {`, new: `"thief": {`, want: nil},
 		{name: "type of another name", old: `"const": "pty_exited"`, new: `"const": "pty_exit"`, want: nil},
+		{name: "request that share links permit", old: "      \"repeatable\": \"read\",\n      \"for_share_links\": true\n    },\n    \"search_content\"", new: "      \"repeatable\": \"read\"\n    },\n    \"search_content\"",
+			want: []string{`+ api request search: reply "search_content", repeatable read, for share links false`, `- api request search: reply "search_content", repeatable read, for share links true`}},
 		{name: "code left out", old: "        \"timeout\",\n", want: []string{"- Code timeout"}},
 	}
 	for _, tt := range schemas {

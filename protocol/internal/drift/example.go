@@ -9,8 +9,8 @@ import (
 	"holdfast/protocol"
 )
 
-// Example returns a message of the type with every field filled, always the
-// same, and no two fields alike.
+// Example returns a message of the given type in which all fields are set. Each call returns the same
+// values, and no two fields of a message have the same value.
 func Example(reg *protocol.Registry, typ string, consts []Const) protocol.Message {
 	m := reg.New(typ)
 	e := example{consts: consts}
@@ -18,11 +18,13 @@ func Example(reg *protocol.Registry, typ string, consts []Const) protocol.Messag
 	return m
 }
 
+// An example makes the values of one message.
 type example struct {
 	consts []Const
-	n      int // values made
+	n      int // number of values made so far
 }
 
+// fill sets v, which belongs to the field name, and all values in it.
 func (e *example) fill(v reflect.Value, name string) {
 	switch v.Interface().(type) {
 	case time.Time:
@@ -54,6 +56,8 @@ func (e *example) fill(v reflect.Value, name string) {
 	}
 }
 
+// scalar sets a string, a bool or a number. If the string has a type with constants, the value is one
+// of these constants.
 func (e *example) scalar(v reflect.Value, name string) {
 	switch v.Kind() {
 	case reflect.String:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite schemas and golden files")
 
-// Golden compares got with a file, or writes the file under -update.
+// Golden compares got with the file at path. With the flag -update it writes the file first.
 func Golden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
@@ -37,18 +38,27 @@ func Golden(t *testing.T, path string, got []byte) {
 	for i < min(len(g), len(w))-1 && bytes.Equal(g[i], w[i]) {
 		i++
 	}
-	t.Fatalf("%s:%d: got %s, want %s; if that is meant, run with -update", path, i+1, g[i], w[i])
+	t.Fatalf("%s:%d: got %s, want %s; if the change is intended, run the test with -update", path, i+1, g[i], w[i])
 }
 
-// CheckWire holds a registry against schema.json and the golden messages in
-// the current directory. protocolDir is package protocol's.
+// CheckWire compares a registry with schema.json and with the golden messages in the current
+// directory. protocolDir is the directory of package protocol.
 func CheckWire(t *testing.T, name string, reg *protocol.Registry, protocolDir string) {
 	consts, err := Constants(protocolDir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Run("schema", func(t *testing.T) {
-		schema, err := Schema(Describe(name, reg), consts)
+		comments, err := Comments(protocolDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := Comments(".")
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(comments, own)
+		schema, err := Schema(Describe(name, reg), consts, comments)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,8 +91,8 @@ func CheckWire(t *testing.T, name string, reg *protocol.Registry, protocolDir st
 	})
 }
 
-// GoldenMessages returns the golden messages of a version, one a line, from
-// the testdata of a wire's package.
+// GoldenMessages returns the golden messages of a version from the testdata of the wire's package in
+// dir. Each line of the file is one message.
 func GoldenMessages(t testing.TB, dir string, version int) [][]byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("testdata/messages-v%d.jsonl", version)))

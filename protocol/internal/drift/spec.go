@@ -7,21 +7,20 @@ import (
 	"strings"
 )
 
-// The sections of SPEC.md whose headings of the third level are names.
+// The sections of SPEC.md in which a heading of the third level is the name of a message or object.
 const (
 	sectionLink    = "The link's messages"
 	sectionAPI     = "The api's messages"
 	sectionObjects = "Objects"
 )
 
-// A specLine is one line of SPEC.md outside of its code blocks, with the
-// headings it stands under.
+// A specLine is a line of SPEC.md outside of its code blocks, with the headings above it.
 type specLine struct {
 	h2, h3, text string
 }
 
-// specLines splits a spec into its lines of prose and its code blocks, each
-// block with what stands behind its opening fence as the first line.
+// specLines splits a specification into the lines outside of code blocks and the code blocks. The
+// first line of each block is the text after its opening fence.
 func specLines(spec string) (lines []specLine, blocks []string) {
 	var at specLine
 	block := ""
@@ -49,7 +48,7 @@ func specLines(spec string) (lines []specLine, blocks []string) {
 	return lines, blocks
 }
 
-// Blocks returns the code blocks of a spec whose fence is followed by info.
+// Blocks returns the code blocks of a specification with the text info after their opening fence.
 func Blocks(spec, info string) []string {
 	var found []string
 	_, blocks := specLines(spec)
@@ -63,7 +62,7 @@ func Blocks(spec, info string) []string {
 
 var codeSpan = regexp.MustCompile("`([^`]+)`")
 
-// CodeSpans returns the words that a spec sets in code, outside of blocks.
+// CodeSpans returns the code spans in the lines outside of code blocks.
 func CodeSpans(spec string) []string {
 	var words []string
 	lines, _ := specLines(spec)
@@ -75,13 +74,14 @@ func CodeSpans(spec string) []string {
 	return words
 }
 
-// A specTable is a table and the headings it stands under.
+// A specTable is a table with the headings above it.
 type specTable struct {
 	h2, h3 string
 	header []string
 	rows   [][]string
 }
 
+// specTables returns all tables of a specification.
 func specTables(spec string) []specTable {
 	var tables []specTable
 	lines, _ := specLines(spec)
@@ -102,14 +102,14 @@ func specTables(spec string) []specTable {
 	return tables
 }
 
-// SpecFacts reads what a spec says: its headings, and its tables by what
-// stands at the top of their first column.
+// SpecFacts returns the facts in a specification. They come from its headings and from its tables.
+// The heading of a table's first column tells the kind of the table.
 func SpecFacts(spec string) (Facts, error) {
 	f := Facts{}
 	var errs []error
 	add := func(fact string) {
 		if f[fact] {
-			errs = append(errs, fmt.Errorf("said twice: %s", fact))
+			errs = append(errs, fmt.Errorf("SPEC.md has this twice: %s", fact))
 		}
 		f[fact] = true
 	}
@@ -136,9 +136,10 @@ func SpecFacts(spec string) (Facts, error) {
 	return f, errors.Join(errs...)
 }
 
+// fact returns the fact in a row of the table.
 func (t specTable) fact(row []string) (string, error) {
 	if len(row) != len(t.header) {
-		return "", fmt.Errorf("%d cells in a table of %d columns", len(row), len(t.header))
+		return "", fmt.Errorf("the row has %d cells, but the table has %d columns", len(row), len(t.header))
 	}
 	switch t.header[0] {
 	case "field":
@@ -147,9 +148,15 @@ func (t specTable) fact(row []string) (string, error) {
 			prefix = wire + " " + t.h3
 		}
 		if row[2] != "yes" && row[2] != "no" {
-			return "", errors.New("required is yes or no")
+			return "", fmt.Errorf("the cell required must be yes or no, but it is %q", row[2])
 		}
 		return fieldFact(prefix, row[0], row[1], row[2] == "yes"), nil
+	case "request":
+		isForShares := false
+		if wireOf(t.h2) == "api" {
+			isForShares = row[3] == "yes"
+		}
+		return requestFact(wireOf(t.h2), row[0], row[1], row[2], isForShares), nil
 	case "code":
 		return "Code " + row[0], nil
 	case "kind":
@@ -161,10 +168,10 @@ func (t specTable) fact(row []string) (string, error) {
 	case "name":
 		return fmt.Sprintf("limit %s %s", row[0], row[1]), nil
 	}
-	return "", fmt.Errorf("no table begins with %q", t.header[0])
+	return "", fmt.Errorf("the first column of a table must not be %q, because no facts are known for it", t.header[0])
 }
 
-// Rows returns the rows of the tables whose first column is headed first.
+// Rows returns the rows of all tables that have the heading first in their first column.
 func Rows(spec, first string) [][]string {
 	var rows [][]string
 	for _, t := range specTables(spec) {
@@ -175,7 +182,7 @@ func Rows(spec, first string) [][]string {
 	return rows
 }
 
-// wireOf returns which wire's messages stand in a section, or "".
+// wireOf returns the wire that a section describes, or "" if the section describes none.
 func wireOf(section string) string {
 	switch section {
 	case sectionLink:
@@ -186,6 +193,7 @@ func wireOf(section string) string {
 	return ""
 }
 
+// cells returns the cells of a table's row, without the marks of code spans.
 func cells(row string) []string {
 	all := strings.Split(strings.Trim(row, "|"), "|")
 	for i, c := range all {
@@ -194,6 +202,7 @@ func cells(row string) []string {
 	return all
 }
 
+// unquote returns the content of s if s is a single code span, and s otherwise.
 func unquote(s string) string {
 	if words := codeSpan.FindStringSubmatch(s); words != nil && words[0] == s {
 		return words[1]

@@ -1,10 +1,10 @@
-// Package agent keeps a link to the ssh agent of the viewer that came last. Sessions
-// that were started with an agent have the link in SSH_AUTH_SOCK, so that they find
-// one after whoever started them has logged out, and somebody is there again.
+// Package agent maintains a link to the ssh agent of the viewer that attached last. Sessions that
+// were started with an agent have the link in SSH_AUTH_SOCK. If the user logs out and
+// attaches to such a session again, the session finds the agent of the new viewer.
 //
-// Invariant: the link never leads to itself, and there is always one once there was.
+// Invariant: the link never leads to itself, and once it exists, it always exists.
 //
-// Not here: whose agent may be followed (apiserver).
+// Not here: the decision which agents must not be followed (apiserver).
 package agent
 
 import (
@@ -17,37 +17,37 @@ import (
 	"time"
 )
 
-// Name is the link's in the runtime directory. It does not end as sockets of ours do:
-// it is none.
+// Name is the link's name in the runtime directory. It lacks the suffix of sockets, because it is
+// a link.
 const Name = "ssh-agent"
 
 const (
-	// answers is how long an agent may take to take a connection.
+	// answers is how long an agent may take to accept a connection.
 	answers = 200 * time.Millisecond
-	// maxHops bounds the links that a path may lead over, as the kernel does.
+	// maxHops is the largest number of links on a path; the kernel has the same limit.
 	maxHops = 40
 )
 
-// A Link is one in a directory that is ours alone.
+// A Link is the link in a directory that only this user can write to.
 type Link struct {
 	path string
-	mu   sync.Mutex // held while it is changed: the new one has one name
+	mu   sync.Mutex // held while the link is changed, because the new link has a fixed temporary name
 }
 
-// New returns the link in a directory; nothing is there before Follow.
+// New returns the Link in a directory. The link is made by Follow.
 func New(dir string) *Link { return &Link{path: filepath.Join(dir, Name)} }
 
-// Follow has the link lead to a socket, and returns the link's path for those who are
-// to find it by that. A socket that is the link itself, or leads over it, changes
-// nothing. It is an error if it is no socket of this user's, or nobody listens on it.
+// Follow makes the link lead to a socket and returns the link's path. If the socket is the link
+// itself, or leads over it, Follow leaves it unchanged. It is an error if the path is not a socket of
+// this user, or if no process listens on it.
 func (l *Link) Follow(socket string) (path string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	over, err := l.leadsOver(socket)
-	if err != nil || over {
+	leadsToSelf, err := l.leadsOver(socket)
+	if err != nil || leadsToSelf {
 		return l.path, err
 	}
-	if err := usable(socket); err != nil {
+	if err := checkUsable(socket); err != nil {
 		return "", err
 	}
 	if now, err := os.Readlink(l.path); err == nil && now == socket {
@@ -63,12 +63,12 @@ func (l *Link) Follow(socket string) (path string, err error) {
 	return l.path, os.Rename(next, l.path)
 }
 
-// leadsOver reports whether a path is the link, or a chain of links with it.
+// leadsOver reports whether a path is the link, or a chain of links that contains it.
 func (l *Link) leadsOver(path string) (bool, error) {
 	if !filepath.IsAbs(path) {
-		return false, fmt.Errorf("%q is no absolute path", path)
+		return false, fmt.Errorf("%q must be an absolute path", path)
 	}
-	own, _ := os.Lstat(l.path) // nil while there is none
+	own, _ := os.Lstat(l.path) // nil if there is none
 	for range maxHops {
 		at, err := os.Lstat(path)
 		switch {
@@ -76,7 +76,7 @@ func (l *Link) leadsOver(path string) (bool, error) {
 			return false, err
 		case path == l.path:
 			return true, nil
-		case own != nil && os.SameFile(own, at): // by another name of the directory
+		case own != nil && os.SameFile(own, at): // the same link by another path of its directory
 			return true, nil
 		case at.Mode().Type() != os.ModeSymlink:
 			return false, nil
@@ -93,14 +93,14 @@ func (l *Link) leadsOver(path string) (bool, error) {
 	return false, fmt.Errorf("%s leads over too many links", path)
 }
 
-// usable returns why a socket cannot be an agent's of this user.
-func usable(socket string) error {
+// checkUsable returns an error unless the socket accepts connections and belongs to this user.
+func checkUsable(socket string) error {
 	info, err := os.Stat(socket)
 	if err != nil {
 		return err
 	}
-	if info.Mode().Type() != os.ModeSocket || !ours(info) {
-		return fmt.Errorf("%s is no socket of this user's", socket)
+	if info.Mode().Type() != os.ModeSocket || !isOwn(info) {
+		return fmt.Errorf("%s must be a socket of this user", socket)
 	}
 	c, err := net.DialTimeout("unix", socket, answers)
 	if err != nil {

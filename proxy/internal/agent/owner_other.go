@@ -4,5 +4,5 @@ package agent
 
 import "os"
 
-// ours is never true: agents are no sockets here.
-func ours(os.FileInfo) bool { return false }
+// isOwn always returns false, because agents do not use sockets on this system.
+func isOwn(os.FileInfo) bool { return false }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-func ours(info os.FileInfo) bool {
+func isOwn(info os.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Geteuid()
 }

@@ -169,29 +169,14 @@ func (v *vault) reply(m protocol.Message) (protocol.Message, error) {
 		return wire.Session{Session: info}, nil
 	}
 	v.done = append(v.done, m)
-	switch m := m.(type) {
-	case *wire.Reopen:
+	kind, _ := wire.Messages.Request(m.MessageType())
+	switch kind.Reply.(type) {
+	case wire.Session:
 		return wire.Session{Session: info}, nil
-	case *wire.Attach:
+	case wire.Attached:
 		return wire.Attached{AttachInfo: protocol.AttachInfo{Session: info, Writer: "w"}}, nil
-	case *wire.Read:
-		return wire.Data{Instance: info.Instance}, nil
-	case *wire.Screen:
-		return wire.ScreenContent{}, nil
-	case *wire.History:
-		return wire.HistoryContent{}, nil
-	case *wire.Search:
-		return wire.SearchContent{}, nil
-	case *wire.Write:
-		return wire.Accepted{}, nil
-	case *wire.Mark:
-		return wire.Marked{MarkInfo: protocol.MarkInfo{Instance: info.Instance}}, nil
-	case *wire.Await:
-		return wire.Awaited{AwaitedInfo: protocol.AwaitedInfo{Instance: info.Instance}}, nil
-	case *wire.Wait:
-		return wire.Exited{SessionID: m.SessionID, Instance: info.Instance}, nil
 	}
-	return wire.OK{}, nil
+	return kind.Reply, nil
 }
 
 // did returns what was done since it was asked last.
@@ -398,7 +383,7 @@ func TestWorkspaces(t *testing.T) {
 	}
 	c.send(api.Events{Request: req("e")})
 	expect[*api.Subscribed](c)
-	if m := expect[*api.Event](c); m.Event != protocol.EventBell || m.Session.ID != "mine" || m.Seq == 4 || w.server.places.find(m.Seq) != 4 {
+	if m := expect[*api.Event](c); m.Event != protocol.EventBell || m.Session.ID != "mine" || m.Seq == 4 || w.server.places.decode(m.Seq) != 4 {
 		t.Errorf("told of %+v", m)
 	}
 

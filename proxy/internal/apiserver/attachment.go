@@ -15,37 +15,38 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// attachment is one of a connection's views of sessions.
+// attachment is a connection's view of one session.
 type attachment struct {
-	number   uint32
-	ctx      context.Context // ended by detach, and with the connection
-	cancel   context.CancelFunc
-	begun    chan struct{} // closed when there is a link
-	done     chan struct{} // closed when nothing more comes for the number
-	session  protocol.SessionID
-	link     *linkclient.Attachment
-	text     bool // output goes as terminal.data
-	readOnly bool
-	size     protocol.Size        // last told, if any was; owned by the pump
-	resume   *protocol.AttachSpec // where its client stopped taking output, of a connection that is moved; owned by the pump
-	typist   *linkclient.Typist   // of a client that knows no offsets
-	hush     context.CancelFunc   // ends the typist,
-	hushed   chan struct{}        // which closes this
-	left     atomic.Bool          // its client has detached, and was not lost
+	number        uint32
+	ctx           context.Context // ends with detach, and with the connection
+	cancel        context.CancelFunc
+	started       chan struct{} // closed when link is set
+	ended         chan struct{} // closed when no further message has this number
+	session       protocol.SessionID
+	link          *linkclient.Attachment
+	isText        bool // output is sent as terminal.data
+	isReadOnly    bool
+	sentSize      protocol.Size        // the size that the client was told last, or zero; owned by the pump
+	frozenAt      *protocol.AttachSpec // the position at which a frozen client stopped receiving output, or nil; owned by the pump
+	typist        *linkclient.Typist   // sends the input of a client that uses no offsets, or nil
+	stopTypist    context.CancelFunc   // ends the typist
+	typistStopped chan struct{}        // closed when the typist has ended
+	hasDetached   atomic.Bool          // the client has detached, so it will not resume
 }
 
-// leave ends the supervisor's side; the supervisor is told apart whether the
-// viewer has left or may come back.
-func (a *attachment) leave(la *linkclient.Attachment) {
-	if a.left.Load() {
+// endLink ends the supervisor's side of the attachment. It tells the supervisor whether the viewer
+// has detached or may resume.
+func (a *attachment) endLink(la *linkclient.Attachment) {
+	if a.hasDetached.Load() {
 		la.Detach()
 	} else {
 		la.Close()
 	}
 }
 
-// attachment returns the one of a number, nil if there is none. One that is being
-// made is waited for: what its client sends behind the request is for it.
+// attachment returns the attachment with the given number, or nil if there is none. If the
+// attachment is still being made, attachment waits, because a client may send input right after its
+// attach request.
 func (c *conn) attachment(number uint32) *attachment {
 	c.mu.Lock()
 	a := c.attachments[number]
@@ -54,21 +55,22 @@ func (c *conn) attachment(number uint32) *attachment {
 		return nil
 	}
 	select {
-	case <-a.begun:
+	case <-a.started:
 		return a
-	case <-a.done:
+	case <-a.ended:
 	case <-c.ctx.Done():
 	}
 	return nil
 }
 
-// reserve takes a number for an attachment that is being made.
+// reserve reserves a number for an attachment that is being made. It fails if the number is in use,
+// or if the connection or its share link has the maximum number of attachments.
 func (c *conn) reserve(number uint32) (*attachment, error) {
 	if c.from.Share != nil {
-		c.s.seating.Lock()
-		defer c.s.seating.Unlock()
+		c.s.shareMu.Lock()
+		defer c.s.shareMu.Unlock()
 		if c.s.linkAttachments(c.from.Share.key()) >= maxLinkAttachments {
-			return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d attachments by this share link", maxLinkAttachments))
+			return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("this share link already has %d attachments, which is the limit", maxLinkAttachments))
 		}
 	}
 	c.mu.Lock()
@@ -77,15 +79,15 @@ func (c *conn) reserve(number uint32) (*attachment, error) {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("attachment %d is in use on this connection", number))
 	}
 	if len(c.attachments) >= maxAttachments {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d attachments on this connection", maxAttachments))
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("this connection already has %d attachments, which is the limit", maxAttachments))
 	}
-	a := &attachment{number: number, begun: make(chan struct{}), done: make(chan struct{})}
+	a := &attachment{number: number, started: make(chan struct{}), ended: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancel(c.ctx)
 	c.attachments[number] = a
 	return a, nil
 }
 
-// drop forgets an attachment; the number may be used again.
+// drop removes an attachment, so that its number may be used again.
 func (c *conn) drop(a *attachment) {
 	a.cancel()
 	c.mu.Lock()
@@ -98,20 +100,21 @@ func (c *conn) drop(a *attachment) {
 	}
 }
 
-// seat takes the number of an attach.
-func (c *conn) seat(m *api.Attach) (*attachment, error) {
+// reserveFor checks an attach request and reserves the number that it asks for.
+func (c *conn) reserveFor(m *api.Attach) (*attachment, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
 	return c.reserve(m.Attachment)
 }
 
-// attach makes an attachment and starts its pump. The answer is written before
-// the pump's first frame. After an error the caller closes done, once it has said
-// so: what was sent to the attachment meanwhile is answered behind that.
+// attach makes an attachment and starts its pump. The answer to the request is written before the
+// first frame of output. If attach fails, the caller must close a.ended after it has sent the
+// error, so that messages that the client sent to the attachment meanwhile are answered after the
+// error.
 func (c *conn) attach(m *api.Attach, a *attachment) error {
 	spec := m.AttachSpec
-	spec.Move = 0 // the proxies' own
+	spec.Move = 0 // only proxies use this field
 	if spec.Client == "" {
 		spec.Client = c.hello.Client
 	}
@@ -124,17 +127,18 @@ func (c *conn) attach(m *api.Attach, a *attachment) error {
 		return err
 	}
 	c.begin(a, la, info, m.Text, func() {
-		told := *info
-		told.Session = c.shown(info.Session)
-		c.addForeground(&told.Session)
-		c.send(api.Attached{Request: m.Request, Attachment: m.Attachment, AttachInfo: told})
+		shown := *info
+		shown.Session = c.clientView(info.Session)
+		c.addForeground(&shown.Session)
+		c.send(api.Attached{Request: m.Request, Attachment: m.Attachment, AttachInfo: shown})
 	})
 	return nil
 }
 
-// attachAllowed attaches, if the client may.
+// attachAllowed attaches to the session of spec, if the client has the permission for the mode of
+// spec.
 func (c *conn) attachAllowed(ctx context.Context, number uint32, spec protocol.AttachSpec) (*linkclient.Attachment, *protocol.AttachInfo, error) {
-	l, err := c.allowed(ctx, attachVerb(spec.Mode), spec.SessionID)
+	l, err := c.authorizeSession(ctx, attachVerb(spec.Mode), spec.SessionID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -143,9 +147,9 @@ func (c *conn) attachAllowed(ctx context.Context, number uint32, spec protocol.A
 	if err != nil {
 		return nil, nil, err
 	}
-	if l.instance != "" && info.Session.Instance != l.instance && !c.sees(&info.Session) { // it came in between
+	if l.instance != "" && info.Session.Instance != l.instance && !c.canSee(&info.Session) { // another session took the id meanwhile
 		la.Detach()
-		return nil, nil, notFound(l.asked)
+		return nil, nil, notFound(l.requestedID)
 	}
 	if spec.Mode != protocol.ModeReadOnly {
 		c.followAgent(spec.Env)
@@ -154,66 +158,68 @@ func (c *conn) attachAllowed(ctx context.Context, number uint32, spec protocol.A
 	return la, info, nil
 }
 
-// begin makes an attachment usable, says so, and pumps.
+// begin makes an attachment usable, calls announce to notify the client, and starts the pump.
 func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.AttachInfo, text bool, announce func()) {
 	c.mu.Lock()
-	a.link, a.session, a.text, a.readOnly = la, info.Session.ID, text, la.Resumption().Mode == protocol.ModeReadOnly
-	if text || c.bare() {
+	a.link, a.session, a.isText, a.isReadOnly = la, info.Session.ID, text, la.Resumption().Mode == protocol.ModeReadOnly
+	if text || c.isBare() {
 		a.typist = linkclient.NewTypist(la, info.InputOffset)
-		var typing context.Context
-		typing, a.hush = context.WithCancel(a.ctx)
-		a.hushed = make(chan struct{})
-		c.wg.Go(func() { defer close(a.hushed); a.typist.Run(typing) })
+		var typistCtx context.Context
+		typistCtx, a.stopTypist = context.WithCancel(a.ctx)
+		a.typistStopped = make(chan struct{})
+		c.wg.Go(func() { defer close(a.typistStopped); a.typist.Run(typistCtx) })
 	}
 	if text {
 		c.terminals[a.session] = a
 	}
-	paused := c.paused
+	paused := c.isPaused
 	c.mu.Unlock()
-	close(a.begun)
-	if paused { // without this one
+	close(a.started)
+	if paused { // pause has run before this attachment was usable
 		go a.pause()
 	}
-	stop := context.AfterFunc(a.ctx, func() { a.leave(la) }) // which ends the pump
+	stop := context.AfterFunc(a.ctx, func() { a.endLink(la) }) // this ends the pump
 	c.wg.Go(func() {
-		defer close(a.done)
+		defer close(a.ended)
 		announce()
 		if c.pump(a) {
-			return // whoever goes on with it has it
+			return // the connection has been frozen, and its record describes the attachment
 		}
 		stop()
-		a.leave(la)
+		a.endLink(la)
 		c.drop(a)
 		c.observe(policy.Event{Kind: policy.EventDetached, SessionID: string(a.session), Labels: info.Session.Labels})
 	})
 }
 
-// pump brings an attachment's output to the client until either ends, or until it
-// rests because the connection is being moved.
-func (c *conn) pump(a *attachment) (rests bool) {
+// pump carries the output of an attachment to the client until the session, the attachment or the
+// connection ends. It returns true if it stopped because the connection is being frozen; the
+// attachment must then be described in the record of the connection.
+func (c *conn) pump(a *attachment) (isFrozen bool) {
 	for {
-		if a.resume == nil && c.isStuck() {
-			// What comes now is read for the sake of the pause behind it.
+		if a.frozenAt == nil && c.isStuck() {
+			// The client takes no more output. The pump reads the remaining messages up to Paused,
+			// but does not write them: the next proxy continues from this position.
 			spec := a.link.Resumption()
-			a.resume = &spec
+			a.frozenAt = &spec
 		}
 		item, err := a.link.Next(a.ctx)
 		switch {
 		case errors.Is(err, io.EOF) || a.ctx.Err() != nil:
-			return a.resume != nil
+			return a.frozenAt != nil
 		case err != nil:
-			c.sendLast(a, a.failure(err))
+			c.sendLast(a, a.errorMessage(err))
 			return false
 		case item.Raw == nil:
 			if p, ok := item.Message.(*wire.Paused); ok {
-				a.rest(p.InputOffset)
+				a.finishPause(p.InputOffset)
 				return true
 			}
-			if _, ok := item.Message.(*wire.Typed); ok || a.resume == nil { // what was typed does not come again
-				c.tell(a, item.Message)
+			if _, ok := item.Message.(*wire.Typed); ok || a.frozenAt == nil { // echoed input is not repeated when the attachment resumes
+				c.relayMessage(a, item.Message)
 			}
-		case a.resume != nil:
-		case a.text:
+		case a.frozenAt != nil:
+		case a.isText:
 			c.sendText(a, item.Raw)
 		default:
 			c.write(item.Raw)
@@ -223,13 +229,13 @@ func (c *conn) pump(a *attachment) (rests bool) {
 
 func (c *conn) sendText(a *attachment, raw []byte) {
 	_, _, data, err := frame.ParseData(raw[frame.HeaderLen:])
-	if err == nil { // else the link's reader would have said so
+	if err == nil { // the reader of the link has already checked the frame
 		c.send(api.TerminalData{SessionID: a.session, Data: data})
 	}
 }
 
-// tell turns a message of the link's attachment into the client's.
-func (c *conn) tell(a *attachment, m protocol.Message) {
+// relayMessage turns a message of the attachment's link into a message of the api, and sends it.
+func (c *conn) relayMessage(a *attachment, m protocol.Message) {
 	if a.typist != nil && a.typist.Told(m) {
 		return
 	}
@@ -243,50 +249,50 @@ func (c *conn) tell(a *attachment, m protocol.Message) {
 		})
 	case *wire.Resized:
 		size := protocol.Size{Cols: m.Cols, Rows: m.Rows}
-		if size == a.size { // as it was before the connection was moved
+		if size == a.sentSize { // the client knows this size from before the connection was moved
 			return
 		}
-		a.size = size
+		a.sentSize = size
 		c.send(api.Resized{Attachment: n, Cols: m.Cols, Rows: m.Rows})
 	case *wire.Typed:
 		c.send(api.Typed{Attachment: n, At: m.At, Offset: m.Offset, Data: m.Data, Masked: m.Masked})
 	case *wire.Stolen:
 		c.sendLast(a, api.Stolen{Attachment: n, StolenBy: m.StolenBy})
 	case *wire.Exited:
-		c.sendLast(a, c.exited(m, &n, 0))
+		c.sendLast(a, c.exitMessage(m, &n, 0))
 	case *wire.Error:
-		c.tellError(a, &m.Error)
+		c.relayError(a, &m.Error)
 	}
 }
 
-// tellError tells what went wrong on an attachment. Errors about input leave
-// it as it is; typing into a session that has ended says nothing new, for its
-// end follows; any other ends it.
-func (c *conn) tellError(a *attachment, e *protocol.Error) {
+// relayError sends an error of an attachment to the client. An error about input does not end the
+// attachment. If the session has ended, relayError sends no error, because the exit follows. Any
+// other error ends the attachment.
+func (c *conn) relayError(a *attachment, e *protocol.Error) {
 	switch e.Code {
 	case protocol.CodeSessionNotFound, protocol.CodeSessionExited:
 		return
 	case protocol.CodeInputFull, protocol.CodeInputGap, protocol.CodePermissionDenied, protocol.CodeLineTooLong:
-		c.send(a.failure(e))
+		c.send(a.errorMessage(e))
 	default:
-		a.left.Store(true)
-		c.sendLast(a, a.failure(e))
+		a.hasDetached.Store(true)
+		c.sendLast(a, a.errorMessage(e))
 	}
 }
 
-// failure tells what went wrong on an attachment, in words that its client
-// knows.
-func (a *attachment) failure(err error) protocol.Message {
+// errorMessage returns the message that reports err for this attachment: terminal.error for an
+// attachment made by terminal.open, and error for any other.
+func (a *attachment) errorMessage(err error) protocol.Message {
 	if a.number >= firstTerminal {
 		return terminalError(protocol.Request{}, a.session, err)
 	}
 	return api.Error{Attachment: &a.number, Error: *protocol.AsError(err)}
 }
 
-// exited tells a session's end in the form the client asked for.
-func (c *conn) exited(m *wire.Exited, attachment *uint32, seq uint64) protocol.Message {
+// exitMessage returns the end of a session in the form that the client asked for in its hello.
+func (c *conn) exitMessage(m *wire.Exited, attachment *uint32, seq uint64) protocol.Message {
 	if c.from.Share != nil {
-		i := c.shown(protocol.SessionInfo{Labels: m.Labels, Exit: &m.Exit})
+		i := c.clientView(protocol.SessionInfo{Labels: m.Labels, Exit: &m.Exit})
 		m = &wire.Exited{SessionID: m.SessionID, Instance: m.Instance, Labels: i.Labels, Exit: *i.Exit}
 	}
 	if c.hello.Capabilities.Has(protocol.CapTerminalExit) {
@@ -297,7 +303,8 @@ func (c *conn) exited(m *wire.Exited, attachment *uint32, seq uint64) protocol.M
 	return ptyExited(m, attachment, seq)
 }
 
-// ptyExited reads what the labels mean; the supervisor does not know.
+// ptyExited returns the pty.exited message, with the fields that it takes from labels. The
+// supervisor does not interpret labels.
 func ptyExited(m *wire.Exited, attachment *uint32, seq uint64) api.PTYExited {
 	out := api.PTYExited{
 		SessionID: m.SessionID, PaneID: string(m.SessionID), Instance: m.Instance,
@@ -318,15 +325,15 @@ func ptyExited(m *wire.Exited, attachment *uint32, seq uint64) api.PTYExited {
 	return out
 }
 
-// detach ends an attachment, also one that is still being made, and answers
-// when nothing more comes for its number.
+// detach ends an attachment, even if it is still being made. It returns when no further message has
+// the number of the attachment.
 func (c *conn) detach(number uint32) {
 	c.mu.Lock()
 	a := c.attachments[number]
 	c.mu.Unlock()
 	if a != nil {
-		a.left.Store(true)
+		a.hasDetached.Store(true)
 		a.cancel()
-		<-a.done
+		<-a.ended
 	}
 }

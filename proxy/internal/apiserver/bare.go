@@ -11,67 +11,68 @@ import (
 	"holdfast/shared/logging"
 )
 
-// A bare connection shows one session: it has one attachment, no hello, and no
-// word for anything but bytes. Its transport makes of what is typed input frames
-// whose offsets mean nothing, and tells its client what it can of the messages.
+// A bare connection shows one session. It has one attachment, no hello and no messages, only bytes.
+// Its transport makes input frames of the input, with offsets that are ignored, and translates the
+// messages that its client can understand.
 
-// BareNumber is a bare connection's attachment's.
+// BareNumber is the number of a bare connection's attachment.
 const BareNumber = 1
 
-// probeEvery is how often a client is asked whether it is there, while nothing
-// is read of it.
+// probeEvery is the default interval at which the server probes a bare client while it does not
+// read the client's input.
 const probeEvery = 5 * time.Second
 
-// A Prober can ask its client whether it is there, and knows where the answer
-// was that it is not.
+// A Prober is a Transport that can probe its client. Probe returns an error if the client has
+// disconnected.
 type Prober interface{ Probe() error }
 
-// AcceptBare is Accept for a client that shows one session, to which it was
-// attached by AttachBare.
+// AcceptBare adds a bare connection for an attachment that AttachBare returned. The result is the
+// same as the result of Accept.
 func (s *Server) AcceptBare(ctx context.Context, t Transport, from Origin, la *linkclient.Attachment, info *protocol.AttachInfo) (serve func() (moved bool)) {
 	c := s.newConn(ctx, t, from)
 	c.hello = &api.Hello{Client: "web"}
 	c.log = c.log.With().Str(logging.Session, string(info.Session.ID)).Logger()
 	a, err := c.reserve(BareNumber)
 	if err == nil {
-		err = s.add(c)
+		err = s.addConn(c)
 	}
 	if err != nil {
 		la.Detach()
 	} else {
 		c.begin(a, la, info, false, func() {})
 	}
-	return s.accepted(c, err)
+	return s.serveFunc(c, err)
 }
 
-// AttachBare attaches a client that comes without a hello, and whom the system or
-// a ticket vouches for, to show one session. It says in from who the client is.
+// AttachBare attaches a client that sends no hello to one session. The operating system or a ticket
+// must have authenticated the client. AttachBare sets from.Principal.
 func (s *Server) AttachBare(ctx context.Context, from *Origin, spec protocol.AttachSpec) (*linkclient.Attachment, *protocol.AttachInfo, error) {
 	from.Transport = TransportRaw
 	c := s.newConn(ctx, nil, *from)
 	defer c.cancel()
 	c.hello = &api.Hello{Client: spec.Client}
-	if err := c.identified(ctx); err != nil {
+	if err := c.identify(ctx); err != nil {
 		return nil, nil, err
 	}
 	from.Principal = c.from.Principal
 	return c.attachAllowed(ctx, BareNumber, spec)
 }
 
-// leave is for a client that has gone and knows no offset to come back at.
-func (c *conn) leave() {
+// markDetached marks all attachments as detached, because the client has disconnected and cannot
+// resume.
+func (c *conn) markDetached() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.attachments {
-		a.left.Store(true)
+		a.hasDetached.Store(true)
 	}
 }
 
-// typed takes what a bare connection's client typed. While too much of it is not
-// accepted nothing more is read.
-func (c *conn) typed(a *attachment, p []byte) error {
-	if a.readOnly {
-		return nil // terminals answer questions by themselves; that is no fault
+// writeInput sends input of a bare connection's client. It returns when the typist has taken all of
+// p, so the connection is not read while too much input is not yet accepted.
+func (c *conn) writeInput(a *attachment, p []byte) error {
+	if a.isReadOnly {
+		return nil // a terminal answers queries by itself, so this is no error
 	}
 	for {
 		p = p[a.typist.Add(p):]
@@ -85,9 +86,9 @@ func (c *conn) typed(a *attachment, p []byte) error {
 	}
 }
 
-// waitForRoom returns nil when input may have been accepted, or never will be.
-// The end of a connection that is not read cannot be seen, so its client is
-// asked.
+// waitForRoom returns nil when the typist may have room again, or when the attachment has ended.
+// While it waits, the connection is not read and its end cannot be seen, so waitForRoom probes the
+// client.
 func (c *conn) waitForRoom(a *attachment) error {
 	probe := time.NewTicker(cmp.Or(c.s.cfg.ProbeEvery, probeEvery))
 	defer probe.Stop()

@@ -19,64 +19,63 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
-	wire "holdfast/protocol/link"
 	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
 	"holdfast/shared/version"
 )
 
-// A conn is one client's connection.
+// A conn is the connection of one client. These goroutines work for it:
 //
-//	serve   reads; owns nothing that others write
-//	request one goroutine for each request that may wait
-//	pump    one goroutine for each attachment and for the subscription
+//	serve    reads frames, and never waits for the supervisor
+//	request  one for each request, because a request may wait
+//	pump     one for each attachment, and one for the subscription
 //
-// All of them write under wmu, a whole frame at a time.
+// Each of them writes whole frames, and must hold writeMu to do so.
 type conn struct {
 	s       *Server
 	t       Transport
 	from    Origin
 	log     zerolog.Logger
-	moving  chan struct{} // closed when it is being frozen
-	stopped chan struct{} // closed when nothing is read any more, because of
+	moving  chan struct{} // closed when the connection is being frozen
+	stopped chan struct{} // closed when serve has stopped reading, with readErr as the reason
 	readErr error
 
-	room chan struct{} // a place for each request under way
-	wait chan struct{} // the same for each wait, which may last for ever
-	wg   sync.WaitGroup
+	requestSlots chan struct{} // holds an element for each request in progress
+	waitSlots    chan struct{} // holds an element for each wait in progress, because a wait may last for ever
+	wg           sync.WaitGroup
 
-	ctx    context.Context // of all that runs for it
-	cancel context.CancelFunc
-	rested chan struct{} // closed when a frozen one is nobody's here any more:
-	moved  bool          // it is another proxy's
+	ctx      context.Context // ends with the connection, and with the server
+	cancel   context.CancelFunc
+	released chan struct{} // closed when a frozen connection has been released;
+	isMoved  bool          // then tells whether another proxy owns the connection
 
-	held chan struct{} // closed when one that comes from another proxy is ours
-	wmu  sync.Mutex
+	owned   chan struct{} // closed when this proxy owns a connection that it restores
+	writeMu sync.Mutex
 
-	mu          sync.Mutex
-	hello       *api.Hello
-	attachments map[uint32]*attachment
-	terminals   map[protocol.SessionID]*attachment // those that terminal.* messages mean
-	requests    map[*request]struct{}              // under way
-	unread      []json.RawMessage                  // messages that were read and not begun
-	paused      bool                               // its attachments are to rest
-	subscribed  bool
-	following   subscription
+	mu           sync.Mutex
+	hello        *api.Hello
+	attachments  map[uint32]*attachment
+	terminals    map[protocol.SessionID]*attachment // the attachments that terminal.* messages refer to
+	requests     map[*request]struct{}              // in progress
+	unstarted    []json.RawMessage                  // messages that were read and not started
+	isPaused     bool                               // attachments and the subscription must be paused
+	isSubscribed bool
+	following    subscription
 }
 
-// bare reports whether the client sees one session, and no messages.
-func (c *conn) bare() bool { return c.from.Transport == TransportRaw }
+// isBare reports whether the client sees one session and exchanges no messages.
+func (c *conn) isBare() bool { return c.from.Transport == TransportRaw }
 
-// serve returns when nothing runs for the connection any more, and whether it is
-// another proxy's.
+// serve reads the connection until it ends or has been frozen and released. All goroutines of the
+// connection have ended when serve returns. It returns true if another proxy owns the connection.
 func (c *conn) serve() (moved bool) {
 	ctx := c.ctx
 	stop := context.AfterFunc(ctx, func() { _ = c.t.Close() })
 	defer stop()
-	c.expires()
+	c.watchExpiry()
 	var err error
 	if c.hello == nil {
-		err = c.greet()
+		err = c.readHello()
 	}
 	if err == nil {
 		err = c.read(ctx)
@@ -84,8 +83,8 @@ func (c *conn) serve() (moved bool) {
 	if c.isMoving() && (errors.Is(err, errMoving) || errors.Is(err, os.ErrDeadlineExceeded)) {
 		stop()
 		close(c.stopped)
-		<-c.rested // freeze takes what is left
-		return c.moved
+		<-c.released // freeze handles the rest of the connection
+		return c.isMoved
 	}
 	c.readErr = err
 	close(c.stopped)
@@ -93,11 +92,11 @@ func (c *conn) serve() (moved bool) {
 		c.s.refusals.Of(c.log).Info().Str(logging.Code, string(e.Code)).Msg("client refused")
 		_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
 		c.send(api.Error{Error: *e})
-	} else if err != nil && !expected(err) {
-		c.log.Info().Err(err).Msg("client lost")
+	} else if err != nil && !isExpected(err) {
+		c.log.Info().Err(err).Msg("connection to client lost")
 	}
-	if c.bare() && ctx.Err() == nil {
-		c.leave()
+	if c.isBare() && ctx.Err() == nil {
+		c.markDetached()
 	}
 	c.cancel()
 	_ = c.t.Close()
@@ -105,8 +104,8 @@ func (c *conn) serve() (moved bool) {
 	return false
 }
 
-// expected errors are how connections end every day.
-func expected(err error) bool {
+// isExpected reports whether err is an ordinary end of a connection, which is not logged.
+func isExpected(err error) bool {
 	for _, e := range []error{io.EOF, net.ErrClosed, os.ErrDeadlineExceeded, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, e) {
 			return true
@@ -115,8 +114,9 @@ func expected(err error) bool {
 	return false
 }
 
-// greet takes the client's hello. Nothing else is read before it was accepted.
-func (c *conn) greet() error {
+// readHello reads and checks the client's hello. No other frame is read before the hello has been
+// accepted.
+func (c *conn) readHello() error {
 	c.t.SetLimit(frame.MaxHello)
 	if err := c.t.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (c *conn) greet() error {
 		return err
 	}
 	if frame.Kind(raw[4]) != frame.Control {
-		return protocol.Errorf(protocol.CodeHelloRequired, "the first message is hello")
+		return protocol.Errorf(protocol.CodeHelloRequired, "the first message must be hello")
 	}
 	m, _, err := api.Messages.Decode(raw[frame.HeaderLen:])
 	if err != nil && protocol.CodeOf(err) != protocol.CodeUnsupported {
@@ -134,7 +134,7 @@ func (c *conn) greet() error {
 	}
 	hello, ok := m.(*api.Hello)
 	if !ok {
-		return protocol.Errorf(protocol.CodeHelloRequired, "the first message is hello")
+		return protocol.Errorf(protocol.CodeHelloRequired, "the first message must be hello")
 	}
 	if err := c.authenticate(c.ctx, hello); err != nil {
 		return err
@@ -153,6 +153,9 @@ func (c *conn) greet() error {
 	if err := c.t.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
+	if t, ok := c.t.(Accepter); ok {
+		t.Accepted()
+	}
 	c.send(api.Welcome{
 		Protocol: protocol.Supported(), Agreed: agreed,
 		Capabilities: c.s.capabilities(),
@@ -163,7 +166,7 @@ func (c *conn) greet() error {
 	return nil
 }
 
-// capabilities are what clients can count on. Automation is the supervisor's.
+// capabilities lists the features that clients can use. The supervisor decides about automation.
 func (s *Server) capabilities() protocol.Capabilities {
 	all := protocol.Capabilities{protocol.CapTerminalExit, protocol.CapWebTicket, protocol.CapCage}
 	if w := s.cfg.Link.Welcome(); w != nil && w.Capabilities.Has(protocol.CapAutomation) {
@@ -172,12 +175,12 @@ func (s *Server) capabilities() protocol.Capabilities {
 	return all
 }
 
-// same compares in constant time; an empty secret is never the same.
-func same(got, want string) bool {
+// isSameSecret compares two secrets in constant time. An empty want never matches.
+func isSameSecret(got, want string) bool {
 	return want != "" && subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1
 }
 
-// read takes frames until the connection ends. It never waits for a request.
+// read handles frames until the connection ends. It never waits for the answer to a request.
 func (c *conn) read(ctx context.Context) error {
 	for {
 		raw, err := c.t.Next()
@@ -186,9 +189,9 @@ func (c *conn) read(ctx context.Context) error {
 		}
 		switch frame.Kind(raw[4]) {
 		case frame.Input:
-			err = c.input(raw)
+			err = c.handleInput(raw)
 		case frame.Control:
-			err = c.control(ctx, raw[frame.HeaderLen:])
+			err = c.handleControl(ctx, raw[frame.HeaderLen:])
 		}
 		if err != nil {
 			return err
@@ -196,9 +199,9 @@ func (c *conn) read(ctx context.Context) error {
 	}
 }
 
-// input passes a frame on to its attachment's stream as it is: the number in
-// it means the same on both wires.
-func (c *conn) input(raw []byte) error {
+// handleInput forwards an input frame to the stream of its attachment. It does not change the
+// frame, because the attachment has the same number on both wires.
+func (c *conn) handleInput(raw []byte) error {
 	number, _, data, err := frame.ParseData(raw[frame.HeaderLen:])
 	if err != nil {
 		return err
@@ -207,10 +210,10 @@ func (c *conn) input(raw []byte) error {
 	switch {
 	case a == nil:
 		c.fail("", &number, notAttached())
-	case c.from.Share != nil: // the supervisor would say the same
-		c.fail("", &number, protocol.Errorf(protocol.CodePermissionDenied, "a share link is to look, not to type"))
-	case c.bare():
-		return c.typed(a, data)
+	case c.from.Share != nil: // the supervisor would refuse the input as well
+		c.fail("", &number, protocol.Errorf(protocol.CodePermissionDenied, "a share link is read-only: it cannot send input"))
+	case c.isBare():
+		return c.writeInput(a, data)
 	default:
 		a.link.SendRaw(raw)
 	}
@@ -221,88 +224,59 @@ func notAttached() error {
 	return protocol.Errorf(protocol.CodeNotAttached, "no such attachment on this connection")
 }
 
-// control acts on a message. Those that belong to an attachment act at once,
-// in the order in which they came; all others get a goroutine.
-func (c *conn) control(ctx context.Context, payload []byte) error {
+// handleControl handles a message. Messages that belong to an attachment take effect at once, in
+// the order in which they arrived. Each other message gets a goroutine.
+func (c *conn) handleControl(ctx context.Context, payload []byte) error {
 	m, env, err := api.Messages.Decode(payload)
 	if err != nil {
 		if protocol.CodeOf(err) != protocol.CodeUnsupported {
 			return err
 		}
-		count(c.s.counts.requests, other)
-		if env.RequestID != "" { // somebody waits for the answer
+		increment(c.s.counts.requests, otherName)
+		if env.RequestID != "" { // the client waits for an answer
 			c.fail(env.RequestID, nil, err)
 		}
 		return nil
 	}
-	count(c.s.counts.requests, m.MessageType())
+	increment(c.s.counts.requests, m.MessageType())
 	if err := c.permits(m); err != nil {
 		c.fail(env.RequestID, nil, err)
 		return nil
 	}
-	if c.ordered(m) {
+	if handle, ok := orderedHandlers[m.MessageType()]; ok && handle(c, m) {
 		return nil
 	}
-	room := c.room
-	switch m.(type) {
-	case *api.Wait, *api.Await:
-		room = c.wait
+	room := c.requestSlots
+	if kind, _ := api.Messages.Request(m.MessageType()); kind.IsLong {
+		room = c.waitSlots
 		if len(room) == cap(room) { // only this goroutine adds to it
-			c.fail(env.RequestID, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d waits on this connection", maxWaits)))
+			c.fail(env.RequestID, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("this connection already has %d waits, which is the limit", maxWaits)))
 			return nil
 		}
 	}
 	select {
 	case room <- struct{}{}:
 	case <-c.moving:
-		c.unread = append(c.unread, bytes.Clone(payload))
+		c.unstarted = append(c.unstarted, bytes.Clone(payload))
 		return errMoving
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	q := c.begins(m, payload)
-	if m, ok := m.(*api.Attach); ok { // now: what is read next may be for it
-		q.attachment, q.refused = c.seat(m)
+	q := c.addRequest(m, payload)
+	if m, ok := m.(*api.Attach); ok { // reserve at once, because the next frame may belong to it
+		q.attachment, q.refused = c.reserveFor(m)
 	}
 	ctx, q.cancel = context.WithCancel(ctx)
 	c.wg.Go(func() {
 		defer func() { <-room }()
-		defer c.ends(q)
+		defer c.removeRequest(q)
 		c.request(ctx, q, m, env.RequestID)
 	})
 	return nil
 }
 
-// ordered acts on the messages of attachments and reports whether m was one.
-func (c *conn) ordered(m protocol.Message) bool {
-	switch m := m.(type) {
-	case *api.Resize:
-		if m.Attachment == nil {
-			return false
-		}
-		c.forward(m.RequestID, *m.Attachment, wire.Resize{Cols: m.Cols, Rows: m.Rows})
-	case *api.Interrupt:
-		if m.Attachment == nil {
-			return false
-		}
-		c.forward(m.RequestID, *m.Attachment, wire.Interrupt{})
-	case *api.Appearance:
-		if err := m.Validate(); err != nil {
-			c.fail(m.RequestID, nil, err) // without the number: it ends nothing
-			break
-		}
-		c.forward(m.RequestID, m.Attachment, wire.Appearance{Appearance: m.Appearance})
-	case *api.TerminalData:
-		c.terminalData(m)
-	case *api.TerminalResize:
-		c.terminalResize(m)
-	default:
-		return false
-	}
-	return true
-}
-
-// forward passes a message on to an attachment's stream.
+// forward sends a message to the stream of an attachment, and acknowledges it if it has a request
+// id.
 func (c *conn) forward(requestID string, number uint32, m protocol.Message) {
 	a := c.attachment(number)
 	if a == nil {
@@ -315,21 +289,19 @@ func (c *conn) forward(requestID string, number uint32, m protocol.Message) {
 	}
 }
 
-// sendLast writes the last message of an attachment. Its number is free by the
-// time that the client reads this; what others have to say of the number, such
-// as that there is none, comes behind it.
+// sendLast writes the last message of an attachment. The number of the attachment is free when the
+// client reads this message. Messages of other goroutines about that number follow it.
 func (c *conn) sendLast(a *attachment, m protocol.Message) {
 	c.sendAfter(m, func() { c.drop(a) })
 }
 
-// send writes a message; write, a whole frame. A failure closes the
-// connection, and serve sees that.
+// send writes a message. If the write fails, send closes the connection, so that serve ends.
 func (c *conn) send(m protocol.Message) { c.sendAfter(m, func() {}) }
 
-// sendAfter is send; before is called when nothing else can be written any
-// more until m is.
+// sendAfter writes a message. It calls before while it holds writeMu, so that no other message can
+// be written between the call and the message.
 func (c *conn) sendAfter(m protocol.Message, before func()) {
-	c.s.refused(m)
+	c.s.countRefusal(m)
 	b, err := protocol.Encode(m)
 	if err == nil && len(b)+1 > frame.Max {
 		err = protocol.Errorf(protocol.CodeFrameTooLarge, m.MessageType()+" is too large")
@@ -342,27 +314,29 @@ func (c *conn) sendAfter(m protocol.Message, before func()) {
 	c.writeAfter(frame.Append(make([]byte, 0, frame.HeaderLen+len(b)), frame.Control, b), before)
 }
 
+// write writes a whole frame. If the write fails, write closes the connection.
 func (c *conn) write(raw []byte) { c.writeAfter(raw, func() {}) }
 
+// writeAfter writes a whole frame, and calls before while it holds writeMu.
 func (c *conn) writeAfter(raw []byte, before func()) {
-	c.wmu.Lock()
+	c.writeMu.Lock()
 	before()
 	err := c.t.Write(raw)
-	c.wmu.Unlock()
+	c.writeMu.Unlock()
 	if err != nil && !c.isMoving() {
 		_ = c.t.Close()
 	}
 }
 
-// fail answers a request, or tells an attachment, that something went wrong.
+// fail sends an error as the answer to a request, or as the end of an attachment if attachment is
+// set.
 func (c *conn) fail(requestID string, attachment *uint32, err error) {
 	c.send(api.Error{
 		Request: protocol.Request{RequestID: requestID}, Attachment: attachment, Error: *protocol.AsError(err),
 	})
 }
 
-// goaway says good-bye and closes. A client that does not read is closed all
-// the same.
+// goaway sends m and closes the connection, even if the client does not read within goawayTimeout.
 func (c *conn) goaway(m api.Goaway) {
 	_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
 	c.send(m)

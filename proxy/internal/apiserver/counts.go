@@ -7,39 +7,41 @@ import (
 	"holdfast/protocol/api"
 )
 
-// other is what counts stand under whose name we do not know: a client must not
-// be able to make new ones.
-const other = "other"
+// otherName counts all names that are not known, so that a client cannot make the maps grow.
+const otherName = "other"
 
-// counts counts by names that are all known beforehand; the maps never change.
+// counts counts requests by type and refusals by code. All keys are added at the start, so that the
+// maps never change.
 type counts struct {
 	requests, refusals map[string]*atomic.Uint64
 }
 
 func newCounts() counts {
 	c := counts{make(map[string]*atomic.Uint64), make(map[string]*atomic.Uint64)}
-	for _, name := range append(api.Messages.Types(), other) {
+	for _, name := range append(api.Messages.Types(), otherName) {
 		c.requests[name] = new(atomic.Uint64)
 	}
-	for _, code := range append(protocol.Codes(), other) {
+	for _, code := range append(protocol.Codes(), otherName) {
 		c.refusals[string(code)] = new(atomic.Uint64)
 	}
 	return c
 }
 
-func count(in map[string]*atomic.Uint64, name string) {
+// increment adds 1 to the count of a name.
+func increment(in map[string]*atomic.Uint64, name string) {
 	n := in[name]
 	if n == nil {
-		n = in[other]
+		n = in[otherName]
 	}
 	n.Add(1)
 }
 
-// Refused counts what was refused, here or before it came here.
-func (s *Server) Refused(code protocol.Code) { count(s.counts.refusals, string(code)) }
+// Refused counts a refusal by its code. Package web calls it for refusals before a connection
+// exists.
+func (s *Server) Refused(code protocol.Code) { increment(s.counts.refusals, string(code)) }
 
-// refused counts m, if that says that something was refused.
-func (s *Server) refused(m protocol.Message) {
+// countRefusal counts m if it reports an error.
+func (s *Server) countRefusal(m protocol.Message) {
 	switch m := m.(type) {
 	case api.Error:
 		s.Refused(m.Code)
@@ -48,28 +50,30 @@ func (s *Server) refused(m protocol.Message) {
 	}
 }
 
-// Counts are a Server's numbers. What counts up is left out where it is 0.
+// Counts are the numbers of a Server for its metrics. The maps omit counts of 0, except
+// Connections.
 type Counts struct {
-	Connections map[string]int // by transport
-	Attachments int
-	Requests    map[string]uint64 // by their type
-	Refusals    map[string]uint64 // by their code
+	Connections map[string]int    // by transport
+	Attachments int               // of all connections
+	Requests    map[string]uint64 // by message type
+	Refusals    map[string]uint64 // by error code
 }
 
-// Counts returns the server's numbers.
+// Counts returns the current numbers.
 func (s *Server) Counts() Counts {
 	c := Counts{
 		Connections: map[string]int{TransportUnix: 0, TransportWeb: 0, TransportRaw: 0},
-		Requests:    counted(s.counts.requests), Refusals: counted(s.counts.refusals),
+		Requests:    nonZero(s.counts.requests), Refusals: nonZero(s.counts.refusals),
 	}
-	for _, conn := range s.all() {
+	for _, conn := range s.allConns() {
 		c.Connections[conn.from.Transport]++
-		c.Attachments += conn.attached()
+		c.Attachments += conn.attachmentCount()
 	}
 	return c
 }
 
-func counted(in map[string]*atomic.Uint64) map[string]uint64 {
+// nonZero returns the counts that are not 0.
+func nonZero(in map[string]*atomic.Uint64) map[string]uint64 {
 	out := make(map[string]uint64)
 	for name, n := range in {
 		if n := n.Load(); n > 0 {

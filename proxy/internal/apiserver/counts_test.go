@@ -22,10 +22,10 @@ func TestCounts(t *testing.T) {
 	if got.Connections["test"] != 1 || got.Connections[TransportUnix] != 0 || got.Attachments != 0 {
 		t.Errorf("there are %+v", got)
 	}
-	if want := map[string]uint64{"ticket": 1, other: 1, "resize": 1}; !maps.Equal(got.Requests, want) {
+	if want := map[string]uint64{"ticket": 1, otherName: 1, "resize": 1}; !maps.Equal(got.Requests, want) {
 		t.Errorf("requests %v, want %v", got.Requests, want)
 	}
-	if want := map[string]uint64{"unsupported": 1, "not_attached": 1, other: 1}; !maps.Equal(got.Refusals, want) {
+	if want := map[string]uint64{"unsupported": 1, "not_attached": 1, otherName: 1}; !maps.Equal(got.Refusals, want) {
 		t.Errorf("refusals %v, want %v", got.Refusals, want)
 	}
 }

@@ -19,108 +19,107 @@ import (
 	"holdfast/proxy/internal/linkclient"
 )
 
-// A connection can be moved to another proxy while it is in use: it is frozen
-// at a frame boundary, and its Record and its descriptor are given to whoever
-// goes on with it. Freezing ends all that runs for it here and closes nothing;
-// restoring begins anew from the record, in this process too where a move was
-// given up. The client sees a pause.
+// A connection can be moved to another proxy while its client uses it. The old proxy freezes the
+// connection at a frame boundary, and sends its Record and its descriptor to the new proxy.
+// Freezing ends all goroutines of the connection but closes nothing. Restoring makes a new conn
+// from the Record; the old proxy restores the connection itself if the handoff fails. The client
+// only notices a pause.
 //
-//	freeze: stop reading; answer or note the requests under way; have each
-//	        attachment paused behind what was typed and printed before; note
-//	        what was read and not understood, and what was not written
-//	restore: attach again where each attachment was; then, when whoever had the
-//	        connection has let go of it: write what was not written; make the
-//	        noted requests; read
+//	freeze: stop reading; finish or record the requests in progress; pause each
+//	        attachment after the input and output that precede the pause; record
+//	        bytes that were read and not decoded, and bytes that were not written
+//	restore: attach each attachment at its recorded position; when the old proxy has
+//	        released the connection: write the unwritten bytes, make the recorded
+//	        requests, and read
 
-// RecordVersion counts incompatible meanings of a Record, from 1 on.
-//   - 2: with the client's principal, which must not be left out; where there is
-//     none the record is of version 1
-//   - 3: with what a share link restricts it to; the same
+// RecordVersion is the latest version of a Record. A record has the lowest version that can express
+// it, so that an older proxy can read it:
+//   - 1: has neither a principal nor a share link
+//   - 2: has the client's principal, which the reader must not ignore
+//   - 3: has the restriction of a share link, which the reader must not ignore
 const RecordVersion = 3
 
-// sharedRecords is the first version that knows of share links.
-const sharedRecords = 3
+// firstShareVersion is the first version that has share links.
+const firstShareVersion = 3
 
-// A Record is all that there is to know of a connection.
+// A Record is the complete state of a connection.
 type Record struct {
 	Version     int                `json:"version"`
 	From        Origin             `json:"from"`
-	At          int64              `json:"at,omitempty"`    // when its client was read last, in microseconds since 1970
-	Hello       *api.Hello         `json:"hello,omitempty"` // without its secrets; absent before it was said
+	At          int64              `json:"at,omitempty"`    // when the client was last read, in microseconds since 1970
+	Hello       *api.Hello         `json:"hello,omitempty"` // without token and secret; nil if no hello was received
 	Attachments []AttachmentRecord `json:"attachments,omitempty"`
 	Events      *EventsRecord      `json:"events,omitempty"`
-	Requests    []json.RawMessage  `json:"requests,omitempty"` // to be made again, as they came
-	In          []byte             `json:"in,omitempty"`       // read, and not understood yet
-	Out         []byte             `json:"out,omitempty"`      // to be written before anything else
+	Requests    []json.RawMessage  `json:"requests,omitempty"` // to be made again, in their received form
+	In          []byte             `json:"in,omitempty"`       // read, and not decoded yet
+	Out         []byte             `json:"out,omitempty"`      // must be written before anything else
 }
 
-// AttachmentRecord is one attachment: how to attach again.
+// AttachmentRecord tells how to make an attachment again.
 type AttachmentRecord struct {
 	Number uint32              `json:"number"`
-	Spec   protocol.AttachSpec `json:"spec"` // with Resume
+	Spec   protocol.AttachSpec `json:"spec"` // Resume is set
 	Text   bool                `json:"text,omitempty"`
-	Typed  []byte              `json:"typed,omitempty"` // by a client that knows no offsets, and not accepted yet
-	Size   protocol.Size       `json:"size,omitzero"`   // last told
+	Typed  []byte              `json:"typed,omitempty"` // input that was not accepted yet, of a client that uses no offsets
+	Size   protocol.Size       `json:"size,omitzero"`   // the size that the client was told last
 }
 
-// EventsRecord is where a subscription has come to.
+// EventsRecord is the position of a subscription.
 type EventsRecord struct {
 	Instance protocol.Instance `json:"instance"`
 	After    uint64            `json:"after"`
 }
 
-// A Movable transport can be given up in the middle and gone on with elsewhere.
+// A Movable is a transport that can be stopped at any byte and continued by another process.
 type Movable interface {
 	Transport
-	// Client is the connection itself.
+	// Client returns the underlying connection.
 	Client() net.Conn
-	// Stop makes writes keep what the client does not take at once.
+	// Stop makes writes keep the bytes that the client does not accept at once.
 	Stop()
-	// Stuck reports whether something was kept, and Waiting how long the write
-	// under way has taken.
+	// Stuck reports whether bytes were kept. Waiting returns how long the current write has taken.
 	Stuck() bool
 	Waiting() time.Duration
-	// Leftover is what was read and not returned by Next, and Unwritten what was
-	// written and not taken. They are called when nobody uses the transport.
+	// Leftover returns the bytes that were read and not returned by Next. Unwritten returns the
+	// bytes that were kept. No other method may run when they are called.
 	Leftover() []byte
 	Unwritten() []byte
-	// WriteRest writes what was unwritten elsewhere, before anything else.
+	// WriteRest writes the unwritten bytes of the previous process. It must be called before Write.
 	WriteRest(p []byte) error
 }
 
-// errImmovable is of a connection that has to be closed, for its client to come
-// back by itself.
-var errImmovable = errors.New("this connection cannot be moved")
+// errImmovable tells that a connection must be closed instead of moved. Its client will reconnect.
+var errImmovable = errors.New("the transport of this connection cannot be moved")
 
-// errEnded is of a connection that has ended by itself.
+// errEnded tells that the connection ended before it was frozen.
 var errEnded = errors.New("the connection has ended")
 
-// errMoving ends the reading of a connection that is being frozen.
+// errMoving stops the reader of a connection that is being frozen.
 var errMoving = errors.New("the connection is being moved")
 
-// pauseTime is how long the supervisor and the client together may take to
-// bring an attachment to rest, while output is still written. What a client does
-// not take by then goes with it.
+// pauseTime is how long output is still written to the client while its attachments are paused.
+// Output that the client has not accepted by then is moved with the connection.
 const pauseTime = 10 * time.Millisecond
 
-// A Frozen is a connection at rest.
+// A Frozen is a connection for which nothing runs any more, and its record.
 type Frozen struct {
-	Record Record
-	c      *conn
-	kept   bool // its descriptor is whoever's took it back
+	Record      Record
+	c           *conn
+	isTakenBack bool // TakeBack returned the descriptor, so release must not close it
 }
 
-// Client is the client's connection.
+// Client returns the client's connection.
 func (f *Frozen) Client() net.Conn { return f.c.t.(Movable).Client() }
 
-// Abandon ends the connection itself, for all who have a descriptor of it: it is
-// in doubt who goes on with it, and its client comes again.
+// Abandon shuts the connection down for all processes that have a descriptor of it. It must be
+// called if it is uncertain which proxy owns the connection. The client will reconnect.
 func (f *Frozen) Abandon() { shutdown(f.Client()) }
 
-// TakeBack returns the connection, to go on with it here, by its Record. What the
-// other proxy may still attach comes too late.
+// TakeBack returns the connection, so that this process can restore it from Record. It increments
+// the move number of each attachment, so that an attachment that the other proxy makes later is
+// refused.
 func (f *Frozen) TakeBack() (net.Conn, error) {
-	f.kept = true
+	f.isTakenBack = true
 	for i := range f.Record.Attachments {
 		f.Record.Attachments[i].Spec.Move++
 	}
@@ -128,42 +127,42 @@ func (f *Frozen) TakeBack() (net.Conn, error) {
 	return nc, nc.SetDeadline(time.Time{})
 }
 
-// done ends what is left here of a connection that has been moved: nothing of
-// it is closed but our side of its attachments, and our descriptor.
-func (f *Frozen) done() {
-	for _, a := range f.c.attachments { // nobody else knows of them any more
+// release frees what this process still has of a connection that was moved: its side of the
+// attachments, and its descriptor unless TakeBack returned it. The connection itself stays open.
+func (f *Frozen) release() {
+	for _, a := range f.c.attachments { // no other goroutine uses them any more
 		a.link.Close()
 	}
 	f.c.cancel()
-	f.c.moved = true
-	close(f.c.rested)
-	if !f.kept {
+	f.c.isMoved = true
+	close(f.c.released)
+	if !f.isTakenBack {
 		_ = f.Client().Close()
 	}
 }
 
-// request is one that is under way.
+// request is a request in progress.
 type request struct {
-	raw    json.RawMessage // nil where it must not be made twice
+	raw    json.RawMessage // nil if the request must finish here
 	cancel context.CancelFunc
-	state  requestState // guarded by the connection's mu
+	state  requestState // guarded by the mu of the connection
 
-	attachment *attachment // of an attach: its place, or
-	refused    error       // why it has none
+	attachment *attachment // the reserved attachment of an attach request, or
+	refused    error       // the reason why none was reserved
 }
 
 type requestState int
 
 const (
 	asked    requestState = iota
-	answered              // or about to be
-	moved                 // it is made again elsewhere
+	answered              // or an answer is about to be sent
+	moved                 // the new proxy will make it again
 )
 
-// begins notes a request.
-func (c *conn) begins(m protocol.Message, raw []byte) *request {
+// addRequest registers a request in progress.
+func (c *conn) addRequest(m protocol.Message, raw []byte) *request {
 	q := &request{}
-	if repeatable(m) {
+	if isMovable(m) {
 		q.raw = bytes.Clone(raw)
 	}
 	c.mu.Lock()
@@ -172,15 +171,17 @@ func (c *conn) begins(m protocol.Message, raw []byte) *request {
 	return q
 }
 
-func (c *conn) ends(q *request) {
+// removeRequest cancels the context of a request and removes its registration.
+func (c *conn) removeRequest(q *request) {
 	q.cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.requests, q)
 }
 
-// claim reports whether a request is to be answered here.
-func (c *conn) claim(q *request) bool {
+// claimReply reports whether this proxy must answer the request. After that, freeze does not move
+// it.
+func (c *conn) claimReply(q *request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if q.state == moved {
@@ -190,46 +191,39 @@ func (c *conn) claim(q *request) bool {
 	return true
 }
 
-// repeatable reports whether a request may be made twice: it asks, or it says
-// by itself what it is.
-func repeatable(m protocol.Message) bool {
-	switch m := m.(type) {
-	case *api.List, *api.Info, *api.Screen, *api.History, *api.Search, *api.Scrollback, *api.Wait, *api.Mark, *api.Await, *api.Status,
-		*api.Environment, *api.Away, *api.Share:
-		return true
-	case *api.Spawn:
-		return m.Token != ""
-	case *api.Reopen:
-		return m.Token != ""
-	}
-	return false
+// isMovable reports whether the next proxy may make the request again. A request that sets a state
+// must finish here, because a repetition could replace the state that another client has set
+// meanwhile.
+func isMovable(m protocol.Message) bool {
+	kind, _ := api.Messages.Request(m.MessageType())
+	return kind.MayRepeat(m) && kind.Repeat != protocol.RepeatSet
 }
 
-// freeze brings the connection to rest, or gives up when ctx is done: then it
-// has to be closed. It is called once.
+// freeze ends all goroutines of the connection and returns its record. If ctx is done before,
+// freeze returns an error, and the connection must be closed. freeze must be called only once.
 func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 	t, ok := c.t.(Movable)
 	if !ok {
 		return nil, errImmovable
 	}
 	close(c.moving)
-	_ = t.SetReadDeadline(longAgo) // of one that is closed: the reader sees that
+	_ = t.SetReadDeadline(longAgo) // if the connection is closed, the reader notices it
 	select {
 	case <-c.stopped:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("reading has not stopped: %w", ctx.Err())
+		return nil, fmt.Errorf("reading of the connection has not stopped: %w", ctx.Err())
 	}
 	if c.readErr != nil {
 		return nil, errEnded
 	}
 	f := &Frozen{c: c, Record: Record{Version: 1, From: c.from, At: time.Now().UnixMicro()}}
-	c.restRequests(&f.Record)
+	c.freezeRequests(&f.Record)
 	c.pause()
 	stopped := make(chan struct{})
 	stop := time.AfterFunc(pauseTime, func() { t.Stop(); close(stopped) })
 	defer func() {
 		if !stop.Stop() {
-			<-stopped // else it would come after a TakeBack
+			<-stopped // otherwise Stop could come after TakeBack
 		}
 	}()
 	done := make(chan struct{})
@@ -237,18 +231,18 @@ func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("it does not come to rest: %w", ctx.Err())
+		return nil, fmt.Errorf("requests or attachments of the connection have not ended: %w", ctx.Err())
 	}
 	t.Stop()
-	c.note(&f.Record, t)
+	c.fillRecord(&f.Record, t)
 	return f, nil
 }
 
 var longAgo = time.Unix(1, 0)
 
-// restRequests ends those requests that can be made again elsewhere. Others end
-// by themselves.
-func (c *conn) restRequests(r *Record) {
+// freezeRequests cancels the requests that can be repeated by another proxy, and records them. The
+// other requests must finish here.
+func (c *conn) freezeRequests(r *Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for q := range c.requests {
@@ -258,17 +252,17 @@ func (c *conn) restRequests(r *Record) {
 			q.cancel()
 		}
 	}
-	r.Requests = append(r.Requests, c.unread...)
+	r.Requests = append(r.Requests, c.unstarted...)
 }
 
-// subscription is the connection's, once it has one.
+// subscription is a connection's subscription to events; its fields are nil if there is none.
 type subscription struct {
 	sub    *linkclient.Subscription
 	cancel context.CancelFunc
 }
 
-// follow subscribes, says so, and tells what happens until the connection ends,
-// or rests.
+// follow subscribes to events, calls announce with the answer, and starts a goroutine that sends
+// events until the connection ends or is frozen.
 func (c *conn) follow(instance protocol.Instance, after uint64, announce func(*wire.Subscribed)) error {
 	ctx, cancel := context.WithCancel(c.ctx)
 	sub, first, err := c.s.cfg.Link.Subscribe(ctx, instance, after)
@@ -279,9 +273,9 @@ func (c *conn) follow(instance protocol.Instance, after uint64, announce func(*w
 	announce(first)
 	c.mu.Lock()
 	c.following = subscription{sub, cancel}
-	paused := c.paused
+	paused := c.isPaused
 	c.mu.Unlock()
-	if paused { // without this one
+	if paused { // pause has run before this subscription was stored
 		cancel()
 	}
 	c.wg.Go(func() {
@@ -297,28 +291,30 @@ func (c *conn) follow(instance protocol.Instance, after uint64, announce func(*w
 	return nil
 }
 
-// pause asks for the end of an attachment's output. Nothing is typed behind that:
-// what Paused does not count as accepted never will be.
+// pause asks the supervisor to end the output of the attachment. No input is sent after the
+// request, so input that the answer Paused does not count will never be accepted.
 func (a *attachment) pause() {
 	if a.typist != nil {
-		a.hush()
-		<-a.hushed
+		a.stopTypist()
+		<-a.typistStopped
 	}
 	a.link.Send(wire.Pause{})
 }
 
-// rest is called when it has come; what was typed and not accepted is kept.
-func (a *attachment) rest(accepted uint64) {
+// finishPause records how much input was accepted. The typist keeps the input that was not
+// accepted.
+func (a *attachment) finishPause(accepted uint64) {
 	if a.typist != nil {
 		a.typist.Told(&wire.Accepted{Offset: accepted})
 	}
 }
 
-// pause asks for the end of each attachment's output; its pump ends with that.
+// pause pauses each attachment and ends the subscription. The pump of an attachment ends with
+// Paused.
 func (c *conn) pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.paused = true
+	c.isPaused = true
 	for _, a := range c.attachments {
 		if a.link != nil {
 			go a.pause()
@@ -329,6 +325,7 @@ func (c *conn) pause() {
 	}
 }
 
+// isMoving reports whether freeze has been called.
 func (c *conn) isMoving() bool {
 	select {
 	case <-c.moving:
@@ -338,29 +335,28 @@ func (c *conn) isMoving() bool {
 	}
 }
 
-// isStuck reports whether the connection is being moved and its client takes
-// nothing more.
+// isStuck reports whether the connection is being frozen and its client accepts no more output.
 func (c *conn) isStuck() bool {
 	t, ok := c.t.(Movable)
 	return ok && c.isMoving() && t.Stuck()
 }
 
-// recordVersion is that of the connection's record: the least that says all.
+// recordVersion returns the lowest version that can express the connection's record.
 func (c *conn) recordVersion() int {
 	switch {
 	case c.from.Share != nil:
-		return sharedRecords
-	case c.recorded() != nil:
+		return firstShareVersion
+	case c.recordedPrincipal() != nil:
 		return 2
 	}
 	return 1
 }
 
-// note is called when nothing runs any more.
-func (c *conn) note(r *Record, t Movable) {
+// fillRecord completes the record. No goroutine of the connection may run any more.
+func (c *conn) fillRecord(r *Record, t Movable) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r.From.Principal = c.recorded()
+	r.From.Principal = c.recordedPrincipal()
 	r.Version = c.recordVersion()
 	if c.hello != nil {
 		hello := *c.hello
@@ -369,11 +365,11 @@ func (c *conn) note(r *Record, t Movable) {
 	}
 	for _, a := range c.attachments {
 		spec := a.link.Resumption()
-		if a.resume != nil {
-			spec = *a.resume
+		if a.frozenAt != nil {
+			spec = *a.frozenAt
 		}
-		spec.Move++ // whoever goes on with it comes later than this one did
-		rec := AttachmentRecord{Number: a.number, Spec: spec, Text: a.text, Size: a.size}
+		spec.Move++ // the next proxy attaches after this one
+		rec := AttachmentRecord{Number: a.number, Spec: spec, Text: a.isText, Size: a.sentSize}
 		if a.typist != nil {
 			rec.Typed = a.typist.Rest()
 		}
@@ -386,20 +382,21 @@ func (c *conn) note(r *Record, t Movable) {
 	r.In, r.Out = t.Leftover(), t.Unwritten()
 }
 
-// Freeze brings all connections to rest that are there, so many at a time, and
-// gives them to move; an error of that ends it. Connections that do not come to
-// rest are closed, and counted. Where only is not "", connections that came
-// otherwise are left for Goaway, and so are those with a share link where
-// records, the latest version that can be read, does not know of them. Others may come meanwhile; after Shut they do not.
-// What is left here of those that are given is cleared away by Forget: not now,
-// while clients wait.
+// Freeze freezes all connections, at most atOnce of them at a time, and passes each batch to move.
+// If move returns an error, Freeze returns that error at once. A connection that cannot be frozen
+// is closed and counted in closed. Freeze leaves some connections for Goaway: if only is not empty,
+// those with another transport than only; and those with a share link, if version records, the
+// latest that the other proxy can read, does not have share links. New connections may be added
+// meanwhile, unless Shut was called. The caller must call Forget later, which releases the
+// connections that were passed to move; Freeze does not release them, because clients wait
+// meanwhile.
 func (s *Server) Freeze(ctx context.Context, atOnce int, only string, records int, move func([]*Frozen) error) (closed int, err error) {
-	conns := slices.DeleteFunc(s.all(), func(c *conn) bool {
-		return c.isMoving() || only != "" && c.from.Transport != only || c.from.Share != nil && records < sharedRecords
+	conns := slices.DeleteFunc(s.allConns(), func(c *conn) bool {
+		return c.isMoving() || only != "" && c.from.Transport != only || c.from.Share != nil && records < firstShareVersion
 	})
-	breath := time.Duration(0)
+	pause := time.Duration(0)
 	for _, batch := range batches(conns, atOnce) {
-		time.Sleep(breath)
+		time.Sleep(pause)
 		begun := time.Now()
 		frozen, n := s.freeze(ctx, batch)
 		closed += n
@@ -408,48 +405,47 @@ func (s *Server) Freeze(ctx context.Context, atOnce int, only string, records in
 		}
 		err := move(frozen)
 		s.mu.Lock()
-		s.given = append(s.given, frozen...)
+		s.movedConns = append(s.movedConns, frozen...)
 		s.mu.Unlock()
 		if err != nil {
 			return closed, err
 		}
-		breath = min(time.Since(begun), longestBreath)
+		pause = min(time.Since(begun), maxBatchPause)
 	}
 	return closed, nil
 }
 
-// Forget clears away what is left of connections that were given away, or taken
-// back.
+// Forget releases the connections that Freeze has passed to move.
 func (s *Server) Forget() {
 	s.mu.Lock()
-	given := s.given
-	s.given = nil
+	given := s.movedConns
+	s.movedConns = nil
 	s.mu.Unlock()
 	for _, f := range given {
-		f.done()
+		f.release()
 	}
 }
 
-// attachedAtOnce is how many attachments a batch has at most, unless they are of
-// one connection: each is made anew while the clients wait.
-const attachedAtOnce = 256
+// maxBatchAttachments bounds the attachments of a batch, unless the batch has only one connection.
+// All of them are made again while the clients of the batch wait.
+const maxBatchAttachments = 256
 
-// batches are so many connections at a time. Those that take long to come to rest
-// are last and by themselves: who is with them waits for them.
+// batches divides conns into batches of at most atOnce connections. Slow connections come last and
+// in batches of their own, because all clients of a batch wait for the slowest one.
 func batches(conns []*conn, atOnce int) (all [][]*conn) {
 	var quick, slow []*conn
 	for _, c := range conns {
-		if c.takesLong() {
+		if c.isSlow() {
 			slow = append(slow, c)
 		} else {
 			quick = append(quick, c)
 		}
 	}
 	for _, conns := range [][]*conn{quick, slow} {
-		begun, attached := 0, 0 // of the batch
+		begun, attached := 0, 0 // of the current batch
 		for i, c := range conns {
-			n := c.attached()
-			if i-begun == atOnce || i > begun && attached+n > attachedAtOnce {
+			n := c.attachmentCount()
+			if i-begun == atOnce || i > begun && attached+n > maxBatchAttachments {
 				all = append(all, conns[begun:i])
 				begun, attached = i, 0
 			}
@@ -462,19 +458,19 @@ func batches(conns []*conn, atOnce int) (all [][]*conn) {
 	return all
 }
 
-func (c *conn) attached() int {
+// attachmentCount returns the number of the connection's attachments.
+func (c *conn) attachmentCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.attachments)
 }
 
-// longWrite is how long a write may take without its client counting as one that
-// does not read.
+// longWrite is the time after which a write shows that its client does not read.
 const longWrite = time.Millisecond
 
-// takesLong reports whether something runs for the connection that neither rests
-// at once nor can be made again.
-func (c *conn) takesLong() bool {
+// isSlow reports whether freeze must probably wait for the connection, because a write blocks or
+// because a request in progress cannot be repeated.
+func (c *conn) isSlow() bool {
 	if t, ok := c.t.(Movable); ok && t.Waiting() > longWrite {
 		return true
 	}
@@ -488,18 +484,19 @@ func (c *conn) takesLong() bool {
 	return false
 }
 
-// longestBreath bounds the time between two batches. It is as long as the one
-// before took: so half of the machine is left to those that are not being moved,
-// and to what the last ones have missed.
-const longestBreath = 20 * time.Millisecond
+// maxBatchPause bounds the pause between two batches. The pause is as long as the previous batch
+// took, so that half of the machine's time is left for the connections that are not being moved,
+// and for the output that the moved clients have to catch up on.
+const maxBatchPause = 20 * time.Millisecond
 
-// restTime is how long one batch may take to come to rest: who does not must
-// not cost the others their turn.
-const restTime = time.Second
+// freezeTime is how long the freezing of one batch may take, so that one client does not delay all
+// others.
+const freezeTime = time.Second
 
-// freeze returns those that are at rest, and how many had to be closed.
+// freeze freezes the connections of a batch. It returns the frozen ones, and how many had to be
+// closed.
 func (s *Server) freeze(ctx context.Context, conns []*conn) (frozen []*Frozen, closed int) {
-	ctx, cancel := context.WithTimeout(ctx, restTime)
+	ctx, cancel := context.WithTimeout(ctx, freezeTime)
 	defer cancel()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -512,7 +509,7 @@ func (s *Server) freeze(ctx context.Context, conns []*conn) (frozen []*Frozen, c
 			case err == nil:
 				frozen = append(frozen, f)
 			case !errors.Is(err, errEnded):
-				c.log.Info().Err(err).Msg("client not moved")
+				c.log.Info().Err(err).Msg("client connection not moved to the next proxy")
 				c.giveUp()
 				closed++
 			}
@@ -522,93 +519,94 @@ func (s *Server) freeze(ctx context.Context, conns []*conn) (frozen []*Frozen, c
 	return frozen, closed
 }
 
-// giveUp ends a connection that does not come to rest; its client comes again.
+// giveUp ends a connection that freeze could not freeze. Its client will reconnect.
 func (c *conn) giveUp() {
 	select {
 	case <-c.moving:
-		go func() { // a write that is under way holds this up
+		go func() { // goaway waits for a blocked write
 			c.goaway(api.Goaway{Reason: "handoff"})
 			c.cancel()
-			close(c.rested)
+			close(c.released)
 		}()
-	default: // it was not tried: Goaway is for it
+	default: // freeze has not begun, so Goaway will end it
 	}
 }
 
-// Restore goes on with a connection where its record says, and returns as what
-// Accept returned would. The transport begins with the record's In. ready is
-// called when all is attached; nothing is read, written or typed before whoever
-// had the connection has let go of it, which closes ours. If ctx is done before
-// that it is not ours, and false is returned.
-func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func(), ours <-chan struct{}) (taken, moved bool) {
+// Restore continues a connection at the state of its record and serves it until it ends. The
+// transport must begin with the bytes of r.In. Restore calls ready when all attachments have been
+// made. It reads and writes nothing, and sends no input, until the previous process has released
+// the connection, which is when owned is closed. If ctx is done before that, Restore drops the
+// connection and returns taken = false. moved tells whether the connection was moved to another
+// proxy again.
+func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func(), owned <-chan struct{}) (taken, moved bool) {
 	c := s.newConn(ctx, t, r.From)
 	c.hello = r.Hello
 	if c.hello != nil {
 		t.SetLimit(frame.Max)
 	}
-	c.wmu.Lock() // nothing comes before what was not written
-	c.held = make(chan struct{})
-	denied := c.identified(ctx)
+	c.writeMu.Lock() // the unwritten bytes must be written first
+	c.owned = make(chan struct{})
+	identifyErr := c.identify(ctx)
 	var wg sync.WaitGroup
 	for _, a := range r.Attachments {
-		if denied == nil {
+		if identifyErr == nil {
 			wg.Go(func() { c.reattach(a) })
 		}
 	}
 	wg.Wait()
-	var lost error
-	if e := r.Events; e != nil && denied == nil {
-		c.subscribed = true
-		lost = c.follow(e.Instance, e.After, func(*wire.Subscribed) {})
+	var subscribeErr error
+	if e := r.Events; e != nil && identifyErr == nil {
+		c.isSubscribed = true
+		subscribeErr = c.follow(e.Instance, e.After, func(*wire.Subscribed) {})
 	}
 	ready()
 	select {
-	case <-ours:
+	case <-owned:
 	case <-ctx.Done():
-		t.Stop() // what would be written now is kept, and forgotten
-		c.wmu.Unlock()
+		t.Stop() // writes are discarded from now on
+		c.writeMu.Unlock()
 		c.cancel()
-		close(c.held)
+		close(c.owned)
 		c.wg.Wait()
 		return false, false
 	}
-	err := denied
+	err := identifyErr
 	if err == nil {
-		err = s.add(c)
+		err = s.addConn(c)
 	}
 	if err != nil {
-		c.wmu.Unlock()
-		close(c.held)
+		c.writeMu.Unlock()
+		close(c.owned)
 		c.refuse(err)
 		c.wg.Wait()
 		return true, false
 	}
-	defer s.remove(c)
+	defer s.removeConn(c)
 	c.wg.Go(func() {
-		defer c.wmu.Unlock()
+		defer c.writeMu.Unlock()
 		if err := t.WriteRest(r.Out); err != nil && !c.isMoving() {
 			_ = t.Close()
 		}
 	})
-	close(c.held)
-	for _, rec := range r.Attachments { // before what is typed next
+	close(c.owned)
+	for _, rec := range r.Attachments { // before the client's next input
 		if a := c.attachment(rec.Number); a != nil && a.typist != nil {
 			a.typist.Keep(rec.Typed)
 		}
 	}
-	if lost != nil {
-		_ = t.Close() // the client subscribes again, after the last event it had
+	if subscribeErr != nil {
+		_ = t.Close() // the client subscribes again, after the last event that it received
 	}
 	for _, raw := range r.Requests {
-		if err := c.control(c.ctx, raw); err != nil {
+		if err := c.handleControl(c.ctx, raw); err != nil {
 			_ = t.Close()
 		}
 	}
 	return true, c.serve()
 }
 
-// reattach goes on with an attachment. What the client has to be told is what it
-// would be told after a lost link.
+// reattach makes an attachment of the record again. The client receives the messages that it would
+// receive after a lost link.
 func (c *conn) reattach(r AttachmentRecord) {
 	a, err := c.reserve(r.Number)
 	if err != nil {
@@ -617,16 +615,16 @@ func (c *conn) reattach(r AttachmentRecord) {
 	la, info, err := c.s.cfg.Link.Attach(a.ctx, r.Number, r.Spec)
 	if err != nil {
 		a.session = r.Spec.SessionID
-		close(a.done)
-		c.wg.Go(func() { c.sendLast(a, a.failure(err)) })
+		close(a.ended)
+		c.wg.Go(func() { c.sendLast(a, a.errorMessage(err)) })
 		return
 	}
-	a.size = r.Size
-	if a.size == (protocol.Size{}) {
-		a.size = info.Session.Size // what attached said, unless it was told otherwise
+	a.sentSize = r.Size
+	if a.sentSize == (protocol.Size{}) {
+		a.sentSize = info.Session.Size // attached has told the client this size
 	}
 	c.begin(a, la, info, r.Text, func() {
-		<-c.held
+		<-c.owned
 		if info.Replay == protocol.ReplaySnapshot {
 			c.send(api.Resync{
 				Attachment: r.Number, Offset: info.Offset, BytesMissed: info.BytesMissed, SnapshotBytes: info.SnapshotBytes,
@@ -639,7 +637,7 @@ func (c *conn) reattach(r AttachmentRecord) {
 	})
 }
 
-// shutdown ends a connection for all who have a descriptor of it.
+// shutdown shuts a connection down for all processes that have a descriptor of it.
 func shutdown(nc net.Conn) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {

@@ -29,7 +29,7 @@ func TestBatches(t *testing.T) {
 			c.attachments[n] = &attachment{}
 		}
 		if i == 50 {
-			for n := range uint32(2 * attachedAtOnce) {
+			for n := range uint32(2 * maxBatchAttachments) {
 				c.attachments[n] = &attachment{}
 			}
 		}
@@ -40,7 +40,7 @@ func TestBatches(t *testing.T) {
 		case i%20 == 4:
 			c.requests[&request{raw: []byte("{}")}] = struct{}{}
 		case i%20 == 5:
-			c.t.(*streamTransport).since.Store(time.Now().Add(-time.Second).UnixNano())
+			c.t.(*streamTransport).writeStart.Store(time.Now().Add(-time.Second).UnixNano())
 			slow[c] = true
 		}
 		conns = append(conns, c)
@@ -56,7 +56,7 @@ func TestBatches(t *testing.T) {
 			}
 			late = late || slow[c]
 		}
-		if len(batch) == 0 || len(batch) > atOnce || attached > attachedAtOnce && len(batch) > 1 {
+		if len(batch) == 0 || len(batch) > atOnce || attached > maxBatchAttachments && len(batch) > 1 {
 			t.Errorf("batch %d has %d connections with %d attachments", i, len(batch), attached)
 		}
 		seen = append(seen, batch...)
@@ -72,7 +72,8 @@ func TestBatches(t *testing.T) {
 }
 
 // A connection that is frozen while the supervisor is replaced comes to rest over
-// the next link.
+// the next link. Whoever goes on with it comes later than this proxy did, and not later
+// than the client's next attach: the client's own count stays as it is.
 func TestFreezeOverLostLink(t *testing.T) {
 	w := newWorld(t, nil)
 	attaches := 0
@@ -83,6 +84,9 @@ func TestFreezeOverLostLink(t *testing.T) {
 		}
 		attaches++
 		first := attaches == 1
+		if attach.Attempt != 7 || attach.Move != 0 {
+			t.Errorf("attach %d has attempt %d and move %d, want 7 and 0", attaches, attach.Attempt, attach.Move)
+		}
 		info := protocol.AttachInfo{Session: someInfo, Replay: protocol.ReplayExact, Offset: 5, Writer: "w", InputOffset: 3}
 		if attach.Resume != nil {
 			info.Offset = attach.Resume.Offset
@@ -104,7 +108,7 @@ func TestFreezeOverLostLink(t *testing.T) {
 		}
 	})
 	c := w.client()
-	c.send(api.Attach{Request: req("a"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "s"}})
+	c.send(api.Attach{Request: req("a"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "s", Writer: "w", Attempt: 7, Move: 3}})
 	expect[*api.Attached](c)
 	var given []*Frozen
 	closed, err := w.server.Freeze(testkit.Soon(t), 12, "", RecordVersion, func(frozen []*Frozen) error {
@@ -118,5 +122,30 @@ func TestFreezeOverLostLink(t *testing.T) {
 	if len(all) != 1 || all[0].Spec.Resume == nil || all[0].Spec.Resume.Offset != 5 || attaches != 2 {
 		t.Errorf("recorded %+v after %d attaches", all, attaches)
 	}
+	for move, goesOn := range []func(){func() {}, func() { _, _ = given[0].TakeBack() }} {
+		goesOn()
+		if spec := all[0].Spec; spec.Attempt != 7 || spec.Move != uint64(move+1) {
+			t.Errorf("recorded are attempt %d and move %d, want 7 and %d", spec.Attempt, spec.Move, move+1)
+		}
+	}
 	w.server.Forget()
+}
+
+// TestIsMovable checks which requests in progress the next proxy makes again.
+func TestIsMovable(t *testing.T) {
+	tests := []struct {
+		m    protocol.Message
+		want bool
+	}{
+		{&api.Wait{}, true}, {&api.Search{}, true}, {&api.Share{}, true}, {&api.Spawn{Token: "t"}, true}, {&api.Input{Writer: "w"}, true},
+		{&api.Spawn{}, false}, {&api.Input{}, false}, // nothing identifies the first request
+		{&api.Rename{}, false}, {&api.Clear{}, false}, {&api.Ticket{}, false}, // they set a state
+		{&api.Signal{}, false}, {&api.Terminate{}, false}, {&api.Forget{Instance: "i"}, false},
+		{&api.Attach{AttachSpec: protocol.AttachSpec{Writer: "w"}}, false}, {&api.Events{}, false}, {&api.TerminalOpen{}, false},
+	}
+	for _, tt := range tests {
+		if got := isMovable(tt.m); got != tt.want {
+			t.Errorf("%T: got %t, want %t", tt.m, got, tt.want)
+		}
+	}
 }

@@ -9,47 +9,48 @@ import (
 	"time"
 )
 
-// An Outbox writes to a client, and can be stopped in the middle: from then on
-// what the client does not take at once is kept, for whoever goes on with the
-// connection. Calls of Write do not overlap.
+// An Outbox writes to a client until it is stopped. After Stop it keeps the bytes that the client
+// does not accept at once, for the process that continues the connection. Calls of Write must not
+// overlap.
 type Outbox struct {
-	nc    net.Conn
-	since atomic.Int64 // when the write under way began, in Unix nanoseconds; 0 for none
+	nc         net.Conn
+	writeStart atomic.Int64 // start of the current write in Unix nanoseconds, or 0
 
-	mu      sync.Mutex
-	stopped bool
-	rest    []byte
+	mu        sync.Mutex
+	isStopped bool
+	kept      []byte
 }
 
-// NewOutbox returns an Outbox for a connection.
+// NewOutbox returns an Outbox that writes to nc.
 func NewOutbox(nc net.Conn) *Outbox { return &Outbox{nc: nc} }
 
-// Write writes the pieces, one behind the other.
+// Write writes the pieces in order. If the Outbox is stopped and has kept bytes, Write only keeps
+// the pieces.
 func (o *Outbox) Write(pieces ...[]byte) error {
 	o.mu.Lock()
-	keeps := len(o.rest) > 0
+	keeps := len(o.kept) > 0
 	if keeps {
-		o.keep(pieces)
+		o.appendKept(pieces)
 	}
 	o.mu.Unlock()
 	if keeps {
 		return nil
 	}
-	o.since.Store(time.Now().UnixNano())
+	o.writeStart.Store(time.Now().UnixNano())
 	left, err := o.write(pieces)
-	o.since.Store(0)
+	o.writeStart.Store(0)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.stopped && errors.Is(err, os.ErrDeadlineExceeded) {
-		o.keep(left)
+	if o.isStopped && errors.Is(err, os.ErrDeadlineExceeded) {
+		o.appendKept(left)
 		return nil
 	}
 	return err
 }
 
-// write returns what was not written, in pieces itself.
+// write writes the pieces and returns the unwritten ones. It changes the slice.
 func (o *Outbox) write(pieces [][]byte) (left [][]byte, err error) {
-	if len(pieces) == 1 { // as most are: nothing to gather
+	if len(pieces) == 1 { // the usual case needs no net.Buffers
 		n, err := o.nc.Write(pieces[0])
 		pieces[0] = pieces[0][n:]
 		return pieces, err
@@ -59,34 +60,35 @@ func (o *Outbox) write(pieces [][]byte) (left [][]byte, err error) {
 	return buffers, err
 }
 
-func (o *Outbox) keep(pieces [][]byte) {
+// appendKept keeps the pieces. The caller holds mu.
+func (o *Outbox) appendKept(pieces [][]byte) {
 	for _, p := range pieces {
-		o.rest = append(o.rest, p...)
+		o.kept = append(o.kept, p...)
 	}
 }
 
-// Stop makes writes keep what the client does not take at once, the one under
-// way too.
+// Stop makes writes keep the bytes that the client does not accept at once. It also interrupts a
+// write in progress.
 func (o *Outbox) Stop() {
 	o.mu.Lock()
-	o.stopped = true
+	o.isStopped = true
 	o.mu.Unlock()
 	_ = o.nc.SetWriteDeadline(longAgo)
 }
 
-// Stuck reports whether something was kept.
+// Stuck reports whether bytes were kept.
 func (o *Outbox) Stuck() bool { return len(o.Unwritten()) > 0 }
 
-// Unwritten is what was kept.
+// Unwritten returns the bytes that were kept.
 func (o *Outbox) Unwritten() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.rest
+	return o.kept
 }
 
-// Waiting is how long the write under way has taken.
+// Waiting returns how long the current write has taken, or 0 if there is none.
 func (o *Outbox) Waiting() time.Duration {
-	since := o.since.Load()
+	since := o.writeStart.Load()
 	if since == 0 {
 		return 0
 	}

@@ -14,11 +14,11 @@ func TestPlaces(t *testing.T) {
 	last := uint64(0)
 	const numbers = 10_000
 	for seq := range uint64(numbers) {
-		at := p.hide(seq)
-		if p.find(at) != seq {
-			t.Fatalf("%d is at %d, where %d is found", seq, at, p.find(at))
+		at := p.encode(seq)
+		if p.decode(at) != seq {
+			t.Fatalf("%d is at %d, where %d is found", seq, at, p.decode(at))
 		}
-		if at >= 1<<53 || seen[at] || seq > 0 && at == q.hide(seq) || (at == 0) != (seq == 0) {
+		if at >= 1<<53 || seen[at] || seq > 0 && at == q.encode(seq) || (at == 0) != (seq == 0) {
 			t.Fatalf("%d is at %d", seq, at)
 		}
 		seen[at] = true
@@ -32,7 +32,7 @@ func TestPlaces(t *testing.T) {
 	}
 	for range numbers { // a client may say anything
 		at := rand.Uint64()
-		if seq := p.find(at); seq >= 1<<52 {
+		if seq := p.decode(at); seq >= 1<<52 {
 			t.Fatalf("at %d there is %d", at, seq)
 		}
 	}

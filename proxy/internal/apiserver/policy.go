@@ -16,22 +16,23 @@ import (
 	"holdfast/shared/logging"
 )
 
-// A policy decides who a client is, what a task is, and what may be done. What
-// belongs to whom is looked after here: see access.go.
+// The policy decides which user a client is, what a task is, and which requests are permitted. The
+// code in access.go decides which sessions belong to a workspace.
 
-// watched reports whether there is a policy to be asked, and told. The built-in
-// one lets its user do everything: it is not asked about each request.
-func (s *Server) watched() bool {
+// hasPolicy reports whether a policy must be asked and notified. The built-in policy Allow permits
+// its user everything, so it is not asked about each request.
+func (s *Server) hasPolicy() bool {
 	_, all := s.cfg.Policy.(policy.Allow)
 	return !all
 }
 
-// maxRefusal bounds what a policy says to a client's user, in bytes.
+// maxRefusal bounds the text of a policy's refusal that the client receives, in bytes.
 const maxRefusal = 1 << 10
 
-// decided turns what a policy answers into what a client is told. Whatever is
-// neither a yes nor a no is a no for now.
-func decided(err error) error {
+// policyError converts the error of a policy into the error for the client. A refusal keeps its
+// code. Any failure of the policy becomes policy_unavailable, so the request is refused until the
+// policy works.
+func policyError(err error) error {
 	var no *policy.Refusal
 	var e *protocol.Error
 	switch {
@@ -42,22 +43,22 @@ func decided(err error) error {
 	case errors.As(err, &e), errors.Is(err, context.Canceled):
 		return err
 	}
-	return &protocol.Error{Code: protocol.CodePolicyUnavailable, Message: "the policy does not work: " + err.Error(), Retryable: true, RetryAfterMS: 1000}
+	return &protocol.Error{Code: protocol.CodePolicyUnavailable, Message: "the policy failed, try again later: " + err.Error(), Retryable: true, RetryAfterMS: 1000}
 }
 
-// authenticate finds out who the client is, by what it says in its hello, or has
-// shown before.
+// authenticate checks the credentials of the client and asks the policy which user it is. The
+// credentials are in the hello, unless the client presented a ticket or a cookie before.
 func (c *conn) authenticate(ctx context.Context, hello *api.Hello) error {
 	cfg := &c.s.cfg
-	own := same(hello.Token, cfg.Token) // which only this user can read
+	own := isSameSecret(hello.Token, cfg.Token) // only this user can read the token
 	vouched := c.from.Trusted || own
 	reason := ""
 	switch {
-	case !vouched && (hello.Token == "" || !c.s.watched()):
+	case !vouched && (hello.Token == "" || !c.s.hasPolicy()):
 		reason = "the token is missing or wrong"
-	case cfg.Secret != "" && !c.from.Cookie && !same(hello.Secret, cfg.Secret):
+	case cfg.Secret != "" && !c.from.Cookie && !isSameSecret(hello.Secret, cfg.Secret):
 		reason = "the secret is missing or wrong"
-	case c.from.Principal != nil: // by its ticket, or its cookie
+	case c.from.Principal != nil: // the ticket or the cookie contains it
 		return nil
 	}
 	err := error(protocol.Errorf(protocol.CodeUnauthorized, reason))
@@ -69,67 +70,66 @@ func (c *conn) authenticate(ctx context.Context, hello *api.Hello) error {
 		c.from.Principal, err = c.s.principal(ctx, shown, vouched)
 	}
 	if err != nil {
-		c.refusedEntry(err)
+		c.reportRejected(err)
 	}
 	return err
 }
 
-// principal asks who it is that shows something; vouched says that it is this
-// user's.
+// principal asks the policy which user has the given credentials. vouched tells that the
+// credentials prove that the client runs as this user.
 func (s *Server) principal(ctx context.Context, shown policy.Credentials, vouched bool) (*policy.Principal, error) {
 	shown.UID = -1
 	if vouched {
-		shown.UID = max(0, os.Getuid()) // -1 where there are none
+		shown.UID = max(0, os.Getuid()) // Getuid returns -1 on Windows
 	}
 	who, err := s.cfg.Policy.Authenticate(ctx, shown)
 	if err != nil {
-		return nil, decided(err)
+		return nil, policyError(err)
 	}
 	return &who, nil
 }
 
-// identified finds out who the client is that comes from another proxy, where
-// none was asked there: then it is this user's.
-func (c *conn) identified(ctx context.Context) (err error) {
+// identify asks the policy for the principal of a client that comes from another proxy, if the
+// other proxy had no policy. Such a client runs as this user.
+func (c *conn) identify(ctx context.Context) (err error) {
 	if c.hello == nil || c.from.Principal != nil {
 		return nil
 	}
 	shown := policy.Credentials{Transport: c.from.Transport, PID: c.from.PID, Client: c.hello.Client}
 	if c.from.Principal, err = c.s.principal(ctx, shown, true); err != nil {
-		c.refusedEntry(err)
+		c.reportRejected(err)
 	}
 	return err
 }
 
-// recorded is who the client is for those who go on with what it has; nil where
-// no policy was asked, so that they ask their own.
-func (c *conn) recorded() *policy.Principal {
-	if !c.s.watched() && c.from.Principal != nil && c.from.Principal.All {
+// recordedPrincipal returns the client's principal for records and tickets. It returns nil if no
+// policy was asked, so that a proxy with a policy will ask its own.
+func (c *conn) recordedPrincipal() *policy.Principal {
+	if !c.s.hasPolicy() && c.from.Principal != nil && c.from.Principal.All {
 		return nil
 	}
 	return c.from.Principal
 }
 
-// asker is who the client is for those who see what it has done to a session. A
-// client's name is its own choice; its user is known where a policy says so.
+// asker returns the name of the client as other viewers of a session see it. The client chooses its
+// name itself; its user is known only if there is a policy.
 func (c *conn) asker() protocol.Asker {
 	a := protocol.Asker{By: c.hello.Client}
-	if c.s.watched() {
+	if c.s.hasPolicy() {
 		a.ByUser = c.from.Principal.User
 	}
 	return a.Cut()
 }
 
-// refusedEntry tells of a client that is not let in.
-func (c *conn) refusedEntry(err error) {
+// reportRejected logs that the client was not authenticated, and notifies the policy.
+func (c *conn) reportRejected(err error) {
 	e := protocol.AsError(err)
 	c.s.refusals.Of(c.log).Warn().Bool(logging.Security, true).Str(logging.Code, string(e.Code)).Str("why", e.Message).Msg("client refused")
 	c.observe(policy.Event{Kind: policy.EventRefused, Code: string(e.Code)})
 }
 
-// tellRefused tells the policy, and the log, what the client was not allowed to
-// do.
-func (c *conn) tellRefused(a policy.Access, err error) {
+// reportRefusal logs that a request of the client was refused, and notifies the policy.
+func (c *conn) reportRefusal(a policy.Access, err error) {
 	c.s.refusals.Of(c.log).Info().Bool(logging.Security, true).Str(logging.Code, string(protocol.CodeOf(err))).Str("verb", string(a.Verb)).
 		Str(logging.Session, a.SessionID).Str("user", c.from.Principal.User).Msg("request refused")
 	c.observe(policy.Event{
@@ -137,7 +137,7 @@ func (c *conn) tellRefused(a policy.Access, err error) {
 	})
 }
 
-// observe tells the policy what the client did.
+// observe notifies the policy of an event of this client.
 func (c *conn) observe(e policy.Event) {
 	if c.from.Principal != nil {
 		e.Principal = *c.from.Principal
@@ -145,17 +145,18 @@ func (c *conn) observe(e policy.Event) {
 	c.s.observe(e)
 }
 
+// observe notifies the policy of an event.
 func (s *Server) observe(e policy.Event) {
-	if !s.watched() {
+	if !s.hasPolicy() {
 		return
 	}
 	e.At = time.Now()
-	_ = s.cfg.Policy.Observe(context.Background(), e) // which does not wait, and has nothing to say
+	_ = s.cfg.Policy.Observe(context.Background(), e) // Observe does not wait, and its error has no consequence
 }
 
-// Observe tells the policy of the ends of sessions, until ctx is done.
+// Observe notifies the policy of the ends of sessions until ctx is done.
 func (s *Server) Observe(ctx context.Context) {
-	if !s.watched() {
+	if !s.hasPolicy() {
 		return
 	}
 	s.cfg.Link.Watch(ctx, func(e *wire.Event) {
@@ -165,13 +166,13 @@ func (s *Server) Observe(ctx context.Context) {
 	})
 }
 
-// resolve returns what the policy says that a task is.
+// resolve asks the policy what the task is, and returns the session to start for it.
 func (c *conn) resolve(ctx context.Context, m *api.TerminalOpen) (spec protocol.SpawnSpec, err error) {
 	who := c.from.Principal
 	defer func() {
 		if err != nil && ctx.Err() == nil {
 			labels := map[string]string{protocol.LabelTask: m.TaskID, protocol.LabelWorkspace: m.WorkspaceID}
-			c.tellRefused(policy.Access{Verb: policy.VerbSpawn, Labels: labels}, err)
+			c.reportRefusal(policy.Access{Verb: policy.VerbSpawn, Labels: labels}, err)
 		}
 	}()
 	r := policy.TaskRequest{Principal: *who, TaskID: m.TaskID, WorkspaceID: m.WorkspaceID, UserID: m.UserID}
@@ -183,15 +184,15 @@ func (c *conn) resolve(ctx context.Context, m *api.TerminalOpen) (spec protocol.
 	}
 	task, err := c.s.cfg.Policy.ResolveTask(ctx, r)
 	if err != nil {
-		return protocol.SpawnSpec{}, decided(err)
+		return protocol.SpawnSpec{}, policyError(err)
 	}
 	return taskSpec(r, task, protocol.Size{Cols: m.Cols, Rows: m.Rows})
 }
 
-// taskSpec turns a task into what the supervisor starts.
+// taskSpec converts a task into the session to start.
 func taskSpec(r policy.TaskRequest, task policy.Task, size protocol.Size) (protocol.SpawnSpec, error) {
 	if task.WorkDir == "" {
-		return protocol.SpawnSpec{}, protocol.Errorf(protocol.CodeTaskNotFound, "task "+r.TaskID+" has no work dir")
+		return protocol.SpawnSpec{}, protocol.Errorf(protocol.CodeTaskNotFound, "task "+r.TaskID+" has no work_dir: the policy must return one")
 	}
 	labels := map[string]string{
 		protocol.LabelTask: r.TaskID, protocol.LabelWorkspace: r.WorkspaceID, protocol.LabelUser: r.UserID,
@@ -207,9 +208,11 @@ func taskSpec(r policy.TaskRequest, task policy.Task, size protocol.Size) (proto
 	return spec, nil
 }
 
+// loginShell returns the command of the user's login shell.
 func loginShell() []string { return []string{config.LoginShell(), "-l"} }
 
-// taskEnv is what a child is told of its task; what is not known is left out.
+// taskEnv returns the environment variables that describe the task to the child. Unknown values are
+// omitted.
 func taskEnv(r policy.TaskRequest, task policy.Task) (env []string) {
 	for _, v := range [][2]string{
 		{"HOLDFAST_WORKSPACE_ID", r.WorkspaceID}, {"HOLDFAST_TASK_ID", r.TaskID}, {"HOLDFAST_ISSUE_ID", task.IssueID},

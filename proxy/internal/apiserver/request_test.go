@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -274,6 +275,44 @@ func TestNoRequest(t *testing.T) {
 	}
 	if asked := w.asked(); len(asked) > 0 {
 		t.Errorf("the supervisor was asked %v", asked)
+	}
+}
+
+// TestHandlers checks that each request of the api has a handler, and that there is no other handler.
+func TestHandlers(t *testing.T) {
+	for _, k := range api.Messages.Requests() {
+		if handlers[k.Type()] == nil && orderedHandlers[k.Type()] == nil {
+			t.Errorf("request %s has no handler", k.Type())
+		}
+	}
+	for _, typ := range slices.Concat(slices.Collect(maps.Keys(handlers)), slices.Collect(maps.Keys(orderedHandlers))) {
+		if _, ok := api.Messages.Request(typ); !ok {
+			t.Errorf("%s has a handler, but it is no request", typ)
+		}
+	}
+}
+
+// TestLinkRequests checks that the supervisor receives the link's request that the row of a request
+// names, and that the client receives the reply of that row.
+func TestLinkRequests(t *testing.T) {
+	for _, k := range api.Messages.Requests() {
+		ask, ok := verbs[k.Type()]
+		if !ok || k.Link == nil || k.Reply == nil {
+			continue
+		}
+		t.Run(k.Type(), func(t *testing.T) {
+			w := newWorld(t, nil)
+			on, _ := wire.Messages.Request(k.Link.MessageType())
+			w.replies(func(protocol.Message) (protocol.Message, error) { return on.Reply, nil })
+			c := w.client()
+			c.send(ask("s"))
+			if m, ok := c.mustNext().(protocol.Message); !ok || m.MessageType() != k.Reply.MessageType() {
+				t.Errorf("got %T %+v, want %s", m, m, k.Reply.MessageType())
+			}
+			if asked := w.asked(); len(asked) == 0 || asked[0].MessageType() != on.Type() {
+				t.Errorf("the supervisor received %v, want %s", asked, on.Type())
+			}
+		})
 	}
 }
 

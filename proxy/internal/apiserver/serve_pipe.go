@@ -8,16 +8,16 @@ import (
 	"holdfast/shared/pipe"
 )
 
-// TransportPipe is a named pipe: the framed stream of the Unix socket, on Windows.
+// TransportPipe is a named pipe on Windows, with the framed stream of the Unix socket.
 const TransportPipe = "pipe"
 
-// A PipeListener lets in processes of our own user; *pipe.Listener is one.
+// A PipeListener accepts processes of the same user. *pipe.Listener implements it.
 type PipeListener interface {
 	Accept() (net.Conn, pipe.Peer, error)
 }
 
-// ServePipe serves a named pipe until its listener is closed or fails.
-// Connections go on when it returns, and end with connCtx.
+// ServePipe accepts connections of a named pipe until ln is closed or fails. The connections
+// continue when ServePipe returns; they end when connCtx is done.
 func (s *Server) ServePipe(connCtx context.Context, ln PipeListener) error {
 	for {
 		nc, peer, err := ln.Accept()

@@ -1,16 +1,16 @@
-// Package apiserver answers clients: it turns the api's messages into the
-// link's and back, and adds the policy that the supervisor does not have.
+// Package apiserver answers clients. It translates the messages of the api into messages of
+// the link and back, and it asks the policy, which the supervisor does not know.
 //
-// Invariant: the proxy holds nothing that matters. A connection's state is its
-// hello, its attachments' numbers and its subscription; losing it costs the
-// client a reconnect, and never a session, a byte printed or a byte typed.
+// Invariant: the proxy holds no state that must survive. The state of a connection is its
+// hello, the numbers of its attachments and its subscription. If that state is lost, the
+// client must reconnect, but no session, no output and no input is lost.
 //
-// Nothing here queues: a frame goes from the link to the client in the
-// goroutine of its attachment, so a client that does not read holds up its own
-// attachments alone, and the supervisor moves those to a snapshot.
+// Package apiserver has no queues. The goroutine of an attachment carries each frame from the
+// link to the client. A client that does not read therefore delays only its own attachments,
+// and the supervisor will send a snapshot to each of them.
 //
-// Not here: how a connection came to be (packages socket and web), the link
-// (package linkclient).
+// Not here: how a connection is accepted (packages socket and web), and the link (package
+// linkclient).
 package apiserver
 
 import (
@@ -36,58 +36,62 @@ import (
 	"holdfast/shared/version"
 )
 
-// Limits on what clients can make the proxy hold.
+// Limits bound the resources that clients can make the proxy hold.
 const (
-	maxConns       = 2048 // connections, those before their hello included
-	maxConnsOfOne  = 1536 // of one process: others must find room beside it
+	maxConns       = 2048 // connections, including those that have not sent a hello yet
+	maxConnsOfOne  = 1536 // connections of one process, so that other processes can still connect
 	maxAttachments = 256  // of one connection
-	maxRequests    = 64   // of one connection under way; further ones are read later
-	maxWaits       = 1024 // of one connection under way; further ones are refused
+	maxRequests    = 64   // requests of one connection in progress; the connection is not read while it has so many
+	maxWaits       = 1024 // waits of one connection in progress; another wait is refused
 
-	// Of a share link, so that its giver always finds room: TCP has 512 connections,
-	// a session 1,024 attachments. Each viewer needs one attachment, and up to four
-	// connections (requests, events, the attachment, and one that takes its place).
+	// The limits of one share link leave room for the creator of the link, because there are
+	// 512 TCP connections, and 1,024 attachments of a session. A viewer needs one attachment and at
+	// most four connections: for requests, for events, for the attachment, and one that replaces
+	// it.
 	maxLinkAttachments = 8
-	maxLinkRequests    = 2 // under way; further ones are read later
+	maxLinkRequests    = 2 // requests in progress; the connections of the link are not read while it has so many
 	maxLinkConns       = 4 * maxLinkAttachments
-	maxLinksConns      = 256 // of all links
+	maxLinksConns      = 256 // connections of all share links together
 
 	helloTimeout  = 2 * time.Second
-	goawayTimeout = 200 * time.Millisecond // for a client that does not read
+	goawayTimeout = 200 * time.Millisecond // for a last message to a client that does not read
 )
 
-// DefaultEarlyExit is how long a new session is watched (DEMANDS K1).
+// DefaultEarlyExit is the time for which a new session is watched, so that a command that fails
+// at once is reported in the answer to its spawn.
 const DefaultEarlyExit = 200 * time.Millisecond
 
-// Config is what a Server needs.
+// Config configures a Server. Link must be set.
 type Config struct {
 	Link   *linkclient.Client
 	Policy policy.Policy // nil is policy.Allow
-	Token  string        // of clients on TCP; it signs share links
-	Secret string        // where not "", every hello must carry it
-	Web    string        // where WebSockets are served over TCP, for who asks; "" is nowhere
-	// PlaceKey hides the numbers of events from who does not see all: the same in
-	// the proxies that follow each other.
-	PlaceKey  string
+	Token  string        // the token that clients on TCP must show; it also signs share links
+	Secret string        // if not empty, each hello must carry it
+	Web    string        // the TCP address of the web server; empty if there is none
+	// PlaceKey is the secret that enciphers event numbers for clients that do not see all sessions.
+	// A proxy must have the same key as its predecessor, so that clients can resume their events.
+	PlaceKey  string        // how long a new session is watched; 0 means DefaultEarlyExit, and a negative time means not at all
 	EarlyExit time.Duration // the default watch; 0 is DefaultEarlyExit, negative none
-	// Limits are those of a session for which neither its client nor its labels name them.
+	// Limits apply to a new session unless its client or its labels set a limit.
 	Limits protocol.Limits
-	// Integrate returns how to start a shell so that it tells of its prompts and commands,
-	// and other programs as they are; nil starts all as they are.
+	// Integrate returns the command and environment that start a shell with shell integration, so
+	// that the shell marks its prompts and commands in its output. It returns the command of
+	// another program unchanged. If Integrate is nil, no shell is integrated.
 	Integrate func(argv, env []string) (newArgv, newEnv []string, err error)
-	// Asked returns what Integrate was given, of an argv that it may have returned; nil
-	// returns all as they are.
+	// Asked returns the command that the client requested, if argv is a result of Integrate, and
+	// argv itself otherwise. If Asked is nil, every command is shown unchanged.
 	Asked func(argv []string) []string
-	// ProbeEvery is how often a bare client is asked whether it is there while
-	// nothing is read of it; 0 is 5 s.
+	// ProbeEvery is the interval at which the server checks that a bare client is still connected
+	// while it does not read the client's input; 0 means 5 s.
 	ProbeEvery time.Duration
 	Log        zerolog.Logger
-	// Agent is told where the ssh agent is of who starts a session or attaches, and
-	// returns where it is found by that from now on; nil tells nobody. See agent.go.
+	// Agent receives the socket of the ssh agent of a client that spawns or attaches, and returns
+	// the path by which a session reaches that agent. If Agent is nil, agents are ignored. See
+	// agent.go.
 	Agent func(socket string) (path string, err error)
 }
 
-// A Server serves connections, however they came.
+// A Server serves the connections of clients on all transports.
 type Server struct {
 	cfg      Config
 	instance protocol.Instance
@@ -97,21 +101,21 @@ type Server struct {
 	places   places
 	passes   *pass.Key
 
-	refusals logging.Limiter // of lines about what was refused
+	refusals logging.Limiter // limits how often refusals are logged
 
-	seating sync.Mutex    // held while the attachments of a share link are counted
-	costly  chan struct{} // the place for what costs the supervisor much, of all share links
+	shareMu    sync.Mutex    // held while the attachments of a share link are counted and one is added
+	costlySlot chan struct{} // has one slot for costly requests, which all share links have in common
 
-	mu    sync.Mutex
-	links map[shareKey]*linkUse // of share links whose holders are connected
-	conns map[*conn]struct{}
-	byPID map[int]int // how many of them a process has; 0 are those whose is not known
-	shut  bool
-	given []*Frozen // to be forgotten
-	wg    sync.WaitGroup
+	mu         sync.Mutex
+	links      map[shareKey]*linkUse // the share links that have connections
+	conns      map[*conn]struct{}
+	byPID      map[int]int // counts the connections of each process; 0 stands for an unknown process id
+	isShut     bool
+	movedConns []*Frozen // connections that Forget must release
+	wg         sync.WaitGroup
 }
 
-// New returns a Server.
+// New returns a Server with the given configuration, which serves no connection yet.
 func New(cfg Config) *Server {
 	if cfg.EarlyExit == 0 {
 		cfg.EarlyExit = DefaultEarlyExit
@@ -121,15 +125,15 @@ func New(cfg Config) *Server {
 	}
 	return &Server{
 		cfg: cfg, instance: protocol.NewInstance(), started: time.Now(), counts: newCounts(), places: newPlaces(cfg.PlaceKey), passes: pass.NewKey(cfg.Token),
-		conns: make(map[*conn]struct{}), byPID: make(map[int]int), links: make(map[shareKey]*linkUse), costly: make(chan struct{}, 1),
+		conns: make(map[*conn]struct{}), byPID: make(map[int]int), links: make(map[shareKey]*linkUse), costlySlot: make(chan struct{}, 1),
 	}
 }
 
-// A Transport carries frames of one connection. One goroutine calls Next;
-// calls of Write do not overlap.
+// A Transport carries the frames of one connection. One goroutine must call Next, and calls of
+// Write must not overlap.
 type Transport interface {
-	// Next returns the next whole frame, valid until the next call. An error
-	// with a code is told to the client before the connection is closed.
+	// Next returns the next whole frame, which is valid until the next call. If the error has a
+	// code, the server sends the error to the client before it closes the connection.
 	Next() ([]byte, error)
 	// Write writes one whole frame.
 	Write(raw []byte) error
@@ -140,54 +144,60 @@ type Transport interface {
 	Close() error
 }
 
-// How connections come, as an Origin says it.
+// An Accepter is a Transport that must be notified when the client's hello has been accepted.
+type Accepter interface {
+	Accepted()
+}
+
+// The transports of an Origin.
 const (
 	TransportUnix = "unix"
 	TransportWeb  = "websocket"
-	// TransportRaw shows one session: what is written to it is that session's
-	// output, what comes from it is typed.
+	// TransportRaw is a connection without messages that shows one session: the client receives the
+	// output of that session and sends input to it.
 	TransportRaw = "raw"
-	// TransportHTTP is none yet: its request has not been read.
+	// TransportHTTP is a connection before its HTTP request has been read.
 	TransportHTTP = "http"
 )
 
-// Origin says where a connection came from.
+// Origin describes the peer of a connection and how it was authenticated.
 type Origin struct {
 	Transport string
-	PID       int // the peer's, where known
-	// Trusted peers have proved who they are: the system said their uid, or
-	// they had a ticket. Others must show the token in their hello.
+	PID       int // the process id of the peer; 0 if it is unknown
+	// Trusted is set if the operating system reported the peer's uid, or if the peer presented a
+	// ticket. Another peer must show the token in its hello.
 	Trusted bool
-	// Principal is who a policy says that it is, once it has been asked; a ticket's
-	// is known beforehand.
+	// Principal is the policy's answer to the question which user the client is. It is nil until
+	// the policy has been asked. A ticket or a cookie may contain it.
 	Principal *policy.Principal `json:",omitempty"`
-	// Cookie says that it is the page of a browser, which was let in by somebody who
-	// knew the secret.
+	// Cookie is set if the client is a page in a browser that presented a valid cookie. The browser
+	// received the cookie because its user knew the secret.
 	Cookie bool `json:",omitempty"`
-	// Share restricts it to one session; nil does not. See share.go.
+	// Share restricts the client to one session; nil means no restriction. See share.go.
 	Share *Share `json:",omitempty"`
 }
 
-// Accept lets a connection in, or says to its client why not. What it returns
-// serves the connection until it ends, and reports whether it has been moved to
-// another proxy: else the transport was closed. The connection ends with ctx.
+// Accept adds a connection, or refuses it. The caller must call serve, which serves the connection
+// until it ends or ctx is done, or tells the client why it was refused. serve returns true if the
+// connection has been moved to another proxy; otherwise the transport is closed.
 func (s *Server) Accept(ctx context.Context, t Transport, from Origin) (serve func() (moved bool)) {
 	c := s.newConn(ctx, t, from)
-	return s.accepted(c, s.add(c))
+	return s.serveFunc(c, s.addConn(c))
 }
 
-// accepted returns what serves a connection that was added, or says why not.
-func (s *Server) accepted(c *conn, err error) (serve func() (moved bool)) {
+// serveFunc returns the function that serves a connection that was added, or the function that
+// refuses it with err if it was not added.
+func (s *Server) serveFunc(c *conn, err error) (serve func() (moved bool)) {
 	if err != nil {
 		return func() bool { c.refuse(err); return false }
 	}
 	return func() bool {
-		defer s.remove(c)
+		defer s.removeConn(c)
 		return c.serve()
 	}
 }
 
-// refuse says why a connection is not let in.
+// refuse sends err to the client and closes the connection.
 func (c *conn) refuse(err error) {
 	c.cancel()
 	_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
@@ -198,35 +208,35 @@ func (c *conn) refuse(err error) {
 func (s *Server) newConn(ctx context.Context, t Transport, from Origin) *conn {
 	c := &conn{
 		s: s, t: t, from: from,
-		attachments: make(map[uint32]*attachment),
-		terminals:   make(map[protocol.SessionID]*attachment),
-		requests:    make(map[*request]struct{}),
-		room:        make(chan struct{}, maxRequests),
-		wait:        make(chan struct{}, maxWaits),
-		moving:      make(chan struct{}),
-		stopped:     make(chan struct{}),
-		rested:      make(chan struct{}),
-		log:         s.cfg.Log.With().Str("transport", from.Transport).Int(logging.PID, from.PID).Logger(),
+		attachments:  make(map[uint32]*attachment),
+		terminals:    make(map[protocol.SessionID]*attachment),
+		requests:     make(map[*request]struct{}),
+		requestSlots: make(chan struct{}, maxRequests),
+		waitSlots:    make(chan struct{}, maxWaits),
+		moving:       make(chan struct{}),
+		stopped:      make(chan struct{}),
+		released:     make(chan struct{}),
+		log:          s.cfg.Log.With().Str("transport", from.Transport).Int(logging.PID, from.PID).Logger(),
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	return c
 }
 
-func (s *Server) add(c *conn) error {
+func (s *Server) addConn(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.shut {
-		return &protocol.Error{Code: protocol.CodeClosed, Message: "the proxy is going away", Retryable: true}
+	if s.isShut {
+		return &protocol.Error{Code: protocol.CodeClosed, Message: "the proxy is ending: connect again", Retryable: true}
 	}
 	if len(s.conns) >= maxConns {
-		s.refusals.Of(s.cfg.Log).Warn().Int("connections", len(s.conns)).Msg("too many clients, refused")
-		return &protocol.Error{Code: protocol.CodeLimitExceeded, Message: "too many clients", Retryable: true, RetryAfterMS: 1000}
+		s.refusals.Of(s.cfg.Log).Warn().Int("connections", len(s.conns)).Msg("client refused: too many clients")
+		return &protocol.Error{Code: protocol.CodeLimitExceeded, Message: "the proxy has the maximum number of clients: try again later", Retryable: true, RetryAfterMS: 1000}
 	}
 	if n := s.byPID[c.from.PID]; n >= maxConnsOfOne {
-		s.refusals.Of(s.cfg.Log).Warn().Int("connections", n).Int(logging.PID, c.from.PID).Msg("too many connections of one client, refused")
+		s.refusals.Of(s.cfg.Log).Warn().Int("connections", n).Int(logging.PID, c.from.PID).Msg("client refused: its process has too many connections")
 		return &protocol.Error{
 			Code: protocol.CodeLimitExceeded, Retryable: true, RetryAfterMS: 1000,
-			Message: fmt.Sprintf("one process has %d connections already", n),
+			Message: fmt.Sprintf("this process already has %d connections, which is the limit: close some of them", n),
 		}
 	}
 	if err := s.addLink(c); err != nil {
@@ -238,7 +248,7 @@ func (s *Server) add(c *conn) error {
 	return nil
 }
 
-func (s *Server) remove(c *conn) {
+func (s *Server) removeConn(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
@@ -249,38 +259,38 @@ func (s *Server) remove(c *conn) {
 	s.wg.Done()
 }
 
-// Goaway tells every client to come back after the given time, closes all
-// connections and accepts no more. It returns when all have ended.
+// Goaway asks every client to reconnect after retryAfter, closes all connections and refuses new
+// ones. It returns when all connections have ended.
 func (s *Server) Goaway(reason string, retryAfter time.Duration) {
 	s.Shut()
-	for _, c := range s.all() {
+	for _, c := range s.allConns() {
 		go c.goaway(api.Goaway{Reason: reason, RetryAfterMS: retryAfter.Milliseconds()})
 	}
 	s.wg.Wait()
 }
 
-// Shut lets no client in any more, and Reopen takes that back.
+// Shut makes the server refuse new connections until Reopen is called.
 func (s *Server) Shut() { s.setShut(true) }
 
-// Reopen lets clients in again.
+// Reopen makes the server accept connections again after Shut.
 func (s *Server) Reopen() { s.setShut(false) }
 
 func (s *Server) setShut(shut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shut = shut
+	s.isShut = shut
 }
 
-// all are those that are there.
-func (s *Server) all() []*conn {
+// allConns returns the connections that are being served.
+func (s *Server) allConns() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.conns))
 }
 
-// SignOut ends the connections of all browsers that were let in by a cookie.
+// SignOut closes the connections of all browsers that were authenticated by a cookie.
 func (s *Server) SignOut() {
-	for _, c := range s.all() {
+	for _, c := range s.allConns() {
 		if c.from.Cookie && c.from.Share == nil {
 			_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
 			c.send(api.Error{Error: *protocol.Errorf(protocol.CodeUnauthorized, "all browsers were signed out")})
@@ -289,8 +299,8 @@ func (s *Server) SignOut() {
 	}
 }
 
-// ServeListener serves the framed Unix socket until ctx is done or ln fails.
-// Connections go on when it returns.
+// ServeListener accepts connections of the framed Unix socket until ctx is done or ln fails. The
+// connections continue when ServeListener returns; they end when connCtx is done.
 func (s *Server) ServeListener(ctx, connCtx context.Context, ln *socket.Listener) error {
 	defer socket.Until(ctx, ln)()
 	for {
@@ -305,40 +315,41 @@ func (s *Server) ServeListener(ctx, connCtx context.Context, ln *socket.Listener
 	}
 }
 
-// Clients is how many connections there are.
+// Clients returns the number of connections.
 func (s *Server) Clients() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.conns)
 }
 
-// statusTime is how long a status waits for the supervisor. What is known of the proxy is told
-// in any case.
+// statusTime is how long a status request waits for the supervisor. The report describes the proxy
+// even if the supervisor does not answer.
 const statusTime = 2 * time.Second
 
-func (c *conn) status(ctx context.Context) api.StatusReport {
+// status answers a status request.
+func (c *conn) status(ctx context.Context, m *api.Status) (protocol.Message, error) {
 	s := c.s
-	report := api.StatusReport{Web: s.cfg.Web, Proxy: protocol.ProcessStatus{
+	report := api.StatusReport{Request: m.Request, Web: s.cfg.Web, Proxy: protocol.ProcessStatus{
 		PID: os.Getpid(), Version: version.String(), Protocol: protocol.Supported(), Instance: s.instance,
-		Uptime: time.Since(s.started).Seconds(), Clients: s.Clients(), // itself included
+		Uptime: time.Since(s.started).Seconds(), Clients: s.Clients(), // includes this client
 	}}
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	sup, err := s.cfg.Link.Status(ctx)
-	if err == nil && !c.from.Principal.All { // how many others there are is not its business
+	if err == nil && !c.from.Principal.All { // a client of one workspace must not learn how many clients there are
 		report.Proxy.Clients = 0
-		sup.Sessions, err = c.running(ctx)
+		sup.Sessions, err = c.runningCount(ctx)
 	}
 	if err != nil {
-		s.cfg.Log.Warn().Err(err).Msg("supervisor's status not had")
-		return report
+		s.cfg.Log.Warn().Err(err).Msg("supervisor status unavailable")
+		return report, nil
 	}
 	report.Supervisor, report.Proxy.Sessions = &sup, sup.Sessions
-	return report
+	return report, nil
 }
 
-// running is how many sessions there are for the client that have not ended.
-func (c *conn) running(ctx context.Context) (n int, err error) {
+// runningCount returns the number of sessions that the client can see and that have not ended.
+func (c *conn) runningCount(ctx context.Context) (n int, err error) {
 	all, err := c.s.cfg.Link.List(ctx, "")
 	for _, info := range c.visible(all) {
 		if info.State != protocol.StateExited {

@@ -16,44 +16,46 @@ import (
 	"holdfast/shared/logging"
 )
 
-// A share link lets whoever has it look at one life of one session, until it
-// expires. It is whoever gave it as far as a policy is concerned, so that it shows
-// no more than its giver may see, and of that it may only look at the one session.
+// A share link lets every person with the link view one instance of one session until the link
+// expires. The policy treats a viewer by link as the creator of the link, so the
+// viewer sees no more than that user may see; and the code below restricts the viewer to the one
+// session.
 //
-// Nothing of a link is kept here: it is a signed pass. So the token's change ends
-// all links, and the session's end each of its own; nothing else does.
+// The proxy stores no links, because a link is a signed pass. A link ends only if it expires, if
+// the token is changed (this ends all links), or if its session ends.
 
-// How long a link is good for.
+// The default and the longest lifetime of a share link.
 const (
 	shareLife    = time.Hour
 	maxShareLife = 30 * 24 * time.Hour
 )
 
-// A Share is what a client that has a share link may look at.
+// A Share is the restriction of a client that presented a share link.
 type Share struct {
 	Session  protocol.SessionID `json:"session_id"`
 	Instance protocol.Instance  `json:"instance"`
 	Expires  time.Time          `json:"expires"`
 }
 
-// share makes a link. Who asks for it must be able to look.
+// share creates a share link. The client that asks for it must have the permission to read the
+// session.
 func (c *conn) share(ctx context.Context, m *api.Share) (protocol.Message, error) {
 	info, err := c.find(ctx, m.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.may(ctx, policy.Access{Verb: policy.VerbRead, SessionID: string(info.ID), Labels: info.Labels}); err != nil {
+	if err := c.authorize(ctx, policy.Access{Verb: policy.VerbRead, SessionID: string(info.ID), Labels: info.Labels}); err != nil {
 		return nil, err
 	}
 	if m.TTLMS < 0 || m.TTLMS > maxShareLife.Milliseconds() {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("a link can be good for at most %v (ttl_ms from 0 to %d)", maxShareLife, maxShareLife.Milliseconds()))
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("a share link may last for at most %v: set ttl_ms to 0 to %d", maxShareLife, maxShareLife.Milliseconds()))
 	}
 	if c.s.cfg.Web == "" {
-		return nil, protocol.Errorf(protocol.CodeUnsupported, "this proxy serves no web page: it has no web address")
+		return nil, protocol.Errorf(protocol.CodeUnsupported, "this proxy has no web address: set web in the settings (HOLDFAST_WEB), then proxy --handoff")
 	}
 	until := time.Now().Add(cmp.Or(time.Duration(m.TTLMS)*time.Millisecond, shareLife)).UTC()
 	key, err := c.s.passes.Seal(pass.Pass{
-		Kind: pass.Share, Session: info.ID, Instance: info.Instance, Principal: c.recorded(), Expires: until,
+		Kind: pass.Share, Session: info.ID, Instance: info.Instance, Principal: c.recordedPrincipal(), Expires: until,
 	})
 	if err != nil {
 		return nil, err
@@ -62,42 +64,42 @@ func (c *conn) share(ctx context.Context, m *api.Share) (protocol.Message, error
 	return api.Shared{Request: m.Request, URL: "http://" + c.s.cfg.Web + "/share?key=" + key, ExpiresAt: until}, nil
 }
 
-// permits says whether the client may send a message at all. To who has a share
-// link all is forbidden that is not named here.
+// permits returns an error if the client may not send a message of this type at all. A client with a
+// share link may only send the messages that the table of requests marks.
 func (c *conn) permits(m protocol.Message) error {
 	if c.from.Share == nil {
 		return nil
 	}
+	kind, _ := api.Messages.Request(m.MessageType())
+	isPermitted := kind.IsForShares
 	switch m := m.(type) {
-	case *api.List, *api.Info, *api.Screen, *api.History, *api.Search, *api.Scrollback, *api.Events, *api.Detach:
-		return nil
 	case *api.Attach:
-		if m.Mode == protocol.ModeReadOnly && !m.Steal && !m.Typed && len(m.Env) == 0 {
-			return nil
+		if m.Mode != protocol.ModeReadOnly || m.Steal || m.Typed || len(m.Env) > 0 {
+			return protocol.Errorf(protocol.CodePermissionDenied, "a share link is read-only: attach with mode read_only, without steal, typed and env")
 		}
-		return protocol.Errorf(protocol.CodePermissionDenied, "a share link is to look: attach with mode read_only, without steal, typed and env")
 	case *api.Resize:
-		if m.Attachment != nil { // its window, which nobody else's size depends on
-			return nil
-		}
+		isPermitted = isPermitted && m.Attachment != nil // the size of a read-only attachment changes no other viewer's size
 	}
-	return protocol.Errorf(protocol.CodePermissionDenied, "a share link is to look at its session, and for nothing else")
+	if !isPermitted {
+		return protocol.Errorf(protocol.CodePermissionDenied, "a share link is read-only: it does not permit this request")
+	}
+	return nil
 }
 
-// seesAll reports whether every session is there for the client.
-func (c *conn) seesAll() bool { return c.from.Principal.All && c.from.Share == nil }
+// canSeeAll reports whether the client can see every session.
+func (c *conn) canSeeAll() bool { return c.from.Principal.All && c.from.Share == nil }
 
-// sharedClient is what other viewers are told of who looks by a link: the name that
-// it gives itself is anybody's.
+// sharedClient is the name by which other viewers see a viewer by share link. The name in its hello
+// is not shown, because the viewer could choose any name to deceive them.
 const sharedClient = "share link"
 
-// sharedWriter gives who has a share link a writer that is nobody else's: whoever
-// attaches as another viewer's takes its place.
+// sharedWriter returns a writer for a viewer by share link that no other viewer can have. Without
+// this, a viewer by link could name the writer of another viewer and take that viewer's place.
 func sharedWriter(w string) string {
 	switch {
 	case w == "":
 		return sharedPrefix + protocol.NewToken(8)
-	case strings.HasPrefix(w, sharedPrefix): // as it was told
+	case strings.HasPrefix(w, sharedPrefix): // the client resumes with the writer that it was told
 		return w
 	}
 	sum := sha256.Sum256([]byte(w))
@@ -106,9 +108,10 @@ func sharedWriter(w string) string {
 
 const sharedPrefix = "share-"
 
-// shown is a session as the client is told of it: as it was asked for. Who has a share
-// link is not told of those beside it, nor what only its user's programs make of it.
-func (c *conn) shown(i protocol.SessionInfo) protocol.SessionInfo {
+// clientView returns a session as the client may see it: with the command that was requested. A
+// client with a share link does not see other viewers, nor the fields that are meant for the user's
+// own programs.
+func (c *conn) clientView(i protocol.SessionInfo) protocol.SessionInfo {
 	if asked := c.s.cfg.Asked; asked != nil {
 		i.Argv = asked(i.Argv)
 	}
@@ -132,9 +135,9 @@ func (c *conn) shown(i protocol.SessionInfo) protocol.SessionInfo {
 	return i
 }
 
-// expires ends the connection when its share link does. The clock of the wall
-// counts, also where the machine was asleep.
-func (c *conn) expires() {
+// watchExpiry closes the connection when its share link expires. It checks the wall clock every
+// minute, because timers do not run while the machine sleeps.
+func (c *conn) watchExpiry() {
 	s := c.from.Share
 	if s == nil {
 		return
@@ -143,14 +146,14 @@ func (c *conn) expires() {
 		for left := time.Until(s.Expires); left > 0; left = time.Until(s.Expires) {
 			select {
 			case <-time.After(min(left, time.Minute)):
-			case <-c.moving: // whoever goes on with it does this, too
+			case <-c.moving: // the next proxy watches the expiry as well
 				return
 			case <-c.ctx.Done():
 				return
 			}
 		}
 		_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
-		c.send(api.Error{Error: *protocol.Errorf(protocol.CodeUnauthorized, "the share link has expired")})
+		c.send(api.Error{Error: *protocol.Errorf(protocol.CodeUnauthorized, "the share link has expired: ask for a new one")})
 		_ = c.t.Close()
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"holdfast/protocol/api"
 )
 
-// A shareKey tells share links apart: no two are made at the same nanosecond.
+// A shareKey identifies a share link. Two links have different expiry times, in nanoseconds.
 type shareKey struct {
 	session  protocol.SessionID
 	instance protocol.Instance
@@ -18,54 +18,54 @@ type shareKey struct {
 
 func (s *Share) key() shareKey { return shareKey{s.Session, s.Instance, s.Expires.UnixNano()} }
 
-// A linkUse is what the holders of one share link have of this proxy.
+// A linkUse is the use that all viewers by one share link make of this proxy.
 type linkUse struct {
-	conns int
-	room  chan struct{} // the places for their requests, in place of each connection's own
+	connCount    int
+	requestSlots chan struct{} // the request slots that all connections of the link have in common
 }
 
-// addLink counts a connection of a share link, and gives it the link's places for
-// requests. The caller holds s.mu.
+// addLink counts a connection of a share link, and gives it the request slots of the link. It fails
+// if the link or all links have too many connections. The caller holds s.mu.
 func (s *Server) addLink(c *conn) error {
 	if c.from.Share == nil {
 		return nil
 	}
 	all := 0
 	for _, u := range s.links {
-		all += u.conns
+		all += u.connCount
 	}
 	use := s.links[c.from.Share.key()]
 	if use == nil {
-		use = &linkUse{room: make(chan struct{}, maxLinkRequests)}
+		use = &linkUse{requestSlots: make(chan struct{}, maxLinkRequests)}
 	}
-	if use.conns >= maxLinkConns || all >= maxLinksConns {
+	if use.connCount >= maxLinkConns || all >= maxLinksConns {
 		return &protocol.Error{
 			Code: protocol.CodeLimitExceeded, Retryable: true, RetryAfterMS: 1000,
-			Message: fmt.Sprintf("too many look by share links: %d connections by this one, %d by all", use.conns, all),
+			Message: fmt.Sprintf("too many connections by share links: this link has %d, all links have %d: try again later", use.connCount, all),
 		}
 	}
-	use.conns++
+	use.connCount++
 	s.links[c.from.Share.key()] = use
-	c.room = use.room
+	c.requestSlots = use.requestSlots
 	return nil
 }
 
-// removeLink undoes addLink. The caller holds s.mu.
+// removeLink reverses addLink. The caller holds s.mu.
 func (s *Server) removeLink(c *conn) {
 	if c.from.Share == nil {
 		return
 	}
 	key := c.from.Share.key()
-	if use := s.links[key]; use.conns > 1 {
-		use.conns--
+	if use := s.links[key]; use.connCount > 1 {
+		use.connCount--
 	} else {
 		delete(s.links, key)
 	}
 }
 
-// linkAttachments counts the attachments of a share link's connections.
+// linkAttachments returns the number of attachments of a share link's connections.
 func (s *Server) linkAttachments(key shareKey) (n int) {
-	for _, c := range s.all() {
+	for _, c := range s.allConns() {
 		if share := c.from.Share; share != nil && share.key() == key {
 			c.mu.Lock()
 			n += len(c.attachments)
@@ -75,30 +75,29 @@ func (s *Server) linkAttachments(key shareKey) (n int) {
 	return n
 }
 
-// costlyPause bounds how long the place for costly requests stays taken after one.
+// costlyPause bounds how long the slot for costly requests stays occupied after a request.
 const costlyPause = time.Second
 
-// costs waits for the place of a request that costs the supervisor much, if it comes
-// by a share link, and returns what gives the place back. The place stays taken
-// after the request for as long as the request took, so that all links together
-// have at most half of one processor.
-func (c *conn) costs(ctx context.Context, m protocol.Message) (done func(), err error) {
+// acquireCostly waits for the slot for costly requests, if m is costly and comes by a share link.
+// The caller must call done after the request. The slot stays occupied after that for as long as
+// the request took, so that all share links together use at most half of one processor.
+func (c *conn) acquireCostly(ctx context.Context, m protocol.Message) (done func(), err error) {
 	if c.from.Share == nil || !isCostly(m) {
 		return func() {}, nil
 	}
 	select {
-	case c.s.costly <- struct{}{}:
+	case c.s.costlySlot <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	begun := time.Now()
 	return func() {
-		time.AfterFunc(min(time.Since(begun), costlyPause), func() { <-c.s.costly })
+		time.AfterFunc(min(time.Since(begun), costlyPause), func() { <-c.s.costlySlot })
 	}, nil
 }
 
-// isCostly reports whether a request makes the supervisor search all of a session's
-// history, or lay it out for another size.
+// isCostly reports whether a request makes the supervisor search the whole history of a session, or
+// lay out the screen for another size.
 func isCostly(m protocol.Message) bool {
 	switch m := m.(type) {
 	case *api.Search:

@@ -104,12 +104,17 @@ func TestShareRequests(t *testing.T) {
 			if tt.other {
 				clients[1] = w.by(sharing("mine", "life-mine", 2*time.Hour))
 			}
+			giver := w.client()
 			for n := range 3 {
 				for _, c := range clients {
 					c.send(tt.ask(n))
 				}
 			}
 			begun.Wait()
+			for range 100 { // so long that more would be under way, if they were let in
+				giver.send(api.Info{Request: req("i"), SessionID: "mine"})
+				expect[*api.Session](giver)
+			}
 			close(release)
 			for range 3 {
 				for _, c := range clients {

@@ -266,7 +266,7 @@ func TestShareMoves(t *testing.T) {
 	w.by(sharing("mine", "life-mine", time.Hour))
 	var given []*Frozen
 	take := func(f []*Frozen) error { given = append(given, f...); return nil }
-	if closed, err := w.server.Freeze(testkit.Soon(t), 12, "", sharedRecords-1, take); closed != 0 || err != nil || len(given) != 0 {
+	if closed, err := w.server.Freeze(testkit.Soon(t), 12, "", firstShareVersion-1, take); closed != 0 || err != nil || len(given) != 0 {
 		t.Errorf("given %d, closed %d, %v", len(given), closed, err)
 	}
 	if _, err := w.server.Freeze(testkit.Soon(t), 12, "", RecordVersion, take); err != nil || len(given) != 1 {

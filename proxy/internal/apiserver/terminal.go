@@ -10,44 +10,47 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// The terminal.* messages are for clients that speak text only: a session is
-// opened for a task, its output comes as base64, and its id is the only name.
+// The terminal.* messages are for clients that use text only. A client opens a session for a task,
+// receives its output as base64, and names the session only by its id.
 
-// firstTerminal is where the numbers of attachments made by terminal.open
-// begin; clients that also attach by number stay below.
+// firstTerminal is the first number of attachments made by terminal.open. Clients that also attach
+// by number must use smaller numbers.
 const firstTerminal = 1 << 31
 
-func (c *conn) terminalOpen(ctx context.Context, m *api.TerminalOpen) {
-	// A place first: a session that could not be shown would be nobody's.
+// terminalOpen starts a session for a task, attaches to it and answers the request.
+func (c *conn) terminalOpen(ctx context.Context, _ *request, m *api.TerminalOpen) error {
+	// Reserve the attachment first, because a session that cannot be shown must not be started.
 	a, err := c.reserveTerminal()
 	if err != nil {
 		c.send(terminalError(m.Request, "", err))
-		return
+		return nil
 	}
 	if id, err := c.openTerminal(ctx, a, m); err != nil {
 		c.drop(a)
-		close(a.done)
+		close(a.ended)
 		if ctx.Err() == nil {
 			c.send(terminalError(m.Request, id, err))
 		}
 	}
+	return nil
 }
 
-// openTerminal returns the session's id as soon as there is one.
+// openTerminal starts the session and the attachment. It returns the session's id even if attaching
+// fails.
 func (c *conn) openTerminal(ctx context.Context, a *attachment, m *api.TerminalOpen) (protocol.SessionID, error) {
 	create := wire.Create{}
 	var err error
 	if create.SpawnSpec, err = c.resolve(ctx, m); err != nil {
 		return "", err
 	}
-	if err := c.maySpawn(ctx, &create); err != nil {
+	if err := c.authorizeSpawn(ctx, &create); err != nil {
 		return "", err
 	}
 	if create.DefaultLimits, err = c.s.defaultLimits(create.Labels); err != nil {
 		return "", err
 	}
-	if err := c.may(ctx, policy.Access{Verb: policy.VerbType, Labels: create.Labels}); err != nil {
-		return "", err // before there is a session that could not be shown
+	if err := c.authorize(ctx, policy.Access{Verb: policy.VerbType, Labels: create.Labels}); err != nil {
+		return "", err // refuse before the session exists
 	}
 	info, err := c.spawn(ctx, create, nil)
 	if err != nil {
@@ -64,7 +67,7 @@ func (c *conn) openTerminal(ctx context.Context, a *attachment, m *api.TerminalO
 	return info.ID, nil
 }
 
-// reserveTerminal takes the first free number for a terminal.
+// reserveTerminal reserves the first free number for an attachment of terminal.open.
 func (c *conn) reserveTerminal() (*attachment, error) {
 	for n := uint32(firstTerminal); ; n++ {
 		a, err := c.reserve(n)
@@ -74,12 +77,14 @@ func (c *conn) reserveTerminal() (*attachment, error) {
 	}
 }
 
+// terminal returns the attachment that shows the session to a text client, or nil.
 func (c *conn) terminal(id protocol.SessionID) *attachment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.terminals[id]
 }
 
+// terminalData sends input to the session.
 func (c *conn) terminalData(m *api.TerminalData) {
 	a := c.terminal(m.SessionID)
 	if a == nil {
@@ -88,10 +93,11 @@ func (c *conn) terminalData(m *api.TerminalData) {
 	}
 	if n := a.typist.Add(m.Data); n < len(m.Data) {
 		c.send(terminalError(protocol.Request{}, m.SessionID, protocol.Errorf(protocol.CodeInputFull,
-			fmt.Sprintf("the session takes no more input now: the last %d bytes of %d were dropped", len(m.Data)-n, len(m.Data)))))
+			fmt.Sprintf("the session accepts no more input now: the last %d of %d bytes were dropped; send them again later", len(m.Data)-n, len(m.Data)))))
 	}
 }
 
+// terminalResize sends the size of the client's window.
 func (c *conn) terminalResize(m *api.TerminalResize) {
 	if a := c.terminal(m.SessionID); a != nil {
 		a.link.Send(wire.Resize{Cols: m.Cols, Rows: m.Rows})
@@ -101,14 +107,15 @@ func (c *conn) terminalResize(m *api.TerminalResize) {
 }
 
 func noTerminal(id protocol.SessionID) error {
-	return protocol.Errorf(protocol.CodeSessionNotFound, "no terminal "+string(id)+" on this connection")
+	return protocol.Errorf(protocol.CodeSessionNotFound, "this connection has no terminal "+string(id))
 }
 
-func (c *conn) terminalClose(ctx context.Context, m *api.TerminalClose) {
-	l, err := c.allowed(ctx, policy.VerbTerminate, m.SessionID)
+// terminalClose terminates the session. It answers only if that fails.
+func (c *conn) terminalClose(ctx context.Context, _ *request, m *api.TerminalClose) error {
+	l, err := c.authorizeSession(ctx, policy.VerbTerminate, m.SessionID)
 	if err == nil {
 		_, err = c.s.cfg.Link.Call(ctx, wire.Terminate{SessionID: l.id, Instance: l.instance, Reason: m.Reason, Asker: c.asker()})
-		err = l.gone(err)
+		err = l.asNotFound(err)
 	}
 	if err == nil {
 		c.observe(policy.Event{Kind: policy.EventTerminated, SessionID: string(l.id)})
@@ -116,13 +123,15 @@ func (c *conn) terminalClose(ctx context.Context, m *api.TerminalClose) {
 	if err != nil && protocol.CodeOf(err) != protocol.CodeSessionExited && ctx.Err() == nil {
 		c.send(terminalError(protocol.Request{}, m.SessionID, err))
 	}
+	return nil
 }
 
+// terminalError returns the terminal.error message for err.
 func terminalError(req protocol.Request, id protocol.SessionID, err error) protocol.Message {
 	e := protocol.AsError(err)
 	code := e.Code
 	if e.Cause == protocol.CodeUnsupportedOS {
-		code = e.Cause // the one cause that text clients know by name
+		code = e.Cause // text clients know this one cause by name
 	}
 	return api.TerminalError{Request: req, SessionID: id, Code: code, Message: e.Message, Cause: e.Cause}
 }

@@ -11,29 +11,30 @@ import (
 
 const (
 	ticketLife  = 30 * time.Second
-	startedLife = 10 * time.Minute // of one that a person is to read and use
+	startedLife = 10 * time.Minute // for a ticket that the user reads on a terminal
 	maxTickets  = 1024
-	// maxOwnTickets is how many of them are out of one principal of a policy: eight
-	// that ask for all they can get leave none to others.
+	// maxOwnTickets bounds the valid tickets of one principal of a policy, so that it takes eight
+	// principals to use all tickets.
 	maxOwnTickets = 128
 )
 
-// tickets are good for one connection each. They let a page open a WebSocket
-// without the token standing in a URL.
+// tickets holds the valid tickets. A ticket is valid for one connection. A page uses it to open a
+// WebSocket, so that the token need not be part of a URL.
 type tickets struct {
 	mu     sync.Mutex
 	issued map[string]ticket
-	held   chan struct{}   // not nil while none is issued; closed then
-	spent  map[string]bool // used up while none is issued
+	held   chan struct{}   // not nil while no ticket may be issued; closed by IssueTickets
+	spent  map[string]bool // tickets that were redeemed while held is not nil
 }
 
 type ticket struct {
-	session   protocol.SessionID // "" is any
-	principal *policy.Principal  // whose it is; nil where no policy was asked
+	session   protocol.SessionID // "" permits any session
+	principal *policy.Principal  // the principal that asked for the ticket; nil if no policy was asked
 	expires   time.Time
 }
 
-// issue returns a new ticket of 256 bits, and until when it is good.
+// issue returns a new ticket of 256 bits and its expiry. It fails if there are too many valid
+// tickets.
 func (t *tickets) issue(session protocol.SessionID, principal *policy.Principal, now time.Time, life time.Duration) (string, time.Time, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,7 +47,7 @@ func (t *tickets) issue(session protocol.SessionID, principal *policy.Principal,
 		}
 	}
 	if len(t.issued) >= maxTickets || principal != nil && own >= maxOwnTickets {
-		return "", time.Time{}, protocol.Errorf(protocol.CodeLimitExceeded, "too many tickets are out: each is good for a while, or until it is used")
+		return "", time.Time{}, protocol.Errorf(protocol.CodeLimitExceeded, "too many unused tickets: use one, or wait until one expires")
 	}
 	if t.issued == nil {
 		t.issued = make(map[string]ticket)
@@ -56,7 +57,7 @@ func (t *tickets) issue(session protocol.SessionID, principal *policy.Principal,
 	return token, now.Add(life), nil
 }
 
-// isSamePrincipal compares what a policy tells clients apart by.
+// isSamePrincipal reports whether a policy would treat both principals alike.
 func isSamePrincipal(a, b *policy.Principal) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -64,15 +65,15 @@ func isSamePrincipal(a, b *policy.Principal) bool {
 	return a.User == b.User && a.Workspace == b.Workspace && a.All == b.All
 }
 
-// StartTicket returns a ticket for who has started the proxy, and sees it on a
-// terminal: it is good for the page, and longer than others.
+// StartTicket returns a ticket that the proxy prints on the terminal at its start. It permits the
+// page, and it is valid longer than other tickets.
 func (s *Server) StartTicket() (string, error) {
 	token, _, err := s.tickets.issue("", nil, time.Now(), startedLife)
 	return token, err
 }
 
-// redeem uses up a ticket and says whose it was, and whether it was good for the
-// session; "" is the api itself.
+// redeem invalidates a ticket. It returns the ticket's principal, and whether the ticket was valid
+// for session; session "" stands for the api's WebSocket.
 func (t *tickets) redeem(token string, session protocol.SessionID, now time.Time) (*policy.Principal, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,16 +88,16 @@ func (t *tickets) redeem(token string, session protocol.SessionID, now time.Time
 	return got.principal, true
 }
 
-// A TicketRecord is a ticket that goes to another proxy.
+// A TicketRecord is a ticket that is sent to the next proxy.
 type TicketRecord struct {
 	Ticket  string             `json:"ticket"`
 	Session protocol.SessionID `json:"session_id,omitempty"`
 	Expires time.Time          `json:"expires"`
-	// Principal is whose it is, where a policy was asked.
+	// Principal is the principal that asked for the ticket, or nil if no policy was asked.
 	Principal *policy.Principal `json:"principal,omitempty"`
 }
 
-// Tickets are those that are out.
+// Tickets returns the tickets that have been issued and not redeemed.
 func (s *Server) Tickets() []TicketRecord {
 	t := &s.tickets
 	t.mu.Lock()
@@ -108,8 +109,7 @@ func (s *Server) Tickets() []TicketRecord {
 	return all
 }
 
-// AddTickets makes another proxy's tickets good here, but for those that were
-// used up here.
+// AddTickets adds the tickets of another proxy, except those that have been redeemed here already.
 func (s *Server) AddTickets(all []TicketRecord) {
 	t := &s.tickets
 	t.mu.Lock()
@@ -124,15 +124,15 @@ func (s *Server) AddTickets(all []TicketRecord) {
 	}
 }
 
-// HoldTickets is for a proxy that others still connect past: what it issued would
-// not be known there. Clients that ask for a ticket wait until IssueTickets.
+// HoldTickets makes requests for a ticket wait until IssueTickets. During a handoff clients may
+// still connect to the other proxy, which would not know a ticket that this proxy issues.
 func (s *Server) HoldTickets() {
 	s.tickets.mu.Lock()
 	defer s.tickets.mu.Unlock()
 	s.tickets.held, s.tickets.spent = make(chan struct{}), make(map[string]bool)
 }
 
-// IssueTickets ends that.
+// IssueTickets permits tickets again after HoldTickets.
 func (s *Server) IssueTickets() {
 	s.tickets.mu.Lock()
 	defer s.tickets.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *Server) IssueTickets() {
 	s.tickets.held, s.tickets.spent = nil, nil
 }
 
-// wait returns when tickets may be issued.
+// wait returns when tickets may be issued, or when ctx is done.
 func (t *tickets) wait(ctx context.Context) error {
 	t.mu.Lock()
 	held := t.held
@@ -158,8 +158,8 @@ func (t *tickets) wait(ctx context.Context) error {
 	}
 }
 
-// Redeem uses up a ticket; session is "" for the api's WebSocket. The principal
-// belongs into the connection's Origin.
+// Redeem invalidates a ticket. session is "" for the api's WebSocket. The caller must store the
+// principal in the connection's Origin.
 func (s *Server) Redeem(token string, session protocol.SessionID) (*policy.Principal, bool) {
 	return s.tickets.redeem(token, session, time.Now())
 }

@@ -9,16 +9,16 @@ import (
 	"holdfast/shared/rawio"
 )
 
-// streamTransport is the framed byte stream of the Unix socket.
+// streamTransport is the framed byte stream of a Unix socket or a named pipe.
 type streamTransport struct {
 	*Outbox
-	nc     net.Conn // as it came
-	raw    net.Conn // the same, for reads and writes
+	nc     net.Conn // the connection that was accepted
+	raw    net.Conn // the same connection without Go's scheduler, for reads and writes
 	frames *frame.Reader
 }
 
-// NewStream is the framed byte stream of a connection of which rest was read
-// before.
+// NewStream returns a transport for the framed byte stream of nc. rest is the beginning of the
+// stream that was already read.
 func NewStream(nc net.Conn, rest []byte) Movable {
 	raw := rawio.Conn(nc)
 	t := &streamTransport{Outbox: NewOutbox(raw), nc: nc, raw: raw, frames: frame.NewReader(raw, frame.MaxHello)}
@@ -33,10 +33,11 @@ func (t *streamTransport) SetReadDeadline(at time.Time) error  { return t.raw.Se
 func (t *streamTransport) SetWriteDeadline(at time.Time) error { return t.raw.SetWriteDeadline(at) }
 func (t *streamTransport) Close() error                        { return t.raw.Close() }
 
-// Client implements Movable, as do Leftover and WriteRest.
+// Client implements Movable.
 func (t *streamTransport) Client() net.Conn { return t.nc }
 
+// Leftover implements Movable.
 func (t *streamTransport) Leftover() []byte { return bytes.Clone(t.frames.Buffered()) }
 
-// WriteRest is Write: a part of a frame is as good as a whole one.
+// WriteRest implements Movable. It is the same as Write, because Write accepts parts of frames.
 func (t *streamTransport) WriteRest(p []byte) error { return t.Write(p) }

@@ -1,14 +1,14 @@
-// Package daemon starts a program in the background, where it outlives us.
+// Package daemon starts a program in the background that outlives the calling process.
 //
-// The program has a session of its own, no descriptor of ours, and, where a
-// systemd user manager answers, a scope of its own, so that it does not end
-// with the unit or login that we run in.
+// The program gets a session of its own and inherits no descriptors. If a systemd user manager
+// answers, it also gets a scope of its own, so that it does not end with the unit or the login of
+// the caller.
 //
-// Invariant: of the tries to start it, at most one has run the program. A try
-// that is given up is ended and waited for before the next one.
+// Invariant: if starting the program takes several attempts, at most one of them has run the
+// program. An attempt that is given up is killed and awaited before the next one.
 //
-// Not here: whether it should be started (the caller holds no lock of ours),
-// and whether it is ready, which it says on its socket.
+// Not here: the decision to start it (the caller must not hold a lock that the program needs),
+// and its readiness, which it shows by its socket.
 package daemon
 
 import (
@@ -20,16 +20,16 @@ import (
 	"path/filepath"
 )
 
-// Spec says what to start.
+// A Spec describes the program to start.
 type Spec struct {
-	Path string   // absolute
-	Args []string // without the program's name
-	Env  []string // K=V; nil is our own environment
+	Path string   // absolute path of the program
+	Args []string // arguments without the program's name
+	Env  []string // K=V; nil means the environment of the caller
 	Dir  string   // working directory; default /
 }
 
-// A Process is a program that runs in the background. It is waited for, so
-// that it leaves no zombie if it ends before us.
+// A Process is a program that runs in the background. It is waited for, so that it leaves no
+// zombie if it ends before the caller.
 type Process struct {
 	PID    int
 	Exited <-chan struct{} // closed when it has ended
@@ -38,8 +38,7 @@ type Process struct {
 	err error // set before Exited is closed
 }
 
-// Err returns how the program ended: nil for success, an *exec.ExitError
-// otherwise. Before Exited is closed it returns nil.
+// Err returns nil if the program succeeded or still runs, and an *exec.ExitError if it failed.
 func (p *Process) Err() error {
 	select {
 	case <-p.Exited:
@@ -49,13 +48,13 @@ func (p *Process) Err() error {
 	}
 }
 
-// Start starts the program and returns once it runs. ctx bounds only that: it
-// does not end the program later.
+// Start starts the program and returns when it runs. ctx limits only the start; its end does not
+// end the program.
 func Start(ctx context.Context, spec Spec) (*Process, error) {
 	if !filepath.IsAbs(spec.Path) {
 		return nil, fmt.Errorf("start %q: the path must be absolute", spec.Path)
 	}
-	if _, err := exec.LookPath(spec.Path); err != nil { // told now, not by a shell later
+	if _, err := exec.LookPath(spec.Path); err != nil { // reported here, because a shell would report it too late
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	spec.Dir = cmp.Or(spec.Dir, rootDir)
@@ -66,8 +65,8 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// StartHere starts the program as part of the service that we are part of: in our
-// control group, with its output and errors where log is.
+// StartHere starts the program as a part of the caller's service: in the same control group, with
+// its output and errors written to log.
 func StartHere(spec Spec, log *os.File) (*Process, error) {
 	cmd := spec.command()
 	cmd.Stdout, cmd.Stderr = log, log
@@ -78,13 +77,13 @@ func StartHere(spec Spec, log *os.File) (*Process, error) {
 	return p, nil
 }
 
-// launch starts cmd detached, with no standard input, output or error.
+// launch starts cmd detached, without standard input, output and error.
 func launch(cmd *exec.Cmd) (*Process, error) {
 	detach(cmd)
 	return watch(cmd)
 }
 
-// watch starts cmd, and waits for it in the background.
+// watch starts cmd, and waits for its end in a goroutine.
 func watch(cmd *exec.Cmd) (*Process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -98,7 +97,7 @@ func watch(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// direct starts the program as a child of ours.
+// direct starts the program as a child of the calling process.
 func direct(ctx context.Context, spec Spec) (*Process, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -114,6 +113,6 @@ func (s Spec) command() *exec.Cmd {
 
 // End kills a process and waits for its end.
 func (p *Process) End() {
-	_ = p.cmd.Process.Kill() // fails if it has ended, which is what is wanted
+	_ = p.cmd.Process.Kill() // fails if the process has ended already
 	<-p.Exited
 }

@@ -23,8 +23,8 @@ const rootDir = "/"
 
 var errNoScope = errors.New("no systemd user manager")
 
-// scopeLimit is how long systemd may take to make a scope. It takes some 20 ms;
-// a manager that hangs must not keep a terminal from opening.
+// scopeLimit is how long systemd may take to make a scope. It usually takes about 20 ms; a
+// manager that hangs must not keep a terminal from opening.
 const scopeLimit = 3 * time.Second
 
 func start(ctx context.Context, spec Spec) (*Process, error) {
@@ -42,13 +42,13 @@ func start(ctx context.Context, spec Spec) (*Process, error) {
 
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// closeOnExec marks what our own launcher has left open in us without a word.
-// A daemon would hold it for ever: pipes that never end, ports never free.
-// Descriptors of Go's own are marked already.
+// closeOnExec marks all descriptors that this process has inherited from its launcher. A daemon
+// would otherwise hold them for ever, so that pipes never end and ports never become free.
+// Descriptors that Go has opened are marked already.
 func closeOnExec() {
 	names, err := os.ReadDir("/dev/fd")
 	if err != nil {
-		return // then they stay open; no reason not to start
+		return // the descriptors stay open; that is no reason not to start
 	}
 	for _, n := range names {
 		if fd, err := strconv.Atoi(n.Name()); err == nil && fd > 2 {
@@ -57,12 +57,13 @@ func closeOnExec() {
 	}
 }
 
-// announce is what runs in the new scope: it says so on descriptor 3, and
-// becomes the program. systemd-run has the same pid before: it, too, execs.
+// announce is the shell script that runs in the new scope. It writes a byte to descriptor 3 and
+// execs the program. The process id stays the same from systemd-run to the program, because each
+// of them execs the next.
 //
-// It tells the program which cgroup is delegated, as a user's systemd leaves no mark
-// of that on the cgroup itself; a path, because the variable may be inherited by what
-// runs elsewhere.
+// It passes the path of the delegated cgroup to the program, because a user's systemd leaves no
+// mark on the cgroup itself. It passes a path instead of a flag, because a process in another
+// cgroup may inherit the variable.
 const announce = `if [ -r /proc/self/cgroup ]; then
 	while IFS= read -r line; do case $line in 0::*) export HOLDFAST_DELEGATED="${line#0::}" ;; esac; done </proc/self/cgroup
 fi
@@ -70,29 +71,29 @@ echo >&3; exec 3>&-; exec "$0" "$@"`
 
 // scopeArgs are the arguments of systemd-run before the command.
 //
-// Delegate=yes does two things. The scope's OOMPolicy is then "continue": without
-// it, systemd from version 253 on stops the whole scope if the kernel kills one
-// process of it for memory, and with that one every shell. And the cgroup below
-// the scope is the supervisor's to divide among its sessions.
+// Delegate=yes has two effects. It sets the scope's OOMPolicy to "continue": without it, systemd
+// from version 253 on stops the whole scope, and with it every shell, if the kernel kills one of
+// its processes for memory. It also lets the supervisor divide the cgroup below the scope among
+// its sessions.
 var scopeArgs = []string{"--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes", "--", "/bin/sh", "-c", announce}
 
-// inScope starts the program through systemd-run, in a scope of its own. With
-// an error the program has not run. It is the sign on the pipe that tells a
-// program that failed from a systemd-run that did.
+// inScope starts the program through systemd-run, in a scope of its own. If it returns an error,
+// the program has not run. The byte on the pipe distinguishes a program that failed from a
+// systemd-run that failed.
 func inScope(ctx context.Context, spec Spec) (*Process, error) {
 	run := systemdRun(spec.Env)
 	if run == "" {
 		return nil, errNoScope
 	}
-	sign, theirs, err := os.Pipe()
+	sign, childEnd, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer sign.Close()
 	cmd := exec.Command(run, slices.Concat(scopeArgs, []string{spec.Path}, spec.Args)...)
-	cmd.Env, cmd.Dir, cmd.ExtraFiles = spec.Env, spec.Dir, []*os.File{theirs}
+	cmd.Env, cmd.Dir, cmd.ExtraFiles = spec.Env, spec.Dir, []*os.File{childEnd}
 	p, err := launch(cmd)
-	_ = theirs.Close()
+	_ = childEnd.Close()
 	if err != nil {
 		return nil, err
 	}
@@ -103,8 +104,7 @@ func inScope(ctx context.Context, spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// waitForSign reads the sign, or fails at the end of the pipe, of ctx or of
-// scopeLimit.
+// waitForSign reads the byte, or fails at the end of the pipe, of ctx or of scopeLimit.
 func waitForSign(ctx context.Context, sign *os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, scopeLimit)
 	defer cancel()
@@ -117,11 +117,11 @@ func waitForSign(ctx context.Context, sign *os.File) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("systemd-run: %w", context.Cause(ctx))
 	}
-	return errors.New("systemd-run made no scope")
+	return errors.New("systemd-run ended without making a scope")
 }
 
-// systemdRun returns the path of systemd-run if the user's manager can be
-// reached, judged by the environment that the program will have.
+// systemdRun returns the path of systemd-run, or "" if the user's manager cannot be reached. It
+// uses the environment that the program will have.
 func systemdRun(env []string) string {
 	if env == nil {
 		env = os.Environ()
@@ -142,7 +142,7 @@ func systemdRun(env []string) string {
 	return ""
 }
 
-// lookup returns a variable's last value in env, which is the one that counts.
+// lookup returns the last value of a variable in env, because the last value counts.
 func lookup(env []string, name string) (value string) {
 	for _, e := range env {
 		if v, ok := strings.CutPrefix(e, name+"="); ok {

@@ -10,7 +10,7 @@ const rootDir = `\`
 
 func start(ctx context.Context, spec Spec) (*Process, error) { return direct(ctx, spec) }
 
-// detachedProcess is the flag of CreateProcess that gives no console.
+// detachedProcess is the flag of CreateProcess that starts a process without a console.
 const detachedProcess = 0x8
 
 func detach(cmd *exec.Cmd) {

@@ -1,13 +1,13 @@
-// Package doctor looks for what would make terminals fail: directories,
-// sockets, limits, and processes that do not fit together.
+// Package doctor finds problems that would make terminals fail: with directories, sockets,
+// limits, and processes that do not fit together.
 //
-// Each check is a function of the facts, which a test makes up. What cannot be
-// found out is said to be unknown, and never taken for the worst.
+// Each check is a function of the facts, which a test can invent. If a fact cannot be determined,
+// the finding says that it is unknown; a check never assumes the worst.
 //
-// Invariant: it starts nothing and changes nothing, and proposes nothing that
-// would end a session without saying so.
+// Invariant: it starts no process and changes no file. If an advice would end a session, its text
+// says so.
 //
-// Not here: mending (each finding says how), and the words for a terminal.
+// Not here: repairs (each finding names one), and the output for a terminal.
 package doctor
 
 import (
@@ -21,18 +21,18 @@ import (
 	"holdfast/shared/keep"
 )
 
-// A Severity is how bad a finding is.
+// A Severity is the severity of a finding.
 type Severity string
 
-// The severities, from fine to bad.
+// The severities, from harmless to severe.
 const (
 	OK      Severity = "ok"
-	Note    Severity = "note"    // good to know; nothing fails of it
-	Warning Severity = "warning" // something will fail, or something has
+	Note    Severity = "note"    // for information; no command fails because of it
+	Warning Severity = "warning" // a command will fail, or a part has failed
 	Error   Severity = "error"   // terminals fail
 )
 
-// ExitCode is what a severity makes a command exit with.
+// ExitCode returns the exit code of a command if its worst finding has this severity: 0, 1 or 2.
 func (s Severity) ExitCode() int {
 	switch s {
 	case Warning:
@@ -43,86 +43,85 @@ func (s Severity) ExitCode() int {
 	return 0
 }
 
-// A Finding is what one check has to say.
+// A Finding is the result of one check.
 type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
 	Finding  string   `json:"finding"`
-	Fix      string   `json:"fix"` // what to do about it; "" for nothing
+	Fix      string   `json:"fix"` // the next step for the user; "" if there is none
 }
 
-// What keeps a process from being asked. ErrNotRunning says for certain that
-// nobody listens; with ErrNotAsked, which comes wrapped, nothing is known.
+// Reasons why a process was not asked. ErrNotRunning proves that no process listens. ErrNotAsked,
+// which must always be wrapped, does not say whether one listens.
 var (
 	ErrNotRunning = errors.New("not running")
 	ErrNotAsked   = errors.New("it was not asked")
 )
 
-// Facts are what is looked at.
+// Facts are the state of the machine and the ways to learn more of it.
 type Facts struct {
 	Dirs      config.Dirs
-	Proxy     string   // the proxy's name
-	Version   string   // of this program
-	Settings  error    // why the settings cannot be used
-	Variables []string // names in the environment that begin with HOLDFAST_ and mean nothing
-	Program   error    // why no supervisor could be started
-	Policy    error    // why a proxy's policy could not be
+	Proxy     string   // name of the proxy
+	Version   string   // version of this program
+	Settings  error    // error of the settings; nil if they can be used
+	Variables []string // names of environment variables that begin with HOLDFAST_ and have no meaning
+	Program   error    // reason why no supervisor could be started; nil if one could
+	Policy    error    // reason why the policy of a proxy could not be started; nil if it could
 	Env       func(string) string
 
-	Proc string // where /proc is; "" for a system without
-	Ptmx string // the device that makes PTYs
+	Proc string // directory of /proc; "" on a system without one
+	Ptmx string // path of the device that makes PTYs
 
-	// Files is how many files this process has open, and how many it may.
+	// Files returns the number of open files of this process, and its limit.
 	Files func() (open, limit uint64, err error)
-	// Locked reports whether a socket's lock is held. It is asked where there is
-	// no Proc.
+	// Locked reports whether a socket's lock is held. It is called only if Proc is "".
 	Locked func(path string) (bool, error)
-	// Listens connects to a socket; ErrNotRunning is that nobody listens.
+	// Listens connects to a socket; ErrNotRunning means that no process listens.
 	Listens func(ctx context.Context, path string) error
-	// Output runs a program and returns what it prints.
+	// Output runs a program and returns its standard output.
 	Output func(ctx context.Context, name string, args ...string) (string, error)
-	// Supervisor and Serving ask the two processes; ErrNotRunning is that nobody
-	// listens. Serving is told whether a supervisor answers: a proxy that is asked
-	// for one that is not there starts it.
+	// Supervisor and Serving ask the two processes; ErrNotRunning means that no process listens.
+	// Serving must know whether a supervisor answers, because a proxy that is asked about a
+	// missing supervisor would start one.
 	Supervisor func(context.Context) (*protocol.ProcessStatus, error)
 	Serving    func(ctx context.Context, supervisor bool) (*ProxyStatus, error)
 	// Elsewhere finds this user's daemons in other runtime directories.
 	Elsewhere func(context.Context) []Place
-	// Held is what a keeper says that starts no supervisor any more, else nil.
+	// Held returns the note of a keeper that starts no supervisor any more, or nil.
 	Held func() *keep.Held
 }
 
 // A Place is another runtime directory in which daemons of this user run.
 type Place struct {
 	Dir     string
-	Runs    string // what runs there, for people
-	Command string // lists its sessions
+	Runs    string // names of the daemons, for people
+	Command string // command that lists their sessions
 }
 
-// ProxyStatus is what a proxy says of itself. Where no supervisor runs only the
-// pid is known.
+// A ProxyStatus is the status that a proxy has reported. If no supervisor runs, only its pid is
+// known.
 type ProxyStatus struct {
 	protocol.ProcessStatus
-	Linked bool // it reaches the supervisor
+	Linked bool // the proxy has a link to the supervisor
 }
 
-// patience is how long whatever is asked may take to answer.
+// patience is how long each process or program may take to answer.
 const patience = 3 * time.Second
 
-// A look is the facts with what several checks need to know.
-type look struct {
+// An inspection holds the facts, and results that several checks use.
+type inspection struct {
 	Facts
-	procs      []process
-	supervisor *protocol.ProcessStatus
-	supErr     error
-	held       *keep.Held // nil where a supervisor answers
-	proxy      *ProxyStatus
-	proxyErr   error
+	procs         []process
+	supervisor    *protocol.ProcessStatus
+	supervisorErr error
+	held          *keep.Held // nil if a supervisor answers
+	proxy         *ProxyStatus
+	proxyErr      error
 }
 
-// Run makes all checks.
+// Run makes all checks and returns their findings.
 func Run(ctx context.Context, f Facts) []Finding {
-	l := newLook(ctx, f)
+	l := newInspection(ctx, f)
 	var all []Finding
 	all = append(all, l.directories()...)
 	all = append(all, l.places(ctx)...)
@@ -141,35 +140,35 @@ func Run(ctx context.Context, f Facts) []Finding {
 	return append(all, l.orphans()...)
 }
 
-// Unanswered makes the two checks of the processes alone, and returns what is wrong: which of
-// them does not answer, and what to do. It takes as long as they do, a few seconds at most.
+// Unanswered makes only the two checks of the processes. It returns the findings about processes
+// that do not answer, with the next step. It takes a few seconds at most.
 func Unanswered(ctx context.Context, f Facts) []Finding {
-	l := newLook(ctx, f)
+	l := newInspection(ctx, f)
 	return slices.DeleteFunc(append(l.supervisorRuns(), l.proxyRuns()...), func(f Finding) bool { return f.Severity != Error })
 }
 
-// newLook asks the processes before it looks who there is. One that was about
-// to serve is asked again.
-func newLook(ctx context.Context, f Facts) *look {
-	l := &look{Facts: f}
+// newInspection asks the processes before it lists them. If a process that did not listen has
+// taken its lock meanwhile, it was starting, and it is asked again.
+func newInspection(ctx context.Context, f Facts) *inspection {
+	l := &inspection{Facts: f}
 	l.ask(ctx)
 	l.procs = f.processes()
-	if l.begins(l.supErr, config.SupervisorSocket) || l.begins(l.proxyErr, config.APISocket(f.Proxy)) {
+	if l.isStarting(l.supervisorErr, config.SupervisorSocket) || l.isStarting(l.proxyErr, config.APISocket(f.Proxy)) {
 		l.ask(ctx)
 	}
-	if l.supErr != nil {
+	if l.supervisorErr != nil {
 		l.held = l.Held()
 	}
 	return l
 }
 
-func (l *look) ask(ctx context.Context) {
-	l.supervisor, l.supErr = within(ctx, l.Supervisor)
-	l.proxy, l.proxyErr = within(ctx, func(ctx context.Context) (*ProxyStatus, error) { return l.Serving(ctx, l.supErr == nil) })
+func (l *inspection) ask(ctx context.Context) {
+	l.supervisor, l.supervisorErr = within(ctx, l.Supervisor)
+	l.proxy, l.proxyErr = within(ctx, func(ctx context.Context) (*ProxyStatus, error) { return l.Serving(ctx, l.supervisorErr == nil) })
 }
 
-// begins reports whether somebody who did not listen holds the lock by now.
-func (l *look) begins(err error, socket string) bool {
+// isStarting reports whether a process that did not listen holds its lock now.
+func (l *inspection) isStarting(err error, socket string) bool {
 	held, _, _ := l.holder(l.Dirs.Socket(socket))
 	return held && errors.Is(err, ErrNotRunning)
 }
@@ -180,7 +179,7 @@ func within[T any](ctx context.Context, ask func(context.Context) (T, error)) (T
 	return ask(ctx)
 }
 
-// Worst is the worst severity among findings.
+// Worst returns the worst severity among findings.
 func Worst(all []Finding) Severity {
 	worst := OK
 	for _, f := range all {
@@ -193,10 +192,10 @@ func Worst(all []Finding) Severity {
 
 var rank = map[Severity]int{OK: 0, Note: 1, Warning: 2, Error: 3}
 
-// orOK is what a check found, or that all is well.
-func orOK(found []Finding, check, fine string) []Finding {
+// orOK returns the findings of a check, or an OK finding if there are none.
+func orOK(found []Finding, check, okText string) []Finding {
 	if len(found) > 0 {
 		return found
 	}
-	return []Finding{{Check: check, Severity: OK, Finding: fine}}
+	return []Finding{{Check: check, Severity: OK, Finding: okText}}
 }

@@ -202,7 +202,7 @@ func TestFindings(t *testing.T) {
 			m.must(os.Chmod(m.Dirs.State, 0o777))
 		}, "directories", Error, "0777", "choose a directory"},
 		{"below what others can write", func(m *machine) { m.must(os.Chmod(m.dir, 0o777)) },
-			"directories", Error, "other users can replace", "choose another one"},
+			"directories", Error, "other users can replace", "choose another directory"},
 		{"a link", func(m *machine) {
 			m.link("link", m.Dirs.State)
 			m.Dirs.State = filepath.Join(m.dir, "link")
@@ -210,26 +210,26 @@ func TestFindings(t *testing.T) {
 		{"no directory", func(m *machine) {
 			m.file("file", "")
 			m.Dirs.Config = filepath.Join(m.dir, "file")
-		}, "directories", Error, "no directory", "choose another one"},
+		}, "directories", Error, "not a directory", "choose another directory"},
 		{"another's", func(m *machine) {
 			if os.Geteuid() != 0 {
 				m.t.Skip("only root can give a directory away")
 			}
 			m.must(os.Chown(m.Dirs.State, 65534, -1))
-		}, "directories", Error, "belongs to uid 65534", "choose another one"},
+		}, "directories", Error, "belongs to uid 65534", "choose another directory"},
 		{"not made yet", func(m *machine) { m.Dirs.Config = filepath.Join(m.dir, "a/b") },
 			"directories", Note, "does not exist yet", "next command"},
 		{"cannot be made", func(m *machine) {
 			m.file("file", "")
 			m.Dirs.Config = filepath.Join(m.dir, "file/b")
-		}, "directories", Error, "cannot be made", "log in anew"},
+		}, "directories", Error, "cannot be made", "log in again"},
 		{"may not be made", func(m *machine) {
 			if os.Geteuid() == 0 {
 				m.t.Skip("root may make it")
 			}
 			m.must(os.Mkdir(filepath.Join(m.dir, "shut"), 0o500))
 			m.Dirs.Config = filepath.Join(m.dir, "shut/b")
-		}, "directories", Error, "permission denied", "log in anew"},
+		}, "directories", Error, "permission denied", "log in again"},
 		{"daemons elsewhere", func(m *machine) {
 			m.Elsewhere = func(context.Context) []Place {
 				return []Place{{Dir: "/h/run", Runs: "a supervisor of yours runs", Command: "proxy ls --dir /h/run"}}
@@ -265,11 +265,11 @@ func TestFindings(t *testing.T) {
 		{"a socket without a lock", func(m *machine) { m.listens("dev.sock") },
 			"sockets", Warning, "without its lock", "wait 10 s"},
 		{"no socket", func(m *machine) { m.file("hf/dev.sock", "") },
-			"sockets", Error, "no socket", "remove it"},
+			"sockets", Error, "not a socket", "remove it"},
 		{"a socket that does not answer", func(m *machine) {
 			m.stale("dev.sock")
 			m.Listens = func(context.Context, string) error { return timeout }
-		}, "sockets", Note, "unknown whether anybody listens", ""},
+		}, "sockets", Note, "unknown whether a process listens", ""},
 		{"many terminals", func(m *machine) { m.file("proc/sys/kernel/pty/nr", "80\n") },
 			"ptmx", Warning, "80 terminals of 100", "kernel.pty.max=4096"},
 		{"too many terminals", func(m *machine) { m.file("proc/sys/kernel/pty/nr", "95\n") },
@@ -329,7 +329,7 @@ func TestFindings(t *testing.T) {
 		{"a proxy that refuses us", func(m *machine) { m.serving(nil, protocol.Errorf(protocol.CodeUnauthorized, "wrong secret")) },
 			"proxy", Error, "wrong secret", "secret_file"},
 		{"a proxy that was not asked", func(m *machine) { m.serving(nil, fmt.Errorf("%w: why", ErrNotAsked)) },
-			"proxy", Note, "unknown: it was not asked: why", "mend that first"},
+			"proxy", Note, "unknown: it was not asked: why", "repair that first"},
 		{"an older proxy", func(m *machine) { m.Version = "v3" },
 			"skew", Note, "version v2, this program of v3", "proxy --handoff"},
 		{"an older supervisor", func(m *machine) { m.asked(supervisor("v1"), nil) },
@@ -388,7 +388,7 @@ func TestFindings(t *testing.T) {
 			m.process(50, "/bin/supervisor.old", "supervisor", "--dir", m.Dirs.State)
 			m.link("proc/50/fd/9", m.Dirs.Socket("supervisor.sock")+".lock (deleted)")
 			m.file("proc/51/stat", "51 (sh) S 50 0")
-		}, "orphans", Warning, "supervisor 50 holds no lock of ours, so nobody reaches its sessions; SIGTERM would end its sessions, programs that run: 1", "kill -TERM 50"},
+		}, "orphans", Warning, "supervisor 50 holds no lock here, so no client reaches its sessions; SIGTERM would end its sessions, programs that run: 1", "kill -TERM 50"},
 		{"a proxy without its lock", func(m *machine) {
 			m.process(50, "/bin/proxy", "proxy", "--handoff", "--foreground")
 			m.file("proc/50/environ", "A=b\x00HOLDFAST_DIR="+m.Dirs.State+"\x00")
@@ -432,7 +432,7 @@ func TestFindings(t *testing.T) {
 func TestPathTooLong(t *testing.T) {
 	m := healthy(t)
 	m.Dirs.Runtime = "/" + strings.Repeat("x", socket.MaxPath-len("//proxy.control.sock"))
-	l := newLook(t.Context(), m.Facts)
+	l := newInspection(t.Context(), m.Facts)
 	if got := l.paths(); got[0].Severity != OK {
 		t.Errorf("one that just fits: %+v", got)
 	}

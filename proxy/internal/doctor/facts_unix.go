@@ -10,7 +10,7 @@ import (
 
 func writable(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }
 
-// openPtmx makes a PTY and lets it go.
+// openPtmx opens a PTY and closes it.
 func openPtmx(path string) error {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// How full is too full, in percent.
+// Shares of a limit, in percent, from which a finding is a warning or an error.
 const (
 	warnFull  = 80
 	errorFull = 95
 )
 
-// terminals finds a machine that is about to run out of PTYs, or has none.
-func (l *look) terminals() []Finding {
+// terminals finds a machine that has no PTYs, or has nearly reached their limit.
+func (l *inspection) terminals() []Finding {
 	var found []Finding
 	if err := openPtmx(l.Ptmx); err != nil {
 		found = append(found, Finding{"ptmx", Error, err.Error(),
-			"see that devpts is mounted, " + l.Ptmx + " has mode 0666, and files and PTYs are left"})
+			"check that devpts is mounted, " + l.Ptmx + " has mode 0666, and files and PTYs are left"})
 	}
 	if l.Proc == "" {
 		return orOK(found, "ptmx", l.Ptmx+" makes terminals")
@@ -34,7 +34,7 @@ func (l *look) terminals() []Finding {
 	}
 	used := fmt.Sprintf("%d terminals of %d", nr, limit)
 	if severity := fullness(nr, limit); severity != OK {
-		found = append(found, Finding{"ptmx", severity, used, fmt.Sprintf("end what needs none, or raise the limit: sysctl kernel.pty.max=%d", max(2*limit, 4096))})
+		found = append(found, Finding{"ptmx", severity, used, fmt.Sprintf("end sessions that are not needed, or raise the limit: sysctl kernel.pty.max=%d", max(2*limit, 4096))})
 	}
 	return orOK(found, "ptmx", used)
 }
@@ -49,7 +49,7 @@ func fullness(n, limit uint64) Severity {
 	return OK
 }
 
-func (l *look) number(name string) (uint64, error) {
+func (l *inspection) number(name string) (uint64, error) {
 	b, err := os.ReadFile(filepath.Join(l.Proc, "sys/kernel/pty", name))
 	if err != nil {
 		return 0, err
@@ -57,19 +57,19 @@ func (l *look) number(name string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
 }
 
-// files finds processes that are about to run out of descriptors.
-func (l *look) files() []Finding {
+// files finds processes that have nearly reached their limit of open files.
+func (l *inspection) files() []Finding {
 	var found []Finding
-	var fine []string
-	judge := func(who string, open, limit uint64, err error) {
+	var okText []string
+	judge := func(name string, open, limit uint64, err error) {
 		switch {
 		case err != nil:
-			found = append(found, Finding{"files", Note, fmt.Sprintf("unknown of %s: %v", who, err), ""})
-		case fullness(open, limit) != OK: // it goes on with what it has, so it is no error
-			found = append(found, Finding{"files", Warning, fmt.Sprintf("%s has %d files open of %d", who, open, limit),
-				"end what needs none, or start it with a higher limit (ulimit -n, LimitNOFILE=)"})
+			found = append(found, Finding{"files", Note, fmt.Sprintf("unknown of %s: %v", name, err), ""})
+		case fullness(open, limit) != OK: // a warning, because the process continues with its open files
+			found = append(found, Finding{"files", Warning, fmt.Sprintf("%s has %d files open of %d", name, open, limit),
+				"end sessions that are not needed, or start it with a higher limit (ulimit -n, LimitNOFILE=)"})
 		default:
-			fine = append(fine, fmt.Sprintf("%s %d of %d", who, open, limit))
+			okText = append(okText, fmt.Sprintf("%s %d of %d", name, open, limit))
 		}
 	}
 	open, limit, err := l.Files()
@@ -80,11 +80,11 @@ func (l *look) files() []Finding {
 			judge(fmt.Sprintf("%s %d", p.program, p.pid), open, limit, err)
 		}
 	}
-	return orOK(found, "files", strings.Join(fine, ", "))
+	return orOK(found, "files", strings.Join(okText, ", "))
 }
 
-// filesOf is how many files a process has open, and how many it may.
-func (l *look) filesOf(pid int) (open, limit uint64, err error) {
+// filesOf returns the number of open files of a process, and its limit.
+func (l *inspection) filesOf(pid int) (open, limit uint64, err error) {
 	entries, err := os.ReadDir(l.of(pid, "fd"))
 	if err != nil {
 		return 0, 0, err
@@ -93,8 +93,8 @@ func (l *look) filesOf(pid int) (open, limit uint64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	_, rest, _ := strings.Cut(string(b), "Max open files")
-	fields := strings.Fields(rest)
+	_, remainder, _ := strings.Cut(string(b), "Max open files")
+	fields := strings.Fields(remainder)
 	if len(fields) == 0 {
 		return 0, 0, fmt.Errorf("%s does not say", l.of(pid, "limits"))
 	}

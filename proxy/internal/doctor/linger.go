@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// linger finds that a logout would end what should outlive it: without it,
-// systemd ends the user's manager, and the supervisor's scope with it.
-func (l *look) linger(ctx context.Context) []Finding {
+// linger finds out whether a logout would end the supervisor: unless lingering is enabled,
+// systemd ends the user's manager at the last logout, and the supervisor's scope with it.
+func (l *inspection) linger(ctx context.Context) []Finding {
 	dir := l.Env("XDG_RUNTIME_DIR")
 	if l.Proc == "" || dir == "" {
 		return orOK(nil, "linger", "no systemd user manager")
@@ -31,8 +31,8 @@ func (l *look) linger(ctx context.Context) []Finding {
 		"your last logout ends the supervisor and its sessions; KillUserProcesses, by which any logout may: " + l.killsUserProcesses(ctx), fix}}
 }
 
-// killsUserProcesses is yes, no or unknown.
-func (l *look) killsUserProcesses(ctx context.Context) string {
+// killsUserProcesses returns "yes", "no" or "unknown".
+func (l *inspection) killsUserProcesses(ctx context.Context) string {
 	text, err := l.output(ctx, "busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1",
 		"org.freedesktop.login1.Manager", "KillUserProcesses")
 	switch {
@@ -44,7 +44,7 @@ func (l *look) killsUserProcesses(ctx context.Context) string {
 	return "unknown"
 }
 
-func (l *look) output(ctx context.Context, name string, args ...string) (string, error) {
+func (l *inspection) output(ctx context.Context, name string, args ...string) (string, error) {
 	text, err := within(ctx, func(ctx context.Context) (string, error) { return l.Output(ctx, name, args...) })
 	return strings.TrimSpace(text), err
 }

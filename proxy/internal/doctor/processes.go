@@ -12,29 +12,30 @@ import (
 	"holdfast/shared/config"
 )
 
-// A process is one that serves our directories.
+// A process is a process that serves the directories of this proxy, or holds a lock there.
 type process struct {
-	pid      int
-	program  string // supervisor or proxy; "" for another that has a lock of ours open
-	replaced bool   // its program's file is another by now
-	stopped  bool   // by a signal
-	proper   bool   // a supervisor that has been started by a keeper
-	keeps    bool   // that keeper
-	parent   int
-	children int      // of a supervisor: the programs of its sessions
-	locks    []string // paths of sockets whose locks it has open
+	pid        int
+	program    string // supervisor or proxy; "" for another program that has a lock open
+	isReplaced bool   // its program's file was replaced or removed
+	isStopped  bool   // stopped by a signal
+	hasKeeper  bool   // a supervisor that was started by a keeper
+	isKeeper   bool   // a keeper of such a supervisor
+	parent     int
+	children   int      // of a supervisor: number of its sessions' programs
+	locks      []string // paths of sockets; it has their locks open
 }
 
-// holds: nobody keeps a lock's file open who could not lock it.
+// holds reports whether the process holds a socket's lock. A process keeps a lock file open only
+// if it has locked it.
 func (p process) holds(path string) bool { return slices.Contains(p.locks, path) }
 
-// processes are those that hold a lock in our directories, and those that were
-// started to serve them. There may be others that we cannot look into.
+// processes returns the processes that hold a lock in these directories, and those that were
+// started to serve them. Processes of other users cannot be examined and are missing.
 func (f *Facts) processes() []process {
 	if f.Proc == "" {
 		return nil
 	}
-	entries, _ := os.ReadDir(f.Proc) // without, nothing is known of any
+	entries, _ := os.ReadDir(f.Proc) // an error means that no process is known
 	var found []process
 	children, keepers := map[int]int{}, map[int]bool{}
 	for _, e := range entries {
@@ -45,36 +46,37 @@ func (f *Facts) processes() []process {
 		state, parent := f.stat(pid)
 		children[parent]++
 		if p := f.process(pid); p != nil {
-			p.stopped = state == "T"
-			if p.parent = parent; p.proper {
+			p.isStopped = state == "T"
+			if p.parent = parent; p.hasKeeper {
 				keepers[parent] = true
 			}
 			found = append(found, *p)
 		}
 	}
 	for i := range found {
-		found[i].children, found[i].keeps = children[found[i].pid], keepers[found[i].pid]
+		found[i].children, found[i].isKeeper = children[found[i].pid], keepers[found[i].pid]
 	}
 	for i, p := range found {
-		if k := slices.IndexFunc(found, func(k process) bool { return p.proper && k.pid == p.parent }); k >= 0 {
-			found[i].children += found[k].children - 1 // those of supervisors that have died
+		if k := slices.IndexFunc(found, func(k process) bool { return p.hasKeeper && k.pid == p.parent }); k >= 0 {
+			found[i].children += found[k].children - 1 // children of supervisors that have died
 		}
 	}
 	return found
 }
 
-// process returns nil for one that is not ours.
+// process returns a process, or nil if it neither serves these directories nor holds a lock
+// there.
 func (f *Facts) process(pid int) *process {
 	args := f.strings(pid, "cmdline")
 	exe, _ := os.Readlink(f.of(pid, "exe"))
-	exe, replaced := strings.CutSuffix(exe, " (deleted)")
+	exe, isReplaced := strings.CutSuffix(exe, " (deleted)")
 	locks, elsewhere := f.locks(pid)
-	p := &process{pid: pid, replaced: replaced, locks: locks}
-	// An older release may serve another directory than this one finds by the
-	// process's environment: its locks tell.
+	p := &process{pid: pid, isReplaced: isReplaced, locks: locks}
+	// The environment alone does not decide: an older release may use another directory with the
+	// same environment. Its locks show which one.
 	if program := programOf(exe, args); program != "" && !elsewhere && f.serves(pid, args) {
 		p.program = program
-		p.proper = program == "supervisor" && command(args[1:]) == "run"
+		p.hasKeeper = program == "supervisor" && command(args[1:]) == "run"
 	}
 	if p.program == "" && len(p.locks) == 0 {
 		return nil
@@ -82,8 +84,8 @@ func (f *Facts) process(pid int) *process {
 	return p
 }
 
-// programOf says which of our programs serves. A file that was renamed has
-// another name by now, and the arguments still the old one.
+// programOf returns "supervisor" or "proxy" if a process serves, or "". It uses the arguments,
+// too, because a file that was renamed has another name.
 func programOf(exe string, args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -99,7 +101,7 @@ func programOf(exe string, args []string) string {
 	return ""
 }
 
-// command is a command line's first word that is neither a flag nor a flag's.
+// command returns the first word of a command line that is neither a flag nor a flag's value.
 func command(args []string) string {
 	for i := 0; i < len(args); i++ {
 		switch {
@@ -112,8 +114,8 @@ func command(args []string) string {
 	return ""
 }
 
-// serves reports whether a process was started for our directories: where it
-// would look for them is where ours are.
+// serves reports whether a process was started for these directories: its flags and its
+// environment resolve to the same runtime directory.
 func (f *Facts) serves(pid int, args []string) bool {
 	env := map[string]string{}
 	for _, v := range f.strings(pid, "environ") {
@@ -129,7 +131,7 @@ func (f *Facts) serves(pid int, args []string) bool {
 		dir = filepath.Join(cwd, dir)
 	}
 	if dir == "" && len(env) == 0 {
-		return false // we may not see it
+		return false // this user may not read the environment
 	}
 	d, err := config.Resolve(dir, func(name string) string { return env[name] })
 	return err == nil && d.Runtime == f.Dirs.Runtime
@@ -147,12 +149,12 @@ func flagOf(args []string, flag string) string {
 	return ""
 }
 
-// locks are the sockets of our runtime directory whose locks a process has open,
-// and whether it has locks of another directory alone. The kernel says where
-// files really lie, so where we lie counts, too.
+// locks returns the sockets in the runtime directory of which a process has the locks open, and
+// whether it has only locks of other directories open. The kernel reports paths without links, so the
+// runtime directory is resolved as well.
 func (f *Facts) locks(pid int) (found []string, elsewhere bool) {
-	real, _ := filepath.EvalSymlinks(f.Dirs.Runtime) // "" if it is not there
-	entries, _ := os.ReadDir(f.of(pid, "fd"))        // another user's: not ours
+	real, _ := filepath.EvalSymlinks(f.Dirs.Runtime) // "" if it does not exist
+	entries, _ := os.ReadDir(f.of(pid, "fd"))        // fails for processes of other users, which hold no lock here
 	for _, e := range entries {
 		to, _ := os.Readlink(filepath.Join(f.of(pid, "fd"), e.Name()))
 		path, ok := strings.CutSuffix(to, ".sock.lock")
@@ -167,10 +169,10 @@ func (f *Facts) locks(pid int) (found []string, elsewhere bool) {
 	return found, elsewhere && len(found) == 0
 }
 
-// stat returns a process's state and parent.
+// stat returns a process's state and the pid of its parent.
 func (f *Facts) stat(pid int) (state string, parent int) {
 	b, _ := os.ReadFile(f.of(pid, "stat"))
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // the program's name before it may have anything in it
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // the field before it is the program's name, which may contain any character
 	if len(fields) < 2 {
 		return "", 0
 	}
@@ -191,9 +193,9 @@ func (f *Facts) strings(pid int, name string) []string {
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
 }
 
-// orphans finds processes that serve our directories and hold no lock there:
-// nobody can reach them.
-func (l *look) orphans() []Finding {
+// orphans finds processes that serve these directories but hold no lock there, so that no client
+// can reach them.
+func (l *inspection) orphans() []Finding {
 	if l.Proc == "" {
 		return []Finding{{"orphans", Note, "unknown: this system has no /proc", ""}}
 	}
@@ -203,26 +205,26 @@ func (l *look) orphans() []Finding {
 		case len(p.locks) > 0 || !l.stillWithout(p):
 		case p.program == "supervisor":
 			found = append(found, Finding{"orphans", Warning,
-				fmt.Sprintf("supervisor %d holds no lock of ours, so nobody reaches its sessions; %s", p.pid, p.cost()),
+				fmt.Sprintf("supervisor %d holds no lock here, so no client reaches its sessions; %s", p.pid, p.cost()),
 				fmt.Sprintf("look again in 10 s, it may take its lock back; else let its programs end, or ask it to end them: kill -TERM %d", p.pid)})
 		case p.program == "proxy":
 			found = append(found, Finding{"orphans", Warning,
-				fmt.Sprintf("proxy %d holds no lock of ours, so nobody reaches it", p.pid),
+				fmt.Sprintf("proxy %d holds no lock here, so no client reaches it", p.pid),
 				fmt.Sprintf("if no handoff is under way, end it, which costs no session: kill %d", p.pid)})
 		}
 	}
 	return orOK(found, "orphans", "none")
 }
 
-// stillWithout reports whether a process has no lock yet: it had just been
-// started, perhaps, or was about to end.
-func (l *look) stillWithout(p process) bool {
+// stillWithout reports whether a process still has no lock. If it has one now, it had just been
+// started; if it has gone, it was about to end.
+func (l *inspection) stillWithout(p process) bool {
 	now := l.process(p.pid)
 	return now != nil && now.program == p.program && len(now.locks) == 0
 }
 
-// cost is what the end of a supervisor would cost that is asked for. One that is
-// killed is started again, where it has a keeper.
+// cost returns the loss that SIGTERM to a supervisor causes. SIGKILL is different: a keeper then
+// starts the supervisor again.
 func (p process) cost() string {
 	if p.children == 0 {
 		return "SIGTERM would lose the records of its sessions; no program of theirs runs"

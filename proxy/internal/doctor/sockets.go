@@ -13,15 +13,15 @@ import (
 	"holdfast/shared/socket"
 )
 
-// sockets finds those that lack their lock's holder or their listener, of all
-// proxies there are.
-func (l *look) sockets(ctx context.Context) []Finding {
+// sockets finds sockets of all proxies that have no process that holds their lock, or none that
+// listens.
+func (l *inspection) sockets(ctx context.Context) []Finding {
 	if err := socket.CheckDir(l.Dirs.Runtime); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil // which another finding says; what lies there may be other programs'
+		return nil // directories has a finding for that, and the sockets may belong to other programs
 	}
 	entries, err := os.ReadDir(l.Dirs.Runtime)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return []Finding{{"sockets", Note, fmt.Sprintf("unknown: %v", err), "see that the directory can be used"}}
+		return []Finding{{"sockets", Note, fmt.Sprintf("unknown: %v", err), "check the directory's permissions"}}
 	}
 	var found []Finding
 	seen := map[string]bool{}
@@ -39,7 +39,7 @@ func (l *look) sockets(ctx context.Context) []Finding {
 	return orOK(found, "sockets", fmt.Sprintf("%d, none stale", len(seen)))
 }
 
-func (l *look) socket(ctx context.Context, path string) Finding {
+func (l *inspection) socket(ctx context.Context, path string) Finding {
 	held, pid, err := l.holder(path)
 	if err != nil {
 		return Finding{Severity: Note, Finding: fmt.Sprintf("unknown whether the lock of %s is held: %v", path, err)}
@@ -47,25 +47,25 @@ func (l *look) socket(ctx context.Context, path string) Finding {
 	fi, err := os.Lstat(path)
 	switch {
 	case err == nil && fi.Mode().Type() != fs.ModeSocket:
-		return Finding{Severity: Error, Finding: path + " is no socket", Fix: "remove it"}
+		return Finding{Severity: Error, Finding: path + " is not a socket", Fix: "remove it"}
 	case held && err != nil:
 		return Finding{Severity: Warning, Finding: fmt.Sprintf("%s is missing, though %s holds its lock", path, processName(pid)),
 			Fix: "wait 10 s, within which its owner makes it again; else see the owner's log in " + l.Dirs.State}
-	case held || err != nil: // served; or never bound, or left in order
+	case held || err != nil: // served, or never bound, or removed in order
 		return Finding{Severity: OK}
 	}
 	_, err = within(ctx, func(ctx context.Context) (any, error) { return nil, l.Listens(ctx, path) })
 	switch {
 	case errors.Is(err, ErrNotRunning):
-		if _, err := os.Lstat(path); err != nil {
+		if _, err := os.Lstat(path); err != nil { // it was removed meanwhile
 			return Finding{Severity: OK} // it has left by now
 		}
-		return Finding{Severity: Warning, Finding: path + " is stale: whoever listened was killed or crashed",
+		return Finding{Severity: Warning, Finding: path + " is stale: the process that listened was killed or has crashed",
 			Fix: fmt.Sprintf("%s mends it, or remove it", mender(path))}
 	case err != nil:
-		return Finding{Severity: Note, Finding: fmt.Sprintf("unknown whether anybody listens on %s: %v", path, err)}
+		return Finding{Severity: Note, Finding: fmt.Sprintf("unknown whether a process listens on %s: %v", path, err)}
 	}
-	return Finding{Severity: Warning, Finding: "somebody listens on " + path + " without its lock: an older program, or the lock's file was removed",
+	return Finding{Severity: Warning, Finding: "a process listens on " + path + " without its lock: an older program, or the lock's file was removed",
 		Fix: "wait 10 s, within which its owner takes the lock again"}
 }
 
@@ -76,7 +76,7 @@ func processName(pid int) string {
 	return fmt.Sprintf("process %d", pid)
 }
 
-// mender is the command that finds a stale socket in its way, and removes it.
+// mender returns the command that replaces a stale socket.
 func mender(path string) string {
 	name, _, _ := strings.Cut(filepath.Base(path), ".")
 	if name == config.DefaultProxy || filepath.Base(path) == config.SupervisorSocket {
@@ -85,15 +85,16 @@ func mender(path string) string {
 	return "proxy start --proxy " + name
 }
 
-// holder says whether a socket's lock is held, and by whom if that is known.
-func (l *look) holder(path string) (held bool, pid int, err error) {
+// holder reports whether a socket's lock is held, and by which process; pid is 0 if that is
+// unknown.
+func (l *inspection) holder(path string) (held bool, pid int, err error) {
 	if l.Proc == "" {
 		held, err := l.Locked(path)
 		return held, 0, err
 	}
 	for _, p := range l.procs {
-		if p.holds(path) && (pid == 0 || p.proper) { // its keeper has the lock, too
-			held, pid = true, p.pid
+		if p.holds(path) && (pid == 0 || p.hasKeeper) { // its keeper has the lock, too
+			held, pid = true, p.pid // the supervisor's keeper holds the lock, too
 		}
 	}
 	return held, pid, nil

@@ -1,17 +1,17 @@
-// Package foreground asks the system which process a session's terminal serves right now,
-// and where that is.
+// Package foreground reads from the system which process is in the foreground of a session's
+// terminal, and the directory of that process.
 //
-// Invariant: it only reads, a bounded number of bytes of a bounded number of files, and
-// asks no process. A field that cannot be read is left empty; nothing is guessed.
+// Invariant: it only reads a bounded number of bytes of a bounded number of files, and
+// communicates with no process. If a field cannot be read, it is empty and never guessed.
 //
-// Not here: what a shell says by itself of its commands and its directory (OSC 133 and
-// OSC 7), which the supervisor keeps.
+// Not here: the reports of a shell about its commands and its directory (OSC 133 and OSC 7),
+// which the supervisor handles.
 package foreground
 
 import "holdfast/protocol"
 
-// Of returns the foreground process of the terminal whose session leader is pid, or nil
-// if that is not known: the leader has ended, or the system does not tell.
+// Of returns the foreground process of the terminal of the session leader pid, or nil if it is
+// unknown because the leader has ended or the system does not report it.
 func Of(pid int) *protocol.Foreground {
 	if pid <= 0 {
 		return nil

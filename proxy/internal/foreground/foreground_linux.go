@@ -9,14 +9,14 @@ import (
 	"holdfast/protocol"
 )
 
-func of(pid int) *protocol.Foreground { return in("/proc", pid) }
+func of(pid int) *protocol.Foreground { return readForeground("/proc", pid) }
 
-// A stat is what is needed of /proc/PID/stat, see proc_pid_stat(5).
+// A stat holds the needed fields of /proc/PID/stat, see proc_pid_stat(5).
 type stat struct {
 	name    string
 	state   string // T is stopped, t stopped by a tracer
 	session int
-	group   int // the foreground process group of its terminal, -1 without a terminal
+	group   int // foreground process group of the terminal, or -1 without a terminal
 }
 
 func readStat(proc string, pid int) (s stat, ok bool) {
@@ -24,7 +24,7 @@ func readStat(proc string, pid int) (s stat, ok bool) {
 	if err != nil {
 		return s, false
 	}
-	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')') // the name may have any character
+	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')') // the name may contain any character
 	if open < 0 || end < open {
 		return s, false
 	}
@@ -39,18 +39,18 @@ func readStat(proc string, pid int) (s stat, ok bool) {
 	return s, err == nil
 }
 
-func in(proc string, pid int) *protocol.Foreground {
+func readForeground(proc string, pid int) *protocol.Foreground {
 	leader, ok := readStat(proc, pid)
-	if !ok || leader.session != pid || leader.state == "Z" { // ended, or the pid is another's by now
+	if !ok || leader.session != pid || leader.state == "Z" { // the leader has ended, or another process has its pid now
 		return nil
 	}
 	f := &protocol.Foreground{PID: pid, Name: leader.name, Stopped: leader.state == "T" || leader.state == "t"}
 	if leader.group > 0 && leader.group != pid {
-		if now, ok := readStat(proc, leader.group); ok && now.session == pid {
-			f.PID, f.Name = leader.group, now.name
+		if foreground, ok := readStat(proc, leader.group); ok && foreground.session == pid {
+			f.PID, f.Name = leader.group, foreground.name
 		}
 	}
-	f.Cwd, _ = os.Readlink(proc + "/" + strconv.Itoa(f.PID) + "/cwd") // of another user's process it is not told
+	f.Cwd, _ = os.Readlink(proc + "/" + strconv.Itoa(f.PID) + "/cwd") // fails for another user's process
 	id := strconv.Itoa(pid)
 	children, err := os.ReadFile(proc + "/" + id + "/task/" + id + "/children")
 	f.Children = err == nil && len(bytes.TrimSpace(children)) > 0

@@ -52,7 +52,7 @@ func TestIn(t *testing.T) {
 			}
 			put("10", tt.leader, "/leader")
 			put("20", tt.other, "/other")
-			got := in(proc, leader)
+			got := readForeground(proc, leader)
 			if (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}

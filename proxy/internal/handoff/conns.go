@@ -10,37 +10,37 @@ import (
 	"holdfast/shared/socket"
 )
 
-// A Conn is a client's connection, as it is given to another proxy.
+// A Conn is a client's connection on its way to another proxy.
 type Conn struct {
-	Record []byte // what apiserver notes of it
+	Record []byte // the connection state, encoded by package apiserver
 	File   *os.File
 }
 
-// AtOnce is how many connections one message can give: two files each, and one
-// with the state, of which it carries 100 at most.
+// AtOnce is the largest number of connections in one message. Each needs two files, and one file
+// is reserved for other state. It is at most 100.
 const AtOnce = (socket.MaxFiles - 1) / filesOfConn
 
 const (
-	filesOfConn = 2         // the connection, and a file with its record
-	maxRecord   = 160 << 20 // 256 attachments with their windows, and a frame of each kind
+	filesOfConn = 2         // the connection, and a file with its state
+	maxRecord   = 160 << 20 // bytes; 256 attachments with their windows, and a frame of each kind
 	groupConn   = "conn"
-	groupState  = "state" // what belongs to no connection
+	groupState  = "state" // state that belongs to no connection
 )
 
-// A parcel is what a message gives: connections and, where there is some, state.
+// A parcel is the content of a message: connections and, if there is any, other state.
 type parcel struct {
 	conns []Conn
 	state []byte
 }
 
-// send sends a parcel. The connections' files stay the caller's.
-func (p parcel) send(l *line, m message) error {
+// send sends a parcel. The caller must still close the connections' files.
+func (p parcel) send(to *peer, m message) error {
 	var files, made []*os.File
 	defer func() { _ = closeAll(made) }()
 	pack := func(name string, record []byte, with ...*os.File) error {
 		f, err := recordFile(record)
 		if err != nil {
-			return fmt.Errorf("record of a %s: %w", name, err)
+			return fmt.Errorf("save the state of a %s: %w", name, err)
 		}
 		made = append(made, f)
 		files = append(append(files, with...), f)
@@ -57,11 +57,11 @@ func (p parcel) send(l *line, m message) error {
 			return err
 		}
 	}
-	return l.send(m, files)
+	return to.send(m, files)
 }
 
-// unpack reads what came with a message. The connections' files are the
-// caller's.
+// unpack reads the parcel of a message. The caller must close the connections' files; unpack
+// closes all others.
 func unpack(groups []Group, files []*os.File) (p parcel, err error) {
 	defer func() {
 		if err != nil {
@@ -70,7 +70,7 @@ func unpack(groups []Group, files []*os.File) (p parcel, err error) {
 			}
 			p = parcel{}
 		}
-		err = errors.Join(err, closeAll(files)) // those that are nobody's yet
+		err = errors.Join(err, closeAll(files)) // files that no connection owns
 	}()
 	for _, g := range groups {
 		conn := g.Name == groupConn && g.Files == filesOfConn
@@ -95,7 +95,7 @@ func unpack(groups []Group, files []*os.File) (p parcel, err error) {
 	return p, nil
 }
 
-// recordFile is a file that holds a record.
+// recordFile returns a memory file that holds a connection state.
 func recordFile(record []byte) (*os.File, error) {
 	f, err := machine.MemoryFile("holdfast-record")
 	if err != nil {

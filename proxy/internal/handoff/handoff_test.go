@@ -321,11 +321,11 @@ func TestBadRequests(t *testing.T) {
 	for name, m := range map[string]message{"another word": {Do: "take"}, "fewer than none": {Do: "serving", Groups: []Group{{"a", -1}}}} {
 		t.Run("then "+name, func(t *testing.T) {
 			take := begin(t, o)
-			if err := say(take.line.conn, m, nil); err != nil {
+			if err := say(take.peer.conn, m, nil); err != nil {
 				t.Fatal(err)
 			}
-			_ = take.line.conn.SetReadDeadline(time.Now().Add(patience))
-			if _, err := heard(take.line.conn, "go"); protocol.CodeOf(err) != protocol.CodeInternal || errors.Is(err, ErrGone) {
+			_ = take.peer.conn.SetReadDeadline(time.Now().Add(patience))
+			if _, err := heard(take.peer.conn, "go"); protocol.CodeOf(err) != protocol.CodeInternal || errors.Is(err, ErrGone) {
 				t.Errorf("told %v", err)
 			}
 			die(take)
@@ -523,15 +523,17 @@ func finish(take *Take) error {
 }
 
 // die is what becomes of a successor whose process ends.
-func die(take *Take) { _ = errors.Join(closeAll(take.files), take.line.conn.Close()) }
+func die(take *Take) { _ = errors.Join(closeAll(take.files), take.peer.conn.Close()) }
 
 // say, heard and received are one word of whoever is at the other end.
 func say(c *net.UnixConn, m message, files []*os.File) error {
-	return (&line{conn: c}).send(m, files)
+	return (&peer{conn: c}).send(m, files)
 }
 
-func heard(c *net.UnixConn, do ...string) (message, error) { return (&line{conn: c}).hear(do...) }
+func heard(c *net.UnixConn, do ...string) (message, error) {
+	return (&peer{conn: c}).receivePlain(do...)
+}
 
 func received(c *net.UnixConn, do ...string) (message, []*os.File, error) {
-	return (&line{conn: c}).receive(do...)
+	return (&peer{conn: c}).receive(do...)
 }

@@ -1,22 +1,25 @@
 // Package handoff lets a new proxy take over from the running one.
 //
-// The two speak over the control socket, in messages of shared/socket that can
-// carry open files. The new one asks, and is offered listeners and locks; it has
-// the old one look at what it looks at itself, to compare; when it says that it
-// is prepared, the old one stops accepting and gives its clients' connections,
-// some at a time and each with its record; when all are given the new one says
-// that it serves, and the old one leaves.
+// The two proxies speak over the control socket, in messages of shared/socket, which can carry
+// open files. The conversation has these steps:
 //
-// That word is the commit. Whatever fails before it, the old one serves on, with
-// every connection that the new one did not own by then; what fails after it
-// harms nothing, because the old one holds nothing any more. A side that closes
-// the conversation without a word has died; then the other one serves.
+//  1. The new proxy asks, and the old one offers its listeners and locks.
+//  2. The new proxy lets the old one describe the state that it has read itself, and
+//     compares the two descriptions.
+//  3. The new proxy reports that it is prepared. The old one stops accepting, and sends
+//     its clients' connections in batches, each connection with its state.
+//  4. After the last batch the new proxy reports that it serves, and the old one leaves.
 //
-// Invariant: at every moment some process holds the listeners open, so no
-// connect is refused, and the socket's path is never unlinked.
+// The report in step 4 is the commit point. If a step before it fails, the old proxy continues to
+// serve all connections that the new one did not own by then. A failure after it harms no client,
+// because the old proxy holds no connections any more. If one side closes the conversation
+// without a message, it has died, and the other side serves.
 //
-// Not here: what the listeners serve, what is compared (package shadow), what a
-// record says (package apiserver).
+// Invariant: at every moment a process holds the listeners open, so that no connect is refused,
+// and the socket's path is never unlinked.
+//
+// Not here: the use of the listeners, the comparison (package shadow), the content of a
+// connection state (package apiserver).
 package handoff
 
 import (
@@ -34,48 +37,48 @@ import (
 	"holdfast/shared/socket"
 )
 
-// Version counts incompatible meanings of these messages. In version 2 the
-// successor served first and was given the connections afterwards.
+// Version counts incompatible changes of these messages. In version 2 the successor served first
+// and received the connections afterwards.
 const (
 	Version    = 3
 	versionMin = 2
 )
 
-// lookFirst is the first version with a commit after the last connection.
-const lookFirst = 3
+// compareFirst is the first version that compares before it moves connections, and commits after
+// the last one.
+const compareFirst = 3
 
-// Timeout is how long all before the first connection may take, unless the
-// successor says otherwise, up to MaxTimeout.
+// Timeout is the time limit of all steps before the first connection moves. The successor may ask
+// for another limit, up to MaxTimeout.
 const (
 	Timeout    = 10 * time.Second
 	MaxTimeout = 5 * time.Minute
 )
 
-// batchTime is how long the successor may take over a batch of connections, whose
-// clients wait, and over its last word. On a machine with four times as much to do
-// as it can it was seen to take 1 s; and a batch that is given up costs the
-// connections before it.
+// batchTime is how long the successor may take for a batch of connections, whose clients wait,
+// and for its last message. On a machine with a load of four times its capacity a batch took
+// 1 s. The limit should not be shorter, because the connections of all earlier batches are lost
+// if a batch fails: they belong to the successor, and the successor ends.
 const batchTime = 3 * time.Second
 
-// ErrGone is of a side that has ended without a word.
-var ErrGone = errors.New("the other proxy has died")
+// ErrGone means that the other side has ended without a message.
+var ErrGone = errors.New("the other proxy has ended without a message")
 
-// message is all there is to say; Do says which fields count.
+// A message is any message of the conversation; Do determines which fields count.
 type message struct {
 	Do        string                `json:"do"` // take, offer, look, looked, prepared, conns, attached, go, done, serving, leave; started in version 2; stop, stopping; sign_out, signed_out; error
 	Versions  protocol.VersionRange `json:"versions,omitzero"`
-	Records   protocol.VersionRange `json:"records,omitzero"` // of connections, that the successor can read
+	Records   protocol.VersionRange `json:"records,omitzero"` // range of connection state versions that the successor can read
 	PID       int                   `json:"pid,omitempty"`
-	Version   string                `json:"version,omitempty"`    // the build's
-	TimeoutMS int64                 `json:"timeout_ms,omitempty"` // of take
+	Version   string                `json:"version,omitempty"`    // version of the build
+	TimeoutMS int64                 `json:"timeout_ms,omitempty"` // of take, in milliseconds
 	Groups    []Group               `json:"groups,omitempty"`
 	Body      json.RawMessage       `json:"body,omitempty"` // of offer, look and looked
 	Closed    int                   `json:"closed,omitempty"`
 	Error     *protocol.Error       `json:"error,omitempty"`
 }
 
-// A Group is some of the files of an offer, in their order: a listener and its
-// lock, say.
+// A Group names a number of consecutive files of a message, for example a listener and its lock.
 type Group struct {
 	Name  string `json:"name"`
 	Files int    `json:"files"`
@@ -83,66 +86,65 @@ type Group struct {
 
 var supported = protocol.VersionRange{Min: versionMin, Max: Version}
 
-// A line is one side of the conversation.
-type line struct {
-	conn  *net.UnixConn
-	wait  time.Duration // for the other's next word
+// A peer is the other side of the conversation.
+type peer struct {
+	conn  *net.UnixConn // time limit of its next message; 0 means Timeout
+	wait  time.Duration // time limit of the present step; zero means none
 	until time.Time     // when the last one must have come; zero for never
-
+	// latest version of connection states that both sides know
 	records int // the latest version that both know
 }
 
-func (l *line) deadline() error {
-	at := time.Now().Add(cmp.Or(l.wait, Timeout))
-	if !l.until.IsZero() && l.until.Before(at) {
-		at = l.until
+func (p *peer) deadline() error {
+	at := time.Now().Add(cmp.Or(p.wait, Timeout))
+	if !p.until.IsZero() && p.until.Before(at) {
+		at = p.until
 	}
-	return l.conn.SetDeadline(at)
+	return p.conn.SetDeadline(at)
 }
 
-func (l *line) send(m message, files []*os.File) error {
+func (p *peer) send(m message, files []*os.File) error {
 	m.PID = os.Getpid()
 	b, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	if err := l.deadline(); err != nil {
+	if err := p.deadline(); err != nil {
 		return err
 	}
-	return gone(socket.SendFiles(l.conn, b, files))
+	return wrapGone(socket.SendFiles(p.conn, b, files))
 }
 
-// sendError says why this side gives up, however late it is; the other may have
-// done so before.
-func (l *line) sendError(err error) {
-	l.wait, l.until = batchTime, time.Time{}
-	_ = l.send(message{Do: "error", Error: protocol.AsError(err)}, nil)
+// sendError reports why this side gives up, even after a time limit has passed. The other side
+// may have given up before.
+func (p *peer) sendError(err error) {
+	p.wait, p.until = batchTime, time.Time{}
+	_ = p.send(message{Do: "error", Error: protocol.AsError(err)}, nil)
 }
 
-// hear is receive for a message that brings no files; those of one that does
-// are closed.
-func (l *line) hear(do ...string) (message, error) {
-	m, files, err := l.receive(do...)
+// receivePlain receives a message without files. If the message has files, they are closed.
+func (p *peer) receivePlain(do ...string) (message, error) {
+	m, files, err := p.receive(do...)
 	return m, errors.Join(err, closeAll(files))
 }
 
-// receive returns the next message, which must do one of the given things.
-func (l *line) receive(do ...string) (message, []*os.File, error) {
+// receive returns the next message with its files. The message's Do must be one of do.
+func (p *peer) receive(do ...string) (message, []*os.File, error) {
 	var m message
-	if err := l.deadline(); err != nil {
+	if err := p.deadline(); err != nil {
 		return m, nil, err
 	}
 	buf := make([]byte, socket.MaxPayload)
-	n, files, err := socket.RecvFiles(l.conn, buf, -1)
+	n, files, err := socket.RecvFiles(p.conn, buf, -1)
 	if err != nil {
-		return m, nil, gone(err)
+		return m, nil, wrapGone(err)
 	}
 	err = json.Unmarshal(buf[:n], &m)
 	if err == nil {
 		err = m.check(do)
 	}
 	if err == nil && total(m.Groups) != len(files) {
-		err = fmt.Errorf("%d files came, %d were named", len(files), total(m.Groups))
+		err = fmt.Errorf("%d files arrived, but the message names %d", len(files), total(m.Groups))
 	}
 	if err != nil {
 		return m, nil, errors.Join(err, closeAll(files))
@@ -150,8 +152,8 @@ func (l *line) receive(do ...string) (message, []*os.File, error) {
 	return m, files, nil
 }
 
-// gone makes ErrGone of what a connection says whose other side has ended.
-func gone(err error) error {
+// wrapGone adds ErrGone to an error that shows that the other side has ended.
+func wrapGone(err error) error {
 	for _, e := range []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, e) {
 			return fmt.Errorf("%w: %w", ErrGone, err)
@@ -165,8 +167,8 @@ func (m *message) check(do []string) error {
 		return m.Error
 	}
 	for _, g := range m.Groups {
-		if g.Files < 0 || g.Files > socket.MaxFiles { // so that their sum means something
-			return fmt.Errorf("a group of %d files", g.Files)
+		if g.Files < 0 || g.Files > socket.MaxFiles { // so that their sum cannot overflow
+			return fmt.Errorf("a group must not have %d files", g.Files)
 		}
 	}
 	for _, d := range do {

@@ -151,21 +151,21 @@ func TestTakenBack(t *testing.T) {
 			}
 		},
 		"dies": func(t *testing.T, take *Take) {
-			_ = say(take.line.conn, message{Do: "prepared"}, nil)
-			_, files, _ := received(take.line.conn, "conns")
+			_ = say(take.peer.conn, message{Do: "prepared"}, nil)
+			_, files, _ := received(take.peer.conn, "conns")
 			_ = closeAll(files)
 			die(take)
 		},
 		"dies before": func(t *testing.T, take *Take) {
-			_ = say(take.line.conn, message{Do: "prepared"}, nil)
+			_ = say(take.peer.conn, message{Do: "prepared"}, nil)
 			die(take)
 		},
 		"says something else": func(t *testing.T, take *Take) {
-			_ = say(take.line.conn, message{Do: "prepared"}, nil)
-			_, files, _ := received(take.line.conn, "conns")
+			_ = say(take.peer.conn, message{Do: "prepared"}, nil)
+			_, files, _ := received(take.peer.conn, "conns")
 			_ = closeAll(files)
-			_ = say(take.line.conn, message{Do: "serving"}, nil)
-			if _, err := heard(take.line.conn, "go"); err == nil || errors.Is(err, ErrGone) {
+			_ = say(take.peer.conn, message{Do: "serving"}, nil)
+			if _, err := heard(take.peer.conn, "go"); err == nil || errors.Is(err, ErrGone) {
 				t.Errorf("it is told %v", err)
 			}
 			die(take)
@@ -235,7 +235,7 @@ func TestOldDiesWhileItGives(t *testing.T) {
 			path := fakeOld(t, func(c *net.UnixConn) {
 				_ = say(c, message{Do: "offer", Versions: supported}, nil)
 				_, _ = heard(c, "prepared")
-				_ = parcel{conns: given}.send(&line{conn: c}, message{Do: "conns"})
+				_ = parcel{conns: given}.send(&peer{conn: c}, message{Do: "conns"})
 				_, _ = heard(c, "attached")
 				if says != "" {
 					_ = say(c, message{Do: says}, nil)
@@ -293,7 +293,7 @@ func TestPreparingTakesTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	if _, err := heard(take.line.conn, "go"); err == nil || errors.Is(err, ErrGone) {
+	if _, err := heard(take.peer.conn, "go"); err == nil || errors.Is(err, ErrGone) {
 		t.Errorf("told %v", err)
 	}
 	if took := time.Since(begun); took > soonish {
@@ -368,7 +368,7 @@ func TestVersionTwo(t *testing.T) {
 		if _, err := heard(c, "serving"); err != nil {
 			t.Error(err)
 		}
-		_ = parcel{conns: given}.send(&line{conn: c}, message{Do: "conns"})
+		_ = parcel{conns: given}.send(&peer{conn: c}, message{Do: "conns"})
 		if _, err := heard(c, "started"); err != nil {
 			t.Error(err)
 		}

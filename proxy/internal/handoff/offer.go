@@ -18,56 +18,56 @@ import (
 	"holdfast/shared/socket"
 )
 
-// An Offer is the old side: it answers the control socket of a serving proxy.
+// An Offer is the old side of a handoff: it answers the control socket of a serving proxy.
 type Offer struct {
-	// Files returns what to pass on. The files are the Offer's to close.
+	// Files returns the files to pass on. The Offer closes them.
 	Files func() ([]Group, []*os.File, error)
-	// Records is the range of versions of the records that Move gives.
+	// Records is the range of versions of the connection states that Move can send.
 	Records protocol.VersionRange
-	// Guarded says that not everybody may do everything here: a successor that
-	// does not know of that must not follow.
+	// Guarded means that a policy limits the clients. A successor that does not know policies
+	// must then be refused.
 	Guarded bool
-	// Look answers what the successor asks in order to compare.
+	// Look returns the description that the successor asks for in order to compare.
 	Look func(ctx context.Context, body json.RawMessage) (json.RawMessage, error)
-	// Move makes the proxy accept no more, and gives the successor what
-	// connections it can by pass; where only is not "", those of that transport
-	// alone, and those alone whose records are of no later version than records. It
-	// returns how many it had to close.
+	// Move stops accepting, and sends the connections to the successor by pass. If only is not
+	// "", it sends only connections of that transport, and only those whose state has at most
+	// version records. It returns the number of connections that it had to close.
 	Move func(pass Pass, only string, records int) (closed int, err error)
-	// State returns what is to be passed on when all connections are.
+	// State returns the state that is sent after the last connection.
 	State func() []byte
-	// Back is called after Move when the proxy must serve on.
+	// Back is called if the proxy must continue to serve after Move.
 	Back func()
-	// Leave is called once, when the successor has said that it serves, or when
-	// the proxy is asked to stop. It tells the clients that are left to come back,
-	// and returns; handed says whether somebody else has the listeners now.
+	// Leave is called once: when the successor serves, or when the proxy is asked to stop. It
+	// tells the remaining clients to reconnect, and returns. handed is true if another proxy has
+	// the listeners.
 	Leave func(handed bool)
 	// SignOut voids the cookies of all browsers and ends their connections.
 	SignOut func() error
-	// Settings go with the offer: what a successor cannot know otherwise.
+	// Settings returns the settings that are sent with the offer, because a successor cannot
+	// learn them in another way.
 	Settings func() json.RawMessage
-	// Build is this build's version.
+	// Build is the version of this build.
 	Build string
-	// Step is told what has been done; nil for nobody.
+	// Step is called after each step with its name; it may be nil.
 	Step func(name string)
 	Log  zerolog.Logger
 
-	busy atomic.Bool
-	left atomic.Bool
+	isBusy  atomic.Bool
+	hasLeft atomic.Bool
 }
 
-// A Pass gives connections, with what state there is. They are the successor's
-// if it returns nil; if it returns an error they are not, unless that is
+// A Pass sends connections and other state to the successor. If it returns nil, they belong to
+// the successor. If it returns an error, they still belong to the caller, unless the error is
 // ErrInDoubt.
 type Pass func(conns []Conn, state []byte) error
 
-// ErrInDoubt is of a connection that may be the successor's.
-var ErrInDoubt = errors.New("it is not known who has it")
+// ErrInDoubt means that a connection may belong to the successor.
+var ErrInDoubt = errors.New("it is unknown which proxy owns the connection")
 
-// errLooked ends a handoff that was only tried.
-var errLooked = errors.New("the successor has seen enough")
+// errTrial ends a handoff that the successor has only tried.
+var errTrial = errors.New("the successor has only tried the handoff")
 
-// Serve answers until ln is closed.
+// Serve answers requests on the control socket until ln is closed.
 func (o *Offer) Serve(ctx context.Context, ln *socket.Listener) error {
 	for {
 		conn, peer, err := ln.Accept()
@@ -84,44 +84,44 @@ func (o *Offer) Serve(ctx context.Context, ln *socket.Listener) error {
 func (o *Offer) serve(ctx context.Context, conn *net.UnixConn, pid int) {
 	defer func() { _ = conn.Close() }()
 	log := o.Log.With().Int(logging.PID, pid).Logger()
-	l := &line{conn: conn}
-	m, err := l.hear("take", "stop", "sign_out")
+	successor := &peer{conn: conn}
+	m, err := successor.receivePlain("take", "stop", "sign_out")
 	if err != nil {
-		log.Warn().Err(err).Msg("control request not understood")
+		log.Warn().Err(err).Msg("control request refused: its message is invalid")
 		return
 	}
-	if !o.busy.CompareAndSwap(false, true) {
-		l.sendError(&protocol.Error{Code: protocol.CodeLimitExceeded, Message: "another handoff is under way", Retryable: true, RetryAfterMS: 1000})
+	if !o.isBusy.CompareAndSwap(false, true) {
+		successor.sendError(&protocol.Error{Code: protocol.CodeLimitExceeded, Message: "another handoff is under way", Retryable: true, RetryAfterMS: 1000})
 		return
 	}
-	defer o.busy.Store(false)
+	defer o.isBusy.Store(false)
 	if m.Do == "stop" {
-		log.Info().Msg("asked to stop")
-		_ = l.send(message{Do: "stopping"}, nil)
+		log.Info().Msg("proxy was asked to stop")
+		_ = successor.send(message{Do: "stopping"}, nil)
 		o.leave(false)
 		return
 	}
 	if m.Do == "sign_out" {
 		log.Info().Bool(logging.Security, true).Msg("all browsers signed out")
 		if err := o.SignOut(); err != nil {
-			l.sendError(err)
+			successor.sendError(err)
 			return
 		}
-		_ = l.send(message{Do: "signed_out"}, nil)
+		_ = successor.send(message{Do: "signed_out"}, nil)
 		return
 	}
-	switch err := o.hand(ctx, l, m, pid); {
+	switch err := o.handOff(ctx, successor, m, pid); {
 	case err == nil:
-		log.Info().Str("successor", m.Version).Msg("handed off")
-	case errors.Is(err, errLooked):
-		log.Info().Str("successor", m.Version).Msg("a handoff was tried, as far as it goes without one")
+		log.Info().Str("successor", m.Version).Msg("proxy has handed off to its successor")
+	case errors.Is(err, errTrial):
+		log.Info().Str("successor", m.Version).Msg("successor has tried a handoff; this proxy serves on")
 	default:
-		log.Warn().Err(err).Msg("handoff failed, serving on")
+		log.Warn().Err(err).Msg("handoff failed; this proxy serves on")
 	}
 }
 
 func (o *Offer) leave(handed bool) {
-	if o.left.CompareAndSwap(false, true) {
+	if o.hasLeft.CompareAndSwap(false, true) {
 		o.Leave(handed)
 	}
 }
@@ -132,24 +132,24 @@ func (o *Offer) step(name string) {
 	}
 }
 
-// hand passes everything on. It returns an error, serving as before, unless the
-// successor has said that it serves.
-func (o *Offer) hand(ctx context.Context, l *line, m message, pid int) error {
-	agreed, err := o.prepare(ctx, l, m)
+// handOff passes all listeners and connections on. If it returns an error, this proxy serves as
+// before.
+func (o *Offer) handOff(ctx context.Context, successor *peer, m message, pid int) error {
+	agreed, err := o.prepare(ctx, successor, m)
 	if err != nil {
-		l.sendError(err) // before the end of the conversation, which would say that we died
-		dismiss(l, pid)
+		successor.sendError(err) // must be sent before the conversation ends, because an end without a message would mean that this proxy has died
+		dismiss(successor, pid)
 		return err
 	}
-	if agreed < lookFirst {
-		o.handServing(l)
+	if agreed < compareFirst {
+		o.handOffServing(successor)
 		return nil
 	}
-	l.wait, l.until = batchTime, time.Time{}
-	if err := o.move(l); err != nil {
-		l.sendError(err) // before anything is taken back
+	successor.wait, successor.until = batchTime, time.Time{}
+	if err := o.move(successor); err != nil {
+		successor.sendError(err) // must be sent before this proxy uses the connections again
 		o.Back()
-		dismiss(l, pid)
+		dismiss(successor, pid)
 		return err
 	}
 	o.step("committed")
@@ -157,25 +157,25 @@ func (o *Offer) hand(ctx context.Context, l *line, m message, pid int) error {
 	return nil
 }
 
-// prepare is all up to the point where something changes.
-func (o *Offer) prepare(ctx context.Context, l *line, m message) (agreed int, err error) {
+// prepare runs all steps that change no connection.
+func (o *Offer) prepare(ctx context.Context, successor *peer, m message) (agreed int, err error) {
 	timeout := Timeout
 	if m.TimeoutMS > 0 {
 		timeout = min(time.Duration(m.TimeoutMS)*time.Millisecond, MaxTimeout)
 	}
-	l.wait, l.until = timeout, time.Now().Add(timeout)
-	ctx, cancel := context.WithDeadline(ctx, l.until)
+	successor.wait, successor.until = timeout, time.Now().Add(timeout)
+	ctx, cancel := context.WithDeadline(ctx, successor.until)
 	defer cancel()
 	agreed, err = protocol.Agree(supported, m.Versions)
 	if err != nil {
 		return 0, err
 	}
-	if agreed < lookFirst && o.Guarded {
-		return 0, protocol.Errorf(protocol.CodeProtocolMismatch, "a policy decides here who may do what, and the successor knows of none")
+	if agreed < compareFirst && o.Guarded {
+		return 0, protocol.Errorf(protocol.CodeProtocolMismatch, "this proxy has a policy, and the successor does not support policies")
 	}
-	if agreed >= lookFirst {
-		if l.records, err = protocol.Agree(o.Records, m.Records); err != nil {
-			return 0, fmt.Errorf("records of connections: %w", err)
+	if agreed >= compareFirst {
+		if successor.records, err = protocol.Agree(o.Records, m.Records); err != nil {
+			return 0, fmt.Errorf("versions of connection states: %w", err)
 		}
 	}
 	groups, files, err := o.Files()
@@ -183,29 +183,29 @@ func (o *Offer) prepare(ctx context.Context, l *line, m message) (agreed int, er
 		return 0, err
 	}
 	o.step("asked")
-	err = l.send(message{Do: "offer", Versions: supported, Version: o.Build, Groups: groups, Body: o.Settings()}, files)
+	err = successor.send(message{Do: "offer", Versions: supported, Version: o.Build, Groups: groups, Body: o.Settings()}, files)
 	if err = errors.Join(err, closeAll(files)); err != nil {
 		return 0, err
 	}
 	o.step("offered")
-	if agreed < lookFirst {
-		_, err = l.hear("serving")
+	if agreed < compareFirst {
+		_, err = successor.receivePlain("serving")
 		return agreed, err
 	}
 	for {
-		m, err := l.hear("look", "prepared", "leave")
+		m, err := successor.receivePlain("look", "prepared", "leave")
 		switch {
 		case err != nil:
 			return 0, err
 		case m.Do == "leave":
-			return 0, errLooked
+			return 0, errTrial
 		case m.Do == "prepared":
 			o.step("prepared")
 			return agreed, nil
 		}
 		seen, err := o.Look(ctx, m.Body)
 		if err == nil {
-			err = l.send(message{Do: "looked", Body: seen}, nil)
+			err = successor.send(message{Do: "looked", Body: seen}, nil)
 		}
 		if err != nil {
 			return 0, err
@@ -214,69 +214,69 @@ func (o *Offer) prepare(ctx context.Context, l *line, m message) (agreed int, er
 	}
 }
 
-// move gives all connections, and returns when the successor serves.
-func (o *Offer) move(l *line) error {
+// move sends all connections, and returns when the successor serves.
+func (o *Offer) move(successor *peer) error {
 	closed, err := o.Move(func(conns []Conn, state []byte) error {
-		if err := o.give(l, parcel{conns, state}); err != nil {
-			l.sendError(err) // before the caller goes on with them
+		if err := o.giveBatch(successor, parcel{conns, state}); err != nil {
+			successor.sendError(err) // must be sent before the caller uses the connections again
 			return err
 		}
 		return nil
-	}, "", l.records)
+	}, "", successor.records)
 	if err != nil {
 		return err
 	}
-	if err := (parcel{state: o.State()}).send(l, message{Do: "done", Closed: closed}); err != nil {
+	if err := (parcel{state: o.State()}).send(successor, message{Do: "done", Closed: closed}); err != nil {
 		return err
 	}
 	o.step("done")
-	_, err = l.hear("serving")
+	_, err = successor.receivePlain("serving")
 	return err
 }
 
-// give gives some connections. They are the successor's once it is told to go.
-func (o *Offer) give(l *line, p parcel) error {
+// giveBatch sends a batch of connections. They belong to the successor when it has been told to
+// go.
+func (o *Offer) giveBatch(successor *peer, p parcel) error {
 	o.step("frozen")
-	if err := p.send(l, message{Do: "conns"}); err != nil {
+	if err := p.send(successor, message{Do: "conns"}); err != nil {
 		return err
 	}
 	o.step("given")
-	if _, err := l.hear("attached"); err != nil {
+	if _, err := successor.receivePlain("attached"); err != nil {
 		return err
 	}
-	err := l.send(message{Do: "go"}, nil)
+	err := successor.send(message{Do: "go"}, nil)
 	o.step("let go")
 	return err
 }
 
-// streams are the connections that version 2 can go on with.
-const streams = "unix"
+// streamTransport is the only transport whose connections version 2 can move.
+const streamTransport = "unix"
 
-// handServing gives connections to a successor of version 2, which serves
-// already.
-func (o *Offer) handServing(l *line) {
+// handOffServing moves connections to a successor of version 2, which serves already.
+func (o *Offer) handOffServing(successor *peer) {
 	_, err := o.Move(func(conns []Conn, _ []byte) error {
-		err := parcel{conns: conns}.send(l, message{Do: "conns"})
+		err := parcel{conns: conns}.send(successor, message{Do: "conns"})
 		if err == nil {
-			_, err = l.hear("started")
+			_, err = successor.receivePlain("started")
 		}
 		if err != nil {
 			err = errors.Join(ErrInDoubt, err)
 		}
 		return err
-	}, streams, 1)
+	}, streamTransport, 1)
 	if err != nil {
-		o.Log.Warn().Err(err).Msg("not all clients moved")
+		o.Log.Warn().Err(err).Msg("some clients could not be moved")
 	}
 	o.leave(true)
-	_ = l.send(message{Do: "done"}, nil) // the successor serves, whether it hears this or not
+	_ = successor.send(message{Do: "done"}, nil) // the successor serves even if it does not receive this message
 }
 
-// dismiss returns when a successor that was refused has gone. One that hangs
-// holds connections that were given to it: they must not wait for it.
-func dismiss(l *line, pid int) {
-	_ = l.conn.SetDeadline(time.Now().Add(batchTime))
-	_, err := io.Copy(io.Discard, l.conn)
+// dismiss waits until a refused successor has ended the conversation. If it does not, dismiss
+// kills it, because it holds connections, and their clients must not wait for it.
+func dismiss(successor *peer, pid int) {
+	_ = successor.conn.SetDeadline(time.Now().Add(batchTime))
+	_, err := io.Copy(io.Discard, successor.conn)
 	if errors.Is(err, os.ErrDeadlineExceeded) && pid > 0 {
 		if p, err := os.FindProcess(pid); err == nil {
 			_ = p.Kill()

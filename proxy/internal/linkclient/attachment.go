@@ -15,55 +15,56 @@ import (
 )
 
 const (
-	// resumeTimeout is how long an attachment waits for a lost link before it
-	// gives up and lets its client come back by itself.
+	// resumeTimeout is how long an attachment waits for a new link before it ends, so that its
+	// client reconnects.
 	resumeTimeout = 30 * time.Second
-	// detachTimeout is how long Detach tries to say so to a supervisor that does
-	// not read.
+	// detachTimeout is how long Detach tries to send the message to a supervisor that does not
+	// read.
 	detachTimeout = time.Second
-	// unsure is how long before the loss of a link a size that was sent may not have
-	// been heard: a supervisor that becomes another program hears nothing in its last
-	// moments. More than once it changes nothing.
-	unsure = 5 * time.Second
+	// unsureTime is how long before the loss of a link a size may have been sent without being
+	// received: a supervisor that execs another program reads no messages in its last moments.
+	// Such a size is sent again, because a repeated size has no effect.
+	unsureTime = 5 * time.Second
 )
 
-// An Item is one thing from the supervisor: a whole data frame, with the
-// attachment's number in it, or a control message.
+// An Item is one message from the supervisor: a whole data frame, which contains the attachment's
+// number, or a control message.
 type Item struct {
-	Raw     []byte // valid until the next call of Next; nil for a message
+	Raw     []byte // valid until the next call of Next; nil for a control message
 	Message protocol.Message
 }
 
-// An Attachment is a view of a session that survives the link's loss: it goes
-// on at its offset over the next one.
+// An Attachment is a view of a session that survives the loss of the link: it continues at its
+// offset over the next link.
 //
-// Next belongs to one goroutine; the other methods may be called from any.
+// Next must be called by one goroutine at a time. The other methods may be called from any
+// goroutine.
 type Attachment struct {
 	c      *Client
 	number uint32
-	ctx    context.Context // ended by Close
+	ctx    context.Context // canceled by Close
 	end    context.CancelFunc
 
-	pos   protocol.Position // owned by Next's goroutine
-	queue []Item            // the same: made here, not yet returned
+	pos   protocol.Position // owned by the goroutine that calls Next
+	queue []Item            // items that this process has made and Next has not returned; owned as pos
 
 	leaving sync.Once
-	telling sync.Mutex // held while a message is sent, so that the last one sent is the last one given
+	sendMu  sync.Mutex // held while a message is sent, so that the supervisor receives messages in the order of the calls
 
-	mu         sync.Mutex
-	spec       protocol.AttachSpec // as this viewer is now
-	st         *link.Stream
-	closed     bool
-	resize     *wire.Resize     // the last one given, until it is sent
-	appearance *wire.Appearance // the same
-	unheard    *wire.Resize     // the last one sent, until something says that it was heard
-	sentAt     time.Time        // when that was
-	repeats    bool             // resize is what was unheard
-	pausing    bool             // it is to be paused, over whichever link
-	reshaped   bool             // its own view had another size when it was shown last
+	mu            sync.Mutex
+	spec          protocol.AttachSpec // the viewer's present size, appearance and options
+	st            *link.Stream
+	closed        bool
+	resize        *wire.Resize     // the last size, until it is sent
+	appearance    *wire.Appearance // the last appearance, until it is sent
+	unconfirmed   *wire.Resize     // the last size that was sent, until a message shows that it was received
+	sentAt        time.Time        // time when unconfirmed was sent
+	isRepeat      bool             // resize holds a size that was sent before and not confirmed
+	isPausing     bool             // the viewer asked for a pause, which must be repeated over each new link
+	needsSnapshot bool             // the viewer's own view has changed its size since it was shown last, so output cannot continue it
 }
 
-// Attach attaches. number is put into the data frames of both directions.
+// Attach attaches to a session. The data frames of both directions carry number.
 func (c *Client) Attach(ctx context.Context, number uint32, spec protocol.AttachSpec) (*Attachment, *protocol.AttachInfo, error) {
 	a := &Attachment{c: c, number: number, spec: spec}
 	a.ctx, a.end = context.WithCancel(context.Background())
@@ -74,7 +75,7 @@ func (c *Client) Attach(ctx context.Context, number uint32, spec protocol.Attach
 	}
 	a.mu.Lock()
 	a.spec.Writer = info.Writer
-	a.spec.Steal = false // who took this one's place while there was no link keeps it
+	a.spec.Steal = false // a resumed attachment must not replace the client that has replaced it meanwhile
 	a.mu.Unlock()
 	return a, info, nil
 }
@@ -96,16 +97,15 @@ func (a *Attachment) attach(ctx context.Context, spec protocol.AttachSpec) (*pro
 		return nil, io.EOF
 	}
 	a.st = st
-	a.reshaped = a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
+	a.needsSnapshot = a.spec.View == protocol.ViewOwn && (a.spec.Cols != spec.Cols || a.spec.Rows != spec.Rows)
 	a.pos.Attached(attached.AttachInfo, spec.Resume)
 	return &attached.AttachInfo, nil
 }
 
-// Next returns what comes next. After an Exited, a Stolen, or Close it returns
-// io.EOF. A lost link is made again first; what the client has to be told of
-// that comes as messages: Resync where output was missed, and input_gap with
-// the offset from which the client's input is wanted again. ctx bounds the making
-// of a lost link; Close ends a Next that waits.
+// Next returns the next item. After an Exited, a Stolen, or Close it returns io.EOF. If the link
+// is lost, Next attaches again over a new link. If output was missed, the next item is then a
+// Resync. In each case an input_gap follows with the offset at which the client's input should
+// continue. ctx limits the wait for a new link; Close ends a waiting Next.
 func (a *Attachment) Next(ctx context.Context) (Item, error) {
 	for {
 		if len(a.queue) > 0 {
@@ -146,7 +146,7 @@ func (a *Attachment) read() (Item, error) {
 				continue
 			}
 			if e, ok := m.(*wire.Error); ok && e.Code == protocol.CodeUpgrading {
-				time.AfterFunc(linkEnd, st.Abort) // where there is to be no other link it is time to resume over this one
+				time.AfterFunc(linkEnd, st.Abort) // if the supervisor stays and no other link comes, this makes the attachment resume over the present one
 				continue
 			}
 			a.note(m)
@@ -169,18 +169,18 @@ func (a *Attachment) read() (Item, error) {
 	}
 }
 
-// note keeps the position by the messages that change it, and closes after
-// those that are the last.
+// note updates the position for messages that change it, and closes the attachment after its last
+// message.
 func (a *Attachment) note(m protocol.Message) {
 	switch m := m.(type) {
 	case *wire.Resync:
 		a.pos.Resync(m.Offset, m.BytesMissed, m.SnapshotBytes, m.View)
 		a.mu.Lock()
-		a.reshaped, a.unheard = false, nil
+		a.needsSnapshot, a.unconfirmed = false, nil
 		a.mu.Unlock()
 	case *wire.Resized:
 		a.mu.Lock()
-		a.unheard = nil
+		a.unconfirmed = nil
 		a.mu.Unlock()
 	case *wire.Exited, *wire.Stolen:
 		a.Close()
@@ -194,10 +194,10 @@ func (a *Attachment) resume(ctx context.Context) error {
 	defer context.AfterFunc(a.ctx, cancel)()
 	a.mu.Lock()
 	a.st.Abort()
-	if a.resize == nil && time.Since(a.sentAt) < unsure {
-		a.resize, a.repeats = a.unheard, a.unheard != nil
+	if a.resize == nil && time.Since(a.sentAt) < unsureTime {
+		a.resize, a.isRepeat = a.unconfirmed, a.unconfirmed != nil
 	}
-	a.unheard = nil
+	a.unconfirmed = nil
 	a.mu.Unlock()
 	pid := a.c.Welcome().PID
 	backoff := backoffMin
@@ -205,10 +205,10 @@ func (a *Attachment) resume(ctx context.Context) error {
 		info, screenOnly, err := a.attachAgain(ctx)
 		if err == nil {
 			if a.c.Welcome().PID != pid {
-				a.forgetUnheard() // the supervisor before may have died of it
+				a.dropUnconfirmed() // the size may have caused the death of the supervisor before
 			}
 			a.queueResumed(info, screenOnly)
-			a.tellAgain()
+			a.sendPending()
 			return nil
 		}
 		if (protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable || errors.Is(err, errDied)) && ctx.Err() == nil {
@@ -223,18 +223,18 @@ func (a *Attachment) resume(ctx context.Context) error {
 	}
 }
 
-// forgetUnheard drops a size that may not have been heard. The attachment itself has it,
-// and it counts when its viewer types.
-func (a *Attachment) forgetUnheard() {
+// dropUnconfirmed drops a size that is to be sent again. The resumed attachment has that size,
+// and it takes effect when the viewer sends input.
+func (a *Attachment) dropUnconfirmed() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.repeats {
-		a.resize, a.repeats = nil, false
+	if a.isRepeat {
+		a.resize, a.isRepeat = nil, false
 	}
 }
 
-// attachAgain makes the link first: that may take long, and the viewer may have
-// another size by then.
+// attachAgain waits for the link before it computes the attach, because the wait may be long and
+// the viewer's size may change meanwhile.
 func (a *Attachment) attachAgain(ctx context.Context) (info *protocol.AttachInfo, screenOnly bool, err error) {
 	if _, err := a.c.Conn(ctx); err != nil {
 		return nil, false, err
@@ -244,12 +244,12 @@ func (a *Attachment) attachAgain(ctx context.Context) (info *protocol.AttachInfo
 	return info, spec.ScreenOnly, err
 }
 
-// Resumption is the attach that goes on from here. It is called by whoever calls
-// Next, or when nobody does any more.
+// Resumption returns the attach that continues at the present position. It must be called by the
+// goroutine that calls Next, or after that goroutine has ended.
 func (a *Attachment) Resumption() protocol.AttachSpec {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.pos.Resume(a.spec, a.reshaped)
+	return a.pos.Resume(a.spec, a.needsSnapshot)
 }
 
 func (a *Attachment) queueResumed(info *protocol.AttachInfo, screenOnly bool) {
@@ -258,7 +258,7 @@ func (a *Attachment) queueResumed(info *protocol.AttachInfo, screenOnly bool) {
 			Offset: info.Offset, BytesMissed: info.BytesMissed, SnapshotBytes: info.SnapshotBytes, View: info.View, ScreenOnly: screenOnly,
 		}})
 	}
-	gap := &protocol.Error{Code: protocol.CodeInputGap, Message: "the link was made again", Retryable: true, Offset: &info.InputOffset}
+	gap := &protocol.Error{Code: protocol.CodeInputGap, Message: "a new link was made: send the input again from offset", Retryable: true, Offset: &info.InputOffset}
 	a.queue = append(a.queue, Item{Message: &wire.Error{Error: *gap}})
 }
 
@@ -268,8 +268,8 @@ func (a *Attachment) isClosed() bool {
 	return a.closed
 }
 
-// SendRaw passes on a whole frame of input. One that is lost with the link is
-// asked for again after the resume.
+// SendRaw forwards a whole frame of input. If the frame is lost with the link, the supervisor
+// asks for its bytes again after the resume.
 func (a *Attachment) SendRaw(raw []byte) {
 	a.mu.Lock()
 	st := a.st
@@ -277,81 +277,81 @@ func (a *Attachment) SendRaw(raw []byte) {
 	_ = st.SendRaw(raw)
 }
 
-// Send sends a control message, best effort as SendRaw does. The viewer's last
-// size and appearance are kept: the resumed attachment has them, and where they
-// could not be sent they are sent again.
+// Send sends a control message. It does not report a failure, because the viewer's last size and
+// appearance are stored: a resumed attachment has them, and a size or appearance that could not
+// be sent is sent then.
 func (a *Attachment) Send(m protocol.Message) {
-	a.telling.Lock()
-	defer a.telling.Unlock()
+	a.sendMu.Lock()
+	defer a.sendMu.Unlock()
 	a.mu.Lock()
 	switch m := m.(type) {
 	case wire.Resize:
-		a.resized(m)
+		a.storeSize(m)
 	case wire.Appearance:
 		a.spec.Appearance, a.appearance = &m.Appearance, &m
 	case wire.Pause:
-		a.pausing = true
+		a.isPausing = true
 	}
 	st := a.st
 	a.mu.Unlock()
 	if st.Send(m) == nil {
-		a.told(m)
+		a.noteSent(m)
 	}
 }
 
-// resized is called with mu held.
-func (a *Attachment) resized(m wire.Resize) {
+// storeSize stores the viewer's size; a.mu must be held.
+func (a *Attachment) storeSize(m wire.Resize) {
 	size := protocol.Size{Cols: m.Cols, Rows: m.Rows}.Normalize()
 	old, _ := a.spec.OwnSize()
-	a.reshaped = a.reshaped || a.spec.View == protocol.ViewOwn && size != old
-	a.spec.Cols, a.spec.Rows, a.resize, a.repeats = size.Cols, size.Rows, &m, false
+	a.needsSnapshot = a.needsSnapshot || a.spec.View == protocol.ViewOwn && size != old
+	a.spec.Cols, a.spec.Rows, a.resize, a.isRepeat = size.Cols, size.Rows, &m, false
 }
 
-// told notes that a message was sent; telling is held, so it is the last.
-func (a *Attachment) told(m protocol.Message) {
+// noteSent notes that m was sent. a.sendMu must be held, so that m is the last message.
+func (a *Attachment) noteSent(m protocol.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch m := m.(type) {
 	case wire.Resize:
-		a.resize, a.repeats, a.unheard, a.sentAt = nil, false, &m, time.Now()
+		a.resize, a.isRepeat, a.unconfirmed, a.sentAt = nil, false, &m, time.Now()
 	case wire.Appearance:
 		a.appearance = nil
 	}
 }
 
-// tellAgain sends what there was no link for. That the resumed attachment has
-// the size is not enough: it changes nothing by itself.
-func (a *Attachment) tellAgain() {
-	a.telling.Lock()
-	defer a.telling.Unlock()
+// sendPending sends the messages that could not be sent without a link. The size must be sent
+// although the resumed attachment has it, because an attach alone does not change the session's
+// size.
+func (a *Attachment) sendPending() {
+	a.sendMu.Lock()
+	defer a.sendMu.Unlock()
 	a.mu.Lock()
-	st, resize, appearance, pausing := a.st, a.resize, a.appearance, a.pausing
+	st, resize, appearance, isPausing := a.st, a.resize, a.appearance, a.isPausing
 	a.mu.Unlock()
 	if resize != nil && st.Send(*resize) == nil {
-		a.told(*resize)
+		a.noteSent(*resize)
 	}
 	if appearance != nil && st.Send(*appearance) == nil {
-		a.told(*appearance)
+		a.noteSent(*appearance)
 	}
-	if pausing {
+	if isPausing {
 		_ = st.Send(wire.Pause{})
 	}
 }
 
-// Detach ends the attachment because its viewer leaves; the session lives on.
+// Detach ends the attachment because its viewer leaves; the session continues.
 func (a *Attachment) Detach() {
 	a.leave(func(st *link.Stream) {
 		_ = st.SetDeadline(time.Now().Add(detachTimeout))
-		_ = st.Send(wire.Detach{}) // where that fails the viewer counts as lost
+		_ = st.Send(wire.Detach{}) // if this fails, the supervisor counts the viewer as lost
 	})
 }
 
-// Close ends the attachment of a viewer that was lost, and may come back. The
-// session lives on.
+// Close ends the attachment of a viewer that was lost and may come back. The session continues.
 func (a *Attachment) Close() { a.leave(func(*link.Stream) {}) }
 
-// leave says good-bye and closes, once; it returns when that is done.
-func (a *Attachment) leave(goodBye func(*link.Stream)) {
+// leave calls send and closes the stream, once. All callers return when that is done.
+func (a *Attachment) leave(send func(*link.Stream)) {
 	a.leaving.Do(func() {
 		a.mu.Lock()
 		st := a.st
@@ -359,8 +359,8 @@ func (a *Attachment) leave(goodBye func(*link.Stream)) {
 		a.mu.Unlock()
 		a.end()
 		if st != nil {
-			goodBye(st)
-			st.Abort() // the supervisor sees the close; nothing more is read here
+			send(st)
+			st.Abort() // the supervisor notices the close
 		}
 	})
 }

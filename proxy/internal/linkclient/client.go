@@ -1,12 +1,11 @@
-// Package linkclient asks the supervisor: one live link, made when it is
-// needed, starting the supervisor where none runs, and made again when it is
-// lost.
+// Package linkclient sends requests to the supervisor over one live link. It makes the link when
+// a request needs it, starts the supervisor if none runs, and makes a new link after a loss.
 //
-// Invariant: a link that cannot be made says nothing about the sessions. No
-// failure here ends or forgets one; it is supervisor_unreachable, and may be
-// tried again.
+// Invariant: if no link can be made, that says nothing about the sessions. No failure in this
+// package ends or forgets a session. The error is supervisor_unreachable, and the request may be
+// repeated.
 //
-// Not here: what clients say (package apiserver).
+// Not here: the messages of clients (package apiserver).
 package linkclient
 
 import (
@@ -27,48 +26,48 @@ import (
 )
 
 const (
-	// connectTimeout is how long a request waits for a supervisor that is
-	// being started or upgraded.
+	// connectTimeout is how long a request waits for a supervisor that is being started or
+	// upgraded.
 	connectTimeout = 10 * time.Second
 	backoffMin     = 2 * time.Millisecond
 	backoffMax     = 200 * time.Millisecond
 )
 
-// Config is what a Client needs.
+// Config holds the dependencies of a Client.
 type Config struct {
-	Dial  func(context.Context) (net.Conn, error) // fails with unsupported_os where there can be no supervisor
-	Start func(context.Context) error             // starts a supervisor in the background; nil does not
-	Held  func() error                            // why none comes, where it is no use to wait for one; nil or returns nil
+	Dial  func(context.Context) (net.Conn, error) // fails with unsupported_os if this system can have no supervisor
+	Start func(context.Context) error             // starts a supervisor in the background; nil starts none
+	Held  func() error                            // returns why no supervisor will come, or nil; it may be nil
 	Hello func() wire.Hello
 	Log   zerolog.Logger
 }
 
-// A Client holds the link. Its methods may be called from any goroutine.
+// A Client holds the link to the supervisor. Its methods may be called from any goroutine.
 type Client struct {
 	cfg Config
 
 	mu      sync.Mutex
 	conn    *link.Conn
 	welcome *wire.Welcome
-	dialing chan struct{} // not nil while one goroutine makes the link
+	dialing chan struct{} // not nil while a goroutine makes the link
 	made    chan struct{} // closed when the next link is made
 	closed  bool
 }
 
-// New returns a Client without a link.
+// New returns a Client that has no link yet.
 func New(cfg Config) *Client { return &Client{cfg: cfg, made: make(chan struct{})} }
 
-// Conn returns the live link, making it if there is none.
+// Conn returns the live link, and makes one if there is none.
 //
-// Errors: protocol_mismatch, unauthorized and unsupported_os, which no waiting
-// mends, and supervisor_unreachable.
+// Its errors are supervisor_unreachable, and protocol_mismatch, unauthorized and unsupported_os,
+// which a repetition would not change.
 func (c *Client) Conn(ctx context.Context) (*link.Conn, error) {
 	conn, _, err := c.reach(ctx, true)
 	return conn, err
 }
 
-// reach is Conn, and whose link it is; start says whether a supervisor is started
-// where none runs.
+// reach returns the live link and its welcome, and makes the link if there is none. If start is
+// true and no supervisor runs, reach starts one.
 func (c *Client) reach(ctx context.Context, start bool) (*link.Conn, *wire.Welcome, error) {
 	for {
 		c.mu.Lock()
@@ -76,7 +75,7 @@ func (c *Client) reach(ctx context.Context, start bool) (*link.Conn, *wire.Welco
 			c.mu.Unlock()
 			return nil, nil, unreachable(net.ErrClosed)
 		}
-		if c.conn != nil && !ended(c.conn) {
+		if c.conn != nil && !hasEnded(c.conn) {
 			conn, welcome := c.conn, c.welcome
 			c.mu.Unlock()
 			return conn, welcome, nil
@@ -96,7 +95,7 @@ func (c *Client) reach(ctx context.Context, start bool) (*link.Conn, *wire.Welco
 	}
 }
 
-// connect is called by the one goroutine that set dialing.
+// connect makes the link. It must be called by the goroutine that has set c.dialing.
 func (c *Client) connect(ctx context.Context, start bool) (*link.Conn, *wire.Welcome, error) {
 	conn, welcome, err := c.dial(ctx, start)
 	c.mu.Lock()
@@ -112,7 +111,7 @@ func (c *Client) connect(ctx context.Context, start bool) (*link.Conn, *wire.Wel
 	c.conn, c.welcome = conn, welcome
 	close(c.made)
 	c.made = make(chan struct{})
-	c.cfg.Log.Info().Int("supervisor_pid", welcome.PID).Str("version", welcome.Version).Int("agreed", welcome.Agreed).Msg("linked")
+	c.cfg.Log.Info().Int("supervisor_pid", welcome.PID).Str("version", welcome.Version).Int("agreed", welcome.Agreed).Msg("link to the supervisor made")
 	return conn, welcome, nil
 }
 
@@ -137,17 +136,17 @@ func (c *Client) dial(ctx context.Context, start bool) (*link.Conn, *wire.Welcom
 			if code := protocol.CodeOf(err); code == protocol.CodeProtocolMismatch || code == protocol.CodeUnauthorized {
 				return nil, nil, err
 			}
-			c.cfg.Log.Info().Err(err).Msg("link not made")
+			c.cfg.Log.Info().Err(err).Msg("link could not be made")
 		} else if protocol.CodeOf(err) == protocol.CodeUnsupportedOS {
-			return nil, nil, err // there is none to be started, either
-		} else if nobody(err) && start && !started {
-			// Two proxies may do this at the same moment: the second
-			// supervisor finds the lock held and leaves.
+			return nil, nil, err // a supervisor cannot be started either
+		} else if isAbsent(err) && start && !started {
+			// Two proxies may start a supervisor at the same moment. The second supervisor finds
+			// the lock held and ends.
 			started = true
 			if err := c.cfg.Start(ctx); err != nil {
 				return nil, nil, unreachable(fmt.Errorf("start supervisor: %w", err))
 			}
-		} else if nobody(err) && !start {
+		} else if isAbsent(err) && !start {
 			return nil, nil, unreachable(err)
 		}
 		select {
@@ -159,12 +158,12 @@ func (c *Client) dial(ctx context.Context, start bool) (*link.Conn, *wire.Welcom
 	}
 }
 
-// nobody reports whether err says for certain that no process listens.
-func nobody(err error) bool {
+// isAbsent reports whether err proves that no process listens.
+func isAbsent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-func ended(c *link.Conn) bool {
+func hasEnded(c *link.Conn) bool {
 	select {
 	case <-c.Done():
 		return true
@@ -176,20 +175,20 @@ func ended(c *link.Conn) bool {
 func unreachable(err error) error {
 	return &protocol.Error{
 		Code: protocol.CodeSupervisorUnreachable, Retryable: true, RetryAfterMS: backoffMax.Milliseconds(),
-		Message: fmt.Sprintf("the supervisor cannot be reached, so nothing is known of its sessions: %v", err),
+		Message: fmt.Sprintf("the supervisor cannot be reached, so the state of its sessions is unknown: %v", err),
 	}
 }
 
-// Call makes one request, which outlives a supervisor that becomes another
-// program, or that dies and is started again with its sessions: see repeat.go.
-// Otherwise a link that breaks before the reply is supervisor_unreachable:
-// whether the request was carried out is unknown.
+// Call makes one request and returns the reply. If the supervisor execs another program, or dies
+// and is started again with its sessions, Call may repeat the request: see repeat.go. If the link
+// breaks before the reply in any other case, the error is supervisor_unreachable, and it is
+// unknown whether the request was carried out.
 func (c *Client) Call(ctx context.Context, request protocol.Message) (reply protocol.Message, err error) {
 	err = c.over(ctx, request, func(conn *link.Conn, m protocol.Message) error {
 		st, r, err := conn.Open(ctx, m)
 		if err == nil {
 			reply = r
-			_ = st.Close() // the reply is here, whatever becomes of the link
+			_ = st.Close() // the reply has arrived, so the state of the link does not matter
 		}
 		return err
 	})
@@ -199,7 +198,8 @@ func (c *Client) Call(ctx context.Context, request protocol.Message) (reply prot
 	return reply, lost(ctx, err)
 }
 
-// Open makes a request whose stream goes on. It is repeated as Call's are.
+// Open makes a request whose stream continues after the reply. The request is repeated under the
+// same conditions as in Call.
 func (c *Client) Open(ctx context.Context, request protocol.Message) (st *link.Stream, reply protocol.Message, err error) {
 	err = c.over(ctx, request, func(conn *link.Conn, m protocol.Message) error {
 		var err error
@@ -209,15 +209,15 @@ func (c *Client) Open(ctx context.Context, request protocol.Message) (st *link.S
 	return st, reply, lost(ctx, err)
 }
 
-// lost turns what a broken link causes into supervisor_unreachable.
+// lost replaces the error of a broken link by supervisor_unreachable.
 func lost(ctx context.Context, err error) error {
-	if !broke(err) || ctx.Err() != nil {
+	if !isBroken(err) || ctx.Err() != nil {
 		return err
 	}
 	return unreachable(err)
 }
 
-// List returns what is known of every session.
+// List returns the state of every session, or of the sessions of one originator.
 func (c *Client) List(ctx context.Context, originator string) (all []protocol.SessionInfo, err error) {
 	err = c.over(ctx, wire.List{Originator: originator}, func(conn *link.Conn, m protocol.Message) error {
 		var err error
@@ -245,14 +245,14 @@ func list(ctx context.Context, conn *link.Conn, m protocol.Message) ([]protocol.
 		return part.Sessions, nil
 	}
 	stop := context.AfterFunc(ctx, st.Abort)
-	rest, err := st.ReadSessions()
+	remainder, err := st.ReadSessions()
 	if !stop() && err != nil {
 		return nil, ctx.Err()
 	}
-	return append(part.Sessions, rest...), err
+	return append(part.Sessions, remainder...), err
 }
 
-// Linked reports whether there is a live link: what asks then starts no supervisor.
+// Linked reports whether there is a live link. If so, a request does not start a supervisor.
 func (c *Client) Linked() bool { return c.live() != nil }
 
 // live returns the live link, or nil.
@@ -261,26 +261,25 @@ func (c *Client) live() *link.Conn {
 	return conn
 }
 
-// liveOrNext returns the live link, or nil, and what is closed when another is
+// liveOrNext returns the live link, or nil, and a channel that is closed when another link is
 // made.
 func (c *Client) liveOrNext() (live *link.Conn, made <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn == nil || ended(c.conn) {
+	if c.conn == nil || hasEnded(c.conn) {
 		return nil, c.made
 	}
 	return c.conn, c.made
 }
 
-// Welcome returns what the supervisor last said of itself; nil before the
-// first link.
+// Welcome returns the last welcome of the supervisor; nil before the first link.
 func (c *Client) Welcome() *wire.Welcome {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.welcome
 }
 
-// Close ends the link; there will be no other.
+// Close closes the link. Later requests fail.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

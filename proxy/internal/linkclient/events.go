@@ -10,18 +10,18 @@ import (
 	"holdfast/shared/link"
 )
 
-// A Subscription is the stream of events. It goes on after the last event
-// returned when the link was lost.
+// A Subscription is a stream of events. After the loss of a link it continues behind the last
+// event that Next has returned.
 type Subscription struct {
 	c        *Client
 	st       *link.Stream
 	instance protocol.Instance
 	seq      uint64
-	release  func() bool // of the context
+	release  func() bool // stops the AfterFunc of the context
 }
 
-// Subscribe asks for the events after the given number of a supervisor's life,
-// or for those to come.
+// Subscribe requests the events after the given number of a supervisor's instance, or only new
+// events if the instance is "".
 func (c *Client) Subscribe(ctx context.Context, instance protocol.Instance, after uint64) (*Subscription, *wire.Subscribed, error) {
 	s := &Subscription{c: c, instance: instance, seq: after}
 	first, err := s.open(ctx)
@@ -46,7 +46,7 @@ func (s *Subscription) open(ctx context.Context) (*wire.Subscribed, error) {
 	return first, nil
 }
 
-// Next returns the next event, or io.EOF once ctx is done.
+// Next waits for the next event and returns it, or io.EOF when ctx is done.
 func (s *Subscription) Next(ctx context.Context) (*wire.Event, error) {
 	backoff := backoffMin
 	for {
@@ -74,7 +74,8 @@ func (s *Subscription) Next(ctx context.Context) (*wire.Event, error) {
 	}
 }
 
-// Position is which supervisor's events have been returned, and up to which.
+// Position returns the supervisor's instance and the number of the last event that Next has
+// returned.
 func (s *Subscription) Position() (protocol.Instance, uint64) { return s.instance, s.seq }
 
 // Status returns the supervisor's state.

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// keepPoll is how often a supervisor is looked for while there is none.
+// keepPoll is the interval between attempts to find a supervisor while there is none.
 const keepPoll = time.Second
 
-// Keep makes a lost link again, until ctx is done, so that who only looks on
-// finds one: where a supervisor runs, and without starting any.
+// Keep makes a new link after each loss until ctx is done, so that Stats and Watch find one. It
+// connects to a supervisor that runs, and starts none.
 func (c *Client) Keep(ctx context.Context) {
 	for {
 		conn := c.live()
 		if conn == nil {
-			conn, _, _ = c.reach(ctx, false) // the next request says why not
+			conn, _, _ = c.reach(ctx, false) // the next request reports the error
 		}
 		if conn != nil {
 			began := time.Now()
@@ -23,7 +23,7 @@ func (c *Client) Keep(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
-			if time.Since(began) > keepPoll { // else it would be lost again at once
+			if time.Since(began) > keepPoll { // otherwise the next link would probably be lost at once, too
 				continue
 			}
 		}

@@ -12,116 +12,118 @@ import (
 	"holdfast/shared/link"
 )
 
-// A supervisor may become another program, or die and be started again with all
-// that it holds: then it is the same instance, over another link. What is asked
-// meanwhile is asked again there.
+// A supervisor may exec another program, or die and be started again with all its sessions. It is
+// then the same instance with another link. A request of that time is repeated over the new link:
 //
-//	upgrading   nothing was done: every request is made again
-//	link lost   whether it was done is not known: what may be done twice is made
-//	            again, if the next link's supervisor is the same
+//	upgrading   the request was not carried out: every request is repeated
+//	link lost   it is unknown whether the request was carried out: it is repeated if its row
+//	            in the table of requests permits it (protocol.Repeat), and if the next link's
+//	            supervisor is the same instance
 //
-// A supervisor that died while it worked on a request may have died of it. Such a request
-// is made again only as often as deathsOutlived says: a request that kills each supervisor
-// would end with the keeper starting none any more.
+// A supervisor that died while it worked on a request may have died of that request. Such a
+// request is repeated only as often as maxDeaths allows. Otherwise a request that kills each
+// supervisor would make the keeper give up starting one.
 
-// linkEnd is how long a link may outlast the answer that another program comes,
-// or a stream that broke. The supervisor may stay as it is after all.
+// linkEnd is how long a link may last after the answer that the supervisor is upgrading, or after
+// a stream has broken. After that time the supervisor has probably stayed as it is.
 const linkEnd = time.Second
 
-// errStranger ends the repeating of what another supervisor was asked.
+// errStranger ends the repetition of a request, because another supervisor has come.
 var errStranger = errors.New("another supervisor has come, which has other sessions")
 
-// errDone is of a request that is not repeated because it was done.
+// errDone means that a request is not repeated because it was carried out.
 var errDone = errors.New("it was done before the link was lost")
 
-// repeatable returns a request as it is to be made, with all that makes it safe
-// to make twice, and whether it then is.
+// repeatable returns the request with the fields that its protocol.Repeat requires, and whether it
+// may be repeated. The instance is set later, by pin.
 func repeatable(request protocol.Message) (protocol.Message, bool) {
 	switch m := request.(type) {
-	case wire.List, wire.Info, wire.Read, wire.Screen, wire.History, wire.Search, wire.Wait, wire.Mark, wire.Await, wire.Events, wire.Status, wire.Stats,
-		wire.Environment, wire.Away:
-		return m, true
-	case wire.Resize, wire.SizePolicy, wire.Clear, wire.Relabel, wire.Limit, wire.Freeze, wire.Terminate, wire.Forget:
-		return m, true // once more has no effect, see doneBefore
 	case wire.Create:
-		m.SessionID = cmp.Or(m.SessionID, protocol.SessionID(protocol.NewToken(6))) // as the supervisor would
+		m.SessionID = cmp.Or(m.SessionID, protocol.SessionID(protocol.NewToken(6))) // the supervisor would choose one otherwise
 		m.Token = cmp.Or(m.Token, protocol.NewToken(16))
-		return m, true
+		request = m
 	case wire.Reopen:
 		m.Token = cmp.Or(m.Token, protocol.NewToken(16))
-		return m, true
+		request = m
 	case wire.Write:
-		if m.Writer == "" { // from 0 on: what is accepted is so much of this
+		if m.Writer == "" { // offset 0, so that the accepted offset counts the bytes of this request
 			m.Writer, m.Offset = protocol.NewToken(8), 0
 		}
-		return m, true
+		request = m
 	case wire.Attach:
-		if m.Writer == "" && !m.Shadow { // so that the second comes in the place of the first
-			m.Writer = protocol.NewToken(8)
+		if m.Shadow { // it has no input, and no other viewer notices it
+			return m, true
 		}
-		return m, true
+		m.Writer = cmp.Or(m.Writer, protocol.NewToken(8)) // so that a second attach replaces the first one
+		request = m
 	}
-	return request, false
+	kind := kindOf(request)
+	return request, kind.Repeat == protocol.RepeatInstance || kind.MayRepeat(request)
 }
 
-// deathsOutlived is how many supervisors may die under a request before it is given up; -1
-// is any number. It is far below the keeper's crash limit, of five a minute.
-func deathsOutlived(request protocol.Message) int {
-	switch m := request.(type) {
-	case wire.Attach:
-		if m.Resume != nil {
-			return -1 // each death ends in this for every viewer: giving it up would lose the viewer
-		}
-	case wire.Screen, wire.History, wire.Search, wire.Mark, wire.Resize, wire.SizePolicy:
-		return 0 // their work grows with what is kept, or with a size that the client names
-	case wire.Wait, wire.Events:
-		return -1 // they wait, and are no work
+// kindOf returns the row of a request in the table of the link.
+func kindOf(request protocol.Message) protocol.RequestKind {
+	kind, _ := wire.Messages.Request(request.MessageType())
+	return kind
+}
+
+// maxDeaths returns how many supervisors may die during a request before it is given up; -1 means
+// any number. It is far below the keeper's crash limit of five deaths a minute.
+func maxDeaths(request protocol.Message) int {
+	if m, ok := request.(wire.Attach); ok && m.Resume != nil {
+		return -1 // a death breaks the attachments of all viewers; giving one up would lose its viewer
+	}
+	switch kind := kindOf(request); {
+	case kind.IsCostly:
+		return 0
+	case kind.IsIdle:
+		return -1
 	}
 	return 2
 }
 
-// A question is a request until it is answered.
+// A question is a request and the state of its repetition.
 type question struct {
-	m          protocol.Message
-	repeatable bool
-	asked      time.Time         // for the first time
-	of         protocol.Instance // of the supervisor that was asked last
-	pid        int               // its process
-	deaths     int               // of supervisors that were working on it
-	knows      protocol.Capabilities
-	tried      bool
-	doubt      bool // it may have been done
+	m            protocol.Message
+	repeatable   bool
+	firstAsked   time.Time         // time of the first attempt
+	instance     protocol.Instance // instance of the supervisor that was asked last
+	pid          int               // pid of that supervisor
+	deaths       int               // supervisors that died while they worked on the request
+	capabilities protocol.Capabilities
+	wasTried     bool
+	mayBeDone    bool // the request may have been carried out
 }
 
-// over makes a request over the live link, by try, and again over the next ones.
-// For a link to come it waits as long as for the first.
+// over calls try with the live link, and again with later links if the request may be repeated.
+// It waits for each link as long as for the first one.
 //
-// Errors: errDone where it had been done when the link was lost; those of Conn;
-// supervisor_unreachable; and those of the supervisor.
+// Its errors are errDone if the request was carried out before the link was lost, the errors of
+// Conn, supervisor_unreachable, and the errors of the supervisor.
 func (c *Client) over(ctx context.Context, request protocol.Message, try func(*link.Conn, protocol.Message) error) error {
-	q := &question{asked: time.Now()}
+	q := &question{firstAsked: time.Now()}
 	q.m, q.repeatable = repeatable(request)
 	conn, welcome, err := c.reach(ctx, true)
 	if err != nil {
 		return err
 	}
-	q.of, q.pid, q.knows = welcome.Instance, welcome.PID, welcome.Capabilities
+	q.instance, q.pid, q.capabilities = welcome.Instance, welcome.PID, welcome.Capabilities
 	var late time.Time
 	wait := backoffMin
 	for {
 		begun := time.Now()
-		if err = q.understood(); err == nil {
+		if err = q.checkSupport(); err == nil {
 			err = q.pin(ctx, conn)
 		}
 		if err == nil {
-			err = try(conn, q.now())
+			err = try(conn, q.current())
 		}
-		if ctx.Err() != nil || !q.again(err) {
+		if ctx.Err() != nil || !q.shouldRepeat(err) {
 			return q.meant(err)
 		}
 		now := time.Now()
-		late = giveUp(late, now, now.Sub(begun), q.patience())
-		if now.Sub(begun) > backoffMax { // it was not this that took the time
+		late = giveUpTime(late, now, now.Sub(begun), q.patience())
+		if now.Sub(begun) > backoffMax { // the request ran for a while, so a short wait is enough again
 			wait = backoffMin
 		}
 		if conn, err = c.next(ctx, conn, q, late, wait, err); err != nil {
@@ -131,61 +133,61 @@ func (c *Client) over(ctx context.Context, request protocol.Message, try func(*l
 	}
 }
 
-// understood returns unsupported for what an older supervisor would take for something
-// else: it does not know of keys, would type what is to be pasted, and would start a
-// session without limits.
-func (q *question) understood() error {
+// checkSupport returns unsupported if an older supervisor would misunderstand the request: it
+// does not know keys, types a paste as plain input, and starts a session without its limits.
+func (q *question) checkSupport() error {
 	switch m := q.m.(type) {
 	case wire.Write:
-		if (m.Paste || len(m.Keys) > 0) && !q.knows.Has(protocol.CapAutomation) {
-			return protocol.Errorf(protocol.CodeUnsupported, "this supervisor knows neither pasted input nor keys")
+		if (m.Paste || len(m.Keys) > 0) && !q.capabilities.Has(protocol.CapAutomation) {
+			return protocol.Errorf(protocol.CodeUnsupported, "this supervisor is too old for pastes and keys: upgrade it (proxy upgrade)")
 		}
 	case wire.Create:
-		if !m.Limits.IsZero() && !q.knows.Has(protocol.CapCage) {
-			return protocol.Errorf(protocol.CodeUnsupported, "this supervisor knows no limits; upgrade it (supervisor --upgrade)")
+		if !m.Limits.IsZero() && !q.capabilities.Has(protocol.CapCage) {
+			return protocol.Errorf(protocol.CodeUnsupported, "this supervisor is too old for limits: upgrade it (proxy upgrade)")
 		}
 	case wire.Terminate:
-		if m.All && !q.knows.Has(protocol.CapCage) {
-			return protocol.Errorf(protocol.CodeUnsupported, "this supervisor has no cages; upgrade it (supervisor --upgrade)")
+		if m.All && !q.capabilities.Has(protocol.CapCage) {
+			return protocol.Errorf(protocol.CodeUnsupported, "this supervisor is too old for cages: upgrade it (proxy upgrade)")
 		}
 	}
 	return nil
 }
 
-// giveUp is until when the next link is waited for, after one that was to be waited
-// for until late (zero: it is the first) and lasted for so long. A link earns as much
-// waiting as it lasted: who waits for a session's end outlives any number of upgrades,
-// and who asks what supervisors die of is not answered for ever.
-func giveUp(late, now time.Time, lasted, patience time.Duration) time.Time {
-	most := now.Add(patience)
-	if late.IsZero() || late.Add(2*lasted).After(most) {
-		return most
+// giveUpTime returns the time until which the next link is awaited. late is that time for the
+// link before (zero if this is the first one), and lasted is how long that link lasted. Each link
+// extends the time by twice its own duration, at most to now plus patience. Therefore a wait for
+// a session's end survives any number of upgrades, but a request that kills supervisors is not
+// repeated for ever.
+func giveUpTime(late, now time.Time, lasted, patience time.Duration) time.Time {
+	limit := now.Add(patience)
+	if late.IsZero() || late.Add(2*lasted).After(limit) {
+		return limit
 	}
 	return late.Add(2 * lasted)
 }
 
-// again reports whether a request that ended so is to be made again.
-func (q *question) again(err error) bool {
-	q.tried = true
+// shouldRepeat reports whether a request that ended with err should be repeated.
+func (q *question) shouldRepeat(err error) bool {
+	q.wasTried = true
 	if protocol.CodeOf(err) == protocol.CodeUpgrading {
 		return true
 	}
-	if !broke(err) {
+	if !isBroken(err) {
 		return false
 	}
-	q.doubt = true
+	q.mayBeDone = true
 	return q.repeatable
 }
 
-// broke reports whether err is no answer, but what came of a lost link.
-func broke(err error) bool {
+// isBroken reports whether err comes from a lost link and is not an answer.
+func isBroken(err error) bool {
 	var e *protocol.Error
 	return err != nil && !errors.Is(err, errDone) && !errors.As(err, &e)
 }
 
-// next waits for the end of a link after which err came, and returns the next
-// one; or the same, where the supervisor has stayed what it was. It starts none:
-// one that is to be found again is there already, or on its way.
+// next waits until the lost link has ended, and returns the next link. If the supervisor has
+// stayed, that is the same link. next starts no supervisor, because the supervisor that is to be
+// asked again runs already or is being started by its keeper.
 func (c *Client) next(ctx context.Context, lost *link.Conn, q *question, late time.Time, wait time.Duration, err error) (*link.Conn, error) {
 	ctx, cancel := context.WithDeadline(ctx, late)
 	defer cancel()
@@ -194,7 +196,7 @@ func (c *Client) next(ctx context.Context, lost *link.Conn, q *question, late ti
 	select {
 	case <-lost.Done():
 	case <-ends.C:
-		if broke(err) { // the stream alone: waiting mends nothing
+		if isBroken(err) { // only the stream is broken, and waiting would not help
 			return nil, unreachable(err)
 		}
 	case <-ctx.Done():
@@ -202,34 +204,34 @@ func (c *Client) next(ctx context.Context, lost *link.Conn, q *question, late ti
 	select {
 	case <-time.After(wait):
 	case <-ctx.Done():
-		if broke(err) {
+		if isBroken(err) {
 			err = unreachable(err)
 		}
 		return nil, err
 	}
-	underWay := broke(err)
+	wasWorking := isBroken(err)
 	conn, welcome, err := c.reach(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	if q.doubt && welcome.Instance != q.of {
+	if q.mayBeDone && welcome.Instance != q.instance {
 		return nil, unreachable(errStranger)
 	}
-	if underWay && welcome.PID != q.pid { // an upgrade in place keeps the process
+	if wasWorking && welcome.PID != q.pid { // an upgrade in place keeps the process id
 		q.deaths++
-		if most := deathsOutlived(q.m); most >= 0 && q.deaths > most {
+		if limit := maxDeaths(q.m); limit >= 0 && q.deaths > limit {
 			return nil, died(q.m)
 		}
 	}
-	q.of, q.pid, q.knows = welcome.Instance, welcome.PID, welcome.Capabilities
+	q.instance, q.pid, q.capabilities = welcome.Instance, welcome.PID, welcome.Capabilities
 	return conn, nil
 }
 
-// errDied is of a request that is given up because supervisors have died under it.
+// errDied means that a request was given up because supervisors died while they worked on it.
 var errDied = errors.New("given up")
 
-// died is the error of such a request. It is not retryable, so that no client makes the
-// next supervisor die of it, too.
+// died returns the error of such a request. It is not retryable, because a repetition by the
+// client could kill the next supervisor, too.
 func died(request protocol.Message) error {
 	return fmt.Errorf("%w: %w", errDied, &protocol.Error{
 		Code:    protocol.CodeSupervisorUnreachable,
@@ -237,10 +239,10 @@ func died(request protocol.Message) error {
 	})
 }
 
-// now is the request as it is to be made now.
-func (q *question) now() protocol.Message {
+// current returns the request for the next attempt, with the time that is left.
+func (q *question) current() protocol.Message {
 	left, timed := q.left()
-	if !timed || !q.tried {
+	if !timed || !q.wasTried {
 		return q.m
 	}
 	ms := left.Milliseconds()
@@ -255,7 +257,8 @@ func (q *question) now() protocol.Message {
 	return q.m
 }
 
-// left is how long a session's end, or what is awaited of it, is still to be waited for.
+// left returns how long a Wait or an Await may still take; timed is false for other requests and
+// if it has no timeout.
 func (q *question) left() (left time.Duration, timed bool) {
 	var ms *int64
 	switch m := q.m.(type) {
@@ -270,14 +273,15 @@ func (q *question) left() (left time.Duration, timed bool) {
 	if *ms > maxTimed {
 		return time.Duration(maxTimed) * time.Millisecond, true
 	}
-	return max(0, time.Duration(*ms)*time.Millisecond-time.Since(q.asked)), true
+	return max(0, time.Duration(*ms)*time.Millisecond-time.Since(q.firstAsked)), true
 }
 
-// maxTimed is for ever, within what a time.Duration can hold, in milliseconds.
+// maxTimed is the longest timeout in milliseconds, one year, because a time.Duration could not
+// hold a much longer one.
 const maxTimed = int64(365 * 24 * time.Hour / time.Millisecond)
 
-// patience is how long a link is waited for. Who waits for a session's end for a
-// while is not kept for much longer.
+// patience returns how long a new link is awaited. A request with a timeout must not wait much
+// longer than its timeout.
 func (q *question) patience() time.Duration {
 	if left, timed := q.left(); timed {
 		return min(connectTimeout, left+linkEnd)
@@ -285,21 +289,12 @@ func (q *question) patience() time.Duration {
 	return connectTimeout
 }
 
-// pin has what ends or removes a session, and may have done so already, mean no
-// other life of it than was there when it was asked.
+// pin sets the instance of a request that is repeated, if its protocol.Repeat requires one, because
+// the session may have been reopened after the first attempt. The repetition must not affect the
+// new instance.
 func (q *question) pin(ctx context.Context, conn *link.Conn) error {
-	var id protocol.SessionID
-	switch m := q.m.(type) {
-	case wire.Terminate:
-		if m.Instance == "" {
-			id = m.SessionID
-		}
-	case wire.Forget:
-		if m.Instance == "" {
-			id = m.SessionID
-		}
-	}
-	if !q.doubt || id == "" {
+	id := protocol.SessionOf(q.m)
+	if !q.mayBeDone || id == "" || kindOf(q.m).Repeat != protocol.RepeatInstance || protocol.InstanceOf(q.m) != "" {
 		return nil
 	}
 	reply, err := conn.Call(ctx, wire.Info{SessionID: id})
@@ -310,28 +305,21 @@ func (q *question) pin(ctx context.Context, conn *link.Conn) error {
 	if !ok {
 		return protocol.Errorf(protocol.CodeInternal, "info answered by "+reply.MessageType())
 	}
-	if found.Session.CreatedAt.After(q.asked) {
+	if found.Session.CreatedAt.After(q.firstAsked) {
 		return errDone
 	}
-	switch m := q.m.(type) {
-	case wire.Terminate:
-		m.Instance = found.Session.Instance
-		q.m = m
-	case wire.Forget:
-		m.Instance = found.Session.Instance
-		q.m = m
-	}
+	q.m = protocol.WithInstance(q.m, found.Session.Instance)
 	return nil
 }
 
-// meant turns an error into what the first try would have been told, had there
-// been but that.
+// meant returns the result that the first attempt would have had. If a repetition fails because
+// the first attempt has succeeded, that is errDone.
 func (q *question) meant(err error) error {
-	if broke(err) {
+	if isBroken(err) {
 		return err
 	}
 	code := protocol.CodeOf(err)
-	if !q.doubt || err == nil {
+	if !q.mayBeDone || err == nil {
 		return err
 	}
 	switch m := q.m.(type) {

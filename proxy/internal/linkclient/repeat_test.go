@@ -16,39 +16,11 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// requests says of every message of the link whether it is a request, and then
-// whether it is made again when the link was lost before the reply. Whoever adds
-// a message has to say so here.
-var requests = map[string]string{
-	"list": "again", "info": "again", "read": "again", "screen": "again", "history": "again", "search": "again",
-	"wait": "again", "mark": "again", "await": "again", "events": "again", "status": "again", "stats": "again", "attach": "again",
-	"create": "again", "reopen": "again", "write": "again",
-	"resize": "again", "size_policy": "again", "clear": "again", "relabel": "again", "limit": "again", "freeze": "again", "terminate": "again", "forget": "again",
-
-	"environment": "again", "away": "again",
-
-	"interrupt": "once", "signal": "once", "shutdown": "once", "upgrade": "once",
-
-	"hello": "none", "detach": "none", "pause": "none", "unpause": "none", "appearance": "none",
-	"welcome": "none", "sessions": "none", "error": "none", "ok": "none", "session": "none", "data": "none",
-	"screen_content": "none", "history_content": "none", "search_content": "none", "attached": "none", "exited": "none", "marked": "none", "awaited": "none",
-	"paused": "none", "accepted": "none", "resync": "none", "resized": "none", "stolen": "none",
-	"subscribed": "none", "event": "none", "status_report": "none", "stats_report": "none", "upgraded": "none",
-	"environment_content": "none", "away_content": "none", "typed": "none",
-}
-
-// forEachRequest runs a test for each request there is.
+// forEachRequest runs a test for each request of the link. again tells whether the request is made
+// again if the link was lost before the reply.
 func forEachRequest(t *testing.T, run func(t *testing.T, request protocol.Message, again bool)) {
-	for _, name := range wire.Messages.Types() {
-		kind, ok := requests[name]
-		if !ok {
-			t.Errorf("nobody has said whether %s may be made twice", name)
-		}
-		if !ok || kind == "none" {
-			continue
-		}
-		request := reflect.ValueOf(wire.Messages.New(name)).Elem().Interface().(protocol.Message)
-		t.Run(name, func(t *testing.T) { run(t, request, kind == "again") })
+	for _, k := range wire.Messages.Requests() {
+		t.Run(k.Type(), func(t *testing.T) { run(t, k.Message, k.Repeat != protocol.RepeatNever) })
 	}
 }
 
@@ -445,7 +417,7 @@ func TestPatience(t *testing.T) {
 		n := 0
 		for ; n < links; n++ {
 			now = now.Add(tt.lasted)
-			late = giveUp(late, now, tt.lasted, connectTimeout)
+			late = giveUpTime(late, now, tt.lasted, connectTimeout)
 			if now = now.Add(tt.waited); now.After(late) {
 				break
 			}

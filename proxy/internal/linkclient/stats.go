@@ -10,10 +10,10 @@ import (
 	"holdfast/shared/link"
 )
 
-var errNoLink = errors.New("there is no link")
+var errNoLink = errors.New("no link to the supervisor exists")
 
-// Stats returns the supervisor's numbers, over the live link alone: whoever looks
-// on changes nothing. An older supervisor answers with unsupported.
+// Stats returns the supervisor's statistics. It uses only a live link, because a monitor must not
+// start a supervisor. An older supervisor answers unsupported.
 func (c *Client) Stats(ctx context.Context) (*wire.StatsReport, error) {
 	reply, err := c.ask(ctx, wire.Stats{})
 	if err != nil {
@@ -32,9 +32,8 @@ func (c *Client) Answers(ctx context.Context) error {
 	return err
 }
 
-// ask is Call over the live link, and over the next one where it is lost: that
-// somebody else makes. It does not outlast ctx, though a link that takes nothing
-// may.
+// ask makes a request over the live link and, if that link is lost, over the next one, which
+// another goroutine must make. It returns when ctx ends, even if the link blocks.
 func (c *Client) ask(ctx context.Context, request protocol.Message) (protocol.Message, error) {
 	if c.Welcome() == nil {
 		return nil, unreachable(errNoLink)
@@ -42,19 +41,19 @@ func (c *Client) ask(ctx context.Context, request protocol.Message) (protocol.Me
 	for {
 		conn, made := c.liveOrNext()
 		var err error = errNoLink
-		var again <-chan time.Time
+		var retry <-chan time.Time
 		if conn != nil {
 			var reply protocol.Message
 			reply, err = askOver(ctx, conn, request)
-			if !broke(err) && protocol.CodeOf(err) != protocol.CodeUpgrading {
+			if !isBroken(err) && protocol.CodeOf(err) != protocol.CodeUpgrading {
 				return reply, err
 			}
-			again = time.After(linkEnd)
+			retry = time.After(linkEnd)
 		}
 		select {
 		case <-made:
-		case <-again:
-			if broke(err) {
+		case <-retry:
+			if isBroken(err) {
 				return nil, unreachable(err)
 			}
 		case <-ctx.Done():

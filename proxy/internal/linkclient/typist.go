@@ -12,40 +12,37 @@ import (
 )
 
 const (
-	// typingWindow is how much input a Typist holds that was not accepted.
+	// typingWindow is the largest number of bytes that a Typist holds before they are accepted.
 	typingWindow = 1 << 20
-	// sendWindow is how much of that is on its way: what is sent behind a
-	// piece that the supervisor has no room for is thrown away there.
+	// sendWindow is how many of these bytes may be sent without an answer. It is small because
+	// the supervisor drops all input behind a piece for which its queue has no room.
 	sendWindow = 4 * frame.MaxData
 )
 
-// A Typist types for a client that knows nothing of offsets: it numbers the
-// input, keeps what was not accepted yet, and sends it again where that is
-// asked for.
+// A Typist sends input for a client that does not know offsets. It numbers the input, holds the
+// bytes that are not accepted yet, and sends them again if the supervisor asks for them.
 //
-//	all of it:  base ... sent ... base+len(data)
-//	            accepted by the supervisor before base, sent once before sent
+//	offsets:  base ... sent ... base+len(data)
+//	          bytes before base are accepted, bytes before sent were sent
 type Typist struct {
-	// RetryMin and RetryMax are the shortest and the longest wait before input
-	// that nobody answered for is sent again: an error is not repeated as long
-	// as the input queue stays full. Accepted input is acknowledged within
-	// about 20 ms.
+	// RetryMin and RetryMax are the shortest and the longest wait before unanswered input is sent
+	// again. A retry is needed because the supervisor reports a full input queue only once. It
+	// acknowledges accepted input within about 20 ms.
 	RetryMin, RetryMax time.Duration
 
 	a    *Attachment
-	work chan struct{} // there may be something to send
-	room chan struct{} // there may be room
+	work chan struct{} // sent to when there may be bytes to send
+	room chan struct{} // sent to when there may be room
 
 	mu     sync.Mutex
 	data   []byte
 	base   uint64
 	sent   uint64
-	window int  // how far sent may be ahead of base
-	full   bool // the supervisor's queue was: send nothing before retry
+	window int  // largest difference of sent and base
+	full   bool // the supervisor's queue was full: send no bytes before the retry
 }
 
-// NewTypist returns a Typist for an attachment, from the offset on up to which
-// its writer's input was accepted.
+// NewTypist returns a Typist for an attachment. Its writer's input was accepted up to offset.
 func NewTypist(a *Attachment, offset uint64) *Typist {
 	return &Typist{
 		RetryMin: 50 * time.Millisecond, RetryMax: 400 * time.Millisecond,
@@ -54,7 +51,7 @@ func NewTypist(a *Attachment, offset uint64) *Typist {
 	}
 }
 
-// Add takes as much of p as there is room for, and returns how much that was.
+// Add appends as much of p as there is room for, and returns the number of bytes.
 func (t *Typist) Add(p []byte) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,8 +61,8 @@ func (t *Typist) Add(p []byte) int {
 	return n
 }
 
-// Keep is Add for what must not be lost: for the last that comes before Rest, and
-// for what that returned. It makes room.
+// Keep appends all of p, even if there is no room. It is for the last input before Rest and for
+// the bytes that Rest returned, which must not be lost.
 func (t *Typist) Keep(p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,10 +70,10 @@ func (t *Typist) Keep(p []byte) {
 	poke(t.work)
 }
 
-// Room is poked when there may be room again.
+// Room returns a channel that receives a value when there may be room again.
 func (t *Typist) Room() <-chan struct{} { return t.room }
 
-// Run sends what was added until ctx is done.
+// Run sends the added input until ctx is done.
 func (t *Typist) Run(ctx context.Context) {
 	wait, before := t.RetryMin, uint64(0)
 	for {
@@ -103,8 +100,7 @@ func (t *Typist) Run(ctx context.Context) {
 	}
 }
 
-// Told acts on what the attachment is told about input, and reports whether m
-// was that.
+// Told handles a message of the attachment, and reports whether the message was about input.
 func (t *Typist) Told(m protocol.Message) bool {
 	switch m := m.(type) {
 	case *wire.Accepted:
@@ -120,8 +116,8 @@ func (t *Typist) Told(m protocol.Message) bool {
 	return false
 }
 
-// next returns the frame to send next; nil while there is none, or too much is
-// on its way.
+// next returns the next frame to send, or nil if there are no bytes to send or the window is
+// full.
 func (t *Typist) next(number uint32) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +132,7 @@ func (t *Typist) next(number uint32) []byte {
 	return frame.AppendData(nil, frame.Input, number, offset, t.data[from:from+n])
 }
 
-// accepted drops what the supervisor has.
+// accepted drops the bytes before offset, because the supervisor has accepted them.
 func (t *Typist) accepted(offset uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,26 +141,26 @@ func (t *Typist) accepted(offset uint64) {
 	}
 	t.drop(offset)
 	if t.window < sendWindow {
-		// The piece that was tried has been taken, or a part of it.
+		// The supervisor has accepted at least a part of the piece that was sent as a test.
 		t.window, t.sent = sendWindow, t.base
 	}
 }
 
-// resume sends again from where the supervisor says it is. With full it waits
-// for retry.
+// resume sends input again from the offset that the supervisor names. If full is true, it waits
+// for the retry.
 func (t *Typist) resume(offset uint64, full bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if offset < t.base {
-		// The supervisor has forgotten this writer. What was accepted stays
-		// typed; the rest goes on under the new numbers.
+		// The supervisor has forgotten this writer. The accepted input was typed already; the
+		// remaining input continues under the new offsets.
 		t.base = offset
 	}
 	t.drop(offset)
 	t.sent, t.full = t.base, full
 }
 
-// drop moves base up to offset. mu is held.
+// drop removes the bytes before offset; t.mu must be held.
 func (t *Typist) drop(offset uint64) {
 	n := min(offset-t.base, uint64(len(t.data)))
 	if t.data = t.data[n:]; len(t.data) == 0 {
@@ -176,22 +172,21 @@ func (t *Typist) drop(offset uint64) {
 	poke(t.room)
 }
 
-// Rest returns what was added and is not accepted.
+// Rest returns the bytes that were added and are not accepted.
 func (t *Typist) Rest() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return bytes.Clone(t.data)
 }
 
-// retry tries again with one piece.
+// retry sends one piece again, to find out whether the supervisor has room.
 func (t *Typist) retry() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sent, t.window, t.full = t.base, frame.MaxData, false
 }
 
-// state returns how far input was accepted, and whether something waits for
-// that.
+// state returns the accepted offset, and whether unaccepted bytes exist.
 func (t *Typist) state() (accepted uint64, waiting bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

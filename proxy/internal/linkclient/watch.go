@@ -9,32 +9,31 @@ import (
 	"holdfast/shared/link"
 )
 
-// watchPoll is how soon events are asked for again over a link that stays, where
-// that failed.
+// watchPoll is how long Watch waits before it subscribes again over the same link.
 const watchPoll = time.Second
 
-// Watch calls told with each event until ctx is done, over live links alone:
-// whoever looks on starts no supervisor. What happens while there is no link is
-// told once there is one, if the supervisor is the same.
-func (c *Client) Watch(ctx context.Context, told func(*wire.Event)) {
+// Watch calls told with each event until ctx is done. It uses only live links, because an
+// observer must not start a supervisor. Events of a time without a link are reported over the
+// next link, if the supervisor is the same instance.
+func (c *Client) Watch(ctx context.Context, report func(*wire.Event)) {
 	at := wire.Events{}
 	for ctx.Err() == nil {
 		conn, made := c.liveOrNext()
-		var again <-chan time.Time
+		var retry <-chan time.Time
 		if conn != nil {
-			watch(ctx, conn, &at, told)
-			again = time.After(watchPoll)
+			watch(ctx, conn, &at, report)
+			retry = time.After(watchPoll)
 		}
 		select {
 		case <-made:
-		case <-again:
+		case <-retry:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// watch is Watch over one link.
-func watch(ctx context.Context, conn *link.Conn, at *wire.Events, told func(*wire.Event)) {
+// watch subscribes over one link, and calls told with each event until the link is lost.
+func watch(ctx context.Context, conn *link.Conn, at *wire.Events, report func(*wire.Event)) {
 	st, reply, err := conn.Open(ctx, *at)
 	if err != nil {
 		return
@@ -53,7 +52,7 @@ func watch(ctx context.Context, conn *link.Conn, at *wire.Events, told func(*wir
 		}
 		if e, ok := m.(*wire.Event); ok && err == nil {
 			at.After = e.Seq
-			told(e)
+			report(e)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"holdfast/proxy/internal/policyhost"
 )
 
-// A family is one name's numbers, by the values of its label if it has one.
+// A family is a metric: one value, or a value for each value of its label.
 type family struct {
 	name, help string
 	kind       prometheus.ValueType
@@ -44,7 +44,7 @@ type number interface {
 	~int | ~int64 | ~uint64 | ~float64
 }
 
-// by returns f with one number for each value of a label.
+// by returns f with one value for each value of the label.
 func by[K ~string, N number](f family, label string, values map[K]N) family {
 	f.label, f.values = label, make(map[string]float64, len(values))
 	for v, n := range values {
@@ -53,7 +53,7 @@ func by[K ~string, N number](f family, label string, values map[K]N) family {
 	return f
 }
 
-// A snapshot is a collector of numbers that were had before.
+// A snapshot is a collector of values that were read before.
 type snapshot []family
 
 // Describe implements prometheus.Collector.
@@ -77,14 +77,14 @@ func (s snapshot) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func yes(b bool) int {
+func boolValue(b bool) int {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// proxy is what the proxy knows, and whether the supervisor answers.
+// proxy returns the metrics of the proxy, and whether the supervisor answers.
 func (m *Maker) proxy(answers bool) snapshot {
 	p := m.cfg.Proxy()
 	conns := make(map[string]int, len(p.Connections)+1)
@@ -94,12 +94,12 @@ func (m *Maker) proxy(answers bool) snapshot {
 	conns[apiserver.TransportHTTP] = p.Asking
 	s := snapshot{
 		by(gauge("build_info", "The proxy's version; always 1.", 1), "version", map[string]int{m.cfg.Version: 1}),
-		gauge("supervisor_up", "Whether the supervisor answers within a second.", yes(answers)),
-		gauge("proxy_link_up", "Whether the proxy is linked to the supervisor.", yes(p.Linked)),
-		by(gauge("proxy_connections", "Clients' connections, by transport; http has not said yet what it will be.", 0), "transport", conns),
+		gauge("supervisor_up", "Whether the supervisor answers within a second.", boolValue(answers)),
+		gauge("proxy_link_up", "Whether the proxy is linked to the supervisor.", boolValue(p.Linked)),
+		by(gauge("proxy_connections", "Clients' connections, by transport; http: the request has not arrived completely.", 0), "transport", conns),
 		gauge("proxy_attachments", "Attachments of clients.", p.Attachments),
 		by(counter("proxy_requests_total", "Clients' control messages behind their hello, by type.", 0), "type", p.Requests),
-		by(counter("proxy_refusals_total", "Errors told to clients, by code.", 0), "code", p.Refusals),
+		by(counter("proxy_refusals_total", "Errors sent to clients, by code.", 0), "code", p.Refusals),
 	}
 	if v := p.SupervisorVersion; v != "" {
 		s = append(s, by(gauge("supervisor_info", "The supervisor's version, by its last hello; always 1.", 1), "version", map[string]int{v: 1}))
@@ -107,14 +107,14 @@ func (m *Maker) proxy(answers bool) snapshot {
 	if t := p.Takeover; t != nil {
 		s = append(s,
 			gauge("proxy_takeover_connections", "Connections taken over live from the proxy before.", t.Connections),
-			gauge("proxy_takeover_stall_seconds", "For how long the worst of them was not read.", t.Worst.Seconds()),
-			gauge("proxy_takeover_stall_median_seconds", "For how long half of them were not read, at most.", t.Median.Seconds()),
+			gauge("proxy_takeover_stall_seconds", "Longest time for which no proxy read from one of these connections.", t.Worst.Seconds()),
+			gauge("proxy_takeover_stall_median_seconds", "Median time for which no proxy read from one of these connections.", t.Median.Seconds()),
 		)
 	}
 	return append(s, rules(p.Policy)...)
 }
 
-// rules is what is known of the policy's program, where there is one.
+// rules returns the metrics of the policy's program, or nil if there is none.
 func rules(p *policyhost.Stats) snapshot {
 	if p == nil {
 		return nil
@@ -124,22 +124,23 @@ func rules(p *policyhost.Stats) snapshot {
 		calls[method], failures[method], timeouts[method] = n.Calls, n.Failures, n.Timeouts
 	}
 	return snapshot{
-		gauge("policy_up", "Whether the policy's program runs.", yes(p.Running)),
+		gauge("policy_up", "Whether the policy's program runs.", boolValue(p.Running)),
 		counter("policy_starts_total", "Starts of the policy's program.", p.Starts),
-		counter("policy_crashes_total", "Ends of it that nobody asked for, hangs, and failed starts.", p.Crashes),
-		by(counter("policy_calls_total", "Questions to it, by method.", 0), "method", calls),
-		by(counter("policy_failures_total", "Questions that it did not answer, by method; a refusal is an answer.", 0), "method", failures),
-		by(counter("policy_timeouts_total", "Those of them for which the answer came too late.", 0), "method", timeouts),
-		counter("policy_events_dropped_total", "Events that it was not told of.", p.EventsDropped),
+		counter("policy_crashes_total", "Unrequested ends and hangs of the policy's program, and failed restarts.", p.Crashes),
+		by(counter("policy_calls_total", "Questions to the policy's program, by method.", 0), "method", calls),
+		by(counter("policy_failures_total", "Questions without an answer, by method; a refusal is an answer.", 0), "method", failures),
+		by(counter("policy_timeouts_total", "Questions without an answer in time, by method.", 0), "method", timeouts),
+		counter("policy_events_dropped_total", "Events that were dropped and not sent to the policy's program.", p.EventsDropped),
 	}
 }
 
-// maxWorkspaces is how many workspaces have numbers of their own; the numbers of all
-// others, those with the last names, are one.
+// maxWorkspaces is how many workspaces have values of their own, in the order of their names. The
+// values of all others are added up.
 const maxWorkspaces = 100
 
-// workspaces is what the sessions use by the kernel's counts, for each workspace that a
-// policy tells apart; without a policy for all of them, as anybody may choose a label.
+// workspaces returns the resources that the sessions use by the kernel's counts. If a policy
+// decides about workspaces, there is a value for each workspace. Without a policy there is one
+// value for all, because any client may choose a label.
 func (m *Maker) workspaces(ctx context.Context, answers bool) snapshot {
 	if m.cfg.Sessions == nil || !answers {
 		return nil
@@ -148,23 +149,23 @@ func (m *Maker) workspaces(ctx context.Context, answers bool) snapshot {
 	if err != nil {
 		return nil
 	}
-	apart := m.cfg.Proxy().Policy != nil
+	hasPolicy := m.cfg.Proxy().Policy != nil
 	names := map[string]bool{}
 	for _, s := range all {
-		if s.Cage != nil && apart {
+		if s.Cage != nil && hasPolicy {
 			names[s.Labels[protocol.LabelWorkspace]] = true
 		}
 	}
 	sorted := slices.Sorted(maps.Keys(names))
-	own := sorted[:min(len(sorted), maxWorkspaces)]
+	named := sorted[:min(len(sorted), maxWorkspaces)]
 	memory, pids, cpu, sessions := map[string]uint64{}, map[string]uint64{}, map[string]float64{}, map[string]int{}
 	for _, s := range all {
 		if s.Cage == nil {
 			continue
 		}
 		workspace := ""
-		if apart {
-			if workspace = s.Labels[protocol.LabelWorkspace]; !slices.Contains(own, workspace) {
+		if hasPolicy {
+			if workspace = s.Labels[protocol.LabelWorkspace]; !slices.Contains(named, workspace) {
 				workspace = "(others)"
 			}
 		}
@@ -181,11 +182,11 @@ func (m *Maker) workspaces(ctx context.Context, answers bool) snapshot {
 		by(gauge("workspace_sessions", "Running sessions with a control group of their own, by workspace.", 0), label, sessions),
 		by(gauge("workspace_memory_bytes", "Memory that all of those sessions use, with cached files.", 0), label, memory),
 		by(gauge("workspace_pids", "Processes and threads of those sessions.", 0), label, pids),
-		by(gauge("workspace_cpu_seconds", "Processor time of those sessions since their start; what has ended is not in it.", 0), label, cpu),
+		by(gauge("workspace_cpu_seconds", "Processor time of those sessions since their start; ended sessions are not counted.", 0), label, cpu),
 	}
 }
 
-// supervisor is what the supervisor tells of itself, if it does.
+// supervisor returns the metrics of the supervisor, or nil if it has not reported any.
 func supervisor(r *link.StatsReport) snapshot {
 	if r == nil {
 		return nil
@@ -197,9 +198,9 @@ func supervisor(r *link.StatsReport) snapshot {
 			protocol.StateStarting: r.Starting, protocol.StateRunning: r.Running, protocol.StateDraining: r.Draining, protocol.StateExited: r.Exited,
 		}),
 		gauge("supervisor_attachments", "Attachments of all proxies, those that compare during a handoff included.", r.Attachments),
-		counter("supervisor_printed_bytes_total", "Bytes that all sessions printed.", r.BytesPrinted),
+		counter("supervisor_printed_bytes_total", "Bytes of output of all sessions.", r.BytesPrinted),
 		counter("supervisor_typed_bytes_total", "Bytes of input that all sessions accepted.", r.BytesTyped),
-		counter("supervisor_spawns_total", "Sessions that were started.", r.Spawns),
+		counter("supervisor_spawns_total", "Started sessions.", r.Spawns),
 		counter("supervisor_spawn_failures_total", "Children that could not be started.", r.SpawnsFailed),
 		by(counter("supervisor_exits_total", "Ends of sessions, by outcome.", 0), "outcome", map[protocol.Outcome]uint64{
 			protocol.OutcomeNatural: r.ExitsNatural, protocol.OutcomeSoft: r.ExitsSoft, protocol.OutcomeHard: r.ExitsHard,
@@ -209,16 +210,16 @@ func supervisor(r *link.StatsReport) snapshot {
 		gauge("supervisor_goroutines", "Goroutines of the supervisor.", r.Goroutines),
 		gauge("supervisor_heap_bytes", "Bytes of the supervisor's objects.", r.HeapBytes),
 	}
-	for _, known := range []family{
+	for _, optional := range []family{
 		gauge("supervisor_resident_memory_bytes", "Resident memory of the supervisor.", r.RSSBytes),
 		gauge("supervisor_open_fds", "Descriptors that the supervisor has open.", r.Files),
-		gauge("supervisor_max_fds", "Descriptors that it may have open.", r.MaxFiles),
+		gauge("supervisor_max_fds", "Largest number of descriptors that the supervisor may have open.", r.MaxFiles),
 	} {
-		if known.values[""] > 0 {
-			s = append(s, known)
+		if optional.values[""] > 0 {
+			s = append(s, optional)
 		}
 	}
-	if cmp.Or(r.MaxPTYs, r.PTYs) > 0 { // of them none may be in use
+	if cmp.Or(r.MaxPTYs, r.PTYs) > 0 { // there may be a limit although no terminal is in use
 		s = append(s,
 			gauge("system_ptys", "Terminals in use, of the whole system.", r.PTYs),
 			gauge("system_max_ptys", "Terminals that the system can have.", r.MaxPTYs),

@@ -1,13 +1,12 @@
-// Package metrics makes Prometheus' text of the numbers of both processes: the
-// supervisor gives numbers, and here they get names.
+// Package metrics converts the statistics of both processes to Prometheus' text format. The
+// supervisor reports numbers; this package gives them names.
 //
-// Invariant: a label's value is one of a set that we know, a version of ours, or a
-// workspace that a policy tells apart.
-// A session's id, its labels, a path or what was typed is never one: who may read
-// the numbers shall not learn from them what is done here.
+// Invariant: the value of a label is one of a fixed set, a version of this product, or a
+// workspace that a policy has named. It is never a session's id, a label of a session, a path or
+// input, because the metrics must not reveal the users' work.
 //
-// Not here: counting (packages apiserver and, in the supervisor, session), who
-// may read it (package web).
+// Not here: counting (packages apiserver and, in the supervisor, session), the permission to read
+// the metrics (package web).
 package metrics
 
 import (
@@ -27,35 +26,35 @@ import (
 	"holdfast/proxy/internal/policyhost"
 )
 
-// Config is what a Maker needs.
+// Config holds the sources of a Maker.
 type Config struct {
 	Version    string
 	Proxy      func() Proxy
 	Supervisor func(context.Context) (*link.StatsReport, error)
-	// Sessions returns all sessions with what they use; nil tells nothing of that.
+	// Sessions returns all sessions with the resources that they use; nil omits these metrics.
 	Sessions func(context.Context) ([]protocol.SessionInfo, error)
 }
 
-// Proxy is the proxy's own numbers.
+// Proxy holds the proxy's statistics.
 type Proxy struct {
 	apiserver.Counts
-	Asking            int // HTTP connections whose request is not answered yet
+	Asking            int // HTTP connections with a request that is not answered yet
 	Linked            bool
-	SupervisorVersion string            // "" where that is not known
-	Takeover          *Takeover         // nil if no other proxy was taken over from
-	Policy            *policyhost.Stats // nil without a policy's program
+	SupervisorVersion string            // "" if it is not known
+	Takeover          *Takeover         // nil if this proxy did not take over from another one
+	Policy            *policyhost.Stats // nil if there is no policy's program
 }
 
-// Takeover is how this proxy took over from the one before.
+// A Takeover describes how this proxy took over from the one before.
 type Takeover struct {
 	Connections   int
-	Median, Worst time.Duration // how long their clients were not read
+	Median, Worst time.Duration // of the time for which no proxy read from a client
 }
 
-// A Maker makes text of numbers.
+// A Maker converts statistics to text.
 type Maker struct {
 	cfg Config
-	own *prometheus.Registry // what client_golang collects of this process
+	own *prometheus.Registry // collectors of client_golang for this process
 }
 
 // New returns a Maker.
@@ -65,7 +64,7 @@ func New(cfg Config) *Maker {
 	return m
 }
 
-// Text returns the numbers of now, and what kind of text it is.
+// Text returns the present metrics and their content type.
 func (m *Maker) Text(ctx context.Context) (text []byte, contentType string, err error) {
 	families, err := m.gatherer(ctx).Gather()
 	if err != nil {
@@ -82,11 +81,11 @@ func (m *Maker) Text(ctx context.Context) (text []byte, contentType string, err 
 	return b.Bytes(), string(format), nil
 }
 
-// gatherer gathers one moment's numbers: collectors are not told of a ctx, so the
-// supervisor is asked before.
+// gatherer returns a gatherer of the present metrics. It asks the supervisor at once, because a
+// collector does not receive ctx.
 func (m *Maker) gatherer(ctx context.Context) prometheus.Gatherer {
 	stats, err := m.cfg.Supervisor(ctx)
-	answers := err == nil || protocol.CodeOf(err) == protocol.CodeUnsupported // by one that is older
+	answers := err == nil || protocol.CodeOf(err) == protocol.CodeUnsupported // an older supervisor answers unsupported
 	now := prometheus.NewRegistry()
 	now.MustRegister(slices.Concat(m.proxy(answers), supervisor(stats), m.workspaces(ctx, answers)))
 	return prometheus.Gatherers{m.own, now}

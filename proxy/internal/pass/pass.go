@@ -1,12 +1,12 @@
-// Package pass makes and reads the statements that a browser keeps for us: who it
-// is, or which session it may look at. They are signed, so that the proxy need not
-// remember them, and whoever comes after it can read them.
+// Package pass makes and reads the passes that a browser holds: a statement about its user, or
+// about the session that it may view. Passes are signed, so that the proxy need not store them
+// and its successor can read them.
 //
 //	1.PAYLOAD.MAC     the version; JSON and its HMAC-SHA256, both in base64url
 //
-// Invariant: what Open returns was sealed with the same key, and is good now.
+// Invariant: a pass that Open returns was sealed with the same key and has not expired.
 //
-// Not here: where a pass is kept and shown (package web), what it lets one do
+// Not here: how a browser stores and sends a pass (package web), and the rights that a pass gives
 // (package apiserver).
 package pass
 
@@ -24,43 +24,43 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// MaxLen bounds a pass, in bytes: browsers keep cookies of 4096 with their names
-// and attributes.
+// MaxLen is the largest length of a pass in bytes. Browsers store cookies of up to 4096 bytes
+// with their names and attributes.
 const MaxLen = 3 << 10
 
 const version = "1"
 
-// A Kind is what a pass is for. One kind is never taken for another.
+// A Kind is the purpose of a pass. Open accepts only passes of the requested kind.
 type Kind string
 
-// The kinds.
+// The kinds of passes.
 const (
-	Page  Kind = "page"  // to be whoever it says
-	Share Kind = "share" // to look at one session, as whoever it says
+	Page  Kind = "page"  // identifies the user of the web page
+	Share Kind = "share" // allows to view one session
 )
 
-// A Pass is what is stated.
+// A Pass is a signed statement.
 type Pass struct {
 	Kind    Kind      `json:"kind"`
 	Expires time.Time `json:"expires"`
-	// Issued is when a page's pass was made: a sign-out ends those from before. It
-	// is zero in those of older releases.
+	// Issued is the time when a page's pass was made, because a sign-out voids all earlier ones.
+	// It is zero in passes of older releases.
 	Issued time.Time `json:"issued,omitzero"`
-	// Port is the one that a page's pass was given at: browsers send a cookie to
-	// every port of a host.
+	// Port is the port of the listener that issued a page's pass. It must be checked, because
+	// browsers send a cookie to every port of a host.
 	Port int `json:"port,omitempty"`
-	// Session and Instance are what a share's pass lets one look at.
+	// Session and Instance name the session that a share's pass allows to view.
 	Session  protocol.SessionID `json:"session_id,omitempty"`
 	Instance protocol.Instance  `json:"instance,omitempty"`
-	// Principal is who it is, or who has shared; nil where no policy was asked.
+	// Principal is the user, or the user that has shared the session; nil if there is no policy.
 	Principal *policy.Principal `json:"principal,omitempty"`
 }
 
-// A Key seals passes and opens them. A nil Key does neither.
+// A Key seals and opens passes. A nil Key fails at both.
 type Key struct{ key []byte }
 
-// NewKey derives a key from a secret, such as the proxy's token: when that changes
-// no pass is good any more. There is none of an empty secret.
+// NewKey derives a key from a secret, such as the proxy's token. If the secret changes, all
+// passes become invalid. NewKey returns nil for an empty secret.
 func NewKey(secret string) *Key {
 	if secret == "" {
 		return nil
@@ -71,8 +71,8 @@ func NewKey(secret string) *Key {
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// Seal returns a pass as text. Errors: unsupported without a key; limit_exceeded for
-// what would be too long.
+// Seal returns a pass as text. The errors are unsupported if k is nil, and limit_exceeded if the
+// text would be longer than MaxLen.
 func (k *Key) Seal(p Pass) (string, error) {
 	if k == nil {
 		return "", protocol.Errorf(protocol.CodeUnsupported, "this proxy has no key for passes")
@@ -84,18 +84,19 @@ func (k *Key) Seal(p Pass) (string, error) {
 	text := version + "." + encoding.EncodeToString(payload)
 	text += "." + encoding.EncodeToString(k.mac(text))
 	if len(text) > MaxLen {
-		return "", protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("the policy says too much of this user for a browser to keep: %d bytes, %d at most", len(text), MaxLen))
+		return "", protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("the pass has %d bytes, but a browser stores only %d: let the policy return a shorter user, workspace or roles", len(text), MaxLen))
 	}
 	return text, nil
 }
 
-// ErrExpired is of a pass that was good once; errInvalid of one that never was.
+// ErrExpired means that a pass is valid but has expired; errInvalid means that a text is not a
+// valid pass.
 var (
 	ErrExpired = errors.New("the pass has expired")
-	errInvalid = errors.New("this is no pass of ours")
+	errInvalid = errors.New("the pass is invalid")
 )
 
-// Open reads a pass of a kind. An error means that it is not good.
+// Open reads a pass of the given kind. It returns an error unless the pass is valid now.
 func (k *Key) Open(text string, kind Kind, now time.Time) (*Pass, error) {
 	dot := strings.LastIndexByte(text, '.')
 	if k == nil || len(text) > MaxLen || dot < 0 {
@@ -105,7 +106,8 @@ func (k *Key) Open(text string, kind Kind, now time.Time) (*Pass, error) {
 	if err != nil || !hmac.Equal(mac, k.mac(text[:dot])) {
 		return nil, errInvalid
 	}
-	// All that follows was written by us, perhaps by another version.
+	// The text after this check was sealed with this key, but another version may have written
+	// it.
 	encoded, ok := strings.CutPrefix(text[:dot], version+".")
 	if !ok {
 		return nil, errInvalid
@@ -130,8 +132,8 @@ func (k *Key) mac(text string) []byte {
 	return h.Sum(nil)
 }
 
-// Name stands for a pass where it must not be seen itself. Who knows the name knows
-// nothing of the pass.
+// Name returns a name for a pass that may appear in URLs and logs. The pass cannot be computed
+// from its name.
 func Name(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return encoding.EncodeToString(sum[:9])

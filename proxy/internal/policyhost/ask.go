@@ -12,7 +12,8 @@ import (
 	"holdfast/shared/logging"
 )
 
-// retryRunning is when to ask again a policy that runs but did not answer well.
+// retryRunning is the retry time that a client receives if the policy runs but gave no usable
+// answer.
 const retryRunning = time.Second
 
 // Authenticate implements policy.Policy.
@@ -45,10 +46,10 @@ func (h *Host) Authorize(ctx context.Context, a policy.Access) error {
 	return err
 }
 
-// ask asks within the deadline. may are the codes of the refusals that are an
-// answer; all else that is none is policy_unavailable, but for a caller who has
-// given up.
-func ask[A any](h *Host, ctx context.Context, m method, question func(context.Context, policy.Policy) (A, error), may ...string) (A, error) {
+// ask puts one question to the policy within Config.Deadline. refusals lists the codes that the
+// policy may answer with; such a refusal is returned as it is. If the caller's ctx has ended, ask
+// returns its error. Each other failure is returned as policy_unavailable.
+func ask[A any](h *Host, ctx context.Context, m method, call func(context.Context, policy.Policy) (A, error), refusals ...string) (A, error) {
 	var none A
 	h.counts[m].calls.Add(1)
 	limit, cancel := context.WithTimeout(ctx, h.cfg.Deadline)
@@ -57,46 +58,47 @@ func ask[A any](h *Host, ctx context.Context, m method, question func(context.Co
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
 	case <-limit.Done():
-		if err := over(ctx); err != nil {
+		if err := contextError(ctx); err != nil {
 			return none, err
 		}
-		return none, h.failed(m, "the policy has too many questions to answer", errBusy)
+		return none, h.failed(m, "the policy has too many unanswered questions", errBusy)
 	}
-	r, back := h.current()
+	r, retryAfter := h.current()
 	if r == nil {
 		h.counts[m].failures.Add(1)
-		return none, unavailable("the policy does not run, and is started again", back)
+		return none, unavailable("the policy does not run and is being restarted", retryAfter)
 	}
 	stop := context.AfterFunc(r.program.ctx, cancel)
 	defer stop()
 
-	answer, err := question(limit, r.policy)
+	answer, err := call(limit, r.policy)
 	var no *policy.Refusal
 	switch {
-	case err == nil || errors.As(err, &no) && slices.Contains(may, no.Code):
+	case err == nil || errors.As(err, &no) && slices.Contains(refusals, no.Code):
 		r.inTime()
 		h.worked(m)
 		if err != nil {
 			return none, no
 		}
 		return answer, nil
-	case over(ctx) != nil:
-		return none, over(ctx)
-	case r.broke(limit, err):
-		h.counts[m].failures.Add(1) // keep logs why
-		_, back := h.current()
-		return none, unavailable("the policy ended before it answered", max(back, least))
-	case over(limit) != nil:
+	case contextError(ctx) != nil:
+		return none, contextError(ctx)
+	case r.isBroken(limit, err):
+		h.counts[m].failures.Add(1) // keep logs the reason
+		_, retryAfter := h.current()
+		return none, unavailable("the policy ended before it answered", max(retryAfter, minRetry))
+	case contextError(limit) != nil:
 		h.counts[m].timeouts.Add(1)
 		r.tooLate()
 		return none, h.failed(m, fmt.Sprintf("the policy did not answer within %v", h.cfg.Deadline), err)
 	}
-	return none, h.failed(m, "the policy gave no proper answer", err)
+	return none, h.failed(m, "the policy gave an invalid answer", err)
 }
 
-// over is ctx.Err, but does not wait for the context's timer: the program keeps
-// the time, too, and its timer may be first to say that it is up.
-func over(ctx context.Context) error {
+// contextError returns ctx.Err, or DeadlineExceeded if the deadline has passed and the context's
+// timer has not fired yet. The policy's program measures the same deadline, and its timer may
+// fire first.
+func contextError(ctx context.Context) error {
 	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
 		return context.DeadlineExceeded
 	}
@@ -105,26 +107,26 @@ func over(ctx context.Context) error {
 
 var errBusy = fmt.Errorf("%d questions wait for an answer", maxCalls)
 
-// unavailable is the error of a question without an answer. Its text says
-// nothing of what the program said: it is for whoever asked.
-func unavailable(why string, after time.Duration) error {
+// unavailable returns the error of a question without an answer. The client reads its text, so it
+// does not contain output of the program.
+func unavailable(reason string, after time.Duration) error {
 	return &protocol.Error{
 		Code:         protocol.CodePolicyUnavailable,
-		Message:      why + ", so this is refused for now",
+		Message:      reason + ", so the request is refused: try again",
 		Retryable:    true,
 		RetryAfterMS: max(1, after.Milliseconds()),
 	}
 }
 
-// failed counts a question without an answer and makes its error. Only the first
-// of many is logged.
-func (h *Host) failed(m method, why string, err error) error {
+// failed counts a question without an answer and returns its error. Only the first failure of an
+// episode is logged.
+func (h *Host) failed(m method, reason string, err error) error {
 	c := &h.counts[m]
 	c.failures.Add(1)
 	if c.episode.failed(time.Now()) {
-		h.log.Warn().Str(logging.Kind, m.String()).Str("err", cutText(err.Error())).Msg("policy does not answer, what it decides is refused")
+		h.log.Warn().Str(logging.Kind, m.String()).Str("err", cutText(err.Error())).Msg("policy does not answer; its decisions are refusals")
 	}
-	return unavailable(why, retryRunning)
+	return unavailable(reason, retryRunning)
 }
 
 func (h *Host) worked(m method) {
@@ -133,7 +135,7 @@ func (h *Host) worked(m method) {
 	}
 }
 
-// cutText keeps an error that the program made up within a line.
+// cutText limits the length of an error text that the program has chosen.
 func cutText(s string) string {
 	const most = 500
 	if len(s) > most {

@@ -54,7 +54,7 @@ func TestNoAnswer(t *testing.T) {
 	s := newStage(t, "raw")
 	h, _ := s.start(s.config())
 	ctx := testkit.Soon(t)
-	const noAnswer, again = "policy does not answer, what it decides is refused", "policy answers again"
+	const noAnswer, again = "policy does not answer; its decisions are refusals", "policy answers again"
 	for _, token := range []string{"error", "empty", "foreign refusal", "long", "large", "long error"} {
 		for range 100 {
 			wantUnavailable(t, token, auth(t, h, token))
@@ -186,7 +186,7 @@ func TestBound(t *testing.T) {
 func TestTooMany(t *testing.T) {
 	h := &Host{cfg: Config{Deadline: time.Millisecond}, slots: make(chan struct{})} // all are taken
 	e := wantUnavailable(t, "one more", h.Authorize(testkit.Soon(t), policy.Access{}))
-	if want := "the policy has too many questions to answer, so this is refused for now"; e.Message != want {
+	if want := "the policy has too many unanswered questions, so the request is refused: try again"; e.Message != want {
 		t.Errorf("got %q, want %q", e.Message, want)
 	}
 }

@@ -15,19 +15,19 @@ import (
 	"holdfast/protocol"
 )
 
-// Config says what to run. A zero field below Dir means its default.
+// Config describes the program to run. If a field below Dir is zero, it has its default.
 type Config struct {
-	Path       string // of the program, absolute
-	ConfigFile string // told to it as $HOLDFAST_POLICY_CONFIG, absolute; "" is none
-	SHA256     string // hex; where set, no other program is started than the one of this sum
-	Dir        string // 0700, ours: where its socket lies; hosts may share it
+	Path       string // absolute path of the program
+	ConfigFile string // absolute path, passed to the program as $HOLDFAST_POLICY_CONFIG; "" means that there is none
+	SHA256     string // in hex; if set, only a program with this sum is started
+	Dir        string // the user's own directory with mode 0700 for the program's socket; hosts may share it
 
-	Deadline  time.Duration // of an answer; default 2 s
-	StartTime time.Duration // of the handshake; default 10 s
-	Grace     time.Duration // to end when asked to, and to be told the last events; default and most 2 s each
-	FirstWait time.Duration // before it is started again; doubled each time; default 100 ms
-	LastWait  time.Duration // the longest; default 30 s
-	Settled   time.Duration // having lived so long, it is waited for FirstWait again; default 1 min
+	Deadline  time.Duration // for an answer; default 2 s
+	StartTime time.Duration // for the handshake; default 10 s
+	Grace     time.Duration // for the program to end when asked, and for the last events to be sent; default 2 s each, which is the maximum, too
+	FirstWait time.Duration // before the first restart; doubled for each further one; default 100 ms
+	LastWait  time.Duration // largest wait before a restart; default 30 s
+	Settled   time.Duration // a program that has lived so long is restarted after FirstWait again; default 1 min
 	Log       zerolog.Logger
 }
 
@@ -42,8 +42,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// maxDir is what a socket's path leaves of the 103 bytes that it may have on
-// macOS: the library puts a directory and a file with random names below Dir.
+// maxDir is the greatest length of Dir. On macOS a socket's path may have 103 bytes, and the
+// library adds a directory and a file with random names to Dir.
 const maxDir = 103 - len("/plugin-dir1234567890/plugin1234567890")
 
 func (c Config) validate() error {

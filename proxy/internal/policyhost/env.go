@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// configEnv tells the program where its configuration is.
+// configEnv is the variable that contains the path of the program's configuration.
 const configEnv = "HOLDFAST_POLICY_CONFIG"
 
-// passed is what the program may know of our environment. It is a list of what
-// is allowed because of what must not leak: our token and secrets, the sockets
-// of systemd, and whatever else there will be. The interpreters' own variables
-// are there so that a program finds its libraries.
-var passed = []string{
+// allowedNames lists the environment variables that are passed to the program. It lists the
+// allowed ones because the proxy's token, its secrets and systemd's sockets must not leak. The
+// variables of interpreters are included so that a program finds its libraries.
+var allowedNames = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "HOLDFAST_DIR",
 	"PYTHONPATH", "VIRTUAL_ENV", "NODE_PATH",
 }
 
 func allowed(name string) bool {
-	return slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "XDG_")
+	return slices.Contains(allowedNames, name) || strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "XDG_")
 }
 
-// environment returns what the program gets of environ.
+// environment returns the variables of environ that the program may see, and the path of its
+// configuration.
 func environment(environ []string, configFile string) []string {
 	var env []string
 	for _, kv := range environ {

@@ -12,25 +12,25 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// explain makes of a failed start what a person can act on. The library's own
-// errors are texts alone, so it goes by what the program was seen to do.
+// explain turns the error of a failed start into an error that tells the user the next step. The
+// library's errors are only texts, so explain examines the program's behaviour instead.
 func (r *run) explain(ctx context.Context, cfg Config, err error) error {
 	hello, printed := r.program.hello.Load(), r.program.printed.Load()
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("start the policy: %w", context.Cause(ctx))
 	case r.program.cmd == nil:
-		return broken(cfg, fmt.Sprintf("there can be no directory for its socket: %v", err))
+		return broken(cfg, fmt.Sprintf("a directory for its socket cannot be made: %v", err))
 	case errors.Is(err, fs.ErrNotExist):
-		return failure(protocol.CodeNotFound, fmt.Sprintf("the policy %s cannot be started: neither it nor its interpreter may be missing: %v", cfg.Path, err))
+		return failure(protocol.CodeNotFound, fmt.Sprintf("the policy %s cannot be started: the program or its interpreter is missing: %v", cfg.Path, err))
 	case errors.Is(err, fs.ErrPermission):
 		return failure(protocol.CodePermissionDenied, fmt.Sprintf("the policy %s may not be executed: %v", cfg.Path, err))
-	case hello != nil && hello.core == 1 && !spoken(hello.version):
+	case hello != nil && hello.core == 1 && !isSpoken(hello.version):
 		return mismatch(cfg.Path, hello.version)
-	case hello == nil && r.program.ended():
-		return broken(cfg, fmt.Sprintf("it ended before the handshake (%s) and said %s", r.program.how(), r.program.lastWords()))
+	case hello == nil && r.program.hasEnded():
+		return broken(cfg, fmt.Sprintf("it ended before the handshake (%s) and said %s", r.program.exitStatus(), r.program.lastWords()))
 	case hello == nil && printed != nil && *printed != "":
-		return broken(cfg, fmt.Sprintf("a policy prints the handshake before all else, and not %.100q", *printed))
+		return broken(cfg, fmt.Sprintf("the first line of its output must be the handshake, but was %.100q", *printed))
 	case hello == nil && printed != nil:
 		return broken(cfg, fmt.Sprintf("it did not answer the handshake within %v", cfg.StartTime))
 	case r.link.err != nil:
@@ -39,20 +39,20 @@ func (r *run) explain(ctx context.Context, cfg Config, err error) error {
 	return broken(cfg, fmt.Sprintf("%.300v", err))
 }
 
-func broken(cfg Config, why string) error {
-	return failure(protocol.CodePolicyUnavailable, fmt.Sprintf("the policy %s does not work: %s", cfg.Path, why))
+func broken(cfg Config, reason string) error {
+	return failure(protocol.CodePolicyUnavailable, fmt.Sprintf("the policy %s does not work: %s", cfg.Path, reason))
 }
 
-func spoken(version int) bool {
+func isSpoken(version int) bool {
 	_, ok := policy.Plugins(nil)[version]
 	return ok
 }
 
-// mismatch names both ranges. A program names one version of its own, the one
-// nearest to what it was offered.
+// mismatch returns the protocol_mismatch error for a program that speaks another version. A
+// program announces only one of its versions: the one that is nearest to an offered version.
 func mismatch(path string, version int) error {
-	ours := slices.Sorted(maps.Keys(policy.Plugins(nil)))
-	local := protocol.VersionRange{Min: ours[0], Max: ours[len(ours)-1]}
+	own := slices.Sorted(maps.Keys(policy.Plugins(nil)))
+	local := protocol.VersionRange{Min: own[0], Max: own[len(own)-1]}
 	remote := protocol.VersionRange{Min: version, Max: version}
 	advice := "build the policy anew with this version's package"
 	if remote.Min > local.Max {

@@ -1,14 +1,14 @@
-// Package policyhost runs a policy's program: it starts it, asks it, and starts
-// it again when it dies or hangs.
+// Package policyhost runs a policy's program. It starts the program, asks it, and starts it again
+// when it ends or hangs.
 //
-// A Host is a policy.Policy. It asks over gRPC, each question with a deadline
-// and so many at once, and tells events from a queue of its own.
+// A Host is a policy.Policy. It asks over gRPC; each question has a deadline, and the number of
+// simultaneous questions is limited. It sends events from a queue.
 //
-// Invariant: what is no answer is a no. Whatever happens to the program, a
-// question ends within its deadline with an answer, a refusal, or
-// policy_unavailable; nothing else in the proxy waits for the program.
+// Invariant: a question without an answer is refused. Whatever happens to the program, a question
+// ends within its deadline with an answer, a refusal or policy_unavailable. No other part of the
+// proxy waits for the program.
 //
-// Not here: what is asked and when (package apiserver), what the questions mean
+// Not here: which questions are asked and when (package apiserver); the meaning of the questions,
 // and how a program answers them (package policy).
 package policyhost
 
@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	maxCalls  = 256  // questions at once; events are told beside them
-	maxEvents = 1024 // that wait to be told
+	maxCalls  = 256  // simultaneous questions; events are sent in addition
+	maxEvents = 1024 // events that wait to be sent
 )
 
 // A Host keeps one program running and asks it.
 //
-//	keep   owns the program: starts, ends and replaces it (keep.go)
-//	tell   tells it the events of the queue (observe.go)
+//	keep        owns the program: it starts, ends and replaces it (keep.go)
+//	sendEvents  sends the events of the queue to it (observe.go)
 //
-// Both end with Close, tell before keep, so that the last events are told.
+// Both end with Close: sendEvents ends first, so that the last events are sent.
 type Host struct {
 	cfg  Config
 	log  zerolog.Logger
@@ -41,26 +41,26 @@ type Host struct {
 	slots  chan struct{}
 	counts [methods]counts
 
-	mu    sync.Mutex // of what follows
+	mu    sync.Mutex // guards the fields below
 	state state
-	run   *run          // while up; it may have ended just now
-	next  time.Time     // of waiting: when it is started again; of starting: when that began
-	wait  time.Duration // before the next start but one, or that after the program's end
-	took  time.Duration // of the last start
+	run   *run          // set in state up; the program may have ended just now
+	next  time.Time     // in state waiting: time of the next start; in state starting: time when the start began
+	wait  time.Duration // wait before the start after the next one, or after the running program's end
+	took  time.Duration // duration of the last start
 
 	starts, crashes uint64
 
 	queue *queue
 
 	closing sync.Once
-	ctx     context.Context // keep's; ends once the events are told
+	ctx     context.Context // of keep; canceled when all events are sent
 	cancel  context.CancelFunc
-	kept    chan struct{} // closed by keep
+	kept    chan struct{} // closed when keep ends
 }
 
 var _ policy.Policy = (*Host)(nil)
 
-// Check says why the program of a config would not be started, without trying.
+// Check returns an error if the program of a config would not be started. It starts nothing.
 func Check(cfg Config) error {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -84,7 +84,7 @@ func Try(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// allowed says whether the program is one that may be started.
+// allowed returns an error unless the program may be started.
 func (c Config) allowed() error {
 	if err := trusted(c.Path); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (c Config) allowed() error {
 	return hasSum(c.Path, c.SHA256)
 }
 
-// Start starts the program and returns when it has answered the handshake; ctx
-// is of that alone. A Host must be closed.
+// Start starts the program and returns when the program has answered the handshake. ctx limits
+// only the start. The caller must close the Host.
 func Start(ctx context.Context, cfg Config) (*Host, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -116,12 +116,12 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.up(r)
 	go h.keep(r)
-	go h.tell()
+	go h.sendEvents()
 	return h, nil
 }
 
-// Close ends the program and returns when nothing of it is left. Events that
-// wait are told before, for as long as the program has to end.
+// Close ends the program and returns when its processes and files are removed. Before that it
+// sends the queued events, for at most Config.Grace.
 func (h *Host) Close() error {
 	h.closing.Do(func() {
 		h.queue.close(h.cfg.Grace)

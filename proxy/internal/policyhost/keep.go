@@ -10,11 +10,11 @@ import (
 	"holdfast/shared/logging"
 )
 
-// A state is where the program stands.
+// A state is the state of the program:
 //
 //	starting → up → waiting → starting …
 //
-// and closed after each of them.
+// From each of these states it may change to closed.
 type state int
 
 const (
@@ -24,7 +24,7 @@ const (
 	closed
 )
 
-// moveLocked makes every change of state.
+// moveLocked changes the state, and panics if the change is not allowed.
 func (h *Host) moveLocked(to state) {
 	ok := to == closed || to == up && h.state == starting || to == waiting && h.state != closed || to == starting && h.state == waiting
 	if !ok {
@@ -33,7 +33,7 @@ func (h *Host) moveLocked(to state) {
 	h.state, h.run = to, nil
 }
 
-// keep has the program run until ctx ends.
+// keep restarts the program r whenever it ends or hangs, until ctx is canceled.
 func (h *Host) keep(r *run) {
 	defer close(h.kept)
 	for r != nil {
@@ -48,8 +48,8 @@ func (h *Host) keep(r *run) {
 		}
 		hung := r.isHung()
 		r.kill()
-		h.ended(r, hung)
-		r = h.again()
+		h.handleEnd(r, hung)
+		r = h.restart()
 	}
 	h.mu.Lock()
 	h.moveLocked(closed)
@@ -57,7 +57,7 @@ func (h *Host) keep(r *run) {
 	h.log.Info().Msg("policy closed")
 }
 
-func (h *Host) ended(r *run, hung bool) {
+func (h *Host) handleEnd(r *run, hung bool) {
 	lived := time.Since(r.since)
 	h.mu.Lock()
 	if lived >= h.cfg.Settled {
@@ -69,10 +69,11 @@ func (h *Host) ended(r *run, hung bool) {
 		e.Msg("policy hung and was killed")
 		return
 	}
-	e.Str(logging.Reason, r.program.how()).Msg("policy ended")
+	e.Str(logging.Reason, r.program.exitStatus()).Msg("policy ended")
 }
 
-// waitNext moves to waiting, and doubles what is waited the next time.
+// waitNext changes to waiting, returns the wait before the next start, and doubles it for the
+// start after that.
 func (h *Host) waitNext() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,8 +84,8 @@ func (h *Host) waitNext() time.Duration {
 	return wait
 }
 
-// again starts the program until it runs, or returns nil at the end of ctx.
-func (h *Host) again() *run {
+// restart starts the program until a start succeeds. It returns nil when ctx is canceled.
+func (h *Host) restart() *run {
 	for h.sleep() {
 		h.mu.Lock()
 		h.moveLocked(starting)
@@ -102,12 +103,12 @@ func (h *Host) again() *run {
 		if errors.Is(err, &protocol.Error{Code: protocol.CodePermissionDenied}) {
 			e = e.Bool(logging.Security, true)
 		}
-		e.Msg("policy cannot be started again")
+		e.Msg("policy could not be restarted")
 	}
 	return nil
 }
 
-// sleep waits until h.next, and reports whether to go on then.
+// sleep waits until h.next, and returns false if ctx was canceled.
 func (h *Host) sleep() bool {
 	h.mu.Lock()
 	until := h.next
@@ -127,20 +128,20 @@ func (h *Host) up(r *run) {
 	h.log.Info().Str(logging.Program, h.cfg.Path).Int(logging.PID, r.program.pid).Dur(logging.Took, r.took).Msg("policy started")
 }
 
-// least is the shortest time to name as that of a start: it is never at once.
-const least = 10 * time.Millisecond
+// minRetry is the shortest retry time that a client receives, because a start takes some time.
+const minRetry = 10 * time.Millisecond
 
-// current returns the program to ask, or nil and how long it will not be there.
+// current returns the program to ask, or nil and the expected time until there is one.
 func (h *Host) current() (*run, time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.state == closed:
-		return nil, time.Second // of our successor nothing is known
-	case h.state == up && !h.run.gone():
+		return nil, time.Second // the time until another proxy serves is unknown
+	case h.state == up && !h.run.isGone():
 		return h.run, 0
-	case h.state == up: // and keep is about to learn that it is not
-		return nil, h.wait + max(h.took, least)
+	case h.state == up: // keep will notice soon that the program has ended
+		return nil, h.wait + max(h.took, minRetry)
 	}
-	return nil, max(time.Until(h.next.Add(h.took)), least)
+	return nil, max(time.Until(h.next.Add(h.took)), minRetry)
 }

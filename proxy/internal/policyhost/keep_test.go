@@ -84,7 +84,7 @@ func TestDown(t *testing.T) {
 			t.Fatalf("got retry after %v, want what is left of an hour and a start, %v after it began", back, passed)
 		}
 	}
-	if lines := s.log.with("policy does not answer, what it decides is refused"); len(lines) != 0 {
+	if lines := s.log.with("policy does not answer; its decisions are refusals"); len(lines) != 0 {
 		t.Errorf("got %v, want no more than that it ended", lines)
 	}
 	if got := h.Stats().Methods["authenticate"]; got.Calls != 1001 || got.Failures != 1001 || got.Timeouts != 0 {
@@ -111,7 +111,7 @@ func TestVersions(t *testing.T) {
 	h, p := s.start(s.config())
 	s.role("newer")
 	p.kill(t, syscall.SIGKILL)
-	s.log.wait(t, "policy cannot be started again", 3)
+	s.log.wait(t, "policy could not be restarted", 3)
 	wantUnavailable(t, "meanwhile", auth(t, h, ""))
 	s.role("served")
 	running(t, h)

@@ -11,18 +11,18 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// maxLine is what is logged of a line.
+// maxLine is the number of bytes of a line that are logged.
 const maxLine = 4 << 10
 
-// lines is a writer that makes lines of what a program prints. It has two users
-// at most: who reads it, and for an instant at the end who flushes it.
+// lines is a writer that splits a program's output into lines. The goroutine that reads the
+// output uses it and, for an instant at the end, the goroutine that flushes it.
 type lines struct {
 	says *says
 
-	mu     sync.Mutex
-	buf    []byte
-	cut    int  // bytes of the line over maxLine
-	panics bool // what follows is a stack
+	mu      sync.Mutex
+	buf     []byte
+	cut     int  // number of bytes of the line beyond maxLine
+	isPanic bool // a panic was printed, so the next lines are its stack
 }
 
 func (s *says) lines() *lines { return &lines{says: s} }
@@ -32,24 +32,24 @@ func (l *lines) Write(b []byte) (int, error) {
 	defer l.mu.Unlock()
 	n := len(b)
 	for len(b) > 0 {
-		part, rest, ended := bytes.Cut(b, []byte{'\n'})
+		part, remainder, hasNewline := bytes.Cut(b, []byte{'\n'})
 		room := min(len(part), maxLine-len(l.buf))
 		l.buf = append(l.buf, part[:room]...)
 		l.cut += len(part) - room
-		if ended {
+		if hasNewline {
 			l.flushLocked()
 		}
-		b = rest
+		b = remainder
 	}
 	return n, nil
 }
 
-// end logs a last line that was not ended, and what was dropped.
+// end logs an unfinished last line and the number of dropped lines.
 func (l *lines) end() {
 	l.mu.Lock()
 	l.flushLocked()
 	l.mu.Unlock()
-	l.says.tellLost()
+	l.says.logLost()
 }
 
 func (l *lines) flushLocked() {
@@ -63,7 +63,7 @@ func (l *lines) flushLocked() {
 	l.buf, l.cut = l.buf[:0], 0
 }
 
-// A line is what was said with it.
+// A line is a log line of the program, with its level and its fields.
 type line struct {
 	level  zerolog.Level
 	text   string
@@ -75,8 +75,8 @@ type field struct {
 	value json.RawMessage
 }
 
-// parseJSON reads a line of hclog's. What a line may say twice is kept as it is:
-// the fields are checked to be JSON, and not understood.
+// parseJSON parses a line of hclog. The values are checked to be JSON and otherwise kept as they
+// are, because a key may occur twice.
 func parseJSON(b []byte) (line, bool) {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(b, &all) != nil {
@@ -111,15 +111,15 @@ func levelOf(name string) zerolog.Level {
 	return zerolog.InfoLevel
 }
 
-// plainLocked judges a line of text: by a level in brackets, and a panic with its
-// stack is an error. Else it is info: who prints wants to be read.
+// plainLocked chooses the level of a plain line: the level in brackets if there is one, error for
+// a panic and its stack, and info for any other line.
 func (l *lines) plainLocked(text string) line {
-	l.panics = l.panics || strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ")
+	l.isPanic = l.isPanic || strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ")
 	level := zerolog.InfoLevel
 	if name, _, ok := strings.Cut(strings.TrimPrefix(text, "["), "]"); ok && text[0] == '[' {
 		level = levelOf(name)
 	}
-	if l.panics {
+	if l.isPanic {
 		level = zerolog.ErrorLevel
 	}
 	return line{level: level, text: text}

@@ -13,38 +13,39 @@ import (
 	"holdfast/shared/logging"
 )
 
-// A queue holds events until they are told.
+// A queue holds events until they are sent to the program.
 type queue struct {
 	events  chan policy.Event
 	dropped atomic.Uint64
-	told    chan struct{} // closed by tell
+	done    chan struct{} // closed when sendEvents ends
 
-	ctx    context.Context // of telling
+	ctx    context.Context // canceled when the remaining events must not be sent any more
 	giveUp context.CancelFunc
 
 	mu     sync.RWMutex
-	closed bool // and events with it
+	closed bool // events is closed, too
 }
 
 func newQueue() *queue {
-	q := &queue{events: make(chan policy.Event, maxEvents), told: make(chan struct{})}
+	q := &queue{events: make(chan policy.Event, maxEvents), done: make(chan struct{})}
 	q.ctx, q.giveUp = context.WithCancel(context.Background())
 	return q
 }
 
-// close returns when all that was put is told, or not in that time.
+// close returns when all queued events are sent, or when the duration within has passed.
 func (q *queue) close(within time.Duration) {
 	q.mu.Lock()
 	q.closed = true
 	close(q.events)
 	q.mu.Unlock()
 	late := time.AfterFunc(within, q.giveUp)
-	<-q.told
+	<-q.done
 	late.Stop()
 	q.giveUp()
 }
 
-// put never waits: what there is no room for is dropped.
+// put queues an event. It never waits: if the queue is full or closed, the event is dropped and
+// counted.
 func (q *queue) put(e policy.Event) {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
@@ -59,7 +60,7 @@ func (q *queue) put(e policy.Event) {
 	}
 }
 
-// Observe implements policy.Policy. It always succeeds, and at once.
+// Observe implements policy.Policy. It queues the event and always succeeds at once.
 func (h *Host) Observe(_ context.Context, e policy.Event) error {
 	h.counts[observe].calls.Add(1)
 	e.Labels, e.Principal.Roles = maps.Clone(e.Labels), slices.Clone(e.Principal.Roles)
@@ -67,28 +68,28 @@ func (h *Host) Observe(_ context.Context, e policy.Event) error {
 	return nil
 }
 
-// tell tells the program each event, one after the other, until the queue is
-// closed. What is in it then is told until close gives up.
-func (h *Host) tell() {
-	defer close(h.queue.told)
+// sendEvents sends the queued events to the program, one after the other, until the queue is
+// closed. Then it sends the remaining events until close gives up.
+func (h *Host) sendEvents() {
+	defer close(h.queue.done)
 	var lost lost
 	for e := range h.queue.events {
-		err := h.tellOne(h.queue.ctx, e)
+		err := h.sendEvent(h.queue.ctx, e)
 		if err != nil {
 			h.queue.dropped.Add(1)
-			lost.why = err
+			lost.reason = err
 		}
-		h.tellLost(&lost, err == nil && len(h.queue.events) == 0)
+		h.logLost(&lost, err == nil && len(h.queue.events) == 0)
 	}
 	lost.last = time.Time{}
-	h.tellLost(&lost, true)
+	h.logLost(&lost, true)
 }
 
 var errDown = errors.New("the policy does not run")
 
-// tellOne tells the program one event. A program that is not fast with events
-// does not hang for that: it may write them to a disk.
-func (h *Host) tellOne(ctx context.Context, e policy.Event) error {
+// sendEvent sends one event to the program. A late answer to an event does not count towards a
+// hang, because the program may have to write the event to a disk.
+func (h *Host) sendEvent(ctx context.Context, e policy.Event) error {
 	r, _ := h.current()
 	if r == nil || ctx.Err() != nil {
 		return errDown
@@ -100,37 +101,37 @@ func (h *Host) tellOne(ctx context.Context, e policy.Event) error {
 	err := r.policy.Observe(ctx, e)
 	if err != nil {
 		h.counts[observe].failures.Add(1)
-		if errors.Is(over(ctx), context.DeadlineExceeded) {
+		if errors.Is(contextError(ctx), context.DeadlineExceeded) {
 			h.counts[observe].timeouts.Add(1)
 		}
 	}
 	return err
 }
 
-// lost is what was dropped and not logged yet. It is when an episode is over,
-// but not each time of many, and once a minute while it lasts.
+// lost counts events that were dropped and not logged yet. They are logged when an episode of
+// losses ends, but not more often than every 10 s, and once a minute during an episode.
 type lost struct {
-	told  uint64    // of all that were dropped
-	since time.Time // zero if none was since
-	last  time.Time // when it was logged
-	why   error     // of those that were not too many
+	done   uint64    // number of dropped events that were logged
+	since  time.Time // time of the first loss that is not logged; zero if there is none
+	last   time.Time // time of the last log line
+	reason error     // error of the last event that was not dropped for a full queue
 }
 
-func (h *Host) tellLost(l *lost, over bool) {
-	n := h.queue.dropped.Load() - l.told
+func (h *Host) logLost(l *lost, isOver bool) {
+	n := h.queue.dropped.Load() - l.done
 	if n == 0 {
 		return
 	}
 	if l.since.IsZero() {
 		l.since = time.Now()
 	}
-	if over && time.Since(l.last) < quiet || !over && time.Since(l.since) < time.Minute {
+	if isOver && time.Since(l.last) < quiet || !isOver && time.Since(l.since) < time.Minute {
 		return
 	}
 	e := h.log.Warn().Uint64(logging.Count, n)
-	if l.why != nil {
-		e = e.Str("err", cutText(l.why.Error()))
+	if l.reason != nil {
+		e = e.Str("err", cutText(l.reason.Error()))
 	}
-	e.Msg("policy's events were dropped")
-	*l = lost{told: l.told + n, last: time.Now()}
+	e.Msg("policy events were dropped")
+	*l = lost{done: l.done + n, last: time.Now()}
 }

@@ -43,7 +43,7 @@ func TestObserve(t *testing.T) {
 	for range many - dropped {
 		testkit.Within(t, limit, "an event", p.told)
 	}
-	if lines := s.log.wait(t, "policy's events were dropped", 1); len(lines) != 1 || lines[0]["count"] != float64(dropped) {
+	if lines := s.log.wait(t, "policy events were dropped", 1); len(lines) != 1 || lines[0]["count"] != float64(dropped) {
 		t.Errorf("got %v, want one line with the count %d", lines, dropped)
 	}
 	if got := h.Stats(); got.Methods["observe"].Calls != many+10 || int(got.EventsDropped) != dropped || got.Crashes != 0 {
@@ -86,7 +86,7 @@ func TestObserveInVain(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if lines := s.log.with("policy's events were dropped"); len(lines) != 1 || lines[0]["count"] != 20.0 {
+	if lines := s.log.with("policy events were dropped"); len(lines) != 1 || lines[0]["count"] != 20.0 {
 		t.Errorf("got %v, want one line with the count 20", lines)
 	}
 }

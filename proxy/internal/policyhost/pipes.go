@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// pipes makes our ends, and returns those of the program.
-func (p *program) pipes() (theirs [3]*os.File, err error) {
+// pipes creates the pipes for the program's standard streams, and returns the program's ends.
+func (p *program) pipes() (programEnds [3]*os.File, err error) {
 	for i, pipe := range []struct {
-		ours  **os.File
-		reads bool // the program does
+		proxyEnd **os.File
+		reads    bool // the program reads from the pipe
 	}{{&p.stdin, true}, {&p.stdout, false}, {&p.stderr, false}} {
 		r, w, err := os.Pipe()
 		if err != nil {
 			p.closePipes()
-			for _, f := range theirs[:i] {
+			for _, f := range programEnds[:i] {
 				_ = f.Close()
 			}
-			return theirs, err
+			return programEnds, err
 		}
-		*pipe.ours, theirs[i] = r, w
+		*pipe.proxyEnd, programEnds[i] = r, w
 		if pipe.reads {
-			*pipe.ours, theirs[i] = w, r
+			*pipe.proxyEnd, programEnds[i] = w, r
 		}
 	}
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
-	return theirs, nil
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = programEnds[0], programEnds[1], programEnds[2]
+	return programEnds, nil
 }
 
 func (p *program) closePipes() {
@@ -39,10 +39,10 @@ func (p *program) closePipes() {
 	}
 }
 
-// maxHello is the longest handshake; the certificate in it has about 1 KiB.
+// maxHello is the largest handshake in bytes; the certificate in it has about 1 KiB.
 const maxHello = 16 << 10
 
-// hello is what we need of the handshake, core|version|network|address|….
+// A hello holds the needed fields of the handshake line core|version|network|address|….
 type hello struct{ core, version int }
 
 func parseHello(line string) *hello {
@@ -58,8 +58,7 @@ func parseHello(line string) *hello {
 	return &hello{core, version}
 }
 
-// readStdout hands the first line to the library; what a program prints after it
-// is for the log.
+// readStdout passes the first line to the library. The output after it goes to the log.
 func (p *program) readStdout(to *io.PipeWriter) {
 	defer p.stdout.Close()
 	r := bufio.NewReaderSize(p.stdout, maxHello)
@@ -81,6 +80,6 @@ func (p *program) readStderr() {
 
 func (p *program) copyLines(r io.Reader) {
 	l := p.says.lines()
-	_, _ = io.Copy(l, r) // to its end, or to drain
+	_, _ = io.Copy(l, r) // ends at the end of the stream or at the drain deadline
 	l.end()
 }

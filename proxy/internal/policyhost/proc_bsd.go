@@ -4,16 +4,16 @@ package policyhost
 
 import "syscall"
 
-// attributes give the program a process group of its own, so that a ctrl-C for
-// the proxy is the proxy's. Of the proxy's death it learns from the end of its
-// standard input, and in Go policy.Serve looks whose child it is.
+// attributes give the program a process group of its own, so that a Ctrl-C for the proxy does not
+// reach it. The program learns of the proxy's death by the end of its standard input;
+// policy.Serve in Go also watches its parent process.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// wait returns when the program has ended, and its children with it.
+// wait returns when the program and its children have ended.
 func (p *program) wait() {
 	_ = p.cmd.Wait()
 	p.mu.Lock()
-	p.reaped = true
-	_ = signalGroup(p.cmd.Process, syscall.SIGKILL) // the number was free for a moment
+	p.isReaped = true
+	_ = signalGroup(p.cmd.Process, syscall.SIGKILL) // kills the children; the pid was unused for a moment
 	p.mu.Unlock()
 }

@@ -10,15 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// root is where the program works: nothing is kept from being unmounted.
+// root is the program's working directory. It is / so that the program does not keep a file
+// system from being unmounted.
 const root = "/"
 
-// closeOnExec marks what our own launcher has left open in us without a word, so
-// that it is not the program's. Descriptors of Go's own are marked already.
+// closeOnExec marks all descriptors that the proxy has inherited from its launcher, so that the
+// program does not inherit them. Descriptors that Go has opened are marked already.
 func closeOnExec() {
 	names, err := os.ReadDir("/dev/fd")
 	if err != nil {
-		return // then they stay open; no reason not to start
+		return // the descriptors stay open; that is no reason not to start
 	}
 	for _, n := range names {
 		if fd, err := strconv.Atoi(n.Name()); err == nil && fd > 2 {

@@ -5,15 +5,16 @@ import (
 	"syscall"
 )
 
-const root = "" // wherever we are
+const root = "" // the proxy's own working directory
 
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-func closeOnExec() {} // only what is listed is inherited
+func closeOnExec() {} // only listed handles are inherited
 
-// signalGroup ends the program; there is no other signal here.
+// signalGroup ends the program if s is SIGKILL, and ignores other signals, which Windows does not
+// have.
 func signalGroup(p *os.Process, s syscall.Signal) error {
 	if s != syscall.SIGKILL {
 		return nil
@@ -24,6 +25,6 @@ func signalGroup(p *os.Process, s syscall.Signal) error {
 func (p *program) wait() {
 	_ = p.cmd.Wait()
 	p.mu.Lock()
-	p.reaped = true
+	p.isReaped = true
 	p.mu.Unlock()
 }

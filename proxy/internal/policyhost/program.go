@@ -14,39 +14,41 @@ import (
 	"time"
 )
 
-// drain is how long what is printed may outlast the program: what it has said is
-// in the pipe, but a child that has left its group may hold the other end.
+// drain is how long the program's output is read after its end. The program's own output is in
+// the pipe by then, but a child that has left its process group may hold the other end open.
 const drain = time.Second
 
-// A program is the process, and go-plugin's runner of it.
+// A program is the policy's process, and go-plugin's runner for it.
 //
-// The library's own runner would give it our standard input, would not learn of
-// its death while a child of it holds its output, and the library panics at a
-// line on standard error like {"@message":1}. So the library gets the first line
-// of standard output, which is the handshake, and the rest goes to says.
+// The library's own runner is not used, for three reasons. It would give the program the proxy's
+// standard input. It would not notice the program's death while a child of the program holds its
+// output open. And it panics at a line on standard error like {"@message":1}. Therefore the
+// library receives only the first line of standard output, which is the handshake, and all other
+// output goes to says.
 type program struct {
 	cmd  *exec.Cmd
 	cfg  Config
 	says *says
-	dir  string // of the socket; made by the library
+	dir  string // directory of the socket, made by the library
 
-	stdin          *os.File // never written to: its end tells the program of ours
+	stdin          *os.File // never written to: when it is closed, the program learns that the proxy has ended
 	stdout, stderr *os.File
-	first          *io.PipeReader         // the handshake, for the library
-	printed        atomic.Pointer[string] // the first line
-	hello          atomic.Pointer[hello]  // the same, understood
-	output         sync.WaitGroup         // who reads it
+	first          *io.PipeReader         // the handshake line, for the library
+	printed        atomic.Pointer[string] // the first line of standard output
+	hello          atomic.Pointer[hello]  // the parsed first line; nil if it is no handshake
+	output         sync.WaitGroup         // the goroutines that read the output
 
-	mu      sync.Mutex
-	pid     int  // 0 until it is started
-	stopped bool // not to be started
-	reaped  bool // the pid is nobody's, or another's
+	mu        sync.Mutex
+	pid       int  // 0 before the start
+	isStopped bool // it must not be started any more
+	isReaped  bool // the pid is free, or belongs to another process
 
-	ctx  context.Context // ends with the process
+	ctx  context.Context // canceled when the process has ended
 	dead context.CancelFunc
 }
 
-// lastWords is the last line that the program said, for an error.
+// lastWords returns the last line of the program's output in quotes, for an error text, or
+// "nothing".
 func (p *program) lastWords() string {
 	if line := p.says.lastLine(); line != "" {
 		return fmt.Sprintf("%.300q", line)
@@ -60,7 +62,8 @@ func newProgram(cfg Config, says *says) *program {
 	return p
 }
 
-// prepare is told what the library adds to the environment, and its directory.
+// prepare stores the library's directory, and creates the command with the library's environment
+// variables.
 func (p *program) prepare(env []string, dir string) {
 	p.dir = dir
 	p.cmd = exec.Command(p.cfg.Path)
@@ -69,25 +72,25 @@ func (p *program) prepare(env []string, dir string) {
 	p.cmd.SysProcAttr = attributes()
 }
 
-// errStopped is of a program that was given up before it was started.
-var errStopped = errors.New("it was given up")
+// errStopped means that Kill was called before the program was started.
+var errStopped = errors.New("the start was given up")
 
 // Start implements runner.Runner.
 func (p *program) Start(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stopped {
+	if p.isStopped {
 		return errStopped
 	}
-	theirs, err := p.pipes()
+	programEnds, err := p.pipes()
 	if err != nil {
 		return err
 	}
 	closeOnExec()
 	started := make(chan error)
-	go p.live(started)
+	go p.runProcess(started)
 	err = <-started
-	for _, f := range theirs {
+	for _, f := range programEnds {
 		_ = f.Close()
 	}
 	if err != nil {
@@ -102,10 +105,10 @@ func (p *program) Start(context.Context) error {
 	return nil
 }
 
-// live is the program's life. Where the kernel ends a child with its parent
-// (attributes), the parent is the thread that started it, so that this one must
-// not end before.
-func (p *program) live(started chan<- error) {
+// live starts the program and waits for its end, in one locked thread. If the kernel ends a child
+// with its parent (see attributes), the parent is the thread that started the child, so this
+// thread must not end before the program.
+func (p *program) runProcess(started chan<- error) {
 	defer p.dead()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -130,7 +133,7 @@ func (p *program) Wait(context.Context) error {
 	return nil
 }
 
-// Kill implements runner.Runner. It ends the children, too.
+// Kill implements runner.Runner. It kills the program's children, too.
 func (p *program) Kill(context.Context) error { return p.signal(syscall.SIGKILL) }
 
 func (p *program) terminate() { _ = p.signal(syscall.SIGTERM) }
@@ -138,15 +141,14 @@ func (p *program) terminate() { _ = p.signal(syscall.SIGTERM) }
 func (p *program) signal(s syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stopped = p.stopped || s == syscall.SIGKILL
-	if p.pid == 0 || p.reaped {
+	p.isStopped = p.isStopped || s == syscall.SIGKILL
+	if p.pid == 0 || p.isReaped {
 		return nil
 	}
 	return signalGroup(p.cmd.Process, s)
 }
 
-// join returns when the program, which was killed, is gone and all that it said
-// is read.
+// join returns when the killed program has ended and its output is read.
 func (p *program) join() {
 	if p.ID() == "" {
 		return
@@ -156,19 +158,19 @@ func (p *program) join() {
 	p.output.Wait()
 }
 
-// remove removes the directory of the socket. The library does not when the
-// program could not be started.
+// remove removes the directory of the socket, because the library does not if the program could
+// not be started.
 func (p *program) remove() {
 	if p.dir != "" {
 		_ = os.RemoveAll(p.dir)
 	}
 }
 
-// how says how it ended, which it must have.
-func (p *program) how() string { return p.cmd.ProcessState.String() }
+// exitStatus returns how the program ended; it must have ended.
+func (p *program) exitStatus() string { return p.cmd.ProcessState.String() }
 
-// ended reports whether it ran and ended by itself.
-func (p *program) ended() bool {
+// hasEnded reports whether the program was started and ended without a SIGKILL.
+func (p *program) hasEnded() bool {
 	if p.cmd == nil || p.cmd.ProcessState == nil {
 		return false
 	}

@@ -16,25 +16,26 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// maxLate is how many answers in a row, none in time between, make a program one
-// that hangs.
+// maxLate is how many late answers in a row, with no timely answer between them, make a program
+// count as hung.
 const maxLate = 3
 
-// A run is the program from one start to its end.
+// A run is one run of the program, from a start to its end.
 type run struct {
 	policy  policy.Policy
 	program *program
 	client  *plugin.Client
 	link    *link
 	since   time.Time
-	took    time.Duration // to start
+	took    time.Duration // duration of the start
 
 	late     atomic.Int32
 	hangOnce sync.Once
 	hung     chan struct{}
 }
 
-// launch starts the program once. With an error nothing of it is left.
+// launch starts the program once. If it returns an error, no process or file of the program is
+// left.
 func (h *Host) launch(ctx context.Context) (*run, error) {
 	began := time.Now()
 	if err := h.cfg.allowed(); err != nil {
@@ -52,24 +53,24 @@ func (h *Host) launch(ctx context.Context) (*run, error) {
 		Logger:           chatter(h.log),
 		SyncStdout:       h.says.lines(),
 		SyncStderr:       h.says.lines(),
-		// TempDir counts with a RunnerFunc alone, and SecureConfig with none.
+		// The library uses TempDir only with a RunnerFunc, and SecureConfig only without one.
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: h.cfg.Dir},
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
 			r.program.prepare(cmd.Env, dir)
 			return r.program, nil
 		},
 	})
-	// The library waits for a program without end in places; it returns from all
-	// of them when the program is dead.
+	// At several points the library waits for the program without a limit. All of these waits end
+	// when the program is dead.
 	limit, cancel := context.WithTimeout(ctx, h.cfg.StartTime)
 	defer cancel()
 	stop := context.AfterFunc(limit, func() { _ = r.program.Kill(limit) })
 	err := r.connect()
-	if !stop() && err == nil { // killed just now
+	if !stop() && err == nil { // the time limit has just killed it
 		err = limit.Err()
 	}
 	if err != nil {
-		r.kill() // then it is known how it ended
+		r.kill() // afterwards its exit status is known
 		return nil, r.explain(ctx, h.cfg, err)
 	}
 	r.since = time.Now()
@@ -93,17 +94,17 @@ func (r *run) connect() error {
 	return nil
 }
 
-// kill ends the program at once, and what the library has of it.
+// kill ends the program at once, and releases the library's resources.
 func (r *run) kill() {
 	_ = r.program.Kill(context.Background())
 	r.program.join()
-	r.client.Kill() // with a dead program it does not wait
+	r.client.Kill() // returns at once, because the program is dead
 	r.program.remove()
 }
 
-// end asks the program to end, then tells it to, then ends it.
+// end asks the program to end, sends SIGTERM after a quarter of grace, and kills it after grace.
 func (r *run) end(grace time.Duration) {
-	term := time.AfterFunc(grace/4, r.program.terminate) // not all know how to be asked
+	term := time.AfterFunc(grace/4, r.program.terminate) // some programs do not know the request
 	kill := time.AfterFunc(grace, func() { _ = r.program.Kill(context.Background()) })
 	r.client.Kill()
 	term.Stop()
@@ -111,27 +112,28 @@ func (r *run) end(grace time.Duration) {
 	r.kill()
 }
 
-// gone reports whether the program has ended.
-func (r *run) gone() bool { return r.program.ctx.Err() != nil }
+// isGone reports whether the program has ended.
+func (r *run) isGone() bool { return r.program.ctx.Err() != nil }
 
-// ending is how long a program may take from the end of its connection to its
-// own, for a question to know that it is the end.
-const ending = 50 * time.Millisecond
+// endTime is how long a question waits after its connection broke, to find out whether the
+// program has ended: its process may end a little later than its connection.
+const endTime = 50 * time.Millisecond
 
-// broke reports whether the program has ended, or is about to.
-func (r *run) broke(ctx context.Context, err error) bool {
+// isBroken reports whether the program has ended. If its connection is broken, isBroken waits
+// endTime for the process to end.
+func (r *run) isBroken(ctx context.Context, err error) bool {
 	if status.Code(err) == codes.Unavailable {
-		ctx, cancel := context.WithTimeout(ctx, ending)
+		ctx, cancel := context.WithTimeout(ctx, endTime)
 		defer cancel()
 		select {
 		case <-r.program.ctx.Done():
 		case <-ctx.Done():
 		}
 	}
-	return r.gone()
+	return r.isGone()
 }
 
-// inTime and tooLate are told of each answer.
+// inTime resets the count of late answers, because an answer came within its deadline.
 func (r *run) inTime() { r.late.Store(0) }
 
 func (r *run) tooLate() {

@@ -11,12 +11,12 @@ import (
 
 var _ runner.Runner = (*program)(nil)
 
-// The rest of runner.Runner.
+// These methods implement the other parts of runner.Runner.
 
 func (p *program) Stdout() io.ReadCloser           { return p.first }
 func (p *program) Stderr() io.ReadCloser           { return io.NopCloser(strings.NewReader("")) }
 func (p *program) Name() string                    { return p.cfg.Path }
-func (p *program) Diagnose(context.Context) string { return "" } // explain does
+func (p *program) Diagnose(context.Context) string { return "" } // explain has this task
 
 func (p *program) ID() string {
 	p.mu.Lock()

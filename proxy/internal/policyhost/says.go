@@ -11,21 +11,21 @@ import (
 	"holdfast/shared/logging"
 )
 
-// What a program says is kept below one field, so that it cannot look like ours,
-// and so much of it in a second and at once.
+// A program's output is logged below one field, so that it cannot look like the proxy's own log.
+// Its rate is limited to saysRate lines per second, with bursts of saysBurst lines.
 const (
 	saysField = "policy"
 	saysRate  = 100
 	saysBurst = 200
 )
 
-// says takes a program's words to our log.
+// says writes a program's output to the proxy's log.
 type says struct {
 	log   zerolog.Logger
 	limit *rate.Limiter
 
 	mu   sync.Mutex
-	lost int    // lines dropped and not told of
+	lost int    // dropped lines that are not logged yet
 	last string // the last line that was not blank
 }
 
@@ -33,8 +33,9 @@ func newSays(log zerolog.Logger) *says {
 	return &says{log: log, limit: rate.NewLimiter(saysRate, saysBurst)}
 }
 
-// line logs one line, of which cut bytes are missing. Lines too many are counted,
-// and told of with the next one that is let through, or at the end.
+// line logs one line, of which cut bytes are missing. If the rate is exceeded, the line is
+// dropped and counted. The count is logged before the next line that is let through, or at the
+// end.
 func (s *says) line(l line, cut int) {
 	if strings.TrimSpace(l.text) != "" {
 		s.mu.Lock()
@@ -42,7 +43,7 @@ func (s *says) line(l line, cut int) {
 		s.mu.Unlock()
 	}
 	if l.level < s.log.GetLevel() || l.level < zerolog.GlobalLevel() {
-		return // and costs nothing of the rate
+		return // does not count towards the rate
 	}
 	if !s.limit.Allow() {
 		s.mu.Lock()
@@ -50,7 +51,7 @@ func (s *says) line(l line, cut int) {
 		s.mu.Unlock()
 		return
 	}
-	s.tellLost()
+	s.logLost()
 	d := zerolog.Dict().Str("text", l.text)
 	for _, f := range l.fields {
 		d = d.RawJSON(f.key, f.value)
@@ -62,27 +63,28 @@ func (s *says) line(l line, cut int) {
 	e.Msg("policy says")
 }
 
-// lastLine returns what the program said last, "" if it said nothing.
+// lastLine returns the last line of the program's output that is not blank, or "".
 func (s *says) lastLine() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.TrimSpace(s.last)
 }
 
-func (s *says) tellLost() {
+func (s *says) logLost() {
 	s.mu.Lock()
 	lost := s.lost
 	s.lost = 0
 	s.mu.Unlock()
 	if lost > 0 {
-		s.log.Warn().Int(logging.Count, lost).Msg("policy says too much, lines were dropped")
+		s.log.Warn().Int(logging.Count, lost).Msg("policy printed too many lines; some were dropped")
 	}
 }
 
-// chatter is a logger for go-plugin's own words: at debug, and nothing of trace.
+// chatter returns a logger for go-plugin's own messages. It writes them with level debug, and
+// drops trace messages.
 func chatter(log zerolog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Off})
-	l.RegisterSink(&sink{log}) // they are keys of a map, and a logger is none
+	l.RegisterSink(&sink{log}) // sinks are the keys of a map, so they must be pointers; a logger cannot be one
 	return l
 }
 

@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// abandoned is the age from which a directory without a program is one that was
-// left behind: longer than any start.
+// abandoned is the age from which a directory without a listening program was left behind. It is
+// longer than any start takes.
 const abandoned = 10 * time.Minute
 
-// sweepSockets removes what hosts left in dir that were killed. Directories of
-// programs that run, another proxy's, are known by their sockets.
+// sweepSockets removes the directories that killed hosts have left in dir. It keeps the
+// directories of running programs, which another proxy may own; their sockets accept connections.
 func sweepSockets(dir string) {
-	for _, d := range below(dir, "plugin-dir") {
+	for _, d := range entriesOf(dir, "plugin-dir") {
 		fi, err := os.Lstat(d)
-		if err == nil && fi.IsDir() && time.Since(fi.ModTime()) > abandoned && !listened(d) {
+		if err == nil && fi.IsDir() && time.Since(fi.ModTime()) > abandoned && !isListening(d) {
 			_ = os.RemoveAll(d)
 		}
 	}
 }
 
-// listened reports whether a program may listen in the directory.
-func listened(dir string) bool {
-	for _, s := range below(dir, "") {
+// isListening reports whether a program may listen on a socket in the directory.
+func isListening(dir string) bool {
+	for _, s := range entriesOf(dir, "") {
 		conn, err := net.Dial("unix", s)
 		if err == nil {
 			_ = conn.Close()
@@ -39,8 +39,8 @@ func listened(dir string) bool {
 	return false
 }
 
-func below(dir, prefix string) (paths []string) {
-	entries, _ := os.ReadDir(dir) // what cannot be read stays
+func entriesOf(dir, prefix string) (paths []string) {
+	entries, _ := os.ReadDir(dir) // entries that cannot be read are kept
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), prefix) {
 			paths = append(paths, filepath.Join(dir, e.Name()))

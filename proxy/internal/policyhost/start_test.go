@@ -23,13 +23,13 @@ func TestStartFails(t *testing.T) {
 		says       string
 	}{
 		{name: "no program", harm: func(_ *testing.T, c *Config) { c.Path = c.Dir + "/none" }, code: protocol.CodeNotFound, says: "there is no policy"},
-		{name: "a directory", harm: func(_ *testing.T, c *Config) { c.Path = c.Dir }, code: protocol.CodePermissionDenied, says: "no executable file"},
-		{name: "not executable", harm: func(_ *testing.T, c *Config) { c.Path = c.ConfigFile }, code: protocol.CodePermissionDenied, says: "no executable file"},
+		{name: "a directory", harm: func(_ *testing.T, c *Config) { c.Path = c.Dir }, code: protocol.CodePermissionDenied, says: "must be an executable file"},
+		{name: "not executable", harm: func(_ *testing.T, c *Config) { c.Path = c.ConfigFile }, code: protocol.CodePermissionDenied, says: "must be an executable file"},
 		{name: "no interpreter", harm: script("#!/nowhere/sh\n"), code: protocol.CodeNotFound, says: "interpreter"},
 		{name: "no format", harm: script("\x00\x01"), code: protocol.CodePolicyUnavailable, says: "exec format error"},
 		{name: "no directory", harm: func(_ *testing.T, c *Config) { c.Dir += "/none" }, code: protocol.CodePolicyUnavailable, says: "no such file"},
 		{name: "it ends", role: "exits", code: protocol.CodePolicyUnavailable, says: "ended before the handshake (exit status 7)"},
-		{name: "it prints", role: "prints", code: protocol.CodePolicyUnavailable, says: `not "hello, world\n"`},
+		{name: "it prints", role: "prints", code: protocol.CodePolicyUnavailable, says: `but was "hello, world\n"`},
 		{name: "it is silent", role: "silent", harm: hasty, code: protocol.CodePolicyUnavailable, says: "did not answer the handshake within 1s"},
 		{name: "net/rpc", role: "netrpc", code: protocol.CodePolicyUnavailable, says: `unsupported plugin protocol "netrpc"`},
 		{name: "no TLS", role: "plaintext", code: protocol.CodePolicyUnavailable, says: "must speak TLS"},

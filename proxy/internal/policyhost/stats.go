@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A method is one of policy.Policy's.
+// A method is a method of policy.Policy.
 type method int
 
 const (
@@ -26,11 +26,11 @@ type counts struct {
 	episode                   episode
 }
 
-// Stats is what a Host has counted since its start.
+// Stats holds the counts of a Host since its start.
 type Stats struct {
 	Running bool
-	Starts  uint64                 // that succeeded
-	Crashes uint64                 // ends that nobody asked for, hangs, and starts again that failed
+	Starts  uint64                 // successful starts
+	Crashes uint64                 // unrequested ends, hangs, and failed restarts
 	Methods map[string]MethodStats // authenticate, resolve_task, authorize, observe
 
 	EventsDropped uint64
@@ -39,14 +39,14 @@ type Stats struct {
 // MethodStats counts the calls of one method.
 type MethodStats struct {
 	Calls    uint64
-	Failures uint64 // without an answer; a refusal is one
-	Timeouts uint64 // those of them for which there was none in time
+	Failures uint64 // calls without an answer; a refusal is an answer
+	Timeouts uint64 // the failures of which the deadline had passed
 }
 
 // Stats returns the counts.
 func (h *Host) Stats() Stats {
 	h.mu.Lock()
-	s := Stats{Running: h.state == up && !h.run.gone(), Starts: h.starts, Crashes: h.crashes, Methods: map[string]MethodStats{}}
+	s := Stats{Running: h.state == up && !h.run.isGone(), Starts: h.starts, Crashes: h.crashes, Methods: map[string]MethodStats{}}
 	h.mu.Unlock()
 	for m := range methods {
 		c := &h.counts[m]
@@ -56,21 +56,20 @@ func (h *Host) Stats() Stats {
 	return s
 }
 
-// quiet is the least time between two lines that say the same of one method: one
-// that fails every other time must not flood the log either.
+// quiet is the shortest time between two equal log lines for one method, because a method that
+// fails every other time must not flood the log.
 const quiet = 10 * time.Second
 
-// An episode is a time in which a method fails, from the first failure to the
-// next success.
+// An episode is a time in which a method fails, from its first failure to its next success.
 type episode struct {
-	fails atomic.Uint64 // of this episode; 0 is none, which costs a success nothing more
+	fails atomic.Uint64 // failures in this episode; 0 means that there is none, and a success then needs no lock
 
 	mu   sync.Mutex
-	told bool // that it began
+	told bool // the begin of the episode was logged
 	last time.Time
 }
 
-// failed reports whether this failure is to be logged.
+// failed counts a failure, and reports whether it should be logged.
 func (e *episode) failed(now time.Time) bool {
 	e.fails.Add(1)
 	e.mu.Lock()
@@ -82,7 +81,8 @@ func (e *episode) failed(now time.Time) bool {
 	return true
 }
 
-// worked ends an episode, and reports its failures and whether to log that.
+// worked ends an episode. It returns the number of failures, and whether the end should be
+// logged.
 func (e *episode) worked() (n uint64, say bool) {
 	if e.fails.Load() == 0 {
 		return 0, false

@@ -40,7 +40,7 @@ func TestSum(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.kill(t, syscall.SIGKILL)
-	if lines := s.log.wait(t, "policy cannot be started again", 2); lines[0]["security"] != true {
+	if lines := s.log.wait(t, "policy could not be restarted", 2); lines[0]["security"] != true {
 		t.Errorf("got %v, want security true", lines[0])
 	}
 	wantUnavailable(t, "another program", auth(t, h, ""))
@@ -99,7 +99,7 @@ func TestTrusted(t *testing.T) {
 	if err := os.Chown(path, 12345, -1); err != nil {
 		t.Fatal(err)
 	}
-	if err := trusted(path); protocol.CodeOf(err) != protocol.CodePermissionDenied || !strings.Contains(err.Error(), "neither yours nor root's") {
+	if err := trusted(path); protocol.CodeOf(err) != protocol.CodePermissionDenied || !strings.Contains(err.Error(), "neither to you nor to root") {
 		t.Errorf("got %v, want permission_denied", err)
 	}
 }

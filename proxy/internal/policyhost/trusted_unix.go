@@ -14,10 +14,10 @@ import (
 	"holdfast/shared/socket"
 )
 
-// trusted refuses a program that somebody else could replace: who decides is
-// not for them to say. The file is ours or root's, and nobody else may write to it;
-// for the directories above it, and above what a link names, see
-// socket.CheckParents.
+// trusted returns an error if another user could replace the program, because its answers grant
+// access to sessions. The file must belong to this user or to root, and no other user may write
+// to it. socket.CheckParents describes the demands on the directories above the file and above
+// the target of a link.
 func trusted(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -31,7 +31,7 @@ func trusted(path string) error {
 		return unreadable(err)
 	}
 	if !fi.Mode().IsRegular() || fi.Mode()&0o111 == 0 {
-		return failure(protocol.CodePermissionDenied, fmt.Sprintf("the policy %s is no executable file, but %v; it must be a program", path, fi.Mode()))
+		return failure(protocol.CodePermissionDenied, fmt.Sprintf("the policy %s must be an executable file, but its mode is %v", path, fi.Mode()))
 	}
 	if err := owned(real, fi); err != nil {
 		return err
@@ -44,8 +44,8 @@ func trusted(path string) error {
 	return nil
 }
 
-// replaceable returns an error if another user could put something else in the place
-// of path, by a directory above it or a link on the way.
+// replaceable returns an error if another user could replace path, by a directory above it or by
+// a link on the way.
 func replaceable(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -66,19 +66,19 @@ func replaceable(path string) error {
 
 func foreign(path string) error {
 	return failure(protocol.CodePermissionDenied, fmt.Sprintf(
-		"the policy could be replaced by another user: %s is neither yours nor root's; put the policy where you own every directory", path))
+		"the policy could be replaced by another user: %s belongs neither to you nor to root; put the policy into directories that you own", path))
 }
 
 func writable(path string, mode fs.FileMode) error {
 	return failure(protocol.CodePermissionDenied, fmt.Sprintf(
-		"the policy could be replaced by another user: %s has mode %04o; take that away with chmod go-w %s", path, mode.Perm(), path))
+		"the policy could be replaced by another user: %s has mode %04o; remove the write permission with chmod go-w %s", path, mode.Perm(), path))
 }
 
 func unreadable(err error) error {
-	return failure(protocol.CodePermissionDenied, fmt.Sprintf("who may replace the policy cannot be seen: %v", err))
+	return failure(protocol.CodePermissionDenied, fmt.Sprintf("cannot check which users may replace the policy: %v", err))
 }
 
-// owned refuses a program's file that others can change.
+// owned returns an error if another user can change the program's file.
 func owned(path string, fi fs.FileInfo) error {
 	stat, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok || stat.Uid != 0 && int(stat.Uid) != os.Getuid() {

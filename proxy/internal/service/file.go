@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// ErrForeign is a file that we did not write.
+// ErrForeign means that "proxy service install" did not write a file.
 var ErrForeign = errors.New("it was not written by proxy service install")
 
-// read returns a unit's file, and nothing where there is none. One of somebody
-// else's is ErrForeign; a link is, too, even if it leads to one of ours.
+// read returns the text of a unit's file; exists is false if there is none. If another program
+// has written the file, or if it is a link, the error is ErrForeign.
 func read(path string) (text string, exists bool, err error) {
 	fi, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -36,18 +36,18 @@ func read(path string) (text string, exists bool, err error) {
 	return string(b), true, err
 }
 
-// write replaces the file at once, so that nobody reads half of it. The manager
-// does not take the temporary file for a unit: its name does not end as one.
+// write replaces the file in one step, so that a reader never sees half of it. The manager
+// ignores the temporary file, because the file's name does not end as a unit's name.
 func write(path, text string) error {
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil { // as the XDG specification wants it
+	if err := os.MkdirAll(dir, 0o700); err != nil { // the mode that the XDG specification demands
 		return err
 	}
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already if all went well
+	defer func() { _ = os.Remove(f.Name()) }() // fails if the rename has succeeded
 	_, err = f.WriteString(text)
 	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
 		return err
@@ -55,7 +55,7 @@ func write(path, text string) error {
 	return os.Rename(f.Name(), path)
 }
 
-// difference returns the lines that are gone and those that are new.
+// difference returns the removed lines, each with "- ", and the added lines, each with "+ ".
 func difference(old, now string) (lines []string) {
 	was, is := strings.Split(old, "\n"), strings.Split(now, "\n")
 	for _, l := range was {

@@ -8,10 +8,10 @@ import (
 	"holdfast/protocol"
 )
 
-// A runner runs a program and returns what it prints.
+// A runner runs a program and returns its standard output.
 type runner func(ctx context.Context, argv ...string) (string, error)
 
-// A Host is the system and the user that a unit is for.
+// A Host describes the system and the user of a unit.
 type Host struct {
 	OS  string // as runtime.GOOS
 	UID int
@@ -19,33 +19,33 @@ type Host struct {
 	Run func(ctx context.Context, argv ...string) (string, error)
 }
 
-// A manager is a service manager: what it is told, and how.
+// A manager is a service manager: it composes units and the commands for them.
 type manager interface {
 	unit(Spec) (Unit, error)
-	// state asks it; an error is that it does not answer.
+	// state asks the manager about a unit. An error means that the manager does not answer.
 	state(context.Context, runner, Unit) (State, error)
 	install(u Unit, s State, changed, now bool) [][]string
-	// uninstall returns what is due before the file goes, and after.
+	// uninstall returns the commands to run before the file is removed, and after.
 	uninstall(u Unit, s State, now bool) (before, after [][]string)
-	// links are what enabling has made; they go with the file where no manager
-	// answers that would remove them.
+	// links returns the links that enabling a unit has made. If no manager answers that would
+	// remove them, they are removed with the file.
 	links(Unit) []string
-	why(Unit) string // the command that tells why it failed
+	why(Unit) string // returns the command that shows why a unit failed
 }
 
-// State is what a manager knows of a unit.
+// A State is the state of a unit in its manager.
 type State struct {
-	Enabled bool `json:"enabled"` // it is started at login
-	Active  bool `json:"active"`  // it runs
-	PID     int  `json:"pid"`     // of its main process, 0 for none
+	Enabled bool `json:"enabled"` // the manager starts the unit at login
+	Active  bool `json:"active"`  // the unit runs
+	PID     int  `json:"pid"`     // of the unit's main process; 0 if there is none
 
-	Known    bool   `json:"-"` // it answers
-	Loaded   bool   `json:"-"` // there is something to stop
-	Spares   bool   `json:"-"` // a stop spares all but the main process
-	Packaged string `json:"-"` // the file that it has the unit from, where that is not ours
+	Known    bool   `json:"-"` // the manager has answered
+	Loaded   bool   `json:"-"` // a stop has an effect
+	Spares   bool   `json:"-"` // a stop ends only the main process
+	Packaged string `json:"-"` // path of the unit's file if "proxy service install" did not write it
 }
 
-// patience is how long a manager may take to say how things are.
+// patience is how long a manager may take to answer.
 const patience = 5 * time.Second
 
 func (h Host) manager() (manager, error) {
@@ -53,18 +53,18 @@ func (h Host) manager() (manager, error) {
 	config := absolute(h.Env("XDG_CONFIG_HOME"))
 	switch {
 	case h.OS != "linux" && h.OS != "darwin":
-		return nil, protocol.Errorf(protocol.CodeUnsupportedOS, "services are made for systemd on Linux and for launchd on macOS; elsewhere have yours run: proxy --handoff --foreground")
+		return nil, protocol.Errorf(protocol.CodeUnsupportedOS, "services exist only for systemd on Linux and launchd on macOS; elsewhere let your service manager run: proxy --handoff --foreground")
 	case h.OS == "linux" && config != "":
 		return systemd{filepath.Join(config, "systemd", "user")}, nil
 	case home == "":
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "no home directory is known; set HOME")
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "the home directory is unknown: set HOME")
 	case h.OS == "linux":
 		return systemd{filepath.Join(home, ".config", "systemd", "user")}, nil
 	}
 	return launchd{filepath.Join(home, "Library", "LaunchAgents"), h.UID}, nil
 }
 
-// Unit returns the unit for a proxy. It touches nothing.
+// Unit returns the unit for a proxy. It changes nothing.
 func (h Host) Unit(s Spec) (Unit, error) {
 	_, u, err := h.unit(s)
 	return u, err
@@ -88,7 +88,8 @@ func (h Host) state(ctx context.Context, m manager, u Unit) (State, error) {
 	return m.state(ctx, h.Run, u)
 }
 
-// absolute returns nothing for a relative path, as the XDG specification has it.
+// absolute returns "" for a relative path, because the XDG specification demands that such a path
+// is ignored.
 func absolute(path string) string {
 	if !filepath.IsAbs(path) {
 		return ""
@@ -96,12 +97,12 @@ func absolute(path string) string {
 	return path
 }
 
-// Moving returns of the environment what moves the user's directories, and what
-// a service manager does not know by itself.
+// Moving returns the environment variables that move the user's directories and that a service
+// manager does not know by itself.
 func (h Host) Moving() (env []string) {
 	names := []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME"}
 	if h.OS == "darwin" {
-		names = append(names, "XDG_RUNTIME_DIR") // systemd sets its own, the one by which it is reached
+		names = append(names, "XDG_RUNTIME_DIR") // systemd sets its own XDG_RUNTIME_DIR, by which it is reached
 	}
 	for _, n := range names {
 		if v := absolute(h.Env(n)); v != "" {

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// launchd is the manager of a user who is logged in at the screen.
+// launchd is the launchd manager of a user who is logged in at the screen.
 type launchd struct {
-	dir string // of the agents
+	dir string // directory of the agents
 	uid int
 }
 
-// unit says it in the words of launchd.plist(5).
+// unit composes a property list, as launchd.plist(5) describes.
 func (m launchd) unit(s Spec) (Unit, error) {
 	label := "dev.holdfast." + s.Proxy + s.suffix()
 	var b strings.Builder
@@ -70,7 +70,7 @@ func (m launchd) unit(s Spec) (Unit, error) {
 
 func text(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a builder takes everything
+	_ = xml.EscapeText(&b, []byte(s)) // writing to a strings.Builder cannot fail
 	return b.String()
 }
 
@@ -81,7 +81,7 @@ func (m launchd) state(ctx context.Context, run runner, u Unit) (State, error) {
 	s := State{Known: true, Spares: true}
 	out, err := run(ctx, "launchctl", "print", m.target(u))
 	if err != nil {
-		return s, nil // not loaded
+		return s, nil // the agent is not loaded
 	}
 	s.Loaded, s.Enabled = true, true
 	for l := range strings.Lines(out) {
@@ -94,12 +94,12 @@ func (m launchd) state(ctx context.Context, run runner, u Unit) (State, error) {
 	return s, nil
 }
 
-// install has launchd read the file again where it has changed, for which there
-// is no other way than to end the job and to begin anew.
+// install returns the commands for a new or changed file. If a loaded agent has changed, launchd
+// can read its file again only after the agent was ended.
 func (m launchd) install(u Unit, s State, changed, now bool) [][]string {
 	all := [][]string{{"launchctl", "enable", m.target(u)}}
 	if !now {
-		return all // it is loaded at the next login
+		return all // launchd loads the agent at the next login
 	}
 	if s.Loaded && changed {
 		all, s.Loaded = append(all, []string{"launchctl", "bootout", m.target(u)}), false

@@ -6,37 +6,40 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"holdfast/shared/plain"
 )
 
-// ErrEnds is a unit whose stop might end sessions.
+// ErrEnds means that a stop of the unit might end sessions.
 var ErrEnds = errors.New("its KillMode is not process, so that a stop may end the sessions")
 
-// A Plan is what is to be done, in order. Making it changes nothing.
+// A Plan holds the steps of an installation or a removal, in order. To make a Plan changes
+// nothing.
 type Plan struct {
 	Unit     Unit
 	Steps    []Step
-	Silent   error  // why the manager does not answer; nil if it does
-	Packaged string // the file, not ours, of a unit that there is none of ours of
+	Silent   error  // error of a manager that does not answer; nil if it does
+	Packaged string // file of a package's unit, if "proxy service install" has written none
 	manager
 	run runner
 }
 
 // A Step changes a file or runs a command.
 type Step struct {
-	Text    string   // for people
-	Details []string // the same
-	Command []string // nil for a file
+	Text    string   // description for people
+	Details []string // further lines of the description
+	Command []string // nil if the step changes a file
 
 	file func() error
 }
 
-// Options are how something is installed or removed.
+// Options are the options of an installation or a removal.
 type Options struct {
-	Now   bool // start or stop it, too
-	Force bool // overwrite or remove what we did not write
+	Now   bool // also start or stop the unit
+	Force bool // overwrite or remove files that "proxy service install" did not write
 }
 
-// Install plans to write a unit, and to have it run.
+// Install returns the plan that writes a unit and enables it.
 func (h Host) Install(ctx context.Context, s Spec, o Options) (*Plan, error) {
 	m, u, err := h.unit(s)
 	if err != nil {
@@ -51,13 +54,13 @@ func (h Host) Install(ctx context.Context, s Spec, o Options) (*Plan, error) {
 	p := &Plan{Unit: u, Silent: silent, manager: m, run: h.Run}
 	switch {
 	case !changed:
-		p.Steps = append(p.Steps, Step{Text: u.Path + " is as it should be", file: func() error { return nil }})
+		p.Steps = append(p.Steps, Step{Text: u.Path + " is up to date", file: func() error { return nil }})
 	case exists:
 		p.add("rewrite "+u.Path, difference(old, u.Text), func() error { return write(u.Path, u.Text) })
 	default:
 		var details []string
 		if state.Packaged != "" {
-			details = append(details, "it goes before "+state.Packaged+", which stays as it is")
+			details = append(details, "it takes precedence over "+state.Packaged+", which stays as it is")
 		}
 		p.add("write "+u.Path, details, func() error { return write(u.Path, u.Text) })
 	}
@@ -65,7 +68,7 @@ func (h Host) Install(ctx context.Context, s Spec, o Options) (*Plan, error) {
 	return p, nil
 }
 
-// Uninstall plans to take a unit away. Where there is none it has no steps.
+// Uninstall returns the plan that removes a unit. If there is no unit, the plan has no steps.
 func (h Host) Uninstall(ctx context.Context, s Spec, o Options) (*Plan, error) {
 	m, u, err := h.unit(s)
 	if err != nil {
@@ -82,7 +85,7 @@ func (h Host) Uninstall(ctx context.Context, s Spec, o Options) (*Plan, error) {
 		return p, nil
 	}
 	if silent != nil {
-		state.Loaded = true // perhaps
+		state.Loaded = true // it may be loaded; the manager does not answer
 	} else if o.Now && state.Loaded && !state.Spares {
 		return nil, fmt.Errorf("%s: %w", u.Name, ErrEnds)
 	}
@@ -104,50 +107,42 @@ func (p *Plan) add(text string, details []string, file func() error) {
 
 func (p *Plan) commands(all [][]string) {
 	for _, argv := range all {
-		p.Steps = append(p.Steps, Step{Text: quoted(argv), Command: argv})
-	}
-}
-
-// quoted is a command as a shell takes it.
-func quoted(argv []string) string {
-	words := make([]string, len(argv))
-	for i, w := range argv {
-		words[i] = w
-		if strings.ContainsAny(w, " \t\"'\\$`!*?[]{}()<>|&;#~") {
-			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		words := make([]string, len(argv))
+		for i, w := range argv {
+			words[i] = plain.ShellWord(w)
 		}
+		p.Steps = append(p.Steps, Step{Text: strings.Join(words, " "), Command: argv})
 	}
-	return strings.Join(words, " ")
 }
 
-// LeftError is what was not done, for want of a manager that answers.
+// A LeftError lists the commands that could not be run because no manager answers.
 type LeftError struct {
 	Commands []string
 	Err      error
 }
 
 func (e *LeftError) Error() string {
-	return fmt.Sprintf("no service manager of yours answers here (%v); once one does, run:\n  %s", e.Err, strings.Join(e.Commands, "\n  "))
+	return fmt.Sprintf("no service manager of this user answers (%v); once one does, run:\n  %s", e.Err, strings.Join(e.Commands, "\n  "))
 }
 
 func (e *LeftError) Unwrap() error { return e.Err }
 
-// FailedError is a command that failed.
+// A FailedError reports a command that failed.
 type FailedError struct {
-	Command, Why string // Why is the command that tells more
+	Command, Why string // Why is a command that shows the reason
 	Err          error
 }
 
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("%s: %v\nmore of it: %s", e.Command, e.Err, e.Why)
+	return fmt.Sprintf("%s: %v\nfor details, run: %s", e.Command, e.Err, e.Why)
 }
 
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// Do takes each step and says so before. Where no manager answers it does what
-// is to be done to files, and returns a LeftError with the rest.
+// Do executes the steps, and calls say before each one. If no manager answers, Do executes only
+// the steps that change files, and returns a LeftError with the commands.
 func (p *Plan) Do(ctx context.Context, say func(Step)) error {
-	left := &LeftError{Err: p.Silent}
+	undone := &LeftError{Err: p.Silent}
 	for _, s := range p.Steps {
 		switch {
 		case s.Command == nil:
@@ -156,7 +151,7 @@ func (p *Plan) Do(ctx context.Context, say func(Step)) error {
 				return err
 			}
 		case p.Silent != nil:
-			left.Commands = append(left.Commands, s.Text)
+			undone.Commands = append(undone.Commands, s.Text)
 		default:
 			say(s)
 			if _, err := p.run(ctx, s.Command...); err != nil {
@@ -164,8 +159,8 @@ func (p *Plan) Do(ctx context.Context, say func(Step)) error {
 			}
 		}
 	}
-	if len(left.Commands) > 0 {
-		return left
+	if len(undone.Commands) > 0 {
+		return undone
 	}
 	return nil
 }

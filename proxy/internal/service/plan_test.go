@@ -90,7 +90,7 @@ func TestSystemd(t *testing.T) {
 
 	d.shows = running
 	did, err = d.do(true, now)
-	d.is(did, err, unitPath+" is as it should be", "systemctl --user daemon-reload", "systemctl --user enable "+unitPath)
+	d.is(did, err, unitPath+" is up to date", "systemctl --user daemon-reload", "systemctl --user enable "+unitPath)
 
 	d.spec.Program = "/opt/new/proxy"
 	did, err = d.do(true, now)
@@ -142,7 +142,7 @@ func TestPackaged(t *testing.T) {
 		t.Errorf("nothing of ours is to be removed: %+v, %v", p, err)
 	}
 	did, err := d.do(true, Options{Now: true})
-	d.is(did, err, "write "+unitPath, "it goes before "+packaged+", which stays as it is",
+	d.is(did, err, "write "+unitPath, "it takes precedence over "+packaged+", which stays as it is",
 		"systemctl --user daemon-reload", "systemctl --user enable "+unitPath, "systemctl --user reload holdfast.service")
 
 	d.shows = running + "FragmentPath=" + ours.Path + "\n"
@@ -161,13 +161,13 @@ func TestLaunchd(t *testing.T) {
 	d.is(did, err, "write "+path, "launchctl enable "+target, "launchctl bootstrap gui/501 "+path)
 	d.shows = "dev.holdfast.proxy = {\n\tstate = running\n\tpid = 7\n\t\tpid = 8\n}\n"
 	did, err = d.do(true, Options{Now: true})
-	d.is(did, err, path+" is as it should be", "launchctl enable "+target)
+	d.is(did, err, path+" is up to date", "launchctl enable "+target)
 	if st, err := d.host.Status(t.Context(), d.spec); err != nil || !st.Running() || st.PID != 7 {
 		t.Errorf("status %+v, %v", st, err)
 	}
 	d.shows = "dev.holdfast.proxy = {\n\tstate = not running\n}\n"
 	did, err = d.do(true, Options{Now: true})
-	d.is(did, err, path+" is as it should be", "launchctl enable "+target, "launchctl kickstart "+target)
+	d.is(did, err, path+" is up to date", "launchctl enable "+target, "launchctl kickstart "+target)
 	d.spec.Program = "/opt/new/proxy"
 	did, err = d.do(true, Options{Now: true})
 	d.is(did, err, "rewrite "+path, "- \t\t<string>/usr/bin/proxy</string>", "+ \t\t<string>/opt/new/proxy</string>",
@@ -257,12 +257,5 @@ func TestForeign(t *testing.T) {
 		if text, _, err := read(u.Path); text != u.Text || err != nil {
 			t.Errorf("forced: %q, %v", text, err)
 		}
-	}
-}
-
-func TestQuoted(t *testing.T) {
-	t.Parallel()
-	if got, want := quoted([]string{"launchctl", "bootstrap", "/a b/it's"}), `launchctl bootstrap '/a b/it'\''s'`; got != want {
-		t.Errorf("%s, want %s", got, want)
 	}
 }

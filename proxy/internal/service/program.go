@@ -11,9 +11,9 @@ import (
 	"holdfast/protocol"
 )
 
-// Program returns the path by which a unit should run this program, from how it
-// was called and where it lies. Links are kept as they are: a package manager
-// has them lead to its newest version, whose own path is gone with the next.
+// Program returns the path by which a unit should run this program. called is the name by which
+// the program was called, exe is the path of its file. Links are not resolved, because a package
+// manager lets a link lead to the newest version and removes the files of older versions.
 func Program(called, exe string) (string, error) {
 	path := called
 	if !strings.ContainsRune(path, filepath.Separator) {
@@ -23,13 +23,13 @@ func Program(called, exe string) (string, error) {
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return "", fmt.Errorf("where this program lies: %w", err)
+		return "", fmt.Errorf("find the path of this program: %w", err)
 	}
-	if !same(path, exe) { // a caller may call us anything
+	if !isSameFile(path, exe) { // a caller may choose any name
 		path = exe
 	}
 	for _, p := range []string{path, exe} {
-		if temporary(p) {
+		if isTemporary(p) {
 			return "", protocol.Errorf(protocol.CodeInvalidArgument,
 				fmt.Sprintf("%s is what \"go run\" has built, which goes away; install the programs (go install ./proxy ./supervisor) and run the installed proxy", p))
 		}
@@ -37,7 +37,7 @@ func Program(called, exe string) (string, error) {
 	return path, nil
 }
 
-func same(a, b string) bool {
+func isSameFile(a, b string) bool {
 	fa, err := os.Stat(a)
 	if err != nil {
 		return false
@@ -46,9 +46,9 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(fa, fb)
 }
 
-// temporary reports whether a path is one of the go command's own, of its
-// temporary directory or its cache.
-func temporary(path string) bool {
+// isTemporary reports whether a path belongs to the temporary directory or the cache of the go
+// command.
+func isTemporary(path string) bool {
 	return slices.ContainsFunc(strings.Split(filepath.ToSlash(path), "/"), func(dir string) bool {
 		return strings.HasPrefix(dir, "go-build")
 	})

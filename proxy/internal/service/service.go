@@ -1,16 +1,16 @@
-// Package service has the user's service manager run a proxy: it makes and
-// removes one unit of systemd, or one agent of launchd.
+// Package service lets the user's service manager run a proxy. It writes and removes one unit of
+// systemd, or one agent of launchd.
 //
-// What a unit says and which commands are due are plain functions of what is
-// asked and of what was found, so that both systems are tested on either. The
-// edges write one file and run systemctl or launchctl.
+// The text of a unit and the commands for it are plain functions of the request and of the unit's
+// state, so that the tests of both systems run on each system. Only the outer functions write a
+// file and run systemctl or launchctl.
 //
-// Invariant: no file is overwritten or removed that lacks our mark, and nothing
-// here ends a session: a unit is stopped only where that spares all but its
-// main process.
+// Invariant: a file without the mark of this package is neither overwritten nor removed unless
+// the user forces it. No step ends a session: a unit is stopped only if that ends only its main
+// process.
 //
-// Not here: the proxy (it does not know who started it), the words for a
-// terminal, and any choice to install.
+// Not here: the proxy (it does not know its service manager), the output for a terminal, and the
+// decision to install.
 package service
 
 import (
@@ -26,26 +26,27 @@ import (
 	"holdfast/shared/config"
 )
 
-// mark stands in each file of ours. What lacks it is somebody else's.
+// mark is a text in each file that this package writes. A file without it belongs to another
+// program.
 const mark = `Written by "proxy service install"`
 
-// A Spec is the proxy that is to be run.
+// A Spec describes the proxy that the unit should run.
 type Spec struct {
-	Program string   // absolute, see Program
-	Proxy   string   // its name
-	Dir     string   // for --dir, absolute; "" for the user's directories
-	Env     []string // K=V: what moves the user's directories
-	Log     string   // a file for what it says; systemd has a journal instead
+	Program string   // absolute path, see Program
+	Proxy   string   // name of the proxy
+	Dir     string   // absolute path for --dir; "" means the user's directories
+	Env     []string // K=V; variables that move the user's directories
+	Log     string   // file for the proxy's output; systemd uses its journal instead
 }
 
-// A Unit is a file for a service manager, and what that calls it.
+// A Unit is a file for a service manager, with its name there.
 type Unit struct {
 	Name string `json:"unit"`
 	Path string `json:"path"`
 	Text string `json:"-"`
 }
 
-// args are the program's, for the same proxy that is asked for here.
+// args returns the program's arguments, with the flags that select this proxy.
 func (s Spec) args(first ...string) []string {
 	args := first
 	if s.Proxy != config.DefaultProxy {
@@ -57,11 +58,12 @@ func (s Spec) args(first ...string) []string {
 	return args
 }
 
-// start are the arguments for serving, whoever serves before: where nobody does
-// they are those of serve, and else the unit takes over and no client notices.
+// start returns the arguments for serving. If another proxy serves already, the unit takes over
+// from it without a gap; otherwise --handoff starts to serve at once.
 func (s Spec) start() []string { return s.args("--handoff", "--foreground") }
 
-// suffix tells the units of several proxies apart. No name of a proxy has a dot.
+// suffix distinguishes the units of different directories. It begins with a dot, which no proxy
+// name contains.
 func (s Spec) suffix() string {
 	if s.Dir == "" {
 		return ""
@@ -70,14 +72,14 @@ func (s Spec) suffix() string {
 	return "." + hex.EncodeToString(sum[:4])
 }
 
-// check refuses what no unit can say.
+// check returns an error for values that a unit's file cannot contain.
 func (s Spec) check() error {
 	if err := config.CheckProxyName(s.Proxy); err != nil {
 		return err
 	}
 	for _, path := range append([]string{s.Program, s.Dir, s.Log}, s.Env...) {
 		if !utf8.ValidString(path) || strings.ContainsFunc(path, unicode.IsControl) {
-			return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("%q has characters that no unit can name; choose another path", path))
+			return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("%q has characters that a unit cannot contain; choose another path", path))
 		}
 	}
 	if !filepath.IsAbs(s.Program) {

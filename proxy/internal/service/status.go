@@ -5,32 +5,32 @@ import (
 	"errors"
 )
 
-// A File is what lies where a unit's file belongs.
+// A File is the kind of the file at a unit's path.
 type File string
 
-// The kinds of files.
+// The kinds of the file at a unit's path.
 const (
 	FileNone    File = "none"
 	FileOurs    File = "ours"
-	FileOther   File = "outdated" // ours, and not what install would write
-	FileForeign File = "foreign"  // not ours
+	FileOther   File = "outdated" // written by install, but with another text than install would write now
+	FileForeign File = "foreign"  // written by another program
 
-	FilePackaged File = "packaged" // none of ours; a package has brought the unit
+	FilePackaged File = "packaged" // there is no file, and a package has installed the unit
 )
 
-// Status is how a unit is.
+// A Status is the status of a unit and of its proxy.
 type Status struct {
 	Unit
 	File    File   `json:"file"`
-	Manager string `json:"manager_error,omitempty"` // why it does not answer
+	Manager string `json:"manager_error,omitempty"` // error of a manager that does not answer
 	State
-	Serving int `json:"serving_pid"` // the proxy that answers, 0 for none
+	Serving int `json:"serving_pid"` // pid of the proxy that answers; 0 if none does
 }
 
-// Running reports whether the unit is there and runs.
+// Running reports whether the unit exists and runs.
 func (s *Status) Running() bool { return s.File != FileNone && s.Active }
 
-// Status asks how a proxy's unit is. It changes nothing.
+// Status returns the status of a proxy's unit. It changes nothing.
 func (h Host) Status(ctx context.Context, s Spec) (*Status, error) {
 	m, u, err := h.unit(s)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"holdfast/shared/config"
 )
 
-// systemd is a user's manager of that name.
-type systemd struct{ dir string } // of the units
+// systemd is a user's systemd manager.
+type systemd struct{ dir string } // directory of the units
 
-// unit says it in the words of systemd.service(5) and systemd.syntax(7).
+// unit composes a service file, as systemd.service(5) and systemd.syntax(7) describe.
 func (m systemd) unit(s Spec) (Unit, error) {
 	if strings.ContainsAny(s.Program, `"'\`) {
 		return Unit{}, protocol.Errorf(protocol.CodeInvalidArgument,
@@ -54,15 +54,15 @@ RestartSec=1
 
 [Install]
 WantedBy=default.target
-`, line(s.Program, s.start()), line(s.Program, s.args("--handoff")))
+`, commandLine(s.Program, s.start()), commandLine(s.Program, s.args("--handoff")))
 	return Unit{name, filepath.Join(m.dir, name), b.String()}, nil
 }
 
-// Packaged is the unit that a package brings along for all users: what install
-// writes, but for our mark, as nothing of ours overwrites it.
+// Packaged returns the unit that a package installs for all users. It is the unit that Install
+// writes, without the mark, because Install must not overwrite it.
 func Packaged(program string) (Unit, error) {
 	u, err := systemd{"/usr/lib/systemd/user"}.unit(Spec{Program: program, Proxy: config.DefaultProxy})
-	_, u.Text, _ = strings.Cut(u.Text, "\n") // the mark's line is the first
+	_, u.Text, _ = strings.Cut(u.Text, "\n") // the line with the mark is the first one
 	return u, err
 }
 
@@ -77,9 +77,10 @@ func (s Spec) describe() string {
 	return text
 }
 
-// line is a command. With a colon before it systemd leaves dollars alone, which
-// cannot be escaped in a program's path.
-func line(program string, args []string) string {
+// commandLine returns the command of an Exec line. If a word contains a dollar, the command
+// begins with a colon, so that systemd does not expand it; in a program's path a dollar cannot be
+// escaped.
+func commandLine(program string, args []string) string {
 	words := []string{word(program)}
 	for _, a := range args {
 		words = append(words, word(a))
@@ -91,7 +92,7 @@ func line(program string, args []string) string {
 	return text
 }
 
-// word quotes a word where it must be quoted.
+// word returns a word in quotes if it needs them.
 func word(s string) string {
 	s = percent(s)
 	if !strings.ContainsAny(s, " \"'\\;") {
@@ -100,7 +101,7 @@ func word(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// percent keeps systemd from taking a % for a specifier.
+// percent escapes each %, because systemd would read it as a specifier.
 func percent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 
 func (m systemd) state(ctx context.Context, run runner, u Unit) (State, error) {
@@ -124,14 +125,15 @@ func (m systemd) state(ctx context.Context, run runner, u Unit) (State, error) {
 }
 
 func (m systemd) install(u Unit, s State, changed, now bool) [][]string {
-	// By its path, as the manager may not look where XDG_CONFIG_HOME says here.
+	// The unit is named by its path, because XDG_CONFIG_HOME of the manager may differ from the
+	// one here.
 	all := [][]string{m.command("daemon-reload"), m.command("enable", u.Path)}
 	switch {
 	case !now:
 	case !s.Active:
 		all = append(all, m.command("start", u.Name))
 	case changed:
-		all = append(all, m.command("reload", u.Name)) // a handoff to what the unit names now
+		all = append(all, m.command("reload", u.Name)) // hands off to the program that the unit names now
 	}
 	return all
 }

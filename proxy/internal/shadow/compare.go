@@ -3,74 +3,91 @@ package shadow
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"holdfast/protocol"
 	"holdfast/proxy/internal/linkclient"
 )
 
 const (
-	// tries is how often the two look at a session before what they saw counts:
-	// a resize, an exit or a byte may have come between their looks.
+	// tries is how often two views of a session may differ before the difference counts, because
+	// a resize, an exit or a byte of output may come between the two.
 	tries = 3
-	// movedTries is the same for screens that stand for different offsets: who
-	// prints between two looks mostly does so again.
+	// movedTries is the limit for screens at different offsets. It is lower, because a session
+	// that prints between two views usually continues to print.
 	movedTries = 2
-	// screenTries is the same for screens that differ at one offset. Supervisors up
-	// to 0.1.0 list a screen's colours in any order: over so many looks that shows,
-	// and such a session is compared by its output.
+	// screenTries is the limit for screens that differ at the same offset. Supervisors up to
+	// 0.1.0 list a screen's colours in any order. In this number of attempts such an order
+	// changes, and the session is then compared by its output.
 	screenTries = 8
-	// maxOutput is how much output is compared of a session whose screens stand
-	// for different offsets. It is far less than a ring keeps.
+	// maxOutput is how many bytes of output are compared if a session's screens are at different
+	// offsets. It is far less than a ring holds.
 	maxOutput = 64 << 10
+	// chunkLen is how many sessions are viewed before the extent's time is checked. It is at most
+	// MaxAsks.
+	chunkLen = 4 * atOnce
 )
 
-// A Report says what was compared.
-type Report struct {
-	Sessions int // by their screens
-	ByOutput int // by what they printed, since they printed all the time
-	Unseen   int // in neither way
-	Gone     int // that ended meanwhile
+// An Extent bounds a comparison, so that a handoff beside many sessions takes no longer than one
+// beside a few. The zero value compares every session, however long that takes.
+type Extent struct {
+	Sessions int           // the number of sessions, which are chosen at random
+	Time     time.Duration // when it is over, no further views are requested
 }
 
-// A Difference is a session of which two proxies see different things.
+// Sample is the extent of a comparison unless all sessions are asked for. A mistake of a proxy
+// that shows in one session in twenty is found with a probability of 96 % (1 - 0.95^64). The time
+// is a tenth of the time that a handoff may take for its preparation (handoff.Timeout).
+var Sample = Extent{Sessions: 64, Time: time.Second}
+
+// A Report counts the sessions that were compared, by the way of their comparison.
+type Report struct {
+	Sessions int // compared by their screens
+	ByOutput int // compared by their output, because they printed all the time
+	Unseen   int // not compared, because a view was not possible
+	Gone     int // ended meanwhile
+	Skipped  int // outside the extent
+}
+
+// A Difference is a session that two proxies show differently.
 type Difference struct {
 	Session protocol.SessionID
 	Offset  uint64
-	What    string // differs, never how
+	What    string // the property that differs, without its values
 }
 
 func (d *Difference) Error() string {
 	return fmt.Sprintf("session %s at offset %d: the two proxies differ in %s", d.Session, d.Offset, d.What)
 }
 
-// Unwrap gives it its code: one of the two is wrong.
+// Unwrap returns the error code internal, because one of the two proxies is wrong.
 func (d *Difference) Unwrap() error { return protocol.Errorf(protocol.CodeInternal, d.Error()) }
 
-// A comparison is under way.
+// A comparison is a comparison in progress.
 type comparison struct {
 	link   *linkclient.Client
-	theirs func(context.Context, []Ask) ([]View, error)
+	remote func(context.Context, []Ask) ([]View, error)
 	report Report
 }
 
-// A subject is a session that is being compared. Each look that settles nothing
-// counts as one of three.
+// A subject is a session that is being compared. Each attempt without a result is counted by its
+// reason.
 type subject struct {
-	ask                    Ask // the next
-	moved, unseen, differs int
-	ours, theirs           View // of the last look at screens that differed
+	ask                                Ask // the next request
+	movedCount, unseen, differentCount int
+	local, remote                      View // of the last attempt in which the screens differed
 }
 
-// Compare looks at every session that lives, has the other proxy look as well,
-// and returns a *Difference for the first of which they see different things.
-// theirs is called while we look, with up to MaxAsks asks, and has to return
-// when its context ends.
+// Compare views live sessions and lets the other proxy view them, too. It returns a *Difference
+// for the first session of which the two views differ. remote is called at the same time as the
+// local view, with up to chunkLen asks. It must return when its context ends.
 //
-// Errors: a *Difference; internal where the other answers what it was not
-// asked; those of Look and of theirs.
-func Compare(ctx context.Context, link *linkclient.Client, theirs func(context.Context, []Ask) ([]View, error)) (Report, error) {
+// The errors are a *Difference, internal if the other proxy answers for another session than it
+// was asked about, and those of Look and of remote.
+func Compare(ctx context.Context, link *linkclient.Client, remote func(context.Context, []Ask) ([]View, error), extent Extent) (Report, error) {
 	all, err := link.List(ctx, "")
 	if err != nil {
 		return Report{}, fmt.Errorf("list sessions: %w", err)
@@ -81,9 +98,20 @@ func Compare(ctx context.Context, link *linkclient.Client, theirs func(context.C
 			subjects = append(subjects, &subject{ask: Ask{Session: s.ID, Instance: s.Instance}})
 		}
 	}
-	c := &comparison{link: link, theirs: theirs}
-	for some := range slices.Chunk(subjects, MaxAsks) {
-		for len(some) > 0 {
+	c := &comparison{link: link, remote: remote}
+	if n := extent.Sessions; n > 0 && len(subjects) > n {
+		rand.Shuffle(len(subjects), func(i, j int) { subjects[i], subjects[j] = subjects[j], subjects[i] })
+		c.report.Skipped, subjects = len(subjects)-n, subjects[:n]
+	}
+	begun := time.Now()
+	for some := range slices.Chunk(subjects, chunkLen) {
+		for {
+			if extent.Time > 0 && time.Since(begun) > extent.Time {
+				some = c.skip(some)
+			}
+			if len(some) == 0 {
+				break
+			}
 			if some, err = c.round(ctx, some); err != nil {
 				return c.report, err
 			}
@@ -92,52 +120,65 @@ func Compare(ctx context.Context, link *linkclient.Client, theirs func(context.C
 	return c.report, nil
 }
 
-// round looks once and returns those to be looked at again.
-func (c *comparison) round(ctx context.Context, some []*subject) (again []*subject, err error) {
+// skip counts the sessions that the extent's time does not suffice for, and returns the others:
+// those of which the views differed, which a few more views settle.
+func (c *comparison) skip(some []*subject) (differing []*subject) {
+	for _, s := range some {
+		if s.differentCount > 0 {
+			differing = append(differing, s)
+		} else {
+			c.report.Skipped++
+		}
+	}
+	return differing
+}
+
+// round views each subject once, and returns the subjects that need another attempt.
+func (c *comparison) round(ctx context.Context, some []*subject) (unsettled []*subject, err error) {
 	asks := make([]Ask, len(some))
 	for i, s := range some {
 		asks[i] = s.ask
 	}
-	ours, theirs, err := c.look(ctx, asks)
+	local, remote, err := c.look(ctx, asks)
 	if err != nil {
 		return nil, err
 	}
 	for i, s := range some {
-		settled, err := c.judge(s, ours[i], theirs[i])
+		settled, err := c.judge(s, local[i], remote[i])
 		if err != nil {
 			return nil, err
 		}
 		if !settled {
-			again = append(again, s)
+			unsettled = append(unsettled, s)
 		}
 	}
-	return again, nil
+	return unsettled, nil
 }
 
-// look has both look at the same time: the less lies between, the fewer have
-// printed on.
-func (c *comparison) look(ctx context.Context, asks []Ask) (ours, theirs []View, err error) {
+// look lets both proxies view the sessions at the same time, because fewer sessions print between
+// two views if the views are close together.
+func (c *comparison) look(ctx context.Context, asks []Ask) (local, remote []View, err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var other sync.WaitGroup
 	other.Go(func() {
 		var err error
-		if theirs, err = c.theirs(ctx, slices.Clone(asks)); err != nil {
+		if remote, err = c.remote(ctx, slices.Clone(asks)); err != nil {
 			fail(fmt.Errorf("the other proxy's look: %w", err))
 		}
 	})
-	if ours, err = Look(ctx, c.link, asks); err != nil {
+	if local, err = Look(ctx, c.link, asks); err != nil {
 		fail(err)
 	}
 	other.Wait()
-	if err := context.Cause(ctx); err != nil { // the first of the two
+	if err := context.Cause(ctx); err != nil { // the error that came first
 		return nil, nil, err
 	}
-	return ours, theirs, answered(asks, theirs)
+	return local, remote, checkAnswer(asks, remote)
 }
 
-// answered checks that the other proxy has looked where it was asked to.
-func answered(asks []Ask, views []View) error {
+// checkAnswer returns an error unless the views belong to the asks.
+func checkAnswer(asks []Ask, views []View) error {
 	if len(views) != len(asks) {
 		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the other proxy answers %d asks with %d views", len(asks), len(views)))
 	}
@@ -149,39 +190,39 @@ func answered(asks []Ask, views []View) error {
 	return nil
 }
 
-// judge reports whether two views settle how it is with a session; else its
-// next ask is made.
-func (c *comparison) judge(s *subject, ours, theirs View) (settled bool, err error) {
+// judge reports whether two views settle the comparison of a session. If not, it prepares the
+// next request.
+func (c *comparison) judge(s *subject, local, remote View) (settled bool, err error) {
 	ofOutput := s.ask.ofOutput()
 	switch {
-	case ours.Gone && theirs.Gone:
+	case local.Gone && remote.Gone:
 		c.report.Gone++
 		return true, nil
-	case ours.Gone != theirs.Gone:
-		return false, s.differ("whether it is there", ours, theirs)
-	case ours.Unseen || theirs.Unseen:
+	case local.Gone != remote.Gone:
+		return false, s.differ("whether it is there", local, remote)
+	case local.Unseen || remote.Unseen:
 		return c.unseen(s), nil
-	case ours.Instance != theirs.Instance:
-		return false, s.differ("its instance", ours, theirs)
-	case ours.Offset != theirs.Offset && !ofOutput:
-		s.move(ours.Offset, theirs.Offset)
+	case local.Instance != remote.Instance:
+		return false, s.differ("its instance", local, remote)
+	case local.Offset != remote.Offset && !ofOutput:
+		s.move(local.Offset, remote.Offset)
 		return false, nil
-	case ofOutput && (ours.Offset != theirs.Offset || ours.Sum != theirs.Sum): // what was printed does not change
-		return false, difference(fmt.Sprintf("the output since offset %d", s.ask.From), ours, theirs)
+	case ofOutput && (local.Offset != remote.Offset || local.Sum != remote.Sum): // output between two offsets never changes, so one difference is enough
+		return false, difference(fmt.Sprintf("the output since offset %d", s.ask.From), local, remote)
 	case ofOutput:
 		c.report.ByOutput++
 		return true, nil
-	case ours.Size != theirs.Size:
-		return false, s.differ("its size", ours, theirs)
-	case ours.Sum != theirs.Sum:
-		return false, s.otherScreens(ours, theirs)
+	case local.Size != remote.Size:
+		return false, s.differ("its size", local, remote)
+	case local.Sum != remote.Sum:
+		return false, s.differInScreen(local, remote)
 	}
 	c.report.Sessions++
 	return true, nil
 }
 
 func (c *comparison) unseen(s *subject) (settled bool) {
-	s.screen()
+	s.askScreen()
 	if s.unseen++; s.unseen < tries {
 		return false
 	}
@@ -189,13 +230,13 @@ func (c *comparison) unseen(s *subject) (settled bool) {
 	return true
 }
 
-// screen makes the next look one at the screen.
-func (s *subject) screen() { s.ask.From, s.ask.To = 0, 0 }
+// askScreen makes the next request one for the screen.
+func (s *subject) askScreen() { s.ask.From, s.ask.To = 0, 0 }
 
-// move is for screens that stand for different offsets: after some looks that
-// will not change, and the next one is at the output on which they agree.
+// move counts screens at different offsets. After movedTries attempts the next request is for the
+// output up to the later offset, which does not change any more.
 func (s *subject) move(a, b uint64) {
-	if s.moved++; s.moved < movedTries {
+	if s.movedCount++; s.movedCount < movedTries {
 		return
 	}
 	s.ask.From, s.ask.To = min(a, b), max(a, b)
@@ -204,33 +245,34 @@ func (s *subject) move(a, b uint64) {
 	}
 }
 
-// differ returns a Difference, if this is not the first.
-func (s *subject) differ(what string, ours, theirs View) error {
-	s.screen()
-	if s.differs++; s.differs < tries {
+// differ counts a difference, and returns a Difference after the last try.
+func (s *subject) differ(property string, local, remote View) error {
+	s.askScreen()
+	if s.differentCount++; s.differentCount < tries {
 		return nil
 	}
-	return difference(what, ours, theirs)
+	return difference(property, local, remote)
 }
 
-// otherScreens is differ for what is seen at one offset, unless the next look at
-// that shows something else by itself.
-func (s *subject) otherScreens(ours, theirs View) error {
-	again := s.ours.Offset == ours.Offset && s.ours.Sum != ""
-	if again && (s.ours.Sum != ours.Sum || s.theirs.Sum != theirs.Sum) && ours.Offset > 0 {
-		s.ask.From, s.ask.To = 0, ours.Offset
+// differInScreen counts screens that differ at one offset. If a proxy's own screen at that offset
+// has changed since the last attempt, its encoding is not stable, and the next request is for the
+// output.
+func (s *subject) differInScreen(local, remote View) error {
+	isSameOffset := s.local.Offset == local.Offset && s.local.Sum != ""
+	if isSameOffset && (s.local.Sum != local.Sum || s.remote.Sum != remote.Sum) && local.Offset > 0 {
+		s.ask.From, s.ask.To = 0, local.Offset
 		if s.ask.To > maxOutput {
 			s.ask.From = s.ask.To - maxOutput
 		}
 		return nil
 	}
-	s.ours, s.theirs = ours, theirs
-	if s.differs++; s.differs < screenTries {
+	s.local, s.remote = local, remote
+	if s.differentCount++; s.differentCount < screenTries {
 		return nil
 	}
-	return difference("its screen", ours, theirs)
+	return difference("its screen", local, remote)
 }
 
-func difference(what string, ours, theirs View) error {
-	return &Difference{Session: ours.Session, Offset: max(ours.Offset, theirs.Offset), What: what}
+func difference(property string, local, remote View) error {
+	return &Difference{Session: local.Session, Offset: max(local.Offset, remote.Offset), What: property}
 }

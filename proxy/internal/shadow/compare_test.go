@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"holdfast/protocol"
 	"holdfast/shared/testkit"
@@ -130,7 +131,7 @@ func TestCompare(t *testing.T) {
 				}
 				rounds++
 				return views, err
-			})
+			}, Extent{})
 			if got != tt.want || rounds != tt.rounds {
 				t.Errorf("got %+v in %d rounds, want %+v in %d", got, rounds, tt.want, tt.rounds)
 			}
@@ -177,7 +178,7 @@ func TestCompareMany(t *testing.T) {
 			asked[ask] = true
 		}
 		return Look(ctx, other, asks)
-	})
+	}, Extent{})
 	for i, one := range all {
 		if asked[one.ask()] != (i%64 != 4) {
 			t.Errorf("asked for session %d: %v", i, asked[one.ask()])
@@ -185,6 +186,60 @@ func TestCompareMany(t *testing.T) {
 	}
 	if want := (Report{Sessions: len(all) - 4*5, ByOutput: 5, Unseen: 5, Gone: 5}); got != want || err != nil {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+}
+
+// A comparison requests views of as many sessions as its extent permits, which are others each
+// time, and counts the remainder.
+func TestExtentSessions(t *testing.T) {
+	var all []*session
+	for i := range 100 {
+		all = append(all, some(fmt.Sprint("s", i), "x"))
+	}
+	s := newSupervisor(t, all...)
+	other, asked := s.client(), map[protocol.SessionID]int{}
+	for range 2 {
+		got, err := Compare(testkit.Soon(t), s.client(), func(ctx context.Context, asks []Ask) ([]View, error) {
+			for _, ask := range asks {
+				asked[ask.Session]++
+			}
+			return Look(ctx, other, asks)
+		}, Extent{Sessions: 40})
+		if want := (Report{Sessions: 40, Skipped: 60}); got != want || err != nil {
+			t.Errorf("got %+v, %v; want %+v", got, err, want)
+		}
+	}
+	if len(asked) < 45 { // the same 40 would be a chance of 1 in 10^28; 45 differ with all but one in 10^8
+		t.Errorf("two samples had %d sessions in all", len(asked))
+	}
+}
+
+// When the extent's time is over, no session is viewed that was not viewed yet, but a difference
+// is settled.
+func TestExtentTime(t *testing.T) {
+	var all []*session
+	for i := range chunkLen + 10 {
+		all = append(all, some(fmt.Sprint("s", i), "x"))
+	}
+	extent := Extent{Time: 100 * time.Millisecond}
+	for _, differs := range []bool{false, true} {
+		s := newSupervisor(t, all...)
+		other := s.client()
+		got, err := Compare(testkit.Soon(t), s.client(), func(ctx context.Context, asks []Ask) ([]View, error) {
+			views, err := Look(ctx, other, asks)
+			if differs && err == nil {
+				views[0].Sum = sum(nil)
+			}
+			time.Sleep(extent.Time) // so that it is over
+			return views, err
+		}, extent)
+		var d *Difference
+		if errors.As(err, &d) != differs || !differs && err != nil {
+			t.Errorf("got %v, want a difference: %v", err, differs)
+		}
+		if want := (Report{Sessions: chunkLen, Skipped: 10}); !differs && got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
 	}
 }
 
@@ -217,7 +272,7 @@ func TestOther(t *testing.T) {
 		{name: "it fails", code: protocol.CodeInternal, err: broken, theirs: func(context.Context, []Ask) ([]View, error) { return nil, broken }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Compare(testkit.Soon(t), newSupervisor(t, some("a", "x"), some("b", "x")).client(), tt.theirs)
+			_, err := Compare(testkit.Soon(t), newSupervisor(t, some("a", "x"), some("b", "x")).client(), tt.theirs, Sample)
 			wantCode(t, "Compare", err, tt.code)
 			var d *Difference
 			if errors.As(err, &d) || tt.err != nil && !errors.Is(err, tt.err) {
@@ -234,13 +289,13 @@ func TestCompareEnds(t *testing.T) {
 	mute, bad := some("mute", "x"), some("bad", "x")
 	mute.silent, bad.cut = true, true
 
-	_, err := Compare(testkit.Soon(t), newSupervisor(t, bad).client(), silence)
+	_, err := Compare(testkit.Soon(t), newSupervisor(t, bad).client(), silence, Sample)
 	wantCode(t, "our look fails", err, protocol.CodeSupervisorUnreachable)
 
 	s := newSupervisor(t, mute)
 	_, err = Compare(testkit.Soon(t), s.client(), func(context.Context, []Ask) ([]View, error) {
 		return nil, protocol.Errorf(protocol.CodeClosed, "it leaves")
-	})
+	}, Sample)
 	wantCode(t, "theirs fails", err, protocol.CodeClosed)
 
 	ctx, cancel := context.WithCancel(testkit.Soon(t))
@@ -248,7 +303,7 @@ func TestCompareEnds(t *testing.T) {
 		testkit.Eventually(t, patience, func() (asked bool) { s.change(func() { asked = len(s.asked) > 0 }); return asked }, "it has attached")
 		cancel()
 		return silence(ctx, asks)
-	})
+	}, Sample)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a session is never shown: got %v, want the context's end", err)
 	}
@@ -261,7 +316,7 @@ func TestCompareEnds(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(testkit.Soon(t), patience/1000)
 	defer cancel()
-	if _, err = Compare(ctx, c, silence); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err = Compare(ctx, c, silence, Sample); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the list has no end: got %v, want the context's end", err)
 	}
 }

@@ -1,13 +1,13 @@
-// Package shadow compares what two proxies see of the sessions before one of
-// them follows the other. Each attaches to every session as a shadow, which
-// nobody notices, and says what it saw; who is shown another screen, or other
-// output, is not fit to go on for the other.
+// Package shadow compares the views that two proxies have of sessions, before one proxy
+// replaces the other. Each proxy attaches to a sample of sessions as a shadow, which other viewers do
+// not notice, and computes a checksum. If the new proxy sees another screen or other output than
+// the old one, it must not replace the old one.
 //
-// Invariant: what a session shows stays here. A View has a sum of it; no
-// message, no error and no log has more.
+// Invariant: the content of a session stays in this package. A View has only its checksum, and no
+// message, error or log contains more.
 //
-// Not here: how the other proxy is asked (package handoff), and what follows
-// from a difference (the proxy's main).
+// Not here: the conversation with the other proxy (package handoff), and the consequences of a
+// difference (the proxy's main).
 package shadow
 
 import (
@@ -16,6 +16,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"sync"
+	"time"
 
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
@@ -25,35 +26,35 @@ import (
 )
 
 const (
-	// MaxAsks is how many a message between two proxies carries: that many asks
-	// or views of the longest ids take two thirds of socket.MaxPayload at most.
+	// MaxAsks is the largest number of asks or views in a message between two proxies. With the
+	// longest ids they take at most two thirds of socket.MaxPayload.
 	MaxAsks = 128
-	// atOnce is how many sessions are looked at at a time: enough that the
-	// supervisor is not waited for, and too few to be in anybody's way there.
+	// atOnce is how many sessions are viewed at the same time. It is high enough that the
+	// supervisor is always busy, and low enough that other requests do not wait for long.
 	atOnce = 8
 )
 
-// An Ask is for a look at one session.
+// An Ask is a request for a view of one session.
 type Ask struct {
 	Session  protocol.SessionID `json:"session"`
 	Instance protocol.Instance  `json:"instance"`
-	// From and To ask for the output between two offsets instead of the screen.
+	// If To is not 0, the request is for the output from From to To instead of the screen.
 	From uint64 `json:"from,omitempty"`
-	To   uint64 `json:"to,omitempty"` // 0: the screen
+	To   uint64 `json:"to,omitempty"` // 0 means the screen
 }
 
-// A View is what was seen.
+// A View is the result of an Ask.
 type View struct {
 	Session  protocol.SessionID `json:"session"`
 	Instance protocol.Instance  `json:"instance,omitempty"`
-	Offset   uint64             `json:"offset"` // that the screen stands for; of a range: To
+	Offset   uint64             `json:"offset"` // offset of the screen, or To for output
 	Size     protocol.Size      `json:"size,omitzero"`
-	Sum      string             `json:"sum,omitempty"`    // SHA-256 in hex of the snapshot's or the output's bytes
-	Gone     bool               `json:"gone,omitempty"`   // no such session, or no such instance, or it has exited
-	Unseen   bool               `json:"unseen,omitempty"` // it could not be looked at now: a full session, a range that the ring no longer has
+	Sum      string             `json:"sum,omitempty"`    // SHA-256, in hex, of the bytes of the snapshot or of the output
+	Gone     bool               `json:"gone,omitempty"`   // the session or its instance does not exist, or has exited
+	Unseen   bool               `json:"unseen,omitempty"` // no view was possible: the session is full or busy, or its ring does not hold the range any more
 }
 
-// ofOutput reports whether a asks for output, not for the screen.
+// ofOutput reports whether a requests output instead of the screen.
 func (a Ask) ofOutput() bool { return a.To > 0 }
 
 func (a Ask) validate() error {
@@ -69,18 +70,18 @@ func (a Ask) validate() error {
 	return nil
 }
 
-// Look looks at sessions over the link, some at a time, and returns what it saw
-// in the order asked for.
+// Look views sessions over the link, atOnce at a time, and returns the views in the order of the
+// asks.
 //
-// Errors: invalid_argument for what cannot be asked, or was not printed yet;
-// those of the link, and of ctx.
+// The errors are invalid_argument for an invalid ask and for output that was not printed yet,
+// those of the link, and those of ctx.
 func Look(ctx context.Context, link *linkclient.Client, asks []Ask) ([]View, error) {
 	for _, ask := range asks {
 		if err := ask.validate(); err != nil {
 			return nil, err
 		}
 	}
-	ctx, fail := context.WithCancelCause(ctx) // one that fails ends all
+	ctx, fail := context.WithCancelCause(ctx) // the first error ends the other views
 	defer fail(nil)
 	views := make([]View, len(asks))
 	turns := make(chan struct{}, atOnce)
@@ -89,7 +90,7 @@ func Look(ctx context.Context, link *linkclient.Client, asks []Ask) ([]View, err
 		turns <- struct{}{}
 		looks.Go(func() {
 			defer func() { <-turns }()
-			view, err := look(ctx, link, ask)
+			view, err := viewSession(ctx, link, ask)
 			if err != nil {
 				fail(fmt.Errorf("look at session %s: %w", ask.Session, err))
 			}
@@ -103,15 +104,26 @@ func Look(ctx context.Context, link *linkclient.Client, asks []Ask) ([]View, err
 	return views, nil
 }
 
-// lookTries is how often a session is looked at whose link is lost meanwhile: the
-// supervisor becomes another program.
-const lookTries = 3
+// viewTries is how many attempts a view has if the link is lost, because the supervisor may exec
+// another program meanwhile.
+const viewTries = 3
 
-// look attaches by itself, not by linkclient's Attach: that resumes, and what
-// came of two links is no look. It looks anew.
-func look(ctx context.Context, c *linkclient.Client, ask Ask) (view View, err error) {
-	for range lookTries {
-		view, err = lookOnce(ctx, c, ask)
+// viewTime limits one attempt, so that several attempts at a session that answers late fit into
+// the time of a handoff. A session whose output is expensive to parse may restore its screen for
+// seconds after an upgrade; it then counts as unseen.
+const viewTime = 2 * time.Second
+
+// viewSession returns a view of one session. It does not use linkclient's Attach, because that
+// resumes over a new link, and a view must come from one link. It begins anew instead.
+func viewSession(ctx context.Context, c *linkclient.Client, ask Ask) (view View, err error) {
+	for range viewTries {
+		once, cancel := context.WithTimeout(ctx, viewTime)
+		view, err = viewOnce(once, c, ask)
+		late := once.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err != nil && late {
+			return View{Session: ask.Session, Unseen: true}, nil
+		}
 		if e := protocol.AsError(err); err == nil || e.Code != protocol.CodeSupervisorUnreachable || !e.Retryable || ctx.Err() != nil {
 			break
 		}
@@ -119,9 +131,9 @@ func look(ctx context.Context, c *linkclient.Client, ask Ask) (view View, err er
 	return view, err
 }
 
-func lookOnce(ctx context.Context, c *linkclient.Client, ask Ask) (View, error) {
+func viewOnce(ctx context.Context, c *linkclient.Client, ask Ask) (View, error) {
 	view := View{Session: ask.Session}
-	spec := protocol.AttachSpec{SessionID: ask.Session, Mode: protocol.ModeReadOnly, History: new(0)} // what scrolled away is long, and all of it was on a screen
+	spec := protocol.AttachSpec{SessionID: ask.Session, Mode: protocol.ModeReadOnly, History: new(0)} // without history, which may be long and was on a screen before
 	if ask.ofOutput() {
 		spec.Resume = &protocol.Resume{Instance: ask.Instance, Offset: ask.From}
 	}
@@ -131,7 +143,7 @@ func lookOnce(ctx context.Context, c *linkclient.Client, ask Ask) (View, error) 
 	case protocol.CodeSessionNotFound, protocol.CodeSessionExited, protocol.CodeInstanceMismatch:
 		view.Gone = true
 		return view, nil
-	case protocol.CodeLimitExceeded:
+	case protocol.CodeLimitExceeded, protocol.CodeBusy:
 		view.Unseen = true
 		return view, nil
 	default:
@@ -153,7 +165,7 @@ func lookOnce(ctx context.Context, c *linkclient.Client, ask Ask) (View, error) 
 	} else {
 		err = view.screen(st, info)
 	}
-	if err != nil && ctx.Err() != nil { // it ended the stream
+	if err != nil && ctx.Err() != nil { // the end of ctx has ended the stream
 		err = context.Cause(ctx)
 	}
 	return view, err
@@ -166,7 +178,7 @@ func (v *View) screen(st *link.Stream, info *wire.Attached) error {
 
 func (v *View) output(st *link.Stream, ask Ask, info *wire.Attached) error {
 	v.Offset = ask.To
-	if info.Session.OutputOffset < ask.To { // it may never be
+	if info.Session.OutputOffset < ask.To { // it may never be printed
 		return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("offset %d was not printed yet, the end is %d", ask.To, info.Session.OutputOffset))
 	}
 	if info.Replay != protocol.ReplayExact || info.Offset != ask.From {
@@ -176,7 +188,8 @@ func (v *View) output(st *link.Stream, ask Ask, info *wire.Attached) error {
 	return v.read(st, frame.Output, ask.From, ask.To-ask.From)
 }
 
-// read sums up the next n bytes of a kind, of which the first has an offset.
+// read computes the checksum of the next n bytes of one kind; offset is the offset of the first
+// one.
 func (v *View) read(st *link.Stream, kind frame.Kind, offset, n uint64) error {
 	sum := sha256.New()
 	for n > 0 {
@@ -194,14 +207,14 @@ func (v *View) read(st *link.Stream, kind frame.Kind, offset, n uint64) error {
 			if at != offset {
 				return protocol.Errorf(protocol.CodeBadFrame, fmt.Sprintf("data at offset %d, want %d", at, offset))
 			}
-			if kind == frame.Output { // all of a snapshot has one
+			if kind == frame.Output { // all frames of a snapshot have the same offset
 				offset += uint64(len(data))
 			}
 			data = data[:min(uint64(len(data)), n)]
 			sum.Write(data)
 			n -= uint64(len(data))
 		case frame.Control:
-			if overtaken(payload) {
+			if isResync(payload) {
 				v.Unseen = true
 				return nil
 			}
@@ -213,9 +226,9 @@ func (v *View) read(st *link.Stream, kind frame.Kind, offset, n uint64) error {
 	return nil
 }
 
-// overtaken reports whether a message says that the ring has gone on without
-// us; what else there is to tell is for viewers.
-func overtaken(payload []byte) bool {
+// isResync reports whether a message is a Resync: the ring has overwritten output that was not
+// read. Other messages do not matter for a view.
+func isResync(payload []byte) bool {
 	m, _, err := wire.Messages.Decode(payload)
 	_, resync := m.(*wire.Resync)
 	return err == nil && resync

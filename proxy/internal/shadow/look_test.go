@@ -166,9 +166,9 @@ func repeat[T any](v T) []T {
 func TestLookAgain(t *testing.T) {
 	s := some("one", "text")
 	var looks atomic.Int64
-	s.attached = func(s *session) { s.cut = looks.Add(1) < lookTries }
+	s.attached = func(s *session) { s.cut = looks.Add(1) < viewTries }
 	got, err := Look(testkit.Soon(t), newSupervisor(t, s).client(), []Ask{s.ask()})
-	if err != nil || len(got) != 1 || got[0].Sum != sum(s.screen()) || looks.Load() != lookTries {
+	if err != nil || len(got) != 1 || got[0].Sum != sum(s.screen()) || looks.Load() != viewTries {
 		t.Errorf("got %+v, %v after %d looks", got, err, looks.Load())
 	}
 }

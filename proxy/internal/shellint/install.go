@@ -13,7 +13,7 @@ import (
 //go:embed scripts
 var scripts embed.FS
 
-// files are what is written, and what of.
+// files lists the files to write, and the embedded script of each.
 var files = []struct{ path, script string }{
 	{"bash", "bash"},
 	{"bash-rc", "bash-rc"},
@@ -25,10 +25,10 @@ var files = []struct{ path, script string }{
 
 const dirPrefix = "shell-"
 
-// install returns the directory of the scripts, having written those that are missing
-// or differ. It is named by their content: an upgrade writes beside what shells that are
-// about to start, and sessions that are started again, look for. A shell that runs reads
-// none of it any more.
+// install writes the scripts that are missing or differ, and returns their directory. The
+// directory's name contains a checksum of the scripts, so that an upgrade does not change the
+// files that a starting shell or a reopened session needs. A running shell does not read them any
+// more.
 func (s Scripts) install() (string, error) {
 	sum := sha256.New()
 	content := make([][]byte, len(files))
@@ -49,7 +49,7 @@ func (s Scripts) install() (string, error) {
 	return dir, nil
 }
 
-// write makes a file of that content, whole at any moment.
+// write replaces a file in one step, so that a shell never reads half of it.
 func write(path string, content []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		return nil
@@ -57,11 +57,11 @@ func write(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*") // of mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*") // with mode 0600
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // which is gone when all went well
+	defer func() { _ = os.Remove(f.Name()) }() // fails if the rename has succeeded
 	_, err = f.Write(content)
 	if e := f.Close(); err == nil {
 		err = e

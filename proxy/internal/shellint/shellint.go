@@ -1,21 +1,21 @@
-// Package shellint has a shell tell its terminal of its prompts and commands.
+// Package shellint makes a shell report its prompts and commands to its terminal.
 //
-// The shell is started so that it reads a script of ours with its user's files:
+// The shell is started so that it reads a script of this package in addition to its user's files:
 //
-//	bash  --init-file: a file that reads what bash would have read, then the script
-//	zsh   ZDOTDIR: a .zshenv that puts the user's ZDOTDIR back before all else
-//	fish  --init-command, which is behind all files
+//	bash  --init-file: a file that reads the files that bash would have read, then the script
+//	zsh   ZDOTDIR: a .zshenv that first restores the user's ZDOTDIR
+//	fish  --init-command, which runs after all files
 //
-// It then prints OSC 133;A and B around its prompt, OSC 633;E with the line of a command
-// and 133;C before its output, 133;D with its exit code, and OSC 7 with its directory.
-// The line is in a sequence of its own, and not in 133;C as other shells' integrations
-// have it (cmdline_url), so that the C stays short enough to be kept as a mark of its
-// row, and because its escapes cost a shell no loop over each character.
+// The shell then prints OSC 133;A and B around its prompt, OSC 633;E with the text of a command
+// and 133;C before its output, 133;D with its exit code, and OSC 7 with its directory. Other
+// shells' integrations put the text of the command into 133;C (cmdline_url). Here it has a
+// sequence of its own for two reasons: 133;C stays short enough to be kept as a mark of its row,
+// and the shell need not loop over each character to escape it.
 //
-// Invariant: a file of the user's is neither written nor left out, and a program that is
-// not an interactive shell is started as it was.
+// Invariant: a file of the user is neither written nor skipped, and a program that is not an
+// interactive shell is started unchanged.
 //
-// Not here: what is made of the marks (the supervisor's).
+// Not here: the use of the marks (the supervisor).
 package shellint
 
 import (
@@ -24,19 +24,19 @@ import (
 	"strings"
 )
 
-// Scripts are what shells read, in a directory of ours.
+// Scripts are the files that shells read.
 type Scripts struct {
-	Runtime string // the runtime directory; what is in it is ours alone
+	Runtime string // the runtime directory, which only this user can write to
 }
 
-// Apply returns how to start a shell so that it tells, having written what it reads.
-// argv is the program and its arguments, env the environment that was asked for, K=V,
-// the last of a name counting. Both come back as they are where the program is no shell
-// that is known, or does not read its user's files: with a command or a script to run,
-// or with any option but those for login and interactive shells. They are not changed in
-// place. An error is one of writing.
+// Apply returns the arguments and the environment that make a shell report its commands, and
+// writes the files that it reads. argv is the program and its arguments. env is the requested
+// environment, K=V; the last value of a name counts. Neither is changed in place. Both are
+// returned unchanged if the program is not a known shell, or if it would not read its user's
+// files: if it runs a command or a script, or has any option except those for login and
+// interactive shells. An error means that a file could not be written.
 func (s Scripts) Apply(argv, env []string) (newArgv, newEnv []string, err error) {
-	if len(argv) == 0 || slices.ContainsFunc(argv[1:], func(a string) bool { return !plain(a) }) {
+	if len(argv) == 0 || slices.ContainsFunc(argv[1:], func(a string) bool { return !isPlain(a) }) {
 		return argv, env, nil
 	}
 	start := shells[filepath.Base(argv[0])]
@@ -51,13 +51,13 @@ func (s Scripts) Apply(argv, env []string) (newArgv, newEnv []string, err error)
 	return newArgv, newEnv, nil
 }
 
-// plain reports whether an argument leaves a shell one that reads its user's files.
-func plain(arg string) bool {
+// isPlain reports whether a shell with this argument still reads its user's files.
+func isPlain(arg string) bool {
 	return slices.Contains([]string{"-i", "-l", "-il", "-li", "--login", "--interactive"}, arg)
 }
 
-// login reports whether an argument makes a login shell.
-func login(arg string) bool {
+// isLogin reports whether an argument makes a shell a login shell.
+func isLogin(arg string) bool {
 	return arg == "--login" || !strings.HasPrefix(arg, "--") && strings.Contains(arg, "l")
 }
 
@@ -72,13 +72,15 @@ const (
 	initCommand = "--init-command=source "
 )
 
-// bash: one that is a login shell would read no file of ours, nor does one of POSIX.
+// bash starts bash with a file of this package. A login shell ignores --init-file, so it is
+// started as an ordinary shell, and its file reads the login files. Bash in POSIX mode ignores the
+// file, so it is started unchanged.
 func bash(dir string, argv, env []string) ([]string, []string) {
 	if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "POSIXLY_CORRECT=") }) {
 		return argv, env
 	}
 	file := "bash-rc"
-	if slices.ContainsFunc(argv[1:], login) {
+	if slices.ContainsFunc(argv[1:], isLogin) {
 		file = "bash-login"
 	}
 	return []string{argv[0], initFile, filepath.Join(dir, file)}, env
@@ -101,15 +103,15 @@ func fish(dir string, argv, env []string) ([]string, []string) {
 	return slices.Insert(slices.Clone(argv), 1, initCommand+"'"+quoted+"'"), env
 }
 
-// Asked returns what was asked for, of an argv that Apply may have made.
+// Asked returns the arguments that the user requested, if Apply has changed argv.
 func Asked(argv []string) []string {
 	if len(argv) < 2 {
 		return argv
 	}
-	if file := strings.TrimSuffix(argv[1], "'"); strings.HasPrefix(argv[1], initCommand) && ours(file) {
+	if file := strings.TrimSuffix(argv[1], "'"); strings.HasPrefix(argv[1], initCommand) && isInstalled(file) {
 		return slices.Delete(slices.Clone(argv), 1, 2)
 	}
-	if argv[1] != initFile || len(argv) < 3 || !ours(argv[2]) {
+	if argv[1] != initFile || len(argv) < 3 || !isInstalled(argv[2]) {
 		return argv
 	}
 	asked := slices.Delete(slices.Clone(argv), 1, 3)
@@ -119,7 +121,7 @@ func Asked(argv []string) []string {
 	return asked
 }
 
-// ours reports whether a file is one that install has written, by its name.
-func ours(file string) bool {
+// isInstalled reports whether install has written a file, by the name of its directory.
+func isInstalled(file string) bool {
 	return strings.HasPrefix(filepath.Base(filepath.Dir(file)), dirPrefix)
 }

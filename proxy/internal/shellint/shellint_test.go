@@ -58,7 +58,7 @@ func TestApply(t *testing.T) {
 			t.Errorf("%s, %s: changed in place", tt.argv, tt.env)
 		}
 		asked := Asked(gotArgv)
-		if len(was) > 0 && (asked[0] != was[0] || slices.ContainsFunc(asked[1:], login) != slices.ContainsFunc(was[1:], login) || strings.Contains(strings.Join(asked, " "), dir)) {
+		if len(was) > 0 && (asked[0] != was[0] || slices.ContainsFunc(asked[1:], isLogin) != slices.ContainsFunc(was[1:], isLogin) || strings.Contains(strings.Join(asked, " "), dir)) {
 			t.Errorf("%s: asked for was %q", tt.argv, asked)
 		}
 	}

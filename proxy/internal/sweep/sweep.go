@@ -1,12 +1,12 @@
-// Package sweep ends sessions that nobody has used for long.
+// Package sweep ends sessions that have been idle for longer than their timeout.
 //
-// It looks at last_io_at, and leaves the last word to the supervisor, which
-// knows whether there was I/O since, and does not count what the machine slept.
+// It selects sessions by last_io_at. The supervisor then decides, because it knows the newest
+// input and output, and does not count the time for which the machine slept.
 //
-// Invariant: a session without an idle timeout is never ended here, nor is one
-// of which nothing is known.
+// Invariant: a session without an idle timeout must never be ended here, nor a session in an
+// unknown state.
 //
-// Not here: what the end is (the supervisor's), what clients are told of it.
+// Not here: how a session is ended (the supervisor), the messages about it to clients.
 package sweep
 
 import (
@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// parts is how many looks there are in an idle timeout (DEMANDS M11), but they
-	// are shortest apart at least, and longest at most: sessions come with timeouts
-	// of their own.
+	// parts is how many times within an idle timeout the sessions are examined. The interval is
+	// at least shortest and at most longest, because a session with a shorter timeout may be
+	// started at any time.
 	parts    = 4
 	shortest = time.Second
 	longest  = 15 * time.Second
 )
 
-// A Link is what is asked of the supervisor; *linkclient.Client is one.
+// A Link carries requests to the supervisor; *linkclient.Client implements it.
 type Link interface {
 	Linked() bool
 	List(ctx context.Context, originator string) ([]protocol.SessionInfo, error)
@@ -40,13 +40,13 @@ type Link interface {
 // A Sweeper ends idle sessions while it runs.
 type Sweeper struct {
 	Link Link
-	// Timeout is of sessions without the label idle_timeout; zero or negative is
-	// never.
+	// Timeout applies to sessions without the label idle_timeout; if it is zero or negative, they
+	// are never ended.
 	Timeout time.Duration
 	Log     zerolog.Logger
 }
 
-// Run looks from time to time until ctx is done.
+// Run examines the sessions from time to time until ctx is done.
 func (s *Sweeper) Run(ctx context.Context) {
 	for {
 		wait := s.sweep(ctx)
@@ -58,37 +58,37 @@ func (s *Sweeper) Run(ctx context.Context) {
 	}
 }
 
-// sweep looks once, and returns how long it is until the next time.
+// sweep examines the sessions once, and returns the time until the next examination.
 func (s *Sweeper) sweep(ctx context.Context) time.Duration {
-	if !s.Link.Linked() { // nothing here is a reason to start a supervisor
+	if !s.Link.Linked() { // an examination must not start a supervisor
 		return longest
 	}
-	least := time.Duration(0) // of all timeouts
+	smallest := time.Duration(0) // smallest of all timeouts
 	sessions, err := s.Link.List(ctx, "")
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn().Err(err).Msg("idle sessions not looked for")
+		s.Log.Warn().Err(err).Msg("idle sessions could not be listed")
 	}
 	now := time.Now()
 	for i := range sessions {
 		info := &sessions[i]
 		timeout := s.timeout(info)
-		if timeout <= 0 || info.State != protocol.StateRunning {
+		if timeout <= 0 || info.State != protocol.StateRunning || info.Frozen { // a frozen session cannot print
 			continue
 		}
-		if least == 0 || timeout < least {
-			least = timeout
+		if smallest == 0 || timeout < smallest {
+			smallest = timeout
 		}
 		if now.Sub(info.LastIOAt) >= timeout {
 			s.end(ctx, info, timeout)
 		}
 	}
-	if least == 0 {
+	if smallest == 0 {
 		return longest
 	}
-	return min(max(least/parts, shortest), longest)
+	return min(max(smallest/parts, shortest), longest)
 }
 
-// timeout is a session's own, or the default.
+// timeout returns the session's own timeout, or the default.
 func (s *Sweeper) timeout(info *protocol.SessionInfo) time.Duration {
 	own, ok := info.Labels[protocol.LabelIdleTimeout]
 	if !ok {
@@ -96,12 +96,12 @@ func (s *Sweeper) timeout(info *protocol.SessionInfo) time.Duration {
 	}
 	d, err := time.ParseDuration(own)
 	if err != nil {
-		return 0 // somebody meant something: not to end it is never wrong
+		return 0 // the label is invalid, and a session must not be ended on doubt
 	}
 	return d
 }
 
-// end has the session marked, then ended, if it is still idle.
+// end asks the supervisor to end the session if it is still idle.
 func (s *Sweeper) end(ctx context.Context, info *protocol.SessionInfo, timeout time.Duration) {
 	_, err := s.Link.Call(ctx, wire.Terminate{
 		SessionID: info.ID, Instance: info.Instance, IdleMS: timeout.Milliseconds(),
@@ -110,9 +110,9 @@ func (s *Sweeper) end(ctx context.Context, info *protocol.SessionInfo, timeout t
 	log := s.Log.With().Str(logging.Session, string(info.ID)).Dur("idle_timeout", timeout).Logger()
 	switch code := protocol.CodeOf(err); {
 	case err == nil:
-		log.Info().Msg("idle session is ended")
+		log.Info().Msg("idle session is being ended")
 	case code == protocol.CodeSessionRunning, code == protocol.CodeSessionExited, code == protocol.CodeSessionNotFound, code == protocol.CodeInstanceMismatch:
 	case !errors.Is(err, context.Canceled):
-		log.Warn().Err(err).Msg("idle session not ended")
+		log.Warn().Err(err).Msg("idle session could not be ended")
 	}
 }

@@ -106,6 +106,15 @@ func TestEnd(t *testing.T) {
 	})
 }
 
+// A session that is frozen is not idle, however long.
+func TestFrozen(t *testing.T) {
+	swept(t, time.Minute, time.Hour, func(f *fake) { f.add("s", nil).Frozen = true }, func(f *fake, _ time.Time) {
+		if len(f.ended) > 0 {
+			t.Errorf("ended: %+v", f.ended)
+		}
+	})
+}
+
 // demand: M1, M11
 func TestTimeouts(t *testing.T) {
 	own := func(d string) map[string]string { return map[string]string{protocol.LabelIdleTimeout: d} }

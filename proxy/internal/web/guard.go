@@ -11,29 +11,30 @@ import (
 	"holdfast/proxy/internal/apiserver"
 )
 
-// A guard knows who may ask on one listener.
+// A guard decides whether a request on one listener may be handled at all.
 //
-// A page of any site can make its browser connect to the loopback interface.
-// Its Origin tells on it, and where it has pointed a name of its own here (DNS
-// rebinding), its Host does.
+// A page of any site can make its browser connect to the loopback interface. Such a browser names
+// the site in Origin. If the site has pointed a host name of its own to 127.0.0.1 (DNS
+// rebinding), the browser names that host in Host. Therefore both headers must be in lists.
 type guard struct {
 	trusted bool
-	hosts   map[string]bool // in lower case, as all that follows
+	hosts   map[string]bool // host and port in lower case, as in all three lists
 	origins map[string]bool
 }
 
-// newGuard returns an error for a listener that must not be served so.
+// newGuard returns the guard of a listener at addr, or an error if the configuration may not be
+// served on that listener.
 func newGuard(cfg *Config, addr net.Addr) (*guard, error) {
 	tcp, isTCP := addr.(*net.TCPAddr)
 	switch {
 	case cfg.Trusted && isTCP:
-		return nil, fmt.Errorf("%v: peers on TCP are never trusted", addr)
+		return nil, fmt.Errorf("%v: a listener on TCP must not trust its peers", addr)
 	case cfg.Trusted:
 		return &guard{trusted: true}, nil
 	case !isTCP:
-		return nil, fmt.Errorf("%v: only TCP is served to peers that are not trusted", addr)
+		return nil, fmt.Errorf("%v: a listener whose peers are not trusted must be on TCP", addr)
 	case !tcp.IP.IsLoopback():
-		return nil, fmt.Errorf("%v: TCP is served on the loopback interface alone", addr)
+		return nil, fmt.Errorf("%v: a TCP listener must be on the loopback interface", addr)
 	}
 	g := &guard{hosts: make(map[string]bool), origins: make(map[string]bool)}
 	for _, host := range append(ownHosts(tcp), cfg.Hosts...) {
@@ -53,18 +54,19 @@ func ownHosts(addr *net.TCPAddr) []string {
 		host := net.JoinHostPort(name, strconv.Itoa(addr.Port))
 		hosts = append(hosts, host)
 		if addr.Port == 80 {
-			hosts = append(hosts, strings.TrimSuffix(host, ":80")) // browsers leave it out
+			hosts = append(hosts, strings.TrimSuffix(host, ":80")) // browsers leave out the default port
 		}
 	}
 	return hosts
 }
 
-// check says whether a request may be looked at.
+// check returns a refusal unless the Host, the Origin and the query of a request are allowed.
 func (g *guard) check(r *request) error {
 	for name := range r.query {
 		switch strings.ToLower(name) {
 		case "token", "access_token", "secret":
-			// URLs end up in logs and histories; whoever does this shall notice.
+			// URLs end up in logs and histories. The refusal makes the author of the client
+			// notice that.
 			return forbid(http.StatusBadRequest, protocol.CodeInvalidArgument, "a token must not stand in a URL: send it in hello, or use a ticket")
 		}
 	}
@@ -80,11 +82,12 @@ func (g *guard) check(r *request) error {
 	return nil
 }
 
-// origin says what is known of a client that wants the api (session is "") or a
-// session's raw WebSocket. One that needs a ticket and has none has not proved
-// who it is, and may still show a token; a ticket that is no good is refused. One
-// that is shown without need still says whose connection this is. Where there is no
-// ticket, the page's own WebSocket is whose its cookie is.
+// origin returns the identity of a client that requests the api (session is "") or a session's
+// raw WebSocket, or a refusal if the request has an invalid ticket.
+//
+// A client that needs a ticket and shows none is not trusted; it may still send a token in hello.
+// A trusted client may show a ticket too, because the ticket names the principal of the
+// connection. If the page's own WebSocket shows no ticket, its cookie names the principal.
 func (h *Handler) origin(r *request, session protocol.SessionID) (apiserver.Origin, error) {
 	from := apiserver.Origin{Transport: apiserver.TransportWeb, PID: peerPID(r.nc)}
 	from.Trusted = h.cfg.Trusted && (session == "" || !h.cfg.Tickets)
@@ -99,8 +102,9 @@ func (h *Handler) origin(r *request, session protocol.SessionID) (apiserver.Orig
 		from.Principal, ok = h.cfg.Server.Redeem(ticket[0], session)
 	}
 	if len(ticket) != 1 || !ok {
-		return from, forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the ticket is used up, too old, or not for this")
+		return from, forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the ticket is used up, too old, or for another session: get a new one")
 	}
 	from.Trusted = true
+	r.markKnown()
 	return from, nil
 }

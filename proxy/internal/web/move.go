@@ -9,39 +9,55 @@ import (
 	"holdfast/proxy/internal/apiserver"
 )
 
-// Connections that are WebSockets are moved to another proxy by apiserver, which
-// knows of them; those that still ask for something, by the Handler.
+// Two packages move connections to another proxy: apiserver moves the connections that are
+// WebSockets, because it serves them, and a Handler moves the connections that are still sending
+// a request.
 
-// An asker is a connection whose request is not answered yet.
-type asker struct {
+// A pendingConn is a connection with a request that is not answered yet.
+type pendingConn struct {
 	nc   net.Conn
-	read []byte // of its request, so far; for readRequest, and when it rests
+	read []byte // bytes of its request so far: readRequest begins with them, and a freeze saves them
+
+	away  context.Context // canceled by end
+	leave context.CancelFunc
+	ended chan struct{} // closed when the connection no longer counts against the limits
 }
 
-func (h *Handler) asks(nc net.Conn, read []byte) *asker {
-	a := &asker{nc: nc, read: read}
+func (h *Handler) addPending(nc net.Conn, read []byte) *pendingConn {
+	a := &pendingConn{nc: nc, read: read, ended: make(chan struct{})}
+	a.away, a.leave = context.WithCancel(context.Background())
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.asking[a] = struct{}{}
+	h.pending[a] = struct{}{}
+	if !h.cfg.Trusted {
+		h.strangers = append(h.strangers, a)
+	}
 	return a
 }
 
-// answered is called when a connection asks no more.
-func (h *Handler) answered(a *asker) {
+// end closes the connection, whichever part of its request is being served.
+func (a *pendingConn) end() {
+	a.leave()
+	_ = a.nc.Close() // the goroutine that serves it may have closed it already
+}
+
+// markAnswered removes a connection from the pending ones, because its request is answered or
+// another part of the proxy serves it.
+func (h *Handler) markAnswered(a *pendingConn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.gone(a)
+	h.removePending(a)
 }
 
-// gone is answered; mu is held.
-func (h *Handler) gone(a *asker) {
-	delete(h.asking, a)
-	h.quieten()
+// removePending does the work of markAnswered; h.mu must be held.
+func (h *Handler) removePending(a *pendingConn) {
+	delete(h.pending, a)
+	h.signalQuiet()
 }
 
-// quieten ends Freeze's wait when nobody asks any more; mu is held.
-func (h *Handler) quieten() {
-	if h.quiet == nil || len(h.asking) > 0 {
+// signalQuiet ends the wait of Freeze if no request is pending; h.mu must be held.
+func (h *Handler) signalQuiet() {
+	if h.quiet == nil || len(h.pending) > 0 {
 		return
 	}
 	select {
@@ -51,11 +67,11 @@ func (h *Handler) quieten() {
 	}
 }
 
-// Asking is how many connections there are whose request is not answered yet.
+// Asking returns the number of connections with a request that is not answered yet.
 func (h *Handler) Asking() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.asking)
+	return len(h.pending)
 }
 
 func (h *Handler) isMoving() bool {
@@ -64,36 +80,38 @@ func (h *Handler) isMoving() bool {
 	return h.quiet != nil
 }
 
-// rests reports whether err ended the reading of a request because the
-// connection is being moved; then it is no longer the caller's.
-func (h *Handler) rests(a *asker, err error) bool {
+// freezeConn reports whether err ended the reading of a request because the connection is being
+// moved. If so, the connection belongs to Freeze, and the caller must not close it.
+func (h *Handler) freezeConn(a *pendingConn, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.quiet == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	h.rested = append(h.rested, a)
-	h.gone(a)
+	h.frozen = append(h.frozen, a)
+	h.removeStrangerLocked(a)
+	h.removePending(a)
 	return true
 }
 
-// An Asker is a connection at rest whose request is not read to its end.
+// An Asker is a frozen connection with a request that has not arrived completely.
 type Asker struct {
 	Client net.Conn
 	Record apiserver.Record
 }
 
-// Freeze brings those connections to rest that are no WebSockets yet, once no
-// more are accepted; they are the caller's. When it returns without an error all
-// others are known to the Server. See Reopen.
+// Freeze stops reading from all connections that are still sending a request, and returns those
+// connections, which then belong to the caller. It must be called after the last connection was
+// accepted. If Freeze returns no error, the Server serves all other connections. Reopen undoes a
+// Freeze.
 func (h *Handler) Freeze(ctx context.Context) ([]Asker, error) {
 	h.mu.Lock()
 	quiet := make(chan struct{})
 	h.quiet = quiet
-	for a := range h.asking {
+	for a := range h.pending {
 		_ = a.nc.SetReadDeadline(longAgo)
 	}
-	h.quieten()
+	h.signalQuiet()
 	h.mu.Unlock()
 	var err error
 	select {
@@ -104,34 +122,35 @@ func (h *Handler) Freeze(ctx context.Context) ([]Asker, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []Asker
-	for _, a := range h.rested {
+	for _, a := range h.frozen {
 		from := apiserver.Origin{Transport: apiserver.TransportHTTP, PID: peerPID(a.nc)}
 		all = append(all, Asker{a.nc, apiserver.Record{Version: 1, From: from, In: a.read}})
 	}
-	h.rested = nil
+	h.frozen = nil
 	return all, err
 }
 
-// Reopen takes a Freeze back.
+// Reopen lets the Handler serve again after a Freeze.
 func (h *Handler) Reopen() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.quiet = nil
-	for _, a := range h.rested { // too late for Freeze
+	for _, a := range h.frozen { // these were frozen after Freeze had returned
 		_ = a.nc.Close()
 	}
-	h.rested = nil
+	h.frozen = nil
 }
 
-// Adopt goes on with a connection of another proxy; see apiserver's Restore. It
-// returns when the connection has ended, or is not ours.
-func (h *Handler) Adopt(ctx context.Context, nc net.Conn, r *apiserver.Record, ready func(), ours <-chan struct{}) {
+// Adopt serves a connection that another proxy has moved to this one; apiserver's Restore
+// describes ready and committed. Adopt returns when the connection has ended, or when the move
+// was not committed.
+func (h *Handler) Adopt(ctx context.Context, nc net.Conn, r *apiserver.Record, ready func(), committed <-chan struct{}) {
 	h.mu.Lock()
 	h.count(r.From.PID)
 	h.mu.Unlock()
 	defer h.remove(r.From.PID)
 	if r.From.Transport == apiserver.TransportHTTP {
-		h.adoptAsker(ctx, nc, r, ready, ours)
+		h.adoptAsker(ctx, nc, r, ready, committed)
 		return
 	}
 	ctx, cancel := h.live(ctx)
@@ -142,21 +161,23 @@ func (h *Handler) Adopt(ctx context.Context, nc net.Conn, r *apiserver.Record, r
 	if r.From.Transport == apiserver.TransportRaw {
 		m = &rawTransport{transport: t}
 	}
-	switch taken, moved := h.cfg.Server.Restore(ctx, m, r, ready, ours); {
-	case !taken:
-		_ = nc.Close() // our descriptor of it, and nothing else
+	switch accepted, moved := h.cfg.Server.Restore(ctx, m, r, ready, committed); {
+	case !accepted:
+		_ = nc.Close() // closes only the descriptor of this process; the other proxy keeps the connection
 	case !moved:
 		s.end()
 	}
 }
 
-func (h *Handler) adoptAsker(ctx context.Context, nc net.Conn, r *apiserver.Record, ready func(), ours <-chan struct{}) {
+func (h *Handler) adoptAsker(ctx context.Context, nc net.Conn, r *apiserver.Record, ready func(), committed <-chan struct{}) {
 	g, err := newGuard(&h.cfg, nc.LocalAddr())
 	ready()
 	select {
-	case <-ours:
+	case <-committed:
 		if err == nil {
-			h.serve(ctx, g, h.asks(nc, r.In))
+			a := h.addPending(nc, r.In)
+			defer close(a.ended)
+			h.serve(ctx, g, a)
 			return
 		}
 		h.cfg.Log.Warn().Err(err).Msg("client not taken over")

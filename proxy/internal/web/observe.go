@@ -10,12 +10,12 @@ import (
 	"holdfast/protocol"
 )
 
-// observeTimeout is how long the supervisor may take to answer for us: who asks
-// how we are does so every few seconds, and has a time-out of his own.
+// observeTimeout is how long the supervisor may take to answer a health check. A monitor asks
+// every few seconds and gives up after a few seconds, too.
 const observeTimeout = time.Second
 
-// metrics answers with numbers, which are for whoever may use the api: they tell
-// how much is typed here, and when.
+// metrics answers GET /metrics. On TCP the request must carry the token, because the figures show
+// how much is typed, and when.
 func (h *Handler) metrics(ctx context.Context, r *request) error {
 	if !h.cfg.Trusted && !h.hasBearer(r) {
 		return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the token is missing or wrong: send it as Authorization: Bearer")
@@ -24,14 +24,15 @@ func (h *Handler) metrics(ctx context.Context, r *request) error {
 	defer cancel()
 	text, contentType, err := h.cfg.Metrics(ctx)
 	if err != nil {
-		h.cfg.Log.Error().Err(err).Msg("metrics not made")
-		return refuse(http.StatusInternalServerError, protocol.CodeInternal, "the metrics cannot be made")
+		h.cfg.Log.Error().Err(err).Msg("metrics could not be collected")
+		return refuse(http.StatusInternalServerError, protocol.CodeInternal, "the metrics could not be collected")
 	}
 	r.answer(contentType, text)
 	return nil
 }
 
-// health answers anybody, and so says no more than it must.
+// health answers GET /healthz without a token, and therefore says only whether the supervisor
+// answers.
 func (h *Handler) health(ctx context.Context, r *request) error {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
@@ -42,7 +43,8 @@ func (h *Handler) health(ctx context.Context, r *request) error {
 	return nil
 }
 
-// hasBearer compares in constant time; an empty token is never the same.
+// hasBearer reports whether the request carries the configured token. It compares in constant
+// time, and an empty token never matches.
 func (h *Handler) hasBearer(r *request) bool {
 	all := r.Header.Values("Authorization")
 	if len(all) != 1 || h.cfg.Token == "" {
@@ -52,8 +54,8 @@ func (h *Handler) hasBearer(r *request) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare([]byte(token), []byte(h.cfg.Token)) == 1
 }
 
-// answer writes what was asked for. A client that does not take it at once gets
-// no more of it.
+// answer sends the body with status 200. A client that does not read it within closeTimeout
+// receives only a part.
 func (r *request) answer(contentType string, body []byte) {
 	_ = r.nc.SetWriteDeadline(time.Now().Add(closeTimeout))
 	if answer(r.nc, http.StatusOK, contentType, "X-Content-Type-Options: nosniff\r\n", body) == nil {

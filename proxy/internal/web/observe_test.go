@@ -157,7 +157,7 @@ func TestSlowReader(t *testing.T) {
 		began := time.Now()
 		go func() {
 			defer close(done)
-			h.serve(context.Background(), &guard{trusted: true}, h.asks(far, nil))
+			h.serve(context.Background(), &guard{trusted: true}, h.addPending(far, nil))
 		}()
 		if _, err := near.Write([]byte("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
 			t.Fatal(err)

@@ -22,47 +22,47 @@ import (
 	"holdfast/shared/logging"
 )
 
-// The page: files that are the same for everybody, and the ways by which a browser
-// comes to be let in. All of it is on TCP alone.
+// The page consists of files, which are the same for everyone, and of the requests by which a
+// browser signs in. All of it is served on TCP alone.
 //
 //	GET /                 the page's index.html
-//	GET /?ticket=T        a ticket for a cookie, then 303 to /
-//	GET /v1/page          what the cookie is good for: {"signed_in", "expires_at"}
-//	POST /v1/sign-out     takes the cookie from this browser; of the page's own Origin
-//	GET /v1/api           the WebSocket; the cookie stands for the token in hello
+//	GET /?ticket=T        exchanges a ticket for a cookie, then 303 to /
+//	GET /v1/page          the state of the cookie: {"signed_in", "expires_at"}
+//	POST /v1/sign-out     removes the cookie from this browser; only from the page's own Origin
+//	GET /v1/api           the WebSocket; the cookie replaces the token in hello
 //
-//	GET /share?key=K      a share link for a cookie, then 303 to /share/NAME/
+//	GET /share?key=K      exchanges a share link for a cookie, then 303 to /share/NAME/
 //	GET /share/NAME/      index.html again
-//	GET /share/NAME/page  as /v1/page, and "session_id" and "instance"
-//	GET /share/NAME/api   the WebSocket, of one session, to look at
+//	GET /share/NAME/page  as /v1/page, with "session_id" and "instance"
+//	GET /share/NAME/api   the WebSocket for one session, read-only
 //
 //	GET /assets/...       files with their hash in the name, cached for ever
-//	GET /...              the other files of the build, which sit beside index.html
+//	GET /...              the other files of the build, beside index.html
 //
-// What the page has to know of this:
+// The page depends on these rules:
 //
-//   - It is built for the base "/" and names its files from there.
-//   - Where location.pathname begins with /share/ it is the page of a share link:
-//     it takes "page" and "api" beside itself, in place of /v1/page and /v1/api.
-//   - It asks for .../page first. That always answers 200; "signed_in": false is for
-//     whoever has no cookie that is good, and is told to run "proxy web".
-//   - Its hello has no token. A cookie that is not good any more is answered as a
-//     wrong token is: error unauthorized, then the close 1008 "unauthorized". A share
-//     link's is refused before that, with 401. Where a link expires while somebody
-//     looks, the connection ends with error unauthorized and 1008.
+//   - It is built for the base "/" and its files have absolute paths.
+//   - If location.pathname begins with /share/, it is the page of a share link, and
+//     must use "page" and "api" relative to its own path instead of /v1/page and /v1/api.
+//   - It must request .../page first. The answer is always 200; if "signed_in" is false,
+//     the browser has no valid cookie, and the page tells the user to run "proxy web".
+//   - Its hello has no token. If the cookie is not valid any more, the answer is the one for
+//     a wrong token: error unauthorized, then the close 1008 "unauthorized". An invalid
+//     share link is refused earlier, with status 401. If a link expires while a viewer is
+//     connected, the connection ends with error unauthorized and close 1008.
 //   - With a share link it may list, info, attach (mode read_only), detach, resize its
-//     attachment, screen, history, search, scrollback and events, for one session. All
-//     else is permission_denied.
-//   - Scripts and styles come from files; style attributes and elements may be made by
-//     scripts, for xterm.js does. Images may be data: URLs. Nothing is framed, and no
-//     form is sent.
+//     attachment, screen, history, search, scrollback and events, for one session. Any
+//     other request fails with permission_denied.
+//   - Scripts and styles must come from files. Style attributes and style elements may be
+//     created by scripts, because xterm.js creates some. Images may be data: URLs. Frames
+//     and forms are forbidden.
 
 const (
-	pageLife    = 7 * 24 * time.Hour // of a cookie; it begins anew with each load
-	fileTimeout = 5 * time.Second    // for a client to take a file
+	pageLife    = 7 * 24 * time.Hour // of a cookie; each load of the page begins a new one
+	fileTimeout = 5 * time.Second    // for a client to receive a file
 )
 
-// page answers what belongs to the page; ok is false for paths that do not.
+// page answers the requests of the page; ok is false if the path is not one of the page's.
 func (h *Handler) page(ctx context.Context, r *request) (ok bool, err error) {
 	if share, below, ok := sharePath(r.URL.Path); ok && below == "api" && r.Method == http.MethodGet {
 		return true, h.sharedAPI(ctx, r, share)
@@ -75,20 +75,21 @@ func (h *Handler) page(ctx context.Context, r *request) (ok bool, err error) {
 	case do == nil:
 		return false, nil
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		return true, refuse(http.StatusMethodNotAllowed, protocol.CodeUnsupported, "there is only GET and HEAD")
-	case !wanted(r.Header):
-		return true, forbid(http.StatusForbidden, protocol.CodePermissionDenied, "this is for no other site")
+		return true, refuse(http.StatusMethodNotAllowed, protocol.CodeUnsupported, "the method must be GET or HEAD")
+	case !isOwnFetch(r.Header):
+		return true, forbid(http.StatusForbidden, protocol.CodePermissionDenied, "the page must not be loaded by another site")
 	}
 	return true, do(r)
 }
 
-// pageFor returns what answers a path of the page.
+// pageFor returns the function that answers a path of the page, or nil if the path is not one of
+// the page's.
 func (h *Handler) pageFor(r *request) func(*request) error {
 	switch p := r.URL.Path; p {
 	case "/":
-		return h.front
+		return h.serveFront
 	case "/v1/page":
-		return h.tellPage
+		return h.replyPageState
 	case "/share":
 		return h.enterShare
 	default:
@@ -97,7 +98,7 @@ func (h *Handler) pageFor(r *request) func(*request) error {
 			case "":
 				return h.index
 			case "page":
-				return func(r *request) error { return h.tellShare(r, name) }
+				return func(r *request) error { return h.replyShareState(r, name) }
 			}
 		}
 		if name := p[1:]; h.hasFile(name) {
@@ -107,55 +108,56 @@ func (h *Handler) pageFor(r *request) func(*request) error {
 	return nil
 }
 
-// sharePath takes /share/NAME/BELOW apart.
+// sharePath splits the path /share/NAME/BELOW.
 func sharePath(p string) (name, below string, ok bool) {
-	rest, ok := strings.CutPrefix(p, "/share/")
+	remainder, ok := strings.CutPrefix(p, "/share/")
 	if !ok {
 		return "", "", false
 	}
-	name, below, ok = strings.Cut(rest, "/")
+	name, below, ok = strings.Cut(remainder, "/")
 	return name, below, ok && name != "" && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
-// wanted reports whether a browser fetches for our page, or for who opens it in a
-// window of its own. What is no browser does not say.
-func wanted(h http.Header) bool {
+// isOwnFetch reports whether a request may come from the page itself or from a user that opened
+// the URL in a window. A program that is no browser sends no Sec-Fetch-Site and is let through.
+func isOwnFetch(h http.Header) bool {
 	switch h.Get("Sec-Fetch-Site") {
-	case "cross-site", "same-site": // the latter is another port of this host
+	case "cross-site", "same-site": // same-site is another port of this host
 		return h.Get("Sec-Fetch-Mode") == "navigate" && h.Get("Sec-Fetch-Dest") == "document"
 	}
 	return true
 }
 
-// front lets a browser in that has a ticket, and shows the page. A ticket is used up
-// also by a browser that is let in already, so that nobody else who has seen it
-// signs in. Such a browser needs none: its history may still have an old one.
-func (h *Handler) front(r *request) error {
-	mine := h.pagePass(r)
+// serveFront signs in a browser that has a ticket, and serves index.html. A browser that is
+// already signed in uses up a ticket, too, so that another person cannot sign in with the same
+// ticket. If that ticket is invalid, the browser is redirected anyway, because its history may
+// hold an old link.
+func (h *Handler) serveFront(r *request) error {
+	own := h.pagePass(r)
 	ticket, asked := r.query["ticket"]
 	switch {
-	case asked && r.Method == http.MethodHead: // whoever looks ahead does not use a ticket up
+	case asked && r.Method == http.MethodHead: // a link preview must not use up the ticket
 		return h.redirect(r, "/", "")
 	case asked:
-		who, ok := h.cfg.Server.Redeem(ticket[0], "")
-		if (!ok || len(ticket) != 1) && mine != nil {
+		principal, ok := h.cfg.Server.Redeem(ticket[0], "")
+		if (!ok || len(ticket) != 1) && own != nil {
 			return h.redirect(r, "/", "")
 		}
 		if !ok || len(ticket) != 1 {
-			return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the ticket is used up, too old, or not for this").
-				shown("This link is used up, or too old.", again)
+			return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the ticket is used up, too old, or for another session: get a new one").
+				withPage("This link is used up or too old.", newLinkHint)
 		}
-		cookie, err := h.pageCookie(r, &pass.Pass{Principal: who})
+		cookie, err := h.pageCookie(r, &pass.Pass{Principal: principal})
 		if err != nil {
-			return refuseFor(err).shown("This link cannot be used.", protocol.AsError(err).Message)
+			return refuseFor(err).withPage("This link cannot be used.", protocol.AsError(err).Message)
 		}
 		if h.cfg.Used != nil {
 			h.cfg.Used(ticket[0])
 		}
-		h.tellSign(r, who, "browser signed in")
+		h.logSign(r, principal, "browser signed in")
 		return h.redirect(r, "/", cookie)
-	case mine != nil && mine.Principal == nil: // else a policy is to be asked again some day
-		cookie, err := h.pageCookie(r, mine)
+	case own != nil && own.Principal == nil: // a pass with a principal is not renewed, so that its policy is asked again when it expires
+		cookie, err := h.pageCookie(r, own)
 		if err != nil {
 			return refuseFor(err)
 		}
@@ -164,38 +166,38 @@ func (h *Handler) front(r *request) error {
 	return h.index(r)
 }
 
-// signOut takes the cookie from the browser that asks. A page of another site has
-// another Origin, so that it signs nobody out.
+// signOut removes the cookie from the browser that sent the request. A page of another site has
+// another Origin, so it cannot sign a browser out.
 func (h *Handler) signOut(r *request) error {
 	switch {
 	case r.Method != http.MethodPost:
-		return refuse(http.StatusMethodNotAllowed, protocol.CodeUnsupported, "there is only POST")
+		return refuse(http.StatusMethodNotAllowed, protocol.CodeUnsupported, "the method must be POST")
 	case !ownOrigin(r):
-		return forbid(http.StatusForbidden, protocol.CodePermissionDenied, "only the page itself signs out")
+		return forbid(http.StatusForbidden, protocol.CodePermissionDenied, "the request must come from the page itself")
 	}
-	if mine := h.pagePass(r); mine != nil {
-		h.tellSign(r, mine.Principal, "browser signed out")
+	if own := h.pagePass(r); own != nil {
+		h.logSign(r, own.Principal, "browser signed out")
 	}
 	h.reply(r, http.StatusOK, "application/json", "Cache-Control: no-store\r\n"+setCookie(pageCookieName(r), "", "/", 0), []byte(`{"signed_in":false}`))
 	return nil
 }
 
-// tellSign logs who has signed in or out, and from where.
-func (h *Handler) tellSign(r *request, who *policy.Principal, event string) {
+// logSign logs that a browser has signed in or out, with its user and its address.
+func (h *Handler) logSign(r *request, principal *policy.Principal, event string) {
 	line := h.cfg.Log.Info().Bool(logging.Security, true).Str(logging.RemoteAddr, r.nc.RemoteAddr().String()).Str("browser", cut(r.Header.Get("User-Agent")))
-	if who != nil {
-		line = line.Str("user", who.User).Str("workspace", who.Workspace)
+	if principal != nil {
+		line = line.Str("user", principal.User).Str("workspace", principal.Workspace)
 	}
 	line.Msg(event)
 }
 
-// again says how to come by a link.
-const again = "Run proxy web: it opens this page, or with --no-open prints a link to it."
+// newLinkHint tells a person how to get a new link.
+const newLinkHint = "Run proxy web: it opens this page, or with --no-open prints a link to it."
 
 func (h *Handler) index(r *request) error { return h.file(r, "index.html", "") }
 
-// enterShare lets a browser in that has a share link. The link stays good until it
-// expires, for as many browsers as have it.
+// enterShare signs in a browser that has a share link. The link is valid for any number of
+// browsers until it expires.
 func (h *Handler) enterShare(r *request) error {
 	keys := r.query["key"]
 	if len(keys) != 1 {
@@ -204,8 +206,8 @@ func (h *Handler) enterShare(r *request) error {
 	p, err := h.passes.Open(keys[0], pass.Share, h.now())
 	switch {
 	case err != nil:
-		return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the share link is too old, or none").
-			shown("This link is too old, or was not copied whole.", "Ask whoever gave it to you for another one.")
+		return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the share link has expired or is invalid: ask its owner for another one").
+			withPage("This link is too old, or was not copied whole.", "Ask the person that gave it to you for another one.")
 	case r.Method == http.MethodHead:
 		return h.redirect(r, "/share/"+pass.Name(keys[0])+"/", "")
 	}
@@ -215,22 +217,24 @@ func (h *Handler) enterShare(r *request) error {
 	return h.redirect(r, at, setCookie(shareCookie(r), keys[0], at, p.Expires.Sub(h.now())))
 }
 
-// told is what the page is told of its cookie.
-type told struct {
+// A cookieState is the answer to a request for the state of a cookie.
+type cookieState struct {
 	SignedIn  bool               `json:"signed_in"`
 	ExpiresAt *time.Time         `json:"expires_at,omitempty"`
 	SessionID protocol.SessionID `json:"session_id,omitempty"`
 	Instance  protocol.Instance  `json:"instance,omitempty"`
 }
 
-func (h *Handler) tellPage(r *request) error { return h.tell(r, h.pagePass(r)) }
+func (h *Handler) replyPageState(r *request) error { return h.replyState(r, h.pagePass(r)) }
 
-func (h *Handler) tellShare(r *request, name string) error { return h.tell(r, h.sharePass(r, name)) }
+func (h *Handler) replyShareState(r *request, name string) error {
+	return h.replyState(r, h.sharePass(r, name))
+}
 
-func (h *Handler) tell(r *request, p *pass.Pass) error {
-	t := told{}
+func (h *Handler) replyState(r *request, p *pass.Pass) error {
+	t := cookieState{}
 	if p != nil {
-		t = told{true, &p.Expires, p.Session, p.Instance}
+		t = cookieState{true, &p.Expires, p.Session, p.Instance}
 	}
 	body, err := json.Marshal(t)
 	if err != nil {
@@ -240,24 +244,25 @@ func (h *Handler) tell(r *request, p *pass.Pass) error {
 	return nil
 }
 
-// sharedAPI is api for who has a share link.
+// sharedAPI serves the api to a browser that has the cookie of a share link.
 func (h *Handler) sharedAPI(ctx context.Context, r *request, name string) error {
 	if err := checkSocket(r.Header); err != nil {
 		return err
 	}
 	p := h.sharePass(r, name)
 	if p == nil || !ownOrigin(r) {
-		return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the share link is too old, or this is not its page")
+		return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the share link has expired, or the request does not come from its page")
 	}
+	r.markKnown()
 	return h.serveAPI(ctx, r, apiserver.Origin{
 		Transport: apiserver.TransportWeb, PID: peerPID(r.nc), Trusted: true, Cookie: true, Principal: p.Principal,
 		Share: &apiserver.Share{Session: p.Session, Instance: p.Instance, Expires: p.Expires},
 	})
 }
 
-// Cookies have names of their own for each port, since browsers send them to all
-// ports of a host. A share link's goes nowhere but to the paths below its name: so a
-// browser may have several, and its user's own beside them.
+// The name of a cookie contains the port, because a browser sends cookies to all ports of a host.
+// The cookie of a share link is sent only to the paths below the link's name. A browser may
+// therefore hold several of them beside its user's own cookie.
 func pageCookieName(r *request) string { return "holdfast-" + port(r) }
 func shareCookie(r *request) string    { return "holdfast-share-" + port(r) }
 
@@ -268,9 +273,10 @@ func port(r *request) string {
 	return "0"
 }
 
-// pageCookie returns the header of a cookie that begins now.
+// pageCookie returns the Set-Cookie header of a page cookie that begins now and is valid for
+// pageLife.
 func (h *Handler) pageCookie(r *request, p *pass.Pass) (string, error) {
-	n, _ := strconv.Atoi(port(r)) // it is one
+	n, _ := strconv.Atoi(port(r)) // port returns a number
 	text, err := h.passes.Seal(pass.Pass{Kind: pass.Page, Port: n, Principal: p.Principal, Issued: h.now(), Expires: h.now().Add(pageLife)})
 	if err != nil {
 		return "", err
@@ -278,15 +284,15 @@ func (h *Handler) pageCookie(r *request, p *pass.Pass) (string, error) {
 	return setCookie(pageCookieName(r), text, "/", pageLife), nil
 }
 
-// setCookie returns a header. There is no TLS here, and so no Secure.
+// setCookie returns a Set-Cookie header. It lacks Secure, because the listener has no TLS.
 func setCookie(name, value, at string, life time.Duration) string {
 	return fmt.Sprintf("Set-Cookie: %s=%s; Path=%s; Max-Age=%d; HttpOnly; SameSite=Strict\r\n", name, value, at, int(life.Seconds()))
 }
 
-// pagePass returns what the request's cookie says, nil where it has none that is
-// good here and now.
+// pagePass returns the pass in the request's page cookie, or nil if no cookie is valid for this
+// port and this time.
 func (h *Handler) pagePass(r *request) *pass.Pass {
-	for _, c := range r.CookiesNamed(pageCookieName(r)) { // others may have set one of this name
+	for _, c := range r.CookiesNamed(pageCookieName(r)) { // another program on this host may have set a cookie with the same name
 		p, err := h.passes.Open(c.Value, pass.Page, h.now())
 		if err == nil && strconv.Itoa(p.Port) == port(r) && (h.cfg.SignedOut == nil || !p.Issued.Before(h.cfg.SignedOut())) {
 			return p
@@ -295,7 +301,8 @@ func (h *Handler) pagePass(r *request) *pass.Pass {
 	return nil
 }
 
-// sharePass is pagePass for the share link of a name.
+// sharePass returns the pass in the request's cookie for the share link with this name, or nil if
+// none is valid.
 func (h *Handler) sharePass(r *request, name string) *pass.Pass {
 	for _, c := range r.CookiesNamed(shareCookie(r)) {
 		if subtle.ConstantTimeCompare([]byte(pass.Name(c.Value)), []byte(name)) != 1 {
@@ -308,8 +315,8 @@ func (h *Handler) sharePass(r *request, name string) *pass.Pass {
 	return nil
 }
 
-// ownOrigin reports whether a WebSocket is the page's own. A browser always says
-// whose it is; and of those that may connect, others have no use of our cookies.
+// ownOrigin reports whether a request comes from the page itself. A browser always sends Origin
+// with a WebSocket and with POST; a page of another allowed Origin must not use the cookie.
 func ownOrigin(r *request) bool {
 	origin := r.Header["Origin"]
 	return len(origin) == 1 && strings.EqualFold(origin[0], "http://"+r.Host)
@@ -322,7 +329,7 @@ func (h *Handler) now() time.Time {
 	return time.Now()
 }
 
-// hasFile reports whether a name is one of the page's files.
+// hasFile reports whether name is a file of the page.
 func (h *Handler) hasFile(name string) bool {
 	if h.cfg.Files == nil || !fs.ValidPath(name) || isCompressed(name) {
 		return false
@@ -331,11 +338,11 @@ func (h *Handler) hasFile(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// file answers with a file, and further headers.
+// file sends a file of the page with additional headers.
 func (h *Handler) file(r *request, name, headers string) error {
 	if h.cfg.Files == nil {
 		return refuse(http.StatusNotImplemented, protocol.CodeUnsupported, "this program was built without the page").
-			shown("This program was built without the page.", "In its sources run scripts/web, which needs Node and npm, then go build, then proxy --handoff. A release has the page built in.")
+			withPage("This program was built without the page.", "In its sources run scripts/web, which needs Node and npm, then go build, then proxy --handoff. A release has the page built in.")
 	}
 	body, encoding, err := h.readFile(r, name)
 	if err != nil {
@@ -350,7 +357,7 @@ func (h *Handler) file(r *request, name, headers string) error {
 		contentType = "application/octet-stream"
 	}
 	switch {
-	case strings.HasPrefix(name, "assets/"): // another content has another name
+	case strings.HasPrefix(name, "assets/"): // a changed file has another name
 		headers += "Cache-Control: public, max-age=31536000, immutable\r\n"
 	case path.Ext(name) == ".html":
 		headers += "Cache-Control: no-store\r\n"
@@ -361,12 +368,12 @@ func (h *Handler) file(r *request, name, headers string) error {
 	return nil
 }
 
-// encodings are the content codings that the build makes of a file, the smaller one
-// first, and what each adds to the file's name.
+// encodings lists the content codings that the build makes of a file, the smallest one first, and
+// the suffix of the file's name for each.
 var encodings = []struct{ name, ext string }{{"br", ".br"}, {"gzip", ".gz"}}
 
-// isCompressed reports whether a name is of a file in a content coding, which is sent in
-// place of the file itself and has no path of its own.
+// isCompressed reports whether name is a file in a content coding. Such a file has no path of its
+// own, because it is sent in place of the plain file.
 func isCompressed(name string) bool {
 	for _, e := range encodings {
 		if path.Ext(name) == e.ext {
@@ -376,8 +383,8 @@ func isCompressed(name string) bool {
 	return false
 }
 
-// readFile returns a file in the first content coding that the build made and the client
-// accepts; encoding is empty if that is the file as it is.
+// readFile returns a file in the first content coding that the build made and the client accepts;
+// encoding is empty if the body is the plain file.
 func (h *Handler) readFile(r *request, name string) (body []byte, encoding string, err error) {
 	for _, e := range encodings {
 		if !accepts(r.Header, e.name) {
@@ -391,8 +398,8 @@ func (h *Handler) readFile(r *request, name string) (body []byte, encoding strin
 	return body, "", err
 }
 
-// accepts reports whether Accept-Encoding names a content coding with a weight above 0.
-// "*" does not count: a client that means a coding names it.
+// accepts reports whether Accept-Encoding names a content coding with a weight above 0. "*" does
+// not count, because a client that supports a coding names it.
 func accepts(h http.Header, coding string) bool {
 	for _, part := range strings.Split(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
@@ -406,7 +413,7 @@ func accepts(h http.Header, coding string) bool {
 	return false
 }
 
-// contentTypes are ours, and not the system's, which may say what it likes.
+// contentTypes is used instead of the system's table, which differs between machines.
 var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".json": "application/json", ".map": "application/json", ".webmanifest": "application/manifest+json", ".txt": "text/plain; charset=utf-8",
@@ -418,7 +425,7 @@ func (h *Handler) redirect(r *request, to, headers string) error {
 	return nil
 }
 
-// reply writes a whole answer, the last thing on its connection.
+// reply sends a whole answer, after which no other bytes follow on the connection.
 func (h *Handler) reply(r *request, status int, contentType, headers string, body []byte) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n", status, http.StatusText(status), contentType, len(body))
@@ -428,18 +435,20 @@ func (h *Handler) reply(r *request, status int, contentType, headers string, bod
 	}
 	_ = r.nc.SetWriteDeadline(time.Now().Add(fileTimeout))
 	if _, err := r.nc.Write(b.Bytes()); err != nil {
-		h.cfg.Log.Debug().Err(err).Msg("file not taken")
+		h.cfg.Log.Debug().Err(err).Msg("file not sent completely to the web client")
 		return
 	}
-	r.answered() // nobody need wait for it any more
+	r.markAnswered() // a freeze need not wait for this connection any more
 	linger(r.nc)
 }
 
-// pageHeaders are of all that a browser shows, for a host that is in our list.
+// pageHeaders returns the security headers of every answer that a browser shows. The host must be
+// in the guard's list.
 //
-// Styles may be inline: xterm.js writes rules into style elements of its own, for
-// its colours and its scrollbar, and knows no nonce. What a style could fetch is
-// bounded by the other lines. The WebSocket's scheme is not 'self' to every browser.
+// Styles may be inline, because xterm.js writes rules for its colours and its scrollbar into
+// style elements of its own and knows no nonce. The other directives bound the addresses that a
+// style could load. The WebSocket's scheme is listed because some browsers do not count it as
+// 'self'.
 func pageHeaders(host string) string {
 	return "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self' ws://" + host +
 		"; img-src 'self' data:; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n" +
@@ -447,9 +456,9 @@ func pageHeaders(host string) string {
 		"Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n"
 }
 
-// shown makes a refusal one that people read.
-func (no *refusal) shown(what, then string) *refusal {
+// withPage adds an HTML page to a refusal, for people.
+func (no *refusal) withPage(reason, nextStep string) *refusal {
 	no.page = fmt.Sprintf("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Holdfast</title>\n<p>%s</p>\n<p>%s</p>\n</html>\n",
-		html.EscapeString(what), html.EscapeString(then))
+		html.EscapeString(reason), html.EscapeString(nextStep))
 	return no
 }

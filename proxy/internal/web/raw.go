@@ -15,15 +15,15 @@ import (
 	"holdfast/proxy/internal/apiserver"
 )
 
-// statusStolen closes a raw WebSocket in whose place another client came.
+// statusStolen closes a raw WebSocket because another client has replaced its attachment.
 const statusStolen ws.StatusCode = 4001
 
-// terminalReset is RIS. Sent before a snapshot that stands for missed output,
-// so that it is not drawn over what the terminal shows.
+// terminalReset is RIS. The transport sends it before a snapshot that replaces missed output,
+// because the snapshot must not be drawn over the old screen.
 const terminalReset = "\x1bc"
 
-// raw serves a session's raw WebSocket until it ends. The session is attached
-// first, so that what is wrong can be told in HTTP.
+// raw serves a session's raw WebSocket until it ends. It attaches to the session before it
+// answers the handshake, because an HTTP answer can still report an error.
 func (h *Handler) raw(ctx context.Context, r *request, id protocol.SessionID) error {
 	if err := checkUpgrade(r.Header); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (h *Handler) raw(ctx context.Context, r *request, id protocol.SessionID) er
 		return err
 	}
 	serve := h.cfg.Server.AcceptBare(ctx, &rawTransport{transport: newTransport(ctx, s)}, from, link, info)
-	r.answered()
+	r.markAnswered()
 	return s.endUnless(serve())
 }
 
@@ -61,12 +61,12 @@ func rawSpec(r *request, id protocol.SessionID) (protocol.AttachSpec, error) {
 	rows, err2 := queryInt(r, "rows")
 	spec := protocol.AttachSpec{
 		SessionID: id, Cols: cols, Rows: rows, Mode: protocol.Mode(r.query.Get("mode")), View: protocol.View(r.query.Get("view")), Client: "web",
-		Answers: true, // what speaks this is xterm.js, or another terminal
+		Answers: true, // the client is xterm.js or another terminal, which answers queries
 	}
 	return spec, errors.Join(err, err2, spec.Validate())
 }
 
-// queryInt returns a number of the query, 0 where it is absent.
+// queryInt returns a number of the query, or 0 if the query does not have it.
 func queryInt(r *request, name string) (int, error) {
 	v := r.query.Get(name)
 	if v == "" {
@@ -79,16 +79,16 @@ func queryInt(r *request, name string) (int, error) {
 	return int(n), nil
 }
 
-// A rawTransport is a session's bytes on a WebSocket: its messages are what is
-// typed, and output. Of the api's messages it tells what a terminal or the status
-// of the close can say.
+// A rawTransport carries a session's bytes on a WebSocket: messages of the client are input,
+// messages to the client are output. Of the api's messages it forwards only those that a terminal
+// sequence or a close status can express.
 type rawTransport struct {
 	*transport
-	frame []byte // the last one that Next returned
+	frame []byte // the frame that Next returned last; its memory is used again
 }
 
-// Next implements apiserver.Transport: a message is a frame of input, whose
-// offset means nothing.
+// Next implements apiserver.Transport. It returns a message as a frame of input with the offset
+// 0.
 func (t *rawTransport) Next() ([]byte, error) {
 	_, m, err := t.next()
 	if err != nil {
@@ -98,8 +98,8 @@ func (t *rawTransport) Next() ([]byte, error) {
 	return t.frame, nil
 }
 
-// SetLimit implements apiserver.Transport: there is no hello before which less
-// is read.
+// SetLimit implements apiserver.Transport. It has no effect, because a raw WebSocket has no hello,
+// and so no smaller limit before hello.
 func (t *rawTransport) SetLimit(int) {}
 
 // Write implements apiserver.Transport.
@@ -110,7 +110,7 @@ func (t *rawTransport) Write(raw []byte) error {
 		if err != nil {
 			return err
 		}
-		return t.tell(m)
+		return t.handleMessage(m)
 	}
 	_, _, data, err := frame.ParseData(payload)
 	if err != nil || len(data) == 0 {
@@ -119,8 +119,9 @@ func (t *rawTransport) Write(raw []byte) error {
 	return t.write(ws.OpBinary, data)
 }
 
-// tell acts on a message. After the last one the socket is closed.
-func (t *rawTransport) tell(m protocol.Message) error {
+// handleMessage translates a message of the api. After the last message of a connection it closes
+// the socket.
+func (t *rawTransport) handleMessage(m protocol.Message) error {
 	status, reason := ws.StatusCode(0), ""
 	switch m := m.(type) {
 	case *api.Resync:
@@ -132,7 +133,7 @@ func (t *rawTransport) tell(m protocol.Message) error {
 	case *api.Goaway:
 		status, reason = statusServiceRestart, errGoaway.Error()
 	case *api.Error:
-		status, reason = failed(&m.Error)
+		status, reason = noteFailure(&m.Error)
 	}
 	if status != 0 {
 		t.close(status, reason)
@@ -140,11 +141,12 @@ func (t *rawTransport) tell(m protocol.Message) error {
 	return nil
 }
 
-// failed returns how to close after an error, 0 where it ends nothing.
-func failed(e *protocol.Error) (ws.StatusCode, string) {
+// closeStatusForError returns the close status for an error, or 0 if the connection continues
+// after the error.
+func noteFailure(e *protocol.Error) (ws.StatusCode, string) {
 	switch {
 	case e.Code == protocol.CodeNotAttached || e.Code == protocol.CodeLineTooLong:
-		return 0, "" // there are no words for it here
+		return 0, "" // a raw WebSocket cannot express these
 	case e.Code == protocol.CodeSessionExited && e.Exit != nil:
 		return exited(e.Exit.Signal, e.Exit.ExitCode)
 	case e.Code == protocol.CodeSupervisorUnreachable || e.Code == protocol.CodeLimitExceeded:

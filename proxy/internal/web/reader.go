@@ -12,64 +12,64 @@ import (
 	"holdfast/protocol/frame"
 )
 
-// headroom is how many bytes of a message that is returned come before its
-// payload: room for a frame's header.
+// headroom is the number of bytes before the payload of each returned message; a frame's header
+// fits there.
 const headroom = frame.HeaderLen
 
-// A reader's buffer starts small, grows with what arrives, and is given back
-// after something larger than any piece of data of ours.
+// A reader's buffer begins with initialBuffer bytes and doubles when data need it. When it is
+// empty and larger than keepBuffer, which is twice the largest piece of data in the protocol, it
+// is replaced by a small one.
 const (
 	initialBuffer = 4 << 10
 	keepBuffer    = 2 * frame.MaxData
 )
 
-// A violation is what a peer did wrong, and the status to close with.
+// A violation is an error of the peer, with the status that closes the WebSocket.
 type violation struct {
 	status ws.StatusCode
-	what   string
+	reason string
 }
 
-func (v *violation) Error() string { return fmt.Sprintf("%d: %s", v.status, v.what) }
+func (v *violation) Error() string { return fmt.Sprintf("%d: %s", v.status, v.reason) }
 
-func violated(err error) error { return &violation{ws.StatusProtocolError, err.Error()} }
+func newViolation(err error) error { return &violation{ws.StatusProtocolError, err.Error()} }
 
-// A reader reads a client's messages from a byte stream. It may be used again
-// after a timeout: what has arrived is kept.
+// A reader reads a client's messages from a byte stream. After a timeout it may be used again,
+// because it keeps the bytes that have arrived.
 //
-// Invariant: it holds no more memory than a constant times the bytes that have
-// arrived, whatever length a peer announces, and at most a message of max and
-// a frame of max.
+// Invariant: a reader holds no more memory than a constant times the bytes that have arrived,
+// even if the peer announces a greater length. It holds at most one message of max bytes and one
+// frame of max bytes.
 type reader struct {
 	r     io.Reader
-	max   int    // payload of a message
-	buf   []byte // buf[start:end] has arrived and was not returned
+	max   int    // largest payload of a message
+	buf   []byte // buf[start:end] has arrived and is not returned yet
 	start int
 	end   int
 
-	op    ws.OpCode // of the message whose fragments are in parts; else 0
-	parts []byte    // headroom, then the fragments so far
+	op    ws.OpCode // of the message that has its fragments in parts; 0 if there is none
+	parts []byte    // headroom, then the fragments that have arrived
 
-	peek    bytes.Reader // what ws parses a header from
+	peek    bytes.Reader // package ws parses a header from it
 	scratch [ws.MaxHeaderSize]byte
 }
 
-// newReader returns a reader that begins with rest, which came before.
-func newReader(r io.Reader, limit int, rest []byte) *reader {
-	rd := &reader{r: r, max: limit, buf: make([]byte, max(initialBuffer, len(rest)))}
-	rd.end = copy(rd.buf, rest)
+// newReader returns a reader that returns the bytes of remainder first and then reads from r.
+func newReader(r io.Reader, limit int, remainder []byte) *reader {
+	rd := &reader{r: r, max: limit, buf: make([]byte, max(initialBuffer, len(remainder)))}
+	rd.end = copy(rd.buf, remainder)
 	return rd
 }
 
-// next returns the next message, or a control frame, which may come between
-// the fragments of a message. What it returns begins with headroom and is
-// valid until the next call.
+// next returns the next message, or a control frame, which may come between the fragments of a
+// message. The returned bytes begin with headroom and are valid until the next call.
 //
-// Errors: a *violation, after which the stream has no boundary; io.EOF at a
-// message's boundary and io.ErrUnexpectedEOF elsewhere; or the stream's own
-// error, after which next may be called again.
+// Its errors are a *violation, after which the stream cannot be read further; io.EOF at the
+// boundary of a message; io.ErrUnexpectedEOF elsewhere; or the stream's own error, after which
+// next may be called again.
 func (r *reader) next() (ws.OpCode, []byte, error) {
 	if r.op == 0 {
-		r.parts = nil // it was returned by the call before
+		r.parts = nil // the call before has returned these
 	}
 	for {
 		h, m, err := r.frame()
@@ -94,7 +94,7 @@ func (r *reader) next() (ws.OpCode, []byte, error) {
 	}
 }
 
-// join adds a fragment to the message it belongs to, and returns that.
+// join appends a fragment to its message, and returns the message so far.
 func (r *reader) join(op ws.OpCode, m []byte) (ws.OpCode, []byte) {
 	if r.op == 0 {
 		r.op, r.parts = op, append([]byte(nil), m...)
@@ -104,8 +104,8 @@ func (r *reader) join(op ws.OpCode, m []byte) (ws.OpCode, []byte) {
 	return r.op, r.parts
 }
 
-// frame returns the next frame, whole and unmasked. Its own header, which has
-// at least 6 bytes, makes the headroom.
+// frame returns the next whole frame, unmasked. The frame's own header is at least 6 bytes long,
+// so headroom begins within the buffer.
 func (r *reader) frame() (ws.Header, []byte, error) {
 	h, n, err := r.header()
 	if err != nil {
@@ -124,8 +124,8 @@ func (r *reader) frame() (ws.Header, []byte, error) {
 	return h, m, nil
 }
 
-// header parses the next frame's header and returns its length; it takes
-// nothing from the buffer.
+// header parses the next frame's header and returns the header's length. It removes no bytes from
+// the buffer.
 func (r *reader) header() (ws.Header, int, error) {
 	for {
 		arrived := r.end - r.start
@@ -135,7 +135,7 @@ func (r *reader) header() (ws.Header, int, error) {
 		case err == nil:
 			return h, arrived - r.peek.Len(), nil
 		case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-			return h, 0, violated(err)
+			return h, 0, newViolation(err)
 		}
 		if err := r.fill(arrived + 1); err != nil {
 			return h, 0, err
@@ -143,14 +143,15 @@ func (r *reader) header() (ws.Header, int, error) {
 	}
 }
 
-// check refuses a frame by its header, before its payload is waited for.
+// check returns a violation if a frame's header is invalid or announces too much, before the
+// payload is read.
 func (r *reader) check(h ws.Header) error {
 	state := ws.StateServerSide
 	if r.op != 0 {
 		state = state.Set(ws.StateFragmented)
 	}
 	if err := ws.CheckHeader(h, state); err != nil {
-		return violated(err)
+		return newViolation(err)
 	}
 	if room := r.max - max(0, len(r.parts)-headroom); !h.OpCode.IsControl() && h.Length > int64(room) {
 		return &violation{ws.StatusMessageTooBig, fmt.Sprintf("a message exceeds %d bytes", r.max)}
@@ -158,7 +159,7 @@ func (r *reader) check(h ws.Header) error {
 	return nil
 }
 
-// fill reads until n bytes have arrived.
+// fill reads until the buffer holds n bytes.
 func (r *reader) fill(n int) error {
 	if r.start == r.end && len(r.buf) > keepBuffer {
 		r.buf, r.start, r.end = make([]byte, initialBuffer), 0, 0
@@ -185,14 +186,13 @@ func (r *reader) fill(n int) error {
 	return nil
 }
 
-// leftover returns bytes that another reader can begin with in this one's
-// place: what has arrived and was not returned. Fragments of a message stand
-// in it as one, under a mask that changes nothing.
+// leftover returns all bytes that have arrived and were not returned; another reader can begin
+// with them. Fragments of an incomplete message are encoded as one fragment with a zero mask.
 func (r *reader) leftover() []byte {
 	var b bytes.Buffer
 	if r.op != 0 {
 		parts := r.parts[headroom:]
-		_ = ws.WriteHeader(&b, ws.Header{OpCode: r.op, Masked: true, Length: int64(len(parts))}) // a Buffer takes all
+		_ = ws.WriteHeader(&b, ws.Header{OpCode: r.op, Masked: true, Length: int64(len(parts))}) // writing to a bytes.Buffer cannot fail
 		b.Write(parts)
 	}
 	b.Write(r.buf[r.start:r.end])

@@ -19,40 +19,44 @@ import (
 )
 
 const (
-	maxHead     = 8 << 10 // a request's line and headers; browsers send about 1 KiB
+	maxHead     = 8 << 10 // bytes of the request line and headers; browsers send about 1 KiB
 	headTimeout = 2 * time.Second
 )
 
-// A request is a request's head, the connection it came on, and what has
-// arrived behind it.
+// A request is the head of a request, its connection, and the bytes that have arrived after the
+// head.
 type request struct {
 	*http.Request
-	query    url.Values
-	nc       net.Conn
-	rest     []byte
-	answered func() // called when the connection is a WebSocket that others know of, or needs nothing more
+	query        url.Values
+	nc           net.Conn
+	remainder    []byte
+	markAnswered func() // must be called when apiserver serves the WebSocket, or when the answer is written
+	markKnown    func() // must be called when the client has identified itself
 }
 
-// live returns a context that also ends, and says so, when all clients are to
-// come again.
+// live returns a context that ends with ctx, and with the cause errGoaway when all clients must
+// reconnect.
 func (h *Handler) live(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(h.away, func() { cancel(errGoaway) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// serve serves one connection, which it closes.
-func (h *Handler) serve(ctx context.Context, g *guard, a *asker) {
+// serve reads one request, answers it, and closes the connection unless it was moved.
+func (h *Handler) serve(ctx context.Context, g *guard, a *pendingConn) {
 	ctx, cancel := h.live(ctx)
 	defer cancel()
+	defer context.AfterFunc(a.away, cancel)()
+	defer a.leave()
+	defer h.removeStranger(a)
 	nc := a.nc
 	r, err := h.readRequest(ctx, a)
-	if h.rests(a, err) {
-		return // somebody else goes on with it
+	if h.freezeConn(a, err) {
+		return // another process will serve the connection
 	}
-	defer h.answered(a)
+	defer h.markAnswered(a)
 	if err == nil {
-		r.answered = func() { h.answered(a) }
+		r.markAnswered, r.markKnown = func() { h.markAnswered(a) }, func() { h.removeStranger(a) }
 		err = h.route(ctx, g, r)
 	}
 	if errors.Is(err, errMoved) {
@@ -76,7 +80,7 @@ func (h *Handler) refused(no *refusal) {
 	}
 }
 
-// logRefusal never logs the URL: there may be a ticket in it, or a token.
+// logRefusal logs a refusal without the URL, because the URL may contain a ticket or a token.
 func (h *Handler) logRefusal(no *refusal, r *request, nc net.Conn) {
 	event := h.cfg.Log.Debug()
 	if no.security {
@@ -92,16 +96,19 @@ func (h *Handler) logRefusal(no *refusal, r *request, nc net.Conn) {
 	event.Msg("web client refused")
 }
 
-// cut bounds what a client can write into the log.
+// cut limits the bytes that a client can write into the log.
 func cut(s string) string { return s[:min(len(s), 100)] }
 
-// route does what a request asks for. It returns a refusal, or nil when the
+// route handles a request. It returns a refusal if the request was not handled, or nil when the
 // connection has ended.
 func (h *Handler) route(ctx context.Context, g *guard, r *request) error {
 	if err := g.check(r); err != nil {
 		return err
 	}
 	if h.cfg.Page {
+		if h.pagePass(r) != nil {
+			r.markKnown()
+		}
 		if ok, err := h.page(ctx, r); ok {
 			return err
 		}
@@ -123,7 +130,7 @@ func (h *Handler) route(ctx context.Context, g *guard, r *request) error {
 	return refuse(http.StatusNotFound, protocol.CodeUnsupported, "there is only GET /v1/api, /v1/sessions/{id}/raw, /metrics and /healthz")
 }
 
-// rawPath returns the session of /v1/sessions/{id}/raw.
+// rawPath returns the session id of the path /v1/sessions/{id}/raw.
 func rawPath(path string) (protocol.SessionID, bool) {
 	id, ok := strings.CutPrefix(path, "/v1/sessions/")
 	if !ok {
@@ -133,17 +140,18 @@ func rawPath(path string) (protocol.SessionID, bool) {
 	return protocol.SessionID(id), ok && protocol.ValidID(id)
 }
 
-// readRequest returns a refusal where there is somebody to tell.
-func (h *Handler) readRequest(ctx context.Context, a *asker) (*request, error) {
+// readRequest reads the head of a request. It returns a refusal if the client should receive an
+// answer, and another error if the client has sent no bytes.
+func (h *Handler) readRequest(ctx context.Context, a *pendingConn) (*request, error) {
 	nc := a.nc
 	if err := nc.SetReadDeadline(time.Now().Add(headTimeout)); err != nil {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { _ = nc.SetReadDeadline(longAgo) })()
-	if h.isMoving() { // Freeze may have come before
+	if h.isMoving() { // if Freeze ran before the deadline was set above, it must interrupt the read again
 		_ = nc.SetReadDeadline(longAgo)
 	}
-	head, rest, err := readHead(nc, a.read)
+	head, remainder, err := readHead(nc, a.read)
 	if err != nil {
 		a.read = head
 		return nil, err
@@ -154,14 +162,15 @@ func (h *Handler) readRequest(ctx context.Context, a *asker) (*request, error) {
 	}
 	query, err := url.ParseQuery(hr.URL.RawQuery)
 	if err != nil {
-		return nil, refuse(http.StatusBadRequest, protocol.CodeInvalidArgument, "the query cannot be read")
+		return nil, refuse(http.StatusBadRequest, protocol.CodeInvalidArgument, "the URL's query is invalid")
 	}
-	return &request{Request: hr, query: query, nc: nc, rest: rest}, nil
+	return &request{Request: hr, query: query, nc: nc, remainder: remainder}, nil
 }
 
-// readHead reads to the blank line, and returns what came behind it as well;
-// before is what was read already. With an error head is what there is.
-func readHead(r io.Reader, before []byte) (head, rest []byte, err error) {
+// readHead reads a request's head up to the blank line, beginning with the bytes before. It
+// returns the head and the bytes after it. If it returns an error, head holds all bytes that have
+// arrived.
+func readHead(r io.Reader, before []byte) (head, remainder []byte, err error) {
 	blank := []byte("\r\n\r\n")
 	buf := make([]byte, maxHead)
 	n := copy(buf, before)
@@ -174,8 +183,8 @@ func readHead(r io.Reader, before []byte) (head, rest []byte, err error) {
 			return buf[:end], buf[end:n], nil
 		}
 		if err != nil {
-			if n > 0 { // else nobody has asked for anything
-				err = errors.Join(refuse(http.StatusRequestTimeout, protocol.CodeTimeout, "the request did not come to its end"), err)
+			if n > 0 { // a client that has sent no bytes receives no answer
+				err = errors.Join(refuse(http.StatusRequestTimeout, protocol.CodeTimeout, "the request's head did not arrive completely"), err)
 			}
 			return buf[:n], nil, err
 		}
@@ -183,8 +192,8 @@ func readHead(r io.Reader, before []byte) (head, rest []byte, err error) {
 	return buf, nil, refuse(http.StatusRequestHeaderFieldsTooLarge, protocol.CodeFrameTooLarge, fmt.Sprintf("the request's head exceeds %d bytes", maxHead))
 }
 
-// parseHead accepts what a client may say to an origin server: a path, and no
-// body. Bodies would be taken for the WebSocket's first bytes.
+// parseHead parses a request's head. The target must be a path, and there must be no body,
+// because its bytes would be read as the WebSocket's first bytes.
 func parseHead(head []byte) (*http.Request, error) {
 	left := bytes.NewReader(head)
 	br := bufio.NewReaderSize(left, maxHead)
@@ -193,9 +202,9 @@ func parseHead(head []byte) (*http.Request, error) {
 	case err != nil:
 		return nil, errors.New("this is not an HTTP request")
 	case br.Buffered()+left.Len() > 0:
-		return nil, errors.New("the request's lines do not end in CR LF")
+		return nil, errors.New("the request's lines must end in CR LF")
 	case !r.ProtoAtLeast(1, 1) || r.ProtoMajor != 1:
-		return nil, errors.New("only HTTP/1.1 is spoken here")
+		return nil, errors.New("the HTTP version must be 1.1")
 	case !strings.HasPrefix(r.RequestURI, "/"):
 		return nil, errors.New("the request's target must be a path")
 	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
@@ -206,12 +215,12 @@ func parseHead(head []byte) (*http.Request, error) {
 
 const statusUnavailable = http.StatusServiceUnavailable
 
-// A refusal is an answer other than a WebSocket.
+// A refusal is an answer that is not a WebSocket and reports an error.
 type refusal struct {
 	status   int
 	err      *protocol.Error
-	security bool   // somebody tried what is not allowed
-	page     string // HTML, where it is people who read it
+	security bool   // the client has tried a forbidden action
+	page     string // an HTML page for people; empty if programs read the answer
 }
 
 func (no *refusal) Error() string { return fmt.Sprintf("%d: %v", no.status, no.err) }
@@ -220,14 +229,14 @@ func refuse(status int, code protocol.Code, message string) *refusal {
 	return &refusal{status: status, err: protocol.Errorf(code, message)}
 }
 
-// forbid is refuse for a security event.
+// forbid returns a refusal that is logged as a security event.
 func forbid(status int, code protocol.Code, message string) *refusal {
 	no := refuse(status, code, message)
 	no.security = true
 	return no
 }
 
-// refuseFor answers with an error of the supervisor's.
+// refuseFor returns the refusal for an error of the supervisor.
 func refuseFor(err error) *refusal {
 	e := protocol.AsError(err)
 	status, ok := statuses[e.Code]
@@ -251,8 +260,8 @@ var statuses = map[protocol.Code]int{
 	protocol.CodeSupervisorUnreachable: http.StatusServiceUnavailable,
 }
 
-// write writes the whole answer to a request, which may be nil. Its body is an
-// error message of the api, or a page.
+// write sends the whole answer to the request r, which is nil if it could not be read. The body
+// is an error message of the api, or a page.
 func (no *refusal) write(w io.Writer, r *request) error {
 	contentType, headers, body := "application/json", "X-Content-Type-Options: nosniff\r\n", []byte(no.page)
 	if no.page != "" {
@@ -269,7 +278,7 @@ func (no *refusal) write(w io.Writer, r *request) error {
 	return answer(w, no.status, contentType, headers, body)
 }
 
-// answer writes a whole answer, the last thing on its connection.
+// answer sends a whole answer, after which no other bytes follow on the connection.
 func answer(w io.Writer, status int, contentType, headers string, body []byte) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
@@ -277,7 +286,7 @@ func answer(w io.Writer, status int, contentType, headers string, body []byte) e
 	case http.StatusUnauthorized:
 		b.WriteString("WWW-Authenticate: Bearer\r\n")
 	case http.StatusMethodNotAllowed:
-		b.WriteString("Allow: GET, HEAD\r\n") // POST is for signing out, which the page knows
+		b.WriteString("Allow: GET, HEAD\r\n") // POST is allowed only for signing out, and the page knows that
 	case http.StatusUpgradeRequired:
 		b.WriteString("Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
 	case http.StatusServiceUnavailable:

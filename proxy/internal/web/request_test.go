@@ -207,9 +207,9 @@ func TestTooManyConnections(t *testing.T) {
 	h := e.handler(false)
 	h.maxConn = 2
 	addr := e.listen(h)
-	first, second := open(t, addr, "/v1/api"), dial(t, addr)
+	first, second := open(t, addr, "/v1/api"), open(t, addr, "/v1/api")
 	first.hello(token)
-	second.send("GET ") // counts from its first moment
+	second.hello(token)
 	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.conns == 2 }, "two connections")
 	for range 2 {
 		if status, err := dial(t, addr).refusal(); status != 503 || err.Code != protocol.CodeLimitExceeded {
@@ -262,7 +262,7 @@ func TestSlowHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		h := New(Config{Trusted: true, Log: zerolog.Nop()})
-		go h.serve(context.Background(), &guard{trusted: true}, h.asks(far, nil))
+		go h.serve(context.Background(), &guard{trusted: true}, h.addPending(far, nil))
 		began := time.Now()
 		var wg sync.WaitGroup
 		wg.Go(func() {

@@ -16,59 +16,58 @@ import (
 )
 
 const (
-	closeTimeout  = 200 * time.Millisecond // for our last words, to a client that does not read
-	lingerTimeout = time.Second            // for a client to read them and to close
+	closeTimeout  = 200 * time.Millisecond // for the close frame, to a client that does not read
+	lingerTimeout = time.Second            // for a client to read the last bytes and to close
 )
 
-// Statuses that ws has no name for.
+// Close statuses that package ws does not name.
 const (
 	statusServiceRestart ws.StatusCode = 1012
 	statusTryAgainLater  ws.StatusCode = 1013
 )
 
-// A socket is a live WebSocket, the server's end.
+// A socket is the server's end of a live WebSocket.
 //
-//	next   belongs to one goroutine; it answers pings and the client's close
-//	write  from any goroutine, a whole message at a time
-//	close  from any goroutine: says why, once, and makes next and write fail
-//	end    the owner's last call, when nobody uses the socket any more
+//	next   must be called by one goroutine; it answers pings and the client's close
+//	write  may be called by any goroutine; it writes one whole message
+//	close  may be called by any goroutine: it sends one close frame, and then next and write fail
+//	end    must be the owner's last call, when no goroutine uses the socket any more
 type socket struct {
 	nc net.Conn
 	in *reader // owned by next's goroutine
 
 	out *apiserver.Outbox
 
-	wmu     sync.Mutex // held while a frame is written, and over what it takes:
+	wmu     sync.Mutex // held while a frame is written; guards head and scratch
 	head    bytes.Buffer
 	scratch [ws.MaxHeaderSize]byte
-	broken  atomic.Bool // part of a frame may be missing; nothing can follow
+	broken  atomic.Bool // a frame may have been written in part, so no other frame may follow
 
 	closing sync.Once
-	wg      sync.WaitGroup // of sendControl
+	wg      sync.WaitGroup // counts sendControl
 
-	mu      sync.Mutex
-	closed  bool          // deadlines are close's from here on
-	verdict ws.StatusCode // what the client's close, or its fault, is answered with
-	why     string
-	gone    bool // the client closes, or has closed
-	control *control
+	mu           sync.Mutex
+	isClosed     bool          // close owns the deadlines from here on
+	verdict      ws.StatusCode // status that answers the client's close or its violation; 0 if there was none
+	reason       string
+	clientClosed bool // the client has closed its side
+	control      *control
 }
 
-// control is a control frame that waits for its turn.
+// A control is a control frame that waits until the frame before it is written.
 type control struct {
 	op      ws.OpCode
 	payload []byte
 }
 
-func newSocket(nc net.Conn, rest []byte) *socket {
-	return &socket{nc: nc, in: newReader(nc, frame.Max, rest), out: apiserver.NewOutbox(nc)}
+func newSocket(nc net.Conn, remainder []byte) *socket {
+	return &socket{nc: nc, in: newReader(nc, frame.Max, remainder), out: apiserver.NewOutbox(nc)}
 }
 
-// next returns the next message, which begins with headroom and is valid until
-// the next call.
+// next returns the next message, which begins with headroom and is valid until the next call.
 //
-// Errors: a *violation, which the socket will be closed with; io.EOF after the
-// client's close; or what went wrong on the connection.
+// Its errors are a *violation, which close reports to the client; io.EOF after the client's
+// close; or the error of the connection.
 func (s *socket) next() (ws.OpCode, []byte, error) {
 	for {
 		op, m, err := s.in.next()
@@ -77,37 +76,37 @@ func (s *socket) next() (ws.OpCode, []byte, error) {
 		}
 		switch {
 		case err != nil:
-			s.failed(err)
+			s.noteFailure(err)
 			return 0, nil, err
 		case op == ws.OpPing:
-			s.later(ws.OpPong, append([]byte{}, m[headroom:]...))
+			s.sendLater(ws.OpPong, append([]byte{}, m[headroom:]...))
 		case op.IsData():
 			return op, m, nil
 		}
 	}
 }
 
-// failed notes what next's error means for the close.
-func (s *socket) failed(err error) {
+// noteFailure stores the close status that an error of next calls for.
+func (s *socket) noteFailure(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var v *violation
 	if errors.As(err, &v) {
-		s.verdict, s.why = v.status, v.what
+		s.verdict, s.reason = v.status, v.reason
 	} else if errors.Is(err, io.EOF) {
-		s.gone = true
+		s.clientClosed = true
 	}
 }
 
-// closedByClient notes how a close frame is answered: with its own status. It
-// returns io.EOF, or what is wrong with the frame.
+// closedByClient stores the status of the client's close frame, which the answer must repeat. It
+// returns io.EOF, or a *violation if the frame is invalid.
 func (s *socket) closedByClient(payload []byte) error {
 	status := ws.StatusNoStatusRcvd
 	if len(payload) > 0 {
 		var reason string
 		status, reason = ws.ParseCloseFrameData(payload)
 		if err := ws.CheckCloseFrameData(status, reason); err != nil {
-			return violated(err)
+			return newViolation(err)
 		}
 	}
 	s.mu.Lock()
@@ -116,15 +115,14 @@ func (s *socket) closedByClient(payload []byte) error {
 	return io.EOF
 }
 
-// later sends a control frame behind what is being written and does not wait
-// for that: a client that writes before it reads must be read on. Of several
-// pongs the last is enough (RFC 6455, 5.5.3), and a ping of ours never takes
-// the place of one.
-func (s *socket) later(op ws.OpCode, payload []byte) {
+// sendLater queues a control frame behind the frame that is being written, and does not wait: a
+// client may write without reading, and next must continue to read from it. If several pongs are
+// queued, only the last one is sent (RFC 6455, 5.5.3). A ping never replaces a queued pong.
+func (s *socket) sendLater(op ws.OpCode, payload []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waiting := s.control != nil
-	if s.closed || waiting && op == ws.OpPing {
+	if s.isClosed || waiting && op == ws.OpPing {
 		return
 	}
 	s.control = &control{op, payload}
@@ -140,10 +138,10 @@ func (s *socket) sendControl() {
 	c := s.control
 	s.control = nil
 	s.mu.Unlock()
-	_ = s.writeLocked(c.op, c.payload) // a failure shows in broken
+	_ = s.writeLocked(c.op, c.payload) // later writes fail, because broken is set
 }
 
-// write writes one message. After an error nothing more can be written.
+// write sends one message. After an error all later calls fail.
 func (s *socket) write(op ws.OpCode, payload []byte) error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
@@ -156,7 +154,7 @@ func (s *socket) writeLocked(op ws.OpCode, payload []byte) error {
 	}
 	s.head.Reset()
 	h := ws.Header{Fin: true, OpCode: op, Length: int64(len(payload))}
-	_ = ws.WriteHeaderBuffer(&s.head, h, s.scratch[:]) // a Buffer takes all
+	_ = ws.WriteHeaderBuffer(&s.head, h, s.scratch[:]) // writing to a bytes.Buffer cannot fail
 	if err := s.out.Write(s.head.Bytes(), payload); err != nil {
 		s.broken.Store(true)
 		return err
@@ -169,11 +167,11 @@ func (s *socket) Probe() error {
 	if s.broken.Load() {
 		return net.ErrClosed
 	}
-	s.later(ws.OpPing, nil)
+	s.sendLater(ws.OpPing, nil)
 	return nil
 }
 
-// Client implements apiserver.Movable, as do the methods up to WriteRest.
+// Client and the methods up to WriteRest implement apiserver.Movable.
 func (s *socket) Client() net.Conn { return s.nc }
 
 func (s *socket) Stop() { s.out.Stop() }
@@ -185,7 +183,7 @@ func (s *socket) Waiting() time.Duration { return s.out.Waiting() }
 func (s *socket) Leftover() []byte { return s.in.leftover() }
 
 func (s *socket) Unwritten() []byte {
-	s.wg.Wait() // a pong may be on its way
+	s.wg.Wait() // sendControl may be writing a pong
 	return s.out.Unwritten()
 }
 
@@ -195,44 +193,44 @@ func (s *socket) WriteRest(p []byte) error {
 	return s.out.Write(p)
 }
 
-// SetReadDeadline bounds next.
+// SetReadDeadline sets the deadline of next.
 func (s *socket) SetReadDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.isClosed {
 		return net.ErrClosed
 	}
 	return s.nc.SetReadDeadline(t)
 }
 
-// SetWriteDeadline bounds write.
+// SetWriteDeadline sets the deadline of write.
 func (s *socket) SetWriteDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.isClosed {
 		return net.ErrClosed
 	}
 	return s.nc.SetWriteDeadline(t)
 }
 
-// close sends a close frame and nothing after it, and ends next. What the
-// client's own close or fault calls for goes before the status given. It
-// returns when that is done, whoever was first to call it.
-func (s *socket) close(status ws.StatusCode, why string) {
+// close sends a close frame as the last frame, and makes next return. If the client has closed or
+// violated the protocol, the status for that replaces the given one. Only the first call acts;
+// other calls return when the first one is done.
+func (s *socket) close(status ws.StatusCode, reason string) {
 	s.closing.Do(func() {
 		s.mu.Lock()
-		s.closed = true
+		s.isClosed = true
 		if s.verdict != 0 {
-			status, why = s.verdict, s.why
+			status, reason = s.verdict, s.reason
 		}
-		_ = s.nc.SetWriteDeadline(time.Now().Add(closeTimeout)) // of a write under way, too
+		_ = s.nc.SetWriteDeadline(time.Now().Add(closeTimeout)) // also bounds a write that is under way
 		s.mu.Unlock()
 		var body []byte
 		if status != ws.StatusNoStatusRcvd {
-			body = ws.NewCloseFrameBody(status, why)
+			body = ws.NewCloseFrameBody(status, reason)
 		}
 		s.wmu.Lock()
-		_ = s.writeLocked(ws.OpClose, body) // the client may be gone
+		_ = s.writeLocked(ws.OpClose, body) // fails if the client has gone; the connection ends in any case
 		s.broken.Store(true)
 		s.wmu.Unlock()
 		closeWrite(s.nc)
@@ -240,26 +238,25 @@ func (s *socket) close(status ws.StatusCode, why string) {
 	})
 }
 
-// end closes the connection. Unless the client has done so, it is given time
-// to read our last words: closing on what it still sends would be a reset,
-// which throws them away.
+// end closes the connection. Unless the client has closed its side, end first gives the client
+// time to read the last bytes: if a socket with unread input is closed, the system sends a reset,
+// and the client loses those bytes.
 func (s *socket) end() {
 	s.close(ws.StatusGoingAway, "")
 	s.wg.Wait()
 	s.mu.Lock()
-	gone := s.gone
+	clientClosed := s.clientClosed
 	s.mu.Unlock()
-	if !gone {
+	if !clientClosed {
 		linger(s.nc)
 	}
 	_ = s.nc.Close()
 }
 
-// errMoved is of a connection that somebody else goes on with.
+// errMoved means that another process serves the connection.
 var errMoved = errors.New("the connection has been moved")
 
-// endUnless is end for a socket that has not been moved; else it returns
-// errMoved.
+// endUnless ends the socket, or returns errMoved if the connection has been moved.
 func (s *socket) endUnless(moved bool) error {
 	if moved {
 		return errMoved
@@ -268,8 +265,8 @@ func (s *socket) endUnless(moved bool) error {
 	return nil
 }
 
-// linger says that nothing more comes, and waits a while for the other side to
-// close.
+// linger closes the sending side and waits up to lingerTimeout until the peer closes the other
+// one.
 func linger(nc net.Conn) {
 	closeWrite(nc)
 	if nc.SetReadDeadline(time.Now().Add(lingerTimeout)) == nil {
@@ -279,6 +276,6 @@ func linger(nc net.Conn) {
 
 func closeWrite(nc net.Conn) {
 	if c, ok := nc.(interface{ CloseWrite() error }); ok {
-		_ = c.CloseWrite() // it may be closed by the other side
+		_ = c.CloseWrite() // fails if the peer has closed the connection
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"holdfast/proxy/internal/apiserver"
 )
 
-// api serves the api over a WebSocket until it ends.
+// api serves the api over a WebSocket until the connection ends.
 func (h *Handler) api(ctx context.Context, r *request) error {
 	if err := checkSocket(r.Header); err != nil {
 		return err
@@ -29,13 +29,12 @@ func (h *Handler) api(ctx context.Context, r *request) error {
 	return h.serveAPI(ctx, r, from)
 }
 
-// checkSocket says whether a request begins a WebSocket of the api's.
+// checkSocket returns a refusal unless the headers begin a WebSocket of the api.
 func checkSocket(h http.Header) error {
 	if err := checkUpgrade(h); err != nil {
 		return err
 	}
-	// A message means what the subprotocol says, so a client that offers none
-	// is not guessed at.
+	// The subprotocol defines the meaning of the messages, so a client must offer it.
 	if !hasToken(h, "Sec-Websocket-Protocol", api.Subprotocol) {
 		return refuse(http.StatusBadRequest, protocol.CodeInvalidArgument, "the client must offer the subprotocol "+api.Subprotocol)
 	}
@@ -47,24 +46,27 @@ func (h *Handler) serveAPI(ctx context.Context, r *request, from apiserver.Origi
 	if err != nil {
 		return err
 	}
-	serve := h.cfg.Server.Accept(ctx, newTransport(ctx, s), from)
-	r.answered()
+	t := newTransport(ctx, s)
+	t.accepted = r.markKnown
+	serve := h.cfg.Server.Accept(ctx, t, from)
+	r.markAnswered()
 	return s.endUnless(serve())
 }
 
 func newTransport(ctx context.Context, s *socket) *transport {
-	return &transport{socket: s, limit: frame.Max, leaving: func() (ws.StatusCode, string) { return leaving(ctx) }}
+	return &transport{socket: s, limit: frame.Max, closeStatusOf: func() (ws.StatusCode, string) { return closeStatusOf(ctx) }}
 }
 
-// leaving is how to close when ctx is done.
-func leaving(ctx context.Context) (ws.StatusCode, string) {
+// closeStatusOf returns the close status if ctx is done: 1012 if the proxy wants its clients to
+// reconnect.
+func closeStatusOf(ctx context.Context) (ws.StatusCode, string) {
 	if errors.Is(context.Cause(ctx), errGoaway) {
 		return statusServiceRestart, errGoaway.Error()
 	}
 	return ws.StatusGoingAway, ""
 }
 
-// peerPID is the peer's process where the listener knows it.
+// peerPID returns the process id of the peer, or 0 if the listener does not know it.
 func peerPID(nc net.Conn) int {
 	if p, ok := nc.(interface{ PeerPID() int }); ok {
 		return p.PeerPID()
@@ -72,21 +74,29 @@ func peerPID(nc net.Conn) int {
 	return 0
 }
 
-// A transport is the api's frames on a WebSocket: a text message is the
-// payload of a control frame, a binary message is kind and payload.
+// A transport carries the api's frames on a WebSocket. A text message is the payload of a control
+// frame; a binary message is the kind and the payload of any other frame.
 type transport struct {
 	*socket
-	limit   int                            // largest kind and payload
-	leaving func() (ws.StatusCode, string) // how to close where nothing else says it
+	limit         int                            // of kind and payload, in bytes
+	closeStatusOf func() (ws.StatusCode, string) // the close status if no message has chosen one
 
-	// How to close, by the last message that was written; guarded by the
-	// socket's mu.
+	accepted func() // called when the client's hello is accepted; nil if a moved connection had said hello before
+
+	// The close status that the last written message has chosen; guarded by the socket's mu.
 	status ws.StatusCode
 	reason string
 }
 
 // SetLimit implements apiserver.Transport.
 func (t *transport) SetLimit(n int) { t.limit, t.in.max = n, n }
+
+// Accepted implements apiserver.Accepter.
+func (t *transport) Accepted() {
+	if t.accepted != nil {
+		t.accepted()
+	}
+}
 
 // Next implements apiserver.Transport.
 func (t *transport) Next() ([]byte, error) {
@@ -100,14 +110,15 @@ func (t *transport) Next() ([]byte, error) {
 		if v.status == ws.StatusMessageTooBig {
 			code = protocol.CodeFrameTooLarge
 		}
-		return nil, protocol.Errorf(code, v.what)
+		return nil, protocol.Errorf(code, v.reason)
 	}
 	return m, err
 }
 
-// frame makes a frame of a message, in the headroom before its payload.
+// frame turns a message into a frame in place: the header goes into the headroom before the
+// payload.
 func (t *transport) frame(op ws.OpCode, m []byte) ([]byte, error) {
-	n := len(m) - headroom // of a binary message the kind is there already
+	n := len(m) - headroom // a binary message already contains the kind
 	if op == ws.OpText {
 		n++
 		m[frame.HeaderLen-1] = byte(frame.Control)
@@ -118,13 +129,13 @@ func (t *transport) frame(op ws.OpCode, m []byte) ([]byte, error) {
 	switch {
 	case n == 0:
 		v = &violation{ws.StatusProtocolError, "a binary message without a kind"}
-	case n > t.limit: // a text by one byte, which the reader does not count
+	case n > t.limit: // a text message may exceed the limit by the kind's byte, which the reader does not count
 		v = &violation{ws.StatusMessageTooBig, fmt.Sprintf("a message exceeds %d bytes", t.limit)}
 	default:
 		binary.BigEndian.PutUint32(m, uint32(n))
 		return m, nil
 	}
-	t.failed(v)
+	t.noteFailure(v)
 	return nil, v
 }
 
@@ -134,7 +145,7 @@ func (t *transport) Write(raw []byte) error {
 	if frame.Kind(raw[frame.HeaderLen-1]) != frame.Control {
 		return t.write(ws.OpBinary, raw[frame.HeaderLen-1:])
 	}
-	status, reason := farewell(payload)
+	status, reason := closeStatusFor(payload)
 	t.mu.Lock()
 	t.status, t.reason = status, reason
 	t.mu.Unlock()
@@ -147,15 +158,15 @@ func (t *transport) Close() error {
 	status, reason := t.status, t.reason
 	t.mu.Unlock()
 	if status == 0 {
-		status, reason = t.leaving()
+		status, reason = t.closeStatusOf()
 	}
 	t.close(status, reason)
 	return nil
 }
 
-// farewell returns the status that tells the same as a message with which
-// apiserver ends a connection, or 0 for any other message.
-func farewell(payload []byte) (ws.StatusCode, string) {
+// closeStatusFor returns the close status that corresponds to a message with which apiserver ends
+// a connection, or 0 if the connection continues after the message.
+func closeStatusFor(payload []byte) (ws.StatusCode, string) {
 	if bytes.HasPrefix(payload, []byte(`{"type":"goaway"`)) {
 		return statusServiceRestart, errGoaway.Error()
 	}

@@ -1,22 +1,21 @@
-// Package web serves clients that speak HTTP: the api in WebSocket messages,
-// and the terminal of one session as a bare WebSocket.
+// Package web serves clients that speak HTTP: the api in WebSocket messages, the terminal of one
+// session as a raw WebSocket, and the page.
 //
 //	GET /v1/api                 the api, subprotocol holdfast.v1
-//	GET /v1/sessions/{id}/raw   nothing but the terminal's bytes
-//	GET /metrics, /healthz      how we are, as text
+//	GET /v1/sessions/{id}/raw   the terminal's bytes alone
+//	GET /metrics, /healthz      the state of proxy and supervisor, as text
 //	GET /, /assets/..., /share  the page, on TCP; see page.go
 //
-// A connection carries one request. What has arrived behind its head is kept,
-// so that a live WebSocket is nothing but a connection and some bytes, and can
-// be given to another process.
+// A connection carries one request. Bytes that arrive after the request's head are kept for the
+// WebSocket's reader, so that a live WebSocket is fully described by its connection and some
+// unread bytes, and can be moved to another process.
 //
-// Invariant: on TCP nothing is done for a request whose Host or Origin is not
-// in the lists, and nothing is told to a client that has shown neither ticket,
-// token nor cookie, but for whether we serve, and the page's files, which are the
-// same for all.
+// Invariant: on TCP a request is handled only if its Host and Origin are in the lists. A client
+// that has shown neither ticket, token nor cookie learns only whether the proxy serves, and
+// receives only the page's files, which are the same for all.
 //
-// Not here: what the api's messages mean (package apiserver), what the page does
-// (package page).
+// Not here: the meaning of the api's messages (package apiserver), the page itself (package
+// page).
 package web
 
 import (
@@ -40,89 +39,95 @@ import (
 	listening "holdfast/shared/socket"
 )
 
-// Limits on what clients can make the proxy hold.
+// Limits on the connections that clients can make the proxy hold.
 const (
-	maxTCPConns   = 512  // of a handler that trusts nobody: any page of any site can knock there
-	maxLocalConns = 2048 // of one that serves a Unix socket; apiserver's own limits are the same
-	maxConnsOfOne = 1536 // of one process there; those whose process is not known count as one's
+	maxTCPConns   = 512  // of a handler on TCP, which trusts no peer: a page of any site can connect
+	maxLocalConns = 2048 // of a handler on a Unix socket; equal to apiserver's limit
+	maxConnsOfOne = 1536 // of one process on a Unix socket; all connections of unknown processes count as one process
 )
 
-// Waits between tries to accept when the system is short of something,
-// doubling from the first to the last.
+// Waits before the next accept if the system is short of descriptors or memory; each wait is
+// twice as long as the one before, from firstWait to lastWait.
 const (
 	firstWait = 5 * time.Millisecond
 	lastWait  = 100 * time.Millisecond
 )
 
-// A Server serves the api; *apiserver.Server is one.
+// A Server serves the api; *apiserver.Server implements it.
 type Server interface {
 	Accept(ctx context.Context, t apiserver.Transport, from apiserver.Origin) (serve func() (moved bool))
 	AttachBare(ctx context.Context, from *apiserver.Origin, spec protocol.AttachSpec) (*linkclient.Attachment, *protocol.AttachInfo, error)
 	AcceptBare(ctx context.Context, t apiserver.Transport, from apiserver.Origin, link *linkclient.Attachment, info *protocol.AttachInfo) (serve func() (moved bool))
-	Restore(ctx context.Context, t apiserver.Movable, r *apiserver.Record, ready func(), ours <-chan struct{}) (taken, moved bool)
+	Restore(ctx context.Context, t apiserver.Movable, r *apiserver.Record, ready func(), committed <-chan struct{}) (accepted, moved bool)
 	Redeem(ticket string, session protocol.SessionID) (*policy.Principal, bool)
 }
 
-// Config is what a Handler needs.
+// Config holds the settings and the dependencies of a Handler.
 type Config struct {
 	Server Server
-	// Hosts and Origins are let through besides those of the listener itself.
-	// A host is written as in the header: with its port, unless that is 80.
+	// Hosts and Origins are allowed in addition to those of the listener itself. A host is
+	// written as in the header: with its port, unless the port is 80.
 	Hosts   []string
 	Origins []string
-	// Trusted says that the system vouches for every peer, as on a Unix socket:
-	// neither Host, Origin, ticket nor token is asked for.
+	// Trusted means that the system identifies every peer, as on a Unix socket. The handler then
+	// demands neither Host, Origin, ticket nor token.
 	Trusted bool
-	// Tickets says that raw WebSockets need a ticket of trusted peers, too: set
-	// it where hello must carry a secret, which a raw WebSocket cannot.
+	// Tickets means that a raw WebSocket needs a ticket even if the peer is trusted. It must be
+	// set if hello must carry a secret, because a raw WebSocket has no hello.
 	Tickets bool
-	// Metrics and Health answer GET /metrics and /healthz; without them there is
-	// no such path. Token is what a peer that is not trusted shows for the former.
+	// Metrics and Health answer GET /metrics and /healthz; if one is nil, its path does not
+	// exist. A peer that is not trusted must send Token to read the metrics.
 	Metrics func(context.Context) (text []byte, contentType string, err error)
 	Health  func(context.Context) error
 	Token   string
-	// Page says that the page is served, to peers that are not trusted. Files are
-	// what it consists of, nil where it was not built. Token signs its cookies.
+	// Page means that the handler serves the page to peers that are not trusted. Files holds the
+	// page's files; it is nil if the program was built without the page. Token signs the page's
+	// cookies.
 	Page  bool
 	Files fs.FS
-	Now   func() time.Time // nil is time.Now
-	// SignedOut returns when the user last signed out all browsers: cookies from
-	// before are void. It may be nil.
+	Now   func() time.Time // nil means time.Now
+	// SignedOut returns the time at which the user last signed out all browsers; cookies issued
+	// before it are void. It may be nil.
 	SignedOut func() time.Time
-	// Used is told of each ticket that a browser has signed in with; may be nil.
+	// Used is called with each ticket that has signed a browser in; it may be nil.
 	Used    func(ticket string)
-	Refused func(protocol.Code) // is told of every refusal; may be nil
+	Refused func(protocol.Code) // called for every refusal; may be nil
 	Log     zerolog.Logger
 }
 
-// A Handler serves any number of listeners.
+// A Handler serves the clients of any number of listeners.
 type Handler struct {
 	cfg     Config
 	passes  *pass.Key
-	maxConn int // of all
-	maxOne  int // of one process
+	maxConn int // limit of all connections
+	maxOne  int // limit of the connections of one process
 
-	refusals logging.Limiter // of lines about what was refused
+	refusals logging.Limiter // limits the log lines about refusals
 
-	away  context.Context // done when every connection is to end, its clients to come again
+	away  context.Context // canceled when all clients must reconnect
 	leave context.CancelFunc
 
-	mu    sync.Mutex
-	conns int
-	byPID map[int]int // how many of them a process has
-	full  bool        // the last connection was refused
-	shut  bool
-	wg    sync.WaitGroup
+	mu     sync.Mutex
+	conns  int
+	byPID  map[int]int // connections of each process
+	isFull bool        // the last connection was refused for want of room
+	isShut bool
+	wg     sync.WaitGroup
 
-	asking map[*asker]struct{} // those whose request is not answered yet
-	quiet  chan struct{}       // not nil while connections are being moved; closed when nobody asks any more
-	rested []*asker
+	strangers   []*pendingConn // oldest first; see strangers.go
+	maxStranger int
+	isCrowded   bool // a stranger was closed to make room for another one
+
+	pending map[*pendingConn]struct{} // connections with a request that is not answered yet
+	quiet   chan struct{}             // not nil while connections are being moved; closed when no request is pending
+	frozen  []*pendingConn
 }
 
-// New returns a Handler.
+// New returns a Handler that serves no listener yet.
 func New(cfg Config) *Handler {
 	h := &Handler{
-		cfg: cfg, passes: pass.NewKey(cfg.Token), maxConn: maxTCPConns, maxOne: maxTCPConns, byPID: make(map[int]int), asking: make(map[*asker]struct{}),
+		cfg: cfg, passes: pass.NewKey(cfg.Token), maxConn: maxTCPConns, maxOne: maxTCPConns, byPID: make(map[int]int), pending: make(map[*pendingConn]struct{}),
+		maxStranger: maxStrangers,
 	}
 	if cfg.Trusted {
 		h.maxConn, h.maxOne = maxLocalConns, maxConnsOfOne
@@ -131,9 +136,8 @@ func New(cfg Config) *Handler {
 	return h
 }
 
-// Serve serves a listener, which stays the caller's, until ctx is done or it
-// fails. Connections go on when it returns; they end with connCtx, with
-// Goaway, or by themselves.
+// Serve accepts connections from ln until ctx is done or ln fails. The caller must close ln. The
+// connections continue when Serve returns; they end with connCtx, with Goaway, or by themselves.
 func (h *Handler) Serve(ctx, connCtx context.Context, ln net.Listener) error {
 	g, err := newGuard(&h.cfg, ln.Addr())
 	if err != nil {
@@ -163,10 +167,10 @@ func (h *Handler) Serve(ctx, connCtx context.Context, ln net.Listener) error {
 	}
 }
 
-// longAgo is the deadline that ends what is under way.
+// longAgo is a deadline that interrupts reads and writes at once.
 var longAgo = time.Unix(1, 0)
 
-// isShortage tells errors that pass by themselves.
+// isShortage reports whether an error of accept is temporary.
 func isShortage(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, e) {
@@ -176,9 +180,10 @@ func isShortage(err error) bool {
 	return false
 }
 
-// begin serves a connection in a goroutine, if there is room for it.
+// begin serves a connection in a goroutine, or refuses it if a limit is reached.
 func (h *Handler) begin(ctx context.Context, g *guard, nc net.Conn) {
 	pid := peerPID(nc)
+	h.makeRoom()
 	if no := h.add(pid); no != nil {
 		h.refused(no)
 		_ = nc.SetWriteDeadline(time.Now().Add(closeTimeout))
@@ -186,8 +191,9 @@ func (h *Handler) begin(ctx context.Context, g *guard, nc net.Conn) {
 		_ = nc.Close()
 		return
 	}
-	a := h.asks(nc, nil)
+	a := h.addPending(nc, nil)
 	go func() {
+		defer close(a.ended)
 		defer h.remove(pid)
 		h.serve(ctx, g, a)
 	}()
@@ -196,23 +202,23 @@ func (h *Handler) begin(ctx context.Context, g *guard, nc net.Conn) {
 func (h *Handler) add(pid int) *refusal {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.shut {
+	if h.isShut {
 		return refuse(statusUnavailable, protocol.CodeClosed, errGoaway.Error())
 	}
-	why := ""
+	reason := ""
 	if h.conns >= h.maxConn {
-		why = fmt.Sprintf("%d connections, which is all there can be", h.conns)
+		reason = fmt.Sprintf("the limit of %d connections is reached: close some, or try again", h.conns)
 	} else if n := h.byPID[pid]; n >= h.maxOne {
-		why = fmt.Sprintf("one process has %d connections already", n)
+		reason = fmt.Sprintf("one process has %d connections already", n)
 	}
-	if why != "" {
-		if !h.full { // once for each time that the room is used up
-			h.full = true
+	if reason != "" {
+		if !h.isFull { // one log line each time that the limit is reached
+			h.isFull = true
 			h.cfg.Log.Warn().Int("connections", h.conns).Int(logging.PID, pid).Msg("too many web clients, refused")
 		}
-		return refuse(statusUnavailable, protocol.CodeLimitExceeded, why)
+		return refuse(statusUnavailable, protocol.CodeLimitExceeded, reason)
 	}
-	h.full = false
+	h.isFull = false
 	h.count(pid)
 	return nil
 }
@@ -233,15 +239,15 @@ func (h *Handler) remove(pid int) {
 	h.wg.Done()
 }
 
-// errGoaway ends connections whose clients shall come again.
-var errGoaway = errors.New("the proxy is going away")
+// errGoaway ends connections so that their clients reconnect.
+var errGoaway = errors.New("the proxy is ending: connect again")
 
-// Goaway closes all connections with the code 1012, which tells a client to
-// come again, and accepts no more. It returns when all have ended. Clients of
-// the api are told more by apiserver's Goaway: call that first.
+// Goaway closes all connections with the status 1012, which tells a client to reconnect, and
+// accepts no more. It returns when all connections have ended. The caller should call apiserver's
+// Goaway first, which tells clients of the api when to reconnect.
 func (h *Handler) Goaway() {
 	h.mu.Lock()
-	h.shut = true
+	h.isShut = true
 	h.mu.Unlock()
 	h.leave()
 	h.wg.Wait()

@@ -41,7 +41,9 @@ func goExample(t *testing.T) string {
 		if runtime.GOOS == "windows" {
 			built.path += ".exe"
 		}
-		if out, err := exec.Command("go", "build", "-o", built.path, "./file").CombinedOutput(); err != nil {
+		cmd := exec.Command("go", "build", "-o", built.path, "./file")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // what it imports is compiled for the programs, too
+		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
 		}
 	})

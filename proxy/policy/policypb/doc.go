@@ -1,8 +1,8 @@
-// Package policypb is policy.proto in Go, as protoc makes it.
+// Package policypb is the Go code that protoc generates from policy.proto.
 //
-// Invariant: nothing here is written by hand but this file and policy.proto.
+// Invariant: only this file and policy.proto are written by hand.
 //
-// Not here: what the questions mean (package policy).
+// Not here: the meaning of the questions (package policy).
 package policypb
 
 //go:generate ./generate.sh

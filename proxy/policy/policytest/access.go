@@ -22,7 +22,8 @@ func denied(q asker, s Subject) {
 	}
 }
 
-// unknownVerbs may be allowed or refused: a newer proxy may ask about one.
+// unknownVerbs asks about unknown verbs, because a newer proxy may. The policy may allow or
+// refuse them.
 func unknownVerbs(q asker, s Subject) {
 	for _, p := range principals(s) {
 		for _, verb := range append([]string{"", "policytest", "READ", "read "}, odd...) {
@@ -31,7 +32,8 @@ func unknownVerbs(q asker, s Subject) {
 	}
 }
 
-// events are all taken: what a policy does not know it ignores.
+// events sends events of all kinds. A policy must accept each one, and should ignore unknown
+// kinds.
 func events(q asker, s Subject) {
 	kinds := []string{
 		policy.EventHello, policy.EventRefused, policy.EventSpawned, policy.EventAttached, policy.EventDetached,

@@ -8,44 +8,44 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// A question has one answer, which is compared as text.
+// A question is a question with one answer, which is compared as text.
 type question struct {
-	what string
+	name string
 	ask  func(asker) (answer string, ok bool)
 }
 
-// questions are all that the subject knows the answers of, and some more.
+// questions returns all questions of the subject, and some to which the subject has no answer.
 func questions(s Subject) (all []question) {
-	who := func(c policy.Credentials) {
+	addPrincipal := func(c policy.Credentials) {
 		all = append(all, question{credentials(c), func(q asker) (string, bool) {
 			p, code, ok := q.authenticate(c)
 			return fmt.Sprintf("%+v %s", p, code), ok
 		}})
 	}
-	what := func(r policy.TaskRequest) {
+	addTask := func(r policy.TaskRequest) {
 		all = append(all, question{task(r), func(q asker) (string, bool) {
 			t, code, ok := q.resolve(r)
 			return fmt.Sprintf("%+v %s", t, code), ok
 		}})
 	}
-	may := func(a policy.Access) {
+	addAccess := func(a policy.Access) {
 		all = append(all, question{access(a), func(q asker) (string, bool) { return q.authorize(a) }})
 	}
 	for token := range s.Tokens {
-		who(policy.Credentials{Token: token, Transport: policy.TransportWebSocket, UID: -1})
+		addPrincipal(policy.Credentials{Token: token, Transport: policy.TransportWebSocket, UID: -1})
 	}
 	for uid := range s.UIDs {
-		who(policy.Credentials{Transport: policy.TransportUnix, UID: uid})
+		addPrincipal(policy.Credentials{Transport: policy.TransportUnix, UID: uid})
 	}
-	who(policy.Credentials{Token: "policytest-nobody", Transport: policy.TransportRaw, UID: -1})
+	addPrincipal(policy.Credentials{Token: "policytest-nobody", Transport: policy.TransportRaw, UID: -1})
 	for _, known := range s.Tasks {
-		what(known.Request)
+		addTask(known.Request)
 	}
 	for _, r := range append(append([]policy.TaskRequest{{TaskID: "policytest"}}, s.Unknown...), s.Foreign...) {
-		what(r)
+		addTask(r)
 	}
 	for _, a := range append(append([]policy.Access{{Verb: policy.VerbRead}}, s.Allowed...), s.Denied...) {
-		may(a)
+		addAccess(a)
 	}
 	return all
 }
@@ -53,7 +53,7 @@ func questions(s Subject) (all []question) {
 func sameAnswer(q asker, s Subject) {
 	all := questions(s)
 	first := make([]string, len(all))
-	for round := range 3 { // all of them before the next round, so that one may disturb another
+	for round := range 3 { // each round asks all questions, because one question may change the answer to another
 		for i, one := range all {
 			answer, ok := one.ask(q)
 			switch {
@@ -62,13 +62,14 @@ func sameAnswer(q asker, s Subject) {
 			case round == 0:
 				first[i] = answer
 			case answer != first[i]:
-				q.Errorf("%s: got %s, and before %s", one.what, answer, first[i])
+				q.Errorf("%s: got %s, and before %s", one.name, answer, first[i])
 			}
 		}
 	}
 }
 
-// atTheSameTime is for the race detector as much as for the answers.
+// atTheSameTime asks questions concurrently. It checks the answers, and lets the race detector
+// check the policy.
 func atTheSameTime(q asker, s Subject) {
 	all := questions(s)
 	alone := make([]string, len(all))
@@ -84,7 +85,7 @@ func atTheSameTime(q asker, s Subject) {
 			for k := range 4 * len(all) {
 				i := (k + worker) % len(all)
 				if answer, ok := all[i].ask(q); ok && answer != alone[i] {
-					q.Errorf("%s: got %s, and alone %s", all[i].what, answer, alone[i])
+					q.Errorf("%s: got %s, and alone %s", all[i].name, answer, alone[i])
 				}
 				q.observe(policy.Event{Kind: policy.EventAttached, SessionID: "policytest"})
 			}
@@ -93,11 +94,11 @@ func atTheSameTime(q asker, s Subject) {
 	asking.Wait()
 }
 
-// gaveUp asks for callers who do not wait: with whatever answer, it returns.
+// gaveUp calls each method with a canceled context. The call must return; any answer is right.
 func gaveUp(q asker, s Subject) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	for what, call := range map[string]func(context.Context) error{
+	for name, call := range map[string]func(context.Context) error{
 		"authenticate": func(ctx context.Context) error {
 			_, err := q.policy.Authenticate(ctx, policy.Credentials{Token: "policytest", Transport: policy.TransportUnix, UID: -1})
 			return err
@@ -111,9 +112,9 @@ func gaveUp(q asker, s Subject) {
 		},
 		"observe": func(ctx context.Context) error { return q.policy.Observe(ctx, policy.Event{Kind: policy.EventHello}) },
 	} {
-		q.returns(ctx, what+" of a caller that gave up", call)
+		_, _ = q.returns(ctx, name+" of a caller that gave up", call)
 	}
-	for _, one := range questions(s) { // and works for the next caller
+	for _, one := range questions(s) { // the policy must still answer other callers
 		one.ask(q)
 	}
 }

@@ -11,18 +11,18 @@ import (
 	"holdfast/proxy/policy"
 )
 
-const patience = 10 * time.Second
+const answerTime = 10 * time.Second
 
-// reporter is what the checks need of a *testing.T, so that tests of the checks
-// themselves can have another.
+// A reporter has the methods of *testing.T that the checks need, so that the checks themselves
+// can be tested.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
 }
 
-// An asker asks, and reports what no answer may be: an error, a panic, none at
-// all, a refusal with a code of another question. Its methods return the code of
-// a refusal, "" of a yes, and false where they have reported.
+// An asker asks the policy, and reports invalid answers: an error, a panic, no answer, or a
+// refusal with the code of another question. Its methods return the code of a refusal, or "" if
+// the policy has allowed the request. They return false if they have reported something.
 type asker struct {
 	reporter
 	policy policy.Policy
@@ -40,7 +40,7 @@ func (q asker) authenticate(c policy.Credentials) (p policy.Principal, code stri
 	return p, code, ok
 }
 
-// resolve takes a task without a work dir for what it means: there is none.
+// resolve returns task_not_found for a task without a work dir, because that is its meaning.
 func (q asker) resolve(r policy.TaskRequest) (t policy.Task, code string, ok bool) {
 	q.Helper()
 	code, ok = q.ask(task(r), func(ctx context.Context) (err error) {
@@ -67,27 +67,27 @@ func (q asker) observe(e policy.Event) (ok bool) {
 	return ok
 }
 
-func (q asker) ask(what string, call func(context.Context) error, may ...string) (code string, ok bool) {
+func (q asker) ask(question string, call func(context.Context) error, allowed ...string) (code string, ok bool) {
 	q.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	err, ok := q.returns(ctx, what, call)
+	err, ok := q.returns(ctx, question, call)
 	var no *policy.Refusal
 	switch {
 	case !ok || err == nil:
 		return "", ok
 	case !errors.As(err, &no):
-		q.Errorf("%s: got the error %v, want an answer", what, err)
+		q.Errorf("%s: got the error %v, want an answer", question, err)
 		return "", false
-	case !slices.Contains(may, no.Code):
-		q.Errorf("%s: refused with the code %.80q, which may be %q", what, no.Code, may)
+	case !slices.Contains(allowed, no.Code):
+		q.Errorf("%s: refused with the code %.80q, but it must be one of %q", question, no.Code, allowed)
 		return "", false
 	}
 	return no.Code, true
 }
 
-// returns reports a call that panics or does not come back.
-func (q asker) returns(ctx context.Context, what string, call func(context.Context) error) (error, bool) {
+// returns reports a call that panics or does not return.
+func (q asker) returns(ctx context.Context, question string, call func(context.Context) error) (error, bool) {
 	q.Helper()
 	type result struct{ err, panicked any }
 	done := make(chan result, 1)
@@ -99,31 +99,31 @@ func (q asker) returns(ctx context.Context, what string, call func(context.Conte
 		}()
 		done <- result{err: call(ctx)}
 	}()
-	late := time.NewTimer(patience + time.Second) // of whom ctx's end does not stop
+	late := time.NewTimer(answerTime + time.Second) // for a call that ignores the end of ctx
 	defer late.Stop()
 	select {
 	case r := <-done:
 		if r.panicked != nil {
-			q.Errorf("%s: it panicked: %v", what, r.panicked)
+			q.Errorf("%s: it panicked: %v", question, r.panicked)
 			return nil, false
 		}
 		err, _ := r.err.(error)
 		return err, true
 	case <-late.C:
-		q.Errorf("%s: no answer within %v", what, patience)
+		q.Errorf("%s: no answer within %v", question, answerTime)
 		return nil, false
 	}
 }
 
-func (q asker) valid(what string, err error) bool {
+func (q asker) valid(question string, err error) bool {
 	q.Helper()
 	if err != nil {
-		q.Errorf("%s: the answer is not valid: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
+		q.Errorf("%s: the answer is not valid: %s", question, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return err == nil
 }
 
-// How questions are named in complaints.
+// These functions return the names of questions in reports.
 
 func credentials(c policy.Credentials) string {
 	return fmt.Sprintf("authenticate token %.40q uid %d by %.20q", c.Token, c.UID, c.Transport)

@@ -11,18 +11,18 @@ var transports = []string{policy.TransportUnix, policy.TransportWebSocket, polic
 func knownTokens(q asker, s Subject) {
 	for token, want := range s.Tokens {
 		for _, transport := range transports {
-			q.is(policy.Credentials{Token: token, Transport: transport, UID: -1, Client: "policytest"}, want)
+			q.accepts(policy.Credentials{Token: token, Transport: transport, UID: -1, Client: "policytest"}, want)
 		}
 	}
 }
 
 func knownUIDs(q asker, s Subject) {
 	for uid, want := range s.UIDs {
-		q.is(policy.Credentials{Transport: policy.TransportUnix, UID: uid, PID: 1, Client: "policytest"}, want)
+		q.accepts(policy.Credentials{Transport: policy.TransportUnix, UID: uid, PID: 1, Client: "policytest"}, want)
 	}
 }
 
-func (q asker) is(c policy.Credentials, want policy.Principal) {
+func (q asker) accepts(c policy.Credentials, want policy.Principal) {
 	q.Helper()
 	got, code, ok := q.authenticate(c)
 	switch {
@@ -36,27 +36,27 @@ func (q asker) is(c policy.Credentials, want policy.Principal) {
 
 func unknownTokens(q asker, s Subject) {
 	tokens := append([]string{"policytest-nobody", " ", "*"}, odd...)
-	for known := range s.Tokens { // what is nearly one is none
+	for known := range s.Tokens { // a text similar to a token must be refused
 		tokens = append(tokens, known+"x", known+" ", " "+known, known+"\x00", known+"\xff", known[:len(known)-min(1, len(known))])
 	}
 	for _, token := range tokens {
 		if _, known := s.Tokens[token]; known || token == "" {
 			continue
 		}
-		q.strangers(policy.Credentials{Token: token, UID: -1})
+		q.refuses(policy.Credentials{Token: token, UID: -1})
 	}
 }
 
-func noCredentials(q asker, _ Subject) { q.strangers(policy.Credentials{UID: -1}) }
+func noCredentials(q asker, _ Subject) { q.refuses(policy.Credentials{UID: -1}) }
 
 func unknownUIDs(q asker, s Subject) {
 	for _, uid := range s.Strangers {
-		q.strangers(policy.Credentials{UID: uid, PID: 1})
+		q.refuses(policy.Credentials{UID: uid, PID: 1})
 	}
 }
 
-// strangers are to be refused on every transport, whatever they call themselves.
-func (q asker) strangers(c policy.Credentials) {
+// refuses checks that a client is refused on every transport, independent of its name.
+func (q asker) refuses(c policy.Credentials) {
 	q.Helper()
 	for _, transport := range transports {
 		for _, name := range []string{"", "root", strings.Repeat("n", 200)} {

@@ -7,7 +7,7 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// odd is text that a client may say.
+// odd holds unusual texts that a client may send.
 var odd = []string{
 	strings.Repeat("a", 64<<10),
 	strings.Repeat("\u00e9", 32<<10),
@@ -16,8 +16,8 @@ var odd = []string{
 	"../../etc/passwd", "%s%n", `{"a":1}`, `"`, "-1", "null", "__proto__",
 }
 
-// oddText puts it wherever a client's words come to a policy, which may then
-// answer with a yes or with a no of its question's.
+// oddText sends these texts in every field that a client can set. The policy may allow or refuse
+// such a question, but must answer.
 func oddText(q asker, s Subject) {
 	for _, text := range odd {
 		for _, c := range []policy.Credentials{

@@ -1,18 +1,18 @@
-// Package policytest tries whether a policy, in whatever language, holds what
-// package policy promises.
+// Package policytest checks whether a policy, in any language, keeps the promises of package
+// policy.
 //
 //	func TestPolicy(t *testing.T) {
 //		policytest.Run(t, p, policytest.Subject{Tokens: ..., Tasks: ...})
 //	}
 //
-// A policy that is a program is asked through go-plugin, as the proxy does:
-// ../examples shows how.
+// A policy that is a program is asked through go-plugin, as the proxy does; ../examples shows
+// how.
 //
-// Invariant: what a Subject does not say is skipped where it shows, and never
-// taken for held.
+// Invariant: if a Subject lacks the data for a check, the check is reported as skipped, and never
+// as passed.
 //
-// Not here: how long a policy may take in the proxy (package policyhost). Here
-// it has ten seconds, so that a slow machine is no fault of the policy's.
+// Not here: how long a policy may take in the proxy (package policyhost). This package waits ten
+// seconds, because a slow machine is no fault of the policy.
 package policytest
 
 import (
@@ -21,36 +21,34 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// A Subject is what the policy under test knows. What it has none of is left
-// empty.
+// A Subject is the knowledge of the policy under test. Fields without data may be empty.
 type Subject struct {
-	Tokens    map[string]policy.Principal // whose each token is, on every transport
-	UIDs      map[int]policy.Principal    // whose each proved user id is
-	Strangers []int                       // user ids that are nobody's
+	Tokens    map[string]policy.Principal // principal of each known token, on every transport
+	UIDs      map[int]policy.Principal    // principal of each known user id
+	Strangers []int                       // user ids that must be refused
 
-	Tasks   []Known              // the policy says what to start for them
-	Unknown []policy.TaskRequest // there are no such tasks
-	Foreign []policy.TaskRequest // tasks of another workspace than the principal may see
+	Tasks   []Known              // tasks that exist, and their commands
+	Unknown []policy.TaskRequest // tasks that do not exist
+	Foreign []policy.TaskRequest // tasks of a workspace that the principal may not use
 
 	Allowed []policy.Access
 	Denied  []policy.Access
 }
 
-// Known is a task, and what is to be started for it.
+// Known is a request for a task, and the expected answer.
 type Known struct {
 	Request policy.TaskRequest
 	Task    policy.Task
 }
 
-// Run asks p about everything that policy.Policy promises, each promise in a
-// subtest.
+// Run checks each promise of policy.Policy in a subtest of its own.
 func Run(t *testing.T, p policy.Policy, s Subject) {
 	t.Helper()
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
 			if c.lacks != nil {
-				if why := c.lacks(s); why != "" {
-					t.Skip("not tried: " + why)
+				if reason := c.lacks(s); reason != "" {
+					t.Skip("not tried: " + reason)
 				}
 			}
 			c.run(asker{t, p}, s)
@@ -58,10 +56,10 @@ func Run(t *testing.T, p policy.Policy, s Subject) {
 	}
 }
 
-// A check tries one promise, and says all that is wrong.
+// A check tests one promise and reports all violations.
 type check struct {
 	name  string
-	lacks func(Subject) string // what the subject lacks for it, or ""
+	lacks func(Subject) string // returns the data that the subject lacks, or ""
 	run   func(asker, Subject)
 }
 
@@ -85,10 +83,10 @@ var checks = []check{
 	{"a caller that gave up", nil, gaveUp},
 }
 
-func none(what string, count func(Subject) int) func(Subject) string {
+func none(data string, count func(Subject) int) func(Subject) string {
 	return func(s Subject) string {
 		if count(s) == 0 {
-			return "the subject names no " + what
+			return "the subject names no " + data
 		}
 		return ""
 	}

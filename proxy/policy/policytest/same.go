@@ -7,7 +7,7 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// What is empty and what is nil are the same.
+// These functions treat nil and empty slices and maps as equal.
 
 func samePrincipal(a, b policy.Principal) bool {
 	return a.User == b.User && a.Workspace == b.Workspace && a.All == b.All && slices.Equal(a.Roles, b.Roles)
@@ -18,7 +18,7 @@ func sameTask(a, b policy.Task) bool {
 		a.IssueID == b.IssueID && a.PriorAgentSessionID == b.PriorAgentSessionID
 }
 
-// principals are those of a subject, and nobody.
+// principals returns all principals of a subject, and an empty one.
 func principals(s Subject) []policy.Principal {
 	all := append(slices.Collect(maps.Values(s.Tokens)), slices.Collect(maps.Values(s.UIDs))...)
 	return append(all, policy.Principal{})

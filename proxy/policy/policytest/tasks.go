@@ -27,7 +27,7 @@ func foreignTasks(q asker, s Subject) {
 	}
 }
 
-// noTaskID asks for all principals that are known, and for nobody.
+// noTaskID asks for a task without an id, for each known principal and an empty one.
 func noTaskID(q asker, s Subject) {
 	for _, p := range principals(s) {
 		q.noTask(policy.TaskRequest{Principal: p, WorkspaceID: p.Workspace, UserID: p.User}, policy.CodeTaskNotFound)

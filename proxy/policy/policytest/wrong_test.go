@@ -93,7 +93,7 @@ var wrong = []struct {
 	{"nothing is allowed", authorizes(func(policy.Access) error { return policy.Refuse(policy.CodePermissionDenied, "") }), "authorize/allowed", "want a yes"},
 	{"all is allowed", authorizes(func(policy.Access) error { return nil }), "authorize/denied", "want permission_denied"},
 	{"a no is an error", authorizes(func(policy.Access) error { return errors.New("no") }), "authorize/denied", "got the error no"},
-	{"a no is unauthorized", authorizes(func(policy.Access) error { return policy.Refuse(policy.CodeUnauthorized, "") }), "authorize/denied", `"unauthorized", which may be`},
+	{"a no is unauthorized", authorizes(func(policy.Access) error { return policy.Refuse(policy.CodeUnauthorized, "") }), "authorize/denied", `"unauthorized", but it must be one of`},
 	{"a verb is an error", authorizes(func(a policy.Access) error {
 		if a.Verb == "policytest" {
 			return errors.New("what?")

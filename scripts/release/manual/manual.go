@@ -1,15 +1,15 @@
-// Package manual writes man pages from a program's commands: a page for the
-// program and one for each of its commands.
+// Package manual writes man pages from a program's commands: a page for the program and one for each
+// of its commands.
 //
-// It is not cobra/doc: there --read-only is --read-only[=false], no value has a
-// name, texts are not indented below their flags, commands are named without a
-// word on them, and a page is of a month.
+// It replaces cobra/doc, because cobra/doc prints --read-only as --read-only[=false], gives values no
+// names, does not indent texts below their flags, lists commands without a description, and dates a
+// page by the month only.
 //
-// Invariant: the same commands, version and date give the same bytes, so that
-// a release can be built again.
+// Invariant: the same commands, version and date must give the same bytes, so that a release can be
+// built again.
 //
-// Not here: what commands do not say of themselves (a program's manual.go has
-// it), and the shells' completions, which the programs print.
+// Not here: texts that no command has (manual_on.go of each program has them), and completions of
+// shells, which the programs print.
 package manual
 
 import (
@@ -27,32 +27,32 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A Manual is what is written of one program.
+// A Manual describes one program and its pages.
 type Manual struct {
 	Root     *cobra.Command
 	Version  string
 	Date     time.Time
-	Sections []Section // of the program's page, behind its options
-	SeeAlso  []string  // other programs
+	Sections []Section // sections of the program's page, after its options
+	SeeAlso  []string  // names of other programs
 }
 
-// A Section has text, or words that are explained, or both.
+// A Section has a text, or a list of words with explanations, or both.
 type Section struct {
 	Title string
 	Text  string
 	Items []Item
 }
 
-// An Item is a word of a list, with what it means.
+// An Item is a word of a list with its explanation.
 type Item struct{ Word, Text string }
 
-// Date is the day that pages are of: of $SOURCE_DATE_EPOCH, which has seconds
-// since 1970, and not of today, so that they are the same tomorrow.
+// Date returns the date of the pages: $SOURCE_DATE_EPOCH, in seconds since 1970. It does not use the
+// time of the clock, because a later build must give the same pages.
 func Date(env func(string) string) (time.Time, error) {
 	text := env("SOURCE_DATE_EPOCH")
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("set SOURCE_DATE_EPOCH to the seconds since 1970 that the pages shall bear; it is %q", text)
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH is %q: set it to the date of the pages, in seconds since 1970", text)
 	}
 	return time.Unix(seconds, 0).UTC(), nil
 }
@@ -68,7 +68,7 @@ func (m *Manual) Write(dir string) error {
 	return m.write(dir, m.Root)
 }
 
-// write writes the page of a command, and those of its own.
+// write writes the pages of a command and of its subcommands.
 func (m *Manual) write(dir string, cmd *cobra.Command) error {
 	err := os.WriteFile(filepath.Join(dir, pageName(cmd)+".1"), m.Page(cmd), 0o644)
 	for _, c := range commands(cmd) {
@@ -77,18 +77,18 @@ func (m *Manual) write(dir string, cmd *cobra.Command) error {
 	return err
 }
 
-// commands are those of a command that have pages.
+// commands returns the subcommands that have pages.
 func commands(cmd *cobra.Command) []*cobra.Command {
 	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return !c.IsAvailableCommand() })
 }
 
 func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// Page is the page of the program, or of one of its commands.
+// Page returns the page of the program, or of one of its commands.
 func (m *Manual) Page(cmd *cobra.Command) []byte {
 	p := &page{}
 	p.title(strings.ToUpper(pageName(cmd)), m.Date.Format(time.DateOnly), m.Root.Name()+" "+m.Version)
-	p.raw(".nh\n.ad l") // what is copied from a page has no hyphens of roff's
+	p.raw(".nh\n.ad l") // roff adds no hyphens, so that text can be copied from a page
 	p.section("NAME")
 	p.raw(wrap(escape(pageName(cmd)) + ` \- ` + escape(lowerFirst(cmd.Short))))
 	p.section("SYNOPSIS")
@@ -160,7 +160,7 @@ func inherited(cmd *cobra.Command) (words []string) {
 	return words
 }
 
-// flagWord is a flag as it is written: -i, --id ID. What may be left out is in
+// flagWord returns a flag as a user writes it: -i, --id ID. A value that may be omitted is in
 // brackets.
 func flagWord(short, name, value, without string) string {
 	word := `\fB` + escape("--"+name) + `\fR`
@@ -176,14 +176,15 @@ func flagWord(short, name, value, without string) string {
 	return word + ` \fI` + escape(value) + `\fR`
 }
 
-// each is what a visitor visits; it spares us the name of what that is.
+// each returns all values that visit passes to its argument. The type parameter saves an import of
+// the values' package.
 func each[T any](visit func(func(T))) (all []T) {
 	visit(func(v T) { all = append(all, v) })
 	return all
 }
 
-// unquote takes the name of a flag's value out of its usage, as cobra's help
-// does: what stands in backquotes, else the type.
+// unquote returns the name of a flag's value and the usage without backquotes, as cobra's help
+// prints them. The name is the text in backquotes, or else the type.
 func unquote(usage, kind string) (value, text string) {
 	if before, rest, ok := strings.Cut(usage, "`"); ok {
 		if name, after, ok := strings.Cut(rest, "`"); ok {
@@ -211,12 +212,13 @@ func (m *Manual) seeAlso(cmd *cobra.Command) (all []string) {
 	return all
 }
 
-// dedent takes away the two blanks that begin a line of a command's help.
+// dedent removes the two blanks at the start of each line of an example.
 func dedent(example string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(example, "  "), "\n  ", "\n")
 }
 
-// checkExamples finds examples, of a command and of its own ones, of what is no more.
+// checkExamples returns an error for each example of a command or a subcommand that is not a valid
+// command line of the program.
 func (m *Manual) checkExamples(of *cobra.Command) error {
 	var errs []error
 	for line := range strings.Lines(of.Example) {
@@ -239,12 +241,13 @@ func (m *Manual) checkExamples(of *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// A page is a man page on its way.
+// A page is a man page that is being written.
 type page struct{ strings.Builder }
 
 func (p *page) raw(s string) { p.WriteString(s + "\n") }
 
-// title has the date as it is: with its hyphens escaped it would be none.
+// title writes the title. It does not escape the date, because roff accepts no escaped hyphens in a
+// date.
 func (p *page) title(name, date, source string) {
 	p.raw(fmt.Sprintf(`.TH "%s" 1 %s "%s" Holdfast`, escape(name), date, escape(source)))
 }
@@ -262,10 +265,10 @@ func (p *page) item(word, text string) {
 	p.raw(prose(text))
 }
 
-// table is a line whose words stand in columns.
+// table matches a line with words in columns.
 var table = regexp.MustCompile(`(?m)^ |\S  +\S`)
 
-// text writes paragraphs; those that are laid out with blanks stay as they are.
+// text writes paragraphs. It does not fill a paragraph that has words in columns.
 func (p *page) text(text string) {
 	for i, paragraph := range strings.Split(strings.Trim(text, "\n"), "\n\n") {
 		if paragraph = strings.Trim(paragraph, "\n"); paragraph == "" {
@@ -295,8 +298,7 @@ var (
 	blanks   = regexp.MustCompile(`\s+`)
 )
 
-// prose fills a paragraph's lines: each clause begins a line of the source, as
-// roff wants it.
+// prose fills the lines of a paragraph. Each clause begins a line of the source, as roff requires.
 func prose(s string) string {
 	s = blanks.ReplaceAllString(strings.TrimSpace(s), " ")
 	lines := strings.Split(sentence.ReplaceAllString(s, "$1\n"), "\n")
@@ -306,8 +308,7 @@ func prose(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// wrap breaks what is already escaped into lines that are no longer than
-// mandoc's lint likes, where a word allows it.
+// wrap breaks escaped text into lines that mandoc's lint accepts, unless one word is too long.
 func wrap(s string) string {
 	var out strings.Builder
 	width := 0
@@ -318,7 +319,7 @@ func wrap(s string) string {
 			out.WriteString("\n")
 			width = 0
 			if strings.HasPrefix(word, ".") {
-				word = `\&` + word // no request
+				word = `\&` + word // otherwise roff would read a request
 			}
 		default:
 			out.WriteString(" ")
@@ -334,7 +335,7 @@ var specials = strings.NewReplacer(
 	`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`,
 )
 
-// escape makes text of what roff would read as its own.
+// escape returns text that roff prints unchanged.
 func escape(s string) string {
 	s = specials.Replace(s)
 	if strings.HasPrefix(s, ".") {
@@ -343,12 +344,12 @@ func escape(s string) string {
 	return s
 }
 
-// reference names another page.
+// reference returns a reference to another page.
 func reference(page string) string { return `\fB` + escape(page) + `\fR(1)` }
 
 func lowerFirst(s string) string {
 	if len(s) < 2 || s[1] < 'a' || s[1] > 'z' {
-		return s // an abbreviation, or nothing
+		return s // an abbreviation, or too short
 	}
 	return strings.ToLower(s[:1]) + s[1:]
 }

@@ -1,12 +1,12 @@
-// Package cage gives each session a control group of its own, a cage: a leaf of the
-// cgroup (version 2) that is delegated to the supervisor. The kernel counts and
-// limits what runs in it, stops it, and ends it as a whole.
+// Package cage puts each session into its own control group, a cage: a child of the cgroup
+// (version 2) that is delegated to the supervisor. For a cage, the kernel counts and limits the
+// use of resources, and can freeze or kill all processes.
 //
-// Invariant: a cgroup that is not delegated is never written to, and a cage is only
-// removed when nothing runs in it. Nothing here ends a process but Kill.
+// Invariant: a cgroup that is not delegated is never written to, and a cage is removed only if
+// no process runs in it. Only Kill ends processes.
 //
-// Not here: which limits a session has (its spec), when it is ended or frozen
-// (package session), why a child was killed (package postmortem).
+// Not here: the choice of a session's limits (its spec), the time of its end or freeze (package
+// session), the reason of a child's death (package postmortem).
 package cage
 
 import (
@@ -16,23 +16,24 @@ import (
 )
 
 const (
-	// leafName is the cgroup of keeper and supervisor. A cgroup whose children are
-	// limited can have no processes itself.
+	// leafName is the name of the cgroup of keeper and supervisor. They need one, because the
+	// kernel allows no processes in a cgroup whose children it limits.
 	leafName = "holdfast"
-	// othersName is the cgroup of sessions that an older program started without cages.
+	// othersName is the name of the cgroup for sessions that an older program started without
+	// cages.
 	othersName = "uncaged"
-	// prefix begins the names of cages; the session's instance follows.
+	// prefix is the beginning of the names of cages; the session's instance follows.
 	prefix = "session-"
 )
 
-// The values of the setting beside a directory.
+// The values of the setting "cage". Any other value is the directory of a cgroup.
 const (
-	Auto = "auto" // the supervisor's own cgroup, if it is known to be delegated
-	Own  = "own"  // the supervisor's own cgroup, which the user knows to be delegated
+	Auto = "auto" // the supervisor's own cgroup, if systemd or the proxy says that it is delegated
+	Own  = "own"  // the supervisor's own cgroup, because the user says that it is delegated
 	Off  = "off"
 )
 
-// Unsupported is the error of a request that needs a cage, or a controller that is
+// Unsupported returns the error for a request that needs a cage or a controller that is
 // missing.
 func Unsupported(what, why string) error {
 	return protocol.Errorf(protocol.CodeUnsupported, fmt.Sprintf("%s: %s (proxy doctor says more)", what, why))

@@ -16,14 +16,15 @@ import (
 	"holdfast/protocol"
 )
 
-// A Cage is a session's cgroup. A nil Cage is of a session without one: its limits
-// and freezing are unsupported, and it uses nothing that is known.
+// A Cage is the cgroup of one session. A nil Cage means that the session has none: limits and
+// freezing are unsupported then, and its use of resources is unknown.
 type Cage struct {
 	dir  string
 	root *Root
 }
 
-// Dir returns the cage's directory, by which a successor finds it; "" without one.
+// Dir returns the cage's directory, with which the next supervisor adopts it, or "" for a nil
+// Cage.
 func (c *Cage) Dir() string {
 	if c == nil {
 		return ""
@@ -31,10 +32,11 @@ func (c *Cage) Dir() string {
 	return c.dir
 }
 
-// Open returns the directory, for a child that is to be started in the cage.
+// Open opens the cage's directory, so that a child can be started in the cage.
 func (c *Cage) Open() (*os.File, error) { return os.Open(c.dir) }
 
-// limitFile says where a limit is written, and by which controller it holds.
+// A limitFile is the controller that applies a limit, and the file that the limit is written
+// to.
 type limitFile struct{ controller, name string }
 
 var limitFiles = map[string]limitFile{
@@ -45,11 +47,12 @@ var limitFiles = map[string]limitFile{
 	protocol.LabelCPUWeight:  {"cpu", "cpu.weight"},
 }
 
-// cpuPeriod is in which time a session may use cpu_max of it, in microseconds; it is
-// the kernel's default.
+// cpuPeriod is the period of the limit cpu_max in microseconds. It is the kernel's default.
 const cpuPeriod = 100_000
 
-// Limit sets the limits that are given. It sets none if one is unsupported.
+// Limit sets all given limits. If a controller for one of them is missing, it returns an error
+// and sets none. If the kernel refuses a value, it returns an error, and the limits before that
+// one are set.
 func (c *Cage) Limit(l protocol.Limits) error {
 	if l.IsZero() {
 		return nil
@@ -73,13 +76,13 @@ func (c *Cage) Limit(l protocol.Limits) error {
 }
 
 func (r *Root) noController(name string) string {
-	if r.off != "" {
-		return r.off
+	if r.offReason != "" {
+		return r.offReason
 	}
 	return fmt.Sprintf("the controller %s is not delegated to %s", name, r.dir)
 }
 
-// limitText is a limit as the kernel takes it.
+// limitText returns a limit in the kernel's format. 0 means no limit.
 func limitText(name string, v uint64) string {
 	switch {
 	case name == protocol.LabelCPUMax && v == 0:
@@ -94,14 +97,13 @@ func limitText(name string, v uint64) string {
 	return strconv.FormatUint(v, 10)
 }
 
-// Use reads what the kernel counts. It returns nil without a cage, and if that is
-// gone.
+// Use returns the kernel's counters of the cage, or nil if there is no cage or it was removed.
 func (c *Cage) Use() *protocol.Cage {
 	if c == nil {
 		return nil
 	}
 	cpu := c.counts("cpu.stat")
-	if cpu == nil { // every cgroup has it
+	if cpu == nil { // every cgroup has this file
 		return nil
 	}
 	memory := c.counts("memory.events")
@@ -113,13 +115,14 @@ func (c *Cage) Use() *protocol.Cage {
 	}
 }
 
-// number reads a file of one number; it is 0 if there is none.
+// number returns the number in a file of the cage, or 0 if there is no such file.
 func (c *Cage) number(name string) uint64 {
 	n, _ := strconv.ParseUint(strings.TrimSpace(string(c.read(name))), 10, 64)
 	return n
 }
 
-// counts reads a file of lines with a name and a number each; nil if there is none.
+// counts returns the named numbers in a file of the cage, which has one on each line, or nil if
+// there is no such file.
 func (c *Cage) counts(name string) map[string]uint64 {
 	data := c.read(name)
 	if data == nil {
@@ -136,11 +139,13 @@ func (c *Cage) counts(name string) map[string]uint64 {
 	return found
 }
 
-// maxFile bounds what is read of one file. The longest, cpu.stat, has under 1 KiB.
+// maxFile bounds the bytes that are read of one file. The longest, cpu.stat, has less than 1
+// KiB.
 const maxFile = 4 << 10
 
-// read reads by plain calls, as for thousands of files package os would ask the
-// netpoller first. It returns nil for what cannot be read.
+// read returns the content of a file of the cage, or nil if it cannot be read. It uses plain
+// system calls, because package os would register each of thousands of files with the
+// netpoller.
 func (c *Cage) read(name string) []byte {
 	fd, err := unix.Open(filepath.Join(c.dir, name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -155,9 +160,8 @@ func (c *Cage) read(name string) []byte {
 	return buf[:n]
 }
 
-// Freeze stops all processes of the cage, or has them run on. The kernel stops each
-// at its next return to its own code: some microseconds later, unless it waits for a
-// disk.
+// Freeze freezes all processes of the cage, or thaws them. The kernel stops each process when
+// it next returns to its own code, which takes some microseconds unless it waits for a disk.
 func (c *Cage) Freeze(frozen bool) error {
 	if c == nil {
 		return Unsupported("freezing", "the session has no cage")
@@ -169,26 +173,33 @@ func (c *Cage) Freeze(frozen bool) error {
 	return write(c.dir, "cgroup.freeze", value)
 }
 
-// Frozen reports whether Freeze was the last that was asked for.
+// Frozen reports whether the last request was to freeze the cage.
 func (c *Cage) Frozen() bool { return c != nil && c.number("cgroup.freeze") == 1 }
 
 // Populated reports whether a process runs in the cage or below it.
 func (c *Cage) Populated() bool { return c != nil && c.counts("cgroup.events")["populated"] == 1 }
 
-// Bounds of Kill. SIGKILL acts at once on all but processes stuck in the kernel.
+// Bounds of Kill. One round is usually enough, because SIGKILL acts at once unless a process is
+// stuck in the kernel.
 const (
 	killRounds = 200
 	killPoll   = 10 * time.Millisecond
 )
 
-// Kill ends every process of the cage with SIGKILL, also a frozen one, and returns
-// when the last has ended, or after 2 seconds. It returns the pids of those left.
+// Kill ends every process of the cage with SIGKILL, also if it is frozen, and returns when all
+// have ended, or after 2 seconds. left are the pids of the processes that still run.
+//
+// A kernel before 5.14 has no cgroup.kill. On such a kernel Kill freezes the cage first,
+// because a program that forks and exits faster than its pid can be read and signalled would
+// never be hit. SIGKILL also ends a frozen process.
 func (c *Cage) Kill() (left []int) {
 	if c == nil {
 		return nil
 	}
-	// Linux 5.14. The kernel ends what forks meanwhile, too.
 	byKernel := write(c.dir, "cgroup.kill", "1") == nil
+	if !byKernel {
+		_ = c.Freeze(true) // if it fails, the rounds may still kill all processes
+	}
 	for range killRounds {
 		if !c.Populated() {
 			return nil
@@ -208,8 +219,8 @@ func (c *Cage) Kill() (left []int) {
 	return left
 }
 
-// signal sends SIGKILL to a process that is still in the cage once it is held by
-// descriptor, so that no other of the same pid is meant.
+// signal sends SIGKILL to a process of the cage. It checks after it has a pidfd that the pid is
+// still in the cage, because the pid may belong to another process by now.
 func (c *Cage) signal(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -226,7 +237,7 @@ func (c *Cage) signal(pid int) {
 	}
 }
 
-// each calls f for the cage's cgroup and those that a session has made below it.
+// each calls f for the cage's directory and for all cgroups that the session has made below it.
 func (c *Cage) each(f func(dir string)) {
 	_ = filepath.WalkDir(c.dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() {
@@ -236,16 +247,15 @@ func (c *Cage) each(f func(dir string)) {
 	})
 }
 
-// Remove removes the cage if nothing runs in it, and else sees to it that this is
-// done later.
+// Remove removes the cage if no process runs in it. Otherwise the Root retries later.
 func (c *Cage) Remove() {
 	if c != nil {
-		c.root.removed(c.dir, remove(c.dir))
+		c.root.noteRemoval(c.dir, remove(c.dir))
 	}
 }
 
-// remove removes a cgroup with all below it, the deepest first. One that is gone is
-// no error.
+// remove removes a cgroup and all cgroups below it, the deepest first. It is no error if the
+// cgroup does not exist.
 func remove(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {

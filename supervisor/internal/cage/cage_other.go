@@ -10,7 +10,7 @@ import (
 	"holdfast/protocol"
 )
 
-// Options are of Open.
+// Options configure Open.
 type Options struct {
 	Setting string
 	Keeper  int
@@ -18,13 +18,13 @@ type Options struct {
 	Log     zerolog.Logger
 }
 
-// A Root says that there are no cages.
+// A Root has no effect on this system, because there are no cgroups.
 type Root struct{}
 
-// Open returns nil: there are no cgroups.
+// Open returns nil, because there are no cgroups.
 func Open(Options) *Root { return nil }
 
-// New returns nil, and unsupported if limits are required.
+// New returns nil, and an "unsupported" error if limits are required.
 func (*Root) New(_ string, required, _ protocol.Limits) (*Cage, error) {
 	if required.IsZero() {
 		return nil, nil
@@ -41,16 +41,16 @@ func (*Root) Sweep() {}
 // Status returns nil.
 func (*Root) Status() *protocol.CagesStatus { return nil }
 
-// A Cage is always nil here.
+// A Cage is always nil on this system.
 type Cage struct{}
 
 // Dir returns "".
 func (*Cage) Dir() string { return "" }
 
-// Open fails.
+// Open returns os.ErrInvalid.
 func (*Cage) Open() (*os.File, error) { return nil, os.ErrInvalid }
 
-// Limit is unsupported if a limit is given.
+// Limit returns an "unsupported" error if a limit is given.
 func (*Cage) Limit(l protocol.Limits) error {
 	if l.IsZero() {
 		return nil
@@ -61,7 +61,7 @@ func (*Cage) Limit(l protocol.Limits) error {
 // Use returns nil.
 func (*Cage) Use() *protocol.Cage { return nil }
 
-// Freeze is unsupported.
+// Freeze returns an "unsupported" error.
 func (*Cage) Freeze(bool) error {
 	return Unsupported("freezing", "this system has no cgroups")
 }

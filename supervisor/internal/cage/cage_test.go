@@ -4,16 +4,21 @@ package cage
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 func of(n uint64) *uint64 { return &n }
@@ -187,6 +192,80 @@ func TestAdoptAndSweep(t *testing.T) {
 	r.retry()
 	if got := r.Status().Left; len(got) > 0 {
 		t.Errorf("gone, and told: %v", got)
+	}
+}
+
+// A cage whose last process is about to go is removed a moment later, also while another one
+// is left for long.
+func TestRemoveBesideOneLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := fake(t)
+		newCage := func(name string) (*Cage, string) {
+			c := &Cage{dir: filepath.Join(r.dir, prefix+name), root: r}
+			if err := os.Mkdir(c.dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			put(t, c.dir, map[string]string{"runs": ""}) // rmdir fails, as it does for a process
+			return c, filepath.Join(c.dir, "runs")
+		}
+		long, runs := newCage("long")
+		long.Remove()
+		time.Sleep(retry / 2)
+		if got := r.Status().Left; !slices.Equal(got, []string{long.dir}) {
+			t.Errorf("told %v", got)
+		}
+		short, ends := newCage("short")
+		short.Remove()
+		if err := os.Remove(ends); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(retryFirst + time.Millisecond)
+		if _, err := os.Stat(short.dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("an empty cage is there: %v", err)
+		}
+		if err := os.Remove(runs); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(retry + time.Millisecond)
+		if _, err := os.Stat(long.dir); !errors.Is(err, os.ErrNotExist) || len(r.Status().Left) > 0 {
+			t.Errorf("the other one is there: %v, told %v", err, r.Status().Left)
+		}
+	})
+}
+
+// Without cgroup.kill, as before Linux 5.14, a cage is frozen and its processes get SIGKILL,
+// and no process that is not in it, or no longer.
+func TestKillInRounds(t *testing.T) {
+	r := fake(t)
+	c := &Cage{dir: r.dir, root: r}
+	var processes []*exec.Cmd
+	for range 2 {
+		cmd := exec.Command("sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		processes = append(processes, cmd)
+	}
+	inside, outside := processes[0], processes[1]
+	put(t, r.dir, map[string]string{"cgroup.procs": fmt.Sprintln(inside.Process.Pid), "cgroup.events": "populated 1\nfrozen 0\n", "cgroup.freeze": "0"})
+	ended := make(chan error, 1)
+	go func() {
+		_ = inside.Wait() // it was killed
+		ended <- os.WriteFile(filepath.Join(r.dir, "cgroup.events"), []byte("populated 0\nfrozen 1\n"), 0o600)
+	}()
+	c.signal(outside.Process.Pid)
+	if left := c.Kill(); len(left) > 0 {
+		t.Errorf("left are %v", left)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if state, _ := testkit.Stat(outside.Process.Pid); state != "S" {
+		t.Errorf("a process outside of the cage is in state %q", state)
+	}
+	if got := get(t, r.dir, "cgroup.freeze"); got != "1" {
+		t.Errorf("cgroup.freeze is %q", got)
 	}
 }
 

@@ -20,69 +20,71 @@ import (
 	"holdfast/shared/logging"
 )
 
-// Options are of Open.
+// Options configure Open.
 type Options struct {
 	Setting string // auto, own, off, or a directory
-	Keeper  int    // the keeper's pid, 0 if there is none
-	// Managed says that a service manager would start the next keeper in the
-	// delegated cgroup itself, which must therefore stay able to have processes.
+	Keeper  int    // the keeper's pid; 0: there is no keeper
+	// Managed means that a service manager will start the next keeper in the delegated cgroup
+	// itself. That cgroup must therefore stay able to hold processes, so its children cannot be
+	// limited.
 	Managed bool
 	Log     zerolog.Logger
 }
 
-// A Root is the delegated cgroup of a supervisor, or says why there is none.
+// A Root is the delegated cgroup of a supervisor, or holds the reason why there is none.
 type Root struct {
 	log         zerolog.Logger
-	dir         string   // "" if sessions get no cages
-	controllers []string // that limit cages
-	off         string   // why there are no cages, or no limits
+	dir         string   // "": sessions get no cages
+	controllers []string // controllers by which cages can be limited
+	offReason   string   // reason why there are no cages, or no limits
 
 	mu    sync.Mutex
 	known map[string]bool // cages of sessions
-	left  map[string]int  // cages that could not be removed, with how often that was tried
-	timed bool            // retry will be called
+	left  map[string]int  // cages that could not be removed, with the number of attempts
+	timer *time.Timer     // calls retry; nil until a cage could not be removed
+	due   time.Time       // time of the next retry; zero if none is scheduled
 }
 
-// controllers are those that a cage is limited and counted by.
-var wanted = []string{"memory", "pids", "cpu"}
+// wantedControllers are the controllers that limit a cage or count its use.
+var wantedControllers = []string{"memory", "pids", "cpu"}
 
-// Open finds the delegated cgroup, moves keeper and supervisor into a leaf of it, and
-// has the kernel limit its other leaves. It never fails: without such a cgroup
-// sessions have no cages, and Status says why.
+// Open finds the delegated cgroup, moves keeper and supervisor into a leaf of it, and enables
+// the controllers for its other children. It never fails: if there is no such cgroup, sessions
+// have no cages, and Status returns the reason.
 func Open(o Options) *Root {
 	r := &Root{log: o.Log, known: map[string]bool{}, left: map[string]int{}}
 	if o.Setting == Off {
-		r.off = "the setting \"cage\" is off"
+		r.offReason = "the setting \"cage\" is off"
 		return r
 	}
 	dir, why := find(o.Setting, o.Keeper)
 	if why != "" {
-		r.off = why
+		r.offReason = why
 		r.log.Info().Str("reason", why).Msg("sessions get no cages")
 		return r
 	}
 	r.dir = dir
 	if o.Managed && own() == dir {
-		// systemd starts the next keeper in the unit's cgroup, which the kernel
-		// refuses once that has limited leaves; then it gives up on the unit.
-		r.off = "systemd would not be able to start this unit again: add DelegateSubgroup=" + leafName + " (systemd 254) to have limits"
-		r.log.Info().Str(logging.Path, dir).Str("reason", r.off).Msg("sessions get cages without limits")
+		// systemd starts the next keeper in the unit's cgroup. The kernel refuses that if the
+		// cgroup limits its children, and systemd then gives up the unit.
+		r.offReason = "systemd would not be able to start this unit again: add DelegateSubgroup=" + leafName + " (systemd 254) to have limits"
+		r.log.Info().Str(logging.Path, dir).Str("reason", r.offReason).Msg("sessions get cages without limits")
 		return r
 	}
 	if err := r.enter(o.Keeper, o.Setting == Auto); err != nil {
-		r.off = err.Error()
+		r.offReason = err.Error()
 	} else if r.enable(); len(r.controllers) == 0 {
-		r.off = "no controller of memory, pids or cpu is delegated to " + dir
+		r.offReason = "no controller of memory, pids or cpu is delegated to " + dir
 	}
 	e := r.log.Info().Str(logging.Path, dir).Strs("controllers", r.controllers)
-	if r.off != "" {
-		e = e.Str("reason", r.off)
+	if r.offReason != "" {
+		e = e.Str("reason", r.offReason)
 	}
 	e.Msg("sessions get cages")
 	return r
 }
 
-// find returns the directory of the delegated cgroup, or why there is none.
+// find returns the directory of the delegated cgroup, or the reason why there is none.
 func find(setting string, keeper int) (dir, why string) {
 	if why := oldKernel(); why != "" {
 		return "", why
@@ -116,7 +118,7 @@ func find(setting string, keeper int) (dir, why string) {
 	return usable(dir)
 }
 
-// usable returns dir if it can be divided.
+// usable returns dir if cages can be made in it, or the reason why they cannot.
 func usable(dir string) (string, string) {
 	for _, name := range []string{"", "cgroup.procs", "cgroup.subtree_control"} {
 		if err := unix.Access(filepath.Join(dir, name), unix.W_OK); err != nil {
@@ -126,7 +128,7 @@ func usable(dir string) (string, string) {
 	return dir, ""
 }
 
-// oldKernel says that the kernel cannot start a process in a cgroup, which is
+// oldKernel returns a reason if the kernel cannot start a process in a cgroup. That needs
 // CLONE_INTO_CGROUP of Linux 5.7.
 func oldKernel() string {
 	var u unix.Utsname
@@ -152,15 +154,15 @@ func own() string {
 	return at
 }
 
-// ownPath returns where cgroup version 2 is mounted, and the directory of this
-// process's cgroup there; "" if it cannot be seen.
+// ownPath returns the mount point of cgroup version 2 and the directory of this process's
+// cgroup below it, or "" if this process cannot see it.
 func ownPath() (mount, at string) {
 	cgroup, _ := os.ReadFile("/proc/self/cgroup")
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	return parsePath(cgroup, mounts)
 }
 
-// parsePath takes /proc/self/cgroup and /proc/self/mountinfo apart: see cgroups(7)
+// parsePath parses the content of /proc/self/cgroup and /proc/self/mountinfo; see cgroups(7)
 // and proc(5).
 func parsePath(cgroup, mounts []byte) (mount, at string) {
 	path := ""
@@ -186,14 +188,14 @@ func parsePath(cgroup, mounts []byte) (mount, at string) {
 	return "", ""
 }
 
-// delegated is the variable in which a proxy that has started the supervisor in a scope
-// names the scope's cgroup, below where cgroups are mounted: it has asked for its
-// delegation.
+// delegated is the environment variable in which a proxy passes the path of a delegated cgroup,
+// below the mount point. A proxy sets it if it has started the supervisor in a scope and has
+// requested delegation for that scope.
 const delegated = "HOLDFAST_DELEGATED"
 
-// hasDelegateMark reports whether systemd says that it has delegated the cgroup:
-// user.delegate from version 251 on, trusted.delegate, for root alone, before. The
-// system's manager says so, a user's does not.
+// hasDelegateMark reports whether systemd has marked the cgroup as delegated. The mark is the
+// extended attribute user.delegate since version 251, and trusted.delegate, which only root can
+// read, before. Only the system's manager sets it, a user's manager does not.
 func hasDelegateMark(dir string) bool {
 	for _, name := range []string{"user.delegate", "trusted.delegate"} {
 		var value [4]byte
@@ -213,28 +215,29 @@ func anyDelegateMark(mount, dir string) bool {
 	return false
 }
 
-// alone reports whether no process but these two is in the cgroup itself.
+// alone reports whether the cgroup itself holds only keeper and supervisor.
 func alone(dir string, keeper int) bool {
 	pids, err := processes(dir)
 	return err == nil && !slices.ContainsFunc(pids, func(pid int) bool { return pid != os.Getpid() && pid != keeper })
 }
 
-// processes returns the pids in a cgroup, without those in cgroups within.
+// processes returns the pids in a cgroup, without those in the cgroups below it.
 func processes(dir string) (pids []int, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	for field := range bytes.FieldsSeq(data) {
-		if pid, err := strconv.Atoi(string(field)); err == nil && pid > 0 { // 0 is one of another namespace
+		if pid, err := strconv.Atoi(string(field)); err == nil && pid > 0 { // 0 is a process of another pid namespace
 			pids = append(pids, pid)
 		}
 	}
 	return pids, err
 }
 
-// enterRounds is how often processes that fork meanwhile are looked for.
+// enterRounds is how often enter looks for processes that were forked meanwhile.
 const enterRounds = 20
 
-// enter moves keeper and supervisor into their leaf, and with others everything else
-// that is in the delegated cgroup into another one: sessions of an older program.
+// enter moves keeper and supervisor into their leaf. If others is set, it moves all other
+// processes of the delegated cgroup into a second leaf; they belong to sessions of an older
+// program.
 func (r *Root) enter(keeper int, others bool) error {
 	leaf := filepath.Join(r.dir, leafName)
 	if err := mkdir(leaf); err != nil {
@@ -257,34 +260,34 @@ func (r *Root) enter(keeper int, others bool) error {
 			return err
 		}
 		for _, pid := range pids {
-			_ = write(filepath.Join(r.dir, othersName), "cgroup.procs", strconv.Itoa(pid)) // it may have ended; the next round sees
+			_ = write(filepath.Join(r.dir, othersName), "cgroup.procs", strconv.Itoa(pid)) // the process may have ended; the next round reads the pids again
 		}
 	}
 	return nil
 }
 
-// enable has the kernel limit the leaves by those controllers that were delegated.
+// enable enables the delegated controllers for the children of the cgroup.
 func (r *Root) enable() {
 	available := fields(r.dir, "cgroup.controllers")
-	for _, c := range wanted {
+	for _, c := range wantedControllers {
 		if slices.Contains(available, c) {
 			if err := write(r.dir, "cgroup.subtree_control", "+"+c); err != nil {
-				r.off = fmt.Sprintf("controller %s: %v", c, err)
-				r.log.Warn().Err(err).Str("controller", c).Msg("sessions cannot be limited by this controller")
+				r.offReason = fmt.Sprintf("controller %s: %v", c, err)
+				r.log.Warn().Err(err).Str("controller", c).Msg("controller not enabled; sessions get no limits of it")
 			}
 		}
 	}
 	for _, c := range fields(r.dir, "cgroup.subtree_control") {
-		if slices.Contains(wanted, c) {
+		if slices.Contains(wantedControllers, c) {
 			r.controllers = append(r.controllers, c)
 		}
 	}
 	slices.Sort(r.controllers)
 }
 
-// New makes an empty cage with limits. It returns nil if sessions get none and none
-// of required is given. Those of defaults that cannot be set are left out. The error
-// is unsupported.
+// New creates a cage with limits. If sessions get no cages and no limit is required, it returns
+// nil without an error. It ignores those of defaults that cannot be set. Its errors have the
+// code "unsupported".
 func (r *Root) New(name string, required, defaults protocol.Limits) (*Cage, error) {
 	if r == nil || r.dir == "" {
 		if required.IsZero() {
@@ -303,10 +306,10 @@ func (r *Root) New(name string, required, defaults protocol.Limits) (*Cage, erro
 	}
 	c := &Cage{dir: dir, root: r}
 	if err := c.Limit(defaults); err != nil {
-		r.log.Warn().Err(err).Stringer("limits", defaults).Msg("limits of the settings are not set")
+		r.log.Warn().Err(err).Stringer("limits", defaults).Msg("session starts without some limits of the settings")
 	}
 	if err := c.Limit(required); err != nil {
-		_ = unix.Rmdir(dir) // nothing was in it
+		_ = unix.Rmdir(dir) // no process was started in it
 		return nil, err
 	}
 	r.mu.Lock()
@@ -315,15 +318,16 @@ func (r *Root) New(name string, required, defaults protocol.Limits) (*Cage, erro
 	return c, nil
 }
 
-// why says why there are no cages, or no limits.
+// why returns the reason why there are no cages, or no limits.
 func (r *Root) why() string {
-	if r == nil || r.off == "" {
+	if r == nil || r.offReason == "" {
 		return "it has no cage"
 	}
-	return r.off
+	return r.offReason
 }
 
-// Adopt returns the cage that a supervisor before this one made, or nil if it is gone.
+// Adopt returns the cage that an earlier supervisor has made, or nil if it does not exist any
+// more.
 func (r *Root) Adopt(dir string) *Cage {
 	if r == nil || !strings.HasPrefix(filepath.Base(dir), prefix) || !isCage(dir) {
 		return nil
@@ -334,18 +338,18 @@ func (r *Root) Adopt(dir string) *Cage {
 	return &Cage{dir: dir, root: r}
 }
 
-// isCage is isCgroup2; tests take any directory.
+// isCage is a variable, because tests use ordinary directories as cages.
 var isCage = isCgroup2
 
-// Sweep removes the cages that no adopted session has. It is to be called once, when
-// all sessions are adopted.
+// Sweep removes the cages that belong to no adopted session. It must be called once, after all
+// sessions were adopted.
 func (r *Root) Sweep() {
 	if r == nil || r.dir == "" {
 		return
 	}
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
-		r.log.Warn().Err(err).Msg("cages of earlier sessions not looked for")
+		r.log.Warn().Err(err).Msg("cages of earlier sessions not removed: the delegated cgroup cannot be read")
 		return
 	}
 	for _, e := range entries {
@@ -359,52 +363,62 @@ func (r *Root) Sweep() {
 	}
 }
 
-// When the removal of a cage in which something still runs is tried again: those that
-// were just killed take a moment to go, which is not worth a word.
+// Delays until the removal of a cage that still holds processes is retried. The first one is
+// short and the first retry is not logged, because processes that were just killed take a
+// moment to end.
 const (
 	retryFirst = 200 * time.Millisecond
 	retry      = 5 * time.Second
 )
 
-// removed notes whether a cage could be removed, and sees to those that could not.
-func (r *Root) removed(dir string, err error) {
+// noteRemoval notes whether a cage could be removed, and schedules a retry if not.
+func (r *Root) noteRemoval(dir string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	tries := r.left[dir]
+	attempts := r.left[dir]
 	switch {
 	case err == nil:
 		delete(r.left, dir)
 		delete(r.known, dir)
-		if tries > 1 {
+		if attempts > 1 {
 			r.log.Info().Str(logging.Path, dir).Msg("cage removed")
 		}
 	default:
-		r.left[dir] = tries + 1
+		r.left[dir] = attempts + 1
 		r.retryLater()
 	}
-	if tries == 1 && err != nil {
-		r.log.Warn().Err(err).Str(logging.Path, dir).Msg("processes are left in the cage of a session that has ended; it is removed when they end")
+	if attempts == 1 && err != nil {
+		r.log.Warn().Err(err).Str(logging.Path, dir).Msg("cage of an ended session still holds processes; it will be removed when they end")
 	}
 }
 
-// retryLater is called with mu held.
+// retryLater schedules a retry for the cages that are left, unless an earlier one is scheduled.
+// The caller must hold mu.
 func (r *Root) retryLater() {
-	if len(r.left) == 0 || r.timed {
+	if len(r.left) == 0 {
 		return
 	}
-	r.timed = true
 	after := retry
-	for _, tries := range r.left {
-		if tries == 1 {
+	for _, attempts := range r.left {
+		if attempts == 1 {
 			after = retryFirst
 		}
 	}
-	time.AfterFunc(after, r.retry)
+	due := time.Now().Add(after)
+	switch {
+	case !r.due.IsZero() && r.due.Before(due):
+		return
+	case r.timer == nil:
+		r.timer = time.AfterFunc(after, r.retry)
+	default:
+		r.timer.Reset(after)
+	}
+	r.due = due
 }
 
 func (r *Root) retry() {
 	r.mu.Lock()
-	r.timed = false
+	r.due = time.Time{}
 	var left []string
 	for dir := range r.left {
 		left = append(left, dir)
@@ -418,16 +432,16 @@ func (r *Root) retry() {
 	r.retryLater()
 }
 
-// Status says what there is.
+// Status returns the state of the cages for a client's status request.
 func (r *Root) Status() *protocol.CagesStatus {
 	if r == nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	st := &protocol.CagesStatus{Dir: r.dir, Controllers: r.controllers, Off: r.off}
-	for dir, tries := range r.left {
-		if tries > 1 {
+	st := &protocol.CagesStatus{Dir: r.dir, Controllers: r.controllers, Off: r.offReason}
+	for dir, attempts := range r.left {
+		if attempts > 1 {
 			st.Left = append(st.Left, dir)
 		}
 	}
@@ -443,7 +457,7 @@ func mkdir(dir string) error {
 	return nil
 }
 
-// write writes a value in one call, as cgroupfs wants it, and makes no file.
+// write writes a value to an existing file in one system call, as cgroupfs requires.
 func write(dir, name, value string) error {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package fdstore has systemd hold what the keeper holds, where systemd runs the
-// keeper as a service that may store descriptors: then sessions outlive the death
-// of the keeper and the supervisor at once.
+// Package fdstore copies each vault entry to systemd's file descriptor store, if systemd runs
+// the keeper as a service that may store descriptors. Sessions then survive even if the keeper
+// and the supervisor die at the same time.
 //
-// Invariant: a record is taken from the store only if all of it is there; what
-// cannot be stored is still held by the keeper.
+// Invariant: an entry is taken from the store only if the store has all of its files. If an
+// entry cannot be stored, the keeper still holds it.
 //
-// Not here: what is in a record, and the keeper, which is asked first.
+// Not here: the content of an entry; the keeper, which always gets an entry first.
 package fdstore
 
 import (
@@ -14,9 +14,9 @@ import (
 	"holdfast/supervisor/internal/vault"
 )
 
-// A Vault is what a store is laid over; *vault.Vault is the real one.
+// A Vault holds vault entries; *vault.Vault and *Store are the implementations.
 type Vault interface {
-	Put(context.Context, vault.Record) error
+	Put(context.Context, vault.Entry) error
 	SetPID(ctx context.Context, id string, pid int) error
 	Delete(ctx context.Context, id string) error
 }

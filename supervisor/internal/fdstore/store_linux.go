@@ -21,28 +21,28 @@ import (
 	"holdfast/supervisor/internal/vault"
 )
 
-// Names of variables that systemd gives a service; see sd_notify(3) and
-// sd_listen_fds(3).
+// Environment variables that systemd sets for a service; see sd_notify(3) and sd_listen_fds(3).
 const (
 	envNotify = "NOTIFY_SOCKET"
-	envMain   = "SYSTEMD_EXEC_PID" // whom systemd has started
+	envMain   = "SYSTEMD_EXEC_PID" // pid of the process that systemd has started
 	envPID    = "LISTEN_PID"
 	envCount  = "LISTEN_FDS"
 	envNames  = "LISTEN_FDNAMES"
 )
 
 const (
-	prefix   = "holdfast-" // of all names
-	metaName = "meta"      // of the file that says what the others are
+	prefix   = "holdfast-" // of the names of all descriptors
+	metaName = "meta"      // name of the file that holds an entry's meta
 	version  = 1
-	maxFiles = 8 // of a record; as wire.MaxFDs
+	maxFiles = 8 // of one entry; equal to wire.MaxFDs
 
-	// patience is how long systemd may take to take a message. It has a queue, so
-	// that it takes none unless it hangs, and a session is not to wait for that.
+	// patience is how long a message to systemd may take. systemd's socket has a queue, so
+	// sending takes no time unless systemd hangs, and a session must not wait for that.
 	patience = time.Second
 )
 
-// meta is what a record's own file says, in a slate.
+// meta describes an entry and the number of its files. It is the content of a slate, which is
+// stored as one more file.
 type meta struct {
 	Version int    `json:"version"`
 	ID      string `json:"id"`
@@ -51,9 +51,10 @@ type meta struct {
 	Files   int    `json:"files"`
 }
 
-// Managed reports whether systemd runs this very process as a service that tells
-// it how it gets on. Where it runs one that we descend from, that one's name is
-// taken out of the environment: nobody shall speak for it.
+// Managed reports whether systemd runs this process itself as a service that notifies systemd.
+// If systemd runs an ancestor of this process, Managed removes NOTIFY_SOCKET from the
+// environment, because this process and its children must not send notifications for that
+// service.
 func Managed() bool {
 	if os.Getenv(envNotify) == "" {
 		return false
@@ -65,9 +66,10 @@ func Managed() bool {
 	return true
 }
 
-// Inherited takes the records that systemd has held over from the service's last
-// run. Their descriptors are close-on-exec, and the caller's.
-func Inherited() []vault.Record {
+// Inherited returns the entries that systemd stored during the service's previous run. Their
+// descriptors are close-on-exec and belong to the caller. Descriptors that belong to no
+// complete entry are closed.
+func Inherited() []vault.Entry {
 	names, count := strings.Split(os.Getenv(envNames), ":"), 0
 	if os.Getenv(envPID) == strconv.Itoa(os.Getpid()) {
 		count, _ = strconv.Atoi(os.Getenv(envCount))
@@ -76,26 +78,26 @@ func Inherited() []vault.Record {
 		_ = os.Unsetenv(name)
 	}
 	const first = 3
-	found := map[string]map[string]int{} // by record and file
+	found := map[string]map[string]int{} // by name of the entry and of the file
 	for i := range count {
 		fd := first + i
 		unix.CloseOnExec(fd)
 		if i >= len(names) {
 			continue
 		}
-		record, file, ok := strings.Cut(strings.TrimPrefix(names[i], prefix), ".")
-		if !ok || !strings.HasPrefix(names[i], prefix) || found[record][file] != 0 {
-			_ = unix.Close(fd) // not ours
+		name, file, ok := strings.Cut(strings.TrimPrefix(names[i], prefix), ".")
+		if !ok || !strings.HasPrefix(names[i], prefix) || found[name][file] != 0 {
+			_ = unix.Close(fd) // not stored by this program, or stored twice
 			continue
 		}
-		if found[record] == nil {
-			found[record] = map[string]int{}
+		if found[name] == nil {
+			found[name] = map[string]int{}
 		}
-		found[record][file] = fd
+		found[name][file] = fd
 	}
-	var all []vault.Record
-	for record, files := range found {
-		if r, ok := assemble(record, files); ok {
+	var all []vault.Entry
+	for name, files := range found {
+		if r, ok := assemble(name, files); ok {
 			all = append(all, r)
 		}
 		for _, fd := range files {
@@ -105,8 +107,9 @@ func Inherited() []vault.Record {
 	return all
 }
 
-// assemble takes the files that it needs out of the map.
-func assemble(record string, files map[string]int) (r vault.Record, ok bool) {
+// assemble returns the entry of that name, if all of its files are there. It removes the
+// descriptors that the entry owns from files.
+func assemble(name string, files map[string]int) (r vault.Entry, ok bool) {
 	fd, ok := files[metaName]
 	if !ok {
 		return r, false
@@ -116,16 +119,16 @@ func assemble(record string, files map[string]int) (r vault.Record, ok bool) {
 	if err != nil {
 		return r, false
 	}
-	defer func() { _ = s.Close() }() // it was read
+	defer func() { _ = s.Close() }() // its content was read
 	var m meta
 	data, err := s.Read()
 	if err == nil {
 		err = json.Unmarshal(data, &m)
 	}
-	if err != nil || m.Version != version || recordName(m.ID) != record || m.Files < 0 || m.Files > maxFiles {
+	if err != nil || m.Version != version || entryName(m.ID) != name || m.Files < 0 || m.Files > maxFiles {
 		return r, false
 	}
-	r = vault.Record{ID: m.ID, PID: m.PID, Meta: m.Meta}
+	r = vault.Entry{ID: m.ID, PID: m.PID, Meta: m.Meta}
 	for i := range m.Files {
 		fd, ok := files[strconv.Itoa(i)]
 		if !ok {
@@ -139,52 +142,54 @@ func assemble(record string, files map[string]int) (r vault.Record, ok bool) {
 	return r, true
 }
 
-// recordName is safe in the name of a descriptor, whatever the id has in it.
-func recordName(id string) string {
+// entryName returns a name for an entry that is valid in the name of a descriptor, because an
+// id may contain any character.
+func entryName(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:16])
 }
 
-func fileName(id, file string) string { return prefix + recordName(id) + "." + file }
+func fileName(id, file string) string { return prefix + entryName(id) + "." + file }
 
-// A Store is a vault that has systemd hold all that another vault holds. Its
-// methods fail only as the other's do.
+// A Store is a vault that stores each entry in another vault and in systemd. Its methods fail
+// only if the other vault fails.
 type Store struct {
 	vault Vault
 	log   zerolog.Logger
 	conn  *net.UnixConn
 
-	patience time.Duration // see there
+	patience time.Duration // the constant of that name, except in tests
 
 	mu   sync.Mutex
-	held map[string]*entry
+	held map[string]*storedEntry
 }
 
-// An entry is what systemd was given of a record.
-type entry struct {
+// A storedEntry describes the files of an entry that systemd holds.
+type storedEntry struct {
 	files int
 	meta  meta
-	slate *slate.Slate // nil for one that was there before us
+	slate *slate.Slate // nil if a previous program stored the entry
 }
 
-// Over returns a store over v, where NOTIFY_SOCKET names whom to give it to, and
-// else v itself. before are ids of which systemd may hold something.
+// Over returns a Store over v, or v itself if NOTIFY_SOCKET is not set. before are the ids of
+// entries of which systemd may hold files.
 func Over(v Vault, before []string, log zerolog.Logger) Vault {
 	conn, err := dial()
 	if err != nil {
-		log.Warn().Err(err).Msg("the service manager cannot be told")
+		log.Warn().Err(err).Msg("systemd not connected; it stores no vault entries")
 	}
 	if conn == nil {
 		return v
 	}
-	s := &Store{vault: v, log: log, conn: conn, patience: patience, held: map[string]*entry{}}
+	s := &Store{vault: v, log: log, conn: conn, patience: patience, held: map[string]*storedEntry{}}
 	for _, id := range before {
-		s.held[id] = &entry{files: maxFiles}
+		s.held[id] = &storedEntry{files: maxFiles}
 	}
 	return s
 }
 
-// dial returns nil where nobody is to be told.
+// dial connects to systemd's socket. It returns nil without an error if NOTIFY_SOCKET is not
+// set.
 func dial() (*net.UnixConn, error) {
 	path := os.Getenv(envNotify)
 	if path == "" {
@@ -193,63 +198,64 @@ func dial() (*net.UnixConn, error) {
 	return net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 }
 
-// Put has both hold a record.
-func (s *Store) Put(ctx context.Context, r vault.Record) error {
+// Put stores an entry in the vault, and then in systemd.
+func (s *Store) Put(ctx context.Context, r vault.Entry) error {
 	err := s.vault.Put(ctx, r)
 	if err == nil {
-		s.tell(r.ID, func() error { return s.put(r) })
+		s.notify(r.ID, func() error { return s.put(r) })
 	}
 	return err
 }
 
-// SetPID tells both whose exit belongs to a record.
+// SetPID sets the pid of an entry in the vault and in systemd.
 func (s *Store) SetPID(ctx context.Context, id string, pid int) error {
 	err := s.vault.SetPID(ctx, id, pid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.held[id]; e != nil && e.slate != nil { // what it is in can be written to
+	if e := s.held[id]; e != nil && e.slate != nil { // the entry's slate is open for writing
 		e.meta.PID = pid
-		s.failed(id, e.write())
+		s.logError(id, e.save())
 	}
 	return err
 }
 
-// Delete has both let a record go.
+// Delete deletes an entry in systemd and in the vault.
 func (s *Store) Delete(ctx context.Context, id string) error {
-	s.tell(id, func() error { return s.remove(id) })
+	s.notify(id, func() error { return s.remove(id) })
 	return s.vault.Delete(ctx, id)
 }
 
-// Close lets go of what was opened for it; systemd holds what it holds.
+// Close closes the connection to systemd and the slates. systemd keeps all entries.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.held {
 		if e.slate != nil {
-			_ = e.slate.Close() // it was sent
+			_ = e.slate.Close() // systemd has a duplicate
 		}
 	}
 	return s.conn.Close()
 }
 
-func (s *Store) tell(id string, f func() error) {
+func (s *Store) notify(id string, f func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.conn.SetWriteDeadline(time.Now().Add(s.patience)); err != nil {
-		s.failed(id, err)
+		s.logError(id, err)
 		return
 	}
-	s.failed(id, f())
+	s.logError(id, f())
 }
 
-func (s *Store) failed(id string, err error) {
+func (s *Store) logError(id string, err error) {
 	if err != nil {
-		s.log.Warn().Err(err).Str("record", id).Msg("the service manager does not hold this, or no longer as it is")
+		s.log.Warn().Err(err).Str("record", id).Msg("vault entry not stored in systemd, or its copy there is outdated")
 	}
 }
 
-// put sends the file that makes the record whole last.
-func (s *Store) put(r vault.Record) error {
+// put stores all files of an entry in systemd. It sends the meta last, because an entry without
+// its meta is incomplete and is ignored.
+func (s *Store) put(r vault.Entry) error {
 	if err := s.remove(r.ID); err != nil {
 		return err
 	}
@@ -257,9 +263,9 @@ func (s *Store) put(r vault.Record) error {
 	if err != nil {
 		return err
 	}
-	e := &entry{files: len(r.FDs), slate: sl, meta: meta{Version: version, ID: r.ID, PID: r.PID, Meta: r.Meta, Files: len(r.FDs)}}
+	e := &storedEntry{files: len(r.FDs), slate: sl, meta: meta{Version: version, ID: r.ID, PID: r.PID, Meta: r.Meta, Files: len(r.FDs)}}
 	s.held[r.ID] = e
-	if err := e.write(); err != nil {
+	if err := e.save(); err != nil {
 		return err
 	}
 	for i, fd := range r.FDs {
@@ -267,11 +273,11 @@ func (s *Store) put(r vault.Record) error {
 			return err
 		}
 	}
-	// Blocking or not is the same: it is read and written at offsets.
+	// It does not matter whether the file blocks, because it is read and written at offsets.
 	return control(sl.File(), func(fd int) error { return s.send(r.ID, metaName, fd) })
 }
 
-func (e *entry) write() error {
+func (e *storedEntry) save() error {
 	data, err := json.Marshal(e.meta)
 	if err != nil {
 		return err
@@ -279,13 +285,14 @@ func (e *entry) write() error {
 	return e.slate.Write(data)
 }
 
-// send stores one file. It is not polled: a terminal whose child has ended would
-// be dropped.
+// send stores one file in systemd. FDPOLL=0 is necessary, because systemd would otherwise drop
+// a terminal whose child has ended.
 func (s *Store) send(id, file string, fd int) error {
 	return sendFile(s.conn, "FDSTORE=1\nFDPOLL=0\nFDNAME="+fileName(id, file), fd)
 }
 
-// sendFile does what package net does not, with a socket that has a peer.
+// sendFile sends a message with a descriptor. Package net cannot do that on a socket that is
+// connected.
 func sendFile(conn *net.UnixConn, text string, fd int) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -303,7 +310,8 @@ func sendFile(conn *net.UnixConn, text string, fd int) error {
 	return errors.Join(err, os.NewSyscallError("sendmsg", sent))
 }
 
-// remove removes first the file that makes the record whole.
+// remove deletes an entry's files in systemd. It deletes the meta first, so that the entry is
+// never complete while files are missing.
 func (s *Store) remove(id string) error {
 	e := s.held[id]
 	if e == nil {
@@ -338,13 +346,13 @@ func control(f *os.File, do func(fd int) error) error {
 	return failed
 }
 
-// Ready tells systemd, where NOTIFY_SOCKET names it, that the service runs.
-func Ready() error { return say("READY=1") }
+// Ready notifies systemd that the service runs, if NOTIFY_SOCKET is set.
+func Ready() error { return notifySystemd("READY=1") }
 
-// Main tells systemd that another process is the service's main one, and returns
-// once it knows: this one may end.
+// Main notifies systemd that process pid is the main process of the service. It returns after
+// systemd has handled that message, so that this process may end then.
 func Main(pid int) error {
-	if err := say(fmt.Sprintf("READY=1\nMAINPID=%d", pid)); err != nil {
+	if err := notifySystemd(fmt.Sprintf("READY=1\nMAINPID=%d", pid)); err != nil {
 		return err
 	}
 	r, w, err := os.Pipe()
@@ -354,28 +362,28 @@ func Main(pid int) error {
 	defer r.Close()
 	conn, err := dial()
 	if err == nil && conn != nil {
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		err = control(w, func(fd int) error {
 			return sendFile(conn, "BARRIER=1", fd)
 		})
 	}
-	_ = w.Close() // systemd closes the other one when it has got so far
+	_ = w.Close() // systemd closes its duplicate when it has handled all messages before
 	if err != nil {
 		return err
 	}
 	if err := r.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
 	}
-	_, _ = r.Read(make([]byte, 1)) // its end, or that it is late
+	_, _ = r.Read(make([]byte, 1)) // returns when systemd closes its duplicate, or at the deadline
 	return nil
 }
 
-func say(text string) error {
+func notifySystemd(text string) error {
 	conn, err := dial()
 	if err != nil || conn == nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 	_ = os.Setenv(envPID, strconv.Itoa(os.Getpid())) // as systemd does between fork and exec
 	all := Inherited()
-	slices.SortFunc(all, func(a, b vault.Record) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b vault.Entry) int { return strings.Compare(a.ID, b.ID) })
 	for _, r := range all {
 		fmt.Printf("%s %d %s:", r.ID, r.PID, r.Meta)
 		for _, fd := range r.FDs {
@@ -167,7 +167,7 @@ func (m *manager) ready() {
 // A keeper does what it is asked, unless it fails.
 type keeper struct{ err error }
 
-func (k *keeper) Put(context.Context, vault.Record) error   { return k.err }
+func (k *keeper) Put(context.Context, vault.Entry) error    { return k.err }
 func (k *keeper) SetPID(context.Context, string, int) error { return k.err }
 func (k *keeper) Delete(context.Context, string) error      { return k.err }
 func holding(t *testing.T, contents ...string) (fds []int) {
@@ -205,7 +205,7 @@ func TestStore(t *testing.T) {
 	}
 	ctx := t.Context()
 	put := func(id, meta string, contents ...string) error {
-		return v.Put(ctx, vault.Record{ID: id, Meta: []byte(meta), FDs: holding(t, contents...)})
+		return v.Put(ctx, vault.Entry{ID: id, Meta: []byte(meta), FDs: holding(t, contents...)})
 	}
 	do("files 0 \n")
 	do("a b:c\n 0 x: 1 2\nfiles 2 \n", put("a b:c\n", "x", "1", "2"))
@@ -250,7 +250,7 @@ func TestNobody(t *testing.T) {
 	defer func() { _ = v.(*Store).Close() }()
 	v.(*Store).patience = time.Millisecond
 	for range 1000 {
-		if err := v.Put(t.Context(), vault.Record{ID: "a", FDs: []int{0}}); err != nil {
+		if err := v.Put(t.Context(), vault.Entry{ID: "a", FDs: []int{0}}); err != nil {
 			t.Fatal(err)
 		}
 	}

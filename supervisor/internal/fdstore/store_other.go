@@ -8,11 +8,11 @@ import (
 	"holdfast/supervisor/internal/vault"
 )
 
-// Managed reports false.
+// Managed reports false, because there is no systemd.
 func Managed() bool { return false }
 
-// Inherited returns none.
-func Inherited() []vault.Record { return nil }
+// Inherited returns no entries.
+func Inherited() []vault.Entry { return nil }
 
 // Over returns v.
 func Over(v Vault, _ []string, _ zerolog.Logger) Vault { return v }

@@ -2,14 +2,14 @@ package journal
 
 import "math"
 
-// Accept takes what there is room for of a writer's input, whose first byte has
-// the given offset, and returns how far the writer's input is accepted now and
-// how many bytes of p that took. What was accepted before is skipped, so sending
-// again after a doubt is harmless.
+// Accept accepts as much of a writer's input as there is room for. offset is the writer's
+// offset of the first byte of p. accepted is the writer's new offset, and n is the number of
+// bytes of p that this call accepted. Bytes before the writer's present offset are skipped, so
+// a client may send input again if it does not know whether the input was accepted.
 //
-// Fewer bytes without an error mean that the queue is full. Errors: ErrGap,
-// ErrOverflow, ErrName, ErrWriters, and the system's where the queue's file
-// cannot be made or written; accepted and n hold with each of them.
+// If fewer bytes than p were accepted and err is nil, the queue is full. The error is ErrGap,
+// ErrOverflow, ErrName or ErrWriters, or the system's error if the queue's file cannot be
+// created or written. accepted and n are valid with every error.
 func (j *Journal) Accept(name string, offset uint64, p []byte) (accepted uint64, n int, err error) {
 	w, err := j.writer(name)
 	if err != nil {
@@ -25,19 +25,19 @@ func (j *Journal) Accept(name string, offset uint64, p []byte) (accepted uint64,
 	case end <= accepted:
 		return accepted, 0, nil
 	}
-	n, err = j.take(w.slot, p[accepted-offset:])
+	n, err = j.accept(w.slot, p[accepted-offset:])
 	return accepted + uint64(n), n, err
 }
 
-// Append takes input without a writer, as much as there is room for. All that
-// Room says is taken, unless the queue's file cannot be made or written.
+// Append accepts as much of p as there is room for, without a writer. It accepts at least as
+// many bytes as Room returns, unless the queue's file cannot be created or written.
 func (j *Journal) Append(p []byte) (n int, err error) {
-	return j.take(slot{j.room, noSlot}, p)
+	return j.accept(slot{j.room, noSlot}, p)
 }
 
-// Replace takes the next count bytes of a writer's input for read, with p typed
-// in their place: both or neither, as it returns. p may be empty. A pipe takes up
-// to 4096 bytes whole or not at all (PIPE_BUF); more go by way of the queue.
+// Replace advances a writer's offset by count bytes, and accepts p as input in their place. It
+// does both or neither, and reports whether it did. p may be empty. A pipe accepts up to 4096
+// bytes whole or not at all (PIPE_BUF); a longer p goes through the queue.
 func (j *Journal) Replace(name string, count int, p []byte) (bool, error) {
 	w, err := j.writer(name)
 	switch {
@@ -49,7 +49,7 @@ func (j *Journal) Replace(name string, count int, p []byte) (bool, error) {
 		w.store(slotAccepted, w.load(slotAccepted)+uint64(count))
 		return true, nil
 	}
-	if len(p) <= atomicWrite && j.mayPour() && len(p) <= pipeBytes-j.inPipe {
+	if len(p) <= atomicWrite && j.canPour() && len(p) <= pipeBytes-j.inPipe {
 		if n, err := j.pour(w.slot, p, count); n > 0 || err != nil {
 			return n > 0, err
 		}
@@ -63,9 +63,9 @@ func (j *Journal) Replace(name string, count int, p []byte) (bool, error) {
 
 const atomicWrite = 4096 // PIPE_BUF
 
-// Refuse takes back that the last n bytes of a writer's input were accepted, for
-// one that was not told so, after Drop has forgotten them: a terminal that takes
-// none now may take them when they come again.
+// Refuse decreases a writer's offset by n. It must be called only after Drop, and only for
+// bytes whose acceptance was not reported to the writer. The writer's client will send these
+// bytes again, and the terminal may accept them then.
 func (j *Journal) Refuse(name string, n int) error {
 	w, err := j.writer(name)
 	switch {
@@ -78,10 +78,10 @@ func (j *Journal) Refuse(name string, n int) error {
 	return nil
 }
 
-// take pours what fits and queues the rest.
-func (j *Journal) take(w slot, p []byte) (n int, err error) {
-	if j.mayPour() {
-		fits := p[:min(len(p), pipeBytes-j.inPipe)] // the system may round its size up
+// accept writes as much of p as fits into the pipe, and puts the remainder into the queue.
+func (j *Journal) accept(w slot, p []byte) (n int, err error) {
+	if j.canPour() {
+		fits := p[:min(len(p), pipeBytes-j.inPipe)] // the system may round the size of the pipe up
 		if n, err = j.pour(w, fits, len(fits)); err != nil {
 			return n, err
 		}
@@ -97,31 +97,32 @@ func (j *Journal) take(w slot, p []byte) (n int, err error) {
 	return n + len(p), nil
 }
 
-// mayPour reports whether a writer's bytes are the next to go into the pipe, and
-// it has room.
-func (j *Journal) mayPour() bool { return j.pipe >= 0 && j.piped == j.end && j.inPipe < pipeBytes }
+// canPour reports whether a writer's bytes may go directly into the pipe: the queue is empty
+// and the pipe has room.
+func (j *Journal) canPour() bool { return j.pipe >= 0 && j.piped == j.end && j.inPipe < pipeBytes }
 
-// pour puts what the pipe takes of p into it. The pipe's length tells a
-// successor how much that was.
+// pour writes as much of p into the pipe as the pipe accepts. If this process dies, its
+// successor computes that number from the pipe's length.
 func (j *Journal) pour(w slot, p []byte, count int) (int, error) {
 	j.begin(pouring, w, j.piped, len(p), count)
 	n, err := writePipe(j.pipe, p)
-	j.at()
+	j.mayDie()
 	if n > 0 {
 		j.inPipe += n
 		j.piped += uint64(n)
 		j.end = j.piped
 		j.advance(w, advanced(n, len(p), count))
 		j.room.store(wordPiped, j.piped)
-		j.at()
+		j.mayDie()
 		j.room.store(wordEnd, j.end)
 	}
-	j.rest()
+	j.settle()
 	return n, err
 }
 
-// advanced is how far a writer has come when n of length bytes stand for count
-// of its own: where the numbers differ, n is length or 0.
+// advanced returns how far a writer's offset advances if n of length bytes were accepted and
+// all of them stand for count bytes of the writer. If length and count differ, n is length or
+// 0.
 func advanced(n, length, count int) uint64 {
 	if n == length {
 		return uint64(count)
@@ -129,8 +130,8 @@ func advanced(n, length, count int) uint64 {
 	return uint64(min(n, count))
 }
 
-// enqueue copies all of p behind the queue's end, for which there is room, and
-// only then makes it part of the queue.
+// enqueue copies all of p behind the end of the queue, and only then makes it part of the
+// queue. The queue must have room for it.
 func (j *Journal) enqueue(w slot, p []byte, count int) error {
 	if err := j.needQueue(); err != nil {
 		return err
@@ -138,41 +139,41 @@ func (j *Journal) enqueue(w slot, p []byte, count int) error {
 	if err := j.writeQueue(p, j.end); err != nil {
 		return err
 	}
-	j.at()
+	j.mayDie()
 	j.begin(queueing, w, j.end, len(p), count)
 	j.end += uint64(len(p))
 	j.advance(w, uint64(count))
 	j.room.store(wordEnd, j.end)
-	j.rest()
+	j.settle()
 	return nil
 }
 
-// begin writes an intent, of length bytes from base on that stand for count of
-// the writer's, and makes it so with one store.
-func (j *Journal) begin(d doing, w slot, base uint64, length, count int) {
+// begin writes an intent to the room: length bytes follow the offset base, and stand for count
+// bytes of the writer. One store to wordOperation makes the intent valid.
+func (j *Journal) begin(d operation, w slot, base uint64, length, count int) {
 	r := j.room
-	r.store(wordTyped, j.piped-uint64(j.inPipe))
+	r.store(wordDelivered, j.piped-uint64(j.inPipe))
 	r.store(wordBase, base)
 	r.store(wordLength, uint64(length))
 	r.store(wordCount, uint64(count))
 	if w.n != noSlot {
 		r.store(wordAccepted, w.load(slotAccepted))
 	}
-	j.at()
-	r.store(wordDoing, uint64(d)|uint64(w.n+1)<<doingBits)
-	j.at()
+	j.mayDie()
+	r.store(wordOperation, uint64(d)|uint64(w.n+1)<<operationBits)
+	j.mayDie()
 }
 
-// rest says that all counters are right.
-func (j *Journal) rest() {
-	j.at()
-	j.room.store(wordDoing, uint64(resting))
-	j.at()
+// settle marks the end of an operation: all counters in the room are right.
+func (j *Journal) settle() {
+	j.mayDie()
+	j.room.store(wordOperation, uint64(idle))
+	j.mayDie()
 }
 
 func (j *Journal) advance(w slot, n uint64) {
 	if w.n != noSlot {
 		w.store(slotAccepted, w.load(slotAccepted)+n)
-		j.at()
+		j.mayDie()
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newFile makes an empty memory file.
+// newFile returns the descriptor of an empty memory file.
 func newFile() (int, error) {
 	fd, err := unix.MemfdCreate("holdfast-input", unix.MFD_CLOEXEC)
 	return fd, os.NewSyscallError("memfd_create", err)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newFile makes an empty file that has no name any more.
+// newFile returns the descriptor of an empty unlinked file.
 func newFile() (int, error) {
 	f, err := os.CreateTemp("", "holdfast-input-")
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readFile fills p. Behind the file's end is io.ErrUnexpectedEOF.
+// readFile fills p. If the file ends before, the error matches io.ErrUnexpectedEOF.
 func readFile(fd int, p []byte, at int64) error {
 	return whole("pread", p, at, func(p []byte, at int64) (int, error) { return unix.Pread(fd, p, at) })
 }
 
-// writeFile writes all of p.
+// writeFile writes all of p at an offset of the file.
 func writeFile(fd int, p []byte, at int64) error {
 	return whole("pwrite", p, at, func(p []byte, at int64) (int, error) { return unix.Pwrite(fd, p, at) })
 }

@@ -2,7 +2,7 @@ package journal
 
 import "errors"
 
-// On Windows no terminal is ever opened, and nothing typed.
+// On Windows no terminal is ever opened, so there is no input.
 func newFile() (int, error)              { return -1, errors.ErrUnsupported }
 func readFile(int, []byte, int64) error  { return errors.ErrUnsupported }
 func writeFile(int, []byte, int64) error { return errors.ErrUnsupported }

@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// maxFlush bounds what one Flush moves, in bytes: a child that reads as fast as
-// it is typed to must not hold up whoever owns the journal. It takes about half
-// a millisecond.
+// maxFlush bounds the bytes that one Flush moves, because a program that reads its input as
+// fast as it arrives must not block the journal's owner. To move that many bytes takes about
+// half a millisecond.
 const maxFlush = 64 << 10
 
-// Flush types what the terminal takes without blocking and reports whether all
-// is typed. If not, it is called again when the terminal takes input, which may
-// be at once.
+// Flush delivers as much input as the terminal accepts without blocking, and reports whether
+// all input is delivered. If not, the caller must call it again when the terminal accepts
+// input, which may be at once.
 //
-// An error is the terminal's or the queue's; nothing that is left can be typed
-// then, and Drop makes an end of it.
+// An error comes from the terminal or from the queue's file. The remaining input cannot be
+// delivered then, and the caller should discard it by Drop.
 func (j *Journal) Flush(to Master) (done bool, err error) {
 	for moved := 0; j.Pending() > 0; {
 		if moved >= maxFlush {
@@ -32,26 +32,27 @@ func (j *Journal) Flush(to Master) (done bool, err error) {
 	return true, nil
 }
 
-// move types a piece; more is false where the terminal took less.
+// move delivers one piece. more is false if the terminal accepted less than the piece.
 func (j *Journal) move(to Master) (n int, more bool, err error) {
 	if j.pipe < 0 {
-		return j.typePlain(to)
+		return j.writePlain(to)
 	}
 	if err := j.fill(); err != nil {
 		return 0, false, err
 	}
 	all := j.inPipe
 	n, err = to.SpliceFrom(uintptr(j.pipe), all)
-	j.at()
+	j.mayDie()
 	j.inPipe -= n
 	if n == 0 && errors.Is(err, errors.ErrUnsupported) {
-		return 0, true, j.goPlain()
+		return 0, true, j.abandonPipe()
 	}
 	return n, n == all && n > 0, err
 }
 
-// fill moves what the pipe has room for out of the queue, once it is half empty:
-// a terminal takes some 4 KiB at a time, and a refill for each costs as much again.
+// fill moves input from the queue into the pipe if the pipe is at most half full. A terminal
+// accepts about 4 KiB at a time, and to refill the pipe after each of them would double the
+// cost.
 func (j *Journal) fill() error {
 	want := min(j.Queued(), pipeBytes-j.inPipe)
 	if want <= 0 || j.inPipe > pipeBytes/2 {
@@ -63,22 +64,23 @@ func (j *Journal) fill() error {
 	}
 	j.begin(filling, slot{j.room, noSlot}, j.piped, len(p), 0)
 	n, err := writePipe(j.pipe, p)
-	j.at()
+	j.mayDie()
 	j.inPipe += n
 	j.piped += uint64(n)
 	j.room.store(wordPiped, j.piped)
-	j.rest()
+	j.settle()
 	j.trim()
 	return err
 }
 
-// plainPiece is what a crash loses at most of what goes without a pipe.
+// plainPiece is the length of a piece that is written without a pipe, in bytes, and so the most
+// that a crash loses.
 const plainPiece = 4 << 10
 
-// typePlain writes a piece of the queue to the terminal. It counts as typed
-// before it is: what a process that dies was writing is lost rather than typed
-// twice, which might be a command.
-func (j *Journal) typePlain(to Master) (n int, more bool, err error) {
+// writePlain writes one piece of the queue to the terminal. The piece counts as delivered
+// before it is written. If this process dies during the write, the piece may be lost, but it is
+// never delivered twice, because it might be a command.
+func (j *Journal) writePlain(to Master) (n int, more bool, err error) {
 	p, err := j.readQueue(min(j.Queued(), plainPiece))
 	if err != nil {
 		return 0, false, err
@@ -91,9 +93,10 @@ func (j *Journal) typePlain(to Master) (n int, more bool, err error) {
 	return n, n == len(p), err
 }
 
-// goPlain gives up the pipe for a terminal that cannot be spliced to. What is in
-// it goes back to the queue, before all else there; the file has room for it.
-func (j *Journal) goPlain() error {
+// abandonPipe closes the pipe if the terminal does not support splice(2). The bytes of the pipe
+// go back into the queue, before all bytes that wait there. The queue's file always has room
+// for them.
+func (j *Journal) abandonPipe() error {
 	if err := j.needQueue(); err != nil {
 		return err
 	}
@@ -112,19 +115,19 @@ func (j *Journal) goPlain() error {
 	return err
 }
 
-// Drop forgets all that is not typed; writers keep what they were told.
+// Drop discards all input that was not delivered. The offsets of the writers do not change.
 func (j *Journal) Drop() error {
-	// The pipe first: what leaves it counts as typed, so that at each moment
-	// the queue follows what is left.
+	// The pipe must be emptied first, because bytes that leave it count as delivered, so that at
+	// each instant the queue follows the bytes of the pipe.
 	err := readPipe(j.pipe, make([]byte, j.inPipe))
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	j.at()
+	j.mayDie()
 	j.inPipe = 0
 	j.piped = j.end
 	j.room.store(wordPiped, j.piped)
-	j.at()
+	j.mayDie()
 	j.trim()
 	return nil
 }

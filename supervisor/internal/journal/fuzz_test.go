@@ -20,7 +20,7 @@ func FuzzAdopt(f *testing.F) {
 	l.j.begin(pouring, slot{l.room, 0}, l.j.end, 10, 10)
 	f.Add(l.room[:headBytes], l.room[headBytes:headBytes+2*slotBytes], uint16(pipeBytes), uint32(90_000))
 	f.Add([]byte{}, []byte{}, uint16(0), uint32(0))
-	for d := range doings {
+	for d := range operationCount {
 		l.j.begin(d, slot{l.room, 1}, l.j.piped, 100, 100)
 		f.Add(append([]byte{}, l.room[:headBytes]...), []byte{5}, uint16(d), uint32(d))
 	}
@@ -71,7 +71,7 @@ func (l *life) use(t *testing.T) {
 			break // the queue's file lacks what the room promises
 		}
 	}
-	if got := l.j.Pending() + len(m.typed); got != pending {
+	if got := l.j.Pending() + len(m.delivered); got != pending {
 		t.Fatalf("%d bytes are pending or typed, want %d", got, pending)
 	}
 	if err := l.j.Drop(); err != nil || l.j.Pending() != 0 {

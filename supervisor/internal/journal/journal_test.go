@@ -56,8 +56,8 @@ func TestAccept(t *testing.T) {
 				t.Errorf("got %d, %d, %v; want %d, %v", accepted, n, err, tt.accepted, tt.err)
 			}
 			m := &terminal{room: 1 << 20}
-			if done, err := l.j.Flush(m); !done || err != nil || !bytes.Equal(m.typed, input[:tt.accepted]) {
-				t.Errorf("Flush = %v, %v, %d bytes; want %d", done, err, len(m.typed), tt.accepted)
+			if done, err := l.j.Flush(m); !done || err != nil || !bytes.Equal(m.delivered, input[:tt.accepted]) {
+				t.Errorf("Flush = %v, %v, %d bytes; want %d", done, err, len(m.delivered), tt.accepted)
 			}
 		})
 	}
@@ -86,9 +86,9 @@ func TestQueueIsLate(t *testing.T) {
 			t.Fatal(n, err)
 		}
 		for l.j.Pending() > 0 {
-			before := len(m.typed)
-			if _, err := l.j.Flush(m); err != nil || len(m.typed)-before > maxFlush+pipeBytes {
-				t.Fatalf("%v, %d bytes in one call", err, len(m.typed)-before)
+			before := len(m.delivered)
+			if _, err := l.j.Flush(m); err != nil || len(m.delivered)-before > maxFlush+pipeBytes {
+				t.Fatalf("%v, %d bytes in one call", err, len(m.delivered)-before)
 			}
 		}
 		var st unix.Stat_t
@@ -194,8 +194,8 @@ func TestDrop(t *testing.T) {
 	if _, _, err := l.j.Accept("w", 0, []byte("abc")); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := l.j.Flush(m); !done || err != nil || string(m.typed) != "abc" {
-		t.Errorf("got %v, %v, %q; want what came after", done, err, m.typed)
+	if done, err := l.j.Flush(m); !done || err != nil || string(m.delivered) != "abc" {
+		t.Errorf("got %v, %v, %q; want what came after", done, err, m.delivered)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestPlain(t *testing.T) {
 			}
 		}
 	}
-	if !bytes.Equal(m.typed, input) || l.j.Exact() {
-		t.Errorf("got %d bytes, want %d; exact %v", len(m.typed), len(input), l.j.Exact())
+	if !bytes.Equal(m.delivered, input) || l.j.Exact() {
+		t.Errorf("got %d bytes, want %d; exact %v", len(m.delivered), len(input), l.j.Exact())
 	}
 }

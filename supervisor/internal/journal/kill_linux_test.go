@@ -205,7 +205,7 @@ func TestKilled(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("JOURNAL_TEST_KILLS")); err == nil {
 		lives = n
 	}
-	doing := map[doing]int{}
+	counts := map[operation]int{}
 	for life := range lives {
 		stopped := r.rnd.IntN(5) == 0
 		if stopped {
@@ -214,7 +214,7 @@ func TestKilled(t *testing.T) {
 		if fate := r.live("typist"); fate.Signal() != unix.SIGKILL {
 			t.Fatalf("seed %d: life %d ended by itself: %#x", seed, life, fate)
 		}
-		doing[asDoing(r.mem)]++
+		counts[asDoing(r.mem)]++
 		if stopped {
 			r.must(unix.Kill(r.reader, unix.SIGCONT))
 		}
@@ -228,12 +228,12 @@ func TestKilled(t *testing.T) {
 		t.Fatalf("seed %d: the last one ended by %#x", seed, fate)
 	}
 	r.finish(seed)
-	t.Logf("killed while resting, filling, pouring, queueing: %d, %d, %d, %d; %d bytes", doing[resting], doing[filling], doing[pouring],
-		doing[queueing], r.next[0]+r.next[1]+r.next[2]+r.next[3])
+	t.Logf("killed while resting, filling, pouring, queueing: %d, %d, %d, %d; %d bytes", counts[idle], counts[filling], counts[pouring],
+		counts[queueing], r.next[0]+r.next[1]+r.next[2]+r.next[3])
 }
 
-func asDoing(mem []byte) doing {
-	return doing(room(mem).load(wordDoing) & (1<<doingBits - 1))
+func asDoing(mem []byte) operation {
+	return operation(room(mem).load(wordOperation) & (1<<operationBits - 1))
 }
 
 // finish types a last byte, behind which nothing may be left over, hangs up once

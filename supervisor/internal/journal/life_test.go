@@ -76,10 +76,10 @@ func (l *life) adopt() error {
 
 // terminal is a terminal without a kernel.
 type terminal struct {
-	room  int // bytes it takes until it is read
-	typed []byte
-	plain bool // cannot be spliced to
-	err   error
+	room      int // bytes it takes until it is read
+	delivered []byte
+	plain     bool // cannot be spliced to
+	err       error
 }
 
 func (m *terminal) SpliceFrom(pipe uintptr, n int) (int, error) {
@@ -101,7 +101,7 @@ func (m *terminal) TryWrite(p []byte) (int, error) {
 		return 0, m.err
 	}
 	n := min(len(p), m.room)
-	m.typed = append(m.typed, p[:n]...)
+	m.delivered = append(m.delivered, p[:n]...)
 	m.room -= n
 	return n, nil
 }

@@ -10,16 +10,16 @@ import (
 	"holdfast/shared/rawio"
 )
 
-// pipeBytes is what a pipe holds: about what a terminal takes while nobody
-// reads it (measured: 14 to 19 KB), so that what need not wait needs no queue. A
-// larger one types no faster, and a user's pipes share 16,384 pages
-// (fs.pipe-user-pages-soft), which a thousand of the default's 16 would use up
-// and leave all later ones of the user, those of shells, with two.
+// pipeBytes is the capacity of a pipe. It is about as much as a terminal accepts while no
+// program reads it (measured: 14 to 19 KB), so input that does not have to wait needs no queue.
+// A larger pipe would not be faster, and the pipes of one user share 16,384 pages
+// (fs.pipe-user-pages-soft). A thousand pipes of the default size, 16 pages, would use them up,
+// and all later pipes of that user, such as those of shells, would get only two pages.
 const pipeBytes = 16 << 10
 
-// newPipe returns a pipe in one descriptor, open both ways: half as many for a
-// thousand sessions, and no writer ever finds it closed. It returns -1 where
-// /proc is not mounted or closed to us.
+// newPipe returns a pipe as one descriptor that is open for reading and writing. That needs
+// half as many descriptors, and a write never fails because the other end is closed. It returns
+// -1 if /proc is not mounted or not accessible.
 func newPipe() (int, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
@@ -35,13 +35,13 @@ func newPipe() (int, error) {
 	return fd, nil
 }
 
-// setUpPipe returns how many bytes are in the pipe. The system may not let it
-// have the size we want; then it holds less.
+// setUpPipe configures a pipe and returns how many bytes it holds. If the system does not
+// permit the wanted capacity, the pipe keeps a smaller one.
 func setUpPipe(fd int) (int, error) {
 	if fd < 0 {
 		return 0, nil
 	}
-	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ) // FIONREAD: exact for a pipe
+	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ) // FIONREAD, which is exact for a pipe
 	if err != nil {
 		return 0, os.NewSyscallError("ioctl FIONREAD", err)
 	}
@@ -50,8 +50,8 @@ func setUpPipe(fd int) (int, error) {
 	return n, os.NewSyscallError("fcntl F_SETFL", unix.SetNonblock(fd, true))
 }
 
-// writePipe writes what there is room for. Up to atomicWrite bytes go whole or
-// not at all.
+// writePipe writes as much of p as the pipe has room for. Up to atomicWrite bytes are written
+// whole or not at all.
 func writePipe(fd int, p []byte) (int, error) {
 	n, err := rawio.Write(uintptr(fd), p)
 	if err == unix.EAGAIN {

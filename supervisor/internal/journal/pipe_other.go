@@ -4,7 +4,7 @@ package journal
 
 import "errors"
 
-// Elsewhere nothing is spliced to a terminal, and there is no pipe.
+// There is no pipe on these systems, because they cannot splice to a terminal.
 const pipeBytes = 16 << 10
 
 func newPipe() (int, error)              { return -1, nil }

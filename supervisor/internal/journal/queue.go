@@ -1,15 +1,16 @@
 package journal
 
-// The queue's file is read and written rather than mapped: then it may be
-// shorter than it should be, and where memory runs out there is an error and no
-// signal. It is a ring: the byte of input offset n lies at n modulo its size,
-// which leaves room for a pipe's worth beside what may wait.
+// The queue's file is read and written by system calls and not mapped. If the file is too short
+// or memory runs out, the result is an error and not a signal. The file is a ring: the byte of
+// input offset n is at n modulo the file's size. That size is the limit of the queue plus the
+// length of a pipe, so that the bytes of a pipe can be put back.
 
-// keepDirty is how much of the file may stay in use while nothing waits, in
-// bytes; above it the file is cut.
+// keepDirty is how many bytes of the file may stay in use while no input waits. If more are in
+// use, the file is truncated.
 const keepDirty = 64 << 10
 
-// needQueue makes the queue's file, and has it duplicated before it is used.
+// needQueue creates the queue's file if there is none, and lets the owner duplicate it before
+// it is used.
 func (j *Journal) needQueue() error {
 	if j.queue >= 0 {
 		return nil
@@ -19,15 +20,15 @@ func (j *Journal) needQueue() error {
 		return err
 	}
 	j.queue = fd
-	j.at()
+	j.mayDie()
 	if j.made != nil {
 		j.made(j.Files())
 	}
-	j.at()
+	j.mayDie()
 	return nil
 }
 
-// inFile calls f for p in one or two pieces, with where they lie.
+// inFile calls f for p in one or two pieces, each with its place in the file.
 func (j *Journal) inFile(f func(fd int, p []byte, at int64) error, p []byte, offset uint64) error {
 	for len(p) > 0 {
 		at := offset % j.size
@@ -45,8 +46,8 @@ func (j *Journal) writeQueue(p []byte, offset uint64) error {
 	return j.inFile(writeFile, p, offset)
 }
 
-// readQueue returns the next n bytes, at most pipeBytes. They are valid until
-// the next call.
+// readQueue returns the next n bytes of the queue, at most pipeBytes. They are valid until the
+// next call.
 func (j *Journal) readQueue(n int) ([]byte, error) {
 	if j.scratch == nil {
 		j.scratch = make([]byte, pipeBytes)
@@ -55,8 +56,8 @@ func (j *Journal) readQueue(n int) ([]byte, error) {
 	return p, j.inFile(readFile, p, j.piped)
 }
 
-// trim gives memory back once nothing waits. A file that cannot be cut is as
-// good as it was.
+// trim frees memory if no input waits. An error of cutFile is ignored, because the file can
+// still be used.
 func (j *Journal) trim() {
 	if j.piped != j.end {
 		return

@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// Adopt goes on with what a process left that has ended, all its threads
-// included, as it has when its parent has collected it. The files become the
-// journal's if there is no error; a zero room is a new one.
+// Adopt returns the journal of another process. That process must have ended with all its
+// threads, which is certain when its parent has reaped it. If Adopt succeeds, the journal owns
+// the files. If the room b is zero, the journal is new and empty.
 //
-// Errors: ErrVersion, and ErrDamaged where room and files do not belong together.
+// The error matches ErrVersion, or ErrDamaged if the room and the files do not belong together.
 func Adopt(b []byte, files Files, cfg Config) (*Journal, error) {
 	r, err := asRoom(b)
 	if err != nil {
@@ -29,7 +29,7 @@ func Adopt(b []byte, files Files, cfg Config) (*Journal, error) {
 	}
 	j := &Journal{room: r, made: cfg.Made, step: cfg.step, pipe: files.Pipe, queue: files.Queue, size: r.load(wordSize)}
 	if j.size <= pipeBytes || j.size > maxMax+pipeBytes {
-		return nil, fmt.Errorf("%w: a queue of %d bytes", ErrDamaged, j.size)
+		return nil, fmt.Errorf("%w: invalid queue size of %d bytes", ErrDamaged, j.size)
 	}
 	j.max = min(limit, int(j.size)-pipeBytes)
 	if j.inPipe, err = setUpPipe(files.Pipe); err != nil {
@@ -42,9 +42,10 @@ func Adopt(b []byte, files Files, cfg Config) (*Journal, error) {
 	return j, nil
 }
 
-// recover makes the room right: it finishes what was under way, as far as the
-// pipe says that it happened. All stores are of values that follow from the
-// intent and the pipe, so dying here as well is harmless.
+// recover finishes the operation that was in progress, as far as the pipe's length shows that
+// it happened, and corrects the counters in the room. It computes every value from the intent
+// and the pipe alone. If this process dies as well, the next one therefore computes the same
+// values.
 func (j *Journal) recover() error {
 	var err error
 	if j.writers, err = newWriters(j.room); err != nil {
@@ -52,12 +53,12 @@ func (j *Journal) recover() error {
 	}
 	r := j.room
 	j.piped, j.end = r.load(wordPiped), r.load(wordEnd)
-	word := r.load(wordDoing)
-	d, w := doing(word&(1<<doingBits-1)), word>>doingBits
-	if d >= doings || w > uint64(j.writers.used) {
-		return fmt.Errorf("%w: doing %#x", ErrDamaged, word)
+	word := r.load(wordOperation)
+	d, w := operation(word&(1<<operationBits-1)), word>>operationBits
+	if d >= operationCount || w > uint64(j.writers.usedCount) {
+		return fmt.Errorf("%w: invalid operation %#x", ErrDamaged, word)
 	}
-	if d != resting {
+	if d != idle {
 		if err := j.finish(d, slot{r, int(w) - 1}); err != nil {
 			return err
 		}
@@ -66,23 +67,23 @@ func (j *Journal) recover() error {
 		return err
 	}
 	r.store(wordPiped, j.piped)
-	j.at()
+	j.mayDie()
 	r.store(wordEnd, j.end)
-	j.rest()
+	j.settle()
 	return nil
 }
 
-func (j *Journal) finish(d doing, w slot) error {
+func (j *Journal) finish(d operation, w slot) error {
 	r := j.room
 	base, length, count := r.load(wordBase), r.load(wordLength), r.load(wordCount)
 	if length > maxMax || count > math.MaxInt32 || base > maxOffset {
-		return fmt.Errorf("%w: an intent of %d bytes from %d on", ErrDamaged, length, base)
+		return fmt.Errorf("%w: invalid intent of %d bytes from offset %d on", ErrDamaged, length, base)
 	}
 	n := length
-	if d != queueing { // piped is the counter that may be stale, typed is right
-		j.piped = r.load(wordTyped) + uint64(j.inPipe)
+	if d != queueing { // wordPiped may be stale; wordDelivered is right
+		j.piped = r.load(wordDelivered) + uint64(j.inPipe)
 		if n = j.piped - base; n > length {
-			return fmt.Errorf("%w: %d of %d bytes went into the pipe", ErrDamaged, n, length)
+			return fmt.Errorf("%w: %d bytes were written into the pipe, but the operation had %d", ErrDamaged, n, length)
 		}
 	}
 	if d == filling {
@@ -91,27 +92,27 @@ func (j *Journal) finish(d doing, w slot) error {
 	j.end = base + n
 	if w.n != noSlot {
 		w.store(slotAccepted, r.load(wordAccepted)+advanced(int(n), int(length), int(count)))
-		j.at()
+		j.mayDie()
 	}
 	return nil
 }
 
-// maxOffset is far beyond what is ever typed, and far from an overflow.
+// maxOffset is far more than a session ever receives, and so small that sums cannot overflow.
 const maxOffset = 1 << 62
 
-// check holds the counters to each other and to the files.
+// check compares the counters with each other and with the files.
 func (j *Journal) check() error {
 	switch {
 	case j.end > maxOffset || j.piped > j.end || j.end-j.piped > j.size-pipeBytes:
 		return fmt.Errorf("%w: %d bytes accepted, %d piped", ErrDamaged, j.end, j.piped)
 	case uint64(j.inPipe) > j.piped || j.inPipe > pipeBytes:
-		return fmt.Errorf("%w: %d bytes in the pipe, %d went into it", ErrDamaged, j.inPipe, j.piped)
+		return fmt.Errorf("%w: the pipe holds %d bytes, but %d were written into it", ErrDamaged, j.inPipe, j.piped)
 	case j.queue < 0 && j.piped == j.end:
 		return nil
 	}
 	size, err := fileSize(j.queue)
 	if err != nil {
-		return fmt.Errorf("%w: the queue's file: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: cannot read the size of the queue's file: %w", ErrDamaged, err)
 	}
 	j.dirty = int(min(max(size, 0), maxMax))
 	return nil

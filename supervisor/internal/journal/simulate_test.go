@@ -91,18 +91,18 @@ func (s *model) next() error {
 	case 11:
 		if s.rnd.IntN(20) == 0 {
 			err = s.ends(func() { _ = s.j.Drop() })
-			typed, left := len(s.m.typed), s.j.Pending()
-			s.all = append(s.all[:typed:typed], s.all[len(s.all)-left:]...)
+			delivered, left := len(s.m.delivered), s.j.Pending()
+			s.all = append(s.all[:delivered:delivered], s.all[len(s.all)-left:]...)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if typed := len(s.m.typed); len(s.all) < typed || !bytes.Equal(s.m.typed[s.same:], s.all[s.same:typed]) {
-		return fmt.Errorf("other bytes were typed than accepted, of %d", typed)
+	if delivered := len(s.m.delivered); len(s.all) < delivered || !bytes.Equal(s.m.delivered[s.same:], s.all[s.same:delivered]) {
+		return fmt.Errorf("other bytes were typed than accepted, of %d", delivered)
 	}
-	s.same = len(s.m.typed)
-	if want := len(s.all) - len(s.m.typed); s.j.Pending() != want {
+	s.same = len(s.m.delivered)
+	if want := len(s.all) - len(s.m.delivered); s.j.Pending() != want {
 		return fmt.Errorf("%d bytes are pending, want %d", s.j.Pending(), want)
 	}
 	return nil
@@ -178,8 +178,8 @@ func (s *model) run(steps int) error {
 			return err
 		}
 	}
-	if !bytes.Equal(s.m.typed, s.all) {
-		return fmt.Errorf("typed %d bytes, accepted %d", len(s.m.typed), len(s.all))
+	if !bytes.Equal(s.m.delivered, s.all) {
+		return fmt.Errorf("typed %d bytes, accepted %d", len(s.m.delivered), len(s.all))
 	}
 	return nil
 }
@@ -202,12 +202,12 @@ func TestSimulate(t *testing.T) {
 // The simulation finds a recovery that lacks a part.
 func TestSimulateFinds(t *testing.T) {
 	for name, tamper := range map[string]func(room){
-		"the word is not looked at": func(r room) { r.store(wordDoing, 0) },
-		"no writer goes on":         func(r room) { r.store(wordDoing, r.load(wordDoing)&(1<<doingBits-1)) },
-		"the counters are believed": func(r room) { r.store(wordTyped, r.load(wordPiped)) },
+		"the word is not looked at": func(r room) { r.store(wordOperation, 0) },
+		"no writer goes on":         func(r room) { r.store(wordOperation, r.load(wordOperation)&(1<<operationBits-1)) },
+		"the counters are believed": func(r room) { r.store(wordDelivered, r.load(wordPiped)) },
 		"pouring is filling": func(r room) {
-			if r.load(wordDoing)&(1<<doingBits-1) == uint64(pouring) {
-				r.store(wordDoing, uint64(filling))
+			if r.load(wordOperation)&(1<<operationBits-1) == uint64(pouring) {
+				r.store(wordOperation, uint64(filling))
 			}
 		},
 	} {

@@ -8,20 +8,20 @@ import (
 
 const maxName = protocol.MaxIDLen
 
-// A slot is a writer in the room: four words and its name. It is made and
-// forgotten by one store, of the name's length.
+// A slot is the place of one writer in the room: four words and its name. One store to the
+// length of the name makes the slot used or free.
 type slot struct {
 	room room
-	n    int // from 0; noSlot for input without a writer
+	n    int // index from 0; noSlot for input without a writer
 }
 
 const noSlot = -1
 
 const (
-	slotLength   = 8 * iota // of the name; 0 is a free slot
+	slotLength   = 8 * iota // length of the name; 0: the slot is free
 	slotAccepted            // bytes accepted from this writer
-	slotUsed                // the clock of the table when it last wrote or attached
-	slotAttempt             // the caller's
+	slotUsed                // the table's clock when the writer last wrote or was attached
+	slotAttempt             // number given by SetAttempt
 	slotName
 )
 
@@ -35,7 +35,8 @@ func (s slot) bytes() []byte {
 	return s.room[at : at+maxName]
 }
 
-// name returns "" for a free slot, and false for one that cannot be.
+// name returns the writer's name, or "" for a free slot. It returns false if the slot holds an
+// invalid name.
 func (s slot) name() (string, bool) {
 	n := s.load(slotLength)
 	if n == 0 {

@@ -34,18 +34,18 @@ func readerRole() error {
 // kernel is a terminal's descriptor.
 type kernel int
 
-func (k kernel) SpliceFrom(pipe uintptr, n int) (typed int, err error) {
-	for typed < n {
-		m, err := unix.Splice(int(pipe), nil, int(k), nil, n-typed, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+func (k kernel) SpliceFrom(pipe uintptr, n int) (delivered int, err error) {
+	for delivered < n {
+		m, err := unix.Splice(int(pipe), nil, int(k), nil, n-delivered, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
-			return typed, nil
+			return delivered, nil
 		case err != nil:
-			return typed, err
+			return delivered, err
 		}
-		typed += int(m)
+		delivered += int(m)
 	}
-	return typed, nil
+	return delivered, nil
 }
 
 func (k kernel) TryWrite(p []byte) (int, error) { return 0, errors.ErrUnsupported }

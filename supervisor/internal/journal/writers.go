@@ -6,38 +6,38 @@ import (
 	"holdfast/protocol"
 )
 
-// maxIdle is how many writers that are not attached are remembered; the longest
-// silent goes first.
+// maxIdle is the number of writers without an attachment that are kept. Beyond it, the one that
+// has been idle for the longest time is forgotten.
 const maxIdle = 1024
 
-// writers finds the slots by name.
+// writers is the table of writers; it finds slots by name.
 type writers struct {
-	byName map[string]*writer
-	free   []int // slots below used
-	used   int   // slots that ever were: pages behind them were never touched
-	clock  uint64
+	byName    map[string]*writer
+	free      []int // free slots below usedCount
+	usedCount int   // number of slots that were ever used; the memory behind them was never written to
+	clock     uint64
 }
 
 type writer struct {
 	slot
-	attached int    // attachments of this name; after a crash they attach again
-	move     uint64 // of its last attachment, see SetAttempt; after a crash it is 0
+	attached int    // number of attachments of this name; 0 after a crash, because clients attach again
+	move     uint64 // move number of its last attachment, see SetAttempt; 0 after a crash
 }
 
-// newWriters reads the table that a room holds.
+// newWriters reads the table of writers from a room.
 func newWriters(r room) (writers, error) {
 	t := writers{byName: map[string]*writer{}}
 	if n := r.load(wordSlots); n <= slots {
-		t.used = int(n)
+		t.usedCount = int(n)
 	} else {
-		return t, fmt.Errorf("%w: %d writers", ErrDamaged, n)
+		return t, fmt.Errorf("%w: invalid number of slots: %d", ErrDamaged, n)
 	}
-	for n := range t.used {
+	for n := range t.usedCount {
 		s := slot{r, n}
 		name, ok := s.name()
 		switch {
 		case !ok || name != "" && t.byName[name] != nil:
-			return t, fmt.Errorf("%w: writer %d", ErrDamaged, n)
+			return t, fmt.Errorf("%w: slot %d has an invalid or repeated name", ErrDamaged, n)
 		case name == "":
 			t.free = append(t.free, n)
 		default:
@@ -48,7 +48,7 @@ func newWriters(r room) (writers, error) {
 	return t, nil
 }
 
-// writer returns the named writer, a new one beginning at 0.
+// writer returns the writer of that name. A new writer begins at offset 0.
 func (j *Journal) writer(name string) (*writer, error) {
 	t := &j.writers
 	w := t.byName[name]
@@ -71,7 +71,7 @@ func (j *Journal) newWriter(name string) (*writer, error) {
 	if len(t.byName) >= maxIdle {
 		j.forgetOldest()
 	}
-	if len(t.free) == 0 && t.used == slots {
+	if len(t.free) == 0 && t.usedCount == slots {
 		return nil, ErrWriters
 	}
 	w := &writer{slot: slot{j.room, j.freeSlot()}}
@@ -79,9 +79,9 @@ func (j *Journal) newWriter(name string) (*writer, error) {
 	w.store(slotAccepted, 0)
 	w.store(slotUsed, t.clock)
 	w.store(slotAttempt, 0)
-	j.at()
+	j.mayDie()
 	w.store(slotLength, uint64(len(name)))
-	j.at()
+	j.mayDie()
 	t.byName[name] = w
 	return w, nil
 }
@@ -93,39 +93,40 @@ func (j *Journal) freeSlot() int {
 		t.free = t.free[:last]
 		return n
 	}
-	t.used++
-	j.room.store(wordSlots, uint64(t.used))
-	j.at()
-	return t.used - 1
+	t.usedCount++
+	j.room.store(wordSlots, uint64(t.usedCount))
+	j.mayDie()
+	return t.usedCount - 1
 }
 
-// forgetOldest spares the attached ones: their clients go on from an offset. It
-// takes one of fewer than maxIdle only where the table is full.
+// forgetOldest frees the slot of the writer that has been idle for the longest time, if there
+// are maxIdle idle writers or the table is full. It never frees the slot of an attached writer,
+// because its client continues at an offset.
 func (j *Journal) forgetOldest() {
 	t := &j.writers
-	idle, oldest, at := 0, "", ^uint64(0)
+	idleCount, oldest, at := 0, "", ^uint64(0)
 	for name, w := range t.byName {
 		if w.attached > 0 {
 			continue
 		}
-		idle++
+		idleCount++
 		if used := w.load(slotUsed); used <= at {
 			oldest, at = name, used
 		}
 	}
-	if idle == 0 || idle < maxIdle && (len(t.free) > 0 || t.used < slots) {
+	if idleCount == 0 || idleCount < maxIdle && (len(t.free) > 0 || t.usedCount < slots) {
 		return
 	}
 	w := t.byName[oldest]
 	w.store(slotLength, 0)
-	j.at()
+	j.mayDie()
 	t.free = append(t.free, w.n)
 	delete(t.byName, oldest)
 }
 
-// Writer returns how far the named writer's input is accepted, and the number
-// it was last given by SetAttempt. A writer that is not known begins at 0, and
-// is known from then on. Errors: ErrName, ErrWriters.
+// Writer returns the offset up to which the named writer's input is accepted, and the number
+// that SetAttempt last gave it. An unknown name becomes a writer at offset 0. The error matches
+// ErrName or ErrWriters.
 func (j *Journal) Writer(name string) (accepted, attempt uint64, err error) {
 	w, err := j.writer(name)
 	if err != nil {
@@ -134,11 +135,11 @@ func (j *Journal) Writer(name string) (accepted, attempt uint64, err error) {
 	return w.load(slotAccepted), w.load(slotAttempt), nil
 }
 
-// Known is how many writers are.
+// Known returns the number of writers in the table.
 func (j *Journal) Known() int { return len(j.writers.byName) }
 
-// SetAttempt keeps a number for a writer, which outlives the process, and how often the
-// attachment of that number was moved, which does not.
+// SetAttempt stores two numbers for a writer. n outlives the process. move, which counts how
+// often the attachment of that number was moved to another connection, does not.
 func (j *Journal) SetAttempt(name string, n, move uint64) error {
 	w, err := j.writer(name)
 	if err == nil {
@@ -148,8 +149,7 @@ func (j *Journal) SetAttempt(name string, n, move uint64) error {
 	return err
 }
 
-// Move returns the second number that SetAttempt was given last, 0 for a writer that is not
-// known.
+// Move returns the move number that SetAttempt last stored, or 0 for an unknown writer.
 func (j *Journal) Move(name string) uint64 {
 	if w := j.writers.byName[name]; w != nil {
 		return w.move
@@ -157,8 +157,8 @@ func (j *Journal) Move(name string) uint64 {
 	return 0
 }
 
-// Attach keeps a writer from being forgotten until as many calls of Detach. The
-// count is this process's alone.
+// Attach protects a writer from being forgotten until Detach is called as often. The count is
+// not in the room, so it ends with this process.
 func (j *Journal) Attach(name string) error {
 	w, err := j.writer(name)
 	if err == nil {
@@ -167,7 +167,7 @@ func (j *Journal) Attach(name string) error {
 	return err
 }
 
-// Detach undoes one Attach.
+// Detach cancels one Attach.
 func (j *Journal) Detach(name string) {
 	if w := j.writers.byName[name]; w != nil && w.attached > 0 {
 		w.attached--

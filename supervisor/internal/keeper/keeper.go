@@ -1,178 +1,268 @@
 //go:build linux || darwin
 
-// Package keeper is the parent of the supervisor: it holds duplicates of the
-// descriptors that must not be lost, starts the supervisor again when it has
-// died, and collects the children that have lost it. It is hardly ever replaced, so
-// it knows as little as can be, in less than 800 lines.
+// Package keeper is the parent process of the supervisor. It holds duplicates of
+// the descriptors that must not be lost, starts the supervisor again when it has
+// died, and collects the exit status of children whose supervisor has died. The
+// keeper itself is replaced very rarely, so it does as little as possible.
 //
-// Invariant: a record is let go of only because a supervisor said so, or because
-// the keeper ends, which it does only in order. On doubt it holds: it never ends
-// a supervisor that serves, and one that does not read costs it nothing. To end one that
-// has never served loses no session.
+// Invariant: the keeper releases a vault entry only because a supervisor asked for
+// it, or because the keeper ends as requested. It never ends a supervisor that
+// serves, and a supervisor that does not read costs it nothing. It may end a
+// supervisor that has never served, because that loses no session.
 //
-// Not here: what is in a record, what is said on the socket (package wire), the
-// supervisor's side, and what comes after a keeper that has died (package vault).
+// Not here: the content of an entry, the messages (package message), the supervisor's
+// side and the successor of a keeper that has died (package vault). README.md
+// describes how the programs of keeper and supervisor replace each other.
 package keeper
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"slices"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strconv"
 	"syscall"
 	"time"
 
-	"holdfast/supervisor/internal/keeper/wire"
+	"golang.org/x/sys/unix"
+
+	"holdfast/supervisor/internal/keeper/message"
 )
 
-// Config says what to run. Fields with a default may be zero, and so may Records and Chosen.
+// Config tells Run which program to keep running. Fields with a default may be zero;
+// Entries and Chosen may be nil.
 type Config struct {
 	Argv       []string                            // the supervisor's program, by path, and its arguments
 	Log        func(line string)                   // must not block
-	Held       func(deaths int)                    // told when nothing is started any more, until SIGHUP; the same
-	Chosen     func() string                       // asked at SIGHUP: the path of the program to start next, or ""
-	MemoryFile func(name string) (*os.File, error) // as that of shared/machine
-	Records    []Record                            // held from the first start on; none replaces one that is held
-	Backoff    time.Duration                       // before the second start in a minute, twice that before the third, ...; default 100 ms
-	Deaths     int                                 // as many in a minute, and nothing is started any more; default 5
+	Held       func(deaths int)                    // called when no supervisor is started any more until SIGHUP; must not block
+	Chosen     func() string                       // called at SIGHUP: the path of the program to start next, or ""
+	MemoryFile func(name string) (*os.File, error) // as the function of package machine
+	Entries    []Entry                             // entries to hold from the first start on; an inherited entry is kept instead
+	Backoff    time.Duration                       // pause before the second start in a minute, doubled for each further one; default 100 ms
+	Deaths     int                                 // after this many deaths in a minute no supervisor is started; default 5
 
-	// StartTime is how long a supervisor may take to serve, from its start, or from when
-	// its process becomes another program, or from the last message before it serves. Then
-	// it is ended. It doubles with each that is ended so, up to 16 times, and a default of 10 s so gives
-	// the slowest machine minutes.
+	// StartTime is how long a supervisor may make no progress before it serves: since its
+	// start, its exec of another program, or its last message. Then the keeper ends it.
+	// The time doubles with each supervisor that is ended in a row, at most 16 times, so
+	// that the default of 10 s gives minutes to the slowest machine.
 	StartTime time.Duration
-	// GoodTime is how long a program must serve to be the one that is started when others
-	// fail; default 10 s.
+	// GoodTime is how long a program must serve until the keeper returns to it when
+	// another program fails; default 10 s.
 	GoodTime time.Duration
 }
 
-// A program is a supervisor's.
-type program struct {
-	FD     int      `json:"fd"`             // of its file; -1: only its path is known, Argv[0]
-	Argv   []string `json:"argv,omitempty"` // nil: as configured
-	Deaths int      `json:"deaths,omitempty"`
+// A keeper does one thing at a time: run calls turn after turn.
+type keeper struct {
+	state
+	cfg          Config
+	signals      chan os.Signal
+	wake         *os.File // yields one byte per signal, so that poll returns
+	failureCount int      // starts since a supervisor was last ready
+	lateCount    int      // supervisors ended since then because they did not serve
+	deaths       []time.Time
+	restartAt    time.Time      // when the next supervisor is started; zero: never
+	stopSignal   syscall.Signal // the signal that asked the keeper to end, or 0
+	exitCode     int            // the result of Run; -1 while the keeper runs
 }
 
-// A Record is what is held under an id, and whose exit is kept; pid 0 is not known yet.
-type Record struct {
-	ID   string `json:"-"`
-	PID  int    `json:"pid,omitempty"`
-	Meta []byte `json:"meta,omitempty"`
-	FDs  []int  `json:"fds,omitempty"`
+const (
+	ticksPerLimit   = 10              // StartTime and GoodTime are counted in turns of at most a tenth
+	maxNewDeaths    = 2               // deaths of a program that never served for GoodTime, before it is given up
+	trialTime       = 5 * time.Second // for a new keeper program to load the state that it would take over
+	exitUnavailable = 69              // EX_UNAVAILABLE of sysexits.h: no supervisor can be started or resumed
+	exitTried       = 85              // exit code of a successful trial; no other program is likely to use it
+)
+
+// caught lists the signals that the keeper passes on, and those that would end it by
+// default. Ignoring the latter is no alternative, because shells inherit ignored signals.
+var caught = []os.Signal{
+	unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
 }
 
-// An exit is how an orphan ended: its raw wait status, and when.
-type exit struct {
-	PID    int       `json:"pid"`
-	Status uint32    `json:"status"`
-	At     time.Time `json:"at"`
-	untold bool      // the supervisor does not know
-}
-
-// maxExits leaves room for orphans that no record names: a shell may end before.
-const maxExits = wire.MaxRecords + 4096
-
-// state is what outlives a supervisor. As JSON it is a manifest: what is left to
-// the next image of this process. Like the protocol it only ever grows.
-type state struct {
-	Version    int                `json:"version"`
-	Records    map[string]*Record `json:"records"` // descriptors by number
-	Exits      []exit             `json:"exits,omitempty"`
-	Starts     int                `json:"starts"`
-	Last       string             `json:"last,omitempty"` // how the supervisor before ended
-	Status     uint32             `json:"status,omitempty"`
-	Supervisor *child             `json:"supervisor"`       // nil: none runs
-	Good       int                `json:"good,omitempty"`   // descriptor of the last program that served for GoodTime, or of the first that served
-	Argv       []string           `json:"argv,omitempty"`   // as that one said; nil: as configured
-	New        *program           `json:"new,omitempty"`    // the last that served, if it has not done so for GoodTime
-	Next       *program           `json:"next,omitempty"`   // to be started next, as asked for
-	Answer     uint64             `json:"answer,omitempty"` // seq of the exec
-}
-
-// lossless reports whether the keeper holds no more than its own lock.
-func (s *state) lossless() bool {
-	return len(s.Records) == 0 || len(s.Records) == 1 && s.Records[wire.OwnID] != nil
-}
-
-func (s *state) load(fd int) error {
-	f := os.NewFile(uintptr(fd), "manifest")
-	defer f.Close()
-	err := json.NewDecoder(io.NewSectionReader(f, 0, 1<<40)).Decode(s)
-	if err == nil && s.Version != wire.Version {
-		err = fmt.Errorf("a manifest of version %d", s.Version)
+// Run keeps a supervisor running. It returns the supervisor's exit code after the
+// supervisor ended as requested, or 69. Run controls the whole process: children,
+// signals and settings of the Go runtime. On Linux the process must be a subreaper;
+// otherwise the exit status of children of a dead supervisor is unknown.
+func Run(cfg Config) int {
+	runtime.GOMAXPROCS(1) // memory matters here, speed does not
+	debug.SetGCPercent(20)
+	cfg.Backoff, cfg.Deaths = cmp.Or(cfg.Backoff, 100*time.Millisecond), cmp.Or(cfg.Deaths, 5)
+	cfg.StartTime, cfg.GoodTime = cmp.Or(cfg.StartTime, 10*time.Second), cmp.Or(cfg.GoodTime, 10*time.Second)
+	k := &keeper{cfg: cfg, signals: make(chan os.Signal, 64), exitCode: -1}
+	k.Version, k.Entries, k.Good = message.Version, map[string]*Entry{}, -1
+	if err := k.init(takeDescriptor(message.EnvTrial), takeDescriptor(message.EnvResume)); err != nil {
+		k.log("keeper cannot start or resume: %v", err)
+		return exitUnavailable
 	}
-	return err
-}
-
-// fds are all that another image goes on with; -1 is none.
-func (s *state) fds() (fds []int) {
-	fds = []int{s.Good}
-	for _, p := range []*program{s.New, s.Next} {
-		if p != nil {
-			fds = append(fds, p.FD)
+	for k.exitCode < 0 {
+		if err := k.recoverPanic(k.turn); err != nil {
+			time.Sleep(100 * time.Millisecond) // the cause may persist; do not spin
 		}
 	}
-	if s.Supervisor != nil {
-		fds = append(fds, s.Supervisor.Socket)
-	}
-	for _, r := range s.Records {
-		fds = append(fds, r.FDs...)
-	}
-	return fds
+	return k.exitCode
 }
 
-// put takes the descriptors over, or leaves them to the caller with an error.
-func (s *state) put(r *Record) error {
-	total, old := len(r.Meta), s.Records[r.ID]
-	for id, other := range s.Records {
-		if id != r.ID {
-			total += len(other.Meta)
+// takeDescriptor removes a descriptor's number from the environment and returns it, or 0.
+func takeDescriptor(name string) int {
+	fd, err := strconv.Atoi(os.Getenv(name))
+	if err != nil {
+		fd = 0
+	}
+	_ = os.Unsetenv(name)
+	return fd
+}
+
+// init starts a supervisor (trial and resume are 0), continues the work of another
+// program (resume is its manifest), or only tests whether it could (trial).
+func (k *keeper) init(trial, resume int) error {
+	if trial > 0 {
+		k.exitCode = exitTried
+		return k.load(trial)
+	}
+	if err := k.catchSignals(); err != nil {
+		return err
+	}
+	if resume > 0 {
+		if err := k.load(resume); err != nil {
+			return err
 		}
 	}
-	switch {
-	case r.ID == "" || len(r.ID) > wire.MaxID || len(r.Meta) > wire.MaxMeta || r.PID < 0:
-		return errors.New("no record may be like this")
-	case old == nil && len(s.Records) >= wire.MaxRecords || total > wire.MaxMetaTotal:
-		return errors.New("no more can be held")
-	case old != nil:
-		wire.Close(old.FDs)
+	for _, e := range k.cfg.Entries {
+		if err := k.putEntry(&e); err != nil && k.Entries[e.ID] == nil {
+			k.log("vault entry %.50q not loaded: %v", e.ID, err)
+		}
 	}
-	s.Records[r.ID] = r
-	s.name(r, r.PID)
+	k.setDescriptorFlags(k.descriptors(), unix.FD_CLOEXEC)
+	if resume > 0 {
+		return k.resume()
+	}
+	k.start()
 	return nil
 }
 
-// name drops the exit of a pid that is alive: it was another process's. One of a
-// pid that is gone may be this record's, whose supervisor died before it said so.
-func (s *state) name(r *Record, pid int) {
-	r.PID = pid
-	if pid > 0 && syscall.Kill(pid, 0) == nil {
-		s.dropExit(pid)
+// catchSignals makes each signal a byte in the pipe that turn polls.
+func (k *keeper) catchSignals() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
 	}
-}
-
-func (s *state) delete(id string) {
-	r := s.Records[id]
-	wire.Close(r.FDs)
-	delete(s.Records, id)
-	s.dropExit(r.PID)
-}
-
-func (s *state) dropExit(pid int) {
-	s.Exits = slices.DeleteFunc(s.Exits, func(e exit) bool { return e.PID == pid })
-}
-
-// ended keeps how an orphan ended, in place of old ones that no record names.
-func (s *state) ended(pid int, status uint32) {
-	s.dropExit(pid)
-	s.Exits = append(s.Exits, exit{pid, status, time.Now(), true})
-	if len(s.Exits) > maxExits {
-		named, at := map[int]bool{}, s.Exits[maxExits/4].At
-		for _, r := range s.Records {
-			named[r.PID] = true
+	k.wake = r
+	signal.Notify(k.signals, append(caught, unix.SIGCHLD)...)
+	go func() {
+		for s := range k.signals {
+			if _, err := w.Write([]byte{byte(s.(syscall.Signal))}); err != nil {
+				k.log("signal %v not handled: %v", s, err)
+			}
 		}
-		s.Exits = slices.DeleteFunc(s.Exits, func(e exit) bool { return !named[e.PID] && e.At.Before(at) })
+	}()
+	return nil
+}
+
+// turn waits for one event and handles it. The keeper reads from a supervisor only
+// after it has sent everything to it. So a supervisor that does not read delays only
+// itself, there is one reply at a time, and entries do not change while they are sent.
+func (k *keeper) turn() error {
+	c, wait, sending := k.Supervisor, -1, false
+	ready := []unix.PollFd{{Fd: int32(k.wake.Fd()), Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}}
+	if c != nil {
+		ready[1].Fd = int32(c.Socket)
+		if sending = k.queueNext(c); sending {
+			ready[1].Events = unix.POLLOUT
+		}
+		if limit := k.timeLimit(c); limit > 0 {
+			wait = int((limit / ticksPerLimit).Milliseconds()) + 1
+			defer k.countTurn(c, time.Now(), limit)
+		}
+	} else if !k.restartAt.IsZero() {
+		wait = int(max(0, time.Until(k.restartAt)).Milliseconds())
+	}
+	n, err := unix.Poll(ready, wait)
+	if errors.Is(err, unix.EINTR) { // the signal's byte is in the pipe, so the next turn handles it
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("poll: %w", err)
+	}
+	if n == 0 && c == nil {
+		k.start()
+	}
+	if ready[1].Revents != 0 && sending {
+		c.send()
+	} else if ready[1].Revents != 0 {
+		k.receive(c)
+	}
+	if ready[0].Revents != 0 {
+		s := make([]byte, 1)
+		if _, err := k.wake.Read(s); err != nil {
+			return fmt.Errorf("read a signal: %w", err)
+		}
+		k.handleSignal(syscall.Signal(s[0]))
+	}
+	return nil
+}
+
+// recoverPanic turns a panic of do into an error, because a defect in the keeper must
+// not lose the entries that it holds.
+func (k *keeper) recoverPanic(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in the keeper: %v", p)
+			k.log("%v\n%s", err, debug.Stack())
+		}
+	}()
+	return do()
+}
+
+// handleSignal passes a request to end on to the supervisor. If the keeper holds entries,
+// it does so only if the supervisor is ready, because a supervisor that is still
+// starting may not have its signal handlers yet. ready sends the signal later.
+func (k *keeper) handleSignal(s syscall.Signal) {
+	c := k.Supervisor
+	holdsOnly := c == nil && k.restartAt.IsZero()
+	switch {
+	case s == unix.SIGCHLD:
+		k.reap()
+	case s == unix.SIGHUP:
+		k.loadChosen()
+		if c == nil { // also if the crash limit had stopped the restarts
+			k.failureCount, k.deaths = 0, nil
+			k.start()
+		}
+	case s == unix.SIGTERM || s == unix.SIGINT:
+		k.log("keeper received %v", s)
+		k.stopSignal = s
+		if holdsOnly {
+			k.exitCode = 128 + int(s)
+		} else if c != nil && (c.Ready || k.holdsNoSession()) {
+			k.kill(c.PID, s)
+		}
 	}
 }
+
+// reap collects the exit status of every child that has ended.
+func (k *keeper) reap() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		switch c := k.Supervisor; {
+		case err != nil || pid <= 0:
+			return
+		case c != nil && pid == c.PID:
+			k.handleExit(c, status)
+		default:
+			k.recordExit(pid, uint32(status))
+		}
+	}
+}
+
+// kill sends a signal. A failure means that the process has ended, which reap handles.
+func (k *keeper) kill(pid int, s syscall.Signal) {
+	if err := unix.Kill(pid, s); err != nil {
+		k.log("signal %v not sent to process %d: %v", s, pid, err)
+	}
+}
+
+func (k *keeper) log(format string, args ...any) { k.cfg.Log(fmt.Sprintf(format, args...)) }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/supervisor/internal/keeper"
-	"holdfast/supervisor/internal/keeper/wire"
+	"holdfast/supervisor/internal/keeper/message"
 )
 
 func TestRefusal(t *testing.T) {
@@ -78,7 +78,7 @@ func TestSignalIsKept(t *testing.T) {
 	w.until("ready")
 	w.do(command{Do: "put", ID: "a", N: 1})
 	w.kill(w.pid(), unix.SIGTERM)
-	w.logged("told to end")
+	w.logged("keeper received")
 	w.send(command{Do: "ready"})
 	if e := w.until("signal"); e.ID != "terminated" {
 		t.Errorf("the supervisor got %s", e.ID)
@@ -91,7 +91,7 @@ func TestToldToEndInACrashLoop(t *testing.T) {
 	w.until("ready")
 	w.do(command{Do: "put", ID: "a", N: 1})
 	w.kill(w.pid(), unix.SIGTERM)
-	w.logged("told to end")
+	w.logged("keeper received")
 	for n := range 5 {
 		if n > 0 {
 			w.until("ready")
@@ -115,7 +115,7 @@ func TestCrashLoop(t *testing.T) {
 			}
 			w.kill(w.supervisor(), unix.SIGKILL)
 		}
-		if line := w.logged("nothing is started any more"); !strings.Contains(line, "kill -HUP") {
+		if line := w.logged("no supervisor is started any more"); !strings.Contains(line, "kill -HUP") {
 			t.Errorf("no word on how to go on: %s", line)
 		}
 		if pids := w.family(); len(pids) > 0 {
@@ -171,7 +171,7 @@ func TestStopped(t *testing.T) {
 func TestStoppedAtStart(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")
-	if e := w.do(command{Do: "fill", ID: "m", N: 100, Text: strings.Repeat("x", wire.MaxMeta)}); e.Error != "" {
+	if e := w.do(command{Do: "fill", ID: "m", N: 100, Text: strings.Repeat("x", message.MaxMeta)}); e.Error != "" {
 		t.Fatal(e.Error)
 	}
 	for range 3 {

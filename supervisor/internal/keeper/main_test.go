@@ -64,7 +64,7 @@ func keeperRole() int {
 			panic(err)
 		}
 		unix.Pwrite(fd, []byte(content(id, 0)), 0)
-		cfg.Records = append(cfg.Records, keeper.Record{ID: id, Meta: []byte("given"), FDs: []int{fd}})
+		cfg.Entries = append(cfg.Entries, keeper.Entry{ID: id, Meta: []byte("given"), FDs: []int{fd}})
 	}
 	return keeper.Run(cfg)
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"holdfast/supervisor/internal/keeper/wire"
+	"holdfast/supervisor/internal/keeper/message"
 )
 
 // TestGarbage: a supervisor that says nonsense loses nothing but its answers.
@@ -30,9 +30,9 @@ func TestGarbage(t *testing.T) {
 		{Do: "raw", Bytes: []byte{0, 4, 0, 0}},
 		{Do: "raw", Bytes: make([]byte, 1<<12), N: 1 << 6},
 		{Do: "put", ID: "b", N: 1},
-		{Do: "put", ID: strings.Repeat("x", wire.MaxID+1), N: 1},
-		{Do: "put", ID: "c", N: wire.MaxFDs + 1},
-		{Do: "put", ID: "c", Text: strings.Repeat("x", wire.MaxMeta+1)},
+		{Do: "put", ID: strings.Repeat("x", message.MaxID+1), N: 1},
+		{Do: "put", ID: "c", N: message.MaxFDs + 1},
+		{Do: "put", ID: "c", Text: strings.Repeat("x", message.MaxMeta+1)},
 		{Do: "raw", Bytes: random},
 	} {
 		refused := c.Do == "put" && c.ID != "b"

@@ -153,7 +153,7 @@ func TestProgramThatServedWell(t *testing.T) {
 	w.do(command{Do: "put", ID: "a", N: 1})
 	other := copied(t)
 	w.become(other)
-	w.logged("is the one to go back to")
+	w.logged("accepted: it has served")
 	for range 5 {
 		if e := w.follows(); e.Program != other {
 			t.Fatalf("it goes back to %+v", e)
@@ -176,7 +176,7 @@ func TestChosenProgram(t *testing.T) {
 	w.do(command{Do: "put", ID: "a", N: 1})
 	w.follows()
 	w.kill(w.supervisor(), unix.SIGKILL)
-	w.logged("nothing is started any more")
+	w.logged("no supervisor is started any more")
 	for _, program := range []string{"/does/not/exist", copied(t)} {
 		if err := os.WriteFile(next, []byte(program), 0o600); err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func TestChosenProgram(t *testing.T) {
 		w.follows()
 		w.kill(w.supervisor(), unix.SIGKILL)
 		if program[0:5] == "/does" {
-			w.logged("nothing is started any more")
+			w.logged("no supervisor is started any more")
 		}
 	}
 }

@@ -13,14 +13,15 @@ import (
 	"testing"
 )
 
-// TestSmall: who keeps all that must not be lost has to be small enough to be read
-// at once, and to depend on as little as can be.
+// TestSmall: the keeper holds everything that must not be lost, so it must be small enough
+// to be read at once and must import almost no package. Blank lines and comments do not
+// count, so that no comment is shortened for the limit.
 func TestSmall(t *testing.T) {
 	for _, tt := range []struct {
 		dir   string
-		lines int // fewer than
+		lines int // of code, fewer than
 		ours  string
-	}{{".", 800, "holdfast/supervisor/internal/keeper/wire"}, {"wire", 320, ""}} {
+	}{{".", 750, "holdfast/supervisor/internal/keeper/message"}, {"message", 280, ""}} {
 		files, err := filepath.Glob(filepath.Join(tt.dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -34,7 +35,11 @@ func TestSmall(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lines += bytes.Count(text, []byte("\n"))
+			for line := range bytes.Lines(text) {
+				if line = bytes.TrimSpace(line); len(line) > 0 && !bytes.HasPrefix(line, []byte("//")) {
+					lines++
+				}
+			}
 			file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ImportsOnly)
 			if err != nil {
 				t.Fatal(err)
@@ -52,7 +57,7 @@ func TestSmall(t *testing.T) {
 			}
 		}
 		if lines == 0 || lines >= tt.lines {
-			t.Errorf("%s has %d lines, want fewer than %d", tt.dir, lines, tt.lines)
+			t.Errorf("%s has %d lines of code, want fewer than %d", tt.dir, lines, tt.lines)
 		}
 	}
 }

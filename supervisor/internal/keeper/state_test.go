@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/shared/testkit"
-	"holdfast/supervisor/internal/keeper/wire"
+	"holdfast/supervisor/internal/keeper/message"
 )
 
 // TestGoldenManifest: version 1 only grows. These bytes never change.
 func TestGoldenManifest(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := state{
-		Version: 1, Records: map[string]*Record{"a": {PID: 42, Meta: []byte{0, 1, 255}, FDs: []int{7, 8}}, "b": {}},
+		Version: 1, Entries: map[string]*Entry{"a": {PID: 42, Meta: []byte{0, 1, 255}, FDs: []int{7, 8}}, "b": {}},
 		Exits: []exit{{PID: 42, Status: 7 << 8, At: at}}, Starts: 2, Last: "SIGKILL", Status: 9,
 		Supervisor: &child{PID: 41, Socket: 5, Ready: true, Quit: true, Unsent: []byte{1, 2}, Untold: []int{42}}, Good: 12, Answer: 5,
 	}
@@ -45,39 +45,39 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-func newState() *state { return &state{Records: map[string]*Record{}} }
+func newState() *state { return &state{Entries: map[string]*Entry{}} }
 
 // TestRecords compares with the plainest model, at small sizes and at the limits.
 func TestRecords(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
-	s, model := newState(), map[string]Record{}
+	s, model := newState(), map[string]Entry{}
 	for range 10_000 {
-		m := Record{ID: fmt.Sprint(r.IntN(30)), PID: 1<<30 + r.IntN(10), Meta: make([]byte, r.IntN(100))}
+		m := Entry{ID: fmt.Sprint(r.IntN(30)), PID: 1<<30 + r.IntN(10), Meta: make([]byte, r.IntN(100))}
 		_, known := model[m.ID]
 		switch r.IntN(4) {
 		case 0, 1:
-			if err := s.put(&Record{m.ID, m.PID, m.Meta, nil}); err != nil {
+			if err := s.putEntry(&Entry{m.ID, m.PID, m.Meta, nil}); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			model[m.ID] = m
 		case 2:
 			if known {
-				s.delete(m.ID)
+				s.deleteEntry(m.ID)
 			}
 			delete(model, m.ID)
 		case 3:
 			if known {
-				s.name(s.Records[m.ID], m.PID)
+				s.setPID(s.Entries[m.ID], m.PID)
 				m.Meta = model[m.ID].Meta
 				model[m.ID] = m
 			}
 		}
-		if len(s.Records) != len(model) {
-			t.Fatalf("seed %d: %d records, want %d", seed, len(s.Records), len(model))
+		if len(s.Entries) != len(model) {
+			t.Fatalf("seed %d: %d records, want %d", seed, len(s.Entries), len(model))
 		}
 		for id, want := range model {
-			if got := s.Records[id]; got == nil || got.PID != want.PID || len(got.Meta) != len(want.Meta) {
+			if got := s.Entries[id]; got == nil || got.PID != want.PID || len(got.Meta) != len(want.Meta) {
 				t.Fatalf("seed %d: %s is %+v, want %+v", seed, id, got, want)
 			}
 		}
@@ -86,32 +86,32 @@ func TestRecords(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	s := newState()
-	big := make([]byte, wire.MaxMeta)
-	for name, r := range map[string]*Record{
-		"no id": {}, "long id": {ID: strings.Repeat("x", wire.MaxID+1)},
-		"meta": {ID: "a", Meta: make([]byte, wire.MaxMeta+1)}, "pid": {ID: "a", PID: -1},
+	big := make([]byte, message.MaxMeta)
+	for name, r := range map[string]*Entry{
+		"no id": {}, "long id": {ID: strings.Repeat("x", message.MaxID+1)},
+		"meta": {ID: "a", Meta: make([]byte, message.MaxMeta+1)}, "pid": {ID: "a", PID: -1},
 	} {
-		if s.put(r) == nil {
+		if s.putEntry(r) == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
-	for i := range wire.MaxMetaTotal / wire.MaxMeta {
-		if err := s.put(&Record{ID: fmt.Sprint(i), Meta: big}); err != nil {
+	for i := range message.MaxMetaTotal / message.MaxMeta {
+		if err := s.putEntry(&Entry{ID: fmt.Sprint(i), Meta: big}); err != nil {
 			t.Fatal(i, err)
 		}
 	}
-	if s.put(&Record{ID: "a", Meta: big[:1]}) == nil {
+	if s.putEntry(&Entry{ID: "a", Meta: big[:1]}) == nil {
 		t.Error("more than MaxMetaTotal is taken")
 	}
-	if err := s.put(&Record{ID: "0", Meta: big}); err != nil {
+	if err := s.putEntry(&Entry{ID: "0", Meta: big}); err != nil {
 		t.Errorf("in place of another: %v", err)
 	}
-	for i := len(s.Records); i < wire.MaxRecords; i++ {
-		if err := s.put(&Record{ID: fmt.Sprint(i)}); err != nil {
+	for i := len(s.Entries); i < message.MaxRecords; i++ {
+		if err := s.putEntry(&Entry{ID: fmt.Sprint(i)}); err != nil {
 			t.Fatal(i, err)
 		}
 	}
-	if s.put(&Record{ID: "a"}) == nil {
+	if s.putEntry(&Entry{ID: "a"}) == nil {
 		t.Error("more than MaxRecords are taken")
 	}
 }
@@ -120,23 +120,23 @@ func TestLimits(t *testing.T) {
 func TestExitsKept(t *testing.T) {
 	s := newState()
 	const first = 1 << 30 // above all pids
-	if err := s.put(&Record{ID: "a", PID: first}); err != nil {
+	if err := s.putEntry(&Entry{ID: "a", PID: first}); err != nil {
 		t.Fatal(err)
 	}
 	const last = first + maxExits*5/4
 	for pid := first; pid <= last; pid++ {
-		s.ended(pid, 7<<8)
+		s.recordExit(pid, 7<<8)
 	}
 	if n := len(s.Exits); n > maxExits || n < maxExits/2 || s.Exits[0].PID != first || s.Exits[n-1].PID != last {
 		t.Errorf("%d exits, from %+v on", n, s.Exits[0])
 	}
-	if s.delete("a"); s.Exits[0].PID == first {
+	if s.deleteEntry("a"); s.Exits[0].PID == first {
 		t.Errorf("after delete: %+v", s.Exits[0])
 	}
 	// A pid that lives again: the old exit was another's.
 	n := len(s.Exits)
-	s.ended(os.Getpid(), 7<<8)
-	if err := s.put(&Record{ID: "a", PID: os.Getpid()}); err != nil || len(s.Exits) != n {
+	s.recordExit(os.Getpid(), 7<<8)
+	if err := s.putEntry(&Entry{ID: "a", PID: os.Getpid()}); err != nil || len(s.Exits) != n {
 		t.Errorf("a living pid has an exit, %v", err)
 	}
 }

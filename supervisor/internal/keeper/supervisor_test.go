@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/shared/machine"
-	"holdfast/supervisor/internal/keeper/wire"
+	"holdfast/supervisor/internal/keeper/message"
 	"holdfast/supervisor/internal/vault"
 )
 
@@ -67,7 +67,7 @@ func say(e event) {
 // supervisorRole connects, says what it found, and does what it is told. It
 // collects no children, so that all come to the keeper when it dies.
 func supervisorRole() int {
-	fd, err := strconv.Atoi(os.Getenv(wire.EnvSocket))
+	fd, err := strconv.Atoi(os.Getenv(message.EnvSocket))
 	if err != nil {
 		panic(err)
 	}
@@ -142,7 +142,7 @@ func supervisorRole() int {
 }
 
 // connect goes on with what the image before this one has left, if there was one.
-func connect(fd int, exited func(vault.Exit)) (*vault.Vault, []vault.Record, []vault.Exit, error) {
+func connect(fd int, exited func(vault.Exit)) (*vault.Vault, []vault.Entry, []vault.Exit, error) {
 	if os.Getenv("KEEPER_TEST_RESUME") == "" {
 		return vault.Connect(fd, exited)
 	}
@@ -154,7 +154,7 @@ func connect(fd int, exited func(vault.Exit)) (*vault.Vault, []vault.Record, []v
 // What a supervisor that keeps has put, for the keeper that it will be.
 var (
 	keeps = os.Getenv("KEEPER_TEST_KEEPS") != ""
-	kept  []vault.Record
+	kept  []vault.Entry
 )
 
 // handover makes this process a keeper, in place of the one that has died.
@@ -174,7 +174,7 @@ func handover(starts int) error {
 	for _, r := range kept {
 		fds = append(fds, r.FDs...)
 	}
-	env := append(os.Environ(), fmt.Sprintf("%s=%d", wire.EnvResume, fds[0]))
+	env := append(os.Environ(), fmt.Sprintf("%s=%d", message.EnvResume, fds[0]))
 	return execWith(fds, "/proc/self/exe", []string{os.Args[0], "role=keeper"}, env)
 }
 
@@ -238,7 +238,7 @@ func act(v *vault.Vault, fd int, c command) error {
 		return exec.Command("sh", "-c", fmt.Sprintf("for i in $(seq %d); do (exec 0<&- 1>&- 2>&-; exit 3 & ) ; done", c.N)).Run()
 	case "fill": // records of as much meta each; says how many are taken
 		for i := range c.N {
-			err := v.Put(ctx, vault.Record{ID: fmt.Sprintf("%s%d", c.ID, i), Meta: make([]byte, len(c.Text))})
+			err := v.Put(ctx, vault.Entry{ID: fmt.Sprintf("%s%d", c.ID, i), Meta: make([]byte, len(c.Text))})
 			if err != nil {
 				return fmt.Errorf("%d: %w", i, err)
 			}
@@ -269,7 +269,7 @@ func leave(v *vault.Vault) error {
 }
 
 func put(v *vault.Vault, id string, files int, text string) error {
-	r := vault.Record{ID: id, Meta: []byte(text)}
+	r := vault.Entry{ID: id, Meta: []byte(text)}
 	for i := range files {
 		fd, err := unix.MemfdCreate(id, unix.MFD_CLOEXEC)
 		if err != nil {
@@ -291,7 +291,7 @@ func put(v *vault.Vault, id string, files int, text string) error {
 
 func content(id string, i int) string { return fmt.Sprintf("file %d of %s", i, id) }
 
-func look(r vault.Record) held {
+func look(r vault.Entry) held {
 	h := held{ID: r.ID, PID: r.PID, Meta: string(r.Meta[:min(len(r.Meta), 20)])}
 	for _, fd := range r.FDs {
 		b := make([]byte, 256)

@@ -12,8 +12,8 @@ import (
 	"holdfast/supervisor/internal/session"
 )
 
-// attach serves an attachment: one goroutine, this one, tells the viewer what
-// happens; another takes what the viewer says.
+// attach serves an attachment. This goroutine sends events to the viewer, and a second one
+// receives the viewer's messages.
 func (s *Server) attach(ctx context.Context, st *link.Stream, m *wire.Attach) error {
 	if err := m.Validate(); err != nil {
 		return err
@@ -39,22 +39,22 @@ func (s *Server) attach(ctx context.Context, st *link.Stream, m *wire.Attach) er
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		listen(st, a, m.Attachment)
-		a.Close()  // the viewer has gone: Next returns io.EOF,
-		st.Abort() // and a write that waits for its window ends
+		receiveMessages(st, a, m.Attachment)
+		a.Close()  // the viewer has gone, so Next returns io.EOF
+		st.Abort() // ends a write that waits for the stream's window
 	}()
 	s.overtaken(info.BytesMissed)
-	err = s.tell(ctx, st, ss, a, m.Attachment)
+	err = s.sendItems(ctx, st, ss, a, m.Attachment)
 	_ = st.Close()
 	if err != nil {
 		st.Abort()
 	}
-	<-done // the viewer closes its side when it has seen the end
+	<-done // the viewer closes its side after it has read the end
 	return nil
 }
 
-// tell writes what happens until the attachment ends.
-func (s *Server) tell(ctx context.Context, st *link.Stream, ss *session.Session, a *session.Attachment, number uint32) error {
+// sendItems sends the attachment's items to the viewer until the attachment ends.
+func (s *Server) sendItems(ctx context.Context, st *link.Stream, ss *session.Session, a *session.Attachment, number uint32) error {
 	const head = frame.HeaderLen + frame.DataHeadLen
 	buf := make([]byte, head+frame.MaxData)
 	for {
@@ -79,7 +79,7 @@ func (s *Server) tell(ctx context.Context, st *link.Stream, ss *session.Session,
 			err = st.Send(wire.Paused{InputOffset: item.Offset})
 		case session.ItemAccepted:
 			err = st.Send(wire.Accepted{Offset: item.Offset})
-		case session.ItemTyped:
+		case session.ItemInput:
 			err = st.Send(wire.Typed{At: item.At, Offset: item.Offset, Data: item.Data, Masked: item.Masked})
 		case session.ItemResized:
 			err = st.Send(wire.Resized{Cols: item.Size.Cols, Rows: item.Size.Rows})
@@ -99,12 +99,12 @@ func (s *Server) tell(ctx context.Context, st *link.Stream, ss *session.Session,
 	}
 }
 
-// listen takes what the viewer says until it closes its side. A message that
-// fails is answered with an error and ends nothing.
-func listen(st *link.Stream, a *session.Attachment, number uint32) {
-	// A sender that has yet to read of a gap goes on sending; one answer is
-	// enough. That the queue is full is told each time, since it means the very
-	// bytes that are wanted: the sender has to come with them again.
+// receiveMessages handles the viewer's messages until the viewer closes its side. If a message fails,
+// the viewer receives an error and the attachment continues.
+func receiveMessages(st *link.Stream, a *session.Attachment, number uint32) {
+	// After a gap, a sender still sends input until it has read of the gap; one error is enough
+	// for it. A full queue is reported each time, because it concerns exactly the bytes that
+	// are needed next, and the sender must send them again.
 	gapTold := false
 	for {
 		raw, err := st.Next()
@@ -127,7 +127,7 @@ func listen(st *link.Stream, a *session.Attachment, number uint32) {
 			}
 		}
 		if protocol.CodeOf(err) == protocol.CodeNotAttached {
-			continue // it was ended, and what comes next says how
+			continue // the attachment has ended, and the next item tells why
 		}
 		if err != nil && st.Fail(err) != nil {
 			return
@@ -141,7 +141,7 @@ func typed(a *session.Attachment, number uint32, payload []byte) error {
 		return err
 	}
 	if n != number {
-		return protocol.Errorf(protocol.CodeBadFrame, "input for another attachment")
+		return protocol.Errorf(protocol.CodeBadFrame, "input frame names another attachment than its stream")
 	}
 	return a.Type(offset, data)
 }
@@ -152,7 +152,7 @@ func control(a *session.Attachment, payload []byte) error {
 	m, _, err := wire.Messages.Decode(payload)
 	if err != nil {
 		if protocol.CodeOf(err) == protocol.CodeUnsupported {
-			return nil // unknown messages are skipped
+			return nil // unknown messages are ignored
 		}
 		return err
 	}
@@ -173,7 +173,7 @@ func control(a *session.Attachment, payload []byte) error {
 	return nil
 }
 
-// events tells a subscriber what happens until it goes.
+// events sends events to a subscriber until the subscriber closes the stream.
 func (s *Server) events(ctx context.Context, st *link.Stream, m *wire.Events) error {
 	hub := s.cfg.Sessions.Events()
 	after := hub.Seq()

@@ -16,10 +16,10 @@ import (
 	"holdfast/supervisor/internal/session"
 )
 
-// maxReadBytes bounds one answer to Read: base64 of it fits into a frame.
+// maxReadBytes bounds the data of one reply to Read, so that its base64 fits into a frame.
 const maxReadBytes = 512 << 10
 
-// answer answers one request. What it returns as an error is told to the peer.
+// answer handles one request. Its error is sent to the peer.
 func (s *Server) answer(ctx context.Context, st *link.Stream, reads *turns, request protocol.Message) error {
 	done, err := s.turn(ctx, reads, request)
 	if err != nil {
@@ -30,138 +30,179 @@ func (s *Server) answer(ctx context.Context, st *link.Stream, reads *turns, requ
 	if err != nil {
 		return err
 	}
-	switch request.(type) {
-	case *wire.Attach, *wire.Events, *wire.Wait, *wire.Await, *wire.Search, *wire.Shutdown, *wire.Upgrade:
-		leave() // what goes on for long ends with the link
-	default:
+	if kind, _ := wire.Messages.Request(request.MessageType()); kind.IsLong {
+		leave() // a long request ends with the link, so an upgrade must not wait for it
+	} else {
 		defer leave()
 	}
-	switch m := request.(type) {
-	case *wire.Upgrade:
-		return s.upgrade(ctx, st, m)
-	case *wire.Attach:
-		return s.attach(ctx, st, m)
-	case *wire.Events:
-		return s.events(ctx, st, m)
-	case *wire.List:
-		return st.SendSessions(s.cfg.Sessions.WithUse(s.cfg.Sessions.List(m.Originator)))
-	case *wire.Wait:
-		return s.wait(ctx, st, m)
-	case *wire.Await:
-		return s.await(ctx, st, m)
-	case *wire.Search:
-		return s.search(ctx, st, m)
-	case *wire.Shutdown:
-		return s.shutdown(ctx, st, m)
+	answer, ok := handlers[request.MessageType()]
+	if !ok {
+		return protocol.Errorf(protocol.CodeUnsupported, "message "+request.MessageType()+" is not a request that this supervisor knows")
 	}
-	reply, err := s.simple(request)
-	if err != nil {
-		return err
-	}
-	return st.Send(reply)
+	return answer(ctx, s, st, request)
 }
 
-// simple answers the requests that have one reply and do not wait.
-func (s *Server) simple(request protocol.Message) (protocol.Message, error) {
-	t := s.cfg.Sessions
-	switch m := request.(type) {
-	case *wire.Create:
-		return sessionReply(t.CreateFor(cmp.Or(m.Account, m.Originator), m.SessionID, m.SpawnSpec, m.DefaultLimits, m.Token))
-	case *wire.Reopen:
-		return sessionReply(t.ReopenFor(m.SessionID, m.Instance, m.RespawnSpec, m.Token, time.Duration(min(max(0, m.EarlyExitMS), time.Minute.Milliseconds()))*time.Millisecond))
-	case *wire.Info:
-		return sessionReply(t.Get(m.SessionID))
-	case *wire.Read:
-		return s.read(m)
-	case *wire.Screen:
-		if err := m.Validate(); err != nil {
-			return nil, err
-		}
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			content, err := ss.Show(m.ScreenSpec)
-			return wire.ScreenContent{ScreenContent: content}, err
-		})
-	case *wire.History:
-		if err := m.Validate(); err != nil {
-			return nil, err
-		}
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			content, err := ss.History(m.HistorySpec)
-			return wire.HistoryContent{HistoryContent: content}, err
-		})
-	case *wire.Environment:
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			env, err := ss.Environment()
-			return wire.EnvironmentContent{Env: env}, err
-		})
-	case *wire.Away:
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			info, err := ss.Away()
-			return wire.AwayContent{AwayInfo: info}, err
-		})
-	case *wire.Mark:
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			mark, err := ss.Mark()
-			return wire.Marked{MarkInfo: mark}, err
-		})
-	case *wire.SizePolicy:
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			return wire.OK{}, ss.SetSizePolicy(m.Policy, m.Cols, m.Rows)
-		})
-	case *wire.Clear:
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			return wire.OK{}, ss.Clear(m.Screen)
-		})
-	case *wire.Relabel:
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			return sessionReply(ss, ss.Relabel(m.Labels))
-		})
-	case *wire.Limit:
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			return sessionReply(ss, ss.Limit(m.Limits))
-		})
-	case *wire.Freeze:
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			return wire.OK{}, ss.SetFrozen(m.Frozen)
-		})
-	case *wire.Resize:
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			return wire.OK{}, ss.Resize(protocol.Size{Cols: m.Cols, Rows: m.Rows})
-		})
-	case *wire.Interrupt:
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-			return wire.OK{}, ss.Interrupt()
-		})
-	case *wire.Signal:
-		return s.signal(m)
-	case *wire.Terminate:
-		return s.terminate(m)
-	case *wire.Forget:
-		if m.Restore {
-			return wire.OK{}, t.ForgetFailed(m.SessionID, m.Instance)
-		}
-		return wire.OK{}, t.Forget(m.SessionID, m.Instance)
-	case *wire.Write:
-		if m.Writer != "" {
-			if err := protocol.ValidateWriter(m.Writer); err != nil {
-				return nil, err
-			}
-		}
-		return with(t, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) { return write(ss, m) })
-	case *wire.Status:
+// A handler answers the requests of one type. Its error is sent to the peer.
+type handler func(ctx context.Context, s *Server, st *link.Stream, request protocol.Message) error
+
+// handlers contains the handler of each request of the link, by type.
+var handlers = make(handlerTable).
+	add(stream((*Server).attach)).
+	add(stream((*Server).events)).
+	add(stream((*Server).list)).
+	add(stream((*Server).shutdown)).
+	add(stream((*Server).upgrade)).
+	add(single((*Server).create)).
+	add(single((*Server).reopen)).
+	add(single((*Server).info)).
+	add(single((*Server).signal)).
+	add(single((*Server).terminate)).
+	add(single((*Server).forget)).
+	add(single((*Server).write)).
+	add(single(func(s *Server, _ *wire.Status) (protocol.Message, error) {
 		return wire.StatusReport{Supervisor: s.status()}, nil
-	case *wire.Stats:
-		return s.stats(), nil
-	}
-	return nil, protocol.Errorf(protocol.CodeUnsupported, request.MessageType()+" is not a request")
+	})).
+	add(single(func(s *Server, _ *wire.Stats) (protocol.Message, error) { return s.stats(), nil })).
+	add(about(read)).
+	add(about(func(ss *session.Session, m *wire.Screen) (protocol.Message, error) {
+		content, err := ss.Show(m.ScreenSpec)
+		return wire.ScreenContent{ScreenContent: content}, err
+	})).
+	add(about(func(ss *session.Session, m *wire.History) (protocol.Message, error) {
+		content, err := ss.History(m.HistorySpec)
+		return wire.HistoryContent{HistoryContent: content}, err
+	})).
+	add(about(func(ss *session.Session, _ *wire.Environment) (protocol.Message, error) {
+		env, err := ss.Environment()
+		return wire.EnvironmentContent{Env: env}, err
+	})).
+	add(about(func(ss *session.Session, _ *wire.Away) (protocol.Message, error) {
+		info, err := ss.Away()
+		return wire.AwayContent{AwayInfo: info}, err
+	})).
+	add(about(func(ss *session.Session, _ *wire.Mark) (protocol.Message, error) {
+		mark, err := ss.Mark()
+		return wire.Marked{MarkInfo: mark}, err
+	})).
+	add(about(func(ss *session.Session, m *wire.SizePolicy) (protocol.Message, error) {
+		return wire.OK{}, ss.SetSizePolicy(m.Policy, m.Cols, m.Rows)
+	})).
+	add(about(func(ss *session.Session, m *wire.Clear) (protocol.Message, error) {
+		return wire.OK{}, ss.Clear(m.Screen)
+	})).
+	add(about(func(ss *session.Session, m *wire.Relabel) (protocol.Message, error) {
+		return sessionReply(ss, ss.Relabel(m.Labels))
+	})).
+	add(about(func(ss *session.Session, m *wire.Limit) (protocol.Message, error) {
+		return sessionReply(ss, ss.Limit(m.Limits))
+	})).
+	add(about(func(ss *session.Session, m *wire.Freeze) (protocol.Message, error) {
+		return wire.OK{}, ss.SetFrozen(m.Frozen)
+	})).
+	add(about(func(ss *session.Session, m *wire.Resize) (protocol.Message, error) {
+		return wire.OK{}, ss.Resize(protocol.Size{Cols: m.Cols, Rows: m.Rows})
+	})).
+	add(about(func(ss *session.Session, _ *wire.Interrupt) (protocol.Message, error) {
+		return wire.OK{}, ss.Interrupt()
+	})).
+	add(long(func(m *wire.Wait) *int64 { return m.TimeoutMS }, wait)).
+	add(long(func(m *wire.Await) *int64 { return m.TimeoutMS }, await)).
+	add(long(func(*wire.Search) *int64 { return nil }, search))
+
+type handlerTable map[string]handler
+
+func (t handlerTable) add(typ string, h handler) handlerTable {
+	t[typ] = h
+	return t
 }
 
-func with(t *session.Table, id protocol.SessionID, instance protocol.Instance, f func(*session.Session) (protocol.Message, error)) (protocol.Message, error) {
-	ss, err := t.GetInstance(id, instance)
-	if err != nil {
-		return nil, err
+// typeOf returns the type of message M.
+func typeOf[M protocol.Message]() string {
+	var m M
+	return m.MessageType()
+}
+
+// stream returns the handler of a request that f answers on the stream itself.
+func stream[M protocol.Message](f func(*Server, context.Context, *link.Stream, *M) error) (string, handler) {
+	return typeOf[M](), func(ctx context.Context, s *Server, st *link.Stream, request protocol.Message) error {
+		return f(s, ctx, st, any(request).(*M))
 	}
-	return f(ss)
+}
+
+// single returns the handler of a request that has one reply.
+func single[M protocol.Message](f func(*Server, *M) (protocol.Message, error)) (string, handler) {
+	return stream(func(s *Server, _ context.Context, st *link.Stream, m *M) error {
+		reply, err := f(s, m)
+		if err != nil {
+			return err
+		}
+		return st.Send(reply)
+	})
+}
+
+// about returns the handler of a request about the session that it names.
+func about[M protocol.Message](f func(*session.Session, *M) (protocol.Message, error)) (string, handler) {
+	return single(func(s *Server, m *M) (protocol.Message, error) {
+		ss, err := s.find(any(m).(protocol.Message))
+		if err != nil {
+			return nil, err
+		}
+		return f(ss, m)
+	})
+}
+
+// long returns the handler of a request about a session that continues until f returns, the peer
+// closes the stream, or the request's timeout in milliseconds is over. If it is nil, there is none.
+func long[M protocol.Message](timeout func(*M) *int64, f func(context.Context, *session.Session, *M) (protocol.Message, error)) (string, handler) {
+	return stream(func(s *Server, ctx context.Context, st *link.Stream, m *M) error {
+		ss, err := s.find(any(m).(protocol.Message))
+		if err != nil {
+			return err
+		}
+		ctx, cancel := untilPeerCloses(ctx, st)
+		defer cancel()
+		ctx, stop := within(ctx, timeout(m))
+		defer stop()
+		reply, err := f(ctx, ss, m)
+		if err != nil {
+			return err
+		}
+		return st.Send(reply)
+	})
+}
+
+// find validates a request about a session, and returns the session.
+func (s *Server) find(m protocol.Message) (*session.Session, error) {
+	if v, ok := m.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	return s.cfg.Sessions.GetInstance(protocol.SessionOf(m), protocol.InstanceOf(m))
+}
+
+func (s *Server) list(_ context.Context, st *link.Stream, m *wire.List) error {
+	return st.SendSessions(s.cfg.Sessions.WithUse(s.cfg.Sessions.List(m.Originator)))
+}
+
+func (s *Server) create(m *wire.Create) (protocol.Message, error) {
+	return sessionReply(s.cfg.Sessions.CreateFor(cmp.Or(m.Account, m.Originator), m.SessionID, m.SpawnSpec, m.DefaultLimits, m.Token))
+}
+
+func (s *Server) reopen(m *wire.Reopen) (protocol.Message, error) {
+	early := time.Duration(min(max(0, m.EarlyExitMS), time.Minute.Milliseconds())) * time.Millisecond
+	return sessionReply(s.cfg.Sessions.ReopenFor(m.SessionID, m.Instance, m.RespawnSpec, m.Token, early))
+}
+
+func (s *Server) info(m *wire.Info) (protocol.Message, error) {
+	return sessionReply(s.cfg.Sessions.Get(m.SessionID))
+}
+
+func (s *Server) forget(m *wire.Forget) (protocol.Message, error) {
+	if m.Restore {
+		return wire.OK{}, s.cfg.Sessions.ForgetFailed(m.SessionID, m.Instance)
+	}
+	return wire.OK{}, s.cfg.Sessions.Forget(m.SessionID, m.Instance)
 }
 
 func sessionReply(ss *session.Session, err error) (protocol.Message, error) {
@@ -173,11 +214,7 @@ func sessionReply(ss *session.Session, err error) (protocol.Message, error) {
 	return wire.Session{Session: info}, err
 }
 
-func (s *Server) read(m *wire.Read) (protocol.Message, error) {
-	ss, err := s.cfg.Sessions.GetInstance(m.SessionID, m.Instance)
-	if err != nil {
-		return nil, err
-	}
+func read(ss *session.Session, m *wire.Read) (protocol.Message, error) {
 	n := m.MaxBytes
 	if n <= 0 || n > maxReadBytes {
 		n = maxReadBytes
@@ -186,15 +223,23 @@ func (s *Server) read(m *wire.Read) (protocol.Message, error) {
 	return wire.Data{Instance: ss.Instance(), Offset: from, End: end, Data: data}, err
 }
 
-// write types what there is: keys, or bytes, which may be a paste.
-func write(ss *session.Session, m *wire.Write) (protocol.Message, error) {
+// write sends input to a session: keys, or bytes, which may be a paste.
+func (s *Server) write(m *wire.Write) (protocol.Message, error) {
+	if m.Writer != "" {
+		if err := protocol.ValidateWriter(m.Writer); err != nil {
+			return nil, err
+		}
+	}
+	ss, err := s.find(m)
+	if err != nil {
+		return nil, err
+	}
 	var accepted uint64
-	var err error
 	switch {
 	case len(m.Keys) > protocol.MaxKeys:
-		err = protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("more than %d keys", protocol.MaxKeys))
+		err = protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("a request has at most %d keys", protocol.MaxKeys))
 	case len(m.Keys) > 0 && (m.Paste || len(m.Data) > 0):
-		err = protocol.Errorf(protocol.CodeInvalidArgument, "keys come in place of data")
+		err = protocol.Errorf(protocol.CodeInvalidArgument, "keys exclude data and paste; send one of them")
 	case len(m.Keys) > 0:
 		accepted, err = ss.Press(m.Writer, m.Offset, m.Keys)
 	case m.Paste:
@@ -210,9 +255,11 @@ func (s *Server) signal(m *wire.Signal) (protocol.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return with(s.cfg.Sessions, m.SessionID, m.Instance, func(ss *session.Session) (protocol.Message, error) {
-		return wire.OK{}, ss.SignalFor(m.Asker, sig)
-	})
+	ss, err := s.find(m)
+	if err != nil {
+		return nil, err
+	}
+	return wire.OK{}, ss.SignalFor(m.Asker, sig)
 }
 
 func parseSignal(name string) (syscall.Signal, error) {
@@ -223,13 +270,13 @@ func parseSignal(name string) (syscall.Signal, error) {
 	return sig, nil
 }
 
-// maxGrace bounds how long the end of a session may be put off.
+// maxGrace bounds the time between the soft signal and SIGKILL.
 const maxGrace = time.Hour
 
 func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
 	end := session.End{Asker: m.Asker, Reason: m.Reason, TimedOut: m.TimedOut, All: m.All, Idle: time.Duration(m.IdleMS) * time.Millisecond}
 	if len(m.Reason) > protocol.MaxReasonLen {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("reason is over %d bytes", protocol.MaxReasonLen))
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("reason is longer than %d bytes", protocol.MaxReasonLen))
 	}
 	if m.SoftSignal != "" {
 		var err error
@@ -239,69 +286,45 @@ func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
 	}
 	if m.GraceMS != nil {
 		if *m.GraceMS < 0 || *m.GraceMS > maxGrace.Milliseconds() {
-			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("grace must be 0 to %v", maxGrace))
+			return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("grace_ms must be between 0 and %v", maxGrace))
 		}
 		grace := time.Duration(*m.GraceMS) * time.Millisecond
 		end.Grace = &grace
 	}
-	ss, err := s.cfg.Sessions.GetInstance(m.SessionID, m.Instance)
+	ss, err := s.find(m)
 	if err != nil {
 		return nil, err
 	}
 	return wire.OK{}, ss.Terminate(end)
 }
 
-func (s *Server) search(ctx context.Context, st *link.Stream, m *wire.Search) error {
-	if err := m.Validate(); err != nil {
-		return err
-	}
-	return s.long(ctx, st, m.SessionID, m.Instance, nil, func(ctx context.Context, ss *session.Session) (protocol.Message, error) {
-		content, err := ss.Search(ctx, m.SearchSpec)
-		return wire.SearchContent{SearchContent: content}, err
-	})
+func search(ctx context.Context, ss *session.Session, m *wire.Search) (protocol.Message, error) {
+	content, err := ss.Search(ctx, m.SearchSpec)
+	return wire.SearchContent{SearchContent: content}, err
 }
 
-// maxWait is for ever, within what a time.Duration can hold.
+// maxWait replaces "without a limit", because a time.Duration cannot hold more than some
+// centuries.
 const maxWait = 365 * 24 * time.Hour
 
-func (s *Server) wait(ctx context.Context, st *link.Stream, m *wire.Wait) error {
-	return s.long(ctx, st, m.SessionID, m.Instance, m.TimeoutMS, func(ctx context.Context, ss *session.Session) (protocol.Message, error) {
+func wait(ctx context.Context, ss *session.Session, _ *wire.Wait) (protocol.Message, error) {
+	select {
+	case <-ss.Exited():
+		return exited(ss), nil
+	case <-ctx.Done():
 		select {
-		case <-ss.Exited():
+		case <-ss.Exited(): // both have happened: the timeout was zero or barely sufficient
 			return exited(ss), nil
-		case <-ctx.Done():
-			select {
-			case <-ss.Exited(): // both: no time was given, or just enough
-				return exited(ss), nil
-			default:
-			}
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return nil, protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s is still running", ss.ID()))
-			}
-			return nil, ctx.Err()
+		default:
 		}
-	})
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s was still running at the end of the timeout", ss.ID()))
+		}
+		return nil, ctx.Err()
+	}
 }
 
-// long answers a request that goes on until the peer closes the stream, and for no
-// longer than ms: nil is for ever.
-func (s *Server) long(ctx context.Context, st *link.Stream, id protocol.SessionID, instance protocol.Instance, ms *int64, f func(context.Context, *session.Session) (protocol.Message, error)) error {
-	ss, err := s.cfg.Sessions.GetInstance(id, instance)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := untilPeerCloses(ctx, st)
-	defer cancel()
-	ctx, stop := within(ctx, ms)
-	defer stop()
-	reply, err := f(ctx, ss)
-	if err != nil {
-		return err
-	}
-	return st.Send(reply)
-}
-
-// within bounds how long is waited, nil for ever.
+// within returns a context with a timeout of ms milliseconds, or ctx itself if ms is nil.
 func within(ctx context.Context, ms *int64) (context.Context, context.CancelFunc) {
 	if ms == nil {
 		return ctx, func() {}
@@ -309,27 +332,23 @@ func within(ctx context.Context, ms *int64) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, time.Duration(min(max(0, *ms), maxWait.Milliseconds()))*time.Millisecond)
 }
 
-// await looks once however short the time.
-func (s *Server) await(ctx context.Context, st *link.Stream, m *wire.Await) error {
-	if err := m.Validate(); err != nil {
-		return err
+// await handles an await request. The condition is checked at least once, however short the
+// timeout is.
+func await(ctx context.Context, ss *session.Session, m *wire.Await) (protocol.Message, error) {
+	info, err := ss.Await(ctx, m.AwaitSpec)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s did not reach the awaited condition before the timeout", ss.ID()))
 	}
-	return s.long(ctx, st, m.SessionID, m.Instance, m.TimeoutMS, func(ctx context.Context, ss *session.Session) (protocol.Message, error) {
-		info, err := ss.Await(ctx, m.AwaitSpec)
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = protocol.Errorf(protocol.CodeTimeout, fmt.Sprintf("session %s does not come to what is awaited", ss.ID()))
-		}
-		return wire.Awaited{AwaitedInfo: info}, err
-	})
+	return wire.Awaited{AwaitedInfo: info}, err
 }
 
 func exited(ss *session.Session) wire.Exited {
 	return wire.Exited{SessionID: ss.ID(), Instance: ss.Instance(), Labels: ss.Labels(), Exit: *ss.Exit()}
 }
 
-// untilPeerCloses returns a context that ends when the peer closes the stream.
-// Nothing more is expected from the peer; what comes is dropped. The goroutine
-// ends when the stream is aborted, at the latest.
+// untilPeerCloses returns a context that ends when the peer closes the stream. Messages of the
+// peer are dropped, because none is expected. The goroutine ends at the latest when the stream
+// is aborted.
 func untilPeerCloses(ctx context.Context, st *link.Stream) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -345,10 +364,10 @@ func untilPeerCloses(ctx context.Context, st *link.Stream) (context.Context, con
 
 func (s *Server) upgrade(ctx context.Context, st *link.Stream, m *wire.Upgrade) error {
 	if s.cfg.Upgrader == nil {
-		return protocol.Errorf(protocol.CodeUnsupported, "this supervisor cannot become another program")
+		return protocol.Errorf(protocol.CodeUnsupported, "this supervisor cannot be upgraded in place; stop it and start the new one")
 	}
 	if !filepath.IsAbs(m.Program) {
-		return protocol.Errorf(protocol.CodeInvalidArgument, "the program's path must be absolute")
+		return protocol.Errorf(protocol.CodeInvalidArgument, "path of the new program must be absolute")
 	}
 	version, sessions, err := s.cfg.Upgrader.Upgrade(ctx, m)
 	if err != nil {
@@ -359,14 +378,14 @@ func (s *Server) upgrade(ctx context.Context, st *link.Stream, m *wire.Upgrade) 
 
 func (s *Server) shutdown(ctx context.Context, st *link.Stream, m *wire.Shutdown) error {
 	if !m.EndSessions && !s.cfg.Sessions.CloseIfIdle(false) {
-		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("sessions that run: %d; end them first, or ask for it", s.cfg.Sessions.Live()))
+		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("sessions that run: %d; end them first, or stop the supervisor together with them", s.cfg.Sessions.Live()))
 	}
 	if err := s.cfg.Sessions.ShutdownFor(ctx, protocol.Asker{By: "supervisor stop"}); err != nil {
 		return err
 	}
 	err := st.Send(wire.OK{})
 	_ = st.Close()
-	for err == nil { // stay until the peer has read the answer
+	for err == nil { // continue until the peer has read the reply and closed
 		_, err = st.Next()
 	}
 	s.stopping.Do(s.cfg.Stop)

@@ -7,22 +7,23 @@ import (
 	"holdfast/supervisor/internal/session"
 )
 
-// quietTime is how long requests under way may take before another program takes
-// over. One that takes longer ends with the link, and nobody knows whether it was
-// done; the peer repeats what may be repeated.
+// quietTime is how long an upgrade waits for unfinished requests. A request that takes longer
+// ends with its link. The peer then does not know whether it was done, and repeats it if it may
+// be repeated.
 const quietTime = time.Second
 
-// quiet lets requests in, until no more are to be: so that one that is answered
-// was done, and one that was not done is not left unanswered.
+// quiet admits requests until an upgrade begins. Therefore each request is either done and
+// answered, or refused and not done.
 type quiet struct {
 	mu     sync.Mutex
 	shut   bool
 	inside int
-	empty  chan struct{} // closed when none is inside; nil while nobody waits
+	empty  chan struct{} // closed when no request is inside; nil unless Quiesce waits
 }
 
-// enter returns upgrading where nobody is let in any more. leave is to be called,
-// once, when the request is answered, or when it goes on for long.
+// enter admits a request, or returns upgrading if none may be admitted any more. leave must be
+// called when the request is answered, or when it turns out to be long. Further calls of leave
+// have no effect.
 func (q *quiet) enter() (leave func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -43,8 +44,8 @@ func (q *quiet) leave() {
 	}
 }
 
-// Quiesce lets no more requests in, and waits for those under way, but not for
-// long. resume lets them in again.
+// Quiesce admits no more requests, and waits for unfinished ones, at most for quietTime. resume
+// admits requests again.
 func (s *Server) Quiesce() (resume func()) {
 	q := &s.quiet
 	q.mu.Lock()
@@ -59,7 +60,7 @@ func (s *Server) Quiesce() (resume func()) {
 	select {
 	case <-empty:
 	case <-time.After(quietTime):
-		s.cfg.Log.Warn().Msg("requests are under way for long; they are cut off")
+		s.cfg.Log.Warn().Msg("some requests take too long; their links are closed without an answer")
 	}
 	return func() {
 		q.mu.Lock()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -233,10 +232,18 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// requests are the messages that a proxy may begin a stream with.
-var requests = []string{
-	"attach", "await", "away", "clear", "create", "environment", "events", "forget", "freeze", "history", "info", "interrupt", "limit", "list", "mark", "read", "relabel", "reopen", "resize", "screen",
-	"search", "shutdown", "signal", "size_policy", "stats", "status", "terminate", "wait", "write",
+// TestHandlers checks that each request of the link has a handler, and that there is no other handler.
+func TestHandlers(t *testing.T) {
+	for _, k := range wire.Messages.Requests() {
+		if handlers[k.Type()] == nil {
+			t.Errorf("request %s has no handler", k.Type())
+		}
+	}
+	for typ := range handlers {
+		if _, ok := wire.Messages.Request(typ); !ok {
+			t.Errorf("%s has a handler, but it is no request", typ)
+		}
+	}
 }
 
 // Every message there is, empty, gets an answer: a request whatever fits, any
@@ -249,7 +256,9 @@ func TestEveryMessage(t *testing.T) {
 	c := r.link(t)
 	for _, name := range wire.Messages.Types() {
 		st, _, err := c.Open(testkit.Soon(t), wire.Messages.New(name))
-		if code := protocol.CodeOf(err); slices.Contains(requests, name) == (code == protocol.CodeUnsupported) || code == protocol.CodeInternal {
+		_, isRequest := wire.Messages.Request(name)
+		isRequest = isRequest && name != "upgrade" // this supervisor has no Upgrader
+		if code := protocol.CodeOf(err); isRequest == (code == protocol.CodeUnsupported) || code == protocol.CodeInternal {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err == nil {

@@ -1,13 +1,14 @@
-// Package linkserver answers proxies: a hello that enumerates the sessions, a
-// stream per request, a stream per attachment, a stream of events.
+// Package linkserver serves proxies: a hello that enumerates the sessions, a stream for each
+// request, for each attachment, and for each subscription of events.
 //
-// Several proxies may be linked at once; that is what a handoff is. A proxy
-// that goes away takes its attachments with it, and nothing else.
+// Several proxies may be linked at once, for example during a handoff. If a proxy ends, its
+// attachments end, and nothing else.
 //
-// Invariant: no stream waits for another, but for dear reads (turns.go). What one proxy, client or stream
-// does, or fails to do, delays nobody else.
+// Invariant: no stream waits for another one, except for costly reads (turns.go). A proxy,
+// client or stream can therefore not delay another one, whatever it does or fails to do.
 //
-// Not here: who may connect (package socket), sessions (package session).
+// Not here: the decision which processes may connect (package socket), and the sessions
+// (package session).
 package linkserver
 
 import (
@@ -34,27 +35,27 @@ import (
 	"holdfast/supervisor/internal/session"
 )
 
-// Limits on what proxies can make the supervisor hold.
+// Limits on the resources that proxies may use.
 const (
-	maxLinks   = 64   // proxies linked at once; one, or two during a handoff, is usual
-	maxStreams = 8192 // of one link: its attachments and requests under way
+	maxLinks   = 64   // proxies linked at once; usual is one, or two during a handoff
+	maxStreams = 8192 // attachments and unfinished requests of one link
 )
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
 	Sessions *session.Table
-	Secret   string // where not "", every hello must carry it
-	Stop     func() // called once, after a shutdown that was asked for has ended every session
+	Secret   string // if not "", each hello must contain it
+	Stop     func() // called once, after a requested shutdown has ended all sessions
 	Upgrader Upgrader
-	Instance protocol.Instance             // of this supervisor, in all its programs; "" makes one
-	Started  time.Time                     // of the first of them; zero is now
-	Status   func(*protocol.ProcessStatus) // adds what only the process knows
-	Reading  func(n int)                   // told how many dear reads are worked on; nil is nobody
-	NoReads  time.Time                     // until then dear reads are refused
+	Instance protocol.Instance             // of this supervisor, which stays through upgrades; if "", New makes one
+	Started  time.Time                     // when its first program started; zero means now
+	Status   func(*protocol.ProcessStatus) // adds the facts that only the process knows
+	Reading  func(n int)                   // called with the number of costly reads in progress; may be nil
+	NoReads  time.Time                     // costly reads are refused until then
 	Log      zerolog.Logger
 }
 
-// A Server serves any number of links.
+// Server serves any number of links.
 type Server struct {
 	cfg      Config
 	instance protocol.Instance
@@ -65,21 +66,22 @@ type Server struct {
 	missed   atomic.Uint64 // bytes
 	stopping sync.Once
 	quiet    quiet
-	refusals logging.Limiter // of lines about what was refused
-	reads    *turns          // of all links
+	refusals logging.Limiter // limits log messages about refused proxies
+	reads    *turns          // turns of all links together
 
 	readingMu  sync.Mutex
-	readingNow int // dear reads
+	readingNow int // costly reads in progress
 }
 
-// An Upgrader has the process become another program.
+// Upgrader replaces the program of this process.
 type Upgrader interface {
-	// Upgrade tries the program, and returns its version where it is only to be
-	// tried. Else it returns only if nothing has changed, and why.
+	// Upgrade tries the program of m, and returns its version if m asks only for a trial.
+	// Otherwise it returns only if the upgrade has failed; then it returns the cause, and
+	// nothing has changed.
 	Upgrade(ctx context.Context, m *wire.Upgrade) (version string, sessions int, err error)
 }
 
-// New returns a Server.
+// New returns a Server that serves no links yet.
 func New(cfg Config) *Server {
 	if cfg.Started.IsZero() {
 		cfg.Started = time.Now()
@@ -87,8 +89,8 @@ func New(cfg Config) *Server {
 	return &Server{cfg: cfg, instance: cmp.Or(cfg.Instance, protocol.NewInstance()), started: cfg.Started, reads: newTurns(maxReads)}
 }
 
-// Serve answers links until ctx is done or ln fails, and returns when all of
-// them have ended.
+// Serve accepts links until ctx is done or ln fails, and returns when all links have ended.
+// Errors: those of ln.
 func (s *Server) Serve(ctx context.Context, ln *socket.Listener) error {
 	links, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
@@ -104,7 +106,7 @@ func (s *Server) Serve(ctx context.Context, ln *socket.Listener) error {
 			return fmt.Errorf("accept proxy: %w", err)
 		}
 		if s.links.Load() >= maxLinks {
-			s.refusals.Of(s.cfg.Log).Warn().Int(logging.PID, peer.PID).Msg("too many proxies, refused")
+			s.refusals.Of(s.cfg.Log).Warn().Int(logging.PID, peer.PID).Msg("proxy refused; too many are linked")
 			_ = nc.Close()
 			continue
 		}
@@ -119,11 +121,11 @@ func (s *Server) Serve(ctx context.Context, ln *socket.Listener) error {
 // Linked returns how many proxies are connected.
 func (s *Server) Linked() int { return int(s.links.Load()) }
 
-// farewellTimeout is how long viewers that do not read may put off our end.
+// farewellTimeout is how long viewers that do not read may delay the end of the server.
 const farewellTimeout = time.Second
 
-// farewell waits until the viewers of sessions that have ended know it: a link
-// closed before that would have them ask again, and start a supervisor for it.
+// farewell waits until the viewers of ended sessions have received the exit. If a link was
+// closed before that, its proxy would ask again, and start another supervisor for the question.
 func (s *Server) farewell() {
 	for end := time.Now().Add(farewellTimeout); s.viewers.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
@@ -156,7 +158,7 @@ func (s *Server) serveLink(ctx context.Context, nc net.Conn, log zerolog.Logger)
 		select {
 		case room <- struct{}{}:
 		default:
-			_ = st.Fail(protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d streams are open on this link", maxStreams)))
+			_ = st.Fail(protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d streams are open on this link, which is the limit; close one", maxStreams)))
 			st.Abort()
 			continue
 		}
@@ -192,14 +194,14 @@ func (s *Server) status() protocol.ProcessStatus {
 	return st
 }
 
-// serveStream answers one stream and closes it. Its request may have to wait for one of the
-// link's reads.
+// serveStream handles one stream and closes it. A costly request first waits for a turn of
+// reads.
 func (s *Server) serveStream(ctx context.Context, st *link.Stream, reads *turns, log zerolog.Logger) {
 	defer st.Abort()
 	request, err := st.Receive()
 	if err == nil {
 		err = s.answer(ctx, st, reads, request)
-	} else if protocol.CodeOf(err) == protocol.CodeInternal { // the stream ended before it said anything
+	} else if protocol.CodeOf(err) == protocol.CodeInternal { // the stream ended before its request was complete
 		return
 	}
 	if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
@@ -208,5 +210,5 @@ func (s *Server) serveStream(ctx context.Context, st *link.Stream, reads *turns,
 	if protocol.CodeOf(err) == protocol.CodeInternal {
 		log.Debug().Err(err).Msg("stream failed")
 	}
-	_ = st.Fail(err) // the peer may be gone
+	_ = st.Fail(err) // fails only if the peer is gone
 }

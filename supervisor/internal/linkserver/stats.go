@@ -8,7 +8,7 @@ import (
 	"holdfast/shared/machine"
 )
 
-// overtaken counts a viewer that missed bytes, and is given a snapshot for it.
+// overtaken counts a viewer that has missed output and receives a snapshot instead.
 func (s *Server) overtaken(missed uint64) {
 	if missed > 0 {
 		s.resyncs.Add(1)
@@ -16,7 +16,8 @@ func (s *Server) overtaken(missed uint64) {
 	}
 }
 
-// stats gives numbers. What they are called elsewhere is the proxy's concern.
+// stats returns the numbers of this supervisor. The proxy chooses the names under which they
+// are exported.
 func (s *Server) stats() wire.StatsReport {
 	c, u := s.cfg.Sessions.Counts(), machine.Used()
 	return wire.StatsReport{
@@ -31,7 +32,8 @@ func (s *Server) stats() wire.StatsReport {
 	}
 }
 
-// heapBytes stops nothing, as runtime.ReadMemStats would.
+// heapBytes returns the bytes of the heap's objects. Unlike runtime.ReadMemStats it does not
+// stop the program.
 func heapBytes() uint64 {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(heap)

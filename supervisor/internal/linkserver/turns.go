@@ -10,17 +10,18 @@ import (
 	wire "holdfast/protocol/link"
 )
 
-// Some reads cost time and memory by what a session keeps, or by the size that the client
-// names: a screen at another size or with history, history itself, a search. So many are
-// worked on at once; more wait for their turn, in the order of coming.
+// The time and memory of some reads depend on the history of a session, or on a size that the
+// client chooses: a screen at another size or with history, history itself, and a search. Only
+// a limited number of them may run at once. Further ones wait for a turn, in the order of
+// arrival.
 const (
-	maxReads     = 8                // of all links
-	maxLinkReads = 4                // of one
-	maxWaiting   = 64               // of one; more are refused
-	turnTime     = 10 * time.Second // in which a turn has to come
+	maxReads     = 8                // running reads of all links
+	maxLinkReads = 4                // running reads of one link
+	maxWaiting   = 64               // waiting reads of one link; further reads are refused
+	turnTime     = 10 * time.Second // longest wait for a turn
 )
 
-// turns lets in so many at once.
+// turns bounds how many reads run at once.
 type turns struct {
 	room    chan struct{}
 	waiting atomic.Int64
@@ -28,9 +29,9 @@ type turns struct {
 
 func newTurns(atOnce int) *turns { return &turns{room: make(chan struct{}, atOnce)} }
 
-// take waits for a turn, which leave ends.
+// take waits for a turn. leave must be called to return it.
 //
-// Errors: limit_exceeded, retryable; ctx's.
+// Errors: limit_exceeded, which is retryable; ctx's.
 func (t *turns) take(ctx context.Context) error {
 	select {
 	case t.room <- struct{}{}:
@@ -39,10 +40,10 @@ func (t *turns) take(ctx context.Context) error {
 	}
 	if t.waiting.Add(1) > maxWaiting {
 		t.waiting.Add(-1)
-		return noTurn(fmt.Sprintf("%d reads of histories and of screens at other sizes wait for their turn", maxWaiting))
+		return noTurn(fmt.Sprintf("%d costly reads (history, search, screens of another size) already wait on this link", maxWaiting))
 	}
 	defer t.waiting.Add(-1)
-	ctx, cancel := context.WithTimeoutCause(ctx, turnTime, noTurn(fmt.Sprintf("the turn of this read did not come in %v", turnTime)))
+	ctx, cancel := context.WithTimeoutCause(ctx, turnTime, noTurn(fmt.Sprintf("other costly reads took longer than %v", turnTime)))
 	defer cancel()
 	select {
 	case t.room <- struct{}{}:
@@ -55,11 +56,11 @@ func (t *turns) take(ctx context.Context) error {
 func (t *turns) leave() { <-t.room }
 
 func noTurn(why string) error {
-	return &protocol.Error{Code: protocol.CodeLimitExceeded, Message: why + "; ask again later", Retryable: true, RetryAfterMS: 1000}
+	return &protocol.Error{Code: protocol.CodeLimitExceeded, Message: why + "; retry later", Retryable: true, RetryAfterMS: 1000}
 }
 
-// isDear reports whether a request has to wait for its turn.
-func isDear(request protocol.Message) bool {
+// isCostly reports whether a request must wait for a turn.
+func isCostly(request protocol.Message) bool {
 	switch m := request.(type) {
 	case *wire.Screen:
 		return m.Cols != 0 || m.Rows != 0 || m.Scrollback != 0 || m.Lines > protocol.MaxRows
@@ -69,14 +70,14 @@ func isDear(request protocol.Message) bool {
 	return false
 }
 
-// turn waits until a request may be worked on. leave is to be called when that is done.
+// turn waits until a request may run. leave must be called when the request is done.
 func (s *Server) turn(ctx context.Context, link *turns, request protocol.Message) (leave func(), err error) {
-	if !isDear(request) {
+	if !isCostly(request) {
 		return func() {}, nil
 	}
 	if left := time.Until(s.cfg.NoReads); left > 0 {
 		return nil, &protocol.Error{Code: protocol.CodeLimitExceeded, Retryable: true, RetryAfterMS: left.Milliseconds() + 1,
-			Message: fmt.Sprintf("a supervisor died while it read history, or a screen at another size; such reads are refused for %v more", left.Round(time.Second))}
+			Message: fmt.Sprintf("a supervisor died during costly reads (history, search, screens of another size); they are refused for %v more", left.Round(time.Second))}
 	}
 	if err := link.take(ctx); err != nil {
 		return nil, err
@@ -89,8 +90,8 @@ func (s *Server) turn(ctx context.Context, link *turns, request protocol.Message
 	return func() { s.reading(-1); s.reads.leave(); link.leave() }, nil
 }
 
-// reading tells how many dear reads are worked on, so that a successor knows what this
-// supervisor may have died of.
+// reading reports how many costly reads run, so that a successor knows whether this supervisor
+// may have died of one.
 func (s *Server) reading(change int) {
 	if s.cfg.Reading == nil {
 		return

@@ -17,7 +17,7 @@ func TestCounter(t *testing.T) {
 		{"nothing", "", ""},
 		{"cut", "0:", ""},
 	} {
-		if got := counter([]byte(tt.cgroup)); got != tt.want {
+		if got := counterFile([]byte(tt.cgroup)); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -35,7 +35,7 @@ func TestKills(t *testing.T) {
 		{"no number", "oom_kill \n", 0, false},
 		{"nothing", "", 0, false},
 	} {
-		if n, ok := kills([]byte(tt.file)); n != tt.want || ok != tt.ok {
+		if n, ok := killCount([]byte(tt.file)); n != tt.want || ok != tt.ok {
 			t.Errorf("%s: got %d, %v, want %d, %v", tt.name, n, ok, tt.want, tt.ok)
 		}
 	}
@@ -63,7 +63,7 @@ func TestKilled(t *testing.T) {
 		{"a name within a line", "<6>[  100.6] a: Killed process 4242 (x)[7]: segfault at 0\n", 0, false},
 		{"nothing", "", 0, false},
 	} {
-		if got := killed([]byte(tt.log), 4242, tt.since); got != tt.want {
+		if got := isOOMKilled([]byte(tt.log), 4242, tt.since); got != tt.want {
 			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
 	}

@@ -8,25 +8,27 @@ import (
 	"time"
 )
 
-// Some versions of macOS refuse to watch a terminal by kqueue. There a Read or
-// Write tries again and again, and looks at its deadline between the tries.
-type tries struct{ read, write atomic.Pointer[time.Time] }
+// deadlines holds the deadlines of a PTY that the netpoller cannot watch, because some versions of
+// macOS refuse to watch a terminal by kqueue. Read and Write of such a PTY try again after a
+// pause, and check the deadline before each try.
+type deadlines struct{ read, write atomic.Pointer[time.Time] }
 
-// maxPause weighs the echo's delay against the wake-ups of an idle terminal.
+// maxPause is the longest pause between two tries. A longer one delays the echo; a shorter one
+// wakes the process up more often for an idle terminal.
 const maxPause = 8 * time.Millisecond
 
 func (p *PTY) whenReadable(try func(fd uintptr) bool) error {
-	if p.polled {
+	if p.isPolled {
 		return p.raw.Read(try)
 	}
-	return p.retry(&p.tries.read, try)
+	return p.retry(&p.deadlines.read, try)
 }
 
 func (p *PTY) whenWritable(try func(fd uintptr) bool) error {
-	if p.polled {
+	if p.isPolled {
 		return p.raw.Write(try)
 	}
-	return p.retry(&p.tries.write, try)
+	return p.retry(&p.deadlines.write, try)
 }
 
 func (p *PTY) retry(deadline *atomic.Pointer[time.Time], try func(fd uintptr) bool) error {

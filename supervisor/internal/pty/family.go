@@ -8,16 +8,17 @@ import (
 	"sync"
 )
 
-// A proc is a process as it was at a scan.
+// A proc describes a process at the time of a scan.
 type proc struct {
 	pid, ppid, pgid, sid int
-	tty                  uint64 // controlling terminal's device; 0 is none
-	start                uint64 // in the system's unit; with pid, tells processes apart
-	zombie               bool
-	exit                 uint32 // of a zombie: its raw wait status, or 0 where we may not know; Linux only
+	tty                  uint64 // device of the controlling terminal; 0: the process has none
+	start                uint64 // start time, in the system's unit; no two processes have the same pid and start time
+	isZombie             bool
+	exit                 uint32 // raw wait status of a zombie, or 0 if this process may not read it; Linux only
 }
 
-// An identity is a process's for ever, which a pid is not.
+// An identity names one process and never a later one, because a pid can be used again, but not
+// together with the same start time.
 type identity struct {
 	pid   int
 	start uint64
@@ -25,9 +26,9 @@ type identity struct {
 
 func (q *proc) identity() identity { return identity{q.pid, q.start} }
 
-var errGone = errors.New("pty: no such process")
+var errNoProcess = errors.New("pty: no such process")
 
-// A table is all processes of one scan, by pid and by parent.
+// A table holds all processes of one scan, by pid and by parent.
 type table struct {
 	procs    map[int]proc
 	children map[int][]int
@@ -42,30 +43,30 @@ func newTable(procs []proc) *table {
 	return t
 }
 
-// members are the processes of our child's session or on our terminal.
+// members returns the processes that belong to the child's session or have this terminal.
 //
-// A session keeps its leader's pid in use, so members are still found after the
-// leader has gone. Once the last one has, the pid may be used again: if some
-// other process has it, nothing of the session can be left.
+// While a process of the session lives, the kernel does not give the leader's pid to another
+// process. So members also finds them after the leader has ended. If another process has that
+// pid, the session has no process any more.
 func (p *PTY) members(t *table) []proc {
 	leader, used := t.procs[p.pid]
-	reused := used && leader.start != p.start
+	isReused := used && leader.start != p.start
 	dev := uint64(p.slave.Rdev)
-	if p.closed.Load() {
-		dev = 0 // by now the device may be another terminal's
+	if p.isClosed.Load() {
+		dev = 0 // the master is closed, so the device number may belong to another terminal
 	}
 	var found []proc
 	for _, q := range t.procs {
-		ours := q.sid == p.pid && !reused && (q.tty == 0 || q.tty == uint64(p.slave.Rdev))
-		if ours || dev != 0 && q.tty == dev && q.sid != p.pid && holds(q.pid, &p.slave) {
+		isInSession := q.sid == p.pid && !isReused && (q.tty == 0 || q.tty == uint64(p.slave.Rdev))
+		if isInSession || dev != 0 && q.tty == dev && q.sid != p.pid && hasTerminalOpen(q.pid, &p.slave) {
 			found = append(found, q)
 		}
 	}
 	return found
 }
 
-// descendants are the roots that are still in the table and all below them. A
-// daemon that has left the session and lost its parent is none.
+// descendants returns the roots that are still in the table, and all their descendants. It does
+// not find a daemon that has left the session and lost its parent.
 func (t *table) descendants(roots []proc) []proc {
 	own := os.Getpid()
 	seen := make(map[int]bool)
@@ -89,15 +90,16 @@ func (t *table) descendants(roots []proc) []proc {
 	return found
 }
 
-// scans is shared by all terminals: a scan looks at every process of the
-// machine, and at a shutdown every session wants one.
+// scans is shared by all terminals, because a scan reads every process of the machine, and at a
+// shutdown every session needs a scan.
 var scans scanner
 
-// A scanner lets callers share a scan that began after they asked for it.
+// A scanner lets several callers share one scan. A caller shares only a scan that began after
+// its call.
 type scanner struct {
-	scanning sync.Mutex // held by the scan under way
+	scanning sync.Mutex // held by the running scan
 	mu       sync.Mutex
-	next     *scan // not begun
+	next     *scan // the scan that waits for the running one; nil if there is none
 }
 
 type scan struct {
@@ -105,8 +107,8 @@ type scan struct {
 	table *table
 }
 
-// take returns all processes as they are at some moment after the call.
-func (s *scanner) take() *table {
+// scan returns all processes as they are at some moment after the call.
+func (s *scanner) scan() *table {
 	s.mu.Lock()
 	next := s.next
 	if next != nil {
@@ -121,7 +123,7 @@ func (s *scanner) take() *table {
 	s.scanning.Lock()
 	defer s.scanning.Unlock()
 	s.mu.Lock()
-	s.next = nil // who comes now might be too late for what we see
+	s.next = nil // the scan begins here, so a later caller must not share it
 	s.mu.Unlock()
 	next.table = newTable(processes())
 	close(next.done)

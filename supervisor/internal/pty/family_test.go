@@ -81,7 +81,7 @@ func TestScanIsLater(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if _, ok := scans.take().procs[p.PID()]; !ok {
+			if _, ok := scans.scan().procs[p.PID()]; !ok {
 				t.Errorf("%d is not seen", p.PID())
 			}
 			p.Hangup(0, 0)

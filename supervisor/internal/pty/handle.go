@@ -9,18 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A handle reaches one process and never a later one of the same pid.
+// A handle refers to one process and never to a later process of the same pid.
 type handle interface {
-	gone() bool                   // has ended, be it reaped or not
-	wait(deadline time.Time) bool // gone by the deadline; returns as soon as it is
+	hasEnded() bool               // reports whether the process has ended, even if it is not reaped yet
+	wait(deadline time.Time) bool // waits for the end of the process; false at the deadline
 	send(sig syscall.Signal) error
 	close()
 }
 
-// ownChild is the child of a PTY: until we reap it the pid is its.
+// ownChild is the handle of a PTY's child. The pid belongs to the child until this process
+// reaps it.
 type ownChild struct{ pty *PTY }
 
-func (c ownChild) gone() bool {
+func (c ownChild) hasEnded() bool {
 	select {
 	case <-c.pty.done:
 		return true
@@ -36,14 +37,14 @@ func (c ownChild) wait(deadline time.Time) bool {
 	case <-c.pty.done:
 		return true
 	case <-timer.C:
-		return c.gone()
+		return c.hasEnded()
 	}
 }
 
 func (c ownChild) send(sig syscall.Signal) error {
 	c.pty.reaping.Lock()
 	defer c.pty.reaping.Unlock()
-	if c.gone() {
+	if c.hasEnded() {
 		return unix.ESRCH
 	}
 	return unix.Kill(c.pty.pid, sig)
@@ -51,23 +52,23 @@ func (c ownChild) send(sig syscall.Signal) error {
 
 func (c ownChild) close() {}
 
-// byStart is a process without a pidfd. Its start time is compared at every
-// use, which leaves only microseconds for the pid to change hands.
+// byStart is the handle of a process without a pidfd. It compares the start time before every
+// use, so the pid can change its owner unnoticed only within microseconds.
 type byStart struct{ identity }
 
-// pollPause is how often such a process is looked at.
+// pollPause is the pause between two checks whether such a process has ended.
 const pollPause = 2 * time.Millisecond
 
-func (s byStart) gone() bool {
+func (s byStart) hasEnded() bool {
 	q, err := readProc(s.pid)
 	if err != nil {
-		return err == errGone // anything else: it cannot be known
+		return err == errNoProcess // after any other error the process may still run
 	}
-	return q.start != s.start || q.zombie
+	return q.start != s.start || q.isZombie
 }
 
 func (s byStart) wait(deadline time.Time) bool {
-	for !s.gone() {
+	for !s.hasEnded() {
 		if !time.Now().Before(deadline) {
 			return false
 		}

@@ -1,9 +1,9 @@
 package pty
 
-// openHandle returns nil if the process has ended since it was scanned.
+// openHandle returns a handle for a process of a scan, or nil if the process has ended since.
 func openHandle(q proc) handle {
 	h := byStart{q.identity()}
-	if h.gone() {
+	if h.hasEnded() {
 		return nil
 	}
 	return h

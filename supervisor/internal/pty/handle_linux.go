@@ -8,21 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// byPidfd is a process held by its descriptor, so that nothing can be mistaken
-// and its end wakes us up.
+// byPidfd is the handle of a process by its pidfd. A pidfd never refers to another process, and
+// the netpoller reports the end of the process.
 type byPidfd struct {
 	file *os.File
 	raw  syscall.RawConn
 }
 
-// openHandle returns nil if the process has ended since it was scanned.
+// openHandle returns a handle for a process of a scan, or nil if the process has ended since.
 func openHandle(q proc) handle {
 	fd, err := unix.PidfdOpen(q.pid, 0)
 	if err != nil {
 		fd = -1
 	}
 	file, raw := pollFD(fd, "pidfd")
-	// Only now: if the same process is still there, the descriptor is its.
+	// The start time must be read after the pidfd was opened: if it is still the same, the pidfd
+	// belongs to that process.
 	now, err := readProc(q.pid)
 	switch {
 	case err != nil || now.start != q.start:
@@ -36,21 +37,22 @@ func openHandle(q proc) handle {
 	return byPidfd{file, raw}
 }
 
-func (p byPidfd) gone() (gone bool) {
-	_ = p.raw.Control(func(fd uintptr) { gone = hasEnded(fd) })
+func (p byPidfd) hasEnded() (gone bool) {
+	_ = p.raw.Control(func(fd uintptr) { gone = hasPidfdEnded(fd) })
 	return gone
 }
 
 func (p byPidfd) wait(deadline time.Time) bool {
-	if p.gone() {
-		return true // even if the deadline has passed
+	if p.hasEnded() {
+		return true // an ended process counts even after the deadline
 	}
 	_ = p.file.SetReadDeadline(deadline)
-	return p.raw.Read(hasEnded) == nil
+	return p.raw.Read(hasPidfdEnded) == nil
 }
 
-// hasEnded: a process that has makes its descriptor readable.
-func hasEnded(fd uintptr) bool {
+// hasPidfdEnded reports whether the process of a pidfd has ended, because its pidfd is readable
+// then.
+func hasPidfdEnded(fd uintptr) bool {
 	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 	return n > 0
 }

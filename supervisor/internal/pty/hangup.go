@@ -11,28 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SIGKILL acts at once on all but processes stuck in the kernel; what takes
-// more rounds is a program that forks faster than it is killed.
+// maxRounds and roundWait bound the use of SIGKILL. One round is enough unless a process is
+// stuck in the kernel, or a program forks faster than it is killed.
 const (
 	maxRounds = 50
 	roundWait = 10 * time.Millisecond
 )
 
-// Hangup ends the child and everything else that runs on the terminal or
-// descends from what does: soft to each of them, and SIGKILL to those left
-// after the grace. It returns as soon as nothing is left, at once if nothing
-// was. Daemons that have left the terminal and their parents are spared.
+// Hangup ends the child, every other process on the terminal, and all their descendants. It
+// sends soft to each of them, and SIGKILL to those that still run after grace. It returns as
+// soon as all have ended. A daemon that has left the terminal and lost its parent is spared.
 //
-// hard tells whether the child or its process group had to be killed; survivors
-// are those that could not be, another user's or stuck in the kernel. Unless
-// the child is among them, Done is closed.
+// hard reports whether the child or its process group had to be killed. survivors are the pids
+// of processes that could not be killed, because they belong to another user or are stuck in
+// the kernel. Unless the child is among them, Done is closed.
 func (p *PTY) Hangup(soft syscall.Signal, grace time.Duration) (hard bool, survivors []int) {
 	h := newHunt(p)
 	defer h.close()
-	if !h.ask(soft, time.Now().Add(grace)) {
+	if !h.sendSoft(soft, time.Now().Add(grace)) {
 		hard = h.kill()
 	}
-	for _, q := range h.left() {
+	for _, q := range h.running() {
 		survivors = append(survivors, q.pid)
 	}
 	slices.Sort(survivors)
@@ -42,33 +41,34 @@ func (p *PTY) Hangup(soft syscall.Signal, grace time.Duration) (hard bool, survi
 	return hard, survivors
 }
 
-// A hunt remembers every process it has come across, as one whose parent has
-// died is no longer recognised as a descendant.
+// A hunt remembers every process that it has found, because a process is not recognised as a
+// descendant any more after its parent has died.
 type hunt struct {
 	pty   *PTY
-	known []*quarry
+	known []*target
 }
 
-type quarry struct {
+type target struct {
 	proc
 	handle
-	asked bool // got the soft signal
+	hasSoft bool // the soft signal was sent to it
 }
 
-// newHunt knows the child from the start: it is found even where lack of
-// descriptors makes every scan fail.
+// newHunt begins with the child, so that the child is found even if every scan fails because
+// there are no descriptors left.
 func newHunt(p *PTY) *hunt {
 	h := &hunt{pty: p}
-	if child := (ownChild{p}); !child.gone() {
+	if child := (ownChild{p}); !child.hasEnded() {
 		q := proc{pid: p.pid, pgid: p.pid, sid: p.pid, start: p.start}
-		h.known = append(h.known, &quarry{proc: q, handle: child})
+		h.known = append(h.known, &target{proc: q, handle: child})
 	}
 	return h
 }
 
-// rescan takes up what else is on the terminal or descends from what was.
+// rescan adds the processes that are on the terminal now, and the descendants of all known
+// processes.
 func (h *hunt) rescan() {
-	t := scans.take()
+	t := scans.scan()
 	roots := h.pty.members(t)
 	for _, q := range h.known {
 		roots = append(roots, q.proc)
@@ -86,23 +86,24 @@ func (h *hunt) add(procs []proc) {
 			continue
 		}
 		if found := openHandle(q); found != nil {
-			h.known = append(h.known, &quarry{proc: q, handle: found})
+			h.known = append(h.known, &target{proc: q, handle: found})
 		}
 	}
 }
 
-func (h *hunt) left() []*quarry {
-	var left []*quarry
+func (h *hunt) running() []*target {
+	var running []*target
 	for _, q := range h.known {
-		if !q.gone() {
-			left = append(left, q)
+		if !q.hasEnded() {
+			running = append(running, q)
 		}
 	}
-	return left
+	return running
 }
 
-// await waits until all known have ended, or returns false at the deadline.
-// One after the other is as good as all at once, and needs no goroutines.
+// await waits until all known processes have ended, and returns false at the deadline. It waits
+// for one after the other, because that ends at the same time as waiting for all at once, and
+// needs no goroutines.
 func (h *hunt) await(deadline time.Time) bool {
 	for _, q := range h.known {
 		if !q.wait(deadline) {
@@ -112,18 +113,19 @@ func (h *hunt) await(deadline time.Time) bool {
 	return true
 }
 
-// ask sends the soft signal, to latecomers too, and reports whether all have
-// gone by the deadline. A stopped process only hears it once it is continued.
-func (h *hunt) ask(soft syscall.Signal, deadline time.Time) bool {
+// sendSoft sends the soft signal to all processes, also to those that begin meanwhile, and reports
+// whether all have ended by the deadline. SIGCONT follows, because a stopped process receives
+// the soft signal only after it is continued.
+func (h *hunt) sendSoft(soft syscall.Signal, deadline time.Time) bool {
 	for {
 		h.rescan()
-		left := h.left()
-		if len(left) == 0 {
+		running := h.running()
+		if len(running) == 0 {
 			return true
 		}
-		for _, q := range left {
-			if !q.asked {
-				q.asked = true
+		for _, q := range running {
+			if !q.hasSoft {
+				q.hasSoft = true
 				_ = q.send(soft)
 				_ = q.send(unix.SIGCONT)
 			}
@@ -134,17 +136,18 @@ func (h *hunt) ask(soft syscall.Signal, deadline time.Time) bool {
 	}
 }
 
-// kill sends SIGKILL until a scan finds nothing any more, and reports whether
-// it hit the child or its group. It gives up where no signal is allowed.
+// kill sends SIGKILL until a scan finds no process any more, and reports whether it killed the
+// child or a process of its group. It stops early if it may not signal any of the processes
+// that are left.
 func (h *hunt) kill() (hard bool) {
 	for range maxRounds {
 		h.rescan()
-		left := h.left()
-		if len(left) == 0 {
+		running := h.running()
+		if len(running) == 0 {
 			return hard
 		}
 		allowed := false
-		for _, q := range left {
+		for _, q := range running {
 			err := q.send(unix.SIGKILL)
 			allowed = allowed || !errors.Is(err, unix.EPERM)
 			if q.pid == h.pty.pid || q.pgid == h.pty.pid {

@@ -49,7 +49,7 @@ func TestHangup(t *testing.T) {
 			if got := ended(t, p); got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
-			for _, q := range p.members(scans.take()) {
+			for _, q := range p.members(scans.scan()) {
 				if running(q.pid) {
 					t.Errorf("%d is still running", q.pid)
 				}
@@ -183,11 +183,11 @@ func TestHandles(t *testing.T) {
 			if name == "by start" {
 				h = byStart{identity{p.pid, p.start}}
 				other := byStart{identity{p.pid, p.start + 1}}
-				if !other.gone() || other.send(unix.SIGKILL) != unix.ESRCH {
+				if !other.hasEnded() || other.send(unix.SIGKILL) != unix.ESRCH {
 					t.Error("another process of the same pid is taken for the one meant")
 				}
 			}
-			if h.gone() || h.wait(time.Now()) {
+			if h.hasEnded() || h.wait(time.Now()) {
 				t.Error("gone too early")
 			}
 			if err := h.send(unix.SIGHUP); err != nil {

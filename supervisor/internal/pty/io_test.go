@@ -21,10 +21,10 @@ func bothWays(t *testing.T, test func(t *testing.T, start func(code string) *PTY
 		t.Run(fmt.Sprintf("polled=%v", polled), func(t *testing.T) {
 			test(t, func(code string) *PTY {
 				p := run(t, script(code))
-				if !p.polled {
+				if !p.isPolled {
 					t.Fatal("the terminal is not on the netpoller")
 				}
-				p.polled = polled
+				p.isPolled = polled
 				until(t, p, "READY")
 				return p
 			})

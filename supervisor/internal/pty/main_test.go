@@ -118,7 +118,7 @@ func pidLine(t testing.TB, p *PTY) int {
 // running is false for a zombie that nobody has collected.
 func running(pid int) bool {
 	q, err := readProc(pid)
-	return !errors.Is(err, errGone) && !q.zombie
+	return !errors.Is(err, errNoProcess) && !q.isZombie
 }
 
 // ended is how a child ended, without what that took.

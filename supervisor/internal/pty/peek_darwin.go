@@ -1,5 +1,6 @@
 package pty
 
-// peek cannot look without waiting here. A child that ends while we die is of
-// launchd then, and its exit code lost.
+// peek never finds the status of a child, because macOS cannot read it without reaping the
+// child. If this process dies after a child has ended, launchd reaps the child and its exit
+// code is lost.
 func peek(int) (s Status, ended bool) { return Status{}, false }

@@ -37,7 +37,7 @@ func TestAdoptUnreaped(t *testing.T) {
 		if _, err := stdin.Write([]byte("\n")); err != nil {
 			t.Error(err)
 		}
-		if got := ended(t, p); got != tt.want || time.Since(begun) > toldTime {
+		if got := ended(t, p); got != tt.want || time.Since(begun) > statusTime {
 			t.Errorf("%s: ended as %+v, known after %v", tt.script, got, time.Since(begun))
 		}
 		if err := p.Close(); err != nil {

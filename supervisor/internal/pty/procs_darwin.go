@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes asks the kernel for its table.
+// processes returns the kernel's process table.
 func processes() []proc {
 	all, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {
@@ -19,11 +19,11 @@ func processes() []proc {
 	return found
 }
 
-// readProc asks for one; errGone means that there is none any more.
+// readProc returns one process. errGone means that the process does not exist any more.
 func readProc(pid int) (proc, error) {
 	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
-	if err == unix.EIO { // how the package reports an empty answer
-		return proc{}, errGone
+	if err == unix.EIO { // the package returns EIO for an empty answer
+		return proc{}, errNoProcess
 	} else if err != nil {
 		return proc{}, err
 	}
@@ -31,23 +31,24 @@ func readProc(pid int) (proc, error) {
 }
 
 const (
-	szomb = 5  // <sys/proc.h>: ended, not reaped
-	nodev = -1 // <sys/param.h>: no terminal
+	szomb = 5  // SZOMB of <sys/proc.h>: ended and not reaped
+	nodev = -1 // NODEV of <sys/param.h>: no terminal
 )
 
 func fromKinfo(k *unix.KinfoProc) proc {
 	q := proc{
 		pid: int(k.Proc.P_pid), ppid: int(k.Eproc.Ppid), pgid: int(k.Eproc.Pgid),
-		start:  uint64(k.Proc.P_starttime.Nano()),
-		zombie: k.Proc.P_stat == szomb,
+		start:    uint64(k.Proc.P_starttime.Nano()),
+		isZombie: k.Proc.P_stat == szomb,
 	}
 	q.sid, _ = unix.Getsid(q.pid)
 	if k.Eproc.Tdev != nodev {
-		// Widened as the device in a Stat_t is.
+		// The conversion is the one that a Stat_t's device gets, so that both can be compared.
 		q.tty = uint64(k.Eproc.Tdev)
 	}
 	return q
 }
 
-// holds: there is one set of terminals, so the device was proof enough.
-func holds(int, *syscall.Stat_t) bool { return true }
+// hasTerminalOpen always reports true, because macOS has one set of terminals, so that the device alone
+// identifies the terminal.
+func hasTerminalOpen(int, *syscall.Stat_t) bool { return true }

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes lists /proc. What cannot be read has ended meanwhile.
+// processes returns all processes of /proc. It skips a process that has ended before its file
+// is read.
 func processes() []proc {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -31,30 +32,31 @@ func processes() []proc {
 	return found
 }
 
-// readProc reads /proc/PID/stat, by plain calls: for each of thousands of files
-// package os would ask the netpoller first. errGone means that there is no such
-// process any more.
+// readProc reads /proc/PID/stat. It uses plain system calls, because package os would register
+// each of thousands of files with the netpoller. errGone means that the process does not exist
+// any more.
 func readProc(pid int) (proc, error) {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
-		return proc{}, errGone
+		return proc{}, errNoProcess
 	} else if err != nil {
 		return proc{}, err
 	}
 	defer unix.Close(fd)
-	var buf [1024]byte // in practice under 400
+	var buf [1024]byte // the text has less than 400 bytes in practice
 	n, err := unix.Read(fd, buf[:])
 	if err != nil || n == 0 {
-		return proc{}, errGone // ESRCH: since we opened it
+		return proc{}, errNoProcess // ESRCH: the process has ended since the open
 	}
 	return parseStat(pid, buf[:n])
 }
 
-// parseStat takes proc(5)'s fields; the name, in brackets, may contain anything.
+// parseStat parses the fields of proc(5). It begins after the last bracket, because the name,
+// in brackets, may contain any bytes.
 func parseStat(pid int, stat []byte) (proc, error) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
-		return proc{}, fmt.Errorf("pty: stat of %d is too short", pid)
+		return proc{}, fmt.Errorf("pty: stat of process %d has %d fields, want at least 20", pid, len(fields))
 	}
 	number := func(i int) int {
 		n, _ := strconv.Atoi(string(fields[i]))
@@ -66,16 +68,15 @@ func parseStat(pid int, stat []byte) (proc, error) {
 	}
 	return proc{
 		exit: uint32(exit),
-		pid:  pid, zombie: fields[0][0] == 'Z' || fields[0][0] == 'X',
+		pid:  pid, isZombie: fields[0][0] == 'Z' || fields[0][0] == 'X',
 		ppid: number(1), pgid: number(2), sid: number(3),
 		tty: uint64(uint32(number(4))), start: uint64(number(19)),
 	}, nil
 }
 
-// holds reports whether a process has the terminal as a standard stream. Each
-// container numbers its terminals from 0, so that the device alone, which is
-// all that its stat tells, may mean another one.
-func holds(pid int, slave *syscall.Stat_t) bool {
+// hasTerminalOpen reports whether a process has the terminal as a standard stream. The device number
+// alone does not identify the terminal, because each container numbers its terminals from 0.
+func hasTerminalOpen(pid int, slave *syscall.Stat_t) bool {
 	for fd := range 3 {
 		var st syscall.Stat_t
 		name := "/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(fd)

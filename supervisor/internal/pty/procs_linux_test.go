@@ -19,7 +19,7 @@ func TestParseStat(t *testing.T) {
 	if q, err := readProc(os.Getpid()); err != nil || q.ppid != os.Getppid() || q.start == 0 {
 		t.Errorf("got %+v, %v, want ourselves", q, err)
 	}
-	if _, err := readProc(1 << 30); err != errGone {
+	if _, err := readProc(1 << 30); err != errNoProcess {
 		t.Errorf("got %v, want errGone", err)
 	}
 }
@@ -27,7 +27,7 @@ func TestParseStat(t *testing.T) {
 // A terminal is known by its file, as containers use the same device numbers.
 func TestHolds(t *testing.T) {
 	p, other := bash(t, "echo READY; exec sleep 1000"), bash(t, "echo READY; exec sleep 1000")
-	if !holds(p.pid, &p.slave) || holds(other.pid, &p.slave) || holds(1<<30, &p.slave) {
+	if !hasTerminalOpen(p.pid, &p.slave) || hasTerminalOpen(other.pid, &p.slave) || hasTerminalOpen(1<<30, &p.slave) {
 		t.Error("a terminal is taken for another")
 	}
 }

@@ -1,17 +1,16 @@
-// Package pty runs a program on a new pseudo-terminal and ends it again, with
-// all that it started there.
+// Package pty runs a program on a new pseudo-terminal, and ends it together with all processes
+// that it started there.
 //
-// Nothing here holds a thread while it waits: the master and, on Linux, the
-// child's end are watched by the netpoller, so a thousand idle terminals cost a
-// thousand goroutines and no more. That also gives reads and writes deadlines.
+// No thread is blocked while a PTY waits: the netpoller watches the master and, on Linux, the
+// child's pidfd. A thousand idle terminals therefore cost a thousand goroutines and no threads.
+// The netpoller also gives reads and writes their deadlines.
 //
-// Invariant: a child is reaped exactly once, by its own PTY, and only then is
-// Done closed; until then its pid cannot belong to another process. No signal
-// goes to a pid that was not seen to be of this terminal and is still the same
-// process.
+// Invariant: a child is reaped exactly once, by its own PTY, and Done is closed only after
+// that; until then its pid cannot belong to another process. A signal is sent only to a process
+// that was seen to belong to this terminal, and only if it is still the same process.
 //
-// Not here: what the bytes mean (package screen), when to read, write or end
-// (package session), which program, size or environment (its callers).
+// Not here: the meaning of the bytes (package screen); when to read, write or end (package
+// session); the choice of program, size and environment (the callers).
 package pty
 
 import (
@@ -20,65 +19,63 @@ import (
 	"os"
 )
 
-// Errors of Start. A program or directory that is not there matches
-// fs.ErrNotExist, one that may not be used fs.ErrPermission.
+// Errors of Start. If the program or the directory does not exist, the error matches
+// fs.ErrNotExist; if it may not be used, fs.ErrPermission.
 var (
-	ErrUnsupported = errors.New("pty: no terminals on this system")
-	ErrExhausted   = errors.New("pty: no terminal left")
+	ErrUnsupported = errors.New("pty: terminals are not supported on this operating system")
+	ErrExhausted   = errors.New("pty: no terminal or no file descriptor left")
 )
 
-// Spec says what to run. Nothing is filled in: the environment is exact, and
-// the size has to be one.
+// A Spec describes the program to run. Start adds nothing to it: Env is the whole environment,
+// and the size must be valid.
 type Spec struct {
 	Argv       []string
-	Dir        string // "" is our own
+	Dir        string // "": the directory of this process
 	Env        []string
 	Cols, Rows int
-	Cgroup     *os.File // directory of the cgroup that the child starts in; Linux only, nil is our own
+	Cgroup     *os.File // directory of the cgroup that the child starts in; Linux only; nil: the cgroup of this process
 
-	// Opened, if there is one, is called with the terminal before anything runs
-	// on it, so that it can be handed to who keeps it if we die. An error of it
-	// is Start's.
+	// Opened, if it is not nil, is called with the terminal before the child is forked, so that
+	// the caller can hand a duplicate of the master to a process that outlives this one. If
+	// Opened fails, Start returns its error.
 	Opened func(*PTY) error
-	// Ended, if there is one, is called when the child has ended and before it is
-	// reaped: until it returns, another parent could still ask how.
+	// Ended, if it is not nil, is called when the child has ended and before it is reaped. If
+	// this process dies before Ended returns, the child's next parent can still reap it.
 	Ended func(Status)
 }
 
-// Status is how a child ended.
+// A Status describes how the child ended.
 type Status struct {
-	Code   int    `json:"code"`             // exit code, 128+n for signal n, -1 if it cannot be known
-	Signal string `json:"signal,omitempty"` // "SIGKILL"; "" if it exited
-	Err    error  `json:"-"`                // why the code cannot be known
-	Core   bool   `json:"core,omitempty"`   // it dumped core
-	Usage  Usage  `json:"usage,omitzero"`   // zero where it cannot be known
+	Code   int    `json:"code"`             // exit code; 128+n for signal n; -1 if it is unknown
+	Signal string `json:"signal,omitempty"` // such as "SIGKILL"; "" if the child exited
+	Err    error  `json:"-"`                // the reason why the code is unknown
+	Core   bool   `json:"core,omitempty"`   // the child dumped core
+	Usage  Usage  `json:"usage,omitzero"`   // zero if it is unknown
 }
 
-// Usage is what a child and those of its descendants that it waited for took.
+// Usage is the resource usage of a child and of those descendants that were waited for.
 type Usage struct {
 	UserMS      int64  `json:"user_ms"`
 	SystemMS    int64  `json:"system_ms"`
-	MaxRSSBytes uint64 `json:"max_rss_bytes"` // the most that one of them had at a time; 0 if that is not known
+	MaxRSSBytes uint64 `json:"max_rss_bytes"` // maximum resident size of one process; 0 if it is unknown
 	MinorFaults uint64 `json:"minor_faults"`
 	MajorFaults uint64 `json:"major_faults"`
 }
 
-// A State is what another program has to know of a PTY, beside its master, to go
-// on with it.
+// A State is, beside the master, all that another program needs to adopt a PTY.
 type State struct {
 	PID     int    `json:"pid"`
-	Start   uint64 `json:"start,omitempty"`   // tells the child from a later process of the same pid
-	Foreign bool   `json:"foreign,omitempty"` // the child is another's to wait for
-	// Device, Inode and Terminal are the slave's: its filesystem, its number there,
-	// and the device that it is.
+	Start   uint64 `json:"start,omitempty"`   // start time of the child, which a later process of the same pid does not have
+	Foreign bool   `json:"foreign,omitempty"` // another process is the child's parent
+	// Device, Inode and Terminal identify the slave: st_dev, st_ino and st_rdev of fstat(2).
 	Device   uint64 `json:"device"`
 	Inode    uint64 `json:"inode"`
 	Terminal uint64 `json:"terminal"`
-	// Ended is how the child ended, if it was reaped.
+	// Ended is the status of a child that was reaped, otherwise nil.
 	Ended *Status `json:"ended,omitempty"`
 }
 
-// maxSide is the kernel's limit on columns and rows.
+// maxSide is the kernel's limit on columns and on rows.
 const maxSide = 1<<16 - 1
 
 func checkSize(cols, rows int) error {

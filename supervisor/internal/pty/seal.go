@@ -11,30 +11,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Seal keeps what our launcher left behind from reaching children: open
-// descriptors, ignored signals and a signal mask. The process calls it before
-// anything else; it may start again on the way, as the same program with the
-// same pid. Descriptors from 3 on stay usable here.
+// Seal prevents children from inheriting open descriptors, ignored signals and a signal mask
+// that this process was started with. It must be called before anything else. To clear the
+// signal mask, it may exec the same program again with the same pid. Descriptors from 3 on stay
+// open in this process, but are close-on-exec.
 //
-// A signal is ignored in a child if it is ignored here without a handler, and
-// becomes default if there is one. So those found ignored get a handler that
-// drops them, to the same effect here. Others can still be notified of them.
-// signal.Ignore and signal.Reset would undo it.
+// A child inherits that a signal is ignored only if this process has no handler for it; if
+// there is a handler, the child gets the default action. So Seal installs a handler that drops
+// the signal for each ignored signal, which has the same effect in this process. Other code may
+// still be notified of these signals, but must not call signal.Ignore or signal.Reset, because
+// those remove the handlers.
 //
-// It lasts for this image of the process: after an exec nothing is ignored any
-// more, so who must outlive SIGHUP asks to be notified of it in any case.
+// The effect ends with an exec, because the next program inherits default actions. A program
+// that must outlive SIGHUP should therefore always be notified of SIGHUP.
 func Seal() error {
-	if err := clearMask(); err != nil { // first, as its exec shall pass on the rest
+	if err := clearMask(); err != nil { // must be first, because its exec must pass the descriptors and the ignored signals on
 		return err
 	}
-	dropped := make(chan os.Signal, 1) // never read: package signal drops what does not fit
-	for _, sig := range ignored() {
+	dropped := make(chan os.Signal, 1) // never read, because package signal drops a signal that the channel has no room for
+	for _, sig := range ignoredSignals() {
 		signal.Notify(dropped, sig)
 	}
 	return closeOnExec()
 }
 
-// closeEach marks the descriptors one by one, where they cannot be all at once.
+// closeEach makes each descriptor listed in dir close-on-exec, for systems that cannot do it
+// for all at once.
 func closeEach(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -43,7 +45,7 @@ func closeEach(dir string) error {
 	for _, entry := range entries {
 		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
 			_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC)
-			// The one that listed them is among them and gone.
+			// The list contains the descriptor of dir itself, which is closed by now.
 			if err != nil && !errors.Is(err, unix.EBADF) {
 				return os.NewSyscallError("fcntl F_SETFD", err)
 			}

@@ -7,13 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clearMask: the mask cannot be read without C here, and no launcher of macOS
-// is known to leave one.
+// clearMask does nothing, because the signal mask cannot be read on macOS without C, and no
+// launcher there is known to leave one.
 func clearMask() error { return nil }
 
-// ignored are the signals that may be. The runtime leaves those of job control
-// alone and does not tell whether they are ignored.
-func ignored() []syscall.Signal {
+// ignoredSignals returns the signals that are ignored or may be. The runtime does not touch the
+// signals of job control and does not report whether they are ignored, so they are always among
+// them.
+func ignoredSignals() []syscall.Signal {
 	found := []syscall.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT}
 	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT} {
 		if signal.Ignored(sig) {

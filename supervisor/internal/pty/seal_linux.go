@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sealed is set in the environment across the one exec of clearMask.
+// sealed is the environment variable that clearMask sets for its one exec, so that it never
+// execs twice.
 const sealed = "HOLDFAST_PTY_SEALED"
 
-// clearMask starts the program anew if signals are blocked: each thread of the
-// runtime begins with the mask the process was started with, and each child
-// with that of the thread that forked it.
+// clearMask execs the program again without a signal mask if signals are blocked. An exec is
+// necessary, because each thread of the runtime begins with the mask that the process was
+// started with, and each child with the mask of the thread that forked it.
 func clearMask() error {
 	again := os.Getenv(sealed) != ""
 	if err := os.Unsetenv(sealed); err != nil {
@@ -39,14 +40,14 @@ func clearMask() error {
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &empty, nil); err != nil {
 		return os.NewSyscallError("sigprocmask", err)
 	}
-	// The link, not the path: that may be another version by now.
+	// The link must be used, because the program's path may lead to another version by now.
 	err := syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), sealed+"=1"))
 	return fmt.Errorf("pty: exec to unblock signals: %w", err)
 }
 
-// ignored are the signals ignored now: the runtime has put its own handlers on
-// all others, which children do not inherit.
-func ignored() []syscall.Signal {
+// ignoredSignals returns the signals that are ignored now. The runtime has installed its own
+// handlers for all others, and children do not inherit handlers.
+func ignoredSignals() []syscall.Signal {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return nil
@@ -67,5 +68,5 @@ func closeOnExec() error {
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return nil
 	}
-	return closeEach("/proc/self/fd") // before Linux 5.11
+	return closeEach("/proc/self/fd") // a kernel before Linux 5.11
 }

@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Interrupt sends SIGINT to the foreground process group, as Ctrl-C does, but
-// also to a program that has switched Ctrl-C off.
+// Interrupt sends SIGINT to the foreground process group, as Ctrl-C does. It also reaches a
+// program that has turned Ctrl-C off.
 func (p *PTY) Interrupt() error {
 	return p.control("interrupt", func(fd int) error {
-		// The kernel picks the group, so it cannot be a wrong one.
+		// The kernel finds the process group, so it cannot be a wrong one.
 		return unix.IoctlSetInt(fd, unix.TIOCSIG, int(unix.SIGINT))
 	})
 }
 
-// Signal sends sig to every process of the terminal, whatever its group. It
-// returns os.ErrProcessDone if there is none.
+// Signal sends sig to every process of the terminal, in all process groups. It returns
+// os.ErrProcessDone if there is no process.
 func (p *PTY) Signal(sig syscall.Signal) error {
 	h := newHunt(p)
 	defer h.close()
-	h.add(p.members(scans.take()))
+	h.add(p.members(scans.scan()))
 	sent, failed := 0, error(nil)
-	for _, q := range h.left() {
+	for _, q := range h.running() {
 		err := q.send(sig)
 		if err == nil {
 			sent++
@@ -46,11 +46,12 @@ func (p *PTY) Signal(sig syscall.Signal) error {
 // maxSignal is the last real-time signal of Linux.
 const maxSignal = 64
 
-// ParseSignal understands "SIGUSR1", "USR1" and "10", in either case.
+// ParseSignal parses a name or a number, such as "SIGUSR1", "USR1" or "10". Case does not
+// matter.
 func ParseSignal(s string) (syscall.Signal, error) {
 	if n, err := strconv.Atoi(s); err == nil {
 		if n < 1 || n > maxSignal {
-			return 0, fmt.Errorf("pty: no signal %d", n)
+			return 0, fmt.Errorf("pty: unknown signal %d, want 1 to %d", n, maxSignal)
 		}
 		return syscall.Signal(n), nil
 	}
@@ -58,10 +59,10 @@ func ParseSignal(s string) (syscall.Signal, error) {
 	if sig := unix.SignalNum("SIG" + strings.TrimPrefix(name, "SIG")); sig != 0 {
 		return sig, nil
 	}
-	return 0, fmt.Errorf("pty: no signal %q", s)
+	return 0, fmt.Errorf("pty: unknown signal %q, want a name such as SIGTERM or a number", s)
 }
 
-// SignalName is "SIGUSR1", or the number of a signal that has no name.
+// SignalName returns the name of a signal, such as "SIGUSR1", or its number if it has no name.
 func SignalName(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return name

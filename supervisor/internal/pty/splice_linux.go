@@ -8,37 +8,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SpliceFrom types up to n bytes out of a pipe, as many as the kernel takes at
-// once, and never blocks: fewer than n without an error means that its buffer is
-// full, or the pipe empty. What was typed has left the pipe and nothing else
-// has, even if the process is killed inside, so the pipe knows how much is left.
+// SpliceFrom moves up to n bytes from a pipe into the terminal's input, as many as the kernel
+// accepts at once, and never blocks. If accepted < n and err is nil, the terminal's buffer is
+// full or the pipe is empty. A byte leaves the pipe if and only if the terminal has accepted
+// it, even if this process is killed during the call. The length of the pipe therefore always
+// tells how much input is left.
 //
-// It matches errors.ErrUnsupported, and has typed nothing, where the kernel
-// cannot splice to a terminal (5.10.0 to 5.10.9).
-func (p *PTY) SpliceFrom(pipe uintptr, n int) (typed int, err error) {
-	// Control, as AwaitWritable may hold the lock for writing and wait.
-	ctlErr := p.raw.Control(func(fd uintptr) { typed, err = spliceAll(pipe, fd, n) })
+// The error matches errors.ErrUnsupported if the kernel cannot splice to a terminal (Linux
+// 5.10.0 to 5.10.9); no byte was accepted then.
+func (p *PTY) SpliceFrom(pipe uintptr, n int) (accepted int, err error) {
+	// Control must be used here, because AwaitWritable may hold the lock for writing while it
+	// waits.
+	ctlErr := p.raw.Control(func(fd uintptr) { accepted, err = spliceAll(pipe, fd, n) })
 	if errors.Is(err, unix.EAGAIN) {
 		err = nil
 	}
-	return typed, p.wrap("splice", errors.Join(ctlErr, err))
+	return accepted, p.wrap("splice", errors.Join(ctlErr, err))
 }
 
-func spliceAll(from, to uintptr, n int) (typed int, err error) {
+func spliceAll(from, to uintptr, n int) (accepted int, err error) {
 	const flags = unix.SPLICE_F_MOVE | unix.SPLICE_F_NONBLOCK
-	for typed < n {
-		// Raw, as in package rawio: neither end blocks.
-		k, _, errno := syscall.RawSyscall6(unix.SYS_SPLICE, from, 0, to, 0, uintptr(n-typed), flags)
+	for accepted < n {
+		// A raw system call is safe, as in package rawio, because neither end blocks.
+		k, _, errno := syscall.RawSyscall6(unix.SYS_SPLICE, from, 0, to, 0, uintptr(n-accepted), flags)
 		switch {
 		case errno == unix.EINTR:
 		case errno == unix.EINVAL:
-			return typed, fmt.Errorf("%w: %w", errors.ErrUnsupported, errno)
+			return accepted, fmt.Errorf("%w: %w", errors.ErrUnsupported, errno)
 		case errno != 0:
-			return typed, errno
-		case k == 0: // the pipe has no more
-			return typed, nil
+			return accepted, errno
+		case k == 0: // the pipe is empty
+			return accepted, nil
 		}
-		typed += int(k)
+		accepted += int(k)
 	}
-	return typed, nil
+	return accepted, nil
 }

@@ -4,9 +4,9 @@ package pty
 
 import "errors"
 
-// SpliceFrom exists on Linux only: it matches errors.ErrUnsupported here, and
-// input goes by TryWrite, which after a crash leaves nobody who knows how much
-// of it was typed.
-func (p *PTY) SpliceFrom(pipe uintptr, n int) (typed int, err error) {
+// SpliceFrom returns an error that matches errors.ErrUnsupported, because only Linux can
+// splice. The caller must use TryWrite, and after a crash it is not known how much of its input
+// was accepted.
+func (p *PTY) SpliceFrom(pipe uintptr, n int) (accepted int, err error) {
 	return 0, errors.ErrUnsupported
 }

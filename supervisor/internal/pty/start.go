@@ -16,33 +16,34 @@ import (
 	"holdfast/shared/rawio"
 )
 
-// A PTY is the master side of a terminal and the child on it.
+// A PTY is the master side of a terminal, and the child that runs on it.
 //
 //	watch   reaps the child; sets status and closes done
 //
-// One goroutine at a time reads and one writes; the rest may be called from
-// anywhere. Hang up before Close: with the master open no other terminal can
-// take this one's place, and the child's last words can still be read.
+// At most one goroutine may read and one may write at a time; all other methods may be called
+// from any goroutine. Hangup should be called before Close: while the master is open, no other
+// terminal gets the same device number, and the child's last output can still be read.
 type PTY struct {
-	file   *os.File
-	raw    syscall.RawConn
-	polled bool // file is on the netpoller
-	closed atomic.Bool
-	tries  tries        // instead, if not
-	budget rawio.Budget // of the one that reads
+	file      *os.File
+	raw       syscall.RawConn
+	isPolled  bool // the netpoller watches file
+	isClosed  atomic.Bool
+	deadlines deadlines    // the deadlines if isPolled is false
+	budget    rawio.Budget // of the goroutine that reads
 
 	pid   int
-	start uint64         // tells the child from a later process of the same pid
-	slave syscall.Stat_t // tells our terminal from all others
+	start uint64         // start time of the child, which a later process of the same pid does not have
+	slave syscall.Stat_t // identifies the terminal
 
-	reaping sync.Mutex // held to reap the child, or to signal it before that
-	done    chan struct{}
-	status  Status // final once done is closed
-	ended   func(Status)
-	foreign bool // another waits for the child
+	reaping   sync.Mutex // held to reap the child, and to signal it before that
+	done      chan struct{}
+	status    Status // valid after done is closed
+	onEnded   func(Status)
+	isForeign bool // another process is the child's parent
 }
 
-// Start runs spec's program as leader of a new session with a new terminal.
+// Start runs the program of spec as leader of a new session with a new terminal. The errors are
+// named at ErrUnsupported.
 func Start(spec Spec) (*PTY, error) {
 	if err := checkSize(spec.Cols, spec.Rows); err != nil {
 		return nil, err
@@ -55,38 +56,40 @@ func Start(spec Spec) (*PTY, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Our copy has to go at once: while it is open, the child's end is no EOF.
+	// The slave must be closed in this process, because Read returns no io.EOF while any process
+	// has it open.
 	defer slave.Close()
-	p.ended = spec.Ended
+	p.onEnded = spec.Ended
 	if spec.Opened != nil {
 		if err := spec.Opened(p); err != nil {
 			return nil, errors.Join(fmt.Errorf("pty: open: %w", err), p.file.Close())
 		}
 	}
 	pidfd := -1
-	fd := slave.Fd() // also makes it blocking, as programs expect it
+	fd := slave.Fd() // Fd also makes the slave blocking, as programs expect
 	attr := sysProcAttr(&pidfd, spec.Cgroup)
-	expendably(func() {
+	forkExpendable(func() {
 		p.pid, err = syscall.ForkExec(path, spec.Argv, &syscall.ProcAttr{Dir: spec.Dir, Env: spec.Env, Files: []uintptr{fd, fd, fd}, Sys: attr})
 	})
 	if err != nil {
 		_ = p.file.Close()
 		return nil, fmt.Errorf("pty: start %s: %w", path, exhausted(err, unix.EMFILE, unix.ENFILE))
 	}
-	if q, err := readProc(p.pid); err == nil { // before the watch, which may reap it
+	if q, err := readProc(p.pid); err == nil { // must be before watch, which may reap the child
 		p.start = q.start
 	}
 	p.watch(pidfd)
 	return p, nil
 }
 
-// open returns a terminal of the given size without a child, and its slave.
+// open returns a terminal of the given size without a child, and its slave. The caller must
+// close the slave.
 func open(cols, rows int) (*PTY, *os.File, error) {
 	master, slave, err := creack.Open()
 	if err != nil {
 		return nil, nil, fmt.Errorf("pty: open: %w", exhausted(err, openExhausted...))
 	}
-	defer master.Close() // its copy is used
+	defer master.Close() // the PTY has a duplicate
 	p := &PTY{done: make(chan struct{})}
 	if err := p.setUp(master, slave, cols, rows); err != nil {
 		_ = slave.Close()
@@ -110,13 +113,13 @@ func (p *PTY) setUp(master, slave *os.File, cols, rows int) error {
 	}
 	p.file = file
 	p.raw, err = file.SyscallConn()
-	p.polled = file.SetDeadline(never) == nil
+	p.isPolled = file.SetDeadline(never) == nil
 	return err
 }
 
-// polledCopy duplicates a master that the library left blocking into one that
-// the netpoller watches. From here on Fd is never called on it and sizes are
-// never set through the library: both would make it blocking again.
+// polledCopy returns a duplicate of master that the netpoller can watch, because the library
+// opens masters in blocking mode. Fd must not be called on the duplicate, and the size must not
+// be set through the library: both would make it blocking again.
 func polledCopy(master *os.File) (*os.File, error) {
 	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
@@ -128,12 +131,12 @@ func polledCopy(master *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "ptmx"), nil
 }
 
-// openExhausted are the errors by which a system says that no terminal or no
-// descriptor is left; ENXIO is macOS's for the former.
+// openExhausted are the errors that mean that no terminal or no descriptor is left. On macOS,
+// ENXIO means that no terminal is left.
 var openExhausted = []syscall.Errno{unix.ENOSPC, unix.EAGAIN, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENXIO}
 
-func exhausted(err error, because ...syscall.Errno) error {
-	for _, errno := range because {
+func exhausted(err error, causes ...syscall.Errno) error {
+	for _, errno := range causes {
 		if errors.Is(err, errno) {
 			return fmt.Errorf("%w: %w", ErrExhausted, err)
 		}
@@ -141,19 +144,19 @@ func exhausted(err error, because ...syscall.Errno) error {
 	return err
 }
 
-// PID is the child's, which is also its session's id.
+// PID returns the child's pid, which is also its session's id.
 func (p *PTY) PID() int { return p.pid }
 
-// Done is closed after the child has ended and was reaped.
+// Done returns a channel that is closed after the child has ended and was reaped.
 func (p *PTY) Done() <-chan struct{} { return p.done }
 
-// Status tells how the child ended; it is only valid after Done.
+// Status returns how the child ended. It must not be called before Done is closed.
 func (p *PTY) Status() Status { return p.status }
 
-// Close closes the master. A Read or Write under way returns os.ErrClosed. A
-// second call does nothing.
+// Close closes the master. A waiting Read or Write returns os.ErrClosed. A second call has no
+// effect.
 func (p *PTY) Close() error {
-	if p.closed.Swap(true) {
+	if p.isClosed.Swap(true) {
 		return nil
 	}
 	return p.file.Close()

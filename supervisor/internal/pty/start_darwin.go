@@ -9,7 +9,8 @@ func sysProcAttr(*int, *os.File) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 }
 
-// Protect does nothing: the kernel ends no process for memory by a score.
+// Protect does nothing, because macOS has no score by which it ends processes when memory runs
+// out.
 func Protect() error { return nil }
 
-func expendably(fork func()) { fork() }
+func forkExpendable(fork func()) { fork() }

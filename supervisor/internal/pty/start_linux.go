@@ -16,21 +16,20 @@ func sysProcAttr(pidfd *int, cgroup *os.File) *syscall.SysProcAttr {
 	return attr
 }
 
-// The scores by which the kernel chooses whom it ends when memory runs out: see
+// The scores by which the kernel chooses the process to end when memory runs out; see
 // oom_score_adj in proc(5).
 const (
-	// oomRaise is how much sooner than us a child is chosen; it is what systemd
-	// gives to users' programs.
+	// oomRaise is added to this process's score to get a child's score, so that the kernel ends
+	// the child first. The value is the one that systemd gives to users' programs.
 	oomRaise = 100
-	// oomLast is of a process that is chosen when no other is left. With -1000 it
-	// would never be, not even if it was the one that took all the memory.
+	// oomLast is the score of a process that is ended after all others. With -1000 the kernel
+	// would never end it, even if it was the process that used all the memory.
 	oomLast = -999
 	oomMost = 1000
 )
 
-// Protect makes the kernel end this process after all others when memory runs out:
-// without it, all sessions end. A process without privilege keeps the lowest score
-// that it was given.
+// Protect makes the kernel end this process after all others when memory runs out, because all
+// sessions end with it. A process without privilege keeps the lowest score that it may set.
 func Protect() error {
 	now, err := oomScore()
 	if err != nil {
@@ -41,7 +40,7 @@ func Protect() error {
 	if err := setOOMScore(oomLast); err == nil {
 		return nil
 	}
-	// How low it may be can only be found out by trying.
+	// The lowest permitted score can only be found by trying.
 	for low := oomLast; low < now; {
 		try := low + (now-low)/2
 		if setOOMScore(try) == nil {
@@ -53,23 +52,24 @@ func Protect() error {
 	return nil
 }
 
-// scoring is held to change our own score; forks counts those under way.
+// scoring protects this process's score. forkCount is the number of forks in progress.
 var (
-	scoring sync.Mutex
-	forks   int
-	ours    int // our score while none is
+	scoring   sync.Mutex
+	forkCount int
+	ownScore  int // the score of this process while no fork is in progress
 )
 
-// expendably has fork start a child that the kernel ends before us, and so has all
-// that the child starts: they inherit our score, so that is raised meanwhile. Raised
-// behind the fork, a child's own children could have been started before. If the
-// score cannot be changed, so be it.
-func expendably(fork func()) {
+// forkExpendable calls fork, which starts a child, so that the kernel ends the child and its
+// descendants before this process. They inherit the score of this process, so forkExpendable raises
+// that score during the fork. To raise the child's score after the fork would be too late,
+// because the child may have started children of its own. An error is ignored: the child then
+// has this process's score.
+func forkExpendable(fork func()) {
 	scoring.Lock()
-	if forks++; forks == 1 {
-		// Protection that was given to the supervisor is not the shells' to inherit.
+	if forkCount++; forkCount == 1 {
+		// Children must not inherit a low score that the supervisor was given as protection.
 		if score, err := oomScore(); err == nil {
-			ours = score
+			ownScore = score
 			_ = setOOMScore(min(max(score, 0)+oomRaise, oomMost))
 		}
 	}
@@ -77,8 +77,8 @@ func expendably(fork func()) {
 	fork()
 	scoring.Lock()
 	defer scoring.Unlock()
-	if forks--; forks == 0 {
-		_ = setOOMScore(ours)
+	if forkCount--; forkCount == 0 {
+		_ = setOOMScore(ownScore)
 	}
 }
 

@@ -4,16 +4,17 @@ package pty
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// State returns the PTY's.
+// State returns the PTY's state for a program that adopts it.
 func (p *PTY) State() State {
 	st := State{
-		PID: p.pid, Start: p.start, Foreign: p.foreign, Device: uint64(p.slave.Dev), Inode: p.slave.Ino, Terminal: uint64(p.slave.Rdev),
+		PID: p.pid, Start: p.start, Foreign: p.isForeign, Device: uint64(p.slave.Dev), Inode: p.slave.Ino, Terminal: uint64(p.slave.Rdev),
 	}
 	select {
 	case <-p.done:
@@ -24,10 +25,10 @@ func (p *PTY) State() State {
 	return st
 }
 
-// Master returns a duplicate of the master, to hand on. It is close-on-exec.
+// Master returns a duplicate of the master for another process. The duplicate is close-on-exec.
 func (p *PTY) Master() (*os.File, error) {
 	var master *os.File
-	err := p.control("hand on", func(fd int) error {
+	err := p.control("duplicate master", func(fd int) error {
 		dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
@@ -38,25 +39,25 @@ func (p *PTY) Master() (*os.File, error) {
 	return master, err
 }
 
-// Adopt goes on with a PTY of another program, or of the one that this process
-// ran before it changed its program. The master is the PTY's from here on; nil is
-// one that was closed, as of a child that has ended.
+// Adopt returns a PTY that another program started, or the program that this process ran before
+// an exec. Adopt owns master. master is nil if the PTY was closed because its child has ended.
 //
-// exit, of the child's pid, tells how the child ended where it is not ours to wait
-// for; nil is our own child. Where exit returns nil nobody tells, and the end shows
-// without its code. ended is what Spec's Ended is. A state without a pid is of a program that
-// died while it started the child; ErrNoChild is returned if it never did.
+// If exit is nil, the child is a child of this process. Otherwise exit is called with the
+// child's pid and returns the channel on which the parent will send the child's status; if that
+// channel is nil, the status must be found in another way, or is reported without an exit code.
+// ended is called as Spec.Ended is. A state without a pid comes from a program that died while
+// it started the child; Adopt returns ErrNoChild if that child was never forked.
 func Adopt(st State, master *os.File, exit func(pid int) <-chan Status, ended func(Status)) (*PTY, error) {
-	p := &PTY{pid: st.PID, start: st.Start, done: make(chan struct{}), ended: ended}
+	p := &PTY{pid: st.PID, start: st.Start, done: make(chan struct{}), onEnded: ended}
 	p.slave.Dev, p.slave.Ino = deviceNumber(st.Device), st.Inode
 	p.slave.Rdev = deviceNumber(st.Terminal)
 	if master == nil {
-		p.closed.Store(true)
-		p.raw, p.polled = closed{}, true
+		p.isClosed.Store(true)
+		p.raw, p.isPolled = closedFile{}, true
 		if st.Ended == nil {
-			return nil, errors.New("pty: a terminal without its master, whose child has not ended")
+			return nil, errors.New("pty: invalid state: the child has not ended, but the master is missing")
 		}
-	} else if err := p.take(master); err != nil {
+	} else if err := p.ownMaster(master); err != nil {
 		return nil, err
 	}
 	if p.pid == 0 && st.Ended == nil {
@@ -72,38 +73,40 @@ func Adopt(st State, master *os.File, exit func(pid int) <-chan Status, ended fu
 		}
 		close(p.done)
 	case exit != nil:
-		p.foreign = true
-		go p.elsewhere(exit(p.pid))
+		p.isForeign = true
+		go p.awaitForeignChild(exit(p.pid))
 	default:
 		p.watch(openPidfd(p.pid))
 	}
 	return p, nil
 }
 
-// reapNoted collects a child of ours whose end was noted, and which the program
-// before may not have come to reap.
+// reapNoted reaps a child that has ended according to the state, because the previous program
+// may have died before it reaped that child.
 func (p *PTY) reapNoted() {
-	if q, err := readProc(p.pid); err != nil || !q.zombie || q.start != p.start {
-		return // it was reaped; the number may be another's
+	if q, err := readProc(p.pid); err != nil || !q.isZombie || q.start != p.start {
+		return // the child was reaped, so the pid may belong to another process
 	}
 	if status, ended := wait(p.pid); ended && status.Err == nil {
 		p.status = status
 	}
 }
 
-// ErrNoChild says that nothing was ever started on a terminal.
+// ErrNoChild is returned by Adopt if no child was ever started on the terminal.
 var ErrNoChild = errors.New("pty: no child was started on this terminal")
 
-// How long a child may take from its fork to its session, on a machine that has no
-// time for it, and how often it is asked for meanwhile.
+// forkTime is how long a child may take from its fork to its session, also on a machine that is
+// overloaded; forkPoll is the pause between two checks.
 const (
 	forkTime = 10 * time.Second
 	forkPoll = time.Millisecond
 )
 
-// findChild asks the terminal for its session, which has the child's number: the
-// child makes it before it runs its program. A child that was forked, and has not
-// come to that, has the slave open; while anybody has, the terminal is not hung up.
+// findChild finds the child if its pid is not in the state, and sets its pid. The child makes its
+// own session before it executes its program, and a session's id is its leader's pid, so
+// findChild reads the terminal's session id. While a child that was forked has no session yet,
+// it has the slave open. So if the terminal is hung up and has no session, no child was forked,
+// and findChild returns ErrNoChild.
 func (p *PTY) findChild() error {
 	for end := time.Now().Add(forkTime); ; time.Sleep(forkPoll) {
 		pid, hungUp := 0, false
@@ -112,7 +115,7 @@ func (p *PTY) findChild() error {
 			if _, err := unix.Poll(polled, 0); err != nil && !errors.Is(err, unix.EINTR) {
 				return os.NewSyscallError("poll", err)
 			}
-			hungUp = polled[0].Revents&unix.POLLHUP != 0 // asked first: who has made its session since is found
+			hungUp = polled[0].Revents&unix.POLLHUP != 0 // read before the session id, so that a child that makes its session meanwhile is found
 			pid, _ = unix.IoctlGetInt(fd, tiocgsid)
 			return nil
 		})
@@ -128,57 +131,57 @@ func (p *PTY) findChild() error {
 		case hungUp:
 			return ErrNoChild
 		case time.Now().After(end):
-			return errors.New("pty: somebody has this terminal, and it is nobody's session")
+			return fmt.Errorf("pty: find child: a process has the terminal open, but no session has it after %v", forkTime)
 		}
 	}
 }
 
-// closed is the descriptor of what was closed before it was adopted.
-type closed struct{}
+// closedFile stands for a master that was closed before the PTY was adopted.
+type closedFile struct{}
 
-func (closed) Control(func(uintptr)) error    { return os.ErrClosed }
-func (closed) Read(func(uintptr) bool) error  { return os.ErrClosed }
-func (closed) Write(func(uintptr) bool) error { return os.ErrClosed }
+func (closedFile) Control(func(uintptr)) error    { return os.ErrClosed }
+func (closedFile) Read(func(uintptr) bool) error  { return os.ErrClosed }
+func (closedFile) Write(func(uintptr) bool) error { return os.ErrClosed }
 
-// take makes the master ours: what Start makes of the library's.
-func (p *PTY) take(master *os.File) error {
+// ownMaster replaces master by a duplicate that the netpoller watches, as Start does.
+func (p *PTY) ownMaster(master *os.File) error {
 	file, err := polledCopy(master)
 	if err = errors.Join(err, master.Close()); err != nil {
 		return err
 	}
 	p.file = file
 	p.raw, err = file.SyscallConn()
-	p.polled = file.SetDeadline(never) == nil
+	p.isPolled = file.SetDeadline(never) == nil
 	return err
 }
 
-// toldTime is how long after a child's end its parent may take to say how.
-const toldTime = 5 * time.Second
+// statusTime is how long the parent may take to report the status of a child that has ended.
+const statusTime = 5 * time.Second
 
-// elsewhere waits for the end of a child that is another's. Its parent may die
-// before the child does; then the kernel may still know.
-func (p *PTY) elsewhere(told <-chan Status) {
+// awaitForeignChild waits for the end of a child of another process, which sends the child's
+// status. If that process dies before the child, the kernel may still have the status.
+func (p *PTY) awaitForeignChild(statuses <-chan Status) {
 	status, ok := Status{}, false
-	pidfd := openPidfd(p.pid) // for what the kernel knows when nobody else does
+	pidfd := openPidfd(p.pid) // opened now, because a process that was reaped has no pidfd any more
 	if pidfd >= 0 {
 		defer unix.Close(pidfd)
 	}
 	select {
-	case status, ok = <-told:
-	case <-p.vanished():
+	case status, ok = <-statuses:
+	case <-p.childEnd():
 		if status, ok = exitOf(p.pid, p.start, pidfd); ok {
 			break
 		}
 		select {
-		case status, ok = <-told:
-		case <-time.After(toldTime):
+		case status, ok = <-statuses:
+		case <-time.After(statusTime):
 		}
 	}
 	if !ok {
-		status = Status{Code: -1, Err: errNotTold}
+		status = Status{Code: -1, Err: errNoStatus}
 	}
-	if p.ended != nil {
-		p.ended(status)
+	if p.onEnded != nil {
+		p.onEnded(status)
 	}
 	p.reaping.Lock()
 	defer p.reaping.Unlock()
@@ -186,11 +189,11 @@ func (p *PTY) elsewhere(told <-chan Status) {
 	close(p.done)
 }
 
-// vanished is closed when the child has ended.
-func (p *PTY) vanished() <-chan struct{} {
+// childEnd returns a channel that is closed when the child has ended.
+func (p *PTY) childEnd() <-chan struct{} {
 	gone := make(chan struct{})
 	h := openHandle(proc{pid: p.pid, start: p.start})
-	if h == nil { // before we came
+	if h == nil { // the child ended before this call
 		close(gone)
 		return gone
 	}
@@ -203,9 +206,9 @@ func (p *PTY) vanished() <-chan struct{} {
 	return gone
 }
 
-var errNotTold = errors.New("pty: nobody knows how the child ended")
+var errNoStatus = errors.New("pty: exit status of the child is unknown: neither its parent nor the kernel reported it")
 
-// StatusOf is what a raw wait status says (wait(2)).
+// StatusOf decodes a raw wait status (wait(2)).
 func StatusOf(raw uint32) Status {
 	if ws := unix.WaitStatus(raw); ws.Signaled() {
 		s := bySignal(ws.Signal())

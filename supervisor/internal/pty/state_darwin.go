@@ -9,5 +9,5 @@ const tiocgsid = 0x40047463
 
 func exitOf(int, uint64, int) (Status, bool) { return Status{}, false }
 
-// maxRSSUnit is what rusage counts memory in, in bytes.
+// maxRSSUnit is the unit of ru_maxrss in bytes.
 const maxRSSUnit = 1

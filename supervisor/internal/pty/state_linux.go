@@ -4,7 +4,7 @@ import "golang.org/x/sys/unix"
 
 func deviceNumber(n uint64) uint64 { return n }
 
-// openPidfd returns -1 where there is none.
+// openPidfd returns a pidfd, or -1 if the kernel has none for the process.
 func openPidfd(pid int) int {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -15,5 +15,5 @@ func openPidfd(pid int) int {
 
 const tiocgsid = unix.TIOCGSID
 
-// maxRSSUnit is what rusage counts memory in, in bytes.
+// maxRSSUnit is the unit of ru_maxrss in bytes.
 const maxRSSUnit = 1 << 10

@@ -53,7 +53,7 @@ func handsOnRole() error {
 	}
 	if os.Getenv("PTY_TEST_NAME") == "ended meanwhile" {
 		for { // a zombie, which this program does not reap
-			if q, err := readProc(p.pid); err == nil && q.zombie || errors.Is(err, errGone) {
+			if q, err := readProc(p.pid); err == nil && q.isZombie || errors.Is(err, errNoProcess) {
 				break
 			}
 			time.Sleep(time.Millisecond)
@@ -216,7 +216,7 @@ func TestAdoptNoted(t *testing.T) {
 	}
 	defer child.Release()
 	var q proc
-	for q, err = readProc(child.Pid); err == nil && !q.zombie; q, err = readProc(child.Pid) {
+	for q, err = readProc(child.Pid); err == nil && !q.isZombie; q, err = readProc(child.Pid) {
 		time.Sleep(time.Millisecond)
 	}
 	if err != nil {

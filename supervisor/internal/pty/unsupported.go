@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// MaxLine is how long a line may be in canonical mode.
+// MaxLine is the longest line in canonical mode, in bytes; 0, because there are no terminals
+// here.
 const MaxLine = 0
 
-// A PTY does not exist here: Start never returns one.
+// A PTY has no instances on this system, because Start and Adopt always fail.
 type PTY struct{}
 
 // Start returns ErrUnsupported.
@@ -25,19 +26,19 @@ func Adopt(State, *os.File, func(int) <-chan Status, func(Status)) (*PTY, error)
 // Protect does nothing.
 func Protect() error { return nil }
 
-// Seal has nothing to keep from children that are never started.
+// Seal does nothing, because this process never starts children.
 func Seal() error { return nil }
 
 // ParseSignal returns ErrUnsupported.
 func ParseSignal(string) (syscall.Signal, error) { return 0, ErrUnsupported }
 
-// SignalName describes sig.
+// SignalName returns the system's description of sig.
 func SignalName(sig syscall.Signal) string { return sig.String() }
 
-// StatusOf says that nothing is known.
+// StatusOf returns an unknown status.
 func StatusOf(uint32) Status { return Status{Code: -1, Err: ErrUnsupported} }
 
-// ErrNoChild is returned by nobody here.
+// ErrNoChild is never returned on this system.
 var ErrNoChild = ErrUnsupported
 
 func (*PTY) State() State                                       { return State{} }

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch sees to it that the child is reaped when it ends, however its end is
-// noticed: by its pidfd or, failing that, by SIGCHLD.
+// watch reaps the child when it ends. It waits for the pidfd or, if there is none, for SIGCHLD.
 func (p *PTY) watch(pidfd int) {
 	file, raw := pollFD(pidfd, "pidfd")
 	if file == nil {
@@ -29,13 +28,13 @@ func (p *PTY) watch(pidfd int) {
 	}()
 }
 
-// reap collects the child if it has ended, and then says so.
+// reap reaps the child and closes done if the child has ended, and reports whether it has.
 func (p *PTY) reap() bool {
 	p.reaping.Lock()
 	defer p.reaping.Unlock()
-	if p.ended != nil {
+	if p.onEnded != nil {
 		if status, ended := peek(p.pid); ended {
-			p.ended(status)
+			p.onEnded(status)
 		}
 	}
 	status, ended := wait(p.pid)
@@ -46,8 +45,8 @@ func (p *PTY) reap() bool {
 	return ended
 }
 
-// pollFD puts a descriptor on the netpoller and takes it over; it returns nil
-// if there is none or it cannot be watched.
+// pollFD returns a file that the netpoller watches and that owns fd. If fd is negative or
+// cannot be watched, it returns nil and fd is closed.
 func pollFD(fd int, name string) (*os.File, syscall.RawConn) {
 	if fd < 0 {
 		return nil, nil
@@ -65,8 +64,8 @@ func pollFD(fd int, name string) (*os.File, syscall.RawConn) {
 	return file, raw
 }
 
-// wait asks for this one child, never for any: others belong to whoever
-// started them.
+// wait reaps the child pid if it has ended. It must not wait for any child, because other
+// children belong to the code that started them.
 func wait(pid int) (s Status, ended bool) {
 	var ws unix.WaitStatus
 	var ru unix.Rusage
@@ -86,10 +85,9 @@ func wait(pid int) (s Status, ended bool) {
 	}
 }
 
-// usage returns what a child took. The kernel counts for a child also the memory that
-// its parent had when it was started, because until exec they are the same program. So a
-// maximum that is not above this process's own says nothing about the child, and is left
-// out.
+// usage returns the resource usage of a child. Until its exec, a child is a copy of its parent,
+// so its maximum memory includes that of the parent. If the maximum is not above this process's
+// own, it says nothing about the child and is left out.
 func usage(ru *unix.Rusage) Usage {
 	u := Usage{
 		UserMS: ru.Utime.Nano() / 1e6, SystemMS: ru.Stime.Nano() / 1e6,
@@ -102,16 +100,16 @@ func usage(ru *unix.Rusage) Usage {
 	return u
 }
 
-// reapers wait for the children that have no pidfd. SIGCHLD is the process's
-// and so is this.
+// reapers waits for all children without a pidfd. There is one, because SIGCHLD is sent to the
+// process and not to a PTY.
 var reapers reaper
 
-// A reaper looks at all its children at every SIGCHLD, as one signal may stand
-// for many ends. Its loop runs while there are any.
+// A reaper checks all its children at every SIGCHLD, because one signal may stand for several
+// ends. Its goroutine runs while it has children.
 type reaper struct {
 	mu       sync.Mutex
 	children map[*PTY]struct{}
-	sigchld  chan os.Signal // to the loop; nil if there is none
+	sigchld  chan os.Signal // read by loop; nil if loop does not run
 }
 
 func (r *reaper) add(p *PTY) {
@@ -124,7 +122,7 @@ func (r *reaper) add(p *PTY) {
 		go r.loop(r.sigchld)
 	}
 	r.children[p] = struct{}{}
-	// The child may have ended before anybody asked for it.
+	// The child may have ended before signal.Notify was called, so it is checked once at once.
 	select {
 	case r.sigchld <- unix.SIGCHLD:
 	default:
@@ -140,7 +138,7 @@ func (r *reaper) loop(sigchld chan os.Signal) {
 	}
 }
 
-// sweep reports whether children are left to wait for.
+// sweep reaps the children that have ended, and reports whether others are left.
 func (r *reaper) sweep() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

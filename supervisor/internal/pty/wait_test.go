@@ -162,7 +162,7 @@ func TestManyChildren(t *testing.T) {
 		runtime.Gosched()
 	}
 	for _, q := range processes() {
-		if q.ppid == os.Getpid() && q.zombie {
+		if q.ppid == os.Getpid() && q.isZombie {
 			t.Errorf("%d is not reaped", q.pid)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// Exec is not possible here.
+// Exec returns errors.ErrUnsupported.
 func (p *Program) Exec([]byte, []int, []string) error {
 	return p.failed("exec", errors.ErrUnsupported)
 }
@@ -17,7 +17,7 @@ func (p *Program) execPath(int) string { return p.path }
 
 func closeOnExecAgain(int) {}
 
-// ExecAs is not possible here.
+// ExecAs returns errors.ErrUnsupported.
 func (p *Program) ExecAs(string, *os.File, []int, []string) error {
 	return p.failed("exec", errors.ErrUnsupported)
 }

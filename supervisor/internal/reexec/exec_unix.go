@@ -14,13 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exec runs the program in place of this one, and leaves it the manifest and the
-// files, by their descriptors. It returns only if it could
-// not, and then nothing has changed.
+// Exec executes the program in place of this one. The new program inherits the manifest and the
+// descriptors fds. Exec returns only if it fails, and this process is unchanged then.
 //
-// Nothing else may go on in this process that must not be torn: all goroutines end
-// at once. SIGTERM in the few milliseconds in which neither program handles it
-// ends the process.
+// The caller must stop all work that must not be interrupted, because all goroutines end at
+// once. A SIGTERM during the few milliseconds in which neither program handles it ends the
+// process.
 func (p *Program) Exec(manifest []byte, fds []int, args []string) error {
 	memory, err := memoryFile(header{fds}, manifest)
 	if err != nil {
@@ -30,8 +29,8 @@ func (p *Program) Exec(manifest []byte, fds []int, args []string) error {
 	return p.ExecAs(inheritEnv, memory, fds, args)
 }
 
-// ExecAs is Exec with a manifest that another package reads: memory has it, and the
-// variable env of the environment the number of that.
+// ExecAs executes the program like Exec, but with a manifest of another package's format. The
+// manifest is in memory, and the environment variable env holds its descriptor.
 func (p *Program) ExecAs(env string, memory *os.File, fds []int, args []string) error {
 	own, err := numbers([]*os.File{memory, p.file})
 	if err != nil {
@@ -39,27 +38,27 @@ func (p *Program) ExecAs(env string, memory *os.File, fds []int, args []string) 
 	}
 	environ := append(without(os.Environ(), env), fmt.Sprintf("%s=%d", env, own[0]))
 
-	// The runtime puts the limit back that this process was started with, as if
-	// another were being run, and forgets to take that back.
+	// syscall.Exec restores the file limit that this process was started with, as for the start
+	// of a child, and does not undo that if the exec fails.
 	var limit syscall.Rlimit
-	limited := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil
-	// Nobody forks while the files are not close-on-exec.
+	hasLimit := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil
+	// No goroutine may fork while the files are not close-on-exec.
 	syscall.ForkLock.Lock()
 	defer syscall.ForkLock.Unlock()
-	left := append(slices.Clone(fds), own[0])
-	err = closeOnExec(left, false)
+	inheritedFDs := append(slices.Clone(fds), own[0])
+	err = closeOnExec(inheritedFDs, false)
 	if err == nil {
 		err = syscall.Exec(p.execPath(own[1]), append([]string{p.path}, args...), environ)
 	}
-	err = errors.Join(err, closeOnExec(left, true))
-	if limited {
+	err = errors.Join(err, closeOnExec(inheritedFDs, true))
+	if hasLimit {
 		err = errors.Join(err, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
 	}
 	return p.failed("exec", err)
 }
 
-// execPath is by what the open file is run, where fd is its descriptor: on Linux
-// the descriptor itself, so that it cannot be another file by now.
+// execPath returns the path by which an open program is executed. fd is its descriptor. On
+// Linux the path leads to that descriptor, so that it cannot be another file by now.
 func (p *Program) execPath(fd int) string {
 	if runtime.GOOS == "linux" {
 		return fmt.Sprintf("/proc/self/fd/%d", fd)
@@ -69,7 +68,7 @@ func (p *Program) execPath(fd int) string {
 
 func numbers(files []*os.File) (fds []int, err error) {
 	for _, f := range files {
-		raw, err := f.SyscallConn() // Fd would make it blocking
+		raw, err := f.SyscallConn() // Fd would make the file blocking
 		if err != nil {
 			return nil, err
 		}
@@ -105,12 +104,13 @@ func without(env []string, name string) []string {
 
 func closeOnExecAgain(fd int) { syscall.CloseOnExec(fd) }
 
-// apart has what a program starts end with it, if it takes too long.
+// apart puts cmd into its own process group, so that its children are killed with it if it
+// takes too long.
 func apart(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {
 		if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
-			return err // it has ended
+			return err // the process has ended
 		}
 		return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}

@@ -12,17 +12,15 @@ import (
 	"holdfast/shared/machine"
 )
 
-// Inherited returns what this program was left: the manifest, and descriptors in
-// the order in which they were given to Exec. ok is false for one that was started
-// as any other. They are close-on-exec again, and the environment says
-// nothing of all this any more.
+// Inherited returns the manifest and the descriptors that the previous program of this process
+// gave to Exec, in the same order. ok is false if this process was started in another way. The
+// descriptors are close-on-exec again, and the variable is removed from the environment.
 func Inherited() (manifest []byte, fds []int, ok bool, err error) {
 	return inherited(inheritEnv)
 }
 
-// OnTrial returns the manifest, and the descriptors of files to look at, about which this program
-// is to say by Passed whether it can go on with them. ok is false for one that is
-// not on trial.
+// OnTrial returns a manifest and descriptors that this program should try to read. If it can
+// continue with them, it must call Passed. ok is false if this program is not on trial.
 func OnTrial() (manifest []byte, fds []int, ok bool, err error) {
 	return inherited(trialEnv)
 }
@@ -37,19 +35,19 @@ func inherited(env string) (manifest []byte, fds []int, ok bool, err error) {
 	}
 	fd, err := strconv.Atoi(value)
 	if err != nil || fd < 3 {
-		return nil, nil, true, fmt.Errorf("%s=%q is no descriptor", env, value)
+		return nil, nil, true, fmt.Errorf("environment variable %s=%q is not a descriptor", env, value)
 	}
 	closeOnExecAgain(fd)
 	memory := os.NewFile(uintptr(fd), "manifest")
 	defer memory.Close()
 	all, err := io.ReadAll(io.LimitReader(io.NewSectionReader(memory, 0, maxManifest), maxManifest))
 	if err != nil {
-		return nil, nil, true, fmt.Errorf("manifest: %w", err)
+		return nil, nil, true, fmt.Errorf("cannot read the manifest: %w", err)
 	}
 	line, manifest, _ := bytes.Cut(all, []byte("\n"))
 	var h header
 	if err := json.Unmarshal(line, &h); err != nil {
-		return nil, nil, true, fmt.Errorf("manifest: %w", err)
+		return nil, nil, true, fmt.Errorf("cannot read the manifest: %w", err)
 	}
 	for _, fd := range h.Files {
 		closeOnExecAgain(fd)
@@ -57,7 +55,7 @@ func inherited(env string) (manifest []byte, fds []int, ok bool, err error) {
 	return manifest, h.Files, true, nil
 }
 
-// memoryFile is a file that holds a manifest.
+// memoryFile returns a memory file that holds a header and a manifest.
 func memoryFile(h header, manifest []byte) (*os.File, error) {
 	line, err := json.Marshal(h)
 	if err != nil {

@@ -10,25 +10,26 @@ import (
 	"time"
 )
 
-// TrialTime is how long a program may take to say that it can go on; it takes
+// TrialTime is how long a program on trial may take until it calls Passed. It usually takes
 // some milliseconds.
 const TrialTime = 10 * time.Second
 
-// maxSaid bounds what a program on trial may say that is told.
-const maxSaid = 1 << 10
+// maxOutputBytes bounds the output of a program on trial that is kept, in bytes.
+const maxOutputBytes = 1 << 10
 
-// leftTime is how long what a program has left behind may hold its output open.
-const leftTime = time.Second
+// childrenTime is how long the children of a program on trial may hold its output open after it has
+// ended.
+const childrenTime = time.Second
 
-// firstFile is the descriptor of the first of a trial's files: 3 is the program, 4
-// the manifest.
+// firstFile is the descriptor of the first file of a trial. Descriptor 3 is the program, 4 the
+// manifest.
 const firstFile = 5
 
-// Try runs the program as a child on a copy of a manifest, with these arguments, and
-// returns the version that it says it is of. It returns an error unless the child
-// has called Passed: one that cannot be run, crashes, hangs, or does not know what
-// to do. The files are those that it may look at, and must not write to: only such that lie in
-// memory, as they become blocking. They stay the caller's.
+// Try runs the program with args as a child, on a copy of the manifest, and returns the version
+// that the child reports. It returns an error unless the child calls Passed: the program may be
+// unable to run, crash, hang, or not know the manifest. The child may read files, and must not
+// write to them. All of them should be memory files, because they become blocking. They still
+// belong to the caller.
 func (p *Program) Try(ctx context.Context, manifest []byte, files []*os.File, args []string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, TrialTime)
 	defer cancel()
@@ -41,12 +42,12 @@ func (p *Program) Try(ctx context.Context, manifest []byte, files []*os.File, ar
 		return "", p.failed("try", err)
 	}
 	defer file.Close()
-	said, out := &tail{}, &answer{}
+	output, out := &tail{}, &answer{}
 	cmd := exec.CommandContext(ctx, p.execPath(3), args...)
 	cmd.Args[0] = p.path
 	cmd.ExtraFiles = append([]*os.File{p.file, file}, files...)
 	cmd.Env = append(os.Environ(), trialEnv+"=4")
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, said, leftTime
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, output, childrenTime
 	apart(cmd)
 	err = cmd.Run()
 	version, ok := strings.CutPrefix(string(out.b), passed)
@@ -54,42 +55,44 @@ func (p *Program) Try(ctx context.Context, manifest []byte, files []*os.File, ar
 	case ctx.Err() != nil:
 		return "", p.failed("try", fmt.Errorf("it did not answer within %v", TrialTime))
 	case err != nil:
-		return "", p.failed("try", fmt.Errorf("%w: %s", err, said))
+		return "", p.failed("try", fmt.Errorf("%w: %s", err, output))
 	case !ok:
-		return "", p.failed("try", fmt.Errorf("it does not know how to go on, it says %.100q", out.b))
+		return "", p.failed("try", fmt.Errorf("it did not report that it can continue, it printed %.100q", out.b))
 	}
 	return strings.TrimSpace(strings.ToValidUTF8(version, "")), nil
 }
 
-// passed is what a program says that can go on; its version follows.
+// passed is the text that a program on trial prints before its version if it can continue. It
+// must not change, because a trial may be run by a program of another version.
 const passed = "holdfast: can go on: "
 
-// Passed says so.
+// Passed reports, on a trial, that this program can continue with the manifest.
 func Passed(version string) error {
 	_, err := os.Stdout.WriteString(passed + version + "\n")
 	return err
 }
 
-// answer is all that is written to it, which must not be much.
+// An answer keeps the output of a program on trial. A write fails if the output exceeds
+// maxOutputBytes.
 type answer struct{ b []byte }
 
 func (a *answer) Write(p []byte) (int, error) {
-	n := min(len(p), maxSaid-len(a.b))
+	n := min(len(p), maxOutputBytes-len(a.b))
 	a.b = append(a.b, p[:n]...)
 	if n < len(p) {
-		return n, errTalks
+		return n, errTooMuchOutput
 	}
 	return n, nil
 }
 
-var errTalks = fmt.Errorf("it says more than %d bytes", maxSaid)
+var errTooMuchOutput = fmt.Errorf("it printed more than %d bytes", maxOutputBytes)
 
-// tail keeps the end of what is written to it.
+// A tail keeps the last maxOutputBytes bytes that are written to it.
 type tail struct{ b []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.b = append(t.b, p...)
-	t.b = t.b[max(0, len(t.b)-maxSaid):]
+	t.b = t.b[max(0, len(t.b)-maxOutputBytes):]
 	return len(p), nil
 }
 

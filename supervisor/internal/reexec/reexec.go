@@ -1,11 +1,11 @@
-// Package reexec changes the program of this process: same pid, same children,
-// same open files. The new program is tried first, as a child that only says
-// whether it can go on with what it is left.
+// Package reexec replaces the program of this process: the pid, the children and the open files
+// stay. The new program is tried first: it runs as a child that only reports whether it can
+// continue with the manifest.
 //
-// Invariant: until Exec has changed the program nothing has changed; if that
-// fails, nothing has changed either.
+// Invariant: until the exec has happened, this process is unchanged, also if the exec fails.
 //
-// Not here: what is left, and how to come to rest before (package session).
+// Not here: the content of the manifest, and the freeze of the sessions before an exec (package
+// session).
 package reexec
 
 import (
@@ -17,27 +17,27 @@ import (
 	"syscall"
 )
 
-// The names in the environment by which a program learns what it has been left:
-// the number of a memory file.
+// Environment variables that hold the descriptor of the memory file with the manifest.
 const (
 	inheritEnv = "HOLDFAST_INHERIT"
 	trialEnv   = "HOLDFAST_INHERIT_TRIAL"
 )
 
-// maxManifest bounds what is read of a memory file, in bytes: 4,096 sessions with
-// long histories.
+// maxManifest bounds the bytes that are read of a manifest. It is enough for 4,096 sessions
+// with long histories.
 const maxManifest = 8 << 30
 
-// A Program is a program's file, held open: what is tried is what is run,
-// whatever becomes of its path.
+// A Program is an open program file. It stays open, so that the program that was tried is the
+// one that is executed, even if its path then leads to another file.
 type Program struct {
 	path string
 	file *os.File
 }
 
-// Open opens a program that is to be run in place of this one.
+// Open opens the file of the program that is to replace this one. It fails if the file is not
+// an executable regular file.
 func Open(path string) (*Program, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would be waited for
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // O_NONBLOCK, because the open of a named pipe would wait for a writer
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,8 @@ func Open(path string) (*Program, error) {
 	return &Program{path, file}, nil
 }
 
-// OpenSelf opens the program that this process runs, whatever is at its path now;
-// the path is what it is to be called.
+// OpenSelf opens the program that this process runs, even if path leads to another file now.
+// path becomes the program's name, argv[0].
 func OpenSelf(path string) (*Program, error) {
 	if runtime.GOOS == "linux" {
 		p, err := Open("/proc/self/exe")
@@ -64,14 +64,14 @@ func OpenSelf(path string) (*Program, error) {
 	return Open(path)
 }
 
-var errNoProgram = errors.New("it is no program")
+var errNoProgram = errors.New("it is not an executable regular file")
 
-// Close gives the file back.
+// Close closes the program's file.
 func (p *Program) Close() error { return p.file.Close() }
 
-// header is what stands before the manifest in a memory file, on a line.
+// A header is the first line of the memory file. The manifest follows it.
 type header struct {
-	Files []int `json:"files"` // descriptors, in the order in which they were given
+	Files []int `json:"files"` // descriptors, in the order that the caller of Exec gave
 }
 
 func (p *Program) failed(what string, err error) error {

@@ -45,11 +45,11 @@ func onTrial() error {
 	}
 	switch string(manifest) {
 	case "good":
-		said, err := io.ReadAll(os.NewFile(uintptr(fds[0]), "file"))
+		output, err := io.ReadAll(os.NewFile(uintptr(fds[0]), "file"))
 		if err != nil {
 			return err
 		}
-		if err := Passed("of " + string(said)); err != nil {
+		if err := Passed("of " + string(output)); err != nil {
 			return err
 		}
 	case "bad":
@@ -106,7 +106,7 @@ func second() error {
 		return fmt.Errorf("the manifest is %q, %w", manifest, err)
 	}
 	files[0].Close()
-	said, err := io.ReadAll(files[1])
+	output, err := io.ReadAll(files[1])
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func second() error {
 		return err
 	}
 	flags, err := unix.FcntlInt(files[1].Fd(), unix.F_GETFD, 0)
-	fmt.Printf("%s; child %d; close-on-exec %v %v; %v; again %v\n", said, status.ExitStatus(), flags&unix.FD_CLOEXEC != 0, err, os.Args[1:], again())
+	fmt.Printf("%s; child %d; close-on-exec %v %v; %v; again %v\n", output, status.ExitStatus(), flags&unix.FD_CLOEXEC != 0, err, os.Args[1:], again())
 	return nil
 }
 
@@ -143,7 +143,7 @@ func TestTry(t *testing.T) {
 	}
 	defer p.Close()
 	for manifest, says := range map[string]string{
-		"good": "", "bad": "version that is not known", "crash": "exit status 2", "silent": "does not know how to go on",
+		"good": "", "bad": "version that is not known", "crash": "exit status 2", "silent": "did not report that it can continue",
 	} {
 		r, w, err := os.Pipe()
 		if err != nil {

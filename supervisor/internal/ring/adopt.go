@@ -7,13 +7,14 @@ import (
 	"os"
 )
 
-// Adopt goes on with the ring of a process that has ended, or of the program
-// that this process ran before it changed its program, and returns how many
-// bytes it rescued: those that a read(2) had put there and nobody committed.
-// They end at the ring's end. Nobody else may write to the ring from here on.
+// Adopt returns the ring of a process that has ended, or of the program that this process ran
+// before an exec. rescued is the number of bytes that a read(2) had written and that were not
+// committed; Adopt commits them, so they are the last bytes of the ring. No other process may
+// write to the ring from here on.
 //
-// The file is the ring's, and closed if this fails: with an error for whatever
-// is not a ring that New has made, be it cut, another's, or made to do harm.
+// Adopt owns file, and closes it if it fails. It fails for every file that is not a ring made
+// by New, such as a file that was truncated or that another program has made, also with
+// malicious content.
 func Adopt(file *os.File) (r *Ring, rescued int, err error) {
 	if r, err = adopt(file); err != nil {
 		return nil, 0, errors.Join(fmt.Errorf("ring: adopt: %w", err), file.Close())
@@ -33,7 +34,7 @@ func adopt(file *os.File) (*Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := over(file)
+	r := newUnmapped(file)
 	r.carve(p, mem)
 	if err := r.load(); err != nil {
 		return nil, errors.Join(err, unmap(mem))
@@ -41,8 +42,8 @@ func adopt(file *os.File) (*Ring, error) {
 	return r, nil
 }
 
-// readPreamble reads it from the file, not from a mapping: behind the end of a
-// file that is too short that would kill us.
+// readPreamble reads the preamble from the file. It does not read it from a mapping, because an
+// access behind the end of a file that is too short would kill this process with SIGBUS.
 func readPreamble(file *os.File) (p preamble, err error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -51,47 +52,49 @@ func readPreamble(file *os.File) (p preamble, err error) {
 	_, err = file.ReadAt(p.bytes(), 0)
 	switch {
 	case errors.Is(err, io.EOF):
-		return p, errors.New("shorter than its header")
+		return p, errors.New("file is shorter than its header")
 	case err != nil:
 		return p, err
 	}
 	return p, p.check(info.Size())
 }
 
-// load takes over what changes, each word once and then from our own memory:
-// whoever has the file too cannot make us believe something else later.
+// load copies the fields of the header that change, and checks them. It reads each word once,
+// and the ring uses only the copies, so that another process that has the file cannot change
+// them after the check.
 func (r *Ring) load() error {
 	end, armed, finished := r.head.end.Load(), r.head.armed.Load(), r.head.finished.Load()
 	if end > maxOffset || armed < end || armed > end+uint64(r.ahead(end)) || finished > 1 {
-		return fmt.Errorf("end %d, armed %d, finished %d do not go together", end, armed, finished)
+		return fmt.Errorf("invalid header: end %d, armed %d and finished %d do not go together", end, armed, finished)
 	}
 	marks, err := r.head.loadMarks(end)
 	if err != nil {
 		return err
 	}
-	r.end, r.armed, r.finished, r.marks = end, armed, finished == 1, marks
-	// Its writer may have died while it made room for the longest read.
+	r.end, r.armed, r.isFinished, r.marks = end, armed, finished == 1, marks
+	// The writer may have died while it reserved memory for the longest read.
 	r.forget(end + uint64(r.ahead(end)))
 	return nil
 }
 
-// rescue commits what lies where poison was.
+// rescue commits the bytes that are not poison any more, and returns their number.
 func (r *Ring) rescue() int {
-	if r.finished {
+	if r.isFinished {
 		return 0
 	}
 	at := int(r.end % uint64(len(r.buf)))
-	n := spoilt(r.buf[at:at+int(r.armed-r.end)], at)
+	n := unpoisonedLen(r.buf[at:at+int(r.armed-r.end)], at)
 	r.Commit(n)
 	return n
 }
 
-// File returns a duplicate of the ring's file, to hand on. It is close-on-exec.
+// File returns a duplicate of the ring's file for another process. The duplicate is
+// close-on-exec.
 func (r *Ring) File() (*os.File, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.buf == nil {
-		return nil, errShut
+		return nil, errClosed
 	}
 	file, err := duplicate(r.file)
 	if err != nil {
@@ -100,10 +103,10 @@ func (r *Ring) File() (*os.File, error) {
 	return file, nil
 }
 
-// Room returns memory at the owner's disposal that goes with the ring to
-// whoever adopts it: RoomBytes long, or what the program that made the ring
-// gave it. It begins as zeros, takes no memory before it is written to, and may
-// not be touched once the ring is closed.
+// Room returns memory for the owner's use, which the next process adopts together with the
+// ring. It is RoomBytes long, unless another version of the program made the ring. It begins as
+// zeros, takes no memory before it is written to, and must not be used after the ring is
+// closed.
 func (r *Ring) Room() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()

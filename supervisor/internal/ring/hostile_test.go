@@ -110,7 +110,7 @@ func TestHostile(t *testing.T) {
 		{"armed far ahead", h(func(h *header) { h.armed.Store(1 << 63) }), "go together"},
 		{"armed beyond the buffer", h(func(h *header) { h.end.Store(72<<10 - 1); h.armed.Store(72<<10 + 1) }), "go together"},
 		{"finished", h(func(h *header) { h.finished.Store(2) }), "go together"},
-		{"no marks", h(func(h *header) { h.marked.Store(0) }), "0 marks"},
+		{"no marks", h(func(h *header) { h.marked.Store(0) }), "marks: 0"},
 		{"marks without number", h(func(h *header) { h.marked.Store(1 << 63) }), "marks"},
 		{"marks never made", h(func(h *header) { h.marked.Store(5) }), "out of order"},
 		{"mark ahead", h(func(h *header) { h.marks[2].offset.Store(7) }), "out of order"},

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seals keep the file's length as it is, and themselves: behind the end of a
-// file that was cut under a mapping, a look at it would kill us.
+// seals make the file's length final, and forbid to change the seals, because an access to a
+// mapping behind the end of a file that was truncated would kill this process with SIGBUS.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// newFile returns an anonymous memory file of n bytes.
+// newFile returns an anonymous memory file of n bytes, with the seals.
 func newFile(n int) (*os.File, error) {
 	f, err := machine.MemoryFile("holdfast-ring")
 	if err != nil {
@@ -32,12 +32,12 @@ func seal(f *os.File) error {
 	})
 }
 
-// checkSeals returns an error unless the file's length is final.
+// checkSeals returns an error if the file's length can still change.
 func checkSeals(f *os.File) error {
 	return control(f, func(fd uintptr) error {
 		has, err := unix.FcntlInt(fd, unix.F_GET_SEALS, 0)
 		if err == nil && has&seals != seals {
-			err = errors.New("not sealed")
+			err = errors.New("file is not sealed against truncation")
 		}
 		return err
 	})

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapFile maps the first n bytes of a file, which no child shall inherit: it may
-// come from a program that has handed it on through an exec.
+// mapFile maps the first n bytes of a file, and makes it close-on-exec, because a program that
+// passed it on through an exec had to clear that flag.
 func mapFile(f *os.File, n int) (mem []byte, err error) {
 	err = control(f, func(fd uintptr) (err error) {
 		unix.CloseOnExec(int(fd))
@@ -23,7 +23,7 @@ func unmap(mem []byte) error { return os.NewSyscallError("munmap", unix.Munmap(m
 
 func duplicate(f *os.File) (dup *os.File, err error) {
 	err = control(f, func(fd uintptr) error {
-		n, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3) // above the standard ones
+		n, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3) // above the standard streams
 		if err == nil {
 			dup = os.NewFile(uintptr(n), f.Name())
 		}
@@ -32,7 +32,7 @@ func duplicate(f *os.File) (dup *os.File, err error) {
 	return dup, err
 }
 
-// control calls do with the file's descriptor, which stays valid meanwhile.
+// control calls do with the file's descriptor, which stays open during the call.
 func control(f *os.File, do func(fd uintptr) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -7,17 +7,17 @@ import (
 	"holdfast/protocol"
 )
 
-// maxMarks bounds the resizes that are remembered; older ones are merged.
+// maxMarks bounds the number of resize marks; the ring drops older ones.
 const maxMarks = 1024
 
-// A Mark says that from Offset on the terminal had this size.
-type Mark struct {
+// A ResizeMark says that the terminal has had this size since Offset.
+type ResizeMark struct {
 	Offset uint64
 	Size   protocol.Size
 }
 
-// MarkSize notes that from the present end on, which it returns, the terminal
-// has another size.
+// MarkSize adds a resize mark at the end of the output, and returns that offset. If the newest
+// mark has the same offset, its size changes.
 func (r *Ring) MarkSize(size protocol.Size) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -25,7 +25,7 @@ func (r *Ring) MarkSize(size protocol.Size) uint64 {
 		last.Size = size
 		r.storeSize(size)
 	} else {
-		r.addMark(Mark{r.end, size})
+		r.addMark(ResizeMark{r.end, size})
 	}
 	if len(r.marks) > maxMarks {
 		r.marks = append(r.marks[:0], r.marks[len(r.marks)-maxMarks/2:]...)
@@ -34,9 +34,10 @@ func (r *Ring) MarkSize(size protocol.Size) uint64 {
 	return r.end
 }
 
-// addMark stores the mark, in the oldest one's slot, before it counts it: whoever
-// adopts the ring never looks at that slot.
-func (r *Ring) addMark(m Mark) {
+// addMark stores a mark in the file, in the slot of the oldest one, and then increments the
+// count. If the writer dies between the two, that slot is half written; so a program that
+// adopts the ring never reads the slot before the oldest mark.
+func (r *Ring) addMark(m ResizeMark) {
 	r.marks = append(r.marks, m)
 	if r.buf == nil {
 		return
@@ -48,45 +49,47 @@ func (r *Ring) addMark(m Mark) {
 	r.head.marked.Store(n + 1)
 }
 
-// storeSize changes the newest mark's size.
+// storeSize changes the size of the newest mark in the file.
 func (r *Ring) storeSize(size protocol.Size) {
 	if r.buf != nil {
 		r.head.marks[(r.head.marked.Load()-1)%markSlots].size.Store(packSize(size))
 	}
 }
 
-// loadMarks returns the marks of a file, which may be anybody's.
-func (h *header) loadMarks(end uint64) ([]Mark, error) {
+// loadMarks returns the marks of a file. The file may have been made by any program, so each
+// mark is checked.
+func (h *header) loadMarks(end uint64) ([]ResizeMark, error) {
 	n := h.marked.Load()
 	if n == 0 || n > maxOffset {
-		return nil, fmt.Errorf("%d marks", n)
+		return nil, fmt.Errorf("invalid number of resize marks: %d", n)
 	}
-	kept := min(n, markSlots-1) // the one before may be half overwritten
-	marks := make([]Mark, 0, kept)
+	kept := min(n, markSlots-1) // the slot before these may be half overwritten
+	marks := make([]ResizeMark, 0, kept)
 	for i := n - kept; i < n; i++ {
 		slot := &h.marks[i%markSlots]
 		size, err := unpackSize(slot.size.Load())
 		if err != nil {
 			return nil, err
 		}
-		m := Mark{slot.offset.Load(), size}
+		m := ResizeMark{slot.offset.Load(), size}
 		if m.Offset > end || len(marks) > 0 && m.Offset <= marks[len(marks)-1].Offset {
-			return nil, fmt.Errorf("a mark at offset %d out of order", m.Offset)
+			return nil, fmt.Errorf("resize mark at offset %d is out of order", m.Offset)
 		}
 		marks = append(marks, m)
 	}
 	return marks, nil
 }
 
-// dropMarks forgets marks before start but for the one in force there.
+// dropMarks drops the marks before start, except the last of them, whose size is valid at
+// start.
 func (r *Ring) dropMarks() {
 	for len(r.marks) > 1 && r.marks[1].Offset <= r.start {
 		r.marks = r.marks[1:]
 	}
 }
 
-// NextMark returns the first mark behind offset, if there is one.
-func (r *Ring) NextMark(offset uint64) (Mark, bool) {
+// NextMark returns the first resize mark behind offset, and whether there is one.
+func (r *Ring) NextMark(offset uint64) (ResizeMark, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.marks {
@@ -94,11 +97,11 @@ func (r *Ring) NextMark(offset uint64) (Mark, bool) {
 			return m, true
 		}
 	}
-	return Mark{}, false
+	return ResizeMark{}, false
 }
 
-// SizeAt returns the terminal's size when the byte at offset was printed, as
-// far as it is still known.
+// SizeAt returns the terminal's size when the byte at offset was printed. If the mark for
+// offset was dropped, it returns the size of the oldest mark.
 func (r *Ring) SizeAt(offset uint64) protocol.Size {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,11 +115,11 @@ func (r *Ring) SizeAt(offset uint64) protocol.Size {
 	return size
 }
 
-// WidthChanged reports whether the terminal's width changed behind offset, as
-// far as it is still known.
+// WidthChanged reports whether the terminal's width changed behind offset, as far as the marks
+// are still kept.
 func (r *Ring) WidthChanged(offset uint64) bool {
 	cols := r.SizeAt(offset).Cols
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.marks, func(m Mark) bool { return m.Offset > offset && m.Size.Cols != cols })
+	return slices.ContainsFunc(r.marks, func(m ResizeMark) bool { return m.Offset > offset && m.Size.Cols != cols })
 }

@@ -2,25 +2,26 @@ package ring
 
 import "bytes"
 
-// Poison is what lies where the next read(2) will put its bytes: whoever adopts
-// the ring of a process that died tells by it how many there are.
+// poisonBytes are the 13 bytes that never occur in valid UTF-8. The memory that the next
+// read(2) writes to is filled with them before the call. A program that adopts the ring of a
+// dead process recognises by them how many bytes that read(2) has written.
 //
-// It is made of the 13 bytes that valid UTF-8 never has, so text is rescued to
-// its last byte, also if that is in the middle of a character. Other output may
-// lose its last bytes, if the process died between a read(2) and its Commit: the
-// last one is taken for poison if it happens to be the one at its place, which
-// is 1 in 256 if any byte is as likely as another, 1 in 65,536 for two of them,
-// and 1 in 13 where the program prints nothing but such bytes.
+// Text is therefore rescued to its last byte, even if that byte is in the middle of a
+// character. Other output may lose its last bytes if the process died between a read(2) and its
+// Commit, because a byte counts as poison if it is equal to the poison at its place. If all
+// values of a byte are equally likely, the probability is 1 in 256 for one lost byte and 1 in
+// 65,536 for two. For a program that prints only poison bytes it is 1 in 13 for each byte.
 const poisonBytes = "\xC0\xC1\xF5\xF6\xF7\xF8\xF9\xFA\xFB\xFC\xFD\xFE\xFF"
 
-// poisonPeriod is after how many bytes it begins again: a page, which stays in
-// the processor's nearest cache.
+// poisonPeriod is the number of bytes after which the poison repeats: one page, which stays in
+// the processor's first cache.
 const poisonPeriod = 4 << 10
 
-// poison is the same in each process: it is part of the layout.
+// poison must be the same in every program, because it is part of the layout.
 var poison = newPoison()
 
-// newPoison takes the bytes in an order without a pattern (SplitMix64 from 0).
+// newPoison returns one period of poison: poison bytes in a pseudo-random order (SplitMix64,
+// seed 0).
 func newPoison() *[poisonPeriod]byte {
 	p := new([poisonPeriod]byte)
 	var state uint64
@@ -34,20 +35,20 @@ func newPoison() *[poisonPeriod]byte {
 	return p
 }
 
-// lay fills p, which lies at the given place of the ring's bytes.
-func lay(p []byte, at int) {
+// layPoison fills p with poison. at is the place of p in the ring's buffer.
+func layPoison(p []byte, at int) {
 	for len(p) > 0 {
 		n := copy(p, poison[at%poisonPeriod:])
 		p, at = p[n:], at+n
 	}
 }
 
-// spoilt returns the length of the shortest prefix of p, which lies at the given
-// place, behind which all is poison.
-func spoilt(p []byte, at int) int {
+// unpoisonedLen returns the length of the shortest prefix of p that is followed only by poison.
+// at is the place of p in the ring's buffer.
+func unpoisonedLen(p []byte, at int) int {
 	n := len(p)
 	for n > 0 {
-		k := min((at+n-1)%poisonPeriod+1, n) // back to where the poison begins again, or p does
+		k := min((at+n-1)%poisonPeriod+1, n) // back to the begin of the poison's period, or of p
 		want := poison[(at+n-k)%poisonPeriod:][:k]
 		if !bytes.Equal(p[n-k:n], want) {
 			break

@@ -38,7 +38,7 @@ func TestSpoilt(t *testing.T) {
 	p := make([]byte, 3*poisonPeriod)
 	for range 2000 {
 		at, n := rnd.IntN(5*poisonPeriod), rnd.IntN(len(p)+1)
-		lay(p[:n], at)
+		layPoison(p[:n], at)
 		for range rnd.IntN(3) {
 			if n > 0 {
 				p[rnd.IntN(n)] = byte(rnd.Uint32())
@@ -48,7 +48,7 @@ func TestSpoilt(t *testing.T) {
 		for want > 0 && p[want-1] == poison[(at+want-1)%poisonPeriod] {
 			want--
 		}
-		if got := spoilt(p[:n], at); got != want {
+		if got := unpoisonedLen(p[:n], at); got != want {
 			t.Fatalf("seed %d: spoilt(%d bytes at %d) = %d, want %d", seed, n, at, got, want)
 		}
 	}

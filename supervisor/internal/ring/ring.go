@@ -1,16 +1,16 @@
-// Package ring keeps the last bytes a session printed, addressed by offset.
+// Package ring holds the last bytes of a session's output, addressed by offset.
 //
-// Offsets count every byte since the session began and never go back, so a
-// reader that remembers one number can go on after its proxy was replaced.
-// All of it lies in a mapped memory file, into which the PTY is read directly.
-// Another process can adopt that file when this one has ended, at whatever
-// instant it did: no byte that was read is lost, and none comes twice.
+// An offset counts every byte of output since the session began and never decreases. A reader
+// that remembers this one number can therefore continue after its proxy was replaced. The whole
+// ring is in a mapped memory file, and output is read from the PTY directly into that file.
+// Another process can adopt the file when this process has ended, at whatever instant that was:
+// no byte that was read is lost, and no byte appears twice.
 //
-// Invariant: end-start <= len(buf), and no byte of [start, end) is written to.
-// A reader older than start gets ErrGone and takes a snapshot instead.
+// Invariant: end-start <= len(buf), and a byte is overwritten only after start has moved behind
+// it. If a reader's offset is before start, it gets ErrGone and must request a snapshot instead.
 //
-// Invariant: what a read(2) may be writing to is [end, armed), and was poison
-// before; what differs from that was read.
+// Invariant: a read(2) in progress writes only to [end, armed), which held poison before. A
+// byte there that differs from the poison was read.
 //
 // Not here: escape sequences (package screen), delivery (package session).
 package ring
@@ -24,51 +24,51 @@ import (
 	"holdfast/protocol"
 )
 
-// ErrGone is returned for an offset that the ring has forgotten, and ErrAhead
-// for one that was never printed.
+// ErrGone is returned for an offset that the ring does not hold any more, and ErrAhead for an
+// offset behind the end of the output.
 var (
-	ErrGone  = errors.New("ring: offset no longer kept")
-	ErrAhead = errors.New("ring: offset not printed yet")
-	errShut  = errors.New("ring: closed")
+	ErrGone   = errors.New("ring: offset no longer kept")
+	ErrAhead  = errors.New("ring: offset not printed yet")
+	errClosed = errors.New("ring: closed")
 )
 
-// Sizes, in bytes.
+// Lengths in bytes.
 const (
 	DefaultBytes = 1 << 20
 	MinBytes     = 64 << 10
 	MaxBytes     = 64 << 20
-	maxRead      = 64 << 10 // a PTY gives about 4 KiB a read(2); this many are worth one wake-up
-	firstRead    = 8 << 10  // two of them: what a session that prints little has poisoned ahead of it
+	maxRead      = 64 << 10 // a PTY returns about 4 KiB for each read(2); this many bytes are worth one wake-up
+	firstRead    = 8 << 10  // length of the first reservations; a session with little output has poison only for two of them
 )
 
-// A Ring has one writer and any number of readers, in any goroutines.
+// A Ring has one writer and any number of readers. Each may be in its own goroutine.
 type Ring struct {
 	file     *os.File
 	readSize int
 
-	mu       sync.Mutex
-	mem      []byte // the mapped file: head, room and buf
-	head     *header
-	room     []byte
-	buf      []byte
-	window   int    // how much is reserved at a time
-	reserved uint64 // from which offset on, the last time
-	start    uint64 // oldest offset kept
-	end      uint64 // this and what follows is in head too
-	armed    uint64
-	marks    []Mark // ascending; the first is the size at start
-	finished bool
-	watchers map[chan struct{}]struct{}
+	mu         sync.Mutex
+	mem        []byte // the mapped file; head, room and buf are parts of it
+	head       *header
+	room       []byte
+	buf        []byte
+	window     int    // length of the next reservation
+	reserved   uint64 // end at the time of the last reservation
+	start      uint64 // oldest offset that is kept
+	end        uint64 // end, armed, marks and finished are copies of the fields in head
+	armed      uint64
+	marks      []ResizeMark // ascending; the first one has the size at start
+	isFinished bool
+	watchers   map[chan struct{}]struct{}
 }
 
-// New returns a ring that keeps at least the given number of bytes; it begins
-// with the given size. Memory is used as it is written to.
+// New returns a ring that keeps at least the last keep bytes, within MinBytes and MaxBytes.
+// size is the terminal's size at offset 0. The file takes memory only as it is written to.
 func New(keep int, size protocol.Size) (*Ring, error) {
 	r, err := create(newPreamble(min(max(keep, MinBytes), MaxBytes)))
 	if err != nil {
 		return nil, fmt.Errorf("ring: %w", err)
 	}
-	r.addMark(Mark{0, size})
+	r.addMark(ResizeMark{0, size})
 	return r, nil
 }
 
@@ -81,28 +81,29 @@ func create(p preamble) (*Ring, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	r := over(file)
+	r := newUnmapped(file)
 	r.carve(p, mem)
 	r.head.preamble = p
 	return r, nil
 }
 
-// over returns a ring that is not mapped yet.
-func over(file *os.File) *Ring {
+// newUnmapped returns a ring without a mapping of its file.
+func newUnmapped(file *os.File) *Ring {
 	return &Ring{file: file, watchers: make(map[chan struct{}]struct{})}
 }
 
-// ReadSize is how much the writer should reserve at a time: small enough that
-// eight reads fit into what is kept.
+// ReadSize returns how many bytes the writer should reserve at a time. It is small enough that
+// eight reads fit into the bytes that are kept.
 func (r *Ring) ReadSize() int { return r.readSize }
 
-// Keep is how many bytes are kept at least.
+// Keep returns how many bytes the ring keeps at least.
 func (r *Ring) Keep() int { return len(r.buf) - r.readSize }
 
-// Reserve returns room for the next bytes, at most ReadSize and at least one:
-// little for a session that prints little, as all of it is poisoned, and more
-// for one that fills it. Whatever lay there is forgotten now, before it is
-// overwritten. The room is the writer's until Commit.
+// Reserve returns memory for the next bytes, at least one and at most ReadSize, or nil if the
+// ring is closed. The reservation is short for a session that prints little, because all of it
+// must be poisoned, and becomes longer while each reservation is filled. The ring drops the
+// older bytes in that memory before they are overwritten. The memory belongs to the writer
+// until Commit.
 func (r *Ring) Reserve() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +118,7 @@ func (r *Ring) Reserve() []byte {
 	return r.buf[at : at+n]
 }
 
-// widen lets the next reservation be longer if most of the last was used.
+// widen doubles the next reservation if more than half of the last one was used.
 func (r *Ring) widen() {
 	if r.end-r.reserved > uint64(r.window/2) {
 		r.window *= 2
@@ -126,13 +127,13 @@ func (r *Ring) widen() {
 	r.reserved = r.end
 }
 
-// ahead is how much can be reserved at offset at most: to the end of the buffer
-// and no further.
+// ahead returns how many bytes can be reserved at offset at most: up to ReadSize, and not
+// beyond the end of the buffer.
 func (r *Ring) ahead(offset uint64) int {
 	return min(r.readSize, len(r.buf)-int(offset%uint64(len(r.buf))))
 }
 
-// forget lets go of what lies where bytes up to offset will.
+// forget drops the oldest bytes if their places are needed for bytes up to offset.
 func (r *Ring) forget(offset uint64) {
 	if n := uint64(len(r.buf)); offset > n {
 		r.start = max(r.start, offset-n)
@@ -140,19 +141,19 @@ func (r *Ring) forget(offset uint64) {
 	}
 }
 
-// arm lays poison up to offset. What an earlier reservation left over is poison
-// still; so each byte is poisoned once each time the ring goes round.
+// arm writes poison up to offset. Poison that an earlier reservation left over is not written
+// again, so each byte is poisoned once in each turn of the ring.
 func (r *Ring) arm(offset uint64) {
 	if from := max(r.armed, r.end); from < offset {
 		at := int(from % uint64(len(r.buf)))
-		lay(r.buf[at:at+int(offset-from)], at)
+		layPoison(r.buf[at:at+int(offset-from)], at)
 		r.armed = offset
-		r.head.armed.Store(offset) // only now: before, there is no poison
+		r.head.armed.Store(offset) // only now, because there was no poison before
 	}
 }
 
-// Commit makes the first n bytes of the reserved room part of the ring and
-// returns the offset of the first. Readers are told by Wake.
+// Commit makes the first n bytes of the reserved memory part of the ring, and returns the
+// offset of the first of them. It does not notify readers: the writer must call Wake.
 func (r *Ring) Commit(n int) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,40 +165,40 @@ func (r *Ring) Commit(n int) uint64 {
 	return from
 }
 
-// Wake pokes whoever watches.
+// Wake notifies every watcher.
 func (r *Ring) Wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.wake()
 }
 
-// Finish says that nothing more will be written.
+// Finish marks the output as complete: no byte may be written after it.
 func (r *Ring) Finish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.finished = true
+	r.isFinished = true
 	if r.buf != nil {
 		r.head.finished.Store(1)
 	}
 	r.wake()
 }
 
-// Bounds returns the oldest offset kept, the number of bytes printed so far,
-// and whether that number is final.
+// Bounds returns the oldest offset that is kept, the number of output bytes so far, and whether
+// that number is final.
 func (r *Ring) Bounds() (start, end uint64, finished bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.start, r.end, r.finished
+	return r.start, r.end, r.isFinished
 }
 
-// ReadAt copies bytes from offset on into p. It returns 0 and no error at the
-// end, ErrGone before start and ErrAhead behind the end.
+// ReadAt copies bytes from offset on into p, and returns their number. It returns 0 and no
+// error at the end, ErrGone before start, and ErrAhead behind the end.
 func (r *Ring) ReadAt(p []byte, offset uint64) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.buf == nil:
-		return 0, errShut
+		return 0, errClosed
 	case offset < r.start:
 		return 0, ErrGone
 	case offset > r.end:
@@ -208,10 +209,9 @@ func (r *Ring) ReadAt(p []byte, offset uint64) (int, error) {
 	return n, nil
 }
 
-// View returns bytes from offset on without a copy, at most n of them, and at
-// least one. They have to be there, and stay valid until the writer has
-// reserved len(buf)-n further bytes; the writer must not run ahead of whoever
-// looks.
+// View returns between 1 and n bytes from offset on, without a copy. The ring must hold these
+// bytes. They stay valid until the writer has reserved len(buf)-n further bytes, so the caller
+// must keep the writer from getting so far ahead.
 func (r *Ring) View(offset uint64, n int) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,10 +219,10 @@ func (r *Ring) View(offset uint64, n int) []byte {
 	return r.buf[at:min(at+n, len(r.buf))]
 }
 
-// copyAt fills p with the bytes from offset on, which must be there. mu is
-// held.
+// copyAt fills p with the bytes from offset on, which the ring must hold. The caller must hold
+// mu.
 func (r *Ring) copyAt(p []byte, offset uint64) {
-	if len(p) == 0 { // as always once the ring is closed
+	if len(p) == 0 { // always true after the ring was closed
 		return
 	}
 	at := int(offset % uint64(len(r.buf)))
@@ -230,15 +230,15 @@ func (r *Ring) copyAt(p []byte, offset uint64) {
 	copy(p[k:], r.buf)
 }
 
-// Watch makes every change poke c, which must have room for one. Unwatch ends
-// it.
+// Watch sends to c after every change, until Unwatch. c must have room for one value, because a
+// notification is dropped if c is full.
 func (r *Ring) Watch(c chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watchers[c] = struct{}{}
 }
 
-// Unwatch ends what Watch began.
+// Unwatch removes a channel that was given to Watch.
 func (r *Ring) Unwatch(c chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,23 +249,23 @@ func (r *Ring) wake() {
 	for c := range r.watchers {
 		select {
 		case c <- struct{}{}:
-		default: // it has yet to look; it will see this change too
+		default: // c holds a notification that was not received yet; it covers this change, too
 		}
 	}
 }
 
-// Close gives the memory back, but for who has the file too. Reads fail from here
-// on; the writer must have ended.
+// Close unmaps and closes the file. Its memory is freed if no other process has the file. The
+// writer must have ended before; reads fail afterwards.
 func (r *Ring) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.buf == nil {
 		return nil
 	}
-	r.finished = true
+	r.isFinished = true
 	r.wake()
 	mem := r.mem
 	r.mem, r.head, r.room, r.buf = nil, nil, nil, nil
-	r.start = r.end // nothing is kept any more
+	r.start = r.end // no byte is kept any more
 	return errors.Join(unmap(mem), r.file.Close())
 }

@@ -99,7 +99,7 @@ func TestMarks(t *testing.T) {
 	if got := r.SizeAt(3); got != small {
 		t.Errorf("SizeAt(3) = %v, want %v", got, small)
 	}
-	if m, ok := r.NextMark(0); !ok || m != (Mark{3, small}) {
+	if m, ok := r.NextMark(0); !ok || m != (ResizeMark{3, small}) {
 		t.Errorf("NextMark(0) = %v, %v; want offset 3", m, ok)
 	}
 	if m, ok := r.NextMark(3); ok {

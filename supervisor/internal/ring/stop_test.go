@@ -33,11 +33,11 @@ type life struct {
 	r    *Ring
 	all  []byte
 	room []byte // reserved, and not used up
-	size []Mark
+	size []ResizeMark
 }
 
 func stops(t *testing.T, seed uint64) {
-	l := &life{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 2)), size: []Mark{{0, size80}}}
+	l := &life{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 2)), size: []ResizeMark{{0, size80}}}
 	l.text = l.rnd.IntN(2) == 0
 	l.r = newRing(t, MinBytes<<l.rnd.IntN(2))
 	for range 60 {
@@ -62,7 +62,7 @@ func (l *life) goOn() {
 
 func (l *life) resize() {
 	s := protocol.Size{Cols: 1 + l.rnd.IntN(protocol.MaxCols), Rows: 1 + l.rnd.IntN(protocol.MaxRows)}
-	l.size = append(l.size, Mark{l.r.MarkSize(s), s})
+	l.size = append(l.size, ResizeMark{l.r.MarkSize(s), s})
 }
 
 // read is a read(2): it puts bytes where they belong, and returns them.
@@ -101,7 +101,7 @@ func (l *life) die() {
 		_, end, _ := l.r.Bounds()
 		at := int(max(l.r.armed, end) % uint64(len(l.r.buf)))
 		n := max(0, l.r.ahead(end)-int(max(l.r.armed, end)-end))
-		lay(l.r.buf[at:at+l.rnd.IntN(n+1)], at)
+		layPoison(l.r.buf[at:at+l.rnd.IntN(n+1)], at)
 	case 4:
 		beginMark(l.r, l.rnd.Uint64())
 	}

@@ -3,10 +3,12 @@
 package screen
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,12 +25,20 @@ const (
 	costMemory = 64 << 20
 )
 
-// raceFactor and busyFactor: the race detector makes all slower, and so do others on the machine,
-// also by processor time.
+// raceFactor is how much slower the race detector makes a request, and fuzzFactor how much the
+// counters of a fuzzer do.
 const (
 	raceFactor = 20
-	busyFactor = 4
+	fuzzFactor = 4
 )
+
+// resizeFactor is how much more a resize may cost: it lays out all of the history, up to 64 MiB,
+// where every other request stops when its answer has no more room.
+const resizeFactor = 2
+
+// costTries is how often the requests of a seed are measured that cost too much: what else the
+// machine does makes a request dearer, also in processor time. The cheapest try counts.
+const costTries = 3
 
 // costly are pieces of output that are dear, for their length, to print, to keep or to show again.
 var costly = []string{
@@ -127,8 +137,13 @@ var requests = []request{
 		o.Update(s.ViewAs(o.Size()))
 		o.Update(s.ViewAs(o.Size()))
 	}},
+	{"save", func(s *Screen, _ *rand.Rand) {
+		if err := s.Save(nowhere{}, -1); err != nil {
+			panic(err)
+		}
+	}},
 	{"save and restore", func(s *Screen, r *rand.Rand) {
-		from, err := Restore(s.Save(r.IntN(2)*protocol.DefaultHistory), 10_000)
+		from, err := Restore(recordOf(s, r.IntN(2)*protocol.DefaultHistory), 10_000)
 		if err != nil {
 			panic(err)
 		}
@@ -159,19 +174,63 @@ func contentOf(s *Screen, spec protocol.ScreenSpec) {
 
 // A cost is what requests have cost: how many there were, and the dearest.
 type cost struct {
-	fill         int // bytes printed three times at most
+	fill         int // bytes of text printed three times at most, each time after half of it of costly
 	count        int
 	time, memory map[string]float64 // ms, MiB
 }
 
-// measure makes requests to a random screen. The memory is what is allocated and not yet collected
-// at the worst: with the collector's default that may be as much again as what is held.
+func newCost(fill int) *cost {
+	return &cost{fill: fill, time: map[string]float64{}, memory: map[string]float64{}}
+}
+
+// A spending is what one request has cost.
+type spending struct {
+	name   string
+	time   time.Duration
+	memory uint64
+	where  string
+}
+
+// measure makes requests to the random screen of a seed, and adds what each has cost.
 func (c *cost) measure(t *testing.T, seed uint64, requestsEach int) {
+	limit := costTime
+	if raceEnabled {
+		limit *= raceFactor
+	}
+	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
+		limit *= fuzzFactor
+	}
+	over := func(s spending) bool {
+		limit := limit
+		if s.name == "resize" {
+			limit *= resizeFactor
+		}
+		return s.time > limit || s.memory > costMemory && !raceEnabled
+	}
+	least := c.spend(seed, requestsEach)
+	for try := 1; try < costTries && slices.ContainsFunc(least, over); try++ {
+		for i, s := range c.spend(seed, requestsEach) {
+			least[i].time, least[i].memory = min(least[i].time, s.time), min(least[i].memory, s.memory)
+		}
+	}
+	for _, s := range least {
+		c.count++
+		c.time[s.name] = max(c.time[s.name], float64(s.time)/1e6)
+		c.memory[s.name] = max(c.memory[s.name], float64(s.memory)/(1<<20))
+		if over(s) {
+			t.Errorf("seed %d: %s at %s: %v and %d MiB, want at most %v and %d MiB", seed, s.name, s.where, s.time, s.memory>>20, limit, costMemory>>20)
+		}
+	}
+}
+
+// spend makes requests to the random screen of a seed. The memory is what is allocated and not yet
+// collected at the worst: with the collector's default that may be as much again as what is held.
+func (c *cost) spend(seed uint64, requestsEach int) (all []spending) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	lines := []int{0, 100, 10_000, 10_000, protocol.MaxScrollback}[r.IntN(5)]
 	s := New(costSize(r), lines)
 	for range 1 + r.IntN(3) {
-		s.Write(piece(r, 1<<(10+r.IntN(10))))
+		s.Write(piece(r, min(1<<(10+r.IntN(10)), c.fill/2)))
 		s.Write([]byte("\x18\x1b[?1049l\x1b[r\x1b[?7h"))
 		s.Write(filling(r, s.size.Cols, c.fill))
 		if r.IntN(4) == 0 {
@@ -187,18 +246,12 @@ func (c *cost) measure(t *testing.T, seed uint64, requestsEach int) {
 		q.do(s, r)
 		spent := cpuTime() - began
 		close(done)
-		most := <-peak
-		c.count++
-		c.time[q.name] = max(c.time[q.name], float64(spent)/1e6)
-		c.memory[q.name] = max(c.memory[q.name], float64(most)/(1<<20))
-		limit := costTime * busyFactor
-		if raceEnabled {
-			limit *= raceFactor
-		}
-		if spent > limit || most > costMemory+held && !raceEnabled {
-			t.Errorf("seed %d: %s at %v with %d lines kept of %d: %v, and %d MiB above the %d that are held", seed, q.name, size, s.term.HistoryLines(), lines, spent, most>>20, held>>20)
-		}
+		all = append(all, spending{
+			name: q.name, time: spent, memory: <-peak,
+			where: fmt.Sprintf("%v with %d lines kept of %d and %d MiB", size, s.term.HistoryLines(), lines, held>>20),
+		})
 	}
+	return all
 }
 
 // TestCost is the fuzzer of cost with fixed seeds; HOLDFAST_COST is how many more, in long mode.
@@ -206,7 +259,7 @@ func TestCost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures time and memory")
 	}
-	c := cost{fill: 1 << 20, time: map[string]float64{}, memory: map[string]float64{}}
+	c := newCost(1 << 20)
 	seeds := uint64(12)
 	if raceEnabled {
 		seeds = 2 // it says nothing of the cost then
@@ -223,17 +276,11 @@ func TestCost(t *testing.T) {
 	t.Logf("%d requests", c.count)
 }
 
-// FuzzCost is TestCost with any seed. A history of some 64 MiB that is not ASCII takes longer
-// than costTime to lay out anew, and a fuzzer finds that, so it does not run in every check.
+// FuzzCost is TestCost with any seed. The screens are those of little output, so that a seed takes
+// a fraction of a second.
 func FuzzCost(f *testing.F) {
-	if os.Getenv("HOLDFAST_LONG") == "" {
-		f.Skip("long mode: set HOLDFAST_LONG=1")
-	}
 	f.Add(uint64(1))
-	f.Fuzz(func(t *testing.T, seed uint64) {
-		c := cost{fill: 64 << 10, time: map[string]float64{}, memory: map[string]float64{}}
-		c.measure(t, seed, 3)
-	})
+	f.Fuzz(func(t *testing.T, seed uint64) { newCost(64<<10).measure(t, seed, 3) })
 }
 
 // cpuTime is the processor time of this process.

@@ -1,95 +1,71 @@
 package screen
 
-import "bytes"
+import (
+	"bytes"
 
-// Effects collects what a program says to its terminal in output that changes
-// nothing on the screen, for a viewer that is shown a view of its own and so does
-// not get the output: the bell, OSC 52 (the clipboard), and OSC 9, 99 and 777
-// (notifications, progress). Questions are not in it. Images are not either: they
-// belong to a place, which a screen of another size does not have.
+	"holdfast/shared/escseq"
+)
+
+// Effects collects those messages of a program to its terminal that do not change the screen:
+// the bell, OSC 52 (the clipboard), and OSC 9, 99 and 777 (notifications, progress). It is for
+// a viewer with a view of its own, which does not receive the output. Questions are not
+// collected. Neither are images, because an image has a place on the screen, and a screen of
+// another size does not have that place.
 //
-// The zero value stands where no sequence is under way.
+// The zero value is ready for output that begins outside of a sequence.
 type Effects struct {
-	parser Mask
+	tokens escseq.Tokenizer
 	bell   bool
-	found  []byte // sequences, whole
+	found  []byte // complete sequences
 }
 
 const (
-	// maxEffect bounds one sequence: a text for the clipboard, in base 64.
+	// maxEffect bounds one sequence. The longest is a text for the clipboard in base 64.
 	maxEffect = 256 << 10
-	// maxEffects bounds those that are collected until they are taken. What comes
-	// when there is no more room is left out.
+	// maxEffects bounds the sequences that are collected until take is called. Sequences that
+	// have no room are dropped.
 	maxEffects = 512 << 10
 )
 
-// Skip takes note of p as Write does, and collects nothing.
+// Skip parses p as Write does, and collects nothing.
 func (e *Effects) Skip(p []byte) {
 	e.Write(p)
 	e.bell, e.found = false, nil
 }
 
-// Write collects what is in p, which continues what was written before.
+// Write collects the effects in p, which must continue the bytes of the last call.
 func (e *Effects) Write(p []byte) {
-	m := &e.parser
-	m.room = maxEffect
-	for i := 0; i < len(p); i++ {
-		if m.state == maskGround && !m.lead {
-			text := p[i:]
-			if n := bytes.IndexByte(text, esc); n >= 0 {
-				text = text[:n]
-			}
-			if n := bytes.IndexByte(text, lead); n >= 0 {
-				text = text[:n]
-			}
-			e.bell = e.bell || bytes.IndexByte(text, bell) >= 0
-			if i += len(text); i == len(p) {
-				return
-			}
+	e.tokens.Room = maxEffect
+	hasBell := bytes.IndexByte(p, escseq.BEL) >= 0
+	for i := 0; i < len(p); {
+		tok := e.tokens.Next(p, i)
+		i = tok.End
+		switch {
+		case tok.Kind <= escseq.CSI:
+			e.bell = e.bell || hasBell && bytes.IndexByte(p[tok.Start:tok.End], escseq.BEL) >= 0
+		case tok.Kind == escseq.OSC && tok.Complete:
+			e.osc()
 		}
-		b := p[i]
-		switch m.state {
-		case maskOSC:
-			if b == bell || b == esc || m.lead && b == 0x9c {
-				e.osc()
-			}
-		case maskEscape, maskBetween, maskCSI:
-			e.bell = e.bell || b == bell
-		}
-		m.next(b)
 	}
 }
 
-// osc takes the OSC that ends.
+// osc collects the last OSC if it is an effect.
 func (e *Effects) osc() {
-	m := &e.parser
-	text := m.kept
-	if m.lead {
-		text = text[:len(text)-1]
-	}
+	text := e.tokens.Body()
 	number, _, _ := bytes.Cut(text, []byte(";"))
 	switch string(number) {
 	case "9", "52", "99", "777":
-		if !m.long && len(e.found)+len(text) <= maxEffects && !isOSCQuestion(text) {
-			e.found = append(e.found, "\x1b]"...)
-			for _, b := range text {
-				if b >= 0x20 && b != 0x7f { // controls do not count within an OSC
-					e.found = append(e.found, b)
-				}
-			}
-			e.found = append(e.found, "\x1b\\"...)
+		if !e.tokens.IsTooLong() && len(e.found)+len(text) <= maxEffects && !isOSCQuestion(text) {
+			e.found = append(append(append(e.found, "\x1b]"...), text...), "\x1b\\"...)
 		}
-	}
-	if cap(m.kept) > maxKept {
-		m.kept = nil
 	}
 }
 
-// take returns, once, what was collected; of bells one.
+// take returns the collected sequences, and removes them. Many bells are returned as one.
 func (e *Effects) take() []byte {
 	found := e.found
 	if e.bell {
-		found = append(found, bell)
+		found = append(found, escseq.BEL)
 	}
 	e.bell, e.found = false, nil
 	return found

@@ -8,18 +8,18 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// An Event is something that the program has told its terminal.
+// An Event is a message of the program to its terminal.
 type Event struct {
 	Kind         protocol.EventKind
-	Notification *protocol.Notification // of EventNotification
+	Notification *protocol.Notification // set for EventNotification
 }
 
-// maxNotifications is how many are kept until they are asked for; the newest
-// count.
+// maxNotifications is the number of notifications that are kept until Events is called. If
+// there are more, the newest ones are kept.
 const maxNotifications = 8
 
-// events collects what happens until somebody asks: of bells, titles and
-// directories one each, however many there were.
+// events collects events until take is called: at most one bell, one change of title and one
+// change of directory, however many there were.
 type events struct {
 	title, cwd    string
 	bell          bool
@@ -29,14 +29,14 @@ type events struct {
 	erased erased
 }
 
-// erased is when the whole of the normal screen was erased last.
+// erased tells when the whole normal screen was erased for the last time.
 type erased struct {
-	At   uint64 `json:"at,omitempty"`   // the offset of what did it
-	Line uint64 `json:"line,omitempty"` // the number of the first line there was
+	At   uint64 `json:"at,omitempty"`   // output offset of the piece that erased it
+	Line uint64 `json:"line,omitempty"` // number of the first line on the erased screen
 	Ever bool   `json:"ever,omitempty"`
 }
 
-// add notes an event, which came in what was printed from an offset on.
+// add records an event in the output that begins at offset.
 func (e *events) add(v vt.Event, offset uint64) {
 	switch v.Kind {
 	case vt.Bell:
@@ -82,39 +82,39 @@ func (e *events) take() []Event {
 	return out
 }
 
-// Heard is what the program has told since it was taken last, all of it but where
-// that is more than is kept.
+// Heard holds the events since it was taken last. If there were too many, the oldest are
+// missing.
 type Heard struct {
 	Bells         int
 	Notifications []protocol.Notification // the last protocol.MaxAway
 	Marks         []Mark                  // in order
-	Ended         uint64                  // commands that have, in marks that were left out before these
+	Ended         uint64                  // number of MarkEnded among the marks that were dropped
 }
 
-// A Mark is what a shell has told of its prompt and commands.
+// A Mark is a report of a shell about its prompt and commands.
 type Mark struct {
 	Kind MarkKind
-	At   uint64 // the offset of what it came in
-	Line string // of Line and Started: the command, where that is told
-	Code int    // of Ended; -1 where it was not told
+	At   uint64 // output offset of the piece with the report
+	Line string // the command, for MarkLine and MarkStarted, if the shell has reported it
+	Code int    // exit code, for MarkEnded; -1 if the shell has not reported it
 }
 
-// MarkKind says what a Mark is.
+// MarkKind is the kind of a Mark.
 type MarkKind int
 
 // The kinds of marks.
 const (
-	MarkPrompt  MarkKind = iota // it waits for a command
-	MarkLine                    // the command that starts next
-	MarkStarted                 // it runs a command
+	MarkPrompt  MarkKind = iota // the shell waits for a command
+	MarkLine                    // the shell reports the command that starts next
+	MarkStarted                 // the shell runs a command
 	MarkEnded                   // the command has ended
 )
 
-// maxMarks is how many marks are kept until they are taken. Of more that come at
-// once the older half is left out.
+// maxMarks is the number of marks that are kept until Heard is called. If there are more, the
+// older half is dropped.
 const maxMarks = 256
 
-// add notes an event, which came in what was printed from an offset on.
+// add records an event in the output that begins at offset.
 func (h *Heard) add(v vt.Event, offset uint64) {
 	switch v.Kind {
 	case vt.Bell:
@@ -151,8 +151,8 @@ func (h *Heard) mark(m Mark) {
 	h.Marks = append(h.Marks, m)
 }
 
-// oneLine returns a command without what is no character of it; what ends its
-// lines is a space.
+// oneLine returns a command in one line: line feeds and tabs become spaces, and other controls
+// are removed.
 func oneLine(s string) string {
 	if s == "" {
 		return ""
@@ -166,14 +166,14 @@ func oneLine(s string) string {
 	return clean(strings.TrimSpace(s), protocol.MaxTitle)
 }
 
-// Heard returns, once, all that was told since; ok is false for nothing.
+// Heard returns the events since the last call. ok reports whether there were any.
 func (s *Screen) Heard() (h Heard, ok bool) {
 	h, s.heard = s.heard, Heard{}
 	return h, h.Bells > 0 || h.Notifications != nil || h.Marks != nil
 }
 
-// clean returns at most n bytes of s, whole characters, none of them a control
-// character.
+// clean returns at most n bytes of s without control characters. It cuts only between
+// characters.
 func clean(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if isControl(r) {
@@ -186,7 +186,8 @@ func clean(s string, n int) string {
 
 func isControl(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 }
 
-// cut returns at most n bytes of the valid UTF-8 in s, whole characters.
+// cut returns at most n bytes of s, which must be valid UTF-8. It cuts only between
+// characters.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

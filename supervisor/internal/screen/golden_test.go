@@ -27,7 +27,7 @@ func TestRestoreGolden(t *testing.T) {
 		s.Write([]byte(w))
 	}
 	s.Resize(protocol.Size{Cols: 33, Rows: 9})
-	record := s.Save(-1)
+	record := recordOf(s, -1)
 	name := filepath.Join("testdata", "record.golden")
 	if *update {
 		if err := os.WriteFile(name, record, 0o644); err != nil {
@@ -50,7 +50,7 @@ func TestRestoreGolden(t *testing.T) {
 // used, saved and restored.
 func FuzzRestore(f *testing.F) {
 	add := func(s *Screen, more string) {
-		snapshot, rest, err := sections(s.Save(-1))
+		snapshot, rest, err := sections(recordOf(s, -1))
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -69,12 +69,8 @@ func FuzzRestore(f *testing.F) {
 			return
 		}
 		_, _ = Restore(rest, 50) // as a whole, which it may be by chance
-		record, at := beginSection([]byte{recordVersion}, sectionSnapshot)
-		record = append(record, snapshot...)
-		endSection(record, at)
-		record, at = beginSection(record, sectionRest)
-		record = append(record, rest...)
-		endSection(record, at)
+		record := appendSection([]byte{recordVersion}, sectionSnapshot, snapshot)
+		record = appendSection(record, sectionRest, rest)
 		r, err := Restore(record, 50)
 		if err != nil {
 			return
@@ -95,6 +91,6 @@ func FuzzRestore(f *testing.F) {
 		s.Resize(protocol.Size{Cols: 13, Rows: 4})
 		s.Write(more)
 		use()
-		restored(t, s.Save(-1), 50, 1000)
+		restored(t, recordOf(s, -1), 50, 1000)
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"holdfast/protocol"
 )
 
-// Modifiers of a key, as xterm counts them.
+// modifiers are the modifiers of a key, with the bits that xterm assigns to them.
 type modifiers int
 
 const (
@@ -19,20 +19,20 @@ const (
 	control
 )
 
-// The keys that have a name, as xterm's manual on control sequences has them, without
-// modifyOtherKeys.
+// These are the keys with names. Their sequences are those in xterm's manual on control
+// sequences, without modifyOtherKeys.
 var (
-	// cursorKeys are CSI and a letter, SS3 where the program has set mode 1 (DECCKM).
+	// cursorKeys send CSI and a letter, or SS3 and the letter if mode 1 (DECCKM) is set.
 	cursorKeys = map[string]byte{"Up": 'A', "Down": 'B', "Right": 'C', "Left": 'D', "Home": 'H', "End": 'F'}
-	// ss3Keys are SS3 and a letter.
+	// ss3Keys send SS3 and a letter.
 	ss3Keys = map[string]byte{"F1": 'P', "F2": 'Q', "F3": 'R', "F4": 'S'}
-	// tildeKeys are CSI, a number and a tilde.
+	// tildeKeys send CSI, a number and a tilde.
 	tildeKeys = map[string]int{
 		"Insert": 2, "Delete": 3, "PageUp": 5, "PageDown": 6,
 		"F5": 15, "F6": 17, "F7": 18, "F8": 19, "F9": 20, "F10": 21, "F11": 23, "F12": 24,
 	}
-	// plainKeys are characters, each with the modifiers that make it another. Meta
-	// puts ESC before any of them.
+	// plainKeys send characters, which may depend on the modifiers. Meta adds ESC before each of
+	// them.
 	plainKeys = map[string]map[modifiers]string{
 		"Enter":     {0: "\r"},
 		"Tab":       {0: "\t", shift: "\x1b[Z"},
@@ -42,9 +42,11 @@ var (
 	}
 )
 
-// Keys returns what a terminal sends for keys, by the modes that the program has set.
+// Keys returns the bytes that a terminal sends for keys. They depend on the modes that the
+// program has set.
 //
-// Errors: invalid_argument for what is no key, or has no form of its own.
+// Errors: invalid_argument if a name is no key, or if no terminal sends it with these
+// modifiers.
 func (s *Screen) Keys(names []string) ([]byte, error) {
 	var out []byte
 	for _, name := range names {
@@ -90,7 +92,7 @@ func (s *Screen) key(name string) (sent string, ok bool) {
 		if base == "Enter" && modes.NewLine {
 			sent = "\r\n"
 		}
-		if base == "Tab" && mods == shift|meta { // ESC ESC [ Z, which few programs know
+		if base == "Tab" && mods == shift|meta { // ESC ESC [ Z is known to few programs
 			ok = false
 		}
 	} else {
@@ -102,7 +104,7 @@ func (s *Screen) key(name string) (sent string, ok bool) {
 	return sent, ok
 }
 
-// parseKey takes the modifiers off a name: C-, M- and S-, each once.
+// parseKey splits the modifiers C-, M- and S-, each at most once, from the name of a key.
 func parseKey(name string) (mods modifiers, base string, ok bool) {
 	for len(name) > 2 && name[1] == '-' {
 		i := strings.IndexByte("SMC", name[0])
@@ -115,8 +117,9 @@ func parseKey(name string) (mods modifiers, base string, ok bool) {
 	return mods, name, true
 }
 
-// character is what a key of one character sends, with none of control and shift or with
-// one: both together are sent as control alone, which is another key.
+// character returns the bytes that a key of one character sends with no modifier, with control
+// or with shift. Terminals send control and shift together as control alone, which is another
+// key; so character rejects both together.
 func character(base string, mods modifiers) (string, bool) {
 	r, n := utf8.DecodeRuneInString(base)
 	if n != len(base) || r == utf8.RuneError || unicode.IsControl(r) {
@@ -135,7 +138,7 @@ func character(base string, mods modifiers) (string, bool) {
 	return "", false
 }
 
-// controlOf is what a character is with Ctrl held.
+// controlOf returns the character that Ctrl and the key r send.
 func controlOf(r rune) (rune, bool) {
 	switch {
 	case r >= 'a' && r <= 'z':
@@ -154,9 +157,9 @@ func controlOf(r rune) (rune, bool) {
 	return 0, false
 }
 
-// Paste returns what a terminal sends for text that is pasted: line ends as Enter is, and
-// where the program asked for it (mode 2004) a frame. Controls are left out but for tabs:
-// none of them is text, and with some the text could end its frame, or be typed as keys.
+// Paste returns the bytes that a terminal sends when text is pasted. A line end is sent as
+// Enter. If the program has set mode 2004, the text is framed. Controls except tabs are
+// removed, because they are no text: some of them could end the frame, or could act as keys.
 func (s *Screen) Paste(text []byte) []byte {
 	out := make([]byte, 0, len(text)+len(pasteBegins)+len(pasteEnds))
 	framed := s.term.Modes().BracketedPaste
@@ -166,10 +169,10 @@ func (s *Screen) Paste(text []byte) []byte {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
 		switch {
-		case r == '\n' && i > 0 && text[i-1] == '\r': // one line end
+		case r == '\n' && i > 0 && text[i-1] == '\r': // CR and LF are one line end
 		case r == '\n' || r == '\r':
 			out = append(out, '\r')
-		case r == utf8.RuneError && n == 1 && text[i] < 0xa0: // U+0080 to U+009F as one byte: a control to programs that do not decode UTF-8
+		case r == utf8.RuneError && n == 1 && text[i] < 0xa0: // a byte of 0x80 to 0x9f: a control for programs that do not decode UTF-8
 		case r == '\t' || !unicode.IsControl(r):
 			out = append(out, text[i:i+n]...)
 		}

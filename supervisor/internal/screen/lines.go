@@ -12,15 +12,14 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// Lines are some of a screen's and its history's, as they were when they were
-// taken.
+// Lines are lines of a screen and its history, as they were when History was called.
 type Lines struct {
 	all     []vt.HistoryLine
 	content protocol.HistoryContent
 }
 
-// History takes the lines that spec asks for; it is called in the owner's
-// goroutine, Content in any.
+// History returns the lines that spec asks for. It must be called in the owner's goroutine.
+// Content of the result may be called in any goroutine.
 func (s *Screen) History(spec protocol.HistorySpec) *Lines {
 	h := &Lines{content: protocol.HistoryContent{Offset: s.offset, LineNumbers: s.lineNumbers(), Lines: []protocol.HistoryLine{}}}
 	before := h.content.Screen
@@ -32,22 +31,22 @@ func (s *Screen) History(spec protocol.HistorySpec) *Lines {
 	return h
 }
 
-// Content tells the lines, as many as there is room for.
+// Content encodes the lines, as many as have room in an answer.
 func (h *Lines) Content() protocol.HistoryContent {
 	c := h.content
-	p := page{looks: looks{all: []protocol.Look{{}}, index: map[int]int{0: 0}}, attrs: map[vt.Attr]int{{}: 0}, room: protocol.MaxScreenBytes}
+	p := page{styles: styleList{all: []protocol.Look{{}}, index: map[int]int{0: 0}}, attrs: map[vt.Attr]int{{}: 0}, room: protocol.MaxScreenBytes}
 	for _, l := range h.all {
-		told, fits := p.line(l)
+		encoded, fits := p.line(l)
 		if !fits && len(c.Lines) > 0 {
 			break
 		}
-		c.Lines = append(c.Lines, told)
+		c.Lines = append(c.Lines, encoded)
 		c.More = l.Number > c.First
 		if !fits {
 			break
 		}
 	}
-	c.Looks = p.looks.all
+	c.Looks = p.styles.all
 	return c
 }
 
@@ -56,16 +55,17 @@ func (s *Screen) lineNumbers() (n protocol.LineNumbers) {
 	return n
 }
 
-// page is lines that are told together, with their looks.
+// page encodes lines of one answer, which share a list of styles.
 type page struct {
-	looks looks
-	attrs map[vt.Attr]int // numbers for looks.id
-	room  int
+	styles styleList
+	attrs  map[vt.Attr]int // numbers of styles in the table
+	room   int
 }
 
-// line returns a line, or of one that does not fit what does.
-func (p *page) line(l vt.HistoryLine) (told protocol.HistoryLine, fits bool) {
-	told = protocol.HistoryLine{Line: l.Number, Spans: make([]protocol.Span, 0, len(l.Runs)), Cut: l.Cut, Open: l.Open}
+// line encodes a line. If the line does not fit, line encodes its beginning and reports that
+// fits is false.
+func (p *page) line(l vt.HistoryLine) (encoded protocol.HistoryLine, fits bool) {
+	encoded = protocol.HistoryLine{Line: l.Number, Spans: make([]protocol.Span, 0, len(l.Runs)), Cut: l.Cut, Open: l.Open}
 	p.room -= len(`{"line":18446744073709551615,"spans":[],"cut":true,"open":true},`)
 	from := 0
 	for _, r := range l.Runs {
@@ -75,33 +75,33 @@ func (p *page) line(l vt.HistoryLine) (told protocol.HistoryLine, fits bool) {
 			p.attrs[r.Attr] = n
 		}
 		text := l.Text[from:r.End]
-		id, need := p.looks.id(n, r.Attr)
+		id, need := p.styles.id(n, r.Attr)
 		if p.room -= need + jsonLen(text) + len(`{"t":,"l":123456},`); p.room < 0 {
-			told.Cut = true
-			return told, false
+			encoded.Cut = true
+			return encoded, false
 		}
-		told.Spans = append(told.Spans, protocol.Span{Text: text, Look: id})
+		encoded.Spans = append(encoded.Spans, protocol.Span{Text: text, Look: id})
 		from = r.End
 	}
-	return told, true
+	return encoded, true
 }
 
-// Bounds of a search, for one answer.
+// These bound a search for one answer.
 const (
-	maxRanges = 100         // told of one line
-	maxTime   = time.Second // of matching
-	takeBytes = 512 << 10   // of text taken at a time
-	maxSteps  = 4 << 10     // of a pattern, each of which a byte of text may take
+	maxRanges = 100         // ranges returned for one line
+	maxTime   = time.Second // time spent on matching
+	takeBytes = 512 << 10   // bytes of text taken at a time
+	maxSteps  = 4 << 10     // instructions of a pattern; a byte of text may take all of them
 )
 
-// A Search looks for lines that match, the newest first. Take is called in the
-// screen's owner goroutine and is quick; the others in one of the caller's, not
-// at the same time.
+// A Search finds lines that match a pattern, beginning with the newest line. Take must be
+// called in the screen's owner goroutine, and is quick. The other methods may be called in
+// another goroutine, but not at the same time.
 type Search struct {
 	pattern *regexp.Regexp
 	limit   int
-	before  uint64 // lines from there on were looked at
-	first   uint64 // the oldest line there is
+	before  uint64 // lines from this number on have been searched
+	first   uint64 // number of the oldest line
 	taken   []vt.HistoryLine
 	began   bool
 	over    bool
@@ -110,9 +110,9 @@ type Search struct {
 	content protocol.SearchContent
 }
 
-// NewSearch returns a search that has looked at nothing.
+// NewSearch returns a search that has searched no line yet.
 //
-// Errors: invalid_argument for a pattern that is none, or that takes too long.
+// Errors: invalid_argument if the pattern is invalid, or if matching it could take too long.
 func NewSearch(spec protocol.SearchSpec) (*Search, error) {
 	pattern := spec.Pattern
 	if spec.IgnoreCase {
@@ -135,14 +135,15 @@ func NewSearch(spec protocol.SearchSpec) (*Search, error) {
 	return q, nil
 }
 
-// compile returns invalid_argument for a pattern that is none, or that takes too long.
+// compile compiles a pattern. It returns invalid_argument if the pattern is invalid, or if
+// matching it could take too long.
 func compile(pattern string) (*regexp.Regexp, error) {
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return nil, invalid(err)
 	}
 	if program, err := syntax.Compile(tree.Simplify()); err == nil && len(program.Inst) > maxSteps {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "pattern: it repeats too much")
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "pattern repeats too much: use smaller counts of repetition")
 	}
 	re, err := regexp.Compile(pattern)
 	if err != nil {
@@ -158,7 +159,7 @@ func invalid(err error) error {
 	return protocol.Errorf(protocol.CodeInvalidArgument, "pattern: "+err.Error())
 }
 
-// Take takes the next n lines, or fewer that are long, to be matched.
+// Take copies the next n lines from the screen. If the lines are long, it copies fewer.
 func (q *Search) Take(s *Screen, n int) {
 	numbers := s.lineNumbers()
 	q.first = numbers.First
@@ -171,7 +172,7 @@ func (q *Search) Take(s *Screen, n int) {
 	q.over = len(q.taken) == 0
 }
 
-// Match looks at the lines that were taken.
+// Match searches the lines that Take has copied.
 func (q *Search) Match() {
 	began := time.Now()
 	for _, l := range q.taken {
@@ -208,10 +209,10 @@ func (q *Search) match(l vt.HistoryLine) (m protocol.Match, ok bool) {
 	return m, true
 }
 
-// Over reports whether there is nothing more to do.
+// Over reports whether the search is finished.
 func (q *Search) Over() bool { return q.over }
 
-// Content returns what was found.
+// Content returns the matches.
 func (q *Search) Content() protocol.SearchContent {
 	c := q.content
 	c.Before, c.More = q.before, q.before > q.first

@@ -11,16 +11,16 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// A Fingerprint is what a screen shows at one moment: the hashes of its lines' texts. To
-// who looks for something with it, a line that is as it was is no news.
+// A Fingerprint tells the content of a screen at one moment: a hash of the text of each line.
+// With a fingerprint, a Lookout ignores lines that have not changed since then.
 type Fingerprint struct {
 	offset    uint64
-	first     uint64   // the number of the first line
-	lines     []uint64 // of the normal screen, by number
-	alternate []uint64 // of the other one, where it is shown, by the row that they begin in
+	first     uint64   // number of the first line
+	lines     []uint64 // hashes for the normal screen, by line number minus first
+	alternate []uint64 // hashes for the alternate screen, if it is shown, by the row in which a line begins
 }
 
-// Fingerprint returns that of what the screen shows.
+// Fingerprint returns the fingerprint of the screen's content.
 func (s *Screen) Fingerprint() *Fingerprint {
 	n := s.lineNumbers()
 	m := &Fingerprint{offset: s.offset, first: top(n)}
@@ -37,7 +37,7 @@ func (s *Screen) Fingerprint() *Fingerprint {
 	return m
 }
 
-// top is the first line that may be on the screen with some of its rows.
+// top returns the number of the first line that may have rows on the screen.
 func top(n protocol.LineNumbers) uint64 {
 	if n.Screen > n.First {
 		return n.Screen - 1
@@ -45,15 +45,16 @@ func top(n protocol.LineNumbers) uint64 {
 	return n.Screen
 }
 
-// hash must be the same in all programs.
+// hash returns the hash of a line's text. It must be the same in all programs and versions,
+// because fingerprints are sent to clients.
 func hash(text string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(text))
 	return h.Sum64()
 }
 
-// Append appends the fingerprint's form for others: numbers (uvarint), and hashes (8 bytes,
-// little endian) behind their number.
+// Append appends the encoded fingerprint to dst: numbers (uvarint), and lists of hashes (8
+// bytes each, little endian), each behind its length.
 func (m *Fingerprint) Append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, m.offset)
 	dst = binary.AppendUvarint(dst, m.first)
@@ -66,9 +67,10 @@ func (m *Fingerprint) Append(dst []byte) []byte {
 	return dst
 }
 
-var errFingerprint = errors.New("not a fingerprint")
+var errFingerprint = errors.New("invalid screen fingerprint")
 
-// ParseFingerprint returns what Append has made p of, and errFingerprint where it has not.
+// ParseFingerprint decodes a fingerprint that Append has encoded. If p is invalid, it returns
+// errFingerprint.
 func ParseFingerprint(p []byte) (*Fingerprint, error) {
 	bad := false
 	number := func() uint64 {
@@ -100,33 +102,34 @@ func ParseFingerprint(p []byte) (*Fingerprint, error) {
 	return m, nil
 }
 
-// Offset is what was printed by then.
+// Offset returns the output offset at which the fingerprint was taken.
 func (m *Fingerprint) Offset() uint64 { return m.offset }
 
-// Bounds of one Take: a millisecond or two.
+// These bound one call of Take to a millisecond or two.
 const (
 	lookLines = 2_000
 	lookBytes = 256 << 10
 )
 
-// A Lookout looks for a line that matches and is news. Take is called in the screen's
-// owner goroutine, each time that something was shown; Match in one of the caller's, not
-// at the same time.
+// A Lookout finds a line that matches a pattern and is new. Take must be called in the
+// screen's owner goroutine, each time that output has been written. Match may be called in
+// another goroutine, but not at the same time.
 //
-// What it cannot see: what was printed over, or erased, between two Takes, and lines
-// that the history has forgotten by then.
+// A Lookout misses text that was overwritten or erased between two calls of Take, and lines
+// that the history has dropped by then.
 type Lookout struct {
 	pattern *regexp.Regexp
-	since   *Fingerprint // ours; nil if all counts that is shown
+	since   *Fingerprint // owned by the Lookout; if nil, all lines on the screen are new
 	began   bool
-	seen    uint64 // lines before this one were looked at, and do not change any more
+	seen    uint64 // lines before this number have been searched, and do not change any more
 	taken   []string
 }
 
-// NewLookout returns one that has seen nothing. Where since is nil, all counts that is
-// on the screen, and what goes above it from the first Take on. The fingerprint is used up.
+// NewLookout returns a Lookout that has searched no line yet. If since is nil, all lines that
+// are on the screen at the first Take are new, and all later ones. The Lookout owns since,
+// which must not be used afterwards.
 //
-// Errors: invalid_argument for a pattern that is none, or that takes too long.
+// Errors: invalid_argument if the pattern is invalid, or if matching it could take too long.
 func NewLookout(pattern string, since *Fingerprint) (*Lookout, error) {
 	re, err := compile(pattern)
 	if err != nil {
@@ -135,7 +138,7 @@ func NewLookout(pattern string, since *Fingerprint) (*Lookout, error) {
 	return &Lookout{pattern: re, since: since}, nil
 }
 
-// Take takes lines to be matched, and reports whether there are more to be taken.
+// Take copies new lines for Match, and reports whether there are more to be copied.
 func (l *Lookout) Take(s *Screen) (more bool) {
 	n := s.lineNumbers()
 	if !l.began {
@@ -160,7 +163,7 @@ func (l *Lookout) Take(s *Screen) (more bool) {
 		}
 	}
 	if !shown && l.since != nil {
-		l.since.alternate = nil // it is another one that is shown next
+		l.since.alternate = nil // when the alternate screen is shown next, all of it is new
 	}
 	for _, line := range alternate {
 		if l.since == nil || differs(l.since.alternate, line.Number, line.Text) {
@@ -170,7 +173,7 @@ func (l *Lookout) Take(s *Screen) (more bool) {
 	return more
 }
 
-// lines returns the next ones, the newest first, and whether there are more.
+// lines returns the next lines, the newest first, and whether there are more.
 func (l *Lookout) lines(s *Screen, n protocol.LineNumbers) (lines []vt.HistoryLine, more bool) {
 	from := max(n.First, min(l.seen, top(n)))
 	for end := min(n.Next, from+lookLines); ; end = from + max(1, (end-from)/2) {
@@ -189,8 +192,9 @@ func (l *Lookout) isNews(s *Screen, line vt.HistoryLine) bool {
 	return line.Number >= m.first && differs(m.lines, line.Number-m.first, line.Text)
 }
 
-// differs reports whether a line is another than it was. One that was another for once
-// is news whatever becomes of it.
+// differs reports whether line i has another hash in was than its text has now. It also clears
+// the hash of a line that differs, so that the line stays new even if it returns to the old
+// text.
 func differs(was []uint64, i uint64, text string) bool {
 	if i >= uint64(len(was)) {
 		return true
@@ -202,14 +206,14 @@ func differs(was []uint64, i uint64, text string) bool {
 	return true
 }
 
-// Found is a line that matches, and in it what matched and each group of that.
+// Found is a line that matches, with the match and its groups.
 type Found struct {
 	Line   string
 	Groups []string
 }
 
-// Match returns the first line of those taken that matches. Groups that there is no room
-// for in an answer are empty.
+// Match returns the first match in the lines that Take has copied. A group that has no room in
+// an answer is empty.
 func (l *Lookout) Match() (Found, bool) {
 	for _, text := range l.taken {
 		groups := l.pattern.FindStringSubmatch(text)

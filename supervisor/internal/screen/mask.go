@@ -2,284 +2,141 @@ package screen
 
 import (
 	"bytes"
-	"cmp"
+	"strconv"
+
+	"holdfast/shared/escseq"
+	"holdfast/shared/termmode"
 )
 
-// A Mask makes questions in output mean nothing, for a viewer whose terminal must
-// not answer them because another viewer or the session does. No byte comes or
-// goes: the last one of a question becomes a cancel, upon which a terminal drops
-// the sequence.
+// A Mask disables questions in the output for a viewer whose terminal must not answer them,
+// because another viewer or the session answers. The length of the output does not change: the
+// last byte of a question becomes CAN, so that the terminal drops the sequence.
 //
 // The questions are those that some terminal answers: those of xterm
 // (invisible-island.net/xterm, "XTerm Control Sequences"), of kitty
 // (sw.kovidgoyal.net/kitty/protocol-extensions) and of iTerm2
-// (iterm2.com/documentation-escape-codes.html). protocol/SPEC.md lists them. C1
-// controls count in their UTF-8 form (U+009B is CSI), which begins with the byte
-// 0xc2. Their form of one byte is no UTF-8, which terminals drop.
+// (iterm2.com/documentation-escape-codes.html). The README of package vt lists them. C1 controls
+// are recognised in their UTF-8 form (U+009B is CSI), which begins with the byte 0xc2. Their
+// form of one byte is invalid UTF-8, which terminals drop.
 //
-// Some questions are the session's alone (isSessions): the mask hides them from
-// every viewer. It also hides that mode 2048 is set, because the session reports
-// its size, and a viewer's terminal would report another size as well.
+// Some questions only the session may answer (isSessions): the mask hides them from every
+// viewer. It also hides that mode 2048 is set, because the session reports its size, and a
+// viewer's terminal would report another size as well.
 //
-// The states are those of the DEC parser (vt100.net/emu/dec_ansi_parser), as
-// far as questions need them. The zero value stands in the ground state.
+// The zero value is between sequences.
 type Mask struct {
-	state maskState
-	lead  bool   // the byte before was 0xc2: the next one may make it a C1 control
-	kept  []byte // of the sequence, without what introduces it; at most maxKept
-	long  bool   // there was more
-	room  int    // what kept may take; default maxKept
-
-	chunks bool // an image was hidden whose data goes on in further sequences
+	tokens     escseq.Tokenizer
+	isEndFirst bool // the first byte of ST was replaced, and its second byte may follow
+	chunks     bool // an image was hidden, and its data continues in further sequences
 }
 
-type maskState byte
-
 const (
-	maskGround   maskState = iota
-	maskEscape             // after ESC
-	maskBetween            // after ESC and an intermediate: one more byte ends it
-	maskCSI                // after CSI
-	maskOSC                // within an OSC
-	maskDCS                // within a DCS
-	maskGraphics           // within the keys of a kitty graphics command, ESC _ G
-	maskImage              // within the data behind these keys, which are kept
-	maskAPC                // after APC
-	maskString             // within a string of another kind
-	maskST                 // after the ESC that ended a question: its backslash follows
-)
-
-const (
-	maxKept = 4096 // a longer sequence is no question
-	cancel  = 0x18
+	maxKept = 4096 // a sequence with a longer body is no question
 	enq     = 0x05
-	bell    = 0x07
-	esc     = 0x1b
-	lead    = 0xc2 // the first byte of U+0080 to U+00BF
 )
 
-// A finding is what the mask has found at a byte.
+// A finding is the kind of a sequence.
 type finding byte
 
 const (
 	findNothing  finding = iota
-	findQuestion         // the byte ends a question
-	findSessions         // the byte ends a question that is the session's alone
-	findSizeMode         // the byte ends a CSI that sets mode 2048
-	findDECID            // the byte ends U+009A
+	findQuestion         // a question
+	findSessions         // a question that only the session may answer
+	findSizeMode         // it sets mode 2048
 )
 
-// Apply changes p, which continues what it was given before. foreign reports,
-// for a question whose last byte has the index i in p, whether another viewer or
-// the session answers it.
+// Apply disables questions in p, which must continue the bytes of the last call. foreign is
+// called with the index in p of the last byte of each question. It must report whether another
+// viewer or the session answers that question, so that it must be disabled.
 func (m *Mask) Apply(p []byte, foreign func(i int) bool) {
-	for i := 0; i < len(p); i++ {
-		if m.state == maskGround && !m.lead {
-			n := bytes.IndexByte(p[i:], esc)
-			if n < 0 {
-				n = len(p) - i
-			}
-			if k := bytes.IndexByte(p[i:i+n], lead); k >= 0 {
-				n = k
-			}
-			for k := i; k < i+n; k++ {
-				j := bytes.IndexByte(p[k:i+n], enq)
-				if j < 0 {
-					break
-				}
-				if k += j; foreign(k) {
-					p[k] = 0
-				}
-			}
-			if i += n; i == len(p) {
-				return
-			}
-		}
-		switch found := m.next(p[i]); {
-		case found == findSizeMode:
-			m.hideSizeMode(p, i)
-		case found == findSessions, found != findNothing && foreign(i):
-			switch {
-			case found == findDECID:
-				p[i] = 0x80 // U+0080, which does nothing
-				continue
-			case p[i] == enq:
-				p[i] = 0
-				continue
-			case p[i] == esc:
-				m.state = maskST
-			}
-			p[i] = cancel
-		case m.state == maskST:
-			m.state = maskGround
+	m.tokens.Room = maxKept
+	hasENQ := bytes.IndexByte(p, enq) >= 0
+	for i := 0; i < len(p); {
+		if m.isEndFirst {
+			m.isEndFirst = false
 			if p[i] == '\\' {
 				p[i] = 0
-			} else {
-				i-- // no ST after all
+				i++
+				continue
 			}
+		}
+		tok := m.tokens.Next(p, i)
+		i = tok.End
+		if hasENQ && tok.Kind <= escseq.CSI {
+			hideENQ(p, tok, foreign)
+		}
+		if tok.Final == 0 {
+			continue
+		}
+		found, last := m.find(&tok), tok.End-1
+		if tok.Final == escseq.ESC {
+			last = tok.End
+		}
+		switch {
+		case found == findSizeMode:
+			m.hideSizeMode(p, last)
+		case found == findSessions, found == findQuestion && foreign(last):
+			m.isEndFirst = tok.Final == escseq.ESC
+			with := byte(escseq.CAN)
+			if tok.Kind == escseq.Escape && p[last] == 0x9a { // U+009A becomes U+0080, which has no effect
+				with = 0x80
+			}
+			p[last] = with
+			i = last + 1
 		}
 	}
 }
 
-// Pass takes note of p, which continues what it was given before, for a viewer
-// that answers all questions in it but those that are the session's alone.
+// hideENQ disables ENQ, which is a question in text and within a sequence that is no string.
+func hideENQ(p []byte, tok escseq.Token, foreign func(i int) bool) {
+	for i := tok.Start; i < tok.End; i++ {
+		n := bytes.IndexByte(p[i:tok.End], enq)
+		if n < 0 {
+			return
+		}
+		if i += n; foreign(i) {
+			p[i] = 0
+		}
+	}
+}
+
+// Pass parses p, which must continue the bytes of the last call, for a viewer that answers the
+// questions itself. It disables only the questions that the session alone answers.
 func (m *Mask) Pass(p []byte) {
 	own := func(int) bool { return false }
-	if bytes.Contains(p, []byte("2048")) || bytes.Contains(p, []byte("69$p")) {
-		m.Apply(p, own)
-		return
+	for _, part := range sessionsParts {
+		if bytes.Contains(p, part) {
+			m.Apply(p, own)
+			return
+		}
 	}
-	// The end of a sequence at the beginning of p may make it one of the session's
-	// questions. Of the others only the last one can go on behind p.
-	for len(p) > 0 && m.state != maskGround {
+	// The beginning of p may complete one of the session's questions. Of all other sequences,
+	// only the last one may continue behind p.
+	for len(p) > 0 && (m.isEndFirst || !m.tokens.IsBetween()) {
 		m.Apply(p[:1], own)
 		p = p[1:]
 	}
-	if i := max(bytes.LastIndexByte(p, esc), bytes.LastIndexByte(p, lead)); i >= 0 {
+	if i := max(bytes.LastIndexByte(p, escseq.ESC), bytes.LastIndexByte(p, escseq.C1Lead)); i >= 0 {
 		m.Apply(p[i:], own)
 	}
 }
 
-// next takes one byte and returns what it ends. A question that ESC \ ends is
-// found at the ESC.
-func (m *Mask) next(b byte) finding {
-	if m.state == maskST {
-		return findNothing
-	}
-	if m.lead {
-		m.lead = false
-		if b >= 0x80 && b < 0xa0 {
-			if k := len(m.kept); k > 0 && m.kept[k-1] == lead {
-				m.kept = m.kept[:k-1]
-			}
-			return m.c1(b)
-		}
-	}
+// find returns the kind of a sequence that has ended.
+func (m *Mask) find(tok *escseq.Token) finding {
+	body, question := m.tokens.Body(), false
 	switch {
-	case b == cancel || b == 0x1a:
-		m.state = maskGround
-		return findNothing
-	case b == esc:
-		found := m.ends()
-		m.enter(maskEscape)
-		return found
-	case b == lead:
-		m.lead = true
-	}
-	switch m.state {
-	case maskEscape:
-		return m.escape(b)
-	case maskBetween:
-		if b >= 0x30 {
-			m.state = maskGround
-		}
-	case maskCSI:
-		switch {
-		case b >= 0x40 && b <= 0x7e:
-			m.state = maskGround
-			if m.long {
-				return findNothing
-			}
-			return findCSI(m.kept, b)
-		case b >= 0x20 && b < 0x40:
-			m.keep(b)
-		case b == enq:
-			return findQuestion
-		}
-	case maskAPC:
-		if m.state = maskString; b == 'G' {
-			m.state = maskGraphics
-		}
-	case maskGraphics:
-		if b == ';' {
-			m.state = maskImage
-		} else {
-			m.keep(b)
-		}
-	case maskOSC, maskDCS:
-		if b == 0x07 && m.state == maskOSC {
-			found := m.ends()
-			m.state = maskGround
-			return found
-		}
-		m.keep(b)
-	}
-	return findNothing
-}
-
-func (m *Mask) enter(s maskState) { m.state, m.kept, m.long = s, m.kept[:0], false }
-
-func (m *Mask) keep(b byte) {
-	if len(m.kept) >= cmp.Or(m.room, maxKept) {
-		m.long = true
-		return
-	}
-	m.kept = append(m.kept, b)
-}
-
-func (m *Mask) escape(b byte) finding {
-	switch b {
-	case '[', ']', 'P', 'X', '^', '_':
-		m.introduce(b)
-	case 'Z': // DECID
-		m.state = maskGround
-		return findQuestion
-	default:
-		switch {
-		case b >= 0x20 && b < 0x30:
-			m.state = maskBetween
-		case b >= 0x30:
-			m.state = maskGround
-		}
-	}
-	return findNothing
-}
-
-// introduce enters the sequence that begins with ESC and b.
-func (m *Mask) introduce(b byte) {
-	switch b {
-	case '[':
-		m.enter(maskCSI)
-	case ']':
-		m.enter(maskOSC)
-	case 'P':
-		m.enter(maskDCS)
-	case '_':
-		m.enter(maskAPC)
-	default:
-		m.enter(maskString)
-	}
-}
-
-// c1 takes the second byte of a C1 control, which ends the sequence it is in.
-func (m *Mask) c1(b byte) finding {
-	switch b {
-	case 0x9c: // ST
-		found := m.ends()
-		m.state = maskGround
-		return found
-	case 0x90, 0x98, 0x9b, 0x9d, 0x9e, 0x9f:
-		m.introduce(b - 0x40)
-	case 0x9a:
-		m.state = maskGround
-		return findDECID
-	default:
-		m.state = maskGround
-	}
-	return findNothing
-}
-
-// ends returns what the string is that ends here.
-func (m *Mask) ends() finding {
-	question := false
-	switch {
-	case m.long:
-	case m.state == maskOSC:
-		question = isOSCQuestion(m.kept)
-	case m.state == maskDCS: // DECRQSS, XTGETTCAP, XTGETXRES
-		question = bytes.HasPrefix(m.kept, []byte("$q")) || bytes.HasPrefix(m.kept, []byte("+q")) || bytes.HasPrefix(m.kept, []byte("+Q"))
-	case m.state == maskGraphics || m.state == maskImage:
-		question = m.isGraphicsQuestion()
+	case m.tokens.IsTooLong() && tok.Kind != escseq.APC:
+	case tok.Kind == escseq.APC: // if a character cancels it, other terminals than xterm.js answer it nevertheless
+		question = (tok.Complete || tok.Final == escseq.Character) && m.isGraphicsQuestion()
+	case !tok.Complete:
+	case tok.Kind == escseq.Escape: // DECID
+		question = tok.Final == 'Z' && len(body) == 0
+	case tok.Kind == escseq.CSI:
+		return findCSI(body, tok.Final)
+	case tok.Kind == escseq.OSC:
+		question = isOSCQuestion(body)
+	case tok.Kind == escseq.DCS: // DECRQSS, XTGETTCAP, XTGETXRES
+		question = bytes.HasPrefix(body, []byte("$q")) || bytes.HasPrefix(body, []byte("+q")) || bytes.HasPrefix(body, []byte("+Q"))
 	}
 	if question {
 		return findQuestion
@@ -287,15 +144,20 @@ func (m *Mask) ends() finding {
 	return findNothing
 }
 
-// isGraphicsQuestion reports whether a terminal answers the kitty graphics
-// command that ends here: a=q asks whether it knows the protocol, and commands
-// with an id are answered unless q=2 says otherwise. An image may come in
-// several commands, of which the first has all keys; those that follow it share
-// its fate, or the terminal would take them for the beginning of another image.
+// isGraphicsQuestion reports whether a terminal answers the kitty graphics command that ends
+// here. a=q asks whether the terminal knows the protocol. A command with an id is answered
+// unless it has q=2. An image may come in several commands, of which the first has all keys.
+// If the first command is disabled, the others must be disabled, too, because the terminal
+// would otherwise take them for the beginning of another image.
 func (m *Mask) isGraphicsQuestion() bool {
+	keys, isGraphics := bytes.CutPrefix(m.tokens.Body(), []byte("G"))
+	keys, _, hasData := bytes.Cut(keys, []byte(";"))
+	if !isGraphics || m.tokens.IsTooLong() && !hasData {
+		return false
+	}
 	action, quiet, more := "t", "", ""
 	hasID, begins := false, false
-	for pair := range bytes.SplitSeq(m.kept, []byte(",")) {
+	for pair := range bytes.SplitSeq(keys, []byte(",")) {
 		key, value, _ := bytes.Cut(pair, []byte("="))
 		switch string(key) {
 		case "a":
@@ -321,19 +183,19 @@ func (m *Mask) isGraphicsQuestion() bool {
 	return question
 }
 
-// isOSCQuestion reports whether an OSC asks for something, by its text.
+// isOSCQuestion reports whether an OSC with this text is a question.
 func isOSCQuestion(text []byte) bool {
 	number, arg, _ := bytes.Cut(text, []byte(";"))
 	switch string(number) {
-	case "0", "1", "2", "7", "8", "9", "66", "133", "633", "777": // texts, which may have a "?"
+	case "0", "1", "2", "7", "8", "9", "66", "133", "633", "777": // they have texts, which may contain a "?"
 		return false
-	case "21": // kitty: colours, key=? for each that is asked for
+	case "21": // kitty colours: key=? asks for a colour
 		return bytes.Contains(arg, []byte("=?"))
 	case "22", "50": // the pointer's shape, the font
 		return bytes.HasPrefix(arg, []byte("?"))
-	case "60", "61": // xterm: what is allowed
+	case "60", "61": // xterm: the allowed operations
 		return true
-	case "99": // kitty: what notifications can do, and which are there
+	case "99": // kitty: supported features of notifications, and open notifications
 		meta, _, _ := bytes.Cut(arg, []byte(";"))
 		for pair := range bytes.SplitSeq(meta, []byte(":")) {
 			if string(pair) == "p=?" || string(pair) == "p=alive" {
@@ -348,14 +210,14 @@ func isOSCQuestion(text []byte) bool {
 			}
 		}
 		return false
-	case "5522": // kitty: the clipboard; writing is answered, too
+	case "5522": // kitty's clipboard; writing is answered, too
 		return true
 	}
 	return bytes.HasSuffix(text, []byte(";?")) || bytes.Contains(text, []byte(";?;"))
 }
 
-// findCSI returns what a CSI sequence is, by its parameters and intermediates and
-// its final byte.
+// findCSI returns the kind of a CSI sequence with these parameters, intermediates and final
+// byte.
 func findCSI(params []byte, final byte) finding {
 	switch {
 	case final == 'h' && setsSizeMode(params):
@@ -368,15 +230,31 @@ func findCSI(params []byte, final byte) finding {
 	return findQuestion
 }
 
-// isSessions reports whether the session alone answers a question, because no
-// viewer can: DECRQM of mode 69 (left and right margins, which the core does not
-// keep, so that a snapshot would show another screen) and of mode 2048 (reports
-// of the size, which is the session's).
+// isSessions reports whether only the session may answer a question. These are DECRQM of mode
+// 69 (left and right margins: the core does not implement them, so a snapshot would show
+// another screen), DECRQM of mode 2048 (reports of the size, which is the session's), and
+// XTVERSION (programs would conclude from a viewer's name that there are margins).
 func isSessions(params []byte, final byte) bool {
-	return final == 'p' && (string(params) == "?69$" || string(params) == "?2048$")
+	switch final {
+	case 'p':
+		return string(params) == asksMargins || string(params) == asksSizeReports
+	case 'q':
+		return params[0] == '>' && len(bytes.Trim(params[1:], "0")) == 0
+	}
+	return false
 }
 
-func isSizeMode(param []byte) bool { return string(bytes.TrimLeft(param, "0")) == "2048" }
+var (
+	sizeReports     = strconv.Itoa(termmode.SizeReports)
+	asksSizeReports = "?" + sizeReports + "$"
+	asksMargins     = "?" + strconv.Itoa(termmode.Margins) + "$"
+)
+
+// sessionsParts holds, for each sequence of the session, a part of it that is rare in other
+// output.
+var sessionsParts = [][]byte{[]byte(sizeReports), []byte(asksMargins[1:] + "p"), []byte(">q"), []byte("0q")}
+
+func isSizeMode(param []byte) bool { return string(bytes.TrimLeft(param, "0")) == sizeReports }
 
 func setsSizeMode(params []byte) bool {
 	modes, private := bytes.CutPrefix(params, []byte("?"))
@@ -390,13 +268,13 @@ func setsSizeMode(params []byte) bool {
 	return false
 }
 
-// hideSizeMode changes the CSI that ends at p[i] so that it does not set mode 2048.
-// If it sets other modes as well, 2048 becomes 0, which is no mode; unless a
-// part of it was in output before p: then the viewer's terminal has mode 2048.
+// hideSizeMode changes the CSI that ends at p[i] so that it does not set mode 2048. If the CSI
+// sets other modes as well, 2048 becomes 0, which is no mode. But if a part of the CSI was in
+// output before p, it cannot be changed, and the viewer's terminal gets mode 2048.
 func (m *Mask) hideSizeMode(p []byte, i int) {
-	modes := bytes.TrimPrefix(m.kept, []byte("?"))
+	modes := bytes.TrimPrefix(m.tokens.Body(), []byte("?"))
 	if isSizeMode(modes) {
-		p[i] = cancel
+		p[i] = escseq.CAN
 		return
 	}
 	first := i - len(modes)
@@ -410,8 +288,8 @@ func (m *Mask) hideSizeMode(p []byte, i int) {
 	}
 }
 
-// isQuestion reports whether a CSI sequence is one, by what stands between
-// ESC [ and its final byte.
+// isQuestion reports whether a CSI sequence is a question. params are the bytes between ESC [
+// and its final byte.
 func isQuestion(params []byte, final byte) bool {
 	prefix, last := byte(0), byte(0)
 	if k := len(params); k > 0 {
@@ -420,13 +298,13 @@ func isQuestion(params []byte, final byte) bool {
 	switch final {
 	case 'c': // DA1, DA2 (>), DA3 (=)
 		return prefix != '?'
-	case 'n': // DSR; with > it sets key modifiers
+	case 'n': // DSR; with > the sequence sets key modifiers
 		return prefix != '>'
 	case 'p': // DECRQM
 		return last == '$'
 	case 'q': // XTVERSION; kitty's multiple cursors
 		return prefix == '>'
-	case 'u': // kitty keyboard: what are the flags? DECRQTSR, DECRQUPSS
+	case 'u': // kitty keyboard flags, DECRQTSR, DECRQUPSS
 		return string(params) == "?" || last == '$' || last == '&'
 	case 't': // reports of window and cell sizes, positions and titles
 		ps, _, _ := bytes.Cut(params, []byte(";"))

@@ -5,10 +5,11 @@ import (
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/escseq"
 )
 
 var questions = []string{
-	"\x05", "\x1b[c", "\x1b[0c", "\x1b[>c", "\x1b[=0c", "\x1bZ", "\x1b[5n", "\x1b[6n", "\x1b[?6n", "\x1b[?2026$p", "\x1b[4$p", "\x1b[>q", "\x1b[>0q",
+	"\x05", "\x1b[c", "\x1b[0c", "\x1b[>c", "\x1b[=0c", "\x1bZ", "\x1b[5n", "\x1b[6n", "\x1b[?6n", "\x1b[?2026$p", "\x1b[4$p",
 	"\x1b[?u", "\x1b[14t", "\x1b[16t", "\x1b[18t", "\x1b[?996n", "\x1b]11;?\x07", "\x1b]10;?\x1b\\", "\x1b]4;1;?\x07", "\x1b]10;?;?\x07", "\x1bP$qm\x1b\\", "\x1bP+q544e\x1b\\", "\x1b[x",
 	"\x1b[?4m",
 }
@@ -98,11 +99,49 @@ func FuzzMask(f *testing.F) {
 		for rest := out; len(rest) > 0; rest = rest[min(cut, len(rest)):] {
 			m.Apply(rest[:min(cut, len(rest))], func(int) bool { return true })
 		}
-		if len(m.kept) > maxKept {
-			t.Fatalf("%d bytes are kept", len(m.kept))
+		if n := len(m.tokens.Body()); n > maxKept {
+			t.Fatalf("%d bytes are kept", n)
 		}
-		if !strings.ContainsAny(string(in), "\x05\x1b") && strings.IndexByte(string(in), lead) < 0 && string(out) != string(in) {
+		if !strings.ContainsAny(string(in), "\x05\x1b") && strings.IndexByte(string(in), escseq.C1Lead) < 0 && string(out) != string(in) {
 			t.Fatalf("%q became %q", in, out)
 		}
 	})
+}
+
+// BenchmarkMask is the mask's part of sending a piece of output to a viewer that does not answer
+// the questions in it, and (own) to one that does.
+func BenchmarkMask(b *testing.B) {
+	for _, in := range []struct{ name, text string }{
+		{"text", "make: entering directory /home/ada/src, no rule to make target\r\n"},
+		{"colours", "\x1b[1;31merror\x1b[0m: \x1b[38;5;12mfile\x1b[39m \x1b[4mline\x1b[24m\r\n"},
+		{"accents", "où est l'été «là» — 数百万の文字\r\n"},
+		{"frames", "\x1b[?2026h\x1b[?25l\x1b[12;40H\x1b[38;2;10;20;30mx\x1b[K\x1b[?25h\x1b[?2026l"},
+		{"titles", "\x1b]0;user@host: ~/src\x07\x1b]8;;https://example.org/some/path\x1b\\link\x1b]8;;\x1b\\\r\n"},
+		{"images", "\x1b_Gm=1;" + strings.Repeat("QUJD", 1000) + "\x1b\\"},
+		{"questions", "\x1b[c\x1b[6n\x1b]11;?\x1b\\\x1bP$qm\x1b\\"},
+	} {
+		p := []byte(strings.Repeat(in.text, 1+32<<10/len(in.text)))
+		q := make([]byte, len(p))
+		for own, name := range map[bool]string{false: in.name, true: in.name + "/own"} {
+			b.Run(name, func(b *testing.B) {
+				var m Mask
+				b.SetBytes(int64(len(p)))
+				for b.Loop() {
+					copy(q, p)
+					if own {
+						m.Pass(q)
+					} else {
+						m.Apply(q, func(int) bool { return true })
+					}
+				}
+			})
+		}
+		b.Run(in.name+"/effects", func(b *testing.B) {
+			var e Effects
+			b.SetBytes(int64(len(p)))
+			for b.Loop() {
+				e.Skip(p)
+			}
+		})
+	}
 }

@@ -2,51 +2,57 @@ package screen
 
 import (
 	"holdfast/protocol"
+	"holdfast/shared/escseq"
 	"holdfast/supervisor/internal/vt"
 )
 
-// An Own is what a viewer with a terminal of another size than the session's was
-// shown: the screen, laid out for that size. What scrolls off it does not reach
-// the viewer's history, which stays as its snapshot left it.
+// An Own is the screen of a viewer whose terminal has another size than the session: the
+// session's screen, laid out for that size. Lines that scroll off this screen do not reach the
+// viewer's history, which stays as the viewer's snapshot left it.
 type Own struct {
 	size protocol.Size
-	term *vt.Term // in the state of the viewer's
+	term *vt.Term // in the state of the viewer's terminal
 
-	effects Effects // of what was printed since
+	effects Effects // effects of the output since the last update
 }
 
-// NewOwn is for a viewer of that size, with an empty terminal.
+// NewOwn returns the state of a viewer with an empty terminal of that size.
 func NewOwn(size protocol.Size) *Own {
 	o := &Own{size: size.Normalize()}
 	o.term = newTerm(o.size, 0, nil)
 	return o
 }
 
-// Size is that of the viewer's terminal.
+// Size returns the size of the viewer's terminal.
 func (o *Own) Size() protocol.Size { return o.size }
 
-// Shown is told of each piece of the snapshot that the viewer is given, which
-// was made for its size.
+// Shown records a piece of the snapshot that the viewer has received. The snapshot must have
+// been made for the viewer's size.
 func (o *Own) Shown(p []byte) {
 	o.term.Write(p)
-	o.effects.Skip(p) // it has none, but may end within a sequence
+	o.effects.Skip(p) // a snapshot has no effects, but may end within a sequence
 }
 
-// Printed is told of the output that follows what the viewer is shown, for what
-// it says to the terminal.
+// Printed collects the effects of output behind the snapshot, such as bells.
 func (o *Own) Printed(p []byte) { o.effects.Write(p) }
 
-// Forget is for output that is missing: what follows begins anew.
+// Forget drops the collected effects. It must be called if output is missing.
 func (o *Own) Forget() { o.effects = Effects{} }
 
-// Update returns bytes that bring the viewer to what v shows, after what Printed
-// has found; nil if it shows that already.
+// Update returns the collected effects, and bytes that change the viewer's terminal to the
+// content of v. It returns nil if the viewer shows this content already and there are no
+// effects. Update takes the rows of v, which must not be used afterwards.
 func (o *Own) Update(v *View) []byte {
-	t, _ := v.as(o.size, comes(v.size, o.size))
+	t := v.term
+	v.term = nil
+	t.LimitHistory(maxAbove)
+	if o.size != v.size {
+		t.Resize(o.size.Cols, o.size.Rows)
+	}
 	update := o.effects.take()
 	if len(update) > 0 {
 		if o.term.InSequence() {
-			update = append([]byte{cancel}, update...)
+			update = append([]byte{escseq.CAN}, update...)
 		}
 		o.term.Write(update)
 	}
@@ -55,9 +61,9 @@ func (o *Own) Update(v *View) []byte {
 	return update
 }
 
-// comes is how many rows above a screen may come to be on it when its size
-// changes, and some that those continue.
-func comes(from, to protocol.Size) int {
+// pulledRows bounds the number of rows above a screen that may move onto it when its size
+// changes, with a reserve for lines that those rows continue.
+func pulledRows(from, to protocol.Size) int {
 	const some = 20
 	perRow := (to.Cols + from.Cols - 1) / max(from.Cols, 1)
 	return some + max(0, perRow*to.Rows-from.Rows)

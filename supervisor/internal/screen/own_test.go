@@ -78,18 +78,18 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// Many viewers may take from one view, while its screen goes on.
+// Many viewers may take from their views, while the screen goes on.
 func TestOwnAtOnce(t *testing.T) {
 	s := printed(small, numbers(100))
 	s.Pack()
-	v := s.View(1000)
 	var wg sync.WaitGroup
 	for i := range 8 {
+		v, w := s.View(1000), s.View(1000)
 		wg.Go(func() {
 			size := protocol.Size{Cols: 10 + 5*i, Rows: 3 + i}
 			viewer := newTerm(size, 0, nil)
 			viewer.Write(NewOwn(size).Update(v))
-			c, _ := v.Content(protocol.ScreenSpec{Format: protocol.ScreenCells, Cols: size.Cols, Rows: size.Rows})
+			c, _ := w.Content(protocol.ScreenSpec{Format: protocol.ScreenCells, Cols: size.Cols, Rows: size.Rows})
 			if got := shown(viewer); !reflect.DeepEqual(got.Cells, c.Cells) || got.Cursor != c.Cursor {
 				t.Errorf("%s: got %+v, want %+v", size, got, c)
 			}

@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"bytes"
 	"iter"
 	"slices"
 	"strconv"
@@ -10,15 +11,15 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// texts fills in the lines as text, the last of them, as many as there is room
-// for. It reports whether some were left out.
+// texts sets c.Lines to the last lines as text, as many as have room. It reports whether lines
+// were left out.
 func (p *picture) texts(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
 	c.Lines = []string{}
 	for l := range lines {
 		s := p.text(l, room)
 		if need := jsonLen(s); need > room {
 			cut = true
-			if len(c.Lines) == 0 { // one line alone: its end
+			if len(c.Lines) == 0 { // a single line is too long, so its end is returned
 				c.Lines = append(c.Lines, tail(s, room/6))
 			}
 			break
@@ -30,31 +31,34 @@ func (p *picture) texts(c *protocol.ScreenContent, lines iter.Seq[line], room in
 	return cut
 }
 
-// text returns a line without blanks at its end; of one that has more than room
-// bytes, more than that at its end.
+// text returns the text of a line without blanks at its end. If the text is longer than room
+// bytes, text returns a part of more than room bytes at the end of the line.
 func (p *picture) text(l line, room int) string {
-	var rows []string // the last one first
+	p.buf, p.rows = p.buf[:0], p.rows[:0]
 	for i := l.end - 1; i >= l.first && room >= 0; i-- {
-		var b strings.Builder
-		for _, c := range p.row(i, l) {
-			b.WriteString(content(c))
+		from, cells := len(p.buf), 0
+		p.buf, cells = p.AppendText(p.buf, i, i+1 < l.end)
+		p.room -= cells + 1
+		if len(p.rows) == 0 {
+			p.buf = bytes.TrimRight(p.buf, " ")
 		}
-		s := b.String()
-		if len(rows) == 0 {
-			s = strings.TrimRight(s, " ")
-		}
-		if s != "" || len(rows) > 0 {
-			rows = append(rows, s)
-			room -= len(s)
+		if n := len(p.buf) - from; n > 0 || len(p.rows) > 0 {
+			p.rows = append(p.rows, from)
+			room -= n
 		}
 	}
-	slices.Reverse(rows)
-	return strings.Join(rows, "")
+	var b strings.Builder
+	b.Grow(len(p.buf))
+	for end := len(p.buf); len(p.rows) > 0; {
+		from := p.rows[len(p.rows)-1]
+		b.Write(p.buf[from:end])
+		p.rows, end = p.rows[:len(p.rows)-1], from
+	}
+	return b.String()
 }
 
-// row returns the cells of a row within a line. One that goes on in the next
-// row has them all, but for one at its end into which a wide character did not
-// fit.
+// row returns the cells of a row within a line. If the line continues in the next row, the row
+// has all its columns, except for one at its end into which a wide character did not fit.
 func (p *picture) row(i int, l line) []vt.Cell {
 	cells := p.Cells(i)
 	if i+1 == l.end {
@@ -69,8 +73,8 @@ func (p *picture) row(i int, l line) []vt.Cell {
 	return cells
 }
 
-// content is what a cell puts into a line of text. A cell without width is the
-// second half of a wide one, or what combines with it.
+// content returns the text of a cell in a line of text. A cell without width has no text if it
+// is the second half of a wide character.
 func content(c vt.Cell) string {
 	if c.Text == "" && c.Width == 1 {
 		return " "
@@ -81,7 +85,7 @@ func content(c vt.Cell) string {
 	return c.Text
 }
 
-// jsonLen is what s takes as JSON at most, with its comma.
+// jsonLen returns a bound of the length of s as JSON, with its comma.
 func jsonLen(s string) int {
 	n := len(s) + 3
 	for _, r := range s {
@@ -97,13 +101,13 @@ func jsonLen(s string) int {
 	return n
 }
 
-// tail returns the last n bytes of s, whole characters.
+// tail returns at most the last n bytes of s. It cuts only between characters.
 func tail(s string, n int) string {
 	return strings.ToValidUTF8(s[max(0, len(s)-n):], "")
 }
 
-// ansi fills in bytes that print the lines: each with the looks that it needs,
-// and at its end SGR 0 and a newline.
+// ansi sets c.ANSI to bytes that print the lines. Each line sets the styles that it needs, and
+// ends with SGR 0 and a newline. ansi reports whether lines were left out.
 func (p *picture) ansi(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
 	var out []string
 	for l := range lines {
@@ -119,17 +123,18 @@ func (p *picture) ansi(c *protocol.ScreenContent, lines iter.Seq[line], room int
 	return cut
 }
 
-// ansiLine returns a line, or more than room bytes of one that has more.
+// ansiLine returns a line. If the line has more than room bytes, ansiLine may return only its
+// beginning, which still has more than room bytes.
 func (p *picture) ansiLine(l line, room int) string {
 	var b []byte
-	var look vt.Attr
+	var style vt.Attr
 	for i := l.first; i < l.end && len(b) <= room; i++ {
 		last := -1
 		for _, c := range p.row(i, l) {
 			if c.Attr != last {
-				if last = c.Attr; p.Look(last) != look {
-					look = p.Look(last)
-					b = appendSGR(b, look)
+				if last = c.Attr; p.Look(last) != style {
+					style = p.Look(last)
+					b = appendSGR(b, style)
 				}
 			}
 			b = append(b, content(c)...)
@@ -138,27 +143,29 @@ func (p *picture) ansiLine(l line, room int) string {
 	return string(append(b, "\x1b[0m\n"...))
 }
 
-// appendSGR appends what makes the pen look like a, whatever it was. Underlines
-// have the colour of the text.
+// appendSGR appends the SGR that gives the pen the style a, whatever its style was. Underlines
+// get the colour of the text.
 func appendSGR(b []byte, a vt.Attr) []byte {
 	a.UnderlineColor = 0
 	return append(a.AppendSGR(append(b, "\x1b["...)), 'm')
 }
 
-// The modes of a vt.Attr's colours.
+// These are the modes of the colours in a vt.Attr.
 const (
 	colorBasic = iota + 1
 	colorPalette
 	colorRGB
 )
 
-// maxLink is the longest link that is told; browsers take no longer ones.
+// maxLink is the length of the longest link in an answer, in bytes. Browsers do not support
+// longer ones.
 const maxLink = 2048
 
-// cells fills in the lines as cells with their looks.
+// cells sets c.Cells to the cells of the lines, and c.Looks to their styles. It reports
+// whether lines were left out.
 func (p *picture) cells(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
-	t := looks{all: []protocol.Look{{}}, index: map[int]int{0: 0}}
-	numbers := map[vt.Attr]int{{}: 0} // for looks.id
+	t := styleList{all: []protocol.Look{{}}, index: map[int]int{0: 0}}
+	numbers := map[vt.Attr]int{{}: 0} // numbers of styles in the table
 	above := 0
 	for l := range lines {
 		row, need := p.cellRow(l.first, &t, numbers)
@@ -176,15 +183,15 @@ func (p *picture) cells(c *protocol.ScreenContent, lines iter.Seq[line], room in
 	return cut
 }
 
-// cellRow returns a row and what it takes as JSON, at most.
-func (p *picture) cellRow(i int, t *looks, numbers map[vt.Attr]int) (row protocol.ScreenLine, need int) {
+// cellRow returns the cells of a row, and a bound of their length as JSON.
+func (p *picture) cellRow(i int, t *styleList, numbers map[vt.Attr]int) (row protocol.ScreenLine, need int) {
 	row = protocol.ScreenLine{Wrapped: p.Wrapped(i), Cells: []protocol.ScreenCell{}}
 	need = len(`{"wrapped":true,"cells":[]},`)
 	last, number := -1, 0
-	var look vt.Attr
+	var style vt.Attr
 	for _, c := range p.Cells(i) {
 		text := c.Text
-		if c.Width == 0 { // the second half of a wide one, or what combines with nothing
+		if c.Width == 0 { // the second half of a wide character, or a combining character without another one
 			if k := len(row.Cells); k > 0 && text != "" {
 				row.Cells[k-1].Text += text
 				need += jsonLen(text)
@@ -196,32 +203,32 @@ func (p *picture) cellRow(i int, t *looks, numbers map[vt.Attr]int) (row protoco
 			cell.Width = 2
 		}
 		if c.Attr != last {
-			last, look = c.Attr, p.Look(c.Attr)
+			last, style = c.Attr, p.Look(c.Attr)
 			var ok bool
-			if number, ok = numbers[look]; !ok {
+			if number, ok = numbers[style]; !ok {
 				number = len(numbers)
-				numbers[look] = number
+				numbers[style] = number
 			}
 		}
 		var more int
-		cell.Look, more = t.id(number, look)
+		cell.Look, more = t.id(number, style)
 		need += more + jsonLen(text) + len(`{"t":,"w":2,"l":123456},`)
 		row.Cells = append(row.Cells, cell)
 	}
 	return row, need
 }
 
-// looks numbers those that are used.
-type looks struct {
+// styleList is the list of styles in an answer.
+type styleList struct {
 	all   []protocol.Look
-	index map[int]int // by that of the picture
+	index map[int]int // index in all, by the number in the picture
 }
 
-func (t *looks) id(n int, a vt.Attr) (id, need int) {
+func (t *styleList) id(n int, a vt.Attr) (id, need int) {
 	if id, ok := t.index[n]; ok {
 		return id, 0
 	}
-	l := look(a)
+	l := styleOf(a)
 	t.index[n] = len(t.all)
 	t.all = append(t.all, l)
 	return len(t.all) - 1, 256 + jsonLen(l.Link)
@@ -231,7 +238,7 @@ var underlines = []protocol.Underline{
 	"", protocol.UnderlineSingle, protocol.UnderlineDouble, protocol.UnderlineCurly, protocol.UnderlineDotted, protocol.UnderlineDashed,
 }
 
-func look(a vt.Attr) protocol.Look {
+func styleOf(a vt.Attr) protocol.Look {
 	l := protocol.Look{
 		Fg: color(a.Fg), Bg: color(a.Bg), UnderlineColor: color(a.UnderlineColor),
 		Bold: a.Flags&vt.Bold != 0, Dim: a.Flags&vt.Dim != 0, Italic: a.Flags&vt.Italic != 0,

@@ -10,29 +10,29 @@ import (
 )
 
 const (
-	// maxRest bounds the JSON of a record: its rows (vt.Rest) are 64 Ki cells of
-	// some 50 bytes, unless a cell has many code points, and the rest is some KB.
+	// maxRest bounds the JSON of a record. Its odd rows (vt.Remainder) have up to 64 Ki cells of
+	// some 50 bytes, or more if a cell has many code points; all other fields take some KB.
 	maxRest   = 32 << 20
 	maxOffset = 1 << 62 // no program prints so much
 )
 
-// A Restorer makes a screen of a record, little by little.
+// A Restorer restores a screen from a record in steps.
 //
 //	Restore → Step, until it is done → Screen
 //
-// It belongs to one goroutine at a time, as the screen does then.
+// It may be used by one goroutine at a time, as the screen may afterwards.
 type Restorer struct {
 	screen *Screen
-	left   []byte // of the snapshot
-	saved  *saved // nil once it is done
+	left   []byte // bytes of the snapshot that are not written yet
+	saved  *saved // nil when the Restorer is done
 	offset uint64
 }
 
-// Restore begins to make the screen that a record is of. scrollbackLines bounds
-// the lines above it, as for New; the oldest ones are forgotten where they are
-// more. The record must not change before Step is done.
+// Restore begins to restore the screen of a record. scrollbackLines bounds the lines above it,
+// as in New; if the record has more, the oldest are dropped. The record must not change before
+// Step is done.
 //
-// Errors: a record that is cut, not one, or of a version that is not known.
+// Errors: the record is truncated, invalid, or of an unknown version.
 func Restore(record []byte, scrollbackLines int) (*Restorer, error) {
 	snapshot, rest, err := sections(record)
 	if err != nil {
@@ -46,22 +46,22 @@ func Restore(record []byte, scrollbackLines int) (*Restorer, error) {
 		return nil, fmt.Errorf("restore screen: %w", err)
 	}
 	r := &Restorer{screen: New(s.Size, scrollbackLines), left: snapshot, saved: s, offset: s.Offset}
-	r.screen.term.Expect(s.Rest)
+	r.screen.term.PrepareRestore(s.Rest)
 	return r, nil
 }
 
-// sections returns those that are known.
+// sections returns the sections of the known kinds.
 func sections(record []byte) (snapshot, rest []byte, err error) {
 	if len(record) == 0 || record[0] != recordVersion {
-		return nil, nil, errors.New("not a record of a version that is known")
+		return nil, nil, errors.New("invalid screen record: it is empty or of an unknown version")
 	}
 	for record = record[1:]; len(record) > 0; {
 		if len(record) < sectionHead {
-			return nil, nil, errors.New("the record is cut")
+			return nil, nil, errors.New("invalid screen record: a section is truncated")
 		}
 		kind, n := record[0], binary.LittleEndian.Uint64(record[1:])
 		if record = record[sectionHead:]; n > uint64(len(record)) {
-			return nil, nil, errors.New("the record is cut")
+			return nil, nil, errors.New("invalid screen record: a section is truncated")
 		}
 		switch kind {
 		case sectionSnapshot:
@@ -72,23 +72,23 @@ func sections(record []byte) (snapshot, rest []byte, err error) {
 		record = record[n:]
 	}
 	if snapshot == nil || rest == nil || len(rest) > maxRest {
-		return nil, nil, errors.New("the record lacks something, or has too much")
+		return nil, nil, fmt.Errorf("invalid screen record: its snapshot or its state is missing, or its state exceeds %d MiB", maxRest>>20)
 	}
 	return snapshot, rest, nil
 }
 
 func (s *saved) validate() error {
 	if s.Size.Cols < 1 || s.Size.Cols > protocol.MaxCols || s.Size.Rows < 1 || s.Size.Rows > protocol.MaxRows {
-		return fmt.Errorf("size %s out of range", s.Size)
+		return fmt.Errorf("invalid screen record: size %s is out of range", s.Size)
 	}
 	if s.Offset > maxOffset || len(s.Notifications) > maxNotifications || s.Rest == nil {
-		return errors.New("something is missing or out of range")
+		return errors.New("invalid screen record: its offset or number of notifications is out of range, or its remainder is missing")
 	}
 	return s.Rest.Validate()
 }
 
-// Step takes about n bytes of what is left and reports whether that was all;
-// then there is nothing more to do. It takes some 10 ms for a MB.
+// Step restores about n more bytes of the snapshot, and reports whether the screen is
+// complete. It takes some 10 ms for a MB. After the last step, further calls do nothing.
 func (r *Restorer) Step(n int) (done bool) {
 	if r.saved == nil {
 		return true
@@ -101,11 +101,12 @@ func (r *Restorer) Step(n int) (done bool) {
 	return r.saved == nil
 }
 
-// finish also forgets what the snapshot has told as events.
+// finish sets the state that the snapshot does not contain. It also drops the events that
+// writing the snapshot has caused.
 func (r *Restorer) finish() {
 	s, v := r.screen, r.saved
 	r.saved, r.left = nil, nil
-	s.term.Restored(v.Rest)
+	s.term.FinishRestore(v.Rest)
 	s.offset, s.heard = v.Offset, Heard{}
 	s.events = events{
 		title: clean(v.Title, protocol.MaxTitle), cwd: clean(v.Cwd, protocol.MaxCwdBytes),
@@ -118,10 +119,10 @@ func (r *Restorer) finish() {
 	}
 }
 
-// Offset is what the record stands for.
+// Offset returns the output offset at which the record was saved.
 func (r *Restorer) Offset() uint64 { return r.offset }
 
-// Screen returns what was made, nil before Step was done.
+// Screen returns the restored screen, or nil if Step is not done yet.
 func (r *Restorer) Screen() *Screen {
 	if r.saved != nil {
 		return nil

@@ -3,24 +3,25 @@ package screen
 import (
 	"encoding/binary"
 	"encoding/json"
+	"io"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/vt"
 )
 
-// A record is a saved screen: recordVersion, then sections of a kind (a byte),
-// a length (uint64, little endian) and so many bytes. Unknown sections, and
-// unknown fields of the rest, are skipped: both may be added by later versions.
+// A record is a saved screen: recordVersion, followed by sections. A section has a kind (a
+// byte), a length (uint64, little endian) and as many bytes. Unknown sections and unknown
+// fields of the JSON must be skipped, because later versions may add them.
 const (
 	recordVersion = 1
 
-	sectionSnapshot byte = 1 // vt's, of the screen's own size
-	sectionRest     byte = 2 // a saved, as JSON
+	sectionSnapshot byte = 1 // a snapshot by vt in the screen's own size
+	sectionRest     byte = 2 // a value of type saved, as JSON
 
 	sectionHead = 1 + 8
 )
 
-// saved is what the snapshot does not say.
+// saved is the state that the snapshot does not contain.
 type saved struct {
 	Size          protocol.Size           `json:"size"`
 	Offset        uint64                  `json:"offset"`
@@ -31,23 +32,31 @@ type saved struct {
 	Moved         bool                    `json:"moved,omitempty"`
 	Notifications []protocol.Notification `json:"notifications,omitempty"`
 	Erased        erased                  `json:"erased,omitzero"`
-	Rest          *vt.Rest                `json:"rest"`
+	Rest          *vt.Remainder           `json:"rest"`
 }
 
-// Save returns a record of the whole state, from which Restore makes the same
-// screen in this program or in another one, with as many as history lines above
-// it; all of them where history is negative. Events, notifications and replies
-// that nobody has taken are in it, and stay here as well.
+// Save writes a record of the whole state, with up to history lines above the screen. If
+// history is negative, all lines are written. Restore makes the same screen of the record, in
+// this program or in another one. The record has the events, notifications and replies that
+// have not been taken; they also stay in s.
 //
-// The record is as long as the text with its looks, and Save holds about twice
-// of that at most.
-func (s *Screen) Save(history int) []byte {
+// The record has about the length of the text with its styles. Save holds a small part of it
+// at a time.
+//
+// Errors: those of w.
+func (s *Screen) Save(w io.WriterAt, history int) error {
 	if history < 0 {
 		history = s.term.HistoryLines()
 	}
-	record, at := beginSection([]byte{recordVersion}, sectionSnapshot)
-	record, rest := s.term.AppendSave(record, history)
-	endSection(record, at)
+	r := recordWriter{w: w}
+	r.write([]byte{recordVersion})
+	var rest *vt.Remainder
+	r.section(sectionSnapshot, func() {
+		var err error
+		if rest, err = s.term.Save(&r, history); r.err == nil {
+			r.err = err
+		}
+	})
 	e := &s.events
 	data, err := json.Marshal(saved{
 		Size: s.size, Offset: s.offset, Title: e.title, Cwd: e.cwd, Bell: e.bell,
@@ -55,20 +64,40 @@ func (s *Screen) Save(history int) []byte {
 		Erased: e.erased, Rest: rest,
 	})
 	if err != nil {
-		panic("screen: save: " + err.Error()) // there is nothing in it that JSON has not
+		panic("screen: save: " + err.Error()) // all fields of saved can be encoded
 	}
-	record, at = beginSection(record, sectionRest)
-	record = append(record, data...)
-	endSection(record, at)
-	return record
+	r.section(sectionRest, func() { r.write(data) })
+	return r.err
 }
 
-// beginSection returns where the section's bytes begin.
-func beginSection(record []byte, kind byte) ([]byte, int) {
-	record = append(record, kind, 0, 0, 0, 0, 0, 0, 0, 0)
-	return record, len(record)
+// A recordWriter writes a record from its beginning to its end. After an error it writes no
+// more bytes.
+type recordWriter struct {
+	w   io.WriterAt
+	n   int64 // bytes written
+	err error
 }
 
-func endSection(record []byte, at int) {
-	binary.LittleEndian.PutUint64(record[at-8:], uint64(len(record)-at))
+func (r *recordWriter) Write(p []byte) (int, error) {
+	r.write(p)
+	return len(p), r.err
+}
+
+func (r *recordWriter) write(p []byte) {
+	if r.err == nil {
+		_, r.err = r.w.WriteAt(p, r.n)
+		r.n += int64(len(p))
+	}
+}
+
+// section writes a section. body must write the bytes of the section.
+func (r *recordWriter) section(kind byte, body func()) {
+	head := [sectionHead]byte{kind}
+	r.write(head[:])
+	at := r.n
+	body()
+	binary.LittleEndian.PutUint64(head[1:], uint64(r.n-at))
+	if r.err == nil {
+		_, r.err = r.w.WriteAt(head[:], at-sectionHead)
+	}
 }

@@ -1,16 +1,15 @@
-// Package screen is a session's terminal without a display: what a viewer
-// that comes later has to be shown, and what the child's program says to
-// whoever holds its terminal: its title, its questions.
+// Package screen holds a session's terminal without a display. It makes snapshots and other
+// views for viewers that attach later, and it collects the messages of the program to its
+// terminal: its title, its questions, its notifications.
 //
-// Invariant: a snapshot and its offset belong together; the output from that
-// offset on continues it, be it within a sequence.
+// Invariant: a snapshot and its offset belong together. The output from that offset on must
+// continue the snapshot, even if it begins within a sequence.
 //
-// Not here: the terminal itself (package vt, which only this one knows), the
-// bytes (package ring), who looks and who answers (package session).
+// Not here: the terminal core (package vt, which only this package imports), the output's
+// bytes (package ring), the viewers and the choice of the responder (package session).
 package screen
 
 import (
-	"math"
 	"strconv"
 	"strings"
 
@@ -19,33 +18,38 @@ import (
 )
 
 const (
-	// maxSnapshot is what a snapshot may take; for a longer one its history is
-	// shortened. A screen alone may be longer.
+	// maxSnapshot bounds the history in a snapshot, in bytes and in cells. If the history is
+	// longer, the snapshot has its last lines. The screen's own rows come in addition.
 	maxSnapshot = 8 << 20
-	// A history of short lines takes little; one of long lines is bounded by
-	// what they take, compressed as soon as the session is idle.
+	// maxLaid is the number of cells of the history that one request lays out for another size.
+	// It takes about 100 ms if the cells are more than ASCII. The largest screen has half as
+	// many cells.
+	maxLaid = 4 << 20
+	// These bound the bytes of the history. A history of short lines takes few bytes. One of
+	// long lines is bounded by its bytes, after compression if the session is idle.
 	minHistoryBytes = 16 << 20
 	maxHistoryBytes = 64 << 20
 )
 
-// A Screen belongs to its session's owner goroutine.
+// A Screen is the terminal of a session. Only the session's owner goroutine may use it.
 type Screen struct {
 	term   *vt.Term
 	size   protocol.Size
-	offset uint64 // bytes written
+	offset uint64 // number of bytes written
 	events events
-	heard  Heard // it is no part of what is saved: whoever saves a screen has taken it
+	heard  Heard // not saved: the session takes it before it saves a screen
 }
 
-// New returns the screen of a terminal that has printed nothing.
-// scrollbackLines bounds the lines kept above the screen.
+// New returns the screen of a terminal that has printed nothing. scrollbackLines bounds the
+// number of lines above the screen.
 func New(size protocol.Size, scrollbackLines int) *Screen {
 	s := &Screen{size: size}
 	s.term = newTerm(size, min(max(scrollbackLines, 0), protocol.MaxScrollback), s.event)
 	return s
 }
 
-// event is told of while a piece is written, which the offset is of.
+// event records an event of the core. It is called while a piece is written; s.offset is the
+// offset at which that piece begins.
 func (s *Screen) event(v vt.Event) {
 	s.events.add(v, s.offset)
 	s.heard.add(v, s.offset)
@@ -58,27 +62,29 @@ func newTerm(size protocol.Size, lines int, events func(vt.Event)) *vt.Term {
 	})
 }
 
-// Write takes what the child printed, in order.
-func (s *Screen) Write(p []byte) { s.WriteSome(p, math.MaxInt) }
+// Write parses the next bytes of the session's output. All output must be written in order.
+func (s *Screen) Write(p []byte) {
+	s.term.Write(p)
+	s.offset += uint64(len(p))
+}
 
-// WriteSome is Write that stops early: it takes bytes of p, at least one, until
-// they have cost about budget, and returns that cost. Offset says how many it
-// took. A budget of 1<<20 is some milliseconds, and at most 64 KiB.
+// WriteSome parses bytes of p, at least one, until they have cost about budget, and returns
+// that cost. Offset then tells how many bytes were parsed. A budget of 1<<20 takes some
+// milliseconds, and is used up by at most 64 KiB.
 func (s *Screen) WriteSome(p []byte, budget int) (cost int) {
 	n, cost := s.term.WriteSome(p, budget)
 	s.offset += uint64(n)
 	return cost
 }
 
-// Offset returns how many bytes were written: what has the offset of the next
-// one.
+// Offset returns the number of bytes written, which is the output offset of the next byte.
 func (s *Screen) Offset() uint64 { return s.offset }
 
-// Skip has the bytes up to an offset count as written, which nobody has: they are
-// not kept any more, or not looked at.
+// Skip sets the offset without writing the bytes before it. It is for bytes that are no longer
+// kept, or that must not be parsed.
 func (s *Screen) Skip(offset uint64) { s.offset = offset }
 
-// Size is the terminal's.
+// Size returns the terminal's size.
 func (s *Screen) Size() protocol.Size { return s.size }
 
 // Resize changes the terminal's size.
@@ -87,60 +93,56 @@ func (s *Screen) Resize(size protocol.Size) {
 	s.term.Resize(size.Cols, size.Rows)
 }
 
-// Clear forgets the lines above the screen, and with all also those on it, but the row with
-// the cursor, which moves to the top; not while the alternate screen is shown.
+// Clear drops the lines above the screen. If all is set, it also drops the rows on the screen,
+// except for the cursor's row, which moves to the top. It does nothing while the alternate
+// screen is shown.
 func (s *Screen) Clear(all bool) { s.term.Clear(all) }
 
-// Replies returns, once, what a terminal answers to the questions that were
-// asked since.
+// Replies returns the answers to the questions that the program has asked since the last call.
 func (s *Screen) Replies() []byte { return s.term.Replies() }
 
-// RepliesAlone returns those of Replies that have to be given also if a viewer's
-// terminal answers the others.
-func (s *Screen) RepliesAlone() []byte { return s.term.RepliesAlone() }
+// RequiredReplies returns those of Replies that the program must get even if a viewer's
+// terminal answers its other questions. It must be called before Replies.
+func (s *Screen) RequiredReplies() []byte { return s.term.RequiredReplies() }
 
-// TellSize has Replies tell the program of its size, if it wants to be told.
-func (s *Screen) TellSize() { s.term.TellSize() }
+// ReportSize adds a report of the size to Replies if the program has set mode 2048.
+func (s *Screen) ReportSize() { s.term.ReportSize() }
 
-// Line is the number of the first line that is not whole, as History counts: that
-// of the cursor, which a program on the alternate screen leaves where it was.
+// Line returns the number of the cursor's line on the normal screen, as History counts. This
+// is the first line that is not complete. A program on the alternate screen does not move it.
 func (s *Screen) Line() uint64 { return s.term.CursorLine() }
 
-// Title is what the program calls its window, and Cwd where it says that it
-// is; "" where it has not said.
+// Title returns the title that the program has set, and Cwd the directory that it has
+// reported. Each is "" if the program has set none.
 func (s *Screen) Title() string { return s.events.title }
 func (s *Screen) Cwd() string   { return s.events.cwd }
 
-// Events returns, once, what happened since, in few events however much it
-// was.
+// Events returns the events since the last call. Many events of one kind are returned as one,
+// or as the last few.
 func (s *Screen) Events() []Event { return s.events.take() }
 
-// Pack makes the screen small; it is for one that has been idle for a while.
+// Pack compresses the history. It should be called when the session has been idle for a while.
 func (s *Screen) Pack() { s.term.Pack() }
 
-// Snapshot returns bytes that bring a fresh terminal of the given size to this
-// state, with as many as history lines above the screen, and the output offset
-// they stand for. The zero size is the screen's own. The snapshot asks nothing
-// and rings nothing.
+// Snapshot returns bytes that bring a new terminal of the given size into the state of the
+// screen, with up to history lines above it. offset is the output offset after which they were
+// taken. The zero size means the screen's own size. The bytes contain no question and no bell.
 func (s *Screen) Snapshot(history int, size protocol.Size) (data []byte, offset uint64) {
 	if s.offset == 0 {
-		return nil, 0 // that is what a fresh terminal is
+		return nil, 0 // a new terminal is in this state already
 	}
 	t := s.term
 	if size != (protocol.Size{}) && size != s.size {
-		t = s.term.Copy(max(history, comes(s.size, size)))
+		rows := max(t.HistoryWithin(max(history, 0), maxSnapshot), pulledRows(s.size, size))
+		t = t.Copy(t.LayoutWithin(rows, maxLaid))
 		t.Resize(size.Cols, size.Rows)
 	}
-	// A snapshot is at least about as long as the text that is in it.
-	for n := t.HistoryWithin(max(history, 0), maxSnapshot); ; n /= 2 {
-		if data = t.AppendSnapshot(nil, n); n == 0 || len(data) <= maxSnapshot {
-			return data, s.offset
-		}
-	}
+	rows := t.HistoryWithin(max(history, 0), maxSnapshot)
+	return t.AppendSnapshot(nil, rows), s.offset
 }
 
-// SetAppearance says what programs are told of the terminal, which is that of a
-// viewer, or was.
+// SetAppearance sets the appearance that answers to the program report. It is that of the last
+// viewer's terminal that has reported one.
 func (s *Screen) SetAppearance(a protocol.Appearance) {
 	s.term.SetAppearance(vt.Appearance{
 		Foreground: rgb(a.Foreground), Background: rgb(a.Background), Cursor: rgb(a.Cursor),
@@ -148,7 +150,7 @@ func (s *Screen) SetAppearance(a protocol.Appearance) {
 	})
 }
 
-// rgb reads #rrggbb; nil is none.
+// rgb parses #rrggbb. It returns nil if s is no such colour.
 func rgb(s string) *uint32 {
 	digits, ok := strings.CutPrefix(s, "#")
 	v, err := strconv.ParseUint(digits, 16, 24)
@@ -159,8 +161,8 @@ func rgb(s string) *uint32 {
 	return &c
 }
 
-// Focus reports whether the program wants to be told of focus, and how often it
-// has asked for that so far: each time it may be told anew.
+// Focus reports whether the program wants reports of focus, and how often it has requested
+// them so far. After each request the focus may be reported again.
 func (s *Screen) Focus() (on bool, asked uint64) {
 	return s.term.Modes().Focus, s.term.FocusAsked()
 }

@@ -282,7 +282,7 @@ func TestAppearance(t *testing.T) {
 	s := New(small, 0)
 	s.SetAppearance(protocol.Appearance{Foreground: "#102030", Background: "#ffffff", CellWidth: 8, CellHeight: 16, Version: "term 1"})
 	s.Write([]byte("\x1b]10;?\x07\x1b[?996n\x1b[14t\x1b[16t\x1b[>q"))
-	want := "\x1b]10;rgb:1010/2020/3030\x1b\\\x1b[?997;2n\x1b[4;64;160t\x1b[6;16;8t\x1bP>|term 1\x1b\\"
+	want := "\x1b]10;rgb:1010/2020/3030\x1b\\\x1b[?997;2n\x1b[4;64;160t\x1b[6;16;8t\x1bP>|holdfast term 1\x1b\\"
 	if got := string(s.Replies()); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -304,6 +304,31 @@ func TestFocus(t *testing.T) {
 		s.Write([]byte(tt.in))
 		if on, asked := s.Focus(); on != tt.on || asked != tt.asked {
 			t.Errorf("after %q: focus %t, asked %d times", tt.in, on, asked)
+		}
+	}
+}
+
+// Lines that cannot be laid out for another size in the time of a request are left out, and the
+// answer says so.
+func TestViewLaidOut(t *testing.T) {
+	s := New(protocol.Size{Cols: 80, Rows: 24}, 30_000)
+	line := strings.Repeat("\x1b[41m \x1b[42m ", 40) + "\x1b[m\r\n"
+	for range 200 {
+		s.Write([]byte(strings.Repeat(line, 100)))
+	}
+	s.Write([]byte("the end"))
+	const lines = 15_000
+	for _, tt := range []struct {
+		cols int
+		all  bool
+	}{{80, true}, {60, false}} {
+		spec := protocol.ScreenSpec{Cols: tt.cols, Lines: lines}
+		c, next := s.View(Rows(spec)).Content(spec)
+		if next != 0 {
+			t.Fatalf("%d columns: more rows are asked for: %d", tt.cols, next)
+		}
+		if n := len(c.Lines); n < 2000 || (n == lines) != tt.all || c.Truncated == tt.all || c.Lines[n-1] != "the end" {
+			t.Errorf("%d columns: %d lines, truncated: %v; the last is %q", tt.cols, n, c.Truncated, c.Lines[n-1])
 		}
 	}
 }

@@ -9,21 +9,22 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// maxAbove is how many lines above a screen a View holds at most.
+// maxAbove is the largest number of rows above the screen in a View.
 const maxAbove = 50_000
 
-// A View is a picture of a screen and of some lines above it. It is taken in
-// the owner's goroutine, quickly, and may be looked at in any, one at a time.
+// A View is a copy of a screen and of rows above it. It must be made in the owner's goroutine,
+// which takes little time. Content or Own.Update may then read it in any goroutine. They use it
+// up, because another copy of a large screen would take much memory.
 type View struct {
-	term   *vt.Term // only copied
+	term   *vt.Term // nil when the view is used up
 	size   protocol.Size
 	offset uint64
 	title  string
-	above  int // rows above the screen that are in it
-	all    int // rows above the screen that there are
+	above  int // number of rows above the screen in the view
+	all    int // number of rows above the screen in the session
 }
 
-// View takes a picture with as many as above rows above the screen.
+// View returns a view with up to above rows above the screen.
 func (s *Screen) View(above int) *View {
 	v := &View{size: s.size, offset: s.offset, title: s.Title(), all: s.term.HistoryLines()}
 	v.above = min(max(above, 0), v.all, maxAbove)
@@ -31,73 +32,76 @@ func (s *Screen) View(above int) *View {
 	return v
 }
 
-// ViewAs is View with as many rows above the screen as one of another size may
-// show.
-func (s *Screen) ViewAs(size protocol.Size) *View { return s.View(comes(s.size, size)) }
-
-// Offset is what has the offset of the next byte printed.
-func (v *View) Offset() uint64 { return v.offset }
-
-// as returns a copy of the terminal with so many rows above its screen and then
-// of another size; the zero size is its own. It reports whether rows of the view
-// had no room any more.
-func (v *View) as(size protocol.Size, above int) (t *vt.Term, cut bool) {
-	t = v.term.Copy(min(above, v.above))
-	if size != (protocol.Size{}) && size != v.size {
-		t.LimitHistory(maxAbove)
-		first, _, _ := t.LineNumbers()
-		t.Resize(size.Cols, size.Rows)
-		kept, _, _ := t.LineNumbers()
-		cut = kept > first
-	}
-	return t, cut
+// ViewAs returns a view for a viewer of another size. It has as many rows above the screen as
+// that size may show.
+func (s *Screen) ViewAs(size protocol.Size) *View {
+	return s.View(s.term.LayoutWithin(pulledRows(s.size, size), maxLaid))
 }
 
-// Rows is how many rows above the screen a View should have for a first try
-// at what spec asks for.
+// Offset returns the output offset at which the view was made.
+func (v *View) Offset() uint64 { return v.offset }
+
+// layOut uses the view up. It returns a terminal with the view in another size, with as many
+// rows above the screen as can be laid out in the time of a request. cut reports whether rows
+// of the view had no room.
+func (v *View) layOut(size protocol.Size) (t *vt.Term, cut bool) {
+	t, v.term = v.term, nil
+	if size == v.size {
+		return t, false
+	}
+	rows := t.LayoutWithin(v.above, maxLaid)
+	t.KeepHistory(rows)
+	t.LimitHistory(maxAbove)
+	first, _, _ := t.LineNumbers()
+	t.Resize(size.Cols, size.Rows)
+	kept, _, _ := t.LineNumbers()
+	return t, rows < v.above || kept > first
+}
+
+// Rows returns the number of rows above the screen that a View should have at the first
+// attempt to answer spec.
 func Rows(spec protocol.ScreenSpec) int {
 	switch {
 	case spec.Scrollback == protocol.AllScrollback:
 		return maxAbove
 	case spec.Scrollback > 0:
 		return spec.Scrollback
-	case spec.Lines > 0: // unless lines are wrapped, or empty ones do not count
+	case spec.Lines > 0: // more are needed if lines are wrapped, or if empty lines are skipped
 		return min(spec.Lines, maxAbove) + min(spec.Skip, maxAbove)
 	}
 	return 0
 }
 
-// Content returns what spec asks for as far as the view has it. Where more
-// rows would have more, it also returns how many to try next; else 0.
+// Content returns the content for spec, as far as the view has it. If a view with more rows
+// would have more of it, Content also returns the number of rows for the next attempt, and
+// otherwise 0. The view must not be used afterwards.
 func (v *View) Content(spec protocol.ScreenSpec) (c protocol.ScreenContent, next int) {
 	size := protocol.Size{Cols: cmp.Or(spec.Cols, v.size.Cols), Rows: cmp.Or(spec.Rows, v.size.Rows)}.Normalize()
-	if need := comes(v.size, size); size != v.size && v.above < min(need, v.all, maxAbove) {
+	if need := pulledRows(v.size, size); size != v.size && v.above < min(need, v.all, maxAbove) {
 		return c, need
 	}
-	t, forgot := v.term, false
-	if size != v.size {
-		t, forgot = v.as(size, v.above)
-	}
+	t, isCut := v.layOut(size)
 	p := newPicture(t)
 	c = protocol.ScreenContent{
 		Offset: v.offset, Cols: size.Cols, Rows: size.Rows, Title: v.title,
 		Cursor: p.cursor, Alternate: p.alternate,
 	}
-	short := v.above < v.all && (spec.Scrollback == protocol.AllScrollback || spec.Scrollback == 0 && spec.Lines > 0 || p.above < spec.Scrollback)
-	forgot = forgot && (spec.Scrollback == protocol.AllScrollback || p.above < spec.Scrollback)
+	wantsMore := spec.Scrollback == protocol.AllScrollback || spec.Scrollback == 0 && spec.Lines > 0 || p.above < spec.Scrollback
+	short := v.above < v.all && wantsMore
+	isCut = isCut && wantsMore
 	lines := p.lines(spec)
 	if want := min(spec.Lines, maxAbove) + min(spec.Skip, maxAbove); spec.Lines > 0 {
-		some := take(lines, want+1)
+		some := firstLines(lines, want+1)
 		// The first row of a view may be the end of a longer line.
 		if len(some) > want || len(some) == want && some[want-1].first > 0 {
-			short, forgot = false, false
+			short, isCut = false, false
 		}
 		lines = slices.Values(some[:min(len(some), want)])
 	}
-	if short && v.above < maxAbove && p.room > 0 {
+	if short && !isCut && v.above < maxAbove && p.room > 0 {
 		return c, 4*v.above + v.size.Rows
 	}
-	lines = without(lines, spec.Skip)
+	lines = withoutFirst(lines, spec.Skip)
 	room := protocol.MaxScreenBytes
 	var cut bool
 	switch spec.Format {
@@ -108,48 +112,51 @@ func (v *View) Content(spec protocol.ScreenSpec) (c protocol.ScreenContent, next
 	default:
 		cut = p.texts(&c, lines, room)
 	}
-	c.Truncated = cut || short || forgot || p.room <= 0
+	c.Truncated = cut || short || isCut || p.room <= 0
 	return c, 0
 }
 
-// Text returns the last n lines of screen and history, without empty ones at
-// the end; each is cut to what an exit record holds.
-func (s *Screen) Text(n int) []string { return s.last(protocol.ScreenSpec{Lines: n}) }
+// Text returns the last n lines of screen and history, without empty lines at the end. Each
+// line is cut to the length that an exit record holds.
+func (s *Screen) Text(n int) []string { return s.lastLines(protocol.ScreenSpec{Lines: n}) }
 
-// NonEmpty returns the last n lines of screen and history that are not blank,
-// as far as they do not lie too far up.
+// NonEmpty returns the last n lines of screen and history that are not blank, unless they are
+// more than maxTailRows rows above the screen.
 func (s *Screen) NonEmpty(n int) []string {
-	return s.last(protocol.ScreenSpec{Lines: n, NonEmpty: true})
+	return s.lastLines(protocol.ScreenSpec{Lines: n, NonEmpty: true})
 }
 
-// maxLook is how many rows above the screen are looked at for the last few
-// lines.
-const maxLook = 1000
+// maxTailRows is the number of rows above the screen that are read for the last few lines.
+const maxTailRows = 1000
 
-func (s *Screen) last(spec protocol.ScreenSpec) []string {
+func (s *Screen) lastLines(spec protocol.ScreenSpec) []string {
 	p := newPicture(s.term)
-	spec.Scrollback = maxLook
+	spec.Scrollback = maxTailRows
 	var c protocol.ScreenContent
-	p.texts(&c, slices.Values(take(p.lines(spec), spec.Lines)), protocol.MaxScreenBytes)
+	p.texts(&c, slices.Values(firstLines(p.lines(spec), spec.Lines)), protocol.MaxScreenBytes)
 	for i, l := range c.Lines {
 		c.Lines[i] = cut(l, protocol.MaxTailLine)
 	}
 	return c.Lines
 }
 
-// maxCells is how many cells are looked at for one answer, some 100 ms: a row may
-// have many of which nothing is told.
+// maxCells is the number of cells that are read for one answer, in some 100 ms. It is needed
+// because a row may have many cells that add no text to the answer.
 const maxCells = 4 << 20
 
-// picture is the rows of a terminal, the screen's last, which are read when they
-// are needed.
+// picture holds the rows of a terminal, of which the last are those of the screen. A row is
+// read only when it is needed.
 type picture struct {
 	*vt.Rows
 	cols      int
 	above     int
-	room      int // cells that may still be looked at
+	room      int // cells that may still be read
 	cursor    protocol.Cursor
 	alternate bool
+
+	// The text of the line that is being read, its last row first:
+	buf  []byte
+	rows []int // offsets in buf at which rows begin
 }
 
 func newPicture(t *vt.Term) *picture {
@@ -161,19 +168,19 @@ func newPicture(t *vt.Term) *picture {
 	return p
 }
 
-// Cells is that of the rows, and counts.
+// Cells returns the cells of row i, and counts them.
 func (p *picture) Cells(i int) []vt.Cell {
 	cells := p.Rows.Cells(i)
 	p.room -= len(cells) + 1
 	return cells
 }
 
-// line is the rows [first, end) of a picture.
+// line is a line that has the rows [first, end) of a picture.
 type line struct{ first, end int }
 
-// lines returns those that spec is about, the newest first, before any are
-// counted: of text, rows that were wrapped are one line. Empty ones at the end are
-// left out. They end where the picture has no room to look at more.
+// lines returns the lines that spec asks for, the newest first, before Skip and Lines are
+// applied. If the format is text, wrapped rows are one line. Empty lines at the end are left
+// out. The sequence ends early if the picture may not read more cells.
 func (p *picture) lines(spec protocol.ScreenSpec) iter.Seq[line] {
 	cells := spec.Format == protocol.ScreenCells
 	from := 0
@@ -182,7 +189,7 @@ func (p *picture) lines(spec protocol.ScreenSpec) iter.Seq[line] {
 	}
 	return func(yield func(line) bool) {
 		end := p.Len()
-		for end > from && p.room > 0 && p.blank(end-1, spec.Format != "" && spec.Format != protocol.ScreenText) {
+		for end > from && p.room > 0 && p.isBlank(end-1, spec.Format != "" && spec.Format != protocol.ScreenText) {
 			end--
 		}
 		for end > from && p.room > 0 {
@@ -191,25 +198,25 @@ func (p *picture) lines(spec protocol.ScreenSpec) iter.Seq[line] {
 				l.first--
 			}
 			end = l.first
-			if (!spec.NonEmpty || !p.blankLine(l)) && !yield(l) {
+			if (!spec.NonEmpty || !p.isBlankLine(l)) && !yield(l) {
 				return
 			}
 		}
 	}
 }
 
-// blankLine reports whether no row of a line has text.
-func (p *picture) blankLine(l line) bool {
+// isBlankLine reports whether no row of a line has text.
+func (p *picture) isBlankLine(l line) bool {
 	for i := l.first; i < l.end && p.room > 0; i++ {
-		if !p.blank(i, false) {
+		if !p.isBlank(i, false) {
 			return false
 		}
 	}
 	return true
 }
 
-// take returns the first n lines, or as many as there are.
-func take(lines iter.Seq[line], n int) (some []line) {
+// firstLines returns the first n lines, or fewer if there are not as many.
+func firstLines(lines iter.Seq[line], n int) (some []line) {
 	for l := range lines {
 		if some = append(some, l); len(some) == n {
 			break
@@ -218,8 +225,8 @@ func take(lines iter.Seq[line], n int) (some []line) {
 	return some
 }
 
-// without returns the lines but for the first n.
-func without(lines iter.Seq[line], n int) iter.Seq[line] {
+// withoutFirst returns the lines without the first n.
+func withoutFirst(lines iter.Seq[line], n int) iter.Seq[line] {
 	return func(yield func(line) bool) {
 		i := 0
 		for l := range lines {
@@ -230,13 +237,9 @@ func without(lines iter.Seq[line], n int) iter.Seq[line] {
 	}
 }
 
-// blank reports whether a row has no text and, where looks count, none that is
-// not the default.
-func (p *picture) blank(i int, looks bool) bool {
-	for _, c := range p.Cells(i) {
-		if c.Text != "" && c.Text != " " && c.Text != "\u3000" || looks && c.Attr != 0 && p.Look(c.Attr) != (vt.Attr{}) {
-			return false
-		}
-	}
-	return true
+// isBlank reports whether a row has no text and, if styles is set, only the default style.
+func (p *picture) isBlank(i int, styles bool) bool {
+	blank, cells := p.Blank(i, styles)
+	p.room -= cells + 1
+	return blank
 }

@@ -17,45 +17,47 @@ import (
 	"holdfast/supervisor/internal/journal"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/ring"
+	"holdfast/supervisor/internal/session/event"
 	"holdfast/supervisor/internal/slate"
 	"holdfast/supervisor/internal/vault"
 )
 
-// IsSession reports whether a record in the vault is a session's.
-func IsSession(r vault.Record) bool { return strings.HasPrefix(r.ID, recordPrefix) }
+// IsSession reports whether a vault entry is that of a session.
+func IsSession(r vault.Entry) bool { return strings.HasPrefix(r.ID, entryPrefix) }
 
-// Heritage is what a table goes on with.
+// Heritage is what a table takes over from a predecessor.
 type Heritage struct {
-	Records []vault.Record // of sessions; their descriptors are used up
-	Exits   *Exits         // of children that are not this process's
-	Own     bool           // the children are this process's, but for those that were another's before
-	Crashed bool           // the supervisor before died by a mistake of its own
+	Records []vault.Entry // entries of sessions; Adopt uses up their descriptors
+	Exits   *Exits        // exit statuses of children that are not children of this process
+	Own     bool          // this process is the parent of the children, except of those that it had adopted itself
+	Crashed bool          // the previous supervisor died because of its own defect
 	State   State
-	Adopted func() // called after each record, by any goroutine
+	Adopted func() // called after each entry, by any goroutine
 }
 
-// State is what a table knows beside its sessions.
+// State is the state of a table besides its sessions.
 type State struct {
-	Seq    uint64  `json:"seq"`              // of the last event
-	Events []Event `json:"events,omitempty"` // the last ones
-	Counts Counts  `json:"counts"`           // those that count up
+	Seq    uint64        `json:"seq"`              // number of the last event
+	Events []event.Event `json:"events,omitempty"` // the last events
+	Counts Counts        `json:"counts"`           // the counters that only grow
 }
 
-// State returns the table's. What was counted since a supervisor died is lost.
+// State returns the table's state. A successor of a supervisor that has died receives an older
+// one, so that it misses some counts.
 func (t *Table) State() State {
-	seq, events := t.hub.saved()
+	seq, events := t.hub.Saved()
 	return State{Seq: seq, Events: events, Counts: t.Counts()}
 }
 
-// Adopt goes on with sessions of a supervisor that has ended, or of the program
-// that this process ran before, and returns how many. One that cannot be read
-// stays where it is: its terminal stays open, and its record in the vault.
+// Adopt takes over the sessions of a supervisor that has ended, or of the program that this
+// process ran before. It returns the number of sessions adopted. If an entry cannot be read,
+// the session is not lost: its terminal stays open, and its entry stays in the vault.
 func (t *Table) Adopt(h Heritage) int {
-	t.hub.restore(h.State.Seq, h.State.Events)
+	t.hub.Restore(h.State.Seq, h.State.Events)
 	t.cfg.counts.restore(h.State.Counts)
 	var n, next atomic.Int64
 	var all sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) { // their clients wait
+	for range runtime.GOMAXPROCS(0) { // in parallel, because clients wait for it
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(h.Records)); i = next.Add(1) - 1 {
 				r := h.Records[i]
@@ -64,7 +66,7 @@ func (t *Table) Adopt(h Heritage) int {
 					h.Adopted()
 				}
 				if err != nil {
-					t.cfg.Log.Error().Err(err).Str("record", r.ID).Msg("session not adopted: it is held, and nobody serves it")
+					t.cfg.Log.Error().Err(err).Str("record", r.ID).Msg("session not adopted; the keeper still holds it, but no program serves it")
 					continue
 				}
 				if s != nil {
@@ -75,7 +77,7 @@ func (t *Table) Adopt(h Heritage) int {
 		})
 	}
 	all.Wait()
-	h.Exits.asked()
+	h.Exits.forgetUnclaimed()
 	if t.cfg.Cages != nil {
 		t.cfg.Cages.Sweep()
 	}
@@ -83,28 +85,29 @@ func (t *Table) Adopt(h Heritage) int {
 	return int(n.Load())
 }
 
-// adopt returns nil for a session that never began.
-func (t *Table) adopt(r vault.Record, h Heritage) (*Session, error) {
-	in, err := files(r, fileRing, fileState, fileKeyframe)
+// adopt returns the session of a vault entry, or nil if its child was never started.
+func (t *Table) adopt(r vault.Entry, h Heritage) (*Session, error) {
+	in, err := openEntry(r, fileRing, fileState, fileKeyframe)
 	if err != nil {
 		return nil, err
 	}
-	s, err := t.restored(in, r, h)
+	s, err := t.loadSession(in, r, h)
 	if errors.Is(err, pty.ErrNoChild) {
-		s.letGo()
+		s.entry.delete()
 		return nil, nil
 	}
 	return s, err
 }
 
-// restored makes a session of its files.
-func (t *Table) restored(in *inherited, r vault.Record, h Heritage) (*Session, error) {
-	s := &Session{cfg: &t.cfg, hub: t.hub, onExit: t.onExit, instance: protocol.Instance(strings.TrimPrefix(r.ID, recordPrefix)), log: t.cfg.Log}
+// loadSession makes a session from the files of its vault entry.
+func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, error) {
+	s := &Session{cfg: &t.cfg, hub: t.hub, onExit: t.onExit, instance: protocol.Instance(strings.TrimPrefix(r.ID, entryPrefix)), log: t.cfg.Log}
+	s.entry.cfg, s.entry.id, s.entry.log = &t.cfg, r.ID, &s.log
 	var err error
 	if s.stateSlate, err = slate.Adopt(in.state); err != nil {
 		return s, err
 	}
-	if s.keyframe, err = slate.Adopt(in.keyframe); err != nil {
+	if s.keyframe.Slate, err = slate.Adopt(in.keyframe); err != nil {
 		return s, err
 	}
 	v, err := readSaved(s.stateSlate)
@@ -112,13 +115,13 @@ func (t *Table) restored(in *inherited, r vault.Record, h Heritage) (*Session, e
 		return s, err
 	}
 	s.makeChannels()
-	if err := s.take(v); err != nil {
+	if err := s.load(v); err != nil {
 		return s, err
 	}
 	if t.cfg.Cages != nil && v.Cage != "" {
 		s.cage = t.cfg.Cages.Adopt(v.Cage)
-		s.stopped.Store(s.cage.Frozen())
-		s.toldFrozen = s.stopped.Load()
+		s.cageFrozen.Store(s.cage.Frozen())
+		s.publishedFrozen = s.cageFrozen.Load()
 		if s.exit != nil {
 			s.cage.Remove()
 		}
@@ -130,8 +133,8 @@ func (t *Table) restored(in *inherited, r vault.Record, h Heritage) (*Session, e
 	}
 	s.input.max = t.cfg.InputBytes
 	s.input.journal, err = journal.Adopt(s.ring.Room(), in.journal, s.journalConfig())
-	if err != nil && s.exit != nil { // nobody types there
-		s.input.journal, err = journal.Adopt(make([]byte, journal.RoomBytes), journal.Files{Pipe: -1, Queue: -1}, s.journalConfig())
+	if err != nil && s.exit != nil { // the exited session needs no input, so a missing journal does not matter
+		s.input.journal, err = journal.Adopt(make([]byte, journal.RoomBytes), noJournal, s.journalConfig())
 	}
 	if err != nil {
 		return s, err
@@ -141,9 +144,9 @@ func (t *Table) restored(in *inherited, r vault.Record, h Heritage) (*Session, e
 	}
 	_, end, _ := s.ring.Bounds()
 	s.size = s.ring.SizeAt(end)
-	s.holders.Store(1)
+	s.ringHolders.Store(1)
 	s.adopted = true
-	s.kept.Store(t.cfg.Vault != nil)
+	s.entry.isIn.Store(t.cfg.Vault != nil)
 	s.log.Info().Int(logging.PID, s.pty.PID()).Uint64("printed", end).Int("rescued", rescued).Msg("session adopted")
 	if err := s.openRestore(h); err != nil {
 		return s, err
@@ -152,7 +155,7 @@ func (t *Table) restored(in *inherited, r vault.Record, h Heritage) (*Session, e
 	return s, nil
 }
 
-func readSaved(from *slate.Slate) (*saved, error) {
+func readSaved(from *slate.Slate) (*savedState, error) {
 	data, err := from.Read()
 	if err != nil {
 		return nil, err
@@ -160,18 +163,23 @@ func readSaved(from *slate.Slate) (*saved, error) {
 	return parseSaved(data)
 }
 
-func parseSaved(data []byte) (*saved, error) {
-	v := new(saved)
+// parseSaved parses the content of a state slate. Fields that older programs did not save get
+// the values that mean so.
+func parseSaved(data []byte) (*savedState, error) {
+	v := &savedState{ScannedTo: nothingScanned}
 	if err := json.Unmarshal(data, v); err != nil {
 		return nil, fmt.Errorf("state: %w", err)
+	}
+	if v.Away == nil {
+		v.Away = &away{Open: true}
 	}
 	return v, v.validate()
 }
 
-// adoptPTY takes the terminal over, unless the session has ended.
-func (s *Session) adoptPTY(st pty.State, in *inherited, r vault.Record, h Heritage) error {
+// adoptPTY takes over the terminal and the child, unless the session has exited.
+func (s *Session) adoptPTY(st pty.State, in *fileSet, r vault.Entry, h Heritage) error {
 	if st.PID == 0 {
-		st.PID = r.PID // named, and not yet written down
+		st.PID = r.PID // the vault has the pid, but the predecessor had not saved it in the state
 	}
 	word, err := s.stateSlate.Word(wordExit)
 	if err != nil {
@@ -180,14 +188,14 @@ func (s *Session) adoptPTY(st pty.State, in *inherited, r vault.Record, h Herita
 	if status, ok := exitStatus(word); ok && st.Ended == nil {
 		st.Ended = &status
 	}
-	if s.exit != nil && in.master != nil { // it was to be closed
+	if s.exit != nil && in.master != nil { // the predecessor was about to close it
 		_ = in.master.Close()
 		in.master = nil
 	}
 	if s.exit != nil && st.Ended == nil {
 		st.Ended = &pty.Status{Code: s.exit.ExitCode, Signal: s.exit.Signal}
 	}
-	exits := func(pid int) <-chan pty.Status { return h.Exits.of(pid, s.childHasEnded) }
+	exits := func(pid int) <-chan pty.Status { return h.Exits.watch(pid, s.childHasEnded) }
 	if h.Own && !st.Foreign {
 		exits = nil
 	}
@@ -199,15 +207,16 @@ func (s *Session) adoptPTY(st pty.State, in *inherited, r vault.Record, h Herita
 	return nil
 }
 
-// childHasEnded is called before the child is reaped, which is the last time that
-// anybody could ask how it ended.
+// childHasEnded saves the exit status. It is called before the child is reaped, because no
+// process can read the status afterwards.
 func (s *Session) childHasEnded(status pty.Status) {
 	if err := s.stateSlate.SetWord(wordExit, exitWord(status)); err != nil {
-		s.log.Error().Err(err).Msg("exit code not written down")
+		s.log.Error().Err(err).Msg("exit status not saved; a successor may not know it")
 	}
 }
 
-// An exit word is 1<<63, the number of a signal (31 bits) or 0, and the code (32).
+// exitWord returns an exit status in one word, which can be saved atomically: 1<<63, the number
+// of a signal in 31 bits or 0, and the code in 32 bits.
 func exitWord(status pty.Status) uint64 {
 	w := uint64(1)<<63 | uint64(uint32(int32(status.Code)))
 	if status.Signal != "" {
@@ -226,27 +235,27 @@ func exitStatus(w uint64) (status pty.Status, ok bool) {
 	return pty.Status{Code: int(int32(uint32(w)))}, true
 }
 
-// enlist has the table know a session, and begins to serve it. Of two lives of an id
-// the earlier one had ended, and was set aside.
+// enlist enters an adopted session in the table and starts it. If two instances of one id were
+// adopted, the later one gets the id; the earlier one has exited and is set aside.
 func (t *Table) enlist(s *Session) {
 	t.mu.Lock()
-	stays, goes := s, t.sessions[s.id]
-	if goes != nil && goes.created.After(s.created) {
-		stays, goes = goes, s
+	newer, older := s, t.sessions[s.id]
+	if older != nil && older.created.After(s.created) {
+		newer, older = older, s
 	}
-	t.sessions[s.id] = stays
-	t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == goes })
-	if stays == s && s.exit != nil {
+	t.sessions[s.id] = newer
+	t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == older })
+	if newer == s && s.exit != nil {
 		t.exited = append(t.exited, s)
 	}
 	t.mu.Unlock()
 	s.resume()
-	if goes != nil {
-		t.adoptAside(goes, stays)
+	if older != nil {
+		t.adoptAside(older, newer)
 	}
 }
 
-// keepExited has those that have ended be forgotten in time.
+// keepExited starts the timers that forget the exited sessions.
 func (t *Table) keepExited() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -257,17 +266,18 @@ func (t *Table) keepExited() {
 	}
 }
 
-// restoreTime is how long a session is waited for before the next one has its turn.
+// restoreTime is how long Restore waits for a busy session before it continues with the next
+// one.
 const restoreTime = 100 * time.Millisecond
 
-// Restore makes the screens of adopted sessions, one after another, with as many
-// rests as work. It is to run beside what serves them. begins is called when those
-// who come again have had the first moment.
+// Restore restores the screens of adopted sessions, one after another, while requests are
+// served. It sleeps as long as it works, at most 1 ms at a time. begins is called after
+// restoreAfter, when clients have had time to attach again.
 func (t *Table) Restore(begins func()) {
 	time.Sleep(restoreAfter)
 	begins()
 	all := t.everyLife()
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) // no session is always the first
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) // so that a session that kills the supervisor is not always the first
 	for len(all) > 0 {
 		s := all[0]
 		all = all[1:]
@@ -275,7 +285,7 @@ func (t *Table) Restore(begins func()) {
 			begun := time.Now()
 			err := s.ask(restoreTime, func() { done = s.restoreStep() })
 			if protocol.CodeOf(err) == protocol.CodeBusy {
-				all = append(all, s) // after the others
+				all = append(all, s) // try it again after the others
 				break
 			}
 			if err != nil {
@@ -286,16 +296,17 @@ func (t *Table) Restore(begins func()) {
 	}
 }
 
-// resume begins to serve an adopted session: the bytes first, the screen later.
+// resume starts the goroutines of an adopted session. Viewers receive output at once; the
+// screen is restored later.
 func (s *Session) resume() {
 	if s.exit != nil {
 		s.outputOver, s.childEnded = true, true
 		close(s.chunks)
 		close(s.exited)
 	} else {
-		s.answers.resume()
-		if err := s.setSize(s.size); err != nil { // its last change may be half done
-			s.log.Warn().Err(err).Msg("size not set")
+		s.responders.resume()
+		if err := s.setSize(s.size); err != nil { // the predecessor may have died between ring and terminal
+			s.log.Warn().Err(err).Msg("terminal size not set")
 		}
 		s.running.Go(s.read)
 	}
@@ -303,19 +314,20 @@ func (s *Session) resume() {
 	go s.loop()
 }
 
-// resume has what nobody claimed be ours: whoever was to come has had its time.
-func (w *answers) resume() { w.claim("") }
+// resume assigns queries that wait for a responder to the session itself, because claimTime is
+// over.
+func (w *responders) resume() { w.claim("") }
 
-// takeUp is what loop does first for an adopted session: it goes on with what was
-// under way.
-func (s *Session) takeUp() {
+// resumeWork is the first work of loop for an adopted session. It continues an end that was
+// requested, the alarm for idle output, and the delivery of input.
+func (s *Session) resumeWork() {
 	if e := s.orders.ending.Load(); e != nil && e.adopted && !e.over {
-		go s.hangUp(e, s.note)
+		go s.hangUp(e, s.noteChange)
 	}
-	if s.quiet.busy {
-		s.quiet.set(outputIdle)
+	if s.saved.quiet.Busy {
+		s.saved.quiet.set(outputIdle)
 	}
-	s.typeOn(nil)
-	s.chooseAnswerer()
+	s.resumeInput(nil)
+	s.chooseResponder()
 	s.finishIfOver()
 }

@@ -27,10 +27,10 @@ import (
 // A safe is a Vault in this process: it holds duplicates as a keeper would.
 type safe struct {
 	mu      sync.Mutex
-	records map[string]vault.Record
+	records map[string]vault.Entry
 }
 
-func (v *safe) Put(_ context.Context, r vault.Record) error {
+func (v *safe) Put(_ context.Context, r vault.Entry) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	fds, err := duplicates(r.FDs)
@@ -81,7 +81,7 @@ func (v *safe) Delete(_ context.Context, id string) error {
 }
 
 // take is what a new supervisor is told.
-func (v *safe) take(t *testing.T) (all []vault.Record) {
+func (v *safe) take(t *testing.T) (all []vault.Entry) {
 	t.Helper()
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -93,7 +93,7 @@ func (v *safe) take(t *testing.T) (all []vault.Record) {
 		r.FDs = fds
 		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b vault.Record) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b vault.Entry) int { return strings.Compare(a.ID, b.ID) })
 	return all
 }
 
@@ -107,7 +107,7 @@ type mortal struct {
 
 func newLife(t *testing.T, cfg Config) *mortal {
 	t.Helper()
-	v := &safe{records: make(map[string]vault.Record)}
+	v := &safe{records: make(map[string]vault.Entry)}
 	t.Cleanup(func() {
 		if n := len(v.records); n > 0 {
 			t.Errorf("%d records are held though all was forgotten", n)
@@ -239,7 +239,7 @@ func TestNextLifeOfFlood(t *testing.T) {
 	v := look(t, s, fromStart(s))
 	v.until(t, "READY")
 	s.do(func() {
-		if s.framed == 0 {
+		if s.keyframe.offset == 0 {
 			t.Error("there is no keyframe")
 		}
 	})
@@ -347,7 +347,7 @@ func TestDegraded(t *testing.T) {
 	other := create(t, l.Table, bash(`echo READY; while read -r line; do echo "got $line"; done`))
 	v := look(t, s, fromStart(s))
 	v.until(t, "READY")
-	s.do(func() { s.core(func() { panic("a mistake") }) })
+	s.do(func() { s.useScreen(func() { panic("a mistake") }) })
 	await(t, l.Events(), s.ID(), protocol.EventDegraded)
 	if !info(t, s).Degraded || info(t, other).Degraded {
 		t.Error("it does not show which one")
@@ -385,14 +385,14 @@ func TestSuspect(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`echo READY; exec sleep 1000`))
 	look(t, s, fromStart(s)).until(t, "READY")
-	s.suspect(maxSuspect)
+	s.saveRestoreTries(maxRestoreTries)
 	next := l.dies(Heritage{})
 	if info(t, next.get(s.ID())).Degraded {
 		t.Error("given up though whoever died was killed")
 	}
 	s = next.get(s.ID())
 	_ = text(t, s)
-	s.suspect(maxSuspect)
+	s.saveRestoreTries(maxRestoreTries)
 	if last := next.dies(Heritage{Crashed: true}); !info(t, last.get(s.ID())).Degraded {
 		t.Error("restored again")
 	}
@@ -405,13 +405,13 @@ func TestSuspectOfLittle(t *testing.T) {
 	s := create(t, l.Table, bash(`echo READY; exec sleep 1000`))
 	look(t, s, fromStart(s)).until(t, "READY")
 	suspected := func() uint64 {
-		n, err := s.stateSlate.Word(wordSuspect)
+		n, err := s.stateSlate.Word(wordRestoreTries)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	s.suspect(1)
+	s.saveRestoreTries(1)
 	begun := time.Now()
 	l = l.dies(Heritage{Crashed: true})
 	s = l.get(s.ID())
@@ -433,7 +433,7 @@ func TestGivenUpIsTriedAgain(t *testing.T) {
 		l := newLife(t, Config{Program: "v1", suspectAfter: time.Nanosecond})
 		s := create(t, l.Table, bash(`echo READY; exec sleep 1000`))
 		look(t, s, fromStart(s)).until(t, "READY")
-		s.do(func() { s.core(func() { panic("a mistake") }) })
+		s.do(func() { s.useScreen(func() { panic("a mistake") }) })
 		if l = l.dies(Heritage{}); !info(t, l.get(s.ID())).Degraded {
 			t.Error("the same program tries it again")
 		}
@@ -489,7 +489,7 @@ func TestNextLifeDamaged(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	id := bad.recordID()
+	id := bad.entry.id
 	l = l.dies(Heritage{})
 	l.get(good.ID())
 	if _, err := l.Get(bad.ID()); protocol.CodeOf(err) != protocol.CodeSessionNotFound {

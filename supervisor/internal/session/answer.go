@@ -9,118 +9,119 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// Programs ask their terminal: for its kind, its cursor, its colours. Somebody
-// has to answer, and nobody else may. At each offset one does: the viewer that
-// decides (sizing.go) if it said so, else the session itself, in the words of
-// the last one that decided. A viewer that answers gets the questions of its own offsets
-// as they are, and those of others without their end, which makes them nothing.
+// Programs send queries to their terminal, for its kind, its cursor or its colours. Exactly one
+// responder must answer each query. At each offset of the output there is one responder: the
+// deciding viewer (sizing.go) if it has offered to respond, otherwise the session itself, which
+// answers with the appearance of the last deciding viewer. The responder receives terminal
+// queries unchanged. Every other viewer receives them with the final byte replaced by CAN, so
+// that its terminal ignores them.
 
 const (
-	// maxAnswers bounds what of ours waits for a child that asks and does not
-	// read. Beyond it answers are dropped.
-	maxAnswers = 32 << 10
-	maxTurns   = 64 // changes of who answers that are remembered
-	// Whoever starts a session may attach to it before it is told what its own
-	// terminal would have answered better: its colours, for one. What the child
-	// asks in this time is answered by whoever attaches to all of it, or else
-	// by us when the time is over.
-	// It delays a program that asks while nobody comes, so it is short.
+	// maxReplies bounds the session's own replies that wait for a child which sends queries and
+	// does not read. Further replies are dropped.
+	maxReplies        = 32 << 10
+	maxResponderTurns = 64 // changes of the responder that are remembered
+	// claimTime is how long the first queries of a new session wait for a viewer. A client that
+	// starts a session usually attaches at once, and its terminal knows better answers, for
+	// example its colours. A viewer that attaches within claimTime and receives all output
+	// answers these queries; otherwise the session answers them. claimTime delays a program
+	// that sends queries while no viewer attaches, so it must be short.
 	claimTime = 100 * time.Millisecond
-	unclaimed = "?" // no writer's name
+	unclaimed = "?" // no writer has this name
 )
 
-// answers knows who answers from which offset on. It is changed by loop alone,
-// and read by whoever reads the ring.
-type answers struct {
+// responders knows which writer responds from which offset on. Only loop changes it. The
+// goroutines of viewers read it.
+type responders struct {
 	mu    sync.Mutex
-	turns []turn // ascending; before the first, somebody whom we do not know
+	turns []responderTurn // ascending by offset; the responder before the first is unknown
 }
 
-// turn says that from an offset on a writer answers, or with "" the session.
-type turn struct {
-	from   uint64
-	writer string
+// responderTurn makes a writer the responder from an offset on. The writer "" is the session
+// itself.
+type responderTurn struct {
+	From   uint64 `json:"from"`
+	Writer string `json:"writer"`
 }
 
-// now returns who answers.
-func (w *answers) now() string {
+// current returns the writer that responds now.
+func (w *responders) current() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.turns[len(w.turns)-1].writer
+	return w.turns[len(w.turns)-1].Writer
 }
 
-// change notes that from an offset on somebody answers, and reports whether that was
-// somebody else.
-func (w *answers) change(from uint64, writer string) bool {
+// setFrom makes writer the responder from an offset on, and reports whether this changed the
+// responder.
+func (w *responders) setFrom(from uint64, writer string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	nobodys := false
-	if k := len(w.turns); k > 0 && w.turns[k-1].from == from { // it was nobody's turn yet
-		nobodys = w.turns[k-1].writer != writer
+	if k := len(w.turns); k > 0 && w.turns[k-1].From == from { // the last change concerned no output yet
+		nobodys = w.turns[k-1].Writer != writer
 		w.turns = w.turns[:k-1]
 	}
-	if k := len(w.turns); k > 0 && w.turns[k-1].writer == writer {
+	if k := len(w.turns); k > 0 && w.turns[k-1].Writer == writer {
 		return nobodys
 	}
-	w.turns = append(w.turns, turn{from, writer})
-	w.turns = slices.Clone(w.turns[max(0, len(w.turns)-maxTurns):])
+	w.turns = append(w.turns, responderTurn{from, writer})
+	w.turns = slices.Clone(w.turns[max(0, len(w.turns)-maxResponderTurns):])
 	return true
 }
 
-// claim gives the questions from the beginning on, which are nobody's yet, to
-// a writer.
-func (w *answers) claim(writer string) {
+// claim assigns the first queries, which have no responder yet, to a writer.
+func (w *responders) claim(writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.turns[0].writer == unclaimed {
-		w.turns[0].writer = writer
+	if w.turns[0].Writer == unclaimed {
+		w.turns[0].Writer = writer
 	}
 }
 
-// at returns who answers a question that ends at offset, and false where that
-// is not known any more.
-func (w *answers) at(offset uint64) (writer string, known bool) {
+// at returns the responder of a query that ends at offset. known is false if that turn is
+// forgotten.
+func (w *responders) at(offset uint64) (writer string, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range slices.Backward(w.turns) {
-		if t.from <= offset {
-			return t.writer, true
+		if t.From <= offset {
+			return t.Writer, true
 		}
 	}
 	return "", false
 }
 
-// all reports whether a writer answers all questions from an offset to another.
-func (w *answers) all(from, to uint64, writer string) bool {
+// respondsToAll reports whether writer responds to all queries between two offsets.
+func (w *responders) respondsToAll(from, to uint64, writer string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range slices.Backward(w.turns) {
 		switch {
-		case t.from >= to:
-		case t.writer != writer:
+		case t.From >= to:
+		case t.Writer != writer:
 			return false
-		case t.from <= from:
+		case t.From <= from:
 			return true
 		}
 	}
 	return false
 }
 
-// mayAnswer reports whether an attachment with this spec answers, if it is its
-// turn.
-func mayAnswer(spec *protocol.AttachSpec) bool {
+// canRespond reports whether an attachment with this spec may become the responder.
+func canRespond(spec *protocol.AttachSpec) bool {
 	return spec.Answers && spec.Mode != protocol.ModeReadOnly
 }
 
-// chooseAnswerer is called in loop, after somebody came, went or decided. What
-// was printed before was asked of who answered before.
-func (s *Session) chooseAnswerer() {
+// chooseResponder makes the deciding viewer, or the session, the responder for output from now
+// on. It is called in loop after a viewer has attached, detached or decided. It first writes
+// the output so far to the screen, because queries in it belong to the previous responder.
+func (s *Session) chooseResponder() {
 	s.feed()
-	a := s.attachment(s.sizing.decider)
-	if a != nil && !(mayAnswer(&a.spec) && s.hears(a)) {
+	a := s.viewers.of(s.saved.Decider)
+	if a != nil && !(canRespond(&a.spec) && s.receivesOutput(a)) {
 		a = nil
 	}
-	if s.answers.now() == unclaimed {
+	if s.responders.current() == unclaimed {
 		if a == nil {
 			return
 		}
@@ -130,61 +131,61 @@ func (s *Session) chooseAnswerer() {
 	if a != nil {
 		writer = a.spec.Writer
 	}
-	if s.answers.change(s.shownTo(), writer) {
-		s.note()
+	if s.responders.setFrom(s.shownTo(), writer) {
+		s.noteChange()
 	}
 }
 
-// hears reports whether a gets what the program prints, and its questions with
-// it; a view of its own has none.
-func (s *Session) hears(a *Attachment) bool {
-	return !a.deaf && (!a.ownView() || a.window == s.size)
+// receivesOutput reports whether a receives the session's output with its queries. A view of
+// a's own contains none.
+func (s *Session) receivesOutput(a *Attachment) bool {
+	return !a.noOutput && (!a.ownView() || a.window == s.size)
 }
 
-// claim ends the time in which the first questions are nobody's: they are a's,
-// if it sees them, and else ours.
+// claim ends the wait of the first queries for a responder. a responds to them if it receives
+// all output from offset 0; otherwise the session does.
 func (s *Session) claim(a *Attachment) {
 	if a != nil && a.spec.Resume != nil && a.pos == 0 {
-		s.answers.claim(a.spec.Writer)
-		s.reply(s.heldAlone)
+		s.responders.claim(a.spec.Writer)
+		s.reply(s.saved.HeldOwnReplies)
 	} else {
-		s.answers.claim("")
-		s.reply(s.held)
+		s.responders.claim("")
+		s.reply(s.saved.HeldReplies)
 	}
-	s.held, s.heldAlone, s.claimed = nil, nil, nil
-	s.note()
+	s.saved.HeldReplies, s.saved.HeldOwnReplies, s.claimDue = nil, nil, nil
+	s.noteChange()
 }
 
-// answerFor types what a screen answers to what the child has just asked, in its
-// turn among the input. If a viewer answers, that is what the session alone can
-// tell. That it has been asked is noted first: a successor must not answer twice.
-func (s *Session) answerFor(sc *screen.Screen) {
-	alone := sc.RepliesAlone()
+// sendReplies queues the screen's replies to the latest queries as input. If a viewer responds,
+// only the replies that a viewer cannot give are sent. The offset is saved before, so that a
+// successor does not answer the same queries again.
+func (s *Session) sendReplies(sc *screen.Screen) {
+	alone := sc.RequiredReplies()
 	p := sc.Replies()
 	if len(p) == 0 {
 		return
 	}
-	if err := s.stateSlate.SetWord(wordTold, s.asked()); err != nil {
-		s.log.Error().Err(err).Msg("state not written")
+	if err := s.stateSlate.SetWord(wordAnswered, s.answeredTo()); err != nil {
+		s.log.Error().Err(err).Msg("offset of answered queries not saved; a successor may answer some of them again")
 	}
-	switch s.answers.now() {
+	switch s.responders.current() {
 	case "":
 		s.reply(p)
 	case unclaimed:
-		s.held = append(s.held, p...)
-		s.heldAlone = append(s.heldAlone, alone...)
-		if left := claimTime - time.Since(s.begun); left <= 0 || len(s.held) > maxAnswers {
+		s.saved.HeldReplies = append(s.saved.HeldReplies, p...)
+		s.saved.HeldOwnReplies = append(s.saved.HeldOwnReplies, alone...)
+		if left := claimTime - time.Since(s.startedAt); left <= 0 || len(s.saved.HeldReplies) > maxReplies {
 			s.claim(nil)
-		} else if s.claimed == nil {
-			s.claimed = time.After(left)
+		} else if s.claimDue == nil {
+			s.claimDue = time.After(left)
 		}
 	default:
 		s.reply(alone)
 	}
 }
 
-// asked is up to where the child's questions have been heard.
-func (s *Session) asked() uint64 {
+// answeredTo returns the offset up to which the screen has read the output and its queries.
+func (s *Session) answeredTo() uint64 {
 	if s.restoring != nil {
 		return s.restoring.at()
 	}
@@ -192,32 +193,31 @@ func (s *Session) asked() uint64 {
 }
 
 func (s *Session) reply(p []byte) {
-	if len(p) == 0 || s.open() != nil {
+	if len(p) == 0 || s.checkOpen() != nil {
 		return
 	}
 	in := &s.input
 	if in.journal.Pending() == 0 {
-		in.answered = 0
+		in.replyBytes = 0
 	}
-	if in.answered+len(p) > maxAnswers || len(p) > in.journal.Room() {
+	if in.replyBytes+len(p) > maxReplies || len(p) > in.journal.Room() {
 		return
 	}
-	in.answered += len(p)
-	_, _ = s.accept("", 0, p) // a terminal that takes no input is about to end
+	in.replyBytes += len(p)
+	_, _ = s.queueInput("", 0, p) // if the terminal takes no input, it is about to end
 }
 
-// mask makes nothing of those questions in output at an offset that others
-// than this viewer answer.
+// mask disables those queries in p, output at offset, for which another writer responds.
 func (a *Attachment) mask(offset uint64, p []byte) {
-	if !mayAnswer(&a.spec) {
-		return // it has said that it never answers
+	if !canRespond(&a.spec) {
+		return // its client has promised to ignore queries
 	}
-	if a.s.answers.all(offset, offset+uint64(len(p)), a.spec.Writer) {
-		a.questions.Pass(p)
+	if a.s.responders.respondsToAll(offset, offset+uint64(len(p)), a.spec.Writer) {
+		a.queryMask.Pass(p)
 		return
 	}
-	a.questions.Apply(p, func(i int) bool {
-		who, known := a.s.answers.at(offset + uint64(i))
-		return !known || who != a.spec.Writer
+	a.queryMask.Apply(p, func(i int) bool {
+		writer, known := a.s.responders.at(offset + uint64(i))
+		return !known || writer != a.spec.Writer
 	})
 }

@@ -17,31 +17,31 @@ import (
 
 const (
 	maxAttachments = 1024 // of one session
-	// Accepted input is told at once when this much was not told yet, else
-	// after ackDelay, so that a keystroke's echo does not wait behind its
-	// receipt.
+	// Accepted input is acknowledged at once if ackBytes are unacknowledged, otherwise after
+	// ackDelay. The delay lets the echo of a keystroke reach the viewer before the
+	// acknowledgement.
 	ackBytes = 32 << 10
 	ackDelay = 20 * time.Millisecond
 )
 
-// ItemKind says what an Item is.
+// ItemKind tells which fields of an Item are set.
 type ItemKind int
 
 // The kinds of items, in the order in which Next prefers them.
 const (
-	ItemAccepted ItemKind = iota // this writer's input was accepted up to Offset
-	ItemStolen                   // another came in this one's place; io.EOF follows
-	ItemSnapshot                 // Data is a piece of the snapshot that stands for Offset
-	ItemResized                  // from here on the terminal has this Size
-	ItemResync                   // Missed bytes are skipped, a snapshot of Bytes and output from Offset follow
+	ItemAccepted ItemKind = iota // the writer's input up to Offset was accepted
+	ItemStolen                   // the attachment of By took this one's place; io.EOF follows
+	ItemSnapshot                 // Data is a piece of the snapshot of the screen at Offset
+	ItemResized                  // output from here on is for a terminal of this Size
+	ItemResync                   // Missed bytes are skipped; a snapshot of Bytes and then output from Offset follow
 	ItemOutput                   // Data was printed at Offset
-	ItemView                     // Data brings a view of the viewer's own up to Offset
-	ItemPaused                   // nothing more comes for now; input up to Offset was accepted
-	ItemTyped                    // Data was typed when so much was printed; where it is empty, something that is left out
+	ItemView                     // Data updates the viewer's own view to Offset
+	ItemPaused                   // no more items until Unpause; input up to Offset was accepted
+	ItemInput                    // Data is input that came when output had reached Offset; empty Data stands for omitted input
 	ItemExited                   // the session has ended; io.EOF follows
 )
 
-// An Item is one thing to tell a viewer.
+// Item is one event for a viewer.
 type Item struct {
 	Kind   ItemKind
 	Offset uint64
@@ -50,76 +50,65 @@ type Item struct {
 	Missed uint64
 	Bytes  int
 	By     string
-	At     time.Time // of ItemTyped
-	Masked bool      // the same: asterisks stand for characters
+	At     time.Time // of ItemInput
+	Masked bool      // of ItemInput: asterisks replace the characters
 
-	View       bool // of ItemResync: a view of the viewer's own begins
+	View       bool // of ItemResync: the snapshot begins a view of the viewer's own
 	ScreenOnly bool // of ItemResync: the snapshot has no lines above the screen
 }
 
-// An Attachment is one client's view of a session. It holds a position, not a
-// queue: a viewer that does not call Next costs nothing, and one that the ring
-// has overtaken is given a snapshot.
+// Attachment is one client's view of a session. It holds a position in the ring and no queue. A
+// viewer that does not call Next therefore has no cost, and a viewer that the ring has
+// overtaken receives a snapshot.
 //
-// Next belongs to one goroutine; the other methods may be called from any.
-// Close has to be called also after the end.
+// Only one goroutine may call Next. Any goroutine may call the other methods. Close must be
+// called, also after Next has returned io.EOF.
 type Attachment struct {
-	s      *Session
-	spec   protocol.AttachSpec
-	shadow bool   // none of the viewers
-	number uint64 // in the order of coming
-	since  time.Time
-	wake   chan struct{}
-	cancel sync.Once
-	seen   atomic.Uint64 // pos, of one that the child waits for
-	moved  chan struct{} // that has changed
+	s         *Session
+	spec      protocol.AttachSpec
+	shadow    bool   // not counted as a viewer
+	number    uint64 // order of arrival among the viewers
+	since     time.Time
+	wake      chan struct{}
+	cancel    sync.Once
+	pacePos   atomic.Uint64 // copy of pos for pace, if the spec has Pace
+	paceMoved chan struct{} // receives after pacePos has changed
 
 	// Owned by the session's loop.
-	window  protocol.Size // of the viewer's terminal; zero where that is not known
-	deaf    bool          // what is printed does not reach it: it sees a view of its own, or nothing yet
-	focused bool
-	pasting bool // what it has typed so far ends within a paste
-
-	// Of a viewer that comes anew over another proxy or connection while its earlier
-	// attachment stands, as in a handoff: nobody came or went, and no event says so.
-	continues bool // it took its own earlier one's place
-	continued bool // its own later one took its place
+	window   protocol.Size // size of the viewer's terminal; zero if unknown
+	noOutput bool          // the viewer receives no output: it has a view of its own, or no content yet
+	focused  bool
+	inPaste  bool // the input so far ends within a paste
 
 	// Owned by the goroutine that calls Next.
 	pos          uint64
-	size         protocol.Size // last told; zero where that is not known
+	size         protocol.Size // the terminal size that the viewer knows; zero if it knows none
 	snapshot     []byte        // not yet delivered
 	snapshotSize protocol.Size
-	questions    screen.Mask
-	fitted       bool        // what it is given is for a terminal of its own size
-	view         *screen.Own // what it was shown, while that is not the session's
-	update       []byte      // of that, not yet delivered
-	viewDue      time.Time   // when it may be brought up to date again
-	over         bool
+	queryMask    screen.Mask
+	fitsWindow   bool        // snapshot and output are for a terminal of the viewer's own size
+	view         *screen.Own // state of the viewer's own view; nil if the viewer receives the session's output
+	viewUpdate   []byte      // changes of the view that are not yet delivered
+	viewDue      time.Time   // earliest time of the next update
 
 	mu        sync.Mutex
-	renewed   bool // it needs another snapshot
-	whole     bool // that has all lines, for the viewer's were cleared
-	viewTimer bool // runs until viewDue
-	accepted  uint64
-	told      uint64
-	ackDue    bool
-	ackTimer  bool
-	stolenBy  *string
-	ended     bool
-	paused    bool
-	pauseTold bool
-	overheard overheard
+	phase     phase
+	thief     string // the client whose attachment took the place of this one, if the phase is stolen
+	renewal   renewal
+	viewTimer bool // a timer runs until viewDue
+	acks      acks
+	echo      inputEcho
 }
 
-// Attach adds a viewer and says how it is brought up to date. Zero cols and
-// rows leave the size as it is, and so do read-only viewers and resumed ones,
-// and one that comes to where somebody decides.
+// Attach adds a viewer. The returned info tells how the viewer is brought up to date: by a
+// replay of output or by a snapshot. The size policy decides whether the viewer's window
+// changes the size of the session. It never does if cols and rows are zero, if the viewer is
+// read-only or resumes, or if another viewer decides.
 //
-// Errors: session_exited (unless what is missing from before the end can still
-// be resumed), already_attached, superseded, instance_mismatch, limit_exceeded,
-// permission_denied for a read-only viewer that names the writer of one that may
-// type, invalid_argument for an offset that was never printed.
+// Errors: session_exited, unless the viewer can resume from before the end; already_attached;
+// superseded; instance_mismatch; limit_exceeded; permission_denied if a read-only viewer names
+// the writer of a viewer that may write; invalid_argument if the offset has not been printed
+// yet.
 func (s *Session) Attach(spec protocol.AttachSpec) (*Attachment, protocol.AttachInfo, error) {
 	if spec.Mode == "" {
 		spec.Mode = protocol.ModeShared
@@ -130,22 +119,22 @@ func (s *Session) Attach(spec protocol.AttachSpec) (*Attachment, protocol.Attach
 	return s.newAttachment(spec, false)
 }
 
-// Shadow is Attach for one who compares what it sees with what another sees. It
-// is one of the attachments that there may be, and none of the viewers: nobody
-// notices that it comes and goes. Its writer is its own, whatever it says, so
-// that it takes nobody's place, and is not remembered.
+// Shadow adds an attachment that observes the session in order to compare it with what another
+// proxy shows. A shadow counts towards the limit of attachments, but it is no viewer: no event
+// reports it and the size does not depend on it. It has a random writer, whatever spec says, so
+// that it replaces no other attachment.
 //
-// Errors: those of Attach, and invalid_argument for another mode than read_only.
+// Errors: those of Attach, and invalid_argument if the mode is not read_only.
 func (s *Session) Shadow(spec protocol.AttachSpec) (*Attachment, protocol.AttachInfo, error) {
 	if spec.Mode != protocol.ModeReadOnly {
-		return nil, protocol.AttachInfo{}, protocol.Errorf(protocol.CodeInvalidArgument, "a shadow attachment has the mode read_only")
+		return nil, protocol.AttachInfo{}, protocol.Errorf(protocol.CodeInvalidArgument, "a shadow attachment must have the mode read_only")
 	}
 	spec.Writer = protocol.NewToken(8)
 	return s.newAttachment(spec, true)
 }
 
 func (s *Session) newAttachment(spec protocol.AttachSpec, shadow bool) (*Attachment, protocol.AttachInfo, error) {
-	a := &Attachment{s: s, spec: spec, shadow: shadow, wake: make(chan struct{}, 1), moved: make(chan struct{}, 1), deaf: true}
+	a := &Attachment{s: s, spec: spec, shadow: shadow, wake: make(chan struct{}, 1), paceMoved: make(chan struct{}, 1), noOutput: true}
 	if window, ok := spec.OwnSize(); ok {
 		a.window = window
 	}
@@ -161,83 +150,77 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	var none protocol.AttachInfo
 	spec := a.spec
 	if r := spec.Resume; r != nil && r.Instance != s.instance {
-		return none, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s lives as %s, not as %s", s.id, s.instance, r.Instance))
+		return none, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s is instance %s, not %s; attach without resume", s.id, s.instance, r.Instance))
 	}
 	if s.exit != nil && spec.Resume == nil {
 		return none, exitedError(s.id, s.exit)
 	}
-	if len(s.attachments) >= maxAttachments {
-		return none, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("session %s has %d attachments", s.id, len(s.attachments)))
+	if len(s.viewers.attached) >= maxAttachments {
+		return none, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("session %s has %d attachments, which is the limit; detach one", s.id, len(s.viewers.attached)))
 	}
 	if _, end, _ := s.ring.Bounds(); spec.Resume != nil && spec.Resume.Offset > end {
-		return none, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("offset %d was not printed yet, the end is %d", spec.Resume.Offset, end))
+		return none, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("cannot resume at offset %d: the output ends at %d", spec.Resume.Offset, end))
 	}
+	isReplacement := false
 	if a.shadow {
-		s.attachments[a] = struct{}{}
-		s.shadows++
-	} else if err := s.admit(a); err != nil {
+		s.viewers.add(a)
+	} else if replaces, err := s.admit(a); err != nil {
 		return none, err
+	} else {
+		isReplacement = replaces
 	}
-	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact, InputOffset: a.accepted}
+	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact, InputOffset: a.acks.accepted}
 	s.feed()
 	start := s.position(a, &info)
-	if spec.Resume == nil || a.fitted { // else it is told first thing: who resumes may have missed a change
+	if spec.Resume == nil || a.fitsWindow { // a viewer that resumes may have missed a change of size, so its first item tells the size
 		a.size = s.size
 	}
 	if !a.shadow {
-		s.chooseAnswerer()
+		s.chooseResponder()
 	}
-	s.holders.Add(1)
+	s.ringHolders.Add(1)
 	s.ring.Watch(a.wake)
 	info.Session = s.info()
-	info.Session.RingStart = start // what was missed was counted from there
-	if !a.shadow && !a.continues {
+	info.Session.RingStart = start // BytesMissed was counted from there
+	if !a.shadow && !isReplacement {
 		s.hub.Publish(protocol.EventAttached, &info.Session, nil)
 	}
 	return info, nil
 }
 
-// admit makes a one of the viewers, and its writer's, if it may be.
-func (s *Session) admit(a *Attachment) error {
+// admit makes a a viewer and an attachment of its writer, unless one of the errors of Attach
+// applies. It reports whether a has replaced an earlier attachment of the same writer. A viewer
+// may attach again over another proxy or connection while its earlier attachment still exists,
+// for example during a handoff. The number of viewers does not change then, so no event is
+// published.
+func (s *Session) admit(a *Attachment) (isReplacement bool, err error) {
 	j, name := s.input.journal, a.spec.Writer
 	accepted, attempt, err := j.Writer(name)
 	if err != nil {
-		return fmt.Errorf("session %s: %w", s.id, err)
+		return false, fmt.Errorf("session %s: %w", s.id, err)
 	}
 	if isLate(a.spec, attempt, j.Move(name)) {
-		return protocol.Errorf(protocol.CodeSuperseded, fmt.Sprintf("a later attempt of the same client has attached to session %s", s.id))
+		return false, protocol.Errorf(protocol.CodeSuperseded, fmt.Sprintf("a later attach request of the same client has reached session %s; this one is void", s.id))
 	}
-	if a.spec.Mode == protocol.ModeReadOnly && (accepted > 0 || s.canType(name)) {
-		return protocol.Errorf(protocol.CodePermissionDenied, fmt.Sprintf(
-			"the writer of this read-only attachment to session %s may type, or has typed: choose another writer, or none", s.id))
+	if a.spec.Mode == protocol.ModeReadOnly && (accepted > 0 || s.viewers.canWrite(name)) {
+		return false, protocol.Errorf(protocol.CodePermissionDenied, fmt.Sprintf(
+			"a read-only attachment to session %s cannot use the name of a writer that may write, or has written; choose another writer, or none", s.id))
 	}
-	if err := s.makeRoom(a); err != nil {
-		return err
+	if isReplacement, err = s.replaceRivals(a); err != nil {
+		return false, err
 	}
 	if err := errors.Join(j.SetAttempt(name, max(attempt, a.spec.Attempt), a.spec.Move), j.Attach(name)); err != nil {
-		s.went()
-		return fmt.Errorf("session %s: %w", s.id, err) // it was there a moment ago
+		s.viewerLeft()
+		return false, fmt.Errorf("session %s: %w", s.id, err) // cannot happen, because the writer was found above
 	}
-	a.accepted, a.told = accepted, accepted
-	s.joins(a)
-	return nil
+	a.acks = acks{accepted: accepted, acknowledged: accepted}
+	s.join(a)
+	return isReplacement, nil
 }
 
-// canType reports whether a writer has an attachment that may type, or had one that
-// is about to come back. A client that may only look must not take its place.
-func (s *Session) canType(writer string) bool {
-	for a := range s.attachments {
-		if a.spec.Writer == writer && a.mayType() {
-			return true
-		}
-	}
-	l, ok := s.sizing.lost[writer]
-	return ok && l.typed
-}
-
-// isLate reports whether a writer's attach was given up before another one, of which attempt
-// and move are known. A client numbers its attempts, a proxy how often it has been passed on
-// since. One that does not number is never late.
+// isLate reports whether an attach request is older than another one of the same writer, which
+// had the given attempt and move. A client numbers its attempts; a proxy numbers how often it
+// has passed an attempt on. A request without numbers is never late.
 func isLate(spec protocol.AttachSpec, attempt, move uint64) bool {
 	if spec.Attempt > 0 && spec.Attempt != attempt {
 		return spec.Attempt < attempt
@@ -245,95 +228,82 @@ func isLate(spec protocol.AttachSpec, attempt, move uint64) bool {
 	return spec.Move > 0 && spec.Move < move
 }
 
-// joins makes a one of the viewers, with its say about the size: before its
-// snapshot is taken, which is for the size that comes of it.
-func (s *Session) joins(a *Attachment) {
-	if l, ok := s.sizing.lost[a.spec.Writer]; ok {
-		a.number, a.since = l.number, l.since
-		delete(s.sizing.lost, a.spec.Writer)
-		s.unheard(a)
+// join adds a to the viewers and applies its window to the session's size. join must come
+// before a's snapshot is taken, because the snapshot has the resulting size.
+func (s *Session) join(a *Attachment) {
+	if s.viewers.takeBack(a) {
+		s.noteMissedInput(a)
 	}
 	returns := a.number != 0
 	if !returns {
-		s.attached++
-		a.number = s.attached
+		s.saved.AttachCount++
+		a.number = s.saved.AttachCount
 	}
 	if a.since.IsZero() {
 		a.since = s.cfg.Now()
 	}
-	s.attachments[a] = struct{}{}
-	if a.spec.Typed {
-		s.overhearing++
-	}
-	s.came(a, returns)
-	s.tells(a, returns)
-	s.note()
+	s.viewers.add(a)
+	s.viewerCame(a, returns)
+	s.adoptEnvironment(a, returns)
+	s.noteChange()
 	fresh := a.spec.Resume == nil
-	if s.sizing.decider == "" || fresh && s.mayDecide(a) {
+	if s.saved.Decider == "" || fresh && s.viewers.canDecide(a, s.saved.Decider) {
 		s.decide(a)
 	}
-	s.appears(a)
+	s.adoptAppearance(a)
 	if fresh {
-		s.sizeUp()
+		s.applySizePolicy()
 	}
 	if a.spec.Pace {
 		s.pacer.Store(a)
 	}
 }
 
-// makeRoom decides who else may be attached beside a. An attachment of the
-// same writer is the same client's earlier one, whose connection it has given
-// up before we were told: it goes without a question.
-func (s *Session) makeRoom(a *Attachment) error {
-	var own, rivals []*Attachment
-	for other := range s.attachments {
-		switch {
-		case other.spec.Writer == a.spec.Writer:
-			own = append(own, other)
-		case a.spec.Mode == protocol.ModeReadOnly || other.spec.Mode == protocol.ModeReadOnly:
-		case a.spec.Mode == protocol.ModeExclusive || other.spec.Mode == protocol.ModeExclusive:
-			rivals = append(rivals, other)
-		}
-	}
+// replaceRivals ends the attachments that cannot exist beside a: those of the same writer, and
+// with Steal those that exclude a or that a excludes. An attachment of the same writer belongs
+// to a connection that its client has given up, so it is ended without Steal. replaceRivals
+// reports whether there was such an attachment. Errors: already_attached.
+func (s *Session) replaceRivals(a *Attachment) (isReplacement bool, err error) {
+	own, rivals := s.viewers.conflicts(a)
 	if len(rivals) > 0 && !a.spec.Steal {
-		who := cmp.Or(rivals[0].spec.Client, "another client")
-		return protocol.Errorf(protocol.CodeAlreadyAttached, fmt.Sprintf("session %s is attached by %s; steal to take it over", s.id, who))
+		rival := cmp.Or(rivals[0].spec.Client, "another client")
+		return false, protocol.Errorf(protocol.CodeAlreadyAttached, fmt.Sprintf("session %s is attached by %s; attach with steal to replace it", s.id, rival))
 	}
 	for _, other := range own {
-		a.number, a.since, a.continues, other.continued = other.number, other.since, true, true
-		a.inherit(other)
+		a.number, a.since = other.number, other.since
+		a.inheritEcho(other)
 	}
 	for _, other := range append(own, rivals...) {
-		s.end(other, &a.spec.Client)
+		s.end(other, a)
 	}
-	return nil
+	return len(own) > 0, nil
 }
 
-// position says where the viewer begins: where it left off if the ring still
-// has that and what came since fits its terminal, else with a snapshot. It
-// returns where the ring began then.
+// position sets where the viewer begins. If the ring still has the offset from which the viewer
+// resumes, and the output since then fits the viewer's terminal, the viewer begins there.
+// Otherwise it begins with a snapshot. start is the offset at which the ring began then.
 func (s *Session) position(a *Attachment, info *protocol.AttachInfo) (start uint64) {
 	start, _, _ = s.ring.Bounds()
 	r := a.spec.Resume
 	if r != nil && r.Offset >= start && !a.spec.Snapshot && !s.predatesClear(r.Offset) && s.fits(a, r.Offset) {
-		a.fitted, a.deaf = a.ownView(), false
-		a.move(r.Offset)
+		a.fitsWindow, a.noOutput = a.ownView(), false
+		a.moveTo(r.Offset)
 		info.Offset = r.Offset
 		return start
 	}
-	s.finishRestore() // while that lasts the ring goes on
+	s.finishRestore() // output continues during the restoration, so the bounds must be read after it
 	start, _, _ = s.ring.Bounds()
 	s.takeSnapshot(a, a.spec.ScreenOnly && !(r != nil && s.predatesClear(r.Offset)))
-	info.Replay, info.Offset, info.SnapshotBytes, info.View = protocol.ReplaySnapshot, a.pos, len(a.snapshot), a.deaf
-	if r != nil { // else it shows all there is to show
+	info.Replay, info.Offset, info.SnapshotBytes, info.View = protocol.ReplaySnapshot, a.pos, len(a.snapshot), a.noOutput
+	if r != nil { // a new viewer misses no output, because the snapshot shows all of it
 		info.BytesMissed = start - min(start, r.Offset)
 	}
 	return start
 }
 
-// fits reports whether all that was printed from offset on may be written to
-// a's terminal: it was printed in one as wide, or just as large where a has a
-// size of its own.
+// fits reports whether the output from offset on may be written to a's terminal. If a has a
+// view of its own, all of that output must be for exactly a's size; otherwise the width must
+// not have changed since offset.
 func (s *Session) fits(a *Attachment, offset uint64) bool {
 	_, end, _ := s.ring.Bounds()
 	if a.ownView() {
@@ -343,7 +313,8 @@ func (s *Session) fits(a *Attachment, offset uint64) bool {
 	return offset == end || !s.ring.WidthChanged(offset)
 }
 
-// takeSnapshot is called in loop, for an attachment whose Next is not running.
+// takeSnapshot sets a's snapshot and position. It is called in loop, or under afterLoop. a's
+// Next must not be running, unless Next itself called takeSnapshot.
 func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 	history := protocol.DefaultHistory
 	if h := a.spec.History; h != nil {
@@ -354,94 +325,97 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 	}
 	shown := s.shownSize()
 	size := shown
-	if a.fitted = a.ownView(); a.fitted {
+	if a.fitsWindow = a.ownView(); a.fitsWindow {
 		size, a.size = a.window, shown
 	}
 	var pos uint64
-	s.core(func() { a.snapshot, pos = s.screen.Snapshot(history, size) })
-	if s.degraded { // what was printed last has to do
+	s.useScreen(func() { a.snapshot, pos = s.screen.Snapshot(history, size) })
+	if s.saved.Degraded { // there is no screen, so the viewer receives the output that the ring has
 		a.snapshot, shown, size = nil, s.size, s.size
-		a.fitted = false
+		a.fitsWindow = false
 		pos, _, _ = s.ring.Bounds()
 	}
-	a.move(pos)
+	a.moveTo(pos)
 	a.snapshotSize = shown
-	a.deaf = size != shown
+	a.noOutput = size != shown
 	a.mu.Lock()
-	a.renewed = a.fitted && shown != s.size // the screen has yet to come to the last resize
-	a.whole = false
+	a.renewal = noRenewal
+	if a.fitsWindow && shown != s.size { // the screen has not reached the last resize yet
+		a.renewal = newSnapshot
+	}
 	a.mu.Unlock()
-	a.view, a.update = nil, nil
-	if a.deaf {
+	a.view, a.viewUpdate = nil, nil
+	if a.noOutput {
 		a.view = screen.NewOwn(size)
 	}
-	a.questions = screen.Mask{}
+	a.queryMask = screen.Mask{}
 	s.idle.touch()
 }
 
-// end removes an attachment; by is who came in its place, if anybody did.
-func (s *Session) end(a *Attachment, by *string) {
-	if _, ok := s.attachments[a]; !ok {
+// end removes an attachment from the session. by is the attachment that takes its place, or nil.
+func (s *Session) end(a, by *Attachment) {
+	if !s.viewers.has(a) {
 		return
 	}
-	delete(s.attachments, a)
-	s.note()
+	s.viewers.remove(a)
+	s.noteChange()
 	s.ring.Unwatch(a.wake)
 	if a.shadow {
-		s.shadows--
 		a.end(by)
 		return
 	}
 	s.input.journal.Detach(a.spec.Writer)
 	s.pacer.CompareAndSwap(a, nil)
-	s.chooseAnswerer()
+	s.chooseResponder()
 	s.unfocus(a)
 	a.end(by)
-	a.stir()
-	if a.mayType() {
-		s.away.viewers--
+	a.signalMoved()
+	if a.canWrite() {
+		s.saved.Away.viewers--
 	}
-	if a.spec.Typed {
-		s.overhearing--
+	if by == nil { // otherwise another viewer is about to be added
+		s.viewerLeft()
 	}
-	if by == nil { // else another is about to come
-		s.went()
-	}
-	if a.continued {
+	if by != nil && by.spec.Writer == a.spec.Writer {
 		return
 	}
-	info := s.info()
-	s.hub.Publish(protocol.EventDetached, &info, nil)
+	s.publishEvent(protocol.EventDetached)
 }
 
-func (a *Attachment) end(by *string) {
+// end ends the attachment. by is the attachment that takes its place, or nil.
+func (a *Attachment) end(by *Attachment) {
+	if by == nil {
+		a.change(onDetach)
+		return
+	}
 	a.mu.Lock()
-	a.ended, a.stolenBy = true, by
+	a.thief = by.spec.Client
 	a.mu.Unlock()
-	a.poke()
+	a.change(onSteal)
 }
 
-// Writer is the name this attachment's input goes by.
+// Writer returns the name under which the input of this attachment counts.
 func (a *Attachment) Writer() string { return a.spec.Writer }
 
-// Close is for a viewer that was lost; the session lives on, and for a while
-// keeps its size. Close may be called again.
+// Close ends the attachment of a viewer after its connection was lost. The session keeps the
+// viewer's window in its size for reconnectTime. Close may be called again.
 func (a *Attachment) Close() {
 	a.close(func() {
-		if a.attached() == nil {
-			a.s.sizing.lose(a)
+		if a.checkAttached() == nil {
+			a.s.viewers.addLost(a)
 			a.s.end(a, nil)
 		}
 	})
 }
 
-// Detach is Close for a viewer that has said good-bye: its size counts no more.
+// Detach ends the attachment of a viewer that leaves on purpose. Its window stops counting at
+// once.
 func (a *Attachment) Detach() {
 	a.close(func() {
-		if a.attached() == nil {
+		if a.checkAttached() == nil {
 			a.s.end(a, nil)
 			if !a.shadow {
-				a.s.sizeUp()
+				a.s.applySizePolicy()
 			}
 		}
 	})
@@ -456,10 +430,10 @@ func (a *Attachment) close(end func()) {
 	})
 }
 
-// attached is called in loop. Who was ended has no say any more, whatever is
-// still under way from it.
-func (a *Attachment) attached() error {
-	if _, ok := a.s.attachments[a]; !ok {
+// checkAttached returns not_attached if the attachment has ended. It is called in loop for each
+// message of the viewer, because messages may arrive after the end.
+func (a *Attachment) checkAttached() error {
+	if !a.s.viewers.has(a) {
 		return a.notAttached()
 	}
 	return nil
@@ -469,18 +443,19 @@ func (a *Attachment) notAttached() error {
 	return protocol.Errorf(protocol.CodeNotAttached, fmt.Sprintf("this attachment of session %s has ended", a.s.id))
 }
 
-// Type accepts input at the writer's offset; see Session.Type.
+// Type accepts input of this attachment at the writer's offset. Errors: permission_denied,
+// not_attached, session_not_found, and those of acceptInput.
 func (a *Attachment) Type(offset uint64, p []byte) error {
 	if a.spec.Mode == protocol.ModeReadOnly {
-		return protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment does not type")
+		return protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment cannot send input; attach with another mode")
 	}
 	var err error
 	if !a.s.do(func() {
-		if err = a.attached(); err != nil {
+		if err = a.checkAttached(); err != nil {
 			return
 		}
 		var accepted uint64
-		accepted, err = a.s.typed(a, a.spec.Writer, offset, p)
+		accepted, err = a.s.acceptInput(a, a.spec.Writer, offset, p)
 		a.acknowledge(accepted)
 	}) {
 		return notFound(a.s.id)
@@ -488,14 +463,14 @@ func (a *Attachment) Type(offset uint64, p []byte) error {
 	return err
 }
 
-// Resize tells the size of this viewer's terminal; whether it becomes the
-// session's is for the policy to say.
+// Resize tells the size of this viewer's terminal. The size policy decides whether the session
+// gets it. Errors: not_attached, and those of checkOpen.
 func (a *Attachment) Resize(size protocol.Size) error {
 	return a.s.try(func() error {
-		if err := a.s.open(); err != nil {
+		if err := a.s.checkOpen(); err != nil {
 			return err
 		}
-		if err := a.attached(); err != nil {
+		if err := a.checkAttached(); err != nil {
 			return err
 		}
 		a.resize(size.Normalize())
@@ -506,101 +481,92 @@ func (a *Attachment) Resize(size protocol.Size) error {
 func (a *Attachment) resize(window protocol.Size) {
 	if window != a.window {
 		a.window = window
-		a.s.note()
-		a.renew()
+		a.s.noteChange()
+		a.requestSnapshot()
 	}
 	if a.shadow {
 		return
 	}
 	s := a.s
 	s.lastIO.set(s.cfg.Now())
-	if a.counts() && s.mayDecide(a) {
+	if a.countsForSize() && s.viewers.canDecide(a, s.saved.Decider) {
 		s.decide(a)
 	}
-	s.sizeUp()
-	s.chooseAnswerer()
+	s.applySizePolicy()
+	s.chooseResponder()
 }
 
-// Appear tells what the viewer's terminal looks like now.
+// Appear tells the appearance of the viewer's terminal: its colours and the size of its cells.
+// Errors: invalid_argument, not_attached, session_not_found.
 func (a *Attachment) Appear(look protocol.Appearance) error {
 	if err := look.Validate(); err != nil {
 		return err
 	}
 	return a.s.try(func() error {
-		if err := a.attached(); err != nil {
+		if err := a.checkAttached(); err != nil {
 			return err
 		}
 		a.spec.Appearance = &look
-		a.s.appears(a)
+		a.s.adoptAppearance(a)
 		return nil
 	})
 }
 
-// Interrupt sends SIGINT to the foreground process group.
+// Interrupt sends SIGINT to the foreground process group. Errors: permission_denied,
+// not_attached, and those of Signal.
 func (a *Attachment) Interrupt() error {
 	if a.spec.Mode == protocol.ModeReadOnly {
-		return protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment does not interrupt")
+		return protocol.Errorf(protocol.CodePermissionDenied, "a read-only attachment cannot interrupt; attach with another mode")
 	}
-	if err := a.s.open(); err != nil {
+	if err := a.s.checkOpen(); err != nil {
 		return err
 	}
 	a.mu.Lock()
-	ended := a.ended
+	hasEnded := a.hasEnded()
 	a.mu.Unlock()
-	if ended {
+	if hasEnded {
 		return a.notAttached()
 	}
 	return a.s.signal(PTY.Interrupt)
 }
 
-// Pause has Next tell of nothing more, when it has said so, until Unpause: the
-// viewer is about to go on by another attachment. What was typed before has been
-// accepted or refused.
-func (a *Attachment) Pause() {
-	a.mu.Lock()
-	a.paused = true
-	a.mu.Unlock()
-	a.poke()
-}
+// Pause makes Next return ItemPaused and then block until Unpause. The viewer is about to
+// continue with another attachment. All input that was sent before Pause has been accepted or
+// refused.
+func (a *Attachment) Pause() { a.change(onPause) }
 
-// Unpause ends what Pause began.
-func (a *Attachment) Unpause() {
-	a.mu.Lock()
-	a.paused, a.pauseTold = false, false
-	a.mu.Unlock()
-	a.poke()
-}
+// Unpause lets Next continue after Pause.
+func (a *Attachment) Unpause() { a.change(onUnpause) }
 
-// acknowledge is called in loop.
+// acknowledge makes Next report how much input was accepted, see ackBytes. It is called in
+// loop.
 func (a *Attachment) acknowledge(accepted uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.accepted = max(a.accepted, accepted)
-	switch {
-	case a.accepted-a.told >= ackBytes:
-		a.ackDue = true
-		a.poke()
-	case a.accepted > a.told && !a.ackTimer:
-		a.ackTimer = true
+	wake, setTimer := a.acks.accept(accepted)
+	if wake {
+		a.notify()
+	}
+	if setTimer {
 		time.AfterFunc(ackDelay, func() {
 			a.mu.Lock()
-			a.ackTimer, a.ackDue = false, true
+			a.acks.expire()
 			a.mu.Unlock()
-			a.poke()
+			a.notify()
 		})
 	}
 }
 
-func (a *Attachment) poke() {
+func (a *Attachment) notify() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Next returns the next thing to tell the viewer, and blocks while there is
-// none. Data is placed in buf, at most its length. It returns io.EOF after the
-// exit, after Close and after the attachment was stolen.
+// Next returns the next item for the viewer, and blocks while there is none. Item.Data is at
+// most as long as buf and lies in it. Errors: io.EOF after ItemExited, ItemStolen and Close;
+// ctx's.
 func (a *Attachment) Next(ctx context.Context, buf []byte) (Item, error) {
 	for {
 		item, ok, err := a.poll(buf)
@@ -608,8 +574,8 @@ func (a *Attachment) Next(ctx context.Context, buf []byte) (Item, error) {
 			return item, err
 		}
 		exited := a.s.exited
-		if paused, _ := a.waits(); paused {
-			exited = nil // Unpause pokes
+		if paused, _ := a.waitState(); paused {
+			exited = nil // Unpause wakes this loop
 		}
 		select {
 		case <-a.wake:
@@ -624,20 +590,20 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 	if item, ok, err := a.pollControl(); ok || err != nil {
 		return item, ok, err
 	}
-	if paused, renewed := a.waits(); paused {
+	if paused, renewed := a.waitState(); paused {
 		return Item{}, false, nil
 	} else if renewed {
 		return a.resync()
 	}
 	if len(a.snapshot) > 0 {
-		if a.size != a.snapshotSize && !a.fitted {
+		if a.size != a.snapshotSize && !a.fitsWindow {
 			return a.resized(a.snapshotSize), true, nil
 		}
 		n := copy(buf, a.snapshot)
 		if a.view != nil {
 			a.view.Shown(buf[:n])
 		} else {
-			a.mask(a.pos, buf[:n]) // it has no question, but may end within one
+			a.mask(a.pos, buf[:n]) // a snapshot has no query, but may end within an escape sequence
 		}
 		if a.snapshot = a.snapshot[n:]; len(a.snapshot) == 0 {
 			a.snapshot = nil
@@ -651,23 +617,23 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 	switch {
 	case errors.Is(err, ring.ErrGone):
 		return a.resync()
-	case err != nil: // closed under Next: there is nobody to tell
+	case err != nil: // the session was forgotten and the ring closed
 		return Item{}, false, io.EOF
 	}
-	// Sizes are looked at after the bytes: one that changes meanwhile does so
-	// behind them.
+	// The size must be read after the bytes. A resize in between then concerns only later
+	// bytes.
 	if size := a.s.ring.SizeAt(a.pos); size != a.size {
-		if a.fitted {
-			return Item{}, false, nil // another snapshot is about to come
+		if a.fitsWindow {
+			return Item{}, false, nil // another snapshot is about to be requested
 		}
 		return a.resized(size), true, nil
 	}
-	if m, ok := a.s.ring.NextMark(a.pos); ok { // the size changes there: stop before it
+	if m, ok := a.s.ring.NextMark(a.pos); ok { // stop where the size changes
 		n = int(min(uint64(n), m.Offset-a.pos))
 	}
 	if n > 0 {
 		a.mask(a.pos, buf[:n])
-		a.move(a.pos + uint64(n))
+		a.moveTo(a.pos + uint64(n))
 		return Item{Kind: ItemOutput, Offset: a.pos - uint64(n), Data: buf[:n]}, true, nil
 	}
 	return a.pollExit()
@@ -681,71 +647,69 @@ func (a *Attachment) resized(size protocol.Size) Item {
 func (a *Attachment) pollControl() (Item, bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.over {
+	if a.phase == phaseOver {
 		return Item{}, false, io.EOF
 	}
-	if a.ackDue {
-		a.ackDue = false
-		if a.accepted > a.told {
-			a.told = a.accepted
-			return Item{Kind: ItemAccepted, Offset: a.told}, true, nil
-		}
+	if offset, ok := a.acks.take(); ok {
+		return Item{Kind: ItemAccepted, Offset: offset}, true, nil
 	}
-	if !a.pauseTold { // else it is for the one that comes in this one's place
-		if item, ok := a.overheard.next(); ok {
+	if a.phase != phasePaused { // after a pause, the attachment that replaces this one delivers the echo
+		if item, ok := a.echo.next(); ok {
 			return item, true, nil
 		}
 	}
-	switch {
-	case a.ended && a.stolenBy != nil:
-		a.over = true
-		return Item{Kind: ItemStolen, By: *a.stolenBy}, true, nil
-	case a.ended:
-		a.over = true
+	switch a.phase {
+	case phaseStolen:
+		a.enter(onFinish)
+		return Item{Kind: ItemStolen, By: a.thief}, true, nil
+	case phaseEnded:
+		a.enter(onFinish)
 		return Item{}, false, io.EOF
-	case a.paused && !a.pauseTold:
-		a.pauseTold, a.told = true, a.accepted
-		return Item{Kind: ItemPaused, Offset: a.accepted}, true, nil
+	case phasePausing:
+		a.enter(onTellPaused)
+		a.acks.acknowledged = a.acks.accepted
+		return Item{Kind: ItemPaused, Offset: a.acks.accepted}, true, nil
 	}
 	return Item{}, false, nil
 }
 
-// pollExit is called where the viewer has all output so far.
+// pollExit returns ItemExited if the session has exited and the viewer has all output.
 func (a *Attachment) pollExit() (Item, bool, error) {
 	select {
 	case <-a.s.exited:
 	default:
 		return Item{}, false, nil
 	}
-	// The ring was finished before exited was closed.
+	// The ring's end became final before exited was closed.
 	if _, end, _ := a.s.ring.Bounds(); end != a.pos {
 		return Item{}, false, nil
 	}
-	a.over = true
+	a.mu.Lock()
+	a.enter(onFinish)
+	a.mu.Unlock()
 	return Item{Kind: ItemExited}, true, nil
 }
 
-// resync moves a viewer that the ring has overtaken, or whose terminal is of
-// another size than what it sees, or whose lines were cleared, to a fresh
-// snapshot. Of these only one that has missed nothing, and of which nothing was
-// cleared, has the lines above the screen already.
+// resync gives a viewer a fresh snapshot, if the ring has overtaken the viewer, if its terminal
+// has another size than its output, or if its lines were cleared. The snapshot may omit the lines
+// above the screen only if the viewer has missed no output and none of its lines were cleared.
 func (a *Attachment) resync() (Item, bool, error) {
 	item := Item{Kind: ItemResync}
 	take := func() {
-		a.s.finishRestore() // while that lasts the ring goes on
+		a.s.finishRestore() // output continues during the restoration, so the bounds must be read after it
 		start, _, _ := a.s.ring.Bounds()
 		item.Missed = start - min(start, a.pos)
 		a.mu.Lock()
-		whole := a.whole
+		whole := a.renewal == newLines
 		a.mu.Unlock()
 		item.ScreenOnly = item.Missed == 0 && len(a.snapshot) == 0 && !whole
 		a.s.takeSnapshot(a, item.ScreenOnly)
-		item.Offset, item.Bytes, item.View = a.pos, len(a.snapshot), a.deaf
+		item.Offset, item.Bytes, item.View = a.pos, len(a.snapshot), a.noOutput
 	}
-	if !a.s.do(func() { a.s.feed(); take(); a.s.chooseAnswerer() }) {
-		a.s.late.Lock()
+	if !a.s.do(func() { a.s.feed(); take(); a.s.chooseResponder() }) {
+		a.s.afterLoop.Lock()
 		take()
-		a.s.late.Unlock()
+		a.s.afterLoop.Unlock()
 	}
 	return item, true, nil
 }

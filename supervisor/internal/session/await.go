@@ -12,36 +12,36 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// Programs that drive a terminal wait for what it shows. They take a mark, type, and
-// await what comes of it with the mark: however fast that is, it is found. Nobody polls:
-// loop says when something was shown, the lines that may match are taken in loop, some at
-// a time, and looked at in the goroutine of who waits. A session that nobody waits for
-// pays nothing.
+// A program that drives a terminal waits for a change on the screen. It takes a mark, sends
+// input, and then awaits the reaction with the mark. The reaction is found even if it came
+// before the await request. Awaiting needs no polling: loop notifies the awaiters after output
+// was shown, copies the lines that may match, some at a time, and the goroutine of the awaiter
+// matches them. A session without awaiters has no cost.
 
 const (
-	// awaitEvery is how often who waits looks at most; 50 times a second is at once.
+	// awaitEvery is the shortest time between two checks of an awaiter, 50 per second.
 	awaitEvery = 20 * time.Millisecond
-	// awaitShare is how much longer than loop was held up all rest together, in a flood:
-	// it has that much for others.
+	// awaitShare bounds the load of awaiters on loop during a flood. Together they pause at
+	// least three times as long as they have used loop.
 	awaitShare = 3
-	// maxAwaits is how many wait for one session.
+	// maxAwaits bounds the awaiters of one session.
 	maxAwaits = 64
 )
 
-// A mark is markVersion, the instance (uvarint, bytes), when it was made (uvarint, in
-// milliseconds since 1970), what the screen showed, and the CRC-32 of all that.
+// A mark consists of markVersion, the instance (uvarint length, bytes), the time (uvarint,
+// milliseconds since 1970), the fingerprint of the screen, and the CRC-32 of all that.
 const markVersion = 1
 
-// mark is a mark that is ours and whole.
+// mark is a parsed mark of this instance.
 type mark struct {
 	at     time.Time
 	screen *screen.Fingerprint
 }
 
-// Mark returns where the session is. Errors are look's.
+// Mark returns a mark of the present screen. Errors: those of askScreen.
 func (s *Session) Mark() (protocol.MarkInfo, error) {
 	info := protocol.MarkInfo{Instance: s.instance}
-	err := s.look(func() {
+	err := s.askScreen(func() {
 		m := s.screen.Fingerprint()
 		p := binary.AppendUvarint([]byte{markVersion}, uint64(len(s.instance)))
 		p = append(p, s.instance...)
@@ -52,14 +52,14 @@ func (s *Session) Mark() (protocol.MarkInfo, error) {
 	return info, err
 }
 
-// parseMark returns nil for none.
+// parseMark parses a mark. It returns nil if p is empty.
 //
-// Errors: invalid_argument, and instance_mismatch for one of another life.
+// Errors: invalid_argument; instance_mismatch if the mark belongs to another instance.
 func (s *Session) parseMark(p []byte) (*mark, error) {
 	if len(p) == 0 {
 		return nil, nil
 	}
-	wrong := protocol.Errorf(protocol.CodeInvalidArgument, "since is not a mark")
+	wrong := protocol.Errorf(protocol.CodeInvalidArgument, "since is not a mark; use the mark of an earlier reply unchanged")
 	const check = 4
 	if len(p) <= check || len(p) > protocol.MaxMark || p[0] != markVersion {
 		return nil, wrong
@@ -82,32 +82,32 @@ func (s *Session) parseMark(p []byte) (*mark, error) {
 		return nil, wrong
 	}
 	if string(instance) != string(s.instance) {
-		return nil, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("the mark is of another life of session %s", s.id))
+		return nil, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("the mark belongs to an earlier instance of session %s; take a new one", s.id))
 	}
 	return &mark{time.UnixMilli(int64(at)), m}, nil
 }
 
-// awaited is one who waits. loop pokes news when something was shown.
-type awaited struct {
-	s     *Session
-	spec  protocol.AwaitSpec
-	since *mark
-	text  *screen.Lookout // where text is awaited
-	news  chan struct{}
-	rests time.Duration // for so long after a look
+// awaiter is one await request. loop sends to changed after output was shown.
+type awaiter struct {
+	s       *Session
+	spec    protocol.AwaitSpec
+	since   *mark
+	text    *screen.Lookout // nil unless text is awaited
+	changed chan struct{}
+	pause   time.Duration // the least pause after the last check
 }
 
-// errRestoring is of a screen that is on its way.
+// errRestoring means that the awaiter must wait until the screen is restored.
 var errRestoring = errors.New("the screen is being restored")
 
-// Await returns when what spec asks for is so, or with the exit where the session ends
+// Await returns when the condition in spec is met, or with the exit record if the session ends
 // before.
 //
-// Errors: ctx's; invalid_argument for a pattern or a mark that is none, instance_mismatch
-// for one of another life, limit_exceeded where too many wait, internal where the screen
-// is lost, session_not_found.
+// Errors: ctx's; invalid_argument for an invalid pattern or mark; instance_mismatch for a mark
+// of another instance; limit_exceeded if too many requests wait; internal if the screen is
+// lost; busy; session_not_found.
 func (s *Session) Await(ctx context.Context, spec protocol.AwaitSpec) (protocol.AwaitedInfo, error) {
-	w := &awaited{s: s, spec: spec, news: make(chan struct{}, 1)}
+	w := &awaiter{s: s, spec: spec, changed: make(chan struct{}, 1)}
 	var err error
 	if w.since, err = s.parseMark(spec.Since); err != nil {
 		return protocol.AwaitedInfo{}, err
@@ -127,62 +127,62 @@ func (s *Session) Await(ctx context.Context, spec protocol.AwaitSpec) (protocol.
 	defer func() {
 		gone := func() { delete(s.awaits, w) }
 		if protocol.CodeOf(s.ask(noteTime, gone)) == protocol.CodeBusy {
-			go s.do(gone) // the answer does not wait for it
+			go s.do(gone) // the reply must not wait for a busy loop
 		}
 	}()
 	return w.wait(ctx)
 }
 
-// addAwait has loop know of one who waits.
-func (s *Session) addAwait(w *awaited) error {
+// addAwait adds an awaiter to those that loop notifies.
+func (s *Session) addAwait(w *awaiter) error {
 	return s.request(func() error {
 		if len(s.awaits) >= maxAwaits {
-			return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d wait for session %s already", maxAwaits, s.id))
+			return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d requests already wait for session %s; retry when one has ended", maxAwaits, s.id))
 		}
 		if s.awaits == nil {
-			s.awaits = make(map[*awaited]struct{})
+			s.awaits = make(map[*awaiter]struct{})
 		}
 		s.awaits[w] = struct{}{}
 		return nil
 	})
 }
 
-// tellAwaits is called in loop when something was shown.
-func (s *Session) tellAwaits() {
+// notifyAwaits notifies the awaiters. It is called in loop after output was shown.
+func (s *Session) notifyAwaits() {
 	for w := range s.awaits {
 		select {
-		case w.news <- struct{}{}:
-		default: // it has yet to look
+		case w.changed <- struct{}{}:
+		default: // a notification is pending already
 		}
 	}
 }
 
-func (w *awaited) wait(ctx context.Context) (protocol.AwaitedInfo, error) {
+func (w *awaiter) wait(ctx context.Context) (protocol.AwaitedInfo, error) {
 	for {
-		over := isClosed(w.s.exited) // before the look, which then is at all there was
-		info, found, more, err := w.look()
+		over := isClosed(w.s.exited) // must be read before the check, so that the check covers all output
+		info, found, more, err := w.check()
 		if errors.Is(err, errRestoring) {
-			err, more = nil, 0 // it is told when that is over
+			err, more = nil, 0 // the end of the restoration will notify this awaiter
 		}
 		if found || err != nil && !over {
 			return info, err
 		}
 		if over && more >= 0 {
-			return w.ended(), nil
+			return w.exitInfo(), nil
 		}
-		if err := w.rest(ctx, more); err != nil {
+		if err := w.sleep(ctx, more); err != nil {
 			return info, err
 		}
 	}
 }
 
-// atOnce says that there is more to look at.
+// atOnce means that the last check did not reach all lines.
 const atOnce time.Duration = -1
 
-// rest returns when it is time to look again: not before a while, and then with the next
-// news, or at a time that was asked for, 0 for none.
-func (w *awaited) rest(ctx context.Context, again time.Duration) error {
-	wait := w.rests
+// sleep returns when the condition must be checked again: after the least pause, and then at
+// the next notification or after the time again. If again is 0, there is no such time.
+func (w *awaiter) sleep(ctx context.Context, again time.Duration) error {
+	wait := w.pause
 	if again != atOnce {
 		wait = max(wait, awaitEvery)
 	}
@@ -204,7 +204,7 @@ func (w *awaited) rest(ctx context.Context, again time.Duration) error {
 		due = timer.C
 	}
 	select {
-	case <-w.news:
+	case <-w.changed:
 	case <-due:
 	case <-w.s.exited:
 	case <-ctx.Done():
@@ -213,41 +213,49 @@ func (w *awaited) rest(ctx context.Context, again time.Duration) error {
 	return nil
 }
 
-// ended is the answer of a session that has.
-func (w *awaited) ended() protocol.AwaitedInfo {
+// exitInfo returns the reply for a session that has ended.
+func (w *awaiter) exitInfo() protocol.AwaitedInfo {
 	exit := *w.s.exit
 	_, end, _ := w.s.ring.Bounds()
 	return protocol.AwaitedInfo{Instance: w.s.instance, Offset: end, Exit: &exit}
 }
 
-// look reports whether it is so. again is when to look again whatever happens: after a
-// time, or atOnce.
-func (w *awaited) look() (info protocol.AwaitedInfo, found bool, again time.Duration, err error) {
+// from returns the offset of the mark, or 0 if there is none.
+func (w *awaiter) from() uint64 {
+	if w.since == nil {
+		return 0
+	}
+	return w.since.screen.Offset()
+}
+
+// check reports whether the condition is met. again tells when to check again without a
+// notification: after this time, or atOnce; 0 means never.
+func (w *awaiter) check() (info protocol.AwaitedInfo, found bool, again time.Duration, err error) {
 	s := w.s
 	info.Instance = s.instance
 	more := false
 	if unanswered := s.ask(answerTime, func() {
 		began := time.Now()
-		defer func() { w.rests = awaitShare * time.Since(began) * time.Duration(len(s.awaits)) }()
+		defer func() { w.pause = awaitShare * time.Since(began) * time.Duration(len(s.awaits)) }()
 		if s.restoring != nil {
 			err = errRestoring
 			return
 		}
 		s.feed()
-		if s.degraded && w.spec.IdleMS == 0 {
-			err = protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen of session %s is lost by a mistake of ours", s.id))
+		if s.saved.Degraded && w.spec.IdleMS == 0 {
+			err = protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen of session %s is lost because of a defect of the terminal core; reopen the session to have one again", s.id))
 			return
 		}
 		info.Offset = s.shownTo()
 		switch {
 		case w.text != nil:
-			s.core(func() { more = w.text.Take(s.screen) })
+			s.useScreen(func() { more = w.text.Take(s.screen) })
 		case w.spec.Prompt:
-			if found = s.promptShown(w.since); found {
-				info.Command = s.commands.info
+			if found = s.exit == nil && s.saved.hasPrompt(w.from()); found {
+				info.Command = s.saved.Command
 			}
 		default:
-			if again = time.Duration(w.spec.IdleMS)*time.Millisecond - s.silence(w.since); again <= 0 {
+			if again = time.Duration(w.spec.IdleMS)*time.Millisecond - s.silentFor(w.since); again <= 0 {
 				found, again = s.exit == nil, 0
 			}
 		}
@@ -264,23 +272,16 @@ func (w *awaited) look() (info protocol.AwaitedInfo, found bool, again time.Dura
 		if f, ok := w.text.Match(); ok {
 			info.Line, info.Groups, found = f.Line, f.Groups, true
 		}
-		w.rests = max(w.rests, time.Since(began))
+		w.pause = max(w.pause, time.Since(began))
 	}
 	return info, found, again, err
 }
 
-// promptShown reports whether the shell waits for a command, and has come to that since
-// a mark. The end of a session is no prompt.
-func (s *Session) promptShown(since *mark) bool {
-	c := &s.commands
-	return c.now().Prompt && s.exit == nil && (since == nil || c.promptAt >= since.screen.Offset())
-}
-
-// silence is for how long nothing was printed; since a mark only that counts which came
-// after it.
-func (s *Session) silence(since *mark) time.Duration {
+// silentFor returns how long the session has not printed. If a mark is given, the time
+// before the mark does not count.
+func (s *Session) silentFor(since *mark) time.Duration {
 	now := s.cfg.Now()
-	from := s.printedAt
+	from := s.lastOutput
 	if since != nil && since.at.After(from) && !since.at.After(now) {
 		from = since.at
 	}

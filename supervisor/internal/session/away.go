@@ -8,45 +8,48 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// What has happened while nobody looked is told to whoever comes: since the last
-// viewer went that could type, or since the start.
+// A viewer that attaches may ask what has happened while no writer was attached, where a writer
+// is a viewer that may write. Such an absence begins when the last writer leaves, or at the
+// start.
 //
-//	nobody looks ──came──▶ looked at ──went──▶ nobody looks
-//	                           ▲                    │
-//	                           └──── it was lost ───┘  and comes back in time
+//	absent ──viewerCame──▶ attended ──viewerLeft──▶ absent
+//	                           ▲                       │
+//	                           └── a lost viewer ──────┘  attaches again in time
 //
-// A viewer that was lost is about to come back, by another proxy or connection. Until
-// it is given up (reconnectTime) it counts as looking, and what is told is of before.
+// A viewer that has lost its connection is expected to attach again over another proxy or
+// connection. Until reconnectTime is over, the session counts as attended, and Away reports the
+// previous absence.
 
-// Bounds on an absence, besides protocol.MaxAway.
+// Bounds of an absence, besides protocol.MaxAway.
 const (
 	awayText = 8 << 10 // bytes of notifications
-	awayLine = 256     // of a command's line
+	awayLine = 256     // bytes of a command's line
 )
 
-// away is owned by loop.
+// away is owned by loop. A successor starts without viewers; loop calls viewerLeft for those of
+// the predecessor.
 type away struct {
-	viewers int  // attached ones that may type
-	open    bool // there are none, and now is collected
-	lost    bool // of those that went some may come back: then it is as if none had gone
-	late    bool // the line of now.Left is to be taken when there is a screen
+	viewers           int  // attached viewers that may write
+	Open              bool `json:"open,omitempty"` // no writer is attached, so Now collects events
+	Lost              bool `json:"lost,omitempty"` // a lost writer may attach again; then the absence is treated as if it had not begun
+	IsLeftLineMissing bool `json:"late,omitempty"` // the line of Now.Left must be set when the screen is restored
 
-	now  absence
-	last absence // until now counts
+	Now  absence `json:"now,omitzero"`
+	Last absence `json:"last,omitzero"` // the absence that Away reports until Now counts
 }
 
-// An absence is a time in which nobody looked.
+// absence is a time in which no writer was attached.
 type absence struct {
 	Left          *protocol.Left          `json:"left,omitempty"` // replaced, and never changed
 	Back          time.Time               `json:"back,omitzero"`
-	Printed       uint64                  `json:"printed,omitempty"` // once somebody is back
+	Printed       uint64                  `json:"printed,omitempty"` // set at the end of the absence
 	Bells         int                     `json:"bells,omitempty"`
 	Notifications []protocol.Notification `json:"notifications,omitempty"`
 	Commands      []protocol.CommandInfo  `json:"commands,omitempty"`
 	Ended         uint64                  `json:"ended,omitempty"`
 }
 
-// from is where the absence began.
+// from returns the offset at which the absence began.
 func (b *absence) from() uint64 {
 	if b.Left == nil {
 		return 0
@@ -54,12 +57,12 @@ func (b *absence) from() uint64 {
 	return b.Left.Offset
 }
 
-// hear takes what the program has told its terminal.
-func (w *away) hear(h screen.Heard) {
-	if !w.open {
+// addHeard adds bells, notifications and commands that the screen has seen in the output.
+func (w *away) addHeard(h screen.Heard) {
+	if !w.Open {
 		return
 	}
-	b := &w.now
+	b := &w.Now
 	b.Bells += h.Bells
 	b.Ended += h.Ended
 	if len(h.Notifications) == 0 {
@@ -74,23 +77,23 @@ func (w *away) hear(h screen.Heard) {
 	}
 }
 
-// finished takes a command that has ended.
-func (w *away) finished(c protocol.CommandInfo) {
-	if !w.open {
+// addCommand adds a finished command.
+func (w *away) addCommand(c protocol.CommandInfo) {
+	if !w.Open {
 		return
 	}
 	c.Line = cutText(c.Line, awayLine)
-	w.now.Commands = lastOf(w.now.Commands, c)
-	w.now.Ended++
+	w.Now.Commands = lastOf(w.Now.Commands, c)
+	w.Now.Ended++
 }
 
-// lastOf returns the last protocol.MaxAway, in memory of their own.
+// lastOf returns the last protocol.MaxAway elements in a new slice.
 func lastOf[T any](all []T, more ...T) []T {
 	all = append(slices.Clone(all), more...)
 	return all[max(0, len(all)-protocol.MaxAway):]
 }
 
-// cutText returns at most n bytes of s, whole characters.
+// cutText returns at most n bytes of s, and never a part of a character.
 func cutText(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -101,134 +104,151 @@ func cutText(s string, n int) string {
 	return s[:n]
 }
 
-// mayType reports whether a is one of those whose coming and going counts.
-func (a *Attachment) mayType() bool { return !a.shadow && a.spec.Mode != protocol.ModeReadOnly }
+// canWrite reports whether a is a viewer that may write. Only such viewers end an absence.
+func (a *Attachment) canWrite() bool { return !a.shadow && a.spec.Mode != protocol.ModeReadOnly }
 
-// came is called when a has become one of the viewers; returns says that it is one
-// that was lost.
-func (s *Session) came(a *Attachment, returns bool) {
-	w := &s.away
-	if !a.mayType() {
-		s.went() // it may have come in the place of one that could type
-		return
+// came counts a viewer that may write, and ends the absence. returns tells that the viewer is a
+// lost one that attaches again. If came returns true, finish must follow, because the absence
+// is over. If it returns false, there was none, or it is treated as if it had not begun.
+func (w *away) came(returns bool) (isOver bool) {
+	if w.viewers++; !w.Open {
+		return false
 	}
-	if w.viewers++; !w.open {
-		return
+	w.Open, w.IsLeftLineMissing = false, false
+	if w.Lost && returns {
+		w.Now, w.Lost = absence{}, false
+		return false
 	}
-	w.open, w.late = false, false
-	if !w.lost || !returns {
-		s.feed()
-		_, end, _ := s.ring.Bounds()
-		w.last, w.now.Back, w.now.Printed = w.now, s.cfg.Now(), 0
-		w.last.Back, w.last.Printed = w.now.Back, end-min(end, w.last.from())
-	}
-	w.now, w.lost = absence{}, false
+	return true
 }
 
-// went is called when a viewer has gone, or was given up.
-func (s *Session) went() {
-	w := &s.away
-	if w.viewers == 0 && !w.open {
-		s.feed()
-		_, end, _ := s.ring.Bounds()
-		line := s.line()
-		w.open, w.late = true, s.restoring != nil
-		w.now = absence{Left: &protocol.Left{At: s.cfg.Now(), Offset: end, Line: line}}
-		w.lost = true
-		s.note()
+// finish makes the absence that has just ended the last one. end is the end of the output.
+func (w *away) finish(end uint64, now time.Time) {
+	w.Last = w.Now
+	w.Last.Back, w.Last.Printed = now, end-min(end, w.Last.from())
+	w.Now, w.Lost = absence{}, false
+}
+
+// shouldBegin reports whether no writer is attached, but no absence has begun yet.
+func (w *away) shouldBegin() bool { return w.viewers == 0 && !w.Open }
+
+// begin begins an absence. isLineMissing tells that the line of left is not known yet.
+func (w *away) begin(left protocol.Left, isLineMissing bool) {
+	w.Open, w.Lost, w.IsLeftLineMissing = true, true, isLineMissing
+	w.Now = absence{Left: &left}
+}
+
+// giveUpLost makes the present absence count, because no lost writer may attach again any more.
+// It reports whether that changed w.
+func (w *away) giveUpLost() bool {
+	if !w.Open || !w.Lost {
+		return false
 	}
-	if w.open && w.lost && !s.sizing.anyTyped() {
-		w.lost, w.last = false, absence{}
-		s.note()
+	w.Lost, w.Last = false, absence{}
+	return true
+}
+
+// setLeftLine sets the line at which the absence began, if it was missing, and reports whether
+// that changed w. line is called if the line is needed.
+func (w *away) setLeftLine(line func() uint64) bool {
+	missing := w.IsLeftLineMissing
+	w.IsLeftLineMissing = false
+	left := w.Now.Left
+	if !missing || left == nil {
+		return false
+	}
+	w.Now.Left = &protocol.Left{At: left.At, Offset: left.Offset, Line: line()}
+	return true
+}
+
+// left returns when and where the last writer left. It is nil while the session is attended,
+// and if no writer has ever left.
+func (w *away) left() *protocol.Left {
+	if !w.Open || w.Lost {
+		return nil
+	}
+	return w.Now.Left
+}
+
+// info returns what has happened in the present absence, or in the last one if the session is
+// attended. end is the end of the output.
+func (w *away) info(end uint64) protocol.AwayInfo {
+	b := w.Last
+	if w.Open && !w.Lost {
+		b = w.Now
+		b.Printed = end - min(end, b.from())
+	}
+	return protocol.AwayInfo{
+		Left: b.Left, BackAt: b.Back, Printed: b.Printed, Bells: b.Bells,
+		Notifications: b.Notifications, Commands: b.Commands, Ended: b.Ended,
 	}
 }
 
-// line is the first line that is not whole, 0 while that is not known.
-func (s *Session) line() (n uint64) {
-	if s.restoring == nil && !s.degraded {
-		s.guarded(func() { n = s.screen.Line() })
+// viewerCame ends the absence if a may write. returns tells that a is a lost viewer that
+// attaches again.
+func (s *Session) viewerCame(a *Attachment, returns bool) {
+	if !a.canWrite() {
+		s.viewerLeft() // a may have replaced an attachment of a writer
+		return
+	}
+	if w := s.saved.Away; w.came(returns) {
+		s.feed()
+		_, end, _ := s.ring.Bounds()
+		w.finish(end, s.cfg.Now())
+	}
+}
+
+// viewerLeft begins an absence if no writer is attached any more. It is called after a viewer
+// has detached, or a lost viewer was given up.
+func (s *Session) viewerLeft() {
+	w := s.saved.Away
+	if w.shouldBegin() {
+		s.feed()
+		_, end, _ := s.ring.Bounds()
+		w.begin(protocol.Left{At: s.cfg.Now(), Offset: end, Line: s.firstOpenLine()}, s.restoring != nil)
+		s.noteChange()
+	}
+	if !s.viewers.anyLostCouldWrite() && w.giveUpLost() {
+		s.noteChange()
+	}
+}
+
+// firstOpenLine returns the number of the first line that is not complete, or 0 if there is no
+// screen to ask.
+func (s *Session) firstOpenLine() (n uint64) {
+	if s.restoring == nil && !s.saved.Degraded {
+		s.recoverPanic(func() { n = s.screen.Line() })
 	}
 	return n
 }
 
-// lateLine is called when there is a screen again.
-func (s *Session) lateLine() {
-	w := &s.away
-	if !w.late {
-		return
-	}
-	w.late = false
-	if left := w.now.Left; left != nil {
-		w.now.Left = &protocol.Left{At: left.At, Offset: left.Offset, Line: s.line()}
-		s.note()
-	}
-}
-
-// left is when the last viewer went; nil while somebody looks, and where nobody has.
-func (w *away) left() *protocol.Left {
-	if !w.open || w.lost {
-		return nil
-	}
-	return w.now.Left
-}
-
-// Away returns what has happened while nobody looked.
+// Away returns what has happened in the present absence, or in the last one if the session is
+// attended. Errors: session_not_found, busy.
 func (s *Session) Away() (protocol.AwayInfo, error) {
 	var info protocol.AwayInfo
 	err := s.ask(answerTime, func() {
 		s.feed()
 		s.finishRestore()
-		info = s.awayInfo()
+		_, end, _ := s.ring.Bounds()
+		info = s.saved.Away.info(end)
+		info.Instance = s.instance
 	})
 	return info, err
 }
 
-func (s *Session) awayInfo() protocol.AwayInfo {
-	w := &s.away
-	b := w.last
-	if w.open && !w.lost {
-		_, end, _ := s.ring.Bounds()
-		b = w.now
-		b.Printed = end - min(end, b.from())
-	}
-	return protocol.AwayInfo{
-		Instance: s.instance, Left: b.Left, BackAt: b.Back, Printed: b.Printed, Bells: b.Bells,
-		Notifications: b.Notifications, Commands: b.Commands, Ended: b.Ended,
+// adoptEnvironment stores the environment of a new viewer. A lost viewer that attaches again
+// has sent its environment before.
+func (s *Session) adoptEnvironment(a *Attachment, returns bool) {
+	if len(a.spec.Env) > 0 && a.canWrite() && (!returns || s.saved.ViewerEnv == nil) {
+		s.saved.ViewerEnv = slices.Clone(a.spec.Env)
 	}
 }
 
-// viewers are those who look, in the order in which they came.
-func (s *Session) viewers() []protocol.ViewerInfo {
-	if len(s.attachments) == s.shadows {
-		return nil
-	}
-	all := make([]*Attachment, 0, len(s.attachments))
-	for a := range s.attachments {
-		if !a.shadow {
-			all = append(all, a)
-		}
-	}
-	slices.SortFunc(all, func(a, b *Attachment) int { return int(a.number) - int(b.number) })
-	all = all[:min(len(all), protocol.MaxViewersInfo)]
-	told := make([]protocol.ViewerInfo, len(all))
-	for i, a := range all {
-		told[i] = protocol.ViewerInfo{Client: a.spec.Client, Mode: a.spec.Mode, Since: a.since, Window: a.window}
-	}
-	return told
-}
-
-// tells takes the environment of a viewer that has come. One that comes back has told
-// its own before.
-func (s *Session) tells(a *Attachment, returns bool) {
-	if len(a.spec.Env) > 0 && a.mayType() && (!returns || s.viewerEnv == nil) {
-		s.viewerEnv = slices.Clone(a.spec.Env)
-	}
-}
-
-// Environment returns that of the last viewer that told its own, as K=V.
+// Environment returns the environment, as K=V, of the last viewer that sent one. Errors:
+// session_not_found, busy.
 func (s *Session) Environment() ([]string, error) {
 	env := []string{}
-	if err := s.ask(answerTime, func() { env = append(env, s.viewerEnv...) }); err != nil {
+	if err := s.ask(answerTime, func() { env = append(env, s.saved.ViewerEnv...) }); err != nil {
 		return nil, err
 	}
 	return env, nil

@@ -6,29 +6,33 @@ import (
 	"holdfast/protocol"
 )
 
-// A session that is opened again takes the place of one that has ended. If the new life
-// ends right after its start, the old one's record must not be lost for it. So the old life
-// is set aside for a while, and can be put back.
+// A reopened session replaces an instance that has exited. If the new instance ends right after
+// its start, the exit record of the old one must not be lost. Therefore the old instance is set
+// aside for a while, and can be restored.
 //
-//	Reopen               the old life is set aside; events say that it is forgotten
-//	Forget with restore  the new life has failed: the old one is back, with its record
-//	the supervisor       puts it back by itself if the new life ended within the time that
-//	                     its opener watched, and nobody removed it: the opener has died
-//	asideTime            the old life is given up
+//	Reopen               sets the old instance aside; an event reports it as forgotten
+//	Forget with restore  removes the failed new instance and restores the old one
+//	watchOpener          restores the old instance if the new one ended within the time that
+//	                     its opener promised to watch, but the opener has not removed it,
+//	                     because the opener itself has ended
+//	asideTime            forgets the old instance for good
 //
-// Both lives are held by the vault, so that a successor finds both and goes on with that.
+// The vault holds both instances, so that a successor finds both and continues.
 
 const (
-	// asideTime is longer than any opener watches a new life, which is a minute at most.
+	// asideTime must exceed the time for which an opener watches a new instance, at most a
+	// minute.
 	asideTime = 70 * time.Second
-	// maxAside bounds the lives that are set aside; the next ones are given up at once.
+	// maxAside bounds the instances that are set aside. Beyond it, old instances are forgotten
+	// at once.
 	maxAside = 64
-	// openerTime is how long the opener has to remove a life that ended early.
+	// openerTime is how long the opener may take to remove an instance that ended early.
 	openerTime = 5 * time.Second
 )
 
-// setAside keeps old, in whose place a new life has come, and returns it if it is to be
-// given up instead, or else the one that was aside before. mu is held.
+// setAside keeps old, which a new instance has replaced. It returns the instance that must be
+// forgotten now: old itself if there is no room, otherwise the one that was set aside before,
+// or nil. mu must be held.
 func (t *Table) setAside(old *Session) (giveUp *Session) {
 	if old == nil || isClosed(old.gone) {
 		return nil
@@ -52,30 +56,31 @@ func (t *Table) setAside(old *Session) (giveUp *Session) {
 	return giveUp
 }
 
-// putAside says that a life is forgotten, which may come back. It runs in loop.
-func (s *Session) putAside() error {
-	s.isAside, s.unpublished = true, true
+// publishForgotten reports the session as forgotten, although it may be restored. It is called
+// in loop.
+func (s *Session) publishForgotten() error {
+	s.isAside, s.isUnpublished = true, true
 	info := s.info()
 	info.State = protocol.StateForgotten
 	s.hub.Publish(protocol.EventForgotten, &info, nil)
 	return nil
 }
 
-// putBack is called in loop of a life that is there again.
-func (s *Session) putBack() error {
-	s.isAside, s.unpublished = false, true
-	info := s.info()
-	s.hub.Publish(protocol.EventExited, &info, nil)
+// publishRestored reports a restored session as exited. It is called in loop.
+func (s *Session) publishRestored() error {
+	s.isAside, s.isUnpublished = false, true
+	s.publishEvent(protocol.EventExited)
 	return nil
 }
 
 // endedEarly reports whether an exited session has ended within the time that its opener
-// watched.
+// watches.
 func (s *Session) endedEarly() bool {
 	return s.early > 0 && s.exit.ExitedAt.Sub(s.exit.StartedAt) <= s.early
 }
 
-// watchOpener puts the life before s back, unless the opener of s does so. mu is held.
+// watchOpener restores the instance before s after openerTime, unless the opener of s does so
+// earlier. mu must be held.
 func (t *Table) watchOpener(s *Session) {
 	if t.aside[s.id] == nil || !s.endedEarly() {
 		return
@@ -84,15 +89,16 @@ func (t *Table) watchOpener(s *Session) {
 	time.AfterFunc(openerTime, func() { t.remove(id, instance, true) })
 }
 
-// remove is ForgetFailed or Forget, and comes again if the session is busy.
+// remove forgets a session, with or without restoring the instance before. If the session is
+// busy, remove tries again later.
 func (t *Table) remove(id protocol.SessionID, instance protocol.Instance, restore bool) {
-	if protocol.CodeOf(t.forget(id, instance, restore)) == protocol.CodeBusy { // else it is forgotten, or reopened
+	if protocol.CodeOf(t.forget(id, instance, restore)) == protocol.CodeBusy { // otherwise it is forgotten, or reopened
 		time.AfterFunc(answerTime, func() { t.remove(id, instance, restore) })
 	}
 }
 
-// ForgetFailed is Forget for a life that has failed right after its start: the one in whose
-// place it came is there again, with its exit record, if it is kept still.
+// ForgetFailed removes an instance that has failed right after its start, and restores the
+// instance before it with its exit record, if that is still set aside. Errors: those of Forget.
 func (t *Table) ForgetFailed(id protocol.SessionID, instance protocol.Instance) error {
 	return t.forget(id, instance, true)
 }
@@ -124,17 +130,17 @@ func (t *Table) forget(id protocol.SessionID, instance protocol.Instance, restor
 	switch {
 	case old == nil:
 	case restore:
-		s.log.Info().Str("restored", string(old.instance)).Msg("session failed right after its start; the record of the life before is back")
-		_ = old.try(old.putBack)
+		s.log.Info().Str("restored", string(old.instance)).Msg("session failed right after its start; its previous instance is restored with its exit record")
+		_ = old.try(old.publishRestored)
 	default:
 		_ = old.try(old.leave)
 	}
 	return nil
 }
 
-// adoptAside goes on with two lives of an id, as a supervisor before this one left them.
+// adoptAside sets old aside after both instances of an id were adopted from a predecessor.
 func (t *Table) adoptAside(old, s *Session) {
-	_ = old.try(func() error { old.isAside, old.unpublished = true, true; return nil })
+	_ = old.try(func() error { old.isAside, old.isUnpublished = true, true; return nil })
 	t.mu.Lock()
 	giveUp := t.setAside(old)
 	if s.exit != nil {

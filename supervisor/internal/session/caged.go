@@ -14,14 +14,15 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// Cages makes the control groups of sessions; *cage.Root is the real one.
+// Cages makes the control groups of sessions. Package cage has the implementation, *cage.Root.
 type Cages interface {
 	New(name string, required, defaults protocol.Limits) (*cage.Cage, error)
 	Adopt(dir string) *cage.Cage
 	Sweep()
 }
 
-// enterCage makes the session's cage, and says in spec that the child starts in it.
+// enterCage makes the session's cage, and sets spec so that the child starts in it. Errors:
+// unsupported if limits are required and cannot be set.
 func (s *Session) enterCage(spec *pty.Spec, defaults protocol.Limits) (err error) {
 	if s.cfg.Cages == nil {
 		if s.spec.Limits.IsZero() {
@@ -37,13 +38,13 @@ func (s *Session) enterCage(spec *pty.Spec, defaults protocol.Limits) (err error
 	return err
 }
 
-// startChild starts the child, in its cage if there is one. If the kernel refuses that
-// and no limits were asked for, the child starts without a cage.
+// startChild starts the child, in its cage if there is one. If the kernel refuses the cage and
+// the request demands no limits, the child starts without a cage.
 func (s *Session) startChild(spec pty.Spec, defaults protocol.Limits) (PTY, error) {
 	limited := !s.spec.Limits.IsZero()
 	err := s.enterCage(&spec, defaults)
 	if err != nil {
-		s.leaveCage()
+		s.removeCage()
 		return nil, err
 	}
 	if spec.Cgroup != nil {
@@ -51,21 +52,21 @@ func (s *Session) startChild(spec pty.Spec, defaults protocol.Limits) (PTY, erro
 	}
 	p, err := s.cfg.Start(spec)
 	if err != nil && s.cage != nil && !limited && refusedCgroup(err) {
-		s.log.Warn().Err(err).Msg("session starts without a cage")
-		s.leaveCage()
+		s.log.Warn().Err(err).Msg("the kernel refused the cage; session starts without one")
+		s.removeCage()
 		s.spec.Limits = protocol.Limits{}
 		spec.Cgroup = nil
 		p, err = s.cfg.Start(spec)
 	}
 	if err != nil {
-		s.leaveCage()
+		s.removeCage()
 	}
 	return p, err
 }
 
-// refusedCgroup reports whether a start can have failed for its cgroup: clone(2) says
-// EBUSY and EOPNOTSUPP of what it does not like, others come of sandboxes that know
-// no clone3(2), and ENODEV of a cgroup that was removed.
+// refusedCgroup reports whether the cgroup may be the reason why a start has failed. clone(2)
+// returns EBUSY, EOPNOTSUPP and ENODEV for unsuitable or removed cgroups. The other errors come
+// from sandboxes that do not know clone3(2).
 func refusedCgroup(err error) bool {
 	for _, errno := range []syscall.Errno{syscall.EBUSY, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EPERM, syscall.ENODEV, syscall.E2BIG} {
 		if errors.Is(err, errno) {
@@ -75,17 +76,17 @@ func refusedCgroup(err error) bool {
 	return false
 }
 
-// leaveCage gives up a cage in which nothing has started.
-func (s *Session) leaveCage() {
+// removeCage removes a cage in which no process has started.
+func (s *Session) removeCage() {
 	s.cage.Remove()
 	s.cage = nil
 }
 
-// Use returns what the session uses now, as the kernel counts it, and its limits; nil
-// if it has no cage or has exited. It is read at once, without the session's loop.
+// Use returns what the session uses now, as the kernel counts it, and the session's limits. It
+// is nil if the session has no cage or has exited. Use does not wait for loop.
 func (s *Session) Use() *protocol.Cage {
 	if isClosed(s.exited) {
-		return nil // its record has what it used
+		return nil // the exit record has its use
 	}
 	use := s.cage.Use()
 	if use != nil {
@@ -94,9 +95,9 @@ func (s *Session) Use() *protocol.Cage {
 	return use
 }
 
-// usedUp is what the session's exit record says of its cage. It is read when the child
-// has ended, so that the counts are those of all its life.
-func (s *Session) usedUp() *protocol.Cage {
+// cageUseAtExit returns the use for the exit record. It must be called after the child has
+// ended, so that the counts cover its whole life.
+func (s *Session) cageUseAtExit() *protocol.Cage {
 	use := s.cage.Use()
 	if use == nil {
 		return nil
@@ -109,13 +110,13 @@ func (s *Session) usedUp() *protocol.Cage {
 	return use
 }
 
-// Limit changes limits, and leaves those that are not given. Errors: invalid_argument,
-// unsupported; those of open.
+// Limit changes the given limits and leaves the others. Errors: invalid_argument, unsupported,
+// and those of checkOpen.
 func (s *Session) Limit(l protocol.Limits) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
-	if err := s.open(); err != nil {
+	if err := s.checkOpen(); err != nil {
 		return err
 	}
 	if err := s.cage.Limit(l); err != nil {
@@ -124,18 +125,18 @@ func (s *Session) Limit(l protocol.Limits) error {
 	return s.request(func() error {
 		s.spec.Limits = l.Over(s.spec.Limits)
 		s.storeLimits(s.spec.Limits)
-		s.note()
+		s.noteChange()
 		return s.newSavedSpec()
 	})
 }
 
-// storeLimits has others read the limits in force.
+// storeLimits publishes the limits in force to other goroutines.
 func (s *Session) storeLimits(l protocol.Limits) { s.limits.Store(&l) }
 
-// SetFrozen stops all processes of the session, or has them run on. It does not wait
-// for a loop that is busy with what they print. Errors: unsupported; those of open.
+// SetFrozen freezes or thaws all processes of the session's cage. It does not wait for loop.
+// Errors: unsupported, and those of checkOpen.
 func (s *Session) SetFrozen(frozen bool) error {
-	if err := s.open(); err != nil {
+	if err := s.checkOpen(); err != nil {
 		return err
 	}
 	return s.setFrozen(frozen)
@@ -144,7 +145,7 @@ func (s *Session) SetFrozen(frozen bool) error {
 func (s *Session) setFrozen(frozen bool) error {
 	s.orders.mu.Lock()
 	defer s.orders.mu.Unlock()
-	if s.cage != nil && s.stopped.Load() == frozen {
+	if s.cage != nil && s.cageFrozen.Load() == frozen {
 		return nil
 	}
 	if err := s.cage.Freeze(frozen); err != nil {
@@ -153,32 +154,34 @@ func (s *Session) setFrozen(frozen bool) error {
 		}
 		return err
 	}
-	s.stopped.Store(frozen)
-	go s.do(s.tellFrozen) // after the answer, if loop is busy
+	s.cageFrozen.Store(frozen)
+	if !frozen {
+		s.lastIO.set(s.cfg.Now()) // the idle time begins again
+	}
+	go s.do(s.publishFrozen) // if loop is busy, the event comes after the answer
 	return nil
 }
 
-// tellFrozen publishes whether the session is frozen, if that has changed. It is called
-// in loop, so that events come in their order.
-func (s *Session) tellFrozen() {
-	frozen := s.stopped.Load()
-	if frozen == s.toldFrozen {
+// publishFrozen publishes whether the session is frozen, if that has changed. It is called in
+// loop, so that all events of the session are in order.
+func (s *Session) publishFrozen() {
+	frozen := s.cageFrozen.Load()
+	if frozen == s.publishedFrozen {
 		return
 	}
-	s.toldFrozen, s.unpublished = frozen, true
+	s.publishedFrozen, s.isUnpublished = frozen, true
 	kind, what := protocol.EventThawed, "session thawed"
 	if frozen {
 		kind, what = protocol.EventFrozen, "session frozen"
 	}
 	s.log.Info().Msg(what)
-	info := s.info()
-	s.hub.Publish(kind, &info, nil)
+	s.publishEvent(kind)
 }
 
-// thawForEnd has a frozen session hear the signals of its end: no other than SIGKILL
-// acts on a frozen process.
+// thawForEnd thaws a frozen session before it is ended, because a frozen process reacts to no
+// signal except SIGKILL.
 func (s *Session) thawForEnd() {
-	if !s.stopped.Load() {
+	if !s.cageFrozen.Load() {
 		return
 	}
 	if err := s.setFrozen(false); err != nil {
@@ -186,9 +189,9 @@ func (s *Session) thawForEnd() {
 	}
 }
 
-// endLeft ends what a session whose child has ended has left behind in its cage, if
-// there is something.
-func (s *Session) endLeft() (ended bool, err error) {
+// killRemaining kills the processes that an ended child has left in its cage. ended is false if
+// there are none, or if the child still runs.
+func (s *Session) killRemaining() (ended bool, err error) {
 	switch {
 	case isClosed(s.gone):
 		return false, notFound(s.id)
@@ -208,11 +211,11 @@ func (s *Session) endLeft() (ended bool, err error) {
 	return true, nil
 }
 
-// endAll ends everything in the cage: the terminal's programs get the soft signal
-// first, and SIGKILL goes to all that is left when the child has ended or its grace
-// has passed. It returns the pids that no signal ended.
-func (s *Session) endAll(soft syscall.Signal, grace time.Duration) (hard bool, survivors []int) {
-	_ = s.pty.Signal(soft) // it may have ended
+// endCage ends all processes of the cage. It sends the soft signal to the terminal's programs,
+// waits until the child has ended or grace is over, and then sends SIGKILL to all that remain.
+// It returns the pids that survived.
+func (s *Session) endCage(soft syscall.Signal, grace time.Duration) (hard bool, survivors []int) {
+	_ = s.pty.Signal(soft) // fails if the child has ended before
 	select {
 	case <-s.pty.Done():
 	case <-time.After(grace):

@@ -6,31 +6,32 @@ import (
 	"holdfast/protocol"
 )
 
-// Clear forgets the lines above the screen, and with all also those on it, but the row with
-// the cursor, which moves to the top; not while a program shows the alternate screen. Every
-// viewer begins anew with a snapshot. What was printed stays in the ring, at its offsets.
+// Clear deletes the lines above the screen. If all is true, it also deletes the rows on the
+// screen, except the row with the cursor, which moves to the top; while a program shows the
+// alternate screen, the rows stay. Each viewer begins again with a snapshot. The output stays
+// in the ring, at its offsets.
 //
-// Errors: those of open, busy, and internal if the screen is lost or the keyframe cannot be
-// written: then a successor would have the lines again.
+// Errors: those of checkOpen; busy; internal if the screen is lost, or if the keyframe cannot
+// be written, because a successor would then restore the lines.
 func (s *Session) Clear(all bool) error {
 	var kept bool
 	var unopen error
-	if err := s.look(func() {
-		if unopen = s.open(); unopen != nil {
+	if err := s.askScreen(func() {
+		if unopen = s.checkOpen(); unopen != nil {
 			return
 		}
 		s.screen.Clear(all)
-		s.cleared = max(s.cleared, s.screen.Offset())
-		// A successor makes the screen of the last keyframe and what was printed since: from
-		// an older one it would make what is cleared.
-		s.framedWhole = false
-		s.frame(allLines)
-		kept = s.framedWhole
-		for a := range s.attachments {
-			a.clear()
+		s.saved.ClearOffset = max(s.saved.ClearOffset, s.screen.Offset())
+		// A successor restores the screen from the last keyframe and the output since. From an
+		// older keyframe it would restore the deleted lines.
+		s.keyframe.isWhole = false
+		s.writeKeyframe(allLines)
+		kept = s.keyframe.isWhole
+		for a := range s.viewers.attached {
+			a.requestRenewal(newLines) // the lines that the viewer has were deleted
 		}
 		s.lastIO.set(s.cfg.Now())
-		s.note()
+		s.noteChange()
 	}); err != nil {
 		return err
 	}
@@ -38,19 +39,13 @@ func (s *Session) Clear(all bool) error {
 		return unopen
 	}
 	if !kept {
-		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("session %s is cleared, but that could not be saved: the lines may come back with the next supervisor", s.id))
+		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("session %s is cleared, but the keyframe could not be saved: the lines may come back with the next supervisor; clear again", s.id))
 	}
 	return nil
 }
 
-// clear has a viewer begin anew with a snapshot of all lines: the ones that it has are cleared.
-func (a *Attachment) clear() {
-	a.mu.Lock()
-	a.renewed, a.whole = true, true
-	a.mu.Unlock()
-	a.poke()
+// predatesClear reports whether a viewer at offset may still show deleted lines. A viewer at
+// exactly the offset of the Clear may or may not know of it, so it counts as well.
+func (s *Session) predatesClear(offset uint64) bool {
+	return s.saved.ClearOffset > 0 && offset <= s.saved.ClearOffset
 }
-
-// predatesClear reports whether a viewer that stands at offset may show lines that were
-// cleared. One that stands where the clear was may have been told of it, or not.
-func (s *Session) predatesClear(offset uint64) bool { return s.cleared > 0 && offset <= s.cleared }

@@ -10,95 +10,105 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// A shell may tell of its prompts and commands (OSC 133). Each command is told as two
-// events, with what was known of it then. A program that prints such marks on and on
-// is heard less often: what is left out is counted, and the last of it is told.
+// A shell may report its prompts and commands by shell marks (OSC 133). Each command is
+// published as two events, when it starts and when it ends. If a program floods the terminal
+// with shell marks, they are all counted, but only the last of them is published from time to
+// time.
 const (
 	commandBurst = 256 // events at once
-	commandRate  = 20  // events a second, after that
-	commandLater = time.Second / commandRate
+	commandRate  = 20  // events per second beyond the burst
+	commandRetry = time.Second / commandRate
 )
 
-// commands is what a session's shell says; owned by loop.
+// commands is the state of a session's shell, as its marks report it. loop owns it.
 type commands struct {
-	info   *protocol.CommandInfo // nil where it has said nothing; replaced, and never changed
-	line   string                // of the command that starts next
-	typing bool                  // it waits, and no line was typed since it said so
+	Command       *protocol.CommandInfo `json:"command,omitempty"`   // nil if the shell has sent no mark; replaced, and never changed
+	PromptAt      uint64                `json:"prompt_at,omitempty"` // offset of the piece of output with the last prompt
+	line          string                // line of the command that starts next
+	isEditingLine bool                  // the shell waits for a command, and no line end was sent to it since
 
-	promptAt uint64 // the offset of what the last prompt came in
-	heard    uint64 // marks before this offset are in info, bells and all others in away
-
-	limit  *rate.Limiter
-	untold protocol.EventKind // what was left out, "" for nothing
-	alarm                     // runs while there is something
+	limit       *rate.Limiter
+	unpublished protocol.EventKind // the event that was held back last, or ""
+	alarm                          // runs while an event is held back
 }
 
-// hear takes what the screen has heard since it was asked last.
-func (s *Session) hear() {
-	s.commands.heard = s.screen.Offset()
+// commandEvent is an event of a command, with the state of the shell at that time.
+type commandEvent struct {
+	kind    protocol.EventKind
+	command protocol.CommandInfo
+}
+
+// processHeard takes the bells, notifications and shell marks that the screen has collected,
+// counts them and publishes the commands.
+func (s *Session) processHeard() {
+	s.saved.ScannedTo = s.screen.Offset()
 	h, ok := s.screen.Heard()
 	if !ok {
 		return
 	}
-	s.away.hear(h)
+	s.saved.Away.addHeard(h)
 	if len(h.Marks) == 0 {
 		return
 	}
-	now := s.cfg.Now()
-	var told []protocol.CommandInfo
-	var kinds []protocol.EventKind
-	s.commands.missed(h.Ended)
-	for _, m := range h.Marks {
-		kind := s.commands.mark(m, now)
-		if kind == "" {
-			continue
+	c := &s.saved.commands
+	events := c.apply(h, s.cfg.Now())
+	for _, e := range events {
+		if e.kind == protocol.EventCommandFinished {
+			s.saved.Away.addCommand(e.command)
 		}
-		if kind == protocol.EventCommandFinished {
-			s.away.finished(*s.commands.info)
-		}
-		told, kinds = append(told, *s.commands.info), append(kinds, kind)
 	}
-	n := s.commands.allowed(kinds)
-	if n > 0 || s.commands.untold == "" {
-		s.note()
-		s.settle() // a successor does not tell these again
+	events = c.admit(events)
+	if len(events) > 0 || c.unpublished == "" {
+		s.noteChange()
+		s.settle() // saved before they are published, so that a successor does not publish them again
 	}
-	if n == 0 {
+	if len(events) == 0 {
 		return
 	}
 	info := s.info()
-	for i := range n {
+	for i := range events {
 		one := info
-		one.Command = &told[i]
-		s.hub.Publish(kinds[i], &one, nil)
+		one.Command = &events[i].command
+		s.hub.Publish(events[i].kind, &one, nil)
 	}
 }
 
-// missed counts commands that ended in marks which were left out.
-func (c *commands) missed(ended uint64) {
+// apply updates the state with shell marks, and returns their events.
+func (c *commands) apply(h screen.Heard, now time.Time) (events []commandEvent) {
+	c.countMissed(h.Ended)
+	for _, m := range h.Marks {
+		if kind := c.applyShellMark(m, now); kind != "" {
+			events = append(events, commandEvent{kind, *c.Command})
+		}
+	}
+	return events
+}
+
+// countMissed counts commands if the screen has dropped their shell marks.
+func (c *commands) countMissed(ended uint64) {
 	if ended > 0 {
-		next := c.now()
+		next := c.current()
 		next.Count += ended
-		c.info = &next
+		c.Command = &next
 	}
 }
 
-func (c *commands) now() protocol.CommandInfo {
-	if c.info == nil {
+func (c *commands) current() protocol.CommandInfo {
+	if c.Command == nil {
 		return protocol.CommandInfo{}
 	}
-	return *c.info
+	return *c.Command
 }
 
-// mark takes a mark and returns what it is an event of, "" if of nothing. What comes
-// twice is heard once: shells draw a prompt again, tell how a line ended that was
-// none, and start each part of a line.
-func (c *commands) mark(m screen.Mark, now time.Time) (kind protocol.EventKind) {
-	next := c.now()
+// applyShellMark updates the state with a shell mark and returns the kind of its event, or ""
+// if it has none. Repeated marks count once, because shells redraw prompts, report the end of
+// empty lines, and report a start for each part of a line.
+func (c *commands) applyShellMark(m screen.Mark, now time.Time) (kind protocol.EventKind) {
+	next := c.current()
 	running := !next.StartedAt.IsZero() && next.FinishedAt.IsZero()
 	switch m.Kind {
 	case screen.MarkPrompt:
-		next.Prompt, c.typing, c.promptAt = true, true, m.At
+		next.Prompt, c.isEditingLine, c.PromptAt = true, true, m.At
 	case screen.MarkLine:
 		c.line = m.Line
 		return ""
@@ -106,11 +116,11 @@ func (c *commands) mark(m screen.Mark, now time.Time) (kind protocol.EventKind) 
 		if running && !next.Prompt {
 			return ""
 		}
-		// A prompt while one runs is another shell's, within it; the outer one's
-		// command is lost sight of.
+		// A prompt while a command runs comes from an inner shell. The command of the outer
+		// shell is not tracked any further.
 		next.Prompt, next.Line = false, cmp.Or(m.Line, c.line)
 		next.StartedAt, next.FinishedAt = now, time.Time{}
-		c.line, c.typing = "", false
+		c.line, c.isEditingLine = "", false
 		kind = protocol.EventCommandStarted
 	case screen.MarkEnded:
 		if !running {
@@ -123,86 +133,109 @@ func (c *commands) mark(m screen.Mark, now time.Time) (kind protocol.EventKind) 
 		next.Count++
 		kind = protocol.EventCommandFinished
 	}
-	c.info = &next
+	c.Command = &next
 	return kind
 }
 
-// allowed returns how many of these events are told now. Of the others the last one
-// is, later.
-func (c *commands) allowed(kinds []protocol.EventKind) (n int) {
+// admit returns the first of these events, as many as may be published now. Of the others only
+// the last one is published later.
+func (c *commands) admit(events []commandEvent) []commandEvent {
 	if c.limit == nil {
 		c.limit = rate.NewLimiter(commandRate, commandBurst)
 	}
-	for n < len(kinds) && c.limit.Allow() {
+	n := 0
+	for n < len(events) && c.limit.Allow() {
 		n++
 	}
 	if n > 0 {
-		c.untold = ""
+		c.unpublished = ""
 	}
-	if n < len(kinds) {
-		c.untold = kinds[len(kinds)-1]
+	if n < len(events) {
+		c.unpublished = events[len(events)-1].kind
 		if c.c == nil {
-			c.set(commandLater)
+			c.set(commandRetry)
 		}
 	}
-	return n
+	return events[:n]
 }
 
-// tellCommand tells the last of what was left out.
-func (s *Session) tellCommand() {
-	c := &s.commands
-	c.rang()
-	switch {
-	case c.untold == "":
-	case c.limit.Allow():
-		kind := c.untold
-		c.untold = ""
-		s.note()
+// takeUnpublished returns the event that was held back, or "" if there is none or if it must
+// wait for longer. It must be called after a receive from the alarm.
+func (c *commands) takeUnpublished() (kind protocol.EventKind) {
+	c.disarm()
+	if c.unpublished == "" {
+		return ""
+	}
+	if !c.limit.Allow() {
+		c.set(commandRetry)
+		return ""
+	}
+	kind, c.unpublished = c.unpublished, ""
+	return kind
+}
+
+// hasPrompt reports whether the shell waits for a command, with a prompt that is not older than
+// an offset.
+func (c *commands) hasPrompt(from uint64) bool { return c.current().Prompt && c.PromptAt >= from }
+
+// publishPendingCommand publishes the event that was held back.
+func (s *Session) publishPendingCommand() {
+	if kind := s.saved.commands.takeUnpublished(); kind != "" {
+		s.noteChange()
 		s.settle()
-		info := s.info()
-		s.hub.Publish(kind, &info, nil)
-	default:
-		c.set(commandLater)
+		s.publishEvent(kind)
 	}
 }
 
-// outputIdle is protocol.OutputIdleMS.
+// outputIdle is how long a session must not print until output_idle is published.
 const outputIdle = protocol.OutputIdleMS * time.Millisecond
 
-// quiet waits until a session that prints has stopped to; owned by loop.
+// quiet detects when a session stops printing. loop owns it.
 type quiet struct {
-	alarm      // runs while it is busy
-	busy  bool // it has printed, and that it stopped was not told
+	alarm      // runs while Busy is set
+	Busy  bool `json:"busy,omitempty"` // the session has printed, and output_idle was not published since
 }
 
-// printed says that the session has printed.
-func (s *Session) printed() {
-	s.printedAt = s.cfg.Now()
-	s.lastIO.set(s.printedAt)
-	q := &s.quiet
-	if !q.busy {
-		q.busy = true
-		s.note()
-	}
+// printed notes output, and reports whether that changed Busy.
+func (q *quiet) printed() bool {
 	if q.c == nil {
 		q.set(outputIdle)
 	}
+	changed := !q.Busy
+	q.Busy = true
+	return changed
 }
 
-// becomeQuiet tells that nothing has been printed for a while.
-func (s *Session) becomeQuiet() {
-	q := &s.quiet
-	q.rang()
-	if left := outputIdle - s.silence(nil); left > 0 {
+// isOver reports whether the session has stopped printing, if it has not printed for silence. If
+// not, q waits for longer. It must be called after a receive from the alarm.
+func (q *quiet) isOver(silence time.Duration) bool {
+	q.disarm()
+	if left := outputIdle - silence; left > 0 {
 		q.set(left)
+		return false
+	}
+	q.Busy = false
+	return true
+}
+
+// noteOutput notes that the session has printed.
+func (s *Session) noteOutput() {
+	s.lastOutput = s.cfg.Now()
+	s.lastIO.set(s.lastOutput)
+	if s.saved.quiet.printed() {
+		s.noteChange()
+	}
+}
+
+// publishOutputIdle publishes output_idle, if the session has not printed for outputIdle.
+func (s *Session) publishOutputIdle() {
+	if !s.saved.quiet.isOver(s.silentFor(nil)) {
 		return
 	}
-	q.busy = false
-	s.note()
-	if s.state != protocol.StateRunning {
+	s.noteChange()
+	if s.saved.State != protocol.StateRunning {
 		return
 	}
 	s.settle()
-	info := s.info()
-	s.hub.Publish(protocol.EventOutputIdle, &info, nil)
+	s.publishEvent(protocol.EventOutputIdle)
 }

@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/session/event"
 )
 
 // since returns what was published after the event with a number, of these kinds.
-func since(t testing.TB, tb *Table, after uint64, kinds ...protocol.EventKind) (got []Event) {
+func since(t testing.TB, tb *Table, after uint64, kinds ...protocol.EventKind) (got []event.Event) {
 	t.Helper()
 	if tb.Events().Seq() <= after {
 		return nil
@@ -25,7 +26,7 @@ func since(t testing.TB, tb *Table, after uint64, kinds ...protocol.EventKind) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(all, func(e Event) bool { return !slices.Contains(kinds, e.Kind) })
+	return slices.DeleteFunc(all, func(e event.Event) bool { return !slices.Contains(kinds, e.Kind) })
 }
 
 var commandKinds = []protocol.EventKind{protocol.EventCommandStarted, protocol.EventCommandFinished}

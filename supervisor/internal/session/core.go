@@ -12,18 +12,19 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// A session goes on without a screen in two cases: for a moment, while a successor
-// restores it, and for good, where our code for it has panicked. Its child, its
-// viewers and what it printed are not touched by either.
+// A session continues without a screen in two cases: for a short time while a successor
+// restores the screen, and for good after the terminal core has panicked. Child, viewers and
+// output are not affected in either case.
 
-// core has f do something with the screen, after it was restored. A panic in it is
-// a mistake of ours that must not cost more than this screen.
-func (s *Session) core(f func()) {
+// useScreen finishes the restoration of the screen and then calls f, which may use the screen.
+// If f panics, only the screen of this session is lost, because a panic there is a defect of
+// the terminal core.
+func (s *Session) useScreen(f func()) {
 	s.finishRestore()
-	s.guarded(f)
+	s.recoverPanic(f)
 }
 
-func (s *Session) guarded(f func()) {
+func (s *Session) recoverPanic(f func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.degrade(p, debug.Stack())
@@ -32,50 +33,52 @@ func (s *Session) guarded(f func()) {
 	f()
 }
 
-// look has f look at the screen, in loop, as it is now. Errors: session_not_found, busy,
-// and internal where the screen is lost.
-func (s *Session) look(f func()) error {
+// askScreen calls f in loop when the screen contains the output so far, as far as feed comes.
+//
+// Errors: session_not_found, busy, and internal if the screen is lost.
+func (s *Session) askScreen(f func()) error {
 	looked := false
 	if err := s.ask(answerTime, func() {
 		s.feed()
-		s.core(func() { f(); looked = true })
+		s.useScreen(func() { f(); looked = true })
 		s.idle.touch()
 	}); err != nil {
 		return err
 	}
 	if !looked {
-		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen of session %s is lost by a mistake of ours", s.id))
+		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen of session %s is lost because of a defect of the terminal core; reopen the session to have one again", s.id))
 	}
 	return nil
 }
 
-// degrade gives the screen up. In its place comes one that stays empty.
+// degrade writes a report about a panic of the terminal core and replaces the screen by an
+// empty one for good.
 func (s *Session) degrade(why any, stack []byte) {
 	_, end, _ := s.ring.Bounds()
 	from := uint64(0)
 	if s.screen != nil {
 		from = s.screen.Offset()
 	}
-	s.log.Error().Uint64("offset", from).Bytes("stack", stack).Msgf("the screen is lost by a mistake of ours: %v", why)
+	s.log.Error().Uint64("offset", from).Bytes("stack", stack).Msgf("screen lost because of a defect of the terminal core: %v", why)
 	s.report(why, stack, from, end)
-	s.title, s.cwd = s.titles()
-	s.restoring, s.degraded, s.givenUpBy = nil, true, s.cfg.Program
-	s.blank()
-	s.tellAwaits()
-	s.note()
-	info := s.info()
-	s.hub.Publish(protocol.EventDegraded, &info, nil)
+	s.saved.Title, s.saved.Cwd = s.titles()
+	s.restoring, s.saved.Degraded, s.saved.GivenUpBy = nil, true, s.cfg.Program
+	s.setEmptyScreen()
+	s.notifyAwaits()
+	s.noteChange()
+	s.publishEvent(protocol.EventDegraded)
 }
 
-// blank has a screen that stays empty be in place of the one that is lost.
-func (s *Session) blank() {
+// setEmptyScreen replaces the lost screen by an empty one that skips all output so far.
+func (s *Session) setEmptyScreen() {
 	_, end, _ := s.ring.Bounds()
 	s.screen = screen.New(s.size, 0)
 	s.screen.Skip(end)
 }
 
-// shownTo is up to where the screen shows what was printed, or will before anybody
-// looks.
+// shownTo returns the offset up to which the screen contains the output. While the screen is
+// being restored this is the end of the ring, because each user of the screen waits for the
+// restoration.
 func (s *Session) shownTo() uint64 {
 	if s.restoring != nil {
 		_, end, _ := s.ring.Bounds()
@@ -84,30 +87,31 @@ func (s *Session) shownTo() uint64 {
 	return s.screen.Offset()
 }
 
-// titles are the window's title and the directory, by the program.
+// titles returns the window title and the directory that the program has reported.
 func (s *Session) titles() (title, cwd string) {
-	if s.restoring != nil || s.degraded || s.screen == nil {
-		return s.title, s.cwd
+	if s.restoring != nil || s.saved.Degraded || s.screen == nil {
+		return s.saved.Title, s.saved.Cwd
 	}
 	return s.screen.Title(), s.screen.Cwd()
 }
 
 const (
-	maxReports     = 16       // kept in a directory
-	reportedBefore = 64 << 10 // bytes before those that were being shown
+	maxReports     = 16       // files in the directory; more reports are dropped
+	reportedBefore = 64 << 10 // bytes of output in a report before those that the panic concerns
 )
 
-// A coreReport is what is needed to find a mistake in the terminal core. It has
-// what the session printed, so it goes to a file of the user's and nowhere else.
+// coreReport contains the facts that are needed to reproduce a panic of the terminal core. It
+// contains output of the session, so it must be written only to a file that belongs to the
+// user.
 type coreReport struct {
 	Session  protocol.SessionID `json:"session"`
 	At       time.Time          `json:"at"`
 	Panic    string             `json:"panic"`
 	Stack    string             `json:"stack"`
 	Size     protocol.Size      `json:"size"`
-	Offset   uint64             `json:"offset"`   // of the first byte
-	Showing  uint64             `json:"showing"`  // from here on they were being shown
-	Keyframe []byte             `json:"keyframe"` // the last one before
+	Offset   uint64             `json:"offset"`   // of the first byte in Printed
+	Showing  uint64             `json:"showing"`  // bytes from this offset on were being written to the screen
+	Keyframe []byte             `json:"keyframe"` // the last keyframe before the panic
 	Printed  []byte             `json:"printed"`
 }
 
@@ -138,8 +142,8 @@ func (s *Session) report(why any, stack []byte, from, end uint64) {
 		err = os.WriteFile(path, data, 0o600)
 	}
 	if err != nil {
-		s.log.Error().Err(err).Msg("report not written")
+		s.log.Error().Err(err).Msg("report about the terminal core not written")
 		return
 	}
-	s.log.Error().Str("path", path).Msg("what the mistake needs to be found is in a file; it has what the session printed")
+	s.log.Error().Str("path", path).Msg("report about the terminal core written; please send it to the developers, but read it before, because it contains output of the session")
 }

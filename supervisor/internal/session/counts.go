@@ -6,12 +6,12 @@ import (
 	"holdfast/protocol"
 )
 
-// counts counts what all sessions of a table have done: printed once for each
-// read of a terminal, typed for each piece of input, and the rest for what is rare.
+// counts counts the work of all sessions of a table. Only outputBytes (once per read of a
+// terminal) and inputBytes (once per piece of input) change often.
 type counts struct {
-	printed, typed       atomic.Uint64 // bytes
-	spawns, spawnsFailed atomic.Uint64
-	natural, soft, hard  atomic.Uint64 // ends
+	outputBytes, inputBytes atomic.Uint64 // bytes
+	spawns, spawnsFailed    atomic.Uint64
+	natural, soft, hard     atomic.Uint64 // ends
 }
 
 func (c *counts) exited(o protocol.Outcome) {
@@ -25,9 +25,9 @@ func (c *counts) exited(o protocol.Outcome) {
 	}
 }
 
-// Counts are a table's numbers.
+// Counts has the numbers of a table.
 type Counts struct {
-	Starting int `json:"-"` // sessions
+	Starting int `json:"-"` // sessions in this state
 	Running  int `json:"-"`
 	Draining int `json:"-"`
 	Exited   int `json:"-"`
@@ -42,8 +42,8 @@ type Counts struct {
 }
 
 func (c *counts) restore(n Counts) {
-	c.printed.Store(n.BytesPrinted)
-	c.typed.Store(n.BytesTyped)
+	c.outputBytes.Store(n.BytesPrinted)
+	c.inputBytes.Store(n.BytesTyped)
 	c.spawns.Store(n.Spawns)
 	c.spawnsFailed.Store(n.SpawnsFailed)
 	c.natural.Store(n.ExitsNatural)
@@ -51,12 +51,11 @@ func (c *counts) restore(n Counts) {
 	c.hard.Store(n.ExitsHard)
 }
 
-// Counts returns the table's numbers. It asks no session's loop, so that it
-// waits for none.
+// Counts returns the table's numbers. It needs no session's loop, so that it never waits.
 func (t *Table) Counts() Counts {
 	n := t.cfg.counts
 	c := Counts{
-		BytesPrinted: n.printed.Load(), BytesTyped: n.typed.Load(), Spawns: n.spawns.Load(), SpawnsFailed: n.spawnsFailed.Load(),
+		BytesPrinted: n.outputBytes.Load(), BytesTyped: n.inputBytes.Load(), Spawns: n.spawns.Load(), SpawnsFailed: n.spawnsFailed.Load(),
 		ExitsNatural: n.natural.Load(), ExitsSoft: n.soft.Load(), ExitsHard: n.hard.Load(),
 	}
 	t.mu.Lock()
@@ -79,7 +78,7 @@ func (t *Table) Counts() Counts {
 func (t *Table) Kept() int {
 	n := 0
 	for _, s := range t.all() {
-		if s.kept.Load() {
+		if s.entry.isIn.Load() {
 			n++
 		}
 	}

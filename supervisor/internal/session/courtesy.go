@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// A screen takes up to some hundred microseconds for what is read of a terminal
-// at once, and a key's way through here has several goroutines to pass, each of
-// which would wait for so long while another session floods. So while somebody
-// types in one session, the others show what they print in small pieces and let
-// whoever is ready go first.
+// Writing one read of a terminal to a screen takes up to some hundred microseconds. A keystroke
+// passes several goroutines on its way, and each of them could wait for that long while another
+// session floods. Therefore, while a user types in one session, all other sessions write their
+// output in small pieces and yield before each.
 
 const (
-	courtesyTime  = time.Second // after the last key in another session
-	courtesyPiece = 1 << 10     // some 50 microseconds of lines as short as those of yes(1)
+	courtesyTime  = time.Second // after the last input in another session
+	courtesyPiece = 1 << 10     // bytes; some 50 microseconds of lines as short as those of yes(1)
 )
 
-// courtesy knows who has typed last; it is shared by all sessions.
+// courtesy knows which session received input last. All sessions share it.
 type courtesy struct {
 	last atomic.Pointer[keystroke]
 }
@@ -26,10 +25,10 @@ type keystroke struct {
 	at time.Time
 }
 
-// typed notes that somebody types in s.
-func (c *courtesy) typed(s *Session) { c.last.Store(&keystroke{s, time.Now()}) }
+// noteInput notes that s has received input.
+func (c *courtesy) noteInput(s *Session) { c.last.Store(&keystroke{s, time.Now()}) }
 
-// due reports whether s should let others go first.
+// due reports whether s should yield to other goroutines.
 func (c *courtesy) due(s *Session) bool {
 	k := c.last.Load()
 	return k != nil && k.in != s && time.Since(k.at) < courtesyTime

@@ -14,79 +14,78 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// An end that is asked for must not wait for a session's loop: a program that prints what
-// is dear to show keeps that busy, and is the very one that somebody wants to end. So the
-// request is recorded under a lock of its own, and a goroutine sends the signals.
+// A requested end must not wait for a session's loop. A program with costly output keeps
+// its loop busy, and this is the very program that a user wants to end. Therefore the request
+// is stored under a lock of its own, and a goroutine sends the signals.
 //
-//	Terminate   records who asked and why; the first request stays
-//	            and has loop write that down, if loop answers soon
+//	Terminate   stores the asker of the end and the reason; a second request
+//	            changes neither; loop saves this, if it answers soon
 //	hangUp      sends the signals
 //	loop        makes the exit record when all signals have been sent
 
-// An ending is an end that was asked for. The first seven fields never change; loop owns the
-// others.
+// ending is a requested end. Its first seven fields never change; loop owns the others.
 type ending struct {
 	asker    protocol.Asker
 	reason   protocol.Reason
 	timedOut bool
 	soft     syscall.Signal
 	grace    time.Duration
-	adopted  bool // a supervisor before this one began with it
-	all      bool // everything in the cage
+	adopted  bool // a previous supervisor began it
+	all      bool // end all processes of the cage
 
-	over      bool // every signal has been sent
+	over      bool // all signals have been sent
 	hard      bool
 	survivors []int
 }
 
-// signalled is the last signal that was asked for and was no end.
+// signalled is the last requested signal that was not part of an end.
 type signalled struct {
 	asker protocol.Asker
 	name  string
 }
 
-// orders are what other goroutines than loop have asked of the child. Their fields may be read by any
-// goroutine, and set by those that hold mu.
+// orders are requests of other goroutines for the child. Any goroutine may read the atomic
+// fields; a goroutine must hold mu to set a field.
 type orders struct {
-	mu        sync.Mutex
-	ending    atomic.Pointer[ending]    // nil until an end is asked for
-	signalled atomic.Pointer[signalled] // nil until a signal is asked for
-	sealed    bool                      // the exit record is being made: no end can be asked for any more
-	cleaning  bool                      // an end was asked for after the child had ended
+	mu         sync.Mutex
+	ending     atomic.Pointer[ending]    // nil until an end is requested
+	signalled  atomic.Pointer[signalled] // nil until a signal is requested
+	isSealed   bool                      // the exit record is being made, so an end can no longer be requested
+	isCleaning bool                      // an end was requested after the child had ended
 }
 
-// seal has no end be asked for from here on, and returns false if one is under way.
+// seal prevents further requests for an end. It returns false if an end is in progress.
 func (o *orders) seal() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if e := o.ending.Load(); e != nil && !e.over {
 		return false
 	}
-	o.sealed = true
+	o.isSealed = true
 	return true
 }
 
-// End says how to end a session.
+// End tells how a session must end.
 type End struct {
 	Asker    protocol.Asker
-	Soft     syscall.Signal // 0 is SIGHUP
-	Grace    *time.Duration // nil is the configured one
+	Soft     syscall.Signal // 0 means SIGHUP
+	Grace    *time.Duration // nil means the configured time
 	Reason   protocol.Reason
 	TimedOut bool
-	Idle     time.Duration // where not 0: only if there was no I/O for so long
-	All      bool          // everything in the cage, which there must be; also if the child has ended
+	Idle     time.Duration // if not 0, end the session only if it had no input or output for so long
+	All      bool          // end all processes of the cage, also after the child has ended; the session must have a cage
 }
 
-// Terminate begins the end: the soft signal, the grace, SIGKILL. It returns at once, and
-// does nothing if an end has begun already: the first reason stays. A loop that is busy
-// puts the answer off by noteTime at most.
+// Terminate begins the end of the session: the soft signal, the grace, SIGKILL. It does not
+// wait for the end. If an end has begun before, Terminate has no effect, so that the first
+// reason stays. A busy loop delays it by at most noteTime.
 //
-// Errors: session_exited; session_not_found for a session that was forgotten;
-// session_running if there was I/O within e.Idle; unsupported if e.All is set and the
-// session has no cage.
+// Errors: session_exited; session_not_found if the session was forgotten; session_running if
+// the session is frozen or had input or output within e.Idle; unsupported if e.All is set and
+// the session has no cage.
 func (s *Session) Terminate(e End) error {
 	if e.All {
-		if ended, err := s.endLeft(); ended || err != nil {
+		if ended, err := s.killRemaining(); ended || err != nil {
 			return err
 		}
 	}
@@ -96,21 +95,22 @@ func (s *Session) Terminate(e End) error {
 	}
 	s.thawForEnd()
 	s.log.Info().Str(logging.Reason, string(end.reason)).Dur("grace", end.grace).Msg("session ending")
-	seen, ok := s.lookAtChild()
+	seen, ok := s.readChildInfo()
 	note := func() {
 		if ok {
-			s.saw(seen)
+			s.setChildInfo(seen)
 		}
-		s.note()
+		s.noteChange()
 	}
-	if err := s.ask(noteTime, note); err != nil { // hangUp has it noted
-		s.log.Info().Msg("session is busy; its end goes on, and is written down later")
+	if err := s.ask(noteTime, note); err != nil { // hangUp saves it later
+		s.log.Info().Msg("session is busy; its end continues and is saved later")
 	}
 	go s.hangUp(end, note)
 	return nil
 }
 
-// order records that an end is asked for, and returns it; nil if none has to begin.
+// order stores the request for an end. It returns nil if no end has to begin, because an
+// end has begun before or the child has ended.
 func (s *Session) order(e End) (*ending, error) {
 	if isClosed(s.exited) {
 		if isClosed(s.gone) {
@@ -128,19 +128,22 @@ func (s *Session) order(e End) (*ending, error) {
 	o := &s.orders
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if old := o.ending.Load(); o.sealed || old != nil {
+	if old := o.ending.Load(); o.isSealed || old != nil {
 		if old != nil && e.All && !old.all {
 			go s.cage.Kill()
 		}
 		return nil, nil
 	}
-	if since := s.cfg.Now().Sub(s.lastIO.get()); e.Idle > 0 && (since < e.Idle || len(s.chunks) > 0) { // not counting what the machine slept
-		return nil, protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s was in use %v ago", s.id, since.Round(time.Millisecond)))
+	if e.Idle > 0 && s.cageFrozen.Load() {
+		return nil, protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s is frozen and therefore not idle; thaw it first", s.id))
 	}
-	if isClosed(s.pty.Done()) { // it ended by itself; what is left of its tree goes, the record stays true
-		if !o.cleaning {
-			o.cleaning = true
-			s.running.Go(func() { s.pty.Hangup(soft, grace) }) // await runs still, since nothing is sealed
+	if since := s.cfg.Now().Sub(s.lastIO.get()); e.Idle > 0 && (since < e.Idle || len(s.chunks) > 0) { // the time while the machine slept does not count
+		return nil, protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s is not idle: its last input or output was %v ago", s.id, since.Round(time.Millisecond)))
+	}
+	if isClosed(s.pty.Done()) { // end the remainder of its process tree; the exit record still says how the child itself ended
+		if !o.isCleaning {
+			o.isCleaning = true
+			s.running.Go(func() { s.pty.Hangup(soft, grace) }) // running may grow, because await runs until the exit record is sealed
 		}
 		return nil, nil
 	}
@@ -149,16 +152,16 @@ func (s *Session) order(e End) (*ending, error) {
 	return end, nil
 }
 
-// noteTime is how long a signal waits for loop to write down who asked for it, so that it
-// is known after a crash as well. Loop takes some microseconds unless its program floods.
+// noteTime is how long a request waits until loop has saved its sender, so that a crash does
+// not lose it. loop needs some microseconds, unless its program floods.
 const noteTime = 25 * time.Millisecond
 
-// hangUp sends the signals of an ending, which loop is to note.
+// hangUp sends the signals of an ending. Then it calls note in loop.
 func (s *Session) hangUp(e *ending, note func()) {
 	var hard bool
 	var survivors []int
 	if e.all {
-		hard, survivors = s.endAll(e.soft, e.grace)
+		hard, survivors = s.endCage(e.soft, e.grace)
 	}
 	if len(survivors) == 0 {
 		var byHangup bool
@@ -172,46 +175,46 @@ func (s *Session) hangUp(e *ending, note func()) {
 	})
 }
 
-// lookAtChild returns what can be seen of the child only while it lives.
-func (s *Session) lookAtChild() (seen postmortem.Seen, ok bool) {
-	seen, ok = postmortem.Look(s.pty.PID())
-	return seen, ok && !isClosed(s.pty.Done()) // else the pid may be another's
+// readChildInfo reads the facts about the child that can only be read while it lives.
+func (s *Session) readChildInfo() (seen postmortem.Seen, ok bool) {
+	seen, ok = postmortem.Observe(s.pty.PID())
+	return seen, ok && !isClosed(s.pty.Done()) // otherwise the pid may belong to another process
 }
 
-// Interrupt sends SIGINT to the foreground process group.
+// Interrupt sends SIGINT to the foreground process group. Errors: those of checkOpen.
 func (s *Session) Interrupt() error { return s.signal(PTY.Interrupt) }
 
-// Signal sends a signal to every process group of the terminal.
+// Signal sends a signal to each process group of the terminal. Errors: those of checkOpen.
 func (s *Session) Signal(sig syscall.Signal) error { return s.SignalFor(protocol.Asker{}, sig) }
 
-// SignalFor is Signal for an asker that the exit record is to name, should the child end by
-// the signal.
+// SignalFor sends a signal to each process group of the terminal. If the child ends by the
+// signal, the exit record names asker. Errors: those of checkOpen.
 func (s *Session) SignalFor(asker protocol.Asker, sig syscall.Signal) error {
-	if err := s.open(); err != nil {
+	if err := s.checkOpen(); err != nil {
 		return err
 	}
 	s.orders.signalled.Store(&signalled{asker.Cut(), pty.SignalName(sig)})
-	_ = s.ask(noteTime, s.note) // in vain: the record that is made next has it
+	_ = s.ask(noteTime, s.noteChange) // if loop is busy, the next save contains it
 	return s.signal(func(p PTY) error { return p.Signal(sig) })
 }
 
-// signal does not wait for loop, and the PTY knows by itself when its child is no longer
-// there.
+// signal calls send unless the session ends. It does not wait for loop; the PTY itself knows
+// whether its child still exists.
 func (s *Session) signal(send func(PTY) error) error {
-	if err := s.open(); err != nil {
+	if err := s.checkOpen(); err != nil {
 		return err
 	}
 	if err := send(s.pty); err != nil {
-		return fmt.Errorf("signal %s: %w", s.id, err)
+		return fmt.Errorf("send signal to session %s: %w", s.id, err)
 	}
 	return nil
 }
 
-// open returns an error unless the session takes input, signals and sizes. It may be called
-// by any goroutine.
+// checkOpen returns an error unless the session takes input, signals and sizes. Any goroutine
+// may call it.
 //
-// Errors: session_exited; session_not_found for a session that is ending, or was forgotten.
-func (s *Session) open() error {
+// Errors: session_exited; session_not_found if the session is ending or was forgotten.
+func (s *Session) checkOpen() error {
 	switch {
 	case isClosed(s.gone):
 		return notFound(s.id)

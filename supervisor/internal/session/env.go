@@ -7,11 +7,11 @@ import (
 	"holdfast/protocol"
 )
 
-// defaultPath is for a child that inherits nothing, as login(1) sets it.
+// defaultPath is the PATH of a child that inherits no environment. login(1) sets the same.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// childEnv is a child's whole environment. What the session asks for wins over
-// what is inherited; what says where the child is wins over both.
+// childEnv returns the complete environment of a child. Entries of spec replace inherited
+// entries; entries that tell the child's session and directory replace both.
 func childEnv(inherited []string, id protocol.SessionID, spec protocol.SpawnSpec) []string {
 	base := []string{"PATH=" + defaultPath, "LANG=C.UTF-8"}
 	if !spec.ClearInheritedEnv {
@@ -39,7 +39,8 @@ func lastWins(env []string) []string {
 	return out
 }
 
-// workDir is where a child starts: where asked, else home, else the root.
+// workDir returns the directory in which a child starts: the requested one, else the home
+// directory, else the root.
 func workDir(spec protocol.SpawnSpec) string {
 	if spec.Cwd != "" {
 		return spec.Cwd

@@ -6,38 +6,40 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// Exits tells sessions how children ended that are no children of this process.
+// Exits passes on the exit statuses of children that are not children of this process.
 type Exits struct {
 	mu      sync.Mutex
-	known   map[int]pty.Status // of nobody's yet; nil once all who may ask have asked
+	known   map[int]pty.Status // of children that no session has asked for; nil after forgetUnclaimed
 	waiting map[int]waiter
 }
 
 type waiter struct {
-	told chan pty.Status
-	note func(pty.Status)
+	status chan pty.Status
+	note   func(pty.Status)
 }
 
-// NewExits returns one that knows of no end.
+// NewExits returns an Exits without statuses.
 func NewExits() *Exits {
 	return &Exits{known: make(map[int]pty.Status), waiting: make(map[int]waiter)}
 }
 
-// Tell says how a process ended. When it returns that is written down.
+// Tell passes on how a process ended. When Tell returns, the session of the process has saved
+// the status.
 func (e *Exits) Tell(pid int, status pty.Status) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w, ok := e.waiting[pid]; ok {
 		delete(e.waiting, pid)
 		w.note(status)
-		w.told <- status
+		w.status <- status
 	} else if e.known != nil {
 		e.known[pid] = status
 	}
 }
 
-// of returns what is sent how a process ended, when note has been called with it.
-func (e *Exits) of(pid int, note func(pty.Status)) <-chan pty.Status {
+// watch returns a channel that receives the exit status of a process. note is called with the
+// status before.
+func (e *Exits) watch(pid int, note func(pty.Status)) <-chan pty.Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := make(chan pty.Status, 1)
@@ -51,8 +53,9 @@ func (e *Exits) of(pid int, note func(pty.Status)) <-chan pty.Status {
 	return c
 }
 
-// asked forgets those that nobody has asked for.
-func (e *Exits) asked() {
+// forgetUnclaimed drops the statuses that no session has asked for. It must be called after the
+// last watch.
+func (e *Exits) forgetUnclaimed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.known = nil

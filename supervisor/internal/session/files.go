@@ -6,23 +6,24 @@ import (
 	"holdfast/protocol"
 )
 
-// Open files that a session may take at one time, of this process, of its keeper, and of the
-// supervisor that adopts all sessions at once when this one has died. A session is
-// refused before there is no room for that: without it a death would not be survived.
+// Open files that a session may take at one time: in this process, in its keeper, and in the
+// supervisor that adopts all sessions at once after this one has died. If these files do not
+// fit below the limit of a process, another session is refused, because the sessions could not
+// survive the supervisor's death.
 const (
-	// filesPerSession: six of the record (terminal, ring, state, keyframe, the journal's pipe and queue),
-	// two by which the child's end is seen, one for what systemd's store is told, two duplicates
-	// while a program is tried, and one more.
+	// filesPerSession counts six files of the vault entry (terminal, ring, state, keyframe, the
+	// journal's pipe and queue), two that report the child's end, one for a message to
+	// systemd's store, two duplicates for a trial, and one in reserve.
 	filesPerSession = 12
-	// filesPerExited: ring, state, keyframe, and two while a program is tried.
+	// filesPerExited counts ring, state, keyframe, and two duplicates for a trial.
 	filesPerExited = 5
-	// filesReserved is for all that is no session's: sockets and their locks, links of proxies, logs, the poller,
-	// programs and pipes of an upgrade.
+	// filesReserved counts the files that belong to no session: sockets and their locks, links
+	// of proxies, logs, the poller, programs and pipes of an upgrade.
 	filesReserved = 64
 )
 
-// makeFileRoom returns limit_exceeded if another session's files would not fit. If they do
-// without the oldest exit records, those are forgotten. mu is held.
+// makeFileRoom returns limit_exceeded if the files of another session do not fit. If they fit
+// without the oldest exit records, makeFileRoom forgets those. mu must be held.
 func (t *Table) makeFileRoom() error {
 	if t.cfg.Files == 0 {
 		return nil
@@ -35,7 +36,7 @@ func (t *Table) makeFileRoom() error {
 				"end one, or start the supervisor with a higher RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)", live, t.cfg.Files))
 	}
 	for _, e := range t.exited[:max(0, len(t.exited)-room/filesPerExited)] {
-		go t.expire(e.id, e.instance) // not here: it needs e's loop
+		go t.expire(e.id, e.instance) // not here, because expire needs e's loop
 	}
 	return nil
 }

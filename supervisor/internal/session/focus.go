@@ -3,55 +3,53 @@ package session
 import (
 	"bytes"
 	"slices"
+
+	"holdfast/shared/escseq"
 )
 
-// A program that asks for focus events (mode 1004) learns whether any of its
-// viewers has the focus. The viewers' own reports are taken out of what they
-// type, and the change of the whole is put in.
+// A program that asks for focus events (mode 1004) must learn whether any of its viewers has
+// the focus. Therefore the focus reports of the viewers are removed from their input, and a
+// report is inserted when the combined focus changes.
 
-// focus is what the program was told last; owned by loop.
+// focus is the last focus report that the program received. loop owns it.
 type focus struct {
-	told  byte   // 'I' or 'O', 0 while it was told nothing
-	asked uint64 // how many times it had asked then
+	Sent         byte   `json:"focus,omitempty"`       // 'I' or 'O'; 0 if no report was sent
+	RequestCount uint64 `json:"focus_asked,omitempty"` // how often the program had asked for focus events when the report was sent
 }
 
-const reportFocus = len("\x1b[I")
-
-// acceptFrom is accept for what a viewer has typed. Reports of its terminal that
-// the program must not get as they are get others in their place.
-func (s *Session) acceptFrom(a *Attachment, offset uint64, p []byte) (int, error) {
+// queueViewerInput queues input of a viewer as queueInput does. It replaces focus reports by
+// the session's own, and removes margins from DA1 and DA2 responses.
+func (s *Session) queueViewerInput(a *Attachment, offset uint64, p []byte) (int, error) {
 	name := a.spec.Writer
-	if bytes.IndexByte(p, esc) < 0 {
-		return s.accept(name, offset, p)
+	if bytes.IndexByte(p, escseq.ESC) < 0 {
+		return s.queueInput(name, offset, p)
 	}
 	wantsFocus, asked := s.wantsFocus()
-	if wantsFocus && asked != s.focus.asked { // it knows nothing, or nothing any more
-		s.focus = focus{asked: asked}
+	if wantsFocus {
+		s.saved.focus.noteRequests(asked)
 	}
 	n := 0
 	for n < len(p) {
-		rest := p[n:]
-		at, length := a.nextReport(rest, wantsFocus)
-		k, err := s.accept(name, offset+uint64(n), rest[:at])
-		a.passed(rest[:k])
+		remainder := p[n:]
+		at, report := a.nextReport(remainder, wantsFocus)
+		k, err := s.queueInput(name, offset+uint64(n), remainder[:at])
+		a.trackPaste(remainder[:k])
 		n += k
-		if err != nil || k < at || at == len(rest) {
+		if err != nil || k < at || at == len(remainder) {
 			return n, err
 		}
-		report := rest[at : at+length]
-		isFocus := len(report) == reportFocus
 		var told []byte
-		if isFocus {
-			a.focused = report[2] == 'I'
-			told = s.focusNews()
+		if isFocus(&report) {
+			a.focused = report.Final == 'I'
+			told = s.saved.focus.report(s.viewers.haveFocus())
 		} else {
-			told = withoutMargins(report)
+			told = withoutMargins(remainder[at : at+report.Len])
 		}
-		if k, err = s.replace(name, offset+uint64(n), length, told); k == 0 {
-			return n, err // no room: it comes again
+		if k, err = s.replaceInput(name, offset+uint64(n), report.Len, told); k == 0 {
+			return n, err // no room; the writer sends the report again
 		}
-		if isFocus {
-			s.focusTold(told)
+		if isFocus(&report) {
+			s.noteFocusSent(told)
 		}
 		if n += k; err != nil {
 			return n, err
@@ -60,52 +58,45 @@ func (s *Session) acceptFrom(a *Attachment, offset uint64, p []byte) (int, error
 	return n, nil
 }
 
-// nextReport returns where in p the first report begins that is not for the
-// program as it is, and its length: one of focus, or DA1 or DA2 of a terminal that has
-// more than the core keeps. It returns the length of p if there is none. Pasted
-// text is no report.
-func (a *Attachment) nextReport(p []byte, focus bool) (at, length int) {
-	pasting := a.pasting
-	for i := 0; i < len(p); i++ {
-		k := bytes.IndexByte(p[i:], esc)
-		if k < 0 {
-			break
-		}
-		i += k
-		rest := p[i:]
-		switch {
-		case bytes.HasPrefix(rest, pasteBegins):
-			pasting = true
-		case bytes.HasPrefix(rest, pasteEnds):
-			pasting = false
+// nextReport finds the first report in p that must not reach the program unchanged: a focus
+// report, or a DA1 or DA2 response of a terminal that can do more than the terminal core. It
+// returns the report and its offset, which is len(p) if p has none. Pasted text is never a report.
+func (a *Attachment) nextReport(p []byte, focus bool) (at int, report escseq.Input) {
+	pasting := a.inPaste
+	for at < len(p) {
+		u := escseq.NextInput(p[at:])
+		switch begins, ends := pasteFrame(&u); {
+		case begins || ends:
+			pasting = begins
 		case pasting:
-		case focus && (bytes.HasPrefix(rest, focusIn) || bytes.HasPrefix(rest, focusOut)):
-			return i, reportFocus
-		case bytes.HasPrefix(rest, da1Begins), bytes.HasPrefix(rest, da2Begins):
-			if n := csiReportLen(rest); n > 0 && rest[n-1] == 'c' && !bytes.Equal(withoutMargins(rest[:n]), rest[:n]) {
-				return i, n
+		case focus && isFocus(&u):
+			return at, u
+		case isDeviceAttributes(&u):
+			if whole := p[at : at+u.Len]; !bytes.Equal(withoutMargins(whole), whole) {
+				return at, u
 			}
 		}
+		at += u.Len
 	}
-	return len(p), 0
+	return at, escseq.Input{}
 }
 
-// withoutMargins returns the answer to DA1 or DA2 of a terminal without what the
-// core does not keep: left and right margins (21 in DA1) and rectangles (28). A
-// program that used them would have the viewer show another screen than the
-// session's. tmux also goes by DA2: a VT420 (41), as xterm calls itself, or a later
-// one has both. It becomes a VT320, which has neither.
+// withoutMargins returns a DA1 or DA2 response without the features that the terminal core
+// lacks: left and right margins (21 in DA1) and rectangles (28). If a program used these, a
+// viewer would show another screen than the session's. tmux also derives them from DA2: a VT420
+// (41), as xterm calls itself, or a later terminal has both, and mintty (77) has margins. Such
+// a response becomes that of a VT320 (24), which has neither.
 //
-// The session does not answer DA1 itself if a viewer answers: many programs ask
-// it last, and know from its answer that no other answer comes. An answer in two
-// pieces stays as it is.
+// If a viewer responds, the session must not answer DA1 itself, because many programs send DA1
+// as the last query and conclude from its response that no other response is coming. A response
+// in two pieces stays as it is.
 func withoutMargins(report []byte) []byte {
 	if bytes.HasPrefix(report, da2Begins) {
-		kind, rest, ok := bytes.Cut(report[len(da2Begins):], []byte(";"))
+		kind, remainder, ok := bytes.Cut(report[len(da2Begins):], []byte(";"))
 		switch string(kind) {
-		case "41", "61", "64", "65": // VT420, VT510, VT520, VT525
+		case "41", "61", "64", "65", "77": // VT420, VT510, VT520, VT525, mintty
 			if ok {
-				return append(append(bytes.Clone(da2Begins), "24;"...), rest...)
+				return append(append(bytes.Clone(da2Begins), "24;"...), remainder...)
 			}
 		}
 		return report
@@ -121,61 +112,63 @@ var (
 	da2Begins = []byte("\x1b[>")
 )
 
-// passed notes whether what a has typed so far ends within a paste.
-func (a *Attachment) passed(p []byte) {
-	begins, ends := bytes.LastIndex(p, pasteBegins), bytes.LastIndex(p, pasteEnds)
-	if begins != ends { // else both are -1
-		a.pasting = begins > ends
+// trackPaste updates a.inPaste with input that was accepted.
+func (a *Attachment) trackPaste(p []byte) {
+	for len(p) > 0 {
+		u := escseq.NextInput(p)
+		if begins, ends := pasteFrame(&u); begins || ends {
+			a.inPaste = begins
+		}
+		p = p[u.Len:]
 	}
 }
 
-var (
-	pasteBegins = []byte("\x1b[200~")
-	pasteEnds   = []byte("\x1b[201~")
-	focusIn     = []byte("\x1b[I")
-	focusOut    = []byte("\x1b[O")
-)
-
-// focusNews returns the report that tells the program whether any viewer has the
-// focus, nothing if it was told so.
-func (s *Session) focusNews() []byte {
+// report returns the report that tells the program whether any viewer has the focus, or nil if
+// the program knows it.
+func (f *focus) report(have bool) []byte {
 	now := byte('O')
-	for a := range s.attachments {
-		if a.focused {
-			now = 'I'
-		}
+	if have {
+		now = 'I'
 	}
-	if now == s.focus.told {
+	if now == f.Sent {
 		return nil
 	}
-	return []byte{esc, '[', now}
+	return []byte{escseq.ESC, '[', now}
 }
 
-func (s *Session) focusTold(report []byte) {
-	if len(report) > 0 {
-		s.focus.told = report[2]
-		s.note()
+// noteRequests forgets the last report if the program has asked for focus events since, because
+// it does not know the focus then.
+func (f *focus) noteRequests(count uint64) {
+	if count != f.RequestCount {
+		*f = focus{RequestCount: count}
 	}
 }
 
-// wantsFocus reports whether the program wants to be told, and how often it has
-// asked for that.
+func (s *Session) noteFocusSent(report []byte) {
+	if len(report) > 0 {
+		s.saved.focus.Sent = report[2]
+		s.noteChange()
+	}
+}
+
+// wantsFocus reports whether the program wants focus events, and how often it has asked for
+// them.
 func (s *Session) wantsFocus() (on bool, asked uint64) {
-	s.core(func() { on, asked = s.screen.Focus() })
+	s.useScreen(func() { on, asked = s.screen.Focus() })
 	return on, asked
 }
 
-// unfocus is called when a viewer has gone.
+// unfocus updates the program's focus when a viewer detaches.
 func (s *Session) unfocus(a *Attachment) {
 	if !a.focused {
 		return
 	}
 	a.focused = false
-	if on, asked := s.wantsFocus(); !on || asked != s.focus.asked || s.open() != nil {
+	if on, asked := s.wantsFocus(); !on || asked != s.saved.focus.RequestCount || s.checkOpen() != nil {
 		return
 	}
-	if report := s.focusNews(); len(report) <= s.input.journal.Room() {
-		s.focusTold(report)
-		_, _ = s.accept("", 0, report) // a terminal that takes no input is about to end
+	if report := s.saved.focus.report(s.viewers.haveFocus()); len(report) <= s.input.journal.Room() {
+		s.noteFocusSent(report)
+		_, _ = s.queueInput("", 0, report) // if the terminal takes no input, it is about to end
 	}
 }

@@ -9,28 +9,32 @@ import (
 )
 
 const (
-	// prepareTime is how long a session is waited for that is to be prepared; one that is
-	// busy is not.
+	// prepareTime is how long Prepare waits for a session. Prepare skips busy sessions.
 	prepareTime = 100 * time.Millisecond
-	// haltTime is how long a session may take until it begins to come to rest. It answers
-	// within milliseconds whatever its program prints.
+	// haltTime is how long a session may take until its halt begins. loop answers within
+	// milliseconds, whatever its program prints.
 	haltTime = 2 * time.Second
+	// freezeCost is the cost that a halted session may spend on output that the screen has not
+	// shown yet: all text that the ring may have, and of costly output as much as two pieces.
+	// It must be small, because all clients wait. A successor reads the remainder from the
+	// ring.
+	freezeCost = 2 << 20
 )
 
-// prepareShare is how much of the ring may come behind a keyframe that is left to
-// another program: some milliseconds of its time.
+// prepareShare is the part of the ring, and of frameCost, that may follow a keyframe before an
+// upgrade. The new program needs some milliseconds for it.
 const prepareShare = 8
 
-// Prepare makes what Freeze has to do little: keyframes are made while all goes on,
-// with as many rests as work.
+// Prepare renews keyframes while the sessions run, so that Freeze has little to do. It sleeps
+// as long as it works.
 func (t *Table) Prepare() {
 	for _, s := range t.everyLife() {
 		var took time.Duration
 		_ = s.ask(prepareTime, func() {
 			s.feed()
-			if s.restoring == nil && (!s.framedWhole || s.shownTo()-s.framed > uint64(s.ring.Keep()/prepareShare)) {
+			if s.restoring == nil && (!s.keyframe.isWhole || s.shownTo()-s.keyframe.offset > uint64(s.ring.Keep()/prepareShare) || s.keyframe.cost > frameCost/prepareShare) {
 				begun := time.Now()
-				s.frame(allLines)
+				s.writeKeyframe(allLines)
 				took = time.Since(begun)
 			}
 		})
@@ -38,16 +42,17 @@ func (t *Table) Prepare() {
 	}
 }
 
-// Frozen is a table at rest.
+// Frozen is a table with halted sessions.
 type Frozen struct {
-	Records []vault.Record // of its sessions: what another program goes on with
+	Records []vault.Entry // entries of the sessions, for the next program
 	table   *Table
 	thaws   []func()
 	dones   []func()
 }
 
-// Freeze brings all sessions to rest, and lets none begin. What they are is
-// written down. Thaw lets all go on. Errors: busy, after which all go on.
+// Freeze halts all sessions, saves their state, and prevents new ones, so that another program
+// can take over. If the other program does not, Thaw resumes the sessions. Errors: busy, and
+// those of saving; all sessions continue then.
 func (t *Table) Freeze() (*Frozen, error) {
 	t.mu.Lock()
 	t.frozen = true
@@ -59,17 +64,17 @@ func (t *Table) Freeze() (*Frozen, error) {
 	var all sync.WaitGroup
 	for _, s := range t.everyLife() {
 		all.Go(func() {
-			var r vault.Record
+			var r vault.Entry
 			done := func() {}
 			var err error
-			thaw, unanswered := s.halt(haltTime, func() { r, done, err = s.rest() })
+			thaw, unanswered := s.halt(haltTime, func() { r, done, err = s.saveForSuccessor() })
 			mu.Lock()
 			defer mu.Unlock()
 			if unanswered == nil {
 				f.thaws, f.dones = append(f.thaws, thaw), append(f.dones, done)
 				f.Records = append(f.Records, r)
 			}
-			if protocol.CodeOf(unanswered) == protocol.CodeBusy { // else it is gone
+			if protocol.CodeOf(unanswered) == protocol.CodeBusy { // otherwise the session is gone
 				err = unanswered
 			}
 			if err != nil && failed == nil {
@@ -85,7 +90,7 @@ func (t *Table) Freeze() (*Frozen, error) {
 	return f, nil
 }
 
-// Thaw takes Freeze back.
+// Thaw resumes the sessions, and permits new ones.
 func (f *Frozen) Thaw() {
 	for _, thaw := range f.thaws {
 		thaw()
@@ -98,22 +103,24 @@ func (f *Frozen) Thaw() {
 	f.table.frozen = false
 }
 
-// rest is called in loop, of a session that was brought to rest.
-func (s *Session) rest() (vault.Record, func(), error) {
+// saveForSuccessor brings the files of a halted session up to date, and returns its vault
+// entry. It is called in loop.
+func (s *Session) saveForSuccessor() (vault.Entry, func(), error) {
 	if s.restoring == nil {
-		s.feed()
-		if s.shownTo()-s.framed > uint64(s.ring.Keep()/frameShare) {
-			s.frame(noLines)
+		_, end, _ := s.ring.Bounds()
+		s.writeToScreen(end, freezeCost)
+		if s.shownTo()-s.keyframe.offset > uint64(s.ring.Keep()/frameShare) {
+			s.writeKeyframe(noLines)
 		}
 	}
-	r, done, err := s.record()
+	r, done, err := s.files()
 	if err != nil {
 		return r, done, err
 	}
 	return r, done, s.writeState()
 }
 
-// Upgrading is what is answered while another program takes over.
+// Upgrading returns the error for requests that arrive while another program takes over.
 func Upgrading() error {
-	return &protocol.Error{Code: protocol.CodeUpgrading, Message: "another program takes over, ask it", Retryable: true}
+	return &protocol.Error{Code: protocol.CodeUpgrading, Message: "another program is taking over the sessions; retry with the next one", Retryable: true}
 }

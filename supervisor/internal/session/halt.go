@@ -5,41 +5,40 @@ import (
 	"time"
 )
 
-// A session comes to rest where another program is to go on with it: nothing is
-// read of its terminal or typed into it, and loop does nothing else, until it goes
-// on. What was printed meanwhile is in the kernel; the child waits if that is full.
+// A session is halted while another program takes it over. Then read does not read from its
+// terminal, await and loop do not write to it, and loop does no other work. Output stays in the
+// kernel meanwhile; if the kernel's buffer is full, the child waits.
 
-// A halt is one such rest.
+// halt is one such halt of a session.
 type halt struct {
-	reader chan struct{} // read is at rest
-	again  chan struct{} // closed when it may read again
+	readerStopped chan struct{} // receives when read has stopped
+	resumed       chan struct{} // closed when read may continue
 }
 
-// rest is called by read.
-func (h *halt) rest() {
-	h.reader <- struct{}{}
-	<-h.again
+// wait stops read until the halt ends.
+func (h *halt) wait() {
+	h.readerStopped <- struct{}{}
+	<-h.resumed
 }
 
-// longAgo is the deadline that ends what is under way.
+// longAgo is a deadline that ends a read or write in progress.
 var longAgo = time.Unix(1, 0)
 
-// halt brings the session to rest, and calls look, in loop, when it is; thaw lets
-// it go on.
+// halt halts the session and then calls whenHalted in loop. thaw ends the halt.
 //
-// Errors: session_not_found for one that is gone; busy if loop does not answer within
-// limit, and then nothing has changed.
-func (s *Session) halt(limit time.Duration, look func()) (thaw func(), err error) {
+// Errors: session_not_found if the session is gone; busy if loop does not answer within limit,
+// and then the session was not halted.
+func (s *Session) halt(limit time.Duration, whenHalted func()) (thaw func(), err error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	halted, thawed := make(chan struct{}), make(chan struct{})
 	ask := func() {
-		h := &halt{reader: make(chan struct{}), again: make(chan struct{})}
-		s.stand(h)
-		look()
+		h := &halt{readerStopped: make(chan struct{}), resumed: make(chan struct{})}
+		s.stopIO(h)
+		whenHalted()
 		close(halted)
 		<-thawed
-		s.goOn(h)
+		s.resumeIO(h)
 	}
 	select {
 	case s.asks <- ask:
@@ -52,48 +51,48 @@ func (s *Session) halt(limit time.Duration, look func()) (thaw func(), err error
 	}
 }
 
-// stand stops read and await, and takes what has been read. All input that is not
-// typed is in the journal then.
-func (s *Session) stand(h *halt) {
+// stopIO stops read and await, and receives all output that was read. From then on, all input
+// that is not written to the terminal is in the journal.
+func (s *Session) stopIO(h *halt) {
 	s.halting.Store(h)
 	if !s.outputOver {
-		_ = s.pty.SetReadDeadline(longAgo) // fails only where Read ends by itself
-		if s.thawing != nil {              // read is at rest still; it comes to the next one
-			close(s.thawing.again)
-			s.thawing = nil
+		_ = s.pty.SetReadDeadline(longAgo) // fails only on a terminal on which a read ends by itself
+		if s.haltToResume != nil {         // read is still stopped by the previous halt; it continues into this one
+			close(s.haltToResume.resumed)
+			s.haltToResume = nil
 		}
 		select {
-		case s.poke <- struct{}{}:
-		default: // it has yet to look
+		case s.pokeReader <- struct{}{}:
+		default: // a wake-up is pending already
 		}
-		s.standReader(h)
+		s.stopReader(h)
 	}
 	if s.input.waiting {
-		_ = s.pty.SetWriteDeadline(longAgo) // the same of AwaitWritable
-		<-s.takes                           // whatever it says: goOn tries
+		_ = s.pty.SetWriteDeadline(longAgo) // fails only on a terminal on which AwaitWritable ends by itself
+		<-s.writable                        // the result does not matter, because resumeIO tries to write
 		s.input.waiting = false
 	}
 }
 
-// standReader returns when read is at rest, or has ended, and loop has received
-// all that it has read.
-func (s *Session) standReader(h *halt) {
+// stopReader returns when read has stopped or ended, and loop has received all output that was
+// read.
+func (s *Session) stopReader(h *halt) {
 	for resting := false; !resting || len(s.chunks) > 0; {
 		select {
 		case c, ok := <-s.chunks:
 			if !ok {
-				s.outputOver = true // loop sees it, too
+				s.outputOver = true // loop finds it out as well
 				return
 			}
 			s.receive(c)
-		case <-h.reader:
+		case <-h.readerStopped:
 			resting = true
 		}
 	}
 }
 
-// goOn takes stand back.
-func (s *Session) goOn(h *halt) {
+// resumeIO ends the halt. read continues only after loop has caught up, see resumeReader.
+func (s *Session) resumeIO(h *halt) {
 	s.halting.Store(nil)
 	until := time.Time{}
 	if s.childEnded {
@@ -104,20 +103,21 @@ func (s *Session) goOn(h *halt) {
 		_ = s.pty.SetWriteDeadline(time.Time{})
 	}
 	select {
-	case <-s.poke: // nobody had to be told
+	case <-s.pokeReader: // read did not need the wake-up
 	default:
 	}
 	_, s.received, _ = s.ring.Bounds()
-	s.thawing = h
-	s.wakeReader()
-	s.typeOn(nil)
+	s.haltToResume = h
+	s.resumeInput(nil)
 }
 
-// wakeReader has read go on after a rest, once loop has caught up: else more could lie
-// between loop and the ring's end than loop may be behind.
-func (s *Session) wakeReader() {
-	if s.thawing != nil && !s.behind() {
-		close(s.thawing.again)
-		s.thawing = nil
+// resumeReader lets read continue after a halt, as soon as loop has caught up. Otherwise more
+// output than the ring permits could lie between loop and the end of the ring. loop calls it
+// after each piece of work, because both its own turns and the feed of a request may have
+// caught up.
+func (s *Session) resumeReader() {
+	if s.haltToResume != nil && !s.behind() {
+		close(s.haltToResume.resumed)
+		s.haltToResume = nil
 	}
 }

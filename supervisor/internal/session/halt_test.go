@@ -62,6 +62,44 @@ func TestHalt(t *testing.T) {
 	}
 }
 
+// A session that was behind with dear output when it was thawed reads on, also if it was a
+// request that caught up, and not loop.
+func TestThawCaughtUpByRequest(t *testing.T) {
+	tb := newTable(t, Config{})
+	for range cap(tb.cfg.costlyTurns) { // loop has no turn until the test's end
+		<-tb.cfg.costlyTurns
+	}
+	t.Cleanup(func() {
+		for range cap(tb.cfg.costlyTurns) {
+			tb.cfg.costlyTurns <- struct{}{}
+		}
+	})
+	// The costly output and READY are one write of less than 4 KiB, which read receives at once:
+	// after it read stops until the screen has caught up.
+	spec := bash(`stty raw -echo; costly=$(printf "x\033[9999999b%.0s" {1..370}); printf "%sREADY" "$costly"; read -r x; echo DONE`)
+	spec.Cols, spec.Rows = protocol.MaxCols, protocol.MaxRows
+	s := create(t, tb, spec)
+	v := look(t, s, protocol.AttachSpec{Resume: &protocol.Resume{Instance: s.Instance()}})
+	v.until(t, "READY")
+	frozen, err := tb.Freeze()
+	if err != nil {
+		t.Fatal(err)
+	}
+	frozen.Thaw()
+	late := false
+	s.do(func() { late = s.haltToResume != nil })
+	if !late {
+		t.Fatal("the screen is not behind after the rest, so that this shows nothing")
+	}
+	for behind := true; behind; {
+		s.do(func() { s.feed(); behind = s.behind() })
+	}
+	if _, err := s.Type("", 0, []byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	v.until(t, "DONE")
+}
+
 // What a child that does not read was given to read waits through a rest, in its
 // order.
 func TestHaltTyping(t *testing.T) {
@@ -137,7 +175,7 @@ func TestHaltEnds(t *testing.T) {
 	}
 	for done := false; !done; {
 		var state protocol.State
-		thaw, err := s.halt(patience, func() { state = s.state })
+		thaw, err := s.halt(patience, func() { state = s.saved.State })
 		if err != nil {
 			t.Fatal("it is gone")
 		}

@@ -7,10 +7,11 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// History returns lines of the session, the newest first.
+// History returns lines of the session, the newest first. loop only collects the lines; the
+// caller's goroutine converts them. Errors: those of askScreen.
 func (s *Session) History(spec protocol.HistorySpec) (protocol.HistoryContent, error) {
 	var lines *screen.Lines
-	if err := s.look(func() { lines = s.screen.History(spec) }); err != nil {
+	if err := s.askScreen(func() { lines = s.screen.History(spec) }); err != nil {
 		return protocol.HistoryContent{}, err
 	}
 	c := lines.Content()
@@ -19,14 +20,14 @@ func (s *Session) History(spec protocol.HistorySpec) (protocol.HistoryContent, e
 }
 
 const (
-	searchLines = 50_000 // looked at for one request
-	searchTake  = 2_000  // taken in loop at a time: a millisecond or two
+	searchLines = 50_000 // lines that one request examines
+	searchTake  = 2_000  // lines that loop copies at a time, in a millisecond or two
 )
 
-// Search returns lines that match, the newest first. Only their text is taken
-// in loop, some lines at a time; it is looked at here.
+// Search returns the lines that match spec's pattern, the newest first. loop only copies the
+// text of searchTake lines at a time; the caller's goroutine matches them.
 //
-// Errors: invalid_argument for a pattern that is none.
+// Errors: invalid_argument for an invalid pattern; ctx's; those of askScreen.
 func (s *Session) Search(ctx context.Context, spec protocol.SearchSpec) (protocol.SearchContent, error) {
 	search, err := screen.NewSearch(spec)
 	if err != nil {
@@ -36,7 +37,7 @@ func (s *Session) Search(ctx context.Context, spec protocol.SearchSpec) (protoco
 		if err := ctx.Err(); err != nil {
 			return protocol.SearchContent{}, err
 		}
-		if err := s.look(func() { search.Take(s.screen, searchTake) }); err != nil {
+		if err := s.askScreen(func() { search.Take(s.screen, searchTake) }); err != nil {
 			return protocol.SearchContent{}, err
 		}
 		search.Match()

@@ -2,88 +2,125 @@ package session
 
 import (
 	"encoding/binary"
+	"io"
 
 	"golang.org/x/time/rate"
+
+	"holdfast/supervisor/internal/screen"
+	"holdfast/supervisor/internal/slate"
 )
 
-// A keyframe is a saved screen with the offset that it stands for. A successor
-// makes the screen of it and of what the ring has from there on, so there is
-// always one that the ring has not overtaken.
+// A keyframe is a saved screen together with its offset. A successor restores the screen from
+// the keyframe and the output after it. Therefore the keyframe must be renewed before the ring
+// overwrites the output after it.
 
 const (
-	// frameShare is how much of the ring may come before the next keyframe. The
-	// reader may be six eighths of the ring ahead of what is shown at most, but is
-	// held up then.
+	// frameShare is the part of the ring, one half, that may be printed until the keyframe is
+	// renewed. The screen may be up to six eighths of the ring behind the reader; then the
+	// reader waits.
 	frameShare = 2
-	// frameCost is how dear what comes before the next keyframe may be: a successor spends
-	// it, some half a second, before it has the screen.
+	// frameCost is the cost of output until the keyframe is renewed. A successor needs this
+	// cost, some half a second, until it has the screen.
 	frameCost = 256 << 20
-	// A keyframe that is made in a flood has no lines above the screen, and takes a
-	// tenth of a millisecond; the ring has thousands of lines besides.
+	// A keyframe during a flood has no lines above the screen and takes a tenth of a
+	// millisecond. Lines are lost only if a successor starts then, and the ring still has
+	// thousands of them.
 	noLines  = 0
 	allLines = -1
-	// One of all lines takes some 3 to 10 ms where the history is long. In floods so
-	// many a second are a fiftieth of a processor; who has fallen silent needs but one.
-	wholeInFlood = 2
-	wholeAtRest  = 30
+	// A keyframe with all lines takes some 3 to 10 ms if the history is long. During floods all
+	// sessions together write 2 a second, a fiftieth of a processor. A session that has fallen
+	// silent needs only one; there may be 30 a second.
+	wholeInFlood   = 2
+	wholeInSilence = 30
 )
 
-// A frameBudget is shared by all sessions of a table.
-type frameBudget struct{ flood, rest *rate.Limiter }
+// frameBudget limits the keyframes with all lines. All sessions of a table share it.
+type frameBudget struct{ flood, silence *rate.Limiter }
 
 func newFrameBudget() *frameBudget {
-	return &frameBudget{rate.NewLimiter(wholeInFlood, wholeInFlood), rate.NewLimiter(wholeAtRest, wholeAtRest)}
+	return &frameBudget{rate.NewLimiter(wholeInFlood, wholeInFlood), rate.NewLimiter(wholeInSilence, wholeInSilence)}
 }
 
-// mayFrame renews the keyframe if the ring comes near to it.
-func (s *Session) mayFrame() {
-	if s.cfg.Vault == nil || s.shownTo()-s.framed < uint64(s.ring.Keep()/frameShare) && s.framedCost < frameCost {
+// renewKeyframe writes a keyframe if the output since the last one exceeds frameShare or
+// frameCost.
+func (s *Session) renewKeyframe() {
+	if s.cfg.Vault == nil || s.shownTo()-s.keyframe.offset < uint64(s.ring.Keep()/frameShare) && s.keyframe.cost < frameCost {
 		return
 	}
 	lines := noLines
 	if s.cfg.frames.flood.Allow() {
 		lines = allLines
 	}
-	s.frame(lines)
+	s.writeKeyframe(lines)
 }
 
-// frameWhole has the keyframe be of all lines and of what the screen shows, when
-// there is time for that. It reports false where others have used that up.
-func (s *Session) frameWhole() bool {
-	if s.cfg.Vault == nil || s.framedWhole && s.framed == s.shownTo() {
+// writeWholeKeyframe writes a keyframe with all lines, unless the last one is up to date. It
+// returns false if the budget is used up; the caller should try again later.
+func (s *Session) writeWholeKeyframe() bool {
+	if s.cfg.Vault == nil || s.keyframe.isWhole && s.keyframe.offset == s.shownTo() {
 		return true
 	}
-	if !s.cfg.frames.rest.Allow() {
+	if !s.cfg.frames.silence.Allow() {
 		return false
 	}
-	s.frame(allLines)
+	s.writeKeyframe(allLines)
 	return true
 }
 
-// A keyframe's bytes are what it stands for, in frameHead of them, little endian, and
-// the screen's record: who adopts many sessions reads no more than the first at once.
-const frameHead = 8
-
-// frameOffset returns what a keyframe stands for, and false where there is none.
-func frameOffset(head []byte) (uint64, bool) {
-	if len(head) < frameHead {
-		return 0, false
-	}
-	return binary.LittleEndian.Uint64(head), true
+// keyframe is the slate with the keyframe, and what it contains. loop owns it.
+type keyframe struct {
+	*slate.Slate
+	offset  uint64 // the keyframe contains the screen at this offset
+	isWhole bool   // the keyframe contains all lines of history
+	cost    int    // cost of the output that was written to the screen since the keyframe
 }
 
-// frame writes a keyframe. Where that fails the one before stays.
-func (s *Session) frame(lines int) {
-	if s.restoring != nil || s.degraded {
+// frameHead is the length of a keyframe's offset, little endian. The saved screen follows. A
+// successor of many sessions first reads only the offsets.
+const frameHead = 8
+
+// readOffset reads the offset of the keyframe, or returns false if there is no keyframe.
+func (k *keyframe) readOffset() (uint64, bool, error) {
+	head, err := k.ReadFirst(frameHead)
+	if err != nil || len(head) < frameHead {
+		return 0, false, err
+	}
+	return binary.LittleEndian.Uint64(head), true, nil
+}
+
+// openFrame begins to restore the screen of a keyframe. It returns nil if frame is empty, which
+// means that no keyframe was written.
+func openFrame(frame []byte, scrollback int) (*screen.Restorer, error) {
+	if len(frame) < frameHead {
+		return nil, nil
+	}
+	return screen.Restore(frame[frameHead:], scrollback)
+}
+
+// write replaces the keyframe by the present screen. If it fails, the previous keyframe stays.
+func (k *keyframe) write(sc *screen.Screen, lines int) error {
+	err := k.WriteBy(func(w io.WriterAt) error {
+		if _, err := w.WriteAt(binary.LittleEndian.AppendUint64(nil, sc.Offset()), 0); err != nil {
+			return err
+		}
+		return sc.Save(io.NewOffsetWriter(w, frameHead), lines)
+	})
+	if err == nil {
+		k.offset, k.isWhole, k.cost = sc.Offset(), lines == allLines, 0
+	}
+	return err
+}
+
+// writeKeyframe replaces the keyframe. If it fails, the previous keyframe stays.
+func (s *Session) writeKeyframe(lines int) {
+	if s.restoring != nil || s.saved.Degraded {
 		return
 	}
-	s.core(func() {
-		data := binary.LittleEndian.AppendUint64(nil, s.screen.Offset())
-		if err := s.keyframe.Write(append(data, s.screen.Save(lines)...)); err != nil {
-			s.log.Error().Err(err).Msg("keyframe not written")
+	s.useScreen(func() {
+		if err := s.keyframe.write(s.screen, lines); err != nil {
+			s.log.Error().Err(err).Msg("keyframe not written; the previous one stays")
 			return
 		}
-		s.framed, s.framedWhole, s.framedCost = s.screen.Offset(), lines == allLines, 0
-		s.note() // what was heard up to there
+		s.noteChange() // saved.ScannedTo must be saved together with the keyframe
 	})
 }

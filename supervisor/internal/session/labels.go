@@ -6,9 +6,10 @@ import (
 	"holdfast/protocol"
 )
 
-// Relabel changes labels and leaves the others; an empty value takes one away. A
-// session that has ended can be relabelled, too. Errors: those of
-// protocol.ValidateLabels, for what it would have then; session_not_found.
+// Relabel sets the labels in change and leaves all others; an empty value removes a label. It
+// also works on a session that has exited.
+//
+// Errors: those of protocol.ValidateLabels for the resulting labels; session_not_found; busy.
 func (s *Session) Relabel(change map[string]string) error {
 	return s.request(func() error {
 		before := s.Labels()
@@ -32,9 +33,8 @@ func (s *Session) Relabel(change map[string]string) error {
 			s.labels.Store(&before)
 			return err
 		}
-		s.note()
-		info := s.info()
-		s.hub.Publish(protocol.EventLabels, &info, nil)
+		s.noteChange()
+		s.publishEvent(protocol.EventLabels)
 		return nil
 	})
 }

@@ -9,23 +9,25 @@ import (
 	"holdfast/protocol"
 )
 
-// maxLimiters bounds the originators whose rate is watched; the rest share one.
+// maxLimiters bounds the originators that have a rate limiter of their own. All further
+// originators share one.
 const maxLimiters = 1024
 
-// limits says how much one originator may start. Guarded by the table's mu.
+// limits bounds how many sessions one originator may start in a short time. The table's mu
+// guards it.
 type limits struct {
 	burst, perSecond int
 	by               map[string]*rate.Limiter
 }
 
-// spawn takes one from what an originator may start now, or returns
-// limit_exceeded with the time to wait.
+// spawn consumes one start from the budget of an originator. If the budget is used up, spawn
+// returns limit_exceeded with the time after which to retry.
 func (l *limits) spawn(originator string, now time.Time) error {
 	if l.by == nil {
 		l.by = make(map[string]*rate.Limiter)
 	}
 	if l.by[originator] == nil && len(l.by) >= maxLimiters {
-		for name, r := range l.by { // whoever has been quiet long enough needs no watching
+		for name, r := range l.by { // a limiter with a full budget has no information
 			if r.TokensAt(now) >= float64(l.burst) {
 				delete(l.by, name)
 			}
@@ -44,6 +46,6 @@ func (l *limits) spawn(originator string, now time.Time) error {
 	}
 	return &protocol.Error{
 		Code: protocol.CodeLimitExceeded, Retryable: true, RetryAfterMS: max(1, time.Second.Milliseconds()/int64(l.perSecond)),
-		Message: fmt.Sprintf("more than %d sessions at once and then %d a second are started by one originator", l.burst, l.perSecond),
+		Message: fmt.Sprintf("this originator has started %d sessions at once, and %d a second after that; retry later", l.burst, l.perSecond),
 	}
 }

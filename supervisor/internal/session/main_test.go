@@ -17,6 +17,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/screen"
+	"holdfast/supervisor/internal/session/event"
 )
 
 // patience is how long a test waits for what must come, and forever is a grace
@@ -128,7 +129,7 @@ func running(pid int) bool {
 }
 
 // await returns the first event of a kind that a session has had.
-func await(t testing.TB, h *Hub, id protocol.SessionID, kind protocol.EventKind) Event {
+func await(t testing.TB, h *event.Hub, id protocol.SessionID, kind protocol.EventKind) event.Event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -3,68 +3,72 @@ package session
 import (
 	"bytes"
 	"slices"
-	"strconv"
 	"unicode/utf8"
+
+	"holdfast/shared/escseq"
 )
 
-// An attachment may ask to be told what is typed, by whomever: who records a session
-// wants that. It is told in order, with how much had been printed by then. Where the
-// terminal does not show what is typed an asterisk stands for each character: it may
-// be a password. A shell that edits its line shows that by itself.
+// An attachment may ask for an echo of the input of all viewers, for example to record a
+// session. It receives the input in order, with the offset of the output at that time. While
+// the terminal does not echo, each character is replaced by an asterisk, because it may belong
+// to a password. A shell that edits its line also turns the echo off, but it shows the line
+// itself, so that the input need not be masked.
 
-// Bounds on what is held for one attachment that does not read. Of more the oldest is
-// left out, for which comes one that is masked and empty.
+// Bounds on the echo that is queued for one attachment. If an attachment reads too slowly, its
+// oldest items are dropped, and one empty masked item replaces them.
 const (
-	typedPiece = 32 << 10  // bytes told at once
-	typedHeld  = 256 << 10 // bytes, with typedHead for each piece
-	typedHead  = 64
+	echoPiece    = 32 << 10  // bytes of one item
+	maxEchoHeld  = 256 << 10 // bytes, with echoItemCost for each item
+	echoItemCost = 64
 )
 
-// overheard is what an attachment is to be told; guarded by its mu.
-type overheard struct {
+// inputEcho is the input that an attachment has yet to receive. The attachment's mu guards it.
+type inputEcho struct {
 	items []Item
 	size  int
-	cut   *Item // in place of those before that were left out
+	cut   *Item // stands for the items that were dropped
 }
 
-// A moment is what there was when input came. It is looked at before the input is
-// typed: the program that reads it may have the terminal show the next input.
-type moment struct {
-	offset uint64 // of output
-	echoes bool   // the terminal shows what is typed
+// inputContext is the state of terminal and output when input arrives. It must be read before
+// the input is written, because the program that reads the input may turn the echo on for the
+// next input.
+type inputContext struct {
+	offset uint64 // end of the output
+	echoes bool   // the terminal echoes input
 }
 
-func (s *Session) moment() (m moment) {
-	if s.overhearing > 0 {
+func (s *Session) inputContext() (m inputContext) {
+	if s.viewers.echoCount > 0 {
 		_, m.offset, _ = s.ring.Bounds()
 		m.echoes = s.pty.Echoes()
 	}
 	return m
 }
 
-// overhear tells those who asked for it what was typed at a moment. It is called with
-// all that is accepted, for what a shell's line is may be asked later.
-func (s *Session) overhear(now moment, p []byte) {
-	c := &s.commands
-	waits := c.typing
-	if waits && bytes.ContainsAny(p, lineEnds) { // what follows is not for the shell's editor
-		c.typing = false
+// echoInput queues accepted input for the attachments that asked for it. It must be called with
+// all accepted input, also if no attachment has asked, because it tracks whether the shell
+// still edits its line.
+func (s *Session) echoInput(now inputContext, p []byte) {
+	c := &s.saved.commands
+	waits := c.isEditingLine
+	if waits && bytes.ContainsAny(p, lineEnds) { // input after the line end is not for the shell's editor
+		c.isEditingLine = false
 	}
-	if s.overhearing == 0 || len(p) == 0 {
+	if s.viewers.echoCount == 0 || len(p) == 0 {
 		return
 	}
 	at := s.cfg.Now()
 	tell := func(p []byte, masked bool) {
-		for part := range slices.Chunk(p, typedPiece) {
-			item := Item{Kind: ItemTyped, Offset: now.offset, At: at, Data: part, Masked: masked}
-			for a := range s.attachments {
+		for part := range slices.Chunk(p, echoPiece) {
+			item := Item{Kind: ItemInput, Offset: now.offset, At: at, Data: part, Masked: masked}
+			for a := range s.viewers.attached {
 				if a.spec.Typed {
-					a.overhear(item)
+					a.queueEcho(item)
 				}
 			}
 		}
 	}
-	shown := 0 // so many bytes
+	shown := 0 // bytes at the start of p that need no mask
 	switch {
 	case now.echoes:
 		shown = len(p)
@@ -74,31 +78,31 @@ func (s *Session) overhear(now moment, p []byte) {
 		}
 	}
 	tell(bytes.Clone(p[:shown]), false)
-	if rest := p[shown:]; len(rest) > 0 {
-		hidden, changed := asterisks(rest)
+	if remainder := p[shown:]; len(remainder) > 0 {
+		hidden, changed := asterisks(remainder)
 		tell(hidden, changed)
 	}
 }
 
-// overhear queues an item.
-func (a *Attachment) overhear(item Item) {
+// queueEcho adds an item, and drops the oldest ones if they exceed maxEchoHeld.
+func (a *Attachment) queueEcho(item Item) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	o := &a.overheard
+	o := &a.echo
 	o.items = append(o.items, item)
-	o.size += len(item.Data) + typedHead
-	for o.size > typedHeld {
+	o.size += len(item.Data) + echoItemCost
+	for o.size > maxEchoHeld {
 		first := o.items[0]
-		o.cut = &Item{Kind: ItemTyped, Offset: first.Offset, At: first.At, Data: []byte{}, Masked: true}
+		o.cut = &Item{Kind: ItemInput, Offset: first.Offset, At: first.At, Data: []byte{}, Masked: true}
 		o.items[0] = Item{}
 		o.items = o.items[1:]
-		o.size -= len(first.Data) + typedHead
+		o.size -= len(first.Data) + echoItemCost
 	}
-	a.poke()
+	a.notify()
 }
 
-// next returns what is to be told next.
-func (o *overheard) next() (Item, bool) {
+// next removes and returns the oldest item.
+func (o *inputEcho) next() (Item, bool) {
 	if o.cut != nil {
 		item := *o.cut
 		o.cut = nil
@@ -112,89 +116,56 @@ func (o *overheard) next() (Item, bool) {
 	if o.items = o.items[1:]; len(o.items) == 0 {
 		o.items = nil
 	}
-	o.size -= len(item.Data) + typedHead
+	o.size -= len(item.Data) + echoItemCost
 	return item, true
 }
 
-// unheard tells one that was lost that it may not have been told of all that was
-// typed: what was on its way, and since.
-func (s *Session) unheard(a *Attachment) {
+// noteMissedInput tells a viewer that attaches again after its connection was lost that it may
+// have missed input.
+func (s *Session) noteMissedInput(a *Attachment) {
 	if a.spec.Typed {
 		_, end, _ := s.ring.Bounds()
-		a.overheard.cut = &Item{Kind: ItemTyped, Offset: end, At: s.cfg.Now(), Data: []byte{}, Masked: true}
-		a.poke()
+		a.echo.cut = &Item{Kind: ItemInput, Offset: end, At: s.cfg.Now(), Data: []byte{}, Masked: true}
+		a.notify()
 	}
 }
 
-// inherit takes over what another attachment of the same client was not told. Only of
-// one that has come to rest is it known that its client has all the rest.
-func (a *Attachment) inherit(from *Attachment) {
+// inheritEcho moves the queued echo of the client's earlier attachment to a. If the earlier
+// attachment had not paused, items may have been lost on their way, and a is told so.
+func (a *Attachment) inheritEcho(from *Attachment) {
 	if !a.spec.Typed {
 		return
 	}
 	from.mu.Lock()
 	defer from.mu.Unlock()
-	if a.overheard, from.overheard = from.overheard, (overheard{}); !from.pauseTold {
-		a.s.unheard(a)
+	if a.echo, from.echo = from.echo, (inputEcho{}); from.phase != phasePaused {
+		a.s.noteMissedInput(a)
 	}
 }
 
-// asterisks returns input with one in place of each character that a terminal would
-// show, and whether there was any. Keys that are none stay: controls, and the
-// sequences of arrows, function keys and the mouse.
+// asterisks replaces each character in p that a terminal would show by an asterisk, and reports
+// whether there was any. It keeps control bytes and the sequences of arrows, function keys and
+// the mouse. Of a sequence that may stand for a character it keeps only the ESC.
 func asterisks(p []byte) (hidden []byte, changed bool) {
 	hidden = make([]byte, 0, len(p))
 	for len(p) > 0 {
-		if n := keyLen(p); n > 0 {
-			hidden = append(hidden, p[:n]...)
-			p = p[n:]
+		u := escseq.NextInput(p)
+		unit := p[:u.Len]
+		p = p[u.Len:]
+		if isKey(&u) {
+			hidden = append(hidden, unit...)
 			continue
 		}
-		if utf8.RuneStart(p[0]) { // the rest of a character may come by itself
-			hidden = append(hidden, '*')
+		for _, b := range unit {
+			switch {
+			case b < 0x20 || b == 0x7f:
+				hidden = append(hidden, b)
+				continue
+			case utf8.RuneStart(b): // the second and later bytes of a character may come separately
+				hidden = append(hidden, '*')
+			}
+			changed = true
 		}
-		changed = true
-		p = p[1:]
 	}
 	return hidden, changed
-}
-
-// keyLen is the length of the control or sequence that p begins with, 0 where it
-// begins with a character. What is not certain to be none counts as one.
-func keyLen(p []byte) int {
-	if p[0] != esc {
-		if p[0] < 0x20 || p[0] == 0x7f {
-			return 1
-		}
-		return 0
-	}
-	if len(p) >= 3 && p[1] == 'O' && bytes.IndexByte([]byte("ABCDFHMPQRS"), p[2]) >= 0 {
-		return 3
-	}
-	if len(p) < 3 || p[1] != '[' {
-		return 1 // Alt, or Escape and what was typed after it
-	}
-	i := 2
-	for i < len(p) && p[i] >= 0x20 && p[i] < 0x40 {
-		i++
-	}
-	if i == len(p) || i > 32 {
-		return 1
-	}
-	first, _, _ := bytes.Cut(p[2:i], []byte(";"))
-	switch p[i] {
-	case '~':
-		if string(first) == "27" { // modifyOtherKeys
-			return 1
-		}
-	case 'u': // a key by its code: which of them are characters?
-		if code, err := strconv.Atoi(string(first)); err != nil || code >= ' ' && code != 0x7f || bytes.Count(p[2:i], []byte(";")) > 1 {
-			return 1
-		}
-	default:
-		if bytes.IndexByte([]byte("ABCDEFHIOPQRSZcmntyM"), p[i]) < 0 || p[i] == 'M' && (i == 2 || p[2] != '<') {
-			return 1
-		}
-	}
-	return i + 1
 }

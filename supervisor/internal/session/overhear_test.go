@@ -49,7 +49,7 @@ func overheardBy(t testing.TB, v *viewer, n int) (got []string) {
 		if errors.Is(err, io.EOF) {
 			t.Fatalf("the end came after %q", got)
 		}
-		if item.Kind != ItemTyped {
+		if item.Kind != ItemInput {
 			continue
 		}
 		what := string(item.Data)
@@ -104,8 +104,8 @@ func TestOverheard(t *testing.T) {
 	want("#", "#*") // it was lost, and may have missed something
 	w.a.Detach()
 	s.do(func() {
-		if s.overhearing != 0 {
-			t.Errorf("%d are told after the last has gone", s.overhearing)
+		if s.viewers.echoCount != 0 {
+			t.Errorf("%d are told after the last has gone", s.viewers.echoCount)
 		}
 	})
 }
@@ -130,29 +130,29 @@ func TestOverheardBounds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if a.overheard.size > typedHeld {
-			t.Errorf("%d bytes are held", a.overheard.size)
+		if a.echo.size > maxEchoHeld {
+			t.Errorf("%d bytes are held", a.echo.size)
 		}
 		w := look(t, s, protocol.AttachSpec{Writer: "w", Typed: true})
 		if got := overheardBy(t, w, 1); got[0] != "#" {
 			t.Errorf("first comes %.20q", got[0])
 		}
-		held := len(w.a.overheard.items)
+		held := len(w.a.echo.items)
 		for i, got := range overheardBy(t, w, held) {
 			if want := fmt.Sprintf("%06d", n-held+i); !strings.HasPrefix(got, want) {
 				t.Fatalf("%d: %.20q, want %s", i, got, want)
 			}
 		}
 		a.Close()
-		if len(w.a.overheard.items) > 0 || w.a.overheard.cut != nil {
+		if len(w.a.echo.items) > 0 || w.a.echo.cut != nil {
 			t.Error("what was inherited comes with more")
 		}
-		if _, err := s.Type("", 0, []byte(strings.Repeat("y", 2*typedHeld))); err != nil {
+		if _, err := s.Type("", 0, []byte(strings.Repeat("y", 2*maxEchoHeld))); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if len(w.a.overheard.items) > typedHeld/typedPiece || w.a.overheard.size > typedHeld {
-			t.Errorf("%d pieces, %d bytes", len(w.a.overheard.items), w.a.overheard.size)
+		if len(w.a.echo.items) > maxEchoHeld/echoPiece || w.a.echo.size > maxEchoHeld {
+			t.Errorf("%d pieces, %d bytes", len(w.a.echo.items), w.a.echo.size)
 		}
 	})
 }
@@ -175,7 +175,7 @@ func TestOverheardHandoff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if item.Kind == ItemTyped {
+		if item.Kind == ItemInput {
 			got = append(got, string(item.Data))
 		}
 		paused = item.Kind == ItemPaused

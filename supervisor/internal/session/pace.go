@@ -2,59 +2,61 @@ package session
 
 import "time"
 
-// paceTime is how long a child waits for a viewer at a time: one that has
-// stopped for good must not stop the child with it.
+// paceTime is how long a child waits for a viewer at a time. The wait must be bounded, because
+// a viewer that has stopped reading for good must not stop the child.
 const paceTime = 10 * time.Second
 
-// pace holds up the reading of the terminal, and so the child, while a viewer
-// that asked for it is more than half of the ring behind. One that was waited
-// for in vain is not waited for again before it has caught up.
+// pace delays the next read of the terminal, and so the child, while a viewer that asked for it
+// is more than half of the ring behind. If the viewer does not move for paceTime, pace does not
+// wait for it again until the viewer has caught up.
 func (s *Session) pace() {
 	a := s.pacer.Load()
-	if a == nil || !a.behind() {
-		s.unpaced = false
+	if a == nil || !a.holdsChild() {
+		s.pacerTimedOut = false
 		return
 	}
-	if s.unpaced {
+	if s.pacerTimedOut {
 		return
 	}
 	timer := time.NewTimer(paceTime)
 	defer timer.Stop()
-	for a == s.pacer.Load() && a.behind() {
+	for a == s.pacer.Load() && a.holdsChild() {
 		select {
-		case <-a.moved:
+		case <-a.paceMoved:
 		case <-s.pty.Done():
 			return
-		case <-s.poke:
+		case <-s.pokeReader:
 			return
 		case <-timer.C:
-			s.unpaced = true
+			s.pacerTimedOut = true
 			return
 		}
 	}
 }
 
-// behind reports whether a viewer has so much to read that its child waits.
-func (a *Attachment) behind() bool {
+// holdsChild reports whether a's unread output exceeds half of the ring, so that the child must
+// wait.
+func (a *Attachment) holdsChild() bool {
 	_, end, _ := a.s.ring.Bounds()
-	seen := a.seen.Load()
+	seen := a.pacePos.Load()
 	return end > seen && end-seen > uint64(a.s.ring.Keep()/2)
 }
 
-// move notes that the viewer has come to pos.
-func (a *Attachment) move(pos uint64) {
+// moveTo sets the viewer's position. If the child may be waiting for this viewer, moveTo wakes
+// pace.
+func (a *Attachment) moveTo(pos uint64) {
 	a.pos = pos
 	if !a.spec.Pace {
 		return
 	}
-	a.seen.Store(pos)
-	a.stir()
+	a.pacePos.Store(pos)
+	a.signalMoved()
 }
 
-// stir has the child look whether it still has to wait.
-func (a *Attachment) stir() {
+// signalMoved makes pace check again whether it must wait.
+func (a *Attachment) signalMoved() {
 	select {
-	case a.moved <- struct{}{}:
+	case a.paceMoved <- struct{}{}:
 	default:
 	}
 }

@@ -137,9 +137,9 @@ func TestSimulateFindsBugs(t *testing.T) {
 				c.v.a.view = screen.NewOwn(protocol.Size{Cols: 33, Rows: 7})
 			}
 		})},
-		{name: "who is lost is forgotten at once", step: inLoop(func(m *sim, _ *client) { clear(m.s.sizing.lost) })},
-		{name: "who types does not decide", step: inLoop(func(m *sim, _ *client) { m.s.sizing.decider = "" })},
-		{name: "the policy is forgotten", step: inLoop(func(m *sim, _ *client) { m.s.sizing.policy = protocol.SizeLatest })},
+		{name: "who is lost is forgotten at once", step: inLoop(func(m *sim, _ *client) { clear(m.s.viewers.lost) })},
+		{name: "who types does not decide", step: inLoop(func(m *sim, _ *client) { m.s.saved.Decider = "" })},
+		{name: "the policy is forgotten", step: inLoop(func(m *sim, _ *client) { m.s.saved.SizePolicy = protocol.SizeLatest })},
 		{name: "a window is mistaken", step: inLoop(func(_ *sim, c *client) { c.v.a.window.Rows++ })},
 		{name: "a thief leaves the other there", step: inLoop(func(m *sim, c *client) { c.v.a.spec.Mode = protocol.ModeShared })},
 	} {

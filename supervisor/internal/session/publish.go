@@ -9,41 +9,41 @@ import (
 	"holdfast/protocol"
 )
 
-// What is known of a session is read far more often than it changes: by each list, each
-// info and each proxy's hello. So loop publishes it, and readers take what was published
-// last. They do not wait for a loop that is busy with the output of its program.
+// The info of a session is read far more often than it changes: by each list, each info request
+// and each proxy's hello. Therefore loop publishes it, and readers use the last published
+// value. They do not wait for a loop that is busy with output.
 //
-// The order holds all the same: do publishes before it returns, so that a client that has
-// had the answer to a resize reads the new size.
+// A client still reads its own changes. do publishes before it returns, so that a client that
+// has received the answer to a resize reads the new size.
 
-// publish replaces what others read, if that has changed. What was published is never
-// changed; Info adds to a copy what has moved since. loop calls publish after each piece of
-// work, so that it allocates nothing while only output comes.
+// publish replaces the published info if it has changed. A published value is never modified;
+// Info adds recent offsets and times to a copy. loop calls publish after each piece of work, so
+// publish must not allocate while only output arrives.
 func (s *Session) publish() {
 	old := s.published.Load()
 	title, cwd := s.titles()
-	if old != nil && !s.unpublished && old.State == s.state && old.Size == s.size &&
-		old.Title == title && old.CurrentCwd == cwd && old.Command == s.commands.info {
+	if old != nil && !s.isUnpublished && old.State == s.saved.State && old.Size == s.size &&
+		old.Title == title && old.CurrentCwd == cwd && old.Command == s.saved.Command {
 		return
 	}
-	s.unpublished = false
+	s.isUnpublished = false
 	info := s.info()
-	if s.isAside { // for all others it is forgotten
+	if s.isAside { // to all readers this instance is forgotten
 		info.State = protocol.StateForgotten
 	}
 	s.published.Store(&info)
 }
 
-// Info returns what is known of the session now. It does not wait for loop.
+// Info returns the current info of the session. It does not wait for loop.
 //
-// Errors: session_not_found for a session that was forgotten.
+// Errors: session_not_found if the session was forgotten.
 func (s *Session) Info() (protocol.SessionInfo, error) {
 	i := *s.published.Load()
 	if i.State == protocol.StateForgotten || isClosed(s.gone) {
 		return protocol.SessionInfo{}, notFound(s.id)
 	}
 	i.RingStart, i.OutputOffset, _ = s.ring.Bounds()
-	i.LastIOAt, i.Frozen = s.lastIO.get(), s.stopped.Load()
+	i.LastIOAt, i.Frozen = s.lastIO.get(), s.cageFrozen.Load()
 	i.Argv, i.Labels, i.Viewers = slices.Clone(i.Argv), maps.Clone(i.Labels), slices.Clone(i.Viewers)
 	if i.Exit != nil {
 		exit := copyExit(i.Exit)
@@ -58,7 +58,13 @@ func copyExit(exit *protocol.ExitRecord) *protocol.ExitRecord {
 	return &c
 }
 
-// An instant is a time that loop sets with each piece of output, and that others read.
+// publishEvent publishes an event with the present info of the session. It is called in loop.
+func (s *Session) publishEvent(kind protocol.EventKind) {
+	info := s.info()
+	s.hub.Publish(kind, &info, nil)
+}
+
+// instant is a time that loop sets with each piece of output and that any goroutine may read.
 type instant struct {
 	mu sync.Mutex
 	at time.Time

@@ -76,24 +76,31 @@ func TestDetachedAnswers(t *testing.T) {
 }
 
 // The core keeps no left and right margins, and reports the size itself: whatever
-// a viewer's terminal can do, the program learns that from the session.
+// a viewer's terminal can do, the program learns that from the session. It learns the
+// name from the session, too, because programs know by a name what a terminal can do.
 func TestViewerGrantsNoMargins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, by := fakeTable(t, Config{})
 		s := create(t, tb, bash(""))
 		v := look(t, s, protocol.AttachSpec{Answers: true, Writer: "xterm"})
-		show(by(s), "\x1b[?69$p\x1b[?2048$p\x1b[c")
-		if got, want := typedBy(by(s)), "\x1b[?69;0$y\x1b[?2048;2$y"; got != want {
+		if err := v.a.Appear(protocol.Appearance{Version: "iTerm2 3.5.0"}); err != nil {
+			t.Fatal(err)
+		}
+		show(by(s), "\x1b[?69$p\x1b[>")
+		show(by(s), "q\x1b[?2048$p\x1b[>0q\x1b[c")
+		const version = "\x1bP>|holdfast iTerm2 3.5.0\x1b\\"
+		if got, want := typedBy(by(s)), "\x1b[?69;0$y"+version+"\x1b[?2048;2$y"+version; got != want {
 			t.Errorf("the session answers %q, want %q", got, want)
 		}
-		if got := v.saw(t); strings.Contains(got, "$p") || !strings.HasSuffix(got, "\x1b[c") {
+		if got := v.saw(t); strings.Contains(got, "$p") || strings.Contains(got, "q") || !strings.HasSuffix(got, "\x1b[c") {
 			t.Errorf("the viewer is asked %q, want DA1 alone", got)
 		}
 		for _, tt := range []struct{ name, typed, want string }{
 			{"xterm", "\x1b[?64;1;2;6;9;15;16;17;18;21;22;28c", "\x1b[?64;1;2;6;9;15;16;17;18;22c"},
 			{"within other input", "a\x1b[>0;390;0c\x1b[?21;28cb", "a\x1b[>0;390;0c\x1b[?cb"},
 			{"a VT420 by DA2", "\x1b[>41;390;0c", "\x1b[>24;390;0c"},
-			{"other answers to DA2", "\x1b[>0;276;0c\x1b[>77;30600;0c\x1b[>84;0;0c\x1b[>1;4000;29c", "\x1b[>0;276;0c\x1b[>77;30600;0c\x1b[>84;0;0c\x1b[>1;4000;29c"},
+			{"mintty by DA2", "\x1b[>77;30600;0c", "\x1b[>24;30600;0c"},
+			{"other answers to DA2", "\x1b[>0;276;0c\x1b[>84;0;0c\x1b[>1;4000;29c", "\x1b[>0;276;0c\x1b[>84;0;0c\x1b[>1;4000;29c"},
 			{"a terminal without margins", "\x1b[?1;2c", "\x1b[?1;2c"},
 			{"another report with 21", "\x1b[?21u\x1b[21;1R", "\x1b[?21u\x1b[21;1R"},
 			{"pasted", "\x1b[200~\x1b[?21c\x1b[201~\x1b[?1;21c", "\x1b[200~\x1b[?21c\x1b[201~\x1b[?1c"},

@@ -134,7 +134,7 @@ func TestRecordOOM(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, _ := ready(t, "stty -echo; echo READY; read x; $x")
-			s.do(func() { s.seen = postmortem.Seen{Memory: "../../.." + file, Kills: tt.kills} })
+			s.do(func() { s.saved.ChildInfo = postmortem.Seen{Memory: "../../.." + file, Kills: tt.kills} })
 			if err := tt.end(s); err != nil {
 				t.Fatal(err)
 			}

@@ -14,33 +14,33 @@ import (
 )
 
 // whole has a value in each field that a state can have.
-func whole() *saved {
+func whole() *savedState {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	return &saved{
+	return &savedState{
 		Version: 1, ID: "s1", Instance: "life",
 		Spec:  json.RawMessage(`{"argv":["sh"],"cwd":"/home","scrollback":7,"token":"again","account":"somebody","created":"2026-01-02T03:04:05Z"}`),
 		PTY:   pty.State{PID: 8, Start: 9, Foreign: true, Device: 10, Inode: 11, Terminal: 12, Ended: &pty.Status{Code: 143, Signal: "SIGTERM"}},
 		State: protocol.StateExited, LastIO: at,
-		Attached: 13, SizePolicy: protocol.SizeLatest, Decider: "w1",
+		AttachCount: 13, sizing: sizing{SizePolicy: protocol.SizeLatest, Decider: "w1"},
 		Lost:       []savedViewer{{"w1", 14, protocol.Size{Cols: 15, Rows: 16}, at, true}},
 		Appearance: protocol.Appearance{Foreground: "#010203"},
-		Focus:      'I', FocusAsked: 17,
-		Turns: []savedTurn{{0, ""}, {18, "w1"}}, Held: []byte("held"), Line: 19, Title: "title", Cwd: "/cwd", Degraded: true,
-		Command: &protocol.CommandInfo{Prompt: true, Line: "make", StartedAt: at, FinishedAt: at, ExitCode: new(2), Count: 22},
-		Heard:   new(uint64(23)), Busy: true, Cleared: 31,
-		Away: &savedAway{
-			Open: true, Lost: true, Late: true,
-			Now: &absence{
+		focus:      focus{Sent: 'I', RequestCount: 17},
+		Turns:      []responderTurn{{0, ""}, {18, "w1"}}, HeldReplies: []byte("held"), PendingLine: 19, Title: "title", Cwd: "/cwd", Degraded: true,
+		commands:  commands{Command: &protocol.CommandInfo{Prompt: true, Line: "make", StartedAt: at, FinishedAt: at, ExitCode: new(2), Count: 22}},
+		ScannedTo: 23, quiet: quiet{Busy: true}, ClearOffset: 31,
+		Away: &away{
+			Open: true, Lost: true, IsLeftLineMissing: true,
+			Now: absence{
 				Left: &protocol.Left{At: at, Offset: 24, Line: 25}, Back: at, Printed: 26, Bells: 27,
 				Notifications: []protocol.Notification{{Title: "build", Body: "failed"}},
 				Commands:      []protocol.CommandInfo{{Line: "make", Count: 28}}, Ended: 29,
 			},
-			Last: &absence{Bells: 30},
+			Last: absence{Bells: 30},
 		},
 		ViewerEnv: []string{"SSH_AUTH_SOCK=/agent"},
 
-		Seen:     postmortem.Seen{Cwd: "/seen", Memory: "file", Kills: 20},
-		Signaler: &savedSignal{protocol.Asker{By: "a client"}, "SIGUSR1"},
+		ChildInfo: postmortem.Seen{Cwd: "/seen", Memory: "file", Kills: 20},
+		Signaler:  &savedSignal{protocol.Asker{By: "a client"}, "SIGUSR1"},
 		Ending: &savedEnding{
 			Asker: protocol.Asker{By: "another", ByUser: "user"}, Reason: "reason", TimedOut: true,
 			Soft: 1, GraceMS: 250, Hard: true, Over: true, Left: []int{21},
@@ -59,7 +59,7 @@ func TestGoldenState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := new(saved)
+	got := new(savedState)
 	if err := json.Unmarshal(data, got); err != nil || got.validate() != nil {
 		t.Fatalf("it cannot be read: %v, %v", err, got.validate())
 	}
@@ -74,15 +74,15 @@ func TestGoldenState(t *testing.T) {
 }
 
 func TestStateRefused(t *testing.T) {
-	for name, change := range map[string]func(*saved){
-		"of a later version":    func(v *saved) { v.Version = savedVersion + 1 },
-		"of no version":         func(v *saved) { v.Version = 0 },
-		"without an id":         func(v *saved) { v.ID = "" },
-		"with a strange id":     func(v *saved) { v.ID = "../x" },
-		"without an instance":   func(v *saved) { v.Instance = "" },
-		"without turns":         func(v *saved) { v.Turns = nil },
-		"ended without a trace": func(v *saved) { v.Exit = nil },
-		"alive with a record":   func(v *saved) { v.State = protocol.StateRunning },
+	for name, change := range map[string]func(*savedState){
+		"of a later version":    func(v *savedState) { v.Version = savedVersion + 1 },
+		"of no version":         func(v *savedState) { v.Version = 0 },
+		"without an id":         func(v *savedState) { v.ID = "" },
+		"with a strange id":     func(v *savedState) { v.ID = "../x" },
+		"without an instance":   func(v *savedState) { v.Instance = "" },
+		"without turns":         func(v *savedState) { v.Turns = nil },
+		"ended without a trace": func(v *savedState) { v.Exit = nil },
+		"alive with a record":   func(v *savedState) { v.State = protocol.StateRunning },
 	} {
 		v := whole()
 		change(v)

@@ -1,21 +1,21 @@
-// Package session owns the terminals: a child on a PTY, what it printed, who
-// looks, who typed, and how it ended.
+// Package session owns the terminals. A session is a child process on a PTY together with its
+// output, its viewers, its input and its exit record.
 //
-// Invariant: one goroutine, loop, owns a session's state; others change it only
-// through ask and do, and read what loop has published. Output does not pass through loop on its way to a viewer: each
-// attachment reads the ring at its own offset, so no viewer can hold up the
-// child, loop, or another viewer.
+// Invariant: one goroutine, loop, owns the state of a session. Other goroutines change the
+// state only through ask and do, and read what loop has published. Output does not pass through
+// loop on its way to a viewer. Each attachment reads the ring at its own offset, so that no
+// viewer can delay the child, loop, or another viewer. README.md describes the rules for
+// viewers.
 //
-// Never from doubt: a session ends because its child ended or because Terminate
-// or Shutdown was called, and for no other reason.
+// Never on doubt: a session ends only because its child has ended, or because Terminate or
+// Shutdown was called.
 //
-// Not here: escape sequences (package screen), wires (package linkserver), and
-// what labels mean (the proxy).
+// Not here: escape sequences (package screen), wires (package linkserver), and the meaning of
+// labels (the proxy).
 package session
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,17 +31,17 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/logging"
-	"holdfast/shared/rawio"
 	"holdfast/supervisor/internal/cage"
 	"holdfast/supervisor/internal/journal"
 	"holdfast/supervisor/internal/postmortem"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/ring"
 	"holdfast/supervisor/internal/screen"
+	"holdfast/supervisor/internal/session/event"
 	"holdfast/supervisor/internal/slate"
 )
 
-// PTY is a child on a terminal; *pty.PTY is the real one.
+// PTY is a child process on a terminal. Package pty has the implementation, *pty.PTY.
 type PTY interface {
 	PID() int
 	ReadEach(b []byte, each func(n int)) (int, error)
@@ -61,143 +61,124 @@ type PTY interface {
 	Close() error
 }
 
-// After its child has ended, a session reads on until its terminal is closed
-// by all, or silent for drainQuiet, or drainMax has passed: a grandchild may
-// hold the terminal open for ever, and may print for ever.
+// After its child has ended, a session still reads output until all processes have closed the
+// terminal, or no output has come for drainQuiet, or drainMax has passed. Without these limits,
+// a grandchild that keeps the terminal open, or prints without end, would keep the session.
 const (
 	drainQuiet = 50 * time.Millisecond
 	drainMax   = time.Second
-	// A child may close its terminal and open it again; until it ends we look
-	// this often.
+	// reopenPoll is the pause between two reads while no process has the terminal open and the
+	// child still runs. The child may open its terminal again.
 	reopenPoll = 100 * time.Millisecond
 )
 
-// A Session owns one child and all that derives from it.
+// Session owns one child and the state that derives from it. Three goroutines run for it:
 //
-//	read   reads the PTY into the ring; sends to and closes chunks
-//	await  waits until the PTY takes input; receives from full, sends to takes
-//	loop   owns the fields below the line; closes exited, full and gone
+//	read   reads the PTY into the ring; sends to chunks and closes it
+//	await  waits until the PTY takes input; receives from writeBlocked, sends to writable
+//	loop   owns the fields below "Owned by loop"; closes exited, writeBlocked and gone
 //
-// The ring outlives them until the last attachment is closed: a viewer gets the
-// last byte and the exit of a session that was forgotten meanwhile.
+// The ring is closed later than loop ends, namely when the last attachment is closed. Therefore
+// each viewer receives the last byte and the exit, even if the session was forgotten meanwhile.
 type Session struct {
-	id       protocol.SessionID
-	instance protocol.Instance
-	spec     protocol.SpawnSpec
-	token    string
-	account  string        // for whose limits it counts
-	early    time.Duration // within which its opener removes it if it ends; see before.go
-	created  time.Time
-	begun    time.Time // the same by the real clock
-	cfg      *Config
-	hub      *Hub
-	onExit   func(*Session)
-	log      zerolog.Logger
+	id        protocol.SessionID
+	instance  protocol.Instance
+	spec      protocol.SpawnSpec
+	token     string
+	account   string        // the session counts towards the limits of this name
+	early     time.Duration // if the session ends within this time after its start, its opener removes it; see before.go
+	created   time.Time
+	startedAt time.Time // when this process started or adopted the session, by the real clock and not by Config.Now
+	cfg       *Config
+	hub       *event.Hub
+	onExit    func(*Session)
+	log       zerolog.Logger
 
-	pty     PTY
-	ring    *ring.Ring
-	chunks  chan chunk
-	asks    chan func()
-	full    chan struct{}                     // the terminal takes no more input
-	takes   chan error                        // it takes some again, or why it never will
-	exited  chan struct{}                     // closed once the exit record stands
-	gone    chan struct{}                     // closed once nothing of the session runs
-	running sync.WaitGroup                    // read, await, and signals that nothing else waits for
-	holders atomic.Int64                      // of the ring: loop and each attachment until its Close
-	answers answers                           // who answers the child's questions; changed by loop
-	late    sync.Mutex                        // takes loop's place once that is gone, for what viewers still want
-	kept    atomic.Bool                       // the vault holds the files
-	pacer   atomic.Pointer[Attachment]        // whom the child waits for; changed by loop
-	unpaced bool                              // the pacer was waited for in vain; owned by read
-	halting atomic.Pointer[halt]              // read and await are to rest; changed by loop
-	poke    chan struct{}                     // has read look whether it is
-	labels  atomic.Pointer[map[string]string] // replaced by loop, and never changed
-	orders  orders                            // for the child, from any goroutine; see ending.go
+	pty           PTY
+	ring          *ring.Ring
+	chunks        chan chunk
+	asks          chan func()
+	writeBlocked  chan struct{}                     // loop asks await to wait until the terminal takes input
+	writable      chan error                        // result of that wait: nil, or the error because of which the terminal never takes input again
+	exited        chan struct{}                     // closed when exit is set
+	gone          chan struct{}                     // closed when all goroutines of the session have ended
+	running       sync.WaitGroup                    // read, await, and Hangup calls that have no other waiter
+	ringHolders   atomic.Int64                      // loop, and each attachment until its Close; the last one closes the ring
+	responders    responders                        // which writer answers the child's terminal queries; loop changes it
+	afterLoop     sync.Mutex                        // after loop has ended, viewers hold it while they use the screen
+	pacer         atomic.Pointer[Attachment]        // the viewer that the child waits for, or nil; loop changes it
+	pacerTimedOut bool                              // the child has waited for the pacer in vain; owned by read
+	halting       atomic.Pointer[halt]              // the halt that read and await must obey, or nil; loop changes it
+	pokeReader    chan struct{}                     // wakes read, so that it checks halting
+	labels        atomic.Pointer[map[string]string] // loop replaces the map and never changes it
+	orders        orders                            // requests for the child, from any goroutine; see ending.go
 
-	limits  atomic.Pointer[protocol.Limits] // replaced under orders.mu, and never changed
-	cage    *cage.Cage                      // nil if it has none
-	stopped atomic.Bool                     // all of its cage is frozen; set under orders.mu
+	limits     atomic.Pointer[protocol.Limits] // replaced while orders.mu is held; the value never changes
+	cage       *cage.Cage                      // nil if the session has no cage
+	cageFrozen atomic.Bool                     // the processes of the cage are frozen; set while orders.mu is held
 
-	published atomic.Pointer[protocol.SessionInfo] // what others read of the session; see publish.go
-	lastIO    instant                              // set by loop
+	published atomic.Pointer[protocol.SessionInfo] // the info that other goroutines read; see publish.go
+	lastIO    instant                              // when the session last printed or received input; any goroutine sets it
 
 	// Owned by loop.
-	state       protocol.State
-	size        protocol.Size
-	screen      *screen.Screen // see core.go: not to be used but within core
-	received    uint64         // the end of the last chunk
-	lastBudget  int            // what may be spent on output once the child has ended; see lastCost
-	thawing     *halt          // read waits for loop to catch up after a rest
-	adopted     bool           // it was begun by a supervisor before this one
-	restoring   *restoration   // until there is a screen
-	degraded    bool           // there is none worth looking at
-	givenUpBy   string         // Config.Program that found so
-	tries       uint64         // of restoring it, in vain
-	title, cwd  string         // while there is no screen to ask
-	framed      uint64         // what the keyframe stands for
-	framedWhole bool           // it has all lines
-	framedCost  int            // of showing what was printed since the keyframe
-	cleared     uint64         // what the screen stood for when it was last cleared; 0 before
-	changed     bool           // something of saved has, since it was written down
-	unpublished bool           // the same, since it was published
-	awaits      map[*awaited]struct{}
-	printedAt   time.Time // when it printed last
-	attachments map[*Attachment]struct{}
-	shadows     int    // of them are no viewers
-	overhearing int    // of them are told what is typed
-	attached    uint64 // attachments so far
-	sizing      sizing
-	appearance  protocol.Appearance
-	focus       focus
-	input       input
-	idle        idle
-	toldFrozen  bool  // of stopped, by the last event
-	news        alarm // runs for newsEvery after something was told
-	commands    commands
-	quiet       quiet
-	away        away
-	viewerEnv   []string         // of the last viewer that told it; replaced, and never changed
-	held        []byte           // our answers to questions that are nobody's yet
-	heldAlone   []byte           // of held, what a viewer cannot answer
-	claimed     <-chan time.Time // then they are ours
-	seen        postmortem.Seen  // of the child, for its exit record
-	childEnded  bool
-	isAside     bool // another life has taken its place
-	outputOver  bool
-	exit        *protocol.ExitRecord // set before exited is closed, then read by all
+	saved           savedState // the part of the state that a successor needs; see saved.go
+	size            protocol.Size
+	screen          *screen.Screen // only useScreen and recoverPanic may use it, see core.go
+	received        uint64         // end offset of the last chunk that loop received
+	lastWasCostly   bool           // the last output written to the screen has cost cheapCost or more
+	lastBudget      int            // cost that may still be spent on output after the child has ended; see lastCost
+	haltToResume    *halt          // read stays stopped after this halt until loop has caught up
+	adopted         bool           // a previous supervisor, or this process before an exec, started the session
+	restoring       *restoration   // nil once the session has a screen
+	restoreTries    uint64         // how often supervisors died while they restored the screen
+	isUnsaved       bool           // the saved state differs from the current one
+	isUnpublished   bool           // the published info differs from the current one
+	awaits          map[*awaiter]struct{}
+	lastOutput      time.Time // when the session printed last
+	viewers         viewers
+	input           input
+	idle            idle
+	publishedFrozen bool             // cageFrozen as the last event reported it
+	eventAlarm      alarm            // runs for screenEventInterval after an event of the program was published
+	claimDue        <-chan time.Time // when it fires, the session itself sends saved.HeldReplies
+	childEnded      bool
+	isAside         bool // a later instance has taken the session's place; see before.go
+	outputOver      bool
+	exit            *protocol.ExitRecord // set before exited is closed; from then on any goroutine may read it
 
-	// What outlives this process, beside the ring (saved.go, keyframe.go).
-	savedSpec  json.RawMessage
+	// What outlives this process, beside the ring (saved.go, keyframe.go, keep.go).
+	entry      vaultEntry
 	stateSlate *slate.Slate
-	keyframe   *slate.Slate
+	keyframe   keyframe
 }
 
-// chunk says that n bytes at offset are in the ring.
+// chunk says that the ring has n new bytes at offset.
 type chunk struct {
 	offset uint64
 	n      int
 }
 
-// start starts a child, which the vault holds before it runs.
-func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Config, hub *Hub, onExit func(*Session)) (*Session, error) {
+// start starts a child and returns its session. The vault holds the terminal before the child
+// runs, so that a crash in between does not lose a running child. Errors: those of spawnError.
+func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Config, hub *event.Hub, onExit func(*Session)) (*Session, error) {
 	size := spec.Size()
 	now := cfg.Now()
 	s := &Session{
-		id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, account: op.account, early: op.early, created: now, begun: time.Now(),
+		id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, account: op.account, early: op.early, created: now, startedAt: time.Now(),
 		cfg: cfg, hub: hub, onExit: onExit,
-		state: protocol.StateStarting, size: size,
+		saved: newSavedState(), size: size,
 	}
+	s.entry.cfg, s.entry.id, s.entry.log = cfg, entryOf(s.instance), &s.log
 	s.lastIO.set(now)
 	s.log = cfg.Log.With().Str(logging.Session, string(id)).Str(logging.Instance, string(s.instance)).Logger()
 	lines := min(max(cmp.Or(spec.ScrollbackLines, cfg.ScrollbackLines), 0), protocol.MaxScrollback)
 	s.spec.ScrollbackLines, s.spec.Labels = lines, nil
 	s.labels.Store(&spec.Labels)
 	s.makeChannels()
-	s.sizing.policy = cmp.Or(spec.SizePolicy, protocol.SizeLatest)
+	s.saved.SizePolicy = cmp.Or(spec.SizePolicy, protocol.SizeLatest)
 	s.screen = screen.New(size, lines)
-	s.answers.change(0, unclaimed)
-	s.away.open = true
-	s.holders.Store(1)
+	s.responders.setFrom(0, unclaimed)
+	s.ringHolders.Store(1)
 	if err := s.makeFiles(size); err != nil {
 		return nil, spawnError(errors.Join(err, s.closeFiles()))
 	}
@@ -207,35 +188,34 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	}, op.defaults)
 	if err != nil {
 		if s.pty != nil {
-			s.letGo()
+			s.entry.delete()
 		}
 		return nil, spawnError(errors.Join(err, s.closeFiles()))
 	}
 	s.pty = p
 	s.storeLimits(s.spec.Limits)
-	s.named()
-	s.notice()
-	s.enter(protocol.StateRunning)
-	s.note()
+	s.entry.setPID(s.pty.PID())
+	s.inspectChild()
+	s.setState(protocol.StateRunning)
+	s.noteChange()
 	s.publish()
 	return s, nil
 }
 
 func (s *Session) makeChannels() {
-	// At most this many reads, one in loop's hands and one reserved lie
-	// between loop and the end of the ring, which holds eight: what loop
-	// views is never overwritten.
+	// The ring has eight times the room of one read. At most six reads lie between loop and the
+	// end of the ring: four in this channel, one that loop handles, and one that read has
+	// reserved. Therefore the ring never overwrites bytes that loop still views.
 	s.chunks = make(chan chunk, 4)
 	s.asks = make(chan func())
-	s.full = make(chan struct{}, 1)
-	s.takes = make(chan error, 1)
-	s.poke = make(chan struct{}, 1)
+	s.writeBlocked = make(chan struct{}, 1)
+	s.writable = make(chan error, 1)
+	s.pokeReader = make(chan struct{}, 1)
 	s.exited = make(chan struct{})
 	s.gone = make(chan struct{})
-	s.attachments = make(map[*Attachment]struct{})
 }
 
-// makeFiles makes all that a session has beside its terminal.
+// makeFiles makes the session's ring, state, keyframe and journal.
 func (s *Session) makeFiles(size protocol.Size) (err error) {
 	if err = s.newSavedSpec(); err != nil {
 		return err
@@ -252,10 +232,10 @@ func (s *Session) makeFiles(size protocol.Size) (err error) {
 }
 
 func (s *Session) journalConfig() journal.Config {
-	return journal.Config{Max: s.cfg.InputBytes, Made: func(journal.Files) { s.put() }}
+	return journal.Config{Max: s.cfg.InputBytes, Made: func(journal.Files) { s.entry.put(s.files) }}
 }
 
-// closeFiles undoes makeFiles, as far as that has come.
+// closeFiles closes the files that makeFiles has made, also if makeFiles has failed half-way.
 func (s *Session) closeFiles() (err error) {
 	if s.input.journal != nil {
 		err = s.input.journal.Close()
@@ -269,32 +249,33 @@ func (s *Session) closeFiles() (err error) {
 	return err
 }
 
-// opened has the vault hold the terminal while nothing runs on it yet.
+// opened stores the new terminal in the vault. Package pty calls it before the child is
+// started.
 func (s *Session) opened(p *pty.PTY) error {
 	s.pty = p
 	if err := s.writeState(); err != nil {
 		return err
 	}
-	s.put()
+	s.entry.put(s.files)
 	return nil
 }
 
-// run starts the goroutines. Whoever has found the session before waits in do.
+// run starts the goroutines. A request that finds the session in the table before run is called
+// waits in do until loop runs.
 func (s *Session) run() {
 	s.log.Info().Int(logging.PID, s.pty.PID()).Msg("session started")
 	s.settle()
-	info := s.info()
-	s.hub.Publish(protocol.EventCreated, &info, nil)
+	s.publishEvent(protocol.EventCreated)
 	s.running.Go(s.read)
 	s.running.Go(s.await)
 	go s.loop()
 }
 
-// abandon ends a child that never became a session, and reaps it.
+// abandon ends and reaps the child of a session that was never entered in the table.
 func (s *Session) abandon() {
 	s.pty.Hangup(syscall.SIGHUP, 0)
 	<-s.pty.Done()
-	s.letGo()
+	s.entry.delete()
 	if err := errors.Join(s.pty.Close(), s.closeFiles()); err != nil {
 		s.log.Warn().Err(err).Msg("abandoned session not closed cleanly")
 	}
@@ -302,14 +283,15 @@ func (s *Session) abandon() {
 
 func (s *Session) read() {
 	defer close(s.chunks)
-	var ended time.Time // when the child was first seen to have ended
-	// Nothing came since the last deadline. The first one is loop's, and may
-	// have passed before we came to read what is there.
+	var ended time.Time // when read first noticed that the child has ended
+	// quiet is true if no output came since the last deadline that was set here. loop sets the
+	// first deadline. It may have expired before read had read the output that is there, so
+	// that it does not count.
 	quiet := false
 	for {
 		s.pace()
 		last := isClosed(s.pty.Done())
-		n, err := s.pty.ReadEach(s.ring.Reserve(), s.took)
+		n, err := s.pty.ReadEach(s.ring.Reserve(), s.forwardChunk)
 		if n > 0 {
 			s.ring.Wake()
 			quiet = false
@@ -319,41 +301,41 @@ func (s *Session) read() {
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			if h := s.halting.Load(); h != nil {
-				h.rest()
+				h.wait()
 				continue
 			}
-			// Else it was set by loop when the child ended.
+			// If there is no halt, loop has set the deadline because the child has ended.
 			if ended.IsZero() {
 				ended = time.Now()
 			}
 			if !quiet && time.Since(ended) < drainMax {
 				quiet = true
-				_ = s.pty.SetReadDeadline(time.Now().Add(drainQuiet)) // fails as Read will
+				_ = s.pty.SetReadDeadline(time.Now().Add(drainQuiet)) // if it fails, the next read fails as well
 				continue
 			}
 			return
 		}
-		if last { // before that it may have opened its terminal once more
+		if last { // otherwise the child lived when the read began, and may have opened its terminal again since
 			return
 		}
 		select {
 		case <-s.pty.Done():
-		case <-s.poke:
+		case <-s.pokeReader:
 		case <-time.After(reopenPoll):
 		}
 	}
 }
 
-// aPiece is what the kernel gives of a terminal's output at once where there is
-// more.
-const aPiece = 4095
+// maxTTYRead is the most that the kernel returns for one read of a terminal. A read of this
+// size means that more output waits.
+const maxTTYRead = 4095
 
-// took hands n bytes that have come to loop. Where more are to come it lets loop
-// see to these first: meanwhile the kernel fills what was emptied, which holds
-// no more than that. Viewers are told when all has come, so that each message
-// to them is a long one; but none of them waits for a loop that is busy.
-func (s *Session) took(n int) {
-	s.cfg.counts.printed.Add(uint64(n))
+// forwardChunk sends n bytes that were read to loop. If more output waits, forwardChunk yields
+// to loop, and the kernel fills its buffer meanwhile; that buffer holds no more than one read.
+// Viewers are woken only when no more output waits, so that each message to them is long. If
+// loop is busy, they are woken at once, because no viewer may wait for loop.
+func (s *Session) forwardChunk(n int) {
+	s.cfg.counts.outputBytes.Add(uint64(n))
 	c := chunk{s.ring.Commit(n), n}
 	select {
 	case s.chunks <- c:
@@ -361,43 +343,42 @@ func (s *Session) took(n int) {
 		s.ring.Wake()
 		s.chunks <- c
 	}
-	if n >= aPiece {
+	if n >= maxTTYRead {
 		runtime.Gosched()
 	}
 }
 
 func (s *Session) await() {
-	for range s.full {
-		s.takes <- s.pty.AwaitWritable()
+	for range s.writeBlocked {
+		s.writable <- s.pty.AwaitWritable()
 	}
 }
 
 func (s *Session) loop() {
 	defer close(s.gone)
-	defer s.news.stop()
+	defer s.eventAlarm.stop()
 	defer s.idle.stop()
-	defer s.quiet.stop()
-	defer s.commands.stop()
-	defer s.sizing.stop()
+	defer s.saved.quiet.stop()
+	defer s.saved.commands.stop()
+	defer s.viewers.stop()
 	chunks, childDone := s.chunks, s.pty.Done()
-	s.printedAt = s.lastIO.get() // or before that, of one that was adopted
+	s.lastOutput = s.lastIO.get() // an adopted session may have printed before that
 	if s.adopted {
-		s.went() // whoever looked is lost
+		s.viewerLeft() // its former viewers are not attached any more
 	}
-	if s.exit != nil { // adopted so
+	if s.exit != nil { // the adopted session had exited before
 		chunks, childDone = nil, nil
 	} else if s.adopted {
-		s.takeUp()
+		s.resumeWork()
 		s.settle()
 	}
-	always := make(chan struct{})
-	close(always)
-	for s.state != protocol.StateForgotten {
-		// The next chunk is received when all of the last one is on the screen:
-		// until then the child waits.
-		next, rest := chunks, (<-chan struct{})(nil)
+	for s.saved.State != protocol.StateForgotten {
+		s.resumeReader() // the last round or a request may have caught up
+		// loop receives the next chunk only when the last one is completely on the screen.
+		// Until then the child has to wait.
+		next, turn := chunks, (<-chan struct{})(nil)
 		if s.behind() {
-			next, rest = nil, always
+			next, turn = nil, s.cfg.costlyTurns
 		}
 		select {
 		case c, ok := <-next:
@@ -407,57 +388,59 @@ func (s *Session) loop() {
 				continue
 			}
 			s.receive(c)
-		case <-rest:
-			rawio.Yield() // others than this session's clients wait, too
-			s.show(s.received, pieceCost)
-			s.wakeReader()
+		case <-turn:
+			s.catchUp()
 			s.finishIfOver()
 		case f := <-s.asks:
-			f() // and settles
-		case err := <-s.takes:
-			s.typeOn(err)
-		case <-s.claimed:
+			f() // f also settles
+		case err := <-s.writable:
+			s.resumeInput(err)
+		case <-s.claimDue:
 			s.claim(nil)
 		case <-s.idle.c:
 			s.becomeIdle()
-		case <-s.sizing.c:
+		case <-s.viewers.c:
 			s.expireLost()
-		case <-s.quiet.c:
-			s.becomeQuiet()
-		case <-s.commands.c:
-			s.tellCommand()
-		case <-s.news.c:
-			s.news.rang()
-			s.tellNews()
+		case <-s.saved.quiet.c:
+			s.publishOutputIdle()
+		case <-s.saved.commands.c:
+			s.publishPendingCommand()
+		case <-s.eventAlarm.c:
+			s.eventAlarm.disarm()
+			s.publishScreenEvents()
 		case <-childDone:
 			childDone, s.childEnded, s.lastBudget = nil, true, lastCost
-			s.enter(protocol.StateDraining)
+			s.setState(protocol.StateDraining)
 			if !s.outputOver {
-				_ = s.pty.SetReadDeadline(time.Now().Add(drainQuiet)) // fails only where Read ends by itself
+				_ = s.pty.SetReadDeadline(time.Now().Add(drainQuiet)) // fails only on a terminal on which a read ends by itself
 			}
 			s.finishIfOver()
 		}
 		s.settle()
 	}
-	close(s.full)
-	s.running.Wait() // the terminal is closed: nothing holds them up
-	s.letGo()
+	close(s.writeBlocked)
+	s.running.Wait() // the terminal is closed, so they end soon
+	s.entry.delete()
 	if err := errors.Join(s.stateSlate.Close(), s.keyframe.Close()); err != nil {
-		s.log.Warn().Err(err).Msg("state not closed")
+		s.log.Warn().Err(err).Msg("files of state and keyframe not closed")
 	}
 	s.releaseRing()
 }
 
-// receive writes a chunk to the screen, or its first part if it is dear.
+// receive writes a chunk to the screen. If the chunk is costly, receive writes only its first
+// part; if the output before the chunk was costly, receive writes none of it. The remainder
+// waits for a turn of costlyTurns.
 func (s *Session) receive(c chunk) {
-	s.printed()
+	s.noteOutput()
 	s.received = c.offset + uint64(c.n)
 	s.lastBudget += lastPerByte * c.n
-	s.show(s.received, pieceCost)
+	if !s.lastWasCostly {
+		s.writeToScreen(s.received, cheapCost)
+	}
 }
 
 func (s *Session) releaseRing() {
-	if s.holders.Add(-1) > 0 {
+	if s.ringHolders.Add(-1) > 0 {
 		return
 	}
 	if err := s.ring.Close(); err != nil {
@@ -465,14 +448,14 @@ func (s *Session) releaseRing() {
 	}
 }
 
-// answerTime is how long a request waits for a loop that is busy. What loop does between
-// two answers is bounded, so that one that does not answer for so long has lost its way.
+// answerTime is how long a request waits for a busy loop. The work of loop between two requests
+// is bounded and far shorter, so only a loop that hangs exceeds it.
 const answerTime = 5 * time.Second
 
-// ask is do for a request, which does not wait without a bound.
+// ask runs f in loop, and waits at most for limit until loop begins with f.
 //
-// Errors: session_not_found; busy if loop does not begin with f within limit. f was not run
-// then, and will not be.
+// Errors: session_not_found if the session is gone; busy if loop does not begin with f within
+// limit. After an error f was not run and will not be run.
 func (s *Session) ask(limit time.Duration, f func()) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -488,7 +471,8 @@ func (s *Session) ask(limit time.Duration, f func()) error {
 	}
 }
 
-// do runs f in loop and reports whether there was a loop to run it.
+// do runs f in loop, however long loop is busy before. It returns false, without a call of f,
+// if loop has ended.
 func (s *Session) do(f func()) bool {
 	done := make(chan struct{})
 	select {
@@ -500,7 +484,8 @@ func (s *Session) do(f func()) bool {
 	}
 }
 
-// request is ask, within answerTime, for what may fail.
+// request runs f in loop and returns its error. Errors besides: those of ask, with answerTime
+// as the limit.
 func (s *Session) request(f func() error) (err error) {
 	if unanswered := s.ask(answerTime, func() { err = f() }); unanswered != nil {
 		return unanswered
@@ -508,61 +493,61 @@ func (s *Session) request(f func() error) (err error) {
 	return err
 }
 
-// try is do for what may fail; without a loop it is session_not_found.
+// try runs f in loop, however long loop is busy before, and returns f's error, or
+// session_not_found if loop has ended.
 func (s *Session) try(f func() error) error {
 	err := notFound(s.id)
 	s.do(func() { err = f() })
 	return err
 }
 
-// finishIfOver makes the session exited once the child has ended, its output
-// has been read, and nobody sends it signals any more.
+// finishIfOver changes the state to exited when the child has ended, its output has been read
+// and written to the screen, and no goroutine sends signals to it any more.
 //
-// The order is the contract: the record stands, then the ring's end is final,
-// so that every viewer gets the last byte and then the exit; then the terminal
-// is closed and the table no longer counts the session, and only then does
-// anybody see exited.
+// The order of the steps is a contract. First the exit record is saved. Then the ring's end
+// becomes final, so that each viewer receives the last byte and then the exit. Then the
+// terminal is closed and the table no longer counts the session as running. Only then is exited
+// closed.
 func (s *Session) finishIfOver() {
 	if s.exit != nil || !s.outputOver || s.behind() || !s.childEnded || !s.orders.seal() {
 		return
 	}
-	s.news.rang()
-	s.tellNews()
+	s.eventAlarm.disarm()
+	s.publishScreenEvents()
 	s.exit = s.exitRecord()
 	s.cfg.counts.exited(s.exit.Outcome)
 	if err := errors.Join(s.input.journal.Drop(), s.input.journal.Close()); err != nil {
-		s.log.Warn().Err(err).Msg("input not closed")
+		s.log.Warn().Err(err).Msg("journal of input not closed")
 	}
-	s.enter(protocol.StateExited)
-	s.frame(allLines)
-	s.note()
+	s.setState(protocol.StateExited)
+	s.writeKeyframe(allLines)
+	s.noteChange()
 	s.write()
 	s.ring.Finish()
 	if err := s.pty.Close(); err != nil {
 		s.log.Warn().Err(err).Msg("terminal not closed")
 	}
-	s.put() // without the terminal, which would stay open there
+	s.entry.put(s.files) // from here on without the terminal, which the vault would otherwise keep open
 	s.cage.Remove()
 	s.onExit(s)
 	s.publish()
 	s.log.Info().Int(logging.ExitCode, s.exit.ExitCode).Str("outcome", string(s.exit.Outcome)).
 		Str(logging.Reason, string(s.exit.Reason)).Msg("session exited")
 	close(s.exited)
-	info := s.info()
-	s.hub.Publish(protocol.EventExited, &info, nil)
+	s.publishEvent(protocol.EventExited)
 }
 
-// notice notes of the child what can be seen only while it lives.
-func (s *Session) notice() {
-	if seen, ok := s.lookAtChild(); ok {
-		s.saw(seen)
+// inspectChild stores facts about the child that can only be read while it lives.
+func (s *Session) inspectChild() {
+	if seen, ok := s.readChildInfo(); ok {
+		s.setChildInfo(seen)
 	}
 }
 
-func (s *Session) saw(seen postmortem.Seen) {
-	seen.Cwd = cmp.Or(seen.Cwd, s.seen.Cwd)
-	s.seen = seen
-	s.note()
+func (s *Session) setChildInfo(seen postmortem.Seen) {
+	seen.Cwd = cmp.Or(seen.Cwd, s.saved.ChildInfo.Cwd)
+	s.saved.ChildInfo = seen
+	s.noteChange()
 }
 
 func (s *Session) exitRecord() *protocol.ExitRecord {
@@ -573,11 +558,11 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 		StartedAt: s.created, ExitedAt: s.cfg.Now(),
 		CoreDumped: status.Core, Usage: protocol.Usage(status.Usage),
 	}
-	s.core(func() {
+	s.useScreen(func() {
 		rec.Cwd = s.screen.Cwd()
 		rec.Tail, rec.LastLines = s.screen.Text(protocol.TailLines), s.screen.NonEmpty(protocol.LastLines)
 	})
-	rec.Cwd = cmp.Or(rec.Cwd, s.seen.Cwd)
+	rec.Cwd = cmp.Or(rec.Cwd, s.saved.ChildInfo.Cwd)
 	if status.Err != nil {
 		rec.Reason = protocol.ReasonWaitError
 	}
@@ -593,24 +578,25 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 	case status.Signal != "" && sig != nil && status.Signal == sig.name:
 		rec.EndedBy, rec.EndedByUser = sig.asker.By, sig.asker.ByUser
 	case status.Signal == pty.SignalName(syscall.SIGKILL):
-		rec.OOM = s.seen.OutOfMemory(s.pty.PID(), rec.ExitedAt.Sub(rec.StartedAt))
-	case status.Code == 128+int(syscall.SIGKILL): // as a shell ends by what ended its last program
-		rec.OOM = s.seen.OutOfMemory(0, 0)
+		rec.OOM = s.saved.ChildInfo.OutOfMemory(s.pty.PID(), rec.ExitedAt.Sub(rec.StartedAt))
+	case status.Code == 128+int(syscall.SIGKILL): // a shell ends with this code if SIGKILL ended its last program
+		rec.OOM = s.saved.ChildInfo.OutOfMemory(0, 0)
 	}
-	rec.Cage = s.usedUp()
+	rec.Cage = s.cageUseAtExit()
 	return rec
 }
 
-// info is called in loop, or before it runs.
+// info returns the current info of the session. Only loop may call it, or start and loadSession
+// before loop runs.
 func (s *Session) info() protocol.SessionInfo {
 	start, end, _ := s.ring.Bounds()
 	title, cwd := s.titles()
 	i := protocol.SessionInfo{
-		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.state, Size: s.size,
+		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.saved.State, Size: s.size,
 		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.lastIO.get(), OutputOffset: end, RingStart: start,
-		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.sizing.policy, Attachments: len(s.attachments) - s.shadows, Degraded: s.degraded, Frozen: s.stopped.Load(),
-		Viewers: s.viewers(), Left: s.away.left(), Command: s.commands.info,
+		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.saved.SizePolicy, Attachments: s.viewers.count(), Degraded: s.saved.Degraded, Frozen: s.cageFrozen.Load(),
+		Viewers: s.viewers.infos(), Left: s.saved.Away.left(), Command: s.saved.Command,
 	}
 	if s.exit != nil {
 		exit := copyExit(s.exit)
@@ -619,12 +605,15 @@ func (s *Session) info() protocol.SessionInfo {
 	return i
 }
 
-// Show returns what spec asks for of the screen. Only the picture is taken in
-// loop: a long one costs its reader time, and the session little.
+// Show returns the screen content that spec selects. loop only takes a view of the screen; the
+// caller's goroutine converts it, so that a long answer costs the caller time and the session
+// little.
+//
+// Errors: those of askScreen.
 func (s *Session) Show(spec protocol.ScreenSpec) (protocol.ScreenContent, error) {
 	for rows := screen.Rows(spec); ; {
 		var v *screen.View
-		if err := s.look(func() { v = s.screen.View(rows) }); err != nil {
+		if err := s.askScreen(func() { v = s.screen.View(rows) }); err != nil {
 			return protocol.ScreenContent{}, err
 		}
 		c, next := v.Content(spec)
@@ -636,8 +625,9 @@ func (s *Session) Show(spec protocol.ScreenSpec) (protocol.ScreenContent, error)
 	}
 }
 
-// Read returns up to n bytes printed from offset on, or from the oldest kept,
-// with the offset of the first and of the end.
+// Read returns up to n bytes of output that begin at offset, or at the oldest byte in the ring
+// if that is later. from is the offset of the first byte returned, end that of the end of all
+// output. Errors: session_not_found.
 func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err error) {
 	for {
 		if isClosed(s.gone) {
@@ -648,7 +638,7 @@ func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err
 		data := make([]byte, min(uint64(n), end-from))
 		k, err := s.ring.ReadAt(data, from)
 		switch {
-		case errors.Is(err, ring.ErrGone): // overtaken since Bounds
+		case errors.Is(err, ring.ErrGone): // the ring has overwritten from since Bounds
 		case err != nil:
 			return nil, 0, 0, notFound(s.id)
 		default:
@@ -657,11 +647,11 @@ func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err
 	}
 }
 
-// Resize changes the terminal's size, until the policy decides again; zeroes
-// mean 80 and 24, each on its own.
+// Resize sets the size of the terminal. It stays until the size policy decides again. If cols
+// is 0 it becomes 80, and if rows is 0 it becomes 24. Errors: those of checkOpen and of ask.
 func (s *Session) Resize(size protocol.Size) error {
 	return s.request(func() error {
-		if err := s.open(); err != nil {
+		if err := s.checkOpen(); err != nil {
 			return err
 		}
 		return s.resize(size.Normalize())
@@ -677,42 +667,43 @@ func (s *Session) resize(size protocol.Size) error {
 		return err
 	}
 	s.size = size
-	s.ring.MarkSize(size) // what came before it came at the old size
+	s.ring.MarkSize(size) // output before this mark was printed at the old size
 	s.feed()
 	if s.restoring != nil {
 		s.restoring.resized = true
 	}
 	s.idle.touch()
-	for a := range s.attachments {
-		a.renew()
+	for a := range s.viewers.attached {
+		a.requestSnapshot()
 	}
-	s.chooseAnswerer() // one who sees a view of its own cannot answer
-	info := s.info()
-	s.hub.Publish(protocol.EventResized, &info, nil)
+	s.chooseResponder() // a viewer with a view of its own cannot answer queries
+	s.publishEvent(protocol.EventResized)
 	return nil
 }
 
-// Exited is closed once the exit record stands.
+// Exited returns a channel that is closed when Exit has a record.
 func (s *Session) Exited() <-chan struct{} { return s.exited }
 
-// Exit returns the exit record; it may be called once Exited is closed.
+// Exit returns the exit record. It must be called only after the channel of Exited is closed.
 func (s *Session) Exit() *protocol.ExitRecord { return s.exit }
 
-// ID and Instance never change, nor does what Labels returns.
+// ID, Instance and Labels may be called by any goroutine. The id and the instance never change;
+// neither does the map that Labels returns, because Relabel replaces it.
 func (s *Session) ID() protocol.SessionID      { return s.id }
 func (s *Session) Instance() protocol.Instance { return s.instance }
 func (s *Session) Labels() map[string]string   { return *s.labels.Load() }
 
-// forget ends an exited session's loop. Errors: session_running, session_not_found, busy.
+// forget ends the loop of an exited session. Errors: session_running, session_not_found, busy.
 func (s *Session) forget() error { return s.request(s.leave) }
 
-// leave is forget in loop.
+// leave is called in loop and makes loop end, if the session has exited. Errors:
+// session_running.
 func (s *Session) leave() error {
-	if s.state != protocol.StateExited {
-		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", s.id))
+	if s.saved.State != protocol.StateExited {
+		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended; end it first", s.id))
 	}
-	s.enter(protocol.StateForgotten)
-	if info := s.info(); !s.isAside { // else it was told
+	s.setState(protocol.StateForgotten)
+	if info := s.info(); !s.isAside { // otherwise publishForgotten has published it before
 		s.hub.Publish(protocol.EventForgotten, &info, nil)
 	}
 	return nil
@@ -722,11 +713,12 @@ func notFound(id protocol.SessionID) error {
 	return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("no session %s", id))
 }
 
-// busyError is of a session whose loop does not answer. Nothing was done.
+// busyError returns the error for a request with which loop does not begin in time.
+// The request was not done.
 func busyError(id protocol.SessionID) error {
 	return &protocol.Error{
 		Code: protocol.CodeBusy, Retryable: true, RetryAfterMS: 1000,
-		Message: fmt.Sprintf("session %s is busy with what its program prints and does not answer; nothing was done, try again", id),
+		Message: fmt.Sprintf("session %s is busy with the output of its program and does not answer; nothing was done, try again", id),
 	}
 }
 
@@ -738,17 +730,17 @@ func exitedError(id protocol.SessionID, exit *protocol.ExitRecord) error {
 	return &protocol.Error{Code: protocol.CodeSessionExited, Message: fmt.Sprintf("session %s has exited %s", id, how), Exit: exit}
 }
 
-// spawnError says that nothing was started and, where a peer can act on it,
-// why.
+// spawnError returns spawn_failed for a session that could not be started. Cause is set if the
+// peer can react to it. If limits cannot be set, spawnError returns unsupported.
 func spawnError(err error) error {
-	if said := protocol.AsError(err); said.Code == protocol.CodeUnsupported { // limits that cannot be set
+	if said := protocol.AsError(err); said.Code == protocol.CodeUnsupported { // the limits cannot be set here
 		return said
 	}
 	e := &protocol.Error{Code: protocol.CodeSpawnFailed, Message: err.Error()}
 	switch {
 	case errors.Is(err, pty.ErrUnsupported):
 		e.Cause = protocol.CodeUnsupportedOS
-	case errors.Is(err, pty.ErrExhausted), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE): // also for the ring
+	case errors.Is(err, pty.ErrExhausted), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE): // the ring needs descriptors, too
 		e.Cause, e.Retryable = protocol.CodePTYExhausted, true
 	case errors.Is(err, os.ErrNotExist):
 		e.Cause = protocol.CodeNotFound

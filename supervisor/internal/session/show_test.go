@@ -150,7 +150,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		for n := len(typedBy(f)); n > 0; n = len(typedBy(f)) {
 			total += n
 		}
-		if total < maxAnswers/2 || total > maxAnswers+16<<10+f.room {
+		if total < maxReplies/2 || total > maxReplies+16<<10+f.room {
 			t.Errorf("the child reads %d bytes", total)
 		}
 		show(f, askCursor)
@@ -169,7 +169,7 @@ func TestNews(t *testing.T) {
 			show(by(s), "\x07\x1b]0;spin\x07\x1b]0;title\x07\x1b]7;file:///tmp\x07\x1b]777;notify;T;B\x07")
 		}
 		show(by(s), "\x1b]0;last\x07")
-		time.Sleep(newsEvery)
+		time.Sleep(screenEventInterval)
 		synctest.Wait()
 		events, _, err := tb.Events().Next(context.Background(), 1)
 		if err != nil || len(events) > 30 {
@@ -275,7 +275,7 @@ func TestDearOutput(t *testing.T) {
 			_, read, _ = s.ring.Bounds()
 		}
 		at, between := uint64(0), 0
-		if err := s.look(func() { at = s.screen.Offset() }); err != nil || at == 0 || at == end {
+		if err := s.askScreen(func() { at = s.screen.Offset() }); err != nil || at == 0 || at == end {
 			t.Errorf("the screen is looked at at offset %d (%v), want one within the %d bytes", at, err, end)
 		}
 		resize(later)

@@ -6,23 +6,24 @@ import (
 	"holdfast/protocol"
 )
 
-// next says which state may follow which.
+// nextState has the only permitted successor of each state.
 //
 //	starting ──▶ running ──▶ draining ──▶ exited ──▶ forgotten
 //
-// A session is made in starting by Table.Create, which alone can give it up;
-// from running on, only its loop changes its state.
-var next = map[protocol.State]protocol.State{
+// Table.Create makes a session in the state starting, and may give it up. From running on only
+// the session's loop changes the state.
+var nextState = map[protocol.State]protocol.State{
 	protocol.StateStarting: protocol.StateRunning,
 	protocol.StateRunning:  protocol.StateDraining,
 	protocol.StateDraining: protocol.StateExited,
 	protocol.StateExited:   protocol.StateForgotten,
 }
 
-// enter changes the state. A wrong change is our bug and panics.
-func (s *Session) enter(to protocol.State) {
-	if next[s.state] != to {
-		panic(fmt.Sprintf("session %s: %s → %s", s.id, s.state, to))
+// setState changes the state. It panics if nextState does not permit the change, because that
+// is a defect of this package.
+func (s *Session) setState(to protocol.State) {
+	if nextState[s.saved.State] != to {
+		panic(fmt.Sprintf("session %s: state cannot change from %s to %s", s.id, s.saved.State, to))
 	}
-	s.state = to
+	s.saved.State = to
 }

@@ -11,14 +11,14 @@ func TestEnter(t *testing.T) {
 	states := []protocol.State{protocol.StateStarting, protocol.StateRunning, protocol.StateDraining, protocol.StateExited, protocol.StateForgotten}
 	for i, from := range states {
 		for k, to := range append(states, "", "unknown") {
-			s := &Session{state: from}
+			s := &Session{saved: savedState{State: from}}
 			panicked := func() (p bool) {
 				defer func() { p = recover() != nil }()
-				s.enter(to)
+				s.setState(to)
 				return false
 			}()
-			if want := k != i+1; panicked != want || (s.state == to) == want && from != to {
-				t.Errorf("%s → %s: panicked %v, now %s", from, to, panicked, s.state)
+			if want := k != i+1; panicked != want || (s.saved.State == to) == want && from != to {
+				t.Errorf("%s → %s: panicked %v, now %s", from, to, panicked, s.saved.State)
 			}
 		}
 	}

@@ -14,36 +14,39 @@ import (
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/ring"
+	"holdfast/supervisor/internal/session/event"
 )
 
-// Config tunes all sessions. A zero field means its default.
+// Config configures all sessions of a table. A zero field means its default.
 type Config struct {
-	RingBytes       int           // output kept for replay; default 1 MiB
-	ScrollbackLines int           // history of a screen; default 10,000
-	InputBytes      int           // input a session holds for a child that does not read; default 8 MiB
-	ExitKeep        time.Duration // how long an exited session is remembered; default 10 min
-	ExitRecords     int           // how many exited sessions are remembered; default 256
-	Files           int           // that this process may have open; 0 is no limit
-	MaxSessions     int           // that have not ended; default 4,096, the kernel's PTYs
-	Grace           time.Duration // between the soft signal and SIGKILL; default 250 ms
+	RingBytes       int           // bytes of output kept for replay; default 1 MiB
+	ScrollbackLines int           // lines of history of a screen; default 10,000
+	InputBytes      int           // bytes of input queued for a child that does not read; default 8 MiB
+	ExitKeep        time.Duration // how long an exited session is kept; default 10 min
+	ExitRecords     int           // how many exited sessions are kept; default 256
+	Files           int           // how many files this process may open; 0 means no limit
+	MaxSessions     int           // sessions that have not ended; default 4,096, the kernel's number of PTYs
+	Grace           time.Duration // time between the soft signal and SIGKILL; default 250 ms
 
-	// Of one originator.
-	OriginatorSessions int // that have not ended; default half of MaxSessions, or 1,024
-	SpawnBurst         int // started at once; default 1,024
-	SpawnRate          int // started a second, beyond that; default 128
+	// Limits of one originator.
+	OriginatorSessions int // sessions that have not ended; default half of MaxSessions, but at least 1,024
+	SpawnBurst         int // sessions started at once; default 1,024
+	SpawnRate          int // sessions started per second beyond the burst; default 128
 
-	Env       []string         // what children inherit, K=V; default nothing
-	Cages     Cages            // makes each session's control group; nil makes none
-	Vault     Vault            // holds what must outlive this process; nil is nobody
-	Published func(seq uint64) // told each event's number, so that a successor goes on after it; nil is nobody
-	Program   string           // its version: another one tries again what this one gave up
-	ReportDir string           // for what a mistake in the terminal core needs to be found; "" is none
+	Env       []string         // environment that children inherit, as K=V; default empty
+	Cages     Cages            // makes each session's control group; if nil, sessions have none
+	Vault     Vault            // keeps the files that must outlive this process; may be nil
+	Published func(seq uint64) // called with each event's number, so that a successor continues the numbers; may be nil
+	Program   string           // version of this program; another version tries again to restore a screen that this one gave up
+	ReportDir string           // directory for reports about panics of the terminal core; "" means none
 	Log       zerolog.Logger
 
-	frames   *frameBudget // of all sessions of a table
-	courtesy *courtesy    // of all sessions of a table
-	suspects *suspects    // the same
-	counts   *counts      // the same
+	// Shared by all sessions of a table.
+	frames      *frameBudget
+	courtesy    *courtesy
+	suspects    *suspects
+	counts      *counts
+	costlyTurns chan struct{} // turns of sessions with costly output; see newCostlyTurns
 
 	// For tests; the defaults are the real ones.
 	suspectAfter time.Duration
@@ -62,8 +65,8 @@ func (c Config) withDefaults() Config {
 	c.OriginatorSessions = cmp.Or(c.OriginatorSessions, min(c.MaxSessions, max(1024, c.MaxSessions/2)))
 	c.SpawnBurst = cmp.Or(c.SpawnBurst, 1024)
 	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
-	c.suspects = &suspects{from: time.Now().Add(cmp.Or(c.suspectAfter, suspectAfter))}
-	c.courtesy, c.counts, c.frames = &courtesy{}, &counts{}, newFrameBudget()
+	c.suspects = &suspects{startAt: time.Now().Add(cmp.Or(c.suspectAfter, suspectAfter))}
+	c.courtesy, c.counts, c.frames, c.costlyTurns = &courtesy{}, &counts{}, newFrameBudget(), newCostlyTurns()
 	if c.Start == nil {
 		c.Start = func(s pty.Spec) (PTY, error) { return pty.Start(s) }
 	}
@@ -73,28 +76,28 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// A Table holds all sessions by id.
+// Table holds all sessions by id.
 type Table struct {
 	cfg Config
-	hub *Hub
+	hub *event.Hub
 
 	mu       sync.Mutex
 	sessions map[protocol.SessionID]*Session
 	opening  map[protocol.SessionID]*opening
 	exited   []*Session                      // in the order of their ends
-	aside    map[protocol.SessionID]*Session // see before.go
+	aside    map[protocol.SessionID]*Session // earlier instances that may be restored; see before.go
 	limits   limits
 	closing  bool
-	frozen   bool           // another program takes over
-	opens    sync.WaitGroup // the entries of opening
-	closed   chan struct{}  // closed once every session has ended after closing
+	frozen   bool           // another program is taking over
+	opens    sync.WaitGroup // counts the entries of opening
+	closed   chan struct{}  // closed once all sessions have ended after closing is set
 }
 
-// opening is an id whose child is being started.
+// opening is an id while its child is being started.
 type opening struct {
 	token   string
 	account string
-	early   time.Duration // within which its opener removes it if it ends
+	early   time.Duration // if the session ends within this time after its start, its opener removes it
 	done    chan struct{}
 
 	defaults protocol.Limits
@@ -103,8 +106,7 @@ type opening struct {
 // NewTable returns a table without sessions.
 func NewTable(cfg Config) *Table {
 	cfg = cfg.withDefaults()
-	hub := NewHub(cfg.Now)
-	hub.noted = cfg.Published
+	hub := event.NewHub(cfg.Now, cfg.Published)
 	return &Table{
 		cfg: cfg, hub: hub,
 		sessions: make(map[protocol.SessionID]*Session),
@@ -115,22 +117,21 @@ func NewTable(cfg Config) *Table {
 	}
 }
 
-// Events returns the hub on which the table's sessions publish.
-func (t *Table) Events() *Hub { return t.hub }
+// Events returns the hub on which the table's sessions publish their events.
+func (t *Table) Events() *event.Hub { return t.hub }
 
-// Create starts a session; an empty id makes one. A token, where given, makes
-// it repeatable: if the session exists and was made with the same token, it is
-// returned.
+// Create starts a session. An empty id means a random one. A token makes the request
+// repeatable: if the session exists and was created with the same token, Create returns it.
 //
-// Errors: closed, session_exists, limit_exceeded, invalid_argument, and
-// spawn_failed with its cause.
+// Errors: closed, upgrading, session_exists, limit_exceeded, invalid_argument, and spawn_failed
+// with its cause.
 func (t *Table) Create(id protocol.SessionID, spec protocol.SpawnSpec, token string) (*Session, error) {
 	return t.CreateFor(spec.Originator, id, spec, protocol.Limits{}, token)
 }
 
-// CreateFor is Create for a session that counts for another one than its
-// originator, in all its lives. The limits that spec does not name are defaults', as
-// far as they can be set.
+// CreateFor starts a session as Create does, but the session and all its later instances count
+// towards the limits of account instead of the originator. Limits that spec does not name are
+// taken from defaults, as far as the system can set them.
 func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.SpawnSpec, defaults protocol.Limits, token string) (*Session, error) {
 	if id == "" {
 		id = protocol.SessionID(protocol.NewToken(6))
@@ -145,9 +146,9 @@ func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.S
 		if old == nil {
 			return account, nil
 		}
-		e := protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("session %s exists", id))
+		e := protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("session %s exists; choose another id", id))
 		if isClosed(old.exited) {
-			e.Message = fmt.Sprintf("session %s has exited; reopen it or forget it", id)
+			e.Message = fmt.Sprintf("session %s exists and has exited; reopen it or forget it", id)
 		}
 		return "", e
 	})
@@ -158,30 +159,30 @@ func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.S
 	return t.open(id, spec, op)
 }
 
-// Reopen starts an exited session again under its id, as a new instance; of the
-// life named alone, unless instance is empty. Errors are those of Create,
-// session_not_found, instance_mismatch and session_running.
+// Reopen starts an exited session again under its id, as a new instance. If instance is not
+// empty, it must be the exited one. Errors: those of Create, session_not_found,
+// instance_mismatch and session_running.
 func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change protocol.RespawnSpec, token string) (*Session, error) {
 	return t.ReopenFor(id, instance, change, token, 0)
 }
 
-// ReopenFor is Reopen for an opener that removes the new life with ForgetFailed if it ends
-// within early after its start.
+// ReopenFor reopens a session as Reopen does. The opener promises to call ForgetFailed if the
+// new instance ends within early after its start.
 func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, change protocol.RespawnSpec, token string, early time.Duration) (*Session, error) {
 	var spec protocol.SpawnSpec
 	old, op, err := t.reserve(id, token, func(old *Session) (string, error) {
 		if old == nil {
 			return "", notFound(id)
 		}
-		if err := old.lives(instance); err != nil {
+		if err := old.checkInstance(instance); err != nil {
 			return "", err
 		}
 		if !isClosed(old.exited) {
-			return "", protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended", id))
+			return "", protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended; end it first", id))
 		}
 		spec = old.spec
 		spec.Labels = old.Labels()
-		spec.Cols, spec.Rows = old.size.Cols, old.size.Rows // final with exited
+		spec.Cols, spec.Rows = old.size.Cols, old.size.Rows // the size cannot change any more after the exit
 		spec = change.Apply(spec)
 		return old.account, spec.Validate()
 	})
@@ -192,10 +193,9 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 	return t.open(id, spec, op)
 }
 
-// reserve keeps an id for the caller, who must call open. It returns the
-// session that is there in place of a reservation where token names it, and an
-// error where the id cannot be had; allow says so of the session that has it,
-// and else who starts the new one.
+// reserve reserves an id for the caller, which must call open then. If the session exists and
+// token names it, reserve returns the session instead. allow decides whether old, the present
+// session of the id or nil, permits a new instance, and returns the account of the new one.
 func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Session) (string, error)) (*Session, *opening, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,7 +211,7 @@ func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Ses
 			break
 		}
 		if token == "" || op.token != token {
-			return nil, nil, protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("session %s is being started", id))
+			return nil, nil, protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("another request is starting session %s", id))
 		}
 		t.mu.Unlock()
 		<-op.done
@@ -226,10 +226,10 @@ func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Ses
 		return nil, nil, err
 	}
 	if live := len(t.sessions) - len(t.exited) + len(t.opening); live >= t.cfg.MaxSessions {
-		return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions are running, no more are allowed", live))
+		return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions are running, which is the limit (max_sessions); end one", live))
 	}
 	if live := t.liveOf(account); live >= t.cfg.OriginatorSessions {
-		return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions of this originator are running, no more are allowed", live))
+		return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions of this originator are running, which is its limit; end one", live))
 	}
 	if err := t.makeFileRoom(); err != nil {
 		return nil, nil, err
@@ -243,8 +243,7 @@ func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Ses
 	return nil, op, nil
 }
 
-// liveOf returns how many sessions that count for one have not ended. mu is
-// held.
+// liveOf returns how many sessions of an account have not ended. mu must be held.
 func (t *Table) liveOf(account string) int {
 	n := 0
 	for _, s := range t.sessions {
@@ -260,8 +259,7 @@ func (t *Table) liveOf(account string) int {
 	return n
 }
 
-// open starts the child of a reserved id and puts it in the place of what had
-// the id.
+// open starts the child of a reserved id, and replaces the session that had the id.
 func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, op *opening) (*Session, error) {
 	defer t.opens.Done()
 	defer close(op.done)
@@ -284,8 +282,8 @@ func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, op *opening
 	t.drop(old)
 	giveUp := t.setAside(old)
 	t.mu.Unlock()
-	if old != nil && giveUp != old { // one life ends before the next begins, in the events too
-		_ = old.try(old.putAside) // exited, as reserve made sure
+	if old != nil && giveUp != old { // the end of the old instance must be published before the start of the new one
+		_ = old.try(old.publishForgotten) // it has exited, because reserve has checked that
 	}
 	if giveUp != nil {
 		_ = giveUp.try(giveUp.leave)
@@ -294,24 +292,24 @@ func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, op *opening
 	return s, nil
 }
 
-// onExit is called by a session's loop, once.
+// onExit keeps the exit record of a session for a while. The session's loop calls it once.
 func (t *Table) onExit(s *Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sessions[s.id] != s {
-		return // reopened in the meantime
+		return // another instance was reopened meanwhile
 	}
 	t.exited = append(t.exited, s)
 	for _, e := range t.exited[:max(0, len(t.exited)-t.cfg.ExitRecords)] {
-		go t.expire(e.id, e.instance) // not here: it needs e's loop, and may be asked twice
+		go t.expire(e.id, e.instance) // not here, because expire needs e's loop; expiring a session twice is harmless
 	}
 	t.expireLater(s, t.cfg.ExitKeep)
 	t.watchOpener(s)
 }
 
-// expireLater forgets an exited session after a while.
+// expireLater forgets an exited session after some time.
 func (t *Table) expireLater(s *Session, after time.Duration) {
-	id, instance := s.id, s.instance // not s, which may be forgotten long before
+	id, instance := s.id, s.instance // the timer must not keep s in memory, which may be forgotten long before
 	time.AfterFunc(after, func() { t.expire(id, instance) })
 }
 
@@ -319,7 +317,7 @@ func (t *Table) expire(id protocol.SessionID, instance protocol.Instance) {
 	t.remove(id, instance, false)
 }
 
-// Get returns a session, or session_not_found.
+// Get returns the session of an id. Errors: invalid_argument, session_not_found.
 func (t *Table) Get(id protocol.SessionID) (*Session, error) {
 	if err := id.Validate(); err != nil {
 		return nil, err
@@ -332,35 +330,36 @@ func (t *Table) Get(id protocol.SessionID) (*Session, error) {
 	return nil, notFound(id)
 }
 
-// GetInstance is Get, for one life of the id alone unless instance is empty.
+// GetInstance returns the session of an id. If instance is not empty, it must be the session's
+// instance. Errors: those of Get, instance_mismatch.
 func (t *Table) GetInstance(id protocol.SessionID, instance protocol.Instance) (*Session, error) {
 	s, err := t.Get(id)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.lives(instance); err != nil {
+	if err := s.checkInstance(instance); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// lives returns instance_mismatch where a life was named and it is another one.
-func (s *Session) lives(instance protocol.Instance) error {
+// checkInstance returns instance_mismatch unless instance is empty or that of the session.
+func (s *Session) checkInstance(instance protocol.Instance) error {
 	if instance == "" || s.instance == instance {
 		return nil
 	}
-	return protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s lives as %s, not as %s", s.id, s.instance, instance))
+	return protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s is instance %s, not %s; name the present instance, or none", s.id, s.instance, instance))
 }
 
-// List returns what is known of every session, oldest first, or of those of
-// one originator.
+// List returns the info of all sessions, the oldest first. If originator is not empty, it
+// returns only the sessions of that originator.
 func (t *Table) List(originator string) []protocol.SessionInfo {
 	list := []protocol.SessionInfo{}
 	for _, s := range t.all() {
 		if originator != "" && s.spec.Originator != originator {
 			continue
 		}
-		if i, err := s.Info(); err == nil { // else forgotten since
+		if i, err := s.Info(); err == nil { // otherwise the session was forgotten meanwhile
 			list = append(list, i)
 		}
 	}
@@ -370,11 +369,11 @@ func (t *Table) List(originator string) []protocol.SessionInfo {
 	return list
 }
 
-// useTime bounds how long WithUse reads; a session takes some 20 µs.
+// useTime bounds how long WithUse reads. One session takes some 20 µs.
 const useTime = 200 * time.Millisecond
 
-// WithUse adds to a list what each session uses now. If that takes too long, the last
-// ones are left without.
+// WithUse adds to a list what each session's cage uses now. If useTime is over, the remaining
+// sessions are left without it.
 func (t *Table) WithUse(list []protocol.SessionInfo) []protocol.SessionInfo {
 	end := time.Now().Add(useTime)
 	for i := range list {
@@ -398,7 +397,7 @@ func (t *Table) all() []*Session {
 	return all
 }
 
-// everyLife is all, with those that were set aside.
+// everyLife returns all sessions, including earlier instances that were set aside.
 func (t *Table) everyLife() []*Session {
 	all := t.all()
 	t.mu.Lock()
@@ -422,20 +421,20 @@ func (t *Table) Forget(id protocol.SessionID, instance protocol.Instance) error 
 	return t.forget(id, instance, false)
 }
 
-// drop has a session count as exited no more. mu is held.
+// drop removes a session from the list of exited ones. mu must be held.
 func (t *Table) drop(s *Session) {
 	t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == s })
 }
 
-// Shutdown ends every session, all at the same time, and opens no more. It
-// returns, to each of several callers, when the last has ended and been
-// reaped, or with ctx's error while the end goes on.
+// Shutdown ends all sessions at the same time, and permits no new ones. It returns when all
+// have ended and were reaped, or with ctx's error while the ends continue. Several callers may
+// wait.
 func (t *Table) Shutdown(ctx context.Context) error {
 	return t.ShutdownFor(ctx, protocol.Asker{})
 }
 
-// ShutdownFor is Shutdown for one whom the exit records are to name, if it is the
-// first who asked.
+// ShutdownFor shuts down as Shutdown does. If it is the first call, the exit records name
+// asker.
 func (t *Table) ShutdownFor(ctx context.Context, asker protocol.Asker) error {
 	t.mu.Lock()
 	first := !t.closing
@@ -452,9 +451,9 @@ func (t *Table) ShutdownFor(ctx context.Context, asker protocol.Asker) error {
 	}
 }
 
-// CloseIfIdle opens no more sessions if none runs and none is being opened, and reports
-// whether that is so. With records set, a kept exit record also counts as a session. It
-// looks and closes in one step, so that no session is opened in between and then ended.
+// CloseIfIdle permits no new sessions if no session runs or is being opened, and reports
+// whether that is so. If records is true, a kept exit record counts as a session, too. It
+// checks and closes in one step, so that no session can be opened in between and then be ended.
 func (t *Table) CloseIfIdle(records bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -477,7 +476,7 @@ func (t *Table) shutdown(asker protocol.Asker) {
 	t.opens.Wait()
 	all := t.everyLife()
 	for _, s := range all {
-		_ = s.Terminate(End{Asker: asker, Soft: syscall.SIGHUP, Reason: protocol.ReasonShutdown}) // it may have ended before
+		_ = s.Terminate(End{Asker: asker, Soft: syscall.SIGHUP, Reason: protocol.ReasonShutdown}) // fails only if the session has ended before
 	}
 	for _, s := range all {
 		<-s.exited

@@ -12,6 +12,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/session/event"
 )
 
 // The time of the last I/O moves on what is read, written and resized, and on
@@ -120,7 +121,7 @@ func TestExitKeep(t *testing.T) {
 	})
 }
 
-func eventsOf(t *testing.T, tb *Table) []Event {
+func eventsOf(t *testing.T, tb *Table) []event.Event {
 	t.Helper()
 	events, _, err := tb.Events().Next(t.Context(), 0)
 	if err != nil {

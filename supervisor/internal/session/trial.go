@@ -1,26 +1,24 @@
 package session
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 
-	"holdfast/supervisor/internal/screen"
 	"holdfast/supervisor/internal/slate"
 	"holdfast/supervisor/internal/vault"
 )
 
-// onTrial are the files that a program on trial looks at: what it may only read.
-var onTrial = []string{fileState, fileKeyframe}
+// trialFiles are the roles of the files that a program on trial reads. It must only read them,
+// because the sessions still run.
+var trialFiles = []string{fileState, fileKeyframe}
 
-// Records are the sessions', for a trial: what each leaves that can be looked at
-// while it goes on, or ends. The files are those of the records, one after another, and the
-// caller closes them, also after an error.
-func (t *Table) Records() (records []vault.Record, files []*os.File, err error) {
+// Records returns a vault entry of each session for a trial. The files are those of all
+// entries, in order; the caller must close them, also after an error.
+func (t *Table) Records() (records []vault.Entry, files []*os.File, err error) {
 	for _, s := range t.everyLife() {
-		r, held, own := s.forTrial()
-		if errors.Is(own, os.ErrClosed) { // forgotten meanwhile
+		r, held, own := s.trialEntry()
+		if errors.Is(own, os.ErrClosed) { // the session was forgotten meanwhile
 			for _, f := range held {
 				_ = f.Close() // only a duplicate
 			}
@@ -32,57 +30,54 @@ func (t *Table) Records() (records []vault.Record, files []*os.File, err error) 
 	return records, files, err
 }
 
-// forTrial returns files of its own: a session that is forgotten closes the others. It does
-// not wait for loop.
-func (s *Session) forTrial() (r vault.Record, files []*os.File, err error) {
-	r = vault.Record{ID: s.recordID(), PID: s.pty.PID()}
-	for _, from := range []*slate.Slate{s.stateSlate, s.keyframe} {
-		f, err := from.Duplicate()
-		if err != nil {
+// trialEntry returns a vault entry with duplicates of the files, because the session closes its
+// own files when it is forgotten. It does not wait for loop.
+func (s *Session) trialEntry() (r vault.Entry, files []*os.File, err error) {
+	in := fileSet{journal: noJournal}
+	for _, f := range []struct {
+		from *slate.Slate
+		to   **os.File
+	}{{s.stateSlate, &in.state}, {s.keyframe.Slate, &in.keyframe}} {
+		if *f.to, err = f.from.Duplicate(); err != nil {
 			return r, files, err
 		}
-		files = append(files, f)
-		fd, err := Descriptor(f)
-		if err != nil {
-			return r, files, err
-		}
-		r.FDs = append(r.FDs, fd)
+		files = append(files, *f.to)
 	}
-	r.Meta, err = json.Marshal(recordMeta{Version: recordVersion, Files: onTrial})
+	r, err = in.entry(s.entry.id, s.pty.PID())
 	return r, files, err
 }
 
-// looks is how often a record is read that cannot be: it may have been written to
-// meanwhile.
-const looks = 5
+// maxReads is how often an entry is read until it counts as unreadable. A read may fail because
+// the session writes at the same time.
+const maxReads = 5
 
-// Try reports whether this program could go on with sessions of which it was left
-// these records. Their descriptors are used up.
-func Try(records []vault.Record) error {
+// Try returns an error unless this program can adopt the sessions of these vault entries. It
+// uses up their descriptors.
+func Try(records []vault.Entry) error {
 	for _, r := range records {
-		if err := try(r); err != nil {
+		if err := tryEntry(r); err != nil {
 			return fmt.Errorf("%s: %w", r.ID, err)
 		}
 	}
 	return nil
 }
 
-func try(r vault.Record) error {
-	in, err := files(r, onTrial...)
+func tryEntry(r vault.Entry) error {
+	in, err := openEntry(r, trialFiles...)
 	if err != nil {
 		return err
 	}
 	defer in.close()
-	for range looks {
-		if err = in.look(); err == nil {
+	for range maxReads {
+		if err = in.check(); err == nil {
 			break
 		}
 	}
 	return err
 }
 
-func (in *inherited) look() error {
-	state, err := slate.Look(in.state)
+func (in *fileSet) check() error {
+	state, err := slate.ReadLive(in.state)
 	if err != nil {
 		return err
 	}
@@ -90,12 +85,12 @@ func (in *inherited) look() error {
 	if err != nil {
 		return err
 	}
-	frame, err := slate.Look(in.keyframe)
-	if err != nil || len(frame) < frameHead || v.Degraded {
+	frame, err := slate.ReadLive(in.keyframe)
+	if err != nil || v.Degraded {
 		return err
 	}
-	from, err := screen.Restore(frame[frameHead:], 0)
-	if err != nil {
+	from, err := openFrame(frame, 0)
+	if err != nil || from == nil {
 		return err
 	}
 	for !from.Step(restoreSlice) {

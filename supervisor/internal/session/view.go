@@ -7,70 +7,67 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// A viewer with a terminal of another size than the session's may ask for a
-// view of its own: the screen as it looks at that size. It gets no output then,
-// but what changes on its screen, as often as it can take that, and what the
-// program says to the terminal that does not show (screen.Effects).
+// A viewer with a terminal of another size than the session's may ask for a view of its own: the
+// screen laid out for its size. Such a viewer receives no output. It receives the changes of
+// its view, as often as it can take them, and the effects of the output that a screen does not
+// show, such as bells (screen.Effects).
 
-// viewEvery is how often a view is brought up to date at most: 40 times a
-// second looks like motion.
+// viewEvery is the shortest time between two updates of a view: 40 updates a second look like
+// motion.
 const viewEvery = 25 * time.Millisecond
 
-// ownView reports whether a is shown the screen at its own size, whatever the
-// session's. It is called in loop.
+// ownView reports whether a sees the screen at its own size, whatever the session's size. It is
+// called in loop.
 func (a *Attachment) ownView() bool {
 	return a.spec.View == protocol.ViewOwn && a.window != (protocol.Size{})
 }
 
-// renew has a begin anew with a snapshot, if it is shown the screen at its own
-// size: that or the session's has changed.
-func (a *Attachment) renew() {
+// requestSnapshot makes a begin again with a snapshot, if a may have a view of its own. It must
+// be called when a's size or the session's has changed.
+func (a *Attachment) requestSnapshot() {
 	if !a.ownView() {
 		return
 	}
-	a.mu.Lock()
-	a.renewed = true
-	a.mu.Unlock()
-	a.poke()
+	a.requestRenewal(newSnapshot)
 }
 
-// waits reports whether a is paused, and whether it needs another snapshot.
-func (a *Attachment) waits() (paused, renewed bool) {
+// waitState reports whether a is paused, and whether a needs another snapshot.
+func (a *Attachment) waitState() (paused, renewed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.paused, a.renewed
+	return a.isPaused(), a.renewal != noRenewal
 }
 
-// pollView returns what brings the view up to date.
+// pollView returns the next piece of an update of the view.
 func (a *Attachment) pollView(buf []byte) (Item, bool, error) {
-	if len(a.update) == 0 {
+	if len(a.viewUpdate) == 0 {
 		_, end, _ := a.s.ring.Bounds()
 		if a.pos == end {
 			return a.pollExit()
 		}
-		if !a.mayView() {
+		if !a.isViewDue() {
 			return Item{}, false, nil
 		}
-		v := a.s.lookAs(a.view.Size())
-		if v == nil { // lost: it begins anew with what there is
-			a.renew()
+		v := a.s.snapshotAs(a.view.Size())
+		if v == nil { // the screen was lost; a begins again with the output that the ring has
+			a.requestSnapshot()
 			return Item{}, false, nil
 		}
-		a.hearView(buf, v.Offset())
-		a.update = a.view.Update(v)
-		a.move(v.Offset())
+		a.scanForView(buf, v.Offset())
+		a.viewUpdate = a.view.Update(v)
+		a.moveTo(v.Offset())
 	}
-	n := copy(buf, a.update)
-	a.update = a.update[n:]
+	n := copy(buf, a.viewUpdate)
+	a.viewUpdate = a.viewUpdate[n:]
 	return Item{Kind: ItemView, Offset: a.pos, Data: buf[:n]}, true, nil
 }
 
-// hearView has the view find what was printed up to an offset that the viewer's
-// terminal has to be told, such as bells. It reads by way of buf.
-func (a *Attachment) hearView(buf []byte, end uint64) {
+// scanForView passes the output up to end to the view, which collects the effects that a screen
+// does not show, such as bells. It uses buf to read the ring.
+func (a *Attachment) scanForView(buf []byte, end uint64) {
 	for at := a.pos; at < end; {
 		n, err := a.s.ring.ReadAt(buf[:min(uint64(len(buf)), end-at)], at)
-		if err != nil || n == 0 { // the ring has overtaken it
+		if err != nil || n == 0 { // the ring has overtaken a
 			a.view.Forget()
 			return
 		}
@@ -79,8 +76,9 @@ func (a *Attachment) hearView(buf []byte, end uint64) {
 	}
 }
 
-// mayView reports whether it is time to look, and else wakes up when it is.
-func (a *Attachment) mayView() bool {
+// isViewDue reports whether the view may be updated now. If not, it sets a timer that wakes
+// Next.
+func (a *Attachment) isViewDue() bool {
 	now := time.Now()
 	wait := a.viewDue.Sub(now)
 	if wait <= 0 || isClosed(a.s.exited) {
@@ -95,20 +93,20 @@ func (a *Attachment) mayView() bool {
 			a.mu.Lock()
 			a.viewTimer = false
 			a.mu.Unlock()
-			a.poke()
+			a.notify()
 		})
 	}
 	return false
 }
 
-// lookAs takes a picture of the screen, for a terminal of another size; nil is of
-// one that was lost with it.
-func (s *Session) lookAs(size protocol.Size) (v *screen.View) {
+// snapshotAs returns a view of the screen for a terminal of another size, or nil if the screen
+// is lost.
+func (s *Session) snapshotAs(size protocol.Size) (v *screen.View) {
 	take := func() { v = s.screen.ViewAs(size) }
-	if !s.do(func() { s.feed(); s.core(take); s.idle.touch() }) {
-		s.late.Lock()
-		defer s.late.Unlock()
-		s.core(take)
+	if !s.do(func() { s.feed(); s.useScreen(take); s.idle.touch() }) {
+		s.afterLoop.Lock()
+		defer s.afterLoop.Unlock()
+		s.useScreen(take)
 	}
 	return v
 }

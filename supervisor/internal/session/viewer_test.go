@@ -206,7 +206,7 @@ func (v *viewer) view(item Item) error {
 	v.pos = item.Offset
 	v.terminal.Write(item.Data)
 	v.views = append(v.views, item.Data...)
-	if len(v.a.update) > 0 {
+	if len(v.a.viewUpdate) > 0 {
 		return nil
 	}
 	want, err := v.model.snapshot(v.pos, v.own, 0)

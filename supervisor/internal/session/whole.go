@@ -6,34 +6,36 @@ import (
 	"holdfast/protocol"
 )
 
-// What is pasted, and keys by name, are turned into what a terminal sends by the modes
-// that the program has set by now. They are taken whole or not at all, and to their
-// writer's offset they count as what was asked for: a byte for each of the text, and for
-// each key.
+// Paste and Press convert text and key names to the bytes that a terminal sends in the modes
+// that the program has set. Such input is accepted completely or not at all. In the writer's
+// offset it counts as the request and not as the bytes sent: one for each byte of the text, and
+// one for each key.
 
-// Paste is Type for text that was not typed key by key.
+// Paste accepts text that is pasted, as Type accepts input. The session adds the brackets of
+// bracketed paste if the program has asked for them.
 //
-// Errors: those of Type, where input_full means that nothing was taken; limit_exceeded
-// for more than the queue ever holds.
+// Errors: those of Type, but input_full means that no byte was accepted; limit_exceeded if the
+// text exceeds the whole queue; internal if the screen is lost.
 func (s *Session) Paste(name string, offset uint64, text []byte) (accepted uint64, err error) {
-	return s.typeWhole(name, offset, len(text), func() ([]byte, error) { return s.screen.Paste(text), nil })
+	return s.convertInput(name, offset, len(text), func() ([]byte, error) { return s.screen.Paste(text), nil })
 }
 
-// Press is Type for keys by name. Errors: those of Paste, and invalid_argument for what
-// is no key.
+// Press accepts keys by name, as Type accepts input. Errors: those of Paste, and
+// invalid_argument if a name is not that of a key.
 func (s *Session) Press(name string, offset uint64, keys []string) (accepted uint64, err error) {
-	return s.typeWhole(name, offset, len(keys), func() ([]byte, error) { return s.screen.Keys(keys) })
+	return s.convertInput(name, offset, len(keys), func() ([]byte, error) { return s.screen.Keys(keys) })
 }
 
-// typeWhole types count bytes of a writer's, which made makes in loop.
-func (s *Session) typeWhole(name string, offset uint64, count int, made func() ([]byte, error)) (accepted uint64, err error) {
+// convertInput accepts input that stands for count bytes of a writer. made converts the input;
+// it is called in loop after feed.
+func (s *Session) convertInput(name string, offset uint64, count int, made func() ([]byte, error)) (accepted uint64, err error) {
 	if unanswered := s.ask(answerTime, func() {
 		s.feed()
 		var p []byte
-		err = protocol.Errorf(protocol.CodeInternal, "by a mistake of ours it is not known what to type") // unless made returns
-		s.core(func() { p, err = made() })
+		err = protocol.Errorf(protocol.CodeInternal, "the input was not converted because of a defect of the terminal core; send it as plain data") // stays if made panics
+		s.useScreen(func() { p, err = made() })
 		if err == nil {
-			accepted, err = s.typedWhole(name, offset, count, p)
+			accepted, err = s.acceptWholeInput(name, offset, count, p)
 		}
 	}); unanswered != nil {
 		return 0, unanswered
@@ -41,50 +43,52 @@ func (s *Session) typeWhole(name string, offset uint64, count int, made func() (
 	return accepted, err
 }
 
-// typedWhole is typed for what is taken whole, as p.
-func (s *Session) typedWhole(name string, offset uint64, count int, p []byte) (uint64, error) {
-	if err := s.open(); err != nil {
+// acceptWholeInput accepts all of p, which stands for count bytes of the writer at offset, or
+// nothing.
+func (s *Session) acceptWholeInput(name string, offset uint64, count int, p []byte) (uint64, error) {
+	if err := s.checkOpen(); err != nil {
 		return 0, err
 	}
 	accepted := uint64(0)
 	if name != "" {
 		var had bool
 		var err error
-		if accepted, had, err = s.placed(name, offset, count); err != nil || had {
+		if accepted, had, err = s.checkInputOffset(name, offset, count); err != nil || had {
 			return accepted, err
 		}
 		if offset < accepted {
-			return accepted, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("what is taken whole begins before %d, up to which input was accepted", accepted))
+			return accepted, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("a paste or keys cannot begin before offset %d, up to which the writer's input was accepted; repeat the original request", accepted))
 		}
 	}
 	if len(p) > s.input.max {
-		return accepted, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d bytes to be taken whole, and the input queue holds %d", len(p), s.input.max))
+		return accepted, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("a paste or keys of %d bytes exceed the input queue of %d bytes; send them in pieces", len(p), s.input.max))
 	}
 	s.lastIO.set(s.cfg.Now())
-	s.cfg.courtesy.typed(s)
-	now := s.moment()
-	done, err := s.acceptWhole(name, accepted, count, p)
+	s.cfg.courtesy.noteInput(s)
+	now := s.inputContext()
+	done, err := s.queueWholeInput(name, accepted, count, p)
 	if err == nil && !done {
-		return accepted, inputError(protocol.CodeInputFull, accepted, "the input queue of %d bytes has no room for all of it", s.input.max)
+		return accepted, inputError(protocol.CodeInputFull, accepted, "the input queue of %d bytes has no room for all of the paste or keys; send it again later", s.input.max)
 	}
 	if !done {
 		return accepted, err
 	}
-	s.overhear(now, p)
-	s.cfg.counts.typed.Add(uint64(len(p)))
+	s.echoInput(now, p)
+	s.cfg.counts.inputBytes.Add(uint64(len(p)))
 	accepted += uint64(count)
-	return accepted, s.taken(accepted, p, len(p), err)
+	return accepted, s.inputResult(accepted, p, len(p), err)
 }
 
-// acceptWhole takes all of p, for count bytes of the writer's, or nothing.
-func (s *Session) acceptWhole(name string, offset uint64, count int, p []byte) (done bool, err error) {
+// queueWholeInput queues all of p, which stands for count bytes of the writer, or nothing. done
+// reports whether it did.
+func (s *Session) queueWholeInput(name string, offset uint64, count int, p []byte) (done bool, err error) {
 	if name == "" {
 		if len(p) > s.input.journal.Room() {
 			return false, nil
 		}
-		n, err := s.accept("", 0, p)
+		n, err := s.queueInput("", 0, p)
 		return n == len(p), err
 	}
-	n, err := s.replace(name, offset, count, p)
+	n, err := s.replaceInput(name, offset, count, p)
 	return n == count, err
 }

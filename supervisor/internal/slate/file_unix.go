@@ -9,13 +9,13 @@ import (
 )
 
 func duplicate(f *os.File) (dup *os.File, err error) {
-	raw, err := f.SyscallConn() // Fd would make it blocking
+	raw, err := f.SyscallConn() // Fd would make the file blocking
 	if err != nil {
 		return nil, err
 	}
 	own := raw.Control(func(fd uintptr) {
 		var n int
-		if n, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3); err != nil { // above the standard ones
+		if n, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3); err != nil { // above the standard streams
 			err = os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
 			return
 		}

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// release gives the memory of a part of the file back.
+// release frees the memory of n bytes of the file from at on. The length of the file does not
+// change.
 func release(file *os.File, at, n int64) error {
 	raw, err := file.SyscallConn()
 	if err != nil {

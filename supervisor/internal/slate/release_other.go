@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// release does nothing: the file keeps what it had at most.
+// release does nothing: the file keeps the memory that it has used.
 func release(*os.File, int64, int64) error { return errors.ErrUnsupported }

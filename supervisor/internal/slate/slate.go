@@ -1,11 +1,11 @@
-// Package slate keeps one content in a memory file. Another process that has the
-// file finds, when this one has died at whatever instant, the last content that
-// was written or the one before, and each of them whole.
+// Package slate holds one content in a memory file. If a process dies, at whatever instant,
+// another process that has the file finds either the last content that was written or the one
+// before it, and each of them is whole.
 //
-// Invariant: the word that says where the content is changes with one store, and
-// only when all of the new content is there.
+// Invariant: the word that tells the place of the content changes with one store, and only
+// after the whole new content was written.
 //
-// Not here: what is written, and who has duplicates of the file.
+// Not here: the meaning of the content, and the processes that have duplicates of the file.
 package slate
 
 import (
@@ -18,14 +18,14 @@ import (
 	"holdfast/shared/machine"
 )
 
-// The file, by bytes. Contents take turns in the halves; what is never written
-// to takes no memory, so that a half may be as long as it likes.
+// The layout of the file, in bytes. Contents alternate between the two halves. A part that is
+// never written to takes no memory, so the halves may be far apart.
 //
 //	0         magic
-//	8         where the content is: its length * 2 + its half; 0 is none
+//	8         place of the content: its length * 2 + its half; 0: there is none
 //	16        the words
-//	4096      one half
-//	1<<40     the other
+//	4096      first half
+//	1<<40     second half
 const (
 	magic     = "hfslate1"
 	currentAt = 8
@@ -33,22 +33,23 @@ const (
 	headBytes = 4096
 	otherHalf = 1 << 40
 
-	// Words is how many there are.
+	// Words is the number of words.
 	Words = 8
-	// MaxBytes bounds a content.
+	// MaxBytes is the limit of a content, in bytes.
 	MaxBytes = 1 << 30
-	// keepBytes of an old content may stay: to give them back costs more.
+	// keepBytes of an old content may stay in memory, because it costs more to release them than
+	// to keep them.
 	keepBytes = 64 << 10
 )
 
-// A Slate belongs to one goroutine at a time.
+// A Slate must be used by one goroutine at a time, except for SetWord.
 type Slate struct {
 	file    *os.File
 	current uint64
-	used    [2]int64 // bytes of a half that may take memory
+	used    [2]int64 // bytes of each half that may take memory
 }
 
-// New returns an empty slate. The name is for people, in /proc.
+// New returns an empty slate. The name appears in /proc, for people only.
 func New(name string) (*Slate, error) {
 	file, err := machine.MemoryFile(name)
 	if err != nil {
@@ -62,8 +63,8 @@ func New(name string) (*Slate, error) {
 	return &Slate{file: file}, nil
 }
 
-// Adopt goes on with the file of a slate whose process has ended, or only reads
-// what is there. The file is the slate's, and closed if this fails.
+// Adopt returns the slate of a process that has ended; the caller may write to it, or only read
+// it. Adopt owns file, and closes it if it fails.
 func Adopt(file *os.File) (*Slate, error) {
 	s := &Slate{file: file}
 	if err := s.load(); err != nil {
@@ -78,7 +79,7 @@ func (s *Slate) load() error {
 		return err
 	}
 	if string(head[:len(magic)]) != magic {
-		return errors.New("not a slate, or of a version that is not known")
+		return errors.New("not a slate, or a slate of an unknown version")
 	}
 	s.current = binary.LittleEndian.Uint64(head[currentAt:])
 	at, n := s.place()
@@ -87,13 +88,13 @@ func (s *Slate) load() error {
 		return err
 	}
 	if n > MaxBytes || at+n > info.Size() {
-		return fmt.Errorf("a content of %d bytes in a file of %d", n, info.Size())
+		return fmt.Errorf("invalid place: content of %d bytes in a file of %d bytes", n, info.Size())
 	}
-	s.used = [2]int64{MaxBytes, MaxBytes} // its writer may have died in either
+	s.used = [2]int64{MaxBytes, MaxBytes} // its writer may have died while it wrote to either half
 	return nil
 }
 
-// place is where the content is.
+// place returns the offset and the length of the content in the file.
 func (s *Slate) place() (at, n int64) {
 	at, n = headBytes, int64(s.current>>1)
 	if s.half() == 1 {
@@ -104,18 +105,28 @@ func (s *Slate) place() (at, n int64) {
 
 func (s *Slate) half() int { return int(s.current & 1) }
 
-// Write puts p in place of the content. After an error that is as it was.
+// Write replaces the content by p. If it fails, the content is unchanged.
 func (s *Slate) Write(p []byte) error {
-	if len(p) > MaxBytes {
-		return fmt.Errorf("slate: %d bytes, at most %d", len(p), MaxBytes)
-	}
+	return s.WriteBy(func(w io.WriterAt) error {
+		_, err := w.WriteAt(p, 0)
+		return err
+	})
+}
+
+// WriteBy replaces the content by the bytes that write writes, so that a long content need not
+// be in memory as a whole. The content ends with the last byte that was written. If WriteBy
+// fails, the content is unchanged.
+func (s *Slate) WriteBy(write func(w io.WriterAt) error) error {
 	old := s.half()
-	next := Slate{current: uint64(len(p))<<1 | uint64(1-old)}
-	at, n := next.place()
-	if _, err := s.file.WriteAt(p, at); err != nil {
+	next := Slate{current: uint64(1 - old)}
+	at, _ := next.place()
+	d := draft{file: s.file, at: at}
+	err := write(&d)
+	s.used[1-old] = max(s.used[1-old], d.n)
+	if err != nil {
 		return fmt.Errorf("slate: %w", err)
 	}
-	s.used[1-old] = max(s.used[1-old], n)
+	next.current |= uint64(d.n) << 1
 	if err := s.store(currentAt, next.current); err != nil {
 		return err
 	}
@@ -127,7 +138,23 @@ func (s *Slate) Write(p []byte) error {
 	return nil
 }
 
-// Read returns the content, empty where there is none.
+// A draft is a new content that is being written.
+type draft struct {
+	file *os.File
+	at   int64 // offset of its first byte in the file
+	n    int64 // length up to the last byte that was written
+}
+
+func (d *draft) WriteAt(p []byte, off int64) (int, error) {
+	end := off + int64(len(p))
+	if off < 0 || end > MaxBytes {
+		return 0, fmt.Errorf("content of %d bytes is too long, the limit is %d", end, MaxBytes)
+	}
+	d.n = max(d.n, end)
+	return d.file.WriteAt(p, d.at+off)
+}
+
+// Read returns the content; it is empty if none was written.
 func (s *Slate) Read() ([]byte, error) {
 	at, n := s.place()
 	p := make([]byte, n)
@@ -137,7 +164,7 @@ func (s *Slate) Read() ([]byte, error) {
 	return p, nil
 }
 
-// ReadFirst returns the first bytes of the content, n of them or all.
+// ReadFirst returns the first n bytes of the content, or all of it if it is shorter.
 func (s *Slate) ReadFirst(n int) ([]byte, error) {
 	at, all := s.place()
 	p := make([]byte, min(int64(n), all))
@@ -147,11 +174,11 @@ func (s *Slate) ReadFirst(n int) ([]byte, error) {
 	return p, nil
 }
 
-// SetWord stores the n-th of Words numbers beside the content. It may be called
-// by any goroutine.
+// SetWord stores word n, which must be less than Words. Words do not belong to the content.
+// SetWord may be called by any goroutine.
 func (s *Slate) SetWord(n int, v uint64) error { return s.store(wordsAt+8*int64(n), v) }
 
-// Word returns the n-th number, 0 until it is stored.
+// Word returns word n; it is 0 until it is stored.
 func (s *Slate) Word(n int) (uint64, error) {
 	var b [8]byte
 	if _, err := s.file.ReadAt(b[:], wordsAt+8*int64(n)); err != nil {
@@ -160,7 +187,7 @@ func (s *Slate) Word(n int) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[:]), nil
 }
 
-// store writes eight bytes within a page: none of them without the others.
+// store writes eight bytes of the first page. The kernel writes either all or none of them.
 func (s *Slate) store(at int64, v uint64) error {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], v)
@@ -170,11 +197,11 @@ func (s *Slate) store(at int64, v uint64) error {
 	return nil
 }
 
-// File is the slate's own, for who duplicates it.
+// File returns the slate's own file, so that the caller can duplicate it.
 func (s *Slate) File() *os.File { return s.file }
 
-// Duplicate returns another descriptor of the file, for who reads it while the
-// slate is written to, or closed.
+// Duplicate returns another descriptor of the file, with which a caller can read the file while
+// the slate is written to, or after it was closed.
 func (s *Slate) Duplicate() (*os.File, error) {
 	f, err := duplicate(s.file)
 	if err != nil {
@@ -183,9 +210,10 @@ func (s *Slate) Duplicate() (*os.File, error) {
 	return f, nil
 }
 
-// Look returns the content of a slate that goes on to be written, which it may
-// have been meanwhile: then what is returned is not whole. The file is the caller's.
-func Look(file *os.File) ([]byte, error) {
+// ReadLive returns the content of a slate that another goroutine or process may write to. If it
+// is written to during the call, the returned content may be a mixture of two contents. The
+// file stays open and belongs to the caller.
+func ReadLive(file *os.File) ([]byte, error) {
 	s := &Slate{file: file}
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("slate: %w", err)

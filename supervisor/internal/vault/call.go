@@ -7,15 +7,15 @@ import (
 	"os"
 	"time"
 
-	"holdfast/supervisor/internal/keeper/wire"
+	"holdfast/supervisor/internal/keeper/message"
 )
 
-// grace is how long the rest of a frame may take when the vault is left: the
-// keeper writes whole ones, and only has to be run for it.
+// grace is how long the remainder of a frame may take when the connection is left. The keeper
+// writes whole frames, so the remainder arrives as soon as the keeper is scheduled.
 const grace = 5 * time.Second
 
 // call sends a message and waits for its answer.
-func (v *Vault) call(ctx context.Context, m wire.Message, fds []int) error {
+func (v *Vault) call(ctx context.Context, m message.Message, fds []int) error {
 	answer := v.expect(&m)
 	defer v.forget(m.Seq)
 	frame, err := m.Frame()
@@ -37,7 +37,7 @@ func (v *Vault) call(ctx context.Context, m wire.Message, fds []int) error {
 	return nil
 }
 
-func (v *Vault) expect(m *wire.Message) <-chan error {
+func (v *Vault) expect(m *message.Message) <-chan error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.seq++
@@ -53,8 +53,8 @@ func (v *Vault) forget(seq uint64) {
 	delete(v.waiting, seq)
 }
 
-// write gives up when ctx ends; a frame that has begun is then ended by whoever
-// writes next.
+// write sends a frame. If ctx ends, write returns, and the next writer sends the remainder of a
+// frame that was sent in part.
 func (v *Vault) write(ctx context.Context, frame []byte, fds []int) error {
 	select {
 	case <-v.writing:
@@ -64,52 +64,53 @@ func (v *Vault) write(ctx context.Context, frame []byte, fds []int) error {
 		return ErrLost
 	}
 	defer func() { v.writing <- struct{}{} }()
-	if v.broken {
+	if v.isBroken {
 		return ErrLost
 	}
-	v.conn.SetWriteDeadline(time.Time{})
-	hurried := make(chan struct{})
+	_ = v.conn.SetWriteDeadline(time.Time{})
+	deadlineSet := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		v.conn.SetWriteDeadline(time.Unix(1, 0))
-		close(hurried)
+		_ = v.conn.SetWriteDeadline(time.Unix(1, 0))
+		close(deadlineSet)
 	})
 	defer func() {
 		if !stop() {
-			<-hurried // its deadline is not for the next one
+			<-deadlineSet // otherwise its deadline would concern the next writer
 		}
 	}()
-	n, err := v.conn.Send(v.rest, nil)
-	if v.rest = v.rest[n:]; err == nil {
+	n, err := v.conn.Send(v.remainder, nil)
+	if v.remainder = v.remainder[n:]; err == nil {
 		n, err = v.conn.Send(frame, fds)
 		if n > 0 {
-			v.rest = frame[n:]
+			v.remainder = frame[n:]
 		}
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return ctx.Err()
 	case err != nil:
-		v.broken = true
+		v.isBroken = true
 	}
 	return err
 }
 
-// read ends with the keeper, or at the end of a frame when the vault is left.
+// read receives messages until the connection ends, or until Detach sets a deadline; then it
+// ends at the end of a frame.
 func (v *Vault) read() {
-	defer close(v.still)
+	defer close(v.readEnded)
 	for {
 		m, fds, err := v.conn.Receive()
 		if errors.Is(err, os.ErrDeadlineExceeded) && v.conn.Partial() {
-			v.conn.SetReadDeadline(time.Now().Add(grace))
+			_ = v.conn.SetReadDeadline(time.Now().Add(grace))
 			m, fds, err = v.conn.Receive()
-			v.conn.SetReadDeadline(time.Unix(1, 0))
+			_ = v.conn.SetReadDeadline(time.Unix(1, 0))
 		}
-		var bad *wire.BadFrame
+		var bad *message.BadFrame
 		switch {
 		case err == nil:
-			wire.Close(fds) // no message has any now
-			v.take(m)
-		case errors.As(err, &bad): // nothing for us
+			message.Close(fds) // messages have no descriptors after restore
+			v.dispatch(m)
+		case errors.As(err, &bad): // the frame is skipped
 		case errors.Is(err, os.ErrDeadlineExceeded) && !v.conn.Partial():
 			return
 		default:
@@ -119,17 +120,17 @@ func (v *Vault) read() {
 	}
 }
 
-func (v *Vault) take(m wire.Message) {
+func (v *Vault) dispatch(m message.Message) {
 	v.mu.Lock()
 	answer := v.waiting[m.Seq]
 	delete(v.waiting, m.Seq)
 	v.mu.Unlock()
 	switch {
-	case m.Op == wire.OpExit && v.exited != nil:
+	case m.Op == message.OpExit && v.exited != nil:
 		v.exited(Exit{m.PID, m.Status})
-	case m.Op == wire.OpOK && answer != nil:
+	case m.Op == message.OpOK && answer != nil:
 		answer <- nil
-	case m.Op == wire.OpError && answer != nil:
+	case m.Op == message.OpError && answer != nil:
 		answer <- errors.New(m.Message)
 	}
 }

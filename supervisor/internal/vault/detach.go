@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Detach leaves the conversation between two frames, for the next image of this
-// process, which goes on with Resume: it returns the socket's number, which is
-// close-on-exec. No call may be under way; those that come now wait for Attach.
+// Detach ends this program's use of the connection between two frames, and returns the socket's
+// descriptor, which is close-on-exec. The next program of this process continues with Resume.
+// No call may be in progress; a later call waits until Attach.
 func (v *Vault) Detach(ctx context.Context) (fd int, err error) {
-	if err := v.write(ctx, nil, nil); err != nil { // what was left half written
+	if err := v.write(ctx, nil, nil); err != nil { // sends the remainder of a frame that was sent in part
 		return 0, err
 	}
 	select {
@@ -17,8 +17,8 @@ func (v *Vault) Detach(ctx context.Context) (fd int, err error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	v.conn.SetReadDeadline(time.Unix(1, 0))
-	<-v.still
+	_ = v.conn.SetReadDeadline(time.Unix(1, 0))
+	<-v.readEnded
 	select {
 	case <-v.lost:
 		v.writing <- struct{}{}
@@ -28,10 +28,10 @@ func (v *Vault) Detach(ctx context.Context) (fd int, err error) {
 	}
 }
 
-// Attach goes on after Detach, where no other image has.
+// Attach continues after Detach if the exec of the next program has failed.
 func (v *Vault) Attach() {
-	v.conn.SetReadDeadline(time.Time{})
-	v.still = make(chan struct{})
+	_ = v.conn.SetReadDeadline(time.Time{})
+	v.readEnded = make(chan struct{})
 	go v.read()
 	v.writing <- struct{}{}
 }

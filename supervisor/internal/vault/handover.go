@@ -4,17 +4,17 @@ import (
 	"encoding/json"
 	"time"
 
-	"holdfast/supervisor/internal/keeper/wire"
+	"holdfast/supervisor/internal/keeper/message"
 )
 
-// Handover is what a supervisor leaves whose keeper is lost. It is to exec a keeper
-// in its own process, which so stays the parent of its children, and which starts a
-// new supervisor that is given all of this: with a memory file that holds these
-// bytes, whose number is in wire.EnvResume, and with that file and the records'
-// descriptors not close-on-exec. Exits are those that were told and may be asked
-// for again; starts is how many supervisors there were.
-func Handover(records []Record, exits []Exit, starts int) ([]byte, error) {
-	type held struct {
+// Handover returns the manifest that a supervisor leaves if its keeper has died. The supervisor
+// should then exec a keeper in its own process, which so stays the parent of its children, and
+// the keeper starts a new supervisor that receives the manifest's content. The manifest must be
+// in a memory file whose descriptor is in the environment variable message.EnvResume. That file
+// and the descriptors of the entries must not be close-on-exec. exits are those that may still
+// be needed, and starts is the number of supervisors that were started.
+func Handover(entries []Entry, exits []Exit, starts int) ([]byte, error) {
+	type entry struct {
 		PID  int    `json:"pid,omitempty"`
 		Meta []byte `json:"meta,omitempty"`
 		FDs  []int  `json:"fds,omitempty"`
@@ -24,15 +24,15 @@ func Handover(records []Record, exits []Exit, starts int) ([]byte, error) {
 		Status uint32    `json:"status"`
 		At     time.Time `json:"at"`
 	}
-	manifest := struct { // a part of what a keeper leaves to another one
-		Version int             `json:"version"`
-		Records map[string]held `json:"records"`
-		Exits   []ended         `json:"exits,omitempty"`
-		Starts  int             `json:"starts"`
-		Last    string          `json:"last"`
-	}{wire.Version, map[string]held{}, nil, starts, "the keeper died"}
-	for _, r := range records {
-		manifest.Records[r.ID] = held{r.PID, r.Meta, r.FDs}
+	manifest := struct { // a part of the manifest that a keeper leaves to the next one
+		Version int              `json:"version"`
+		Entries map[string]entry `json:"records"`
+		Exits   []ended          `json:"exits,omitempty"`
+		Starts  int              `json:"starts"`
+		Last    string           `json:"last"`
+	}{message.Version, map[string]entry{}, nil, starts, "the keeper died"}
+	for _, e := range entries {
+		manifest.Entries[e.ID] = entry{e.PID, e.Meta, e.FDs}
 	}
 	for _, e := range exits {
 		manifest.Exits = append(manifest.Exits, ended{e.PID, e.Status, time.Now()})

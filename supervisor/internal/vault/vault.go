@@ -1,11 +1,11 @@
-// Package vault is the supervisor's side of its keeper: what the supervisor must
-// not lose is put here, and is there again when another supervisor has come.
+// Package vault is the supervisor's side of its keeper. A supervisor stores vault entries in
+// its keeper, and receives them again when it is started after the death of another supervisor.
 //
-// Invariant: when Put has returned without an error, the keeper holds duplicates
-// of the descriptors, whatever happens to this process.
+// Invariant: when Put has returned without an error, the keeper holds duplicates of the entry's
+// descriptors, and they survive the death of this process.
 //
-// Not here: what is in a record. When the keeper has died (Lost), Handover makes
-// what another one goes on with; the exec is the caller's.
+// Not here: the content of an entry. If the keeper has died (Lost), Handover makes the manifest
+// for another keeper; the caller execs that keeper.
 package vault
 
 import (
@@ -17,82 +17,83 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"holdfast/supervisor/internal/keeper/wire"
+	"holdfast/supervisor/internal/keeper/message"
 )
 
-// ErrLost is returned when the keeper is gone.
-var ErrLost = errors.New("vault: the keeper is gone")
+// ErrLost is returned if the connection to the keeper has ended.
+var ErrLost = errors.New("vault: connection to the keeper has ended")
 
-// A Record is what the keeper holds under an id: at most wire.MaxMeta bytes and
-// wire.MaxFDs descriptors. PID is of the child whose exit is to be kept; 0 is not
-// known yet.
-type Record struct {
+// An Entry is a vault entry: at most message.MaxMeta bytes and message.MaxFDs descriptors, which the
+// keeper holds under an id. PID is the pid of a child, and the keeper keeps the exit status of
+// that child; 0 means that the pid is not known yet.
+type Entry struct {
 	ID   string
 	PID  int
 	Meta []byte
 	FDs  []int
 }
 
-// An Exit is how a child ended that had lost its supervisor; Status is the raw
-// wait status (syscall.WaitStatus). Pids come again: it is of a record's child
-// only if that was not seen to end already.
+// An Exit is the exit status of a child that ended while its supervisor was dead; Status is the
+// raw wait status (syscall.WaitStatus). Pids are used again. If the end of an entry's child was
+// already seen, the exit belongs to a later process of the same pid.
 type Exit struct {
 	PID    int
 	Status uint32
 }
 
-// Before says what was before this supervisor.
+// Before describes the supervisors before this one.
 type Before struct {
-	Starts int    // of supervisors, with this one
-	Last   string // how the one before ended, for people; "" for the first
-	Status uint32 // its raw wait status
+	Starts int    // number of supervisors that were started, including this one
+	Last   string // how the last supervisor ended, as text; "" if this one is the first
+	Status uint32 // raw wait status of the last supervisor
 }
 
-// A Vault is a connection to the keeper. Its methods may be called by many at
-// once; each waits for the keeper's answer, or until its context ends, and then
-// it is not known whether it was done.
+// A Vault is a connection to the keeper. Its methods may be called by several goroutines. Each
+// of them waits for the keeper's answer or for the end of its context; in the latter case the
+// keeper may have executed the request or not.
 type Vault struct {
-	conn   *wire.Conn
-	exited func(Exit)
-	before Before
-	lost   chan struct{}
-	still  chan struct{} // closed when nothing is read any more
+	conn      *message.Conn
+	exited    func(Exit)
+	before    Before
+	lost      chan struct{}
+	readEnded chan struct{} // closed when the goroutine that reads has ended
 
-	writing chan struct{} // holds a token; then rest may be used
-	rest    []byte        // of a frame whose writer has given up
-	broken  bool
+	writing   chan struct{} // holds a token; its owner may write, and may use remainder
+	remainder []byte        // unsent part of a frame; its writer has stopped at a deadline
+	isBroken  bool
 
 	mu      sync.Mutex
 	seq     uint64
 	waiting map[uint64]chan error
 }
 
-// Connect takes over the socket that the keeper gave this process at its start
-// (number in the environment, wire.EnvSocket) and returns all that it holds, with
-// descriptors that are the caller's, and the exits it knows of. Later ones are told
-// to exited, one after another; it must not wait for the vault.
-func Connect(fd int, exited func(Exit)) (*Vault, []Record, []Exit, error) {
+// Connect connects to the keeper through the socket fd, which the keeper gave to this process
+// at its start (its number is in the environment variable message.EnvSocket). The Vault owns the
+// socket. Connect returns all entries of the keeper and all exits that the keeper has kept. The
+// descriptors of the entries belong to the caller. For each later exit it calls exited, one at a time;
+// exited must not wait for the vault.
+func Connect(fd int, exited func(Exit)) (*Vault, []Entry, []Exit, error) {
 	v, err := open(fd, exited)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	records, exits, err := v.restore()
+	entries, exits, err := v.restore()
 	if err == nil {
 		err = v.hello()
 	}
 	if err != nil {
-		for _, r := range records {
-			wire.Close(r.FDs)
+		for _, e := range entries {
+			message.Close(e.FDs)
 		}
 		v.conn.Close()
 		return nil, nil, nil, fmt.Errorf("vault: %w", err)
 	}
 	go v.read()
-	return v, records, exits, nil
+	return v, entries, exits, nil
 }
 
-// Resume goes on with a socket after Detach, in the same process: nothing is told
-// again.
+// Resume continues with a socket after Detach, in the same process. The keeper does not send
+// its entries again.
 func Resume(fd int, exited func(Exit)) (*Vault, error) {
 	v, err := open(fd, exited)
 	if err != nil {
@@ -103,103 +104,106 @@ func Resume(fd int, exited func(Exit)) (*Vault, error) {
 }
 
 func open(fd int, exited func(Exit)) (*Vault, error) {
-	conn, err := wire.NewConn(fd)
+	conn, err := message.NewConn(fd)
 	if err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}
-	v := &Vault{conn: conn, exited: exited, lost: make(chan struct{}), still: make(chan struct{}),
+	v := &Vault{conn: conn, exited: exited, lost: make(chan struct{}), readEnded: make(chan struct{}),
 		writing: make(chan struct{}, 1), waiting: map[uint64]chan error{}}
-	// Numbers of an image before this one may still be on their way.
+	// Answers to requests of the previous program may still arrive, so the sequence numbers must
+	// differ from those of that program.
 	v.seq = uint64(time.Now().UnixMicro())
 	v.writing <- struct{}{}
 	return v, nil
 }
 
 func (v *Vault) hello() error {
-	frame, err := wire.Message{Op: wire.OpHello, Version: wire.Version}.Frame()
+	frame, err := message.Message{Op: message.OpHello, Version: message.Version}.Frame()
 	if err == nil {
 		_, err = v.conn.Send(frame, nil)
 	}
 	return err
 }
 
-// restore reads what the keeper says first.
-func (v *Vault) restore() (records []Record, exits []Exit, err error) {
+// restore reads the messages that the keeper sends first: its greeting, entries and exits.
+func (v *Vault) restore() (entries []Entry, exits []Exit, err error) {
 	for {
 		m, fds, err := v.conn.Receive()
 		if err != nil {
-			return records, nil, fmt.Errorf("restore: %w", err)
+			return entries, nil, fmt.Errorf("restore: %w", err)
 		}
 		switch m.Op {
-		case wire.OpHello:
+		case message.OpHello:
 			v.before = Before{m.Starts, m.Last, m.Status}
-		case wire.OpRecord:
-			records = append(records, Record{m.ID, m.PID, m.Meta, fds})
-		case wire.OpExit:
+		case message.OpRecord:
+			entries = append(entries, Entry{m.ID, m.PID, m.Meta, fds})
+		case message.OpExit:
 			exits = append(exits, Exit{m.PID, m.Status})
-		case wire.OpEnd:
-			return records, exits, nil
+		case message.OpEnd:
+			return entries, exits, nil
 		}
 	}
 }
 
-// Before says what was before this supervisor; nothing after Resume.
+// Before describes the supervisors before this one. It is zero after Resume.
 func (v *Vault) Before() Before { return v.before }
 
-// Lost is closed when the keeper is gone.
+// Lost returns a channel that is closed when the connection to the keeper has ended.
 func (v *Vault) Lost() <-chan struct{} { return v.lost }
 
-// Close ends the connection; the keeper holds what it holds.
+// Close closes the connection. The keeper keeps all entries.
 func (v *Vault) Close() error {
 	err := v.conn.Close()
-	<-v.still
+	<-v.readEnded
 	return err
 }
 
-// Put lets the keeper hold a record, in place of one of the same id. The
-// descriptors stay the caller's, and have to stay open until it returns.
-func (v *Vault) Put(ctx context.Context, r Record) error {
-	if !utf8.ValidString(r.ID) {
-		return fmt.Errorf("vault: put: id %q is not UTF-8", r.ID)
+// Put stores an entry in the keeper, and replaces the entry of the same id. The descriptors
+// still belong to the caller, and must stay open until Put returns.
+func (v *Vault) Put(ctx context.Context, e Entry) error {
+	if !utf8.ValidString(e.ID) {
+		return fmt.Errorf("vault: put: invalid vault entry: id %q is not UTF-8", e.ID)
 	}
-	return v.call(ctx, wire.Message{Op: wire.OpPut, ID: r.ID, PID: r.PID, Meta: r.Meta, FDs: len(r.FDs)}, r.FDs)
+	return v.call(ctx, message.Message{Op: message.OpPut, ID: e.ID, PID: e.PID, Meta: e.Meta, FDs: len(e.FDs)}, e.FDs)
 }
 
-// SetPID names the child whose exit is to be kept for a record.
+// SetPID sets the pid of an entry, so that the keeper keeps the exit status of that child.
 func (v *Vault) SetPID(ctx context.Context, id string, pid int) error {
-	return v.call(ctx, wire.Message{Op: wire.OpPID, ID: id, PID: pid}, nil)
+	return v.call(ctx, message.Message{Op: message.OpPID, ID: id, PID: pid}, nil)
 }
 
-// Delete lets a record go, and what is known of its child's exit.
+// Delete deletes an entry, and the exit status of its child.
 func (v *Vault) Delete(ctx context.Context, id string) error {
-	return v.call(ctx, wire.Message{Op: wire.OpDelete, ID: id}, nil)
+	return v.call(ctx, message.Message{Op: message.OpDelete, ID: id}, nil)
 }
 
-// Ready says that all was restored: this program is good, and is to be started
-// again with argv, if this process is lost. Without one, as the keeper is configured.
+// Ready reports that this supervisor has restored all sessions and serves. The keeper should
+// therefore start this program again, with argv, if this process dies. If argv is empty, the
+// keeper uses its configured arguments.
 func (v *Vault) Ready(ctx context.Context, argv ...string) error {
-	return v.call(ctx, wire.Message{Op: wire.OpReady, Argv: argv}, nil)
+	return v.call(ctx, message.Message{Op: message.OpReady, Argv: argv}, nil)
 }
 
-// Leave says that this process becomes another program, and serves again when that one
-// calls Ready, or this one if it could not. A keeper of an older release returns an error.
+// Leave announces that this process will exec another program. The next call of Ready, by that
+// program or, if the exec fails, by this one, ends that state. A keeper of an older release
+// returns an error.
 func (v *Vault) Leave(ctx context.Context) error {
-	return v.call(ctx, wire.Message{Op: wire.OpLeave}, nil)
+	return v.call(ctx, message.Message{Op: message.OpLeave}, nil)
 }
 
-// Alive says that what is done before Ready goes on.
+// Alive reports that the work before Ready still makes progress.
 func (v *Vault) Alive(ctx context.Context) error {
-	return v.call(ctx, wire.Message{Op: wire.OpAlive}, nil)
+	return v.call(ctx, message.Message{Op: message.OpAlive}, nil)
 }
 
-// Quit says that the keeper is to end when this process exits with 0; with any
-// other code, only if it holds nothing.
+// Quit requests that the keeper ends when this process exits with code 0. With any other code,
+// the keeper ends only if it holds no session.
 func (v *Vault) Quit(ctx context.Context) error {
-	return v.call(ctx, wire.Message{Op: wire.OpQuit}, nil)
+	return v.call(ctx, message.Message{Op: message.OpQuit}, nil)
 }
 
-// Exec makes the keeper another program, and returns when that has gone on. After
-// an error the keeper is what it was.
+// Exec makes the keeper exec program with argv, and returns when the new keeper has taken over.
+// If it fails, the old keeper continues.
 func (v *Vault) Exec(ctx context.Context, argv []string, program *os.File) error {
 	raw, err := program.SyscallConn()
 	if err != nil {
@@ -207,7 +211,7 @@ func (v *Vault) Exec(ctx context.Context, argv []string, program *os.File) error
 	}
 	var failed error
 	err = raw.Control(func(fd uintptr) {
-		failed = v.call(ctx, wire.Message{Op: wire.OpExec, Argv: argv, FDs: 1}, []int{int(fd)})
+		failed = v.call(ctx, message.Message{Op: message.OpExec, Argv: argv, FDs: 1}, []int{int(fd)})
 	})
 	return errors.Join(err, failed)
 }

@@ -11,42 +11,42 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/shared/testkit"
-	"holdfast/supervisor/internal/keeper/wire"
+	"holdfast/supervisor/internal/keeper/message"
 )
 
 // connected is a vault and the keeper's end of its socket, which the test has. The
-// rest is tested with real processes, in package wire.
-func connected(t *testing.T, exited func(Exit)) (*Vault, *wire.Conn) {
+// rest is tested with real processes, in package message.
+func connected(t *testing.T, exited func(Exit)) (*Vault, *message.Conn) {
 	t.Helper()
 	testkit.CheckLeaks(t)
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	end, err := wire.NewConn(fds[0])
+	end, err := message.NewConn(fds[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { end.Close() })
-	say(t, end, wire.Message{Op: wire.OpHello, Version: 1, Starts: 3, Last: "SIGKILL", Status: 9})
-	say(t, end, wire.Message{Op: wire.OpRecord, ID: "a", PID: 7})
-	say(t, end, wire.Message{Op: wire.OpExit, PID: 7, Status: 1 << 8})
-	say(t, end, wire.Message{Op: wire.OpEnd})
-	v, records, exits, err := Connect(fds[1], exited)
+	say(t, end, message.Message{Op: message.OpHello, Version: 1, Starts: 3, Last: "SIGKILL", Status: 9})
+	say(t, end, message.Message{Op: message.OpRecord, ID: "a", PID: 7})
+	say(t, end, message.Message{Op: message.OpExit, PID: 7, Status: 1 << 8})
+	say(t, end, message.Message{Op: message.OpEnd})
+	v, entries, exits, err := Connect(fds[1], exited)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { v.Close() })
-	if len(records) != 1 || records[0].ID != "a" || len(exits) != 1 || exits[0] != (Exit{7, 1 << 8}) || v.Before() != (Before{3, "SIGKILL", 9}) {
-		t.Errorf("got %+v, %+v, %+v", records, exits, v.Before())
+	if len(entries) != 1 || entries[0].ID != "a" || len(exits) != 1 || exits[0] != (Exit{7, 1 << 8}) || v.Before() != (Before{3, "SIGKILL", 9}) {
+		t.Errorf("got %+v, %+v, %+v", entries, exits, v.Before())
 	}
-	if m := hear(t, end); m.Op != wire.OpHello {
+	if m := hear(t, end); m.Op != message.OpHello {
 		t.Errorf("it said %+v", m)
 	}
 	return v, end
 }
 
-func say(t *testing.T, end *wire.Conn, m wire.Message) {
+func say(t *testing.T, end *message.Conn, m message.Message) {
 	t.Helper()
 	frame, err := m.Frame()
 	if err != nil {
@@ -57,14 +57,14 @@ func say(t *testing.T, end *wire.Conn, m wire.Message) {
 	}
 }
 
-func hear(t *testing.T, end *wire.Conn) wire.Message {
+func hear(t *testing.T, end *message.Conn) message.Message {
 	t.Helper()
 	end.SetReadDeadline(time.Now().Add(20 * time.Second))
 	m, fds, err := end.Receive()
 	if err != nil {
 		t.Fatal(err)
 	}
-	wire.Close(fds)
+	message.Close(fds)
 	return m
 }
 
@@ -76,25 +76,25 @@ func TestStuckKeeper(t *testing.T) {
 	begun := 0
 	for ; begun < 1000; begun++ {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-		err = v.Put(ctx, Record{ID: "b", Meta: make([]byte, wire.MaxMeta), FDs: []int{0}})
+		err = v.Put(ctx, Entry{ID: "b", Meta: make([]byte, message.MaxMeta), FDs: []int{0}})
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
-		if v.rest != nil {
+		if v.remainder != nil {
 			break
 		}
 	}
 	done := make(chan error)
 	go func() { done <- v.Delete(testkit.Soon(t), "b") }()
 	m, heard := hear(t, end), 0
-	for ; m.Op == wire.OpPut; m = hear(t, end) { // at most begun+1: on a slow machine some never begin
-		if heard++; len(m.Meta) != wire.MaxMeta || heard > begun+1 {
+	for ; m.Op == message.OpPut; m = hear(t, end) { // at most begun+1: on a slow machine some never begin
+		if heard++; len(m.Meta) != message.MaxMeta || heard > begun+1 {
 			t.Errorf("heard put %d of %d, of %d bytes", heard, begun+1, len(m.Meta))
 		}
 	}
-	say(t, end, wire.Message{Op: wire.OpError, Seq: m.Seq, Message: "no such record"})
-	if err := <-done; m.Op != wire.OpDelete || err == nil {
+	say(t, end, message.Message{Op: message.OpError, Seq: m.Seq, Message: "no such record"})
+	if err := <-done; m.Op != message.OpDelete || err == nil {
 		t.Errorf("heard %+v; answer %v", m, err)
 	}
 }
@@ -102,14 +102,14 @@ func TestStuckKeeper(t *testing.T) {
 func TestExitsAreTold(t *testing.T) {
 	exits := make(chan Exit, 1)
 	v, end := connected(t, func(e Exit) { exits <- e })
-	say(t, end, wire.Message{Op: wire.OpExit, PID: 8, Status: 9})
+	say(t, end, message.Message{Op: message.OpExit, PID: 8, Status: 9})
 	if got := <-exits; got != (Exit{8, 9}) {
 		t.Errorf("got %+v", got)
 	}
 	if _, err := v.Detach(testkit.Soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	say(t, end, wire.Message{Op: wire.OpExit, PID: 9, Status: 9})
+	say(t, end, message.Message{Op: message.OpExit, PID: 9, Status: 9})
 	v.Attach()
 	if got := <-exits; got != (Exit{9, 9}) {
 		t.Errorf("after Attach: %+v", got)

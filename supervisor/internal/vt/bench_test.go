@@ -102,11 +102,8 @@ const (
 )
 
 // slow are the inputs that are slower, and what they have to reach: sequences of
-// a few bytes each of which moves every column of every row, or looks at each.
-var slow = map[string]float64{
-	"DECIC": 5, "DECIC of coloured rows": 5, "DECDC of coloured rows": 5, "DECIC and DECDC of wide rows": 5,
-	"SL and SR": 5, "SL and SR of wide rows": 5, "selective erase": 4,
-}
+// a few bytes each of which looks at every column of every row.
+var slow = map[string]float64{"selective erase": 4}
 
 // TestNotSlow: no program can keep a processor busy for long with what it
 // prints, nor fill the memory.
@@ -131,6 +128,68 @@ func TestNotSlow(t *testing.T) {
 			}
 			runtime.KeepAlive(term)
 		})
+	}
+}
+
+// columns are sequences that insert or delete columns in all rows, for a screen of
+// 2000x1000, and how many of the four are in each.
+var columns = []struct {
+	name, data string
+	count      int
+}{
+	{"DECIC", "\x1b['}", 1},
+	{"DECDC", "\x1b['~", 1},
+	{"SL", "\x1b[ @", 1},
+	{"SR", "\x1b[ A", 1},
+	{"mix", "\x1b['}\x1b['~\x1b[ @\x1b[ A", 4},
+	{"mix and text", "\x1b['}x\x1b['~y\x1b[ @z\x1b[ Ax", 4},
+	{"mix and lines", "\x1b['}x\r\n\x1b['~y\r\n\x1b[ @z\r\n\x1b[ Ax\r\n", 4},
+	{"mix and margins", "\x1b[;200r\x1b['}\x1b[;400r\x1b['~\x1b[;600r\x1b[ @\x1b[;800r\x1b[ A", 4},
+}
+
+// columnTime is what one of them takes on average.
+func columnTime(data string, count int) time.Duration {
+	t := vt.New(vt.Config{Cols: 2000, Rows: 1000})
+	t.Write([]byte(strings.Repeat("\x1b[31mr\x1b[32mg中", 500*1000) + "\x1b[500;900H"))
+	some := []byte(strings.Repeat(data, 100))
+	t.Write(some)
+	const times = 5
+	began := cpu()
+	for range times {
+		t.Write(some)
+	}
+	return (cpu() - began) / time.Duration(times*100*count)
+}
+
+func BenchmarkColumns(b *testing.B) {
+	for _, c := range columns {
+		b.Run(strings.ReplaceAll(c.name, " ", "_"), func(b *testing.B) {
+			best := time.Hour
+			for b.Loop() {
+				best = min(best, columnTime(c.data, c.count))
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(best), "cpu-ns/sequence")
+		})
+	}
+}
+
+// TestColumnsNotSlow: a sequence that inserts or deletes columns costs little on average, also
+// on the largest screen, and if text or other margins come between.
+func TestColumnsNotSlow(t *testing.T) {
+	if raceEnabled || testing.Short() {
+		t.Skip("it measures time")
+	}
+	const want = 100 * time.Microsecond
+	for _, c := range columns {
+		got := time.Hour
+		for try := 0; try < 5 && got > want/2; try++ {
+			got = min(got, columnTime(c.data, c.count))
+		}
+		t.Logf("%s: %v", c.name, got)
+		if float64(got) > noise*float64(want) {
+			t.Errorf("%s: a sequence takes %v on average, want at most %v", c.name, got, want)
+		}
 	}
 }
 

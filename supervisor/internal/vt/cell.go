@@ -3,13 +3,12 @@ package vt
 // A cell is one column of a row, packed:
 //
 //	bits  0..20  code point, or index into Term.clusters; 0 is empty
-//	bit  21      it is an index: several code points share the cell
+//	bit  21      set if the cell has several code points; the code is then an index
 //	bits 22..23  width: 0 one column, 1 two columns, 2 none
 //	bits 24..55  style id
 //
-// Zero is an empty cell, one column wide, of default look. A cell without width
-// is the second half of a wide character, or a combining character that had
-// nothing to combine with.
+// Zero is an empty cell of one column in the default style. A cell without width is the second
+// half of a wide character, or a combining character that had no character to combine with.
 type cell uint64
 
 const (
@@ -23,7 +22,7 @@ const (
 	styleShift       = 24
 )
 
-// A styleID is an index into Term.styles; 0 is the default look.
+// A styleID is an index into Term.styles; 0 is the default style.
 type styleID uint32
 
 func (s styleID) cell() cell { return cell(s) << styleShift }
@@ -32,7 +31,8 @@ func (c cell) style() styleID   { return styleID(c >> styleShift) }
 func (c cell) hasContent() bool { return c&contentMask != 0 }
 func (c cell) isWide() bool     { return c&widthMask == wideCell }
 
-// isSpacer reports an empty cell without width.
+// isSpacer reports whether the cell is empty and has no width: it is then the second half of a
+// wide character.
 func (c cell) isSpacer() bool { return c&(contentMask|widthMask) == zeroCell }
 
 func (c cell) width() int {

@@ -1,20 +1,21 @@
 package vt
 
-// A charset is a 7-bit character set that ESC ( and its like designate, or the
-// difference of one to US ASCII. The nil charset is US ASCII.
+// A charset is a 7-bit character set that ESC ( and similar sequences designate, stored as its
+// difference from US ASCII. The nil charset is US ASCII.
 //
-// The sets and what they replace are those of xterm.js 6.0.0
-// (common/data/Charsets.ts), its deviations from the VT220 manual included.
+// The sets are those of xterm.js 6.0.0 (common/data/Charsets.ts), including its deviations
+// from the VT220 manual.
 type charset struct {
-	designator byte // the final byte that selected it
+	designator byte // the final byte that selects the set
 	replaced   *replacements
 }
 
-// replacements has what is shown for a byte, 0 where that is the byte itself.
-// 0x7f is not there: xterm.js replaces what is below.
+// replacements holds, for each byte, the character that is shown instead of it, or 0 if the
+// byte is not replaced. It ends before 0x7f, because xterm.js replaces only the bytes below.
 type replacements [0x7f]uint16
 
-// at is the character b stands for; b itself unless the set replaces it.
+// at returns the character that the set shows for the byte b. If the set does not replace b,
+// it is b itself.
 func (c *charset) at(b byte) rune {
 	if c == nil || int(b) >= len(c.replaced) || c.replaced[b] == 0 {
 		return rune(b)
@@ -22,8 +23,8 @@ func (c *charset) at(b byte) rune {
 	return rune(c.replaced[b])
 }
 
-// charsetFor is the set with a designator. It is nil for US ASCII, 'B', and for
-// what is not known, which xterm.js ignores; knownCharset tells them apart.
+// charsetFor returns the set with a designator. It returns nil for 'B', which is US ASCII, and
+// for an unknown designator, which xterm.js ignores. Use knownCharset to tell the two apart.
 func charsetFor(designator byte) *charset {
 	for i := range charsets {
 		if charsets[i].designator == designator {
@@ -33,12 +34,12 @@ func charsetFor(designator byte) *charset {
 	return nil
 }
 
-// knownCharset says whether designator selects a set, US ASCII being one.
+// knownCharset reports whether designator selects a set. US ASCII is one of the sets.
 func knownCharset(designator byte) bool {
 	return designator == 'B' || charsetFor(designator) != nil
 }
 
-// charsets is all of them but US ASCII. Three have two designators.
+// charsets lists all sets except US ASCII. Three of them have two designators.
 var charsets = [...]charset{
 	{'0', &decGraphics},
 	{'A', &british},
@@ -54,8 +55,8 @@ var charsets = [...]charset{
 	{'=', &swiss},
 }
 
-// The manual's tables are at vt100.net/docs: DEC special graphics in the VT102
-// user guide, 5-13; the others in the VT220 reference manual, 2-5 to 2-15.
+// The tables are in the manuals at vt100.net/docs: DEC special graphics in the VT102 user
+// guide, 5-13; the others in the VT220 reference manual, 2-5 to 2-15.
 var (
 	decGraphics = replacements{
 		'`': '◆', 'a': '▒', 'b': '␉', 'c': '␌', 'd': '␍', 'e': '␊', 'f': '°', 'g': '±',
@@ -64,8 +65,8 @@ var (
 		'x': '│', 'y': '≤', 'z': '≥', '{': 'π', '|': '≠', '}': '£', '~': '·',
 	}
 	british = replacements{'#': '£'}
-	// [ is the letter ij in the manual. xterm.js has the two letters i and j
-	// there and shows the first.
+	// In the manual, [ is the letter ij. xterm.js has the two letters i and j instead, and shows
+	// the first one.
 	dutch = replacements{
 		'#': '£', '@': '¾', '[': 'i', '\\': '½', ']': '|',
 		'{': '¨', '|': 'f', '}': '¼', '~': '´',

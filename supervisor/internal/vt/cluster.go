@@ -2,16 +2,26 @@ package vt
 
 import "unicode/utf8"
 
-// clusterTable gives a number to every text of several code points that some
-// cell holds.
+// clusterTable assigns a number to each text of several code points that a cell holds.
 type clusterTable struct {
-	all   []string // by number; "" is free
+	all   []string // by number; "" means that the number is free
 	ids   map[string]uint32
 	free  []uint32
-	limit int // texts at which the next sweep is due
+	limit int // if more texts than this are used, the table should be swept
+
+	combined *[combinedSlots]combination // recent results of combine
 }
 
-// minClusterSweep is how many texts are kept before the first sweep.
+// A combination is a cell's content, a character that joined it, and the resulting content.
+type combination struct {
+	content, result cell
+	ch              rune
+}
+
+// combinedSlots is the size of the cache of combinations. It must be a power of two.
+const combinedSlots = 64
+
+// minClusterSweep is the number of texts up to which the table is never swept.
 const minClusterSweep = 1 << 12
 
 func (t *clusterTable) text(c cell) string { return t.all[c&codeMask] }
@@ -38,10 +48,10 @@ func (t *clusterTable) id(s []byte) uint32 {
 	return id
 }
 
-// sweep frees every text that is not in live, which is as long as all.
+// sweep frees every text whose number is not set in live. live must be as long as all.
 func (t *clusterTable) sweep(live []bool) {
-	t.free = t.free[:0]
-	clear(t.ids) // and not one by one: most are dead
+	t.free, t.combined = t.free[:0], nil
+	clear(t.ids) // most texts are dead, so deleting them one by one would take longer
 	for id, s := range t.all {
 		if live[id] {
 			t.ids[s] = uint32(id)
@@ -53,7 +63,7 @@ func (t *clusterTable) sweep(live []bool) {
 	t.limit = max(minClusterSweep, 2*t.used())
 }
 
-// content returns a cell with the text p and nothing else.
+// content returns a cell with the text p, without width bits and style.
 func (t *Term) content(p []byte) cell {
 	ch, n := utf8.DecodeRune(p)
 	if n == len(p) {
@@ -62,7 +72,7 @@ func (t *Term) content(p []byte) cell {
 	return cell(t.clusters.id(p)) | clusterBit
 }
 
-// appendContent appends the cell's text, nothing for an empty cell.
+// appendContent appends the text of a cell to dst. An empty cell has no text.
 func (t *Term) appendContent(dst []byte, c cell) []byte {
 	switch {
 	case c&clusterBit != 0:
@@ -73,15 +83,24 @@ func (t *Term) appendContent(dst []byte, c cell) []byte {
 	return dst
 }
 
-// combine returns c with ch added to its text.
+// combine returns c with ch added to its text. If the text would be longer than maxCluster
+// bytes, ch is dropped.
 func (t *Term) combine(c cell, ch rune) cell {
 	if !c.hasContent() {
 		return c&^(contentMask|widthMask) | cell(ch)
+	}
+	if t.clusters.combined == nil {
+		t.clusters.combined = new([combinedSlots]combination)
+	}
+	known := &t.clusters.combined[(uint32(c&contentMask)^uint32(ch)*0x9e3779b1)&(combinedSlots-1)]
+	if known.ch == ch && known.content == c&contentMask {
+		return c&^contentMask | known.result
 	}
 	var buf [maxCluster + utf8.UTFMax]byte
 	p := t.appendContent(buf[:0], c)
 	if p = utf8.AppendRune(p, ch); len(p) > maxCluster {
 		return c
 	}
-	return c&^contentMask | t.content(p)
+	*known = combination{c & contentMask, t.content(p), ch}
+	return c&^contentMask | known.result
 }

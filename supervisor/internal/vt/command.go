@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// promptMark is OSC 133 (FinalTerm): A begins a prompt, B ends it, C begins a
-// command's output, D ends it. With C kitty and fish tell the command itself.
+// promptMark executes OSC 133 (FinalTerm). A begins a prompt, B ends it, C begins the output
+// of a command, D ends it. kitty and fish send the command line as a parameter of C.
 func (t *Term) promptMark(arg string) {
 	kind, rest, _ := strings.Cut(arg, ";")
 	switch kind {
@@ -28,8 +28,9 @@ func (t *Term) promptMark(arg string) {
 	}
 }
 
-// commandLine returns the command that the parameters of a C tell, "" for none:
-// cmdline is quoted for a shell, cmdline_url as a part of a URL is.
+// commandLine returns the command line in the parameters of an OSC 133 C, or "" if they have
+// none. The value of cmdline is quoted for a shell; that of cmdline_url is escaped as in a
+// URL.
 func commandLine(params string) string {
 	for p := range strings.SplitSeq(params, ";") {
 		if v, ok := strings.CutPrefix(p, "cmdline_url="); ok {
@@ -38,7 +39,7 @@ func commandLine(params string) string {
 			}
 		}
 	}
-	// The quoted one may have semicolons, so that it is the last.
+	// A quoted command line may contain semicolons, so it must be the last parameter.
 	for from := params; from != ""; {
 		if v, ok := strings.CutPrefix(from, "cmdline="); ok {
 			return clip([]byte(unquote(v)))
@@ -48,11 +49,11 @@ func commandLine(params string) string {
 	return ""
 }
 
-// unquote takes a shell's quotes off, as printf %q of bash and zsh puts them on.
+// unquote removes a shell's quotes from s, as printf %q of bash and zsh adds them.
 func unquote(s string) string {
 	out := make([]byte, 0, min(len(s), maxTitle))
 	const none = 0
-	quote, dollar := byte(none), false // dollar: within $'...'
+	quote, dollar := byte(none), false // dollar is set within $'...'
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		switch {
@@ -64,7 +65,7 @@ func unquote(s string) string {
 		case quote != none && c == quote:
 			quote = none
 		case c == '\\' && i+1 < len(s) && dollar && quote != none:
-			b, n := escaped(s[i+1:])
+			b, n := unescapeByte(s[i+1:])
 			out = append(out, b)
 			i += n
 		case c == '\\' && i+1 < len(s) && quote != '\'':
@@ -77,9 +78,9 @@ func unquote(s string) string {
 	return string(out)
 }
 
-// escaped returns the byte that an escape in $'...' stands for, and how long it
-// is, behind its backslash.
-func escaped(s string) (b byte, n int) {
+// unescapeByte returns the byte that an escape in $'...' stands for, and the number of bytes
+// that the escape has behind its backslash.
+func unescapeByte(s string) (b byte, n int) {
 	if i := strings.IndexByte("abefnrtv", s[0]); i >= 0 {
 		return "\a\b\x1b\f\n\r\t\v"[i], 1
 	}
@@ -101,8 +102,8 @@ func escaped(s string) (b byte, n int) {
 	return s[0], 1
 }
 
-// unescapeCommand is what VS Code's shell integration has escaped: a backslash is
-// two, and \x with two digits is a byte.
+// unescapeCommand reverses the escapes of VS Code's shell integration: two backslashes are one
+// backslash, and \x with two hexadecimal digits is a byte.
 func unescapeCommand(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s

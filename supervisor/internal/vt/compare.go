@@ -5,31 +5,32 @@ import (
 	"slices"
 )
 
-// Of two terminals each has numbers of its own for looks and texts, and links
-// of its own: what they show is compared, not how.
+// Two terminals number their styles and texts differently, and have different links. Therefore
+// the functions of this file compare the content that two rows show, and not its encoding.
 
-// changed lists the rows that differ.
+// changed returns the numbers of the rows that differ between b and fb.
 func (c *transition) changed(b, fb *buffer) (rows []int) {
 	for y := range c.t.rows {
-		if r, f := b.row(y), c.old(b, fb, y); !c.sameLink(y, r, f) || !slices.Equal(r.marks, f.marks) || !c.sameRow(r, f) {
+		if r, f := b.row(y), c.oldRow(b, fb, y); !c.sameLink(y, r, f) || !slices.Equal(r.marks, f.marks) || !c.sameRow(r, f) {
 			rows = append(rows, y)
 		}
 	}
 	return rows
 }
 
-// sameLink reports whether a row continues the one above or does not, as
-// before. The first one cannot be made to.
+// sameLink reports whether r and f agree in whether they continue the row above. For the first
+// row of the screen, it also accepts an old row that continues none, because no bytes can make
+// the first row of a viewer's screen continue another row.
 func (c *transition) sameLink(y int, r, f *row) bool {
 	return r.wrapped == f.wrapped || y == 0 && !f.wrapped
 }
 
-// sameRow reports whether two rows show the same.
+// sameRow reports whether two rows show the same content.
 func (c *transition) sameRow(r, f *row) bool {
-	if !r.inCells && !f.inCells && r.n == f.n && len(r.runs) == len(f.runs) && c.sameLook(r.fill, f.fill) && bytes.Equal(r.text, f.text) {
+	if !r.inCells && !f.inCells && r.n == f.n && len(r.runs) == len(f.runs) && c.sameStyleAcross(r.fill, f.fill) && bytes.Equal(r.text, f.text) {
 		same := true
 		for i, u := range r.runs {
-			if v := f.runs[i]; u.col() != v.col() || !c.sameLook(u.style(), v.style()) {
+			if v := f.runs[i]; u.col() != v.col() || !c.sameStyleAcross(u.style(), v.style()) {
 				same = false
 				break
 			}
@@ -47,7 +48,7 @@ func (c *transition) sameRow(r, f *row) bool {
 	return true
 }
 
-// sameCell compares a cell of t with one of from.
+// sameCell reports whether a cell of c.t and a cell of c.from show the same content.
 func (c *transition) sameCell(n, o cell) bool {
 	if (n^o)&(clusterBit|widthMask) != 0 {
 		return false
@@ -59,14 +60,14 @@ func (c *transition) sameCell(n, o cell) bool {
 	} else if (n^o)&codeMask != 0 {
 		return false
 	}
-	return c.sameLook(n.style(), o.style())
+	return c.sameStyleAcross(n.style(), o.style())
 }
 
-func (c *transition) sameLook(n, o styleID) bool {
-	return n == 0 && o == 0 || sameStyle(&c.t.styles.all[n], &c.from.styles.all[o])
+func (c *transition) sameStyleAcross(n, o styleID) bool {
+	return n == 0 && o == 0 || sameStyle(c.t.styles.at(n), c.from.styles.at(o))
 }
 
-// sameStyle reports whether two looks are one.
+// sameStyle reports whether two styles are displayed in the same way and have the same link.
 func sameStyle(a, b *style) bool {
 	if *a == *b {
 		return true
@@ -77,18 +78,20 @@ func sameStyle(a, b *style) bool {
 	return sameLink(a.shownLink(), b.shownLink())
 }
 
-// alike is sameStyle for looks by number.
-func (t *Term) alike(a, b styleID) bool {
-	return a == b || sameStyle(&t.styles.all[a], &t.styles.all[b])
+// sameStyleID reports whether two styles of this terminal are displayed in the same way and
+// have the same link.
+func (t *Term) sameStyleID(a, b styleID) bool {
+	return a == b || sameStyle(t.styles.at(a), t.styles.at(b))
 }
 
-// isErased reports whether a look is one that erasing leaves.
+// isErased reports whether erasing can produce the style: it has at most a background.
 func (s *style) isErased() bool {
 	e := s.erased()
 	return sameStyle(s, &e)
 }
 
-// sameLink reports whether two links are one, for who is told of them.
+// sameLink reports whether two links have the same id and URI, so that a viewer sees no
+// difference.
 func sameLink(k, l *link) bool {
 	return k == l || k != nil && l != nil && k.id == l.id && k.uri == l.uri
 }

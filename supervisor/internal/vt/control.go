@@ -1,6 +1,6 @@
 package vt
 
-// execute carries out a control of C0 or C1.
+// execute executes a C0 or C1 control.
 func (t *Term) execute(ch rune) {
 	switch ch {
 	case 0x07:
@@ -40,16 +40,16 @@ func (t *Term) lineFeed() {
 		t.scroll(false)
 	case b.y+1 < t.rows:
 		b.y++
-		b.row(b.y).wrapped = false
+		b.rowAsIs(b.y).wrapped = false
 	}
 	if b.x >= t.cols {
 		b.x--
 	}
 }
 
-// clampCursor brings the cursor into the screen, or into the scroll region with
-// DECOM. maxX is the last column it may have: cols where a pending wrap may
-// stay.
+// clampCursor moves the cursor into the screen, or into the scroll region if DECOM is set.
+// maxX is the largest column that the cursor may have. It should be cols if a pending wrap may
+// remain, and otherwise cols-1.
 func (t *Term) clampCursor(maxX int) {
 	b := t.b
 	b.x = min(max(b.x, 0), maxX)
@@ -68,8 +68,8 @@ func (t *Term) setCursor(x, y int) {
 	t.clampCursor(t.cols - 1)
 }
 
-// moveCursor moves by so much. As in xterm.js, with DECOM the row counts from
-// the top of the region anew.
+// moveCursor moves the cursor by dx columns and dy rows. If DECOM is set, the row counts from
+// the top of the region once more, as in xterm.js.
 func (t *Term) moveCursor(dx, dy int) {
 	t.clampCursor(t.cols - 1)
 	t.setCursor(t.b.x+dx, t.b.y+dy)
@@ -89,8 +89,9 @@ func (t *Term) cursorDown(n int) {
 	t.moveCursor(0, n)
 }
 
-// backspace goes one column left; with reverse wrap (mode 45) also from the
-// first column to the end of the row that this one continues.
+// backspace moves the cursor one column to the left. If reverse wrap (mode 45) is set, it also
+// moves the cursor from the first column to the end of the row above, if this row continues
+// that one.
 func (t *Term) backspace() {
 	b := t.b
 	if !t.modes.ReverseWrap {
@@ -108,7 +109,7 @@ func (t *Term) backspace() {
 		b.x = t.cols - 1
 		r := b.row(b.y)
 		t.toCells(r)
-		// A wide character that had no room left the last column empty.
+		// The last column is empty if a wide character did not fit into it.
 		if c := r.at(b.x); !c.hasContent() && c.width() != 0 {
 			b.x--
 		}
@@ -116,7 +117,7 @@ func (t *Term) backspace() {
 	t.clampCursor(t.cols - 1)
 }
 
-// index goes one row down, and scrolls at the end of the region.
+// index moves the cursor one row down. In the last row of the region it scrolls instead.
 func (t *Term) index() {
 	t.clampCursor(t.cols - 1)
 	b := t.b
@@ -140,15 +141,15 @@ func (t *Term) reverseIndex() {
 	t.clampCursor(t.cols - 1)
 }
 
-// scroll moves the region up by one row. What leaves the top of the normal
-// screen goes to the history, also if the region ends above the last row.
+// scroll moves the region up by one row. If the region begins in the first row of the normal
+// screen, that row is copied to the history, even if the region ends above the last row.
 func (t *Term) scroll(wrapped bool) {
 	b := t.b
 	first := b.order[b.top]
 	r := &b.rows[first]
 	if b.top == 0 && b == &t.normal {
-		t.work += len(r.cells)
 		t.push(r)
+		t.work += len(r.cells)
 	}
 	copy(b.order[b.top:b.bot], b.order[b.top+1:b.bot+1])
 	b.order[b.bot] = first
@@ -156,8 +157,8 @@ func (t *Term) scroll(wrapped bool) {
 	r.w, r.wrapped = t.cols, wrapped
 }
 
-// deleteRows takes n rows out at y; those below, down to the end of the region,
-// move up.
+// deleteRows deletes n rows at y. The rows below, down to the end of the region, move up. The
+// rows that become free get the style fill.
 func (t *Term) deleteRows(y, n int, fill styleID) {
 	part := t.b.order[y : t.b.bot+1]
 	n = min(n, len(part))
@@ -166,8 +167,8 @@ func (t *Term) deleteRows(y, n int, fill styleID) {
 	t.work += len(part)
 }
 
-// insertRows puts n empty rows in at y; those below, down to the end of the
-// region, move down.
+// insertRows inserts n empty rows in the style fill at y. The rows below, down to the end of
+// the region, move down, and the last ones are dropped.
 func (t *Term) insertRows(y, n int, fill styleID) {
 	part := t.b.order[y : t.b.bot+1]
 	n = min(n, len(part))
@@ -176,7 +177,7 @@ func (t *Term) insertRows(y, n int, fill styleID) {
 	t.work += len(part)
 }
 
-// clearRows empties the rows that have these indexes.
+// clearRows empties the rows of the current screen that have these indexes in buffer.rows.
 func (t *Term) clearRows(rows []uint16, fill styleID) {
 	for _, i := range rows {
 		t.b.rows[i].clear(fill)
@@ -185,7 +186,7 @@ func (t *Term) clearRows(rows []uint16, fill styleID) {
 	t.work += rowWork * len(rows)
 }
 
-// rotate moves the first n elements behind the others.
+// rotate moves the first n elements of s behind the others.
 func rotate(s []uint16, n int) {
 	switch n {
 	case 1:

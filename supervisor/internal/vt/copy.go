@@ -5,19 +5,26 @@ import (
 	"slices"
 )
 
-// Copy returns a terminal in the same state, with the last history lines of
-// what lies above the screen, which takes neither time nor room for each line.
-// It shares nothing that changes with this one, and may go to another goroutine; several may copy one terminal at a time as long
-// as nothing else is done to it. Nobody gets its events or its answers.
+// Copy returns a terminal in the same state, with the last history lines above the screen. If
+// there are fewer lines, it has all of them. The history is shared and not copied, so that its
+// length costs neither time nor memory.
+//
+// The two terminals share only data that never changes, so the copy may be used in another
+// goroutine. Copy itself must be called by the user of t, because it marks the shared data.
+// The copy has no receiver of events, and no answers of t.
 func (t *Term) Copy(history int) *Term {
 	c := *t
-	c.normal, c.alt = t.normal.copy(), t.alt.copy()
+	c.normal = t.normal.copy()
 	c.b = &c.normal
+	c.alt.tabs = slices.Clone(t.alt.tabs)
 	if t.b == &t.alt {
-		c.b = &c.alt
+		c.alt, c.b = t.alt.copy(), &c.alt
+	} else {
+		c.alt.rows, c.alt.order = nil, nil // they are not shown again
 	}
-	c.styles.all, c.styles.slots, c.styles.free = slices.Clone(t.styles.all), slices.Clone(t.styles.slots), slices.Clone(t.styles.free)
+	c.styles = t.styles.copy()
 	c.clusters.all, c.clusters.ids, c.clusters.free = slices.Clone(t.clusters.all), maps.Clone(t.clusters.ids), slices.Clone(t.clusters.free)
+	c.clusters.combined = nil
 	c.links.byName = maps.Clone(t.links.byName)
 	c.str = slices.Clone(t.str)
 	c.titleStack, c.iconStack = slices.Clone(t.titleStack), slices.Clone(t.iconStack)
@@ -25,25 +32,38 @@ func (t *Term) Copy(history int) *Term {
 	for i := range c.keyboard.Kitty {
 		c.keyboard.Kitty[i].Stack = slices.Clone(t.keyboard.Kitty[i].Stack)
 	}
-	c.scratch, c.replies, c.alone, c.replyLost, c.config.Events = nil, nil, nil, false, nil
-	c.copyHistory(t, min(max(history, 0), t.hist.lines))
+	c.scratch, c.unmoved, c.replies, c.requiredReplies, c.replyLost, c.config.Events = nil, nil, nil, nil, false, nil
+	c.copyHistory(&t.hist, history)
+	for _, b := range []*buffer{&c.normal, &c.alt} { // the maps belong to t, so the rows must be settled
+		for i := range b.rows {
+			if r := &b.rows[i]; r.moved != nil {
+				c.settle(r)
+			}
+		}
+		b.maps = nil
+	}
+	c.unmoved = nil
 	return &c
 }
 
-// copyHistory takes the last n lines of from's. Both read the same arenas then:
-// what is in them never changes, and each appends to room of its own.
-func (t *Term) copyHistory(from *Term, n int) {
-	old, h := &from.hist, &t.hist
+// KeepHistory drops the oldest lines above the screen, except for the last n.
+func (t *Term) KeepHistory(n int) {
+	old := t.hist
+	t.copyHistory(&old, n)
+}
+
+// copyHistory gives t the last n lines of another history. Both then read the same arenas,
+// whose content never changes. Each appends to an arena of its own.
+func (t *Term) copyHistory(old *history, n int) {
+	h := &t.hist
 	*h = history{maxLines: old.maxLines, maxBytes: old.maxBytes, serials: old.serials}
-	skip := old.lines - n
+	skip := old.lines - min(max(n, 0), old.lines)
 	for _, a := range old.arenas {
 		if skip >= a.lines {
 			skip -= a.lines
 			continue
 		}
-		if !a.shared { // those of a copy always are: several may copy it at a time
-			a.shared = true
-		}
+		a.shared = true
 		c := *a
 		c.b, c.looks, c.links = slices.Clip(a.b), slices.Clip(a.looks), slices.Clip(a.links)
 		h.arenas = append(h.arenas, &c)
@@ -57,7 +77,8 @@ func (t *Term) copyHistory(from *Term, n int) {
 	t.normal.saved.y = max(t.normal.saved.y-(old.lines-h.lines), 0)
 }
 
-// copy takes room for all rows at once. A row that gets longer gets its own.
+// copy returns a copy of the buffer. It allocates all rows together. A row that becomes longer
+// later is allocated for itself.
 func (b *buffer) copy() buffer {
 	c := *b
 	c.rows, c.order, c.tabs = make([]row, len(b.rows)), slices.Clone(b.order), slices.Clone(b.tabs)
@@ -65,17 +86,17 @@ func (b *buffer) copy() buffer {
 	for i := range b.rows {
 		r := &b.rows[i]
 		text, runs = text+len(r.text), runs+len(r.runs)
-		if r.inCells {
+		if r.inCells || r.moved != nil {
 			cells += max(r.w, len(r.cells))
 		}
 	}
 	s := slab{make([]byte, 0, text), make([]run, 0, runs), make([]cell, 0, cells)}
 	for i := range b.rows {
 		r := b.rows[i]
-		r.text, s.text = take(s.text, r.text, len(r.text))
-		r.runs, s.runs = take(s.runs, r.runs, len(r.runs))
-		if r.inCells {
-			r.cells, s.cells = take(s.cells, r.cells, max(r.w, len(r.cells))) // as toCells has made them
+		r.text, s.text = copyIntoSlab(s.text, r.text, len(r.text))
+		r.runs, s.runs = copyIntoSlab(s.runs, r.runs, len(r.runs))
+		if r.inCells || r.moved != nil {
+			r.cells, s.cells = copyIntoSlab(s.cells, r.cells, max(r.w, len(r.cells))) // with the capacity that toCells would give them
 		} else {
 			r.cells = nil
 		}
@@ -85,15 +106,16 @@ func (b *buffer) copy() buffer {
 	return c
 }
 
-// slab is room for the rows of a screen.
+// slab is memory for the rows of a screen.
 type slab struct {
 	text  []byte
 	runs  []run
 	cells []cell
 }
 
-// take copies s into room that it takes from a slab, and returns what is left.
-func take[T any](slab, s []T, room int) (taken, left []T) {
+// copyIntoSlab copies s into the beginning of slab, with a capacity of room. It returns the
+// copy and the remaining slab.
+func copyIntoSlab[T any](slab, s []T, room int) (taken, left []T) {
 	if room == 0 {
 		return nil, slab
 	}

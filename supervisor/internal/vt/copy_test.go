@@ -1,6 +1,7 @@
 package vt_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"sync"
@@ -94,6 +95,9 @@ func (p places) walk(v reflect.Value, name string) {
 		p[v.UnsafePointer()] = name
 		p.walk(v.Elem(), name)
 	case reflect.Struct:
+		if f := v.FieldByName("shared"); f.IsValid() && f.Bool() { // it is replaced before a change
+			return
+		}
 		for i := range v.NumField() {
 			p.walk(v.Field(i), name+"."+v.Type().Field(i).Name)
 		}
@@ -115,20 +119,36 @@ func (p places) walk(v reflect.Value, name string) {
 	}
 }
 
-// One terminal may be copied by many at a time.
-func TestCopyAtOnce(t *testing.T) {
-	term := busy(2)
-	term.Pack()
-	want := term.State()
+// TestCopyUsedAtOnce: a terminal and its copies may change at the same time, although they
+// share styles, and although each sweeps its styles meanwhile.
+func TestCopyUsedAtOnce(t *testing.T) {
+	styles := func(blue int) (b []byte) {
+		for i := range 10_000 {
+			b = fmt.Appendf(b, "\x1b[38;2;%d;%d;%dmx", i>>8, i&255, blue)
+		}
+		return b
+	}
+	term, alone := busy(2), busy(2)
+	for _, t := range []*vt.Term{term, alone} {
+		t.Write(append([]byte("\x1b\\"), styles(0)...))
+	}
+	want := alone.State()
 	var wg sync.WaitGroup
-	for range 8 {
+	for i := range 4 {
+		c := term.Copy(1000)
 		wg.Go(func() {
-			c := term.Copy(1000)
 			if diff := vttest.Diff(c.State(), want); diff != "" {
 				t.Error(diff)
 			}
+			c.Write(styles(1 + i))
 			c.Resize(20, 5)
+			c.Write(styles(0))
 		})
 	}
+	term.Write(styles(5))
+	alone.Write(styles(5))
 	wg.Wait()
+	if diff := vttest.Diff(term.State(), alone.State()); diff != "" {
+		t.Error(diff)
+	}
 }

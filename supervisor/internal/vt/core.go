@@ -3,11 +3,10 @@
 package vt
 
 const (
-	// alwaysCells gives up the text form of a row as soon as something is printed
-	// in it.
+	// alwaysCells is set if a row must be converted to cells as soon as text is printed in it.
 	alwaysCells = false
-	// arenaSize is small enough that dropping one line after the other wastes
-	// little, and large enough to be compressed well. It is a power of two, for
-	// the compressor's window.
+	// arenaSize is the size of an arena in bytes. If it were larger, dropping lines one by one
+	// would waste more memory; if it were smaller, arenas would be compressed worse. It must be
+	// a power of two, because the compressor's window is one.
 	arenaSize = 64 << 10
 )

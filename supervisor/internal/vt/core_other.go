@@ -2,8 +2,9 @@
 
 package vt
 
-// With the tag vtother the core shows the same and holds it in another way, for
-// tests of one program that goes on with what another one has saved.
+// With the build tag vtother, the core shows the same content with another internal
+// representation. Tests use it to show that a saved screen does not depend on the internals of
+// the program that saved it.
 const (
 	alwaysCells = true
 	arenaSize   = 32 << 10

@@ -2,7 +2,8 @@ package vt
 
 import "unicode/utf8"
 
-// esc carries out an escape sequence.
+// esc executes an escape sequence. seq holds its intermediates and, in the lowest byte, its
+// final byte.
 func (t *Term) esc(seq uint32) {
 	if seq < 0x80 {
 		switch seq {
@@ -64,8 +65,9 @@ func (t *Term) designateKnown(g int, designator byte) {
 	}
 }
 
-// csi carries out a control sequence. Counts may be as large as they like:
-// nothing is repeated more often than it can have an effect.
+// csi executes a control sequence. seq holds its prefix, its intermediates and, in the lowest
+// byte, its final byte. A count may have any size: each function bounds it by the largest
+// count that has an effect.
 func (t *Term) csi(seq uint32) {
 	p := &t.par
 	b := t.b
@@ -132,13 +134,13 @@ func (t *Term) csi(seq uint32) {
 	case 'g':
 		t.clearTab(int(p.v[0]))
 	case 'h':
-		t.setModes(true)
+		t.setModes(ansiModes, true)
 	case 'l':
-		t.setModes(false)
+		t.setModes(ansiModes, false)
 	case '?'<<8 | 'h':
-		t.setPrivateModes(true)
+		t.setModes(privateModes, true)
 	case '?'<<8 | 'l':
-		t.setPrivateModes(false)
+		t.setModes(privateModes, false)
 	case 'm':
 		t.sgr()
 	case '>'<<8 | 'm':
@@ -168,11 +170,11 @@ func (t *Term) csi(seq uint32) {
 	case ' '<<8 | 'q':
 		t.setCursorStyle(int(p.v[0]))
 	default:
-		t.question(seq)
+		t.answerQuestion(seq)
 	}
 }
 
-// setRegion is DECSTBM.
+// setRegion executes DECSTBM.
 func (t *Term) setRegion() {
 	top, bot := t.par.at(0, 1), t.par.at(1, t.rows)
 	if bot > t.rows {
@@ -199,19 +201,19 @@ func (t *Term) setCursorStyle(n int) {
 	switch s := &t.modes.CursorStyle; {
 	case n <= 6:
 		*s = n
-	case *s > 0: // as in xterm.js: only the blinking
+	case *s > 0: // as in xterm.js, an unknown style changes only the blinking
 		*s = (*s - 1) | 1 + 1 - n&1
 	}
 }
 
-// repeatRows bounds REP, which would let a few bytes fill any history: to as
-// many bytes as so many rows have columns, and at least repeatMin.
+// REP prints at most as many bytes as repeatRows rows have columns, or repeatMin if that is
+// more. Without a bound a few bytes could fill any history.
 const (
 	repeatRows = 4
 	repeatMin  = 300
 )
 
-// repeat is REP: the character before it once more, n times.
+// repeat executes REP: it prints the character before the sequence n more times.
 func (t *Term) repeat(n int) {
 	if t.join == 0 {
 		return
@@ -227,7 +229,7 @@ func (t *Term) repeat(n int) {
 		c = r.cells[x]
 	case r.ascii:
 		c = cell(r.text[x])
-	case x+2 == r.n && ch >= utf8.RuneSelf && runeWidth(ch) == 2: // no need to make cells of it
+	case x+2 == r.n && ch >= utf8.RuneSelf && runeWidth(ch) == 2: // the row may stay in text form
 		c = cell(ch) | wideCell
 	default:
 		t.toCells(r)
@@ -251,7 +253,7 @@ func (t *Term) repeat(n int) {
 	}
 }
 
-// printAll prints p, which is UTF-8 without controls.
+// printAll prints p, which must be UTF-8 without controls.
 func (t *Term) printAll(p []byte) {
 	for len(p) > 0 {
 		n := asciiRun(p)

@@ -1,16 +1,15 @@
-// Package vt is the terminal core: it takes what a program prints and keeps
-// what a terminal would show for it, with history, modes and pens.
+// Package vt is the terminal core. It parses the bytes that a program prints, and holds the
+// screen that a terminal would show for them, with its history, modes and pen.
 //
-// Fidelity is that of xterm.js 6; where we differ on purpose, ARCHITECTURE.md
-// says so. A row that is written left to right stays the bytes that were
-// printed, with runs of style; it becomes cells only when something within it
-// is changed. A line of a log is never taken apart: it is copied in, and copied
-// to the history.
+// It produces the same results as xterm.js 6, except for the differences that README.md lists.
+// A row that is written from left to right is stored as the printed bytes with runs of style.
+// It is converted to cells only when a column inside it changes. A line of a log is therefore
+// never converted: it is copied into its row, and from there to the history.
 //
-// Invariant: whatever bytes come, in whatever pieces, Write does not fail, does
-// not block, and holds a bounded amount of memory; the state depends on the
-// bytes and not on how they were cut.
+// Invariant: Write does not fail, does not block, and holds a bounded amount of memory,
+// whatever the bytes are and however they are cut into pieces. The state must depend on the
+// bytes alone, and not on where they were cut.
 //
-// Not here: who reads the snapshot (package screen), what a program's questions
-// are answered with when a viewer answers them (package session).
+// Not here: sending snapshots to viewers (package screen); choosing whether the session or a
+// viewer answers a program's questions (package session).
 package vt

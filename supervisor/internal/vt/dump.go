@@ -2,8 +2,8 @@ package vt
 
 import "slices"
 
-// State returns everything that can be seen. It copies; changes of the
-// terminal do not show in it.
+// State returns a copy of everything that can be seen of the terminal, or that a later byte
+// may depend on. Later changes of the terminal do not change the copy.
 func (t *Term) State() *State {
 	d := dumper{t: t, s: &State{Cols: t.cols, Rows: t.rows}, index: make(map[Attr]int)}
 	d.attr(style{})
@@ -85,8 +85,8 @@ func (d *dumper) buffer(b *buffer, history int) Buffer {
 	return out
 }
 
-// rowCells returns the cells of a row that are shown, in scratch space; the
-// row stays as it is.
+// rowCells returns the cells of the visible columns of a row in scratch space. The form of the
+// row does not change. The cells are valid until scratch is used again.
 func (t *Term) rowCells(r *row) []cell {
 	if r.inCells {
 		t.scratch = append(t.scratch[:0], r.cells...)
@@ -107,7 +107,7 @@ func (d *dumper) line(cells []cell, wrapped bool) Line {
 	l := Line{Wrapped: wrapped}
 	for _, c := range cells[:n] {
 		l.Cells = append(l.Cells, Cell{
-			Text: string(d.t.appendContent(nil, c)), Width: c.width(), Attr: d.attr(d.t.styles.all[c.style()]),
+			Text: string(d.t.appendContent(nil, c)), Width: c.width(), Attr: d.attr(*d.t.styles.at(c.style())),
 		})
 	}
 	return l

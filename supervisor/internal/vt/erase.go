@@ -1,7 +1,9 @@
 package vt
 
-// eraseCells empties the columns [x0, x1) of a row, with the look of erasing,
-// and the other halves of wide characters that reach into them.
+import "slices"
+
+// eraseCells empties the columns [x0, x1) of a row in the style of erasing. If half of a wide
+// character is in these columns, the other half is emptied, too.
 func (t *Term) eraseCells(r *row, x0, x1 int) {
 	x1 = min(x1, r.w)
 	if !r.inCells {
@@ -22,8 +24,8 @@ func (t *Term) eraseCells(r *row, x0, x1 int) {
 	}
 }
 
-// mendAround empties the halves of wide characters that the columns [x0, x1)
-// would leave behind, in cell form.
+// mendAround empties the halves of wide characters that would remain outside if the columns
+// [x0, x1) were erased. The row must be in cell form.
 func (t *Term) mendAround(r *row, x0, x1 int) {
 	sb := t.eraseID.cell()
 	if x0 > 0 && x0 <= r.n && r.at(x0-1).isWide() {
@@ -40,7 +42,8 @@ func fillCells(cells []cell, c cell) {
 	}
 }
 
-// eraseUnprotected is eraseCells but for cells that DECSCA protects.
+// eraseUnprotected empties the cells in the columns [x0, x1) that DECSCA does not protect, in
+// the style of erasing.
 func (t *Term) eraseUnprotected(r *row, x0, x1 int) {
 	if !t.mayProtect(r) {
 		t.eraseCells(r, x0, x1)
@@ -64,30 +67,40 @@ func (t *Term) eraseUnprotected(r *row, x0, x1 int) {
 	}
 }
 
-// mayProtect reports whether some cell of the row may be protected.
+// mayProtect reports whether a cell of the row may be protected. It may report so for a row
+// without such a cell.
 func (t *Term) mayProtect(r *row) bool {
 	if !t.protected || r.inCells {
 		return t.protected
 	}
 	for _, u := range r.runs {
-		if t.styles.all[u.style()].bg&bgProtected != 0 {
+		if t.styles.at(u.style()).bg&bgProtected != 0 {
 			return true
 		}
 	}
 	return false
 }
 
-func (t *Term) isProtected(c cell) bool { return t.styles.all[c.style()].bg&bgProtected != 0 }
+func (t *Term) isProtected(c cell) bool { return t.styles.at(c.style()).bg&bgProtected != 0 }
 
-// clearRow empties a whole row, which no longer continues the one above.
+// clearRow empties a whole row, which then no longer continues the row above. If selective is
+// set, cells that DECSCA protects stay. The row need not be settled.
 func (t *Term) clearRow(r *row, selective bool) {
 	t.work += rowWork
+	selective = selective && t.protected
+	if selective && r.moved != nil {
+		r.settle()
+	}
 	if !selective || !t.mayProtect(r) {
 		r.clear(t.eraseID)
 		return
 	}
 	t.toCells(r)
 	t.work += r.w
+	if !slices.ContainsFunc(r.cells, t.isProtected) {
+		r.clear(t.eraseID)
+		return
+	}
 	r.reach(r.w)
 	for x, c := range r.cells {
 		if !t.isProtected(c) {
@@ -97,7 +110,7 @@ func (t *Term) clearRow(r *row, selective bool) {
 	r.wrapped = false
 }
 
-// eraseInLine is EL, and DECSEL if selective.
+// eraseInLine executes EL, or DECSEL if selective is set.
 func (t *Term) eraseInLine(mode int, selective bool) {
 	t.clampCursor(t.cols)
 	r := t.b.row(t.b.y)
@@ -127,16 +140,16 @@ func (t *Term) eraseFromCursor(r *row, selective bool) {
 	}
 }
 
-// eraseInDisplay is ED, and DECSED if selective.
+// eraseInDisplay executes ED, or DECSED if selective is set.
 func (t *Term) eraseInDisplay(mode int, selective bool) {
 	t.clampCursor(t.cols)
 	b := t.b
 	switch mode {
 	case 0:
-		t.erased(b.x == 0 && b.y == 0)
+		t.publishErased(b.x == 0 && b.y == 0)
 		t.eraseFromCursor(b.row(b.y), selective)
 		for y := b.y + 1; y < t.rows; y++ {
-			t.clearRow(b.row(y), selective)
+			t.clearRow(b.rowAsIs(y), selective)
 		}
 	case 1:
 		r := b.row(b.y)
@@ -146,10 +159,10 @@ func (t *Term) eraseInDisplay(mode int, selective bool) {
 			b.row(b.y + 1).wrapped = false
 		}
 		for y := range b.y {
-			t.clearRow(b.row(y), selective)
+			t.clearRow(b.rowAsIs(y), selective)
 		}
 	case 2:
-		t.erased(true)
+		t.publishErased(true)
 		for _, i := range b.order {
 			t.clearRow(&b.rows[i], selective)
 		}
@@ -160,8 +173,8 @@ func (t *Term) eraseInDisplay(mode int, selective bool) {
 	}
 }
 
-// insertCells moves the columns from x on right by n, and empties those it
-// leaves, with the look s.
+// insertCells inserts n empty cells of style s at x. The cells behind them move right, and the
+// last n cells are dropped.
 func (t *Term) insertCells(r *row, x, n int, s styleID) {
 	t.toCells(r)
 	t.work += r.w
@@ -170,29 +183,20 @@ func (t *Term) insertCells(r *row, x, n int, s styleID) {
 	if x > 0 && r.cells[x-1].isWide() {
 		r.cells[x-1] = sb
 	}
-	if n < r.w-x {
-		copy(r.cells[x+n:], r.cells[x:])
-		fillCells(r.cells[x:x+n], sb)
-	} else {
-		fillCells(r.cells[x:], sb)
-	}
+	insertColumns(r.cells, x, n, sb)
 	if r.cells[r.w-1].isWide() {
 		r.cells[r.w-1] = sb
 	}
 }
 
-// deleteCells takes n columns out at x; those behind them move left.
+// deleteCells deletes n cells at x. The cells behind them move left, and empty cells of style
+// s follow.
 func (t *Term) deleteCells(r *row, x, n int, s styleID) {
 	t.toCells(r)
 	t.work += r.w
 	r.reach(r.w)
 	sb := s.cell()
-	if n < r.w-x {
-		copy(r.cells[x:], r.cells[x+n:])
-		fillCells(r.cells[r.w-n:], sb)
-	} else {
-		fillCells(r.cells[x:], sb)
-	}
+	deleteColumns(r.cells, x, n, sb)
 	if x > 0 && r.cells[x-1].isWide() {
 		r.cells[x-1] = sb
 	}
@@ -216,26 +220,7 @@ func (t *Term) eraseChars(n int) {
 	t.eraseCells(t.b.row(t.b.y), t.b.x, min(t.b.x+n, maxSize))
 }
 
-// shiftColumns is SL, SR, DECIC and DECDC: it inserts or deletes n columns at x
-// in each row of the region, if the cursor is in it.
-func (t *Term) shiftColumns(x, n int, insert bool) {
-	b := t.b
-	if b.y < b.top || b.y > b.bot {
-		return
-	}
-	for y := b.top; y <= b.bot; y++ {
-		r := b.row(y)
-		at := x % r.w // a pending wrap counts as the first column, as in xterm.js
-		if insert {
-			t.insertCells(r, at, n, t.eraseID)
-		} else {
-			t.deleteCells(r, at, n, t.eraseID)
-		}
-		r.wrapped = false
-	}
-}
-
-// insertLines and deleteLines are IL and DL.
+// insertLines executes IL: it inserts n rows at the cursor, if the cursor is in the region.
 func (t *Term) insertLines(n int) {
 	t.clampCursor(t.cols - 1)
 	if b := t.b; b.y >= b.top && b.y <= b.bot {
@@ -252,8 +237,8 @@ func (t *Term) deleteLines(n int) {
 	}
 }
 
-// erased tells that the whole screen is erased, if it is.
-func (t *Term) erased(all bool) {
+// publishErased publishes the event Erased if the whole normal screen is erased.
+func (t *Term) publishErased(all bool) {
 	if all && t.b == &t.normal {
 		t.event(Event{Kind: Erased, Line: t.hist.first + t.hist.numbered()})
 	}

@@ -2,16 +2,16 @@ package vt
 
 import "fmt"
 
-// Event is something that others than the screen may want to know.
+// An Event is a change that packages outside of the terminal may act on.
 type Event struct {
 	Kind  EventKind
 	Text  string // the title, directory, message or command line
-	Title string // of a notification that has one
-	Code  int    // of a command that has ended; -1 if it did not say
-	Line  uint64 // of Erased: the number of the first line on the screen
+	Title string // title of a Notification, or ""
+	Code  int    // exit code of CommandEnded; -1 if the shell did not report one
+	Line  uint64 // number of the first line on the screen; for Erased
 }
 
-// EventKind says what an Event is about.
+// EventKind is the kind of an Event.
 type EventKind int
 
 // The kinds of events.
@@ -21,11 +21,11 @@ const (
 	WorkDirChanged           // OSC 7 and OSC 1337 CurrentDir
 	Notification             // OSC 9, 99 and 777
 	PromptStarted            // OSC 133 A
-	PromptEnded              // OSC 133 B: what is typed now is the command
-	CommandLine              // OSC 633 E, which comes before the command starts
-	CommandStarted           // OSC 133 C; it may have the line
+	PromptEnded              // OSC 133 B: input from here on is the command
+	CommandLine              // OSC 633 E; it precedes CommandStarted
+	CommandStarted           // OSC 133 C; Text may have the command line
 	CommandEnded             // OSC 133 D
-	Erased                   // the whole of the normal screen: what is there then was printed since
+	Erased                   // the whole normal screen was erased
 )
 
 func (t *Term) event(e Event) {
@@ -34,8 +34,8 @@ func (t *Term) event(e Event) {
 	}
 }
 
-// reply queues an answer to the program. Answers that nobody fetches are kept
-// up to maxReply; all that follow are dropped until somebody does.
+// reply queues an answer to the program. If the unread answers would exceed maxReply bytes,
+// this answer and all later ones are dropped until Replies is called.
 func (t *Term) reply(s string) {
 	if t.replyLost = t.replyLost || len(t.replies)+len(s) > maxReply; !t.replyLost {
 		t.replies = append(t.replies, s...)
@@ -48,22 +48,22 @@ func (t *Term) replyf(format string, args ...any) {
 	}
 }
 
-// replyAlone is reply for an answer that no terminal that shows the output may
-// give in this one's place.
-func (t *Term) replyAlone(format string, args ...any) {
+// replyRequired queues an answer that the program must get from this core, even if a viewer's
+// terminal answers all other questions.
+func (t *Term) replyRequired(format string, args ...any) {
 	before := len(t.replies)
 	t.replyf(format, args...)
-	t.alone = append(t.alone, t.replies[before:]...)
+	t.requiredReplies = append(t.requiredReplies, t.replies[before:]...)
 }
 
-// Replies returns what the program's questions are answered with, once.
+// Replies returns the queued answers to the program's questions, and removes them.
 func (t *Term) Replies() []byte {
 	r := t.replies
-	t.replies, t.alone, t.replyLost = nil, nil, false
+	t.replies, t.requiredReplies, t.replyLost = nil, nil, false
 	return r
 }
 
-// RepliesAlone returns those of Replies that have to be given also if a terminal
-// that shows the output answers the others: about what this terminal keeps and
-// the other one does not know.
-func (t *Term) RepliesAlone() []byte { return t.alone }
+// RequiredReplies returns those of the queued answers that the program must get even if a
+// viewer's terminal answers its questions: they are about features that this core has and that
+// the viewer's terminal may lack, or the other way round.
+func (t *Term) RequiredReplies() []byte { return t.requiredReplies }

@@ -5,3 +5,6 @@ var Fixtures = fixtures
 
 // OtherCore tells that this is the core of the tag vtother.
 const OtherCore = alwaysCells
+
+// HistoryBytes returns the bytes that the history takes.
+func (t *Term) HistoryBytes() int { return t.hist.bytes }

@@ -73,17 +73,17 @@ func FuzzTerm(f *testing.F) {
 		if x, y := encodeState(t, second.State()), encodeState(t, third.State()); !bytes.Equal(x, y) {
 			t.Fatalf("the snapshot\n%q\nof a snapshot's terminal\n%s\nmakes\n%s", second.Snapshot(), x, y)
 		}
-		save, rest := whole.AppendSave(nil, 100)
+		save, rest := savedOf(t, whole, 100)
 		c := Config{HistoryLines: int(mode & 15), Graphemes: mode&16 != 0}
 		c.Cols, c.Rows = whole.Size()
 		restored := New(c)
-		restored.Expect(rest)
+		restored.PrepareRestore(rest)
 		restored.Refill(save)
 		if err := rest.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		restored.Restored(rest)
-		save2, rest2 := restored.AppendSave(nil, 100)
+		restored.FinishRestore(rest)
+		save2, rest2 := savedOf(t, restored, 100)
 		if x, y := encodeState(t, whole.State()), encodeState(t, restored.State()); !bytes.Equal(x, y) || !bytes.Equal(save, save2) || !reflect.DeepEqual(rest, rest2) {
 			t.Fatalf("of\n%s\n%q\n%+v\nis made\n%s\n%q\n%+v", x, save, rest, y, save2, rest2)
 		}

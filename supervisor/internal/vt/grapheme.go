@@ -1,26 +1,26 @@
 package vt
 
-// A joinState is what the next character's width depends on: the value
-// xterm.js calls character properties (UnicodeService.createPropertyValue).
+// A joinState is the state on which the width of the next character depends. It has the form
+// that xterm.js calls character properties (UnicodeService.createPropertyValue).
 //
 //	bit 0       the character joins the cell before it
-//	bits 1, 2   width of the whole cell, once the character is in it
-//	bits 3..26  the provider's state; always 0 when not counting clusters
+//	bits 1, 2   width of the whole cell, including the character
+//	bits 3..26  the provider's state; always 0 if clusters are not counted
 //
-// 0 means that nothing is before: the start, or a control function came in
-// between.
+// It is 0 if there is no character before: at the beginning, and behind a control function.
 type joinState uint32
 
-// joins says whether the character belongs to the cell before it.
+// joins reports whether the character joins the cell before it.
 func (s joinState) joins() bool { return s&1 != 0 }
 
-// width is how many cells the character takes along with all it joined.
+// width returns the number of columns of the character together with all characters that it
+// joined.
 func (s joinState) width() int { return int(s >> 1 & 3) }
 
-// state is the provider's own part.
+// state returns the provider's part of s.
 func (s joinState) state() uint32 { return uint32(s) >> 3 }
 
-// joinOf puts a joinState together.
+// joinOf builds a joinState from its parts.
 func joinOf(state uint32, width int, joins bool) joinState {
 	s := joinState(state&stateMask)<<3 | joinState(width)<<1
 	if joins {
@@ -29,9 +29,9 @@ func joinOf(state uint32, width int, joins bool) joinState {
 	return s
 }
 
-// A breakKind is a value of the property Grapheme_Cluster_Break of UAX #29,
-// table 2, or Extended_Pictographic of UTS #51, with the numbers of xterm.js's
-// UnicodeProperties.ts. Control characters are breakOther there.
+// A breakKind is a value of the property Grapheme_Cluster_Break of UAX #29, table 2, or
+// Extended_Pictographic of UTS #51. It has the number that xterm.js's UnicodeProperties.ts
+// gives it. Control characters are breakOther there.
 type breakKind = uint32
 
 const (
@@ -49,26 +49,26 @@ const (
 	breakPictographic
 )
 
-// What a state is made of: a break kind in its low bits, and above it either
-// the width class of the table, if nothing was before, or one of these.
+// The provider's state holds a break kind in its low bits. Above it stands the width class of
+// the table if there was no character before, and otherwise one of these values.
 const (
-	stateMask   = 0xffffff // of the whole
-	stateKind   = 0xf      // of the break kind
-	stateJoined = 16       // added to the kind of what joined
-	stateBroke  = 16       // subtracted from the kind of what did not
-	statePaired = 32       // a second regional indicator; its kind reads as breakOther
+	stateMask   = 0xffffff // mask of the whole state
+	stateKind   = 0xf      // mask of the break kind
+	stateJoined = 16       // added to the kind of a character that joined
+	stateBroke  = 16       // subtracted from the kind of a character that did not join
+	statePaired = 32       // state of a second regional indicator; its kind reads as breakOther
 )
 
-// Width classes, above the break kind in the table (UnicodeProperties.ts): 0 is
-// usual, 1 always one cell, 2 of ambiguous width, taken as one cell.
+// These width classes stand above the break kind in the table (UnicodeProperties.ts): 0 is
+// usual, 1 always takes one column, 2 is of ambiguous width and takes one column.
 const (
 	classShift = 4
 	classWide  = 3
 )
 
-// joinedTo has, per break kind, the kinds that do not break from it. The rules
-// are those of UAX #29, 3.1.1, with two liberties xterm.js takes: GB11 forgets
-// what was before the joiner, and GB9c is from a later version.
+// joinedTo holds, for each break kind, the set of kinds that join it. The rules are those of
+// UAX #29, 3.1.1, with two deviations of xterm.js: GB11 ignores the characters before the
+// joiner, and GB9c is missing, because it belongs to a later version.
 var joinedTo = [stateKind + 1]uint16{
 	breakOther:        joinAlways,
 	breakPrepend:      0xffff, // GB9b
@@ -84,23 +84,23 @@ var joinedTo = [stateKind + 1]uint16{
 	breakPictographic: joinAlways,
 }
 
-// joinAlways are the kinds that join whatever they follow: GB9, GB9a.
+// joinAlways is the set of kinds that join every kind: GB9, GB9a.
 const joinAlways = 1<<breakExtend | 1<<breakZWJ | 1<<breakSpacing
 
-// joinWidth says what printing r after before comes to, as charProperties of
-// xterm.js's providers does: the one of Unicode 11, or with clusters the one
-// called 15-graphemes (@xterm/addon-unicode-graphemes 0.4.0), but for the emoji
-// that they do not know, as in runeWidth.
+// joinWidth returns the state after r is printed behind the state before. It computes the
+// charProperties of an xterm.js provider: that of Unicode 11, or if clusters is set, the one
+// called 15-graphemes (@xterm/addon-unicode-graphemes 0.4.0). Emoji that these providers do
+// not know have the width that runeWidth returns.
 func joinWidth(r rune, before joinState, clusters bool) (after joinState) {
-	// ASCII joins nothing and is joined to nothing without a state, and state 0
-	// is what stays after it: the whole of a plain text.
+	// ASCII never joins, and if the state before is 0, the state after it is 0 as well. Plain
+	// text therefore takes only this path.
 	if uint32(r)-0x20 < 0x7f-0x20 && before < 1<<3 {
 		return 1 << 1
 	}
 	return joinAny(r, before, clusters)
 }
 
-// joinAny is joinWidth without the short way.
+// joinAny computes joinWidth for every r, without the shortcut for ASCII.
 func joinAny(r rune, before joinState, clusters bool) joinState {
 	if clusters {
 		return joinCluster(r, before)
@@ -108,7 +108,8 @@ func joinAny(r rune, before joinState, clusters bool) joinState {
 	return joinMark(r, before)
 }
 
-// joinMark joins what takes no cell to a cell before it, if there is one.
+// joinMark computes the state without clusters: a character of zero width joins the cell
+// before it, if there is one.
 func joinMark(r rune, before joinState) joinState {
 	w := runeWidth(r)
 	if w == 0 && before.width() != 0 {
@@ -117,16 +118,17 @@ func joinMark(r rune, before joinState) joinState {
 	return joinOf(0, w, false)
 }
 
-// joinCluster joins r to the grapheme cluster before it. Nothing takes 0 cells
-// here: a mark after nothing has one of its own.
+// joinCluster computes the state with clusters: r joins the grapheme cluster before it if the
+// break rules say so. Every character has a width here: a combining mark without a character
+// before it takes a column.
 func joinCluster(r rune, before joinState) joinState {
-	// State 0 is short-cut in xterm.js, which shows: it stays 0.
+	// xterm.js has the same shortcut, and its effect is visible: the state stays 0.
 	if uint32(r)-0x20 < 0x7f-0x20 && before.state() == 0 {
 		return 1 << 1
 	}
 	info := clusterInfo(r)
 	w := 1
-	// U+FE0F asks for the emoji form of what it follows.
+	// U+FE0F requests the emoji form of the character before it.
 	if info>>classShift == classWide || r == 0xfe0f {
 		w = 2
 	}
@@ -149,8 +151,8 @@ func joinCluster(r rune, before joinState) joinState {
 	return joinOf(state, w, true)
 }
 
-// clusterInfo looks r up: class<<classShift | break kind. What is no code point
-// is as good as unassigned.
+// clusterInfo returns the entry of r in the table: class<<classShift | break kind. A value
+// that is no code point has the entry of an unassigned one.
 func clusterInfo(r rune) uint32 {
 	u := uint32(r)
 	page := u / 128

@@ -2,28 +2,29 @@ package vt
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"slices"
 
 	"github.com/klauspost/compress/zstd"
 )
 
-// A history holds the lines that have left the screen, oldest first, in arenas
-// that are only appended to and dropped line by line from the front.
+// A history holds the lines that have left the screen, oldest first, in arenas. Lines are only
+// appended to the newest arena, and dropped one by one from the oldest.
 //
-// A line is a header, uvarint(length of what follows << lineFlags | flags);
-// then, with lineMarked, its marks; with lineStyled, the number of runs and for
-// each the columns since the last one and its look (an index into the arena's),
-// all uvarints; then the text form of the row.
+// A line begins with a header, uvarint(length of all that follows << lineFlags | flags). If
+// lineMarked is set, its marks follow. If lineStyled is set, the number of runs follows, and
+// for each run the columns since the last run and its style (an index into the arena's
+// styles); all of these are uvarints. The last part is the text form of the row.
 type history struct {
 	maxLines int
 	maxBytes int
 	lines    int
-	first    uint64 // the number (lines.go) of the oldest row: here, or on the screen if none is here
-	bytes    int    // of all arenas, as they are held
+	first    uint64 // number (lines.go) of the oldest row; if the history is empty, that row is on the screen
+	bytes    int    // bytes of all arenas, as they are held
 	arenas   []*arena
 	spare    *arena
-	scratch  []byte  // what comes before the text of a line that is being made
-	serials  uint32  // the last arena's
+	scratch  []byte  // scratch space for the bytes of a line before its text
+	serials  uint32  // serial of the last arena
 	known    []known // by style id: its index in the newest arena
 	runs     []run
 	text     []byte
@@ -31,28 +32,28 @@ type history struct {
 
 type arena struct {
 	b         []byte
-	start     int    // where the oldest line begins
-	lines     int    // lines from there on
-	starts    int    // of these, how many do not continue the one above
-	widest    int    // no line has more columns
-	marked    bool   // some may have marks
+	start     int    // offset of the oldest line
+	lines     int    // number of lines from start on
+	starts    int    // number of these lines that do not continue the line above
+	widest    int    // bound of the columns of each line
+	marked    bool   // lines may have marks
 	packed    bool   // b is compressed; start counts unpacked bytes
-	goesOn    bool   // packed: its oldest line continues the one above
-	shared    bool   // what is in its slices is in a copy's, too
-	serial    uint32 // numbers arenas, for known
+	goesOn    bool   // if packed: its oldest line continues the line above
+	shared    bool   // the content of its slices is also used by a copy of the terminal
+	serial    uint32 // number of the arena, for known
 	looks     []storedLook
 	links     []*link
 	linkBytes int
 }
 
-// storedLook is a style, of 16 bytes and without a pointer; packed they follow
+// storedLook is a style in 16 bytes without a pointer. In a packed arena, the styles follow
 // the lines.
 type storedLook struct {
 	fg, bg, extended uint32
 	link             uint32 // 1 + index into the arena's links, or 0
 }
 
-// known says which of the looks of an arena a style is.
+// known is the index of a style in the arena with the given serial.
 type known struct {
 	serial uint32
 	index  uint32
@@ -62,28 +63,31 @@ const (
 	lineWrapped = 1 << iota
 	lineStyled
 	lineASCII  // one byte is one column
-	lineMarked // marks come first
+	lineMarked // the line has marks
 	lineFlags  = 4
 )
 
 const (
 	firstArena = 4 << 10
-	// arenaLooks bounds the looks of an arena to half of what its lines take.
+	// arenaLooks bounds the styles of an arena to half of the memory of its lines.
 	arenaLooks = 2048
 	lookBytes  = 16
-	// linkOverhead is what a link takes besides its texts: itself, its place in
-	// the arena, and what the allocator rounds up.
+	// linkOverhead is the memory of a link besides its texts: the link itself, its entry in the
+	// arena, and the rounding of the allocator.
 	linkOverhead = 96
 )
 
-// push appends what is in r. The line keeps all that can be seen of it.
+// push appends the row r to the history. The line keeps all visible content of the row.
 func (t *Term) push(r *row) {
 	h := &t.hist
 	if h.maxLines == 0 {
-		if b := &t.normal; b.bot == 0 || !b.row(1).wrapped {
+		if b := &t.normal; b.bot == 0 || !b.rowAsIs(1).wrapped {
 			h.first++
 		}
 		return
+	}
+	if r.moved != nil {
+		r.settle()
 	}
 	text, runs := r.text, r.runs
 	flags := 0
@@ -113,9 +117,10 @@ func (t *Term) push(r *row) {
 	t.pushText(text, runs, r.marks, flags)
 }
 
-// appendFill appends what a row of n columns in use is filled with behind them.
+// appendFill appends the columns behind the content of a row, in the style of its fill. n is
+// the number of columns in text.
 func appendFill(text []byte, runs []run, n int, r *row) ([]byte, []run) {
-	if n < r.n { // empty cells of default look
+	if n < r.n { // empty cells of default style
 		text = append(text, markSkip, byte(r.n-n), byte((r.n-n)>>8))
 		if k := len(runs); k > 0 && runs[k-1].style() != 0 {
 			runs = append(runs, newRun(n, 0))
@@ -130,20 +135,25 @@ func appendFill(text []byte, runs []run, n int, r *row) ([]byte, []run) {
 	return text, runs
 }
 
-func (t *Term) pushText(text []byte, runs []run, marks []mark, flags int) {
+func (t *Term) pushText(text []byte, runs []run, marks []shellMark, flags int) {
 	h := &t.hist
 	a := h.newest()
 	if len(runs) == 0 && len(marks) == 0 {
 		h.put(a, nil, text, flags)
 	} else {
-		h.putStyled(a, text, runs, marks, flags, t.styles.all)
+		h.putStyled(a, text, runs, marks, flags, &t.styles)
 	}
+	h.limit()
+}
+
+// limit drops the oldest lines until the others are within the bounds.
+func (h *history) limit() {
 	for h.lines > h.maxLines || h.bytes > h.maxBytes && len(h.arenas) > 1 {
 		h.dropLine()
 	}
 }
 
-func (h *history) putStyled(a *arena, text []byte, runs []run, marks []mark, flags int, all []style) {
+func (h *history) putStyled(a *arena, text []byte, runs []run, marks []shellMark, flags int, styles *styleTable) {
 	if len(runs) > 0 {
 		flags |= lineStyled
 	}
@@ -164,19 +174,20 @@ func (h *history) putStyled(a *arena, text []byte, runs []run, marks []mark, fla
 		col := 0
 		for _, r := range runs {
 			head = binary.AppendUvarint(head, uint64(r.col()-col))
-			head = binary.AppendUvarint(head, uint64(h.index(a, r.style(), all)))
+			head = binary.AppendUvarint(head, uint64(h.index(a, r.style(), styles)))
 			col = r.col()
 		}
 		h.scratch = head
 		if h.put(a, head, text, flags) {
 			return
 		}
-		a = h.newest() // where looks have other numbers
+		a = h.newest() // in another arena, styles have other indexes
 	}
 }
 
-// put appends a line to the arena a, the newest. Where that is full it opens
-// another, and if there are looks it puts nothing and returns false.
+// put appends a line to a, which must be the newest arena. If a is full, put opens another
+// arena. If the line then has a head, put appends nothing and returns false, because the head
+// refers to styles of the old arena.
 func (h *history) put(a *arena, head, text []byte, flags int) bool {
 	size := len(head) + len(text)
 	if need := binary.MaxVarintLen32 + size; len(a.b)+need > cap(a.b) {
@@ -206,28 +217,46 @@ func (h *history) put(a *arena, head, text []byte, flags int) bool {
 	return true
 }
 
-// index returns the number that the style id has in the arena a, the newest.
-func (h *history) index(a *arena, id styleID, all []style) uint32 {
+// index returns the index of a style in the arena a, which must be the newest.
+func (h *history) index(a *arena, id styleID, styles *styleTable) uint32 {
 	if int(id) >= len(h.known) {
-		h.known = append(h.known, make([]known, len(all)-len(h.known))...)
+		h.known = append(h.known, make([]known, styles.count-len(h.known))...)
 	}
 	k := &h.known[id]
 	if k.serial != a.serial {
-		s := &all[id]
-		look := storedLook{fg: s.fg, bg: s.bg, extended: s.extended}
-		if s.link != nil {
-			a.links = append(a.links, s.link)
-			look.link = uint32(len(a.links))
-			size := len(s.link.uri) + len(s.link.id) + linkOverhead
-			h.bytes += size
-			a.linkBytes += size
-		}
-		before := cap(a.looks)
-		a.looks = append(a.looks, look)
-		h.bytes += (cap(a.looks) - before) * lookBytes
-		*k = known{a.serial, uint32(len(a.looks) - 1)}
+		s := styles.at(id)
+		*k = known{a.serial, h.addLook(a, storedLook{fg: s.fg, bg: s.bg, extended: s.extended}, s.link)}
 	}
 	return k.index
+}
+
+// addLook adds a style, with a link or nil, to the arena a, which must be the newest. It
+// returns the index of the style.
+func (h *history) addLook(a *arena, look storedLook, l *link) uint32 {
+	if l != nil {
+		a.links = append(a.links, l)
+		look.link = uint32(len(a.links))
+		size := l.size()
+		h.bytes += size
+		a.linkBytes += size
+	}
+	before := cap(a.looks)
+	a.looks = append(a.looks, look)
+	h.bytes += (cap(a.looks) - before) * lookBytes
+	return uint32(len(a.looks) - 1)
+}
+
+func (l *link) size() int { return len(l.uri) + len(l.id) + linkOverhead }
+
+// cutLooks removes the styles and links that were added last to the arena a. looks and links
+// are the numbers that stay.
+func (h *history) cutLooks(a *arena, looks, links int) {
+	for _, l := range a.links[links:] {
+		h.bytes -= l.size()
+		a.linkBytes -= l.size()
+	}
+	clear(a.links[links:])
+	a.looks, a.links = a.looks[:looks], a.links[:links]
 }
 
 func (h *history) newest() *arena {
@@ -242,11 +271,13 @@ func (h *history) newArena() *arena {
 	a := h.spare
 	h.spare = nil
 	if a == nil {
-		size := arenaSize
-		if k := len(h.arenas); k == 0 || h.arenas[k-1].packed { // perhaps little comes
+		size, looks := arenaSize, 0
+		if k := len(h.arenas); k == 0 || h.arenas[k-1].packed { // perhaps there will be few lines
 			size = firstArena
+		} else {
+			looks = len(h.arenas[k-1].looks) // probably there will be as many again
 		}
-		a = &arena{b: make([]byte, 0, size)}
+		a = &arena{b: make([]byte, 0, size), looks: make([]storedLook, 0, looks)}
 	}
 	*a = arena{b: a.b[:0], looks: a.looks[:0], serial: h.serials}
 	h.bytes += a.size()
@@ -254,7 +285,7 @@ func (h *history) newArena() *arena {
 	return a
 }
 
-// dropLine forgets the oldest line.
+// dropLine drops the oldest line.
 func (h *history) dropLine() {
 	a := h.arenas[0]
 	a.lines--
@@ -277,17 +308,17 @@ func (h *history) dropLine() {
 	h.reuse(a)
 }
 
-// reuse keeps the room of an arena that was dropped for the next one.
+// reuse keeps the memory of a dropped arena for the next arena.
 func (h *history) reuse(a *arena) {
 	if !a.packed && !a.shared && cap(a.b) == arenaSize {
 		h.spare = a
 	}
 }
 
-// size is what the arena takes, in bytes.
+// size returns the memory of the arena in bytes.
 func (a *arena) size() int { return cap(a.b) + cap(a.looks)*lookBytes + a.linkBytes }
 
-// continues reports whether the oldest line of the arena continues the one above.
+// continues reports whether the oldest line of the arena continues the line above.
 func (a *arena) continues() bool {
 	if a.packed {
 		return a.goesOn
@@ -295,29 +326,31 @@ func (a *arena) continues() bool {
 	return a.b[a.start]&lineWrapped != 0
 }
 
-// clear forgets all lines. Their numbers are not used again.
+// clear drops all lines. Their numbers are not used again.
 func (h *history) clear() {
 	h.first += h.numbered()
 	if k := len(h.arenas); k > 0 && !h.arenas[k-1].packed && !h.arenas[k-1].shared {
-		h.spare = h.arenas[k-1] // a program may do this all the time
+		h.spare = h.arenas[k-1] // kept, because a program may do this very often
 	}
 	clear(h.arenas)
 	h.arenas, h.lines, h.bytes = h.arenas[:0], 0, 0
 }
 
-// clearHistory is ED 3. A line that ends on the screen stays that line.
+// clearHistory executes ED 3. If the last line of the history continues on the screen, it
+// keeps its number there.
 func (t *Term) clearHistory() {
 	h := &t.hist
-	ends := h.lines > 0 && t.normal.row(0).wrapped
+	ends := h.lines > 0 && t.normal.rowAsIs(0).wrapped
 	h.clear()
 	if ends {
 		h.first--
 	}
 }
 
-// Clear forgets the history, as ED 3 does. With screen it also forgets the rows of the normal
-// screen but the cursor's, which moves to the top; the alternate screen is a program's, and
-// while that is shown both are left. No line changes its number.
+// Clear drops the history, as ED 3 does. If screen is set and the normal screen is shown, it
+// also drops the rows of the screen, except for the cursor's row, which moves to the top. The
+// content of the alternate screen belongs to a program; if it is shown, both screens stay. No
+// line changes its number.
 func (t *Term) Clear(screen bool) {
 	if !screen || t.b != &t.normal {
 		t.clearHistory()
@@ -334,7 +367,8 @@ func (t *Term) Clear(screen bool) {
 	}
 }
 
-// numbered is how many numbers the lines that are held have.
+// numbered returns the number of lines, in the sense of lines.go, that begin in the history or
+// are cut at its beginning.
 func (h *history) numbered() uint64 {
 	if h.lines == 0 {
 		return 0
@@ -344,24 +378,23 @@ func (h *history) numbered() uint64 {
 		n += a.starts
 	}
 	if h.arenas[0].continues() {
-		n++ // what is left of one whose beginning was forgotten
+		n++ // the end of a line whose beginning was dropped
 	}
 	return uint64(n)
 }
 
-// A storedLine is a line of history as it is held; its bytes are valid until
-// the history changes.
+// A storedLine is a decoded line of the history. Its bytes are valid until the history
+// changes.
 type storedLine struct {
 	arena *arena
 	looks []storedLook
 	flags int
-	marks []mark // what lineMarked announces
-	runs  []byte // what lineStyled announces
+	marks []shellMark // if lineMarked is set
+	runs  []byte      // if lineStyled is set
 	text  []byte
 }
 
-// each calls f for the lines from number from on, oldest first, until it
-// returns false.
+// each calls f for the lines from index from on, oldest first, until f returns false.
 func (h *history) each(from int, f func(i int, l storedLine) bool) {
 	i := 0
 	var buf []byte
@@ -389,30 +422,60 @@ func (h *history) each(from int, f func(i int, l storedLine) bool) {
 }
 
 func parseLine(b []byte) (l storedLine, rest []byte) {
-	v, k := binary.Uvarint(b)
-	l.flags = int(v & (1<<lineFlags - 1))
-	size := int(v >> lineFlags)
-	body := b[k : k+size : k+size]
-	rest = b[k+size:]
-	if l.flags&lineMarked != 0 {
-		l.marks, body = parseMarks(body)
+	p := lineParts(b)
+	l.flags, l.runs, l.text = p.flags, p.runs, p.text
+	if p.marks != nil {
+		l.marks, _ = parseMarks(p.marks)
 	}
-	if l.flags&lineStyled != 0 {
-		n, at := binary.Uvarint(body)
-		for ; n > 0; n-- {
-			for range 2 {
-				_, k := binary.Uvarint(body[at:])
-				at += k
-			}
-		}
-		l.runs, body = body[:at], body[at:]
-	}
-	l.text = body
-	return l, rest
+	return l, b[p.size:]
 }
 
-// eachRun calls f for every run of the line.
+// storedParts are the encoded parts of a line.
+type storedParts struct {
+	size              int // bytes of the line with its header
+	flags             int
+	marks, runs, text []byte
+}
+
+// lineParts returns the parts of the line at the beginning of b.
+func lineParts(b []byte) (p storedParts) {
+	v, k := binary.Uvarint(b)
+	p.flags = int(v & (1<<lineFlags - 1))
+	p.size = k + int(v>>lineFlags)
+	body := b[k:p.size:p.size]
+	if p.flags&lineMarked != 0 {
+		rest := skipMarks(body)
+		p.marks, body = body[:len(body)-len(rest)], rest
+	}
+	if p.flags&lineStyled != 0 {
+		n, at := binary.Uvarint(body)
+		at += skipNumbers(body[at:], 2*int(n))
+		p.runs, body = body[:at], body[at:]
+	}
+	p.text = body
+	return p
+}
+
+// skipNumbers returns the length of the first n uvarints in b.
+func skipNumbers(b []byte, n int) (at int) {
+	for ; n >= 8 && at+8 <= len(b); at += 8 { // the last byte of a number is below 0x80
+		n -= bits.OnesCount64(^load64(b[at:]) & highs)
+	}
+	for ; n > 0; at++ {
+		if b[at] < 0x80 {
+			n--
+		}
+	}
+	return at
+}
+
+// eachRun calls f for each run of the line.
 func (l storedLine) eachRun(f func(col int, s style)) {
+	l.eachLook(func(col, look int) { f(col, l.look(look)) })
+}
+
+// eachLook calls f for each run of the line, with the index of its style in the arena.
+func (l storedLine) eachLook(f func(col, look int)) {
 	if l.flags&lineStyled == 0 {
 		return
 	}
@@ -424,15 +487,17 @@ func (l storedLine) eachRun(f func(col int, s style)) {
 		id, k := binary.Uvarint(l.runs[at:])
 		at += k
 		col += d
-		f(int(col), l.look(int(id)))
+		f(int(col), int(id))
 	}
 }
 
-func (l storedLine) look(i int) style {
-	look := l.looks[i]
+func (l storedLine) look(i int) style { return l.arena.style(l.looks[i]) }
+
+// style decodes a style of the arena.
+func (a *arena) style(look storedLook) style {
 	s := style{fg: look.fg, bg: look.bg, extended: look.extended}
 	if look.link > 0 {
-		s.link = l.arena.links[look.link-1]
+		s.link = a.links[look.link-1]
 	}
 	return s
 }
@@ -445,16 +510,17 @@ func (t *Term) storedCells(dst []cell, l storedLine) []cell {
 	return t.decode(dst, l.text, runs)
 }
 
-// packWorth is the smallest arena that is compressed.
+// packWorth is the size of the smallest arena that is compressed.
 const packWorth = 1 << 10
 
-// Pack compresses the history; it is for a terminal that has been idle for a
-// while. What is read of it later is unpacked for the reader.
+// Pack compresses the history, and releases scratch space. It should be called when the
+// terminal has been idle for a while. A later reader unpacks the arenas that it needs.
 func (t *Term) Pack() {
 	h := &t.hist
 	for _, a := range h.arenas {
 		h.pack(a)
 	}
+	t.settleAll()
 	t.sweepStyles()
 	if t.b != &t.alt {
 		t.alt.rows, t.alt.order = nil, nil
@@ -463,7 +529,7 @@ func (t *Term) Pack() {
 	h.spare, h.scratch, h.text, h.runs, h.known = nil, nil, nil, nil, nil
 }
 
-// pack compresses an arena, or gives up its room if it is small.
+// pack compresses an arena. If the arena is small, pack only releases its unused memory.
 func (h *history) pack(a *arena) {
 	if a.packed {
 		return
@@ -496,16 +562,16 @@ func (h *history) unpack(a *arena) {
 	h.bytes += a.size()
 }
 
-// The coders are shared by all terminals: each costs hundreds of KiB, and
-// EncodeAll and DecodeAll may be called from everywhere.
+// All terminals share the coders, because each costs hundreds of KiB. EncodeAll and DecodeAll
+// may be called concurrently.
 var (
 	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(arenaSize), zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
 	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 )
 
-// unpack appends the lines of an arena to dst, and returns its looks. They were
-// packed in this process: that they cannot be unpacked is our mistake.
+// unpack appends the lines of a packed arena to dst, and returns its styles. It panics if the
+// bytes are invalid, because they were packed in this process.
 func unpack(dst, packed []byte) ([]byte, []storedLook) {
 	b, err := decoder.DecodeAll(packed, dst)
 	if err != nil {

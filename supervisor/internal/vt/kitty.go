@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// notice is a notification that comes in several OSC 99.
+// notice is a notification that several OSC 99 build together.
 type notice struct{ id, title, body string }
 
-// osc99 is a notification of kitty's protocol
-// (sw.kovidgoyal.net/kitty/desktop-notifications): metadata, keys and values with
-// colons between them, and a title or a body. Parts of one notification have the
-// same id, and all but the last one say d=0. A notification that has only a title
-// is told as one that has only a body, as of OSC 9.
+// osc99 executes OSC 99, a notification of kitty's protocol
+// (sw.kovidgoyal.net/kitty/desktop-notifications). Its argument has metadata, which are keys
+// and values with colons between them, and a title or a body. The parts of one notification
+// have the same id, and all parts but the last one have d=0. If a notification has a title and
+// no body, its title is published as the body, so that it equals a notification of OSC 9.
 func (t *Term) osc99(arg string) {
 	meta, text, ok := strings.Cut(arg, ";")
 	if !ok {
@@ -68,14 +68,14 @@ func (t *Term) osc99(arg string) {
 	}
 }
 
-// maxSized is how many bytes of text one OSC 66 may have, as in kitty.
+// maxSized is the largest text of one OSC 66 in bytes, as in kitty.
 const maxSized = 4096
 
-// osc66 is text of another size, by kitty's protocol
-// (sw.kovidgoyal.net/kitty/text-sizing-protocol): metadata, of which s is by how
-// much it is enlarged, and w how many columns it takes before that, 0 if as many as
-// it has; and the text. The core has no such text: it prints it as it is in the
-// row of the cursor, and then spaces up to the column where kitty leaves the cursor.
+// osc66 executes OSC 66, text of another size by kitty's protocol
+// (sw.kovidgoyal.net/kitty/text-sizing-protocol). In its metadata, s is the factor of
+// enlargement, and w is the number of columns before it is enlarged; if w is 0, the text
+// decides. The core has no enlarged text: it prints the text in the cursor's row in the usual
+// size, followed by spaces up to the column in which kitty leaves the cursor.
 func (t *Term) osc66(arg []byte) {
 	meta, text, ok := bytes.Cut(arg, []byte(";"))
 	if !ok || len(text) > maxSized || !utf8.Valid(text) {
@@ -86,7 +86,7 @@ func (t *Term) osc66(arg []byte) {
 	for pair := range strings.SplitSeq(string(meta), ":") {
 		key, value, _ := strings.Cut(pair, "=")
 		n, err := strconv.Atoi(value)
-		if err != nil || n < 0 || n > 7 { // all that there are
+		if err != nil || n < 0 || n > 7 { // larger values are not defined
 			continue
 		}
 		switch key {
@@ -119,8 +119,8 @@ func (t *Term) osc66(arg []byte) {
 	t.printAll(bytes.Repeat([]byte{' '}, total-has))
 }
 
-// columns returns how many columns a text takes, and how many of its bytes fit in
-// at most so many.
+// columns returns the number of columns that a text takes, and the number of its bytes that
+// fit into at most most columns.
 func (t *Term) columns(text []byte, most int) (columns, bytes int) {
 	var state joinState
 	for i := 0; i < len(text); {

@@ -8,53 +8,52 @@ import (
 	"unicode/utf8"
 )
 
-// A line is a row with those that continue it, below it on the normal screen or
-// in its history. Lines are numbered from 0 on, in order, and a row begins one
-// unless it is marked as continuing the row above. The history knows the number
-// of its oldest row and how many lines begin in each arena; all others follow.
+// A line is a row together with the rows below it that continue it, on the normal screen or in
+// its history. Lines are numbered from 0 on, in order. A row begins a line unless it is marked
+// as continuing the row above. The history stores the number of its oldest row, and for each
+// arena how many lines begin in it. All other numbers follow from these.
 //
-// So a line that has left the screen keeps its number whatever comes after it,
-// is forgotten or is laid out anew. Numbers on the screen are as stable as what
-// is there: a program that inserts rows moves those below, and lines that a
-// larger screen takes back from the history are the program's to change again.
-// The oldest row has a number even if it continues what was forgotten, that of
-// its line; a number whose rows are all forgotten is never used again.
+// Therefore a line that has left the screen keeps its number, even if later lines are dropped
+// or all lines are laid out for another size. The numbers on the screen change with its
+// content: a program that inserts rows moves the rows below, and lines that a larger screen
+// takes back from the history may be changed by the program again. If the oldest row continues
+// a dropped row, it has the number of its line. If all rows of a line are dropped, its number
+// is never used again.
 
-// Limits on what is told of a line.
+// Limits of one line in an answer.
 const (
 	maxLine    = 64 << 10 // bytes of text
-	maxChanges = 8 << 10  // of its look
-	runBytes   = 24       // that each look counts for in a page
+	maxChanges = 8 << 10  // changes of its style
+	runBytes   = 24       // bytes that each style counts in a page
 )
 
-// A HistoryLine is a line of the normal screen or its history, without the
-// blanks of default look at its end. Controls are not in it, and columns that
-// were never written or were erased are spaces.
+// A HistoryLine is a line of the normal screen or of its history, without the blanks of
+// default style at its end. It has no controls; columns that were never written, or were
+// erased, are spaces.
 type HistoryLine struct {
 	Number uint64
 	Text   string
-	Runs   []TextRun // what it looks like, from its beginning to its end
-	Cut    bool      // its beginning is forgotten, or there is more of it than one can be told
-	Open   bool      // it ends on the screen, where more may come
+	Runs   []TextRun // styles of the text, from its beginning to its end
+	Cut    bool      // its beginning was dropped, or it is longer than one answer allows
+	Open   bool      // it ends on the screen, so the program may still extend it
 }
 
-// A TextRun is the look of a line's text up to the byte End, from where the run
-// before it ends.
+// A TextRun is the style of a line's text from the end of the run before up to the byte End.
 type TextRun struct {
 	End  int
 	Attr Attr
 }
 
-// LineNumbers returns the numbers of the oldest line that is kept and of the
-// first one that begins on the screen, and the number after the last one's.
+// LineNumbers returns the number of the oldest line, the number of the first line that begins
+// on the screen, and the number after that of the last line.
 func (t *Term) LineNumbers() (first, screen, next uint64) {
 	first = t.hist.first
 	screen = first + t.hist.numbered()
 	return first, screen, screen + uint64(len(t.begins(nil)))
 }
 
-// CursorLine returns the number of the line that the cursor of the normal screen is
-// in, which the alternate one leaves where it was.
+// CursorLine returns the number of the line with the cursor of the normal screen. The
+// alternate screen does not move that cursor.
 func (t *Term) CursorLine() uint64 {
 	line := t.hist.first + t.hist.numbered()
 	for y := 0; y <= t.normal.y; y++ {
@@ -65,7 +64,7 @@ func (t *Term) CursorLine() uint64 {
 	return max(line, t.hist.first+1) - 1
 }
 
-// begins appends the rows of the normal screen in which lines begin.
+// begins appends to rows the rows of the normal screen in which lines begin.
 func (t *Term) begins(rows []int) []int {
 	for y := range t.rows {
 		if t.beginsLine(y) {
@@ -75,21 +74,20 @@ func (t *Term) begins(rows []int) []int {
 	return rows
 }
 
-// beginsLine reports whether a line begins in the row y of the normal screen,
-// for which it does not have to have a beginning.
+// beginsLine reports whether a line begins in the row y of the normal screen. It does so in
+// the first row if there is no history, even if the row continues a dropped row.
 func (t *Term) beginsLine(y int) bool {
-	return !t.normal.row(y).wrapped || y == 0 && t.hist.lines == 0
+	return !t.normal.rowAsIs(y).wrapped || y == 0 && t.hist.lines == 0
 }
 
-// LinesBefore returns the lines with numbers below before, the newest first: at
-// most n, and only as long as they have less than maxBytes of text and of what
-// tells their looks.
+// LinesBefore returns the lines with numbers below before, the newest first. It returns at
+// most n lines, and stops when their texts and styles take maxBytes or more.
 func (t *Term) LinesBefore(before uint64, n, maxBytes int) []HistoryLine {
 	return t.linesBefore(before, n, maxBytes, true)
 }
 
-// TextBefore is LinesBefore without looks, which is faster. No line has blanks
-// of any look at its end.
+// TextBefore returns the same lines as LinesBefore without their styles, which is faster. No
+// line has blanks of any style at its end.
 func (t *Term) TextBefore(before uint64, n, maxBytes int) []HistoryLine {
 	return t.linesBefore(before, n, maxBytes, false)
 }
@@ -108,51 +106,51 @@ func (t *Term) linesBefore(before uint64, n, maxBytes int, looks bool) []History
 	return lines
 }
 
-// A lineReader tells lines, by descending numbers.
+// A lineReader decodes lines in the order of descending numbers.
 type lineReader struct {
 	t      *Term
-	b      *buffer // whose rows lie behind the history
+	b      *buffer // the screen whose rows follow the history
 	looks  bool
-	screen uint64 // the number of the first line that begins on the screen
-	rows   []int  // where lines begin there
+	screen uint64 // number of the first line that begins on the screen
+	rows   []int  // rows of the screen in which lines begin
 
-	arena  int         // that the last line found in the history begins in
-	base   uint64      // the number of the first line that begins there
-	starts []int       // where its lines begin
-	opened [2]unpacked // the packed arenas used last, the last one behind the other
+	arena  int         // arena in which the last line that was found begins
+	base   uint64      // number of the first line that begins in that arena
+	starts []int       // offsets of the lines in that arena
+	opened [2]unpacked // the packed arenas that were used last, the most recent one second
 
-	// Of the line that is being told:
+	// The line that is being decoded:
 	text    []byte
-	changes []change // of its look
+	changes []change // changes of its style
 	cut     bool
-	out     []TextRun // of all lines
+	out     []TextRun // runs of all lines
 
-	// Of a row of it:
+	// A row of that line:
 	looksAt []lookAt
-	buf     []byte // of one on the screen: its text form
+	buf     []byte // text form of a row of the screen
 	runs    []run
 }
 
-// unpacked is what a packed arena holds.
+// unpacked is the content of a packed arena.
 type unpacked struct {
 	of    *arena
 	b     []byte
 	looks []storedLook
 }
 
-// change says that the text from the byte at on looks like style.
+// change begins a style at the byte at of the text.
 type change struct {
 	at    int
 	style style
 }
 
-// lookAt says that columns from col on look like style.
+// lookAt begins a style at the column col.
 type lookAt struct {
 	col   int
 	style style
 }
 
-// A lineRow is a row in text form, and where the next one is.
+// A lineRow is a row in text form, and the place of the next row.
 type lineRow struct {
 	text    []byte
 	ascii   bool
@@ -160,11 +158,11 @@ type lineRow struct {
 	next    rowPlace
 }
 
-// A rowPlace is where a row is: the byte at in an arena, or behind the last one
-// the row at of the screen.
+// A rowPlace is the place of a row: the offset at in an arena or, behind the last arena, the
+// row at of the screen.
 type rowPlace struct{ arena, at int }
 
-// line tells the line of a number, which is kept.
+// line returns the line with a number. The line must exist.
 func (r *lineReader) line(number uint64) HistoryLine {
 	t := r.t
 	r.gather(r.find(number))
@@ -178,7 +176,7 @@ func (r *lineReader) gather(p rowPlace) {
 	t := r.t
 	r.text, r.changes = r.text[:0], r.changes[:0]
 	row := r.read(p)
-	r.cut = row.wrapped // else it would not begin a line
+	r.cut = row.wrapped // otherwise it would not begin a line
 	for {
 		columns, blank := r.put(row)
 		if r.full() || row.next == (rowPlace{len(t.hist.arenas), t.rows}) {
@@ -192,9 +190,9 @@ func (r *lineReader) gather(p rowPlace) {
 	r.limit()
 }
 
-// AlternateText returns the lines of the alternate screen, from the top, each with
-// the row that it begins in as its number, and without blanks at its end; false if it
-// is not shown.
+// AlternateText returns the lines of the alternate screen from the top, without blanks at
+// their ends. The number of a line is the row in which it begins. If the alternate screen is
+// not shown, it returns false.
 func (t *Term) AlternateText() ([]HistoryLine, bool) {
 	if t.b != &t.alt {
 		return nil, false
@@ -212,10 +210,10 @@ func (t *Term) AlternateText() ([]HistoryLine, bool) {
 	return lines, true
 }
 
-// full reports whether there is more of the line than is told.
+// full reports whether the line is longer than one answer allows.
 func (r *lineReader) full() bool { return len(r.text) > maxLine || len(r.changes) > maxChanges }
 
-// limit cuts the line to what is told.
+// limit cuts the line to the length that one answer allows.
 func (r *lineReader) limit() {
 	if !r.full() {
 		return
@@ -230,7 +228,7 @@ func (r *lineReader) limit() {
 	r.text, r.cut = r.text[:n], true
 }
 
-// find returns where a line begins, or what is left of it.
+// find returns the place of the first row of a line that has not been dropped.
 func (r *lineReader) find(number uint64) rowPlace {
 	t := r.t
 	arenas := t.hist.arenas
@@ -258,7 +256,7 @@ func (r *lineReader) find(number uint64) rowPlace {
 	return rowPlace{r.arena, r.starts[number-r.base]}
 }
 
-// open returns the bytes and looks of an arena, which stays packed if it is.
+// open returns the bytes and styles of an arena. If the arena is packed, it stays packed.
 func (r *lineReader) open(a *arena) ([]byte, []storedLook) {
 	if !a.packed {
 		return a.b, a.looks
@@ -275,7 +273,7 @@ func (r *lineReader) open(a *arena) ([]byte, []storedLook) {
 	return o[1].b, o[1].looks
 }
 
-// read returns a row, and puts its looks into looksAt.
+// read returns a row, and stores its styles in looksAt.
 func (r *lineReader) read(p rowPlace) lineRow {
 	t := r.t
 	r.looksAt = r.looksAt[:0]
@@ -284,7 +282,7 @@ func (r *lineReader) read(p rowPlace) lineRow {
 		var ascii bool
 		r.buf, r.runs, _, ascii = t.encode(r.buf[:0], r.runs[:0], t.rowCells(row))
 		for _, u := range r.runs {
-			r.looksAt = append(r.looksAt, lookAt{u.col(), t.styles.all[u.style()]})
+			r.looksAt = append(r.looksAt, lookAt{u.col(), *t.styles.at(u.style())})
 		}
 		return lineRow{r.buf, ascii, row.wrapped, rowPlace{p.arena, p.at + 1}}
 	}
@@ -302,8 +300,8 @@ func (r *lineReader) read(p rowPlace) lineRow {
 	return lineRow{l.text, l.flags&lineASCII != 0, l.flags&lineWrapped != 0, next}
 }
 
-// put appends a row's text, and returns the columns it has and whether the last
-// one is empty.
+// put appends the text of a row. It returns the number of the row's columns, and whether the
+// last one is empty.
 func (r *lineReader) put(row lineRow) (columns int, empty bool) {
 	r.change(style{})
 	text, looks := row.text, r.looksAt
@@ -339,7 +337,7 @@ func (r *lineReader) put(row lineRow) (columns int, empty bool) {
 	return columns, empty
 }
 
-// ascii appends text form with one byte a column.
+// ascii appends a text form that has one byte for each column.
 func (r *lineReader) ascii(text []byte) {
 	from := len(r.text)
 	r.text = append(r.text, text...)
@@ -352,9 +350,9 @@ func (r *lineReader) ascii(text []byte) {
 	}
 }
 
-// cell appends what is at the beginning of a text form: a cell, several empty
-// ones, or what combines with the cell before. It returns the bytes and columns
-// that takes, and whether it is empty.
+// cell appends the text of the first cell of a text form, of several empty cells, or of a
+// combining character that belongs to the cell before. It returns the number of bytes and
+// columns that it has used, and whether the cell is empty.
 func (r *lineReader) cell(text []byte) (n, columns int, empty bool) {
 	switch text[0] {
 	case markEmpty:
@@ -395,7 +393,7 @@ func appendSpaces(dst []byte, n int) []byte {
 	return dst
 }
 
-// combines reports whether a text form begins with what has no column.
+// combines reports whether a text form begins with a character without width.
 func combines(text []byte) bool {
 	if text[0] < utf8.RuneSelf {
 		return false
@@ -404,9 +402,9 @@ func combines(text []byte) bool {
 	return runeWidth(ch) == 0
 }
 
-// fill appends what a row has behind its columns, the last of which may be
-// empty, up to where the row goes on that continues it: where a wide character
-// did not fit, without the last column.
+// fill appends the empty columns at the end of a row that continues in the next row. empty
+// tells whether the last column of the row is empty. If a wide character did not fit, the last
+// column is left out.
 func (r *lineReader) fill(columns int, empty bool, next []byte) {
 	want := r.t.cols
 	if (columns < want || empty) && beginsWide(next) {
@@ -420,7 +418,7 @@ func (r *lineReader) fill(columns int, empty bool, next []byte) {
 	}
 }
 
-// beginsWide reports whether the first cell of a text form takes two columns.
+// beginsWide reports whether the first cell of a text form has two columns.
 func beginsWide(text []byte) bool {
 	switch {
 	case len(text) == 0:
@@ -432,7 +430,7 @@ func beginsWide(text []byte) bool {
 	return runeWidth(ch) == 2
 }
 
-// change makes what comes next look like s.
+// change sets the style of the text that is appended next.
 func (r *lineReader) change(s style) {
 	k := len(r.changes)
 	for k > 0 && r.changes[k-1].at >= len(r.text) {
@@ -444,7 +442,8 @@ func (r *lineReader) change(s style) {
 	}
 }
 
-// trim takes the blanks at the end away, and returns the looks of the others.
+// trim removes the blanks of default style at the end, and returns the styles of the remaining
+// text.
 func (r *lineReader) trim() []TextRun {
 	if !r.looks {
 		r.text = bytes.TrimRight(r.text, " ")
@@ -459,13 +458,13 @@ func (r *lineReader) trim() []TextRun {
 			r.text = r.text[:from+len(bytes.TrimRight(r.text[from:], " "))]
 		}
 		if k == 0 || from < len(r.text) {
-			return r.told()
+			return r.textRuns()
 		}
 	}
 }
 
-// told makes runs of where the look changes.
-func (r *lineReader) told() []TextRun {
+// textRuns returns the runs for the changes of style.
+func (r *lineReader) textRuns() []TextRun {
 	from := len(r.out)
 	var last Attr
 	for _, c := range r.changes {

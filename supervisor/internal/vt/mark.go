@@ -2,20 +2,21 @@ package vt
 
 import "encoding/binary"
 
-// A mark is an OSC 133 (FinalTerm) or 633 (VS Code) that a shell has left in a
-// row: where its prompt begins and ends, and its commands. They are for those
-// who look, who get them again with a snapshot.
-type mark struct {
+// A shellMark is an OSC 133 (FinalTerm) or 633 (VS Code) that a shell has printed in a row. It
+// tells where a prompt or a command begins or ends. A snapshot repeats the marks, so that
+// viewers get them, too.
+type shellMark struct {
 	col  int
-	text string // as between OSC and ST
+	text string // text between OSC and ST
 }
 
 const (
-	maxMarks = 8   // of a row; a prompt has four
-	maxMark  = 256 // bytes of one
+	maxMarks = 8   // marks of a row; a prompt has four
+	maxMark  = 256 // bytes of a mark
 )
 
-// addMark leaves a mark at the cursor. A program on the alternate screen has no
+// addMark adds a mark at the cursor. It is dropped if the row has maxMarks marks, if it is
+// longer than maxMark bytes, or if the alternate screen is shown, whose programs have no
 // prompts.
 func (t *Term) addMark(p []byte) {
 	b := t.b
@@ -23,12 +24,12 @@ func (t *Term) addMark(p []byte) {
 	if b != &t.normal || len(r.marks) == maxMarks || len(p) > maxMark {
 		return
 	}
-	r.marks = append(r.marks, mark{min(b.x, t.cols-1), string(p)})
+	r.marks = append(r.marks, shellMark{min(b.x, t.cols-1), string(p)})
 }
 
-// appendMarks appends what a line of history keeps of them: their number, and
-// for each its column, its length and its text.
-func appendMarks(dst []byte, marks []mark) []byte {
+// appendMarks appends the encoding of marks in a line of the history: their number, and for
+// each mark its column, its length and its text.
+func appendMarks(dst []byte, marks []shellMark) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(marks)))
 	for _, m := range marks {
 		dst = binary.AppendUvarint(dst, uint64(m.col))
@@ -38,8 +39,9 @@ func appendMarks(dst []byte, marks []mark) []byte {
 	return dst
 }
 
-// parseMarks returns what appendMarks has appended, and what follows it.
-func parseMarks(p []byte) (marks []mark, rest []byte) {
+// parseMarks decodes the marks that appendMarks has appended, and returns them with the bytes
+// that follow.
+func parseMarks(p []byte) (marks []shellMark, rest []byte) {
 	number := func() int {
 		v, k := binary.Uvarint(p)
 		p = p[k:]
@@ -48,15 +50,26 @@ func parseMarks(p []byte) (marks []mark, rest []byte) {
 	for n := number(); n > 0; n-- {
 		col := number()
 		k := number()
-		marks = append(marks, mark{col, string(p[:k])})
+		marks = append(marks, shellMark{col, string(p[:k])})
 		p = p[k:]
 	}
 	return marks, p
 }
 
-// marksUpTo writes the marks that stand at a column or before it, and returns
-// the others.
-func (p *painter) marksUpTo(col int, marks []mark) []mark {
+// skipMarks returns what follows the marks that appendMarks has appended.
+func skipMarks(p []byte) (rest []byte) {
+	v, k := binary.Uvarint(p)
+	p = p[k:]
+	for range v {
+		_, k := binary.Uvarint(p)
+		size, k2 := binary.Uvarint(p[k:])
+		p = p[k+k2+int(size):]
+	}
+	return p
+}
+
+// marksUpTo writes the marks in the columns up to col, and returns the others.
+func (p *painter) marksUpTo(col int, marks []shellMark) []shellMark {
 	for len(marks) > 0 && marks[0].col <= col {
 		p.add("\x1b]" + marks[0].text + "\x1b\\")
 		marks = marks[1:]
@@ -64,10 +77,10 @@ func (p *painter) marksUpTo(col int, marks []mark) []mark {
 	return marks
 }
 
-// marksBehind writes the marks behind a line's content.
-func (p *painter) marksBehind(marks []mark) {
+// marksBehind writes the marks behind the content of a line.
+func (p *painter) marksBehind(marks []shellMark) {
 	for len(marks) > 0 {
-		// Of a screen that has become narrower some stand behind its end.
+		// If the screen has become narrower, marks may be in columns behind its end.
 		col := marks[0].col
 		if c := min(col, p.t.cols-1); c > p.x {
 			p.csi('G', c+1)

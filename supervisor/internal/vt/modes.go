@@ -1,8 +1,17 @@
 package vt
 
+import (
+	"cmp"
+	"slices"
+
+	"holdfast/shared/termmode"
+)
+
 var defaultModes = Modes{Wraparound: true, Mouse: "NONE", MouseEncoding: "DEFAULT"}
 
-// resetModes resets what both DECSTR and RIS reset.
+// resetModes resets the modes that both DECSTR and RIS reset, without the other effects of DECRST.
+// The table tells which modes these are, but they are written out here because a program may
+// reset the terminal very often. A test compares both.
 func (t *Term) resetModes() {
 	m, d := &t.modes, defaultModes
 	m.ApplicationCursor, m.ApplicationKeypad = d.ApplicationCursor, d.ApplicationKeypad
@@ -11,126 +20,229 @@ func (t *Term) resetModes() {
 	m.CursorStyle = d.CursorStyle
 }
 
-// Modes returns what modes are set.
+// Modes returns the modes.
 func (t *Term) Modes() Modes { return t.modes }
 
-// FocusAsked returns how often mode 1004 was set so far, be it again: each time
-// a terminal that has the focus may tell it.
+// FocusAsked returns how often the program has set mode 1004, even if it was set already. Each
+// time a terminal that has the focus may report it.
 func (t *Term) FocusAsked() uint64 { return t.focusAsked }
 
-// setModes is SM and RM.
-func (t *Term) setModes(on bool) {
-	for _, v := range t.par.v[:t.par.n] {
-		switch v {
-		case 4:
-			t.modes.Insert = on
-		case 20:
-			t.modes.NewLine = on
-		}
+// A modeBinding connects a mode of package termmode with the terminal's state: with a field of
+// Modes, or by functions.
+type modeBinding struct {
+	termmode.Mode
+	field  func(*Modes) *bool
+	get    func(*Term) bool
+	set    func(*Term, bool) // changes the state, and nothing else
+	effect func(*Term, bool) // what else DECSET and DECRST do, after the state has changed
+}
+
+// keeps reports whether the mode has a state.
+func (b *modeBinding) keeps() bool { return b.field != nil || b.get != nil }
+
+// isSet returns the state of a mode that has one.
+func (b *modeBinding) isSet(t *Term) bool {
+	if b.field != nil {
+		return *b.field(&t.modes)
+	}
+	return b.get(t)
+}
+
+// report returns the state of the mode for DECRPM.
+func (b *modeBinding) report(t *Term) int {
+	switch {
+	case b.keeps() && b.isSet(t):
+		return modeSet
+	case b.keeps():
+		return modeReset
+	case b.Core == termmode.AlwaysSet:
+		return modeAlwaysSet
+	case b.Core == termmode.AlwaysReset:
+		return modeAlwaysReset
+	}
+	return modeUnknown
+}
+
+// change sets or resets the mode.
+func (b *modeBinding) change(t *Term, on bool) {
+	switch {
+	case b.field != nil:
+		*b.field(&t.modes) = on
+	case b.set != nil:
+		b.set(t, on)
+	}
+	if b.effect != nil {
+		b.effect(t, on)
 	}
 }
 
-// setPrivateModes is DECSET and DECRST.
-func (t *Term) setPrivateModes(on bool) {
-	for _, v := range t.par.v[:t.par.n] {
-		t.setPrivateMode(int(v), on)
+// flag binds a mode to a field of Modes.
+func flag(field func(*Modes) *bool) modeBinding { return modeBinding{field: field} }
+
+// with adds an effect to a binding.
+func (b modeBinding) with(effect func(*Term, bool)) modeBinding {
+	b.effect = effect
+	return b
+}
+
+// mouse binds a mode to a value of Modes.Mouse.
+func mouse(protocol string) modeBinding {
+	return modeBinding{
+		get: func(t *Term) bool { return t.modes.Mouse == protocol },
+		set: func(t *Term, on bool) {
+			if t.modes.Mouse = defaultModes.Mouse; on {
+				t.modes.Mouse = protocol
+			}
+		},
 	}
 }
 
-func (t *Term) setPrivateMode(n int, on bool) {
-	m := &t.modes
-	switch n {
-	case 1:
-		m.ApplicationCursor = on
-	case 2:
-		if on { // DECANM: VT100 mode
+// mouseEncoding binds a mode to a value of Modes.MouseEncoding.
+func mouseEncoding(encoding string) modeBinding {
+	return modeBinding{
+		get: func(t *Term) bool { return t.modes.MouseEncoding == encoding },
+		set: func(t *Term, on bool) {
+			if t.modes.MouseEncoding = defaultModes.MouseEncoding; on {
+				t.modes.MouseEncoding = encoding
+			}
+		},
+	}
+}
+
+// alternateScreen binds a mode to the screen that is shown. Only DECSET and DECRST change it.
+func alternateScreen(withCursor bool) modeBinding {
+	return modeBinding{
+		get:    func(t *Term) bool { return t.b == &t.alt },
+		effect: func(t *Term, on bool) { t.setAlternate(on, withCursor) },
+	}
+}
+
+// bound has the bindings of the modes that the core keeps or acts on, by their parameter.
+var bound = map[string]modeBinding{
+	"4":  flag(func(m *Modes) *bool { return &m.Insert }),
+	"20": flag(func(m *Modes) *bool { return &m.NewLine }),
+
+	"?1": flag(func(m *Modes) *bool { return &m.ApplicationCursor }),
+	"?2": {effect: func(t *Term, on bool) {
+		if on { // VT100 mode
 			for g := range t.gsets {
 				t.designate(g, nil)
 			}
 		}
-	case 6:
-		m.Origin = on
-		t.setCursor(0, 0)
-	case 7:
-		m.Wraparound = on
-	case 9:
-		t.setMouse("X10", on)
-	case 12:
-		m.CursorBlink = on
-	case 25:
-		m.CursorHidden = !on
-	case 45:
-		m.ReverseWrap = on
-	case 47, 1047, 1049:
-		t.setAlternate(n, on)
-	case 66:
-		m.ApplicationKeypad = on
-	case 1000:
-		t.setMouse("VT200", on)
-	case 1002:
-		t.setMouse("DRAG", on)
-	case 1003:
-		t.setMouse("ANY", on)
-	case 1004:
-		m.Focus = on
-		t.focusAsked += uint64(modeBit(on))
-	case 1007:
-		m.AlternateScroll = knownMode(on)
-	case 1006:
-		t.setMouseEncoding("SGR", on)
-	case 1016:
-		t.setMouseEncoding("SGR_PIXELS", on)
-	case 1048:
-		if on {
-			t.saveCursor()
-		} else {
-			t.restoreCursor()
+	}},
+	"?6":  flag(func(m *Modes) *bool { return &m.Origin }).with(func(t *Term, _ bool) { t.setCursor(0, 0) }),
+	"?7":  flag(func(m *Modes) *bool { return &m.Wraparound }),
+	"?9":  mouse("X10"),
+	"?12": flag(func(m *Modes) *bool { return &m.CursorBlink }),
+	"?25": {
+		get: func(t *Term) bool { return !t.modes.CursorHidden },
+		set: func(t *Term, on bool) { t.modes.CursorHidden = !on },
+	},
+	"?45":   flag(func(m *Modes) *bool { return &m.ReverseWrap }),
+	"?47":   alternateScreen(false),
+	"?66":   flag(func(m *Modes) *bool { return &m.ApplicationKeypad }),
+	"?1000": mouse("VT200"),
+	"?1002": mouse("DRAG"),
+	"?1003": mouse("ANY"),
+	"?1004": flag(func(m *Modes) *bool { return &m.Focus }).with(func(t *Term, on bool) { t.focusAsked += uint64(modeBit(on)) }),
+	"?1006": mouseEncoding("SGR"),
+	"?1007": {
+		get: func(t *Term) bool { return t.modes.AlternateScroll == KnownSet },
+		set: func(t *Term, on bool) { t.modes.AlternateScroll = knownMode(on) },
+	},
+	"?1016": mouseEncoding("SGR_PIXELS"),
+	"?1047": alternateScreen(false),
+	"?1048": {
+		get: func(*Term) bool { return true }, // as in xterm.js
+		effect: func(t *Term, on bool) {
+			if on {
+				t.saveCursor()
+			} else {
+				t.restoreCursor()
+			}
+		},
+	},
+	"?1049": alternateScreen(true),
+	"?2004": flag(func(m *Modes) *bool { return &m.BracketedPaste }),
+	"?2026": flag(func(m *Modes) *bool { return &m.Synchronized }),
+	"?2027": flag(func(m *Modes) *bool { return &m.Graphemes }),
+	"?2031": flag(func(m *Modes) *bool { return &m.ColorScheme }),
+	"?2048": flag(func(m *Modes) *bool { return &m.SizeReports }).with(func(t *Term, _ bool) { t.ReportSize() }),
+	"?9001": flag(func(m *Modes) *bool { return &m.Win32Input }),
+}
+
+// bindings has the modes of the table, in its order.
+var bindings = bindModes()
+
+func bindModes() (all []*modeBinding) {
+	for _, m := range termmode.All {
+		b := bound[m.Parameter()]
+		b.Mode = m
+		all = append(all, &b)
+	}
+	return all
+}
+
+// ansiModes and privateModes find the modes by number.
+var ansiModes, privateModes = newModeIndex(false), newModeIndex(true)
+
+// A modeIndex has, for each number, 1 + the index in bindings, or 0. It is faster than a map:
+// programs set and reset modes with each frame that they draw.
+type modeIndex []uint8
+
+func newModeIndex(private bool) (x modeIndex) {
+	for i, b := range bindings {
+		if b.Private == private {
+			x = append(x, make([]uint8, max(0, b.Number+1-len(x)))...)
+			x[b.Number] = uint8(i + 1)
 		}
-	case 2004:
-		m.BracketedPaste = on
-	case 2026:
-		m.Synchronized = on
-	case 2027:
-		m.Graphemes = on
-	case 2031:
-		m.ColorScheme = on
-	case 2048:
-		m.SizeReports = on
-		t.TellSize()
-	case 9001:
-		m.Win32Input = on
+	}
+	return x
+}
+
+// find returns the mode with number n, or nil.
+func (x modeIndex) find(n int32) *modeBinding {
+	if n < 0 || int(n) >= len(x) || x[n] == 0 {
+		return nil
+	}
+	return bindings[x[n]-1]
+}
+
+// modesAt returns the modes at a place in a snapshot, ascending by number.
+func modesAt(place termmode.Snapshot) (found []*modeBinding) {
+	for _, b := range bindings {
+		if b.Snapshot == place {
+			found = append(found, b)
+		}
+	}
+	slices.SortFunc(found, func(a, b *modeBinding) int { return cmp.Compare(a.Number, b.Number) })
+	return found
+}
+
+// setModes executes SM, RM, DECSET and DECRST with the modes of one kind.
+func (t *Term) setModes(known modeIndex, on bool) {
+	for _, v := range t.par.v[:t.par.n] {
+		if b := known.find(v); b != nil {
+			b.change(t, on)
+		}
 	}
 }
 
-// TellSize reports the size, if mode 2048 is set (the specification is
-// gist.github.com/rockorager/e695fb2924d36b2bcf1fff4a3704bd83): rows, columns,
-// and both in pixels, 0 if they are not known. A terminal that shows the output
-// must not report, because its size may be another one.
-func (t *Term) TellSize() {
+// ReportSize reports the size to the program if mode 2048 is set. The report has rows,
+// columns, and both in pixels, which are 0 if the size of a cell is unknown. The specification
+// is at gist.github.com/rockorager/e695fb2924d36b2bcf1fff4a3704bd83. A viewer's terminal must
+// not report, because its size may differ.
+func (t *Term) ReportSize() {
 	if t.modes.SizeReports {
-		a := &t.look
-		t.replyAlone("\x1b[48;%d;%d;%d;%dt", t.rows, t.cols, t.rows*a.CellHeight, t.cols*a.CellWidth)
+		a := &t.appearance
+		t.replyRequired("\x1b[48;%d;%d;%d;%dt", t.rows, t.cols, t.rows*a.CellHeight, t.cols*a.CellWidth)
 	}
 }
 
-func (t *Term) setMouse(protocol string, on bool) {
-	if !on {
-		protocol = defaultModes.Mouse
-	}
-	t.modes.Mouse = protocol
-}
-
-func (t *Term) setMouseEncoding(encoding string, on bool) {
-	if !on {
-		encoding = defaultModes.MouseEncoding
-	}
-	t.modes.MouseEncoding = encoding
-}
-
-// setAlternate shows the alternate screen, which is empty then, or the normal
-// one again. 1049 saves and restores the cursor as well.
-func (t *Term) setAlternate(n int, on bool) {
-	if on && n == 1049 {
+// setAlternate shows the alternate screen, which is then empty, or the normal screen again. With
+// withCursor it also saves or restores the cursor.
+func (t *Term) setAlternate(on, withCursor bool) {
+	if on && withCursor {
 		t.saveCursor()
 	}
 	switch {
@@ -147,20 +259,20 @@ func (t *Term) setAlternate(n int, on bool) {
 		a.reset(t.cols, t.rows)
 		t.b = &t.normal
 	}
-	if !on && n == 1049 {
+	if !on && withCursor {
 		t.restoreCursor()
 	}
 }
 
-// setModifyOtherKeys is XTMODKEYS, of which we keep the resource 4.
+// setModifyOtherKeys executes XTMODKEYS. The core has only the resource 4.
 func (t *Term) setModifyOtherKeys() {
 	if t.par.v[0] == 4 {
 		t.keyboard.ModifyOtherKeys = min(t.par.at(1, 0), 2)
 	}
 }
 
-// kitty sets, pushes, pops or tells the flags of the kitty keyboard protocol
-// (sw.kovidgoyal.net/kitty/keyboard-protocol), which each screen has for itself.
+// kitty sets, pushes, pops or reports the flags of the kitty keyboard protocol
+// (sw.kovidgoyal.net/kitty/keyboard-protocol). Each screen has its own flags.
 func (t *Term) kitty(op byte) {
 	k := &t.keyboard.Kitty[0]
 	if t.b == &t.alt {
@@ -196,16 +308,16 @@ func (t *Term) kitty(op byte) {
 	}
 }
 
-// windowOp is XTWINOPS: the stacks of titles, and sizes.
+// windowOp executes XTWINOPS: the stacks of titles, and questions for sizes.
 func (t *Term) windowOp() {
 	which := t.par.at(1, 0)
 	switch t.par.v[0] {
 	case 14:
-		if which == 0 { // 2 is the window with its frame
-			t.tellPixels(4, t.cols, t.rows)
+		if which == 0 { // 2 asks for the window with its frame
+			t.reportPixels(4, t.cols, t.rows)
 		}
 	case 16:
-		t.tellPixels(6, 1, 1)
+		t.reportPixels(6, 1, 1)
 	case 18:
 		t.replyf("\x1b[8;%d;%dt", t.rows, t.cols)
 	case 22:

@@ -2,47 +2,48 @@ package vt
 
 import "slices"
 
-// An OddRow is a row that printing does not make again: with half a wide
-// character, with what was printed under another mode, or with columns behind
-// the last one that is shown.
+// An OddRow is a row that printing a snapshot does not reproduce, for example because it has
+// half a wide character, or columns behind the last visible one.
 type OddRow struct {
-	Up    int    `json:"up"`            // rows below it on its screen
-	Alt   bool   `json:"alt,omitempty"` // of the alternate screen
-	From  int    `json:"from"`          // the first of the columns that are told
-	Width int    `json:"width"`         // columns it has
-	Cells []Cell `json:"cells"`         // empty ones of default look at the end are left out
+	Up    int    `json:"up"`            // number of rows below it on its screen
+	Alt   bool   `json:"alt,omitempty"` // it belongs to the alternate screen
+	From  int    `json:"from"`          // first column of Cells
+	Width int    `json:"width"`         // number of columns of the row
+	Cells []Cell `json:"cells"`         // without the empty cells of default style at the end
 	Marks []Mark `json:"marks,omitempty"`
 }
 
-// A Mark is what a shell has left in a row: OSC 133 or 633.
+// A Mark is an OSC 133 or 633 that a shell has printed in a row.
 type Mark struct {
 	Col  int    `json:"col"`
 	Text []byte `json:"text"`
 }
 
-// maxOdd bounds what is told of odd rows, in cells: some MB as JSON. There are
-// few of them, unless a program prints a history of clusters and then leaves
-// mode 2027; then those furthest up stay as the snapshot makes them.
+// maxOdd bounds the odd rows of a saved screen, in cells: some MB of JSON. Usually there are
+// few odd rows. If there are more, the rows furthest up keep the content that the snapshot
+// gives them.
 const maxOdd = 64 << 10
 
-// oddRows collects them while a snapshot is painted. Until that is done, the
-// look of a cell is its style's number.
+// oddRows collects the odd rows while a snapshot is painted.
 type oddRows struct {
-	t     *Term
-	rows  []OddRow
-	cells int // of them
+	t      *Term
+	rows   []OddRow
+	cells  int // cells of rows
+	styles styleNumbers
 
-	continues bool // the first row painted does
+	continues bool  // the first painted row continues a row above it
+	unlinked  []int // rows of the alternate screen from which links were left out
 }
 
-// normal is told of each row of the history and the normal screen that may be
-// odd, from above.
-func (o *oddRows) normal(up int, cells []cell, marks []mark) {
-	if !o.t.oddCells(cells) && !oddMarks(cells, marks) {
+// addNormal adds a row of the history or of the normal screen if it is odd. The painter calls
+// it with all rows that may be odd, from the top. up is the number of rows below the row.
+// unlinked is set if links were left out of it, which makes the row odd, too.
+func (o *oddRows) addNormal(up int, cells []cell, marks []shellMark, unlinked bool) {
+	if !unlinked && !o.t.oddCells(cells) && !oddMarks(cells, marks) {
 		return
 	}
 	o.add(OddRow{Up: up, Width: max(o.t.cols, len(cells))}, cells, marks)
-	if o.cells > 2*maxOdd { // those furthest up go
+	if o.cells > 2*maxOdd { // drop the rows furthest up
 		o.cells = 0
 		for i, r := range slices.Backward(o.rows) {
 			if o.cells += len(r.Cells) + 1; o.cells > maxOdd {
@@ -50,23 +51,24 @@ func (o *oddRows) normal(up int, cells []cell, marks []mark) {
 				break
 			}
 		}
+		o.styles = renumber(o.rows, o.styles)
 	}
 }
 
-// shown adds those of the alternate screen, if it is shown, and the cursor's row
-// where placing the cursor may change it: by a blank for a wrap that is pending
-// (emptyPending), or by a character set that is not what DECRC brings back.
-func (o *oddRows) shown() {
+// addShown adds the odd rows of the alternate screen, if it is shown. It also adds the
+// cursor's row if placing the cursor may change that row: by a blank for a pending wrap
+// (emptyPending), or by a character set that DECRC does not restore.
+func (o *oddRows) addShown() {
 	t, b := o.t, o.t.b
 	changed := -1
-	if _, c, _ := t.last(); b.x == t.cols && !c.hasContent() || t.cs != t.gsets[t.gl] && t.cs != b.saved.cs {
+	if _, c, _ := t.lastCharacter(); b.x == t.cols && !c.hasContent() || t.cs != t.gsets[t.gl] && t.cs != b.saved.cs {
 		changed = b.y
 	}
 	if b == &t.alt {
 		for y := range t.rows {
 			r := b.row(y)
 			row, cells := OddRow{Up: t.rows - 1 - y, Alt: true, Width: r.w}, t.allCells(r)
-			if y != changed && !t.oddCells(cells[:t.cols]) {
+			if y != changed && !slices.Contains(o.unlinked, y) && !t.oddCells(cells[:t.cols]) {
 				row.From = t.cols
 			}
 			if row.From < r.w {
@@ -79,14 +81,20 @@ func (o *oddRows) shown() {
 	}
 }
 
-func (o *oddRows) add(row OddRow, cells []cell, marks []mark) {
+func (o *oddRows) add(row OddRow, cells []cell, marks []shellMark) {
 	n := len(cells)
 	for n > 0 && cells[n-1] == 0 {
 		n--
 	}
 	row.Cells = make([]Cell, n)
+	known := make(map[styleID]int) // it saves hashing links, which are long
 	for i, c := range cells[:n] {
-		row.Cells[i] = Cell{Text: string(o.t.appendContent(nil, c)), Width: c.width(), Attr: int(c.style())}
+		attr, ok := known[c.style()]
+		if !ok {
+			attr = o.styles.number(o.t.styles.at(c.style()).attr())
+			known[c.style()] = attr
+		}
+		row.Cells[i] = Cell{Text: string(o.t.appendContent(nil, c)), Width: c.width(), Attr: attr}
 	}
 	for _, m := range marks {
 		row.Marks = append(row.Marks, Mark{m.col, []byte(m.text)})
@@ -95,33 +103,56 @@ func (o *oddRows) add(row OddRow, cells []cell, marks []mark) {
 	o.cells += n + 1
 }
 
-// done returns as many as there is room for, the lowest first, and the looks
-// that their cells have.
-func (o *oddRows) done() (rows []OddRow, looks []Attr) {
+// finish returns the rows for which there is room, from the lowest one up, and the styles to
+// which their cells refer.
+func (o *oddRows) finish() (rows []OddRow, styles []Attr) {
 	slices.SortStableFunc(o.rows, func(a, b OddRow) int { return a.Up - b.Up })
-	numbers, room := make(map[Attr]int), maxOdd
+	room := maxOdd
 	for _, r := range o.rows {
 		if room -= len(r.Cells) + 1; room < 0 {
 			break
 		}
-		for i := range r.Cells {
-			c := &r.Cells[i]
-			a := o.t.styles.all[c.Attr].attr()
-			n, ok := numbers[a]
-			if !ok {
-				n = len(looks)
-				numbers[a] = n
-				looks = append(looks, a)
-			}
-			c.Attr = n
-		}
 		rows = append(rows, r)
 	}
-	return rows, looks
+	return rows, renumber(rows, o.styles).all
 }
 
-// oddCells reports whether printing may not make the cells of a row again. It
-// may say so of more than those.
+// styleNumbers assigns numbers to the styles of the cells of odd rows.
+type styleNumbers struct {
+	all     []Attr
+	numbers map[Attr]int
+}
+
+func (l *styleNumbers) number(a Attr) int {
+	n, ok := l.numbers[a]
+	if !ok {
+		if l.numbers == nil {
+			l.numbers = make(map[Attr]int)
+		}
+		n = len(l.all)
+		l.numbers[a] = n
+		l.all = append(l.all, a)
+	}
+	return n
+}
+
+// renumber gives the styles of the rows new numbers, in the order of their first use.
+func renumber(rows []OddRow, from styleNumbers) (to styleNumbers) {
+	known := make([]int, len(from.all)) // 1 + the new number, or 0
+	for _, r := range rows {
+		for i := range r.Cells {
+			n := &known[r.Cells[i].Attr]
+			if *n == 0 {
+				*n = 1 + to.number(from.all[r.Cells[i].Attr])
+			}
+			r.Cells[i].Attr = *n - 1
+		}
+	}
+	return to
+}
+
+// oddCells reports whether printing a snapshot may not reproduce the cells of a row. It may
+// report so for more rows than those.
 func (t *Term) oddCells(cells []cell) bool {
 	n := min(len(cells), t.cols)
 	for x := 0; x < n; x++ {
@@ -130,7 +161,7 @@ func (t *Term) oddCells(cells []cell) bool {
 			continue
 		}
 		switch {
-		case !c.hasContent(): // with a width: half of a character
+		case !c.hasContent(): // it has a width bit, so it is half of a character
 			return true
 		case !t.printable(c):
 			return true
@@ -141,13 +172,13 @@ func (t *Term) oddCells(cells []cell) bool {
 		}
 	}
 	if n == t.cols && !cells[n-1].hasContent() {
-		return !t.styles.all[cells[n-1].style()].isErased()
+		return !t.styles.at(cells[n-1].style()).isErased()
 	}
 	return false
 }
 
-// oddMarks reports whether a mark does not come to stand where it did.
-func oddMarks(cells []cell, marks []mark) bool {
+// oddMarks reports whether a mark would move when the row is printed again.
+func oddMarks(cells []cell, marks []shellMark) bool {
 	for i, m := range marks {
 		if i > 0 && m.col < marks[i-1].col || m.col >= len(cells) || cells[m.col].width() == 0 {
 			return true
@@ -156,8 +187,8 @@ func oddMarks(cells []cell, marks []mark) bool {
 	return false
 }
 
-// allCells returns the cells of a row, those that are not shown too, in scratch
-// space.
+// allCells returns all cells of a row in scratch space, including those behind the last
+// visible column.
 func (t *Term) allCells(r *row) []cell {
 	if r.inCells {
 		t.scratch = append(t.scratch[:0], r.cells...)

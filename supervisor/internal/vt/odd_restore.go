@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// replaceOdd makes the odd rows what they were.
-func (t *Term) replaceOdd(r *Rest) {
+// restoreOddRows gives the odd rows of a saved screen their original cells.
+func (t *Term) restoreOddRows(r *Remainder) {
 	if len(r.Odd) == 0 {
 		return
 	}
-	ids := make([]styleID, len(r.Looks))
-	for i, a := range r.Looks {
+	ids := make([]styleID, len(r.Styles))
+	for i, a := range r.Styles {
 		ids[i] = t.styles.id(t.attrStyle(a))
 	}
 	above := make(map[int]*OddRow)
@@ -24,17 +24,17 @@ func (t *Term) replaceOdd(r *Rest) {
 		switch {
 		case o.Alt && t.b != b:
 		case o.Up < t.rows:
-			t.replaceRow(b.row(t.rows-1-o.Up), o, ids)
+			t.restoreRow(b.row(t.rows-1-o.Up), o, ids)
 		case !o.Alt && o.Up-t.rows < t.hist.lines:
 			above[t.hist.lines-1-(o.Up-t.rows)] = o
 		}
 	}
 	if len(above) > 0 {
-		t.replaceStored(above, ids)
+		t.restoreHistory(above, ids)
 	}
 }
 
-// attrStyle is what a look that shows is printed as.
+// attrStyle returns the style that is displayed as a.
 func (t *Term) attrStyle(a Attr) style {
 	s := style{fg: a.Fg & colorMask, bg: a.Bg & colorMask, extended: a.UnderlineColor & colorMask}
 	for _, f := range flagBits {
@@ -51,7 +51,8 @@ func (t *Term) attrStyle(a Attr) style {
 	return s
 }
 
-// oddCell is a cell that is told.
+// oddCell decodes a cell of an odd row. ids are the numbers of its styles in this terminal.
+// Text with a control is left out.
 func (t *Term) oddCell(c Cell, ids []styleID) cell {
 	n := ids[c.Attr].cell() | widthBits(c.Width)
 	if c.Text != "" && !strings.ContainsFunc(c.Text, func(ch rune) bool { return ch < 0x20 || ch == 0x7f }) {
@@ -60,8 +61,8 @@ func (t *Term) oddCell(c Cell, ids []styleID) cell {
 	return n
 }
 
-// replaceRow gives a row of a screen the cells that are told.
-func (t *Term) replaceRow(r *row, o *OddRow, ids []styleID) {
+// restoreRow gives a row of a screen the cells of an odd row.
+func (t *Term) restoreRow(r *row, o *OddRow, ids []styleID) {
 	t.toCells(r)
 	if o.Alt {
 		r.w = max(o.Width, t.cols)
@@ -78,15 +79,16 @@ func (t *Term) replaceRow(r *row, o *OddRow, ids []styleID) {
 	}
 }
 
-func marksOf(o *OddRow) (marks []mark) {
+func marksOf(o *OddRow) (marks []shellMark) {
 	for _, m := range o.Marks {
-		marks = append(marks, mark{m.Col, string(m.Text)})
+		marks = append(marks, shellMark{m.Col, string(m.Text)})
 	}
 	return marks
 }
 
-// replaceStored makes the history anew, with rows in it that are told.
-func (t *Term) replaceStored(odd map[int]*OddRow, ids []styleID) {
+// restoreHistory rebuilds the history with the odd rows in it. The keys of odd are the indexes
+// of lines in the history.
+func (t *Term) restoreHistory(odd map[int]*OddRow, ids []styleID) {
 	old := t.hist
 	t.hist = history{maxLines: old.maxLines, maxBytes: old.maxBytes, serials: old.serials}
 	var runs []run

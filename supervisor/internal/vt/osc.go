@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// osc carries out an operating system command.
+// osc executes an operating system command.
 func (t *Term) osc(p []byte) {
 	num, arg, _ := bytes.Cut(p, []byte(";"))
 	n, ok := decimal(num)
@@ -47,7 +47,7 @@ func (t *Term) osc(p []byte) {
 	case 633:
 		t.addMark(p)
 		if rest, ok := strings.CutPrefix(string(arg), "E;"); ok {
-			line, _, _ := strings.Cut(rest, ";") // a nonce may follow
+			line, _, _ := strings.Cut(rest, ";") // a nonce may follow the command line
 			t.event(Event{Kind: CommandLine, Text: clip([]byte(unescapeCommand(line)))})
 		}
 	case 777:
@@ -60,8 +60,8 @@ func (t *Term) osc(p []byte) {
 			t.setWorkDir(dir)
 		}
 	}
-	// 52, the clipboard, is for the viewers: a program that nobody looks at
-	// gets neither to read nor to write one.
+	// OSC 52, the clipboard, is executed by viewers alone. Without a viewer there is no
+	// clipboard that a program could read or write.
 }
 
 func decimal(p []byte) (int, bool) {
@@ -78,7 +78,7 @@ func decimal(p []byte) (int, bool) {
 	return n, true
 }
 
-// clip returns at most maxTitle bytes of p, whole characters.
+// clip returns at most maxTitle bytes of p, and cuts only between characters.
 func clip(p []byte) string {
 	if n := maxTitle; len(p) > n {
 		for n > 0 && !utf8.RuneStart(p[n]) {
@@ -97,8 +97,8 @@ func (t *Term) setTitle(s string) {
 	t.event(Event{Kind: TitleChanged, Text: s})
 }
 
-// setWorkDir takes the directory that a shell says it is in. Only an absolute
-// one can be meant.
+// setWorkDir sets the directory that a shell reports. A relative path is ignored, because its
+// base is unknown.
 func (t *Term) setWorkDir(dir string) {
 	if len(dir) > maxTitle || !strings.HasPrefix(dir, "/") || dir == t.workDir {
 		return
@@ -107,7 +107,7 @@ func (t *Term) setWorkDir(dir string) {
 	t.event(Event{Kind: WorkDirChanged, Text: dir})
 }
 
-// fileURL returns the path of a file URL, "" if it is none.
+// fileURL returns the path of a file URL, or "" if s is no valid file URL.
 func fileURL(s string) string {
 	if rest, ok := strings.CutPrefix(s, "file://"); ok {
 		if i := strings.IndexByte(rest, '/'); i >= 0 {
@@ -119,8 +119,8 @@ func fileURL(s string) string {
 	return ""
 }
 
-// osc9 is a notification (iTerm2), or, with a number before it, what ConEmu
-// made of it: 9;9 is the directory, 9;4 progress.
+// osc9 executes OSC 9: a notification (iTerm2), or, if it begins with a number, a command of
+// ConEmu. 9;9 sets the directory; 9;4, progress, is ignored like all others.
 func (t *Term) osc9(arg string) {
 	num, rest, ok := strings.Cut(arg, ";")
 	if n, err := strconv.Atoi(num); ok && err == nil {
@@ -132,18 +132,18 @@ func (t *Term) osc9(arg string) {
 	t.event(Event{Kind: Notification, Text: clip([]byte(arg))})
 }
 
-// linkTable finds links again that carry an id.
+// linkTable finds the links that have an id, so that two cells may have the same link.
 type linkTable struct {
 	byName  map[string]*link
 	serials uint32
 }
 
-// maxLinks bounds the links that are found again; a program that makes more
-// gets new ones.
+// maxLinks is the largest number of links in a linkTable. A program that opens more links gets
+// new ones for ids that it has used before.
 const maxLinks = 1 << 10
 
-// hyperlink is OSC 8: parameters, of which id is known, and a URI; without one
-// the link ends.
+// hyperlink executes OSC 8. Its argument has parameters, of which id is used, and a URI. If
+// the URI is empty, the link ends.
 func (t *Term) hyperlink(arg string) {
 	params, uri, ok := strings.Cut(arg, ";")
 	if !ok {
@@ -159,7 +159,7 @@ func (t *Term) hyperlink(arg string) {
 		return
 	}
 	if len(arg) > maxURI {
-		uri = "" // what is shown is not linked rather than linked to a part
+		uri = "" // text without a link is better than text with a truncated link
 		t.pen.link = nil
 	} else {
 		name := ""
@@ -194,14 +194,15 @@ func (t *linkTable) open(id, uri string) *link {
 	return l
 }
 
-// Colours are 0 to 255 of the palette and these.
+// Colours have the numbers 0 to 255 of the palette, and these.
 const (
 	foreground = 256 + iota
 	background
 	cursorColor
 )
 
-// palette is OSC 4: pairs of an index and a colour, or ? to ask for it.
+// palette executes OSC 4: pairs of an index and a colour, or of an index and ? to ask for the
+// colour.
 func (t *Term) palette(arg string) {
 	for arg != "" {
 		var index, spec string
@@ -215,21 +216,22 @@ func (t *Term) palette(arg string) {
 			continue
 		}
 		if spec == "?" {
-			t.tellColor("4;"+strconv.Itoa(n), n)
+			t.reportColor("4;"+strconv.Itoa(n), n)
 		} else {
 			t.setColor(n, spec)
 		}
 	}
 }
 
-// specialColors is OSC 10 to 12: colours from the first on.
+// specialColors executes OSC 10 to 12. Each value is for the next of the three colours, and
+// the first value is for the colour first.
 func (t *Term) specialColors(arg string, first int) {
 	for _, spec := range strings.Split(arg, ";") {
 		if first > 2 {
 			return
 		}
 		if spec == "?" {
-			t.tellColor(strconv.Itoa(10+first), foreground+first)
+			t.reportColor(strconv.Itoa(10+first), foreground+first)
 		} else {
 			t.setColor(foreground+first, spec)
 		}
@@ -264,9 +266,9 @@ func (t *Term) resetPalette(arg string) {
 	}
 }
 
-// parseColor reads the forms of XParseColor that xterm.js reads: rgb:r/g/b with
-// one to four hexadecimal digits each, scaled, and #rgb with as many, of which
-// the highest 8 bits count.
+// parseColor parses the forms of XParseColor that xterm.js supports: rgb:r/g/b with one to
+// four hexadecimal digits each, which are scaled, and #rgb with as many digits, of which the
+// highest 8 bits count.
 func parseColor(s string) (rgb uint32, ok bool) {
 	var parts []string
 	scale := false

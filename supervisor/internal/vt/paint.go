@@ -2,31 +2,75 @@ package vt
 
 import (
 	"bytes"
+	"io"
 	"strconv"
 	"unicode/utf8"
+
+	"holdfast/shared/termmode"
 )
 
-// painter writes a snapshot. It knows where the cursor of who reads it is, and
-// what pen it has.
+// painter writes a snapshot or a transition. It tracks the cursor and the pen of the terminal
+// that will read the bytes.
 type painter struct {
-	t    *Term
-	out  []byte
-	pen  style
-	x    int   // column; cols is a pending wrap
-	end  style // of the columns from x on, if they are empty
-	lost bool  // the pen is not known
+	t            *Term
+	out          []byte
+	pen          style
+	x            int   // column of the cursor; cols is a pending wrap
+	end          style // style of the columns from x on, if they are empty
+	isPenUnknown bool  // the pen is unknown
 
-	// IRM, where it is known: a snapshot says it whether or not it is needed.
+	// insert is the state of IRM if insertKnown is set. A snapshot writes IRM whether it is
+	// needed or not, because its state in the viewer's terminal is unknown.
 	insertKnown, insert bool
 
-	joins bool // under mode 2027: what was printed last may take what follows into its cell
+	joins bool // mode 2027 is set, and the next character may join the last one
 
-	odd *oddRows // collects them, if it is not nil
+	// flipped is set while mode 2027 is written the other way round: reset if t has it set, and
+	// set if t has it reset. The last cells were printed under that state.
+	flipped bool
+
+	odd *oddRows // collects the odd rows, unless it is nil
+
+	linksFrom int  // rows of the history with a smaller index are painted without links
+	bounded   bool // if a link in a row has no room, it is left out; this does not hold for the pen
+	linkRoom  int  // bytes that the links in rows may still take
+	unlinked  bool // a link was left out of the row
+
+	w   io.Writer // receives the bytes in pieces, unless it is nil
+	err error     // first error of w
+}
+
+// maxScreenLinks bounds the bytes of the links on the screens in a snapshot or a transition,
+// because each change of link repeats up to 8 KiB. Text behind the bound is painted without
+// its link.
+const maxScreenLinks = 4 << 20
+
+// maxSavedLinks bounds the bytes of the links of the history in a saved screen. If the links
+// of all rows would take more, only the last rows keep theirs.
+const maxSavedLinks = 32 << 20
+
+// pieceBytes is the size of a piece that the painter passes to its writer. A piece may be
+// longer by one row.
+const pieceBytes = 256 << 10
+
+// flushIfLarge passes the bytes to the writer if they are more than a piece.
+func (p *painter) flushIfLarge() {
+	if p.w != nil && len(p.out) > pieceBytes {
+		p.flush()
+	}
+}
+
+// flush passes the bytes to the writer. After an error they are dropped.
+func (p *painter) flush() {
+	if p.err == nil {
+		_, p.err = p.w.Write(p.out)
+	}
+	p.out = p.out[:0]
 }
 
 func (p *painter) add(s string) { p.out = append(p.out, s...) }
 
-// csi adds a control sequence of numbers and a final byte.
+// csi adds a control sequence with numbers and a final byte.
 func (p *painter) csi(final byte, numbers ...int) {
 	p.out = append(p.out, "\x1b["...)
 	for i, n := range numbers {
@@ -38,11 +82,15 @@ func (p *painter) csi(final byte, numbers ...int) {
 	p.out = append(p.out, final)
 }
 
-// normal writes the last lines of the history and the normal screen.
+// normal writes the last history lines of the history, and the normal screen.
 func (p *painter) normal(history int) {
 	t := p.t
 	done, next := 0, 64
+	room := p.linkRoom
 	t.hist.each(t.hist.lines-history, func(i int, l storedLine) bool {
+		if p.linksFrom > 0 {
+			p.bounded, p.linkRoom = i < p.linksFrom, 0
+		}
 		if l.flags&(lineASCII|lineWrapped|lineMarked) == lineASCII {
 			p.newLine(done == 0)
 			p.storedASCII(l)
@@ -50,31 +98,46 @@ func (p *painter) normal(history int) {
 			t.scratch = t.storedCells(t.scratch[:0], l)
 			if p.odd != nil {
 				p.odd.continues = p.odd.continues || done == 0 && l.flags&lineWrapped != 0
-				p.odd.normal(t.hist.lines-1-i+t.rows, t.scratch, l.marks)
+				p.odd.addNormal(t.hist.lines-1-i+t.rows, t.scratch, l.marks, false)
 			}
 			p.line(t.scratch, l.marks, l.flags&lineWrapped != 0, done == 0)
+			t.tidyReading()
 		}
-		if done++; done == next {
+		if done++; done == next && p.w == nil {
 			next *= 4
 			p.reserve(done, history+t.rows)
 		}
+		p.flushIfLarge()
 		return true
 	})
+	p.bounded, p.linkRoom = true, room
 	for y := range t.rows {
 		r := t.normal.row(y)
 		cells := t.rowCells(r)
+		p.unlinked = false
+		p.line(cells, r.marks, r.wrapped, done == 0)
 		if p.odd != nil {
 			p.odd.continues = p.odd.continues || done == 0 && r.wrapped
-			p.odd.normal(t.rows-1-y, cells, r.marks)
+			p.odd.addNormal(t.rows-1-y, cells, r.marks, p.unlinked)
 		}
-		p.line(cells, r.marks, r.wrapped, done == 0)
 		done++
+		p.flushIfLarge()
+	}
+	p.bounded = false
+}
+
+// tidyReading calls tidy if many numbers are in use, while rows of the history are read:
+// reading a row assigns numbers to its styles and texts, and no cell keeps them.
+func (t *Term) tidyReading() {
+	if t.styles.used() > max(t.styles.limit, sweepAt) || t.clusters.used() > max(t.clusters.limit, sweepAt) {
+		t.tidy()
 	}
 }
 
-// reserve makes room for all of the rows, if they are like those that are done,
-// but for not more than five times as much as there is: growing step by step
-// would copy a long snapshot several times, and hold more.
+// reserve makes room for all rows, on the assumption that the others are as long as those that
+// are done. It makes at most five times as much room as the rows use now. If the buffer grew
+// step by step instead, a long snapshot would be copied several times, and would hold more
+// memory.
 func (p *painter) reserve(done, rows int) {
 	n := len(p.out) / done * (rows - done)
 	if n = min(n+n/16, 4*len(p.out)); n > cap(p.out)-len(p.out) {
@@ -82,29 +145,37 @@ func (p *painter) reserve(done, rows int) {
 	}
 }
 
-// screen writes the rows of a screen that has no history, from the cursor on.
+// screen writes the rows of a screen without history. The cursor must be in the first column
+// of the first row.
 func (p *painter) screen(b *buffer) {
-	p.x = 0
+	p.x, p.bounded = 0, true
 	for y := range p.t.rows {
 		r := b.row(y)
+		p.unlinked = false
 		p.line(p.t.rowCells(r), r.marks, r.wrapped, y == 0)
+		if p.odd != nil && p.unlinked {
+			p.odd.unlinked = append(p.odd.unlinked, y)
+		}
+		p.flushIfLarge()
 	}
+	p.bounded = false
 }
 
-// newLine goes to the next line, with a pen that leaves nothing behind when the
-// screen scrolls.
+// newLine writes a line feed, unless first is set. It first gives the pen the default
+// background, because the row that scrolls in takes the pen's background.
 func (p *painter) newLine(first bool) {
 	if first {
 		return
 	}
 	if p.pen.bg&colorMask != 0 {
-		p.look(&style{})
+		p.setPen(&style{})
 	}
 	p.out = append(p.out, '\r', '\n')
 	p.x, p.joins = 0, false
 }
 
-// storedASCII writes a line of history as it is held.
+// storedASCII writes a line of the history that has one byte for each column, without decoding
+// it to cells.
 func (p *painter) storedASCII(l storedLine) {
 	p.x, p.end = 0, style{}
 	var s style
@@ -116,7 +187,7 @@ func (p *painter) storedASCII(l storedLine) {
 	p.ascii(l.text[from:], &s)
 }
 
-// ascii writes text form of one look and one byte a column.
+// ascii writes text form that has one style and one byte for each column.
 func (p *painter) ascii(text []byte, s *style) {
 	for len(text) > 0 {
 		n := bytes.IndexByte(text, markEmpty)
@@ -124,7 +195,7 @@ func (p *painter) ascii(text []byte, s *style) {
 			n = len(text)
 		}
 		if n > 0 {
-			p.look(s)
+			p.setPen(s)
 			p.out = append(p.out, text[:n]...)
 			p.x += n
 			text = text[n:]
@@ -142,19 +213,18 @@ func (p *painter) ascii(text []byte, s *style) {
 	}
 }
 
-// emptyCells leaves n columns empty that look like s, of which something
-// follows in the same line.
+// emptyCells leaves n columns empty in the style s. Text must follow them in the same line.
 func (p *painter) emptyCells(n int, s *style) {
 	if s.isErased() {
 		p.empty(n, s)
 		return
 	}
 	for ; n > 0; n-- {
-		p.halve(s)
+		p.emptyStyled(s)
 	}
 }
 
-// empty leaves n columns empty, with the background of s.
+// empty leaves n columns empty with the background of s.
 func (p *painter) empty(n int, s *style) {
 	if s.bg&colorMask != 0 {
 		p.erase(n, s)
@@ -163,49 +233,51 @@ func (p *painter) empty(n int, s *style) {
 	p.x += n
 }
 
-// line writes a line's cells, after going to where it begins.
-func (p *painter) line(cells []cell, marks []mark, wrapped, first bool) {
+// line writes the cells and marks of a line. Before them it moves to the line's beginning: by
+// a line feed, or by a wrap if the line continues the one above.
+func (p *painter) line(cells []cell, marks []shellMark, wrapped, first bool) {
 	if !wrapped || first {
 		p.newLine(first)
-	} else if !p.wrapsInto(cells) || len(marks) > 0 { // a mark must not stand in the line before
+	} else if !p.wrapsInto(cells) || len(marks) > 0 { // a mark would come to stand in the line above
 		p.wrapInto()
 	}
 	p.marksBehind(p.cells(cells, marks))
 }
 
-// wrapsInto reports whether printing cells makes them a line that continues
-// this one, and nothing else: what scrolls in looks like the pen's background.
+// wrapsInto reports whether printing cells behind the last line creates a line that continues
+// that line, without any other change. The pen's background must be the default, because the
+// row that scrolls in takes it.
 func (p *painter) wrapsInto(cells []cell) bool {
 	if len(cells) == 0 || !cells[0].hasContent() || cells[0].width() == 0 {
 		return false
 	}
-	s := &p.t.styles.all[cells[0].style()]
+	s := p.t.styles.at(cells[0].style())
 	if s.bg&colorMask != 0 {
 		return false
 	}
-	if p.x == p.t.cols-1 && cells[0].isWide() { // it wrapped early, and does so again
+	if p.x == p.t.cols-1 && cells[0].isWide() { // it did not fit, so the terminal wraps before it again
 		return sameStyle(&p.end, s)
 	}
 	return p.x == p.t.cols
 }
 
-// wrapInto makes the next line one that continues this one, where printing on
-// would not do so: because the end of this one is empty, or the beginning of
-// the next.
+// wrapInto makes the next line continue the last one in a case in which printing its text
+// would not: if the last line ends with empty columns, or if the next line begins with them.
+// It prints a character that wraps, and erases it.
 func (p *painter) wrapInto() {
 	t := p.t
 	n := 1
 	if p.x < t.cols {
-		// A wide character does not fit in the last column, and leaves it empty.
-		p.look(&p.end)
+		// A wide character does not fit into the last column, and leaves it empty.
+		p.setPen(&p.end)
 		p.csi('G', t.cols)
 		p.add("\u3000")
 		n = 2
-		if p.end.bg&colorMask != 0 { // the new line is full of it
+		if p.end.bg&colorMask != 0 { // the row that scrolls in has this background in all columns
 			n = t.cols
 		}
 	} else {
-		p.look(&style{})
+		p.setPen(&style{})
 		p.out = append(p.out, ' ')
 	}
 	p.out = append(p.out, '\r')
@@ -213,13 +285,15 @@ func (p *painter) wrapInto() {
 	p.x = 0
 }
 
-// cells writes a line's cells. It returns the marks behind them.
-func (p *painter) cells(cells []cell, marks []mark) []mark { return p.cellsFrom(0, cells, marks) }
+// cells writes the cells of a line, and returns the marks behind them.
+func (p *painter) cells(cells []cell, marks []shellMark) []shellMark {
+	return p.cellsFrom(0, cells, marks)
+}
 
-// cellsFrom writes a line's cells from column x on, which is where the cursor
-// is. Empty ones of default look at its end are left as they are. It returns the
-// marks behind them.
-func (p *painter) cellsFrom(x int, cells []cell, marks []mark) []mark {
+// cellsFrom writes the cells of a line from column x on. The cursor must be there. Empty cells
+// of default style at the end of the line are not written. cellsFrom returns the marks behind
+// the cells.
+func (p *painter) cellsFrom(x int, cells []cell, marks []shellMark) []shellMark {
 	t := p.t
 	n := min(len(cells), t.cols)
 	for n > 0 && cells[n-1] == 0 {
@@ -231,10 +305,10 @@ func (p *painter) cellsFrom(x int, cells []cell, marks []mark) []mark {
 			marks = p.marksUpTo(p.x, marks)
 		}
 		c := cells[p.x]
-		s := &t.styles.all[c.style()]
+		s := t.styles.at(c.style())
 		if !c.hasContent() || c.isWide() && p.x == t.cols-1 {
 			k := p.x + 1
-			for k < n && !cells[k].hasContent() && t.alike(cells[k].style(), c.style()) && (len(marks) == 0 || k < marks[0].col) {
+			for k < n && !cells[k].hasContent() && t.sameStyleID(cells[k].style(), c.style()) && (len(marks) == 0 || k < marks[0].col) {
 				k++
 			}
 			if k == t.cols {
@@ -242,7 +316,7 @@ func (p *painter) cellsFrom(x int, cells []cell, marks []mark) []mark {
 					p.emptyEnd(k-p.x, s)
 				} else {
 					p.emptyCells(k-p.x-1, s)
-					p.halveEnd(cells, s)
+					p.emptyStyledEnd(cells, s)
 					p.end = *s
 				}
 				return marks
@@ -263,25 +337,25 @@ func (p *painter) cellsFrom(x int, cells []cell, marks []mark) []mark {
 	return marks
 }
 
-// emptyEnd empties the last n columns, which look like s: the cursor stays
-// before them.
+// emptyEnd empties the last n columns in the style s. The cursor stays before them.
 func (p *painter) emptyEnd(n int, s *style) {
 	p.end = *s
 	p.erase(n, s)
 }
 
-// erase empties n columns with the background of s.
+// erase empties n columns with the background of s. The cursor does not move.
 func (p *painter) erase(n int, s *style) {
 	bg := s.erased()
-	p.look(&bg)
+	p.setPen(&bg)
 	p.csi('X', n)
 }
 
-// halve leaves one column empty that looks like s. Erasing leaves no more than
-// a background; more of a look is left where half a wide character was
-// overwritten, and so it is made.
-func (p *painter) halve(s *style) {
-	p.look(s)
+// emptyStyled leaves one empty column in the style s, which has more than a background.
+// Erasing leaves no more than a background. But if half of a wide character is overwritten,
+// the terminal empties the other half in the style of that character. Therefore emptyStyled
+// prints a wide character and overwrites its second half.
+func (p *painter) emptyStyled(s *style) {
+	p.setPen(s)
 	p.add("\u3000")
 	p.csi('G', p.x+2)
 	p.out = append(p.out, ' ')
@@ -290,14 +364,15 @@ func (p *painter) halve(s *style) {
 	p.x++
 }
 
-// halveEnd is halve for the last column: there it is the second half that is
-// left, and what stands before it is written again.
-func (p *painter) halveEnd(cells []cell, s *style) {
+// emptyStyledEnd leaves the last column empty in the style s. A wide character has no room
+// there for its second half, so the terminal must empty the second half instead of the first
+// one. The cells before the last column are overwritten by this, and are printed again.
+func (p *painter) emptyStyledEnd(cells []cell, s *style) {
 	t := p.t
 	p.csi('G', t.cols-1)
 	p.add("\u3000")
 	p.csi('G', t.cols-1)
-	p.look(s)
+	p.setPen(s)
 	p.out = append(p.out, ' ')
 	x := t.cols - 2
 	if x > 0 && cells[x].isSpacer() {
@@ -305,32 +380,39 @@ func (p *painter) halveEnd(cells []cell, s *style) {
 	}
 	p.csi('G', x+1)
 	if c := cells[x]; c.hasContent() {
-		p.content(c, &t.styles.all[c.style()])
+		p.content(c, t.styles.at(c.style()))
 	} else {
-		p.erase(1, &t.styles.all[c.style()])
+		p.erase(1, t.styles.at(c.style()))
 		p.csi('C', 1)
 	}
 }
 
-// printable reports whether printing the cell's text takes one cell of its
-// width. What was printed under another mode may not.
+// printable reports whether printing the cell's text makes one cell of its width, with mode
+// 2027 set or reset.
 func (t *Term) printable(c cell) bool {
+	return t.printableUnder(t.modes.Graphemes, c) || t.printableUnder(!t.modes.Graphemes, c)
+}
+
+// printableUnder reports whether printing the cell's text with the given state of mode 2027
+// makes one cell of its width. A cell that was printed before the mode was changed may need
+// the other state.
+func (t *Term) printableUnder(graphemes bool, c cell) bool {
 	if c&clusterBit == 0 {
-		return joinWidth(rune(c&codeMask), 0, t.modes.Graphemes).width() == c.width()
+		return joinWidth(rune(c&codeMask), 0, graphemes).width() == c.width()
 	}
 	var s joinState
 	for i, ch := range t.clusters.text(c) {
-		if s = joinWidth(ch, s, t.modes.Graphemes); i > 0 && !s.joins() {
+		if s = joinWidth(ch, s, graphemes); i > 0 && !s.joins() {
 			return false
 		}
 	}
 	return s.width() == c.width()
 }
 
-// content writes a cell that has text.
+// content writes the text of a cell that has some.
 func (p *painter) content(c cell, s *style) {
 	t := p.t
-	p.look(s)
+	p.setPen(s)
 	if c&(clusterBit|widthMask) == 0 && c&codeMask < utf8.RuneSelf {
 		if p.joins {
 			p.joins = false
@@ -339,14 +421,28 @@ func (p *painter) content(c cell, s *style) {
 		p.out = append(p.out, byte(c&codeMask))
 		return
 	}
-	if !t.printable(c) {
-		p.out = append(p.out, "  "[:max(c.width(), 1)]...)
-		return
+	graphemes := t.modes.Graphemes != p.flipped
+	if !t.printableUnder(graphemes, c) {
+		graphemes = !graphemes
+		if !t.printableUnder(graphemes, c) {
+			p.out = append(p.out, "  "[:max(c.width(), 1)]...)
+			return
+		}
+		p.flip(!p.flipped)
 	}
-	// What might join the cell before has a control between.
-	if c.width() == 0 || t.modes.Graphemes {
-		p.add("\x0f") // shifts in what is shifted in
+	// A control between two characters prevents that the second one joins the first one.
+	if c.width() == 0 || graphemes {
+		p.add("\x0f") // SI; it changes nothing, because G0 is shifted in
 	}
-	p.joins = t.modes.Graphemes
+	p.joins = graphemes
 	p.out = t.appendContent(p.out, c)
+}
+
+// flip sets mode 2027 to the terminal's state, or to the other state if flipped is set. A
+// character behind this sequence joins no character before it.
+func (p *painter) flip(flipped bool) {
+	if p.flipped != flipped {
+		p.flipped, p.joins = flipped, false
+		p.private(termmode.Graphemes, p.t.modes.Graphemes != flipped)
+	}
 }

@@ -2,9 +2,9 @@ package vt
 
 import "unicode/utf8"
 
-// parserState is a state of the parser of DEC's terminals
-// (vt100.net/emu/dec_ansi_parser). Its transitions are xterm.js's: it looks at
-// characters and not bytes, and takes U+0080 to U+009F for C1 controls.
+// parserState is a state of the parser of DEC's terminals (vt100.net/emu/dec_ansi_parser). The
+// transitions are those of xterm.js: its parser reads characters instead of bytes, and
+// interprets U+0080 to U+009F as C1 controls.
 type parserState uint8
 
 const (
@@ -24,27 +24,27 @@ const (
 	dcsPassthrough
 )
 
-// parser is where we are within a sequence.
+// parser is the position within a sequence.
 type parser struct {
 	state   parserState
-	opener  byte   // of an otherString: '_', '^' or 'X'
-	collect uint32 // prefix and intermediates, the last one lowest
+	opener  byte   // byte that opened an otherString: '_', '^' or 'X'
+	collect uint32 // prefix and intermediates, the last one in the lowest byte
 	str     []byte // payload of an OSC, DCS or APC
-	tooLong bool   // it has passed maxString, and is not looked at
+	tooLong bool   // the string is longer than maxString, and will be ignored
 
 	par params
 
-	utf8    [4]byte // an unfinished character
-	partial int     // its bytes
+	utf8    [4]byte // bytes of an unfinished character
+	partial int     // number of these bytes
 }
 
-// params are those of a CSI or DCS, and their colon sub-parameters.
+// params are the parameters of a CSI or DCS, and their sub-parameters behind colons.
 type params struct {
 	n      int
 	v      [maxParams]int32
-	sub    [maxParams]int32 // -1 is one left out
+	sub    [maxParams]int32 // -1 is a sub-parameter that was left out
 	nsub   int
-	subEnd [maxParams]uint8 // where each parameter's end in sub
+	subEnd [maxParams]uint8 // end of each parameter's sub-parameters in sub
 	inSub  bool
 	full   bool // further parameters are dropped
 	subOff bool // further sub-parameters are dropped
@@ -98,7 +98,7 @@ func (p *params) digit(b byte) {
 
 func addDigit(v, d int32) int32 { return int32(min(int64(v)*10+int64(d), maxParam)) }
 
-// subs returns the sub-parameters of the parameter i.
+// subs returns the sub-parameters of parameter i.
 func (p *params) subs(i int) []int32 {
 	from := uint8(0)
 	if i > 0 {
@@ -107,7 +107,7 @@ func (p *params) subs(i int) []int32 {
 	return p.sub[from:p.subEnd[i]]
 }
 
-// at returns the parameter i, def if it is 0 or left out.
+// at returns parameter i, or def if it is 0 or was left out.
 func (p *params) at(i, def int) int {
 	if i < p.n && p.v[i] != 0 {
 		return int(p.v[i])
@@ -115,8 +115,8 @@ func (p *params) at(i, def int) int {
 	return def
 }
 
-// sequence takes the escape sequence at the beginning of p, as far as it is
-// there, and returns its length.
+// sequence parses the escape sequence at the beginning of p as far as p has it, and returns
+// the number of bytes that it has used.
 func (t *Term) sequence(p []byte) int {
 	if len(p) > 2 {
 		switch b := p[1]; {
@@ -124,12 +124,12 @@ func (t *Term) sequence(p []byte) int {
 			if n := t.wholeCSI(p); n > 0 {
 				return n
 			}
-		case b >= '0' && b < 'P': // all of them end here
+		case b >= '0' && b < 'P': // all of these sequences end here
 			t.printing = false
-			t.escaped(rune(b), 0)
+			t.finishEscape(rune(b), 0)
 			return 2
 		case b == '#' && len(p) >= 6 && string(p[2:6]) == "8\x1b#8":
-			return 3 // DECALN twice is as good as once
+			return 3 // DECALN twice has the effect of DECALN once
 		}
 	}
 	t.begin()
@@ -137,16 +137,17 @@ func (t *Term) sequence(p []byte) int {
 	return 1
 }
 
-// begin forgets the last sequence.
+// begin clears the parameters and intermediates of the last sequence.
 func (t *Term) begin() {
 	t.par.reset()
 	t.collect = 0
 }
 
-// wholeCSI does the CSI sequence at the beginning of p, if all of it is there
-// and nothing else within it, and returns its length; 0 if not.
+// wholeCSI executes the CSI sequence at the beginning of p if p has all of it, without a
+// control or sub-parameters in it. It returns the length of the sequence, or 0 if it has
+// executed none.
 func (t *Term) wholeCSI(p []byte) int {
-	if p[2] == 'm' { // nearly every second one
+	if p[2] == 'm' { // nearly half of all CSI sequences
 		t.pen.reset()
 		t.penChanged()
 		t.join, t.printing = 0, false
@@ -187,15 +188,16 @@ func (t *Term) wholeCSI(p []byte) int {
 			t.join, t.printing = 0, false
 			return i + 1
 		default:
-			// Sub-parameters, intermediates, controls, or what is none of it.
+			// Sub-parameters, intermediates, controls, and invalid bytes are left to step.
 			return 0
 		}
 	}
 	return 0
 }
 
-// step takes bytes as long as we are within a sequence or a character, or the
-// next one that needs care, and returns how many.
+// step parses bytes at the beginning of p one state transition at a time, and returns how many
+// it has used. It is called within a sequence or a character, and for characters that the
+// faster paths do not handle.
 func (t *Term) step(p []byte) int {
 	if t.partial > 0 {
 		return t.finishRune(p)
@@ -203,7 +205,7 @@ func (t *Term) step(p []byte) int {
 	switch t.state {
 	case oscString, dcsPassthrough, otherString:
 		if n := asciiRun(p); n > 0 {
-			t.put(p[:n])
+			t.appendString(p[:n])
 			return n
 		}
 	}
@@ -215,9 +217,9 @@ func (t *Term) step(p []byte) int {
 	return t.startRune(p)
 }
 
-// startRune takes the character at the beginning of p, or its bytes if it goes
-// on behind p. What is not UTF-8 is dropped as xterm.js does it: a wrong byte
-// ends the character before it and counts anew.
+// startRune parses the character at the beginning of p. If p ends within the character,
+// startRune keeps the bytes. Invalid UTF-8 is dropped as in xterm.js: a wrong byte ends the
+// character before it, and may begin another one.
 func (t *Term) startRune(p []byte) int {
 	want := runeLen(p[0])
 	if want == 0 {
@@ -235,7 +237,7 @@ func (t *Term) startRune(p []byte) int {
 	return t.wholeRune(p[:want])
 }
 
-// finishRune goes on with an unfinished character.
+// finishRune continues an unfinished character with the bytes of p.
 func (t *Term) finishRune(p []byte) int {
 	want := runeLen(t.utf8[0])
 	for i, b := range p {
@@ -247,8 +249,8 @@ func (t *Term) finishRune(p []byte) int {
 		t.partial++
 		if t.partial == want {
 			t.partial = 0
-			// Of an overlong form of two bytes the second counts anew, and is
-			// dropped then as well.
+			// In xterm.js, the second byte of an overlong form of two bytes is parsed once more, and
+			// then dropped as well.
 			t.wholeRune(t.utf8[:want])
 			return i + 1
 		}
@@ -268,8 +270,8 @@ func runeLen(b byte) int {
 	return 0
 }
 
-// wholeRune takes a character of the right length, and drops it if it is
-// overlong, a surrogate, too large or a byte order mark.
+// wholeRune feeds a character of the right length. It drops the character if it is overlong, a
+// surrogate, too large, or a byte order mark.
 func (t *Term) wholeRune(p []byte) int {
 	if ch, n := utf8.DecodeRune(p); n == len(p) && ch != 0xfeff {
 		t.feed(ch)
@@ -277,7 +279,7 @@ func (t *Term) wholeRune(p []byte) int {
 	return len(p)
 }
 
-// feed takes one character.
+// feed advances the parser by one character.
 func (t *Term) feed(ch rune) {
 	if t.state == ground && (ch >= 0x20 && ch < 0x7f || ch >= 0xa0) {
 		t.printRune(ch)
@@ -333,35 +335,35 @@ func (t *Term) feed(ch rune) {
 	}
 }
 
-// c1 takes a C1 control, which ends whatever sequence it stands in. A string is
-// carried out only if its terminator ends it.
+// c1 executes a C1 control, which ends the sequence in which it stands. A string is executed
+// only if it ends with its terminator (ST).
 func (t *Term) c1(ch rune) {
 	was := t.state
 	t.state = ground
 	switch ch {
 	case 0x90:
-		t.leave(was, false)
+		t.leaveState(was, false)
 		t.begin()
 		t.state = dcsEntry
 	case 0x98, 0x9e, 0x9f:
-		t.leave(was, false)
+		t.leaveState(was, false)
 		t.openOther(byte(ch) - 0x40)
 	case 0x9b:
-		t.leave(was, false)
+		t.leaveState(was, false)
 		t.begin()
 		t.state = csiEntry
 	case 0x9c:
-		t.leave(was, true)
+		t.leaveState(was, true)
 	case 0x9d:
-		t.leave(was, false)
+		t.leaveState(was, false)
 		t.openOSC()
 	default:
-		t.leave(was, false)
+		t.leaveState(was, false)
 		t.execute(ch)
 	}
 }
 
-func (t *Term) leave(was parserState, ok bool) {
+func (t *Term) leaveState(was parserState, ok bool) {
 	t.state = was
 	t.leaveString(ok)
 	t.state = ground
@@ -378,7 +380,7 @@ func (t *Term) feedEscape(ch rune) {
 	case ch > 0x7f:
 		t.state = ground
 	case t.state == escapeIntermediate:
-		t.escaped(ch, t.collect)
+		t.finishEscape(ch, t.collect)
 	default:
 		switch ch {
 		case '[':
@@ -392,12 +394,12 @@ func (t *Term) feedEscape(ch rune) {
 		case 'X', '^', '_':
 			t.openOther(byte(ch))
 		default:
-			t.escaped(ch, 0)
+			t.finishEscape(ch, 0)
 		}
 	}
 }
 
-func (t *Term) escaped(ch rune, collect uint32) {
+func (t *Term) finishEscape(ch rune, collect uint32) {
 	t.state = ground
 	t.esc(collect<<8 | uint32(ch))
 	t.join = 0
@@ -486,8 +488,9 @@ func (t *Term) openOther(opener byte) {
 	t.opener = opener
 }
 
-// put keeps a part of a string.
-func (t *Term) put(p []byte) {
+// appendString appends a part of a string. If the string becomes longer than maxString, it is
+// dropped.
+func (t *Term) appendString(p []byte) {
 	if t.tooLong {
 		return
 	}
@@ -500,11 +503,11 @@ func (t *Term) put(p []byte) {
 
 func (t *Term) putRune(ch rune) {
 	var buf [utf8.UTFMax]byte
-	t.put(utf8.AppendRune(buf[:0], ch))
+	t.appendString(utf8.AppendRune(buf[:0], ch))
 }
 
-// leaveString carries out the string we are in, if there is one and ok says
-// that it ended as it should.
+// leaveString ends the current string, if there is one, and executes it if ok is set. ok must
+// be set only if the string ended with its terminator.
 func (t *Term) leaveString(ok bool) {
 	switch t.state {
 	case oscString:

@@ -2,11 +2,11 @@ package vt
 
 import "strconv"
 
-// InSequence reports whether what was written ends within a sequence or a character.
+// InSequence reports whether the written bytes end within a sequence or a character.
 func (t *Term) InSequence() bool { return t.state != ground || t.partial > 0 }
 
-// pending appends the bytes of the sequence or character we are within: what
-// brings a fresh parser to the same place.
+// pending appends the bytes of the unfinished sequence or character. They bring a new parser
+// into the same state.
 func (t *Term) pending(dst []byte) []byte {
 	switch t.state {
 	case ground:
@@ -22,12 +22,12 @@ func (t *Term) pending(dst []byte) []byte {
 		dst = append(dst, "\x1bP0<"...)
 	case oscString:
 		dst = append(dst, "\x1b]"...)
-		if t.tooLong { // no number: nobody looks at the rest
+		if t.tooLong { // without a number, the OSC is ignored
 			dst = append(dst, '-')
 		}
 		dst = append(dst, t.str...)
 	case dcsPassthrough:
-		if t.tooLong { // one that nobody knows
+		if t.tooLong { // an unknown DCS is ignored
 			dst = append(dst, "\x1bP~"...)
 			break
 		}
@@ -43,7 +43,7 @@ func (t *Term) pending(dst []byte) []byte {
 	return append(dst, t.utf8[:t.partial]...)
 }
 
-// appendCollected appends the intermediates, oldest first.
+// appendCollected appends the prefix and the intermediates, oldest first.
 func appendCollected(dst []byte, collect uint32) []byte {
 	for shift := 24; shift >= 0; shift -= 8 {
 		if b := byte(collect >> shift); b != 0 {
@@ -84,7 +84,7 @@ func (t *Term) appendParams(dst []byte, collect uint32) []byte {
 	case p.subOff && p.inSub:
 		dst = append(dst, ':')
 	case (t.state == csiParam || t.state == dcsParam) && collect == 0 && p.n == 1 && p.v[0] == 0 && len(p.subs(0)) == 0:
-		dst = append(dst, '0') // a prefix cannot come any more
+		dst = append(dst, '0') // behind a digit, a prefix is no longer valid
 	}
 	return append(dst, between...)
 }

@@ -10,9 +10,8 @@ func asciiRun(p []byte) int {
 	i := 0
 	for ; i+8 <= len(p); i += 8 {
 		w := load64(p[i:])
-		// The high bit of a byte is set if it is below 0x20, 0x7f or above. The
-		// subtraction borrows only out of bytes that are found already, so the
-		// lowest one is exact.
+		// The high bit of a byte is set if the byte is below 0x20, 0x7f or above. The subtraction
+		// borrows only from bytes whose high bit is set already, so the lowest one is exact.
 		if m := (w | (w - ones*0x20) | (w + ones)) & highs; m != 0 {
 			return i + bits.TrailingZeros64(m)>>3
 		}
@@ -28,7 +27,7 @@ func asciiRun(p []byte) int {
 // narrow is the join state behind a character of one column.
 const narrow joinState = 1 << 1
 
-// print prints p, which is printable ASCII.
+// print prints p, which must be printable ASCII.
 func (t *Term) print(p []byte) {
 	if t.cs != nil || t.modes.Insert || t.join>>3 != 0 {
 		for _, c := range p {
@@ -46,12 +45,12 @@ func (t *Term) print(p []byte) {
 		if b.x >= t.cols {
 			if t.modes.Wraparound {
 				t.wrap(0)
-			} else { // each takes the last column from the one before
+			} else { // each character overwrites the one before in the last column
 				b.x = t.cols - 1
 				p = p[len(p)-1:]
 			}
 		}
-		r := b.row(b.y)
+		r := b.rowAsIs(b.y)
 		n := min(len(p), t.cols-b.x)
 		if !r.inCells && (alwaysCells || b.x < r.n && !(r.ascii && r.covered(b.x, b.x+n, t.penID))) {
 			t.toCells(r)
@@ -67,8 +66,8 @@ func (t *Term) print(p []byte) {
 	}
 }
 
-// beginPrinting mends the wide character whose second half is about to be
-// overwritten.
+// beginPrinting settles the cursor's row. If the cursor is on the second half of a wide
+// character, which printing will overwrite, it empties the first half.
 func (t *Term) beginPrinting() {
 	t.printing = true
 	b := t.b
@@ -77,8 +76,7 @@ func (t *Term) beginPrinting() {
 	}
 }
 
-// mendLeft empties the column left of x if it is the first half of a wide
-// character.
+// mendLeft empties the column left of x if it has the first half of a wide character.
 func (t *Term) mendLeft(r *row, x int, s styleID) {
 	if x == 0 || x > r.n {
 		return
@@ -94,23 +92,24 @@ func (t *Term) mendLeft(r *row, x int, s styleID) {
 	}
 }
 
-// printed ends what printRune has begun.
+// printed must be called after one or more calls of printRune. It empties the rest of a wide
+// character that they have overwritten in part.
 func (t *Term) printed() {
-	if r := t.b.row(t.b.y); r.inCells {
+	if r := t.b.rowAsIs(t.b.y); r.inCells {
 		t.mendRight(r)
 	}
 }
 
-// mendRight empties the column at the cursor if it is the second half of a wide
-// character, the first half of which was overwritten.
+// mendRight empties the column at the cursor if it has the second half of a wide character
+// whose first half was overwritten.
 func (t *Term) mendRight(r *row) {
 	if x := t.b.x; x < t.cols && x < r.n && r.cells[x].isSpacer() {
 		r.cells[x] = t.penID.cell()
 	}
 }
 
-// wrap goes to the beginning of the next row, which continues this one, and
-// leaves room for keep columns there.
+// wrap moves the cursor to the next row, which then continues this one, and scrolls if this is
+// the last row of the region. It leaves keep columns before the cursor.
 func (t *Term) wrap(keep int) {
 	b := t.b
 	b.x = keep
@@ -124,13 +123,13 @@ func (t *Term) wrap(keep int) {
 	b.row(b.y).wrapped = true
 }
 
-// maxCombined is how many combining characters a text form takes behind one
-// character; more make cells of the row, where maxCluster is the bound.
+// maxCombined is the largest number of combining characters behind one character in text form.
+// If there are more, the row is converted to cells, in which maxCluster is the bound.
 const maxCombined = 8
 
-// printText prints the characters at the beginning of p, the first of which is
-// not ASCII, as long as they take room. It returns the bytes it took; none if
-// it is for printRune to do.
+// printText prints the characters at the beginning of p, of which the first is not ASCII, as
+// long as the fast path can print them. It returns the number of bytes that it has printed. If
+// it is 0, printRune must print the first character.
 func (t *Term) printText(p []byte) int {
 	if t.modes.Insert || t.modes.Graphemes {
 		return 0
@@ -159,7 +158,7 @@ func (t *Term) printText(p []byte) int {
 			}
 			t.wrapWide(0)
 		}
-		r := b.row(b.y)
+		r := b.rowAsIs(b.y)
 		if alwaysCells || r.inCells || b.x < r.n {
 			done += t.printCells(r, p[done:], ch, n, w)
 			continue
@@ -192,9 +191,9 @@ func (t *Term) printText(p []byte) int {
 	return done
 }
 
-// printCells prints the characters at the beginning of p into cells, as long as
-// they take room in the row, and returns the bytes it took. The first one is ch,
-// of n bytes and w columns, for which there is room.
+// printCells prints the characters at the beginning of p into cells, as long as they have a
+// width and room in the row. It returns the number of bytes that it has printed. The first
+// character is ch, of n bytes and w columns; the caller must have made sure that it has room.
 func (t *Term) printCells(r *row, p []byte, ch rune, n, w int) (done int) {
 	t.toCells(r)
 	b, sb := t.b, t.penID.cell()
@@ -221,11 +220,11 @@ func (t *Term) printCells(r *row, p []byte, ch rune, n, w int) (done int) {
 	return done
 }
 
-// combineText adds a combining character to the one printed last, if that is
-// the end of a text form, and reports whether it did.
+// combineText adds a combining character to the character that was printed last, if that one
+// is at the end of a row in text form. It reports whether it has added it.
 func (t *Term) combineText(p []byte) bool {
 	b := t.b
-	r := b.row(b.y)
+	r := b.rowAsIs(b.y)
 	if !t.printing || t.join.width() == 0 || r.inCells || b.x != r.n || r.n == 0 {
 		return false
 	}
@@ -246,8 +245,8 @@ func (t *Term) combineText(p []byte) bool {
 	return true
 }
 
-// joinBehind returns the join state behind p, whose last characters are one
-// that takes room and at most maxCombined that combine with it.
+// joinBehind returns the join state behind p. p must end with a character that has a width and
+// at most maxCombined characters that combine with it.
 func (t *Term) joinBehind(p []byte) joinState {
 	combined := joinState(0)
 	for {
@@ -260,8 +259,9 @@ func (t *Term) joinBehind(p []byte) joinState {
 	}
 }
 
-// decodeRune returns the valid UTF-8 character at the beginning of p, which is
-// not ASCII, and its length; 0 if there is none, or none that is printed.
+// decodeRune returns the character at the beginning of p, which is not ASCII, and its length
+// in bytes. The length is 0 if the bytes are invalid or unfinished UTF-8, or a byte order
+// mark.
 func decodeRune(p []byte) (rune, int) {
 	switch {
 	case len(p) >= 3 && p[0]&0xf0 == 0xe0 && p[1]&0xc0 == 0x80 && p[2]&0xc0 == 0x80:
@@ -284,7 +284,8 @@ func decodeRune(p []byte) (rune, int) {
 	return ch, n
 }
 
-// printRune prints one character, in whatever state we are.
+// printRune prints one character in any state of the terminal. printed must be called
+// afterwards.
 func (t *Term) printRune(ch rune) {
 	b := t.b
 	if !t.printing {
@@ -305,14 +306,14 @@ func (t *Term) printRune(ch rune) {
 			t.wrapWide(old)
 		default:
 			b.x = t.cols - 1
-			if w == 2 { // no room in the last column, and nothing to join
+			if w == 2 { // the character neither has room in the last column nor joins the one there
 				t.join = 0
-				t.toCells(b.row(b.y)) // for printed, which comes next
+				t.toCells(b.rowAsIs(b.y)) // because the caller calls printed next
 				return
 			}
 		}
 	}
-	r := b.row(b.y)
+	r := b.rowAsIs(b.y)
 	t.toCells(r)
 	sb := t.penID.cell()
 	if joins && b.x > 0 {
@@ -333,7 +334,7 @@ func (t *Term) printRune(ch rune) {
 		}
 		return
 	}
-	if b.x >= t.cols { // without width, behind a row's end, with nothing to join
+	if b.x >= t.cols { // a character without width behind a full row, with no character to join, is dropped
 		t.join = 0
 		return
 	}
@@ -351,12 +352,13 @@ func (t *Term) printRune(ch rune) {
 	}
 }
 
-// wrapWide wraps for a character that is too wide for what is left of the row,
-// or that has made the old columns before it too wide. They move along.
+// wrapWide wraps before a character that is too wide for the remaining columns of the row. If
+// the character has joined the old columns before it, and made them too wide, these move to
+// the next row.
 func (t *Term) wrapWide(old int) {
 	b := t.b
 	from := b.x - old
-	left := b.row(b.y)
+	left := b.rowAsIs(b.y)
 	var moved [2]cell
 	if old > 0 {
 		t.toCells(left)
@@ -366,13 +368,13 @@ func (t *Term) wrapWide(old int) {
 			}
 		}
 	}
-	// What is left behind has to be emptied before the row scrolls away.
+	// The columns that remain behind must be emptied before the row scrolls away.
 	if from < t.cols && !left.inCells && from >= left.n {
 		left.prepare(from, t.penID)
 		for ; left.n < t.cols; left.n++ {
 			left.text = append(left.text, markEmpty)
 		}
-		left.ascii = false // so that who draws it looks at the empty end
+		left.ascii = false // so that a painter looks at the empty end of the row
 		from = t.cols
 	}
 	if from < t.cols {
@@ -383,7 +385,7 @@ func (t *Term) wrapWide(old int) {
 	}
 	t.wrap(old)
 	if old > 0 {
-		r := b.row(b.y)
+		r := b.rowAsIs(b.y)
 		t.toCells(r)
 		for i := range old {
 			r.set(i, moved[i])

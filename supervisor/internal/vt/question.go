@@ -6,13 +6,15 @@ import (
 	"strings"
 
 	"holdfast/shared/palette"
+	"holdfast/shared/termmode"
 )
 
-// question answers what a program asks the terminal by a control sequence.
-func (t *Term) question(seq uint32) {
+// answerQuestion executes a control sequence that csi does not know: it answers a question of
+// the program to the terminal, and ignores all other sequences.
+func (t *Term) answerQuestion(seq uint32) {
 	first := t.par.v[0]
 	switch seq {
-	case 'c': // DA1: a VT100 with advanced video, as xterm.js
+	case 'c': // DA1: a VT100 with advanced video, as in xterm.js
 		if first <= 0 {
 			t.reply("\x1b[?1;2c")
 		}
@@ -36,23 +38,23 @@ func (t *Term) question(seq uint32) {
 		case 6:
 			t.replyf("\x1b[?%d;%dR", t.b.y+1, t.b.x+1)
 		case 996: // colour scheme (contour-terminal.org): 1 is dark, 2 is light
-			t.replyf("\x1b[?997;%dn", 1+modeBit(t.look.light()))
+			t.replyf("\x1b[?997;%dn", 1+modeBit(t.appearance.light()))
 		}
 	case '>'<<8 | 'q': // XTVERSION
 		if first == 0 {
-			t.replyf("\x1bP>|%s\x1b\\", t.version())
+			t.replyRequired("\x1bP>|%s\x1b\\", t.version())
 		}
 	case '$'<<8 | 'p':
-		t.replyf("\x1b[%d;%d$y", first, t.ansiMode(int(first)))
+		t.replyf("\x1b[%d;%d$y", first, t.modeState(ansiModes, first))
 	case '?'<<16 | '$'<<8 | 'p':
 		reply := t.replyf
-		// A terminal that has left and right margins would have programs use them,
-		// and show another screen than this one keeps.
-		if first == 69 || first == 2048 {
-			reply = t.replyAlone
+		// If a viewer's terminal answered that it has left and right margins, programs would use
+		// them, and the viewer would show another screen than this core.
+		if first == termmode.Margins || first == termmode.SizeReports {
+			reply = t.replyRequired
 		}
-		reply("\x1b[?%d;%d$y", first, t.privateMode(int(first)))
-	case '?'<<8 | 'm': // XTQMODKEYS, of which we keep the resource 4
+		reply("\x1b[?%d;%d$y", first, t.modeState(privateModes, first))
+	case '?'<<8 | 'm': // XTQMODKEYS; the core has only the resource 4
 		if first == 4 {
 			t.replyf("\x1b[>4;%dm", t.keyboard.ModifyOtherKeys)
 		}
@@ -63,7 +65,7 @@ func (t *Term) question(seq uint32) {
 	}
 }
 
-// What DECRPM says of a mode.
+// These are the states of a mode in DECRPM.
 const (
 	modeUnknown = iota
 	modeSet
@@ -72,89 +74,16 @@ const (
 	modeAlwaysReset
 )
 
-func (t *Term) ansiMode(n int) int {
-	switch n {
-	case 2:
-		return modeAlwaysReset
-	case 4:
-		return modeState(t.modes.Insert)
-	case 12:
-		return modeAlwaysSet
-	case 20:
-		return modeState(t.modes.NewLine)
+// modeState returns the state of mode n of one kind, as DECRPM reports it.
+func (t *Term) modeState(known modeIndex, n int32) int {
+	b := known.find(n)
+	if b == nil || b == privateModes.find(termmode.Graphemes) && t.appearance.NoGraphemes && !t.modes.Graphemes {
+		return modeUnknown
 	}
-	return modeUnknown
+	return b.report(t)
 }
 
-func modeState(on bool) int {
-	if on {
-		return modeSet
-	}
-	return modeReset
-}
-
-func (t *Term) privateMode(n int) int {
-	m := &t.modes
-	switch n {
-	case 8, 1048:
-		if n == 8 {
-			return modeAlwaysSet
-		}
-		return modeSet
-	case 67, 1005, 1015:
-		return modeAlwaysReset
-	case 1:
-		return modeState(m.ApplicationCursor)
-	case 6:
-		return modeState(m.Origin)
-	case 7:
-		return modeState(m.Wraparound)
-	case 9:
-		return modeState(m.Mouse == "X10")
-	case 12:
-		return modeState(m.CursorBlink)
-	case 25:
-		return modeState(!m.CursorHidden)
-	case 45:
-		return modeState(m.ReverseWrap)
-	case 47, 1047, 1049:
-		return modeState(t.b == &t.alt)
-	case 66:
-		return modeState(m.ApplicationKeypad)
-	case 1000:
-		return modeState(m.Mouse == "VT200")
-	case 1002:
-		return modeState(m.Mouse == "DRAG")
-	case 1003:
-		return modeState(m.Mouse == "ANY")
-	case 1004:
-		return modeState(m.Focus)
-	case 1006:
-		return modeState(m.MouseEncoding == "SGR")
-	case 1007:
-		return modeState(m.AlternateScroll == KnownSet)
-	case 1016:
-		return modeState(m.MouseEncoding == "SGR_PIXELS")
-	case 2004:
-		return modeState(m.BracketedPaste)
-	case 2026:
-		return modeState(m.Synchronized)
-	case 2027:
-		if t.look.NoGraphemes && !m.Graphemes {
-			return modeUnknown
-		}
-		return modeState(m.Graphemes)
-	case 2031:
-		return modeState(m.ColorScheme)
-	case 2048:
-		return modeState(m.SizeReports)
-	case 9001:
-		return modeState(m.Win32Input)
-	}
-	return modeUnknown
-}
-
-// dcs carries out a device control string. Those we know are questions.
+// dcs executes a device control string. All strings that the core knows are questions.
 func (t *Term) dcs(seq uint32, p []byte) {
 	if t.replyLost {
 		return
@@ -167,9 +96,9 @@ func (t *Term) dcs(seq uint32, p []byte) {
 	}
 }
 
-// requestSetting is DECRQSS.
-func (t *Term) requestSetting(what string) {
-	switch what {
+// requestSetting answers DECRQSS.
+func (t *Term) requestSetting(name string) {
+	switch name {
 	case `"q`:
 		protected := 0
 		if t.pen.bg&bgProtected != 0 {
@@ -200,7 +129,7 @@ func modeBit(on bool) int {
 	return 0
 }
 
-// requestCapabilities is XTGETTCAP: names in hexadecimal, answered one by one.
+// requestCapabilities answers XTGETTCAP. Each name is in hexadecimal, and has its own answer.
 func (t *Term) requestCapabilities(names string) {
 	for i, name := range strings.Split(names, ";") {
 		if i == maxParams {
@@ -237,13 +166,13 @@ func (t *Term) capability(name string) string {
 	return ""
 }
 
-// tellColor answers a question for a colour as xterm does: 16 bits a part.
-func (t *Term) tellColor(code string, n int) {
+// reportColor answers a question for a colour as xterm does, with 16 bits for each part.
+func (t *Term) reportColor(code string, n int) {
 	c := t.color(n)
 	t.replyf("\x1b]%s;rgb:%02[2]x%02[2]x/%02[3]x%02[3]x/%02[4]x%02[4]x\x1b\\", code, c>>16, c>>8&255, c&255)
 }
 
-// color returns what the program has set, or what it was before.
+// color returns the colour that the program has set, or the default colour.
 func (t *Term) color(n int) uint32 {
 	if c, ok := t.colors[n]; ok {
 		return c
@@ -251,5 +180,5 @@ func (t *Term) color(n int) uint32 {
 	if n < foreground {
 		return palette.RGB(n)
 	}
-	return t.look.color(n)
+	return t.appearance.color(n)
 }

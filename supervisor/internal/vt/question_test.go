@@ -1,6 +1,7 @@
 package vt
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 )
@@ -90,7 +91,7 @@ func TestAppearance(t *testing.T) {
 		{"a cursor like the text", Appearance{Foreground: color(0x010203)}, "\x1b]12;?\x07", "\x1b]12;rgb:0101/0202/0303\x1b\\"},
 		{"sizes", light, sizes, "\x1b[4;432;720t\x1b[6;18;9t\x1b[8;24;80t"},
 		{"half a size", Appearance{CellWidth: 9}, sizes, "\x1b[8;24;80t"},
-		{"version", light, "\x1b[>q", "\x1bP>|term\\ 1.2" + strings.Repeat("é", 59) + "\x1b\\"},
+		{"version", light, "\x1b[>q", "\x1bP>|holdfast term\\ 1.2" + strings.Repeat("é", 59) + "\x1b\\"},
 		{"not reset", light, "\x1bc\x1b[16t", "\x1b[6;18;9t"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,25 +119,25 @@ func TestFocusAsked(t *testing.T) {
 func TestRepliesAlone(t *testing.T) {
 	term := New(Config{HistoryLines: 10})
 	term.Write([]byte("\x1b[5n\x1b[?69$p\x1b[?2048h\x1b[6n"))
-	if got, want := string(term.RepliesAlone()), "\x1b[?69;0$y\x1b[48;24;80;0;0t"; got != want {
+	if got, want := string(term.RequiredReplies()), "\x1b[?69;0$y\x1b[48;24;80;0;0t"; got != want {
 		t.Errorf("alone: got %q, want %q", got, want)
 	}
-	record, rest := term.AppendSave(nil, 10)
+	record, rest := savedOf(t, term, 10)
 	if strings.Contains(string(record), "2048") {
 		t.Errorf("a viewer is told to report: %q", record)
 	}
 	next := New(Config{HistoryLines: 10})
-	next.Expect(rest)
+	next.PrepareRestore(rest)
 	next.Refill(record)
-	next.Restored(rest)
-	if got, want := string(next.RepliesAlone()), string(term.RepliesAlone()); got != want {
+	next.FinishRestore(rest)
+	if got, want := string(next.RequiredReplies()), string(term.RequiredReplies()); got != want {
 		t.Errorf("the next one has %q, want %q", got, want)
 	}
 	if got, want := string(next.Replies()), string(term.Replies()); got != want {
 		t.Errorf("the next one answers %q, want %q", got, want)
 	}
 	next.Resize(100, 30)
-	if got, want := string(next.Replies()), "\x1b[48;30;100;0;0t"; got != want || len(next.RepliesAlone()) > 0 {
+	if got, want := string(next.Replies()), "\x1b[48;30;100;0;0t"; got != want || len(next.RequiredReplies()) > 0 {
 		t.Errorf("the next one reports %q, want %q, and then nothing", got, want)
 	}
 }
@@ -152,4 +153,15 @@ func TestSnapshotOfAlternateScroll(t *testing.T) {
 			t.Errorf("after %q the snapshot is %q, want %q in it", tt.in, snapshot, tt.want)
 		}
 	}
+}
+
+// savedOf returns what Save writes of a terminal, and the rest.
+func savedOf(t testing.TB, term *Term, history int) ([]byte, *Remainder) {
+	t.Helper()
+	var record bytes.Buffer
+	rest, err := term.Save(&record, history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record.Bytes(), rest
 }

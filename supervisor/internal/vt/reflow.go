@@ -1,98 +1,669 @@
 package vt
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+	"unicode/utf8"
+)
 
-// lineLayout lays out one line at a time: the rows [j, end) of the list, as many
-// of them in cells as fit into its room. Rows that are made of it keep what the
-// rows in their places had: whether they continue the one above, and marks.
+// A place is between two cells of a row in text form: behind so many bytes and
+// columns of the row, and behind skip columns of the markSkip that begins there.
+type place struct {
+	row       int32 // counts from the first row of the line
+	at        int32
+	col, skip uint16
+}
+
+// A rowEnd is where a row ends that the next one continues, if that is not where
+// its text ends: it may have fewer columns, or an empty one where a wide
+// character had no room.
+type rowEnd struct {
+	place
+	pad uint16 // empty columns behind the text
+}
+
+// A linePlan says how a line is laid out anew: where each of its rows begins, as
+// the first pass has found it, so that the second one only copies.
+type linePlan struct {
+	j      int32 // the first row of the line, in the list
+	rows   int32 // that come of it
+	begun  int32 // of these, how many at the beginning are not in places: they are not kept
+	places int32 // index of the first of the others in lineLayout.places; behind the last is where the line ends
+	ends   int32 // index in lineLayout.ends of the line's first one
+	endsTo int32 // and behind its last
+}
+
+// chunks is a list that is not copied when it grows: there may be millions of places, and the
+// copies of a slice would take as much memory again until they are collected.
+type chunks[T any] struct {
+	all []*[chunkLen]T
+	n   int
+}
+
+// chunkLen is a power of two.
+const chunkLen = 1 << 12
+
+// at returns the i-th of the list.
+func (c *chunks[T]) at(i int) *T { return &c.all[uint(i)/chunkLen][uint(i)%chunkLen] }
+
+// add appends v.
+func (c *chunks[T]) add(v T) {
+	if c.n == len(c.all)*chunkLen {
+		c.all = append(c.all, new([chunkLen]T))
+	}
+	*c.at(c.n) = v
+	c.n++
+}
+
+// reverse puts the list into the opposite order.
+func (c *chunks[T]) reverse() {
+	for i, j := 0, c.n-1; i < j; i, j = i+1, j-1 {
+		a, b := c.at(i), c.at(j)
+		*a, *b = *b, *a
+	}
+}
+
+// lineLayout lays out one line at a time: the rows [j, end) of the list. All rows
+// are read and written in text form, because making cells of them and text of the
+// cells takes ten times as long. Rows that are made keep what the rows in their
+// places had: whether they continue the one above, and marks.
 type lineLayout struct {
 	l      *layout
+	plans  chunks[linePlan] // of the lines that change; ascending for the second pass
+	places chunks[place]
+	ends   chunks[rowEnd]
+	fits   []uint64 // a bit for each row of the history that has no more columns than there will be
+	walked lineWalk
+	screen [2]encodedRow // the last rows of the screen that were read
+
+	// Of the line that is written:
 	j, end int
-	wraps  bool // the first row continues one that is not kept
-	marks  []rowMarks
-	room   [cachedRows]cachedRow
-	dst    []cell
-	text   []byte
-	runs   []run
-	from   []run // of the row that is read in text form
+	wraps  bool      // the first row continues one that is not kept
+	plan   int       // the next of plans
+	nextAt int       // the next of ends
+	above  rowReader // of the marks of the rows in whose places others are written
+	made   madeRow
 }
 
-type rowMarks struct {
-	j     int
-	marks []mark
+// An encodedRow is a row of the screen in text form.
+type encodedRow struct {
+	j    int // 1 + that in the list
+	text []byte
+	runs []run
+	flat bool
+	room []byte
+	list []run
 }
 
-// cachedRows is how many rows are kept as cells: lines seldom have more.
-const cachedRows = 16
-
-type cachedRow struct {
-	j       int // 1 + that in the list
-	cells   []cell
-	trimmed int
+// A textRow is a row of the list in text form.
+type textRow struct {
+	text  []byte
+	ascii bool       // each byte is a column, and nothing but default blanks follows
+	arena *openArena // of a row of the history
+	runs  []byte     // there: as they are held
+	list  []run      // on the screen
 }
 
-// forget is called when styles or clusters have other numbers.
-func (n *lineLayout) forget() {
-	for i := range n.room {
-		n.room[i].j = 0
-	}
-}
-
-// row returns the j-th row as cells, of which there is one more than there are
-// columns at least.
-func (n *lineLayout) row(j int) *cachedRow {
-	c := &n.room[j%cachedRows]
-	if c.j == j+1 {
-		return c
-	}
+// row returns the j-th row, which is valid until two others were read.
+func (n *lineLayout) row(j int) (r textRow) {
 	l := n.l
-	t := l.t
-	c.j, c.cells = j+1, c.cells[:0]
 	if l.inHistory(j) {
-		c.cells = t.storedCells(c.cells, l.rows.row(l.from+j))
-	} else if r := l.screenRow(j); r != nil {
-		c.cells = append(c.cells, t.rowCells(r)...)
+		o, b := l.rows.stored(l.from + j)
+		p := lineParts(b)
+		return textRow{text: p.text, ascii: p.flags&lineASCII != 0, arena: o, runs: p.runs}
 	}
-	c.trimmed = trimmed(c.cells)
-	for want := max(l.oldCols, l.cols) + 1; len(c.cells) < want; {
-		c.cells = append(c.cells, 0)
+	s := l.screenRow(j)
+	if s == nil {
+		return textRow{ascii: true}
 	}
-	return c
+	c := &n.screen[j&1]
+	if c.j != j+1 {
+		c.j, c.text, c.runs, c.flat = j+1, s.text, s.runs, s.ascii
+		if s.inCells || s.fill != 0 {
+			c.room, c.list, _, c.flat = l.t.encode(c.room[:0], c.list[:0], l.t.rowCells(s))
+			c.text, c.runs = c.room, c.list
+		}
+	}
+	return textRow{text: c.text, ascii: c.flat, list: c.runs}
 }
 
-// begin prepares the second pass over a line.
-func (n *lineLayout) begin(j, end int) {
-	l := n.l
-	n.j, n.end, n.wraps, n.marks = j, end, l.wrapped(j), n.marks[:0]
-	for i := j; i < end; i++ {
-		var marks []mark
-		if !l.inHistory(i) {
-			if r := l.screenRow(i); r != nil {
-				marks = r.marks
-			}
-		} else if a := l.rows.seek(l.from + i); a.marked {
-			marks = l.rows.row(l.from + i).marks
+// joined returns how many rows come of a line in more columns, and keeps its plan.
+func (n *lineLayout) joined(j, end int) int {
+	w := n.walk(j, end)
+	if !w.blank {
+		w.content = w.rows - 1
+	}
+	// A wide character that is the last thing of all and has no second half is dropped.
+	if p, c := w.end, w.cutWide; p.col == 0 && c.row == p.row-1 && int(c.col) == n.l.oldCols-1 || w.blank && c.row == p.row && c.col+1 == p.col {
+		w.end, w.content = c, w.cutContent
+	}
+	rows := max(w.content+1, 1)
+	if rows < w.rows { // those at the end have no content
+		n.places.n -= w.rows - rows - 1
+		if p := n.places.at(n.places.n - 1); p.row > w.end.row || p.row == w.end.row && p.col > w.end.col {
+			*p = w.end
 		}
-		if len(marks) > 0 {
-			n.marks = append(n.marks, rowMarks{i, marks})
+	} else {
+		n.places.add(w.end)
+	}
+	n.keep(j, rows, w)
+	return rows
+}
+
+// split returns how many rows come of a line in fewer columns, and keeps its plan. Of its last
+// row it returns how many columns there are, and up to which the content extends.
+func (n *lineLayout) split(j, end int) (rows, columns, content int) {
+	w := n.walk(j, end)
+	for rows = w.rows; rows > 0; rows-- {
+		k := n.places.n - 1
+		if p := n.places.at(k); p.row < w.end.row || p.col < w.end.col {
+			break
+		}
+		n.places.n = k
+	}
+	n.places.add(w.end)
+	n.keep(j, rows, w)
+	columns, content = w.x, int(w.end.col)
+	if c := w.cutWide; c.row == w.row && int(c.col) == columns-1 { // it counts with its second half
+		columns, content = columns+1, content+1
+	}
+	return rows, columns, content
+}
+
+func (n *lineLayout) keep(j, rows int, w *lineWalk) {
+	n.plans.add(linePlan{int32(j), int32(rows), int32(w.begun), int32(w.places), int32(w.ends), int32(n.ends.n)})
+}
+
+// forget drops the plan that was made last.
+func (n *lineLayout) forget() {
+	n.plans.n--
+	p := n.plans.at(n.plans.n)
+	n.places.n, n.ends.n = int(p.places), int(p.ends)
+}
+
+// A lineWalk reads a line and finds where its rows begin in other columns.
+type lineWalk struct {
+	n      *lineLayout
+	cols   int
+	places int // index of the line's first place
+	ends   int
+	begun  int // places that were dropped
+	rows   int // that were begun
+	d      int // columns that the last one has
+
+	// Of the row that is read:
+	row   int32
+	x     int   // columns up to where we are
+	last  bool  // it is the line's last one
+	until int   // no more columns are read: the next row begins with a wide character
+	after place // what follows has no content, if blank
+
+	blank      bool  // what was read last has no content
+	content    int   // if blank, the row that has the last content; -1 is none
+	end        place // behind the content of the line's last row
+	cutWide    place // the last wide character whose second half is not its own; its row is -1 if there is none
+	cutContent int   // content before it
+}
+
+// walk reads the line [j, end). It keeps where the rows of other columns begin, and which of
+// those that are read end elsewhere than their text.
+func (n *lineLayout) walk(j, end int) *lineWalk {
+	l := n.l
+	w := &n.walked
+	*w = lineWalk{n: n, cols: l.cols, places: n.places.n, ends: n.ends.n, blank: true, content: -1, cutWide: place{row: -1}}
+	w.begin(place{})
+	r := n.row(j)
+	for i := j; i < end; i++ {
+		w.row, w.x, w.until = int32(i-j), 0, wideText
+		cols := l.oldCols
+		var next textRow
+		if w.last = i == end-1; w.last {
+			w.blankFrom(place{row: w.row})
+			w.after = place{row: w.row}
+		} else if next = n.row(i + 1); beginsWide(next.text) {
+			w.until = cols - 1
+		}
+		var p place
+		if r.ascii {
+			p = w.flat(r.text)
+		} else {
+			p = w.text(r.text)
+		}
+		if w.last {
+			if w.end = p; w.blank {
+				w.end = w.after
+			}
+			break
+		}
+		if w.x <= w.until && w.until < cols {
+			cols--
+		}
+		if pad := cols - w.x; w.x != l.oldCols || int(p.at) < len(r.text) {
+			n.ends.add(rowEnd{p, uint16(max(pad, 0))})
+			if pad > 0 {
+				w.blankFrom(p)
+				w.columns(p, pad, 0, 0)
+			}
+		}
+		r = next
+	}
+	return w
+}
+
+// begin begins a row of the result.
+func (w *lineWalk) begin(p place) {
+	n := w.n
+	// No more rows than these are kept, whatever comes of the lines above. The rows of the
+	// line's last row come on top, because split drops those that turn out to have no content.
+	if most := n.l.max + n.l.height + n.l.oldCols/w.cols + 3; n.places.n-w.places >= 2*most+1024 {
+		drop := n.places.n - w.places - most
+		for i := range most {
+			*n.places.at(w.places + i) = *n.places.at(w.places + drop + i)
+		}
+		n.places.n -= drop
+		w.begun += drop
+	}
+	n.places.add(p)
+	w.rows++
+	w.d = 0
+}
+
+// blankFrom says that what comes from p on has no content.
+func (w *lineWalk) blankFrom(p place) {
+	if !w.blank {
+		w.blank, w.content, w.after = true, w.rows-1, p
+	}
+}
+
+// columns counts columns from p on, of so many bytes each or of a markSkip.
+func (w *lineWalk) columns(p place, count, bytes, skip int) {
+	for {
+		k := min(count, w.cols-w.d)
+		w.d, count = w.d+k, count-k
+		if count == 0 {
+			return
+		}
+		p.at += int32(k * bytes)
+		p.col += uint16(k)
+		p.skip += uint16(k * skip)
+		w.begin(p)
+	}
+}
+
+// flat reads a row of which each byte is a column, and returns where it ends.
+func (w *lineWalk) flat(text []byte) place {
+	content, end := len(text), len(text)
+	if end > 0 && text[end-1] == markEmpty {
+		content = len(bytes.TrimRight(text, "\x00"))
+		if end > w.until {
+			end = w.until
 		}
 	}
+	w.x = len(text)
+	if content > 0 {
+		w.blank = false
+		w.columns(place{row: w.row}, content, 1, 0)
+	}
+	if w.last {
+		return place{w.row, int32(content), uint16(content), 0}
+	}
+	if end > content {
+		p := place{w.row, int32(content), uint16(content), 0}
+		w.blankFrom(p)
+		w.columns(p, end-content, 1, 0)
+	}
+	w.x = end
+	return place{w.row, int32(end), uint16(end), 0}
+}
+
+// text reads a row in any text form, and returns where it ends.
+func (w *lineWalk) text(text []byte) place {
+	d, cols := w.d, w.cols
+	single := -1           // the row of the last character that has nothing to combine with, if that is behind others
+	at, x, cut := 0, 0, -1 // cut is the column behind a wide character without its second half
+	for at < len(text) {
+		b := text[at]
+		switch {
+		case b >= utf8.RuneSelf:
+			ch, size := rune(0), 2
+			switch {
+			case b < 0xe0 && at+1 < len(text):
+				ch = rune(b&0x1f)<<6 | rune(text[at+1]&0x3f)
+			case b < 0xf0 && at+2 < len(text):
+				ch, size = rune(b&0x0f)<<12|rune(text[at+1]&0x3f)<<6|rune(text[at+2]&0x3f), 3
+			default:
+				ch, size = utf8.DecodeRune(text[at:])
+			}
+			width := tableWidth(ch)
+			if width > 0 {
+				if d+width > cols {
+					w.begin(place{w.row, int32(at), uint16(x), 0})
+					d = 0
+				}
+				w.blank = false
+				x, d = x+width, d+width
+			}
+			at += size
+		case b > markLast:
+			k := 1
+			if at+8 <= len(text) {
+				k = max(asciiWord(load64(text[at:])), 1)
+			}
+			if d == cols {
+				w.begin(place{w.row, int32(at), uint16(x), 0})
+				d = 0
+			}
+			k = min(k, cols-d)
+			w.blank = false
+			at, x, d = at+k, x+k, d+k
+		case b == markEmpty && x < w.until && x != cut:
+			if !w.blank {
+				w.blank, w.content, w.after = true, w.rows-1, place{w.row, int32(at), uint16(x), 0}
+			}
+			if d == cols {
+				w.begin(place{w.row, int32(at), uint16(x), 0})
+				d = 0
+			}
+			at, x, d = at+1, x+1, d+1
+		default:
+			w.d = d
+			p := place{w.row, int32(at), uint16(x), 0}
+			size, columns, skip, kind := 1, 1, 0, b
+			switch b {
+			case markCell:
+				size = 3 + int(text[at+2])
+			case markSkip:
+				size, columns, skip = 3, int(text[at+1])|int(text[at+2])<<8, 1
+			}
+			if x+columns > w.until && (b == markEmpty || b == markSkip) { // the last column is left out
+				columns = w.until - x
+				if b == markEmpty || columns == 0 {
+					w.x = x
+					return p
+				}
+				w.blankFrom(p)
+				w.columns(p, columns, 0, 1)
+				w.x = x + columns
+				return place{w.row, int32(at), uint16(w.x), uint16(columns)}
+			}
+			if kind == markCell && size > 3 {
+				wide, before := text[at+1] == 2, w.rows-1
+				if w.d == w.cols || wide && w.d == w.cols-1 {
+					w.begin(p)
+				}
+				switch {
+				case wide:
+					cut = x + 1
+					w.cutWide, w.cutContent = p, w.content
+					if !w.blank {
+						w.cutContent = before
+					}
+					w.blank = false
+				case text[at+1] == 0 && w.last: // it is left out unless more content follows
+					if w.blank && single >= 0 {
+						w.content = max(w.content, single)
+					}
+					if single = -1; w.d > 0 {
+						single = w.rows - 1
+					}
+					if !w.blank {
+						w.blank, w.content = true, before
+					}
+					w.after = p
+				case text[at+1] == 0 && w.d == 0: // a row of it alone counts as empty
+					if !w.blank {
+						w.blank, w.content, w.after = true, before, p
+					}
+				default:
+					w.blank = false
+				}
+				at, x, d = at+size, x+1, w.d+1
+				continue
+			}
+			if !w.blank && x == cut { // what is counted as the second half
+				w.blankFrom(place{w.row, int32(at + size), uint16(x + 1), 0})
+				if columns > 1 {
+					w.after = place{w.row, int32(at), uint16(x + 1), 1}
+				}
+			} else {
+				w.blankFrom(p)
+			}
+			w.columns(p, columns, 1-skip, skip)
+			at, x, d = at+size, x+columns, w.d
+		}
+	}
+	w.x, w.d = x, d
+	return place{w.row, int32(at), uint16(x), 0}
+}
+
+// asciiWord returns how many of eight bytes at the beginning are printable ASCII.
+func asciiWord(w uint64) int {
+	return bits.TrailingZeros64((w|(w-ones*0x20)|(w+ones))&highs) >> 3
+}
+
+// fit notes that the j-th row, which is in the history, has no more columns than there will be.
+func (n *lineLayout) fit(j int) {
+	if n.fits == nil {
+		n.fits = make([]uint64, n.l.old.lines/64+1)
+	}
+	n.fits[(n.l.from+j)/64] |= 1 << uint((n.l.from+j)%64)
+}
+
+// fitting reports whether a row has no more columns than there will be, if that is known.
+func (n *lineLayout) fitting(j int, r *textRow) bool {
+	i := n.l.from + j
+	return n.l.cols >= n.l.oldCols || n.fits != nil && i/64 < len(n.fits) && n.fits[i/64]>>uint(i%64)&1 != 0 || textColumns(r.text, 0) <= n.l.cols
+}
+
+// write writes the line [j, end): as it was planned, or else as it is.
+func (n *lineLayout) write(j, end int) {
+	l := n.l
+	n.j, n.end, n.wraps = j, end, l.wrapped(j)
+	n.made.j = -1
+	if l.inHistory(j) {
+		l.rows.seek(l.from + j)
+		n.above.arena, n.above.first = l.rows.arena, l.rows.first
+	}
+	for n.plan < n.plans.n && int(n.plans.at(n.plan).j) < j {
+		n.plan++
+	}
+	if n.plan == n.plans.n || int(n.plans.at(n.plan).j) != j {
+		n.asIs(0)
+		return
+	}
+	p := n.plans.at(n.plan)
+	n.nextAt = int(p.ends)
+	for i := range int(p.rows) {
+		if i >= int(p.begun) {
+			k := int(p.places) + i - int(p.begun)
+			n.writeRow(p, i, *n.places.at(k), *n.places.at(k + 1))
+			continue
+		}
+		if wrapped, _, listed := n.next(i); listed {
+			l.destination(wrapped)
+		}
+	}
+	if l.cols < l.oldCols {
+		n.asIs(int(p.rows))
+	}
+}
+
+// writeRow writes what is between two places as the i-th row of the line.
+func (n *lineLayout) writeRow(p *linePlan, i int, from, to place) {
+	wrapped, marks, listed := n.next(i)
+	if !listed {
+		return
+	}
+	kept, above := n.l.destination(wrapped)
+	if !kept {
+		return
+	}
+	m := &n.made
+	m.begin(n, above)
+	for ; from.row < to.row; from = (place{row: from.row + 1}) {
+		m.load(n, n.j+int(from.row))
+		end := place{from.row, int32(len(m.src.text)), uint16(n.l.oldCols), 0}
+		if e := n.rowEnd(p, from.row); e != nil {
+			end = e.place
+			end.col += e.pad
+		}
+		n.copy(p, from, end)
+	}
+	if from != to {
+		m.load(n, n.j+int(from.row))
+		n.copy(p, from, to)
+	}
+	if n.l.cols < n.l.oldCols && i == int(p.rows)-1 && n.j+i == n.end-1 {
+		n.leftOver(to)
+	}
+	m.finish(n, wrapped, marks)
+}
+
+// rowEnd returns where a row of the line ends, if that is not where its text does.
+func (n *lineLayout) rowEnd(p *linePlan, row int32) *rowEnd {
+	for n.nextAt < int(p.endsTo) && n.ends.at(n.nextAt).row < row {
+		n.nextAt++
+	}
+	if n.nextAt < int(p.endsTo) && n.ends.at(n.nextAt).row == row {
+		return n.ends.at(n.nextAt)
+	}
+	return nil
+}
+
+// copy appends what is between two places of the row that was loaded.
+func (n *lineLayout) copy(p *linePlan, from, to place) {
+	e := n.rowEnd(p, from.row)
+	if e == nil || to.col <= e.col {
+		n.made.copy(n, from, to)
+		return
+	}
+	if from.col < e.col {
+		n.made.copy(n, from, e.place)
+	}
+	n.made.gap += int(to.col - max(from.col, e.col))
+}
+
+// leftOver appends what xterm.js leaves behind the end of a line that has as many rows as
+// before: the looks of blanks of its last row, which was loaded.
+func (n *lineLayout) leftOver(end place) {
+	m, cols := &n.made, n.l.cols
+	have := m.n + m.gap
+	if end.row != int32(n.end-1-n.j) || have >= cols {
+		return
+	}
+	m.load(n, n.end-1)
+	from := cutText(m.src.text, place{row: end.row}, have+1)
+	if to := cutText(m.src.text, from, cols); to.col > from.col {
+		m.gap++
+		m.copy(n, from, to)
+	}
+}
+
+// asIs writes the rows from the i-th one on as they are, as far as there are
+// columns for them.
+func (n *lineLayout) asIs(i int) {
+	l, m := n.l, &n.made
+	for ; n.j+i < n.end; i++ {
+		j := n.j + i
+		wrapped, marks, listed := n.next(i)
+		if !listed {
+			continue
+		}
+		kept, above := l.destination(wrapped)
+		if !kept {
+			continue
+		}
+		if !above && !l.inHistory(j) {
+			r := row{w: l.cols, ascii: true}
+			if s := l.screenRow(j); s != nil {
+				r = *s
+				l.t.widen(&r, l.cols)
+			}
+			r.wrapped, r.marks = wrapped, marks.list
+			l.screen = append(l.screen, r)
+			continue
+		}
+		m.begin(n, above)
+		m.load(n, j)
+		to := place{at: int32(len(m.src.text)), col: wideText}
+		if !n.fitting(j, &m.src) {
+			to = cutText(m.src.text, place{}, l.cols)
+		}
+		m.copy(n, place{}, to)
+		if int(to.at) < len(m.src.text) && int(to.col) < l.cols { // the first half of a wide character
+			m.looks(n, int(to.col), int(to.col)+1)
+			cell := m.src.text[to.at:]
+			cell = cell[:cellSize(cell)]
+			m.text = append(append(m.text, markCell, 2, byte(len(cell))), cell...)
+			m.ascii = false
+		}
+		m.finish(n, wrapped, marks)
+	}
+}
+
+// cellSize returns the bytes of the cell that a text form begins with, which is no mark.
+func cellSize(text []byte) int {
+	_, size := utf8.DecodeRune(text)
+	for size < len(text) && combines(text[size:]) {
+		_, k := utf8.DecodeRune(text[size:])
+		size += k
+	}
+	return size
+}
+
+// cutText returns the place of a column in a text form, at or behind from; it is that of the end
+// if there are less, and before a wide character that is on both sides.
+func cutText(text []byte, from place, cols int) place {
+	p := from
+	for int(p.at) < len(text) {
+		size, columns := 1, 1
+		switch b := text[p.at]; {
+		case b == markCell:
+			size = 3 + int(text[p.at+2])
+		case b == markSkip:
+			size, columns = 3, int(text[p.at+1])|int(text[p.at+2])<<8-int(p.skip)
+			if int(p.col)+columns > cols {
+				k := uint16(cols) - p.col
+				p.col, p.skip = p.col+k, p.skip+k
+				return p
+			}
+		case b >= utf8.RuneSelf:
+			var ch rune
+			ch, size = utf8.DecodeRune(text[p.at:])
+			columns = tableWidth(ch)
+		}
+		if int(p.col)+columns > cols {
+			return p
+		}
+		p = place{p.row, p.at + int32(size), p.col + uint16(columns), 0}
+	}
+	return p
+}
+
+// rowMarks are the marks of a row: as the history holds them, or else in a list.
+type rowMarks struct {
+	held []byte
+	list []shellMark
 }
 
 // next says what the i-th row that comes of the line has, and whether it is in the
 // list: the last rows may have left it at the bottom.
-func (n *lineLayout) next(i int) (wrapped bool, marks []mark, listed bool) {
+func (n *lineLayout) next(i int) (wrapped bool, marks rowMarks, listed bool) {
 	j := n.j + i
 	if j >= n.end {
-		return true, nil, true
-	}
-	for len(n.marks) > 0 && n.marks[0].j < j {
-		n.marks = n.marks[1:]
-	}
-	if len(n.marks) > 0 && n.marks[0].j == j {
-		marks = n.marks[0].marks
+		return true, rowMarks{}, true
 	}
 	l := n.l
+	if l.inHistory(j) {
+		if a := n.above.seek(l.from + j); a.marked {
+			_, b := n.above.stored(l.from + j)
+			marks.held = lineParts(b).marks
+		}
+	} else if r := l.screenRow(j); r != nil {
+		marks.list = r.marks
+	}
 	wrapped = i > 0 || n.wraps
 	if listed = j < l.length; listed && l.out < l.skip && j > 0 && !wrapped {
 		l.t.hist.first++
@@ -100,245 +671,265 @@ func (n *lineLayout) next(i int) (wrapped bool, marks []mark, listed bool) {
 	return wrapped, marks, listed
 }
 
-// put writes cells as the i-th row.
-func (n *lineLayout) put(i int, cells []cell) {
-	if wrapped, marks, listed := n.next(i); listed {
-		n.l.putCells(cells[:n.l.cols], wrapped, marks)
+// A madeRow is a row that is put together, and the one that it is copied from.
+type madeRow struct {
+	text  []byte
+	n     int    // columns
+	gap   int    // empty columns behind them, if anything follows
+	ascii bool   // each byte is a column
+	look  uint32 // of the last column: 0 is the default, others 1 + the number in the arena, or a styleID
+
+	above bool // it goes to the history: to this arena, which has had so many looks and links
+	arena *arena
+	had   [2]int
+	runs  []byte // as they are held
+	count int    // of them
+	last  int    // column of the last one
+	list  []run  // of a row that goes to the screen
+
+	j        int // that is copied from; -1 is none
+	src      textRow
+	left     int // of its runs that were not read
+	nextCol  int // where the next one is, wideText if there is none
+	nextLook int
+	srcLook  int // -1 is the default
+}
+
+func (m *madeRow) begin(n *lineLayout, above bool) {
+	m.text, m.runs, m.list = m.text[:0], m.runs[:0], m.list[:0]
+	m.n, m.gap, m.ascii, m.look, m.count, m.last = 0, 0, true, 0, 0, 0
+	if m.above = above; above {
+		m.arena = n.l.t.hist.newest()
+		m.had = [2]int{len(m.arena.looks), len(m.arena.links)}
 	}
 }
 
-// asIs writes the rows from the i-th one on as they are, as far as there are
-// columns for them.
-func (n *lineLayout) asIs(i int) {
-	l := n.l
-	for ; n.j+i < n.end; i++ {
-		if j := n.j + i; l.inHistory(j) && l.out-l.skip < l.above {
-			s := l.rows.row(l.from + j)
-			if textColumns(s.text, s.flags) <= l.cols {
-				if wrapped, marks, listed := n.next(i); listed {
-					l.putText(s.text, n.runsOf(s), wrapped, marks, s.flags&lineASCII)
-				}
-				continue
+// load makes the j-th row of the list the one that is copied from. If it is that already,
+// what is copied next lies behind what was copied last.
+func (m *madeRow) load(n *lineLayout, j int) {
+	if m.j == j {
+		return
+	}
+	m.j, m.src, m.srcLook = j, n.row(j), -1
+	m.left = len(m.src.list)
+	if m.src.arena != nil && len(m.src.runs) > 0 {
+		v, k := binary.Uvarint(m.src.runs)
+		m.left, m.src.runs = int(v), m.src.runs[k:]
+	}
+	m.nextCol = 0
+	m.readRun()
+}
+
+// readRun reads the next run of the row that is copied from.
+func (m *madeRow) readRun() {
+	if m.left == 0 {
+		m.nextCol = wideText + 1
+		return
+	}
+	m.left--
+	if m.src.arena == nil {
+		u := m.src.list[len(m.src.list)-m.left-1]
+		m.nextCol, m.nextLook = u.col(), int(u.style())
+		return
+	}
+	b := m.src.runs
+	if len(b) > 1 && b[0]|b[1] < 0x80 {
+		m.nextCol, m.nextLook, m.src.runs = m.nextCol+int(b[0]), int(b[1]), b[2:]
+		return
+	}
+	col, k := binary.Uvarint(b)
+	look, k2 := binary.Uvarint(b[k:])
+	m.nextCol, m.nextLook, m.src.runs = m.nextCol+int(col), int(look), b[k+k2:]
+}
+
+// copy appends what is between two places of the row that was loaded.
+func (m *madeRow) copy(n *lineLayout, from, to place) {
+	if from.at == to.at && from.skip == to.skip {
+		return
+	}
+	m.looks(n, int(from.col), int(to.col))
+	m.n += int(to.col - from.col)
+	text := m.src.text
+	if from.at == to.at {
+		m.skip(int(to.skip - from.skip))
+		return
+	}
+	if from.skip > 0 {
+		m.skip((int(text[from.at+1]) | int(text[from.at+2])<<8) - int(from.skip))
+		from.at += 3
+	}
+	text = text[from.at:to.at]
+	m.ascii = m.ascii && (m.src.ascii || asciiRun(text) == len(text))
+	m.text = append(m.text, text...)
+	if to.skip > 0 {
+		m.skip(int(to.skip))
+	}
+}
+
+// skip appends empty columns.
+func (m *madeRow) skip(columns int) {
+	m.ascii = false
+	m.text = append(m.text, markSkip, byte(columns), byte(columns>>8))
+}
+
+// looks appends the looks of the columns [from, to) of the row that was loaded.
+func (m *madeRow) looks(n *lineLayout, from, to int) {
+	if m.gap > 0 {
+		m.change(n, 0)
+		if m.gap < 8 {
+			for range m.gap {
+				m.text = append(m.text, markEmpty)
 			}
+		} else {
+			m.skip(m.gap)
 		}
-		n.put(i, n.row(n.j+i).cells)
+		m.n, m.gap = m.n+m.gap, 0
 	}
+	at := m.n
+	for m.nextCol <= from {
+		m.srcLook = m.nextLook
+		m.readRun()
+	}
+	m.change(n, m.lookOf(n, m.srcLook))
+	for m.nextCol < to {
+		m.n = at + m.nextCol - from
+		m.srcLook = m.nextLook
+		m.change(n, m.lookOf(n, m.srcLook))
+		m.readRun()
+	}
+	m.n = at
 }
 
-// runsOf returns a stored row's runs.
-func (n *lineLayout) runsOf(s storedLine) []run {
-	n.from = n.from[:0]
-	s.eachRun(func(col int, look style) { n.from = append(n.from, newRun(col, n.l.t.styles.id(look))) })
-	return n.from
-}
-
-// write lays the line out.
-func (n *lineLayout) write() {
-	if columns, ok := n.solid(n.j, n.end); ok && columns > 0 {
-		n.writeSolid(columns)
-	} else if n.l.cols < n.l.oldCols {
-		made := n.splitCells(n.j, n.end, true)
-		n.asIs(made)
+// change makes the columns from n on have a look.
+func (m *madeRow) change(n *lineLayout, look uint32) {
+	if look == m.look {
+		return
+	}
+	m.look = look
+	if !m.above {
+		m.list = append(m.list, newRun(m.n, styleID(look)))
+		return
+	}
+	number := look - 1
+	if look == 0 {
+		number = n.l.looks.number(&n.l.t.hist, m.arena, storedLook{}, nil)
+	}
+	m.count++
+	if d := m.n - m.last; d < 0x80 && number < 0x80 {
+		m.runs = append(m.runs, byte(d), byte(number))
 	} else {
-		n.joinCells(n.j, n.end, n.joinCells(n.j, n.end, 0))
+		m.runs = binary.AppendUvarint(m.runs, uint64(d))
+		m.runs = binary.AppendUvarint(m.runs, uint64(number))
 	}
+	m.last = m.n
 }
 
-// split and joined return how many rows come of a line in fewer and in more
-// columns.
-func (n *lineLayout) split(j, end int) int {
-	if columns, ok := n.solid(j, end); ok {
-		return (columns + n.l.cols - 1) / n.l.cols
+// lookOf returns what a look of the row that was loaded is in the row that is made.
+func (m *madeRow) lookOf(n *lineLayout, look int) uint32 {
+	if look < 0 {
+		return 0
 	}
-	return n.splitCells(j, end, false)
-}
-
-func (n *lineLayout) joined(j, end int) int {
-	if columns, ok := n.solid(j, end); ok {
-		return max(1, (columns+n.l.cols-1)/n.l.cols)
-	}
-	return n.joinCells(j, end, 0)
-}
-
-// solid reports whether all of the line is printable ASCII, and how many columns
-// it has then.
-func (n *lineLayout) solid(j, end int) (columns int, ok bool) {
-	for i := j; i < end; i++ {
-		text, _, ascii := n.ascii(i, false)
-		if !ascii || i+1 < end && len(text) != n.l.oldCols || bytes.IndexByte(text, markEmpty) >= 0 {
-			return 0, false
-		}
-		columns += len(text)
-	}
-	return columns, true
-}
-
-// ascii returns the text form of a row, with its runs if they are wanted, if each
-// of its columns is a byte and nothing but empty columns follows.
-func (n *lineLayout) ascii(j int, runs bool) ([]byte, []run, bool) {
 	l := n.l
-	if l.inHistory(j) {
-		s := l.rows.row(l.from + j)
-		if s.flags&lineASCII == 0 {
-			return nil, nil, false
+	o := m.src.arena
+	if o == nil {
+		if !m.above || look == 0 {
+			return uint32(look)
 		}
-		if !runs {
-			return s.text, nil, true
+		s := l.t.styles.at(styleID(look))
+		return 1 + l.looks.number(&l.t.hist, m.arena, storedLook{fg: s.fg, bg: s.bg, extended: s.extended}, s.link)
+	}
+	if !m.above {
+		return uint32(l.t.styles.id(o.look(look)))
+	}
+	if len(o.known) < len(o.looks) {
+		o.known = append(o.known[:0], make([]known, len(o.looks))...)
+	}
+	k := &o.known[look]
+	if k.serial != m.arena.serial {
+		*k = known{serial: m.arena.serial}
+		s := o.looks[look]
+		var link *link
+		if s.link > 0 {
+			link, s.link = o.of.links[s.link-1], 0
 		}
-		return s.text, n.runsOf(s), true
+		if link != nil || s != (storedLook{}) {
+			k.index = 1 + l.looks.number(&l.t.hist, m.arena, s, link)
+		}
 	}
-	r := l.screenRow(j)
-	if r == nil {
-		return nil, nil, true
-	}
-	return r.text, r.runs, !r.inCells && r.ascii && r.fill == 0
+	return k.index
 }
 
-// writeSolid writes a line that is solid, of so many columns.
-func (n *lineLayout) writeSolid(columns int) {
+// finish puts the row where it belongs.
+func (m *madeRow) finish(n *lineLayout, wrapped bool, marks rowMarks) {
 	l := n.l
-	j, x, k, look := n.j, 0, 0, styleID(0)
-	text, runs, _ := n.ascii(j, true)
-	for i := 0; columns > 0; i++ {
-		n.text, n.runs = n.text[:0], n.runs[:0]
-		last := styleID(0)
-		for room := min(l.cols, columns); room > 0; {
-			if x == len(text) {
-				j, x, k, look = j+1, 0, 0, 0
-				text, runs, _ = n.ascii(j, true)
-			}
-			for k < len(runs) && runs[k].col() <= x {
-				look = runs[k].style()
-				k++
-			}
-			to := min(len(text), x+room)
-			if k < len(runs) {
-				to = min(to, runs[k].col())
-			}
-			if look != last {
-				n.runs = append(n.runs, newRun(len(n.text), look))
-				last = look
-			}
-			n.text = append(n.text, text[x:to]...)
-			room, columns, x = room-(to-x), columns-(to-x), to
-		}
-		if wrapped, marks, listed := n.next(i); listed {
-			l.putText(n.text, n.runs, wrapped, marks, lineASCII)
-		}
+	if k := len(m.text); k > 0 && m.text[k-1] == markEmpty { // an end that whoever draws it has to look at
+		m.ascii = false
 	}
+	if m.above {
+		l.push(m, wrapped, marks)
+		return
+	}
+	if marks.held != nil {
+		marks.list, _ = parseMarks(marks.held)
+	}
+	r := row{w: l.cols, wrapped: wrapped, marks: marks.list}
+	if m.ascii {
+		r.text, r.runs, r.n, r.ascii = bytes.Clone(m.text), slices.Clone(m.list), len(m.text), true
+	} else {
+		r.cells = l.t.decode(make([]cell, 0, l.cols), m.text, m.list)
+		r.n, r.inCells = len(r.cells), true
+	}
+	l.screen = append(l.screen, r)
 }
 
-// length returns the columns of the row j of a line that the next one continues:
-// without the last one if a wide character did not fit there.
-func (n *lineLayout) length(j, end int) int {
-	c := n.row(j)
-	if j == end-1 {
-		return c.trimmed
-	}
-	cols := n.l.oldCols
-	if last := c.cells[cols-1]; !last.hasContent() && last.width() == 1 && n.row(j + 1).cells[0].isWide() {
-		return cols - 1
-	}
-	return cols
+// A lookTable finds the number that a look has in the arena that is written to.
+type lookTable struct {
+	serial uint32 // of the arena
+	count  int
+	slots  []known // by open addressing: in the arena of that serial, the number
 }
 
-// splitCells lays a line out in fewer columns, and returns how many rows come of
-// it: each takes all columns, or one less if a wide character does not fit.
-func (n *lineLayout) splitCells(j, end int, write bool) (rows int) {
-	need := 0
-	for i := j; i < end; i++ {
-		need += n.length(i, end)
-	}
-	cols := n.l.cols
-	from, x := j, 0
-	length := n.length(from, end)
-	for ; need > 0; rows++ {
-		want := min(cols, need)
-		if want == cols {
-			row, last := from, x+cols-1
-			if last >= length {
-				row, last = row+1, last-length
-			}
-			if n.row(row).cells[last].isWide() {
-				want--
-			}
+// number returns the number of a look in the arena a of h, the newest, which gets it if it
+// does not have it.
+func (t *lookTable) number(h *history, a *arena, s storedLook, l *link) uint32 {
+	if t.serial != a.serial || 2*(t.count+1) > len(t.slots) {
+		if 4*(len(a.looks)+1) > len(t.slots) {
+			t.slots = make([]known, max(1<<12, 4<<bits.Len(uint(len(a.looks)))))
+		} else if t.serial == a.serial {
+			clear(t.slots)
 		}
-		need -= want
-		dst := n.blank()
-		if write && want < cols && j+rows < end {
-			copy(dst, n.row(j + rows).cells[:cols])
-		}
-		for at := 0; at < want; {
-			if x == length {
-				from, x = from+1, 0
-				length = n.length(from, end)
+		t.serial, t.count = a.serial, 0
+		for i, s := range a.looks {
+			var l *link
+			if s.link > 0 {
+				l, s.link = a.links[s.link-1], 0
 			}
-			k := min(want-at, length-x)
-			if write {
-				copy(dst[at:], n.row(from).cells[x:x+k])
+			if slot := t.find(a, s, l); slot.serial != t.serial {
+				*slot = known{t.serial, uint32(i)}
+				t.count++
 			}
-			at, x = at+k, x+k
-		}
-		if write {
-			if want < cols {
-				dst[want] = 0
-			}
-			n.put(rows, dst)
 		}
 	}
-	return rows
+	slot := t.find(a, s, l)
+	if slot.serial != t.serial {
+		*slot = known{t.serial, h.addLook(a, s, l)}
+		t.count++
+	}
+	return slot.index
 }
 
-// blank returns room for a row of empty cells.
-func (n *lineLayout) blank() []cell {
-	if cap(n.dst) < n.l.cols {
-		n.dst = make([]cell, n.l.cols)
-	}
-	n.dst = n.dst[:n.l.cols]
-	clear(n.dst)
-	return n.dst
-}
-
-// joinCells moves a line's rows together in more columns, writes the first rows
-// of them, and returns how many there are up to the last one that is not empty.
-func (n *lineLayout) joinCells(j, end, write int) (rows int) {
-	cols := n.l.cols
-	dst := n.blank()
-	to, x := 0, n.length(j, end)
-	copy(dst, n.row(j).cells[:x])
-	rows = 1
-	done := func() {
-		if to > 0 && trimmed(dst) > 0 {
-			rows = to + 1
+// find returns the slot of a look, or the free one where it belongs.
+func (t *lookTable) find(a *arena, s storedLook, l *link) *known {
+	v := style{fg: s.fg, bg: s.bg, extended: s.extended, link: l}
+	mask := uint32(len(t.slots) - 1)
+	for i := v.hash() & mask; ; i = (i + 1) & mask {
+		k := &t.slots[i]
+		if k.serial != t.serial {
+			return k
 		}
-		if to < write {
-			n.put(to, dst)
+		o := a.looks[k.index]
+		if o.fg == s.fg && o.bg == s.bg && o.extended == s.extended && (o.link == 0) == (l == nil) && (l == nil || a.links[o.link-1] == l) {
+			return k
 		}
 	}
-	for from := j + 1; from < end; from++ {
-		length := n.length(from, end)
-		for at := 0; at < length; {
-			k := min(length-at, cols-x)
-			copy(dst[x:], n.row(from).cells[at:at+k])
-			at, x = at+k, x+k
-			if x < cols {
-				continue
-			}
-			last := dst[cols-1]
-			if last.isWide() { // it does not fit
-				dst[cols-1] = 0
-			}
-			done()
-			clear(dst)
-			to, x = to+1, 0
-			if last.isWide() {
-				dst[0], x = last, 1
-			}
-		}
-	}
-	if x > 0 && dst[x-1].isWide() {
-		dst[x-1] = 0
-	}
-	done()
-	return rows
 }

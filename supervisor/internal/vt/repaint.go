@@ -2,16 +2,18 @@ package vt
 
 import "slices"
 
-// rows paints the rows of b that differ from those of fb; of nil, all that are
-// not empty.
+// rows paints the rows of b that differ from those of fb. If fb is nil, it paints all rows
+// that are not empty.
 func (c *transition) rows(b, fb *buffer, changed []int) {
+	c.bounded = true
+	defer func() { c.bounded = false }()
 	t := c.t
 	c.shift, c.fresh = 0, 0
 	if fb != nil {
 		c.fresh = t.rows
-		changed = c.scrolled(b, fb, changed)
-		if i := slices.IndexFunc(changed, func(y int) bool { return marksGone(b.row(y), c.old(b, fb, y)) }); i >= 0 {
-			// Erasing leaves marks where they are; deleted rows take theirs along.
+		changed = c.scrollRows(b, fb, changed)
+		if i := slices.IndexFunc(changed, func(y int) bool { return marksGone(b.row(y), c.oldRow(b, fb, y)) }); i >= 0 {
+			// Erasing a row does not remove its marks, but deleting it does.
 			y := changed[i]
 			c.clearFrom(0, y, "")
 			c.csi('M', t.rows-y)
@@ -23,8 +25,8 @@ func (c *transition) rows(b, fb *buffer, changed []int) {
 	}
 	for len(changed) > 0 {
 		y := changed[0]
-		// A row that is to continue the one above, and does not, takes printing
-		// on from there.
+		// If a row must begin to continue the row above, that row must be printed, too, because
+		// only printing across the end of a row links two rows.
 		end := y + 1
 		for end < t.rows && b.row(end).wrapped {
 			end++
@@ -33,7 +35,7 @@ func (c *transition) rows(b, fb *buffer, changed []int) {
 		if y == 0 || !b.row(y).wrapped {
 			link++
 		}
-		for link < end && c.old(b, fb, link).wrapped {
+		for link < end && c.oldRow(b, fb, link).wrapped {
 			link++
 		}
 		if link < end {
@@ -54,16 +56,16 @@ func (c *transition) rows(b, fb *buffer, changed []int) {
 	}
 }
 
-// marksGone reports whether a row has lost marks.
+// marksGone reports whether r lacks marks of f.
 func marksGone(r, f *row) bool {
 	return len(f.marks) > len(r.marks) || !slices.Equal(f.marks, r.marks[:len(f.marks)])
 }
 
-// old is a row as it is before it is painted. Whether the first row of the screen
-// continues another one cannot be told to a viewer's terminal, and so it is not known
-// of it if it should: once that row is further down, its flag counts as the wrong
-// one, so that it is painted.
-func (c *transition) old(b, fb *buffer, y int) *row {
+// oldRow returns the row y as the viewer's terminal has it before the row is painted. The
+// viewer's terminal may not know that the first row of its screen continues another one. If
+// that row has moved down and should continue another one, oldRow returns it with the other
+// value of wrapped, so that it is painted.
+func (c *transition) oldRow(b, fb *buffer, y int) *row {
 	was := y + c.shift
 	if y >= c.fresh || was < 0 || was >= c.t.rows {
 		return &row{ascii: true}
@@ -77,9 +79,10 @@ func (c *transition) old(b, fb *buffer, y int) *row {
 	return r
 }
 
-// scrolled moves the screen up or down, if then much less differs, and returns
-// the rows that do. Rows that leave it are deleted: none gets into the history.
-func (c *transition) scrolled(b, fb *buffer, changed []int) []int {
+// scrollRows moves the viewer's screen up or down if far fewer rows differ afterwards. It
+// returns the numbers of the rows that then differ. Rows that leave the screen are deleted, so
+// that none gets into the viewer's history.
+func (c *transition) scrollRows(b, fb *buffer, changed []int) []int {
 	if len(changed) < 4 {
 		return changed
 	}
@@ -114,8 +117,7 @@ func (c *transition) scrolled(b, fb *buffer, changed []int) []int {
 	return moved
 }
 
-// rowHashes returns a number for each row, which is the same for the same text;
-// 0 is none.
+// rowHashes returns a hash of the text of each row, which is 0 if the row has no text.
 func (t *Term) rowHashes(b *buffer) []uint64 {
 	hashes := make([]uint64, t.rows)
 	for y := range hashes {
@@ -130,22 +132,23 @@ func (t *Term) rowHashes(b *buffer) []uint64 {
 	return hashes
 }
 
-// clearFrom goes to a place and erases, with no background.
+// clearFrom moves the cursor, and then erases with how, without leaving a background. how may
+// be empty.
 func (c *transition) clearFrom(x, y int, how string) {
-	c.at(x, y)
-	c.plain()
+	c.moveTo(x, y)
+	c.clearBackground()
 	c.add(how)
 }
 
-// plain sees to it that erasing leaves no background.
-func (c *transition) plain() {
-	if c.lost || c.pen.bg&colorMask != 0 {
-		c.look(&style{})
+// clearBackground gives the pen the default background, so that erasing leaves none.
+func (c *transition) clearBackground() {
+	if c.isPenUnknown || c.pen.bg&colorMask != 0 {
+		c.setPen(&style{})
 	}
 }
 
-// at goes to a place.
-func (c *transition) at(x, y int) {
+// moveTo moves the cursor to column x of row y.
+func (c *transition) moveTo(x, y int) {
 	if x == 0 {
 		c.csi('H', y+1)
 	} else {
@@ -153,23 +156,22 @@ func (c *transition) at(x, y int) {
 	}
 }
 
-// paragraph paints the rows [y, end), of which all but the first continue the
-// one above.
+// paragraph paints the rows [y, end). All of them except the first continue the row above.
 func (c *transition) paragraph(b, fb *buffer, y, end int) {
 	t := c.t
 	for i := y; i < end; i++ {
-		f := c.old(b, fb, i)
+		f := c.oldRow(b, fb, i)
 		if i == y && b.row(y).wrapped && f.wrapped {
 			c.clearFrom(0, i, "")
-			c.csi('X', t.cols) // which lets it continue the one above
+			c.csi('X', t.cols) // unlike EL, ECH lets the row continue the row above
 		} else if f.wrapped || f.n > 0 || f.fill != 0 {
 			c.clearFrom(0, i, "\x1b[K")
 		}
 	}
-	c.at(0, y)
+	c.moveTo(0, y)
 	for i := y; i < end; i++ {
 		r := b.row(i)
-		marks := r.marks[len(c.old(b, fb, i).marks):]
+		marks := r.marks[len(c.oldRow(b, fb, i).marks):]
 		cells := t.rowCells(r)
 		if i == y {
 			c.marksBehind(c.cells(cells, marks))
@@ -179,9 +181,9 @@ func (c *transition) paragraph(b, fb *buffer, y, end int) {
 	}
 }
 
-// row paints what differs in one row.
+// row paints the columns of a row that differ.
 func (c *transition) row(b, fb *buffer, y int) {
-	t, r, f := c.t, b.row(y), c.old(b, fb, y)
+	t, r, f := c.t, b.row(y), c.oldRow(b, fb, y)
 	cells := t.rowCells(r)
 	old := c.from.rowCells(f)
 	marks := r.marks[len(f.marks):]
@@ -194,23 +196,23 @@ func (c *transition) row(b, fb *buffer, y int) {
 	}
 	if !unlink && len(marks) == 0 && solid(cells[x0:x1]) {
 		if b == t.b && y == b.y && x1 == b.x {
-			if x, _, joins := t.last(); joins { // which the cursor's place brings
+			if x, _, joins := t.lastCharacter(); joins { // place prints the last character before the cursor
 				x1 = max(x, x0)
 			}
 		}
 		if x0 < x1 {
-			c.at(x0, y)
+			c.moveTo(x0, y)
 		}
 		for x := x0; x < x1; x++ {
 			if cell := cells[x]; !cell.isSpacer() {
-				c.content(cell, &t.styles.all[cell.style()])
+				c.content(cell, t.styles.at(cell.style()))
 			}
 		}
 		return
 	}
-	c.at(x0, y)
+	c.moveTo(x0, y)
 	if unlink || slices.ContainsFunc(old[x0:], func(o cell) bool { return o != 0 }) {
-		c.plain()
+		c.clearBackground()
 		if x0 == 0 && r.wrapped && f.wrapped {
 			c.csi('X', t.cols)
 		} else {
@@ -220,8 +222,8 @@ func (c *transition) row(b, fb *buffer, y int) {
 	c.marksBehind(c.cellsFrom(x0, cells, marks))
 }
 
-// span returns the columns [x0, x1) outside of which two rows are the same, and
-// at whose ends no wide character is cut.
+// span returns the columns [x0, x1) outside of which two rows are equal, widened so that no
+// wide character is cut at either end.
 func (c *transition) span(cells, old []cell) (x0, x1 int) {
 	for x0 < len(cells) && c.sameCell(cells[x0], old[x0]) {
 		x0++
@@ -240,8 +242,8 @@ func (c *transition) span(cells, old []cell) (x0, x1 int) {
 	return x0, x1
 }
 
-// solid reports whether printing cells one after the other makes them, whatever
-// was there.
+// solid reports whether printing the cells one after the other reproduces them, whatever the
+// row contained before.
 func solid(cells []cell) bool {
 	for i, c := range cells {
 		switch {

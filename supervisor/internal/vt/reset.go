@@ -1,6 +1,6 @@
 package vt
 
-// softReset is DECSTR.
+// softReset executes DECSTR.
 func (t *Term) softReset() {
 	t.modes.CursorHidden = false
 	t.b.top, t.b.bot = 0, t.rows-1
@@ -11,13 +11,13 @@ func (t *Term) softReset() {
 	t.b.saved = saved{y: t.base()}
 }
 
-// hardReset is RIS. As in xterm.js, titles, LNM, and whether the cursor is
-// shown and blinks stay as they are.
+// hardReset executes RIS. As in xterm.js, it does not change the titles, LNM, and whether the
+// cursor is visible and blinks.
 func (t *Term) hardReset() {
 	t.pen, t.penID, t.eraseID = style{}, 0, 0
 	t.protected = false
 	t.resetBuffers()
-	t.erased(true)
+	t.publishErased(true)
 	t.tidy()
 	t.resetCharsets()
 	t.resetModes()
@@ -28,13 +28,13 @@ func (t *Term) hardReset() {
 	t.colors = nil
 }
 
-// align is DECALN: the screen full of E.
+// align executes DECALN: it fills the screen with E.
 func (t *Term) align() {
 	s := style{fg: t.pen.fg, bg: t.pen.bg}
-	// The style underline is not taken along, the flag that says so is.
+	// As in xterm.js, the cells get the flag of an underline, but not its kind.
 	id := t.styles.id(s)
 	t.setCursor(0, 0)
-	t.work += t.rows * t.cols / 8 // eight are set at once
+	t.work += t.rows * t.cols / 8 // eight columns are set at once
 	for _, i := range t.b.order[t.b.y:] {
 		r := &t.b.rows[i]
 		r.clear(0)

@@ -1,31 +1,28 @@
 package vt
 
-import (
-	"bytes"
-	"slices"
-)
+import "encoding/binary"
 
-// Resize changes the size. Wrapped lines of the normal screen and its history
-// are laid out anew, but for the one with the cursor, which its program will
-// draw again; the alternate screen is not. Which lines go to the history or
-// come back, and where the cursor is then, is as in xterm.js (Buffer.ts,
-// BufferReflow.ts).
+// Resize changes the size. Wrapped lines of the normal screen and its history are laid out for
+// the new width, except for the line with the cursor, because its program will draw it again.
+// The alternate screen is not laid out. As in xterm.js (Buffer.ts, BufferReflow.ts), the new
+// size decides which lines move to the history or back, and where the cursor is afterwards.
 func (t *Term) Resize(cols, rows int) {
 	cols, rows = clampSize(cols, rows)
 	if cols == t.cols && rows == t.rows {
 		return
 	}
 	t.printing = false
+	t.settleAll()
 	t.resizeNormal(cols, rows)
 	t.resizeAlternate(cols, rows)
 	t.cols, t.rows = cols, rows
 	t.normal.widenTabs(cols)
 	t.alt.widenTabs(cols)
-	t.TellSize()
+	t.ReportSize()
 }
 
-// resizeAlternate keeps the rows that stay; what a narrower screen does not
-// show comes back when it is wider again.
+// resizeAlternate changes the size of the alternate screen. Columns that a narrower screen
+// does not show are kept, and become visible if the screen is widened again.
 func (t *Term) resizeAlternate(cols, rows int) {
 	b := &t.alt
 	if t.b != b {
@@ -41,7 +38,7 @@ func (t *Term) resizeAlternate(cols, rows int) {
 		}
 		lines = append(lines, r)
 	}
-	// Rows leave at the bottom as long as the cursor stays, then at the top.
+	// Rows are removed at the bottom as long as the cursor's row stays, and then at the top.
 	for len(lines) > rows {
 		if len(lines) > b.y+1 {
 			lines = lines[:len(lines)-1]
@@ -68,8 +65,8 @@ func (b *buffer) setRows(rows []row) {
 	}
 }
 
-// widen gives a row more columns, or cuts it; those it gets are empty and of
-// default look.
+// widen changes the number of columns of a row. New columns are empty and have the default
+// style.
 func (t *Term) widen(r *row, cols int) {
 	if cols < r.w {
 		t.toCells(r)
@@ -87,15 +84,15 @@ func (t *Term) widen(r *row, cols int) {
 	}
 }
 
-// layout is the normal screen with its history while its size changes: a list of
-// rows, the oldest first. The rows are read where they are and written to another
-// history and another screen, a line at a time, so that no more than the result
-// is held. The first pass finds how many rows come of each line, newest first as
-// in xterm.js, which counts while it goes; the second one lays out those that
-// are kept, the oldest first.
+// layout is the normal screen with its history while the width changes: a list of rows, oldest
+// first. The rows are read in place and written to another history and another screen, one
+// line at a time, so that the memory holds little more than the result. The first pass counts
+// the rows that each line will have. If the screen becomes narrower, it begins with the newest
+// line, as in xterm.js, whose counts depend on this order. The second pass lays out the lines
+// that are kept, oldest first.
 //
-// base is the first row on the screen, x and y the cursor there, savedY the row
-// of DECSC among all rows.
+// base is the first row on the screen, x and y the cursor there, and savedY the row of DECSC
+// among all rows.
 type layout struct {
 	t       *Term
 	old     *history
@@ -103,29 +100,36 @@ type layout struct {
 	oldCols int
 	oldRows int
 
-	from   int // rows of the history that are none of the list: it begins behind them
-	length int // rows of the list
+	from   int // rows at the beginning of the history that are not in the list
+	length int // number of rows in the list
 	cols   int
 	height int
-	max    int    // rows there may be
+	max    int    // largest number of rows
 	first  uint64 // number of the oldest row
 
 	base, y int
 	savedY  int
 
-	cursor    int // the line that begins here stays as it is; -1 is none
-	made      int // rows that there are more, or fewer, afterwards
-	begin     int // where the second pass begins in the list
-	beginMade int // of made, those from there on
+	cursor    int // the line that begins here is not changed; -1 is none
+	made      int // number of rows that are added, or removed if negative
+	begin     int // index in the list at which the second pass begins
+	beginMade int // part of made that is from there on
 
-	// Of the second pass:
-	skip     int // rows that are not kept
-	above    int // of the others, how many go to the history
-	out      int // rows that were written, or skipped
+	// The second pass:
+	skip     int // number of rows that are not kept
+	above    int // number of the other rows that go to the history
+	out      int // number of rows that were written or skipped
 	screen   []row
 	packing  bool // the history was compressed
-	released int  // arenas that are not read any more
+	released int  // number of arenas that are no longer read
 	line     lineLayout
+	looks    lookTable
+
+	// The first pass. If it has read all rows of an arena, and all are lines that do not change,
+	// then the arena's number of columns is known.
+	measured *arena
+	lines    int
+	widest   int
 }
 
 func (t *Term) resizeNormal(cols, rows int) {
@@ -136,7 +140,7 @@ func (t *Term) resizeNormal(cols, rows int) {
 		length: old.lines + t.rows, cols: cols, height: rows, max: rows + old.maxLines,
 		first: old.first, base: old.lines, y: b.y, savedY: b.saved.y, cursor: -1,
 	}
-	l.line.l = l
+	l.line.l, l.line.above.h, l.line.made.j = l, &old, -1
 	added := l.changeHeight()
 	if over := l.length - l.max; rows < t.rows && over > 0 {
 		l.first += uint64(l.starts(1, over+1))
@@ -160,8 +164,8 @@ func (t *Term) resizeNormal(cols, rows int) {
 	b.y, b.saved.y = l.y, l.savedY
 }
 
-// changeHeight makes the screen as high as it will be, and returns how many rows
-// came back from the history.
+// changeHeight changes the number of rows on the screen. It returns the number of rows that
+// have come back from the history.
 func (l *layout) changeHeight() (added int) {
 	for n := l.oldRows; n < l.height; n++ {
 		if l.base > 0 && l.length <= l.base+l.y+added+1 {
@@ -181,8 +185,8 @@ func (l *layout) changeHeight() (added int) {
 	return added
 }
 
-// screenRow returns the row of the normal screen that is the j-th of the list; nil is
-// one that the screen gets.
+// screenRow returns the row of the normal screen that is the j-th of the list, or nil if that
+// row is new on the screen.
 func (l *layout) screenRow(j int) *row {
 	if y := l.from + j - l.old.lines; y < l.oldRows {
 		return l.t.normal.row(y)
@@ -192,7 +196,7 @@ func (l *layout) screenRow(j int) *row {
 
 func (l *layout) inHistory(j int) bool { return l.from+j < l.old.lines }
 
-// wrapped reports whether the j-th row continues the one above.
+// wrapped reports whether the j-th row continues the row above.
 func (l *layout) wrapped(j int) bool {
 	if l.inHistory(j) {
 		return l.rows.wrapped(l.from + j)
@@ -215,8 +219,9 @@ func (l *layout) starts(j, end int) (n int) {
 	return n
 }
 
-// whole returns how many rows of an arena of the history, of which the j-th of
-// the list is the first or the last one, stay as they are: all or none.
+// whole returns how many rows of an arena of the history do not change: all or none. The j-th
+// row of the list must be the last row of the arena if last is set, and otherwise the first
+// one.
 func (l *layout) whole(j int, last bool) int {
 	if !l.inHistory(j) {
 		return 0
@@ -234,7 +239,7 @@ func (l *layout) whole(j int, last bool) int {
 	return a.lines
 }
 
-// larger finds what comes of wrapped lines in more columns.
+// larger counts the rows of wrapped lines in more columns.
 func (l *layout) larger() {
 	removed := 0
 	for j := 0; j < l.length-1; j++ {
@@ -264,36 +269,46 @@ func (l *layout) larger() {
 	l.savedY = max(l.savedY-removed, 0)
 }
 
-// smaller finds what comes of lines that are too long for fewer columns, from the
-// last one on, until so many rows are found that the older ones are forgotten.
+// smaller counts the rows of lines that are too long for fewer columns. It begins with the
+// last line, and stops when there are so many rows that older ones will be dropped.
 func (l *layout) smaller() {
-	screen := l.base // no line above it has the cursor
+	screen := l.base // no line above this row has the cursor
 	for j := l.length - 1; j >= 0; j-- {
 		if n := l.whole(j, true); n > 0 {
 			j -= n - 1
-		} else if l.wrapped(j) || l.trimmed(j) > l.cols {
+		} else if l.wrapped(j) {
 			end := j + 1
 			for l.wrapped(j) && j > 0 {
 				j--
 			}
 			l.splitLine(j, end)
+		} else {
+			l.splitLine(j, j+1)
 		}
 		if l.begin == 0 && l.length-j+l.made >= l.max+l.height {
 			l.begin, l.beginMade = j, l.made
 		}
 		if l.begin > 0 && j <= screen && l.base > 0 && l.base == l.max-l.height && l.savedY >= l.base+l.height-1 {
-			return // nothing changes any more
+			return // nothing more changes
 		}
 	}
 }
 
-// splitLine counts the rows that are made of a line.
+// splitLine counts the rows of a line in fewer columns.
 func (l *layout) splitLine(j, end int) {
 	if cursor := l.base + l.y; cursor >= j && cursor < end {
 		l.cursor = j
 		return
 	}
-	add := l.line.split(j, end) - (end - j)
+	rows, columns, content := l.line.split(j, end)
+	if end == j+1 && !l.wrapped(j) && (rows <= 1 || content <= l.cols) { // a wide character at its end may be cut
+		l.line.forget()
+		if columns <= l.cols {
+			l.fits(j, columns)
+		}
+		return
+	}
+	add := rows - (end - j)
 	dropped := l.length - l.max + add
 	if l.base == 0 && l.y != l.length-1 {
 		dropped = l.y - l.max + add
@@ -314,35 +329,32 @@ func (l *layout) splitLine(j, end int) {
 	l.savedY = min(l.savedY+add, l.base+l.height-1)
 }
 
-// trimmed returns the columns of a row up to the last one that has content: one
-// more than there are if that is a wide character that was cut.
-func (l *layout) trimmed(j int) int {
-	if l.inHistory(j) {
-		if s := l.rows.row(l.from + j); s.flags&lineASCII != 0 {
-			return len(bytes.TrimRight(s.text, "\x00"))
-		}
+// fits records that the j-th row does not change, and its number of columns.
+func (l *layout) fits(j, columns int) {
+	if !l.inHistory(j) {
+		return
 	}
-	return l.line.row(j).trimmed
+	l.line.fit(j)
+	a := l.rows.seek(l.from + j)
+	if a != l.measured {
+		l.measured, l.lines, l.widest = a, 0, 0
+	}
+	l.lines++
+	l.widest = max(l.widest, columns)
+	if l.lines == a.lines {
+		a.widest = l.widest
+	}
 }
 
-func trimmed(cells []cell) int {
-	for i := len(cells) - 1; i >= 0; i-- {
-		if cells[i].hasContent() {
-			return i + cells[i].width()
-		}
-	}
-	return 0
-}
-
-// lineEnd returns where the line ends that begins in the row j, before all.
+// lineEnd returns the end of the line that begins in the row j, at most all.
 func (l *layout) lineEnd(j, all int) int {
 	for j++; j < all && l.wrapped(j); j++ {
 	}
 	return j
 }
 
-// write makes history and screen of the list, which had so many rows before the
-// last pass.
+// write makes the new history and screen from the list. all is the number of rows that the
+// list had before the last pass.
 func (l *layout) write(all int) {
 	t := l.t
 	made := l.made
@@ -357,6 +369,9 @@ func (l *layout) write(all int) {
 		maxLines: l.old.maxLines, maxBytes: l.old.maxBytes, serials: l.old.serials, first: l.first,
 		spare: l.old.spare, scratch: l.old.scratch, runs: l.old.runs, text: l.old.text,
 	}
+	if l.cols < l.oldCols {
+		l.line.plans.reverse()
+	}
 	if l.begin > 0 {
 		t.hist.first += uint64(l.starts(1, min(l.begin, l.length)))
 	}
@@ -368,14 +383,8 @@ func (l *layout) write(all int) {
 		}
 		l.release(j)
 		end := l.lineEnd(j, all)
-		l.line.begin(j, end)
-		if l.cols == l.oldCols || j == l.cursor || end == j+1 && (l.cols > l.oldCols || !l.wrapped(j) && l.trimmed(j) <= l.cols) {
-			l.line.asIs(0)
-		} else {
-			l.line.write()
-		}
+		l.line.write(j, end)
 		j = end
-		l.sweep()
 	}
 	for len(l.screen) < l.height {
 		l.screen = append(l.screen, row{w: l.cols, ascii: true})
@@ -383,7 +392,7 @@ func (l *layout) write(all int) {
 	t.normal.setRows(l.screen)
 }
 
-// adopt gives the history the arena that begins with the j-th row as it is.
+// adopt moves the arena that begins with the j-th row to the new history, unchanged.
 func (l *layout) adopt(j int) {
 	h := &l.t.hist
 	l.destination(l.wrapped(j))
@@ -393,11 +402,11 @@ func (l *layout) adopt(j int) {
 	h.lines += a.lines
 	h.bytes += a.size()
 	l.out += a.lines - 1
-	l.rows.arena++ // the one that was adopted is not to be asked any more
+	l.rows.arena++ // the adopted arena must not be read any more
 	l.rows.first += a.lines
 }
 
-// release lets go of the arenas before the row j, and has their room used again.
+// release releases the arenas before the row j, so that their memory is used again.
 func (l *layout) release(j int) {
 	h := &l.t.hist
 	end := len(l.old.arenas)
@@ -415,19 +424,8 @@ func (l *layout) release(j int) {
 	}
 }
 
-// sweepAt is how many looks or texts are in use while the size changes before
-// those are freed that no row has: each is some 60 bytes.
-const sweepAt = 1 << 16
-
-func (l *layout) sweep() {
-	t := l.t
-	if len(l.screen) == 0 && (t.styles.used() > max(t.styles.limit, sweepAt) || t.clusters.used() > max(t.clusters.limit, sweepAt)) {
-		t.tidy()
-		l.line.forget()
-	}
-}
-
-// destination counts a row, and reports whether it is kept, and in the history.
+// destination counts a row. It reports whether the row is kept, and whether it goes to the
+// history.
 func (l *layout) destination(wrapped bool) (kept, above bool) {
 	i := l.out - l.skip
 	if i == 0 && (l.skip > 0 || l.begin > 0) && !wrapped {
@@ -437,57 +435,66 @@ func (l *layout) destination(wrapped bool) (kept, above bool) {
 	return i >= 0, i < l.above
 }
 
-// putText writes a row of text form.
-func (l *layout) putText(text []byte, runs []run, wrapped bool, marks []mark, flags int) {
-	switch kept, above := l.destination(wrapped); {
-	case !kept:
-	case above:
-		l.push(text, runs, wrapped, marks, flags)
-	default: // it is ASCII
-		l.screen = append(l.screen, row{
-			text: bytes.Clone(text), runs: slices.Clone(runs), n: len(text), w: l.cols,
-			ascii: true, wrapped: wrapped, marks: marks,
-		})
+// push appends a row to the history. If the old history was compressed, the new one is
+// compressed as well, because otherwise fewer rows would have room.
+func (l *layout) push(m *madeRow, wrapped bool, marks rowMarks) {
+	h := &l.t.hist
+	arenas := len(h.arenas)
+	flags := 0
+	if m.ascii {
+		flags = lineASCII
 	}
-}
-
-// putCells writes a row of as many cells as there are columns.
-func (l *layout) putCells(cells []cell, wrapped bool, marks []mark) {
-	t := l.t
-	kept, above := l.destination(wrapped)
-	if !kept {
-		return
-	}
-	if above {
-		h := &t.hist
-		text, runs, _, ascii := t.encode(h.text[:0], h.runs[:0], cells)
-		h.text, h.runs = text, runs
-		flags := 0
-		if ascii {
-			flags = lineASCII
-		}
-		l.push(text, runs, wrapped, marks, flags)
-		return
-	}
-	r := row{w: l.cols, wrapped: wrapped, marks: marks}
-	r.text, r.runs, r.n, r.ascii = t.encode(nil, nil, cells)
-	if !r.ascii {
-		r.text, r.runs, r.n, r.inCells = nil, nil, len(cells), true
-		r.cells = slices.Clone(cells)
-	}
-	l.screen = append(l.screen, r)
-}
-
-// push gives the history a row. If much of it was compressed it is so again,
-// because then as much has room.
-func (l *layout) push(text []byte, runs []run, wrapped bool, marks []mark, flags int) {
-	t, h := l.t, &l.t.hist
 	if wrapped {
 		flags |= lineWrapped
 	}
-	arenas := len(h.arenas)
-	t.pushText(text, runs, marks, flags)
+	if len(m.arena.looks) > arenaLooks && m.had[0] > 0 {
+		l.moveRuns(m, h.newArena())
+	}
+	for {
+		head := h.scratch[:0]
+		if marks.held != nil {
+			flags |= lineMarked
+			head = append(head, marks.held...)
+		} else if len(marks.list) > 0 {
+			flags |= lineMarked
+			head = appendMarks(head, marks.list)
+		}
+		if m.count > 0 {
+			flags |= lineStyled
+			head = append(binary.AppendUvarint(head, uint64(m.count)), m.runs...)
+		}
+		h.scratch = head
+		if len(head) == 0 {
+			head = nil
+		}
+		if h.put(m.arena, head, m.text, flags) {
+			break
+		}
+		l.moveRuns(m, h.newest())
+	}
+	h.limit()
 	if k := len(h.arenas); l.packing && k > arenas && k > 1 && h.bytes > h.maxBytes/2 {
 		h.pack(h.arenas[k-2])
 	}
+}
+
+// moveRuns translates the runs of a row to the style indexes of the arena to, which must be
+// the newest. It removes the styles that the row has added to its old arena.
+func (l *layout) moveRuns(m *madeRow, to *arena) {
+	h := &l.t.hist
+	from, runs := m.arena, m.runs
+	m.arena, m.runs = to, make([]byte, 0, len(runs))
+	for len(runs) > 0 {
+		col, k := binary.Uvarint(runs)
+		number, k2 := binary.Uvarint(runs[k:])
+		runs = runs[k+k2:]
+		s, link := from.looks[number], (*link)(nil)
+		if s.link > 0 {
+			link, s.link = from.links[s.link-1], 0
+		}
+		m.runs = binary.AppendUvarint(m.runs, col)
+		m.runs = binary.AppendUvarint(m.runs, uint64(l.looks.number(h, to, s, link)))
+	}
+	h.cutLooks(from, m.had[0], m.had[1])
+	m.had = [2]int{}
 }

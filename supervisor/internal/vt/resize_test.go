@@ -37,3 +37,14 @@ func TestResizeMemory(t *testing.T) {
 		}
 	}
 }
+
+// Few columns and no history: of a line of many rows only the last are kept, and the blanks at
+// its end, which the background makes part of the text, are not what is kept of it.
+func TestResizeKeepsContent(t *testing.T) {
+	term := New(Config{Cols: 2000, Rows: 3})
+	term.Write([]byte("\x1b[42m\n\n\n\n\n" + strings.Repeat("a", 1990) + strings.Repeat("b", 12) + "\n"))
+	term.Resize(2, 3)
+	if got := string(term.AppendSnapshot(nil, 0)); strings.Count(got, "bb") != 2 {
+		t.Errorf("the screen is %q, want two rows of b", got)
+	}
+}

@@ -1,55 +1,55 @@
 package vt
 
 import (
-	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// maxNumber bounds line numbers and counts of a Rest, so that none wraps around:
-// no program prints so much.
+// maxNumber bounds the line numbers and counts of a Remainder, so that adding to them cannot
+// overflow. No program prints so many lines.
 const maxNumber = 1 << 62
 
-// maxWide bounds the columns that the rows of an alternate screen have, those
-// that are not shown too: twice as many as the largest screen (protocol.MaxCols
-// and MaxRows) has.
+// maxWide bounds the columns of all rows of an alternate screen together, including those
+// behind its last visible column. It is twice the number of cells of the largest screen
+// (protocol.MaxCols and MaxRows).
 const maxWide = 2 * 2000 * 1000
 
-// Validate reports what a Rest of unknown origin cannot mean. What Restored
-// only has to clamp is not looked at.
-func (r *Rest) Validate() error {
+// Validate checks a Remainder of unknown origin. It returns an error if a value is out of
+// range, unless FinishRestore clamps or ignores that value.
+func (r *Remainder) Validate() error {
 	if r.History < 0 || r.Next > maxNumber || r.FocusAsked > maxNumber {
-		return errors.New("numbers out of range")
+		return fmt.Errorf("invalid saved screen: history %d, next line %d or focus count %d is out of range", r.History, r.Next, r.FocusAsked)
 	}
 	room := maxWide
-	for _, o := range r.Odd {
+	for i, o := range r.Odd {
 		if o.Alt {
 			room -= o.Width
 		}
 		if o.Up < 0 || o.From < 0 || o.Width < 0 || room < 0 || o.From+len(o.Cells) > maxSize || len(o.Marks) > maxMarks {
-			return errors.New("a row out of range")
+			return fmt.Errorf("invalid saved screen: odd row %d has a column, width or number of marks out of range", i)
 		}
 		for _, c := range o.Cells {
-			if c.Width < 0 || c.Width > 2 || c.Attr < 0 || c.Attr >= len(r.Looks) || len(c.Text) > maxCluster || !utf8.ValidString(c.Text) || strings.HasPrefix(c.Text, "\x00") {
-				return errors.New("a cell out of range")
+			if c.Width < 0 || c.Width > 2 || c.Attr < 0 || c.Attr >= len(r.Styles) || len(c.Text) > maxCluster || !utf8.ValidString(c.Text) || strings.HasPrefix(c.Text, "\x00") {
+				return fmt.Errorf("invalid saved screen: odd row %d has a cell whose width, style or text is out of range", i)
 			}
 		}
 		for _, m := range o.Marks {
 			if m.Col < 0 || m.Col >= maxSize || len(m.Text) > maxMark {
-				return errors.New("a mark out of range")
+				return fmt.Errorf("invalid saved screen: odd row %d has a mark whose column or length is out of range", i)
 			}
 		}
 	}
 	return nil
 }
 
-// Expect prepares a terminal that has printed nothing for a saved snapshot,
-// which is written next, by Refill, and then Restored is called.
-func (t *Term) Expect(r *Rest) { t.normal.row(0).wrapped = r.Continues }
+// PrepareRestore prepares a terminal that has printed nothing for a saved snapshot. The caller
+// must then write the snapshot with Refill, and call FinishRestore.
+func (t *Term) PrepareRestore(r *Remainder) { t.normal.row(0).wrapped = r.Continues }
 
-// Refill is Write for what a long history is made again from. As it may have
-// been compressed, it is compressed early: then as much has room.
+// Refill writes a part of a saved snapshot. It compresses the history earlier than Write does:
+// the saved history may have been compressed, and must have room in the same number of bytes.
 func (t *Term) Refill(p []byte) {
 	t.Write(p)
 	t.packHalf()
@@ -71,12 +71,11 @@ func (t *Term) packHalf() {
 	}
 }
 
-// Restored brings a terminal that has got a snapshot to the state it was made
-// of. r is valid.
-func (t *Term) Restored(r *Rest) {
-	t.replaceOdd(r)
-	t.restorePlace(&t.normal, r.Normal, t.hist.lines)
-	t.restorePlace(&t.alt, r.Alt, 0)
+// FinishRestore restores the state that the snapshot does not contain. r must be valid.
+func (t *Term) FinishRestore(r *Remainder) {
+	t.restoreOddRows(r)
+	t.restoreCursorState(&t.normal, r.Normal, t.hist.lines)
+	t.restoreCursorState(&t.alt, r.Alt, 0)
 	if t.b == &t.alt {
 		t.alt.row(0).wrapped = r.AltContinues
 	}
@@ -97,9 +96,9 @@ func (t *Term) Restored(r *Rest) {
 	t.focusAsked = r.FocusAsked
 	t.SetAppearance(r.Appearance)
 	t.modes.SizeReports = r.SizeTold
-	t.replies, t.alone, t.replyLost = nil, nil, r.ReplyLost
-	if len(r.Replies) <= maxReply && len(r.Alone) <= maxReply {
-		t.replies, t.alone = slices.Clone(r.Replies), slices.Clone(r.Alone)
+	t.replies, t.requiredReplies, t.replyLost = nil, nil, r.ReplyLost
+	if len(r.Replies) <= maxReply && len(r.RequiredReplies) <= maxReply {
+		t.replies, t.requiredReplies = slices.Clone(r.Replies), slices.Clone(r.RequiredReplies)
 	}
 	t.restorePen(r)
 	numbers := t.hist.numbered() + uint64(len(t.begins(nil)))
@@ -113,7 +112,7 @@ func first(s string) byte {
 	return s[0]
 }
 
-func (t *Term) restorePlace(b *buffer, p *Place, base int) {
+func (t *Term) restoreCursorState(b *buffer, p *CursorState, base int) {
 	if p == nil {
 		return
 	}
@@ -129,8 +128,8 @@ func (t *Term) restorePlace(b *buffer, p *Place, base int) {
 	}
 }
 
-// styleOf is a look as a style, but for bits that mean nothing.
-func (t *Term) styleOf(l *Look) style {
+// styleOf decodes a style, without bits that have no meaning.
+func (t *Term) styleOf(l *StyleBits) style {
 	s := style{
 		fg:       l.Fg,
 		bg:       l.Bg & (colorMask | bgItalic | bgDim | bgExtended | bgProtected | bgOverline),
@@ -142,15 +141,16 @@ func (t *Term) styleOf(l *Look) style {
 	return s
 }
 
-// restorePen restores the pen, and what may join what was printed last.
-func (t *Term) restorePen(r *Rest) {
+// restorePen restores the pen, and the state on which the next character's joining depends.
+func (t *Term) restorePen(r *Remainder) {
 	if r.Pen != nil {
 		link := t.pen.link
 		if t.pen = t.styleOf(r.Pen); sameLink(link, t.pen.link) {
-			t.pen.link = link // what was printed under it belongs together
+			t.pen.link = link // text that was printed with this link and text that follows must have the same link
 		}
 		t.penChanged()
 	}
+	t.settleAll() // as beginPrinting does
 	t.join, t.printing = 0, r.Printing
 	if j := joinState(r.Join); r.Join <= maxJoin && j.width() <= 2 {
 		t.join = j

@@ -2,60 +2,61 @@ package vt
 
 import "unicode/utf8"
 
-// A row is one line of a screen, in one of two forms. As text it holds what was
-// printed, left to right, and where the look changes; as cells it can be
-// changed anywhere. Columns from n on are empty and look like fill.
+// A row is one line of a screen, in one of two forms. The text form holds the text that was
+// printed from left to right, and the columns in which the style changes. In the cell form any
+// column can be changed. Columns from n on are empty and have the style fill.
 type row struct {
 	text    []byte // text form: see the marks below
-	runs    []run  // text form: looks, by ascending column; before the first it is the default
+	runs    []run  // text form: styles by ascending column; before the first run the style is the default
 	cells   []cell // cell form: the first n are in use
 	n       int    // columns in use
-	w       int    // columns there are; on the alternate screen more than are shown, once it was shrunk
+	w       int    // columns of the row; on the alternate screen they may be more than are visible, after it was shrunk
 	fill    styleID
 	inCells bool // cell form
 	ascii   bool // text form, and one byte is one column
-	wrapped bool // it continues the row above
-	marks   []mark
+	wrapped bool // the row continues the row above
+	marks   []shellMark
+	moved   *columnMap // map of its columns, if its cells still have to move (settle)
 }
 
-// run says that columns from col on look like style.
+// run begins a style at the column col.
 type run uint64
 
 func newRun(col int, s styleID) run { return run(col)<<32 | run(s) }
 func (r run) col() int              { return int(r >> 32) }
 func (r run) style() styleID        { return styleID(r & (1<<32 - 1)) }
 
-// Text form, of rows and of history: UTF-8. A code point that the table calls
-// wide is followed by its second half, of the same look; one without width
-// shares the cell before it. What is otherwise has a mark.
+// The text form of rows and of history lines is UTF-8. A character that the width table calls
+// wide is followed by its second half in the same style. A character without width shares the
+// cell before it. Every other cell is encoded by a mark.
 const (
 	markEmpty  = 0x00 // an empty cell
 	markSpacer = 0x01 // an empty cell without width
-	markCell   = 0x02 // width, length, text: one cell, and no second half
-	markSkip   = 0x03 // low byte, high byte: so many empty cells
+	markCell   = 0x02 // width, length, text: one cell, without a second half
+	markSkip   = 0x03 // low byte, high byte: number of empty cells
 	markLast   = markSkip
 )
 
-// maxCluster bounds the bytes of text in one cell; what would make it longer is
-// dropped. The longest emoji of Unicode 15 has 35.
+// maxCluster bounds the bytes of text in one cell. A character that would exceed it is
+// dropped. The longest emoji of Unicode 15 has 35 bytes.
 const maxCluster = 255
 
-// clear empties the row and fills it with fill.
+// clear empties the row and gives it the style fill.
 func (r *row) clear(fill styleID) {
 	r.text, r.runs, r.cells = r.text[:0], r.runs[:0], r.cells[:0]
 	r.n, r.fill = 0, fill
-	r.inCells, r.ascii, r.wrapped, r.marks = false, true, false, nil
+	r.inCells, r.ascii, r.wrapped, r.marks, r.moved = false, true, false, nil, nil
 }
 
-// erase is clear, but the row continues the one above as before, and has its
-// marks: shells set them before they erase what is left of the screen.
+// erase empties the row as clear does, but keeps its marks and whether it continues the row
+// above: shells set their marks before they erase the remaining screen.
 func (r *row) erase(fill styleID) {
 	w, m := r.wrapped, r.marks
 	r.clear(fill)
 	r.wrapped, r.marks = w, m
 }
 
-// lastStyle returns the look of the last column in use, in text form.
+// lastStyle returns the style of the last column in use. The row must be in text form.
 func (r *row) lastStyle() styleID {
 	if k := len(r.runs); k > 0 {
 		return r.runs[k-1].style()
@@ -63,8 +64,7 @@ func (r *row) lastStyle() styleID {
 	return 0
 }
 
-// prepare makes room in the text form for bytes that take columns from x on,
-// which is not before n, and look like s.
+// prepare makes room in the text form for text of style s at column x. x must be at least n.
 func (r *row) prepare(x int, s styleID) {
 	if r.text == nil {
 		r.text = make([]byte, 0, r.w)
@@ -82,8 +82,8 @@ func (r *row) prepare(x int, s styleID) {
 	}
 }
 
-// covered reports whether columns [x0, x1) look like s, in text form; those
-// behind the last column in use count as what is written next there.
+// covered reports whether the columns [x0, x1) have the style s. The row must be in text form.
+// Columns behind the last one in use get the style of the text that is printed there next.
 func (r *row) covered(x0, x1 int, s styleID) bool {
 	k := len(r.runs)
 	for k > 0 && r.runs[k-1].col() > x0 {
@@ -98,7 +98,7 @@ func (r *row) covered(x0, x1 int, s styleID) bool {
 	return r.runs[k-1].style() == s
 }
 
-// putASCII writes p, which is printable ASCII and fits, at column x.
+// putASCII writes p at column x. p must be printable ASCII and must fit into the row.
 func (r *row) putASCII(x int, p []byte, s styleID) {
 	if !r.inCells {
 		if x >= r.n {
@@ -139,7 +139,7 @@ func (r *row) putASCII(x int, p []byte, s styleID) {
 	}
 }
 
-// reach makes at least the first n columns of the cell form be in use.
+// reach extends the cell form to at least n columns in use.
 func (r *row) reach(n int) {
 	if n <= r.n {
 		return
@@ -152,7 +152,7 @@ func (r *row) reach(n int) {
 	r.n = n
 }
 
-// at returns the cell of column x, in cell form.
+// at returns the cell of column x. The row must be in cell form.
 func (r *row) at(x int) cell {
 	if x < r.n {
 		return r.cells[x]
@@ -160,13 +160,14 @@ func (r *row) at(x int) cell {
 	return r.fill.cell()
 }
 
-// set writes one cell, in cell form.
+// set writes one cell. The row must be in cell form.
 func (r *row) set(x int, c cell) {
 	r.reach(x + 1)
 	r.cells[x] = c
 }
 
-// cut drops columns from x on, in cell form; they look like fill then.
+// cut drops the columns from x on, which then have the style fill. The row must be in cell
+// form.
 func (r *row) cut(x int, fill styleID) {
 	if fill != r.fill {
 		r.reach(min(x, r.w))
@@ -180,7 +181,8 @@ func (r *row) cut(x int, fill styleID) {
 	}
 }
 
-// cutText is cut in text form; it may be asked only where cutsText says so.
+// cutText drops the columns from x on, which then have the style fill. The row must be in text
+// form, and cutsText must report true for x.
 func (r *row) cutText(x int, fill styleID) {
 	switch {
 	case x == 0:
@@ -200,7 +202,7 @@ func (r *row) cutText(x int, fill styleID) {
 // cutsText reports whether the text form can be cut at column x.
 func (r *row) cutsText(x int) bool { return r.ascii || x == 0 || x >= r.n }
 
-// toCells changes the row to the cell form.
+// toCells converts the row to the cell form.
 func (t *Term) toCells(r *row) {
 	if r.inCells {
 		return
@@ -277,9 +279,8 @@ func (t *Term) decode(dst []cell, text []byte, runs []run) []cell {
 	return dst
 }
 
-// encode appends the text form of cells to text and runs, and returns the
-// columns it has, and whether each is one byte. Empty cells of default look at
-// the end are left out.
+// encode appends the text form of cells to text and runs. It returns the number of its
+// columns, and whether each is one byte. Empty cells of default style at the end are left out.
 func (t *Term) encode(text []byte, runs []run, cells []cell) (_ []byte, _ []run, columns int, ascii bool) {
 	ascii = true
 	n := len(cells)
@@ -287,7 +288,7 @@ func (t *Term) encode(text []byte, runs []run, cells []cell) (_ []byte, _ []run,
 		n--
 	}
 	cells = cells[:n]
-	if n > 0 && !cells[n-1].hasContent() { // an end that whoever draws it has to look at
+	if n > 0 && !cells[n-1].hasContent() { // a painter must look at the empty cell at the end
 		ascii = false
 	}
 	var look styleID
@@ -324,8 +325,8 @@ func (t *Term) encode(text []byte, runs []run, cells []cell) (_ []byte, _ []run,
 	return text, runs, n, ascii
 }
 
-// natural reports whether the cell's text, decoded by itself, is one cell of
-// width w: so that it needs no mark.
+// natural reports whether decoding the cell's text gives one cell of width w, so that it needs
+// no mark.
 func (t *Term) natural(c cell, w int) bool {
 	if c&clusterBit == 0 {
 		return runeWidth(rune(c&codeMask)) == w && w > 0

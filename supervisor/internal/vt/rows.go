@@ -3,29 +3,32 @@ package vt
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
 )
 
-// A rowReader reads the rows of a history by their index, the oldest first. A
-// packed arena is unpacked into the reader's room and stays packed, and reading
-// one row behind or before the other is cheap.
+// A rowReader reads the rows of a history by index, oldest first. If an arena is packed, the
+// reader unpacks it into its own memory, and the arena stays packed. Reading a row near the
+// last one is cheap.
 type rowReader struct {
 	h     *history
-	arena int // where the last row was read
-	first int // the index of that arena's first row
+	arena int // arena of the last row that was read
+	first int // index of the first row in that arena
 	open  [2]openArena
 }
 
-// openArena is an arena with the places of its rows.
+// openArena is an arena with the offsets of its rows.
 type openArena struct {
 	of    *arena
-	room  []byte // of one that was unpacked
+	room  []byte // memory of an arena that was unpacked
 	b     []byte
 	looks []storedLook
-	rows  []int32 // where in b
+	rows  []int32 // offsets of the rows in b
+	known []known // by look: 1 + its number in the arena of that serial, or 0 if it is the default; for madeRow
 }
 
-// seek finds the arena that has a row.
+// look returns style i of the arena.
+func (o *openArena) look(i int) style { return o.of.style(o.looks[i]) }
+
+// seek returns the arena that holds a row.
 func (r *rowReader) seek(row int) *arena {
 	for row < r.first {
 		r.arena--
@@ -38,23 +41,32 @@ func (r *rowReader) seek(row int) *arena {
 	return r.h.arenas[r.arena]
 }
 
-// row returns a row, which is valid until two other arenas were read.
+// row returns a row. It is valid until rows of two other arenas have been read.
 func (r *rowReader) row(row int) storedLine {
-	a := r.seek(row)
-	o := r.opened(a)
-	l, _ := parseLine(o.b[o.rows[row-r.first]:])
-	l.arena, l.looks = a, o.looks
+	o, b := r.stored(row)
+	l, _ := parseLine(b)
+	l.arena, l.looks = o.of, o.looks
 	return l
 }
 
-// wrapped reports whether a row continues the one above.
+// stored returns the encoded bytes from a row on, and its arena. They are valid until rows of
+// two other arenas have been read.
+func (r *rowReader) stored(row int) (*openArena, []byte) {
+	o := r.opened(r.seek(row))
+	return o, o.b[o.rows[row-r.first]:]
+}
+
+// wrapped reports whether a row continues the row above.
 func (r *rowReader) wrapped(row int) bool {
 	a := r.seek(row)
 	if row == r.first {
 		return a.continues()
 	}
-	if a.starts == a.lines {
+	switch rows := a.lines - 1; {
+	case a.starts == a.lines || a.starts == rows && a.continues():
 		return false
+	case a.starts == 0 || a.starts == 1 && !a.continues():
+		return true
 	}
 	o := r.opened(a)
 	return o.b[o.rows[row-r.first]]&lineWrapped != 0
@@ -73,7 +85,7 @@ func (r *rowReader) opened(a *arena) *openArena {
 		o.room, o.looks = unpack(o.room[:0], a.b)
 		o.b = o.room
 	}
-	o.rows = o.rows[:0]
+	o.rows, o.known = o.rows[:0], o.known[:0]
 	for at := a.start; len(o.rows) < a.lines; {
 		o.rows = append(o.rows, int32(at))
 		size, k := binary.Uvarint(o.b[at:])
@@ -99,11 +111,11 @@ func (r *rowReader) starts(from, end int) (n int) {
 	return n
 }
 
-// wideText is that of a row of which it is not known how many columns it has.
+// wideText is the bound for a row whose number of columns is unknown.
 const wideText = maxSize
 
-// textColumns returns a bound of the columns that a text form has: none takes
-// less than a byte, unless a mark says so.
+// textColumns returns a bound of the number of columns in a text form. Each column takes at
+// least one byte, unless markSkip stands for several.
 func textColumns(text []byte, flags int) int {
 	if flags&lineASCII == 0 && bytes.IndexByte(text, markSkip) >= 0 {
 		return wideText
@@ -111,66 +123,48 @@ func textColumns(text []byte, flags int) int {
 	return len(text)
 }
 
-// LimitHistory lowers the number of lines that are kept above the screen from the
-// next resize on.
+// LimitHistory lowers the limit of lines above the screen. The limit takes effect at the next
+// resize.
 func (t *Term) LimitHistory(lines int) { t.hist.maxLines = min(t.hist.maxLines, lines) }
 
-// HistoryWithin returns how many of the last n lines of the history take about so
-// many bytes uncompressed, and one block more.
-func (t *Term) HistoryWithin(n, bytes int) (lines int) {
-	var room []byte
-	for _, a := range slices.Backward(t.hist.arenas) {
-		if lines >= n {
-			break
-		}
-		size := len(a.b) - a.start
-		if a.packed {
-			room, _ = unpack(room[:0], a.b)
-			size = len(room)
-		}
-		if lines += a.lines; size > bytes {
-			break
-		}
-		bytes -= size
-	}
-	return min(lines, n)
-}
-
-// Cursor returns where the cursor is on the screen that is shown; x is the number
-// of columns if a wrap is pending.
+// Cursor returns the position of the cursor on the current screen. If a wrap is pending, x is
+// the number of columns.
 func (t *Term) Cursor() (x, y int) { return t.b.x, t.b.y }
 
 // Alternate reports whether the alternate screen is shown.
 func (t *Term) Alternate() bool { return t.b == &t.alt }
 
-// Rows are the rows of a terminal's history, the oldest first, and of the screen
-// that is shown. They are read one at a time, and none of them is held. Nothing
-// else is done to the terminal meanwhile.
+// Rows reads the rows of a terminal's history, oldest first, and then those of the current
+// screen. It holds one row at a time. The terminal must not be changed meanwhile.
 type Rows struct {
 	t     *Term
 	rows  rowReader
 	cells []Cell
 }
 
-// Rows returns the terminal's.
+// Rows returns a reader of the terminal's rows.
 func (t *Term) Rows() *Rows { return &Rows{t: t, rows: rowReader{h: &t.hist}} }
 
-// Above is how many rows lie above the screen.
+// Above returns the number of rows above the screen.
 func (r *Rows) Above() int { return r.t.hist.lines }
 
-// Len is how many rows there are.
+// Len returns the number of rows.
 func (r *Rows) Len() int { return r.t.hist.lines + r.t.rows }
 
-// Wrapped reports whether the row i continues the one above.
+// Wrapped reports whether the row i continues the row above.
 func (r *Rows) Wrapped(i int) bool {
 	if i < r.Above() {
 		return r.rows.wrapped(i)
 	}
-	return r.t.b.row(i - r.Above()).wrapped
+	return r.t.b.rowAsIs(i - r.Above()).wrapped
 }
 
-// Cells returns the cells of the row i, until Cells is called again. Empty cells of
-// default look at its end are left out. The Attr of a cell is for Look.
+// sweepAt is the number of styles or texts up to which reading rows keeps those that no row
+// has any more. Each takes about 60 bytes.
+const sweepAt = 1 << 16
+
+// Cells returns the cells of the row i without the empty cells of default style at its end.
+// They are valid until Cells is called again. Use Look to decode the Attr of a cell.
 func (r *Rows) Cells(i int) []Cell {
 	t := r.t
 	if t.styles.used() > max(t.styles.limit, sweepAt) || t.clusters.used() > max(t.clusters.limit, sweepAt) {
@@ -195,5 +189,5 @@ func (r *Rows) Cells(i int) []Cell {
 	return r.cells
 }
 
-// Look returns the look of a cell of the row that Cells was called for last.
-func (r *Rows) Look(attr int) Attr { return r.t.styles.all[attr].attr() }
+// Look returns the style of a cell of the row that Cells has returned last.
+func (r *Rows) Look(attr int) Attr { return r.t.styles.at(styleID(attr)).attr() }

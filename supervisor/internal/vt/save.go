@@ -8,7 +8,7 @@ func (t *Term) saveCursor() {
 	}
 }
 
-// base is the number of lines above the screen that is shown.
+// base returns the number of lines above the current screen.
 func (t *Term) base() int {
 	if t.b == &t.alt {
 		return 0
@@ -31,7 +31,7 @@ func (t *Term) penChanged() {
 		return
 	}
 	t.penID = t.styles.id(t.pen)
-	if t.pen.bg&colorMask != t.styles.all[t.eraseID].bg {
+	if t.pen.bg&colorMask != t.styles.at(t.eraseID).bg {
 		t.eraseID = t.styles.id(t.pen.erased())
 	}
 }

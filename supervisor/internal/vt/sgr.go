@@ -1,8 +1,8 @@
 package vt
 
-// sgr is SGR, with the results of xterm.js also where a colour is left
-// unfinished. What a colour held before is gone: there are no remains of an RGB
-// value under one of the palette.
+// sgr executes SGR. If a colour is unfinished, the result is that of xterm.js. A new colour
+// replaces all bits of the old one. In xterm.js, parts of an RGB value may remain under a
+// colour of the palette.
 func (t *Term) sgr() {
 	p, s := &t.par, &t.pen
 	if p.n == 1 && p.v[0] == 0 {
@@ -77,7 +77,7 @@ func (t *Term) sgr() {
 	t.penChanged()
 }
 
-// reset is SGR 0, which leaves the link open and forgets DECSCA.
+// reset executes SGR 0, which removes the protection of DECSCA and leaves the link open.
 func (s *style) reset() {
 	s.fg, s.bg, s.extended = 0, 0, 0
 	s.refresh()
@@ -96,12 +96,11 @@ func (s *style) setUnderline(n int) {
 	s.refresh()
 }
 
-// setColor takes the colour that the parameter i begins, by sub-parameters
-// (38:2::r:g:b, 38:2:r:g:b without a colour space is not known, 38:5:n) or by
-// the parameters behind it (38;2;r;g;b, 38;5;n), and returns how many of those
-// it used.
+// setColor sets the colour that begins with parameter i. Its value is in sub-parameters
+// (38:2::r:g:b or 38:5:n; 38:2:r:g:b without a colour space is not supported) or in the next
+// parameters (38;2;r;g;b or 38;5;n). setColor returns the number of these that it has used.
 func (s *style) setColor(p *params, i int) int {
-	if p.nsub == 0 { // nearly always
+	if p.nsub == 0 { // nearly always true
 		switch {
 		case i+2 < p.n && p.v[i+1] == 5:
 			s.putColor(p.v[i], colorModeP|uint32(p.v[i+2]&255))
@@ -111,7 +110,7 @@ func (s *style) setColor(p *params, i int) int {
 			return 4
 		}
 	}
-	// Target, mode, colour space, and three values; of a palette the first.
+	// Target, mode, colour space, and three values. A palette uses only the first of these.
 	v := [6]int32{0, 0, -1, 0, 0, 0}
 	space, used := 0, 0
 	for {
@@ -154,8 +153,7 @@ func (s *style) setColor(p *params, i int) int {
 	return used
 }
 
-// putColor sets the colour of the text (38), behind it (48) or of the underline
-// (58).
+// putColor sets the colour of the text (38), of the background (48) or of the underline (58).
 func (s *style) putColor(target int32, c uint32) {
 	switch target {
 	case 38:

@@ -6,29 +6,29 @@ import (
 	"slices"
 	"strconv"
 	"unicode/utf8"
+
+	"holdfast/shared/termmode"
 )
 
-// Snapshot is AppendSnapshot with the whole history.
+// Snapshot returns a snapshot with the whole history.
 func (t *Term) Snapshot() []byte { return t.AppendSnapshot(nil, t.hist.lines) }
 
-// AppendSnapshot appends bytes to dst that bring a fresh terminal of the same
-// size to this state, as far as a terminal can be told, with the last history
-// lines of what lies above the screen. They ask nothing and ring nothing, and
-// they end where the next byte that the program prints goes on, within a
-// sequence too.
+// AppendSnapshot appends a snapshot to dst: bytes that bring a new terminal of the same size
+// into the state of t, as far as bytes can. They contain the last history lines above the
+// screen. They contain no question and no bell. If the program's output ends within a
+// sequence, so does the snapshot, so that the next byte of the output continues it.
 //
-// What is restored by which sequence, and in which order, stands in
-// ARCHITECTURE.md.
+// README.md lists the sequences for each part of the state, and their order.
 func (t *Term) AppendSnapshot(dst []byte, history int) []byte {
-	p := &painter{t: t, out: dst}
+	p := &painter{t: t, out: dst, linkRoom: maxScreenLinks}
 	p.snapshot(min(history, t.hist.lines))
 	return p.out
 }
 
-// snapshot writes a snapshot with so many lines above the screen.
+// snapshot writes a snapshot with history lines above the screen.
 func (p *painter) snapshot(history int) {
 	t := p.t
-	p.private(2027, t.modes.Graphemes)
+	p.private(termmode.Graphemes, t.modes.Graphemes)
 	p.normal(history)
 	p.tabs(&t.normal)
 	p.saved(&t.normal, t.hist.lines)
@@ -36,8 +36,9 @@ func (p *painter) snapshot(history int) {
 	if t.b == &t.alt {
 		p.region(&t.normal)
 		p.csi('H', t.normal.y+1, min(t.normal.x, t.cols-1)+1)
-		p.look(&style{})
-		p.add("\x1b[?1047h\x1b[H")
+		p.setPen(&style{})
+		p.private(termmode.AlternateScreen, true)
+		p.add("\x1b[H")
 		p.screen(&t.alt)
 		p.tabs(&t.alt)
 		p.saved(&t.alt, 0)
@@ -53,7 +54,7 @@ func (p *painter) snapshot(history int) {
 	p.out = t.pending(p.out)
 }
 
-// tabs sets the tab stops, if they are not as they are at first.
+// tabs sets the tab stops, unless they are the default ones.
 func (p *painter) tabs(b *buffer) {
 	for x := range p.t.cols {
 		if b.hasTab(x) != plainTab(x) {
@@ -63,10 +64,10 @@ func (p *painter) tabs(b *buffer) {
 	}
 }
 
-// plainTab reports whether a column has a tab stop at first.
+// plainTab reports whether a column has a tab stop by default.
 func plainTab(x int) bool { return x%8 == 0 }
 
-// setTabs sets the tab stops, whatever they were.
+// setTabs sets the tab stops, whatever stops the viewer's terminal has.
 func (p *painter) setTabs(b *buffer) {
 	t := p.t
 	p.add("\x1b[3g")
@@ -78,37 +79,37 @@ func (p *painter) setTabs(b *buffer) {
 	}
 }
 
-// saved restores what DECSC has kept, if it is something. base is the number of
-// lines above the screen.
+// saved restores the cursor that DECSC saved, unless it is the default one. base is the number
+// of lines above the screen.
 func (p *painter) saved(b *buffer, base int) {
 	if s := p.t.shownSaved(b, base); s != (saved{}) {
 		p.save(s)
 	}
 }
 
-// shownSaved is what DECSC has kept, its place on the screen.
+// shownSaved returns the cursor that DECSC saved, with its position on the screen.
 func (t *Term) shownSaved(b *buffer, base int) saved {
 	s := b.saved
 	s.x, s.y = min(s.x, t.cols-1), min(max(s.y-base, 0), t.rows-1)
 	return s
 }
 
-// save makes DECSC keep what it shall have kept.
+// save writes the sequences with which the viewer's terminal saves the cursor s.
 func (p *painter) save(s saved) {
 	p.csi('H', s.y+1, s.x+1)
 	pen := s.pen
 	if pen.bg&bgExtended != 0 {
 		if pen.fg&fgUnderline != 0 {
 			pen.extended = 1 << underlineShift
-		} else { // only a link can have been meant
+		} else { // without an underline, only a link can have set bgExtended
 			pen.link = &link{uri: "about:blank"}
 		}
 	}
-	p.look(&pen)
+	p.setPen(&pen)
 	p.designate(0, s.cs)
 	p.add("\x0f\x1b7")
 	p.designate(0, nil)
-	p.look(&style{})
+	p.setPen(&style{})
 }
 
 func (p *painter) designate(g int, cs *charset) {
@@ -119,7 +120,7 @@ func (p *painter) designate(g int, cs *charset) {
 	p.out = append(p.out, 0x1b, "()*+"[g], d)
 }
 
-// keyboard restores a screen's flags of the kitty protocol.
+// keyboard restores the kitty keyboard flags of a screen.
 func (p *painter) keyboard(k KittyKeyboard) {
 	if k.Flags == 0 && len(k.Stack) == 0 {
 		return
@@ -147,8 +148,8 @@ func (p *painter) titles() {
 	p.directory()
 }
 
-// pushTitles puts titles on the stack, oldest first: which is 2 for titles, and
-// 1 for icon names.
+// pushTitles pushes titles on a stack, oldest first. which is 2 for titles, and 1 for icon
+// names.
 func (p *painter) pushTitles(which string, titles []string) {
 	for _, s := range titles {
 		p.add("\x1b]" + which + ";" + s + "\x1b\\\x1b[22;" + which + "t")
@@ -162,15 +163,15 @@ func (p *painter) directory() {
 	}
 }
 
-// colors restores the colours that were set, always in the same order: two
-// snapshots of one screen are the same bytes, which proxies compare.
+// colors restores the colours that the program has set. They have a fixed order, so that two
+// snapshots of one screen have the same bytes: proxies compare them.
 func (p *painter) colors() {
 	for _, n := range slices.Sorted(maps.Keys(p.t.colors)) {
 		p.color(n, p.t.colors[n])
 	}
 }
 
-// color sets one of the colours.
+// color sets colour n.
 func (p *painter) color(n int, rgb uint32) {
 	if n < foreground {
 		p.add("\x1b]4;" + strconv.Itoa(n) + ";")
@@ -180,7 +181,7 @@ func (p *painter) color(n int, rgb uint32) {
 	p.add(hexColor(rgb) + "\x1b\\")
 }
 
-// resetColor gives one of the colours its default.
+// resetColor resets colour n to its default.
 func (p *painter) resetColor(n int) {
 	if n < foreground {
 		p.add("\x1b]104;" + strconv.Itoa(n) + "\x1b\\")
@@ -193,66 +194,48 @@ func hexColor(rgb uint32) string {
 	return "#" + strconv.FormatUint(uint64(rgb)|1<<24, 16)[1:]
 }
 
-// quietModes are those that do not change what printing does, but for the mouse.
-var quietModes = [...]int{1, 12, 25, 45, 66, 1004, 2004, 2031, 9001}
-
-// quiet says which of quietModes are on.
-func (m *Modes) quiet() [len(quietModes)]bool {
-	return [...]bool{
-		m.ApplicationCursor, m.CursorBlink, !m.CursorHidden, m.ReverseWrap,
-		m.ApplicationKeypad, m.Focus, m.BracketedPaste, m.ColorScheme, m.Win32Input,
-	}
-}
-
-// modes restores the modes that do not change what printing does: all of them,
-// whether they are on or off, or, if it is known what they were, what differs.
-func (p *painter) modes(was *Modes) {
-	m := &p.t.modes
-	for i, on := range m.quiet() {
-		if was == nil || was.quiet()[i] != on {
-			p.private(quietModes[i], on)
-		}
-	}
-	if was == nil {
-		p.oneOf([]int{9, 1000, 1002, 1003}, mouseModes[m.Mouse])
-		p.oneOf([]int{1006, 1016}, mouseEncodings[m.MouseEncoding])
-	} else {
-		p.another(mouseModes[was.Mouse], mouseModes[m.Mouse])
-		p.another(mouseEncodings[was.MouseEncoding], mouseEncodings[m.MouseEncoding])
-	}
-	if s := m.AlternateScroll; was == nil && s != Unknown || was != nil && s != was.AlternateScroll {
-		p.private(1007, s == KnownSet)
-	}
-	if was == nil || was.CursorStyle != m.CursorStyle {
-		p.out = append(strconv.AppendInt(append(p.out, "\x1b["...), int64(m.CursorStyle), 10), " q"...)
-	}
-}
-
+// These are the modes that do not change how text is printed.
 var (
-	mouseModes     = map[string]int{"X10": 9, "VT200": 1000, "DRAG": 1002, "ANY": 1003}
-	mouseEncodings = map[string]int{"SGR": 1006, "SGR_PIXELS": 1016}
+	quietModes     = modesAt(termmode.Quiet)
+	mouseModes     = modesAt(termmode.Mouse)
+	mouseEncodings = modesAt(termmode.Encoding)
 )
 
-// oneOf sets one of some modes, none if on is 0, and resets the others.
-func (p *painter) oneOf(modes []int, on int) {
-	for _, n := range modes {
-		if n != on {
-			p.private(n, false)
+// modes restores the modes that do not change how text is printed. from has the state of the
+// viewer's terminal, and only the modes that differ are written. If from is nil, the terminal's
+// modes are unknown, and all are written, whether they are on or off.
+func (p *painter) modes(from *Term) {
+	t := p.t
+	for _, b := range quietModes {
+		if on := b.isSet(t); from == nil || b.isSet(from) != on {
+			p.private(b.Number, on)
 		}
 	}
-	p.another(0, on)
+	p.setOneMode(mouseModes, from)
+	p.setOneMode(mouseEncodings, from)
+	if s := t.modes.AlternateScroll; from == nil && s != Unknown || from != nil && s != from.modes.AlternateScroll {
+		p.private(termmode.AlternateScroll, s == KnownSet)
+	}
+	if s := t.modes.CursorStyle; from == nil || from.modes.CursorStyle != s {
+		p.out = append(strconv.AppendInt(append(p.out, "\x1b["...), int64(s), 10), " q"...)
+	}
 }
 
-// another sets one mode instead of another one; 0 is none.
-func (p *painter) another(was, on int) {
-	if was == on {
-		return
+// setOneMode restores modes of which at most one is set. It writes resets before the mode that
+// is set, because a terminal may reset all of them with any of them.
+func (p *painter) setOneMode(group []*modeBinding, from *Term) {
+	var set *modeBinding
+	for _, b := range group {
+		switch on := b.isSet(p.t); {
+		case from != nil && b.isSet(from) == on:
+		case on:
+			set = b
+		default:
+			p.private(b.Number, false)
+		}
 	}
-	if was != 0 {
-		p.private(was, false)
-	}
-	if on != 0 {
-		p.private(on, true)
+	if set != nil {
+		p.private(set.Number, true)
 	}
 }
 
@@ -264,14 +247,7 @@ func (p *painter) modifyOtherKeys(was int) {
 
 func (p *painter) private(n int, on bool) {
 	p.out = strconv.AppendInt(append(p.out, "\x1b[?"...), int64(n), 10)
-	p.out = append(p.out, modeFinal(on))
-}
-
-func modeFinal(on bool) byte {
-	if on {
-		return 'h'
-	}
-	return 'l'
+	p.out = append(p.out, termmode.Final(on))
 }
 
 // region restores the scroll region.
@@ -281,8 +257,8 @@ func (p *painter) region(b *buffer) {
 	}
 }
 
-// charsets restores the character sets. After DECRC the one in use may be
-// another than the one shifted in: then DECRC is what brings it back.
+// charsets restores the character sets. After DECRC, the set in use may differ from the one
+// that is shifted in. Only another DECRC can restore that.
 func (p *painter) charsets() {
 	t := p.t
 	for g, cs := range t.gsets {
@@ -300,65 +276,67 @@ func (p *painter) charsets() {
 	}
 	if t.cs != t.gsets[t.gl] {
 		p.add("\x1b8")
-		p.lost = true
+		p.isPenUnknown = true
 	}
 }
 
-// cursor restores the modes that change what printing does, and the cursor.
+// cursor restores the modes that change how text is printed, and then the cursor.
 func (p *painter) cursor() {
 	m := &p.t.modes
-	p.private(7, m.Wraparound)
-	p.csi(modeFinal(m.NewLine), 20)
-	p.private(6, m.Origin)
-	p.private(2026, m.Synchronized)
-	p.place()
+	p.private(termmode.Wraparound, m.Wraparound)
+	p.csi(termmode.Final(m.NewLine), termmode.NewLine)
+	p.private(termmode.Origin, m.Origin)
+	p.private(termmode.Synchronized, m.Synchronized)
+	p.placeCursor()
 }
 
-// place restores the pen, and last the cursor. A wrap that is pending, and what
-// a combining character or REP would refer to, come back by printing the last
-// character again.
-func (p *painter) place() {
+// placeCursor restores the pen and the cursor. To restore a pending wrap, or the character
+// that a combining character or REP refers to, it prints the last character again.
+func (p *painter) placeCursor() {
 	t, b, m := p.t, p.t.b, &p.t.modes
+	p.flip(false)
 	y := b.y
 	if m.Origin {
 		y -= b.top
 	}
-	x, again, joins := t.last()
-	if !again.hasContent() && b.x == t.cols { // erased meanwhile
+	x, again, joins := t.lastCharacter()
+	if !again.hasContent() && b.x == t.cols { // it was erased after it was printed
 		p.emptyPending(y)
 		return
 	}
 	if !joins && b.x < t.cols {
 		x, again = b.x, 0
 	}
-	if cells := t.rowCells(b.row(b.y))[:x]; t.countedDifferently(cells) {
-		p.reach(y, cells)
+	if cells := t.rowCells(b.row(b.y))[:x]; t.isWidthAmbiguous(cells) {
+		p.printUpTo(y, cells)
+		p.flip(false)
 	} else {
 		p.csi('H', y+1, x+1)
 	}
 	switch {
 	case again == 0:
-		p.look(&t.pen)
+		p.setPen(&t.pen)
 	case joins:
 		p.setInsert(false)
-		p.look(&t.pen)
+		p.setPen(&t.pen)
 		p.reprint(again)
 		return
 	default:
 		p.insertOff()
-		p.look(&t.styles.all[again.style()])
+		p.flip(!t.printableUnder(m.Graphemes, again))
+		p.setPen(t.styles.at(again.style()))
 		p.reprint(again)
-		p.look(&t.pen)
+		p.flip(false)
+		p.setPen(&t.pen)
 	}
 	p.setInsert(m.Insert)
 }
 
-// countedDifferently reports whether a terminal that counts widths by other rules
-// may have another column behind these cells, which are those of a row before the
-// cursor, and whether printing them again leaves the cursor behind them and all
-// else as it is.
-func (t *Term) countedDifferently(cells []cell) bool {
-	if t.cs != nil || t.gl != 0 || t.gsets[0] != nil { // it would print something else, or shift to it
+// isWidthAmbiguous reports whether a terminal with other rules for widths may have another
+// column behind these cells, and whether printing them again is possible without side effects.
+// The cells must be those of a row before the cursor.
+func (t *Term) isWidthAmbiguous(cells []cell) bool {
+	if t.cs != nil || t.gl != 0 || t.gsets[0] != nil { // the character set would change the text
 		return false
 	}
 	differs := false
@@ -369,7 +347,7 @@ func (t *Term) countedDifferently(cells []cell) bool {
 				return false
 			}
 		case !c.hasContent():
-			if !t.styles.all[c.style()].isErased() {
+			if !t.styles.at(c.style()).isErased() {
 				return false
 			}
 		case c.width() == 0 || c.isWide() && (i+1 == len(cells) || !cells[i+1].isSpacer()):
@@ -381,13 +359,13 @@ func (t *Term) countedDifferently(cells []cell) bool {
 	return differs
 }
 
-// reach brings the cursor behind the cells that the row y begins with, as the
-// row's text does: a terminal that counts their widths by other rules has its
-// cursor in another column then, where it belongs. Meanwhile nothing wraps.
-func (p *painter) reach(y int, cells []cell) {
+// printUpTo moves the cursor behind the cells, with which the row y begins, by printing them
+// again. If the viewer's terminal has other rules for widths, its cursor is then behind the
+// same text, although in another column. Wraparound is off meanwhile.
+func (p *painter) printUpTo(y int, cells []cell) {
 	wraparound := p.t.modes.Wraparound
 	if wraparound {
-		p.private(7, false)
+		p.private(termmode.Wraparound, false)
 	}
 	p.insertOff()
 	p.csi('H', y+1)
@@ -396,16 +374,16 @@ func (p *painter) reach(y int, cells []cell) {
 	if n := len(cells) - p.x; n > 0 {
 		p.csi('C', n)
 	}
-	p.private(7, wraparound) // and nothing joins the last of them
+	p.private(termmode.Wraparound, wraparound) // it also prevents that the next character joins the last one
 }
 
-// last returns the cell before the cursor and its column if it was printed last
-// or a wrap is pending behind it, and whether something can join it; no cell,
-// and the cursor's column, if there is none.
+// lastCharacter returns the last character before the cursor, its column, and whether a
+// character may join it. It returns a cell only if that cell was printed last, or if a wrap is
+// pending behind it. Otherwise the cell is 0, and x is the column of the cursor.
 //
-// What was printed last has the pen's look; if it has another it cannot be
-// joined any more, and counts for the wrap alone.
-func (t *Term) last() (x int, c cell, joins bool) {
+// A character that was printed last has the pen's style. If its style differs, no character
+// can join it any more, and it is needed only for a pending wrap.
+func (t *Term) lastCharacter() (x int, c cell, joins bool) {
 	b := t.b
 	if b.x == t.cols || t.join != 0 {
 		if w := max(t.join.width(), 1); b.x-w >= 0 {
@@ -415,61 +393,62 @@ func (t *Term) last() (x int, c cell, joins bool) {
 				at--
 			}
 			if c = cells[at]; c.hasContent() && at+max(c.width(), 1) == b.x && t.printable(c) &&
-				// Of the set that DECRC has brought back nothing can be designated.
-				(t.cs == t.gsets[t.gl] || t.cs.byteFor(c) != 0 || !t.replaced(c)) {
-				return at, c, t.join != 0 && t.alike(c.style(), t.penID) && !t.modes.Insert
+				// A set that DECRC has restored cannot be designated again for the character.
+				(t.cs == t.gsets[t.gl] || t.cs.byteFor(c) != 0 || !t.isReplaced(c)) {
+				return at, c, t.join != 0 && t.sameStyleID(c.style(), t.penID) && !t.modes.Insert && t.printableUnder(t.modes.Graphemes, c)
 			}
 		}
 	}
 	return b.x, 0, false
 }
 
-// setInsert sets IRM, unless it is known to be so.
+// setInsert sets IRM, unless it is known to have this state.
 func (p *painter) setInsert(on bool) {
 	if !p.insertKnown || p.insert != on {
-		p.csi(modeFinal(on), 4)
+		p.csi(termmode.Final(on), termmode.Insert)
 		p.insert = on
 	}
 }
 
-// insertOff resets IRM if it is known to be set: in a fresh terminal it is not.
+// insertOff resets IRM if its state is known. In a new terminal it is reset already.
 func (p *painter) insertOff() {
 	if p.insertKnown {
 		p.setInsert(false)
 	}
 }
 
-// emptyPending leaves a wrap pending in a row whose last column is empty. Only
-// erasing the whole row leaves the cursor there; where the row has content, a
-// blank at its end is what can be had.
+// emptyPending makes a wrap pending in a row whose last column is empty. Erasing the whole row
+// keeps a pending wrap, so this works if all columns are empty. If the row has content, its
+// last column gets a blank instead.
 func (p *painter) emptyPending(y int) {
 	t := p.t
 	row := t.rowCells(t.b.row(t.b.y))
-	s := &t.styles.all[row[0].style()]
+	s := t.styles.at(row[0].style())
 	same := s.isErased()
 	for _, c := range row {
-		same = same && c == row[0]
+		same = same && (c^row[0])&(contentMask|widthMask) == 0 && t.sameStyleID(c.style(), row[0].style())
 	}
 	p.csi('H', y+1, t.cols)
 	p.insertOff()
-	p.look(s)
+	p.setPen(s)
 	p.out = append(p.out, ' ')
 	if same && !row[0].hasContent() {
 		p.csi('K', 1)
 	}
-	p.look(&t.pen)
+	p.setPen(&t.pen)
 	p.setInsert(t.modes.Insert)
 }
 
-// reprint prints a cell's text, by what gives it in the character set in use.
+// reprint prints the text of a cell, with the byte that means this text in the character set
+// in use.
 func (p *painter) reprint(c cell) {
 	t := p.t
 	if b := t.cs.byteFor(c); b != 0 {
 		p.out = append(p.out, b)
 		return
 	}
-	other := t.replaced(c)
-	if other { // it was printed in another one
+	other := t.isReplaced(c)
+	if other { // it was printed with another character set
 		p.designate(t.gl, nil)
 	}
 	p.out = t.appendContent(p.out, c)
@@ -478,9 +457,9 @@ func (p *painter) reprint(c cell) {
 	}
 }
 
-// replaced reports whether the character set in use has something else for the
-// first character of a cell's text.
-func (t *Term) replaced(c cell) bool {
+// isReplaced reports whether the character set in use replaces the first character of the
+// cell's text by another one.
+func (t *Term) isReplaced(c cell) bool {
 	if t.cs == nil {
 		return false
 	}
@@ -489,8 +468,8 @@ func (t *Term) replaced(c cell) bool {
 	return t.cs.at(first) != rune(first)
 }
 
-// byteFor returns the byte that prints the cell's text, if it is of one
-// character that the set replaces some other by; else 0.
+// byteFor returns the byte for which the set shows the cell's text. It returns 0 if there is
+// none, or if the cell has several code points.
 func (cs *charset) byteFor(c cell) byte {
 	if cs == nil || c&clusterBit != 0 {
 		return 0

@@ -1,15 +1,15 @@
 package vt
 
-// State is everything of a terminal that can be seen or that a later byte may
-// depend on, in a form that can be compared and encoded. It is what tests
-// compare, and what the JSON form of a screen is made from.
+// State is all of a terminal that can be seen, or that a later byte may depend on, in a form
+// that can be compared and encoded. Tests compare it, and the JSON form of a screen is made
+// from it.
 type State struct {
 	Cols  int    `json:"cols"`
 	Rows  int    `json:"rows"`
-	Attrs []Attr `json:"attrs"` // what cells and pens refer to; 0 is the default
+	Attrs []Attr `json:"attrs"` // the styles of cells and pens; 0 is the default
 
 	Normal    Buffer  `json:"normal"`
-	Alternate *Buffer `json:"alternate,omitempty"` // only while it is shown
+	Alternate *Buffer `json:"alternate,omitempty"` // nil unless it is shown
 
 	Pen        int      `json:"pen"` // index into Attrs
 	Title      string   `json:"title"`
@@ -17,50 +17,48 @@ type State struct {
 	TitleStack []string `json:"title_stack"` // oldest first
 	IconStack  []string `json:"icon_stack"`
 	Modes      Modes    `json:"modes"`
-	Charset    string   `json:"charset"`  // designator of what is in use, "" for US ASCII
+	Charset    string   `json:"charset"`  // designator of the set in use; "" for US ASCII
 	Charsets   []string `json:"charsets"` // G0 to G3
-	GL         int      `json:"gl"`       // which of them was shifted in
-	Pending    string   `json:"-"`        // an unfinished sequence or character, as bytes
-	Colors     []Color  `json:"-"`        // what was set by OSC 4, 10, 11, 12
+	GL         int      `json:"gl"`       // index in Charsets of the set that was shifted in
+	Pending    string   `json:"-"`        // bytes of an unfinished sequence or character
+	Colors     []Color  `json:"-"`        // colours set by OSC 4, 10, 11, 12
 	Keyboard   Keyboard `json:"-"`        // kitty keyboard flags and modifyOtherKeys
 	WorkDir    string   `json:"-"`        // OSC 7 or OSC 1337 CurrentDir
 }
 
-// Buffer is one of the two screens. Lines holds the history, oldest first, and
-// then the Rows lines of the screen.
+// Buffer is one of the two screens. Lines has the lines of the history, oldest first, followed
+// by the Rows lines of the screen.
 type Buffer struct {
 	Lines        []Line `json:"lines"`
-	History      int    `json:"history"` // how many of Lines lie above the screen
+	History      int    `json:"history"` // number of Lines above the screen
 	X            int    `json:"x"`       // 0..cols; cols is a pending wrap
 	Y            int    `json:"y"`       // 0..rows-1
 	ScrollTop    int    `json:"scroll_top"`
 	ScrollBottom int    `json:"scroll_bottom"` // inclusive
 	Tabs         []int  `json:"tabs"`          // columns < cols, ascending
 	SavedX       int    `json:"saved_x"`
-	SavedY       int    `json:"saved_y"`   // on the screen, at least 0
-	SavedPen     int    `json:"saved_pen"` // index into Attrs; without underline style, colour and link
+	SavedY       int    `json:"saved_y"`   // row on the screen, at least 0
+	SavedPen     int    `json:"saved_pen"` // index into Attrs; it lacks underline style, colour and link
 	SavedCharset string `json:"saved_charset"`
 }
 
-// Line is one row of cells. Empty cells of default look at its end are left
-// out.
+// Line is one row of cells, without the empty cells of default style at its end.
 type Line struct {
 	Wrapped bool   `json:"wrapped,omitempty"` // it continues the line above
 	Cells   []Cell `json:"cells"`
 }
 
-// Cell is one column. Text is "" for a cell that was never written or was
-// erased. Width is 1, 2 for the first half of a wide character, whose second
-// half is an empty cell of width 0, and 0 for a combining character that had
-// nothing to combine with.
+// Cell is one column. Text is "" if the cell was never written, or was erased. Width is 1; it
+// is 2 for the first half of a wide character, whose second half is an empty cell of width 0;
+// and it is 0 for a combining character that had no character to combine with.
 type Cell struct {
 	Text  string `json:"t"`
 	Width int    `json:"w"`
 	Attr  int    `json:"a"` // index into State.Attrs
 }
 
-// Attr is the look of a cell. Colours are mode<<24 | value: mode 0 is the
-// default colour, 1 one of the 16 of SGR 30-37 and 90-97, 2 one of 256, 3 RGB.
+// Attr is the style of a cell. Colours are mode<<24 | value. Mode 0 is the default colour, 1
+// one of the 16 colours of SGR 30-37 and 90-97, 2 one of the 256 of the palette, and 3 RGB.
 type Attr struct {
 	Fg             uint32 `json:"fg"`
 	Bg             uint32 `json:"bg"`
@@ -87,7 +85,7 @@ const (
 	Protected // DECSCA
 )
 
-// Modes are what SM, RM, DECSET, DECRST and their like change.
+// Modes are the modes that SM, RM, DECSET, DECRST and similar sequences change.
 type Modes struct {
 	ApplicationCursor bool   `json:"application_cursor"` // 1
 	ApplicationKeypad bool   `json:"application_keypad"` // 66
@@ -105,18 +103,18 @@ type Modes struct {
 	Mouse             string `json:"mouse"`              // NONE, X10 (9), VT200 (1000), DRAG (1002), ANY (1003)
 	MouseEncoding     string `json:"mouse_encoding"`     // DEFAULT, SGR (1006), SGR_PIXELS (1016)
 
-	// xterm.js does not know these.
+	// xterm.js does not have these modes.
 	Graphemes   bool `json:"-"` // 2027
 	ColorScheme bool `json:"-"` // 2031
 	SizeReports bool `json:"-"` // 2048
 	Win32Input  bool `json:"-"` // 9001
 
-	// Terminals differ in what 1007 is at first, so that it is only known once the
-	// program has set or reset it.
+	// The default of 1007 differs between terminals. Its state is therefore unknown until the
+	// program sets or resets it.
 	AlternateScroll Known `json:"-"` // 1007
 }
 
-// Known is a mode that is known once it was set or reset.
+// Known is the state of a mode that is unknown until the program sets or resets it.
 type Known int
 
 // The states of a Known.
@@ -139,14 +137,14 @@ type Color struct {
 	RGB   uint32
 }
 
-// Keyboard is what a program has asked keys to be reported as.
+// Keyboard is the encoding of keys that a program has requested.
 type Keyboard struct {
-	Kitty           [2]KittyKeyboard // of the normal and the alternate screen
+	Kitty           [2]KittyKeyboard // for the normal and the alternate screen
 	ModifyOtherKeys int
 }
 
-// KittyKeyboard is one screen's flags of the kitty keyboard protocol, and those
-// below them, oldest first.
+// KittyKeyboard has the kitty keyboard flags of one screen, and those that were pushed on the
+// stack before, oldest first.
 type KittyKeyboard struct {
 	Flags int
 	Stack []int

@@ -2,7 +2,7 @@ package vt
 
 import "math/bits"
 
-// Tab stops are bits, by column; they are kept when the terminal gets narrower.
+// Tab stops are bits, one for each column. They are kept if the terminal becomes narrower.
 
 func (b *buffer) hasTab(x int) bool {
 	return x>>6 < len(b.tabs) && b.tabs[x>>6]>>(x&63)&1 != 0
@@ -15,15 +15,15 @@ func (b *buffer) addTab(x int) {
 	b.tabs[x>>6] |= 1 << (x & 63)
 }
 
-// setTabs sets a tab stop in every eighth column from from on.
+// setTabs sets a tab stop in every eighth column, beginning with from.
 func (b *buffer) setTabs(from, cols int) {
 	for ; from < cols; from += 8 {
 		b.addTab(from)
 	}
 }
 
-// widenTabs sets the tab stops of a screen that has got another width, from the
-// last one before its end on.
+// widenTabs sets the tab stops in the new columns of a screen that has become wider. They
+// continue from the last tab stop before its old end.
 func (b *buffer) widenTabs(cols int) {
 	from := cols
 	if !b.hasTab(from) {

@@ -1,38 +1,36 @@
 package vt
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "encoding/binary"
 
-// Limits of what a program can make us hold.
+// Limits of the memory that a program can make the core hold.
 const (
-	MinCols, MinRows = 2, 1 // as xterm.js: one column has no room for a wide character
+	MinCols, MinRows = 2, 1 // as in xterm.js: a wide character has no room in one column
 	maxSize          = 1 << 15
 
-	maxString   = 64 << 10 // bytes of an OSC, DCS or APC that are looked at
-	maxParams   = 32       // as xterm.js
+	maxString   = 64 << 10 // longest OSC, DCS or APC that is executed, in bytes
+	maxParams   = 32       // as in xterm.js
 	maxParam    = 1<<31 - 1
 	maxTitle    = 4 << 10 // bytes of a title
-	maxStack    = 10      // titles and icon names kept by XTWINOPS 22, as xterm.js
-	maxReply    = 4 << 10 // bytes of answers that nobody has fetched
+	maxStack    = 10      // titles and icon names that XTWINOPS 22 keeps, as in xterm.js
+	maxReply    = 4 << 10 // bytes of answers that Replies has not returned yet
 	maxURI      = 8 << 10
-	maxKeyboard = 16 // kitty keyboard flags kept by a push
+	maxKeyboard = 16 // kitty keyboard flags that a push keeps
 
-	// What bytes and rows cost, in cells that are touched (WriteSome): the
-	// slowest text is printed at some 20 MB/s, a row is emptied in some 5 ns.
-	byteWork = 16
-	rowWork  = 4
+	// Costs of a byte and of a row, in cells that are touched (WriteSome). The slowest text is
+	// printed at about 20 MB/s, and a row is emptied in about 5 ns.
+	byteWork  = 16
+	rowWork   = 4
+	writeWork = 64 << 10 * byteWork // of a piece of Write
 )
 
-// Config says what terminal to make. A zero field means its default.
+// Config describes a new terminal. If a field is zero, its default is used.
 type Config struct {
 	Cols, Rows   int  // default 80x24
-	HistoryLines int  // lines kept above the screen; default 0
-	HistoryBytes int  // bytes they may take; default 16 MiB or 1 KiB a line, whichever is more
-	Graphemes    bool // mode 2027 is set at the beginning, and by RIS
+	HistoryLines int  // largest number of lines above the screen; default 0
+	HistoryBytes int  // bytes that these lines may take; default 16 MiB or 1 KiB a line, whichever is more
+	Graphemes    bool // mode 2027 is set at the beginning and after RIS
 	Events       func(Event)
-	Version      string // what XTVERSION is answered with
+	Version      string // version in the answer to XTVERSION
 }
 
 // A Term is a terminal without a display. It is not safe for concurrent use.
@@ -40,40 +38,41 @@ type Term struct {
 	cols, rows int
 	normal     buffer
 	alt        buffer
-	b          *buffer // the one that is shown
+	b          *buffer // the screen that is shown
 
 	hist     history
 	styles   styleTable
 	clusters clusterTable
 	links    linkTable
 	scratch  []cell
-	work     int // cells touched since WriteSome has begun
+	unmoved  []cell // scratch space of settle
+	work     int    // cells touched since the beginning of WriteSome
 
 	parser
 	pen      style
-	penID    styleID // of pen
-	eraseID  styleID // of what erasing leaves
+	penID    styleID // id of pen
+	eraseID  styleID // id of the style that erasing leaves
 	join     joinState
-	printing bool // the last thing done was to print
+	printing bool // the last byte was part of printed text
 
 	gsets [4]*charset
 	gl    int
-	cs    *charset // in use; after DECRC not always gsets[gl]
+	cs    *charset // the set in use; after DECRC it may differ from gsets[gl]
 
 	modes      Modes
-	focusAsked uint64 // how often mode 1004 was set
-	protected  bool   // some cell may be protected
+	focusAsked uint64 // number of times that mode 1004 was set
+	protected  bool   // a cell may be protected
 
 	title, icon           string
 	titleStack, iconStack []string
 	workDir               string
-	notice                notice         // of OSC 99, the end of which has not come
-	colors                map[int]uint32 // set by OSC 4, 10, 11, 12
+	notice                notice         // unfinished notification of OSC 99
+	colors                map[int]uint32 // colours set by OSC 4, 10, 11, 12
 	keyboard              Keyboard
 	replies               []byte
-	alone                 []byte // those of them that RepliesAlone returns
-	replyLost             bool   // one did not fit
-	look                  Appearance
+	requiredReplies       []byte // those of replies that RequiredReplies returns
+	replyLost             bool   // an answer was dropped because replies was full
+	appearance            Appearance
 	config                Config
 }
 
@@ -85,17 +84,30 @@ type buffer struct {
 	top, bot int // scroll region, both inclusive
 	tabs     []uint64
 	saved    saved
+	maps     []*columnMap // rows refer to these; a map without rows is used again
 }
 
-// saved is what DECSC keeps. y counts from the oldest line of the history, as
-// in xterm.js: lines that scroll away take it along.
+// saved is the cursor that DECSC saves. As in xterm.js, y counts from the oldest line of the
+// history, so that the position scrolls with its line.
 type saved struct {
 	x, y int
-	pen  style // without what is extended
+	pen  style // without extended and link
 	cs   *charset
 }
 
-func (b *buffer) row(y int) *row { return &b.rows[b.order[y]] }
+// row returns the row y. It settles the row, so that each cell is in its column.
+func (b *buffer) row(y int) *row {
+	r := &b.rows[b.order[y]]
+	if r.moved != nil {
+		r.settle()
+	}
+	return r
+}
+
+// rowAsIs returns the row y without settling it, so its cells may still have to move. It may
+// be used for a row that is cleared, for fields that columns do not move, and for the cursor's
+// row while t.printing is set, because beginPrinting and wrap settle that row.
+func (b *buffer) rowAsIs(y int) *row { return &b.rows[b.order[y]] }
 
 // New returns a terminal that has printed nothing.
 func New(c Config) *Term {
@@ -121,14 +133,14 @@ func clampSize(cols, rows int) (int, int) {
 	return min(max(cols, MinCols), maxSize), min(max(rows, MinRows), maxSize)
 }
 
-// Size returns columns and rows.
+// Size returns the numbers of columns and rows.
 func (t *Term) Size() (cols, rows int) { return t.cols, t.rows }
 
-// HistoryLines returns how many lines are kept above the screen.
+// HistoryLines returns the number of lines above the screen.
 func (t *Term) HistoryLines() int { return t.hist.lines }
 
-// resetBuffers leaves two empty screens. What they hold is used again: a program
-// may reset the terminal as often as it likes.
+// resetBuffers empties both screens and the history. It uses their memory again, because a
+// program may reset the terminal very often.
 func (t *Term) resetBuffers() {
 	t.work += 2 * rowWork * t.rows
 	t.hist.clear()
@@ -139,14 +151,14 @@ func (t *Term) resetBuffers() {
 	t.b = &t.normal
 }
 
-// reset brings everything but the rows and what was saved to its beginning.
+// reset restores the initial state of a buffer, except for its rows and the saved cursor.
 func (b *buffer) reset(cols, rows int) {
 	b.x, b.y, b.top, b.bot = 0, 0, 0, rows-1
 	b.tabs = b.tabs[:0]
 	b.setTabs(0, cols)
 }
 
-// open gives a buffer its rows, which are empty and look like fill.
+// open gives a buffer empty rows of style fill.
 func (b *buffer) open(cols, rows int, fill styleID) {
 	if len(b.rows) != rows {
 		b.rows = make([]row, rows)
@@ -154,7 +166,7 @@ func (b *buffer) open(cols, rows int, fill styleID) {
 	}
 	for y := range b.rows {
 		r := &b.rows[y]
-		if r.n != 0 || r.fill != fill || !r.ascii || r.wrapped || r.marks != nil { // else it is empty already
+		if r.n != 0 || r.fill != fill || !r.ascii || r.wrapped || r.marks != nil || r.moved != nil { // otherwise the row is empty already
 			r.clear(fill)
 		}
 		r.w = cols
@@ -162,14 +174,22 @@ func (b *buffer) open(cols, rows int, fill styleID) {
 	}
 }
 
-// Write takes what the program printed, in any pieces.
-func (t *Term) Write(p []byte) { t.WriteSome(p, math.MaxInt) }
+// Write parses the program's output p. The output may be cut into pieces at any byte. Write
+// itself parses long output in pieces, because styles and texts that no cell has any more are
+// freed only between them.
+func (t *Term) Write(p []byte) {
+	for len(p) > 0 {
+		n, _ := t.WriteSome(p, writeWork)
+		p = p[n:]
+	}
+}
 
-// WriteSome is Write that stops early: it takes bytes of p until they have cost
-// about budget, and returns how many bytes it took, at least one unless p is
-// empty, and what they have cost. The unit is one cell that is touched, which
-// takes some nanoseconds; each byte costs byteWork. A sequence is never carried
-// out in part, but none touches a cell of the screen more than a few times.
+// WriteSome parses bytes of p until they have cost about budget. It returns the number of
+// bytes that it has parsed, and their cost. If p is not empty, it parses at least one byte.
+//
+// The unit of cost is one cell that is touched, which takes some nanoseconds. Each byte costs
+// byteWork. WriteSome never stops in the middle of executing a sequence, but no sequence
+// touches a cell of the screen more than a few times.
 func (t *Term) WriteSome(p []byte, budget int) (n, cost int) {
 	all := len(p)
 	budget = max(budget, byteWork)
@@ -219,9 +239,11 @@ func (t *Term) WriteSome(p []byte, budget int) (n, cost int) {
 	return n, t.work + n*byteWork
 }
 
-// tidy frees the numbers of looks and texts that no cell has any more, once
-// there are many.
+// tidy frees the numbers of styles and texts that no cell has any more, if there are many.
 func (t *Term) tidy() {
+	if t.styles.used() > t.styles.limit || t.clusters.used() > t.clusters.limit {
+		t.settleAll() // a map may hold the last cell of a style
+	}
 	if t.styles.used() > t.styles.limit {
 		t.sweepStyles()
 	}
@@ -241,7 +263,7 @@ func (t *Term) tidy() {
 }
 
 func (t *Term) sweepStyles() {
-	live := make([]bool, len(t.styles.all))
+	live := make([]bool, t.styles.count)
 	live[t.penID], live[t.eraseID] = true, true
 	for _, b := range []*buffer{&t.normal, &t.alt} {
 		for i := range b.rows {

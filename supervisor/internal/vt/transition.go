@@ -4,79 +4,81 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"holdfast/shared/termmode"
 )
 
-// AppendTransition appends bytes to dst that bring a terminal in the state of
-// from to this state, but for the history, which they leave alone: nothing of
-// them scrolls. Both have the same size. They are none if nothing differs, few
-// if little does, and ask and ring nothing.
+// AppendTransition appends bytes to dst that change a terminal from the state of from to the
+// state of t. Both must have the same size. The bytes do not change the history: they never
+// scroll. They contain no question and no bell. If the two states do not differ, no bytes are
+// appended; if they differ a little, the bytes are few.
 //
-// What only the other screen has while it is hidden stays as it is.
+// State that only the hidden screen has is not changed until that screen is shown.
 func (t *Term) AppendTransition(dst []byte, from *Term) []byte {
 	if t == from {
 		return dst
 	}
 	c := transition{
 		painter: painter{
-			t: t, out: dst, pen: from.pen, lost: from.pen != style{},
+			t: t, out: dst, linkRoom: maxScreenLinks, pen: from.pen, isPenUnknown: from.pen != style{},
 			insertKnown: true, insert: from.modes.Insert,
 		},
 		from: from, top: from.b.top, bot: from.b.bot, fresh: t.rows,
 	}
 	if c.painter.pen.link != nil {
-		c.painter.pen.bg |= bgExtended // after DECRC it may only be hidden
+		c.painter.pen.bg |= bgExtended // after DECRC the link may be hidden
 	}
 	was, is := from.pending(nil), t.pending(nil)
 	if len(was) > 0 {
-		c.add("\x18") // which ends it
+		c.add("\x18") // CAN ends the unfinished sequence
 	}
 	begun := len(c.out)
 	if t.modes.Graphemes != from.modes.Graphemes {
-		c.private(2027, t.modes.Graphemes)
+		c.private(termmode.Graphemes, t.modes.Graphemes)
 	}
 	c.screens()
 	c.titlesFrom()
 	c.colorsFrom()
-	c.modes(&from.modes)
+	c.modes(from)
 	c.modifyOtherKeys(from.keyboard.ModifyOtherKeys)
-	c.printing()
+	c.restorePrinting()
 	if len(c.out) == begun && !c.moved && c.sameCursor() {
-		if len(was) == 0 || bytes.HasPrefix(is, was) { // it goes on
+		if len(was) == 0 || bytes.HasPrefix(is, was) { // the unfinished sequence continues
 			return append(dst, is[len(was):]...)
 		}
 	}
 	if c.moved || !c.sameCursor() || t.join != 0 && len(c.out) > len(dst) {
-		c.place()
+		c.placeCursor()
 	}
 	return t.pending(c.out)
 }
 
-// transition is what AppendTransition is about.
+// transition holds the state of a call of AppendTransition.
 type transition struct {
 	painter
 	from     *Term
-	top, bot int  // the scroll region that is set
-	neutral  bool // printing is as in a fresh terminal
-	moved    bool // the cursor was moved, or has to be
-	large    bool // so much changes that it shall be shown at once
-	shift    int  // by how many rows the screen was moved up
-	fresh    int  // rows from here on are empty before they are painted
+	top, bot int  // the scroll region of the viewer's terminal
+	neutral  bool // modes and character sets are those of a new terminal
+	moved    bool // the cursor has been moved, or must be moved
+	large    bool // so many rows change that mode 2026 should hide the steps
+	shift    int  // number of rows by which the screen was moved up
+	fresh    int  // the rows from here on are empty before they are painted
 }
 
-// prepare sees to it that text is printed as in a fresh terminal.
+// prepare resets the modes and character sets that would change how text is printed.
 func (c *transition) prepare() {
 	c.moved = true
 	if !c.neutral {
 		c.neutral = true
 		m := &c.from.modes
 		if c.large && !m.Synchronized {
-			c.private(2026, true)
+			c.private(termmode.Synchronized, true)
 		}
 		if m.Origin {
-			c.private(6, false)
+			c.private(termmode.Origin, false)
 		}
 		if !m.Wraparound {
-			c.private(7, true)
+			c.private(termmode.Wraparound, true)
 		}
 		c.setInsert(false)
 		c.resetCharsets()
@@ -87,7 +89,7 @@ func (c *transition) prepare() {
 	}
 }
 
-// resetCharsets brings the character sets to their beginning.
+// resetCharsets restores the default character sets.
 func (c *transition) resetCharsets() {
 	for g, cs := range c.from.gsets {
 		if cs != nil {
@@ -99,17 +101,18 @@ func (c *transition) resetCharsets() {
 	}
 }
 
-// printing restores what changes printing, but for the pen and IRM.
-func (c *transition) printing() {
+// restorePrinting restores the state that changes how text is printed, except for the pen and
+// IRM.
+func (c *transition) restorePrinting() {
 	t, from := c.t, c.from
 	b := t.b
 	if c.top != b.top || c.bot != b.bot || t.gsets != from.gsets || t.gl != from.gl || t.cs != from.cs {
-		c.prepare() // which may be more than is needed
+		c.prepare() // it may write more than is necessary
 	}
 	if c.neutral {
 		c.region(b)
-		if t.cs != t.gsets[t.gl] { // then DECRC comes, which may hide a link
-			c.look(&style{})
+		if t.cs != t.gsets[t.gl] { // charsets will then write DECRC, which may hide a link
+			c.setPen(&style{})
 		}
 		c.charsets()
 	}
@@ -119,29 +122,30 @@ func (c *transition) printing() {
 		was.Wraparound, was.Origin = true, false
 	}
 	if m.Wraparound != was.Wraparound {
-		c.private(7, m.Wraparound)
+		c.private(termmode.Wraparound, m.Wraparound)
 	}
 	if m.NewLine != was.NewLine {
-		c.csi(modeFinal(m.NewLine), 20)
+		c.csi(termmode.Final(m.NewLine), termmode.NewLine)
 	}
 	if m.Origin != was.Origin {
-		c.private(6, m.Origin)
+		c.private(termmode.Origin, m.Origin)
 		c.moved = true
 	}
 	if m.Synchronized != synchronized {
-		c.private(2026, m.Synchronized)
+		c.private(termmode.Synchronized, m.Synchronized)
 	}
 	c.moved = c.moved || m.Insert != was.Insert
 }
 
-// sameCursor reports whether cursor and pen are the same, and what REP and
-// combining characters refer to.
+// sameCursor reports whether both states have the same cursor and pen, and the same character
+// for REP and combining characters.
 func (c *transition) sameCursor() bool {
 	a, b := c.t, c.from
 	return a.b.x == b.b.x && a.b.y == b.b.y && a.join == b.join && sameStyle(&a.pen, &b.pen)
 }
 
-// screens brings back what is shown, and the normal screen.
+// screens paints the screen that is shown, and the normal screen if it has changed behind the
+// alternate screen.
 func (c *transition) screens() {
 	t, from := c.t, c.from
 	alt, was := t.b == &t.alt, from.b == &from.alt
@@ -157,7 +161,7 @@ func (c *transition) screens() {
 	c.large = alt || was || len(changed) > 1
 	if was {
 		c.prepare()
-		c.private(1047, false)
+		c.private(termmode.AlternateScreen, false)
 		c.top, c.bot = from.normal.top, from.normal.bot
 	}
 	c.buffer(&t.normal, &from.normal, changed)
@@ -166,14 +170,14 @@ func (c *transition) screens() {
 	}
 	c.prepare()
 	c.region(&t.normal)
-	c.look(&style{})
-	c.private(1047, true)
+	c.setPen(&style{})
+	c.private(termmode.AlternateScreen, true)
 	c.top, c.bot = 0, t.rows-1
 	c.buffer(&t.alt, nil, nil)
 }
 
-// sameButRows reports whether two of the same screen have the same region, tab
-// stops and saved cursor.
+// sameButRows reports whether two buffers of the same screen have the same region, tab stops
+// and saved cursor.
 func (c *transition) sameButRows(b, fb *buffer) bool {
 	return b.top == fb.top && b.bot == fb.bot && c.sameTabs(b, fb) && c.sameSaved(b, fb)
 }
@@ -192,7 +196,7 @@ func (c *transition) sameSaved(b, fb *buffer) bool {
 	return s == f
 }
 
-// linesAbove is the number of lines above a screen.
+// linesAbove returns the number of lines above a screen.
 func (t *Term) linesAbove(b *buffer) int {
 	if b == &t.alt {
 		return 0
@@ -204,8 +208,9 @@ func (k KittyKeyboard) same(o KittyKeyboard) bool {
 	return k.Flags == o.Flags && slices.Equal(k.Stack, o.Stack)
 }
 
-// buffer brings the screen that is shown to b. It was fb before, the rows
-// changed of which differ; nil is one that was shown just now.
+// buffer changes the screen that is shown from fb to b. changed has the numbers of the rows
+// that differ. If fb is nil, the viewer's terminal has just switched to this screen, which is
+// empty.
 func (c *transition) buffer(b, fb *buffer, changed []int) {
 	t := c.t
 	which := 0
@@ -228,12 +233,12 @@ func (c *transition) buffer(b, fb *buffer, changed []int) {
 		c.save(t.shownSaved(b, t.linesAbove(b)))
 	}
 	if k := t.keyboard.Kitty[which]; fb == nil || !k.same(c.from.keyboard.Kitty[which]) {
-		c.add("\x1b[<99u") // more than there are: none is left
+		c.add("\x1b[<99u") // pops more flags than the stack can have, so that none remain
 		c.keyboard(k)
 	}
 }
 
-// titlesFrom restores titles, icon names and the directory.
+// titlesFrom restores the titles, icon names and the directory that have changed.
 func (c *transition) titlesFrom() {
 	t, from := c.t, c.from
 	title, icon := t.title != from.title, t.icon != from.icon
@@ -258,7 +263,7 @@ func (c *transition) titlesFrom() {
 	}
 }
 
-// colorsFrom restores the colours that were set, and resets others.
+// colorsFrom restores the colours that have changed, and resets those that are no longer set.
 func (c *transition) colorsFrom() {
 	t, from := c.t, c.from
 	if len(t.colors)+len(from.colors) == 0 {

@@ -110,11 +110,11 @@ func TestWidthTableIsGenerated(t *testing.T) {
 	if want := xtermWidths(t, nil); !bytes.Equal(got, want) {
 		t.Fatal("width_table.go is not what scripts/oracle/widths.mjs prints; go generate it")
 	}
-	if got, err = os.ReadFile("../../../proxy/internal/web/page/src/emoji.json"); err != nil {
+	if got, err = os.ReadFile("../../../proxy/internal/web/client/src/emoji.ts"); err != nil {
 		t.Fatal(err)
 	}
 	if want := xtermWidths(t, nil, "emoji"); !bytes.Equal(got, want) {
-		t.Fatal("emoji.json is not what scripts/oracle/widths.mjs emoji prints; go generate it")
+		t.Fatal("emoji.ts is not what scripts/oracle/widths.mjs emoji prints; go generate it")
 	}
 }
 

@@ -1,10 +1,10 @@
-// Package page has the files of the web page, as they were built.
+// Package page contains the built files of the web page.
 //
-// scripts/web makes them of the sources beside this file into dist, which is not in
-// the repository. A program that was built without them serves no page,
-// and says how to make it.
+// scripts/web builds them from the sources in this directory and writes them to dist, which is
+// not in the repository. If a program is built without dist, it serves no page and says how to
+// build it.
 //
-// Not here: who is given them (package web).
+// Not here: the clients that may load the files (package web).
 package page
 
 import (
@@ -12,14 +12,13 @@ import (
 	"io/fs"
 )
 
-// The pattern names this file, too: it is there where dist is not, and a pattern
-// that matches nothing would not compile.
+// The pattern dist* also matches this file, because a pattern without a match does not compile
+// if dist is missing.
 //
 //go:embed all:dist*
 var files embed.FS
 
-// Files returns the page's files, index.html among them; nil where it was not
-// built.
+// Files returns the page's files, including index.html, or nil if the page was not built.
 func Files() fs.FS {
 	built, err := fs.Sub(files, "dist")
 	if err != nil {

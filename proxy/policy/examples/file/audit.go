@@ -9,7 +9,7 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// An entry is a line of the audit.
+// An entry is one line of the audit.
 type entry struct {
 	At        time.Time         `json:"at"`
 	Kind      string            `json:"kind"`
@@ -19,11 +19,11 @@ type entry struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	Verb      policy.Verb       `json:"verb,omitempty"`
 	Code      string            `json:"code,omitempty"`
-	ExitCode  *int              `json:"exit_code,omitempty"` // of exited
+	ExitCode  *int              `json:"exit_code,omitempty"` // of event exited
 }
 
-// audit appends an event. It opens the file anew, so that whoever rotates it
-// need not tell, and writes the line at once, so that none is within another.
+// audit appends an event to the file at path. It opens the file for each event, so that the file
+// can be rotated at any time. It writes each line with one call, so that lines do not mix.
 func audit(path string, e policy.Event) error {
 	line := entry{
 		At: e.At.UTC(), Kind: e.Kind, User: e.Principal.User, Workspace: e.Principal.Workspace,

@@ -10,24 +10,24 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// config is the file.
+// A config is the content of the file.
 type config struct {
 	Users []user
 	Tasks []task
-	Rules map[string][]policy.Verb // what each role may do
-	Audit string                   // where events go, as lines of JSON; "" is nowhere
+	Rules map[string][]policy.Verb // verbs that each role may use
+	Audit string                   // path of the audit, in lines of JSON; "" writes no audit
 }
 
-// A user is known by a uid, by tokens, or by both.
+// A user is recognised by a uid, by tokens, or by both.
 type user struct {
 	User      string   `json:"user"`
 	UID       *int     `json:"uid"`
-	Tokens    []string `json:"tokens_sha256"` // in hex, never a token itself; tokens are random and long, so no salt
+	Tokens    []string `json:"tokens_sha256"` // SHA-256 in hex, without salt, because tokens are long and random
 	Workspace string   `json:"workspace"`
 	Roles     []string `json:"roles"`
 	All       bool     `json:"all"`
 
-	sums [][]byte // Tokens as bytes
+	sums [][]byte // Tokens, decoded
 }
 
 func (u user) principal() policy.Principal {
@@ -49,9 +49,9 @@ func (t task) task() policy.Task {
 	return policy.Task{WorkDir: t.WorkDir, Argv: t.Argv, Env: t.Env, Labels: t.Labels, IssueID: t.Issue, PriorAgentSessionID: t.Prior}
 }
 
-// parse returns the config, or all that is wrong with it.
+// parse returns the config of a text, or an error that lists all mistakes.
 func parse(text []byte) (*config, error) {
-	// Users and tasks are decoded one by one: each tells its own mistake.
+	// Users and tasks are decoded one by one, so that each mistake is reported.
 	var raw struct {
 		Users []json.RawMessage        `json:"users"`
 		Tasks []json.RawMessage        `json:"tasks"`
@@ -68,7 +68,7 @@ func parse(text []byte) (*config, error) {
 	return c, nil
 }
 
-// strict decodes text that is one value, all of whose fields are known.
+// strict decodes text that consists of one value and has only known fields.
 func strict(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -76,7 +76,7 @@ func strict(text []byte, into any) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more after its end")
+		return errors.New("the text continues after the end of the value")
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 		{"nothing", `{}`, nil},
 		{"nothing at all", ``, []string{"EOF"}},
 		{"a user", `{"users": [{"user": "a", "uid": 0, "roles": ["r"]}], "rules": {"r": []}}`, nil},
-		{"more after it", `{} {}`, []string{"more after its end"}},
+		{"more after it", `{} {}`, []string{"continues after the end of the value"}},
 		{"an unknown field", `{"user": []}`, []string{`unknown field "user"`}},
 		{"unknown fields", `{"users": [{"user": "a", "uid": 1, "rôle": ""}], "tasks": [{"id": "t", "work_dir": "/", "dir": ""}]}`,
 			[]string{`users[0]: json: unknown field "rôle"`, `tasks[0]: json: unknown field "dir"`}},

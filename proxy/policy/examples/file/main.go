@@ -1,15 +1,15 @@
-// Command file is a policy that reads who may do what from a file: an example to
-// start from, and enough for a few people on one machine.
+// Command file is a policy that reads users, tasks and permissions from a file. It is an example
+// to start from, and sufficient for a few people on one machine.
 //
 //	HOLDFAST_POLICY_CONFIG=/etc/holdfast/policy.json proxy serve --policy ./file
 //
-// policy.example.json shows the file. It is read again when it has changed.
-// Whoever is let in keeps the roles of that moment until the next hello.
+// policy.example.json shows the file's format. The file is read again after a change. A connected
+// client keeps its roles until its next hello.
 //
-// Invariant: a file with a mistake in it is never used, not even in part. At the
-// start it ends the program, and later the last good one stays.
+// Invariant: a file with a mistake is never used, not even in part. A mistake at the start ends
+// the program. After a later mistake the last valid file remains in force.
 //
-// Not here: how a question comes to it (package policy).
+// Not here: the transport of questions (package policy).
 package main
 
 import (
@@ -23,11 +23,11 @@ import (
 const configVariable = "HOLDFAST_POLICY_CONFIG"
 
 func main() {
-	// Made before Serve, which puts other files in the place of stdout and stderr.
+	// The logger must exist before Serve, which replaces os.Stdout and os.Stderr.
 	log := hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: os.Stderr, JSONFormat: true})
 	path := os.Getenv(configVariable)
 	if path == "" {
-		log.Error("no policy: " + configVariable + " does not name its file")
+		log.Error("no policy: " + configVariable + " must name the policy's file")
 		os.Exit(1)
 	}
 	s, err := open(path, log)

@@ -11,14 +11,14 @@ import (
 	"holdfast/proxy/policy"
 )
 
-// filePolicy decides as its file says.
+// A filePolicy decides by the content of its file.
 type filePolicy struct {
 	store *store
 	log   hclog.Logger
 }
 
-// Authenticate implements policy.Policy. A token counts, and the uid only
-// where there is none.
+// Authenticate implements policy.Policy. If the client shows a token, only the token counts;
+// otherwise the uid.
 func (p *filePolicy) Authenticate(_ context.Context, c policy.Credentials) (policy.Principal, error) {
 	users := p.store.config().Users
 	found := -1
@@ -34,8 +34,8 @@ func (p *filePolicy) Authenticate(_ context.Context, c policy.Credentials) (poli
 	return users[found].principal(), nil
 }
 
-// byToken compares with every token, each in constant time, so that how long it
-// takes says nothing.
+// byToken returns the index of the user with this token, or -1. It compares all tokens in
+// constant time, so that the duration does not reveal a token.
 func byToken(users []user, token string) int {
 	sum, found := sha256.Sum256([]byte(token)), -1
 	for i, u := range users {
@@ -52,11 +52,11 @@ func byToken(users []user, token string) int {
 func (p *filePolicy) ResolveTask(_ context.Context, r policy.TaskRequest) (policy.Task, error) {
 	tasks := p.store.config().Tasks
 	i := slices.IndexFunc(tasks, func(t task) bool { return t.ID == r.TaskID })
-	if i < 0 { // "" is no task's id
+	if i < 0 { // "" is never the id of a task
 		return policy.Task{}, policy.Refuse(policy.CodeTaskNotFound, "there is no such task")
 	}
-	// The session is given the workspace of the request, so that has to be right
-	// also for whoever sees all.
+	// The session gets the request's workspace as its label, so the workspace must be right even
+	// if the principal sees all workspaces.
 	of := tasks[i].Workspace
 	if of != r.WorkspaceID || !r.Principal.All && of != r.Principal.Workspace {
 		return policy.Task{}, policy.Refuse(policy.CodeWorkspaceMismatch, "the task is of another workspace")
@@ -75,12 +75,12 @@ func (p *filePolicy) Authorize(_ context.Context, a policy.Access) error {
 	return policy.Refuse(policy.CodePermissionDenied, "none of your roles may do this")
 }
 
-// Observe implements policy.Policy. What cannot be written is no reason to let
-// nobody in any more, so it is only logged.
+// Observe implements policy.Policy. If an event cannot be written, that is only logged, because
+// clients must still be able to connect.
 func (p *filePolicy) Observe(_ context.Context, e policy.Event) error {
 	if path := p.store.config().Audit; path != "" {
 		if err := audit(path, e); err != nil {
-			p.log.Error("an event is not in the audit", "kind", e.Kind, "error", err)
+			p.log.Error("event not written to the audit", "kind", e.Kind, "error", err)
 		}
 	}
 	return nil

@@ -125,7 +125,7 @@ func TestNoAudit(t *testing.T) {
 	path := filepath.Join(dir, "policy.json")
 	write(t, path, text("ann", filepath.Join(dir, "none", "audit")))
 	p, said := opened(t, path)
-	if err := p.Observe(t.Context(), policy.Event{Kind: policy.EventHello}); err != nil || !strings.Contains(said.String(), "not in the audit") {
+	if err := p.Observe(t.Context(), policy.Event{Kind: policy.EventHello}); err != nil || !strings.Contains(said.String(), "not written to the audit") {
 		t.Errorf("got %v and %q, want that it is not in the audit", err, said)
 	}
 }

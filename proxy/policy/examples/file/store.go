@@ -9,39 +9,39 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// A store has the config of a file, and reads it again when it has changed.
-// Put a new one in its place by renaming: what is half written is a mistake.
+// A store holds the config of a file, and reads the file again after a change. A new file should
+// be put in place by a rename, because a partly written file is invalid.
 type store struct {
 	path string
 	log  hclog.Logger
 
-	mu      sync.Mutex
-	read    os.FileInfo // of what was last read, good or not; nil if it could not be
-	current *config     // the last good one
+	mu       sync.Mutex
+	lastRead os.FileInfo // state of the file at the last read; nil if the file was missing
+	current  *config     // the last valid config
 }
 
-// open reads the file, which has to be good at the start.
+// open reads the file, which must be valid at the start.
 func open(path string, log hclog.Logger) (*store, error) {
 	s := &store{path: path, log: log}
 	var err error
-	s.current, s.read, err = load(path)
+	s.current, s.lastRead, err = load(path)
 	return s, err
 }
 
-// config returns the last good config. It looks at the file each time, which
-// takes a microsecond, and complains once about what it finds.
+// config returns the last valid config. Each call checks whether the file has changed, which
+// takes about a microsecond; an invalid version is logged once.
 func (s *store) config() *config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, err := os.Stat(s.path)
 	switch {
-	case err != nil && s.read == nil: // gone, and that was said
+	case err != nil && s.lastRead == nil: // the file is missing, and that was logged
 		return s.current
-	case err == nil && s.read != nil && same(now, s.read):
+	case err == nil && s.lastRead != nil && isSameFile(now, s.lastRead):
 		return s.current
 	}
-	c, read, err := load(s.path)
-	s.read = read
+	c, lastRead, err := load(s.path)
+	s.lastRead = lastRead
 	if err != nil {
 		s.log.Error("the policy's file cannot be used, the last good one stays", "error", err)
 		return s.current
@@ -51,18 +51,18 @@ func (s *store) config() *config {
 	return c
 }
 
-func same(a, b os.FileInfo) bool {
+func isSameFile(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// load returns what it knows of the file even where it cannot be used.
+// load returns the config of a file. It returns the file's state even if the content is invalid.
 func load(path string) (*config, os.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat() // before it is read: what is written meanwhile is seen the next time
+	info, err := f.Stat() // before the content is read, so that a later change is noticed the next time
 	if err != nil {
 		return nil, nil, err
 	}

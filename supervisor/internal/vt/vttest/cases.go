@@ -10,20 +10,20 @@ import (
 	"testing"
 )
 
-// A Case is a stream that is kept, and the terminal that it is for. As text, a
-// line is a comment after "#", one of
+// A Case is a stream in a file, and the terminal for which it was made. In the file, a line is
+// a comment behind "#", one of
 //
 //	terminal COLS ROWS HISTORY UNICODE
 //	resize COLS ROWS
 //
-// or a write, as a Go string in quotes.
+// or a write, as a quoted Go string.
 type Case struct {
-	Name string // of its file, without ".txt"
+	Name string // name of its file, without ".txt"
 	Config
 	Steps []Step
 }
 
-// String is the text.
+// String returns the text of the case's file.
 func (c *Case) String() string {
 	var b strings.Builder
 	config := c.withDefaults()
@@ -32,7 +32,7 @@ func (c *Case) String() string {
 	return b.String()
 }
 
-// Format writes the steps, a line each.
+// Format returns the text of steps, with one line for each step.
 func Format(steps []Step) string {
 	var b strings.Builder
 	for _, s := range steps {
@@ -45,13 +45,13 @@ func Format(steps []Step) string {
 	return b.String()
 }
 
-// Save writes the case into a folder and returns its file's name.
+// Save writes the case into a directory and returns the name of its file.
 func (c *Case) Save(dir string) (string, error) {
 	name := filepath.Join(dir, c.Name+".txt")
 	return name, os.WriteFile(name, []byte(c.String()), 0o644)
 }
 
-// Parse reads the text of a case.
+// Parse parses the text of a case.
 func Parse(name string, data []byte) (*Case, error) {
 	c := &Case{Name: name}
 	for i, line := range strings.Split(string(data), "\n") {
@@ -82,7 +82,7 @@ func (c *Case) parseLine(line string) error {
 	return err
 }
 
-// LoadCases reads all cases of a folder.
+// LoadCases returns all cases of a directory.
 func LoadCases(t testing.TB, dir string) []*Case {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.txt"))

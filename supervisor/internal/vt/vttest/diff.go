@@ -9,18 +9,18 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// maxDiffs is how many differences are told; the first ones lead to the cause.
+// maxDiffs is the number of differences that are reported. The first ones lead to the cause.
 const maxDiffs = 12
 
-// Options say what Diff is to leave out.
+// Options select the parts of a state that Diff does not compare.
 type Options struct {
-	Printable    bool // the content of lines that no bytes make is not compared
-	FirstWrapped bool // whether the first line continues one that is forgotten
-	HiddenCursor bool // the place of the normal screen's cursor while the alternate is shown
+	Printable    bool // do not compare lines that no bytes can reproduce
+	FirstWrapped bool // do not compare whether the first line continues a dropped line
+	HiddenCursor bool // do not compare the normal screen's cursor while the alternate screen is shown
 }
 
-// Diff tells how two states differ: the first differences, a line each, or "" if
-// there are none. Looks are compared by value.
+// Diff returns the first differences of two states, one in each line, or "" if there are none.
+// Styles are compared by value.
 func Diff(got, want *vt.State, options ...Options) string {
 	d := &differ{got: got, want: want}
 	if len(options) > 0 {
@@ -39,11 +39,11 @@ type differ struct {
 	found     []string
 }
 
-func (d *differ) equal(what string, got, want any) bool {
+func (d *differ) equal(name string, got, want any) bool {
 	if reflect.DeepEqual(got, want) {
 		return true
 	}
-	d.found = append(d.found, fmt.Sprintf("%s: got %+v, want %+v", what, got, want))
+	d.found = append(d.found, fmt.Sprintf("%s: got %+v, want %+v", name, got, want))
 	return false
 }
 
@@ -87,8 +87,8 @@ func (d *differ) buffer(name string, got, want *vt.Buffer) {
 	d.equal(name+" saved charset", charset(got.SavedCharset), charset(want.SavedCharset))
 	d.equal(name+" history", got.History, want.History)
 	d.equal(name+" lines", len(got.Lines), len(want.Lines))
-	// From the end, as a history that is a line short differs everywhere from
-	// the start.
+	// Lines are compared from the end, because a history with a missing line differs everywhere
+	// from the start.
 	for i := range min(len(got.Lines), len(want.Lines)) {
 		d.line(name, len(want.Lines)-1-i, &got.Lines[len(got.Lines)-1-i], &want.Lines[len(want.Lines)-1-i])
 	}
@@ -115,7 +115,7 @@ func (d *differ) line(buffer string, y int, got, want *vt.Line) {
 	}
 }
 
-// cell returns a line's cell, be it left out at the end or not.
+// cell returns cell x of a line, which is an empty cell if the line is shorter.
 func cell(l *vt.Line, x int) vt.Cell {
 	if x < len(l.Cells) {
 		return l.Cells[x]
@@ -123,7 +123,7 @@ func cell(l *vt.Line, x int) vt.Cell {
 	return vt.Cell{Width: 1}
 }
 
-// text is a line with what is empty shown.
+// text returns a line's text, with a sign for empty cells.
 func text(l *vt.Line) string {
 	var b strings.Builder
 	for _, c := range l.Cells {
@@ -137,29 +137,29 @@ func text(l *vt.Line) string {
 	return b.String()
 }
 
-func (d *differ) attr(what string, got, want int) bool {
+func (d *differ) attr(name string, got, want int) bool {
 	g, gotOK := attr(d.got, got)
 	w, wantOK := attr(d.want, want)
 	if !gotOK || !wantOK {
 		d.found = append(d.found, fmt.Sprintf("%s: attribute out of range: got %d of %d, want %d of %d",
-			what, got, len(d.got.Attrs), want, len(d.want.Attrs)))
+			name, got, len(d.got.Attrs), want, len(d.want.Attrs)))
 		return false
 	}
 	if g == w {
 		return true
 	}
-	d.found = append(d.found, fmt.Sprintf("%s: got %s, want %s", what, look(g), look(w)))
+	d.found = append(d.found, fmt.Sprintf("%s: got %s, want %s", name, describeAttr(g), describeAttr(w)))
 	return false
 }
 
-// savedPen leaves out the underline: DECSC keeps only that there is one, which
-// shows nothing without what the pen has then. DECRC and a text tell.
-func (d *differ) savedPen(what string, got, want int) {
+// savedPen compares saved pens without their underlines. DECSC saves only whether there is an
+// underline. Its kind depends on the pen at DECRC, and printing text behind DECRC shows it.
+func (d *differ) savedPen(name string, got, want int) {
 	g, gotOK := attr(d.got, got)
 	w, wantOK := attr(d.want, want)
 	g.Underline, w.Underline = 0, 0
 	if !gotOK || !wantOK || g != w {
-		d.attr(what, got, want)
+		d.attr(name, got, want)
 	}
 }
 
@@ -171,23 +171,23 @@ func attr(s *vt.State, i int) (vt.Attr, bool) {
 		return vt.Attr{}, false
 	}
 	a := s.Attrs[i]
-	// Without an underline its colour is not seen, and may be a remainder.
+	// Without an underline its colour is not visible, and it may be left from an earlier one.
 	if a.UnderlineColor == noUnderlineColor || a.Underline == 0 {
 		a.UnderlineColor = 0
 	}
 	return a, true
 }
 
-// noUnderlineColor is what SGR 59 stores in xterm.js: it means the default, but
-// is the same as white.
+// noUnderlineColor is the value that SGR 59 stores in xterm.js. It means the default colour,
+// and cannot be told from white.
 const noUnderlineColor = 0x3ffffff
 
-func look(a vt.Attr) string {
+func describeAttr(a vt.Attr) string {
 	return fmt.Sprintf("{fg %#x bg %#x flags %#x underline %d %#x link %q %q}",
 		a.Fg, a.Bg, uint16(a.Flags), a.Underline, a.UnderlineColor, a.URI, a.LinkID)
 }
 
-// charset gives the names of one set the same one.
+// charset maps the designators of a set to one of them.
 func charset(designator string) string {
 	switch designator {
 	case "B":
@@ -202,7 +202,7 @@ func charset(designator string) string {
 	return designator
 }
 
-// charsets is G0 to G3, of which the last may be left out.
+// charsets returns the sets G0 to G3. The last ones may be missing in designators.
 func charsets(designators []string) (all [4]string) {
 	for i := range min(4, len(designators)) {
 		all[i] = charset(designators[i])
@@ -212,12 +212,10 @@ func charsets(designators []string) (all [4]string) {
 
 func list(s []string) []string { return slices.Concat(s, []string{}) }
 
-// Unprintable reports whether s is a state that no bytes make of a fresh
-// terminal, or none that are worth it:
-//   - with DECOM, a cursor outside the scroll region;
-//   - a wrap that is pending behind a column that was erased since;
-//   - after DECRC, a character set in use that is neither the one shifted in nor
-//     the one saved.
+// Unprintable reports whether no bytes bring a new terminal into the state s, or none that
+// would be worth the effort: - under DECOM, a cursor outside the scroll region; - a pending
+// wrap behind a column that was erased since; - after DECRC, a character set in use that is
+// neither the one shifted in nor the one saved.
 func Unprintable(s *vt.State) bool {
 	shown := &s.Normal
 	if s.Alternate != nil {
@@ -237,9 +235,9 @@ func Unprintable(s *vt.State) bool {
 	return false
 }
 
-// unprintableLine reports the same of a line: half a wide character without the
-// other, which ICH within one leaves, or two columns at its end that are empty
-// and have more of a look than a background, which only halves leave.
+// unprintableLine reports whether no bytes reproduce a line: because it has half a wide
+// character without the other half, which ICH within the character leaves, or two empty
+// columns at its end with more style than a background, which only such halves leave.
 func unprintableLine(s *vt.State, l *vt.Line) bool {
 	odd := func(x int) bool {
 		c := cell(l, x)

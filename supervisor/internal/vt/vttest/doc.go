@@ -1,9 +1,9 @@
-// Package vttest holds the terminal core to the real xterm.js: it makes streams
-// of terminal output, feeds them to both and tells how their states differ.
+// Package vttest compares the terminal core with the real xterm.js. It generates streams of
+// terminal output, writes them to both, and reports the differences of their states.
 //
-// Invariant: a stream is the same for the same seed and options, and none is
-// made of what xterm.js is known to get plainly wrong. What gets through by
-// chance is reported by Screen.Defects and not compared.
+// Invariant: a stream must be the same for the same seed and options. A stream does not
+// contain input that xterm.js is known to handle wrongly. If such input occurs by chance,
+// Screen.Defects reports it, and the states are not compared.
 //
 // Not here: the core itself (package vt), xterm.js (scripts/oracle).
 package vttest

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// hostileBytes is how long a hostile input is, and up to a page more.
+// hostileBytes is the length of a hostile input. An input may be longer by a page.
 const hostileBytes = 1 << 20
 
-// Hostile are inputs that are made to keep a terminal of 80x24 busy, or to make
-// it hold much.
+// Hostile is a list of inputs that should keep a terminal of 80x24 busy, or make it hold much
+// memory.
 var Hostile = []Input{
-	// Looks.
+	// Styles.
 	{"every byte a new look", numbered("", "\x1b[38;2;%d;%d;%dmx", func(i int) []any { return []any{i & 255, i >> 8 & 255, i >> 16} })},
 	{"every byte a new look and background", numbered("", "\x1b[38;2;%d;%d;%d;48;2;%[2]d;%[3]d;%[1]dmx", func(i int) []any { return []any{i & 255, i >> 8 & 255, i >> 16} })},
 	{"two looks in turn", repeated("", "\x1b[31mx\x1b[32my")},
@@ -120,7 +120,7 @@ var Hostile = []Input{
 	{"DECSC and DECRC", repeated("\x1b[31m", "\x1b7\x1b8")},
 	{"DECSC and DECRC of looks", repeated("", "\x1b[31m\x1b7\x1b[32m\x1b8")},
 
-	// Strings, and what is never ended.
+	// Strings, and sequences without end.
 	{"OSC without end", repeated("\x1b]0;", "x")},
 	{"DCS without end", repeated("\x1bPq", "x")},
 	{"APC without end", repeated("\x1b_G", "x")},
@@ -149,7 +149,7 @@ var Hostile = []Input{
 	{"modes", repeated("", "\x1b[?1;6;7;25;1000;1006;2004;2026h\x1b[?1;6;7;25;1000;1006;2004;2026l")},
 	{"kitty flags", repeated("", "\x1b[>1u\x1b[=3;2u\x1b[<u")},
 
-	// Questions that nobody fetches the answers of.
+	// Questions whose answers are not read.
 	{"DSR and DA", repeated("", "\x1b[6n\x1b[c\x1b[>c\x1b[5n")},
 	{"DECRQM", repeated("", "\x1b[?2026$p\x1b[4$p")},
 	{"DECRQSS", repeated("", "\x1bP$qm\x1b\\\x1bP$qr\x1b\\")},
@@ -160,8 +160,8 @@ var Hostile = []Input{
 }
 
 const (
-	// colorful fills a screen with rows that are not text any more, each column
-	// of another colour than the one before.
+	// colorful fills a screen with rows that are in cell form, because each column has another
+	// colour than the one before.
 	colorful = "\x1b[H" + looks + looks + looks + looks + looks + looks + looks + looks + looks + looks + looks + looks + "\x1b[12;20H"
 	looks    = look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8 + look8
 	look8    = "\x1b[31ma\x1b[32mb\x1b[33mc\x1b[34md\x1b[45me\x1b[46mf\x1b[47mg\x1b[mh"
@@ -172,7 +172,7 @@ const (
 	wide8  = "你好世界终端屏幕"
 )
 
-// repeated is start and then unit without end.
+// repeated returns start, followed by unit until the input is long enough.
 func repeated(start, unit string) func() []byte {
 	return func() []byte {
 		b := make([]byte, 0, len(start)+hostileBytes+len(unit))
@@ -181,8 +181,8 @@ func repeated(start, unit string) func() []byte {
 	}
 }
 
-// numbered is start and then a format of numbers that depend on how often it was
-// printed.
+// numbered returns start, followed by format until the input is long enough. of returns the
+// arguments of format for the i-th time.
 func numbered(start, format string, of func(i int) []any) func() []byte {
 	return func() []byte {
 		var b bytes.Buffer
@@ -196,7 +196,7 @@ func numbered(start, format string, of func(i int) []any) func() []byte {
 
 func index(i int) []any { return []any{i} }
 
-// clusters are letters with marks, none like another.
+// clusters returns different letters with combining marks.
 func clusters(start string) func() []byte {
 	return func() []byte {
 		b := []byte(start)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
-	"math/rand" // not v2: the inputs are to stay what others were measured on
+	"math/rand" // not v2, because the inputs must stay those of earlier measurements
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,17 +13,17 @@ import (
 	"unicode/utf8"
 )
 
-// An Input is what the terminal core is measured on: what programs print on 80
-// columns and 24 rows, with the carriage returns of a PTY.
+// An Input is terminal output for measurements: the output of a program on a screen of 80
+// columns and 24 rows, with the carriage returns that a PTY adds.
 type Input struct {
 	Name string
-	Make func() []byte // the same bytes every time
+	Make func() []byte // returns the same bytes every time
 }
 
-// inputBytes is how long an Input is, and up to a page more.
+// inputBytes is the length of an Input. An input may be longer by a page.
 const inputBytes = 8 << 20
 
-// Inputs are what ordinary programs print.
+// Inputs is the output of ordinary programs.
 var Inputs = []Input{
 	{"plain", plainInput},
 	{"source", sourceInput},
@@ -35,7 +35,7 @@ var Inputs = []Input{
 	{"dense", func() []byte { return denseInput(80, 24) }},
 }
 
-// words are what the lines of the inputs are made of.
+// words are the words in the lines of the inputs.
 var words = strings.Fields(`the quick brown fox jumps over lazy dog func return error if nil package import context
 string bytes buffer reader writer terminal screen cursor scrollback session daemon client server socket frame message
 handler config version build test pass fail warning note compile link object module cache index token parser state
@@ -43,10 +43,10 @@ handler config version build test pass fail warning note compile link object mod
 
 func anyOf[T any](r *rand.Rand, of []T) T { return of[r.Intn(len(of))] }
 
-// seeded returns the random numbers of an input.
+// seeded returns the random numbers for an input.
 func seeded(seed int64) *rand.Rand { return rand.New(rand.NewSource(seed)) }
 
-// plainInput is ASCII in lines of 60 to 80 columns.
+// plainInput returns lines of ASCII with 60 to 80 columns.
 func plainInput() []byte {
 	r := seeded(1)
 	var b bytes.Buffer
@@ -68,8 +68,8 @@ func wordLine(r *rand.Rand, n int) string {
 	return string(line[:n])
 }
 
-// sourceInput is Go's own source: tabs and short lines. It is the only input
-// that differs from one version of Go to the next.
+// sourceInput returns Go's own source, which has tabs and short lines. It is the only input
+// that differs between versions of Go.
 func sourceInput() []byte {
 	r := seeded(2)
 	files := sourceFiles()
@@ -88,7 +88,7 @@ func sourceInput() []byte {
 	return b.Bytes()
 }
 
-// sourceFiles are in the order of their names.
+// sourceFiles returns the names of the files, sorted.
 func sourceFiles() (names []string) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -105,8 +105,8 @@ func sourceFiles() (names []string) {
 	return names
 }
 
-// sgrInput has a look for nearly every word, as coloured listings and compilers
-// print them.
+// sgrInput returns text with a style for nearly every word, as coloured listings and compilers
+// print it.
 func sgrInput() []byte {
 	r := seeded(3)
 	var b bytes.Buffer
@@ -145,8 +145,8 @@ func colored(b *bytes.Buffer, r *rand.Rand, w string) {
 	}
 }
 
-// tuiInput redraws a full screen, in turn as htop, as an editor and by moves and
-// edits within rows.
+// tuiInput redraws a full screen in three ways in turn: as htop does, as an editor does, and
+// by moves and edits within rows.
 func tuiInput(cols, rows int) []byte {
 	r := seeded(4)
 	var b bytes.Buffer
@@ -180,7 +180,7 @@ func meters(b *bytes.Buffer, r *rand.Rand, cols, rows int) {
 	fmt.Fprintf(b, "\x1b[%d;1HF1\x1b[30m\x1b[46mHelp  \x1b[mF2\x1b[30m\x1b[46mSetup \x1b[mF10\x1b[30m\x1b[46mQuit\x1b[K\x1b[m", rows)
 }
 
-// editor scrolls a region by a line, prints the new one, and the status line.
+// editor scrolls a region by a line, and prints the new line and the status line.
 func editor(b *bytes.Buffer, r *rand.Rand, cols, rows int) {
 	for k := range 12 {
 		y := rows - 1
@@ -219,7 +219,7 @@ func edit(b *bytes.Buffer, r *rand.Rand, cols, rows int) {
 	}
 }
 
-// What utf8Input prints beside words.
+// Characters of utf8Input, besides words.
 var (
 	hanRunes = []rune("的一是不了人我在有他这为之大来以个中上们到说国和地也子时道出而要于就下得可你年生自会那后能对着事其里所去行过家十用发天如然作方成者多日都三小军二无同么经法当起与好看学进种将还分此心前面又定见只主没公从日本語テストひらがなカタカナ한국어텍스트")
 	accented = []string{"naïve", "café", "Ünïcödé", "привет", "мир", "Ελλάδα", "łódź", "façade", "smörgåsbord", "žluťoučký"}
@@ -228,7 +228,8 @@ var (
 	combined = []string{"e\u0301", "a\u0308", "o\u0302\u0323", "n\u0303", "Z\u0351\u036b", "ก\u0e33", "नि", "க்"}
 )
 
-// utf8Input is half CJK; then accents, lines of boxes, emoji and marks.
+// utf8Input returns text of which one half is CJK, and the other half accents, boxes, emoji
+// and combining marks.
 func utf8Input() []byte {
 	r := seeded(5)
 	var b bytes.Buffer
@@ -266,7 +267,7 @@ func writeWord(b *bytes.Buffer, w string) (cols int) {
 	return utf8.RuneCountInString(w)
 }
 
-// longInput is one line without an end.
+// longInput returns one line without an end.
 func longInput() []byte {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/{}[]\":,"
 	r := seeded(6)
@@ -277,7 +278,7 @@ func longInput() []byte {
 	return b
 }
 
-// regionsInput scrolls within regions at the top, at the bottom and in between.
+// regionsInput scrolls within regions at the top, at the bottom and in the middle.
 func regionsInput(rows int) []byte {
 	r := seeded(7)
 	var b bytes.Buffer
@@ -296,7 +297,7 @@ func regionsInput(rows int) []byte {
 	return b.Bytes()
 }
 
-// denseInput gives every cell of a screen a look of its own.
+// denseInput gives every cell of a screen a style of its own.
 func denseInput(cols, rows int) []byte {
 	var b bytes.Buffer
 	b.WriteString("\x1b[?1049h")

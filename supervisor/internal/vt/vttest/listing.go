@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Listing is what colours are mostly used for: listings of files, compilers'
-// complaints, logs and differences, a screenful of each in turn.
+// Listing is typical coloured output: listings of files, messages of compilers, logs and
+// diffs, a screen of each in turn.
 var Listing = Input{"listing", listingInput}
 
 func listingInput() []byte {
@@ -23,7 +23,7 @@ func listingInput() []byte {
 	return b.Bytes()
 }
 
-// fileLine is of ls -l --color.
+// fileLine writes a line of ls -l --color.
 func fileLine(b *bytes.Buffer, r *rand.Rand) {
 	fmt.Fprintf(b, "-rw-r--r-- 1 root root %8d %s %2d %02d:%02d ",
 		r.Intn(1<<20), anyOf(r, []string{"Jan", "Mar", "Sep", "Nov"}), 1+r.Intn(28), r.Intn(24), r.Intn(60))
@@ -38,7 +38,7 @@ func fileLine(b *bytes.Buffer, r *rand.Rand) {
 	}
 }
 
-// complaint is of a C compiler, with the line it is about.
+// complaint writes an error message of a C compiler, with the line of code.
 func complaint(b *bytes.Buffer, r *rand.Rand) {
 	at := r.Intn(30)
 	fmt.Fprintf(b, "\x1b[01m\x1b[Ksrc/%s.c:%d:%d:\x1b[m\x1b[K \x1b[01;31m\x1b[Kerror: \x1b[m\x1b[K%s\x1b[m\x1b[K\r\n",
@@ -47,14 +47,14 @@ func complaint(b *bytes.Buffer, r *rand.Rand) {
 	fmt.Fprintf(b, "      | %s\x1b[01;31m\x1b[K^~~~~~\x1b[m\x1b[K\r\n", strings.Repeat(" ", at+2))
 }
 
-// logLine is of a service that colours time, level and names of fields.
+// logLine writes a line of a log with coloured time, level and field names.
 func logLine(b *bytes.Buffer, r *rand.Rand) {
 	level := anyOf(r, []string{"\x1b[32mINF\x1b[0m", "\x1b[33mWRN\x1b[0m", "\x1b[1m\x1b[31mERR\x1b[0m\x1b[0m"})
 	fmt.Fprintf(b, "\x1b[90m%02d:%02d:%02d\x1b[0m %s %s \x1b[36m%s=\x1b[0m%d \x1b[36m%s=\x1b[0m%s\r\n",
 		r.Intn(24), r.Intn(60), r.Intn(60), level, wordLine(r, 20+r.Intn(15)), anyOf(r, words), r.Intn(100000), anyOf(r, words), anyOf(r, words))
 }
 
-// diffLine is of git diff --color.
+// diffLine writes a line of git diff --color.
 func diffLine(b *bytes.Buffer, r *rand.Rand) {
 	text := wordLine(r, 30+r.Intn(40))
 	switch r.Intn(4) {

@@ -2,13 +2,12 @@ package vttest
 
 import "time"
 
-// minimiseTime bounds the search: a case that is not yet the smallest is useful,
-// a test that takes minutes to fail is not.
+// minimiseTime bounds the time of Minimise. A case that is not yet the smallest is useful, but
+// a test should not take minutes to fail.
 const minimiseTime = 30 * time.Second
 
-// Minimise leaves out of the steps what is not needed for them to fail: first
-// whole steps, then pieces of writes that begin at a control character, then
-// single bytes.
+// Minimise removes the parts of the steps that are not needed for fails to return true: first
+// whole steps, then pieces of writes that begin at a control character, then single bytes.
 func Minimise(steps []Step, fails func([]Step) bool) []Step {
 	return minimise(steps, fails, time.Now().Add(minimiseTime))
 }
@@ -21,7 +20,7 @@ func minimise(steps []Step, fails func([]Step) bool, deadline time.Time) []Step 
 		}
 		if cut != nil {
 			cutUp = cut(cutUp)
-			if !fails(cutUp) { // it takes a write that is not cut
+			if !fails(cutUp) { // it fails only if the write is not cut
 				continue
 			}
 		}
@@ -33,7 +32,7 @@ func minimise(steps []Step, fails func([]Step) bool, deadline time.Time) []Step 
 	return steps
 }
 
-// pieces cuts writes before every control character.
+// pieces cuts writes before each control character.
 func pieces(steps []Step) []Step {
 	var cut []Step
 	for _, s := range steps {
@@ -52,8 +51,8 @@ func pieces(steps []Step) []Step {
 	return cut
 }
 
-// reduce is delta debugging: it leaves out ever smaller runs of steps, until
-// none can be left out or time is up.
+// reduce removes ever smaller runs of steps (delta debugging), until none can be removed or
+// the deadline has passed.
 func reduce(steps []Step, fails func([]Step) bool, deadline time.Time) []Step {
 	for size := (len(steps) + 1) / 2; size > 0; size /= 2 {
 		for again := true; again; {
@@ -69,7 +68,7 @@ func reduce(steps []Step, fails func([]Step) bool, deadline time.Time) []Step {
 					at += size
 				}
 			}
-			again = again && size == 1 // what was needed may not be any more
+			again = again && size == 1 // a step that was necessary before may no longer be
 		}
 	}
 	return steps

@@ -19,32 +19,32 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// require makes the absence of a tool a failure, where all of them should be.
-const require = "HOLDFAST_REQUIRE_ORACLE"
+// requireVariable is the environment variable that makes a missing tool a failure instead of a skip.
+// It should be set if all tools are installed.
+const requireVariable = "HOLDFAST_REQUIRE_ORACLE"
 
-// callTimeout is for one command. The slowest streams take a second.
+// callTimeout is the time limit of one command. The slowest streams take a second.
 const callTimeout = 60 * time.Second
 
-// Unavailable skips a test that lacks a tool, or fails it where all should be
-// there.
+// Unavailable skips a test because a tool is missing. If HOLDFAST_REQUIRE_ORACLE is set, the
+// test fails instead.
 func Unavailable(t testing.TB, format string, args ...any) {
 	t.Helper()
-	if os.Getenv(require) == "1" {
+	if os.Getenv(requireVariable) == "1" {
 		t.Fatalf(format, args...)
 	}
 	t.Skipf(format, args...)
 }
 
-// An Oracle is a process that runs the real xterm.js. It serves as many
-// terminals as a test needs, one command at a time, and belongs to one
-// goroutine.
+// An Oracle is a process that runs the real xterm.js. It serves any number of terminals,
+// executes one command at a time, and must be used by one goroutine only.
 type Oracle struct {
 	dir     string
-	process *process // nil before the first command, and after one that hung
+	process *process // nil before the first command, and after a command that hung
 	next    byte
 }
 
-// process is one run of the program.
+// process is a running oracle program.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -52,8 +52,8 @@ type process struct {
 	stderr *strings.Builder
 }
 
-// Open returns an oracle that ends with the test. Without Node or its packages
-// the test is skipped.
+// Open returns an oracle that ends with the test. If Node or its packages are missing, the
+// test is skipped.
 func Open(t testing.TB) *Oracle {
 	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
@@ -68,11 +68,11 @@ func Open(t testing.TB) *Oracle {
 	return o
 }
 
-// root is the folder of go.mod.
+// root returns the directory of go.mod.
 func root(t testing.TB) string {
 	t.Helper()
 	_, file, _, ok := runtime.Caller(0)
-	if !ok || !filepath.IsAbs(file) { // -trimpath
+	if !ok || !filepath.IsAbs(file) { // the program was built with -trimpath
 		file, _ = filepath.Abs("x")
 	}
 	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
@@ -106,7 +106,7 @@ func (o *Oracle) start() error {
 	return nil
 }
 
-// kill ends the process and waits for it. The next new terminal starts another.
+// kill ends the process and waits for it. The next call of New starts another one.
 func (o *Oracle) kill() {
 	if p := o.process; p != nil {
 		o.process = nil
@@ -116,19 +116,19 @@ func (o *Oracle) kill() {
 	}
 }
 
-// call sends a command and returns the answer's result. A failed command leaves
-// the oracle usable.
+// call sends a command and returns the result. If the command fails, the oracle can still be
+// used.
 func (o *Oracle) call(command byte, number byte, body []byte) ([]byte, error) {
 	p := o.process
 	if p == nil {
 		return nil, errors.New("oracle: its process is gone")
 	}
-	// A process that hangs is killed: both pipes then give errors.
+	// A process that hangs is killed, so that reading and writing its pipes fails.
 	timer := time.AfterFunc(callTimeout, func() { _ = p.cmd.Process.Kill() })
 	status, result, err := p.exchange(command, number, body)
 	hung := !timer.Stop()
 	if err != nil {
-		o.kill() // first, as only then all of stderr is there
+		o.kill() // stderr is complete only after the process has ended
 		return nil, fmt.Errorf("oracle: %c (hung: %t): %w; it says %q", command, hung, err, p.stderr.String())
 	}
 	if status != 0 {
@@ -152,18 +152,17 @@ func (p *process) exchange(command, number byte, body []byte) (status byte, resu
 	return head[4], result, err
 }
 
-// Thrown is an error that xterm.js has thrown: its terminal is of no use any
-// more.
+// Thrown is an error that xterm.js has thrown. Its terminal must not be used afterwards.
 type Thrown struct{ Stack string }
 
 func (e *Thrown) Error() string { return "xterm.js: " + e.Stack }
 
-// Config says what terminal to make. A zero field means its default.
+// Config describes a new terminal. If a field is zero, its default is used.
 type Config struct {
 	Cols    int    `json:"cols"`       // default 80
 	Rows    int    `json:"rows"`       // default 24
-	History int    `json:"scrollback"` // lines; none is none
-	Unicode string `json:"unicode"`    // "15-graphemes", or "11", which is the default
+	History int    `json:"scrollback"` // lines of history; default 0
+	Unicode string `json:"unicode"`    // "15-graphemes", "2027" (either, by mode 2027), or "11", which is the default
 }
 
 func (c Config) withDefaults() Config {
@@ -172,16 +171,16 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// A Screen is a terminal of xterm.js. Write and Resize keep the first error,
-// which State and the others return.
+// A Screen is a terminal of xterm.js. Write and Resize keep the first error, which State and
+// the other methods return.
 type Screen struct {
 	oracle *Oracle
 	number byte
 	err    error
 }
 
-// New makes a terminal. There may be 256 at a time; the next takes the place of
-// the oldest.
+// New makes a terminal. There may be 256 terminals at a time; the next one replaces the
+// oldest.
 func (o *Oracle) New(c Config) *Screen {
 	s := &Screen{oracle: o, number: o.next}
 	o.next++
@@ -215,12 +214,12 @@ func (s *Screen) Write(chunk []byte) {
 	s.call('W', append(body, chunk...))
 }
 
-// Resize changes the size; xterm.js has no less than 2 columns.
+// Resize changes the size. xterm.js has at least 2 columns.
 func (s *Screen) Resize(cols, rows int) {
 	s.command('R', map[string]int{"cols": cols, "rows": rows})
 }
 
-// State returns the state.
+// State returns the state of the terminal.
 func (s *Screen) State() (*vt.State, error) {
 	result := s.call('S', nil)
 	if s.err != nil {
@@ -233,14 +232,14 @@ func (s *Screen) State() (*vt.State, error) {
 	return state, nil
 }
 
-// Replies returns what the terminal has said since last asked.
+// Replies returns the answers of the terminal since the last call.
 func (s *Screen) Replies() ([]byte, error) {
 	replies := s.call('A', nil)
 	return replies, s.err
 }
 
-// Defects returns the names of the defects of xterm.js that were met so far, ""
-// if none: what follows is nothing to compare with, be it an error.
+// Defects returns the names of the defects of xterm.js that have occurred, or "" if there were
+// none. After a defect, the state and the errors of the terminal must not be compared.
 func (s *Screen) Defects() (string, error) {
 	var thrown *Thrown
 	if s.err != nil && !errors.As(s.err, &thrown) {
@@ -256,7 +255,7 @@ func (s *Screen) Defects() (string, error) {
 // Close frees the terminal.
 func (s *Screen) Close() { s.call('C', nil) }
 
-// Benchmark is what to measure: a file's content, written so many times to a
+// Benchmark describes a measurement: the content of a file is written a number of times to a
 // terminal whose history is full.
 type Benchmark struct {
 	File    string `json:"file"`
@@ -264,14 +263,14 @@ type Benchmark struct {
 	Unicode string `json:"unicode"`
 }
 
-// Spent is what a benchmark took, of processor time.
+// Spent is the processor time of a benchmark.
 type Spent struct {
 	Bytes   int64   `json:"bytes"`
 	Seconds float64 `json:"cpu_seconds"`
 }
 
-// Bench measures 4 KiB writes to 80x24 with 10,000 lines of history. It has to
-// be done within callTimeout.
+// Bench measures writes of 4 KiB to a terminal of 80x24 with 10,000 lines of history. It must
+// finish within callTimeout.
 func (o *Oracle) Bench(b Benchmark) (spent Spent, err error) {
 	if o.process == nil {
 		if err := o.start(); err != nil {

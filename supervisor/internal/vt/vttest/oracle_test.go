@@ -177,6 +177,9 @@ func TestStreamIsSeeded(t *testing.T) {
 // graphemes is the Unicode version of xterm.js that the core has under mode 2027.
 const graphemes = "15-graphemes"
 
+// byMode is Config.Unicode of a terminal that knows mode 2027.
+const byMode = "2027"
+
 // stream is one of a run's streams, and the terminal that it is for. The run's
 // seed and its number make it.
 func stream(i int) *Case {
@@ -191,9 +194,10 @@ func stream(i int) *Case {
 		c.Cols, c.Rows = 2+r.IntN(60), 1+r.IntN(20)
 	}
 	c.History = []int{0, 1, 5, 20, 100}[r.IntN(5)]
-	c.Unicode = []string{"11", "11", graphemes}[r.IntN(3)]
+	c.Unicode = []string{"11", graphemes, byMode}[r.IntN(3)]
 	c.Steps = Stream(r, StreamOptions{
-		Cols: c.Cols, Rows: c.Rows, Bytes: 100 + r.IntN(3000), Profile: Profiles[i%len(Profiles)], NoReset: c.Unicode == graphemes,
+		Cols: c.Cols, Rows: c.Rows, Bytes: 100 + r.IntN(3000), Profile: Profiles[i%len(Profiles)],
+		NoReset: c.Unicode == graphemes, Graphemes: c.Unicode == byMode,
 	})
 	return c
 }

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// patience is how long a program has to print what is waited for.
+	// patience is the time in which a program must print the text that an Act waits for.
 	patience = 20 * time.Second
-	// quiet is how long a program has printed nothing when it is taken to wait
-	// for input. Too short a time changes what is recorded, not whether it holds.
+	// quiet is the time without output after which a program is taken to wait for input. If it
+	// is too short, the recording differs, but it is still valid.
 	quiet = 200 * time.Millisecond
-	// ignored is the same for keys that it has not answered at all.
+	// ignored is the time without output after which a program is taken to ignore the keys.
 	ignored = 2 * time.Second
 )
 
-// A Program is what to record: it runs on a terminal of its own and is done when
-// its script is and it has ended.
+// A Program is a program to be recorded, and its script. It runs on a terminal of its own. The
+// recording is finished when the script is finished and the program has ended.
 type Program struct {
 	Argv       []string
 	Dir        string
@@ -31,19 +31,18 @@ type Program struct {
 	Cols, Rows int
 	Script     []Act
 
-	// Answer gets all output and returns what a terminal would say to it; may be
-	// nil.
+	// Answer receives all output and returns the answers of a terminal to it; it may be nil.
 	Answer func(output []byte) (reply []byte)
 }
 
-// An Act waits for the program and then does something to it.
+// An Act waits for the program and then sends keys to it.
 type Act struct {
-	Wait string // it has printed this since the last act; "" is that it has become quiet
+	Wait string // text that the program must print since the last act; if "", the act waits until the program is quiet
 	Send string // keys
 }
 
-// Record runs a program and returns what it printed. Nothing of it is left
-// running. Without the program the test is skipped.
+// Record runs a program and returns its output. It ends all processes of the program. If the
+// program is not installed, the test is skipped.
 func Record(t testing.TB, p Program) []byte {
 	t.Helper()
 	child, err := pty.Start(pty.Spec{Argv: p.Argv, Dir: p.Dir, Env: p.Env, Cols: p.Cols, Rows: p.Rows})
@@ -64,7 +63,7 @@ func Record(t testing.TB, p Program) []byte {
 		r.wait(act.Wait)
 		r.send(act.Send)
 	}
-	r.rest()
+	r.readToEnd()
 	return r.output
 }
 
@@ -73,10 +72,11 @@ type recorder struct {
 	child  *pty.PTY
 	answer func([]byte) []byte
 	output []byte
-	seen   int // how much of the output was there when keys were sent last
+	seen   int // bytes of output when keys were sent last
 }
 
-// read takes what is printed until the deadline, which it reports.
+// read reads output once. If there is none before the deadline, it returns the error of the
+// read.
 func (r *recorder) read(deadline time.Time) error {
 	if err := r.child.SetReadDeadline(deadline); err != nil {
 		r.t.Fatal(err)
@@ -132,8 +132,8 @@ func (r *recorder) write(b []byte) {
 	}
 }
 
-// rest reads to the end.
-func (r *recorder) rest() {
+// readToEnd reads all remaining output.
+func (r *recorder) readToEnd() {
 	r.t.Helper()
 	deadline := time.Now().Add(patience)
 	for {

@@ -1,22 +1,21 @@
 package vttest
 
-// A Step is what happens to a terminal: a write or, where Cols is not 0, a
-// resize.
+// A Step is a write to a terminal or, if Cols is not 0, a resize.
 type Step struct {
 	Write      []byte
 	Cols, Rows int
 }
 
-// IsResize tells a resize from a write.
+// IsResize reports whether the step is a resize.
 func (s Step) IsResize() bool { return s.Cols > 0 }
 
-// A Terminal is what steps are done to.
+// A Terminal can execute steps.
 type Terminal interface {
 	Write([]byte)
 	Resize(cols, rows int)
 }
 
-// Do does the steps to a terminal.
+// Do executes the steps on a terminal.
 func Do(t Terminal, steps []Step) {
 	for _, s := range steps {
 		if s.IsResize() {
@@ -27,7 +26,7 @@ func Do(t Terminal, steps []Step) {
 	}
 }
 
-// Size returns the size that a terminal has after the steps.
+// Size returns the size of a terminal after the steps.
 func Size(cols, rows int, steps []Step) (int, int) {
 	for _, s := range steps {
 		if s.IsResize() {
@@ -37,7 +36,7 @@ func Size(cols, rows int, steps []Step) (int, int) {
 	return cols, rows
 }
 
-// Join makes one write of each run of writes.
+// Join returns the steps with each run of writes joined to one write.
 func Join(steps []Step) []Step {
 	var joined []Step
 	var run []byte
@@ -55,7 +54,7 @@ func Join(steps []Step) []Step {
 	return joined
 }
 
-// Bytes makes a write of every byte.
+// Bytes returns the steps with each write cut into writes of one byte.
 func Bytes(steps []Step) []Step {
 	var each []Step
 	for _, s := range steps {

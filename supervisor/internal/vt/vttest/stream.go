@@ -10,16 +10,17 @@ import (
 	"strings"
 )
 
-// StreamOptions say what stream to make. A zero field means its default.
+// StreamOptions describe a stream. If a field is zero, its default is used.
 type StreamOptions struct {
-	Cols, Rows int     // the size that it starts with; default 80 and 24
-	Bytes      int     // about how long it is; default 2,000
-	Profile    Profile // what it is mostly made of; default one by chance
+	Cols, Rows int     // size of the terminal at the start; default 80 and 24
+	Bytes      int     // approximate length in bytes; default 2,000
+	Profile    Profile // kind of most of the stream; default is chosen at random
 	NoResize   bool
-	NoReset    bool // neither RIS nor DECSTR, which end modes set beforehand
+	NoReset    bool // no RIS and no DECSTR, which would end modes that are set before the stream
+	Graphemes  bool // the stream sets and resets mode 2027
 }
 
-// Profile is the kind of program whose output a stream is like.
+// Profile is the kind of program whose output a stream resembles.
 type Profile string
 
 // The profiles.
@@ -29,16 +30,16 @@ const (
 	Wide    Profile = "wide"    // wide characters, clusters, broken UTF-8
 	Colours Profile = "colours" // colours and links
 	Modal   Profile = "modes"   // modes, charsets, saved cursors, both screens
-	Garbage Profile = "garbage" // what no program means to print
+	Garbage Profile = "garbage" // sequences that programs do not print on purpose
 	Reflow  Profile = "reflow"  // long lines and resizes
 )
 
-// Profiles are all of them.
+// Profiles lists all profiles.
 var Profiles = []Profile{Text, Editor, Wide, Colours, Modal, Garbage, Reflow}
 
-// Stream makes a stream of terminal output over the whole grammar of xterm.js.
+// Stream generates terminal output over the whole grammar of xterm.js.
 //
-// What xterm.js gets plainly wrong is not made: see where each is left out.
+// Input that xterm.js handles wrongly is not generated. The comments below tell the reasons.
 func Stream(r *rand.Rand, o StreamOptions) []Step {
 	o.Cols, o.Rows = cmp.Or(o.Cols, 80), cmp.Or(o.Rows, 24)
 	o.Bytes = cmp.Or(o.Bytes, 2000)
@@ -58,13 +59,14 @@ type generator struct {
 	*rand.Rand
 	options    StreamOptions
 	cols, rows int
-	weights    []int // of actions, summed up
+	weights    []int // cumulative weights of the actions
 	pending    []byte
 	total      int
 	steps      []Step
 }
 
-// An action prints something. Its weight is that of a profile, or else base.
+// An action prints a piece of output. Its weight is that for the profile, or base if the
+// profile has none.
 type action struct {
 	print   func(*generator)
 	base    int
@@ -97,7 +99,7 @@ func (g *generator) print(format string, args ...any) {
 	g.pending = fmt.Appendf(g.pending, format, args...)
 }
 
-// flush makes writes of what was printed, cut anywhere.
+// flush turns the printed bytes into writes that are cut at random places.
 func (g *generator) flush() {
 	b := g.pending
 	if g.options.NoReset {
@@ -119,7 +121,7 @@ func (g *generator) flush() {
 	}
 }
 
-// noReset makes something else of what resets.
+// noReset replaces the sequences that reset the terminal.
 var noReset = replacement{{"\x1bc", "\x1bQ"}, {"!p", "!q"}}
 
 type replacement [][2]string
@@ -146,13 +148,13 @@ func (g *generator) resize() {
 		g.cols, g.rows = 2+g.IntN(5), 1+g.IntN(3)
 	case 3:
 		g.cols, g.rows = g.options.Cols, g.options.Rows
-	default: // as a window's edge is dragged
+	default: // as if the edge of a window is dragged
 		g.cols = min(max(2, g.cols+g.IntN(21)-10), 120)
 		g.rows = min(max(1, g.rows+g.IntN(7)-3), 40)
 	}
 	g.steps = append(g.steps, Step{Cols: g.cols, Rows: g.rows})
-	// A hidden alternate screen of xterm.js does not notice that rows have gone,
-	// and gets a history when it is shown. Leaving it makes it anew.
+	// In xterm.js, a hidden alternate screen does not lose the rows that a resize removes, and
+	// gets a history when it is shown. Leaving the alternate screen creates it again.
 	if g.rows < rows && g.chance(60) {
 		g.print("\x1b[?47h\x1b[?47l")
 	}
@@ -163,8 +165,8 @@ func one[T any](g *generator, choices ...T) T { return choices[g.IntN(len(choice
 
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
 
-// count is a parameter of what is done so many times. It stays small: xterm.js
-// takes 40 minutes for the greatest.
+// count returns a parameter that is a count. It must be small, because xterm.js takes 40
+// minutes for the largest one.
 func (g *generator) count() string {
 	switch g.IntN(12) {
 	case 0, 1, 2:
@@ -180,7 +182,7 @@ func (g *generator) count() string {
 	}
 }
 
-// place is a parameter that is a row or column, in a screen of so many.
+// place returns a parameter that is a row or column of a screen with size rows or columns.
 func (g *generator) place(size int) string {
 	switch g.IntN(14) {
 	case 0:
@@ -198,8 +200,8 @@ func (g *generator) place(size int) string {
 	}
 }
 
-// csi prints a sequence, rarely with something in the middle of it that is to
-// be carried out or left out.
+// csi prints a control sequence. Rarely, there is a control in the middle of it, which the
+// terminal must execute or ignore.
 func (g *generator) csi(params, final string) {
 	lead := "\x1b["
 	if g.chance(2) {
@@ -221,7 +223,8 @@ var actions = []action{
 	{(*generator).broken, 1, map[Profile]int{Wide: 10, Garbage: 6}},
 	{(*generator).c0, 6, nil},
 	{func(g *generator) { g.print("%s", string(rune(0x80+g.IntN(0x20)))); g.terminate() }, 1, map[Profile]int{Garbage: 6}},
-	// REP: less of what takes many bytes, of which the core does not do any number.
+	// REP. Only behind ASCII words it has large counts, because the core bounds the bytes that
+	// REP prints.
 	{func(g *generator) { g.csi(one(g, "", "1", "2", "5"), "b") }, 1, map[Profile]int{Wide: 4}},
 	{func(g *generator) { g.print("%s", g.words(1+g.IntN(3))); g.csi(one(g, "1", "7", "40", "95"), "b") }, 1, nil},
 
@@ -247,18 +250,18 @@ var actions = []action{
 		g.csi(strconv.Itoa(1+g.IntN(max(1, g.rows/2)))+";"+strconv.Itoa(g.rows-g.IntN(max(1, g.rows/2))), "r")
 	}, 2, map[Profile]int{Editor: 5, Text: 1, Reflow: 1}},
 	{func(g *generator) { g.csi(one(g, "0", "1", "2", "", "3"), `"q`) }, 1, nil}, // DECSCA
-	// Under DECOM, DECALN fills lines that lie behind the screen: xterm.js counts
-	// them from the region's top.
+	// Under DECOM, DECALN of xterm.js fills lines behind the screen, because it counts them from
+	// the region's top.
 	{func(g *generator) { g.print("\x1b[?6l\x1b#8") }, 0, map[Profile]int{Modal: 1, Editor: 1}},
 
-	// Looks.
+	// Styles.
 	{(*generator).sgr, 8, map[Profile]int{Colours: 50}},
 	{(*generator).link, 2, map[Profile]int{Colours: 12}},
 
 	// Modes.
 	{(*generator).mode, 3, map[Profile]int{Modal: 40, Text: 1, Reflow: 1}},
 	{func(g *generator) { g.csi(one(g, "?1049", "?1047", "?47"), one(g, "h", "l")) }, 1, map[Profile]int{Modal: 5, Editor: 2}},
-	{func(g *generator) { g.print("\x1b[?7h\x1b[4l") }, 1, nil}, // so that text wraps again
+	{func(g *generator) { g.print("\x1b[?7h\x1b[4l") }, 1, nil}, // makes text wrap again
 	{func(g *generator) { g.csi(strconv.Itoa(g.IntN(7)), " q") }, 1, nil},
 	{(*generator).charset, 1, map[Profile]int{Modal: 10}},
 	{func(g *generator) { g.print("%s", one(g, "\x1b=", "\x1b>")) }, 1, nil},
@@ -271,7 +274,7 @@ var actions = []action{
 	{func(g *generator) { g.csi(one(g, "22", "23")+one(g, "", ";0", ";1", ";2", ";3"), "t") }, 1, nil},
 	{(*generator).text, 1, map[Profile]int{Garbage: 8}},
 
-	// Questions, and what nobody means.
+	// Questions, and sequences without a meaning.
 	{(*generator).ask, 1, nil},
 	{(*generator).unknown, 1, map[Profile]int{Garbage: 12}},
 	{(*generator).unfinished, 1, map[Profile]int{Garbage: 12}},
@@ -291,8 +294,8 @@ func (g *generator) words(n int) string {
 	return b.String()
 }
 
-// glyphs begin a cell of their own, marks do not. A mark behind nothing is not
-// made: at a pending wrap it moves the cursor of xterm.js out of the line.
+// glyphs begin a new cell; marks do not. A mark is not printed without a character before it:
+// at a pending wrap it would move the cursor of xterm.js out of the line.
 var (
 	glyphs = []string{
 		"漢", "字", "가", "あ", "中", "ｗ", "！", "Ａ", "，",
@@ -317,7 +320,7 @@ func (g *generator) unicode(n int) string {
 	return b.String()
 }
 
-// broken prints what is no UTF-8, some of it whole characters less their ends.
+// broken prints invalid UTF-8. Some of it is characters without their ends.
 func (g *generator) broken() {
 	whole := one(g, glyphs...)
 	g.print("%s", one(g,
@@ -334,7 +337,7 @@ func (g *generator) c0() {
 		return
 	}
 	c := byte(g.IntN(0x20))
-	if c == 0x1b { // not alone: what follows would be more than meant
+	if c == 0x1b { // ESC alone would change the meaning of the next bytes
 		c = 0x7f
 	}
 	g.pending = append(g.pending, c)
@@ -358,8 +361,8 @@ func (g *generator) erase() {
 	how := one(g, "", "0", "1", "2", "0;1", "4")
 	final := one(g, "K", "K", "J")
 	if final == "J" {
-		// ED 1 in the last column clears the wrap of a line of the history in
-		// xterm.js, and throws if there is none.
+		// In the last column, ED 1 of xterm.js clears the wrap mark of a line of the history, and
+		// throws if there is none.
 		if how == "1" {
 			g.print("\r")
 		}
@@ -416,8 +419,9 @@ func (g *generator) link() {
 	}
 }
 
-// Modes that xterm.js knows, and some that it does not. 2027 is left out, as a
-// terminal that knows it would measure text in another way from then on.
+// Modes that xterm.js knows, and some that it does not know. 2027 is only in streams whose
+// options ask for it, because a terminal with this mode measures text in another way
+// afterwards.
 var (
 	privateModes = []int{1, 2, 3, 6, 7, 8, 9, 12, 25, 45, 47, 66, 67, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 1047, 1048, 1049, 2004, 2026, 5, 40, 69, 1001, 1034, 2028, 99999}
 	ansiModes    = []int{4, 4, 20, 2, 12, 3, 34}
@@ -427,6 +431,8 @@ func (g *generator) mode() {
 	prefix, modes := "?", privateModes
 	if g.chance(15) {
 		prefix, modes = "", ansiModes
+	} else if g.options.Graphemes && g.chance(30) {
+		modes = []int{2027}
 	}
 	params := strconv.Itoa(one(g, modes...))
 	for g.chance(15) {
@@ -447,7 +453,7 @@ func (g *generator) charset() {
 	g.print("\x1b%s%s%s", one(g, "(", "(", ")", "*", "+", "-", ".", "/"), designator, "qx`lmjk")
 }
 
-// terminator ends a string, nearly always.
+// terminator returns the end of a string. Rarely, it is missing.
 func (g *generator) terminator() string {
 	if g.chance(10) {
 		return one(g, "\x18", "\x1a", "\x1b[m", "\u009c", "\x1bX\x1b\\", "\x1b\x1b\\")
@@ -455,7 +461,7 @@ func (g *generator) terminator() string {
 	return one(g, "\a", "\x1b\\")
 }
 
-// terminate ends whatever may have begun.
+// terminate ends a sequence that may have begun.
 func (g *generator) terminate() { g.print("%s", one(g, "\x18", "\x1a", "\x1b\\")) }
 
 func (g *generator) osc() {
@@ -479,12 +485,12 @@ func (g *generator) ask() {
 		"4$p", "20$p", "2$p", "?1$p", "?"+strconv.Itoa(one(g, privateModes...))+"$p", "?u", ">q"), "")
 }
 
-// unknown is what has the form of a sequence and means nothing.
+// unknown prints valid sequences without a meaning.
 func (g *generator) unknown() {
 	switch g.IntN(4) {
 	case 0:
 		g.print("\x1b%s%s", one(g, "", " ", "#", "%", "$", "&", "!!", "(%"), one(g, "1", "2", "3", "5", "6", "9", "F", "G", "l", "m", "Q", "z", "<", "?"))
-	case 1: // other prefixes of what is known
+	case 1: // known sequences with other prefixes
 		g.csi(one(g, ">", "<", "=", "?", "?>", "!", "$", "*", "+", " ", "1?", ";?", "1 ")+one(g, "", "1", "4;2", "1;2;3"), string(rune('@'+g.IntN(63))))
 	case 2:
 		g.csi(one(g, ";", ";;", ":", "1;:", "::3", "1;2:3:4;5", strings.Repeat("1;", 40), strings.Repeat("4:", 40)+"1"), one(g, "m", "H", "m", "y", "h", "p", "o"))
@@ -493,15 +499,15 @@ func (g *generator) unknown() {
 	}
 }
 
-// unfinished begins something and breaks off. A number of more digits than meant
-// must not come of it, so what follows does not begin with one.
+// unfinished prints the beginning of a sequence. The next piece must not begin with a digit,
+// because it would extend a number in the sequence.
 func (g *generator) unfinished() {
 	g.print("%s", one(g, "\x1b", "\x1b[", "\x1b[1", "\x1b[1;", "\x1b[?", "\x1b[?2", "\x1b[4:", "\x1b[ ", "\x1b[>1;2", "\x1b(", "\x1b#", "\x1b]", "\x1b]0;half", "\x1b]8;;x", "\x1bP", "\x1bP1$", "\x1bP$qm", "\x1b_a", "\x1b^", "\u009b", "\u009d0;x", "\u0090q"))
 	g.print("%s", one(g, "\x18", "\x1a", "\x1b[m", "\x1b\\", "\x1b[H", "\x1b]\a", "\u009bm", "\u009c", "\x18x", "\x1aX", "\x1b\x1b[m"))
 	g.terminate()
 }
 
-// noise is bytes by chance, with more of those that begin something.
+// noise prints random bytes. Bytes that begin a sequence are more frequent.
 func (g *generator) noise() {
 	for range 1 + g.IntN(20) {
 		b := byte(g.IntN(256))

@@ -22,14 +22,17 @@ type pair struct {
 // makePair makes one of a run's pairs: of two streams that have nothing to do
 // with each other, or, of most, of one and a little more of it.
 func makePair(i int) pair {
-	c := stream(i)
-	p := pair{name: c.Name, config: c.Config, from: c.Steps, to: stream(i + 1<<20).Steps, snapshot: i%3 == 0}
+	c, other := stream(i), stream(i+1<<20)
+	if other.Unicode == byMode && i%4 == 0 { // its steps switch the mode
+		c.Unicode = byMode
+	}
+	p := pair{name: c.Name, config: c.Config, from: c.Steps, to: other.Steps, snapshot: i%3 == 0}
 	r := rand.New(rand.NewPCG(seed, uint64(i)+1<<40))
 	if i%4 > 0 {
 		cols, rows := Size(c.Cols, c.Rows, c.Steps)
 		p.config.Cols, p.config.Rows = cols, rows
 		more := Stream(r, StreamOptions{
-			Cols: cols, Rows: rows, NoResize: true, NoReset: c.Unicode == graphemes, Bytes: 1 + r.IntN([]int{10, 100, 1000}[r.IntN(3)]),
+			Cols: cols, Rows: rows, NoResize: true, NoReset: c.Unicode == graphemes, Graphemes: c.Unicode == byMode, Bytes: 1 + r.IntN([]int{10, 100, 1000}[r.IntN(3)]),
 		})
 		p.to = append(p.from[:len(p.from):len(p.from)], more...)
 	}

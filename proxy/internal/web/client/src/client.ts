@@ -9,7 +9,7 @@ import type { Message } from './message.js';
 import { EventStream } from './subscription.js';
 import type { Subscription } from './subscription.js';
 import type {
-  AttachSpec, Away, Awaited, AwaitSpec, ExitRecord, HistoryContent, HistorySpec, HoldfastEvent, Limits, Marked, ReopenSpec, ScreenContent, ScreenSpec,
+  AttachSpec, Away, Awaited, AwaitSpec, ExitRecord, HistoryContent, HistorySpec, HoldfastEvent, Labels, Limits, Marked, ReopenSpec, ScreenContent, ScreenSpec,
   ScrollbackData, SearchContent, SearchSpec, SessionInfo, Shared, SizePolicy, Spawned, SpawnSpec, Status, Ticket, Welcome,
 } from './types.js';
 
@@ -36,6 +36,13 @@ export interface KillOptions {
   reason?: string;
   /** Also what has left the terminal; `unsupported` without a control group of its own. */
   all?: boolean;
+}
+
+export interface ListOptions {
+  /** Only sessions of this one. */
+  originator?: string;
+  /** Only sessions that have all of these labels with these values. */
+  labels?: Labels;
 }
 
 export interface WaitOptions {
@@ -262,13 +269,17 @@ export class HoldfastClient {
     await this.ask(m, 'ok', again);
   }
 
-  /** list returns what is known of every session, or of those of one originator, oldest first. */
-  async list(originator?: string): Promise<SessionInfo[]> {
-    const parts = await this.call({ type: 'list', ...(originator !== undefined && { originator }) }, true);
-    return parts.flatMap((m) => {
+  /** list returns what is known of every session, or of those that the options select, oldest first. A string is an originator. */
+  async list(which: string | ListOptions = {}): Promise<SessionInfo[]> {
+    const { originator, labels = {} } = typeof which === 'string' ? { originator: which } : which;
+    const wanted = Object.entries(labels);
+    const parts = await this.call({ type: 'list', ...(originator !== undefined && { originator }), ...(wanted.length > 0 && { labels }) }, true);
+    const all = parts.flatMap((m) => {
       if (m.type !== 'sessions' || !Array.isArray(m.sessions)) throw wrong(m, 'sessions');
       return m.sessions as SessionInfo[];
     });
+    // A proxy from before list had labels answers with all sessions.
+    return all.filter((s) => wanted.every(([name, value]) => s.labels?.[name] === value));
   }
 
   /** Errors: `session_not_found`. */
@@ -292,7 +303,7 @@ export class HoldfastClient {
 
   /** kill begins a session's end, and returns when that is scheduled: `wait` tells how it came. */
   kill(id: string, o: KillOptions = {}): Promise<void> {
-    return this.ok({ type: 'terminate', session_id: id, grace_ms: o.graceMs, soft_signal: o.softSignal, reason: o.reason, all: o.all }, true);
+    return this.ok({ type: 'terminate', session_id: id, grace_ms: o.graceMs, soft_signal: o.softSignal, reason: o.reason, all: o.all }, false); // a second one could end the session's next life
   }
 
   /** limit changes limits of a session that runs; `unsupported` if it has no control group of its own. */
@@ -482,7 +493,8 @@ export class HoldfastClient {
   /**
    * subscribe tells what happens to all sessions from now on, through the loss of connections.
    * With `after` it begins behind an event that was seen before, of the supervisor's instance
-   * that `welcome` or `status` named; if that is no longer kept, `missed` comes first.
+   * that `status` names (`supervisor.instance`, not that of `welcome`, which is the proxy's). If
+   * some of what followed is no longer kept, or the instance is another, `missed` comes first.
    */
   subscribe(options: { after?: { instance: string; seq: number } } = {}): Subscription {
     const stream = new EventStream(this.dialer, () => this.streams.delete(stream), options.after);

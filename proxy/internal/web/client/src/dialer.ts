@@ -10,7 +10,7 @@ import type { VersionRange, Welcome } from './types.js';
 /** The version spoken, from and to. */
 const SPOKEN: VersionRange = { min: 1, max: 1 };
 const HELLO_MS = 5000;
-const MAX_EARLY = 64; // messages that come before anybody wants them
+const MAX_EARLY = 64; // messages that may arrive before begin sets a handler
 
 /** How a lost connection is made again. Times are milliseconds. */
 export interface Redial {
@@ -79,7 +79,7 @@ export class Connection {
     this.guard(() => {
       const m = parse(text);
       if (this.handler !== undefined) this.handler.message(m);
-      else if (this.early.push(m) > MAX_EARLY) throw new HoldfastError('decode', 'messages that nobody asked for');
+      else if (this.early.push(m) > MAX_EARLY) throw new HoldfastError('decode', `the proxy sent more than ${MAX_EARLY} messages before a request`);
     });
   }
 
@@ -178,9 +178,9 @@ export class Connection {
   }
 }
 
-/** goingAway is a lost connection that says when to come back. */
+/** goingAway returns the error of a connection that ended with goaway; it says when to connect again. */
 export function goingAway(m: Message): HoldfastError {
-  return new HoldfastError('lost', `the proxy is going away: ${str(m, 'reason')}`, { retryable: true, retryAfterMs: int(m, 'retry_after_ms') });
+  return new HoldfastError('lost', `the proxy is ending: ${str(m, 'reason')}; connect again`, { retryable: true, retryAfterMs: int(m, 'retry_after_ms') });
 }
 
 function pid(): number | undefined {

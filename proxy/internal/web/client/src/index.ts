@@ -3,11 +3,14 @@
 // README.md says how to use it, protocol/SPEC.md what is said on the wire.
 
 export { HoldfastClient } from './client.js';
-export type { ClientEvents, ClientState, KillOptions, Subscription, WaitOptions } from './client.js';
+export type { ClientEvents, ClientState, KillOptions, ListOptions, Subscription, WaitOptions } from './client.js';
 export type { ConnectOptions, Redial } from './dialer.js';
 export { Attachment } from './attachment.js';
 export type { AttachmentEvents, Resync } from './attachment.js';
 export { attach, exitText } from './terminal.js';
+export { pasteText, receivePastes } from './paste.js';
+export { Widths } from './widths.js';
+export type { WidthsTerminal } from './widths.js';
 export type { AttachedTerminal, Disposable, Fitter, TerminalLike, TerminalOptions } from './terminal.js';
 export { HoldfastError } from './errors.js';
 export type { Transport, TransportHandler, WebSocketConstructor, WebSocketLike } from './transport.js';

@@ -80,8 +80,6 @@ export function exitOf(m: Message, session: string): ExitInfo | undefined {
         timed_out: reason === IDLE, ...(reason !== '' && { reason }),
       };
     }
-    case 'exit':
-      return { ...none, session_id: session, pane_id: session, exit_code: int(m, 'code') };
   }
   return undefined;
 }

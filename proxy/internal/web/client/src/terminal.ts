@@ -1,5 +1,6 @@
 import type { Attachment, Resync } from './attachment.js';
 import type { HoldfastClient } from './client.js';
+import { pasteText, receivePastes } from './paste.js';
 import type { Appearance, AttachSpec, ExitInfo, SessionInfo, Size } from './types.js';
 
 export interface Disposable { dispose(): void }
@@ -14,6 +15,11 @@ export interface TerminalLike {
   onBinary(fn: (data: string) => void): Disposable;
   onResize(fn: (size: Size) => void): Disposable;
   onTitleChange(fn: (title: string) => void): Disposable;
+  readonly modes: { readonly bracketedPasteMode: boolean };
+  /** In a browser, once the terminal is open. */
+  readonly element?: EventTarget | undefined;
+  paste?(text: string): void;
+  focus?(): void;
 }
 
 /** xterm.js's FitAddon, or the like. */
@@ -37,6 +43,8 @@ export interface TerminalOptions {
   appearance?: Appearance;
   onExit?: (exit: ExitInfo) => void;
   onTitle?: (title: string) => void;
+  /** Is told that input was dropped: more than 64 KiB was typed before the session was attached. */
+  onInputLost?: () => void;
 }
 
 /** A terminal that shows a session until it is detached, or the session ends. */
@@ -46,9 +54,13 @@ export interface AttachedTerminal extends Disposable {
   readonly exited: Promise<ExitInfo>;
   /** Resolved once what has come by now is shown. */
   shown(): Promise<void>;
+  /** Pastes text, without its control characters, as one paste if the program takes pastes as such. */
+  paste(text: string): void;
   detach(): Promise<void>;
 }
 
+/** Bytes that wait for the attachment: more than a person types in that time, and a paste of some size. */
+const MAX_EARLY = 64 << 10;
 /** Bytes that were typed and wait for room; beyond it nothing is typed. */
 const MAX_TYPED = 16 << 20;
 
@@ -61,10 +73,22 @@ export function exitText(exit: ExitInfo): string {
 }
 
 /**
- * attach shows a session in a terminal, and types what is typed there. When it ends,
- * exitText is printed.
+ * attach shows a session in a terminal, and types what is typed there, from the call on:
+ * input waits until the session is attached. The id may be promised, for a session that is
+ * being started. When the session ends, exitText is printed.
  */
-export async function attach(xterm: TerminalLike, client: HoldfastClient, id: string, options: TerminalOptions = {}): Promise<AttachedTerminal> {
+export async function attach(xterm: TerminalLike, client: HoldfastClient, id: string | Promise<string>, options: TerminalOptions = {}): Promise<AttachedTerminal> {
+  const typing = options.readOnly === true ? undefined : new Typing(xterm, options.onInputLost);
+  try {
+    return await join(xterm, client, id, options, typing);
+  } catch (err) {
+    typing?.end();
+    throw err;
+  }
+}
+
+async function join(xterm: TerminalLike, client: HoldfastClient, id: string | Promise<string>, options: TerminalOptions, typing: Typing | undefined): Promise<AttachedTerminal> {
+  const session = await id;
   const fit = options.fit ?? true;
   if (typeof fit === 'object') fit.fit();
   const own = fit !== false;
@@ -76,16 +100,16 @@ export async function attach(xterm: TerminalLike, client: HoldfastClient, id: st
   if (options.appearance !== undefined) spec.appearance = options.appearance;
   const told = own ? { cols: xterm.cols, rows: xterm.rows } : undefined;
   if (told !== undefined) Object.assign(spec, told, { view: 'own' });
-  const a = await client.attach(id, spec);
-  return new Joined(xterm, a, told, options);
+  const a = await client.attach(session, spec);
+  typing?.begin(a);
+  return new Joined(xterm, a, told, options, typing);
 }
 
 class Joined implements AttachedTerminal {
   private readonly screen: Screen;
-  private readonly typing: Typing | undefined;
   private readonly off: (() => void)[] = [];
 
-  constructor(xterm: TerminalLike, readonly attachment: Attachment, told: Size | undefined, o: TerminalOptions) {
+  constructor(xterm: TerminalLike, readonly attachment: Attachment, told: Size | undefined, o: TerminalOptions, private readonly typing: Typing | undefined) {
     const a = attachment, own = told !== undefined;
     const screen = (this.screen = new Screen(xterm));
     this.off.push(
@@ -95,18 +119,12 @@ class Joined implements AttachedTerminal {
       a.on('resync', (what) => screen.clear(what)),
       a.on('exit', (exit) => {
         void screen.write(encoder.encode(exitText(exit)));
-        this.typing?.end();
         o.onExit?.(exit);
       }),
     );
+    const over = (): void => typing?.end();
+    a.exited.then(over, over);
     const heard: Disposable[] = [];
-    if (o.readOnly !== true) {
-      const typing = (this.typing = new Typing(a));
-      heard.push(
-        xterm.onData((data) => typing.type(encoder.encode(data))),
-        xterm.onBinary((data) => typing.type(Uint8Array.from(data, (c) => c.charCodeAt(0) & 0xff))),
-      );
-    }
     if (own) {
       heard.push(xterm.onResize((size) => a.resize(size.cols, size.rows)));
     } else {
@@ -129,6 +147,10 @@ class Joined implements AttachedTerminal {
 
   shown(): Promise<void> {
     return this.screen.shown();
+  }
+
+  paste(text: string): void {
+    this.typing?.paste(text);
   }
 
   async detach(): Promise<void> {
@@ -209,35 +231,67 @@ class Screen {
   }
 }
 
-/** A Typing passes on what is typed, and keeps a paste that is more than the attachment takes. */
+/**
+ * A Typing passes on what is typed and pasted. It keeps what comes before the attachment
+ * stands, and a paste that is more than the attachment takes.
+ */
 class Typing {
+  private a: Attachment | undefined;
+  private readonly off: (() => void)[];
   private readonly parts: Uint8Array[] = [];
   private kept = 0;
   private waiting = false;
   private over = false;
 
-  constructor(private readonly a: Attachment) {}
+  constructor(private readonly xterm: TerminalLike, private readonly lost: () => void = () => {}) {
+    const heard = [
+      xterm.onData((data) => this.type(encoder.encode(data))),
+      xterm.onBinary((data) => this.type(Uint8Array.from(data, (c) => c.charCodeAt(0) & 0xff))),
+    ];
+    this.off = heard.map((h) => () => h.dispose());
+    if (xterm.element !== undefined) {
+      this.off.push(receivePastes(xterm.element, (text) => this.paste(text), () => xterm.focus?.()));
+    }
+  }
 
-  type(data: Uint8Array): void {
+  /** begin types into the attachment from now on, what has come so far first. */
+  begin(a: Attachment): void {
+    this.a = a;
+    if (this.parts.length > 0) void this.drain(a);
+  }
+
+  paste(text: string): void {
+    const plain = pasteText(text);
+    if (this.xterm.paste !== undefined) return this.xterm.paste(plain); // which comes to type
+    const typed = plain.replaceAll(/\r?\n/g, '\r');
+    this.type(encoder.encode(this.xterm.modes.bracketedPasteMode ? `\x1b[200~${typed}\x1b[201~` : typed));
+  }
+
+  private type(data: Uint8Array): void {
+    const { a } = this;
     if (this.over) return;
-    if (this.parts.length === 0 && this.a.write(data)) return;
-    if (this.kept + data.length > MAX_TYPED) return; // inputFull has told
+    if (this.parts.length === 0 && a?.write(data)) return;
+    if (this.kept + data.length > (a === undefined ? MAX_EARLY : MAX_TYPED)) {
+      if (a === undefined) this.lost(); // else inputFull has told
+      return;
+    }
     this.parts.push(data);
     this.kept += data.length;
-    if (!this.waiting) void this.drain();
+    if (a !== undefined && !this.waiting) void this.drain(a);
   }
 
   end(): void {
     this.over = true;
     this.parts.length = 0;
+    for (const off of this.off.splice(0)) off();
   }
 
-  private async drain(): Promise<void> {
+  private async drain(a: Attachment): Promise<void> {
     this.waiting = true;
     try {
       for (let part = this.parts[0]; part !== undefined; part = this.parts[0]) {
-        await this.a.flush();
-        if (this.over || !this.a.write(part)) break;
+        await a.flush();
+        if (this.over || !a.write(part)) break;
         this.parts.shift();
         this.kept -= part.length;
       }

@@ -226,8 +226,6 @@ test('what ends an attachment is told, last', async () => {
   const cases = [
     ['pty_exited', { ...EXIT, attachment: 1, timed_out: true }, ['exit', 2, true, ['bye']]],
     ['terminal.exit', { type: 'terminal.exit', session_id: SESSION, exit_code: 9, reason: 'idle_timeout', attachment: 1 }, ['exit', 9, true, []]],
-    // demand: B6
-    ['the older exit', { type: 'exit', code: 3 }, ['exit', 3, false, []]],
     ['stolen', { type: 'stolen', attachment: 1, stolen_by: 'page' }, ['stolen', 'page']],
     ['an error', { type: 'error', attachment: 1, code: 'session_not_found', message: 'gone' }, ['error', 'session_not_found']],
     ['what makes no sense', { type: 'resync', attachment: 1, offset: 'x' }, ['error', 'decode']],

@@ -105,6 +105,26 @@ test('a request that is harmless is made again, another is not', async () => {
   await client.close();
 });
 
+test('list selects by originator and labels', async () => {
+  const fake = new Fake(), asked = [];
+  const sessions = [{ id: 'a', labels: { team: 'core', title: 'A' } }, { id: 'b', labels: { team: 'web' } }, { id: 'c' }];
+  fake.answers.list = (m) => { // as an older proxy, which does not know labels
+    const { request_id, ...rest } = m;
+    asked.push(rest);
+    return [{ type: 'sessions', request_id, sessions: sessions.slice(0, 2), more: true }, { type: 'sessions', request_id, sessions: sessions.slice(2) }];
+  };
+  const client = await connect(fake), ids = async (which) => (await client.list(which)).map((s) => s.id);
+  assert.deepEqual(await ids({ labels: { team: 'core' } }), ['a']);
+  assert.deepEqual(await ids({ labels: { team: 'core', title: 'B' }, originator: 'me' }), []);
+  assert.deepEqual(await ids({ labels: {} }), ['a', 'b', 'c']);
+  assert.deepEqual(await ids('me'), ['a', 'b', 'c']);
+  assert.deepEqual(asked, [
+    { type: 'list', labels: { team: 'core' } }, { type: 'list', originator: 'me', labels: { team: 'core', title: 'B' } },
+    { type: 'list' }, { type: 'list', originator: 'me' },
+  ]);
+  await client.close();
+});
+
 test('what the proxy does not take is not asked again', async () => {
   const fake = new Fake();
   let asked = 0;
@@ -256,6 +276,29 @@ test('a subscription goes on where it was', async () => {
   while (asked.length < 4) await new Promise((done) => setImmediate(done));
   event(20, 'title');
   assert.equal((await told).event, 'title');
+  await client.close();
+});
+
+test('a subscription begins behind the event that it is given', async () => {
+  const fake = new Fake(), asked = [];
+  fake.answers.events = (m, c) => {
+    const { request_id, ...rest } = m;
+    asked.push(rest);
+    const seq = rest.instance === 'sup-1' ? rest.after : 9;
+    c.tell({ type: 'subscribed', instance: 'sup-1', seq });
+    for (const n of [8, 9].filter((n) => n > seq)) c.tell({ type: 'event', seq: n, event: 'bell', at: 't' });
+  };
+  const client = await connect(fake);
+  const first = async (after) => {
+    const sub = client.subscribe({ after });
+    const { value } = await sub[Symbol.asyncIterator]().next();
+    sub.close();
+    return value;
+  };
+  assert.deepEqual(await first({ instance: 'sup-1', seq: 7 }), { seq: 8, event: 'bell', at: 't' });
+  assert.deepEqual(await first({ instance: 'sup-1', seq: 8 }), { seq: 9, event: 'bell', at: 't' });
+  assert.deepEqual(await first({ instance: 'sup-0', seq: 7 }), { seq: 9, event: 'missed', missed: 0 }); // of another one
+  assert.deepEqual(asked, [['sup-1', 7], ['sup-1', 8], ['sup-0', 7]].map(([instance, after]) => ({ type: 'events', instance, after })));
   await client.close();
 });
 

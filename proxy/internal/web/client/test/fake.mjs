@@ -41,7 +41,6 @@ export class Fake {
     this.capabilities = [];
     this.pausable = true;
     this.refuses = false;
-    this.old = false; // an older proxy: a bare exit
     this.pieces = (bytes) => [bytes]; // how what is sent is cut
   }
 
@@ -211,7 +210,7 @@ class FakeConnection {
     this.data(frames.OUTPUT, at, bytes);
     if (!this.fake.exit || this.over) return;
     this.spec = null;
-    this.tell(this.fake.old ? { type: 'exit', code: this.fake.exit.exit_code } : { ...this.fake.exit, attachment: 1 });
+    this.tell({ ...this.fake.exit, attachment: 1 });
   }
 
   // resync has this viewer begin anew.

@@ -99,7 +99,7 @@ class Client {
   async listen() {
     for await (const e of this.subscription) {
       if (e.event === 'missed') this.fail('events are lost');
-      this.events.push([e.event, e.session?.id ?? e.exit?.session_id]);
+      this.events.push([e.event, e.session?.id ?? e.exit?.session_id, e.seq]);
       this.look();
     }
   }
@@ -147,6 +147,19 @@ class Client {
     const want = ['created', 'exited', 'forgotten', 'created', 'exited', 'forgotten'];
     await this.until(() => events().length >= want.length);
     assert.deepEqual(events(), want);
+    const [created] = this.events.find(([what, id]) => id === session_id && what === 'created').slice(2);
+    await this.replays(session_id, created, want.slice(1));
+  }
+
+  // replays subscribes behind an event: those of a session that followed come again.
+  async replays(session_id, seq, want) {
+    const { client } = this, got = [], { instance } = (await client.status()).supervisor;
+    for await (const e of client.subscribe({ after: { instance, seq } })) {
+      if (e.event === 'missed' || e.seq <= seq) this.fail(`behind ${seq} comes ${JSON.stringify(e)}`);
+      if ((e.session?.id ?? e.exit?.session_id) === session_id && ['created', 'exited', 'forgotten'].includes(e.event)) got.push(e.event);
+      if (got.length === want.length) break;
+    }
+    assert.deepEqual(got, want);
   }
 
   // types answers the session: by keys, where the proxy knows them.

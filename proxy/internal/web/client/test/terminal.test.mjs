@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import xterm from '@xterm/headless';
-import { attach, exitText, HoldfastClient } from '../dist/index.js';
+import { attach, exitText, HoldfastClient, pasteText, Widths } from '../dist/index.js';
 import { Fake, SESSION } from './fake.mjs';
 
 const redial = { min: 1, max: 2 };
@@ -42,15 +42,13 @@ test('B9: how a session ended is printed to the byte', () => {
   for (const [name, exit, want] of cases) assert.equal(exitText(exit), want, name);
 });
 
-for (const [name, last, old, want] of [
-  ['B9: with its code', { exit_code: 3 }, false, ['hello', '[process exited with code 3]']], // demand: B9
-  ['B9: timed out', { exit_code: 137, timed_out: true, last_lines: ['idle'] }, false, ['hello', '[process timed out and was killed]', 'idle']], // demand: B9
-  ['B9: with the last of its last lines', { exit_code: 2, last_lines: ['one', 'two'] }, false, ['hello', '[process exited with code 2]', 'two']], // demand: B9
-  ['B6: by the older frame', { exit_code: 5 }, true, ['hello', '[process exited with code 5]']], // demand: B6
+for (const [name, last, want] of [
+  ['B9: with its code', { exit_code: 3 }, ['hello', '[process exited with code 3]']], // demand: B9
+  ['B9: timed out', { exit_code: 137, timed_out: true, last_lines: ['idle'] }, ['hello', '[process timed out and was killed]', 'idle']], // demand: B9
+  ['B9: with the last of its last lines', { exit_code: 2, last_lines: ['one', 'two'] }, ['hello', '[process exited with code 2]', 'two']], // demand: B9
 ]) {
   test(`the terminal shows behind all output that the session ended, ${name}`, async () => {
     const fake = new Fake();
-    fake.old = old;
     let told;
     const { term, client, shown } = await open(fake, { onExit: (e) => { told = e; } });
     fake.print('hello');
@@ -79,6 +77,100 @@ test('what is typed goes to the session, bytes too', async () => {
   await until(() => fake.asked.some((m) => m.type === 'resize'));
   assert.deepEqual(fake.asked.at(-1), { type: 'resize', attachment: 1, cols: 100, rows: 30 });
   await client.close();
+});
+
+test('what is typed before the session is attached arrives, in order, up to a limit', async () => {
+  const fake = new Fake();
+  const client = await HoldfastClient.connect({ transport: fake.transport, redial });
+  const term = new xterm.Terminal({ cols: 80, rows: 24, allowProposedApi: true });
+  let start, lost = 0;
+  const attached = attach(term, client, new Promise((started) => { start = started; }), { onInputLost: () => lost++ });
+  term.input('one\r');
+  term._core.coreService.triggerBinaryEvent('\xff');
+  term.input('x'.repeat(65_536)); // beyond the limit
+  assert.equal(lost, 1);
+  const size = { cols: 90, rows: 20 };
+  term.resize(size.cols, size.rows); // before the session knows any
+  start(SESSION);
+  term.input('two\r');
+  const shown = await attached;
+  term.input('three\r');
+  await until(() => fake.typed.endsWith('three\r'));
+  assert.equal(fake.typed.replace('\xff', '\ufffd'), 'one\r\ufffdtwo\rthree\r');
+  const asked = fake.asked.find((m) => m.type === 'attach');
+  assert.deepEqual({ cols: asked.cols, rows: asked.rows }, size);
+  await shown.detach();
+  term.input('four\r');
+  await assert.rejects(attach(term, client, Promise.reject(new Error('not started'))), /not started/);
+  term.input('five\r');
+  assert.equal(fake.typed.includes('four') || fake.typed.includes('five'), false);
+  await client.close();
+});
+
+test('a pasted text keeps tabs and line ends, and no other control character', () => {
+  const all = Array.from({ length: 0xa1 }, (_, c) => String.fromCharCode(c)).join('');
+  assert.equal(pasteText(all), `\t\n\r${all.slice(0x20, 0x7f)}\u00a0`);
+  assert.equal(pasteText('a\x1b[201~\rb \u{1f469}\u200d\u{1f680} ö'), 'a[201~\rb \u{1f469}\u200d\u{1f680} ö');
+});
+
+test('a paste cannot end itself, by paste() and by the events of a browser', async () => {
+  const fake = new Fake();
+  const client = await HoldfastClient.connect({ transport: fake.transport, redial });
+  const term = new xterm.Terminal({ cols: 80, rows: 24, allowProposedApi: true });
+  term.element = new EventTarget();
+  const focused = [];
+  term.focus = () => focused.push(true);
+  const shown = await attach(term, client, SESSION, {});
+  fake.print('\x1b[?2004h');
+  await until(() => shown.attachment.offset === fake.printed.length);
+  await shown.shown();
+  const evil = 'a\tb\x1b[201~\u009b201~\x7f\r\necho EXECUTED\r';
+  const plain = '\x1b[200~a\tb[201~201~\recho EXECUTED\r\x1b[201~';
+  const data = { getData: () => evil, types: ['text/plain'] };
+  const fires = (type, fields) => {
+    const e = Object.assign(new Event(type, { cancelable: true }), fields);
+    term.element.dispatchEvent(e);
+    return e.defaultPrevented;
+  };
+  const ways = {
+    paste: () => shown.paste(evil),
+    'an event paste': () => assert.ok(fires('paste', { clipboardData: data })),
+    'an event drop': () => assert.ok(fires('drop', { dataTransfer: data })),
+    'an event beforeinput': () => assert.ok(fires('beforeinput', { inputType: 'insertFromPaste', data: evil })),
+  };
+  for (const [name, way] of Object.entries(ways)) {
+    fake.typed = '';
+    way();
+    await until(() => fake.typed.length >= plain.length);
+    assert.equal(fake.typed, plain, name);
+  }
+  assert.equal(focused.length, 1);
+  assert.equal(fires('beforeinput', { inputType: 'insertText', data: 'x' }), false);
+  await shown.detach();
+  assert.equal(fires('paste', { clipboardData: data }), false);
+  await client.close();
+});
+
+// An addon of widths has a provider, here one that makes all characters this wide.
+const provides = (version, width) => ({ activate: ({ unicode }) => unicode.register({ version, wcwidth: () => width, charProperties: () => width << 1 }) });
+
+test('mode 2027 switches the widths, and is answered', async () => {
+  const term = new xterm.Terminal({ cols: 80, rows: 24, allowProposedApi: true });
+  const widths = new Widths(provides('11', 1), provides('15-graphemes', 2));
+  term.loadAddon(widths);
+  let answers = '';
+  term.onData((data) => { answers += data; });
+  const column = async (text) => {
+    await new Promise((done) => term.write(`${text}\r\x1b[Kab\u{1fae0}`, done));
+    return term.buffer.active.cursorX;
+  };
+  const columns = [await column(''), await column('\x1b[?25;2027h'), await column('\x1b[?25h'), await column('\x1b[?2027l'), await column('\x1b[?2027h\x1bc'), await column('\x1b[?2027h')];
+  widths.reset();
+  columns.push(await column(''));
+  // U+1FAE0 is newer than the addons, and has two columns whatever they say.
+  assert.deepEqual(columns, [4, 6, 6, 4, 4, 6, 4]);
+  await column('\x1b[?2027$p\x1b[?2027h\x1b[?2027$p\x1b[?2004$p');
+  assert.equal(answers, '\x1b[?2027;2$y\x1b[?2027;1$y\x1b[?2004;2$y');
 });
 
 test('a big paste waits for room, and arrives', async () => {
@@ -131,6 +223,7 @@ test('a resize waits for what the terminal has not written', async () => {
     write(data, fn) { done.push(() => { order.push(new TextDecoder().decode(data)); fn(); }); },
     resize(cols, rows) { Object.assign(this, { cols, rows }); order.push(`${cols}x${rows}`); },
   };
+  term.modes = { bracketedPasteMode: false };
   for (const on of ['onData', 'onBinary', 'onResize', 'onTitleChange']) term[on] = () => ({ dispose() {} });
   const fake = new Fake();
   const client = await HoldfastClient.connect({ transport: fake.transport, redial });

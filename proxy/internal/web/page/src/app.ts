@@ -166,6 +166,8 @@ export class App {
       act('Export as text', () => void this.trying(() => exportText(this.client, s))),
       act('Export as printed', () => void this.trying(() => exportBytes(this.client, s))),
       act('Details', () => void details(s)),
+      // Only a session with a control group can be frozen; a session without one has no cage here.
+      over || !(s.frozen || s.cage) ? null : s.frozen ? act('Thaw', () => void this.trying(() => this.client.thaw(s.id))) : act('Freeze', () => void this.trying(() => this.client.freeze(s.id))),
       null,
       ...(over ? [act('Start again', () => void this.reopen(s)), act('Forget', () => void this.forget(s))] : [act('End session…', () => void confirmKill(this.client, s), 'kill', true)]),
     ].filter((x, i, all) => x !== null || all[i - 1] !== null);

@@ -76,13 +76,12 @@ export class PaneView {
     const terminal = this.make(undefined);
     this.name.textContent = 'New session';
     this.element.setAttribute('aria-label', 'New session');
-    if (this.seen) terminal.open();
+    this.join();
     return (session) => {
       if (this.terminal !== terminal) return false;
       this.session = session;
-      terminal.bind(session);
       this.update(session);
-      this.join();
+      terminal.bind(session);
       return true;
     };
   }
@@ -119,20 +118,22 @@ export class PaneView {
     if (this.terminal?.phase === 'ended' && this.said !== ended(s)) this.phase('ended'); // how, comes after that it has
   }
 
-  // frozen tells that nobody answers, and how that is ended.
+  // frozen shows a notice with a button while all processes of the session are frozen.
   private frozen(s: SessionInfo): void {
     const told = this.notices.querySelector('[data-kind="frozen"]');
     if (!s.frozen || ended(s)) told?.remove();
-    else if (!told) this.say('frozen', `All processes of this session are stopped. To have them run on: proxy thaw ${s.id}`);
+    else if (!told) this.say('frozen', 'All processes of this session are frozen.', h('button', { type: 'button', class: 'action first', text: 'Thaw', onclick: () => this.thaw(s) }));
+  }
+
+  private thaw(s: SessionInfo): void {
+    this.client.thaw(s.id).catch((err: unknown) => this.say('frozen', `The session was not thawed: ${err instanceof Error ? err.message : String(err)}`));
   }
 
   // shown says whether it can be seen.
   shown(yes: boolean): void {
     this.seen = yes;
     this.terminal?.shown(yes);
-    if (!yes || this.terminal?.phase !== 'idle') return;
-    if (this.session) this.join();
-    else this.terminal.open();
+    if (this.terminal?.phase === 'idle') this.join();
   }
 
   focus(): void {

@@ -2,7 +2,7 @@
 //
 //	idle ──start──▶ joining ──▶ live ──▶ ended | stolen | failed ──start──▶ …
 //
-// While it is idle or joining, input waits in a queue; it is sent when the terminal is
+// While it is joining, the client keeps the input; it is sent when the terminal is
 // live, and dropped by what comes behind that.
 //
 // The session is shown at this terminal's size (view own), whatever size it has itself:
@@ -11,11 +11,13 @@
 import { ClipboardAddon } from '@xterm/addon-clipboard';
 import { FitAddon } from '@xterm/addon-fit';
 import { SearchAddon } from '@xterm/addon-search';
+import { UnicodeGraphemesAddon } from '@xterm/addon-unicode-graphemes';
+import { Unicode11Addon } from '@xterm/addon-unicode11';
 import { WebLinksAddon } from '@xterm/addon-web-links';
 import { WebglAddon } from '@xterm/addon-webgl';
 import { Terminal } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
-import { attach, exitText, HoldfastError, type AttachedTerminal, type ExitInfo, type HoldfastClient, type SessionInfo } from 'holdfast-client';
+import { attach, exitText, HoldfastError, pasteText, Widths, type AttachedTerminal, type ExitInfo, type HoldfastClient, type SessionInfo } from 'holdfast-client';
 
 import { mayWrite, said } from './dialogs.ts';
 import { h } from './dom.ts';
@@ -23,12 +25,9 @@ import { Marks } from './marks.ts';
 import { Recording } from './record.ts';
 import { isDark, onChange, settings } from './settings.ts';
 import { dark, light } from './themes.ts';
-import { Widths } from './unicode.ts';
-import { pasteText } from './words.ts';
 
 const SCROLLBACK = 10_000; // lines kept here; the session's own history is longer, see searchHistory
 const HISTORY = 1000; // lines of it that are fetched when we attach
-const MAX_QUEUED = 64 << 10; // UTF-16 units of input that wait for the attachment: more than anybody types in that time, and a paste of some size
 
 export type Phase = 'idle' | 'joining' | 'live' | 'ended' | 'stolen' | 'failed';
 
@@ -42,10 +41,6 @@ export interface Hooks {
   inputLost(): void;
 }
 
-// A Receiver takes one kind of input: text, or the bytes of old mouse reports.
-type Receiver = (data: string) => void;
-type Kind = 'onData' | 'onBinary';
-
 export class TerminalView {
   readonly element = h('div', { class: 'screen' });
   readonly term: Terminal;
@@ -54,23 +49,21 @@ export class TerminalView {
   control = false; // the next character is typed with Ctrl, see the bar of keys
   onControl: () => void = () => undefined;
   private readonly fitter = new FitAddon();
-  private readonly widths = new Widths();
+  private readonly widths = new Widths(new Unicode11Addon(), new UnicodeGraphemesAddon());
   readonly marks = new Marks();
   recording: Recording | undefined;
   private webgl: WebglAddon | undefined;
   private attached: AttachedTerminal | undefined;
   private attempt = 0;
   private readonly undo: (() => void)[] = [];
-  private readonly receivers = new Map<Kind, Receiver>(); // of the attachment
-  private queue: { kind: Kind; data: string }[] = []; // input that waits for it
-  private queued = 0; // UTF-16 units in it
+  private expected: ((session: SessionInfo) => void) | undefined; // while there is none yet
   private opened = false;
   private frame = 0;
   private dark = isDark();
 
   constructor(
     private readonly client: HoldfastClient,
-    private session: SessionInfo | undefined, // none yet: see expect
+    private session: SessionInfo | undefined, // none yet: see bind
     private readonly hooks: Hooks,
     private readonly readOnly = false,
   ) {
@@ -99,8 +92,6 @@ export class TerminalView {
     // Programs may write to the clipboard by the user's leave, and never read it.
     this.term.loadAddon(new ClipboardAddon(undefined, { readText: () => '', writeText: (_, text) => this.copies(text) }));
     this.term.onTitleChange((t) => hooks.title(t));
-    this.term.onData((data) => this.input('onData', this.controlled(data)));
-    this.term.onBinary((data) => this.input('onBinary', data));
     this.undo.push(onChange((now) => {
       if (this.dark !== isDark()) {
         this.dark = isDark();
@@ -124,22 +115,25 @@ export class TerminalView {
     if (!this.opened) {
       this.opened = true;
       this.term.open(this.element);
-      this.receivePastes(this.term.element!);
       this.term.textarea?.setAttribute('aria-description', 'Alt+Shift+L leaves the terminal for the list of sessions, Alt+Shift+/ lists all keys');
     }
     this.shown(true);
     this.fit();
   }
 
-  // bind gives the session to a terminal that was made before there was one.
+  // bind gives the session to a terminal that was made before there was one. If it was
+  // started, it goes on with this session.
   bind(session: SessionInfo): void {
     this.session = session;
+    this.expected?.(session);
+    this.expected = undefined;
   }
 
-  // start shows the session; call it once the element can be seen.
+  // start shows the session, or the one that is given to bind; call it once the element
+  // can be seen.
   async start(steal = false): Promise<void> {
-    const session = this.session;
-    if (!session || this.phase === 'joining' || this.phase === 'live') return;
+    if (this.phase === 'joining' || this.phase === 'live') return;
+    const session = this.session ?? new Promise<SessionInfo>((bound) => (this.expected = bound));
     const mine = ++this.attempt;
     this.attached?.dispose();
     this.attached = undefined;
@@ -148,8 +142,9 @@ export class TerminalView {
     this.term.reset(); // what comes first is for an empty terminal
     this.widths.reset();
     try {
-      const attached = await attach(this.terminal(), this.client, session.id, {
+      const attached = await attach(this.terminal(), this.client, Promise.resolve(session).then((s) => s.id), {
         fit: this.fitter, readOnly: this.readOnly, steal, history: HISTORY, appearance: this.appearance(),
+        onInputLost: () => this.hooks.inputLost(),
         onExit: () => {
           if (mine === this.attempt) this.ends();
         },
@@ -159,7 +154,6 @@ export class TerminalView {
       attached.attachment.on('stolen', () => mine === this.attempt && this.is('stolen'));
       attached.attachment.on('error', (err) => mine === this.attempt && this.phase === 'live' && this.is('failed', said(err)));
       if (!this.over()) this.is('live');
-      this.sendQueued();
     } catch (err) {
       if (mine !== this.attempt) return;
       if (err instanceof HoldfastError && err.code === 'session_exited') return this.past();
@@ -192,17 +186,13 @@ export class TerminalView {
     }
   }
 
-  // terminal is what the client is given: xterm.js, but for its input, which comes
-  // through input, and its output, which a recording hears.
+  // terminal is what the client is given: xterm.js, but for its input, which the bar of
+  // keys may change, and its output, which a recording hears.
   private terminal(): Terminal {
     const { term } = this;
-    const receives = (kind: Kind) => (f: Receiver) => {
-      this.receivers.set(kind, f);
-      return { dispose: () => this.receivers.get(kind) === f && this.receivers.delete(kind) };
-    };
     return new Proxy(term, {
       get: (_, name) => {
-        if (name === 'onData' || name === 'onBinary') return receives(name);
+        if (name === 'onData') return (f: (data: string) => void) => term.onData((data) => f(this.controlled(data)));
         if (name === 'write') {
           return (data: string | Uint8Array, done?: () => void) => {
             this.recording?.wrote(data);
@@ -213,31 +203,6 @@ export class TerminalView {
         return typeof value === 'function' ? (value as (...a: unknown[]) => unknown).bind(term) : value;
       },
     });
-  }
-
-  // input passes on what is typed. Until the session is attached it waits, in order: a
-  // person types as soon as the terminal has the focus.
-  private input(kind: Kind, data: string): void {
-    switch (this.phase) {
-      case 'live':
-        return this.receivers.get(kind)?.(data);
-      case 'idle':
-      case 'joining':
-        if (this.queued + data.length > MAX_QUEUED) return this.hooks.inputLost();
-        this.queue.push({ kind, data });
-        this.queued += data.length;
-    }
-  }
-
-  private sendQueued(): void {
-    const { queue } = this;
-    this.dropQueued();
-    for (const { kind, data } of queue) this.input(kind, data);
-  }
-
-  private dropQueued(): void {
-    this.queue = [];
-    this.queued = 0;
   }
 
   // controlled is what is typed, with Ctrl of the bar of keys.
@@ -258,28 +223,6 @@ export class TerminalView {
     const write = (): Promise<void> => navigator.clipboard.writeText(text);
     if (may === true) await write().catch(() => this.hooks.clipboard(write));
     else if (may === undefined) this.hooks.clipboard(write);
-  }
-
-  // receivePastes takes pastes and drops before xterm.js does, which passes their control
-  // characters on. The box of the search lies in this.element too, and keeps its own.
-  private receivePastes(terminal: HTMLElement): void {
-    const receive = (e: Event, text: string | null | undefined): void => {
-      e.preventDefault();
-      e.stopPropagation();
-      if (text) this.paste(text);
-    };
-    terminal.addEventListener('paste', (e) => receive(e, e.clipboardData?.getData('text/plain')), true);
-    terminal.addEventListener('drop', (e) => {
-      receive(e, e.dataTransfer?.getData('text/plain'));
-      this.focus();
-    }, true);
-    terminal.addEventListener('dragover', (e) => {
-      if (e.dataTransfer?.types.includes('text/plain')) e.preventDefault(); // it may be dropped here
-    });
-    // A browser may insert text without an event paste, as some phones' keyboards do.
-    terminal.addEventListener('beforeinput', (e) => {
-      if (/^insertFrom(Paste|Drop|Yank)/.test(e.inputType)) receive(e, e.data);
-    }, true);
   }
 
   // paste pastes text, without the control characters in it.
@@ -318,7 +261,6 @@ export class TerminalView {
 
   private is(phase: Phase, why?: string): void {
     this.phase = phase;
-    if (phase === 'ended' || phase === 'stolen' || phase === 'failed') this.dropQueued();
     this.hooks.phase(phase, why);
   }
 

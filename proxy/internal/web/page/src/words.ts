@@ -54,13 +54,6 @@ export function parse(line: string): string[] {
   return words;
 }
 
-// pasteText returns the text without the control characters that a paste must not
-// contain: all but tab and line ends. An ESC in it could end the paste that the terminal
-// makes of it, and what stands behind that would be executed.
-export function pasteText(text: string): string {
-  return text.replaceAll(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g, '');
-}
-
 // title is what a session is called: by its user, by its program.
 export function title(s: SessionInfo): string {
   return s.labels?.title || s.title || command(s.argv) || s.id;

@@ -57,28 +57,6 @@ test('the text of a session that timed out', async () => {
   assert.deepEqual(await tail(page), ['waiting', '', '[process timed out and was killed]', 'waiting']);
 });
 
-// demand: B6
-test('the exit frame of an older server', async () => {
-  await spawn('older', ends(7));
-  const c = await context();
-  const page = await c.newPage();
-  await page.routeWebSocket(/\/v1\/api$/, (ws) => {
-    const server = ws.connectToServer();
-    ws.onMessage((m) => server.send(m));
-    server.onMessage((m) => {
-      const type = typeof m === 'string' && JSON.parse(m).type;
-      const attached = typeof m === 'string' && 'attachment' in JSON.parse(m);
-      ws.send((type === 'pty_exited' || type === 'terminal.exit') && attached ? '{"type":"exit","code":7}' : m);
-    });
-  });
-  await page.goto((await cli('web', '--no-open')).trim().split('\n').pop());
-  await page.waitForSelector('.app .list');
-  await show(page, 'older');
-  await shows(page, /^before$/);
-  await page.keyboard.press('Enter');
-  await shows(page, /^\[process exited with code 7\]$/);
-});
-
 test('to end a session is asked twice for', async () => {
   await spawn('mine');
   const c = await context();

@@ -131,14 +131,21 @@ test('the menu copies, clears, exports and records', async () => {
 });
 
 // Control groups need a system that gives them, so the answers are changed on their way.
-test('a frozen session is told, and what a session uses', async () => {
+test('a session is frozen and thawed, and its use is shown', async () => {
   await spawn('stopped', 'exec cat');
   const c = await context();
   const page = await c.newPage();
   let frozen = true;
   await page.routeWebSocket(/\/v1\/api$/, (ws) => {
     const server = ws.connectToServer();
-    ws.onMessage((m) => server.send(m));
+    ws.onMessage((m) => {
+      const asked = typeof m === 'string' ? JSON.parse(m) : {};
+      if (asked.type !== 'freeze') return server.send(m);
+      assert.equal(asked.session_id, 'stopped');
+      frozen = asked.frozen;
+      ws.send(JSON.stringify({ type: 'ok', request_id: asked.request_id }));
+      void cli('rename', 'stopped', frozen ? 'stands still' : 'runs on'); // any event brings the new state
+    });
     server.onMessage((m) => {
       const told = typeof m === 'string' ? JSON.parse(m) : {};
       for (const s of [...(told.sessions ?? []), ...(told.session ? [told.session] : [])]) if (s.id === 'stopped') Object.assign(s, { frozen, ...(told.sessions && { cage: { memory_bytes: 5 << 20, pids: 1 } }) });
@@ -149,11 +156,15 @@ test('a frozen session is told, and what a session uses', async () => {
   await show(page, 'stopped');
   const row = page.locator('.row[data-session="stopped"]');
   await row.getByText(/^frozen · .*5\.0 MiB/).waitFor();
-  await page.locator('.pane.active .notice', { hasText: 'proxy thaw stopped' }).waitFor();
+  const notice = page.locator('.pane.active .notice', { hasText: 'All processes of this session are frozen.' });
+  await notice.waitFor();
   await picture(page, 'frozen');
-  frozen = false;
-  await cli('rename', 'stopped', 'runs on'); // any event tells
+  await notice.getByRole('button', { name: 'Thaw' }).click();
   await row.getByText(/^running · .*5\.0 MiB/).waitFor();
-  await page.locator('.pane.active .notice').waitFor({ state: 'detached' });
+  await notice.waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Actions for this session' }).click();
+  await page.getByRole('menuitem', { name: 'Freeze', exact: true }).click();
+  await row.getByText(/^frozen · .*5\.0 MiB/).waitFor();
+  await notice.waitFor();
   assert.deepEqual(c.wrongs, []);
 });

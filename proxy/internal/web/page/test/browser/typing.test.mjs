@@ -195,7 +195,9 @@ test('a paste contains no controls, however it arrives', async () => {
     n++;
     await arrive(evil(n));
     await shows(page, new RegExp(`echo a${n}\\[201~201~$`)).catch((err) => { throw new Error(`${how}: ${err.message}`); });
-    await page.keyboard.press('Control+C');
+    // Ctrl+U is a key, so bash reads it in its order. Ctrl+C is a signal; if the next key arrives
+    // while bash handles it, bash 5.2 drops that key and keeps the line.
+    await page.keyboard.press('Control+U');
     await page.keyboard.type(`echo after-$((${n}))\n`);
     await shows(page, new RegExp(`^after-${n}$`));
     assert.ok(!(await rows(page)).some((r) => /^EXECUTED/.test(r)), how);

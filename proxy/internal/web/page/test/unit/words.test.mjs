@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { shortcuts } from '../../node_modules/.test/shortcuts.js';
-import { ago, bytes, command, ended, failed, parse, pasteText, place, runs, says, title, took, uses, who } from '../../node_modules/.test/words.js';
+import { ago, bytes, command, ended, failed, parse, place, runs, says, title, took, uses, who } from '../../node_modules/.test/words.js';
 
 test('ago', () => {
   const now = Date.parse('2026-09-01T12:00:00Z');
@@ -56,12 +56,6 @@ test('how it ended, and who looks', () => {
 
 test('no key means two things', () => {
   assert.equal(new Set(shortcuts.map((s) => s.code)).size, shortcuts.length);
-});
-
-test('a pasted text keeps tabs and line ends, and no other control character', () => {
-  const all = Array.from({ length: 0xa1 }, (_, c) => String.fromCharCode(c)).join('');
-  assert.equal(pasteText(all), `\t\n\r${all.slice(0x20, 0x7f)}\u00a0`);
-  assert.equal(pasteText('a\x1b[201~\rb \u{1f469}\u200d\u{1f680} ö'), 'a[201~\rb \u{1f469}\u200d\u{1f680} ö');
 });
 
 test('what a session uses, and that it is frozen', () => {

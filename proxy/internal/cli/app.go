@@ -1,0 +1,265 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/daemon"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/config"
+	"holdfast/shared/keep"
+	"holdfast/shared/pipe"
+	"holdfast/shared/socket"
+)
+
+// dirs returns the directories of this command. It creates none, and returns an error if a
+// directory exists that other users could write to.
+func (a *app) dirs() (config.Dirs, error) {
+	d, err := config.Resolve(a.dir, os.Getenv)
+	if err != nil {
+		return d, err
+	}
+	return d, d.Check()
+}
+
+// makeDirs returns the directories and creates those that are missing. A process must call it
+// before it writes a file there. It returns an error if other users could replace a directory.
+func (a *app) makeDirs() (config.Dirs, error) {
+	d, err := config.Resolve(a.dir, os.Getenv)
+	if err != nil {
+		return d, err
+	}
+	if err := d.CheckParents(); err != nil {
+		return d, err
+	}
+	return d, d.Ensure()
+}
+
+// connect returns a client of the running proxy. If no proxy runs, connect starts one. Unless
+// starts is set, it does so only if a supervisor runs here, because a proxy is needed to see the
+// sessions of that supervisor. If the proxy crashes later, the client starts another one. If the
+// proxy ends in order, which removes its socket, a user wanted it to end, so the client only waits
+// for another one.
+func (a *app) connect(ctx context.Context, starts bool) (*client.Client, error) {
+	var connected atomic.Bool
+	c, err := a.dial(ctx, func(ctx context.Context) error {
+		switch {
+		case connected.Load() && a.leftInOrder():
+			return nil
+		case !connected.Load() && !starts:
+			if err := a.nothingHere(); err != nil {
+				return err
+			}
+		}
+		return a.startProxy(ctx)
+	})
+	connected.Store(err == nil)
+	return c, err
+}
+
+// nothingHere returns an error if neither a supervisor nor its keeper runs here, and no service
+// manager is about to start a supervisor.
+func (a *app) nothingHere() error {
+	if pipe.Here { // no supervisor can run on this system, and the proxy reports that
+		return nil
+	}
+	dirs, err := a.dirs()
+	if err != nil {
+		return err
+	}
+	held, err := socket.Locked(dirs.Socket(config.SupervisorSocket))
+	if err != nil || held || keep.IsManaged(dirs.Runtime) {
+		return err
+	}
+	if pid, err := keep.PID(dirs.Runtime); err != nil || pid != 0 {
+		return err
+	}
+	return exitcode.New(exitcode.Unavailable, fmt.Sprintf("nothing runs here: no supervisor uses %s; proxy new starts a session", dirs.Runtime))
+}
+
+// leftInOrder reports whether the proxy removed its socket when it ended.
+func (a *app) leftInOrder() bool {
+	dirs, err := a.dirs()
+	if err != nil {
+		return false
+	}
+	_, err = os.Lstat(dirs.Socket(config.APISocket(a.proxy)))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// tokenEnv is the environment variable with the token by which the policy recognises a command.
+const tokenEnv = "HOLDFAST_TOKEN"
+
+// settings loads the settings that hold for commands.
+func (a *app) settings() (config.Config, error) {
+	dirs, err := a.dirs()
+	if err != nil {
+		return config.Config{}, err
+	}
+	return config.Load(dirs, os.Getenv, nil)
+}
+
+// dirsAndSecret returns the directories, and the secret that the programs there require, or "".
+func (a *app) dirsAndSecret() (dirs config.Dirs, secret string, err error) {
+	if dirs, err = a.dirs(); err != nil {
+		return dirs, "", err
+	}
+	cfg, err := config.Load(dirs, os.Getenv, nil)
+	if err != nil {
+		return dirs, "", err
+	}
+	secret, err = cfg.Secret()
+	return dirs, secret, err
+}
+
+// dial connects to the proxy. If no proxy listens, the client calls start, unless start is nil.
+func (a *app) dial(ctx context.Context, start func(context.Context) error) (*client.Client, error) {
+	_, secret, err := a.dirsAndSecret()
+	if err != nil {
+		return nil, err
+	}
+	return client.Dial(ctx, client.Options{
+		Dir: a.dir, Proxy: a.proxy, Name: "proxy " + a.clientName(), Start: start, Token: os.Getenv(tokenEnv), Secret: secret, Redial: startTimeout,
+	})
+}
+
+// clientName returns the name of this client for other viewers: its terminal, or its pid if it has none.
+func (a *app) clientName() string {
+	if tty, err := os.Readlink("/proc/self/fd/0"); err == nil && filepath.Dir(tty) == "/dev/pts" {
+		return tty
+	}
+	return fmt.Sprintf("pid %d", os.Getpid())
+}
+
+// startTimeout is how long a command waits for a process that it started.
+const startTimeout = 15 * time.Second
+
+// startProxy starts "proxy serve" in the background. It returns when a proxy can be reached, or
+// when the started process has ended.
+func (a *app) startProxy(ctx context.Context) error {
+	if _, err := a.makeDirs(); err != nil { // without directories the proxy would have no log to report an error in
+		return err
+	}
+	p, err := a.startDaemon(ctx, "serve", "--background")
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := a.proxyPID(ctx); !errors.Is(err, client.ErrConnect) {
+			return nil // any other error will meet the caller again
+		}
+		select {
+		case <-p.Exited:
+			return a.gaveUp(p)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(startPoll):
+		}
+	}
+}
+
+// startPoll is how often a command checks whether the started process serves.
+const startPoll = 5 * time.Millisecond
+
+// gaveUp returns the reason why the proxy that this command started has ended. It returns nil if
+// another proxy already held the sockets, because then that proxy serves or is about to.
+func (a *app) gaveUp(p *daemon.Process) error {
+	var exit *exec.ExitError
+	if !errors.As(p.Err(), &exit) || exit.ExitCode() <= 0 || exit.ExitCode() == exitcode.TempFail {
+		return nil
+	}
+	return exitcode.New(exit.ExitCode(), "the proxy that was started has ended: "+a.lastError())
+}
+
+// lastError returns the last error in the log of a proxy that ran in the background.
+func (a *app) lastError() string {
+	dirs, err := a.dirs()
+	if err != nil {
+		return err.Error()
+	}
+	path := filepath.Join(dirs.State, a.proxy+".log")
+	var line struct {
+		Error string `json:"error"`
+	}
+	if log, err := os.ReadFile(path); err == nil {
+		log = bytes.TrimSpace(log)
+		_ = json.Unmarshal(log[bytes.LastIndexByte(log, '\n')+1:], &line) // if the last line is no JSON, the message names the log
+	}
+	// The log has no error field, so the user must read it.
+	if line.Error == "" {
+		return "the reason is in " + path
+	}
+	return line.Error
+}
+
+// startDaemon starts a command of this program in the background.
+func (a *app) startDaemon(ctx context.Context, cmd string, args ...string) (*daemon.Process, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if args, err = a.daemonArgs(cmd, args...); err != nil {
+		return nil, err
+	}
+	return daemon.Start(ctx, daemon.Spec{Path: exe, Args: args, Env: config.DaemonEnv(os.Environ())})
+}
+
+// daemonArgs returns the arguments of a command for the same proxy and directory. They do not
+// depend on the working directory.
+func (a *app) daemonArgs(cmd string, args ...string) ([]string, error) {
+	args = append([]string{cmd, "--proxy", a.proxy}, args...)
+	if a.dir == "" {
+		return args, nil
+	}
+	abs, err := filepath.Abs(a.dir)
+	return append(args, "--dir", abs), err
+}
+
+// jsonFlag adds the flag --json to a command.
+func (a *app) jsonFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
+	return cmd
+}
+
+// withClient runs f with a client, and closes the client. It is for commands about existing
+// sessions: if no supervisor runs here, it starts nothing and returns an error.
+func (a *app) withClient(ctx context.Context, f func(*client.Client) error) error {
+	return a.with(ctx, false, f)
+}
+
+// withStarted runs f with a client like withClient, but starts the proxy and the supervisor if they
+// are missing.
+func (a *app) withStarted(ctx context.Context, f func(*client.Client) error) error {
+	return a.with(ctx, true, f)
+}
+
+// with connects, runs f, and tells the user if an answer takes long.
+func (a *app) with(ctx context.Context, starts bool, f func(*client.Client) error) error {
+	a.answered = a.watchAnswers(ctx)
+	defer a.answered()
+	c, err := a.connect(ctx, starts)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	return f(c)
+}
+
+// sessionID converts an argument into a session id, and checks it.
+func sessionID(arg string) (protocol.SessionID, error) {
+	id := protocol.SessionID(arg)
+	return id, id.Validate()
+}

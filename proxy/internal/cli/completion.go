@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/shared/plain"
+)
+
+// bashWords defines the functions of the package bash-completion that the script needs, unless that
+// package is installed.
+const bashWords = `declare -F _get_comp_words_by_ref >/dev/null || _get_comp_words_by_ref() {
+    words=("${COMP_WORDS[@]}") cword=$COMP_CWORD
+    cur=${words[cword]} prev=${words[cword-1]}
+}
+declare -F _filedir >/dev/null || _filedir() {
+    local IFS=$'\n'
+    COMPREPLY=($(compgen "${1:--f}" -- "$cur"))
+}
+`
+
+// addCompletion adds the command that prints completion scripts for shells.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	if all, _, err := root.Find([]string{"completion"}); err == nil {
+		all.Example = "  source <(proxy completion bash)"
+		for _, shell := range all.Commands() {
+			shell.Example = "  proxy completion " + shell.Name()
+		}
+	}
+	bash, _, err := root.Find([]string{"completion", "bash"})
+	if err != nil || bash.RunE == nil {
+		return // this version of cobra works differently, so bash needs its package
+	}
+	script := bash.RunE
+	bash.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, err := fmt.Fprint(cmd.OutOrStdout(), bashWords); err != nil {
+			return err
+		}
+		return script(cmd, args)
+	}
+}
+
+// sessionIDs completes the first argument with the ids of the sessions in a wanted state.
+func (a *app) sessionIDs(wanted func(protocol.State) bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+		defer cancel()
+		c, err := a.dial(ctx, nil) // completion must not start a process
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer func() { _ = c.Close() }()
+		list, err := c.List(ctx, "")
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var ids []cobra.Completion
+		for _, s := range list {
+			if wanted(s.State) {
+				ids = append(ids, cobra.CompletionWithDesc(string(s.ID), stateText(s)+", "+plain.Text(commandLine(s.Argv))))
+			}
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// anyState accepts all sessions.
+func anyState(protocol.State) bool { return true }
+
+// exited accepts sessions that have exited.
+func exited(s protocol.State) bool { return s == protocol.StateExited }
+
+// alive accepts sessions that have not exited.
+func alive(s protocol.State) bool { return !exited(s) }

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// A span is the value of a flag for a time: in Go's form (90s, 1h30m), in days (1d), or a plain
+// number of seconds.
+type span time.Duration
+
+// spanVar adds a flag for a time.
+func spanVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
+	*p = value
+	f.Var((*span)(p), name, usage)
+}
+
+// String implements pflag.Value.
+func (s *span) String() string { return time.Duration(*s).String() }
+
+// Type implements pflag.Value.
+func (s *span) Type() string { return "duration" }
+
+// Set implements pflag.Value.
+func (s *span) Set(text string) error {
+	unit, number := time.Second, text
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		unit, number = 24*time.Hour, days
+	}
+	if n, err := strconv.ParseFloat(number, 64); err == nil {
+		d := n * float64(unit)
+		if math.IsNaN(d) || math.Abs(d) >= math.MaxInt64 {
+			return errors.New("the time is too long")
+		}
+		*s = span(d)
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return errors.New("it must be a time such as 90s, 10m or 1d, or a number of seconds")
+	}
+	*s = span(d)
+	return nil
+}

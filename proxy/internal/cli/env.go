@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/agent"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/plain"
+)
+
+// followed lists the environment variables that depend on the place of the viewer: its display, its
+// bus, its agents, and its ssh connection. Variables that describe the viewer's terminal
+// (COLORTERM, TERM_PROGRAM) are not in the list, because a session has a terminal of its own.
+var followed = []string{
+	"DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS",
+	"SSH_AUTH_SOCK", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "KRB5CCNAME",
+}
+
+// viewerEnv returns the part of an environment that a viewer sends when it attaches.
+func viewerEnv(environ []string) (env []string) {
+	for _, e := range environ {
+		if name, value, _ := strings.Cut(e, "="); slices.Contains(followed, name) && len(value) <= maxViewerValue {
+			env = append(env, e)
+		}
+	}
+	return env
+}
+
+// maxViewerValue bounds the size of one value, so that all values fit into the limit of the protocol.
+const maxViewerValue = protocol.MaxViewerEnvBytes / 16
+
+func (a *app) envCommand() *cobra.Command {
+	shell := "sh"
+	cmd := a.jsonFlag(a.oneSession("env ID", "Print the environment of the viewer that attached last, for a shell to use", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			env, err := c.Environment(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(cmd, append([]string{}, env...))
+			}
+			if len(env) == 0 {
+				fmt.Fprintf(plain.Stderr, "proxy: no viewer of %s has sent its environment\n", id)
+				return nil
+			}
+			dirs, err := a.dirs()
+			if err != nil {
+				return err
+			}
+			return printEnv(cmd.OutOrStdout(), env, shell, filepath.Join(dirs.Runtime, agent.Name))
+		}))
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if shell != "sh" && shell != "fish" {
+			return exitcode.WrongUsage(fmt.Errorf("--shell is %.40q: it must be sh or fish", shell))
+		}
+		return nil
+	}
+	cmd.Long = "Print the display, the bus, the agents and the ssh connection of the viewer that attached last,\n" +
+		"as commands for a shell in the session. The shell itself has those of the viewer that started it.\n" +
+		"The variables are " + strings.Join(followed, ", ") + ".\n" +
+		"Variables that the viewer does not have are unset. Other variables are printed only with --json.\n\n" +
+		"SSH_AUTH_SOCK needs no such command: sessions use a link there, which leads to the agent of\n" +
+		"the viewer that attached last (setting agent_link)."
+	cmd.Example = "  eval \"$(proxy env \"$HOLDFAST_SESSION\")\"\n" +
+		"  proxy env \"$HOLDFAST_SESSION\" --shell fish | source"
+	cmd.Flags().StringVar(&shell, "shell", shell, "the `shell` that reads the output: sh (also for bash and zsh) or fish")
+	_ = cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions([]cobra.Completion{"sh", "fish"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.MarkFlagsMutuallyExclusive("shell", "json")
+	return cmd
+}
+
+// printEnv prints a command for each followed variable. If the link leads to the viewer's agent or
+// to another viewer's, printEnv prints the link instead of the agent's socket, because the link
+// stays valid.
+func printEnv(w io.Writer, env []string, shell, link string) error {
+	values := map[string]string{}
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		values[name] = value
+	}
+	told, has := values["SSH_AUTH_SOCK"]
+	if to, err := os.Readlink(link); err == nil && (!has || to == told) {
+		values["SSH_AUTH_SOCK"] = link
+	}
+	var errs []error
+	for _, name := range followed {
+		value, has := values[name]
+		line := "unset " + name
+		switch {
+		case has && shell == "fish":
+			line = "set -gx " + name + " '" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value) + "'"
+		case has:
+			line = "export " + name + "=" + plain.ShellWord(value)
+		case shell == "fish":
+			line = "set -e " + name
+		}
+		_, err := fmt.Fprintln(w, line)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

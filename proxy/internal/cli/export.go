@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/plain"
+)
+
+// exportOptions are the flags of export.
+type exportOptions struct {
+	format, output string
+	overwrite      bool
+	over           time.Duration
+}
+
+var exportFormats = []string{"text", "ansi", "html", "cast"}
+
+func (a *app) exportCommand() *cobra.Command {
+	o := &exportOptions{}
+	cmd := a.oneSession("export ID", "Print all output of a session that is kept, even after its end", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			var b bytes.Buffer
+			if err := o.export(cmd.Context(), c, id, &b); err != nil {
+				return err
+			}
+			return o.write(raw(cmd), b.Bytes())
+		})
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if !slices.Contains(exportFormats, o.format) {
+			return exitcode.WrongUsage(fmt.Errorf("--format must be one of %v: it is %.40q", exportFormats, o.format))
+		}
+		if o.over < 0 {
+			return exitcode.WrongUsage(errors.New("--over must not be negative"))
+		}
+		return nil
+	}
+	cmd.Long = "Print all output of a session that is kept, even after its end.\n\n" +
+		"text  the lines of its history and of its screen\n" +
+		"ansi  the same lines with colours, for a terminal\n" +
+		"html  the same lines as a fragment of HTML\n" +
+		"cast  the last bytes of output (ring_bytes) as an asciicast, for asciinema and its players\n\n" +
+		"The supervisor keeps no times of output. A cast therefore spreads the output evenly over --over, and\n" +
+		"has only the session's last size. Use proxy record to record times and sizes."
+	cmd.Example = "  proxy export build > build.txt\n" +
+		"  proxy export build --format html -o build.html\n" +
+		"  proxy export build --format cast -o build.cast"
+	f := cmd.Flags()
+	f.StringVar(&o.format, "format", "text", "the `format`: text, ansi, html or cast")
+	f.StringVarP(&o.output, "output", "o", "-", "the `file` to write, - for standard output")
+	f.BoolVar(&o.overwrite, "overwrite", false, "replace a file that exists")
+	f.DurationVar(&o.over, "over", 10*time.Second, "the duration of a cast; 0 shows all output at once")
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportFormats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.MarkFlagFilename("output") // the flag exists, so this cannot fail
+	return cmd
+}
+
+// write writes the whole export at once, so that no partial file remains if reading has failed.
+func (o *exportOptions) write(out io.Writer, p []byte) error {
+	if o.output == "-" {
+		_, err := out.Write(p)
+		return err
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if o.overwrite {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	f, err := os.OpenFile(o.output, flags, 0o600) // the output may contain secrets
+	if errors.Is(err, os.ErrExist) {
+		return exitcode.New(exitcode.CantCreate, o.output+" exists; --overwrite replaces it")
+	}
+	if err != nil {
+		return exitcode.New(exitcode.CantCreate, err.Error())
+	}
+	_, err = f.Write(p)
+	return errors.Join(err, f.Close())
+}
+
+// export writes the session in the chosen format to w.
+func (o *exportOptions) export(ctx context.Context, c *client.Client, id protocol.SessionID, w io.Writer) error {
+	if o.format == "cast" {
+		return o.cast(ctx, c, id, w)
+	}
+	screen, err := allLines(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	if screen.First > 0 {
+		fmt.Fprintf(plain.Stderr, "proxy: the first %d lines are no longer kept\n", screen.First)
+	}
+	if o.format == "html" {
+		_, err := w.Write(screenHTML(id, screen.page()))
+		return err
+	}
+	out := bufio.NewWriter(w)
+	as := historyOptions{ansi: o.format == "ansi"}
+	for _, l := range screen.Lines {
+		as.print(out, l, screen.Looks)
+	}
+	return out.Flush()
+}
+
+// pages has all lines of a session, and its title.
+type pages struct {
+	*protocol.HistoryContent
+	title string
+}
+
+// allLines reads history and screen. Wrapped lines are joined. The screen of a full-screen program
+// follows the lines of the main screen.
+func allLines(ctx context.Context, c *client.Client, id protocol.SessionID) (*pages, error) {
+	h, err := lastLines(ctx, c, id, 0)
+	if err != nil {
+		return nil, err
+	}
+	now, err := c.Screen(ctx, id, client.ScreenOptions{Format: protocol.ScreenCells})
+	if err != nil {
+		return nil, err
+	}
+	h.Lines = dropBlank(h.Lines)
+	if now.Alternate {
+		for _, l := range now.Cells {
+			var line protocol.HistoryLine
+			for _, cell := range l.Cells {
+				text := cell.Text
+				if text == "" {
+					text = fmt.Sprintf("%*s", cell.Columns(), "")
+				}
+				line.Spans = append(line.Spans, protocol.Span{Text: text, Look: cell.Look + len(h.Looks)})
+			}
+			h.Lines = append(h.Lines, line)
+		}
+		h.Looks = append(h.Looks, now.Looks...)
+	}
+	return &pages{h, now.Title}, nil
+}
+
+// lastLines reads the last n lines of history and screen; n = 0 reads all.
+func lastLines(ctx context.Context, c *client.Client, id protocol.SessionID, n int) (*protocol.HistoryContent, error) {
+	all := uint64(math.MaxUint64)
+	return readHistory(ctx, c, id, &all, n)
+}
+
+// dropBlank removes the empty lines at the end, as the command screen does. A screen has such lines
+// below the output.
+func dropBlank(lines []protocol.HistoryLine) []protocol.HistoryLine {
+	for len(lines) > 0 && len(lines[len(lines)-1].Spans) == 0 {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
+}
+
+// page returns the lines as a screen that is high enough for all of them.
+func (p *pages) page() *protocol.ScreenContent {
+	s := &protocol.ScreenContent{Title: p.title, Looks: p.Looks}
+	for _, l := range p.Lines {
+		var line protocol.ScreenLine
+		for _, span := range l.Spans {
+			line.Cells = append(line.Cells, protocol.ScreenCell{Text: span.Text, Look: span.Look})
+		}
+		s.Cells = append(s.Cells, line)
+	}
+	return s
+}
+
+// castPiece is the approximate size of the output in one event of an exported cast, in bytes.
+const castPiece = 1 << 10
+
+// cast writes the output in the ring as an asciicast that lasts for o.over.
+func (o *exportOptions) cast(ctx context.Context, c *client.Client, id protocol.SessionID, w io.Writer) error {
+	info, err := c.SessionInfo(ctx, id)
+	if err != nil {
+		return err
+	}
+	data, offset, err := c.Output(ctx, id)
+	if err != nil {
+		return err
+	}
+	if offset > 0 {
+		fmt.Fprintf(plain.Stderr, "proxy: the first %d bytes are no longer kept\n", offset)
+	}
+	cast := &castWriter{w: w}
+	if err := cast.line(newCastHeader(info, info.CreatedAt)); err != nil {
+		return err
+	}
+	for at := 0; at < len(data); {
+		n := castCut(data[at:])
+		when := time.Duration(float64(o.over) * float64(at) / float64(len(data)))
+		if err := cast.writeOutput(when, data[at:at+n]); err != nil {
+			return err
+		}
+		at += n
+	}
+	return cast.flush(o.over)
+}
+
+// castCut returns the length of the next event's output. It ends at a line's end if there is one
+// within castPiece.
+func castCut(p []byte) int {
+	if len(p) <= castPiece {
+		return len(p)
+	}
+	if i := bytes.LastIndexByte(p[:castPiece], '\n'); i >= 0 {
+		return i + 1
+	}
+	return castPiece
+}

@@ -1,0 +1,404 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"holdfast/protocol"
+	"holdfast/proxy/internal/daemon"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/front"
+	"holdfast/proxy/internal/handoff"
+	"holdfast/proxy/internal/serve"
+	"holdfast/proxy/internal/shadow"
+	"holdfast/shared/config"
+	"holdfast/shared/pipe"
+	"holdfast/shared/plain"
+	"holdfast/shared/socket"
+	"holdfast/shared/version"
+)
+
+// handoffOptions are the flags of handoff and of --handoff.
+type handoffOptions struct {
+	foreground bool
+	dryRun     bool
+	json       bool
+	fromDir    string
+	timeout    time.Duration
+	verify     verify
+	quiet      bool   // print nothing
+	web        string // the web address of the successor; "" keeps that of the old proxy
+}
+
+func (a *app) handoffCommand() *cobra.Command {
+	var o handoffOptions
+	cmd := &cobra.Command{
+		Use:   "handoff",
+		Short: "Replace the running proxy by this program; no connection is lost",
+		Long: "Start this program as the successor of the running proxy. The successor takes over the listening sockets and all\n" +
+			"live connections. If it fails, the old proxy continues to serve. proxy --handoff does the same.",
+		Example: "  proxy handoff --dry-run\n  proxy handoff",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.handoff(cmd.Context(), &o) },
+	}
+	o.flags(cmd)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.TrimPrefix(f.Usage, "with --handoff: ") })
+	return cmd
+}
+
+func (o *handoffOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.foreground, "foreground", false, "with --handoff: serve in the foreground, in this process")
+	f.BoolVar(&o.dryRun, "dry-run", false, "with --handoff: try everything that clients do not notice, and leave the old proxy serving")
+	f.BoolVar(&o.json, "json", false, "with --handoff: print each step as a line of JSON")
+	f.StringVar(&o.fromDir, "from-dir", "", "with --handoff: start the successor from the programs in a `directory`")
+	f.DurationVar(&o.timeout, "timeout", handoff.Timeout, "with --handoff: how long the successor may take to prepare")
+	o.verify.flag(f, "with --handoff: ")
+}
+
+// A verify is the flag --verify: which sessions a successor compares before it takes over.
+type verify struct{ all bool }
+
+func (v *verify) flag(f *pflag.FlagSet, usagePrefix string) {
+	f.Var(v, "verify", fmt.Sprintf("%swhich sessions to compare before the takeover: a `sample` of at most %d, for at most %v, or all",
+		usagePrefix, shadow.Sample.Sessions, shadow.Sample.Time))
+}
+
+func (v *verify) Set(s string) error {
+	if s != "sample" && s != "all" {
+		return errors.New(`must be "sample" or "all"`)
+	}
+	v.all = s == "all"
+	return nil
+}
+
+func (v *verify) String() string {
+	if v.all {
+		return "all"
+	}
+	return "sample"
+}
+
+func (v *verify) Type() string { return "string" }
+
+// check reports invalid options.
+func (o *handoffOptions) check() error {
+	if o.timeout <= 0 || o.timeout > handoff.MaxTimeout {
+		return exitcode.WrongUsage(fmt.Errorf("--timeout must be more than 0 and at most %v", handoff.MaxTimeout))
+	}
+	if o.foreground && (o.fromDir != "" || o.json) {
+		return exitcode.WrongUsage(errors.New("--foreground serves in this process: it goes with neither --from-dir nor --json"))
+	}
+	return nil
+}
+
+// serveArgs returns the arguments of the successor. An older program refuses arguments that it does
+// not know, so it cannot silently do something else.
+func (o *handoffOptions) serveArgs() []string {
+	args := []string{"--take-over"}
+	if o.dryRun {
+		args = append(args, "--dry-run")
+	}
+	if o.timeout != handoff.Timeout {
+		args = append(args, "--timeout", o.timeout.String())
+	}
+	if o.verify.all {
+		args = append(args, "--verify=all")
+	}
+	if o.web != "" {
+		args = append(args, "--web", o.web)
+	}
+	return args
+}
+
+// handoff starts a program as the successor of the running proxy, and reports its progress. The
+// successor runs in the background, or as the next main process of the service if a service manager
+// runs this command, or in this process with --foreground.
+func (a *app) handoff(ctx context.Context, o *handoffOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if pipe.Here {
+		return serve.Unsupported("a handoff", "stop the proxy that runs, and start the new one")
+	}
+	if o.foreground {
+		return a.serve(ctx, serve.Options{TakeOver: true, DryRun: o.dryRun, Timeout: o.timeout, VerifyAll: o.verify.all})
+	}
+	exe, err := o.program()
+	if err != nil {
+		return err
+	}
+	old, err := a.proxyPID(ctx)
+	if err != nil && !socket.IsAbsent(err) && protocol.CodeOf(err) != protocol.CodeProtocolMismatch {
+		return err // if the old proxy has another protocol for clients, the handoff may still succeed
+	}
+	if socket.IsAbsent(err) {
+		if err := a.nothingHere(); err != nil {
+			return err
+		}
+	}
+	follow, err := a.newFollower(o)
+	if err != nil {
+		return err
+	}
+	defer follow.close()
+	start := time.Now()
+	p, err := a.startSuccessor(ctx, exe, o, follow.path)
+	if err != nil {
+		return err
+	}
+	if err := a.waitServing(ctx, p, follow); err != nil {
+		return err
+	}
+	follow.finish(old, p.PID, time.Since(start))
+	return nil
+}
+
+// program returns the path of the successor's program: this program, or the proxy in --from-dir.
+func (o *handoffOptions) program() (string, error) {
+	if o.fromDir == "" {
+		return os.Executable()
+	}
+	dir, err := filepath.Abs(o.fromDir)
+	if err != nil {
+		return "", err
+	}
+	exe := filepath.Join(dir, "proxy")
+	if _, err := exec.LookPath(exe); err != nil {
+		return "", exitcode.WrongUsage(fmt.Errorf("--from-dir: %w", err))
+	}
+	return exe, nil
+}
+
+// startSuccessor starts the successor, which writes its report to the given file.
+func (a *app) startSuccessor(ctx context.Context, exe string, o *handoffOptions, report string) (*daemon.Process, error) {
+	args, err := a.daemonArgs("serve", o.serveArgs()...)
+	if err != nil {
+		return nil, err
+	}
+	spec := daemon.Spec{Path: exe, Args: args, Env: append(config.DaemonEnv(os.Environ()), serve.ReportEnv+"="+report)}
+	if env := serve.NotifyEnv(); env != "" {
+		spec.Env = append(spec.Env, env)         // the successor notifies the service manager
+		return daemon.StartHere(spec, os.Stderr) // the successor logs to the same place as this process
+	}
+	spec.Args = append(spec.Args, "--background")
+	return daemon.Start(ctx, spec)
+}
+
+// proxyPID asks the running proxy for its pid.
+func (a *app) proxyPID(ctx context.Context) (int, error) {
+	c, err := a.dial(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = c.Close() }()
+	return c.ProxyPID(), nil
+}
+
+// grace is the time that a successor may take in addition to its preparation: to start, and until
+// the old proxy has refused and ended it.
+const grace = 3 * time.Second
+
+// waitServing returns when the successor serves, or when a dry run has ended.
+func (a *app) waitServing(ctx context.Context, p *daemon.Process, f *follower) error {
+	late := time.NewTimer(f.o.timeout + grace)
+	defer late.Stop()
+	for {
+		f.read()
+		if f.over() {
+			return f.err()
+		}
+		select {
+		case <-p.Exited:
+			f.read()
+			if f.over() {
+				return f.err()
+			}
+			return fmt.Errorf("the successor failed, the old proxy continues to serve: %s", a.lastError())
+		case <-late.C:
+			if !f.early() {
+				late.Reset(startTimeout) // clients are being moved, which must not be interrupted
+				continue
+			}
+			p.End()
+			return exitcode.New(exitcode.TempFail, fmt.Sprintf("the successor was not ready within %v and was ended, the old proxy continues to serve", f.o.timeout+grace))
+		case <-ctx.Done():
+			return fmt.Errorf("the successor (pid %d) does not serve yet: %w", p.PID, ctx.Err())
+		case <-time.After(startPoll):
+		}
+		if f.silent() { // an older program writes no report
+			if pid, err := a.proxyPID(ctx); err != nil || pid != p.PID {
+				continue
+			}
+			if f.read(); f.silent() { // otherwise the report has arrived meanwhile
+				return nil
+			}
+		}
+	}
+}
+
+// A follower reads the report that a successor writes, and shows its steps.
+type follower struct {
+	o    *handoffOptions
+	path string
+	at   int // position up to which the report was read
+	seen map[string]serve.Progress
+	tty  bool
+}
+
+// newFollower creates the file for the report.
+func (a *app) newFollower(o *handoffOptions) (*follower, error) {
+	dirs, err := a.makeDirs()
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.CreateTemp(dirs.State, a.proxy+".handoff-")
+	if err != nil {
+		return nil, err
+	}
+	return &follower{o: o, path: file.Name(), seen: map[string]serve.Progress{}, tty: front.IsTerminal(os.Stderr)}, file.Close()
+}
+
+// close removes the file of the report.
+func (f *follower) close() { _ = os.Remove(f.path) }
+
+// read reads the new complete lines of the report, and shows them.
+func (f *follower) read() {
+	b, err := os.ReadFile(f.path)
+	if err != nil || len(b) <= f.at {
+		return
+	}
+	for line := range bytes.Lines(b[f.at:]) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			return
+		}
+		f.at += len(line)
+		var p serve.Progress
+		if json.Unmarshal(line, &p) != nil {
+			continue
+		}
+		f.seen[p.Step] = p
+		f.show(p, line)
+	}
+}
+
+// show prints a step: as JSON with --json, and as text on a terminal.
+func (f *follower) show(p serve.Progress, line []byte) {
+	if f.o.quiet {
+		return
+	}
+	if f.o.json {
+		_, _ = plain.JSON(plain.Stdout).Write(line)
+	} else if text := stepText(p); f.tty && text != "" {
+		fmt.Fprintf(plain.Stderr, "%7.1f ms  %s\n", p.AtMS, text)
+	}
+}
+
+// stepText describes a step of a handoff for people.
+func stepText(p serve.Progress) string {
+	switch p.Step {
+	case "linked":
+		return fmt.Sprintf("linked to the supervisor, pid %d", p.PID)
+	case "offered":
+		return fmt.Sprintf("proxy %s, pid %d, offers its listeners and connections", cmp.Or(p.Version, "dev"), p.PID)
+	case "compared":
+		text := fmt.Sprintf("both proxies see the same output of %s", count(p.Sessions, "session"))
+		if p.Skipped > 0 {
+			text += fmt.Sprintf(" of %d", p.Sessions+p.Unseen+p.Skipped)
+		}
+		if p.Unseen > 0 {
+			text += fmt.Sprintf(", %d could not be compared", p.Unseen)
+		}
+		return text
+	case "moved":
+		return movedText(p)
+	}
+	return ""
+}
+
+// movedText describes the step in which connections were moved.
+func movedText(p serve.Progress) string {
+	text := count(p.Connections, "connection") + " moved"
+	if p.Connections > 0 {
+		text += fmt.Sprintf(", with a pause of %.1f ms (median), %.1f ms at most", p.StallMedianMS, p.StallMaxMS)
+	}
+	if p.Closed > 0 {
+		text += fmt.Sprintf("; %d asked to reconnect", p.Closed)
+	}
+	return text
+}
+
+// count returns a number with its noun.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// silent reports whether the successor has written no step yet.
+func (f *follower) silent() bool { return len(f.seen) == 0 }
+
+// early reports whether the old proxy has not passed anything on yet, so that a successor that
+// hangs may be ended.
+func (f *follower) early() bool {
+	_, compared := f.seen["compared"]
+	return !compared && !f.over()
+}
+
+// over reports whether the successor serves, has completed a dry run, or has failed.
+func (f *follower) over() bool {
+	for _, step := range []string{"serving", "looked", "failed"} {
+		if _, ok := f.seen[step]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// err returns the reason why the successor failed, or nil if it did not.
+func (f *follower) err() error {
+	p, ok := f.seen["failed"]
+	if !ok {
+		return nil
+	}
+	code := exitcode.ByCode(p.Code)
+	return exitcode.New(cmp.Or(code, 1), "the successor failed, the old proxy continues to serve: "+p.Error)
+}
+
+// finish prints the result of the handoff.
+func (f *follower) finish(old, pid int, took time.Duration) {
+	if f.o.json || f.o.quiet {
+		return // the steps have been printed, or nothing is to be printed
+	}
+	took = took.Round(time.Millisecond)
+	old = cmp.Or(old, f.seen["offered"].PID) // pid 0: the old proxy does not understand requests of this program
+	if _, tried := f.seen["looked"]; tried {
+		fmt.Fprintf(plain.Stdout, "proxy %s could take over from pid %d, which continues to serve, after %v\n", cmp.Or(version.String(), "dev"), old, took)
+		return
+	}
+	from := "no proxy ran before"
+	if old != 0 {
+		from = fmt.Sprintf("took over from pid %d", old)
+	}
+	build := "" // an older program writes no report, so its version is unknown
+	if p, ok := f.seen["serving"]; ok {
+		build = " " + cmp.Or(p.Version, "dev")
+	}
+	fmt.Fprintf(plain.Stdout, "proxy%s serves as pid %d, %s, in %v\n", build, pid, from, took)
+	if p, ok := f.seen["moved"]; ok && p.Connections+p.Closed > 0 && !f.tty {
+		fmt.Fprintln(plain.Stdout, movedText(p))
+	}
+}

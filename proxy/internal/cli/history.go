@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
+)
+
+// historyOptions are the flags of history.
+type historyOptions struct {
+	before       uint64
+	lines        int
+	ansi, number bool
+}
+
+func (a *app) historyCommand() *cobra.Command {
+	o := &historyOptions{}
+	cmd := a.jsonFlag(a.oneSession("history ID", "Print the lines above a session's screen", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			var before *uint64
+			if cmd.Flags().Changed("before") {
+				before = &o.before
+			}
+			h, err := readHistory(cmd.Context(), c, id, before, o.lines)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return jsonTo(cmd.OutOrStdout()).Encode(h) // on one line, because there are many lines
+			}
+			out := bufio.NewWriter(raw(cmd))
+			for _, l := range h.Lines {
+				o.print(out, l, h.Looks)
+			}
+			return out.Flush()
+		}))
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if o.lines < 0 {
+			return exitcode.WrongUsage(errors.New("--lines must not be negative"))
+		}
+		return nil
+	}
+	cmd.Example = "  proxy history build --lines 50\n  proxy history build --before 413 --lines 10 --number   # what led to line 413"
+	cmd.Long = "Print the lines above a session's screen, oldest first.\n\n" +
+		"Wrapped lines are joined. A line keeps its number for as long as it is kept. --before with the\n" +
+		"number of a line, as search prints it, prints the lines before that line."
+	f := cmd.Flags()
+	f.Uint64Var(&o.before, "before", 0, "print lines before the line with this `number` (default the lines above the screen)")
+	f.IntVar(&o.lines, "lines", protocol.DefaultHistoryLines, "print the last `n` lines; 0 prints all")
+	f.BoolVarP(&o.number, "number", "n", false, "print each line's number before it")
+	f.BoolVar(&o.ansi, "ansi", false, "print colours, for a terminal")
+	cmd.MarkFlagsMutuallyExclusive("ansi", "json")
+	cmd.MarkFlagsMutuallyExclusive("number", "json")
+	return cmd
+}
+
+// readHistory reads the given number of lines (0 reads all) with as many requests as necessary, and
+// returns them as one answer with the oldest line first.
+func readHistory(ctx context.Context, c *client.Client, id protocol.SessionID, before *uint64, lines int) (*protocol.HistoryContent, error) {
+	var all *protocol.HistoryContent
+	for left := lines; ; left = lines - len(all.Lines) {
+		if lines == 0 {
+			left = protocol.MaxHistoryLines
+		}
+		part, err := c.History(ctx, id, client.HistoryOptions{Before: before, Lines: min(left, protocol.MaxHistoryLines)})
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case all == nil:
+			all = part
+		case part.Instance != all.Instance:
+			return nil, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s was started again meanwhile", id))
+		default:
+			addHistory(all, part)
+		}
+		if n := len(part.Lines); part.More && n > 0 && (lines == 0 || len(all.Lines) < lines) {
+			before = &part.Lines[n-1].Line
+			continue
+		}
+		slices.Reverse(all.Lines)
+		return all, nil
+	}
+}
+
+// addHistory appends older lines to all. It renumbers their styles, because each answer numbers its
+// own.
+func addHistory(all, older *protocol.HistoryContent) {
+	number := make([]int, len(older.Looks))
+	for i, l := range older.Looks {
+		if number[i] = slices.Index(all.Looks, l); number[i] < 0 {
+			number[i] = len(all.Looks)
+			all.Looks = append(all.Looks, l)
+		}
+	}
+	for _, l := range older.Lines {
+		for i, s := range l.Spans {
+			if s.Look >= 0 && s.Look < len(number) {
+				l.Spans[i].Look = number[s.Look]
+			}
+		}
+		all.Lines = append(all.Lines, l)
+	}
+	all.More = older.More
+}
+
+// print writes one line. The caller learns of errors when it flushes the writer.
+func (o *historyOptions) print(w io.Writer, l protocol.HistoryLine, looks []protocol.Look) {
+	var b strings.Builder
+	if o.number {
+		fmt.Fprintf(&b, "%d:", l.Line)
+	}
+	for _, s := range l.Spans {
+		sgr := ""
+		if o.ansi && s.Look > 0 && s.Look < len(looks) {
+			sgr = sgrOf(looks[s.Look])
+		}
+		if sgr == "" {
+			b.WriteString(s.Text)
+		} else {
+			b.WriteString("\x1b[" + sgr + "m" + s.Text + "\x1b[0m")
+		}
+	}
+	_, _ = fmt.Fprintln(w, b.String())
+}
+
+// sgrOf returns the SGR parameters that change the default style into l.
+func sgrOf(l protocol.Look) string {
+	var p []string
+	for _, f := range []struct {
+		on   bool
+		code string
+	}{
+		{l.Bold, "1"}, {l.Dim, "2"}, {l.Italic, "3"}, {l.Blink, "5"}, {l.Inverse, "7"}, {l.Invisible, "8"}, {l.Strike, "9"}, {l.Overline, "53"},
+	} {
+		if f.on {
+			p = append(p, f.code)
+		}
+	}
+	lines := []protocol.Underline{
+		protocol.UnderlineSingle, protocol.UnderlineDouble, protocol.UnderlineCurly, protocol.UnderlineDotted, protocol.UnderlineDashed,
+	}
+	if i := slices.Index(lines, l.Underline); i == 0 {
+		p = append(p, "4")
+	} else if i > 0 {
+		p = append(p, fmt.Sprintf("4:%d", i+1))
+	}
+	for _, c := range []struct{ color, indexed, rgb string }{
+		{l.Fg, "38;5;", "38;2;%d;%d;%d"}, {l.Bg, "48;5;", "48;2;%d;%d;%d"}, {l.UnderlineColor, "58:5:", "58:2::%d:%d:%d"},
+	} {
+		var r, g, b int
+		if n, _ := fmt.Sscanf(c.color, "#%02x%02x%02x", &r, &g, &b); n == 3 {
+			p = append(p, fmt.Sprintf(c.rgb, r, g, b))
+		} else if n, err := fmt.Sscanf(c.color, "%d", &r); n == 1 && err == nil {
+			p = append(p, c.indexed+fmt.Sprint(r))
+		}
+	}
+	return strings.Join(p, ";")
+}

@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/front"
+	"holdfast/shared/config"
+	"holdfast/shared/plain"
+)
+
+// newOptions are the flags of new.
+type newOptions struct {
+	id         string
+	detach     bool
+	existing   bool // -A
+	size       string
+	policy     string
+	cwd        string
+	env        []string
+	clearEnv   bool
+	labels     map[string]string
+	scrollback int
+	originator string
+	earlyExit  time.Duration
+	shell      bool
+	limits     *protocol.Limits
+	attach     attachOptions
+}
+
+func (a *app) newCommand() *cobra.Command {
+	o := &newOptions{}
+	cmd := &cobra.Command{
+		Use:   "new [flags] [--] [argv...]",
+		Short: "Start a session and attach to it; without argv it runs the login shell",
+		Example: "  proxy new                                   # the login shell\n" +
+			"  proxy new --id build -- make -j8\n" +
+			"  proxy new --detach --size 120x40 -- top     # prints its id",
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			return a.new(cmd, o, argv)
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // flags after the command belong to the command
+	f.BoolVarP(&o.existing, "or-attach", "A", false, "with --id: attach if a session with that id exists")
+	f.StringVar(&o.id, "id", "", "the session's `id`, 1 to 64 characters of [a-zA-Z0-9_-] (default a new one)")
+	f.BoolVarP(&o.detach, "detach", "d", false, "do not attach; print the id")
+	f.StringVar(&o.size, "size", "", "fixed size, `COLSxROWS` (default the size of this terminal or 80x24, changed by --size-policy)")
+	f.StringVar(&o.policy, "size-policy", "", "the `viewer` that determines the size: latest, owner, smallest, largest, or fixed for none (default latest, with --size fixed)")
+	o.flags(cmd)
+	f.DurationVar(&o.earlyExit, "early-exit", 200*time.Millisecond, "with -d: fail if the child fails within this `time`; 0 does not wait")
+	f.BoolVar(&o.shell, "shell-integration", false, "make the shell (bash, zsh, fish) report its prompts and commands (default the setting shell_integration)")
+	f.Lookup("shell-integration").DefValue = "" // omits the second default from the help text
+	_ = cmd.RegisterFlagCompletionFunc("size-policy", sizePolicies)
+	o.attach.flags(cmd)
+	return cmd
+}
+
+// flags adds the flags that tell where and with which environment a command is started.
+func (o *newOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.cwd, "cwd", "", "working `directory` (default this one)")
+	f.StringArrayVar(&o.env, "env", nil, "add `K=V` to the environment; may be repeated")
+	f.BoolVar(&o.clearEnv, "clear-env", false, "do not inherit the environment")
+	f.StringToStringVar(&o.labels, "label", nil, "add the label `k=v`, which info prints; may be repeated")
+	f.Lookup("label").DefValue = "" // omits the default from the help text
+	f.IntVar(&o.scrollback, "scrollback", 0, "`lines` of history (default 10000)")
+	o.limits = limitFlags(cmd)
+	f.StringVar(&o.originator, "originator", "", "the `name` of the program that starts the session, for ls --originator")
+	_ = cmd.MarkFlagDirname("cwd") // the flag exists, so this cannot fail
+}
+
+// new starts a session, and attaches to it unless -d is given.
+func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
+	r, err := o.request(argv)
+	if err := errors.Join(err, a.checkAttach(&o.attach)); err != nil {
+		return err
+	}
+	if r.ShellIntegration = o.shell; !cmd.Flags().Changed("shell-integration") {
+		cfg, err := a.settings()
+		if err != nil {
+			return err
+		}
+		r.ShellIntegration = cfg.ShellIntegration
+	}
+	ctx := cmd.Context()
+	return a.withStarted(ctx, func(c *client.Client) error {
+		// This command checks for an early exit itself, because the proxy's check would also remove
+		// a session after a success of its child.
+		none := time.Duration(0)
+		r.EarlyExit = &none
+		s, err := c.Spawn(ctx, r)
+		if o.existing && o.id != "" && protocol.CodeOf(err) == protocol.CodeSessionExists {
+			if err := notItself(r.ID); err != nil {
+				return err
+			}
+			return a.attachTo(ctx, c, &protocol.SessionInfo{ID: r.ID}, &o.attach)
+		}
+		if err != nil {
+			return err
+		}
+		if o.detach {
+			return detached(cmd, c, s, o.earlyExit)
+		}
+		o.attach.fresh, o.attach.early = true, o.earlyExit
+		return a.attachTo(ctx, c, &s.Session, &o.attach)
+	})
+}
+
+// checkTime is how long the check for an early exit may take in addition to the time for which the
+// child is watched. After that the session counts as started.
+const checkTime = 2 * time.Second
+
+// detached prints the id of the started session, unless its child fails within early after the
+// start. If the child ends with code 0, it has done its work, and its exit record is kept.
+func detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, early time.Duration) error {
+	ctx := cmd.Context()
+	if early > 0 {
+		watch, cancel := context.WithTimeout(ctx, early+checkTime)
+		defer cancel()
+		record, err := c.Wait(watch, s.SessionID, early)
+		switch {
+		case err != nil: // the child runs, or its state is unknown
+		case record.ExitCode == 0:
+			fmt.Fprintf(plain.Stderr, "proxy: session %s has already ended with code 0; proxy screen %s shows its output\n", s.SessionID, s.SessionID)
+		default:
+			removeFailed(ctx, c, &s.Session)
+			return tellEarlyExit(protocol.ExitedEarly(s.SessionID, record))
+		}
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), s.SessionID)
+	return err
+}
+
+// removeFailed removes a failed session right after its start. If the session was reopened, the
+// supervisor restores the previous exit record.
+func removeFailed(ctx context.Context, c *client.Client, s *protocol.SessionInfo) {
+	if err := c.ForgetFailed(ctx, s.ID, s.Instance); err != nil {
+		fmt.Fprintln(plain.Stderr, "proxy: the failed session could not be removed from the list:", err)
+	}
+}
+
+// request returns the spawn request for the flags and the command.
+func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
+	r := client.SpawnRequest{ID: protocol.SessionID(o.id), EarlyExit: &o.earlyExit}
+	if err := o.check(); err != nil {
+		return r, err
+	}
+	if len(argv) == 0 {
+		argv = []string{config.LoginShell(), "-l"}
+	}
+	size, policy := front.OwnSize(), protocol.SizePolicy(o.policy)
+	if o.size != "" {
+		var err error
+		if size, err = parseSize(o.size); err != nil {
+			return r, err
+		}
+		policy = cmp.Or(policy, protocol.SizeFixed)
+	}
+	cwd, err := directory(o.cwd)
+	if err != nil {
+		return r, err
+	}
+	r.SpawnSpec = protocol.SpawnSpec{
+		Argv: argv, Cwd: cwd, Env: o.env, ClearInheritedEnv: o.clearEnv, Cols: size.Cols, Rows: size.Rows,
+		Originator: o.originator, Labels: o.labels, ScrollbackLines: o.scrollback, SizePolicy: policy,
+		Limits: *o.limits,
+	}
+	if !o.clearEnv {
+		// For its user the session is a child of this shell. It therefore inherits this
+		// environment, without the variables that describe this terminal.
+		r.Env = append(config.CleanEnv(os.Environ()), o.env...)
+	}
+	return r, r.Validate()
+}
+
+// check reports options that a supervisor would accept, but that the user cannot have meant.
+func (o *newOptions) check() error {
+	if o.id != "" {
+		if err := protocol.SessionID(o.id).Validate(); err != nil {
+			return err
+		}
+		if strings.HasPrefix(o.id, "-") {
+			return exitcode.WrongUsage(fmt.Errorf("--id %s: an id must not begin with -, because other commands would take it for a flag", o.id))
+		}
+	}
+	if o.scrollback < 0 || o.scrollback > protocol.MaxScrollback {
+		return exitcode.WrongUsage(fmt.Errorf("--scrollback must be 0 to %d lines, it is %d", protocol.MaxScrollback, o.scrollback))
+	}
+	for k, v := range o.labels {
+		if k == "" || plain.Text(k) != k || !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return exitcode.WrongUsage(fmt.Errorf("--label %.40q: the name must be text without control characters, and the value must be text", k+"="+v))
+		}
+	}
+	if idle, ok := o.labels[protocol.LabelIdleTimeout]; ok {
+		if _, err := time.ParseDuration(idle); err != nil {
+			return exitcode.WrongUsage(fmt.Errorf("--label %s=%.40s: the value must be a time such as 90m; 0 means never", protocol.LabelIdleTimeout, idle))
+		}
+	}
+	return nil
+}
+
+// directory returns the absolute path of a directory; "" stands for the working directory.
+func directory(name string) (string, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case name == "":
+		return wd, nil
+	case strings.HasPrefix(name, "/"):
+		return name, nil
+	}
+	return wd + "/" + name, nil
+}
+
+// reopenSize returns the size for a session that is reopened in this terminal: the terminal's size,
+// or 0 and 0 if the session has a fixed size.
+func reopenSize(ctx context.Context, c *client.Client, id protocol.SessionID) (cols, rows int) {
+	if info, err := c.SessionInfo(ctx, id); err != nil || info.SizePolicy == protocol.SizeFixed {
+		return 0, 0 // the request to reopen will report the error
+	}
+	size := front.OwnSize()
+	return size.Cols, size.Rows
+}
+
+func (a *app) reopenCommand() *cobra.Command {
+	o := &attachOptions{}
+	var detach bool
+	early := 200 * time.Millisecond
+	cmd := &cobra.Command{
+		Use:               "reopen ID [-- argv...]",
+		Short:             "Start an exited session again under its id: same command, directory, environment and labels",
+		Example:           "  proxy reopen old               # as it was\n  proxy reopen old -- make -k    # another command",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.sessionIDs(exited),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if n := cmd.ArgsLenAtDash(); n != 1 && (n >= 0 || len(args) > 1) {
+				return exitcode.WrongUsage(errors.New("reopen takes one ID; the command must follow --"))
+			}
+			id, err := sessionID(args[0])
+			if err := errors.Join(err, a.checkAttach(o), notItself(id)); err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			return a.withClient(ctx, func(c *client.Client) error {
+				o.fresh, o.reopened, o.early = !detach, true, early
+				change := protocol.RespawnSpec{Argv: args[1:]}
+				if o.fresh {
+					change.Cols, change.Rows = reopenSize(ctx, c, id)
+				}
+				none := time.Duration(0)
+				s, err := c.Reopen(ctx, id, change, &none) // this command checks for an early exit, as in new
+				if err != nil {
+					return err
+				}
+				if detach {
+					return detached(cmd, c, s, early)
+				}
+				return a.attachTo(ctx, c, &s.Session, o)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "do not attach; print the id")
+	cmd.Flags().DurationVar(&early, "early-exit", early, "restore the old exit record if the child fails within this `time`; 0 does not wait")
+	o.flags(cmd)
+	return cmd
+}

@@ -1,0 +1,202 @@
+// Package cli has the commands of the proxy's program. Each file has one command or a few related ones.
+// root.go lists them. Most commands are clients of the running proxy: they connect, send requests and
+// print the answers. serve is the proxy itself.
+//
+// Commands share app.go (directories, connections, the start of a proxy), print.go, completion.go,
+// duration.go, cast.go and screen_html.go.
+//
+// Invariant: no text of another program or user reaches a terminal unescaped, except the output of a
+// session; all text is written through package plain. A command about existing sessions starts no
+// supervisor.
+//
+// Not here: the terminal of a viewer (package front), the process of the proxy (package serve), exit
+// codes (package exitcode), and requests (package proxy/client).
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/config"
+	"holdfast/shared/plain"
+	"holdfast/shared/version"
+)
+
+// Main runs the command that the arguments of the process name, and returns its exit code. It prints
+// the error of the command.
+func Main() int {
+	ctx, stop := catch(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	err := (&app{}).command().ExecuteContext(ctx)
+	if by, ok := context.Cause(ctx).(signalled); ok && errors.Is(err, context.Canceled) {
+		err = exitcode.New(by.exitCode(), "")
+	}
+	stop()
+	code := exitcode.Of(err)
+	if code == 0 {
+		return 0
+	}
+	if text := exitcode.Text(err); text != "" {
+		fmt.Fprintln(plain.Stderr, "proxy:", text)
+	}
+	return code
+}
+
+// app has the fields that all commands share.
+type app struct {
+	dir   string // --dir
+	proxy string // --proxy: the name of the proxy
+	json  bool   // --json
+
+	answered func() // ends the watch of a command that waits for an answer
+}
+
+// command returns the root command with all its subcommands.
+func (a *app) command() *cobra.Command {
+	var handoff bool
+	var o handoffOptions
+	root := &cobra.Command{
+		Use:   "proxy",
+		Short: "Terminals that outlive everything around them",
+		Long: "Terminals that outlive everything around them.\n\n" +
+			"new, run, web and start start missing processes in the background. A command about existing sessions\n" +
+			"starts a proxy if only the supervisor runs; if no supervisor runs, it starts nothing and ends with 69.\n" +
+			"proxy handoff, or proxy --handoff, starts this program as the successor of the running proxy.",
+		Example: "  proxy new --id build -- make -j8   # start a session and attach; ctrl-\\ d detaches\n" +
+			"  proxy ls                           # the running and the ended sessions\n" +
+			"  proxy attach build                 # return to it\n" +
+			"  proxy upgrade                      # replace both programs by the installed release; no shell ends",
+		Version:       version.String(),
+		SilenceErrors: true, SilenceUsage: true,
+		Args: noSuchCommand, SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if handoff {
+				return a.handoff(cmd.Context(), &o)
+			}
+			return cmd.Help()
+		},
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if err := config.CheckEnviron(os.Environ()); err != nil {
+				return err
+			}
+			return config.CheckProxyName(a.proxy)
+		},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.WrongUsage(err) })
+	root.Flags().BoolVar(&handoff, "handoff", false, "take over from the running proxy, then serve in its place")
+	o.flags(root)
+	for _, name := range []string{"handoff", "foreground", "dry-run", "json", "from-dir", "timeout"} {
+		_ = root.Flags().MarkHidden(name) // proxy handoff has these flags; here they exist for scripts that use --handoff
+	}
+	root.PersistentFlags().StringVar(&a.dir, "dir", "", "`directory` for all files (default $HOLDFAST_DIR, or the user's directories)")
+	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, if several proxies serve one supervisor")
+	root.AddCommand(
+		a.startCommand(), a.serveCommand(), a.stopCommand(), a.statusCommand(), a.handoffCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
+		a.newCommand(), a.runCommand(), a.reopenCommand(), a.attachCommand(), a.detachCommand(),
+		a.lsCommand(), a.infoCommand(), a.whyCommand(), a.awayCommand(), a.envCommand(), a.eventsCommand(),
+		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(), a.clearCommand(),
+		a.recordCommand(), a.exportCommand(),
+		a.killCommand(), a.limitCommand(), a.freezeCommand(), a.thawCommand(), a.waitCommand(), a.markCommand(),
+		a.webCommand(), a.shareCommand(),
+	)
+	root.SetOut(plain.Stdout)
+	root.SetErr(plain.Stderr)
+	addCompletion(root)
+	addManual(root)
+	addGroups(root)
+	for _, cmd := range root.Commands() {
+		typedArgs(cmd)
+	}
+	return root
+}
+
+// knownWords maps commands of other programs to the corresponding command of this one.
+var knownWords = map[string]string{
+	"rm":            "proxy kill ID --forget ends a session and forgets it",
+	"remove":        "proxy kill ID --forget ends a session and forgets it",
+	"logs":          "proxy history ID prints its last lines, proxy export ID all kept output",
+	"exec":          "proxy send ID --enter 'COMMAND' sends it to a session, proxy run -- COMMAND runs it in a new one",
+	"ps":            "proxy ls lists the sessions",
+	"restart":       "proxy handoff replaces the proxy, proxy upgrade both programs, proxy reopen ID starts an ended session again",
+	"kill-server":   "proxy stop --all stops both programs, unless a session runs",
+	"shutdown":      "proxy stop --all stops both programs, unless a session runs",
+	"version":       "proxy --version, or proxy status for the running programs",
+	"new-session":   "proxy new starts a session",
+	"list-sessions": "proxy ls lists the sessions",
+	"kill-session":  "proxy kill ID ends a session",
+	"send-keys":     "proxy send ID TEXT, with --enter and --key",
+	"capture-pane":  "proxy screen ID prints a session's screen",
+	"a":             "proxy attach ID",
+	"clear-history": "proxy clear ID forgets the lines above a session's screen",
+	"create":        "proxy new starts a session",
+	"top":           "proxy ls --wide",
+}
+
+// groups are the sections of the help.
+var groups = []struct{ id, title, commands string }{
+	{"sessions", "Sessions:", "new run attach detach ls kill reopen info rename resize clear"},
+	{"look", "Output and history of a session:", "screen history search export record away why events"},
+	{"drive", "Drive a session from scripts:", "send wait mark env"},
+	{"limits", "Limits:", "limit freeze thaw"},
+	{"web", "In a browser:", "web share"},
+	{"programs", "The programs:", "start stop status handoff upgrade doctor serve service"},
+}
+
+// addGroups assigns each command to its section of the help.
+func addGroups(root *cobra.Command) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, cmd := range root.Commands() {
+			if slices.Contains(strings.Fields(g.commands), cmd.Name()) {
+				cmd.GroupID = g.id
+			}
+		}
+	}
+}
+
+// noSuchCommand reports an unknown command, and suggests similar ones.
+func noSuchCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if known := knownWords[args[0]]; known != "" {
+		return exitcode.WrongUsage(fmt.Errorf("there is no command %q: %s", args[0], known))
+	}
+	text := fmt.Sprintf("there is no command %q, see proxy help", args[0])
+	if like := root.SuggestionsFor(args[0]); len(like) > 0 {
+		text = fmt.Sprintf("there is no command %q, but %s", args[0], strings.Join(like, ", "))
+	}
+	return exitcode.WrongUsage(errors.New(text))
+}
+
+// typedArgs gives errors of cobra about arguments and exclusive flags the exit code for wrong
+// usage, and adds the usage.
+func typedArgs(cmd *cobra.Command) {
+	check := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := cmd.ValidateFlagGroups(); err != nil {
+			return exitcode.WrongUsage(err)
+		}
+		if check == nil {
+			return nil
+		}
+		if err := check(cmd, args); err != nil {
+			text := "an argument is missing"
+			if len(args) > 0 {
+				text = fmt.Sprintf("the command does not take %s", count(len(args), "argument"))
+			}
+			return exitcode.WrongUsage(fmt.Errorf("%s\nusage: %s", text, cmd.UseLine()))
+		}
+		return nil
+	}
+	for _, sub := range cmd.Commands() {
+		typedArgs(sub)
+	}
+}

@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// However the output is cut, CRLF becomes LF, and nothing else changes.
+func TestLineEnds(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"a\r\nb\r\n", "a\nb\n"},
+		{"50%\r100%\r\n", "50%\r100%\n"},
+		{"\r\r\n\n\r", "\r\n\n\r"},
+		{"", ""},
+	} {
+		for cut := range len(tt.in) + 1 {
+			var out bytes.Buffer
+			l := &lineEnds{w: &out}
+			for _, part := range []string{tt.in[:cut], tt.in[cut:]} {
+				if n, err := l.Write([]byte(part)); n != len(part) || err != nil {
+					t.Fatalf("Write(%q): %d, %v", part, n, err)
+				}
+			}
+			if strings.HasSuffix(out.String(), "\r") {
+				t.Errorf("%q, cut at %d: %q is written too early", tt.in, cut, out.String())
+			}
+			if err := l.flush(); err != nil || out.String() != tt.want {
+				t.Errorf("%q, cut at %d: %q, %v, want %q", tt.in, cut, out.String(), err, tt.want)
+			}
+		}
+	}
+}

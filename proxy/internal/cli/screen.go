@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
+)
+
+// screenOptions are the flags of screen.
+type screenOptions struct {
+	text, ansi, html bool
+	scrollback, size string
+	client.ScreenOptions
+}
+
+func (a *app) screenCommand() *cobra.Command {
+	o := &screenOptions{}
+	cmd := a.jsonFlag(a.oneSession("screen ID", "Print a session's screen, or its last lines", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			content, err := c.Screen(cmd.Context(), id, o.ScreenOptions)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return jsonTo(cmd.OutOrStdout()).Encode(content) // on one line, because there are many cells
+			}
+			return o.print(raw(cmd), id, content)
+		}))
+	cmd.Example = "  proxy screen build --lines 20\n  proxy screen build --json\n  proxy screen build --html --scrollback >build.html"
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return o.check(a.json, cmd.Flags().Changed("scrollback")) }
+	f := cmd.Flags()
+	f.BoolVar(&o.text, "text", false, "plain text (the default)")
+	f.BoolVar(&o.ansi, "ansi", false, "text with colours, for a terminal")
+	f.BoolVar(&o.html, "html", false, "a fragment of HTML, with colours")
+	f.IntVar(&o.Lines, "lines", 0, "print only the last `n` lines; without --scrollback they may begin above the screen")
+	f.StringVar(&o.scrollback, "scrollback", "", "print also `n` lines above the screen; without =n all of them")
+	f.Lookup("scrollback").NoOptDefVal = "all"
+	f.StringVar(&o.size, "size", "", "lay the screen out for `COLSxROWS` (default the session's size)")
+	f.BoolVar(&o.NonEmpty, "non-empty", false, "print only lines that are not blank")
+	cmd.MarkFlagsMutuallyExclusive("text", "ansi", "html", "json")
+	return cmd
+}
+
+// check reports invalid options, and sets the fields of the request.
+func (o *screenOptions) check(cells, scrollback bool) error {
+	switch {
+	case cells, o.html:
+		o.Format = protocol.ScreenCells
+	case o.ansi:
+		o.Format = protocol.ScreenANSI
+	}
+	var err error
+	if o.Lines < 0 {
+		err = errors.New("--lines must not be negative")
+	}
+	if scrollback {
+		n, bad := strconv.Atoi(o.scrollback)
+		switch {
+		case o.scrollback == "all":
+			n = protocol.AllScrollback
+		case bad != nil || n < 0:
+			err = errors.Join(err, fmt.Errorf("--scrollback must be a number of lines or all, it is %.40q", o.scrollback))
+		}
+		o.Scrollback = n
+	}
+	if err != nil {
+		return exitcode.WrongUsage(err)
+	}
+	if o.size == "" {
+		return nil
+	}
+	size, err := parseSize(o.size)
+	o.Cols, o.Rows = size.Cols, size.Rows
+	return err
+}
+
+// print prints the screen in the chosen format.
+func (o *screenOptions) print(w io.Writer, id protocol.SessionID, c *protocol.ScreenContent) (err error) {
+	switch {
+	case o.ansi:
+		_, err = io.WriteString(w, c.ANSI)
+	case o.html:
+		_, err = w.Write(screenHTML(id, c))
+	default:
+		for _, l := range c.Lines {
+			if _, err = fmt.Fprintln(w, l); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}

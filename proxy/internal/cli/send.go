@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
+)
+
+// sendOptions are the flags of send.
+type sendOptions struct {
+	file       string
+	paste, raw bool
+	keys       []string // --enter and --key, in their order
+	wait       awaitOptions
+}
+
+func (a *app) sendCommand() *cobra.Command {
+	o := &sendOptions{}
+	cmd := a.jsonFlag(a.oneSession("send ID [TEXT...]", "Send input to a session, and wait for its effect", cobra.MinimumNArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, args []string) error {
+			return a.send(cmd, c, o, id, args)
+		}))
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) < 2 && o.file == "" && len(o.keys) == 0 {
+			return exitcode.WrongUsage(errors.New("nothing to send: give TEXT, --file, --key or --enter"))
+		}
+		if o.paste && o.raw {
+			return exitcode.WrongUsage(errors.New("--paste and --raw exclude each other"))
+		}
+		if !o.wait.asked() && (a.json || cmd.Flags().Changed("timeout")) {
+			return exitcode.WrongUsage(errors.New("--json and --timeout need something to wait for: give --wait-text, --wait-prompt or --wait-idle"))
+		}
+		return o.wait.check()
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return exitcode.WrongUsage(fmt.Errorf("%w; put -- before a text that begins with -", err))
+	})
+	cmd.Long = "Send input to a session, as a terminal does, and wait for its effect.\n\n" +
+		"TEXT on one line is sent as if it was typed. Text with line breaks, and text from a file, is pasted: if\n" +
+		"the program has enabled bracketed paste (mode 2004), it receives one paste without control characters.\n" +
+		"--raw sends all bytes unchanged. Keys are sent after the text, in the given order. Keys are\n" +
+		"Enter, Tab, Escape, Space, Backspace, Up, Down, Left, Right, Home, End, Insert, Delete,\n" +
+		"PageUp, PageDown, F1 to F12, or one character, with the prefixes C-, M- and S-.\n\n" +
+		"--wait-text, --wait-prompt and --wait-idle consider all output after the input, however fast the\n" +
+		"program is, and only that. The echo of a line that is sent with --enter is ignored. The exit code is\n" +
+		"124 after --timeout. If the session ends first, the exit code is that of the session, or 1 if that\n" +
+		"is 0."
+	cmd.Example = "  proxy send build --enter 'make test'\n" +
+		"  proxy send build --enter 'make test' --wait-text 'FAIL|ok' --timeout 10m   # prints that line\n" +
+		"  proxy send edit ':wq' --enter\n" +
+		"  proxy send edit --key Escape --key C-w --key Left\n" +
+		"  proxy send repl --file script.py --enter --wait-text '^>>>$'"
+	f := cmd.Flags()
+	f.VarPF(&keyFlag{&o.keys, "Enter"}, "enter", "", "press Enter after the text").NoOptDefVal = "true"
+	f.Var(&keyFlag{&o.keys, ""}, "key", "press a `key` after the text: Enter, C-c, Up, M-x; may be repeated")
+	f.StringVar(&o.file, "file", "", "send the content of a `file`, - for standard input")
+	f.BoolVar(&o.paste, "paste", false, "paste the text, even if it is one line")
+	f.BoolVar(&o.raw, "raw", false, "send the bytes unchanged")
+	o.wait.flags(cmd, "wait-")
+	_ = cmd.RegisterFlagCompletionFunc("key", keyNames)
+	return cmd
+}
+
+// keyFlag is the value of a flag that appends a key to a list each time that it is given: fixed, or
+// the flag's value.
+type keyFlag struct {
+	keys  *[]string
+	fixed string
+}
+
+func (k *keyFlag) String() string { return "" }
+
+// Type returns "bool" if the flag takes no value.
+func (k *keyFlag) Type() string {
+	if k.fixed != "" {
+		return "bool"
+	}
+	return "key"
+}
+
+func (k *keyFlag) Set(value string) error {
+	switch {
+	case k.fixed == "":
+		*k.keys = append(*k.keys, value)
+	case value == "true":
+		*k.keys = append(*k.keys, k.fixed)
+	case value != "false":
+		return errors.New("the value must be true or false")
+	}
+	return nil
+}
+
+// keyNames completes the names of keys.
+func keyNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	names := strings.Fields("Enter Tab Escape Space Backspace Up Down Left Right Home End Insert Delete PageUp PageDown C-c C-d C-z")
+	for n := range 12 {
+		names = append(names, fmt.Sprintf("F%d", n+1))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// send marks the output, sends the input and waits.
+func (a *app) send(cmd *cobra.Command, c *client.Client, o *sendOptions, id protocol.SessionID, args []string) error {
+	ctx := cmd.Context()
+	data := []byte(strings.Join(args, " "))
+	if o.file != "" {
+		more, err := readInput(cmd, o.file)
+		if err != nil {
+			return err
+		}
+		data = append(data, more...)
+	}
+	if !o.wait.asked() {
+		return o.typeAll(ctx, c, id, data)
+	}
+	mark, err := c.Mark(ctx, id)
+	if err != nil {
+		return err
+	}
+	if echo := o.echo(data); echo != "" {
+		if err := sent(o.typeText(ctx, c, id, data)); err != nil {
+			return err
+		}
+		if mark, err = markBehind(ctx, c, id, echo, mark); err != nil {
+			return err
+		}
+		data = nil
+	}
+	if err := o.typeAll(ctx, c, id, data); err != nil {
+		return err
+	}
+	return a.await(cmd, c, &o.wait, id, mark.Mark)
+}
+
+// echoTime is how long a program may take to echo input. If a program echoes nothing, for example
+// when it asks for a password, send takes that much longer.
+const echoTime = time.Second
+
+// echo returns the echo that the screen will show of data before Enter, if the awaited text could
+// be found in that echo. It returns "" if no echo must be ignored, or if the echo cannot be
+// recognised: text with a line break may take effect before its end, so its echo and its effect
+// cannot be distinguished; and without Enter the echo may be the awaited text.
+func (o *sendOptions) echo(data []byte) string {
+	if o.wait.text == "" || len(o.keys) == 0 || o.keys[0] != "Enter" || bytes.ContainsAny(data, "\r\n") || !utf8.Valid(data) {
+		return ""
+	}
+	text := strings.TrimRight(string(data), " ") // the screen drops blanks at the end of a line
+	if i := strings.LastIndexFunc(text, unicode.IsControl); i >= 0 {
+		text = text[i+1:]
+	}
+	for len(regexp.QuoteMeta(text)) > protocol.MaxPattern {
+		text = text[len(text)/2:]
+		text = strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError })
+	}
+	return text
+}
+
+// markBehind waits until the screen shows the echo, and returns a mark after it, so that a line
+// that does not change any more is ignored. If the session has ended, markBehind returns the mark
+// before the input. If the echo does not appear in time, the mark is after the output so far.
+func markBehind(ctx context.Context, c *client.Client, id protocol.SessionID, echo string, before *protocol.MarkInfo) (*protocol.MarkInfo, error) {
+	spec := protocol.AwaitSpec{SessionID: id, Text: regexp.QuoteMeta(echo), Since: before.Mark}
+	shown, err := c.Await(ctx, spec, echoTime)
+	switch {
+	case protocol.CodeOf(err) == protocol.CodeTimeout:
+	case err != nil:
+		return nil, err
+	case shown.Exit != nil:
+		return before, nil
+	}
+	return c.Mark(ctx, id)
+}
+
+// typeAll sends the text, and then each key in a request of its own, so that programs that read a
+// paste at once still see the keys, and programs that distinguish keys by their time can do so.
+func (o *sendOptions) typeAll(ctx context.Context, c *client.Client, id protocol.SessionID, data []byte) error {
+	if len(data) > 0 {
+		if err := sent(o.typeText(ctx, c, id, data)); err != nil {
+			return err
+		}
+	}
+	for _, key := range o.keys {
+		err := c.Keys(ctx, id, key)
+		if key == "Enter" && protocol.CodeOf(err) == protocol.CodeUnsupported { // Enter is CR in nearly all modes
+			err = c.Type(ctx, id, []byte{'\r'})
+		}
+		if err := sent(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// typeText sends the text as input, or as a paste. If the supervisor is too old to paste, it sends
+// the bytes, unless
+// --paste was given.
+func (o *sendOptions) typeText(ctx context.Context, c *client.Client, id protocol.SessionID, data []byte) error {
+	if o.raw || !o.paste && o.file == "" && !bytes.ContainsAny(data, "\r\n") {
+		return c.Type(ctx, id, data)
+	}
+	err := c.Paste(ctx, id, data)
+	if !o.paste && protocol.CodeOf(err) == protocol.CodeUnsupported {
+		return c.Type(ctx, id, data)
+	}
+	return err
+}
+
+// sent turns an error that reports a possible loss of sent input into a warning.
+func sent(err error) error {
+	if protocol.CodeOf(err) == protocol.CodeLineTooLong {
+		warn(err)
+		return nil
+	}
+	return err
+}
+
+// maxSend bounds the input that send reads, in bytes.
+const maxSend = 64 << 20
+
+// readInput reads a file, or standard input if name is "-".
+func readInput(cmd *cobra.Command, name string) ([]byte, error) {
+	in := cmd.InOrStdin()
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, exitcode.New(exitcode.NoInput, err.Error())
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxSend+1))
+	if err == nil && len(data) > maxSend {
+		err = exitcode.WrongUsage(fmt.Errorf("%s is larger than %d bytes", name, maxSend))
+	}
+	return data, err
+}

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
+)
+
+func (a *app) shareCommand() *cobra.Command {
+	ttl := time.Hour
+	cmd := a.jsonFlag(a.oneSession("share ID", "Print a link that shows a session in a browser", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			url, expires, err := c.Share(cmd.Context(), id, ttl)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(cmd, map[string]any{"url": url, "expires_at": expires})
+			}
+			warn(fmt.Errorf("everybody who has this link sees %s until %s, on this machine or through a tunnel to it", id, expires.Local().Format(time.DateTime)))
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), url)
+			return err
+		}))
+	cmd.Long = "Print a link that shows a session in a browser: its screen and its history, but no other sessions.\n" +
+		"The viewer cannot send input. The link can be used many times until it expires or the session\n" +
+		"ends. To revoke it earlier, remove the proxy's token from the state directory and replace the\n" +
+		"proxy; this revokes all links."
+	cmd.Example = "  proxy share build\n  proxy share build --ttl 15m --json"
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if ttl < time.Millisecond {
+			return exitcode.WrongUsage(errors.New("--ttl must be at least 1ms"))
+		}
+		return nil
+	}
+	spanVar(cmd.Flags(), &ttl, "ttl", ttl, "the `time` after which the link expires, at most 720h")
+	return cmd
+}

@@ -1,0 +1,358 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/handoff"
+	"holdfast/proxy/internal/serve"
+	"holdfast/shared/config"
+	"holdfast/shared/link"
+	"holdfast/shared/pipe"
+	"holdfast/shared/socket"
+	"holdfast/shared/version"
+)
+
+const (
+	// tryTimeout is how long a supervisor may take to try a program, and to freeze its sessions.
+	tryTimeout = 30 * time.Second
+	// becomeTimeout is how long the supervisor may take after that to answer as the new program.
+	becomeTimeout = 15 * time.Second
+	becomePoll    = 5 * time.Millisecond
+)
+
+func (a *app) upgradeCommand() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "upgrade",
+		Short: "Replace both running processes by this release; all sessions and clients continue",
+		Long: "Replace both running processes by this release: the supervisor by the program beside this one (or by\n" +
+			"$HOLDFAST_SUPERVISOR), in place, and the proxy by this program, by a handoff. All sessions and clients continue.\n\n" +
+			"The supervisor is replaced first if the running proxy can speak with the new one; otherwise the proxy is. Each new\n" +
+			"program is tried before it takes over; if it fails, the old one continues. If the supervisor is too old to be\n" +
+			"upgraded in place, nothing is replaced: proxy --handoff replaces the proxy alone.",
+		Example: "  proxy upgrade --dry-run   # try both, change nothing\n  proxy upgrade",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if pipe.Here {
+				return serve.Unsupported("an upgrade", "stop the proxy that runs, and start the new one")
+			}
+			u, err := a.newUpgrade(cmd.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			u.dryRun = dryRun
+			return u.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "try both programs, and leave the old ones running")
+	return cmd
+}
+
+// An upgrade replaces the two running programs by those of one release.
+type upgrade struct {
+	supported protocol.VersionRange // of the new programs
+	program   string                // absolute path of the new supervisor
+	dryRun    bool
+	dial      func(context.Context) (*link.Conn, error) // connects to the supervisor
+	// speaks returns the protocol versions of the running proxy, or nil if no proxy runs. If no
+	// supervisor runs, it returns the zero value instead of asking a running proxy.
+	speaks  func(ctx context.Context, supervisor bool) (*protocol.VersionRange, error)
+	handoff func(ctx context.Context, dryRun bool) error // replaces the proxy, and prints the result
+	wait    time.Duration                                // how long to wait for the new supervisor; becomeTimeout
+	out     io.Writer
+
+	proxy *protocol.VersionRange // the result of speaks
+}
+
+// newUpgrade prepares an upgrade that prints its results to out.
+func (a *app) newUpgrade(out io.Writer) (*upgrade, error) {
+	program, err := serve.SupervisorPath()
+	if err == nil {
+		program, err = filepath.Abs(program)
+	}
+	if err != nil {
+		return nil, err
+	}
+	dirs, secret, err := a.dirsAndSecret()
+	if err != nil {
+		return nil, err
+	}
+	return &upgrade{
+		supported: protocol.Supported(), program: program, wait: becomeTimeout, out: out, speaks: a.proxySpeaks,
+		dial: func(ctx context.Context) (*link.Conn, error) {
+			return dialSupervisor(ctx, dirs, secret, "proxy upgrade")
+		},
+		handoff: func(ctx context.Context, dryRun bool) error {
+			return a.handoff(ctx, &handoffOptions{dryRun: dryRun, timeout: handoff.Timeout})
+		},
+	}, nil
+}
+
+// proxySpeaks returns the protocol versions of the running proxy, or nil if no proxy runs. It must
+// not ask the proxy for its status if no supervisor runs, because the proxy would start one.
+func (a *app) proxySpeaks(ctx context.Context, supervisor bool) (*protocol.VersionRange, error) {
+	c, err := a.dial(ctx, nil)
+	if socket.IsAbsent(err) {
+		return nil, nil
+	}
+	var e *protocol.Error
+	if errors.As(err, &e) && e.Code == protocol.CodeProtocolMismatch && e.Local != nil && e.Remote != nil {
+		if *e.Local == protocol.Supported() {
+			return e.Remote, nil
+		}
+		return e.Local, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	if !supervisor {
+		return &protocol.VersionRange{}, nil
+	}
+	s, err := c.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &s.Proxy.Protocol, nil
+}
+
+// dialSupervisor connects to the supervisor without a proxy, because a proxy may not run or may not
+// reach the supervisor. The caller must close the link.
+func dialSupervisor(ctx context.Context, dirs config.Dirs, secret, name string) (*link.Conn, error) {
+	if err := serve.Held(dirs); err != nil { // the keeper holds the socket, so a connection would get no answer
+		return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, err.Error())
+	}
+	nc, _, err := socket.Dial(ctx, dirs.Socket(config.SupervisorSocket))
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() }) // this also ends a hello that gets no answer
+	defer stop()
+	conn, _, _, err := link.Dial(nc, wire.Hello{
+		Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(), Name: name, Secret: secret,
+	}, zerolog.Nop())
+	if err != nil {
+		return nil, late(ctx, err)
+	}
+	return conn, nil
+}
+
+// supervisorStatus asks the supervisor for its status.
+func supervisorStatus(ctx context.Context, conn *link.Conn) (*protocol.ProcessStatus, error) {
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // this also ends a call to a supervisor that reads nothing
+	reply, err := conn.Call(ctx, wire.Status{})
+	if err != nil {
+		return nil, late(ctx, err)
+	}
+	report, ok := reply.(*wire.StatusReport)
+	if !ok {
+		return nil, errors.New("the supervisor answered status with " + reply.MessageType())
+	}
+	return &report.Supervisor, nil
+}
+
+// run tries both programs, then replaces both processes in the order that their protocol versions
+// demand. If the first replacement fails, the second process is not replaced.
+func (u *upgrade) run(ctx context.Context) error {
+	conn, err := u.dial(ctx)
+	if socket.IsAbsent(err) {
+		return u.proxyAlone(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("nothing has changed: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	old, err := supervisorStatus(ctx, conn)
+	if err == nil {
+		u.proxy, err = u.speaks(ctx, true)
+	}
+	if err != nil {
+		return fmt.Errorf("nothing has changed: %w", err)
+	}
+	supervisorFirst, err := u.order(old.Protocol)
+	if err != nil {
+		return err
+	}
+	if err := u.try(ctx, conn, old); err != nil || u.dryRun {
+		return err
+	}
+	if !supervisorFirst {
+		if err := u.replaceProxy(ctx); err != nil {
+			return withOther("the supervisor has not changed", err)
+		}
+		return u.become(ctx, conn, old)
+	}
+	if err := u.become(ctx, conn, old); err != nil {
+		return withOther("the proxy has not changed", err)
+	}
+	return u.replaceProxy(ctx)
+}
+
+// order reports whether the supervisor must be replaced first, by the protocol versions of the old
+// one.
+//
+// Errors: protocol_mismatch if in both orders the two processes could not speak with each other
+// after the first replacement.
+func (u *upgrade) order(supervisor protocol.VersionRange) (supervisorFirst bool, err error) {
+	if u.proxy == nil {
+		return true, nil
+	}
+	if _, err := protocol.Agree(*u.proxy, u.supported); err == nil {
+		return true, nil
+	}
+	if _, err := protocol.Agree(u.supported, supervisor); err != nil {
+		return false, &protocol.Error{
+			Code: protocol.CodeProtocolMismatch, Local: &u.supported, Remote: &supervisor,
+			Message: fmt.Sprintf("nothing has changed: these programs speak protocol %s, but the running proxy speaks %s and the supervisor %s; upgrade to a release between first", u.supported, *u.proxy, supervisor),
+		}
+	}
+	return false, nil
+}
+
+// try tries the new supervisor, and with --dry-run the new proxy as well. Otherwise the proxy need
+// not be tried here, because a handoff begins with a trial.
+func (u *upgrade) try(ctx context.Context, conn *link.Conn, old *protocol.ProcessStatus) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	reply, err := conn.Call(ctx, wire.Upgrade{Program: u.program, DryRun: true})
+	if protocol.CodeOf(err) == protocol.CodeUnsupported {
+		return exitcode.New(exitcode.Protocol, fmt.Sprintf(
+			"nothing has changed: the supervisor, %s, pid %d, is too old to be upgraded in place; proxy --handoff replaces the proxy alone",
+			build(old.Version), old.PID))
+	}
+	if err != nil {
+		return fmt.Errorf("nothing has changed: the supervisor, pid %d, cannot become %s: %w", old.PID, u.program, late(ctx, err))
+	}
+	tried, ok := reply.(*wire.Upgraded)
+	if !ok {
+		return errors.New("the supervisor answered upgrade with " + reply.MessageType())
+	}
+	if !u.dryRun {
+		return nil
+	}
+	_, err = fmt.Fprintf(u.out, "supervisor %s, pid %d, could become %s with %s\n", build(old.Version), old.PID, build(tried.Version), count(tried.Sessions, "session"))
+	if err != nil || u.proxy == nil {
+		return err
+	}
+	return u.handoff(ctx, true)
+}
+
+// proxyAlone replaces the proxy if no supervisor runs. The new proxy will start the new supervisor.
+func (u *upgrade) proxyAlone(ctx context.Context) error {
+	proxy, err := u.speaks(ctx, false)
+	if err != nil {
+		return err
+	}
+	if proxy == nil {
+		return exitcode.New(exitcode.Unavailable, "neither a supervisor nor a proxy runs here")
+	}
+	if _, err := fmt.Fprintln(u.out, "supervisor: none runs"); err != nil {
+		return err
+	}
+	return u.handoff(ctx, u.dryRun)
+}
+
+// replaceProxy replaces the proxy if one runs.
+func (u *upgrade) replaceProxy(ctx context.Context) error {
+	if u.proxy == nil {
+		_, err := fmt.Fprintln(u.out, "proxy: none runs")
+		return err
+	}
+	return u.handoff(ctx, false)
+}
+
+// become makes the supervisor execute the new program, and returns when the new program answers.
+func (u *upgrade) become(ctx context.Context, conn *link.Conn, old *protocol.ProcessStatus) error {
+	asking, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	_, err := conn.Call(asking, wire.Upgrade{Program: u.program})
+	var e *protocol.Error
+	if errors.As(err, &e) {
+		return fmt.Errorf("the supervisor, pid %d, continues unchanged: %w", old.PID, err)
+	}
+	if asking.Err() == nil {
+		select {
+		case <-conn.Done():
+		case <-asking.Done():
+		}
+	}
+	if err := asking.Err(); err != nil {
+		return fmt.Errorf("the supervisor, pid %d, was asked to become %s, and has not reported the result: %w", old.PID, u.program, err)
+	}
+	ended := time.Now()
+	now, err := u.await(ctx, old)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(u.out, "supervisor %s became %s, pid %d, with %s; it answered again after %v\n",
+		build(old.Version), build(now.Version), now.PID, count(now.Sessions, "session"), time.Since(ended).Round(100*time.Microsecond))
+	return err
+}
+
+// await returns the status of the supervisor after it has executed another program.
+func (u *upgrade) await(ctx context.Context, old *protocol.ProcessStatus) (*protocol.ProcessStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, u.wait)
+	defer cancel()
+	var last *protocol.ProcessStatus
+	var lastErr error
+	for {
+		now, err := u.ask(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			lastErr = err
+		case err != nil:
+		case now.Instance != old.Instance:
+			return nil, exitcode.New(exitcode.Software, fmt.Sprintf(
+				"another supervisor was started, %s, pid %d, which does not have the sessions of pid %d: see supervisor.log and proxy doctor", build(now.Version), now.PID, old.PID))
+		case now.Upgrades > old.Upgrades:
+			return now, nil
+		default:
+			last = now
+		}
+		select {
+		case <-time.After(becomePoll):
+			continue
+		case <-ctx.Done():
+		}
+		if last != nil {
+			return nil, exitcode.New(exitcode.TempFail, fmt.Sprintf(
+				"the supervisor continues as %s, pid %d, and has not become another program: see supervisor.log", build(last.Version), last.PID))
+		}
+		return nil, &protocol.Error{Code: protocol.CodeSupervisorUnreachable, Retryable: true, Message: fmt.Sprintf(
+			"the supervisor has not answered within %v after it was asked to become another program: %v", u.wait, cmp.Or(lastErr, ctx.Err()))}
+	}
+}
+
+// ask asks the supervisor for its status over a new link.
+func (u *upgrade) ask(ctx context.Context) (*protocol.ProcessStatus, error) {
+	conn, err := u.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	return supervisorStatus(ctx, conn)
+}
+
+// withOther adds the state of the other process to an error.
+func withOther(other string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return exitcode.New(exitcode.Of(err), other+": "+exitcode.Text(err))
+}
+
+// build returns a version for people; "dev" if the program has none.
+func build(version string) string { return cmp.Or(version, "dev") }

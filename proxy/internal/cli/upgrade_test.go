@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/link"
+	"holdfast/shared/testkit"
+)
+
+// A halves is a supervisor at the end of a real link, and a proxy that is but
+// counted: what is done to both, in its order.
+type halves struct {
+	t    *testing.T
+	path string
+	wg   sync.WaitGroup
+
+	mu       sync.Mutex
+	conns    []*link.Conn
+	done     []string
+	state    protocol.ProcessStatus
+	refuse   map[string]error // by what is asked: try, become, handoff
+	becoming func()           // in place of what changes the state when it becomes another
+}
+
+func newHalves(t *testing.T) *halves {
+	testkit.CheckLeaks(t)
+	h := &halves{
+		t: t, path: filepath.Join(testkit.Dir(t), "s"),
+		state: protocol.ProcessStatus{PID: 7, Version: "old", Protocol: protocol.VersionRange{Min: 1, Max: 1}, Instance: "life", Upgrades: 2},
+	}
+	ln, err := net.Listen("unix", h.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.wg.Go(func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			h.wg.Go(func() { h.serve(nc) })
+		}
+	})
+	t.Cleanup(func() { ln.Close(); h.cut(); h.wg.Wait() })
+	return h
+}
+
+func (h *halves) cut() {
+	h.mu.Lock()
+	all := h.conns
+	h.conns = nil
+	h.mu.Unlock()
+	for _, c := range all {
+		c.Close()
+	}
+}
+
+func (h *halves) serve(nc net.Conn) {
+	c, _, err := link.Accept(nc, func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+		return wire.Welcome{}, nil, nil
+	}, zerolog.Nop())
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	h.conns = append(h.conns, c)
+	h.mu.Unlock()
+	for {
+		st, err := c.Accept()
+		if err != nil {
+			return
+		}
+		h.wg.Go(func() {
+			defer st.Abort()
+			m, err := st.Receive()
+			if err != nil {
+				return
+			}
+			h.answer(st, m)
+		})
+	}
+}
+
+func (h *halves) answer(st *link.Stream, m protocol.Message) {
+	if _, ok := m.(*wire.Status); ok {
+		h.mu.Lock()
+		report := wire.StatusReport{Supervisor: h.state}
+		h.mu.Unlock()
+		_ = st.Send(report)
+		return
+	}
+	up := m.(*wire.Upgrade)
+	what := "become"
+	if up.DryRun {
+		what = "try"
+	}
+	if err := h.note(what); err != nil {
+		_ = st.Fail(err)
+		return
+	}
+	if up.Program != "/new/supervisor" {
+		h.t.Errorf("asked for %q", up.Program)
+	}
+	if up.DryRun {
+		_ = st.Send(wire.Upgraded{Version: "new", Sessions: 5})
+		return
+	}
+	h.mu.Lock()
+	if h.becoming != nil {
+		h.becoming()
+	} else {
+		h.state.Upgrades, h.state.Version, h.state.Sessions = 3, "new", 5
+	}
+	h.mu.Unlock()
+	h.cut()
+}
+
+func (h *halves) note(what string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.done = append(h.done, what)
+	return h.refuse[what]
+}
+
+// upgrade is one to programs that speak a range, while the proxy that runs speaks
+// another.
+func (h *halves) upgrade(ours, proxy protocol.VersionRange) (*upgrade, *bytes.Buffer) {
+	out := &bytes.Buffer{}
+	return &upgrade{
+		supported: ours, program: "/new/supervisor", wait: 30 * time.Second, out: out,
+		dial: func(ctx context.Context) (*link.Conn, error) {
+			nc, err := new(net.Dialer).DialContext(ctx, "unix", h.path)
+			if err != nil {
+				return nil, err
+			}
+			c, _, _, err := link.Dial(nc, wire.Hello{Protocol: protocol.Supported()}, zerolog.Nop())
+			return c, err
+		},
+		speaks: func(context.Context, bool) (*protocol.VersionRange, error) {
+			if proxy == (protocol.VersionRange{}) {
+				return nil, nil
+			}
+			return &proxy, nil
+		},
+		handoff: func(_ context.Context, dryRun bool) error {
+			if dryRun {
+				return h.note("handoff, tried")
+			}
+			return h.note("handoff")
+		},
+	}, out
+}
+
+// Both halves are replaced in an order in which they can always speak with each
+// other; where one cannot be, the other is not either, if it comes behind.
+func TestUpgrade(t *testing.T) {
+	one, two, both, none := protocol.VersionRange{Min: 1, Max: 1}, protocol.VersionRange{Min: 2, Max: 2}, protocol.VersionRange{Min: 1, Max: 2}, protocol.VersionRange{}
+	refused := protocol.Errorf(protocol.CodeUpgradeRefused, "it cannot read a screen")
+	for _, tt := range []struct {
+		name        string
+		ours, proxy protocol.VersionRange
+		dryRun      bool
+		refuse      map[string]error
+		becoming    func(*protocol.ProcessStatus)
+		want        []string
+		code        int
+		says        []string
+	}{
+		{name: "all speak alike", ours: one, proxy: one, want: []string{"try", "become", "handoff"}, says: []string{"old became new, pid 7, with 5 sessions", "answered again after"}},
+		{name: "the old proxy understands the new supervisor", ours: both, proxy: one, want: []string{"try", "become", "handoff"}},
+		{name: "only the new proxy understands both supervisors", ours: both, proxy: protocol.VersionRange{Min: 3, Max: 3}, want: []string{"try", "handoff", "become"}},
+		{name: "nobody understands the other", ours: two, proxy: one, code: exitcode.Protocol, says: []string{"nothing has changed", "2-2", "1-1"}},
+		{name: "no proxy", ours: one, proxy: none, want: []string{"try", "become"}, says: []string{"proxy: none runs"}},
+		{name: "tried", ours: one, proxy: one, dryRun: true, want: []string{"try", "handoff, tried"}, says: []string{"could become new with 5 sessions"}},
+		{name: "tried without a proxy", ours: one, proxy: none, dryRun: true, want: []string{"try"}},
+		{name: "too old", ours: one, proxy: one, refuse: map[string]error{"try": protocol.Errorf(protocol.CodeUnsupported, "")}, want: []string{"try"},
+			code: exitcode.Protocol, says: []string{"too old", "nothing has changed"}},
+		{name: "cannot be", ours: one, proxy: one, refuse: map[string]error{"try": refused}, want: []string{"try"},
+			code: exitcode.Protocol, says: []string{"nothing has changed", "cannot read a screen"}},
+		{name: "refused then", ours: one, proxy: one, refuse: map[string]error{"become": refused}, want: []string{"try", "become"},
+			code: exitcode.Protocol, says: []string{"the proxy has not changed", "continues unchanged", "cannot read a screen"}},
+		{name: "the first handoff fails", ours: both, proxy: protocol.VersionRange{Min: 3, Max: 3}, want: []string{"try", "handoff"},
+			refuse: map[string]error{"handoff": exitcode.New(exitcode.TempFail, "the old proxy continues to serve")}, code: exitcode.TempFail, says: []string{"the supervisor has not changed: the old proxy continues to serve"}},
+		{name: "the second handoff fails", ours: one, proxy: one, want: []string{"try", "become", "handoff"},
+			refuse: map[string]error{"handoff": exitcode.New(exitcode.TempFail, "the old proxy continues to serve")}, code: exitcode.TempFail, says: []string{"became new", "the old proxy continues to serve"}},
+		{name: "another one is under way", ours: one, proxy: one, refuse: map[string]error{"become": protocol.Errorf(protocol.CodeUpgrading, "")},
+			want: []string{"try", "become"}, code: exitcode.TempFail},
+		{name: "another supervisor comes", ours: one, proxy: one, becoming: func(s *protocol.ProcessStatus) { s.Instance, s.Upgrades = "other", 0 },
+			want: []string{"try", "become"}, code: exitcode.Software, says: []string{"another supervisor was started"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHalves(t)
+			h.mu.Lock()
+			h.refuse = tt.refuse
+			if tt.becoming != nil {
+				h.becoming = func() { tt.becoming(&h.state) }
+			}
+			h.mu.Unlock()
+			u, out := h.upgrade(tt.ours, tt.proxy)
+			u.dryRun = tt.dryRun
+			err := u.run(testkit.Soon(t))
+			if got := exitcode.Of(err); got != tt.code {
+				t.Errorf("exit code %d, want %d: %v", got, tt.code, err)
+			}
+			text := out.String()
+			if err != nil {
+				text += exitcode.Text(err)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(text, want) {
+					t.Errorf("it says %q, and not %q", text, want)
+				}
+			}
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if !reflect.DeepEqual(h.done, tt.want) {
+				t.Errorf("done: %v, want %v", h.done, tt.want)
+			}
+		})
+	}
+}
+
+// A supervisor that does not become the new program is told of as what it is.
+func TestNotUpgraded(t *testing.T) {
+	h := newHalves(t)
+	h.mu.Lock()
+	h.becoming = func() {} // it loses its links, and stays
+	h.mu.Unlock()
+	one := protocol.VersionRange{Min: 1, Max: 1}
+	u, _ := h.upgrade(one, one)
+	u.wait = 200 * time.Millisecond
+	err := u.run(testkit.Soon(t))
+	if exitcode.Of(err) != exitcode.TempFail || !strings.Contains(exitcode.Text(err), "continues as old, pid 7") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Where no supervisor runs the proxy alone is replaced; where nothing does,
+// nothing is started.
+func TestUpgradeOfOne(t *testing.T) {
+	for _, tt := range []struct {
+		proxy protocol.VersionRange
+		want  []string
+		code  int
+	}{
+		{proxy: protocol.VersionRange{Min: 1, Max: 1}, want: []string{"handoff"}},
+		{code: exitcode.Unavailable},
+	} {
+		t.Run(fmt.Sprint(tt.want), func(t *testing.T) {
+			h := newHalves(t)
+			u, _ := h.upgrade(protocol.Supported(), tt.proxy)
+			u.dial = func(context.Context) (*link.Conn, error) { return nil, fs.ErrNotExist }
+			if err := u.run(testkit.Soon(t)); exitcode.Of(err) != tt.code || !reflect.DeepEqual(h.done, tt.want) {
+				t.Errorf("%v; done: %v, want %v", err, h.done, tt.want)
+			}
+		})
+	}
+	h := newHalves(t)
+	u, _ := h.upgrade(protocol.Supported(), protocol.Supported())
+	u.speaks = func(context.Context, bool) (*protocol.VersionRange, error) { return nil, errors.New("no") }
+	if err := u.run(testkit.Soon(t)); err == nil || len(h.done) > 0 {
+		t.Errorf("%v; done: %v", err, h.done)
+	}
+}

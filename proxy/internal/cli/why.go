@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/plain"
+)
+
+func (a *app) whyCommand() *cobra.Command {
+	cmd := a.jsonFlag(a.oneSession("why ID", "Show how and why a session ended, and which resources it used", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			info, err := c.SessionInfo(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(cmd, postmortem{info.ID, info.Instance, info.State, info.PID, info.CreatedAt, info.Exit})
+			}
+			return printWhy(cmd.OutOrStdout(), info, time.Now())
+		}))
+	cmd.Long = "Show how a session ended: its code or signal, the client that asked for the end, whether\n" +
+		"memory ran out, its use of resources, its directory, and its last output. If the session\n" +
+		"has not ended, why shows its state. Unknown facts are omitted; --json prints the exit record."
+	cmd.Example = "  proxy why old\n  proxy why old --json"
+	return cmd
+}
+
+// A postmortem is the output of --json: the exit record, and the state of a session that has none.
+type postmortem struct {
+	ID        protocol.SessionID `json:"id"`
+	Instance  protocol.Instance  `json:"instance"`
+	State     protocol.State     `json:"state"`
+	PID       int                `json:"pid"`
+	StartedAt time.Time          `json:"started_at"`
+	*protocol.ExitRecord
+}
+
+// printWhy prints the end of a session for people.
+func printWhy(out io.Writer, s *protocol.SessionInfo, now time.Time) error {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	say("%s (%s)", s.ID, plain.Text(commandLine(s.Argv)))
+	e := s.Exit
+	if e == nil {
+		say("%s since %s, for %s, as pid %d", s.State, s.CreatedAt.Format(time.RFC3339), formatDuration(now.Sub(s.CreatedAt)), s.PID)
+		_, err := io.WriteString(out, b.String())
+		return err
+	}
+	say("ended %s %s, after %s", e.ExitedAt.Format(time.RFC3339), howEnded(e), formatDuration(e.ExitedAt.Sub(e.StartedAt)))
+	say("%s", whoEnded(e))
+	if len(e.Survivors) > 0 {
+		say("could not be killed: pid %s", strings.Trim(fmt.Sprint(e.Survivors), "[]"))
+	}
+	switch e.OOM {
+	case "":
+	case protocol.OOMKernelLog:
+		say("out of memory: the kernel's log says that it was killed for that")
+	default: // including values that are newer than this program
+		say("out of memory: its %s says that one was killed for that at the time", plain.Text(string(e.OOM)))
+	}
+	if u := e.Usage; u != (protocol.Usage{}) {
+		memory := ""
+		if u.MaxRSSBytes > 0 { // 0 means unknown
+			memory = "; at most " + byteSize(u.MaxRSSBytes) + " of memory"
+		}
+		say("took %s of processor time, %s of the kernel's%s", seconds(u.UserMS), seconds(u.SystemMS), memory)
+	}
+	if e.Cage != nil {
+		sayCage(say, e.Cage)
+	}
+	if e.Cwd != "" {
+		say("was in %s", plain.Text(e.Cwd))
+	} else {
+		say("was started in %s", plain.Text(s.Cwd))
+	}
+	sayLines(say, e.LastLines)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// sayLines prints the session's last lines.
+func sayLines(say func(string, ...any), lines []string) {
+	if len(lines) > 0 {
+		say("last lines:")
+	}
+	for _, l := range lines {
+		say("  %s", plain.Text(l))
+	}
+}
+
+// howEnded describes the exit code or signal.
+func howEnded(e *protocol.ExitRecord) string {
+	how := fmt.Sprintf("with code %d", e.ExitCode)
+	switch {
+	case e.Signal != "":
+		how = "by " + plain.Text(e.Signal)
+	case e.ExitCode < 0:
+		how = "with an unknown code"
+	}
+	if e.CoreDumped {
+		how += ", and dumped core"
+	}
+	return how
+}
+
+// whoEnded describes which client asked for the end, and why.
+func whoEnded(e *protocol.ExitRecord) string {
+	who := ""
+	if e.EndedBy != "" {
+		who = " by " + plain.Text(e.EndedBy)
+	}
+	if e.EndedByUser != "" {
+		who += " for the user " + plain.Text(e.EndedByUser)
+	}
+	switch {
+	case e.Outcome != protocol.OutcomeNatural:
+		text := "asked for" + who + " (" + plain.Text(string(e.Reason)) + ")"
+		if e.Outcome == protocol.OutcomeHard {
+			text += "; it did not end when asked, and was killed"
+		}
+		return text
+	case who != "":
+		return "the signal was sent" + who
+	case e.Signal != "":
+		return "no client asked for it: the signal came from the program itself or from outside"
+	}
+	return "no client asked for it: the program ended by itself"
+}
+
+// formatDuration formats a duration with about three digits.
+func formatDuration(d time.Duration) string {
+	switch d = max(0, d); {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// seconds formats milliseconds.
+func seconds(ms int64) string {
+	return (time.Duration(ms) * time.Millisecond).String()
+}
+
+// byteSize formats a size in MiB or GiB.
+func byteSize(n uint64) string {
+	if n < 1<<30 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}

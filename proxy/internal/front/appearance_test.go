@@ -1,0 +1,280 @@
+package front
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// An asked is an asking, what it passed on, and what it told.
+type asked struct {
+	*asking
+	passed []byte
+	told   []protocol.Appearance
+}
+
+func newAsked() *asked {
+	a := &asked{}
+	a.asking = ask(protocol.Appearance{CellWidth: 9}, func(p []byte) bool {
+		a.passed = append(a.passed, p...)
+		return bytes.Contains(p, []byte("\x1c"))
+	}, func(looks protocol.Appearance) { a.told = append(a.told, looks) })
+	return a
+}
+
+func (a *asked) want(t *testing.T, what, passed string, told ...protocol.Appearance) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if string(a.passed) != passed || fmt.Sprint(a.told) != fmt.Sprint(told) {
+		t.Errorf("%s: passed %q and told %+v, want %q and %+v", what, a.passed, a.told, passed, told)
+	}
+}
+
+// What terminals say to the questions.
+const (
+	xtermSays = "\x1b]10;rgb:e5e5/e5e5/e5e5\x1b\\\x1b]11;rgb:0000/1111/ffff\x1b\\\x1b]12;rgb:ffff/0000/8080\x1b\\\x1bP>|XTerm(390)\x1b\\\x1b[?64;1;2;6;9;15;16;17;18;21;22;28c"
+	ttySays   = "\x1b[?1;2c"
+)
+
+// Whatever the terminal says, in one piece or cut in two anywhere or byte by
+// byte, with whatever typed before, between and after: the answers are taken, and
+// all else comes through in its order.
+func TestAnswersAreTaken(t *testing.T) {
+	cell := protocol.Appearance{CellWidth: 9}
+	xterm := protocol.Appearance{Foreground: "#e5e5e5", Background: "#0011ff", Cursor: "#ff0080", CellWidth: 9, Version: "XTerm(390)"}
+	for _, tt := range []struct {
+		name, typed, want string
+		told              protocol.Appearance
+	}{
+		{"xterm", xtermSays, "", xterm},
+		{"no colours", ttySays, "", cell},
+		{"typed before", "ls\r" + xtermSays, "ls\r", xterm},
+		{"typed after", xtermSays + "ls\x1b[A", "ls\x1b[A", xterm},
+		{"typed between", "a\x1b]11;#00ff7F\ab\x1bP>|x\x1b\\\x1bOAc" + ttySays + "d", "ab\x1bOAcd", protocol.Appearance{Background: "#00ff7f", CellWidth: 9, Version: "x"}},
+		{"keys that begin alike", "\x1b]\x1b]1x\x1bP\x1b[?\x1b[1;5A\x1b\x1b\x1b[" + ttySays, "\x1b]\x1b]1x\x1bP\x1b[?\x1b[1;5A\x1b\x1b\x1b[", cell},
+		{"answers for programs behind ours", xtermSays + xtermSays, xtermSays, xterm},
+		{"one of a kind is ours", "\x1b]11;rgb:1/2/3\a\x1b]11;rgb:4/5/6\a" + ttySays, "\x1b]11;rgb:4/5/6\a", protocol.Appearance{Background: "#112233", CellWidth: 9}},
+		{"other answers", "\x1b[?2026;2$y\x1b]4;1;rgb:0/0/0\a\x1b[>0;10;1c\x1b[?997;1n\x1b[5;5R" + ttySays,
+			"\x1b[?2026;2$y\x1b]4;1;rgb:0/0/0\a\x1b[>0;10;1c\x1b[?997;1n\x1b[5;5R", cell},
+		{"a colour nobody knows", "\x1b]10;mauve\a\x1b]11;rgb:12345/0/0\a" + ttySays, "", cell},
+		{"with alpha", "\x1b]11;rgba:8080/4040/2020/ffff\a" + ttySays, "", protocol.Appearance{Background: "#804020", CellWidth: 9}},
+		{"a long name", "\x1bP>|" + strings.Repeat("ä", 100) + "\x1b\\" + ttySays, "", protocol.Appearance{CellWidth: 9, Version: strings.Repeat("ä", 64)}},
+		{"no end to it", "\x1b]11;" + strings.Repeat("x", 300) + ttySays, "\x1b]11;" + strings.Repeat("x", 300), cell},
+		{"broken off", "\x1b]11;rgb:00\x1b[A" + ttySays, "\x1b]11;rgb:00\x1b[A", cell},
+		{"a paste", "\x1b[200~a\x1b]11;\r\x1b[201~" + ttySays, "\x1b[200~a\x1b]11;\r\x1b[201~", cell},
+		{"without grapheme clusters", "\x1b[?2027;0$y\x1b[?1007;2$y" + ttySays, "", protocol.Appearance{CellWidth: 9, NoGraphemes: true}},
+		{"with them", "\x1b[?2027;1$y" + ttySays + "\x1b[?1007;2$y", "\x1b[?1007;2$y", cell},
+		{"of a mode another way", "\x1b[?2027;12$y\x1b[?2027$y\x1b[?2027;u" + ttySays, "\x1b[?2027;12$y\x1b[?2027$y\x1b[?2027;u", cell},
+		{"mouse and focus", "\x1b[<0;1;1M\x1b[I\x1b[M !!" + ttySays + "\x1b[O", "\x1b[<0;1;1M\x1b[I\x1b[M !!\x1b[O", cell},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for cut := range len(tt.typed) {
+					a := newAsked()
+					a.filter([]byte(tt.typed[:cut]))
+					a.filter([]byte(tt.typed[cut:]))
+					a.want(t, fmt.Sprint("cut at ", cut), tt.want, tt.told)
+					if !a.over() || len(a.held) > 0 {
+						t.Errorf("cut at %d: it is not over", cut)
+					}
+				}
+				a := newAsked()
+				for i := range len(tt.typed) {
+					a.filter([]byte{tt.typed[i]})
+				}
+				a.want(t, "byte by byte", tt.want, tt.told)
+			})
+		})
+	}
+}
+
+// What the terminal says of its modes is told if it can be changed.
+func TestInitialModes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for says, want := range map[string]string{
+			"\x1b[?2027;1$y\x1b[?1007;2$y": "map[?1007:false ?2027:true]",
+			"\x1b[?2027;3$y\x1b[?1007;0$y": "map[]",
+		} {
+			a, told := newAsked(), map[string]bool{}
+			a.initially = func(mode string, on bool) { told[mode] = on }
+			a.filter([]byte(says + ttySays))
+			if got := fmt.Sprint(told); got != want {
+				t.Errorf("%q: told %s, want %s", says, got, want)
+			}
+		}
+	})
+}
+
+// A terminal that says nothing delays Esc and what looks like the beginning of
+// an answer, for a short time, and nothing else.
+func TestNothingIsHeldForLong(t *testing.T) {
+	for _, tt := range []struct {
+		typed, now string
+		wait       time.Duration
+	}{
+		{"a", "a", 0},
+		{"\x1b[A", "\x1b[A", 0},
+		{"\x1bOP", "\x1bOP", 0},
+		{"ab\x1b", "ab", escapeWait},
+		{"\x1b\x1b", "\x1b", escapeWait},
+		{"\x1b]", "", escapeWait},
+		{"\x1b[", "", escapeWait},
+		{"x\x1bP", "x", escapeWait},
+		{"\x1b[?", "", escapeWait},
+		{"\x1b[?1", "", answerWait},
+		{"\x1b]11;rgb:", "", answerWait},
+		{"\x1b]11;rgb:0/0/0\x1b", "", answerWait},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAsked()
+			a.filter([]byte(tt.typed))
+			a.want(t, "at once", tt.now)
+			time.Sleep(tt.wait - 1)
+			synctest.Wait()
+			a.want(t, "before the time is over", tt.now)
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			a.want(t, "when it is over", tt.typed)
+
+			// It goes on like that, and ends with what is known.
+			a.filter([]byte("\x1b"))
+			time.Sleep(escapeWait)
+			synctest.Wait()
+			a.want(t, "Esc again", tt.typed+"\x1b")
+			time.Sleep(askingTime)
+			synctest.Wait()
+			a.filter([]byte("\x1b"))
+			a.want(t, "when the terminal is given up", tt.typed+"\x1b\x1b", protocol.Appearance{CellWidth: 9})
+		})
+	}
+}
+
+// Bytes that come one by one do not make the first of them wait longer.
+func TestHeldSinceTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsked()
+		a.filter([]byte("\x1b"))
+		time.Sleep(escapeWait - time.Millisecond)
+		a.filter([]byte("]"))
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		a.want(t, "after the time of one", "\x1b]")
+		a.filter([]byte("x\x1b"))
+		time.Sleep(escapeWait / 2)
+		a.filter([]byte("y\x1b"))
+		time.Sleep(escapeWait - 1)
+		synctest.Wait()
+		a.want(t, "another Esc has its own time", "\x1b]x\x1by")
+		a.filter([]byte(ttySays)) // the answer, and no timer of before acts on it
+		time.Sleep(2 * askingTime)
+		synctest.Wait()
+		a.want(t, "in the end", "\x1b]x\x1by\x1b", protocol.Appearance{CellWidth: 9})
+	})
+}
+
+// The end of what is typed holds nothing back.
+func TestHeldAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsked()
+		a.filter([]byte("x\x1b]1"))
+		a.flush()
+		a.want(t, "flushed", "x\x1b]1")
+		if a.filter([]byte("y"+ttySays)) || !a.filter([]byte("\x1cd")) {
+			t.Error("who detaches is not told from who types")
+		}
+	})
+}
+
+// A viewer that leaves waits for answers while they may be on their way, and
+// not for a terminal that has none.
+func TestLeaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsked()
+		took := func() time.Duration {
+			began := time.Now()
+			a.leave()
+			return time.Since(began)
+		}
+		time.AfterFunc(leaveWait/2, func() { a.filter([]byte(xtermSays)) })
+		if got := took(); got != leaveWait/2 {
+			t.Errorf("waited %v for answers that came after %v", got, leaveWait/2)
+		}
+		if got := took(); got != 0 {
+			t.Errorf("waited %v when all were there", got)
+		}
+		a = newAsked()
+		if got := took(); got != leaveWait {
+			t.Errorf("waited %v for a terminal that says nothing", got)
+		}
+		time.Sleep(leaveAfter)
+		if got := took(); got != 0 {
+			t.Errorf("waited %v for a terminal that has said nothing", got)
+		}
+		time.Sleep(askingTime)
+	})
+}
+
+// Nothing typed is lost or reordered, wherever the answers stand and however
+// all of it arrives, times included.
+func TestTypingBesideAnswers(t *testing.T) {
+	keys := []string{"a", "\r", "\x1b", "\x1b[A", "\x1bOP", "\x1b]", "\x1bP", "\x1b[", "ä", "\x1b[200~x\x1b[201~", "\x1b[?2026;2$y", "\x1b[1;5C"}
+	for seed := range uint64(300) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			said := strings.SplitAfter(xtermSays, "\x1b\\")
+			var typed, want strings.Builder
+			var cuts []int // where a read may end and time may pass: not within an answer
+			for len(said) > 0 || random.IntN(10) > 0 {
+				if len(said) > 0 && random.IntN(3) == 0 {
+					typed.WriteString(said[0])
+					said = said[1:]
+				} else {
+					k := keys[random.IntN(len(keys))]
+					typed.WriteString(k)
+					want.WriteString(k)
+					if k == "\x1b" || len(k) == 2 && k[0] == 0x1b {
+						// A key that may begin an answer stands by itself: nobody types
+						// into an answer, nor is anything typed with it.
+						cuts = append(cuts, typed.Len())
+					}
+				}
+			}
+			a := newAsked()
+			all := typed.String()
+			for at := 0; at < len(all); {
+				n := min(1+random.IntN(20), len(all)-at)
+				pause := time.Duration(0)
+				if len(cuts) > 0 && cuts[0] <= at+n {
+					n, pause, cuts = cuts[0]-at, escapeWait, cuts[1:]
+				}
+				a.filter([]byte(all[at : at+n]))
+				time.Sleep(pause)
+				synctest.Wait()
+				at += n
+			}
+			a.flush()
+			a.want(t, fmt.Sprint("seed ", seed), want.String(), protocol.Appearance{
+				Foreground: "#e5e5e5", Background: "#0011ff", Cursor: "#ff0080", CellWidth: 9, Version: "XTerm(390)",
+			})
+			time.Sleep(askingTime)
+		})
+	}
+}
+
+func TestHexColor(t *testing.T) {
+	for in, want := range map[string]string{
+		"rgb:ffff/8080/0000": "#ff8000", "rgb:ff/80/00": "#ff8000", "rgb:f/8/0": "#ff8800", "rgb:fff/800/000": "#ff8000",
+		"rgba:1/2/3/4": "#112233", "#ABCDEF": "#abcdef", "": "", "#abc": "", "red": "", "rgb:": "", "rgb:1/2": "", "rgb:g/0/0": "", "cmyk:1/2/3": "", "rgb:-1/0/0": "",
+	} {
+		if got := hexColor(in); got != want {
+			t.Errorf("hexColor(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

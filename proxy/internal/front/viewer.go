@@ -1,0 +1,242 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/plain"
+)
+
+// A viewer connects a terminal and an attachment. It has these goroutines:
+//
+//	run        waits for an end, in the calling goroutine
+//	show       writes output; ends with the attachment
+//	readInput  reads the terminal; ends with the process
+//	follow     follows the terminal's size and appearance; ended by run
+//	watchLink  reports a link that stalls; ended by run
+type viewer struct {
+	att    *client.Attachment
+	term   *Terminal
+	keys   *keyFilter
+	asking *asking // nil if the terminal is not queried
+	piped  bool    // input comes through a pipe
+
+	readOnly bool // no input, size or appearance is sent to the session
+
+	leave  sync.Once
+	detach chan struct{} // closed by the detach keys
+
+	mu    sync.Mutex
+	size  protocol.Size       // the size that was sent last
+	looks protocol.Appearance // the appearance that was sent last
+}
+
+// ErrDetached is the error of View if the user has detached.
+var ErrDetached = errors.New("detached")
+
+// ViewOptions are the options of View.
+type ViewOptions struct {
+	DetachKey  DetachKey
+	ReadOnly   bool                // no input, size or appearance is sent to the session, and ctrl-c detaches
+	Size       protocol.Size       // the size that the attach request has sent
+	Appearance protocol.Appearance // the appearance that the attach request has sent
+}
+
+// View connects the terminal t with an attachment. The caller must have made t raw. View returns nil
+// when the session has ended, ErrDetached when the user has detached, and the error of ctx when ctx
+// is done. It does not restore t.
+func View(ctx context.Context, att *client.Attachment, t *Terminal, o ViewOptions) error {
+	v := newViewer(att, t, o)
+	if t.canAsk() {
+		v.ask()
+	}
+	return v.run(ctx)
+}
+
+// newViewer returns a viewer that is not running yet.
+func newViewer(att *client.Attachment, t *Terminal, o ViewOptions) *viewer {
+	v := &viewer{
+		att: att, term: t, piped: !t.HasKeyboard(), detach: make(chan struct{}), size: o.Size, looks: o.Appearance,
+		readOnly: o.ReadOnly,
+	}
+	keys := o.DetachKey
+	if v.piped {
+		keys = nil // detach keys apply only to a keyboard
+	}
+	v.keys = newKeyFilter(keys, v.sendInput)
+	if o.ReadOnly {
+		interrupt := newKeyFilter(DetachKey{{'c', true}}, func([]byte) {})
+		v.keys.send = func(p []byte) {
+			if interrupt.filter(p) {
+				v.endView()
+			}
+		}
+	}
+	return v
+}
+
+// ask sends the queries to the terminal, before any output of the session.
+func (v *viewer) ask() {
+	if _, err := v.term.out.WriteString(questions()); err == nil {
+		v.asking = ask(v.looks, v.keys.filter, v.setAppearance)
+		v.asking.initially = v.term.initially
+	}
+}
+
+// setAppearance sends the terminal's appearance to the session if it has changed.
+func (v *viewer) setAppearance(looks protocol.Appearance) {
+	if v.readOnly {
+		return
+	}
+	v.mu.Lock()
+	same := looks == v.looks
+	v.looks = looks
+	v.mu.Unlock()
+	if !same {
+		_ = v.att.SetAppearance(looks) // fails only after the end of the attachment
+	}
+}
+
+// run views the session until it ends, the user detaches, or ctx is done.
+func (v *viewer) run(ctx context.Context) error {
+	go v.readInput()
+	defer v.follow()()
+	defer v.watchLink()()
+	shown := make(chan error, 1)
+	go func() { shown <- v.show() }()
+	select {
+	case err := <-shown:
+		v.awaitAnswers()
+		return err
+	case <-v.detach:
+		_ = v.att.Detach()
+		v.awaitAnswers()
+		return ErrDetached
+	case <-ctx.Done(): // a signal
+		_ = v.att.Detach()
+		return ctx.Err()
+	}
+}
+
+// awaitAnswers waits for missing answers of the terminal.
+func (v *viewer) awaitAnswers() {
+	if v.asking != nil {
+		v.asking.leave()
+	}
+}
+
+// show writes output until the attachment ends. The session's exit is no error.
+func (v *viewer) show() error {
+	if v.att.Info().Replay == protocol.ReplaySnapshot {
+		v.term.clear(true)
+	}
+	for {
+		m, err := v.att.Receive(-1)
+		if err != nil {
+			return err
+		}
+		switch m.Kind {
+		case client.Output, client.Snapshot, client.View:
+			if _, err := v.term.Write(m.Data); err != nil {
+				return fmt.Errorf("write to the terminal: %w", err)
+			}
+		case client.Missed:
+			if m.Missed > 0 && !v.term.IsTerminal() { // a terminal is shown the current screen instead
+				fmt.Fprintf(plain.Stderr, "proxy: %d bytes of the output were skipped, because they were not read in time\n", m.Missed)
+			}
+			v.term.clear(!m.ScreenOnly)
+		case client.Warned:
+			if v.piped { // a terminal rings its bell instead
+				fmt.Fprintln(plain.Stderr, "proxy: warning:", m.Err)
+			}
+		case client.Exited:
+			return nil
+		case client.Stolen:
+			return fmt.Errorf("%w: %s", client.ErrStolen, plain.Text(m.By))
+		case client.Failed:
+			return m.Err
+		}
+	}
+}
+
+// readInput sends the terminal's input to the session. The end of standard input does not end the
+// view.
+func (v *viewer) readInput() {
+	typed := v.keys.filter
+	if v.asking != nil {
+		typed = v.asking.filter
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := v.term.read(buf)
+		if n > 0 && typed(buf[:n]) {
+			v.endView()
+		}
+		select {
+		case <-v.detach:
+			if v.asking == nil || v.asking.over() {
+				return // further input belongs to the program that uses the terminal next
+			}
+		default:
+		}
+		if err != nil {
+			if v.asking != nil {
+				v.asking.flush()
+			}
+			v.keys.flush()
+			return
+		}
+	}
+}
+
+// endView ends the view.
+func (v *viewer) endView() { v.leave.Do(func() { close(v.detach) }) }
+
+// sendInput sends input to the session.
+func (v *viewer) sendInput(p []byte) {
+	_, _ = v.att.Write(p) // fails only after the end of the attachment
+}
+
+// sendSize sends the sizes of the terminal and of its cells if they have changed. The size policy
+// of the session decides whether they change the session's size.
+func (v *viewer) sendSize() {
+	size := v.term.Size()
+	v.mu.Lock()
+	same := size == v.size
+	v.size = size
+	looks := v.looks
+	v.mu.Unlock()
+	if !same && size != (protocol.Size{}) {
+		_ = v.att.Resize(size.Cols, size.Rows) // fails only after the end of the attachment
+	}
+	if v.asking != nil && v.asking.over() {
+		now := v.term.Appearance()
+		looks.CellWidth, looks.CellHeight = now.CellWidth, now.CellHeight
+		v.setAppearance(looks)
+	}
+}
+
+// follow sends changes of the terminal's size until stop is called. It makes the terminal raw again
+// when this process continues after a stop.
+func (v *viewer) follow() (stop func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, sizeChanged, continued)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for s := range c {
+			if s == continued {
+				v.term.rawAgain()
+			}
+			v.sendSize()
+		}
+	}()
+	v.sendSize() // the size may have changed since the attach request
+	return func() { signal.Stop(c); close(c); <-done }
+}

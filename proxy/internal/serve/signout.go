@@ -1,0 +1,65 @@
+package serve
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"holdfast/shared/config"
+)
+
+// signedOut is the time at which the user last signed out all browsers. It is saved in a file, so
+// that a later proxy refuses older cookies, too.
+type signedOut struct {
+	path string
+	when atomic.Int64 // in nanoseconds since 1970; 0 means never
+}
+
+// readSignedOut reads the saved time. If the file is invalid, all cookies issued before now are
+// refused, which costs each browser a sign-in.
+func readSignedOut(dirs config.Dirs, proxy string) *signedOut {
+	s := &signedOut{path: filepath.Join(dirs.State, proxy+".signed-out")}
+	b, err := os.ReadFile(s.path)
+	if os.IsNotExist(err) {
+		return s
+	}
+	at, parseErr := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(b)))
+	if err != nil || parseErr != nil {
+		at = time.Now()
+	}
+	s.when.Store(at.UnixNano())
+	return s
+}
+
+// at returns the time of the last sign-out, or the zero time.
+func (s *signedOut) at() time.Time {
+	if n := s.when.Load(); n != 0 {
+		return time.Unix(0, n)
+	}
+	return time.Time{}
+}
+
+// set refuses all cookies that were issued before now.
+func (s *signedOut) set(now time.Time) error {
+	s.when.Store(now.UnixNano())
+	if err := os.WriteFile(s.path+".tmp", []byte(now.UTC().Format(time.RFC3339Nano)+"\n"), 0o600); err != nil {
+		return fmt.Errorf("browsers are signed out of this proxy, but the time could not be saved for later proxies: %w", err)
+	}
+	return os.Rename(s.path+".tmp", s.path)
+}
+
+// SignOut makes the next proxy of this name refuse all cookies that were issued before now. It is for
+// the time when no proxy runs; a proxy that runs must be asked over its control socket.
+func SignOut(dirs config.Dirs, proxy string, now time.Time) error {
+	return readSignedOut(dirs, proxy).set(now)
+}
+
+// signOut refuses the cookies of all browsers, and closes their connections.
+func (s *serving) signOut() error {
+	err := s.signedOut.set(time.Now())
+	s.server.SignOut()
+	return err
+}

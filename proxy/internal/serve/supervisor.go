@@ -1,0 +1,123 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/link"
+	"holdfast/proxy/internal/daemon"
+	"holdfast/proxy/internal/linkclient"
+	"holdfast/shared/config"
+	"holdfast/shared/keep"
+	"holdfast/shared/socket"
+	"holdfast/shared/version"
+)
+
+// linkClient returns the client of the link, which starts a supervisor if none runs.
+func (o *Options) linkClient(dirs config.Dirs, secret string, log zerolog.Logger) *linkclient.Client {
+	path := dirs.Socket(config.SupervisorSocket)
+	instance := protocol.NewInstance()
+	return linkclient.New(linkclient.Config{
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			nc, _, err := socket.Dial(ctx, path)
+			if err != nil {
+				return nil, err
+			}
+			return nc, nil
+		},
+		Start: func(ctx context.Context) error { return o.startSupervisor(ctx, dirs, log) },
+		Held:  func() error { return Held(dirs) },
+		Hello: func() link.Hello {
+			return link.Hello{
+				Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(),
+				Instance: instance, Name: o.Proxy, Secret: secret,
+			}
+		},
+		Log: log,
+	})
+}
+
+// Held returns the reason why no supervisor is started, if the keeper has given up restarting it.
+func Held(dirs config.Dirs) error {
+	if h := keep.ReadHeld(dirs.Runtime); h != nil {
+		return h
+	}
+	return nil
+}
+
+// managerTime is how long the proxy waits for a service manager to restart the supervisor of its
+// service. That supervisor may have the sessions, which a new one would not have.
+const managerTime = 5 * time.Second
+
+// managerStarts waits for the service manager, and reports whether a supervisor runs.
+func managerStarts(ctx context.Context, dirs config.Dirs) bool {
+	if !keep.IsManaged(dirs.Runtime) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, managerTime)
+	defer cancel()
+	for {
+		if held, err := socket.Locked(dirs.Socket(config.SupervisorSocket)); held || err != nil {
+			return held
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// startSupervisor starts the supervisor in the background, unless a service manager does so.
+func (o *Options) startSupervisor(ctx context.Context, dirs config.Dirs, log zerolog.Logger) error {
+	if managerStarts(ctx, dirs) {
+		return nil
+	}
+	path, err := SupervisorPath()
+	if err != nil {
+		return err
+	}
+	args := []string{"--background"}
+	if o.Dir != "" {
+		abs, err := filepath.Abs(o.Dir)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--dir", abs)
+	}
+	args = append(args, config.Args(o.Flags)...)
+	p, err := daemon.Start(ctx, daemon.Spec{Path: path, Args: args, Env: config.DaemonEnv(os.Environ())}) // the environment has no notify socket, which belongs to this process
+	if err == nil {
+		log.Info().Int("supervisor_pid", p.PID).Msg("supervisor started")
+	}
+	return err
+}
+
+// SupervisorPath returns the path of the supervisor's program: $HOLDFAST_SUPERVISOR, or the file
+// beside this program, or the one on the PATH.
+func SupervisorPath() (string, error) {
+	if p := os.Getenv("HOLDFAST_SUPERVISOR"); p != "" {
+		return p, nil
+	}
+	if exe, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(exe), "supervisor")
+		if _, err := os.Stat(beside); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return beside, nil
+		}
+	}
+	p, err := exec.LookPath("supervisor")
+	if err != nil {
+		return "", fmt.Errorf("the supervisor program is neither beside the proxy nor on the PATH; $HOLDFAST_SUPERVISOR may name it: %w", err)
+	}
+	return p, nil
+}

@@ -1,0 +1,99 @@
+package web
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/proxy/internal/pass"
+)
+
+// Whoever floods the listener with connections that show nothing keeps nobody out who
+// does, and ends no connection of theirs.
+func TestStrangers(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		sends func(addr net.Addr) string
+	}{
+		{"heads that do not end", func(net.Addr) string { return "GET " }},
+		{"nothing", func(net.Addr) string { return "" }},
+		{"WebSockets without a hello", func(addr net.Addr) string { return handshake(addr, "/v1/api") }},
+		{"answers that are not fetched", func(addr net.Addr) string { return strings.Repeat(getting(addr, "/metrics"), 3) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := newEnv(t)
+			h := e.handler(false)
+			h.cfg.Page, h.cfg.Files, h.passes = true, files, pass.NewKey(token)
+			addr := e.listen(h)
+			mine := signIn(t, e, addr)
+			own := "Origin: http://" + addr.String()
+			page, program := open(t, addr, "/v1/api", own, "Cookie: "+mine), open(t, addr, "/v1/api")
+			page.hello("")
+			program.hello(token)
+
+			for range 600 {
+				nc, err := net.Dial("tcp", addr.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = nc.Close() })
+				_, _ = nc.Write([]byte(tt.sends(addr))) // it may be closed by now
+			}
+			began := time.Now()
+			if r, _ := get(t, addr, "/", "Cookie: "+mine); r.StatusCode != http.StatusOK {
+				t.Errorf("the page is answered %d", r.StatusCode)
+			}
+			open(t, addr, "/v1/api", own, "Cookie: "+mine).hello("")
+			open(t, addr, "/v1/api").hello(token)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("those who show who they are wait %v", took)
+			}
+			for name, c := range map[string]*client{"the page": page, "the program": program} {
+				c.message(api.List{Request: protocol.Request{RequestID: "l"}})
+				receive[api.Sessions](c)
+				if t.Failed() {
+					t.Fatal(name)
+				}
+			}
+			h.mu.Lock()
+			strangers, conns := len(h.strangers), h.conns
+			h.mu.Unlock()
+			if strangers > maxStrangers || conns > maxStrangers+5 {
+				t.Errorf("%d strangers among %d connections", strangers, conns)
+			}
+			if n := strings.Count(e.log.String(), "the oldest ones are closed"); n != 1 && tt.name != "answers that are not fetched" {
+				t.Errorf("logged %d times, want once", n)
+			}
+		})
+	}
+}
+
+func getting(addr net.Addr, path string) string {
+	return "GET " + path + " HTTP/1.1\r\nHost: " + addr.String() + "\r\n\r\n"
+}
+
+// With all places taken by clients that are known, a stranger may be one more only in
+// the place of another one.
+func TestStrangersAndTheKnown(t *testing.T) {
+	e := newEnv(t)
+	h := e.handler(false)
+	h.maxConn = 3
+	addr := e.listen(h)
+	for range 2 {
+		open(t, addr, "/v1/api").hello(token)
+	}
+	first := dial(t, addr)
+	first.send("GET ")
+	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.conns == 3 }, "three connections")
+	open(t, addr, "/v1/api").hello(token)
+	if _, err := first.br.ReadByte(); err == nil {
+		t.Error("the slow one is not closed")
+	}
+	if status, err := dial(t, addr).refusal(); status != 503 || err.Code != protocol.CodeLimitExceeded {
+		t.Errorf("%d %v, want 503", status, err)
+	}
+}

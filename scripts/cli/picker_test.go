@@ -1,0 +1,93 @@
+//go:build linux
+
+package cli
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Of several sessions a person at a terminal chooses one, and the terminal is as it was
+// however that ends.
+func TestPicker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.spawn("one", "bash", "--norc", "--noprofile")
+	p := w.open("attach") // of one there is no choice
+	p.ask("echo here-$((1+0))", "here-1")
+	p.typ("\x1cd")
+	p.ends(0, "[detached from one]")
+
+	w.must("new", "-d", "--id", "two", "--label", "title=a\x1b]0;owned\x07\u202eb", "--cwd", w.mkdir("work"), "--", "bash", "--norc", "--noprofile")
+	w.must("send", "two", "--enter", "echo used-''last")
+	w.shows("two", "used-last")
+	open := func(args ...string) *terminal {
+		t.Helper()
+		p := w.open(append([]string{"attach"}, args...)...)
+		p.expect(">1  two ")
+		p.expect("a?]0;owned??b: bash --norc --noprofile")
+		p.expect("/work")
+		p.expect(" 2  one ")
+		return p
+	}
+	for _, tt := range []struct{ name, keys, id string }{
+		{"Enter takes the last that was active", "\r", "two"}, {"a digit", "2\r", "one"}, {"arrows", "\x1b[B\x1b[B\x1b[A\r", "two"},
+	} {
+		p := open()
+		p.typ(tt.keys + "echo typed-''ahead-$HOLDFAST_SESSION\r") // what follows the choice is for the session
+		p.expect("\x1b[?1049l")
+		p.expect("typed-ahead-" + tt.id)
+		p.typ("\x1cd")
+		p.ends(0, "[detached from "+tt.id+"]")
+		w.must("send", "two", "--enter", "clear; echo on-''top")
+		w.shows("two", "on-top")
+	}
+	for _, keys := range []string{"q", "\x1b", "\x03"} {
+		p := open("--read-only")
+		p.typ(keys)
+		p.ends(130, "\x1b[?1049l")
+	}
+	for code, sig := range map[int]syscall.Signal{143: syscall.SIGTERM, 130: syscall.SIGINT, 131: syscall.SIGQUIT} {
+		p := open()
+		if err := p.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		p.ends(code, "\x1b[?1049l")
+	}
+
+	// It is drawn anew if the terminal has another size.
+	p = open()
+	if err := p.resize(30, 3); err != nil {
+		t.Fatal(err)
+	}
+	p.expect("Attach to")
+	p.expect(">1  two ")
+	p.typ("2")
+	p.expect(">2  one ")
+	if shown := p.text(); strings.Contains(shown[strings.LastIndex(shown, "Attach to"):], "two ") {
+		t.Errorf("three rows show more than one session: %q", shown)
+	}
+	p.typ("q")
+	p.ends(130, "")
+
+	// Without a terminal nobody can choose, nor on one without escape sequences.
+	pipe := w.openPipe(exec.Command(filepath.Join(w.Bin, "proxy"), "attach"))
+	pipe.expect("on-top")
+	if err := unix.Kill(pipe.cmd.Process.Pid, unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := pipe.wait(); code != 143 {
+		t.Errorf("without a terminal: exit code %d", code)
+	}
+	w.Env = append(w.Env, "TERM=dumb")
+	p = w.open("attach")
+	p.typ("echo here-$HOLDFAST_SESSION\r")
+	p.expect("here-two")
+	p.typ("\x1cd")
+	p.ends(0, "[detached from two]")
+}

@@ -1,0 +1,59 @@
+//go:build linux
+
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"holdfast/proxy/client"
+)
+
+// A mistake in holdfast.json costs no session, whatever dies then: keeper and supervisor
+// go on with the settings of the last start.
+func TestSettingsBroken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write("holdfast.json", `{"max_sessions": 1, "crash_limit": 100}`)
+	w.shell("s", "echo ready; read x; echo got $x; read x")
+	w.shows("s", "ready")
+	c, err := client.Dial(t.Context(), client.Options{Dir: w.Dir, Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	life, err := c.SessionInfo(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lives := func(what string) {
+		t.Helper()
+		if !eventually(func() bool {
+			now, err := c.SessionInfo(t.Context(), "s")
+			return err == nil && now.Instance == life.Instance && now.PID == life.PID && now.ExitCode == nil
+		}) {
+			t.Fatalf("%s: the session cannot be reached", what)
+		}
+	}
+	for _, broken := range []string{`{"max_sessions": `, `{"max_sessions": -5}`} {
+		w.write("holdfast.json", broken)
+		w.Kill(w.Only("supervisor"))
+		lives("the supervisor was killed")
+		w.Kill(w.Only("keeper"))
+		w.Only("keeper") // the supervisor has taken its place
+		lives("the keeper was killed")
+	}
+	w.fails(78, "max_sessions", "ls")
+	if r := w.proxy("doctor"); r.Code != 2 || !strings.Contains(r.Out, "holdfast.json") {
+		t.Errorf("doctor: %v", r)
+	}
+	if log := w.read("supervisor.log"); !strings.Contains(log, "the supervisor continues with those of its last start") {
+		t.Errorf("the log does not tell of the settings: %s", log)
+	}
+	w.write("holdfast.json", `{"crash_limit": 100}`)
+	w.fails(75, "limit_exceeded", "new", "-d", "--", "sleep", "1000") // max_sessions of the last good ones is in force
+	w.Kill(w.Only("supervisor"))
+	w.must("new", "-d", "--", "sleep", "1000")
+	w.must("send", "s", "--enter", "x")
+	w.shows("s", "got x")
+}

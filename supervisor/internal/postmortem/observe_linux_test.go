@@ -1,0 +1,226 @@
+package postmortem
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/protocol"
+)
+
+// A process in a system of files: what is seen of it, and what is made of that
+// when it has been killed.
+func TestOutOfMemory(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := ""
+	sys := system{
+		proc: dir + "/proc", cgroup: dir + "/cgroup",
+		log:    func() []byte { return []byte(log) },
+		uptime: func() time.Duration { return time.Hour },
+	}
+	if s, ok := sys.observe(7); ok {
+		t.Errorf("of a process that is not there it sees %+v", s)
+	}
+	write("proc/7/cgroup", "0::/a/b\n")
+	write("cgroup/a/b/memory.events", "oom_kill 2\n")
+	if err := os.Symlink("/some where", dir+"/proc/7/cwd"); err != nil {
+		t.Fatal(err)
+	}
+	s, ok := sys.observe(7)
+	if want := (Seen{"/some where", "a/b/memory.events", 2}); !ok || s != want {
+		t.Fatalf("it sees %+v, %v, want %+v", s, ok, want)
+	}
+	check := func(what string, s Seen, pid int, age time.Duration, want protocol.OOMSource) {
+		t.Helper()
+		if got := sys.oom(s, pid, age); got != want {
+			t.Errorf("%s: got %q, want %q", what, got, want)
+		}
+	}
+	write("cgroup/a/b/memory.events.local", "oom_kill 0\n")
+	if s, ok := sys.observe(7); !ok || s.Memory != "a/b/memory.events.local" || s.Kills != 0 {
+		t.Errorf("with a count of its own it sees %+v", s)
+	}
+	check("nothing happened", s, 7, time.Minute, "")
+	write("cgroup/a/b/memory.events", "oom_kill 3\n")
+	check("its cgroup has counted", s, 7, time.Minute, protocol.OOMCgroup)
+	check("a program of it was killed", s, 0, time.Minute, protocol.OOMCgroup)
+	log = "<3>[ 3500.0] Out of memory: Killed process 7 (x) total-vm:1kB\n"
+	check("the kernel names it", s, 7, time.Minute, protocol.OOMKernelLog)
+	check("a program of it was killed, another is named", s, 0, time.Minute, protocol.OOMCgroup)
+	check("nothing was seen", Seen{}, 7, time.Minute, protocol.OOMKernelLog)
+	log = "<3>[ 3000.0] Out of memory: Killed process 7 (x) total-vm:1kB\n"
+	check("the kernel names an earlier one", Seen{}, 7, time.Minute, "")
+	check("it is as old", Seen{}, 7, 10*time.Minute, protocol.OOMKernelLog)
+	if err := os.RemoveAll(dir + "/cgroup"); err != nil {
+		t.Fatal(err)
+	}
+	check("its cgroup is gone", s, 7, time.Minute, "")
+}
+
+// What is seen of a real process is what it is, and nothing once it has ended.
+func TestLook(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command("sleep", "1000")
+	cmd.Dir = dir
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s, ok := Observe(cmd.Process.Pid)
+	if !ok || s.Cwd != dir {
+		t.Errorf("got %+v, %v, want it in %s", s, ok, dir)
+	}
+	t.Logf("%+v", s)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// A zombie first: nobody has reaped it.
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	if s, ok := Observe(cmd.Process.Pid); ok {
+		t.Errorf("of a zombie it sees %+v", s)
+	}
+	_ = cmd.Wait() // killed
+	if s, ok := Observe(cmd.Process.Pid); ok {
+		t.Errorf("of one that has gone it sees %+v", s)
+	}
+}
+
+// hog waits for a line, and then takes memory until it is killed.
+const hog = `read x; a=x; while :; do a=$a$a; done`
+
+// A process whose memory runs out is known to have been killed for that, by its
+// cgroup and by the kernel's log, as far as they can be read; one that was merely
+// killed is not.
+func TestReal(t *testing.T) {
+	files, err := group(t)
+	if err != nil {
+		t.Skipf("no cgroup with a limit on memory can be made here: %v", err)
+	}
+	for _, tt := range []struct {
+		name string
+		oom  bool
+	}{{"memory runs out", true}, {"killed", false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			began := time.Now()
+			cmd := exec.Command("bash", "-c", "echo ready; "+hog)
+			in, err1 := cmd.StdinPipe()
+			out, err2 := cmd.StdoutPipe()
+			if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			pid := cmd.Process.Pid
+			if err := os.WriteFile(files+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, ok := Observe(pid)
+			if !ok || !strings.HasPrefix("/sys/fs/cgroup/"+s.Memory, files) {
+				t.Fatalf("it sees %+v, %v, want the cgroup %s", s, ok, files)
+			}
+			if tt.oom {
+				_, err = fmt.Fprintln(in)
+			} else {
+				err = cmd.Process.Kill()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var exit *exec.ExitError
+			if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				t.Fatalf("it ended with %v, want SIGKILL", err)
+			}
+			log, cgroup := s.OutOfMemory(pid, time.Since(began)), s.OutOfMemory(0, time.Since(began))
+			if !tt.oom {
+				if log != "" || cgroup != "" {
+					t.Errorf("got %q, %q, want nothing", log, cgroup)
+				}
+				return
+			}
+			wantLog := protocol.OOMKernelLog
+			if kernelLog() == nil {
+				t.Log("the kernel's log is not to be read here")
+				wantLog = protocol.OOMCgroup
+			}
+			if log != wantLog || cgroup != protocol.OOMCgroup {
+				t.Errorf("got %q, %q, want %q, %q", log, cgroup, wantLog, protocol.OOMCgroup)
+			}
+		})
+	}
+}
+
+// group makes a cgroup within the test's own whose processes have 32 MiB, and
+// returns where it lies. It goes with the test.
+func group(t *testing.T) (string, error) {
+	file := counterFile(readFile("/proc/self/cgroup"))
+	if file == "" {
+		return "", errors.New("no controller of memory")
+	}
+	own := filepath.Join("/sys/fs/cgroup", filepath.Dir(file))
+	dir := filepath.Join(own, fmt.Sprintf("holdfast-test-%d", os.Getpid()))
+	limit := "memory.max"
+	if strings.HasPrefix(file, "memory/") {
+		limit = "memory.limit_in_bytes"
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	t.Cleanup(func() {
+		// The kernel lets go of those that have ended a moment later.
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			if err := unix.Rmdir(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+				return
+			} else if time.Now().After(end) {
+				t.Errorf("%s stays: %v", dir, err)
+				return
+			}
+		}
+	})
+	return dir, os.WriteFile(filepath.Join(dir, limit), []byte(strconv.Itoa(32<<20)), 0o600)
+}
+
+// BenchmarkLook: what a session pays at its start, and when it falls idle.
+func BenchmarkLook(b *testing.B) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = errors.Join(cmd.Process.Kill(), cmd.Wait()) }()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := Observe(cmd.Process.Pid); !ok {
+			b.Fatal("it sees nothing")
+		}
+	}
+}
+
+// BenchmarkOutOfMemory: what the end of one that was killed costs.
+func BenchmarkOutOfMemory(b *testing.B) {
+	s, _ := Observe(os.Getpid())
+	b.ReportAllocs()
+	for b.Loop() {
+		if s.OutOfMemory(1<<30, 0) != "" {
+			b.Fatal("memory ran out")
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package session
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/screen"
+)
+
+// The steps of an absence, and which absence info reports after each of them.
+func TestAwaySteps(t *testing.T) {
+	at := time.Unix(100, 0)
+	leave := func(offset uint64) func(*away) {
+		return func(w *away) {
+			if w.viewers--; w.shouldBegin() {
+				w.begin(protocol.Left{At: at, Offset: offset, Line: 1}, false)
+			}
+		}
+	}
+	come := func(returns bool) func(*away) {
+		return func(w *away) {
+			if w.came(returns) {
+				w.finish(50, at.Add(time.Minute))
+			}
+		}
+	}
+	bell := func(w *away) { w.addHeard(screen.Heard{Bells: 1}) }
+	giveUp := func(w *away) { w.giveUpLost() }
+	for _, tt := range []struct {
+		name    string
+		steps   []func(*away)
+		left    uint64 // offset of left, or 0 for none
+		printed uint64
+		bells   int
+		isBack  bool
+	}{
+		{"no viewer has come", []func(*away){bell}, 0, 60, 1, false},
+		{"a viewer has come", []func(*away){bell, come(false), bell}, 0, 50, 1, true},
+		{"one of two leaves", []func(*away){come(false), come(false), leave(40), bell}, 0, 50, 0, true},
+		{"the last is lost", []func(*away){bell, come(false), leave(40), bell, bell}, 0, 50, 1, true},
+		{"the last has left", []func(*away){come(false), leave(40), giveUp, bell}, 40, 20, 1, false},
+		{"the lost viewer returns", []func(*away){bell, come(false), leave(40), bell, bell, come(true)}, 0, 50, 1, true},
+		{"another comes instead", []func(*away){come(false), leave(40), bell, bell, come(false)}, 40, 10, 2, true},
+		{"it returns too late", []func(*away){come(false), leave(40), giveUp, bell, come(true)}, 40, 10, 1, true},
+	} {
+		w := away{Open: true}
+		for _, step := range tt.steps {
+			step(&w)
+		}
+		got := w.info(60)
+		left := uint64(0)
+		if got.Left != nil {
+			left = got.Left.Offset
+		}
+		if left != tt.left || got.Printed != tt.printed || got.Bells != tt.bells || got.BackAt.IsZero() == tt.isBack {
+			t.Errorf("%s: left at %d, printed %d, %d bells, back at %v; want %d, %d, %d, %v", tt.name, left, got.Printed, got.Bells, got.BackAt, tt.left, tt.printed, tt.bells, tt.isBack)
+		}
+	}
+}
+
+// The line at which the last writer left is set once, if it was missing.
+func TestAwayLeftLine(t *testing.T) {
+	w := away{}
+	w.begin(protocol.Left{Offset: 7}, true)
+	if !w.setLeftLine(func() uint64 { return 3 }) || w.Now.Left.Line != 3 || w.Now.Left.Offset != 7 {
+		t.Errorf("got %+v", w.Now.Left)
+	}
+	if w.setLeftLine(func() uint64 { t.Error("asked again"); return 4 }) || w.Now.Left.Line != 3 {
+		t.Errorf("got %+v", w.Now.Left)
+	}
+}
+
+// Shell marks make events, repeated marks make none, and a flood of events is held back.
+func TestCommandMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c commands
+		defer c.stop()
+		prompt, start, end := screen.Mark{Kind: screen.MarkPrompt, At: 5}, screen.Mark{Kind: screen.MarkStarted, Line: "make"}, screen.Mark{Kind: screen.MarkEnded, Code: 2}
+		for _, tt := range []struct {
+			mark screen.Mark
+			want protocol.EventKind
+		}{
+			{end, ""}, {prompt, ""}, {prompt, ""}, {start, protocol.EventCommandStarted}, {start, ""},
+			{end, protocol.EventCommandFinished}, {end, ""},
+		} {
+			events := c.apply(screen.Heard{Marks: []screen.Mark{tt.mark}}, time.Unix(1, 0))
+			if got := len(events) > 0; got != (tt.want != "") || got && events[0].kind != tt.want {
+				t.Errorf("mark %v: %+v, want %q", tt.mark.Kind, events, tt.want)
+			}
+		}
+		if got := c.current(); got.Count != 1 || got.Line != "make" || got.ExitCode == nil || *got.ExitCode != 2 || c.hasPrompt(0) {
+			t.Errorf("got %+v", got)
+		}
+		c.apply(screen.Heard{Marks: []screen.Mark{prompt}, Ended: 10}, time.Unix(1, 0))
+		if c.Command.Count != 11 || !c.hasPrompt(5) || c.hasPrompt(6) {
+			t.Errorf("got %+v at %d", c.Command, c.PromptAt)
+		}
+		many := make([]commandEvent, commandBurst+1)
+		for i := range many {
+			many[i].kind = protocol.EventCommandFinished
+		}
+		if got := len(c.admit(many)); got != commandBurst {
+			t.Errorf("%d events at once, want %d", got, commandBurst)
+		}
+		if <-c.c; c.takeUnpublished() != protocol.EventCommandFinished || c.takeUnpublished() != "" {
+			t.Error("the last event is not published later, once")
+		}
+	})
+}
+
+// The program is told of the focus if that has changed, or if it has asked again.
+func TestFocusReports(t *testing.T) {
+	var f focus
+	for _, tt := range []struct {
+		requests uint64
+		have     bool
+		want     string
+	}{{1, false, "\x1b[O"}, {1, false, ""}, {1, true, "\x1b[I"}, {1, true, ""}, {2, true, "\x1b[I"}, {2, false, "\x1b[O"}} {
+		f.noteRequests(tt.requests)
+		got := f.report(tt.have)
+		if string(got) != tt.want {
+			t.Errorf("requested %d times, focus %v: %q, want %q", tt.requests, tt.have, got, tt.want)
+		}
+		if got != nil {
+			f.Sent = got[2]
+		}
+	}
+}
+
+// Silence counts from the last output, and output_idle is due once.
+func TestQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q quiet
+		defer q.stop()
+		if !q.printed() || q.printed() {
+			t.Error("only the first output changes Busy")
+		}
+		if <-q.c; q.isOver(outputIdle-time.Millisecond) || !q.Busy {
+			t.Error("over too early")
+		}
+		if <-q.c; !q.isOver(outputIdle) || q.Busy || q.c != nil {
+			t.Error("not over in time")
+		}
+	})
+}
+
+// At each offset one writer responds.
+func TestResponders(t *testing.T) {
+	var w responders
+	w.setFrom(0, unclaimed)
+	for _, tt := range []struct {
+		from    uint64
+		writer  string
+		changed bool
+	}{{10, "a", true}, {20, "a", false}, {20, "b", true}, {20, "c", true}, {20, "a", true}, {30, "", true}} {
+		if got := w.setFrom(tt.from, tt.writer); got != tt.changed {
+			t.Errorf("%q from %d: changed %v", tt.writer, tt.from, got)
+		}
+	}
+	w.claim("first")
+	w.claim("second")
+	for offset, want := range map[uint64]string{0: "first", 9: "first", 10: "a", 29: "a", 30: "", 99: ""} {
+		if got, known := w.at(offset); got != want || !known {
+			t.Errorf("at %d: %q, %v, want %q", offset, got, known, want)
+		}
+	}
+	for _, tt := range []struct {
+		from, to uint64
+		writer   string
+		want     bool
+	}{{0, 10, "first", true}, {0, 11, "first", false}, {10, 30, "a", true}, {9, 30, "a", false}, {30, 50, "", true}} {
+		if got := w.respondsToAll(tt.from, tt.to, tt.writer); got != tt.want {
+			t.Errorf("%q from %d to %d: %v", tt.writer, tt.from, tt.to, got)
+		}
+	}
+	for i := range uint64(2 * maxResponderTurns) {
+		w.setFrom(100+i, []string{"a", "b"}[i%2])
+	}
+	if _, known := w.at(50); known || len(w.saved()) != maxResponderTurns {
+		t.Errorf("%d turns are remembered", len(w.saved()))
+	}
+}

@@ -1,0 +1,248 @@
+package session
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// viewers are the attachments of a session, and the viewers that have lost their connection. A
+// lost viewer counts for reconnectTime, because its client is expected to attach again over
+// another proxy or connection. loop owns it.
+type viewers struct {
+	attached    map[*Attachment]struct{}
+	shadowCount int // attachments that are no viewers
+	echoCount   int // attachments that receive the input of all viewers
+	lost        map[string]lost
+	alarm       // runs while there are lost viewers
+}
+
+// lost is a viewer that has lost its connection.
+type lost struct {
+	number     uint64
+	window     protocol.Size // zero if it does not count
+	until      time.Time
+	since      time.Time // when the viewer attached first
+	couldWrite bool      // it was a viewer that may write
+}
+
+// add adds an attachment.
+func (v *viewers) add(a *Attachment) {
+	if v.attached == nil {
+		v.attached = make(map[*Attachment]struct{})
+	}
+	v.attached[a] = struct{}{}
+	switch {
+	case a.shadow:
+		v.shadowCount++
+	case a.spec.Typed:
+		v.echoCount++
+	}
+}
+
+// has reports whether a is attached.
+func (v *viewers) has(a *Attachment) bool {
+	_, ok := v.attached[a]
+	return ok
+}
+
+// remove removes an attachment.
+func (v *viewers) remove(a *Attachment) {
+	delete(v.attached, a)
+	switch {
+	case a.shadow:
+		v.shadowCount--
+	case a.spec.Typed:
+		v.echoCount--
+	}
+}
+
+// count returns the number of attached viewers.
+func (v *viewers) count() int { return len(v.attached) - v.shadowCount }
+
+// of returns the attachment of a writer, or nil.
+func (v *viewers) of(writer string) *Attachment {
+	for a := range v.attached {
+		if a.spec.Writer == writer {
+			return a
+		}
+	}
+	return nil
+}
+
+// canWrite reports whether the writer has an attachment that may write, or had such an
+// attachment and is expected back. A read-only client must not use the name of such a writer.
+func (v *viewers) canWrite(writer string) bool {
+	for a := range v.attached {
+		if a.spec.Writer == writer && a.canWrite() {
+			return true
+		}
+	}
+	return v.lost[writer].couldWrite
+}
+
+// conflicts returns the attachments that cannot exist beside a: those of the same writer, and
+// the rivals, which exclude a or which a excludes.
+func (v *viewers) conflicts(a *Attachment) (own, rivals []*Attachment) {
+	for other := range v.attached {
+		switch {
+		case other.spec.Writer == a.spec.Writer:
+			own = append(own, other)
+		case a.spec.Mode == protocol.ModeReadOnly || other.spec.Mode == protocol.ModeReadOnly:
+		case a.spec.Mode == protocol.ModeExclusive || other.spec.Mode == protocol.ModeExclusive:
+			rivals = append(rivals, other)
+		}
+	}
+	return own, rivals
+}
+
+// infos returns the attached viewers in the order in which they attached.
+func (v *viewers) infos() []protocol.ViewerInfo {
+	if v.count() == 0 {
+		return nil
+	}
+	all := make([]*Attachment, 0, len(v.attached))
+	for a := range v.attached {
+		if !a.shadow {
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Attachment) int { return int(a.number) - int(b.number) })
+	all = all[:min(len(all), protocol.MaxViewersInfo)]
+	infos := make([]protocol.ViewerInfo, len(all))
+	for i, a := range all {
+		infos[i] = protocol.ViewerInfo{Client: a.spec.Client, Mode: a.spec.Mode, Since: a.since, Window: a.window}
+	}
+	return infos
+}
+
+// windows returns the windows that the size policy may choose.
+func (v *viewers) windows() iter.Seq[window] {
+	return func(yield func(window) bool) {
+		for a := range v.attached {
+			if a.countsForSize() && !yield(window{a.spec.Writer, a.number, a.window}) {
+				return
+			}
+		}
+		for writer, l := range v.lost {
+			if l.window != (protocol.Size{}) && !yield(window{writer, l.number, l.window}) {
+				return
+			}
+		}
+	}
+}
+
+// canDecide reports whether a may decide although it has sent no input. It may if no viewer
+// decides, or if the deciding viewer has no window that counts, but a has one.
+func (v *viewers) canDecide(a *Attachment, decider string) bool {
+	if l, ok := v.lost[decider]; ok {
+		return l.window == (protocol.Size{}) && a.countsForSize()
+	}
+	now := v.of(decider)
+	return now == nil || !now.countsForSize() && a.countsForSize()
+}
+
+// haveFocus reports whether the terminal of any viewer has the focus.
+func (v *viewers) haveFocus() bool {
+	for a := range v.attached {
+		if a.focused {
+			return true
+		}
+	}
+	return false
+}
+
+// addLost remembers a viewer that has lost its connection, so that it counts for reconnectTime.
+func (v *viewers) addLost(a *Attachment) {
+	if a.shadow || len(v.lost) >= maxAttachments {
+		return
+	}
+	if v.lost == nil {
+		v.lost = make(map[string]lost)
+	}
+	v.lost[a.spec.Writer] = lost{
+		number: a.number, window: a.countedWindow(), until: time.Now().Add(reconnectTime), since: a.since, couldWrite: a.canWrite(),
+	}
+	if v.c == nil {
+		v.set(reconnectTime)
+	}
+}
+
+// takeBack forgets a lost viewer because a is its new attachment, and gives a its number. It
+// reports whether there was such a viewer.
+func (v *viewers) takeBack(a *Attachment) bool {
+	l, ok := v.lost[a.spec.Writer]
+	if ok {
+		a.number, a.since = l.number, l.since
+		delete(v.lost, a.spec.Writer)
+	}
+	return ok
+}
+
+// expireLost forgets the lost viewers that did not attach again in time, and reports whether
+// there were any.
+func (v *viewers) expireLost() (gone bool) {
+	v.disarm()
+	now, first := time.Now(), time.Time{}
+	for writer, l := range v.lost {
+		switch {
+		case !l.until.After(now):
+			delete(v.lost, writer)
+			gone = true
+		case first.IsZero() || l.until.Before(first):
+			first = l.until
+		}
+	}
+	if !first.IsZero() {
+		v.set(first.Sub(now))
+	}
+	return gone
+}
+
+// anyLostCouldWrite reports whether a lost viewer may write.
+func (v *viewers) anyLostCouldWrite() bool {
+	for _, l := range v.lost {
+		if l.couldWrite {
+			return true
+		}
+	}
+	return false
+}
+
+// savedViewer is a viewer for a successor, to which all viewers are lost ones.
+type savedViewer struct {
+	Writer     string        `json:"writer"`
+	Number     uint64        `json:"number"`
+	Window     protocol.Size `json:"window"`
+	Since      time.Time     `json:"since,omitzero"`
+	CouldWrite bool          `json:"typed,omitempty"` // whether the viewer may write
+}
+
+// saved returns the viewers for a successor, in the order in which they attached.
+func (v *viewers) saved() (all []savedViewer) {
+	for a := range v.attached {
+		if !a.shadow {
+			all = append(all, savedViewer{a.spec.Writer, a.number, a.countedWindow(), a.since, a.canWrite()})
+		}
+	}
+	for writer, l := range v.lost {
+		all = append(all, savedViewer{writer, l.number, l.window, l.since, l.couldWrite})
+	}
+	slices.SortFunc(all, func(a, b savedViewer) int { return int(a.Number) - int(b.Number) })
+	return all
+}
+
+// restore makes the viewers that were attached to the predecessor lost viewers, because they
+// are expected to attach again.
+func (v *viewers) restore(saved []savedViewer) {
+	if len(saved) == 0 {
+		return
+	}
+	v.lost = make(map[string]lost)
+	for _, l := range saved[:min(len(saved), maxAttachments)] {
+		v.lost[l.Writer] = lost{number: l.Number, window: l.Window, until: time.Now().Add(reconnectTime), since: l.Since, couldWrite: l.CouldWrite}
+	}
+	v.set(reconnectTime)
+}

@@ -1,0 +1,179 @@
+package vt
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// columnSequences are DECIC, DECDC, SL and SR.
+var columnSequences = []struct {
+	final          string
+	insert, cursor bool
+}{{"'}", true, true}, {"'~", false, true}, {" @", false, false}, {" A", true, false}}
+
+// columnOthers is output between them, with %d for a random row, column or count.
+var columnOthers = []string{
+	"x", "some text", "中文", "e\u0301", "\x1b[?2027h\U0001f1e6\U0001f1e7", "\r\n", "\n", "\x1bM", "\x1bD", "\b", "\t",
+	"\x1b[%d;%dH", "\x1b[%d;%dH", "\x1b[%d;%dH中", "\x1b[%d;%dH中中中中中中中中中中中中中中中中中中",
+	"\x1b[%d;%dr", "\x1b[%d;%dr", "\x1b[;%dr", "\x1b[r", "\x1b[?6h", "\x1b[?6l", "\x1b[?7l", "\x1b[?7h", "\x1b[4h", "\x1b[4l", "\x1b[?45h",
+	"\x1b[3%dm", "\x1b[4%dm", "\x1b[m", "\x1b[1\"q", "\x1b[\"q", "\x1b]8;;http://x/%d\x1b\\",
+	"\x1b[J", "\x1b[1J", "\x1b[2J", "\x1b[3J", "\x1b[?J", "\x1b[?2J", "\x1b[K", "\x1b[1K", "\x1b[?K", "\x1b[%dX", "\x1b[%d@", "\x1b[%dP", "\x1b[%db",
+	"\x1b[%dL", "\x1b[%dM", "\x1b[%dS", "\x1b[%dT", "\x1b#8", "\x1b[!p", "\x1bc", "\x1b[?1049h", "\x1b[?1049l", "\x1b[?47h", "\x1b[?47l",
+	"\x1b]133;A\a", "\x1b7", "\x1b8",
+}
+
+// moveNow does what shiftColumns puts off.
+func moveNow(t *Term, x, n int, insert bool) {
+	b := t.b
+	if b.y < b.top || b.y > b.bot {
+		return
+	}
+	for y := b.top; y <= b.bot; y++ {
+		r := b.row(y)
+		t.shiftRow(r, x, n, insert)
+		r.wrapped = false
+	}
+}
+
+// TestColumns compares a terminal that puts off moving the columns of rows with one that
+// moves them at once.
+func TestColumns(t *testing.T) {
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		c := Config{Cols: 2 + r.IntN(40), Rows: 1 + r.IntN(30), HistoryLines: 20 * r.IntN(2)}
+		term, want := New(c), New(c)
+		var log []string
+		check := func(what string, term *Term) {
+			a, rest := savedOf(t, term, 100)
+			b, wantRest := savedOf(t, want, 100)
+			if x, y := encodeState(t, term.State()), encodeState(t, want.State()); !bytes.Equal(x, y) || !bytes.Equal(a, b) || !reflect.DeepEqual(rest, wantRest) {
+				t.Fatalf("seed %d, %dx%d: after %q %s is\n%s\n%q\n%+v, want\n%s\n%q\n%+v", seed, c.Cols, c.Rows, log, what, x, a, rest, y, b, wantRest)
+			}
+		}
+		for range 20 + r.IntN(200) {
+			switch k := r.IntN(100); {
+			case k < 45:
+				s := columnSequences[r.IntN(len(columnSequences))]
+				n := 1 + r.IntN(3)
+				if r.IntN(8) == 0 {
+					n = r.IntN(50) + 1
+				}
+				data := fmt.Sprintf("\x1b[%d%s", n, s.final)
+				log = append(log, data)
+				term.Write([]byte(data))
+				x := 0
+				if s.cursor {
+					x = want.b.x
+				}
+				moveNow(want, x, n, s.insert)
+				want.Write([]byte("\x1b[1'z")) // it has no effect of its own
+			case k < 96:
+				data := columnOthers[r.IntN(len(columnOthers))]
+				for strings.Contains(data, "%d") {
+					data = strings.Replace(data, "%d", fmt.Sprint(1+r.IntN([]int{3, 9, 40}[r.IntN(3)])), 1)
+				}
+				log = append(log, data)
+				term.Write([]byte(data))
+				want.Write([]byte(data))
+			case k == 96:
+				cols, rows := 2+r.IntN(40), 1+r.IntN(30)
+				log = append(log, fmt.Sprintf("size %dx%d", cols, rows))
+				term.Resize(cols, rows)
+				want.Resize(cols, rows)
+			case k == 97:
+				log = append(log, "clear")
+				term.Clear(true)
+				want.Clear(true)
+			case k == 98:
+				log = append(log, "pack")
+				term.Pack()
+				want.Pack()
+			case k == 99:
+				log = append(log, "copy")
+				check("a copy", term.Copy(100))
+			}
+			for _, b := range []*buffer{&term.normal, &term.alt} {
+				if len(b.maps) > max(b.maxMaps(), 0) && len(b.rows) > 0 {
+					t.Fatalf("seed %d: a screen of %d rows has %d maps", seed, len(b.rows), len(b.maps))
+				}
+				for _, m := range b.maps {
+					if len(m.mends) > 2*len(m.from) {
+						t.Fatalf("seed %d: a map of %d columns has %d mends", seed, len(m.from), len(m.mends))
+					}
+				}
+			}
+		}
+		check("the terminal", term)
+	}
+}
+
+// TestColumnsAreSwept: looks that only rows with moved columns have stay, also if they are
+// many.
+func TestColumnsAreSwept(t *testing.T) {
+	const cols, rows = 100, 60
+	term, want := New(Config{Cols: cols, Rows: rows}), New(Config{Cols: cols, Rows: rows})
+	both := func(data string) {
+		term.Write([]byte(data))
+		want.Write([]byte(data))
+	}
+	for i := range cols * rows / 2 {
+		both(fmt.Sprintf("\x1b[38;2;%d;%d;1mx", i/256, i%256))
+	}
+	for i := range 2 * term.styles.limit {
+		both(fmt.Sprintf("\x1b[1;1H\x1b[48;2;2;%d;%dm", i/256, i%256))
+		if i%100 == 0 {
+			term.Write([]byte("\x1b['}"))
+			moveNow(want, 0, 1, true)
+		} else {
+			both("e" + string(rune(0x300+i%100)))
+		}
+	}
+	if !bytes.Equal(encodeState(t, term.State()), encodeState(t, want.State())) {
+		t.Error("looks are lost")
+	}
+}
+
+// TestColumnsCopied: a copy does not settle the rows of the terminal.
+func TestColumnsCopied(t *testing.T) {
+	term := New(Config{Cols: 80, Rows: 24})
+	term.Write([]byte(strings.Repeat("中a", 700) + "\x1b[12;40H\x1b['}\x1b[ @\x1b[3;9r\x1b[ A"))
+	c := term.Copy(0)
+	c.Write([]byte("\x1b['}"))
+	c.State()
+	unsettled := 0
+	for _, r := range term.normal.rows {
+		if r.moved != nil {
+			unsettled++
+		}
+	}
+	if unsettled != 24 {
+		t.Errorf("%d rows are left as they were, want all 24", unsettled)
+	}
+}
+
+// TestColumnsWork: a long run of these sequences costs little more than a look at each row.
+func TestColumnsWork(t *testing.T) {
+	const cols, rows, many = 2000, 1000, 400
+	for _, between := range []string{"", "x", "x\r\n", "\x1b[%dHx"} {
+		term := New(Config{Cols: cols, Rows: rows})
+		term.Write([]byte("\x1b#8\x1b[500;900H"))
+		work := 0
+		for i := range many {
+			for _, s := range columnSequences {
+				data := "\x1b[" + s.final + between
+				if strings.Contains(data, "%d") {
+					data = fmt.Sprintf(data, 1+i*7%rows)
+				}
+				_, cost := term.WriteSome([]byte(data), 1)
+				work += cost
+			}
+		}
+		if per := work / (4 * many); per > cols*rows/20 {
+			t.Errorf("with %q between, a sequence costs %d cells of %d", between, per, cols*rows)
+		}
+	}
+}
