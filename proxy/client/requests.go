@@ -134,24 +134,28 @@ func (c *Client) SessionInfo(ctx context.Context, id protocol.SessionID) (*proto
 }
 
 // Output returns the bytes of a session's output that its ring still holds, and the offset of the
-// first one.
+// first one. They end where the output ended when Output was called, or shortly after, so that
+// Output returns also while the session prints without a pause.
 func (c *Client) Output(ctx context.Context, id protocol.SessionID) (data []byte, offset uint64, err error) {
-	first, life := true, protocol.Instance("")
+	life, end := protocol.Instance(""), uint64(0)
 	for next := uint64(0); ; {
 		part, err := ask[*api.ScrollbackData](ctx, c, &api.Scrollback{SessionID: id, Offset: next})
 		if err != nil {
 			return nil, 0, err
 		}
-		if !first && part.Instance != life { // the session was reopened between two parts: begin anew
-			first, next = true, 0
+		if life != "" && part.Instance != life { // the session was reopened between two parts: begin anew
+			life, next = "", 0
 			continue
 		}
-		if first || part.Offset != next { // the ring has overwritten the next part: begin anew at the oldest byte
-			data, offset, first, life = nil, part.Offset, false, part.Instance
+		if life == "" {
+			life, end = part.Instance, part.End
+		}
+		if data == nil || part.Offset != next { // the ring has overwritten the next part: begin anew at the oldest byte
+			data, offset = nil, part.Offset
 		}
 		data = append(data, part.Data...)
 		next = part.Offset + uint64(len(part.Data))
-		if len(part.Data) == 0 || next >= part.End {
+		if len(part.Data) == 0 || next >= end {
 			return data, offset, nil
 		}
 	}
