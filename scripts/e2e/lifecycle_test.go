@@ -432,7 +432,7 @@ func TestNoProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	poor, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir, Redial: 50 * time.Millisecond})
+	poor, err := client.Dial(w.ctx(), client.Options{Dir: w.Dir, Redial: time.Second}) // also bounds the hello of each of its connections
 	if err != nil {
 		t.Fatal(err)
 	}
