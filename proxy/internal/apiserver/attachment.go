@@ -172,10 +172,10 @@ func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.At
 	if text {
 		c.terminals[a.session] = a
 	}
-	paused := c.isPaused
+	isPausing := c.life.is(phasePausing)
 	c.mu.Unlock()
 	close(a.started)
-	if paused { // pause has run before this attachment was usable
+	if isPausing { // pause has run before this attachment was usable
 		go a.pause()
 	}
 	stop := context.AfterFunc(a.ctx, func() { a.endLink(la) }) // this ends the pump

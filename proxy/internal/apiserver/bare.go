@@ -29,7 +29,7 @@ type Prober interface{ Probe() error }
 // AcceptBare adds a bare connection for an attachment that AttachBare returned. The result is the
 // same as the result of Accept.
 func (s *Server) AcceptBare(ctx context.Context, t Transport, from Origin, la *linkclient.Attachment, info *protocol.AttachInfo) (serve func() (moved bool)) {
-	c := s.newConn(ctx, t, from)
+	c := s.newConn(ctx, t, from, phaseServing)
 	c.hello = &api.Hello{Client: "web"}
 	c.log = c.log.With().Str(logging.Session, string(info.Session.ID)).Logger()
 	a, err := c.reserve(BareNumber)
@@ -48,7 +48,7 @@ func (s *Server) AcceptBare(ctx context.Context, t Transport, from Origin, la *l
 // must have authenticated the client. AttachBare sets from.Principal.
 func (s *Server) AttachBare(ctx context.Context, from *Origin, spec protocol.AttachSpec) (*linkclient.Attachment, *protocol.AttachInfo, error) {
 	from.Transport = TransportRaw
-	c := s.newConn(ctx, nil, *from)
+	c := s.newConn(ctx, nil, *from, phaseServing)
 	defer c.cancel()
 	c.hello = &api.Hello{Client: spec.Client}
 	if err := c.identify(ctx); err != nil {
@@ -96,7 +96,7 @@ func (c *conn) waitForRoom(a *attachment) error {
 		select {
 		case <-a.typist.Room():
 			return nil
-		case <-c.moving:
+		case <-c.life.reached(phaseStopping):
 			return errMoving
 		case <-a.ctx.Done():
 			return c.ctx.Err()

@@ -32,24 +32,19 @@ import (
 //
 // Each of them writes whole frames, and must hold writeMu to do so.
 type conn struct {
-	s       *Server
-	t       Transport
-	from    Origin
-	log     zerolog.Logger
-	moving  chan struct{} // closed when the connection is being frozen
-	stopped chan struct{} // closed when serve has stopped reading, with readErr as the reason
-	readErr error
+	s    *Server
+	t    Transport
+	from Origin
+	log  zerolog.Logger
+	life life
 
 	requestSlots chan struct{} // holds an element for each request in progress
 	waitSlots    chan struct{} // holds an element for each wait in progress, because a wait may last for ever
 	wg           sync.WaitGroup
 
-	ctx      context.Context // ends with the connection, and with the server
-	cancel   context.CancelFunc
-	released chan struct{} // closed when a frozen connection has been released;
-	isMoved  bool          // then tells whether another proxy owns the connection
+	ctx    context.Context // ends with the connection, and with the server
+	cancel context.CancelFunc
 
-	owned   chan struct{} // closed when this proxy owns a connection that it restores
 	writeMu sync.Mutex
 
 	mu           sync.Mutex
@@ -58,7 +53,6 @@ type conn struct {
 	terminals    map[protocol.SessionID]*attachment // the attachments that terminal.* messages refer to
 	requests     map[*request]struct{}              // in progress
 	unstarted    []json.RawMessage                  // messages that were read and not started
-	isPaused     bool                               // attachments and the subscription must be paused
 	isSubscribed bool
 	following    subscription
 }
@@ -80,14 +74,14 @@ func (c *conn) serve() (moved bool) {
 	if err == nil {
 		err = c.read(ctx)
 	}
-	if c.isMoving() && (errors.Is(err, errMoving) || errors.Is(err, os.ErrDeadlineExceeded)) {
+	if (errors.Is(err, errMoving) || errors.Is(err, os.ErrDeadlineExceeded)) && c.life.enter(onHalt) {
 		stop()
-		close(c.stopped)
-		<-c.released // freeze handles the rest of the connection
-		return c.isMoved
+		<-c.life.reached(phaseReleased) // freeze handles the rest of the connection
+		if c.life.is(phaseReleased) {
+			return true
+		}
 	}
-	c.readErr = err
-	close(c.stopped)
+	c.life.enter(onEnd)
 	if e := new(protocol.Error); errors.As(err, &e) {
 		c.s.refusals.Of(c.log).Info().Str(logging.Code, string(e.Code)).Msg("client refused")
 		_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
@@ -106,7 +100,7 @@ func (c *conn) serve() (moved bool) {
 
 // isExpected reports whether err is an ordinary end of a connection, which is not logged.
 func isExpected(err error) bool {
-	for _, e := range []error{io.EOF, net.ErrClosed, os.ErrDeadlineExceeded, syscall.ECONNRESET, syscall.EPIPE} {
+	for _, e := range []error{io.EOF, net.ErrClosed, os.ErrDeadlineExceeded, syscall.ECONNRESET, syscall.EPIPE, errMoving} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -256,7 +250,7 @@ func (c *conn) handleControl(ctx context.Context, payload []byte) error {
 	}
 	select {
 	case room <- struct{}{}:
-	case <-c.moving:
+	case <-c.life.reached(phaseStopping):
 		c.unstarted = append(c.unstarted, bytes.Clone(payload))
 		return errMoving
 	case <-ctx.Done():
@@ -323,7 +317,7 @@ func (c *conn) writeAfter(raw []byte, before func()) {
 	before()
 	err := c.t.Write(raw)
 	c.writeMu.Unlock()
-	if err != nil && !c.isMoving() {
+	if err != nil && !c.life.has(phaseStopping) {
 		_ = c.t.Close()
 	}
 }

@@ -103,9 +103,8 @@ const pauseTime = 10 * time.Millisecond
 
 // A Frozen is a connection for which nothing runs any more, and its record.
 type Frozen struct {
-	Record      Record
-	c           *conn
-	isTakenBack bool // TakeBack returned the descriptor, so release must not close it
+	Record Record
+	c      *conn
 }
 
 // Client returns the client's connection.
@@ -119,7 +118,7 @@ func (f *Frozen) Abandon() { shutdown(f.Client()) }
 // the move number of each attachment, so that an attachment that the other proxy makes later is
 // refused.
 func (f *Frozen) TakeBack() (net.Conn, error) {
-	f.isTakenBack = true
+	f.c.life.enter(onTakeBack)
 	for i := range f.Record.Attachments {
 		f.Record.Attachments[i].Spec.Move++
 	}
@@ -130,13 +129,13 @@ func (f *Frozen) TakeBack() (net.Conn, error) {
 // release frees what this process still has of a connection that was moved: its side of the
 // attachments, and its descriptor unless TakeBack returned it. The connection itself stays open.
 func (f *Frozen) release() {
+	isTakenBack := f.c.life.is(phaseTakenBack)
 	for _, a := range f.c.attachments { // no other goroutine uses them any more
 		a.link.Close()
 	}
 	f.c.cancel()
-	f.c.isMoved = true
-	close(f.c.released)
-	if !f.isTakenBack {
+	f.c.life.enter(onRelease)
+	if !isTakenBack {
 		_ = f.Client().Close()
 	}
 }
@@ -200,20 +199,22 @@ func isMovable(m protocol.Message) bool {
 }
 
 // freeze ends all goroutines of the connection and returns its record. If ctx is done before,
-// freeze returns an error, and the connection must be closed. freeze must be called only once.
+// freeze returns an error, and the connection must be closed.
 func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 	t, ok := c.t.(Movable)
 	if !ok {
 		return nil, errImmovable
 	}
-	close(c.moving)
+	if !c.life.enter(onFreeze) {
+		return nil, errEnded
+	}
 	_ = t.SetReadDeadline(longAgo) // if the connection is closed, the reader notices it
 	select {
-	case <-c.stopped:
+	case <-c.life.reached(phaseHalted):
 	case <-ctx.Done():
 		return nil, fmt.Errorf("reading of the connection has not stopped: %w", ctx.Err())
 	}
-	if c.readErr != nil {
+	if c.life.is(phaseEnded) {
 		return nil, errEnded
 	}
 	f := &Frozen{c: c, Record: Record{Version: 1, From: c.from, At: time.Now().UnixMicro()}}
@@ -235,6 +236,7 @@ func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 	}
 	t.Stop()
 	c.fillRecord(&f.Record, t)
+	c.life.enter(onComplete)
 	return f, nil
 }
 
@@ -273,9 +275,9 @@ func (c *conn) follow(instance protocol.Instance, after uint64, announce func(*w
 	announce(first)
 	c.mu.Lock()
 	c.following = subscription{sub, cancel}
-	paused := c.isPaused
+	isPausing := c.life.is(phasePausing)
 	c.mu.Unlock()
-	if paused { // pause has run before this subscription was stored
+	if isPausing { // pause has run before this subscription was stored
 		cancel()
 	}
 	c.wg.Go(func() {
@@ -314,7 +316,7 @@ func (a *attachment) finishPause(accepted uint64) {
 func (c *conn) pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.isPaused = true
+	c.life.enter(onPause)
 	for _, a := range c.attachments {
 		if a.link != nil {
 			go a.pause()
@@ -325,20 +327,10 @@ func (c *conn) pause() {
 	}
 }
 
-// isMoving reports whether freeze has been called.
-func (c *conn) isMoving() bool {
-	select {
-	case <-c.moving:
-		return true
-	default:
-		return false
-	}
-}
-
 // isStuck reports whether the connection is being frozen and its client accepts no more output.
 func (c *conn) isStuck() bool {
 	t, ok := c.t.(Movable)
-	return ok && c.isMoving() && t.Stuck()
+	return ok && c.life.has(phaseStopping) && t.Stuck()
 }
 
 // recordVersion returns the lowest version that can express the connection's record.
@@ -392,7 +384,7 @@ func (c *conn) fillRecord(r *Record, t Movable) {
 // meanwhile.
 func (s *Server) Freeze(ctx context.Context, atOnce int, only string, records int, move func([]*Frozen) error) (closed int, err error) {
 	conns := slices.DeleteFunc(s.allConns(), func(c *conn) bool {
-		return c.isMoving() || only != "" && c.from.Transport != only || c.from.Share != nil && records < firstShareVersion
+		return c.life.has(phaseStopping) || only != "" && c.from.Transport != only || c.from.Share != nil && records < firstShareVersion
 	})
 	pause := time.Duration(0)
 	for _, batch := range batches(conns, atOnce) {
@@ -521,15 +513,14 @@ func (s *Server) freeze(ctx context.Context, conns []*conn) (frozen []*Frozen, c
 
 // giveUp ends a connection that freeze could not freeze. Its client will reconnect.
 func (c *conn) giveUp() {
-	select {
-	case <-c.moving:
-		go func() { // goaway waits for a blocked write
-			c.goaway(api.Goaway{Reason: "handoff"})
-			c.cancel()
-			close(c.released)
-		}()
-	default: // freeze has not begun, so Goaway will end it
+	if !c.life.has(phaseStopping) {
+		return // its transport cannot be moved, so Goaway will end it
 	}
+	go func() { // goaway waits for a blocked write
+		c.goaway(api.Goaway{Reason: "handoff"})
+		c.cancel()
+		c.life.enter(onEnd)
+	}()
 }
 
 // Restore continues a connection at the state of its record and serves it until it ends. The
@@ -539,13 +530,12 @@ func (c *conn) giveUp() {
 // connection and returns taken = false. moved tells whether the connection was moved to another
 // proxy again.
 func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func(), owned <-chan struct{}) (taken, moved bool) {
-	c := s.newConn(ctx, t, r.From)
+	c := s.newConn(ctx, t, r.From, phaseRestoring)
 	c.hello = r.Hello
 	if c.hello != nil {
 		t.SetLimit(frame.Max)
 	}
-	c.writeMu.Lock() // the unwritten bytes must be written first
-	c.owned = make(chan struct{})
+	c.writeFirst(t, r.Out)
 	identifyErr := c.identify(ctx)
 	var wg sync.WaitGroup
 	for _, a := range r.Attachments {
@@ -564,31 +554,22 @@ func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func()
 	case <-owned:
 	case <-ctx.Done():
 		t.Stop() // writes are discarded from now on
-		c.writeMu.Unlock()
+		c.life.enter(onEnd)
 		c.cancel()
-		close(c.owned)
 		c.wg.Wait()
 		return false, false
 	}
+	c.life.enter(onOwn)
 	err := identifyErr
 	if err == nil {
 		err = s.addConn(c)
 	}
 	if err != nil {
-		c.writeMu.Unlock()
-		close(c.owned)
 		c.refuse(err)
 		c.wg.Wait()
 		return true, false
 	}
 	defer s.removeConn(c)
-	c.wg.Go(func() {
-		defer c.writeMu.Unlock()
-		if err := t.WriteRest(r.Out); err != nil && !c.isMoving() {
-			_ = t.Close()
-		}
-	})
-	close(c.owned)
 	for _, rec := range r.Attachments { // before the client's next input
 		if a := c.attachment(rec.Number); a != nil && a.typist != nil {
 			a.typist.Keep(rec.Typed)
@@ -603,6 +584,27 @@ func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func()
 		}
 	}
 	return true, c.serve()
+}
+
+// writeFirst starts a goroutine that writes the bytes that the previous proxy has not written, as
+// soon as this proxy owns the connection. All other writes that begin after writeFirst has returned
+// come later, because the goroutine holds writeMu until then. If this proxy never owns the
+// connection, the bytes are not written.
+func (c *conn) writeFirst(t Movable, out []byte) {
+	isHeld := make(chan struct{})
+	c.wg.Go(func() {
+		c.writeMu.Lock()
+		defer c.writeMu.Unlock()
+		close(isHeld)
+		<-c.life.reached(phaseServing)
+		if c.life.is(phaseEnded) {
+			return
+		}
+		if err := t.WriteRest(out); err != nil && !c.life.has(phaseStopping) {
+			_ = t.Close()
+		}
+	})
+	<-isHeld
 }
 
 // reattach makes an attachment of the record again. The client receives the messages that it would
@@ -624,7 +626,7 @@ func (c *conn) reattach(r AttachmentRecord) {
 		a.sentSize = info.Session.Size // attached has told the client this size
 	}
 	c.begin(a, la, info, r.Text, func() {
-		<-c.owned
+		<-c.life.reached(phaseServing)
 		if info.Replay == protocol.ReplaySnapshot {
 			c.send(api.Resync{
 				Attachment: r.Number, Offset: info.Offset, BytesMissed: info.BytesMissed, SnapshotBytes: info.SnapshotBytes,

@@ -24,7 +24,7 @@ func TestBatches(t *testing.T) {
 	for i := range 95 {
 		a, b := net.Pipe()
 		t.Cleanup(func() { a.Close(); b.Close() })
-		c := s.newConn(context.Background(), NewStream(b, nil), Origin{})
+		c := s.newConn(context.Background(), NewStream(b, nil), Origin{}, phaseServing)
 		for n := range uint32(i % 90) {
 			c.attachments[n] = &attachment{}
 		}

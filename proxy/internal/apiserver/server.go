@@ -181,7 +181,7 @@ type Origin struct {
 // until it ends or ctx is done, or tells the client why it was refused. serve returns true if the
 // connection has been moved to another proxy; otherwise the transport is closed.
 func (s *Server) Accept(ctx context.Context, t Transport, from Origin) (serve func() (moved bool)) {
-	c := s.newConn(ctx, t, from)
+	c := s.newConn(ctx, t, from, phaseServing)
 	return s.serveFunc(c, s.addConn(c))
 }
 
@@ -202,20 +202,19 @@ func (c *conn) refuse(err error) {
 	c.cancel()
 	_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
 	c.fail("", nil, err)
+	c.life.enter(onEnd)
 	_ = c.t.Close()
 }
 
-func (s *Server) newConn(ctx context.Context, t Transport, from Origin) *conn {
+// newConn returns a connection whose life begins with the phase begin.
+func (s *Server) newConn(ctx context.Context, t Transport, from Origin, begin phase) *conn {
 	c := &conn{
-		s: s, t: t, from: from,
+		s: s, t: t, from: from, life: life{phase: begin},
 		attachments:  make(map[uint32]*attachment),
 		terminals:    make(map[protocol.SessionID]*attachment),
 		requests:     make(map[*request]struct{}),
 		requestSlots: make(chan struct{}, maxRequests),
 		waitSlots:    make(chan struct{}, maxWaits),
-		moving:       make(chan struct{}),
-		stopped:      make(chan struct{}),
-		released:     make(chan struct{}),
 		log:          s.cfg.Log.With().Str("transport", from.Transport).Int(logging.PID, from.PID).Logger(),
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)

@@ -146,7 +146,7 @@ func (c *conn) watchExpiry() {
 		for left := time.Until(s.Expires); left > 0; left = time.Until(s.Expires) {
 			select {
 			case <-time.After(min(left, time.Minute)):
-			case <-c.moving: // the next proxy watches the expiry as well
+			case <-c.life.reached(phaseStopping): // the next proxy watches the expiry as well
 				return
 			case <-c.ctx.Done():
 				return
