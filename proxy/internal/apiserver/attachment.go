@@ -100,6 +100,13 @@ func (c *conn) drop(a *attachment) {
 	}
 }
 
+// attachmentCount returns the number of the connection's attachments.
+func (c *conn) attachmentCount() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.attachments)
+}
+
 // reserveFor checks an attach request and reserves the number that it asks for.
 func (c *conn) reserveFor(m *api.Attach) (*attachment, error) {
 	if err := m.Validate(); err != nil {

@@ -1,0 +1,100 @@
+package apiserver
+
+import (
+	"encoding/json"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+)
+
+// A connection can be moved to another proxy while its client uses it. The old proxy freezes the
+// connection at a frame boundary, and sends its Record and its descriptor to the new proxy.
+// Freezing ends all goroutines of the connection but closes nothing. Restoring makes a new conn
+// from the Record; the old proxy restores the connection itself if the handoff fails. The client
+// only notices a pause.
+//
+//	freeze: stop reading; finish or record the requests in progress; pause each
+//	        attachment after the input and output that precede the pause; record
+//	        bytes that were read and not decoded, and bytes that were not written
+//	restore: attach each attachment at its recorded position; when the old proxy has
+//	        released the connection: write the unwritten bytes, make the recorded
+//	        requests, and read
+
+// RecordVersion is the latest version of a Record. A record has the lowest version that can express
+// it, so that an older proxy can read it:
+//   - 1: has neither a principal nor a share link
+//   - 2: has the client's principal, which the reader must not ignore
+//   - 3: has the restriction of a share link, which the reader must not ignore
+const RecordVersion = 3
+
+// firstShareVersion is the first version that has share links.
+const firstShareVersion = 3
+
+// A Record is the complete state of a connection.
+type Record struct {
+	Version     int                `json:"version"`
+	From        Origin             `json:"from"`
+	At          int64              `json:"at,omitempty"`    // when the client was last read, in microseconds since 1970
+	Hello       *api.Hello         `json:"hello,omitempty"` // without token and secret; nil if no hello was received
+	Attachments []AttachmentRecord `json:"attachments,omitempty"`
+	Events      *EventsRecord      `json:"events,omitempty"`
+	Requests    []json.RawMessage  `json:"requests,omitempty"` // to be made again, in their received form
+	In          []byte             `json:"in,omitempty"`       // read, and not decoded yet
+	Out         []byte             `json:"out,omitempty"`      // must be written before anything else
+}
+
+// AttachmentRecord tells how to make an attachment again.
+type AttachmentRecord struct {
+	Number uint32              `json:"number"`
+	Spec   protocol.AttachSpec `json:"spec"` // Resume is set
+	Text   bool                `json:"text,omitempty"`
+	Typed  []byte              `json:"typed,omitempty"` // input that was not accepted yet, of a client that uses no offsets
+	Size   protocol.Size       `json:"size,omitzero"`   // the size that the client was told last
+}
+
+// EventsRecord is the position of a subscription.
+type EventsRecord struct {
+	Instance protocol.Instance `json:"instance"`
+	After    uint64            `json:"after"`
+}
+
+// recordVersion returns the lowest version that can express the connection's record.
+func (c *conn) recordVersion() int {
+	switch {
+	case c.from.Share != nil:
+		return firstShareVersion
+	case c.recordedPrincipal() != nil:
+		return 2
+	}
+	return 1
+}
+
+// fillRecord completes the record. No goroutine of the connection may run any more.
+func (c *conn) fillRecord(r *Record, t Movable) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.From.Principal = c.recordedPrincipal()
+	r.Version = c.recordVersion()
+	if c.hello != nil {
+		hello := *c.hello
+		hello.Token, hello.Secret = "", ""
+		r.Hello = &hello
+	}
+	for _, a := range c.attachments {
+		spec := a.link.Resumption()
+		if a.frozenAt != nil {
+			spec = *a.frozenAt
+		}
+		spec.Move++ // the next proxy attaches after this one
+		rec := AttachmentRecord{Number: a.number, Spec: spec, Text: a.isText, Size: a.sentSize}
+		if a.typist != nil {
+			rec.Typed = a.typist.Rest()
+		}
+		r.Attachments = append(r.Attachments, rec)
+	}
+	if c.following.sub != nil {
+		r.Events = &EventsRecord{}
+		r.Events.Instance, r.Events.After = c.following.sub.Position()
+	}
+	r.In, r.Out = t.Leftover(), t.Unwritten()
+}
