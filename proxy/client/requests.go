@@ -144,7 +144,7 @@ func (c *Client) Output(ctx context.Context, id protocol.SessionID) (data []byte
 			return nil, 0, err
 		}
 		if life != "" && part.Instance != life { // the session was reopened between two parts: begin anew
-			life, next = "", 0
+			life, next, data = "", 0, nil
 			continue
 		}
 		if life == "" {
