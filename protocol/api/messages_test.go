@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"testing"
 
@@ -12,6 +13,20 @@ import (
 )
 
 func TestWire(t *testing.T) { drift.CheckWire(t, "api", Messages, "..") }
+
+// TestTypeScript demands that the npm client has the types that are made from the schema. It runs
+// after TestWire, which updates the schema.
+func TestTypeScript(t *testing.T) {
+	schema, err := os.ReadFile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types, err := drift.TypeScript("api", schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drift.Golden(t, "../../proxy/internal/web/client/src/wire.ts", types)
+}
 
 // The frame of a session's end has these fields, of these types, and nothing
 // that it may leave out is required.

@@ -2,8 +2,9 @@
 // import it.
 //
 // Code, schema and specification are each read into Facts. A fact is one line of text about a
-// property that a peer may rely on. Two sources agree if their sets of facts are equal. To update
-// schema and golden files, run:
+// property that a peer may rely on. Two sources agree if their sets of facts are equal. TypeScript
+// makes the types of the npm client from the schema of the api. To update schema, golden files and
+// these types, run:
 //
 //	go test ./protocol/api ./protocol/link -update
 //

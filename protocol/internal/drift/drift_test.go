@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -260,5 +261,32 @@ func TestSpecErrors(t *testing.T) {
 	}
 	if want := []string{"input_full", "input_gap", "line_too_long", "permission_denied"}; !slices.Equal(staying, want) {
 		t.Errorf("got %q, want %q", staying, want)
+	}
+}
+
+// TestTypeScriptOfSchema demands a declaration of each form that a schema may have, and an error
+// for any other form.
+func TestTypeScriptOfSchema(t *testing.T) {
+	const field = `{"$defs": {"a.b": {"properties": {"type": {"const": "a.b"}, "f": %s}, "required": ["type"]}, "c": {"properties": {"type": {"const": "c"}, "t": {"$ref": "#/$defs/T"}}, "repeatable": "f"}, "T": {"properties": {"n": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}}}`
+	for schema, want := range map[string]string{
+		`{"type": "integer", "minimum": 0}`:                            "f?: number;",
+		`{"type": "boolean"}`:                                          "f?: boolean;",
+		`{"type": "string", "format": "date-time"}`:                    "f?: string;",
+		`{"type": "object", "additionalProperties": {}}`:               "f?: Record<string, string>;",
+		`{"type": "array", "items": {"$ref": "#/$defs/T"}}`:            "f?: T[];",
+		`{"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]}`:         "f?: T | null;",
+		`{"type": "string", "examples": ["x", "y"]}`:                   "f?: Word<'x' | 'y'>;",
+		`{"type": "string", "description": "ends */ here"}`:            "/** ends * / here */\n  f?: string;",
+		`{"anyOf": [{"type": "string"}, {"type": "integer"}]}`:         "",
+		`{"type": "array", "items": {"type": "array", "items": true}}`: "",
+	} {
+		got, err := drift.TypeScript("api", fmt.Appendf(nil, field, schema))
+		body := "export interface ABMessage {\n  type: 'a.b';\n  " + want + "\n}\n"
+		if want == "" && err == nil || want != "" && (err != nil || !strings.Contains(string(got), body)) {
+			t.Errorf("%s: got %v and\n%s", schema, err, got)
+		}
+		if err == nil && (!strings.Contains(string(got), "export interface T {\n  n?: string;\n}\n") || !strings.HasSuffix(string(got), "= {\n  c: 'f',\n};\n")) {
+			t.Errorf("%s: got an object of a request, or the table, with another text:\n%s", schema, got)
+		}
 	}
 }

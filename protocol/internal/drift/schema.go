@@ -181,6 +181,9 @@ type schemaNode struct {
 	OneOf      []schemaNode               `json:"oneOf"`
 	Defs       map[string]schemaNode      `json:"$defs"`
 
+	Description string   `json:"description"`
+	Examples    []string `json:"examples"`
+
 	Reply         string `json:"reply"`
 	Repeatable    string `json:"repeatable"`
 	ForShareLinks bool   `json:"for_share_links"`

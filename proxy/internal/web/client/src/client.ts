@@ -12,6 +12,7 @@ import type {
   AttachSpec, Away, Awaited, AwaitSpec, ExitRecord, HistoryContent, HistorySpec, HoldfastEvent, Labels, Limits, Marked, ReopenSpec, ScreenContent, ScreenSpec,
   ScrollbackData, SearchContent, SearchSpec, SessionInfo, Shared, SizePolicy, Spawned, SpawnSpec, Status, Ticket, Welcome,
 } from './types.js';
+import { REPEATABLE } from './wire.js';
 
 export type { Subscription } from './subscription.js';
 
@@ -58,6 +59,19 @@ const MAX_PARTS = 256;
 /** Requests that may wait for an answer. */
 const MAX_REQUESTS = 4096;
 const RETRY_MS = 20;
+
+// mayRepeat reports whether a request may be made again if its reply was lost.
+function mayRepeat(m: Message): boolean {
+  const repeatable = REPEATABLE[m.type];
+  return repeatable === 'read' || repeatable === 'set' || (repeatable !== undefined && Boolean(m[repeatable]));
+}
+
+// replyTo returns the first message of a reply, which must have the given type.
+function replyTo(m: Message, type: string, parts: Message[]): Message {
+  const got = parts[0] as Message;
+  if (got.type !== type) throw new HoldfastError('decode', `${m.type} answered by ${got.type}`);
+  return got;
+}
 
 interface Waiting {
   parts: Message[];
@@ -240,23 +254,21 @@ export class HoldfastClient {
     });
   }
 
-  // call makes one request; again makes it once more where the connection was lost.
-  private async call(m: Message, again: boolean): Promise<Message[]> {
+  // call makes a request. If the connection is lost, call makes it again, unless it must not be repeated.
+  private async call(m: Message): Promise<Message[]> {
     for (;;) {
       const conn = await this.connection();
       try {
         return await this.once(conn, m);
       } catch (err) {
         const why = asError(err);
-        if (!again || why.code !== 'lost' || this.now === 'closed') throw why;
+        if (!mayRepeat(m) || why.code !== 'lost' || this.now === 'closed') throw why;
       }
     }
   }
 
-  private async ask(m: Message, answer: string, again = true): Promise<Message> {
-    const got = (await this.call(m, again))[0] as Message;
-    if (got.type !== answer) throw new HoldfastError('decode', `${m.type} answered by ${got.type}`);
-    return got;
+  private async ask(m: Message, answer: string): Promise<Message> {
+    return replyTo(m, answer, await this.call(m));
   }
 
   // get is ask for an answer that is handed over as it is.
@@ -265,15 +277,15 @@ export class HoldfastClient {
     return rest as T;
   }
 
-  private async ok(m: Message, again: boolean): Promise<void> {
-    await this.ask(m, 'ok', again);
+  private async ok(m: Message): Promise<void> {
+    await this.ask(m, 'ok');
   }
 
   /** list returns what is known of every session, or of those that the options select, oldest first. A string is an originator. */
   async list(which: string | ListOptions = {}): Promise<SessionInfo[]> {
     const { originator, labels = {} } = typeof which === 'string' ? { originator: which } : which;
     const wanted = Object.entries(labels);
-    const parts = await this.call({ type: 'list', ...(originator !== undefined && { originator }), ...(wanted.length > 0 && { labels }) }, true);
+    const parts = await this.call({ type: 'list', ...(originator !== undefined && { originator }), ...(wanted.length > 0 && { labels }) });
     const all = parts.flatMap((m) => {
       if (m.type !== 'sessions' || !Array.isArray(m.sessions)) throw wrong(m, 'sessions');
       return m.sessions as SessionInfo[];
@@ -303,7 +315,7 @@ export class HoldfastClient {
 
   /** kill begins a session's end, and returns when that is scheduled: `wait` tells how it came. */
   kill(id: string, o: KillOptions = {}): Promise<void> {
-    return this.ok({ type: 'terminate', session_id: id, grace_ms: o.graceMs, soft_signal: o.softSignal, reason: o.reason, all: o.all }, false); // a second one could end the session's next life
+    return this.ok({ type: 'terminate', session_id: id, grace_ms: o.graceMs, soft_signal: o.softSignal, reason: o.reason, all: o.all });
   }
 
   /** limit changes limits of a session that runs; `unsupported` if it has no control group of its own. */
@@ -313,17 +325,17 @@ export class HoldfastClient {
 
   /** freeze stops all processes of a session; `unsupported` as limit. */
   freeze(id: string): Promise<void> {
-    return this.ok({ type: 'freeze', session_id: id, frozen: true }, true);
+    return this.ok({ type: 'freeze', session_id: id, frozen: true });
   }
 
   /** thaw has all processes of a session run on. */
   thaw(id: string): Promise<void> {
-    return this.ok({ type: 'freeze', session_id: id, frozen: false }, true);
+    return this.ok({ type: 'freeze', session_id: id, frozen: false });
   }
 
   /** signal sends one, by `SIGUSR1`, `USR1` or a number. */
   signal(id: string, name: string | number): Promise<void> {
-    return this.ok({ type: 'signal', session_id: id, signal: String(name) }, false);
+    return this.ok({ type: 'signal', session_id: id, signal: String(name) });
   }
 
   /** rename says what a session is called, for all who see it: its label `title`; '' takes that away. */
@@ -333,12 +345,12 @@ export class HoldfastClient {
 
   /** interrupt sends SIGINT to the foreground process group. */
   interrupt(id: string): Promise<void> {
-    return this.ok({ type: 'interrupt', session_id: id }, false);
+    return this.ok({ type: 'interrupt', session_id: id });
   }
 
   /** forget removes an exited session. */
   forget(id: string): Promise<void> {
-    return this.ok({ type: 'forget', session_id: id }, false);
+    return this.ok({ type: 'forget', session_id: id });
   }
 
   /** wait returns how a session ended once it has. Errors: `timeout`. */
@@ -352,7 +364,7 @@ export class HoldfastClient {
     for (;;) {
       const left = timeoutMs === undefined ? undefined : Math.max(0, deadline - Date.now());
       try {
-        return await this.ask({ ...m, timeout_ms: left }, answer, false);
+        return replyTo(m, answer, await this.once(await this.connection(), { ...m, timeout_ms: left }));
       } catch (err) {
         if (!lost(asError(err)) || this.state === 'closed') throw err;
       }
@@ -383,17 +395,17 @@ export class HoldfastClient {
 
   /** resize changes a session's size once, whatever its policy. */
   resize(id: string, cols: number, rows: number): Promise<void> {
-    return this.ok({ type: 'resize', session_id: id, cols, rows }, true);
+    return this.ok({ type: 'resize', session_id: id, cols, rows });
   }
 
   /** clear forgets the lines above a session's screen, for all viewers; with `screen` those on it, too, but the row with the cursor. */
   clear(id: string, screen = false): Promise<void> {
-    return this.ok({ type: 'clear', session_id: id, screen }, true);
+    return this.ok({ type: 'clear', session_id: id, screen });
   }
 
   /** setSizePolicy changes whose size a session has; a fixed one may be given columns and rows. */
   setSizePolicy(id: string, policy: SizePolicy, cols = 0, rows = 0): Promise<void> {
-    return this.ok({ type: 'size_policy', session_id: id, policy, cols, rows }, true);
+    return this.ok({ type: 'size_policy', session_id: id, policy, cols, rows });
   }
 
   /**
