@@ -272,6 +272,7 @@ func (s *Session) replaceRivals(a *Attachment) (isReplacement bool, err error) {
 	for _, other := range own {
 		a.number, a.since = other.number, other.since
 		a.inheritEcho(other)
+		a.inheritFocus(other)
 	}
 	for _, other := range append(own, rivals...) {
 		s.end(other, a)

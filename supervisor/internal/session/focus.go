@@ -158,6 +158,13 @@ func (s *Session) wantsFocus() (on bool, asked uint64) {
 	return on, asked
 }
 
+// inheritFocus moves the focus of the client's earlier attachment to a. The terminal of the client
+// still has the focus, and does not report it again, so the program must not receive a report.
+func (a *Attachment) inheritFocus(from *Attachment) {
+	a.focused = a.focused || from.focused
+	from.focused = false
+}
+
 // unfocus updates the program's focus when a viewer detaches.
 func (s *Session) unfocus(a *Attachment) {
 	if !a.focused {

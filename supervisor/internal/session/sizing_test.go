@@ -249,6 +249,13 @@ func TestFocus(t *testing.T) {
 		got("a paste is left alone", "1\x1b[200~pasted"+out+"\x1b[201~2"+out)
 		says(a, in)
 		got("again", in)
+		a = look(t, s, protocol.AttachSpec{Writer: a.a.Writer(), Resume: &protocol.Resume{Instance: s.Instance()}})
+		a.typed = a.info.InputOffset
+		got("the viewer with the focus has another connection", "")
+		says(a, out)
+		got("its terminal loses the focus then", out)
+		says(a, in)
+		got("its terminal gets the focus again", in)
 		a.a.Close()
 		got("who had it is lost", out)
 		show(f, "\x1b[?1004h")
