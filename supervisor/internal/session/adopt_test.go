@@ -109,6 +109,8 @@ func newLife(t *testing.T, cfg Config) *mortal {
 	t.Helper()
 	v := &safe{records: make(map[string]vault.Entry)}
 	t.Cleanup(func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
 		if n := len(v.records); n > 0 {
 			t.Errorf("%d records are held though all was forgotten", n)
 		}
@@ -498,15 +500,15 @@ func TestNextLifeDamaged(t *testing.T) {
 	if !running(pid) {
 		t.Error("its child has ended")
 	}
-	if _, held := l.safe.records[id]; !held {
-		t.Error("it is not held any more")
-	}
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Error(err)
 	}
-	l.safe.mu.Lock()
+	l.safe.mu.Lock() // the sessions that run put and delete their own entries meanwhile
+	defer l.safe.mu.Unlock()
+	if _, held := l.safe.records[id]; !held {
+		t.Error("it is not held any more")
+	}
 	l.safe.drop(id)
-	l.safe.mu.Unlock()
 }
 
 // The files of a trial are read, and nothing of them is changed.
