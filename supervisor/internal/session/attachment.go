@@ -358,18 +358,16 @@ func (s *Session) end(a, by *Attachment) {
 	if !s.viewers.has(a) {
 		return
 	}
-	s.viewers.remove(a)
+	s.viewers.remove(a, by)
 	s.noteChange()
 	s.ring.Unwatch(a.wake)
 	if a.shadow {
-		a.end(by)
 		return
 	}
 	s.input.journal.Detach(a.spec.Writer)
 	s.pacer.CompareAndSwap(a, nil)
 	s.chooseResponder()
 	s.unfocus(a)
-	a.end(by)
 	a.signalMoved()
 	if a.canWrite() {
 		s.saved.Away.viewers--

@@ -122,10 +122,11 @@ func (v *savedState) validate() error {
 func (s *Session) noteChange() { s.isUnsaved, s.isUnpublished = true, true }
 
 // settle saves and publishes changes. The save comes first, so that no client sees a change
-// that a crash would undo.
+// that a crash would undo. Viewers that have left learn it last.
 func (s *Session) settle() {
 	s.write()
 	s.publish()
+	s.viewers.notifyDeparted()
 }
 
 func (s *Session) write() {

@@ -15,9 +15,14 @@ type viewers struct {
 	attached    map[*Attachment]struct{}
 	shadowCount int // attachments that are no viewers
 	echoCount   int // attachments that receive the input of all viewers
+	departed    []departure
 	lost        map[string]lost
 	alarm       // runs while there are lost viewers
 }
+
+// departure is an attachment that was removed, but does not know it yet. by is the attachment that
+// took its place, or nil.
+type departure struct{ a, by *Attachment }
 
 // lost is a viewer that has lost its connection.
 type lost struct {
@@ -48,15 +53,26 @@ func (v *viewers) has(a *Attachment) bool {
 	return ok
 }
 
-// remove removes an attachment.
-func (v *viewers) remove(a *Attachment) {
+// remove removes an attachment. by is the attachment that takes its place, or nil.
+// notifyDeparted must follow.
+func (v *viewers) remove(a, by *Attachment) {
 	delete(v.attached, a)
+	v.departed = append(v.departed, departure{a, by})
 	switch {
 	case a.shadow:
 		v.shadowCount--
 	case a.spec.Typed:
 		v.echoCount--
 	}
+}
+
+// notifyDeparted ends the attachments that were removed. It must be called after the change was
+// published, so that a viewer that knows its end does not find itself in the session's info.
+func (v *viewers) notifyDeparted() {
+	for _, d := range v.departed {
+		d.a.end(d.by)
+	}
+	v.departed = nil
 }
 
 // count returns the number of attached viewers.

@@ -52,10 +52,16 @@ func TestLostViewers(t *testing.T) {
 		before := v.saved()
 		for _, each := range []*Attachment{a, b, shadow} {
 			v.addLost(each)
-			v.remove(each)
+			v.remove(each, nil)
 		}
 		if v.count() != 0 || !slices.Equal(v.saved(), before) || !v.anyLostCouldWrite() || len(slices.Collect(v.windows())) != 1 {
 			t.Errorf("%d viewers, saved %+v, want %+v", v.count(), v.saved(), before)
+		}
+		if a.hasEnded() {
+			t.Error("it knows its end before that is published")
+		}
+		if v.notifyDeparted(); !a.hasEnded() || !shadow.hasEnded() {
+			t.Error("it does not know its end")
 		}
 		again := &Attachment{spec: a.spec}
 		if !v.takeBack(again) || again.number != 1 || v.takeBack(again) || v.anyLostCouldWrite() {
