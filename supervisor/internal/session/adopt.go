@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -101,7 +100,7 @@ func (t *Table) adopt(r vault.Entry, h Heritage) (*Session, error) {
 
 // loadSession makes a session from the files of its vault entry.
 func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, error) {
-	s := &Session{cfg: &t.cfg, hub: t.hub, onExit: t.onExit, instance: protocol.Instance(strings.TrimPrefix(r.ID, entryPrefix)), log: t.cfg.Log}
+	s := &Session{cfg: &t.cfg, hub: t.hub, onExit: t.onExit, identity: identity{instance: protocol.Instance(strings.TrimPrefix(r.ID, entryPrefix))}, log: t.cfg.Log}
 	s.entry.cfg, s.entry.id, s.entry.log = &t.cfg, r.ID, &s.log
 	var err error
 	if s.stateSlate, err = slate.Adopt(in.state); err != nil {
@@ -238,17 +237,7 @@ func exitStatus(w uint64) (status pty.Status, ok bool) {
 // enlist enters an adopted session in the table and starts it. If two instances of one id were
 // adopted, the later one gets the id; the earlier one has exited and is set aside.
 func (t *Table) enlist(s *Session) {
-	t.mu.Lock()
-	newer, older := s, t.sessions[s.id]
-	if older != nil && older.created.After(s.created) {
-		newer, older = older, s
-	}
-	t.sessions[s.id] = newer
-	t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == older })
-	if newer == s && s.exit != nil {
-		t.exited = append(t.exited, s)
-	}
-	t.mu.Unlock()
+	newer, older := t.registry.adopt(s)
 	s.resume()
 	if older != nil {
 		t.adoptAside(older, newer)
@@ -257,12 +246,8 @@ func (t *Table) enlist(s *Session) {
 
 // keepExited starts the timers that forget the exited sessions.
 func (t *Table) keepExited() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	slices.SortFunc(t.exited, func(a, b *Session) int { return a.exit.ExitedAt.Compare(b.exit.ExitedAt) })
-	for _, s := range t.exited {
-		id, instance := s.id, s.instance
-		time.AfterFunc(t.cfg.ExitKeep-t.cfg.Now().Sub(s.exit.ExitedAt), func() { t.expire(id, instance) })
+	for _, s := range t.registry.sortExited(func(a, b *Session) int { return a.exit.ExitedAt.Compare(b.exit.ExitedAt) }) {
+		t.expireLater(s, t.cfg.ExitKeep-t.cfg.Now().Sub(s.exit.ExitedAt))
 	}
 }
 
@@ -276,7 +261,7 @@ const restoreTime = 100 * time.Millisecond
 func (t *Table) Restore(begins func()) {
 	time.Sleep(restoreAfter)
 	begins()
-	all := t.everyLife()
+	all := t.registry.everyLife()
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) // so that a session that kills the supervisor is not always the first
 	for len(all) > 0 {
 		s := all[0]
@@ -302,7 +287,6 @@ func (s *Session) resume() {
 	if s.exit != nil {
 		s.outputOver, s.childEnded = true, true
 		close(s.chunks)
-		close(s.exited)
 	} else {
 		s.responders.resume()
 		if err := s.setSize(s.size); err != nil { // the predecessor may have died between ring and terminal

@@ -124,7 +124,8 @@ func newLife(t *testing.T, cfg Config) *mortal {
 func (l *mortal) dies(h Heritage) *mortal {
 	l.t.Helper()
 	h.Exits = NewExits()
-	for _, s := range l.all() {
+	all, _ := l.registry.all()
+	for _, s := range all {
 		p := s.pty.(*pty.PTY)
 		thaw, err := s.halt(patience, func() {})
 		if err != nil {
@@ -142,10 +143,10 @@ func (l *mortal) dies(h Heritage) *mortal {
 			}()
 		}
 	}
-	l.mu.Lock()
-	l.sessions, l.exited = nil, nil // nobody shuts them down
+	l.registry.mu.Lock()
+	l.registry.sessions, l.registry.exited = nil, nil // nobody shuts them down
+	l.registry.mu.Unlock()
 	l.Table.cfg.Vault = nil
-	l.mu.Unlock()
 	next := &mortal{newTable(l.t, l.cfg), l.t, l.safe, l.cfg}
 	h.Records = l.safe.take(l.t)
 	next.Adopt(h)

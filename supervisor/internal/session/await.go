@@ -159,7 +159,7 @@ func (s *Session) notifyAwaits() {
 
 func (w *awaiter) wait(ctx context.Context) (protocol.AwaitedInfo, error) {
 	for {
-		over := isClosed(w.s.exited) // must be read before the check, so that the check covers all output
+		over := w.s.hasExited() // must be read before the check, so that the check covers all output
 		info, found, more, err := w.check()
 		if errors.Is(err, errRestoring) {
 			err, more = nil, 0 // the end of the restoration will notify this awaiter

@@ -30,30 +30,19 @@ const (
 	openerTime = 5 * time.Second
 )
 
-// setAside keeps old, which a new instance has replaced. It returns the instance that must be
-// forgotten now: old itself if there is no room, otherwise the one that was set aside before,
-// or nil. mu must be held.
-func (t *Table) setAside(old *Session) (giveUp *Session) {
-	if old == nil || isClosed(old.gone) {
-		return nil
+// forgetReplaced forgets the instances that need not be kept after a new one has replaced r.old.
+// If r.old was set aside, that is after asideTime.
+func (t *Table) forgetReplaced(r replaced[*Session]) {
+	if old := r.old; r.isAside {
+		time.AfterFunc(asideTime, func() {
+			if t.registry.endAside(old) {
+				_ = old.try(old.leave)
+			}
+		})
 	}
-	giveUp = t.aside[old.id]
-	if giveUp == nil && len(t.aside) >= maxAside {
-		return old
+	if r.giveUp != nil {
+		_ = r.giveUp.try(r.giveUp.leave)
 	}
-	t.aside[old.id] = old
-	time.AfterFunc(asideTime, func() {
-		t.mu.Lock()
-		still := t.aside[old.id] == old
-		if still {
-			delete(t.aside, old.id)
-		}
-		t.mu.Unlock()
-		if still {
-			_ = old.try(old.leave)
-		}
-	})
-	return giveUp
 }
 
 // publishForgotten reports the session as forgotten, although it may be restored. It is called
@@ -80,9 +69,9 @@ func (s *Session) endedEarly() bool {
 }
 
 // watchOpener restores the instance before s after openerTime, unless the opener of s does so
-// earlier. mu must be held.
+// earlier.
 func (t *Table) watchOpener(s *Session) {
-	if t.aside[s.id] == nil || !s.endedEarly() {
+	if !t.registry.hasAside(s.id) || !s.endedEarly() {
 		return
 	}
 	id, instance := s.id, s.instance
@@ -111,25 +100,11 @@ func (t *Table) forget(id protocol.SessionID, instance protocol.Instance, restor
 	if err := s.forget(); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	var old *Session
-	if t.sessions[id] == s {
-		delete(t.sessions, id)
-		old = t.aside[id]
-		delete(t.aside, id)
-		if restore = restore && old != nil && t.opening[id] == nil; restore {
-			t.sessions[id] = old
-		}
-	}
-	t.drop(s)
-	if restore && old != nil {
-		t.exited = append(t.exited, old)
-		t.expireLater(old, t.cfg.ExitKeep)
-	}
-	t.mu.Unlock()
+	old, isRestored := t.registry.remove(s, restore)
 	switch {
 	case old == nil:
-	case restore:
+	case isRestored:
+		t.expireLater(old, t.cfg.ExitKeep)
 		s.log.Info().Str("restored", string(old.instance)).Msg("session failed right after its start; its previous instance is restored with its exit record")
 		_ = old.try(old.publishRestored)
 	default:
@@ -141,13 +116,9 @@ func (t *Table) forget(id protocol.SessionID, instance protocol.Instance, restor
 // adoptAside sets old aside after both instances of an id were adopted from a predecessor.
 func (t *Table) adoptAside(old, s *Session) {
 	_ = old.try(func() error { old.isAside, old.isUnpublished = true, true; return nil })
-	t.mu.Lock()
-	giveUp := t.setAside(old)
+	r := t.registry.putAside(old)
 	if s.exit != nil {
 		t.watchOpener(s)
 	}
-	t.mu.Unlock()
-	if giveUp != nil {
-		_ = giveUp.try(giveUp.leave)
-	}
+	t.forgetReplaced(r)
 }

@@ -60,9 +60,9 @@ func TestReopenFails(t *testing.T) {
 					t.Errorf("got %v, want the life that lived", err)
 				}
 				time.Sleep(2 * asideTime)
-				tb.mu.Lock()
-				n := len(tb.aside)
-				tb.mu.Unlock()
+				tb.registry.mu.Lock()
+				n := len(tb.registry.aside)
+				tb.registry.mu.Unlock()
 				if n != 0 {
 					t.Errorf("%d lives are aside for good", n)
 				}

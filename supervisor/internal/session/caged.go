@@ -85,7 +85,7 @@ func (s *Session) removeCage() {
 // Use returns what the session uses now, as the kernel counts it, and the session's limits. It
 // is nil if the session has no cage or has exited. Use does not wait for loop.
 func (s *Session) Use() *protocol.Cage {
-	if isClosed(s.exited) {
+	if s.hasExited() {
 		return nil // the exit record has its use
 	}
 	use := s.cage.Use()
@@ -193,7 +193,7 @@ func (s *Session) thawForEnd() {
 // there are none, or if the child still runs.
 func (s *Session) killRemaining() (ended bool, err error) {
 	switch {
-	case isClosed(s.gone):
+	case s.isGone():
 		return false, notFound(s.id)
 	case s.cage == nil:
 		return false, cage.Unsupported("to end all", "the session has no cage")
@@ -204,7 +204,7 @@ func (s *Session) killRemaining() (ended bool, err error) {
 		if left := s.cage.Kill(); len(left) > 0 {
 			s.log.Warn().Ints("pids", left).Msg("processes of the session's cage could not be killed")
 		}
-		if isClosed(s.exited) {
+		if s.hasExited() {
 			s.cage.Remove()
 		}
 	}()

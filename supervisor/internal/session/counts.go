@@ -58,12 +58,11 @@ func (t *Table) Counts() Counts {
 		BytesPrinted: n.outputBytes.Load(), BytesTyped: n.inputBytes.Load(), Spawns: n.spawns.Load(), SpawnsFailed: n.spawnsFailed.Load(),
 		ExitsNatural: n.natural.Load(), ExitsSoft: n.soft.Load(), ExitsHard: n.hard.Load(),
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c.Starting = len(t.opening)
-	for _, s := range t.sessions {
+	all, openingCount := t.registry.all()
+	c.Starting = openingCount
+	for _, s := range all {
 		switch {
-		case isClosed(s.exited):
+		case s.hasExited():
 			c.Exited++
 		case isClosed(s.pty.Done()):
 			c.Draining++
@@ -77,7 +76,8 @@ func (t *Table) Counts() Counts {
 // Kept returns how many sessions the vault holds.
 func (t *Table) Kept() int {
 	n := 0
-	for _, s := range t.all() {
+	all, _ := t.registry.all()
+	for _, s := range all {
 		if s.entry.isIn.Load() {
 			n++
 		}

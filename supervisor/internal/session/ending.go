@@ -112,8 +112,8 @@ func (s *Session) Terminate(e End) error {
 // order stores the request for an end. It returns nil if no end has to begin, because an
 // end has begun before or the child has ended.
 func (s *Session) order(e End) (*ending, error) {
-	if isClosed(s.exited) {
-		if isClosed(s.gone) {
+	if s.hasExited() {
+		if s.isGone() {
 			return nil, notFound(s.id)
 		}
 		return nil, exitedError(s.id, s.exit)
@@ -216,9 +216,9 @@ func (s *Session) signal(send func(PTY) error) error {
 // Errors: session_exited; session_not_found if the session is ending or was forgotten.
 func (s *Session) checkOpen() error {
 	switch {
-	case isClosed(s.gone):
+	case s.isGone():
 		return notFound(s.id)
-	case isClosed(s.exited):
+	case s.hasExited():
 		return exitedError(s.id, s.exit)
 	case s.orders.ending.Load() != nil || isClosed(s.pty.Done()):
 		return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("session %s is ending", s.id))

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 
 	"holdfast/protocol"
 )
@@ -22,21 +23,18 @@ const (
 	filesReserved = 64
 )
 
-// makeFileRoom returns limit_exceeded if the files of another session do not fit. If they fit
-// without the oldest exit records, makeFileRoom forgets those. mu must be held.
-func (t *Table) makeFileRoom() error {
-	if t.cfg.Files == 0 {
-		return nil
+// fileRoom returns limit_exceeded if the files of another session do not fit. If they fit without
+// the oldest exited sessions, fileRoom returns those, which must be forgotten. mu must be held.
+func (r *registry[S]) fileRoom() (surplus []S, err error) {
+	if r.bounds.files == 0 {
+		return nil, nil
 	}
-	live := len(t.sessions) - len(t.exited) + len(t.opening)
-	room := t.cfg.Files - filesReserved - filesPerSession*(live+1)
+	live := r.liveCount()
+	room := r.bounds.files - filesReserved - filesPerSession*(live+1)
 	if room < 0 {
-		return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf(
+		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf(
 			"%d sessions are running, and another would not leave enough of the %d files that the supervisor may open for its successor to adopt them all; "+
-				"end one, or start the supervisor with a higher RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)", live, t.cfg.Files))
+				"end one, or start the supervisor with a higher RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)", live, r.bounds.files))
 	}
-	for _, e := range t.exited[:max(0, len(t.exited)-room/filesPerExited)] {
-		go t.expire(e.id, e.instance) // not here, because expire needs e's loop
-	}
-	return nil
+	return slices.Clone(r.exited[:max(0, len(r.exited)-room/filesPerExited)]), nil
 }

@@ -28,7 +28,7 @@ const prepareShare = 8
 // Prepare renews keyframes while the sessions run, so that Freeze has little to do. It sleeps
 // as long as it works.
 func (t *Table) Prepare() {
-	for _, s := range t.everyLife() {
+	for _, s := range t.registry.everyLife() {
 		var took time.Duration
 		_ = s.ask(prepareTime, func() {
 			s.feed()
@@ -54,15 +54,13 @@ type Frozen struct {
 // can take over. If the other program does not, Thaw resumes the sessions. Errors: busy, and
 // those of saving; all sessions continue then.
 func (t *Table) Freeze() (*Frozen, error) {
-	t.mu.Lock()
-	t.frozen = true
-	t.mu.Unlock()
-	t.opens.Wait()
+	t.registry.setFrozen(true)
+	t.registry.opens.Wait()
 	f := &Frozen{table: t}
 	var mu sync.Mutex
 	var failed error
 	var all sync.WaitGroup
-	for _, s := range t.everyLife() {
+	for _, s := range t.registry.everyLife() {
 		all.Go(func() {
 			var r vault.Entry
 			done := func() {}
@@ -98,9 +96,7 @@ func (f *Frozen) Thaw() {
 	for _, done := range f.dones {
 		done()
 	}
-	f.table.mu.Lock()
-	defer f.table.mu.Unlock()
-	f.table.frozen = false
+	f.table.registry.setFrozen(false)
 }
 
 // saveForSuccessor brings the files of a halted session up to date, and returns its vault

@@ -38,8 +38,8 @@ func TestNothingIsLeft(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if list, live := tb.List(""), tb.Live(); len(list) != 0 || live != 0 || len(tb.exited) != 0 || len(tb.opening) != 0 {
-		t.Errorf("got %d listed, %d live, %d exited, %d opening; want none", len(list), live, len(tb.exited), len(tb.opening))
+	if list, live := tb.List(""), tb.Live(); len(list) != 0 || live != 0 || len(tb.registry.exited) != 0 || len(tb.registry.opening) != 0 {
+		t.Errorf("got %d listed, %d live, %d exited, %d opening; want none", len(list), live, len(tb.registry.exited), len(tb.registry.opening))
 	}
 	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
 		t.Errorf("got child %d, %v; want none", pid, err)

@@ -39,7 +39,7 @@ func (s *Session) publish() {
 // Errors: session_not_found if the session was forgotten.
 func (s *Session) Info() (protocol.SessionInfo, error) {
 	i := *s.published.Load()
-	if i.State == protocol.StateForgotten || isClosed(s.gone) {
+	if i.State == protocol.StateForgotten || s.isGone() {
 		return protocol.SessionInfo{}, notFound(s.id)
 	}
 	i.RingStart, i.OutputOffset, _ = s.ring.Bounds()

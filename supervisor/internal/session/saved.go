@@ -76,16 +76,6 @@ func newSavedState() savedState {
 	return savedState{State: protocol.StateStarting, Away: &away{Open: true}}
 }
 
-// savedSpec is the request that created the session.
-type savedSpec struct {
-	protocol.SpawnSpec
-	Scrollback int       `json:"scrollback"` // lines, after limits and defaults
-	Token      string    `json:"token,omitempty"`
-	Account    string    `json:"account,omitempty"`
-	EarlyMS    int64     `json:"early_ms,omitempty"`
-	Created    time.Time `json:"created"`
-}
-
 type savedSignal struct {
 	Asker protocol.Asker `json:"asker"`
 	Name  string         `json:"name"`
@@ -170,9 +160,7 @@ func (s *Session) save() *savedState {
 // newSavedSpec encodes the spec. It is called only at the start and when labels or limits
 // change, because an environment may be long.
 func (s *Session) newSavedSpec() error {
-	spec := savedSpec{SpawnSpec: s.spec, Scrollback: s.spec.ScrollbackLines, Token: s.token, Account: s.account, EarlyMS: s.early.Milliseconds(), Created: s.created}
-	spec.Labels = s.Labels()
-	data, err := json.Marshal(spec)
+	data, err := s.identity.save(s.Labels())
 	if err != nil {
 		return err
 	}
@@ -182,15 +170,12 @@ func (s *Session) newSavedSpec() error {
 
 // load makes v the session's state.
 func (s *Session) load(v *savedState) error {
-	var spec savedSpec
-	if err := json.Unmarshal(v.Spec, &spec); err != nil {
-		return fmt.Errorf("session %s: %w", v.ID, err)
+	own, labels, err := loadIdentity(v)
+	if err != nil {
+		return err
 	}
-	s.id, s.instance = v.ID, v.Instance
-	s.spec, s.token, s.account, s.created = spec.SpawnSpec, spec.Token, spec.Account, spec.Created
-	s.early = time.Duration(spec.EarlyMS) * time.Millisecond
-	s.spec.ScrollbackLines, s.spec.Labels = min(max(spec.Scrollback, 0), protocol.MaxScrollback), nil
-	s.labels.Store(&spec.Labels)
+	s.identity = own
+	s.labels.Store(&labels)
 	s.storeLimits(s.spec.Limits)
 	s.startedAt = time.Now()
 	s.lastIO.set(v.LastIO)
@@ -199,6 +184,8 @@ func (s *Session) load(v *savedState) error {
 	if s.exit == nil {
 		s.viewers.restore(v.Lost)
 		v.State = protocol.StateRunning // loop itself finds out whether the session drains
+	} else {
+		close(s.exited)
 	}
 	s.responders.turns = v.Turns
 	if sig := v.Signaler; sig != nil {

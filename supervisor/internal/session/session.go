@@ -81,13 +81,7 @@ const (
 // The ring is closed later than loop ends, namely when the last attachment is closed. Therefore
 // each viewer receives the last byte and the exit, even if the session was forgotten meanwhile.
 type Session struct {
-	id        protocol.SessionID
-	instance  protocol.Instance
-	spec      protocol.SpawnSpec
-	token     string
-	account   string        // the session counts towards the limits of this name
-	early     time.Duration // if the session ends within this time after its start, its opener removes it; see before.go
-	created   time.Time
+	identity
 	startedAt time.Time // when this process started or adopted the session, by the real clock and not by Config.Now
 	cfg       *Config
 	hub       *event.Hub
@@ -164,8 +158,8 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	size := spec.Size()
 	now := cfg.Now()
 	s := &Session{
-		id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, account: op.account, early: op.early, created: now, startedAt: time.Now(),
-		cfg: cfg, hub: hub, onExit: onExit,
+		identity:  identity{id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, account: op.account, early: op.early, created: now},
+		startedAt: time.Now(), cfg: cfg, hub: hub, onExit: onExit,
 		saved: newSavedState(), size: size,
 	}
 	s.entry.cfg, s.entry.id, s.entry.log = cfg, entryOf(s.instance), &s.log
@@ -630,7 +624,7 @@ func (s *Session) Show(spec protocol.ScreenSpec) (protocol.ScreenContent, error)
 // output. Errors: session_not_found.
 func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err error) {
 	for {
-		if isClosed(s.gone) {
+		if s.isGone() {
 			return nil, 0, 0, notFound(s.id)
 		}
 		start, end, _ := s.ring.Bounds()
@@ -687,11 +681,15 @@ func (s *Session) Exited() <-chan struct{} { return s.exited }
 // Exit returns the exit record. It must be called only after the channel of Exited is closed.
 func (s *Session) Exit() *protocol.ExitRecord { return s.exit }
 
-// ID, Instance and Labels may be called by any goroutine. The id and the instance never change;
-// neither does the map that Labels returns, because Relabel replaces it.
-func (s *Session) ID() protocol.SessionID      { return s.id }
-func (s *Session) Instance() protocol.Instance { return s.instance }
-func (s *Session) Labels() map[string]string   { return *s.labels.Load() }
+// Labels may be called by any goroutine. The map that it returns never changes, because Relabel
+// replaces it.
+func (s *Session) Labels() map[string]string { return *s.labels.Load() }
+
+// hasExited reports whether the session has an exit record.
+func (s *Session) hasExited() bool { return isClosed(s.exited) }
+
+// isGone reports whether the session was forgotten.
+func (s *Session) isGone() bool { return isClosed(s.gone) }
 
 // forget ends the loop of an exited session. Errors: session_running, session_not_found, busy.
 func (s *Session) forget() error { return s.request(s.leave) }

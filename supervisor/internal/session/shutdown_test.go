@@ -178,7 +178,8 @@ func TestCloseIfIdle(t *testing.T) {
 		t.Error("closed beside an exit record")
 	}
 	create(t, tb, bash("exit")) // nothing was closed by the refusals
-	for _, s := range tb.all() {
+	all, _ := tb.registry.all()
+	for _, s := range all {
 		ended(t, s)
 	}
 	if !tb.CloseIfIdle(false) {

@@ -414,9 +414,9 @@ func TestOriginatorLimits(t *testing.T) {
 		now.Add(1)
 		_ = spawn(protocol.NewToken(4))
 	}
-	tb.mu.Lock()
-	defer tb.mu.Unlock()
-	if n := len(tb.limits.by); n > maxLimiters+1 {
+	tb.registry.mu.Lock()
+	defer tb.registry.mu.Unlock()
+	if n := len(tb.registry.limits.by); n > maxLimiters+1 {
 		t.Errorf("%d limiters are kept", n)
 	}
 }

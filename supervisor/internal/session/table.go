@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -78,29 +77,10 @@ func (c Config) withDefaults() Config {
 
 // Table holds all sessions by id.
 type Table struct {
-	cfg Config
-	hub *event.Hub
-
-	mu       sync.Mutex
-	sessions map[protocol.SessionID]*Session
-	opening  map[protocol.SessionID]*opening
-	exited   []*Session                      // in the order of their ends
-	aside    map[protocol.SessionID]*Session // earlier instances that may be restored; see before.go
-	limits   limits
-	closing  bool
-	frozen   bool           // another program is taking over
-	opens    sync.WaitGroup // counts the entries of opening
-	closed   chan struct{}  // closed once all sessions have ended after closing is set
-}
-
-// opening is an id while its child is being started.
-type opening struct {
-	token   string
-	account string
-	early   time.Duration // if the session ends within this time after its start, its opener removes it
-	done    chan struct{}
-
-	defaults protocol.Limits
+	cfg      Config
+	hub      *event.Hub
+	registry *registry[*Session]
+	closed   chan struct{} // closed once all sessions have ended after the registry was closed
 }
 
 // NewTable returns a table without sessions.
@@ -108,12 +88,10 @@ func NewTable(cfg Config) *Table {
 	cfg = cfg.withDefaults()
 	hub := event.NewHub(cfg.Now, cfg.Published)
 	return &Table{
-		cfg: cfg, hub: hub,
-		sessions: make(map[protocol.SessionID]*Session),
-		opening:  make(map[protocol.SessionID]*opening),
-		aside:    make(map[protocol.SessionID]*Session),
-		limits:   limits{burst: cfg.SpawnBurst, perSecond: cfg.SpawnRate},
-		closed:   make(chan struct{}),
+		cfg: cfg, hub: hub, closed: make(chan struct{}),
+		registry: newRegistry[*Session](
+			bounds{sessions: cfg.MaxSessions, perAccount: cfg.OriginatorSessions, exited: cfg.ExitRecords, files: cfg.Files},
+			limits{burst: cfg.SpawnBurst, perSecond: cfg.SpawnRate}),
 	}
 }
 
@@ -147,7 +125,7 @@ func (t *Table) CreateFor(account string, id protocol.SessionID, spec protocol.S
 			return account, nil
 		}
 		e := protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("session %s exists; choose another id", id))
-		if isClosed(old.exited) {
+		if old.hasExited() {
 			e.Message = fmt.Sprintf("session %s exists and has exited; reopen it or forget it", id)
 		}
 		return "", e
@@ -177,7 +155,7 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 		if err := old.checkInstance(instance); err != nil {
 			return "", err
 		}
-		if !isClosed(old.exited) {
+		if !old.hasExited() {
 			return "", protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended; end it first", id))
 		}
 		spec = old.spec
@@ -197,114 +175,51 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 // token names it, reserve returns the session instead. allow decides whether old, the present
 // session of the id or nil, permits a new instance, and returns the account of the new one.
 func (t *Table) reserve(id protocol.SessionID, token string, allow func(old *Session) (string, error)) (*Session, *opening, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for {
-		if t.closing {
-			return nil, nil, protocol.Errorf(protocol.CodeClosed, "the supervisor is shutting down")
-		}
-		if t.frozen {
-			return nil, nil, Upgrading()
-		}
-		op := t.opening[id]
-		if op == nil {
-			break
-		}
-		if token == "" || op.token != token {
-			return nil, nil, protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("another request is starting session %s", id))
-		}
-		t.mu.Unlock()
-		<-op.done
-		t.mu.Lock()
-	}
-	old := t.sessions[id]
-	if old != nil && token != "" && old.token == token {
-		return old, nil, nil
-	}
-	account, err := allow(old)
-	if err != nil {
-		return nil, nil, err
-	}
-	if live := len(t.sessions) - len(t.exited) + len(t.opening); live >= t.cfg.MaxSessions {
-		return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions are running, which is the limit (max_sessions); end one", live))
-	}
-	if live := t.liveOf(account); live >= t.cfg.OriginatorSessions {
-		return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d sessions of this originator are running, which is its limit; end one", live))
-	}
-	if err := t.makeFileRoom(); err != nil {
-		return nil, nil, err
-	}
-	if err := t.limits.spawn(account, t.cfg.Now()); err != nil {
-		return nil, nil, err
-	}
-	op := &opening{token: token, account: account, done: make(chan struct{})}
-	t.opening[id] = op
-	t.opens.Add(1)
-	return nil, op, nil
-}
-
-// liveOf returns how many sessions of an account have not ended. mu must be held.
-func (t *Table) liveOf(account string) int {
-	n := 0
-	for _, s := range t.sessions {
-		if s.account == account && !isClosed(s.exited) {
-			n++
-		}
-	}
-	for _, op := range t.opening {
-		if op.account == account {
-			n++
-		}
-	}
-	return n
+	old, op, surplus, err := t.registry.reserve(id, token, t.cfg.Now(), allow)
+	t.expireAll(surplus)
+	return old, op, err
 }
 
 // open starts the child of a reserved id, and replaces the session that had the id.
 func (t *Table) open(id protocol.SessionID, spec protocol.SpawnSpec, op *opening) (*Session, error) {
-	defer t.opens.Done()
-	defer close(op.done)
+	defer t.registry.finish(op)
 	s, err := start(id, spec, op, &t.cfg, t.hub, t.onExit)
-	t.mu.Lock()
-	delete(t.opening, id)
 	if err != nil {
-		t.mu.Unlock()
+		t.registry.cancel(id)
 		t.cfg.counts.spawnsFailed.Add(1)
 		return nil, err
 	}
-	if t.closing {
-		t.mu.Unlock()
+	r, err := t.registry.enter(s)
+	if err != nil {
 		s.abandon()
-		return nil, protocol.Errorf(protocol.CodeClosed, "the supervisor is shutting down")
+		return nil, err
 	}
-	old := t.sessions[id]
-	t.sessions[id] = s
 	t.cfg.counts.spawns.Add(1)
-	t.drop(old)
-	giveUp := t.setAside(old)
-	t.mu.Unlock()
-	if old != nil && giveUp != old { // the end of the old instance must be published before the start of the new one
-		_ = old.try(old.publishForgotten) // it has exited, because reserve has checked that
+	if r.old != nil && r.giveUp != r.old { // the end of the old instance must be published before the start of the new one
+		_ = r.old.try(r.old.publishForgotten) // it has exited, because reserve has checked that
 	}
-	if giveUp != nil {
-		_ = giveUp.try(giveUp.leave)
-	}
+	t.forgetReplaced(r)
 	s.run()
 	return s, nil
 }
 
 // onExit keeps the exit record of a session for a while. The session's loop calls it once.
 func (t *Table) onExit(s *Session) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.sessions[s.id] != s {
+	surplus, isPresent := t.registry.noteExit(s)
+	if !isPresent {
 		return // another instance was reopened meanwhile
 	}
-	t.exited = append(t.exited, s)
-	for _, e := range t.exited[:max(0, len(t.exited)-t.cfg.ExitRecords)] {
-		go t.expire(e.id, e.instance) // not here, because expire needs e's loop; expiring a session twice is harmless
-	}
+	t.expireAll(surplus)
 	t.expireLater(s, t.cfg.ExitKeep)
 	t.watchOpener(s)
+}
+
+// expireAll forgets exited sessions. It does not wait for them, because the caller may be the loop
+// of one of them, or hold up others. Expiring a session twice is harmless.
+func (t *Table) expireAll(exited []*Session) {
+	for _, e := range exited {
+		go t.expire(e.id, e.instance)
+	}
 }
 
 // expireLater forgets an exited session after some time.
@@ -322,9 +237,7 @@ func (t *Table) Get(id protocol.SessionID) (*Session, error) {
 	if err := id.Validate(); err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if s := t.sessions[id]; s != nil {
+	if s := t.registry.get(id); s != nil {
 		return s, nil
 	}
 	return nil, notFound(id)
@@ -343,19 +256,12 @@ func (t *Table) GetInstance(id protocol.SessionID, instance protocol.Instance) (
 	return s, nil
 }
 
-// checkInstance returns instance_mismatch unless instance is empty or that of the session.
-func (s *Session) checkInstance(instance protocol.Instance) error {
-	if instance == "" || s.instance == instance {
-		return nil
-	}
-	return protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s is instance %s, not %s; name the present instance, or none", s.id, s.instance, instance))
-}
-
 // List returns the info of all sessions, the oldest first. If originator is not empty, it
 // returns only the sessions of that originator.
 func (t *Table) List(originator string) []protocol.SessionInfo {
 	list := []protocol.SessionInfo{}
-	for _, s := range t.all() {
+	all, _ := t.registry.all()
+	for _, s := range all {
 		if originator != "" && s.spec.Originator != originator {
 			continue
 		}
@@ -387,43 +293,13 @@ func (t *Table) WithUse(list []protocol.SessionInfo) []protocol.SessionInfo {
 	return list
 }
 
-func (t *Table) all() []*Session {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all := make([]*Session, 0, len(t.sessions))
-	for _, s := range t.sessions {
-		all = append(all, s)
-	}
-	return all
-}
-
-// everyLife returns all sessions, including earlier instances that were set aside.
-func (t *Table) everyLife() []*Session {
-	all := t.all()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, s := range t.aside {
-		all = append(all, s)
-	}
-	return all
-}
-
 // Live returns how many sessions have not ended.
-func (t *Table) Live() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.sessions) - len(t.exited) + len(t.opening)
-}
+func (t *Table) Live() int { return t.registry.live() }
 
 // Forget removes an exited session. Errors: session_not_found, instance_mismatch,
 // session_running, busy.
 func (t *Table) Forget(id protocol.SessionID, instance protocol.Instance) error {
 	return t.forget(id, instance, false)
-}
-
-// drop removes a session from the list of exited ones. mu must be held.
-func (t *Table) drop(s *Session) {
-	t.exited = slices.DeleteFunc(t.exited, func(e *Session) bool { return e == s })
 }
 
 // Shutdown ends all sessions at the same time, and permits no new ones. It returns when all
@@ -436,11 +312,7 @@ func (t *Table) Shutdown(ctx context.Context) error {
 // ShutdownFor shuts down as Shutdown does. If it is the first call, the exit records name
 // asker.
 func (t *Table) ShutdownFor(ctx context.Context, asker protocol.Asker) error {
-	t.mu.Lock()
-	first := !t.closing
-	t.closing = true
-	t.mu.Unlock()
-	if first {
+	if t.registry.close() {
 		go t.shutdown(asker)
 	}
 	select {
@@ -455,26 +327,17 @@ func (t *Table) ShutdownFor(ctx context.Context, asker protocol.Asker) error {
 // whether that is so. If records is true, a kept exit record counts as a session, too. It
 // checks and closes in one step, so that no session can be opened in between and then be ended.
 func (t *Table) CloseIfIdle(records bool) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	left := len(t.sessions) + len(t.opening)
-	if !records {
-		left -= len(t.exited)
-	}
-	if left > 0 {
-		return false
-	}
-	if !t.closing {
-		t.closing = true
+	closed, isFirst := t.registry.closeIfIdle(records)
+	if isFirst {
 		go t.shutdown(protocol.Asker{})
 	}
-	return true
+	return closed
 }
 
 func (t *Table) shutdown(asker protocol.Asker) {
 	defer close(t.closed)
-	t.opens.Wait()
-	all := t.everyLife()
+	t.registry.opens.Wait()
+	all := t.registry.everyLife()
 	for _, s := range all {
 		_ = s.Terminate(End{Asker: asker, Soft: syscall.SIGHUP, Reason: protocol.ReasonShutdown}) // fails only if the session has ended before
 	}

@@ -81,7 +81,7 @@ func (a *Attachment) scanForView(buf []byte, end uint64) {
 func (a *Attachment) isViewDue() bool {
 	now := time.Now()
 	wait := a.viewDue.Sub(now)
-	if wait <= 0 || isClosed(a.s.exited) {
+	if wait <= 0 || a.s.hasExited() {
 		a.viewDue = now.Add(viewEvery)
 		return true
 	}

@@ -1,0 +1,67 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// identity distinguishes one instance of a session from all others, and tells how it was created.
+// After the start only loop changes it, and only the limits of spec.
+type identity struct {
+	id       protocol.SessionID
+	instance protocol.Instance
+	spec     protocol.SpawnSpec // without labels
+	token    string
+	account  string        // the session counts towards the limits of this name
+	early    time.Duration // if the session ends within this time after its start, its opener removes it; see before.go
+	created  time.Time
+}
+
+// known returns what a registry knows of the session.
+func (i *identity) known() *identity { return i }
+
+// ID and Instance may be called by any goroutine. They never change.
+func (i *identity) ID() protocol.SessionID      { return i.id }
+func (i *identity) Instance() protocol.Instance { return i.instance }
+
+// checkInstance returns instance_mismatch unless instance is empty or that of the session.
+func (i *identity) checkInstance(instance protocol.Instance) error {
+	if instance == "" || i.instance == instance {
+		return nil
+	}
+	return protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s is instance %s, not %s; name the present instance, or none", i.id, i.instance, instance))
+}
+
+// savedSpec is the request that created the session.
+type savedSpec struct {
+	protocol.SpawnSpec
+	Scrollback int       `json:"scrollback"` // lines, after limits and defaults
+	Token      string    `json:"token,omitempty"`
+	Account    string    `json:"account,omitempty"`
+	EarlyMS    int64     `json:"early_ms,omitempty"`
+	Created    time.Time `json:"created"`
+}
+
+// save returns the identity as JSON, besides id and instance.
+func (i *identity) save(labels map[string]string) (json.RawMessage, error) {
+	spec := savedSpec{SpawnSpec: i.spec, Scrollback: i.spec.ScrollbackLines, Token: i.token, Account: i.account, EarlyMS: i.early.Milliseconds(), Created: i.created}
+	spec.Labels = labels
+	return json.Marshal(spec)
+}
+
+// loadIdentity returns the identity of a saved session, and its labels.
+func loadIdentity(v *savedState) (identity, map[string]string, error) {
+	var saved savedSpec
+	if err := json.Unmarshal(v.Spec, &saved); err != nil {
+		return identity{}, nil, fmt.Errorf("session %s: %w", v.ID, err)
+	}
+	i := identity{
+		id: v.ID, instance: v.Instance, spec: saved.SpawnSpec, token: saved.Token, account: saved.Account,
+		early: time.Duration(saved.EarlyMS) * time.Millisecond, created: saved.Created,
+	}
+	i.spec.ScrollbackLines, i.spec.Labels = min(max(saved.Scrollback, 0), protocol.MaxScrollback), nil
+	return i, saved.Labels, nil
+}
