@@ -12,10 +12,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -23,6 +21,7 @@ import (
 	"holdfast/protocol"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/link"
+	"holdfast/shared/socket"
 )
 
 const (
@@ -139,14 +138,14 @@ func (c *Client) dial(ctx context.Context, start bool) (*link.Conn, *wire.Welcom
 			c.cfg.Log.Info().Err(err).Msg("link could not be made")
 		} else if protocol.CodeOf(err) == protocol.CodeUnsupportedOS {
 			return nil, nil, err // a supervisor cannot be started either
-		} else if isAbsent(err) && start && !started {
+		} else if socket.IsAbsent(err) && start && !started {
 			// Two proxies may start a supervisor at the same moment. The second supervisor finds
 			// the lock held and ends.
 			started = true
 			if err := c.cfg.Start(ctx); err != nil {
 				return nil, nil, unreachable(fmt.Errorf("start supervisor: %w", err))
 			}
-		} else if isAbsent(err) && !start {
+		} else if socket.IsAbsent(err) && !start {
 			return nil, nil, unreachable(err)
 		}
 		select {
@@ -156,11 +155,6 @@ func (c *Client) dial(ctx context.Context, start bool) (*link.Conn, *wire.Welcom
 			return nil, nil, unreachable(errors.Join(ctx.Err(), err))
 		}
 	}
-}
-
-// isAbsent reports whether err proves that no process listens.
-func isAbsent(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 func hasEnded(c *link.Conn) bool {
