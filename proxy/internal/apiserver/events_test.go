@@ -155,11 +155,11 @@ func (s *stuckTransport) Close() error                     { s.once.Do(func() { 
 func TestConnectionsLimit(t *testing.T) {
 	w := newWorld(t, nil)
 	var all []*stuckTransport
-	for i := range maxConns {
+	for i := range MaxConns {
 		s := &stuckTransport{closed: make(chan struct{})}
 		all = append(all, s)
 		from := trusted
-		from.PID = 1 + i/maxConnsOfOne
+		from.PID = 1 + i/MaxConnsOfOne
 		w.wg.Go(func() { w.server.Accept(context.Background(), s, from)() })
 	}
 	count := func() int {
@@ -167,14 +167,14 @@ func TestConnectionsLimit(t *testing.T) {
 		defer w.server.mu.Unlock()
 		return len(w.server.conns)
 	}
-	testkit.Eventually(t, patience, func() bool { return count() == maxConns }, "all places are taken")
+	testkit.Eventually(t, patience, func() bool { return count() == MaxConns }, "all places are taken")
 	c := w.connect(trusted)
 	if e := c.wantError(protocol.CodeLimitExceeded); !e.Retryable {
 		t.Errorf("told %+v", e)
 	}
 	c.wantEnd()
 	all[0].Close()
-	testkit.Eventually(t, patience, func() bool { return count() < maxConns }, "there is room again")
+	testkit.Eventually(t, patience, func() bool { return count() < MaxConns }, "there is room again")
 	w.client()
 }
 
@@ -187,7 +187,7 @@ func TestConnectionsOfOne(t *testing.T) {
 			one, other := trusted, trusted
 			one.PID, other.PID = pid, 8
 			var all []*stuckTransport
-			for range maxConnsOfOne {
+			for range MaxConnsOfOne {
 				s := &stuckTransport{closed: make(chan struct{})}
 				all = append(all, s)
 				w.wg.Go(func() { w.server.Accept(context.Background(), s, one)() })
@@ -195,9 +195,9 @@ func TestConnectionsOfOne(t *testing.T) {
 			count := func() int {
 				w.server.mu.Lock()
 				defer w.server.mu.Unlock()
-				return w.server.byPID[pid]
+				return w.server.quota.byPID[pid]
 			}
-			testkit.Eventually(t, patience, func() bool { return count() == maxConnsOfOne }, "its places are taken")
+			testkit.Eventually(t, patience, func() bool { return count() == MaxConnsOfOne }, "its places are taken")
 			c := w.connect(one)
 			if e := c.wantError(protocol.CodeLimitExceeded); !e.Retryable || !strings.Contains(e.Message, "1536") {
 				t.Errorf("told %+v", e)
@@ -205,7 +205,7 @@ func TestConnectionsOfOne(t *testing.T) {
 			c.wantEnd()
 			w.connect(other).hello()
 			all[0].Close()
-			testkit.Eventually(t, patience, func() bool { return count() < maxConnsOfOne }, "there is room again")
+			testkit.Eventually(t, patience, func() bool { return count() < MaxConnsOfOne }, "there is room again")
 			w.connect(one).hello()
 			for _, s := range all {
 				s.Close()

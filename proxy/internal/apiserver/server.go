@@ -16,7 +16,6 @@ package apiserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -38,8 +37,6 @@ import (
 
 // Limits bound the resources that clients can make the proxy hold.
 const (
-	maxConns       = 2048 // connections, including those that have not sent a hello yet
-	maxConnsOfOne  = 1536 // connections of one process, so that other processes can still connect
 	maxAttachments = 256  // of one connection
 	maxRequests    = 64   // requests of one connection in progress; the connection is not read while it has so many
 	maxWaits       = 1024 // waits of one connection in progress; another wait is refused
@@ -109,7 +106,7 @@ type Server struct {
 	mu         sync.Mutex
 	links      map[shareKey]*linkUse // the share links that have connections
 	conns      map[*conn]struct{}
-	byPID      map[int]int // counts the connections of each process; 0 stands for an unknown process id
+	quota      Quota
 	isShut     bool
 	movedConns []*Frozen // connections that Forget must release
 	wg         sync.WaitGroup
@@ -125,7 +122,7 @@ func New(cfg Config) *Server {
 	}
 	return &Server{
 		cfg: cfg, instance: protocol.NewInstance(), started: time.Now(), counts: newCounts(), places: newPlaces(cfg.PlaceKey), passes: pass.NewKey(cfg.Token),
-		conns: make(map[*conn]struct{}), byPID: make(map[int]int), links: make(map[shareKey]*linkUse), costlySlot: make(chan struct{}, 1),
+		conns: make(map[*conn]struct{}), quota: Quota{Max: MaxConns, MaxOfOne: MaxConnsOfOne}, links: make(map[shareKey]*linkUse), costlySlot: make(chan struct{}, 1),
 	}
 }
 
@@ -227,22 +224,15 @@ func (s *Server) addConn(c *conn) error {
 	if s.isShut {
 		return &protocol.Error{Code: protocol.CodeClosed, Message: "the proxy is ending: connect again", Retryable: true}
 	}
-	if len(s.conns) >= maxConns {
-		s.refusals.Of(s.cfg.Log).Warn().Int("connections", len(s.conns)).Msg("client refused: too many clients")
-		return &protocol.Error{Code: protocol.CodeLimitExceeded, Message: "the proxy has the maximum number of clients: try again later", Retryable: true, RetryAfterMS: 1000}
-	}
-	if n := s.byPID[c.from.PID]; n >= maxConnsOfOne {
-		s.refusals.Of(s.cfg.Log).Warn().Int("connections", n).Int(logging.PID, c.from.PID).Msg("client refused: its process has too many connections")
-		return &protocol.Error{
-			Code: protocol.CodeLimitExceeded, Retryable: true, RetryAfterMS: 1000,
-			Message: fmt.Sprintf("this process already has %d connections, which is the limit: close some of them", n),
-		}
+	if err := s.quota.Check(c.from.PID); err != nil {
+		s.refusals.Of(s.cfg.Log).Warn().Err(err).Int("connections", len(s.conns)).Int(logging.PID, c.from.PID).Msg("client refused: too many clients")
+		return err
 	}
 	if err := s.addLink(c); err != nil {
 		return err
 	}
 	s.conns[c] = struct{}{}
-	s.byPID[c.from.PID]++
+	s.quota.Add(c.from.PID)
 	s.wg.Add(1)
 	return nil
 }
@@ -252,9 +242,7 @@ func (s *Server) removeConn(c *conn) {
 	defer s.mu.Unlock()
 	delete(s.conns, c)
 	s.removeLink(c)
-	if s.byPID[c.from.PID]--; s.byPID[c.from.PID] == 0 {
-		delete(s.byPID, c.from.PID)
-	}
+	s.quota.Remove(c.from.PID)
 	s.wg.Done()
 }
 

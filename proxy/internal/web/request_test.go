@@ -205,12 +205,12 @@ func TestServeRefusesListeners(t *testing.T) {
 func TestTooManyConnections(t *testing.T) {
 	e := newEnv(t)
 	h := e.handler(false)
-	h.maxConn = 2
+	h.quota.Max = 2
 	addr := e.listen(h)
 	first, second := open(t, addr, "/v1/api"), open(t, addr, "/v1/api")
 	first.hello(token)
 	second.hello(token)
-	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.conns == 2 }, "two connections")
+	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.quota.Count() == 2 }, "two connections")
 	for range 2 {
 		if status, err := dial(t, addr).refusal(); status != 503 || err.Code != protocol.CodeLimitExceeded {
 			t.Errorf("%d %v, want 503", status, err)
@@ -220,7 +220,7 @@ func TestTooManyConnections(t *testing.T) {
 		t.Errorf("logged %d times, want once", n)
 	}
 	_ = second.nc.Close()
-	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.conns == 1 }, "one goes")
+	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.quota.Count() == 1 }, "one goes")
 	open(t, addr, "/v1/api").hello(token)
 }
 
@@ -236,7 +236,7 @@ func (c knownConn) PeerPID() int { return c.pid }
 func TestTooManyConnectionsOfOne(t *testing.T) {
 	e := newEnv(t)
 	h := e.handler(true)
-	h.maxConn, h.maxOne = 3, 2
+	h.quota.Max, h.quota.MaxOfOne = 3, 2
 	add := func(pid int) bool { return h.add(peerPID(knownConn{pid: pid})) == nil }
 	for i, tt := range []struct {
 		pid  int
@@ -253,8 +253,8 @@ func TestTooManyConnectionsOfOne(t *testing.T) {
 	for _, pid := range []int{7, 7, 8} {
 		h.remove(pid)
 	}
-	if len(h.byPID) != 0 {
-		t.Errorf("not forgotten: %v", h.byPID)
+	if n := h.quota.Count(); n != 0 {
+		t.Errorf("%d connections are not forgotten", n)
 	}
 }
 

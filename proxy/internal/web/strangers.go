@@ -20,12 +20,12 @@ const maxStrangers = 128
 func (h *Handler) makeRoom() {
 	h.mu.Lock()
 	var oldest *pendingConn
-	if n := len(h.strangers); n >= h.maxStranger || n > 0 && h.conns >= h.maxConn {
+	if n := len(h.strangers); n >= h.maxStranger || n > 0 && h.quota.IsFull() {
 		oldest = h.strangers[0]
 		h.strangers = h.strangers[1:]
 		if !h.isCrowded {
 			h.isCrowded = true
-			h.cfg.Log.Warn().Int("strangers", n).Int("connections", h.conns).Msg("too many web clients have not identified themselves; the oldest ones are closed")
+			h.cfg.Log.Warn().Int("strangers", n).Int("connections", h.quota.Count()).Msg("too many web clients have not identified themselves; the oldest ones are closed")
 		}
 	} else if n < h.maxStranger/2 {
 		h.isCrowded = false // the next crowding is logged again

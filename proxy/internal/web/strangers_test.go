@@ -60,7 +60,7 @@ func TestStrangers(t *testing.T) {
 				}
 			}
 			h.mu.Lock()
-			strangers, conns := len(h.strangers), h.conns
+			strangers, conns := len(h.strangers), h.quota.Count()
 			h.mu.Unlock()
 			if strangers > maxStrangers || conns > maxStrangers+5 {
 				t.Errorf("%d strangers among %d connections", strangers, conns)
@@ -81,14 +81,14 @@ func getting(addr net.Addr, path string) string {
 func TestStrangersAndTheKnown(t *testing.T) {
 	e := newEnv(t)
 	h := e.handler(false)
-	h.maxConn = 3
+	h.quota.Max = 3
 	addr := e.listen(h)
 	for range 2 {
 		open(t, addr, "/v1/api").hello(token)
 	}
 	first := dial(t, addr)
 	first.send("GET ")
-	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.conns == 3 }, "three connections")
+	eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.quota.Count() == 3 }, "three connections")
 	open(t, addr, "/v1/api").hello(token)
 	if _, err := first.br.ReadByte(); err == nil {
 		t.Error("the slow one is not closed")

@@ -39,12 +39,9 @@ import (
 	listening "holdfast/shared/socket"
 )
 
-// Limits on the connections that clients can make the proxy hold.
-const (
-	maxTCPConns   = 512  // of a handler on TCP, which trusts no peer: a page of any site can connect
-	maxLocalConns = 2048 // of a handler on a Unix socket; equal to apiserver's limit
-	maxConnsOfOne = 1536 // of one process on a Unix socket; all connections of unknown processes count as one process
-)
+// maxTCPConns limits the connections of a handler on TCP, which trusts no peer: a page of any site
+// can connect. A handler on a Unix socket has the limits of apiserver.
+const maxTCPConns = 512
 
 // Waits before the next accept if the system is short of descriptors or memory; each wait is
 // twice as long as the one before, from firstWait to lastWait.
@@ -97,10 +94,8 @@ type Config struct {
 
 // A Handler serves the clients of any number of listeners.
 type Handler struct {
-	cfg     Config
-	passes  *pass.Key
-	maxConn int // limit of all connections
-	maxOne  int // limit of the connections of one process
+	cfg    Config
+	passes *pass.Key
 
 	refusals logging.Limiter // limits the log lines about refusals
 
@@ -108,9 +103,8 @@ type Handler struct {
 	leave context.CancelFunc
 
 	mu     sync.Mutex
-	conns  int
-	byPID  map[int]int // connections of each process
-	isFull bool        // the last connection was refused for want of room
+	quota  apiserver.Quota
+	isFull bool // the last connection was refused for want of room
 	isShut bool
 	wg     sync.WaitGroup
 
@@ -126,11 +120,11 @@ type Handler struct {
 // New returns a Handler that serves no listener yet.
 func New(cfg Config) *Handler {
 	h := &Handler{
-		cfg: cfg, passes: pass.NewKey(cfg.Token), maxConn: maxTCPConns, maxOne: maxTCPConns, byPID: make(map[int]int), pending: make(map[*pendingConn]struct{}),
+		cfg: cfg, passes: pass.NewKey(cfg.Token), quota: apiserver.Quota{Max: maxTCPConns, MaxOfOne: maxTCPConns}, pending: make(map[*pendingConn]struct{}),
 		maxStranger: maxStrangers,
 	}
 	if cfg.Trusted {
-		h.maxConn, h.maxOne = maxLocalConns, maxConnsOfOne
+		h.quota = apiserver.Quota{Max: apiserver.MaxConns, MaxOfOne: apiserver.MaxConnsOfOne}
 	}
 	h.away, h.leave = context.WithCancel(context.Background())
 	return h
@@ -205,18 +199,12 @@ func (h *Handler) add(pid int) *refusal {
 	if h.isShut {
 		return refuse(statusUnavailable, protocol.CodeClosed, errGoaway.Error())
 	}
-	reason := ""
-	if h.conns >= h.maxConn {
-		reason = fmt.Sprintf("the limit of %d connections is reached: close some, or try again", h.conns)
-	} else if n := h.byPID[pid]; n >= h.maxOne {
-		reason = fmt.Sprintf("one process has %d connections already", n)
-	}
-	if reason != "" {
+	if err := h.quota.Check(pid); err != nil {
 		if !h.isFull { // one log line each time that the limit is reached
 			h.isFull = true
-			h.cfg.Log.Warn().Int("connections", h.conns).Int(logging.PID, pid).Msg("too many web clients, refused")
+			h.cfg.Log.Warn().Err(err).Int(logging.PID, pid).Msg("too many web clients, refused")
 		}
-		return refuse(statusUnavailable, protocol.CodeLimitExceeded, reason)
+		return refuse(statusUnavailable, protocol.CodeLimitExceeded, protocol.AsError(err).Message)
 	}
 	h.isFull = false
 	h.count(pid)
@@ -224,18 +212,14 @@ func (h *Handler) add(pid int) *refusal {
 }
 
 func (h *Handler) count(pid int) {
-	h.conns++
-	h.byPID[pid]++
+	h.quota.Add(pid)
 	h.wg.Add(1)
 }
 
 func (h *Handler) remove(pid int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.conns--
-	if h.byPID[pid]--; h.byPID[pid] == 0 {
-		delete(h.byPID, pid)
-	}
+	h.quota.Remove(pid)
 	h.wg.Done()
 }
 
