@@ -31,19 +31,12 @@ import (
 	"holdfast/shared/machine"
 	"holdfast/shared/plain"
 	"holdfast/shared/socket"
+	"holdfast/shared/sysexits"
 	"holdfast/shared/version"
 	"holdfast/supervisor/internal/cage"
 	"holdfast/supervisor/internal/linkserver"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/session"
-)
-
-// Exit codes; those of sysexits(3) if it has one for the case.
-const (
-	exitFailure     = 1
-	exitUsage       = 64
-	exitUnavailable = 69
-	exitRefused     = 75 // sessions still run; the caller may try again later
 )
 
 // socketCheck is the pause between two checks of the socket's path, because cleaners of
@@ -53,7 +46,7 @@ const socketCheck = 10 * time.Second
 func main() {
 	if runtime.GOOS == "windows" {
 		fmt.Fprintln(os.Stderr, "supervisor: unsupported_os: there are no terminals to hold on Windows yet")
-		os.Exit(exitUnavailable)
+		os.Exit(sysexits.Unavailable)
 	}
 	fault("main")
 	machine.Share()
@@ -86,13 +79,13 @@ func exitCode(err error) int {
 	var inUse *socket.InUseError
 	switch {
 	case errors.As(err, &inUse), protocol.CodeOf(err) == protocol.CodeSupervisorUnreachable:
-		return exitUnavailable
+		return sysexits.Unavailable
 	case protocol.CodeOf(err) == protocol.CodeSessionRunning:
-		return exitRefused
+		return sysexits.TempFail // sessions still run
 	case protocol.CodeOf(err) == protocol.CodeInvalidArgument:
-		return exitUsage
+		return sysexits.Usage
 	}
-	return exitFailure
+	return 1
 }
 
 type options struct {

@@ -102,7 +102,7 @@ func TestDoctor(t *testing.T) {
 // Every exit code of the commands is in the table.
 func TestExitCodes(t *testing.T) {
 	all := rows(t, operate)
-	for _, m := range regexp.MustCompile(`(?m)^\t[A-Z]\w+ += (\d+)`).FindAllStringSubmatch(read(t, "proxy/internal/exitcode/exitcode.go"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\t[A-Z]\w+ += (\d+)`).FindAllStringSubmatch(read(t, "shared/sysexits/sysexits.go"), -1) {
 		if _, ok := all[m[1]]; !ok {
 			t.Errorf("%s has no row for the exit code %s", operate, m[1])
 		}

@@ -23,6 +23,7 @@ import (
 	"holdfast/shared/keep"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
+	"holdfast/shared/sysexits"
 )
 
 // dirs returns the directories of this command. It creates none, and returns an error if a
@@ -87,7 +88,7 @@ func (a *app) nothingHere() error {
 	if pid, err := keep.PID(dirs.Runtime); err != nil || pid != 0 {
 		return err
 	}
-	return exitcode.New(exitcode.Unavailable, fmt.Sprintf("nothing runs here: no supervisor uses %s; proxy new starts a session", dirs.Runtime))
+	return exitcode.New(sysexits.Unavailable, fmt.Sprintf("nothing runs here: no supervisor uses %s; proxy new starts a session", dirs.Runtime))
 }
 
 // leftInOrder reports whether the proxy removed its socket when it ended.
@@ -178,7 +179,7 @@ const startPoll = 5 * time.Millisecond
 // another proxy already held the sockets, because then that proxy serves or is about to.
 func (a *app) gaveUp(p *daemon.Process) error {
 	var exit *exec.ExitError
-	if !errors.As(p.Err(), &exit) || exit.ExitCode() <= 0 || exit.ExitCode() == exitcode.TempFail {
+	if !errors.As(p.Err(), &exit) || exit.ExitCode() <= 0 || exit.ExitCode() == sysexits.TempFail {
 		return nil
 	}
 	return exitcode.New(exit.ExitCode(), "the proxy that was started has ended: "+a.lastError())

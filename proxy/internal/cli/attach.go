@@ -20,6 +20,7 @@ import (
 	"holdfast/proxy/internal/front"
 	"holdfast/shared/config"
 	"holdfast/shared/plain"
+	"holdfast/shared/sysexits"
 )
 
 // attachOptions are the flags of attach, and facts for one attachment.
@@ -180,7 +181,7 @@ func attachable(ctx context.Context, c *client.Client) ([]protocol.SessionInfo, 
 	}
 	all = slices.DeleteFunc(all, func(s protocol.SessionInfo) bool { return !alive(s.State) || notItself(s.ID) != nil })
 	if len(all) == 0 {
-		return nil, exitcode.New(exitcode.NoInput, "no session runs to attach to; proxy new starts one")
+		return nil, exitcode.New(sysexits.NoInput, "no session runs to attach to; proxy new starts one")
 	}
 	slices.SortStableFunc(all, func(a, b protocol.SessionInfo) int { return b.LastIOAt.Compare(a.LastIOAt) })
 	return all, nil
@@ -385,12 +386,12 @@ func earlyExit(ctx context.Context, c *client.Client, s *protocol.SessionInfo, o
 
 // tellExited adds the session's last lines to the error session_exited.
 func tellExited(err error) error {
-	return tell(err, protocol.CodeSessionExited, exitcode.NoInput)
+	return tell(err, protocol.CodeSessionExited, sysexits.NoInput)
 }
 
 // tellEarlyExit adds the child's last lines to the error exited_early.
 func tellEarlyExit(err error) error {
-	return tell(err, protocol.CodeExitedEarly, exitcode.Software)
+	return tell(err, protocol.CodeExitedEarly, sysexits.Software)
 }
 
 // tell adds the last lines to an error with the given code. The exit code is the child's; if that

@@ -14,6 +14,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/sysexits"
 )
 
 // castHeader is the first line of an asciicast of version 2.
@@ -133,7 +134,7 @@ func openCast(name string, out io.Writer, overwrite, goOn bool) (w io.Writer, le
 	}
 	f, err := os.OpenFile(name, flags, 0o600) // the recording may contain secrets
 	if err != nil {
-		return nil, 0, nil, exitcode.New(exitcode.CantCreate, err.Error())
+		return nil, 0, nil, exitcode.New(sysexits.CantCreate, err.Error())
 	}
 	info, err := f.Stat()
 	switch {
@@ -145,7 +146,7 @@ func openCast(name string, out io.Writer, overwrite, goOn bool) (w io.Writer, le
 			length = 1 // the file has only a header, which must not be written again
 		}
 	default:
-		err = exitcode.New(exitcode.CantCreate, name+" exists; --overwrite replaces it")
+		err = exitcode.New(sysexits.CantCreate, name+" exists; --overwrite replaces it")
 	}
 	if err != nil {
 		return nil, 0, nil, errors.Join(err, f.Close())
@@ -156,7 +157,7 @@ func openCast(name string, out io.Writer, overwrite, goOn bool) (w io.Writer, le
 // castEnd seeks to the end of an asciicast and returns the time of its last event. It removes an
 // incomplete line, which a crash may have left.
 func castEnd(f *os.File) (time.Duration, error) {
-	none := exitcode.New(exitcode.Usage, f.Name()+" is not an asciicast of version 2, so --append cannot continue it")
+	none := exitcode.New(sysexits.Usage, f.Name()+" is not an asciicast of version 2, so --append cannot continue it")
 	r := bufio.NewReader(f)
 	var end int64
 	var last time.Duration

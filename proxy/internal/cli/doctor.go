@@ -23,6 +23,7 @@ import (
 	"holdfast/shared/pipe"
 	"holdfast/shared/plain"
 	"holdfast/shared/socket"
+	"holdfast/shared/sysexits"
 	"holdfast/shared/version"
 )
 
@@ -39,7 +40,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if pipe.Here {
-				return exitcode.New(exitcode.Unavailable, "unsupported_os: there are no terminals on this system yet, so there is nothing to check")
+				return exitcode.New(sysexits.Unavailable, "unsupported_os: there are no terminals on this system yet, so there is nothing to check")
 			}
 			found := a.diagnose(cmd.Context())
 			if err := cmd.Context().Err(); err != nil {

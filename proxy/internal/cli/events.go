@@ -14,6 +14,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/sysexits"
 )
 
 // eventsOptions are the flags of events.
@@ -137,7 +138,7 @@ func (o *eventsOptions) print(ctx context.Context, c *client.Client, out io.Writ
 	defer context.AfterFunc(ctx, func() { _ = events.Close() })()
 	n, err := o.each(events, out)
 	if err == nil && n < o.count && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return exitcode.New(exitcode.Timeout, fmt.Sprintf("timeout: %d of %s after %v", n, count(o.count, "event"), o.timeout))
+		return exitcode.New(sysexits.Timeout, fmt.Sprintf("timeout: %d of %s after %v", n, count(o.count, "event"), o.timeout))
 	}
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/plain"
+	"holdfast/shared/sysexits"
 )
 
 // exportOptions are the flags of export.
@@ -80,10 +81,10 @@ func (o *exportOptions) write(out io.Writer, p []byte) error {
 	}
 	f, err := os.OpenFile(o.output, flags, 0o600) // the output may contain secrets
 	if errors.Is(err, os.ErrExist) {
-		return exitcode.New(exitcode.CantCreate, o.output+" exists; --overwrite replaces it")
+		return exitcode.New(sysexits.CantCreate, o.output+" exists; --overwrite replaces it")
 	}
 	if err != nil {
-		return exitcode.New(exitcode.CantCreate, err.Error())
+		return exitcode.New(sysexits.CantCreate, err.Error())
 	}
 	_, err = f.Write(p)
 	return errors.Join(err, f.Close())

@@ -27,6 +27,7 @@ import (
 	"holdfast/shared/pipe"
 	"holdfast/shared/plain"
 	"holdfast/shared/socket"
+	"holdfast/shared/sysexits"
 	"holdfast/shared/version"
 )
 
@@ -233,7 +234,7 @@ func (a *app) waitServing(ctx context.Context, p *daemon.Process, f *follower) e
 				continue
 			}
 			p.End()
-			return exitcode.New(exitcode.TempFail, fmt.Sprintf("the successor was not ready within %v and was ended, the old proxy continues to serve", f.o.timeout+grace))
+			return exitcode.New(sysexits.TempFail, fmt.Sprintf("the successor was not ready within %v and was ended, the old proxy continues to serve", f.o.timeout+grace))
 		case <-ctx.Done():
 			return fmt.Errorf("the successor (pid %d) does not serve yet: %w", p.PID, ctx.Err())
 		case <-time.After(startPoll):

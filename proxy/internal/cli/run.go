@@ -21,6 +21,7 @@ import (
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/front"
 	"holdfast/shared/plain"
+	"holdfast/shared/sysexits"
 )
 
 // runOptions are the flags of run.
@@ -353,14 +354,14 @@ func (r *oneRun) end(ctx context.Context, why error) error {
 		if !named { // if this fails, the session is removed after exit_keep
 			_ = r.c.Forget(ctx, id) // it goes with the time, else
 		}
-		return exitcode.New(exitcode.Timeout, fmt.Sprintf("timeout: run %s had not ended after %v, and was ended", id, r.o.timeout))
+		return exitcode.New(sysexits.Timeout, fmt.Sprintf("timeout: run %s had not ended after %v, and was ended", id, r.o.timeout))
 	case errors.Is(why, errRunTime):
 		if err := r.result(ctx, true); err != nil {
 			return err
 		}
-		return exitcode.New(exitcode.Timeout, fmt.Sprintf("timeout: not ended after %v; %s", r.o.timeout, goesOn))
+		return exitcode.New(sysexits.Timeout, fmt.Sprintf("timeout: not ended after %v; %s", r.o.timeout, goesOn))
 	case errors.Is(why, errRunLeft):
-		return exitcode.New(exitcode.TempFail, goesOn)
+		return exitcode.New(sysexits.TempFail, goesOn)
 	case errors.Is(why, errRunPipe):
 		return r.leave(ctx, exitCodeOf(syscall.SIGPIPE), goesOn)
 	case errors.As(why, &by):

@@ -18,6 +18,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/sysexits"
 )
 
 // sendOptions are the flags of send.
@@ -237,7 +238,7 @@ func readInput(cmd *cobra.Command, name string) ([]byte, error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, exitcode.New(exitcode.NoInput, err.Error())
+			return nil, exitcode.New(sysexits.NoInput, err.Error())
 		}
 		defer func() { _ = f.Close() }()
 		in = f

@@ -23,6 +23,7 @@ import (
 	"holdfast/proxy/internal/service"
 	"holdfast/shared/config"
 	"holdfast/shared/plain"
+	"holdfast/shared/sysexits"
 )
 
 func (a *app) serviceCommand() *cobra.Command {
@@ -266,7 +267,7 @@ func (a *app) serviceStatus(cmd *cobra.Command) error {
 		err = printService(cmd.OutOrStdout(), st)
 	}
 	if err == nil && !st.Running() {
-		err = exitcode.New(exitcode.Unavailable, "")
+		err = exitcode.New(sysexits.Unavailable, "")
 	}
 	return err
 }
@@ -329,13 +330,13 @@ func serviceError(err error) error {
 	var failed *service.FailedError
 	switch {
 	case errors.As(err, &left), errors.Is(err, protocol.ErrUnsupportedOS):
-		return exitcode.New(exitcode.Unavailable, err.Error())
+		return exitcode.New(sysexits.Unavailable, err.Error())
 	case errors.As(err, &failed):
-		return exitcode.New(exitcode.OSError, err.Error())
+		return exitcode.New(sysexits.OSError, err.Error())
 	case errors.Is(err, service.ErrForeign):
-		return exitcode.New(exitcode.CantCreate, err.Error()+"; check the file, then move it away or use --force")
+		return exitcode.New(sysexits.CantCreate, err.Error()+"; check the file, then move it away or use --force")
 	case errors.Is(err, service.ErrEnds):
-		return exitcode.New(exitcode.TempFail, err.Error()+"; set it to process (systemctl --user edit), or leave the proxy running with --now=false")
+		return exitcode.New(sysexits.TempFail, err.Error()+"; set it to process (systemctl --user edit), or leave the proxy running with --now=false")
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/serve"
 	"holdfast/shared/pipe"
+	"holdfast/shared/sysexits"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -39,7 +40,7 @@ func (a *app) statusCommand() *cobra.Command {
 				if err == nil && s.Supervisor == nil && !pipe.Here {
 					a.answered() // otherwise the watch would print the same
 					a.tellUnanswered(cmd.Context())
-					err = exitcode.New(exitcode.Unavailable, "")
+					err = exitcode.New(sysexits.Unavailable, "")
 				}
 				return err
 			})

@@ -19,6 +19,7 @@ import (
 	"holdfast/shared/config"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
+	"holdfast/shared/sysexits"
 )
 
 func (a *app) startCommand() *cobra.Command {
@@ -60,7 +61,7 @@ func (a *app) stopCommand() *cobra.Command {
 			}
 			pid, err := handoff.Stop(cmd.Context(), dirs.Socket(config.ControlSocket(a.proxy)))
 			if socket.IsAbsent(err) {
-				return exitcode.New(exitcode.Unavailable, "no proxy runs here")
+				return exitcode.New(sysexits.Unavailable, "no proxy runs here")
 			}
 			if err != nil {
 				return err
@@ -96,11 +97,11 @@ func stopAll(ctx context.Context, out io.Writer, dirs config.Dirs) error {
 	pid, err := stopSupervisor(ctx, dirs)
 	switch {
 	case socket.IsAbsent(err) && !ran:
-		return exitcode.New(exitcode.Unavailable, "nothing runs here")
+		return exitcode.New(sysexits.Unavailable, "nothing runs here")
 	case socket.IsAbsent(err):
 		return nil
 	case protocol.CodeOf(err) == protocol.CodeSessionRunning:
-		return exitcode.New(exitcode.TempFail, fmt.Sprintf("supervisor %d continues: %s", pid, exitcode.Text(err)))
+		return exitcode.New(sysexits.TempFail, fmt.Sprintf("supervisor %d continues: %s", pid, exitcode.Text(err)))
 	case err != nil:
 		return fmt.Errorf("supervisor: %w", err)
 	}

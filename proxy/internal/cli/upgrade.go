@@ -22,6 +22,7 @@ import (
 	"holdfast/shared/link"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
+	"holdfast/shared/sysexits"
 	"holdfast/shared/version"
 )
 
@@ -229,7 +230,7 @@ func (u *upgrade) try(ctx context.Context, conn *link.Conn, old *protocol.Proces
 	defer cancel()
 	reply, err := conn.Call(ctx, wire.Upgrade{Program: u.program, DryRun: true})
 	if protocol.CodeOf(err) == protocol.CodeUnsupported {
-		return exitcode.New(exitcode.Protocol, fmt.Sprintf(
+		return exitcode.New(sysexits.Protocol, fmt.Sprintf(
 			"nothing has changed: the supervisor, %s, pid %d, is too old to be upgraded in place; proxy --handoff replaces the proxy alone",
 			build(old.Version), old.PID))
 	}
@@ -257,7 +258,7 @@ func (u *upgrade) proxyAlone(ctx context.Context) error {
 		return err
 	}
 	if proxy == nil {
-		return exitcode.New(exitcode.Unavailable, "neither a supervisor nor a proxy runs here")
+		return exitcode.New(sysexits.Unavailable, "neither a supervisor nor a proxy runs here")
 	}
 	if _, err := fmt.Fprintln(u.out, "supervisor: none runs"); err != nil {
 		return err
@@ -315,7 +316,7 @@ func (u *upgrade) await(ctx context.Context, old *protocol.ProcessStatus) (*prot
 			lastErr = err
 		case err != nil:
 		case now.Instance != old.Instance:
-			return nil, exitcode.New(exitcode.Software, fmt.Sprintf(
+			return nil, exitcode.New(sysexits.Software, fmt.Sprintf(
 				"another supervisor was started, %s, pid %d, which does not have the sessions of pid %d: see supervisor.log and proxy doctor", build(now.Version), now.PID, old.PID))
 		case now.Upgrades > old.Upgrades:
 			return now, nil
@@ -328,7 +329,7 @@ func (u *upgrade) await(ctx context.Context, old *protocol.ProcessStatus) (*prot
 		case <-ctx.Done():
 		}
 		if last != nil {
-			return nil, exitcode.New(exitcode.TempFail, fmt.Sprintf(
+			return nil, exitcode.New(sysexits.TempFail, fmt.Sprintf(
 				"the supervisor continues as %s, pid %d, and has not become another program: see supervisor.log", build(last.Version), last.PID))
 		}
 		return nil, &protocol.Error{Code: protocol.CodeSupervisorUnreachable, Retryable: true, Message: fmt.Sprintf(

@@ -20,6 +20,7 @@ import (
 	wire "holdfast/protocol/link"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/link"
+	"holdfast/shared/sysexits"
 	"holdfast/shared/testkit"
 )
 
@@ -185,24 +186,24 @@ func TestUpgrade(t *testing.T) {
 		{name: "all speak alike", ours: one, proxy: one, want: []string{"try", "become", "handoff"}, says: []string{"old became new, pid 7, with 5 sessions", "answered again after"}},
 		{name: "the old proxy understands the new supervisor", ours: both, proxy: one, want: []string{"try", "become", "handoff"}},
 		{name: "only the new proxy understands both supervisors", ours: both, proxy: protocol.VersionRange{Min: 3, Max: 3}, want: []string{"try", "handoff", "become"}},
-		{name: "nobody understands the other", ours: two, proxy: one, code: exitcode.Protocol, says: []string{"nothing has changed", "2-2", "1-1"}},
+		{name: "nobody understands the other", ours: two, proxy: one, code: sysexits.Protocol, says: []string{"nothing has changed", "2-2", "1-1"}},
 		{name: "no proxy", ours: one, proxy: none, want: []string{"try", "become"}, says: []string{"proxy: none runs"}},
 		{name: "tried", ours: one, proxy: one, dryRun: true, want: []string{"try", "handoff, tried"}, says: []string{"could become new with 5 sessions"}},
 		{name: "tried without a proxy", ours: one, proxy: none, dryRun: true, want: []string{"try"}},
 		{name: "too old", ours: one, proxy: one, refuse: map[string]error{"try": protocol.Errorf(protocol.CodeUnsupported, "")}, want: []string{"try"},
-			code: exitcode.Protocol, says: []string{"too old", "nothing has changed"}},
+			code: sysexits.Protocol, says: []string{"too old", "nothing has changed"}},
 		{name: "cannot be", ours: one, proxy: one, refuse: map[string]error{"try": refused}, want: []string{"try"},
-			code: exitcode.Protocol, says: []string{"nothing has changed", "cannot read a screen"}},
+			code: sysexits.Protocol, says: []string{"nothing has changed", "cannot read a screen"}},
 		{name: "refused then", ours: one, proxy: one, refuse: map[string]error{"become": refused}, want: []string{"try", "become"},
-			code: exitcode.Protocol, says: []string{"the proxy has not changed", "continues unchanged", "cannot read a screen"}},
+			code: sysexits.Protocol, says: []string{"the proxy has not changed", "continues unchanged", "cannot read a screen"}},
 		{name: "the first handoff fails", ours: both, proxy: protocol.VersionRange{Min: 3, Max: 3}, want: []string{"try", "handoff"},
-			refuse: map[string]error{"handoff": exitcode.New(exitcode.TempFail, "the old proxy continues to serve")}, code: exitcode.TempFail, says: []string{"the supervisor has not changed: the old proxy continues to serve"}},
+			refuse: map[string]error{"handoff": exitcode.New(sysexits.TempFail, "the old proxy continues to serve")}, code: sysexits.TempFail, says: []string{"the supervisor has not changed: the old proxy continues to serve"}},
 		{name: "the second handoff fails", ours: one, proxy: one, want: []string{"try", "become", "handoff"},
-			refuse: map[string]error{"handoff": exitcode.New(exitcode.TempFail, "the old proxy continues to serve")}, code: exitcode.TempFail, says: []string{"became new", "the old proxy continues to serve"}},
+			refuse: map[string]error{"handoff": exitcode.New(sysexits.TempFail, "the old proxy continues to serve")}, code: sysexits.TempFail, says: []string{"became new", "the old proxy continues to serve"}},
 		{name: "another one is under way", ours: one, proxy: one, refuse: map[string]error{"become": protocol.Errorf(protocol.CodeUpgrading, "")},
-			want: []string{"try", "become"}, code: exitcode.TempFail},
+			want: []string{"try", "become"}, code: sysexits.TempFail},
 		{name: "another supervisor comes", ours: one, proxy: one, becoming: func(s *protocol.ProcessStatus) { s.Instance, s.Upgrades = "other", 0 },
-			want: []string{"try", "become"}, code: exitcode.Software, says: []string{"another supervisor was started"}},
+			want: []string{"try", "become"}, code: sysexits.Software, says: []string{"another supervisor was started"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHalves(t)
@@ -246,7 +247,7 @@ func TestNotUpgraded(t *testing.T) {
 	u, _ := h.upgrade(one, one)
 	u.wait = 200 * time.Millisecond
 	err := u.run(testkit.Soon(t))
-	if exitcode.Of(err) != exitcode.TempFail || !strings.Contains(exitcode.Text(err), "continues as old, pid 7") {
+	if exitcode.Of(err) != sysexits.TempFail || !strings.Contains(exitcode.Text(err), "continues as old, pid 7") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -260,7 +261,7 @@ func TestUpgradeOfOne(t *testing.T) {
 		code  int
 	}{
 		{proxy: protocol.VersionRange{Min: 1, Max: 1}, want: []string{"handoff"}},
-		{code: exitcode.Unavailable},
+		{code: sysexits.Unavailable},
 	} {
 		t.Run(fmt.Sprint(tt.want), func(t *testing.T) {
 			h := newHalves(t)

@@ -12,6 +12,7 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/plain"
+	"holdfast/shared/sysexits"
 )
 
 // awaitOptions are the flags that tell what a command waits for.
@@ -128,7 +129,7 @@ func (a *app) await(cmd *cobra.Command, c *client.Client, o *awaitOptions, id pr
 	if code == 0 {
 		code = 1 // the awaited output did not appear
 	} else if code < 0 {
-		code = exitcode.Software
+		code = sysexits.Software
 	}
 	return exitcode.New(code, fmt.Sprintf("session %s ended first", id))
 }
@@ -139,7 +140,7 @@ func childExit(code int) error {
 		return nil
 	}
 	if code < 0 { // unknown
-		code = exitcode.Software
+		code = sysexits.Software
 	}
 	return exitcode.New(code, "")
 }

@@ -24,6 +24,7 @@ import (
 	"holdfast/shared/config"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
+	"holdfast/shared/sysexits"
 )
 
 func (a *app) webCommand() *cobra.Command {
@@ -88,10 +89,10 @@ func (a *app) webCommand() *cobra.Command {
 const anyPort = "127.0.0.1:0"
 
 // errNoPage tells that the proxy has no web address.
-var errNoPage error = exitcode.New(exitcode.Unavailable, "this proxy serves no web page: set web in the settings (HOLDFAST_WEB), then proxy --handoff; or proxy web")
+var errNoPage error = exitcode.New(sysexits.Unavailable, "this proxy serves no web page: set web in the settings (HOLDFAST_WEB), then proxy --handoff; or proxy web")
 
 // errNotBuilt tells that the proxy's program has no files of the page.
-var errNotBuilt error = exitcode.New(exitcode.Unavailable, "the proxy was built without the web page: in its sources run scripts/web, which needs Node and npm, then go build, then proxy --handoff; a release has the page built in")
+var errNotBuilt error = exitcode.New(sysexits.Unavailable, "the proxy was built without the web page: in its sources run scripts/web, which needs Node and npm, then go build, then proxy --handoff; a release has the page built in")
 
 // builtTimeout is how long the proxy may take to answer whether it has the page. It reads no file
 // for that answer.
@@ -190,7 +191,7 @@ func (a *app) openPage(ctx context.Context, l *webLink) (opened bool, err error)
 		}
 		select {
 		case <-late:
-			return false, exitcode.New(exitcode.Unavailable, "a browser was started, but has not signed in within 30 s; proxy web --no-open prints a link")
+			return false, exitcode.New(sysexits.Unavailable, "a browser was started, but has not signed in within 30 s; proxy web --no-open prints a link")
 		case <-ctx.Done():
 			return false, ctx.Err()
 		case <-time.After(openPoll):
@@ -211,7 +212,7 @@ func (a *app) signOut(cmd *cobra.Command) error {
 			return err
 		}
 	case errors.Is(err, handoff.ErrGone):
-		return exitcode.New(exitcode.Unavailable, "the running proxy is too old to sign browsers out: replace it (proxy --handoff), then sign out")
+		return exitcode.New(sysexits.Unavailable, "the running proxy is too old to sign browsers out: replace it (proxy --handoff), then sign out")
 	case err != nil:
 		return err
 	}

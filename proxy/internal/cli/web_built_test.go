@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/sysexits"
 )
 
 // A proxy that was built without the page says so before a browser does.
@@ -33,7 +34,7 @@ func TestCheckBuilt(t *testing.T) {
 		}
 	}
 	var exit *exitcode.Error
-	if !errors.As(errNotBuilt, &exit) || exit.Code != exitcode.Unavailable || !strings.Contains(exit.Error(), "scripts/web") {
+	if !errors.As(errNotBuilt, &exit) || exit.Code != sysexits.Unavailable || !strings.Contains(exit.Error(), "scripts/web") {
 		t.Errorf("%v", errNotBuilt)
 	}
 }

@@ -3,8 +3,8 @@
 // Invariant: every error has a code other than 0. The code of the same failure is the same in all
 // commands, because scripts rely on it.
 //
-// Not here: the code of a session's child, which attach, run and wait end with, and the codes that
-// doctor and search define for their results.
+// Not here: the codes themselves (package sysexits), the code of a session's child, which attach,
+// run and wait end with, and the codes that doctor and search define for their results.
 package exitcode
 
 import (
@@ -15,45 +15,31 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/shared/config"
 	"holdfast/shared/socket"
+	"holdfast/shared/sysexits"
 )
 
-// The codes are those of sysexits(3), and for a time-out that of timeout(1).
-const (
-	Usage       = 64
-	NoInput     = 66 // there is no such session
-	Unavailable = 69 // there is no proxy or no supervisor
-	Software    = 70
-	OSError     = 71 // a command could not be started
-	CantCreate  = 73 // the id is in use
-	TempFail    = 75 // the command may succeed later
-	Protocol    = 76
-	NoPerm      = 77
-	Config      = 78 // a setting is invalid
-	Timeout     = 124
-)
-
-// byCode has the exit code for each code of the protocol; other codes mean Software.
+// byCode has the exit code for each code of the protocol; other codes mean sysexits.Software.
 var byCode = map[protocol.Code]int{
-	protocol.CodeInvalidArgument:       Usage,
-	protocol.CodeSessionNotFound:       NoInput,
-	protocol.CodeInstanceMismatch:      NoInput,
-	protocol.CodeSessionExited:         NoInput,
-	protocol.CodeSupervisorUnreachable: Unavailable,
-	protocol.CodeUnsupportedOS:         Unavailable,
-	protocol.CodeSpawnFailed:           OSError,
-	protocol.CodeSessionExists:         CantCreate,
-	protocol.CodeSessionRunning:        TempFail,
-	protocol.CodeAlreadyAttached:       TempFail,
-	protocol.CodeLimitExceeded:         TempFail,
-	protocol.CodeClosed:                TempFail,
-	protocol.CodeBusy:                  TempFail,
-	protocol.CodeProtocolMismatch:      Protocol,
-	protocol.CodeUpgradeRefused:        Protocol,
-	protocol.CodeUpgrading:             TempFail,
-	protocol.CodePolicyUnavailable:     TempFail,
-	protocol.CodeUnauthorized:          NoPerm,
-	protocol.CodePermissionDenied:      NoPerm,
-	protocol.CodeTimeout:               Timeout,
+	protocol.CodeInvalidArgument:       sysexits.Usage,
+	protocol.CodeSessionNotFound:       sysexits.NoInput,
+	protocol.CodeInstanceMismatch:      sysexits.NoInput,
+	protocol.CodeSessionExited:         sysexits.NoInput,
+	protocol.CodeSupervisorUnreachable: sysexits.Unavailable,
+	protocol.CodeUnsupportedOS:         sysexits.Unavailable,
+	protocol.CodeSpawnFailed:           sysexits.OSError,
+	protocol.CodeSessionExists:         sysexits.CantCreate,
+	protocol.CodeSessionRunning:        sysexits.TempFail,
+	protocol.CodeAlreadyAttached:       sysexits.TempFail,
+	protocol.CodeLimitExceeded:         sysexits.TempFail,
+	protocol.CodeClosed:                sysexits.TempFail,
+	protocol.CodeBusy:                  sysexits.TempFail,
+	protocol.CodeProtocolMismatch:      sysexits.Protocol,
+	protocol.CodeUpgradeRefused:        sysexits.Protocol,
+	protocol.CodeUpgrading:             sysexits.TempFail,
+	protocol.CodePolicyUnavailable:     sysexits.TempFail,
+	protocol.CodeUnauthorized:          sysexits.NoPerm,
+	protocol.CodePermissionDenied:      sysexits.NoPerm,
+	protocol.CodeTimeout:               sysexits.Timeout,
 }
 
 // ByCode returns the exit code for a code of the protocol, or 0 if that code has none of its own.
@@ -80,7 +66,7 @@ func New(code int, text string) error { return &Error{Code: code, Text: text} }
 func With(code int, err error) error { return &Error{code, err.Error(), err} }
 
 // WrongUsage returns an error with the text of err and the exit code for wrong usage.
-func WrongUsage(err error) error { return New(Usage, err.Error()) }
+func WrongUsage(err error) error { return New(sysexits.Usage, err.Error()) }
 
 // Text returns the message for an error, which may be empty.
 func Text(err error) string {
@@ -106,17 +92,17 @@ func Of(err error) int {
 			return code
 		}
 	case errors.Is(err, config.ErrInvalid), errors.Is(err, socket.ErrUnsafeDir):
-		return Config
+		return sysexits.Config
 	case errors.As(err, &inUse):
-		return TempFail
+		return sysexits.TempFail
 	case errors.Is(err, client.ErrConnect):
-		return Unavailable
+		return sysexits.Unavailable
 	case errors.Is(err, client.ErrDecode):
-		return Protocol
+		return sysexits.Protocol
 	case errors.Is(err, client.ErrStolen), errors.Is(err, client.ErrIO):
-		return TempFail
+		return sysexits.TempFail
 	case errors.Is(err, context.DeadlineExceeded):
-		return Timeout
+		return sysexits.Timeout
 	}
-	return Software
+	return sysexits.Software
 }

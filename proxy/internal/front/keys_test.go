@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/sysexits"
 )
 
 func TestParseDetachKey(t *testing.T) {
@@ -36,7 +37,7 @@ func TestParseDetachKey(t *testing.T) {
 		if (err == nil) != tt.ok || !equalKeys(got, tt.want) {
 			t.Errorf("parseDetachKey(%q) = %v, %v, want %v", tt.in, got, err, tt.want)
 		}
-		if err != nil && exitcode.Of(err) != exitcode.Usage {
+		if err != nil && exitcode.Of(err) != sysexits.Usage {
 			t.Errorf("parseDetachKey(%q) exits with %d", tt.in, exitcode.Of(err))
 		}
 	}

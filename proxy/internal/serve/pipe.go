@@ -18,6 +18,7 @@ import (
 	"holdfast/shared/config"
 	"holdfast/shared/logging"
 	"holdfast/shared/pipe"
+	"holdfast/shared/sysexits"
 	"holdfast/shared/version"
 )
 
@@ -104,5 +105,5 @@ func noSupervisor(context.Context) (net.Conn, error) {
 // Unsupported returns an error for an operation that needs Unix sockets, with the operation to use
 // instead.
 func Unsupported(what, instead string) error {
-	return exitcode.New(exitcode.Unavailable, fmt.Sprintf("%s: %s needs a Unix socket, which this system does not have; %s", protocol.CodeUnsupportedOS, what, instead))
+	return exitcode.New(sysexits.Unavailable, fmt.Sprintf("%s: %s needs a Unix socket, which this system does not have; %s", protocol.CodeUnsupportedOS, what, instead))
 }

@@ -16,6 +16,7 @@ import (
 	"holdfast/proxy/policy"
 	"holdfast/shared/config"
 	"holdfast/shared/socket"
+	"holdfast/shared/sysexits"
 )
 
 // noPolicy is the value of the setting policy that disables the policy.
@@ -39,7 +40,7 @@ func (o *Options) startPolicy(ctx context.Context, dirs config.Dirs, cfg config.
 	var host *policyhost.Host
 	if r != nil {
 		if host, err = policyhost.Start(ctx, r.host(dirs, log)); err != nil {
-			return nil, exitcode.With(exitcode.Config, err) // so that a command does not wait for another proxy to start
+			return nil, exitcode.With(sysexits.Config, err) // so that a command does not wait for another proxy to start
 		}
 	}
 	if o.DryRun {

@@ -42,6 +42,7 @@ import (
 	"holdfast/shared/logging"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
+	"holdfast/shared/sysexits"
 	"holdfast/shared/version"
 )
 
@@ -128,7 +129,7 @@ func (o *Options) check(dirs config.Dirs, cfg config.Config) error {
 		return nil
 	}
 	if err := checkPolicy(dirs, o.Proxy, cfg); err != nil {
-		return exitcode.New(exitcode.Config, "policy: "+err.Error())
+		return exitcode.New(sysexits.Config, "policy: "+err.Error())
 	}
 	return nil
 }
