@@ -16,6 +16,7 @@ import (
 	"holdfast/protocol/link"
 	"holdfast/shared/config"
 	"holdfast/shared/keep"
+	linkconn "holdfast/shared/link"
 	"holdfast/shared/logging"
 	"holdfast/shared/machine"
 	"holdfast/shared/socket"
@@ -361,37 +362,36 @@ func isRefused(err error) bool {
 
 // await returns when a supervisor serves again. It returns an error unless that supervisor is
 // this program in the same process, and no supervisor has died meanwhile.
-func (u *upgrader) await(ctx context.Context, old protocol.ProcessStatus) error {
+func (u *upgrader) await(ctx context.Context, old *protocol.ProcessStatus) error {
 	ctx, cancel := context.WithTimeout(ctx, u.limit)
 	defer cancel()
-	for {
-		now, err := u.status(ctx)
+	decided, err := linkconn.AwaitStatus(ctx, u.status, func(now *protocol.ProcessStatus, err error) (bool, error) {
 		switch {
 		case err != nil:
 		case hasDied(old, now):
-			return protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("%s died when it had taken over: %s; %s, process %d, goes on with %d sessions",
+			return true, protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("%s died when it had taken over: %s; %s, process %d, goes on with %d sessions",
 				version.String(), u.why(now), now.Version, now.PID, now.Sessions))
 		case now.Upgrades == old.Upgrades:
-			return protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("the supervisor did not become %s, and supervisor.log says why; %s, process %d, goes on with %d sessions",
+			return true, protocol.Errorf(protocol.CodeUpgradeRefused, fmt.Sprintf("the supervisor did not become %s, and supervisor.log says why; %s, process %d, goes on with %d sessions",
 				version.String(), now.Version, now.PID, now.Sessions))
 		default:
 			fmt.Printf("%s became %s, %d sessions go on, pid %d, after %v\n", old.Version, now.Version, now.Sessions, now.PID,
 				time.Since(u.began).Round(time.Millisecond))
-			return nil
+			return true, nil
 		}
 		if held := keep.ReadHeld(u.dirs.Runtime); held != nil {
-			return protocol.Errorf(protocol.CodeSupervisorUnreachable, version.String()+" died when it had taken over: "+held.Error())
+			return true, protocol.Errorf(protocol.CodeSupervisorUnreachable, version.String()+" died when it had taken over: "+held.Error())
 		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return u.silent(err)
-		}
+		return false, nil
+	})
+	if !decided {
+		return u.silent(err)
 	}
+	return err
 }
 
 // hasDied reports whether a supervisor has died between two status answers.
-func hasDied(old, now protocol.ProcessStatus) bool {
+func hasDied(old, now *protocol.ProcessStatus) bool {
 	if old.Keeper != nil && now.Keeper != nil && old.Keeper.Lost == now.Keeper.Lost {
 		return now.Keeper.Starts != old.Keeper.Starts
 	}
@@ -399,7 +399,7 @@ func hasDied(old, now protocol.ProcessStatus) bool {
 }
 
 // why returns how the supervisor before the present one has ended, as text.
-func (u *upgrader) why(now protocol.ProcessStatus) string {
+func (u *upgrader) why(now *protocol.ProcessStatus) string {
 	how := "how is not known"
 	if now.Keeper != nil && now.Keeper.Last != "" {
 		how = now.Keeper.Last
@@ -446,44 +446,32 @@ func (u *upgrader) choose(ctx context.Context, held *keep.Held) (done bool, err 
 	fmt.Printf("process %d, which holds the sessions, is told to start %s\n", pid, u.exe)
 	ctx, cancel := context.WithTimeout(ctx, u.limit)
 	defer cancel()
-	for {
-		now, err := u.status(ctx)
+	decided, err := linkconn.AwaitStatus(ctx, u.status, func(now *protocol.ProcessStatus, err error) (bool, error) {
 		if err == nil {
 			if keep.CancelChoice(u.dirs.Runtime) || now.Version != version.String() {
-				return false, nil // an older keeper has started its own program, or the silent supervisor answers now
+				return true, nil // an older keeper has started its own program, or the silent supervisor answers now
 			}
 			fmt.Printf("%s serves, %d sessions go on, pid %d\n", now.Version, now.Sessions, now.PID)
+			done = true
 			return true, nil
 		}
 		if again := keep.ReadHeld(u.dirs.Runtime); again != nil && (held == nil || *again != *held) {
-			return false, protocol.Errorf(protocol.CodeSupervisorUnreachable, "again: "+again.Error())
+			return true, protocol.Errorf(protocol.CodeSupervisorUnreachable, "again: "+again.Error())
 		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return false, u.silent(err)
-		}
+		return false, nil
+	})
+	if !decided {
+		return false, u.silent(err)
 	}
+	return done, err
 }
 
-func (u *upgrader) status(ctx context.Context) (protocol.ProcessStatus, error) {
-	return askStatus(ctx, u.dirs, u.secret)
-}
-
-func askStatus(ctx context.Context, dirs config.Dirs, secret string) (protocol.ProcessStatus, error) {
-	var none protocol.ProcessStatus
-	conn, err := dial(ctx, dirs, secret, "supervisor --upgrade")
+// status asks the supervisor for its status over a link of its own.
+func (u *upgrader) status(ctx context.Context) (*protocol.ProcessStatus, error) {
+	conn, err := dial(ctx, u.dirs, u.secret, "supervisor --upgrade")
 	if err != nil {
-		return none, err
+		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	reply, err := conn.Call(ctx, link.Status{})
-	if err != nil {
-		return none, err
-	}
-	report, ok := reply.(*link.StatusReport)
-	if !ok {
-		return none, protocol.Errorf(protocol.CodeInternal, "status answered by "+reply.MessageType())
-	}
-	return report.Supervisor, nil
+	return conn.Status(ctx)
 }

@@ -149,7 +149,7 @@ func askSupervisor(ctx context.Context, dirs config.Dirs, secret string) (*proto
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	return supervisorStatus(ctx, conn)
+	return conn.Status(ctx)
 }
 
 // late returns the error of ctx if its time is over, and err otherwise.

@@ -125,7 +125,7 @@ func stopSupervisor(ctx context.Context, dirs config.Dirs) (pid int, err error) 
 		return 0, err
 	}
 	defer func() { _ = conn.Close() }()
-	if status, err := supervisorStatus(ctx, conn); err == nil {
+	if status, err := conn.Status(ctx); err == nil {
 		pid = status.PID
 	}
 	_, err = conn.Call(ctx, wire.Shutdown{})

@@ -31,7 +31,6 @@ const (
 	tryTimeout = 30 * time.Second
 	// becomeTimeout is how long the supervisor may take after that to answer as the new program.
 	becomeTimeout = 15 * time.Second
-	becomePoll    = 5 * time.Millisecond
 )
 
 func (a *app) upgradeCommand() *cobra.Command {
@@ -151,20 +150,6 @@ func dialSupervisor(ctx context.Context, dirs config.Dirs, secret, name string) 
 	return conn, nil
 }
 
-// supervisorStatus asks the supervisor for its status.
-func supervisorStatus(ctx context.Context, conn *link.Conn) (*protocol.ProcessStatus, error) {
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // this also ends a call to a supervisor that reads nothing
-	reply, err := conn.Call(ctx, wire.Status{})
-	if err != nil {
-		return nil, late(ctx, err)
-	}
-	report, ok := reply.(*wire.StatusReport)
-	if !ok {
-		return nil, errors.New("the supervisor answered status with " + reply.MessageType())
-	}
-	return &report.Supervisor, nil
-}
-
 // run tries both programs, then replaces both processes in the order that their protocol versions
 // demand. If the first replacement fails, the second process is not replaced.
 func (u *upgrade) run(ctx context.Context) error {
@@ -176,7 +161,7 @@ func (u *upgrade) run(ctx context.Context) error {
 		return fmt.Errorf("nothing has changed: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	old, err := supervisorStatus(ctx, conn)
+	old, err := conn.Status(ctx)
 	if err == nil {
 		u.proxy, err = u.speaks(ctx, true)
 	}
@@ -307,34 +292,33 @@ func (u *upgrade) become(ctx context.Context, conn *link.Conn, old *protocol.Pro
 func (u *upgrade) await(ctx context.Context, old *protocol.ProcessStatus) (*protocol.ProcessStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, u.wait)
 	defer cancel()
-	var last *protocol.ProcessStatus
+	var now, last *protocol.ProcessStatus
 	var lastErr error
-	for {
-		now, err := u.ask(ctx)
+	decided, err := link.AwaitStatus(ctx, u.ask, func(s *protocol.ProcessStatus, err error) (bool, error) {
 		switch {
 		case err != nil && ctx.Err() == nil:
 			lastErr = err
 		case err != nil:
-		case now.Instance != old.Instance:
-			return nil, exitcode.New(sysexits.Software, fmt.Sprintf(
-				"another supervisor was started, %s, pid %d, which does not have the sessions of pid %d: see supervisor.log and proxy doctor", build(now.Version), now.PID, old.PID))
-		case now.Upgrades > old.Upgrades:
-			return now, nil
+		case s.Instance != old.Instance:
+			return true, exitcode.New(sysexits.Software, fmt.Sprintf(
+				"another supervisor was started, %s, pid %d, which does not have the sessions of pid %d: see supervisor.log and proxy doctor", build(s.Version), s.PID, old.PID))
+		case s.Upgrades > old.Upgrades:
+			now = s
+			return true, nil
 		default:
-			last = now
+			last = s
 		}
-		select {
-		case <-time.After(becomePoll):
-			continue
-		case <-ctx.Done():
-		}
-		if last != nil {
-			return nil, exitcode.New(sysexits.TempFail, fmt.Sprintf(
-				"the supervisor continues as %s, pid %d, and has not become another program: see supervisor.log", build(last.Version), last.PID))
-		}
-		return nil, &protocol.Error{Code: protocol.CodeSupervisorUnreachable, Retryable: true, Message: fmt.Sprintf(
-			"the supervisor has not answered within %v after it was asked to become another program: %v", u.wait, cmp.Or(lastErr, ctx.Err()))}
+		return false, nil
+	})
+	switch {
+	case decided:
+		return now, err
+	case last != nil:
+		return nil, exitcode.New(sysexits.TempFail, fmt.Sprintf(
+			"the supervisor continues as %s, pid %d, and has not become another program: see supervisor.log", build(last.Version), last.PID))
 	}
+	return nil, &protocol.Error{Code: protocol.CodeSupervisorUnreachable, Retryable: true, Message: fmt.Sprintf(
+		"the supervisor has not answered within %v after it was asked to become another program: %v", u.wait, cmp.Or(lastErr, ctx.Err()))}
 }
 
 // ask asks the supervisor for its status over a new link.
@@ -344,7 +328,7 @@ func (u *upgrade) ask(ctx context.Context) (*protocol.ProcessStatus, error) {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	return supervisorStatus(ctx, conn)
+	return conn.Status(ctx)
 }
 
 // withOther adds the state of the other process to an error.
