@@ -4,7 +4,8 @@
 // Invariant: no helper waits for a fixed time. It asks for a condition until the condition is
 // true. A time limit only ends a test that has failed.
 //
-// Not here: fakes. A test that needs a fake defines it in its own package.
+// Not here: fakes. Package fakelink has the supervisor's end of the link; a test that needs another
+// fake defines it in its own package.
 package testkit
 
 import (

@@ -92,7 +92,7 @@ func newVault(w *world, sessions map[protocol.SessionID]string) *vault {
 	for id, workspace := range sessions {
 		v.put(id, "life-"+protocol.Instance(id), workspace)
 	}
-	w.answers(v.answer)
+	w.Answer(v.answer)
 	return v
 }
 

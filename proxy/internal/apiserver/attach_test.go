@@ -19,7 +19,8 @@ import (
 // A stage is the supervisor's end of attachments: the test plays the session.
 type stage struct {
 	w       *world
-	entered chan *actor // one for each attach
+	info    protocol.AttachInfo // of the answer to each attach
+	entered chan *actor         // one for each attach
 }
 
 type actor struct {
@@ -52,24 +53,26 @@ func (typed) MessageType() string { return "typed" }
 
 // newStage answers attaches with info, and all else with OK.
 func newStage(w *world, info protocol.AttachInfo) *stage {
-	s := &stage{w: w, entered: make(chan *actor, 300)}
-	w.answers(func(st *link.Stream, m protocol.Message) {
-		attach, ok := m.(*wire.Attach)
-		if !ok {
-			_ = st.Send(wire.OK{})
-			return
-		}
-		a := &actor{t: w.t, st: st, spec: *attach, heard: make(chan protocol.Message, 100)}
-		info := info
-		info.Session.ID, info.Session.Instance = attach.SessionID, "life"
-		if attach.Resume != nil && !attach.Snapshot {
-			info.Replay, info.Offset, info.SnapshotBytes = protocol.ReplayExact, attach.Resume.Offset, 0
-		}
-		_ = st.Send(wire.Attached{AttachInfo: info})
-		s.entered <- a
-		a.listen()
-	})
+	s := &stage{w: w, info: info, entered: make(chan *actor, 300)}
+	w.Answer(s.answer)
 	return s
+}
+
+func (s *stage) answer(st *link.Stream, m protocol.Message) {
+	attach, ok := m.(*wire.Attach)
+	if !ok {
+		_ = st.Send(wire.OK{})
+		return
+	}
+	a := &actor{t: s.w.t, st: st, spec: *attach, heard: make(chan protocol.Message, 100)}
+	info := s.info
+	info.Session.ID, info.Session.Instance = attach.SessionID, "life"
+	if attach.Resume != nil && !attach.Snapshot {
+		info.Replay, info.Offset, info.SnapshotBytes = protocol.ReplayExact, attach.Resume.Offset, 0
+	}
+	_ = st.Send(wire.Attached{AttachInfo: info})
+	s.entered <- a
+	a.listen()
 }
 
 func (a *actor) listen() {
@@ -205,7 +208,7 @@ func TestAttachment(t *testing.T) {
 		t.Errorf("told %+v", m)
 	}
 	a.wantLeft()
-	if asked := w.asked(); len(asked) != 1 {
+	if asked := w.Requests(); len(asked) != 1 {
 		t.Errorf("to detach %v was asked", asked[1:])
 	}
 }
@@ -340,7 +343,7 @@ func TestDetachRace(t *testing.T) {
 func TestDetachWhileAttaching(t *testing.T) {
 	w := newWorld(t, nil)
 	asked := make(chan struct{})
-	w.answers(func(st *link.Stream, _ protocol.Message) {
+	w.Answer(func(st *link.Stream, _ protocol.Message) {
 		close(asked)
 		_, _ = st.Next() // it never answers
 	})
@@ -415,7 +418,7 @@ func TestAttachRefused(t *testing.T) {
 	c.wantError(protocol.CodeInvalidArgument)
 	attach(1, protocol.AttachSpec{SessionID: "s", Client: strings.Repeat("x", 257)})
 	c.wantError(protocol.CodeLimitExceeded)
-	if asked := w.asked(); len(asked) > 0 {
+	if asked := w.Requests(); len(asked) > 0 {
 		t.Errorf("the supervisor was asked %v", asked)
 	}
 
@@ -427,7 +430,7 @@ func TestAttachRefused(t *testing.T) {
 	other := w.client()
 	s.attach(other, 1) // numbers are a connection's own
 
-	w.replies(func(protocol.Message) (protocol.Message, error) {
+	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, protocol.Errorf(protocol.CodeAlreadyAttached, "no")
 	})
 	attach(2, protocol.AttachSpec{SessionID: "s", Mode: protocol.ModeExclusive})
@@ -451,7 +454,7 @@ func TestAttachmentsLimit(t *testing.T) {
 	if m := expect[*api.TerminalError](c); m.RequestID != "t" || m.Code != protocol.CodeLimitExceeded {
 		t.Errorf("told %+v", m)
 	}
-	if made := w.asked("create"); len(made) > 0 {
+	if made := w.Requests("create"); len(made) > 0 {
 		t.Error("a session was made that cannot be shown")
 	}
 	c.send(api.Detach{Request: req("d"), Attachment: 7})
@@ -469,7 +472,7 @@ func TestLinkLost(t *testing.T) {
 	a := s.attach(c, 1)
 	a.print(0, "one")
 	expect[data](c)
-	w.cut()
+	w.Cut()
 	a = s.next()
 	if r := a.spec.Resume; r == nil || *r != (protocol.Resume{Instance: "life", Offset: 3}) || a.spec.Writer != "w" || a.spec.Client != "tester" {
 		t.Errorf("resumed with %+v", a.spec)
@@ -491,7 +494,7 @@ func TestLinkLost(t *testing.T) {
 	expect[*api.Resync](c)
 	newStageAt := protocol.AttachInfo{Replay: protocol.ReplaySnapshot, Offset: 120, SnapshotBytes: 2, Writer: "w", InputOffset: 5}
 	s = newStage(w, newStageAt)
-	w.cut()
+	w.Cut()
 	a = s.next()
 	if r := a.spec.Resume; r == nil || r.Offset != 6+9 || !a.spec.Snapshot { // half of it is nothing: what was missed before it is what was told
 		t.Errorf("attached again with %+v", a.spec)
@@ -502,10 +505,10 @@ func TestLinkLost(t *testing.T) {
 	c.wantError(protocol.CodeInputGap)
 
 	// And at last the session is not there any more.
-	w.replies(func(protocol.Message) (protocol.Message, error) {
+	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, protocol.Errorf(protocol.CodeSessionNotFound, "gone")
 	})
-	w.cut()
+	w.Cut()
 	if e := c.wantError(protocol.CodeSessionNotFound); e.Attachment == nil || *e.Attachment != 1 || e.RequestID != "" {
 		t.Errorf("told %+v", e)
 	}
@@ -533,7 +536,7 @@ func TestSentBehindAttach(t *testing.T) {
 			}
 		}
 	}
-	w.replies(func(protocol.Message) (protocol.Message, error) {
+	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, protocol.Errorf(protocol.CodeSessionNotFound, "no session")
 	})
 	c.send(api.Attach{Request: req("a"), Attachment: 99, AttachSpec: protocol.AttachSpec{SessionID: "s"}})

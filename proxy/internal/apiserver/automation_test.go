@@ -18,7 +18,7 @@ func TestAutomationIsTheSupervisors(t *testing.T) {
 		want bool
 	}{{nil, false}, {protocol.Capabilities{"other"}, false}, {protocol.Capabilities{protocol.CapAutomation}, true}} {
 		w := newWorld(t, nil)
-		w.caps = tt.caps
+		w.offer(tt.caps...)
 		first := w.client()
 		first.send(api.Info{Request: req("r"), SessionID: "s"}) // which makes the link
 		first.mustNext()
@@ -34,7 +34,7 @@ func TestAutomationIsTheSupervisors(t *testing.T) {
 // people.
 func TestUnknownToTheSupervisor(t *testing.T) {
 	w := newWorld(t, nil)
-	w.replies(func(m protocol.Message) (protocol.Message, error) {
+	w.Reply(func(m protocol.Message) (protocol.Message, error) {
 		return nil, protocol.Errorf(protocol.CodeUnsupported, "unknown message type")
 	})
 	c := w.client()
@@ -76,7 +76,7 @@ func TestTypedIsPassedOn(t *testing.T) {
 			}
 			break
 		}
-		w.cut()
+		w.Cut()
 	}
 	c.nc.Close()
 }

@@ -38,7 +38,7 @@ func TestEvents(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, nil)
-			w.answers(func(st *link.Stream, _ protocol.Message) {
+			w.Answer(func(st *link.Stream, _ protocol.Message) {
 				_ = st.Send(wire.Subscribed{Instance: "supervisor", Seq: 1})
 				_ = st.Send(wire.Event{Seq: 2, Event: protocol.EventCreated, At: at, Session: &someInfo})
 				_ = st.Send(wire.Event{Seq: 3, Event: protocol.EventExited, At: at, Session: &ended})
@@ -57,7 +57,7 @@ func TestEvents(t *testing.T) {
 			} {
 				equal(t, "told", c.mustNext().(protocol.Message), want)
 			}
-			equal(t, "asked", w.asked("events")[0], wire.Events{Instance: "supervisor", After: 1})
+			equal(t, "asked", w.Requests("events")[0], wire.Events{Instance: "supervisor", After: 1})
 			c.send(api.Events{Request: req("twice")})
 			if e := c.wantError(protocol.CodeInvalidArgument); e.RequestID != "twice" {
 				t.Errorf("told %+v", e)
@@ -69,13 +69,13 @@ func TestEvents(t *testing.T) {
 // A subscription outlives the link, and one that failed may be tried again.
 func TestEventsOverLostLink(t *testing.T) {
 	w := newWorld(t, nil)
-	w.replies(func(protocol.Message) (protocol.Message, error) {
+	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, protocol.Errorf(protocol.CodeInternal, "no")
 	})
 	c := w.client()
 	c.send(api.Events{Request: req("e")})
 	c.wantError(protocol.CodeInternal)
-	w.answers(func(st *link.Stream, m protocol.Message) {
+	w.Answer(func(st *link.Stream, m protocol.Message) {
 		after := m.(*wire.Events).After
 		_ = st.Send(wire.Subscribed{Instance: "supervisor", Seq: after})
 		_ = st.Send(wire.Event{Seq: after + 1, Event: protocol.EventResized})
@@ -87,7 +87,7 @@ func TestEventsOverLostLink(t *testing.T) {
 		if e := expect[*api.Event](c); e.Seq != seq {
 			t.Errorf("told %+v", e)
 		}
-		w.cut()
+		w.Cut()
 	}
 	c.nc.Close()
 	testkit.Within(t, patience, "the server is done", c.served)

@@ -102,7 +102,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("it names %v and %v", e.Local, e.Remote)
 			}
 			c.wantEnd()
-			if n := len(w.asked()); n > 0 {
+			if n := len(w.Requests()); n > 0 {
 				t.Errorf("the supervisor was asked %d times", n)
 			}
 			log := w.log.String()

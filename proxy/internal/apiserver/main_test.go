@@ -8,7 +8,6 @@ import (
 	"net"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,8 +19,8 @@ import (
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/proxy/internal/linkclient"
-	"holdfast/shared/link"
 	"holdfast/shared/testkit"
+	"holdfast/shared/testkit/fakelink"
 )
 
 // patience is how long a test waits for what must come; soonish is far below
@@ -33,18 +32,11 @@ const (
 
 // A world is a server between clients and the fake of a supervisor.
 type world struct {
+	*fakelink.Supervisor
 	t      testing.TB
 	server *Server
 	log    *syncBuffer
-	dir    string
-
 	wg     sync.WaitGroup
-	mu     sync.Mutex
-	answer func(st *link.Stream, request protocol.Message)
-	heard  []protocol.Message // what the supervisor was asked
-	conns  map[*link.Conn]struct{}
-	down   bool
-	caps   protocol.Capabilities // of the supervisor, as the next link says them
 }
 
 type syncBuffer struct {
@@ -68,11 +60,11 @@ func (s *syncBuffer) String() string {
 // left. change, where given, makes the configuration another.
 func newWorld(t testing.TB, change func(*Config)) *world {
 	t.Helper()
-	testkit.CheckLeaks(t)
-	w := &world{t: t, log: &syncBuffer{}, dir: testkit.Dir(t), conns: map[*link.Conn]struct{}{}, caps: protocol.Capabilities{protocol.CapAutomation}}
-	w.replies(func(protocol.Message) (protocol.Message, error) { return wire.OK{}, nil })
+	w := &world{Supervisor: fakelink.New(t), t: t, log: &syncBuffer{}}
+	w.offer(protocol.CapAutomation)
+	w.Listen()
 	links := linkclient.New(linkclient.Config{
-		Dial:  w.dialLink,
+		Dial:  w.Dial,
 		Hello: func() wire.Hello { return wire.Hello{Protocol: protocol.Supported(), Name: "test"} },
 		Log:   zerolog.Nop(),
 	})
@@ -84,15 +76,19 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	t.Cleanup(func() {
 		w.server.Goaway("test", 0)
 		links.Close()
-		w.cut()
 		w.wg.Wait()
 	})
 	return w
 }
 
+// offer sets the capabilities of the supervisor, as the next link tells them.
+func (w *world) offer(caps ...protocol.Capability) {
+	w.Welcome(wire.Welcome{Capabilities: caps, PID: 7, Instance: "supervisor"})
+}
+
 // pair returns both ends of a Unix socket's connection.
 func (w *world) pair() (a, b net.Conn) {
-	ln, err := net.Listen("unix", filepath.Join(w.dir, protocol.NewToken(4)))
+	ln, err := net.Listen("unix", filepath.Join(filepath.Dir(w.Path), protocol.NewToken(4)))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -105,98 +101,6 @@ func (w *world) pair() (a, b net.Conn) {
 	}
 	w.t.Cleanup(func() { a.Close(); b.Close() })
 	return a, b
-}
-
-func (w *world) dialLink(context.Context) (net.Conn, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.down {
-		return nil, errors.New("down")
-	}
-	a, b := w.pair()
-	w.wg.Go(func() { w.serveLink(b) })
-	return a, nil
-}
-
-func (w *world) serveLink(nc net.Conn) {
-	c, _, err := link.Accept(nc, func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
-		return wire.Welcome{Capabilities: w.caps, PID: 7, Instance: "supervisor"}, nil, nil
-	}, zerolog.Nop())
-	if err != nil {
-		return
-	}
-	w.mu.Lock()
-	w.conns[c] = struct{}{}
-	w.mu.Unlock()
-	for {
-		st, err := c.Accept()
-		if err != nil {
-			return
-		}
-		w.wg.Go(func() {
-			defer st.Abort()
-			request, err := st.Receive()
-			if err != nil {
-				return
-			}
-			w.mu.Lock()
-			w.heard = append(w.heard, request)
-			answer := w.answer
-			w.mu.Unlock()
-			answer(st, request)
-		})
-	}
-}
-
-// answers says how the supervisor answers from now on; the stream is closed
-// behind the answer.
-func (w *world) answers(how func(st *link.Stream, request protocol.Message)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.answer = how
-}
-
-// replies is answers for requests that have one reply.
-func (w *world) replies(how func(request protocol.Message) (protocol.Message, error)) {
-	w.answers(func(st *link.Stream, request protocol.Message) {
-		reply, err := how(request)
-		if err != nil {
-			_ = st.Fail(err)
-			return
-		}
-		_ = st.Send(reply)
-	})
-}
-
-// asked returns what the supervisor was asked, of one type or of all.
-func (w *world) asked(types ...string) []protocol.Message {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all := slices.Clone(w.heard)
-	return slices.DeleteFunc(all, func(m protocol.Message) bool {
-		return len(types) > 0 && !slices.Contains(types, m.MessageType())
-	})
-}
-
-// cut ends the link.
-func (w *world) cut() {
-	w.mu.Lock()
-	conns := w.conns
-	w.conns = map[*link.Conn]struct{}{}
-	w.mu.Unlock()
-	for c := range conns {
-		c.Close()
-	}
-}
-
-// lose makes the supervisor unreachable, or reachable again.
-func (w *world) lose(down bool) {
-	w.mu.Lock()
-	w.down = down
-	w.mu.Unlock()
-	if down {
-		w.cut()
-	}
 }
 
 // A client is the other end of a connection to the server.

@@ -77,7 +77,7 @@ func TestBatches(t *testing.T) {
 func TestFreezeOverLostLink(t *testing.T) {
 	w := newWorld(t, nil)
 	attaches := 0
-	w.answers(func(st *link.Stream, m protocol.Message) {
+	w.Answer(func(st *link.Stream, m protocol.Message) {
 		attach, ok := m.(*wire.Attach)
 		if !ok {
 			return
@@ -101,7 +101,7 @@ func TestFreezeOverLostLink(t *testing.T) {
 				continue
 			}
 			if first {
-				w.cut()
+				w.Cut()
 				return
 			}
 			_ = st.Send(wire.Paused{InputOffset: 3})

@@ -137,8 +137,8 @@ func TestRequests(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, nil)
-			w.caps = protocol.Capabilities{protocol.CapAutomation, protocol.CapCage}
-			w.replies(func(protocol.Message) (protocol.Message, error) { return tt.reply, nil })
+			w.offer(protocol.CapAutomation, protocol.CapCage)
+			w.Reply(func(protocol.Message) (protocol.Message, error) { return tt.reply, nil })
 			c := w.client()
 			c.send(tt.request)
 			told, ok := c.mustNext().(protocol.Message)
@@ -146,7 +146,7 @@ func TestRequests(t *testing.T) {
 				t.Fatal("data came")
 			}
 			equal(t, "told", told, tt.told)
-			equal(t, "asked", asGiven(w.asked()[0], tt.asked), tt.asked)
+			equal(t, "asked", asGiven(w.Requests()[0], tt.asked), tt.asked)
 		})
 	}
 }
@@ -187,7 +187,7 @@ func TestLongList(t *testing.T) {
 		all[i].ID = protocol.SessionID(fmt.Sprint("s", i))
 		all[i].Argv = []string{strings.Repeat("x", 1000)}
 	}
-	w.answers(func(st *link.Stream, _ protocol.Message) { _ = st.SendSessions(all) })
+	w.Answer(func(st *link.Stream, _ protocol.Message) { _ = st.SendSessions(all) })
 	c := w.client()
 	c.send(api.List{Request: req("l")})
 	var got []protocol.SessionInfo
@@ -208,7 +208,7 @@ func TestLongList(t *testing.T) {
 func TestStatus(t *testing.T) {
 	w := newWorld(t, nil)
 	supervisor := protocol.ProcessStatus{PID: 7, Version: "1", Protocol: protocol.Supported(), Instance: "life", Sessions: 3, Clients: 1}
-	w.replies(func(protocol.Message) (protocol.Message, error) {
+	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return wire.StatusReport{Supervisor: supervisor}, nil
 	})
 	c, _ := w.client(), w.client()
@@ -222,7 +222,7 @@ func TestStatus(t *testing.T) {
 	}
 
 	// A supervisor that cannot be asked is no reason to be silent.
-	w.replies(func(protocol.Message) (protocol.Message, error) {
+	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, protocol.Errorf(protocol.CodeInternal, "no")
 	})
 	c.send(api.Status{Request: req("t")})
@@ -239,23 +239,23 @@ func TestStatus(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	w := newWorld(t, nil)
 	asked := make(chan struct{}, 2)
-	w.answers(func(st *link.Stream, _ protocol.Message) {
+	w.Answer(func(st *link.Stream, _ protocol.Message) {
 		asked <- struct{}{}
 		_, _ = st.Next()
 	})
 	c := w.client()
 	c.send(api.Signal{Request: req("s"), SessionID: "s", Signal: "USR1"})
 	testkit.Within(t, patience, "the supervisor is asked", asked)
-	w.cut()
+	w.Cut()
 	if e := c.wantError(protocol.CodeSupervisorUnreachable); e.RequestID != "s" || !e.Retryable {
 		t.Errorf("told %+v", e)
 	}
 	c.send(api.Forget{Request: req("f"), SessionID: "s"})
 	testkit.Within(t, patience, "the supervisor is asked", asked)
-	w.replies(func(protocol.Message) (protocol.Message, error) {
+	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, protocol.ErrSessionNotFound // it is forgotten
 	})
-	w.cut()
+	w.Cut()
 	if m := expect[*api.OK](c); m.RequestID != "f" {
 		t.Errorf("told %+v", m)
 	}
@@ -273,7 +273,7 @@ func TestNoRequest(t *testing.T) {
 			t.Errorf("%s: told %+v", raw, e)
 		}
 	}
-	if asked := w.asked(); len(asked) > 0 {
+	if asked := w.Requests(); len(asked) > 0 {
 		t.Errorf("the supervisor was asked %v", asked)
 	}
 }
@@ -303,13 +303,13 @@ func TestLinkRequests(t *testing.T) {
 		t.Run(k.Type(), func(t *testing.T) {
 			w := newWorld(t, nil)
 			on, _ := wire.Messages.Request(k.Link.MessageType())
-			w.replies(func(protocol.Message) (protocol.Message, error) { return on.Reply, nil })
+			w.Reply(func(protocol.Message) (protocol.Message, error) { return on.Reply, nil })
 			c := w.client()
 			c.send(ask("s"))
 			if m, ok := c.mustNext().(protocol.Message); !ok || m.MessageType() != k.Reply.MessageType() {
 				t.Errorf("got %T %+v, want %s", m, m, k.Reply.MessageType())
 			}
-			if asked := w.asked(); len(asked) == 0 || asked[0].MessageType() != on.Type() {
+			if asked := w.Requests(); len(asked) == 0 || asked[0].MessageType() != on.Type() {
 				t.Errorf("the supervisor received %v, want %s", asked, on.Type())
 			}
 		})
@@ -322,7 +322,7 @@ var unanswered = []string{"terminal.data", "terminal.resize", "terminal.close"}
 // Every message there is gets an answer where it carries a request id.
 func TestEveryMessage(t *testing.T) {
 	w := newWorld(t, nil)
-	w.replies(func(m protocol.Message) (protocol.Message, error) {
+	w.Reply(func(m protocol.Message) (protocol.Message, error) {
 		return nil, protocol.Errorf(protocol.CodeSessionNotFound, "no session")
 	})
 	for _, name := range api.Messages.Types() {
@@ -347,7 +347,7 @@ func TestEveryMessage(t *testing.T) {
 // function is called.
 func hold(w *world, names ...string) (goOn func()) {
 	release := make(chan struct{})
-	w.answers(func(st *link.Stream, m protocol.Message) {
+	w.Answer(func(st *link.Stream, m protocol.Message) {
 		if slices.Contains(names, m.MessageType()) {
 			gone := make(chan struct{})
 			go func() { defer close(gone); _, _ = st.Next() }()
@@ -370,10 +370,10 @@ func TestRequestsLimit(t *testing.T) {
 	for i := range maxRequests + 1 {
 		c.send(api.Forget{Request: req(fmt.Sprint(i)), SessionID: "s"})
 	}
-	testkit.Eventually(t, patience, func() bool { return len(w.asked("forget")) == maxRequests }, "all places are taken")
+	testkit.Eventually(t, patience, func() bool { return len(w.Requests("forget")) == maxRequests }, "all places are taken")
 	other.send(api.Signal{Request: req("x"), SessionID: "s", Signal: "USR1"})
 	expect[*api.OK](other)
-	if n := len(w.asked("forget")); n != maxRequests {
+	if n := len(w.Requests("forget")); n != maxRequests {
 		t.Errorf("%d requests are under way", n)
 	}
 	goOn()
@@ -421,7 +421,7 @@ func TestGoneClient(t *testing.T) {
 			w := newWorld(t, nil)
 			given := make(chan error, 1)
 			asked := make(chan struct{})
-			w.answers(func(st *link.Stream, _ protocol.Message) {
+			w.Answer(func(st *link.Stream, _ protocol.Message) {
 				close(asked)
 				_, err := st.Next()
 				given <- err

@@ -68,14 +68,14 @@ func TestShellIntegration(t *testing.T) {
 					}
 				}
 			})
-			w.replies(child(nil))
+			w.Reply(child(nil))
 			c := w.client()
 			c.send(api.Spawn{
 				Request: req("r"), SessionID: "s", ShellIntegration: tt.ask,
 				SpawnSpec: protocol.SpawnSpec{Argv: []string{"sh"}, Env: []string{"A=1"}},
 			})
 			expect[*api.Spawned](c)
-			made := w.asked("create")[0].(*wire.Create)
+			made := w.Requests("create")[0].(*wire.Create)
 			if got := append(made.Argv, made.Env...); !slices.Equal(got, tt.want) {
 				t.Errorf("started %q, want %q", got, tt.want)
 			}
@@ -94,7 +94,7 @@ func TestSpawnLoginShell(t *testing.T) {
 	})
 	started := someInfo
 	var mu sync.Mutex
-	w.replies(func(m protocol.Message) (protocol.Message, error) {
+	w.Reply(func(m protocol.Message) (protocol.Message, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch m := m.(type) {
@@ -110,12 +110,12 @@ func TestSpawnLoginShell(t *testing.T) {
 	})
 	c := w.client()
 	c.send(api.Spawn{Request: req("none"), SessionID: "s", ShellIntegration: true}) // with an empty argv
-	if e := expect[*api.Error](c); e.Code != protocol.CodeInvalidArgument || len(w.asked("create")) != 0 {
-		t.Errorf("an empty argv: %+v, asked %v", e, w.asked("create"))
+	if e := expect[*api.Error](c); e.Code != protocol.CodeInvalidArgument || len(w.Requests("create")) != 0 {
+		t.Errorf("an empty argv: %+v, asked %v", e, w.Requests("create"))
 	}
 	c.raw(text(`{"type":"spawn","request_id":"r","session_id":"s","shell_integration":true}`))
 	told := expect[*api.Spawned](c).Session
-	made := w.asked("create")[0].(*wire.Create)
+	made := w.Requests("create")[0].(*wire.Create)
 	if want := append(loginShell(), "--told"); !slices.Equal(made.Argv, want) {
 		t.Errorf("started %q, want %q", made.Argv, want)
 	}
@@ -152,13 +152,13 @@ func TestEarlyExitWindow(t *testing.T) {
 		for how, request := range starts(tt.early) {
 			t.Run(tt.name+", "+how, func(t *testing.T) {
 				w := newWorld(t, func(c *Config) { c.EarlyExit = tt.cfg })
-				w.replies(child(nil))
+				w.Reply(child(nil))
 				c := w.client()
 				c.send(request)
 				if m := expect[*api.Spawned](c); m.RequestID != "r" || m.SessionID != "s" || m.PID != 42 {
 					t.Errorf("told %+v", m)
 				}
-				waits := w.asked("wait")
+				waits := w.Requests("wait")
 				switch {
 				case tt.want == 0 && len(waits) > 0:
 					t.Errorf("it was watched: %+v", waits)
@@ -167,7 +167,7 @@ func TestEarlyExitWindow(t *testing.T) {
 						t.Errorf("it was watched so: %+v", waits)
 					}
 				}
-				if len(w.asked("forget")) > 0 {
+				if len(w.Requests("forget")) > 0 {
 					t.Error("a session that lives was removed")
 				}
 			})
@@ -192,7 +192,7 @@ func TestEarlyExit(t *testing.T) {
 		for how, request := range starts(nil) {
 			t.Run(name+", "+how, func(t *testing.T) {
 				w := newWorld(t, nil)
-				w.replies(child(&exit))
+				w.Reply(child(&exit))
 				c := w.client()
 				c.send(request)
 				e := c.wantError(protocol.CodeExitedEarly)
@@ -202,7 +202,7 @@ func TestEarlyExit(t *testing.T) {
 				if e.Exit.Tail == nil {
 					t.Error("no tail at all")
 				}
-				forgets := w.asked("forget")
+				forgets := w.Requests("forget")
 				if len(forgets) != 1 || *forgets[0].(*wire.Forget) != (wire.Forget{SessionID: "s", Instance: "life", Restore: true}) {
 					t.Errorf("removed by %+v", forgets)
 				}
@@ -216,7 +216,7 @@ func TestEarlyExit(t *testing.T) {
 // demand: K10
 func TestRemovalFails(t *testing.T) {
 	w := newWorld(t, nil)
-	w.replies(func(m protocol.Message) (protocol.Message, error) {
+	w.Reply(func(m protocol.Message) (protocol.Message, error) {
 		if _, ok := m.(*wire.Forget); ok {
 			return nil, protocol.Errorf(protocol.CodeInternal, "cannot be removed")
 		}
@@ -254,7 +254,7 @@ func TestSpawnRepeated(t *testing.T) {
 			if exit.StartedAt, exit.ExitedAt = made.CreatedAt, made.CreatedAt.Add(tt.life); tt.life > 0 {
 				made.State, made.Exit = protocol.StateExited, &exit
 			}
-			w.replies(func(m protocol.Message) (protocol.Message, error) {
+			w.Reply(func(m protocol.Message) (protocol.Message, error) {
 				switch m.(type) {
 				case *wire.Create:
 					return wire.Session{Session: made}, nil
@@ -273,11 +273,11 @@ func TestSpawnRepeated(t *testing.T) {
 			} else if m := expect[*api.Spawned](c); m.SessionID != "s" {
 				t.Errorf("told %+v", m)
 			}
-			waits := w.asked("wait")
+			waits := w.Requests("wait")
 			if (len(waits) == 1) != tt.watched || tt.watched && *waits[0].(*wire.Wait).TimeoutMS > DefaultEarlyExit.Milliseconds()-min(DefaultEarlyExit, tt.age).Milliseconds() {
 				t.Errorf("watched by %+v", waits)
 			}
-			if len(w.asked("forget")) > 0 {
+			if len(w.Requests("forget")) > 0 {
 				t.Error("the record was removed")
 			}
 		})
@@ -289,8 +289,8 @@ func TestSpawnRepeated(t *testing.T) {
 // demand: K7
 func TestCheckFails(t *testing.T) {
 	for name, answer := range map[string]func(w *world, st *link.Stream){
-		"the link is lost":   func(w *world, _ *link.Stream) { w.lose(true) },
-		"the link is cut":    func(w *world, _ *link.Stream) { w.cut() },
+		"the link is lost":   func(w *world, _ *link.Stream) { w.SetDown(true) },
+		"the link is cut":    func(w *world, _ *link.Stream) { w.Cut() },
 		"the stream is lost": func(_ *world, st *link.Stream) { st.Abort() },
 		"an error":           func(_ *world, st *link.Stream) { _ = st.Fail(protocol.Errorf(protocol.CodeInternal, "no")) },
 		"no such session":    func(_ *world, st *link.Stream) { _ = st.Fail(protocol.Errorf(protocol.CodeSessionNotFound, "no")) },
@@ -303,7 +303,7 @@ func TestCheckFails(t *testing.T) {
 			}
 			t.Run(name+", "+how, func(t *testing.T) {
 				w := newWorld(t, nil)
-				w.answers(func(st *link.Stream, m protocol.Message) {
+				w.Answer(func(st *link.Stream, m protocol.Message) {
 					if _, ok := m.(*wire.Wait); ok {
 						answer(w, st)
 						return
@@ -316,7 +316,7 @@ func TestCheckFails(t *testing.T) {
 				if m := expect[*api.Spawned](c); m.SessionID != "s" {
 					t.Errorf("told %+v", m)
 				}
-				if len(w.asked("forget")) > 0 {
+				if len(w.Requests("forget")) > 0 {
 					t.Error("the session was removed")
 				}
 			})
@@ -329,7 +329,7 @@ func TestCheckFails(t *testing.T) {
 // demand: K1
 func TestCheckIsEventDriven(t *testing.T) {
 	w := newWorld(t, nil)
-	w.replies(child(&someExit))
+	w.Reply(child(&someExit))
 	c := w.client()
 	begun := time.Now()
 	c.send(starts(new(int64(60_000)))["new"])
@@ -355,22 +355,22 @@ func TestSpawnRefused(t *testing.T) {
 			t.Errorf("%s: told %+v", name, e)
 		}
 	}
-	if asked := w.asked(); len(asked) > 0 {
+	if asked := w.Requests(); len(asked) > 0 {
 		t.Errorf("the supervisor was asked %v", asked)
 	}
 
 	// The supervisor's own refusal, cause and all.
-	w.replies(func(protocol.Message) (protocol.Message, error) {
+	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, &protocol.Error{Code: protocol.CodeSpawnFailed, Cause: protocol.CodePTYExhausted, Retryable: true}
 	})
 	c.send(starts(nil)["new"])
 	if e := c.wantError(protocol.CodeSpawnFailed); e.Cause != protocol.CodePTYExhausted || !e.Retryable {
 		t.Errorf("told %+v", e)
 	}
-	if len(w.asked("wait")) > 0 {
+	if len(w.Requests("wait")) > 0 {
 		t.Error("a session that does not exist was watched")
 	}
-	w.replies(func(protocol.Message) (protocol.Message, error) { return wire.OK{}, nil })
+	w.Reply(func(protocol.Message) (protocol.Message, error) { return wire.OK{}, nil })
 	c.send(starts(nil)["new"])
 	c.wantError(protocol.CodeInternal)
 }

@@ -51,9 +51,7 @@ func withTasks(c *Config) { c.Policy, c.EarlyExit = someTasks, -1 }
 // terminals is a supervisor that starts what it is asked for.
 func terminals(w *world) *stage {
 	s := newStage(w, protocol.AttachInfo{InputOffset: 0, Writer: "w"})
-	w.mu.Lock()
-	attach := w.answer
-	w.answer = func(st *link.Stream, m protocol.Message) {
+	w.Answer(func(st *link.Stream, m protocol.Message) {
 		if m, ok := m.(*wire.Create); ok {
 			_ = st.Send(wire.Session{Session: protocol.SessionInfo{ID: "made", Instance: "life", Argv: m.Argv, Cwd: m.Cwd}})
 			return
@@ -62,9 +60,8 @@ func terminals(w *world) *stage {
 			_ = st.Send(wire.Session{Session: protocol.SessionInfo{ID: m.SessionID, Instance: "life"}})
 			return
 		}
-		attach(st, m)
-	}
-	w.mu.Unlock()
+		s.answer(st, m)
+	})
 	return s
 }
 
@@ -79,7 +76,7 @@ func TestTerminal(t *testing.T) {
 	if m := expect[*api.TerminalOpened](c); m.RequestID != "o" || m.SessionID != "made" || m.WorkDir != "/work" || m.Shell != config.LoginShell() {
 		t.Errorf("told %+v", m)
 	}
-	create := w.asked("create")[0].(*wire.Create)
+	create := w.Requests("create")[0].(*wire.Create)
 	env := []string{
 		"HOLDFAST_WORKSPACE_ID=ours", "HOLDFAST_TASK_ID=good", "HOLDFAST_ISSUE_ID=7", "HOLDFAST_USER_ID=me",
 		"HOLDFAST_PRIOR_AGENT_SESSION_ID=x", "A=1", "HOLDFAST_ISSUE_ID=8", // what comes later wins
@@ -123,8 +120,8 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("heard %+v", m)
 	}
 	// Requests do not wait for one another.
-	testkit.Eventually(t, patience, func() bool { return len(w.asked("terminate")) > 0 }, "the end was not asked for")
-	testTerminate := w.asked("terminate")
+	testkit.Eventually(t, patience, func() bool { return len(w.Requests("terminate")) > 0 }, "the end was not asked for")
+	testTerminate := w.Requests("terminate")
 	if len(testTerminate) != 1 || testTerminate[0].(*wire.Terminate).Reason != "bored" || testTerminate[0].(*wire.Terminate).SessionID != "made" {
 		t.Errorf("ended by %+v", testTerminate)
 	}
@@ -155,14 +152,14 @@ func TestTerminalRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, withTasks)
-			w.replies(func(protocol.Message) (protocol.Message, error) { return nil, tt.supervisor })
+			w.Reply(func(protocol.Message) (protocol.Message, error) { return nil, tt.supervisor })
 			c := w.client()
 			c.send(api.TerminalOpen{Request: req("o"), TaskID: tt.task, WorkspaceID: tt.ws})
 			if m := expect[*api.TerminalError](c); m.RequestID != "o" || m.SessionID != "" || m.Code != tt.want || m.Message == "" && !tt.created {
 				t.Errorf("told %+v, want %s", m, tt.want)
 			}
-			if created := len(w.asked()) > 0; created != tt.created {
-				t.Errorf("the supervisor was asked: %+v", w.asked())
+			if created := len(w.Requests()) > 0; created != tt.created {
+				t.Errorf("the supervisor was asked: %+v", w.Requests())
 			}
 			c.ping()
 		})
@@ -173,16 +170,16 @@ func TestTerminalRefused(t *testing.T) {
 // is at least named.
 func TestTerminalOpensAndEnds(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Policy = someTasks })
-	w.replies(child(&someExit))
+	w.Reply(child(&someExit))
 	c := w.client()
 	c.send(api.TerminalOpen{Request: req("o"), TaskID: "command", WorkspaceID: "ours"})
 	if m := expect[*api.TerminalError](c); m.RequestID != "o" || m.Code != protocol.CodeExitedEarly {
 		t.Errorf("told %+v", m)
 	}
-	if create := w.asked("create")[0].(*wire.Create); !slices.Equal(create.Argv, []string{"make", "test"}) {
+	if create := w.Requests("create")[0].(*wire.Create); !slices.Equal(create.Argv, []string{"make", "test"}) {
 		t.Errorf("created %+v", create)
 	}
-	w.replies(func(m protocol.Message) (protocol.Message, error) {
+	w.Reply(func(m protocol.Message) (protocol.Message, error) {
 		if _, ok := m.(*wire.Attach); ok {
 			return nil, protocol.Errorf(protocol.CodeLimitExceeded, "no")
 		}
@@ -199,7 +196,7 @@ func TestTerminalOpensAndEnds(t *testing.T) {
 // demand: M6 M15
 func TestNoTerminal(t *testing.T) {
 	w := newWorld(t, nil)
-	w.replies(func(protocol.Message) (protocol.Message, error) {
+	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, protocol.Errorf(protocol.CodeSessionNotFound, "no session x")
 	})
 	c := w.client()
@@ -212,12 +209,12 @@ func TestNoTerminal(t *testing.T) {
 		}
 	}
 	// To close what has ended says nothing new: its end is told.
-	w.replies(func(protocol.Message) (protocol.Message, error) {
+	w.Reply(func(protocol.Message) (protocol.Message, error) {
 		return nil, &protocol.Error{Code: protocol.CodeSessionExited}
 	})
 	c.send(api.TerminalClose{SessionID: "x"})
 	c.ping()
-	testkit.Eventually(t, patience, func() bool { return len(w.asked("terminate")) == 2 }, "the supervisor is asked")
+	testkit.Eventually(t, patience, func() bool { return len(w.Requests("terminate")) == 2 }, "the supervisor is asked")
 	c.ping()
 }
 
@@ -251,7 +248,7 @@ func TestTextAttachment(t *testing.T) {
 		t.Errorf("heard %+v", got)
 	}
 	a.say(wire.Accepted{Offset: 103})
-	w.cut()
+	w.Cut()
 	s2 := s.next()
 	a.say(wire.Accepted{Offset: 103})
 	c.send(api.TerminalData{SessionID: "s", Data: []byte("d")})
@@ -294,7 +291,7 @@ func TestAllowAll(t *testing.T) {
 		t.Errorf("told %+v", m)
 	}
 	want := []string{"HOLDFAST_WORKSPACE_ID=ws", "HOLDFAST_TASK_ID=any", "HOLDFAST_USER_ID=me"}
-	if create := w.asked("create")[0].(*wire.Create); !slices.Equal(create.Env, want) {
+	if create := w.Requests("create")[0].(*wire.Create); !slices.Equal(create.Env, want) {
 		t.Errorf("its environment is %q", create.Env)
 	}
 	c.send(api.TerminalOpen{Request: req("o")})

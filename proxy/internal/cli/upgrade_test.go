@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -22,17 +20,16 @@ import (
 	"holdfast/shared/link"
 	"holdfast/shared/sysexits"
 	"holdfast/shared/testkit"
+	"holdfast/shared/testkit/fakelink"
 )
 
 // A halves is a supervisor at the end of a real link, and a proxy that is but
 // counted: what is done to both, in its order.
 type halves struct {
-	t    *testing.T
-	path string
-	wg   sync.WaitGroup
+	*fakelink.Supervisor
+	t *testing.T
 
 	mu       sync.Mutex
-	conns    []*link.Conn
 	done     []string
 	state    protocol.ProcessStatus
 	refuse   map[string]error // by what is asked: try, become, handoff
@@ -40,62 +37,13 @@ type halves struct {
 }
 
 func newHalves(t *testing.T) *halves {
-	testkit.CheckLeaks(t)
 	h := &halves{
-		t: t, path: filepath.Join(testkit.Dir(t), "s"),
+		Supervisor: fakelink.New(t), t: t,
 		state: protocol.ProcessStatus{PID: 7, Version: "old", Protocol: protocol.VersionRange{Min: 1, Max: 1}, Instance: "life", Upgrades: 2},
 	}
-	ln, err := net.Listen("unix", h.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.wg.Go(func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			h.wg.Go(func() { h.serve(nc) })
-		}
-	})
-	t.Cleanup(func() { ln.Close(); h.cut(); h.wg.Wait() })
+	h.Answer(h.answer)
+	h.Listen()
 	return h
-}
-
-func (h *halves) cut() {
-	h.mu.Lock()
-	all := h.conns
-	h.conns = nil
-	h.mu.Unlock()
-	for _, c := range all {
-		c.Close()
-	}
-}
-
-func (h *halves) serve(nc net.Conn) {
-	c, _, err := link.Accept(nc, func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
-		return wire.Welcome{}, nil, nil
-	}, zerolog.Nop())
-	if err != nil {
-		return
-	}
-	h.mu.Lock()
-	h.conns = append(h.conns, c)
-	h.mu.Unlock()
-	for {
-		st, err := c.Accept()
-		if err != nil {
-			return
-		}
-		h.wg.Go(func() {
-			defer st.Abort()
-			m, err := st.Receive()
-			if err != nil {
-				return
-			}
-			h.answer(st, m)
-		})
-	}
 }
 
 func (h *halves) answer(st *link.Stream, m protocol.Message) {
@@ -129,7 +77,7 @@ func (h *halves) answer(st *link.Stream, m protocol.Message) {
 		h.state.Upgrades, h.state.Version, h.state.Sessions = 3, "new", 5
 	}
 	h.mu.Unlock()
-	h.cut()
+	h.Cut()
 }
 
 func (h *halves) note(what string) error {
@@ -146,7 +94,7 @@ func (h *halves) upgrade(ours, proxy protocol.VersionRange) (*upgrade, *bytes.Bu
 	return &upgrade{
 		supported: ours, program: "/new/supervisor", wait: 30 * time.Second, out: out,
 		dial: func(ctx context.Context) (*link.Conn, error) {
-			nc, err := new(net.Dialer).DialContext(ctx, "unix", h.path)
+			nc, err := h.Dial(ctx)
 			if err != nil {
 				return nil, err
 			}

@@ -31,9 +31,9 @@ func TestStart(t *testing.T) {
 	}{
 		{name: "no socket", dead: func(*testing.T, *supervisor) {}},
 		{name: "a socket of one that died", dead: func(t *testing.T, s *supervisor) {
-			s.start()
-			s.stop()
-			if _, err := os.Stat(s.path); err != nil {
+			s.Listen()
+			s.Stop()
+			if _, err := os.Stat(s.Path); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -47,10 +47,10 @@ func TestStart(t *testing.T) {
 			cfg.Start = func(context.Context) error { starts.Add(1); return nil } // it takes a while until it listens
 			cfg.Dial = func(ctx context.Context) (net.Conn, error) {
 				if tries.Add(1) == 5 {
-					_ = os.Remove(s.path)
-					s.start()
+					_ = os.Remove(s.Path)
+					s.Listen()
 				}
-				return new(net.Dialer).DialContext(ctx, "unix", s.path)
+				return s.Dial(ctx)
 			}
 			c := New(cfg)
 			defer c.Close()
@@ -70,8 +70,8 @@ func TestStart(t *testing.T) {
 					t.Error("another link")
 				}
 			}
-			if starts.Load() != 1 || s.made() != 1 || tries.Load() != 5 {
-				t.Errorf("%d starts, %d links and %d tries, want 1, 1 and 5", starts.Load(), s.made(), tries.Load())
+			if starts.Load() != 1 || s.LinkCount() != 1 || tries.Load() != 5 {
+				t.Errorf("%d starts, %d links and %d tries, want 1, 1 and 5", starts.Load(), s.LinkCount(), tries.Load())
 			}
 		})
 	}
@@ -143,8 +143,8 @@ func TestConnect(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if s.made() != 1 {
-		t.Errorf("%d links", s.made())
+	if s.LinkCount() != 1 {
+		t.Errorf("%d links", s.LinkCount())
 	}
 	if w := c.Welcome(); w == nil || w.PID != 7 || w.Instance != "life" {
 		t.Errorf("welcomed with %+v", w)
@@ -155,14 +155,14 @@ func TestConnect(t *testing.T) {
 // a busy socket says that it lives.
 func TestBackoff(t *testing.T) {
 	s := newSupervisor(t)
-	s.start()
+	s.Listen()
 	tries := 0
 	c := New(Config{
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			if tries++; tries <= 5 {
 				return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EAGAIN)}
 			}
-			return new(net.Dialer).DialContext(ctx, "unix", s.path)
+			return s.Dial(ctx)
 		},
 		Start: func(context.Context) error { t.Error("started"); return nil },
 		Hello: func() wire.Hello { return wire.Hello{Protocol: protocol.Supported()} },
@@ -189,10 +189,10 @@ func TestRefused(t *testing.T) {
 	for _, want := range []protocol.Code{protocol.CodeProtocolMismatch, protocol.CodeUnauthorized} {
 		t.Run(string(want), func(t *testing.T) {
 			s := newSupervisor(t)
-			s.hello = func(h *wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+			s.Hello(func(h *wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
 				return wire.Welcome{}, nil, &protocol.Error{Code: want, Local: &protocol.VersionRange{Min: 5, Max: 7}, Remote: &h.Protocol}
-			}
-			s.start()
+			})
+			s.Listen()
 			c, d := s.client(func(int) error { return nil })
 			for i := range 3 {
 				_, err := c.Call(testkit.Soon(t), wire.Status{})
@@ -214,7 +214,7 @@ func TestRedial(t *testing.T) {
 	s, c := running(t)
 	asked := make(chan struct{})
 	hold := make(chan struct{})
-	s.answers(func(st *link.Stream, request protocol.Message) {
+	s.Answer(func(st *link.Stream, request protocol.Message) {
 		if _, ok := request.(*wire.Signal); ok {
 			close(asked)
 			<-hold
@@ -225,7 +225,7 @@ func TestRedial(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := c.Call(testkit.Soon(t), wire.Signal{}); done <- err }()
 	<-asked
-	s.cut()
+	s.Cut()
 	err := testkit.Within(t, soonish, "the call returns", done)
 	wantCode(t, "Call over a link that is cut", err, protocol.CodeSupervisorUnreachable)
 	if e := protocol.AsError(err); !e.Retryable || e.RetryAfterMS == 0 {
@@ -235,8 +235,8 @@ func TestRedial(t *testing.T) {
 	if _, err := c.Call(testkit.Soon(t), wire.Status{}); err != nil {
 		t.Error(err)
 	}
-	if s.made() != 2 {
-		t.Errorf("%d links, want 2", s.made())
+	if s.LinkCount() != 2 {
+		t.Errorf("%d links, want 2", s.LinkCount())
 	}
 }
 
@@ -253,7 +253,7 @@ func TestMakerGivesUp(t *testing.T) {
 			}
 			select {
 			case <-busy:
-				return new(net.Dialer).DialContext(ctx, "unix", s.path)
+				return s.Dial(ctx)
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
@@ -274,7 +274,7 @@ func TestMakerGivesUp(t *testing.T) {
 	wantCode(t, "who waits, and gives up", testkit.Within(t, soonish, "it returns", third), protocol.CodeSupervisorUnreachable)
 	cancel()
 	wantCode(t, "who dials, and gives up", testkit.Within(t, soonish, "it returns", first), protocol.CodeSupervisorUnreachable)
-	s.start()
+	s.Listen()
 	close(busy)
 	if err := testkit.Within(t, patience, "the other gets a link", second); err != nil {
 		t.Error(err)
@@ -293,8 +293,8 @@ func TestClose(t *testing.T) {
 	testkit.Within(t, soonish, "the link ends", conn.Done())
 	_, err = c.Call(testkit.Soon(t), wire.Status{})
 	wantCode(t, "Call", err, protocol.CodeSupervisorUnreachable)
-	if s.made() != 1 {
-		t.Errorf("%d links", s.made())
+	if s.LinkCount() != 1 {
+		t.Errorf("%d links", s.LinkCount())
 	}
 
 	// While a link is being made: it is not kept.
@@ -314,7 +314,7 @@ func TestClose(t *testing.T) {
 // The supervisor's own errors stay what they are, and so do those of ctx.
 func TestErrors(t *testing.T) {
 	s, c := running(t)
-	s.answers(func(st *link.Stream, request protocol.Message) {
+	s.Answer(func(st *link.Stream, request protocol.Message) {
 		if _, ok := request.(*wire.Forget); ok {
 			_ = st.Fail(&protocol.Error{Code: protocol.CodeSessionExited, Exit: &protocol.ExitRecord{ExitCode: 3}})
 			return
@@ -341,7 +341,7 @@ func TestList(t *testing.T) {
 		all[i] = protocol.SessionInfo{ID: protocol.SessionID(fmt.Sprint("s", i)), Argv: []string{strings.Repeat("x", 2000)}}
 	}
 	var cut atomic.Bool
-	s.answers(func(st *link.Stream, request protocol.Message) {
+	s.Answer(func(st *link.Stream, request protocol.Message) {
 		if m, ok := request.(*wire.List); !ok || m.Originator != "me" {
 			t.Errorf("asked %+v", request)
 		}
@@ -366,12 +366,12 @@ func TestList(t *testing.T) {
 func TestStatus(t *testing.T) {
 	s, c := running(t)
 	want := protocol.ProcessStatus{PID: 7, Sessions: 3}
-	s.answers(func(st *link.Stream, _ protocol.Message) { _ = st.Send(wire.StatusReport{Supervisor: want}) })
+	s.Answer(func(st *link.Stream, _ protocol.Message) { _ = st.Send(wire.StatusReport{Supervisor: want}) })
 	if got, err := c.Status(testkit.Soon(t)); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// Wrong answers are nobody's fault but ours.
-	s.answers(func(st *link.Stream, _ protocol.Message) { _ = st.Send(wire.OK{}) })
+	s.Answer(func(st *link.Stream, _ protocol.Message) { _ = st.Send(wire.OK{}) })
 	_, err := c.Status(testkit.Soon(t))
 	wantCode(t, "status", err, protocol.CodeInternal)
 	_, err = c.List(testkit.Soon(t), "")

@@ -17,12 +17,12 @@ func TestKeep(t *testing.T) {
 	go func() { defer close(kept); c.Keep(ctx) }()
 	linked := func(n int) {
 		t.Helper()
-		testkit.Eventually(t, patience, func() bool { return c.Linked() && s.made() == n }, "it is linked")
+		testkit.Eventually(t, patience, func() bool { return c.Linked() && s.LinkCount() == n }, "it is linked")
 	}
 	testkit.Eventually(t, patience, func() bool { tries, _ := d.get(); return tries > 0 }, "it is looked for")
-	s.start()
+	s.Listen()
 	linked(1)
-	s.cut()
+	s.Cut()
 	linked(2)
 	cancel()
 	testkit.Within(t, soonish, "it ends", kept)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,8 +12,7 @@ import (
 
 	"holdfast/protocol"
 	wire "holdfast/protocol/link"
-	"holdfast/shared/link"
-	"holdfast/shared/testkit"
+	"holdfast/shared/testkit/fakelink"
 )
 
 // patience is how long a test waits for what must come; soonish is far below
@@ -25,136 +22,16 @@ const (
 	soonish  = 5 * time.Second
 )
 
-// A supervisor is the fake at the other end of the wire. It answers each
-// request by answer, in a goroutine of the stream, and then closes the stream.
+// A supervisor is a fake one, with the clients of this package that connect to it.
 type supervisor struct {
-	t     testing.TB
-	path  string
-	hello link.Welcomer
-	wg    sync.WaitGroup
-
-	mu     sync.Mutex
-	answer func(st *link.Stream, request protocol.Message)
-	ln     net.Listener
-	conns  map[*link.Conn]struct{}
-	links  int // begun so far
-	asked  []protocol.Message
+	*fakelink.Supervisor
+	t testing.TB
 }
 
 // newSupervisor returns one that does not listen yet.
 func newSupervisor(t testing.TB) *supervisor {
 	t.Helper()
-	testkit.CheckLeaks(t)
-	s := &supervisor{
-		t: t, path: filepath.Join(testkit.Dir(t), "s"), conns: map[*link.Conn]struct{}{},
-		answer: func(st *link.Stream, _ protocol.Message) { _ = st.Send(wire.OK{}) },
-	}
-	s.hello = func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
-		return wire.Welcome{PID: 7, Version: "1", Instance: "life"}, nil, nil
-	}
-	t.Cleanup(func() { s.stop(); s.wg.Wait() })
-	return s
-}
-
-// answers says how requests are answered from now on.
-func (s *supervisor) answers(how func(st *link.Stream, request protocol.Message)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answer = how
-}
-
-// heard is what was asked so far.
-func (s *supervisor) heard() []protocol.Message {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.asked)
-}
-
-func (s *supervisor) start() {
-	s.t.Helper()
-	ln, err := net.Listen("unix", s.path)
-	if err != nil {
-		s.t.Error(err)
-		return
-	}
-	s.mu.Lock()
-	s.ln = ln
-	s.mu.Unlock()
-	s.wg.Go(func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			s.wg.Go(func() { s.serve(nc) })
-		}
-	})
-}
-
-func (s *supervisor) serve(nc net.Conn) {
-	c, _, err := link.Accept(nc, func(m *wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
-		s.mu.Lock()
-		s.links++
-		s.mu.Unlock()
-		return s.hello(m)
-	}, zerolog.Nop())
-	if err != nil {
-		return
-	}
-	s.mu.Lock()
-	s.conns[c] = struct{}{}
-	s.mu.Unlock()
-	for {
-		st, err := c.Accept()
-		if err != nil {
-			break
-		}
-		s.wg.Go(func() {
-			defer st.Abort()
-			request, err := st.Receive()
-			if err != nil {
-				return
-			}
-			s.mu.Lock()
-			s.asked = append(s.asked, request)
-			answer := s.answer
-			s.mu.Unlock()
-			answer(st, request)
-		})
-	}
-	s.mu.Lock()
-	delete(s.conns, c)
-	s.mu.Unlock()
-}
-
-// cut ends every link; the supervisor lives on.
-func (s *supervisor) cut() {
-	s.mu.Lock()
-	var all []*link.Conn
-	for c := range s.conns {
-		all = append(all, c)
-	}
-	s.mu.Unlock()
-	for _, c := range all {
-		c.Close()
-	}
-}
-
-// stop is the supervisor's death, which leaves the socket as it is.
-func (s *supervisor) stop() {
-	s.mu.Lock()
-	if s.ln != nil {
-		s.ln.(*net.UnixListener).SetUnlinkOnClose(false)
-		s.ln.Close()
-	}
-	s.mu.Unlock()
-	s.cut()
-}
-
-func (s *supervisor) made() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.links
+	return &supervisor{fakelink.New(t), t}
 }
 
 // dials counts what a client does to reach its supervisor.
@@ -177,7 +54,7 @@ func (s *supervisor) client(start func(try int) error) (*Client, *dials) {
 			d.mu.Lock()
 			d.tries++
 			d.mu.Unlock()
-			return new(net.Dialer).DialContext(ctx, "unix", s.path)
+			return s.Dial(ctx)
 		},
 		Hello: func() wire.Hello { return wire.Hello{Protocol: protocol.Supported(), PID: 8, Instance: "proxy"} },
 		Log:   zerolog.Nop(),
@@ -201,7 +78,7 @@ func (s *supervisor) client(start func(try int) error) (*Client, *dials) {
 func running(t testing.TB) (*supervisor, *Client) {
 	t.Helper()
 	s := newSupervisor(t)
-	s.start()
+	s.Listen()
 	c, d := s.client(func(int) error { return errors.New("started") })
 	t.Cleanup(func() {
 		if _, starts := d.get(); starts > 0 {

@@ -30,10 +30,10 @@ func TestLost(t *testing.T) {
 	forEachRequest(t, func(t *testing.T, request protocol.Message, again bool) {
 		s, c := running(t)
 		var cut atomic.Bool
-		s.answers(func(st *link.Stream, m protocol.Message) {
+		s.Answer(func(st *link.Stream, m protocol.Message) {
 			switch {
 			case !cut.Swap(true):
-				s.cut()
+				s.Cut()
 			case m.MessageType() == "info" && request.MessageType() != "info":
 				_ = st.Send(wire.Session{Session: protocol.SessionInfo{Instance: "first"}}) // which life it was
 			default:
@@ -44,13 +44,13 @@ func TestLost(t *testing.T) {
 		heard := asked(s, request)
 		if !again {
 			wantCode(t, "Call", err, protocol.CodeSupervisorUnreachable)
-			if len(heard) != 1 || s.made() != 1 {
-				t.Errorf("asked %d times over %d links", len(heard), s.made())
+			if len(heard) != 1 || s.LinkCount() != 1 {
+				t.Errorf("asked %d times over %d links", len(heard), s.LinkCount())
 			}
 			return
 		}
-		if err != nil || len(heard) != 2 || s.made() != 2 {
-			t.Fatalf("%v, asked %d times over %d links", err, len(heard), s.made())
+		if err != nil || len(heard) != 2 || s.LinkCount() != 2 {
+			t.Fatalf("%v, asked %d times over %d links", err, len(heard), s.LinkCount())
 		}
 		if !reflect.DeepEqual(pinned(heard[0]), pinned(heard[1])) {
 			t.Errorf("asked %+v, then %+v", heard[0], heard[1])
@@ -76,13 +76,13 @@ func TestDiesOfIt(t *testing.T) {
 				const most = 6
 				s := newSupervisor(t)
 				var pid atomic.Int64
-				s.hello = func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+				s.Hello(func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
 					return wire.Welcome{PID: int(pid.Load()), Instance: "life"}, nil, nil
-				}
-				s.start()
+				})
+				s.Listen()
 				c, _ := s.client(nil)
 				var n atomic.Int64
-				s.answers(func(st *link.Stream, m protocol.Message) {
+				s.Answer(func(st *link.Stream, m protocol.Message) {
 					if n.Add(1) > most {
 						_ = st.Send(wire.OK{})
 						return
@@ -90,7 +90,7 @@ func TestDiesOfIt(t *testing.T) {
 					if dies {
 						pid.Add(1)
 					}
-					s.cut()
+					s.Cut()
 				})
 				_, err := c.Call(testkit.Soon(t), tt.request)
 				want, code := tt.times, protocol.CodeSupervisorUnreachable
@@ -111,7 +111,7 @@ func TestDiesOfIt(t *testing.T) {
 
 // asked are the requests of a type that were made.
 func asked(s *supervisor, like protocol.Message) (all []protocol.Message) {
-	for _, m := range s.heard() {
+	for _, m := range s.Requests() {
 		if m.MessageType() == like.MessageType() {
 			all = append(all, m)
 		}
@@ -141,7 +141,7 @@ func TestUpgrading(t *testing.T) {
 	forEachRequest(t, func(t *testing.T, request protocol.Message, _ bool) {
 		s, c := running(t)
 		var told atomic.Bool
-		s.answers(func(st *link.Stream, _ protocol.Message) {
+		s.Answer(func(st *link.Stream, _ protocol.Message) {
 			if told.Swap(true) {
 				_ = st.Send(wire.OK{})
 				return
@@ -149,13 +149,13 @@ func TestUpgrading(t *testing.T) {
 			_ = st.Fail(&protocol.Error{Code: protocol.CodeUpgrading, Retryable: true})
 			_ = st.Close()
 			_, _ = st.Next() // until the answer was read
-			s.cut()
+			s.Cut()
 		})
 		if _, err := c.Call(testkit.Soon(t), request); err != nil {
 			t.Error(err)
 		}
-		if heard := s.heard(); len(heard) != 2 || s.made() != 2 || !reflect.DeepEqual(heard[0], heard[1]) {
-			t.Errorf("asked %+v over %d links", heard, s.made())
+		if heard := s.Requests(); len(heard) != 2 || s.LinkCount() != 2 || !reflect.DeepEqual(heard[0], heard[1]) {
+			t.Errorf("asked %+v over %d links", heard, s.LinkCount())
 		}
 	})
 }
@@ -165,15 +165,15 @@ func TestUpgrading(t *testing.T) {
 func TestUpgradeGivenUp(t *testing.T) {
 	s, c := running(t)
 	var told atomic.Bool
-	s.answers(func(st *link.Stream, _ protocol.Message) {
+	s.Answer(func(st *link.Stream, _ protocol.Message) {
 		if told.Swap(true) {
 			_ = st.Send(wire.OK{})
 			return
 		}
 		_ = st.Fail(&protocol.Error{Code: protocol.CodeUpgrading, Retryable: true})
 	})
-	if _, err := c.Call(testkit.Soon(t), wire.Signal{}); err != nil || s.made() != 1 || len(s.heard()) != 2 {
-		t.Errorf("%v; asked %d times over %d links", err, len(s.heard()), s.made())
+	if _, err := c.Call(testkit.Soon(t), wire.Signal{}); err != nil || s.LinkCount() != 1 || len(s.Requests()) != 2 {
+		t.Errorf("%v; asked %d times over %d links", err, len(s.Requests()), s.LinkCount())
 	}
 }
 
@@ -183,7 +183,7 @@ func TestManyWhileUpgrading(t *testing.T) {
 	s, c := running(t)
 	var mu sync.Mutex
 	made := map[string]int{}
-	s.answers(func(st *link.Stream, m protocol.Message) {
+	s.Answer(func(st *link.Stream, m protocol.Message) {
 		create, ok := m.(*wire.Create)
 		if !ok {
 			return
@@ -193,7 +193,7 @@ func TestManyWhileUpgrading(t *testing.T) {
 		n := len(made)
 		mu.Unlock()
 		if n == 10 || n == 20 {
-			s.cut() // what is under way is done, and not answered
+			s.Cut() // what is under way is done, and not answered
 		}
 		_ = st.Send(wire.Session{Session: protocol.SessionInfo{ID: create.SessionID}})
 	})
@@ -270,9 +270,9 @@ func TestDoneBefore(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s, c := running(t)
 			var cut atomic.Bool
-			s.answers(func(st *link.Stream, m protocol.Message) {
+			s.Answer(func(st *link.Stream, m protocol.Message) {
 				if !cut.Swap(true) {
-					s.cut()
+					s.Cut()
 					return
 				}
 				if m.MessageType() == "info" {
@@ -306,16 +306,16 @@ func TestDoneBefore(t *testing.T) {
 func TestStranger(t *testing.T) {
 	s, c := running(t)
 	var links atomic.Int64
-	s.hello = func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+	s.Hello(func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
 		return wire.Welcome{Instance: protocol.Instance(fmt.Sprint("life-", links.Add(1)))}, nil, nil
-	}
-	s.answers(func(*link.Stream, protocol.Message) { s.cut() })
+	})
+	s.Answer(func(*link.Stream, protocol.Message) { s.Cut() })
 	_, err := c.Call(testkit.Soon(t), wire.Info{SessionID: "s"})
 	wantCode(t, "Call", err, protocol.CodeSupervisorUnreachable)
-	if n := len(s.heard()); n != 1 {
+	if n := len(s.Requests()); n != 1 {
 		t.Errorf("asked %d times", n)
 	}
-	s.answers(func(*link.Stream, protocol.Message) { s.stop() })
+	s.Answer(func(*link.Stream, protocol.Message) { s.Stop() })
 	_, err = c.Call(testkit.Soon(t), wire.Info{SessionID: "s"})
 	wantCode(t, "Call of one that dies", err, protocol.CodeSupervisorUnreachable)
 }
@@ -332,24 +332,24 @@ func waitGoesOn(t *testing.T, request protocol.Message, ms int64) {
 	s, c := running(t)
 	var cut atomic.Bool
 	hold := make(chan struct{})
-	s.answers(func(st *link.Stream, m protocol.Message) {
+	s.Answer(func(st *link.Stream, m protocol.Message) {
 		if cut.Swap(true) {
 			_ = st.Send(wire.OK{})
 			return
 		}
 		<-hold
-		s.cut()
+		s.Cut()
 	})
 	done := make(chan error, 1)
 	go func() { _, err := c.Call(testkit.Soon(t), request); done <- err }()
-	testkit.Eventually(t, patience, func() bool { return len(s.heard()) == 1 }, "it is asked")
+	testkit.Eventually(t, patience, func() bool { return len(s.Requests()) == 1 }, "it is asked")
 	const passes = 20 * time.Millisecond
 	<-time.After(passes)
 	close(hold)
 	if err := testkit.Within(t, soonish, "it is answered", done); err != nil {
 		t.Fatal(err)
 	}
-	again := reflect.ValueOf(s.heard()[1]).Elem().FieldByName("TimeoutMS").Interface().(*int64)
+	again := reflect.ValueOf(s.Requests()[1]).Elem().FieldByName("TimeoutMS").Interface().(*int64)
 	if left := *again; left > ms-passes.Milliseconds() || left < ms-patience.Milliseconds() {
 		t.Errorf("the second time it waits for %d of %d ms", left, ms)
 	}
@@ -362,19 +362,19 @@ func TestUnderstood(t *testing.T) {
 		for _, knows := range []bool{false, true} {
 			s := newSupervisor(t)
 			var cut atomic.Bool
-			s.hello = func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
+			s.Hello(func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
 				w := wire.Welcome{PID: 7, Version: "1", Instance: "life"}
 				if knows && !cut.Load() {
 					w.Capabilities = protocol.Capabilities{protocol.CapAutomation}
 				}
 				return w, nil, nil
-			}
-			s.start()
+			})
+			s.Listen()
 			c, _ := s.client(nil)
-			s.answers(func(st *link.Stream, m protocol.Message) { cut.Store(true); s.cut() })
+			s.Answer(func(st *link.Stream, m protocol.Message) { cut.Store(true); s.Cut() })
 			_, err := c.Call(testkit.Soon(t), request)
 			wantCode(t, fmt.Sprint(request), err, protocol.CodeUnsupported)
-			if n := len(s.heard()); knows != (n == 1) {
+			if n := len(s.Requests()); knows != (n == 1) {
 				t.Errorf("%+v: it was told %d times, knows %t", request, n, knows)
 			}
 		}
@@ -386,13 +386,13 @@ func TestListAgain(t *testing.T) {
 	s, c := running(t)
 	all := []protocol.SessionInfo{{ID: "one"}, {ID: "two"}}
 	var cut atomic.Bool
-	s.answers(func(st *link.Stream, _ protocol.Message) {
+	s.Answer(func(st *link.Stream, _ protocol.Message) {
 		if cut.Swap(true) {
 			_ = st.SendSessions(all)
 			return
 		}
 		_ = st.Send(wire.Sessions{Sessions: all[:1], More: true})
-		s.cut()
+		s.Cut()
 	})
 	if got, err := c.List(testkit.Soon(t), ""); err != nil || len(got) != 2 {
 		t.Errorf("%d sessions, %v", len(got), err)
@@ -432,13 +432,13 @@ func TestPatience(t *testing.T) {
 // Who gives up is not kept waiting.
 func TestGiveUp(t *testing.T) {
 	s, c := running(t)
-	s.answers(func(st *link.Stream, _ protocol.Message) {
+	s.Answer(func(st *link.Stream, _ protocol.Message) {
 		_ = st.Fail(&protocol.Error{Code: protocol.CodeUpgrading, Retryable: true})
 	})
 	ctx, cancel := context.WithCancel(testkit.Soon(t))
 	done := make(chan error, 1)
 	go func() { _, err := c.Call(ctx, wire.Status{}); done <- err }()
-	testkit.Eventually(t, patience, func() bool { return len(s.heard()) > 0 }, "it is asked")
+	testkit.Eventually(t, patience, func() bool { return len(s.Requests()) > 0 }, "it is asked")
 	cancel()
 	if err := testkit.Within(t, linkEnd, "it returns", done); err == nil {
 		t.Error("answered")
@@ -457,7 +457,7 @@ func TestLookOn(t *testing.T) {
 	defer wg.Wait()
 	defer cancel()
 	var links atomic.Uint64
-	s.answers(func(st *link.Stream, m protocol.Message) {
+	s.Answer(func(st *link.Stream, m protocol.Message) {
 		if m, ok := m.(*wire.Events); ok {
 			n := links.Add(1)
 			_ = st.Send(wire.Subscribed{Instance: "life", Seq: m.After})
@@ -465,7 +465,7 @@ func TestLookOn(t *testing.T) {
 			if n < 4 {
 				_ = st.Close()
 				_, _ = st.Next() // until what was told was read
-				s.cut()
+				s.Cut()
 				return
 			}
 			_, _ = st.Next()

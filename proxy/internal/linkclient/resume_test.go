@@ -56,7 +56,7 @@ func (f *session) attach(st *link.Stream, m *wire.Attach) {
 	send := func(kind frame.Kind, offset uint64, p []byte) bool {
 		for len(p) > 0 {
 			if left == 0 {
-				f.s.cut()
+				f.s.Cut()
 				return false
 			}
 			left--
@@ -89,7 +89,7 @@ func newSession(s *supervisor, bytes int) *session {
 // that no cut comes before the answer was heard.
 func (f *session) attached(c *Client, number uint32, spec protocol.AttachSpec) (*Attachment, *view) {
 	f.s.t.Helper()
-	f.s.answers(func(st *link.Stream, request protocol.Message) { f.attach(st, request.(*wire.Attach)) })
+	f.s.Answer(func(st *link.Stream, request protocol.Message) { f.attach(st, request.(*wire.Attach)) })
 	a, info, err := c.Attach(testkit.Soon(f.s.t), number, spec)
 	if err != nil {
 		f.s.t.Fatal(err)
@@ -162,7 +162,7 @@ func TestResume(t *testing.T) {
 			spec := protocol.AttachSpec{SessionID: "s", Cols: 90, Rows: 30, Mode: protocol.ModeExclusive, Steal: true}
 			a, v := f.attached(c, 9, spec)
 			close(f.first)
-			spec.Writer = s.heard()[0].(*wire.Attach).Writer // made, so that a second try is the same one's
+			spec.Writer = s.Requests()[0].(*wire.Attach).Writer // made, so that a second try is the same one's
 			want := []protocol.AttachSpec{spec}
 			spec.Steal = false
 			for {
@@ -174,7 +174,7 @@ func TestResume(t *testing.T) {
 					t.Fatal(err)
 				}
 				// It has resumed since, from where v stands.
-				for len(want) < len(s.heard()) && item.Raw == nil && v.exit == nil {
+				for len(want) < len(s.Requests()) && item.Raw == nil && v.exit == nil {
 					next := spec
 					next.Resume, next.Snapshot = &protocol.Resume{Instance: life, Offset: v.pos}, v.left > 0
 					want = append(want, next)
@@ -186,7 +186,7 @@ func TestResume(t *testing.T) {
 			if !bytes.Equal(v.screen, f.output) || v.exit == nil || v.exit.Exit.ExitCode != 5 {
 				t.Errorf("%d bytes seen of %d, exit %+v", len(v.screen), len(f.output), v.exit)
 			}
-			heard := s.heard()
+			heard := s.Requests()
 			if v.gaps > len(heard)-1 || len(heard) > 1 && v.gaps == 0 || len(heard) > cuts+1 {
 				t.Errorf("%d attaches after %d cuts, and %d times input was asked for again", len(heard), cuts, v.gaps)
 			}
@@ -216,7 +216,7 @@ func TestResumeInSnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if again := s.heard()[1].(*wire.Attach); again.Resume == nil || again.Resume.Instance != life || !again.Snapshot || again.Writer != "w" {
+	if again := s.Requests()[1].(*wire.Attach); again.Resume == nil || again.Resume.Instance != life || !again.Snapshot || again.Writer != "w" {
 		t.Errorf("attached again with %+v", again)
 	}
 	if !bytes.Equal(v.screen, f.output) {
@@ -235,7 +235,7 @@ func TestResumeRefused(t *testing.T) {
 			f := newSession(s, 100)
 			f.piece, f.cuts = 10, []int{3}
 			a, _ := f.attached(c, 1, protocol.AttachSpec{SessionID: "s"})
-			s.answers(func(st *link.Stream, _ protocol.Message) { _ = st.Fail(protocol.Errorf(code, "gone")) })
+			s.Answer(func(st *link.Stream, _ protocol.Message) { _ = st.Fail(protocol.Errorf(code, "gone")) })
 			close(f.first)
 			var err error
 			for err == nil {
@@ -258,9 +258,9 @@ func TestCloseDuringResume(t *testing.T) {
 	for _, name := range []string{"Close", "context"} {
 		t.Run(name, func(t *testing.T) {
 			s := newSupervisor(t)
-			s.start()
+			s.Listen()
 			c, d := s.client(func(int) error { return nil })
-			s.answers(silent)
+			s.Answer(silent)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			a, _, err := c.Attach(testkit.Soon(t), 1, protocol.AttachSpec{SessionID: "s"})
@@ -268,7 +268,7 @@ func TestCloseDuringResume(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := d.get()
-			s.stop() // and it does not come back
+			s.Stop() // and it does not come back
 			done := make(chan error, 1)
 			go func() { _, err := a.Next(ctx); done <- err }()
 			for tries := before; tries < before+3; tries, _ = d.get() { // it is at it
@@ -298,7 +298,7 @@ func TestAttachment(t *testing.T) {
 	s, c := running(t)
 	heard := make(chan string, 10)
 	gone := make(chan error, 1)
-	s.answers(func(st *link.Stream, request protocol.Message) {
+	s.Answer(func(st *link.Stream, request protocol.Message) {
 		m := request.(*wire.Attach)
 		_ = st.Send(wire.Attached{AttachInfo: protocol.AttachInfo{Writer: "w"}})
 		for _, m := range []protocol.Message{
@@ -351,8 +351,8 @@ func TestAttachment(t *testing.T) {
 	if err := testkit.Within(t, soonish, "the supervisor sees the end", gone); !errors.Is(err, io.EOF) {
 		t.Errorf("it saw %v", err)
 	}
-	if s.made() != 1 {
-		t.Errorf("%d links: a detach is no loss", s.made())
+	if s.LinkCount() != 1 {
+		t.Errorf("%d links: a detach is no loss", s.LinkCount())
 	}
 }
 
@@ -361,7 +361,7 @@ func TestAttachment(t *testing.T) {
 // demand: R5
 func TestStolen(t *testing.T) {
 	s, c := running(t)
-	s.answers(func(st *link.Stream, _ protocol.Message) {
+	s.Answer(func(st *link.Stream, _ protocol.Message) {
 		_ = st.Send(wire.Attached{})
 		_ = st.Send(wire.Stolen{StolenBy: "thief"})
 	})
@@ -376,7 +376,7 @@ func TestStolen(t *testing.T) {
 	if _, err := a.Next(testkit.Soon(t)); !errors.Is(err, io.EOF) {
 		t.Errorf("and then %v", err)
 	}
-	if n := len(s.heard()); n != 1 {
+	if n := len(s.Requests()); n != 1 {
 		t.Errorf("attached %d times", n)
 	}
 }
@@ -390,7 +390,7 @@ func TestSubscription(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, seed))
 	s, c := running(t)
 	subscribed := make(chan struct{})
-	s.answers(func(st *link.Stream, request protocol.Message) {
+	s.Answer(func(st *link.Stream, request protocol.Message) {
 		m := request.(*wire.Events)
 		_ = st.Send(wire.Subscribed{Instance: "life", Seq: m.After})
 		<-subscribed
@@ -405,7 +405,7 @@ func TestSubscription(t *testing.T) {
 			_ = st.SendRaw(frame.Append(nil, frame.Control, []byte(`{"type":"teleport"}`)))
 		}
 		if until < last {
-			s.cut()
+			s.Cut()
 		} else {
 			_, _ = st.Next()
 		}
@@ -429,7 +429,7 @@ func TestSubscription(t *testing.T) {
 			t.Fatalf("event %d, want %d", e.Seq, want)
 		}
 	}
-	for _, m := range s.heard() {
+	for _, m := range s.Requests() {
 		if m := m.(*wire.Events); m.Instance != "life" || m.After < 5 {
 			t.Errorf("asked %+v", m)
 		}
@@ -445,9 +445,9 @@ func TestSubscription(t *testing.T) {
 // The context's end is heard while there is no link, too.
 func TestSubscriptionEndsWithoutLink(t *testing.T) {
 	s := newSupervisor(t)
-	s.start()
+	s.Listen()
 	c, d := s.client(func(int) error { return nil })
-	s.answers(func(st *link.Stream, _ protocol.Message) {
+	s.Answer(func(st *link.Stream, _ protocol.Message) {
 		_ = st.Send(wire.Subscribed{})
 		_, _ = st.Next()
 	})
@@ -457,7 +457,7 @@ func TestSubscriptionEndsWithoutLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := d.get()
-	s.stop()
+	s.Stop()
 	done := make(chan error, 1)
 	go func() { _, err := sub.Next(ctx); done <- err }()
 	for tries := before; tries < before+3; tries, _ = d.get() {

@@ -15,7 +15,7 @@ import (
 // it wants to.
 func TestStats(t *testing.T) {
 	s := newSupervisor(t)
-	s.start()
+	s.Listen()
 	c, dials := s.client(nil)
 	_, err := c.Stats(testkit.Soon(t))
 	wantCode(t, "without a link", err, protocol.CodeSupervisorUnreachable)
@@ -26,7 +26,7 @@ func TestStats(t *testing.T) {
 	if _, err := c.Conn(testkit.Soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	s.answers(func(st *link.Stream, m protocol.Message) {
+	s.Answer(func(st *link.Stream, m protocol.Message) {
 		if _, ok := m.(*wire.Stats); ok {
 			_ = st.Send(wire.StatsReport{Spawns: 7})
 			return
@@ -39,14 +39,14 @@ func TestStats(t *testing.T) {
 	if err := c.Answers(testkit.Soon(t)); err != nil {
 		t.Errorf("answers with %v", err)
 	}
-	s.answers(func(st *link.Stream, m protocol.Message) {
+	s.Answer(func(st *link.Stream, m protocol.Message) {
 		_ = st.Fail(protocol.Errorf(protocol.CodeUnsupported, m.MessageType()))
 	})
 	_, err = c.Stats(testkit.Soon(t))
 	wantCode(t, "an older supervisor", err, protocol.CodeUnsupported)
 
 	asked := make(chan struct{})
-	s.answers(func(st *link.Stream, _ protocol.Message) {
+	s.Answer(func(st *link.Stream, _ protocol.Message) {
 		close(asked)
 		_, _ = st.Next() // until the asker has gone
 	})

@@ -52,7 +52,7 @@ func (k *keyboard) attach(st *link.Stream, m *wire.Attach) {
 			return
 		}
 	}
-	k.s.cut()
+	k.s.Cut()
 }
 
 func (k *keyboard) take(offset uint64, data []byte) protocol.Message {
@@ -94,7 +94,7 @@ func TestTyping(t *testing.T) {
 			}
 			s, c := running(t)
 			k := &keyboard{s: s, random: rand.New(rand.NewPCG(seed, 2)), want: len(text), all: make(chan struct{}), first: make(chan struct{})}
-			s.answers(func(st *link.Stream, m protocol.Message) { k.attach(st, m.(*wire.Attach)) })
+			s.Answer(func(st *link.Stream, m protocol.Message) { k.attach(st, m.(*wire.Attach)) })
 			ctx, cancel := context.WithCancel(testkit.Soon(t))
 			var wg sync.WaitGroup
 			defer wg.Wait()

@@ -24,7 +24,7 @@ type listener struct {
 
 func listening(s *supervisor) *listener {
 	l := &listener{make(chan *link.Stream, 9), make(chan protocol.AttachSpec, 9), make(chan protocol.Message, 99)}
-	s.answers(func(st *link.Stream, request protocol.Message) {
+	s.Answer(func(st *link.Stream, request protocol.Message) {
 		m := request.(*wire.Attach)
 		_ = st.Send(wire.Attached{AttachInfo: protocol.AttachInfo{
 			Session: protocol.SessionInfo{ID: "s", Instance: life}, Replay: protocol.ReplaySnapshot, Offset: 3, Writer: "w",
@@ -74,7 +74,7 @@ func TestView(t *testing.T) {
 	if item := next(t, a); string(item.Raw) != string(raw) {
 		t.Errorf("got %q, want %q", item.Raw, raw)
 	}
-	s.cut()
+	s.Cut()
 	for _, want := range []string{"resync", "error"} {
 		if m := next(t, a).Message; m == nil || m.MessageType() != want {
 			t.Errorf("after the cut: %+v, want %s", m, want)
@@ -92,7 +92,7 @@ func TestView(t *testing.T) {
 	for range 3 {
 		next(t, a)
 	}
-	s.cut()
+	s.Cut()
 	next(t, a)
 	if spec := testkit.Within(t, patience, "the resume", l.attach); spec.Snapshot || spec.Resume.Offset != 15 {
 		t.Errorf("resumed by %+v %+v", spec, spec.Resume)
@@ -104,7 +104,7 @@ func TestView(t *testing.T) {
 // the resumed attachment has it, and it is said again, once and the last alone.
 func TestToldAgain(t *testing.T) {
 	s := newSupervisor(t)
-	s.start()
+	s.Listen()
 	c, d := s.client(func(int) error { return nil })
 	l := listening(s)
 	a, _ := l.begin(t, c, protocol.AttachSpec{SessionID: "s", Cols: 80, Rows: 24, View: protocol.ViewOwn})
@@ -113,7 +113,7 @@ func TestToldAgain(t *testing.T) {
 		t.Errorf("heard %+v", m)
 	}
 	before, _ := d.get()
-	s.stop()
+	s.Stop()
 	items := make(chan Item, 9)
 	ended := make(chan error, 1)
 	go func() {
@@ -135,10 +135,10 @@ func TestToldAgain(t *testing.T) {
 	a.Send(wire.Interrupt{}) // is lost: nobody waits for it by then
 	a.Send(wire.Appearance{Appearance: light})
 	a.Send(wire.Resize{Cols: 110})
-	if err := os.Remove(s.path); err != nil {
+	if err := os.Remove(s.Path); err != nil {
 		t.Fatal(err)
 	}
-	s.start()
+	s.Listen()
 	spec := testkit.Within(t, patience, "the resume", l.attach)
 	if spec.Cols != 110 || spec.Rows != 24 || spec.Appearance == nil || *spec.Appearance != light || !spec.Snapshot {
 		t.Errorf("resumed by %+v", spec)
@@ -154,7 +154,7 @@ func TestToldAgain(t *testing.T) {
 	for range 3 {
 		testkit.Within(t, patience, "what the resume tells, and the resync", items)
 	}
-	s.cut()
+	s.Cut()
 	if spec := testkit.Within(t, patience, "the resume", l.attach); spec.Cols != 110 || spec.Snapshot {
 		t.Errorf("resumed by %+v", spec)
 	}
@@ -213,7 +213,7 @@ func TestAttachedWhileUpgrading(t *testing.T) {
 			t.Errorf("told %+v", m)
 		}
 		if !stays {
-			s.cut()
+			s.Cut()
 		}
 		for _, want := range []string{"resync", "error"} {
 			if m := next(t, a).Message; m == nil || m.MessageType() != want {
@@ -234,7 +234,7 @@ func TestAttachedWhileUpgrading(t *testing.T) {
 			t.Errorf("heard %+v, want %+v", again, want)
 		}
 		a.Close()
-		if links := s.made(); stays != (links == 1) {
+		if links := s.LinkCount(); stays != (links == 1) {
 			t.Errorf("%d links, stays %v", links, stays)
 		}
 	}

@@ -1,10 +1,7 @@
 package shadow
 
 import (
-	"context"
 	"fmt"
-	"net"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +13,7 @@ import (
 	wire "holdfast/protocol/link"
 	"holdfast/proxy/internal/linkclient"
 	"holdfast/shared/link"
-	"holdfast/shared/testkit"
+	"holdfast/shared/testkit/fakelink"
 )
 
 // patience is how long a test waits for what must come.
@@ -25,9 +22,8 @@ const patience = 30 * time.Second
 // A supervisor is the fake at the other end of the wire. It has sessions, and
 // shows them to shadows only.
 type supervisor struct {
-	t    testing.TB
-	path string
-	wg   sync.WaitGroup
+	*fakelink.Supervisor
+	t testing.TB
 
 	mu       sync.Mutex
 	sessions []*session
@@ -75,22 +71,9 @@ func (s *session) ask() Ask { return Ask{Session: s.id, Instance: s.instance} }
 
 func newSupervisor(t testing.TB, sessions ...*session) *supervisor {
 	t.Helper()
-	testkit.CheckLeaks(t)
-	s := &supervisor{t: t, path: filepath.Join(testkit.Dir(t), "s"), sessions: sessions}
-	ln, err := net.Listen("unix", s.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close(); s.wg.Wait() })
-	s.wg.Go(func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			s.wg.Go(func() { s.serve(nc) })
-		}
-	})
+	s := &supervisor{Supervisor: fakelink.New(t), t: t, sessions: sessions}
+	s.Answer(s.answer)
+	s.Listen()
 	return s
 }
 
@@ -101,34 +84,17 @@ func (s *supervisor) change(how func()) {
 	how()
 }
 
-func (s *supervisor) serve(nc net.Conn) {
-	c, _, err := link.Accept(nc, func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
-		return wire.Welcome{PID: 7, Instance: "life"}, nil, nil
-	}, zerolog.Nop())
-	if err != nil {
-		return
+func (s *supervisor) answer(st *link.Stream, request protocol.Message) {
+	switch m := request.(type) {
+	case *wire.List:
+		s.list(st)
+	case *wire.Attach:
+		s.attach(st, m)
 	}
-	for {
-		st, err := c.Accept()
-		if err != nil {
+	for { // until the proxy goes
+		if _, err := st.Next(); err != nil {
 			return
 		}
-		s.wg.Go(func() {
-			defer st.Abort()
-			request, err := st.Receive()
-			if err != nil {
-				return
-			}
-			switch m := request.(type) {
-			case *wire.List:
-				s.list(st)
-			case *wire.Attach:
-				s.attach(st, m)
-			}
-			for err == nil { // until the proxy goes
-				_, err = st.Next()
-			}
-		})
 	}
 }
 
@@ -222,7 +188,7 @@ func (s *session) show(st *link.Stream, m *wire.Attach) error {
 // client returns a proxy's.
 func (s *supervisor) client() *linkclient.Client {
 	c := linkclient.New(linkclient.Config{
-		Dial:  func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", s.path) },
+		Dial:  s.Dial,
 		Hello: func() wire.Hello { return wire.Hello{Protocol: protocol.Supported(), PID: 8, Instance: "proxy"} },
 		Log:   zerolog.Nop(),
 	})

@@ -63,11 +63,10 @@ func (l *logBuffer) String() string {
 }
 
 func newEnv(t *testing.T) *env {
-	testkit.CheckLeaks(t)
 	e := &env{t: t, sup: newFakeSupervisor(t), log: &logBuffer{}}
 	log := zerolog.New(e.log)
 	e.link = linkclient.New(linkclient.Config{
-		Dial:  e.sup.dial,
+		Dial:  e.sup.Pipe,
 		Hello: func() wire.Hello { return wire.Hello{Protocol: protocol.Supported()} },
 		Log:   zerolog.Nop(),
 	})
@@ -77,7 +76,6 @@ func newEnv(t *testing.T) *env {
 		e.stop()
 		e.wg.Wait()
 		_ = e.link.Close()
-		e.sup.close()
 	})
 	return e
 }

@@ -2,31 +2,26 @@ package web
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"net"
 	"sync"
 	"testing"
-
-	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
 	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/link"
+	"holdfast/shared/testkit/fakelink"
 )
 
 // A fakeSupervisor is the other end of the link. Its one session "echo" prints
 // what is typed; attaching to another id fails as fails says.
 type fakeSupervisor struct {
+	*fakelink.Supervisor
 	t       *testing.T
 	viewers chan *viewer // each as it attaches
-	wg      sync.WaitGroup
 
 	mu       sync.Mutex
 	fails    map[protocol.SessionID]*protocol.Error
-	conns    []*link.Conn
-	closed   bool
 	accepted map[string]uint64 // by writer, as the supervisor keeps it
 	printed  []byte
 	room     int // of the input queue; negative is endless
@@ -38,8 +33,8 @@ type fakeSupervisor struct {
 const snapshot = "what was there\r\n"
 
 func newFakeSupervisor(t *testing.T) *fakeSupervisor {
-	return &fakeSupervisor{
-		t: t, viewers: make(chan *viewer, 64), accepted: make(map[string]uint64), room: -1,
+	f := &fakeSupervisor{
+		Supervisor: fakelink.New(t), t: t, viewers: make(chan *viewer, 64), accepted: make(map[string]uint64), room: -1,
 		fails: map[protocol.SessionID]*protocol.Error{
 			"gone": protocol.Errorf(protocol.CodeSessionNotFound, "no session gone"),
 			"dead": {Code: protocol.CodeSessionExited, Message: "it ended", Exit: &protocol.ExitRecord{ExitCode: 3}},
@@ -47,58 +42,11 @@ func newFakeSupervisor(t *testing.T) *fakeSupervisor {
 			"full": protocol.Errorf(protocol.CodeLimitExceeded, "too many"),
 		},
 	}
+	f.Answer(f.answer)
+	return f
 }
 
-func (f *fakeSupervisor) dial(context.Context) (net.Conn, error) {
-	near, far := net.Pipe()
-	f.wg.Go(func() {
-		c, _, err := link.Accept(far, func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
-			return wire.Welcome{PID: 1, Version: "fake", Instance: "i"}, nil, nil
-		}, zerolog.Nop())
-		if err != nil {
-			return
-		}
-		f.mu.Lock()
-		f.conns = append(f.conns, c)
-		if f.closed {
-			_ = c.Close()
-		}
-		f.mu.Unlock()
-		for {
-			st, err := c.Accept()
-			if err != nil {
-				return
-			}
-			f.wg.Go(func() { f.serve(st) })
-		}
-	})
-	return near, nil
-}
-
-// cut breaks the link.
-func (f *fakeSupervisor) cut() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, c := range f.conns {
-		_ = c.Close()
-	}
-	f.conns = nil
-}
-
-func (f *fakeSupervisor) close() {
-	f.mu.Lock()
-	f.closed = true
-	f.mu.Unlock()
-	f.cut()
-	f.wg.Wait()
-}
-
-func (f *fakeSupervisor) serve(st *link.Stream) {
-	defer func() { _ = st.Close() }()
-	m, err := st.Receive()
-	if err != nil {
-		return
-	}
+func (f *fakeSupervisor) answer(st *link.Stream, m protocol.Message) {
 	switch m := m.(type) {
 	case *wire.List:
 		_ = st.SendSessions([]protocol.SessionInfo{info()})
@@ -138,7 +86,6 @@ func (f *fakeSupervisor) attach(st *link.Stream, m *wire.Attach) {
 		return
 	}
 	v := &viewer{f: f, st: st, spec: m.AttachSpec, n: m.Attachment, acks: make(chan struct{}, 1), over: make(chan struct{})}
-	defer close(v.over)
 	f.mu.Lock()
 	last := f.last
 	f.last = v
@@ -164,8 +111,11 @@ func (f *fakeSupervisor) attach(st *link.Stream, m *wire.Attach) {
 		_ = st.SendRaw(frame.AppendData(nil, frame.Output, v.n, reply.Offset, missing))
 	}
 	f.viewers <- v
-	f.wg.Go(v.acknowledge)
+	var wg sync.WaitGroup
+	wg.Go(v.acknowledge)
 	v.listen()
+	close(v.over)
+	wg.Wait()
 }
 
 // acknowledge tells what was accepted. Listening does not wait for that: it

@@ -211,7 +211,7 @@ func TestRawOutlivesTheLink(t *testing.T) {
 		want := wide(100_000 + i)
 		go func() { _, _ = c.nc.Write(masked(ws.OpBinary, true, want)) }()
 		got := c.bytes(1)
-		e.sup.cut() // with input and output on their way
+		e.sup.Cut() // with input and output on their way
 		<-v.over
 		if got = append(got, c.bytes(len(want)-len(got))...); !bytes.Equal(got, want) {
 			t.Fatalf("round %d: the echo differs", i)
@@ -238,7 +238,7 @@ func TestRawEndsWhileTheLinkIsDown(t *testing.T) {
 			e.sup.mu.Lock()
 			e.sup.fails["echo"] = tt.err
 			e.sup.mu.Unlock()
-			e.sup.cut()
+			e.sup.Cut()
 			if status, reason := c.closing(); status != tt.status || reason != tt.reason {
 				t.Errorf("close %d %q, want %d %q", status, reason, tt.status, tt.reason)
 			}
