@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"holdfast/protocol"
+	"holdfast/shared/escseq"
 	"holdfast/shared/termmode"
 )
 
@@ -53,29 +54,30 @@ const (
 
 // An answer describes the terminal's answer to one of the queries.
 type answer struct {
-	begin string                                  // the bytes before the body
-	end   func(p []byte) (body, end int, ok bool) // returns the length of the body and of the end; 0 and 0 if p may be a part of an answer
+	begin string // the bytes before the body
+	end   string // the bytes after the body of a CSI sequence; "" for a string, which has several ends
+	is    func(body string) bool
 	note  func(*protocol.Appearance, string)
 }
 
 // answers returns the expected answers in the order of the queries.
 func answers() []answer {
 	all := []answer{
-		{"\x1b]10;", oscEnd, func(a *protocol.Appearance, s string) { a.Foreground = hexColor(s) }},
-		{"\x1b]11;", oscEnd, func(a *protocol.Appearance, s string) { a.Background = hexColor(s) }},
-		{"\x1b]12;", oscEnd, func(a *protocol.Appearance, s string) { a.Cursor = hexColor(s) }},
-		{"\x1bP>|", dcsEnd, func(a *protocol.Appearance, s string) { a.Version = cutText(s, protocol.MaxTerminalVersion) }},
+		{"\x1b]10;", "", isASCII, func(a *protocol.Appearance, s string) { a.Foreground = hexColor(s) }},
+		{"\x1b]11;", "", isASCII, func(a *protocol.Appearance, s string) { a.Background = hexColor(s) }},
+		{"\x1b]12;", "", isASCII, func(a *protocol.Appearance, s string) { a.Cursor = hexColor(s) }},
+		{"\x1bP>|", "", isText, func(a *protocol.Appearance, s string) { a.Version = cutText(s, protocol.MaxTerminalVersion) }},
 	}
 	for _, m := range termmode.All {
 		if m.Undo == termmode.ToInitial {
-			all = append(all, answer{"\x1b[" + m.Parameter() + ";", modeEnd, func(a *protocol.Appearance, s string) {
+			all = append(all, answer{"\x1b[" + m.Parameter() + ";", "$y", isModeState, func(a *protocol.Appearance, s string) {
 				if m.Number == termmode.Graphemes {
 					a.NoGraphemes = s == "0" || s == "4"
 				}
 			}})
 		}
 	}
-	return append(all, answer{"\x1b[?", da1End, nil})
+	return append(all, answer{"\x1b[?", "c", isNumbers, nil})
 }
 
 // modeName returns the name of the mode that the answer reports, as in modes, or "" if it reports
@@ -89,50 +91,52 @@ func (w *answer) modeName() string {
 	return ""
 }
 
-// maxAnswer bounds the length of an answer, in bytes.
+// maxAnswer bounds the length of an answer's body, in bytes.
 const maxAnswer = 256
 
-// scan returns the length of the body of p, which must consist of bytes for which within is true,
-// and of the end that follows it. It returns 0 and 0 if p has no end yet.
-func scan(p []byte, within func(byte) bool, ends ...string) (body, end int, ok bool) {
-	for i := range min(len(p), maxAnswer) {
-		for _, e := range ends {
-			n := min(len(e), len(p)-i)
-			if string(p[i:i+n]) == e[:n] {
-				if n < len(e) {
-					return 0, 0, true
-				}
-				return i, n, true
-			}
-		}
-		if !within(p[i]) {
-			return 0, 0, false
-		}
+// isText reports whether s is short and has no control characters.
+func isText(s string) bool {
+	return len(s) < maxAnswer && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// isASCII reports whether s is such a text without characters above U+007F.
+func isASCII(s string) bool {
+	return isText(s) && !strings.ContainsFunc(s, func(r rune) bool { return r > 0x7f })
+}
+
+// isModeState reports whether s is the state of a mode: 1 if the mode is set, 2 if it is reset, 3 or
+// 4 if it is permanently set or reset, and 0 if the terminal does not know the mode.
+func isModeState(s string) bool { return len(s) == 1 && s[0] >= '0' && s[0] <= '4' }
+
+// isNumbers reports whether s is the body of the answer to DA1.
+func isNumbers(s string) bool { return s != "" && strings.Trim(s, "0123456789;") == "" }
+
+// body returns the body of the answer if u, the unit at the beginning of the input p, is this answer.
+func (w *answer) body(u escseq.Input, p []byte) (body string, ok bool) {
+	if !u.Complete || u.Kind != escseq.CSI && u.Kind != escseq.OSC && u.Kind != escseq.DCS {
+		return "", false
 	}
-	return 0, 0, len(p) < maxAnswer
+	text := p[:u.Len]
+	if w.end == "" {
+		text = p[:2+len(u.Body)]
+	}
+	body, ok = strings.CutPrefix(string(text), w.begin)
+	if ok {
+		body, ok = strings.CutSuffix(body, w.end)
+	}
+	return body, ok && w.is(body)
 }
 
-// oscEnd finds the end of an OSC sequence.
-func oscEnd(p []byte) (body, end int, ok bool) {
-	return scan(p, func(b byte) bool { return b >= ' ' && b < 0x7f }, "\x07", "\x1b\\")
-}
-
-// dcsEnd finds the end of a DCS sequence.
-func dcsEnd(p []byte) (body, end int, ok bool) {
-	return scan(p, func(b byte) bool { return b >= ' ' && b != 0x7f }, "\x1b\\")
-}
-
-// da1End finds the end of the answer to DA1.
-func da1End(p []byte) (body, end int, ok bool) {
-	body, end, ok = scan(p, func(b byte) bool { return b >= '0' && b <= '9' || b == ';' }, "c")
-	return body, end, ok && (end == 0 || body > 0)
-}
-
-// modeEnd finds the end of DECRPM. Its value is 1 if the mode is set, 2 if it is reset, 3 or 4 if
-// it is permanently set or reset, and 0 if the terminal does not know the mode.
-func modeEnd(p []byte) (body, end int, ok bool) {
-	body, end, ok = scan(p, func(b byte) bool { return b >= '0' && b <= '4' }, "$y")
-	return body, end, ok && (end == 0 || body == 1)
+// mayBegin reports whether p may be a part of this answer, which more input completes.
+func (w *answer) mayBegin(p string) bool {
+	if len(p) < len(w.begin) {
+		return strings.HasPrefix(w.begin, p)
+	}
+	body, ok := strings.CutPrefix(p, w.begin)
+	if w.end != "" {
+		return ok && strings.Trim(body, "0123456789;$") == ""
+	}
+	return ok && w.is(strings.TrimSuffix(body, "\x1b")) // ESC may begin the end of the string
 }
 
 // An asking removes the terminal's answers to our queries from the terminal's input. The session's
@@ -204,24 +208,26 @@ func (a *asking) filter(p []byte) (detach bool) {
 	}
 	from := 0 // p[from:] is neither passed on nor removed
 	for i := 0; len(a.waiting) > 0; {
-		esc := bytes.IndexByte(p[i:], 0x1b)
+		esc := bytes.IndexByte(p[i:], escseq.ESC)
 		if esc < 0 {
 			break
 		}
 		i += esc
-		n, wait := a.match(p[i:])
+		u := escseq.NextInput(p[i:])
 		switch {
-		case n > 0:
-			detach = a.passOn(p[from:i]) || detach
-			i += n
-			from = i
-		case wait > 0:
+		case u.Complete || u.Final != 0:
+			if a.match(u, p[i:]) {
+				detach = a.passOn(p[from:i]) || detach
+				from = i + u.Len
+			}
+			i += u.Len
+		case a.mayBegin(string(p[i:])):
 			detach = a.passOn(p[from:i]) || detach
 			if i > 0 {
 				a.since = time.Now()
 			}
 			a.held = bytes.Clone(p[i:])
-			a.later(max(0, wait-time.Since(a.since)))
+			a.later(max(0, partWait(a.held)-time.Since(a.since)))
 			return detach
 		default:
 			i++
@@ -230,31 +236,20 @@ func (a *asking) filter(p []byte) (detach bool) {
 	return a.passOn(p[from:]) || detach
 }
 
-// match removes an answer at the beginning of p from the expected ones, and returns its length. If
-// p may be the beginning of an answer, match returns how long to wait for the remainder.
-func (a *asking) match(p []byte) (n int, wait time.Duration) {
-	for i, w := range a.waiting {
-		if len(p) < len(w.begin) {
-			if strings.HasPrefix(w.begin, string(p)) {
-				wait = partWait(p)
-			}
-			continue
-		}
-		rest, ok := bytes.CutPrefix(p, []byte(w.begin))
-		if !ok {
-			continue
-		}
-		body, end, ok := w.end(rest)
-		switch {
-		case !ok:
-		case end == 0:
-			wait = partWait(p)
-		default:
-			a.accept(i, string(rest[:body]))
-			return len(w.begin) + body + end, 0
+// match reports whether u, the unit at the beginning of p, is an expected answer, and accepts it.
+func (a *asking) match(u escseq.Input, p []byte) bool {
+	for i := range a.waiting {
+		if body, ok := a.waiting[i].body(u, p); ok {
+			a.accept(i, body)
+			return true
 		}
 	}
-	return 0, wait
+	return false
+}
+
+// mayBegin reports whether p may be a part of an expected answer.
+func (a *asking) mayBegin(p string) bool {
+	return slices.ContainsFunc(a.waiting, func(w answer) bool { return w.mayBegin(p) })
 }
 
 // partWait returns how long to wait for the remainder of a possible answer. Up to three bytes may

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/escseq"
 )
 
 // DefaultDetachKey is the detach key of dtach, with a second key, so that a program can still
@@ -22,7 +23,7 @@ const DefaultDetachKey = `ctrl-\ d`
 const prefixWait = 2 * time.Second
 
 // A key is a key of the keyboard.
-type key struct { // the code of its character without ctrl
+type key struct {
 	code int // of its character without ctrl
 	ctrl bool
 }
@@ -109,36 +110,37 @@ const maxPress = 64
 // code ~. Any other input is single bytes.
 func readPress(p []byte) (press, int) {
 	byByte := press{code: int(p[0])}
-	if !bytes.HasPrefix(p, []byte("\x1b[")) {
+	u := escseq.NextInput(p[:min(len(p), maxPress)])
+	if u.Kind != escseq.CSI {
 		return byByte, 1
 	}
-	end := 2
-	for end < len(p) && end < maxPress && (p[end] >= '0' && p[end] <= ';') { // digits, : and ;
-		end++
+	params, isPart := u.Body, !u.Complete && u.Final == 0
+	if isPart {
+		params = p[2:u.Len]
 	}
 	switch {
-	case end == 2 || end == maxPress:
+	case len(params) == 0 || bytes.ContainsFunc(params, func(r rune) bool { return r < '0' || r > ';' }):
 		return byByte, 1
-	case end == len(p):
+	case isPart && u.Len < maxPress:
 		return press{}, 0
-	case p[end] != 'u' && p[end] != '~':
+	case !u.Complete || u.Final != 'u' && u.Final != '~':
 		return byByte, 1
 	}
-	fields := strings.Split(string(p[2:end]), ";")
+	fields := strings.Split(string(params), ";")
 	for len(fields) < 3 {
 		fields = append(fields, "")
 	}
-	if p[end] == '~' {
+	if u.Final == '~' {
 		if fields[0] != "27" {
 			return byByte, 1
 		}
-		return press{named: true, modifiers: max(0, number(fields[1], 1)-1), code: number(fields[2], 0)}, end + 1
+		return press{named: true, modifiers: max(0, number(fields[1], 1)-1), code: number(fields[2], 0)}, u.Len
 	}
 	code, _, _ := strings.Cut(fields[0], ":")
 	modifiers, event, _ := strings.Cut(fields[1], ":")
 	return press{
 		named: true, code: number(code, 0), modifiers: max(0, number(modifiers, 1)-1), released: event == "3",
-	}, end + 1
+	}, u.Len
 }
 
 // number parses a number; it returns none if s has no number.
