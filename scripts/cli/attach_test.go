@@ -353,7 +353,7 @@ func TestDetachOthers(t *testing.T) {
 }
 
 // viewerAsks is what a viewer asks the terminal that it is in.
-const viewerAsks = "\x1b]10;?\x1b\\\x1b]11;?\x1b\\\x1b]12;?\x1b\\\x1b[>0q\x1b[?2027$p\x1b[?1007$p\x1b[c"
+const viewerAsks = "\x1b]10;?\x1b\\\x1b]11;?\x1b\\\x1b]12;?\x1b\\\x1b[>0q\x1b[?2027$p\x1b[?1007$p\x1b[?12$p\x1b[?45$p\x1b[c"
 
 // Questions to the terminal that a session printed while nobody was there are
 // answered, and not asked of whoever comes later. Whoever starts a session gets
@@ -491,6 +491,26 @@ func TestAppearance(t *testing.T) {
 	w.shows("s", ` Mine(7)^[\^[]11;rgb:1010/2020/3030`)
 	w.shows("s", `abcd^[P>|holdfast`)
 	w.shows("s", "^[[6;17;9t")
+}
+
+// TestInitialModesRestored demands that modes whose initial state differs between terminals have, after
+// the attachment, the state that the terminal has reported.
+func TestInitialModesRestored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", `printf '\033[?12;45hready'; exec cat`)
+	p := w.open("attach", "s")
+	p.expect(viewerAsks)
+	p.typ("\x1b[?12;2$y\x1b[?45;2$y\x1b[?62;22c")
+	p.expect("ready")
+	p.typ("\x1cd")
+	p.ends(0, "[detached from s]")
+	_, after, _ := strings.Cut(p.text(), "ready")
+	for _, mode := range []string{"\x1b[?12l", "\x1b[?45l"} {
+		if !strings.Contains(after, mode) {
+			t.Errorf("%q is not in the output after the session's: %q", mode, after)
+		}
+	}
 }
 
 // hasSize waits until a session has a size.

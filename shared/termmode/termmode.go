@@ -133,9 +133,9 @@ var All = []Mode{
 	// the session's setting, and forgets that a program has set or reset alternate scroll.
 	{Graphemes, private, "grapheme clusters", off, Kept, ByHard, First, ToInitial},
 	{AlternateScroll, private, "alternate scroll", off, Kept, ByHard, IfKnown, ToInitial},
+	{12, private, "blinking cursor", off, Kept, ByNone, Quiet, ToInitial},
+	{45, private, "reverse wraparound", off, Kept, ByBoth, Quiet, ToInitial},
 
-	{12, private, "blinking cursor", off, Kept, ByNone, Quiet, Stays},
-	{45, private, "reverse wraparound", off, Kept, ByBoth, Quiet, Stays},
 	{1048, private, "saved cursor", off, Acts, ByNone, Absent, Stays},
 	{2, private, "DECANM", on, Acts, ByNone, Absent, Stays},
 	{8, private, "DECARM", on, AlwaysSet, ByNone, Absent, Stays},

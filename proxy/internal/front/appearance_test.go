@@ -101,6 +101,8 @@ func TestInitialModes(t *testing.T) {
 		for says, want := range map[string]string{
 			"\x1b[?2027;1$y\x1b[?1007;2$y": "map[?1007:false ?2027:true]",
 			"\x1b[?2027;3$y\x1b[?1007;0$y": "map[]",
+			"\x1b[?12;1$y\x1b[?45;2$y":     "map[?12:true ?45:false]",
+			"\x1b[?45;4$y\x1b[?12;2$y":     "map[?12:false]",
 		} {
 			a, told := newAsked(), map[string]bool{}
 			a.initially = func(mode string, on bool) { told[mode] = on }

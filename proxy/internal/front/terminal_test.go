@@ -84,10 +84,14 @@ func TestModesInitial(t *testing.T) {
 	term := &Terminal{}
 	term.initially("?2027", true)
 	term.initially("?1007", false)
+	term.initially("?12", true)
+	term.initially("?45", false)
 	for _, tt := range []struct{ printed, want string }{
 		{"\x1b[?2027l\x1b[?1007l", "\x1b[?2027h" + always},
 		{"\x1b[?2027h\x1b[?1007h", "\x1b[?1007l" + always},
 		{"\x1b[?2027l\x1bc\x1b[?2027l\x1b[?1007h", "\x1b[?1007l\x1b[?2027h" + always},
+		{"\x1b[?12l\x1b[?45h", "\x1b[?12h\x1b[?45l" + always},
+		{"\x1b[?12;45h", "\x1b[?45l" + always},
 		{"text\x1b[m", always},
 	} {
 		term.modes.record([]byte(tt.printed))
@@ -96,7 +100,7 @@ func TestModesInitial(t *testing.T) {
 		}
 	}
 	other := &modes{}
-	other.record([]byte("\x1b[?2027l"))
+	other.record([]byte("\x1b[?2027l\x1b[?12;45h"))
 	if got := other.undo(); got != always {
 		t.Errorf("of a terminal that says nothing undo is %q, want %q", got, always)
 	}

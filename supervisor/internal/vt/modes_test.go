@@ -73,8 +73,8 @@ func checkMode(t *testing.T, m *termmode.Mode) {
 		return
 	}
 	expect("a new terminal", New(Config{}), reported(m.Default))
-	if _, ok := unreset[m.Parameter()]; (m.Undo == termmode.Stays) != ok {
-		t.Errorf("an attached terminal keeps the mode: %v", !ok)
+	if m.Undo == termmode.Stays {
+		t.Error("the mode stays in an attached terminal, although a snapshot changes it")
 	}
 	for reset, by := range map[string]termmode.Resets{"\x1b[!p": termmode.BySoft, "\x1bc": termmode.ByHard} {
 		expect(strconv.Quote(reset), termWith(m.Sequence(!m.Default)+reset), reported(m.Default == (m.Resets&by != 0)))
@@ -97,12 +97,6 @@ func checkMode(t *testing.T, m *termmode.Mode) {
 			expect("a transition", viewer, reported(on))
 		}
 	}
-}
-
-// unreset has the modes that stay in an attached terminal although a snapshot changes them.
-var unreset = map[string]struct{}{
-	"?12": {}, // terminals differ in their default, and few of them tell it
-	"?45": {},
 }
 
 // checkSnapshot checks the snapshot of a terminal in which the mode has the state on.
