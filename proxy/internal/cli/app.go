@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/daemon"
 	"holdfast/proxy/internal/exitcode"
@@ -133,12 +132,12 @@ func (a *app) dial(ctx context.Context, start func(context.Context) error) (*cli
 		return nil, err
 	}
 	return client.Dial(ctx, client.Options{
-		Dir: a.dir, Proxy: a.proxy, Name: "proxy " + a.clientName(), Start: start, Token: os.Getenv(tokenEnv), Secret: secret, Redial: startTimeout,
+		Dir: a.dir, Proxy: a.proxy, Name: "proxy " + clientName(), Start: start, Token: os.Getenv(tokenEnv), Secret: secret, Redial: startTimeout,
 	})
 }
 
 // clientName returns the name of this client for other viewers: its terminal, or its pid if it has none.
-func (a *app) clientName() string {
+func clientName() string {
 	if tty, err := os.Readlink("/proc/self/fd/0"); err == nil && filepath.Dir(tty) == "/dev/pts" {
 		return tty
 	}
@@ -259,8 +258,12 @@ func (a *app) with(ctx context.Context, starts bool, f func(*client.Client) erro
 	return f(c)
 }
 
-// sessionID converts an argument into a session id, and checks it.
-func sessionID(arg string) (protocol.SessionID, error) {
-	id := protocol.SessionID(arg)
-	return id, id.Validate()
+// proxyPID asks the running proxy for its pid.
+func (a *app) proxyPID(ctx context.Context) (int, error) {
+	c, err := a.dial(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = c.Close() }()
+	return c.ProxyPID(), nil
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -20,7 +18,6 @@ import (
 	"holdfast/proxy/internal/front"
 	"holdfast/shared/config"
 	"holdfast/shared/plain"
-	"holdfast/shared/sysexits"
 )
 
 // attachOptions are the flags of attach, and facts for one attachment.
@@ -171,118 +168,6 @@ func (a *app) attachCommand() *cobra.Command {
 	return cmd
 }
 
-// attachable returns the sessions that attach may choose without an id: all running ones except the
-// session in which the command runs. The session with the last input or output comes first. It is
-// an error if there is none.
-func attachable(ctx context.Context, c *client.Client) ([]protocol.SessionInfo, error) {
-	all, err := c.List(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(s protocol.SessionInfo) bool { return !alive(s.State) || notItself(s.ID) != nil })
-	if len(all) == 0 {
-		return nil, exitcode.New(sysexits.NoInput, "no session runs to attach to; proxy new starts one")
-	}
-	slices.SortStableFunc(all, func(a, b protocol.SessionInfo) int { return b.LastIOAt.Compare(a.LastIOAt) })
-	return all, nil
-}
-
-// pick chooses the session for attach without an id. If there are several and the terminal can show
-// a list, the user chooses; otherwise it is the first one. Input after the choice is stored in
-// o.earlyInput.
-func (a *app) pick(ctx context.Context, sessions []protocol.SessionInfo, o *attachOptions) (*protocol.SessionInfo, error) {
-	t := front.Open(os.Stdin, os.Stdout)
-	if len(sessions) == 1 || !t.HasKeyboard() || !t.Escapes() {
-		return &sessions[0], nil
-	}
-	a.answered() // a user may take any time
-	defer func() { a.answered = a.watchAnswers(ctx) }()
-	ctx, stop := catch(ctx, syscall.SIGQUIT)
-	defer stop()
-	chosen, input, err := front.Pick(ctx, t, listItems(sessions))
-	var by signalled
-	switch {
-	case errors.Is(err, front.ErrLeft):
-		return nil, exitcode.New(signalled{syscall.SIGINT}.exitCode(), "")
-	case errors.As(err, &by):
-		return nil, exitcode.New(by.exitCode(), "")
-	case err != nil:
-		return nil, err
-	}
-	o.earlyInput = input
-	return &sessions[chosen], nil
-}
-
-// listItems returns the items of the list from which the user chooses a session.
-func listItems(sessions []protocol.SessionInfo) []front.Item {
-	items := make([]front.Item, len(sessions))
-	for i, s := range sessions {
-		items[i] = front.Item{Name: string(s.ID), Age: since(s.LastIOAt), Runs: titleAndCommand(s), Dir: shortDir(whereIs(&s))}
-	}
-	return items
-}
-
-// whereIs returns the current directory of a session, or the one in which it was started if that is
-// unknown.
-func whereIs(s *protocol.SessionInfo) string {
-	if s.CurrentCwd == "" && s.Foreground != nil {
-		return cmp.Or(s.Foreground.Cwd, s.Cwd)
-	}
-	return cmp.Or(s.CurrentCwd, s.Cwd)
-}
-
-// shortDir abbreviates the home directory to ~.
-func shortDir(dir string) string {
-	home := strings.TrimSuffix(os.Getenv("HOME"), "/")
-	if rest, ok := strings.CutPrefix(dir, home); ok && home != "" && (rest == "" || rest[0] == '/') {
-		return "~" + rest
-	}
-	return dir
-}
-
-// detachCommand ends the attachments of other viewers. It needs no request of its own: it makes an
-// exclusive attachment with Steal, which ends all other attachments that can send input, and
-// detaches again.
-func (a *app) detachCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "detach [ID]",
-		Short: "Detach all terminals that are attached to a session; the session continues",
-		Long: "Detach all terminals, pages and programs that are attached to a session and can send input. The session continues.\n" +
-			"Read-only viewers stay attached. Without an ID, detach uses the session in which the command runs.",
-		Example:           "  proxy detach build\n  proxy detach           # in a session: detach all its viewers",
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.sessionIDs(alive),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				args = append(args, os.Getenv("HOLDFAST_SESSION"))
-			}
-			if args[0] == "" {
-				return exitcode.WrongUsage(errors.New("detach takes the ID of a session; in a terminal that is attached, " + front.DefaultDetachKey + " detaches"))
-			}
-			id, err := sessionID(args[0])
-			if err != nil {
-				return err
-			}
-			return a.withClient(cmd.Context(), func(c *client.Client) error {
-				none := 0
-				att, err := c.Attach(cmd.Context(), id, client.AttachOptions{Mode: protocol.ModeExclusive, Steal: true, History: &none})
-				if err != nil {
-					return tellExited(err)
-				}
-				return att.Detach()
-			})
-		},
-	}
-}
-
-// notItself returns an error if id is the session in which this command runs.
-func notItself(id protocol.SessionID) error {
-	if string(id) != os.Getenv("HOLDFAST_SESSION") {
-		return nil
-	}
-	return exitcode.WrongUsage(fmt.Errorf("this terminal is session %s: a session cannot be attached to itself", id))
-}
-
 // attachTo connects this terminal with a session until the session ends or the viewer detaches.
 func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.SessionInfo, o *attachOptions) error {
 	// The default action of these signals would leave the terminal in raw mode.
@@ -363,50 +248,4 @@ func (o *attachOptions) open(ctx context.Context, c *client.Client, s *protocol.
 		return c.Attach(ctx, s.ID, r)
 	}
 	return att, err
-}
-
-// earlyExit returns an error if the child has failed within o.early after its start. The session's
-// exit record is kept, unless the session was reopened: then earlyExit restores the previous exit
-// record.
-func earlyExit(ctx context.Context, c *client.Client, s *protocol.SessionInfo, o *attachOptions) error {
-	if o.early <= 0 || time.Since(s.CreatedAt) > o.early+startTimeout {
-		return nil
-	}
-	record, err := c.Wait(ctx, s.ID, startTimeout) // the session has ended, so this does not block
-	if err != nil || record.ExitCode == 0 || record.ExitedAt.Sub(record.StartedAt) > o.early {
-		return nil // the record is unavailable, or the failure was not early
-	}
-	if o.reopened {
-		removeFailed(ctx, c, s)
-	}
-	e := protocol.ExitedEarly(s.ID, record)
-	e.Exit.Tail = nil // the terminal already shows it
-	return tellEarlyExit(e)
-}
-
-// tellExited adds the session's last lines to the error session_exited.
-func tellExited(err error) error {
-	return tell(err, protocol.CodeSessionExited, sysexits.NoInput)
-}
-
-// tellEarlyExit adds the child's last lines to the error exited_early.
-func tellEarlyExit(err error) error {
-	return tell(err, protocol.CodeExitedEarly, sysexits.Software)
-}
-
-// tell adds the last lines to an error with the given code. The exit code is the child's; if that
-// is 0, it is success, because the command has failed.
-func tell(err error, code protocol.Code, success int) error {
-	e := protocol.AsError(err)
-	if err == nil || e.Code != code || e.Exit == nil {
-		return err
-	}
-	text := e.Error()
-	for _, l := range e.Exit.Tail {
-		text += "\n  " + plain.Text(l)
-	}
-	if e.Exit.ExitCode > 0 {
-		success = e.Exit.ExitCode
-	}
-	return exitcode.New(success, text)
 }

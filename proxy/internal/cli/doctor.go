@@ -152,14 +152,6 @@ func askSupervisor(ctx context.Context, dirs config.Dirs, secret string) (*proto
 	return conn.Status(ctx)
 }
 
-// late returns the error of ctx if its time is over, and err otherwise.
-func late(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
-}
-
 // askProxy asks the proxy for its status, if dialing it would create no directory. If no supervisor
 // answers, it asks only for the pid, because a request for the status would make the proxy start a
 // supervisor.

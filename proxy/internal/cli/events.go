@@ -14,6 +14,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/plain"
 	"holdfast/shared/sysexits"
 )
 
@@ -208,4 +209,34 @@ func (o *eventsOptions) write(out io.Writer, e *client.Event) (err error) {
 	}
 	_, err = fmt.Fprintln(out, eventText(e))
 	return err
+}
+
+// eventText describes an event on one line.
+func eventText(e *client.Event) string {
+	switch {
+	case e.Exit != nil:
+		how := fmt.Sprintf("code %d", e.Exit.ExitCode)
+		if e.Exit.Signal != "" {
+			how = e.Exit.Signal
+		}
+		return fmt.Sprintf("%d exited %s %s, %s", e.Seq, e.Exit.SessionID, how, e.Exit.Reason)
+	case e.Session == nil:
+		return fmt.Sprintf("%d %s %d", e.Seq, e.Event, e.Missed)
+	case e.Event == protocol.EventResized:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, e.Session.Size)
+	case e.Event == protocol.EventTitle:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, plain.Text(e.Session.Title))
+	case e.Event == protocol.EventLabels:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, plain.Text(e.Session.Labels[protocol.LabelTitle]))
+	case e.Event == protocol.EventCwd:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, plain.Text(e.Session.CurrentCwd))
+	case e.Event == protocol.EventCommandStarted && e.Session.Command != nil:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, plain.Text(e.Session.Command.Line))
+	case e.Event == protocol.EventCommandFinished && e.Session.Command != nil:
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, commandText(e.Session.Command))
+	case e.Notification != nil:
+		text := strings.TrimSpace(e.Notification.Title + " " + e.Notification.Body)
+		return fmt.Sprintf("%d %s %s %s", e.Seq, e.Event, e.Session.ID, plain.Text(text))
+	}
+	return fmt.Sprintf("%d %s %s", e.Seq, e.Event, e.Session.ID)
 }

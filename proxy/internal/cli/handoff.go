@@ -198,16 +198,6 @@ func (a *app) startSuccessor(ctx context.Context, exe string, o *handoffOptions,
 	return daemon.Start(ctx, spec)
 }
 
-// proxyPID asks the running proxy for its pid.
-func (a *app) proxyPID(ctx context.Context) (int, error) {
-	c, err := a.dial(ctx, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = c.Close() }()
-	return c.ProxyPID(), nil
-}
-
 // grace is the time that a successor may take in addition to its preparation: to start, and until
 // the old proxy has refused and ended it.
 const grace = 3 * time.Second
@@ -339,14 +329,6 @@ func movedText(p serve.Progress) string {
 		text += fmt.Sprintf("; %d asked to reconnect", p.Closed)
 	}
 	return text
-}
-
-// count returns a number with its noun.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // silent reports whether the successor has written no step yet.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -118,39 +117,6 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 	})
 }
 
-// checkTime is how long the check for an early exit may take in addition to the time for which the
-// child is watched. After that the session counts as started.
-const checkTime = 2 * time.Second
-
-// detached prints the id of the started session, unless its child fails within early after the
-// start. If the child ends with code 0, it has done its work, and its exit record is kept.
-func detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, early time.Duration) error {
-	ctx := cmd.Context()
-	if early > 0 {
-		watch, cancel := context.WithTimeout(ctx, early+checkTime)
-		defer cancel()
-		record, err := c.Wait(watch, s.SessionID, early)
-		switch {
-		case err != nil: // the child runs, or its state is unknown
-		case record.ExitCode == 0:
-			fmt.Fprintf(plain.Stderr, "proxy: session %s has already ended with code 0; proxy screen %s shows its output\n", s.SessionID, s.SessionID)
-		default:
-			removeFailed(ctx, c, &s.Session)
-			return tellEarlyExit(protocol.ExitedEarly(s.SessionID, record))
-		}
-	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), s.SessionID)
-	return err
-}
-
-// removeFailed removes a failed session right after its start. If the session was reopened, the
-// supervisor restores the previous exit record.
-func removeFailed(ctx context.Context, c *client.Client, s *protocol.SessionInfo) {
-	if err := c.ForgetFailed(ctx, s.ID, s.Instance); err != nil {
-		fmt.Fprintln(plain.Stderr, "proxy: the failed session could not be removed from the list:", err)
-	}
-}
-
 // request returns the spawn request for the flags and the command.
 func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 	r := client.SpawnRequest{ID: protocol.SessionID(o.id), EarlyExit: &o.earlyExit}
@@ -224,57 +190,4 @@ func directory(name string) (string, error) {
 		return name, nil
 	}
 	return wd + "/" + name, nil
-}
-
-// reopenSize returns the size for a session that is reopened in this terminal: the terminal's size,
-// or 0 and 0 if the session has a fixed size.
-func reopenSize(ctx context.Context, c *client.Client, id protocol.SessionID) (cols, rows int) {
-	if info, err := c.SessionInfo(ctx, id); err != nil || info.SizePolicy == protocol.SizeFixed {
-		return 0, 0 // the request to reopen will report the error
-	}
-	size := front.OwnSize()
-	return size.Cols, size.Rows
-}
-
-func (a *app) reopenCommand() *cobra.Command {
-	o := &attachOptions{}
-	var detach bool
-	early := 200 * time.Millisecond
-	cmd := &cobra.Command{
-		Use:               "reopen ID [-- argv...]",
-		Short:             "Start an exited session again under its id: same command, directory, environment and labels",
-		Example:           "  proxy reopen old               # as it was\n  proxy reopen old -- make -k    # another command",
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.sessionIDs(exited),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if n := cmd.ArgsLenAtDash(); n != 1 && (n >= 0 || len(args) > 1) {
-				return exitcode.WrongUsage(errors.New("reopen takes one ID; the command must follow --"))
-			}
-			id, err := sessionID(args[0])
-			if err := errors.Join(err, a.checkAttach(o), notItself(id)); err != nil {
-				return err
-			}
-			ctx := cmd.Context()
-			return a.withClient(ctx, func(c *client.Client) error {
-				o.fresh, o.reopened, o.early = !detach, true, early
-				change := protocol.RespawnSpec{Argv: args[1:]}
-				if o.fresh {
-					change.Cols, change.Rows = reopenSize(ctx, c, id)
-				}
-				none := time.Duration(0)
-				s, err := c.Reopen(ctx, id, change, &none) // this command checks for an early exit, as in new
-				if err != nil {
-					return err
-				}
-				if detach {
-					return detached(cmd, c, s, early)
-				}
-				return a.attachTo(ctx, c, &s.Session, o)
-			})
-		},
-	}
-	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "do not attach; print the id")
-	cmd.Flags().DurationVar(&early, "early-exit", early, "restore the old exit record if the child fails within this `time`; 0 does not wait")
-	o.flags(cmd)
-	return cmd
 }

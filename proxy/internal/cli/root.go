@@ -1,9 +1,11 @@
-// Package cli has the commands of the proxy's program. Each file has one command or a few related ones.
-// root.go lists them. Most commands are clients of the running proxy: they connect, send requests and
-// print the answers. serve is the proxy itself.
+// Package cli has the commands of the proxy's program. Each command has a file of its name,
+// and root.go lists the commands. Most of them are clients of the running proxy: they connect, send
+// requests and print the answers. serve is the proxy itself.
 //
-// Commands share app.go (directories, connections, the start of a proxy), print.go, completion.go,
-// duration.go, cast.go and screen_html.go.
+// Commands share these files: app.go (directories, connections, the start of a proxy), supervisor.go (a
+// connection without a proxy), session.go (commands about one session), pick.go, limitflags.go, await.go
+// and ending.go (parts of commands), and print.go, describe.go, format.go, duration.go, size.go, cast.go,
+// screen_html.go and completion.go (text).
 //
 // Invariant: no text of another program or user reaches a terminal unescaped, except the output of a
 // session; all text is written through package plain. A command about existing sessions starts no

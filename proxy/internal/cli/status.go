@@ -118,14 +118,6 @@ func keeperText(s *protocol.ProcessStatus) string {
 	return text
 }
 
-// times returns "once" or "N times".
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
 // agreed returns the protocol version that both processes use.
 func agreed(s *client.Status) string {
 	v, err := protocol.Agree(s.Proxy.Protocol, s.Supervisor.Protocol)

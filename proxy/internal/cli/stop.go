@@ -12,7 +12,6 @@ import (
 
 	"holdfast/protocol"
 	wire "holdfast/protocol/link"
-	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/serve"
@@ -21,22 +20,6 @@ import (
 	"holdfast/shared/socket"
 	"holdfast/shared/sysexits"
 )
-
-func (a *app) startCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "start",
-		Short:   "Start the proxy and the supervisor in the background if they do not run",
-		Long:    "Start the proxy and the supervisor in the background if they do not run. new, run and web do so by themselves.",
-		Example: "  proxy start",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withStarted(cmd.Context(), func(c *client.Client) error {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "proxy %d serves\n", c.ProxyPID())
-				return err
-			})
-		},
-	}
-}
 
 func (a *app) stopCommand() *cobra.Command {
 	var all bool

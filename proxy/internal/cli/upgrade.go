@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"holdfast/protocol"
@@ -18,12 +16,10 @@ import (
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/serve"
-	"holdfast/shared/config"
 	"holdfast/shared/link"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
 	"holdfast/shared/sysexits"
-	"holdfast/shared/version"
 )
 
 const (
@@ -127,27 +123,6 @@ func (a *app) proxySpeaks(ctx context.Context, supervisor bool) (*protocol.Versi
 		return nil, err
 	}
 	return &s.Proxy.Protocol, nil
-}
-
-// dialSupervisor connects to the supervisor without a proxy, because a proxy may not run or may not
-// reach the supervisor. The caller must close the link.
-func dialSupervisor(ctx context.Context, dirs config.Dirs, secret, name string) (*link.Conn, error) {
-	if err := serve.Held(dirs); err != nil { // the keeper holds the socket, so a connection would get no answer
-		return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, err.Error())
-	}
-	nc, _, err := socket.Dial(ctx, dirs.Socket(config.SupervisorSocket))
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = nc.Close() }) // this also ends a hello that gets no answer
-	defer stop()
-	conn, _, _, err := link.Dial(nc, wire.Hello{
-		Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(), Name: name, Secret: secret,
-	}, zerolog.Nop())
-	if err != nil {
-		return nil, late(ctx, err)
-	}
-	return conn, nil
 }
 
 // run tries both programs, then replaces both processes in the order that their protocol versions

@@ -95,21 +95,6 @@ func sayLines(say func(string, ...any), lines []string) {
 	}
 }
 
-// howEnded describes the exit code or signal.
-func howEnded(e *protocol.ExitRecord) string {
-	how := fmt.Sprintf("with code %d", e.ExitCode)
-	switch {
-	case e.Signal != "":
-		how = "by " + plain.Text(e.Signal)
-	case e.ExitCode < 0:
-		how = "with an unknown code"
-	}
-	if e.CoreDumped {
-		how += ", and dumped core"
-	}
-	return how
-}
-
 // whoEnded describes which client asked for the end, and why.
 func whoEnded(e *protocol.ExitRecord) string {
 	who := ""
@@ -134,26 +119,47 @@ func whoEnded(e *protocol.ExitRecord) string {
 	return "no client asked for it: the program ended by itself"
 }
 
-// formatDuration formats a duration with about three digits.
-func formatDuration(d time.Duration) string {
-	switch d = max(0, d); {
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
+// sayCage prints the resources that all programs of a session used, and the limits that they
+// reached.
+func sayCage(say func(string, ...any), c *protocol.Cage) {
+	var parts []string
+	if c.MemoryPeakBytes > 0 {
+		parts = append(parts, "at most "+byteSize(c.MemoryPeakBytes)+" of memory")
 	}
-	return d.Round(time.Second).String()
+	if c.PIDsPeak > 0 {
+		parts = append(parts, fmt.Sprintf("at most %d processes and threads", c.PIDsPeak))
+	}
+	parts = append(parts, fmt.Sprintf("%s of processor time, %s of the kernel's", seconds(c.UserMS), seconds(c.SystemMS)))
+	say("all of it used %s", strings.Join(parts, ", "))
+	if text := c.Limits.String(); text != "" {
+		say("its limits were %s", text)
+	}
+	if c.OOMKills > 0 {
+		where := "of the machine"
+		if c.OOMs > 0 {
+			where = "at its limit"
+			if c.Limits.MemoryMax != nil {
+				where += " of " + protocol.FormatBytes(*c.Limits.MemoryMax)
+			}
+		}
+		text := fmt.Sprintf("memory ran out %s: the kernel killed %s", where, processes(c.OOMKills))
+		if len(c.OOMKilled) > 0 {
+			text += ", " + plain.Text(strings.Join(c.OOMKilled, ", "))
+		}
+		say("%s", text)
+	}
+	if c.PIDsDenied > 0 {
+		text := "it ran out of processes"
+		if c.Limits.PIDsMax != nil {
+			text += fmt.Sprintf(" at its limit of %d", *c.Limits.PIDsMax)
+		}
+		say("%s: %s could not be started", text, processes(c.PIDsDenied))
+	}
 }
 
-// seconds formats milliseconds.
-func seconds(ms int64) string {
-	return (time.Duration(ms) * time.Millisecond).String()
-}
-
-// byteSize formats a size in MiB or GiB.
-func byteSize(n uint64) string {
-	if n < 1<<30 {
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+func processes(n uint64) string {
+	if n == 1 {
+		return "1 process"
 	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	return fmt.Sprintf("%d processes", n)
 }

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/plain"
+	"holdfast/shared/sysexits"
+)
+
+// awaitOptions are the flags that tell what a command waits for.
+type awaitOptions struct {
+	text    string
+	prompt  bool
+	idle    time.Duration
+	timeout time.Duration // negative means for ever
+}
+
+// flags adds the flags with a prefix, and --timeout.
+func (o *awaitOptions) flags(cmd *cobra.Command, prefix string) {
+	f := cmd.Flags()
+	f.StringVar(&o.text, prefix+"text", "", "wait for a line that this `regexp` (RE2) matches, and print it")
+	f.BoolVar(&o.prompt, prefix+"prompt", false, "wait until the shell waits for a command; the shell must report its prompts (OSC 133)")
+	spanVar(f, &o.idle, prefix+"idle", 0, "wait until the session has printed nothing for this `time`")
+	spanVar(f, &o.timeout, "timeout", -1, "give up after this `time`, with exit code 124 (default never)")
+	f.Lookup("timeout").DefValue = "0s" // omits the default from the help text
+	f.Lookup(prefix + "idle").DefValue = "0s"
+}
+
+// asked reports whether one of the flags is set.
+func (o *awaitOptions) asked() bool { return o.text != "" || o.prompt || o.idle != 0 }
+
+// spec returns the request to wait.
+func (o *awaitOptions) spec(id protocol.SessionID, since []byte) protocol.AwaitSpec {
+	return protocol.AwaitSpec{SessionID: id, Text: o.text, Prompt: o.prompt, IdleMS: o.idle.Milliseconds(), Since: since}
+}
+
+// check reports invalid options before the command connects.
+func (o *awaitOptions) check() error {
+	switch {
+	case !o.asked():
+		return nil
+	case o.idle != 0 && o.idle < time.Millisecond:
+		return exitcode.WrongUsage(errors.New("the time for --idle must be at least 1ms"))
+	}
+	if err := o.spec("any", nil).Validate(); err != nil {
+		return exitcode.WrongUsage(err)
+	}
+	return nil
+}
+
+// await waits, and prints the line that matched, or with --json the whole answer.
+func (a *app) await(cmd *cobra.Command, c *client.Client, o *awaitOptions, id protocol.SessionID, since []byte) error {
+	info, err := c.Await(cmd.Context(), o.spec(id, since), o.timeout)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		err = printJSON(cmd, info)
+	} else if o.text != "" && info.Exit == nil {
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), plain.Text(info.Line))
+	}
+	if err != nil || info.Exit == nil {
+		return err
+	}
+	code := info.Exit.ExitCode
+	if code == 0 {
+		code = 1 // the awaited output did not appear
+	} else if code < 0 {
+		code = sysexits.Software
+	}
+	return exitcode.New(code, fmt.Sprintf("session %s ended first", id))
+}

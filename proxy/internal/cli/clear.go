@@ -1,0 +1,21 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+func (a *app) clearCommand() *cobra.Command {
+	var screen bool
+	cmd := a.oneSession("clear ID", "Forget the lines above a session's screen", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			return c.Clear(cmd.Context(), id, screen)
+		})
+	cmd.Long = "Forget the lines above a session's screen, for all viewers: history, search and screen do not have them any more.\n\n" +
+		"The session's output stays in its buffer: proxy export --format cast prints it until newer output has replaced it."
+	cmd.Example = "  proxy clear build\n  proxy clear build --screen   # the screen as well, except the cursor's row"
+	cmd.Flags().BoolVar(&screen, "screen", false, "clear the screen as well, except the cursor's row, which moves to the top")
+	return cmd
+}

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"context"
+	"os"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	wire "holdfast/protocol/link"
+	"holdfast/proxy/internal/serve"
+	"holdfast/shared/config"
+	"holdfast/shared/link"
+	"holdfast/shared/socket"
+	"holdfast/shared/version"
+)
+
+// dialSupervisor connects to the supervisor without a proxy, because a proxy may not run or may not
+// reach the supervisor. The caller must close the link.
+func dialSupervisor(ctx context.Context, dirs config.Dirs, secret, name string) (*link.Conn, error) {
+	if err := serve.Held(dirs); err != nil { // the keeper holds the socket, so a connection would get no answer
+		return nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, err.Error())
+	}
+	nc, _, err := socket.Dial(ctx, dirs.Socket(config.SupervisorSocket))
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() }) // this also ends a hello that gets no answer
+	defer stop()
+	conn, _, _, err := link.Dial(nc, wire.Hello{
+		Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(), Name: name, Secret: secret,
+	}, zerolog.Nop())
+	if err != nil {
+		return nil, late(ctx, err)
+	}
+	return conn, nil
+}
+
+// late returns the error of ctx if its time is over, and err otherwise.
+func late(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
