@@ -7,15 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/coder/websocket"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
@@ -43,9 +39,6 @@ type one struct {
 	web  bool
 	terminal
 	seen atomic.Int64 // lines read, or strokes echoed
-
-	mu    sync.Mutex
-	codes []websocket.StatusCode // what it was closed with, each time
 }
 
 // A shell is a session's child.
@@ -198,8 +191,7 @@ func (m *clients) end() {
 	m.wg.Wait()
 }
 
-// stop ends all, whatever they wait for. A WebSocket may be another by now, which
-// its own goroutine alone knows.
+// stop ends all, whatever they wait for. hangUp ends the WebSockets.
 func (m *clients) stop() {
 	m.over.Store(true)
 	m.stopped.Store(true)
@@ -289,56 +281,18 @@ func (m *clients) typesAndEnds(y *one) error {
 	return nil
 }
 
-// hears returns when text has been read, coming again where that is wanted.
+// hears returns when text has been read. It fails if the connection is closed, because each version
+// passes connections on.
 func (y *one) hears(text []byte) error {
 	for len(text) > 0 {
 		data, err := y.printed()
-		if err == nil && !bytes.HasPrefix(text, data) {
-			err = fmt.Errorf("%.100q is read, want %q", data, text)
-		}
-		if err == nil {
-			text = text[len(data):]
-			continue
-		}
-		status := websocket.CloseStatus(err)
-		if status != -1 {
-			y.mu.Lock()
-			y.codes = append(y.codes, status)
-			y.mu.Unlock()
-		}
-		if status != websocket.StatusServiceRestart {
+		if err != nil {
 			return err
 		}
-		if text, err = y.terminal.(returner).again(text); err != nil {
-			return fmt.Errorf("coming again: %w", err)
+		if !bytes.HasPrefix(text, data) {
+			return fmt.Errorf("%.100q is read, want %q", data, text)
 		}
+		text = text[len(data):]
 	}
 	return nil
-}
-
-// closed returns what the WebSockets were closed with since it was asked last, in
-// words: the same for all.
-func (m *clients) closed() string {
-	m.w.T.Helper()
-	said := map[string]bool{}
-	for _, y := range m.all {
-		if !y.web {
-			continue
-		}
-		y.mu.Lock()
-		codes := fmt.Sprint(y.codes)
-		if len(y.codes) == 0 {
-			codes = kept
-		} else if len(y.codes) == 1 {
-			codes = fmt.Sprint("closed with ", int(y.codes[0]))
-		}
-		y.codes = nil
-		y.mu.Unlock()
-		said[codes] = true
-	}
-	words := slices.Sorted(maps.Keys(said))
-	if len(words) > 1 {
-		m.w.T.Errorf("not all WebSockets went the same way: %v", words)
-	}
-	return strings.Join(words, ", ")
 }

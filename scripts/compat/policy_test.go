@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
+	"holdfast/protocol"
 	"holdfast/shared/testkit"
 )
 
-// Where a policy decides, a release that knows of none does not take over: it
-// would let everybody in.
-func TestPolicyIsNotLost(t *testing.T) {
+// A policy and its clients' principals are passed on, whichever of two versions follows the other.
+func TestPolicyIsKept(t *testing.T) {
 	for _, release := range previous(t) {
 		t.Run(release.name, func(t *testing.T) {
 			t.Parallel()
@@ -22,24 +21,32 @@ func TestPolicyIsNotLost(t *testing.T) {
 				here:         testkit.BuildVersion(t, here, "holdfast/proxy", "holdfast/supervisor", "holdfast/proxy/policy/examples/file"),
 				release.name: release.build(t),
 			})
-			config := fmt.Sprintf(`{"users": [{"user": "me", "uid": %d, "roles": ["all"], "all": true}], "rules": {"all": ["list", "spawn", "type"]}}`, os.Getuid())
+			config := fmt.Sprintf(`{"users": [{"user": "me", "uid": %d, "roles": ["some"], "all": true}], "rules": {"some": ["list", "spawn"]}}`, os.Getuid())
 			if err := os.WriteFile(w.Path("policy.json"), []byte(config), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			pid := w.daemon(w.command(here, "proxy", "serve", "--background",
+			w.daemon(w.command(here, "proxy", "serve", "--background",
 				"--policy", filepath.Join(w.bins[here], "file"), "--policy-config", w.Path("policy.json")))
 			testkit.Eventually(t, limit, func() bool {
 				_, err := os.Lstat(w.Path("proxy.policy"))
 				return err == nil
 			}, "the proxy serves")
-			for _, by := range [][]string{{release.name, "--handoff"}, {here, "--handoff", "--from-dir", w.bins[release.name]}} {
-				r := w.run(nil, by[0], "proxy", by[1:]...)
-				if r.Code == 0 || !strings.Contains(r.Errout, "serves on") && !strings.Contains(r.Errout, "continues to serve") || !strings.Contains(r.Errout, "policy") {
-					t.Errorf("%v: %v", by, r)
+			w.proxy(here, "new", "--detach", "--early-exit", "0", "--id", "a", "--", "sleep", "1000")
+			c := w.connect()
+			for _, next := range []string{release.name, here} {
+				w.proxy(next, "--handoff")
+				if got := w.status(here).Proxy.Version; got != next {
+					t.Errorf("%s serves, and not %s", got, next)
 				}
-			}
-			if now := w.status(here).Proxy.PID; now != pid {
-				t.Errorf("pid %d serves, and not %d", now, pid)
+				if _, err := c.SessionInfo(w.ctx(), "a"); err != nil {
+					t.Errorf("%s: a connection that was moved: %v", next, err)
+				}
+				if err := c.Type(w.ctx(), "a", []byte("x")); protocol.CodeOf(err) != protocol.CodePermissionDenied {
+					t.Errorf("%s: to type on a connection that was moved: %v", next, err)
+				}
+				if r := w.run(nil, here, "proxy", "send", "a", "x"); r.Code != 77 {
+					t.Errorf("%s: to type: %v", next, r)
+				}
 			}
 		})
 	}

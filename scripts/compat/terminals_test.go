@@ -32,13 +32,6 @@ type terminal interface {
 	close()
 }
 
-// A returner is a terminal that may be told to come again.
-type returner interface {
-	// again comes back. left was to be read next; again returns what of it still
-	// is.
-	again(left []byte) ([]byte, error)
-}
-
 // A library is a terminal of this version's client library.
 type library struct {
 	*client.Attachment
@@ -227,51 +220,43 @@ func (s *webSocket) close() {
 // A byHand is a terminal of the api without the client library.
 type byHand struct {
 	wire
-	open   func() (wire, error)
-	token  string // where one is wanted
 	resume protocol.Resume
 	id     protocol.SessionID
-	writer string
 	typed  []byte // from the beginning
 }
 
 // byHand attaches to all that a session prints.
 func (w *world) byHand(s *client.Spawned, token string, open func() (wire, error)) (*byHand, error) {
-	h := &byHand{
-		open: open, token: token, id: s.SessionID, writer: protocol.NewToken(8),
-		resume: protocol.Resume{Instance: s.Session.Instance},
+	wire, err := open()
+	if err != nil {
+		return nil, err
 	}
-	_, err := h.attach()
-	return h, err
+	h := &byHand{wire: wire, id: s.SessionID, resume: protocol.Resume{Instance: s.Session.Instance}}
+	return h, h.attach(token)
 }
 
-// attach connects and goes on, and returns how far the input was accepted.
-func (h *byHand) attach() (accepted uint64, err error) {
-	wire, err := h.open()
-	if err != nil {
-		return 0, err
-	}
-	h.wire = wire
-	hello := api.Hello{Protocol: protocol.Supported(), Client: "by hand", Token: h.token}
-	attach := api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: h.id, Writer: h.writer, Resume: &h.resume}}
+// attach says hello and attaches from the first byte on.
+func (h *byHand) attach(token string) error {
+	hello := api.Hello{Protocol: protocol.Supported(), Client: "by hand", Token: token}
+	attach := api.Attach{Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: h.id, Writer: protocol.NewToken(8), Resume: &h.resume}}
 	if err := errors.Join(h.say(hello), h.say(attach)); err != nil {
-		return 0, err
+		return err
 	}
 	for {
 		_, payload, err := h.receive()
 		if err != nil {
-			return 0, err
+			return err
 		}
 		m, _, err := api.Messages.Decode(payload)
 		switch m := m.(type) {
 		case *api.Welcome:
 		case *api.Attached:
 			if m.Replay != protocol.ReplayExact || m.Offset != h.resume.Offset {
-				return 0, fmt.Errorf("attached at %d, %s, and not at %d", m.Offset, m.Replay, h.resume.Offset)
+				return fmt.Errorf("attached at %d, %s, and not at %d", m.Offset, m.Replay, h.resume.Offset)
 			}
-			return m.InputOffset, nil
+			return nil
 		default:
-			return 0, fmt.Errorf("told %+v, %v", m, err)
+			return fmt.Errorf("told %+v, %v", m, err)
 		}
 	}
 }
@@ -308,8 +293,6 @@ func (h *byHand) printed() ([]byte, error) {
 			switch m := m.(type) {
 			case *api.Accepted, *api.Resized: // to the same size
 				continue
-			case *api.Goaway: // as the end of the connection says, too
-				continue
 			case *api.Error:
 				if m.Error.Code == protocol.CodeInputGap && m.Error.Offset != nil { // the proxy has another link
 					if err := h.typeFrom(*m.Error.Offset); err != nil {
@@ -329,16 +312,6 @@ func (h *byHand) printed() ([]byte, error) {
 	}
 }
 
-// again goes on with both offsets.
-func (h *byHand) again(left []byte) ([]byte, error) {
-	h.close()
-	accepted, err := h.attach()
-	if err != nil {
-		return nil, err
-	}
-	return left, h.typeFrom(accepted)
-}
-
 // typeFrom types what was not accepted.
 func (h *byHand) typeFrom(accepted uint64) error {
 	if accepted > uint64(len(h.typed)) {
@@ -353,26 +326,21 @@ func (h *byHand) typeFrom(accepted uint64) error {
 // A rawTerminal is a raw WebSocket on the Unix socket. It knows no offsets.
 type rawTerminal struct {
 	*webSocket
-	open  func() (*webSocket, error)
-	times int // it came
-	rest  []byte
+	rest []byte
 }
 
 func (w *world) raw(s *client.Spawned) (*rawTerminal, error) {
-	r := &rawTerminal{open: func() (*webSocket, error) { return w.dial("/v1/sessions/" + string(s.SessionID) + "/raw") }}
+	socket, err := w.dial("/v1/sessions/" + string(s.SessionID) + "/raw")
+	if err != nil {
+		return nil, err
+	}
+	r := &rawTerminal{webSocket: socket}
 	return r, r.begin()
 }
 
-// begin connects, types a mark, and reads up to it: a snapshot, and what was
-// typed before.
+// begin types a mark, and reads up to it: a snapshot, and what was typed before.
 func (r *rawTerminal) begin() error {
-	s, err := r.open()
-	if err != nil {
-		return err
-	}
-	r.webSocket = s
-	r.times++
-	mark := fmt.Appendf(nil, "<mark %d>", r.times)
+	mark := []byte("<mark>")
 	_, _ = r.Write(mark)
 	var seen []byte
 	for {
@@ -403,10 +371,4 @@ func (r *rawTerminal) printed() ([]byte, error) {
 		err = fmt.Errorf("told %.100q", m.data)
 	}
 	return m.data, err
-}
-
-// again begins anew: whether the last bytes were typed nobody says.
-func (r *rawTerminal) again([]byte) ([]byte, error) {
-	r.close()
-	return nil, r.begin()
 }
