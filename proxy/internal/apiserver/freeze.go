@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"holdfast/protocol/api"
@@ -50,10 +49,6 @@ type Frozen struct {
 // Client returns the client's connection.
 func (f *Frozen) Client() net.Conn { return f.c.t.(Movable).Client() }
 
-// Abandon shuts the connection down for all processes that have a descriptor of it. It must be
-// called if it is uncertain which proxy owns the connection. The client will reconnect.
-func (f *Frozen) Abandon() { shutdown(f.Client()) }
-
 // TakeBack returns the connection, so that this process can restore it from Record. It increments
 // the move number of each attachment, so that an attachment that the other proxy makes later is
 // refused.
@@ -82,16 +77,11 @@ func (f *Frozen) release() {
 
 // Freeze freezes all connections, at most atOnce of them at a time, and passes each batch to move.
 // If move returns an error, Freeze returns that error at once. A connection that cannot be frozen
-// is closed and counted in closed. Freeze leaves some connections for Goaway: if only is not empty,
-// those with another transport than only; and those with a share link, if version records, the
-// latest that the other proxy can read, does not have share links. New connections may be added
-// meanwhile, unless Shut was called. The caller must call Forget later, which releases the
-// connections that were passed to move; Freeze does not release them, because clients wait
-// meanwhile.
-func (s *Server) Freeze(ctx context.Context, atOnce int, only string, records int, move func([]*Frozen) error) (closed int, err error) {
-	conns := slices.DeleteFunc(s.allConns(), func(c *conn) bool {
-		return c.life.has(phaseStopping) || only != "" && c.from.Transport != only || c.from.Share != nil && records < firstShareVersion
-	})
+// is closed and counted in closed. New connections may be added meanwhile, unless Shut was called.
+// The caller must call Forget later, which releases the connections that were passed to move;
+// Freeze does not release them, because clients wait meanwhile.
+func (s *Server) Freeze(ctx context.Context, atOnce int, move func([]*Frozen) error) (closed int, err error) {
+	conns := slices.DeleteFunc(s.allConns(), func(c *conn) bool { return c.life.has(phaseStopping) })
 	pause := time.Duration(0)
 	for _, batch := range batches(conns, atOnce) {
 		time.Sleep(pause)
@@ -245,7 +235,7 @@ func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 	if c.life.is(phaseEnded) {
 		return nil, errEnded
 	}
-	f := &Frozen{c: c, Record: Record{Version: 1, From: c.from, At: time.Now().UnixMicro()}}
+	f := &Frozen{c: c, Record: Record{Version: RecordVersion, From: c.from, At: time.Now().UnixMicro()}}
 	c.freezeRequests(&f.Record)
 	c.pause()
 	stopped := make(chan struct{})
@@ -308,16 +298,4 @@ func (a *attachment) finishPause(accepted uint64) {
 func (c *conn) isStuck() bool {
 	t, ok := c.t.(Movable)
 	return ok && c.life.has(phaseStopping) && t.Stuck()
-}
-
-// shutdown shuts a connection down for all processes that have a descriptor of it.
-func shutdown(nc net.Conn) {
-	sc, ok := nc.(syscall.Conn)
-	if !ok {
-		return
-	}
-	raw, err := sc.SyscallConn()
-	if err == nil {
-		_ = raw.Control(func(fd uintptr) { shutdownFD(fd) })
-	}
 }

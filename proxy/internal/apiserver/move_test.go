@@ -111,7 +111,7 @@ func TestFreezeOverLostLink(t *testing.T) {
 	c.send(api.Attach{Request: req("a"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "s", Writer: "w", Attempt: 7, Move: 3}})
 	expect[*api.Attached](c)
 	var given []*Frozen
-	closed, err := w.server.Freeze(testkit.Soon(t), 12, "", RecordVersion, func(frozen []*Frozen) error {
+	closed, err := w.server.Freeze(testkit.Soon(t), 12, func(frozen []*Frozen) error {
 		given = append(given, frozen...)
 		return nil
 	})

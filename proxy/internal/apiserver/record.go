@@ -20,15 +20,10 @@ import (
 //	        released the connection: write the unwritten bytes, make the recorded
 //	        requests, and read
 
-// RecordVersion is the latest version of a Record. A record has the lowest version that can express
-// it, so that an older proxy can read it:
-//   - 1: has neither a principal nor a share link
-//   - 2: has the client's principal, which the reader must not ignore
-//   - 3: has the restriction of a share link, which the reader must not ignore
+// RecordVersion is the version of a Record. It is raised if a field is added that the reader must
+// not ignore. Version 2 has the client's principal, and version 3 the restriction of a share link.
+// 0.2.0 reads version 3, but writes the lowest version that can express a record.
 const RecordVersion = 3
-
-// firstShareVersion is the first version that has share links.
-const firstShareVersion = 3
 
 // A Record is the complete state of a connection.
 type Record struct {
@@ -58,23 +53,11 @@ type EventsRecord struct {
 	After    uint64            `json:"after"`
 }
 
-// recordVersion returns the lowest version that can express the connection's record.
-func (c *conn) recordVersion() int {
-	switch {
-	case c.from.Share != nil:
-		return firstShareVersion
-	case c.recordedPrincipal() != nil:
-		return 2
-	}
-	return 1
-}
-
 // fillRecord completes the record. No goroutine of the connection may run any more.
 func (c *conn) fillRecord(r *Record, t Movable) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.From.Principal = c.recordedPrincipal()
-	r.Version = c.recordVersion()
 	if c.hello != nil {
 		hello := *c.hello
 		hello.Token, hello.Secret = "", ""

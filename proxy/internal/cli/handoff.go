@@ -229,14 +229,6 @@ func (a *app) waitServing(ctx context.Context, p *daemon.Process, f *follower) e
 			return fmt.Errorf("the successor (pid %d) does not serve yet: %w", p.PID, ctx.Err())
 		case <-time.After(startPoll):
 		}
-		if f.silent() { // an older program writes no report
-			if pid, err := a.proxyPID(ctx); err != nil || pid != p.PID {
-				continue
-			}
-			if f.read(); f.silent() { // otherwise the report has arrived meanwhile
-				return nil
-			}
-		}
 	}
 }
 
@@ -331,9 +323,6 @@ func movedText(p serve.Progress) string {
 	return text
 }
 
-// silent reports whether the successor has written no step yet.
-func (f *follower) silent() bool { return len(f.seen) == 0 }
-
 // early reports whether the old proxy has not passed anything on yet, so that a successor that
 // hangs may be ended.
 func (f *follower) early() bool {
@@ -367,7 +356,7 @@ func (f *follower) finish(old, pid int, took time.Duration) {
 		return // the steps have been printed, or nothing is to be printed
 	}
 	took = took.Round(time.Millisecond)
-	old = cmp.Or(old, f.seen["offered"].PID) // pid 0: the old proxy does not understand requests of this program
+	old = cmp.Or(old, f.seen["offered"].PID) // pid 0: the old proxy has no protocol in common with this program
 	if _, tried := f.seen["looked"]; tried {
 		fmt.Fprintf(plain.Stdout, "proxy %s could take over from pid %d, which continues to serve, after %v\n", cmp.Or(version.String(), "dev"), old, took)
 		return
@@ -376,11 +365,7 @@ func (f *follower) finish(old, pid int, took time.Duration) {
 	if old != 0 {
 		from = fmt.Sprintf("took over from pid %d", old)
 	}
-	build := "" // an older program writes no report, so its version is unknown
-	if p, ok := f.seen["serving"]; ok {
-		build = " " + cmp.Or(p.Version, "dev")
-	}
-	fmt.Fprintf(plain.Stdout, "proxy%s serves as pid %d, %s, in %v\n", build, pid, from, took)
+	fmt.Fprintf(plain.Stdout, "proxy %s serves as pid %d, %s, in %v\n", build(f.seen["serving"].Version), pid, from, took)
 	if p, ok := f.seen["moved"]; ok && p.Connections+p.Closed > 0 && !f.tty {
 		fmt.Fprintln(plain.Stdout, movedText(p))
 	}

@@ -211,8 +211,6 @@ func (a *app) signOut(cmd *cobra.Command) error {
 		if err := serve.SignOut(dirs, a.proxy, time.Now()); err != nil {
 			return err
 		}
-	case errors.Is(err, handoff.ErrGone):
-		return exitcode.New(sysexits.Unavailable, "the running proxy is too old to sign browsers out: replace it (proxy --handoff), then sign out")
 	case err != nil:
 		return err
 	}

@@ -58,7 +58,7 @@ func newOld(t *testing.T, change func(*old)) *old {
 	o.offer = &Offer{
 		Build: "1.0", Files: o.files, Records: hello.Records, Log: zerolog.Nop(),
 		Look:  func(_ context.Context, body json.RawMessage) (json.RawMessage, error) { return body, nil },
-		Move:  func(Pass, string, int) (int, error) { return 0, nil },
+		Move:  func(Pass) (int, error) { return 0, nil },
 		State: func() []byte { return nil },
 
 		Settings: func() json.RawMessage { return nil },

@@ -37,16 +37,9 @@ import (
 	"holdfast/shared/socket"
 )
 
-// Version counts incompatible changes of these messages. In version 2 the successor served first
-// and received the connections afterwards.
-const (
-	Version    = 3
-	versionMin = 2
-)
-
-// compareFirst is the first version that compares before it moves connections, and commits after
-// the last one.
-const compareFirst = 3
+// Version counts incompatible changes of these messages. Version 3 is the oldest that a release
+// speaks.
+const Version = 3
 
 // Timeout is the time limit of all steps before the first connection moves. The successor may ask
 // for another limit, up to MaxTimeout.
@@ -66,7 +59,7 @@ var ErrGone = errors.New("the other proxy has ended without a message")
 
 // A message is any message of the conversation; Do determines which fields count.
 type message struct {
-	Do        string                `json:"do"` // take, offer, look, looked, prepared, conns, attached, go, done, serving, leave; started in version 2; stop, stopping; sign_out, signed_out; error
+	Do        string                `json:"do"` // take, offer, look, looked, prepared, conns, attached, go, done, serving, leave; stop, stopping; sign_out, signed_out; error
 	Versions  protocol.VersionRange `json:"versions,omitzero"`
 	Records   protocol.VersionRange `json:"records,omitzero"` // range of connection state versions that the successor can read
 	PID       int                   `json:"pid,omitempty"`
@@ -84,15 +77,13 @@ type Group struct {
 	Files int    `json:"files"`
 }
 
-var supported = protocol.VersionRange{Min: versionMin, Max: Version}
+var supported = protocol.VersionRange{Min: Version, Max: Version}
 
 // A peer is the other side of the conversation.
 type peer struct {
 	conn  *net.UnixConn // time limit of its next message; 0 means Timeout
 	wait  time.Duration // time limit of the present step; zero means none
 	until time.Time     // when the last one must have come; zero for never
-	// latest version of connection states that both sides know
-	records int // the latest version that both know
 }
 
 func (p *peer) deadline() error {

@@ -24,15 +24,11 @@ type Offer struct {
 	Files func() ([]Group, []*os.File, error)
 	// Records is the range of versions of the connection states that Move can send.
 	Records protocol.VersionRange
-	// Guarded means that a policy limits the clients. A successor that does not know policies
-	// must then be refused.
-	Guarded bool
 	// Look returns the description that the successor asks for in order to compare.
 	Look func(ctx context.Context, body json.RawMessage) (json.RawMessage, error)
-	// Move stops accepting, and sends the connections to the successor by pass. If only is not
-	// "", it sends only connections of that transport, and only those whose state has at most
-	// version records. It returns the number of connections that it had to close.
-	Move func(pass Pass, only string, records int) (closed int, err error)
+	// Move stops accepting, and sends the connections to the successor by pass. It returns the
+	// number of connections that it had to close.
+	Move func(pass Pass) (closed int, err error)
 	// State returns the state that is sent after the last connection.
 	State func() []byte
 	// Back is called if the proxy must continue to serve after Move.
@@ -57,12 +53,8 @@ type Offer struct {
 }
 
 // A Pass sends connections and other state to the successor. If it returns nil, they belong to
-// the successor. If it returns an error, they still belong to the caller, unless the error is
-// ErrInDoubt.
+// the successor. If it returns an error, they still belong to the caller.
 type Pass func(conns []Conn, state []byte) error
-
-// ErrInDoubt means that a connection may belong to the successor.
-var ErrInDoubt = errors.New("it is unknown which proxy owns the connection")
 
 // errTrial ends a handoff that the successor has only tried.
 var errTrial = errors.New("the successor has only tried the handoff")
@@ -135,15 +127,10 @@ func (o *Offer) step(name string) {
 // handOff passes all listeners and connections on. If it returns an error, this proxy serves as
 // before.
 func (o *Offer) handOff(ctx context.Context, successor *peer, m message, pid int) error {
-	agreed, err := o.prepare(ctx, successor, m)
-	if err != nil {
+	if err := o.prepare(ctx, successor, m); err != nil {
 		successor.sendError(err) // must be sent before the conversation ends, because an end without a message would mean that this proxy has died
 		dismiss(successor, pid)
 		return err
-	}
-	if agreed < compareFirst {
-		o.handOffServing(successor)
-		return nil
 	}
 	successor.wait, successor.until = batchTime, time.Time{}
 	if err := o.move(successor); err != nil {
@@ -158,7 +145,7 @@ func (o *Offer) handOff(ctx context.Context, successor *peer, m message, pid int
 }
 
 // prepare runs all steps that change no connection.
-func (o *Offer) prepare(ctx context.Context, successor *peer, m message) (agreed int, err error) {
+func (o *Offer) prepare(ctx context.Context, successor *peer, m message) error {
 	timeout := Timeout
 	if m.TimeoutMS > 0 {
 		timeout = min(time.Duration(m.TimeoutMS)*time.Millisecond, MaxTimeout)
@@ -166,49 +153,39 @@ func (o *Offer) prepare(ctx context.Context, successor *peer, m message) (agreed
 	successor.wait, successor.until = timeout, time.Now().Add(timeout)
 	ctx, cancel := context.WithDeadline(ctx, successor.until)
 	defer cancel()
-	agreed, err = protocol.Agree(supported, m.Versions)
-	if err != nil {
-		return 0, err
+	if _, err := protocol.Agree(supported, m.Versions); err != nil {
+		return err
 	}
-	if agreed < compareFirst && o.Guarded {
-		return 0, protocol.Errorf(protocol.CodeProtocolMismatch, "this proxy has a policy, and the successor does not support policies")
-	}
-	if agreed >= compareFirst {
-		if successor.records, err = protocol.Agree(o.Records, m.Records); err != nil {
-			return 0, fmt.Errorf("versions of connection states: %w", err)
-		}
+	if _, err := protocol.Agree(o.Records, m.Records); err != nil {
+		return fmt.Errorf("versions of connection states: %w", err)
 	}
 	groups, files, err := o.Files()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	o.step("asked")
 	err = successor.send(message{Do: "offer", Versions: supported, Version: o.Build, Groups: groups, Body: o.Settings()}, files)
 	if err = errors.Join(err, closeAll(files)); err != nil {
-		return 0, err
+		return err
 	}
 	o.step("offered")
-	if agreed < compareFirst {
-		_, err = successor.receivePlain("serving")
-		return agreed, err
-	}
 	for {
 		m, err := successor.receivePlain("look", "prepared", "leave")
 		switch {
 		case err != nil:
-			return 0, err
+			return err
 		case m.Do == "leave":
-			return 0, errTrial
+			return errTrial
 		case m.Do == "prepared":
 			o.step("prepared")
-			return agreed, nil
+			return nil
 		}
 		seen, err := o.Look(ctx, m.Body)
 		if err == nil {
 			err = successor.send(message{Do: "looked", Body: seen}, nil)
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
 		o.step("looked")
 	}
@@ -222,7 +199,7 @@ func (o *Offer) move(successor *peer) error {
 			return err
 		}
 		return nil
-	}, "", successor.records)
+	})
 	if err != nil {
 		return err
 	}
@@ -248,28 +225,6 @@ func (o *Offer) giveBatch(successor *peer, p parcel) error {
 	err := successor.send(message{Do: "go"}, nil)
 	o.step("let go")
 	return err
-}
-
-// streamTransport is the only transport whose connections version 2 can move.
-const streamTransport = "unix"
-
-// handOffServing moves connections to a successor of version 2, which serves already.
-func (o *Offer) handOffServing(successor *peer) {
-	_, err := o.Move(func(conns []Conn, _ []byte) error {
-		err := parcel{conns: conns}.send(successor, message{Do: "conns"})
-		if err == nil {
-			_, err = successor.receivePlain("started")
-		}
-		if err != nil {
-			err = errors.Join(ErrInDoubt, err)
-		}
-		return err
-	}, streamTransport, 1)
-	if err != nil {
-		o.Log.Warn().Err(err).Msg("some clients could not be moved")
-	}
-	o.leave(true)
-	_ = successor.send(message{Do: "done"}, nil) // the successor serves even if it does not receive this message
 }
 
 // dismiss waits until a refused successor has ended the conversation. If it does not, dismiss

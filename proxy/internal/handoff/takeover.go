@@ -32,7 +32,6 @@ type Take struct {
 	Step func(name string)
 
 	peer   peer
-	agreed int
 	groups []Group
 	files  []*os.File
 }
@@ -60,16 +59,12 @@ func (t *Take) begin(h Hello) error {
 	if err != nil {
 		return err
 	}
-	if t.agreed, err = protocol.Agree(supported, m.Versions); err != nil {
+	if _, err = protocol.Agree(supported, m.Versions); err != nil {
 		return errors.Join(err, closeAll(files))
 	}
 	t.PID, t.Version, t.Settings, t.groups, t.files = m.PID, m.Version, m.Body, m.Groups, files
 	return nil
 }
-
-// LooksFirst reports whether the old proxy can compare, and moves its connections before this one
-// serves. If not, this proxy must accept connections before it calls Prepared.
-func (t *Take) LooksFirst() bool { return t.agreed >= compareFirst }
 
 // Files returns the files of a group, or nil if the old proxy has offered no group of that name.
 // The caller must close them.
@@ -105,11 +100,7 @@ func (t *Take) Look(body json.RawMessage) (json.RawMessage, error) {
 // If the error is ErrGone, the old proxy has died, so no process serves. After any other error
 // the old proxy serves, and this one must end.
 func (t *Take) Prepared(adopt func(conns []Conn, state []byte, committed <-chan struct{}) error) (closed int, state []byte, err error) {
-	report, answer := "prepared", "attached"
-	if !t.LooksFirst() {
-		report, answer = "serving", "started"
-	}
-	err = t.peer.send(message{Do: report}, nil)
+	err = t.peer.send(message{Do: "prepared"}, nil)
 	for err == nil {
 		var p parcel
 		var m message
@@ -120,7 +111,7 @@ func (t *Take) Prepared(adopt func(conns []Conn, state []byte, committed <-chan 
 		if m.Do == "done" {
 			return m.Closed, p.state, nil
 		}
-		err = t.takeOver(p, answer, adopt)
+		err = t.takeOver(p, adopt)
 	}
 	return 0, nil, t.fail(err)
 }
@@ -135,20 +126,17 @@ func (t *Take) parcel() (message, parcel, error) {
 }
 
 // takeOver passes a batch to adopt, and closes committed when the batch belongs to this proxy.
-func (t *Take) takeOver(p parcel, answer string, adopt func([]Conn, []byte, <-chan struct{}) error) error {
+func (t *Take) takeOver(p parcel, adopt func([]Conn, []byte, <-chan struct{}) error) error {
 	committed := make(chan struct{})
-	if !t.LooksFirst() {
-		close(committed) // the old proxy releases connections when it has sent them
-	}
 	if err := adopt(p.conns, p.state, committed); err != nil {
 		return err
 	}
-	err := t.peer.send(message{Do: answer}, nil)
+	err := t.peer.send(message{Do: "attached"}, nil)
 	t.step("attached")
-	if err == nil && t.LooksFirst() {
+	if err == nil {
 		_, err = t.peer.receivePlain("go")
 	}
-	if t.LooksFirst() && (err == nil || errors.Is(err, ErrGone)) {
+	if err == nil || errors.Is(err, ErrGone) {
 		close(committed) // the old proxy does not use them any more
 	}
 	return err
@@ -172,9 +160,6 @@ func (t *Take) fail(err error) error {
 // old proxy then leaves.
 func (t *Take) Serving() error {
 	defer func() { _ = errors.Join(closeAll(t.files), t.peer.conn.Close()) }()
-	if !t.LooksFirst() { // Prepared has sent it already
-		return nil // it was told before
-	}
 	return t.peer.send(message{Do: "serving"}, nil)
 }
 
@@ -217,8 +202,7 @@ func Stop(ctx context.Context, path string) (pid int, err error) {
 	return m.PID, nil
 }
 
-// SignOut asks the proxy at the control socket path to sign out all browsers. A proxy that is too
-// old for that closes the connection, and the error is ErrGone.
+// SignOut asks the proxy at the control socket path to sign out all browsers.
 func SignOut(ctx context.Context, path string) error {
 	conn, _, err := socket.Dial(ctx, path)
 	if err != nil {

@@ -30,7 +30,7 @@ const (
 	movedAtOnce = 12
 )
 
-// records are the versions of connection records that this build can read.
+// records are the versions of connection records that this build can read. 0.2.0 writes all of them.
 var records = protocol.VersionRange{Min: 1, Max: apiserver.RecordVersion}
 
 // alwaysOwned is a closed channel, for connections that already belong to this process alone.
@@ -38,12 +38,8 @@ var alwaysOwned = func() <-chan struct{} { c := make(chan struct{}); close(c); r
 
 // offer returns the functions with which this proxy serves its successor.
 func (s *serving) offer(build string) *handoff.Offer {
-	written := records
-	if s.policy != nil { // records have principals
-		written.Min = 2 // with principals
-	}
 	return &handoff.Offer{
-		Files: s.listeners.files, Records: written, Look: s.snapshots, Move: s.move, State: s.state, Back: s.accept,
+		Files: s.listeners.files, Records: protocol.VersionRange{Min: apiserver.RecordVersion, Max: apiserver.RecordVersion}, Look: s.snapshots, Move: s.move, State: s.state, Back: s.accept,
 		Leave: func(handed bool) {
 			defer s.stop()
 			reason := "stopping"
@@ -56,7 +52,7 @@ func (s *serving) offer(build string) *handoff.Offer {
 			s.goaway(reason)
 		},
 		SignOut:  s.signOut,
-		Settings: s.currently, Guarded: s.policy != nil, Build: build, Step: fault, Log: s.log,
+		Settings: s.currently, Build: build, Step: fault, Log: s.log,
 	}
 }
 
@@ -124,24 +120,19 @@ func (s *serving) snapshots(ctx context.Context, body json.RawMessage) (json.Raw
 }
 
 // move passes the clients' connections to the successor. Connections that the successor does not
-// receive continue here, unless it is uncertain which proxy owns them. New clients are accepted
-// while most connections are moved. The last connections are moved after this proxy has stopped
-// accepting.
-func (s *serving) move(pass handoff.Pass, only string, records int) (closed int, err error) {
+// receive continue here. New clients are accepted while most connections are moved. The last
+// connections are moved after this proxy has stopped accepting.
+func (s *serving) move(pass handoff.Pass) (closed int, err error) {
 	begun, moved := time.Now(), 0
-	if only == "" { // otherwise the successor already accepts connections
-		closed, err = s.moveAll(pass, only, records, &moved)
-	}
+	closed, err = s.moveAll(pass, &moved)
 	if err == nil {
 		s.stopAccepting()
-		if only == "" {
-			err = s.moveAskers(pass)
-		}
+		err = s.moveAskers(pass)
 	}
 	if err == nil {
 		s.server.Shut()
 		var more int
-		more, err = s.moveAll(pass, only, records, &moved)
+		more, err = s.moveAll(pass, &moved)
 		closed += more
 	}
 	s.log.Info().Err(err).Int("connections", moved).Int("closed", closed).Dur("took", time.Since(begun)).Msg("clients moved")
@@ -149,24 +140,19 @@ func (s *serving) move(pass handoff.Pass, only string, records int) (closed int,
 }
 
 // moveAll moves all connections that have had their hello.
-func (s *serving) moveAll(pass handoff.Pass, only string, records int, moved *int) (closed int, err error) {
-	return s.server.Freeze(context.Background(), movedAtOnce, only, records, func(frozen []*apiserver.Frozen) error {
+func (s *serving) moveAll(pass handoff.Pass, moved *int) (closed int, err error) {
+	return s.server.Freeze(context.Background(), movedAtOnce, func(frozen []*apiserver.Frozen) error {
 		all := make([]given, len(frozen))
 		for i, f := range frozen {
 			all[i] = given{nc: f.Client(), record: &f.Record}
 		}
 		err := s.pass(all, nil, pass) // this proxy still accepts the tickets, so they are not passed yet
-		switch {
-		case err == nil:
-			*moved += len(frozen)
-		case errors.Is(err, handoff.ErrInDoubt):
-			for _, f := range frozen {
-				f.Abandon()
-			}
-		default:
+		if err != nil {
 			s.takeBack(frozen)
+			return err
 		}
-		return err
+		*moved += len(frozen)
+		return nil
 	})
 }
 

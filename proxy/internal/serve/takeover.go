@@ -22,15 +22,11 @@ func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 	s.report.say(Progress{Step: "offered", PID: t.PID, Version: t.Version})
 	fault("taken")
 	t.Step = fault
-	if t.LooksFirst() {
-		if err := s.compare(ctx); err != nil && !errors.Is(err, handoff.ErrGone) {
-			t.GiveUp(err)
-			return false, err
-		}
-		fault("compared")
-	} else if !s.dryRun {
-		s.accept()
+	if err := s.compare(ctx); err != nil && !errors.Is(err, handoff.ErrGone) {
+		t.GiveUp(err)
+		return false, err
 	}
+	fault("compared")
 	if s.dryRun {
 		s.report.say(Progress{Step: "looked"})
 		return true, t.Leave()
@@ -41,7 +37,7 @@ func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 	switch {
 	case err == nil:
 		err = s.addState(state)
-	case errors.Is(err, handoff.ErrGone) || !t.LooksFirst():
+	case errors.Is(err, handoff.ErrGone):
 		s.log.Warn().Err(err).Int("old_pid", t.PID).Msg("old proxy ended without its last message; this proxy serves nevertheless")
 		err = nil
 	}

@@ -19,10 +19,6 @@ const (
 	// movedTries is the limit for screens at different offsets. It is lower, because a session
 	// that prints between two views usually continues to print.
 	movedTries = 2
-	// screenTries is the limit for screens that differ at the same offset. Supervisors up to
-	// 0.1.0 list a screen's colours in any order. In this number of attempts such an order
-	// changes, and the session is then compared by its output.
-	screenTries = 8
 	// maxOutput is how many bytes of output are compared if a session's screens are at different
 	// offsets. It is far less than a ring holds.
 	maxOutput = 64 << 10
@@ -78,7 +74,6 @@ type comparison struct {
 type subject struct {
 	ask                                Ask // the next request
 	movedCount, unseen, differentCount int
-	local, remote                      View // of the last attempt in which the screens differed
 }
 
 // Compare views live sessions and lets the other proxy view them, too. It returns a *Difference
@@ -215,7 +210,7 @@ func (c *comparison) judge(s *subject, local, remote View) (settled bool, err er
 	case local.Size != remote.Size:
 		return false, s.differ("its size", local, remote)
 	case local.Sum != remote.Sum:
-		return false, s.differInScreen(local, remote)
+		return false, s.differ("its screen", local, remote)
 	}
 	c.report.Sessions++
 	return true, nil
@@ -252,25 +247,6 @@ func (s *subject) differ(property string, local, remote View) error {
 		return nil
 	}
 	return difference(property, local, remote)
-}
-
-// differInScreen counts screens that differ at one offset. If a proxy's own screen at that offset
-// has changed since the last attempt, its encoding is not stable, and the next request is for the
-// output.
-func (s *subject) differInScreen(local, remote View) error {
-	isSameOffset := s.local.Offset == local.Offset && s.local.Sum != ""
-	if isSameOffset && (s.local.Sum != local.Sum || s.remote.Sum != remote.Sum) && local.Offset > 0 {
-		s.ask.From, s.ask.To = 0, local.Offset
-		if s.ask.To > maxOutput {
-			s.ask.From = s.ask.To - maxOutput
-		}
-		return nil
-	}
-	s.local, s.remote = local, remote
-	if s.differentCount++; s.differentCount < screenTries {
-		return nil
-	}
-	return difference("its screen", local, remote)
 }
 
 func difference(property string, local, remote View) error {

@@ -124,7 +124,7 @@ func (h *Handler) Freeze(ctx context.Context) ([]Asker, error) {
 	var all []Asker
 	for _, a := range h.frozen {
 		from := apiserver.Origin{Transport: apiserver.TransportHTTP, PID: peerPID(a.nc)}
-		all = append(all, Asker{a.nc, apiserver.Record{Version: 1, From: from, In: a.read}})
+		all = append(all, Asker{a.nc, apiserver.Record{Version: apiserver.RecordVersion, From: from, In: a.read}})
 	}
 	h.frozen = nil
 	return all, err
