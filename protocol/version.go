@@ -54,11 +54,12 @@ const (
 	CapTerminalExit Capability = "terminal.exit"
 	// CapWebTicket is announced by a proxy that issues tickets for WebSockets.
 	CapWebTicket Capability = "web.ticket"
-	// CapAutomation is announced by a supervisor, and by a proxy whose supervisor announces it.
-	// It means mark, await, environment, pasted input, keys, and viewers that see input.
+	// CapAutomation is announced by a supervisor and by a proxy. It means mark, await,
+	// environment, pasted input, keys, and viewers that see input. Clients and proxies of 0.2.0
+	// require it before they use these.
 	CapAutomation Capability = "automation"
 	// CapCage is announced by a supervisor and by a proxy. It means limits, freeze, and all fields
-	// of terminate. An older peer would ignore them silently.
+	// of terminate. Clients and proxies of 0.2.0 require it before they use these.
 	CapCage Capability = "cage"
 )
 

@@ -458,8 +458,7 @@ type StatusReport struct {
 	Supervisor protocol.ProcessStatus `json:"supervisor"`
 }
 
-// Stats requests the supervisor's counters. The reply is StatsReport, or unsupported from an older
-// supervisor.
+// Stats requests the supervisor's counters. The reply is StatsReport.
 type Stats struct{}
 
 // StatsReport contains the supervisor's counters. A counter is absent if it is 0, or not known on the

@@ -11,7 +11,7 @@ import (
 // Mark returns the present position of a session, which Await takes as Since. Await then ignores
 // everything that the screen showed before the mark.
 //
-// Its errors are session_not_found, and unsupported if the proxy or its supervisor is too old.
+// Its error is session_not_found.
 func (c *Client) Mark(ctx context.Context, id protocol.SessionID) (*protocol.MarkInfo, error) {
 	m, err := ask[*api.Marked](ctx, c, &api.Mark{SessionID: id})
 	if err != nil {
@@ -26,7 +26,7 @@ func (c *Client) Mark(ctx context.Context, id protocol.SessionID) (*protocol.Mar
 // may miss lines that appear and disappear while the proxy or its supervisor is replaced.
 //
 // Its errors are timeout, invalid_argument, instance_mismatch if the mark belongs to another
-// instance of the session, limit_exceeded, session_not_found and unsupported.
+// instance of the session, limit_exceeded and session_not_found.
 func (c *Client) Await(ctx context.Context, spec protocol.AwaitSpec, timeout time.Duration) (*protocol.AwaitedInfo, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err

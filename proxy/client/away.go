@@ -11,7 +11,7 @@ import (
 // or since the session's start if it had none. While such a viewer is attached, Away describes
 // the absence before it.
 //
-// Its errors are session_not_found, and unsupported if the supervisor is too old.
+// Its error is session_not_found.
 func (c *Client) Away(ctx context.Context, id protocol.SessionID) (*protocol.AwayInfo, error) {
 	a, err := ask[*api.AwayContent](ctx, c, &api.Away{SessionID: id})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"holdfast/protocol"
@@ -48,11 +47,6 @@ func (c *Client) Spawn(ctx context.Context, r SpawnRequest) (*Spawned, error) {
 	}
 	if r.Argv == nil { // the wire format does not distinguish nil from empty
 		r.Argv = []string{config.LoginShell(), "-l"}
-	}
-	if !r.Limits.IsZero() {
-		if err := c.requireCages(ctx); err != nil {
-			return nil, err
-		}
 	}
 	if r.ID == "" {
 		r.ID = protocol.SessionID(protocol.NewToken(6))
@@ -120,8 +114,7 @@ func (c *Client) ListBy(ctx context.Context, f ListFilter) ([]protocol.SessionIn
 	if err = cmp.Or(err, wrong); err != nil {
 		return nil, err
 	}
-	// A proxy that does not know labels in list answers with all sessions.
-	return slices.DeleteFunc(all, func(s protocol.SessionInfo) bool { return !protocol.HasLabels(s.Labels, f.Labels) }), nil
+	return all, nil
 }
 
 // SessionInfo returns the state of one session. ExitCode is nil until the session has exited.
@@ -214,8 +207,7 @@ func (c *Client) SetSizePolicy(ctx context.Context, id protocol.SessionID, polic
 }
 
 // Clear deletes the lines above a session's screen, for all viewers. If screen is true, it also
-// deletes the lines on the screen except the row with the cursor, which moves to the top. It
-// returns unsupported if the proxy or the supervisor is too old.
+// deletes the lines on the screen except the row with the cursor, which moves to the top.
 func (c *Client) Clear(ctx context.Context, id protocol.SessionID, screen bool) error {
 	return c.ok(ctx, &api.Clear{SessionID: id, Screen: screen})
 }
@@ -255,11 +247,6 @@ type End struct {
 // the error matches ErrIO; Terminate is not repeated, because the session may have been reopened
 // meanwhile.
 func (c *Client) Terminate(ctx context.Context, id protocol.SessionID, e End) error {
-	if e.All {
-		if err := c.requireCages(ctx); err != nil {
-			return err
-		}
-	}
 	return c.ok(ctx, &api.Terminate{SessionID: id, GraceMS: millis(e.Grace), SoftSignal: e.SoftSignal, Reason: e.Reason, All: e.All})
 }
 
@@ -283,18 +270,8 @@ func (c *Client) Thaw(ctx context.Context, id protocol.SessionID) error {
 	return c.ok(ctx, &api.Freeze{SessionID: id})
 }
 
-// requireCages returns unsupported if the proxy would ignore the fields about cages.
-func (c *Client) requireCages(ctx context.Context) error {
-	conn, err := c.connection(ctx)
-	if err != nil || conn.welcome.Capabilities.Has(protocol.CapCage) {
-		return err
-	}
-	return protocol.Errorf(protocol.CodeUnsupported, "this proxy is too old for limits and cages: replace it with proxy --handoff")
-}
-
 // ForgetFailed removes an instance of a session that failed right after a Reopen. The instance
-// before it is restored with its exit record, if that record still exists. An older proxy or
-// supervisor removes the whole session.
+// before it is restored with its exit record, if that record still exists.
 func (c *Client) ForgetFailed(ctx context.Context, id protocol.SessionID, instance protocol.Instance) error {
 	return c.ok(ctx, &api.Forget{SessionID: id, Instance: instance, Restore: true})
 }

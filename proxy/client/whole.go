@@ -18,12 +18,8 @@ const pasteAtOnce = 256 << 10
 // accepted all of it. A text longer than 256 KiB is sent as several pastes, each of which ends at
 // a line end unless a line is longer than that.
 //
-// The errors are those of Type, and unsupported if the proxy or its supervisor is too old; no
-// input was sent in that case.
+// The errors are those of Type.
 func (c *Client) Paste(ctx context.Context, id protocol.SessionID, text []byte) error {
-	if err := c.requireAutomation(ctx, id); err != nil {
-		return err
-	}
 	writer := protocol.NewToken(8)
 	var warned error
 	for offset := 0; offset < len(text); {
@@ -59,9 +55,6 @@ func nextPaste(text []byte) []byte {
 //
 // The errors are those of Paste, and invalid_argument if a name is unknown.
 func (c *Client) Keys(ctx context.Context, id protocol.SessionID, keys ...string) error {
-	if err := c.requireAutomation(ctx, id); err != nil {
-		return err
-	}
 	writer := protocol.NewToken(8)
 	for offset := 0; offset < len(keys); {
 		part := keys[offset:min(len(keys), offset+protocol.MaxKeys)]
@@ -85,16 +78,4 @@ func (c *Client) typeWhole(ctx context.Context, m *api.Input) error {
 			return err
 		}
 	}
-}
-
-// requireAutomation returns unsupported if the proxy or its supervisor would misunderstand keys
-// and pastes. A proxy that has no supervisor yet does not know the supervisor's capabilities, so
-// Mark is tried instead.
-func (c *Client) requireAutomation(ctx context.Context, id protocol.SessionID) error {
-	conn, err := c.connection(ctx)
-	if err != nil || conn.welcome.Capabilities.Has(protocol.CapAutomation) {
-		return err
-	}
-	_, err = c.Mark(ctx, id)
-	return err
 }

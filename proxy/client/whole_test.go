@@ -10,37 +10,9 @@ import (
 	"holdfast/protocol/api"
 )
 
-// An old proxy, which would type what is to be pasted as it is, is not given it.
-func TestPasteToOldProxy(t *testing.T) {
-	_, c, p := dialed(t)
-	for _, ask := range []func() error{
-		func() error { return c.Paste(t.Context(), "s", []byte("x")) },
-		func() error { return c.Keys(t.Context(), "s", "Enter") },
-	} {
-		done := startErr(t, ask)
-		p.answer(want[*api.Mark](p), &api.Error{Error: *protocol.Errorf(protocol.CodeUnsupported, "mark is not known")})
-		wantErr(t, "old proxy", done(), &protocol.Error{Code: protocol.CodeUnsupported})
-	}
-}
-
-// able returns a client of a proxy that knows pastes and keys.
-func able(t *testing.T) (*fake, *Client, *peer) {
-	f := newFake(t, func(h *api.Hello) protocol.Message {
-		w := welcome(h).(api.Welcome)
-		w.Capabilities = protocol.Capabilities{protocol.CapAutomation}
-		return w
-	})
-	c, err := Dial(t.Context(), f.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return f, c, f.accept()
-}
-
 // A paste is asked for again, as the same, until it was taken.
 func TestPasteAsksAgain(t *testing.T) {
-	f, c, p := able(t)
+	f, c, p := dialed(t)
 	done := startErr(t, func() error { return c.Paste(t.Context(), "s", []byte("a\nb")) })
 	first := want[*api.Input](p)
 	if !first.Paste || string(first.Data) != "a\nb" || first.Writer == "" || first.Offset != 0 || len(first.Keys) > 0 {
@@ -85,7 +57,7 @@ func TestPasteInParts(t *testing.T) {
 }
 
 func TestKeysAreCounted(t *testing.T) {
-	_, c, p := able(t)
+	_, c, p := dialed(t)
 	keys := make([]string, protocol.MaxKeys+2)
 	for i := range keys {
 		keys[i] = "C-c"

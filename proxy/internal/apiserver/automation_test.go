@@ -11,27 +11,7 @@ import (
 	wire "holdfast/protocol/link"
 )
 
-// The proxy knows what its supervisor knows, and says so to those that come.
-func TestAutomationIsTheSupervisors(t *testing.T) {
-	for _, tt := range []struct {
-		caps protocol.Capabilities
-		want bool
-	}{{nil, false}, {protocol.Capabilities{"other"}, false}, {protocol.Capabilities{protocol.CapAutomation}, true}} {
-		w := newWorld(t, nil)
-		w.offer(tt.caps...)
-		first := w.client()
-		first.send(api.Info{Request: req("r"), SessionID: "s"}) // which makes the link
-		first.mustNext()
-		c := w.connect(trusted)
-		c.send(api.Hello{Protocol: protocol.Supported(), Client: "tester"})
-		if m := expect[*api.Welcome](c); m.Capabilities.Has(protocol.CapAutomation) != tt.want {
-			t.Errorf("of a supervisor with %v it says %v", tt.caps, m.Capabilities)
-		}
-	}
-}
-
-// A request that an older supervisor does not know is unsupported, in words for
-// people.
+// A request that the supervisor does not know is unsupported, in words for people.
 func TestUnknownToTheSupervisor(t *testing.T) {
 	w := newWorld(t, nil)
 	w.Reply(func(m protocol.Message) (protocol.Message, error) {

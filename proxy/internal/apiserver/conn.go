@@ -152,7 +152,7 @@ func (c *conn) readHello() error {
 	}
 	c.send(api.Welcome{
 		Protocol: protocol.Supported(), Agreed: agreed,
-		Capabilities: c.s.capabilities(),
+		Capabilities: capabilities,
 		PID:          os.Getpid(), Version: version.String(), Instance: c.s.instance,
 	})
 	c.log.Debug().Str(logging.Client, hello.Client).Msg("client connected")
@@ -160,14 +160,8 @@ func (c *conn) readHello() error {
 	return nil
 }
 
-// capabilities lists the features that clients can use. The supervisor decides about automation.
-func (s *Server) capabilities() protocol.Capabilities {
-	all := protocol.Capabilities{protocol.CapTerminalExit, protocol.CapWebTicket, protocol.CapCage}
-	if w := s.cfg.Link.Welcome(); w != nil && w.Capabilities.Has(protocol.CapAutomation) {
-		all = append(all, protocol.CapAutomation)
-	}
-	return all
-}
+// capabilities lists the features that clients can use.
+var capabilities = protocol.Capabilities{protocol.CapTerminalExit, protocol.CapWebTicket, protocol.CapCage, protocol.CapAutomation}
 
 // isSameSecret compares two secrets in constant time. An empty want never matches.
 func isSameSecret(got, want string) bool {

@@ -30,8 +30,10 @@ func TestHello(t *testing.T) {
 	if m.Agreed != protocol.Version || m.Protocol != protocol.Supported() || m.PID != os.Getpid() || m.Instance == "" || m.Version == "" {
 		t.Errorf("welcomed with %+v", m)
 	}
-	if !m.Capabilities.Has(protocol.CapTerminalExit) || !m.Capabilities.Has(protocol.CapWebTicket) {
-		t.Errorf("it knows %v", m.Capabilities)
+	for _, c := range []protocol.Capability{protocol.CapTerminalExit, protocol.CapWebTicket, protocol.CapAutomation, protocol.CapCage} {
+		if !m.Capabilities.Has(c) {
+			t.Errorf("it knows %v, and not %s", m.Capabilities, c)
+		}
 	}
 }
 

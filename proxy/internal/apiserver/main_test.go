@@ -61,7 +61,7 @@ func (s *syncBuffer) String() string {
 func newWorld(t testing.TB, change func(*Config)) *world {
 	t.Helper()
 	w := &world{Supervisor: fakelink.New(t), t: t, log: &syncBuffer{}}
-	w.offer(protocol.CapAutomation)
+	w.Welcome(wire.Welcome{PID: 7, Instance: "supervisor"})
 	w.Listen()
 	links := linkclient.New(linkclient.Config{
 		Dial:  w.Dial,
@@ -79,11 +79,6 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 		w.wg.Wait()
 	})
 	return w
-}
-
-// offer sets the capabilities of the supervisor, as the next link tells them.
-func (w *world) offer(caps ...protocol.Capability) {
-	w.Welcome(wire.Welcome{Capabilities: caps, PID: 7, Instance: "supervisor"})
 }
 
 // pair returns both ends of a Unix socket's connection.

@@ -137,7 +137,6 @@ func TestRequests(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, nil)
-			w.offer(protocol.CapAutomation, protocol.CapCage)
 			w.Reply(func(protocol.Message) (protocol.Message, error) { return tt.reply, nil })
 			c := w.client()
 			c.send(tt.request)

@@ -260,7 +260,7 @@ func (p *passing) explain(m protocol.Message, err error) error {
 	if protocol.CodeOf(err) != protocol.CodeUnsupported {
 		return err
 	}
-	if w := p.s.cfg.Link.Welcome(); p.isAboutCage && w != nil && w.Capabilities.Has(protocol.CapCage) {
+	if p.isAboutCage {
 		return err // the supervisor's own error tells why
 	}
 	return protocol.Errorf(protocol.CodeUnsupported, fmt.Sprintf("the running supervisor does not know %s: upgrade it with proxy upgrade", m.MessageType()))

@@ -195,29 +195,19 @@ func (o *sendOptions) typeAll(ctx context.Context, c *client.Client, id protocol
 		}
 	}
 	for _, key := range o.keys {
-		err := c.Keys(ctx, id, key)
-		if key == "Enter" && protocol.CodeOf(err) == protocol.CodeUnsupported { // Enter is CR in nearly all modes
-			err = c.Type(ctx, id, []byte{'\r'})
-		}
-		if err := sent(err); err != nil {
+		if err := sent(c.Keys(ctx, id, key)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// typeText sends the text as input, or as a paste. If the supervisor is too old to paste, it sends
-// the bytes, unless
-// --paste was given.
+// typeText sends the text as input, or as a paste.
 func (o *sendOptions) typeText(ctx context.Context, c *client.Client, id protocol.SessionID, data []byte) error {
 	if o.raw || !o.paste && o.file == "" && !bytes.ContainsAny(data, "\r\n") {
 		return c.Type(ctx, id, data)
 	}
-	err := c.Paste(ctx, id, data)
-	if !o.paste && protocol.CodeOf(err) == protocol.CodeUnsupported {
-		return c.Type(ctx, id, data)
-	}
-	return err
+	return c.Paste(ctx, id, data)
 }
 
 // sent turns an error that reports a possible loss of sent input into a warning.

@@ -84,15 +84,14 @@ func maxDeaths(request protocol.Message) int {
 
 // A question is a request and the state of its repetition.
 type question struct {
-	m            protocol.Message
-	repeatable   bool
-	firstAsked   time.Time         // time of the first attempt
-	instance     protocol.Instance // instance of the supervisor that was asked last
-	pid          int               // pid of that supervisor
-	deaths       int               // supervisors that died while they worked on the request
-	capabilities protocol.Capabilities
-	wasTried     bool
-	mayBeDone    bool // the request may have been carried out
+	m          protocol.Message
+	repeatable bool
+	firstAsked time.Time         // time of the first attempt
+	instance   protocol.Instance // instance of the supervisor that was asked last
+	pid        int               // pid of that supervisor
+	deaths     int               // supervisors that died while they worked on the request
+	wasTried   bool
+	mayBeDone  bool // the request may have been carried out
 }
 
 // over calls try with the live link, and again with later links if the request may be repeated.
@@ -107,15 +106,12 @@ func (c *Client) over(ctx context.Context, request protocol.Message, try func(*l
 	if err != nil {
 		return err
 	}
-	q.instance, q.pid, q.capabilities = welcome.Instance, welcome.PID, welcome.Capabilities
+	q.instance, q.pid = welcome.Instance, welcome.PID
 	var late time.Time
 	wait := backoffMin
 	for {
 		begun := time.Now()
-		if err = q.checkSupport(); err == nil {
-			err = q.pin(ctx, conn)
-		}
-		if err == nil {
+		if err = q.pin(ctx, conn); err == nil {
 			err = try(conn, q.current())
 		}
 		if ctx.Err() != nil || !q.shouldRepeat(err) {
@@ -131,26 +127,6 @@ func (c *Client) over(ctx context.Context, request protocol.Message, try func(*l
 		}
 		wait = min(2*wait, backoffMax)
 	}
-}
-
-// checkSupport returns unsupported if an older supervisor would misunderstand the request: it
-// does not know keys, types a paste as plain input, and starts a session without its limits.
-func (q *question) checkSupport() error {
-	switch m := q.m.(type) {
-	case wire.Write:
-		if (m.Paste || len(m.Keys) > 0) && !q.capabilities.Has(protocol.CapAutomation) {
-			return protocol.Errorf(protocol.CodeUnsupported, "this supervisor is too old for pastes and keys: upgrade it (proxy upgrade)")
-		}
-	case wire.Create:
-		if !m.Limits.IsZero() && !q.capabilities.Has(protocol.CapCage) {
-			return protocol.Errorf(protocol.CodeUnsupported, "this supervisor is too old for limits: upgrade it (proxy upgrade)")
-		}
-	case wire.Terminate:
-		if m.All && !q.capabilities.Has(protocol.CapCage) {
-			return protocol.Errorf(protocol.CodeUnsupported, "this supervisor is too old for cages: upgrade it (proxy upgrade)")
-		}
-	}
-	return nil
 }
 
 // giveUpTime returns the time until which the next link is awaited. late is that time for the
@@ -223,7 +199,7 @@ func (c *Client) next(ctx context.Context, lost *link.Conn, q *question, late ti
 			return nil, died(q.m)
 		}
 	}
-	q.instance, q.pid, q.capabilities = welcome.Instance, welcome.PID, welcome.Capabilities
+	q.instance, q.pid = welcome.Instance, welcome.PID
 	return conn, nil
 }
 

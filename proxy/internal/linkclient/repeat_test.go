@@ -355,32 +355,6 @@ func waitGoesOn(t *testing.T, request protocol.Message, ms int64) {
 	}
 }
 
-// What an older supervisor would take for something else is not said to it, be it the
-// next one.
-func TestUnderstood(t *testing.T) {
-	for _, request := range []wire.Write{{Data: []byte("x"), Paste: true}, {Keys: []string{"x"}}} {
-		for _, knows := range []bool{false, true} {
-			s := newSupervisor(t)
-			var cut atomic.Bool
-			s.Hello(func(*wire.Hello) (wire.Welcome, []protocol.SessionInfo, error) {
-				w := wire.Welcome{PID: 7, Version: "1", Instance: "life"}
-				if knows && !cut.Load() {
-					w.Capabilities = protocol.Capabilities{protocol.CapAutomation}
-				}
-				return w, nil, nil
-			})
-			s.Listen()
-			c, _ := s.client(nil)
-			s.Answer(func(st *link.Stream, m protocol.Message) { cut.Store(true); s.Cut() })
-			_, err := c.Call(testkit.Soon(t), request)
-			wantCode(t, fmt.Sprint(request), err, protocol.CodeUnsupported)
-			if n := len(s.Requests()); knows != (n == 1) {
-				t.Errorf("%+v: it was told %d times, knows %t", request, n, knows)
-			}
-		}
-	}
-}
-
 // The list is made again where its link was lost within it.
 func TestListAgain(t *testing.T) {
 	s, c := running(t)

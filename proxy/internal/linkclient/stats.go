@@ -13,7 +13,7 @@ import (
 var errNoLink = errors.New("no link to the supervisor exists")
 
 // Stats returns the supervisor's statistics. It uses only a live link, because a monitor must not
-// start a supervisor. An older supervisor answers unsupported.
+// start a supervisor.
 func (c *Client) Stats(ctx context.Context) (*wire.StatsReport, error) {
 	reply, err := c.ask(ctx, wire.Stats{})
 	if err != nil {

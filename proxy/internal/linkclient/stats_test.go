@@ -43,7 +43,7 @@ func TestStats(t *testing.T) {
 		_ = st.Fail(protocol.Errorf(protocol.CodeUnsupported, m.MessageType()))
 	})
 	_, err = c.Stats(testkit.Soon(t))
-	wantCode(t, "an older supervisor", err, protocol.CodeUnsupported)
+	wantCode(t, "a refusal", err, protocol.CodeUnsupported)
 
 	asked := make(chan struct{})
 	s.Answer(func(st *link.Stream, _ protocol.Message) {

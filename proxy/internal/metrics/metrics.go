@@ -85,7 +85,7 @@ func (m *Maker) Text(ctx context.Context) (text []byte, contentType string, err 
 // collector does not receive ctx.
 func (m *Maker) gatherer(ctx context.Context) prometheus.Gatherer {
 	stats, err := m.cfg.Supervisor(ctx)
-	answers := err == nil || protocol.CodeOf(err) == protocol.CodeUnsupported // an older supervisor answers unsupported
+	answers := err == nil
 	now := prometheus.NewRegistry()
 	now.MustRegister(slices.Concat(m.proxy(answers), supervisor(stats), m.workspaces(ctx, answers)))
 	return prometheus.Gatherers{m.own, now}

@@ -284,14 +284,12 @@ export class HoldfastClient {
   /** list returns what is known of every session, or of those that the options select, oldest first. A string is an originator. */
   async list(which: string | ListOptions = {}): Promise<SessionInfo[]> {
     const { originator, labels = {} } = typeof which === 'string' ? { originator: which } : which;
-    const wanted = Object.entries(labels);
-    const parts = await this.call({ type: 'list', ...(originator !== undefined && { originator }), ...(wanted.length > 0 && { labels }) });
-    const all = parts.flatMap((m) => {
+    const some = Object.keys(labels).length > 0;
+    const parts = await this.call({ type: 'list', ...(originator !== undefined && { originator }), ...(some && { labels }) });
+    return parts.flatMap((m) => {
       if (m.type !== 'sessions' || !Array.isArray(m.sessions)) throw wrong(m, 'sessions');
       return m.sessions as SessionInfo[];
     });
-    // A proxy from before list had labels answers with all sessions.
-    return all.filter((s) => wanted.every(([name, value]) => s.labels?.[name] === value));
   }
 
   /** Errors: `session_not_found`. */
@@ -422,20 +420,12 @@ export class HoldfastClient {
   /** paste types text as a terminal pastes it: framed, where the program asked for that. It is taken whole or not at all. */
   async paste(id: string, text: string): Promise<void> {
     const bytes = new TextEncoder().encode(text);
-    await this.automation(id);
     await this.type(bytes.length, Infinity, () => ({ type: 'input', session_id: id, data_b64: toBase64(bytes), paste: true }));
   }
 
   /** keys types keys by name (SPEC.md, Keys): `Enter`, `C-c`, `S-Tab`, `x`. */
   async keys(id: string, keys: string[]): Promise<void> {
-    await this.automation(id);
     await this.type(keys.length, MAX_KEYS, (from, to) => ({ type: 'input', session_id: id, data_b64: '', keys: keys.slice(from, to) }));
-  }
-
-  // automation throws `unsupported` where a field would be ignored that must not be. A
-  // proxy that has no supervisor yet does not say what that knows; it can be asked.
-  private async automation(id: string): Promise<void> {
-    if (!(await this.connection()).has('automation')) await this.mark(id);
   }
 
   // type sends all of something in parts, each once: a writer's offset tells the
@@ -521,7 +511,6 @@ export class HoldfastClient {
    */
   async attach(id: string, options: AttachSpec = {}): Promise<Attachment> {
     if (this.now === 'closed') throw closed();
-    if (options.typed === true) await this.automation(id);
     const a = await Attachment.open(this.dialer, id, options, this.options.client ?? 'holdfast-client');
     this.attachments.add(a);
     a.exited.catch(() => {}).finally(() => this.attachments.delete(a));

@@ -131,10 +131,6 @@ export class Connection {
     this.transport.resume?.();
   }
 
-  has(capability: string): boolean {
-    return this.welcome?.capabilities?.includes(capability) === true;
-  }
-
   /** hello says who we are. Errors: what the proxy answers, `lost`, `decode`. */
   hello(o: ConnectOptions): Promise<void> {
     return new Promise((done, failed) => {

@@ -59,8 +59,8 @@ export function errorOf(m: Message): HoldfastError {
 const IDLE = 'idle_timeout';
 
 /**
- * exitOf is how a session ended, by `pty_exited`, by `terminal.exit`, or by the bare
- * `exit` of older proxies; undefined for another message.
+ * exitOf is how a session ended, by `pty_exited` or `terminal.exit`; undefined for another
+ * message.
  */
 export function exitOf(m: Message, session: string): ExitInfo | undefined {
   const none = { last_lines: [], session_title: '', session_description: '', timed_out: false };

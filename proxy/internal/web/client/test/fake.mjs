@@ -38,7 +38,6 @@ export class Fake {
     this.asked = []; // messages
     this.cut = () => Infinity; // after how many bytes both ways the next connection breaks
     this.answers = {}; // by type: (m, connection) => messages
-    this.capabilities = [];
     this.pausable = true;
     this.refuses = false;
     this.pieces = (bytes) => [bytes]; // how what is sent is cut
@@ -162,7 +161,7 @@ class FakeConnection {
     switch (m.type) {
       case 'hello':
         return this.tell({
-          type: 'welcome', protocol: { min: 1, max: 1 }, agreed: 1, capabilities: this.fake.capabilities, pid: 1, version: 'fake', instance: 'f',
+          type: 'welcome', protocol: { min: 1, max: 1 }, agreed: 1, pid: 1, version: 'fake', instance: 'f',
         });
       case 'attach':
         return this.attach(m);
