@@ -106,7 +106,7 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	if s.stateSlate, err = slate.Adopt(in.state); err != nil {
 		return s, err
 	}
-	if s.keyframe.Slate, err = slate.Adopt(in.keyframe); err != nil {
+	if s.display.keyframe.Slate, err = slate.Adopt(in.keyframe); err != nil {
 		return s, err
 	}
 	v, err := readSaved(s.stateSlate)
@@ -147,7 +147,8 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	s.adopted = true
 	s.entry.isIn.Store(t.cfg.Vault != nil)
 	s.log.Info().Int(logging.PID, s.pty.PID()).Uint64("printed", end).Int("rescued", rescued).Msg("session adopted")
-	if err := s.openRestore(h); err != nil {
+	s.openDisplay()
+	if s.saved.ScannedTo, err = s.display.openRestore(h, s.saved.ScannedTo); err != nil {
 		return s, err
 	}
 	s.publish()
@@ -285,7 +286,7 @@ func (t *Table) Restore(begins func()) {
 // screen is restored later.
 func (s *Session) resume() {
 	if s.exit != nil {
-		s.outputOver, s.childEnded = true, true
+		s.outputOver, s.childEnded, s.display.isLast = true, true, true
 		close(s.chunks)
 	} else {
 		s.responders.resume()

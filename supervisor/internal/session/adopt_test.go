@@ -242,7 +242,7 @@ func TestNextLifeOfFlood(t *testing.T) {
 	v := look(t, s, fromStart(s))
 	v.until(t, "READY")
 	s.do(func() {
-		if s.keyframe.offset == 0 {
+		if s.display.keyframe.offset == 0 {
 			t.Error("there is no keyframe")
 		}
 	})
@@ -388,14 +388,14 @@ func TestSuspect(t *testing.T) {
 	l := newLife(t, Config{})
 	s := create(t, l.Table, bash(`echo READY; exec sleep 1000`))
 	look(t, s, fromStart(s)).until(t, "READY")
-	s.saveRestoreTries(maxRestoreTries)
+	s.display.saveRestoreTries(maxRestoreTries)
 	next := l.dies(Heritage{})
 	if info(t, next.get(s.ID())).Degraded {
 		t.Error("given up though whoever died was killed")
 	}
 	s = next.get(s.ID())
 	_ = text(t, s)
-	s.saveRestoreTries(maxRestoreTries)
+	s.display.saveRestoreTries(maxRestoreTries)
 	if last := next.dies(Heritage{Crashed: true}); !info(t, last.get(s.ID())).Degraded {
 		t.Error("restored again")
 	}
@@ -414,7 +414,7 @@ func TestSuspectOfLittle(t *testing.T) {
 		}
 		return n
 	}
-	s.saveRestoreTries(1)
+	s.display.saveRestoreTries(1)
 	begun := time.Now()
 	l = l.dies(Heritage{Crashed: true})
 	s = l.get(s.ID())

@@ -131,7 +131,7 @@ func (s *Session) chooseResponder() {
 	if a != nil {
 		writer = a.spec.Writer
 	}
-	if s.responders.setFrom(s.shownTo(), writer) {
+	if s.responders.setFrom(s.display.shownTo(), writer) {
 		s.noteChange()
 	}
 }
@@ -165,7 +165,7 @@ func (s *Session) sendReplies(sc *screen.Screen) {
 	if len(p) == 0 {
 		return
 	}
-	if err := s.stateSlate.SetWord(wordAnswered, s.answeredTo()); err != nil {
+	if err := s.stateSlate.SetWord(wordAnswered, sc.Offset()); err != nil {
 		s.log.Error().Err(err).Msg("offset of answered queries not saved; a successor may answer some of them again")
 	}
 	switch s.responders.current() {
@@ -182,14 +182,6 @@ func (s *Session) sendReplies(sc *screen.Screen) {
 	default:
 		s.reply(alone)
 	}
-}
-
-// answeredTo returns the offset up to which the screen has read the output and its queries.
-func (s *Session) answeredTo() uint64 {
-	if s.restoring != nil {
-		return s.restoring.at()
-	}
-	return s.screen.Offset()
 }
 
 func (s *Session) reply(p []byte) {

@@ -324,13 +324,13 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 	if screenOnly {
 		history = 0
 	}
-	shown := s.shownSize()
+	shown := s.display.shownSize()
 	size := shown
 	if a.fitsWindow = a.ownView(); a.fitsWindow {
 		size, a.size = a.window, shown
 	}
 	var pos uint64
-	s.useScreen(func() { a.snapshot, pos = s.screen.Snapshot(history, size) })
+	s.useScreen(func() { a.snapshot, pos = s.display.screen.Snapshot(history, size) })
 	if s.saved.Degraded { // there is no screen, so the viewer receives the output that the ring has
 		a.snapshot, shown, size = nil, s.size, s.size
 		a.fitsWindow = false

@@ -41,8 +41,8 @@ type mark struct {
 // Mark returns a mark of the present screen. Errors: those of askScreen.
 func (s *Session) Mark() (protocol.MarkInfo, error) {
 	info := protocol.MarkInfo{Instance: s.instance}
-	err := s.askScreen(func() {
-		m := s.screen.Fingerprint()
+	err := s.askScreen(func(sc *screen.Screen) {
+		m := sc.Fingerprint()
 		p := binary.AppendUvarint([]byte{markVersion}, uint64(len(s.instance)))
 		p = append(p, s.instance...)
 		p = binary.AppendUvarint(p, uint64(max(0, s.cfg.Now().UnixMilli())))
@@ -237,7 +237,7 @@ func (w *awaiter) check() (info protocol.AwaitedInfo, found bool, again time.Dur
 	if unanswered := s.ask(answerTime, func() {
 		began := time.Now()
 		defer func() { w.pause = awaitShare * time.Since(began) * time.Duration(len(s.awaits)) }()
-		if s.restoring != nil {
+		if s.display.restoring != nil {
 			err = errRestoring
 			return
 		}
@@ -246,10 +246,10 @@ func (w *awaiter) check() (info protocol.AwaitedInfo, found bool, again time.Dur
 			err = protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen of session %s is lost because of a defect of the terminal core; reopen the session to have one again", s.id))
 			return
 		}
-		info.Offset = s.shownTo()
+		info.Offset = s.display.shownTo()
 		switch {
 		case w.text != nil:
-			s.useScreen(func() { more = w.text.Take(s.screen) })
+			s.useScreen(func() { more = w.text.Take(s.display.screen) })
 		case w.spec.Prompt:
 			if found = s.exit == nil && s.saved.hasPrompt(w.from()); found {
 				info.Command = s.saved.Command

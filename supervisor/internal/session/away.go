@@ -205,21 +205,12 @@ func (s *Session) viewerLeft() {
 	if w.shouldBegin() {
 		s.feed()
 		_, end, _ := s.ring.Bounds()
-		w.begin(protocol.Left{At: s.cfg.Now(), Offset: end, Line: s.firstOpenLine()}, s.restoring != nil)
+		w.begin(protocol.Left{At: s.cfg.Now(), Offset: end, Line: s.display.firstOpenLine()}, s.display.restoring != nil)
 		s.noteChange()
 	}
 	if !s.viewers.anyLostCouldWrite() && w.giveUpLost() {
 		s.noteChange()
 	}
-}
-
-// firstOpenLine returns the number of the first line that is not complete, or 0 if there is no
-// screen to ask.
-func (s *Session) firstOpenLine() (n uint64) {
-	if s.restoring == nil && !s.saved.Degraded {
-		s.recoverPanic(func() { n = s.screen.Line() })
-	}
-	return n
 }
 
 // Away returns what has happened in the present absence, or in the last one if the session is

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/screen"
 )
 
 // Clear deletes the lines above the screen. If all is true, it also deletes the rows on the
@@ -16,17 +17,17 @@ import (
 func (s *Session) Clear(all bool) error {
 	var kept bool
 	var unopen error
-	if err := s.askScreen(func() {
+	if err := s.askScreen(func(sc *screen.Screen) {
 		if unopen = s.checkOpen(); unopen != nil {
 			return
 		}
-		s.screen.Clear(all)
-		s.saved.ClearOffset = max(s.saved.ClearOffset, s.screen.Offset())
+		sc.Clear(all)
+		s.saved.ClearOffset = max(s.saved.ClearOffset, sc.Offset())
 		// A successor restores the screen from the last keyframe and the output since. From an
 		// older keyframe it would restore the deleted lines.
-		s.keyframe.isWhole = false
+		s.display.keyframe.isWhole = false
 		s.writeKeyframe(allLines)
-		kept = s.keyframe.isWhole
+		kept = s.display.keyframe.isWhole
 		for a := range s.viewers.attached {
 			a.requestRenewal(newLines) // the lines that the viewer has were deleted
 		}

@@ -41,8 +41,9 @@ type commandEvent struct {
 // processHeard takes the bells, notifications and shell marks that the screen has collected,
 // counts them and publishes the commands.
 func (s *Session) processHeard() {
-	s.saved.ScannedTo = s.screen.Offset()
-	h, ok := s.screen.Heard()
+	sc := s.display.screen
+	s.saved.ScannedTo = sc.Offset()
+	h, ok := sc.Heard()
 	if !ok {
 		return
 	}

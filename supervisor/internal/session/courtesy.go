@@ -3,6 +3,8 @@ package session
 import (
 	"sync/atomic"
 	"time"
+
+	"holdfast/protocol"
 )
 
 // Writing one read of a terminal to a screen takes up to some hundred microseconds. A keystroke
@@ -21,15 +23,15 @@ type courtesy struct {
 }
 
 type keystroke struct {
-	in *Session
+	in protocol.Instance
 	at time.Time
 }
 
-// noteInput notes that s has received input.
-func (c *courtesy) noteInput(s *Session) { c.last.Store(&keystroke{s, time.Now()}) }
+// noteInput notes that a session has received input.
+func (c *courtesy) noteInput(in protocol.Instance) { c.last.Store(&keystroke{in, time.Now()}) }
 
-// due reports whether s should yield to other goroutines.
-func (c *courtesy) due(s *Session) bool {
+// due reports whether a session should yield to other goroutines.
+func (c *courtesy) due(in protocol.Instance) bool {
 	k := c.last.Load()
-	return k != nil && k.in != s && time.Since(k.at) < courtesyTime
+	return k != nil && k.in != in && time.Since(k.at) < courtesyTime
 }

@@ -154,7 +154,7 @@ func (s *Session) noteFocusSent(report []byte) {
 // wantsFocus reports whether the program wants focus events, and how often it has asked for
 // them.
 func (s *Session) wantsFocus() (on bool, asked uint64) {
-	s.useScreen(func() { on, asked = s.screen.Focus() })
+	s.useScreen(func() { on, asked = s.display.screen.Focus() })
 	return on, asked
 }
 

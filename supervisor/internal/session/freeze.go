@@ -32,7 +32,7 @@ func (t *Table) Prepare() {
 		var took time.Duration
 		_ = s.ask(prepareTime, func() {
 			s.feed()
-			if s.restoring == nil && (!s.keyframe.isWhole || s.shownTo()-s.keyframe.offset > uint64(s.ring.Keep()/prepareShare) || s.keyframe.cost > frameCost/prepareShare) {
+			if s.display.restoring == nil && s.display.needsSaving() {
 				begun := time.Now()
 				s.writeKeyframe(allLines)
 				took = time.Since(begun)
@@ -102,10 +102,10 @@ func (f *Frozen) Thaw() {
 // saveForSuccessor brings the files of a halted session up to date, and returns its vault
 // entry. It is called in loop.
 func (s *Session) saveForSuccessor() (vault.Entry, func(), error) {
-	if s.restoring == nil {
+	if s.display.restoring == nil {
 		_, end, _ := s.ring.Bounds()
 		s.writeToScreen(end, freezeCost)
-		if s.shownTo()-s.keyframe.offset > uint64(s.ring.Keep()/frameShare) {
+		if s.display.sinceKeyframe() > uint64(s.ring.Keep()/frameShare) {
 			s.writeKeyframe(noLines)
 		}
 	}

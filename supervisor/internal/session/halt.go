@@ -106,7 +106,7 @@ func (s *Session) resumeIO(h *halt) {
 	case <-s.pokeReader: // read did not need the wake-up
 	default:
 	}
-	_, s.received, _ = s.ring.Bounds()
+	_, s.display.received, _ = s.ring.Bounds()
 	s.haltToResume = h
 	s.resumeInput(nil)
 }
@@ -116,7 +116,7 @@ func (s *Session) resumeIO(h *halt) {
 // after each piece of work, because both its own turns and the feed of a request may have
 // caught up.
 func (s *Session) resumeReader() {
-	if s.haltToResume != nil && !s.behind() {
+	if s.haltToResume != nil && !s.display.isBehind() {
 		close(s.haltToResume.resumed)
 		s.haltToResume = nil
 	}

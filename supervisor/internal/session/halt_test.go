@@ -92,7 +92,7 @@ func TestThawCaughtUpByRequest(t *testing.T) {
 		t.Fatal("the screen is not behind after the rest, so that this shows nothing")
 	}
 	for behind := true; behind; {
-		s.do(func() { s.feed(); behind = s.behind() })
+		s.do(func() { s.feed(); behind = s.display.isBehind() })
 	}
 	if _, err := s.Type("", 0, []byte("\n")); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 // caller's goroutine converts them. Errors: those of askScreen.
 func (s *Session) History(spec protocol.HistorySpec) (protocol.HistoryContent, error) {
 	var lines *screen.Lines
-	if err := s.askScreen(func() { lines = s.screen.History(spec) }); err != nil {
+	if err := s.askScreen(func(sc *screen.Screen) { lines = sc.History(spec) }); err != nil {
 		return protocol.HistoryContent{}, err
 	}
 	c := lines.Content()
@@ -37,7 +37,7 @@ func (s *Session) Search(ctx context.Context, spec protocol.SearchSpec) (protoco
 		if err := ctx.Err(); err != nil {
 			return protocol.SearchContent{}, err
 		}
-		if err := s.askScreen(func() { search.Take(s.screen, searchTake) }); err != nil {
+		if err := s.askScreen(func(sc *screen.Screen) { search.Take(sc, searchTake) }); err != nil {
 			return protocol.SearchContent{}, err
 		}
 		search.Match()

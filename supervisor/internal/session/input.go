@@ -57,7 +57,7 @@ func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byt
 	}
 	p = p[accepted-offset:]
 	s.lastIO.set(s.cfg.Now())
-	s.cfg.courtesy.noteInput(s)
+	s.cfg.courtesy.noteInput(s.instance)
 	var n int
 	if a != nil {
 		s.noteViewerInput(a, p)

@@ -86,7 +86,7 @@ func entryOf(instance protocol.Instance) string { return entryPrefix + string(in
 // files returns an entry with the session's present files. done must be called when the entry is
 // not used any more; it closes duplicates.
 func (s *Session) files() (r vault.Entry, done func(), err error) {
-	in := fileSet{state: s.stateSlate.File(), keyframe: s.keyframe.File(), journal: noJournal}
+	in := fileSet{state: s.stateSlate.File(), keyframe: s.display.keyframe.File(), journal: noJournal}
 	done = func() {
 		for _, f := range []*os.File{in.master, in.ring} {
 			if f != nil {
@@ -122,6 +122,6 @@ func (s *Session) newSlates() error {
 	if err != nil {
 		return errors.Join(err, state.Close())
 	}
-	s.stateSlate, s.keyframe.Slate = state, keyframe
+	s.stateSlate, s.display.keyframe.Slate = state, keyframe
 	return nil
 }

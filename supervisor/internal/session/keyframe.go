@@ -41,30 +41,46 @@ func newFrameBudget() *frameBudget {
 	return &frameBudget{rate.NewLimiter(wholeInFlood, wholeInFlood), rate.NewLimiter(wholeInSilence, wholeInSilence)}
 }
 
-// renewKeyframe writes a keyframe if the output since the last one exceeds frameShare or
-// frameCost.
-func (s *Session) renewKeyframe() {
-	if s.cfg.Vault == nil || s.shownTo()-s.keyframe.offset < uint64(s.ring.Keep()/frameShare) && s.keyframe.cost < frameCost {
-		return
+// sinceKeyframe returns how many bytes of output the screen has read since the keyframe.
+func (d *display) sinceKeyframe() uint64 { return d.shownTo() - d.keyframe.offset }
+
+// keyframeDue reports whether the output since the last keyframe exceeds frameShare or frameCost,
+// and how many lines the next keyframe must have.
+func (d *display) keyframeDue() (lines int, isDue bool) {
+	if d.cfg.Vault == nil || d.sinceKeyframe() < uint64(d.ring.Keep()/frameShare) && d.keyframe.cost < frameCost {
+		return 0, false
 	}
-	lines := noLines
-	if s.cfg.frames.flood.Allow() {
-		lines = allLines
+	if d.cfg.frames.flood.Allow() {
+		return allLines, true
 	}
-	s.writeKeyframe(lines)
+	return noLines, true
 }
 
-// writeWholeKeyframe writes a keyframe with all lines, unless the last one is up to date. It
-// returns false if the budget is used up; the caller should try again later.
-func (s *Session) writeWholeKeyframe() bool {
-	if s.cfg.Vault == nil || s.keyframe.isWhole && s.keyframe.offset == s.shownTo() {
-		return true
-	}
-	if !s.cfg.frames.silence.Allow() {
+// isSaved reports whether the keyframe has all lines and the present screen, or no successor would
+// read it.
+func (d *display) isSaved() bool {
+	return d.cfg.Vault == nil || d.keyframe.isWhole && d.sinceKeyframe() == 0
+}
+
+// needsSaving reports whether a successor would need long to restore the screen from the keyframe.
+func (d *display) needsSaving() bool {
+	return !d.keyframe.isWhole || d.sinceKeyframe() > uint64(d.ring.Keep()/prepareShare) || d.keyframe.cost > frameCost/prepareShare
+}
+
+// writeKeyframe replaces the keyframe and reports whether it did. If it fails, the previous
+// keyframe stays. There is no keyframe of a screen that is lost or not restored yet.
+func (d *display) writeKeyframe(lines int) (isWritten bool) {
+	if d.restoring != nil || d.saved.Degraded {
 		return false
 	}
-	s.writeKeyframe(allLines)
-	return true
+	d.use(func() {
+		if err := d.keyframe.write(d.screen, lines); err != nil {
+			d.log.Error().Err(err).Msg("keyframe not written; the previous one stays")
+			return
+		}
+		isWritten = true
+	})
+	return isWritten
 }
 
 // keyframe is the slate with the keyframe, and what it contains. loop owns it.
@@ -109,18 +125,4 @@ func (k *keyframe) write(sc *screen.Screen, lines int) error {
 		k.offset, k.isWhole, k.cost = sc.Offset(), lines == allLines, 0
 	}
 	return err
-}
-
-// writeKeyframe replaces the keyframe. If it fails, the previous keyframe stays.
-func (s *Session) writeKeyframe(lines int) {
-	if s.restoring != nil || s.saved.Degraded {
-		return
-	}
-	s.useScreen(func() {
-		if err := s.keyframe.write(s.screen, lines); err != nil {
-			s.log.Error().Err(err).Msg("keyframe not written; the previous one stays")
-			return
-		}
-		s.noteChange() // saved.ScannedTo must be saved together with the keyframe
-	})
 }

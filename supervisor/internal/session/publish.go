@@ -21,7 +21,7 @@ import (
 // publish must not allocate while only output arrives.
 func (s *Session) publish() {
 	old := s.published.Load()
-	title, cwd := s.titles()
+	title, cwd := s.display.titles()
 	if old != nil && !s.isUnpublished && old.State == s.saved.State && old.Size == s.size &&
 		old.Title == title && old.CurrentCwd == cwd && old.Command == s.saved.Command {
 		return

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"holdfast/protocol"
 	"holdfast/shared/escseq"
-	"holdfast/shared/rawio"
 	"holdfast/supervisor/internal/screen"
 )
 
@@ -25,11 +25,12 @@ const (
 // restoration is owned by loop. It has three stages: first it has neither from nor screen, then
 // from reads the keyframe, and at last screen reads the output after the keyframe.
 type restoration struct {
-	offset     uint64 // the screen in the keyframe was at this offset
-	from       *screen.Restorer
-	screen     *screen.Screen
-	answeredTo uint64 // queries in output before this offset have been answered
-	scannedTo  uint64 // output before this offset holds no unanswered query
+	offset      uint64 // the screen in the keyframe was at this offset
+	from        *screen.Restorer
+	screen      *screen.Screen
+	answeredTo  uint64 // queries in output before this offset have been answered
+	scannedTo   uint64 // output before this offset holds no unanswered query
+	publishedTo uint64 // shell marks and bells in output before this offset were published
 
 	urgent bool // it cannot wait (isUrgent), so loop does it before it receives more output
 
@@ -46,19 +47,20 @@ func (r *restoration) at() uint64 {
 
 // isUrgent reports whether the restoration of output up to end cannot wait. It cannot if the
 // ring would soon overwrite output that is still needed, or if the output may contain a query
-// that the session must answer.
-func (s *Session) isUrgent(end uint64) bool {
-	at := s.restoring.at()
-	if end-min(end, at) >= uint64(s.ring.Keep()/frameShare) {
+// that the session must answer. answers tells whether the session answers queries now.
+func (d *display) isUrgent(end uint64, answers bool) bool {
+	r := d.restoring
+	at := r.at()
+	if end-min(end, at) >= uint64(d.ring.Keep()/frameShare) {
 		return true
 	}
-	from := max(at, s.restoring.scannedTo)
-	s.restoring.scannedTo = end
-	if s.responders.current() != "" {
+	from := max(at, r.scannedTo)
+	r.scannedTo = end
+	if !answers {
 		return false
 	}
 	for from < end {
-		p := s.ring.View(from, int(end-from))
+		p := d.ring.View(from, int(end-from))
 		if bytes.IndexByte(p, escseq.ESC) >= 0 {
 			return true
 		}
@@ -67,48 +69,48 @@ func (s *Session) isUrgent(end uint64) bool {
 	return false
 }
 
+// mustRestore reports whether the restoration must be finished before output up to end is written.
+// If it only cannot wait, the restoration becomes urgent, and loop continues it in turns. A suspect
+// screen may have to wait for other suspects, which it must not do while it holds a turn, so it must
+// be finished at once.
+func (d *display) mustRestore(end uint64, answers bool) bool {
+	if !d.isUrgent(end, answers) {
+		return false
+	}
+	if d.restoreTries == 0 {
+		d.restoring.urgent = true
+		return false
+	}
+	return true
+}
+
 // emptyScreen returns a screen without content at the start of the ring.
-func (s *Session) emptyScreen() *screen.Screen {
-	start, _, _ := s.ring.Bounds()
-	sc := screen.New(s.ring.SizeAt(start), s.spec.ScrollbackLines)
+func (d *display) emptyScreen() *screen.Screen {
+	start, _, _ := d.ring.Bounds()
+	sc := screen.New(d.ring.SizeAt(start), d.spec.ScrollbackLines)
 	sc.Skip(start)
 	return sc
 }
 
-// finishRestore finishes the restoration, and yields to other goroutines between the steps.
-func (s *Session) finishRestore() {
-	for s.restoring != nil {
-		s.restoreStep()
-		rawio.Yield()
+// restoreStep does one step of the restoration and reports whether the restoration is finished. It
+// first saves the number of tries. If the supervisor dies during the step, its successor knows that
+// this screen may be the cause. look is the present appearance of the terminal.
+func (d *display) restoreStep(look protocol.Appearance) (done bool) {
+	r := d.restoring
+	if d.restoreTries > 0 {
+		defer d.cfg.suspects.waitTurn()()
 	}
+	d.saveRestoreTries(d.restoreTries + 1)
+	d.use(func() { d.step(r, look) })
+	d.saveRestoreTries(d.restoreTries)
+	return d.restoring == nil
 }
 
-// restoreStep does one step and reports whether the restoration is finished. It first saves the
-// number of tries. If the supervisor dies during the step, its successor knows that this screen
-// may be the cause.
-func (s *Session) restoreStep() (done bool) {
-	if r := s.restoring; r != nil {
-		if s.restoreTries > 0 {
-			defer s.cfg.suspects.waitTurn()()
-		}
-		s.saveRestoreTries(s.restoreTries + 1)
-		s.recoverPanic(func() { s.step(r) })
-		s.saveRestoreTries(s.restoreTries)
-		if s.restoring == nil && !s.saved.Degraded {
-			s.processHeard() // publishes what no predecessor has published
-			if s.saved.Away.setLeftLine(s.firstOpenLine) {
-				s.noteChange()
-			}
-		}
-	}
-	return s.restoring == nil
-}
-
-func (s *Session) step(r *restoration) {
+func (d *display) step(r *restoration, look protocol.Appearance) {
 	switch {
 	case r.screen != nil:
 	case r.from == nil:
-		s.readKeyframe(r)
+		d.readKeyframe(r)
 		return
 	default:
 		if r.from.Step(restoreSlice) {
@@ -116,75 +118,73 @@ func (s *Session) step(r *restoration) {
 		}
 		return
 	}
-	start, end, _ := s.ring.Bounds()
+	start, end, _ := d.ring.Bounds()
 	at := r.screen.Offset()
 	if at < start {
-		s.log.Error().Uint64("bytes", start-at).Msg("ring has overtaken the keyframe; the screen misses output")
+		d.log.Error().Uint64("bytes", start-at).Msg("ring has overtaken the keyframe; the screen misses output")
 		r.screen.Skip(start)
 		at = start
 	}
-	if size := s.ring.SizeAt(at); size != r.screen.Size() {
+	if size := d.ring.SizeAt(at); size != r.screen.Size() {
 		r.screen.Resize(size)
 		r.screen.Replies() // the program was notified of this size
 	}
 	if at < end {
-		s.replay(r, at, end)
+		d.replay(r, at, end)
 		return
 	}
-	r.screen.SetAppearance(s.saved.Appearance)
+	r.screen.SetAppearance(look)
 	r.screen.Replies() // the program was notified of the size in pixels
 	r.screen.Events()  // already published, or too old
-	s.screen, s.restoring = r.screen, nil
+	d.screen, d.restoring = r.screen, nil
 	if r.resized {
-		s.screen.ReportSize()
-		s.sendReplies(s.screen)
+		d.screen.ReportSize()
+		d.answer(d.screen)
 	}
-	s.idle.touch()
-	s.notifyAwaits()
-	s.restoreTries = 0
+	d.restoreTries = 0
 }
 
 // readKeyframe opens the keyframe. If the keyframe cannot be read, the screen is restored from
 // the ring alone.
-func (s *Session) readKeyframe(r *restoration) {
-	frame, err := s.keyframe.Read()
+func (d *display) readKeyframe(r *restoration) {
+	frame, err := d.keyframe.Read()
 	if err == nil {
-		r.from, err = openFrame(frame, s.spec.ScrollbackLines)
+		r.from, err = openFrame(frame, d.spec.ScrollbackLines)
 	}
 	if err != nil {
-		s.log.Error().Err(err).Msg("keyframe unreadable; the screen is restored from the ring alone")
+		d.log.Error().Err(err).Msg("keyframe unreadable; the screen is restored from the ring alone")
 	}
 	if r.from == nil {
-		r.screen = s.emptyScreen()
+		r.screen = d.emptyScreen()
 	}
 }
 
 // replay writes one piece of output to the screen. The piece ends where the terminal's size
 // changes, and at the offsets up to which queries were answered and shell marks were published.
-func (s *Session) replay(r *restoration, at, end uint64) {
+func (d *display) replay(r *restoration, at, end uint64) {
 	end = min(end, at+restoreSlice)
-	if m, ok := s.ring.NextMark(at); ok {
+	if m, ok := d.ring.NextMark(at); ok {
 		end = min(end, m.Offset)
 	}
 	if at < r.answeredTo {
 		end = min(end, r.answeredTo)
 	}
-	if at < s.saved.ScannedTo {
-		end = min(end, s.saved.ScannedTo)
+	if at < r.publishedTo {
+		end = min(end, r.publishedTo)
 	}
 	for budget := pieceCost; at < end && budget > 0; {
-		p := s.ring.View(at, int(end-at))
+		p := d.ring.View(at, int(end-at))
 		if i := bytes.Index(p[1:], []byte(shellMarkPrefix)); i >= 0 { // a prompt's offset is the start of its piece, so each shell mark must begin a new piece
 			p = p[:1+i]
 		}
 		budget -= r.screen.WriteSome(p, budget)
 		at = r.screen.Offset()
 	}
-	if at <= s.saved.ScannedTo {
+	if at <= r.publishedTo {
 		r.screen.Heard() // already published and counted
 	}
 	if at > r.answeredTo {
-		s.sendReplies(r.screen)
+		d.answer(r.screen)
 	} else {
 		r.screen.Replies()
 	}
@@ -205,9 +205,9 @@ const (
 const maxRestoreTries = 3
 
 // saveRestoreTries saves how many restorations were begun and not finished.
-func (s *Session) saveRestoreTries(n uint64) {
-	if err := s.stateSlate.SetWord(wordRestoreTries, n); err != nil {
-		s.log.Error().Err(err).Msg("number of restore attempts not saved")
+func (d *display) saveRestoreTries(n uint64) {
+	if err := d.words.SetWord(wordRestoreTries, n); err != nil {
+		d.log.Error().Err(err).Msg("number of restore attempts not saved")
 	}
 }
 
@@ -234,38 +234,41 @@ func (a *suspects) waitTurn() (leave func()) {
 // openRestore prepares the restoration of an adopted session. If another program has given up
 // the screen, or this program before an upgrade, the screen is tried once more, from the ring.
 // A screen that was being restored at the deaths of maxRestoreTries supervisors is given up.
-func (s *Session) openRestore(h Heritage) error {
-	again := s.saved.Degraded && (h.Own || s.saved.GivenUpBy != s.cfg.Program)
-	if s.saved.Degraded && !again {
-		s.setEmptyScreen()
-		return nil
+//
+// Shell marks and bells before scannedTo were published. openRestore returns the offset up to which
+// they count as published.
+func (d *display) openRestore(h Heritage, scannedTo uint64) (uint64, error) {
+	again := d.saved.Degraded && (h.Own || d.saved.GivenUpBy != d.cfg.Program)
+	if d.saved.Degraded && !again {
+		d.setEmptyScreen()
+		return scannedTo, nil
 	}
-	told, err := s.stateSlate.Word(wordAnswered)
+	told, err := d.words.Word(wordAnswered)
 	if err != nil {
-		return err
+		return scannedTo, err
 	}
 	if h.Crashed {
-		if s.restoreTries, err = s.stateSlate.Word(wordRestoreTries); err != nil {
-			return err
+		if d.restoreTries, err = d.words.Word(wordRestoreTries); err != nil {
+			return scannedTo, err
 		}
 	}
-	_, end, _ := s.ring.Bounds()
-	s.saved.ScannedTo = min(s.saved.ScannedTo, end)
+	_, end, _ := d.ring.Bounds()
+	scannedTo = min(scannedTo, end)
 	if again {
-		s.saved.Degraded, s.restoreTries = false, maxRestoreTries-1
-		told, s.saved.ScannedTo = end, end // queries and shell marks of that time are too old to be answered or published
+		d.saved.Degraded, d.restoreTries = false, maxRestoreTries-1
+		told, scannedTo = end, end // queries and shell marks of that time are too old to be answered or published
 	}
-	offset, ok, err := s.keyframe.readOffset()
+	offset, ok, err := d.keyframe.readOffset()
 	if err != nil {
-		return err
+		return scannedTo, err
 	}
-	if s.restoreTries >= maxRestoreTries {
-		s.degrade(fmt.Sprintf("supervisors died %d times while they restored the screen", s.restoreTries), nil)
-		return nil
+	if d.restoreTries >= maxRestoreTries {
+		d.lose(fmt.Sprintf("supervisors died %d times while they restored the screen", d.restoreTries), nil)
+		return scannedTo, nil
 	}
-	s.restoring = &restoration{answeredTo: told, scannedTo: end}
+	d.restoring = &restoration{answeredTo: told, scannedTo: end, publishedTo: scannedTo}
 	if ok {
-		s.restoring.offset, s.keyframe.offset = offset, offset
+		d.restoring.offset, d.keyframe.offset = offset, offset
 	}
-	return nil
+	return scannedTo, nil
 }

@@ -52,11 +52,8 @@ type savedState struct {
 	HeldReplies    []byte          `json:"held,omitempty"`       // replies to terminal queries that are not assigned to a responder yet
 	HeldOwnReplies []byte          `json:"held_alone,omitempty"` // the part of HeldReplies that a viewer cannot give
 	PendingLine    pendingLine     `json:"line,omitempty"`
-	Title          string          `json:"title,omitempty"`       // valid while the session has no usable screen
-	Cwd            string          `json:"cwd,omitempty"`         // as Title
-	Degraded       bool            `json:"degraded,omitempty"`    // the screen is lost, and an empty one is in its place
-	GivenUpBy      string          `json:"given_up_by,omitempty"` // the Config.Program that lost the screen
-	Cage           string          `json:"cage,omitempty"`        // collected: its directory; absent if the session has none
+	displayState
+	Cage string `json:"cage,omitempty"` // collected: its directory; absent if the session has none
 
 	commands
 	ClearOffset uint64 `json:"cleared,omitempty"` // the screen's offset at the last Clear, or 0
@@ -144,7 +141,7 @@ func (s *Session) save() *savedState {
 	v.Version, v.ID, v.Instance = savedVersion, s.id, s.instance
 	v.PTY, v.LastIO, v.Turns, v.Cage, v.Exit = s.ptyState(), s.lastIO.get(), s.responders.saved(), s.cage.Dir(), s.exit
 	v.Lost = s.viewers.saved()
-	v.Title, v.Cwd = s.titles()
+	v.Title, v.Cwd = s.display.titles()
 	if sig := s.orders.signalled.Load(); sig != nil {
 		v.Signaler = &savedSignal{sig.asker, sig.name}
 	}

@@ -117,16 +117,11 @@ type Session struct {
 	// Owned by loop.
 	saved           savedState // the part of the state that a successor needs; see saved.go
 	size            protocol.Size
-	screen          *screen.Screen // only useScreen and recoverPanic may use it, see core.go
-	received        uint64         // end offset of the last chunk that loop received
-	lastWasCostly   bool           // the last output written to the screen has cost cheapCost or more
-	lastBudget      int            // cost that may still be spent on output after the child has ended; see lastCost
-	haltToResume    *halt          // read stays stopped after this halt until loop has caught up
-	adopted         bool           // a previous supervisor, or this process before an exec, started the session
-	restoring       *restoration   // nil once the session has a screen
-	restoreTries    uint64         // how often supervisors died while they restored the screen
-	isUnsaved       bool           // the saved state differs from the current one
-	isUnpublished   bool           // the published info differs from the current one
+	display         display
+	haltToResume    *halt // read stays stopped after this halt until loop has caught up
+	adopted         bool  // a previous supervisor, or this process before an exec, started the session
+	isUnsaved       bool  // the saved state differs from the current one
+	isUnpublished   bool  // the published info differs from the current one
 	awaits          map[*awaiter]struct{}
 	lastOutput      time.Time // when the session printed last
 	viewers         viewers
@@ -143,7 +138,6 @@ type Session struct {
 	// What outlives this process, beside the ring (saved.go, keyframe.go, keep.go).
 	entry      vaultEntry
 	stateSlate *slate.Slate
-	keyframe   keyframe
 }
 
 // chunk says that the ring has n new bytes at offset.
@@ -170,7 +164,6 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	s.labels.Store(&spec.Labels)
 	s.makeChannels()
 	s.saved.SizePolicy = cmp.Or(spec.SizePolicy, protocol.SizeLatest)
-	s.screen = screen.New(size, lines)
 	s.responders.setFrom(0, unclaimed)
 	s.ringHolders.Store(1)
 	if err := s.makeFiles(size); err != nil {
@@ -221,8 +214,18 @@ func (s *Session) makeFiles(size protocol.Size) (err error) {
 		return err
 	}
 	s.input = input{max: s.cfg.InputBytes}
+	s.openDisplay()
+	s.display.screen = screen.New(size, s.spec.ScrollbackLines)
 	s.input.journal, err = journal.New(s.ring.Room(), s.journalConfig())
 	return err
+}
+
+// openDisplay connects the display with the session's files.
+func (s *Session) openDisplay() {
+	d := &s.display
+	d.identity, d.cfg, d.log, d.saved = &s.identity, s.cfg, &s.log, &s.saved.displayState
+	d.ring, d.words = s.ring, s.stateSlate
+	d.answer, d.onLost = s.sendReplies, s.noteScreenLost
 }
 
 func (s *Session) journalConfig() journal.Config {
@@ -235,7 +238,7 @@ func (s *Session) closeFiles() (err error) {
 		err = s.input.journal.Close()
 	}
 	if s.stateSlate != nil {
-		err = errors.Join(err, s.stateSlate.Close(), s.keyframe.Close())
+		err = errors.Join(err, s.stateSlate.Close(), s.display.keyframe.Close())
 	}
 	if s.ring != nil {
 		err = errors.Join(err, s.ring.Close())
@@ -371,7 +374,7 @@ func (s *Session) loop() {
 		// loop receives the next chunk only when the last one is completely on the screen.
 		// Until then the child has to wait.
 		next, turn := chunks, (<-chan struct{})(nil)
-		if s.behind() {
+		if s.display.isBehind() {
 			next, turn = nil, s.cfg.costlyTurns
 		}
 		select {
@@ -403,7 +406,8 @@ func (s *Session) loop() {
 			s.eventAlarm.disarm()
 			s.publishScreenEvents()
 		case <-childDone:
-			childDone, s.childEnded, s.lastBudget = nil, true, lastCost
+			childDone, s.childEnded = nil, true
+			s.display.expectEnd()
 			s.setState(protocol.StateDraining)
 			if !s.outputOver {
 				_ = s.pty.SetReadDeadline(time.Now().Add(drainQuiet)) // fails only on a terminal on which a read ends by itself
@@ -415,7 +419,7 @@ func (s *Session) loop() {
 	close(s.writeBlocked)
 	s.running.Wait() // the terminal is closed, so they end soon
 	s.entry.delete()
-	if err := errors.Join(s.stateSlate.Close(), s.keyframe.Close()); err != nil {
+	if err := errors.Join(s.stateSlate.Close(), s.display.keyframe.Close()); err != nil {
 		s.log.Warn().Err(err).Msg("files of state and keyframe not closed")
 	}
 	s.releaseRing()
@@ -426,10 +430,8 @@ func (s *Session) loop() {
 // waits for a turn of costlyTurns.
 func (s *Session) receive(c chunk) {
 	s.noteOutput()
-	s.received = c.offset + uint64(c.n)
-	s.lastBudget += lastPerByte * c.n
-	if !s.lastWasCostly {
-		s.writeToScreen(s.received, cheapCost)
+	if end, now := s.display.receive(c); now {
+		s.writeToScreen(end, cheapCost)
 	}
 }
 
@@ -503,7 +505,7 @@ func (s *Session) try(f func() error) error {
 // terminal is closed and the table no longer counts the session as running. Only then is exited
 // closed.
 func (s *Session) finishIfOver() {
-	if s.exit != nil || !s.outputOver || s.behind() || !s.childEnded || !s.orders.seal() {
+	if s.exit != nil || !s.outputOver || s.display.isBehind() || !s.childEnded || !s.orders.seal() {
 		return
 	}
 	s.eventAlarm.disarm()
@@ -553,8 +555,9 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 		CoreDumped: status.Core, Usage: protocol.Usage(status.Usage),
 	}
 	s.useScreen(func() {
-		rec.Cwd = s.screen.Cwd()
-		rec.Tail, rec.LastLines = s.screen.Text(protocol.TailLines), s.screen.NonEmpty(protocol.LastLines)
+		sc := s.display.screen
+		rec.Cwd = sc.Cwd()
+		rec.Tail, rec.LastLines = sc.Text(protocol.TailLines), sc.NonEmpty(protocol.LastLines)
 	})
 	rec.Cwd = cmp.Or(rec.Cwd, s.saved.ChildInfo.Cwd)
 	if status.Err != nil {
@@ -584,7 +587,7 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 // before loop runs.
 func (s *Session) info() protocol.SessionInfo {
 	start, end, _ := s.ring.Bounds()
-	title, cwd := s.titles()
+	title, cwd := s.display.titles()
 	i := protocol.SessionInfo{
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.saved.State, Size: s.size,
 		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
@@ -607,7 +610,7 @@ func (s *Session) info() protocol.SessionInfo {
 func (s *Session) Show(spec protocol.ScreenSpec) (protocol.ScreenContent, error) {
 	for rows := screen.Rows(spec); ; {
 		var v *screen.View
-		if err := s.askScreen(func() { v = s.screen.View(rows) }); err != nil {
+		if err := s.askScreen(func(sc *screen.Screen) { v = sc.View(rows) }); err != nil {
 			return protocol.ScreenContent{}, err
 		}
 		c, next := v.Content(spec)
@@ -663,8 +666,8 @@ func (s *Session) resize(size protocol.Size) error {
 	s.size = size
 	s.ring.MarkSize(size) // output before this mark was printed at the old size
 	s.feed()
-	if s.restoring != nil {
-		s.restoring.resized = true
+	if r := s.display.restoring; r != nil {
+		r.resized = true
 	}
 	s.idle.touch()
 	for a := range s.viewers.attached {

@@ -1,11 +1,13 @@
 package session
 
 import (
+	"fmt"
 	"runtime"
 	"time"
 
 	"holdfast/protocol"
 	"holdfast/shared/rawio"
+	"holdfast/supervisor/internal/screen"
 )
 
 // A few bytes may change every cell of a large screen. Therefore the work of one write to the
@@ -37,6 +39,37 @@ const (
 	lastPerByte = 256
 )
 
+// useScreen finishes the restoration of the screen and then calls f, which may use the screen.
+func (s *Session) useScreen(f func()) {
+	s.finishRestore()
+	s.display.use(f)
+}
+
+// askScreen calls f in loop when the screen contains the output so far, as far as feed comes.
+//
+// Errors: session_not_found, busy, and internal if the screen is lost.
+func (s *Session) askScreen(f func(*screen.Screen)) error {
+	looked := false
+	if err := s.ask(answerTime, func() {
+		s.feed()
+		s.useScreen(func() { f(s.display.screen); looked = true })
+		s.idle.touch()
+	}); err != nil {
+		return err
+	}
+	if !looked {
+		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("the screen of session %s is lost because of a defect of the terminal core; reopen the session to have one again", s.id))
+	}
+	return nil
+}
+
+// noteScreenLost tells awaiters and subscribers that the terminal core has panicked.
+func (s *Session) noteScreenLost() {
+	s.notifyAwaits()
+	s.noteChange()
+	s.publishEvent(protocol.EventDegraded)
+}
+
 // feed writes the unread bytes of the ring to the screen, so that a request sees the output
 // that was printed before it. feed stops early after feedCost or feedTime. It yields to other
 // goroutines between the pieces.
@@ -44,20 +77,11 @@ func (s *Session) feed() {
 	_, end, _ := s.ring.Bounds()
 	for left, begun := feedCost, time.Now(); left > 0 && time.Since(begun) < feedTime; {
 		spent := s.writeToScreen(end, left)
-		if left -= spent; spent == 0 || s.saved.Degraded || s.screen.Offset() >= end {
+		if left -= spent; spent == 0 || s.saved.Degraded || s.display.screen.Offset() >= end {
 			return
 		}
 		rawio.Yield()
 	}
-}
-
-// behind reports whether received output is not on the screen yet, or an urgent restoration is
-// unfinished.
-func (s *Session) behind() bool {
-	if s.restoring != nil {
-		return s.restoring.urgent
-	}
-	return s.screen.Offset() < s.received
 }
 
 // catchUp writes one piece of received output to the screen, or does one step of an urgent
@@ -66,12 +90,71 @@ func (s *Session) behind() bool {
 // link waits for one piece at most.
 func (s *Session) catchUp() {
 	rawio.Yield()
-	if s.restoring != nil {
+	if s.display.restoring != nil {
 		s.restoreStep()
 	} else {
-		s.writeToScreen(s.received, pieceCost)
+		s.writeToScreen(s.display.received, pieceCost)
 	}
 	s.cfg.costlyTurns <- struct{}{}
+}
+
+// writeToScreen writes the ring's bytes up to end to the screen, as display.write does. Afterwards
+// it handles the queries, titles, marks and bells in that output.
+func (s *Session) writeToScreen(end uint64, budget int) (spent int) {
+	if s.display.restoring != nil {
+		if !s.display.mustRestore(end, s.responders.current() == "") {
+			return 0 // the restoration writes these bytes later
+		}
+		s.finishRestore()
+	}
+	spent, drew := s.display.write(end, budget)
+	if !drew {
+		return 0
+	}
+	s.idle.touch()
+	s.processHeard()
+	s.sendReplies(s.display.screen)
+	s.publishScreenEvents()
+	s.notifyAwaits()
+	if lines, isDue := s.display.keyframeDue(); isDue {
+		s.writeKeyframe(lines)
+	}
+	return spent
+}
+
+// writeKeyframe replaces the keyframe. If it fails, the previous keyframe stays.
+func (s *Session) writeKeyframe(lines int) {
+	if s.display.writeKeyframe(lines) {
+		s.noteChange() // saved.ScannedTo must be saved together with the keyframe
+	}
+}
+
+// finishRestore finishes the restoration, and yields to other goroutines between the steps.
+func (s *Session) finishRestore() {
+	for s.display.restoring != nil {
+		s.restoreStep()
+		rawio.Yield()
+	}
+}
+
+// restoreStep does one step of the restoration and reports whether the restoration is finished.
+func (s *Session) restoreStep() (done bool) {
+	if s.display.restoring == nil {
+		return true
+	}
+	if !s.display.restoreStep(s.saved.Appearance) {
+		return false
+	}
+	if s.saved.Degraded {
+		return true
+	}
+	s.idle.touch()
+	s.notifyAwaits()
+	s.processHeard() // publishes what no predecessor has published
+	if s.saved.Away.setLeftLine(s.display.firstOpenLine) {
+		s.noteChange()
+	}
+	return true
 }
 
 // newCostlyTurns returns the turns that the sessions of a table share. A loop must hold a turn
@@ -85,89 +168,6 @@ func newCostlyTurns() chan struct{} {
 		turns <- struct{}{}
 	}
 	return turns
-}
-
-// writeToScreen writes the ring's bytes up to end to the screen. It stops early when they have
-// cost about budget or taken pieceTime, and returns the cost. The screen is resized at the
-// offsets at which the terminal was. Afterwards writeToScreen handles the queries, titles,
-// marks and bells in that output.
-func (s *Session) writeToScreen(end uint64, budget int) (spent int) {
-	if s.restoring != nil {
-		if !s.isUrgent(end) {
-			return 0 // the restoration writes these bytes later
-		}
-		if s.restoreTries == 0 {
-			s.restoring.urgent = true // loop continues it in turns
-			return 0
-		}
-		s.finishRestore() // a suspect screen may have to wait, which it must not do while it holds a turn
-	}
-	if s.saved.Degraded {
-		s.screen.Skip(max(end, s.screen.Offset()))
-		return 0
-	}
-	s.fitScreen()
-	if s.childEnded && s.lastBudget <= 0 {
-		s.skipRemainder(end)
-	}
-	from := s.screen.Offset()
-	if from >= end {
-		return 0
-	}
-	polite := end-from > courtesyPiece && s.cfg.courtesy.due(s)
-	for begun := time.Now(); from < end && spent < budget && !s.saved.Degraded && (spent == 0 || time.Since(begun) < pieceTime); {
-		n := end - from
-		if m, ok := s.ring.NextMark(from); ok {
-			n = min(n, m.Offset-from)
-		}
-		if polite {
-			n = min(n, courtesyPiece)
-			rawio.Yield()
-		}
-		s.recoverPanic(func() {
-			cost := s.screen.WriteSome(s.ring.View(from, int(n)), min(budget-spent, stepCost))
-			spent += cost
-			s.lastBudget -= cost
-			s.keyframe.cost += cost
-		})
-		s.fitScreen()
-		from = s.screen.Offset()
-	}
-	s.lastWasCostly = spent >= cheapCost
-	s.idle.touch()
-	s.processHeard()
-	s.sendReplies(s.screen)
-	s.publishScreenEvents()
-	s.notifyAwaits()
-	s.renewKeyframe()
-	return spent
-}
-
-// skipRemainder omits the last output of an ended child, up to end, from the screen, because it
-// costs too much.
-func (s *Session) skipRemainder(end uint64) {
-	if from := s.screen.Offset(); from < end {
-		s.log.Warn().Uint64("bytes", end-from).Msg("last output costs too much to show; the exit record has the lines before it")
-		s.screen.Skip(end)
-		s.fitScreen()
-	}
-}
-
-// shownSize returns the size of the screen's content. It differs from the terminal's size while
-// the screen has not reached the last resize.
-func (s *Session) shownSize() protocol.Size {
-	if s.restoring != nil || s.saved.Degraded {
-		return s.size
-	}
-	return s.screen.Size()
-}
-
-// fitScreen resizes the screen to the size that the terminal had at the screen's offset.
-func (s *Session) fitScreen() {
-	if size := s.ring.SizeAt(s.screen.Offset()); size != s.screen.Size() && !s.saved.Degraded {
-		s.recoverPanic(func() { s.screen.Resize(size) })
-		s.sendReplies(s.screen) // the program may have asked to be notified
-	}
 }
 
 // alarm is a timer that is made when it is first set, because most sessions never need it. c is
@@ -222,12 +222,16 @@ func (s *Session) becomeIdle() {
 		i.touch()
 		return
 	}
-	if s.restoring != nil {
+	if s.display.restoring != nil {
 		return
 	}
-	s.recoverPanic(s.screen.Pack)
+	s.display.use(s.display.screen.Pack)
 	s.inspectChild()
-	if !s.writeWholeKeyframe() {
+	switch {
+	case s.display.isSaved():
+	case s.cfg.frames.silence.Allow():
+		s.writeKeyframe(allLines)
+	default: // later
 		i.touch()
 	}
 }
@@ -241,10 +245,10 @@ const screenEventInterval = 100 * time.Millisecond
 // to its terminal. If events were published less than screenEventInterval ago, it waits for the
 // alarm.
 func (s *Session) publishScreenEvents() {
-	if s.eventAlarm.c != nil || s.restoring != nil {
+	if s.eventAlarm.c != nil || s.display.restoring != nil {
 		return
 	}
-	events := s.screen.Events()
+	events := s.display.screen.Events()
 	if len(events) == 0 {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/screen"
 )
 
 // typedBy is what the session's child has been typed.
@@ -275,14 +276,14 @@ func TestDearOutput(t *testing.T) {
 			_, read, _ = s.ring.Bounds()
 		}
 		at, between := uint64(0), 0
-		if err := s.askScreen(func() { at = s.screen.Offset() }); err != nil || at == 0 || at == end {
+		if err := s.askScreen(func(sc *screen.Screen) { at = sc.Offset() }); err != nil || at == 0 || at == end {
 			t.Errorf("the screen is looked at at offset %d (%v), want one within the %d bytes", at, err, end)
 		}
 		resize(later)
 		for ; at < end; between++ {
 			s.do(func() {
-				if at = s.screen.Offset(); at < end && s.screen.Size() != large {
-					t.Errorf("at offset %d the screen is %v, want %v until %d", at, s.screen.Size(), large, end)
+				if at = s.display.screen.Offset(); at < end && s.display.screen.Size() != large {
+					t.Errorf("at offset %d the screen is %v, want %v until %d", at, s.display.screen.Size(), large, end)
 				}
 			})
 		}

@@ -155,12 +155,7 @@ func (s *Session) adoptAppearance(a *Attachment) {
 	width, height := s.saved.Appearance.Pixels(s.size)
 	s.saved.Appearance = *look
 	s.noteChange()
-	if s.restoring != nil { // the restored screen receives the appearance at the end of the restoration
-		s.restoring.resized = true
-	} else {
-		s.recoverPanic(func() { s.screen.SetAppearance(*look) })
-		s.sendReplies(s.screen) // the program may have asked to be notified of the size in pixels
-	}
+	s.display.setAppearance(*look)
 	if w, h := look.Pixels(s.size); (w != width || h != height) && s.checkOpen() == nil {
 		if err := s.setSize(s.size); err != nil {
 			s.log.Warn().Err(err).Msg("terminal size in pixels not changed")

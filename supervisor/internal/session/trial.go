@@ -37,7 +37,7 @@ func (s *Session) trialEntry() (r vault.Entry, files []*os.File, err error) {
 	for _, f := range []struct {
 		from *slate.Slate
 		to   **os.File
-	}{{s.stateSlate, &in.state}, {s.keyframe.Slate, &in.keyframe}} {
+	}{{s.stateSlate, &in.state}, {s.display.keyframe.Slate, &in.keyframe}} {
 		if *f.to, err = f.from.Duplicate(); err != nil {
 			return r, files, err
 		}

@@ -102,7 +102,7 @@ func (a *Attachment) isViewDue() bool {
 // snapshotAs returns a view of the screen for a terminal of another size, or nil if the screen
 // is lost.
 func (s *Session) snapshotAs(size protocol.Size) (v *screen.View) {
-	take := func() { v = s.screen.ViewAs(size) }
+	take := func() { v = s.display.screen.ViewAs(size) }
 	if !s.do(func() { s.feed(); s.useScreen(take); s.idle.touch() }) {
 		s.afterLoop.Lock()
 		defer s.afterLoop.Unlock()

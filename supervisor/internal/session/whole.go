@@ -17,13 +17,13 @@ import (
 // Errors: those of Type, but input_full means that no byte was accepted; limit_exceeded if the
 // text exceeds the whole queue; internal if the screen is lost.
 func (s *Session) Paste(name string, offset uint64, text []byte) (accepted uint64, err error) {
-	return s.convertInput(name, offset, len(text), func() ([]byte, error) { return s.screen.Paste(text), nil })
+	return s.convertInput(name, offset, len(text), func() ([]byte, error) { return s.display.screen.Paste(text), nil })
 }
 
 // Press accepts keys by name, as Type accepts input. Errors: those of Paste, and
 // invalid_argument if a name is not that of a key.
 func (s *Session) Press(name string, offset uint64, keys []string) (accepted uint64, err error) {
-	return s.convertInput(name, offset, len(keys), func() ([]byte, error) { return s.screen.Keys(keys) })
+	return s.convertInput(name, offset, len(keys), func() ([]byte, error) { return s.display.screen.Keys(keys) })
 }
 
 // convertInput accepts input that stands for count bytes of a writer. made converts the input;
@@ -64,7 +64,7 @@ func (s *Session) acceptWholeInput(name string, offset uint64, count int, p []by
 		return accepted, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("a paste or keys of %d bytes exceed the input queue of %d bytes; send them in pieces", len(p), s.input.max))
 	}
 	s.lastIO.set(s.cfg.Now())
-	s.cfg.courtesy.noteInput(s)
+	s.cfg.courtesy.noteInput(s.instance)
 	now := s.inputContext()
 	done, err := s.queueWholeInput(name, accepted, count, p)
 	if err == nil && !done {
