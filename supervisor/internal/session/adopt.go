@@ -130,7 +130,6 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	if s.ring, rescued, err = ring.Adopt(in.ring); err != nil {
 		return s, err
 	}
-	s.input.max = t.cfg.InputBytes
 	s.input.journal, err = journal.Adopt(s.ring.Room(), in.journal, s.journalConfig())
 	if err != nil && s.exit != nil { // the exited session needs no input, so a missing journal does not matter
 		s.input.journal, err = journal.Adopt(make([]byte, journal.RoomBytes), noJournal, s.journalConfig())
@@ -204,6 +203,7 @@ func (s *Session) adoptPTY(st pty.State, in *fileSet, r vault.Entry, h Heritage)
 		return err
 	}
 	s.pty = p
+	s.openTerminal()
 	return nil
 }
 
@@ -286,16 +286,16 @@ func (t *Table) Restore(begins func()) {
 // screen is restored later.
 func (s *Session) resume() {
 	if s.exit != nil {
-		s.outputOver, s.childEnded, s.display.isLast = true, true, true
-		close(s.chunks)
+		s.reader.isOver, s.input.isOver, s.childEnded, s.display.isLast = true, true, true, true
+		close(s.reader.chunks)
 	} else {
 		s.responders.resume()
 		if err := s.setSize(s.size); err != nil { // the predecessor may have died between ring and terminal
 			s.log.Warn().Err(err).Msg("terminal size not set")
 		}
-		s.running.Go(s.read)
+		s.running.Go(s.reader.run)
 	}
-	s.running.Go(s.await)
+	s.running.Go(s.input.await)
 	go s.loop()
 }
 
@@ -312,7 +312,7 @@ func (s *Session) resumeWork() {
 	if s.saved.quiet.Busy {
 		s.saved.quiet.set(outputIdle)
 	}
-	s.resumeInput(nil)
+	s.input.resume(nil)
 	s.chooseResponder()
 	s.finishIfOver()
 }

@@ -188,15 +188,7 @@ func (s *Session) reply(p []byte) {
 	if len(p) == 0 || s.checkOpen() != nil {
 		return
 	}
-	in := &s.input
-	if in.journal.Pending() == 0 {
-		in.replyBytes = 0
-	}
-	if in.replyBytes+len(p) > maxReplies || len(p) > in.journal.Room() {
-		return
-	}
-	in.replyBytes += len(p)
-	_, _ = s.queueInput("", 0, p) // if the terminal takes no input, it is about to end
+	s.input.reply(p)
 }
 
 // mask disables those queries in p, output at offset, for which another writer responds.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"holdfast/protocol"
@@ -64,15 +63,14 @@ type Item struct {
 // Only one goroutine may call Next. Any goroutine may call the other methods. Close must be
 // called, also after Next has returned io.EOF.
 type Attachment struct {
-	s         *Session
-	spec      protocol.AttachSpec
-	shadow    bool   // not counted as a viewer
-	number    uint64 // order of arrival among the viewers
-	since     time.Time
-	wake      chan struct{}
-	cancel    sync.Once
-	pacePos   atomic.Uint64 // copy of pos for pace, if the spec has Pace
-	paceMoved chan struct{} // receives after pacePos has changed
+	s      *Session
+	spec   protocol.AttachSpec
+	shadow bool   // not counted as a viewer
+	number uint64 // order of arrival among the viewers
+	since  time.Time
+	wake   chan struct{}
+	cancel sync.Once
+	pacer  pacer // has a copy of pos, if the spec has Pace
 
 	// Owned by the session's loop.
 	window   protocol.Size // size of the viewer's terminal; zero if unknown
@@ -134,7 +132,7 @@ func (s *Session) Shadow(spec protocol.AttachSpec) (*Attachment, protocol.Attach
 }
 
 func (s *Session) newAttachment(spec protocol.AttachSpec, shadow bool) (*Attachment, protocol.AttachInfo, error) {
-	a := &Attachment{s: s, spec: spec, shadow: shadow, wake: make(chan struct{}, 1), paceMoved: make(chan struct{}, 1), noOutput: true}
+	a := &Attachment{s: s, spec: spec, shadow: shadow, wake: make(chan struct{}, 1), pacer: pacer{moved: make(chan struct{}, 1)}, noOutput: true}
 	if window, ok := spec.OwnSize(); ok {
 		a.window = window
 	}
@@ -255,7 +253,7 @@ func (s *Session) join(a *Attachment) {
 		s.applySizePolicy()
 	}
 	if a.spec.Pace {
-		s.pacer.Store(a)
+		s.reader.pacer.Store(&a.pacer)
 	}
 }
 
@@ -365,10 +363,10 @@ func (s *Session) end(a, by *Attachment) {
 		return
 	}
 	s.input.journal.Detach(a.spec.Writer)
-	s.pacer.CompareAndSwap(a, nil)
+	s.reader.pacer.CompareAndSwap(&a.pacer, nil)
 	s.chooseResponder()
 	s.unfocus(a)
-	a.signalMoved()
+	a.pacer.signal()
 	if a.canWrite() {
 		s.saved.Away.viewers--
 	}
@@ -553,6 +551,14 @@ func (a *Attachment) acknowledge(accepted uint64) {
 			a.mu.Unlock()
 			a.notify()
 		})
+	}
+}
+
+// moveTo sets the viewer's position.
+func (a *Attachment) moveTo(pos uint64) {
+	a.pos = pos
+	if a.spec.Pace {
+		a.pacer.moveTo(pos)
 	}
 }
 

@@ -17,12 +17,12 @@ type focus struct {
 	RequestCount uint64 `json:"focus_asked,omitempty"` // how often the program had asked for focus events when the report was sent
 }
 
-// queueViewerInput queues input of a viewer as queueInput does. It replaces focus reports by
+// queueViewerInput queues input of a viewer as input.queue does. It replaces focus reports by
 // the session's own, and removes margins from DA1 and DA2 responses.
 func (s *Session) queueViewerInput(a *Attachment, offset uint64, p []byte) (int, error) {
 	name := a.spec.Writer
 	if bytes.IndexByte(p, escseq.ESC) < 0 {
-		return s.queueInput(name, offset, p)
+		return s.input.queue(name, offset, p)
 	}
 	wantsFocus, asked := s.wantsFocus()
 	if wantsFocus {
@@ -32,7 +32,7 @@ func (s *Session) queueViewerInput(a *Attachment, offset uint64, p []byte) (int,
 	for n < len(p) {
 		remainder := p[n:]
 		at, report := a.nextReport(remainder, wantsFocus)
-		k, err := s.queueInput(name, offset+uint64(n), remainder[:at])
+		k, err := s.input.queue(name, offset+uint64(n), remainder[:at])
 		a.trackPaste(remainder[:k])
 		n += k
 		if err != nil || k < at || at == len(remainder) {
@@ -45,7 +45,7 @@ func (s *Session) queueViewerInput(a *Attachment, offset uint64, p []byte) (int,
 		} else {
 			told = withoutMargins(remainder[at : at+report.Len])
 		}
-		if k, err = s.replaceInput(name, offset+uint64(n), report.Len, told); k == 0 {
+		if k, err = s.input.replace(name, offset+uint64(n), report.Len, told); k == 0 {
 			return n, err // no room; the writer sends the report again
 		}
 		if isFocus(&report) {
@@ -176,6 +176,6 @@ func (s *Session) unfocus(a *Attachment) {
 	}
 	if report := s.saved.focus.report(s.viewers.haveFocus()); len(report) <= s.input.journal.Room() {
 		s.noteFocusSent(report)
-		_, _ = s.queueInput("", 0, report) // if the terminal takes no input, it is about to end
+		_, _ = s.input.queue("", 0, report) // if the terminal takes no input, it is about to end
 	}
 }

@@ -87,7 +87,7 @@ func TestThawCaughtUpByRequest(t *testing.T) {
 	}
 	frozen.Thaw()
 	late := false
-	s.do(func() { late = s.haltToResume != nil })
+	s.do(func() { late = s.reader.unfinished != nil })
 	if !late {
 		t.Fatal("the screen is not behind after the rest, so that this shows nothing")
 	}

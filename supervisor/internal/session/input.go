@@ -2,7 +2,11 @@ package session
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/journal"
@@ -14,20 +18,47 @@ import (
 // child reads. The limit of the journal's queue does not count the pipe and the terminal's own
 // buffer, some 16 KiB each.
 
-// input is owned by loop.
+// input writes accepted input to the terminal. await is a goroutine of its own; loop calls the other
+// methods.
 type input struct {
-	journal *journal.Journal
-	max     int  // bytes that the journal's queue may hold
-	waiting bool // await waits for the terminal; if false, no accepted input is left to write
+	*identity
+	log      *zerolog.Logger
+	terminal inputTerminal
+	line     *pendingLine // in the session's savedState
+	journal  *journal.Journal
+	max      int           // bytes that the journal's queue may hold
+	blocked  chan struct{} // loop asks await to wait until the terminal takes input
+	writable chan error    // result of that wait: nil, or the error because of which the terminal never takes input again
+	waiting  bool          // await waits for the terminal; if false, no accepted input is left to write
+	isOver   bool          // the session has exited
 
 	replyBytes int // bytes of our own replies that were accepted since the journal was last empty
 }
 
-// checkInputOffset returns up to which offset the writer's input is accepted, and whether all n
+// inputTerminal is the part of a PTY that an input uses.
+type inputTerminal interface {
+	journal.Master
+	AwaitWritable() error
+	SetWriteDeadline(time.Time) error
+	LineMode() bool
+}
+
+func (in *input) makeChannels() {
+	in.blocked, in.writable = make(chan struct{}, 1), make(chan error, 1)
+}
+
+// await waits for the terminal as often as loop asks for it, until blocked is closed.
+func (in *input) await() {
+	for range in.blocked {
+		in.writable <- in.terminal.AwaitWritable()
+	}
+}
+
+// checkOffset returns up to which offset the writer's input is accepted, and whether all n
 // bytes at offset were accepted before. Errors: invalid_argument, input_gap.
-func (s *Session) checkInputOffset(name string, offset uint64, n int) (accepted uint64, had bool, err error) {
-	if accepted, _, err = s.input.journal.Writer(name); err != nil {
-		return 0, false, fmt.Errorf("session %s: %w", s.id, err)
+func (in *input) checkOffset(name string, offset uint64, n int) (accepted uint64, had bool, err error) {
+	if accepted, _, err = in.journal.Writer(name); err != nil {
+		return 0, false, fmt.Errorf("session %s: %w", in.id, err)
 	}
 	end := offset + uint64(n)
 	switch {
@@ -39,50 +70,148 @@ func (s *Session) checkInputOffset(name string, offset uint64, n int) (accepted 
 	return accepted, end <= accepted, err
 }
 
-// acceptInput accepts input of a writer at the writer's offset, and returns up to which offset
-// the writer's input is accepted now. Bytes that were accepted before are skipped, so a client
-// may repeat input if it does not know whether it arrived. a is the attachment that sent the
-// input, or nil if a request sent it.
-//
-// Errors, which carry the accepted offset: input_gap if bytes before offset are missing;
-// input_full if the queue has no room for all of it; line_too_long if all was accepted, but the
-// terminal will cut a line of it. Besides, those of checkOpen.
-func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byte) (uint64, error) {
-	if err := s.checkOpen(); err != nil {
-		return 0, err
-	}
-	accepted, had, err := s.checkInputOffset(name, offset, len(p))
-	if err != nil || had {
-		return accepted, err
-	}
-	p = p[accepted-offset:]
-	s.lastIO.set(s.cfg.Now())
-	s.cfg.courtesy.noteInput(s.instance)
-	var n int
-	if a != nil {
-		s.noteViewerInput(a, p)
-	}
-	now := s.inputContext()
-	if a == nil {
-		n, err = s.queueInput(name, accepted, p)
+// queue accepts as much input as there is room for, and writes at once what the terminal
+// takes. name is the writer, or "" for input of the session itself, which has no offset. n is
+// the number of bytes accepted.
+func (in *input) queue(name string, offset uint64, p []byte) (n int, err error) {
+	j := in.journal
+	if name == "" {
+		n, err = j.Append(p)
 	} else {
-		n, err = s.queueViewerInput(a, accepted, p)
+		_, n, err = j.Accept(name, offset, p)
 	}
-	accepted += uint64(n)
-	s.echoInput(now, p[:n])
-	s.cfg.counts.inputBytes.Add(uint64(n))
-	return accepted, s.inputResult(accepted, p, n, err)
+	left, err := in.flushAccepted(offset+uint64(n), err)
+	if left = min(left, n); left > 0 && name != "" {
+		_ = j.Refuse(name, left) // withdraws bytes that the journal has just accepted, so it cannot fail
+	}
+	return n - left, err
 }
 
-// inputResult returns the error for input of which n bytes were accepted, or nil. It counts the
+// replace accepts count bytes of the writer's input, or none of them, but writes p to the
+// terminal instead. It returns how many bytes were accepted.
+func (in *input) replace(name string, offset uint64, count int, p []byte) (int, error) {
+	done, err := in.journal.Replace(name, count, p)
+	if !done {
+		count = 0
+	}
+	_, err = in.flushAccepted(offset+uint64(count), err)
+	return count, err
+}
+
+// queueWhole queues all of p, which stands for count bytes of the writer, or nothing. done reports
+// whether it did.
+func (in *input) queueWhole(name string, offset uint64, count int, p []byte) (done bool, err error) {
+	if name == "" {
+		if len(p) > in.journal.Room() {
+			return false, nil
+		}
+		n, err := in.queue("", 0, p)
+		return n == len(p), err
+	}
+	n, err := in.replace(name, offset, count, p)
+	return n == count, err
+}
+
+// flushAccepted writes accepted input to the terminal, unless earlier input still waits.
+// accepted is the writer's offset after the input, and err the error with which it was queued.
+// If the terminal takes no input any more, left is the number of bytes that were dropped.
+func (in *input) flushAccepted(accepted uint64, err error) (left int, _ error) {
+	if flushErr := in.flush(); flushErr != nil {
+		left = in.journal.Pending()
+		in.giveUp(flushErr)
+		return left, protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("the terminal of session %s takes no input: %v", in.id, flushErr))
+	}
+	if err != nil { // memory or descriptors for the queue are missing; a later attempt may succeed
+		return 0, inputError(protocol.CodeInputFull, accepted, "the input cannot be queued: %v; send it later", err)
+	}
+	return 0, nil
+}
+
+// flush writes as much queued input as the terminal takes. If input remains, await waits for
+// the terminal. The journal also returns early when much input is queued; await then returns at
+// once, and loop has handled other requests in between.
+func (in *input) flush() error {
+	if in.waiting {
+		return nil
+	}
+	done, err := in.journal.Flush(in.terminal)
+	if err != nil {
+		return err
+	}
+	if !done {
+		in.waiting = true
+		in.blocked <- struct{}{} // has room, because await waits for one request at a time
+	}
+	return nil
+}
+
+// resume writes more input after await has waited. err is the error of that wait.
+func (in *input) resume(err error) {
+	in.waiting = false
+	if in.isOver {
+		return
+	}
+	if err == nil {
+		err = in.flush()
+	}
+	if err != nil {
+		in.giveUp(err)
+	}
+}
+
+// stop stops await, so that no goroutine writes to the terminal until restart.
+func (in *input) stop() {
+	if in.waiting {
+		_ = in.terminal.SetWriteDeadline(longAgo) // fails only on a terminal on which AwaitWritable ends by itself
+		<-in.writable                             // the result does not matter, because restart tries to write
+		in.waiting = false
+	}
+}
+
+// restart ends the effect of stop.
+func (in *input) restart() {
+	if !in.isOver {
+		_ = in.terminal.SetWriteDeadline(time.Time{})
+	}
+	in.resume(nil)
+}
+
+// close closes the journal, because the session has exited.
+func (in *input) close() error {
+	in.isOver = true
+	return errors.Join(in.journal.Drop(), in.journal.Close())
+}
+
+// reply queues a reply of the session to a terminal query. A reply that has no room is dropped.
+func (in *input) reply(p []byte) {
+	if in.journal.Pending() == 0 {
+		in.replyBytes = 0
+	}
+	if in.replyBytes+len(p) > maxReplies || len(p) > in.journal.Room() {
+		return
+	}
+	in.replyBytes += len(p)
+	_, _ = in.queue("", 0, p) // if the terminal takes no input, it is about to end
+}
+
+// giveUp drops the queued input, because the terminal takes no input any more.
+func (in *input) giveUp(why error) {
+	j := in.journal
+	in.log.Debug().Err(why).Int("dropped", j.Pending()).Msg("queued input dropped; the terminal takes none")
+	if err := j.Drop(); err != nil {
+		in.log.Warn().Err(err).Msg("journal of input not cleared")
+	}
+}
+
+// result returns the error for input of which n bytes were accepted, or nil. It counts the
 // bytes of the unfinished line.
-func (s *Session) inputResult(accepted uint64, p []byte, n int, err error) error {
+func (in *input) result(accepted uint64, p []byte, n int, err error) error {
 	switch {
 	case err != nil:
 		return err
 	case n < len(p):
-		return inputError(protocol.CodeInputFull, accepted, "the input queue of %d bytes is full; send the remainder later", s.input.max)
-	case s.saved.PendingLine.add(p) && s.pty.LineMode():
+		return inputError(protocol.CodeInputFull, accepted, "the input queue of %d bytes is full; send the remainder later", in.max)
+	case in.line.add(p) && in.terminal.LineMode():
 		e := inputError(protocol.CodeLineTooLong, accepted, "the input was accepted, but the terminal is in line mode and cuts a line of it after %d bytes", pty.MaxLine)
 		e.Retryable = false
 		return e
@@ -118,89 +247,39 @@ func (l *pendingLine) add(p []byte) (long bool) {
 // end of file (Ctrl-D).
 const lineEnds = "\n\r\x04"
 
-// queueInput accepts as much input as there is room for, and writes at once what the terminal
-// takes. name is the writer, or "" for input of the session itself, which has no offset. n is
-// the number of bytes accepted.
-func (s *Session) queueInput(name string, offset uint64, p []byte) (n int, err error) {
-	j := s.input.journal
-	if name == "" {
-		n, err = j.Append(p)
+// acceptInput accepts input of a writer at the writer's offset, and returns up to which offset
+// the writer's input is accepted now. Bytes that were accepted before are skipped, so a client
+// may repeat input if it does not know whether it arrived. a is the attachment that sent the
+// input, or nil if a request sent it.
+//
+// Errors, which carry the accepted offset: input_gap if bytes before offset are missing;
+// input_full if the queue has no room for all of it; line_too_long if all was accepted, but the
+// terminal will cut a line of it. Besides, those of checkOpen.
+func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byte) (uint64, error) {
+	if err := s.checkOpen(); err != nil {
+		return 0, err
+	}
+	accepted, had, err := s.input.checkOffset(name, offset, len(p))
+	if err != nil || had {
+		return accepted, err
+	}
+	p = p[accepted-offset:]
+	s.lastIO.set(s.cfg.Now())
+	s.cfg.courtesy.noteInput(s.instance)
+	var n int
+	if a != nil {
+		s.noteViewerInput(a, p)
+	}
+	now := s.inputContext()
+	if a == nil {
+		n, err = s.input.queue(name, accepted, p)
 	} else {
-		_, n, err = j.Accept(name, offset, p)
+		n, err = s.queueViewerInput(a, accepted, p)
 	}
-	left, err := s.flushAccepted(offset+uint64(n), err)
-	if left = min(left, n); left > 0 && name != "" {
-		_ = j.Refuse(name, left) // withdraws bytes that the journal has just accepted, so it cannot fail
-	}
-	return n - left, err
-}
-
-// replaceInput accepts count bytes of the writer's input, or none of them, but writes p to the
-// terminal instead. It returns how many bytes were accepted.
-func (s *Session) replaceInput(name string, offset uint64, count int, p []byte) (int, error) {
-	done, err := s.input.journal.Replace(name, count, p)
-	if !done {
-		count = 0
-	}
-	_, err = s.flushAccepted(offset+uint64(count), err)
-	return count, err
-}
-
-// flushAccepted writes accepted input to the terminal, unless earlier input still waits.
-// accepted is the writer's offset after the input, and err the error with which it was queued.
-// If the terminal takes no input any more, left is the number of bytes that were dropped.
-func (s *Session) flushAccepted(accepted uint64, err error) (left int, _ error) {
-	if flushErr := s.flush(); flushErr != nil {
-		left = s.input.journal.Pending()
-		s.giveUp(flushErr)
-		return left, protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("the terminal of session %s takes no input: %v", s.id, flushErr))
-	}
-	if err != nil { // memory or descriptors for the queue are missing; a later attempt may succeed
-		return 0, inputError(protocol.CodeInputFull, accepted, "the input cannot be queued: %v; send it later", err)
-	}
-	return 0, nil
-}
-
-// flush writes as much queued input as the terminal takes. If input remains, await waits for
-// the terminal. The journal also returns early when much input is queued; await then returns at
-// once, and loop has handled other requests in between.
-func (s *Session) flush() error {
-	in := &s.input
-	if in.waiting {
-		return nil
-	}
-	done, err := in.journal.Flush(s.pty)
-	if err != nil {
-		return err
-	}
-	if !done {
-		in.waiting = true
-		s.writeBlocked <- struct{}{} // has room, because await waits for one request at a time
-	}
-	return nil
-}
-
-// resumeInput writes more input after await has waited. err is the error of that wait.
-func (s *Session) resumeInput(err error) {
-	s.input.waiting = false
-	if s.exit != nil {
-		return
-	}
-	if err == nil {
-		err = s.flush()
-	}
-	if err != nil {
-		s.giveUp(err)
-	}
-}
-
-// giveUp drops the queued input, because the terminal takes no input any more.
-func (s *Session) giveUp(why error) {
-	j := s.input.journal
-	s.log.Debug().Err(why).Int("dropped", j.Pending()).Msg("queued input dropped; the terminal takes none")
-	if err := j.Drop(); err != nil {
-		s.log.Warn().Err(err).Msg("journal of input not cleared")
-	}
+	accepted += uint64(n)
+	s.echoInput(now, p[:n])
+	s.cfg.counts.inputBytes.Add(uint64(n))
+	return accepted, s.input.result(accepted, p, n, err)
 }
 
 // Type accepts input that comes without an attachment. With a writer's name, input is accepted
@@ -218,11 +297,11 @@ func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, e
 		s.lastIO.set(s.cfg.Now())
 		now := s.inputContext()
 		var n int
-		n, err = s.queueInput("", 0, p)
+		n, err = s.input.queue("", 0, p)
 		accepted = uint64(n)
 		s.echoInput(now, p[:n])
 		s.cfg.counts.inputBytes.Add(accepted)
-		err = s.inputResult(accepted, p, n, err)
+		err = s.input.result(accepted, p, n, err)
 	}); unanswered != nil {
 		return 0, unanswered
 	}

@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -74,9 +73,9 @@ const (
 
 // Session owns one child and the state that derives from it. Three goroutines run for it:
 //
-//	read   reads the PTY into the ring; sends to chunks and closes it
-//	await  waits until the PTY takes input; receives from writeBlocked, sends to writable
-//	loop   owns the fields below "Owned by loop"; closes exited, writeBlocked and gone
+//	reader.run   reads the PTY into the ring; sends to reader.chunks and closes it
+//	input.await  waits until the PTY takes input; receives from input.blocked, sends to input.writable
+//	loop         owns the fields below "Owned by loop"; closes exited, input.blocked and gone
 //
 // The ring is closed later than loop ends, namely when the last attachment is closed. Therefore
 // each viewer receives the last byte and the exit, even if the session was forgotten meanwhile.
@@ -88,24 +87,18 @@ type Session struct {
 	onExit    func(*Session)
 	log       zerolog.Logger
 
-	pty           PTY
-	ring          *ring.Ring
-	chunks        chan chunk
-	asks          chan func()
-	writeBlocked  chan struct{}                     // loop asks await to wait until the terminal takes input
-	writable      chan error                        // result of that wait: nil, or the error because of which the terminal never takes input again
-	exited        chan struct{}                     // closed when exit is set
-	gone          chan struct{}                     // closed when all goroutines of the session have ended
-	running       sync.WaitGroup                    // read, await, and Hangup calls that have no other waiter
-	ringHolders   atomic.Int64                      // loop, and each attachment until its Close; the last one closes the ring
-	responders    responders                        // which writer answers the child's terminal queries; loop changes it
-	afterLoop     sync.Mutex                        // after loop has ended, viewers hold it while they use the screen
-	pacer         atomic.Pointer[Attachment]        // the viewer that the child waits for, or nil; loop changes it
-	pacerTimedOut bool                              // the child has waited for the pacer in vain; owned by read
-	halting       atomic.Pointer[halt]              // the halt that read and await must obey, or nil; loop changes it
-	pokeReader    chan struct{}                     // wakes read, so that it checks halting
-	labels        atomic.Pointer[map[string]string] // loop replaces the map and never changes it
-	orders        orders                            // requests for the child, from any goroutine; see ending.go
+	pty         PTY
+	ring        *ring.Ring
+	reader      reader
+	asks        chan func()
+	exited      chan struct{}                     // closed when exit is set
+	gone        chan struct{}                     // closed when all goroutines of the session have ended
+	running     sync.WaitGroup                    // reader.run, input.await, and Hangup calls that have no other waiter
+	ringHolders atomic.Int64                      // loop, and each attachment until its Close; the last one closes the ring
+	responders  responders                        // which writer answers the child's terminal queries; loop changes it
+	afterLoop   sync.Mutex                        // after loop has ended, viewers hold it while they use the screen
+	labels      atomic.Pointer[map[string]string] // loop replaces the map and never changes it
+	orders      orders                            // requests for the child, from any goroutine; see ending.go
 
 	limits     atomic.Pointer[protocol.Limits] // replaced while orders.mu is held; the value never changes
 	cage       *cage.Cage                      // nil if the session has no cage
@@ -118,10 +111,9 @@ type Session struct {
 	saved           savedState // the part of the state that a successor needs; see saved.go
 	size            protocol.Size
 	display         display
-	haltToResume    *halt // read stays stopped after this halt until loop has caught up
-	adopted         bool  // a previous supervisor, or this process before an exec, started the session
-	isUnsaved       bool  // the saved state differs from the current one
-	isUnpublished   bool  // the published info differs from the current one
+	adopted         bool // a previous supervisor, or this process before an exec, started the session
+	isUnsaved       bool // the saved state differs from the current one
+	isUnpublished   bool // the published info differs from the current one
 	awaits          map[*awaiter]struct{}
 	lastOutput      time.Time // when the session printed last
 	viewers         viewers
@@ -131,19 +123,12 @@ type Session struct {
 	eventAlarm      alarm            // runs for screenEventInterval after an event of the program was published
 	claimDue        <-chan time.Time // when it fires, the session itself sends saved.HeldReplies
 	childEnded      bool
-	isAside         bool // a later instance has taken the session's place; see before.go
-	outputOver      bool
+	isAside         bool                 // a later instance has taken the session's place; see before.go
 	exit            *protocol.ExitRecord // set before exited is closed; from then on any goroutine may read it
 
 	// What outlives this process, beside the ring (saved.go, keyframe.go, keep.go).
 	entry      vaultEntry
 	stateSlate *slate.Slate
-}
-
-// chunk says that the ring has n new bytes at offset.
-type chunk struct {
-	offset uint64
-	n      int
 }
 
 // start starts a child and returns its session. The vault holds the terminal before the child
@@ -180,6 +165,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 		return nil, spawnError(errors.Join(err, s.closeFiles()))
 	}
 	s.pty = p
+	s.openTerminal()
 	s.storeLimits(s.spec.Limits)
 	s.entry.setPID(s.pty.PID())
 	s.inspectChild()
@@ -190,14 +176,9 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 }
 
 func (s *Session) makeChannels() {
-	// The ring has eight times the room of one read. At most six reads lie between loop and the
-	// end of the ring: four in this channel, one that loop handles, and one that read has
-	// reserved. Therefore the ring never overwrites bytes that loop still views.
-	s.chunks = make(chan chunk, 4)
+	s.reader.makeChannels()
+	s.input.makeChannels()
 	s.asks = make(chan func())
-	s.writeBlocked = make(chan struct{}, 1)
-	s.writable = make(chan error, 1)
-	s.pokeReader = make(chan struct{}, 1)
 	s.exited = make(chan struct{})
 	s.gone = make(chan struct{})
 }
@@ -213,7 +194,6 @@ func (s *Session) makeFiles(size protocol.Size) (err error) {
 	if err = s.newSlates(); err != nil {
 		return err
 	}
-	s.input = input{max: s.cfg.InputBytes}
 	s.openDisplay()
 	s.display.screen = screen.New(size, s.spec.ScrollbackLines)
 	s.input.journal, err = journal.New(s.ring.Room(), s.journalConfig())
@@ -246,6 +226,13 @@ func (s *Session) closeFiles() (err error) {
 	return err
 }
 
+// openTerminal connects reader and input with the terminal.
+func (s *Session) openTerminal() {
+	s.reader.source, s.reader.ring, s.reader.counter = s.pty, s.ring, &s.cfg.counts.outputBytes
+	s.input.identity, s.input.log, s.input.terminal, s.input.line = &s.identity, &s.log, s.pty, &s.saved.PendingLine
+	s.input.max = s.cfg.InputBytes
+}
+
 // opened stores the new terminal in the vault. Package pty calls it before the child is
 // started.
 func (s *Session) opened(p *pty.PTY) error {
@@ -263,8 +250,8 @@ func (s *Session) run() {
 	s.log.Info().Int(logging.PID, s.pty.PID()).Msg("session started")
 	s.settle()
 	s.publishEvent(protocol.EventCreated)
-	s.running.Go(s.read)
-	s.running.Go(s.await)
+	s.running.Go(s.reader.run)
+	s.running.Go(s.input.await)
 	go s.loop()
 }
 
@@ -278,79 +265,6 @@ func (s *Session) abandon() {
 	}
 }
 
-func (s *Session) read() {
-	defer close(s.chunks)
-	var ended time.Time // when read first noticed that the child has ended
-	// quiet is true if no output came since the last deadline that was set here. loop sets the
-	// first deadline. It may have expired before read had read the output that is there, so
-	// that it does not count.
-	quiet := false
-	for {
-		s.pace()
-		last := isClosed(s.pty.Done())
-		n, err := s.pty.ReadEach(s.ring.Reserve(), s.forwardChunk)
-		if n > 0 {
-			s.ring.Wake()
-			quiet = false
-		}
-		if err == nil {
-			continue
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if h := s.halting.Load(); h != nil {
-				h.wait()
-				continue
-			}
-			// If there is no halt, loop has set the deadline because the child has ended.
-			if ended.IsZero() {
-				ended = time.Now()
-			}
-			if !quiet && time.Since(ended) < drainMax {
-				quiet = true
-				_ = s.pty.SetReadDeadline(time.Now().Add(drainQuiet)) // if it fails, the next read fails as well
-				continue
-			}
-			return
-		}
-		if last { // otherwise the child lived when the read began, and may have opened its terminal again since
-			return
-		}
-		select {
-		case <-s.pty.Done():
-		case <-s.pokeReader:
-		case <-time.After(reopenPoll):
-		}
-	}
-}
-
-// maxTTYRead is the most that the kernel returns for one read of a terminal. A read of this
-// size means that more output waits.
-const maxTTYRead = 4095
-
-// forwardChunk sends n bytes that were read to loop. If more output waits, forwardChunk yields
-// to loop, and the kernel fills its buffer meanwhile; that buffer holds no more than one read.
-// Viewers are woken only when no more output waits, so that each message to them is long. If
-// loop is busy, they are woken at once, because no viewer may wait for loop.
-func (s *Session) forwardChunk(n int) {
-	s.cfg.counts.outputBytes.Add(uint64(n))
-	c := chunk{s.ring.Commit(n), n}
-	select {
-	case s.chunks <- c:
-	default:
-		s.ring.Wake()
-		s.chunks <- c
-	}
-	if n >= maxTTYRead {
-		runtime.Gosched()
-	}
-}
-
-func (s *Session) await() {
-	for range s.writeBlocked {
-		s.writable <- s.pty.AwaitWritable()
-	}
-}
-
 func (s *Session) loop() {
 	defer close(s.gone)
 	defer s.eventAlarm.stop()
@@ -358,7 +272,7 @@ func (s *Session) loop() {
 	defer s.saved.quiet.stop()
 	defer s.saved.commands.stop()
 	defer s.viewers.stop()
-	chunks, childDone := s.chunks, s.pty.Done()
+	chunks, childDone := s.reader.chunks, s.pty.Done()
 	s.lastOutput = s.lastIO.get() // an adopted session may have printed before that
 	if s.adopted {
 		s.viewerLeft() // its former viewers are not attached any more
@@ -370,17 +284,18 @@ func (s *Session) loop() {
 		s.settle()
 	}
 	for s.saved.State != protocol.StateForgotten {
-		s.resumeReader() // the last round or a request may have caught up
 		// loop receives the next chunk only when the last one is completely on the screen.
 		// Until then the child has to wait.
 		next, turn := chunks, (<-chan struct{})(nil)
 		if s.display.isBehind() {
 			next, turn = nil, s.cfg.costlyTurns
+		} else {
+			s.reader.release() // the last round or a request may have caught up
 		}
 		select {
 		case c, ok := <-next:
 			if !ok {
-				chunks, s.outputOver = nil, true
+				chunks, s.reader.isOver = nil, true
 				s.finishIfOver()
 				continue
 			}
@@ -390,8 +305,8 @@ func (s *Session) loop() {
 			s.finishIfOver()
 		case f := <-s.asks:
 			f() // f also settles
-		case err := <-s.writable:
-			s.resumeInput(err)
+		case err := <-s.input.writable:
+			s.input.resume(err)
 		case <-s.claimDue:
 			s.claim(nil)
 		case <-s.idle.c:
@@ -409,14 +324,12 @@ func (s *Session) loop() {
 			childDone, s.childEnded = nil, true
 			s.display.expectEnd()
 			s.setState(protocol.StateDraining)
-			if !s.outputOver {
-				_ = s.pty.SetReadDeadline(time.Now().Add(drainQuiet)) // fails only on a terminal on which a read ends by itself
-			}
+			s.reader.expectEnd()
 			s.finishIfOver()
 		}
 		s.settle()
 	}
-	close(s.writeBlocked)
+	close(s.input.blocked)
 	s.running.Wait() // the terminal is closed, so they end soon
 	s.entry.delete()
 	if err := errors.Join(s.stateSlate.Close(), s.display.keyframe.Close()); err != nil {
@@ -505,14 +418,14 @@ func (s *Session) try(f func() error) error {
 // terminal is closed and the table no longer counts the session as running. Only then is exited
 // closed.
 func (s *Session) finishIfOver() {
-	if s.exit != nil || !s.outputOver || s.display.isBehind() || !s.childEnded || !s.orders.seal() {
+	if s.exit != nil || !s.reader.isOver || s.display.isBehind() || !s.childEnded || !s.orders.seal() {
 		return
 	}
 	s.eventAlarm.disarm()
 	s.publishScreenEvents()
 	s.exit = s.exitRecord()
 	s.cfg.counts.exited(s.exit.Outcome)
-	if err := errors.Join(s.input.journal.Drop(), s.input.journal.Close()); err != nil {
+	if err := s.input.close(); err != nil {
 		s.log.Warn().Err(err).Msg("journal of input not closed")
 	}
 	s.setState(protocol.StateExited)

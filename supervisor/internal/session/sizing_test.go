@@ -322,7 +322,7 @@ func TestPace(t *testing.T) {
 			t.Fatal(err)
 		}
 		second := printed()
-		if seen := v.a.pacePos.Load(); second <= first || second > seen+64<<10 { // it may have gone on while the viewer drained
+		if seen := v.a.pacer.pos.Load(); second <= first || second > seen+64<<10 { // it may have gone on while the viewer drained
 			t.Errorf("the viewer has seen %d: %d bytes were read", seen, second)
 		}
 		begun := time.Now()

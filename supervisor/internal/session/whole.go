@@ -53,7 +53,7 @@ func (s *Session) acceptWholeInput(name string, offset uint64, count int, p []by
 	if name != "" {
 		var had bool
 		var err error
-		if accepted, had, err = s.checkInputOffset(name, offset, count); err != nil || had {
+		if accepted, had, err = s.input.checkOffset(name, offset, count); err != nil || had {
 			return accepted, err
 		}
 		if offset < accepted {
@@ -66,7 +66,7 @@ func (s *Session) acceptWholeInput(name string, offset uint64, count int, p []by
 	s.lastIO.set(s.cfg.Now())
 	s.cfg.courtesy.noteInput(s.instance)
 	now := s.inputContext()
-	done, err := s.queueWholeInput(name, accepted, count, p)
+	done, err := s.input.queueWhole(name, accepted, count, p)
 	if err == nil && !done {
 		return accepted, inputError(protocol.CodeInputFull, accepted, "the input queue of %d bytes has no room for all of the paste or keys; send it again later", s.input.max)
 	}
@@ -76,19 +76,5 @@ func (s *Session) acceptWholeInput(name string, offset uint64, count int, p []by
 	s.echoInput(now, p)
 	s.cfg.counts.inputBytes.Add(uint64(len(p)))
 	accepted += uint64(count)
-	return accepted, s.inputResult(accepted, p, len(p), err)
-}
-
-// queueWholeInput queues all of p, which stands for count bytes of the writer, or nothing. done
-// reports whether it did.
-func (s *Session) queueWholeInput(name string, offset uint64, count int, p []byte) (done bool, err error) {
-	if name == "" {
-		if len(p) > s.input.journal.Room() {
-			return false, nil
-		}
-		n, err := s.queueInput("", 0, p)
-		return n == len(p), err
-	}
-	n, err := s.replaceInput(name, offset, count, p)
-	return n == count, err
+	return accepted, s.input.result(accepted, p, len(p), err)
 }
