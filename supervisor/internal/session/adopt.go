@@ -118,9 +118,7 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 		return s, err
 	}
 	if t.cfg.Cages != nil && v.Cage != "" {
-		s.cage = t.cfg.Cages.Adopt(v.Cage)
-		s.cageFrozen.Store(s.cage.Frozen())
-		s.publishedFrozen = s.cageFrozen.Load()
+		s.cage.adopt(t.cfg.Cages.Adopt(v.Cage))
 		if s.exit != nil {
 			s.cage.Remove()
 		}

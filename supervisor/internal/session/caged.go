@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/cage"
@@ -21,47 +24,118 @@ type Cages interface {
 	Sweep()
 }
 
-// enterCage makes the session's cage, and sets spec so that the child starts in it. Errors:
-// unsupported if limits are required and cannot be set.
-func (s *Session) enterCage(spec *pty.Spec, defaults protocol.Limits) (err error) {
-	if s.cfg.Cages == nil {
-		if s.spec.Limits.IsZero() {
+// sessionCage is the cage of a session, if it has one, with the limits in force. Any goroutine may
+// call its methods.
+type sessionCage struct {
+	*cage.Cage                                 // nil if the session has no cage
+	limits     atomic.Pointer[protocol.Limits] // the value never changes
+	frozen     atomic.Bool                     // the processes of the cage are frozen; set while orders.mu is held
+	announced  bool                            // frozen as the last event reported it; owned by loop
+}
+
+// setLimits stores the limits in force.
+func (c *sessionCage) setLimits(l protocol.Limits) { c.limits.Store(&l) }
+
+// adopt takes over the cage of a predecessor.
+func (c *sessionCage) adopt(from *cage.Cage) {
+	c.Cage = from
+	c.announced = from.Frozen()
+	c.frozen.Store(c.announced)
+}
+
+// enter makes the cage, and sets spec so that the child starts in it. The limits in force are those
+// that the request demands, and for the others the defaults, as far as the system can set them.
+// Errors: unsupported if limits are demanded and cannot be set.
+func (c *sessionCage) enter(spec *pty.Spec, cages Cages, name string, demanded, defaults protocol.Limits) (err error) {
+	if cages == nil {
+		if demanded.IsZero() {
 			return nil
 		}
 		return cage.Unsupported("a session with limits", "this supervisor makes no cages")
 	}
-	if s.cage, err = s.cfg.Cages.New(string(s.instance), s.spec.Limits, defaults); err != nil || s.cage == nil {
+	if c.Cage, err = cages.New(name, demanded, defaults); err != nil || c.Cage == nil {
 		return err
 	}
-	s.spec.Limits = s.spec.Limits.Over(defaults)
-	spec.Cgroup, err = s.cage.Open()
+	c.setLimits(demanded.Over(defaults))
+	spec.Cgroup, err = c.Open()
 	return err
 }
 
-// startChild starts the child, in its cage if there is one. If the kernel refuses the cage and
+// start starts a child with run, in a new cage if cages makes one. If the kernel refuses the cage and
 // the request demands no limits, the child starts without a cage.
-func (s *Session) startChild(spec pty.Spec, defaults protocol.Limits) (PTY, error) {
-	limited := !s.spec.Limits.IsZero()
-	err := s.enterCage(&spec, defaults)
-	if err != nil {
-		s.removeCage()
+func (c *sessionCage) start(spec pty.Spec, cages Cages, name string, demanded, defaults protocol.Limits, run func(pty.Spec) (PTY, error), log *zerolog.Logger) (PTY, error) {
+	c.setLimits(demanded)
+	if err := c.enter(&spec, cages, name, demanded, defaults); err != nil {
+		c.giveUp()
 		return nil, err
 	}
 	if spec.Cgroup != nil {
 		defer func(f *os.File) { _ = f.Close() }(spec.Cgroup)
 	}
-	p, err := s.cfg.Start(spec)
-	if err != nil && s.cage != nil && !limited && refusedCgroup(err) {
-		s.log.Warn().Err(err).Msg("the kernel refused the cage; session starts without one")
-		s.removeCage()
-		s.spec.Limits = protocol.Limits{}
+	p, err := run(spec)
+	if err != nil && c.Cage != nil && demanded.IsZero() && refusedCgroup(err) {
+		log.Warn().Err(err).Msg("the kernel refused the cage; session starts without one")
+		c.giveUp()
+		c.setLimits(protocol.Limits{})
 		spec.Cgroup = nil
-		p, err = s.cfg.Start(spec)
+		p, err = run(spec)
 	}
 	if err != nil {
-		s.removeCage()
+		c.giveUp()
 	}
 	return p, err
+}
+
+// giveUp removes a cage in which no process has started.
+func (c *sessionCage) giveUp() {
+	c.Remove()
+	c.Cage = nil
+}
+
+// use returns what the session uses now, as the kernel counts it, and its limits. It is nil if the
+// session has no cage.
+func (c *sessionCage) use() *protocol.Cage {
+	use := c.Use()
+	if use != nil {
+		use.Limits = *c.limits.Load()
+	}
+	return use
+}
+
+// useAtExit returns the use for the exit record. It must be called after the child has ended, so
+// that the counts cover its whole life.
+func (c *sessionCage) useAtExit() *protocol.Cage {
+	use := c.use()
+	if use == nil {
+		return nil
+	}
+	use.MemoryBytes = 0
+	if use.OOMKills > 0 {
+		use.OOMKilled = postmortem.OOMKilled(filepath.Base(c.Dir()))
+	}
+	return use
+}
+
+// isFrozenNews reports whether the session is frozen, and whether no event has reported that yet. It
+// is called in loop.
+func (c *sessionCage) isFrozenNews() (frozen, isNews bool) {
+	frozen = c.frozen.Load()
+	isNews = frozen != c.announced
+	c.announced = frozen
+	return frozen, isNews
+}
+
+// end ends all processes of the cage. It sends the soft signal to the terminal's programs, waits
+// until the child has ended or grace is over, and then sends SIGKILL to all that remain. It returns
+// the pids that survived.
+func (c *sessionCage) end(p PTY, soft syscall.Signal, grace time.Duration) (hard bool, survivors []int) {
+	_ = p.Signal(soft) // fails if the child has ended before
+	select {
+	case <-p.Done():
+	case <-time.After(grace):
+		hard = true
+	}
+	return hard, c.Kill()
 }
 
 // refusedCgroup reports whether the cgroup may be the reason why a start has failed. clone(2)
@@ -76,38 +150,13 @@ func refusedCgroup(err error) bool {
 	return false
 }
 
-// removeCage removes a cage in which no process has started.
-func (s *Session) removeCage() {
-	s.cage.Remove()
-	s.cage = nil
-}
-
 // Use returns what the session uses now, as the kernel counts it, and the session's limits. It
 // is nil if the session has no cage or has exited. Use does not wait for loop.
 func (s *Session) Use() *protocol.Cage {
 	if s.hasExited() {
 		return nil // the exit record has its use
 	}
-	use := s.cage.Use()
-	if use != nil {
-		use.Limits = *s.limits.Load()
-	}
-	return use
-}
-
-// cageUseAtExit returns the use for the exit record. It must be called after the child has
-// ended, so that the counts cover its whole life.
-func (s *Session) cageUseAtExit() *protocol.Cage {
-	use := s.cage.Use()
-	if use == nil {
-		return nil
-	}
-	use.Limits = *s.limits.Load()
-	use.MemoryBytes = 0
-	if use.OOMKills > 0 {
-		use.OOMKilled = postmortem.OOMKilled(filepath.Base(s.cage.Dir()))
-	}
-	return use
+	return s.cage.use()
 }
 
 // Limit changes the given limits and leaves the others. Errors: invalid_argument, unsupported,
@@ -123,15 +172,11 @@ func (s *Session) Limit(l protocol.Limits) error {
 		return err
 	}
 	return s.request(func() error {
-		s.spec.Limits = l.Over(s.spec.Limits)
-		s.storeLimits(s.spec.Limits)
+		s.cage.setLimits(l.Over(*s.cage.limits.Load()))
 		s.noteChange()
 		return s.newSavedSpec()
 	})
 }
-
-// storeLimits publishes the limits in force to other goroutines.
-func (s *Session) storeLimits(l protocol.Limits) { s.limits.Store(&l) }
 
 // SetFrozen freezes or thaws all processes of the session's cage. It does not wait for loop.
 // Errors: unsupported, and those of checkOpen.
@@ -145,7 +190,7 @@ func (s *Session) SetFrozen(frozen bool) error {
 func (s *Session) setFrozen(frozen bool) error {
 	s.orders.mu.Lock()
 	defer s.orders.mu.Unlock()
-	if s.cage != nil && s.cageFrozen.Load() == frozen {
+	if s.cage.Cage != nil && s.cage.frozen.Load() == frozen {
 		return nil
 	}
 	if err := s.cage.Freeze(frozen); err != nil {
@@ -154,7 +199,7 @@ func (s *Session) setFrozen(frozen bool) error {
 		}
 		return err
 	}
-	s.cageFrozen.Store(frozen)
+	s.cage.frozen.Store(frozen)
 	if !frozen {
 		s.lastIO.set(s.cfg.Now()) // the idle time begins again
 	}
@@ -165,11 +210,11 @@ func (s *Session) setFrozen(frozen bool) error {
 // publishFrozen publishes whether the session is frozen, if that has changed. It is called in
 // loop, so that all events of the session are in order.
 func (s *Session) publishFrozen() {
-	frozen := s.cageFrozen.Load()
-	if frozen == s.publishedFrozen {
+	frozen, isNews := s.cage.isFrozenNews()
+	if !isNews {
 		return
 	}
-	s.publishedFrozen, s.isUnpublished = frozen, true
+	s.isUnpublished = true
 	kind, what := protocol.EventThawed, "session thawed"
 	if frozen {
 		kind, what = protocol.EventFrozen, "session frozen"
@@ -181,7 +226,7 @@ func (s *Session) publishFrozen() {
 // thawForEnd thaws a frozen session before it is ended, because a frozen process reacts to no
 // signal except SIGKILL.
 func (s *Session) thawForEnd() {
-	if !s.cageFrozen.Load() {
+	if !s.cage.frozen.Load() {
 		return
 	}
 	if err := s.setFrozen(false); err != nil {
@@ -195,7 +240,7 @@ func (s *Session) killRemaining() (ended bool, err error) {
 	switch {
 	case s.isGone():
 		return false, notFound(s.id)
-	case s.cage == nil:
+	case s.cage.Cage == nil:
 		return false, cage.Unsupported("to end all", "the session has no cage")
 	case !isClosed(s.pty.Done()) || !s.cage.Populated():
 		return false, nil
@@ -209,17 +254,4 @@ func (s *Session) killRemaining() (ended bool, err error) {
 		}
 	}()
 	return true, nil
-}
-
-// endCage ends all processes of the cage. It sends the soft signal to the terminal's programs,
-// waits until the child has ended or grace is over, and then sends SIGKILL to all that remain.
-// It returns the pids that survived.
-func (s *Session) endCage(soft syscall.Signal, grace time.Duration) (hard bool, survivors []int) {
-	_ = s.pty.Signal(soft) // fails if the child has ended before
-	select {
-	case <-s.pty.Done():
-	case <-time.After(grace):
-		hard = true
-	}
-	return hard, s.cage.Kill()
 }

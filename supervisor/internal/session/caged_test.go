@@ -3,12 +3,69 @@
 package session
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 
+	"github.com/rs/zerolog"
+
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/cage"
 	"holdfast/supervisor/internal/pty"
 )
+
+// noCages makes no cage, and says why if err is set.
+type noCages struct{ err error }
+
+func (c noCages) New(string, protocol.Limits, protocol.Limits) (*cage.Cage, error) { return nil, c.err }
+func (c noCages) Adopt(string) *cage.Cage                                          { return nil }
+func (c noCages) Sweep()                                                           {}
+
+// A child starts without a cage, unless its request demands limits.
+func TestStartWithoutCage(t *testing.T) {
+	demanded, defaults := protocol.Limits{PIDsMax: new(uint64(9))}, protocol.Limits{PIDsMax: new(uint64(99))}
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name     string
+		cages    Cages
+		demanded protocol.Limits
+		failure  error // of the start
+		want     error
+		code     protocol.Code
+	}{
+		{"no limits", nil, protocol.Limits{}, nil, nil, ""},
+		{"limits", nil, demanded, nil, nil, protocol.CodeUnsupported},
+		{"no cage for it", noCages{}, protocol.Limits{}, nil, nil, ""},
+		{"a cage that fails", noCages{broken}, protocol.Limits{}, nil, broken, ""},
+		{"a child that does not start", noCages{}, protocol.Limits{}, broken, broken, ""},
+	} {
+		var c sessionCage
+		log := zerolog.Nop()
+		starts := 0
+		run := func(spec pty.Spec) (PTY, error) { starts++; return newFake(spec), tt.failure }
+		_, err := c.start(pty.Spec{}, tt.cages, "name", tt.demanded, defaults, run, &log)
+		if tt.want != nil && !errors.Is(err, tt.want) || tt.code != "" && protocol.CodeOf(err) != tt.code || tt.want == nil && tt.code == "" && err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if wanted := tt.code == "" && tt.want != broken || tt.failure != nil; (starts == 1) != wanted {
+			t.Errorf("%s: started %d times", tt.name, starts)
+		}
+		if c.use() != nil || c.useAtExit() != nil || *c.limits.Load() != tt.demanded {
+			t.Errorf("%s: limits %+v", tt.name, *c.limits.Load())
+		}
+	}
+}
+
+// Each change between frozen and thawed is news once.
+func TestFrozenNews(t *testing.T) {
+	var c sessionCage
+	for i, tt := range []struct{ frozen, isNews bool }{{false, false}, {true, true}, {true, false}, {false, true}, {false, false}} {
+		c.frozen.Store(tt.frozen)
+		if frozen, isNews := c.isFrozenNews(); frozen != tt.frozen || isNews != tt.isNews {
+			t.Errorf("step %d: frozen %v, news %v", i, frozen, isNews)
+		}
+	}
+}
 
 // Without cages a session is as it always was, and what needs one is unsupported: limits
 // that are asked for before anything is started. Defaults are left out.

@@ -134,7 +134,7 @@ func (s *Session) order(e End) (*ending, error) {
 		}
 		return nil, nil
 	}
-	if e.Idle > 0 && s.cageFrozen.Load() {
+	if e.Idle > 0 && s.cage.frozen.Load() {
 		return nil, protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s is frozen and therefore not idle; thaw it first", s.id))
 	}
 	if since := s.cfg.Now().Sub(s.lastIO.get()); e.Idle > 0 && (since < e.Idle || len(s.reader.chunks) > 0) { // the time while the machine slept does not count
@@ -161,7 +161,7 @@ func (s *Session) hangUp(e *ending, note func()) {
 	var hard bool
 	var survivors []int
 	if e.all {
-		hard, survivors = s.endCage(e.soft, e.grace)
+		hard, survivors = s.cage.end(s.pty, e.soft, e.grace)
 	}
 	if len(survivors) == 0 {
 		var byHangup bool

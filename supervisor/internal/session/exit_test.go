@@ -372,9 +372,9 @@ func TestTerminateIdle(t *testing.T) {
 	if i := info(t, s); i.State != protocol.StateRunning {
 		t.Errorf("it is %s", i.State)
 	}
-	s.cageFrozen.Store(true)
+	s.cage.frozen.Store(true)
 	wantCode(t, "frozen", s.Terminate(End{Idle: time.Nanosecond}), protocol.CodeSessionRunning)
-	s.cageFrozen.Store(false)
+	s.cage.frozen.Store(false)
 	if err := s.Terminate(End{Idle: time.Nanosecond, Reason: protocol.ReasonIdleTimeout, TimedOut: true}); err != nil {
 		t.Fatal(err)
 	}

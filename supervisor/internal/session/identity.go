@@ -8,12 +8,12 @@ import (
 	"holdfast/protocol"
 )
 
-// identity distinguishes one instance of a session from all others, and tells how it was created.
-// After the start only loop changes it, and only the limits of spec.
+// identity distinguishes one instance of a session from all others, and tells how it was created. It
+// never changes.
 type identity struct {
 	id       protocol.SessionID
 	instance protocol.Instance
-	spec     protocol.SpawnSpec // without labels
+	spec     protocol.SpawnSpec // without labels; its limits are those of the request
 	token    string
 	account  string        // the session counts towards the limits of this name
 	early    time.Duration // if the session ends within this time after its start, its opener removes it; see before.go
@@ -45,10 +45,10 @@ type savedSpec struct {
 	Created    time.Time `json:"created"`
 }
 
-// save returns the identity as JSON, besides id and instance.
-func (i *identity) save(labels map[string]string) (json.RawMessage, error) {
+// save returns the identity as JSON, besides id and instance, with the present labels and limits.
+func (i *identity) save(labels map[string]string, limits protocol.Limits) (json.RawMessage, error) {
 	spec := savedSpec{SpawnSpec: i.spec, Scrollback: i.spec.ScrollbackLines, Token: i.token, Account: i.account, EarlyMS: i.early.Milliseconds(), Created: i.created}
-	spec.Labels = labels
+	spec.Labels, spec.Limits = labels, limits
 	return json.Marshal(spec)
 }
 

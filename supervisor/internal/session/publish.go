@@ -43,7 +43,7 @@ func (s *Session) Info() (protocol.SessionInfo, error) {
 		return protocol.SessionInfo{}, notFound(s.id)
 	}
 	i.RingStart, i.OutputOffset, _ = s.ring.Bounds()
-	i.LastIOAt, i.Frozen = s.lastIO.get(), s.cageFrozen.Load()
+	i.LastIOAt, i.Frozen = s.lastIO.get(), s.cage.frozen.Load()
 	i.Argv, i.Labels, i.Viewers = slices.Clone(i.Argv), maps.Clone(i.Labels), slices.Clone(i.Viewers)
 	if i.Exit != nil {
 		exit := copyExit(i.Exit)

@@ -157,7 +157,7 @@ func (s *Session) save() *savedState {
 // newSavedSpec encodes the spec. It is called only at the start and when labels or limits
 // change, because an environment may be long.
 func (s *Session) newSavedSpec() error {
-	data, err := s.identity.save(s.Labels())
+	data, err := s.identity.save(s.Labels(), *s.cage.limits.Load())
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (s *Session) load(v *savedState) error {
 	}
 	s.identity = own
 	s.labels.Store(&labels)
-	s.storeLimits(s.spec.Limits)
+	s.cage.setLimits(s.spec.Limits)
 	s.startedAt = time.Now()
 	s.lastIO.set(v.LastIO)
 	s.exit = v.Exit

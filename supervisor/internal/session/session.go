@@ -30,7 +30,6 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/logging"
-	"holdfast/supervisor/internal/cage"
 	"holdfast/supervisor/internal/journal"
 	"holdfast/supervisor/internal/postmortem"
 	"holdfast/supervisor/internal/pty"
@@ -99,32 +98,28 @@ type Session struct {
 	afterLoop   sync.Mutex                        // after loop has ended, viewers hold it while they use the screen
 	labels      atomic.Pointer[map[string]string] // loop replaces the map and never changes it
 	orders      orders                            // requests for the child, from any goroutine; see ending.go
-
-	limits     atomic.Pointer[protocol.Limits] // replaced while orders.mu is held; the value never changes
-	cage       *cage.Cage                      // nil if the session has no cage
-	cageFrozen atomic.Bool                     // the processes of the cage are frozen; set while orders.mu is held
+	cage        sessionCage
 
 	published atomic.Pointer[protocol.SessionInfo] // the info that other goroutines read; see publish.go
 	lastIO    instant                              // when the session last printed or received input; any goroutine sets it
 
 	// Owned by loop.
-	saved           savedState // the part of the state that a successor needs; see saved.go
-	size            protocol.Size
-	display         display
-	adopted         bool // a previous supervisor, or this process before an exec, started the session
-	isUnsaved       bool // the saved state differs from the current one
-	isUnpublished   bool // the published info differs from the current one
-	awaits          map[*awaiter]struct{}
-	lastOutput      time.Time // when the session printed last
-	viewers         viewers
-	input           input
-	idle            idle
-	publishedFrozen bool             // cageFrozen as the last event reported it
-	eventAlarm      alarm            // runs for screenEventInterval after an event of the program was published
-	claimDue        <-chan time.Time // when it fires, the session itself sends saved.HeldReplies
-	childEnded      bool
-	isAside         bool                 // a later instance has taken the session's place; see before.go
-	exit            *protocol.ExitRecord // set before exited is closed; from then on any goroutine may read it
+	saved         savedState // the part of the state that a successor needs; see saved.go
+	size          protocol.Size
+	display       display
+	adopted       bool // a previous supervisor, or this process before an exec, started the session
+	isUnsaved     bool // the saved state differs from the current one
+	isUnpublished bool // the published info differs from the current one
+	awaits        map[*awaiter]struct{}
+	lastOutput    time.Time // when the session printed last
+	viewers       viewers
+	input         input
+	idle          idle
+	eventAlarm    alarm            // runs for screenEventInterval after an event of the program was published
+	claimDue      <-chan time.Time // when it fires, the session itself sends saved.HeldReplies
+	childEnded    bool
+	isAside       bool                 // a later instance has taken the session's place; see before.go
+	exit          *protocol.ExitRecord // set before exited is closed; from then on any goroutine may read it
 
 	// What outlives this process, beside the ring (saved.go, keyframe.go, keep.go).
 	entry      vaultEntry
@@ -147,6 +142,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	lines := min(max(cmp.Or(spec.ScrollbackLines, cfg.ScrollbackLines), 0), protocol.MaxScrollback)
 	s.spec.ScrollbackLines, s.spec.Labels = lines, nil
 	s.labels.Store(&spec.Labels)
+	s.cage.setLimits(spec.Limits)
 	s.makeChannels()
 	s.saved.SizePolicy = cmp.Or(spec.SizePolicy, protocol.SizeLatest)
 	s.responders.setFrom(0, unclaimed)
@@ -154,10 +150,10 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	if err := s.makeFiles(size); err != nil {
 		return nil, spawnError(errors.Join(err, s.closeFiles()))
 	}
-	p, err := s.startChild(pty.Spec{
+	p, err := s.cage.start(pty.Spec{
 		Argv: spec.Argv, Dir: workDir(spec), Env: childEnv(cfg.Env, id, spec),
 		Cols: size.Cols, Rows: size.Rows, Opened: s.opened, Ended: s.childHasEnded,
-	}, op.defaults)
+	}, cfg.Cages, string(s.instance), spec.Limits, op.defaults, cfg.Start, &s.log)
 	if err != nil {
 		if s.pty != nil {
 			s.entry.delete()
@@ -166,7 +162,6 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	}
 	s.pty = p
 	s.openTerminal()
-	s.storeLimits(s.spec.Limits)
 	s.entry.setPID(s.pty.PID())
 	s.inspectChild()
 	s.setState(protocol.StateRunning)
@@ -492,7 +487,7 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 	case status.Code == 128+int(syscall.SIGKILL): // a shell ends with this code if SIGKILL ended its last program
 		rec.OOM = s.saved.ChildInfo.OutOfMemory(0, 0)
 	}
-	rec.Cage = s.cageUseAtExit()
+	rec.Cage = s.cage.useAtExit()
 	return rec
 }
 
@@ -505,7 +500,7 @@ func (s *Session) info() protocol.SessionInfo {
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.saved.State, Size: s.size,
 		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.lastIO.get(), OutputOffset: end, RingStart: start,
-		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.saved.SizePolicy, Attachments: s.viewers.count(), Degraded: s.saved.Degraded, Frozen: s.cageFrozen.Load(),
+		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.saved.SizePolicy, Attachments: s.viewers.count(), Degraded: s.saved.Degraded, Frozen: s.cage.frozen.Load(),
 		Viewers: s.viewers.infos(), Left: s.saved.Away.left(), Command: s.saved.Command,
 	}
 	if s.exit != nil {

@@ -159,7 +159,7 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 			return "", protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended; end it first", id))
 		}
 		spec = old.spec
-		spec.Labels = old.Labels()
+		spec.Labels, spec.Limits = old.Labels(), *old.cage.limits.Load()
 		spec.Cols, spec.Rows = old.size.Cols, old.size.Rows // the size cannot change any more after the exit
 		spec = change.Apply(spec)
 		return old.account, spec.Validate()
