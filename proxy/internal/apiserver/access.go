@@ -23,7 +23,7 @@ import (
 // that stands for the client's workspace. The client may use the id with or without the suffix.
 
 // canSee reports whether the client can see the session.
-func (c *conn) canSee(i *protocol.SessionInfo) bool {
+func (c *caller) canSee(i *protocol.SessionInfo) bool {
 	if s := c.from.Share; s != nil && (i.ID != s.Session || i.Instance != s.Instance) {
 		return false
 	}
@@ -32,7 +32,7 @@ func (c *conn) canSee(i *protocol.SessionInfo) bool {
 }
 
 // visible returns the sessions that the client can see, in the form in which it may see them.
-func (c *conn) visible(all []protocol.SessionInfo) []protocol.SessionInfo {
+func (c *caller) visible(all []protocol.SessionInfo) []protocol.SessionInfo {
 	var some []protocol.SessionInfo
 	for _, info := range all {
 		if c.canSeeAll() || c.canSee(&info) {
@@ -66,7 +66,7 @@ func notFound(id protocol.SessionID) error {
 // authorizeSession checks that the client may do verb to the session, and returns the session. The
 // supervisor receives the instance of the target, so that the request does not reach a session
 // that takes the id meanwhile.
-func (c *conn) authorizeSession(ctx context.Context, verb policy.Verb, id protocol.SessionID) (target, error) {
+func (c *caller) authorizeSession(ctx context.Context, verb policy.Verb, id protocol.SessionID) (target, error) {
 	if !c.s.hasPolicy() && c.canSeeAll() {
 		return target{id: id, requestedID: id}, nil
 	}
@@ -85,7 +85,7 @@ func (c *conn) authorizeSession(ctx context.Context, verb policy.Verb, id protoc
 const notFoundTime = 20 * time.Millisecond
 
 // find returns the session that the client means by id, or session_not_found if it cannot see one.
-func (c *conn) find(ctx context.Context, id protocol.SessionID) (*protocol.SessionInfo, error) {
+func (c *caller) find(ctx context.Context, id protocol.SessionID) (*protocol.SessionInfo, error) {
 	begun := time.Now()
 	info, err := c.lookUp(ctx, id)
 	if protocol.CodeOf(err) == protocol.CodeSessionNotFound && !c.canSeeAll() {
@@ -99,7 +99,7 @@ func (c *conn) find(ctx context.Context, id protocol.SessionID) (*protocol.Sessi
 
 // lookUp finds a session by the id, or by the id with the suffix of the client's workspace. A
 // session that the client cannot see is reported as a refusal.
-func (c *conn) lookUp(ctx context.Context, id protocol.SessionID) (*protocol.SessionInfo, error) {
+func (c *caller) lookUp(ctx context.Context, id protocol.SessionID) (*protocol.SessionInfo, error) {
 	names := []protocol.SessionID{id}
 	if !c.from.Principal.All {
 		names = append(names, id+c.suffix())
@@ -132,7 +132,7 @@ func (c *conn) lookUp(ctx context.Context, id protocol.SessionID) (*protocol.Ses
 }
 
 // authorize asks the policy. It reports a refusal to the policy as well, which may keep an audit.
-func (c *conn) authorize(ctx context.Context, a policy.Access) error {
+func (c *caller) authorize(ctx context.Context, a policy.Access) error {
 	if !c.s.hasPolicy() {
 		return nil
 	}
@@ -145,13 +145,13 @@ func (c *conn) authorize(ctx context.Context, a policy.Access) error {
 }
 
 // authorizeList asks the policy whether the client may list its sessions.
-func (c *conn) authorizeList(ctx context.Context) error {
+func (c *caller) authorizeList(ctx context.Context) error {
 	return c.authorize(ctx, policy.Access{Verb: policy.VerbList, Labels: c.ownLabels(nil)})
 }
 
 // authorizeSpawn checks that the client may start the session, and changes create so that the
 // session belongs to the client's workspace.
-func (c *conn) authorizeSpawn(ctx context.Context, create *wire.Create) error {
+func (c *caller) authorizeSpawn(ctx context.Context, create *wire.Create) error {
 	id, spec := &create.SessionID, &create.SpawnSpec
 	if !c.from.Principal.All { // otherwise clients choose their originators freely
 		create.Account = "workspace:" + c.from.Principal.Workspace
@@ -175,7 +175,7 @@ func (c *conn) authorizeSpawn(ctx context.Context, create *wire.Create) error {
 }
 
 // authorizeReopen checks that the client may start the session again with the given change.
-func (c *conn) authorizeReopen(ctx context.Context, id protocol.SessionID, change *protocol.RespawnSpec) (target, error) {
+func (c *caller) authorizeReopen(ctx context.Context, id protocol.SessionID, change *protocol.RespawnSpec) (target, error) {
 	if !c.s.hasPolicy() && c.from.Principal.All {
 		return target{id: id, requestedID: id}, nil
 	}
@@ -199,7 +199,7 @@ func (c *conn) authorizeReopen(ctx context.Context, id protocol.SessionID, chang
 
 // spawnLabels returns the labels of a session that the client starts. It fails if labels name
 // another workspace than the client's.
-func (c *conn) spawnLabels(labels map[string]string) (map[string]string, error) {
+func (c *caller) spawnLabels(labels map[string]string) (map[string]string, error) {
 	if who := c.from.Principal; !who.All && cmp.Or(labels[protocol.LabelWorkspace], who.Workspace) != who.Workspace {
 		return nil, otherWorkspace()
 	}
@@ -208,7 +208,7 @@ func (c *conn) spawnLabels(labels map[string]string) (map[string]string, error) 
 
 // ownLabels returns labels with the client's workspace and user, if the policy has restricted the
 // client to a workspace.
-func (c *conn) ownLabels(labels map[string]string) map[string]string {
+func (c *caller) ownLabels(labels map[string]string) map[string]string {
 	who := c.from.Principal
 	if who.All {
 		return labels
@@ -233,13 +233,13 @@ func otherWorkspace() error {
 // suffix returns the suffix for the ids of the client's workspace. Its 40 bits prevent accidental
 // collisions. They need not prevent intended ones, because a person with the right to choose the
 // name of a workspace could also enter the workspace.
-func (c *conn) suffix() protocol.SessionID {
+func (c *caller) suffix() protocol.SessionID {
 	sum := sha256.Sum256([]byte(c.from.Principal.Workspace))
 	return protocol.SessionID("-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])))
 }
 
 // ownID returns id with the suffix of the client's workspace.
-func (c *conn) ownID(id protocol.SessionID) protocol.SessionID {
+func (c *caller) ownID(id protocol.SessionID) protocol.SessionID {
 	if s := c.suffix(); !strings.HasSuffix(string(id), string(s)) {
 		id += s
 	}

@@ -11,7 +11,7 @@ const agentEnv = "SSH_AUTH_SOCK="
 // followAgent passes the socket of the client's ssh agent to Config.Agent, and returns env with the
 // path by which the session reaches that agent. It ignores clients of other users and clients that
 // may be on another machine, because all sessions of this user share the agent.
-func (c *conn) followAgent(env []string) []string {
+func (c *caller) followAgent(env []string) []string {
 	if c.s.cfg.Agent == nil || !c.from.Principal.All || c.from.Transport != TransportUnix {
 		return env
 	}

@@ -41,7 +41,7 @@ func TestFollowAgent(t *testing.T) {
 			if tt.off {
 				s.cfg.Agent = nil
 			}
-			c := &conn{s: s, from: Origin{Transport: tt.transport, Principal: tt.who}, log: zerolog.Nop()}
+			c := &caller{s: s, from: Origin{Transport: tt.transport, Principal: tt.who}, log: zerolog.Nop()}
 			before := slices.Clone(tt.env)
 			if got := c.followAgent(tt.env); !slices.Equal(got, tt.want) || told != tt.told || !slices.Equal(tt.env, before) {
 				t.Errorf("got %q, want %q; told of %q, want %q", got, tt.want, told, tt.told)

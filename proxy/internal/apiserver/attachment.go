@@ -144,7 +144,7 @@ func (c *conn) attach(m *api.Attach, a *attachment) error {
 
 // attachAllowed attaches to the session of spec, if the client has the permission for the mode of
 // spec.
-func (c *conn) attachAllowed(ctx context.Context, number uint32, spec protocol.AttachSpec) (*linkclient.Attachment, *protocol.AttachInfo, error) {
+func (c *caller) attachAllowed(ctx context.Context, number uint32, spec protocol.AttachSpec) (*linkclient.Attachment, *protocol.AttachInfo, error) {
 	l, err := c.authorizeSession(ctx, attachVerb(spec.Mode), spec.SessionID)
 	if err != nil {
 		return nil, nil, err
@@ -297,7 +297,7 @@ func (a *attachment) errorMessage(err error) protocol.Message {
 }
 
 // exitMessage returns the end of a session in the form that the client asked for in its hello.
-func (c *conn) exitMessage(m *wire.Exited, attachment *uint32, seq uint64) protocol.Message {
+func (c *caller) exitMessage(m *wire.Exited, attachment *uint32, seq uint64) protocol.Message {
 	if c.from.Share != nil {
 		i := c.clientView(protocol.SessionInfo{Labels: m.Labels, Exit: &m.Exit})
 		m = &wire.Exited{SessionID: m.SessionID, Instance: m.Instance, Labels: i.Labels, Exit: *i.Exit}

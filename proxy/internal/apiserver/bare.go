@@ -48,8 +48,7 @@ func (s *Server) AcceptBare(ctx context.Context, t Transport, from Origin, la *l
 // must have authenticated the client. AttachBare sets from.Principal.
 func (s *Server) AttachBare(ctx context.Context, from *Origin, spec protocol.AttachSpec) (*linkclient.Attachment, *protocol.AttachInfo, error) {
 	from.Transport = TransportRaw
-	c := s.newConn(ctx, nil, *from, phaseServing)
-	defer c.cancel()
+	c := s.newCaller(*from)
 	c.hello = &api.Hello{Client: spec.Client}
 	if err := c.identify(ctx); err != nil {
 		return nil, nil, err

@@ -1,10 +1,8 @@
 package apiserver
 
 import (
-	"bytes"
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
@@ -30,14 +26,13 @@ import (
 //	request  one for each request, because a request may wait
 //	pump     one for each attachment, and one for the subscription
 //
-// Each of them writes whole frames, and must hold writeMu to do so.
+// Each of them writes by the sender.
 type conn struct {
-	s    *Server
-	t    Transport
-	from Origin
-	log  zerolog.Logger
+	caller
+	sender
 	life life
 
+	requests     pendingRequests
 	requestSlots chan struct{} // holds an element for each request in progress
 	waitSlots    chan struct{} // holds an element for each wait in progress, because a wait may last for ever
 	wg           sync.WaitGroup
@@ -45,20 +40,12 @@ type conn struct {
 	ctx    context.Context // ends with the connection, and with the server
 	cancel context.CancelFunc
 
-	writeMu sync.Mutex
-
 	mu           sync.Mutex
-	hello        *api.Hello
 	attachments  map[uint32]*attachment
 	terminals    map[protocol.SessionID]*attachment // the attachments that terminal.* messages refer to
-	requests     map[*request]struct{}              // in progress
-	unstarted    []json.RawMessage                  // messages that were read and not started
 	isSubscribed bool
 	following    subscription
 }
-
-// isBare reports whether the client sees one session and exchanges no messages.
-func (c *conn) isBare() bool { return c.from.Transport == TransportRaw }
 
 // serve reads the connection until it ends or has been frozen and released. All goroutines of the
 // connection have ended when serve returns. It returns true if another proxy owns the connection.
@@ -245,19 +232,19 @@ func (c *conn) handleControl(ctx context.Context, payload []byte) error {
 	select {
 	case room <- struct{}{}:
 	case <-c.life.reached(phaseStopping):
-		c.unstarted = append(c.unstarted, bytes.Clone(payload))
+		c.requests.postpone(payload)
 		return errMoving
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	q := c.addRequest(m, payload)
+	q := c.requests.add(m, payload)
 	if m, ok := m.(*api.Attach); ok { // reserve at once, because the next frame may belong to it
 		q.attachment, q.refused = c.reserveFor(m)
 	}
 	ctx, q.cancel = context.WithCancel(ctx)
 	c.wg.Go(func() {
 		defer func() { <-room }()
-		defer c.removeRequest(q)
+		defer c.requests.remove(q)
 		c.request(ctx, q, m, env.RequestID)
 	})
 	return nil
@@ -281,52 +268,4 @@ func (c *conn) forward(requestID string, number uint32, m protocol.Message) {
 // client reads this message. Messages of other goroutines about that number follow it.
 func (c *conn) sendLast(a *attachment, m protocol.Message) {
 	c.sendAfter(m, func() { c.drop(a) })
-}
-
-// send writes a message. If the write fails, send closes the connection, so that serve ends.
-func (c *conn) send(m protocol.Message) { c.sendAfter(m, func() {}) }
-
-// sendAfter writes a message. It calls before while it holds writeMu, so that no other message can
-// be written between the call and the message.
-func (c *conn) sendAfter(m protocol.Message, before func()) {
-	c.s.countRefusal(m)
-	b, err := protocol.Encode(m)
-	if err == nil && len(b)+1 > frame.Max {
-		err = protocol.Errorf(protocol.CodeFrameTooLarge, m.MessageType()+" is too large")
-	}
-	if err != nil {
-		c.log.Error().Err(err).Msg("message not sent")
-		before()
-		return
-	}
-	c.writeAfter(frame.Append(make([]byte, 0, frame.HeaderLen+len(b)), frame.Control, b), before)
-}
-
-// write writes a whole frame. If the write fails, write closes the connection.
-func (c *conn) write(raw []byte) { c.writeAfter(raw, func() {}) }
-
-// writeAfter writes a whole frame, and calls before while it holds writeMu.
-func (c *conn) writeAfter(raw []byte, before func()) {
-	c.writeMu.Lock()
-	before()
-	err := c.t.Write(raw)
-	c.writeMu.Unlock()
-	if err != nil && !c.life.has(phaseStopping) {
-		_ = c.t.Close()
-	}
-}
-
-// fail sends an error as the answer to a request, or as the end of an attachment if attachment is
-// set.
-func (c *conn) fail(requestID string, attachment *uint32, err error) {
-	c.send(api.Error{
-		Request: protocol.Request{RequestID: requestID}, Attachment: attachment, Error: *protocol.AsError(err),
-	})
-}
-
-// goaway sends m and closes the connection, even if the client does not read within goawayTimeout.
-func (c *conn) goaway(m api.Goaway) {
-	_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
-	c.send(m)
-	_ = c.t.Close()
 }

@@ -155,14 +155,7 @@ func (c *conn) isSlow() bool {
 	if t, ok := c.t.(Movable); ok && t.Waiting() > longWrite {
 		return true
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for q := range c.requests {
-		if q.raw == nil {
-			return true
-		}
-	}
-	return false
+	return c.requests.mustFinish()
 }
 
 // maxBatchPause bounds the pause between two batches. The pause is as long as the previous batch
@@ -205,8 +198,8 @@ func (c *conn) giveUp() {
 	if !c.life.has(phaseStopping) {
 		return // its transport cannot be moved, so Goaway will end it
 	}
-	go func() { // goaway waits for a blocked write
-		c.goaway(api.Goaway{Reason: "handoff"})
+	go func() { // closeWith waits for a blocked write
+		c.closeWith(api.Goaway{Reason: "handoff"})
 		c.cancel()
 		c.life.enter(onEnd)
 	}()
@@ -236,7 +229,7 @@ func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 		return nil, errEnded
 	}
 	f := &Frozen{c: c, Record: Record{Version: RecordVersion, From: c.from, At: time.Now().UnixMicro()}}
-	c.freezeRequests(&f.Record)
+	f.Record.Requests = c.requests.freeze()
 	c.pause()
 	stopped := make(chan struct{})
 	stop := time.AfterFunc(pauseTime, func() { t.Stop(); close(stopped) })

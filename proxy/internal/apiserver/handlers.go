@@ -30,7 +30,7 @@ func (c *conn) detachRequest(_ context.Context, _ *request, m *api.Detach) error
 }
 
 // spawnRequest starts the session that a client describes.
-func (c *conn) spawnRequest(ctx context.Context, m *api.Spawn) (protocol.Message, error) {
+func (c *caller) spawnRequest(ctx context.Context, m *api.Spawn) (protocol.Message, error) {
 	create := wire.Create{SessionID: m.SessionID, SpawnSpec: m.SpawnSpec, Token: m.Token}
 	if m.Argv == nil { // an empty argv is refused, as in reopen
 		create.Argv = loginShell()
@@ -52,7 +52,7 @@ func (c *conn) spawnRequest(ctx context.Context, m *api.Spawn) (protocol.Message
 }
 
 // reopenRequest starts an exited session again.
-func (c *conn) reopenRequest(ctx context.Context, m *api.Reopen) (protocol.Message, error) {
+func (c *caller) reopenRequest(ctx context.Context, m *api.Reopen) (protocol.Message, error) {
 	reopen := wire.Reopen{RespawnSpec: m.RespawnSpec, Token: m.Token}
 	l, err := c.authorizeReopen(ctx, m.SessionID, &reopen.RespawnSpec)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *conn) reopenRequest(ctx context.Context, m *api.Reopen) (protocol.Messa
 }
 
 // ticketRequest issues a ticket.
-func (c *conn) ticketRequest(ctx context.Context, m *api.Ticket) (protocol.Message, error) {
+func (c *caller) ticketRequest(ctx context.Context, m *api.Ticket) (protocol.Message, error) {
 	if err := c.s.tickets.wait(ctx); err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (c *conn) ticketRequest(ctx context.Context, m *api.Ticket) (protocol.Messa
 }
 
 // rename changes the title of a session.
-func (c *conn) rename(ctx context.Context, m *api.Rename) (protocol.Message, error) {
+func (c *caller) rename(ctx context.Context, m *api.Rename) (protocol.Message, error) {
 	if len(m.Title) > protocol.MaxTitle {
 		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("a title has at most %d bytes", protocol.MaxTitle))
 	}
@@ -88,7 +88,7 @@ const foregroundTime = 100 * time.Millisecond
 
 // addForeground adds the foreground process of the session's terminal to i, unless the client uses
 // a share link.
-func (c *conn) addForeground(i *protocol.SessionInfo) {
+func (c *caller) addForeground(i *protocol.SessionInfo) {
 	if c.from.Share == nil && (i.State == protocol.StateRunning || i.State == protocol.StateStarting) {
 		i.Foreground = foreground.Of(i.PID)
 	}
@@ -100,7 +100,7 @@ func (c *conn) list(ctx context.Context, q *request, m *api.List) error {
 		return err
 	}
 	all, err := c.s.cfg.Link.List(ctx, m.Originator)
-	if err != nil || !c.claimReply(q) {
+	if err != nil || !c.requests.claimReply(q) {
 		return err
 	}
 	if len(m.Labels) > 0 {
@@ -122,7 +122,7 @@ func (c *conn) list(ctx context.Context, q *request, m *api.List) error {
 }
 
 // spawnAndReply starts a session, watches it for an early exit, and returns the reply.
-func (c *conn) spawnAndReply(ctx context.Context, req protocol.Request, earlyMS *int64, create protocol.Message) (protocol.Message, error) {
+func (c *caller) spawnAndReply(ctx context.Context, req protocol.Request, earlyMS *int64, create protocol.Message) (protocol.Message, error) {
 	info, err := c.spawn(ctx, create, earlyMS)
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (c *conn) spawnAndReply(ctx context.Context, req protocol.Request, earlyMS 
 
 // spawn starts a session and watches it for earlyMS milliseconds, or for the configured time if
 // earlyMS is nil. It returns the session together with an error if the session ended in that time.
-func (c *conn) spawn(ctx context.Context, create protocol.Message, earlyMS *int64) (*protocol.SessionInfo, error) {
+func (c *caller) spawn(ctx context.Context, create protocol.Message, earlyMS *int64) (*protocol.SessionInfo, error) {
 	s := c.s
 	window := s.cfg.EarlyExit
 	if earlyMS != nil {
@@ -175,7 +175,7 @@ func (s *Server) defaultLimits(labels map[string]string) (protocol.Limits, error
 // integrate changes spec so that a shell starts with shell integration. The session stores the
 // changed command, so a reopened session has shell integration, too. If integration fails, the
 // shell starts without it, because a shell without it is better than none.
-func (c *conn) integrate(spec *protocol.SpawnSpec) {
+func (c *caller) integrate(spec *protocol.SpawnSpec) {
 	if c.s.cfg.Integrate == nil {
 		return
 	}

@@ -35,10 +35,10 @@ func TestBatches(t *testing.T) {
 		}
 		switch {
 		case i%20 == 3:
-			c.requests[&request{}] = struct{}{}
+			c.requests.add(&api.Rename{}, []byte("{}"))
 			slow[c] = true
 		case i%20 == 4:
-			c.requests[&request{raw: []byte("{}")}] = struct{}{}
+			c.requests.add(&api.Search{}, []byte("{}"))
 		case i%20 == 5:
 			c.t.(*streamTransport).writeStart.Store(time.Now().Add(-time.Second).UnixNano())
 			slow[c] = true

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"sync"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
@@ -13,7 +14,7 @@ import (
 type request struct {
 	raw    json.RawMessage // nil if the request must finish here
 	cancel context.CancelFunc
-	state  requestState // guarded by the mu of the connection
+	state  requestState // guarded by the mu of pendingRequests
 
 	attachment *attachment // the reserved attachment of an attach request, or
 	refused    error       // the reason why none was reserved
@@ -27,36 +28,81 @@ const (
 	moved                 // the new proxy will make it again
 )
 
-// addRequest registers a request in progress.
-func (c *conn) addRequest(m protocol.Message, raw []byte) *request {
+// pendingRequests holds the requests of a connection that are in progress, and those that were read
+// and not started.
+type pendingRequests struct {
+	mu        sync.Mutex
+	all       map[*request]struct{}
+	unstarted []json.RawMessage
+}
+
+// add registers a request in progress.
+func (p *pendingRequests) add(m protocol.Message, raw []byte) *request {
 	q := &request{}
 	if isMovable(m) {
 		q.raw = bytes.Clone(raw)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.requests[q] = struct{}{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = make(map[*request]struct{})
+	}
+	p.all[q] = struct{}{}
 	return q
 }
 
-// removeRequest cancels the context of a request and removes its registration.
-func (c *conn) removeRequest(q *request) {
+// remove cancels the context of a request and removes its registration.
+func (p *pendingRequests) remove(q *request) {
 	q.cancel()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.requests, q)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, q)
+}
+
+// postpone leaves a request to the next proxy.
+func (p *pendingRequests) postpone(raw []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unstarted = append(p.unstarted, bytes.Clone(raw))
 }
 
 // claimReply reports whether this proxy must answer the request. After that, freeze does not move
 // it.
-func (c *conn) claimReply(q *request) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (p *pendingRequests) claimReply(q *request) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if q.state == moved {
 		return false
 	}
 	q.state = answered
 	return true
+}
+
+// freeze cancels the requests that can be repeated by another proxy, and returns them. The other
+// requests must finish here.
+func (p *pendingRequests) freeze() (repeated []json.RawMessage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for q := range p.all {
+		if q.raw != nil && q.state == asked {
+			q.state = moved
+			repeated = append(repeated, q.raw)
+			q.cancel()
+		}
+	}
+	return append(repeated, p.unstarted...)
+}
+
+// mustFinish reports whether a request in progress must finish here.
+func (p *pendingRequests) mustFinish() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for q := range p.all {
+		if q.raw == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // isMovable reports whether the next proxy may make the request again. A request that sets a state
@@ -65,19 +111,4 @@ func (c *conn) claimReply(q *request) bool {
 func isMovable(m protocol.Message) bool {
 	kind, _ := api.Messages.Request(m.MessageType())
 	return kind.MayRepeat(m) && kind.Repeat != protocol.RepeatSet
-}
-
-// freezeRequests cancels the requests that can be repeated by another proxy, and records them. The
-// other requests must finish here.
-func (c *conn) freezeRequests(r *Record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for q := range c.requests {
-		if q.raw != nil && q.state == asked {
-			q.state = moved
-			r.Requests = append(r.Requests, q.raw)
-			q.cancel()
-		}
-	}
-	r.Requests = append(r.Requests, c.unstarted...)
 }

@@ -71,7 +71,7 @@ func (p places) mix(round, half uint64) uint64 {
 
 // place returns the number of an event for the client, enciphered if the client cannot see all
 // sessions.
-func (c *conn) place(seq uint64) uint64 {
+func (c *caller) place(seq uint64) uint64 {
 	if c.canSeeAll() {
 		return seq
 	}
@@ -79,7 +79,7 @@ func (c *conn) place(seq uint64) uint64 {
 }
 
 // after returns the event number for the number that the client received with its last event.
-func (c *conn) after(instance protocol.Instance, at uint64) uint64 {
+func (c *caller) after(instance protocol.Instance, at uint64) uint64 {
 	if c.canSeeAll() || instance == "" {
 		return at
 	}

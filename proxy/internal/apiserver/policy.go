@@ -48,7 +48,7 @@ func policyError(err error) error {
 
 // authenticate checks the credentials of the client and asks the policy which user it is. The
 // credentials are in the hello, unless the client presented a ticket or a cookie before.
-func (c *conn) authenticate(ctx context.Context, hello *api.Hello) error {
+func (c *caller) authenticate(ctx context.Context, hello *api.Hello) error {
 	cfg := &c.s.cfg
 	own := isSameSecret(hello.Token, cfg.Token) // only this user can read the token
 	vouched := c.from.Trusted || own
@@ -91,7 +91,7 @@ func (s *Server) principal(ctx context.Context, shown policy.Credentials, vouche
 
 // identify asks the policy for the principal of a client that comes from another proxy, if the
 // other proxy had no policy. Such a client runs as this user.
-func (c *conn) identify(ctx context.Context) (err error) {
+func (c *caller) identify(ctx context.Context) (err error) {
 	if c.hello == nil || c.from.Principal != nil {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (c *conn) identify(ctx context.Context) (err error) {
 
 // recordedPrincipal returns the client's principal for records and tickets. It returns nil if no
 // policy was asked, so that a proxy with a policy will ask its own.
-func (c *conn) recordedPrincipal() *policy.Principal {
+func (c *caller) recordedPrincipal() *policy.Principal {
 	if !c.s.hasPolicy() && c.from.Principal != nil && c.from.Principal.All {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (c *conn) recordedPrincipal() *policy.Principal {
 
 // asker returns the name of the client as other viewers of a session see it. The client chooses its
 // name itself; its user is known only if there is a policy.
-func (c *conn) asker() protocol.Asker {
+func (c *caller) asker() protocol.Asker {
 	a := protocol.Asker{By: c.hello.Client}
 	if c.s.hasPolicy() {
 		a.ByUser = c.from.Principal.User
@@ -122,14 +122,14 @@ func (c *conn) asker() protocol.Asker {
 }
 
 // reportRejected logs that the client was not authenticated, and notifies the policy.
-func (c *conn) reportRejected(err error) {
+func (c *caller) reportRejected(err error) {
 	e := protocol.AsError(err)
 	c.s.refusals.Of(c.log).Warn().Bool(logging.Security, true).Str(logging.Code, string(e.Code)).Str("why", e.Message).Msg("client refused")
 	c.observe(policy.Event{Kind: policy.EventRefused, Code: string(e.Code)})
 }
 
 // reportRefusal logs that a request of the client was refused, and notifies the policy.
-func (c *conn) reportRefusal(a policy.Access, err error) {
+func (c *caller) reportRefusal(a policy.Access, err error) {
 	c.s.refusals.Of(c.log).Info().Bool(logging.Security, true).Str(logging.Code, string(protocol.CodeOf(err))).Str("verb", string(a.Verb)).
 		Str(logging.Session, a.SessionID).Str("user", c.from.Principal.User).Msg("request refused")
 	c.observe(policy.Event{
@@ -138,7 +138,7 @@ func (c *conn) reportRefusal(a policy.Access, err error) {
 }
 
 // observe notifies the policy of an event of this client.
-func (c *conn) observe(e policy.Event) {
+func (c *caller) observe(e policy.Event) {
 	if c.from.Principal != nil {
 		e.Principal = *c.from.Principal
 	}
@@ -167,7 +167,7 @@ func (s *Server) Observe(ctx context.Context) {
 }
 
 // resolve asks the policy what the task is, and returns the session to start for it.
-func (c *conn) resolve(ctx context.Context, m *api.TerminalOpen) (spec protocol.SpawnSpec, err error) {
+func (c *caller) resolve(ctx context.Context, m *api.TerminalOpen) (spec protocol.SpawnSpec, err error) {
 	who := c.from.Principal
 	defer func() {
 		if err != nil && ctx.Err() == nil {

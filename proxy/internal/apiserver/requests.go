@@ -193,7 +193,7 @@ func own[M protocol.Message](f func(*conn, context.Context, *request, *M) error)
 func single[M protocol.Message](f func(*conn, context.Context, *M) (protocol.Message, error)) (string, handler) {
 	return own(func(c *conn, ctx context.Context, q *request, m *M) error {
 		reply, err := f(c, ctx, m)
-		if err == nil && c.claimReply(q) {
+		if err == nil && c.requests.claimReply(q) {
 			c.send(reply)
 		}
 		return err
@@ -204,13 +204,13 @@ func single[M protocol.Message](f func(*conn, context.Context, *M) (protocol.Mes
 // passOn.
 func forward[M, R protocol.Message](verb policy.Verb, to func(*passing, *M) protocol.Message, from func(*passing, *R) (protocol.Message, error)) (string, handler) {
 	return single(func(c *conn, ctx context.Context, m *M) (protocol.Message, error) {
-		return passOn(ctx, c, m, verb, to, from)
+		return passOn(ctx, &c.caller, m, verb, to, from)
 	})
 }
 
 // A passing is a request about one session that is passed on to the supervisor.
 type passing struct {
-	*conn
+	*caller
 	target
 	protocol.Request // has the id of the client's request
 
@@ -220,13 +220,13 @@ type passing struct {
 
 // passOn passes a request about one session on to the supervisor, if the policy permits verb. The
 // function to makes the link's request, and from makes the reply to the client.
-func passOn[M, R protocol.Message](ctx context.Context, c *conn, m *M, verb policy.Verb, to func(*passing, *M) protocol.Message, from func(*passing, *R) (protocol.Message, error)) (protocol.Message, error) {
+func passOn[M, R protocol.Message](ctx context.Context, c *caller, m *M, verb policy.Verb, to func(*passing, *M) protocol.Message, from func(*passing, *R) (protocol.Message, error)) (protocol.Message, error) {
 	request := any(m).(protocol.Message)
 	l, err := c.authorizeSession(ctx, verb, protocol.SessionOf(request))
 	if err != nil {
 		return nil, err
 	}
-	p := &passing{conn: c, target: l, Request: protocol.Request{RequestID: requestID(request)}}
+	p := &passing{caller: c, target: l, Request: protocol.Request{RequestID: requestID(request)}}
 	question := to(p, m)
 	leave, err := c.acquireCostly(ctx, request)
 	if err != nil {
@@ -288,7 +288,7 @@ func (c *conn) request(ctx context.Context, q *request, m protocol.Message, requ
 	if protocol.CodeOf(err) == protocol.CodeUnsupported && requestID == "" {
 		return // the message is no request, and the client does not wait for an answer
 	}
-	if err != nil && ctx.Err() == nil && c.claimReply(q) {
+	if err != nil && ctx.Err() == nil && c.requests.claimReply(q) {
 		c.fail(requestID, nil, err)
 	}
 	if err != nil && q.attachment != nil {

@@ -22,7 +22,7 @@ func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func()
 	if c.hello != nil {
 		t.SetLimit(frame.Max)
 	}
-	c.writeFirst(t, r.Out)
+	c.writeFirst(c.wg.Go, t, r.Out)
 	err := c.identify(ctx)
 	isSubscribed := err == nil && c.reattachAll(r)
 	ready()
@@ -59,27 +59,6 @@ func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func()
 		}
 	}
 	return true, c.serve()
-}
-
-// writeFirst starts a goroutine that writes the bytes that the previous proxy has not written, as
-// soon as this proxy owns the connection. All other writes that begin after writeFirst has returned
-// come later, because the goroutine holds writeMu until then. If this proxy never owns the
-// connection, the bytes are not written.
-func (c *conn) writeFirst(t Movable, out []byte) {
-	isHeld := make(chan struct{})
-	c.wg.Go(func() {
-		c.writeMu.Lock()
-		defer c.writeMu.Unlock()
-		close(isHeld)
-		<-c.life.reached(phaseServing)
-		if c.life.is(phaseEnded) {
-			return
-		}
-		if err := t.WriteRest(out); err != nil && !c.life.has(phaseStopping) {
-			_ = t.Close()
-		}
-	})
-	<-isHeld
 }
 
 // reattachAll makes the attachments and the subscription of the record again. It reports false if

@@ -197,23 +197,20 @@ func (s *Server) serveFunc(c *conn, err error) (serve func() (moved bool)) {
 // refuse sends err to the client and closes the connection.
 func (c *conn) refuse(err error) {
 	c.cancel()
-	_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
-	c.fail("", nil, err)
+	c.closeWith(api.Error{Error: *protocol.AsError(err)})
 	c.life.enter(onEnd)
-	_ = c.t.Close()
 }
 
 // newConn returns a connection whose life begins with the phase begin.
 func (s *Server) newConn(ctx context.Context, t Transport, from Origin, begin phase) *conn {
 	c := &conn{
-		s: s, t: t, from: from, life: life{phase: begin},
+		caller: s.newCaller(from), life: life{phase: begin},
 		attachments:  make(map[uint32]*attachment),
 		terminals:    make(map[protocol.SessionID]*attachment),
-		requests:     make(map[*request]struct{}),
 		requestSlots: make(chan struct{}, maxRequests),
 		waitSlots:    make(chan struct{}, maxWaits),
-		log:          s.cfg.Log.With().Str("transport", from.Transport).Int(logging.PID, from.PID).Logger(),
 	}
+	c.sender = sender{server: s, t: t, life: &c.life, logger: &c.log}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	return c
 }
@@ -251,7 +248,7 @@ func (s *Server) removeConn(c *conn) {
 func (s *Server) Goaway(reason string, retryAfter time.Duration) {
 	s.Shut()
 	for _, c := range s.allConns() {
-		go c.goaway(api.Goaway{Reason: reason, RetryAfterMS: retryAfter.Milliseconds()})
+		go c.closeWith(api.Goaway{Reason: reason, RetryAfterMS: retryAfter.Milliseconds()})
 	}
 	s.wg.Wait()
 }
@@ -279,9 +276,7 @@ func (s *Server) allConns() []*conn {
 func (s *Server) SignOut() {
 	for _, c := range s.allConns() {
 		if c.from.Cookie && c.from.Share == nil {
-			_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
-			c.send(api.Error{Error: *protocol.Errorf(protocol.CodeUnauthorized, "all browsers were signed out")})
-			_ = c.t.Close()
+			c.closeWith(api.Error{Error: *protocol.Errorf(protocol.CodeUnauthorized, "all browsers were signed out")})
 		}
 	}
 }
@@ -314,7 +309,7 @@ func (s *Server) Clients() int {
 const statusTime = 2 * time.Second
 
 // status answers a status request.
-func (c *conn) status(ctx context.Context, m *api.Status) (protocol.Message, error) {
+func (c *caller) status(ctx context.Context, m *api.Status) (protocol.Message, error) {
 	s := c.s
 	report := api.StatusReport{Request: m.Request, Web: s.cfg.Web, Proxy: protocol.ProcessStatus{
 		PID: os.Getpid(), Version: version.String(), Protocol: protocol.Supported(), Instance: s.instance,
@@ -336,7 +331,7 @@ func (c *conn) status(ctx context.Context, m *api.Status) (protocol.Message, err
 }
 
 // runningCount returns the number of sessions that the client can see and that have not ended.
-func (c *conn) runningCount(ctx context.Context) (n int, err error) {
+func (c *caller) runningCount(ctx context.Context) (n int, err error) {
 	all, err := c.s.cfg.Link.List(ctx, "")
 	for _, info := range c.visible(all) {
 		if info.State != protocol.StateExited {

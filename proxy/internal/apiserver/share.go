@@ -39,7 +39,7 @@ type Share struct {
 
 // share creates a share link. The client that asks for it must have the permission to read the
 // session.
-func (c *conn) share(ctx context.Context, m *api.Share) (protocol.Message, error) {
+func (c *caller) share(ctx context.Context, m *api.Share) (protocol.Message, error) {
 	info, err := c.find(ctx, m.SessionID)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (c *conn) share(ctx context.Context, m *api.Share) (protocol.Message, error
 
 // permits returns an error if the client may not send a message of this type at all. A client with a
 // share link may only send the messages that the table of requests marks.
-func (c *conn) permits(m protocol.Message) error {
+func (c *caller) permits(m protocol.Message) error {
 	if c.from.Share == nil {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (c *conn) permits(m protocol.Message) error {
 }
 
 // canSeeAll reports whether the client can see every session.
-func (c *conn) canSeeAll() bool { return c.from.Principal.All && c.from.Share == nil }
+func (c *caller) canSeeAll() bool { return c.from.Principal.All && c.from.Share == nil }
 
 // sharedClient is the name by which other viewers see a viewer by share link. The name in its hello
 // is not shown, because the viewer could choose any name to deceive them.
@@ -111,7 +111,7 @@ const sharedPrefix = "share-"
 // clientView returns a session as the client may see it: with the command that was requested. A
 // client with a share link does not see other viewers, nor the fields that are meant for the user's
 // own programs.
-func (c *conn) clientView(i protocol.SessionInfo) protocol.SessionInfo {
+func (c *caller) clientView(i protocol.SessionInfo) protocol.SessionInfo {
 	if asked := c.s.cfg.Asked; asked != nil {
 		i.Argv = asked(i.Argv)
 	}
@@ -152,8 +152,6 @@ func (c *conn) watchExpiry() {
 				return
 			}
 		}
-		_ = c.t.SetWriteDeadline(time.Now().Add(goawayTimeout))
-		c.send(api.Error{Error: *protocol.Errorf(protocol.CodeUnauthorized, "the share link has expired: ask for a new one")})
-		_ = c.t.Close()
+		c.closeWith(api.Error{Error: *protocol.Errorf(protocol.CodeUnauthorized, "the share link has expired: ask for a new one")})
 	})
 }

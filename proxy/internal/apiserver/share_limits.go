@@ -81,7 +81,7 @@ const costlyPause = time.Second
 // acquireCostly waits for the slot for costly requests, if m is costly and comes by a share link.
 // The caller must call done after the request. The slot stays occupied after that for as long as
 // the request took, so that all share links together use at most half of one processor.
-func (c *conn) acquireCostly(ctx context.Context, m protocol.Message) (done func(), err error) {
+func (c *caller) acquireCostly(ctx context.Context, m protocol.Message) (done func(), err error) {
 	if c.from.Share == nil || !isCostly(m) {
 		return func() {}, nil
 	}
