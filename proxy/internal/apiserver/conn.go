@@ -99,7 +99,7 @@ func isExpected(err error) bool {
 // accepted.
 func (c *conn) readHello() error {
 	c.t.SetLimit(frame.MaxHello)
-	if err := c.t.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
+	if err := c.setReadDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err
 	}
 	raw, err := c.t.Next()
@@ -131,7 +131,7 @@ func (c *conn) readHello() error {
 	c.hello = hello
 	c.mu.Unlock()
 	c.t.SetLimit(frame.Max)
-	if err := c.t.SetReadDeadline(time.Time{}); err != nil {
+	if err := c.setReadDeadline(time.Time{}); err != nil {
 		return err
 	}
 	if t, ok := c.t.(Accepter); ok {
@@ -145,6 +145,16 @@ func (c *conn) readHello() error {
 	c.log.Debug().Str(logging.Client, hello.Client).Msg("client connected")
 	c.observe(policy.Event{Kind: policy.EventHello})
 	return nil
+}
+
+// setReadDeadline sets the deadline of the reader, which calls it. It keeps the deadline of freeze,
+// which stops the reader, if freeze has set its deadline before.
+func (c *conn) setReadDeadline(at time.Time) error {
+	err := c.t.SetReadDeadline(at)
+	if err == nil && c.life.has(phaseStopping) {
+		err = c.t.SetReadDeadline(longAgo)
+	}
+	return err
 }
 
 // capabilities lists the features that clients can use.

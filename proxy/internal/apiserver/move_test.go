@@ -4,11 +4,13 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
 	wire "holdfast/protocol/link"
 	"holdfast/shared/link"
 	"holdfast/shared/testkit"
@@ -129,6 +131,57 @@ func TestFreezeOverLostLink(t *testing.T) {
 		}
 	}
 	w.server.Forget()
+}
+
+// A hesitantTransport starts a freeze when the reader sets the deadline of the given order, and lets
+// the reader set it after the freeze has set its own.
+type hesitantTransport struct {
+	Movable
+	order  int
+	freeze func()
+	isSet  chan struct{} // closed when the freeze has set its deadline
+	once   sync.Once
+}
+
+func (h *hesitantTransport) SetReadDeadline(at time.Time) error {
+	if at.Equal(longAgo) {
+		defer h.once.Do(func() { close(h.isSet) })
+		return h.Movable.SetReadDeadline(at)
+	}
+	if h.order--; h.order == 0 {
+		go h.freeze()
+		<-h.isSet
+	}
+	return h.Movable.SetReadDeadline(at)
+}
+
+// A connection that is frozen while its hello is read can be moved: the reader sets a deadline then,
+// and must not replace the one that stops it.
+func TestFreezeWithinHello(t *testing.T) {
+	for order := 1; order <= 2; order++ { // before and after the hello
+		w := newWorld(t, nil)
+		a, b := w.pair()
+		var given []*Frozen
+		frozen := make(chan error, 1)
+		freeze := func() {
+			_, err := w.server.Freeze(testkit.Soon(t), 12, func(all []*Frozen) error {
+				given = append(given, all...)
+				return nil
+			})
+			frozen <- err
+		}
+		hesitant := &hesitantTransport{Movable: NewStream(b, nil), order: order, freeze: freeze, isSet: make(chan struct{})}
+		w.wg.Go(func() { w.server.Accept(context.Background(), hesitant, trusted)() })
+		c := &client{t: t, nc: a, frames: frame.NewReader(a, frame.Max)}
+		c.send(api.Hello{Protocol: protocol.Supported(), Client: "tester"})
+		if err := testkit.Within(t, patience, "the connection is frozen", frozen); err != nil || len(given) != 1 {
+			t.Fatalf("deadline %d: %d connections were frozen, %v", order, len(given), err)
+		}
+		if r := given[0].Record; (r.Hello != nil) != (order == 2) {
+			t.Errorf("deadline %d: recorded hello %+v", order, r.Hello)
+		}
+		w.server.Forget()
+	}
 }
 
 // TestIsMovable checks which requests in progress the next proxy makes again.
