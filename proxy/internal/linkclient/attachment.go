@@ -200,7 +200,7 @@ func (a *Attachment) resume(ctx context.Context) error {
 	a.unconfirmed = nil
 	a.mu.Unlock()
 	pid := a.c.Welcome().PID
-	backoff := backoffMin
+	var pause backoff
 	for {
 		info, screenOnly, err := a.attachAgain(ctx)
 		if err == nil {
@@ -214,10 +214,7 @@ func (a *Attachment) resume(ctx context.Context) error {
 		if (protocol.CodeOf(err) != protocol.CodeSupervisorUnreachable || errors.Is(err, errDied)) && ctx.Err() == nil {
 			return fmt.Errorf("resume: %w", err)
 		}
-		select {
-		case <-time.After(backoff):
-			backoff = min(2*backoff, backoffMax)
-		case <-ctx.Done():
+		if pause.wait(ctx) != nil {
 			return unreachable(err)
 		}
 	}

@@ -24,13 +24,8 @@ import (
 	"holdfast/shared/socket"
 )
 
-const (
-	// connectTimeout is how long a request waits for a supervisor that is being started or
-	// upgraded.
-	connectTimeout = 10 * time.Second
-	backoffMin     = 2 * time.Millisecond
-	backoffMax     = 200 * time.Millisecond
-)
+// connectTimeout is how long a request waits for a supervisor that is being started or upgraded.
+const connectTimeout = 10 * time.Second
 
 // Config holds the dependencies of a Client.
 type Config struct {
@@ -118,7 +113,8 @@ func (c *Client) dial(ctx context.Context, start bool) (*link.Conn, *wire.Welcom
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	start = start && c.cfg.Start != nil
-	backoff, started := backoffMin, false
+	var pause backoff
+	started := false
 	for {
 		if c.cfg.Held != nil {
 			if err := c.cfg.Held(); err != nil {
@@ -148,11 +144,8 @@ func (c *Client) dial(ctx context.Context, start bool) (*link.Conn, *wire.Welcom
 		} else if socket.IsAbsent(err) && !start {
 			return nil, nil, unreachable(err)
 		}
-		select {
-		case <-time.After(backoff):
-			backoff = min(2*backoff, backoffMax)
-		case <-ctx.Done():
-			return nil, nil, unreachable(errors.Join(ctx.Err(), err))
+		if ended := pause.wait(ctx); ended != nil {
+			return nil, nil, unreachable(errors.Join(ended, err))
 		}
 	}
 }

@@ -3,7 +3,6 @@ package linkclient
 import (
 	"context"
 	"io"
-	"time"
 
 	"holdfast/protocol"
 	wire "holdfast/protocol/link"
@@ -48,7 +47,7 @@ func (s *Subscription) open(ctx context.Context) (*wire.Subscribed, error) {
 
 // Next waits for the next event and returns it, or io.EOF when ctx is done.
 func (s *Subscription) Next(ctx context.Context) (*wire.Event, error) {
-	backoff := backoffMin
+	var pause backoff
 	for {
 		m, err := s.st.Receive()
 		if e, ok := m.(*wire.Event); ok && err == nil {
@@ -64,11 +63,7 @@ func (s *Subscription) Next(ctx context.Context) (*wire.Event, error) {
 			if ctx.Err() != nil {
 				return nil, io.EOF
 			}
-			select {
-			case <-time.After(backoff):
-				backoff = min(2*backoff, backoffMax)
-			case <-ctx.Done():
-			}
+			_ = pause.wait(ctx) // if ctx is done, so is the next attempt
 			_, err = s.open(ctx)
 		}
 	}

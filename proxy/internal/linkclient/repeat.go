@@ -108,7 +108,7 @@ func (c *Client) over(ctx context.Context, request protocol.Message, try func(*l
 	}
 	q.instance, q.pid = welcome.Instance, welcome.PID
 	var late time.Time
-	wait := backoffMin
+	var pause backoff
 	for {
 		begun := time.Now()
 		if err = q.pin(ctx, conn); err == nil {
@@ -120,12 +120,11 @@ func (c *Client) over(ctx context.Context, request protocol.Message, try func(*l
 		now := time.Now()
 		late = giveUpTime(late, now, now.Sub(begun), q.patience())
 		if now.Sub(begun) > backoffMax { // the request ran for a while, so a short wait is enough again
-			wait = backoffMin
+			pause.reset()
 		}
-		if conn, err = c.next(ctx, conn, q, late, wait, err); err != nil {
+		if conn, err = c.next(ctx, conn, q, late, &pause, err); err != nil {
 			return err
 		}
-		wait = min(2*wait, backoffMax)
 	}
 }
 
@@ -164,7 +163,7 @@ func isBroken(err error) bool {
 // next waits until the lost link has ended, and returns the next link. If the supervisor has
 // stayed, that is the same link. next starts no supervisor, because the supervisor that is to be
 // asked again runs already or is being started by its keeper.
-func (c *Client) next(ctx context.Context, lost *link.Conn, q *question, late time.Time, wait time.Duration, err error) (*link.Conn, error) {
+func (c *Client) next(ctx context.Context, lost *link.Conn, q *question, late time.Time, pause *backoff, err error) (*link.Conn, error) {
 	ctx, cancel := context.WithDeadline(ctx, late)
 	defer cancel()
 	ends := time.NewTimer(linkEnd)
@@ -177,9 +176,7 @@ func (c *Client) next(ctx context.Context, lost *link.Conn, q *question, late ti
 		}
 	case <-ctx.Done():
 	}
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
+	if pause.wait(ctx) != nil {
 		if isBroken(err) {
 			err = unreachable(err)
 		}
