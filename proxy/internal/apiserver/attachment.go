@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 
 	"holdfast/protocol"
@@ -31,6 +32,7 @@ type attachment struct {
 	typist        *linkclient.Typist   // sends the input of a client that uses no offsets, or nil
 	stopTypist    context.CancelFunc   // ends the typist
 	typistStopped chan struct{}        // closed when the typist has ended
+	pausing       sync.Once            // sends the request to pause
 	hasDetached   atomic.Bool          // the client has detached, so it will not resume
 }
 
@@ -44,25 +46,6 @@ func (a *attachment) endLink(la *linkclient.Attachment) {
 	}
 }
 
-// attachment returns the attachment with the given number, or nil if there is none. If the
-// attachment is still being made, attachment waits, because a client may send input right after its
-// attach request.
-func (c *conn) attachment(number uint32) *attachment {
-	c.mu.Lock()
-	a := c.attachments[number]
-	c.mu.Unlock()
-	if a == nil {
-		return nil
-	}
-	select {
-	case <-a.started:
-		return a
-	case <-a.ended:
-	case <-c.ctx.Done():
-	}
-	return nil
-}
-
 // reserve reserves a number for an attachment that is being made. It fails if the number is in use,
 // or if the connection or its share link has the maximum number of attachments.
 func (c *conn) reserve(number uint32) (*attachment, error) {
@@ -73,38 +56,7 @@ func (c *conn) reserve(number uint32) (*attachment, error) {
 			return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("this share link already has %d attachments, which is the limit", maxLinkAttachments))
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.attachments[number] != nil {
-		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("attachment %d is in use on this connection", number))
-	}
-	if len(c.attachments) >= maxAttachments {
-		return nil, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("this connection already has %d attachments, which is the limit", maxAttachments))
-	}
-	a := &attachment{number: number, started: make(chan struct{}), ended: make(chan struct{})}
-	a.ctx, a.cancel = context.WithCancel(c.ctx)
-	c.attachments[number] = a
-	return a, nil
-}
-
-// drop removes an attachment, so that its number may be used again.
-func (c *conn) drop(a *attachment) {
-	a.cancel()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.attachments[a.number] == a {
-		delete(c.attachments, a.number)
-	}
-	if c.terminals[a.session] == a {
-		delete(c.terminals, a.session)
-	}
-}
-
-// attachmentCount returns the number of the connection's attachments.
-func (c *conn) attachmentCount() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.attachments)
+	return c.attachments.reserve(c.ctx, number)
 }
 
 // reserveFor checks an attach request and reserves the number that it asks for.
@@ -130,7 +82,7 @@ func (c *conn) attach(m *api.Attach, a *attachment) error {
 	}
 	la, info, err := c.attachAllowed(a.ctx, m.Attachment, spec)
 	if err != nil {
-		c.drop(a)
+		c.attachments.remove(a)
 		return err
 	}
 	c.begin(a, la, info, m.Text, func() {
@@ -167,8 +119,6 @@ func (c *caller) attachAllowed(ctx context.Context, number uint32, spec protocol
 
 // begin makes an attachment usable, calls announce to notify the client, and starts the pump.
 func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.AttachInfo, text bool, announce func()) {
-	c.mu.Lock()
-	a.link, a.session, a.isText, a.isReadOnly = la, info.Session.ID, text, la.Resumption().Mode == protocol.ModeReadOnly
 	if text || c.isBare() {
 		a.typist = linkclient.NewTypist(la, info.InputOffset)
 		var typistCtx context.Context
@@ -176,13 +126,8 @@ func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.At
 		a.typistStopped = make(chan struct{})
 		c.wg.Go(func() { defer close(a.typistStopped); a.typist.Run(typistCtx) })
 	}
-	if text {
-		c.terminals[a.session] = a
-	}
-	isPausing := c.life.is(phasePausing)
-	c.mu.Unlock()
-	close(a.started)
-	if isPausing { // pause has run before this attachment was usable
+	c.attachments.open(a, la, info.Session.ID, text)
+	if c.life.is(phasePausing) { // pause may have run before this attachment was usable
 		go a.pause()
 	}
 	stop := context.AfterFunc(a.ctx, func() { a.endLink(la) }) // this ends the pump
@@ -194,7 +139,7 @@ func (c *conn) begin(a *attachment, la *linkclient.Attachment, info *protocol.At
 		}
 		stop()
 		a.endLink(la)
-		c.drop(a)
+		c.attachments.remove(a)
 		c.observe(policy.Event{Kind: policy.EventDetached, SessionID: string(a.session), Labels: info.Session.Labels})
 	})
 }
@@ -330,17 +275,4 @@ func ptyExited(m *wire.Exited, attachment *uint32, seq uint64) api.PTYExited {
 		out.ParentAgent = &agent
 	}
 	return out
-}
-
-// detach ends an attachment, even if it is still being made. It returns when no further message has
-// the number of the attachment.
-func (c *conn) detach(number uint32) {
-	c.mu.Lock()
-	a := c.attachments[number]
-	c.mu.Unlock()
-	if a != nil {
-		a.hasDetached.Store(true)
-		a.cancel()
-		<-a.ended
-	}
 }

@@ -57,16 +57,6 @@ func (s *Server) AttachBare(ctx context.Context, from *Origin, spec protocol.Att
 	return c.attachAllowed(ctx, BareNumber, spec)
 }
 
-// markDetached marks all attachments as detached, because the client has disconnected and cannot
-// resume.
-func (c *conn) markDetached() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, a := range c.attachments {
-		a.hasDetached.Store(true)
-	}
-}
-
 // writeInput sends input of a bare connection's client. It returns when the typist has taken all of
 // p, so the connection is not read while too much input is not yet accepted.
 func (c *conn) writeInput(a *attachment, p []byte) error {

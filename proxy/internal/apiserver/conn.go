@@ -40,11 +40,8 @@ type conn struct {
 	ctx    context.Context // ends with the connection, and with the server
 	cancel context.CancelFunc
 
-	mu           sync.Mutex
-	attachments  map[uint32]*attachment
-	terminals    map[protocol.SessionID]*attachment // the attachments that terminal.* messages refer to
-	isSubscribed bool
-	following    subscription
+	attachments attachmentTable
+	following   subscription
 }
 
 // serve reads the connection until it ends or has been frozen and released. All goroutines of the
@@ -77,7 +74,7 @@ func (c *conn) serve() (moved bool) {
 		c.log.Info().Err(err).Msg("connection to client lost")
 	}
 	if c.isBare() && ctx.Err() == nil {
-		c.markDetached()
+		c.attachments.markDetached()
 	}
 	c.cancel()
 	_ = c.t.Close()
@@ -127,9 +124,7 @@ func (c *conn) readHello() error {
 	if hello.Client == "" || len(hello.Client) > 4*protocol.MaxIDLen {
 		return protocol.Errorf(protocol.CodeInvalidArgument, "hello needs a client name of 1 to 256 bytes")
 	}
-	c.mu.Lock()
 	c.hello = hello
-	c.mu.Unlock()
 	c.t.SetLimit(frame.Max)
 	if err := c.setReadDeadline(time.Time{}); err != nil {
 		return err
@@ -191,7 +186,7 @@ func (c *conn) handleInput(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	a := c.attachment(number)
+	a := c.attachments.await(c.ctx, number)
 	switch {
 	case a == nil:
 		c.fail("", &number, notAttached())
@@ -263,7 +258,7 @@ func (c *conn) handleControl(ctx context.Context, payload []byte) error {
 // forward sends a message to the stream of an attachment, and acknowledges it if it has a request
 // id.
 func (c *conn) forward(requestID string, number uint32, m protocol.Message) {
-	a := c.attachment(number)
+	a := c.attachments.await(c.ctx, number)
 	if a == nil {
 		c.fail(requestID, &number, notAttached())
 		return
@@ -277,5 +272,5 @@ func (c *conn) forward(requestID string, number uint32, m protocol.Message) {
 // sendLast writes the last message of an attachment. The number of the attachment is free when the
 // client reads this message. Messages of other goroutines about that number follow it.
 func (c *conn) sendLast(a *attachment, m protocol.Message) {
-	c.sendAfter(m, func() { c.drop(a) })
+	c.sendAfter(m, func() { c.attachments.remove(a) })
 }

@@ -67,7 +67,7 @@ func (s *Server) Counts() Counts {
 	}
 	for _, conn := range s.allConns() {
 		c.Connections[conn.from.Transport]++
-		c.Attachments += conn.attachmentCount()
+		c.Attachments += conn.attachments.count()
 	}
 	return c
 }

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"sync"
 
 	"holdfast/protocol"
 	"holdfast/protocol/api"
@@ -9,10 +10,55 @@ import (
 	"holdfast/proxy/internal/linkclient"
 )
 
-// subscription is a connection's subscription to events; its fields are nil if there is none.
+// subscription is a connection's subscription to events.
 type subscription struct {
-	sub    *linkclient.Subscription
-	cancel context.CancelFunc
+	mu         sync.Mutex
+	isReserved bool                     // the connection has a subscription, or one is being made
+	sub        *linkclient.Subscription // nil until it is made
+	cancel     context.CancelFunc
+}
+
+// reserve reports whether the connection may subscribe. It may do so once.
+func (f *subscription) reserve() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	isFree := !f.isReserved
+	f.isReserved = true
+	return isFree
+}
+
+// release reverses reserve, because the subscription could not be made.
+func (f *subscription) release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.isReserved = false
+}
+
+// begin stores a subscription that was made. cancel ends it.
+func (f *subscription) begin(sub *linkclient.Subscription, cancel context.CancelFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sub, f.cancel = sub, cancel
+}
+
+// stop ends the subscription if there is one.
+func (f *subscription) stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cancel != nil {
+		f.cancel()
+	}
+}
+
+// record returns the position of the subscription, or nil if there is none.
+func (f *subscription) record() *EventsRecord {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.sub == nil {
+		return nil
+	}
+	instance, after := f.sub.Position()
+	return &EventsRecord{Instance: instance, After: after}
 }
 
 // events subscribes the connection to events. If the link is lost, the subscription resumes after
@@ -21,20 +67,14 @@ func (c *conn) events(ctx context.Context, _ *request, m *api.Events) error {
 	if err := c.authorizeList(ctx); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	twice := c.isSubscribed
-	c.isSubscribed = true
-	c.mu.Unlock()
-	if twice {
+	if !c.following.reserve() {
 		return protocol.Errorf(protocol.CodeInvalidArgument, "this connection is already subscribed to events")
 	}
 	err := c.follow(m.Instance, c.after(m.Instance, m.After), func(first *wire.Subscribed) {
 		c.send(api.Subscribed{Request: m.Request, Instance: first.Instance, Seq: c.place(first.Seq)})
 	})
 	if err != nil {
-		c.mu.Lock()
-		c.isSubscribed = false
-		c.mu.Unlock()
+		c.following.release()
 	}
 	return err
 }
@@ -49,11 +89,8 @@ func (c *conn) follow(instance protocol.Instance, after uint64, announce func(*w
 		return err
 	}
 	announce(first)
-	c.mu.Lock()
-	c.following = subscription{sub, cancel}
-	isPausing := c.life.is(phasePausing)
-	c.mu.Unlock()
-	if isPausing { // pause has run before this subscription was stored
+	c.following.begin(sub, cancel)
+	if c.life.is(phasePausing) { // pause may have run before this subscription was stored
 		cancel()
 	}
 	c.wg.Go(func() {

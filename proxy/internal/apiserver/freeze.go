@@ -65,7 +65,7 @@ func (f *Frozen) TakeBack() (net.Conn, error) {
 // attachments, and its descriptor unless TakeBack returned it. The connection itself stays open.
 func (f *Frozen) release() {
 	isTakenBack := f.c.life.is(phaseTakenBack)
-	for _, a := range f.c.attachments { // no other goroutine uses them any more
+	for _, a := range f.c.attachments.all() {
 		a.link.Close()
 	}
 	f.c.cancel()
@@ -132,7 +132,7 @@ func batches(conns []*conn, atOnce int) (all [][]*conn) {
 	for _, conns := range [][]*conn{quick, slow} {
 		begun, attached := 0, 0 // of the current batch
 		for i, c := range conns {
-			n := c.attachmentCount()
+			n := c.attachments.count()
 			if i-begun == atOnce || i > begun && attached+n > maxBatchAttachments {
 				all = append(all, conns[begun:i])
 				begun, attached = i, 0
@@ -254,29 +254,25 @@ func (c *conn) freeze(ctx context.Context) (*Frozen, error) {
 var longAgo = time.Unix(1, 0)
 
 // pause pauses each attachment and ends the subscription. The pump of an attachment ends with
-// Paused.
+// Paused. An attachment or a subscription that is made later sees the phase and pauses itself.
 func (c *conn) pause() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.life.enter(onPause)
-	for _, a := range c.attachments {
-		if a.link != nil {
-			go a.pause()
-		}
+	for _, a := range c.attachments.usable() {
+		go a.pause()
 	}
-	if c.following.cancel != nil {
-		c.following.cancel()
-	}
+	c.following.stop()
 }
 
 // pause asks the supervisor to end the output of the attachment. No input is sent after the
 // request, so input that the answer Paused does not count will never be accepted.
 func (a *attachment) pause() {
-	if a.typist != nil {
-		a.stopTypist()
-		<-a.typistStopped
-	}
-	a.link.Send(wire.Pause{})
+	a.pausing.Do(func() {
+		if a.typist != nil {
+			a.stopTypist()
+			<-a.typistStopped
+		}
+		a.link.Send(wire.Pause{})
+	})
 }
 
 // finishPause records how much input was accepted. The typist keeps the input that was not

@@ -24,7 +24,7 @@ func (c *conn) attachRequest(_ context.Context, q *request, m *api.Attach) error
 
 // detachRequest answers a detach request.
 func (c *conn) detachRequest(_ context.Context, _ *request, m *api.Detach) error {
-	c.detach(m.Attachment)
+	c.attachments.detach(m.Attachment)
 	c.send(api.Detached{Request: m.Request, Attachment: m.Attachment})
 	return nil
 }

@@ -28,11 +28,11 @@ func TestBatches(t *testing.T) {
 		t.Cleanup(func() { a.Close(); b.Close() })
 		c := s.newConn(context.Background(), NewStream(b, nil), Origin{}, phaseServing)
 		for n := range uint32(i % 90) {
-			c.attachments[n] = &attachment{}
+			c.attachments.byNumber[n] = &attachment{}
 		}
 		if i == 50 {
 			for n := range uint32(2 * maxBatchAttachments) {
-				c.attachments[n] = &attachment{}
+				c.attachments.byNumber[n] = &attachment{}
 			}
 		}
 		switch {
@@ -52,7 +52,7 @@ func TestBatches(t *testing.T) {
 	for i, batch := range batches(conns, atOnce) {
 		attached := 0
 		for _, c := range batch {
-			attached += len(c.attachments)
+			attached += c.attachments.count()
 			if slow[c] != slow[batch[0]] || late && !slow[c] {
 				t.Errorf("batch %d has a connection that is not in its place", i)
 			}

@@ -55,15 +55,13 @@ type EventsRecord struct {
 
 // fillRecord completes the record. No goroutine of the connection may run any more.
 func (c *conn) fillRecord(r *Record, t Movable) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	r.From.Principal = c.recordedPrincipal()
 	if c.hello != nil {
 		hello := *c.hello
 		hello.Token, hello.Secret = "", ""
 		r.Hello = &hello
 	}
-	for _, a := range c.attachments {
+	for _, a := range c.attachments.all() {
 		spec := a.link.Resumption()
 		if a.frozenAt != nil {
 			spec = *a.frozenAt
@@ -75,9 +73,6 @@ func (c *conn) fillRecord(r *Record, t Movable) {
 		}
 		r.Attachments = append(r.Attachments, rec)
 	}
-	if c.following.sub != nil {
-		r.Events = &EventsRecord{}
-		r.Events.Instance, r.Events.After = c.following.sub.Position()
-	}
+	r.Events = c.following.record()
 	r.In, r.Out = t.Leftover(), t.Unwritten()
 }

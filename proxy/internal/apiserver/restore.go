@@ -46,7 +46,7 @@ func (s *Server) Restore(ctx context.Context, t Movable, r *Record, ready func()
 	}
 	defer s.removeConn(c)
 	for _, rec := range r.Attachments { // before the client's next input
-		if a := c.attachment(rec.Number); a != nil && a.typist != nil {
+		if a := c.attachments.await(c.ctx, rec.Number); a != nil && a.typist != nil {
 			a.typist.Keep(rec.Typed)
 		}
 	}
@@ -72,7 +72,7 @@ func (c *conn) reattachAll(r *Record) (isSubscribed bool) {
 	if r.Events == nil {
 		return true
 	}
-	c.isSubscribed = true
+	c.following.reserve()
 	return c.follow(r.Events.Instance, r.Events.After, func(*wire.Subscribed) {}) == nil
 }
 

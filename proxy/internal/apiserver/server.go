@@ -205,8 +205,7 @@ func (c *conn) refuse(err error) {
 func (s *Server) newConn(ctx context.Context, t Transport, from Origin, begin phase) *conn {
 	c := &conn{
 		caller: s.newCaller(from), life: life{phase: begin},
-		attachments:  make(map[uint32]*attachment),
-		terminals:    make(map[protocol.SessionID]*attachment),
+		attachments:  newAttachmentTable(),
 		requestSlots: make(chan struct{}, maxRequests),
 		waitSlots:    make(chan struct{}, maxWaits),
 	}

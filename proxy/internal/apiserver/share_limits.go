@@ -67,9 +67,7 @@ func (s *Server) removeLink(c *conn) {
 func (s *Server) linkAttachments(key shareKey) (n int) {
 	for _, c := range s.allConns() {
 		if share := c.from.Share; share != nil && share.key() == key {
-			c.mu.Lock()
-			n += len(c.attachments)
-			c.mu.Unlock()
+			n += c.attachments.count()
 		}
 	}
 	return n

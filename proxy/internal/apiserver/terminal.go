@@ -26,7 +26,7 @@ func (c *conn) terminalOpen(ctx context.Context, _ *request, m *api.TerminalOpen
 		return nil
 	}
 	if id, err := c.openTerminal(ctx, a, m); err != nil {
-		c.drop(a)
+		c.attachments.remove(a)
 		close(a.ended)
 		if ctx.Err() == nil {
 			c.send(terminalError(m.Request, id, err))
@@ -77,16 +77,9 @@ func (c *conn) reserveTerminal() (*attachment, error) {
 	}
 }
 
-// terminal returns the attachment that shows the session to a text client, or nil.
-func (c *conn) terminal(id protocol.SessionID) *attachment {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.terminals[id]
-}
-
 // terminalData sends input to the session.
 func (c *conn) terminalData(m *api.TerminalData) {
-	a := c.terminal(m.SessionID)
+	a := c.attachments.terminal(m.SessionID)
 	if a == nil {
 		c.send(terminalError(protocol.Request{}, m.SessionID, noTerminal(m.SessionID)))
 		return
@@ -99,7 +92,7 @@ func (c *conn) terminalData(m *api.TerminalData) {
 
 // terminalResize sends the size of the client's window.
 func (c *conn) terminalResize(m *api.TerminalResize) {
-	if a := c.terminal(m.SessionID); a != nil {
+	if a := c.attachments.terminal(m.SessionID); a != nil {
 		a.link.Send(wire.Resize{Cols: m.Cols, Rows: m.Rows})
 		return
 	}
