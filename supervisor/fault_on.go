@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -39,8 +40,10 @@ func fail(step, how string) {
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case "stop":
+		continued := make(chan os.Signal, 1)
+		signal.Notify(continued, syscall.SIGCONT)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		time.Sleep(10 * time.Millisecond) // until every thread has stopped
+		<-continued // because the signal may stop this thread only after a while
 	case "hang":
 		select {}
 	case "panic1s":

@@ -4,9 +4,9 @@ package serve
 
 import (
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // fault fails at the step that $HOLDFAST_FAULT names, in one of the ways STEP=kill, STEP=stop,
@@ -20,8 +20,10 @@ func fault(step string) {
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case "stop":
+		continued := make(chan os.Signal, 1)
+		signal.Notify(continued, syscall.SIGCONT)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		time.Sleep(10 * time.Millisecond) // until each thread has stopped
+		<-continued // because the signal may stop this thread only after a while
 	case "hang":
 		select {}
 	case "panic":
