@@ -248,9 +248,29 @@ func (t *Term) repeat(n int) {
 	}
 	t.printing = false
 	t.work += n
+	t.following = n * t.columnsOfEach(text)
 	for ; n > 0; n -= copies {
 		t.printAll(line[:min(n, copies)*len(text)])
 	}
+	t.following = 0
+}
+
+// columnsOfEach returns the number of columns that each of several equal texts takes. It returns 0
+// if they do not take the same number, or may join each other or the character before them.
+func (t *Term) columnsOfEach(text []byte) int {
+	ch, size := utf8.DecodeRune(text)
+	if size < len(text) {
+		return 0
+	}
+	if ch < 0x7f && t.cs != nil {
+		ch = t.cs.at(byte(ch))
+	}
+	first := joinWidth(ch, t.join, t.modes.Graphemes)
+	next := joinWidth(ch, first, t.modes.Graphemes)
+	if first.joins() || next.joins() || first.width() != next.width() || joinWidth(ch, next, t.modes.Graphemes) != next {
+		return 0
+	}
+	return first.width()
 }
 
 // printAll prints p, which must be UTF-8 without controls.

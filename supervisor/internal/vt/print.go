@@ -30,6 +30,10 @@ const narrow joinState = 1 << 1
 // print prints p, which must be printable ASCII.
 func (t *Term) print(p []byte) {
 	if t.cs != nil || t.modes.Insert || t.join>>3 != 0 {
+		if t.following == 0 && t.cs == nil && t.join>>3 == 0 {
+			t.following = len(p)
+			defer func() { t.following = 0 }()
+		}
 		for _, c := range p {
 			t.printRune(rune(c))
 		}
@@ -339,10 +343,16 @@ func (t *Term) printRune(ch rune) {
 		return
 	}
 	if t.modes.Insert {
-		t.insertCells(r, b.x, w-old, t.penID)
-		if r.at(t.cols - 1).isWide() {
-			r.set(t.cols-1, sb)
+		if t.inserted == 0 {
+			t.inserted = w - old
+			if t.following > 0 {
+				room := t.cols - b.x
+				t.inserted = min(t.following, room-room%w)
+			}
+			t.insertCells(r, b.x, t.inserted, t.penID)
 		}
+		t.inserted -= w - old
+		t.following = max(t.following-w, 0)
 	}
 	r.set(b.x, cell(ch)|sb|widthBits(w))
 	b.x++

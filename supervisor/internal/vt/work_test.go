@@ -1,6 +1,8 @@
 package vt
 
 import (
+	"bytes"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -29,5 +31,40 @@ func TestWriteSome(t *testing.T) {
 	}
 	if n, cost := whole.WriteSome(nil, 100); n != 0 || cost != 0 {
 		t.Errorf("of nothing %d bytes were taken, for %d", n, cost)
+	}
+}
+
+// Under IRM, REP inserts the columns of all its characters at once: with one after the other, a few
+// bytes would move each cell of a row thousands of times.
+func TestInsertedAtOnce(t *testing.T) {
+	pieces := []string{"a", "word ", "中", "é", "e\u0301", "\U0001f600", "\x1b[9b", "\x1b[30b", "\x1b[4h", "\x1b[4h", "\x1b[4l", "\r", "\b", "\x1b[5G", "\x1b[31m", "\x1b[44m", "\x1b(0", "\x1b(B", "\x1b(R", "\x1b[?7l", "\x1b[?7h", "\x1b[?2027h", "\x1b[?2027l", "\x1b[K", "\x1b['}"}
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		config := Config{Cols: 2 + r.IntN(20), Rows: 1 + r.IntN(3), HistoryLines: 20}
+		whole, single := New(config), New(config)
+		for range r.IntN(60) {
+			p := []byte(pieces[r.IntN(len(pieces))])
+			whole.Write(p)
+			if n := (map[string]int{"\x1b[9b": 9, "\x1b[30b": 30})[string(p)]; n > 0 {
+				for range n {
+					single.repeat(1)
+				}
+				single.join, single.printing = 0, false
+			} else {
+				for i := range p {
+					single.Write(p[i : i+1])
+				}
+			}
+			if x, y := encodeState(t, whole.State()), encodeState(t, single.State()); !bytes.Equal(x, y) {
+				t.Fatalf("seed %d, %q: the state is\n%s\nand not\n%s", seed, p, x, y)
+			}
+		}
+	}
+	term := New(Config{Cols: 2000, Rows: 3})
+	const most = 2000 * 5 * (repeatRows + 1) // five times each cell of the rows that REP may write
+	for _, p := range []string{"\x1b[4hx\x1b[9999b", "中\x1b[9999b"} {
+		if n, cost := term.WriteSome([]byte(p), 1<<20); n != len(p) || cost > most {
+			t.Errorf("%q: %d bytes cost %d, want %d and at most %d", p, n, cost, len(p), most)
+		}
 	}
 }
