@@ -171,7 +171,7 @@ func (t *Term) oddCells(cells []cell) bool {
 			}
 		}
 	}
-	if n == t.cols && !cells[n-1].hasContent() {
+	if n == t.cols && cells[n-1]&(contentMask|widthMask) == 0 {
 		return !t.styles.at(cells[n-1].style()).isErased()
 	}
 	return false

@@ -1,7 +1,6 @@
 package vt
 
 import (
-	"bytes"
 	"io"
 	"strconv"
 	"unicode/utf8"
@@ -91,13 +90,12 @@ func (p *painter) normal(history int) {
 		if p.linksFrom > 0 {
 			p.bounded, p.linkRoom = i < p.linksFrom, 0
 		}
-		if l.flags&(lineASCII|lineWrapped|lineMarked) == lineASCII {
-			p.newLine(done == 0)
-			p.storedASCII(l)
-		} else {
+		if p.odd != nil {
+			p.odd.continues = p.odd.continues || done == 0 && l.flags&lineWrapped != 0
+		}
+		if !p.storedLine(l, done == 0) {
 			t.scratch = t.storedCells(t.scratch[:0], l)
 			if p.odd != nil {
-				p.odd.continues = p.odd.continues || done == 0 && l.flags&lineWrapped != 0
 				p.odd.addNormal(t.hist.lines-1-i+t.rows, t.scratch, l.marks, false)
 			}
 			p.line(t.scratch, l.marks, l.flags&lineWrapped != 0, done == 0)
@@ -174,45 +172,6 @@ func (p *painter) newLine(first bool) {
 	p.x, p.joins = 0, false
 }
 
-// storedASCII writes a line of the history that has one byte for each column, without decoding
-// it to cells.
-func (p *painter) storedASCII(l storedLine) {
-	p.x, p.end = 0, style{}
-	var s style
-	from := 0
-	l.eachRun(func(col int, next style) {
-		p.ascii(l.text[from:col], &s)
-		from, s = col, next
-	})
-	p.ascii(l.text[from:], &s)
-}
-
-// ascii writes text form that has one style and one byte for each column.
-func (p *painter) ascii(text []byte, s *style) {
-	for len(text) > 0 {
-		n := bytes.IndexByte(text, markEmpty)
-		if n < 0 {
-			n = len(text)
-		}
-		if n > 0 {
-			p.setPen(s)
-			p.out = append(p.out, text[:n]...)
-			p.x += n
-			text = text[n:]
-		}
-		for n = 0; n < len(text) && text[n] == markEmpty; n++ {
-		}
-		text = text[n:]
-		switch {
-		case n == 0:
-		case p.x+n < p.t.cols:
-			p.emptyCells(n, s)
-		default:
-			p.emptyEnd(n, s)
-		}
-	}
-}
-
 // emptyCells leaves n columns empty in the style s. Text must follow them in the same line.
 func (p *painter) emptyCells(n int, s *style) {
 	if s.isErased() {
@@ -245,17 +204,21 @@ func (p *painter) line(cells []cell, marks []shellMark, wrapped, first bool) {
 }
 
 // wrapsInto reports whether printing cells behind the last line creates a line that continues
-// that line, without any other change. The pen's background must be the default, because the
-// row that scrolls in takes it.
+// that line, without any other change.
 func (p *painter) wrapsInto(cells []cell) bool {
-	if len(cells) == 0 || !cells[0].hasContent() || cells[0].width() == 0 {
+	if len(cells) == 0 || !cells[0].hasContent() {
 		return false
 	}
-	s := p.t.styles.at(cells[0].style())
-	if s.bg&colorMask != 0 {
+	return p.wrapsBefore(cells[0].width(), p.t.styles.at(cells[0].style()))
+}
+
+// wrapsBefore reports the same for a line that begins with a character of so many columns in the
+// style s. The pen's background must be the default, because the row that scrolls in takes it.
+func (p *painter) wrapsBefore(width int, s *style) bool {
+	if width == 0 || s.bg&colorMask != 0 {
 		return false
 	}
-	if p.x == p.t.cols-1 && cells[0].isWide() { // it did not fit, so the terminal wraps before it again
+	if p.x == p.t.cols-1 && width == 2 { // it did not fit, so the terminal wraps before it again
 		return sameStyle(&p.end, s)
 	}
 	return p.x == p.t.cols
