@@ -11,10 +11,10 @@ import { Position } from './position.js';
 import type { Appearance, AttachSpec, ExitInfo, Resume, SessionInfo, Size, Typed } from './types.js';
 import type { ClientState } from './client.js';
 
-/** Bytes that may be with listeners which are not done with them; beyond it nothing is read. */
+/** Bytes of output that listeners may still be processing. If there are more, the client stops reading. */
 const OUTPUT_WINDOW = 1 << 20;
 const OUTPUT_LOW = OUTPUT_WINDOW / 4;
-/** Bytes of input that may be not accepted; beyond it write takes none. */
+/** Bytes of input that may wait to be accepted. If there are more, write drops its data. */
 const INPUT_WINDOW = 1 << 20;
 const DETACH_MS = 1000;
 const RETRY_FULL_MS = 20;
@@ -22,51 +22,51 @@ const MAX_GOAWAY_MS = 30000;
 const MAX_COLS = 2000;
 const MAX_ROWS = 1000;
 
-/** A connection carries one attachment, so one that does not keep up holds up no other. */
+/** The number of each attachment. A connection carries one attachment, so that a slow listener delays no other attachment. */
 const NUMBER = 1;
 
-/** What is to be shown begins anew: a snapshot follows. */
+/** Announces a snapshot, which replaces the output that was shown before. */
 export interface Resync {
-  /** What the snapshot stands for. */
+  /** Output offset of the snapshot. */
   offset: number;
-  /** Bytes that were printed and never come. */
+  /** Bytes of output that the viewer does not receive. */
   bytesMissed: number;
   snapshotBytes: number;
-  /** The snapshot has the screen alone: empty the screen, and keep what is above it. Else begin with an empty terminal. */
+  /** The snapshot contains only the screen: erase the screen, and keep the lines above it. If not set, reset the terminal. */
   screenOnly: boolean;
-  /** The snapshot is of a view of the viewer's own. */
+  /** The snapshot shows the viewer's own view. */
   view: boolean;
 }
 
-/** A listener that returns a promise is waited for: while 1 MiB is with listeners, no more is read. */
+/** A listener may return a promise. While listeners process 1 MiB of output, the client reads no more. */
 export type AttachmentEvents = {
-  /** Bytes that the session printed, and the offset of the first. */
+  /** Output of the session, and the offset of its first byte. */
   output: (data: Uint8Array, offset: number) => void | PromiseLike<unknown>;
-  /** A piece of the snapshot that stands for offset, and how many bytes of it are to come. */
+  /** A piece of the snapshot of an offset, and the number of bytes of the snapshot that follow. */
   snapshot: (data: Uint8Array, offset: number, left: number) => void | PromiseLike<unknown>;
-  /** With `view: 'own'`: bytes that bring the view up to offset. Write them to the terminal, as those of output. */
+  /** With `view: 'own'`: bytes that update the view to an offset. Write them to the terminal like output. */
   view: (data: Uint8Array, offset: number) => void | PromiseLike<unknown>;
   resync: (what: Resync) => void;
-  /** The session has this size from here on; not with `view: 'own'`. */
+  /** The session has this size from this point of the output on. Not with `view: 'own'`. */
   resized: (size: Size) => void;
-  /** Another client came in this one's place; nothing follows. */
+  /** Another client attached with steal, which ends this attachment. No event follows. */
   stolen: (by: string) => void;
-  /** The session has ended; nothing follows. */
+  /** The session has ended. No event follows. */
   exit: (exit: ExitInfo) => void;
-  /** What ended it; `line_too_long` and `permission_denied` end nothing. */
+  /** The error that ended the attachment. `line_too_long` and `permission_denied` do not end it. */
   error: (err: HoldfastError) => void;
   state: (state: ClientState) => void;
-  /** With `typed`: what was typed, by whomever. */
+  /** With `typed`: input of any writer. */
   typed: (what: Typed) => void;
-  /** The session's input queue is full, or write took nothing. */
+  /** The session's input queue is full, or write dropped its data. */
   inputFull: () => void;
 };
 
 const encoder = new TextEncoder();
 let attempts = 0;
 
-// attempt numbers this program's attaches: by the time, so that a later program goes on
-// with greater numbers.
+// attempt returns the number of an attach. The numbers grow with the time, so that those of a program that runs later
+// are greater.
 function attempt(): number {
   return (attempts = Math.max(attempts + 1, Date.now() * 1000));
 }
@@ -77,20 +77,20 @@ function defer<T>(): { promise: Promise<T>; done: (value: T) => void; failed: (e
     done = d;
     failed = f;
   });
-  promise.catch(() => {}); // who asks for it is told
+  promise.catch(() => {}); // a rejection that nothing awaits is no unhandled one; others still receive it
   return { promise, done, failed };
 }
 
 /**
- * An Attachment is a view of a session: what is printed is told, what is written is
- * typed. It survives the loss of its connection by going on at its offset, so that
- * each byte comes once, both ways.
+ * An Attachment is a view of a session. It emits the session's output as events, and sends input to the session. If
+ * its connection is lost, it resumes at its offsets on another connection, so that each byte arrives once in both
+ * directions.
  *
- * Nothing is told before the next turn of the event loop after `attach` has resolved:
- * whoever listens by then misses nothing.
+ * It emits the first event in the turn of the event loop after `attach` has resolved, so that listeners that are
+ * added before receive all events.
  */
 export class Attachment {
-  /** How the session ended; rejected where the attachment ended first. */
+  /** Resolves when the session has ended. It is rejected if the attachment ends first. */
   readonly exited: Promise<ExitInfo>;
 
   private info: SessionInfo | undefined;
@@ -101,23 +101,23 @@ export class Attachment {
   private readonly input = new InputBuffer();
   private readonly ended = defer<ExitInfo>();
   private readonly detached = defer<void>();
-  private over = false; // nothing is told any more
-  private leaving = false; // detach was called: what comes is not told
+  private over = false; // no more events are emitted
+  private leaving = false; // detach was called, so that output is no longer emitted
   private conn: Connection | undefined; // while attached over it
-  private refused: HoldfastError | undefined; // what the proxy said before it was attached, or what ended it
-  private sending: AttachSpec | undefined; // what this connection's attach says
-  private late = false; // the next attach is not numbered
+  private refused: HoldfastError | undefined; // the error with which the proxy refused or ended the attachment
+  private sending: AttachSpec | undefined; // the options in this connection's attach
+  private late = false; // the next attach has no attempt
 
-  private pending = 0; // bytes with listeners
+  private pending = 0; // bytes that listeners are processing
   private paused = false;
-  private dropped = false; // the connection was closed, since pending is too much
+  private dropped = false; // the connection was closed because pending is too large
   private room: (() => void) | undefined;
-  private starting: (() => void)[] | undefined = []; // what is told in the next turn
+  private starting: (() => void)[] | undefined = []; // events to emit in the next turn
 
-  private size: Size | undefined; // to be told
-  private looks: Appearance | undefined; // the same
-  private reshaped = false; // its own view had another size when it was shown last
-  private settled: (() => void)[] = []; // who waits for all input to be accepted
+  private size: Size | undefined; // to be sent
+  private looks: Appearance | undefined; // to be sent
+  private reshaped = false; // the own view had another size when it was last shown
+  private settled: (() => void)[] = []; // callbacks of flush
 
   private constructor(private readonly dialer: Dialer, private readonly id: string, private spec: AttachSpec, private readonly name: string) {
     this.spec = { ...spec, writer: spec.writer ?? token(8), answers: spec.answers === true && spec.mode !== 'read_only' };
@@ -133,7 +133,7 @@ export class Attachment {
     return a;
   }
 
-  /** The session as it was when this was attached last. */
+  /** The session as it was at the last attach. */
   get session(): SessionInfo {
     return this.info as SessionInfo;
   }
@@ -142,17 +142,17 @@ export class Attachment {
     return this.now;
   }
 
-  /** Everything printed before was told, or told to be missed. With writer, it is where another attachment can go on. */
+  /** All output before this offset was emitted or reported as missed. Another attachment can resume here, with writer. */
   get offset(): number {
     return this.pos.had;
   }
 
-  /** Where to resume; what was shown last may be a view of the viewer's own: resume with `snapshot` then. */
+  /** The position at which another attachment can resume. If this one has a view of its own, resume with `snapshot`. */
   get resume(): Resume {
     return { instance: this.pos.instance, offset: this.pos.had };
   }
 
-  /** The name that input goes by. */
+  /** The writer of the input. */
   get writer(): string {
     return this.spec.writer as string;
   }
@@ -167,7 +167,7 @@ export class Attachment {
     this.tell(() => this.events.emit('state', state));
   }
 
-  // tell has listeners called, or in the next turn if nobody can listen yet.
+  // tell calls fn, which emits an event. If no listener can have been added yet, it calls fn in the next turn.
   private tell(fn: () => void): void {
     if (this.starting !== undefined) this.starting.push(fn);
     else fn();
@@ -180,7 +180,7 @@ export class Attachment {
     this.relieve();
   }
 
-  // run attaches over one connection after the other until the attachment ends.
+  // run attaches on one connection after another until the attachment ends.
   private async run(first: ReturnType<typeof defer<void>>): Promise<void> {
     const signal = this.stop.signal;
     const deadline = Date.now() + this.dialer.giveUp;
@@ -198,7 +198,7 @@ export class Attachment {
       this.paused = false;
       if (this.over || signal.aborted) return;
       const again = why.code === 'superseded' && !this.late && !this.reached(before);
-      this.late = again; // by an earlier one, before the clock was set back
+      this.late = again; // an earlier attempt has a greater number because the clock was set back
       if (this.info === undefined) {
         if (!again && (!lost(why) || Date.now() > deadline)) return first.failed(why);
       } else if (!again && !lost(why) && !why.retryable) {
@@ -206,9 +206,9 @@ export class Attachment {
       }
       if (this.info !== undefined) this.setState('reconnecting');
       if (this.dropped || this.pending >= OUTPUT_WINDOW) await this.hasRoom();
-      if (this.dropped) continue; // by ourselves
+      if (this.dropped) continue; // the proxy did not cause the loss
       await pause(Math.min(why.retryAfterMs ?? 0, MAX_GOAWAY_MS), signal);
-      // A proxy that takes us and drops us, again and again, is not hunted.
+      // If a proxy accepts and closes connections again and again, the waits grow.
       if (this.reached(before)) {
         wait = this.dialer.min;
       } else if (!again) {
@@ -218,7 +218,7 @@ export class Attachment {
     }
   }
 
-  // progress is how many bytes have come across, both ways.
+  // progress returns the number of bytes that were transferred in both directions.
   private progress(): number {
     return this.pos.had + this.input.base;
   }
@@ -227,7 +227,7 @@ export class Attachment {
     return this.progress() !== before;
   }
 
-  // serve attaches over a connection, and says why that is over.
+  // serve attaches on a connection, and returns the reason for its end.
   private serve(conn: Connection, first: ReturnType<typeof defer<void>>): Promise<HoldfastError> {
     this.refused = undefined;
     this.dropped = false;
@@ -306,7 +306,7 @@ export class Attachment {
     this.input.resume(int(m, 'input_offset'), old === undefined);
     this.late = false;
     if (old === undefined) {
-      this.spec.steal = false; // who takes this one's place while it is away keeps it
+      this.spec.steal = false; // a client that steals the session during an interruption keeps it
       first.done();
       setTimeout(() => this.begin(), 0);
     }
@@ -355,9 +355,8 @@ export class Attachment {
     if (this.pending >= OUTPUT_WINDOW) this.hold();
   }
 
-  // hold stops the reading. Where the transport cannot be paused the connection is
-  // given up, and what it would have brought comes over the next, or a snapshot of it:
-  // the supervisor has it, and waits for nobody.
+  // hold stops reading. If the transport cannot be paused, hold closes the connection. The supervisor keeps the output,
+  // so the next connection receives it or a snapshot.
   private hold(): void {
     const conn = this.conn;
     if (conn === undefined || this.paused || this.dropped) return;
@@ -389,8 +388,7 @@ export class Attachment {
     });
   }
 
-  // error acts on an error of the attachment: input is sent again from where it was
-  // taken, or the attachment ends.
+  // error handles an error of the attachment: it sends input again from the accepted offset, or ends the attachment.
   private error(conn: Connection, err: HoldfastError): void {
     switch (this.conn === undefined ? '' : err.code) {
       case 'input_gap':
@@ -416,8 +414,8 @@ export class Attachment {
     this.end(new HoldfastError('session_exited', `the session has ended with ${exit.exit_code}`));
   }
 
-  // fail ends it with an error. A session that has exited meanwhile, and whose last
-  // bytes are gone, still tells how.
+  // fail ends the attachment with an error. If the session has exited and its last output is gone, the error contains
+  // the exit record, which fail reports as the session's end.
   private fail(err: HoldfastError): void {
     if (this.over) return;
     if (err.code === 'session_exited' && err.exit !== undefined) return this.exit(exitOfRecord(err.exit, this.id, this.pos.instance));
@@ -429,7 +427,7 @@ export class Attachment {
     if (this.over) return;
     this.over = true;
     this.setState('closed');
-    this.tell(() => this.ended.failed(why)); // does nothing behind an exit
+    this.tell(() => this.ended.failed(why)); // has no effect after an exit
     this.detached.done();
     for (const done of this.settled.splice(0)) done();
     this.room?.();
@@ -437,10 +435,9 @@ export class Attachment {
   }
 
   /**
-   * write types. It returns true when the data is kept here and will arrive once, even
-   * if the proxy is replaced meanwhile. It returns false, and keeps nothing, where
-   * 1 MiB is not accepted yet, and after the end; `flush` waits until it goes on.
-   * A read-only attachment throws `permission_denied`.
+   * write sends input. If it returns true, the attachment stores the data until it has arrived, also if the proxy is
+   * replaced. If 1 MiB waits to be accepted, or if the attachment has ended, it returns false and drops the data;
+   * `flush` waits until there is room. It throws `permission_denied` if the attachment is read-only.
    */
   write(data: string | Uint8Array): boolean {
     if (this.spec.mode === 'read_only') throw new HoldfastError('permission_denied', 'a read-only attachment does not type');
@@ -454,7 +451,7 @@ export class Attachment {
     return true;
   }
 
-  /** flush waits until everything written was accepted. Errors: `client_closed` where it ended first. */
+  /** flush waits until all written input was accepted. Errors: `client_closed` if the attachment ends first. */
   async flush(): Promise<void> {
     this.flushInput();
     while (this.input.length > 0) {
@@ -467,7 +464,7 @@ export class Attachment {
     if (this.input.length === 0) for (const done of this.settled.splice(0)) done();
   }
 
-  // flushInput sends what this connection has not been sent yet.
+  // flushInput sends the input that was not sent on this connection yet.
   private flushInput(): void {
     const conn = this.conn;
     if (conn === undefined || this.over) return;
@@ -479,39 +476,39 @@ export class Attachment {
     }
   }
 
-  /** resize tells this viewer's size, now or when there is a connection again. */
+  /** resize sends this viewer's size, or stores it until there is a connection again. */
   resize(cols: number, rows: number): void {
     const size = { cols: Math.min(cols || 80, MAX_COLS), rows: Math.min(rows || 24, MAX_ROWS) };
     const changed = size.cols !== this.spec.cols || size.rows !== this.spec.rows;
     this.reshaped = this.reshaped || (this.spec.view === 'own' && changed);
-    this.spec = { ...this.spec, ...size }; // of the next connection
+    this.spec = { ...this.spec, ...size }; // for the next connection
     this.size = size;
     this.flushInput();
   }
 
-  /** setAppearance tells what this viewer's terminal looks like; it takes the place of all that was told before. */
+  /** setAppearance sends the properties of this viewer's terminal, which replace all earlier ones. */
   setAppearance(looks: Appearance): void {
     this.spec = { ...this.spec, appearance: looks };
     this.looks = looks;
     this.flushInput();
   }
 
-  /** interrupt sends SIGINT to the foreground process group, behind what was typed. It is lost where there is no connection. */
+  /** interrupt sends SIGINT to the foreground process group, after the input before it. Without a connection it has no effect. */
   interrupt(): void {
     this.conn?.send({ type: 'interrupt', attachment: NUMBER });
   }
 
-  /** detach ends the attachment; the session lives on. What was written is sent first, where there is a connection. */
+  /** detach ends the attachment; the session continues. If there is a connection, it sends the written input first. */
   async detach(): Promise<void> {
     if (this.over) return;
     this.flushInput();
     this.leaving = true;
     const conn = this.conn;
     if (conn !== undefined) {
-      if (this.paused) conn.resume(); // or the answer is not read
+      if (this.paused) conn.resume(); // otherwise the reply is not read
       conn.send({ type: 'detach', attachment: NUMBER });
-      // The answer says that the input before it was passed on; a connection that is
-      // closed at once could lose it.
+      // The reply confirms that the input before it was passed on. If the connection were closed at once, that input
+      // could be lost.
       const late = setTimeout(() => this.detached.done(), DETACH_MS);
       await this.detached.promise;
       clearTimeout(late);

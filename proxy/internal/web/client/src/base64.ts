@@ -1,6 +1,6 @@
 import { HoldfastError } from './errors.js';
 
-const PIECE = 8192; // characters at once, so that no call has too many arguments
+const PIECE = 8192; // characters per call, because a call may have only so many arguments
 
 export function toBase64(bytes: Uint8Array): string {
   let text = '';

@@ -16,47 +16,47 @@ import { REPEATABLE } from './wire.js';
 
 export type { Subscription } from './subscription.js';
 
-/** `reconnecting` says that the connection was lost, and is being made again. */
+/** `reconnecting`: the connection was lost, and the client is making another. */
 export type ClientState = 'connected' | 'reconnecting' | 'closed';
 
 export type ClientEvents = {
   state: (state: ClientState) => void;
-  /** What happens to all sessions; who listens is subscribed from then on. */
+  /** An event of any session. The client subscribes when the first listener is added. */
   event: (event: HoldfastEvent) => void;
-  /** The proxy is about to go away; the client comes back by itself. */
+  /** The proxy is about to end. The client reconnects by itself. */
   goaway: (what: { retryAfterMs: number; reason: string }) => void;
-  /** A connection could not be made: it is tried again while `state` is not `closed`. */
+  /** A connection could not be made. The client tries again while `state` is not `closed`. */
   error: (err: HoldfastError) => void;
 };
 
 export interface KillOptions {
-  /** Time between the soft signal and SIGKILL; absent is 250. */
+  /** Milliseconds between the soft signal and SIGKILL; absent: 250. */
   graceMs?: number;
-  /** Absent is SIGHUP. */
+  /** Absent: SIGHUP. */
   softSignal?: string;
   reason?: string;
-  /** Also what has left the terminal; `unsupported` without a control group of its own. */
+  /** End also processes that have left the terminal. Without a control group the error is `unsupported`. */
   all?: boolean;
 }
 
 export interface ListOptions {
-  /** Only sessions of this one. */
+  /** Only sessions of this originator. */
   originator?: string;
   /** Only sessions that have all of these labels with these values. */
   labels?: Labels;
 }
 
 export interface WaitOptions {
-  /** Absent is for ever. */
+  /** Absent: no time limit. */
   timeoutMs?: number;
 }
 
-/** Bytes of input in one request, and keys. */
+/** Bytes of input, and keys, in one request. */
 const INPUT_BYTES = 256 << 10;
 const MAX_KEYS = 256;
-/** Messages that may answer one request. */
+/** Messages in the reply to one request. */
 const MAX_PARTS = 256;
-/** Requests that may wait for an answer. */
+/** Requests that may wait for a reply. */
 const MAX_REQUESTS = 4096;
 const RETRY_MS = 20;
 
@@ -80,9 +80,9 @@ interface Waiting {
 }
 
 /**
- * A HoldfastClient talks to one proxy and its successors. Requests go over one
- * connection; each attachment and subscription has one of its own. Where it is
- * harmless a request whose connection is lost is made again.
+ * A HoldfastClient is connected to a proxy and later to its successors. All requests share one connection; each
+ * attachment and subscription has one of its own. If the connection is lost during a request, the client repeats the
+ * request, unless it must not be repeated.
  */
 export class HoldfastClient {
   private now: ClientState = 'connected';
@@ -90,14 +90,14 @@ export class HoldfastClient {
   private readonly stop = new AbortController();
   private readonly dialer: Dialer;
   private conn: Connection | undefined;
-  private last: HoldfastError | undefined; // why there is no connection
-  private fault: HoldfastError | undefined; // why the proxy is about to close the connection
+  private last: HoldfastError | undefined; // the reason why there is no connection
+  private fault: HoldfastError | undefined; // the error with which the proxy is about to close the connection
   private welcomed: Welcome | undefined;
   private readonly waiting = new Map<string, Waiting>();
-  private readonly dialing = new Set<() => void>(); // who waits for a connection
+  private readonly dialing = new Set<() => void>(); // callbacks of requests that wait for a connection
   private readonly attachments = new Set<Attachment>();
   private readonly streams = new Set<EventStream>();
-  private listening: EventStream | undefined; // for those who listen to `event`
+  private listening: EventStream | undefined; // the subscription for listeners of `event`
   private requests = 0;
 
   private constructor(private readonly options: ConnectOptions) {
@@ -106,8 +106,8 @@ export class HoldfastClient {
   }
 
   /**
-   * connect says hello to a proxy. Errors: `connect` where there is none, what it
-   * answers (`unauthorized`, `protocol_mismatch`), `lost`.
+   * connect connects to a proxy. Errors: `connect` if no proxy can be reached, the error with which the proxy refuses
+   * the hello (`unauthorized`, `protocol_mismatch`), and `lost`.
    */
   static async connect(options: ConnectOptions): Promise<HoldfastClient> {
     const c = new HoldfastClient(options);
@@ -118,7 +118,7 @@ export class HoldfastClient {
         return c;
       } catch (err) {
         const why = asError(err);
-        // Where nobody answers there may never have been one; a proxy that goes away has a successor.
+        // If no proxy can be reached, waiting may never help. A proxy that announces its end has a successor.
         if (why.code === 'connect' || !why.retryable || Date.now() > deadline) throw why;
         await pause(Math.max(RETRY_MS, Math.min(why.retryAfterMs ?? 0, c.dialer.max)), c.stop.signal);
       }
@@ -129,7 +129,7 @@ export class HoldfastClient {
     return this.now;
   }
 
-  /** What the proxy said of itself when it was connected to last. */
+  /** The proxy's welcome on the last connection. */
   get welcome(): Welcome {
     return this.welcomed as Welcome;
   }
@@ -161,7 +161,7 @@ export class HoldfastClient {
     this.events.emit('state', state);
   }
 
-  // serve takes over a connection, until it is lost.
+  // serve uses a connection until it is lost.
   private serve(conn: Connection): void {
     if (this.now === 'closed') return conn.close();
     this.conn = conn;
@@ -179,7 +179,7 @@ export class HoldfastClient {
   private lose(err: HoldfastError): void {
     this.conn = undefined;
     this.last = err;
-    // What was asked in a form that the proxy does not take is not asked again.
+    // If the proxy has closed the connection because of a malformed request, that request must not be repeated.
     const why = this.fault ?? new HoldfastError('lost', err.message, err.retryAfterMs === undefined ? {} : { retryAfterMs: err.retryAfterMs });
     for (const w of [...this.waiting.values()]) w.failed(why);
     if (this.now === 'closed') return;
@@ -195,7 +195,7 @@ export class HoldfastClient {
       this.last = asError(err);
       if (this.now === 'closed') return;
       this.events.emit('error', this.last);
-      await this.close(); // no waiting mends it
+      await this.close(); // another attempt would fail in the same way
     }
   }
 
@@ -215,7 +215,7 @@ export class HoldfastClient {
     if (m.more !== true || m.type !== 'sessions') w.done(w.parts);
   }
 
-  // connection returns the live one, or waits for it.
+  // connection returns the present connection, or waits for the next one.
   private connection(): Promise<Connection> {
     return new Promise((done, failed) => {
       const go = (): void => {
@@ -271,7 +271,7 @@ export class HoldfastClient {
     return replyTo(m, answer, await this.call(m));
   }
 
-  // get is ask for an answer that is handed over as it is.
+  // get makes a request and returns the fields of its reply.
   private async get<T>(m: Message, answer: string): Promise<T> {
     const { type: _, request_id: _id, ...rest } = await this.ask(m, answer);
     return rest as T;
@@ -281,7 +281,7 @@ export class HoldfastClient {
     await this.ask(m, 'ok');
   }
 
-  /** list returns what is known of every session, or of those that the options select, oldest first. A string is an originator. */
+  /** list returns all sessions, or those that the options select, the oldest first. A string selects an originator. */
   async list(which: string | ListOptions = {}): Promise<SessionInfo[]> {
     const { originator, labels = {} } = typeof which === 'string' ? { originator: which } : which;
     const some = Object.keys(labels).length > 0;
@@ -298,9 +298,8 @@ export class HoldfastClient {
   }
 
   /**
-   * spawn starts a session and checks that it lives; a lost connection starts no second
-   * one. Errors: `exited_early`, whose `exit` says how, `spawn_failed` with its
-   * `reason`, `session_exists`, `limit_exceeded`.
+   * spawn starts a session, and checks that its child does not end at once. After a lost connection it starts no second
+   * session. Errors: `exited_early` with `exit`, `spawn_failed` with `reason`, `session_exists`, `limit_exceeded`.
    */
   spawn(spec: SpawnSpec): Promise<Spawned> {
     return this.get({ type: 'spawn', session_id: token(6), token: token(16), ...spec }, 'spawned');
@@ -311,32 +310,32 @@ export class HoldfastClient {
     return this.get({ type: 'reopen', session_id: id, token: token(16), ...changes }, 'spawned');
   }
 
-  /** kill begins a session's end, and returns when that is scheduled: `wait` tells how it came. */
+  /** kill schedules the end of a session; `wait` waits for it. */
   kill(id: string, o: KillOptions = {}): Promise<void> {
     return this.ok({ type: 'terminate', session_id: id, grace_ms: o.graceMs, soft_signal: o.softSignal, reason: o.reason, all: o.all });
   }
 
-  /** limit changes limits of a session that runs; `unsupported` if it has no control group of its own. */
+  /** limit changes limits of a running session. Errors: `unsupported` if the session has no control group. */
   async limit(id: string, limits: Limits): Promise<SessionInfo> {
     return object(await this.ask({ type: 'limit', session_id: id, limits }, 'session'), 'session');
   }
 
-  /** freeze stops all processes of a session; `unsupported` as limit. */
+  /** freeze stops all processes of a session. Errors: `unsupported` if the session has no control group. */
   freeze(id: string): Promise<void> {
     return this.ok({ type: 'freeze', session_id: id, frozen: true });
   }
 
-  /** thaw has all processes of a session run on. */
+  /** thaw continues all processes of a frozen session. */
   thaw(id: string): Promise<void> {
     return this.ok({ type: 'freeze', session_id: id, frozen: false });
   }
 
-  /** signal sends one, by `SIGUSR1`, `USR1` or a number. */
+  /** signal sends a signal, such as `SIGUSR1`, `USR1` or a number, to the process groups of a session. */
   signal(id: string, name: string | number): Promise<void> {
     return this.ok({ type: 'signal', session_id: id, signal: String(name) });
   }
 
-  /** rename says what a session is called, for all who see it: its label `title`; '' takes that away. */
+  /** rename sets the title of a session, its label `title`, for all viewers; '' removes the label. */
   async rename(id: string, title: string): Promise<SessionInfo> {
     return object(await this.ask({ type: 'rename', session_id: id, title }, 'session'), 'session');
   }
@@ -346,17 +345,17 @@ export class HoldfastClient {
     return this.ok({ type: 'interrupt', session_id: id });
   }
 
-  /** forget removes an exited session. */
+  /** forget deletes an exited session. */
   forget(id: string): Promise<void> {
     return this.ok({ type: 'forget', session_id: id });
   }
 
-  /** wait returns how a session ended once it has. Errors: `timeout`. */
+  /** wait waits for the end of a session, and returns its exit record. Errors: `timeout`. */
   async wait(id: string, o: WaitOptions = {}): Promise<ExitRecord> {
     return object(await this.long({ type: 'wait', session_id: id }, 'waited', o.timeoutMs), 'exit');
   }
 
-  // long asks what may take long, and again for what is left of the time.
+  // long makes a request that may take long. After a lost connection it makes the request again, with the remaining time.
   private async long(m: Message, answer: string, timeoutMs: number | undefined): Promise<Message> {
     const deadline = Date.now() + (timeoutMs ?? Infinity);
     for (;;) {
@@ -370,45 +369,45 @@ export class HoldfastClient {
     }
   }
 
-  /** screen returns what a session shows, also after its end. */
+  /** screen returns a session's screen, also after the session has ended. */
   screen(spec: ScreenSpec): Promise<ScreenContent> {
     return this.get({ type: 'screen', ...spec }, 'screen_content');
   }
 
-  /** history returns lines, newest first; to page on, ask with the number of the last one as `before`. */
+  /** history returns lines, the newest first. For older lines, pass the number of the last line as `before`. */
   history(spec: HistorySpec): Promise<HistoryContent> {
     return this.get({ type: 'history', ...spec }, 'history_content');
   }
 
-  /** search returns lines that match; where it says `more`, ask again with its `before`. */
+  /** search returns the lines that match. If the result has `more`, pass its `before` for older lines. */
   search(spec: SearchSpec): Promise<SearchContent> {
     return this.get({ type: 'search', ...spec }, 'search_content');
   }
 
-  /** scrollback returns bytes that a session printed, from offset on as far as they are kept, at most 512 KiB. */
+  /** scrollback returns at most 512 KiB of output from an offset on, as far as the session keeps it. */
   async scrollback(id: string, offset = 0): Promise<ScrollbackData> {
     const m = await this.ask({ type: 'scrollback', session_id: id, offset }, 'scrollback_data');
     return { instance: str(m, 'instance'), offset: int(m, 'offset'), end: int(m, 'end'), data: fromBase64(str(m, 'data_b64')) };
   }
 
-  /** resize changes a session's size once, whatever its policy. */
+  /** resize changes a session's size once, with any size policy. */
   resize(id: string, cols: number, rows: number): Promise<void> {
     return this.ok({ type: 'resize', session_id: id, cols, rows });
   }
 
-  /** clear forgets the lines above a session's screen, for all viewers; with `screen` those on it, too, but the row with the cursor. */
+  /** clear deletes the lines above a session's screen, for all viewers. With `screen` it also deletes the screen's rows, except the row with the cursor. */
   clear(id: string, screen = false): Promise<void> {
     return this.ok({ type: 'clear', session_id: id, screen });
   }
 
-  /** setSizePolicy changes whose size a session has; a fixed one may be given columns and rows. */
+  /** setSizePolicy sets the policy that determines a session's size. The policy fixed may have columns and rows. */
   setSizePolicy(id: string, policy: SizePolicy, cols = 0, rows = 0): Promise<void> {
     return this.ok({ type: 'size_policy', session_id: id, policy, cols, rows });
   }
 
   /**
-   * input types without an attachment, exactly once, and returns when all was accepted.
-   * Errors: `line_too_long` where the terminal cuts a line; all was accepted then, too.
+   * input sends input without an attachment, exactly once, and returns when all of it was accepted. Errors:
+   * `line_too_long` if the terminal cuts a line; all of the input was accepted then, too.
    */
   async input(id: string, data: string | Uint8Array): Promise<void> {
     const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
@@ -417,20 +416,19 @@ export class HoldfastClient {
     }));
   }
 
-  /** paste types text as a terminal pastes it: framed, where the program asked for that. It is taken whole or not at all. */
+  /** paste sends text as a paste, framed if the program has enabled that. The session accepts all of it or nothing. */
   async paste(id: string, text: string): Promise<void> {
     const bytes = new TextEncoder().encode(text);
     await this.type(bytes.length, Infinity, () => ({ type: 'input', session_id: id, data_b64: toBase64(bytes), paste: true }));
   }
 
-  /** keys types keys by name (SPEC.md, Keys): `Enter`, `C-c`, `S-Tab`, `x`. */
+  /** keys sends keys by their names (SPEC.md, Keys): `Enter`, `C-c`, `S-Tab`, `x`. */
   async keys(id: string, keys: string[]): Promise<void> {
     await this.type(keys.length, MAX_KEYS, (from, to) => ({ type: 'input', session_id: id, data_b64: '', keys: keys.slice(from, to) }));
   }
 
-  // type sends all of something in parts, each once: a writer's offset tells the
-  // supervisor what it has had. A part that is not plain bytes is taken whole or not at
-  // all.
+  // type sends input in parts, each of them once, because the supervisor knows by the writer's offset which input it
+  // has accepted. It accepts a part with keys or a paste as a whole or not at all.
   private async type(length: number, atOnce: number, part: (from: number, to: number) => Message): Promise<void> {
     const writer = token(8);
     let warned: HoldfastError | undefined;
@@ -451,52 +449,52 @@ export class HoldfastClient {
         if (this.state === 'closed' || (why.code !== 'input_full' && !lost(why))) throw why;
         if (why.code === 'input_full' && !whole) offset = why.offset ?? offset;
       }
-      await pause(RETRY_MS, this.stop.signal); // the child does not read as fast as we type
+      await pause(RETRY_MS, this.stop.signal); // until the child has read some input
     }
     if (warned !== undefined) throw warned;
   }
 
-  /** mark says where a session is, for `since` of await. */
+  /** mark returns the present position of a session, for `since` of await. */
   mark(id: string): Promise<Marked> {
     return this.get({ type: 'mark', session_id: id }, 'marked');
   }
 
-  /** await waits for something on a screen: one of text, prompt and idle_ms. Errors: `timeout`. */
+  /** await waits for one of text, prompt and idle_ms on a session's screen. Errors: `timeout`. */
   async await(spec: AwaitSpec): Promise<Awaited> {
     const { type: _, request_id: _id, ...rest } = await this.long({ type: 'await', ...spec }, 'awaited', spec.timeout_ms);
     return rest as unknown as Awaited;
   }
 
-  /** away tells what has happened since the last viewer went. */
+  /** away returns the events since the last viewer left. */
   away(id: string): Promise<Away> {
     return this.get({ type: 'away', session_id: id }, 'away_content');
   }
 
-  /** environment is that of the last viewer that told its own, as `K=V`. */
+  /** environment returns the environment of the viewer that last sent one, as `K=V`. */
   async environment(id: string): Promise<string[]> {
     return object(await this.ask({ type: 'environment', session_id: id }, 'environment_content'), 'env');
   }
 
-  /** share makes a link by which a browser can look at this session, and do nothing else. */
+  /** share returns a link with which a browser can view this session and do nothing else. */
   share(id: string, ttlMs?: number): Promise<Shared> {
     return this.get({ type: 'share', session_id: id, ttl_ms: ttlMs }, 'shared');
   }
 
-  /** status is the state of both processes. */
+  /** status returns the status of the proxy and of the supervisor. */
   status(): Promise<Status> {
     return this.get({ type: 'status' }, 'status_report');
   }
 
-  /** ticket returns one for one WebSocket on TCP: to a session's raw bytes, or to the api. */
+  /** ticket returns a ticket for one WebSocket over TCP: for the raw output of a session, or for the api. */
   ticket(id?: string): Promise<Ticket> {
     return this.get({ type: 'ticket', ...(id !== undefined && { session_id: id }) }, 'ticket_issued');
   }
 
   /**
-   * subscribe tells what happens to all sessions from now on, through the loss of connections.
-   * With `after` it begins behind an event that was seen before, of the supervisor's instance
-   * that `status` names (`supervisor.instance`, not that of `welcome`, which is the proxy's). If
-   * some of what followed is no longer kept, or the instance is another, `missed` comes first.
+   * subscribe returns the events of all sessions from now on. It continues after a lost connection. With `after` it
+   * begins after an earlier event of the supervisor's instance in `status` (`supervisor.instance`; the instance in
+   * `welcome` is the proxy's). If some later events are no longer kept, or the supervisor has another instance, the
+   * first event is `missed`.
    */
   subscribe(options: { after?: { instance: string; seq: number } } = {}): Subscription {
     const stream = new EventStream(this.dialer, () => this.streams.delete(stream), options.after);
@@ -506,8 +504,8 @@ export class HoldfastClient {
   }
 
   /**
-   * attach attaches to a session. Errors: `session_not_found`, `session_exited` (whose
-   * `exit` says how), `already_attached`, `instance_mismatch`, `limit_exceeded`.
+   * attach attaches to a session. Errors: `session_not_found`, `session_exited` with `exit`, `already_attached`,
+   * `instance_mismatch`, `limit_exceeded`.
    */
   async attach(id: string, options: AttachSpec = {}): Promise<Attachment> {
     if (this.now === 'closed') throw closed();
@@ -518,7 +516,7 @@ export class HoldfastClient {
     return a;
   }
 
-  /** close detaches all attachments, ends subscriptions and the connection. The sessions live on. */
+  /** close detaches all attachments, and ends the subscriptions and the connection. The sessions continue. */
   async close(): Promise<void> {
     if (this.now === 'closed') return;
     this.setState('closed');

@@ -7,48 +7,48 @@ import { webSocket } from './transport.js';
 import type { Transport, WebSocketConstructor } from './transport.js';
 import type { VersionRange, Welcome } from './types.js';
 
-/** The version spoken, from and to. */
+/** The lowest and highest version of the protocol that this client supports. */
 const SPOKEN: VersionRange = { min: 1, max: 1 };
 const HELLO_MS = 5000;
 const MAX_EARLY = 64; // messages that may arrive before begin sets a handler
 
-/** How a lost connection is made again. Times are milliseconds. */
+/** The times, in milliseconds, between attempts to replace a lost connection. */
 export interface Redial {
   /** The first wait; default 20. Each one is twice the last. */
   min?: number;
   /** The longest wait; default 2000. */
   max?: number;
-  /** How long a request waits for a connection; default 30000. Views and subscriptions never give up. */
+  /** The time that a request waits for a connection; default 30000. Attachments and subscriptions wait without a limit. */
   giveUp?: number;
 }
 
-/** One of url, socketPath and transport. */
+/** There must be exactly one of url, socketPath and transport. */
 export interface ConnectOptions {
   /** `ws(s)://…/v1/api`. */
   url?: string | URL;
   /** A proxy's Unix socket, or on Windows its named pipe; in Node and Electron. */
   socketPath?: string;
-  /** Makes each connection; it is called again when one is lost. */
+  /** Makes a connection. It is called again after each lost connection. */
   transport?: () => Promise<Transport>;
   /** A name for people; default `holdfast-client`. */
   client?: string;
   /** On TCP without a ticket or a cookie: the proxy's token. */
   token?: string;
-  /** The shared secret, where one is set. */
+  /** The shared secret, if the proxy has one. */
   secret?: string;
   redial?: Redial;
-  /** Where there is no global one (Node 20), or another is wanted; npm's ws fits. */
+  /** A constructor such as that of npm's ws, if there is no global one (Node 20) or another should be used. */
   WebSocket?: WebSocketConstructor;
 }
 
-/** What a connection tells. After `closed` it tells nothing. */
+/** The callbacks of a connection. After `closed` the connection calls none of them. */
 export interface ConnectionHandler {
   message(m: Message): void;
   data?(kind: number, payload: Uint8Array): void;
   closed(err: HoldfastError): void;
 }
 
-/** A Connection is a transport whose hello was accepted. */
+/** A Connection is a transport on which the proxy has accepted the hello. */
 export class Connection {
   welcome: Welcome | undefined;
   private over: HoldfastError | undefined;
@@ -63,14 +63,14 @@ export class Connection {
     });
   }
 
-  /** begin has what comes, and what has come, told to the handler. */
+  /** begin passes received messages to the handler, those received before as well. */
   begin(handler: ConnectionHandler): void {
     this.handler = handler;
     for (const m of this.early.splice(0)) this.guard(() => handler.message(m));
     if (this.over !== undefined) handler.closed(this.over);
   }
 
-  /** rest stops the telling, for the next who begins. */
+  /** rest stops passing messages on; the next call of begin continues. */
   private rest(): void {
     this.handler = undefined;
   }
@@ -83,7 +83,7 @@ export class Connection {
     });
   }
 
-  // guard: what makes no sense ends the connection, and nothing else.
+  // guard calls fn. If fn throws, because a message is malformed, guard closes this connection.
   private guard(fn: () => void): void {
     if (this.over !== undefined) return;
     try {
@@ -112,7 +112,7 @@ export class Connection {
     if (this.over === undefined) this.transport.data(kind, payload);
   }
 
-  /** close ends it, for that reason; closed follows at once. */
+  /** close closes the connection with an error, and calls closed at once. */
   close(err = new HoldfastError('lost', 'the connection was closed')): void {
     if (this.over !== undefined) return;
     this.ended(err);
@@ -131,7 +131,7 @@ export class Connection {
     this.transport.resume?.();
   }
 
-  /** hello says who we are. Errors: what the proxy answers, `lost`, `decode`. */
+  /** hello sends the hello. Errors: the error that the proxy replies, `lost`, `decode`. */
   hello(o: ConnectOptions): Promise<void> {
     return new Promise((done, failed) => {
       const late = setTimeout(() => this.close(new HoldfastError('lost', `no welcome within ${HELLO_MS} ms`)), HELLO_MS);
@@ -174,7 +174,7 @@ export class Connection {
   }
 }
 
-/** goingAway returns the error of a connection that ended with goaway; it says when to connect again. */
+/** goingAway returns the error of a connection that ended with goaway. It contains the time to wait before the next one. */
 export function goingAway(m: Message): HoldfastError {
   return new HoldfastError('lost', `the proxy is ending: ${str(m, 'reason')}; connect again`, { retryable: true, retryAfterMs: int(m, 'retry_after_ms') });
 }
@@ -183,7 +183,7 @@ function pid(): number | undefined {
   return (globalThis as { process?: { pid?: number } }).process?.pid;
 }
 
-/** pause waits, or until the signal says that it is over. */
+/** pause waits for a time. It ends early if the signal is aborted. */
 export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((done) => {
     if (signal.aborted) return done();
@@ -204,7 +204,7 @@ export class Dialer {
   readonly min: number;
   readonly max: number;
   readonly giveUp: number;
-  /** Is told why a connection could not be made, and will be tried again. */
+  /** Receives the error of each failed attempt that will be repeated. */
   failed: (err: HoldfastError) => void = () => {};
 
   constructor(private readonly o: ConnectOptions) {
@@ -221,7 +221,7 @@ export class Dialer {
     return webSocket(String(this.o.url), this.o.WebSocket);
   }
 
-  /** dial tries once. */
+  /** dial makes one attempt. */
   async dial(signal: AbortSignal): Promise<Connection> {
     let transport: Transport;
     try {
@@ -242,8 +242,8 @@ export class Dialer {
   }
 
   /**
-   * redial tries until there is a connection, or giving up after so many milliseconds.
-   * It throws at once what no waiting mends.
+   * redial makes attempts until there is a connection, for at most a number of milliseconds. It throws an error at once
+   * if waiting cannot help.
    */
   async redial(signal: AbortSignal, giveUp = Infinity): Promise<Connection> {
     const deadline = Date.now() + giveUp;

@@ -1,26 +1,25 @@
 import type { ExitRecord } from './types.js';
 
 /**
- * A failure that a program can act on: `code` is for programs and stable, `message`
- * is for people. Beside the protocol's codes (SPEC.md, Errors) there are these of
- * the client's own:
+ * A HoldfastError is a failure. Its `code` is stable and for programs; its `message` is for people. Besides the codes
+ * of the protocol (SPEC.md, Errors), the client has these:
  *
  * - `connect`: no proxy could be reached;
- * - `lost`: the connection broke, and whether it was done is not known;
- * - `decode`: the proxy said what makes no sense;
+ * - `lost`: the connection was lost, and it is not known whether the request was carried out;
+ * - `decode`: the proxy sent a malformed message;
  * - `client_closed`: close or detach was called;
- * - `stolen`: another client attached in this one's place.
+ * - `stolen`: another client attached with steal.
  */
 export class HoldfastError extends Error {
   readonly code: string;
-  /** The same may succeed later, not before `retryAfterMs` where that is given. */
+  /** The request may succeed later, after `retryAfterMs` if that is set. */
   readonly retryable: boolean;
   readonly retryAfterMs: number | undefined;
-  /** Of `spawn_failed`: why. */
+  /** For `spawn_failed`: the cause. */
   readonly reason: string | undefined;
-  /** Of `exited_early` and `session_exited`: how it ended. */
+  /** For `exited_early` and `session_exited`: the exit record. */
   readonly exit: ExitRecord | undefined;
-  /** Of `input_full`, `input_gap` and `line_too_long`: input accepted so far. */
+  /** For `input_full`, `input_gap` and `line_too_long`: the offset up to which the input was accepted. */
   readonly offset: number | undefined;
 
   constructor(
@@ -39,15 +38,15 @@ export class HoldfastError extends Error {
   }
 }
 
-/** asError makes a HoldfastError of whatever was thrown. */
+/** asError converts a thrown value to a HoldfastError. */
 export function asError(err: unknown, code = 'decode'): HoldfastError {
   if (err instanceof HoldfastError) return err;
   return new HoldfastError(code, err instanceof Error ? err.message : String(err));
 }
 
 /**
- * lost reports whether the answer is unknown, and may be had later: the connection
- * broke, or the proxy cannot reach the supervisor.
+ * lost reports whether the result of a request is unknown and may be available later, because the connection was lost
+ * or the proxy cannot reach the supervisor.
  */
 export function lost(err: HoldfastError): boolean {
   return err.code === 'lost' || err.code === 'supervisor_unreachable' || err.code === 'upgrading';

@@ -1,11 +1,11 @@
-/** A Handlers is what may be listened to: a name, and what is called. */
+/** The type of the listener of each event, by the event's name. */
 export type Handlers = { [name: string]: (...args: never[]) => unknown };
 
-/** An Emitter calls who listens, in the order in which they came. */
+/** An Emitter calls the listeners of an event in the order in which they were added. */
 export class Emitter<H extends Handlers> {
   private readonly all = new Map<keyof H, Set<H[keyof H]>>();
 
-  /** on listens until the function that it returns is called. */
+  /** on adds a listener. The function that it returns removes the listener. */
   on<K extends keyof H>(name: K, fn: H[K]): () => void {
     let set = this.all.get(name);
     if (set === undefined) this.all.set(name, (set = new Set()));
@@ -20,8 +20,8 @@ export class Emitter<H extends Handlers> {
   }
 
   /**
-   * emit returns the promises of those that are not done with it. What a listener
-   * throws is thrown where nobody of ours waits: it is the program's own fault.
+   * emit calls the listeners, and returns the promises that they return. An error that a listener throws is thrown
+   * again in a microtask, because it must not stop the client.
    */
   emit<K extends keyof H>(name: K, ...args: Parameters<H[K]>): PromiseLike<unknown>[] {
     const waits: PromiseLike<unknown>[] = [];

@@ -1,5 +1,5 @@
-// Frames, by protocol/SPEC.md: [u32 length][u8 kind][payload]. A WebSocket's
-// messages are the same without the length, and its text messages are control.
+// Frames as described in protocol/SPEC.md: [u32 length][u8 kind][payload]. A binary message of a WebSocket is a frame
+// without the length, and a text message is a control message.
 
 import { HoldfastError } from './errors.js';
 import { ByteQueue } from './queue.js';
@@ -10,13 +10,13 @@ export const INPUT = 2;
 export const SNAPSHOT = 3;
 export const VIEW = 4;
 
-/** Bytes of kind and payload of a frame, at most. */
+/** Largest size of a frame's kind and payload in bytes. */
 export const MAX_FRAME = 1 << 20;
-/** The same before hello was accepted. */
+/** Largest size before the hello was accepted. */
 export const MAX_HELLO = 1 << 16;
-/** Bytes of data that a sender puts into one frame. */
+/** Largest size of the data in one frame that this client sends. */
 export const MAX_DATA = 32768;
-/** Bytes of attachment and offset before the data. */
+/** Size of the attachment's number and the offset before the data. */
 export const DATA_HEAD = 12;
 
 /** frame returns a whole frame, for a stream of bytes. */
@@ -36,7 +36,7 @@ export function message(kind: number, payload: Uint8Array): Uint8Array {
   return raw;
 }
 
-/** inputPayload is that of an input frame. */
+/** inputPayload returns the payload of an input frame. */
 export function inputPayload(attachment: number, offset: number, data: Uint8Array): Uint8Array {
   const payload = new Uint8Array(DATA_HEAD + data.length);
   const view = new DataView(payload.buffer);
@@ -46,7 +46,7 @@ export function inputPayload(attachment: number, offset: number, data: Uint8Arra
   return payload;
 }
 
-/** parseData reads a frame of output, input, snapshot or view. */
+/** parseData parses the payload of a frame of output, input, snapshot or view. */
 export function parseData(payload: Uint8Array): { attachment: number; offset: number; data: Uint8Array } {
   if (payload.length < DATA_HEAD) throw new HoldfastError('decode', `a data frame of ${payload.length} bytes`);
   const view = new DataView(payload.buffer, payload.byteOffset, payload.length);
@@ -56,15 +56,15 @@ export function parseData(payload: Uint8Array): { attachment: number; offset: nu
 }
 
 /**
- * A FrameReader takes a stream apart, however its pieces are cut. It holds at most
- * one frame that is not whole, and the piece that it was given last.
+ * A FrameReader splits a stream of bytes into frames. It stores at most one incomplete frame and the last piece of the
+ * stream.
  */
 export class FrameReader {
   private readonly rest = new ByteQueue();
-  /** Bytes of kind and payload that a frame may have. */
+  /** Largest size of a frame's kind and payload. */
   max = MAX_HELLO;
 
-  /** read gives each frame that is whole by now; the payload is the receiver's. */
+  /** read adds a piece of the stream, and calls each for every complete frame. The payload is a copy. */
   read(piece: Uint8Array, each: (kind: number, payload: Uint8Array) => void): void {
     this.rest.add(piece);
     while (this.rest.length >= 4) {

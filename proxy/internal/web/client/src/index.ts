@@ -1,6 +1,6 @@
-// holdfast-client: terminals that go on, in a browser, in Node and in Electron.
+// holdfast-client shows and controls the sessions of Holdfast in a browser, in Node and in Electron.
 //
-// README.md says how to use it, protocol/SPEC.md what is said on the wire.
+// README.md describes how to use it, and protocol/SPEC.md describes the wire.
 
 export { HoldfastClient } from './client.js';
 export type { ClientEvents, ClientState, KillOptions, ListOptions, Subscription, WaitOptions } from './client.js';

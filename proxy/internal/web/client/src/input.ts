@@ -1,13 +1,10 @@
 import { MAX_DATA } from './frames.js';
 import { ByteQueue } from './queue.js';
 
-/**
- * An InputBuffer keeps what was written and not yet accepted, so that it can be sent
- * again over another connection.
- */
+/** An InputBuffer stores written input until it was accepted, so that it can be sent again on another connection. */
 export class InputBuffer {
   private readonly data = new ByteQueue();
-  /** Offset of the first byte that is kept: everything before was accepted. */
+  /** Offset of the first stored byte. All input before it was accepted. */
   base = 0;
   /** Offset of the next byte to send on this connection. */
   private sent = 0;
@@ -24,7 +21,7 @@ export class InputBuffer {
     this.data.add(bytes);
   }
 
-  /** accepted forgets what is the supervisor's now. */
+  /** accepted removes the input before offset, because the supervisor has accepted it. */
   accepted(offset: number): void {
     if (offset <= this.base) return;
     const n = Math.min(offset, this.end) - this.base;
@@ -34,10 +31,9 @@ export class InputBuffer {
   }
 
   /**
-   * resume begins to send at offset, where the session left off. A first attachment
-   * with a known writer's name begins there, too. An offset before base is that of a
-   * session which has forgotten this writer: what was accepted stays typed, and the
-   * rest goes on under the new numbers.
+   * resume continues at offset, up to which the session has accepted the writer's input. The first attachment of a
+   * known writer begins there, too. If offset is before base, the session has forgotten this writer. The accepted
+   * input must not be sent again, so the remaining input gets new offsets.
    */
   resume(offset: number, first: boolean): void {
     if (first || offset < this.base) {
@@ -48,7 +44,7 @@ export class InputBuffer {
     this.sent = Math.max(this.base, Math.min(offset, this.end));
   }
 
-  /** next returns a copy of what is to be sent next, or undefined. */
+  /** next returns a copy of the input to send next, or undefined if there is none. */
   next(): { offset: number; data: Uint8Array } | undefined {
     const from = this.sent - this.base;
     const data = this.data.peek(from, from + MAX_DATA).slice();

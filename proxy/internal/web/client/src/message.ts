@@ -1,10 +1,10 @@
 import { asError, HoldfastError } from './errors.js';
 import type { ExitInfo, ExitRecord } from './types.js';
 
-/** A Message is what came, or goes: its type, and fields that are looked at one by one. */
+/** A Message is a control message whose fields are not checked yet. */
 export interface Message { type: string; [field: string]: unknown }
 
-/** parse reads a control message. Errors: `decode`. */
+/** parse parses a control message. Errors: `decode`. */
 export function parse(text: string): Message {
   let m: unknown;
   try {
@@ -18,21 +18,21 @@ export function parse(text: string): Message {
   return m as Message;
 }
 
-/** int reads a whole number; one that is absent is 0. */
+/** int returns a field that must be a whole number, or 0 if it is absent. */
 export function int(m: Message, field: string): number {
   const n = m[field] ?? 0;
   if (typeof n !== 'number' || !Number.isSafeInteger(n)) throw wrong(m, field);
   return n;
 }
 
-/** str reads a string; one that is absent is empty. */
+/** str returns a field that must be a string, or '' if it is absent. */
 export function str(m: Message, field: string): string {
   const s = m[field] ?? '';
   if (typeof s !== 'string') throw wrong(m, field);
   return s;
 }
 
-/** object reads an object that has to be there. */
+/** object returns a field that must be an object. */
 export function object<T>(m: Message, field: string): T {
   const o = m[field];
   if (typeof o !== 'object' || o === null) throw wrong(m, field);
@@ -43,7 +43,7 @@ export function wrong(m: Message, field: string): HoldfastError {
   return new HoldfastError('decode', `${m.type} whose ${field} makes no sense`);
 }
 
-/** errorOf is what an `error` message says. */
+/** errorOf returns the error in an `error` message. */
 export function errorOf(m: Message): HoldfastError {
   const optional = (field: string): number | undefined => (typeof m[field] === 'number' ? (m[field] as number) : undefined);
   return new HoldfastError(str(m, 'code'), str(m, 'message'), {
@@ -55,13 +55,10 @@ export function errorOf(m: Message): HoldfastError {
   } as ConstructorParameters<typeof HoldfastError>[2]);
 }
 
-/** The reason of a session whose idle time was over. */
+/** The reason in `terminal.exit` if the session ended because it was idle. */
 const IDLE = 'idle_timeout';
 
-/**
- * exitOf is how a session ended, by `pty_exited` or `terminal.exit`; undefined for another
- * message.
- */
+/** exitOf returns the end of a session from `pty_exited` or `terminal.exit`, and undefined for any other message. */
 export function exitOf(m: Message, session: string): ExitInfo | undefined {
   const none = { last_lines: [], session_title: '', session_description: '', timed_out: false };
   switch (m.type) {
@@ -84,7 +81,7 @@ export function exitOf(m: Message, session: string): ExitInfo | undefined {
   return undefined;
 }
 
-/** exitOfRecord is the same of an exit record. */
+/** exitOfRecord returns the end of a session from its exit record. */
 export function exitOfRecord(r: ExitRecord, session: string, instance: string): ExitInfo {
   return {
     session_id: session, pane_id: session, instance, exit_code: r.exit_code, last_lines: r.last_lines ?? [], session_title: '',

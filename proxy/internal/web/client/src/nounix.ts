@@ -1,4 +1,4 @@
-// In a browser there are no Unix sockets.
+// This module replaces unix.ts in a browser, which has no Unix sockets.
 
 import { HoldfastError } from './errors.js';
 import type { Transport } from './transport.js';

@@ -1,13 +1,12 @@
 /**
- * pasteText returns the text without the control characters that a paste must not
- * contain: all but tab and line ends. An ESC in it could end the paste that the terminal
- * makes of it, and the text behind that would be executed.
+ * pasteText returns the text without control characters except tabs and line ends. Otherwise an ESC in the text could
+ * begin the sequence that ends a paste, and the program would execute the text after it.
  */
 export function pasteText(text: string): string {
   return text.replaceAll(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g, '');
 }
 
-/** A ClipboardEvent, a DragEvent or an InputEvent, as far as it is needed. */
+/** The members of ClipboardEvent, DragEvent and InputEvent that are used here. */
 interface PasteEvent {
   readonly clipboardData?: { getData(type: string): string } | null;
   readonly dataTransfer?: { getData(type: string): string; readonly types: readonly string[] } | null;
@@ -18,8 +17,8 @@ interface PasteEvent {
 }
 
 /**
- * receivePastes calls paste for the text that is pasted into an element, or dropped on it,
- * in place of all listeners within. It returns a function that ends that.
+ * receivePastes calls paste with each text that is pasted into an element or dropped on it. The listeners of elements
+ * within it do not receive these events. The function that it returns removes the listeners.
  */
 export function receivePastes(element: EventTarget, paste: (text: string) => void, focus: () => void): () => void {
   const receive = (e: PasteEvent, text: string | null | undefined): void => {
@@ -34,7 +33,7 @@ export function receivePastes(element: EventTarget, paste: (text: string) => voi
       focus();
     }],
     ['dragover', (e) => {
-      if (e.dataTransfer?.types.includes('text/plain')) e.preventDefault(); // it may be dropped here
+      if (e.dataTransfer?.types.includes('text/plain')) e.preventDefault(); // permits the drop
     }],
     // A browser may insert text without an event paste, as some phones' keyboards do.
     ['beforeinput', (e) => {

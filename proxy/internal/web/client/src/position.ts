@@ -1,13 +1,13 @@
 import type { AttachSpec, Resume } from './types.js';
 
-/** A Position is where a viewer stands in a session's output. */
+/** A Position is the position of a viewer in a session's output. */
 export class Position {
   instance = '';
-  private offset = 0; // of the next byte of output, or what the snapshot that is under way stands for
-  /** Everything before was shown, or told to be missed. */
+  private offset = 0; // offset of the next byte of output, or of the snapshot that is being received
+  /** All output before this offset was emitted or reported as missed. */
   had = 0;
-  private left = 0; // bytes of a snapshot still to come
-  private view = false; // a view of the viewer's own is shown, which output cannot continue
+  private left = 0; // bytes of the snapshot that were not received yet
+  private view = false; // the viewer's own view is shown, which output cannot continue
 
   attached(instance: string, offset: number, missed: number, snapshotBytes: number, view: boolean, resume: Resume | undefined): void {
     Object.assign(this, { instance, offset, had: offset, left: snapshotBytes, view });
@@ -20,7 +20,7 @@ export class Position {
     this.complete();
   }
 
-  // A snapshot that has come whole shows all before its offset.
+  // complete moves to the offset of the snapshot if all of it was received.
   private complete(): void {
     if (this.left === 0) this.had = this.offset;
   }
@@ -29,7 +29,7 @@ export class Position {
     this.had = this.offset = offset + n;
   }
 
-  /** snapshot notes n bytes of one, and returns how many are to come. */
+  /** snapshot counts n bytes of a snapshot, and returns the number of the remaining bytes. */
   snapshot(n: number): number {
     this.left = Math.max(0, this.left - n);
     this.complete();
@@ -42,10 +42,10 @@ export class Position {
   }
 
   /**
-   * resume changes a request so that it goes on from here. Half a snapshot is of no
-   * use: then a new one is asked for. Nor can output continue a view, or what was
-   * shown at another size: then the screen alone is asked for. Who has come in this
-   * one's place meanwhile is not stolen from.
+   * resume returns the options of an attach that continues at this position. If a snapshot was received in part, they
+   * request a new one. If the viewer shows a view of its own, or output at another size, they request a snapshot of the
+   * screen, because output cannot continue it. They never steal, so that a client that has attached in the meantime
+   * keeps the session.
    */
   resume(spec: AttachSpec, reshaped: boolean): AttachSpec {
     const snapshot = this.left > 0 || this.view || reshaped;

@@ -1,6 +1,6 @@
 /**
- * A ByteQueue is bytes that are added at the end and taken from the beginning.
- * Adding is amortised: a byte is copied a few times, however small the pieces are.
+ * A ByteQueue is a queue of bytes. The buffer grows by factors, so that each byte is copied only a few times, also if
+ * the pieces are small.
  */
 export class ByteQueue {
   private data = new Uint8Array(0);
@@ -19,7 +19,7 @@ export class ByteQueue {
 
   private grow(n: number): void {
     const need = this.length + n;
-    // What was taken makes room before more is asked for.
+    // The room of removed bytes is used again before a larger buffer is allocated.
     const room = need * 2 <= this.data.length ? this.data : new Uint8Array(Math.max(need * 2, 256));
     room.set(this.data.subarray(this.from, this.to), 0);
     this.to = this.length;
@@ -27,12 +27,12 @@ export class ByteQueue {
     this.data = room;
   }
 
-  /** peek shows bytes that are not copied: they hold until the queue is changed. */
+  /** peek returns a part of the queue without a copy. It is valid until the queue changes. */
   peek(start: number, end: number): Uint8Array {
     return this.data.subarray(this.from + start, this.from + Math.min(end, this.length));
   }
 
-  /** take forgets the first n bytes, or all if there are fewer. */
+  /** take removes the first n bytes, or all bytes if there are fewer. */
   take(n: number): void {
     this.from += Math.min(n, this.length);
     if (this.from === this.to) {

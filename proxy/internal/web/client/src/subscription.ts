@@ -5,18 +5,17 @@ import { errorOf, exitOf, int, str } from './message.js';
 import type { Message } from './message.js';
 import type { HoldfastEvent, Notification, SessionInfo } from './types.js';
 
-/** Events that may wait to be taken; beyond it nothing is read. */
+/** Events that may wait for the program. If there are more, the client stops reading. */
 const WINDOW = 1024;
 const LOW = WINDOW / 4;
 
 /**
- * A Subscription is what happens to all sessions. It goes on through the loss of
- * connections without missing an event, for as long as the supervisor keeps them. An
- * event `missed` says that some are lost, 0 that nobody knows how many: `list` tells
- * what there is.
+ * A Subscription iterates over the events of all sessions. After a lost connection it continues with the next event, if
+ * the supervisor still keeps that event. Otherwise the event `missed` contains the number of lost events, or 0 if that
+ * number is not known; `list` then returns the present sessions.
  */
 export interface Subscription extends AsyncIterable<HoldfastEvent> {
-  /** Resolved once it is subscribed: what happens from then on comes. */
+  /** Resolves when the proxy has accepted the subscription. It has all events after that time. */
   readonly ready: Promise<void>;
   close(): void;
 }
@@ -37,7 +36,7 @@ export class EventStream implements Subscription, AsyncIterator<HoldfastEvent, u
   private readonly takers: Taker[] = [];
   private paused = false;
   private dropped = false;
-  private refused: HoldfastError | undefined; // what the proxy said before the end
+  private refused: HoldfastError | undefined; // the error or goaway before the end of the connection
   private room: (() => void) | undefined;
   private over = false;
   private err: HoldfastError | undefined;
@@ -107,7 +106,7 @@ export class EventStream implements Subscription, AsyncIterator<HoldfastEvent, u
       this.conn = undefined;
       this.paused = false;
       if (this.over) return;
-      if (!lost(why) && !why.retryable) throw why; // it would come again
+      if (!lost(why) && !why.retryable) throw why; // another attempt would fail in the same way
       if (this.dropped) {
         await new Promise<void>((done) => {
           this.room = done;
@@ -152,7 +151,7 @@ export class EventStream implements Subscription, AsyncIterator<HoldfastEvent, u
         this.instance = str(m, 'instance');
         this.seq = int(m, 'seq');
         this.subscribed();
-        if (other) this.put({ seq: this.seq, event: 'missed', missed: 0 }); // the numbers began anew
+        if (other) this.put({ seq: this.seq, event: 'missed', missed: 0 }); // another instance numbers its events from the beginning
         return;
       }
       case 'event': {

@@ -5,7 +5,7 @@ import type { Appearance, AttachSpec, ExitInfo, SessionInfo, Size } from './type
 
 export interface Disposable { dispose(): void }
 
-/** An xterm.js Terminal as far as it is needed: of `@xterm/xterm` or `@xterm/headless`. */
+/** The members of an xterm.js Terminal (`@xterm/xterm` or `@xterm/headless`) that are used here. */
 export interface TerminalLike {
   readonly cols: number;
   readonly rows: number;
@@ -16,66 +16,66 @@ export interface TerminalLike {
   onResize(fn: (size: Size) => void): Disposable;
   onTitleChange(fn: (title: string) => void): Disposable;
   readonly modes: { readonly bracketedPasteMode: boolean };
-  /** In a browser, once the terminal is open. */
+  /** Set in a browser after the terminal was opened. */
   readonly element?: EventTarget | undefined;
   paste?(text: string): void;
   focus?(): void;
 }
 
-/** xterm.js's FitAddon, or the like. */
+/** An addon such as xterm.js's FitAddon. */
 export interface Fitter { fit(): void }
 
 export interface TerminalOptions {
   /**
-   * Whose size the terminal has. true, the default: its own. The session is told it, and
-   * is shown at that size even while it has another. With a Fitter, that is asked to fit it
-   * first. false: the session's, which this viewer has no say in.
+   * The size of the terminal. true, the default: the terminal keeps its own size, sends it to the session, and shows
+   * the session at this size, also while the session has another size. A Fitter fits the terminal first. false: the
+   * terminal takes the session's size, and does not influence it.
    */
   fit?: boolean | Fitter;
-  /** Looks, and types nothing. */
+  /** Send no input. */
   readOnly?: boolean;
-  /** Wants to be the only one that types. */
+  /** Be the only writer. */
   exclusive?: boolean;
-  /** Takes the place of whoever is in the way. */
+  /** Take the place of other viewers. */
   steal?: boolean;
-  /** Lines above the screen to begin with; absent is 1000. */
+  /** Lines above the screen at the start; absent: 1000. */
   history?: number;
   appearance?: Appearance;
   onExit?: (exit: ExitInfo) => void;
   onTitle?: (title: string) => void;
-  /** Is told that input was dropped: more than 64 KiB was typed before the session was attached. */
+  /** Called if input was dropped because more than 64 KiB was written before the session was attached. */
   onInputLost?: () => void;
 }
 
-/** A terminal that shows a session until it is detached, or the session ends. */
+/** A terminal that shows a session until the terminal is detached or the session ends. */
 export interface AttachedTerminal extends Disposable {
   readonly attachment: Attachment;
   readonly session: SessionInfo;
   readonly exited: Promise<ExitInfo>;
-  /** Resolved once what has come by now is shown. */
+  /** Resolves when the output that was received so far is shown. */
   shown(): Promise<void>;
-  /** Pastes text, without its control characters, as one paste if the program takes pastes as such. */
+  /** Pastes text without its control characters, framed if the program has enabled that. */
   paste(text: string): void;
   detach(): Promise<void>;
 }
 
-/** Bytes that wait for the attachment: more than a person types in that time, and a paste of some size. */
+/** Bytes of input that may wait for the attachment: more than a person types in that time, or a paste. */
 const MAX_EARLY = 64 << 10;
-/** Bytes that were typed and wait for room; beyond it nothing is typed. */
+/** Bytes of input that may wait for room in the attachment. If there are more, input is dropped. */
 const MAX_TYPED = 16 << 20;
 
 const encoder = new TextEncoder();
 
-/** exitText is what a terminal prints when its session has ended. */
+/** exitText returns the text that a terminal shows when its session has ended. */
 export function exitText(exit: ExitInfo): string {
   const what = exit.timed_out ? 'process timed out and was killed' : `process exited with code ${exit.exit_code}`;
   return `\r\n\x1b[2m[${what}]\x1b[0m\r\n${exit.last_lines.at(-1) ?? ''}`;
 }
 
 /**
- * attach shows a session in a terminal, and types what is typed there, from the call on:
- * input waits until the session is attached. The id may be promised, for a session that is
- * being started. When the session ends, exitText is printed.
+ * attach shows a session in a terminal, and sends the terminal's input to the session. Input after the call waits until
+ * the session is attached. The id may be a promise, if the session is still being started. When the session ends,
+ * attach shows exitText.
  */
 export async function attach(xterm: TerminalLike, client: HoldfastClient, id: string | Promise<string>, options: TerminalOptions = {}): Promise<AttachedTerminal> {
   const typing = options.readOnly === true ? undefined : new Typing(xterm, options.onInputLost);
@@ -133,7 +133,7 @@ class Joined implements AttachedTerminal {
     }
     if (o.onTitle !== undefined) heard.push(xterm.onTitleChange(o.onTitle));
     this.off.push(...heard.map((h) => () => h.dispose()));
-    // The terminal may have been given another size while the answer was on its way.
+    // The terminal may have been resized while the reply was on its way.
     if (own && (xterm.cols !== told?.cols || xterm.rows !== told.rows)) a.resize(xterm.cols, xterm.rows);
   }
 
@@ -164,24 +164,23 @@ class Joined implements AttachedTerminal {
   }
 }
 
-// soft brings the terminal back to what a reset one has, but for its lines: a snapshot is
-// for one that was just reset.
+// soft resets the terminal except its lines, because a snapshot requires a terminal that was just reset.
 const soft = '\x1b[?1047l\x1b[!p\x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1016l';
 
 type Step = { data: Uint8Array; done: () => void } | { clear: true } | { size: Size };
 
 /**
- * A Screen has a terminal show things in order: xterm.js writes later and resizes at
- * once, so a resize waits for what was written before. All is written as bytes: a
- * character that is cut is kept for bytes, and not for strings.
+ * A Screen keeps writes and resizes of a terminal in order. xterm.js writes later but resizes at once, so a resize waits
+ * until the writes before it are done. It writes bytes and not strings, because xterm.js joins a character that two
+ * pieces contain in part only if both are bytes.
  */
 class Screen {
-  private writing = 0; // writes that the terminal is not done with
-  private readonly steps: Step[] = []; // what waits for a resize
+  private writing = 0; // writes that the terminal has not finished
+  private readonly steps: Step[] = []; // writes and resizes that wait for an earlier resize
 
   constructor(private readonly xterm: TerminalLike) {}
 
-  /** write is done when the terminal is. */
+  /** write resolves when the terminal has processed the data. */
   write(data: Uint8Array): Promise<void> {
     return new Promise((done) => this.add({ data, done }));
   }
@@ -190,12 +189,12 @@ class Screen {
     this.add({ size });
   }
 
-  /** shown resolves once all that was written before is shown. */
+  /** shown resolves when all earlier writes are shown. */
   shown(): Promise<void> {
     return this.write(new Uint8Array(0));
   }
 
-  /** clear makes room for a snapshot: of everything, or of the screen alone. */
+  /** clear prepares the terminal for a snapshot of the screen and its history, or of the screen alone. */
   clear(what: Resync): void {
     if (what.screenOnly) this.add({ clear: true });
     else void this.write(encoder.encode('\x1bc'));
@@ -232,8 +231,8 @@ class Screen {
 }
 
 /**
- * A Typing passes on what is typed and pasted. It keeps what comes before the attachment
- * stands, and a paste that is more than the attachment takes.
+ * A Typing sends the terminal's input and pastes to the attachment. It stores input before the session is attached, and
+ * a paste for which the attachment has no room yet.
  */
 class Typing {
   private a: Attachment | undefined;
@@ -254,7 +253,7 @@ class Typing {
     }
   }
 
-  /** begin types into the attachment from now on, what has come so far first. */
+  /** begin sends the stored input to the attachment, and all later input. */
   begin(a: Attachment): void {
     this.a = a;
     if (this.parts.length > 0) void this.drain(a);
@@ -262,7 +261,7 @@ class Typing {
 
   paste(text: string): void {
     const plain = pasteText(text);
-    if (this.xterm.paste !== undefined) return this.xterm.paste(plain); // which comes to type
+    if (this.xterm.paste !== undefined) return this.xterm.paste(plain); // xterm.js then emits it as input
     const typed = plain.replaceAll(/\r?\n/g, '\r');
     this.type(encoder.encode(this.xterm.modes.bracketedPasteMode ? `\x1b[200~${typed}\x1b[201~` : typed));
   }
@@ -272,7 +271,7 @@ class Typing {
     if (this.over) return;
     if (this.parts.length === 0 && a?.write(data)) return;
     if (this.kept + data.length > (a === undefined ? MAX_EARLY : MAX_TYPED)) {
-      if (a === undefined) this.lost(); // else inputFull has told
+      if (a === undefined) this.lost(); // the attachment reports it by inputFull
       return;
     }
     this.parts.push(data);
@@ -296,7 +295,7 @@ class Typing {
         this.kept -= part.length;
       }
     } catch {
-      this.end(); // it has ended
+      this.end(); // the attachment has ended
     }
     this.waiting = false;
   }

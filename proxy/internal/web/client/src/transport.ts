@@ -1,39 +1,38 @@
 import { asError, HoldfastError } from './errors.js';
 import * as frames from './frames.js';
 
-/** What a transport tells. After `closed` it tells nothing. */
+/** The callbacks of a transport. After `closed` it calls none of them. */
 export interface TransportHandler {
-  /** A control message's JSON. */
+  /** Receives the JSON of a control message. */
   message(text: string): void;
-  /** A frame of another kind. */
+  /** Receives a frame of another kind. */
   data(kind: number, payload: Uint8Array): void;
-  /** It has ended: with an error, unless that is all there is to say. */
+  /** The transport has ended. err is its error, if there is one. */
   closed(err?: HoldfastError): void;
 }
 
 /**
- * A Transport carries frames, in order, until it ends. Something else than a
- * WebSocket or a Unix socket, such as Electron's MessagePort, can be given to
- * `connect` as one.
+ * A Transport carries frames in order until it ends. Besides a WebSocket or a Unix socket, a program may pass other
+ * channels to `connect`, such as Electron's MessagePort.
  */
 export interface Transport {
-  /** Is called once: what comes, and what has come, is told from now on. */
+  /** Sets the handler of all messages, those received before as well. It is called once. */
   open(handler: TransportHandler): void;
   message(text: string): void;
   data(kind: number, payload: Uint8Array): void;
-  /** Ends it. What was sent before may still arrive. */
+  /** Ends the transport. Messages that were sent before may still arrive. */
   close(): void;
   /**
-   * Where both are there, a viewer that does not keep up pauses the transport; else
-   * it closes the connection, and makes another when it can go on.
+   * Stops and continues reading. If a transport lacks one of both, a viewer that is too slow closes the connection, and
+   * makes another one when it has processed its output.
    */
   pause?(): void;
   resume?(): void;
-  /** The longest frame that is taken; it is raised when hello was accepted. */
+  /** Largest size of a received frame. The client raises it when the proxy has accepted the hello. */
   limit?: number;
 }
 
-/** A WebSocket as far as it is needed: the browser's, Node's, or that of npm's ws. */
+/** The members of a WebSocket that are used here. The browser's, Node's and that of npm's ws have them. */
 export interface WebSocketLike {
   binaryType: string;
   onopen: ((event: never) => void) | null;
@@ -74,7 +73,7 @@ class WebSocketTransport implements Transport {
   pause?: () => void;
   resume?: () => void;
   private handler: TransportHandler | undefined;
-  // What has come before open is called: a proxy says nothing before hello.
+  // Messages received before open is called. A proxy sends none before the hello.
   private early: (() => void)[] = [];
   private over = false;
 
@@ -84,7 +83,7 @@ class WebSocketTransport implements Transport {
       this.resume = () => ws.resume?.();
     }
     ws.onmessage = (event: { data: unknown }) => this.came(() => this.received(event.data));
-    ws.onerror = () => {}; // close follows
+    ws.onerror = () => {}; // the event close follows
     ws.onclose = (event: { code?: number; reason?: string }) => this.came(() => this.end(
       new HoldfastError('lost', `the WebSocket was closed with ${event.code ?? 0} ${event.reason ?? ''}`.trim()),
     ));
@@ -133,7 +132,7 @@ class WebSocketTransport implements Transport {
   }
 
   close(): void {
-    this.resume?.(); // npm's ws would not see the other side's close
+    this.resume?.(); // a paused socket of npm's ws does not receive the close of the other side
     this.end(new HoldfastError('lost', 'the connection was closed'));
   }
 }

@@ -1,4 +1,4 @@
-// The Unix socket, or on Windows the named pipe: Node's and Electron's alone.
+// The transport over a Unix socket, or a named pipe on Windows. Only Node and Electron have it.
 
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
@@ -6,7 +6,7 @@ import { asError, HoldfastError } from './errors.js';
 import * as frames from './frames.js';
 import type { Transport, TransportHandler } from './transport.js';
 
-/** How long a proxy that does not read may hold up the end of a connection. */
+/** Time that a connection waits at its end until the proxy has read the last frames. */
 const LINGER_MS = 1000;
 
 /** unixSocket connects to a proxy's socket. Errors: `connect`. */
@@ -28,7 +28,7 @@ class UnixTransport implements Transport {
   private over = false;
 
   constructor(private readonly sock: Socket) {
-    sock.on('error', () => {}); // close follows
+    sock.on('error', () => {}); // the event close follows
   }
 
   get limit(): number {
@@ -42,7 +42,7 @@ class UnixTransport implements Transport {
   open(handler: TransportHandler): void {
     this.handler = handler;
     this.sock.on('close', () => this.end(new HoldfastError('lost', 'the connection was lost')));
-    this.sock.on('data', (piece: Buffer) => this.received(piece)); // a socket begins to flow here
+    this.sock.on('data', (piece: Buffer) => this.received(piece)); // the socket begins to read when this listener is added
   }
 
   private received(piece: Uint8Array): void {
@@ -60,8 +60,8 @@ class UnixTransport implements Transport {
   private end(err: HoldfastError): void {
     if (this.over) return;
     this.over = true;
-    this.sock.resume(); // one that is paused would not see its end
-    this.sock.destroySoon(); // what was sent may still go
+    this.sock.resume(); // a paused socket does not notice its end
+    this.sock.destroySoon(); // after the frames that wait to be sent
     const late = setTimeout(() => this.sock.destroy(), LINGER_MS);
     late.unref();
     this.handler?.closed(err);

@@ -1,18 +1,17 @@
-// How many columns a character takes, exactly as the terminal core of the supervisor counts
-// them (supervisor/internal/vt): as Unicode 11 says, each character for itself, or with
-// mode 2027 as grapheme clusters. If the two did not agree, all that a program prints
-// behind such a character would lie elsewhere here once the session is attached anew.
+// The number of columns of a character, as the terminal core of the supervisor counts it (supervisor/internal/vt): for
+// each character by Unicode 11, or in mode 2027 for each grapheme cluster. Both must count the same; otherwise the text
+// after such a character moves when the session is attached again.
 
 import { emoji } from './emoji.js';
 
-/** A provider of widths of xterm.js, an IUnicodeVersionProvider. */
+/** The interface IUnicodeVersionProvider of xterm.js. */
 interface Provider {
   readonly version: string;
   wcwidth(code: number): 0 | 1 | 2;
   charProperties(code: number, before: number): number;
 }
 
-/** An xterm.js Terminal with `allowProposedApi`, as far as Widths needs it. */
+/** The members that Widths needs of an xterm.js Terminal with `allowProposedApi`. */
 export interface WidthsTerminal {
   readonly unicode: { register(provider: Provider): void; activeVersion: string };
   readonly parser: {
@@ -29,9 +28,9 @@ const CLUSTERS = 2027;
 const PLAIN = '11'; // names of providers
 const CLUSTERED = '15-graphemes';
 
-// What xterm.js calls properties of a character: bit 0 says that it joins the cell before
-// it, bits 1 and 2 have the width, and above them is the provider's state. With clusters,
-// and nothing before, the width class is at bit 4 of that state.
+// The properties of a character in xterm.js: bit 0 tells that the character joins the cell before it, bits 1 and 2
+// contain the width, and the higher bits contain the provider's state. If the provider counts clusters, and no character
+// precedes, bit 4 of that state begins the class of the width.
 const WIDTH = 3 << 1;
 const WIDE = 2 << 1;
 const CLASS_WIDE = 3 << (4 + 3);
@@ -39,9 +38,8 @@ const CLASS_WIDE = 3 << (4 + 3);
 const first = emoji[0]![0];
 const isNewEmoji = (code: number): boolean => code >= first && emoji.some(([from, to]) => code >= from && code <= to);
 
-// withEmoji changes a provider so that it takes the emoji of Unicode 13 to 17 for two
-// columns: they are newer than xterm.js's addons. scripts/oracle/emoji.mjs does the same
-// to the providers that the core is compared with.
+// withEmoji changes a provider so that the emoji of Unicode 13 to 17 have two columns, because xterm.js's addons are
+// older. scripts/oracle/emoji.mjs changes the providers with which the core is compared in the same way.
 function withEmoji(provider: Provider): Provider {
   const wcwidth = provider.wcwidth.bind(provider);
   const charProperties = provider.charProperties.bind(provider);
@@ -55,9 +53,9 @@ function withEmoji(provider: Provider): Provider {
 }
 
 /**
- * Widths is an addon of xterm.js that has a terminal count columns as the session does.
- * Load it with new Unicode11Addon() and new UnicodeGraphemesAddon() of the packages
- * @xterm/addon-unicode11 and @xterm/addon-unicode-graphemes.
+ * Widths is an addon of xterm.js that makes a terminal count columns as the session does. Its arguments are new
+ * Unicode11Addon() and new UnicodeGraphemesAddon() of the packages @xterm/addon-unicode11 and
+ * @xterm/addon-unicode-graphemes.
  */
 export class Widths {
   private term: WidthsTerminal | undefined;
@@ -67,7 +65,7 @@ export class Widths {
     this.addons = addons;
   }
 
-  // activate switches the provider where mode 2027 stands in the stream.
+  // activate adds handlers that switch the provider when the session sets or resets mode 2027.
   activate(term: WidthsTerminal): void {
     this.term = term;
     const unicode = { register: (provider: Provider) => term.unicode.register(withEmoji(provider)), activeVersion: PLAIN };
@@ -76,11 +74,11 @@ export class Widths {
     const { parser } = term;
     const sets = (version: string) => (params: (number | number[])[]): boolean => {
       if (params.includes(CLUSTERS)) term.unicode.activeVersion = version;
-      return false; // the other modes in it are xterm.js's
+      return false; // xterm.js handles the other modes of the sequence
     };
     parser.registerCsiHandler({ prefix: '?', final: 'h' }, sets(CLUSTERED));
     parser.registerCsiHandler({ prefix: '?', final: 'l' }, sets(PLAIN));
-    // xterm.js would say that it does not know this mode, and programs would not use it.
+    // xterm.js would report that it does not know this mode, and programs would not use it.
     parser.registerCsiHandler({ prefix: '?', intermediates: '$', final: 'p' }, ([mode]) => {
       if (mode !== CLUSTERS) return false;
       term.input(`\x1b[?${CLUSTERS};${term.unicode.activeVersion === CLUSTERED ? 1 : 2}$y`, false);
@@ -92,7 +90,7 @@ export class Widths {
     });
   }
 
-  /** reset takes mode 2027 back, which the terminal's own reset() does not. */
+  /** reset resets mode 2027, which the terminal's own reset() does not. */
   reset(): void {
     if (this.term) this.term.unicode.activeVersion = PLAIN;
   }
