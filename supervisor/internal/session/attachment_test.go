@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -311,15 +312,69 @@ func TestSignals(t *testing.T) {
 // A session without a limit on its viewers would be one on our memory.
 func TestMaxAttachments(t *testing.T) {
 	s := run(t, "exec sleep 1000")
-	for range maxAttachments {
-		a, _, err := s.Attach(protocol.AttachSpec{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer a.Close()
+	var all [maxAttachments]*Attachment
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() {
+			var err error
+			if all[i], _, err = s.Attach(protocol.AttachSpec{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if wg.Wait(); t.Failed() {
+		return
 	}
 	_, _, err := s.Attach(protocol.AttachSpec{})
 	wantCode(t, "one more", err, protocol.CodeLimitExceeded)
+	if n := info(t, s).Attachments; n != maxAttachments {
+		t.Errorf("%d attachments are published", n)
+	}
+	for _, a := range all { // as when their proxy dies
+		wg.Go(a.Close)
+	}
+	if wg.Wait(); info(t, s).Attachments != 0 {
+		t.Errorf("%d attachments are published after their end", info(t, s).Attachments)
+	}
+}
+
+// Requests that wait together are answered after their changes are published, and none of them waits
+// for a halt.
+func TestRequestsShareATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, _ := fakeTable(t, Config{})
+		s := create(t, tb, bash(""))
+		begun, release := make(chan struct{}), make(chan struct{})
+		go s.do(func() { close(begun); <-release })
+		<-begun // so that all others wait
+		const n = 20
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				key := fmt.Sprint("key", i)
+				if err := s.Relabel(map[string]string{key: "set"}); err != nil {
+					t.Error(err)
+				}
+				if info(t, s).Labels[key] != "set" {
+					t.Errorf("%s is not published when its request is answered", key)
+				}
+			})
+		}
+		synctest.Wait()
+		halted := make(chan func())
+		go func() {
+			thaw, err := s.halt(patience, func() {})
+			if err != nil {
+				t.Error(err)
+			}
+			halted <- thaw
+		}()
+		synctest.Wait()
+		close(release)
+		thaw := <-halted
+		wg.Wait() // although the session is halted
+		thaw()
+	})
 }
 
 // Show is what a person sees, without escapes.

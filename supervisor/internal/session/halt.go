@@ -17,16 +17,17 @@ func (s *Session) halt(limit time.Duration, whenHalted func()) (thaw func(), err
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	halted, thawed := make(chan struct{}), make(chan struct{})
-	ask := func() {
+	q := newAsk(func() {
 		h := newHalt()
 		s.stopIO(h)
 		whenHalted()
 		close(halted)
 		<-thawed
 		s.resumeIO(h)
-	}
+	})
+	q.isAlone = true
 	select {
-	case s.asks <- ask:
+	case s.asks <- q:
 		<-halted
 		return sync.OnceFunc(func() { close(thawed) }), nil
 	case <-s.gone:

@@ -89,7 +89,7 @@ type Session struct {
 	pty         PTY
 	ring        *ring.Ring
 	reader      reader
-	asks        chan func()
+	asks        chan ask
 	exited      chan struct{}                     // closed when exit is set
 	gone        chan struct{}                     // closed when all goroutines of the session have ended
 	running     sync.WaitGroup                    // reader.run, input.await, and Hangup calls that have no other waiter
@@ -173,7 +173,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 func (s *Session) makeChannels() {
 	s.reader.makeChannels()
 	s.input.makeChannels()
-	s.asks = make(chan func())
+	s.asks = make(chan ask)
 	s.exited = make(chan struct{})
 	s.gone = make(chan struct{})
 }
@@ -298,8 +298,8 @@ func (s *Session) loop() {
 		case <-turn:
 			s.catchUp()
 			s.finishIfOver()
-		case f := <-s.asks:
-			f() // f also settles
+		case q := <-s.asks:
+			s.answer(q)
 		case err := <-s.input.writable:
 			s.input.resume(err)
 		case <-s.claimDue:
@@ -356,6 +356,50 @@ func (s *Session) releaseRing() {
 // is bounded and far shorter, so only a loop that hangs exceeds it.
 const answerTime = 5 * time.Second
 
+// ask is a function that loop runs for another goroutine.
+type ask struct {
+	f       func()
+	done    chan struct{} // closed when the changes of f are saved and published
+	isAlone bool          // f may take long, so no other request waits for its end
+}
+
+func newAsk(f func()) ask { return ask{f: f, done: make(chan struct{})} }
+
+// maxTurn bounds the requests that loop runs before it saves and publishes their changes.
+const maxTurn = 256
+
+// answer runs a request and those that wait behind it, for pieceTime at most, and then saves and
+// publishes the changes of all. If a proxy dies, it loses all its attachments at the same moment.
+// The saved state has all viewers, so saving it after each of the detachments would take a time
+// that grows with the square of their number.
+func (s *Session) answer(q ask) {
+	var room [16]chan struct{}
+	done, begun := room[:0], time.Now()
+	settle := func() {
+		s.settle()
+		for _, c := range done {
+			close(c)
+		}
+		done = done[:0]
+	}
+	for more := true; more; {
+		q.f()
+		done = append(done, q.done)
+		if s.saved.State == protocol.StateForgotten || len(done) == maxTurn || time.Since(begun) >= pieceTime {
+			break
+		}
+		select {
+		case q = <-s.asks:
+			if q.isAlone {
+				settle()
+			}
+		default:
+			more = false
+		}
+	}
+	settle()
+}
+
 // ask runs f in loop, and waits at most for limit until loop begins with f.
 //
 // Errors: session_not_found if the session is gone; busy if loop does not begin with f within
@@ -363,10 +407,10 @@ const answerTime = 5 * time.Second
 func (s *Session) ask(limit time.Duration, f func()) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	done := make(chan struct{})
+	q := newAsk(f)
 	select {
-	case s.asks <- func() { defer close(done); f(); s.settle() }:
-		<-done
+	case s.asks <- q:
+		<-q.done
 		return nil
 	case <-s.gone:
 		return notFound(s.id)
@@ -378,10 +422,10 @@ func (s *Session) ask(limit time.Duration, f func()) error {
 // do runs f in loop, however long loop is busy before. It returns false, without a call of f,
 // if loop has ended.
 func (s *Session) do(f func()) bool {
-	done := make(chan struct{})
+	q := newAsk(f)
 	select {
-	case s.asks <- func() { defer close(done); f(); s.settle() }:
-		<-done
+	case s.asks <- q:
+		<-q.done
 		return true
 	case <-s.gone:
 		return false
