@@ -86,12 +86,11 @@ type Session struct {
 	onExit    func(*Session)
 	log       zerolog.Logger
 
-	pty         PTY
-	ring        *ring.Ring
-	reader      reader
-	asks        chan ask
+	pty    PTY
+	ring   *ring.Ring
+	reader reader
+	mailbox
 	exited      chan struct{}                     // closed when exit is set
-	gone        chan struct{}                     // closed when all goroutines of the session have ended
 	running     sync.WaitGroup                    // reader.run, input.await, and Hangup calls that have no other waiter
 	ringHolders atomic.Int64                      // loop, and each attachment until its Close; the last one closes the ring
 	responders  responders                        // which writer answers the child's terminal queries; loop changes it
@@ -173,9 +172,8 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 func (s *Session) makeChannels() {
 	s.reader.makeChannels()
 	s.input.makeChannels()
-	s.asks = make(chan ask)
 	s.exited = make(chan struct{})
-	s.gone = make(chan struct{})
+	s.mailbox = newMailbox(&s.identity)
 }
 
 // makeFiles makes the session's ring, state, keyframe and journal.
@@ -299,7 +297,7 @@ func (s *Session) loop() {
 			s.catchUp()
 			s.finishIfOver()
 		case q := <-s.asks:
-			s.answer(q)
+			s.serve(q, s.settle, func() bool { return s.saved.State == protocol.StateForgotten })
 		case err := <-s.input.writable:
 			s.input.resume(err)
 		case <-s.claimDue:
@@ -350,103 +348,6 @@ func (s *Session) releaseRing() {
 	if err := s.ring.Close(); err != nil {
 		s.log.Warn().Err(err).Msg("ring not closed")
 	}
-}
-
-// answerTime is how long a request waits for a busy loop. The work of loop between two requests
-// is bounded and far shorter, so only a loop that hangs exceeds it.
-const answerTime = 5 * time.Second
-
-// ask is a function that loop runs for another goroutine.
-type ask struct {
-	f       func()
-	done    chan struct{} // closed when the changes of f are saved and published
-	isAlone bool          // f may take long, so no other request waits for its end
-}
-
-func newAsk(f func()) ask { return ask{f: f, done: make(chan struct{})} }
-
-// maxTurn bounds the requests that loop runs before it saves and publishes their changes.
-const maxTurn = 256
-
-// answer runs a request and those that wait behind it, for pieceTime at most, and then saves and
-// publishes the changes of all. If a proxy dies, it loses all its attachments at the same moment.
-// The saved state has all viewers, so saving it after each of the detachments would take a time
-// that grows with the square of their number.
-func (s *Session) answer(q ask) {
-	var room [16]chan struct{}
-	done, begun := room[:0], time.Now()
-	settle := func() {
-		s.settle()
-		for _, c := range done {
-			close(c)
-		}
-		done = done[:0]
-	}
-	for more := true; more; {
-		q.f()
-		done = append(done, q.done)
-		if s.saved.State == protocol.StateForgotten || len(done) == maxTurn || time.Since(begun) >= pieceTime {
-			break
-		}
-		select {
-		case q = <-s.asks:
-			if q.isAlone {
-				settle()
-			}
-		default:
-			more = false
-		}
-	}
-	settle()
-}
-
-// ask runs f in loop, and waits at most for limit until loop begins with f.
-//
-// Errors: session_not_found if the session is gone; busy if loop does not begin with f within
-// limit. After an error f was not run and will not be run.
-func (s *Session) ask(limit time.Duration, f func()) error {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	q := newAsk(f)
-	select {
-	case s.asks <- q:
-		<-q.done
-		return nil
-	case <-s.gone:
-		return notFound(s.id)
-	case <-timer.C:
-		return busyError(s.id)
-	}
-}
-
-// do runs f in loop, however long loop is busy before. It returns false, without a call of f,
-// if loop has ended.
-func (s *Session) do(f func()) bool {
-	q := newAsk(f)
-	select {
-	case s.asks <- q:
-		<-q.done
-		return true
-	case <-s.gone:
-		return false
-	}
-}
-
-// request runs f in loop and returns its error. Errors besides: those of ask, with answerTime
-// as the limit.
-func (s *Session) request(f func() error) (err error) {
-	if unanswered := s.ask(answerTime, func() { err = f() }); unanswered != nil {
-		return unanswered
-	}
-	return err
-}
-
-// try runs f in loop, however long loop is busy before, and returns f's error, or
-// session_not_found if loop has ended.
-func (s *Session) try(f func() error) error {
-	err := notFound(s.id)
-	s.do(func() { err = f() })
-	return err
 }
 
 // finishIfOver changes the state to exited when the child has ended, its output has been read
@@ -643,9 +544,6 @@ func (s *Session) Labels() map[string]string { return *s.labels.Load() }
 // hasExited reports whether the session has an exit record.
 func (s *Session) hasExited() bool { return isClosed(s.exited) }
 
-// isGone reports whether the session was forgotten.
-func (s *Session) isGone() bool { return isClosed(s.gone) }
-
 // forget ends the loop of an exited session. Errors: session_running, session_not_found, busy.
 func (s *Session) forget() error { return s.request(s.leave) }
 
@@ -660,19 +558,6 @@ func (s *Session) leave() error {
 		s.hub.Publish(protocol.EventForgotten, &info, nil)
 	}
 	return nil
-}
-
-func notFound(id protocol.SessionID) error {
-	return protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("no session %s", id))
-}
-
-// busyError returns the error for a request with which loop does not begin in time.
-// The request was not done.
-func busyError(id protocol.SessionID) error {
-	return &protocol.Error{
-		Code: protocol.CodeBusy, Retryable: true, RetryAfterMS: 1000,
-		Message: fmt.Sprintf("session %s is busy with the output of its program and does not answer; nothing was done, try again", id),
-	}
 }
 
 func exitedError(id protocol.SessionID, exit *protocol.ExitRecord) error {
