@@ -485,7 +485,7 @@ func (a *Attachment) resize(window protocol.Size) {
 		return
 	}
 	s := a.s
-	s.lastIO.set(s.cfg.Now())
+	s.activity.last.set(s.cfg.Now())
 	if a.countsForSize() && s.viewers.canDecide(a, s.saved.Decider) {
 		s.decide(a)
 	}

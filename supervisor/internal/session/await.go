@@ -43,19 +43,24 @@ func (s *Session) Mark() (protocol.MarkInfo, error) {
 	info := protocol.MarkInfo{Instance: s.instance}
 	err := s.askScreen(func(sc *screen.Screen) {
 		m := sc.Fingerprint()
-		p := binary.AppendUvarint([]byte{markVersion}, uint64(len(s.instance)))
-		p = append(p, s.instance...)
-		p = binary.AppendUvarint(p, uint64(max(0, s.cfg.Now().UnixMilli())))
-		p = m.Append(p)
-		info.Offset, info.Mark = m.Offset(), binary.LittleEndian.AppendUint32(p, crc32.ChecksumIEEE(p))
+		info.Offset, info.Mark = m.Offset(), newMark(s.instance, s.cfg.Now(), m)
 	})
 	return info, err
 }
 
-// parseMark parses a mark. It returns nil if p is empty.
+// newMark returns a mark of a screen for clients.
+func newMark(of protocol.Instance, at time.Time, m *screen.Fingerprint) []byte {
+	p := binary.AppendUvarint([]byte{markVersion}, uint64(len(of)))
+	p = append(p, of...)
+	p = binary.AppendUvarint(p, uint64(max(0, at.UnixMilli())))
+	p = m.Append(p)
+	return binary.LittleEndian.AppendUint32(p, crc32.ChecksumIEEE(p))
+}
+
+// parseMark parses a mark of the session. It returns nil if p is empty.
 //
 // Errors: invalid_argument; instance_mismatch if the mark belongs to another instance.
-func (s *Session) parseMark(p []byte) (*mark, error) {
+func (i *identity) parseMark(p []byte) (*mark, error) {
 	if len(p) == 0 {
 		return nil, nil
 	}
@@ -81,8 +86,8 @@ func (s *Session) parseMark(p []byte) (*mark, error) {
 	if err != nil {
 		return nil, wrong
 	}
-	if string(instance) != string(s.instance) {
-		return nil, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("the mark belongs to an earlier instance of session %s; take a new one", s.id))
+	if string(instance) != string(i.instance) {
+		return nil, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("the mark belongs to an earlier instance of session %s; take a new one", i.id))
 	}
 	return &mark{time.UnixMilli(int64(at)), m}, nil
 }
@@ -121,11 +126,11 @@ func (s *Session) Await(ctx context.Context, spec protocol.AwaitSpec) (protocol.
 			return protocol.AwaitedInfo{}, err
 		}
 	}
-	if err := s.addAwait(w); err != nil {
+	if err := s.request(func() error { return s.awaits.add(w, s.id) }); err != nil {
 		return protocol.AwaitedInfo{}, err
 	}
 	defer func() {
-		gone := func() { delete(s.awaits, w) }
+		gone := func() { s.awaits.remove(w) }
 		if protocol.CodeOf(s.ask(noteTime, gone)) == protocol.CodeBusy {
 			go s.do(gone) // the reply must not wait for a busy loop
 		}
@@ -133,23 +138,26 @@ func (s *Session) Await(ctx context.Context, spec protocol.AwaitSpec) (protocol.
 	return w.wait(ctx)
 }
 
-// addAwait adds an awaiter to those that loop notifies.
-func (s *Session) addAwait(w *awaiter) error {
-	return s.request(func() error {
-		if len(s.awaits) >= maxAwaits {
-			return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d requests already wait for session %s; retry when one has ended", maxAwaits, s.id))
-		}
-		if s.awaits == nil {
-			s.awaits = make(map[*awaiter]struct{})
-		}
-		s.awaits[w] = struct{}{}
-		return nil
-	})
+// awaiters are the await requests of a session. loop owns it.
+type awaiters map[*awaiter]struct{}
+
+// add adds an awaiter to those that are notified. Errors: limit_exceeded.
+func (all *awaiters) add(w *awaiter, id protocol.SessionID) error {
+	if len(*all) >= maxAwaits {
+		return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("%d requests already wait for session %s; retry when one has ended", maxAwaits, id))
+	}
+	if *all == nil {
+		*all = make(awaiters)
+	}
+	(*all)[w] = struct{}{}
+	return nil
 }
 
-// notifyAwaits notifies the awaiters. It is called in loop after output was shown.
-func (s *Session) notifyAwaits() {
-	for w := range s.awaits {
+func (all awaiters) remove(w *awaiter) { delete(all, w) }
+
+// notify notifies the awaiters. It must be called after output was shown.
+func (all awaiters) notify() {
+	for w := range all {
 		select {
 		case w.changed <- struct{}{}:
 		default: // a notification is pending already
@@ -255,7 +263,7 @@ func (w *awaiter) check() (info protocol.AwaitedInfo, found bool, again time.Dur
 				info.Command = s.saved.Command
 			}
 		default:
-			if again = time.Duration(w.spec.IdleMS)*time.Millisecond - s.silentFor(w.since); again <= 0 {
+			if again = time.Duration(w.spec.IdleMS)*time.Millisecond - s.activity.silentFor(s.cfg.Now(), w.since); again <= 0 {
 				found, again = s.exit == nil, 0
 			}
 		}
@@ -275,15 +283,4 @@ func (w *awaiter) check() (info protocol.AwaitedInfo, found bool, again time.Dur
 		w.pause = max(w.pause, time.Since(began))
 	}
 	return info, found, again, err
-}
-
-// silentFor returns how long the session has not printed. If a mark is given, the time
-// before the mark does not count.
-func (s *Session) silentFor(since *mark) time.Duration {
-	now := s.cfg.Now()
-	from := s.lastOutput
-	if since != nil && since.at.After(from) && !since.at.After(now) {
-		from = since.at
-	}
-	return max(0, now.Sub(from))
 }

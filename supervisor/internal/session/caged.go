@@ -201,7 +201,7 @@ func (s *Session) setFrozen(frozen bool) error {
 	}
 	s.cage.frozen.Store(frozen)
 	if !frozen {
-		s.lastIO.set(s.cfg.Now()) // the idle time begins again
+		s.activity.last.set(s.cfg.Now()) // the idle time begins again
 	}
 	go s.do(s.publishFrozen) // if loop is busy, the event comes after the answer
 	return nil

@@ -31,7 +31,7 @@ func (s *Session) Clear(all bool) error {
 		for a := range s.viewers.attached {
 			a.requestRenewal(newLines) // the lines that the viewer has were deleted
 		}
-		s.lastIO.set(s.cfg.Now())
+		s.activity.last.set(s.cfg.Now())
 		s.noteChange()
 	}); err != nil {
 		return err

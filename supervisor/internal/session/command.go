@@ -221,8 +221,7 @@ func (q *quiet) isOver(silence time.Duration) bool {
 
 // noteOutput notes that the session has printed.
 func (s *Session) noteOutput() {
-	s.lastOutput = s.cfg.Now()
-	s.lastIO.set(s.lastOutput)
+	s.activity.notePrinted(s.cfg.Now())
 	if s.saved.quiet.printed() {
 		s.noteChange()
 	}
@@ -230,7 +229,7 @@ func (s *Session) noteOutput() {
 
 // publishOutputIdle publishes output_idle, if the session has not printed for outputIdle.
 func (s *Session) publishOutputIdle() {
-	if !s.saved.quiet.isOver(s.silentFor(nil)) {
+	if !s.saved.quiet.isOver(s.activity.silentFor(s.cfg.Now(), nil)) {
 		return
 	}
 	s.noteChange()

@@ -137,7 +137,7 @@ func (s *Session) order(e End) (*ending, error) {
 	if e.Idle > 0 && s.cage.frozen.Load() {
 		return nil, protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s is frozen and therefore not idle; thaw it first", s.id))
 	}
-	if since := s.cfg.Now().Sub(s.lastIO.get()); e.Idle > 0 && (since < e.Idle || len(s.reader.chunks) > 0) { // the time while the machine slept does not count
+	if since := s.cfg.Now().Sub(s.activity.last.get()); e.Idle > 0 && (since < e.Idle || len(s.reader.chunks) > 0) { // the time while the machine slept does not count
 		return nil, protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s is not idle: its last input or output was %v ago", s.id, since.Round(time.Millisecond)))
 	}
 	if isClosed(s.pty.Done()) { // end the remainder of its process tree; the exit record still says how the child itself ended

@@ -264,7 +264,7 @@ func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byt
 		return accepted, err
 	}
 	p = p[accepted-offset:]
-	s.lastIO.set(s.cfg.Now())
+	s.activity.last.set(s.cfg.Now())
 	s.cfg.courtesy.noteInput(s.instance)
 	var n int
 	if a != nil {
@@ -294,7 +294,7 @@ func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, e
 		if err = s.checkOpen(); err != nil {
 			return
 		}
-		s.lastIO.set(s.cfg.Now())
+		s.activity.last.set(s.cfg.Now())
 		now := s.inputContext()
 		var n int
 		n, err = s.input.queue("", 0, p)

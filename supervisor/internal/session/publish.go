@@ -3,8 +3,6 @@ package session
 import (
 	"maps"
 	"slices"
-	"sync"
-	"time"
 
 	"holdfast/protocol"
 )
@@ -43,7 +41,7 @@ func (s *Session) Info() (protocol.SessionInfo, error) {
 		return protocol.SessionInfo{}, notFound(s.id)
 	}
 	i.RingStart, i.OutputOffset, _ = s.ring.Bounds()
-	i.LastIOAt, i.Frozen = s.lastIO.get(), s.cage.frozen.Load()
+	i.LastIOAt, i.Frozen = s.activity.last.get(), s.cage.frozen.Load()
 	i.Argv, i.Labels, i.Viewers = slices.Clone(i.Argv), maps.Clone(i.Labels), slices.Clone(i.Viewers)
 	if i.Exit != nil {
 		exit := copyExit(i.Exit)
@@ -62,22 +60,4 @@ func copyExit(exit *protocol.ExitRecord) *protocol.ExitRecord {
 func (s *Session) publishEvent(kind protocol.EventKind) {
 	info := s.info()
 	s.hub.Publish(kind, &info, nil)
-}
-
-// instant is a time that loop sets with each piece of output and that any goroutine may read.
-type instant struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (i *instant) set(at time.Time) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.at = at
-}
-
-func (i *instant) get() time.Time {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.at
 }

@@ -182,3 +182,62 @@ func TestResponders(t *testing.T) {
 		t.Errorf("%d turns are remembered", len(w.saved()))
 	}
 }
+
+// The silence of a session begins with its last output, or with a mark that was taken later.
+func TestSilence(t *testing.T) {
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
+	a := activity{}
+	a.last.set(at(10))
+	a.resume()
+	for _, tt := range []struct {
+		name         string
+		printed, now int64
+		since        *mark
+		want         time.Duration
+	}{
+		{"since an adoption", 0, 15, nil, 5 * time.Second},
+		{"since output", 20, 25, nil, 5 * time.Second},
+		{"since an older mark", 20, 25, &mark{at: at(19)}, 5 * time.Second},
+		{"since a later mark", 20, 25, &mark{at: at(22)}, 3 * time.Second},
+		{"since a mark of the future", 20, 25, &mark{at: at(26)}, 5 * time.Second},
+		{"after the clock was set back", 20, 15, nil, 0},
+	} {
+		if tt.printed > 0 {
+			a.notePrinted(at(tt.printed))
+		}
+		if got := a.silentFor(at(tt.now), tt.since); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	if a.last.get() != at(20) {
+		t.Errorf("last in use at %v", a.last.get())
+	}
+}
+
+// A session has a bounded number of awaiters, and each is notified once until it looks.
+func TestAwaiters(t *testing.T) {
+	var all awaiters
+	all.notify() // of none
+	first := &awaiter{changed: make(chan struct{}, 1)}
+	for i := range maxAwaits + 1 {
+		w := first
+		if i > 0 {
+			w = &awaiter{changed: make(chan struct{}, 1)}
+		}
+		if err := all.add(w, "s"); (err != nil) != (i == maxAwaits) {
+			t.Fatalf("number %d: %v", i+1, err)
+		}
+	}
+	all.notify()
+	all.notify()
+	<-first.changed
+	select {
+	case <-first.changed:
+		t.Error("notified twice")
+	default:
+	}
+	all.remove(first)
+	if all.notify(); len(first.changed) != 0 || len(all) != maxAwaits-1 {
+		t.Errorf("notified after it has gone, %d are left", len(all))
+	}
+}

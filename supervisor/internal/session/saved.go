@@ -139,7 +139,7 @@ func (s *Session) writeState() error {
 func (s *Session) save() *savedState {
 	v := s.saved
 	v.Version, v.ID, v.Instance = savedVersion, s.id, s.instance
-	v.PTY, v.LastIO, v.Turns, v.Cage, v.Exit = s.ptyState(), s.lastIO.get(), s.responders.saved(), s.cage.Dir(), s.exit
+	v.PTY, v.LastIO, v.Turns, v.Cage, v.Exit = ptyState(s.pty), s.activity.last.get(), s.responders.saved(), s.cage.Dir(), s.exit
 	v.Lost = s.viewers.saved()
 	v.Title, v.Cwd = s.display.titles()
 	if sig := s.orders.signalled.Load(); sig != nil {
@@ -175,7 +175,7 @@ func (s *Session) load(v *savedState) error {
 	s.labels.Store(&labels)
 	s.cage.setLimits(s.spec.Limits)
 	s.startedAt = time.Now()
-	s.lastIO.set(v.LastIO)
+	s.activity.last.set(v.LastIO)
 	s.exit = v.Exit
 	s.orders.isSealed = s.exit != nil
 	if s.exit == nil {
@@ -211,9 +211,9 @@ func (w *responders) saved() []responderTurn {
 
 // ptyState returns the state of the terminal that a successor needs. A fake terminal of a test
 // has only a pid.
-func (s *Session) ptyState() pty.State {
-	if p, ok := s.pty.(*pty.PTY); ok {
+func ptyState(terminal PTY) pty.State {
+	if p, ok := terminal.(*pty.PTY); ok {
 		return p.State()
 	}
-	return pty.State{PID: s.pty.PID()}
+	return pty.State{PID: terminal.PID()}
 }

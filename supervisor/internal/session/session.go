@@ -100,7 +100,7 @@ type Session struct {
 	cage        sessionCage
 
 	published atomic.Pointer[protocol.SessionInfo] // the info that other goroutines read; see publish.go
-	lastIO    instant                              // when the session last printed or received input; any goroutine sets it
+	activity  activity
 
 	// Owned by loop.
 	saved         savedState // the part of the state that a successor needs; see saved.go
@@ -109,8 +109,7 @@ type Session struct {
 	adopted       bool // a previous supervisor, or this process before an exec, started the session
 	isUnsaved     bool // the saved state differs from the current one
 	isUnpublished bool // the published info differs from the current one
-	awaits        map[*awaiter]struct{}
-	lastOutput    time.Time // when the session printed last
+	awaits        awaiters
 	viewers       viewers
 	input         input
 	idle          idle
@@ -136,7 +135,7 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 		saved: newSavedState(), size: size,
 	}
 	s.entry.cfg, s.entry.id, s.entry.log = cfg, entryOf(s.instance), &s.log
-	s.lastIO.set(now)
+	s.activity.last.set(now)
 	s.log = cfg.Log.With().Str(logging.Session, string(id)).Str(logging.Instance, string(s.instance)).Logger()
 	lines := min(max(cmp.Or(spec.ScrollbackLines, cfg.ScrollbackLines), 0), protocol.MaxScrollback)
 	s.spec.ScrollbackLines, s.spec.Labels = lines, nil
@@ -266,7 +265,7 @@ func (s *Session) loop() {
 	defer s.saved.commands.stop()
 	defer s.viewers.stop()
 	chunks, childDone := s.reader.chunks, s.pty.Done()
-	s.lastOutput = s.lastIO.get() // an adopted session may have printed before that
+	s.activity.resume()
 	if s.adopted {
 		s.viewerLeft() // its former viewers are not attached any more
 	}
@@ -444,7 +443,7 @@ func (s *Session) info() protocol.SessionInfo {
 	i := protocol.SessionInfo{
 		ID: s.id, Instance: s.instance, PID: s.pty.PID(), State: s.saved.State, Size: s.size,
 		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
-		CreatedAt: s.created, LastIOAt: s.lastIO.get(), OutputOffset: end, RingStart: start,
+		CreatedAt: s.created, LastIOAt: s.activity.last.get(), OutputOffset: end, RingStart: start,
 		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.saved.SizePolicy, Attachments: s.viewers.count(), Degraded: s.saved.Degraded, Frozen: s.cage.frozen.Load(),
 		Viewers: s.viewers.infos(), Left: s.saved.Away.left(), Command: s.saved.Command,
 	}
@@ -509,7 +508,7 @@ func (s *Session) Resize(size protocol.Size) error {
 }
 
 func (s *Session) resize(size protocol.Size) error {
-	s.lastIO.set(s.cfg.Now())
+	s.activity.last.set(s.cfg.Now())
 	if size == s.size {
 		return nil
 	}

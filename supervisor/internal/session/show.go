@@ -65,7 +65,7 @@ func (s *Session) askScreen(f func(*screen.Screen)) error {
 
 // noteScreenLost tells awaiters and subscribers that the terminal core has panicked.
 func (s *Session) noteScreenLost() {
-	s.notifyAwaits()
+	s.awaits.notify()
 	s.noteChange()
 	s.publishEvent(protocol.EventDegraded)
 }
@@ -115,7 +115,7 @@ func (s *Session) writeToScreen(end uint64, budget int) (spent int) {
 	s.processHeard()
 	s.sendReplies(s.display.screen)
 	s.publishScreenEvents()
-	s.notifyAwaits()
+	s.awaits.notify()
 	if lines, isDue := s.display.keyframeDue(); isDue {
 		s.writeKeyframe(lines)
 	}
@@ -149,7 +149,7 @@ func (s *Session) restoreStep() (done bool) {
 		return true
 	}
 	s.idle.touch()
-	s.notifyAwaits()
+	s.awaits.notify()
 	s.processHeard() // publishes what no predecessor has published
 	if s.saved.Away.setLeftLine(s.display.firstOpenLine) {
 		s.noteChange()
