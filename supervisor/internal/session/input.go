@@ -13,10 +13,9 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// Input arrives in pieces with the writer's offset. Once input is accepted, the session must
-// deliver it: it lies in the journal, in order, and is written to the terminal as fast as the
-// child reads. The limit of the journal's queue does not count the pipe and the terminal's own
-// buffer, some 16 KiB each.
+// Once input is accepted, the session must deliver it: it lies in the journal, in order, and is
+// written to the terminal as fast as the child reads. The limit of the journal's queue does not count
+// the pipe and the terminal's own buffer, some 16 KiB each.
 
 // input writes accepted input to the terminal. await is a goroutine of its own; loop calls the other
 // methods.
@@ -246,67 +245,6 @@ func (l *pendingLine) add(p []byte) (long bool) {
 // lineEnds end a line of input: newline, return, which most terminals convert to newline, and
 // end of file (Ctrl-D).
 const lineEnds = "\n\r\x04"
-
-// acceptInput accepts input of a writer at the writer's offset, and returns up to which offset
-// the writer's input is accepted now. Bytes that were accepted before are skipped, so a client
-// may repeat input if it does not know whether it arrived. a is the attachment that sent the
-// input, or nil if a request sent it.
-//
-// Errors, which carry the accepted offset: input_gap if bytes before offset are missing;
-// input_full if the queue has no room for all of it; line_too_long if all was accepted, but the
-// terminal will cut a line of it. Besides, those of checkOpen.
-func (s *Session) acceptInput(a *Attachment, name string, offset uint64, p []byte) (uint64, error) {
-	if err := s.checkOpen(); err != nil {
-		return 0, err
-	}
-	accepted, had, err := s.input.checkOffset(name, offset, len(p))
-	if err != nil || had {
-		return accepted, err
-	}
-	p = p[accepted-offset:]
-	s.activity.last.set(s.cfg.Now())
-	s.cfg.courtesy.noteInput(s.instance)
-	var n int
-	if a != nil {
-		s.noteViewerInput(a, p)
-	}
-	now := s.inputContext()
-	if a == nil {
-		n, err = s.input.queue(name, accepted, p)
-	} else {
-		n, err = s.queueViewerInput(a, accepted, p)
-	}
-	accepted += uint64(n)
-	s.echoInput(now, p[:n])
-	s.cfg.counts.inputBytes.Add(uint64(n))
-	return accepted, s.input.result(accepted, p, n, err)
-}
-
-// Type accepts input that comes without an attachment. With a writer's name, input is accepted
-// exactly once by the writer's offset; with the name "" offset is ignored. Errors: those of
-// acceptInput; busy.
-func (s *Session) Type(name string, offset uint64, p []byte) (accepted uint64, err error) {
-	if unanswered := s.ask(answerTime, func() {
-		if name != "" {
-			accepted, err = s.acceptInput(nil, name, offset, p)
-			return
-		}
-		if err = s.checkOpen(); err != nil {
-			return
-		}
-		s.activity.last.set(s.cfg.Now())
-		now := s.inputContext()
-		var n int
-		n, err = s.input.queue("", 0, p)
-		accepted = uint64(n)
-		s.echoInput(now, p[:n])
-		s.cfg.counts.inputBytes.Add(accepted)
-		err = s.input.result(accepted, p, n, err)
-	}); unanswered != nil {
-		return 0, unanswered
-	}
-	return accepted, err
-}
 
 func inputError(code protocol.Code, accepted uint64, format string, args ...any) *protocol.Error {
 	return &protocol.Error{Code: code, Message: fmt.Sprintf(format, args...), Offset: &accepted, Retryable: true}
