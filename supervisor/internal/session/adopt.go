@@ -287,7 +287,7 @@ func (s *Session) resume() {
 		s.reader.isOver, s.input.isOver, s.childEnded, s.display.isLast = true, true, true, true
 		close(s.reader.chunks)
 	} else {
-		s.responders.resume()
+		s.answers.resume()
 		if err := s.setSize(s.size); err != nil { // the predecessor may have died between ring and terminal
 			s.log.Warn().Err(err).Msg("terminal size not set")
 		}

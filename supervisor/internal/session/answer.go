@@ -107,6 +107,52 @@ func (w *responders) respondsToAll(from, to uint64, writer string) bool {
 	return false
 }
 
+// answering decides which queries the session answers itself. loop owns it, besides responders.
+type answering struct {
+	responders
+	startedAt time.Time        // when this process started or adopted the session, by the real clock and not by Config.Now
+	held      *heldReplies     // in the session's savedState
+	due       <-chan time.Time // when it fires, the session must answer the queries of held
+}
+
+// heldReplies are the session's replies to queries that are not assigned to a responder yet.
+type heldReplies struct {
+	HeldReplies    []byte `json:"held,omitempty"`
+	HeldOwnReplies []byte `json:"held_alone,omitempty"` // the part of HeldReplies that a viewer cannot give
+}
+
+// admit returns the replies that the session must send now, of all that its screen has made. own are
+// those that a viewer cannot give. If the queries have no responder yet, admit holds the replies.
+// claimed reports whether the wait for a responder is over, and the session answers these queries.
+func (w *answering) admit(all, own []byte) (send []byte, claimed bool) {
+	switch w.current() {
+	case "":
+		return all, false
+	case unclaimed:
+		h := w.held
+		h.HeldReplies, h.HeldOwnReplies = append(h.HeldReplies, all...), append(h.HeldOwnReplies, own...)
+		if left := claimTime - time.Since(w.startedAt); left <= 0 || len(h.HeldReplies) > maxReplies {
+			return w.claim(""), true
+		} else if w.due == nil {
+			w.due = time.After(left)
+		}
+		return nil, false
+	}
+	return own, false
+}
+
+// claim assigns the first queries to a writer, or with "" to the session, and returns the replies
+// that the session must send.
+func (w *answering) claim(writer string) (send []byte) {
+	w.responders.claim(writer)
+	send = w.held.HeldReplies
+	if writer != "" {
+		send = w.held.HeldOwnReplies
+	}
+	*w.held, w.due = heldReplies{}, nil
+	return send
+}
+
 // canRespond reports whether an attachment with this spec may become the responder.
 func canRespond(spec *protocol.AttachSpec) bool {
 	return spec.Answers && spec.Mode != protocol.ModeReadOnly
@@ -118,10 +164,10 @@ func canRespond(spec *protocol.AttachSpec) bool {
 func (s *Session) chooseResponder() {
 	s.feed()
 	a := s.viewers.of(s.saved.Decider)
-	if a != nil && !(canRespond(&a.spec) && s.receivesOutput(a)) {
+	if a != nil && !(canRespond(&a.spec) && a.receivesOutput(s.size)) {
 		a = nil
 	}
-	if s.responders.current() == unclaimed {
+	if s.answers.current() == unclaimed {
 		if a == nil {
 			return
 		}
@@ -131,28 +177,25 @@ func (s *Session) chooseResponder() {
 	if a != nil {
 		writer = a.spec.Writer
 	}
-	if s.responders.setFrom(s.display.shownTo(), writer) {
+	if s.answers.setFrom(s.display.shownTo(), writer) {
 		s.noteChange()
 	}
 }
 
-// receivesOutput reports whether a receives the session's output with its queries. A view of
-// a's own contains none.
-func (s *Session) receivesOutput(a *Attachment) bool {
-	return !a.noOutput && (!a.ownView() || a.window == s.size)
+// receivesOutput reports whether a receives the output of a session of this size, with its queries. A
+// view of a's own contains none.
+func (a *Attachment) receivesOutput(size protocol.Size) bool {
+	return !a.noOutput && (!a.ownView() || a.window == size)
 }
 
 // claim ends the wait of the first queries for a responder. a responds to them if it receives
 // all output from offset 0; otherwise the session does.
 func (s *Session) claim(a *Attachment) {
+	writer := ""
 	if a != nil && a.spec.Resume != nil && a.pos == 0 {
-		s.responders.claim(a.spec.Writer)
-		s.reply(s.saved.HeldOwnReplies)
-	} else {
-		s.responders.claim("")
-		s.reply(s.saved.HeldReplies)
+		writer = a.spec.Writer
 	}
-	s.saved.HeldReplies, s.saved.HeldOwnReplies, s.claimDue = nil, nil, nil
+	s.reply(s.answers.claim(writer))
 	s.noteChange()
 }
 
@@ -168,19 +211,10 @@ func (s *Session) sendReplies(sc *screen.Screen) {
 	if err := s.stateSlate.SetWord(wordAnswered, sc.Offset()); err != nil {
 		s.log.Error().Err(err).Msg("offset of answered queries not saved; a successor may answer some of them again")
 	}
-	switch s.responders.current() {
-	case "":
-		s.reply(p)
-	case unclaimed:
-		s.saved.HeldReplies = append(s.saved.HeldReplies, p...)
-		s.saved.HeldOwnReplies = append(s.saved.HeldOwnReplies, alone...)
-		if left := claimTime - time.Since(s.startedAt); left <= 0 || len(s.saved.HeldReplies) > maxReplies {
-			s.claim(nil)
-		} else if s.claimDue == nil {
-			s.claimDue = time.After(left)
-		}
-	default:
-		s.reply(alone)
+	send, claimed := s.answers.admit(p, alone)
+	s.reply(send)
+	if claimed {
+		s.noteChange()
 	}
 }
 
@@ -196,12 +230,12 @@ func (a *Attachment) mask(offset uint64, p []byte) {
 	if !canRespond(&a.spec) {
 		return // its client has promised to ignore queries
 	}
-	if a.s.responders.respondsToAll(offset, offset+uint64(len(p)), a.spec.Writer) {
+	if a.s.answers.respondsToAll(offset, offset+uint64(len(p)), a.spec.Writer) {
 		a.queryMask.Pass(p)
 		return
 	}
 	a.queryMask.Apply(p, func(i int) bool {
-		writer, known := a.s.responders.at(offset + uint64(i))
+		writer, known := a.s.answers.at(offset + uint64(i))
 		return !known || writer != a.spec.Writer
 	})
 }

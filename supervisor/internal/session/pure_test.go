@@ -241,3 +241,44 @@ func TestAwaiters(t *testing.T) {
 		t.Errorf("notified after it has gone, %d are left", len(all))
 	}
 }
+
+// Replies wait for a viewer until claimTime is over or they are too many. Then the session sends all
+// of them, or those that the viewer cannot give.
+func TestAnswering(t *testing.T) {
+	const all, own = "all", "own"
+	for _, tt := range []struct {
+		name    string
+		writer  string // the responder
+		age     time.Duration
+		before  int // bytes that wait already
+		send    string
+		claimed bool
+		waits   bool
+	}{
+		{"the session", "", 0, 0, all, false, false},
+		{"a viewer", "w", 0, 0, own, false, false},
+		{"no responder yet", unclaimed, 0, 0, "", false, true},
+		{"no responder in time", unclaimed, claimTime, 0, all, true, false},
+		{"too many replies", unclaimed, 0, maxReplies, all, true, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := answering{startedAt: time.Now(), held: &heldReplies{HeldReplies: make([]byte, tt.before)}}
+			w.setFrom(0, tt.writer)
+			time.Sleep(tt.age)
+			send, claimed := w.admit([]byte(all), []byte(own))
+			if got := string(send[min(tt.before, len(send)):]); got != tt.send || claimed != tt.claimed || (w.due != nil) != tt.waits {
+				t.Errorf("%s: sends %q, claimed %v, waits %v", tt.name, got, claimed, w.due != nil)
+			}
+			if writer, _ := w.at(1); claimed && (writer != "" || len(w.held.HeldReplies) > 0) {
+				t.Errorf("%s: %q answers", tt.name, writer)
+			}
+		})
+	}
+	for writer, want := range map[string]string{"": all, "w": own} {
+		w := answering{held: &heldReplies{HeldReplies: []byte(all), HeldOwnReplies: []byte(own)}}
+		w.setFrom(0, unclaimed)
+		if got := string(w.claim(writer)); got != want || w.current() != writer || len(w.claim(writer)) > 0 {
+			t.Errorf("claimed by %q: sends %q, want %q", writer, got, want)
+		}
+	}
+}

@@ -48,10 +48,9 @@ type savedState struct {
 	Lost       []savedViewer       `json:"lost,omitempty"` // collected; also the attached viewers, because they attach again
 	Appearance protocol.Appearance `json:"appearance"`
 	focus
-	Turns          []responderTurn `json:"turns"`                // collected
-	HeldReplies    []byte          `json:"held,omitempty"`       // replies to terminal queries that are not assigned to a responder yet
-	HeldOwnReplies []byte          `json:"held_alone,omitempty"` // the part of HeldReplies that a viewer cannot give
-	PendingLine    pendingLine     `json:"line,omitempty"`
+	Turns []responderTurn `json:"turns"` // collected
+	heldReplies
+	PendingLine pendingLine `json:"line,omitempty"`
 	displayState
 	Cage string `json:"cage,omitempty"` // collected: its directory; absent if the session has none
 
@@ -139,7 +138,7 @@ func (s *Session) writeState() error {
 func (s *Session) save() *savedState {
 	v := s.saved
 	v.Version, v.ID, v.Instance = savedVersion, s.id, s.instance
-	v.PTY, v.LastIO, v.Turns, v.Cage, v.Exit = ptyState(s.pty), s.activity.last.get(), s.responders.saved(), s.cage.Dir(), s.exit
+	v.PTY, v.LastIO, v.Turns, v.Cage, v.Exit = ptyState(s.pty), s.activity.last.get(), s.answers.saved(), s.cage.Dir(), s.exit
 	v.Lost = s.viewers.saved()
 	v.Title, v.Cwd = s.display.titles()
 	if sig := s.orders.signalled.Load(); sig != nil {
@@ -174,7 +173,7 @@ func (s *Session) load(v *savedState) error {
 	s.identity = own
 	s.labels.Store(&labels)
 	s.cage.setLimits(s.spec.Limits)
-	s.startedAt = time.Now()
+	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
 	s.activity.last.set(v.LastIO)
 	s.exit = v.Exit
 	s.orders.isSealed = s.exit != nil
@@ -184,7 +183,7 @@ func (s *Session) load(v *savedState) error {
 	} else {
 		close(s.exited)
 	}
-	s.responders.turns = v.Turns
+	s.answers.turns = v.Turns
 	if sig := v.Signaler; sig != nil {
 		s.orders.signalled.Store(&signalled{sig.Asker, sig.Name})
 	}

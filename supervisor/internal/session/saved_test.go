@@ -25,7 +25,7 @@ func whole() *savedState {
 		Lost:       []savedViewer{{"w1", 14, protocol.Size{Cols: 15, Rows: 16}, at, true}},
 		Appearance: protocol.Appearance{Foreground: "#010203"},
 		focus:      focus{Sent: 'I', RequestCount: 17},
-		Turns:      []responderTurn{{0, ""}, {18, "w1"}}, HeldReplies: []byte("held"), PendingLine: 19,
+		Turns:      []responderTurn{{0, ""}, {18, "w1"}}, heldReplies: heldReplies{HeldReplies: []byte("held")}, PendingLine: 19,
 		displayState: displayState{Title: "title", Cwd: "/cwd", Degraded: true},
 		commands:     commands{Command: &protocol.CommandInfo{Prompt: true, Line: "make", StartedAt: at, FinishedAt: at, ExitCode: new(2), Count: 22}},
 		ScannedTo:    23, quiet: quiet{Busy: true}, ClearOffset: 31,

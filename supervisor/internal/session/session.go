@@ -80,11 +80,10 @@ const (
 // each viewer receives the last byte and the exit, even if the session was forgotten meanwhile.
 type Session struct {
 	identity
-	startedAt time.Time // when this process started or adopted the session, by the real clock and not by Config.Now
-	cfg       *Config
-	hub       *event.Hub
-	onExit    func(*Session)
-	log       zerolog.Logger
+	cfg    *Config
+	hub    *event.Hub
+	onExit func(*Session)
+	log    zerolog.Logger
 
 	pty    PTY
 	ring   *ring.Ring
@@ -93,7 +92,7 @@ type Session struct {
 	exited      chan struct{}                     // closed when exit is set
 	running     sync.WaitGroup                    // reader.run, input.await, and Hangup calls that have no other waiter
 	ringHolders atomic.Int64                      // loop, and each attachment until its Close; the last one closes the ring
-	responders  responders                        // which writer answers the child's terminal queries; loop changes it
+	answers     answering                         // which writer answers the child's terminal queries
 	afterLoop   sync.Mutex                        // after loop has ended, viewers hold it while they use the screen
 	labels      atomic.Pointer[map[string]string] // loop replaces the map and never changes it
 	orders      orders                            // requests for the child, from any goroutine; see ending.go
@@ -113,8 +112,7 @@ type Session struct {
 	viewers       viewers
 	input         input
 	idle          idle
-	eventAlarm    alarm            // runs for screenEventInterval after an event of the program was published
-	claimDue      <-chan time.Time // when it fires, the session itself sends saved.HeldReplies
+	eventAlarm    alarm // runs for screenEventInterval after an event of the program was published
 	childEnded    bool
 	isAside       bool                 // a later instance has taken the session's place; see before.go
 	exit          *protocol.ExitRecord // set before exited is closed; from then on any goroutine may read it
@@ -130,8 +128,8 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	size := spec.Size()
 	now := cfg.Now()
 	s := &Session{
-		identity:  identity{id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, account: op.account, early: op.early, created: now},
-		startedAt: time.Now(), cfg: cfg, hub: hub, onExit: onExit,
+		identity: identity{id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, account: op.account, early: op.early, created: now},
+		cfg:      cfg, hub: hub, onExit: onExit,
 		saved: newSavedState(), size: size,
 	}
 	s.entry.cfg, s.entry.id, s.entry.log = cfg, entryOf(s.instance), &s.log
@@ -143,7 +141,8 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	s.cage.setLimits(spec.Limits)
 	s.makeChannels()
 	s.saved.SizePolicy = cmp.Or(spec.SizePolicy, protocol.SizeLatest)
-	s.responders.setFrom(0, unclaimed)
+	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
+	s.answers.setFrom(0, unclaimed)
 	s.ringHolders.Store(1)
 	if err := s.makeFiles(size); err != nil {
 		return nil, spawnError(errors.Join(err, s.closeFiles()))
@@ -299,7 +298,7 @@ func (s *Session) loop() {
 			s.serve(q, s.settle, func() bool { return s.saved.State == protocol.StateForgotten })
 		case err := <-s.input.writable:
 			s.input.resume(err)
-		case <-s.claimDue:
+		case <-s.answers.due:
 			s.claim(nil)
 		case <-s.idle.c:
 			s.becomeIdle()

@@ -102,7 +102,7 @@ func (s *Session) catchUp() {
 // it handles the queries, titles, marks and bells in that output.
 func (s *Session) writeToScreen(end uint64, budget int) (spent int) {
 	if s.display.restoring != nil {
-		if !s.display.mustRestore(end, s.responders.current() == "") {
+		if !s.display.mustRestore(end, s.answers.current() == "") {
 			return 0 // the restoration writes these bytes later
 		}
 		s.finishRestore()
