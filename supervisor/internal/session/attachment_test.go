@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -314,16 +315,18 @@ func TestMaxAttachments(t *testing.T) {
 	s := run(t, "exec sleep 1000")
 	var all [maxAttachments]*Attachment
 	var wg sync.WaitGroup
-	for i := range all {
-		wg.Go(func() {
-			var err error
-			if all[i], _, err = s.Attach(protocol.AttachSpec{}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	if wg.Wait(); t.Failed() {
-		return
+	for some := range slices.Chunk(all[:], 64) {
+		for i := range some {
+			wg.Go(func() {
+				var err error
+				if some[i], _, err = s.Attach(protocol.AttachSpec{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if wg.Wait(); t.Failed() {
+			return
+		}
 	}
 	_, _, err := s.Attach(protocol.AttachSpec{})
 	wantCode(t, "one more", err, protocol.CodeLimitExceeded)

@@ -25,9 +25,10 @@ func newAsk(f func()) ask { return ask{f: f, done: make(chan struct{})} }
 
 // mailbox passes requests of other goroutines to loop.
 type mailbox struct {
-	of   *identity
-	asks chan ask
-	gone chan struct{} // closed when loop and all other goroutines of the session have ended
+	of       *identity
+	asks     chan ask
+	gone     chan struct{} // closed when loop and all other goroutines of the session have ended
+	settling time.Duration // how long the last settling took; owned by loop
 }
 
 func newMailbox(of *identity) mailbox {
@@ -40,17 +41,20 @@ func (m *mailbox) isGone() bool { return isClosed(m.gone) }
 // maxTurn bounds the requests that loop runs before it saves and publishes their changes.
 const maxTurn = 256
 
-// serve runs a request and those that wait behind it, for pieceTime at most, and then calls settle,
-// which saves and publishes the changes of all. If a proxy dies, it loses all its attachments at the
-// same moment. The saved state has all viewers, so saving it after each of the detachments would take
-// a time that grows with the square of their number.
+// serve runs a request and those that wait behind it, and then calls settle, which saves and
+// publishes the changes of all. If a proxy dies, it loses all its attachments at the same moment. The
+// saved state has all viewers, so saving it after each of the detachments would take a time that grows
+// with the square of their number. serve runs no further request after pieceTime, or after the time
+// that the last settling took if that is longer; so settling takes at most about half of the time.
 //
 // serve is called in loop. No request is run after isOver.
 func (m *mailbox) serve(q ask, settle func(), isOver func() bool) {
 	var room [16]chan struct{}
-	done, begun := room[:0], time.Now()
+	done, begun, limit := room[:0], time.Now(), max(pieceTime, m.settling)
 	answer := func() {
+		settled := time.Now()
 		settle()
+		m.settling = time.Since(settled)
 		for _, c := range done {
 			close(c)
 		}
@@ -59,7 +63,7 @@ func (m *mailbox) serve(q ask, settle func(), isOver func() bool) {
 	for more := true; more; {
 		q.f()
 		done = append(done, q.done)
-		if isOver() || len(done) == maxTurn || time.Since(begun) >= pieceTime {
+		if isOver() || len(done) == maxTurn || time.Since(begun) >= limit {
 			break
 		}
 		select {

@@ -25,6 +25,7 @@ func TestMailbox(t *testing.T) {
 		{"quick", -1, -1, 0, []int{5}, 0},
 		{"slow", -1, -1, pieceTime, []int{1, 2, 3, 4, 5}, 0},
 		{"half as slow", -1, -1, pieceTime / 2, []int{2, 4, 5}, 0},
+		{"slow to save", -1, -1, pieceTime, []int{1, 4, 5}, 0},
 		{"with a halt", 2, -1, 0, []int{2, 5}, 0},
 		{"until the end", -1, 2, 0, []int{3}, 2},
 	} {
@@ -49,7 +50,12 @@ func TestMailbox(t *testing.T) {
 			}
 			var settled []int
 			for !over && runs < n {
-				m.serve(<-m.asks, func() { settled = append(settled, runs) }, func() bool { return over })
+				m.serve(<-m.asks, func() {
+					settled = append(settled, runs)
+					if tt.name == "slow to save" {
+						time.Sleep(3 * pieceTime)
+					}
+				}, func() bool { return over })
 			}
 			close(m.gone)
 			for range n {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"time"
@@ -114,21 +115,25 @@ func (v *viewers) conflicts(a *Attachment) (own, rivals []*Attachment) {
 	return own, rivals
 }
 
-// infos returns the attached viewers in the order in which they attached.
+// infos returns the first protocol.MaxViewersInfo attached viewers, in the order in which they
+// attached.
 func (v *viewers) infos() []protocol.ViewerInfo {
 	if v.count() == 0 {
 		return nil
 	}
-	all := make([]*Attachment, 0, len(v.attached))
+	var first []*Attachment
 	for a := range v.attached {
-		if !a.shadow {
-			all = append(all, a)
+		if a.shadow {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(first, a.number, func(b *Attachment, number uint64) int { return cmp.Compare(b.number, number) })
+		if at < protocol.MaxViewersInfo {
+			first = slices.Insert(first, at, a)
+			first = first[:min(len(first), protocol.MaxViewersInfo)]
 		}
 	}
-	slices.SortFunc(all, func(a, b *Attachment) int { return int(a.number) - int(b.number) })
-	all = all[:min(len(all), protocol.MaxViewersInfo)]
-	infos := make([]protocol.ViewerInfo, len(all))
-	for i, a := range all {
+	infos := make([]protocol.ViewerInfo, len(first))
+	for i, a := range first {
 		infos[i] = protocol.ViewerInfo{Client: a.spec.Client, Mode: a.spec.Mode, Since: a.since, Window: a.window}
 	}
 	return infos
