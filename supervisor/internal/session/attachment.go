@@ -284,7 +284,7 @@ func (s *Session) replaceRivals(a *Attachment) (isReplacement bool, err error) {
 func (s *Session) position(a *Attachment, info *protocol.AttachInfo) (start uint64) {
 	start, _, _ = s.ring.Bounds()
 	r := a.spec.Resume
-	if r != nil && r.Offset >= start && !a.spec.Snapshot && !s.predatesClear(r.Offset) && s.fits(a, r.Offset) {
+	if r != nil && r.Offset >= start && !a.spec.Snapshot && !s.saved.predatesClear(r.Offset) && s.fits(a, r.Offset) {
 		a.fitsWindow, a.noOutput = a.ownView(), false
 		a.moveTo(r.Offset)
 		info.Offset = r.Offset
@@ -292,7 +292,7 @@ func (s *Session) position(a *Attachment, info *protocol.AttachInfo) (start uint
 	}
 	s.finishRestore() // output continues during the restoration, so the bounds must be read after it
 	start, _, _ = s.ring.Bounds()
-	s.takeSnapshot(a, a.spec.ScreenOnly && !(r != nil && s.predatesClear(r.Offset)))
+	s.takeSnapshot(a, a.spec.ScreenOnly && !(r != nil && s.saved.predatesClear(r.Offset)))
 	info.Replay, info.Offset, info.SnapshotBytes, info.View = protocol.ReplaySnapshot, a.pos, len(a.snapshot), a.noOutput
 	if r != nil { // a new viewer misses no output, because the snapshot shows all of it
 		info.BytesMissed = start - min(start, r.Offset)

@@ -47,6 +47,6 @@ func (s *Session) Clear(all bool) error {
 
 // predatesClear reports whether a viewer at offset may still show deleted lines. A viewer at
 // exactly the offset of the Clear may or may not know of it, so it counts as well.
-func (s *Session) predatesClear(offset uint64) bool {
-	return s.saved.ClearOffset > 0 && offset <= s.saved.ClearOffset
+func (v *savedState) predatesClear(offset uint64) bool {
+	return v.ClearOffset > 0 && offset <= v.ClearOffset
 }

@@ -65,6 +65,48 @@ func (o *orders) seal() bool {
 	return true
 }
 
+// inUse tells whether a session is in use.
+type inUse struct {
+	isFrozen  bool
+	unusedFor time.Duration // since the last input or output
+	hasOutput bool          // output waits for loop
+	hasEnded  bool          // the child has ended
+}
+
+// endStep is the work that a request for an end causes.
+type endStep int
+
+const (
+	endNothing   endStep = iota // the end has begun, or is over
+	endCage                     // end the processes of the cage, because the end that has begun does not
+	endRemainder                // end the remainder of the child's process tree; the exit record still says how the child itself ended
+	endBegins                   // end the child
+)
+
+// decide returns the work that a request for the end of a session causes. mu must be held. Errors:
+// session_running if the end is for an idle session, and this one is not idle.
+func (o *orders) decide(e End, id protocol.SessionID, use inUse) (endStep, error) {
+	if old := o.ending.Load(); old != nil && e.All && !old.all {
+		return endCage, nil
+	} else if old != nil || o.isSealed {
+		return endNothing, nil
+	}
+	if e.Idle > 0 && use.isFrozen {
+		return endNothing, protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s is frozen and therefore not idle; thaw it first", id))
+	}
+	if e.Idle > 0 && (use.unusedFor < e.Idle || use.hasOutput) {
+		return endNothing, protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s is not idle: its last input or output was %v ago", id, use.unusedFor.Round(time.Millisecond)))
+	}
+	if !use.hasEnded {
+		return endBegins, nil
+	}
+	if o.isCleaning {
+		return endNothing, nil
+	}
+	o.isCleaning = true
+	return endRemainder, nil
+}
+
 // End tells how a session must end.
 type End struct {
 	Asker    protocol.Asker
@@ -95,7 +137,7 @@ func (s *Session) Terminate(e End) error {
 	}
 	s.thawForEnd()
 	s.log.Info().Str(logging.Reason, string(end.reason)).Dur("grace", end.grace).Msg("session ending")
-	seen, ok := s.readChildInfo()
+	seen, ok := readChildInfo(s.pty)
 	note := func() {
 		if ok {
 			s.setChildInfo(seen)
@@ -128,28 +170,21 @@ func (s *Session) order(e End) (*ending, error) {
 	o := &s.orders
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if old := o.ending.Load(); o.isSealed || old != nil {
-		if old != nil && e.All && !old.all {
-			go s.cage.Kill()
-		}
-		return nil, nil
+	step, err := o.decide(e, s.id, inUse{
+		isFrozen: s.cage.frozen.Load(), unusedFor: s.cfg.Now().Sub(s.activity.last.get()), // the time while the machine slept does not count
+		hasOutput: len(s.reader.chunks) > 0, hasEnded: isClosed(s.pty.Done()),
+	})
+	switch step {
+	case endCage:
+		go s.cage.Kill()
+	case endRemainder:
+		s.running.Go(func() { s.pty.Hangup(soft, grace) }) // running may grow, because await runs until the exit record is sealed
+	case endBegins:
+		end := &ending{asker: e.Asker.Cut(), reason: cmp.Or(e.Reason, protocol.ReasonUserRequested), timedOut: e.TimedOut, soft: soft, grace: grace, all: e.All}
+		o.ending.Store(end)
+		return end, nil
 	}
-	if e.Idle > 0 && s.cage.frozen.Load() {
-		return nil, protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s is frozen and therefore not idle; thaw it first", s.id))
-	}
-	if since := s.cfg.Now().Sub(s.activity.last.get()); e.Idle > 0 && (since < e.Idle || len(s.reader.chunks) > 0) { // the time while the machine slept does not count
-		return nil, protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s is not idle: its last input or output was %v ago", s.id, since.Round(time.Millisecond)))
-	}
-	if isClosed(s.pty.Done()) { // end the remainder of its process tree; the exit record still says how the child itself ended
-		if !o.isCleaning {
-			o.isCleaning = true
-			s.running.Go(func() { s.pty.Hangup(soft, grace) }) // running may grow, because await runs until the exit record is sealed
-		}
-		return nil, nil
-	}
-	end := &ending{asker: e.Asker.Cut(), reason: cmp.Or(e.Reason, protocol.ReasonUserRequested), timedOut: e.TimedOut, soft: soft, grace: grace, all: e.All}
-	o.ending.Store(end)
-	return end, nil
+	return nil, err
 }
 
 // noteTime is how long a request waits until loop has saved its sender, so that a crash does
@@ -175,10 +210,10 @@ func (s *Session) hangUp(e *ending, note func()) {
 	})
 }
 
-// readChildInfo reads the facts about the child that can only be read while it lives.
-func (s *Session) readChildInfo() (seen postmortem.Seen, ok bool) {
-	seen, ok = postmortem.Observe(s.pty.PID())
-	return seen, ok && !isClosed(s.pty.Done()) // otherwise the pid may belong to another process
+// readChildInfo reads the facts about a child that can only be read while it lives.
+func readChildInfo(child PTY) (seen postmortem.Seen, ok bool) {
+	seen, ok = postmortem.Observe(child.PID())
+	return seen, ok && !isClosed(child.Done()) // otherwise the pid may belong to another process
 }
 
 // Interrupt sends SIGINT to the foreground process group. Errors: those of checkOpen.

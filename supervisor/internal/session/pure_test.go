@@ -282,3 +282,40 @@ func TestAnswering(t *testing.T) {
 		}
 	}
 }
+
+// A request for an end begins it once. It ends a session for being idle only if the session is idle,
+// and the remainder of a session whose child has ended only once.
+func TestDecideEnd(t *testing.T) {
+	idle := End{Idle: time.Minute}
+	for _, tt := range []struct {
+		name     string
+		ending   *ending // that was requested before
+		isSealed bool
+		end      End
+		use      inUse
+		want     endStep
+		code     protocol.Code
+	}{
+		{"the first", nil, false, End{}, inUse{}, endBegins, ""},
+		{"the second", &ending{}, false, End{}, inUse{}, endNothing, ""},
+		{"of the cage as well", &ending{}, false, End{All: true}, inUse{}, endCage, ""},
+		{"of the cage again", &ending{all: true}, false, End{All: true}, inUse{}, endNothing, ""},
+		{"too late", nil, true, End{}, inUse{hasEnded: true}, endNothing, ""},
+		{"of an idle session", nil, false, idle, inUse{unusedFor: time.Minute}, endBegins, ""},
+		{"of a session in use", nil, false, idle, inUse{unusedFor: time.Minute - 1}, endNothing, protocol.CodeSessionRunning},
+		{"of a session that prints", nil, false, idle, inUse{unusedFor: time.Hour, hasOutput: true}, endNothing, protocol.CodeSessionRunning},
+		{"of a frozen session for being idle", nil, false, idle, inUse{unusedFor: time.Hour, isFrozen: true}, endNothing, protocol.CodeSessionRunning},
+		{"of a frozen session", nil, false, End{}, inUse{isFrozen: true}, endBegins, ""},
+		{"of the remainder", nil, false, End{}, inUse{hasEnded: true}, endRemainder, ""},
+	} {
+		o := orders{isSealed: tt.isSealed}
+		o.ending.Store(tt.ending)
+		got, err := o.decide(tt.end, "s", tt.use)
+		if got != tt.want || (err != nil) != (tt.code != "") || err != nil && protocol.CodeOf(err) != tt.code {
+			t.Errorf("%s: step %d, %v; want %d and %q", tt.name, got, err, tt.want, tt.code)
+		}
+		if again, _ := o.decide(tt.end, "s", tt.use); tt.want == endRemainder && again != endNothing {
+			t.Errorf("%s: step %d again", tt.name, again)
+		}
+	}
+}

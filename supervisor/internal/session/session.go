@@ -386,7 +386,7 @@ func (s *Session) finishIfOver() {
 
 // inspectChild stores facts about the child that can only be read while it lives.
 func (s *Session) inspectChild() {
-	if seen, ok := s.readChildInfo(); ok {
+	if seen, ok := readChildInfo(s.pty); ok {
 		s.setChildInfo(seen)
 	}
 }
