@@ -1,4 +1,4 @@
-// The page of who is signed in: list, tabs, panes, keys.
+// The page of a user who is signed in: the list, tabs, panes and keys.
 
 import { HoldfastError, type HoldfastClient, type SessionInfo } from 'holdfast-client';
 
@@ -20,9 +20,9 @@ import { title } from './words.ts';
 const act = (label: string, does: () => void, action?: Action, danger = false): Item => ({ label, does, ...(action && { keys: keysOf(action)! }), danger });
 
 const TABS = 'holdfast.tabs';
-const phone = matchMedia('(max-width: 45rem)'); // as the style sheet has it
-const TAB_TYPE = 'application/x-holdfast-tab'; // of what is dragged
-const TICK = 20_000; // ms between looks at the clock, for how long ago something was
+const phone = matchMedia('(max-width: 45rem)'); // the same width as in style.css
+const TAB_TYPE = 'application/x-holdfast-tab'; // type of the data of a dragged tab
+const TICK = 20_000; // ms between updates of the times in the list
 
 export class App {
   readonly element: HTMLElement;
@@ -31,10 +31,10 @@ export class App {
   private readonly strip = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Tabs' });
   private readonly stage = h('div', { class: 'stage', id: 'stage', role: 'tabpanel', 'aria-label': 'Terminals', tabindex: -1 });
   private readonly alerts = h('div', { class: 'hidden-text', role: 'alert' });
-  private readonly views = new Map<number, PaneView>(); // by pane
+  private readonly views = new Map<number, PaneView>(); // by the pane's id
   private tabs: layout.Tab[] = [];
-  private current = 0; // a tab's index
-  private dragged: number | undefined; // the index of the tab that is being dragged
+  private current = 0; // index of the current tab
+  private dragged: number | undefined; // index of the tab that is being dragged
   private readonly paneTools: HTMLButtonElement[] = [];
 
   constructor(private readonly client: HoldfastClient) {
@@ -88,7 +88,7 @@ export class App {
     this.draw();
   }
 
-  // ---- what is where
+  // ---- the panes and their sessions
 
   private tab = (): layout.Tab => this.tabs[this.current]!;
   private pane = (): layout.Pane => layout.activePane(this.tab());
@@ -103,8 +103,8 @@ export class App {
     this.view()?.focus();
   }
 
-  // open shows a session: where it is shown already, else in a pane that waits, else in
-  // a tab of its own.
+  // open shows a session in the pane that has it already, or else in the active pane if it has no session, or else in a
+  // new tab.
   private open(s: SessionInfo): void {
     this.drawer(false);
     for (const [i, t] of this.tabs.entries()) {
@@ -152,7 +152,7 @@ export class App {
     this.draw();
   }
 
-  // ---- what can be done
+  // ---- actions
 
   private actions(s: SessionInfo): (Item | null)[] {
     const over = s.state === 'exited';
@@ -173,7 +173,7 @@ export class App {
     ].filter((x, i, all) => x !== null || all[i - 1] !== null);
   }
 
-  // terminalActions are those on the terminal that is shown.
+  // terminalActions returns the actions of a terminal.
   private terminalActions(s: SessionInfo, t: TerminalView): Item[] {
     const output = t.marks.lastOutput();
     const copy = (text: string): void => void navigator.clipboard?.writeText(text).catch(() => undefined);
@@ -181,12 +181,12 @@ export class App {
       act(t.term.hasSelection() ? 'Copy' : 'Copy the screen', () => copy(t.text())),
       output === undefined ? null : act('Copy the last output', () => copy(output)),
       act('Paste', () => void navigator.clipboard?.readText().then((text) => t.paste(text), () => undefined)),
-      act('Clear the scrollback', () => void this.trying(() => this.client.clear(s.id))), // for all who see it
+      act('Clear the scrollback', () => void this.trying(() => this.client.clear(s.id))), // for all viewers
       t.recording ? act('Stop recording', () => this.stopRecording(s, t)) : act('Record', () => void this.trying(() => t.record(title(s)).then(() => this.label()))),
       act('Close the pane', () => this.do('close'), 'close'),
     ].filter((x) => x !== null).map((x) => ({ ...x, does: () => {
       x.does();
-      this.focus(); // and not the button of the menu
+      this.focus(); // the menu returns the focus to its button
     } }));
   }
 
@@ -213,8 +213,8 @@ export class App {
     }, from?.current_cwd || from?.cwd || '');
   }
 
-  // expect shows the terminal of a session that is being started, in a pane that waits or
-  // in a tab of its own, and gives it the focus: what is typed from now on is for it.
+  // expect shows the terminal of a session that is being started, in the active pane if it has no session, or else in a
+  // new tab. The terminal gets the focus, so that it receives all input from now on.
   private expect(): { size: { cols: number; rows: number } | undefined; arrives(s: SessionInfo): void; fails(): void } {
     const made = this.pane().session !== undefined;
     if (made) this.tabs.splice(++this.current, 0, layout.newTab());
@@ -240,7 +240,7 @@ export class App {
     };
   }
 
-  // reopen starts a session that has ended again, in each pane that shows it.
+  // reopen starts an exited session again. Each pane that shows the session shows the new instance.
   private async reopen(s: SessionInfo): Promise<void> {
     this.open(s);
     const waiting = this.tabs.flatMap((t) => layout.panes(t.root)).filter((p) => p.session === s.id)
@@ -337,7 +337,7 @@ export class App {
     this.focus();
   }
 
-  // toList goes to the list, and from there back to the terminal.
+  // toList moves the focus to the list, or from the list to the terminal.
   private toList(): void {
     if (this.list.contains(document.activeElement)) {
       this.drawer(false);
@@ -366,8 +366,8 @@ export class App {
     this.label();
   }
 
-  // settle gives the panes that were remembered their sessions, once it is known what
-  // there is; those whose session is gone wait for another one.
+  // settle attaches the panes of the saved layout when the list of sessions is known. A pane whose session does not
+  // exist any more shows the choice of sessions.
   private settle(): void {
     for (const t of this.tabs) {
       for (const p of layout.panes(t.root)) {
@@ -397,7 +397,7 @@ export class App {
     for (const t of this.tabs) {
       const rects = layout.rects(t.root);
       for (const p of layout.panes(t.root)) {
-        const whole = phone.matches; // there is room for one
+        const whole = phone.matches; // there is room for one pane
         there.add(p.id);
         let v = this.views.get(p.id);
         if (!v) {
@@ -430,7 +430,7 @@ export class App {
     write(TABS, this.tabs);
   }
 
-  // label says anew what the sessions are called and how they are; nothing moves.
+  // label updates the names and states of the sessions. It moves no element.
   private label(): void {
     this.drawTabs();
     for (const b of this.paneTools) b.disabled = this.pane().session === undefined;
@@ -476,8 +476,8 @@ export class App {
       return { label: `${records ? '● ' : ''}${label}${called.length > 1 ? ` +${called.length - 1}` : ''}`, selected: i === this.current, key: t.id };
     });
     const now = JSON.stringify(parts);
-    if (this.strip.dataset.now === now) return; // the focus may be in it
-    if (this.dragged !== undefined) return; // a drag ends if its element goes
+    if (this.strip.dataset.now === now) return; // new elements would lose the focus
+    if (this.dragged !== undefined) return; // a drag ends if its element is removed
     const focused = this.strip.contains(document.activeElement);
     this.strip.dataset.now = now;
     this.strip.replaceChildren(...parts.map((p, i) => this.tabElement(i, parts.length, p.label, p.selected)));
@@ -486,8 +486,8 @@ export class App {
     if (focused) selected?.focus();
   }
 
-  // tabElement is a tab of the strip. The strip may contain tabs alone, so that the cross
-  // is for pointers: by keyboard Delete closes a tab, and the menu has it for everybody.
+  // tabElement returns a tab of the strip. A tab list may contain only tabs, so the cross is hidden from assistive
+  // technology: the key Delete closes a tab, and so does the menu.
   private tabElement(i: number, count: number, label: string, selected: boolean): HTMLElement {
     const cross = h('span', { class: 'cross', 'aria-hidden': 'true', title: 'Close the tab', onclick: (e: Event) => {
       e.stopPropagation();
@@ -535,7 +535,7 @@ export class App {
     return tab;
   }
 
-  // moveTab moves a tab to the place of another; the current tab stays the current one.
+  // moveTab moves a tab to the place of another. The current tab remains current.
   private moveTab(from: number, to: number): void {
     const current = this.tab();
     const [tab] = this.tabs.splice(from, 1);

@@ -1,17 +1,16 @@
-// How the connection is: a line in the list, and a bar over the terminal while it is
-// lost. Both are live regions: what they say is announced. A pause of no more than a
-// moment, as of a handoff, is not worth a word.
+// The state of the connection: a line in the list, and a bar over the terminal while the connection is lost. Both are
+// live regions, so screen readers announce their text. A short pause, such as that of a handoff, is not shown.
 
 import type { HoldfastClient } from 'holdfast-client';
 
 import { h } from './dom.ts';
 import { took } from './words.ts';
 
-const QUIET = 300; // ms a pause may take before the line says so
-const BAR = 1500; // ms before the bar does
-const STAYS = 5000; // ms for which "back after" is said
-const ASK = 10_000; // ms between questions whether the proxy answers, while the page can be seen
-const SILENT = 5000; // ms for an answer
+const QUIET = 300; // ms of a pause before the line shows it
+const BAR = 1500; // ms of a pause before the bar shows it
+const STAYS = 5000; // ms for which the line shows "back after"
+const ASK = 10_000; // ms between requests that check the proxy, while the page is visible
+const SILENT = 5000; // ms to wait for the reply
 
 export function connectionLine(client: HoldfastClient): HTMLElement {
   const line = h('div', { class: 'connection', role: 'status', 'aria-live': 'polite', 'data-state': client.state, text: 'connected' });
@@ -38,9 +37,9 @@ export function connectionLine(client: HoldfastClient): HTMLElement {
   return line;
 }
 
-// connectionBar is the bar over the terminal: what is wrong, and what to do. advice is
-// what brings a proxy back; the client tries again by itself all the time. ask asks the
-// proxy for something, now and then, to see that it answers.
+// connectionBar returns the bar over the terminal. It shows the problem and advice, which tells how to start a proxy
+// again; the client itself tries to reconnect all the time. ask makes a request from time to time, which shows whether
+// the proxy replies.
 export function connectionBar(client: HoldfastClient, ask: () => Promise<unknown>, ...advice: (string | Node)[]): HTMLElement {
   const what = h('strong', {});
   const then = h('span', { class: 'say' });
@@ -61,7 +60,7 @@ export function connectionBar(client: HoldfastClient, ask: () => Promise<unknown
     else if (state === 'closed') show(state, 'Not connected.', ...advice);
     else timer = window.setTimeout(() => show(state, 'The connection is lost. Trying again…', ...advice, ' What you type is kept.'), BAR);
   });
-  // A proxy that is stopped, or behind a link that swallows everything, closes nothing.
+  // If a proxy is stopped, or the network drops all packets, the connection is not closed.
   let asking = false;
   setInterval(() => {
     if (asking || document.hidden || client.state !== 'connected') return;

@@ -1,5 +1,5 @@
-// Dialogs and menus. A dialog is the browser's own, so the focus stays in it, Escape
-// closes it, and the focus goes back to where it was.
+// Dialogs and menus. A dialog is an element of the browser, which keeps the focus in the dialog, closes it on Escape,
+// and returns the focus to the element that had it before.
 
 import { HoldfastError, type HistoryContent, type HoldfastClient, type Match, type SessionInfo, type Shared } from 'holdfast-client';
 
@@ -12,10 +12,10 @@ export const said = (err: unknown): string => (err instanceof HoldfastError ? er
 
 let count = 0;
 
-// WAITS is the return value of a dialog that comes back if what it is for fails.
+// WAITS is the return value of a dialog that is shown again if its action fails.
 const WAITS = 'waits';
 
-// show shows a dialog; what it returns ends when the dialog is closed.
+// show shows a dialog. It returns the dialog and a promise that resolves when the dialog is closed.
 function show(name: string, wide: boolean, ...content: Node[]): { dialog: HTMLDialogElement; closed: Promise<void> } {
   const id = `dialog-${++count}`;
   const dialog = h('dialog', { 'aria-labelledby': id, class: wide ? 'wide' : undefined }, h('h2', { id, text: name }), ...content);
@@ -23,7 +23,7 @@ function show(name: string, wide: boolean, ...content: Node[]): { dialog: HTMLDi
   const closed = new Promise<void>((done) =>
     dialog.addEventListener('close', () => {
       if (dialog.returnValue === WAITS) return;
-      // The browser has put the focus back already, and it may have gone on since.
+      // The browser has already returned the focus, which may have moved since.
       const at = document.activeElement;
       const lost = !at || at === document.body || dialog.contains(at);
       dialog.remove();
@@ -34,18 +34,18 @@ function show(name: string, wide: boolean, ...content: Node[]): { dialog: HTMLDi
   dialog.addEventListener('pointerdown', (e) => {
     if (e.target === dialog) {
       const r = dialog.getBoundingClientRect();
-      if (e.clientX < r.left || e.clientX > r.right || e.clientY < r.top || e.clientY > r.bottom) dialog.close(); // beside it
+      if (e.clientX < r.left || e.clientX > r.right || e.clientY < r.top || e.clientY > r.bottom) dialog.close(); // a click beside the dialog
     }
   });
   document.body.append(dialog);
   dialog.showModal();
-  dialog.scrollTop = 0; // the focus may be at its end
+  dialog.scrollTop = 0; // the browser may have scrolled to the element with the focus
   return { dialog, closed };
 }
 
-// ask shows a form, and does what it is for; an error is shown, and the dialog stays. If
-// act.leaves, the dialog is closed first, and comes back with the error: what is typed
-// meanwhile is then for the page.
+// ask shows a form, and calls done when the user submits it. If done fails, the dialog stays and shows the error. If
+// act.leaves is set, the dialog is closed before done is called, so that the page receives the input in the meantime. It
+// is shown again if done fails.
 async function ask(name: string, fields: Node[], act: { label: string; danger?: boolean; leaves?: boolean }, done: () => Promise<void> | void): Promise<void> {
   const error = h('p', { class: 'error', role: 'alert' });
   const go = h('button', { type: 'submit', class: act.danger ? 'action danger' : 'action first', text: act.label });
@@ -80,7 +80,7 @@ export interface Wanted {
   argv: string[];
   cwd: string | undefined;
   id: string | undefined;
-  integrate: boolean; // a shell tells of its prompts and commands
+  integrate: boolean; // the shell reports its prompts and commands
 }
 
 const COMMANDS = 'holdfast.commands';
@@ -186,13 +186,13 @@ export function preferences(): Promise<void> {
   return closed;
 }
 
-// signOut takes the cookie from this browser, and loads the page anew.
+// signOut deletes the cookie of this browser, and loads the page again.
 async function signOut(): Promise<void> {
-  await fetch('/v1/sign-out', { method: 'POST' }).catch(() => undefined); // without an answer it is signed in still, and shows so
+  await fetch('/v1/sign-out', { method: 'POST' }).catch(() => undefined); // if the request fails, the browser is still signed in, and the page shows that
   location.reload();
 }
 
-// What the page does not do itself, and is worth knowing.
+// The keys that the browser or xterm.js handles.
 const others = [
   { keys: 'Ctrl+Shift+C', says: 'Copy what is selected' },
   { keys: 'Ctrl+Shift+V', says: 'Paste' },
@@ -210,7 +210,7 @@ export function help(): Promise<void> {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-// marked is a line with what matched in it; ranges count bytes.
+// marked returns a line in which the matches are marked. The ranges count bytes.
 function marked(m: Match): HTMLElement {
   const bytes = encoder.encode(m.text);
   const line = h('span', { class: 'line' });
@@ -223,10 +223,9 @@ function marked(m: Match): HTMLElement {
   return line;
 }
 
-const AROUND = 20; // lines before and after one that was found
+const AROUND = 20; // lines shown before and after a match
 
-// searchHistory looks for a regular expression in all that is kept of a session, which
-// is more than the terminal has.
+// searchHistory searches a regular expression in all lines that the session keeps. The terminal has only some of them.
 export function searchHistory(client: HoldfastClient, s: SessionInfo, text: string): Promise<void> {
   const pattern = h('input', { name: 'pattern', class: 'mono', value: text, autofocus: true, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
   const insensitive = h('input', { type: 'checkbox', checked: true });
@@ -290,7 +289,7 @@ export interface Item {
   danger?: boolean;
 }
 
-// menu shows items at an element; null is a line between them.
+// menu shows items at an element. null stands for a line between two items.
 export function menu(at: HTMLElement, items: (Item | null)[]): void {
   const close = (back: boolean): void => {
     e.remove();
@@ -323,7 +322,7 @@ export function menu(at: HTMLElement, items: (Item | null)[]): void {
   e.querySelector('button')?.focus();
 }
 
-// mayWrite says whether a session may write to the clipboard: undefined: ask.
+// mayWrite reports whether a session may write to the clipboard. It returns undefined if the user must be asked.
 export function mayWrite(instance: string): boolean | undefined {
   const rule = settings().clipboard;
   return rule === 'ask' ? clipboard.get(instance) : rule === 'always';

@@ -1,9 +1,9 @@
-// Elements, made in one call. Texts are texts: nothing here reads HTML.
+// Functions that make elements. They never parse a text as HTML.
 
 type Child = Node | string | false | null | undefined;
 
-// Props are attributes by their names; on… are listeners; class, text and hidden
-// mean what they say. A value of false or undefined sets nothing.
+// Props are attributes by name. Names that begin with on are listeners; text is the text of the element. If a value is
+// false or undefined, the attribute is not set.
 export type Props = { [name: string]: string | number | boolean | undefined | ((e: never) => void) };
 
 export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
@@ -20,7 +20,7 @@ export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = 
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-// Paths on a field of 16 by 16, drawn with a line.
+// The lines of the icons, on a field of 16 by 16.
 const paths = {
   menu: 'M2.5 4h11M2.5 8h11M2.5 12h11',
   plus: 'M8 3v10M3 8h10',
@@ -50,7 +50,7 @@ export function icon(name: Icon): SVGSVGElement {
   return svg;
 }
 
-// iconButton is a button that shows an icon, and says its name to who cannot see it.
+// iconButton returns a button with an icon and a name for screen readers.
 export function iconButton(name: Icon, label: string, onclick: (e: MouseEvent) => void, keys?: string): HTMLButtonElement {
   return h('button', { type: 'button', class: 'tool', 'aria-label': label, 'aria-keyshortcuts': keys, title: keys ? `${label} (${keys.replaceAll('+', ' + ')})` : label, onclick }, icon(name));
 }

@@ -1,14 +1,14 @@
-// Files of what is kept of a session: its lines as text, or the bytes that it printed.
+// Exports of a session to a file: its lines as text, or its output.
 
 import type { HistoryContent, HistoryLine, HoldfastClient, SessionInfo } from 'holdfast-client';
 
 import { save } from './record.ts';
 
-const LINES = 2000; // asked for at a time
-const ALL = 2 ** 52; // a line behind all others: the screen's are wanted, too
+const LINES = 2000; // lines in one request
+const ALL = 2 ** 52; // greater than any line number, so that the screen's lines are included
 
 export async function exportText(client: HoldfastClient, s: SessionInfo): Promise<void> {
-  const lines: HistoryLine[] = []; // the newest first
+  const lines: HistoryLine[] = []; // newest first
   for (let before: number | undefined = ALL; before !== undefined;) {
     const got: HistoryContent = await client.history({ session_id: s.id, lines: LINES, before });
     lines.push(...got.lines);

@@ -1,4 +1,4 @@
-// The bar to find something in one terminal: in what xterm.js has of it.
+// The bar that searches in a terminal. It searches the lines that xterm.js has.
 
 import type { ISearchOptions, SearchAddon } from '@xterm/addon-search';
 

@@ -1,17 +1,16 @@
-// Which sessions the list shows, and under which headings. No DOM here: the tests run it
-// as it is.
+// The filter and the groups of the list of sessions. This module must not use the DOM, because tests run it in Node.
 
 import type { SessionInfo } from 'holdfast-client';
 
 import { command, says, title } from './words.ts';
 
-// GroupBy is what sessions are grouped by; a label is named after the colon.
+// GroupBy tells how sessions are grouped. The name of a label follows the colon.
 export type GroupBy = 'none' | 'state' | 'directory' | `label:${string}`;
 
 const WORKSPACE = 'label:workspace_id';
-const OWN = new Set(['title', 'workspace_id']); // labels that have a meaning of their own here
+const OWN = new Set(['title', 'workspace_id']); // labels that are not offered by name
 
-// matches reports whether each word of a query is found in what is known of a session.
+// matches reports whether the description of a session contains each word of a query.
 export function matches(s: SessionInfo, query: string): boolean {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return true;
@@ -20,7 +19,7 @@ export function matches(s: SessionInfo, query: string): boolean {
   return words.every((w) => text.includes(w));
 }
 
-// choices are the ways to group these sessions, with their names.
+// choices returns the ways to group these sessions, with their names.
 export function choices(all: readonly SessionInfo[]): [GroupBy, string][] {
   const keys = new Set(all.flatMap((s) => Object.keys(s.labels ?? {})));
   const found: [GroupBy, string][] = [['none', 'No groups'], ['directory', 'By directory'], ['state', 'By state']];
@@ -29,7 +28,7 @@ export function choices(all: readonly SessionInfo[]): [GroupBy, string][] {
   return found;
 }
 
-// groupOf is the heading that a session stands under; '' if it stands under none.
+// groupOf returns the heading of a session's group, or '' if the session has no group.
 export function groupOf(s: SessionInfo, by: GroupBy): string {
   switch (by) {
     case 'none':
@@ -44,12 +43,11 @@ export function groupOf(s: SessionInfo, by: GroupBy): string {
 }
 
 export interface Group {
-  name: string; // '' for those that stand under no heading
+  name: string; // '' for sessions without a group
   sessions: SessionInfo[];
 }
 
-// grouped puts sessions into groups by name, in the order in which they come; those
-// without a name come last.
+// grouped returns the groups, sorted by name. Sessions keep their order. The group without a name is the last one.
 export function grouped(all: readonly SessionInfo[], by: GroupBy): Group[] {
   const groups = new Map<string, SessionInfo[]>();
   for (const s of all) {

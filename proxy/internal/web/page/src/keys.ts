@@ -1,5 +1,4 @@
-// The keys that a phone's keyboard lacks. They do not take the focus, so that the
-// keyboard stays where it is.
+// The keys that a phone's keyboard lacks. Their buttons do not take the focus, because the keyboard would close.
 
 import { h } from './dom.ts';
 import type { TerminalView } from './terminal.ts';

@@ -1,8 +1,8 @@
-// Tabs and splits, as data. No DOM here.
+// The data of tabs, splits and panes. This module must not use the DOM.
 //
-// A tab is a tree: its leaves are panes, which show a session or wait for one; each
-// split puts two trees beside or below each other. Where a pane lies follows from the
-// tree alone, so that a pane's element never moves to another parent.
+// A tab is a tree. Its leaves are panes, which show a session or the choice of sessions. Each split places two trees
+// side by side or one below the other. The tree alone determines the position of a pane, so a pane's element never
+// moves to another parent.
 
 export type Direction = 'right' | 'down';
 export type Way = 'left' | 'right' | 'up' | 'down';
@@ -10,7 +10,7 @@ export type Way = 'left' | 'right' | 'up' | 'down';
 export interface Pane {
   kind: 'pane';
   id: number;
-  session?: string; // an id; none: it waits for one
+  session?: string; // the session's id; absent: the pane shows the choice of sessions
   instance?: string;
 }
 
@@ -18,7 +18,7 @@ export interface Split {
   kind: 'split';
   id: number;
   direction: Direction;
-  ratio: number; // of the first, MIN to 1-MIN
+  ratio: number; // part of the first tree, MIN to 1-MIN
   a: Tree;
   b: Tree;
 }
@@ -28,10 +28,10 @@ export type Tree = Pane | Split;
 export interface Tab {
   id: number;
   root: Tree;
-  active: number; // a pane's id
+  active: number; // id of the active pane
 }
 
-// A Rect is a part of the whole: 0 to 1.
+// A Rect is a part of a tab's area. Its numbers are from 0 to 1.
 export interface Rect {
   x: number;
   y: number;
@@ -40,7 +40,7 @@ export interface Rect {
 }
 
 const MIN = 0.1;
-const MAX_PANES = 16; // of a tab
+const MAX_PANES = 16; // panes of a tab
 
 let last = 0;
 const next = (): number => ++last;
@@ -64,8 +64,7 @@ function replace(t: Tree, id: number, by: (old: Tree) => Tree): Tree {
   return t.kind === 'pane' ? t : { ...t, a: replace(t.a, id, by), b: replace(t.b, id, by) };
 }
 
-// split makes room beside a pane, and returns the new pane, which is then active; or
-// nothing where there are enough.
+// split adds a pane beside another one, makes it active, and returns it. It returns undefined if the tab has MAX_PANES.
 export function split(t: Tab, id: number, direction: Direction): Pane | undefined {
   if (!find(t, id) || panes(t.root).length >= MAX_PANES) return undefined;
   const pane = newPane();
@@ -74,7 +73,7 @@ export function split(t: Tab, id: number, direction: Direction): Pane | undefine
   return pane;
 }
 
-// close takes a pane away; its neighbour gets the room. False: it was the last one.
+// close removes a pane, and its neighbour gets the room. It returns false if the pane is the last one.
 export function close(t: Tab, id: number): boolean {
   const without = (tree: Tree): Tree | undefined => {
     if (tree.kind === 'pane') return tree.id === id ? undefined : tree;
@@ -97,7 +96,7 @@ export function setRatio(t: Tab, id: number, ratio: number): void {
   t.root = replace(t.root, id, (s) => (s.kind === 'split' ? { ...s, ratio: Math.min(1 - MIN, Math.max(MIN, ratio)) } : s));
 }
 
-// rects says where each pane lies, and each split: the whole of it.
+// rects returns the areas of all panes and splits by id.
 export function rects(t: Tree, r: Rect = { x: 0, y: 0, w: 1, h: 1 }, all = new Map<number, Rect>()): Map<number, Rect> {
   all.set(t.id, r);
   if (t.kind === 'split') {
@@ -119,7 +118,7 @@ function halves(r: Rect, s: Split): [Rect, Rect] {
 
 export const splits = (t: Tree): Split[] => (t.kind === 'pane' ? [] : [t, ...splits(t.a), ...splits(t.b)]);
 
-// neighbour is the pane that lies next to another one that way, at its middle.
+// neighbour returns the nearest pane in a direction from another pane.
 export function neighbour(t: Tab, id: number, way: Way): Pane | undefined {
   const all = rects(t.root);
   const from = all.get(id);
@@ -141,7 +140,7 @@ export function neighbour(t: Tab, id: number, way: Way): Pane | undefined {
   return best;
 }
 
-// thaw makes tabs of what was remembered, with numbers of their own; [] of what is none.
+// thaw returns the tabs of a saved layout, with new ids. It returns [] if the layout is malformed.
 export function thaw(saved: unknown): Tab[] {
   if (!Array.isArray(saved)) return [];
   const tree = (x: unknown, ids: Map<number, number>, depth: number): Tree => {

@@ -1,5 +1,5 @@
-// The list of sessions, with a filter and groups where there are many. A row is made once
-// and kept, so that the focus stays where it is.
+// The list of sessions. If there are many, it has a filter and groups. The element of a row is made once and then
+// updated, so that it keeps the focus.
 
 import type { SessionInfo } from 'holdfast-client';
 
@@ -13,7 +13,7 @@ interface Row {
   update(s: SessionInfo, current: boolean, news: string | undefined): void;
 }
 
-const MANY = 6; // sessions, from which on there is a filter
+const MANY = 6; // number of sessions from which on the filter is shown
 
 interface Heading {
   element: HTMLLIElement;
@@ -23,9 +23,9 @@ interface Heading {
 export interface Hooks {
   open(s: SessionInfo): void;
   menu(at: HTMLElement, s: SessionInfo): void;
-  forgetAll(): void; // that have ended
-  current(): string | undefined; // the session of the active pane
-  news(s: SessionInfo): string | undefined; // since it was looked at
+  forgetAll(): void; // forgets all exited sessions
+  current(): string | undefined; // id of the session of the active pane
+  news(s: SessionInfo): string | undefined; // events since the user last viewed the session
 }
 
 export class List {
@@ -34,7 +34,7 @@ export class List {
   private readonly by: HTMLSelectElement = h('select', { class: 'by', 'aria-label': 'Group the sessions', onchange: () => change({ groupBy: this.by.value as GroupBy }) });
   readonly filter = h('div', { class: 'filter', role: 'search', 'aria-label': 'Sessions', hidden: true }, this.query, this.by);
   private readonly headings = new Map<string, Heading>();
-  private readonly collapsed = new Set<string>(); // groups by name
+  private readonly collapsed = new Set<string>(); // names of collapsed groups
   private last: [SessionInfo[], boolean] = [[], false];
   private readonly rows = new Map<string, Row>();
   private readonly over = h('li', { class: 'over' }, h('h2', { text: 'Ended' }), h('button', { type: 'button', text: 'Forget all', onclick: () => this.hooks.forgetAll() }));
@@ -68,7 +68,7 @@ export class List {
     });
   }
 
-  // show brings the list up to date; ready says that it is known what there is.
+  // show updates the list. ready tells whether the sessions are known.
   show(all: SessionInfo[], ready: boolean): void {
     this.last = [all, ready];
     const current = this.hooks.current();
@@ -104,7 +104,7 @@ export class List {
     this.none.textContent = !ready ? 'Loading…' : all.length > 0 ? 'No session matches.' : 'No sessions yet.';
     if (wanted.length === 0) wanted.push(this.none);
     else this.none.remove();
-    // An element that is in its place is not touched: moving one takes its focus.
+    // An element that is in its place must not be moved, because it would lose the focus.
     wanted.forEach((e, i) => {
       if (this.element.children[i] !== e) this.element.insertBefore(e, this.element.children[i] ?? null);
     });
@@ -114,7 +114,7 @@ export class List {
     (this.element.querySelector<HTMLElement>('.current .open') ?? this.element.querySelector<HTMLElement>('.open'))?.focus();
   }
 
-  // find goes to the filter.
+  // find moves the focus to the filter.
   find(): void {
     this.filter.hidden = false;
     this.query.focus();
@@ -130,7 +130,7 @@ export class List {
     this.show(...this.last);
   }
 
-  // choose offers the ways to group; one that is chosen stays, also without such a label.
+  // choose updates the ways to group. The chosen one stays, also if no session has its label.
   private choose(all: SessionInfo[], by: GroupBy): void {
     const offered = choices(all);
     if (!offered.some(([value]) => value === by)) offered.push([by, `By ${by.replace('label:', '')}`]);

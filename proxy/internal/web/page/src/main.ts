@@ -1,7 +1,7 @@
-// Begins: asks what the browser's cookie is good for, connects, shows the page.
+// The start of the page: it asks the proxy for the rights of the browser's cookie, connects, and shows the page.
 //
-// Who has none is told how to get one. All of what a URL may carry that is secret has
-// gone by then: the server has made a cookie of it (proxy/internal/web/page.go).
+// If there is no cookie, the page shows how to sign in. The URL contains no secret any more, because the server has
+// replaced it by the cookie (proxy/internal/web/page.go).
 
 import { HoldfastClient, HoldfastError } from 'holdfast-client';
 
@@ -12,7 +12,7 @@ import { h } from './dom.ts';
 import { isDark, onChange } from './settings.ts';
 import { sharedPage } from './shared.ts';
 
-// Page is what the server says of this browser.
+// A Page is the reply of the server about the rights of this browser.
 interface Page {
   signed_in: boolean;
   expires_at?: string;
@@ -26,7 +26,7 @@ function looks(): void {
   document.documentElement.dataset.theme = isDark() ? 'dark' : 'light';
 }
 
-// A phone's keyboard takes part of the window.
+// height sets the height of the page, because the keyboard of a phone covers a part of the window.
 function height(): void {
   const v = window.visualViewport;
   if (v) document.documentElement.style.setProperty('--height', `${v.height}px`);
@@ -46,7 +46,7 @@ function signedOut(): void {
   else tell('Sign in', true, 'In a terminal on this machine, run ', h('kbd', { text: 'proxy web' }), '. It opens this page, signed in.');
 }
 
-// may asks what this browser may; nothing: there is no answer.
+// may requests the rights of this browser. It returns undefined if the server does not reply.
 async function may(): Promise<Page | undefined> {
   try {
     const answer = await fetch(beside('page'), { credentials: 'same-origin' });
@@ -57,7 +57,7 @@ async function may(): Promise<Page | undefined> {
   }
 }
 
-const RETRY = 2000; // ms between tries while nothing answers
+const RETRY = 2000; // ms between attempts while the server does not reply
 
 async function begin(): Promise<void> {
   const page = await may();
@@ -74,8 +74,7 @@ async function begin(): Promise<void> {
   const url = beside('api');
   url.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:';
   const client = await HoldfastClient.connect({ url, client: shared ? 'shared page' : 'page' });
-  // A connection that is refused may be so because the cookie is not good any more, of
-  // which a browser tells nothing.
+  // The server may have refused the connection because the cookie has expired. A browser does not report the reason.
   client.on('error', () => {
     void may().then((now) => {
       if (now?.signed_in !== false) return;

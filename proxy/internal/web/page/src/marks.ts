@@ -1,18 +1,18 @@
-// The commands of a shell that tells of them (OSC 133): a mark beside each prompt, which
-// says how the command ended, and the way from one to the next.
+// The commands of a shell that reports them (OSC 133). A mark beside each prompt shows how the command ended, and keys
+// scroll from one prompt to the next.
 
 import type { IDecoration, IMarker, ITerminalAddon, Terminal } from '@xterm/xterm';
 
-const SHELL = 133; // of the control string
-const MAX = 2000; // marks; a program may print more than any shell does, and the oldest go
+const SHELL = 133; // number of the control string
+const MAX = 2000; // number of marks; if a program prints more, the oldest are removed
 
 interface Mark {
   prompt: IMarker;
-  output: IMarker | undefined; // where the command's output begins
-  end: IMarker | undefined; // where it ends
+  output: IMarker | undefined; // beginning of the command's output
+  end: IMarker | undefined; // end of the output
   decoration: IDecoration | undefined;
   element: HTMLElement | undefined;
-  code: number | undefined; // the exit code, once it is known
+  code: number | undefined; // the exit code, if it is known
 }
 
 export class Marks implements ITerminalAddon {
@@ -31,8 +31,7 @@ export class Marks implements ITerminalAddon {
     for (const m of this.all.splice(0)) this.drop(m);
   }
 
-  // jump scrolls to the prompt before or behind the rows that are shown, and returns
-  // whether there is one.
+  // jump scrolls to the next prompt above or below the first visible row. It returns false if there is none.
   jump(forward: boolean): boolean {
     const term = this.term;
     if (!term || term.buffer.active.type !== 'normal') return false;
@@ -46,7 +45,7 @@ export class Marks implements ITerminalAddon {
     return true;
   }
 
-  // lastOutput returns what the last command printed that has ended; undefined if none is known.
+  // lastOutput returns the output of the last command that has ended, or undefined if there is none.
   lastOutput(): string | undefined {
     const term = this.term;
     const m = this.alive().findLast((m) => m.output && m.end && !m.output.isDisposed && !m.end.isDisposed);
@@ -66,7 +65,7 @@ export class Marks implements ITerminalAddon {
     return this.all;
   }
 
-  // heard takes one OSC 133: A begins a prompt, C the output, D ends the command.
+  // heard handles an OSC 133: A begins a prompt, C begins the output, and D ends the command.
   private heard(data: string): void {
     const term = this.term!;
     const [kind, ...rest] = data.split(';');
@@ -75,7 +74,7 @@ export class Marks implements ITerminalAddon {
       case 'A': {
         const prompt = term.registerMarker(0);
         if (!prompt) return;
-        if (last && last.prompt.line === prompt.line) return prompt.dispose(); // the same prompt, drawn again
+        if (last && last.prompt.line === prompt.line) return prompt.dispose(); // the shell has drawn the same prompt again
         this.all.push({ prompt, output: undefined, end: undefined, decoration: undefined, element: undefined, code: undefined });
         if (this.all.length > MAX) this.drop(this.all.shift()!);
         return;
@@ -85,7 +84,7 @@ export class Marks implements ITerminalAddon {
         last.output = term.registerMarker(0);
         return this.decorate(last);
       case 'D': {
-        if (!last?.output || last.end) return; // an empty line ran nothing
+        if (!last?.output || last.end) return; // an empty line runs no command
         last.end = term.registerMarker(0);
         const code = Number.parseInt(rest[0] ?? '', 10);
         last.code = Number.isNaN(code) ? undefined : code;

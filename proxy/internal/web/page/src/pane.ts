@@ -1,4 +1,4 @@
-// A pane: a terminal with what is said around it, or the question which session to show.
+// A pane: a terminal with its title and notices, or the choice of sessions.
 
 import type { HoldfastClient, SessionInfo } from 'holdfast-client';
 
@@ -11,8 +11,8 @@ import { ended, title } from './words.ts';
 export interface Hooks {
   activate(): void;
   close(): void;
-  start(): void; // a new session here
-  show(s: SessionInfo): void; // this session here
+  start(): void; // starts a new session in this pane
+  show(s: SessionInfo): void; // shows this session in this pane
   reopen(s: SessionInfo): void;
   forget(s: SessionInfo): void;
   history(s: SessionInfo, text: string): void;
@@ -27,8 +27,8 @@ export class PaneView {
   private readonly notices = h('div', { role: 'status' });
   private finding: Find | undefined;
   private seen = false;
-  private said = ''; // of its end
-  private asks: string | undefined; // while it waits: for which sessions
+  private said = ''; // the notice of the session's end
+  private asks: string | undefined; // the choice that is shown, as JSON
 
   constructor(
     private readonly client: HoldfastClient,
@@ -39,8 +39,7 @@ export class PaneView {
     this.wait();
   }
 
-  // wait asks for a session. Where it asks for the same already, nothing is touched: the
-  // focus may be there.
+  // wait shows the choice of sessions. If it is shown already, its elements stay, because one may have the focus.
   wait(): void {
     const choices = this.hooks.choices().slice(0, 12);
     const asks = JSON.stringify(choices.map((s) => [s.id, title(s)]));
@@ -59,7 +58,7 @@ export class PaneView {
     if (focused) this.focus();
   }
 
-  // show shows a session; it is attached once the pane can be seen.
+  // show shows a session. The terminal attaches when the pane is visible.
   show(session: SessionInfo): void {
     this.clear();
     this.session = session;
@@ -68,9 +67,9 @@ export class PaneView {
     this.join();
   }
 
-  // expect shows an empty terminal for a session that is being started, and returns the
-  // function that is given the session. What is typed meanwhile is for that session. The
-  // function returns false if the pane shows something else by then.
+  // expect shows an empty terminal for a session that is being started. The caller must pass the session to the function
+  // that expect returns; the session then receives the input of the meantime. The function returns false if the pane
+  // shows another terminal, or none, by then.
   expect(): (session: SessionInfo) => boolean {
     this.clear();
     const terminal = this.make(undefined);
@@ -86,7 +85,7 @@ export class PaneView {
     };
   }
 
-  // size is the terminal's; undefined: there is none that can be seen.
+  // size returns the size of the terminal, or undefined if no terminal is visible.
   get size(): { cols: number; rows: number } | undefined {
     return this.terminal && this.seen ? { cols: this.terminal.term.cols, rows: this.terminal.term.rows } : undefined;
   }
@@ -94,7 +93,7 @@ export class PaneView {
   private make(session: SessionInfo | undefined): TerminalView {
     this.terminal = new TerminalView(this.client, session, {
       phase: (phase, why) => this.phase(phase, why),
-      title: () => undefined, // the list's is the session's, by events
+      title: () => undefined, // the list takes the title from the session's events
       focused: () => this.hooks.activate(),
       clipboard: (write) => this.mayCopy(write),
       inputLost: () => this.say('input', 'More was typed than can wait until the session is there: the last of it is lost.'),
@@ -107,7 +106,7 @@ export class PaneView {
     if (this.seen) void this.terminal?.start();
   }
 
-  // update is told what is new of its session.
+  // update shows the present state of the session.
   update(s: SessionInfo): void {
     if (s.instance !== this.session?.instance) return;
     this.session = s;
@@ -115,7 +114,7 @@ export class PaneView {
     this.name.textContent = called;
     this.element.setAttribute('aria-label', `Terminal of ${called}`);
     this.frozen(s);
-    if (this.terminal?.phase === 'ended' && this.said !== ended(s)) this.phase('ended'); // how, comes after that it has
+    if (this.terminal?.phase === 'ended' && this.said !== ended(s)) this.phase('ended'); // the exit record arrives after the exit
   }
 
   // frozen shows a notice with a button while all processes of the session are frozen.
@@ -129,7 +128,7 @@ export class PaneView {
     this.client.thaw(s.id).catch((err: unknown) => this.say('frozen', `The session was not thawed: ${err instanceof Error ? err.message : String(err)}`));
   }
 
-  // shown says whether it can be seen.
+  // shown sets whether the pane is visible.
   shown(yes: boolean): void {
     this.seen = yes;
     this.terminal?.shown(yes);
@@ -193,7 +192,7 @@ export class PaneView {
     if (!s) return;
     const answer = (yes: boolean) => () => {
       clipboard.set(s.instance, yes);
-      if (yes) void write().catch(() => undefined); // the browser has the last word
+      if (yes) void write().catch(() => undefined); // the browser may refuse it
       this.notices.querySelector('[data-kind="clipboard"]')?.remove();
       this.focus();
     };
@@ -202,7 +201,7 @@ export class PaneView {
       h('button', { type: 'button', class: 'action', text: 'Never for this session', onclick: answer(false) }));
   }
 
-  // say shows a notice under the terminal, in place of another of its kind.
+  // say shows a notice under the terminal. It replaces an earlier notice of the same kind.
   private say(kind: string, text: string, ...actions: HTMLElement[]): void {
     this.notices.querySelector(`[data-kind="${kind}"]`)?.remove();
     this.notices.append(h('div', { class: 'notice', 'data-kind': kind }, h('span', { class: 'say', text }), ...actions));

@@ -1,7 +1,6 @@
-// What the terminal is shown, with the times, as an asciicast (version 2): a file that
-// asciinema plays.
+// A recording of a terminal's output with its times, as an asciicast (version 2), which asciinema plays.
 
-const MAX_BYTES = 64 << 20; // of text; a recording ends there, and is kept
+const MAX_BYTES = 64 << 20; // largest size of a recording, which ends there and can still be saved
 
 export class Recording {
   private readonly parts: string[] = [];
@@ -40,12 +39,12 @@ export class Recording {
   }
 }
 
-// save has the browser keep a file.
+// save makes the browser download a file.
 export function save(name: string, content: Blob): void {
   const url = URL.createObjectURL(content);
   const a = document.createElement('a');
   a.href = url;
   a.download = name;
   a.click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000); // by then it is written
+  setTimeout(() => URL.revokeObjectURL(url), 60_000); // the browser has written the file by then
 }

@@ -1,18 +1,17 @@
-// The sessions that there are, kept up to date: a list first, then by events. After a
-// lost connection the client asks for the events in between; where some are lost, and
-// at any new connection, we list again.
+// The sessions of the proxy: the result of list, updated by events. After a lost connection, the client requests the
+// missed events. If some are lost, and after each new connection, the page lists the sessions again.
 
 import { HoldfastError, type HoldfastClient, type HoldfastEvent, type SessionInfo, type Subscription } from 'holdfast-client';
 
 export class Sessions {
   private readonly byID = new Map<string, SessionInfo>();
   private readonly listeners = new Set<() => void>();
-  private readonly unseen = new Map<string, string>(); // by instance: what has happened since somebody looked
+  private readonly unseen = new Map<string, string>(); // by instance: the last event since the user viewed the session
   private subscription: Subscription | undefined;
   private queued = false;
-  private generation = 0; // of lists: an event that came while one was on its way is newer
+  private generation = 0; // order of lists and events: an event that arrives during a list is newer than its result
   private touched = new Map<string, number>();
-  ready = false; // the first list is there
+  ready = false; // the first list has arrived
 
   constructor(private readonly client: HoldfastClient) {
     client.on('state', (state) => {
@@ -21,7 +20,7 @@ export class Sessions {
     void this.follow();
   }
 
-  // all are the sessions: those that live first, each part in the order of their start.
+  // all returns the running sessions and then the exited ones, each in the order of their start.
   all(): SessionInfo[] {
     const over = (s: SessionInfo): number => (s.state === 'exited' ? 1 : 0);
     return [...this.byID.values()].sort((a, b) => over(a) - over(b) || a.created_at.localeCompare(b.created_at) || a.id.localeCompare(b.id));
@@ -29,7 +28,7 @@ export class Sessions {
 
   get = (id: string): SessionInfo | undefined => this.byID.get(id);
 
-  // news says what a session has to tell since it was looked at here.
+  // news describes the last event of a session since the user viewed it here.
   news = (s: SessionInfo): string | undefined => this.unseen.get(s.instance);
 
   seen(instance: string): void {
@@ -43,7 +42,7 @@ export class Sessions {
 
   put(s: SessionInfo): void {
     const old = this.byID.get(s.id);
-    if (!s.cage && old?.cage && old.instance === s.instance) s = { ...s, cage: old.cage }; // an event does not have it
+    if (!s.cage && old?.cage && old.instance === s.instance) s = { ...s, cage: old.cage }; // events do not contain the cage
     this.touched.set(s.id, ++this.generation);
     this.byID.set(s.id, s);
     this.tell();
@@ -69,7 +68,7 @@ export class Sessions {
       this.tell();
     } catch (err) {
       if (!(err instanceof HoldfastError)) throw err;
-      // The connection's state says so, and we list again when it is back.
+      // The page shows the state of the connection, and lists the sessions again after the next one.
     }
   }
 
@@ -85,7 +84,7 @@ export class Sessions {
       for await (const e of this.subscription) this.happened(e);
     } catch (err) {
       if (!(err instanceof HoldfastError)) throw err;
-      // The client is closed, or may not know events: the list is then as of the last connection.
+      // The client is closed, or it must not subscribe. The list then shows the sessions of the last connection.
     }
   }
 
@@ -116,7 +115,7 @@ export class Sessions {
     if (e.session && what) this.unseen.set(e.session.instance, what);
   }
 
-  // ask asks for a session alone: the end comes without all that there is to it.
+  // ask requests one session, because the event of an exit contains only a part of the exit record.
   private async ask(id: string | undefined): Promise<void> {
     if (!id) return;
     try {
@@ -130,7 +129,7 @@ export class Sessions {
   private tell(): void {
     if (this.queued) return;
     this.queued = true;
-    setTimeout(() => { // no frame is drawn while the page is in the background
+    setTimeout(() => { // not an animation frame, because the browser draws none in the background
       this.queued = false;
       for (const f of this.listeners) f();
     }, 20);

@@ -1,14 +1,13 @@
-// What this browser remembers: looks and permissions. Nothing of it
-// is a secret, and all of it may be lost.
+// The settings and permissions that this browser stores. They contain no secrets, and may be lost.
 
 import type { GroupBy } from './groups.ts';
 
 export interface Settings {
   theme: 'system' | 'light' | 'dark';
   fontSize: number; // CSS pixels
-  screenReader: boolean; // xterm.js keeps a copy of its rows for screen readers
-  shellIntegration: boolean; // shells that are started here tell of their commands
-  groupBy: GroupBy; // of the list
+  screenReader: boolean; // xterm.js provides its rows to screen readers
+  shellIntegration: boolean; // shells that are started here report their commands
+  groupBy: GroupBy; // groups of the list
   clipboard: 'ask' | 'always' | 'never'; // whether programs may write to the clipboard (OSC 52)
 }
 
@@ -18,13 +17,13 @@ export const fontSizes = { min: 8, max: 32 };
 
 const KEY = 'holdfast.settings';
 const CLIPBOARD = 'holdfast.clipboard';
-const REMEMBERED = 200; // sessions, by permission
+const REMEMBERED = 200; // number of sessions whose permission is stored
 
 export function read<T>(key: string, otherwise: T, store: Storage = localStorage): T {
   try {
     return (JSON.parse(store.getItem(key) ?? 'null') as T | null) ?? otherwise;
   } catch {
-    return otherwise; // not ours, or not allowed
+    return otherwise; // the value is malformed, or the browser does not permit the access
   }
 }
 
@@ -32,7 +31,7 @@ export function write(key: string, value: unknown, store: Storage = localStorage
   try {
     store.setItem(key, JSON.stringify(value));
   } catch {
-    // full, or not allowed: then it is not remembered
+    // the store is full, or the browser does not permit the access, so the value is not stored
   }
 }
 
@@ -48,7 +47,7 @@ export function change(part: Partial<Settings>): void {
   for (const f of listeners) f(current);
 }
 
-// onChange calls f at each change, of another window too.
+// onChange calls f after each change, also after changes in other windows.
 export function onChange(f: (s: Settings) => void): () => void {
   listeners.add(f);
   return () => listeners.delete(f);
@@ -65,7 +64,7 @@ system.addEventListener('change', () => listeners.forEach((f) => f(current)));
 
 export const isDark = (): boolean => current.theme === 'dark' || (current.theme === 'system' && system.matches);
 
-// A table is a small map in the browser's store, which forgets its oldest entries.
+// A table is a map in the browser's store. It contains the newest entries, at most REMEMBERED.
 function table<T>(key: string) {
   return {
     get: (k: string): T | undefined => new Map(read<[string, T][]>(key, [])).get(k),
@@ -77,5 +76,5 @@ function table<T>(key: string) {
   };
 }
 
-// clipboard is which sessions may write to the clipboard, by instance.
+// clipboard contains the permission of sessions to write to the clipboard, by instance.
 export const clipboard = table<boolean>(CLIPBOARD);

@@ -1,4 +1,4 @@
-// The page of a share link: one terminal to look at, and no controls.
+// The page of a share link: one read-only terminal without controls.
 
 import type { HoldfastClient } from 'holdfast-client';
 

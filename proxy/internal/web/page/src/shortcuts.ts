@@ -1,18 +1,18 @@
-// The page's keys. They go by where a key is, not by what it types, for Alt types
-// letters of its own on some keyboards.
+// The page's shortcuts. They name the position of a key and not its character, because Alt changes the characters on
+// some keyboards.
 //
-// Alt+Shift: readline, zsh and fish take M-F as M-f, so nothing of theirs is lost, and
-// browsers have nothing on it. Ctrl+Shift+C and V are as in every terminal.
+// The shortcuts use Alt+Shift because readline, zsh and fish handle M-F like M-f, and browsers do not use it.
+// Ctrl+Shift+C and V act as in other terminals.
 
 export type Action =
   | 'new' | 'list' | 'split-right' | 'split-down' | 'close' | 'left' | 'right' | 'up' | 'down' | 'next-tab' | 'previous-tab' | 'tab-left' | 'tab-right' | 'find' | 'history' | 'filter' | 'previous-command' | 'next-command'
   | 'share' | 'rename' | 'kill' | 'larger' | 'smaller' | 'normal' | 'help' | 'settings' | `tab-${number}`;
 
 export interface Shortcut {
-  keys: string; // as it is said
+  keys: string; // the keys as the help shows them
   code: string; // KeyboardEvent.code
   action: Action;
-  says: string; // '' is said with another one
+  says: string; // description; '' if another shortcut's description includes this one
 }
 
 const alt = (keys: string, code: string, action: Action, says: string): Shortcut => ({ keys: `Alt+Shift+${keys}`, code, action, says });

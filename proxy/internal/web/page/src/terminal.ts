@@ -1,12 +1,12 @@
-// One terminal: xterm.js with its addons, and what joins it to a session.
+// A terminal: xterm.js with its addons, and its attachment to a session.
 //
 //	idle ──start──▶ joining ──▶ live ──▶ ended | stolen | failed ──start──▶ …
 //
-// While it is joining, the client keeps the input; it is sent when the terminal is
-// live, and dropped by what comes behind that.
+// In the phase joining, the client stores the input. It sends the input in the phase live, and drops it in any later
+// phase.
 //
-// The session is shown at this terminal's size (view own), whatever size it has itself:
-// the two are equal once somebody has typed here. So nothing is letterboxed.
+// The terminal shows the session at its own size (view own), although the session may have another size. Both are equal
+// after input in this terminal. The terminal therefore always fills its pane.
 
 import { ClipboardAddon } from '@xterm/addon-clipboard';
 import { FitAddon } from '@xterm/addon-fit';
@@ -26,8 +26,8 @@ import { Recording } from './record.ts';
 import { isDark, onChange, settings } from './settings.ts';
 import { dark, light } from './themes.ts';
 
-const SCROLLBACK = 10_000; // lines kept here; the session's own history is longer, see searchHistory
-const HISTORY = 1000; // lines of it that are fetched when we attach
+const SCROLLBACK = 10_000; // lines that xterm.js keeps; the session's own history is longer, see searchHistory
+const HISTORY = 1000; // lines of the session's history in the first snapshot
 
 export type Phase = 'idle' | 'joining' | 'live' | 'ended' | 'stolen' | 'failed';
 
@@ -35,9 +35,9 @@ export interface Hooks {
   phase(phase: Phase, why?: string): void;
   title(title: string): void;
   focused(): void;
-  // clipboard is asked where the user has not said yet whether the session may write there.
+  // clipboard asks the user whether the session may write to the clipboard, if that is not known.
   clipboard(write: () => Promise<void>): void;
-  // inputLost is told when input was dropped because more of it waits than may.
+  // inputLost is called when input was dropped because too much input waits.
   inputLost(): void;
 }
 
@@ -46,7 +46,7 @@ export class TerminalView {
   readonly term: Terminal;
   readonly search = new SearchAddon({ highlightLimit: 1000 });
   phase: Phase = 'idle';
-  control = false; // the next character is typed with Ctrl, see the bar of keys
+  control = false; // the bar of keys adds Ctrl to the next character
   onControl: () => void = () => undefined;
   private readonly fitter = new FitAddon();
   private readonly widths = new Widths(new Unicode11Addon(), new UnicodeGraphemesAddon());
@@ -56,14 +56,14 @@ export class TerminalView {
   private attached: AttachedTerminal | undefined;
   private attempt = 0;
   private readonly undo: (() => void)[] = [];
-  private expected: ((session: SessionInfo) => void) | undefined; // while there is none yet
+  private expected: ((session: SessionInfo) => void) | undefined; // set while the session is not known
   private opened = false;
   private frame = 0;
   private dark = isDark();
 
   constructor(
     private readonly client: HoldfastClient,
-    private session: SessionInfo | undefined, // none yet: see bind
+    private session: SessionInfo | undefined, // undefined until bind is called
     private readonly hooks: Hooks,
     private readonly readOnly = false,
   ) {
@@ -89,7 +89,7 @@ export class TerminalView {
     this.term.loadAddon(this.marks);
     this.term.onResize(({ cols, rows }) => this.recording?.resized(cols, rows));
     this.term.loadAddon(new WebLinksAddon((_, uri) => follow(uri)));
-    // Programs may write to the clipboard by the user's leave, and never read it.
+    // Programs may write to the clipboard if the user permits it. They must not read it.
     this.term.loadAddon(new ClipboardAddon(undefined, { readText: () => '', writeText: (_, text) => this.copies(text) }));
     this.term.onTitleChange((t) => hooks.title(t));
     this.undo.push(onChange((now) => {
@@ -110,7 +110,7 @@ export class TerminalView {
     this.element.addEventListener('focusin', () => hooks.focused());
   }
 
-  // open makes the terminal ready to be typed into; call it once the element can be seen.
+  // open makes the terminal accept input. It must be called when the element is visible.
   open(): void {
     if (!this.opened) {
       this.opened = true;
@@ -121,16 +121,16 @@ export class TerminalView {
     this.fit();
   }
 
-  // bind gives the session to a terminal that was made before there was one. If it was
-  // started, it goes on with this session.
+  // bind sets the session of a terminal that was made without one. If start was called before, it continues with this
+  // session.
   bind(session: SessionInfo): void {
     this.session = session;
     this.expected?.(session);
     this.expected = undefined;
   }
 
-  // start shows the session, or the one that is given to bind; call it once the element
-  // can be seen.
+  // start attaches to the session, or waits for the session that is passed to bind. It must be called when the element
+  // is visible.
   async start(steal = false): Promise<void> {
     if (this.phase === 'joining' || this.phase === 'live') return;
     const session = this.session ?? new Promise<SessionInfo>((bound) => (this.expected = bound));
@@ -139,7 +139,7 @@ export class TerminalView {
     this.attached = undefined;
     this.is('joining');
     this.open();
-    this.term.reset(); // what comes first is for an empty terminal
+    this.term.reset(); // the first snapshot requires an empty terminal
     this.widths.reset();
     try {
       const attached = await attach(this.terminal(), this.client, Promise.resolve(session).then((s) => s.id), {
@@ -162,11 +162,11 @@ export class TerminalView {
   }
 
   private ends(): void {
-    this.term.write('\x1b[?25l'); // nobody waits for what is typed
+    this.term.write('\x1b[?25l'); // hides the cursor, because the session takes no more input
     this.is('ended');
   }
 
-  // past shows a session that has ended: its last screen, and how it ended.
+  // past shows the last screen of an exited session, and how the session ended.
   private async past(): Promise<void> {
     const mine = this.attempt;
     const { id } = this.session!;
@@ -186,8 +186,8 @@ export class TerminalView {
     }
   }
 
-  // terminal is what the client is given: xterm.js, but for its input, which the bar of
-  // keys may change, and its output, which a recording hears.
+  // terminal returns xterm.js as the client uses it: the bar of keys may change the input, and a recording receives the
+  // output.
   private terminal(): Terminal {
     const { term } = this;
     return new Proxy(term, {
@@ -205,7 +205,7 @@ export class TerminalView {
     });
   }
 
-  // controlled is what is typed, with Ctrl of the bar of keys.
+  // controlled returns input with the Ctrl of the bar of keys.
   private controlled(data: string): string {
     if (!this.control) return data;
     this.control = false;
@@ -225,12 +225,12 @@ export class TerminalView {
     else if (may === undefined) this.hooks.clipboard(write);
   }
 
-  // paste pastes text, without the control characters in it.
+  // paste pastes text without its control characters.
   paste(text: string): void {
     this.term.paste(pasteText(text));
   }
 
-  // text is what is selected, or else what the screen shows.
+  // text returns the selection, or the text of the screen if there is none.
   text(): string {
     if (this.term.hasSelection()) return this.term.getSelection();
     const { active } = this.term.buffer;
@@ -238,7 +238,7 @@ export class TerminalView {
     return lines.join('\n').trimEnd();
   }
 
-  // record begins a recording, with what the screen shows now.
+  // record starts a recording with the present screen.
   async record(title: string): Promise<void> {
     const { id } = this.session!;
     const { cols, rows } = this.term;
@@ -246,17 +246,17 @@ export class TerminalView {
     this.recording = new Recording(cols, rows, title, `${(screen.ansi ?? '').replaceAll(/\r?\n/g, '\r\n')}\x1b[${screen.cursor.y + 1};${screen.cursor.x + 1}H`);
   }
 
-  // type types as if by a key.
+  // type sends input as if the user had pressed keys.
   type(data: string): void {
     this.term.input(data, true);
   }
 
-  // arrow is a cursor key, as the program wants it.
+  // arrow sends a cursor key in the mode that the program has set.
   arrow(letter: 'A' | 'B' | 'C' | 'D'): void {
     this.term.input(`\x1b${this.term.modes.applicationCursorKeysMode ? 'O' : '['}${letter}`, true);
   }
 
-  // over says whether it has ended meanwhile.
+  // over reports whether the attachment has ended in the meantime.
   private over = (): boolean => this.phase !== 'joining';
 
   private is(phase: Phase, why?: string): void {
@@ -276,8 +276,8 @@ export class TerminalView {
     });
   }
 
-  // shown takes a WebGL context while the terminal can be seen, and no longer: there
-  // are few. Without one the rows are elements.
+  // shown sets whether the terminal is visible. A visible terminal has a WebGL context. An invisible one releases it,
+  // because a browser has few. Without a context xterm.js draws the rows as elements.
   shown(yes: boolean): void {
     if (!yes || !this.opened) {
       this.webgl?.dispose();
@@ -316,12 +316,12 @@ export class TerminalView {
 
 let webglWorks = true;
 
-// follow opens what a program shows as a link: a page, and nothing else.
+// follow opens a link of a program if it leads to a web page. It must not open any other scheme.
 function follow(uri: string): void {
   if (/^https?:\/\//i.test(uri)) window.open(uri, '_blank', 'noopener,noreferrer');
 }
 
-// withControl is a character as Ctrl makes it.
+// withControl returns the control character of a key with Ctrl.
 function withControl(data: string): string {
   if (data === ' ') return '\0';
   if (data === '?') return '\x7f';

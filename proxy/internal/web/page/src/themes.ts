@@ -1,5 +1,5 @@
-// The terminal's colours. Each of the sixteen, but for the one that is the
-// background's, has a contrast of 4.5 to it.
+// The terminal's colours. Each of the sixteen colours, except the one like the background, has a contrast of at least
+// 4.5 to the background.
 
 import type { ITheme } from '@xterm/xterm';
 
