@@ -24,6 +24,7 @@ type history struct {
 	arenas   []*arena
 	spare    *arena
 	scratch  []byte  // scratch space for the bytes of a line before its text
+	packing  []byte  // scratch space for a compressed arena
 	serials  uint32  // serial of the last arena
 	known    []known // by style id: its index in the newest arena
 	runs     []run
@@ -398,6 +399,7 @@ type storedLine struct {
 func (h *history) each(from int, f func(i int, l storedLine) bool) {
 	i := 0
 	var buf []byte
+	var room []storedLook
 	for _, a := range h.arenas {
 		if i+a.lines <= from {
 			i += a.lines
@@ -405,8 +407,8 @@ func (h *history) each(from int, f func(i int, l storedLine) bool) {
 		}
 		b, looks := a.b, a.looks
 		if a.packed {
-			b, looks = unpack(buf[:0], a.b)
-			buf = b
+			b, looks = unpack(buf[:0], room[:0], a.b)
+			buf, room = b, looks
 		}
 		b = b[a.start:]
 		for n := a.lines; n > 0; n-- {
@@ -526,7 +528,7 @@ func (t *Term) Pack() {
 		t.alt.rows, t.alt.order = nil, nil
 	}
 	t.scratch = nil
-	h.spare, h.scratch, h.text, h.runs, h.known = nil, nil, nil, nil, nil
+	h.spare, h.scratch, h.packing, h.text, h.runs, h.known = nil, nil, nil, nil, nil, nil
 }
 
 // pack compresses an arena. If the arena is small, pack only releases its unused memory.
@@ -547,9 +549,12 @@ func (h *history) pack(a *arena) {
 		}
 	}
 	plain = binary.LittleEndian.AppendUint32(plain, uint32(len(a.looks)))
-	packed := encoder.EncodeAll(plain, make([]byte, 0, len(plain)*2/3))
+	h.packing = encoder.EncodeAll(plain, h.packing[:0])
 	a.goesOn = a.continues()
-	a.b, a.start, a.packed, a.looks = append(make([]byte, 0, len(packed)), packed...), 0, true, nil
+	if h.spare == nil && cap(a.b) == arenaSize && !a.shared {
+		h.spare = &arena{b: a.b, looks: a.looks}
+	}
+	a.b, a.start, a.packed, a.looks = append(make([]byte, 0, len(h.packing)), h.packing...), 0, true, nil
 }
 
 func (h *history) unpack(a *arena) {
@@ -557,7 +562,7 @@ func (h *history) unpack(a *arena) {
 		return
 	}
 	h.bytes -= a.size()
-	a.b, a.looks = unpack(nil, a.b)
+	a.b, a.looks = unpack(nil, nil, a.b)
 	a.packed = false
 	h.bytes += a.size()
 }
@@ -570,9 +575,9 @@ var (
 	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 )
 
-// unpack appends the lines of a packed arena to dst, and returns its styles. It panics if the
+// unpack appends the lines of a packed arena to dst, and its styles to looks. It panics if the
 // bytes are invalid, because they were packed in this process.
-func unpack(dst, packed []byte) ([]byte, []storedLook) {
+func unpack(dst []byte, looks []storedLook, packed []byte) ([]byte, []storedLook) {
 	b, err := decoder.DecodeAll(packed, dst)
 	if err != nil {
 		panic("vt: packed history: " + err.Error())
@@ -580,13 +585,13 @@ func unpack(dst, packed []byte) ([]byte, []storedLook) {
 	count := len(b) - 4
 	n := int(binary.LittleEndian.Uint32(b[count:]))
 	from := count - n*lookBytes
-	looks := make([]storedLook, n)
-	for i := range looks {
+	looks = slices.Grow(looks, n)
+	for i := range n {
 		at := b[from+i*lookBytes:]
-		looks[i] = storedLook{
+		looks = append(looks, storedLook{
 			binary.LittleEndian.Uint32(at), binary.LittleEndian.Uint32(at[4:]),
 			binary.LittleEndian.Uint32(at[8:]), binary.LittleEndian.Uint32(at[12:]),
-		}
+		})
 	}
 	return b[:from], looks
 }

@@ -268,7 +268,7 @@ func (r *lineReader) open(a *arena) ([]byte, []storedLook) {
 	}
 	if o[1].of != a {
 		o[1].of = a
-		o[1].b, o[1].looks = unpack(o[1].b[:0], a.b)
+		o[1].b, o[1].looks = unpack(o[1].b[:0], o[1].looks[:0], a.b)
 	}
 	return o[1].b, o[1].looks
 }

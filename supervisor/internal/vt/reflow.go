@@ -792,12 +792,47 @@ func (m *madeRow) looks(n *lineLayout, from, to int) {
 	}
 	m.change(n, m.lookOf(n, m.srcLook))
 	for m.nextCol < to {
+		if m.above && m.src.arena != nil {
+			m.knownLooks(at-from, to)
+			if m.nextCol >= to {
+				break
+			}
+		}
 		m.n = at + m.nextCol - from
 		m.srcLook = m.nextLook
 		m.change(n, m.lookOf(n, m.srcLook))
 		m.readRun()
 	}
 	m.n = at
+}
+
+// knownLooks appends the looks of the columns before to, until a run has a look or a number that is
+// not simple. Rows may have a run in each column, so that most of the time of a resize is spent here.
+// shift is added to a column of the row that was loaded.
+func (m *madeRow) knownLooks(shift, to int) {
+	from, out, known, serial := m.src.runs, m.runs, m.src.arena.known, m.arena.serial
+	left, col, look, last := m.left, m.nextCol, m.nextLook, m.last
+	for look < len(known) && left > 0 && len(from) > 1 && from[0]|from[1] < 0x80 {
+		k := known[look]
+		d, number := uint(col+shift-last), k.index-1
+		if k.serial != serial || number >= 0x80 || d >= 0x80 {
+			break
+		}
+		if k.index != m.look {
+			m.look = k.index
+			out = append(out, byte(d), byte(number))
+			m.count++
+			last = col + shift
+		}
+		m.srcLook = look
+		col, look, from = col+int(from[0]), int(from[1]), from[2:]
+		left--
+		if col >= to {
+			break
+		}
+	}
+	m.src.runs, m.runs = from, out
+	m.left, m.nextCol, m.nextLook, m.last = left, col, look, last
 }
 
 // change makes the columns from n on have a look.

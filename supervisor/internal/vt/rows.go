@@ -18,7 +18,8 @@ type rowReader struct {
 // openArena is an arena with the offsets of its rows.
 type openArena struct {
 	of    *arena
-	room  []byte // memory of an arena that was unpacked
+	room  []byte // memory of an arena that was unpacked, and of its styles
+	space []storedLook
 	b     []byte
 	looks []storedLook
 	rows  []int32 // offsets of the rows in b
@@ -82,8 +83,8 @@ func (r *rowReader) opened(a *arena) *openArena {
 	}
 	o.of, o.b, o.looks = a, a.b, a.looks
 	if a.packed {
-		o.room, o.looks = unpack(o.room[:0], a.b)
-		o.b = o.room
+		o.room, o.space = unpack(o.room[:0], o.space[:0], a.b)
+		o.b, o.looks = o.room, o.space
 	}
 	o.rows, o.known = o.rows[:0], o.known[:0]
 	for at := a.start; len(o.rows) < a.lines; {

@@ -37,6 +37,7 @@ func (t *Term) linksWithin(n, room int) (rows int) {
 // It calls open with each arena, and then cost with each row of that arena.
 func (t *Term) within(n, room int, open func(*arena, []storedLook), cost func(storedLine) int) (rows int) {
 	var plain []byte
+	var styles []storedLook
 	var costs []int
 	for _, a := range slices.Backward(t.hist.arenas) {
 		if rows >= n {
@@ -44,8 +45,8 @@ func (t *Term) within(n, room int, open func(*arena, []storedLook), cost func(st
 		}
 		b, looks := a.b, a.looks
 		if a.packed {
-			b, looks = unpack(plain[:0], a.b)
-			plain = b
+			b, looks = unpack(plain[:0], styles[:0], a.b)
+			plain, styles = b, looks
 		}
 		open(a, looks)
 		costs = costs[:0]
