@@ -32,10 +32,6 @@ const (
 	fuzzFactor = 4
 )
 
-// resizeFactor is how much more a resize may cost: it lays out all of the history, up to 64 MiB,
-// where every other request stops when its answer has no more room.
-const resizeFactor = 2
-
 // costTries is how often the requests of a seed are measured that cost too much: what else the
 // machine does makes a request dearer, also in processor time. The cheapest try counts.
 const costTries = 3
@@ -201,10 +197,6 @@ func (c *cost) measure(t *testing.T, seed uint64, requestsEach int) {
 		limit *= fuzzFactor
 	}
 	over := func(s spending) bool {
-		limit := limit
-		if s.name == "resize" {
-			limit *= resizeFactor
-		}
 		return s.time > limit || s.memory > costMemory && !raceEnabled
 	}
 	least := c.spend(seed, requestsEach)
