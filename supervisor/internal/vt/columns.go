@@ -206,7 +206,10 @@ func (m *columnMap) mend(x int, half, blank cell) {
 	m.mends = append(m.mends, e&columnMask|half|blank)
 }
 
-// settle moves the cells of a row to the columns that its map tells. The row must have a map.
+// settle moves the cells of a row to the columns that its map tells. The row must have a map. It
+// is not inlined, because buffer.row would then be too long to be inlined itself.
+//
+//go:noinline
 func (r *row) settle() { r.moved.t.settle(r) }
 
 // settle moves the cells of a row of this terminal. The row's map may belong to another
