@@ -50,9 +50,8 @@ var limitFiles = map[string]limitFile{
 // cpuPeriod is the period of the limit cpu_max in microseconds. It is the kernel's default.
 const cpuPeriod = 100_000
 
-// Limit sets all given limits. If a controller for one of them is missing, it returns an error
-// and sets none. If the kernel refuses a value, it returns an error, and the limits before that
-// one are set.
+// Limit sets all given limits, or none: if a controller for one of them is missing, or if the
+// kernel refuses a value, it returns an error, and the earlier limits hold.
 func (c *Cage) Limit(l protocol.Limits) error {
 	if l.IsZero() {
 		return nil
@@ -65,12 +64,23 @@ func (c *Cage) Limit(l protocol.Limits) error {
 			return Unsupported(f.Name, c.root.noController(limitFiles[f.Name].controller))
 		}
 	}
+	type earlier struct{ name, text string }
+	var changed []earlier
 	for _, f := range protocol.LimitFields() {
-		if v := *f.Of(&l); v != nil {
-			if err := write(c.dir, limitFiles[f.Name].name, limitText(f.Name, *v)); err != nil {
-				return Unsupported(f.Name+" "+f.Format(*v), err.Error())
-			}
+		v := *f.Of(&l)
+		if v == nil {
+			continue
 		}
+		was := earlier{limitFiles[f.Name].name, strings.TrimSpace(string(c.read(limitFiles[f.Name].name)))}
+		err := write(c.dir, was.name, limitText(f.Name, *v))
+		if err == nil {
+			changed = append(changed, was)
+			continue
+		}
+		for _, was := range slices.Backward(changed) {
+			err = errors.Join(err, write(c.dir, was.name, was.text))
+		}
+		return Unsupported(f.Name+" "+f.Format(*v), err.Error())
 	}
 	return nil
 }

@@ -128,6 +128,23 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// If the kernel refuses a limit, those that were written before it are as they were.
+func TestLimitRefused(t *testing.T) {
+	r := fake(t, "memory", "pids")
+	c := &Cage{dir: r.dir, root: r}
+	put(t, r.dir, map[string]string{"memory.max": "2147483648", "memory.high": "2097152"})
+	if err := os.Mkdir(filepath.Join(r.dir, "pids.max"), 0o700); err != nil { // to write there fails
+		t.Fatal(err)
+	}
+	err := c.Limit(protocol.Limits{MemoryMax: of(1 << 30), MemoryHigh: of(1 << 20), PIDsMax: of(9)})
+	if protocol.CodeOf(err) != protocol.CodeUnsupported {
+		t.Errorf("the limits are answered by %v", err)
+	}
+	if got := []string{get(t, r.dir, "memory.max"), get(t, r.dir, "memory.high")}; !slices.Equal(got, []string{"2147483648", "2097152"}) {
+		t.Errorf("the earlier limits are %q", got)
+	}
+}
+
 // Limits that are asked for are refused where they cannot be set; those of the settings
 // are left out.
 func TestNew(t *testing.T) {
