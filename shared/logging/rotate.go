@@ -9,15 +9,17 @@ import (
 )
 
 // A rotated is a log file. If a write would make the file larger than maxBytes, the file gets
-// another name and a new file is made. A write is never split between two files.
+// another name and a new file is made. A write is never split between two files. If a full disk
+// takes only a part of a line, that line is ended before the next one begins.
 type rotated struct {
 	path     string
 	maxBytes int64
 	keep     int
 
-	mu   sync.Mutex
-	file *os.File
-	size int64
+	mu     sync.Mutex
+	file   *os.File
+	size   int64
+	isTorn bool // the last byte of the file ends no line
 }
 
 func openRotated(path string, maxBytes int64, keep int) (*rotated, error) {
@@ -30,7 +32,7 @@ func openRotated(path string, maxBytes int64, keep int) (*rotated, error) {
 
 // open opens the file at the path again. If it fails, the old file stays in use.
 func (r *rotated) open() error {
-	f, err := os.OpenFile(r.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(r.path, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
@@ -41,8 +43,12 @@ func (r *rotated) open() error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
+	last := []byte{'\n'}
+	if fi.Size() > 0 {
+		_, _ = f.ReadAt(last, fi.Size()-1) // if it fails, the line before is taken for a whole one
+	}
 	old := r.file
-	r.file, r.size = f, fi.Size()
+	r.file, r.size, r.isTorn = f, fi.Size(), last[0] != '\n'
 	if old != nil {
 		return old.Close()
 	}
@@ -58,8 +64,16 @@ func (r *rotated) Write(p []byte) (int, error) {
 	if r.size > 0 && r.size+int64(len(p)) > r.maxBytes {
 		rotation = r.rotate()
 	}
+	if r.isTorn {
+		n, err := r.file.Write([]byte{'\n'})
+		r.size += int64(n)
+		if r.isTorn = n == 0; r.isTorn {
+			return 0, errors.Join(err, rotation)
+		}
+	}
 	n, err := r.file.Write(p)
 	r.size += int64(n)
+	r.isTorn = n > 0 && p[n-1] != '\n'
 	return n, errors.Join(err, rotation)
 }
 
