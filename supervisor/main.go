@@ -282,11 +282,21 @@ func run(ctx context.Context, o *options) error {
 }
 
 func load(o *options) (config.Dirs, config.Config, error) {
+	return resolve(o, config.Dirs.Ensure)
+}
+
+// find returns the directories and the settings of a supervisor that runs already. It makes no
+// directory, because a mistyped --dir must leave nothing behind.
+func find(o *options) (config.Dirs, config.Config, error) {
+	return resolve(o, config.Dirs.Check)
+}
+
+func resolve(o *options, prepare func(config.Dirs) error) (config.Dirs, config.Config, error) {
 	dirs, err := config.Resolve(o.dir, os.Getenv)
 	if err != nil {
 		return dirs, config.Config{}, err
 	}
-	if err := dirs.Ensure(); err != nil {
+	if err := prepare(dirs); err != nil {
 		return dirs, config.Config{}, err
 	}
 	cfg, err := config.Load(dirs, os.Getenv, o.flags)
@@ -354,7 +364,7 @@ func stop(ctx context.Context, o *options, sessions string) error {
 	if sessions != "keep" && sessions != "end" {
 		return protocol.Errorf(protocol.CodeInvalidArgument, "--sessions must be keep or end")
 	}
-	dirs, cfg, err := load(o)
+	dirs, cfg, err := find(o)
 	if err != nil {
 		return err
 	}
@@ -362,6 +372,8 @@ func stop(ctx context.Context, o *options, sessions string) error {
 	if err != nil {
 		return err
 	}
+	path := dirs.Socket(config.SupervisorSocket)
+	was, absent := os.Lstat(path)
 	conn, err := dial(ctx, dirs, secret, "supervisor stop")
 	if err != nil {
 		return err
@@ -371,8 +383,16 @@ func stop(ctx context.Context, o *options, sessions string) error {
 	if protocol.CodeOf(err) == protocol.CodeSessionRunning {
 		return fmt.Errorf("%w (--sessions=end)", err)
 	}
-	return err
+	if err != nil || absent != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	return socket.AwaitGone(ctx, path, was) // otherwise a command that follows could still find the supervisor
 }
+
+// stopTime is how long a supervisor may take to remove its socket after its sessions have ended.
+const stopTime = 10 * time.Second
 
 // dialTries is how often dial tries to connect if the hello times out, because the machine may
 // be busy.

@@ -150,9 +150,9 @@ func (r *replacer) become(program *reexec.Program, frozen *session.Frozen) error
 		b.addEntry(*r.before.claim)
 	}
 	if v := r.before.vault; v != nil {
-		// The keeper ends a program that does not serve in time. A keeper of an older release
-		// returns an error for this message, and has no time limit.
-		_ = inKeeperTime(v.Leave)
+		if err := inKeeperTime(v.Leave); err != nil { // the keeper ends a program that does not serve in time
+			return err
+		}
 		defer r.before.ready(r.log) // runs only if the exec fails
 		ctx, cancel := context.WithTimeout(context.Background(), keeperTime)
 		defer cancel()
@@ -304,7 +304,7 @@ type upgrader struct {
 // askUpgrade requests that the running supervisor executes this program. If no supervisor
 // answers, and a keeper lives, it requests that the keeper starts this program.
 func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
-	dirs, cfg, err := load(o)
+	dirs, cfg, err := find(o)
 	if err != nil {
 		return err
 	}
@@ -342,9 +342,6 @@ func askUpgrade(ctx context.Context, o *options, dryRun, keeper bool) error {
 	reply, err := conn.Call(ctx, link.Upgrade{Program: u.exe, DryRun: dryRun, Keeper: keeper})
 	var refused *protocol.Error
 	if errors.As(err, &refused) {
-		if refused.Code == protocol.CodeUnsupported {
-			return protocol.Errorf(protocol.CodeUnsupported, fmt.Sprintf("the supervisor that runs, %s, is too old to become another program; it goes on", old.Version))
-		}
 		return err
 	}
 	if tried, ok := reply.(*link.Upgraded); ok && err == nil {
@@ -449,7 +446,7 @@ func (u *upgrader) choose(ctx context.Context, held *keep.Held) (done bool, err 
 	decided, err := linkconn.AwaitStatus(ctx, u.status, func(now *protocol.ProcessStatus, err error) (bool, error) {
 		if err == nil {
 			if keep.CancelChoice(u.dirs.Runtime) || now.Version != version.String() {
-				return true, nil // an older keeper has started its own program, or the silent supervisor answers now
+				return true, nil // the keeper has started the program that it knew before, or the silent supervisor answers now
 			}
 			fmt.Printf("%s serves, %d sessions go on, pid %d\n", now.Version, now.Sessions, now.PID)
 			done = true

@@ -103,6 +103,8 @@ func stopSupervisor(ctx context.Context, dirs config.Dirs) (pid int, err error) 
 	if err != nil {
 		return 0, err
 	}
+	path := dirs.Socket(config.SupervisorSocket)
+	was, absent := os.Lstat(path)
 	conn, err := dialSupervisor(ctx, dirs, secret, "proxy stop")
 	if err != nil {
 		return 0, err
@@ -111,6 +113,10 @@ func stopSupervisor(ctx context.Context, dirs config.Dirs) (pid int, err error) 
 	if status, err := conn.Status(ctx); err == nil {
 		pid = status.PID
 	}
-	_, err = conn.Call(ctx, wire.Shutdown{})
-	return pid, late(ctx, err)
+	if _, err = conn.Call(ctx, wire.Shutdown{}); err != nil || absent != nil {
+		return pid, late(ctx, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return pid, socket.AwaitGone(ctx, path, was) // otherwise a command that follows could still find the supervisor
 }
