@@ -102,8 +102,8 @@ func hasDiedByItself(was vault.Before) bool {
 	return was.Last != "" && pty.StatusOf(was.Status).Signal != "SIGKILL"
 }
 
-// findClaim finds the vault entry of the keeper's lock, so that this program can pass it on. A
-// keeper of an older release has no such entry, and gets one.
+// findClaim finds the vault entry of the keeper's lock, so that this program can pass it on. If the
+// keeper has no such entry, findClaim takes the lock and gives the keeper one.
 func (b *before) findClaim(dir string, log zerolog.Logger) {
 	for i, r := range b.entries {
 		if r.ID == message.OwnID && len(r.FDs) == 1 {
@@ -174,7 +174,7 @@ func (b *before) progress() func() {
 	return func() {
 		now, then := int64(time.Since(begun)), last.Load()
 		if now-then >= int64(progressInterval) && last.CompareAndSwap(then, now) {
-			_ = inKeeperTime(b.vault.Alive) // the error does not matter, because a keeper of an older release has no time limit
+			_ = inKeeperTime(b.vault.Alive) // if the keeper does not answer, this program continues, and Ready reports the error
 		}
 	}
 }
@@ -304,7 +304,7 @@ func adoptSelf(r vault.Entry, path string, opts socket.Options, log zerolog.Logg
 		_ = files[2].Close() // the file was not written to, so no data is lost
 		return nil, err
 	}
-	if _, err := ln.Check(); err != nil { // a supervisor of an older release may have removed it
+	if _, err := ln.Check(); err != nil { // the path may have been removed
 		log.Error().Err(err).Msg("socket's path not checked")
 	}
 	s, err := readSelf(files[2])

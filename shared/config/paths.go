@@ -43,9 +43,9 @@ const usersRuntime = "/run/user"
 // environment, because cron, su and "docker exec" must find the supervisor that a login
 // shell has started. If $XDG_RUNTIME_DIR is unset, or belongs to another user (su keeps it),
 // Resolve therefore uses /run/user/UID if that directory belongs to the user and has mode
-// 0700. Otherwise the runtime directory is "run" in the state directory. Older releases did
-// not know /run/user/UID and started daemons in "run". If such a daemon still runs, and none
-// runs in /run/user/UID, Resolve returns "run" as the runtime directory.
+// 0700. Otherwise the runtime directory is "run" in the state directory. A daemon that was
+// started before /run/user/UID existed (by cron, before a login) uses "run". If such a daemon
+// still runs, and none runs in /run/user/UID, Resolve returns "run" as the runtime directory.
 //
 // If a socket's path would be too long for the system, Runtime is a short directory in /tmp. Its
 // name is computed from the long path, so that all processes use the same directory.

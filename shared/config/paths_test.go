@@ -91,7 +91,7 @@ func TestOnePlacePerUser(t *testing.T) {
 
 	expect("nothing runs", xdg)
 	stopOld := serve(old)
-	expect("an older release's daemon runs", old)
+	expect("a daemon from before the login runs", old)
 	stopNew := serve(xdg)
 	expect("daemons run in both", xdg, old)
 	stopOld()

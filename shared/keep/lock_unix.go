@@ -92,8 +92,8 @@ func PID(dir string) (int, error) {
 // Choose tells the keeper of a directory which program its next supervisor must run. If no
 // supervisor serves, the keeper starts one at once. Choose returns the keeper's pid, or 0 if
 // no keeper lives. Other users cannot choose, because the directory belongs to the user and
-// because the kernel refuses their signals. A keeper of an older release ignores the choice
-// and starts the program that it knows. The file then stays until CancelChoice.
+// because the kernel refuses their signals. If the keeper has just started the program that it
+// knows, and that program serves, the file stays until the keeper reads it or CancelChoice.
 func Choose(dir, program string) (pid int, err error) {
 	pid, err = PID(dir)
 	if err != nil || pid == 0 {

@@ -46,7 +46,7 @@ type Listener struct {
 //
 // The order of the steps must not change. Listen takes the lock first, so that only one
 // of several processes that start at once continues. It then connects to the path,
-// because an older program may serve a socket without the lock. Only if the connection
+// because the file of a serving process's lock may have been removed. Only if the connection
 // is refused does Listen unlink the stale socket. Finally it binds the new socket under a
 // temporary name, sets the mode and renames it, so that the path never shows a socket
 // with a wider mode.

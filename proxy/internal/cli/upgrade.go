@@ -37,8 +37,7 @@ func (a *app) upgradeCommand() *cobra.Command {
 		Long: "Replace both running processes by this release: the supervisor by the program beside this one (or by\n" +
 			"$HOLDFAST_SUPERVISOR), in place, and the proxy by this program, by a handoff. All sessions and clients continue.\n\n" +
 			"The supervisor is replaced first if the running proxy can speak with the new one; otherwise the proxy is. Each new\n" +
-			"program is tried before it takes over; if it fails, the old one continues. If the supervisor is too old to be\n" +
-			"upgraded in place, nothing is replaced: proxy --handoff replaces the proxy alone.",
+			"program is tried before it takes over; if it fails, the old one continues.",
 		Example: "  proxy upgrade --dry-run   # try both, change nothing\n  proxy upgrade",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -189,11 +188,6 @@ func (u *upgrade) try(ctx context.Context, conn *link.Conn, old *protocol.Proces
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	reply, err := conn.Call(ctx, wire.Upgrade{Program: u.program, DryRun: true})
-	if protocol.CodeOf(err) == protocol.CodeUnsupported {
-		return exitcode.New(sysexits.Protocol, fmt.Sprintf(
-			"nothing has changed: the supervisor, %s, pid %d, is too old to be upgraded in place; proxy --handoff replaces the proxy alone",
-			build(old.Version), old.PID))
-	}
 	if err != nil {
 		return fmt.Errorf("nothing has changed: the supervisor, pid %d, cannot become %s: %w", old.PID, u.program, late(ctx, err))
 	}

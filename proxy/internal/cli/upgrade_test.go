@@ -138,8 +138,6 @@ func TestUpgrade(t *testing.T) {
 		{name: "no proxy", ours: one, proxy: none, want: []string{"try", "become"}, says: []string{"proxy: none runs"}},
 		{name: "tried", ours: one, proxy: one, dryRun: true, want: []string{"try", "handoff, tried"}, says: []string{"could become new with 5 sessions"}},
 		{name: "tried without a proxy", ours: one, proxy: none, dryRun: true, want: []string{"try"}},
-		{name: "too old", ours: one, proxy: one, refuse: map[string]error{"try": protocol.Errorf(protocol.CodeUnsupported, "")}, want: []string{"try"},
-			code: sysexits.Protocol, says: []string{"too old", "nothing has changed"}},
 		{name: "cannot be", ours: one, proxy: one, refuse: map[string]error{"try": refused}, want: []string{"try"},
 			code: sysexits.Protocol, says: []string{"nothing has changed", "cannot read a screen"}},
 		{name: "refused then", ours: one, proxy: one, refuse: map[string]error{"become": refused}, want: []string{"try", "become"},

@@ -63,7 +63,7 @@ func healthy(t *testing.T) *machine {
 	m.process(40, "/bin/proxy", "proxy", "--dir", lies, "attach", "serve") // a client
 	m.process(41, "/bin/supervisor", "supervisor", "--dir", m.dir)         // of other directories
 	m.process(42, "/bin/supervisor", "supervisor", "--dir", lies, "stop")
-	m.process(43, "/bin/supervisor", "supervisor", "--dir", lies) // of an older release, which resolved otherwise
+	m.process(43, "/bin/supervisor", "supervisor", "--dir", lies) // which resolved otherwise
 	m.link("proc/43/fd/9", "/elsewhere/supervisor.sock.lock")
 	m.asked(supervisor("v2"), nil)
 	m.Held = func() *keep.Held { return nil }

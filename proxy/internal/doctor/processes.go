@@ -72,8 +72,8 @@ func (f *Facts) process(pid int) *process {
 	exe, isReplaced := strings.CutSuffix(exe, " (deleted)")
 	locks, elsewhere := f.locks(pid)
 	p := &process{pid: pid, isReplaced: isReplaced, locks: locks}
-	// The environment alone does not decide: an older release may use another directory with the
-	// same environment. Its locks show which one.
+	// The environment alone does not decide: with the same environment, a process that was started
+	// before /run/user/UID existed uses another directory. Its locks show which one.
 	if program := programOf(exe, args); program != "" && !elsewhere && f.serves(pid, args) {
 		p.program = program
 		p.hasKeeper = program == "supervisor" && command(args[1:]) == "run"

@@ -75,7 +75,7 @@ func (l *inspection) cages() []Finding {
 	case l.supervisorErr != nil:
 		return orOK(nil, check, "not known without a supervisor")
 	case l.supervisor.Cages == nil:
-		return orOK(nil, check, "sessions have no control groups of their own: this system has none, or the supervisor is older")
+		return orOK(nil, check, "sessions have no control groups of their own: this system has none")
 	}
 	c := l.supervisor.Cages
 	var found []Finding

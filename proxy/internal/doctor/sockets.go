@@ -65,7 +65,7 @@ func (l *inspection) socket(ctx context.Context, path string) Finding {
 	case err != nil:
 		return Finding{Severity: Note, Finding: fmt.Sprintf("unknown whether a process listens on %s: %v", path, err)}
 	}
-	return Finding{Severity: Warning, Finding: "a process listens on " + path + " without its lock: an older program, or the lock's file was removed",
+	return Finding{Severity: Warning, Finding: "a process listens on " + path + " without its lock, because the lock's file was removed",
 		Fix: "wait 10 s, within which its owner takes the lock again"}
 }
 

@@ -25,8 +25,7 @@ type Hello struct {
 type Take struct {
 	PID     int    // pid of the old proxy
 	Version string // version of the old proxy's build
-	// Settings are the old proxy's settings that this proxy cannot learn in another way; nil if
-	// the old proxy sends none.
+	// Settings are the old proxy's settings that this proxy cannot learn in another way.
 	Settings json.RawMessage
 	// Step is called after each step with its name; it may be nil.
 	Step func(name string)

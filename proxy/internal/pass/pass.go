@@ -44,7 +44,6 @@ type Pass struct {
 	Kind    Kind      `json:"kind"`
 	Expires time.Time `json:"expires"`
 	// Issued is the time when a page's pass was made, because a sign-out voids all earlier ones.
-	// It is zero in passes of older releases.
 	Issued time.Time `json:"issued,omitzero"`
 	// Port is the port of the listener that issued a page's pass. It must be checked, because
 	// browsers send a cookie to every port of a host.

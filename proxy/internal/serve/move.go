@@ -82,7 +82,7 @@ const spareFiles = 64
 // inherit adds the settings of the old proxy. It fails if this process cannot open enough files for
 // the connections.
 func (s *settings) inherit(t *handoff.Take) error {
-	if t == nil || len(t.Settings) == 0 {
+	if t == nil {
 		return nil
 	}
 	var before settings
@@ -338,7 +338,7 @@ func (s *stalls) count(begun []int64, owned <-chan struct{}) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, at := range begun {
-			if at > 0 { // 0 if the client has sent nothing, or if the old proxy does not record the time
+			if at > 0 { // 0 if the client has sent nothing
 				s.all = append(s.all, now.Sub(time.UnixMicro(at)))
 			}
 		}

@@ -19,8 +19,8 @@ const (
 	// leafName is the name of the cgroup of keeper and supervisor. They need one, because the
 	// kernel allows no processes in a cgroup whose children it limits.
 	leafName = "holdfast"
-	// othersName is the name of the cgroup for sessions that an older program started without
-	// cages.
+	// othersName is the name of the cgroup for sessions that were started when the supervisor
+	// made no cages.
 	othersName = "uncaged"
 	// prefix is the beginning of the names of cages; the session's instance follows.
 	prefix = "session-"

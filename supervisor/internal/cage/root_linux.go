@@ -236,8 +236,8 @@ func processes(dir string) (pids []int, err error) {
 const enterRounds = 20
 
 // enter moves keeper and supervisor into their leaf. If others is set, it moves all other
-// processes of the delegated cgroup into a second leaf; they belong to sessions of an older
-// program.
+// processes of the delegated cgroup into a second leaf; they belong to sessions that were started
+// when the supervisor made no cages.
 func (r *Root) enter(keeper int, others bool) error {
 	leaf := filepath.Join(r.dir, leafName)
 	if err := mkdir(leaf); err != nil {

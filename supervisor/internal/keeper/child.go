@@ -23,7 +23,6 @@ type child struct {
 	Quit   bool   `json:"quit,omitempty"`   // the keeper ends when this supervisor exits with code 0
 	New    bool   `json:"new,omitempty"`    // its program is state.New
 	Unsent []byte `json:"unsent,omitempty"` // bytes of the frame that is being sent
-	Untold []int  `json:"untold,omitempty"` // written by older programs; always empty
 
 	conn      *message.Conn
 	unsentFDs []int    // descriptors that go with the first byte of Unsent

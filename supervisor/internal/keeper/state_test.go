@@ -23,7 +23,7 @@ func TestGoldenManifest(t *testing.T) {
 	s := state{
 		Version: 1, Entries: map[string]*Entry{"a": {PID: 42, Meta: []byte{0, 1, 255}, FDs: []int{7, 8}}, "b": {}},
 		Exits: []exit{{PID: 42, Status: 7 << 8, At: at}}, Starts: 2, Last: "SIGKILL", Status: 9,
-		Supervisor: &child{PID: 41, Socket: 5, Ready: true, Quit: true, Unsent: []byte{1, 2}, Untold: []int{42}}, Good: 12, Answer: 5,
+		Supervisor: &child{PID: 41, Socket: 5, Ready: true, Quit: true, Unsent: []byte{1, 2}}, Good: 12, Answer: 5,
 	}
 	testkit.GoldenJSON(t, "testdata/v1/manifest.json", s)
 	fd, err := unix.Open("testdata/v1/manifest.json", unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -160,15 +160,12 @@ func readSaved(from *slate.Slate) (*savedState, error) {
 	return parseSaved(data)
 }
 
-// parseSaved parses the content of a state slate. Fields that older programs did not save get
-// the values that mean so.
+// parseSaved parses the content of a state slate. It must give a field that an older program did not
+// save the value that means so, unless that is the zero value.
 func parseSaved(data []byte) (*savedState, error) {
-	v := &savedState{ScannedTo: nothingScanned}
+	v := &savedState{}
 	if err := json.Unmarshal(data, v); err != nil {
 		return nil, fmt.Errorf("state: %w", err)
-	}
-	if v.Away == nil {
-		v.Away = &away{Open: true}
 	}
 	return v, v.validate()
 }

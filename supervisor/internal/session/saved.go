@@ -97,8 +97,8 @@ func (v *savedState) validate() error {
 	if err := v.ID.Validate(); err != nil {
 		return err
 	}
-	if v.Instance == "" || len(v.Turns) == 0 || (v.State == protocol.StateExited) != (v.Exit != nil) {
-		return fmt.Errorf("saved state of session %s is incomplete: instance, turns or exit record is missing", v.ID)
+	if v.Instance == "" || len(v.Turns) == 0 || v.Away == nil || (v.State == protocol.StateExited) != (v.Exit != nil) {
+		return fmt.Errorf("saved state of session %s is incomplete: instance, turns, away log or exit record is missing", v.ID)
 	}
 	return nil
 }
@@ -197,10 +197,6 @@ func (s *Session) load(v *savedState) error {
 	s.saved.Lost, s.saved.Turns, s.saved.Signaler, s.saved.Ending, s.saved.Exit = nil, nil, nil, nil, nil // save collects them again
 	return nil
 }
-
-// nothingScanned stands for a state of a program that did not scan output for shell marks and
-// bells. Output before the end of the ring is then not scanned any more.
-const nothingScanned = ^uint64(0)
 
 func (w *responders) saved() []responderTurn {
 	w.mu.Lock()

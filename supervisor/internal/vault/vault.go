@@ -185,8 +185,7 @@ func (v *Vault) Ready(ctx context.Context, argv ...string) error {
 }
 
 // Leave announces that this process will exec another program. The next call of Ready, by that
-// program or, if the exec fails, by this one, ends that state. A keeper of an older release
-// returns an error.
+// program or, if the exec fails, by this one, ends that state.
 func (v *Vault) Leave(ctx context.Context) error {
 	return v.call(ctx, message.Message{Op: message.OpLeave}, nil)
 }
