@@ -1,0 +1,169 @@
+// Package past stores the output of sessions on disk, so that the screen of a session at any
+// offset can be restored after the machine lost power.
+//
+// A life is one instance of a session. Each life has a directory with meta.json and segments
+// of output. A segment begins with a keyframe, which is the saved screen at its first offset;
+// a screen at a later offset is the keyframe and the output after it. README.md describes the
+// files byte by byte.
+//
+// Invariant: all that a reader returns was appended at that offset. A file that was torn by a
+// power cut ends at its last whole block, and everything before the last successful Sync is
+// whole.
+//
+// Invariant: a segment never changes after it was closed, except that it may be packed into
+// fewer blocks and deleted as a whole.
+//
+// Not here: the meaning of output and keyframes (package screen), the ring from which the
+// output comes (package ring), the decision when to sync, to trim and to forget, encryption.
+package past
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// Errors of this package. Errors of the file system are wrapped and match those of package fs
+// and syscall.
+var (
+	ErrGone       = errors.New("past: offset or time is before the output that is stored")
+	ErrAhead      = errors.New("past: offset is behind the output that is stored")
+	ErrNoKeyframe = errors.New("past: no keyframe is stored at or before this offset")
+	ErrBehind     = errors.New("past: offset is before the end of the output that was appended")
+	ErrInUse      = errors.New("past: another writer has this life")
+	ErrDamaged    = errors.New("past: file is damaged")
+	ErrVersion    = errors.New("past: file was written by a newer program")
+	ErrRemoved    = errors.New("past: the directory of this life was removed")
+	ErrClosed     = errors.New("past: writer is closed")
+)
+
+// A Life is one instance of a session.
+type Life struct {
+	ID       protocol.SessionID
+	Instance protocol.Instance
+}
+
+// String returns the name of the life's directory: ID@INSTANCE.
+func (l Life) String() string { return string(l.ID) + "@" + string(l.Instance) }
+
+func (l Life) validate() error {
+	if !protocol.ValidID(string(l.ID)) || !protocol.ValidID(string(l.Instance)) {
+		return fmt.Errorf("past: invalid life %.140q: id and instance must each be 1 to %d of [a-zA-Z0-9_-]", l, protocol.MaxIDLen)
+	}
+	return nil
+}
+
+// ParseLife returns the life whose directory has this name.
+func ParseLife(name string) (Life, error) {
+	id, instance, _ := strings.Cut(name, "@")
+	l := Life{protocol.SessionID(id), protocol.Instance(instance)}
+	return l, l.validate()
+}
+
+// A Store is the directory in which each life has its own directory. Its methods may be called
+// by any goroutine, and other processes may have a Store of the same directory.
+type Store struct {
+	dir  string
+	disk disk
+	now  func() time.Time
+}
+
+// New returns the store in a directory, which is created when the first writer is opened.
+func New(dir string) *Store { return &Store{dir, systemDisk{}, time.Now} }
+
+func (s *Store) path(l Life) string { return filepath.Join(s.dir, l.String()) }
+
+// An Entry is a life in the list of a store.
+type Entry struct {
+	Life
+	Meta     Meta
+	Bytes    int64     // bytes of all files
+	Modified time.Time // when a file of the life was last written to
+	Err      error     // why Meta is missing: meta.json is missing or damaged
+}
+
+// List returns all lives, ordered by the names of their directories. Other files in the store
+// are ignored. It returns no lives and no error if the store does not exist yet.
+func (s *Store) List() ([]Entry, error) {
+	dirs, err := os.ReadDir(s.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("past: %w", err)
+	}
+	var entries []Entry
+	for _, d := range dirs {
+		l, err := ParseLife(d.Name())
+		if err != nil || !d.IsDir() {
+			continue
+		}
+		e := Entry{Life: l}
+		e.Meta, e.Err = readMeta(s.path(l))
+		files, err := os.ReadDir(s.path(l))
+		if errors.Is(err, fs.ErrNotExist) { // forgotten since the first listing
+			continue
+		}
+		e.Err = errors.Join(e.Err, err)
+		for _, f := range files {
+			if info, err := f.Info(); err == nil {
+				e.Bytes += info.Size()
+				if info.ModTime().After(e.Modified) {
+					e.Modified = info.ModTime()
+				}
+			}
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// Forget erases all files of a life. It returns ErrInUse if a writer has the life, and no error
+// if the life does not exist. meta.json is erased last, so that a life is still listed and can
+// be forgotten again if Forget is interrupted.
+func (s *Store) Forget(l Life) error {
+	if err := l.validate(); err != nil {
+		return err
+	}
+	dir := s.path(l)
+	lock, err := lockDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("past: forget %s: %w", l, err)
+	}
+	var errs []error
+	for _, f := range files {
+		if f.Name() != metaName {
+			errs = append(errs, s.disk.Remove(filepath.Join(dir, f.Name())))
+		}
+	}
+	err = errors.Join(errs...)
+	if err == nil {
+		err = errors.Join(s.disk.SyncDir(dir), ignoreMissing(s.disk.Remove(filepath.Join(dir, metaName))))
+	}
+	if err == nil {
+		err = errors.Join(s.disk.Remove(dir), s.disk.SyncDir(s.dir))
+	}
+	if err != nil {
+		return fmt.Errorf("past: forget %s: %w", l, err)
+	}
+	return nil
+}
+
+// ignoreMissing returns nil instead of the error that a file does not exist.
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,179 @@
+package past
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// recover prepares a directory, which a process may have left at any instant, for a writer.
+func (w *Writer) recover() error {
+	if err := w.removeDrafts(); err != nil {
+		return err
+	}
+	segments, err := listSegments(w.dir)
+	if err != nil {
+		return err
+	}
+	for i, s := range segments {
+		if s.isClosed {
+			continue
+		}
+		if segments[i].found, err = scan(filepath.Join(w.dir, s.name)); err != nil {
+			return err
+		}
+	}
+	if segments, err = w.dropEmpty(segments); err != nil || len(segments) == 0 {
+		return err
+	}
+	last := segments[len(segments)-1]
+	if err := w.continueAfter(last); err != nil {
+		return err
+	}
+	if err := w.findKeyframe(); err != nil {
+		return err
+	}
+	// The writer before may have been killed before it synced its last changes of the directory.
+	// A segment may be deleted only after the newer one is durable.
+	if err := w.store.disk.SyncDir(w.dir); err != nil {
+		return err
+	}
+	w.isDirDirty = false
+	w.synced = w.end
+	for _, s := range segments[:len(segments)-1] {
+		if !s.isClosed {
+			if err := w.closeLeft(s); err != nil {
+				return err
+			}
+			w.isDirDirty = true
+		}
+	}
+	return nil
+}
+
+// removeDrafts removes the files that a crash has left behind before they were renamed.
+func (w *Writer) removeDrafts() error {
+	entries, err := os.ReadDir(w.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), draftSuffix) {
+			if err := w.store.disk.Remove(filepath.Join(w.dir, e.Name())); err != nil {
+				return err
+			}
+			w.isDirDirty = true
+		}
+	}
+	return nil
+}
+
+// dropEmpty removes the open segments of which nothing was made durable, and those without
+// output that are not the last one.
+func (w *Writer) dropEmpty(segments []segment) (left []segment, err error) {
+	last := 0
+	for i, s := range segments {
+		if s.isClosed || s.found != nil && s.found.start == s.start && !s.found.isEmpty() {
+			last = i
+		}
+	}
+	for i, s := range segments {
+		if !s.isClosed && (s.found == nil || s.found.start != s.start || s.found.isEmpty() || i < last && s.found.end == s.start) {
+			if err := w.store.disk.Remove(filepath.Join(w.dir, s.name)); err != nil {
+				return nil, err
+			}
+			w.isDirDirty = true
+			continue
+		}
+		if !s.isClosed {
+			s.end = s.found.end
+		}
+		left = append(left, s)
+	}
+	return left, nil
+}
+
+// openAgain opens an open segment, and cuts off its torn end.
+func (w *Writer) openAgain(s segment) (*segmentFile, error) {
+	path := filepath.Join(w.dir, s.name)
+	f, err := w.store.disk.OpenToWrite(path)
+	if err != nil {
+		return nil, err
+	}
+	if s.found.torn != nil {
+		err = f.Truncate(s.found.bytes)
+	}
+	if err == nil {
+		err = f.Sync() // a reader may have seen more than was durable
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	early := s.found.early
+	if s.found.end > s.start || len(early) > maxEntries {
+		early = nil
+	}
+	return &segmentFile{
+		file: f, path: path, start: s.start, end: s.end, bytes: s.found.bytes, raw: s.found.raw,
+		blocks: s.found.blocks, early: early,
+	}, nil
+}
+
+// closeLeft closes a segment that a crash has left open before a newer one. In the mode Screen
+// it is deleted instead if the newer one has a keyframe, as Sync would have done.
+func (w *Writer) closeLeft(s segment) error {
+	if w.mode == Screen && w.cur != nil && w.hasKeyframe && w.keyframeAt == w.cur.start {
+		return w.store.disk.Remove(filepath.Join(w.dir, s.name))
+	}
+	f, err := w.openAgain(s)
+	if err != nil {
+		return err
+	}
+	if err := f.file.Close(); err != nil {
+		return err
+	}
+	return w.store.disk.Rename(f.path, filepath.Join(w.dir, closedName(s.start, s.end)))
+}
+
+// continueAfter makes the writer continue at the end of the last segment.
+func (w *Writer) continueAfter(last segment) (err error) {
+	f := last.found
+	if last.isClosed {
+		if f, err = scan(filepath.Join(w.dir, last.name)); err != nil {
+			return err
+		}
+	} else if w.cur, err = w.openAgain(last); err != nil {
+		return err
+	}
+	if f != nil {
+		w.size, w.flushedSize = f.sizeAtEnd, f.sizeAtEnd
+	}
+	w.end, w.flushed = last.end, last.end
+	return nil
+}
+
+// findKeyframe finds the keyframe with which the screen at the end can be restored.
+func (w *Writer) findKeyframe() error {
+	segments, err := loadSegments(w.dir)
+	if err != nil {
+		return err
+	}
+	w.hasKeyframe = false
+	for i := len(segments) - 1; i >= 0; i-- {
+		s := segments[i]
+		if i+1 < len(segments) && s.end < segments[i+1].start {
+			return nil // output is missing after this segment
+		}
+		frame, err := readKeyframe(filepath.Join(w.dir, s.name))
+		if err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if frame != nil || s.start == 0 {
+			w.hasKeyframe, w.keyframeAt = true, s.start
+			return nil
+		}
+	}
+	return nil
+}

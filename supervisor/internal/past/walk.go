@@ -1,0 +1,173 @@
+package past
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// A walk reads the blocks of a segment in their order.
+type walk struct {
+	head
+	path     string
+	file     *os.File
+	length   int64  // bytes of the file when it was opened
+	at       int64  // place behind the blocks that were read
+	end      uint64 // end of the output in these blocks
+	raw      int    // bytes of output and entries in these blocks
+	last     block  // the block that next returned last
+	place    int64  // place of its payload
+	window   []byte // bytes of the file from windowAt on
+	windowAt int64
+}
+
+// readAhead is the number of bytes that a walk reads at once, so that the small blocks of a
+// segment that was often synced do not each need a read.
+const readAhead = 32 << 10
+
+// openWalk opens a segment and reads its header.
+func openWalk(path string) (*walk, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	w := &walk{path: path, file: f}
+	if err := w.begin(); err != nil {
+		return nil, errors.Join(w.name(err), f.Close())
+	}
+	return w, nil
+}
+
+func (w *walk) begin() error {
+	info, err := w.file.Stat()
+	if err != nil {
+		return err
+	}
+	w.length = info.Size()
+	p, err := w.read(0, headBytes)
+	if err != nil {
+		return err
+	}
+	if w.head, err = parseHead(p); err != nil {
+		return err
+	}
+	w.at, w.end = headBytes, w.start
+	return nil
+}
+
+// Close closes the file, which was only read.
+func (w *walk) Close() { _ = w.file.Close() }
+
+// name adds to an error the file and the place in it.
+func (w *walk) name(err error) error {
+	if errors.Is(err, errTorn) {
+		return fmt.Errorf("%w: %s at byte %d, offset %d: %w", ErrDamaged, w.path, w.at, w.end, err)
+	}
+	return fmt.Errorf("past: %s: %w", w.path, err)
+}
+
+// read returns n bytes of the file, which are valid until the next read.
+func (w *walk) read(at int64, n int) ([]byte, error) {
+	if at+int64(n) > w.length {
+		return nil, fmt.Errorf("%w: the file ends at byte %d", errTorn, w.length)
+	}
+	if at < w.windowAt || at+int64(n) > w.windowAt+int64(len(w.window)) {
+		length := int(min(int64(max(n, readAhead)), w.length-at))
+		if cap(w.window) < length {
+			w.window = make([]byte, length)
+		}
+		w.window, w.windowAt = w.window[:length], at
+		if _, err := w.file.ReadAt(w.window, at); err != nil {
+			w.window = w.window[:0]
+			if errors.Is(err, io.EOF) { // the file was truncated after a failed write
+				err = fmt.Errorf("%w: the file became shorter", errTorn)
+			}
+			return nil, err
+		}
+	}
+	i := int(at - w.windowAt)
+	return w.window[i : i+n], nil
+}
+
+// next returns the header of the next block, or io.EOF at the end of the file.
+func (w *walk) next() (block, error) {
+	if w.at == w.length {
+		return block{}, io.EOF
+	}
+	p, err := w.read(w.at, blockHeadBytes)
+	if err != nil {
+		return block{}, w.name(err)
+	}
+	b, err := parseBlock(p)
+	if err == nil {
+		err = w.accept(b)
+	}
+	if err != nil {
+		return block{}, w.name(err)
+	}
+	return b, nil
+}
+
+// accept makes b the last block if it may follow the blocks before it.
+func (w *walk) accept(b block) error {
+	place := w.at + blockHeadBytes
+	switch {
+	case b.from != w.end:
+		return fmt.Errorf("%w: it has offset %d", errTorn, b.from)
+	case b.kind == kindKeyframe && w.at != headBytes:
+		return fmt.Errorf("%w: keyframe inside a segment", errTorn)
+	case place+int64(b.stored) > w.length:
+		return fmt.Errorf("%w: the file ends at byte %d", errTorn, w.length)
+	case b.kind != kindKeyframe && w.raw+int(b.raw) > maxRaw:
+		return fmt.Errorf("%w: segment has more than %d bytes", errTorn, maxRaw)
+	}
+	if b.kind == kindOutput {
+		if w.end+uint64(b.raw) > maxOffset {
+			return fmt.Errorf("%w: offset overflows", errTorn)
+		}
+		w.end += uint64(b.raw)
+	}
+	if b.kind != kindKeyframe {
+		w.raw += int(b.raw)
+	}
+	w.last, w.place, w.at = b, place, place+int64(b.stored)
+	return nil
+}
+
+// stored returns the payload of the last block as it is in the file.
+func (w *walk) stored() ([]byte, error) {
+	p, err := w.read(w.place, int(w.last.stored))
+	if err != nil {
+		return nil, w.name(err)
+	}
+	if checksum(p) != w.last.sum {
+		return nil, w.name(fmt.Errorf("%w: wrong checksum", errTorn))
+	}
+	return p, nil
+}
+
+// payload returns the payload of the last block. It is valid until the next read.
+func (w *walk) payload() ([]byte, error) {
+	p, err := w.stored()
+	if err != nil {
+		return nil, err
+	}
+	if p, err = decompress(w.last.encoding, p, int(w.last.raw)); err != nil {
+		return nil, w.name(err)
+	}
+	return p, nil
+}
+
+// entries returns the entries of the last block.
+func (w *walk) entries() ([]entry, error) {
+	p, err := w.payload()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := parseEntries(p)
+	if err != nil {
+		return nil, w.name(err)
+	}
+	return entries, nil
+}
