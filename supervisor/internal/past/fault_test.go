@@ -1,0 +1,304 @@
+//go:build unix
+
+package past
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"holdfast/protocol"
+)
+
+// A brokenDisk fails at random, and writes a part of what it should.
+type brokenDisk struct {
+	disk
+	*rand.Rand
+	isBroken bool
+	failed   int
+}
+
+func (d *brokenDisk) fail() error {
+	if !d.isBroken || d.IntN(3) > 0 {
+		return nil
+	}
+	d.failed++
+	return []error{syscall.ENOSPC, syscall.EIO, syscall.EROFS}[d.IntN(3)]
+}
+
+func (d *brokenDisk) Create(path string) (file, error) {
+	if err := d.fail(); err != nil {
+		return nil, err
+	}
+	f, err := d.disk.Create(path)
+	return brokenFile{f, d}, err
+}
+
+func (d *brokenDisk) Rename(from, to string) error {
+	return errors.Join(d.fail(), d.disk.Rename(from, to))
+}
+
+func (d *brokenDisk) Remove(path string) error { return errors.Join(d.fail(), d.disk.Remove(path)) }
+
+func (d *brokenDisk) SyncDir(path string) error {
+	return errors.Join(d.fail(), d.disk.SyncDir(path))
+}
+
+type brokenFile struct {
+	file
+	disk *brokenDisk
+}
+
+func (f brokenFile) WriteAt(p []byte, at int64) (int, error) {
+	if err := f.disk.fail(); err != nil {
+		n, _ := f.file.WriteAt(p[:f.disk.IntN(len(p))], at)
+		return n, err
+	}
+	return f.file.WriteAt(p, at)
+}
+
+func (f brokenFile) Truncate(n int64) error {
+	if err := f.disk.fail(); err != nil {
+		return err
+	}
+	return f.file.Truncate(n)
+}
+
+func (f brokenFile) Sync() error { return errors.Join(f.disk.fail(), f.file.Sync()) }
+
+// A disk that fails at any time leaves all that was written exact. The caller goes on as the
+// comment of Writer says, and when the disk works again, so does the writer.
+func TestBrokenDisk(t *testing.T) {
+	for _, mode := range []Mode{Full, Screen} {
+		for seed := range uint64(25) {
+			r := rand.New(rand.NewPCG(seed, 7))
+			s, c := newStore(t)
+			broken := &brokenDisk{disk: s.disk, Rand: r}
+			s.disk = broken
+			d := &driver{Rand: r, w: open(t, s, mode), truth: &truth{}, clock: c, big: 200_000}
+			must(t, d.begin())
+			for i := range 200 {
+				broken.isBroken = i > 20 && i < 150 && i/20%2 == 1
+				failed := broken.failed
+				err := d.step()
+				if err == nil {
+					continue
+				}
+				if broken.failed == failed {
+					t.Fatalf("%s, seed %d: an error without a cause: %v", mode, seed, err)
+				}
+				if d.w.End() > d.truth.end {
+					t.Fatalf("%s, seed %d: it ends at %d, behind the output %d", mode, seed, d.w.End(), d.truth.end)
+				}
+				d.resume()
+			}
+			broken.isBroken = false
+			d.resume()
+			must(t, d.keyframe(), d.w.Sync())
+			rd := reader(t, s)
+			b, err := rd.Bounds()
+			must(t, err)
+			if b.End != d.truth.end || b.Exact != b.End {
+				t.Fatalf("%s, seed %d: bounds %+v, want the end %d", mode, seed, b, d.truth.end)
+			}
+			d.checkExact(t, rd, b, seed)
+			must(t, d.w.Close())
+			d.w = open(t, s, mode)
+			if d.w.End() != b.End || d.w.KeyframeDue() {
+				t.Fatalf("%s, seed %d: the next writer continues at %d, want %d", mode, seed, d.w.End(), b.End)
+			}
+		}
+	}
+}
+
+// resume does as a caller does after an error: it appends the output from End on that the ring
+// still has, with its size changes, or leaves a gap. Errors are ignored here; resume is called
+// again after the next one.
+func (d *driver) resume() {
+	end := d.w.End()
+	if end >= d.truth.end || d.IntN(2) == 0 {
+		_ = d.w.Resize(max(end, d.truth.end), d.truth.now.Size)
+		return
+	}
+	for _, r := range d.truth.resizes {
+		if r.Offset > end {
+			if d.w.Append(end, textAt(end, int(r.Offset-end))) != nil || d.w.Resize(r.Offset, r.Size) != nil {
+				return
+			}
+			end = r.Offset
+		} else if r.Offset == end {
+			_ = d.w.Resize(end, r.Size)
+		}
+	}
+	_ = d.w.Append(end, textAt(end, int(d.truth.end-end)))
+}
+
+// checkExact checks screens that are said to be exact.
+func (d *driver) checkExact(t *testing.T, r *Reader, b Bounds, seed uint64) {
+	t.Helper()
+	for range 50 {
+		offset := b.Start + d.Uint64N(b.End-b.Start+1)
+		v, err := r.At(offset)
+		if errors.Is(err, ErrNoKeyframe) || err == nil && !v.Exact {
+			continue
+		}
+		must(t, err)
+		s, err := restore(v)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		_ = s // a size change at an offset where a write failed may be told twice
+	}
+}
+
+// The directory may be removed while a life is written. It is made again with the next segment.
+func TestRemovedDirectory(t *testing.T) {
+	s, _ := newStore(t)
+	w := open(t, s, Full)
+	must(t, w.SetMeta(Meta{Title: "t"}), w.Append(0, textAt(0, 1000)), w.Sync(), os.RemoveAll(w.dir), w.Append(1000, textAt(1000, 10)))
+	if err := w.Sync(); !errors.Is(err, ErrRemoved) {
+		t.Fatalf("sync: %v", err)
+	}
+	if !w.KeyframeDue() {
+		t.Error("no keyframe is due")
+	}
+	must(t, w.Keyframe(1010, []byte("k")), w.Append(1010, textAt(1010, 90)), w.Sync())
+	r := reader(t, s)
+	if b, err := r.Bounds(); b != (Bounds{1010, 1100, 1100}) || err != nil {
+		t.Errorf("bounds %+v, %v", b, err)
+	}
+	if m, err := r.Meta(); m.Title != "t" || err != nil {
+		t.Errorf("meta %+v, %v", m, err)
+	}
+	if _, err := s.OpenWriter(aLife, Full); !errors.Is(err, ErrInUse) {
+		t.Errorf("a second writer: %v", err)
+	}
+}
+
+// A file that is damaged anywhere gives an error or less output, and never other output.
+func TestDamage(t *testing.T) {
+	s, c := newStore(t)
+	d := &driver{Rand: rand.New(rand.NewPCG(11, 12)), w: open(t, s, Full), truth: &truth{}, clock: c, big: 50_000}
+	must(t, d.begin())
+	for range 60 {
+		must(t, d.step())
+	}
+	must(t, d.w.Close())
+	dir := d.w.dir
+	for i := range 300 {
+		all := names(t, dir)
+		path := filepath.Join(dir, all[d.IntN(len(all))])
+		whole, err := os.ReadFile(path)
+		must(t, err)
+		torn := append([]byte{}, whole...)
+		if i%2 == 0 {
+			torn = torn[:d.IntN(len(torn))]
+		} else {
+			torn[d.IntN(len(torn))] ^= byte(1 + d.IntN(255))
+		}
+		must(t, os.WriteFile(path, torn, 0o600))
+		readAll(t, s)
+		must(t, os.WriteFile(path, whole, 0o600))
+	}
+	r := reader(t, s)
+	checkAll(t, d, r, Full)
+}
+
+// readAll calls all methods of a reader, and fails if it returns output that is not true.
+func readAll(t *testing.T, s *Store) {
+	r, err := s.Open(aLife)
+	if err != nil {
+		return
+	}
+	b, err := r.Bounds()
+	if err != nil {
+		return
+	}
+	for _, offset := range []uint64{b.Start, (b.Start + b.End) / 2, b.Exact, b.End} {
+		if v, err := r.At(offset); err == nil {
+			for p, err := range v.Replay {
+				if err == nil && string(p.Output) != string(textAt(p.Offset, len(p.Output))) {
+					t.Fatalf("wrong output at %d", p.Offset)
+				}
+			}
+		}
+		if at, err := r.TimeAt(offset); err == nil {
+			_, _ = r.OffsetAt(at)
+		}
+	}
+	for range r.Marks(0, b.End) {
+	}
+	_, _ = r.Gaps()
+	_, _ = s.List()
+}
+
+// What is not a segment is ignored or refused: other names, directories, pipes, other versions.
+func TestStrangeFiles(t *testing.T) {
+	s, _ := newStore(t)
+	w := open(t, s, Full)
+	must(t, w.Append(0, textAt(0, 1000)), w.Close())
+	for _, name := range []string{"x", "-", "1-2", openName(5) + "-", closedName(7, 7), "meta.json~", openName(3) + "~"} {
+		must(t, os.WriteFile(filepath.Join(w.dir, name), []byte("x"), 0o600))
+	}
+	if b, err := reader(t, s).Bounds(); b != (Bounds{0, 1000, 1000}) || err != nil {
+		t.Errorf("bounds %+v, %v", b, err)
+	}
+	path := filepath.Join(w.dir, closedName(2000, 3000))
+	must(t, syscall.Mkfifo(path, 0o600))
+	if err := lastPiece(reader(t, s).Range(0, 3000)); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a pipe: %v", err)
+	}
+	must(t, os.Remove(path))
+	future := head{start: 2000}.append(nil)
+	future[6]++
+	copy(future[28:], head{}.append(nil)[28:])
+	p := future[:28]
+	sum := checksum(p)
+	future = append(p, byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
+	must(t, os.WriteFile(filepath.Join(w.dir, openName(2000)), future, 0o600))
+	if _, err := reader(t, s).Bounds(); !errors.Is(err, ErrVersion) {
+		t.Errorf("another version: %v", err)
+	}
+	if _, err := s.OpenWriter(aLife, Full); !errors.Is(err, ErrVersion) {
+		t.Errorf("a writer behind another version: %v", err)
+	}
+}
+
+func lastPiece(pieces func(func(Piece, error) bool)) (err error) {
+	for _, e := range pieces {
+		err = e
+	}
+	return err
+}
+
+// Arguments that no segment can hold are refused.
+func TestArguments(t *testing.T) {
+	s, _ := newStore(t)
+	w := open(t, s, Full)
+	for name, err := range map[string]error{
+		"append":          w.Append(maxOffset, []byte("ab")),
+		"resize":          w.Resize(0, protocol.Size{Cols: 1 << 16, Rows: 1}),
+		"resize at":       w.Resize(maxOffset+1, protocol.Size{Cols: 1, Rows: 1}),
+		"keyframe":        w.Keyframe(0, nil),
+		"keyframe at":     w.Keyframe(maxOffset+1, []byte("k")),
+		"keyframe length": w.Keyframe(0, make([]byte, MaxKeyframe+1)),
+		"meta":            w.SetMeta(Meta{Title: string(make([]byte, MaxMetaBytes))}),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	long := string(make([]byte, MaxMark+10))
+	must(t, w.Append(0, []byte("text")), w.Mark(4, 'A', long), w.Sync())
+	for m, err := range reader(t, s).Marks(0, 4) {
+		if len(m.Text) != MaxMark || err != nil {
+			t.Errorf("the text of the mark has %d bytes, %v", len(m.Text), err)
+		}
+	}
+	if _, err := s.OpenWriter(Life{"a", "b"}, "none"); err == nil {
+		t.Error("an unknown mode was accepted")
+	}
+}
