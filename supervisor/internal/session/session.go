@@ -398,38 +398,15 @@ func (s *Session) setChildInfo(seen postmortem.Seen) {
 }
 
 func (s *Session) exitRecord() *protocol.ExitRecord {
-	status := s.pty.Status()
-	rec := &protocol.ExitRecord{
-		ExitCode: status.Code, Signal: status.Signal,
-		Outcome: protocol.OutcomeNatural, Reason: protocol.ReasonExited,
-		StartedAt: s.created, ExitedAt: s.cfg.Now(),
-		CoreDumped: status.Core, Usage: protocol.Usage(status.Usage),
-	}
+	d := death{status: s.pty.Status(), pid: s.pty.PID(), seen: s.saved.ChildInfo, startedAt: s.created, at: s.cfg.Now()}
+	d.ending, d.signalled = s.orders.ending.Load(), s.orders.signalled.Load()
+	rec := d.record()
 	s.useScreen(func() {
 		sc := s.display.screen
 		rec.Cwd = sc.Cwd()
 		rec.Tail, rec.LastLines = sc.Text(protocol.TailLines), sc.NonEmpty(protocol.LastLines)
 	})
-	rec.Cwd = cmp.Or(rec.Cwd, s.saved.ChildInfo.Cwd)
-	if status.Err != nil {
-		rec.Reason = protocol.ReasonWaitError
-	}
-	sig := s.orders.signalled.Load()
-	switch e := s.orders.ending.Load(); {
-	case e != nil:
-		rec.Reason, rec.TimedOut, rec.Survivors = e.reason, e.timedOut, e.survivors
-		rec.Outcome = protocol.OutcomeSoft
-		if e.hard {
-			rec.Outcome = protocol.OutcomeHard
-		}
-		rec.EndedBy, rec.EndedByUser = e.asker.By, e.asker.ByUser
-	case status.Signal != "" && sig != nil && status.Signal == sig.name:
-		rec.EndedBy, rec.EndedByUser = sig.asker.By, sig.asker.ByUser
-	case status.Signal == pty.SignalName(syscall.SIGKILL):
-		rec.OOM = s.saved.ChildInfo.OutOfMemory(s.pty.PID(), rec.ExitedAt.Sub(rec.StartedAt))
-	case status.Code == 128+int(syscall.SIGKILL): // a shell ends with this code if SIGKILL ended its last program
-		rec.OOM = s.saved.ChildInfo.OutOfMemory(0, 0)
-	}
+	rec.Cwd = cmp.Or(rec.Cwd, d.seen.Cwd)
 	rec.Cage = s.cage.useAtExit()
 	return rec
 }
