@@ -52,17 +52,19 @@ func (r *reader) makeChannels() { r.chunks, r.poke = make(chan chunk, 4), make(c
 func (r *reader) run() {
 	defer close(r.chunks)
 	var ended time.Time // when run first noticed that the child has ended
-	// quiet is true if no output came since the last deadline that was set here. loop sets the
+	// deadline was set here, and no output has come since; otherwise it is zero. loop sets the
 	// first deadline. It may have expired before run had read the output that is there, so that
-	// it does not count.
-	quiet := false
+	// it does not count. Neither does one that had expired before the read began, because run
+	// was not scheduled in time.
+	var deadline time.Time
 	for {
 		r.pace()
 		last := isClosed(r.source.Done())
+		quiet := !deadline.IsZero() && time.Now().Before(deadline)
 		n, err := r.source.ReadEach(r.ring.Reserve(), r.forward)
 		if n > 0 {
 			r.ring.Wake()
-			quiet = false
+			quiet, deadline = false, time.Time{}
 		}
 		if err == nil {
 			continue
@@ -77,8 +79,8 @@ func (r *reader) run() {
 				ended = time.Now()
 			}
 			if !quiet && time.Since(ended) < drainMax {
-				quiet = true
-				r.setDeadline(time.Now().Add(drainQuiet))
+				deadline = time.Now().Add(drainQuiet)
+				r.setDeadline(deadline)
 				continue
 			}
 			return

@@ -53,6 +53,42 @@ func TestReaderEnds(t *testing.T) {
 	}
 }
 
+// lateOnce is a terminal whose reader is not scheduled for a while after it has set its first deadline.
+type lateOnce struct {
+	*fakePTY
+	calls atomic.Int32
+}
+
+func (f *lateOnce) SetReadDeadline(at time.Time) error {
+	err := f.fakePTY.SetReadDeadline(at)
+	if f.calls.Add(1) == 2 { // the first call is that of loop
+		time.Sleep(2 * drainQuiet)
+	}
+	return err
+}
+
+// A read that begins after its deadline does not show that there is no output.
+func TestReaderIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, f := newReader(t)
+		f.held = true
+		r.source = &lateOnce{fakePTY: f}
+		go r.run()
+		synctest.Wait()
+		f.exit(pty.Status{})
+		r.expectEnd()
+		time.Sleep(drainQuiet + drainQuiet/2) // the reader has set its deadline
+		f.print([]byte("last words"))
+		n := 0
+		for c := range r.chunks {
+			n += c.n
+		}
+		if n != len("last words") {
+			t.Errorf("%d bytes were read, want all", n)
+		}
+	})
+}
+
 // A halted reader has passed on all that it has read, and reads nothing until it is released, also
 // if a second halt begins before.
 func TestReaderHalts(t *testing.T) {
