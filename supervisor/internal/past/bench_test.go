@@ -5,7 +5,6 @@ package past
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -117,18 +116,6 @@ func BenchmarkSlow(b *testing.B) {
 	b.ReportMetric(float64(size)/float64(end), "disk/output")
 }
 
-// A buffer is the memory that a screen is saved to.
-type buffer []byte
-
-func (b *buffer) WriteAt(p []byte, at int64) (int, error) {
-	if need := int(at) + len(p); need > len(*b) {
-		*b = append(*b, make([]byte, need-len(*b))...)
-	}
-	return copy((*b)[at:], p), nil
-}
-
-var _ io.WriterAt = (*buffer)(nil)
-
 // BenchmarkAt restores screens at random offsets of 256 MB of output, with 10,000 lines of
 // history. The keyframes are those of a real screen, and the replay is written to it.
 func BenchmarkAt(b *testing.B) {
@@ -149,7 +136,7 @@ func benchmarkAt(b *testing.B, in []byte) {
 		live.Write(in[at : at+chunk])
 		must(b, w.Append(end, in[at:at+chunk]))
 		if w.KeyframeDue() {
-			var frame buffer
+			var frame memory
 			must(b, live.Save(&frame, -1), w.Keyframe(end+chunk, frame), w.Sync())
 		}
 	}
