@@ -91,6 +91,10 @@ func (s Size) String() string { return fmt.Sprintf("%dx%d", s.Cols, s.Rows) }
 // State is the state of a session.
 //
 //	starting → running → draining → exited → forgotten
+//	                                 lost  → forgotten
+//
+// A session is lost if the machine has lost power, or all processes that held it were killed, and
+// its screen was stored on disk.
 type State string
 
 // The states, in the order in which a session goes through them.
@@ -99,8 +103,16 @@ const (
 	StateRunning   State = "running"   // the child runs
 	StateDraining  State = "draining"  // the child has ended, and its last output is being read
 	StateExited    State = "exited"    // the session has its exit record
+	StateLost      State = "lost"      // the child is gone with the machine; the last screen that was stored is kept
 	StateForgotten State = "forgotten" // the session and its exit record are deleted
 )
+
+// Lost tells what is left of a session whose machine has lost power.
+type Lost struct {
+	Offset uint64    `json:"offset"`  // the screen is the one at this output offset
+	SeenAt time.Time `json:"seen_at"` // when the session was stored last
+	Cwd    string    `json:"cwd"`     // directory in which the child was then
+}
 
 // Outcome tells how a child ended.
 type Outcome string
@@ -122,6 +134,7 @@ const (
 	ReasonIdleTimeout   Reason = "idle_timeout"   // the session was idle for longer than its idle timeout
 	ReasonShutdown      Reason = "shutdown"       // the supervisor was stopped
 	ReasonWaitError     Reason = "wait_error"     // the child's exit status could not be read
+	ReasonLost          Reason = "lost"           // the machine lost power, or all processes that held the session were killed
 )
 
 // MaxReasonLen is the largest length of a client's own reason in bytes.
@@ -255,6 +268,7 @@ type SessionInfo struct {
 	Degraded        bool              `json:"degraded,omitempty"`   // the screen is lost, and only the last output is kept
 	ExitCode        *int              `json:"exit_code,omitempty"`  // absent until the state is exited
 	Exit            *ExitRecord       `json:"exit,omitempty"`       // absent until the state is exited
+	Lost            *Lost             `json:"lost,omitempty"`       // absent unless the state is lost
 	Foreground      *Foreground       `json:"foreground,omitempty"` // absent if the system does not tell, and after the session has ended
 }
 
@@ -303,6 +317,26 @@ type SpawnSpec struct {
 	ScrollbackLines   int               `json:"scrollback_lines,omitempty"` // 0: the supervisor's default
 	SizePolicy        SizePolicy        `json:"size_policy,omitempty"`      // "": latest
 	Limits            Limits            `json:"limits,omitzero"`            // the error is unsupported if the session cannot have a cage
+	Durable           Durable           `json:"durable,omitempty"`          // "": the supervisor's setting
+}
+
+// Durable tells how much of a session is stored on disk, so that it outlives the machine.
+type Durable string
+
+// The values of Durable.
+const (
+	DurableOff    Durable = "off"    // nothing
+	DurableScreen Durable = "screen" // the last screen with its history
+	DurableFull   Durable = "full"   // all output
+)
+
+// Validate returns invalid_argument if d is neither a value of Durable nor empty.
+func (d Durable) Validate() error {
+	switch d {
+	case "", DurableOff, DurableScreen, DurableFull:
+		return nil
+	}
+	return Errorf(CodeInvalidArgument, fmt.Sprintf("durable must be off, screen or full, but it is %.40q", string(d)))
 }
 
 // RespawnSpec describes the changes with which an exited session is started again. Absent fields
@@ -315,6 +349,9 @@ type RespawnSpec struct {
 	Rows   int               `json:"rows,omitempty"`
 	Labels map[string]string `json:"labels,omitzero"` // {} removes all labels
 	Limits Limits            `json:"limits,omitzero"`
+	// KeepScreen shows the lines of the old screen and its history above the new output, with a
+	// line between.
+	KeepScreen bool `json:"keep_screen,omitempty"`
 }
 
 // Apply returns old with the changes of r.
@@ -375,6 +412,9 @@ func (s SpawnSpec) Validate() error {
 		return err
 	}
 	if err := s.Limits.Validate(); err != nil {
+		return err
+	}
+	if err := s.Durable.Validate(); err != nil {
 		return err
 	}
 	return ValidateLabels(s.Labels)

@@ -35,7 +35,9 @@ import (
 	"holdfast/shared/version"
 	"holdfast/supervisor/internal/cage"
 	"holdfast/supervisor/internal/linkserver"
+	"holdfast/supervisor/internal/past"
 	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/recorder"
 	"holdfast/supervisor/internal/session"
 )
 
@@ -218,7 +220,13 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		log.Warn().Err(err).Msg("limit of open files not read")
 	}
+	store := past.New(filepath.Join(dirs.State, config.Recordings))
+	recording := recorder.New(recorder.Config{
+		Store: store, Sync: cfg.DurableSync, Log: log,
+		Budgets: past.Policy{PerLife: int64(cfg.DurableSession), Total: int64(cfg.DurableTotal), Age: cfg.DurableAge},
+	})
 	sessions := session.NewTable(session.Config{
+		Recorder: recording, Durable: cfg.Durable,
 		Files:     int(min(files, math.MaxInt32)),
 		Program:   version.String(),
 		RingBytes: cfg.RingBytes, ScrollbackLines: cfg.ScrollbackLines,
@@ -234,12 +242,14 @@ func run(ctx context.Context, o *options) error {
 	})
 	r.server = server
 	_ = machine.Name("supervisor") // the name that ps shows
-	adopted := sessions.Adopt(before.heritage(self))
+	heritage := before.heritage(self)
+	adopted := sessions.Adopt(heritage)
 	fault("adopted")
 	if before.own {
 		self.Upgrades++ // saved when this program is ready, because a program that dies earlier is no upgrade
 	}
 	go sessions.Restore(calm)
+	go sessions.AddLost(store, heritage.Instances())
 	go obey(ctx, signals, sessions, stop, log)
 	go r.watchKeeper(ctx)
 	go endIfEmpty(ctx, cfg.EmptyTimeout, func() bool {
@@ -274,12 +284,18 @@ func run(ctx context.Context, o *options) error {
 	keep.ClearHeld(dirs.Runtime)
 	fault("ready")
 	err = server.Serve(ctx, ln)
+	if unfinished := recording.Close(recordingEnd); unfinished != nil {
+		log.Warn().Err(unfinished).Msg("recordings not finished")
+	}
 	if err == nil {
 		before.quit(log)
 	}
 	log.Info().Msg("supervisor stops")
 	return err
 }
+
+// recordingEnd is how long a supervisor that stops waits until the last output is on disk.
+const recordingEnd = 5 * time.Second
 
 func load(o *options) (config.Dirs, config.Config, error) {
 	return resolve(o, config.Dirs.Ensure)

@@ -20,6 +20,7 @@ const roleEnv = "E2E_ROLE"
 var roles = map[string]func(args []string) error{
 	"chatter":  chatter,
 	"labourer": labourer,
+	"counter":  counter,
 	"printer":  printer,
 	"quitter":  quitter,
 	"stubborn": stubborn,

@@ -62,6 +62,7 @@ func status(pid int, name string) string {
 // usage is what a process holds of what can leak.
 type usage struct {
 	FDs, Memfds, PTYs, Sockets int
+	Recordings                 int // files in which sessions are stored, not counted in FDs; open while a session prints
 	Queues                     int // memory files of input that waits
 	Mapped                     int // memory files in its address space
 	Threads                    int
@@ -72,6 +73,10 @@ type usage struct {
 func usageOf(pid int) usage {
 	u := usage{}
 	for _, to := range fds(pid) {
+		if strings.Contains(to, "/sessions/") {
+			u.Recordings++
+			continue
+		}
 		u.FDs++
 		if strings.Contains(to, "memfd:holdfast-input") {
 			u.Queues++

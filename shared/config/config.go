@@ -55,6 +55,9 @@ const (
 	maxCrashPause  = time.Minute
 	minStart       = time.Second
 	maxStart       = 10 * time.Minute
+	minDurable     = 1 << 20
+	minDurableSync = 100 * time.Millisecond
+	maxDurableSync = time.Minute
 	minSecret      = 16 // bytes; a shorter secret could be guessed
 	maxSecret      = 4 << 10
 )
@@ -87,7 +90,12 @@ type Config struct {
 	Limits          protocol.Limits // limits of a session that is started without its own; default none
 	// ShellIntegration makes the shells of "proxy new" report their prompts and commands.
 	ShellIntegration bool
-	DetachKey        string // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
+	Durable          protocol.Durable // how much of a session is stored on disk: off, screen or full; default screen
+	DurableSync      time.Duration    // output is stored after this time at the latest; default 1 s, 100 ms to 1 min
+	DurableSession   int              // bytes stored of one session; default 256 MiB
+	DurableTotal     int              // bytes stored of all sessions; default 2 GiB
+	DurableAge       time.Duration    // how long output is stored; default 30 days
+	DetachKey        string           // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
 }
 
 // Defaults returns the settings that hold if the user has set none.
@@ -108,6 +116,11 @@ func (c Config) withDefaults() Config {
 	c.EarlyExit = cmp.Or(c.EarlyExit, 200*time.Millisecond)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
 	c.Cage = cmp.Or(c.Cage, "auto")
+	c.Durable = cmp.Or(c.Durable, protocol.DurableScreen)
+	c.DurableSync = cmp.Or(c.DurableSync, time.Second)
+	c.DurableSession = cmp.Or(c.DurableSession, 256<<20)
+	c.DurableTotal = cmp.Or(c.DurableTotal, 2<<30)
+	c.DurableAge = cmp.Or(c.DurableAge, 30*24*time.Hour)
 	return c // IdleTimeout has no default, because zero means never
 }
 
@@ -135,6 +148,11 @@ func (c Config) validate() error {
 	check(slices.Contains(levels, c.LogLevel), "log_level", "one of "+strings.Join(levels, ", "), strconv.Quote(c.LogLevel))
 	check(c.SecretFile == "" || filepath.IsAbs(c.SecretFile), "secret_file", "an absolute path", strconv.Quote(c.SecretFile))
 	check(c.Cage == "auto" || c.Cage == "own" || c.Cage == "off" || filepath.IsAbs(c.Cage), "cage", "auto, own, off or an absolute path", strconv.Quote(c.Cage))
+	check(c.Durable.Validate() == nil, "durable", "off, screen or full", strconv.Quote(string(c.Durable)))
+	check(minDurableSync <= c.DurableSync && c.DurableSync <= maxDurableSync, "durable_sync", "100ms to 1m", c.DurableSync)
+	check(c.DurableSession >= minDurable, "durable_session_bytes", "at least 1 MiB (1048576)", c.DurableSession)
+	check(c.DurableTotal >= minDurable, "durable_total_bytes", "at least 1 MiB (1048576)", c.DurableTotal)
+	check(c.DurableAge > 0, "durable_age", "more than 0", c.DurableAge)
 	check(c.PolicySHA256 == "" || isSHA256(c.PolicySHA256), "policy_sha256", "64 hexadecimal digits", strconv.Quote(c.PolicySHA256))
 	return errors.Join(errs...)
 }
@@ -186,6 +204,11 @@ var settings = []setting{
 	{"cpu_max", "`processors`, such as 1.5 or 150%, that a session may use (none)", setLimit(protocol.LabelCPUMax)},
 	{"cpu_weight", "`share` of a session against others when processors are scarce, 1 to 10000 (100)", setLimit(protocol.LabelCPUWeight)},
 	{"shell_integration", "`true` or false: shells that \"proxy new\" starts report their prompts and commands (false)", setBool(func(c *Config) *bool { return &c.ShellIntegration })},
+	{"durable", "`amount` of a session that is stored on disk, so that it outlives the machine: off, screen (the last screen and history) or full, all output (screen)", setText(func(c *Config) *string { return (*string)(&c.Durable) })},
+	{"durable_sync", "`time` after which output is stored at the latest, 100ms to 1m (1s)", setDuration(func(c *Config) *time.Duration { return &c.DurableSync })},
+	{"durable_session_bytes", "`bytes` stored of one session; the oldest output is deleted first (268435456)", setNumber(func(c *Config) *int { return &c.DurableSession })},
+	{"durable_total_bytes", "`bytes` stored of all sessions (2147483648)", setNumber(func(c *Config) *int { return &c.DurableTotal })},
+	{"durable_age", "`time` after which stored output is deleted (720h)", setDuration(func(c *Config) *time.Duration { return &c.DurableAge })},
 	{"detach_key", "`keys` that detach \"proxy attach\", one or two, or none (ctrl-\\ d)", setText(func(c *Config) *string { return &c.DetachKey })},
 }
 

@@ -264,3 +264,6 @@ func ensure(dir string) error {
 	}
 	return socket.CheckDir(dir)
 }
+
+// Recordings is the directory in the state directory in which sessions are stored.
+const Recordings = "sessions"

@@ -70,8 +70,8 @@ func (a *app) connect(ctx context.Context, starts bool) (*client.Client, error) 
 	return c, err
 }
 
-// nothingHere returns an error if neither a supervisor nor its keeper runs here, and no service
-// manager is about to start a supervisor.
+// nothingHere returns an error if neither a supervisor nor its keeper runs here, no service manager
+// is about to start a supervisor, and no session is stored, which a supervisor would show as lost.
 func (a *app) nothingHere() error {
 	if pipe.Here { // no supervisor can run on this system, and the proxy reports that
 		return nil
@@ -86,6 +86,9 @@ func (a *app) nothingHere() error {
 	}
 	if pid, err := keep.PID(dirs.Runtime); err != nil || pid != 0 {
 		return err
+	}
+	if stored, _ := os.ReadDir(filepath.Join(dirs.State, config.Recordings)); len(stored) > 0 {
+		return nil
 	}
 	return exitcode.New(sysexits.Unavailable, fmt.Sprintf("nothing runs here: no supervisor uses %s; proxy new starts a session", dirs.Runtime))
 }

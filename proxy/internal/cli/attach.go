@@ -198,6 +198,9 @@ func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.Sessio
 	defer t.Restore()
 	end := front.View(ctx, att, t, front.ViewOptions{DetachKey: o.keys, ReadOnly: o.readOnly, Size: o.sent.size, Appearance: o.sent.looks})
 	t.Restore()
+	if exit := att.Exit(); end == nil && exit != nil && exit.Reason == protocol.ReasonLost {
+		return a.offerRevival(ctx, c, att, t, o)
+	}
 	return o.report(ctx, c, att, t, end)
 }
 

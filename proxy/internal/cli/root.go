@@ -101,7 +101,7 @@ func (a *app) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, if several proxies serve one supervisor")
 	root.AddCommand(
 		a.startCommand(), a.serveCommand(), a.stopCommand(), a.statusCommand(), a.handoffCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
-		a.newCommand(), a.runCommand(), a.reopenCommand(), a.attachCommand(), a.detachCommand(),
+		a.newCommand(), a.runCommand(), a.reopenCommand(), a.reviveCommand(), a.forgetCommand(), a.attachCommand(), a.detachCommand(),
 		a.lsCommand(), a.infoCommand(), a.whyCommand(), a.awayCommand(), a.envCommand(), a.eventsCommand(),
 		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(), a.clearCommand(),
 		a.recordCommand(), a.exportCommand(),

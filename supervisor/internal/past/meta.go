@@ -34,6 +34,7 @@ type Meta struct {
 	Title       string               `json:"title,omitempty"`
 	LastCommand string               `json:"last_command,omitempty"`
 	Exit        *protocol.ExitRecord `json:"exit,omitempty"`
+	Spec        json.RawMessage      `json:"spec,omitempty"` // how the session was started, in the caller's own form
 }
 
 func (m Meta) encode() ([]byte, error) {

@@ -72,6 +72,24 @@ func New(keep int, size protocol.Size) (*Ring, error) {
 	return r, nil
 }
 
+// NewAt returns a ring whose first byte will have the given offset. It is for the output of a
+// session whose earlier output is kept elsewhere.
+func NewAt(keep int, size protocol.Size, offset uint64) (*Ring, error) {
+	if offset > maxOffset {
+		return nil, fmt.Errorf("ring: offset %d overflows", offset)
+	}
+	r, err := New(keep, size)
+	if err != nil {
+		return nil, err
+	}
+	r.start, r.end, r.armed, r.reserved = offset, offset, offset, offset
+	r.marks[0].Offset = offset
+	r.head.marks[0].offset.Store(offset)
+	r.head.armed.Store(offset)
+	r.head.end.Store(offset)
+	return r, nil
+}
+
 func create(p preamble) (*Ring, error) {
 	file, err := newFile(p.size())
 	if err != nil {

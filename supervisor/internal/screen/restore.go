@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"holdfast/protocol"
+	"holdfast/shared/termmode"
 )
 
 const (
@@ -129,3 +131,42 @@ func (r *Restorer) Screen() *Screen {
 	}
 	return r.screen
 }
+
+// Continue returns a screen at offset 0 for a new program, with the lines of a saved screen above
+// it, and a line with a text of our own between. All modes have their defaults.
+func Continue(record []byte, size protocol.Size, scrollbackLines int, between string) (*Screen, error) {
+	r, err := Restore(record, scrollbackLines)
+	if err != nil {
+		return nil, err
+	}
+	for !r.Step(1 << 20) {
+	}
+	s := r.Screen()
+	s.Resize(size)
+	s.Write(resetModes)
+	content, _ := s.View(0).Content(protocol.ScreenSpec{Format: protocol.ScreenText})
+	last := 0
+	for y, line := range content.Lines {
+		if strings.TrimSpace(line) != "" {
+			last = y + 1
+		}
+	}
+	s.Write(fmt.Appendf(nil, "\x1b[%d;1H\r\n\x1b[J\x1b[2m── %s ──\x1b[0m\r\n", max(last, 1), clean(between, protocol.MaxTitle)))
+	s.Replies()
+	s.Events()
+	s.Heard()
+	s.Skip(0)
+	return s, nil
+}
+
+// resetModes leaves the alternate screen and resets the modes, the pen and the title. It does not
+// change a line.
+var resetModes = func() []byte {
+	b := []byte("\x1b[?1049l\x1b[!p")
+	for _, m := range termmode.All {
+		if m.Core == termmode.Kept && m.Undo != termmode.Alternate {
+			b = append(b, m.Sequence(m.Default)...)
+		}
+	}
+	return append(b, "\x1b[0m\x1b(B\x0f\x1b[r\x1b[0 q\x1b]2;\x07"...)
+}()

@@ -34,6 +34,18 @@ type Heritage struct {
 	Adopted func() // called after each entry, by any goroutine
 }
 
+// Instances returns the instances of the sessions whose entries the keeper holds.
+func (h *Heritage) Instances() (all []protocol.Instance) {
+	for _, r := range h.Records {
+		all = append(all, instanceOf(r))
+	}
+	return all
+}
+
+func instanceOf(r vault.Entry) protocol.Instance {
+	return protocol.Instance(strings.TrimPrefix(r.ID, entryPrefix))
+}
+
 // State is the state of a table besides its sessions.
 type State struct {
 	Seq    uint64        `json:"seq"`              // number of the last event
@@ -100,7 +112,7 @@ func (t *Table) adopt(r vault.Entry, h Heritage) (*Session, error) {
 
 // loadSession makes a session from the files of its vault entry.
 func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, error) {
-	s := &Session{cfg: &t.cfg, hub: t.hub, onExit: t.onExit, identity: identity{instance: protocol.Instance(strings.TrimPrefix(r.ID, entryPrefix))}, log: t.cfg.Log}
+	s := &Session{cfg: &t.cfg, hub: t.hub, onExit: t.onExit, identity: identity{instance: instanceOf(r)}, log: t.cfg.Log}
 	s.entry.cfg, s.entry.id, s.entry.log = &t.cfg, r.ID, &s.log
 	var err error
 	if s.stateSlate, err = slate.Adopt(in.state); err != nil {
@@ -290,6 +302,7 @@ func (s *Session) resume() {
 		}
 		s.running.Go(s.reader.run)
 	}
+	s.record()
 	s.running.Go(s.input.await)
 	go s.loop()
 }

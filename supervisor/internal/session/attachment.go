@@ -150,7 +150,7 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	if r := spec.Resume; r != nil && r.Instance != s.instance {
 		return none, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s is instance %s, not %s; attach without resume", s.id, s.instance, r.Instance))
 	}
-	if s.exit != nil && spec.Resume == nil {
+	if s.exit != nil && s.lost == nil && spec.Resume == nil {
 		return none, exitedError(s.id, s.exit)
 	}
 	if len(s.viewers.attached) >= maxAttachments {

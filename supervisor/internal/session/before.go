@@ -36,12 +36,12 @@ func (t *Table) forgetReplaced(r replaced[*Session]) {
 	if old := r.old; r.isAside {
 		time.AfterFunc(asideTime, func() {
 			if t.registry.endAside(old) {
-				_ = old.try(old.leave)
+				_ = old.try(old.discard)
 			}
 		})
 	}
 	if r.giveUp != nil {
-		_ = r.giveUp.try(r.giveUp.leave)
+		_ = r.giveUp.try(r.giveUp.discard)
 	}
 }
 
@@ -104,11 +104,13 @@ func (t *Table) forget(id protocol.SessionID, instance protocol.Instance, restor
 	switch {
 	case old == nil:
 	case isRestored:
-		t.expireLater(old, t.cfg.ExitKeep)
+		if !old.isLost() { // a lost session stays until a user forgets it
+			t.expireLater(old, t.cfg.ExitKeep)
+		}
 		s.log.Info().Str("restored", string(old.instance)).Msg("session failed right after its start; its previous instance is restored with its exit record")
 		_ = old.try(old.publishRestored)
 	default:
-		_ = old.try(old.leave)
+		_ = old.try(old.discard)
 	}
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 // survive the supervisor's death.
 const (
 	// filesPerSession counts six files of the vault entry (terminal, ring, state, keyframe, the
-	// journal's pipe and queue), two that report the child's end, one for a message to
-	// systemd's store, two duplicates for a trial, and one in reserve.
-	filesPerSession = 12
+	// journal's pipe and queue), two of its recording, two that report the child's end, one for a
+	// message to systemd's store, two duplicates for a trial, and one in reserve.
+	filesPerSession = 14
 	// filesPerExited counts ring, state, keyframe, and two duplicates for a trial.
 	filesPerExited = 5
 	// filesReserved counts the files that belong to no session: sockets and their locks, links

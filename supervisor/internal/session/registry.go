@@ -21,6 +21,7 @@ type registry[S registered] struct {
 	sessions map[protocol.SessionID]S
 	opening  map[protocol.SessionID]*opening
 	exited   []S                      // in the order of their ends
+	lost     []S                      // that the machine has lost; they have exited, but are not in exited
 	aside    map[protocol.SessionID]S // earlier instances that may be restored; see before.go
 	limits   limits
 	closing  bool // no session may start any more
@@ -32,6 +33,7 @@ type registered interface {
 	comparable
 	known() *identity
 	hasExited() bool // the session has an exit record
+	isLost() bool    // the machine has lost the session; it has exited as well
 	isGone() bool    // the session was forgotten
 }
 
@@ -51,6 +53,9 @@ type opening struct {
 	done    chan struct{}
 
 	defaults protocol.Limits
+
+	above []byte         // the saved screen of the old instance, which the new one shows above its output; nil if it shows none
+	lost  *protocol.Lost // of the old instance
 }
 
 func newRegistry[S registered](b bounds, l limits) *registry[S] {
@@ -124,7 +129,9 @@ func (r *registry[S]) admit(account string, now time.Time) (surplus []S, err err
 }
 
 // liveCount returns how many sessions have not ended. mu must be held.
-func (r *registry[S]) liveCount() int { return len(r.sessions) - len(r.exited) + len(r.opening) }
+func (r *registry[S]) liveCount() int {
+	return len(r.sessions) - len(r.exited) - len(r.lost) + len(r.opening)
+}
 
 // liveOf returns how many sessions of an account have not ended. mu must be held.
 func (r *registry[S]) liveOf(account string) int {
@@ -194,6 +201,21 @@ func (r *registry[S]) adopt(s S) (newer, older S) {
 		r.exited = append(r.exited, s)
 	}
 	return newer, older
+}
+
+// adoptLost enters a lost session. It counts as exited, but it is never surplus: it is not in the
+// list of exited sessions. Errors: session_exists if another session has the id meanwhile.
+func (r *registry[S]) adoptLost(s S) error {
+	var none S
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := s.known().id
+	if r.sessions[id] != none || r.opening[id] != nil {
+		return protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf("another session has the id %s", id))
+	}
+	r.sessions[id] = s
+	r.lost = append(r.lost, s)
+	return nil
 }
 
 // putAside sets an instance aside, if there is room.
@@ -268,13 +290,18 @@ func (r *registry[S]) remove(s S, restore bool) (old S, isRestored bool) {
 		return old, false
 	}
 	r.sessions[id] = old
-	r.exited = append(r.exited, old)
+	if old.isLost() {
+		r.lost = append(r.lost, old)
+	} else {
+		r.exited = append(r.exited, old)
+	}
 	return old, true
 }
 
-// drop removes a session from the list of exited ones. mu must be held.
+// drop removes a session from the lists of exited and lost ones. mu must be held.
 func (r *registry[S]) drop(s S) {
 	r.exited = slices.DeleteFunc(r.exited, func(e S) bool { return e == s })
+	r.lost = slices.DeleteFunc(r.lost, func(e S) bool { return e == s })
 }
 
 // sortExited sorts the exited sessions by the order of their ends, and returns them.
@@ -331,11 +358,11 @@ func (r *registry[S]) close() (isFirst bool) {
 }
 
 // closeIfIdle closes the registry, if no session runs or is being opened. If records is true, an
-// exited session counts as well.
+// exited session counts as well. A lost one does not, because it is stored on disk.
 func (r *registry[S]) closeIfIdle(records bool) (closed, isFirst bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	left := len(r.sessions) + len(r.opening)
+	left := len(r.sessions) - len(r.lost) + len(r.opening)
 	if !records {
 		left -= len(r.exited)
 	}

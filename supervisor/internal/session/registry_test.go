@@ -15,6 +15,7 @@ type entry struct {
 }
 
 func (e *entry) hasExited() bool { return e.exited }
+func (e *entry) isLost() bool    { return false }
 func (e *entry) isGone() bool    { return e.gone }
 
 // A shelf is a registry of entries, with what a table does around it.

@@ -115,6 +115,8 @@ type Session struct {
 	eventAlarm    alarm // runs for screenEventInterval after an event of the program was published
 	childEnded    bool
 	isAside       bool                 // a later instance has taken the session's place; see before.go
+	isRecorded    bool                 // the recorder has the session
+	lost          *protocol.Lost       // not nil if the machine has lost the session; its recording made it
 	exit          *protocol.ExitRecord // set before exited is closed; from then on any goroutine may read it
 
 	// What outlives this process, beside the ring (saved.go, keyframe.go, keep.go).
@@ -146,6 +148,9 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	s.ringHolders.Store(1)
 	if err := s.makeFiles(size); err != nil {
 		return nil, spawnError(errors.Join(err, s.closeFiles()))
+	}
+	if op.above != nil {
+		s.continueFrom(op)
 	}
 	p, err := s.cage.start(pty.Spec{
 		Argv: spec.Argv, Dir: workDir(spec), Env: childEnv(cfg.Env, id, spec),
@@ -189,6 +194,20 @@ func (s *Session) makeFiles(size protocol.Size) (err error) {
 	s.display.screen = screen.New(size, s.spec.ScrollbackLines)
 	s.input.journal, err = journal.New(s.ring.Room(), s.journalConfig())
 	return err
+}
+
+// continueFrom shows the lines of the old instance above the output. If they cannot be restored,
+// the screen begins empty.
+func (s *Session) continueFrom(op *opening) {
+	shown, err := continueScreen(op.above, s.size, s.spec.ScrollbackLines, op.lost)
+	if err == nil {
+		err = s.display.keyframe.write(shown, allLines)
+	}
+	if err != nil {
+		s.log.Error().Err(err).Msg("screen of the earlier instance not restored; the session begins with an empty one")
+		return
+	}
+	s.display.screen = shown
 }
 
 // openDisplay connects the display with the session's files.
@@ -241,6 +260,7 @@ func (s *Session) run() {
 	s.log.Info().Int(logging.PID, s.pty.PID()).Msg("session started")
 	s.settle()
 	s.publishEvent(protocol.EventCreated)
+	s.record()
 	s.running.Go(s.reader.run)
 	s.running.Go(s.input.await)
 	go s.loop()
@@ -427,6 +447,9 @@ func (s *Session) info() protocol.SessionInfo {
 		exit := copyExit(s.exit)
 		i.ExitCode, i.Exit = &exit.ExitCode, exit
 	}
+	if s.lost != nil {
+		i.ExitCode, i.Exit, i.Lost = nil, nil, s.lost
+	}
 	return i
 }
 
@@ -516,16 +539,28 @@ func (s *Session) Exit() *protocol.ExitRecord { return s.exit }
 // replaces it.
 func (s *Session) Labels() map[string]string { return *s.labels.Load() }
 
+// isLost reports whether the machine has lost the session.
+func (s *Session) isLost() bool { return s.lost != nil }
+
 // hasExited reports whether the session has an exit record.
 func (s *Session) hasExited() bool { return isClosed(s.exited) }
 
 // forget ends the loop of an exited session. Errors: session_running, session_not_found, busy.
-func (s *Session) forget() error { return s.request(s.leave) }
+func (s *Session) forget() error { return s.request(s.discard) }
+
+// discard ends the session as leave does, and erases what is stored of it.
+func (s *Session) discard() error {
+	err := s.leave()
+	if err == nil {
+		s.eraseRecording()
+	}
+	return err
+}
 
 // leave is called in loop and makes loop end, if the session has exited. Errors:
 // session_running.
 func (s *Session) leave() error {
-	if s.saved.State != protocol.StateExited {
+	if s.saved.State != protocol.StateExited && s.saved.State != protocol.StateLost {
 		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended; end it first", s.id))
 	}
 	s.setState(protocol.StateForgotten)

@@ -9,6 +9,7 @@ import (
 // nextState has the only permitted successor of each state.
 //
 //	starting ──▶ running ──▶ draining ──▶ exited ──▶ forgotten
+//	                                        lost ──▶ forgotten
 //
 // Table.Create makes a session in the state starting, and may give it up. From running on only
 // the session's loop changes the state.
@@ -17,6 +18,7 @@ var nextState = map[protocol.State]protocol.State{
 	protocol.StateRunning:  protocol.StateDraining,
 	protocol.StateDraining: protocol.StateExited,
 	protocol.StateExited:   protocol.StateForgotten,
+	protocol.StateLost:     protocol.StateForgotten,
 }
 
 // setState changes the state. It panics if nextState does not permit the change, because that

@@ -12,6 +12,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/pty"
+	"holdfast/supervisor/internal/recorder"
 	"holdfast/supervisor/internal/ring"
 	"holdfast/supervisor/internal/session/event"
 )
@@ -32,12 +33,14 @@ type Config struct {
 	SpawnBurst         int // sessions started at once; default 1,024
 	SpawnRate          int // sessions started per second beyond the burst; default 128
 
-	Env       []string         // environment that children inherit, as K=V; default empty
-	Cages     Cages            // makes each session's control group; if nil, sessions have none
-	Vault     Vault            // keeps the files that must outlive this process; may be nil
-	Published func(seq uint64) // called with each event's number, so that a successor continues the numbers; may be nil
-	Program   string           // version of this program; another version tries again to restore a screen that this one gave up
-	ReportDir string           // directory for reports about panics of the terminal core; "" means none
+	Env       []string           // environment that children inherit, as K=V; default empty
+	Cages     Cages              // makes each session's control group; if nil, sessions have none
+	Vault     Vault              // keeps the files that must outlive this process; may be nil
+	Published func(seq uint64)   // called with each event's number, so that a successor continues the numbers; may be nil
+	Program   string             // version of this program; another version tries again to restore a screen that this one gave up
+	ReportDir string             // directory for reports about panics of the terminal core; "" means none
+	Recorder  *recorder.Recorder // stores sessions on disk; nil means that none is stored
+	Durable   protocol.Durable   // how much is stored of a session that does not say it; default screen
 	Log       zerolog.Logger
 
 	// Shared by all sessions of a table.
@@ -61,6 +64,7 @@ func (c Config) withDefaults() Config {
 	c.ExitRecords = cmp.Or(c.ExitRecords, 256)
 	c.MaxSessions = cmp.Or(c.MaxSessions, 4096)
 	c.Grace = cmp.Or(c.Grace, 250*time.Millisecond)
+	c.Durable = cmp.Or(c.Durable, protocol.DurableScreen)
 	c.OriginatorSessions = cmp.Or(c.OriginatorSessions, min(c.MaxSessions, max(1024, c.MaxSessions/2)))
 	c.SpawnBurst = cmp.Or(c.SpawnBurst, 1024)
 	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
@@ -168,7 +172,20 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 		return old, err
 	}
 	op.early = early
+	if change.KeepScreen {
+		op.above, op.lost = t.screenOf(id)
+	}
 	return t.open(id, spec, op)
+}
+
+// screenOf returns the saved screen of an exited session, or nil if it cannot be saved.
+func (t *Table) screenOf(id protocol.SessionID) ([]byte, *protocol.Lost) {
+	old := t.registry.get(id)
+	frame, err := old.saveScreen()
+	if err != nil {
+		old.log.Warn().Err(err).Msg("screen not saved; the new instance begins with an empty one")
+	}
+	return frame, old.lost
 }
 
 // reserve reserves an id for the caller, which must call open then. If the session exists and

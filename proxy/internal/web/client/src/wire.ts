@@ -456,7 +456,7 @@ export interface PtyExitedMessage {
   session_description: string;
   parent_agent?: string | null;
   timed_out: boolean;
-  reason?: Word<'exited' | 'user_requested' | 'idle_timeout' | 'shutdown' | 'wait_error'>;
+  reason?: Word<'exited' | 'user_requested' | 'idle_timeout' | 'shutdown' | 'wait_error' | 'lost'>;
   signal?: string;
   outcome?: Outcome;
   instance?: string;
@@ -492,6 +492,8 @@ export interface ReopenMessage {
   /** {} removes all labels */
   labels?: Record<string, string>;
   limits?: Limits;
+  /** KeepScreen shows the lines of the old screen and its history above the new output, with a line between. */
+  keep_screen?: boolean;
   early_exit_ms?: number;
   token?: string;
 }
@@ -717,6 +719,8 @@ export interface SpawnMessage {
   size_policy?: Word<'latest' | 'owner' | 'smallest' | 'largest' | 'fixed'>;
   /** the error is unsupported if the session cannot have a cage */
   limits?: Limits;
+  /** "": the supervisor's setting */
+  durable?: Word<'off' | 'screen' | 'full'>;
   /** duration of the check; in milliseconds; absent: 200; 0: no check */
   early_exit_ms?: number;
   /**
@@ -779,7 +783,7 @@ export interface SubscribedMessage {
 export interface TerminalCloseMessage {
   type: 'terminal.close';
   session_id: string;
-  reason?: Word<'exited' | 'user_requested' | 'idle_timeout' | 'shutdown' | 'wait_error'>;
+  reason?: Word<'exited' | 'user_requested' | 'idle_timeout' | 'shutdown' | 'wait_error' | 'lost'>;
 }
 
 /** TerminalData contains output for a text client, or input from it. */
@@ -804,7 +808,7 @@ export interface TerminalExitMessage {
   type: 'terminal.exit';
   session_id: string;
   exit_code: number;
-  reason?: Word<'exited' | 'user_requested' | 'idle_timeout' | 'shutdown' | 'wait_error'>;
+  reason?: Word<'exited' | 'user_requested' | 'idle_timeout' | 'shutdown' | 'wait_error' | 'lost'>;
   attachment?: number | null;
   seq?: number;
 }
@@ -853,7 +857,7 @@ export interface TerminateMessage {
   /** "": SIGHUP */
   soft_signal?: string;
   /** "": user_requested */
-  reason?: Word<'exited' | 'user_requested' | 'idle_timeout' | 'shutdown' | 'wait_error'>;
+  reason?: Word<'exited' | 'user_requested' | 'idle_timeout' | 'shutdown' | 'wait_error' | 'lost'>;
   /**
    * All ends every process of the session's cage, also processes without the terminal, and also after the session has
    * exited. Without a cage the error is unsupported.
@@ -1009,7 +1013,7 @@ export interface ExitRecord {
   /** such as "SIGTERM", if a signal ended the child */
   signal?: string;
   outcome: Outcome;
-  reason: Word<'exited' | 'user_requested' | 'idle_timeout' | 'shutdown' | 'wait_error'>;
+  reason: Word<'exited' | 'user_requested' | 'idle_timeout' | 'shutdown' | 'wait_error' | 'lost'>;
   timed_out: boolean;
   /** the last lines that are not empty, at most LastLines */
   last_lines: string[];
@@ -1121,6 +1125,16 @@ export interface Look {
   link?: string;
 }
 
+/** Lost tells what is left of a session whose machine has lost power. */
+export interface Lost {
+  /** the screen is the one at this output offset */
+  offset: number;
+  /** when the session was stored last */
+  seen_at: string;
+  /** directory in which the child was then */
+  cwd: string;
+}
+
 /** Match is a line that matches. */
 export interface Match {
   line: number;
@@ -1228,6 +1242,8 @@ export interface SessionInfo {
   exit_code?: number | null;
   /** absent until the state is exited */
   exit?: ExitRecord | null;
+  /** absent unless the state is lost */
+  lost?: Lost | null;
   /** absent if the system does not tell, and after the session has ended */
   foreground?: Foreground | null;
 }
@@ -1282,7 +1298,7 @@ export type Outcome = Word<'natural' | 'soft' | 'hard'>;
 
 export type Replay = Word<'exact' | 'snapshot'>;
 
-export type State = Word<'starting' | 'running' | 'draining' | 'exited' | 'forgotten'>;
+export type State = Word<'starting' | 'running' | 'draining' | 'exited' | 'lost' | 'forgotten'>;
 
 /**
  * REPEATABLE tells for each request whether it may be made again if its reply was lost. "never": it must not be.

@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/front"
+	"holdfast/shared/config"
+	"holdfast/shared/plain"
+)
+
+// labelResume is the label with the command that continues a session's work: a JSON array, or a command
+// line for sh.
+const labelResume = "resume_argv"
+
+func (a *app) reviveCommand() *cobra.Command {
+	o := &attachOptions{}
+	var detach, all bool
+	cmd := &cobra.Command{
+		Use:   "revive ID|--all [-- argv...]",
+		Short: "Start a session again that was lost with the machine, below its old screen",
+		Long: "A session is lost if the machine has stopped, or lost power, while it ran. This command starts a new\n" +
+			"child under the session's id and in its last directory: argv, or the command in the label " + labelResume + "\n" +
+			"(a JSON array, or a command line for sh), or otherwise your shell. The old screen and history stand above the new output.",
+		Example:           "  proxy revive build\n  proxy revive build -- make -k\n  proxy revive --all",
+		ValidArgsFunction: a.sessionIDs(func(s protocol.State) bool { return s == protocol.StateLost }),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, argv := args, []string(nil)
+			if n := cmd.ArgsLenAtDash(); n >= 0 {
+				ids, argv = args[:n], args[n:]
+			}
+			if all != (len(ids) == 0) || len(ids) > 1 || all && argv != nil {
+				return exitcode.WrongUsage(errors.New("revive takes one ID, or --all without a command"))
+			}
+			ctx := cmd.Context()
+			return a.withClient(ctx, func(c *client.Client) error {
+				if all {
+					return reviveAll(cmd, c)
+				}
+				id, err := sessionID(ids[0])
+				if err := errors.Join(err, a.checkAttach(o)); err != nil {
+					return err
+				}
+				o.fresh, o.reopened = !detach, true
+				s, err := revive(ctx, c, id, argv, !detach)
+				if err != nil {
+					return err
+				}
+				if detach {
+					_, err := fmt.Fprintln(cmd.OutOrStdout(), s.SessionID)
+					return err
+				}
+				return a.attachTo(ctx, c, &s.Session, o)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "do not attach; print the id")
+	cmd.Flags().BoolVar(&all, "all", false, "all lost sessions; do not attach, and print their ids")
+	o.flags(cmd)
+	return cmd
+}
+
+// reviveAll revives all lost sessions. It continues after an error.
+func reviveAll(cmd *cobra.Command, c *client.Client) error {
+	list, err := c.List(cmd.Context(), "")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range list {
+		if s.State != protocol.StateLost {
+			continue
+		}
+		if _, err := revive(cmd.Context(), c, s.ID, nil, false); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.ID, err))
+			continue
+		}
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), s.ID)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// revive starts a lost session again, with argv or what the session names.
+func revive(ctx context.Context, c *client.Client, id protocol.SessionID, argv []string, here bool) (*client.Spawned, error) {
+	info, err := c.SessionInfo(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if info.State != protocol.StateLost {
+		return nil, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("session %s is %s; only a lost session can be revived", id, info.State))
+	}
+	change := protocol.RespawnSpec{Argv: argv, KeepScreen: true}
+	if info.Lost != nil {
+		change.Cwd = existing(info.Lost.Cwd)
+	}
+	if resume := info.Labels[labelResume]; len(argv) == 0 && strings.HasPrefix(resume, "[") {
+		if err := json.Unmarshal([]byte(resume), &change.Argv); err != nil || len(change.Argv) == 0 {
+			return nil, exitcode.WrongUsage(fmt.Errorf("the label %s of session %s is no JSON array of a command and its arguments", labelResume, id))
+		}
+	} else if len(argv) == 0 && resume != "" {
+		change.Argv = []string{"sh", "-c", resume}
+	}
+	if len(change.Argv) == 0 {
+		change.Argv = []string{config.LoginShell(), "-l"}
+	}
+	if here {
+		change.Cols, change.Rows = reopenSize(ctx, c, id)
+	}
+	none := time.Duration(0)
+	return c.Reopen(ctx, id, change, &none)
+}
+
+// existing returns dir, or "" if it does not exist any more.
+func existing(dir string) string {
+	if i, err := os.Stat(dir); err != nil || !i.IsDir() {
+		return ""
+	}
+	return dir
+}
+
+// offerRevival tells which screen of a lost session was shown, and asks whether to start the session
+// again. Nothing is started without an answer.
+func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.Attachment, t *front.Terminal, o *attachOptions) error {
+	info := att.Info().Session
+	if info.Lost != nil {
+		t.Say("[%s was lost with the machine; this is its screen at %s, after %d bytes of output]", info.ID, info.Lost.SeenAt.Local().Format(time.DateTime), info.Lost.Offset)
+	}
+	if !t.IsTerminal() || o.readOnly {
+		t.Say("[to start it again: proxy revive %s]", info.ID)
+		return nil
+	}
+	t.Say("[start it again in %s? y or n]", plain.Text(cmp.Or(info.Lost.Cwd, info.Cwd)))
+	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil || !strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y") {
+		return nil
+	}
+	s, err := revive(ctx, c, info.ID, nil, true)
+	if err != nil {
+		return err
+	}
+	o.fresh, o.reopened = true, true
+	return a.attachTo(ctx, c, &s.Session, o)
+}
+
+func (a *app) forgetCommand() *cobra.Command {
+	cmd := a.oneSession("forget ID...", "Delete sessions that have ended or were lost, and what is stored of them", cobra.MinimumNArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, more []string) error {
+			errs := []error{c.Forget(cmd.Context(), id)}
+			for _, arg := range more { // the next session is tried even if this one fails
+				id, err := sessionID(arg)
+				if err == nil {
+					err = c.Forget(cmd.Context(), id)
+				}
+				errs = append(errs, err)
+			}
+			return errors.Join(errs...)
+		})
+	cmd.Long = "Delete sessions that have ended or were lost: their exit record, their screen and history, and the files\n" +
+		"in which they are stored. This cannot be undone. A session that runs is not deleted; kill ends it."
+	cmd.Example = "  proxy forget build"
+	return cmd
+}

@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// counter prints numbered lines of 10 bytes on the terminal, which adds a CR to each, and pauses
+// for the given time after each 1,000 of them.
+func counter(args []string) error {
+	pause, err := time.ParseDuration(args[0])
+	if err != nil {
+		return err
+	}
+	var b []byte
+	for n := 0; ; n++ {
+		b = fmt.Appendf(b, "%08d\n", n)
+		if n%1000 < 999 {
+			continue
+		}
+		if _, err := os.Stdout.Write(b); err != nil {
+			return err
+		}
+		b = b[:0]
+		time.Sleep(pause)
+	}
+}
+
+// powerCut kills the keeper, the supervisor, the proxy and all children at once, as a loss of power
+// does. They are stopped first, so that none sees the end of another.
+func (w *world) powerCut(children []int) {
+	w.T.Helper()
+	keeper, held := w.pair()
+	all := append([]int{keeper.PID, held.PID, w.Only("proxy").PID}, children...)
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, pid := range all {
+			if err := syscall.Kill(pid, signal); err != nil {
+				w.T.Fatalf("kill %d: %v", pid, err)
+			}
+		}
+	}
+	testkit.Eventually(w.T, limit, func() bool { return len(w.Running("")) == 0 }, "all processes have ended")
+}
+
+// After a loss of power each session is listed as lost, its screen is exactly that of the offset
+// that the list names, and what was silent is complete. A revived session shows the old screen above
+// its own output. HOLDFAST_CUTS is how many times the power is cut.
+// demand: D1, D2, D3
+func TestPowerCut(t *testing.T) {
+	t.Parallel()
+	cuts := 2
+	if n, err := strconv.Atoi(os.Getenv("HOLDFAST_CUTS")); err == nil {
+		cuts = n
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	for range cuts {
+		w := newWorld(t)
+		c := w.dial(client.Options{})
+		var children []int
+		for i, pause := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond} {
+			spec := role("counter", pause.String())
+			if i == 1 {
+				spec.Durable = protocol.DurableFull
+			}
+			children = append(children, w.spawn(c, fmt.Sprint("loud-", i), spec).PID)
+		}
+		quiet := w.spawn(c, "quiet", echoing)
+		children = append(children, quiet.PID)
+		v := w.attach(c, "quiet", client.AttachOptions{})
+		v.ask("what was typed")
+		if err := v.Close(); err != nil { // it would start a proxy again
+			t.Error(err)
+		}
+		for _, s := range []string{"quiet", "loud-0", "loud-1", "loud-2"} {
+			testkit.Eventually(t, limit, func() bool {
+				segments, _ := filepath.Glob(filepath.Join(w.Dir, "sessions", s+"@*", "0*"))
+				meta, _ := filepath.Glob(filepath.Join(w.Dir, "sessions", s+"@*", "meta.json"))
+				return len(segments) > 0 && len(meta) > 0
+			}, "session "+s+" is stored")
+		}
+		time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond) // the moment of the cut
+		_ = c.Close()
+		w.powerCut(children)
+
+		c = w.dial(client.Options{})
+		var lost []protocol.SessionInfo
+		testkit.Eventually(t, limit, func() (ok bool) {
+			list, err := c.List(w.ctx(), "")
+			lost = list
+			return err == nil && len(list) == 4
+		}, "all sessions are listed")
+		for _, s := range lost {
+			if s.State != protocol.StateLost || s.Lost == nil {
+				t.Errorf("session %s is %+v, want lost", s.ID, s)
+				continue
+			}
+			screen, err := c.Screen(w.ctx(), s.ID, client.ScreenOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.ID == "quiet" {
+				if !strings.Contains(strings.Join(screen.Lines, "\n"), "what was typed") {
+					t.Errorf("the silent session shows %q", screen.Lines)
+				}
+				continue
+			}
+			if s.Lost.Offset == 0 {
+				t.Errorf("nothing of session %s is stored", s.ID)
+			}
+			checkCounter(t, s, screen)
+		}
+		r, err := c.Reopen(w.ctx(), "quiet", protocol.RespawnSpec{KeepScreen: true}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Session.Instance == quiet.Session.Instance {
+			t.Error("the revived session has the instance of the lost one")
+		}
+		seen, err := c.Screen(w.ctx(), "quiet", client.ScreenOptions{Scrollback: protocol.AllScrollback})
+		if err != nil || !bytes.Contains([]byte(strings.Join(seen.Lines, "\n")), []byte("what was typed\n── the machine stopped")) {
+			t.Errorf("the revived session shows %q, %v", seen.Lines, err)
+		}
+		_ = c.Close()
+	}
+}
+
+// checkCounter checks that a screen of counter's output is that of the offset exactly.
+func checkCounter(t *testing.T, s protocol.SessionInfo, screen *protocol.ScreenContent) {
+	t.Helper()
+	whole, part := s.Lost.Offset/10, s.Lost.Offset%10
+	last := fmt.Sprintf("%08d\r", whole)[:min(part, 8)]
+	var want []string
+	for n := int64(whole) - int64(s.Size.Rows) + 1; n < int64(whole); n++ {
+		if n >= 0 {
+			want = append(want, fmt.Sprintf("%08d", n))
+		}
+	}
+	want = append(want, last)
+	if got := strings.TrimRight(strings.Join(screen.Lines, "\n"), "\n"); got != strings.TrimRight(strings.Join(want, "\n"), "\n") {
+		t.Errorf("session %s at offset %d shows\n%s\nwant\n%s", s.ID, s.Lost.Offset, got, strings.Join(want, "\n"))
+	}
+}

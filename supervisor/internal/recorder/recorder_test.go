@@ -1,0 +1,300 @@
+package recorder
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/shared/testkit"
+	"holdfast/supervisor/internal/past"
+	"holdfast/supervisor/internal/ring"
+)
+
+const limit = 30 * time.Second
+
+// A tape is a source whose output the test writes. Its frames are texts that name their offset.
+type tape struct {
+	life past.Life
+	ring *ring.Ring
+
+	mu       sync.Mutex
+	text     []byte // all output
+	meta     past.Meta
+	isBusy   bool
+	released bool
+}
+
+func newTape(t *testing.T, id string) *tape {
+	t.Helper()
+	r, err := ring.New(ring.MinBytes, protocol.Size{Cols: 80, Rows: 24})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return &tape{life: past.Life{ID: protocol.SessionID(id), Instance: "1"}, ring: r}
+}
+
+func (p *tape) Life() past.Life  { return p.life }
+func (p *tape) Ring() *ring.Ring { return p.ring }
+
+func (p *tape) Meta() past.Meta {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.meta
+}
+
+func (p *tape) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.released = true
+}
+
+func (p *tape) Frame(after uint64, _ bool) (Frame, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.isBusy {
+		return Frame{}, errors.New("busy")
+	}
+	if after == 0 { // there is none yet, and none is needed
+		return Frame{}, nil
+	}
+	end := uint64(len(p.text))
+	return Frame{Offset: end, Data: fmt.Appendf(nil, "screen at %d", end), IsWhole: true}, nil
+}
+
+// print writes output.
+func (p *tape) print(text []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.text = append(p.text, text...)
+	for len(text) > 0 {
+		n := copy(p.ring.Reserve(), text)
+		p.ring.Commit(n)
+		text = text[n:]
+	}
+	p.ring.Wake()
+}
+
+func newRecorder(t *testing.T, dir string) (*Recorder, *past.Store) {
+	t.Helper()
+	store := past.New(dir)
+	r := New(Config{Store: store, Sync: 10 * time.Millisecond, Log: zerolog.Nop()})
+	t.Cleanup(func() {
+		if err := r.Close(limit); err != nil {
+			t.Error(err)
+		}
+	})
+	return r, store
+}
+
+// stored returns what the store has of a life, from the keyframe before offset on, and where that
+// begins.
+func stored(t *testing.T, s *past.Store, l past.Life, offset uint64) (from uint64, text []byte, err error) {
+	t.Helper()
+	r, err := s.Open(l)
+	if err != nil {
+		return 0, nil, err
+	}
+	v, err := r.At(offset)
+	if err != nil {
+		return 0, nil, err
+	}
+	if want := fmt.Sprintf("screen at %d", v.KeyframeAt); v.Keyframe != nil && string(v.Keyframe) != want {
+		t.Fatalf("the keyframe is %q, want %q", v.Keyframe, want)
+	}
+	for p, err := range v.Replay {
+		if err != nil {
+			return 0, nil, err
+		}
+		text = append(text, p.Output...)
+	}
+	return v.KeyframeAt, text, nil
+}
+
+// await waits until the store has all output of a tape, exactly.
+func await(t *testing.T, s *past.Store, p *tape) {
+	t.Helper()
+	testkit.Eventually(t, limit, func() bool {
+		p.mu.Lock()
+		want := p.text
+		p.mu.Unlock()
+		from, got, err := stored(t, s, p.life, uint64(len(want)))
+		return err == nil && bytes.Equal(got, want[from:])
+	}, "the store has the output of "+p.life.String())
+}
+
+// Output is stored in both modes, whatever the sizes of its pieces, and a flood of output of which
+// the ring overwrites a part leaves the last screen exact.
+func TestStored(t *testing.T) {
+	for _, mode := range []past.Mode{past.Screen, past.Full} {
+		t.Run(string(mode), func(t *testing.T) {
+			r, store := newRecorder(t, t.TempDir())
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			random := rand.New(rand.NewPCG(seed, 1))
+			p := newTape(t, "a")
+			r.Add(p, mode)
+			for range 20 {
+				p.print(bytes.Repeat([]byte{byte('a' + random.IntN(26))}, 1<<random.IntN(19)))
+				await(t, store, p)
+			}
+		})
+	}
+}
+
+// A resize is stored at its offset.
+func TestResizes(t *testing.T) {
+	r, store := newRecorder(t, t.TempDir())
+	p := newTape(t, "a")
+	r.Add(p, past.Full)
+	p.print([]byte("wide"))
+	p.ring.MarkSize(protocol.Size{Cols: 20, Rows: 5})
+	p.print([]byte("narrow"))
+	await(t, store, p)
+	reader, err := store.Open(p.life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := reader.At(uint64(len("widenarrow")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for piece, err := range v.Replay {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if piece.Size != (protocol.Size{}) {
+			got = append(got, piece.Size.String())
+		} else {
+			got = append(got, string(piece.Output))
+		}
+	}
+	if want := []string{"wide", "20x5", "narrow"}; fmt.Sprint(got) != fmt.Sprint(want) || v.Size.String() != "80x24" {
+		t.Errorf("the recording has %v after %s, want %v after 80x24", got, v.Size, want)
+	}
+}
+
+// Nothing is written while nothing is printed.
+// demand: D5
+func TestSilence(t *testing.T) {
+	r, store := newRecorder(t, t.TempDir())
+	p := newTape(t, "a")
+	r.Add(p, past.Screen)
+	p.print([]byte("text"))
+	await(t, store, p)
+	var before Counts
+	testkit.Eventually(t, limit, func() bool { // the step that stores the text has ended
+		now, _ := r.Counts()
+		same := now == before
+		before = now
+		return same && now.Syncs > 0
+	}, "the recording is silent")
+	for range 20 { // each would be stored after 10 ms
+		r.Poke(p.life)
+		time.Sleep(5 * time.Millisecond) // it is the time in which something would be written
+	}
+	if after, _ := r.Counts(); after != before {
+		t.Errorf("counters went from %+v to %+v although nothing was printed", before, after)
+	}
+}
+
+// A disk that fails costs the recording alone, is reported once, and the recording begins again by
+// itself.
+// demand: D4
+func TestFailingDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil { // a file in the place of the directory
+		t.Fatal(err)
+	}
+	failed := make(chan error, 16)
+	store := past.New(dir)
+	r := New(Config{Store: store, Sync: 10 * time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop(), Failed: func(_ past.Life, err error) { failed <- err }})
+	p := newTape(t, "a")
+	r.Add(p, past.Screen)
+	p.print([]byte("first "))
+	select {
+	case <-failed:
+	case <-time.After(limit):
+		t.Fatal("the failure is not reported")
+	}
+	if c, err := r.Counts(); c.Failing != 1 || c.Failures != 1 || err == nil {
+		t.Errorf("counts %+v, error %v; want one recording that fails", c, err)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	p.print([]byte("second"))
+	await(t, store, p)
+	testkit.Eventually(t, limit, func() bool { c, err := r.Counts(); return c.Failing == 0 && err == nil }, "the recording has recovered")
+	if err := r.Close(limit); err != nil {
+		t.Fatal(err)
+	}
+	if len(failed) > 0 {
+		t.Errorf("the failure was reported %d times more", len(failed))
+	}
+}
+
+// A forgotten session leaves no files, whether its recording runs or has ended.
+func TestForget(t *testing.T) {
+	r, store := newRecorder(t, t.TempDir())
+	p := newTape(t, "a")
+	r.Add(p, past.Screen)
+	p.print([]byte("text"))
+	await(t, store, p)
+	r.Forget(p.life)
+	gone := func() bool {
+		all, err := store.List()
+		return err == nil && len(all) == 0
+	}
+	testkit.Eventually(t, limit, gone, "the files are erased")
+	p.mu.Lock()
+	if !p.released {
+		t.Error("the ring is not released")
+	}
+	p.mu.Unlock()
+	ended := newTape(t, "b")
+	r.Add(ended, past.Screen)
+	ended.print([]byte("text"))
+	ended.mu.Lock()
+	ended.meta.Exit = &protocol.ExitRecord{}
+	ended.mu.Unlock()
+	ended.ring.Finish()
+	await(t, store, ended)
+	r.Forget(ended.life)
+	testkit.Eventually(t, limit, gone, "the files of the ended session are erased")
+}
+
+// A recorder of another process continues where the last one has stopped.
+func TestContinues(t *testing.T) {
+	dir := t.TempDir()
+	p := newTape(t, "a")
+	for range 3 {
+		r, store := newRecorder(t, dir)
+		r.Add(p, past.Full)
+		p.print([]byte("some more "))
+		await(t, store, p)
+		if err := r.Close(limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A session that cannot save its screen is recorded without one.
+func TestBusySession(t *testing.T) {
+	r, store := newRecorder(t, t.TempDir())
+	p := newTape(t, "a")
+	p.isBusy = true
+	r.Add(p, past.Full)
+	p.print(bytes.Repeat([]byte("text "), 1000))
+	await(t, store, p)
+}
