@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -123,6 +124,11 @@ func TestPowerCut(t *testing.T) {
 			}
 			checkCounter(t, s, screen)
 		}
+		w.Must("supervisor", "--upgrade")
+		testkit.Eventually(t, limit, func() bool {
+			list, err := c.List(w.ctx(), "")
+			return err == nil && slices.EqualFunc(list, lost, func(a, b protocol.SessionInfo) bool { return a.ID == b.ID && a.State == b.State && a.Lost != nil && a.Lost.Offset == b.Lost.Offset })
+		}, "an upgraded supervisor lists the same lost sessions")
 		r, err := c.Reopen(w.ctx(), "quiet", protocol.RespawnSpec{KeepScreen: true}, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -187,6 +187,14 @@ func TestLostAreNoLoad(t *testing.T) {
 		t.Errorf("the list is %+v, want a lost session", all)
 	}
 	wantCode(t, "create", second(m.Create("a", bash("true"), "")), protocol.CodeSessionExists)
+	frozen, err := m.Freeze()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(frozen.Records) != 0 {
+		t.Errorf("a successor would receive %+v, although it reads the recordings itself", frozen.Records)
+	}
+	frozen.Thaw()
 	if !m.CloseIfIdle(true) {
 		t.Error("a supervisor with lost sessions alone does not count as empty")
 	}

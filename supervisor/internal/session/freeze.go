@@ -28,7 +28,7 @@ const prepareShare = 8
 // Prepare renews keyframes while the sessions run, so that Freeze has little to do. It sleeps
 // as long as it works.
 func (t *Table) Prepare() {
-	for _, s := range t.registry.everyLife() {
+	for _, s := range t.registry.forSuccessor() {
 		var took time.Duration
 		_ = s.ask(prepareTime, func() {
 			s.feed()
@@ -60,7 +60,7 @@ func (t *Table) Freeze() (*Frozen, error) {
 	var mu sync.Mutex
 	var failed error
 	var all sync.WaitGroup
-	for _, s := range t.registry.everyLife() {
+	for _, s := range t.registry.forSuccessor() {
 		all.Go(func() {
 			var r vault.Entry
 			done := func() {}

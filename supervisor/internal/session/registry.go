@@ -341,6 +341,12 @@ func (r *registry[S]) everyLife() []S {
 	return all
 }
 
+// forSuccessor returns the sessions that a successor takes over: all but the lost ones, of which it
+// reads the recordings itself.
+func (r *registry[S]) forSuccessor() []S {
+	return slices.DeleteFunc(r.everyLife(), func(s S) bool { return s.isLost() })
+}
+
 // live returns how many sessions have not ended.
 func (r *registry[S]) live() int {
 	r.mu.Lock()

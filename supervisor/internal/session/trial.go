@@ -16,7 +16,7 @@ var trialFiles = []string{fileState, fileKeyframe}
 // Records returns a vault entry of each session for a trial. The files are those of all
 // entries, in order; the caller must close them, also after an error.
 func (t *Table) Records() (records []vault.Entry, files []*os.File, err error) {
-	for _, s := range t.registry.everyLife() {
+	for _, s := range t.registry.forSuccessor() {
 		r, held, own := s.trialEntry()
 		if errors.Is(own, os.ErrClosed) { // the session was forgotten meanwhile
 			for _, f := range held {
