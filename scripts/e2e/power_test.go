@@ -127,7 +127,9 @@ func TestPowerCut(t *testing.T) {
 		w.Must("supervisor", "--upgrade")
 		testkit.Eventually(t, limit, func() bool {
 			list, err := c.List(w.ctx(), "")
-			return err == nil && slices.EqualFunc(list, lost, func(a, b protocol.SessionInfo) bool { return a.ID == b.ID && a.State == b.State && a.Lost != nil && a.Lost.Offset == b.Lost.Offset })
+			return err == nil && slices.EqualFunc(list, lost, func(a, b protocol.SessionInfo) bool {
+				return a.ID == b.ID && a.State == b.State && a.Lost != nil && a.Lost.Offset == b.Lost.Offset
+			})
 		}, "an upgraded supervisor lists the same lost sessions")
 		r, err := c.Reopen(w.ctx(), "quiet", protocol.RespawnSpec{KeepScreen: true}, nil)
 		if err != nil {
