@@ -59,7 +59,7 @@ func TestKillStorm(t *testing.T) {
 		kills: map[string]int{}, upgrades: map[string]int{}, ways: map[string]int{}}
 	// As few files as a successor needs to adopt all sessions, so that one more is refused.
 	const sessions = 8
-	s.limited(64 + 12*sessions)
+	s.limited(64 + 14*sessions)
 	for i := range sessions - 1 {
 		s.Must("proxy", "new", "-d", "--id", fmt.Sprint("s", i+1), "--", "sh", "-c", prints)
 	}
