@@ -69,7 +69,7 @@ func TestPowerCut(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	for range cuts {
-		w := newWorld(t)
+		w := newWorld(t, "HOLDFAST_DURABLE=screen")
 		c := w.dial(client.Options{})
 		var children []int
 		for i, pause := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond} {

@@ -90,7 +90,7 @@ type Config struct {
 	Limits          protocol.Limits // limits of a session that is started without its own; default none
 	// ShellIntegration makes the shells of "proxy new" report their prompts and commands.
 	ShellIntegration bool
-	Durable          protocol.Durable // how much of a session is stored on disk: off, screen or full; default screen
+	Durable          protocol.Durable // how much of a session is stored on disk: off, screen or full; default off
 	DurableSync      time.Duration    // output is stored after this time at the latest; default 1 s, 100 ms to 1 min
 	DurableSession   int              // bytes stored of one session; default 256 MiB
 	DurableTotal     int              // bytes stored of all sessions; default 2 GiB
@@ -116,7 +116,7 @@ func (c Config) withDefaults() Config {
 	c.EarlyExit = cmp.Or(c.EarlyExit, 200*time.Millisecond)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
 	c.Cage = cmp.Or(c.Cage, "auto")
-	c.Durable = cmp.Or(c.Durable, protocol.DurableScreen)
+	c.Durable = cmp.Or(c.Durable, protocol.DurableOff)
 	c.DurableSync = cmp.Or(c.DurableSync, time.Second)
 	c.DurableSession = cmp.Or(c.DurableSession, 256<<20)
 	c.DurableTotal = cmp.Or(c.DurableTotal, 2<<30)
@@ -204,7 +204,7 @@ var settings = []setting{
 	{"cpu_max", "`processors`, such as 1.5 or 150%, that a session may use (none)", setLimit(protocol.LabelCPUMax)},
 	{"cpu_weight", "`share` of a session against others when processors are scarce, 1 to 10000 (100)", setLimit(protocol.LabelCPUWeight)},
 	{"shell_integration", "`true` or false: shells that \"proxy new\" starts report their prompts and commands (false)", setBool(func(c *Config) *bool { return &c.ShellIntegration })},
-	{"durable", "`amount` of a session that is stored on disk, so that it outlives the machine: off, screen (the last screen and history) or full, all output (screen)", setText(func(c *Config) *string { return (*string)(&c.Durable) })},
+	{"durable", "`amount` of a session that is stored on disk, so that it outlives the machine: off, screen (the last screen and history) or full, all output (off)", setText(func(c *Config) *string { return (*string)(&c.Durable) })},
 	{"durable_sync", "`time` after which output is stored at the latest, 100ms to 1m (1s)", setDuration(func(c *Config) *time.Duration { return &c.DurableSync })},
 	{"durable_session_bytes", "`bytes` stored of one session; the oldest output is deleted first (268435456)", setNumber(func(c *Config) *int { return &c.DurableSession })},
 	{"durable_total_bytes", "`bytes` stored of all sessions (2147483648)", setNumber(func(c *Config) *int { return &c.DurableTotal })},

@@ -40,7 +40,7 @@ func TestLoadOrder(t *testing.T) {
 	defaults := Config{
 		RingBytes: 1 << 20, ScrollbackLines: 10000, ExitKeep: 10 * time.Minute, ExitRecords: 256, MaxSessions: 4096, SpawnRate: 128,
 		Grace: 250 * time.Millisecond, EmptyTimeout: 5 * time.Minute, CrashLimit: 5, CrashPause: 100 * time.Millisecond, StartTimeout: 10 * time.Second, EarlyExit: 200 * time.Millisecond, LogLevel: "info", Cage: "auto",
-		Durable: protocol.DurableScreen, DurableSync: time.Second, DurableSession: 256 << 20, DurableTotal: 2 << 30, DurableAge: 720 * time.Hour,
+		Durable: protocol.DurableOff, DurableSync: time.Second, DurableSession: 256 << 20, DurableTotal: 2 << 30, DurableAge: 720 * time.Hour,
 	}
 	sum := strings.Repeat("0f", 32)
 	with := func(change func(*Config)) Config {

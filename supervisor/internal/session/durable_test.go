@@ -31,7 +31,7 @@ func boot(t *testing.T, dir string) *machine {
 	t.Helper()
 	store := past.New(dir)
 	r := recorder.New(recorder.Config{Store: store, Sync: 10 * time.Millisecond, Log: zerolog.Nop()})
-	m := &machine{newTable(t, Config{Recorder: r}), store, r}
+	m := &machine{newTable(t, Config{Recorder: r, Durable: protocol.DurableScreen}), store, r}
 	t.Cleanup(func() { _ = r.Close(patience) })
 	m.AddLost(store, nil)
 	return m

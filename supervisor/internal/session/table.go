@@ -40,7 +40,7 @@ type Config struct {
 	Program   string             // version of this program; another version tries again to restore a screen that this one gave up
 	ReportDir string             // directory for reports about panics of the terminal core; "" means none
 	Recorder  *recorder.Recorder // stores sessions on disk; nil means that none is stored
-	Durable   protocol.Durable   // how much is stored of a session that does not say it; default screen
+	Durable   protocol.Durable   // how much is stored of a session that does not say it; default off
 	Log       zerolog.Logger
 
 	// Shared by all sessions of a table.
@@ -64,7 +64,7 @@ func (c Config) withDefaults() Config {
 	c.ExitRecords = cmp.Or(c.ExitRecords, 256)
 	c.MaxSessions = cmp.Or(c.MaxSessions, 4096)
 	c.Grace = cmp.Or(c.Grace, 250*time.Millisecond)
-	c.Durable = cmp.Or(c.Durable, protocol.DurableScreen)
+	c.Durable = cmp.Or(c.Durable, protocol.DurableOff)
 	c.OriginatorSessions = cmp.Or(c.OriginatorSessions, min(c.MaxSessions, max(1024, c.MaxSessions/2)))
 	c.SpawnBurst = cmp.Or(c.SpawnBurst, 1024)
 	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
