@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // writeGolden writes a life with all that a version 1 can hold.
 func writeGolden(t *testing.T, dir string) {
 	s := New(dir)
-	c := &clock{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	c := &clock{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	s.now = c.now
 	w, err := s.OpenWriter(aLife, Full)
 	must(t, err)

@@ -262,7 +262,7 @@ func simulate(t *testing.T, seed uint64, mode Mode, faulty func(disk) disk) erro
 	rec := &recorder{disk: systemDisk{}, inodes: map[string]int{}}
 	s := New(filepath.Join(dir, "store"))
 	s.disk = faulty(rec)
-	c := &clock{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	c := &clock{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	s.now = c.now
 	sim := &simulation{&driver{Rand: r, truth: &truth{}, clock: c, big: 30_000, isRing: true}, rec, s, mode, 0}
 	if r.IntN(4) == 0 {

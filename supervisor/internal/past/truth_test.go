@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -163,7 +164,7 @@ type driver struct {
 
 // step does one thing to the session, and tells the writer.
 func (d *driver) step() error {
-	d.clock.Time = d.clock.Add(time.Duration(d.IntN(200)) * time.Millisecond)
+	d.clock.advance(time.Duration(d.IntN(200)) * time.Millisecond)
 	switch n := d.IntN(100); {
 	case n < 60:
 		length := 1 + d.IntN(200)
@@ -214,15 +215,28 @@ func (d *driver) begin() error {
 	return d.w.Resize(d.truth.end, d.truth.now.Size)
 }
 
-// A clock is set by tests.
-type clock struct{ time.Time }
+// A clock is set by tests, also while a writer reads it in another goroutine.
+type clock struct {
+	mu sync.Mutex
+	time.Time
+}
 
-func (c *clock) now() time.Time { return c.Time }
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Time
+}
+
+func (c *clock) advance(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Time = c.Add(by)
+}
 
 // newStore returns a store with a clock.
 func newStore(t testing.TB) (*Store, *clock) {
 	t.Helper()
-	c := &clock{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	c := &clock{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	s := New(t.TempDir())
 	s.now, s.disk = c.now, quickDisk{s.disk}
 	return s, c
