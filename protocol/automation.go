@@ -51,6 +51,23 @@ type CommandInfo struct {
 	FinishedAt time.Time `json:"finished_at,omitzero"` // end of the last command; zero while it runs
 	ExitCode   *int      `json:"exit_code,omitempty"`  // exit code of the last command that has ended, if the shell has reported it
 	Count      uint64    `json:"count"`                // number of commands that have ended
+
+	Cwd    string         `json:"cwd,omitempty"`    // directory in which the running or last command was started, if the shell has reported it
+	Output *CommandOutput `json:"output,omitempty"` // place of its output; absent if its start is unknown
+}
+
+// MaxCommands is the largest number of ended commands that a session keeps.
+const MaxCommands = 256
+
+// CommandOutput is the place of a command's output: in the output of the session, and in its lines.
+type CommandOutput struct {
+	Start uint64    `json:"start"`         // output offset behind the mark of the command's start
+	End   uint64    `json:"end,omitempty"` // output offset of the mark of the command's end; 0 while the command runs
+	From  LinePlace `json:"from"`          // place of the first character
+	To    LinePlace `json:"to,omitzero"`   // place behind the last character; zero while the command runs
+	// Erased tells that a program has erased the screen, and with it a part of the output. From
+	// and To then enclose the lines that were not erased.
+	Erased bool `json:"erased,omitempty"`
 }
 
 // OutputIdleMS is the time without output after which a session is idle, in milliseconds.

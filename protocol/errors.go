@@ -28,6 +28,7 @@ const (
 	CodeLineTooLong           Code = "line_too_long"          // the terminal cuts off a line of the input; Offset is the accepted input offset
 	CodeNotAttached           Code = "not_attached"           // the connection has no such attachment
 	CodeNotFound              Code = "not_found"              // cause: the program or directory does not exist
+	CodeNotStored             Code = "not_stored"             // the output at this moment is not kept; the message tells which range is
 	CodePermissionDenied      Code = "permission_denied"      // the request is not allowed, or a read-only attachment sent input
 	CodePolicyUnavailable     Code = "policy_unavailable"     // the policy does not answer, so the request is refused for now
 	CodeProtocolMismatch      Code = "protocol_mismatch"      // the peers have no common version
@@ -54,7 +55,7 @@ func Codes() []Code {
 	return []Code{
 		CodeAlreadyAttached, CodeBadFrame, CodeBusy, CodeClosed, CodeExitedEarly, CodeFrameTooLarge,
 		CodeHelloRequired, CodeInputFull, CodeInputGap, CodeInstanceMismatch, CodeInternal,
-		CodeInvalidArgument, CodeLimitExceeded, CodeLineTooLong, CodeNotAttached, CodeNotFound,
+		CodeInvalidArgument, CodeLimitExceeded, CodeLineTooLong, CodeNotAttached, CodeNotFound, CodeNotStored,
 		CodePermissionDenied, CodePolicyUnavailable, CodeProtocolMismatch, CodePTYExhausted, CodeSessionExists,
 		CodeSessionExited, CodeSessionNotFound, CodeSessionRunning, CodeSpawnFailed,
 		CodeSuperseded, CodeSupervisorUnreachable, CodeTaskNotFound, CodeTimeout, CodeUnauthorized,

@@ -23,6 +23,10 @@ type HistorySpec struct {
 	SessionID SessionID `json:"session_id"`
 	Before    *uint64   `json:"before,omitempty"` // only lines with smaller numbers; absent: the lines above the screen
 	Lines     int       `json:"lines,omitempty"`  // largest number of lines; 0: DefaultHistoryLines
+	// Command selects the output of an ended command instead of the lines above the screen: -1 is
+	// the last command, -2 the one before it. A positive number is the count of a CommandInfo, which
+	// names the same command also after another one has ended.
+	Command int `json:"command,omitempty"`
 }
 
 // Validate returns an error if the request is wrong for every session.
@@ -31,6 +35,12 @@ func (h HistorySpec) Validate() error {
 		return Errorf(CodeInvalidArgument, fmt.Sprintf("lines must not be negative, but it is %d", h.Lines))
 	}
 	return h.SessionID.Validate()
+}
+
+// LinePlace is a place in the text of a line.
+type LinePlace struct {
+	Line uint64 `json:"line"`
+	Byte int    `json:"byte,omitempty"` // number of bytes of the text before the place; the blanks at the end of a text may be missing
 }
 
 // LineNumbers tells which lines of a session are kept.
@@ -48,6 +58,18 @@ type HistoryContent struct {
 	Lines []HistoryLine `json:"lines"`
 	Looks []Look        `json:"looks"`          // styles of the spans; the first is the default
 	More  bool          `json:"more,omitempty"` // there are lines that are older than the last of these
+	// Command is the command whose output was requested. The first and the last line of the output
+	// have only the parts that the command has printed.
+	Command   *CommandInfo `json:"command,omitempty"`
+	Truncated bool         `json:"truncated,omitempty"` // a part of the command's output is missing, because it has left the history or was erased
+}
+
+// CommandsContent contains the commands of a session that have ended, the oldest first.
+type CommandsContent struct {
+	Instance Instance      `json:"instance"`
+	Offset   uint64        `json:"offset"`   // output offset at that moment
+	Count    uint64        `json:"count"`    // number of commands that have ended
+	Commands []CommandInfo `json:"commands"` // the last MaxCommands of them, or fewer if their texts are long
 }
 
 // HistoryLine is one line without the blanks of default style at its end.

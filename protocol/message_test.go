@@ -94,7 +94,8 @@ func TestEncodeLists(t *testing.T) {
 		{name: "its own", m: api.Sessions{}, want: `{"type":"sessions","sessions":[]}`},
 		{name: "of a pointer", m: &api.Sessions{}, want: `{"type":"sessions","sessions":[]}`},
 		{name: "bytes", m: api.TerminalData{SessionID: "a"}, want: `{"type":"terminal.data","session_id":"a","data_b64":""}`},
-		{name: "embedded", m: link.Create{}, want: `{"type":"create","argv":[]}`},
+		{name: "embedded", m: link.Create{}, want: `{"type":"create"}`},
+		{name: "empty and not nil", m: link.Create{SpawnSpec: protocol.SpawnSpec{Argv: []string{}}}, want: `{"type":"create","argv":[]}`},
 		{name: "optional", m: link.Reopen{SessionID: "a"}, want: `{"type":"reopen","session_id":"a"}`},
 		{name: "nested", m: api.Sessions{Sessions: sessions},
 			want: `{"type":"sessions","sessions":[{"id":"a","instance":"","pid":0,"state":"","size":{"cols":0,"rows":0},"argv":[],"cwd":"",` +

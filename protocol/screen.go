@@ -1,6 +1,9 @@
 package protocol
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // DefaultHistory is the number of lines above the screen in a snapshot if the attach does not name
 // one. People rarely scroll back further, and so many lines take only some milliseconds.
@@ -14,6 +17,7 @@ const (
 	ScreenText  ScreenFormat = "text"  // lines of text; the default
 	ScreenCells ScreenFormat = "cells" // rows of cells with their styles
 	ScreenANSI  ScreenFormat = "ansi"  // bytes that print the lines in colour on a terminal
+	ScreenState ScreenFormat = "state" // bytes that bring a new terminal into the state of this one, as a snapshot does
 )
 
 // AllScrollback requests all lines above the screen.
@@ -29,14 +33,24 @@ type ScreenSpec struct {
 	NonEmpty   bool         `json:"non_empty,omitempty"`  // leave out blank lines
 	Cols       int          `json:"cols,omitempty"`       // lay the lines out for a terminal of this width; 0: the session's width
 	Rows       int          `json:"rows,omitempty"`       // and of this height; 0: the session's height
+	At         *Moment      `json:"at,omitempty"`         // the screen at an earlier moment; absent: the present one
 }
 
 // Validate returns an error if the request is wrong for every session.
 func (s ScreenSpec) Validate() error {
 	switch s.Format {
 	case "", ScreenText, ScreenCells, ScreenANSI:
+	case ScreenState:
+		if s.Lines != 0 || s.Skip != 0 || s.NonEmpty {
+			return Errorf(CodeInvalidArgument, "lines, skip and non_empty exclude the format state")
+		}
 	default:
-		return Errorf(CodeInvalidArgument, fmt.Sprintf("format must be text, cells or ansi, but it is %.40q", string(s.Format)))
+		return Errorf(CodeInvalidArgument, fmt.Sprintf("format must be text, cells, ansi or state, but it is %.40q", string(s.Format)))
+	}
+	if s.At != nil {
+		if err := s.At.Validate(); err != nil {
+			return err
+		}
 	}
 	if s.Cols < 0 || s.Rows < 0 {
 		return Errorf(CodeInvalidArgument, "cols and rows must not be negative")
@@ -61,7 +75,10 @@ type ScreenContent struct {
 	Cells     []ScreenLine `json:"cells,omitempty"`     // for format cells
 	Looks     []Look       `json:"looks,omitempty"`     // for format cells: styles of the cells; the first is the default
 	ANSI      string       `json:"ansi,omitempty"`      // for format ansi: lines that end with SGR 0 and a newline
+	State     []byte       `json:"state,omitempty"`     // for format state: base64
 	Truncated bool         `json:"truncated,omitempty"` // the oldest lines are missing, because one message cannot contain all
+	PrintedAt time.Time    `json:"printed_at,omitzero"` // if the request has at: when the last output before Offset was printed, if that is known
+	Inexact   bool         `json:"inexact,omitempty"`   // if the request has at: output before Offset is not kept, so the screen may have been another one
 }
 
 // Cursor is the position of the next character, counted from 0.

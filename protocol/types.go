@@ -16,6 +16,8 @@ const (
 	MaxIDLen      = 64        // session ids, pane ids, writers
 	MaxArgs       = 4096      // argv entries, environment entries
 	MaxLabels     = 64        // labels of a session
+	MaxSecretEnv  = 64        // names of secret variables
+	MaxSecretName = 256       // bytes of each of these names
 	MaxLabelBytes = 16 << 10  // all keys and values of a session's labels together
 	MaxSpawnBytes = 512 << 10 // argv, environment and cwd together
 	MaxCwdBytes   = 4 << 10   // PATH_MAX of Linux
@@ -263,6 +265,7 @@ type SessionInfo struct {
 	Viewers         []ViewerInfo      `json:"viewers,omitempty"`    // the first MaxViewersInfo viewers
 	Left            *Left             `json:"left,omitempty"`       // absent while there is a viewer, and if there never was one
 	Command         *CommandInfo      `json:"command,omitempty"`    // absent if the shell does not report its commands
+	Unmasked        []string          `json:"unmasked,omitempty"`   // secret variables whose values are not masked: shorter than 4 bytes, not set, or too many
 	Frozen          bool              `json:"frozen,omitempty"`     // all processes are stopped until the session is thawed
 	Cage            *Cage             `json:"cage,omitempty"`       // resources in use, in replies to list and info; absent without a cage
 	Degraded        bool              `json:"degraded,omitempty"`   // the screen is lost, and only the last output is kept
@@ -306,7 +309,7 @@ func SplitSessions(all []SessionInfo) [][]SessionInfo {
 
 // SpawnSpec describes a session to start. Argv must not be empty.
 type SpawnSpec struct {
-	Argv              []string          `json:"argv"`
+	Argv              []string          `json:"argv,omitzero"` // absent: the login shell, in a spawn of the api; must not be []
 	Cwd               string            `json:"cwd,omitempty"` // must be absolute; "": the home directory
 	Env               []string          `json:"env,omitempty"` // K=V, added to the inherited environment
 	ClearInheritedEnv bool              `json:"clear_inherited_env,omitempty"`
@@ -318,6 +321,9 @@ type SpawnSpec struct {
 	SizePolicy        SizePolicy        `json:"size_policy,omitempty"`      // "": latest
 	Limits            Limits            `json:"limits,omitzero"`            // the error is unsupported if the session cannot have a cage
 	Durable           Durable           `json:"durable,omitempty"`          // "": the supervisor's setting
+	// SecretEnv are names of variables, which may contain *. Their values are masked in what is
+	// stored of the session, and in replies that are not the live screen of a viewer.
+	SecretEnv []string `json:"secret_env,omitempty"`
 }
 
 // Durable tells how much of a session is stored on disk, so that it outlives the machine.
@@ -417,7 +423,23 @@ func (s SpawnSpec) Validate() error {
 	if err := s.Durable.Validate(); err != nil {
 		return err
 	}
+	if err := ValidateSecretEnv(s.SecretEnv); err != nil {
+		return err
+	}
 	return ValidateLabels(s.Labels)
+}
+
+// ValidateSecretEnv returns an error if there are too many names of variables, or one is invalid.
+func ValidateSecretEnv(names []string) error {
+	if len(names) > MaxSecretEnv {
+		return Errorf(CodeLimitExceeded, fmt.Sprintf("secret_env must have at most %d names, but there are %d", MaxSecretEnv, len(names)))
+	}
+	for _, n := range names {
+		if n == "" || len(n) > MaxSecretName || strings.ContainsAny(n, "=?[]\\/\x00") {
+			return Errorf(CodeInvalidArgument, fmt.Sprintf("secret_env must have names of 1 to %d bytes without = ? [ ] / and \\, but one is %.80q", MaxSecretName, n))
+		}
+	}
+	return nil
 }
 
 // ValidateLabels returns limit_exceeded if there are too many labels or bytes, and
@@ -503,6 +525,7 @@ type AttachSpec struct {
 	Env   []string `json:"env,omitempty"`
 	Typed bool     `json:"typed,omitempty"`  // the viewer receives the input of all writers; not allowed with mode read_only
 	IsTTY bool     `json:"is_tty,omitempty"` // the viewer is a terminal
+	Mask  bool     `json:"mask,omitempty"`   // asterisks replace secrets, for viewers that store or pass on the output; not allowed with view own
 
 	View       View        `json:"view,omitempty"`       // "": raw; own requires Cols or Rows
 	Pace       bool        `json:"pace,omitempty"`       // the child waits for this viewer; requires mode exclusive
@@ -548,6 +571,9 @@ func (a AttachSpec) Validate() error {
 	if a.Typed && a.Mode == ModeReadOnly {
 		return Errorf(CodeInvalidArgument, "typed is not allowed with mode read_only")
 	}
+	if a.Mask && a.View == ViewOwn {
+		return Errorf(CodeInvalidArgument, "mask is not allowed with view own")
+	}
 	return ValidateViewerEnv(a.Env)
 }
 
@@ -587,16 +613,24 @@ type AttachInfo struct {
 
 // ProcessStatus is the part of a status that describes the supervisor or a proxy.
 type ProcessStatus struct {
-	PID      int           `json:"pid"`
-	Version  string        `json:"version"`
-	Protocol VersionRange  `json:"protocol"`
-	Instance Instance      `json:"instance"`
-	Uptime   float64       `json:"uptime"`             // seconds
-	Sessions int           `json:"sessions"`           // number of sessions that have not ended
-	Clients  int           `json:"clients"`            // number of proxies of a supervisor, or of clients of a proxy
-	Upgrades int           `json:"upgrades,omitempty"` // for a supervisor: how often it has executed another program
-	Keeper   *KeeperStatus `json:"keeper,omitempty"`   // for a supervisor with a keeper
-	Cages    *CagesStatus  `json:"cages,omitempty"`    // for a supervisor on Linux
+	PID       int              `json:"pid"`
+	Version   string           `json:"version"`
+	Protocol  VersionRange     `json:"protocol"`
+	Instance  Instance         `json:"instance"`
+	Uptime    float64          `json:"uptime"`              // seconds
+	Sessions  int              `json:"sessions"`            // number of sessions that have not ended
+	Clients   int              `json:"clients"`             // number of proxies of a supervisor, or of clients of a proxy
+	Upgrades  int              `json:"upgrades,omitempty"`  // for a supervisor: how often it has executed another program
+	Keeper    *KeeperStatus    `json:"keeper,omitempty"`    // for a supervisor with a keeper
+	Cages     *CagesStatus     `json:"cages,omitempty"`     // for a supervisor on Linux
+	Recording *RecordingStatus `json:"recording,omitempty"` // for a supervisor: sessions that it cannot store or read; nil if there is none
+}
+
+// RecordingStatus describes the sessions that the supervisor cannot store on disk, or cannot read.
+type RecordingStatus struct {
+	Failing int    `json:"failing"`          // number of sessions that cannot be stored
+	Error   string `json:"error"`            // why the last of them was not stored, for people; empty if all are stored
+	Sealed  int    `json:"sealed,omitempty"` // number of lost sessions that are sealed and whose key is not available
 }
 
 // KeeperStatus describes the keeper of a supervisor.
@@ -631,6 +665,9 @@ const (
 	EventThawed EventKind = "thawed" // the processes of the session continue
 
 	EventDegraded EventKind = "degraded" // the screen of the session is lost because of an error in Holdfast
+
+	EventRecordingFailed  EventKind = "recording_failed"  // the session cannot be stored on disk; it continues
+	EventRecordingResumed EventKind = "recording_resumed" // the session is stored again
 
 	EventOutputIdle      EventKind = "output_idle"      // after output, the program has printed nothing for OutputIdleMS
 	EventCommandStarted  EventKind = "command_started"  // the shell has started a command

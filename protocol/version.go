@@ -61,6 +61,9 @@ const (
 	// CapCage is announced by a supervisor and by a proxy. It means limits, freeze, and all fields
 	// of terminate. Clients and proxies of 0.2.0 require it before they use these.
 	CapCage Capability = "cage"
+	// CapDurable is announced by a supervisor and by a proxy. It means that sessions may be stored
+	// on disk and be lost, durable of spawn, and keep_screen of reopen.
+	CapDurable Capability = "durable"
 )
 
 // Capabilities contains the capabilities that one side has announced.

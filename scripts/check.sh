@@ -1,42 +1,44 @@
 #!/usr/bin/env bash
-# What CI runs, and what to run before a commit. It needs Go and nothing else;
-# on Debian, as root, it installs what the end-to-end tests use.
+# Runs everything that CI runs. Run it before a pull request. It needs only Go. On Debian, if it runs
+# as root, it installs the programs that the end-to-end tests use.
 #
 #   scripts/check.sh                everything
-#   scripts/check.sh --long         hours of it: see below
-#   FUZZTIME=1m scripts/check.sh    each fuzz target for a minute instead of 3 s
-#   STREAMS=10000 scripts/check.sh  the terminal core against xterm.js for so many
-#                                   random streams instead of 300; HOLDFAST_SEED=N
-#                                   makes those of an earlier run
+#   scripts/check.sh --long         the long mode, which takes hours; see below
+#   FUZZTIME=1m scripts/check.sh    fuzzes each target for a minute instead of 2 s
+#   STREAMS=10000 scripts/check.sh  compares the terminal core with xterm.js on 10,000 random streams
+#                                   instead of 300; HOLDFAST_SEED=N repeats the streams of a run
 #
-# Tests that lack xterm.js (Node, npm ci in scripts/oracle), what the npm client is
-# built with (npm ci in proxy/internal/web/client) or the page (scripts/web), other projects'
-# fixtures ($HOLDFAST_FIXTURES) or the history of the last releases are skipped,
-# and fail instead where HOLDFAST_REQUIRE_ORACLE=1, HOLDFAST_REQUIRE_FIXTURES=1 or
-# HOLDFAST_REQUIRE_HISTORY=1. So do those that need an emulated machine (scripts/vm),
-# and HOLDFAST_REQUIRE_VM=1. With HOLDFAST_REQUIRE_TESTS=1 every skipped test fails the
-# run unless scripts/report/skips.txt names it.
+# A test is skipped if it lacks one of these. If the variable is 1, the test fails instead:
 #
-# --long sets HOLDFAST_LONG=1, with which these tests run, or run for longer: TestKillStorm
-# (scripts/e2e), TestOutOfMemory (scripts/vm), TestBusySessions (supervisor/internal/linkserver),
-# TestStalledLink (scripts/cli), FuzzCost (supervisor/internal/screen). It also sets how much
-# of them the storms do, unless the environment says another number: HOLDFAST_KILLS,
-# HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_COST and the time HOLDFAST_CHAOS.
+#   HOLDFAST_REQUIRE_ORACLE    xterm.js (Node, npm ci in scripts/oracle), the tools of the npm client
+#                              (npm ci in proxy/internal/web/client), and the web page (scripts/web)
+#   HOLDFAST_REQUIRE_FIXTURES  fixtures of other projects, in $HOLDFAST_FIXTURES
+#   HOLDFAST_REQUIRE_HISTORY   the commits of the last releases
+#   HOLDFAST_REQUIRE_VM        an emulated machine (scripts/vm)
 #
-# The steps run in two lanes, side by side: one fetches and runs what waits, the other
-# computes at a low priority, so that it takes the time that the first does not use.
-# The output of a step appears when the step has ended. The first failure stops the
-# run. The last line counts the tests.
+# If HOLDFAST_REQUIRE_TESTS is 1, the run fails if a test is skipped that scripts/report/skips.txt does
+# not name.
+#
+# --long sets HOLDFAST_LONG=1. Then these tests run, or run for longer: TestKillStorm (scripts/e2e),
+# TestOutOfMemory, TestBadDisk and TestPowerCuts (scripts/vm), TestBusySessions (supervisor/internal/linkserver),
+# TestStalledLink (scripts/cli), FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast
+# (supervisor/internal/replay). --long also sets how much the storms do, unless the environment has another
+# number: HOLDFAST_KILLS, HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_COST, and the time HOLDFAST_CHAOS.
+#
+# The steps run in two lanes at the same time. One lane downloads, and then runs the tests that wait
+# much. The other lane computes at a low priority, so that it uses the time that the first one leaves.
+# The output of a step is printed when the step has ended. The run ends at the first failure. The last
+# line counts the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-FUZZTIME=${FUZZTIME:-3s}
+FUZZTIME=${FUZZTIME:-2s}
 STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK=github.com/kisielk/errcheck@v1.20.0
-SYSTEMS="linux/amd64 darwin/arm64 windows/amd64"
+LONGEST="./supervisor/internal/past ./supervisor/internal/session ./supervisor/internal/keeper ./proxy/policy/examples ./proxy/internal/policyhost"
 CORE="./supervisor/internal/vt ./supervisor/internal/vt/vttest ./supervisor/internal/screen"
 
-SLOWEST=20m # a package's tests
+SLOWEST=20m # how long the tests of one package may take
 case ${1:-} in
 "") ;;
 --long)
@@ -47,13 +49,18 @@ case ${1:-} in
 *) echo "usage: scripts/check.sh [--long]" >&2; exit 64 ;;
 esac
 
-# All that is compiled is compiled as a release is, so that vet, staticcheck, builds and
-# tests share the compiler's results. Only the race detector needs cgo.
+# Everything is compiled with the flags of a release, so that vet, staticcheck and tests share the
+# results of the compiler. Only the race detector needs cgo.
 GOFLAGS="$(go env GOFLAGS) -trimpath -buildvcs=false"
 export GOFLAGS CGO_ENABLED=0
 
+# analyse COMMAND... runs a tool that analyses code. The tools allocate much and live briefly, so they
+# need less than half of the processor time if the garbage collector runs rarely.
+analyse() { GOGC=400 "$@"; }
+
 work=$(mktemp -d)
 mkdir "$work/done"
+export HOLDFAST_BUILDS="$work/builds" # the packages of tests share the programs that they build
 lanes=
 stop() {
 	trap '' TERM
@@ -65,41 +72,40 @@ stop() {
 trap stop EXIT
 trap 'exit 1' TERM INT HUP
 
-# (set -e does not reach into a step: its parts say "|| return".)
-#
-# step NAME COMMAND... runs a step, and then prints its output and how long it took. If
-# it fails, the run ends.
+# step NAME COMMAND... runs a step, and then prints its output, how long it took, and the processor time
+# of the processes that it has waited for. If the step fails, the run ends. set -e has no effect within
+# a step, so the commands of a step must end with "|| return".
 step() {
-	local name=$1 began=$SECONDS out status=0
+	local name=$1 began=$SECONDS out status=0 TIMEFORMAT='%U + %S'
 	out=$(mktemp "$work/step.XXXXXX")
 	shift
-	"$@" >"$out" 2>&1 </dev/null || status=$?
+	{ time "$@" >"$out" 2>&1 </dev/null; } 2>"$out.cpu" || status=$?
 	until mkdir "$work/printing" 2>/dev/null; do sleep 0.05; done
 	echo "== $name"
 	cat "$out"
 	if [ "$status" -ne 0 ]; then
 		echo "== $name FAILED after $((SECONDS - began)) s" >&2
-		kill -TERM $$ # and so both lanes; no other step prints any more
+		kill -TERM $$ # ends both lanes; no other step prints, because "printing" still exists
 		exit 1
 	fi
-	echo "== $name: $((SECONDS - began)) s"
+	echo "== $name: $((SECONDS - began)) s ($(tail -n 1 "$out.cpu") s of CPU)"
 	rmdir "$work/printing"
 }
 
-# lane COMMAND... runs a list of steps beside all others.
+# lane COMMAND... starts a lane. COMMAND runs the steps of the lane one after another.
 lane() {
-	set -m # as a process group of its own
+	set -m # gives the lane a process group, which stop ends
 	( "$@" ) </dev/null &
 	set +m
 	lanes="$lanes $!"
 }
 
-# finished NAME lets steps of the other lane begin that wait for NAME (after NAME).
+# finished NAME ends the waiting of "after NAME" in the other lane.
 finished() { touch "$work/done/$1"; }
 after() { until [ -e "$work/done/$1" ]; do sleep 0.2; done; }
 
-# What the end-to-end tests run, each program with its Debian packages; they
-# skip what is missing. The C compiler is for -race, on Linux.
+# programs installs the programs that the end-to-end tests run. The list has each program with its Debian
+# packages. A test skips a program that is missing. On Linux, -race needs the C compiler.
 programs() {
 	local program packages missing=
 	while read -r program packages; do
@@ -131,8 +137,9 @@ programs() {
 		qemu-system-x86_64 qemu-system-x86
 		busybox  busybox-static
 		cpio     cpio
+		mkfs.ext4 e2fsprogs
 	EOF
-	# What the Python example of a policy imports, of the system's Python.
+	# The Python example of a policy imports these modules. It uses the Python of the system.
 	/usr/bin/python3 -c 'import grpc, google.protobuf, cryptography' 2>/dev/null ||
 		missing="$missing python3-grpcio python3-protobuf python3-cryptography"
 	if [ -z "$missing" ]; then
@@ -149,7 +156,7 @@ programs() {
 	fi
 }
 
-# npm's packages in a directory.
+# packages DIR installs the npm packages of a directory.
 packages() {
 	if ! command -v npm >/dev/null; then
 		echo "NO NPM: tests that need $1 are skipped"
@@ -161,8 +168,7 @@ packages() {
 	fi
 }
 
-# The web page, and the client that it is made with; both with their tests that need
-# no browser.
+# page builds the web page and the npm client, and runs the tests of the page that need no browser.
 page() {
 	if ! command -v npm >/dev/null; then
 		echo "NO NPM: the proxy is built without its web page"
@@ -178,23 +184,14 @@ format() {
 	[ -z "$bad" ] || { echo "gofmt -w these:"; echo "$bad"; return 1; }
 }
 
-builds() {
-	local system
-	for system in $SYSTEMS; do
-		echo "$system"
-		mkdir -p "$work/bin/$system" || return
-		CGO_ENABLED=0 GOOS=${system%/*} GOARCH=${system#*/} go build -trimpath -buildvcs=false -o "$work/bin/$system/" ./supervisor ./proxy || return
-	done
-}
-
-# race says the flag of the race detector, which needs a C compiler on Linux.
+# race prints the flag of the race detector. It prints nothing on Linux without a C compiler.
 race() {
 	if [ "$(go env GOOS)" != linux ] || command -v cc >/dev/null; then
 		echo -race
 	fi
 }
 
-# report reads what go test -json prints. $1 is where to leave the total.
+# report NAME summarises the output of go test -json, and writes the total to the file total.NAME.
 report() {
 	local skips=
 	[ "${HOLDFAST_REQUIRE_TESTS:-}" != 1 ] || skips="-skips scripts/report/skips.txt"
@@ -202,26 +199,31 @@ report() {
 	"$work/report" $skips -total "$work/total.$1" || { cat "$work/total.$1"; return 1; }
 }
 
-# The packages but for scripts/ and the terminal core.
+# packages_raced prints the packages except those of scripts/ and the terminal core. The packages whose
+# tests take longest come first, so that they do not run alone at the end.
 packages_raced() {
 	local all
 	all=$(go list ./...) || return
 	# shellcheck disable=SC2086 # one for each package
-	echo "$all" | grep -v /scripts/ | grep -vxF "$(go list $CORE)"
+	all=$(echo "$all" | grep -v /scripts/ | grep -vxF "$(go list $CORE)")
+	# shellcheck disable=SC2086 # one for each package
+	go list $LONGEST
+	echo "$all" | grep -vxF "$(go list $LONGEST)"
 }
 
-# Tests of the packages by themselves. go vet has been run, so that go test need not.
+# tests runs the tests of the packages. The step "go vet" has run, so go test need not run vet.
 tests() {
 	local flag packages
 	flag=$(race)
 	[ -n "$flag" ] || echo "NO RACE DETECTOR: it needs a C compiler"
 	packages=$(packages_raced) || return
-	# shellcheck disable=SC2086 # no argument where there is none; one for each package
+	# shellcheck disable=SC2086 # no argument if there is none; one for each package
 	CGO_ENABLED=1 go test -vet=off $flag -timeout "$SLOWEST" -json $packages | report packages
 }
 
-# The terminal core starts no goroutine, which is made sure of; the race detector would
-# find nothing, and take ten times as long. Those tests that start some run with it.
+# core tests the terminal core without the race detector, which would take ten times as long and find
+# nothing, because the core starts no goroutine: core checks this first. The tests that use the core
+# from several goroutines (AtOnce) do run with the race detector.
 core() {
 	local files timeout="-timeout $SLOWEST" flag
 	flag=$(race)
@@ -235,34 +237,35 @@ core() {
 		echo "the terminal core starts a goroutine: test it with the race detector"
 		return 1
 	fi
-	# shellcheck disable=SC2086 # no argument where there is none; one for each package
+	# shellcheck disable=SC2086 # no argument if there is none; one for each package
 	go test -vet=off $timeout -skip "$MEASURED" -json $CORE | report core &&
 		CGO_ENABLED=1 go test -vet=off $flag -run AtOnce $CORE &&
 		go test -vet=off -tags vtother -skip "$MEASURED" ./supervisor/internal/vt ./supervisor/internal/screen
 }
 
-# The tests of scripts/, the one that takes longest first, and anew: what they build is not
-# seen by what caches results. They wait for half of the time, so there are more of them at
-# once than processors.
+# scripts runs the tests of scripts/, the longest package first. -count 1 prevents cached results, because
+# go test does not see which programs these tests build. The tests wait for half of their time, so more
+# of them run at once than there are processors.
 scripts() {
 	local flag packages
 	flag=$(race)
 	packages=$(go list ./scripts/... | grep -v /scripts/e2e) || return
-	# shellcheck disable=SC2086 # no argument where there is none; one for each package
+	# shellcheck disable=SC2086 # no argument if there is none; one for each package
 	CGO_ENABLED=1 go test -vet=off $flag -count 1 -p 2 -parallel "$(($(getconf _NPROCESSORS_ONLN) * 3 / 2))" -timeout "$SLOWEST" -json ./scripts/e2e $packages | report scripts
 }
 
-# How fast the terminal core is and what it holds, in CPU time and without the
-# race detector; then how many times faster than xterm.js it is.
-MEASURED='^(Test.*NotSlow|TestMemory)$'
+# measures checks the speed of the terminal core and of the past in CPU time, and the memory that they
+# hold, without the race detector. Then it compares the speed with that of xterm.js.
+MEASURED='^(Test.*NotSlow|TestMemory|TestLargePast)$'
 measures() {
-	go test -vet=off -count 1 -run "$MEASURED" ./supervisor/internal/vt ./supervisor/internal/keeper &&
+	go test -vet=off -count 1 -run "$MEASURED" ./supervisor/internal/vt ./supervisor/internal/keeper ./supervisor/internal/replay &&
 		go test -vet=off -run '^$' -bench AgainstXterm -benchtime 1x ./supervisor/internal/vt
 }
 
-# Every function FuzzX of every package; -fuzz takes one at a time, so each package is
-# compiled once for all of its targets. One worker is enough beside the other lane. Before
-# Go 1.27 its end may be told as a failure without an input (golang/go issue 75804).
+# fuzz fuzzes each target of each package. A run of -fuzz takes one target, so fuzz compiles each package
+# once and runs the program once for each target. It uses one worker, because the other lane runs at the
+# same time. Before Go 1.27 the end of the time may be reported as a failure without an input
+# (golang/go issue 75804).
 fuzz() {
 	local dir path name cache
 	cache=$(go env GOCACHE)/fuzz
@@ -280,30 +283,29 @@ fuzz() {
 	done <"$work/fuzz"
 }
 
-# fetching gets what the tests need, and then runs those that run the programs.
+# fetching downloads everything that the tests need, and then runs the tests that run the programs.
 fetching() {
 	step "programs for the tests" programs
-	step "xterm.js" packages scripts/oracle # which the terminal core is compared with
-		step "the npm client" packages proxy/internal/web/client
+	step "xterm.js" packages scripts/oracle
+	step "the npm client" packages proxy/internal/web/client
 	step "web page" page
 	finished fetching
 	after report
 	step "tests of the programs" scripts
 }
 
-# computing does all that needs the processors alone, when fetching does not want them.
+# computing runs the steps that only compute. Its priority is lower than that of fetching.
 computing() {
 	renice -n 10 -p "$(exec sh -c 'echo $PPID')" >/dev/null 2>&1 || true
 	step "gofmt" format
 	step "the tool that reports" go build -o "$work/report" ./scripts/report
 	finished report
-	step "go vet" go vet ./...
-	step "go vet, manual" go vet -tags manual ./proxy/internal/cli ./supervisor
-	step "staticcheck" go run "$STATICCHECK" ./...
-	step "errcheck" go run "$ERRCHECK" -ignoretests -exclude scripts/errcheck.txt ./...
-	step "builds" builds
-	step "go vet, darwin" env GOOS=darwin GOARCH=arm64 go vet ./protocol/... ./shared/... ./supervisor/... ./proxy/...
-	step "go vet, windows" env GOOS=windows GOARCH=amd64 go vet ./protocol/... ./shared/... ./supervisor/... ./proxy/...
+	step "go vet" analyse go vet ./...
+	step "go vet, manual" analyse go vet -tags manual ./proxy/internal/cli ./supervisor
+	step "staticcheck" analyse go run "$STATICCHECK" ./...
+	step "errcheck" analyse go run "$ERRCHECK" -ignoretests -exclude scripts/errcheck.txt ./...
+	step "go vet, darwin" analyse env GOOS=darwin GOARCH=arm64 go vet ./protocol/... ./shared/... ./supervisor/... ./proxy/...
+	step "go vet, windows" analyse env GOOS=windows GOARCH=amd64 go vet ./protocol/... ./shared/... ./supervisor/... ./proxy/...
 	step "fuzz, $FUZZTIME each" fuzz
 	after fetching
 	step "tests of the terminal core" core

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -157,6 +158,11 @@ func (b *before) heritage(s *self) session.Heritage {
 		}
 	}
 	return h
+}
+
+// isFresh reports whether there was no supervisor whose sessions this one has taken over.
+func (b *before) isFresh() bool {
+	return !b.own && !slices.ContainsFunc(b.entries, func(r vault.Entry) bool { return r.ID == selfEntry })
 }
 
 // progressInterval is the least time between two reports of progress to the keeper. The shortest

@@ -220,13 +220,13 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		log.Warn().Err(err).Msg("limit of open files not read")
 	}
-	store := past.New(filepath.Join(dirs.State, config.Recordings))
+	store := past.NewSealed(dirs.Recordings(), durableKey(cfg.Config))
 	recording := recorder.New(recorder.Config{
 		Store: store, Sync: cfg.DurableSync, Log: log,
 		Budgets: past.Policy{PerLife: int64(cfg.DurableSession), Total: int64(cfg.DurableTotal), Age: cfg.DurableAge},
 	})
 	sessions := session.NewTable(session.Config{
-		Recorder: recording, Durable: cfg.Durable,
+		Recorder: recording, Durable: cfg.Durable, Supervisor: self.Instance, SecretEnv: cfg.SecretEnv, Mask: cfg.Mask,
 		Files:     int(min(files, math.MaxInt32)),
 		Program:   version.String(),
 		RingBytes: cfg.RingBytes, ScrollbackLines: cfg.ScrollbackLines,
@@ -249,7 +249,18 @@ func run(ctx context.Context, o *options) error {
 		self.Upgrades++ // saved when this program is ready, because a program that dies earlier is no upgrade
 	}
 	go sessions.Restore(calm)
-	go sessions.AddLost(store, heritage.Instances())
+	lost := make(chan struct{})
+	go func() {
+		defer close(lost)
+		sessions.AddLost(store, heritage.Instances())
+	}()
+	if before.isFresh() { // no session waits, and the first request should find the lost ones
+		select {
+		case <-lost:
+		case <-time.After(min(lostTime, cfg.StartTimeout/4)):
+			log.Warn().Msg("stored sessions are still being read; they are listed later")
+		}
+	}
 	go obey(ctx, signals, sessions, stop, log)
 	go r.watchKeeper(ctx)
 	go endIfEmpty(ctx, cfg.EmptyTimeout, func() bool {
@@ -293,6 +304,17 @@ func run(ctx context.Context, o *options) error {
 	log.Info().Msg("supervisor stops")
 	return err
 }
+
+// durableKey begins to read the key that encrypts what is stored. It returns nil if there is none.
+func durableKey(cfg config.Config) *past.Key {
+	if cfg.DurableKey == "" {
+		return nil
+	}
+	return past.NewKey(cfg.ReadDurableKey)
+}
+
+// lostTime is how long the start of a supervisor may take longer because of stored sessions.
+const lostTime = 2 * time.Second
 
 // recordingEnd is how long a supervisor that stops waits until the last output is on disk.
 const recordingEnd = 5 * time.Second

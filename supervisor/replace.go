@@ -248,6 +248,7 @@ func keeperArgs() []string {
 func (r *replacer) status(st *protocol.ProcessStatus) {
 	st.Upgrades = r.self.Upgrades
 	st.Cages = r.cages.Status()
+	st.Recording = r.sessions.RecordingStatus()
 	v := r.before.vault
 	if v == nil {
 		return

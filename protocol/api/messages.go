@@ -36,7 +36,11 @@ var requests = []protocol.RequestKind{
 	{Message: Scrollback{}, Reply: ScrollbackData{}, Link: link.Read{}, IsAboutSession: true, IsForShares: true},
 	{Message: Screen{}, Reply: ScreenContent{}, Link: link.Screen{}, IsAboutSession: true, IsForShares: true},
 	{Message: History{}, Reply: HistoryContent{}, Link: link.History{}, IsAboutSession: true, IsForShares: true},
+	{Message: Changes{}, Reply: ChangesContent{}, Link: link.Changes{}, IsAboutSession: true},
+	{Message: Commands{}, Reply: CommandsContent{}, Link: link.Commands{}, IsAboutSession: true},
 	{Message: Search{}, Reply: SearchContent{}, Link: link.Search{}, IsAboutSession: true, IsForShares: true},
+	{Message: Past{}, Reply: PastContent{}, Link: link.Past{}, IsAboutSession: true},
+	{Message: SearchPast{}, Reply: SearchPastContent{}, Link: link.SearchPast{}, IsAboutSession: true},
 	{Message: SizePolicy{}, Reply: OK{}, Link: link.SizePolicy{}, IsAboutSession: true},
 	{Message: Clear{}, Reply: OK{}, Link: link.Clear{}, IsAboutSession: true},
 	{Message: Rename{}, Reply: Session{}, Link: link.Relabel{}, IsAboutSession: true},
@@ -193,19 +197,22 @@ type Scrollback struct {
 	SessionID protocol.SessionID `json:"session_id"`
 	Offset    uint64             `json:"offset,omitempty"`
 	MaxBytes  int                `json:"max_bytes,omitempty"` // largest size of the reply's data; default and maximum 512 KiB
+	Past      bool               `json:"past,omitempty"`      // also output that only the store has; the reply then has times and sizes
 }
 
 // ScrollbackData contains output of a session.
 type ScrollbackData struct {
 	protocol.Request
-	Instance protocol.Instance `json:"instance"`
-	Offset   uint64            `json:"offset"`   // offset of the first byte; later than requested if the ring no longer has the bytes before
-	End      uint64            `json:"end"`      // number of bytes of output so far
-	Data     []byte            `json:"data_b64"` // base64
+	Instance protocol.Instance   `json:"instance"`
+	Offset   uint64              `json:"offset"`          // offset of the first byte; later than requested if the ring no longer has the bytes before
+	End      uint64              `json:"end"`             // number of bytes of output so far
+	Data     []byte              `json:"data_b64"`        // base64
+	Times    []protocol.PastTime `json:"times,omitempty"` // if the request has past: when the data was printed
+	Sizes    []protocol.PastSize `json:"sizes,omitempty"` // if the request has past: the size of the terminal at Offset, and its changes up to the end of the data
 }
 
-// Screen requests a session's screen, also after the session has ended. The reply is
-// ScreenContent.
+// Screen requests a session's screen, also after the session has ended, or the screen at an
+// earlier moment. The reply is ScreenContent.
 type Screen struct {
 	protocol.Request
 	protocol.ScreenSpec
@@ -230,6 +237,31 @@ type HistoryContent struct {
 	protocol.HistoryContent
 }
 
+// Changes requests the least text that brings a reader of a session up to date. The reply is
+// ChangesContent.
+type Changes struct {
+	protocol.Request
+	protocol.ChangesSpec
+}
+
+// ChangesContent contains what has changed since a mark.
+type ChangesContent struct {
+	protocol.Request
+	protocol.ChangesContent
+}
+
+// Commands requests the commands of a session that have ended. The reply is CommandsContent.
+type Commands struct {
+	protocol.Request
+	SessionID protocol.SessionID `json:"session_id"`
+}
+
+// CommandsContent contains the commands that have ended, the oldest first.
+type CommandsContent struct {
+	protocol.Request
+	protocol.CommandsContent
+}
+
 // Search requests the lines that match a pattern. The reply is SearchContent.
 type Search struct {
 	protocol.Request
@@ -240,6 +272,32 @@ type Search struct {
 type SearchContent struct {
 	protocol.Request
 	protocol.SearchContent
+}
+
+// Past requests a description of a session's past: the stored range, times, gaps and commands.
+// The reply is PastContent.
+type Past struct {
+	protocol.Request
+	protocol.PastSpec
+}
+
+// PastContent describes the past of a session.
+type PastContent struct {
+	protocol.Request
+	protocol.PastContent
+}
+
+// SearchPast requests the lines of a session's past that match a pattern. The reply is
+// SearchPastContent.
+type SearchPast struct {
+	protocol.Request
+	protocol.PastSearchSpec
+}
+
+// SearchPastContent contains the lines that match, the newest first.
+type SearchPastContent struct {
+	protocol.Request
+	protocol.PastSearchContent
 }
 
 // SizePolicy changes the size policy of a session. The reply is OK.
@@ -654,8 +712,16 @@ func (ScrollbackData) MessageType() string     { return "scrollback_data" }
 func (Screen) MessageType() string             { return "screen" }
 func (ScreenContent) MessageType() string      { return "screen_content" }
 func (History) MessageType() string            { return "history" }
+func (Changes) MessageType() string            { return "changes" }
+func (ChangesContent) MessageType() string     { return "changes_content" }
+func (Commands) MessageType() string           { return "commands" }
+func (CommandsContent) MessageType() string    { return "commands_content" }
 func (HistoryContent) MessageType() string     { return "history_content" }
 func (Search) MessageType() string             { return "search" }
+func (Past) MessageType() string               { return "past" }
+func (PastContent) MessageType() string        { return "past_content" }
+func (SearchPast) MessageType() string         { return "search_past" }
+func (SearchPastContent) MessageType() string  { return "search_past_content" }
 func (SearchContent) MessageType() string      { return "search_content" }
 func (SizePolicy) MessageType() string         { return "size_policy" }
 func (Rename) MessageType() string             { return "rename" }

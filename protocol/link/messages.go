@@ -32,7 +32,11 @@ var requests = []protocol.RequestKind{
 	{Message: Read{}, Reply: Data{}, Repeat: protocol.RepeatRead, IsAboutSession: true},
 	{Message: Screen{}, Reply: ScreenContent{}, Repeat: protocol.RepeatRead, IsAboutSession: true, IsCostly: true},
 	{Message: History{}, Reply: HistoryContent{}, Repeat: protocol.RepeatRead, IsAboutSession: true, IsCostly: true},
+	{Message: Changes{}, Reply: ChangesContent{}, Repeat: protocol.RepeatRead, IsAboutSession: true, IsCostly: true},
+	{Message: Commands{}, Reply: CommandsContent{}, Repeat: protocol.RepeatRead, IsAboutSession: true},
 	{Message: Search{}, Reply: SearchContent{}, Repeat: protocol.RepeatRead, IsAboutSession: true, IsCostly: true, IsLong: true},
+	{Message: Past{}, Reply: PastContent{}, Repeat: protocol.RepeatRead, IsAboutSession: true, IsCostly: true, IsLong: true},
+	{Message: SearchPast{}, Reply: SearchPastContent{}, Repeat: protocol.RepeatRead, IsAboutSession: true, IsCostly: true, IsLong: true},
 	{Message: SizePolicy{}, Reply: OK{}, Repeat: protocol.RepeatSet, IsAboutSession: true, IsCostly: true},
 	{Message: Clear{}, Reply: OK{}, Repeat: protocol.RepeatSet, IsAboutSession: true},
 	{Message: Relabel{}, Reply: Session{}, Repeat: protocol.RepeatSet, IsAboutSession: true},
@@ -144,18 +148,21 @@ type Read struct {
 	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
 	Offset    uint64             `json:"offset"`
 	MaxBytes  int                `json:"max_bytes,omitempty"` // largest size of the reply's data; default and maximum 512 KiB
+	Past      bool               `json:"past,omitempty"`      // also output that only the store has; the reply then has times and sizes
 }
 
 // Data contains output of a session.
 type Data struct {
-	Instance protocol.Instance `json:"instance"`
-	Offset   uint64            `json:"offset"` // offset of the first byte; later than requested if the ring no longer has the bytes before
-	End      uint64            `json:"end"`    // number of bytes of output so far
-	Data     []byte            `json:"data"`   // base64
+	Instance protocol.Instance   `json:"instance"`
+	Offset   uint64              `json:"offset"`          // offset of the first byte; later than requested if the ring no longer has the bytes before
+	End      uint64              `json:"end"`             // number of bytes of output so far
+	Data     []byte              `json:"data"`            // base64
+	Times    []protocol.PastTime `json:"times,omitempty"` // if the request has past: when the data was printed
+	Sizes    []protocol.PastSize `json:"sizes,omitempty"` // if the request has past: the size of the terminal at Offset, and its changes up to the end of the data
 }
 
-// Screen requests a session's screen, also after the session has ended. The reply is
-// ScreenContent.
+// Screen requests a session's screen, also after the session has ended, or the screen at an
+// earlier moment. The reply is ScreenContent. If the proxy closes the stream, the work ends.
 type Screen struct {
 	protocol.ScreenSpec
 	Instance protocol.Instance `json:"instance,omitempty"` // if set, the session must have this instance
@@ -178,6 +185,29 @@ type HistoryContent struct {
 	protocol.HistoryContent
 }
 
+// Changes requests the least text that brings a reader of a session up to date. The reply is
+// ChangesContent.
+type Changes struct {
+	protocol.ChangesSpec
+	Instance protocol.Instance `json:"instance,omitempty"` // if set, the session must have this instance
+}
+
+// ChangesContent contains what has changed since a mark.
+type ChangesContent struct {
+	protocol.ChangesContent
+}
+
+// Commands requests the commands of a session that have ended. The reply is CommandsContent.
+type Commands struct {
+	SessionID protocol.SessionID `json:"session_id"`
+	Instance  protocol.Instance  `json:"instance,omitempty"` // if set, the session must have this instance
+}
+
+// CommandsContent contains the commands that have ended, the oldest first.
+type CommandsContent struct {
+	protocol.CommandsContent
+}
+
 // Search requests the lines that match a pattern. The reply is SearchContent. If the proxy
 // closes the stream, the search ends.
 type Search struct {
@@ -188,6 +218,30 @@ type Search struct {
 // SearchContent contains the lines that match, the newest first.
 type SearchContent struct {
 	protocol.SearchContent
+}
+
+// Past requests a description of a session's past. The reply is PastContent. If the proxy closes
+// the stream, the work ends.
+type Past struct {
+	protocol.PastSpec
+	Instance protocol.Instance `json:"instance,omitempty"` // if set, the session must have this instance
+}
+
+// PastContent describes the past of a session.
+type PastContent struct {
+	protocol.PastContent
+}
+
+// SearchPast requests the lines of a session's past that match a pattern. The reply is
+// SearchPastContent. If the proxy closes the stream, the search ends.
+type SearchPast struct {
+	protocol.PastSearchSpec
+	Instance protocol.Instance `json:"instance,omitempty"` // if set, the session must have this instance
+}
+
+// SearchPastContent contains the lines that match, the newest first.
+type SearchPastContent struct {
+	protocol.PastSearchContent
 }
 
 // SizePolicy changes the size policy of a session. The reply is OK.
@@ -483,6 +537,11 @@ type StatsReport struct {
 	Resyncs      uint64 `json:"resyncs"`      // number of snapshots that were sent because the ring no longer had a viewer's next output
 	BytesMissed  uint64 `json:"bytes_missed"` // bytes of output that these viewers missed
 
+	RecordingsFailing int    `json:"recordings_failing,omitempty"` // number of sessions that cannot be stored on disk
+	RecordingFailures uint64 `json:"recording_failures,omitempty"` // how often a session could no longer be stored
+	BytesStored       uint64 `json:"bytes_stored,omitempty"`       // bytes that were written to disk
+	BytesUnstored     uint64 `json:"bytes_unstored,omitempty"`     // bytes of output that are not stored, or are stored only as a screen
+
 	PTYs       int    `json:"ptys,omitempty"` // PTYs of the whole system
 	MaxPTYs    int    `json:"max_ptys,omitempty"`
 	Files      int    `json:"files,omitempty"` // open descriptors of the supervisor
@@ -529,8 +588,16 @@ func (Data) MessageType() string               { return "data" }
 func (Screen) MessageType() string             { return "screen" }
 func (ScreenContent) MessageType() string      { return "screen_content" }
 func (History) MessageType() string            { return "history" }
+func (Changes) MessageType() string            { return "changes" }
+func (ChangesContent) MessageType() string     { return "changes_content" }
+func (Commands) MessageType() string           { return "commands" }
+func (CommandsContent) MessageType() string    { return "commands_content" }
 func (HistoryContent) MessageType() string     { return "history_content" }
 func (Search) MessageType() string             { return "search" }
+func (Past) MessageType() string               { return "past" }
+func (PastContent) MessageType() string        { return "past_content" }
+func (SearchPast) MessageType() string         { return "search_past" }
+func (SearchPastContent) MessageType() string  { return "search_past_content" }
 func (SearchContent) MessageType() string      { return "search_content" }
 func (SizePolicy) MessageType() string         { return "size_policy" }
 func (Appearance) MessageType() string         { return "appearance" }

@@ -47,6 +47,7 @@ type AttachOptions struct {
 	Pace       bool          // for an exclusive attachment: the child waits, for a limited time, until this viewer has read its output
 	Appearance *protocol.Appearance
 	Env        []string // K=V of the viewer's environment, for programs that ask for it: see Client.Environment
+	Mask       bool     // mask secrets, because the program stores the output or passes it on; not allowed with ViewOwn
 	Typed      bool     // send a Typed message for the input of each writer; not allowed in mode read_only
 }
 
@@ -163,7 +164,7 @@ func (c *Client) Attach(ctx context.Context, id protocol.SessionID, o AttachOpti
 		spec: protocol.AttachSpec{
 			SessionID: id, Cols: o.Cols, Rows: o.Rows, Mode: o.Mode, Steal: o.Steal, Resume: o.Resume, Snapshot: o.Snapshot,
 			History: o.History, Answers: o.Answers && o.Mode != protocol.ModeReadOnly, Writer: o.Writer, Client: c.o.Name, Term: o.Term, IsTTY: o.IsTTY,
-			View: o.View, Pace: o.Pace, Appearance: o.Appearance, Env: o.Env, Typed: o.Typed,
+			View: o.View, Pace: o.Pace, Appearance: o.Appearance, Env: o.Env, Typed: o.Typed, Mask: o.Mask,
 		},
 		notify: make(chan struct{}, 1), drained: make(chan struct{}, 1),
 	}

@@ -14,19 +14,34 @@ import (
 type HistoryOptions struct {
 	Before *uint64 // only lines with smaller numbers; nil means all lines above the screen
 	Lines  int     // largest number of lines; 0 means 100
+	// Command selects the output of an ended command instead: -1 is the last command, -2 the one
+	// before it; a positive number is the count of a CommandInfo.
+	Command int
 }
 
 // History returns lines of a session, the newest first. It also works after the session's end. An
 // answer holds only as many lines as fit into one message. If More is true, the caller can ask
 // again with the number of the last line as Before.
+//
+// The error is not_stored if o names a command that the session does not keep.
 func (c *Client) History(ctx context.Context, id protocol.SessionID, o HistoryOptions) (*protocol.HistoryContent, error) {
 	h, err := ask[*api.HistoryContent](ctx, c, &api.History{
-		HistorySpec: protocol.HistorySpec{SessionID: id, Before: o.Before, Lines: o.Lines},
+		HistorySpec: protocol.HistorySpec{SessionID: id, Before: o.Before, Lines: o.Lines, Command: o.Command},
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &h.HistoryContent, nil
+}
+
+// Commands returns the last commands of a session that have ended, the oldest first, if its shell
+// reports them.
+func (c *Client) Commands(ctx context.Context, id protocol.SessionID) (*protocol.CommandsContent, error) {
+	r, err := ask[*api.CommandsContent](ctx, c, &api.Commands{SessionID: id})
+	if err != nil {
+		return nil, err
+	}
+	return &r.CommandsContent, nil
 }
 
 // SearchOptions are the options of a search.

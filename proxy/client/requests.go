@@ -45,7 +45,7 @@ func (c *Client) Spawn(ctx context.Context, r SpawnRequest) (*Spawned, error) {
 	if r.Argv != nil && len(r.Argv) == 0 {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty; nil starts the login shell")
 	}
-	if r.Argv == nil { // the wire format does not distinguish nil from empty
+	if r.Argv == nil { // the proxy would take the shell of its own environment
 		r.Argv = []string{config.LoginShell(), "-l"}
 	}
 	if r.ID == "" {
@@ -162,15 +162,17 @@ type ScreenOptions struct {
 	Skip       int                   // number of lines to leave out at the end of these
 	NonEmpty   bool                  // only lines that are not blank
 	Cols, Rows int                   // size of the terminal on which the lines are laid out; 0 means the session's size
+	At         *protocol.Moment      // an earlier moment; nil means the present one
 }
 
-// Screen returns the content of a session's screen, or its last lines. It also works after the
-// session's end. If the content does not fit into one answer, its beginning is left out, and
-// Truncated is true.
+// Screen returns the content of a session's screen, or its last lines, at the present or at an
+// earlier moment. It also works after the session's end. If the content does not fit into one
+// answer, its beginning is left out, and Truncated is true. If the moment is not kept, the error
+// is not_stored.
 func (c *Client) Screen(ctx context.Context, id protocol.SessionID, o ScreenOptions) (*protocol.ScreenContent, error) {
 	s, err := ask[*api.ScreenContent](ctx, c, &api.Screen{ScreenSpec: protocol.ScreenSpec{
 		SessionID: id, Format: o.Format, Lines: o.Lines, Scrollback: o.Scrollback, Skip: o.Skip, NonEmpty: o.NonEmpty,
-		Cols: o.Cols, Rows: o.Rows,
+		Cols: o.Cols, Rows: o.Rows, At: o.At,
 	}})
 	if err != nil {
 		return nil, err

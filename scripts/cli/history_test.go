@@ -76,6 +76,61 @@ func TestSearchAndHistory(t *testing.T) {
 	}
 }
 
+// A reader is told what has changed since its mark, and no more.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", "seq 50; read x; echo new; read x")
+	w.shows("s", "50")
+	whole := w.must("changes", "s")
+	if !strings.Contains(whole, "49:50\n") || strings.Contains(whole, "\n9:") || !strings.Contains(whole, "cursor: column 0, row 23\n") {
+		t.Errorf("the whole screen: %q", whole)
+	}
+	_, mark, _ := strings.Cut(strings.TrimSpace(whole), "mark: ")
+	w.must("send", "s", "--enter")
+	w.must("wait", "s", "--text", "new")
+	c := w.object("changes", "s", "--since", mark, "--json")
+	if lines := c["lines"].([]any); len(lines) != 1 || fmt.Sprint(lines[0].(map[string]any)["t"]) != "[new]" || c["whole"] != nil {
+		t.Errorf("a new line: %v", c)
+	}
+	if got := w.must("changes", "s", "--max-bytes", "80"); !strings.Contains(got, "are left out; read them: proxy history s --before ") {
+		t.Errorf("80 bytes of the screen: %q", got)
+	}
+	w.fails(64, "--since", "changes", "s", "--since", "!")
+	w.fails(64, "max_bytes", "changes", "s", "--max-bytes", "-1")
+	w.fails(64, "not a mark of changes", "changes", "s", "--since", "AAAA")
+}
+
+// The output of a command is found by the command's number, if the shell reports its commands.
+func TestHistoryOfCommand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.shell("s", `mark() { printf '\033]133;%s\007' "$1"; }
+		printf '\033]7;file:///src\007'
+		for i in 1 2; do mark A; echo "\$ make $i"; mark "C;cmdline=make $i"; seq "${i}0" "${i}3"; printf part; mark "D;$i"; done
+		printf '\nready\n'; read x`)
+	w.shows("s", "ready")
+	if got := w.must("history", "s", "--command", "-2"); got != "10\n11\n12\n13\npart\n" {
+		t.Errorf("output of the first command: %q", got)
+	}
+	if got := w.must("history", "s", "--command", "2", "--lines", "2", "-n"); !strings.HasSuffix(got, ":23\n10:part\n") {
+		t.Errorf("end of the output of the second command: %q", got)
+	}
+	h := w.object("history", "s", "--json", "--command", "-1")
+	c := h["command"].(map[string]any)
+	if lines := h["lines"].([]any); len(lines) != 5 || c["exit_code"] != 2.0 || c["cwd"] != "/src" || c["output"].(map[string]any)["end"] == nil || h["duration_ms"] == nil {
+		t.Errorf("as JSON: %v", h)
+	}
+	if got := w.must("history", "s", "--commands"); !strings.HasPrefix(got, "1: code 1 after ") || !strings.HasSuffix(got, ": make 2\n") {
+		t.Errorf("list of the commands: %q", got)
+	}
+	w.fails(64, "--command", "history", "s", "--command", "0")
+	w.fails(64, "commands", "history", "s", "--commands", "-n")
+	if r := w.proxy("history", "s", "--command", "-3"); r.Code == 0 || !strings.Contains(r.Errout, "not_stored") {
+		t.Errorf("a command that does not exist: %v", r)
+	}
+}
+
 // A screen can be had as a terminal of another size would show it; whose size a
 // session has can be changed.
 func TestSizes(t *testing.T) {

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -283,6 +284,18 @@ func TestExitCodes(t *testing.T) {
 	open.fails(78, "mode 0700", "ls")
 }
 
+// tree returns the paths of a directory and of all that is in it.
+func tree(t *testing.T, dir string) (paths []string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		paths = append(paths, path)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
 // Everything lies in the directory of --dir, whatever the environment says. A
 // path too long for sockets has a short one beside it.
 func TestDir(t *testing.T) {
@@ -298,6 +311,7 @@ func TestDir(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
+			home := tree(t, w.Path("home"))
 			dir := strings.ReplaceAll(tt.dir, "{}", w.Dir)
 			w.must("--dir", dir, "new", "-d", "--id", "s", "--", "sleep", "1000")
 			if out := w.must("ls", "--dir", dir, "--json"); !strings.Contains(out, `"id": "s"`) {
@@ -320,8 +334,8 @@ func TestDir(t *testing.T) {
 			if want := []string{dir, w.Path("home")}; !slices.Equal(sorted(names), sorted(want)) {
 				t.Errorf("in the world are %q, want %q", names, want)
 			}
-			if names, _ = filepath.Glob(w.Path("home/*")); len(names) > 0 {
-				t.Errorf("in the home directory are %q", names)
+			if now := tree(t, w.Path("home")); !slices.Equal(now, home) {
+				t.Errorf("in the home directory are %q, want %q", now, home)
 			}
 			r := w.run(exec.Command(filepath.Join(w.Bin, "supervisor"), "stop", "--sessions=end", "--dir", dir), nil)
 			if r.Code != 0 {

@@ -32,7 +32,7 @@ func newWorld(t testing.TB) *world {
 	w := &world{programs.New(t, dir, "", bin, "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+filepath.Join(dir, "home"),
 		"TERM=xterm-256color", "LANG=C.UTF-8", "SHELL=/bin/bash", "PS1=$ ")}
 	w.Cwd = dir
-	w.mkdir("home")
+	w.MakeHome()
 	t.Cleanup(w.End)
 	return w
 }

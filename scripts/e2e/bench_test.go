@@ -43,8 +43,8 @@ func BenchmarkDrain(b *testing.B) {
 	for b.Loop() {
 		for range drainRounds {
 			bare = append(bare, rate(func() { drainBare(b, "cat", file) }))
-			held = append(held, rate(func() { w.drain(c, file, false) }))
-			viewed = append(viewed, rate(func() { w.drain(c, file, true) }))
+			held = append(held, rate(func() { w.drain(c, file, false, "") }))
+			viewed = append(viewed, rate(func() { w.drain(c, file, true, "") }))
 		}
 	}
 	b.ReportMetric(median(bare), "bare-MB/s")
@@ -76,10 +76,10 @@ func median[T float64 | time.Duration](all []T) T {
 }
 
 // drain runs cat in a session to its end.
-func (w *world) drain(c *client.Client, file string, view bool) {
+func (w *world) drain(c *client.Client, file string, view bool, mode protocol.Durable) {
 	w.T.Helper()
 	ctx := w.T.Context()
-	s := w.spawn(c, "drain", protocol.SpawnSpec{Argv: []string{"cat", file}})
+	s := w.spawn(c, "drain", protocol.SpawnSpec{Argv: []string{"cat", file}, Durable: mode})
 	if view {
 		a, err := c.Attach(ctx, s.SessionID, client.AttachOptions{})
 		if err != nil {

@@ -173,7 +173,7 @@ func newHeld(t *testing.T) *held {
 	one, _ := releases(t)
 	w := newWorld(t, "HOLDFAST_CRASH_LIMIT=1000000", "HOLDFAST_CRASH_PAUSE=1ms", "HOLDFAST_START_TIMEOUT=2s")
 	w.Bin = one.bin
-	h := &held{movers: w.movers(10 * limit)}
+	h := &held{movers: w.movers()}
 	h.relinks = true
 	w.spawn(h.c, "flow", trickling)
 	w.spawn(h.c, "waited", shell(`read x; exit 7`))
@@ -195,6 +195,7 @@ func newHeld(t *testing.T) *held {
 // or to the supervisor but that it has died deaths times.
 func (h *held) unharmed(t *testing.T, deaths int) {
 	t.Helper()
+	h.step()
 	h.flat.flow(t, 1)
 	now := h.supervisor(h.c)
 	if now.Instance != h.is.Instance || now.Version != h.is.Version || now.Upgrades != h.is.Upgrades || now.Keeper == nil ||

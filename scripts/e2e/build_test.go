@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// Both programs build for the other systems, and for Windows, where there are
-// no terminals to serve yet, they have it in them to say so.
+// TestOtherSystems builds both programs for each system, with the flags of a release. On Windows, which
+// has no terminals to serve yet, the programs must report that.
 // demand: M14, S12
 func TestOtherSystems(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ os, arch, suffix string }{
-		{"windows", "amd64", ".exe"}, {"darwin", "arm64", ""},
+		{"windows", "amd64", ".exe"}, {"darwin", "arm64", ""}, {"linux", "amd64", ""},
 	} {
 		dir := t.TempDir()
 		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+string(filepath.Separator), "holdfast/proxy", "holdfast/supervisor")

@@ -27,9 +27,9 @@ import (
 // demand: S9
 func TestManyHandoffs(t *testing.T) {
 	const streams, typists, fickle, large, others = 50, 50, 10, 6, 84
-	handoffs := number(t, "HOLDFAST_HANDOFFS", 12)
+	handoffs := number(t, "HOLDFAST_HANDOFFS", 6)
 	w := newWorld(t, bigRing)
-	m := w.movers(4*limit + time.Duration(handoffs)*5*time.Second)
+	m := w.movers()
 	proxy, held := w.Only("proxy"), w.Only("supervisor")
 	w.spawn(m.c, "flow", trickling)
 	w.spawn(m.c, "waited", shell(`read x; exit 7`))
@@ -83,6 +83,7 @@ func TestManyHandoffs(t *testing.T) {
 		return last.FDs <= first.FDs && last.RSS <= first.RSS+moreRSS() && besideQueues(lastHeld) <= besideQueues(firstHeld)
 	}
 	for i := range handoffs {
+		m.step()
 		for _, h := range halved {
 			m.wait(t, h.turns, h.begun)
 		}
@@ -95,6 +96,7 @@ func TestManyHandoffs(t *testing.T) {
 			first, firstHeld = last, lastHeld
 		}
 	}
+	m.step()
 	if !eventually(look) {
 		t.Errorf("the proxy held %+v after the first handoff, and holds %+v after the last: %v", first, last, fds(proxy.PID))
 		t.Errorf("the supervisor held %+v, and holds %+v: %v", firstHeld, lastHeld, fds(held.PID))

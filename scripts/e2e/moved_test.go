@@ -25,7 +25,7 @@ import (
 func TestConnectionsMove(t *testing.T) {
 	const handoffs, each = 10, 10
 	w := newWorld(t, bigRing)
-	m := w.movers(4 * limit)
+	m := w.movers()
 	proxy := w.Only("proxy")
 	w.spawn(m.c, "flow", flowing)
 	w.spawn(m.c, "waited", shell(`read x; exit 7`))
@@ -47,6 +47,7 @@ func TestConnectionsMove(t *testing.T) {
 	}
 	m.begin()
 	for range handoffs {
+		m.step()
 		proxy = w.replaceProxy(proxy)
 	}
 	m.end()
@@ -70,7 +71,6 @@ func dealt(i int, web ...way) way {
 // over.
 type movers struct {
 	*doors
-	till  time.Time     // when they give up
 	over  atomic.Bool   // they have seen enough
 	ended chan struct{} // closed then
 	stop  func()        // does both
@@ -79,19 +79,54 @@ type movers struct {
 	count  int           // of them
 	failed chan struct{} // closed after the first error
 	fail   sync.Once
+
+	watchdog *time.Timer // calls giveUp if a step takes longer than stepLimit
+	mu       sync.Mutex
+	all      []mover
+	gaveUp   bool
 }
 
-// movers returns none yet; they take at most as long as given.
-func (w *world) movers(longest time.Duration) *movers {
+// stepLimit is how long a step of a test with movers may take: a new connection, a replacement with
+// the checks after it, or the end of all connections. The number of steps has no influence on it.
+const stepLimit = 4 * limit
+
+// movers returns a group of connections that is still empty.
+func (w *world) movers() *movers {
 	w.T.Helper()
-	m := &movers{doors: w.doors(), till: time.Now().Add(longest), ended: make(chan struct{}), failed: make(chan struct{})}
+	m := &movers{doors: w.doors(), ended: make(chan struct{}), failed: make(chan struct{})}
 	m.stop = sync.OnceFunc(func() {
 		m.over.Store(true)
 		close(m.ended)
 	})
+	m.watchdog = time.AfterFunc(stepLimit, m.giveUp)
+	w.T.Cleanup(func() { m.watchdog.Stop() })
 	w.T.Cleanup(m.wg.Wait)
 	w.T.Cleanup(m.stop)
 	return m
+}
+
+// step begins the next step of the test, which may take stepLimit again.
+func (m *movers) step() { m.watchdog.Reset(stepLimit) }
+
+// giveUp makes each read and write of the connections fail with os.ErrDeadlineExceeded.
+func (m *movers) giveUp() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gaveUp = true
+	for _, s := range m.all {
+		_ = s.SetDeadline(time.Unix(1, 0)) // it fails only if the connection is closed
+	}
+}
+
+// register clears the deadline of a connection: giveUp sets it. It fails after giveUp.
+func (m *movers) register(s mover) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gaveUp {
+		return fmt.Errorf("a step took longer than %v", stepLimit)
+	}
+	m.all = append(m.all, s)
+	return s.SetDeadline(time.Time{})
 }
 
 // A mover is what is needed of a connection here.
@@ -104,7 +139,8 @@ type mover interface {
 func (m *movers) add(name string, by way, s mover, f func() error) {
 	m.T.Helper()
 	m.T.Cleanup(func() { _ = s.Close() })
-	if err := s.SetDeadline(m.till); err != nil {
+	m.step()
+	if err := m.register(s); err != nil {
 		m.T.Fatal(err)
 	}
 	m.count++
@@ -159,6 +195,7 @@ func (m *movers) begin() {
 // end lets all come to their ends, and returns when they have.
 func (m *movers) end() {
 	m.T.Helper()
+	m.step()
 	m.stop()
 	if err := m.c.Type(m.ctx(), "waited", []byte("\n")); err != nil {
 		m.T.Fatal(err)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -45,13 +44,18 @@ func (w *world) powerCut(children []int) {
 	w.T.Helper()
 	keeper, held := w.pair()
 	all := append([]int{keeper.PID, held.PID, w.Only("proxy").PID}, children...)
-	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+	send := func(signal syscall.Signal) {
 		for _, pid := range all {
 			if err := syscall.Kill(pid, signal); err != nil {
 				w.T.Fatalf("kill %d: %v", pid, err)
 			}
 		}
 	}
+	send(syscall.SIGSTOP)
+	for _, pid := range all { // a process stops when one of its threads has received a processor
+		testkit.Eventually(w.T, limit, func() bool { state, _ := testkit.Stat(pid); return state == "T" }, fmt.Sprintf("process %d has stopped", pid))
+	}
+	send(syscall.SIGKILL)
 	testkit.Eventually(w.T, limit, func() bool { return len(w.Running("")) == 0 }, "all processes have ended")
 }
 
@@ -69,7 +73,7 @@ func TestPowerCut(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	for range cuts {
-		w := newWorld(t, "HOLDFAST_DURABLE=screen")
+		w := newWorld(t)
 		c := w.dial(client.Options{})
 		var children []int
 		for i, pause := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond} {
@@ -139,7 +143,7 @@ func TestPowerCut(t *testing.T) {
 			t.Error("the revived session has the instance of the lost one")
 		}
 		seen, err := c.Screen(w.ctx(), "quiet", client.ScreenOptions{Scrollback: protocol.AllScrollback})
-		if err != nil || !bytes.Contains([]byte(strings.Join(seen.Lines, "\n")), []byte("what was typed\n── the machine stopped")) {
+		if err != nil || !strings.Contains(strings.Join(seen.Lines, "\n"), "what was typed\n── the machine stopped") {
 			t.Errorf("the revived session shows %q, %v", seen.Lines, err)
 		}
 		_ = c.Close()

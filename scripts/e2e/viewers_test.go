@@ -250,7 +250,7 @@ func (w *world) quiet(c *client.Client, id string) {
 func TestDetachedStart(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	home := w.Path("home")
+	home := w.MakeHome()
 	if err := os.MkdirAll(filepath.Join(home, ".config"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,11 @@ func TestWebPage(t *testing.T) {
 	for _, path := range tests {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			var env []string
+			if filepath.Base(path) == "past.test.mjs" {
+				env = append(env, "HOLDFAST_DURABLE=full")
+			}
+			w := newWorld(t, env...)
 			w.Bin = bin
 			w.webProxy()
 			w.browse(path)

@@ -34,6 +34,12 @@ func TestMain(m *testing.M) {
 	if *fork {
 		forkForever()
 	}
+	if *generated != "" {
+		if err := generate(); err != nil {
+			fmt.Fprintln(os.Stderr, "generator:", err)
+			os.Exit(1)
+		}
+	}
 	os.Exit(testkit.Run(m))
 }
 
@@ -47,35 +53,52 @@ func inMachine(t *testing.T, memory int, longest time.Duration, test func(*testi
 		test(t)
 		return
 	}
-	dir := t.TempDir()
-	build := func(args ...string) {
-		t.Helper()
-		cmd := exec.Command("go", args...)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("go %v: %v, %s", args, err, out)
-		}
-	}
-	script := filepath.Join(root(t), "scripts/vm/run")
-	build("build", "-o", dir+"/", "-trimpath", "-buildvcs=false", "holdfast/supervisor", "holdfast/proxy")
-	build("test", "-c", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, "guest"), "holdfast/scripts/vm")
 	ctx, cancel := context.WithTimeout(t.Context(), longest+time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, script, "-m", fmt.Sprint(memory), "-s", fmt.Sprint(int(longest.Seconds())),
-		filepath.Join(dir, "guest"), "-inside", "-test.v", "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), "FILES="+filepath.Join(dir, "supervisor")+" "+filepath.Join(dir, "proxy"))
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit) && exit.ExitCode() == unavailable && os.Getenv("HOLDFAST_REQUIRE_VM") == "":
-		t.Skip(strings.TrimSpace(string(out)))
-	case err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()):
+	out, err := machineCommand(ctx, t, programs(t), "-m", fmt.Sprint(memory), "-s", fmt.Sprint(int(longest.Seconds()))).CombinedOutput()
+	skipUnavailable(t, err, out)
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for s := bufio.NewScanner(strings.NewReader(string(out))); s.Scan(); {
 		if strings.Contains(s.Text(), "_test.go:") { // what it logs
 			t.Log(strings.TrimSpace(s.Text()))
 		}
+	}
+}
+
+// programs builds what runs in the machine, and returns its directory.
+func programs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{"build", "-o", dir + "/", "-trimpath", "-buildvcs=false", "holdfast/supervisor", "holdfast/proxy"},
+		{"test", "-c", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, "guest"), "holdfast/scripts/vm"},
+	} {
+		cmd := exec.Command("go", args...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %v: %v, %s", args, err, out)
+		}
+	}
+	return dir
+}
+
+// machineCommand boots a machine that runs this test inside. options are those of scripts/vm/run.
+func machineCommand(ctx context.Context, t *testing.T, dir string, options ...string) *exec.Cmd {
+	t.Helper()
+	args := append(options, filepath.Join(dir, "guest"), "-inside", "-test.v", "-test.run=^"+t.Name()+"$")
+	cmd := exec.CommandContext(ctx, filepath.Join(root(t), "scripts/vm/run"), args...)
+	cmd.Env = append(os.Environ(), "FILES="+filepath.Join(dir, "supervisor")+" "+filepath.Join(dir, "proxy"))
+	return cmd
+}
+
+// skipUnavailable skips the test if there can be no machine here.
+func skipUnavailable(t *testing.T, err error, out []byte) {
+	t.Helper()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == unavailable && os.Getenv("HOLDFAST_REQUIRE_VM") == "" {
+		t.Skip(strings.TrimSpace(string(out)))
 	}
 }
 

@@ -25,12 +25,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/mask"
 )
 
 // FileName is the name of the config file in the config directory.
@@ -90,11 +92,14 @@ type Config struct {
 	Limits          protocol.Limits // limits of a session that is started without its own; default none
 	// ShellIntegration makes the shells of "proxy new" report their prompts and commands.
 	ShellIntegration bool
-	Durable          protocol.Durable // how much of a session is stored on disk: off, screen or full; default off
+	Durable          protocol.Durable // how much of a session is stored on disk: off, screen or full; default screen
 	DurableSync      time.Duration    // output is stored after this time at the latest; default 1 s, 100 ms to 1 min
 	DurableSession   int              // bytes stored of one session; default 256 MiB
 	DurableTotal     int              // bytes stored of all sessions; default 2 GiB
 	DurableAge       time.Duration    // how long output is stored; default 30 days
+	DurableKey       string           // file with the age identity that encrypts what is stored, or "!" and a command that prints it; default none
+	SecretEnv        []string         // names of variables, which may contain *, whose values are masked; default none
+	Mask             []*regexp.Regexp // patterns of secrets; default none
 	DetachKey        string           // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
 }
 
@@ -116,7 +121,7 @@ func (c Config) withDefaults() Config {
 	c.EarlyExit = cmp.Or(c.EarlyExit, 200*time.Millisecond)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
 	c.Cage = cmp.Or(c.Cage, "auto")
-	c.Durable = cmp.Or(c.Durable, protocol.DurableOff)
+	c.Durable = cmp.Or(c.Durable, protocol.DurableScreen)
 	c.DurableSync = cmp.Or(c.DurableSync, time.Second)
 	c.DurableSession = cmp.Or(c.DurableSession, 256<<20)
 	c.DurableTotal = cmp.Or(c.DurableTotal, 2<<30)
@@ -153,6 +158,7 @@ func (c Config) validate() error {
 	check(c.DurableSession >= minDurable, "durable_session_bytes", "at least 1 MiB (1048576)", c.DurableSession)
 	check(c.DurableTotal >= minDurable, "durable_total_bytes", "at least 1 MiB (1048576)", c.DurableTotal)
 	check(c.DurableAge > 0, "durable_age", "more than 0", c.DurableAge)
+	check(c.DurableKey == "" || filepath.IsAbs(c.DurableKey) || len(c.DurableKey) > 1 && c.DurableKey[0] == '!', "durable_key", "an absolute path, or ! and a command", strconv.Quote(c.DurableKey))
 	check(c.PolicySHA256 == "" || isSHA256(c.PolicySHA256), "policy_sha256", "64 hexadecimal digits", strconv.Quote(c.PolicySHA256))
 	return errors.Join(errs...)
 }
@@ -204,12 +210,25 @@ var settings = []setting{
 	{"cpu_max", "`processors`, such as 1.5 or 150%, that a session may use (none)", setLimit(protocol.LabelCPUMax)},
 	{"cpu_weight", "`share` of a session against others when processors are scarce, 1 to 10000 (100)", setLimit(protocol.LabelCPUWeight)},
 	{"shell_integration", "`true` or false: shells that \"proxy new\" starts report their prompts and commands (false)", setBool(func(c *Config) *bool { return &c.ShellIntegration })},
-	{"durable", "`amount` of a session that is stored on disk, so that it outlives the machine: off, screen (the last screen and history) or full, all output (off)", setText(func(c *Config) *string { return (*string)(&c.Durable) })},
+	{"durable", "`amount` of a session that is stored on disk, so that it outlives the machine: off, screen (the last screen and history) or full, all output (screen)", setText(func(c *Config) *string { return (*string)(&c.Durable) })},
 	{"durable_sync", "`time` after which output is stored at the latest, 100ms to 1m (1s)", setDuration(func(c *Config) *time.Duration { return &c.DurableSync })},
 	{"durable_session_bytes", "`bytes` stored of one session; the oldest output is deleted first (268435456)", setNumber(func(c *Config) *int { return &c.DurableSession })},
 	{"durable_total_bytes", "`bytes` stored of all sessions (2147483648)", setNumber(func(c *Config) *int { return &c.DurableTotal })},
 	{"durable_age", "`time` after which stored output is deleted (720h)", setDuration(func(c *Config) *time.Duration { return &c.DurableAge })},
+	{"durable_key", "`file` of mode 0600 with the age identity that encrypts what is stored, or ! and a command that prints it (none: not encrypted)", setText(func(c *Config) *string { return &c.DurableKey })},
+	{"secret_env", "`names` of variables, separated by spaces, whose values are masked in recordings and in what programs read of a session; * stands for any characters (none)", setSecretEnv},
+	{"mask", "`patterns` (RE2), separated by spaces, of text that is masked in the same way (none)", setMask},
 	{"detach_key", "`keys` that detach \"proxy attach\", one or two, or none (ctrl-\\ d)", setText(func(c *Config) *string { return &c.DetachKey })},
+}
+
+func setSecretEnv(c *Config, v string) (err error) {
+	c.SecretEnv, err = mask.ParseNames(v)
+	return err
+}
+
+func setMask(c *Config, v string) (err error) {
+	c.Mask, err = mask.ParsePatterns(v)
+	return err
 }
 
 func setNumber(field func(*Config) *int) func(*Config, string) error {

@@ -265,5 +265,12 @@ func ensure(dir string) error {
 	return socket.CheckDir(dir)
 }
 
-// Recordings is the directory in the state directory in which sessions are stored.
-const Recordings = "sessions"
+// Recordings returns the directory in which sessions are stored.
+func (d Dirs) Recordings() string { return filepath.Join(d.State, "sessions") }
+
+// HasRecordings reports whether a session is stored. A name that ends with "~" is that of a session
+// whose files are being erased.
+func (d Dirs) HasRecordings() bool {
+	stored, err := os.ReadDir(d.Recordings())
+	return err == nil && slices.ContainsFunc(stored, func(e os.DirEntry) bool { return !strings.HasSuffix(e.Name(), "~") })
+}

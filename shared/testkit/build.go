@@ -1,27 +1,36 @@
 package testkit
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 )
 
-// A builder builds programs, each combination of flags and packages once per test process.
+// buildsEnv names a directory in which several test processes share the programs that they build. The
+// caller of the tests removes it. If the variable is not set, each test process builds for itself.
+const buildsEnv = "HOLDFAST_BUILDS"
+
+// A builder builds programs, each combination of flags and packages once per test process, or once in
+// the directory that buildsEnv names.
 type builder struct {
 	mu   sync.Mutex
-	root string            // directory of all programs; Run removes it
+	root string            // directory of the programs that are not shared; Run removes it
 	dirs map[string]string // directory of the programs by flags and packages
 }
 
 var built builder
 
 // Build returns a directory with the programs of the packages, such as "holdfast/supervisor".
-// It builds them once per test process, and with -race if HOLDFAST_E2E_RACE is 1. A package
-// that calls Build must have a TestMain that calls Run, which removes the programs.
+// It builds them once per test process, or once in $HOLDFAST_BUILDS, and with -race if
+// HOLDFAST_E2E_RACE is 1. A package that calls Build must have a TestMain that calls Run, which
+// removes the programs unless they are in $HOLDFAST_BUILDS.
 func Build(t testing.TB, pkgs ...string) string {
 	t.Helper()
 	return build(t, pkgs)
@@ -72,33 +81,78 @@ func (b *builder) build(flags, pkgs []string) (string, error) {
 	if dir := b.dirs[key]; dir != "" {
 		return dir, nil
 	}
-	dir, err := b.newDir()
-	if err != nil {
-		return "", err
+	if b.dirs == nil {
+		b.dirs = map[string]string{}
 	}
-	args = append([]string{"build", "-o", dir + "/"}, args...)
-	cmd := exec.Command("go", args...)
-	if os.Getenv("HOLDFAST_E2E_RACE") == "1" {
-		cmd.Args = slices.Insert(cmd.Args, 2, "-race")
-	} else {
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // releases are built without cgo, too
+	dir, err := b.newDir(args)
+	if err == nil {
+		b.dirs[key] = dir
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", errors.Join(err, errors.New(strings.TrimSpace(string(out))))
-	}
-	b.dirs[key] = dir
-	return dir, nil
+	return dir, err
 }
 
-func (b *builder) newDir() (string, error) {
+// newDir returns a directory with the programs of go build's arguments.
+func (b *builder) newDir(args []string) (string, error) {
+	if shared := os.Getenv(buildsEnv); shared != "" {
+		return buildShared(shared, args)
+	}
 	if b.root == "" {
 		root, err := os.MkdirTemp("", "holdfast-build-")
 		if err != nil {
 			return "", err
 		}
-		b.root, b.dirs = root, map[string]string{}
+		b.root = root
 	}
-	return os.MkdirTemp(b.root, "")
+	dir, err := os.MkdirTemp(b.root, "")
+	if err != nil {
+		return "", err
+	}
+	return dir, goBuild(dir, args)
+}
+
+// buildShared returns the directory below shared that has the programs of go build's arguments. The
+// first process builds them, and all others wait for it.
+func buildShared(shared string, args []string) (string, error) {
+	dir := filepath.Join(shared, fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(args, " ")+os.Getenv(raceEnv))))[:16])
+	if err := os.MkdirAll(shared, 0o700); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := lockFile(lock); err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	unfinished, err := os.MkdirTemp(shared, "unfinished-")
+	if err != nil {
+		return "", err
+	}
+	if err := goBuild(unfinished, args); err != nil {
+		return "", errors.Join(err, os.RemoveAll(unfinished))
+	}
+	return dir, os.Rename(unfinished, dir)
+}
+
+// raceEnv is 1 if the programs are built with the race detector.
+const raceEnv = "HOLDFAST_E2E_RACE"
+
+// goBuild runs go build with these arguments, and puts the programs into dir.
+func goBuild(dir string, args []string) error {
+	cmd := exec.Command("go", append([]string{"build", "-o", dir + "/"}, args...)...)
+	if os.Getenv(raceEnv) == "1" {
+		cmd.Args = slices.Insert(cmd.Args, 2, "-race")
+	} else {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // releases are built without cgo, too
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return errors.Join(err, errors.New(strings.TrimSpace(string(out))))
+	}
+	return nil
 }
 
 func (b *builder) remove() {

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -113,8 +114,44 @@ func TestDir(t *testing.T) {
 	}
 }
 
+// helloProgram is the package of a program that prints its version.
+const helloProgram = "holdfast/shared/testkit/testdata/hello"
+
+// TestBuildShared checks that all builders of the same HOLDFAST_BUILDS get one program, whichever
+// comes first, and that none of them removes it.
+func TestBuildShared(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(buildsEnv, dir)
+	var wg sync.WaitGroup
+	var dirs [3]string
+	for i := range dirs {
+		wg.Go(func() {
+			var b builder
+			defer b.remove()
+			var err error
+			if dirs[i], err = b.build(nil, []string{helloProgram}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if dirs[0] != dirs[1] || dirs[0] != dirs[2] || filepath.Dir(dirs[0]) != dir {
+		t.Errorf("the programs are in %q, want one directory in %s", dirs, dir)
+	}
+	if out, err := exec.Command(filepath.Join(dirs[0], "hello")).CombinedOutput(); err != nil {
+		t.Errorf("it prints %q, %v", out, err)
+	}
+	if _, err := new(builder).build(nil, []string{"holdfast/none"}); err == nil || !strings.Contains(err.Error(), "holdfast/none") {
+		t.Errorf("a package that does not exist: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "unfinished-*")); len(left) > 0 {
+		t.Errorf("%v is left behind", left)
+	}
+}
+
 func TestBuild(t *testing.T) {
-	const pkg = "holdfast/shared/testkit/testdata/hello"
+	t.Setenv(buildsEnv, "")
+	const pkg = helloProgram
 	dir := BuildVersion(t, "v1.2.3", pkg)
 	out, err := exec.Command(filepath.Join(dir, "hello")).CombinedOutput()
 	if err != nil || string(out) != "hello from v1.2.3\n" {

@@ -215,8 +215,18 @@ var verbs = map[string]func(id protocol.SessionID) protocol.Message{
 	"history": func(id protocol.SessionID) protocol.Message {
 		return api.History{Request: req("r"), HistorySpec: protocol.HistorySpec{SessionID: id}}
 	},
+	"changes": func(id protocol.SessionID) protocol.Message {
+		return api.Changes{Request: req("r"), ChangesSpec: protocol.ChangesSpec{SessionID: id}}
+	},
+	"commands": func(id protocol.SessionID) protocol.Message { return api.Commands{Request: req("r"), SessionID: id} },
 	"search": func(id protocol.SessionID) protocol.Message {
 		return api.Search{Request: req("r"), SearchSpec: protocol.SearchSpec{SessionID: id, Pattern: "x"}}
+	},
+	"past": func(id protocol.SessionID) protocol.Message {
+		return api.Past{Request: req("r"), PastSpec: protocol.PastSpec{SessionID: id}}
+	},
+	"search_past": func(id protocol.SessionID) protocol.Message {
+		return api.SearchPast{Request: req("r"), PastSearchSpec: protocol.PastSearchSpec{SessionID: id, Pattern: "x"}}
 	},
 	"size_policy": func(id protocol.SessionID) protocol.Message {
 		return api.SizePolicy{Request: req("r"), SessionID: id, Policy: protocol.SizeSmallest}
@@ -274,7 +284,7 @@ var looksOnly = []string{"info", "share"}
 // whose answers TestWorkspaces looks at one by one.
 var others = []string{
 	"hello", "welcome", "error", "ok", "goaway", "spawn", "spawned", "list", "sessions", "session", "scrollback_data", "screen_content",
-	"history_content", "search_content", "appearance", "attached", "detach", "detached", "waited", "marked", "awaited", "accepted", "resync", "resized", "stolen",
+	"history_content", "commands_content", "changes_content", "search_content", "past_content", "search_past_content", "appearance", "attached", "detach", "detached", "waited", "marked", "awaited", "accepted", "resync", "resized", "stolen",
 	"pty_exited", "exit", "events", "subscribed", "event", "status", "status_report", "ticket", "ticket_issued", "terminal.open",
 	"terminal.opened", "terminal.exit", "terminal.error", "environment_content", "away_content", "typed", "shared",
 }

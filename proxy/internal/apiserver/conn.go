@@ -153,7 +153,7 @@ func (c *conn) setReadDeadline(at time.Time) error {
 }
 
 // capabilities lists the features that clients can use.
-var capabilities = protocol.Capabilities{protocol.CapTerminalExit, protocol.CapWebTicket, protocol.CapCage, protocol.CapAutomation}
+var capabilities = protocol.Capabilities{protocol.CapTerminalExit, protocol.CapWebTicket, protocol.CapCage, protocol.CapAutomation, protocol.CapDurable}
 
 // isSameSecret compares two secrets in constant time. An empty want never matches.
 func isSameSecret(got, want string) bool {

@@ -30,7 +30,7 @@ func TestHello(t *testing.T) {
 	if m.Agreed != protocol.Version || m.Protocol != protocol.Supported() || m.PID != os.Getpid() || m.Instance == "" || m.Version == "" {
 		t.Errorf("welcomed with %+v", m)
 	}
-	for _, c := range []protocol.Capability{protocol.CapTerminalExit, protocol.CapWebTicket, protocol.CapAutomation, protocol.CapCage} {
+	for _, c := range []protocol.Capability{protocol.CapTerminalExit, protocol.CapWebTicket, protocol.CapAutomation, protocol.CapCage, protocol.CapDurable} {
 		if !m.Capabilities.Has(c) {
 			t.Errorf("it knows %v, and not %s", m.Capabilities, c)
 		}

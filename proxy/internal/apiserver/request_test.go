@@ -36,6 +36,13 @@ func TestRequests(t *testing.T) {
 		Instance: "life", Offset: 9, LineNumbers: numbers, Looks: []protocol.Look{{}, {Bold: true}}, More: true,
 		Lines: []protocol.HistoryLine{{Line: 6, Spans: []protocol.Span{{Text: "a"}, {Text: "b", Look: 1}}, Open: true}, {Line: 5, Cut: true}},
 	}
+	ended := protocol.CommandsContent{Instance: "life", Offset: 9, Count: 2, Commands: []protocol.CommandInfo{{Line: "make", Count: 2}}}
+	behind := protocol.ChangesSpec{SessionID: "s", Since: []byte("x\xff"), MaxBytes: 300}
+	changed := protocol.ChangesContent{
+		Instance: "life", Offset: 9, Mark: []byte("y"), LineNumbers: numbers, Whole: true, From: 1, Lines: []protocol.ChangedLines{{Line: 6, Texts: []string{"ab"}, Cut: true}}, Alternate: true,
+		Rows: []protocol.ChangedRows{{Row: 2, Texts: []string{"c", ""}}}, Title: new("t"), Size: &protocol.Size{Cols: 80, Rows: 24},
+		Commands: []protocol.ChangedCommand{{Count: 2, Line: "make", ExitCode: new(1), DurationMS: 3}}, LeftOut: &protocol.LineRange{First: 1, End: 6}, LeftOutRows: 1,
+	}
 	wanted := protocol.SearchSpec{SessionID: "s", Pattern: "a|b", IgnoreCase: true, Before: new(uint64(0)), Limit: 2}
 	matches := protocol.SearchContent{
 		Instance: "life", Offset: 9, LineNumbers: numbers, Before: 4, More: true,
@@ -45,6 +52,11 @@ func TestRequests(t *testing.T) {
 		Instance: "life", Offset: 9, Cols: 80, Rows: 24, Cursor: protocol.Cursor{X: 1, Y: 2}, Title: "t", Looks: []protocol.Look{{}, {Fg: "1"}},
 		Cells: []protocol.ScreenLine{{Cells: []protocol.ScreenCell{{Text: "世", Width: 2, Look: 1}}}}, Truncated: true,
 	}
+	was := protocol.PastContent{
+		Instance: "life", Mode: protocol.DurableFull, Start: 1, End: 9, Times: []protocol.PastTime{{Offset: 1}}, Gaps: []protocol.PastGap{{From: 2, To: 3}},
+		Commands: []protocol.PastCommand{{Line: "ls", Start: 4, End: 5}}, MoreCommands: true,
+	}
+	old := protocol.PastSearchContent{Instance: "life", Start: 1, End: 9, Matches: []protocol.PastMatch{{Offset: 3, Text: "x", Ranges: []protocol.Range{{End: 1}}}}, Before: 3, More: true}
 	exit := protocol.ExitRecord{ExitCode: 3, Reason: protocol.ReasonExited, LastLines: []string{"a"}, Tail: []string{"a"}}
 	mark := protocol.MarkInfo{Instance: "life", Offset: 9, Mark: []byte("x\xff")}
 	awaited := protocol.AwaitSpec{SessionID: "s", Text: "a(b)", Since: mark.Mark}
@@ -67,8 +79,21 @@ func TestRequests(t *testing.T) {
 		{name: "scrollback", request: api.Scrollback{Request: id, SessionID: "s", Offset: 5, MaxBytes: 7},
 			asked: wire.Read{SessionID: "s", Offset: 5, MaxBytes: 7}, reply: wire.Data{Instance: "life", Offset: 6, End: 9, Data: []byte("x\xff")},
 			told: api.ScrollbackData{Request: id, Instance: "life", Offset: 6, End: 9, Data: []byte("x\xff")}},
+		{name: "scrollback of the past", request: api.Scrollback{Request: id, SessionID: "s", Past: true},
+			asked: wire.Read{SessionID: "s", Past: true},
+			reply: wire.Data{Instance: "life", Offset: 6, End: 9, Data: []byte("x"), Times: was.Times, Sizes: []protocol.PastSize{{Offset: 6, Size: protocol.Size{Cols: 80}}}},
+			told:  api.ScrollbackData{Request: id, Instance: "life", Offset: 6, End: 9, Data: []byte("x"), Times: was.Times, Sizes: []protocol.PastSize{{Offset: 6, Size: protocol.Size{Cols: 80}}}}},
+		{name: "search of the past", request: api.SearchPast{Request: id, PastSearchSpec: protocol.PastSearchSpec{SessionID: "s", Pattern: "x", Limit: 3}},
+			asked: wire.SearchPast{PastSearchSpec: protocol.PastSearchSpec{SessionID: "s", Pattern: "x", Limit: 3}},
+			reply: wire.SearchPastContent{PastSearchContent: old}, told: api.SearchPastContent{Request: id, PastSearchContent: old}},
 		{name: "screen", request: api.Screen{Request: id, ScreenSpec: shown},
 			asked: wire.Screen{ScreenSpec: shown}, reply: wire.ScreenContent{ScreenContent: content}, told: api.ScreenContent{Request: id, ScreenContent: content}},
+		{name: "past", request: api.Past{Request: id, PastSpec: protocol.PastSpec{SessionID: "s", From: 3}},
+			asked: wire.Past{PastSpec: protocol.PastSpec{SessionID: "s", From: 3}}, reply: wire.PastContent{PastContent: was}, told: api.PastContent{Request: id, PastContent: was}},
+		{name: "changes", request: api.Changes{Request: id, ChangesSpec: behind},
+			asked: wire.Changes{ChangesSpec: behind}, reply: wire.ChangesContent{ChangesContent: changed}, told: api.ChangesContent{Request: id, ChangesContent: changed}},
+		{name: "commands", request: api.Commands{Request: id, SessionID: "s"},
+			asked: wire.Commands{SessionID: "s"}, reply: wire.CommandsContent{CommandsContent: ended}, told: api.CommandsContent{Request: id, CommandsContent: ended}},
 		{name: "environment", request: api.Environment{Request: id, SessionID: "s"},
 			asked: wire.Environment{SessionID: "s"}, reply: wire.EnvironmentContent{Env: []string{"A=1"}}, told: api.EnvironmentContent{Request: id, Env: []string{"A=1"}}},
 		{name: "away", request: api.Away{Request: id, SessionID: "s"},
@@ -415,6 +440,8 @@ func TestGoneClient(t *testing.T) {
 		api.Wait{Request: req("r"), SessionID: "s"},
 		api.Await{Request: req("r"), AwaitSpec: protocol.AwaitSpec{SessionID: "s", Text: "x"}},
 		api.Search{Request: req("r"), SearchSpec: protocol.SearchSpec{SessionID: "s", Pattern: "x"}},
+		api.Past{Request: req("r"), PastSpec: protocol.PastSpec{SessionID: "s"}},
+		api.SearchPast{Request: req("r"), PastSearchSpec: protocol.PastSearchSpec{SessionID: "s", Pattern: "x"}},
 	} {
 		t.Run(request.MessageType(), func(t *testing.T) {
 			w := newWorld(t, nil)

@@ -37,9 +37,9 @@ var handlers = make(handlerTable).
 		return api.Waited{Request: p.Request, SessionID: r.SessionID, Instance: r.Instance, Exit: r.Exit}, nil
 	})).
 	add(forward(policy.VerbRead, func(p *passing, m *api.Scrollback) protocol.Message {
-		return wire.Read{SessionID: p.id, Instance: p.instance, Offset: m.Offset, MaxBytes: m.MaxBytes}
+		return wire.Read{SessionID: p.id, Instance: p.instance, Offset: m.Offset, MaxBytes: m.MaxBytes, Past: m.Past}
 	}, func(p *passing, r *wire.Data) (protocol.Message, error) {
-		return api.ScrollbackData{Request: p.Request, Instance: r.Instance, Offset: r.Offset, End: r.End, Data: r.Data}, nil
+		return api.ScrollbackData{Request: p.Request, Instance: r.Instance, Offset: r.Offset, End: r.End, Data: r.Data, Times: r.Times, Sizes: r.Sizes}, nil
 	})).
 	add(forward(policy.VerbRead, func(p *passing, m *api.Screen) protocol.Message {
 		q := wire.Screen{ScreenSpec: m.ScreenSpec, Instance: p.instance}
@@ -55,12 +55,39 @@ var handlers = make(handlerTable).
 	}, func(p *passing, r *wire.HistoryContent) (protocol.Message, error) {
 		return api.HistoryContent{Request: p.Request, HistoryContent: r.HistoryContent}, nil
 	})).
+	add(forward(policy.VerbRead, func(p *passing, m *api.Changes) protocol.Message {
+		p.isInstanceChosen = len(m.Since) > 0 // a mark belongs to one instance
+		q := wire.Changes{ChangesSpec: m.ChangesSpec, Instance: p.instance}
+		q.SessionID = p.id
+		return q
+	}, func(p *passing, r *wire.ChangesContent) (protocol.Message, error) {
+		return api.ChangesContent{Request: p.Request, ChangesContent: r.ChangesContent}, nil
+	})).
+	add(forward(policy.VerbRead, func(p *passing, _ *api.Commands) protocol.Message {
+		return wire.Commands{SessionID: p.id, Instance: p.instance}
+	}, func(p *passing, r *wire.CommandsContent) (protocol.Message, error) {
+		return api.CommandsContent{Request: p.Request, CommandsContent: r.CommandsContent}, nil
+	})).
 	add(forward(policy.VerbRead, func(p *passing, m *api.Search) protocol.Message {
 		q := wire.Search{SearchSpec: m.SearchSpec, Instance: p.instance}
 		q.SessionID = p.id
 		return q
 	}, func(p *passing, r *wire.SearchContent) (protocol.Message, error) {
 		return api.SearchContent{Request: p.Request, SearchContent: r.SearchContent}, nil
+	})).
+	add(forward(policy.VerbRead, func(p *passing, m *api.Past) protocol.Message {
+		q := wire.Past{PastSpec: m.PastSpec, Instance: p.instance}
+		q.SessionID = p.id
+		return q
+	}, func(p *passing, r *wire.PastContent) (protocol.Message, error) {
+		return api.PastContent{Request: p.Request, PastContent: r.PastContent}, nil
+	})).
+	add(forward(policy.VerbRead, func(p *passing, m *api.SearchPast) protocol.Message {
+		q := wire.SearchPast{PastSearchSpec: m.PastSearchSpec, Instance: p.instance}
+		q.SessionID = p.id
+		return q
+	}, func(p *passing, r *wire.SearchPastContent) (protocol.Message, error) {
+		return api.SearchPastContent{Request: p.Request, PastSearchContent: r.PastSearchContent}, nil
 	})).
 	add(forward(policy.VerbRead, func(p *passing, _ *api.Away) protocol.Message {
 		return wire.Away{SessionID: p.id, Instance: p.instance}

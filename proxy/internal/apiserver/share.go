@@ -77,6 +77,10 @@ func (c *caller) permits(m protocol.Message) error {
 		if m.Mode != protocol.ModeReadOnly || m.Steal || m.Typed || len(m.Env) > 0 {
 			return protocol.Errorf(protocol.CodePermissionDenied, "a share link is read-only: attach with mode read_only, without steal, typed and env")
 		}
+	case *api.Screen:
+		isPermitted = isPermitted && m.At == nil // the link was made to show the session from then on
+	case *api.Scrollback:
+		isPermitted = isPermitted && !m.Past
 	case *api.Resize:
 		isPermitted = isPermitted && m.Attachment != nil // the size of a read-only attachment changes no other viewer's size
 	}

@@ -44,6 +44,10 @@ var ways = map[string][]protocol.Message{
 		api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly, Env: []string{"A=b"}}},
 		api.Attach{Request: req("r"), Attachment: 1, AttachSpec: protocol.AttachSpec{SessionID: "mine", Mode: protocol.ModeReadOnly, Typed: true}},
 	},
+	"scrollback": {api.Scrollback{Request: req("r"), SessionID: "mine", Past: true}},
+	"screen": {
+		api.Screen{Request: req("r"), ScreenSpec: protocol.ScreenSpec{SessionID: "mine", At: &protocol.Moment{Command: -1}}},
+	},
 }
 
 // A link lets one look at one session: every message there is either does no more

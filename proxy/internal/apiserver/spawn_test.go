@@ -109,7 +109,7 @@ func TestSpawnLoginShell(t *testing.T) {
 		return child(nil)(m)
 	})
 	c := w.client()
-	c.send(api.Spawn{Request: req("none"), SessionID: "s", ShellIntegration: true}) // with an empty argv
+	c.send(api.Spawn{Request: req("none"), SessionID: "s", SpawnSpec: protocol.SpawnSpec{Argv: []string{}}, ShellIntegration: true})
 	if e := expect[*api.Error](c); e.Code != protocol.CodeInvalidArgument || len(w.Requests("create")) != 0 {
 		t.Errorf("an empty argv: %+v, asked %v", e, w.Requests("create"))
 	}

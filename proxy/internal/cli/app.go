@@ -87,7 +87,7 @@ func (a *app) nothingHere() error {
 	if pid, err := keep.PID(dirs.Runtime); err != nil || pid != 0 {
 		return err
 	}
-	if stored, _ := os.ReadDir(filepath.Join(dirs.State, config.Recordings)); len(stored) > 0 {
+	if dirs.HasRecordings() {
 		return nil
 	}
 	return exitcode.New(sysexits.Unavailable, fmt.Sprintf("nothing runs here: no supervisor uses %s; proxy new starts a session", dirs.Runtime))

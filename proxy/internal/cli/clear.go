@@ -14,7 +14,7 @@ func (a *app) clearCommand() *cobra.Command {
 			return c.Clear(cmd.Context(), id, screen)
 		})
 	cmd.Long = "Forget the lines above a session's screen, for all viewers: history, search and screen do not have them any more.\n\n" +
-		"The session's output stays in its buffer: proxy export --format cast prints it until newer output has replaced it."
+		"The past of the session begins anew: screen --at, play and export do not have earlier output either."
 	cmd.Example = "  proxy clear build\n  proxy clear build --screen   # the screen as well, except the cursor's row"
 	cmd.Flags().BoolVar(&screen, "screen", false, "clear the screen as well, except the cursor's row, which moves to the top")
 	return cmd

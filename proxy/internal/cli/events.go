@@ -36,6 +36,7 @@ var eventKinds = []string{
 	string(protocol.EventCreated), string(protocol.EventExited), string(protocol.EventForgotten), string(protocol.EventResized),
 	string(protocol.EventAttached), string(protocol.EventDetached), string(protocol.EventMissed), string(protocol.EventTitle),
 	string(protocol.EventLabels), string(protocol.EventCwd), string(protocol.EventBell), string(protocol.EventNotification), string(protocol.EventDegraded),
+	string(protocol.EventRecordingFailed), string(protocol.EventRecordingResumed),
 	string(protocol.EventOutputIdle), string(protocol.EventCommandStarted), string(protocol.EventCommandFinished),
 }
 
@@ -131,17 +132,25 @@ func (o *eventsOptions) print(ctx context.Context, c *client.Client, out io.Writ
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
+	n, err := o.printUntil(ctx, c, out)
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	if n < o.count { // err only tells that the connection was closed because of the timeout
+		return exitcode.New(sysexits.Timeout, fmt.Sprintf("timeout: %d of %s after %v", n, count(o.count, "event"), o.timeout))
+	}
+	return nil
+}
+
+// printUntil prints events until ctx ends, or no more can follow. It returns their number.
+func (o *eventsOptions) printUntil(ctx context.Context, c *client.Client, out io.Writer) (int, error) {
 	events, err := o.subscribe(ctx, c)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = events.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = events.Close() })()
-	n, err := o.each(events, out)
-	if err == nil && n < o.count && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return exitcode.New(sysexits.Timeout, fmt.Sprintf("timeout: %d of %s after %v", n, count(o.count, "event"), o.timeout))
-	}
-	return err
+	return o.each(events, out)
 }
 
 // subscribe subscribes to new events, or to past and new ones.

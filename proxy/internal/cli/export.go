@@ -26,6 +26,7 @@ type exportOptions struct {
 	format, output string
 	overwrite      bool
 	over           time.Duration
+	stretch
 }
 
 var exportFormats = []string{"text", "ansi", "html", "cast"}
@@ -34,6 +35,9 @@ func (a *app) exportCommand() *cobra.Command {
 	o := &exportOptions{}
 	cmd := a.oneSession("export ID", "Print all output of a session that is kept, even after its end", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			if o.isSet() {
+				return o.stream(raw(cmd), func(w io.Writer) error { return o.exportPast(cmd.Context(), c, id, w) })
+			}
 			var b bytes.Buffer
 			if err := o.export(cmd.Context(), c, id, &b); err != nil {
 				return err
@@ -54,15 +58,18 @@ func (a *app) exportCommand() *cobra.Command {
 		"ansi  the same lines with colours, for a terminal\n" +
 		"html  the same lines as a fragment of HTML\n" +
 		"cast  the last bytes of output (ring_bytes) as an asciicast, for asciinema and its players\n\n" +
-		"The supervisor keeps no times of output. A cast therefore spreads the output evenly over --over, and\n" +
-		"has only the session's last size. Use proxy record to record times and sizes."
+		"A cast of the last bytes spreads the output evenly over --over, and has only the session's last size.\n\n" +
+		"With --from or --until, all output that is stored is exported, also what the history no longer has:\n" +
+		"its lines as they were printed, or a cast with the times and sizes. --from 0 is the beginning.\n\n" + momentHelp
 	cmd.Example = "  proxy export build > build.txt\n" +
 		"  proxy export build --format html -o build.html\n" +
-		"  proxy export build --format cast -o build.cast"
+		"  proxy export build --format cast -o build.cast\n" +
+		"  proxy export build --format cast --from -1h -o hour.cast"
 	f := cmd.Flags()
 	f.StringVar(&o.format, "format", "text", "the `format`: text, ansi, html or cast")
 	f.StringVarP(&o.output, "output", "o", "-", "the `file` to write, - for standard output")
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace a file that exists")
+	o.stretch.flags(cmd, "export")
 	f.DurationVar(&o.over, "over", 10*time.Second, "the duration of a cast; 0 shows all output at once")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportFormats, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagFilename("output") // the flag exists, so this cannot fail
@@ -75,19 +82,49 @@ func (o *exportOptions) write(out io.Writer, p []byte) error {
 		_, err := out.Write(p)
 		return err
 	}
+	f, err := o.create()
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(p)
+	return errors.Join(err, f.Close())
+}
+
+// create creates the file, or empties it.
+func (o *exportOptions) create() (*os.File, error) {
 	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if o.overwrite {
 		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	}
 	f, err := os.OpenFile(o.output, flags, 0o600) // the output may contain secrets
 	if errors.Is(err, os.ErrExist) {
-		return exitcode.New(sysexits.CantCreate, o.output+" exists; --overwrite replaces it")
+		return nil, exitcode.New(sysexits.CantCreate, o.output+" exists; --overwrite replaces it")
 	}
 	if err != nil {
-		return exitcode.New(sysexits.CantCreate, err.Error())
+		return nil, exitcode.New(sysexits.CantCreate, err.Error())
 	}
-	_, err = f.Write(p)
-	return errors.Join(err, f.Close())
+	return f, nil
+}
+
+// stream writes an export that may be too long for the memory. If it fails, a new file is removed.
+func (o *exportOptions) stream(out io.Writer, export func(io.Writer) error) error {
+	var f *os.File
+	if o.output != "-" {
+		var err error
+		if f, err = o.create(); err != nil {
+			return err
+		}
+		out = f
+	}
+	buffered := bufio.NewWriter(out)
+	err := export(buffered)
+	err = errors.Join(err, buffered.Flush())
+	if f != nil {
+		if err = errors.Join(err, f.Close()); err != nil && !o.overwrite {
+			_ = os.Remove(o.output) // the error tells why there is no export
+		}
+	}
+	return err
 }
 
 // export writes the session in the chosen format to w.
@@ -152,7 +189,7 @@ func allLines(ctx context.Context, c *client.Client, id protocol.SessionID) (*pa
 // lastLines reads the last n lines of history and screen; n = 0 reads all.
 func lastLines(ctx context.Context, c *client.Client, id protocol.SessionID, n int) (*protocol.HistoryContent, error) {
 	all := uint64(math.MaxUint64)
-	return readHistory(ctx, c, id, &all, n)
+	return readHistory(ctx, c, id, client.HistoryOptions{Before: &all, Lines: n})
 }
 
 // dropBlank removes the empty lines at the end, as the command screen does. A screen has such lines

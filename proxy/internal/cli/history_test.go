@@ -76,7 +76,7 @@ func TestHighlight(t *testing.T) {
 		{"a\x1bc", []protocol.Range{{Start: 1, End: 2}}, "a<?>c"},
 	} {
 		want := strings.NewReplacer("<", "\x1b[1;31m", ">", "\x1b[m").Replace(tt.want)
-		if got := highlight(protocol.Match{Text: tt.text, Ranges: tt.ranges}); got != want {
+		if got := highlight(tt.text, tt.ranges); got != want {
 			t.Errorf("%q %v: got %q, want %q", tt.text, fmt.Sprint(tt.ranges), got, want)
 		}
 	}

@@ -75,6 +75,9 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 			row("last ran", commandText(c))
 		}
 	}
+	if l := s.Lost; l != nil {
+		row("lost", fmt.Sprintf("with the machine; the screen is exact at byte %d of the output, stored at %s; start it again: proxy revive %s", l.Offset, l.SeenAt.Format(time.RFC3339), s.ID))
+	}
 	row("created", s.CreatedAt.Format(time.RFC3339))
 	row("last i/o", s.LastIOAt.Format(time.RFC3339))
 	row("output", fmt.Sprintf("%d bytes, kept from %d on", s.OutputOffset, s.RingStart))

@@ -40,18 +40,7 @@ func (a *app) killCommand() *cobra.Command {
 		}
 		return nil
 	}
-	cmd := a.oneSession("kill ID...", "End sessions, or only send them a signal", cobra.MinimumNArgs(1),
-		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, more []string) error {
-			errs := []error{kill(cmd, c, id)}
-			for _, arg := range more { // the next session is tried even if this one fails
-				id, err := sessionID(arg)
-				if err == nil {
-					err = kill(cmd, c, id)
-				}
-				errs = append(errs, err)
-			}
-			return errors.Join(errs...)
-		})
+	cmd := a.manySessions("kill ID...", "End sessions, or only send them a signal", kill)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if only(cmd) && forget {
 			return exitcode.WrongUsage(errors.New("--signal alone does not end a session, so --forget needs --grace as well"))

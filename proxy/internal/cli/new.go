@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -28,6 +29,8 @@ type newOptions struct {
 	policy     string
 	cwd        string
 	env        []string
+	secretEnv  []string
+	durable    string
 	clearEnv   bool
 	labels     map[string]string
 	scrollback int
@@ -66,13 +69,20 @@ func (a *app) newCommand() *cobra.Command {
 	return cmd
 }
 
+var durables = cobra.FixedCompletions([]cobra.Completion{
+	string(protocol.DurableOff), string(protocol.DurableScreen), string(protocol.DurableFull),
+}, cobra.ShellCompDirectiveNoFileComp)
+
 // flags adds the flags that tell where and with which environment a command is started.
 func (o *newOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.cwd, "cwd", "", "working `directory` (default this one)")
 	f.StringArrayVar(&o.env, "env", nil, "add `K=V` to the environment; may be repeated")
+	f.StringArrayVar(&o.secretEnv, "secret-env", nil, "pass the variable `NAME` of this environment to the session, and mask its value in recordings and in what programs read; * stands for any characters of names in --env; may be repeated")
+	f.StringVar(&o.durable, "durable", "", "how `much` of the session is stored on disk: off, screen or full (default the setting durable)")
 	f.BoolVar(&o.clearEnv, "clear-env", false, "do not inherit the environment")
 	f.StringToStringVar(&o.labels, "label", nil, "add the label `k=v`, which info prints; may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("durable", durables)
 	f.Lookup("label").DefValue = "" // omits the default from the help text
 	f.IntVar(&o.scrollback, "scrollback", 0, "`lines` of history (default 10000)")
 	o.limits = limitFlags(cmd)
@@ -109,12 +119,25 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		if err != nil {
 			return err
 		}
+		warnUnmasked(&s.Session)
 		if o.detach {
 			return detached(cmd, c, s, o.earlyExit)
 		}
 		o.attach.fresh, o.attach.early = true, o.earlyExit
 		return a.attachTo(ctx, c, &s.Session, &o.attach)
 	})
+}
+
+// isSetIn reports whether env (K=V) has a variable.
+func isSetIn(env []string, name string) bool {
+	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+}
+
+// warnUnmasked tells which variables are secret without being masked.
+func warnUnmasked(s *protocol.SessionInfo) {
+	if len(s.Unmasked) > 0 {
+		warn(fmt.Errorf("not masked, because it is not set or its value has fewer than 4 bytes: %s", plain.Text(strings.Join(s.Unmasked, ", "))))
+	}
 }
 
 // request returns the spawn request for the flags and the command.
@@ -141,12 +164,17 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 	r.SpawnSpec = protocol.SpawnSpec{
 		Argv: argv, Cwd: cwd, Env: o.env, ClearInheritedEnv: o.clearEnv, Cols: size.Cols, Rows: size.Rows,
 		Originator: o.originator, Labels: o.labels, ScrollbackLines: o.scrollback, SizePolicy: policy,
-		Limits: *o.limits,
+		Limits: *o.limits, SecretEnv: o.secretEnv, Durable: protocol.Durable(o.durable),
 	}
 	if !o.clearEnv {
 		// For its user the session is a child of this shell. It therefore inherits this
 		// environment, without the variables that describe this terminal.
 		r.Env = append(config.CleanEnv(os.Environ()), o.env...)
+	}
+	for _, name := range o.secretEnv { // the user has named it, so it is meant for the session
+		if value, ok := os.LookupEnv(name); ok && !isSetIn(o.env, name) {
+			r.Env = append(r.Env, name+"="+value)
+		}
 	}
 	return r, r.Validate()
 }

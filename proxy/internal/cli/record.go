@@ -45,8 +45,8 @@ func (a *app) recordCommand() *cobra.Command {
 		"change the session's size; if that changes, the recording has the change.\n\n" +
 		"The file is complete after each event, even if the recorder crashes. Only its owner can read it (0600),\n" +
 		"because a screen may show secrets. --input also records the input of all viewers. If the terminal does\n" +
-		"not show input, such as a password, each character is recorded as an asterisk. proxy export prints the\n" +
-		"output from before the recording."
+		"not show input, such as a password, each character is recorded as an asterisk, as is all input of a\n" +
+		"session with secrets (--secret-env). proxy export prints the output from before the recording."
 	cmd.Example = "  proxy record build -o build.cast\n" +
 		"  proxy record build -o - | asciinema cat -"
 	f := cmd.Flags()
@@ -79,7 +79,7 @@ func (o *recordOptions) check(id protocol.SessionID) error {
 func (o *recordOptions) record(cmd *cobra.Command, c *client.Client, id protocol.SessionID) error {
 	ctx := cmd.Context()
 	none := 0 // a player does not use lines above the screen
-	view := client.AttachOptions{Mode: protocol.ModeReadOnly, History: &none}
+	view := client.AttachOptions{Mode: protocol.ModeReadOnly, History: &none, Mask: true}
 	if o.input { // without a size this attachment does not change the session's size
 		view.Mode, view.Typed = protocol.ModeShared, true
 		if _, err := c.Environment(ctx, id); protocol.CodeOf(err) == protocol.CodeUnsupported {

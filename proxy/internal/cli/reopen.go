@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -15,9 +14,9 @@ import (
 
 // reopenSize returns the size for a session that is reopened in this terminal: the terminal's size,
 // or 0 and 0 if the session has a fixed size.
-func reopenSize(ctx context.Context, c *client.Client, id protocol.SessionID) (cols, rows int) {
-	if info, err := c.SessionInfo(ctx, id); err != nil || info.SizePolicy == protocol.SizeFixed {
-		return 0, 0 // the request to reopen will report the error
+func reopenSize(info *protocol.SessionInfo) (cols, rows int) {
+	if info.SizePolicy == protocol.SizeFixed {
+		return 0, 0
 	}
 	size := front.OwnSize()
 	return size.Cols, size.Rows
@@ -46,7 +45,11 @@ func (a *app) reopenCommand() *cobra.Command {
 				o.fresh, o.reopened, o.early = !detach, true, early
 				change := protocol.RespawnSpec{Argv: args[1:]}
 				if o.fresh {
-					change.Cols, change.Rows = reopenSize(ctx, c, id)
+					info, err := c.SessionInfo(ctx, id)
+					if err != nil {
+						return err
+					}
+					change.Cols, change.Rows = reopenSize(info)
 				}
 				none := time.Duration(0)
 				s, err := c.Reopen(ctx, id, change, &none) // this command checks for an early exit, as in new

@@ -18,7 +18,6 @@ import (
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/front"
 	"holdfast/shared/config"
-	"holdfast/shared/plain"
 )
 
 // labelResume is the label with the command that continues a session's work: a JSON array, or a command
@@ -117,7 +116,7 @@ func revive(ctx context.Context, c *client.Client, id protocol.SessionID, argv [
 		change.Argv = []string{config.LoginShell(), "-l"}
 	}
 	if here {
-		change.Cols, change.Rows = reopenSize(ctx, c, id)
+		change.Cols, change.Rows = reopenSize(info)
 	}
 	none := time.Duration(0)
 	return c.Reopen(ctx, id, change, &none)
@@ -135,14 +134,16 @@ func existing(dir string) string {
 // again. Nothing is started without an answer.
 func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.Attachment, t *front.Terminal, o *attachOptions) error {
 	info := att.Info().Session
+	cwd := info.Cwd
 	if info.Lost != nil {
+		cwd = cmp.Or(info.Lost.Cwd, cwd)
 		t.Say("[%s was lost with the machine; this is its screen at %s, after %d bytes of output]", info.ID, info.Lost.SeenAt.Local().Format(time.DateTime), info.Lost.Offset)
 	}
 	if !t.IsTerminal() || o.readOnly {
 		t.Say("[to start it again: proxy revive %s]", info.ID)
 		return nil
 	}
-	t.Say("[start it again in %s? y or n]", plain.Text(cmp.Or(info.Lost.Cwd, info.Cwd)))
+	t.Say("[start it again in %s? y or n]", cwd)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil || !strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y") {
 		return nil
@@ -156,17 +157,9 @@ func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.At
 }
 
 func (a *app) forgetCommand() *cobra.Command {
-	cmd := a.oneSession("forget ID...", "Delete sessions that have ended or were lost, and what is stored of them", cobra.MinimumNArgs(1),
-		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, more []string) error {
-			errs := []error{c.Forget(cmd.Context(), id)}
-			for _, arg := range more { // the next session is tried even if this one fails
-				id, err := sessionID(arg)
-				if err == nil {
-					err = c.Forget(cmd.Context(), id)
-				}
-				errs = append(errs, err)
-			}
-			return errors.Join(errs...)
+	cmd := a.manySessions("forget ID...", "Delete sessions that have ended or were lost, and what is stored of them",
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID) error {
+			return c.Forget(cmd.Context(), id)
 		})
 	cmd.Long = "Delete sessions that have ended or were lost: their exit record, their screen and history, and the files\n" +
 		"in which they are stored. This cannot be undone. A session that runs is not deleted; kill ends it."

@@ -103,8 +103,8 @@ func (a *app) command() *cobra.Command {
 		a.startCommand(), a.serveCommand(), a.stopCommand(), a.statusCommand(), a.handoffCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
 		a.newCommand(), a.runCommand(), a.reopenCommand(), a.reviveCommand(), a.forgetCommand(), a.attachCommand(), a.detachCommand(),
 		a.lsCommand(), a.infoCommand(), a.whyCommand(), a.awayCommand(), a.envCommand(), a.eventsCommand(),
-		a.sendCommand(), a.screenCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(), a.clearCommand(),
-		a.recordCommand(), a.exportCommand(),
+		a.sendCommand(), a.screenCommand(), a.changesCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(), a.clearCommand(),
+		a.recordCommand(), a.exportCommand(), a.playCommand(),
 		a.killCommand(), a.limitCommand(), a.freezeCommand(), a.thawCommand(), a.waitCommand(), a.markCommand(),
 		a.webCommand(), a.shareCommand(),
 	)
@@ -144,7 +144,7 @@ var knownWords = map[string]string{
 // groups are the sections of the help.
 var groups = []struct{ id, title, commands string }{
 	{"sessions", "Sessions:", "new run attach detach ls kill reopen info rename resize clear"},
-	{"look", "Output and history of a session:", "screen history search export record away why events"},
+	{"look", "Output and history of a session:", "screen changes history search play export record away why events"},
 	{"drive", "Drive a session from scripts:", "send wait mark env"},
 	{"limits", "Limits:", "limit freeze thaw"},
 	{"web", "In a browser:", "web share"},

@@ -112,10 +112,11 @@ func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
 			}
 			return err
 		}
-		if !slices.Equal(s.Session.Argv, argv) {
+		if !slices.EqualFunc(s.Session.Argv, argv, isMaskedFrom) {
 			return protocol.Errorf(protocol.CodeSessionExists, fmt.Sprintf(
 				"run %s has another command: %s", s.SessionID, plain.Text(commandLine(s.Session.Argv))))
 		}
+		warnUnmasked(&s.Session)
 		r := &oneRun{c: c, o: o, joins: joins, s: s.Session, signals: signals, out: raw(cmd)}
 		r.ends = &lineEnds{w: r.out}
 		r.s.ID = s.SessionID
@@ -203,6 +204,12 @@ func (r *oneRun) handleSignals(ctx context.Context, cancel context.CancelCauseFu
 			}
 		}
 	}
+}
+
+// isMaskedFrom reports whether shown is text, or text in which asterisks replace secrets.
+func isMaskedFrom(shown, text string) bool {
+	a, b := []rune(shown), []rune(text)
+	return slices.EqualFunc(a, b, func(a, b rune) bool { return a == b || a == '*' })
 }
 
 // join attaches this terminal to the run.

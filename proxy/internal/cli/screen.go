@@ -11,6 +11,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/plain"
 )
 
 // screenOptions are the flags of screen.
@@ -28,12 +29,16 @@ func (a *app) screenCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if content.Inexact {
+				fmt.Fprintln(plain.Stderr, "proxy: output before this moment is not stored, so the screen may have been another one")
+			}
 			if a.json {
 				return jsonTo(cmd.OutOrStdout()).Encode(content) // on one line, because there are many cells
 			}
 			return o.print(raw(cmd), id, content)
 		}))
-	cmd.Example = "  proxy screen build --lines 20\n  proxy screen build --json\n  proxy screen build --html --scrollback >build.html"
+	cmd.Long = "Print a session's screen, or its last lines, as they are now or as they were at an earlier moment.\n\n" + momentHelp
+	cmd.Example = "  proxy screen build --lines 20\n  proxy screen build --at -5m\n  proxy screen build --at 'command -2' --ansi\n  proxy screen build --json\n  proxy screen build --html --scrollback >build.html"
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return o.check(a.json, cmd.Flags().Changed("scrollback")) }
 	f := cmd.Flags()
 	f.BoolVar(&o.text, "text", false, "plain text (the default)")
@@ -43,6 +48,7 @@ func (a *app) screenCommand() *cobra.Command {
 	f.StringVar(&o.scrollback, "scrollback", "", "print also `n` lines above the screen; without =n all of them")
 	f.Lookup("scrollback").NoOptDefVal = "all"
 	f.StringVar(&o.size, "size", "", "lay the screen out for `COLSxROWS` (default the session's size)")
+	momentVar(f, &o.At, "at", "print the screen as it was at this `MOMENT`")
 	f.BoolVar(&o.NonEmpty, "non-empty", false, "print only lines that are not blank")
 	cmd.MarkFlagsMutuallyExclusive("text", "ansi", "html", "json")
 	return cmd

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -20,28 +21,14 @@ import (
 
 func (a *app) searchCommand() *cobra.Command {
 	var o client.SearchOptions
+	var whole bool
 	cmd := a.jsonFlag(a.oneSession("search ID REGEXP", "Print the lines of a session's history and screen that match", cobra.ExactArgs(2),
 		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, args []string) error {
 			o.Pattern = args[0]
-			var found []protocol.Match
-			for m, err := range c.Search(cmd.Context(), id, o) {
-				if err != nil {
-					return err
-				}
-				found = append(found, m)
+			if whole {
+				return printFound(cmd, a, c.SearchPast(cmd.Context(), id, o), func(m protocol.PastMatch) (uint64, string, []protocol.Range) { return m.Offset, m.Text, m.Ranges })
 			}
-			slices.Reverse(found) // the newest match was found first, and must be printed last
-			out := bufio.NewWriter(raw(cmd))
-			if err := a.printMatches(out, found, colours(raw(cmd))); err != nil {
-				return err
-			}
-			if err := out.Flush(); err != nil {
-				return err
-			}
-			if len(found) == 0 {
-				return exitcode.New(1, "") // as grep does
-			}
-			return nil
+			return printFound(cmd, a, c.Search(cmd.Context(), id, o), func(m protocol.Match) (uint64, string, []protocol.Range) { return m.Line, m.Text, m.Ranges })
 		}))
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if o.Limit < 0 {
@@ -49,47 +36,69 @@ func (a *app) searchCommand() *cobra.Command {
 		}
 		return nil
 	}
-	cmd.Example = "  proxy search build -i 'error|warn'\n  proxy search build --limit 1 '^make: '"
+	cmd.Example = "  proxy search build -i 'error|warn'\n  proxy search build --past 'FAIL: '\n  proxy search build --limit 1 '^make: '"
 	cmd.Long = "Print the lines of a session's history and screen that match, as NUMBER:TEXT, oldest first.\n\n" +
 		"history --before accepts the numbers. Wrapped lines are joined. The exit code is 1 if no line\n" +
-		"matches."
+		"matches.\n\n" +
+		"--past searches all output that is stored, also what the history no longer has, as OFFSET:TEXT;\n" +
+		"screen --at accepts the offsets. Its lines are those that were printed: a program that writes at\n" +
+		"places of the screen has printed each piece as a line. A pattern with a literal text, such as\n" +
+		"'error: .*', is searched several times faster than one without, such as '[0-9]+ms'."
 	cmd.Flags().BoolVarP(&o.IgnoreCase, "ignore-case", "i", false, "ignore the case of letters")
+	cmd.Flags().BoolVar(&whole, "past", false, "search all output that is stored")
 	cmd.Flags().IntVar(&o.Limit, "limit", 0, "print only the last `n` lines that match (default all)")
 	return cmd
 }
 
-// printMatches prints matches in the format of grep, or with --json as one object a line.
-func (a *app) printMatches(w io.Writer, found []protocol.Match, coloured bool) error {
-	enc := jsonTo(w)
-	for _, m := range found {
+// printFound prints matches, of which the newest comes first, in the format of grep with the oldest
+// first, or with --json as one object a line. of returns the number, the text and the ranges of a match.
+func printFound[M any](cmd *cobra.Command, a *app, matches iter.Seq2[M, error], of func(M) (uint64, string, []protocol.Range)) error {
+	var found []M
+	for m, err := range matches {
+		if err != nil {
+			return err
+		}
+		found = append(found, m)
+	}
+	coloured := colours(raw(cmd))
+	out := bufio.NewWriter(raw(cmd))
+	enc := jsonTo(out)
+	for _, m := range slices.Backward(found) {
+		number, text, ranges := of(m)
 		var err error
 		switch {
 		case a.json:
 			err = enc.Encode(m)
 		case coloured:
-			_, err = fmt.Fprintf(w, "\x1b[32m%d\x1b[m\x1b[36m:\x1b[m%s\n", m.Line, highlight(m))
+			_, err = fmt.Fprintf(out, "\x1b[32m%d\x1b[m\x1b[36m:\x1b[m%s\n", number, highlight(text, ranges))
 		default:
-			_, err = fmt.Fprintf(w, "%d:%s\n", m.Line, m.Text)
+			_, err = fmt.Fprintf(out, "%d:%s\n", number, text)
 		}
 		if err != nil {
 			return err
 		}
 	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return exitcode.New(1, "") // as grep does
+	}
 	return nil
 }
 
 // highlight returns the text of a line with its matches in bold red, like grep.
-func highlight(m protocol.Match) string {
+func highlight(text string, ranges []protocol.Range) string {
 	var b strings.Builder
 	at := 0
-	for _, r := range m.Ranges {
-		if r.Start < at || r.End <= r.Start || r.End > len(m.Text) {
+	for _, r := range ranges {
+		if r.Start < at || r.End <= r.Start || r.End > len(text) {
 			continue // an empty range, or a range of another text
 		}
-		b.WriteString(plain.Text(m.Text[at:r.Start]) + "\x1b[1;31m" + plain.Text(m.Text[r.Start:r.End]) + "\x1b[m")
+		b.WriteString(plain.Text(text[at:r.Start]) + "\x1b[1;31m" + plain.Text(text[r.Start:r.End]) + "\x1b[m")
 		at = r.End
 	}
-	return b.String() + plain.Text(m.Text[at:])
+	return b.String() + plain.Text(text[at:])
 }
 
 // colours reports whether output to w may have colours.

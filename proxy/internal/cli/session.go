@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -21,6 +22,27 @@ func (a *app) oneSession(use, short string, args cobra.PositionalArgs, run func(
 				return err
 			}
 			return a.withClient(cmd.Context(), func(c *client.Client) error { return run(cmd, c, id, args[1:]) })
+		},
+	}
+}
+
+// manySessions returns a command with one or more session ids as arguments. It calls run for each
+// session, also after an error with another one, and returns all errors.
+func (a *app) manySessions(use, short string, run func(*cobra.Command, *client.Client, protocol.SessionID) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.sessionIDs(anyState),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(cmd.Context(), func(c *client.Client) error {
+				var errs []error
+				for _, arg := range args {
+					id, err := sessionID(arg)
+					if err == nil {
+						err = run(cmd, c, id)
+					}
+					errs = append(errs, err)
+				}
+				return errors.Join(errs...)
+			})
 		},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/serve"
 	"holdfast/shared/pipe"
+	"holdfast/shared/plain"
 	"holdfast/shared/sysexits"
 )
 
@@ -75,6 +76,12 @@ func printStatus(out io.Writer, s *client.Status, held error) error {
 	fmt.Fprintln(out, "keeper     ", keeperText(s.Supervisor))
 	if c := s.Supervisor.Cages; c != nil {
 		fmt.Fprintln(out, "cages      ", cagesText(c))
+	}
+	if r := s.Supervisor.Recording; r != nil && r.Failing > 0 {
+		fmt.Fprintf(out, "recordings  %s cannot be stored on disk: %s; proxy doctor tells the next step\n", count(r.Failing, "session"), plain.Text(r.Error))
+	}
+	if r := s.Supervisor.Recording; r != nil && r.Sealed > 0 {
+		fmt.Fprintf(out, "sealed      %s cannot be read without the key; proxy doctor tells the next step\n", count(r.Sealed, "lost session"))
 	}
 	skew := "none"
 	if s.Proxy.Version != s.Supervisor.Version {

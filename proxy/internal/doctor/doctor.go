@@ -134,6 +134,7 @@ func Run(ctx context.Context, f Facts) []Finding {
 	all = append(all, l.supervisorRuns()...)
 	all = append(all, l.keeperRuns()...)
 	all = append(all, l.cages()...)
+	all = append(all, l.recordings()...)
 	all = append(all, l.reports()...)
 	all = append(all, l.proxyRuns()...)
 	all = append(all, l.skew()...)

@@ -178,7 +178,7 @@ func TestHealthy(t *testing.T) {
 	for _, f := range found {
 		checks = append(checks, f.Check)
 	}
-	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper cages reports proxy skew orphans"; got != want {
+	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper cages recordings reports proxy skew orphans"; got != want {
 		t.Errorf("checks %s, want %s", got, want)
 	}
 }
@@ -365,6 +365,16 @@ func TestFindings(t *testing.T) {
 			s.Cages = &protocol.CagesStatus{Dir: "/x", Controllers: []string{"cpu", "memory", "pids"}, Left: []string{"/x/session-a"}}
 			m.asked(s, nil)
 		}, "cages", Note, "the control group of sessions that have ended: /x/session-a", "kill ID --all"},
+		{"a full disk", func(m *machine) {
+			s := supervisor("v2")
+			s.Recording = &protocol.RecordingStatus{Failing: 2, Error: "no space left on device"}
+			m.asked(s, nil)
+		}, "recordings", Warning, "stored on disk: 2; they run on, but would not outlive the machine: no space left on device", "make room"},
+		{"sealed recordings", func(m *machine) {
+			s := supervisor("v2")
+			s.Recording = &protocol.RecordingStatus{Sealed: 3}
+			m.asked(s, nil)
+		}, "recordings", Warning, "cannot be read: 3", "durable_key"},
 		{"a crash loop", func(m *machine) {
 			m.ends(10)
 			m.asked(nil, protocol.Errorf(protocol.CodeSupervisorUnreachable, "held"))

@@ -102,6 +102,28 @@ func groupCount(n int) string {
 	return fmt.Sprintf("%d control groups", n)
 }
 
+// recordings returns whether the supervisor can store sessions on disk.
+func (l *inspection) recordings() []Finding {
+	const check = "recordings"
+	switch {
+	case l.supervisorErr != nil:
+		return orOK(nil, check, "not known without a supervisor")
+	case l.supervisor.Recording == nil:
+		return orOK(nil, check, "no session waits for the disk")
+	}
+	r := l.supervisor.Recording
+	var all []Finding
+	if r.Sealed > 0 {
+		all = append(all, Finding{check, Warning, fmt.Sprintf("lost sessions that are sealed and cannot be read: %d; their files stay", r.Sealed),
+			"let durable_key name their key, then supervisor --upgrade; or proxy forget them. Their screens say more"})
+	}
+	if r.Failing == 0 {
+		return all
+	}
+	return append(all, Finding{check, Warning, fmt.Sprintf("sessions that cannot be stored on disk: %d; they run on, but would not outlive the machine: %s", r.Failing, r.Error),
+		"make room, or let the user write to " + l.Dirs.Recordings() + "; check durable_key if the error names it; the supervisor tries again every 10 s. Or store less: durable_total_bytes, durable"})
+}
+
 // reports finds the reports about screens that were lost.
 func (l *inspection) reports() []Finding {
 	const check = "reports"

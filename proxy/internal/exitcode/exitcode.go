@@ -24,6 +24,7 @@ var byCode = map[protocol.Code]int{
 	protocol.CodeSessionNotFound:       sysexits.NoInput,
 	protocol.CodeInstanceMismatch:      sysexits.NoInput,
 	protocol.CodeSessionExited:         sysexits.NoInput,
+	protocol.CodeNotStored:             sysexits.NoInput,
 	protocol.CodeSupervisorUnreachable: sysexits.Unavailable,
 	protocol.CodeUnsupportedOS:         sysexits.Unavailable,
 	protocol.CodeSpawnFailed:           sysexits.OSError,

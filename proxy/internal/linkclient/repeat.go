@@ -73,8 +73,9 @@ func maxDeaths(request protocol.Message) int {
 	if m, ok := request.(wire.Attach); ok && m.Resume != nil {
 		return -1 // a death breaks the attachments of all viewers; giving one up would lose its viewer
 	}
+	read, isRead := request.(wire.Read)
 	switch kind := kindOf(request); {
-	case kind.IsCostly:
+	case kind.IsCostly || isRead && read.Past:
 		return 0
 	case kind.IsIdle:
 		return -1

@@ -67,7 +67,7 @@ func TestDiesOfIt(t *testing.T) {
 		request protocol.Message
 		times   int // that it kills; 0 is as often as is tried here
 	}{
-		{wire.Screen{}, 1}, {wire.History{}, 1}, {wire.Search{}, 1}, {wire.Mark{}, 1}, {wire.Resize{}, 1}, {wire.SizePolicy{}, 1},
+		{wire.Screen{}, 1}, {wire.History{}, 1}, {wire.Search{}, 1}, {wire.Past{}, 1}, {wire.SearchPast{}, 1}, {wire.Read{Past: true}, 1}, {wire.Read{}, 3}, {wire.Mark{}, 1}, {wire.Resize{}, 1}, {wire.SizePolicy{}, 1},
 		{wire.List{}, 3}, {wire.Info{}, 3}, {wire.Attach{}, 3}, {wire.Create{}, 3}, {wire.Write{}, 3}, {wire.Await{TimeoutMS: &ms}, 3},
 		{wire.Wait{}, 0}, {wire.Events{}, 0}, {wire.Attach{AttachSpec: protocol.AttachSpec{Resume: &protocol.Resume{}}}, 0},
 	} {

@@ -207,6 +207,10 @@ func supervisor(r *link.StatsReport) snapshot {
 		}),
 		counter("supervisor_resyncs_total", "Snapshots for viewers that lagged too far behind.", r.Resyncs),
 		counter("supervisor_missed_bytes_total", "Bytes that those viewers missed.", r.BytesMissed),
+		gauge("supervisor_recordings_failing", "Sessions that cannot be stored on disk.", r.RecordingsFailing),
+		counter("supervisor_recording_failures_total", "How often a session could no longer be stored on disk.", r.RecordingFailures),
+		counter("supervisor_stored_bytes_total", "Bytes that were written to disk for stored sessions.", r.BytesStored),
+		counter("supervisor_unstored_bytes_total", "Bytes of output that are not stored, or are stored only as a screen.", r.BytesUnstored),
 		gauge("supervisor_goroutines", "Goroutines of the supervisor.", r.Goroutines),
 		gauge("supervisor_heap_bytes", "Bytes of the supervisor's objects.", r.HeapBytes),
 	}

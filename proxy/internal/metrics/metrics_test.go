@@ -44,6 +44,7 @@ var full = &link.StatsReport{
 	StartedAt: time.Unix(1700000000, 5e8), Links: 1, Starting: 11, Running: 12, Draining: 13, Exited: 14, Attachments: 15,
 	BytesPrinted: 16, BytesTyped: 17, Spawns: 18, SpawnsFailed: 19, ExitsNatural: 20, ExitsSoft: 21, ExitsHard: 22,
 	Resyncs: 23, BytesMissed: 24, PTYs: 25, MaxPTYs: 26, Files: 27, MaxFiles: 28, Goroutines: 29, HeapBytes: 30, RSSBytes: 31,
+	RecordingsFailing: 32, RecordingFailures: 33, BytesStored: 34, BytesUnstored: 35,
 }
 
 // lines reads the text as Prometheus does, and returns our numbers.
@@ -88,6 +89,7 @@ func TestText(t *testing.T) {
 		"supervisor_printed_bytes_total": 16, "supervisor_typed_bytes_total": 17, "supervisor_spawns_total": 18, "supervisor_spawn_failures_total": 19,
 		"supervisor_exits_total outcome=natural": 20, "supervisor_exits_total outcome=soft": 21, "supervisor_exits_total outcome=hard": 22,
 		"supervisor_resyncs_total": 23, "supervisor_missed_bytes_total": 24, "system_ptys": 25, "system_max_ptys": 26,
+		"supervisor_recordings_failing": 32, "supervisor_recording_failures_total": 33, "supervisor_stored_bytes_total": 34, "supervisor_unstored_bytes_total": 35,
 		"supervisor_open_fds": 27, "supervisor_max_fds": 28, "supervisor_goroutines": 29, "supervisor_heap_bytes": 30, "supervisor_resident_memory_bytes": 31,
 	} {
 		if n, ok := got["holdfast_"+name]; !ok || n != want {

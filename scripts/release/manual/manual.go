@@ -223,7 +223,7 @@ func (m *Manual) checkExamples(of *cobra.Command) error {
 	var errs []error
 	for line := range strings.Lines(of.Example) {
 		line, _, _ = strings.Cut(line, "#")
-		words := strings.Fields(line)
+		words := shellWords(line)
 		if len(words) == 0 || words[0] != m.Root.Name() {
 			continue
 		}
@@ -239,6 +239,19 @@ func (m *Manual) checkExamples(of *cobra.Command) error {
 		errs = append(errs, m.checkExamples(c))
 	}
 	return errors.Join(errs...)
+}
+
+// word matches a word of a command line, with its single quotes.
+var word = regexp.MustCompile(`(?:'[^']*'|[^\s'])+`)
+
+// shellWords returns the words of a command line as a shell does, of whose quotes it knows only the
+// single ones.
+func shellWords(line string) []string {
+	words := word.FindAllString(line, -1)
+	for i := range words {
+		words[i] = strings.ReplaceAll(words[i], "'", "")
+	}
+	return words
 }
 
 // A page is a man page that is being written.

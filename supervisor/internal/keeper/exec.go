@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
 	"syscall"
 	"time"
@@ -43,9 +42,9 @@ func (k *keeper) exec(m message.Message, programFD int) error {
 	// A signal that the new program does not handle yet would end it, so signals are ignored
 	// until then; the new program forks no child before. The Go runtime handles
 	// SIGTERM and SIGQUIT earlier, so these do end it during the first millisecond.
-	signal.Ignore(caught...)
+	undo := ignoreUntilExec(k.signals, caught)
 	err = syscall.Exec(path, m.Argv, append(os.Environ(), fmt.Sprintf("%s=%d", message.EnvResume, f.Fd())))
-	signal.Notify(k.signals, caught...)
+	undo()
 	k.setDescriptorFlags(fds, unix.FD_CLOEXEC)
 	return err
 }

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	storms  = 200
+	storms  = 100
 	records = 50
 )
 
@@ -142,7 +142,7 @@ func TestStorm(t *testing.T) {
 		t.Run(fmt.Sprintf("execs=%v", execs), func(t *testing.T) {
 			rounds := storms
 			if execs {
-				rounds = 50
+				rounds = 25
 			}
 			storm(t, rounds, execs)
 		})

@@ -30,7 +30,7 @@ func (s *Server) answer(ctx context.Context, st *link.Stream, reads *turns, requ
 	if err != nil {
 		return err
 	}
-	if kind, _ := wire.Messages.Request(request.MessageType()); kind.IsLong {
+	if kind, _ := wire.Messages.Request(request.MessageType()); kind.IsLong || isReplay(request) {
 		leave() // a long request ends with the link, so an upgrade must not wait for it
 	} else {
 		defer leave()
@@ -63,14 +63,17 @@ var handlers = make(handlerTable).
 		return wire.StatusReport{Supervisor: s.status()}, nil
 	})).
 	add(single(func(s *Server, _ *wire.Stats) (protocol.Message, error) { return s.stats(), nil })).
-	add(about(read)).
-	add(about(func(ss *session.Session, m *wire.Screen) (protocol.Message, error) {
-		content, err := ss.Show(m.ScreenSpec)
-		return wire.ScreenContent{ScreenContent: content}, err
-	})).
 	add(about(func(ss *session.Session, m *wire.History) (protocol.Message, error) {
 		content, err := ss.History(m.HistorySpec)
 		return wire.HistoryContent{HistoryContent: content}, err
+	})).
+	add(about(func(ss *session.Session, m *wire.Changes) (protocol.Message, error) {
+		content, err := ss.Changes(m.ChangesSpec)
+		return wire.ChangesContent{ChangesContent: content}, err
+	})).
+	add(about(func(ss *session.Session, _ *wire.Commands) (protocol.Message, error) {
+		content, err := ss.Commands()
+		return wire.CommandsContent{CommandsContent: content}, err
 	})).
 	add(about(func(ss *session.Session, _ *wire.Environment) (protocol.Message, error) {
 		env, err := ss.Environment()
@@ -107,7 +110,11 @@ var handlers = make(handlerTable).
 	})).
 	add(long(func(m *wire.Wait) *int64 { return m.TimeoutMS }, wait)).
 	add(long(func(m *wire.Await) *int64 { return m.TimeoutMS }, await)).
-	add(long(func(*wire.Search) *int64 { return nil }, search))
+	add(long(untimed[wire.Screen], screen)).
+	add(long(untimed[wire.Past], past)).
+	add(long(untimed[wire.Read], read)).
+	add(long(untimed[wire.SearchPast], searchPast)).
+	add(long(untimed[wire.Search], search))
 
 type handlerTable map[string]handler
 
@@ -171,6 +178,9 @@ func long[M protocol.Message](timeout func(*M) *int64, f func(context.Context, *
 	})
 }
 
+// untimed returns nil: a request of type M has no timeout.
+func untimed[M protocol.Message](*M) *int64 { return nil }
+
 // find validates a request about a session, and returns the session.
 func (s *Server) find(m protocol.Message) (*session.Session, error) {
 	if v, ok := m.(interface{ Validate() error }); ok {
@@ -214,10 +224,14 @@ func sessionReply(ss *session.Session, err error) (protocol.Message, error) {
 	return wire.Session{Session: info}, err
 }
 
-func read(ss *session.Session, m *wire.Read) (protocol.Message, error) {
+func read(ctx context.Context, ss *session.Session, m *wire.Read) (protocol.Message, error) {
 	n := m.MaxBytes
 	if n <= 0 || n > maxReadBytes {
 		n = maxReadBytes
+	}
+	if m.Past {
+		o, err := ss.ReadPast(ctx, m.Offset, n)
+		return wire.Data{Instance: ss.Instance(), Offset: o.Offset, End: o.End, Data: o.Data, Times: o.Times, Sizes: o.Sizes}, err
 	}
 	data, from, end, err := ss.Read(m.Offset, n)
 	return wire.Data{Instance: ss.Instance(), Offset: from, End: end, Data: data}, err
@@ -298,6 +312,27 @@ func (s *Server) terminate(m *wire.Terminate) (protocol.Message, error) {
 	return wire.OK{}, ss.Terminate(end)
 }
 
+// screen handles a request for the present screen, or for that at an earlier moment.
+func screen(ctx context.Context, ss *session.Session, m *wire.Screen) (reply protocol.Message, err error) {
+	var content protocol.ScreenContent
+	if m.At == nil {
+		content, err = ss.Show(m.ScreenSpec)
+	} else {
+		content, err = ss.ShowAt(ctx, m.ScreenSpec)
+	}
+	return wire.ScreenContent{ScreenContent: content}, err
+}
+
+func past(ctx context.Context, ss *session.Session, m *wire.Past) (protocol.Message, error) {
+	content, err := ss.Past(ctx, m.PastSpec)
+	return wire.PastContent{PastContent: content}, err
+}
+
+func searchPast(ctx context.Context, ss *session.Session, m *wire.SearchPast) (protocol.Message, error) {
+	content, err := ss.SearchPast(ctx, m.PastSearchSpec)
+	return wire.SearchPastContent{PastSearchContent: content}, err
+}
+
 func search(ctx context.Context, ss *session.Session, m *wire.Search) (protocol.Message, error) {
 	content, err := ss.Search(ctx, m.SearchSpec)
 	return wire.SearchContent{SearchContent: content}, err
@@ -343,7 +378,7 @@ func await(ctx context.Context, ss *session.Session, m *wire.Await) (protocol.Me
 }
 
 func exited(ss *session.Session) wire.Exited {
-	return wire.Exited{SessionID: ss.ID(), Instance: ss.Instance(), Labels: ss.Labels(), Exit: *ss.Exit()}
+	return wire.Exited{SessionID: ss.ID(), Instance: ss.Instance(), Labels: ss.ShownLabels(), Exit: *ss.Exit()}
 }
 
 // untilPeerCloses returns a context that ends when the peer closes the stream. Messages of the
@@ -380,7 +415,7 @@ func (s *Server) shutdown(ctx context.Context, st *link.Stream, m *wire.Shutdown
 	if !m.EndSessions && !s.cfg.Sessions.CloseIfIdle(false) {
 		return protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("sessions that run: %d; end them first, or stop the supervisor together with them", s.cfg.Sessions.Live()))
 	}
-	if err := s.cfg.Sessions.ShutdownFor(ctx, protocol.Asker{By: "supervisor stop"}); err != nil {
+	if err := s.cfg.Sessions.ShutdownFor(ctx, protocol.Asker{By: session.StopRequest}); err != nil {
 		return err
 	}
 	err := st.Send(wire.OK{})

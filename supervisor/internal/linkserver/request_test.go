@@ -174,6 +174,13 @@ func TestRequests(t *testing.T) {
 		{name: "environment, unknown", request: wire.Environment{SessionID: "x"}, want: protocol.CodeSessionNotFound},
 		{name: "history, another life", request: wire.History{HistorySpec: protocol.HistorySpec{SessionID: "s"}, Instance: "x"}, want: protocol.CodeInstanceMismatch},
 		{name: "search, another life", request: wire.Search{SearchSpec: protocol.SearchSpec{SessionID: "s", Pattern: "x"}, Instance: "x"}, want: protocol.CodeInstanceMismatch},
+		{name: "past, another life", request: wire.Past{PastSpec: protocol.PastSpec{SessionID: "s"}, Instance: "x"}, want: protocol.CodeInstanceMismatch},
+		{name: "past", request: wire.Past{PastSpec: protocol.PastSpec{SessionID: "s"}}, check: func(m protocol.Message) bool {
+			c := m.(*wire.PastContent)
+			return c.Instance == made.Instance && c.Mode == protocol.DurableOff
+		}},
+		{name: "screen at a moment that was not yet", request: wire.Screen{ScreenSpec: protocol.ScreenSpec{SessionID: "s", At: &protocol.Moment{Offset: new(uint64(1 << 40))}}}, want: protocol.CodeNotStored},
+		{name: "screen at two moments", request: wire.Screen{ScreenSpec: protocol.ScreenSpec{SessionID: "s", At: &protocol.Moment{Offset: new(uint64(1)), Command: -1}}}, want: protocol.CodeInvalidArgument},
 		{name: "terminate, another life", request: wire.Terminate{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
 		{name: "reopen, another life", request: wire.Reopen{SessionID: "s", Instance: "x"}, want: protocol.CodeInstanceMismatch},
 		{name: "reopen, running", request: wire.Reopen{SessionID: "s"}, want: protocol.CodeSessionRunning},

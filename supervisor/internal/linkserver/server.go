@@ -178,7 +178,7 @@ func (s *Server) welcome(hello *wire.Hello) (wire.Welcome, []protocol.SessionInf
 		return wire.Welcome{}, nil, protocol.Errorf(protocol.CodeUnauthorized, "the secret is missing or wrong")
 	}
 	return wire.Welcome{
-		Capabilities: protocol.Capabilities{protocol.CapAutomation, protocol.CapCage},
+		Capabilities: protocol.Capabilities{protocol.CapAutomation, protocol.CapCage, protocol.CapDurable},
 		PID:          os.Getpid(), Version: version.String(), Instance: s.instance,
 	}, s.cfg.Sessions.List(""), nil
 }

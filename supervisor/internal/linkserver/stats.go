@@ -27,6 +27,8 @@ func (s *Server) stats() wire.StatsReport {
 		Spawns: c.Spawns, SpawnsFailed: c.SpawnsFailed,
 		ExitsNatural: c.ExitsNatural, ExitsSoft: c.ExitsSoft, ExitsHard: c.ExitsHard,
 		Resyncs: s.resyncs.Load(), BytesMissed: s.missed.Load(),
+		RecordingsFailing: int(c.Recording.Failing), RecordingFailures: c.Recording.Failures,
+		BytesStored: c.Recording.Written, BytesUnstored: c.Recording.Missing,
 		PTYs: u.PTYs, MaxPTYs: u.MaxPTYs, Files: u.Files, MaxFiles: u.MaxFiles,
 		Goroutines: runtime.NumGoroutine(), HeapBytes: heapBytes(), RSSBytes: u.RSSBytes,
 	}

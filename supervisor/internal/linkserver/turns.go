@@ -11,9 +11,9 @@ import (
 )
 
 // The time and memory of some reads depend on the history of a session, or on a size that the
-// client chooses: a screen at another size or with history, history itself, and a search. Only
-// a limited number of them may run at once. Further ones wait for a turn, in the order of
-// arrival.
+// client chooses: a screen at another size or with history, history itself, a search, and all that
+// reads the past. Only a limited number of them may run at once. Further ones wait for a turn, in
+// the order of arrival.
 const (
 	maxReads     = 8                // running reads of all links
 	maxLinkReads = 4                // running reads of one link
@@ -63,9 +63,23 @@ func noTurn(why string) error {
 func isCostly(request protocol.Message) bool {
 	switch m := request.(type) {
 	case *wire.Screen:
-		return m.Cols != 0 || m.Rows != 0 || m.Scrollback != 0 || m.Lines > protocol.MaxRows
-	case *wire.History, *wire.Search:
+		return m.Cols != 0 || m.Rows != 0 || m.Scrollback != 0 || m.Lines > protocol.MaxRows || m.At != nil
+	case *wire.Read:
+		return m.Past
+	case *wire.History, *wire.Search, *wire.Past, *wire.SearchPast:
 		return true
+	}
+	return false
+}
+
+// isReplay reports whether a request reads the past, which may take long, although others of its type
+// do not.
+func isReplay(request protocol.Message) bool {
+	switch m := request.(type) {
+	case *wire.Screen:
+		return m.At != nil
+	case *wire.Read:
+		return m.Past
 	}
 	return false
 }

@@ -63,9 +63,14 @@ var buildLog = sync.OnceValue(func() []byte {
 // bytes of output, with keyframes that are a tenth of a segment before compression.
 func BenchmarkAppend(b *testing.B) {
 	for name, make := range map[string]func() []byte{"source": sources, "log": buildLog} {
-		for _, mode := range []Mode{Full, Screen} {
-			b.Run(fmt.Sprint(name, "/", mode), func(b *testing.B) {
+		for _, v := range []string{"full", "full/sealed", "screen", "screen/sealed"} {
+			b.Run(fmt.Sprint(name, "/", v), func(b *testing.B) {
 				s, _ := newStore(b)
+				word, _, isSealed := strings.Cut(v, "/")
+				mode := Mode(word)
+				if isSealed {
+					s.key = ownKey
+				}
 				s.now = time.Now
 				w := open(b, s, mode)
 				in := make()

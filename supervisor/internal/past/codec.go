@@ -27,7 +27,7 @@ var codecs = sync.OnceValue(func() (c struct {
 })
 
 // compress appends the compressed payload to p, or the payload itself if it does not become
-// shorter. An encryption would follow here, and precede the decoding in decompress.
+// shorter.
 func compress(p, payload []byte) ([]byte, byte) {
 	at := len(p)
 	if p = codecs().EncodeAll(payload, p); len(p)-at < len(payload) {

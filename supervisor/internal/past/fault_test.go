@@ -3,7 +3,9 @@
 package past
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -73,7 +75,7 @@ func (f brokenFile) Sync() error { return errors.Join(f.disk.fail(), f.file.Sync
 // comment of Writer says, and when the disk works again, so does the writer.
 func TestBrokenDisk(t *testing.T) {
 	for _, mode := range []Mode{Full, Screen} {
-		for seed := range uint64(25) {
+		for seed := range uint64(12) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			s, c := newStore(t)
 			broken := &brokenDisk{disk: s.disk, Rand: r}
@@ -229,7 +231,7 @@ func readAll(t *testing.T, s *Store) {
 			_, _ = r.OffsetAt(at)
 		}
 	}
-	for range r.Marks(0, b.End) {
+	for range marks(r, 0, b.End) {
 	}
 	_, _ = r.Gaps()
 	_, _ = s.List()
@@ -293,7 +295,7 @@ func TestArguments(t *testing.T) {
 	}
 	long := string(make([]byte, MaxMark+10))
 	must(t, w.Append(0, []byte("text")), w.Mark(4, 'A', long), w.Sync())
-	for m, err := range reader(t, s).Marks(0, 4) {
+	for m, err := range marks(reader(t, s), 0, 4) {
 		if len(m.Text) != MaxMark || err != nil {
 			t.Errorf("the text of the mark has %d bytes, %v", len(m.Text), err)
 		}
@@ -301,4 +303,118 @@ func TestArguments(t *testing.T) {
 	if _, err := s.OpenWriter(Life{"a", "b"}, "none"); err == nil {
 		t.Error("an unknown mode was accepted")
 	}
+}
+
+// A forgotten life is never listed again, wherever its erasure was interrupted, and one whose
+// erasure has not begun is whole. Sweep erases what is left.
+func TestForgetInterrupted(t *testing.T) {
+	for seed := range uint64(200) {
+		s, _ := newStore(t)
+		w := open(t, s, Full)
+		must(t, w.SetMeta(Meta{Argv: []string{"sh"}}), w.Append(0, textAt(0, 1000)), w.Keyframe(1000, []byte("k")), w.Close())
+		d := &brokenDisk{disk: s.disk, Rand: rand.New(rand.NewPCG(seed, 1)), isBroken: true}
+		s.disk = d
+		forgotten := s.Forget(aLife)
+		if forgotten == nil {
+			_ = s.Sweep() // it may fail at any step
+		}
+		again := New(s.dir)
+		entries, err := again.List()
+		must(t, err)
+		switch {
+		case len(entries) == 0:
+		case forgotten == nil:
+			t.Fatalf("seed %d: a forgotten life is listed: %+v", seed, entries)
+		default:
+			must(t, entries[0].Err)
+			readAll(t, again)
+			must(t, again.Forget(aLife))
+		}
+		must(t, again.Sweep())
+		if left, err := os.ReadDir(s.dir); len(left) > 0 || err != nil {
+			t.Fatalf("seed %d: %v is left, %v", seed, left, err)
+		}
+	}
+}
+
+// A life that is written again after it was forgotten can be forgotten again.
+func TestForgetAgain(t *testing.T) {
+	s, _ := newStore(t)
+	for range 3 {
+		w := open(t, s, Full)
+		must(t, w.SetMeta(Meta{}), w.Append(0, textAt(0, 1000)))
+		w.Abandon()
+		must(t, s.Forget(aLife))
+	}
+	if entries, err := s.List(); len(entries) > 0 || err != nil {
+		t.Errorf("forgotten lives are listed: %v, %v", entries, err)
+	}
+	must(t, s.Sweep())
+	if left, err := os.ReadDir(s.dir); len(left) > 0 || err != nil {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+// After Renew, no file has anything that was stored before: no output, keyframe, mark or time. That
+// holds wherever it is interrupted, if it is repeated.
+func TestRenew(t *testing.T) {
+	for _, mode := range []Mode{Full, Screen} {
+		for _, same := range []bool{false, true} {
+			for seed := range uint64(40) {
+				s, _ := newStore(t)
+				w := open(t, s, mode)
+				secret := []byte("a secret ")
+				end := uint64(0)
+				for range 3 { // closed segments, an open one, and pending output
+					must(t, w.Append(end, secret), w.Mark(end, 'C', string(secret)), w.Sync())
+					end = w.End()
+					must(t, w.Keyframe(end, bytes.Clone(secret)), w.Sync(), w.Append(end, secret), w.Mark(end, 'C', string(secret)))
+					end = w.End()
+				}
+				if same { // at the offset of a keyframe
+					must(t, w.Keyframe(end, bytes.Clone(secret)), w.Mark(end, 'C', string(secret)))
+				}
+				d := &brokenDisk{disk: s.disk, Rand: rand.New(rand.NewPCG(seed, 1)), isBroken: seed > 0}
+				s.disk = d
+				size := protocol.Size{Cols: 80, Rows: 24}
+				for w.Renew(max(end, w.End()), size, []byte("cleared")) != nil {
+				}
+				d.isBroken = false
+				must(t, w.Append(end, []byte("after")), w.Sync())
+				if stored := decoded(t, s.path(aLife)); bytes.Contains(stored, secret) {
+					t.Fatalf("mode %s, seed %d: the files have %q", mode, seed, stored)
+				}
+				v, err := reader(t, s).At(end + 5)
+				must(t, err)
+				if string(v.Keyframe) != "cleared" || v.KeyframeAt != end || v.Size != size {
+					t.Fatalf("mode %s, seed %d: view %+v", mode, seed, v)
+				}
+				must(t, w.Close())
+			}
+		}
+	}
+}
+
+// decoded returns the payloads of all blocks in a directory.
+func decoded(t *testing.T, dir string) (all []byte) {
+	t.Helper()
+	for _, name := range names(t, dir) {
+		if name == metaName {
+			continue
+		}
+		w, err := openWalk(filepath.Join(dir, name), nil)
+		must(t, err)
+		for {
+			_, err := w.next()
+			if err == io.EOF {
+				break
+			}
+			must(t, err)
+			p, err := w.payload()
+			must(t, err)
+			all = append(all, p...)
+		}
+		w.Close()
+	}
+	return all
 }

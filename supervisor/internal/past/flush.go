@@ -25,13 +25,14 @@ func marksOf(entries []byte) (marks []byte) {
 
 // create creates a segment with its header, a keyframe if frame is not empty, and entries.
 func (w *Writer) create(h head, frame, early []byte) (*segmentFile, error) {
+	h.isSealed = w.key != nil
 	content := h.append(nil)
-	s := &segmentFile{path: filepath.Join(w.dir, openName(h.start)), start: h.start, end: h.start, raw: len(early)}
+	s := &segmentFile{path: filepath.Join(w.dir, openName(h.start)), start: h.start, end: h.start, raw: len(early), cipher: w.key.forSegment(content)}
 	if len(frame) > 0 {
-		content = appendBlock(content, kindKeyframe, h.start, frame)
+		content = appendBlock(content, s.cipher, kindKeyframe, h.start, frame)
 	}
 	if len(early) > 0 {
-		content = appendBlock(content, kindEntries, h.start, early)
+		content = appendBlock(content, s.cipher, kindEntries, h.start, early)
 		s.early, s.blocks = early, 1
 	}
 	s.bytes = int64(len(content))
@@ -73,12 +74,15 @@ func (w *Writer) createFile(s *segmentFile, content []byte) error {
 	return nil
 }
 
-// restoreDir creates the directory and meta.json again after they were removed.
+// restoreDir creates the directory, the key and meta.json again after they were removed.
 func (w *Writer) restoreDir() error {
-	if err := w.openDir(); err != nil || w.meta == nil {
+	if err := w.openDir(); err != nil {
 		return err
 	}
-	return replaceFile(w.store.disk, filepath.Join(w.dir, metaName), w.meta)
+	if err := w.writeKey(); err != nil || w.meta == nil {
+		return err
+	}
+	return w.writeMeta(w.meta)
 }
 
 // retire gives the current segment to Sync.
@@ -128,7 +132,7 @@ func (w *Writer) writeBlocks() error {
 		if w.created.IsZero() { // there are entries alone
 			w.created = w.store.now()
 		}
-		s, err := w.create(head{w.flushed, w.created, w.flushedSize}, nil, nil)
+		s, err := w.create(head{start: w.flushed, created: w.created, size: w.flushedSize}, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -138,13 +142,13 @@ func (w *Writer) writeBlocks() error {
 	var p []byte
 	blocks := 0
 	if len(w.entries) > 0 {
-		p = appendBlock(p, kindEntries, w.flushed, w.entries)
+		p = appendBlock(p, s.cipher, kindEntries, w.flushed, w.entries)
 		blocks++
 	}
 	end := w.flushed
 	for out := w.output; len(out) > 0; blocks++ {
 		n := min(len(out), maxOutput)
-		p = appendBlock(p, kindOutput, end, out[:n])
+		p = appendBlock(p, s.cipher, kindOutput, end, out[:n])
 		end += uint64(n)
 		out = out[n:]
 	}

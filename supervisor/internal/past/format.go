@@ -1,11 +1,13 @@
 package past
 
 import (
+	"crypto/cipher"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 	"time"
 
 	"holdfast/protocol"
@@ -49,12 +51,23 @@ type head struct {
 	start   uint64        // offset of the first byte of output
 	created time.Time     // when the output at start was printed
 	size    protocol.Size // size of the terminal at start; zero: unknown
+
+	isSealed bool // the payloads are encrypted with the key of the life
 }
+
+// The values of the byte in the header that tells how payloads are sealed.
+const (
+	sealedNot = 0
+	sealedGCM = 1 // AES-256-GCM
+)
 
 func (h head) append(p []byte) []byte {
 	at := len(p)
 	p = append(p, segmentMagic...)
-	p = append(p, segmentVersion, 0)
+	p = append(p, segmentVersion, sealedNot)
+	if h.isSealed {
+		p[len(p)-1] = sealedGCM
+	}
 	p = binary.LittleEndian.AppendUint64(p, h.start)
 	p = appendTime(p, h.created)
 	p = appendSize(p, h.size)
@@ -71,10 +84,10 @@ func parseHead(p []byte) (head, error) {
 	if p[6] > segmentVersion {
 		return head{}, fmt.Errorf("%w: segment has version %d, this program reads version %d", ErrVersion, p[6], segmentVersion)
 	}
-	if p[7] != 0 {
+	if p[7] > sealedGCM {
 		return head{}, fmt.Errorf("%w: segment is encoded by method %d, which this program does not know", ErrVersion, p[7])
 	}
-	h := head{binary.LittleEndian.Uint64(p[8:]), parseTime(p[16:]), parseSize(p[24:])}
+	h := head{binary.LittleEndian.Uint64(p[8:]), parseTime(p[16:]), parseSize(p[24:]), p[7] == sealedGCM}
 	if h.start > maxOffset {
 		return head{}, fmt.Errorf("%w: invalid offset %d", errTorn, h.start)
 	}
@@ -104,24 +117,39 @@ type block struct {
 	sum      uint32 // checksum of the payload in the file
 }
 
-// appendBlock appends a block with its payload.
-func appendBlock(p []byte, kind byte, from uint64, payload []byte) []byte {
+// boundBytes is the length of the part of a block's header that a sealed payload is bound to.
+const boundBytes = 20
+
+// appendBound appends the beginning of the header of a block.
+func (b block) appendBound(p []byte) []byte {
+	p = append(p, b.kind, b.encoding, 0, 0)
+	p = binary.LittleEndian.AppendUint32(p, b.stored)
+	p = binary.LittleEndian.AppendUint32(p, b.raw)
+	return binary.LittleEndian.AppendUint64(p, b.from)
+}
+
+// appendBlock appends a block with its payload, sealed by c unless c is nil.
+func appendBlock(p []byte, c cipher.AEAD, kind byte, from uint64, payload []byte) []byte {
 	at := len(p)
 	p = append(p, make([]byte, blockHeadBytes)...)
-	var encoding byte
-	p, encoding = compress(p, payload)
+	h := block{kind: kind, raw: uint32(len(payload)), from: from}
+	p, h.encoding = compress(p, payload)
+	stored := p[at+blockHeadBytes:]
+	h.stored = uint32(len(stored) + sealedBytes(c))
+	bound := h.appendBound(make([]byte, 0, boundBytes))
+	if c != nil {
+		p = c.Seal(p[:at+blockHeadBytes], nil, slices.Clone(stored), bound)
+	}
 	b := p[at:]
-	b[0], b[1] = kind, encoding
-	binary.LittleEndian.PutUint32(b[4:], uint32(len(b)-blockHeadBytes))
-	binary.LittleEndian.PutUint32(b[8:], uint32(len(payload)))
-	binary.LittleEndian.PutUint64(b[12:], from)
+	copy(b, bound)
 	binary.LittleEndian.PutUint32(b[20:], checksum(b[blockHeadBytes:]))
 	binary.LittleEndian.PutUint32(b[24:], checksum(b[:24]))
 	return p
 }
 
-// parseBlock parses the header of a block, of which p holds all bytes.
-func parseBlock(p []byte) (block, error) {
+// parseBlock parses the header of a block, of which p holds all bytes. A sealed payload is longer
+// by the given number of bytes.
+func parseBlock(p []byte, sealed int) (block, error) {
 	if binary.LittleEndian.Uint32(p[24:]) != checksum(p[:24]) {
 		return block{}, fmt.Errorf("%w: wrong checksum of its header", errTorn)
 	}
@@ -133,7 +161,7 @@ func parseBlock(p []byte) (block, error) {
 	if !ok || b.encoding > encodingZstd || p[2] != 0 || p[3] != 0 {
 		return block{}, fmt.Errorf("%w: unknown kind %d or encoding %d", errTorn, b.kind, b.encoding)
 	}
-	if b.raw > limit || b.stored > b.raw || b.raw == 0 || b.stored == 0 {
+	if b.raw > limit || uint64(b.stored) > uint64(b.raw)+uint64(sealed) || b.raw == 0 || uint64(b.stored) <= uint64(sealed) {
 		return block{}, fmt.Errorf("%w: invalid length %d, or %d in the file; the limit is %d", errTorn, b.raw, b.stored, limit)
 	}
 	return b, nil
@@ -220,7 +248,15 @@ func appendTime(p []byte, t time.Time) []byte {
 	return binary.LittleEndian.AppendUint64(p, uint64(t.UnixMicro()))
 }
 
-func parseTime(p []byte) time.Time { return time.UnixMicro(int64(binary.LittleEndian.Uint64(p))) }
+func parseTime(p []byte) time.Time {
+	return time.UnixMicro(min(max(int64(binary.LittleEndian.Uint64(p)), firstTime), lastTime))
+}
+
+// The first and the last time that JSON can express, in microseconds: of the years 1 and 9999.
+const (
+	firstTime = -62135596800 * 1_000_000
+	lastTime  = 253402300799 * 1_000_000
+)
 
 func appendSize(p []byte, s protocol.Size) []byte {
 	p = binary.LittleEndian.AppendUint16(p, uint16(s.Cols))

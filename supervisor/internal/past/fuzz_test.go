@@ -34,32 +34,23 @@ func seal(p []byte) []byte {
 // FuzzOpen: whatever the files of a life hold, reading them neither panics nor takes more
 // memory than the limits say, and a writer either refuses the life or continues it.
 func FuzzOpen(f *testing.F) {
-	s, c := newStore(f)
-	d := &driver{Rand: rand.New(rand.NewPCG(13, 14)), w: open(f, s, Full), truth: &truth{}, clock: c, big: 2000}
-	must(f, d.begin())
-	for range 60 {
-		must(f, d.step())
-	}
-	must(f, d.w.SetMeta(Meta{Argv: []string{"sh"}}), d.w.Close())
-	meta, err := os.ReadFile(filepath.Join(d.w.dir, metaName))
+	key := newDataKey()
+	keyFile, err := ownKey.wrap(key, aLife.String())
 	must(f, err)
-	all, err := os.ReadDir(d.w.dir)
-	must(f, err)
-	for _, e := range all {
-		p, err := os.ReadFile(filepath.Join(d.w.dir, e.Name()))
-		must(f, err)
-		if segment, ok := parseSegment(e.Name()); ok {
-			f.Add(p, p, meta, segment.start, segment.end)
-			f.Add(p, p[:len(p)/2], meta[:len(meta)/2], segment.start, segment.end)
-		}
-	}
+	addSeeds(f, nil)
+	addSeeds(f, keyFile)
 	f.Fuzz(func(t *testing.T, first, second, meta []byte, start, end uint64) {
 		s := New(t.TempDir())
 		s.disk = quickDisk{s.disk}
 		dir := s.path(aLife)
+		isSealed := func(p []byte) bool { return len(p) > 7 && p[7] == sealedGCM }
 		names := []string{openName(start & maxOffset), closedName(end&maxOffset, end&maxOffset+uint64(len(second)))}
 		must(t, os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, metaName), meta, 0o600),
 			os.WriteFile(filepath.Join(dir, names[0]), seal(first), 0o600), os.WriteFile(filepath.Join(dir, names[1]), seal(second), 0o600))
+		if isSealed(first) || isSealed(second) {
+			s.key = ownKey
+			must(t, os.WriteFile(filepath.Join(dir, keyName), keyFile, 0o600))
+		}
 		if _, err := s.List(); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +66,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		_, _ = r.Gaps()
 		_, _ = r.OffsetAt(time.Now())
-		for m, err := range r.Marks(0, maxOffset) {
+		for m, err := range r.Notes(0, maxOffset) {
 			if err == nil && len(m.Text) > MaxMark {
 				t.Fatalf("a mark with %d bytes", len(m.Text))
 			}
@@ -96,6 +87,33 @@ func FuzzOpen(f *testing.F) {
 			t.Fatalf("a writer continued at %d, and the end is %d", at, b.End)
 		}
 	})
+}
+
+// addSeeds adds the segments of a life, which is sealed if there is a key file.
+func addSeeds(f *testing.F, keyFile []byte) {
+	s, c := newStore(f)
+	if keyFile != nil {
+		s.key = ownKey
+		must(f, os.MkdirAll(s.path(aLife), 0o700), os.WriteFile(filepath.Join(s.path(aLife), keyName), keyFile, 0o600))
+	}
+	d := &driver{Rand: rand.New(rand.NewPCG(13, 14)), w: open(f, s, Full), truth: &truth{}, clock: c, big: 2000}
+	must(f, d.begin())
+	for range 60 {
+		must(f, d.step())
+	}
+	must(f, d.w.SetMeta(Meta{Argv: []string{"sh"}}), d.w.Close())
+	meta, err := os.ReadFile(filepath.Join(d.w.dir, metaName))
+	must(f, err)
+	all, err := os.ReadDir(d.w.dir)
+	must(f, err)
+	for _, e := range all {
+		p, err := os.ReadFile(filepath.Join(d.w.dir, e.Name()))
+		must(f, err)
+		if segment, ok := parseSegment(e.Name()); ok {
+			f.Add(p, p, meta, segment.start, segment.end)
+			f.Add(p, p[:len(p)/2], meta[:len(meta)/2], segment.start, segment.end)
+		}
+	}
 }
 
 // read fails if the pieces are not in order.
@@ -135,7 +153,7 @@ func TestLimits(t *testing.T) {
 		binary.LittleEndian.PutUint32(p[4:], tt.stored)
 		binary.LittleEndian.PutUint32(p[8:], tt.raw)
 		binary.LittleEndian.PutUint32(p[24:], checksum(p[:24]))
-		if _, err := parseBlock(p); !errors.Is(err, errTorn) {
+		if _, err := parseBlock(p, 0); !errors.Is(err, errTorn) {
 			t.Errorf("%+v: %v", tt, err)
 		}
 	}

@@ -16,8 +16,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // writeGolden writes a life with all that a version 1 can hold.
-func writeGolden(t *testing.T, dir string) {
-	s := New(dir)
+func writeGolden(t *testing.T, s *Store) {
 	c := &clock{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	s.now = c.now
 	w, err := s.OpenWriter(aLife, Full)
@@ -32,12 +31,19 @@ func writeGolden(t *testing.T, dir string) {
 
 // Files that were written by version 1 are read as they were written.
 func TestGolden(t *testing.T) {
-	dir := filepath.Join("testdata", "v1")
-	if *update {
-		must(t, os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
-		writeGolden(t, dir)
+	for name, key := range map[string]*Key{"v1": nil, "v1-sealed": ownKey} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join("testdata", name)
+			if *update {
+				must(t, os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
+				writeGolden(t, NewSealed(dir, key))
+			}
+			checkGolden(t, NewSealed(dir, key))
+		})
 	}
-	s := New(dir)
+}
+
+func checkGolden(t *testing.T, s *Store) {
 	entries, err := s.List()
 	must(t, err)
 	if len(entries) != 1 || entries[0].Err != nil || entries[0].Life != aLife || !slices.Equal(entries[0].Meta.Argv, []string{"sh"}) {
@@ -65,7 +71,7 @@ func TestGolden(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("pieces %q, want %q", got, want)
 	}
-	for m, err := range r.Marks(0, 4000) {
+	for m, err := range marks(r, 0, 4000) {
 		if m.Offset != 500 || m.Kind != 'C' || m.Text != "make all" || err != nil {
 			t.Errorf("mark %+v, %v", m, err)
 		}

@@ -12,7 +12,7 @@ import (
 // TimeAt returns when the byte at an offset was printed, to 100 ms; for the end of the output,
 // when the last byte was printed.
 func (r *Reader) TimeAt(offset uint64) (time.Time, error) {
-	segments, err := loadSegments(r.dir)
+	segments, err := loadSegments(r.dir, r.key)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -37,7 +37,7 @@ func (r *Reader) TimeAt(offset uint64) (time.Time, error) {
 // time before the first output that is stored. If the clock was set back, there may be several
 // such offsets, and OffsetAt returns one of them.
 func (r *Reader) OffsetAt(t time.Time) (uint64, error) {
-	segments, err := loadSegments(r.dir)
+	segments, err := loadSegments(r.dir, r.key)
 	if err != nil {
 		return 0, err
 	}
@@ -107,40 +107,50 @@ func (r *Reader) entries(s segment, each func(*walk, entry) bool, begin func(*wa
 	}
 }
 
-// A Mark is a shell mark.
-type Mark struct {
+// A Note is a fact about the output at an offset: when it was printed, or a shell mark.
+type Note struct {
 	Offset uint64
-	Time   time.Time // when it was stored
-	Kind   byte
-	Text   string
+	Time   time.Time // when the output from Offset on was printed, or when the mark was stored
+	Kind   byte      // kind of the shell mark; 0: the note is a time
+	Text   string    // of the mark
 }
 
-// Marks returns the marks from one offset to another, in the order in which they were stored.
-func (r *Reader) Marks(from, to uint64) iter.Seq2[Mark, error] {
-	return func(yield func(Mark, error) bool) {
-		segments, err := loadSegments(r.dir)
+// Notes returns the notes from one offset to another, in the order in which they were stored. The
+// first note of each segment is the time of its first output.
+func (r *Reader) Notes(from, to uint64) iter.Seq2[Note, error] {
+	return func(yield func(Note, error) bool) {
+		segments, err := loadSegments(r.dir, r.key)
 		if err != nil {
-			yield(Mark{}, err)
+			yield(Note{}, err)
 			return
 		}
-		end := min(to, endOf(segments))
+		n := notes{from: from, to: min(to, endOf(segments)), yield: yield}
 		for _, s := range segments {
-			if s.end < from {
+			if s.end < from || n.isStopped {
 				continue
 			}
-			stopped := false
 			err := r.entries(s, func(_ *walk, e entry) bool {
-				if e.kind == entryMark && e.offset >= from && e.offset <= end {
-					stopped = !yield(Mark{e.offset, e.time, e.mark, e.text}, nil)
+				if e.kind != entryResize {
+					n.add(Note{e.offset, e.time, e.mark, e.text})
 				}
-				return !stopped
-			}, func(*walk) {})
-			if stopped {
-				return
-			}
-			if err != nil && !errors.Is(err, fs.ErrNotExist) && !yield(Mark{}, err) {
-				return
+				return !n.isStopped
+			}, func(w *walk) { n.add(Note{Offset: w.start, Time: w.created}) })
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !n.isStopped {
+				n.isStopped = !yield(Note{}, err)
 			}
 		}
+	}
+}
+
+// notes is one iteration of Notes.
+type notes struct {
+	from, to  uint64
+	yield     func(Note, error) bool
+	isStopped bool
+}
+
+func (n *notes) add(e Note) {
+	if !n.isStopped && e.Offset >= n.from && e.Offset <= n.to {
+		n.isStopped = !n.yield(e, nil)
 	}
 }

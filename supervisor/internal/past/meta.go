@@ -15,26 +15,28 @@ import (
 const (
 	metaName    = "meta.json"
 	metaVersion = 1
-	// MaxMetaBytes is the limit of meta.json in bytes.
+	// MaxMetaBytes is the limit of meta.json in bytes, before it is sealed.
 	MaxMetaBytes = 1 << 20
+	maxMetaFile  = 2 * MaxMetaBytes // a sealed one is longer, because it is in base64
 )
 
 // Meta describes a life. All fields but Version belong to the caller, and each may be empty.
 type Meta struct {
-	Version     int                  `json:"version"` // set by this package
-	Mode        Mode                 `json:"mode"`
-	Created     time.Time            `json:"created,omitzero"`
-	Seen        time.Time            `json:"seen,omitzero"` // when the session was last known to run
-	Argv        []string             `json:"argv,omitempty"`
-	Cwd         string               `json:"cwd,omitempty"`
-	EnvNames    []string             `json:"env_names,omitempty"` // names of all variables
-	Env         map[string]string    `json:"env,omitempty"`       // variables whose values may be stored
-	Size        protocol.Size        `json:"size,omitzero"`
-	Labels      map[string]string    `json:"labels,omitempty"`
-	Title       string               `json:"title,omitempty"`
-	LastCommand string               `json:"last_command,omitempty"`
-	Exit        *protocol.ExitRecord `json:"exit,omitempty"`
-	Spec        json.RawMessage      `json:"spec,omitempty"` // how the session was started, in the caller's own form
+	Version    int                    `json:"version"` // set by this package
+	Mode       Mode                   `json:"mode"`
+	Replaces   protocol.Instance      `json:"replaces,omitempty"` // the instance that was started again as this one
+	Created    time.Time              `json:"created,omitzero"`
+	Supervisor protocol.Instance      `json:"supervisor,omitempty"` // identity of the supervisor that had the session
+	Argv       []string               `json:"argv,omitempty"`
+	Cwd        string                 `json:"cwd,omitempty"`
+	EnvNames   []string               `json:"env_names,omitempty"` // names of all variables
+	Size       protocol.Size          `json:"size,omitzero"`
+	Labels     map[string]string      `json:"labels,omitempty"`
+	Clears     uint64                 `json:"clears,omitempty"` // how often stored lines were cleared for good
+	Title      string                 `json:"title,omitempty"`
+	Commands   []protocol.CommandInfo `json:"commands,omitempty"` // the last ones that have ended
+	Exit       *protocol.ExitRecord   `json:"exit,omitempty"`
+	Spec       json.RawMessage        `json:"spec,omitempty"` // how the session was started, in the caller's own form
 }
 
 func (m Meta) encode() ([]byte, error) {
@@ -49,18 +51,79 @@ func (m Meta) encode() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-func readMeta(dir string) (Meta, error) {
-	path := filepath.Join(dir, metaName)
+// sealedMeta is meta.json of a life that is sealed. Its fields but Sealed can be read without the
+// key, so that the life is found, and is not taken for one of a supervisor that runs.
+type sealedMeta struct {
+	Version    int               `json:"version"`
+	Mode       Mode              `json:"mode"`
+	Replaces   protocol.Instance `json:"replaces,omitempty"`
+	Created    time.Time         `json:"created,omitzero"`
+	Supervisor protocol.Instance `json:"supervisor,omitempty"`
+	Sealed     []byte            `json:"sealed"` // all of Meta as JSON, encrypted
+}
+
+// writeMeta replaces meta.json by data, which is sealed if the life has a key.
+func (w *Writer) writeMeta(data []byte) error {
+	if w.key != nil {
+		var m sealedMeta
+		if err := json.Unmarshal(data, &m); err != nil {
+			return err
+		}
+		m.Sealed = w.key.forMeta().Seal(nil, nil, data, nil)
+		var err error
+		if data, err = json.MarshalIndent(m, "", "\t"); err != nil {
+			return err
+		}
+		data = append(data, '\n')
+	}
+	return replaceFile(w.store.disk, filepath.Join(w.dir, metaName), data)
+}
+
+// unsealMeta returns the content of meta.json before it was sealed, and whether it was sealed. If
+// that fails, it returns the file.
+func unsealMeta(file []byte, key *dataKey) (data []byte, isSealed bool, err error) {
+	var m struct {
+		Sealed json.RawMessage `json:"sealed"`
+	}
+	if err := json.Unmarshal(file, &m); err != nil || m.Sealed == nil {
+		return file, false, nil // the caller parses it again
+	}
+	if key == nil {
+		return file, true, ErrLocked
+	}
+	var sealed []byte
+	if err = json.Unmarshal(m.Sealed, &sealed); err == nil {
+		data, err = key.forMeta().Open(nil, nil, sealed, nil)
+	}
+	if err != nil {
+		return file, true, fmt.Errorf("%w: sealed fields were changed", ErrDamaged)
+	}
+	return data, true, nil
+}
+
+// readMetaFile returns the content of meta.json.
+func readMetaFile(path string) ([]byte, error) {
 	f, err := openFile(path)
 	if err != nil {
-		return Meta{}, err
+		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxMetaBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxMetaFile+1))
 	if err := errors.Join(err, f.Close()); err != nil {
-		return Meta{}, fmt.Errorf("past: %w", err)
+		return nil, fmt.Errorf("past: %w", err)
 	}
-	if len(data) > MaxMetaBytes {
-		return Meta{}, fmt.Errorf("%w: %s has more than %d bytes", ErrDamaged, path, MaxMetaBytes)
+	if len(data) > maxMetaFile {
+		return nil, fmt.Errorf("%w: %s has more than %d bytes", ErrDamaged, path, maxMetaFile)
+	}
+	return data, nil
+}
+
+// readMeta returns the content of meta.json. With ErrLocked it returns the fields that are not
+// sealed.
+func readMeta(dir string, key *dataKey) (Meta, error) {
+	path := filepath.Join(dir, metaName)
+	data, err := readMetaFile(path)
+	if err != nil {
+		return Meta{}, err
 	}
 	var head struct {
 		Version int `json:"version"`
@@ -71,11 +134,15 @@ func readMeta(dir string) (Meta, error) {
 	if head.Version > metaVersion {
 		return Meta{}, fmt.Errorf("%w: %s has version %d, this program reads up to %d", ErrVersion, path, head.Version, metaVersion)
 	}
+	data, _, sealed := unsealMeta(data, key)
+	if sealed != nil && !errors.Is(sealed, ErrLocked) {
+		return Meta{}, fmt.Errorf("%s: %w", path, sealed)
+	}
 	var m Meta
 	if err := json.Unmarshal(data, &m); err != nil || m.Version < 1 {
 		return Meta{}, fmt.Errorf("%w: %s: version %d, %v", ErrDamaged, path, m.Version, err)
 	}
-	return m, nil
+	return m, sealed
 }
 
 // openFile opens a regular file to read it. A pipe or a device in the place of the file would

@@ -8,9 +8,9 @@ import (
 
 // pack writes a segment anew with fewer and longer blocks, which compress better. A session
 // that prints slowly has a block for each Sync. pack replaces the file, of which a crash leaves
-// the old or the new content. It returns the new file, which is synced, and its length.
-func pack(d disk, path string, end uint64) (file, int, error) {
-	w, err := openWalk(path)
+// the old or the new content. If the life has a key, the new file is sealed. pack returns the new file, which is synced, and its length.
+func pack(d disk, path string, key *dataKey, end uint64) (file, int, error) {
+	w, err := openWalk(path, key)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -49,21 +49,24 @@ func packed(w *walk, end uint64) ([]byte, error) {
 	if w.end != end {
 		return nil, fmt.Errorf("%w: %s ends at offset %d instead of %d", ErrDamaged, w.path, w.end, end)
 	}
-	content := w.head.append(nil)
+	h := w.head
+	h.isSealed = w.key != nil
+	content := h.append(nil)
+	c := w.key.forSegment(content)
 	if frame != nil {
-		content = appendBlock(content, kindKeyframe, w.start, frame)
+		content = appendBlock(content, c, kindKeyframe, w.start, frame)
 	}
 	for len(entries) > 0 {
 		n, err := entriesUpTo(entries, maxEntries)
 		if err != nil {
 			return nil, err
 		}
-		content = appendBlock(content, kindEntries, w.start, entries[:n])
+		content = appendBlock(content, c, kindEntries, w.start, entries[:n])
 		entries = entries[n:]
 	}
 	for from := w.start; len(output) > 0; {
 		n := min(len(output), maxOutput)
-		content = appendBlock(content, kindOutput, from, output[:n])
+		content = appendBlock(content, c, kindOutput, from, output[:n])
 		from += uint64(n)
 		output = output[n:]
 	}

@@ -14,10 +14,11 @@
 // fewer blocks and deleted as a whole.
 //
 // Not here: the meaning of output and keyframes (package screen), the ring from which the
-// output comes (package ring), the decision when to sync, to trim and to forget, encryption.
+// output comes (package ring), the decision when to sync, to trim and to forget.
 package past
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,8 +46,8 @@ var (
 
 // A Life is one instance of a session.
 type Life struct {
-	ID       protocol.SessionID
-	Instance protocol.Instance
+	ID       protocol.SessionID `json:"id"`
+	Instance protocol.Instance  `json:"instance"`
 }
 
 // String returns the name of the life's directory: ID@INSTANCE.
@@ -70,12 +71,20 @@ func ParseLife(name string) (Life, error) {
 // by any goroutine, and other processes may have a Store of the same directory.
 type Store struct {
 	dir  string
+	key  *Key // nil: new lives are not sealed
 	disk disk
 	now  func() time.Time
 }
 
 // New returns the store in a directory, which is created when the first writer is opened.
-func New(dir string) *Store { return &Store{dir, systemDisk{}, time.Now} }
+func New(dir string) *Store { return NewSealed(dir, nil) }
+
+// NewSealed returns the store in a directory, whose files are encrypted with key. If key is nil,
+// new lives are not sealed, and those that are cannot be read.
+func NewSealed(dir string, key *Key) *Store { return &Store{dir, key, systemDisk{}, time.Now} }
+
+// AwaitKey waits until the key is read, or could not be read.
+func (s *Store) AwaitKey() { s.key.Await() }
 
 func (s *Store) path(l Life) string { return filepath.Join(s.dir, l.String()) }
 
@@ -83,6 +92,7 @@ func (s *Store) path(l Life) string { return filepath.Join(s.dir, l.String()) }
 type Entry struct {
 	Life
 	Meta     Meta
+	Locked   error     // why the life, which is sealed, cannot be read; Meta then has only the fields that are not sealed
 	Bytes    int64     // bytes of all files
 	Modified time.Time // when a file of the life was last written to
 	Err      error     // why Meta is missing: meta.json is missing or damaged
@@ -102,7 +112,7 @@ func (s *Store) List() ([]Entry, error) {
 			continue
 		}
 		e := Entry{Life: l}
-		e.Meta, e.Err = readMeta(s.path(l))
+		e.readMeta(s)
 		files, err := os.ReadDir(s.path(l))
 		if errors.Is(err, fs.ErrNotExist) { // forgotten since the first listing
 			continue
@@ -121,41 +131,76 @@ func (s *Store) List() ([]Entry, error) {
 	return entries, nil
 }
 
-// Forget erases all files of a life. It returns ErrInUse if a writer has the life, and no error
-// if the life does not exist. meta.json is erased last, so that a life is still listed and can
-// be forgotten again if Forget is interrupted.
+func (e *Entry) readMeta(s *Store) {
+	var key *dataKey
+	key, e.Locked = s.dataKey(s.path(e.Life))
+	e.Meta, e.Err = readMeta(s.path(e.Life), key)
+	if errors.Is(e.Err, ErrLocked) {
+		e.Locked, e.Err = cmp.Or(e.Locked, e.Err), nil
+	}
+}
+
+// forgottenSuffix ends the name of the directory of a life that was forgotten. It can be in no
+// valid name of a life.
+const forgottenSuffix = "~"
+
+// Forget makes the store forget a life, also after a loss of power: List does not return it, and
+// Sweep erases its files. Forget returns ErrInUse if a writer has the life, and no error if the
+// life does not exist.
 func (s *Store) Forget(l Life) error {
 	if err := l.validate(); err != nil {
 		return err
 	}
 	dir := s.path(l)
 	lock, err := lockDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) { // perhaps because an earlier call has failed after the rename
+		return ignoreMissing(s.disk.SyncDir(s.dir))
 	}
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("past: forget %s: %w", l, err)
-	}
-	var errs []error
-	for _, f := range files {
-		if f.Name() != metaName {
-			errs = append(errs, s.disk.Remove(filepath.Join(dir, f.Name())))
+	err = s.disk.Rename(dir, dir+forgottenSuffix)
+	if errors.Is(err, fs.ErrExist) { // the life was forgotten, and written again before Sweep
+		if err = s.erase(dir + forgottenSuffix); err == nil {
+			err = s.disk.Rename(dir, dir+forgottenSuffix)
 		}
 	}
-	err = errors.Join(errs...)
 	if err == nil {
-		err = errors.Join(s.disk.SyncDir(dir), ignoreMissing(s.disk.Remove(filepath.Join(dir, metaName))))
-	}
-	if err == nil {
-		err = errors.Join(s.disk.Remove(dir), s.disk.SyncDir(s.dir))
+		err = s.disk.SyncDir(s.dir)
 	}
 	if err != nil {
 		return fmt.Errorf("past: forget %s: %w", l, err)
+	}
+	return nil
+}
+
+// Sweep erases the files of the lives that were forgotten, also by a process that has ended
+// before it erased them.
+func (s *Store) Sweep() error {
+	dirs, err := os.ReadDir(s.dir)
+	if ignoreMissing(err) != nil {
+		return fmt.Errorf("past: %w", err)
+	}
+	var errs []error
+	for _, d := range dirs {
+		name, isForgotten := strings.CutSuffix(d.Name(), forgottenSuffix)
+		if _, err := ParseLife(name); isForgotten && err == nil && d.IsDir() {
+			errs = append(errs, s.erase(filepath.Join(s.dir, d.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// erase removes a directory and its files. Another goroutine may do the same.
+func (s *Store) erase(dir string) error {
+	files, err := os.ReadDir(dir)
+	errs := []error{ignoreMissing(err)}
+	for _, f := range files {
+		errs = append(errs, ignoreMissing(s.disk.Remove(filepath.Join(dir, f.Name()))))
+	}
+	if err := errors.Join(append(errs, ignoreMissing(s.disk.Remove(dir)))...); err != nil {
+		return fmt.Errorf("past: erase %s: %w", dir, err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -19,9 +20,14 @@ import (
 // A life is written in both modes, by several writers one after the other. At every offset the
 // screen is the exact one, and all output of a full life is there.
 func TestLife(t *testing.T) {
-	for _, mode := range []Mode{Full, Screen} {
-		t.Run(string(mode), func(t *testing.T) {
+	for _, name := range []string{"full", "screen", "full sealed", "screen sealed"} {
+		word, _, isSealed := strings.Cut(name, " ")
+		mode := Mode(word)
+		t.Run(name, func(t *testing.T) {
 			s, c := newStore(t)
+			if isSealed {
+				s.key = keyOf(ownIdentity)
+			}
 			d := &driver{Rand: rand.New(rand.NewPCG(3, 4)), truth: &truth{}, clock: c, big: 400_000}
 			for range 5 {
 				d.w = open(t, s, mode)
@@ -89,15 +95,26 @@ func checkAll(t *testing.T, d *driver, r *Reader, mode Mode) {
 			t.Fatalf("from %d to %d: ends at %d", from, to, at)
 		}
 	}
-	marks := 0
-	for m, err := range r.Marks(0, b.End) {
+	n := 0
+	for m, err := range marks(r, 0, b.End) {
 		must(t, err)
-		if marks++; m.Text != fmt.Sprint("command ", m.Offset) || m.Kind != 'C' {
+		if n++; m.Text != fmt.Sprint("command ", m.Offset) || m.Kind != 'C' {
 			t.Fatalf("mark %+v", m)
 		}
 	}
-	if marks == 0 {
+	if n == 0 {
 		t.Error("no marks")
+	}
+}
+
+// marks returns the shell marks from one offset to another.
+func marks(r *Reader, from, to uint64) iter.Seq2[Note, error] {
+	return func(yield func(Note, error) bool) {
+		for n, err := range r.Notes(from, to) {
+			if (n.Kind != 0 || err != nil) && !yield(n, err) {
+				return
+			}
+		}
 	}
 }
 
@@ -209,7 +226,7 @@ func TestReplacedKeyframe(t *testing.T) {
 	for p := range v.Replay {
 		t.Errorf("replay has %+v", p)
 	}
-	for m, err := range r.Marks(0, 100) {
+	for m, err := range marks(r, 0, 100) {
 		if m.Text != "prompt" || err != nil {
 			t.Errorf("mark %+v, %v", m, err)
 		}

@@ -15,10 +15,13 @@ import (
 
 // A Reader reads one life, which a writer of this or of another process may be writing. Each
 // call sees the life as it is then. A Reader holds no file, and any goroutine may use it.
-type Reader struct{ dir string }
+type Reader struct {
+	dir string
+	key *dataKey // nil: the life is not sealed
+}
 
 // Open returns a reader of a life. It returns an error that matches fs.ErrNotExist if the
-// store does not have the life.
+// store does not have the life, and ErrLocked if its key cannot be had.
 func (s *Store) Open(l Life) (*Reader, error) {
 	if err := l.validate(); err != nil {
 		return nil, err
@@ -26,11 +29,25 @@ func (s *Store) Open(l Life) (*Reader, error) {
 	if _, err := listSegments(s.path(l)); err != nil {
 		return nil, err
 	}
-	return &Reader{s.path(l)}, nil
+	key, err := s.dataKey(s.path(l))
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{s.path(l), key}, nil
 }
 
 // Meta returns the content of meta.json.
-func (r *Reader) Meta() (Meta, error) { return readMeta(r.dir) }
+func (r *Reader) Meta() (Meta, error) { return readMeta(r.dir, r.key) }
+
+// Extent returns the offset of the first byte that is stored, and the offset behind the last one.
+// They are both zero if there is none. It reads no keyframe, as Bounds does.
+func (r *Reader) Extent() (start, end uint64, err error) {
+	segments, err := loadSegments(r.dir, r.key)
+	if err != nil || len(segments) == 0 {
+		return 0, 0, err
+	}
+	return segments[0].start, endOf(segments), nil
+}
 
 // Bounds are the ends of the output that is stored.
 type Bounds struct {
@@ -41,7 +58,7 @@ type Bounds struct {
 
 // Bounds returns the ends of the output that is stored. They are all zero if there is none.
 func (r *Reader) Bounds() (Bounds, error) {
-	segments, err := loadSegments(r.dir)
+	segments, err := loadSegments(r.dir, r.key)
 	if err != nil || len(segments) == 0 {
 		return Bounds{}, err
 	}
@@ -82,8 +99,8 @@ func (r *Reader) keyframe(s segment) ([]byte, error) {
 	return w.keyframe()
 }
 
-func readKeyframe(path string) ([]byte, error) {
-	w, err := openWalk(path)
+func readKeyframe(path string, key *dataKey) ([]byte, error) {
+	w, err := openWalk(path, key)
 	if err != nil {
 		return nil, err
 	}
@@ -100,19 +117,22 @@ func (w *walk) keyframe() ([]byte, error) {
 		return nil, err
 	}
 	frame, err := w.payload()
-	return slices.Clone(frame), err
+	if b.encoding == encodingPlain {
+		frame = slices.Clone(frame) // it is a part of the window
+	}
+	return frame, err
 }
 
 // walk opens a segment. If the segment was closed since it was listed, it has another name.
 func (r *Reader) walk(s segment) (*walk, error) {
-	w, err := openWalk(filepath.Join(r.dir, s.name))
+	w, err := openWalk(filepath.Join(r.dir, s.name), r.key)
 	if errors.Is(err, fs.ErrNotExist) {
 		listed, listErr := listSegments(r.dir)
 		i := slices.IndexFunc(listed, func(l segment) bool { return l.start == s.start })
 		if listErr != nil || i < 0 {
 			return nil, errors.Join(err, listErr)
 		}
-		w, err = openWalk(filepath.Join(r.dir, listed[i].name))
+		w, err = openWalk(filepath.Join(r.dir, listed[i].name), r.key)
 	}
 	if err == nil && w.start != s.start {
 		w.Close()
@@ -146,7 +166,7 @@ type Piece struct {
 // At returns the view of an offset, with all size changes at that offset. It returns ErrGone,
 // ErrAhead or ErrNoKeyframe if the screen there cannot be restored.
 func (r *Reader) At(offset uint64) (*View, error) {
-	segments, err := loadSegments(r.dir)
+	segments, err := loadSegments(r.dir, r.key)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +240,7 @@ func lastBefore(segments []segment, offset uint64) int {
 // output ends; output before the first segment is a gap.
 func (r *Reader) Range(from, to uint64) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
-		segments, err := loadSegments(r.dir)
+		segments, err := loadSegments(r.dir, r.key)
 		if err != nil {
 			yield(Piece{}, err)
 			return
@@ -234,7 +254,7 @@ type Gap struct{ From, To uint64 }
 
 // Gaps returns the gaps in ascending order.
 func (r *Reader) Gaps() ([]Gap, error) {
-	segments, err := loadSegments(r.dir)
+	segments, err := loadSegments(r.dir, r.key)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package past
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,7 +22,7 @@ func (w *Writer) recover() error {
 		if s.isClosed {
 			continue
 		}
-		if segments[i].found, err = scan(filepath.Join(w.dir, s.name)); err != nil {
+		if segments[i].found, err = scan(filepath.Join(w.dir, s.name), w.key); err != nil {
 			return err
 		}
 	}
@@ -40,8 +41,15 @@ func (w *Writer) recover() error {
 	if err := w.store.disk.SyncDir(w.dir); err != nil {
 		return err
 	}
+	w.stats.Syncs++
 	w.isDirDirty = false
 	w.synced = w.end
+	if file, err := readMetaFile(filepath.Join(w.dir, metaName)); err == nil { // otherwise SetMeta replaces it
+		meta, isSealed, err := unsealMeta(file, w.key)
+		if err == nil {
+			w.meta, w.isStale = meta, !isSealed && w.key != nil
+		}
+	}
 	for _, s := range segments[:len(segments)-1] {
 		if !s.isClosed {
 			if err := w.closeLeft(s); err != nil {
@@ -106,19 +114,43 @@ func (w *Writer) openAgain(s segment) (*segmentFile, error) {
 		err = f.Truncate(s.found.bytes)
 	}
 	if err == nil {
+		w.stats.Syncs++
 		err = f.Sync() // a reader may have seen more than was durable
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
+	}
+	if w.key != nil && !s.found.isSealed {
+		_ = f.Close() // it is durable, and is replaced
+		if f, err = w.reseal(path, &s); err != nil {
+			return nil, err
+		}
 	}
 	early := s.found.early
 	if s.found.end > s.start || len(early) > maxEntries {
 		early = nil
 	}
 	return &segmentFile{
-		file: f, path: path, start: s.start, end: s.end, bytes: s.found.bytes, raw: s.found.raw,
+		file: f, cipher: s.found.cipher, path: path, start: s.start, end: s.end, bytes: s.found.bytes, raw: s.found.raw,
 		blocks: s.found.blocks, early: early,
 	}, nil
+}
+
+// reseal replaces an open segment, which was begun before the life had a key, by a sealed one.
+func (w *Writer) reseal(path string, s *segment) (file, error) {
+	f, written, err := pack(w.store.disk, path, w.key, s.found.end)
+	if err != nil {
+		return nil, err
+	}
+	w.isDirDirty = true
+	w.stats.Written += uint64(written)
+	if s.found, err = scan(path, w.key); err == nil && s.found == nil {
+		err = fmt.Errorf("%w: %s has no header", ErrDamaged, path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // closeLeft closes a segment that a crash has left open before a newer one. In the mode Screen
@@ -141,7 +173,7 @@ func (w *Writer) closeLeft(s segment) error {
 func (w *Writer) continueAfter(last segment) (err error) {
 	f := last.found
 	if last.isClosed {
-		if f, err = scan(filepath.Join(w.dir, last.name)); err != nil {
+		if f, err = scan(filepath.Join(w.dir, last.name), w.key); err != nil {
 			return err
 		}
 	} else if w.cur, err = w.openAgain(last); err != nil {
@@ -156,7 +188,7 @@ func (w *Writer) continueAfter(last segment) (err error) {
 
 // findKeyframe finds the keyframe with which the screen at the end can be restored.
 func (w *Writer) findKeyframe() error {
-	segments, err := loadSegments(w.dir)
+	segments, err := loadSegments(w.dir, w.key)
 	if err != nil {
 		return err
 	}
@@ -166,7 +198,7 @@ func (w *Writer) findKeyframe() error {
 		if i+1 < len(segments) && s.end < segments[i+1].start {
 			return nil // output is missing after this segment
 		}
-		frame, err := readKeyframe(filepath.Join(w.dir, s.name))
+		frame, err := readKeyframe(filepath.Join(w.dir, s.name), w.key)
 		if err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

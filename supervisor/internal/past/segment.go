@@ -1,6 +1,7 @@
 package past
 
 import (
+	"crypto/cipher"
 	"errors"
 	"fmt"
 	"io"
@@ -96,6 +97,7 @@ func withoutTwins(names []string) []segment {
 // found is the whole part of a segment.
 type found struct {
 	head
+	cipher      cipher.AEAD // of a sealed segment
 	end         uint64
 	bytes       int64 // length of the whole blocks in the file
 	raw         int   // bytes of output and entries
@@ -110,8 +112,8 @@ type found struct {
 func (f *found) isEmpty() bool { return f.start > 0 && f.end == f.start && !f.hasKeyframe }
 
 // scan checks all blocks of an open segment. It returns nil if its header is not whole.
-func scan(path string) (*found, error) {
-	w, err := openWalk(path)
+func scan(path string, key *dataKey) (*found, error) {
+	w, err := openWalk(path, key)
 	if errors.Is(err, ErrDamaged) {
 		return nil, nil
 	}
@@ -119,7 +121,7 @@ func scan(path string) (*found, error) {
 		return nil, err
 	}
 	defer w.Close()
-	f := &found{head: w.head, end: w.start, bytes: headBytes, sizeAtEnd: w.size}
+	f := &found{head: w.head, cipher: w.cipher, end: w.start, bytes: headBytes, sizeAtEnd: w.size}
 	for {
 		b, err := w.next()
 		if err == nil {
@@ -174,7 +176,7 @@ func (f *found) add(w *walk, b block) error {
 
 // loadSegments returns the segments that have output or a keyframe, in ascending order and
 // without overlaps.
-func loadSegments(dir string) ([]segment, error) {
+func loadSegments(dir string, key *dataKey) ([]segment, error) {
 	for range 20 {
 		listed, err := listSegments(dir)
 		if err != nil {
@@ -183,7 +185,7 @@ func loadSegments(dir string) ([]segment, error) {
 		segments := listed[:0]
 		for _, s := range listed {
 			if !s.isClosed {
-				s.found, err = scan(filepath.Join(dir, s.name))
+				s.found, err = scan(filepath.Join(dir, s.name), key)
 				if err != nil {
 					break
 				}

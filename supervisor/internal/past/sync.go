@@ -126,7 +126,7 @@ func (r *round) finish(s *segmentFile) error {
 		return errors.Join(err, s.file.Close())
 	}
 	if s.blocks > 2 && s.raw/s.blocks < sparseBlock {
-		if packed, written, err := pack(d, s.path, s.end); err == nil {
+		if packed, written, err := pack(d, s.path, r.w.key, s.end); err == nil {
 			r.written += uint64(written)
 			r.syncs++
 			_ = s.file.Close() // it is durable, and was replaced
@@ -141,7 +141,14 @@ func (r *round) finish(s *segmentFile) error {
 
 // Close syncs and closes the writer. A later writer of the same life continues the segment.
 // Close returns the error of the sync; the writer is closed all the same.
-func (w *Writer) Close() error {
+func (w *Writer) Close() error { return w.close(w.sync) }
+
+// Abandon closes the writer without a sync, because the life will be forgotten.
+func (w *Writer) Abandon() {
+	_ = w.close(func() error { return nil }) // what was not synced is given up
+}
+
+func (w *Writer) close(sync func() error) error {
 	w.syncing.Lock()
 	defer w.syncing.Unlock()
 	w.mu.Lock()
@@ -150,7 +157,7 @@ func (w *Writer) Close() error {
 		return nil
 	}
 	w.closed = true
-	err := w.sync()
+	err := sync()
 	if w.cur != nil {
 		err = errors.Join(err, w.cur.file.Close())
 	}

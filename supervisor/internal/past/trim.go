@@ -144,9 +144,24 @@ func (t *trim) remove(f *closedFile) error {
 // needed returns the index of the last segment that has a whole keyframe.
 func needed(l *closedFiles) int {
 	for i := len(l.files) - 1; i > 0; i-- {
-		if frame, err := readKeyframe(filepath.Join(l.dir, l.files[i].name)); err == nil && frame != nil {
+		if hasKeyframe(filepath.Join(l.dir, l.files[i].name)) {
 			return i
 		}
 	}
 	return 0
+}
+
+// hasKeyframe reports whether a segment begins with a whole keyframe. It needs no key.
+func hasKeyframe(path string) bool {
+	w, err := openWalk(path, nil)
+	if err != nil {
+		return false
+	}
+	defer w.Close()
+	b, err := w.next()
+	if err != nil || b.kind != kindKeyframe {
+		return false
+	}
+	_, err = w.stored()
+	return err == nil
 }

@@ -1,6 +1,7 @@
 package past
 
 import (
+	"crypto/cipher"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 // A walk reads the blocks of a segment in their order.
 type walk struct {
 	head
+	key      *dataKey    // of the life; nil: sealed payloads cannot be read
+	cipher   cipher.AEAD // of a sealed segment; nil if the key is missing
 	path     string
 	file     *os.File
 	length   int64  // bytes of the file when it was opened
@@ -26,13 +29,13 @@ type walk struct {
 // segment that was often synced do not each need a read.
 const readAhead = 32 << 10
 
-// openWalk opens a segment and reads its header.
-func openWalk(path string) (*walk, error) {
+// openWalk opens a segment of a life with this key and reads its header.
+func openWalk(path string, key *dataKey) (*walk, error) {
 	f, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
-	w := &walk{path: path, file: f}
+	w := &walk{path: path, file: f, key: key}
 	if err := w.begin(); err != nil {
 		return nil, errors.Join(w.name(err), f.Close())
 	}
@@ -51,6 +54,9 @@ func (w *walk) begin() error {
 	}
 	if w.head, err = parseHead(p); err != nil {
 		return err
+	}
+	if w.isSealed {
+		w.cipher = w.key.forSegment(p)
 	}
 	w.at, w.end = headBytes, w.start
 	return nil
@@ -99,7 +105,11 @@ func (w *walk) next() (block, error) {
 	if err != nil {
 		return block{}, w.name(err)
 	}
-	b, err := parseBlock(p)
+	sealed := 0
+	if w.isSealed {
+		sealed = gcmBytes
+	}
+	b, err := parseBlock(p, sealed)
 	if err == nil {
 		err = w.accept(b)
 	}
@@ -153,8 +163,26 @@ func (w *walk) payload() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p, err = w.unseal(p); err != nil {
+		return nil, w.name(err)
+	}
 	if p, err = decompress(w.last.encoding, p, int(w.last.raw)); err != nil {
 		return nil, w.name(err)
+	}
+	return p, nil
+}
+
+// unseal returns the payload of the last block without its encryption.
+func (w *walk) unseal(p []byte) ([]byte, error) {
+	if !w.isSealed {
+		return p, nil
+	}
+	if w.cipher == nil {
+		return nil, ErrLocked
+	}
+	p, err := w.cipher.Open(nil, nil, p, w.last.appendBound(make([]byte, 0, boundBytes)))
+	if err != nil {
+		return nil, fmt.Errorf("%w: the payload was changed, or is of another place", errTorn)
 	}
 	return p, nil
 }

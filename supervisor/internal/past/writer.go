@@ -1,8 +1,9 @@
 package past
 
 import (
+	"crypto/cipher"
+	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -51,7 +52,9 @@ type Writer struct {
 	mu      sync.Mutex
 	lock    *dirLock
 	closed  bool
-	meta    []byte         // content of meta.json; nil: not written by this writer
+	key     *dataKey       // nil: the life is not sealed
+	meta    []byte         // content of meta.json before it is sealed; nil: unknown
+	isStale bool           // meta.json is not sealed, but the life is
 	cur     *segmentFile   // nil: flush creates it, at flushed
 	retired []*segmentFile // closed by the next Sync
 
@@ -75,6 +78,7 @@ type Writer struct {
 // A segmentFile is a segment that is being written, or waits to be closed.
 type segmentFile struct {
 	file   file
+	cipher cipher.AEAD // nil: payloads are not sealed
 	path   string
 	start  uint64
 	end    uint64
@@ -97,7 +101,7 @@ const (
 // OpenWriter opens a life to write it, and creates it if it does not exist. If it exists, the
 // writer continues at its end, after it has cut off the torn end of a segment. The caller should
 // then tell the size of the terminal with Resize. OpenWriter returns ErrInUse if another writer
-// has the life.
+// has the life, and ErrLocked if its key, or the key for a new life, cannot be had.
 func (s *Store) OpenWriter(l Life, mode Mode) (*Writer, error) {
 	if err := l.validate(); err != nil {
 		return nil, err
@@ -106,7 +110,15 @@ func (s *Store) OpenWriter(l Life, mode Mode) (*Writer, error) {
 		return nil, fmt.Errorf("past: unknown mode %.20q", mode)
 	}
 	w := &Writer{store: s, life: l, dir: s.path(l), mode: mode, hasKeyframe: true}
+	if s.key != nil {
+		if _, _, err := s.key.get(); err != nil {
+			return nil, err
+		}
+	}
 	err := w.openDir()
+	if err == nil {
+		err = w.openKey()
+	}
 	if err == nil {
 		err = w.recover()
 	}
@@ -162,6 +174,25 @@ func (w *Writer) KeyframeDue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.isSkipping || !w.hasKeyframe || w.mode == Full && w.end-w.keyframeAt >= SegmentBytes
+}
+
+// Meta returns the content of meta.json, if it is known.
+func (w *Writer) Meta() (Meta, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var m Meta
+	return m, w.meta != nil && json.Unmarshal(w.meta, &m) == nil
+}
+
+// Capacity returns the offset up to which the output is stored if no keyframe comes before. It has
+// no limit in the mode Full.
+func (w *Writer) Capacity() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mode == Full {
+		return maxOffset
+	}
+	return w.keyframeAt + CapsuleBytes
 }
 
 // Append stores output. offset is that of its first byte. Bytes before End are ignored, because
@@ -343,7 +374,7 @@ func (w *Writer) SetMeta(m Meta) error {
 	w.syncing.Lock()
 	defer w.syncing.Unlock()
 	w.mu.Lock()
-	closed, same, dir := w.closed, slices.Equal(data, w.meta), w.lock
+	closed, same, dir := w.closed, slices.Equal(data, w.meta) && !w.isStale, w.lock
 	w.mu.Unlock()
 	if closed {
 		return ErrClosed
@@ -351,12 +382,12 @@ func (w *Writer) SetMeta(m Meta) error {
 	if same && dir.isCurrent() {
 		return nil
 	}
-	if err := replaceFile(w.store.disk, filepath.Join(w.dir, metaName), data); err != nil {
+	if err := w.writeMeta(data); err != nil {
 		return fmt.Errorf("past: meta of %s: %w", w.life, err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.meta = data
+	w.meta, w.isStale = data, false
 	w.stats.Written += uint64(len(data))
 	w.stats.Syncs += 2
 	return nil
@@ -366,8 +397,8 @@ func (w *Writer) SetMeta(m Meta) error {
 // there. Output between End and offset is a gap in the mode Full, and not needed in the mode
 // Screen.
 func (w *Writer) Keyframe(offset uint64, frame []byte) error {
-	if len(frame) == 0 || len(frame) > MaxKeyframe {
-		return fmt.Errorf("past: keyframe of %d bytes; it must have 1 to %d", len(frame), MaxKeyframe)
+	if err := checkKeyframe(offset, frame); err != nil {
+		return err
 	}
 	if err := w.begin(); err != nil {
 		return err
@@ -375,9 +406,6 @@ func (w *Writer) Keyframe(offset uint64, frame []byte) error {
 	defer w.mu.Unlock()
 	if offset < w.end {
 		return fmt.Errorf("%w: keyframe at %d, end %d", ErrBehind, offset, w.end)
-	}
-	if offset > maxOffset {
-		return fmt.Errorf("past: keyframe at offset %d: offset overflows", offset)
 	}
 	if w.mode == Full {
 		if err := w.flush(); err != nil {
@@ -387,6 +415,16 @@ func (w *Writer) Keyframe(offset uint64, frame []byte) error {
 	return w.beginKeyframe(offset, frame)
 }
 
+func checkKeyframe(offset uint64, frame []byte) error {
+	if len(frame) == 0 || len(frame) > MaxKeyframe {
+		return fmt.Errorf("past: keyframe of %d bytes; it must have 1 to %d", len(frame), MaxKeyframe)
+	}
+	if offset > maxOffset {
+		return fmt.Errorf("past: keyframe at offset %d: offset overflows", offset)
+	}
+	return nil
+}
+
 func (w *Writer) beginKeyframe(offset uint64, frame []byte) error {
 	replaced := w.cur != nil && w.cur.start == offset
 	var early []byte
@@ -394,7 +432,7 @@ func (w *Writer) beginKeyframe(offset uint64, frame []byte) error {
 		early = marksOf(w.cur.early) // they would be lost with the segment
 	}
 	now := w.store.now()
-	s, err := w.create(head{offset, now, w.size}, frame, early)
+	s, err := w.create(head{start: offset, created: now, size: w.size}, frame, early)
 	if err != nil {
 		if replaced {
 			w.abandon() // the file may have been replaced all the same

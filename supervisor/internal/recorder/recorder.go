@@ -13,7 +13,9 @@ package recorder
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/shared/logging"
+	"holdfast/shared/mask"
 	"holdfast/supervisor/internal/past"
 	"holdfast/supervisor/internal/ring"
 )
@@ -30,9 +33,8 @@ const (
 	defaultSync = time.Second
 	// defaultRetry is the default of Config.Retry.
 	defaultRetry = 10 * time.Second
-	// closeAfter is how long a session must print nothing until its files are closed. They are
-	// opened again when it prints.
-	closeAfter = 10 * time.Second
+	// defaultIdle is the default of Config.Idle.
+	defaultIdle = 10 * time.Second
 	// maxTries bounds the steps in which a silent session is asked for its screen in vain.
 	maxTries = 10
 	// trimEvery is the shortest time between two checks of the budgets.
@@ -40,6 +42,12 @@ const (
 	// diskTurns is how many recordings may wait for the disk at a time. Each of them occupies a
 	// thread of the operating system.
 	diskTurns = 4
+	// maxMarks bounds the shell marks of a session that wait to be stored. If there are more, the
+	// oldest are dropped.
+	maxMarks = 512
+	// maxErasing bounds the forgotten lives whose files are still to be erased, because the disk
+	// fails. Further ones are tried once.
+	maxErasing = 1024
 	// readBytes is how much is copied from a ring at a time.
 	readBytes = 128 << 10
 )
@@ -49,9 +57,9 @@ type Config struct {
 	Store   *past.Store
 	Sync    time.Duration // output is durable after this time at the latest; default 1 s
 	Retry   time.Duration // a recording that has failed is tried again after this time; default 10 s
+	Idle    time.Duration // the files of a session that prints nothing are closed after this time; default 10 s
 	Budgets past.Policy
 	Log     zerolog.Logger
-	Failed  func(past.Life, error) // called when a recording begins to fail; may be nil
 }
 
 // A Source is a session that is recorded. Its methods may be called by any goroutine.
@@ -62,8 +70,15 @@ type Source interface {
 	// Frame returns a saved screen at an offset of at least after, if the session can make one
 	// now. If lines is true, the screen must include the history.
 	Frame(after uint64, lines bool) (Frame, error)
-	// Meta returns what meta.json has to contain now.
+	// Meta returns what meta.json has to contain now. It may read /proc.
 	Meta() past.Meta
+	// Clears returns how often lines were cleared for good, as Meta.Clears.
+	Clears() uint64
+	// Masker returns what finds the secrets in the output. Frame, Meta and marks have none.
+	Masker() *mask.Masker
+	// Failed is called when the recording begins to fail, and with nil when it has resumed. It
+	// must return soon.
+	Failed(err error)
 	// Release is called once, after the last use of the ring.
 	Release()
 }
@@ -87,9 +102,11 @@ type Recorder struct {
 	cfg   Config
 	turns chan struct{}
 	all   sync.WaitGroup
+	stop  chan struct{} // closed by Close
 
 	mu       sync.Mutex
 	tracks   map[past.Life]*track
+	erasing  map[past.Life]chan struct{} // forgotten lives; closed and removed when the store has forgotten them, too
 	isClosed bool
 	trimmed  time.Time
 	counts   Counts // of the writers that are closed
@@ -98,8 +115,11 @@ type Recorder struct {
 
 // New returns a recorder without sessions.
 func New(cfg Config) *Recorder {
-	cfg.Sync, cfg.Retry = cmp.Or(cfg.Sync, defaultSync), cmp.Or(cfg.Retry, defaultRetry)
-	return &Recorder{cfg: cfg, turns: make(chan struct{}, diskTurns), tracks: make(map[past.Life]*track)}
+	cfg.Sync, cfg.Retry, cfg.Idle = cmp.Or(cfg.Sync, defaultSync), cmp.Or(cfg.Retry, defaultRetry), cmp.Or(cfg.Idle, defaultIdle)
+	return &Recorder{
+		cfg: cfg, turns: make(chan struct{}, diskTurns), stop: make(chan struct{}),
+		tracks: make(map[past.Life]*track), erasing: make(map[past.Life]chan struct{}),
+	}
 }
 
 // Add begins to record a session in the given mode, or continues the recording that an earlier
@@ -108,7 +128,8 @@ func New(cfg Config) *Recorder {
 func (r *Recorder) Add(s Source, mode past.Mode) {
 	t := &track{
 		recorder: r, source: s, mode: mode, life: s.Life(), ring: s.Ring(),
-		wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}), renewals: make(chan chan<- error),
+		took: r.cfg.Sync / 4, // of the first step, which creates the files
 	}
 	t.log = r.cfg.Log.With().Str(logging.Session, string(t.life.ID)).Str(logging.Instance, string(t.life.Instance)).Logger()
 	r.mu.Lock()
@@ -132,32 +153,112 @@ func (r *Recorder) Poke(l past.Life) {
 	}
 }
 
-// Forget ends the recording of a life and erases its files. It returns without waiting for the
-// disk.
-func (r *Recorder) Forget(l past.Life) {
+// Store returns the store in which the recorder stores sessions.
+func (r *Recorder) Store() *past.Store { return r.cfg.Store }
+
+// Mark stores a shell mark of a session with its next output, if the session is recorded.
+func (r *Recorder) Mark(l past.Life, m past.Note) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.tracks[l]; t != nil {
-		t.isForgotten.Store(true)
-		t.end()
-		return
+		t.addMark(m)
+		t.poke()
 	}
-	r.all.Go(func() { r.erase(l) })
 }
 
-func (r *Recorder) erase(l past.Life) {
-	r.turns <- struct{}{}
-	err := r.cfg.Store.Forget(l)
-	<-r.turns
-	if err != nil {
-		r.cfg.Log.Error().Err(err).Str(logging.Session, string(l.ID)).Msg("recording of a forgotten session not erased")
+// Forget ends the recording of a life and erases its files. It returns without waiting for the
+// disk. If the disk fails, Forget tries again until the recorder is closed.
+func (r *Recorder) Forget(l past.Life) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.erasing[l] != nil {
+		return
 	}
+	r.erasing[l] = make(chan struct{})
+	if t := r.tracks[l]; t != nil {
+		t.isForgotten.Store(true)
+		t.end()
+	} else if !r.isClosed {
+		r.all.Go(func() { r.erase(l) })
+	}
+}
+
+// IsForgotten reports whether a life is forgotten, although the store may still have it.
+func (r *Recorder) IsForgotten(l past.Life) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.erasing[l] != nil
+}
+
+// AwaitErased waits until the store has forgotten the lives that were passed to Forget and that
+// isMeant selects, or until a time is over. It returns those that the store may still have.
+func (r *Recorder) AwaitErased(within time.Duration, isMeant func(past.Life) bool) (left []past.Life) {
+	r.mu.Lock()
+	pending := maps.Clone(r.erasing)
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	for l, done := range pending {
+		if !isMeant(l) {
+			continue
+		}
+		select {
+		case <-done:
+		case <-ctx.Done():
+			left = append(left, l)
+		}
+	}
+	return left
+}
+
+// erase makes the store forget a life, and erases its files.
+func (r *Recorder) erase(l past.Life) {
+	log := r.cfg.Log.With().Str(logging.Session, string(l.ID)).Str(logging.Instance, string(l.Instance)).Logger()
+	for tries := 0; ; tries++ {
+		if err := r.onDisk(func() error { return r.cfg.Store.Forget(l) }); err == nil {
+			break
+		} else if tries == 0 {
+			log.Error().Err(err).Msg("recording of a forgotten session not erased; the erasure is tried again")
+		}
+		if !r.mayRetry() {
+			log.Error().Msg("recording of a forgotten session stays; after a reboot the session may be listed as lost")
+			break
+		}
+		select {
+		case <-time.After(r.cfg.Retry):
+		case <-r.stop:
+			return
+		}
+	}
+	r.mu.Lock()
+	close(r.erasing[l])
+	delete(r.erasing, l)
+	r.mu.Unlock()
+	if err := r.onDisk(r.cfg.Store.Sweep); err != nil {
+		log.Warn().Err(err).Msg("files of forgotten sessions not erased; the next erasure tries it again")
+	}
+}
+
+func (r *Recorder) mayRetry() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.erasing) <= maxErasing
+}
+
+// onDisk calls f when it may use the disk.
+func (r *Recorder) onDisk(f func() error) error {
+	r.turns <- struct{}{}
+	defer func() { <-r.turns }()
+	return f()
 }
 
 // Close ends all recordings, after what the sessions have printed is stored, or after the given
 // time. The sessions may be recorded again by another Recorder, also of another process.
 func (r *Recorder) Close(within time.Duration) error {
 	r.mu.Lock()
+	if !r.isClosed {
+		close(r.stop)
+	}
 	r.isClosed = true
 	for _, t := range r.tracks {
 		t.end()
@@ -230,17 +331,26 @@ type track struct {
 
 	wake        chan struct{} // the ring or the Meta has changed
 	stop        chan struct{} // closed by end
+	ended       chan struct{} // closed when the recording has ended
+	renewals    chan chan<- error
 	once        sync.Once
 	isForgotten atomic.Bool
 	isFailing   atomic.Bool
 	stats       atomic.Pointer[past.Stats] // of writer
 
+	marksMu sync.Mutex
+	marks   []past.Note // shell marks that are not stored yet, at most maxMarks
+
 	// Owned by run.
-	writer  *past.Writer // nil while the files are closed
-	tries   int          // steps in a row that left output out, although no more came
-	triedAt uint64       // end of the output at the last of them
-	isWhole bool         // the last keyframe in the files includes the history
+	writer  *past.Writer  // nil while the files are closed
+	took    time.Duration // how long a step that stores has taken at most, of late
+	tries   int           // steps in a row that left output out, although no more came
+	triedAt uint64        // end of the output at the last of them
+	isWhole bool          // the last keyframe in the files includes the history
+	clears  uint64        // of the source, when the files were renewed
+	last    state         // what was stored last
 	buf     []byte
+	masked  maskedCopy
 }
 
 func (t *track) poke() {
@@ -262,20 +372,25 @@ func (t *track) run() {
 	for {
 		select {
 		case <-t.wake:
+			if t.writer == nil && !t.isFailing.Load() && t.last == t.present() {
+				continue
+			}
 			if t.mode == past.Full && !t.isFailing.Load() {
-				t.do(t.copyOutput)
+				_ = t.do(t.copyOutput)
 			}
 			if !isPending {
 				isPending = true
 				if t.isFailing.Load() {
 					syncAt.Reset(t.recorder.cfg.Retry)
 				} else {
-					syncAt.Reset(t.recorder.cfg.Sync)
+					syncAt.Reset(t.pause())
 				}
 			}
 		case <-syncAt.C:
 			isPending = false
-			t.do(t.store)
+			began := time.Now()
+			_ = t.do(t.store)
+			t.took = max(time.Since(began), t.took-t.took/4)
 			if t.isFailing.Load() || t.triesAgain() {
 				t.poke()
 				continue
@@ -284,16 +399,26 @@ func (t *track) run() {
 				return
 			}
 			t.recorder.trim()
-			closeAt.Reset(closeAfter)
+			closeAt.Reset(t.recorder.cfg.Idle)
 		case <-closeAt.C:
-			t.do(t.finish)
+			_ = t.do(t.finish)
+		case done := <-t.renewals:
+			done <- t.renewNow()
 		case <-t.stop:
 			if !t.isForgotten.Load() {
-				t.do(t.store)
+				_ = t.do(t.store)
 			}
 			return
 		}
 	}
+}
+
+// pause returns the time from a change to the step that stores it. The change may have come while the
+// step before ran, and is durable at the end of the step, so that the two of them are part of
+// Config.Sync; an eighth is left for a busy machine. A slow disk rests for half of the time.
+func (t *track) pause() time.Duration {
+	sync := t.recorder.cfg.Sync
+	return max(sync-sync/8-2*t.took, min(t.took, sync))
 }
 
 func stopped() *time.Timer {
@@ -303,8 +428,8 @@ func stopped() *time.Timer {
 }
 
 // do does one step of the recording. If it fails, the files are closed, and the next step opens
-// them again.
-func (t *track) do(step func() error) {
+// them again. do reports the error to all that must know; most callers need not.
+func (t *track) do(step func() error) error {
 	r := t.recorder
 	r.turns <- struct{}{}
 	err := t.open()
@@ -323,12 +448,12 @@ func (t *track) do(step func() error) {
 		r.lastErr = err
 		r.mu.Unlock()
 		t.log.Error().Err(err).Msg("session is not recorded; it continues, and its recording is tried again")
-		if r.cfg.Failed != nil {
-			r.cfg.Failed(t.life, err)
-		}
+		t.source.Failed(err)
 	case err == nil && failed:
 		t.log.Info().Msg("session is recorded again")
+		t.source.Failed(nil)
 	}
+	return err
 }
 
 // open opens the files, unless they are open.
@@ -341,30 +466,35 @@ func (t *track) open() error {
 		return err
 	}
 	t.writer, t.isWhole = w, false
-	if w.End() == 0 { // the session may begin with the screen of an earlier instance
-		if err := t.keyframe(false); err != nil {
-			return err
-		}
+	if m, ok := w.Meta(); ok {
+		t.clears = m.Clears
+	} else if w.End() == 0 { // nothing is stored that could have been cleared
+		t.clears = t.source.Clears()
 	}
-	if start, _, _ := t.ring.Bounds(); start <= w.End() {
-		return w.Resize(w.End(), t.ring.SizeAt(w.End()))
+	if err := t.storeMeta(); err != nil { // a screen is of no use without it
+		return err
+	}
+	if w.End() == 0 { // the session may begin with the screen of an earlier instance
+		return t.keyframe(false)
 	}
 	return nil
 }
 
+// close closes the files.
 func (t *track) close() {
 	if t.writer == nil {
 		return
 	}
-	if err := t.writer.Close(); err != nil && !t.isFailing.Load() {
+	if t.isForgotten.Load() {
+		t.writer.Abandon()
+	} else if err := t.writer.Close(); err != nil && !t.isFailing.Load() {
 		t.log.Warn().Err(err).Msg("recording not closed cleanly")
 	}
-	t.writer, t.buf = nil, nil
-	if s := t.stats.Swap(nil); s != nil {
-		t.recorder.mu.Lock()
-		t.recorder.counts.add(*s)
-		t.recorder.mu.Unlock()
-	}
+	t.recorder.mu.Lock()
+	t.stats.Store(nil)
+	t.recorder.counts.add(t.writer.Stats())
+	t.recorder.mu.Unlock()
+	t.writer, t.buf, t.masked = nil, nil, maskedCopy{}
 }
 
 // count publishes the counters of the writer.
@@ -377,13 +507,58 @@ func (t *track) count() {
 
 // store stores all that is new, durably.
 func (t *track) store() error {
+	if err := t.renew(); err != nil {
+		return err
+	}
+	now := t.present()
 	if err := t.copyOutput(); err != nil {
+		return err
+	}
+	if err := t.releaseIfSilent(); err != nil {
+		return err
+	}
+	if err := t.storeMarks(); err != nil {
 		return err
 	}
 	if err := t.writer.Sync(); err != nil {
 		return err
 	}
-	return t.writer.SetMeta(t.source.Meta())
+	if err := t.storeMeta(); err != nil {
+		return err
+	}
+	if t.clears == t.source.Clears() {
+		t.last = now
+	}
+	return nil
+}
+
+// storeMeta stores what describes the session. Its count of clears is the one of the files.
+func (t *track) storeMeta() error {
+	m := t.source.Meta()
+	m.Clears = t.clears
+	return t.writer.SetMeta(m)
+}
+
+func (t *track) addMark(m past.Note) {
+	t.marksMu.Lock()
+	defer t.marksMu.Unlock()
+	if len(t.marks) == maxMarks {
+		t.marks = t.marks[1:]
+	}
+	t.marks = append(t.marks, m)
+}
+
+func (t *track) storeMarks() error {
+	t.marksMu.Lock()
+	marks := t.marks
+	t.marks = nil
+	t.marksMu.Unlock()
+	for _, m := range marks {
+		if err := t.writer.Mark(m.Offset, m.Kind, m.Text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // finish completes the recording of a session that has fallen silent, and closes the files.
@@ -396,38 +571,34 @@ func (t *track) finish() error {
 	if err := t.store(); err != nil {
 		return err
 	}
-	t.count()
 	t.close()
 	return nil
 }
 
 // copyOutput appends the output that the writer does not have, with the changes of size. If that is
-// more than the mode Screen keeps behind a keyframe, the screen is stored instead.
+// more than the mode Screen keeps behind a keyframe, the screen is stored first.
 func (t *track) copyOutput() error {
-	for range 2 {
-		if t.writer.KeyframeDue() {
-			if err := t.keyframe(false); err != nil {
-				return err
-			}
-			if t.mode == past.Screen && t.writer.KeyframeDue() {
-				return nil // the session could make no keyframe, and output without one is of no use
-			}
-		}
-		_, end, _ := t.ring.Bounds()
-		if err := t.copyTo(end); err != nil {
+	_, end, _ := t.ring.Bounds()
+	if t.writer.KeyframeDue() || end > t.writer.Capacity() {
+		if err := t.keyframe(false); err != nil {
 			return err
 		}
-		if t.mode == past.Full || !t.writer.KeyframeDue() {
-			return nil
+		if t.mode == past.Screen && t.writer.KeyframeDue() {
+			return nil // the session could make no keyframe, and output without one is of no use
 		}
 	}
-	return nil
+	return t.copyTo(min(end, t.writer.Capacity()))
 }
 
 // keyframe stores the screen, if the session can save one that is not older than the output
-// stored.
+// stored. The screen may be behind the end of the output. If it is further behind than the mode Screen
+// keeps, a new one is made.
 func (t *track) keyframe(lines bool) error {
-	frame, err := t.source.Frame(t.writer.End(), lines)
+	if err := t.release(); err != nil {
+		return err
+	}
+	_, end, _ := t.ring.Bounds()
+	frame, err := t.source.Frame(max(t.writer.End(), end-min(end, past.CapsuleBytes)), lines)
 	if err != nil {
 		return nil // the session is busy, or has no screen any more; the next step tries again
 	}
@@ -436,6 +607,9 @@ func (t *track) keyframe(lines bool) error {
 	}
 	if t.mode == past.Full {
 		if err := t.copyTo(frame.Offset); err != nil {
+			return err
+		}
+		if err := t.release(); err != nil {
 			return err
 		}
 	}
@@ -454,7 +628,19 @@ func (t *track) copyTo(end uint64) error {
 	if t.buf == nil {
 		t.buf = make([]byte, readBytes)
 	}
-	for at := t.writer.End(); at < end; at = t.writer.End() {
+	// The terminal may have been resized since all output before was copied. NextMark does not return
+	// such a mark, because it is not behind the writer's end.
+	if start, _, _ := t.ring.Bounds(); start <= t.writer.End() {
+		if t.ring.SizeAt(t.copied()) != t.ring.SizeAt(t.writer.End()) {
+			if err := t.release(); err != nil {
+				return err
+			}
+		}
+		if err := t.writer.Resize(t.writer.End(), t.ring.SizeAt(t.writer.End())); err != nil {
+			return err
+		}
+	}
+	for at := t.copied(); at < end; at = t.copied() {
 		n := min(uint64(len(t.buf)), end-at)
 		mark, isResized := t.ring.NextMark(at)
 		if isResized {
@@ -462,6 +648,9 @@ func (t *track) copyTo(end uint64) error {
 		}
 		k, err := t.ring.ReadAt(t.buf[:n], at)
 		if errors.Is(err, ring.ErrGone) { // the ring has overwritten it: continue behind the gap
+			if err := t.release(); err != nil {
+				return err
+			}
 			start, _, _ := t.ring.Bounds()
 			if err := t.writer.Resize(start, t.ring.SizeAt(start)); err != nil {
 				return err
@@ -471,10 +660,13 @@ func (t *track) copyTo(end uint64) error {
 		if err != nil {
 			return err
 		}
-		if err := t.writer.Append(at, t.buf[:k]); err != nil {
+		if err := t.append(at, t.buf[:k]); err != nil {
 			return err
 		}
 		if isResized && at+uint64(k) == mark.Offset {
+			if err := t.release(); err != nil {
+				return err
+			}
 			if err := t.writer.Resize(mark.Offset, mark.Size); err != nil {
 				return err
 			}
@@ -493,7 +685,7 @@ func (t *track) isComplete() bool {
 // it could not save its screen. A screen that is lost never can, so there are maxTries such steps.
 func (t *track) triesAgain() bool {
 	_, end, _ := t.ring.Bounds()
-	isBehind := t.writer.End() < end || t.mode == past.Screen && t.writer.KeyframeDue()
+	isBehind := t.writer.End() < end || t.clears != t.source.Clears() || t.mode == past.Screen && t.writer.KeyframeDue()
 	if !isBehind || end != t.triedAt {
 		t.tries, t.triedAt = 0, end
 	}
@@ -510,6 +702,7 @@ func (t *track) leave() {
 	r.mu.Lock()
 	delete(r.tracks, t.life)
 	r.mu.Unlock()
+	close(t.ended)
 	if t.isForgotten.Load() {
 		r.erase(t.life)
 	}

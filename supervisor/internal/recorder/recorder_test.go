@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/shared/mask"
 	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/past"
 	"holdfast/supervisor/internal/ring"
@@ -26,11 +27,14 @@ type tape struct {
 	life past.Life
 	ring *ring.Ring
 
+	masker *mask.Masker
+
 	mu       sync.Mutex
 	text     []byte // all output
 	meta     past.Meta
 	isBusy   bool
 	released bool
+	failed   chan error // receives what Failed is told
 }
 
 func newTape(t *testing.T, id string) *tape {
@@ -40,17 +44,23 @@ func newTape(t *testing.T, id string) *tape {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.Close() })
-	return &tape{life: past.Life{ID: protocol.SessionID(id), Instance: "1"}, ring: r}
+	return &tape{life: past.Life{ID: protocol.SessionID(id), Instance: "1"}, ring: r, failed: make(chan error, 16)}
 }
 
 func (p *tape) Life() past.Life  { return p.life }
 func (p *tape) Ring() *ring.Ring { return p.ring }
+
+func (p *tape) Masker() *mask.Masker { return p.masker }
 
 func (p *tape) Meta() past.Meta {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.meta
 }
+
+func (p *tape) Clears() uint64 { return p.Meta().Clears }
+
+func (p *tape) Failed(err error) { p.failed <- err }
 
 func (p *tape) Release() {
 	p.mu.Lock()
@@ -151,7 +161,7 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// A resize is stored at its offset.
+// A resize is stored at its offset, also if the output before it was stored long before.
 func TestResizes(t *testing.T) {
 	r, store := newRecorder(t, t.TempDir())
 	p := newTape(t, "a")
@@ -160,11 +170,14 @@ func TestResizes(t *testing.T) {
 	p.ring.MarkSize(protocol.Size{Cols: 20, Rows: 5})
 	p.print([]byte("narrow"))
 	await(t, store, p)
+	p.ring.MarkSize(protocol.Size{Cols: 30, Rows: 6})
+	p.print([]byte("last"))
+	await(t, store, p)
 	reader, err := store.Open(p.life)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := reader.At(uint64(len("widenarrow")))
+	v, err := reader.At(uint64(len("widenarrowlast")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,32 +192,46 @@ func TestResizes(t *testing.T) {
 			got = append(got, string(piece.Output))
 		}
 	}
-	if want := []string{"wide", "20x5", "narrow"}; fmt.Sprint(got) != fmt.Sprint(want) || v.Size.String() != "80x24" {
+	if want := []string{"wide", "20x5", "narrow", "30x6", "last"}; fmt.Sprint(got) != fmt.Sprint(want) || v.Size.String() != "80x24" {
 		t.Errorf("the recording has %v after %s, want %v after 80x24", got, v.Size, want)
 	}
 }
 
-// Nothing is written while nothing is printed.
+// Nothing is written or synced while nothing is printed, also when the files are closed and the
+// session is looked at.
 // demand: D5
 func TestSilence(t *testing.T) {
-	r, store := newRecorder(t, t.TempDir())
+	store := past.New(t.TempDir())
+	r := New(Config{Store: store, Sync: 10 * time.Millisecond, Idle: 20 * time.Millisecond, Log: zerolog.Nop()})
 	p := newTape(t, "a")
 	r.Add(p, past.Screen)
-	p.print([]byte("text"))
-	await(t, store, p)
-	var before Counts
-	testkit.Eventually(t, limit, func() bool { // the step that stores the text has ended
-		now, _ := r.Counts()
-		same := now == before
-		before = now
-		return same && now.Syncs > 0
-	}, "the recording is silent")
-	for range 20 { // each would be stored after 10 ms
-		r.Poke(p.life)
-		time.Sleep(5 * time.Millisecond) // it is the time in which something would be written
+	for _, text := range []string{"text", "more"} {
+		p.print([]byte(text))
+		await(t, store, p)
+		testkit.Eventually(t, limit, func() bool { // the writer is closed
+			w, err := store.OpenWriter(p.life, past.Screen)
+			if err == nil {
+				w.Abandon()
+			}
+			return err == nil
+		}, "the files are closed")
+		var before Counts
+		testkit.Eventually(t, limit, func() bool { // the step that closes the files has ended
+			now, _ := r.Counts()
+			same := now == before
+			before = now
+			return same && now.Syncs > 0
+		}, "the recording is silent")
+		for range 20 { // each would be stored after 10 ms
+			r.Poke(p.life)
+			time.Sleep(5 * time.Millisecond) // it is the time in which something would be written
+		}
+		if after, _ := r.Counts(); after != before {
+			t.Errorf("counters went from %+v to %+v although nothing was printed", before, after)
+		}
 	}
-	if after, _ := r.Counts(); after != before {
-		t.Errorf("counters went from %+v to %+v although nothing was printed", before, after)
+	if err := r.Close(limit); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -216,14 +243,16 @@ func TestFailingDisk(t *testing.T) {
 	if err := os.WriteFile(dir, nil, 0o600); err != nil { // a file in the place of the directory
 		t.Fatal(err)
 	}
-	failed := make(chan error, 16)
 	store := past.New(dir)
-	r := New(Config{Store: store, Sync: 10 * time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop(), Failed: func(_ past.Life, err error) { failed <- err }})
+	r := New(Config{Store: store, Sync: 10 * time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop()})
 	p := newTape(t, "a")
 	r.Add(p, past.Screen)
 	p.print([]byte("first "))
 	select {
-	case <-failed:
+	case err := <-p.failed:
+		if err == nil {
+			t.Error("the failure is reported without its error")
+		}
 	case <-time.After(limit):
 		t.Fatal("the failure is not reported")
 	}
@@ -239,8 +268,8 @@ func TestFailingDisk(t *testing.T) {
 	if err := r.Close(limit); err != nil {
 		t.Fatal(err)
 	}
-	if len(failed) > 0 {
-		t.Errorf("the failure was reported %d times more", len(failed))
+	if err := <-p.failed; err != nil || len(p.failed) > 0 {
+		t.Errorf("after the failure, the recording reports %v and %d more; want that it has resumed", err, len(p.failed))
 	}
 }
 
@@ -272,6 +301,37 @@ func TestForget(t *testing.T) {
 	await(t, store, ended)
 	r.Forget(ended.life)
 	testkit.Eventually(t, limit, gone, "the files of the ended session are erased")
+}
+
+// The erasure of a forgotten life is tried again until it succeeds.
+func TestForgetIsRetried(t *testing.T) {
+	store := past.New(t.TempDir())
+	r := New(Config{Store: store, Retry: time.Millisecond, Log: zerolog.Nop()})
+	l := past.Life{ID: "a", Instance: "1"}
+	w, err := store.OpenWriter(l, past.Screen) // as a disk that fails, it prevents the erasure
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.SetMeta(past.Meta{}); err != nil {
+		t.Fatal(err)
+	}
+	all := func(past.Life) bool { return true }
+	r.Forget(l)
+	if left := r.AwaitErased(10*time.Millisecond, all); len(left) != 1 || left[0] != l || !r.IsForgotten(l) {
+		t.Errorf("%v is left, want %v", left, l)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left := r.AwaitErased(limit, all); len(left) > 0 || r.IsForgotten(l) {
+		t.Errorf("%v is left", left)
+	}
+	if all, err := store.List(); len(all) > 0 || err != nil {
+		t.Errorf("the store has %v, %v", all, err)
+	}
+	if err := r.Close(limit); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A recorder of another process continues where the last one has stopped.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
 
 // What one request may cost, at any size and after whatever was printed: processor time, and
@@ -60,9 +61,23 @@ func piece(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// filling is so many bytes of lines about as long as a screen is wide, or much longer.
-func filling(r *rand.Rand, cols, n int) []byte {
-	unit := []string{"plain text and more of it ", "中文字符测试", "\x1b[31mr\x1b[42mg", "a\u0301b", "\x1b[44m  \x1b[K", "\x1b[1;38;2;%d;%d;%dmu", "\x1b]8;;http://%d/%d/%d\x1b\\l", ""}[r.IntN(8)]
+// fillings are units of the lines that fill a history.
+var fillings = []string{
+	"plain text and more of it ", "中文字符测试", "\x1b[31mr\x1b[42mg", "a\u0301b", "\x1b[44m  \x1b[K", "\x1b[1;38;2;%d;%d;%dmu", "\x1b]8;;http://%d/%d/%d\x1b\\l", "",
+	"\x1b[44m\x1b[2C\x1b[Kx", colours(),
+}
+
+// colours is a line in which each column has another pair of colours.
+func colours() string {
+	var b []byte
+	for i := range 64 {
+		b = fmt.Appendf(b, "\x1b[3%dmr\x1b[4%dmg", i%8, i/8)
+	}
+	return string(b)
+}
+
+// filling is so many bytes of lines of a unit, about as long as a screen is wide, or much longer.
+func filling(r *rand.Rand, unit string, cols, n int) []byte {
 	long := []int{cols / 2, cols, 3 * cols, 1 << 20}[r.IntN(4)]
 	var b []byte
 	for begun := 0; len(b) < n; {
@@ -77,6 +92,20 @@ func filling(r *rand.Rand, cols, n int) []byte {
 		}
 	}
 	return b
+}
+
+// full returns a screen of 80 columns whose history is as large as one may be, of lines of a unit.
+func full(r *rand.Rand, unit string) *Screen {
+	const cols = 80
+	s := New(protocol.Size{Cols: cols, Rows: 24}, protocol.MaxScrollback)
+	for before := -1; s.term.HistoryLines() > before && before < protocol.MaxScrollback; {
+		before = s.term.HistoryLines()
+		s.Write(filling(r, unit, cols, 4<<20))
+	}
+	if r.IntN(4) > 0 {
+		s.Pack()
+	}
+	return s
 }
 
 func costSize(r *rand.Rand) protocol.Size {
@@ -99,7 +128,7 @@ type request struct {
 }
 
 var requests = []request{
-	{"resize", func(s *Screen, r *rand.Rand) { s.Resize(costSize(r)) }},
+	{"resize", resizeScreen},
 	{"view at another size", func(s *Screen, r *rand.Rand) {
 		size := costSize(r)
 		contentOf(s, protocol.ScreenSpec{Cols: size.Cols, Rows: size.Rows, Scrollback: protocol.AllScrollback, Format: anyFormat(r)})
@@ -154,6 +183,22 @@ var requests = []request{
 	{"pack", func(s *Screen, r *rand.Rand) { s.Pack() }},
 }
 
+// fullRequests are those that are made to a full history.
+var fullRequests = []request{
+	{"full history to 79 columns", func(s *Screen, _ *rand.Rand) { s.Resize(protocol.Size{Cols: 79, Rows: 24}) }},
+	{"full history to 2000 columns", func(s *Screen, _ *rand.Rand) { s.Resize(protocol.Size{Cols: protocol.MaxCols, Rows: 24}) }},
+}
+
+// resizeScreen often changes the columns by one, because then all rows of wrapped lines change and none goes away.
+func resizeScreen(s *Screen, r *rand.Rand) {
+	size := costSize(r)
+	if r.IntN(2) == 0 {
+		size = s.Size()
+		size.Cols--
+	}
+	s.Resize(size.Normalize())
+}
+
 func anyFormat(r *rand.Rand) protocol.ScreenFormat {
 	return []protocol.ScreenFormat{protocol.ScreenText, protocol.ScreenCells, protocol.ScreenANSI}[r.IntN(3)]
 }
@@ -170,7 +215,8 @@ func contentOf(s *Screen, spec protocol.ScreenSpec) {
 
 // A cost is what requests have cost: how many there were, and the dearest.
 type cost struct {
-	fill         int // bytes of text printed three times at most, each time after half of it of costly
+	fill         int  // bytes of text printed three times at most, each time after half of it of costly
+	full         bool // every other seed is one resize of a full history, of which only the memory is bounded: a million rows may take longer than costTime
 	count        int
 	time, memory map[string]float64 // ms, MiB
 }
@@ -185,6 +231,7 @@ type spending struct {
 	time   time.Duration
 	memory uint64
 	where  string
+	full   bool // the history is full
 }
 
 // measure makes requests to the random screen of a seed, and adds what each has cost.
@@ -197,7 +244,7 @@ func (c *cost) measure(t *testing.T, seed uint64, requestsEach int) {
 		limit *= fuzzFactor
 	}
 	over := func(s spending) bool {
-		return s.time > limit || s.memory > costMemory && !raceEnabled
+		return s.time > limit && !s.full || s.memory > costMemory && !raceEnabled
 	}
 	least := c.spend(seed, requestsEach)
 	for try := 1; try < costTries && slices.ContainsFunc(least, over); try++ {
@@ -219,31 +266,44 @@ func (c *cost) measure(t *testing.T, seed uint64, requestsEach int) {
 // collected at the worst: with the collector's default that may be as much again as what is held.
 func (c *cost) spend(seed uint64, requestsEach int) (all []spending) {
 	r := rand.New(rand.NewPCG(seed, 7))
+	from := requests
+	var s *Screen
+	isFull := c.full && seed%2 == 0
+	if isFull {
+		s = full(r, fillings[seed/2%uint64(len(fillings))])
+		from, requestsEach = fullRequests, 1
+	} else {
+		s = c.anyScreen(r)
+	}
+	for range requestsEach {
+		q := from[r.IntN(len(from))]
+		size := s.Size()
+		runtime.GC()
+		held, peak := testkit.WatchHeap()
+		began := cpuTime()
+		q.do(s, r)
+		spent := cpuTime() - began
+		all = append(all, spending{
+			name: q.name, time: spent, memory: peak(), full: isFull,
+			where: fmt.Sprintf("%v with %d lines kept and %d MiB", size, s.term.HistoryLines(), held>>20),
+		})
+	}
+	return all
+}
+
+// anyScreen returns a screen on which random output was printed.
+func (c *cost) anyScreen(r *rand.Rand) *Screen {
 	lines := []int{0, 100, 10_000, 10_000, protocol.MaxScrollback}[r.IntN(5)]
 	s := New(costSize(r), lines)
 	for range 1 + r.IntN(3) {
 		s.Write(piece(r, min(1<<(10+r.IntN(10)), c.fill/2)))
 		s.Write([]byte("\x18\x1b[?1049l\x1b[r\x1b[?7h"))
-		s.Write(filling(r, s.size.Cols, c.fill))
+		s.Write(filling(r, fillings[r.IntN(len(fillings))], s.size.Cols, c.fill))
 		if r.IntN(4) == 0 {
 			s.Pack()
 		}
 	}
-	for range requestsEach {
-		q := requests[r.IntN(len(requests))]
-		size := s.Size()
-		runtime.GC()
-		held, peak, done := watchHeap()
-		began := cpuTime()
-		q.do(s, r)
-		spent := cpuTime() - began
-		close(done)
-		all = append(all, spending{
-			name: q.name, time: spent, memory: <-peak,
-			where: fmt.Sprintf("%v with %d lines kept of %d and %d MiB", size, s.term.HistoryLines(), lines, held>>20),
-		})
-	}
-	return all
+	return s
 }
 
 // TestCost is the fuzzer of cost with fixed seeds; HOLDFAST_COST is how many more, in long mode.
@@ -257,7 +317,7 @@ func TestCost(t *testing.T) {
 		seeds = 2 // it says nothing of the cost then
 	}
 	if n, err := strconv.ParseUint(os.Getenv("HOLDFAST_COST"), 10, 32); err == nil {
-		seeds, c.fill = n, 12<<20
+		seeds, c.fill, c.full = n, 12<<20, true
 	}
 	for seed := range seeds {
 		c.measure(t, seed, 10)
@@ -282,30 +342,4 @@ func cpuTime() time.Duration {
 		panic(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// watchHeap tells, once done is closed, the most that was allocated and not yet collected above
-// what there was at first.
-func watchHeap() (base uint64, peak <-chan uint64, done chan struct{}) {
-	result := make(chan uint64, 1)
-	done = make(chan struct{})
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	base = m.HeapAlloc
-	go func() {
-		most := base
-		for {
-			select {
-			case <-done:
-				runtime.ReadMemStats(&m)
-				result <- max(most, m.HeapAlloc) - base
-				return
-			case <-time.After(2 * time.Millisecond):
-				var m runtime.MemStats
-				runtime.ReadMemStats(&m)
-				most = max(most, m.HeapAlloc)
-			}
-		}
-	}()
-	return base, result, done
 }

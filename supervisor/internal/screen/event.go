@@ -91,12 +91,17 @@ type Heard struct {
 	Ended         uint64                  // number of MarkEnded among the marks that were dropped
 }
 
-// A Mark is a report of a shell about its prompt and commands.
+// A Mark is a report of a shell about its prompt and commands, or tells that the lines on the
+// screen were erased.
 type Mark struct {
 	Kind MarkKind
 	At   uint64 // output offset of the piece with the report
 	Line string // the command, for MarkLine and MarkStarted, if the shell has reported it
 	Code int    // exit code, for MarkEnded; -1 if the shell has not reported it
+	Cwd  string // the directory that was reported last, for MarkStarted; "" if it is longer than protocol.MaxTitle
+
+	Begin, End uint64             // offsets of the report, for MarkStarted and MarkEnded
+	Place      protocol.LinePlace // of the cursor, for MarkStarted and MarkEnded; of the first erased line, for MarkErased
 }
 
 // MarkKind is the kind of a Mark.
@@ -108,14 +113,16 @@ const (
 	MarkLine                    // the shell reports the command that starts next
 	MarkStarted                 // the shell runs a command
 	MarkEnded                   // the command has ended
+	MarkErased                  // the whole normal screen was erased
 )
 
 // maxMarks is the number of marks that are kept until Heard is called. If there are more, the
 // older half is dropped.
 const maxMarks = 256
 
-// add records an event in the output that begins at offset.
-func (h *Heard) add(v vt.Event, offset uint64) {
+// add records an event in the output that begins at offset. cwd is the directory that was
+// reported last.
+func (h *Heard) add(v vt.Event, offset uint64, cwd string) {
 	switch v.Kind {
 	case vt.Bell:
 		h.Bells++
@@ -126,10 +133,34 @@ func (h *Heard) add(v vt.Event, offset uint64) {
 	case vt.CommandLine:
 		h.mark(Mark{Kind: MarkLine, At: offset, Line: oneLine(v.Text)})
 	case vt.CommandStarted:
-		h.mark(Mark{Kind: MarkStarted, At: offset, Line: oneLine(v.Text)})
+		m := Mark{Kind: MarkStarted, At: offset, Line: oneLine(v.Text)}
+		if len(cwd) <= protocol.MaxTitle {
+			m.Cwd = cwd
+		}
+		h.mark(commandMark(m, v))
 	case vt.CommandEnded:
-		h.mark(Mark{Kind: MarkEnded, At: offset, Code: v.Code})
+		h.mark(commandMark(Mark{Kind: MarkEnded, At: offset, Code: v.Code}, v))
+	case vt.Erased:
+		h.erase(Mark{Kind: MarkErased, At: offset, Place: protocol.LinePlace{Line: v.Line}})
 	}
+}
+
+// commandMark returns m with the place of the report v. m.At is the offset of the piece that has
+// the end of the report.
+func commandMark(m Mark, v vt.Event) Mark {
+	m.Begin, m.End = uint64(max(0, int64(m.At)+int64(v.Begin))), m.At+uint64(v.End)
+	m.Place = protocol.LinePlace{Line: v.Line, Byte: v.Byte}
+	return m
+}
+
+// erase records a MarkErased. If the last mark is another one, the two become one.
+func (h *Heard) erase(m Mark) {
+	if n := len(h.Marks); n > 0 && h.Marks[n-1].Kind == MarkErased {
+		last := &h.Marks[n-1]
+		last.Place.Line = min(last.Place.Line, m.Place.Line)
+		return
+	}
+	h.mark(m)
 }
 
 func (h *Heard) notify(n protocol.Notification) {
@@ -141,14 +172,25 @@ func (h *Heard) notify(n protocol.Notification) {
 
 func (h *Heard) mark(m Mark) {
 	if len(h.Marks) == maxMarks {
-		for _, m := range h.Marks[:maxMarks/2] {
-			if m.Kind == MarkEnded {
-				h.Ended++
-			}
-		}
-		h.Marks = append(h.Marks[:0], h.Marks[maxMarks/2:]...)
+		h.dropMarks(maxMarks / 2)
 	}
 	h.Marks = append(h.Marks, m)
+}
+
+// dropMarks drops the first n marks. One MarkErased takes the place of those that were dropped.
+func (h *Heard) dropMarks(n int) {
+	kept := h.Marks[:0]
+	for _, m := range h.Marks[:n] {
+		switch {
+		case m.Kind == MarkEnded:
+			h.Ended++
+		case m.Kind == MarkErased && len(kept) == 0:
+			kept = append(kept, m)
+		case m.Kind == MarkErased:
+			kept[0].Place.Line = min(kept[0].Place.Line, m.Place.Line)
+		}
+	}
+	h.Marks = append(kept, h.Marks[n:]...)
 }
 
 // oneLine returns a command in one line: line feeds and tabs become spaces, and other controls

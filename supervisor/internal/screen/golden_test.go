@@ -1,18 +1,15 @@
 package screen
 
 import (
-	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/vt/vttest"
 )
-
-var update = flag.Bool("update", false, "write the golden record")
 
 // A record does not depend on how the core holds what it is of: with the tag
 // vtother the golden one is the same.
@@ -29,17 +26,10 @@ func TestRestoreGolden(t *testing.T) {
 	s.Resize(protocol.Size{Cols: 33, Rows: 9})
 	record := recordOf(s, -1)
 	name := filepath.Join("testdata", "record.golden")
-	if *update {
-		if err := os.WriteFile(name, record, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testkit.Golden(t, name, record)
 	golden, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if !bytes.Equal(record, golden) {
-		t.Errorf("got\n%q, want\n%q", record, golden)
 	}
 	if d := diff(restored(t, golden, 100, 33), s); d != "" {
 		t.Error(d)

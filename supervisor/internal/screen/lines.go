@@ -9,19 +9,23 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/mask"
 	"holdfast/supervisor/internal/vt"
 )
 
 // Lines are lines of a screen and its history, as they were when History was called.
 type Lines struct {
 	all     []vt.HistoryLine
+	oldest  uint64 // number of the oldest line that could be requested
 	content protocol.HistoryContent
+	masker  *mask.Masker
 }
 
 // History returns the lines that spec asks for. It must be called in the owner's goroutine.
 // Content of the result may be called in any goroutine.
 func (s *Screen) History(spec protocol.HistorySpec) *Lines {
-	h := &Lines{content: protocol.HistoryContent{Offset: s.offset, LineNumbers: s.lineNumbers(), Lines: []protocol.HistoryLine{}}}
+	h := &Lines{masker: s.masker, content: protocol.HistoryContent{Offset: s.offset, LineNumbers: s.lineNumbers(), Lines: []protocol.HistoryLine{}}}
+	h.oldest = h.content.First
 	before := h.content.Screen
 	if spec.Before != nil {
 		before = *spec.Before
@@ -31,17 +35,50 @@ func (s *Screen) History(spec protocol.HistorySpec) *Lines {
 	return h
 }
 
+// Output returns the lines that spec asks for, of the output of a command that has ended. It must be
+// called in the owner's goroutine.
+func (s *Screen) Output(spec protocol.HistorySpec, o *protocol.CommandOutput) *Lines {
+	h := &Lines{masker: s.masker, content: protocol.HistoryContent{Offset: s.offset, LineNumbers: s.lineNumbers(), Lines: []protocol.HistoryLine{}}}
+	first, end := max(o.From.Line, h.content.First), min(o.To.Line, h.content.Next)
+	if o.To.Byte > 0 && end < h.content.Next {
+		end++
+	}
+	h.oldest = first
+	h.content.Truncated = o.Erased || o.From.Line < h.content.First
+	if spec.Before != nil {
+		end = min(end, *spec.Before)
+	}
+	n := min(cmp.Or(spec.Lines, protocol.DefaultHistoryLines), protocol.MaxHistoryLines)
+	if end <= first {
+		return h
+	}
+	h.all = s.term.LinesBefore(end, int(min(uint64(n), end-first)), protocol.MaxScreenBytes)
+	for i := range h.all {
+		l := &h.all[i]
+		if l.Number == o.To.Line || l.Number == o.From.Line {
+			*l = maskLine(*l, s.masker) // before it is cut, so that no part of a secret is left
+		}
+		if l.Number == o.To.Line { // must be cut before its beginning
+			l.KeepText(0, o.To.Byte)
+		}
+		if l.Number == o.From.Line {
+			l.KeepText(o.From.Byte, len(l.Text))
+		}
+	}
+	return h
+}
+
 // Content encodes the lines, as many as have room in an answer.
 func (h *Lines) Content() protocol.HistoryContent {
 	c := h.content
-	p := page{styles: styleList{all: []protocol.Look{{}}, index: map[int]int{0: 0}}, attrs: map[vt.Attr]int{{}: 0}, room: protocol.MaxScreenBytes}
+	p := page{styles: styleList{all: []protocol.Look{{}}, index: map[int]int{0: 0}, masker: h.masker}, attrs: map[vt.Attr]int{{}: 0}, room: protocol.MaxScreenBytes}
 	for _, l := range h.all {
-		encoded, fits := p.line(l)
+		encoded, fits := p.line(maskLine(l, h.masker))
 		if !fits && len(c.Lines) > 0 {
 			break
 		}
 		c.Lines = append(c.Lines, encoded)
-		c.More = l.Number > c.First
+		c.More = l.Number > h.oldest
 		if !fits {
 			break
 		}
@@ -103,6 +140,7 @@ type Search struct {
 	before  uint64 // lines from this number on have been searched
 	first   uint64 // number of the oldest line
 	taken   []vt.HistoryLine
+	masker  *mask.Masker
 	began   bool
 	over    bool
 	room    int
@@ -118,7 +156,7 @@ func NewSearch(spec protocol.SearchSpec) (*Search, error) {
 	if spec.IgnoreCase {
 		pattern = "(?i)" + pattern
 	}
-	re, err := compile(pattern)
+	re, err := Compile(pattern)
 	if err != nil {
 		return nil, err
 	}
@@ -135,9 +173,9 @@ func NewSearch(spec protocol.SearchSpec) (*Search, error) {
 	return q, nil
 }
 
-// compile compiles a pattern. It returns invalid_argument if the pattern is invalid, or if
+// Compile compiles a pattern of a search. It returns invalid_argument if the pattern is invalid, or if
 // matching it could take too long.
-func compile(pattern string) (*regexp.Regexp, error) {
+func Compile(pattern string) (*regexp.Regexp, error) {
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return nil, invalid(err)
@@ -162,7 +200,7 @@ func invalid(err error) error {
 // Take copies the next n lines from the screen. If the lines are long, it copies fewer.
 func (q *Search) Take(s *Screen, n int) {
 	numbers := s.lineNumbers()
-	q.first = numbers.First
+	q.first, q.masker = numbers.First, s.masker
 	if !q.began {
 		q.began = true
 		q.content.Offset, q.content.LineNumbers = s.offset, numbers
@@ -196,6 +234,7 @@ func (q *Search) Match() {
 }
 
 func (q *Search) match(l vt.HistoryLine) (m protocol.Match, ok bool) {
+	l = maskLine(l, q.masker) // before it is matched, because a match must not tell a secret
 	found := q.pattern.FindAllStringIndex(l.Text, maxRanges)
 	if found == nil {
 		return m, false

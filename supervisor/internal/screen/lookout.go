@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"holdfast/protocol"
+	"holdfast/shared/mask"
 	"holdfast/supervisor/internal/vt"
 )
 
@@ -123,6 +124,7 @@ type Lookout struct {
 	began   bool
 	seen    uint64 // lines before this number have been searched, and do not change any more
 	taken   []string
+	masker  *mask.Masker
 }
 
 // NewLookout returns a Lookout that has searched no line yet. If since is nil, all lines that
@@ -131,7 +133,7 @@ type Lookout struct {
 //
 // Errors: invalid_argument if the pattern is invalid, or if matching it could take too long.
 func NewLookout(pattern string, since *Fingerprint) (*Lookout, error) {
-	re, err := compile(pattern)
+	re, err := Compile(pattern)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +149,7 @@ func (l *Lookout) Take(s *Screen) (more bool) {
 			l.seen = l.since.first
 		}
 	}
-	l.taken = l.taken[:0]
+	l.taken, l.masker = l.taken[:0], s.masker
 	lines, more := l.lines(s, n)
 	alternate, shown := s.term.AlternateText()
 	for _, line := range slices.Backward(lines) {
@@ -216,6 +218,7 @@ type Found struct {
 // an answer is empty.
 func (l *Lookout) Match() (Found, bool) {
 	for _, text := range l.taken {
+		text = l.masker.Text(text) // before it is matched, because a match must not tell a secret
 		groups := l.pattern.FindStringSubmatch(text)
 		if groups == nil {
 			continue

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"holdfast/protocol"
+	"holdfast/shared/mask"
 	"holdfast/supervisor/internal/vt"
 )
 
@@ -36,9 +37,8 @@ func (p *picture) texts(c *protocol.ScreenContent, lines iter.Seq[line], room in
 func (p *picture) text(l line, room int) string {
 	p.buf, p.rows = p.buf[:0], p.rows[:0]
 	for i := l.end - 1; i >= l.first && room >= 0; i-- {
-		from, cells := len(p.buf), 0
-		p.buf, cells = p.AppendText(p.buf, i, i+1 < l.end)
-		p.room -= cells + 1
+		from := len(p.buf)
+		p.appendText(i, l)
 		if len(p.rows) == 0 {
 			p.buf = bytes.TrimRight(p.buf, " ")
 		}
@@ -55,6 +55,19 @@ func (p *picture) text(l line, room int) string {
 		p.rows, end = p.rows[:len(p.rows)-1], from
 	}
 	return b.String()
+}
+
+// appendText appends the text of a row within a line to buf.
+func (p *picture) appendText(i int, l line) {
+	if p.masker == nil || len(p.hiddenIn(i)) == 0 {
+		var cells int
+		p.buf, cells = p.AppendText(p.buf, i, i+1 < l.end)
+		p.room -= cells + 1
+		return
+	}
+	for _, c := range p.row(i, l) {
+		p.buf = append(p.buf, content(c)...)
+	}
 }
 
 // row returns the cells of a row within a line. If the line continues in the next row, the row
@@ -164,7 +177,7 @@ const maxLink = 2048
 // cells sets c.Cells to the cells of the lines, and c.Looks to their styles. It reports
 // whether lines were left out.
 func (p *picture) cells(c *protocol.ScreenContent, lines iter.Seq[line], room int) (cut bool) {
-	t := styleList{all: []protocol.Look{{}}, index: map[int]int{0: 0}}
+	t := styleList{all: []protocol.Look{{}}, index: map[int]int{0: 0}, masker: p.masker}
 	numbers := map[vt.Attr]int{{}: 0} // numbers of styles in the table
 	above := 0
 	for l := range lines {
@@ -222,6 +235,8 @@ func (p *picture) cellRow(i int, t *styleList, numbers map[vt.Attr]int) (row pro
 type styleList struct {
 	all   []protocol.Look
 	index map[int]int // index in all, by the number in the picture
+
+	masker *mask.Masker // masks secrets in links
 }
 
 func (t *styleList) id(n int, a vt.Attr) (id, need int) {
@@ -229,6 +244,7 @@ func (t *styleList) id(n int, a vt.Attr) (id, need int) {
 		return id, 0
 	}
 	l := styleOf(a)
+	l.Link = t.masker.Text(l.Link)
 	t.index[n] = len(t.all)
 	t.all = append(t.all, l)
 	return len(t.all) - 1, 256 + jsonLen(l.Link)

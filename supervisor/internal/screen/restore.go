@@ -74,9 +74,13 @@ func sections(record []byte) (snapshot, rest []byte, err error) {
 		record = record[n:]
 	}
 	if snapshot == nil || rest == nil || len(rest) > maxRest {
-		return nil, nil, fmt.Errorf("invalid screen record: its snapshot or its state is missing, or its state exceeds %d MiB", maxRest>>20)
+		return nil, nil, invalidRest(nil)
 	}
 	return snapshot, rest, nil
+}
+
+func invalidRest(err error) error {
+	return errors.Join(fmt.Errorf("invalid screen record: its snapshot or its state is missing, or its state exceeds %d MiB", maxRest>>20), err)
 }
 
 func (s *saved) validate() error {
@@ -132,16 +136,24 @@ func (r *Restorer) Screen() *Screen {
 	return r.screen
 }
 
-// Continue returns a screen at offset 0 for a new program, with the lines of a saved screen above
-// it, and a line with a text of our own between. All modes have their defaults.
-func Continue(record []byte, size protocol.Size, scrollbackLines int, between string) (*Screen, error) {
+// Load restores the screen of a record at once. Its arguments and errors are those of Restore.
+func Load(record []byte, scrollbackLines int) (*Screen, error) {
 	r, err := Restore(record, scrollbackLines)
 	if err != nil {
 		return nil, err
 	}
 	for !r.Step(1 << 20) {
 	}
-	s := r.Screen()
+	return r.Screen(), nil
+}
+
+// Continue returns a screen at offset 0 for a new program, with the lines of a saved screen above
+// it, and a line with a text of our own between. All modes have their defaults.
+func Continue(record []byte, size protocol.Size, scrollbackLines int, between string) (*Screen, error) {
+	s, err := Load(record, scrollbackLines)
+	if err != nil {
+		return nil, err
+	}
 	s.Resize(size)
 	s.Write(resetModes)
 	content, _ := s.View(0).Content(protocol.ScreenSpec{Format: protocol.ScreenText})

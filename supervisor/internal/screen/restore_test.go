@@ -184,3 +184,23 @@ func TestRestoreRecords(t *testing.T) {
 		}
 	}
 }
+
+// A viewer that attaches before the first output of a continued screen sees the old lines.
+func TestContinueSnapshot(t *testing.T) {
+	size := protocol.Size{Cols: 40, Rows: 6}
+	old := New(size, 100)
+	old.Write([]byte("printed before\r\n"))
+	for _, above := range []int{0, 100} {
+		s, err := Continue(recordOf(old, above), size, 100, "the machine stopped")
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, offset := s.Snapshot(100, size)
+		if offset != 0 || !bytes.Contains(data, []byte("printed before")) || !bytes.Contains(data, []byte("the machine stopped")) {
+			t.Errorf("the snapshot at offset %d is %q", offset, data)
+		}
+	}
+	if data, _ := New(size, 100).Snapshot(100, size); data != nil {
+		t.Errorf("the snapshot of a new screen is %q", data)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"holdfast/protocol"
+	"holdfast/shared/mask"
 	"holdfast/supervisor/internal/vt"
 )
 
@@ -29,6 +30,8 @@ const (
 	// long lines is bounded by its bytes, after compression if the session is idle.
 	minHistoryBytes = 16 << 20
 	maxHistoryBytes = 64 << 20
+	// writeCost is the cost of a piece of Write.
+	writeCost = 1 << 20
 )
 
 // A Screen is the terminal of a session. Only the session's owner goroutine may use it.
@@ -38,6 +41,9 @@ type Screen struct {
 	offset uint64 // number of bytes written
 	events events
 	heard  Heard // not saved: the session takes it before it saves a screen
+	masker *mask.Masker
+
+	tracker *tracker // nil until a reader has asked for changes; not saved
 }
 
 // New returns the screen of a terminal that has printed nothing. scrollbackLines bounds the
@@ -52,7 +58,7 @@ func New(size protocol.Size, scrollbackLines int) *Screen {
 // offset at which that piece begins.
 func (s *Screen) event(v vt.Event) {
 	s.events.add(v, s.offset)
-	s.heard.add(v, s.offset)
+	s.heard.add(v, s.offset, s.events.cwd)
 }
 
 func newTerm(size protocol.Size, lines int, events func(vt.Event)) *vt.Term {
@@ -64,8 +70,11 @@ func newTerm(size protocol.Size, lines int, events func(vt.Event)) *vt.Term {
 
 // Write parses the next bytes of the session's output. All output must be written in order.
 func (s *Screen) Write(p []byte) {
-	s.term.Write(p)
-	s.offset += uint64(len(p))
+	for len(p) > 0 { // in pieces, because each event has the offset of its piece
+		before := s.offset
+		s.WriteSome(p, writeCost)
+		p = p[s.offset-before:]
+	}
 }
 
 // WriteSome parses bytes of p, at least one, until they have cost about budget, and returns
@@ -91,6 +100,7 @@ func (s *Screen) Size() protocol.Size { return s.size }
 func (s *Screen) Resize(size protocol.Size) {
 	s.size = size
 	s.term.Resize(size.Cols, size.Rows)
+	s.tracker.noteResize(s)
 }
 
 // Clear drops the lines above the screen. If all is set, it also drops the rows on the screen,
@@ -128,8 +138,8 @@ func (s *Screen) Pack() { s.term.Pack() }
 // screen, with up to history lines above it. offset is the output offset after which they were
 // taken. The zero size means the screen's own size. The bytes contain no question and no bell.
 func (s *Screen) Snapshot(history int, size protocol.Size) (data []byte, offset uint64) {
-	if s.offset == 0 {
-		return nil, 0 // a new terminal is in this state already
+	if _, y := s.term.Cursor(); s.offset == 0 && y == 0 && s.term.HistoryLines() == 0 {
+		return nil, 0 // a new terminal is in this state already; after Continue there are lines above the cursor
 	}
 	t := s.term
 	if size != (protocol.Size{}) && size != s.size {

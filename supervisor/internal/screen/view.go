@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"holdfast/protocol"
+	"holdfast/shared/mask"
 	"holdfast/supervisor/internal/vt"
 )
 
@@ -22,11 +23,12 @@ type View struct {
 	title  string
 	above  int // number of rows above the screen in the view
 	all    int // number of rows above the screen in the session
+	masker *mask.Masker
 }
 
 // View returns a view with up to above rows above the screen.
 func (s *Screen) View(above int) *View {
-	v := &View{size: s.size, offset: s.offset, title: s.Title(), all: s.term.HistoryLines()}
+	v := &View{size: s.size, offset: s.offset, title: s.Title(), all: s.term.HistoryLines(), masker: s.masker}
 	v.above = min(max(above, 0), v.all, maxAbove)
 	v.term = s.term.Copy(v.above)
 	return v
@@ -81,9 +83,9 @@ func (v *View) Content(spec protocol.ScreenSpec) (c protocol.ScreenContent, next
 		return c, need
 	}
 	t, isCut := v.layOut(size)
-	p := newPicture(t)
+	p := newPicture(t, v.masker)
 	c = protocol.ScreenContent{
-		Offset: v.offset, Cols: size.Cols, Rows: size.Rows, Title: v.title,
+		Offset: v.offset, Cols: size.Cols, Rows: size.Rows, Title: v.masker.CutText(v.title),
 		Cursor: p.cursor, Alternate: p.alternate,
 	}
 	wantsMore := spec.Scrollback == protocol.AllScrollback || spec.Scrollback == 0 && spec.Lines > 0 || p.above < spec.Scrollback
@@ -109,11 +111,33 @@ func (v *View) Content(spec protocol.ScreenSpec) (c protocol.ScreenContent, next
 		cut = p.cells(&c, lines, room)
 	case protocol.ScreenANSI:
 		cut = p.ansi(&c, lines, room)
+	case protocol.ScreenState:
+		cut = p.state(&c, t, spec.Scrollback)
 	default:
 		cut = p.texts(&c, lines, room)
 	}
 	c.Truncated = cut || short || isCut || p.room <= 0
 	return c, 0
+}
+
+// maxStateBytes bounds a state, so that its base64 fits into an answer.
+const maxStateBytes = protocol.MaxScreenBytes / 4 * 3
+
+// state sets c.State to a snapshot of t with up to above rows above the screen. If the snapshot has
+// no room, state leaves out these rows, or sets no state. It reports whether rows are missing.
+func (p *picture) state(c *protocol.ScreenContent, t *vt.Term, above int) (cut bool) {
+	if above == protocol.AllScrollback {
+		above = maxAbove
+	}
+	for rows := t.HistoryWithin(min(above, p.above), maxStateBytes); ; rows = 0 {
+		if data := t.AppendSnapshot(nil, rows); len(data) <= maxStateBytes {
+			c.State = p.masker.Whole(data)
+			return rows < min(above, p.above)
+		}
+		if rows == 0 {
+			return true
+		}
+	}
 }
 
 // Text returns the last n lines of screen and history, without empty lines at the end. Each
@@ -130,7 +154,7 @@ func (s *Screen) NonEmpty(n int) []string {
 const maxTailRows = 1000
 
 func (s *Screen) lastLines(spec protocol.ScreenSpec) []string {
-	p := newPicture(s.term)
+	p := newPicture(s.term, s.masker)
 	spec.Scrollback = maxTailRows
 	var c protocol.ScreenContent
 	p.texts(&c, slices.Values(firstLines(p.lines(spec), spec.Lines)), protocol.MaxScreenBytes)
@@ -153,14 +177,16 @@ type picture struct {
 	room      int // cells that may still be read
 	cursor    protocol.Cursor
 	alternate bool
+	masker    *mask.Masker
+	hidden    hidden // cells of secrets in the rows that were read last
 
 	// The text of the line that is being read, its last row first:
 	buf  []byte
 	rows []int // offsets in buf at which rows begin
 }
 
-func newPicture(t *vt.Term) *picture {
-	p := &picture{Rows: t.Rows(), room: maxCells, alternate: t.Alternate()}
+func newPicture(t *vt.Term, m *mask.Masker) *picture {
+	p := &picture{Rows: t.Rows(), room: maxCells, alternate: t.Alternate(), masker: m}
 	p.cols, _ = t.Size()
 	p.above = p.Above()
 	x, y := t.Cursor()
@@ -168,11 +194,17 @@ func newPicture(t *vt.Term) *picture {
 	return p
 }
 
-// Cells returns the cells of row i, and counts them.
+// Cells returns the cells of row i, without secrets, and counts them.
 func (p *picture) Cells(i int) []vt.Cell {
+	if p.masker == nil {
+		cells := p.Rows.Cells(i)
+		p.room -= len(cells) + 1
+		return cells
+	}
+	secrets := p.hiddenIn(i)
 	cells := p.Rows.Cells(i)
 	p.room -= len(cells) + 1
-	return cells
+	return masked(cells, secrets)
 }
 
 // line is a line that has the rows [first, end) of a picture.

@@ -14,6 +14,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/shared/logging"
 	"holdfast/supervisor/internal/journal"
+	"holdfast/supervisor/internal/past"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/ring"
 	"holdfast/supervisor/internal/session/event"
@@ -51,13 +52,15 @@ type State struct {
 	Seq    uint64        `json:"seq"`              // number of the last event
 	Events []event.Event `json:"events,omitempty"` // the last events
 	Counts Counts        `json:"counts"`           // the counters that only grow
+
+	Forgotten []past.Life `json:"forgotten,omitempty"` // sessions whose files are still to be erased
 }
 
 // State returns the table's state. A successor of a supervisor that has died receives an older
 // one, so that it misses some counts.
 func (t *Table) State() State {
 	seq, events := t.hub.Saved()
-	return State{Seq: seq, Events: events, Counts: t.Counts()}
+	return State{Seq: seq, Events: events, Counts: t.Counts(), Forgotten: t.awaitErased(0, "")}
 }
 
 // Adopt takes over the sessions of a supervisor that has ended, or of the program that this
@@ -66,6 +69,7 @@ func (t *Table) State() State {
 func (t *Table) Adopt(h Heritage) int {
 	t.hub.Restore(h.State.Seq, h.State.Events)
 	t.cfg.counts.restore(h.State.Counts)
+	t.eraseFor(h.State.Forgotten)
 	var n, next atomic.Int64
 	var all sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) { // in parallel, because clients wait for it
@@ -135,7 +139,7 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 			s.cage.Remove()
 		}
 	}
-	s.log = t.cfg.Log.With().Str(logging.Session, string(s.id)).Str(logging.Instance, string(s.instance)).Logger()
+	s.openLog()
 	var rescued int
 	if s.ring, rescued, err = ring.Adopt(in.ring); err != nil {
 		return s, err

@@ -226,6 +226,29 @@ func TestNextLife(t *testing.T) {
 	}
 }
 
+// TestNextLifeOfPaste checks that a paste is not searched for focus reports if the supervisor is
+// replaced in the middle of it.
+func TestNextLifeOfPaste(t *testing.T) {
+	const out = "\x1b[O"
+	l := newLife(t, Config{})
+	s := create(t, l.Table, bash(`stty raw -echo; printf '\e[?1004hREADY'; exec cat -v`))
+	v := look(t, s, fromStart(s))
+	v.until(t, "READY")
+	begin := out + "\x1b[200~half"
+	if err := v.a.Type(0, []byte(begin)); err != nil {
+		t.Fatal(err)
+	}
+	v.until(t, "^[[O^[[200~half")
+
+	l = l.dies(Heritage{})
+	s = l.get(s.ID())
+	w := look(t, s, protocol.AttachSpec{Writer: v.a.Writer(), Resume: &protocol.Resume{Instance: s.Instance(), Offset: uint64(len(v.seen))}})
+	if err := w.a.Type(uint64(len(begin)), []byte(out+"\x1b[201~"+out+"end")); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "^[[O^[[201~end") // the program knows already that no viewer has the focus
+}
+
 func text(t *testing.T, s *Session) string {
 	t.Helper()
 	c, err := s.Show(protocol.ScreenSpec{SessionID: s.ID(), Lines: 500})

@@ -76,7 +76,7 @@ type Attachment struct {
 	window   protocol.Size // size of the viewer's terminal; zero if unknown
 	noOutput bool          // the viewer receives no output: it has a view of its own, or no content yet
 	focused  bool
-	inPaste  bool // the input so far ends within a paste
+	inPaste  bool // the writer's input so far ends within a bracketed paste
 
 	// Owned by the goroutine that calls Next.
 	pos          uint64
@@ -84,6 +84,7 @@ type Attachment struct {
 	snapshot     []byte        // not yet delivered
 	snapshotSize protocol.Size
 	queryMask    screen.Mask
+	masked       maskedOutput
 	fitsWindow   bool        // snapshot and output are for a terminal of the viewer's own size
 	view         *screen.Own // state of the viewer's own view; nil if the viewer receives the session's output
 	viewUpdate   []byte      // changes of the view that are not yet delivered
@@ -271,6 +272,7 @@ func (s *Session) replaceRivals(a *Attachment) (isReplacement bool, err error) {
 		a.number, a.since = other.number, other.since
 		a.inheritEcho(other)
 		a.inheritFocus(other)
+		a.inPaste = other.inPaste
 	}
 	for _, other := range append(own, rivals...) {
 		s.end(other, a)
@@ -284,7 +286,7 @@ func (s *Session) replaceRivals(a *Attachment) (isReplacement bool, err error) {
 func (s *Session) position(a *Attachment, info *protocol.AttachInfo) (start uint64) {
 	start, _, _ = s.ring.Bounds()
 	r := a.spec.Resume
-	if r != nil && r.Offset >= start && !a.spec.Snapshot && !s.saved.predatesClear(r.Offset) && s.fits(a, r.Offset) {
+	if r != nil && r.Offset >= start && !a.spec.Snapshot && !s.predatesClear(r.Offset) && s.fits(a, r.Offset) {
 		a.fitsWindow, a.noOutput = a.ownView(), false
 		a.moveTo(r.Offset)
 		info.Offset = r.Offset
@@ -292,7 +294,7 @@ func (s *Session) position(a *Attachment, info *protocol.AttachInfo) (start uint
 	}
 	s.finishRestore() // output continues during the restoration, so the bounds must be read after it
 	start, _, _ = s.ring.Bounds()
-	s.takeSnapshot(a, a.spec.ScreenOnly && !(r != nil && s.saved.predatesClear(r.Offset)))
+	s.takeSnapshot(a, a.spec.ScreenOnly && !(r != nil && s.predatesClear(r.Offset)))
 	info.Replay, info.Offset, info.SnapshotBytes, info.View = protocol.ReplaySnapshot, a.pos, len(a.snapshot), a.noOutput
 	if r != nil { // a new viewer misses no output, because the snapshot shows all of it
 		info.BytesMissed = start - min(start, r.Offset)
@@ -332,7 +334,8 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 	if s.saved.Degraded { // there is no screen, so the viewer receives the output that the ring has
 		a.snapshot, shown, size = nil, s.size, s.size
 		a.fitsWindow = false
-		pos, _, _ = s.ring.Bounds()
+		start, _, _ := s.ring.Bounds()
+		pos = max(start, s.clearedTo.Load())
 	}
 	a.moveTo(pos)
 	a.snapshotSize = shown
@@ -347,7 +350,7 @@ func (s *Session) takeSnapshot(a *Attachment, screenOnly bool) {
 	if a.noOutput {
 		a.view = screen.NewOwn(size)
 	}
-	a.queryMask = screen.Mask{}
+	a.queryMask, a.masked = screen.Mask{}, maskedOutput{}
 	s.idle.touch()
 }
 
@@ -604,6 +607,7 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 		if a.size != a.snapshotSize && !a.fitsWindow {
 			return a.resized(a.snapshotSize), true, nil
 		}
+		a.maskSnapshot()
 		n := copy(buf, a.snapshot)
 		if a.view != nil {
 			a.view.Shown(buf[:n])
@@ -618,7 +622,7 @@ func (a *Attachment) poll(buf []byte) (Item, bool, error) {
 	if a.view != nil {
 		return a.pollView(buf)
 	}
-	n, err := a.s.ring.ReadAt(buf, a.pos)
+	n, err := a.readOutput(buf)
 	switch {
 	case errors.Is(err, ring.ErrGone):
 		return a.resync()

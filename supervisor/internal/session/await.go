@@ -260,7 +260,7 @@ func (w *awaiter) check() (info protocol.AwaitedInfo, found bool, again time.Dur
 			s.useScreen(func() { more = w.text.Take(s.display.screen) })
 		case w.spec.Prompt:
 			if found = s.exit == nil && s.saved.hasPrompt(w.from()); found {
-				info.Command = s.saved.Command
+				info.Command = maskCommand(s.saved.Command, s.masker)
 			}
 		default:
 			if again = time.Duration(w.spec.IdleMS)*time.Millisecond - s.activity.silentFor(s.cfg.Now(), w.since); again <= 0 {

@@ -224,6 +224,7 @@ func (s *Session) Away() (protocol.AwayInfo, error) {
 		info = s.saved.Away.info(end)
 		info.Instance = s.instance
 	})
+	maskAway(&info, s.masker)
 	return info, err
 }
 

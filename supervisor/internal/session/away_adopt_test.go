@@ -75,6 +75,13 @@ func TestAwayInNextLife(t *testing.T) {
 	if got := awayOf(t, s); got.Ended != 2 || got.Bells != 1 || info(t, s).Command.Count != 2 {
 		t.Errorf("away: %+v", got)
 	}
+	var log commandLog
+	if err := s.ask(answerTime, func() { log = slices.Clone(s.saved.Log) }); err != nil || len(log) != 2 {
+		t.Fatalf("%d commands are in the log, want that of the last life and that of this one; %v", len(log), err)
+	}
+	if a, b := log[0].Output, log[1].Output; a.Start != was.Command.Output.Start || a.End <= a.Start || b.Start <= a.End || b.End <= b.Start {
+		t.Errorf("the outputs are at %+v and %+v, the first began at %+v", a, b, was.Command.Output)
+	}
 	if events := since(t, l.Table, told, commandKinds...); len(events) != 2 {
 		t.Errorf("%d events of one command", len(events))
 	}

@@ -2,18 +2,22 @@ package session
 
 import (
 	"fmt"
+	"time"
 
 	"holdfast/protocol"
 	"holdfast/supervisor/internal/screen"
 )
 
+// renewTime is how long Clear waits until the lines are on disk no more.
+const renewTime = 5 * time.Second
+
 // Clear deletes the lines above the screen. If all is true, it also deletes the rows on the
 // screen, except the row with the cursor, which moves to the top; while a program shows the
-// alternate screen, the rows stay. Each viewer begins again with a snapshot. The output stays
-// in the ring, at its offsets.
+// alternate screen, the rows stay. Each viewer begins again with a snapshot. The output keeps its
+// offsets, and no request returns output before the offset of the Clear.
 //
-// Errors: those of checkOpen; busy; internal if the screen is lost, or if the keyframe cannot
-// be written, because a successor would then restore the lines.
+// Errors: those of checkOpen; busy; internal if the screen is lost, or if the keyframe or the
+// recording on disk cannot be renewed, because a successor would then restore the lines.
 func (s *Session) Clear(all bool) error {
 	var kept bool
 	var unopen error
@@ -22,7 +26,8 @@ func (s *Session) Clear(all bool) error {
 			return
 		}
 		sc.Clear(all)
-		s.saved.ClearOffset = max(s.saved.ClearOffset, sc.Offset())
+		s.clearedTo.Store(max(s.clearedTo.Load(), sc.Offset()))
+		s.clears.Add(1)
 		// A successor restores the screen from the last keyframe and the output since. From an
 		// older keyframe it would restore the deleted lines.
 		s.display.keyframe.isWhole = false
@@ -42,11 +47,18 @@ func (s *Session) Clear(all bool) error {
 	if !kept {
 		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("session %s is cleared, but the keyframe could not be saved: the lines may come back with the next supervisor; clear again", s.id))
 	}
+	if s.cfg.Recorder == nil {
+		return nil
+	}
+	if err := s.cfg.Recorder.Renew(s.life(), renewTime); err != nil {
+		return protocol.Errorf(protocol.CodeInternal, fmt.Sprintf("session %s is cleared, but its files on disk still have the lines: %v", s.id, err))
+	}
 	return nil
 }
 
 // predatesClear reports whether a viewer at offset may still show deleted lines. A viewer at
 // exactly the offset of the Clear may or may not know of it, so it counts as well.
-func (v *savedState) predatesClear(offset uint64) bool {
-	return v.ClearOffset > 0 && offset <= v.ClearOffset
+func (s *Session) predatesClear(offset uint64) bool {
+	cleared := s.clearedTo.Load()
+	return cleared > 0 && offset <= cleared
 }

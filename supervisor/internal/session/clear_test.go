@@ -79,6 +79,7 @@ func TestClear(t *testing.T) {
 
 func checkCleared(t *testing.T, s *Session, all bool, before protocol.HistoryContent) {
 	t.Helper()
+	checkPastCleared(t, s, "2900")
 	h, err := s.History(protocol.HistorySpec{SessionID: s.ID()})
 	if err != nil || len(h.Lines) != 0 || h.More || !all && h.Next != before.Next || h.First != h.Screen {
 		t.Errorf("the history is %+v, %v", h, err)
@@ -92,6 +93,35 @@ func checkCleared(t *testing.T, s *Session, all bool, before protocol.HistoryCon
 	}
 	if got := text(t, s); strings.Contains(got, "2900") || !strings.Contains(got, "READY") || all == strings.Contains(got, "3000") {
 		t.Errorf("it shows\n%s", got)
+	}
+}
+
+// checkPastCleared fails if a request returns text from the output before the last clear, or shows an
+// earlier screen.
+func checkPastCleared(t *testing.T, s *Session, text string) {
+	t.Helper()
+	data, from, end, err := s.Read(0, 1<<20)
+	if err != nil || from == 0 || strings.Contains(string(data), text) {
+		t.Errorf("%d bytes of output begin at %d, %v", len(data), from, err)
+	}
+	o, err := s.ReadPast(t.Context(), 0, 1<<20)
+	if err != nil || o.Offset < from || o.End != end || strings.Contains(string(o.Data), text) {
+		t.Errorf("%d bytes of the past begin at %d, %v", len(o.Data), o.Offset, err)
+	}
+	if p, err := s.Past(t.Context(), protocol.PastSpec{}); err != nil || p.Start < from || p.End != end {
+		t.Errorf("the past begins at %d, the output at %d, %v", p.Start, from, err)
+	}
+	found, err := s.SearchPast(t.Context(), protocol.PastSearchSpec{SessionID: s.id, Pattern: text})
+	if err != nil || len(found.Matches) > 0 || found.Start < from {
+		t.Errorf("a search of the past from %d on finds %+v, %v", found.Start, found.Matches, err)
+	}
+	for _, at := range []uint64{0, from - 1} {
+		_, err := s.ShowAt(t.Context(), protocol.ScreenSpec{SessionID: s.id, At: &protocol.Moment{Offset: &at}})
+		wantCode(t, "the screen before the clear", err, protocol.CodeNotStored)
+	}
+	c, err := s.ShowAt(t.Context(), protocol.ScreenSpec{SessionID: s.id, At: &protocol.Moment{Offset: &end}, Scrollback: protocol.AllScrollback})
+	if err != nil || strings.Contains(strings.Join(c.Lines, "\n"), text) {
+		t.Errorf("the last screen is %q, %v", c.Lines, err)
 	}
 }
 

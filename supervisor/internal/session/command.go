@@ -24,6 +24,7 @@ const (
 type commands struct {
 	Command       *protocol.CommandInfo `json:"command,omitempty"`   // nil if the shell has sent no mark; replaced, and never changed
 	PromptAt      uint64                `json:"prompt_at,omitempty"` // offset of the piece of output with the last prompt
+	Log           commandLog            `json:"command_log,omitempty"`
 	line          string                // line of the command that starts next
 	isEditingLine bool                  // the shell waits for a command, and no line end was sent to it since
 
@@ -52,13 +53,18 @@ func (s *Session) processHeard() {
 		return
 	}
 	c := &s.saved.commands
-	events := c.apply(h, s.cfg.Now())
+	events, hasChanged := c.apply(h, s.cfg.Now())
+	if !hasChanged {
+		return
+	}
+	s.shareCommands()
 	for _, e := range events {
 		if e.kind == protocol.EventCommandFinished {
 			s.saved.Away.addCommand(e.command)
 		}
 	}
 	events = c.admit(events)
+	s.recordCommands(events)
 	if len(events) > 0 || c.unpublished == "" {
 		s.noteChange()
 		s.settle() // saved before they are published, so that a successor does not publish them again
@@ -69,20 +75,26 @@ func (s *Session) processHeard() {
 	info := s.info()
 	for i := range events {
 		one := info
-		one.Command = &events[i].command
+		one.Command = maskCommand(&events[i].command, s.masker)
 		s.hub.Publish(events[i].kind, &one, nil)
 	}
 }
 
-// apply updates the state with shell marks, and returns their events.
-func (c *commands) apply(h screen.Heard, now time.Time) (events []commandEvent) {
+// apply updates the state with shell marks, and returns their events. hasChanged is false if the
+// marks are not reports of a shell and have changed nothing.
+func (c *commands) apply(h screen.Heard, now time.Time) (events []commandEvent, hasChanged bool) {
 	c.countMissed(h.Ended)
 	for _, m := range h.Marks {
+		if m.Kind == screen.MarkErased {
+			hasChanged = c.erase(m.Place.Line) || hasChanged
+			continue
+		}
+		hasChanged = true
 		if kind := c.applyShellMark(m, now); kind != "" {
 			events = append(events, commandEvent{kind, *c.Command})
 		}
 	}
-	return events
+	return events, hasChanged
 }
 
 // countMissed counts commands if the screen has dropped their shell marks.
@@ -121,6 +133,7 @@ func (c *commands) applyShellMark(m screen.Mark, now time.Time) (kind protocol.E
 		// shell is not tracked any further.
 		next.Prompt, next.Line = false, cmp.Or(m.Line, c.line)
 		next.StartedAt, next.FinishedAt = now, time.Time{}
+		next.Cwd, next.Output = m.Cwd, &protocol.CommandOutput{Start: m.End, From: m.Place}
 		c.line, c.isEditingLine = "", false
 		kind = protocol.EventCommandStarted
 	case screen.MarkEnded:
@@ -132,6 +145,8 @@ func (c *commands) applyShellMark(m screen.Mark, now time.Time) (kind protocol.E
 			next.ExitCode = &m.Code
 		}
 		next.Count++
+		next.Output = endOutput(next.Output, m)
+		c.Log.add(next)
 		kind = protocol.EventCommandFinished
 	}
 	c.Command = &next

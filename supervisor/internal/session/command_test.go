@@ -54,15 +54,19 @@ func TestCommands(t *testing.T) {
 			t.Errorf("at the first prompt: %+v", c)
 		}
 		at := time.Now()
-		show(f, "\x1b]633;E;make -j\\x3b all\a"+startMark+"\x1b]133;C\aoutput")
-		if c := info(t, s).Command; !reflect.DeepEqual(*c, protocol.CommandInfo{Line: "make -j; all", StartedAt: at}) {
+		show(f, "\x1b]7;file:///src\a\x1b]633;E;make -j\\x3b all\a"+startMark)
+		place := &protocol.CommandOutput{Start: info(t, s).OutputOffset, From: protocol.LinePlace{Byte: 9}}
+		show(f, "\x1b]133;C\aoutput")
+		if c := info(t, s).Command; !reflect.DeepEqual(*c, protocol.CommandInfo{Line: "make -j; all", StartedAt: at, Cwd: "/src", Output: place}) {
 			t.Errorf("while it runs: %+v", c)
 		}
 		time.Sleep(time.Minute)
+		end := info(t, s).OutputOffset
 		show(f, endMark(2)+promptMark)
 		over := time.Now()
+		place = &protocol.CommandOutput{Start: place.Start, End: end, From: place.From, To: protocol.LinePlace{Byte: 15}}
 		if c := info(t, s).Command; !reflect.DeepEqual(*c, protocol.CommandInfo{
-			Prompt: true, Line: "make -j; all", StartedAt: at, FinishedAt: over, ExitCode: new(2), Count: 1,
+			Prompt: true, Line: "make -j; all", StartedAt: at, FinishedAt: over, ExitCode: new(2), Count: 1, Cwd: "/src", Output: place,
 		}) {
 			t.Errorf("when it has ended: %+v", c)
 		}

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"holdfast/protocol"
+	"holdfast/supervisor/internal/recorder"
 )
 
 // counts counts the work of all sessions of a table. Only outputBytes (once per read of a
@@ -32,6 +33,8 @@ type Counts struct {
 	Draining int `json:"-"`
 	Exited   int `json:"-"`
 
+	Recording recorder.Counts `json:"-"` // of the sessions that are stored on disk
+
 	BytesPrinted uint64 `json:"bytes_printed"`
 	BytesTyped   uint64 `json:"bytes_typed"`
 	Spawns       uint64 `json:"spawns"`
@@ -57,6 +60,9 @@ func (t *Table) Counts() Counts {
 	c := Counts{
 		BytesPrinted: n.outputBytes.Load(), BytesTyped: n.inputBytes.Load(), Spawns: n.spawns.Load(), SpawnsFailed: n.spawnsFailed.Load(),
 		ExitsNatural: n.natural.Load(), ExitsSoft: n.soft.Load(), ExitsHard: n.hard.Load(),
+	}
+	if t.cfg.Recorder != nil {
+		c.Recording, _ = t.cfg.Recorder.Counts() // RecordingStatus has the error
 	}
 	all, openingCount := t.registry.all()
 	c.Starting = openingCount

@@ -235,7 +235,7 @@ type coreReport struct {
 	Size     protocol.Size      `json:"size"`
 	Offset   uint64             `json:"offset"`   // of the first byte in Printed
 	Showing  uint64             `json:"showing"`  // bytes from this offset on were being written to the screen
-	Keyframe []byte             `json:"keyframe"` // the last keyframe before the panic
+	Keyframe []byte             `json:"keyframe"` // the last keyframe before the panic; none if the session has secrets
 	Printed  []byte             `json:"printed"`
 }
 
@@ -254,8 +254,8 @@ func (d *display) report(why any, stack []byte, from uint64) {
 	r.Offset = max(start, from-min(from, reportedBefore))
 	r.Printed = make([]byte, end-min(end, r.Offset))
 	n, err := d.ring.ReadAt(r.Printed, r.Offset)
-	r.Printed = r.Printed[:n]
-	if frame, frameErr := d.keyframe.Read(); frameErr == nil {
+	r.Printed = d.masker.Piece(d.ring, r.Offset, r.Printed[:n])
+	if frame, frameErr := d.keyframe.Read(); frameErr == nil && d.masker == nil {
 		r.Keyframe = frame
 	}
 	data, jsonErr := json.Marshal(r)

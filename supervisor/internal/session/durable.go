@@ -8,14 +8,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"holdfast/protocol"
-	"holdfast/shared/logging"
+	"holdfast/shared/mask"
 	"holdfast/supervisor/internal/journal"
 	"holdfast/supervisor/internal/past"
 	"holdfast/supervisor/internal/postmortem"
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/recorder"
+	"holdfast/supervisor/internal/replay"
 	"holdfast/supervisor/internal/ring"
 	"holdfast/supervisor/internal/screen"
 	"holdfast/supervisor/internal/vault"
@@ -30,21 +32,17 @@ type source struct{ *Session }
 // record begins to record the session, or continues the recording of a predecessor.
 func (s *Session) record() {
 	mode := s.durable()
-	if s.cfg.Recorder == nil || mode == protocol.DurableOff || s.exit != nil {
+	if s.cfg.Recorder == nil || mode == protocol.DurableOff || s.isLost() {
 		return
 	}
 	s.ringHolders.Add(1)
 	s.isRecorded = true
+	s.shareCommands()
 	s.cfg.Recorder.Add(source{s}, past.Mode(mode))
 }
 
 // durable returns how much of the session is stored on disk.
-func (s *Session) durable() protocol.Durable {
-	if s.spec.Durable != "" {
-		return s.spec.Durable
-	}
-	return s.cfg.Durable
-}
+func (s *Session) durable() protocol.Durable { return cmp.Or(s.spec.Durable, s.cfg.Durable) }
 
 // eraseRecording erases what is stored of a forgotten session.
 func (s *Session) eraseRecording() {
@@ -70,21 +68,25 @@ func (r source) Release() { r.releaseRing() }
 func (r source) Frame(after uint64, lines bool) (f recorder.Frame, err error) {
 	s := r.Session
 	unanswered := s.ask(frameTime, func() { f, err = s.frame(after, lines) })
-	if unanswered != nil {
-		return f, unanswered
+	if err := cmp.Or(unanswered, err); err != nil {
+		return f, err
 	}
+	f.Data, err = screen.MaskRecord(f.Data, s.masker)
 	return f, err
 }
 
+// Masker returns what finds the session's secrets.
+func (r source) Masker() *mask.Masker { return r.masker }
+
+// frame returns the keyframe as Frame does. Only loop may call it.
 func (s *Session) frame(after uint64, lines bool) (f recorder.Frame, err error) {
 	k := &s.display.keyframe
 	if k.offset < after || lines && !k.isWhole {
-		n := noLines
-		if lines || s.cfg.frames.flood.Allow() {
-			n = allLines
+		n := allLines
+		if !lines {
+			n = s.cfg.frames.linesInFlood()
 		}
-		s.display.writeKeyframe(n)
-		s.noteChange() // saved.ScannedTo must be saved together with the keyframe
+		s.writeKeyframe(n)
 	}
 	data, err := k.Read()
 	if err != nil || len(data) < frameHead {
@@ -93,31 +95,66 @@ func (s *Session) frame(after uint64, lines bool) (f recorder.Frame, err error) 
 	return recorder.Frame{Offset: binary.LittleEndian.Uint64(data), Data: data[frameHead:], IsWhole: k.isWhole}, nil
 }
 
+// Failed publishes that the session cannot be stored, or is stored again.
+func (r source) Failed(err error) {
+	kind := protocol.EventRecordingResumed
+	if err != nil {
+		kind = protocol.EventRecordingFailed
+	}
+	_ = r.ask(frameTime, func() { r.publishEvent(kind) }) // if the session is busy or gone, the log has it
+}
+
+// RecordingStatus describes the sessions that cannot be stored, and the lost ones whose recordings
+// cannot be read, or returns nil if there is none.
+func (t *Table) RecordingStatus() *protocol.RecordingStatus {
+	if t.cfg.Recorder == nil {
+		return nil
+	}
+	var st protocol.RecordingStatus
+	if c, err := t.cfg.Recorder.Counts(); c.Failing > 0 && err != nil {
+		st.Failing, st.Error = int(c.Failing), err.Error()
+	}
+	all, _ := t.registry.all()
+	for _, s := range all {
+		if s.isLocked {
+			st.Sealed++
+		}
+	}
+	if st == (protocol.RecordingStatus{}) {
+		return nil
+	}
+	return &st
+}
+
 // Meta describes the session for the time after the machine has lost power. It contains values
 // of environment variables only if their names are in storedEnv, because a variable may hold a
 // secret.
 func (r source) Meta() past.Meta {
 	s := r.Session
-	i := s.published.Load()
+	i := s.published.Load() // without secrets
 	m := past.Meta{
-		Mode: past.Mode(s.durable()), Created: s.created, Argv: i.Argv, Cwd: i.Cwd, Size: i.Size, Labels: s.Labels(), Title: i.Title,
+		Mode: past.Mode(s.durable()), Supervisor: s.cfg.Supervisor, Replaces: s.replaces, Clears: s.clears.Load(), Created: s.created, Argv: i.Argv, Cwd: i.Cwd, Size: i.Size, Labels: i.Labels, Title: i.Title,
 	}
-	if seen, ok := postmortem.Observe(s.pty.PID()); ok {
-		m.Cwd = cmp.Or(seen.Cwd, m.Cwd)
-	}
-	if i.Command != nil {
-		m.LastCommand = i.Command.Line
+	if c := s.lastCommands.Load(); c != nil {
+		m.Commands = *c
 	}
 	if s.hasExited() {
 		m.Exit = s.exit
+		m.Cwd = cmp.Or(s.exit.Cwd, m.Cwd)
+	} else if seen, ok := postmortem.Observe(s.pty.PID()); ok {
+		m.Cwd = s.masker.Text(cmp.Or(seen.Cwd, m.Cwd))
 	}
 	known := s.identity
 	known.token, known.early = "", 0 // of the request that created the session, which is over
 	m.EnvNames, known.spec.Env = storedVariables(s.spec.Env)
+	known.spec.Argv, known.spec.Env, known.spec.Cwd = s.masker.Texts(s.spec.Argv), s.masker.Texts(known.spec.Env), s.masker.Text(s.spec.Cwd)
 	known.spec.SizePolicy = i.SizePolicy
-	m.Spec, _ = known.save(s.Labels(), *s.cage.limits.Load()) // what came as JSON has a form as JSON
+	m.Spec, _ = known.save(i.Labels, *s.cage.limits.Load()) // what came as JSON has a form as JSON
 	return m
 }
+
+// Clears returns how often lines were cleared for good.
+func (r source) Clears() uint64 { return r.clears.Load() }
 
 // storedEnv are the names of variables whose values are stored, besides those that begin with
 // "LC_".
@@ -135,61 +172,117 @@ func storedVariables(env []string) (names, stored []string) {
 	return names, stored
 }
 
-// askedToStop is the client of an end of all sessions that a user has requested. Without it, a signal
-// has stopped the supervisor, as the shutdown of a machine does.
-const askedToStop = "supervisor stop"
+// StopRequest is the asker of an end of all sessions that a user has requested. If an exit record
+// does not name it, a signal has stopped the supervisor, as the shutdown of a machine does.
+const StopRequest = "supervisor stop"
+
+// isOver reports whether a session with this exit record has ended for good. It has not if the
+// shutdown of the machine ended it: then it is lost.
+func isOver(x *protocol.ExitRecord) bool {
+	return x != nil && (x.Reason != protocol.ReasonShutdown || x.EndedBy == StopRequest)
+}
+
+// eraseTime is how long a request to forget a session, or an upgrade, waits until the disk has
+// forgotten the session, too.
+const eraseTime = 500 * time.Millisecond
+
+// awaitErased waits, at most for the given time, until the disk has forgotten the sessions with an
+// id, or all sessions if id is empty, that were forgotten. It returns those that the disk may still
+// have.
+func (t *Table) awaitErased(within time.Duration, id protocol.SessionID) []past.Life {
+	if t.cfg.Recorder == nil {
+		return nil
+	}
+	return t.cfg.Recorder.AwaitErased(within, func(l past.Life) bool { return id == "" || l.ID == id })
+}
+
+// eraseFor erases what a predecessor has forgotten, but not erased.
+func (t *Table) eraseFor(forgotten []past.Life) {
+	for _, l := range forgotten {
+		if t.cfg.Recorder != nil {
+			t.cfg.Recorder.Forget(l)
+		}
+	}
+}
 
 // AddLost adds the sessions that the store has and that no process holds any more: the machine
 // has lost power, or keeper and supervisor were killed at once. held are the instances that the
 // keeper holds, although this table may not have adopted them. AddLost reads one screen after
 // the other, while requests are served.
+//
+// A life of this supervisor, or of a predecessor whose sessions it has taken over, is no lost
+// session: it runs, it has exited, or a user has forgotten it, and its files are not erased yet.
+// Such supervisors have the same Config.Supervisor.
 func (t *Table) AddLost(store *past.Store, held []protocol.Instance) {
+	store.AwaitKey()
+	if err := store.Sweep(); err != nil {
+		t.cfg.Log.Warn().Err(err).Msg("files of forgotten sessions not erased")
+	}
 	entries, err := store.List()
 	if err != nil {
 		t.cfg.Log.Error().Err(err).Msg("stored sessions not listed")
 		return
 	}
-	latest := map[protocol.SessionID]time.Time{}
-	for _, e := range entries {
-		if e.Meta.Created.After(latest[e.ID]) {
-			latest[e.ID] = e.Meta.Created
-		}
-	}
+	replaced := t.replaced(entries)
 	entries = slices.DeleteFunc(entries, func(e past.Entry) bool {
-		s := t.registry.get(e.ID)
-		return slices.Contains(held, e.Instance) || s != nil && s.instance == e.Instance
+		isOwn := t.cfg.Supervisor != "" && e.Meta.Supervisor == t.cfg.Supervisor
+		return isOwn || slices.Contains(held, e.Instance) || t.cfg.Recorder.IsForgotten(e.Life)
 	})
-	// The latest instance of an id comes first. An earlier one was replaced by it, and is only
-	// wanted if nothing of the latest can be shown.
+	// The latest instance of an id comes first, because it may have replaced the earlier ones.
 	slices.SortFunc(entries, func(a, b past.Entry) int { return b.Meta.Created.Compare(a.Meta.Created) })
 	for _, e := range entries {
-		err := error(nil)
-		if e.Meta.Created.Before(latest[e.ID]) && t.registry.get(e.ID) != nil {
-			err = store.Forget(e.Life)
-		} else {
-			err = t.addLost(store, e)
-		}
-		if err != nil {
+		if err := t.addLost(store, e, replaced[e.Instance]); err != nil {
 			t.cfg.Log.Error().Err(err).Str("recording", e.Life.String()).Msg("stored session not restored; its files stay")
 		}
 	}
 }
 
-func (t *Table) addLost(store *past.Store, e past.Entry) error {
+// replaced returns the instances that were started again as another one.
+func (t *Table) replaced(entries []past.Entry) map[protocol.Instance]bool {
+	replaced := make(map[protocol.Instance]bool)
+	for _, e := range entries {
+		replaced[e.Meta.Replaces] = true
+	}
+	all, _ := t.registry.all()
+	for _, s := range all { // the store may not have them yet
+		replaced[s.replaces] = true
+	}
+	return replaced
+}
+
+func (t *Table) addLost(store *past.Store, e past.Entry, isReplaced bool) error {
 	if e.Err != nil {
 		return e.Err
 	}
-	if x := e.Meta.Exit; x != nil && (x.Reason != protocol.ReasonShutdown || x.EndedBy == askedToStop) {
-		return store.Forget(e.Life) // it had ended before, or at the request of a user
+	later := t.registry.get(e.ID)
+	isReplaced = isReplaced && later != nil
+	if e.Locked != nil && isReplaced {
+		return e.Locked
+	}
+	if isOver(e.Meta.Exit) || isReplaced && t.registry.hasAside(e.ID) {
+		t.cfg.Recorder.Forget(e.Life) // it had ended before, or was replaced twice
+		return nil
 	}
 	s, err := t.loadLost(store, e)
+	if errors.Is(err, past.ErrLocked) {
+		t.cfg.Log.Error().Err(err).Str("recording", e.Life.String()).Msg("stored session is sealed; its files stay")
+		s, err = t.loadLocked(e, err)
+	}
 	if err != nil {
 		return err
+	}
+	if isReplaced { // less than asideTime before the loss
+		s.resume()
+		t.adoptAside(s, later)
+		return nil
 	}
 	if err := t.registry.adoptLost(s); err != nil {
 		return err
 	}
 	s.resume()
+	if s.isLocked {
+		return nil
+	}
 	s.log.Info().Uint64("offset", s.lost.Offset).Time("seen", s.lost.SeenAt).Msg("session was lost with the machine; its screen is restored")
 	return nil
 }
@@ -197,6 +290,9 @@ func (t *Table) addLost(store *past.Store, e past.Entry) error {
 // loadLost makes a session that has ended of a recording. Neither the keeper nor a successor
 // gets it, because a successor reads the recording again.
 func (t *Table) loadLost(store *past.Store, e past.Entry) (*Session, error) {
+	if e.Locked != nil {
+		return nil, e.Locked
+	}
 	r, err := store.Open(e.Life)
 	if err != nil {
 		return nil, err
@@ -205,37 +301,84 @@ func (t *Table) loadLost(store *past.Store, e past.Entry) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	s, err := t.newLost(e, bounds.Exact)
+	if err != nil {
+		return nil, err
+	}
+	shown := screen.New(e.Meta.Size.Normalize(), s.spec.ScrollbackLines)
+	if bounds.Exact > 0 {
+		if shown, err = replay.Stored(r, bounds.Exact, s.spec.ScrollbackLines); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.finishLost(shown)
+}
+
+// loadLocked makes a lost session of a recording that cannot be read, because its key is missing or
+// another one. The screen tells why. The files are not touched.
+func (t *Table) loadLocked(e past.Entry, cause error) (*Session, error) {
+	known := identity{spec: protocol.SpawnSpec{Durable: protocol.Durable(e.Meta.Mode)}, replaces: e.Meta.Replaces, created: e.Meta.Created}
+	spec, err := known.save(nil, protocol.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	e.Meta.Spec = spec
+	s, err := t.newLost(e, 0)
+	if err != nil {
+		return nil, err
+	}
+	s.isLocked = true
+	shown := screen.New(e.Meta.Size.Normalize(), s.spec.ScrollbackLines)
+	shown.Write(fmt.Appendf(nil, "\x1b]2;sealed recording\x07The recording of this session is sealed, and cannot be read:\r\n%s\r\n\r\n"+
+		"Make its key available by the setting durable_key, then run \"supervisor --upgrade\".\r\nIts files stay until \"proxy forget %s\".\r\n", printable(cause.Error()), e.ID))
+	return s, s.finishLost(shown)
+}
+
+// printable returns an error text without control characters, because file names and commands are
+// in it.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+}
+
+// newLost makes a lost session, whose screen is still missing.
+func (t *Table) newLost(e past.Entry, exact uint64) (*Session, error) {
 	cfg := t.cfg
 	cfg.Vault = nil
-	s := &Session{cfg: &cfg, hub: t.hub, onExit: t.onExit, lost: &protocol.Lost{Offset: bounds.Exact, SeenAt: e.Modified, Cwd: e.Meta.Cwd}}
+	s := &Session{cfg: &cfg, hub: t.hub, onExit: t.onExit, lost: &protocol.Lost{Offset: exact, SeenAt: e.Modified, Cwd: e.Meta.Cwd}}
 	s.entry.cfg, s.entry.log = s.cfg, &s.log
 	v := newSavedState()
 	v.Version, v.ID, v.Instance, v.Spec = savedVersion, e.ID, e.Instance, e.Meta.Spec
 	v.State, v.Turns, v.LastIO = protocol.StateLost, []responderTurn{{0, unclaimed}}, e.Modified
 	v.Title = e.Meta.Title
+	v.commands.restore(e.Meta.Commands, exact)
 	v.Exit = &protocol.ExitRecord{ExitCode: -1, Reason: protocol.ReasonLost, StartedAt: e.Meta.Created, ExitedAt: e.Modified}
 	s.makeChannels()
 	if err := s.load(&v); err != nil {
 		return nil, fmt.Errorf("meta: %w", err)
 	}
-	s.log = t.cfg.Log.With().Str(logging.Session, string(s.id)).Str(logging.Instance, string(s.instance)).Logger()
-	shown := screen.New(e.Meta.Size.Normalize(), s.spec.ScrollbackLines)
-	if bounds.Exact > 0 {
-		if shown, err = storedScreen(r, bounds.Exact, s.spec.ScrollbackLines); err != nil {
-			return nil, err
-		}
-	}
+	s.unmasked = nil // the values of secret variables were masked, and were not stored
+	s.openLog()
+	return s, nil
+}
+
+// finishLost gives a lost session its screen. If it fails, it closes the files of the session.
+func (s *Session) finishLost(shown *screen.Screen) error {
 	shown.Replies() // no program is left to receive them
 	shown.Events()  // published before
 	shown.Heard()
 	shown.Pack()
 	s.size, s.adopted = shown.Size(), true
 	if err := s.openLost(shown); err != nil {
-		return nil, errors.Join(err, s.closeFiles())
+		return errors.Join(err, s.closeFiles())
 	}
 	s.ringHolders.Store(1)
 	s.publish()
-	return s, nil
+	return nil
 }
 
 // openLost makes the files that each session has. The ring has no output.
@@ -253,64 +396,6 @@ func (s *Session) openLost(shown *screen.Screen) (err error) {
 		return err
 	}
 	return s.adoptPTY(pty.State{Ended: &pty.Status{Code: s.exit.ExitCode}}, &fileSet{}, vault.Entry{}, Heritage{})
-}
-
-// storedScreen returns the screen of a recording at an offset.
-func storedScreen(r *past.Reader, offset uint64, scrollback int) (sc *screen.Screen, err error) {
-	v, err := r.At(offset)
-	if err != nil {
-		return nil, err
-	}
-	sc = screen.New(v.Size.Normalize(), scrollback)
-	if v.Keyframe != nil {
-		from, err := screen.Restore(v.Keyframe, scrollback)
-		if err != nil {
-			return nil, err
-		}
-		for !from.Step(restoreSlice) {
-		}
-		sc = from.Screen()
-		if size := v.Size; size != (protocol.Size{}) && size != sc.Size() {
-			sc.Resize(size)
-		}
-	}
-	sc.Skip(v.KeyframeAt)
-	for p, err := range v.Replay {
-		switch {
-		case err != nil:
-			return nil, err
-		case p.Size != protocol.Size{}:
-			sc.Resize(p.Size)
-		case p.Missing > 0:
-			sc.Skip(p.Offset + p.Missing)
-		default:
-			sc.Write(p.Output)
-		}
-	}
-	return sc, nil
-}
-
-// saveScreen returns the screen with its history, for a new instance that shows it above its own
-// output.
-func (s *Session) saveScreen() (frame []byte, err error) {
-	err = s.askScreen(func(sc *screen.Screen) {
-		var b memory
-		if err = sc.Save(&b, allLines); err == nil {
-			frame = b
-		}
-	})
-	return frame, err
-}
-
-// memory is an io.WriterAt.
-type memory []byte
-
-// WriteAt writes p at an offset. It never fails.
-func (m *memory) WriteAt(p []byte, off int64) (int, error) {
-	if end := int(off) + len(p); end > len(*m) {
-		*m = append(*m, make([]byte, end-len(*m))...)
-	}
-	return copy((*m)[off:], p), nil
 }
 
 // continueScreen returns the screen of a new instance, below the lines of an old one.

@@ -5,6 +5,7 @@ package session
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,12 +30,30 @@ type machine struct {
 
 func boot(t *testing.T, dir string) *machine {
 	t.Helper()
-	store := past.New(dir)
-	r := recorder.New(recorder.Config{Store: store, Sync: 10 * time.Millisecond, Log: zerolog.Nop()})
-	m := &machine{newTable(t, Config{Recorder: r, Durable: protocol.DurableScreen}), store, r}
-	t.Cleanup(func() { _ = r.Close(patience) })
-	m.AddLost(store, nil)
+	m := powered(t, dir)
+	m.AddLost(m.store, nil)
 	return m
+}
+
+// powered starts a machine whose supervisor has not looked for lost sessions yet.
+func powered(t *testing.T, dir string) *machine {
+	t.Helper()
+	cfg, store := recorded(t, dir)
+	return &machine{newTable(t, cfg), store, cfg.Recorder}
+}
+
+// recorded returns the configuration of a supervisor that stores sessions, and its store.
+func recorded(t *testing.T, dir string) (Config, *past.Store) {
+	t.Helper()
+	store := past.New(dir)
+	return Config{Recorder: newRecorder(t, store), Durable: protocol.DurableScreen, Supervisor: protocol.NewInstance()}, store
+}
+
+func newRecorder(t *testing.T, store *past.Store) *recorder.Recorder {
+	t.Helper()
+	r := recorder.New(recorder.Config{Store: store, Sync: 10 * time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop()})
+	t.Cleanup(func() { _ = r.Close(patience) })
+	return r
 }
 
 // stored waits until all output of a session, and what describes it, is on disk.
@@ -49,6 +68,40 @@ func (m *machine) stored(t *testing.T, s *Session, holds func(past.Meta) bool) {
 		meta, metaErr := r.Meta()
 		return err == nil && metaErr == nil && b.Exact == info(t, s).OutputOffset && (holds == nil || holds(meta))
 	}, "the session is stored")
+}
+
+// ready starts a session that prints READY and stays silent, and waits until it is stored.
+func (m *machine) ready(t *testing.T, id protocol.SessionID) *Session {
+	t.Helper()
+	s, err := m.Create(id, bash("echo READY; sleep 1000"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	look(t, s, fromStart(s)).until(t, "READY")
+	m.stored(t, s, nil)
+	return s
+}
+
+// has waits until the store has exactly these sessions.
+func (m *machine) has(t *testing.T, want ...protocol.SessionID) {
+	t.Helper()
+	testkit.Eventually(t, patience, func() bool {
+		var got []protocol.SessionID
+		all, err := m.store.List()
+		for _, e := range all {
+			got = append(got, e.ID)
+		}
+		return err == nil && slices.Equal(got, want)
+	}, fmt.Sprintf("the store has %q", want))
+}
+
+func (m *machine) must(t *testing.T, id protocol.SessionID) *Session {
+	t.Helper()
+	s, err := m.Get(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // cut ends the machine: the store keeps what it has.
@@ -128,19 +181,46 @@ func TestLost(t *testing.T) {
 	if err := m.Forget("work", ""); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, patience, func() bool { all, _ := m.store.List(); return len(all) == 0 }, "the files are erased")
+	if all, err := m.store.List(); len(all) > 0 || err != nil {
+		t.Errorf("after the session was forgotten, the store has %v, %v", all, err)
+	}
+}
+
+// A lost session has its last commands, and their output can be read.
+func TestLostHasCommands(t *testing.T) {
+	dir := t.TempDir()
+	m := boot(t, dir)
+	s, err := m.Create("work", bash(`for i in 1 2; do printf '\e]133;A\a$ \e]133;C\aout %d a\r\nout %d b\r\n\e]133;D;%d\a' $i $i $i; done; echo READY; sleep 1000`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	look(t, s, fromStart(s)).until(t, "READY")
+	m.stored(t, s, func(meta past.Meta) bool { return len(meta.Commands) == 2 })
+	m.cut(t)
+
+	lost := boot(t, dir).must(t, "work")
+	ended, err := lost.Commands()
+	if err != nil || len(ended.Commands) != 2 || *ended.Commands[0].ExitCode != 1 {
+		t.Fatalf("its commands are %+v, %v; want two, the first with exit code 1", ended.Commands, err)
+	}
+	c, err := lost.History(protocol.HistorySpec{SessionID: "work", Command: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, l := range c.Lines {
+		lines = append(lines, l.Spans[0].Text)
+	}
+	if want := []string{"out 2 b", "out 2 a"}; !slices.Equal(lines, want) {
+		t.Errorf("the output of its last command is %q, want %q", lines, want)
+	}
 }
 
 // A lost session whose revival fails is lost again, for good.
 func TestRevivalFails(t *testing.T) {
 	dir := t.TempDir()
 	m := boot(t, dir)
-	s, err := m.Create("a", bash("echo READY; sleep 1000"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	look(t, s, fromStart(s)).until(t, "READY")
-	m.stored(t, s, nil)
+	s := m.ready(t, "a")
 	want := text(t, s)
 	m.cut(t)
 	for range 2 {
@@ -172,12 +252,7 @@ func TestRevivalFails(t *testing.T) {
 func TestLostAreNoLoad(t *testing.T) {
 	dir := t.TempDir()
 	m := boot(t, dir)
-	s, err := m.Create("a", bash("echo READY; sleep 1000"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	look(t, s, fromStart(s)).until(t, "READY")
-	m.stored(t, s, nil)
+	m.ready(t, "a")
 	m.cut(t)
 	m = boot(t, dir)
 	if n := m.Live(); n != 0 {
@@ -209,11 +284,7 @@ func TestEndedIsNotLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopped, err := m.Create("stopped", bash("echo READY; sleep 1000"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	look(t, stopped, fromStart(stopped)).until(t, "READY")
+	m.ready(t, "stopped")
 	ended(t, done)
 	shutdown(t, m.Table)
 	m.cut(t)
@@ -221,8 +292,319 @@ func TestEndedIsNotLost(t *testing.T) {
 	if all := m.List(""); len(all) != 1 || all[0].ID != "stopped" {
 		t.Errorf("the list is %+v, want the session that the shutdown ended", all)
 	}
-	if all, err := m.store.List(); err != nil || len(all) != 1 {
-		t.Errorf("the store has %v, %v", all, err)
+	m.has(t, "stopped")
+}
+
+// next starts the supervisor that follows one that has died, or that was replaced in place. It takes
+// over the sessions. The disk has all that the one before wrote.
+func (m *mortal) next(h Heritage, store *past.Store) *mortal {
+	m.t.Helper()
+	if err := m.cfg.Recorder.Close(patience); err != nil {
+		m.t.Fatal(err)
+	}
+	m.cfg.Recorder = newRecorder(m.t, store)
+	next := m.dies(h)
+	next.AddLost(store, nil) // no instance counts as held: the identity of the supervisor suffices
+	return next
+}
+
+// A session that was forgotten does not come back as lost, although its supervisor was replaced, or
+// has died, before its files were erased. The next program of the same process erases them.
+func TestForgottenIsNotLost(t *testing.T) {
+	for _, name := range []string{"replaced", "died"} {
+		t.Run(name, func(t *testing.T) {
+			cfg, store := recorded(t, t.TempDir())
+			l := newLife(t, cfg)
+			m := &machine{l.Table, store, cfg.Recorder}
+			m.ready(t, "stays")
+			s := m.ready(t, "a")
+			if err := s.Terminate(End{}); err != nil {
+				t.Fatal(err)
+			}
+			ended(t, s)
+			var w *past.Writer
+			testkit.Eventually(t, patience, func() (ok bool) { // the recording is complete
+				var err error
+				w, err = store.OpenWriter(s.life(), past.Screen) // from now on, the files cannot be erased
+				return err == nil
+			}, "the recording has ended")
+			meta := source{s}.Meta()
+			meta.Exit = nil // as if the end had not been stored yet
+			if err := w.SetMeta(meta); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Forget("a", ""); err != nil {
+				t.Fatal(err)
+			}
+			<-s.gone
+			h := Heritage{}
+			if name == "replaced" {
+				frozen, err := l.Freeze()
+				if err != nil {
+					t.Fatal(err)
+				}
+				frozen.Thaw()
+				h = Heritage{Own: true, State: l.State()}
+			}
+			l = l.next(h, store)
+			if all := l.List(""); len(all) != 1 || all[0].ID != "stays" || all[0].State != protocol.StateRunning {
+				t.Errorf("the list is %+v, want the session that runs", all)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			m = &machine{l.Table, store, l.cfg.Recorder}
+			if name == "replaced" {
+				m.has(t, "stays")
+			} else {
+				m.has(t, "a", "stays") // not erased on doubt
+			}
+		})
+	}
+}
+
+// If no other program takes over after all, the erasure of forgotten sessions continues.
+func TestForgottenAfterThaw(t *testing.T) {
+	m := boot(t, t.TempDir())
+	s := m.ready(t, "a")
+	if err := s.Terminate(End{}); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, s)
+	if err := m.ForgetFailed("a", ""); err != nil { // does not wait for the disk
+		t.Fatal(err)
+	}
+	frozen, err := m.Freeze()
+	if err != nil {
+		t.Fatal(err)
+	}
+	frozen.Thaw()
+	m.has(t)
+	m.ready(t, "b")
+	m.has(t, "b")
+}
+
+// A session that the machine has lost stays lost when its supervisor is replaced or dies.
+func TestLostStaysLost(t *testing.T) {
+	dir := t.TempDir()
+	m := boot(t, dir)
+	want := text(t, m.ready(t, "a"))
+	m.cut(t)
+	cfg, store := recorded(t, dir)
+	l := newLife(t, cfg)
+	l.AddLost(store, nil)
+	for _, h := range []Heritage{{Own: true}, {Crashed: true}, {}} {
+		l = l.next(h, store)
+		if i := info(t, l.get("a")); i.State != protocol.StateLost || text(t, l.get("a")) != want {
+			t.Errorf("the session is %s and shows %q, want %q", i.State, text(t, l.get("a")), want)
+		}
+	}
+	if err := l.Forget("a", ""); err != nil {
+		t.Fatal(err)
+	}
+	l = l.next(Heritage{}, store)
+	if all := l.List(""); len(all) > 0 {
+		t.Errorf("a forgotten session is listed: %+v", all)
+	}
+}
+
+// If keeper and supervisor die at once, all sessions are lost.
+func TestAllAreLost(t *testing.T) {
+	dir := t.TempDir()
+	m := boot(t, dir)
+	m.ready(t, "a")
+	m.cut(t)
+	m = boot(t, dir) // another identity
+	m.ready(t, "b")
+	m.cut(t)
+	m = boot(t, dir)
+	all := m.List("")
+	if len(all) != 2 || all[0].ID != "a" || all[1].ID != "b" || all[0].State != protocol.StateLost || all[1].State != protocol.StateLost {
+		t.Errorf("the list is %+v, want two lost sessions", all)
+	}
+}
+
+// A supervisor that dies right after a session was started again continues with the new instance. If
+// that fails, the lost one is back.
+func TestReviveThenCrash(t *testing.T) {
+	dir := t.TempDir()
+	m := boot(t, dir)
+	want := text(t, m.ready(t, "a"))
+	m.cut(t)
+	cfg, store := recorded(t, dir)
+	l := newLife(t, cfg)
+	l.AddLost(store, nil)
+	again, err := l.Reopen("a", "", protocol.RespawnSpec{Argv: bash("echo AGAIN; sleep 1000").Argv, KeepScreen: true}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	look(t, again, fromStart(again)).until(t, "AGAIN")
+	l = l.next(Heritage{}, store)
+	now := l.get("a")
+	if i := info(t, now); i.State != protocol.StateRunning || i.Instance != again.instance {
+		t.Fatalf("the session is %+v, want the new instance", i)
+	}
+	if err := now.Terminate(End{}); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, now)
+	if err := l.ForgetFailed("a", again.instance); err != nil {
+		t.Fatal(err)
+	}
+	if i := info(t, l.get("a")); i.State != protocol.StateLost || text(t, l.get("a")) != want {
+		t.Errorf("the session is %s and shows %q, want the lost one", i.State, text(t, l.get("a")))
+	}
+}
+
+// A lost session whose id was taken by another session before it was listed keeps its files.
+func TestIDIsTaken(t *testing.T) {
+	dir := t.TempDir()
+	m := boot(t, dir)
+	m.ready(t, "a")
+	m.cut(t)
+	m = powered(t, dir)
+	m.ready(t, "a")
+	m.AddLost(m.store, nil)
+	if i := info(t, m.must(t, "a")); i.State != protocol.StateRunning {
+		t.Errorf("the session is %+v", i)
+	}
+	m.cut(t)
+	m.has(t, "a", "a")
+}
+
+// Sessions that a user has ended together with their supervisor are not lost.
+func TestStoppedIsNotLost(t *testing.T) {
+	dir := t.TempDir()
+	m := boot(t, dir)
+	m.ready(t, "a")
+	if err := m.ShutdownFor(t.Context(), protocol.Asker{By: StopRequest}); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := m.store.List(); len(all) > 0 || err != nil {
+		t.Errorf("after the stop, the store has %v, %v", all, err)
+	}
+	m.cut(t)
+	m = boot(t, dir)
+	if all := m.List(""); len(all) > 0 {
+		t.Errorf("the list is %+v", all)
+	}
+	m.has(t)
+}
+
+// Lines that were cleared are in no file any more when Clear returns, and not in those of a
+// supervisor that has died meanwhile.
+func TestClearedIsErased(t *testing.T) {
+	for _, mode := range []protocol.Durable{protocol.DurableScreen, protocol.DurableFull} {
+		for _, name := range []string{"at once", "after a crash"} {
+			t.Run(string(mode)+" "+name, func(t *testing.T) {
+				cfg, store := recorded(t, t.TempDir())
+				l := newLife(t, cfg)
+				m := &machine{l.Table, store, cfg.Recorder}
+				spec := bash("echo a planted secret; seq 100; echo READY; while read -r line; do echo got $line; done")
+				spec.Durable = mode
+				s, err := m.Create("a", spec, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				look(t, s, fromStart(s)).until(t, "READY")
+				m.stored(t, s, nil)
+				if !m.contains(t, s, "planted") {
+					t.Fatal("the secret was not stored")
+				}
+				if name == "at once" {
+					if err := s.Clear(true); err != nil {
+						t.Fatal(err)
+					}
+					checkPastCleared(t, s, "planted")
+				} else {
+					m.cut(t) // the recorder does nothing any more
+					if err := s.Clear(true); err != nil {
+						t.Fatal(err)
+					}
+					checkPastCleared(t, s, "planted") // the files still have the lines
+					l = l.next(Heritage{}, store)
+					m, s = &machine{l.Table, store, l.cfg.Recorder}, l.get("a")
+					testkit.Eventually(t, patience, func() bool { return !m.contains(t, s, "planted") }, "the secret is erased")
+				}
+				if _, err := s.Type("", 0, []byte("hello\n")); err != nil {
+					t.Fatal(err)
+				}
+				look(t, s, protocol.AttachSpec{}).until(t, "got hello")
+				m.stored(t, s, nil)
+				checkPastCleared(t, s, "planted")
+				if m.contains(t, s, "planted") || !m.contains(t, s, "got hello") {
+					t.Error("the files have lines that were cleared, or miss later ones")
+				}
+			})
+		}
+	}
+}
+
+// contains reports whether the files of a session have a text, in a keyframe or in the output.
+func (m *machine) contains(t *testing.T, s *Session, text string) bool {
+	t.Helper()
+	r, err := m.store.Open(s.life())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := r.Bounds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []byte
+	for _, at := range []uint64{b.Start, b.Exact} {
+		if v, err := r.At(at); err == nil {
+			all = append(all, v.Keyframe...)
+		}
+	}
+	for p := range r.Range(0, b.End) {
+		all = append(all, p.Output...)
+	}
+	return strings.Contains(string(all), text)
+}
+
+// A disk that fails is reported by an event and by the status, the session does not notice, and it
+// is stored again by itself: also after a user has removed the directory.
+// demand: D4
+func TestFailingDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil { // a file in the place of the directory
+		t.Fatal(err)
+	}
+	m := powered(t, dir)
+	s, err := m.Create("a", bash("echo READY; while read -r line; do echo got $line; done"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, m.Events(), "a", protocol.EventRecordingFailed)
+	if st := m.RecordingStatus(); st == nil || st.Failing != 1 || !strings.Contains(st.Error, dir) {
+		t.Errorf("the status is %+v, want one session and the directory", st)
+	}
+	v := look(t, s, fromStart(s))
+	v.until(t, "READY")
+	print := func(line string) {
+		t.Helper()
+		if _, err := s.Type("", 0, []byte(line+"\n")); err != nil {
+			t.Fatal(err)
+		}
+		v.until(t, "got "+line)
+	}
+	print("without a disk")
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	await(t, m.Events(), "a", protocol.EventRecordingResumed)
+	m.stored(t, s, nil)
+	if st := m.RecordingStatus(); st != nil || m.Counts().Recording.Failures == 0 {
+		t.Errorf("the status is %+v, the counters are %+v", st, m.Counts().Recording)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	print("in a new directory")
+	m.stored(t, s, nil)
+	if !m.contains(t, s, "without a disk") {
+		t.Error("the new directory misses output")
 	}
 }
 

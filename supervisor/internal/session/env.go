@@ -2,6 +2,7 @@ package session
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"holdfast/protocol"
@@ -37,6 +38,11 @@ func lastWins(env []string) []string {
 		out = append(out, e)
 	}
 	return out
+}
+
+// isSet reports whether an environment has a variable.
+func isSet(env []string, variable string) bool {
+	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, variable+"=") })
 }
 
 // workDir returns the directory in which a child starts: the requested one, else the home

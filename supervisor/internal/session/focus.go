@@ -33,7 +33,9 @@ func (s *Session) queueViewerInput(a *Attachment, offset uint64, p []byte) (int,
 		remainder := p[n:]
 		at, report := a.nextReport(remainder, wantsFocus)
 		k, err := s.input.queue(name, offset+uint64(n), remainder[:at])
-		a.trackPaste(remainder[:k])
+		if a.trackPaste(remainder[:k]) {
+			s.noteChange()
+		}
 		n += k
 		if err != nil || k < at || at == len(remainder) {
 			return n, err
@@ -112,8 +114,9 @@ var (
 	da2Begins = []byte("\x1b[>")
 )
 
-// trackPaste updates a.inPaste with input that was accepted.
-func (a *Attachment) trackPaste(p []byte) {
+// trackPaste updates a.inPaste with input that was accepted, and reports whether it has changed.
+func (a *Attachment) trackPaste(p []byte) (changed bool) {
+	was := a.inPaste
 	for len(p) > 0 {
 		u := escseq.NextInput(p)
 		if begins, ends := pasteFrame(&u); begins || ends {
@@ -121,6 +124,7 @@ func (a *Attachment) trackPaste(p []byte) {
 		}
 		p = p[u.Len:]
 	}
+	return a.inPaste != was
 }
 
 // report returns the report that tells the program whether any viewer has the focus, or nil if

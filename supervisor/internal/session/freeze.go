@@ -85,6 +85,7 @@ func (t *Table) Freeze() (*Frozen, error) {
 		f.Thaw()
 		return nil, failed
 	}
+	t.awaitErased(eraseTime, "") // State has what is left
 	return f, nil
 }
 

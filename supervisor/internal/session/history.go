@@ -7,16 +7,44 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// History returns lines of the session, the newest first. loop only collects the lines; the
-// caller's goroutine converts them. Errors: those of askScreen.
+// History returns lines of the session, the newest first, or of the output of a command. loop only
+// collects the lines; the caller's goroutine converts them.
+//
+// Errors: those of askScreen; not_stored if the session does not keep the command.
 func (s *Session) History(spec protocol.HistorySpec) (protocol.HistoryContent, error) {
 	var lines *screen.Lines
-	if err := s.askScreen(func(sc *screen.Screen) { lines = sc.History(spec) }); err != nil {
+	var command *protocol.CommandInfo
+	var unknown error
+	if err := s.askScreen(func(sc *screen.Screen) {
+		if spec.Command == 0 {
+			lines = sc.History(spec)
+			return
+		}
+		if command, unknown = s.saved.Log.find(spec.Command); unknown == nil {
+			lines = sc.Output(spec, command.Output)
+		}
+	}); err != nil {
 		return protocol.HistoryContent{}, err
 	}
+	if unknown != nil {
+		return protocol.HistoryContent{}, unknown
+	}
 	c := lines.Content()
-	c.Instance = s.instance
+	c.Instance, c.Command = s.instance, maskCommand(command, s.masker)
 	return c, nil
+}
+
+// Commands returns the commands that have ended, the oldest first. Errors: those of askScreen.
+func (s *Session) Commands() (protocol.CommandsContent, error) {
+	c := protocol.CommandsContent{Instance: s.instance, Commands: []protocol.CommandInfo{}}
+	err := s.askScreen(func(sc *screen.Screen) {
+		c.Offset, c.Count = sc.Offset(), s.saved.commands.current().Count
+		c.Commands = append(c.Commands, s.saved.Log...)
+	})
+	for i := range c.Commands {
+		c.Commands[i] = *maskCommand(&c.Commands[i], s.masker)
+	}
+	return c, err
 }
 
 const (

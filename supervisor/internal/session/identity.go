@@ -6,18 +6,23 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/mask"
 )
 
 // identity distinguishes one instance of a session from all others, and tells how it was created. It
 // never changes.
 type identity struct {
-	id       protocol.SessionID
-	instance protocol.Instance
-	spec     protocol.SpawnSpec // without labels; its limits are those of the request
-	token    string
-	account  string        // the session counts towards the limits of this name
-	early    time.Duration // if the session ends within this time after its start, its opener removes it; see before.go
-	created  time.Time
+	id        protocol.SessionID
+	instance  protocol.Instance
+	spec      protocol.SpawnSpec // without labels; its limits are those of the request
+	token     string
+	account   string            // the session counts towards the limits of this name
+	early     time.Duration     // if the session ends within this time after its start, its opener removes it; see before.go
+	continues bool              // the screen began with the lines of an earlier instance
+	replaces  protocol.Instance // the instance that was started again as this one; "" if there was none
+	created   time.Time
+	masker    *mask.Masker // finds the session's secrets; nil if there are none
+	unmasked  []string     // secret variables whose values are not masked
 }
 
 // known returns what a registry knows of the session.
@@ -38,16 +43,18 @@ func (i *identity) checkInstance(instance protocol.Instance) error {
 // savedSpec is the request that created the session.
 type savedSpec struct {
 	protocol.SpawnSpec
-	Scrollback int       `json:"scrollback"` // lines, after limits and defaults
-	Token      string    `json:"token,omitempty"`
-	Account    string    `json:"account,omitempty"`
-	EarlyMS    int64     `json:"early_ms,omitempty"`
-	Created    time.Time `json:"created"`
+	Scrollback int               `json:"scrollback"` // lines, after limits and defaults
+	Token      string            `json:"token,omitempty"`
+	Account    string            `json:"account,omitempty"`
+	EarlyMS    int64             `json:"early_ms,omitempty"`
+	Continues  bool              `json:"continues,omitempty"`
+	Replaces   protocol.Instance `json:"replaces,omitempty"`
+	Created    time.Time         `json:"created"`
 }
 
 // save returns the identity as JSON, besides id and instance, with the present labels and limits.
 func (i *identity) save(labels map[string]string, limits protocol.Limits) (json.RawMessage, error) {
-	spec := savedSpec{SpawnSpec: i.spec, Scrollback: i.spec.ScrollbackLines, Token: i.token, Account: i.account, EarlyMS: i.early.Milliseconds(), Created: i.created}
+	spec := savedSpec{SpawnSpec: i.spec, Scrollback: i.spec.ScrollbackLines, Token: i.token, Account: i.account, EarlyMS: i.early.Milliseconds(), Continues: i.continues, Replaces: i.replaces, Created: i.created}
 	spec.Labels, spec.Limits = labels, limits
 	return json.Marshal(spec)
 }
@@ -60,7 +67,7 @@ func loadIdentity(v *savedState) (identity, map[string]string, error) {
 	}
 	i := identity{
 		id: v.ID, instance: v.Instance, spec: saved.SpawnSpec, token: saved.Token, account: saved.Account,
-		early: time.Duration(saved.EarlyMS) * time.Millisecond, created: saved.Created,
+		early: time.Duration(saved.EarlyMS) * time.Millisecond, continues: saved.Continues, replaces: saved.Replaces, created: saved.Created,
 	}
 	i.spec.ScrollbackLines, i.spec.Labels = min(max(saved.Scrollback, 0), protocol.MaxScrollback), nil
 	return i, saved.Labels, nil

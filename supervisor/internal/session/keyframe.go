@@ -41,6 +41,14 @@ func newFrameBudget() *frameBudget {
 	return &frameBudget{rate.NewLimiter(wholeInFlood, wholeInFlood), rate.NewLimiter(wholeInSilence, wholeInSilence)}
 }
 
+// linesInFlood returns how many lines the next keyframe may have during a flood of output.
+func (b *frameBudget) linesInFlood() int {
+	if b.flood.Allow() {
+		return allLines
+	}
+	return noLines
+}
+
 // sinceKeyframe returns how many bytes of output the screen has read since the keyframe.
 func (d *display) sinceKeyframe() uint64 { return d.shownTo() - d.keyframe.offset }
 
@@ -50,10 +58,7 @@ func (d *display) keyframeDue() (lines int, isDue bool) {
 	if d.cfg.Vault == nil || d.sinceKeyframe() < uint64(d.ring.Keep()/frameShare) && d.keyframe.cost < frameCost {
 		return 0, false
 	}
-	if d.cfg.frames.flood.Allow() {
-		return allLines, true
-	}
-	return noLines, true
+	return d.cfg.frames.linesInFlood(), true
 }
 
 // isSaved reports whether the keyframe has all lines and the present screen, or no successor would

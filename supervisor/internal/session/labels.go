@@ -6,6 +6,9 @@ import (
 	"holdfast/protocol"
 )
 
+// ShownLabels returns the labels without secrets. Any goroutine may call it.
+func (s *Session) ShownLabels() map[string]string { return maskValues(s.Labels(), s.masker) }
+
 // Relabel sets the labels in change and leaves all others; an empty value removes a label. It
 // also works on a session that has exited.
 //

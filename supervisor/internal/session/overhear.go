@@ -63,7 +63,7 @@ func (s *Session) echoInput(now inputContext, p []byte) {
 			item := Item{Kind: ItemInput, Offset: now.offset, At: at, Data: part, Masked: masked}
 			for a := range s.viewers.attached {
 				if a.spec.Typed {
-					a.queueEcho(item)
+					a.queueEcho(s.maskInput(a, item))
 				}
 			}
 		}
@@ -82,6 +82,15 @@ func (s *Session) echoInput(now inputContext, p []byte) {
 		hidden, changed := asterisks(remainder)
 		tell(hidden, changed)
 	}
+}
+
+// maskInput returns the item for an attachment. If it masks secrets and the session has some, all
+// characters are masked, because a secret may be typed one character at a time.
+func (s *Session) maskInput(a *Attachment, item Item) Item {
+	if a.spec.Mask && s.masker != nil && !item.Masked {
+		item.Data, item.Masked = asterisks(item.Data)
+	}
+	return item
 }
 
 // queueEcho adds an item, and drops the oldest ones if they exceed maxEchoHeld.

@@ -85,7 +85,7 @@ func TestCommandMarks(t *testing.T) {
 			{end, ""}, {prompt, ""}, {prompt, ""}, {start, protocol.EventCommandStarted}, {start, ""},
 			{end, protocol.EventCommandFinished}, {end, ""},
 		} {
-			events := c.apply(screen.Heard{Marks: []screen.Mark{tt.mark}}, time.Unix(1, 0))
+			events, _ := c.apply(screen.Heard{Marks: []screen.Mark{tt.mark}}, time.Unix(1, 0))
 			if got := len(events) > 0; got != (tt.want != "") || got && events[0].kind != tt.want {
 				t.Errorf("mark %v: %+v, want %q", tt.mark.Kind, events, tt.want)
 			}

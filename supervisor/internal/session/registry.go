@@ -54,8 +54,9 @@ type opening struct {
 
 	defaults protocol.Limits
 
-	above []byte         // the saved screen of the old instance, which the new one shows above its output; nil if it shows none
-	lost  *protocol.Lost // of the old instance
+	replaces protocol.Instance // the old instance; "" if there is none
+	above    []byte            // the saved screen of the old instance, which the new one shows above its output; nil if it shows none
+	lost     *protocol.Lost    // of the old instance
 }
 
 func newRegistry[S registered](b bounds, l limits) *registry[S] {

@@ -55,7 +55,8 @@ type savedState struct {
 	Cage string `json:"cage,omitempty"` // collected: its directory; absent if the session has none
 
 	commands
-	ClearOffset uint64 `json:"cleared,omitempty"` // the screen's offset at the last Clear, or 0
+	ClearOffset uint64 `json:"cleared,omitempty"` // collected: the screen's offset at the last Clear, or 0
+	Clears      uint64 `json:"clears,omitempty"`  // collected
 	ScannedTo   uint64 `json:"heard"`             // shell marks and bells before this offset are counted in Command and Away
 	quiet
 	Away      *away    `json:"away,omitempty"`       // never nil in a session
@@ -139,7 +140,7 @@ func (s *Session) save() *savedState {
 	v := s.saved
 	v.Version, v.ID, v.Instance = savedVersion, s.id, s.instance
 	v.PTY, v.LastIO, v.Turns, v.Cage, v.Exit = ptyState(s.pty), s.activity.last.get(), s.answers.saved(), s.cage.Dir(), s.exit
-	v.Lost = s.viewers.saved()
+	v.Lost, v.Clears, v.ClearOffset = s.viewers.saved(), s.clears.Load(), s.clearedTo.Load()
 	v.Title, v.Cwd = s.display.titles()
 	if sig := s.orders.signalled.Load(); sig != nil {
 		v.Signaler = &savedSignal{sig.asker, sig.name}
@@ -171,10 +172,13 @@ func (s *Session) load(v *savedState) error {
 		return err
 	}
 	s.identity = own
+	s.findSecrets(s.cfg)
 	s.labels.Store(&labels)
 	s.cage.setLimits(s.spec.Limits)
 	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
 	s.activity.last.set(v.LastIO)
+	s.clears.Store(v.Clears)
+	s.clearedTo.Store(v.ClearOffset)
 	s.exit = v.Exit
 	s.orders.isSealed = s.exit != nil
 	if s.exit == nil {

@@ -22,13 +22,19 @@ func whole() *savedState {
 		PTY:   pty.State{PID: 8, Start: 9, Foreign: true, Device: 10, Inode: 11, Terminal: 12, Ended: &pty.Status{Code: 143, Signal: "SIGTERM"}},
 		State: protocol.StateExited, LastIO: at,
 		AttachCount: 13, sizing: sizing{SizePolicy: protocol.SizeLatest, Decider: "w1"},
-		Lost:       []savedViewer{{"w1", 14, protocol.Size{Cols: 15, Rows: 16}, at, true}},
+		Lost:       []savedViewer{{"w1", 14, protocol.Size{Cols: 15, Rows: 16}, at, true, true}},
 		Appearance: protocol.Appearance{Foreground: "#010203"},
 		focus:      focus{Sent: 'I', RequestCount: 17},
 		Turns:      []responderTurn{{0, ""}, {18, "w1"}}, heldReplies: heldReplies{HeldReplies: []byte("held")}, PendingLine: 19,
 		displayState: displayState{Title: "title", Cwd: "/cwd", Degraded: true},
-		commands:     commands{Command: &protocol.CommandInfo{Prompt: true, Line: "make", StartedAt: at, FinishedAt: at, ExitCode: new(2), Count: 22}},
-		ScannedTo:    23, quiet: quiet{Busy: true}, ClearOffset: 31,
+		commands: commands{
+			Command: &protocol.CommandInfo{Prompt: true, Line: "make", StartedAt: at, FinishedAt: at, ExitCode: new(2), Count: 22},
+			Log: commandLog{{
+				Line: "make", StartedAt: at, FinishedAt: at, ExitCode: new(2), Count: 32, Cwd: "/src",
+				Output: &protocol.CommandOutput{Start: 33, End: 34, From: protocol.LinePlace{Line: 35, Byte: 36}, To: protocol.LinePlace{Line: 37, Byte: 38}, Erased: true},
+			}},
+		},
+		ScannedTo: 23, quiet: quiet{Busy: true}, ClearOffset: 31, Clears: 32,
 		Away: &away{
 			Open: true, Lost: true, IsLeftLineMissing: true,
 			Now: absence{

@@ -98,6 +98,8 @@ type Session struct {
 	orders      orders                            // requests for the child, from any goroutine; see ending.go
 	cage        sessionCage
 
+	clears    atomic.Uint64                        // how often lines were cleared
+	clearedTo atomic.Uint64                        // offset of the last Clear, or 0; it is set before clears
 	published atomic.Pointer[protocol.SessionInfo] // the info that other goroutines read; see publish.go
 	activity  activity
 
@@ -114,10 +116,12 @@ type Session struct {
 	idle          idle
 	eventAlarm    alarm // runs for screenEventInterval after an event of the program was published
 	childEnded    bool
-	isAside       bool                 // a later instance has taken the session's place; see before.go
-	isRecorded    bool                 // the recorder has the session
-	lost          *protocol.Lost       // not nil if the machine has lost the session; its recording made it
-	exit          *protocol.ExitRecord // set before exited is closed; from then on any goroutine may read it
+	isAside       bool                                   // a later instance has taken the session's place; see before.go
+	isRecorded    bool                                   // the recorder has the session
+	lastCommands  atomic.Pointer[[]protocol.CommandInfo] // those that are stored with a description of the session, without secrets
+	isLocked      bool                                   // the machine has lost the session, and its recording cannot be read without its key
+	lost          *protocol.Lost                         // not nil if the machine has lost the session; its recording made it
+	exit          *protocol.ExitRecord                   // set before exited is closed; from then on any goroutine may read it
 
 	// What outlives this process, beside the ring (saved.go, keyframe.go, keep.go).
 	entry      vaultEntry
@@ -130,13 +134,14 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	size := spec.Size()
 	now := cfg.Now()
 	s := &Session{
-		identity: identity{id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, account: op.account, early: op.early, created: now},
+		identity: identity{id: id, instance: protocol.NewInstance(), spec: spec, token: op.token, account: op.account, early: op.early, continues: op.above != nil, replaces: op.replaces, created: now},
 		cfg:      cfg, hub: hub, onExit: onExit,
 		saved: newSavedState(), size: size,
 	}
+	s.findSecrets(cfg)
 	s.entry.cfg, s.entry.id, s.entry.log = cfg, entryOf(s.instance), &s.log
 	s.activity.last.set(now)
-	s.log = cfg.Log.With().Str(logging.Session, string(id)).Str(logging.Instance, string(s.instance)).Logger()
+	s.openLog()
 	lines := min(max(cmp.Or(spec.ScrollbackLines, cfg.ScrollbackLines), 0), protocol.MaxScrollback)
 	s.spec.ScrollbackLines, s.spec.Labels = lines, nil
 	s.labels.Store(&spec.Labels)
@@ -170,6 +175,11 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	s.noteChange()
 	s.publish()
 	return s, nil
+}
+
+// openLog makes the logger that names the session.
+func (s *Session) openLog() {
+	s.log = s.cfg.Log.With().Str(logging.Session, string(s.id)).Str(logging.Instance, string(s.instance)).Logger()
 }
 
 func (s *Session) makeChannels() {
@@ -426,7 +436,7 @@ func (s *Session) exitRecord() *protocol.ExitRecord {
 		rec.Cwd = sc.Cwd()
 		rec.Tail, rec.LastLines = sc.Text(protocol.TailLines), sc.NonEmpty(protocol.LastLines)
 	})
-	rec.Cwd = cmp.Or(rec.Cwd, d.seen.Cwd)
+	rec.Cwd = s.masker.Text(cmp.Or(rec.Cwd, d.seen.Cwd))
 	rec.Cage = s.cage.useAtExit()
 	return rec
 }
@@ -441,8 +451,9 @@ func (s *Session) info() protocol.SessionInfo {
 		Argv: slices.Clone(protocol.CutArgv(s.spec.Argv)), Cwd: workDir(s.spec), CurrentCwd: cwd, Title: title, Labels: maps.Clone(s.Labels()), Originator: s.spec.Originator,
 		CreatedAt: s.created, LastIOAt: s.activity.last.get(), OutputOffset: end, RingStart: start,
 		ScrollbackLines: s.spec.ScrollbackLines, SizePolicy: s.saved.SizePolicy, Attachments: s.viewers.count(), Degraded: s.saved.Degraded, Frozen: s.cage.frozen.Load(),
-		Viewers: s.viewers.infos(), Left: s.saved.Away.left(), Command: s.saved.Command,
+		Viewers: s.viewers.infos(), Left: s.saved.Away.left(), Command: s.saved.Command, Unmasked: s.unmasked,
 	}
+	maskInfo(&i, s.masker)
 	if s.exit != nil {
 		exit := copyExit(s.exit)
 		i.ExitCode, i.Exit = &exit.ExitCode, exit
@@ -459,22 +470,32 @@ func (s *Session) info() protocol.SessionInfo {
 //
 // Errors: those of askScreen.
 func (s *Session) Show(spec protocol.ScreenSpec) (protocol.ScreenContent, error) {
+	c, err := contentOf(spec, s.askScreen)
+	c.Instance = s.instance
+	return c, err
+}
+
+// contentOf returns the content of a screen that use passes to a function. It may call use several times.
+func contentOf(spec protocol.ScreenSpec, use func(func(*screen.Screen)) error) (protocol.ScreenContent, error) {
 	for rows := screen.Rows(spec); ; {
 		var v *screen.View
-		if err := s.askScreen(func(sc *screen.Screen) { v = sc.View(rows) }); err != nil {
+		if err := use(func(sc *screen.Screen) { v = sc.View(rows) }); err != nil {
 			return protocol.ScreenContent{}, err
 		}
 		c, next := v.Content(spec)
-		if next == 0 {
-			c.Instance = s.instance
+		switch {
+		case next > 0:
+			rows = next
+		case spec.Format == protocol.ScreenState && c.State == nil:
+			return protocol.ScreenContent{}, protocol.Errorf(protocol.CodeLimitExceeded, "the state of this screen does not fit into one message; ask for cells")
+		default:
 			return c, nil
 		}
-		rows = next
 	}
 }
 
 // Read returns up to n bytes of output that begin at offset, or at the oldest byte in the ring
-// if that is later. from is the offset of the first byte returned, end that of the end of all
+// that was not cleared if that is later. Secrets are masked. from is the offset of the first byte returned, end that of the end of all
 // output. Errors: session_not_found.
 func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err error) {
 	for {
@@ -482,7 +503,7 @@ func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err
 			return nil, 0, 0, notFound(s.id)
 		}
 		start, end, _ := s.ring.Bounds()
-		from := min(max(offset, start), end)
+		from := min(max(offset, start, s.clearedTo.Load()), end)
 		data := make([]byte, min(uint64(n), end-from))
 		k, err := s.ring.ReadAt(data, from)
 		switch {
@@ -490,7 +511,7 @@ func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err
 		case err != nil:
 			return nil, 0, 0, notFound(s.id)
 		default:
-			return data[:k], from, end, nil
+			return s.masker.Piece(s.ring, from, data[:k]), from, end, nil
 		}
 	}
 }

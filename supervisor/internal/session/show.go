@@ -42,7 +42,10 @@ const (
 // useScreen finishes the restoration of the screen and then calls f, which may use the screen.
 func (s *Session) useScreen(f func()) {
 	s.finishRestore()
-	s.display.use(f)
+	s.display.use(func() {
+		s.display.screen.SetMasker(s.masker)
+		f()
+	})
 }
 
 // askScreen calls f in loop when the screen contains the output so far, as far as feed comes.
@@ -254,7 +257,7 @@ func (s *Session) publishScreenEvents() {
 	}
 	info := s.info()
 	for _, e := range events {
-		s.hub.Publish(e.Kind, &info, e.Notification)
+		s.hub.Publish(e.Kind, &info, maskNotification(e.Notification, s.masker))
 	}
 	s.noteChange() // the counts of bells have changed
 	s.eventAlarm.set(screenEventInterval)

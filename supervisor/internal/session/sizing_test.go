@@ -247,6 +247,11 @@ func TestFocus(t *testing.T) {
 		got("one loses it", "")
 		says(a, "1\x1b[200~pasted"+out+"\x1b[201~2"+out)
 		got("a paste is left alone", "1\x1b[200~pasted"+out+"\x1b[201~2"+out)
+		says(a, "\x1b[200~half")
+		a = look(t, s, protocol.AttachSpec{Writer: a.a.Writer(), Resume: &protocol.Resume{Instance: s.Instance()}})
+		a.typed = a.info.InputOffset
+		says(a, out+"\x1b[201~3"+out)
+		got("a paste continues over another connection", "\x1b[200~half"+out+"\x1b[201~3")
 		says(a, in)
 		got("again", in)
 		a = look(t, s, protocol.AttachSpec{Writer: a.a.Writer(), Resume: &protocol.Resume{Instance: s.Instance()}})

@@ -3,7 +3,9 @@ package session
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"syscall"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"holdfast/supervisor/internal/pty"
 	"holdfast/supervisor/internal/recorder"
 	"holdfast/supervisor/internal/ring"
+	"holdfast/supervisor/internal/screen"
 	"holdfast/supervisor/internal/session/event"
 )
 
@@ -33,15 +36,18 @@ type Config struct {
 	SpawnBurst         int // sessions started at once; default 1,024
 	SpawnRate          int // sessions started per second beyond the burst; default 128
 
-	Env       []string           // environment that children inherit, as K=V; default empty
-	Cages     Cages              // makes each session's control group; if nil, sessions have none
-	Vault     Vault              // keeps the files that must outlive this process; may be nil
-	Published func(seq uint64)   // called with each event's number, so that a successor continues the numbers; may be nil
-	Program   string             // version of this program; another version tries again to restore a screen that this one gave up
-	ReportDir string             // directory for reports about panics of the terminal core; "" means none
-	Recorder  *recorder.Recorder // stores sessions on disk; nil means that none is stored
-	Durable   protocol.Durable   // how much is stored of a session that does not say it; default off
-	Log       zerolog.Logger
+	Env        []string           // environment that children inherit, as K=V; default empty
+	Cages      Cages              // makes each session's control group; if nil, sessions have none
+	Vault      Vault              // keeps the files that must outlive this process; may be nil
+	Published  func(seq uint64)   // called with each event's number, so that a successor continues the numbers; may be nil
+	Program    string             // version of this program; another version tries again to restore a screen that this one gave up
+	ReportDir  string             // directory for reports about panics of the terminal core; "" means none
+	Recorder   *recorder.Recorder // stores sessions on disk; nil means that none is stored
+	Supervisor protocol.Instance  // identity of this supervisor, and of the successors that take its sessions over; "" means that there are none
+	Durable    protocol.Durable   // how much is stored of a session that does not say it; default screen
+	SecretEnv  []string           // names of variables whose values are masked, besides those that a session names
+	Mask       []*regexp.Regexp   // patterns of text that is masked
+	Log        zerolog.Logger
 
 	// Shared by all sessions of a table.
 	frames      *frameBudget
@@ -64,7 +70,7 @@ func (c Config) withDefaults() Config {
 	c.ExitRecords = cmp.Or(c.ExitRecords, 256)
 	c.MaxSessions = cmp.Or(c.MaxSessions, 4096)
 	c.Grace = cmp.Or(c.Grace, 250*time.Millisecond)
-	c.Durable = cmp.Or(c.Durable, protocol.DurableOff)
+	c.Durable = cmp.Or(c.Durable, protocol.DurableScreen)
 	c.OriginatorSessions = cmp.Or(c.OriginatorSessions, min(c.MaxSessions, max(1024, c.MaxSessions/2)))
 	c.SpawnBurst = cmp.Or(c.SpawnBurst, 1024)
 	c.SpawnRate = cmp.Or(c.SpawnRate, 128)
@@ -152,6 +158,7 @@ func (t *Table) Reopen(id protocol.SessionID, instance protocol.Instance, change
 // new instance ends within early after its start.
 func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, change protocol.RespawnSpec, token string, early time.Duration) (*Session, error) {
 	var spec protocol.SpawnSpec
+	var replaces protocol.Instance
 	old, op, err := t.reserve(id, token, func(old *Session) (string, error) {
 		if old == nil {
 			return "", notFound(id)
@@ -162,7 +169,10 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 		if !old.hasExited() {
 			return "", protocol.Errorf(protocol.CodeSessionRunning, fmt.Sprintf("session %s has not ended; end it first", id))
 		}
-		spec = old.spec
+		if old.isLocked {
+			return "", protocol.Errorf(protocol.CodeNotStored, fmt.Sprintf("session %s is sealed, and its key is not available; see its screen", id))
+		}
+		spec, replaces = old.spec, old.instance
 		spec.Labels, spec.Limits = old.Labels(), *old.cage.limits.Load()
 		spec.Cols, spec.Rows = old.size.Cols, old.size.Rows // the size cannot change any more after the exit
 		spec = change.Apply(spec)
@@ -171,7 +181,7 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 	if op == nil {
 		return old, err
 	}
-	op.early = early
+	op.early, op.replaces = early, replaces
 	if change.KeepScreen {
 		op.above, op.lost = t.screenOf(id)
 	}
@@ -181,11 +191,17 @@ func (t *Table) ReopenFor(id protocol.SessionID, instance protocol.Instance, cha
 // screenOf returns the saved screen of an exited session, or nil if it cannot be saved.
 func (t *Table) screenOf(id protocol.SessionID) ([]byte, *protocol.Lost) {
 	old := t.registry.get(id)
-	frame, err := old.saveScreen()
+	var f recorder.Frame
+	var err error
+	unanswered := old.askScreen(func(sc *screen.Screen) { f, err = old.frame(sc.Offset(), true) })
+	if err = errors.Join(unanswered, err); err == nil {
+		f.Data, err = screen.MaskRecord(f.Data, old.masker) // the new instance may have other secrets
+	}
 	if err != nil {
+		f.Data = nil
 		old.log.Warn().Err(err).Msg("screen not saved; the new instance begins with an empty one")
 	}
-	return frame, old.lost
+	return f.Data, old.lost
 }
 
 // reserve reserves an id for the caller, which must call open then. If the session exists and
@@ -316,7 +332,11 @@ func (t *Table) Live() int { return t.registry.live() }
 // Forget removes an exited session. Errors: session_not_found, instance_mismatch,
 // session_running, busy.
 func (t *Table) Forget(id protocol.SessionID, instance protocol.Instance) error {
-	return t.forget(id, instance, false)
+	if err := t.forget(id, instance, false); err != nil {
+		return err
+	}
+	t.awaitErased(eraseTime, id)
+	return nil
 }
 
 // Shutdown ends all sessions at the same time, and permits no new ones. It returns when all
@@ -360,9 +380,14 @@ func (t *Table) shutdown(asker protocol.Asker) {
 	}
 	for _, s := range all {
 		<-s.exited
-		_ = s.try(s.leave)
+		end := s.leave
+		if !s.isLost() && isOver(s.exit) {
+			end = s.discard
+		}
+		_ = s.try(end)
 		<-s.gone
 	}
+	t.awaitErased(eraseTime, "")
 }
 
 func isClosed(c <-chan struct{}) bool {

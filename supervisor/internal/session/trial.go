@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"holdfast/supervisor/internal/screen"
 	"holdfast/supervisor/internal/slate"
 	"holdfast/supervisor/internal/vault"
 )
@@ -89,11 +90,9 @@ func (in *fileSet) check() error {
 	if err != nil || v.Degraded {
 		return err
 	}
-	from, err := openFrame(frame, 0)
-	if err != nil || from == nil {
-		return err
+	if len(frame) < frameHead { // no keyframe was written
+		return nil
 	}
-	for !from.Step(restoreSlice) {
-	}
-	return nil
+	_, err = screen.Load(frame[frameHead:], 0)
+	return err
 }

@@ -32,6 +32,7 @@ type lost struct {
 	until      time.Time
 	since      time.Time // when the viewer attached first
 	couldWrite bool      // it was a viewer that may write
+	inPaste    bool      // its input ends within a bracketed paste, which its next attachment continues
 }
 
 // add adds an attachment.
@@ -184,19 +185,19 @@ func (v *viewers) addLost(a *Attachment) {
 		v.lost = make(map[string]lost)
 	}
 	v.lost[a.spec.Writer] = lost{
-		number: a.number, window: a.countedWindow(), until: time.Now().Add(reconnectTime), since: a.since, couldWrite: a.canWrite(),
+		number: a.number, window: a.countedWindow(), until: time.Now().Add(reconnectTime), since: a.since, couldWrite: a.canWrite(), inPaste: a.inPaste,
 	}
 	if v.c == nil {
 		v.set(reconnectTime)
 	}
 }
 
-// takeBack forgets a lost viewer because a is its new attachment, and gives a its number. It
-// reports whether there was such a viewer.
+// takeBack forgets a lost viewer because a is its new attachment, and gives a its number and the
+// state of its input. It reports whether there was such a viewer.
 func (v *viewers) takeBack(a *Attachment) bool {
 	l, ok := v.lost[a.spec.Writer]
 	if ok {
-		a.number, a.since = l.number, l.since
+		a.number, a.since, a.inPaste = l.number, l.since, l.inPaste
 		delete(v.lost, a.spec.Writer)
 	}
 	return ok
@@ -238,18 +239,19 @@ type savedViewer struct {
 	Number     uint64        `json:"number"`
 	Window     protocol.Size `json:"window"`
 	Since      time.Time     `json:"since,omitzero"`
-	CouldWrite bool          `json:"typed,omitempty"` // whether the viewer may write
+	CouldWrite bool          `json:"typed,omitempty"`   // whether the viewer may write
+	InPaste    bool          `json:"pasting,omitempty"` // the input ends within a bracketed paste
 }
 
 // saved returns the viewers for a successor, in the order in which they attached.
 func (v *viewers) saved() (all []savedViewer) {
 	for a := range v.attached {
 		if !a.shadow {
-			all = append(all, savedViewer{a.spec.Writer, a.number, a.countedWindow(), a.since, a.canWrite()})
+			all = append(all, savedViewer{a.spec.Writer, a.number, a.countedWindow(), a.since, a.canWrite(), a.inPaste})
 		}
 	}
 	for writer, l := range v.lost {
-		all = append(all, savedViewer{writer, l.number, l.window, l.since, l.couldWrite})
+		all = append(all, savedViewer{writer, l.number, l.window, l.since, l.couldWrite, l.inPaste})
 	}
 	slices.SortFunc(all, func(a, b savedViewer) int { return int(a.Number) - int(b.Number) })
 	return all
@@ -263,7 +265,7 @@ func (v *viewers) restore(saved []savedViewer) {
 	}
 	v.lost = make(map[string]lost)
 	for _, l := range saved[:min(len(saved), maxAttachments)] {
-		v.lost[l.Writer] = lost{number: l.Number, window: l.Window, until: time.Now().Add(reconnectTime), since: l.Since, couldWrite: l.CouldWrite}
+		v.lost[l.Writer] = lost{number: l.Number, window: l.Window, until: time.Now().Add(reconnectTime), since: l.Since, couldWrite: l.CouldWrite, inPaste: l.InPaste}
 	}
 	v.set(reconnectTime)
 }

@@ -17,15 +17,24 @@ func (t *Term) promptMark(arg string) {
 	case "B":
 		t.event(Event{Kind: PromptEnded})
 	case "C":
-		t.event(Event{Kind: CommandStarted, Text: commandLine(rest)})
+		t.commandEvent(Event{Kind: CommandStarted, Text: commandLine(rest)})
 	case "D":
 		code, _, _ := strings.Cut(rest, ";")
 		n, err := strconv.ParseInt(code, 10, 32)
 		if err != nil {
 			n = -1
 		}
-		t.event(Event{Kind: CommandEnded, Code: int(n)})
+		t.commandEvent(Event{Kind: CommandEnded, Code: int(n)})
 	}
+}
+
+// commandEvent publishes an event of the OSC that has just been parsed, with its place in the
+// output and the cursor's place in the lines.
+func (t *Term) commandEvent(e Event) {
+	const introducer = 2 // ESC and ], or U+009D
+	e.Begin, e.End = t.at-len(t.str)-introducer, t.at+t.terminator
+	e.Line, e.Byte = t.CursorPlace()
+	t.event(e)
 }
 
 // commandLine returns the command line in the parameters of an OSC 133 C, or "" if they have

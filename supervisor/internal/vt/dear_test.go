@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/shared/testkit"
 	"holdfast/supervisor/internal/vt"
 )
 
@@ -98,7 +99,7 @@ func BenchmarkResizeDear(b *testing.B) {
 						rows := t.HistoryLines()
 						runtime.GC()
 						b.StartTimer()
-						peak := peakHeap()
+						_, peak := testkit.WatchHeap()
 						began := cpu()
 						t.Resize(tt.to, 24)
 						took := cpu() - began
@@ -117,32 +118,5 @@ func BenchmarkResizeDear(b *testing.B) {
 				})
 			}
 		}
-	}
-}
-
-// peakHeap returns a function that returns by how much the heap was larger since, at most.
-func peakHeap() func() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	base := m.HeapAlloc
-	done, result := make(chan bool), make(chan uint64)
-	go func() {
-		most := base
-		for {
-			select {
-			case <-done:
-				runtime.ReadMemStats(&m)
-				result <- max(most, m.HeapAlloc) - base
-				return
-			case <-time.After(2 * time.Millisecond):
-				var m runtime.MemStats
-				runtime.ReadMemStats(&m)
-				most = max(most, m.HeapAlloc)
-			}
-		}
-	}()
-	return func() uint64 {
-		close(done)
-		return <-result
 	}
 }

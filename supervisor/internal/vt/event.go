@@ -8,7 +8,14 @@ type Event struct {
 	Text  string // the title, directory, message or command line
 	Title string // title of a Notification, or ""
 	Code  int    // exit code of CommandEnded; -1 if the shell did not report one
-	Line  uint64 // number of the first line on the screen; for Erased
+	Line  uint64 // number of the first line on the screen, for Erased; of the cursor's line, for CommandStarted and CommandEnded
+	Byte  int    // bytes of that line's text before the cursor; for CommandStarted and CommandEnded
+
+	// Begin and End are the place of the sequence of CommandStarted or CommandEnded, in bytes from
+	// the beginning of the piece that WriteSome was given. Begin is negative if the sequence begins
+	// in an earlier piece. If the program has printed ignored controls within the sequence, Begin is
+	// later than its true beginning by as many bytes.
+	Begin, End int
 }
 
 // EventKind is the kind of an Event.

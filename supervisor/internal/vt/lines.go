@@ -44,6 +44,28 @@ type TextRun struct {
 	Attr Attr
 }
 
+// KeepText reduces the line to the bytes of its text from the byte from to the byte to. A character
+// that begins before either of them ends there.
+func (l *HistoryLine) KeepText(from, to int) {
+	from, to = runeStart(l.Text, from), runeStart(l.Text, to)
+	var runs []TextRun
+	for _, r := range l.Runs {
+		if end := min(r.End, to); end > from && (len(runs) == 0 || runs[len(runs)-1].End < end-from) {
+			runs = append(runs, TextRun{end - from, r.Attr})
+		}
+	}
+	l.Text, l.Runs = l.Text[from:max(from, to)], runs
+}
+
+// runeStart returns the first place from i on in which a character begins, or the end of s.
+func runeStart(s string, i int) int {
+	i = min(max(i, 0), len(s))
+	for i < len(s) && !utf8.RuneStart(s[i]) {
+		i++
+	}
+	return i
+}
+
 // LineNumbers returns the number of the oldest line, the number of the first line that begins
 // on the screen, and the number after that of the last line.
 func (t *Term) LineNumbers() (first, screen, next uint64) {
@@ -62,6 +84,27 @@ func (t *Term) CursorLine() uint64 {
 		}
 	}
 	return max(line, t.hist.first+1) - 1
+}
+
+// CursorPlace returns the number of the line with the cursor of the normal screen, and the number
+// of bytes of the line's text before the cursor. The text is that of LinesBefore, with as many
+// blanks at its end as there are columns up to the cursor. If the line begins above the screen, the
+// place is the beginning of the next line, because a program may ask for the place after each
+// character of a long line.
+func (t *Term) CursorPlace() (line uint64, bytes int) {
+	line = t.CursorLine()
+	first := t.normal.y
+	for first >= 0 && !t.beginsLine(first) {
+		first--
+	}
+	t.work += rowWork * t.rows
+	if first < 0 {
+		return line + 1, 0
+	}
+	r := lineReader{t: t, b: &t.normal}
+	bytes = r.bytesBefore(first, t.normal.x, t.normal.y)
+	t.work += bytes
+	return line, bytes
 }
 
 // begins appends to rows the rows of the normal screen in which lines begin.
@@ -188,6 +231,28 @@ func (r *lineReader) gather(p rowPlace) {
 		r.fill(columns, blank, row.text)
 	}
 	r.limit()
+}
+
+// bytesBefore returns the number of bytes of the text of the line that begins in the row first of
+// the screen, before the column x of the row y, which belongs to the line. It stops counting when
+// the text is longer than one answer allows.
+func (r *lineReader) bytesBefore(first, x, y int) int {
+	p := rowPlace{len(r.t.hist.arenas), first}
+	for row := r.read(p); p.at < y; {
+		columns, blank := r.put(row)
+		if r.full() {
+			return len(r.text)
+		}
+		p = row.next
+		row = r.read(p)
+		r.fill(columns, blank, row.text)
+	}
+	cells := r.t.rowCells(r.b.row(y))
+	var ascii bool
+	r.buf, r.runs, _, ascii = r.t.encode(r.buf[:0], r.runs[:0], cells[:min(x, len(cells))])
+	r.looksAt = r.looksAt[:0]
+	columns, _ := r.put(lineRow{text: r.buf, ascii: ascii})
+	return len(r.text) + max(0, x-columns)
 }
 
 // AlternateText returns the lines of the alternate screen from the top, without blanks at

@@ -36,6 +36,9 @@ type parser struct {
 
 	utf8    [4]byte // bytes of an unfinished character
 	partial int     // number of these bytes
+
+	at         int // within a sequence: bytes of this piece before the character that is parsed
+	terminator int // length of the terminator of the OSC that is executed
 }
 
 // params are the parameters of a CSI or DCS, and their sub-parameters behind colons.
@@ -289,6 +292,7 @@ func (t *Term) feed(ch rune) {
 	t.printing = false
 	switch {
 	case ch == 0x1b:
+		t.terminator = 2 // a backslash follows, unless the program has left it out
 		t.leaveString(true)
 		t.begin()
 		t.state = escape
@@ -314,6 +318,7 @@ func (t *Term) feed(ch rune) {
 	case oscString:
 		switch {
 		case ch == 0x07:
+			t.terminator = 1
 			t.leaveString(true)
 			t.state = ground
 		case ch >= 0x20:
@@ -353,6 +358,7 @@ func (t *Term) c1(ch rune) {
 		t.begin()
 		t.state = csiEntry
 	case 0x9c:
+		t.terminator = 2 // U+009C
 		t.leaveState(was, true)
 	case 0x9d:
 		t.leaveState(was, false)

@@ -308,6 +308,9 @@ func (l *layout) splitLine(j, end int) {
 		}
 		return
 	}
+	if l.begin > 0 { // the line is counted, but it will be dropped
+		l.line.forget()
+	}
 	add := rows - (end - j)
 	dropped := l.length - l.max + add
 	if l.base == 0 && l.y != l.length-1 {
@@ -367,7 +370,7 @@ func (l *layout) write(all int) {
 	l.screen = make([]row, 0, l.height)
 	t.hist = history{
 		maxLines: l.old.maxLines, maxBytes: l.old.maxBytes, serials: l.old.serials, first: l.first,
-		spare: l.old.spare, scratch: l.old.scratch, packing: l.old.packing, runs: l.old.runs, text: l.old.text,
+		spare: l.old.spare, scratch: l.old.scratch, plain: l.old.plain, packing: l.old.packing, runs: l.old.runs, text: l.old.text,
 	}
 	if l.cols < l.oldCols {
 		l.line.plans.reverse()
@@ -435,6 +438,11 @@ func (l *layout) destination(wrapped bool) (kept, above bool) {
 	return i >= 0, i < l.above
 }
 
+// packFrom is the part of the history's limit that a resize leaves uncompressed, if the old history
+// was compressed. Compressing all of it would make each resize of a small history dearer. Half of a
+// history of 64 MiB, with the plans of its lines, was more than the memory that a request may take.
+const packFrom = 4
+
 // push appends a row to the history. If the old history was compressed, the new one is
 // compressed as well, because otherwise fewer rows would have room.
 func (l *layout) push(m *madeRow, wrapped bool, marks rowMarks) {
@@ -473,7 +481,7 @@ func (l *layout) push(m *madeRow, wrapped bool, marks rowMarks) {
 		l.moveRuns(m, h.newest())
 	}
 	h.limit()
-	if k := len(h.arenas); l.packing && k > arenas && k > 1 && h.bytes > h.maxBytes/2 {
+	if k := len(h.arenas); l.packing && k > arenas && k > 1 && h.bytes > h.maxBytes/packFrom {
 		h.pack(h.arenas[k-2])
 	}
 }

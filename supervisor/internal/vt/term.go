@@ -206,6 +206,7 @@ func (t *Term) WriteSome(p []byte, budget int) (n, cost int) {
 	t.tidy()
 	for len(p) > 0 && t.work < budget {
 		if t.state != ground || t.partial > 0 {
+			t.at = all - left - len(p) - t.partial
 			p = p[t.step(p):]
 			continue
 		}

@@ -3,6 +3,9 @@ package vt
 //go:generate sh -c "node ../../../scripts/oracle/widths.mjs emoji > ../../../proxy/internal/web/client/src/emoji.ts"
 //go:generate sh -c "node ../../../scripts/oracle/widths.mjs > width_table.go"
 
+// RuneWidth returns the width of r in columns: 0, 1 or 2.
+func RuneWidth(r rune) int { return runeWidth(r) }
+
 // runeWidth returns the width of r in columns: 0, 1 or 2. For every code point it is the
 // wcwidth of xterm.js's Unicode 11 provider (@xterm/addon-unicode11 0.9.0), except for the
 // emoji of Unicode 13 to 17, which that provider does not know: they take 2

@@ -9,7 +9,7 @@ import type { Message } from './message.js';
 import { EventStream } from './subscription.js';
 import type { Subscription } from './subscription.js';
 import type {
-  AttachSpec, Away, Awaited, AwaitSpec, ExitRecord, HistoryContent, HistorySpec, HoldfastEvent, Labels, Limits, Marked, ReopenSpec, ScreenContent, ScreenSpec,
+  AttachSpec, Away, Awaited, AwaitSpec, Changes, ChangesSpec, Commands, ExitRecord, HistoryContent, HistorySpec, HoldfastEvent, Labels, Limits, Marked, PastContent, PastOutput, PastSearchContent, PastSearchSpec, PastSpec, ReopenSpec, ScreenContent, ScreenSpec,
   ScrollbackData, SearchContent, SearchSpec, SessionInfo, Shared, SizePolicy, Spawned, SpawnSpec, Status, Ticket, Welcome,
 } from './types.js';
 import { REPEATABLE } from './wire.js';
@@ -305,7 +305,7 @@ export class HoldfastClient {
     return this.get({ type: 'spawn', session_id: token(6), token: token(16), ...spec }, 'spawned');
   }
 
-  /** reopen starts an exited session again under its id. Errors: those of spawn, `session_not_found`, `session_running`. */
+  /** reopen starts an exited or lost session again under its id. Errors: those of spawn, `session_not_found`, `session_running`. */
   reopen(id: string, changes: ReopenSpec = {}): Promise<Spawned> {
     return this.get({ type: 'reopen', session_id: id, token: token(16), ...changes }, 'spawned');
   }
@@ -345,7 +345,7 @@ export class HoldfastClient {
     return this.ok({ type: 'interrupt', session_id: id });
   }
 
-  /** forget deletes an exited session. */
+  /** forget deletes an exited or lost session, and what is stored of it. */
   forget(id: string): Promise<void> {
     return this.ok({ type: 'forget', session_id: id });
   }
@@ -369,7 +369,10 @@ export class HoldfastClient {
     }
   }
 
-  /** screen returns a session's screen, also after the session has ended. */
+  /**
+   * screen returns a session's screen, also after the session has ended. With `at` it returns the screen of an earlier
+   * moment; the format `state` then brings a new terminal of that size into its state. Errors: `not_stored`.
+   */
   screen(spec: ScreenSpec): Promise<ScreenContent> {
     return this.get({ type: 'screen', ...spec }, 'screen_content');
   }
@@ -379,15 +382,47 @@ export class HoldfastClient {
     return this.get({ type: 'history', ...spec }, 'history_content');
   }
 
+  /** changes returns what has changed since the `mark` of the last reply, or the whole screen. Errors: `instance_mismatch`. */
+  changes(spec: ChangesSpec): Promise<Changes> {
+    return this.get({ type: 'changes', ...spec }, 'changes_content');
+  }
+
+  /** commands returns the last commands that have ended, the oldest first. For the output of one, pass its count to history as `command`. */
+  commands(id: string): Promise<Commands> {
+    return this.get({ type: 'commands', session_id: id }, 'commands_content');
+  }
+
   /** search returns the lines that match. If the result has `more`, pass its `before` for older lines. */
   search(spec: SearchSpec): Promise<SearchContent> {
     return this.get({ type: 'search', ...spec }, 'search_content');
+  }
+
+  /** past describes what is kept of a session's past: the range of offsets, times, gaps and commands. */
+  past(spec: PastSpec): Promise<PastContent> {
+    return this.get({ type: 'past', ...spec }, 'past_content');
   }
 
   /** scrollback returns at most 512 KiB of output from an offset on, as far as the session keeps it. */
   async scrollback(id: string, offset = 0): Promise<ScrollbackData> {
     const m = await this.ask({ type: 'scrollback', session_id: id, offset }, 'scrollback_data');
     return { instance: str(m, 'instance'), offset: int(m, 'offset'), end: int(m, 'end'), data: fromBase64(str(m, 'data_b64')) };
+  }
+
+  /**
+   * readPast returns at most 512 KiB of output from an offset on, as far as the store on disk or the session's memory has
+   * it. It ends where output is missing, and begins behind it if it is missing at the offset.
+   */
+  async readPast(id: string, offset = 0): Promise<PastOutput> {
+    const m = await this.ask({ type: 'scrollback', session_id: id, offset, past: true }, 'scrollback_data');
+    return {
+      instance: str(m, 'instance'), offset: int(m, 'offset'), end: int(m, 'end'), data: fromBase64(str(m, 'data_b64')),
+      times: (m.times ?? []) as PastOutput['times'], sizes: (m.sizes ?? []) as PastOutput['sizes'],
+    };
+  }
+
+  /** searchPast returns the lines of the whole past that match, the newest first. If the result has `more`, pass its `before` for older lines. */
+  searchPast(spec: PastSearchSpec): Promise<PastSearchContent> {
+    return this.get({ type: 'search_past', ...spec }, 'search_past_content');
   }
 
   /** resize changes a session's size once, with any size policy. */

@@ -68,7 +68,7 @@ const encoder = new TextEncoder();
 
 /** exitText returns the text that a terminal shows when its session has ended. */
 export function exitText(exit: ExitInfo): string {
-  const what = exit.timed_out ? 'process timed out and was killed' : `process exited with code ${exit.exit_code}`;
+  const what = exit.reason === 'lost' ? 'lost with the machine' : exit.timed_out ? 'process timed out and was killed' : `process exited with code ${exit.exit_code}`;
   return `\r\n\x1b[2m[${what}]\x1b[0m\r\n${exit.last_lines.at(-1) ?? ''}`;
 }
 

@@ -3,14 +3,16 @@
 // protocol/SPEC.md describes the messages.
 
 import type {
-  AttachMessage, AwaitMessage, AwaitedMessage, AwayContentMessage, EventMessage, HistoryContentMessage, HistoryMessage, MarkedMessage, Notification,
-  PtyExitedMessage, ReopenMessage, ScreenContentMessage, ScreenMessage, SearchContentMessage, SearchMessage, SessionInfo, SharedMessage, SizePolicyMessage,
+  AttachMessage, AwaitMessage, AwaitedMessage, AwayContentMessage, ChangesContentMessage, ChangesMessage, CommandsContentMessage, EventMessage, HistoryContentMessage, HistoryMessage, MarkedMessage, Notification,
+  PastContentMessage, PastMessage,
+  PtyExitedMessage, ReopenMessage, ScreenContentMessage, ScreenMessage, SearchContentMessage, SearchMessage, SearchPastContentMessage, SearchPastMessage, SessionInfo, SharedMessage, SizePolicyMessage,
   SpawnMessage, SpawnedMessage, StatusReportMessage, TicketIssuedMessage, WelcomeMessage,
+  PastSize, PastTime,
 } from './wire.js';
 
 export type {
-  Appearance, Cage, CagesStatus, CommandInfo, Cursor, ExitRecord, Foreground, HistoryLine, KeeperStatus, Left, Limits, Look, Match, Mode, Notification,
-  Outcome, ProcessStatus, Resume, ScreenCell, ScreenLine, SessionInfo, Size, Span, State, Usage, VersionRange, ViewerInfo, Word,
+  Appearance, Cage, CagesStatus, ChangedCommand, ChangedLines, ChangedRows, CommandInfo, CommandOutput, Cursor, ExitRecord, Foreground, HistoryLine, KeeperStatus, Left, Limits, LinePlace, LineRange, Look, Match, Mode, Moment, Notification,
+  Outcome, PastCommand, PastGap, PastMatch, PastSize, PastTime, ProcessStatus, Resume, ScreenCell, ScreenLine, SessionInfo, Size, Span, State, Usage, VersionRange, ViewerInfo, Word,
 } from './wire.js';
 
 /** The fields of a message besides those that the client sets and reads itself. */
@@ -21,10 +23,7 @@ export type Labels = Record<string, string>;
 export type SizePolicy = SizePolicyMessage['policy'];
 export type View = 'raw' | 'own';
 
-export interface SpawnSpec extends Body<SpawnMessage, 'argv'> {
-  /** Program and arguments. If argv is absent, the session runs the login shell. argv must not be empty. */
-  argv?: string[];
-}
+export interface SpawnSpec extends Body<SpawnMessage> {}
 
 export interface ReopenSpec extends Body<ReopenMessage, 'session_id'> {}
 export interface Spawned extends Body<SpawnedMessage> {}
@@ -33,11 +32,21 @@ export interface ScreenSpec extends Body<ScreenMessage> {}
 export interface ScreenContent extends Body<ScreenContentMessage> {}
 export interface HistorySpec extends Body<HistoryMessage> {}
 export interface HistoryContent extends Body<HistoryContentMessage> {}
+export interface ChangesSpec extends Body<ChangesMessage> {}
+export interface Changes extends Body<ChangesContentMessage> {}
+export interface Commands extends Body<CommandsContentMessage> {}
 export interface SearchSpec extends Body<SearchMessage> {}
 export interface SearchContent extends Body<SearchContentMessage> {}
+export interface PastSpec extends Body<PastMessage> {}
+export interface PastSearchSpec extends Body<SearchPastMessage> {}
+export interface PastSearchContent extends Body<SearchPastContentMessage> {}
+export interface PastContent extends Body<PastContentMessage> {}
 
 /** Output of a session: `offset` is the offset of the first byte of `data`, and `end` the number of bytes of output so far. */
 export interface ScrollbackData { instance: string; offset: number; end: number; data: Uint8Array }
+
+/** Output of a session's past, with the times at which it was printed, and the sizes of the terminal. */
+export interface PastOutput extends ScrollbackData { times: PastTime[]; sizes: PastSize[] }
 
 /** A position of a session: `mark` is for `since` of `await`. */
 export interface Marked extends Body<MarkedMessage> {}

@@ -86,6 +86,8 @@ export interface AttachMessage {
   typed?: boolean;
   /** the viewer is a terminal */
   is_tty?: boolean;
+  /** asterisks replace secrets, for viewers that store or pass on the output; not allowed with view own */
+  mask?: boolean;
   /** "": raw; own requires Cols or Rows */
   view?: Word<'raw' | 'own'>;
   /** the child waits for this viewer; requires mode exclusive */
@@ -185,6 +187,56 @@ export interface AwayContentMessage {
   ended?: number;
 }
 
+/** Changes requests the least text that brings a reader of a session up to date. The reply is ChangesContent. */
+export interface ChangesMessage {
+  type: 'changes';
+  request_id?: string;
+  session_id: string;
+  /** mark of the reader's last reply; absent: the whole screen */
+  since?: string;
+  /** largest size of lines, rows and commands in the reply; 0: DefaultChangesBytes; at most MaxScreenBytes */
+  max_bytes?: number;
+}
+
+/** ChangesContent contains what has changed since a mark. */
+export interface ChangesContentMessage {
+  type: 'changes_content';
+  request_id?: string;
+  /** for Whole; otherwise it is that of the mark */
+  instance?: string;
+  /** output offset at that moment */
+  offset: number;
+  /** value for Since of the next request; opaque to clients; base64, at most MaxMark bytes */
+  mark: string;
+  /** number of the oldest line that is kept */
+  first: number;
+  /** number of the first line that begins on the screen */
+  screen: number;
+  /** number after that of the last line */
+  next: number;
+  /** the session does not know what the reader has from From on */
+  whole?: boolean;
+  /** for Whole: number of the first line of the reply */
+  from?: number;
+  /** lines that are new or have changed, the oldest first */
+  lines?: ChangedLines[];
+  /** the terminal shows the alternate screen */
+  alternate?: boolean;
+  /** rows of the alternate screen that have changed, from the top */
+  rows?: ChangedRows[];
+  cursor: Cursor;
+  /** set if the title has changed */
+  title?: string | null;
+  /** set if the size has changed */
+  size?: Size | null;
+  /** commands that have ended since the mark, the oldest first */
+  commands?: ChangedCommand[];
+  /** LeftOut tells which lines have changed but had no room. A reader can read them by History. */
+  left_out?: LineRange | null;
+  /** number of changed rows that had no room */
+  left_out_rows?: number;
+}
+
 /** Clear deletes the lines above a session's screen, for all viewers. The reply is OK. */
 export interface ClearMessage {
   type: 'clear';
@@ -192,6 +244,26 @@ export interface ClearMessage {
   session_id: string;
   /** delete the screen's rows as well, except the row with the cursor, which moves to the top */
   screen?: boolean;
+}
+
+/** Commands requests the commands of a session that have ended. The reply is CommandsContent. */
+export interface CommandsMessage {
+  type: 'commands';
+  request_id?: string;
+  session_id: string;
+}
+
+/** CommandsContent contains the commands that have ended, the oldest first. */
+export interface CommandsContentMessage {
+  type: 'commands_content';
+  request_id?: string;
+  instance: string;
+  /** output offset at that moment */
+  offset: number;
+  /** number of commands that have ended */
+  count: number;
+  /** the last MaxCommands of them, or fewer if their texts are long */
+  commands: CommandInfo[];
 }
 
 /** Detach ends an attachment. The session continues. The reply is Detached, also if there is no such attachment. */
@@ -254,7 +326,7 @@ export interface ErrorMessage {
 export interface EventMessage {
   type: 'event';
   seq: number;
-  event: Word<'created' | 'exited' | 'forgotten' | 'resized' | 'attached' | 'detached' | 'missed' | 'title' | 'labels' | 'cwd' | 'bell' | 'notification' | 'frozen' | 'thawed' | 'degraded' | 'output_idle' | 'command_started' | 'command_finished'>;
+  event: Word<'created' | 'exited' | 'forgotten' | 'resized' | 'attached' | 'detached' | 'missed' | 'title' | 'labels' | 'cwd' | 'bell' | 'notification' | 'frozen' | 'thawed' | 'degraded' | 'recording_failed' | 'recording_resumed' | 'output_idle' | 'command_started' | 'command_finished'>;
   at: string;
   session?: SessionInfo | null;
   /** for event "missed": number of dropped events */
@@ -331,6 +403,12 @@ export interface HistoryMessage {
   before?: number;
   /** largest number of lines; 0: DefaultHistoryLines */
   lines?: number;
+  /**
+   * Command selects the output of an ended command instead of the lines above the screen: -1 is the last command, -2
+   * the one before it. A positive number is the count of a CommandInfo, which names the same command also after another
+   * one has ended.
+   */
+  command?: number;
 }
 
 /** HistoryContent contains lines of a session, the newest first. */
@@ -351,6 +429,13 @@ export interface HistoryContentMessage {
   looks: Look[];
   /** there are lines that are older than the last of these */
   more?: boolean;
+  /**
+   * Command is the command whose output was requested. The first and the last line of the output have only the parts
+   * that the command has printed.
+   */
+  command?: CommandInfo | null;
+  /** a part of the command's output is missing, because it has left the history or was erased */
+  truncated?: boolean;
 }
 
 /** Info requests the description of one session. The reply is Session. */
@@ -438,6 +523,43 @@ export interface MarkedMessage {
 export interface OkMessage {
   type: 'ok';
   request_id?: string;
+}
+
+/**
+ * Past requests a description of a session's past: the stored range, times, gaps and commands. The reply is
+ * PastContent.
+ */
+export interface PastMessage {
+  type: 'past';
+  request_id?: string;
+  session_id: string;
+  /** only times, gaps and commands from this offset on */
+  from?: number;
+  /** and up to this one; 0: up to the end */
+  to?: number;
+}
+
+/** PastContent describes the past of a session. */
+export interface PastContentMessage {
+  type: 'past_content';
+  request_id?: string;
+  instance: string;
+  /** how much of the session is stored on disk */
+  mode: Word<'off' | 'screen' | 'full'>;
+  start: number;
+  end: number;
+  /** when the output at Start was printed; absent if that is not known */
+  start_at?: string;
+  /** when the last output before End was printed */
+  end_at?: string;
+  /** samples, in ascending order; at most MaxPastTimes */
+  times: PastTime[];
+  /** the largest ones, in ascending order; at most MaxPastGaps */
+  gaps?: PastGap[];
+  more_gaps?: boolean;
+  /** the last ones, in ascending order; at most MaxPastCommands */
+  commands?: PastCommand[];
+  more_commands?: boolean;
 }
 
 /**
@@ -535,13 +657,16 @@ export interface ResyncMessage {
   screen_only?: boolean;
 }
 
-/** Screen requests a session's screen, also after the session has ended. The reply is ScreenContent. */
+/**
+ * Screen requests a session's screen, also after the session has ended, or the screen at an earlier moment. The reply
+ * is ScreenContent.
+ */
 export interface ScreenMessage {
   type: 'screen';
   request_id?: string;
   session_id: string;
   /** "" is text */
-  format?: Word<'text' | 'cells' | 'ansi'>;
+  format?: Word<'text' | 'cells' | 'ansi' | 'state'>;
   /** only the last so many lines; without Scrollback they may begin above the screen */
   lines?: number;
   /** so many lines above the screen in addition; -1: all */
@@ -554,6 +679,8 @@ export interface ScreenMessage {
   cols?: number;
   /** and of this height; 0: the session's height */
   rows?: number;
+  /** the screen at an earlier moment; absent: the present one */
+  at?: Moment;
 }
 
 /** ScreenContent contains a session's screen, or its last lines. */
@@ -579,8 +706,14 @@ export interface ScreenContentMessage {
   looks?: Look[];
   /** for format ansi: lines that end with SGR 0 and a newline */
   ansi?: string;
+  /** for format state: base64 */
+  state?: string;
   /** the oldest lines are missing, because one message cannot contain all */
   truncated?: boolean;
+  /** if the request has at: when the last output before Offset was printed, if that is known */
+  printed_at?: string;
+  /** if the request has at: output before Offset is not kept, so the screen may have been another one */
+  inexact?: boolean;
 }
 
 /** Scrollback requests output of a session from an offset on, as far as it is kept. The reply is ScrollbackData. */
@@ -591,6 +724,8 @@ export interface ScrollbackMessage {
   offset?: number;
   /** largest size of the reply's data; default and maximum 512 KiB */
   max_bytes?: number;
+  /** also output that only the store has; the reply then has times and sizes */
+  past?: boolean;
 }
 
 /** ScrollbackData contains output of a session. */
@@ -604,6 +739,10 @@ export interface ScrollbackDataMessage {
   end: number;
   /** base64 */
   data_b64: string;
+  /** if the request has past: when the data was printed */
+  times?: PastTime[];
+  /** if the request has past: the size of the terminal at Offset, and its changes up to the end of the data */
+  sizes?: PastSize[];
 }
 
 /** Search requests the lines that match a pattern. The reply is SearchContent. */
@@ -637,6 +776,36 @@ export interface SearchContentMessage {
   /** lines with smaller numbers were not searched */
   before: number;
   /** there are such lines; to search them, send this before in another request */
+  more?: boolean;
+}
+
+/** SearchPast requests the lines of a session's past that match a pattern. The reply is SearchPastContent. */
+export interface SearchPastMessage {
+  type: 'search_past';
+  request_id?: string;
+  session_id: string;
+  /** a regular expression in the syntax of RE2 */
+  pattern: string;
+  ignore_case?: boolean;
+  /** only lines that begin before this offset; absent: all lines */
+  before?: number;
+  /** largest number of matching lines; 0: DefaultMatches */
+  limit?: number;
+}
+
+/** SearchPastContent contains the lines that match, the newest first. */
+export interface SearchPastContentMessage {
+  type: 'search_past_content';
+  request_id?: string;
+  instance: string;
+  /** offset of the oldest output that is kept */
+  start: number;
+  /** number of bytes of output so far */
+  end: number;
+  matches: PastMatch[];
+  /** lines that begin before this offset were not searched */
+  before: number;
+  /** there may be such lines; to search them, send this before in another request */
   more?: boolean;
 }
 
@@ -701,7 +870,8 @@ export interface SpawnMessage {
   request_id?: string;
   /** "": Holdfast chooses one */
   session_id?: string;
-  argv: string[];
+  /** absent: the login shell, in a spawn of the api; must not be [] */
+  argv?: string[];
   /** must be absolute; "": the home directory */
   cwd?: string;
   /** K=V, added to the inherited environment */
@@ -721,6 +891,11 @@ export interface SpawnMessage {
   limits?: Limits;
   /** "": the supervisor's setting */
   durable?: Word<'off' | 'screen' | 'full'>;
+  /**
+   * SecretEnv are names of variables, which may contain *. Their values are masked in what is stored of the session,
+   * and in replies that are not the live screen of a viewer.
+   */
+  secret_env?: string[];
   /** duration of the check; in milliseconds; absent: 200; 0: no check */
   early_exit_ms?: number;
   /**
@@ -980,6 +1155,33 @@ export interface CagesStatus {
   left?: string[];
 }
 
+/** ChangedCommand is a command that has ended. */
+export interface ChangedCommand {
+  /** number of the command, for HistorySpec.Command */
+  count: number;
+  /** at most 256 bytes */
+  line?: string;
+  /** if the shell has reported it */
+  exit_code?: number | null;
+  duration_ms: number;
+}
+
+/** ChangedLines are the texts of consecutive lines, each without the blanks at its end. */
+export interface ChangedLines {
+  /** number of the first line */
+  n: number;
+  t: string[];
+  /** there is one text, and the line is longer */
+  cut?: boolean;
+}
+
+/** ChangedRows are the texts of consecutive rows of the alternate screen, each without the blanks at its end. */
+export interface ChangedRows {
+  /** the first row, from 0 */
+  y: number;
+  t: string[];
+}
+
 /**
  * CommandInfo describes the commands of a session's shell, as the shell reports them by OSC 133 (FinalTerm's marks).
  * The shell integration prints these marks.
@@ -997,6 +1199,27 @@ export interface CommandInfo {
   exit_code?: number | null;
   /** number of commands that have ended */
   count: number;
+  /** directory in which the running or last command was started, if the shell has reported it */
+  cwd?: string;
+  /** place of its output; absent if its start is unknown */
+  output?: CommandOutput | null;
+}
+
+/** CommandOutput is the place of a command's output: in the output of the session, and in its lines. */
+export interface CommandOutput {
+  /** output offset behind the mark of the command's start */
+  start: number;
+  /** output offset of the mark of the command's end; 0 while the command runs */
+  end?: number;
+  /** place of the first character */
+  from: LinePlace;
+  /** place behind the last character; zero while the command runs */
+  to?: LinePlace;
+  /**
+   * Erased tells that a program has erased the screen, and with it a part of the output. From and To then enclose the
+   * lines that were not erased.
+   */
+  erased?: boolean;
 }
 
 /** Cursor is the position of the next character, counted from 0. */
@@ -1107,6 +1330,19 @@ export interface Limits {
   cpu_weight?: number;
 }
 
+/** LinePlace is a place in the text of a line. */
+export interface LinePlace {
+  line: number;
+  /** number of bytes of the text before the place; the blanks at the end of a text may be missing */
+  byte?: number;
+}
+
+/** LineRange is a range of lines. It begins at First and ends before End. */
+export interface LineRange {
+  first: number;
+  end: number;
+}
+
 /** Look is the style of a cell. A colour is "" for the default, a number from 0 to 255 of the palette, or #rrggbb. */
 export interface Look {
   fg?: string;
@@ -1145,10 +1381,73 @@ export interface Match {
   cut?: boolean;
 }
 
+/** A Moment names a place in the output of a session. Exactly one field must be set. */
+export interface Moment {
+  /** after so many bytes of output */
+  offset?: number;
+  /** after the output that was printed up to this time */
+  time?: string;
+  /** so many milliseconds before the request; 0: the end of the output */
+  ago_ms?: number;
+  /**
+   * Command is negative and counts the commands of the shell that have ended: -1 is the end of the last one, -2 that of
+   * the one before.
+   */
+  command?: number;
+}
+
 /** Notification is a message of a program to its user. */
 export interface Notification {
   title?: string;
   body: string;
+}
+
+/** PastCommand is a command of the session's shell that has ended. */
+export interface PastCommand {
+  /** if the shell has reported it; at most MaxTitle bytes */
+  line?: string;
+  /** the directory that the shell has reported last */
+  cwd?: string;
+  /** offset at which the command began */
+  start: number;
+  /** offset at which it ended */
+  end: number;
+  started_at: string;
+  finished_at: string;
+  /** if the shell has reported it */
+  exit_code?: number | null;
+}
+
+/** PastGap is a range of output that is not kept. */
+export interface PastGap {
+  from: number;
+  to: number;
+}
+
+/** PastMatch is a line of output that matches. */
+export interface PastMatch {
+  /** output offset of the line's first character */
+  offset: number;
+  /** when that was printed, to a tenth of a second; absent if that is not known */
+  at?: string;
+  /** the line without escape sequences, at most MaxLineBytes */
+  text: string;
+  /** the first matches in the text */
+  ranges: Range[];
+}
+
+/** PastSize is the size that the terminal had from an offset on. */
+export interface PastSize {
+  offset: number;
+  cols: number;
+  rows: number;
+}
+
+/** PastTime tells when output was printed. */
+export interface PastTime {
+  offset: number;
+  /** the output from Offset on was printed at this time, or later */
+  at: string;
 }
 
 /** ProcessStatus is the part of a status that describes the supervisor or a proxy. */
@@ -1169,12 +1468,24 @@ export interface ProcessStatus {
   keeper?: KeeperStatus | null;
   /** for a supervisor on Linux */
   cages?: CagesStatus | null;
+  /** for a supervisor: sessions that it cannot store or read; nil if there is none */
+  recording?: RecordingStatus | null;
 }
 
 /** Range is a part of a text, in bytes of UTF-8. It begins at Start and ends before End. */
 export interface Range {
   start: number;
   end: number;
+}
+
+/** RecordingStatus describes the sessions that the supervisor cannot store on disk, or cannot read. */
+export interface RecordingStatus {
+  /** number of sessions that cannot be stored */
+  failing: number;
+  /** why the last of them was not stored, for people; empty if all are stored */
+  error: string;
+  /** number of lost sessions that are sealed and whose key is not available */
+  sealed?: number;
 }
 
 /** Resume is the position at which an attachment continues: the instance and the output offset. */
@@ -1232,6 +1543,8 @@ export interface SessionInfo {
   left?: Left | null;
   /** absent if the shell does not report its commands */
   command?: CommandInfo | null;
+  /** secret variables whose values are not masked: shorter than 4 bytes, not set, or too many */
+  unmasked?: string[];
   /** all processes are stopped until the session is thawed */
   frozen?: boolean;
   /** resources in use, in replies to list and info; absent without a cage */
@@ -1290,7 +1603,7 @@ export interface ViewerInfo {
   window?: Size;
 }
 
-export type Code = Word<'already_attached' | 'bad_frame' | 'busy' | 'closed' | 'exited_early' | 'frame_too_large' | 'hello_required' | 'input_full' | 'input_gap' | 'instance_mismatch' | 'internal' | 'invalid_argument' | 'limit_exceeded' | 'line_too_long' | 'not_attached' | 'not_found' | 'permission_denied' | 'policy_unavailable' | 'protocol_mismatch' | 'pty_exhausted' | 'session_exists' | 'session_exited' | 'session_not_found' | 'session_running' | 'spawn_failed' | 'superseded' | 'supervisor_unreachable' | 'task_not_found' | 'timeout' | 'unauthorized' | 'unsupported' | 'unsupported_os' | 'upgrade_refused' | 'upgrading' | 'workspace_mismatch'>;
+export type Code = Word<'already_attached' | 'bad_frame' | 'busy' | 'closed' | 'exited_early' | 'frame_too_large' | 'hello_required' | 'input_full' | 'input_gap' | 'instance_mismatch' | 'internal' | 'invalid_argument' | 'limit_exceeded' | 'line_too_long' | 'not_attached' | 'not_found' | 'not_stored' | 'permission_denied' | 'policy_unavailable' | 'protocol_mismatch' | 'pty_exhausted' | 'session_exists' | 'session_exited' | 'session_not_found' | 'session_running' | 'spawn_failed' | 'superseded' | 'supervisor_unreachable' | 'task_not_found' | 'timeout' | 'unauthorized' | 'unsupported' | 'unsupported_os' | 'upgrade_refused' | 'upgrading' | 'workspace_mismatch'>;
 
 export type Mode = Word<'shared' | 'exclusive' | 'read_only'>;
 
@@ -1310,7 +1623,9 @@ export const REPEATABLE: Readonly<Record<string, string>> = {
   attach: 'never',
   await: 'read',
   away: 'read',
+  changes: 'read',
   clear: 'set',
+  commands: 'read',
   detach: 'never',
   environment: 'read',
   events: 'never',
@@ -1323,12 +1638,14 @@ export const REPEATABLE: Readonly<Record<string, string>> = {
   limit: 'set',
   list: 'read',
   mark: 'read',
+  past: 'read',
   rename: 'set',
   reopen: 'token',
   resize: 'set',
   screen: 'read',
   scrollback: 'read',
   search: 'read',
+  search_past: 'read',
   share: 'read',
   signal: 'never',
   size_policy: 'set',

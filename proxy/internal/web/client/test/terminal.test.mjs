@@ -38,6 +38,7 @@ test('B9: how a session ended is printed to the byte', () => {
     ['the last of last_lines as it is', { exit_code: 1, timed_out: false, last_lines: ['a', ' \x1b[1mb  '] },
       '\r\n\x1b[2m[process exited with code 1]\x1b[0m\r\n \x1b[1mb  '],
     ['timed out, with a last line', { exit_code: 137, timed_out: true, last_lines: ['z'] }, '\r\n\x1b[2m[process timed out and was killed]\x1b[0m\r\nz'],
+    ['lost with the machine', { exit_code: -1, timed_out: false, reason: 'lost', last_lines: [] }, '\r\n\x1b[2m[lost with the machine]\x1b[0m\r\n'],
   ];
   for (const [name, exit, want] of cases) assert.equal(exitText(exit), want, name);
 });

@@ -3,7 +3,7 @@
 import { HoldfastError, type HoldfastClient, type SessionInfo } from 'holdfast-client';
 
 import { connectionBar, connectionLine } from './connection.ts';
-import { confirmKill, details, help, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';
+import { confirmForget, confirmKill, details, help, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';
 import { h, icon, iconButton } from './dom.ts';
 import { exportBytes, exportText } from './export.ts';
 import { keyBar } from './keys.ts';
@@ -15,7 +15,7 @@ import { Sessions } from './sessions.ts';
 import { change, read, settings, write } from './settings.ts';
 import { actionOf, keysOf, type Action } from './shortcuts.ts';
 import type { TerminalView } from './terminal.ts';
-import { title } from './words.ts';
+import { ended, revival, title, type Revival } from './words.ts';
 
 const act = (label: string, does: () => void, action?: Action, danger = false): Item => ({ label, does, ...(action && { keys: keysOf(action)! }), danger });
 
@@ -36,6 +36,8 @@ export class App {
   private current = 0; // index of the current tab
   private dragged: number | undefined; // index of the tab that is being dragged
   private readonly paneTools: HTMLButtonElement[] = [];
+  private readonly pastTool: HTMLButtonElement;
+  private hasPast: boolean | undefined; // whether the proxy knows the request past; undefined: not known yet
 
   constructor(private readonly client: HoldfastClient) {
     this.sessions = new Sessions(client);
@@ -55,7 +57,9 @@ export class App {
       const s = this.session();
       menu(more, s ? this.actions(s) : [{ label: 'New session', does: () => this.do('new') }]);
     });
-    this.paneTools.push(tool('search', 'Find', 'find'), more);
+    this.pastTool = tool('past', 'The past', 'past', true);
+    this.pastTool.hidden = true;
+    this.paneTools.push(this.pastTool, tool('search', 'Find', 'find'), more);
     const drawer = iconButton('menu', 'Sessions', () => this.drawer());
     drawer.classList.add('phone-only');
     const narrow = tool('menu', 'Hide or show the list', 'list', true);
@@ -75,7 +79,7 @@ export class App {
         h('div', { class: 'bar' }, drawer, narrow, this.strip,
           ...[tool('plus', 'New tab', 'new'), tool('right', 'Split to the right', 'split-right', true), tool('down', 'Split below', 'split-down', true), ...this.paneTools]),
         this.stage,
-        keyBar(() => this.view()?.terminal)),
+        keyBar(() => (this.view()?.past ? undefined : this.view()?.terminal))),
       backdrop, this.alerts);
     this.stage.append(connectionBar(client, () => this.sessions.refresh(), 'If it stays so, run ', h('kbd', { text: 'proxy web' }), ' in a terminal on the machine of the sessions: this page goes on by itself.'));
     this.tabs = layout.thaw(read<unknown>(TABS, null, sessionStorage) ?? read<unknown>(TABS, null));
@@ -83,6 +87,7 @@ export class App {
     document.addEventListener('keydown', (e) => this.key(e), true);
     this.sessions.onChange(() => this.changed());
     setInterval(() => this.showList(), TICK);
+    client.on('state', () => (this.hasPast = this.hasPast || undefined)); // another proxy may know more requests
     document.addEventListener('visibilitychange', () => this.label());
     phone.addEventListener('change', () => this.draw());
     this.draw();
@@ -155,7 +160,7 @@ export class App {
   // ---- actions
 
   private actions(s: SessionInfo): (Item | null)[] {
-    const over = s.state === 'exited';
+    const over = ended(s) !== '';
     const here = this.session()?.instance === s.instance ? this.view()?.terminal : undefined;
     return [
       ...(here ? this.terminalActions(s, here) : [act('Open', () => this.open(s)), act('Open at the right', () => this.split('right', s)), act('Open below', () => this.split('down', s))]),
@@ -169,18 +174,23 @@ export class App {
       // Only a session with a control group can be frozen; a session without one has no cage here.
       over || !(s.frozen || s.cage) ? null : s.frozen ? act('Thaw', () => void this.trying(() => this.client.thaw(s.id))) : act('Freeze', () => void this.trying(() => this.client.freeze(s.id))),
       null,
-      ...(over ? [act('Start again', () => void this.reopen(s)), act('Forget', () => void this.forget(s))] : [act('End session…', () => void confirmKill(this.client, s), 'kill', true)]),
+      ...(over ? [act('Start again', () => void this.reopen(s)), act(s.state === 'lost' ? 'Forget…' : 'Forget', () => this.mayForget(s))] : [act('End session…', () => void confirmKill(this.client, s), 'kill', true)]),
     ].filter((x, i, all) => x !== null || all[i - 1] !== null);
   }
 
   // terminalActions returns the actions of a terminal.
   private terminalActions(s: SessionInfo, t: TerminalView): Item[] {
     const output = t.marks.lastOutput();
+    const view = this.view()!;
+    const { past } = view;
     const copy = (text: string): void => void navigator.clipboard?.writeText(text).catch(() => undefined);
     return [
-      act(t.term.hasSelection() ? 'Copy' : 'Copy the screen', () => copy(t.text())),
+      act(t.term.hasSelection() ? 'Copy' : 'Copy the screen', () => copy(past?.content() ?? t.text())),
       output === undefined ? null : act('Copy the last output', () => copy(output)),
-      act('Paste', () => void navigator.clipboard?.readText().then((text) => t.paste(text), () => undefined)),
+      past ? null : act('Paste', () => void navigator.clipboard?.readText().then((text) => t.paste(text), () => undefined)),
+      t.marks.count.prompts > 0 && !past ? act('To the command before', () => this.do('previous-command'), 'previous-command') : null,
+      t.marks.count.prompts > 0 && !past ? act('To the next command', () => this.do('next-command'), 'next-command') : null,
+      !this.hasPast ? null : past ? act('Leave the past', () => view.closePast()) : act('The past', () => this.do('past'), 'past'),
       act('Clear the scrollback', () => void this.trying(() => this.client.clear(s.id))), // for all viewers
       t.recording ? act('Stop recording', () => this.stopRecording(s, t)) : act('Record', () => void this.trying(() => t.record(title(s)).then(() => this.label()))),
       act('Close the pane', () => this.do('close'), 'close'),
@@ -240,30 +250,59 @@ export class App {
     };
   }
 
-  // reopen starts an exited session again. Each pane that shows the session shows the new instance.
+  // reopen starts an exited or lost session again, a lost one below its old screen. Each pane that shows the session shows the new instance.
   private async reopen(s: SessionInfo): Promise<void> {
+    const next = s.state === 'lost' ? revival(s) : undefined;
+    if (next instanceof Error) return this.alert(next.message);
     this.open(s);
     const waiting = this.tabs.flatMap((t) => layout.panes(t.root)).filter((p) => p.session === s.id)
       .map((pane) => ({ pane, view: this.views.get(pane.id)! })).map(({ pane, view }) => ({ pane, view, arrives: view.expect() }));
     this.focus();
     await this.trying(async () => {
       try {
-        const { session } = await this.client.reopen(s.id, {});
+        const session = next ? await this.revive(s, next, waiting[0]?.view.size) : (await this.client.reopen(s.id, {})).session;
         this.sessions.put(session);
         for (const { pane, arrives } of waiting) if (arrives(session)) pane.instance = session.instance;
         this.draw();
       } catch (err) {
-        for (const { view } of waiting) view.show(s);
+        for (const { view } of waiting) {
+          view.show(s);
+          view.failed(`The session was not started again: ${said(err)}`);
+        }
         throw err;
       }
     });
   }
 
+  // revive starts a lost session again. If its directory is gone, the session starts in the one of its beginning.
+  private async revive(s: SessionInfo, { argv, cwd }: Revival, size: { cols: number; rows: number } | undefined): Promise<SessionInfo> {
+    const changes = { keep_screen: true, early_exit_ms: 0, ...(argv && { argv }), ...size };
+    try {
+      return (await this.client.reopen(s.id, { ...changes, ...(cwd && { cwd }) })).session;
+    } catch (err) {
+      if (!(err instanceof HoldfastError) || err.code !== 'spawn_failed' || err.reason !== 'not_found' || !cwd) throw err;
+      return (await this.client.reopen(s.id, changes)).session;
+    }
+  }
+
+  // mayForget forgets a session. For a lost one it asks first, because its screen exists nowhere else.
+  private mayForget(s: SessionInfo): void {
+    if (s.state !== 'lost') return void this.forget(s);
+    void confirmForget(s, async () => {
+      await this.client.forget(s.id);
+      this.forgotten(s);
+    });
+  }
+
+  private forgotten(s: SessionInfo): void {
+    this.sessions.gone(s.id);
+    for (const t of [...this.tabs]) for (const p of layout.panes(t.root)) if (p.instance === s.instance) this.close(t, p.id);
+  }
+
   private async forget(s: SessionInfo): Promise<void> {
     await this.trying(async () => {
       await this.client.forget(s.id);
-      this.sessions.gone(s.id);
-      for (const t of [...this.tabs]) for (const p of layout.panes(t.root)) if (p.instance === s.instance) this.close(t, p.id);
+      this.forgotten(s);
     });
   }
 
@@ -272,9 +311,13 @@ export class App {
       await f();
     } catch (err) {
       if (!(err instanceof HoldfastError)) throw err;
-      this.alerts.textContent = '';
-      this.alerts.textContent = said(err);
+      this.alert(said(err));
     }
+  }
+
+  private alert(text: string): void {
+    this.alerts.textContent = '';
+    this.alerts.textContent = text;
   }
 
   private key(e: KeyboardEvent): void {
@@ -304,7 +347,7 @@ export class App {
         this.element.classList.remove('narrowed');
         this.drawer(true);
         return this.list.find();
-      case 'previous-command': case 'next-command': return void this.view()?.terminal?.marks.jump(action === 'next-command');
+      case 'previous-command': case 'next-command': return this.jump(action === 'next-command');
       case 'split-right': return this.split('right');
       case 'split-down': return this.split('down');
       case 'close': return this.close(this.tab(), this.pane().id);
@@ -318,9 +361,10 @@ export class App {
       case 'tab-left': case 'tab-right': return this.moveTab(this.current, this.current + (action === 'tab-left' ? -1 : 1));
       case 'find': return this.view()?.find();
       case 'history': return s && void searchHistory(this.client, s, '');
+      case 'past': return this.view()?.past ? this.view()!.closePast() : this.view()?.openPast();
       case 'share': return s && void share(this.client, s);
       case 'rename': return s && void rename(this.client, s);
-      case 'kill': return s && s.state !== 'exited' ? void confirmKill(this.client, s) : undefined;
+      case 'kill': return s && !ended(s) ? void confirmKill(this.client, s) : undefined;
       case 'larger': return change({ fontSize: size + 1 });
       case 'smaller': return change({ fontSize: size - 1 });
       case 'normal': return change({ fontSize: 14 });
@@ -328,6 +372,18 @@ export class App {
       case 'settings': return void preferences();
       default: this.toTab(Number(action.slice(4)) - 1);
     }
+  }
+
+  // jump moves to the next command in a direction: in the past to its screen, and in the terminal to its first line. If
+  // the terminal does not have the command any more, the past shows it.
+  private jump(forward: boolean): void {
+    const view = this.view();
+    const marks = view?.terminal?.marks;
+    if (!view || !marks) return;
+    if (view.past) return view.past.command(forward ? 1 : -1);
+    if (marks.jump(forward) || forward) return;
+    const { ended: here } = marks.count;
+    if (here < (this.session()?.command?.count ?? 0)) view.openPast(here + 1);
   }
 
   private toTab(i: number): void {
@@ -363,7 +419,23 @@ export class App {
       }
     }
     if (this.sessions.ready) this.settle();
+    void this.probe();
     this.label();
+  }
+
+  // probe finds out whether the proxy and the supervisor know the request past, as soon as there is a session.
+  private async probe(): Promise<void> {
+    const [s] = this.sessions.all();
+    if (this.hasPast !== undefined || !s) return;
+    this.hasPast = false;
+    try {
+      await this.client.past({ session_id: s.id, from: 1, to: 1 });
+      this.hasPast = true;
+      this.changed();
+    } catch (err) {
+      if (!(err instanceof HoldfastError)) throw err;
+      if (err.code !== 'unsupported' && err.code !== 'permission_denied') this.hasPast = undefined; // the next change of the list tries again
+    }
   }
 
   // settle attaches the panes of the saved layout when the list of sessions is known. A pane whose session does not
@@ -378,6 +450,9 @@ export class App {
           const free = document.activeElement === document.body || v.element.contains(document.activeElement);
           v.show(s);
           if (free && p === this.pane()) this.focus();
+        } else if (s) {
+          v.replaced(s);
+          continue;
         } else if (p.session !== undefined) {
           delete p.session;
           delete p.instance;
@@ -434,6 +509,8 @@ export class App {
   private label(): void {
     this.drawTabs();
     for (const b of this.paneTools) b.disabled = this.pane().session === undefined;
+    this.pastTool.hidden = !this.hasPast;
+    this.pastTool.setAttribute('aria-pressed', String(this.view()?.past !== undefined));
     const s = this.session();
     if (s && !document.hidden) this.sessions.seen(s.instance);
     const news = this.sessions.all().some((x) => this.sessions.news(x));
@@ -456,11 +533,13 @@ export class App {
         this.focus();
       },
       reopen: (s) => void this.reopen(s),
-      forget: (s) => void this.forget(s),
+      forget: (s) => this.mayForget(s),
+      hasPast: () => this.hasPast === true,
+      pastChanged: () => this.label(),
       history: (s, text) => void searchHistory(this.client, s, text),
       choices: () => {
         const shown = new Set(this.tabs.flatMap((x) => layout.panes(x.root)).map((q) => q.session));
-        return this.sessions.all().filter((s) => s.state !== 'exited' && !shown.has(s.id));
+        return this.sessions.all().filter((s) => !ended(s) && !shown.has(s.id));
       },
     });
   }

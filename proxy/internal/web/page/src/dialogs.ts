@@ -6,7 +6,7 @@ import { HoldfastError, type HistoryContent, type HoldfastClient, type Match, ty
 import { h } from './dom.ts';
 import { change, clipboard, fontSizes, settings, type Settings } from './settings.ts';
 import { shortcuts } from './shortcuts.ts';
-import { ago, bytes, command, ended, parse, runs, says, title, took } from './words.ts';
+import { ago, bytes, command, ended, moment, parse, runs, says, title, took } from './words.ts';
 
 export const said = (err: unknown): string => (err instanceof HoldfastError ? err.message : err instanceof Error ? err.message : String(err));
 
@@ -121,6 +121,12 @@ export function confirmKill(client: HoldfastClient, s: SessionInfo): Promise<voi
   });
 }
 
+export function confirmForget(s: SessionInfo, forget: () => Promise<void>): Promise<void> {
+  return ask('Forget this session?', [
+    h('p', {}, h('strong', { text: title(s) }), ` (${s.id}): its last screen, its history and its files are deleted. This cannot be undone.`),
+  ], { label: 'Forget', danger: true }, forget);
+}
+
 const terms: [string, number][] = [['1 hour', 3600_000], ['8 hours', 8 * 3600_000], ['1 day', 24 * 3600_000], ['7 days', 7 * 24 * 3600_000]];
 
 export async function share(client: HoldfastClient, s: SessionInfo): Promise<void> {
@@ -148,7 +154,8 @@ export async function share(client: HoldfastClient, s: SessionInfo): Promise<voi
 
 export function details(s: SessionInfo): Promise<void> {
   const rows: [string, string | undefined][] = [
-    ['Id', s.id], ['Command', command(s.argv)], ['Runs', runs(s)], ['Directory', s.current_cwd || s.foreground?.cwd || s.cwd], ['State', s.frozen ? says(s) : ended(s) || s.state], ['Process', s.state === 'exited' ? undefined : String(s.pid)],
+    ['Id', s.id], ['Command', command(s.argv)], ['Runs', runs(s)], ['Directory', s.current_cwd || s.foreground?.cwd || s.cwd], ['State', s.frozen ? says(s) : ended(s) || s.state], ['Process', ended(s) ? undefined : String(s.pid)],
+    ['Last seen', s.lost ? moment(s.lost.seen_at) : undefined], ['Screen exact up to', s.lost ? `byte ${s.lost.offset.toLocaleString()}` : undefined],
     ['Size', `${s.size.cols} × ${s.size.rows}, ${s.size_policy ?? 'latest'}`], ['Started', new Date(s.created_at).toLocaleString()],
     ['Last activity', `${new Date(s.last_io_at).toLocaleString()} (${ago(s.last_io_at)})`], ['Last command', s.command?.line],
     ['Memory', s.cage?.memory_bytes === undefined ? undefined : `${bytes(s.cage.memory_bytes)}, at most ${bytes(s.cage.memory_peak_bytes ?? s.cage.memory_bytes)}`],

@@ -34,6 +34,9 @@ const paths = {
   help: 'M5.8 6.2a2.2 2.2 0 1 1 3.2 2c-.7.4-1 .8-1 1.6M8 12.5h.01',
   up: 'M4 10l4-4 4 4',
   below: 'M4 6l4 4 4-4',
+  before: 'M10 4l-4 4 4 4',
+  after: 'M6 4l4 4-4 4',
+  past: 'M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 4.8V8l2.4 1.6',
 } as const;
 
 export type Icon = keyof typeof paths;

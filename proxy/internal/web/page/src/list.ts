@@ -38,6 +38,7 @@ export class List {
   private last: [SessionInfo[], boolean] = [[], false];
   private readonly rows = new Map<string, Row>();
   private readonly over = h('li', { class: 'over' }, h('h2', { text: 'Ended' }), h('button', { type: 'button', text: 'Forget all', onclick: () => this.hooks.forgetAll() }));
+  private readonly gone = h('li', { class: 'over' }, h('h2', { text: 'Lost with the machine' }));
   private readonly none = h('li', { class: 'none', text: 'No sessions yet.' });
 
   constructor(private readonly hooks: Hooks) {
@@ -87,7 +88,9 @@ export class List {
       if (by !== 'none') wanted.push(this.heading(group));
       if (by === 'none' || !this.collapsed.has(group.name) || this.query.value) wanted.push(...group.sessions.map(row));
     }
-    const over = found.filter((s) => ended(s));
+    const gone = found.filter((s) => s.state === 'lost');
+    if (gone.length > 0) wanted.push(this.gone, ...gone.map(row));
+    const over = found.filter((s) => ended(s) && s.state !== 'lost');
     if (over.length > 0) wanted.push(this.over, ...over.map(row));
     const shown = new Set(wanted);
     const there = new Set(all.map((s) => s.id));
@@ -100,7 +103,7 @@ export class List {
       element.remove();
       this.headings.delete(name);
     }
-    if (!shown.has(this.over)) this.over.remove();
+    for (const heading of [this.gone, this.over]) if (!shown.has(heading)) heading.remove();
     this.none.textContent = !ready ? 'Loading…' : all.length > 0 ? 'No session matches.' : 'No sessions yet.';
     if (wanted.length === 0) wanted.push(this.none);
     else this.none.remove();
@@ -176,16 +179,17 @@ export class List {
     const element = h('li', { class: 'row' }, open, more);
     const update: Row['update'] = (s, current, news) => {
       session = s;
-      const over = ended(s);
+      const lost = s.state === 'lost';
+      const over = lost ? 'lost' : ended(s);
       const called = title(s);
       element.dataset.session = s.id;
-      element.dataset.state = over ? (failed(s) ? 'failed' : 'ended') : says(s);
+      element.dataset.state = lost ? 'lost' : over ? (failed(s) ? 'failed' : 'ended') : says(s);
       element.classList.toggle('current', current);
       if (current) open.setAttribute('aria-current', 'true');
       else open.removeAttribute('aria-current');
       set(name, called);
       name.classList.toggle('news', news !== undefined);
-      set(when, ago(over ? (s.exit?.exited_at ?? s.last_io_at) : s.last_io_at));
+      set(when, ago(over ? (s.lost?.seen_at ?? s.exit?.exited_at ?? s.last_io_at) : s.last_io_at));
       set(cwd, [over, called === s.id ? '' : s.id, runs(s), place(s)].filter(Boolean).join(' · '));
       set(about, [news ?? says(s), `${s.size.cols}×${s.size.rows}`, uses(s), who(s)].filter(Boolean).join(' · '));
       about.hidden = over !== '';

@@ -27,6 +27,12 @@ export class Marks implements ITerminalAddon {
     });
   }
 
+  // count returns the number of prompts that the terminal still has, and the number of commands that have ended there.
+  get count(): { prompts: number; ended: number } {
+    const all = this.alive();
+    return { prompts: all.length, ended: all.filter((m) => m.end).length };
+  }
+
   dispose(): void {
     for (const m of this.all.splice(0)) this.drop(m);
   }

@@ -4,9 +4,10 @@ import type { HoldfastClient, SessionInfo } from 'holdfast-client';
 
 import { h, iconButton } from './dom.ts';
 import { Find } from './find.ts';
+import { PastView } from './past.ts';
 import { clipboard } from './settings.ts';
 import { TerminalView, type Phase } from './terminal.ts';
-import { ended, title } from './words.ts';
+import { ended, loss, revival, title } from './words.ts';
 
 export interface Hooks {
   activate(): void;
@@ -16,18 +17,22 @@ export interface Hooks {
   reopen(s: SessionInfo): void;
   forget(s: SessionInfo): void;
   history(s: SessionInfo, text: string): void;
+  hasPast(): boolean; // the proxy can show the past of sessions
+  pastChanged(): void; // the past was opened or closed
   choices(): SessionInfo[];
 }
 
 export class PaneView {
   readonly element: HTMLElement;
   terminal: TerminalView | undefined;
+  past: PastView | undefined; // lies over the terminal
+  private newer: SessionInfo | undefined; // the session, if it was started again as another instance
   private session: SessionInfo | undefined;
   private readonly name = h('span', { class: 'name' });
   private readonly notices = h('div', { role: 'status' });
   private finding: Find | undefined;
   private seen = false;
-  private said = ''; // the notice of the session's end
+  private said = ''; // the notice of the session's end, and whether it offers the past
   private asks: string | undefined; // the choice that is shown, as JSON
 
   constructor(
@@ -93,6 +98,7 @@ export class PaneView {
   private make(session: SessionInfo | undefined): TerminalView {
     this.terminal = new TerminalView(this.client, session, {
       phase: (phase, why) => this.phase(phase, why),
+      replaced: () => void this.findNewer(),
       title: () => undefined, // the list takes the title from the session's events
       focused: () => this.hooks.activate(),
       clipboard: (write) => this.mayCopy(write),
@@ -108,13 +114,71 @@ export class PaneView {
 
   // update shows the present state of the session.
   update(s: SessionInfo): void {
+    if (s.id === this.session?.id && s.instance !== this.session.instance) return this.startedAgain(s);
     if (s.instance !== this.session?.instance) return;
     this.session = s;
+    this.past?.update(s);
     const called = title(s);
     this.name.textContent = called;
     this.element.setAttribute('aria-label', `Terminal of ${called}`);
     this.frozen(s);
-    if (this.terminal?.phase === 'ended' && this.said !== ended(s)) this.phase('ended'); // the exit record arrives after the exit
+    if (this.terminal?.phase === 'ended' && this.said !== this.end(s)) this.phase('ended'); // the exit record arrives after the exit
+  }
+
+  // startedAgain remembers a new instance of the session. When the terminal of the old one has ended, the pane offers the
+  // new one.
+  private startedAgain(s: SessionInfo): void {
+    if (this.newer?.instance === s.instance) return;
+    this.newer = s;
+    if (this.terminal && ['ended', 'failed'].includes(this.terminal.phase)) this.phase(this.terminal.phase);
+  }
+
+  // findNewer requests the new instance of a session that was started again.
+  private async findNewer(): Promise<void> {
+    const old = this.session;
+    const s = old && await this.client.info(old.id).catch(() => undefined);
+    if (s && s.id === this.session?.id && s.instance !== this.session.instance) this.startedAgain(s);
+  }
+
+  // replaced shows that the session has another instance than the one that was shown here, and offers that.
+  replaced(s: SessionInfo): void {
+    if (this.newer?.instance === s.instance) return;
+    this.clear();
+    this.session = s;
+    this.newer = s;
+    this.name.textContent = title(s);
+    this.element.setAttribute('aria-label', `Terminal of ${title(s)}`);
+    this.offer();
+  }
+
+  // offer tells that the session was started again, and offers its new instance.
+  private offer(): void {
+    const s = this.newer!;
+    this.say('end', 'The session that was shown here has ended, and was started again.',
+      h('button', { type: 'button', class: 'action first', text: 'Show the new one', onclick: () => this.hooks.show(s) }));
+  }
+
+  // openPast shows a slider over the past of the session, above its terminal. It begins at the end of the output, or at
+  // that of a command: 1 is the last one.
+  openPast(command = 0): void {
+    const { terminal: t, session: s } = this;
+    if (!t || !s || this.past || !this.hooks.hasPast()) return;
+    this.finding?.close();
+    this.past = new PastView(this.client, s, () => this.closePast());
+    t.covered(true);
+    t.element.append(this.past.element);
+    void this.past.open(command);
+    this.past.focus();
+    this.hooks.pastChanged();
+  }
+
+  // closePast returns to the terminal.
+  closePast(): void {
+    this.past?.dispose();
+    this.past = undefined;
+    this.terminal?.covered(false);
+    this.focus();
+    this.hooks.pastChanged();
   }
 
   // frozen shows a notice with a button while all processes of the session are frozen.
@@ -136,14 +200,15 @@ export class PaneView {
   }
 
   focus(): void {
-    if (this.terminal) this.terminal.focus();
-    else this.element.querySelector<HTMLElement>('.empty button')?.focus();
+    if (this.past) this.past.focus();
+    else if (this.terminal) this.terminal.focus();
+    else this.element.querySelector<HTMLElement>('.empty button, .notice button')?.focus();
   }
 
   find(): void {
     const t = this.terminal;
     const s = this.session;
-    if (!t || !s) return;
+    if (!t || !s || this.past) return;
     this.finding ??= new Find(t.search, () => {
       this.finding = undefined;
       t.focus();
@@ -159,9 +224,12 @@ export class PaneView {
 
   private clear(): void {
     this.finding = undefined;
+    this.past?.dispose();
+    this.past = undefined;
     this.terminal?.dispose();
     this.terminal = undefined;
     this.session = undefined;
+    this.newer = undefined;
     this.asks = undefined;
     this.notices.replaceChildren();
     this.element.querySelector('.empty')?.remove();
@@ -172,9 +240,11 @@ export class PaneView {
     if (!s) return;
     this.element.dataset.phase = phase;
     const again = (label: string, steal = false): HTMLElement => h('button', { type: 'button', class: 'action first', text: label, onclick: () => void this.terminal?.start(steal).then(() => this.focus()) });
+    if (this.newer && (phase === 'ended' || phase === 'failed')) return this.offer();
     switch (phase) {
       case 'ended':
-        this.said = ended(s);
+        this.said = this.end(s);
+        if (s.state === 'lost') return this.lost(s);
         return this.say('end', ended(s) ? `${ended(s).replace(/^./, (c) => c.toUpperCase())}.` : 'The session has ended.',
           h('button', { type: 'button', class: 'action first', text: 'Start again', onclick: () => this.hooks.reopen(s) }),
           h('button', { type: 'button', class: 'action', text: 'Forget', onclick: () => this.hooks.forget(s) }));
@@ -185,6 +255,19 @@ export class PaneView {
       default:
         for (const kind of ['end', 'input']) this.notices.querySelector(`[data-kind="${kind}"]`)?.remove();
     }
+  }
+
+  private end = (s: SessionInfo): string => `${ended(s)} ${this.hooks.hasPast()}`;
+
+  // lost tells what is known of a lost session. It is started again only if the user asks for that.
+  private lost(s: SessionInfo): void {
+    const next = revival(s);
+    const start = next instanceof Error ? undefined : h('button', { type: 'button', class: 'action first', text: 'Start again', title: `Start again ${next.says}, below the old screen`, onclick: () => this.hooks.reopen(s) });
+    const text = next instanceof Error ? next.message : `“Start again” ${next.says}.`;
+    this.say('end', `${loss(s)} ${text}`,
+      ...(start ? [start] : []),
+      ...(this.hooks.hasPast() ? [h('button', { type: 'button', class: 'action', text: 'The past', onclick: () => this.openPast() })] : []),
+      h('button', { type: 'button', class: 'action', text: 'Forget…', onclick: () => this.hooks.forget(s) }));
   }
 
   private mayCopy(write: () => Promise<void>): void {
@@ -199,6 +282,11 @@ export class PaneView {
     this.say('clipboard', 'This program wants to copy something to the clipboard.',
       h('button', { type: 'button', class: 'action first', text: 'Allow', onclick: answer(true) }),
       h('button', { type: 'button', class: 'action', text: 'Never for this session', onclick: answer(false) }));
+  }
+
+  // failed tells why something that the user asked for did not happen.
+  failed(text: string): void {
+    this.say('failed', text);
   }
 
   // say shows a notice under the terminal. It replaces an earlier notice of the same kind.

@@ -20,9 +20,9 @@ export class Sessions {
     void this.follow();
   }
 
-  // all returns the running sessions and then the exited ones, each in the order of their start.
+  // all returns the running sessions, then the lost ones and then the exited ones, each in the order of their start.
   all(): SessionInfo[] {
-    const over = (s: SessionInfo): number => (s.state === 'exited' ? 1 : 0);
+    const over = (s: SessionInfo): number => (s.state === 'exited' ? 2 : s.state === 'lost' ? 1 : 0);
     return [...this.byID.values()].sort((a, b) => over(a) - over(b) || a.created_at.localeCompare(b.created_at) || a.id.localeCompare(b.id));
   }
 

@@ -24,6 +24,7 @@ export async function sharedPage(client: HoldfastClient, id: string, expires: st
   };
   const view = new TerminalView(client, session, {
     phase: (phase, why) => say(phase === 'ended' ? 'The session has ended.' : phase === 'failed' ? (why ?? 'It cannot be shown.') : ''),
+    replaced: () => undefined,
     title: (t) => t && called(t),
     focused: () => undefined,
     clipboard: () => undefined,

@@ -6,7 +6,7 @@
 
 export type Action =
   | 'new' | 'list' | 'split-right' | 'split-down' | 'close' | 'left' | 'right' | 'up' | 'down' | 'next-tab' | 'previous-tab' | 'tab-left' | 'tab-right' | 'find' | 'history' | 'filter' | 'previous-command' | 'next-command'
-  | 'share' | 'rename' | 'kill' | 'larger' | 'smaller' | 'normal' | 'help' | 'settings' | `tab-${number}`;
+  | 'past' | 'share' | 'rename' | 'kill' | 'larger' | 'smaller' | 'normal' | 'help' | 'settings' | `tab-${number}`;
 
 export interface Shortcut {
   keys: string; // the keys as the help shows them
@@ -37,6 +37,7 @@ export const shortcuts: Shortcut[] = [
   alt('H', 'KeyH', 'history', 'Search all of the session’s history'),
   alt('[', 'BracketLeft', 'previous-command', 'To the command before; so ] to the next (shell integration)'),
   alt(']', 'BracketRight', 'next-command', ''),
+  alt('T', 'KeyT', 'past', 'The past of the session; Escape returns'),
   alt('R', 'KeyR', 'rename', 'Rename the session'),
   alt('X', 'KeyX', 'kill', 'End the session; asks first'),
   alt('=', 'Equal', 'larger', 'Larger text'),

@@ -33,6 +33,7 @@ export type Phase = 'idle' | 'joining' | 'live' | 'ended' | 'stolen' | 'failed';
 
 export interface Hooks {
   phase(phase: Phase, why?: string): void;
+  replaced(): void; // the attachment has failed, because the session was started again meanwhile
   title(title: string): void;
   focused(): void;
   // clipboard asks the user whether the session may write to the clipboard, if that is not known.
@@ -152,13 +153,18 @@ export class TerminalView {
       if (mine !== this.attempt) return attached.dispose();
       this.attached = attached;
       attached.attachment.on('stolen', () => mine === this.attempt && this.is('stolen'));
-      attached.attachment.on('error', (err) => mine === this.attempt && this.phase === 'live' && this.is('failed', said(err)));
+      attached.attachment.on('error', (err) => mine === this.attempt && this.phase === 'live' && this.fails(err));
       if (!this.over()) this.is('live');
     } catch (err) {
       if (mine !== this.attempt) return;
       if (err instanceof HoldfastError && err.code === 'session_exited') return this.past();
       this.is('failed', said(err));
     }
+  }
+
+  private fails(err: HoldfastError): void {
+    this.is('failed', said(err));
+    if (err.code === 'instance_mismatch') this.hooks.replaced();
   }
 
   private ends(): void {
@@ -297,6 +303,11 @@ export class TerminalView {
     } catch {
       webglWorks = false;
     }
+  }
+
+  // covered sets whether the past lies over the terminal, which then takes no input and has no focus.
+  covered(yes: boolean): void {
+    if (this.term.element) this.term.element.inert = yes;
   }
 
   focus(): void {

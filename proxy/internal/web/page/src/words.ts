@@ -74,6 +74,7 @@ export function place(s: SessionInfo): string {
 
 // ended describes how a session ended. It returns '' if the session has not ended.
 export function ended(s: SessionInfo): string {
+  if (s.state === 'lost') return 'lost with the machine';
   if (s.state !== 'exited' && s.state !== 'forgotten') return '';
   if (s.exit?.timed_out) return 'timed out';
   if (s.exit?.reason === 'user_requested') return s.exit.ended_by ? `ended by ${s.exit.ended_by}` : 'ended on request';
@@ -81,9 +82,64 @@ export function ended(s: SessionInfo): string {
   return `exited ${s.exit_code ?? s.exit?.exit_code ?? ''}`.trim();
 }
 
+// loss describes a lost session: when it was stored last, its last command, and which screen is shown.
+export function loss(s: SessionInfo, now: number = Date.now()): string {
+  const seen = s.lost?.seen_at ?? s.last_io_at;
+  const since = ago(seen, now);
+  const did = short((s.command && !s.command.prompt && s.command.line) || command(s.argv));
+  return `Lost with the machine. Last seen ${moment(seen)}${since ? ` (${since === 'now' ? 'just now' : `${since} ago`})` : ''}; it ran ${did}. `
+    + `Its screen is exact up to byte ${(s.lost?.offset ?? s.output_offset).toLocaleString('en')} of its output.`;
+}
+
+// short returns the beginning of a text, in one line.
+export function short(text: string): string {
+  const line = text.replaceAll(/\s+/g, ' ').trim();
+  return line.length <= 60 ? line : `${line.slice(0, 59)}…`;
+}
+
+// moment returns a time with its date.
+export function moment(at: Date | string | number): string {
+  return new Date(at).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+}
+
+// A Revival is a new child for a lost session: the changes for reopen, and a description.
+export interface Revival {
+  argv?: string[];
+  cwd?: string;
+  says: string;
+}
+
+const RESUME = 'resume_argv'; // the label with the command that continues a session's work
+const SHELL = ['/bin/sh', '-c', 'exec "${SHELL:-/bin/sh}" -l'];
+
+// revival returns what starts a lost session again: the command of its label, or else a login shell. It never returns the
+// command that was lost, unless that was a login shell. It returns an error if the label is malformed.
+export function revival(s: SessionInfo): Revival | Error {
+  const cwd = s.lost?.cwd || s.cwd;
+  const label = s.labels?.[RESUME]?.trim() ?? '';
+  const of = (argv: string[] | undefined, what: string): Revival => ({ ...(argv && { argv }), ...(cwd && { cwd }), says: `${what} in ${cwd}` });
+  if (label.startsWith('[')) {
+    const argv = json(label);
+    if (!Array.isArray(argv) || argv.length === 0 || !argv.every((a) => typeof a === 'string')) return new Error(`The label ${RESUME} is no JSON array of a command and its arguments.`);
+    return of(argv, `runs ${short(command(argv))}`);
+  }
+  if (label) return of(['sh', '-c', label], `runs ${short(label)}`);
+  const [program = '', ...args] = s.argv;
+  const isShell = /^-?(ba|z|fi|da|k|tc|c)?sh$/.test(program.split('/').pop() ?? '') && args.every((a) => /^(-l|-i|--login)$/.test(a));
+  return of(isShell ? undefined : SHELL, 'starts a shell');
+}
+
+function json(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 // failed reports whether the session ended with an error.
 export function failed(s: SessionInfo): boolean {
-  return ended(s) !== '' && s.exit?.reason !== 'user_requested' && (s.exit_code ?? s.exit?.exit_code ?? 0) !== 0;
+  return ended(s) !== '' && s.state !== 'lost' && s.exit?.reason !== 'user_requested' && (s.exit_code ?? s.exit?.exit_code ?? 0) !== 0;
 }
 
 // says returns a session's state as a short text.

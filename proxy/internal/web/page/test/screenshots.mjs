@@ -1,4 +1,4 @@
-// The picture of scripts/screenshots, of the sessions that it has started.
+// The pictures of scripts/screenshots, of the sessions that it has started.
 
 import { test } from 'node:test';
 
@@ -19,4 +19,16 @@ test('the page', async () => {
   await shows(page, /connections? moved/);
   await shows(page, /took over from/);
   await picture(page, 'page');
+});
+
+test('the past', async () => {
+  const c = await context({ viewport: { width: 1120, height: 560 } });
+  const page = await open(c);
+  await show(page, 'shop');
+  await shows(page, /pushed/);
+  await page.keyboard.press('Alt+Shift+T');
+  await page.locator('.past .command').nth(3).waitFor({ state: 'attached' });
+  for (let i = 0; i < 3; i++) await page.keyboard.press('[');
+  await shows(page, /FAIL/, '.pane.active .past .xterm-rows');
+  await picture(page, 'past');
 });

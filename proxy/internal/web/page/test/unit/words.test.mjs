@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { shortcuts } from '../../node_modules/.test/shortcuts.js';
-import { ago, bytes, command, ended, failed, parse, place, runs, says, title, took, uses, who } from '../../node_modules/.test/words.js';
+import { ago, bytes, command, ended, failed, loss, parse, place, revival, runs, says, title, took, uses, who } from '../../node_modules/.test/words.js';
 
 test('ago', () => {
   const now = Date.parse('2026-09-01T12:00:00Z');
@@ -64,4 +64,28 @@ test('what a session uses, and that it is frozen', () => {
   assert.deepEqual([uses(s), says(s)], ['', 'running']);
   assert.deepEqual([uses({ ...s, cage: { memory_bytes: 5 << 20, oom_kills: 2 } }), says({ ...s, frozen: true })], ['5.0 MiB, 2 killed for memory', 'frozen']);
   assert.deepEqual([uses({ ...s, state: 'exited', exit_code: 1, cage: { memory_bytes: 9 } }), says({ ...s, state: 'exited', exit_code: 1, frozen: true })], ['', 'exited 1']);
+});
+
+const lost = (more) => ({ state: 'lost', argv: ['make', 'all'], cwd: '/src', last_io_at: '2026-09-01T11:00:00Z', lost: { offset: 12345, seen_at: '2026-09-01T10:00:00Z', cwd: '/src/b' }, exit: { reason: 'lost', exit_code: -1 }, ...more });
+
+test('a lost session is neither running nor failed', () => {
+  const s = lost({ command: { line: 'make -j8', prompt: false } });
+  assert.deepEqual([ended(s), failed(s), says(s)], ['lost with the machine', false, 'lost with the machine']);
+  assert.match(loss(s, Date.parse('2026-09-01T12:00:00Z')), /^Lost with the machine\. Last seen .* \(2 h ago\); it ran make -j8\. Its screen is exact up to byte 12,345 of its output\.$/);
+  assert.match(loss(lost({ command: { line: 'ls', prompt: true } })), /it ran make all\./);
+});
+
+test('a lost session is revived with the command of its label or a shell, never with the command that was lost', () => {
+  const of = (more) => {
+    const { argv, cwd } = revival(lost(more));
+    return [argv, cwd];
+  };
+  const shell = ['/bin/sh', '-c', 'exec "${SHELL:-/bin/sh}" -l'];
+  assert.deepEqual(of({}), [shell, '/src/b']);
+  assert.deepEqual(of({ argv: ['/bin/bash', '-l'] }), [undefined, '/src/b']); // it stays as it is
+  assert.deepEqual(of({ argv: ['bash', '-c', 'rm -r x'] }), [shell, '/src/b']);
+  assert.deepEqual(of({ argv: ['fish', 'deploy.fish'] }), [shell, '/src/b']);
+  assert.deepEqual(of({ labels: { resume_argv: 'agent --resume 7' } }), [['sh', '-c', 'agent --resume 7'], '/src/b']);
+  assert.deepEqual(of({ labels: { resume_argv: '["agent", "a b"]' } }), [['agent', 'a b'], '/src/b']);
+  for (const bad of ['[', '[]', '[1]']) assert.ok(revival(lost({ labels: { resume_argv: bad } })) instanceof Error, bad);
 });

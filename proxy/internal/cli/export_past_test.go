@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+// A cast of the past has the times and sizes of the output.
+func TestPastCast(t *testing.T) {
+	began := time.Unix(1000, 0)
+	var b bytes.Buffer
+	p := &pastCastWriter{cast: castWriter{w: &b}, began: began, size: protocol.Size{Cols: 80, Rows: 24}}
+	for _, part := range []client.PastOutput{
+		{Offset: 5, Data: []byte("abcdef"), Times: []protocol.PastTime{{Offset: 5, At: began.Add(time.Second)}, {Offset: 8, At: began.Add(3 * time.Second)}},
+			Sizes: []protocol.PastSize{{Offset: 5, Size: protocol.Size{Cols: 80, Rows: 24}}, {Offset: 7, Size: protocol.Size{Cols: 100, Rows: 24}}}},
+		{Offset: 11, Data: []byte("g"), Sizes: []protocol.PastSize{{Offset: 11, Size: protocol.Size{Cols: 100, Rows: 24}}}},
+	} {
+		if err := p.add(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `[1,"o","ab"]
+[1,"r","100x24"]
+[1,"o","c"]
+[3,"o","def"]
+[3,"o","g"]
+`
+	if b.String() != want {
+		t.Errorf("%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// The styles of printed lines become those of a page.
+func TestPastPage(t *testing.T) {
+	var p htmlPage
+	p.add([]byte("plain \x1b[1;31mred\nstill\x1b[0m off\n\x1b[38;2;1;2;3;48:5:200mx\x1b[39;49;22m \x1b[97;4my\n"))
+	page := string(screenHTML("s", &p.screen))
+	for _, part := range []string{"plain ", "red", "still", " off"} {
+		if !strings.Contains(page, part) {
+			t.Errorf("the page misses %q: %s", part, page)
+		}
+	}
+	want := []protocol.Look{{}, {Bold: true, Fg: "1"}, {Fg: "#010203", Bg: "200"}, {Fg: "15", Underline: protocol.UnderlineSingle}}
+	if len(p.screen.Looks) != len(want) {
+		t.Fatalf("looks %+v, want %+v", p.screen.Looks, want)
+	}
+	for i, l := range want {
+		if p.screen.Looks[i] != l {
+			t.Errorf("look %d is %+v, want %+v", i, p.screen.Looks[i], l)
+		}
+	}
+	for _, params := range []string{"38", "38;5", "48;2;1", "999999999999999999999", ";;", "38;5;x"} {
+		applySGR(&p.look, params) // does not panic
+	}
+}

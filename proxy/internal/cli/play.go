@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/front"
+)
+
+// A stretch is the part of a session's past that the flags --from and --until choose.
+type stretch struct{ from, until *protocol.Moment }
+
+func (s *stretch) flags(cmd *cobra.Command, verb string) {
+	momentVar(cmd.Flags(), &s.from, "from", verb+" the output from this `MOMENT` on (default what is stored first)")
+	momentVar(cmd.Flags(), &s.until, "until", verb+" the output up to this `MOMENT` (default the end)")
+}
+
+// isSet reports whether one of the flags was given.
+func (s *stretch) isSet() bool { return s.from != nil || s.until != nil }
+
+// offsets returns the first and the last offset of the stretch.
+func (s *stretch) offsets(ctx context.Context, c *client.Client, id protocol.SessionID) (from, until uint64, err error) {
+	p, err := c.Past(ctx, id, 1, 1)
+	if err != nil {
+		return 0, 0, err
+	}
+	from, until = p.Start, p.End
+	if s.from != nil {
+		if from, err = c.OffsetAt(ctx, id, *s.from); err != nil {
+			return 0, 0, err
+		}
+	}
+	if s.until != nil {
+		if until, err = c.OffsetAt(ctx, id, *s.until); err != nil {
+			return 0, 0, err
+		}
+	}
+	if from > until {
+		return 0, 0, exitcode.WrongUsage(errors.New("--until is a moment before --from"))
+	}
+	return from, until, nil
+}
+
+// playOptions are the flags of play.
+type playOptions struct {
+	stretch
+	speed float64
+	idle  time.Duration
+}
+
+func (a *app) playCommand() *cobra.Command {
+	o := &playOptions{}
+	cmd := a.oneSession("play ID", "Show the past of a session in this terminal, with its timing", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *client.Client, id protocol.SessionID, _ []string) error {
+			return o.play(cmd.Context(), c, id)
+		})
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if !(o.speed > 0 && o.speed <= 1000) {
+			return exitcode.WrongUsage(errors.New("--speed must be greater than 0, and at most 1000"))
+		}
+		if o.idle < 0 {
+			return exitcode.WrongUsage(errors.New("--idle-limit must not be negative"))
+		}
+		if !front.Open(os.Stdin, os.Stdout).Escapes() {
+			return exitcode.WrongUsage(errors.New("play needs a terminal; proxy export --format cast --from 0 writes a recording"))
+		}
+		return nil
+	}
+	cmd.Long = "Show the past of a session in this terminal, with its timing: of a running, an exited or a lost session.\n\n" +
+		"Space pauses, the left and right arrows go back and ahead 10 seconds, up and down a minute, and q leaves.\n" +
+		"The sizes of the session and of this terminal should be equal. Bells, notifications and changes of the\n" +
+		"clipboard are not repeated.\n\n" + momentHelp
+	cmd.Example = "  proxy play build\n  proxy play build --from -1h --speed 10\n  proxy play build --from 'command -2' --until 'command -1'"
+	o.stretch.flags(cmd, "show")
+	cmd.Flags().Float64Var(&o.speed, "speed", 1, "show it so many `times` as fast")
+	cmd.Flags().DurationVar(&o.idle, "idle-limit", 2*time.Second, "shorten longer pauses to this `time`")
+	return cmd
+}
+
+func (o *playOptions) play(ctx context.Context, c *client.Client, id protocol.SessionID) error {
+	from, until, err := o.offsets(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	return front.Play(ctx, front.Open(os.Stdin, os.Stdout), recording{c, id}, front.PlayOptions{From: from, Until: until, Speed: o.speed, MaxPause: o.idle})
+}
+
+// recording is the past of a session. It implements front.Recording.
+type recording struct {
+	c  *client.Client
+	id protocol.SessionID
+}
+
+// State returns the screen at a moment, in the format state.
+func (r recording) State(ctx context.Context, at protocol.Moment) (*protocol.ScreenContent, error) {
+	return r.c.Screen(ctx, r.id, client.ScreenOptions{Format: protocol.ScreenState, At: &at})
+}
+
+// Output yields the output from one offset to another.
+func (r recording) Output(ctx context.Context, from, to uint64) iter.Seq2[client.PastOutput, error] {
+	if from >= to {
+		return func(func(client.PastOutput, error) bool) {}
+	}
+	return r.c.ReadPast(ctx, r.id, from, to)
+}

@@ -1,0 +1,159 @@
+//go:build linux
+
+package vm
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// A disk that is slow, full, read-only or that fails, and a clock that is set back, cost the recording
+// alone: sessions answer, supervisors are replaced and start, and the recording begins again when the
+// disk is well.
+func TestBadDisk(t *testing.T) {
+	if *inside {
+		useBadDisk(t)
+		return
+	}
+	if os.Getenv("HOLDFAST_LONG") == "" {
+		t.Skip("long mode: set HOLDFAST_LONG=1")
+	}
+	d := newDisk(t, 64<<20)
+	o := newOutside(t, d, 0, machineCommand(context.Background(), t, programs(t)))
+	for r := range o.lines {
+		words := strings.Fields(r.text)
+		switch {
+		case words[0] == "disk": // delay and error of all writes from now on
+			ms, err := strconv.Atoi(words[1])
+			number, invalid := strconv.Atoi(words[2])
+			if err := errors.Join(err, invalid); err != nil {
+				t.Fatalf("report %q: %v", r.text, err)
+			}
+			d.misbehave(diskFault{time.Duration(ms) * time.Millisecond, syscall.Errno(number)})
+			o.command("done")
+		default:
+			t.Log(r.text)
+		}
+	}
+	o.ends()
+}
+
+// A badDisk is the machine with a bad disk, seen from inside.
+type badDisk struct {
+	*guest
+	failures int // failures of recordings that are in the log
+}
+
+func useBadDisk(t *testing.T) {
+	const dir = "/tmp/holdfast"
+	for name, value := range map[string]string{"DIR": dir, "DURABLE": "full", "WEB": "", "CAGE": "off"} {
+		t.Setenv("HOLDFAST_"+name, value)
+	}
+	line, err := os.OpenFile(linePath, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &badDisk{guest: &guest{machine: &machine{t: t}, line: line, commands: bufio.NewScanner(line)}}
+	b.run("mount-disk")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Mkdir(dir+"/sessions", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	b.run("mount", "--bind", "/disk", dir+"/sessions") // the logs are on another disk
+	b.run("proxy", "new", "-d", "--id", "s0", "--", "sh", "-c", answers)
+	if b.c, err = client.Dial(t.Context(), client.Options{Name: "vm"}); err != nil {
+		t.Fatal(err)
+	}
+	b.spawn("prints", protocol.Limits{}, "/bin/guest", "-generate=numbers", "-pause=50ms")
+	b.echoes(1, "well")
+
+	b.fault(200*time.Millisecond, 0)
+	b.survives("slow disk", false)
+	b.fault(0, 0)
+
+	b.run("sh", "-c", "dd if=/dev/zero of=/disk/filler bs=64k 2>/dev/null; true")
+	b.survives("full disk", true)
+	b.run("rm", "/disk/filler")
+	b.recovers("full disk")
+
+	if err := os.WriteFile("/proc/sysrq-trigger", []byte("u"), 0); err != nil { // all disks become read-only
+		t.Fatal(err)
+	}
+	b.survives("read-only disk", true)
+	b.run("mount", "-o", "remount,rw", "/disk")
+	b.recovers("read-only disk")
+
+	now := time.Now()
+	for _, at := range []time.Time{now.Add(-24 * time.Hour), now.Add(24 * time.Hour), now.Add(-time.Hour)} {
+		b.run("date", "-s", "@"+strconv.FormatInt(at.Unix(), 10))
+		b.echoes(1, "clock-"+strconv.FormatInt(at.Unix(), 10))
+	}
+	b.survives("clock that was set back", false)
+
+	b.fault(0, syscall.EIO)
+	b.survives("failing disk", true)
+	if out := b.run("proxy", "ls"); !strings.Contains(out, "prints") {
+		t.Errorf("ls prints %s", out)
+	}
+}
+
+// fault makes all writes to the disk slow, or fail.
+func (b *badDisk) fault(delay time.Duration, err syscall.Errno) {
+	b.say("disk %d %d", delay.Milliseconds(), int(err))
+	if !b.commands.Scan() {
+		b.t.Fatal(b.commands.Err())
+	}
+}
+
+// survives: sessions answer, also after an upgrade. If fails is true, they also answer after the
+// supervisor was killed, and the log says that sessions are not recorded.
+func (b *badDisk) survives(what string, fails bool) {
+	b.t.Helper()
+	word := strings.ReplaceAll(strings.ReplaceAll(what, " ", "-"), ":", "-")
+	failures := func() int {
+		log, _ := os.ReadFile("/tmp/holdfast/supervisor.log")
+		return strings.Count(string(log), "session is not recorded")
+	}
+	took := b.echoes(1, word)
+	old := b.supervisor()
+	b.run("supervisor", "--upgrade")
+	b.echoes(1, word+"-upgraded")
+	now := b.supervisor()
+	if old == nil || now == nil || now.Upgrades != old.Upgrades+1 {
+		b.t.Errorf("%s: no upgrade: %+v, %+v", what, old, now)
+		return
+	}
+	if fails { // not each time, because the keeper starts no supervisor after 5 deaths in a minute
+		if err := syscall.Kill(now.PID, syscall.SIGKILL); err != nil {
+			b.t.Fatal(err)
+		}
+		testkit.Eventually(b.t, limit, func() bool { next := b.supervisor(); return next != nil && next.PID != now.PID }, what+": another supervisor serves")
+		b.echoes(1, word+"-restarted")
+	}
+	if fails && !testkit.Poll(limit, func() bool { return failures() > b.failures }) {
+		b.t.Errorf("%s: no failure is logged", what)
+	}
+	b.failures = failures()
+	b.say("%s: a session echoes within %v, and after the supervisor was replaced", what, took)
+}
+
+// recovers: what is printed is stored again.
+func (b *badDisk) recovers(what string) {
+	b.t.Helper()
+	stored := func() (n int64) {
+		size, _ := strconv.ParseInt(strings.Fields(b.run("du", "-s", "/disk"))[0], 10, 64)
+		return size
+	}
+	before := stored()
+	testkit.Eventually(b.t, limit, func() bool { return stored() > before+100 }, what+": sessions are recorded again")
+}

@@ -1,0 +1,44 @@
+//go:build unix
+
+package config
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The key is read from a private file, or from a command, whose output is not quoted in an error.
+func TestReadDurableKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte("the key\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ setting, want, wrong string }{
+		{path, "the key\n", ""},
+		{"!cat " + path, "the key\n", ""},
+		{path + "x", "", "no such file"},
+		{"!echo secret; echo locked >&2; exit 3", "", "exit status 3: locked"},
+		{"!yes | head -c 1000000", strings.Repeat("y\n", maxKeyText/2), ""},
+	} {
+		got, err := Config{DurableKey: tt.setting}.ReadDurableKey(context.Background())
+		if got != tt.want || (err == nil) != (tt.wrong == "") || err != nil && (!strings.Contains(err.Error(), tt.wrong) || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: %d bytes, %v", tt.setting, len(got), err)
+		}
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Config{DurableKey: path}).ReadDurableKey(context.Background()); err == nil {
+		t.Error("a file that others can read was accepted")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := (Config{DurableKey: "!exec sleep 1000"}).ReadDurableKey(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a command that hangs: %v", err)
+	}
+}

@@ -1,0 +1,338 @@
+package replay
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/shared/escseq"
+	"holdfast/supervisor/internal/past"
+	"holdfast/supervisor/internal/screen"
+)
+
+const (
+	// searchWorkers is the number of units that are searched at the same time. Each takes up to
+	// three times the memory of its output.
+	searchWorkers = 2
+	// searchTime is the time after which a search answers with what it has found. The client asks
+	// again.
+	searchTime = time.Second
+	ringUnit   = 4 << 20
+	maxRanges  = 100 // ranges returned for one line
+)
+
+// A unit is a piece of output that is searched at once: a segment of the store, or a part of the
+// ring.
+type unit struct {
+	start, end uint64
+	append     func(p []byte, n int) ([]byte, []past.Stamp, error) // appends the first n bytes
+	next       *unit                                               // continues the last line; nil: the line ends here
+	continues  bool                                                // the unit begins within a line of the one before
+}
+
+// units returns the units of the output before an offset, in ascending order.
+func (p *Past) units() ([]unit, error) {
+	var all []unit
+	end := uint64(0)
+	if p.Reader != nil {
+		spans, err := p.Reader.Spans()
+		if err != nil && !past.IsMissing(err) {
+			return nil, err
+		}
+		for _, s := range spans {
+			all = append(all, unit{start: s.Start, end: s.End, append: s.Append})
+			end = s.End
+		}
+	}
+	start, ringEnd := p.ringBounds()
+	for at := max(start, end); at < ringEnd; at += ringUnit {
+		to := min(at+ringUnit, ringEnd)
+		all = append(all, unit{start: at, end: to, append: func(b []byte, n int) ([]byte, []past.Stamp, error) {
+			to := min(at+uint64(max(n, 0)), to)
+			for piece, err := range p.ringPieces(at, to, p.Ring.SizeAt(at)) {
+				if err != nil {
+					return b, nil, err
+				}
+				if piece.Missing > 0 { // overwritten meanwhile; the store will have it
+					b = append(b, make([]byte, piece.Missing)...)
+				}
+				b = append(b, piece.Output...)
+			}
+			return b, nil, nil
+		}})
+	}
+	for i := range all {
+		if i+1 < len(all) && all[i+1].start == all[i].end {
+			all[i].next, all[i+1].continues = &all[i+1], true
+		}
+	}
+	return all, nil
+}
+
+// Search returns the lines of the past that match, the newest first.
+//
+// Errors: invalid_argument for an invalid pattern; ctx's; those of the store.
+func (p *Past) Search(ctx context.Context, spec protocol.PastSearchSpec) (protocol.PastSearchContent, error) {
+	c := protocol.PastSearchContent{Matches: []protocol.PastMatch{}}
+	f, err := newFinder(spec.Pattern, spec.IgnoreCase)
+	if err != nil {
+		return c, err
+	}
+	units, err := p.units()
+	if err != nil {
+		return c, err
+	}
+	if len(units) == 0 {
+		_, c.End = p.ringBounds()
+		c.Start, c.Before = c.End, c.End
+		return c, nil
+	}
+	c.Start, c.End = units[0].start, units[len(units)-1].end
+	c.Before = c.End
+	if spec.Before != nil {
+		c.Before = min(c.Before, *spec.Before)
+	}
+	s := search{finder: f, content: &c, limit: min(cmp.Or(spec.Limit, protocol.DefaultMatches), protocol.MaxMatches), room: protocol.MaxScreenBytes}
+	for begun := time.Now(); len(units) > 0 && !s.isFull; {
+		if err := ctx.Err(); err != nil {
+			return c, err
+		}
+		if time.Since(begun) > searchTime {
+			break
+		}
+		if units[len(units)-1].start >= c.Before {
+			units = units[:len(units)-1]
+			continue
+		}
+		from := max(0, len(units)-searchWorkers)
+		if err := s.searchAll(units[from:]); err != nil {
+			return c, err
+		}
+		units = units[:from]
+	}
+	c.More = c.Before > c.Start
+	return c, nil
+}
+
+// A search collects the matches of one request.
+type search struct {
+	*finder
+	content *protocol.PastSearchContent
+	limit   int
+	room    int
+	isFull  bool
+}
+
+// searchAll searches some units at the same time, and collects their matches, the newest first.
+func (s *search) searchAll(units []unit) error {
+	found := make([][]protocol.PastMatch, len(units))
+	from := make([]uint64, len(units)) // where the lines of each unit begin
+	errs := make([]error, len(units))
+	var wg sync.WaitGroup
+	for i, u := range units {
+		wg.Go(func() { found[i], from[i], errs[i] = s.find(u, s.content.Before, s.limit) })
+	}
+	wg.Wait()
+	for i := range slices.Backward(units) {
+		if err := errs[i]; err != nil && !past.IsMissing(err) {
+			return err
+		}
+		for _, m := range slices.Backward(found[i]) {
+			s.room -= 2*len(m.Text) + len(m.Ranges)*30 + 150
+			if s.isFull = len(s.content.Matches) == s.limit || s.room < 0 && len(s.content.Matches) > 0; s.isFull {
+				return nil
+			}
+			s.content.Matches = append(s.content.Matches, m)
+			s.content.Before = m.Offset
+		}
+		if s.isFull = len(found[i]) == s.limit; s.isFull { // the unit may have more
+			return nil
+		}
+		s.content.Before = min(s.content.Before, from[i])
+	}
+	return nil
+}
+
+// A finder finds the lines that match a pattern.
+type finder struct {
+	*regexp.Regexp
+	literal []byte // each line that matches contains it; empty: unknown
+	fold    bool   // literal is in lower case, and matches upper case as well
+}
+
+func newFinder(pattern string, ignoreCase bool) (*finder, error) {
+	if ignoreCase {
+		pattern = "(?i)" + pattern
+	}
+	re, err := screen.Compile(pattern)
+	if err != nil {
+		return nil, err
+	}
+	f := &finder{Regexp: re}
+	if tree, err := syntax.Parse(pattern, syntax.Perl); err == nil {
+		l := required(tree.Simplify())
+		f.literal, f.fold = []byte(l.text), l.fold
+	}
+	return f, nil
+}
+
+// A literal is a string that is part of each match.
+type literal struct {
+	text string
+	fold bool // letters match in upper and lower case
+}
+
+// required returns the longest literal that each match of a pattern must contain.
+func required(re *syntax.Regexp) (best literal) {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return longest(string(re.Rune), re.Flags&syntax.FoldCase != 0)
+	case syntax.OpCapture, syntax.OpPlus:
+		return required(re.Sub[0])
+	case syntax.OpRepeat:
+		if re.Min > 0 {
+			return required(re.Sub[0])
+		}
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			if l := required(sub); len(l.text) > len(best.text) {
+				best = l
+			}
+		}
+	}
+	return best
+}
+
+// longest returns the longest part of a literal that each match contains byte by byte. An invalid byte
+// matches U+FFFD. If cases match each other, only the ASCII letters besides k and s have no other form
+// than that of the other case.
+func longest(text string, fold bool) (best literal) {
+	isOther := func(r rune) bool { return r == '\ufffd' }
+	if fold {
+		text = strings.ToLower(text)
+		isOther = func(r rune) bool { return r == 'k' || r == 's' || r >= 0x80 }
+	}
+	for _, part := range strings.FieldsFunc(text, isOther) {
+		if len(part) > len(best.text) {
+			best = literal{part, fold}
+		}
+	}
+	return best
+}
+
+// find returns the last lines of a unit that match, at most limit, in ascending order. The lines begin
+// before the offset before. base is where the first line of the unit begins: what is before it in the
+// unit continues the last line of the unit before, and is searched with that.
+func (f *finder) find(u unit, before uint64, limit int) (found []protocol.PastMatch, base uint64, err error) {
+	output, times, err := u.append(make([]byte, 0, u.end-u.start), int(u.end-u.start))
+	if err != nil {
+		return nil, u.start, err
+	}
+	base = u.start
+	isEnded := len(output) > 0 && output[len(output)-1] == '\n'
+	if u.continues {
+		n := continued(output)
+		output, base = output[n:], base+uint64(n)
+	}
+	if u.next != nil && !isEnded {
+		n := len(output)
+		if output, _, err = u.next.append(output, protocol.MaxLineBytes); err != nil && !past.IsMissing(err) {
+			return nil, u.start, err
+		}
+		output = output[:n+continued(output[n:])]
+	}
+	t := escseq.Lines{MaxLine: protocol.MaxLineBytes, Bytes: make([]byte, 0, len(output))}
+	t.Add(output)
+	for _, l := range f.lines(t.Bytes, limit, func(from int) bool { return base+uint64(t.OutputAt(from)) < before }) {
+		offset := base + uint64(t.OutputAt(l.from))
+		m := f.match(t.Bytes[l.from:l.to])
+		m.Offset, m.At = offset, timeAt(times, offset)
+		found = append(found, m)
+	}
+	return found, base, nil
+}
+
+// continued returns the length of the part of a unit's output that belongs to the last line of the
+// unit before.
+func continued(output []byte) int {
+	output = output[:min(len(output), protocol.MaxLineBytes)]
+	if i := bytes.IndexByte(output, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(output)
+}
+
+// A place is a line in a text.
+type place struct{ from, to int }
+
+// lines returns the last lines that match and that isMeant selects, at most limit, in ascending
+// order. If isMeant is false for a line, it is false for all later ones.
+func (f *finder) lines(all []byte, limit int, isMeant func(from int) bool) (found []place) {
+	candidates := all
+	if f.fold && len(f.literal) > 0 {
+		candidates = lower(all)
+	}
+	for at := 0; at < len(all); {
+		i := bytes.Index(candidates[at:], f.literal) // 0 if there is no literal
+		if i < 0 {
+			break
+		}
+		from := at + bytes.LastIndexByte(all[at:at+i], '\n') + 1
+		to := len(all)
+		if n := bytes.IndexByte(all[at+i:], '\n'); n >= 0 {
+			to = at + i + n
+		}
+		at = to + 1
+		if !f.Match(all[from:to]) {
+			continue
+		}
+		if !isMeant(from) {
+			break
+		}
+		if len(found) == 2*limit {
+			found = slices.Delete(found, 0, limit)
+		}
+		found = append(found, place{from, to})
+	}
+	return found[max(0, len(found)-limit):]
+}
+
+// lower returns a copy with the ASCII letters in lower case.
+func lower(p []byte) []byte {
+	q := make([]byte, len(p))
+	for i, b := range p {
+		if b-'A' < 26 {
+			b += 'a' - 'A'
+		}
+		q[i] = b
+	}
+	return q
+}
+
+// match returns a line that matches.
+func (f *finder) match(line []byte) protocol.PastMatch {
+	m := protocol.PastMatch{Text: strings.ToValidUTF8(string(line), "\ufffd"), Ranges: []protocol.Range{}}
+	for _, r := range f.FindAllStringIndex(m.Text, maxRanges) {
+		if r[0] < r[1] {
+			m.Ranges = append(m.Ranges, protocol.Range{Start: r[0], End: r[1]})
+		}
+	}
+	return m
+}
+
+// timeAt returns the time of the output at an offset, or zero.
+func timeAt(times []past.Stamp, offset uint64) time.Time {
+	i := sort.Search(len(times), func(i int) bool { return times[i].Offset > offset }) - 1
+	if i < 0 {
+		return time.Time{}
+	}
+	return times[i].Time
+}

@@ -1,0 +1,201 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"testing"
+
+	"holdfast/protocol"
+	"holdfast/shared/escseq"
+	"holdfast/supervisor/internal/past"
+)
+
+// find returns all matches of a pattern, by as many requests as necessary, in ascending order.
+func find(t *testing.T, p *Past, spec protocol.PastSearchSpec) (found []protocol.PastMatch) {
+	t.Helper()
+	for {
+		c, err := p.Search(t.Context(), spec)
+		must(t, err)
+		found = append(found, c.Matches...)
+		if !c.More {
+			break
+		}
+		if spec.Before != nil && c.Before >= *spec.Before {
+			t.Fatalf("the search makes no progress at %d", c.Before)
+		}
+		spec.Before = &c.Before
+	}
+	slices.Reverse(found)
+	return found
+}
+
+// A search finds the same lines however the output is divided into segments and the ring, with any
+// limit, and whether the pattern has a literal or not.
+func TestSearch(t *testing.T) {
+	r := rand.New(rand.NewPCG(31, 32))
+	p := newTape(t, past.Full)
+	var want []string
+	var offsets []uint64
+	for i := range 5_000 {
+		line := fmt.Sprintf("line %d of \x1b[3%dmthe log\x1b[0m", i, i%8)
+		if i%97 == 0 {
+			line = fmt.Sprintf("ERROR \x1b[1mnumber\x1b[0m %d", i)
+			want = append(want, fmt.Sprintf("ERROR number %d", i))
+			offsets = append(offsets, uint64(len(p.printed)))
+		}
+		p.print([]byte(line+"\r\n"), i > 4_900)
+		if r.IntN(150) == 0 && i < 4_900 {
+			p.print([]byte("half of a "), false)
+			p.keyframe(true)
+			p.print([]byte("line\r\n"), false)
+		}
+	}
+	q := p.past()
+	for _, spec := range []protocol.PastSearchSpec{
+		{Pattern: "ERROR number"},
+		{Pattern: "error NUMBER", IgnoreCase: true},
+		{Pattern: "^E.+ [0-9]+$"},
+		{Pattern: "(ERROR|FATAL) number", Limit: 7},
+		{Pattern: "ERROR n.*r \\d", Limit: 1000},
+	} {
+		found := find(t, q, spec)
+		if len(found) != len(want) {
+			t.Fatalf("%q: %d lines, want %d", spec.Pattern, len(found), len(want))
+		}
+		for i, m := range found {
+			if m.Text != want[i] || m.Offset != offsets[i] || len(m.Ranges) != 1 {
+				t.Fatalf("%q: match %d is %+v, want %q at %d", spec.Pattern, i, m, want[i], offsets[i])
+			}
+		}
+	}
+	if found := find(t, q, protocol.PastSearchSpec{Pattern: "half of a line"}); len(found) == 0 {
+		t.Error("no line was found that two segments share")
+	}
+	if found := find(t, q, protocol.PastSearchSpec{Pattern: "ERROR", Before: new(offsets[3])}); len(found) != 3 || found[0].At.IsZero() {
+		t.Errorf("before the fourth match there are %d: %+v", len(found), found)
+	}
+	if _, err := q.Search(t.Context(), protocol.PastSearchSpec{Pattern: "("}); protocol.CodeOf(err) != protocol.CodeInvalidArgument {
+		t.Errorf("an invalid pattern: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := q.Search(ctx, protocol.PastSearchSpec{Pattern: "x"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a search without a client: %v", err)
+	}
+}
+
+// A session that is not stored is searched in its ring, and output without a line feed as well.
+func TestSearchRing(t *testing.T) {
+	p := newTape(t, "")
+	p.print([]byte("\x1b[1;1Hfirst\x1b[2;1Hsecond"), false)
+	if found := find(t, p.past(), protocol.PastSearchSpec{Pattern: "^second$"}); len(found) != 1 || found[0].Offset != 17 {
+		t.Errorf("found %+v", found)
+	}
+	full := newTape(t, past.Full)
+	for range 3 {
+		full.print(bytes.Repeat([]byte("\x1b[1;1Hsome text"), 5_000), false)
+		full.keyframe(true)
+	}
+	full.print([]byte("\x1b[2;1Hneedle"), false)
+	if found := find(t, full.past(), protocol.PastSearchSpec{Pattern: "needle"}); len(found) != 1 {
+		t.Errorf("found %+v", found)
+	}
+	if found := find(t, full.past(), protocol.PastSearchSpec{Pattern: "some text", Limit: 1000}); len(found) < 14_990 || len(found) > 15_000 {
+		t.Errorf("found %d lines of 15000", len(found)) // a few are cut where segments meet
+	}
+}
+
+// The literal that is looked for first is part of each match.
+func TestRequired(t *testing.T) {
+	for pattern, want := range map[string]literal{
+		"error":               {"error", false},
+		"a(bcd|bce)f+":        {"bc", false},
+		"x*error: .* failed$": {"error: ", false},
+		"foo|bar":             {},
+		"(?:warning){2,}":     {"warning", false},
+		"(warning)?":          {},
+		"(?i)fork bomb":       {" bomb", true},
+		"(?i)kkss":            {},
+		"[0-9]+":              {},
+	} {
+		tree, err := syntax.Parse(pattern, syntax.Perl)
+		must(t, err)
+		if got := required(tree.Simplify()); got != want {
+			t.Errorf("%q requires %+v, want %+v", pattern, got, want)
+		}
+	}
+}
+
+// Whatever a program has printed, a search with a literal finds the same lines as one without.
+func FuzzSearch(f *testing.F) {
+	f.Add([]byte("one\r\ntwo\x1b[1mthree\r\n"), "t")
+	f.Add([]byte("KELVIN \u212a\r\n"), "k")
+	f.Fuzz(func(t *testing.T, output []byte, pattern string) {
+		if len(pattern) > protocol.MaxPattern {
+			return
+		}
+		for _, fold := range []bool{false, true} {
+			quick, err := newFinder(pattern, fold)
+			if err != nil {
+				return
+			}
+			slow := &finder{Regexp: quick.Regexp}
+			x := escseq.Lines{MaxLine: protocol.MaxLineBytes}
+			x.Add(output)
+			all := func(int) bool { return true }
+			if got, want := quick.lines(x.Bytes, 10, all), slow.lines(x.Bytes, 10, all); !slices.Equal(got, want) {
+				t.Errorf("%q in %q: lines %v, want %v (literal %q)", pattern, output, got, want, quick.literal)
+			}
+			for i := range x.Bytes {
+				if at := x.OutputAt(i); at < 0 || at > len(output) {
+					t.Fatalf("character %d is at %d of %d bytes", i, at, len(output))
+				}
+			}
+		}
+	})
+}
+
+// A reader gets all output with its times and sizes, and passes over what is missing.
+func TestRead(t *testing.T) {
+	p := newTape(t, past.Full)
+	p.print([]byte("first\r\n"), false)
+	p.resize(protocol.Size{Cols: 100, Rows: 30}, false)
+	p.print([]byte("second\r\n"), false)
+	p.print(bytes.Repeat([]byte("missing\r\n"), 20_000), true)
+	from := uint64(len(p.printed))
+	p.print([]byte("third\r\n"), false)
+	end := from + 7
+	p.print([]byte("in the ring"), true)
+	q := p.past()
+	var got strings.Builder
+	var places []uint64
+	for at := uint64(0); ; {
+		o, err := q.Read(t.Context(), at, 5)
+		must(t, err)
+		if len(o.Data) == 0 {
+			break
+		}
+		if len(o.Sizes) == 0 || o.Sizes[0].Offset != o.Offset || len(o.Data) > 5 || o.End != uint64(len(p.printed)) || (len(o.Times) == 0) != (o.Offset >= end) {
+			t.Errorf("at %d: %+v", at, o)
+		}
+		got.Write(o.Data)
+		places = append(places, o.Offset)
+		at = o.Offset + uint64(len(o.Data))
+	}
+	if got.String() != "first\r\nsecond\r\nthird\r\nin the ring" || !slices.Contains(places, from) {
+		t.Errorf("read %q at %v; want a part at %d", got.String(), places, from)
+	}
+	o, err := q.Read(t.Context(), 0, 1<<20)
+	if err != nil || string(o.Data) != "first\r\nsecond\r\n" || len(o.Sizes) != 2 || o.Sizes[1].Offset != 7 || o.Sizes[1].Cols != 100 {
+		t.Errorf("read %q, sizes %+v, %v", o.Data, o.Sizes, err)
+	}
+	if o, err = q.Read(t.Context(), 1<<40, 5); err != nil || len(o.Data) > 0 || o.Offset != o.End {
+		t.Errorf("behind the end: %+v, %v", o, err)
+	}
+}

@@ -1,0 +1,179 @@
+package session
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"holdfast/protocol"
+	"holdfast/supervisor/internal/past"
+	"holdfast/supervisor/internal/replay"
+	"holdfast/supervisor/internal/screen"
+)
+
+// past returns the past of the session for one request. loop is only asked for a keyframe, if the
+// store does not suffice.
+func (s *Session) past() (*replay.Past, error) {
+	i, err := s.Info()
+	if err != nil {
+		return nil, err
+	}
+	clears := s.clears.Load() // before clearedTo, so that a clear between them is not missed
+	p := &replay.Past{
+		Mode: protocol.DurableOff, Ring: s.ring, Masker: s.masker, ClearedTo: s.clearedTo.Load(), Keyframe: s.savedKeyframe, IsBlank: !s.continues,
+		Lines: s.spec.ScrollbackLines, Created: s.created, LastOutput: i.LastIOAt, Now: s.cfg.Now(), Recent: s.recentCommands,
+	}
+	if s.cfg.Recorder == nil || s.durable() == protocol.DurableOff {
+		return p, nil
+	}
+	p.Mode = s.durable()
+	p.Reader, err = s.openStored(clears)
+	return p, err
+}
+
+// openStored returns a reader of the recording, or nil if nothing is stored yet, or if the recording still
+// has lines that the last of the given number of clears has deleted.
+func (s *Session) openStored(clears uint64) (*past.Reader, error) {
+	r, err := s.cfg.Recorder.Store().Open(s.life())
+	if err == nil && clears > 0 {
+		var m past.Meta
+		if m, err = r.Meta(); m.Clears < clears {
+			r = nil
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, past.ErrLocked) { // nothing is stored yet, or nothing that can be read
+		return nil, nil
+	}
+	return r, err
+}
+
+// savedKeyframe returns the keyframe that a successor would restore.
+func (s *Session) savedKeyframe() (k replay.Keyframe, err error) {
+	unanswered := s.ask(frameTime, func() {
+		var data []byte
+		if data, err = s.display.keyframe.Read(); err == nil && len(data) >= frameHead {
+			k = replay.Keyframe{Offset: binary.LittleEndian.Uint64(data), Data: data[frameHead:]}
+		}
+	})
+	if unanswered != nil {
+		return k, unanswered
+	}
+	return k, err
+}
+
+// recentCommands returns the commands that the session remembers, or none if the session is busy.
+func (s *Session) recentCommands() []protocol.PastCommand {
+	var ended []protocol.CommandInfo
+	_ = s.ask(frameTime, func() { ended = slices.Clone(s.saved.Log) })
+	var all []protocol.PastCommand
+	for _, c := range ended {
+		if p, ok := pastCommand(c); ok {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// pastCommand returns a command that has ended in the form of the past. ok is false if the start of
+// its output is unknown.
+func pastCommand(c protocol.CommandInfo) (p protocol.PastCommand, ok bool) {
+	if c.Output == nil || c.FinishedAt.IsZero() {
+		return p, false
+	}
+	return protocol.PastCommand{
+		Line: c.Line, Cwd: c.Cwd, Start: c.Output.Start, End: c.Output.End, StartedAt: c.StartedAt, FinishedAt: c.FinishedAt, ExitCode: c.ExitCode,
+	}, true
+}
+
+// recordCommands stores the commands that have ended.
+func (s *Session) recordCommands(events []commandEvent) {
+	for _, e := range events {
+		if p, ok := pastCommand(*maskCommand(&e.command, s.masker)); ok && s.isRecorded && e.kind == protocol.EventCommandFinished {
+			s.cfg.Recorder.Mark(s.life(), past.Note{Offset: p.End, Kind: replay.MarkCommand, Text: replay.EncodeCommand(p, past.MaxMark)})
+		}
+	}
+}
+
+// shareCommands passes the last commands that have ended to the recording.
+func (s *Session) shareCommands() {
+	if !s.isRecorded {
+		return
+	}
+	last := lastOf(s.saved.Log)
+	for i := range last {
+		last[i] = *maskCommand(&last[i], s.masker)
+	}
+	s.lastCommands.Store(&last)
+}
+
+// Past describes the past of the session.
+//
+// Errors: session_not_found; ctx's; those of the store.
+func (s *Session) Past(ctx context.Context, spec protocol.PastSpec) (protocol.PastContent, error) {
+	p, err := s.past()
+	if err != nil {
+		return protocol.PastContent{}, err
+	}
+	c, err := p.Describe(ctx, spec)
+	c.Instance = s.instance
+	for i := range c.Commands {
+		c.Commands[i].Line, c.Commands[i].Cwd = s.masker.CutText(c.Commands[i].Line), s.masker.Text(c.Commands[i].Cwd)
+	}
+	return c, err
+}
+
+// ShowAt returns the screen content that spec selects at the moment spec.At. Only the present
+// screen is read in loop; each other one is rebuilt in the goroutine of the caller.
+//
+// Errors: not_stored; limit_exceeded; session_not_found; ctx's; those of the store.
+func (s *Session) ShowAt(ctx context.Context, spec protocol.ScreenSpec) (protocol.ScreenContent, error) {
+	p, err := s.past()
+	if err != nil {
+		return protocol.ScreenContent{}, err
+	}
+	offset, err := p.Offset(ctx, *spec.At)
+	if err != nil {
+		return protocol.ScreenContent{}, err
+	}
+	if _, end, _ := s.ring.Bounds(); offset == end {
+		if c, err := s.Show(spec); err == nil && c.Offset == offset {
+			c.PrintedAt = p.LastOutput
+			return c, nil
+		}
+	}
+	sc, err := p.Screen(ctx, offset)
+	if err != nil {
+		return protocol.ScreenContent{}, err
+	}
+	sc.SetMasker(s.masker)
+	c, err := contentOf(spec, func(take func(*screen.Screen)) error { take(sc.Screen); return nil })
+	c.Instance, c.PrintedAt, c.Inexact = s.instance, sc.PrintedAt, !sc.IsExact
+	return c, err
+}
+
+// ReadPast returns up to n bytes of output that begin at offset, or at the first byte behind it that
+// is kept in the store or in the ring. They end where output is missing.
+//
+// Errors: session_not_found; ctx's; those of the store.
+func (s *Session) ReadPast(ctx context.Context, offset uint64, n int) (replay.Output, error) {
+	p, err := s.past()
+	if err != nil {
+		return replay.Output{}, err
+	}
+	return p.Read(ctx, offset, n)
+}
+
+// SearchPast returns the lines of output that match, the newest first.
+//
+// Errors: invalid_argument for an invalid pattern; session_not_found; ctx's; those of the store.
+func (s *Session) SearchPast(ctx context.Context, spec protocol.PastSearchSpec) (protocol.PastSearchContent, error) {
+	p, err := s.past()
+	if err != nil {
+		return protocol.PastSearchContent{}, err
+	}
+	c, err := p.Search(ctx, spec)
+	c.Instance = s.instance
+	return c, err
+}
