@@ -39,23 +39,25 @@ func counter(args []string) error {
 }
 
 // powerCut kills the keeper, the supervisor, the proxy and all children at once, as a loss of power
-// does. They are stopped first, so that none sees the end of another.
+// does. They are stopped first, so that none sees the end of another. A parent ends after its
+// children, because the end of a parent continues children that are stopped.
 func (w *world) powerCut(children []int) {
 	w.T.Helper()
 	keeper, held := w.pair()
-	all := append([]int{keeper.PID, held.PID, w.Only("proxy").PID}, children...)
-	send := func(signal syscall.Signal) {
-		for _, pid := range all {
-			if err := syscall.Kill(pid, signal); err != nil {
-				w.T.Fatalf("kill %d: %v", pid, err)
-			}
-		}
+	all := []process{w.Only("proxy")}
+	for _, pid := range children {
+		all = append(all, lookup(pid))
 	}
-	send(syscall.SIGSTOP)
-	for _, pid := range all { // a process stops when one of its threads has received a processor
-		testkit.Eventually(w.T, limit, func() bool { state, _ := testkit.Stat(pid); return state == "T" }, fmt.Sprintf("process %d has stopped", pid))
+	all = append(all, held, keeper)
+	for _, p := range all {
+		p.Signal(syscall.SIGSTOP)
 	}
-	send(syscall.SIGKILL)
+	for _, p := range all {
+		w.Stopped(p)
+	}
+	for _, p := range all {
+		p.Signal(syscall.SIGKILL)
+	}
 	testkit.Eventually(w.T, limit, func() bool { return len(w.Running("")) == 0 }, "all processes have ended")
 }
 

@@ -129,6 +129,12 @@ func (w *World) Kill(p Process) {
 func (w *World) Stop(p Process) {
 	w.T.Helper()
 	p.Signal(syscall.SIGSTOP)
+	w.Stopped(p)
+}
+
+// Stopped returns when each thread of a process is stopped.
+func (w *World) Stopped(p Process) {
+	w.T.Helper()
 	testkit.Eventually(w.T, Limit, func() bool {
 		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.PID))
 		return err == nil && !slices.ContainsFunc(threads, func(thread os.DirEntry) bool {
