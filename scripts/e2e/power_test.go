@@ -103,6 +103,9 @@ func TestPowerCut(t *testing.T) {
 		_ = c.Close()
 		w.powerCut(children)
 
+		if list := w.Must("proxy", "ls"); strings.Count(list, "lost") < 4 { // it starts the programs
+			t.Errorf("proxy ls prints %s", list)
+		}
 		c = w.dial(client.Options{})
 		var lost []protocol.SessionInfo
 		testkit.Eventually(t, limit, func() (ok bool) {
