@@ -347,7 +347,9 @@ func (t *Term) isWidthAmbiguous(cells []cell) bool {
 				return false
 			}
 		case !c.hasContent():
-			if !t.styles.at(c.style()).isErased() {
+			// Under DECOM, moving the cursor over empty columns would also move it down, as in
+			// moveCursor.
+			if !t.styles.at(c.style()).isErased() || t.modes.Origin && t.b.top > 0 {
 				return false
 			}
 		case c.width() == 0 || c.isWide() && (i+1 == len(cells) || !cells[i+1].isSpacer()):
