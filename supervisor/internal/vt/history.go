@@ -24,8 +24,7 @@ type history struct {
 	arenas   []*arena
 	spare    *arena
 	scratch  []byte  // scratch space for the bytes of a line before its text
-	plain    []byte  // scratch space for the lines and styles of an arena that is compressed
-	packing  []byte  // scratch space for a compressed arena
+	packing  []byte  // scratch space for the content of an arena, and behind it the compressed content
 	serials  uint32  // serial of the last arena
 	known    []known // by style id: its index in the newest arena
 	runs     []run
@@ -529,7 +528,7 @@ func (t *Term) Pack() {
 		t.alt.rows, t.alt.order = nil, nil
 	}
 	t.scratch = nil
-	h.spare, h.scratch, h.plain, h.packing, h.text, h.runs, h.known = nil, nil, nil, nil, nil, nil, nil
+	h.spare, h.scratch, h.packing, h.text, h.runs, h.known = nil, nil, nil, nil, nil, nil
 }
 
 // pack compresses an arena. If the arena is small, pack only releases its unused memory.
@@ -543,19 +542,20 @@ func (h *history) pack(a *arena) {
 		a.b = slices.Clone(a.b)
 		return
 	}
-	plain := append(h.plain[:0], a.b[a.start:]...) // a.b has no room for the styles
+	plain := append(h.packing[:0], a.b[a.start:]...) // a.b has no room for the styles
 	for _, l := range a.looks {
 		for _, v := range [...]uint32{l.fg, l.bg, l.extended, l.link} {
 			plain = binary.LittleEndian.AppendUint32(plain, v)
 		}
 	}
 	plain = binary.LittleEndian.AppendUint32(plain, uint32(len(a.looks)))
-	h.plain, h.packing = plain, encoder.EncodeAll(plain, h.packing[:0])
+	h.packing = encoder.EncodeAll(plain, plain)
+	packed := h.packing[len(plain):]
 	a.goesOn = a.continues()
 	if h.spare == nil && cap(a.b) == arenaSize && !a.shared {
 		h.spare = &arena{b: a.b, looks: a.looks}
 	}
-	a.b, a.start, a.packed, a.looks = append(make([]byte, 0, len(h.packing)), h.packing...), 0, true, nil
+	a.b, a.start, a.packed, a.looks = append(make([]byte, 0, len(packed)), packed...), 0, true, nil
 }
 
 func (h *history) unpack(a *arena) {

@@ -370,7 +370,7 @@ func (l *layout) write(all int) {
 	l.screen = make([]row, 0, l.height)
 	t.hist = history{
 		maxLines: l.old.maxLines, maxBytes: l.old.maxBytes, serials: l.old.serials, first: l.first,
-		spare: l.old.spare, scratch: l.old.scratch, plain: l.old.plain, packing: l.old.packing, runs: l.old.runs, text: l.old.text,
+		spare: l.old.spare, scratch: l.old.scratch, packing: l.old.packing, runs: l.old.runs, text: l.old.text,
 	}
 	if l.cols < l.oldCols {
 		l.line.plans.reverse()
