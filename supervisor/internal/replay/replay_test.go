@@ -266,7 +266,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("a description without a client: %v", err)
 	}
 	s := Screen{Screen: screen.New(protocol.Size{Cols: 80, Rows: 24}, 0)}
-	if _, err := s.apply(t.Context(), past.Piece{Output: []byte("text")}, maxCost); protocol.CodeOf(err) != protocol.CodeLimitExceeded {
+	if _, err := s.apply(t.Context(), past.Piece{Output: []byte("text")}, 0); protocol.CodeOf(err) != protocol.CodeLimitExceeded {
 		t.Errorf("output that costs too much: %v", err)
 	}
 }
