@@ -50,7 +50,7 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 	row("id", s.ID)
 	row("instance", s.Instance)
 	row("state", stateText(*s))
-	row("pid", s.PID)
+	row("pid", pidText(s.PID))
 	row("size", strings.TrimSpace(s.Size.String()+" "+string(s.SizePolicy)))
 	row("command", plain.Text(strings.Join(s.Argv, " ")))
 	row("cwd", plain.Text(s.Cwd))
@@ -97,6 +97,9 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		row("label "+plain.Text(k), plain.Text(s.Labels[k]))
+	}
+	if l := s.Lost; l != nil {
+		row("lost", fmt.Sprintf("stored last %s, up to offset %d; was in %s", l.SeenAt.Format(time.RFC3339), l.Offset, plain.Text(l.Cwd)))
 	}
 	if e := s.Exit; e != nil {
 		row("ended", fmt.Sprintf("%s, %s, %s", e.ExitedAt.Format(time.RFC3339), e.Outcome, e.Reason))

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -73,8 +74,16 @@ func printList(out io.Writer, list []protocol.SessionInfo, wide bool) error {
 			memory, pids, cpu := useText(s.Cage)
 			more = memory + "\t" + pids + "\t" + cpu + "\t"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s%s\t%s\n", s.ID, stateText(s), s.PID, s.Size, s.Attachments,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s%s\t%s\n", s.ID, stateText(s), pidText(s.PID), s.Size, s.Attachments,
 			since(s.CreatedAt), since(s.LastIOAt), more, foregroundName(s), plain.Text(titleAndCommand(s)))
 	}
 	return w.Flush()
+}
+
+// pidText returns the pid of a session's first process, or "-" if it has none, as a lost session.
+func pidText(pid int) string {
+	if pid == 0 {
+		return "-"
+	}
+	return strconv.Itoa(pid)
 }

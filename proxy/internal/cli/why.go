@@ -48,7 +48,12 @@ func printWhy(out io.Writer, s *protocol.SessionInfo, now time.Time) error {
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	say("%s (%s)", s.ID, plain.Text(commandLine(s.Argv)))
 	e := s.Exit
-	if e == nil {
+	switch {
+	case s.Lost != nil:
+		sayLost(say, s)
+		_, err := io.WriteString(out, b.String())
+		return err
+	case e == nil:
 		say("%s since %s, for %s, as pid %d", s.State, s.CreatedAt.Format(time.RFC3339), formatDuration(now.Sub(s.CreatedAt)), s.PID)
 		_, err := io.WriteString(out, b.String())
 		return err
@@ -83,6 +88,16 @@ func printWhy(out io.Writer, s *protocol.SessionInfo, now time.Time) error {
 	sayLines(say, e.LastLines)
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// sayLost prints how long a session lived that the machine has ended.
+func sayLost(say func(string, ...any), s *protocol.SessionInfo) {
+	say("lost with the machine, after %s or more", formatDuration(s.Lost.SeenAt.Sub(s.CreatedAt)))
+	say("stored last %s, up to offset %d of its output", s.Lost.SeenAt.Format(time.RFC3339), s.Lost.Offset)
+	if s.Lost.Cwd != "" {
+		say("was in %s", plain.Text(s.Lost.Cwd))
+	}
+	say("proxy revive %s starts it again below its last screen", s.ID)
 }
 
 // sayLines prints the session's last lines.

@@ -41,9 +41,14 @@ func TestPrintWhy(t *testing.T) {
 			"out of memory: its cgroup says that one was killed for that at the time\nwas started in /home/x\n"},
 		{"unknown", &protocol.ExitRecord{ExitCode: -1, Reason: protocol.ReasonWaitError}, head +
 			"ended 2026-09-01T15:02:00Z with an unknown code, after 3h2m0s\nno client asked for it: the program ended by itself\nwas started in /home/x\n"},
+		{"lost", nil, head + "lost with the machine, after 1h0m0s or more\nstored last 2026-09-01T13:00:00Z, up to offset 42 of its output\n" +
+			"was in /home/x/src\nproxy revive build starts it again below its last screen\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &protocol.SessionInfo{ID: "build", PID: 7, State: protocol.StateRunning, Argv: []string{"make", "-j8"}, Cwd: "/home/x", CreatedAt: began}
+			if tt.name == "lost" {
+				s.State, s.PID, s.Lost = protocol.StateLost, 0, &protocol.Lost{Offset: 42, SeenAt: began.Add(time.Hour), Cwd: "/home/x/src"}
+			}
 			if tt.exit != nil {
 				tt.exit.StartedAt, tt.exit.ExitedAt = began, ended
 				if tt.exit.Outcome == "" {
