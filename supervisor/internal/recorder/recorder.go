@@ -100,7 +100,7 @@ type Counts struct {
 // A Recorder records sessions.
 type Recorder struct {
 	cfg   Config
-	turns chan struct{}
+	turns chan []byte // diskTurns buffers of readBytes, or nil; a step that uses the disk takes one meanwhile
 	all   sync.WaitGroup
 	stop  chan struct{} // closed by Close
 
@@ -116,10 +116,14 @@ type Recorder struct {
 // New returns a recorder without sessions.
 func New(cfg Config) *Recorder {
 	cfg.Sync, cfg.Retry, cfg.Idle = cmp.Or(cfg.Sync, defaultSync), cmp.Or(cfg.Retry, defaultRetry), cmp.Or(cfg.Idle, defaultIdle)
-	return &Recorder{
-		cfg: cfg, turns: make(chan struct{}, diskTurns), stop: make(chan struct{}),
+	r := &Recorder{
+		cfg: cfg, turns: make(chan []byte, diskTurns), stop: make(chan struct{}),
 		tracks: make(map[past.Life]*track), erasing: make(map[past.Life]chan struct{}),
 	}
+	for range diskTurns {
+		r.turns <- nil
+	}
+	return r
 }
 
 // Add begins to record a session in the given mode, or continues the recording that an earlier
@@ -247,8 +251,8 @@ func (r *Recorder) mayRetry() bool {
 
 // onDisk calls f when it may use the disk.
 func (r *Recorder) onDisk(f func() error) error {
-	r.turns <- struct{}{}
-	defer func() { <-r.turns }()
+	buf := <-r.turns
+	defer func() { r.turns <- buf }()
 	return f()
 }
 
@@ -349,7 +353,7 @@ type track struct {
 	isWhole bool          // the last keyframe in the files includes the history
 	clears  uint64        // of the source, when the files were renewed
 	last    state         // what was stored last
-	buf     []byte
+	buf     []byte  // of Recorder.turns, during a step; allocated when a step needs it
 	masked  maskedCopy
 }
 
@@ -431,7 +435,7 @@ func stopped() *time.Timer {
 // them again. do reports the error to all that must know; most callers need not.
 func (t *track) do(step func() error) error {
 	r := t.recorder
-	r.turns <- struct{}{}
+	t.buf = <-r.turns
 	err := t.open()
 	if err == nil {
 		err = step()
@@ -440,7 +444,8 @@ func (t *track) do(step func() error) error {
 	if err != nil {
 		t.close()
 	}
-	<-r.turns
+	r.turns <- t.buf
+	t.buf = nil
 	switch failed := t.isFailing.Swap(err != nil); {
 	case err != nil && !failed:
 		r.mu.Lock()
@@ -494,7 +499,7 @@ func (t *track) close() {
 	t.stats.Store(nil)
 	t.recorder.counts.add(t.writer.Stats())
 	t.recorder.mu.Unlock()
-	t.writer, t.buf, t.masked = nil, nil, maskedCopy{}
+	t.writer, t.masked = nil, maskedCopy{}
 }
 
 // count publishes the counters of the writer.
