@@ -92,15 +92,17 @@ type Config struct {
 	Limits          protocol.Limits // limits of a session that is started without its own; default none
 	// ShellIntegration makes the shells of "proxy new" report their prompts and commands.
 	ShellIntegration bool
-	Durable          protocol.Durable // how much of a session is stored on disk: off, screen or full; default screen
-	DurableSync      time.Duration    // output is stored after this time at the latest; default 1 s, 100 ms to 1 min
-	DurableSession   int              // bytes stored of one session; default 256 MiB
-	DurableTotal     int              // bytes stored of all sessions; default 2 GiB
-	DurableAge       time.Duration    // how long output is stored; default 30 days
-	DurableKey       string           // file with the age identity that encrypts what is stored, or "!" and a command that prints it; default none
-	SecretEnv        []string         // names of variables, which may contain *, whose values are masked; default none
-	Mask             []*regexp.Regexp // patterns of secrets; default none
-	DetachKey        string           // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
+	Durable          protocol.Durable          // how much of a session is stored on disk: off, screen or full; default screen
+	DurableSync      time.Duration             // output is stored after this time at the latest; default 1 s, 100 ms to 1 min
+	DurableSession   int                       // bytes stored of one session; default 256 MiB
+	DurableTotal     int                       // bytes stored of all sessions; default 2 GiB
+	DurableAge       time.Duration             // how long output is stored; default 30 days
+	DurableKey       string                    // file with the age identity that encrypts what is stored, or "!" and a command that prints it; default none
+	SecretEnv        []string                  // names of variables, which may contain *, whose values are masked; default none
+	Mask             []*regexp.Regexp          // patterns of secrets; default none
+	Revive           Revive                    // how a lost session is started again; default ask
+	ResumeTemplates  map[string]ResumeTemplate // by the name of a program; they replace the built-in ones of these programs
+	DetachKey        string                    // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
 }
 
 // Defaults returns the settings that hold if the user has set none.
@@ -126,6 +128,7 @@ func (c Config) withDefaults() Config {
 	c.DurableSession = cmp.Or(c.DurableSession, 256<<20)
 	c.DurableTotal = cmp.Or(c.DurableTotal, 2<<30)
 	c.DurableAge = cmp.Or(c.DurableAge, 30*24*time.Hour)
+	c.Revive = cmp.Or(c.Revive, ReviveAsk)
 	return c // IdleTimeout has no default, because zero means never
 }
 
@@ -159,6 +162,7 @@ func (c Config) validate() error {
 	check(c.DurableTotal >= minDurable, "durable_total_bytes", "at least 1 MiB (1048576)", c.DurableTotal)
 	check(c.DurableAge > 0, "durable_age", "more than 0", c.DurableAge)
 	check(c.DurableKey == "" || filepath.IsAbs(c.DurableKey) || len(c.DurableKey) > 1 && c.DurableKey[0] == '!', "durable_key", "an absolute path, or ! and a command", strconv.Quote(c.DurableKey))
+	check(c.Revive.IsValid(), "revive", "ask, shell or argv", strconv.Quote(string(c.Revive)))
 	check(c.PolicySHA256 == "" || isSHA256(c.PolicySHA256), "policy_sha256", "64 hexadecimal digits", strconv.Quote(c.PolicySHA256))
 	return errors.Join(errs...)
 }
@@ -218,6 +222,8 @@ var settings = []setting{
 	{"durable_key", "`file` of mode 0600 with the age identity that encrypts what is stored, or ! and a command that prints it (none: not encrypted)", setText(func(c *Config) *string { return &c.DurableKey })},
 	{"secret_env", "`names` of variables, separated by spaces, whose values are masked in recordings and in what programs read of a session; * stands for any characters (none)", setSecretEnv},
 	{"mask", "`patterns` (RE2), separated by spaces, of text that is masked in the same way (none)", setMask},
+	{"revive", "`way` in which \"proxy attach\" treats a session that the machine has lost: ask, shell (it starts a shell without a question) or argv (it starts the session's command) (ask)", setText(func(c *Config) *string { return (*string)(&c.Revive) })},
+	{"resume_argv", "`templates` of the commands with which programs continue their work after a reboot, such as \"claude=claude --resume {conversation}\", separated by semicolons (those of claude and codex)", setResume},
 	{"detach_key", "`keys` that detach \"proxy attach\", one or two, or none (ctrl-\\ d)", setText(func(c *Config) *string { return &c.DetachKey })},
 }
 

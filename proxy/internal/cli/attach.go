@@ -31,8 +31,9 @@ type attachOptions struct {
 	early    time.Duration // a failure within this time after the start is exited_early
 	reopened bool          // the session replaced an exited one of the same id
 
-	earlyInput []byte // input from before the attachment, for the session
-	detached   bool   // the user pressed the detach keys
+	earlyInput []byte          // input from before the attachment, for the session
+	before     *front.Terminal // the terminal as the attachment before this one has left it, or nil
+	detached   bool            // the user pressed the detach keys
 
 	sent struct { // sent to the session when attaching
 		size  protocol.Size
@@ -178,6 +179,9 @@ func (a *app) attachTo(ctx context.Context, c *client.Client, s *protocol.Sessio
 	defer signal.Stop(pipe)
 
 	t := front.Open(os.Stdin, os.Stdout)
+	if o.before != nil {
+		t = o.before.Again()
+	}
 	t.Unread(o.earlyInput)
 	if !t.Escapes() && !o.fresh {
 		info, err := c.SessionInfo(ctx, s.ID)

@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -18,11 +18,16 @@ import (
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/front"
 	"holdfast/shared/config"
+	"holdfast/shared/mask"
 )
 
-// labelResume is the label with the command that continues a session's work: a JSON array, or a command
-// line for sh.
-const labelResume = "resume_argv"
+const (
+	// labelResume is the label with the command that continues a session's work: a JSON array, or a
+	// command line for sh.
+	labelResume = "resume_argv"
+	// labelRevive is the label that replaces the setting "revive" for a session.
+	labelRevive = "revive"
+)
 
 func (a *app) reviveCommand() *cobra.Command {
 	o := &attachOptions{}
@@ -32,7 +37,9 @@ func (a *app) reviveCommand() *cobra.Command {
 		Short: "Start a session again that was lost with the machine, below its old screen",
 		Long: "A session is lost if the machine has stopped, or lost power, while it ran. This command starts a new\n" +
 			"child under the session's id and in its last directory: argv, or the command in the label " + labelResume + "\n" +
-			"(a JSON array, or a command line for sh), or otherwise your shell. The old screen and history stand above the new output.",
+			"(a JSON array, or a command line for sh), or that of a template for the program, or otherwise your shell.\n" +
+			"The setting or label " + labelRevive + " can choose the shell, or the session's own command instead of the shell.\n" +
+			"The old screen and history stand above the new output.",
 		Example:           "  proxy revive build\n  proxy revive build -- make -k\n  proxy revive --all",
 		ValidArgsFunction: a.sessionIDs(func(s protocol.State) bool { return s == protocol.StateLost }),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,15 +52,19 @@ func (a *app) reviveCommand() *cobra.Command {
 			}
 			ctx := cmd.Context()
 			return a.withClient(ctx, func(c *client.Client) error {
+				cfg, err := a.settings()
+				if err != nil {
+					return err
+				}
 				if all {
-					return reviveAll(cmd, c)
+					return reviveAll(cmd, c, cfg)
 				}
 				id, err := sessionID(ids[0])
 				if err := errors.Join(err, a.checkAttach(o)); err != nil {
 					return err
 				}
 				o.fresh, o.reopened = !detach, true
-				s, err := revive(ctx, c, id, argv, !detach)
+				s, err := revive(ctx, c, id, cfg, argv, !detach)
 				if err != nil {
 					return err
 				}
@@ -72,7 +83,7 @@ func (a *app) reviveCommand() *cobra.Command {
 }
 
 // reviveAll revives all lost sessions. It continues after an error.
-func reviveAll(cmd *cobra.Command, c *client.Client) error {
+func reviveAll(cmd *cobra.Command, c *client.Client, cfg config.Config) error {
 	list, err := c.List(cmd.Context(), "")
 	if err != nil {
 		return err
@@ -82,7 +93,7 @@ func reviveAll(cmd *cobra.Command, c *client.Client) error {
 		if s.State != protocol.StateLost {
 			continue
 		}
-		if _, err := revive(cmd.Context(), c, s.ID, nil, false); err != nil {
+		if _, err := revive(cmd.Context(), c, s.ID, cfg, nil, false); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.ID, err))
 			continue
 		}
@@ -92,8 +103,8 @@ func reviveAll(cmd *cobra.Command, c *client.Client) error {
 	return errors.Join(errs...)
 }
 
-// revive starts a lost session again, with argv or what the session names.
-func revive(ctx context.Context, c *client.Client, id protocol.SessionID, argv []string, here bool) (*client.Spawned, error) {
+// revive starts a lost session again, with argv or the command that restartArgv chooses.
+func revive(ctx context.Context, c *client.Client, id protocol.SessionID, cfg config.Config, argv []string, here bool) (*client.Spawned, error) {
 	info, err := c.SessionInfo(ctx, id)
 	if err != nil {
 		return nil, err
@@ -105,21 +116,62 @@ func revive(ctx context.Context, c *client.Client, id protocol.SessionID, argv [
 	if info.Lost != nil {
 		change.Cwd = existing(info.Lost.Cwd)
 	}
-	if resume := info.Labels[labelResume]; len(argv) == 0 && strings.HasPrefix(resume, "[") {
-		if err := json.Unmarshal([]byte(resume), &change.Argv); err != nil || len(change.Argv) == 0 {
-			return nil, exitcode.WrongUsage(fmt.Errorf("the label %s of session %s is no JSON array of a command and its arguments", labelResume, id))
+	if len(argv) == 0 {
+		if change.Argv, err = restartArgv(info, cfg); err != nil {
+			return nil, err
 		}
-	} else if len(argv) == 0 && resume != "" {
-		change.Argv = []string{"sh", "-c", resume}
-	}
-	if len(change.Argv) == 0 {
-		change.Argv = []string{config.LoginShell(), "-l"}
 	}
 	if here {
 		change.Cols, change.Rows = reopenSize(info)
 	}
 	none := time.Duration(0)
 	return c.Reopen(ctx, id, change, &none)
+}
+
+// restartArgv returns the command that starts a lost session again. It returns the session's own
+// command only if the user has chosen that, because to run a command twice may do harm.
+func restartArgv(s *protocol.SessionInfo, cfg config.Config) ([]string, error) {
+	shell := []string{config.LoginShell(), "-l"}
+	way := wayToRevive(s, cfg)
+	if way == config.ReviveShell {
+		return shell, nil
+	}
+	resume := strings.TrimSpace(s.Labels[labelResume])
+	switch {
+	case strings.HasPrefix(resume, "["):
+		var argv []string
+		if err := json.Unmarshal([]byte(resume), &argv); err != nil || len(argv) == 0 {
+			return nil, exitcode.WrongUsage(fmt.Errorf("the label %s of session %s is no JSON array of a command and its arguments", labelResume, s.ID))
+		}
+		return argv, nil
+	case resume != "":
+		return []string{"sh", "-c", resume}, nil
+	}
+	if len(s.Argv) > 0 {
+		if argv := cfg.ResumeCommand(filepath.Base(s.Argv[0]), s.Labels); argv != nil {
+			return argv, nil
+		}
+	}
+	if way != config.ReviveArgv || len(s.Argv) == 0 {
+		return shell, nil
+	}
+	if strings.Contains(strings.Join(s.Argv, " "), strings.Repeat("*", mask.MinValue)) {
+		return nil, exitcode.WrongUsage(fmt.Errorf("the command of session %s contains a secret, which is not stored: name the command, as in proxy revive %s -- argv...", s.ID, s.ID))
+	}
+	return s.Argv, nil
+}
+
+// wayToRevive returns the way that the session's label names, or else the setting. An invalid label
+// means ask.
+func wayToRevive(s *protocol.SessionInfo, cfg config.Config) config.Revive {
+	label, hasLabel := s.Labels[labelRevive]
+	switch way := config.Revive(label); {
+	case !hasLabel:
+		return cfg.Revive
+	case way.IsValid():
+		return way
+	}
+	return config.ReviveAsk
 }
 
 // existing returns dir, or "" if it does not exist any more.
@@ -130,8 +182,8 @@ func existing(dir string) string {
 	return dir
 }
 
-// offerRevival tells which screen of a lost session was shown, and asks whether to start the session
-// again. Nothing is started without an answer.
+// offerRevival tells which screen of a lost session was shown. It starts the session again if the user
+// has agreed to that in advance by the setting or label "revive", or does so when asked.
 func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.Attachment, t *front.Terminal, o *attachOptions) error {
 	info := att.Info().Session
 	cwd := info.Cwd
@@ -139,20 +191,29 @@ func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.At
 		cwd = cmp.Or(info.Lost.Cwd, cwd)
 		t.Say("[%s was lost with the machine; this is its screen at %s, after %d bytes of output]", info.ID, info.Lost.SeenAt.Local().Format(time.DateTime), info.Lost.Offset)
 	}
-	if !t.IsTerminal() || o.readOnly {
-		t.Say("[to start it again: proxy revive %s]", info.ID)
-		return nil
-	}
-	t.Say("[start it again in %s? y or n]", cwd)
-	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if err != nil || !strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y") {
-		return nil
-	}
-	s, err := revive(ctx, c, info.ID, nil, true)
+	cfg, err := a.settings()
 	if err != nil {
 		return err
 	}
-	o.fresh, o.reopened = true, true
+	isAgreed := wayToRevive(&info, cfg) != config.ReviveAsk
+	switch {
+	case o.readOnly || !t.IsTerminal() && !isAgreed:
+		t.Say("[to start it again: proxy revive %s]", info.ID)
+		return nil
+	case isAgreed:
+		t.Say("[it is started again in %s, because %s is %s]", cwd, labelRevive, wayToRevive(&info, cfg))
+	default:
+		t.Say("[start it again in %s? y or n]", cwd)
+		answer, err := t.ReadLine()
+		if err != nil || !strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y") {
+			return nil
+		}
+	}
+	s, err := revive(ctx, c, info.ID, cfg, nil, true)
+	if err != nil {
+		return err
+	}
+	o.fresh, o.reopened, o.before, o.earlyInput = true, true, t, nil
 	return a.attachTo(ctx, c, &s.Session, o)
 }
 

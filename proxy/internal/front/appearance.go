@@ -371,5 +371,5 @@ func (t *Terminal) Appearance() protocol.Appearance {
 // canAsk reports whether queries may be sent to the terminal. The Linux console answers only the
 // last one of them.
 func (t *Terminal) canAsk() bool {
-	return t.Escapes() && IsTerminal(t.in) && os.Getenv("TERM") != "linux"
+	return t.Escapes() && t.HasKeyboard() && os.Getenv("TERM") != "linux"
 }

@@ -72,7 +72,7 @@ func (p *picker) run(ctx context.Context, t *Terminal) error {
 	inputs := make(chan input, 1) // buffered, so that a read that is pending at a signal can end
 	read := func() {
 		buf := make([]byte, 4<<10)
-		n, err := t.in.Read(buf)
+		n, err := t.in.read(buf, nil)
 		inputs <- input{buf[:n], err}
 	}
 	go read()

@@ -49,7 +49,7 @@ func Play(ctx context.Context, t *Terminal, r Recording, o PlayOptions) error {
 func readKeys(ctx context.Context, t *Terminal, keys chan<- string) {
 	buf := make([]byte, 4<<10)
 	for {
-		n, err := t.in.Read(buf)
+		n, err := t.in.read(buf, nil)
 		for b := buf[:n]; len(b) > 0; {
 			k := firstKey(b)
 			b = b[len(k):]

@@ -29,8 +29,8 @@ import (
 // A Terminal is the terminal of this command. Raw changes its state. Restore restores that state, and
 // resets the modes that programs in the session have set.
 type Terminal struct {
-	in, out    *os.File
-	earlyInput []byte // input that was read before, and must be returned first
+	in  *input
+	out *os.File
 
 	mu    sync.Mutex
 	state *term.State // nil unless the terminal is raw
@@ -47,16 +47,23 @@ const (
 )
 
 // Open returns the terminal of two files, which need not be terminals. It changes nothing.
-func Open(in, out *os.File) *Terminal { return &Terminal{in: in, out: out} }
+func Open(in, out *os.File) *Terminal { return &Terminal{in: &input{file: in}, out: out} }
 
-// Unread makes p the input that View reads before any other. It must be called before View.
-func (t *Terminal) Unread(p []byte) { t.earlyInput = p }
+// Again returns the terminal as Open does, for use after Restore. Input that t has not processed is not lost.
+func (t *Terminal) Again() *Terminal { return &Terminal{in: t.in, out: t.out} }
+
+// Unread makes p the input that is read before any other.
+func (t *Terminal) Unread(p []byte) {
+	t.in.mu.Lock()
+	defer t.in.mu.Unlock()
+	t.in.unread = append(p, t.in.unread...)
+}
 
 // IsTerminal reports whether the output goes to a terminal.
 func (t *Terminal) IsTerminal() bool { return IsTerminal(t.out) }
 
 // HasKeyboard reports whether the input comes from a terminal.
-func (t *Terminal) HasKeyboard() bool { return IsTerminal(t.in) }
+func (t *Terminal) HasKeyboard() bool { return IsTerminal(t.in.file) }
 
 // Escapes reports whether the terminal understands escape sequences.
 func (t *Terminal) Escapes() bool {
@@ -66,16 +73,6 @@ func (t *Terminal) Escapes() bool {
 
 // IsTerminal reports whether f is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
-
-// read reads input.
-func (t *Terminal) read(p []byte) (int, error) {
-	if len(t.earlyInput) > 0 {
-		n := copy(p, t.earlyInput)
-		t.earlyInput = t.earlyInput[n:]
-		return n, nil
-	}
-	return t.in.Read(p)
-}
 
 // Size returns the size of the output's terminal, or zero if the output is no terminal.
 func (t *Terminal) Size() protocol.Size {
@@ -95,12 +92,12 @@ func (t *Terminal) Raw() error {
 	if t.Escapes() {
 		_, _ = t.out.WriteString(pushTitle)
 	}
-	if !IsTerminal(t.in) {
+	if !IsTerminal(t.in.file) {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	state, err := term.MakeRaw(int(t.in.Fd()))
+	state, err := term.MakeRaw(int(t.in.file.Fd()))
 	if err != nil {
 		return fmt.Errorf("make the terminal raw: %w", err)
 	}
@@ -114,7 +111,7 @@ func (t *Terminal) rawAgain() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.state != nil {
-		_, _ = term.MakeRaw(int(t.in.Fd())) // if this fails, keys act as in the shell
+		_, _ = term.MakeRaw(int(t.in.file.Fd())) // if this fails, keys act as in the shell
 	}
 }
 
@@ -123,7 +120,7 @@ func (t *Terminal) rawAgain() {
 func (t *Terminal) Restore() {
 	t.mu.Lock()
 	if t.state != nil {
-		_ = term.Restore(int(t.in.Fd()), t.state) // if this fails, the terminal is gone
+		_ = term.Restore(int(t.in.file.Fd()), t.state) // if this fails, the terminal is gone
 		t.state = nil
 	}
 	t.mu.Unlock()

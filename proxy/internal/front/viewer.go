@@ -17,7 +17,7 @@ import (
 //
 //	run        waits for an end, in the calling goroutine
 //	show       writes output; ends with the attachment
-//	readInput  reads the terminal; ends with the process
+//	readInput  reads the terminal; ends with the first input after run
 //	follow     follows the terminal's size and appearance; ended by run
 //	watchLink  reports a link that stalls; ended by run
 type viewer struct {
@@ -31,6 +31,7 @@ type viewer struct {
 
 	leave  sync.Once
 	detach chan struct{} // closed by the detach keys
+	over   chan struct{} // closed at the end of run
 
 	mu    sync.Mutex
 	size  protocol.Size       // the size that was sent last
@@ -62,7 +63,7 @@ func View(ctx context.Context, att *client.Attachment, t *Terminal, o ViewOption
 // newViewer returns a viewer that is not running yet.
 func newViewer(att *client.Attachment, t *Terminal, o ViewOptions) *viewer {
 	v := &viewer{
-		att: att, term: t, piped: !t.HasKeyboard(), detach: make(chan struct{}), size: o.Size, looks: o.Appearance,
+		att: att, term: t, piped: !t.HasKeyboard(), detach: make(chan struct{}), over: make(chan struct{}), size: o.Size, looks: o.Appearance,
 		readOnly: o.ReadOnly,
 	}
 	keys := o.DetachKey
@@ -106,6 +107,7 @@ func (v *viewer) setAppearance(looks protocol.Appearance) {
 // run views the session until it ends, the user detaches, or ctx is done.
 func (v *viewer) run(ctx context.Context) error {
 	go v.readInput()
+	defer close(v.over)
 	defer v.follow()()
 	defer v.watchLink()()
 	shown := make(chan error, 1)
@@ -174,7 +176,10 @@ func (v *viewer) readInput() {
 	}
 	buf := make([]byte, 32<<10)
 	for {
-		n, err := v.term.read(buf)
+		n, err := v.term.in.read(buf, v.over)
+		if errors.Is(err, errGone) {
+			return
+		}
 		if n > 0 && typed(buf[:n]) {
 			v.endView()
 		}

@@ -112,11 +112,13 @@ export interface Revival {
 const RESUME = 'resume_argv'; // the label with the command that continues a session's work
 const SHELL = ['/bin/sh', '-c', 'exec "${SHELL:-/bin/sh}" -l'];
 
-// revival returns what starts a lost session again: the command of its label, or else a login shell. It never returns the
-// command that was lost, unless that was a login shell. It returns an error if the label is malformed.
+// revival returns what starts a lost session again: the command of its label, or else a login shell. It returns the command
+// that was lost only if that was a login shell, or if the label revive is argv and no secret is missing in the command. With
+// the label revive=shell it returns a shell. It returns an error if the label resume_argv is malformed.
 export function revival(s: SessionInfo): Revival | Error {
   const cwd = s.lost?.cwd || s.cwd;
-  const label = s.labels?.[RESUME]?.trim() ?? '';
+  const way = s.labels?.['revive'];
+  const label = way === 'shell' ? '' : (s.labels?.[RESUME]?.trim() ?? '');
   const of = (argv: string[] | undefined, what: string): Revival => ({ ...(argv && { argv }), ...(cwd && { cwd }), says: `${what} in ${cwd}` });
   if (label.startsWith('[')) {
     const argv = json(label);
@@ -124,6 +126,7 @@ export function revival(s: SessionInfo): Revival | Error {
     return of(argv, `runs ${short(command(argv))}`);
   }
   if (label) return of(['sh', '-c', label], `runs ${short(label)}`);
+  if (way === 'argv' && !s.argv.join(' ').includes('****')) return of(undefined, `runs ${short(command(s.argv))}`);
   const [program = '', ...args] = s.argv;
   const isShell = /^-?(ba|z|fi|da|k|tc|c)?sh$/.test(program.split('/').pop() ?? '') && args.every((a) => /^(-l|-i|--login)$/.test(a));
   return of(isShell ? undefined : SHELL, 'starts a shell');

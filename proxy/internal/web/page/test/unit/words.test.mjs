@@ -75,7 +75,7 @@ test('a lost session is neither running nor failed', () => {
   assert.match(loss(lost({ command: { line: 'ls', prompt: true } })), /it ran make all\./);
 });
 
-test('a lost session is revived with the command of its label or a shell, never with the command that was lost', () => {
+test('a lost session is revived with the command of its label or a shell, and with the command that was lost only if its label says so', () => {
   const of = (more) => {
     const { argv, cwd } = revival(lost(more));
     return [argv, cwd];
@@ -87,5 +87,8 @@ test('a lost session is revived with the command of its label or a shell, never 
   assert.deepEqual(of({ argv: ['fish', 'deploy.fish'] }), [shell, '/src/b']);
   assert.deepEqual(of({ labels: { resume_argv: 'agent --resume 7' } }), [['sh', '-c', 'agent --resume 7'], '/src/b']);
   assert.deepEqual(of({ labels: { resume_argv: '["agent", "a b"]' } }), [['agent', 'a b'], '/src/b']);
+  assert.deepEqual(of({ labels: { revive: 'argv' } }), [undefined, '/src/b']);
+  assert.deepEqual(of({ labels: { revive: 'argv' }, argv: ['make', 'KEY=********'] }), [shell, '/src/b']);
+  assert.deepEqual(of({ labels: { revive: 'shell', resume_argv: 'agent --resume 7' } }), [shell, '/src/b']);
   for (const bad of ['[', '[]', '[1]']) assert.ok(revival(lost({ labels: { resume_argv: bad } })) instanceof Error, bad);
 });
