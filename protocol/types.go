@@ -230,6 +230,8 @@ const (
 	LabelPIDsMax    = "pids_max"
 	LabelCPUMax     = "cpu_max"
 	LabelCPUWeight  = "cpu_weight"
+	// LabelDurable is a Durable for a spawn that does not name one.
+	LabelDurable = "durable"
 )
 
 // Foreground describes the process that has a session's terminal at the time of the request. The

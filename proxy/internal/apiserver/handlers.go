@@ -40,8 +40,7 @@ func (c *caller) spawnRequest(ctx context.Context, m *api.Spawn) (protocol.Messa
 	if err := c.authorizeSpawn(ctx, &create); err != nil {
 		return nil, err
 	}
-	var err error
-	if create.DefaultLimits, err = c.s.defaultLimits(create.Labels); err != nil {
+	if err := c.s.applyLabels(&create); err != nil {
 		return nil, err
 	}
 	create.Env = c.followAgent(create.Env)
@@ -156,6 +155,18 @@ func (c *caller) spawn(ctx context.Context, create protocol.Message, earlyMS *in
 	}
 	c.observe(policy.Event{Kind: policy.EventSpawned, SessionID: string(made.Session.ID), Labels: made.Session.Labels})
 	return &made.Session, s.checkEarly(ctx, &made.Session, window, asked)
+}
+
+// applyLabels completes a spawn by its labels, and by the limits of the settings.
+func (s *Server) applyLabels(create *wire.Create) (err error) {
+	if label, ok := create.Labels[protocol.LabelDurable]; ok && create.Durable == "" {
+		create.Durable = protocol.Durable(label)
+		if err := create.Durable.Validate(); err != nil {
+			return err
+		}
+	}
+	create.DefaultLimits, err = s.defaultLimits(create.Labels)
+	return err
 }
 
 // defaultLimits returns the limits of the settings, each replaced by the label of that name if

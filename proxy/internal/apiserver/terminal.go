@@ -46,7 +46,7 @@ func (c *conn) openTerminal(ctx context.Context, a *attachment, m *api.TerminalO
 	if err := c.authorizeSpawn(ctx, &create); err != nil {
 		return "", err
 	}
-	if create.DefaultLimits, err = c.s.defaultLimits(create.Labels); err != nil {
+	if err := c.s.applyLabels(&create); err != nil {
 		return "", err
 	}
 	if err := c.authorize(ctx, policy.Access{Verb: policy.VerbType, Labels: create.Labels}); err != nil {
