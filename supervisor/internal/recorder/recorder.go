@@ -353,7 +353,7 @@ type track struct {
 	isWhole bool          // the last keyframe in the files includes the history
 	clears  uint64        // of the source, when the files were renewed
 	last    state         // what was stored last
-	buf     []byte  // of Recorder.turns, during a step; allocated when a step needs it
+	buf     []byte        // of Recorder.turns, during a step; allocated when a step needs it
 	masked  maskedCopy
 }
 
