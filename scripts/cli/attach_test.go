@@ -162,7 +162,7 @@ func TestTerminalRestored(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.shell("s", setModes+"read x; exit 3")
+			w.must("new", "-d", "--durable", "off", "--id", "s", "--", "/bin/sh", "-c", setModes+"read x; exit 3")
 			p := w.openSize(80, 24, exec.Command(w.copyProxy(), "attach", "s"))
 			p.expect("MODES-SET")
 			if p.attributes() == p.before {

@@ -26,9 +26,15 @@ func TestRevive(t *testing.T) {
 			t.Fatalf("session %s is not stored", id)
 		}
 	}
+	watcher := w.open("attach", "asks")
+	watcher.expect("first")
 	w.Kill(w.Only("proxy"))
 	w.KillBoth()
 
+	watcher.expect("[asks was lost with the machine; this is its screen at ")
+	watcher.expect("? y or n")
+	watcher.typ("n\r")
+	watcher.ends(0, "")
 	p := w.open("attach", "asks")
 	p.expect("start it again in " + w.Dir + "? y or n")
 	p.typ("n\r")

@@ -185,7 +185,11 @@ func existing(dir string) string {
 // offerRevival tells which screen of a lost session was shown. It starts the session again if the user
 // has agreed to that in advance by the setting or label "revive", or does so when asked.
 func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.Attachment, t *front.Terminal, o *attachOptions) error {
-	info := att.Info().Session
+	// The attachment may be older than the loss, and then its description says nothing of it.
+	info, err := c.SessionInfo(ctx, att.Info().Session.ID)
+	if err != nil {
+		return err
+	}
 	cwd := info.Cwd
 	if info.Lost != nil {
 		cwd = cmp.Or(info.Lost.Cwd, cwd)
@@ -195,13 +199,13 @@ func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.At
 	if err != nil {
 		return err
 	}
-	isAgreed := wayToRevive(&info, cfg) != config.ReviveAsk
+	isAgreed := wayToRevive(info, cfg) != config.ReviveAsk
 	switch {
 	case o.readOnly || !t.IsTerminal() && !isAgreed:
 		t.Say("[to start it again: proxy revive %s]", info.ID)
 		return nil
 	case isAgreed:
-		t.Say("[it is started again in %s, because %s is %s]", cwd, labelRevive, wayToRevive(&info, cfg))
+		t.Say("[it is started again in %s, because %s is %s]", cwd, labelRevive, wayToRevive(info, cfg))
 	default:
 		t.Say("[start it again in %s? y or n]", cwd)
 		answer, err := t.ReadLine()
