@@ -156,7 +156,7 @@ func restartArgv(s *protocol.SessionInfo, cfg config.Config) ([]string, error) {
 		return shell, nil
 	}
 	if strings.Contains(strings.Join(s.Argv, " "), strings.Repeat("*", mask.MinValue)) {
-		return nil, exitcode.WrongUsage(fmt.Errorf("the command of session %s contains a secret, which is not stored: name the command, as in proxy revive %s -- argv...", s.ID, s.ID))
+		return nil, exitcode.WrongUsage(fmt.Errorf("the command of session %s contains a secret, which is not stored: name the command, as in proxy revive %s -- COMMAND", s.ID, s.ID))
 	}
 	return s.Argv, nil
 }
