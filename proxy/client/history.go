@@ -57,34 +57,57 @@ type SearchOptions struct {
 // error is the last item. If the session was reopened during the search, the error is
 // instance_mismatch.
 func (c *Client) Search(ctx context.Context, id protocol.SessionID, o SearchOptions) iter.Seq2[protocol.Match, error] {
-	return func(yield func(protocol.Match, error) bool) {
-		spec := protocol.SearchSpec{SessionID: id, Pattern: o.Pattern, IgnoreCase: o.IgnoreCase, Before: o.Before}
-		instance := protocol.Instance("")
+	return searchPages(id, o, func(before *uint64, limit int) (searchPage[protocol.Match], error) {
+		spec := protocol.SearchSpec{SessionID: id, Pattern: o.Pattern, IgnoreCase: o.IgnoreCase, Before: before, Limit: limit}
+		s, err := ask[*api.SearchContent](ctx, c, &api.Search{SearchSpec: spec})
+		if err != nil {
+			return searchPage[protocol.Match]{}, err
+		}
+		return searchPage[protocol.Match]{s.Instance, s.Matches, s.Before, s.More}, nil
+	})
+}
+
+// searchPage is the reply to one request of a search.
+type searchPage[M any] struct {
+	instance protocol.Instance
+	matches  []M    // the newest first
+	before   uint64 // the line or offset before which the next page begins
+	more     bool   // there may be another page
+}
+
+// searchPages yields the matches of all pages of a search, up to o.Limit. ask requests a page of at
+// most limit matches before a line or offset. A reply that would repeat the same page is an error,
+// because the search would not end otherwise.
+func searchPages[M any](id protocol.SessionID, o SearchOptions, ask func(before *uint64, limit int) (searchPage[M], error)) iter.Seq2[M, error] {
+	return func(yield func(M, error) bool) {
+		var none M
+		instance, before := protocol.Instance(""), o.Before
 		for found := 0; ; {
-			if spec.Limit = protocol.MaxMatches; o.Limit > 0 {
-				spec.Limit = min(o.Limit-found, protocol.MaxMatches)
+			limit := protocol.MaxMatches
+			if o.Limit > 0 {
+				limit = min(o.Limit-found, limit)
 			}
-			s, err := ask[*api.SearchContent](ctx, c, &api.Search{SearchSpec: spec})
-			if err == nil && instance != "" && s.Instance != instance {
+			page, err := ask(before, limit)
+			if err == nil && instance != "" && page.instance != instance {
 				err = protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s was started again during the search", id))
 			}
 			if err != nil {
-				yield(protocol.Match{}, err)
+				yield(none, err)
 				return
 			}
-			for _, m := range s.Matches {
+			for _, m := range page.matches {
 				if found++; !yield(m, nil) || found == o.Limit {
 					return
 				}
 			}
-			if !s.More {
+			if !page.more {
 				return
 			}
-			if spec.Before != nil && s.Before >= *spec.Before {
-				yield(protocol.Match{}, failed(ErrDecode, fmt.Errorf("search makes no progress at line %d", s.Before)))
+			if before != nil && page.before >= *before {
+				yield(none, failed(ErrDecode, fmt.Errorf("search makes no progress at %d", page.before)))
 				return
 			}
-			instance, spec.Before = s.Instance, &s.Before
+			instance, before = page.instance, &page.before
 		}
 	}
 }

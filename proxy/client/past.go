@@ -67,35 +67,14 @@ func (c *Client) ReadPast(ctx context.Context, id protocol.SessionID, from, to u
 // iterates. An error is the last item. If the session was reopened during the search, the error is
 // instance_mismatch.
 func (c *Client) SearchPast(ctx context.Context, id protocol.SessionID, o SearchOptions) iter.Seq2[protocol.PastMatch, error] {
-	return func(yield func(protocol.PastMatch, error) bool) {
-		spec := protocol.PastSearchSpec{SessionID: id, Pattern: o.Pattern, IgnoreCase: o.IgnoreCase, Before: o.Before}
-		instance := protocol.Instance("")
-		for found := 0; ; {
-			if spec.Limit = protocol.MaxMatches; o.Limit > 0 {
-				spec.Limit = min(o.Limit-found, protocol.MaxMatches)
-			}
-			s, err := ask[*api.SearchPastContent](ctx, c, &api.SearchPast{PastSearchSpec: spec})
-			if err == nil && instance != "" && s.Instance != instance {
-				err = protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s was started again during the search", id))
-			}
-			if err == nil && spec.Before != nil && s.More && s.Before >= *spec.Before {
-				err = failed(ErrDecode, fmt.Errorf("search makes no progress at offset %d", s.Before))
-			}
-			if err != nil {
-				yield(protocol.PastMatch{}, err)
-				return
-			}
-			for _, m := range s.Matches {
-				if found++; !yield(m, nil) || found == o.Limit {
-					return
-				}
-			}
-			if !s.More {
-				return
-			}
-			instance, spec.Before = s.Instance, &s.Before
+	return searchPages(id, o, func(before *uint64, limit int) (searchPage[protocol.PastMatch], error) {
+		spec := protocol.PastSearchSpec{SessionID: id, Pattern: o.Pattern, IgnoreCase: o.IgnoreCase, Before: before, Limit: limit}
+		s, err := ask[*api.SearchPastContent](ctx, c, &api.SearchPast{PastSearchSpec: spec})
+		if err != nil {
+			return searchPage[protocol.PastMatch]{}, err
 		}
-	}
+		return searchPage[protocol.PastMatch]{s.Instance, s.Matches, s.Before, s.More}, nil
+	})
 }
 
 // OffsetAt returns the output offset of a moment of a session's past. If the moment is not kept, the
