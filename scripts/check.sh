@@ -134,6 +134,8 @@ programs() {
 		mandoc   mandoc
 		lintian  lintian
 		asciinema asciinema
+		/usr/sbin/sshd openssh-server
+		ssh      openssh-client
 		qemu-system-x86_64 qemu-system-x86
 		busybox  busybox-static
 		cpio     cpio

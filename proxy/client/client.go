@@ -33,16 +33,20 @@ type Options struct {
 	Name  string // name of the client, for people and logs; default the program's name
 	// Start is called to start a proxy if none runs; nil means that no proxy is started.
 	Start func(context.Context) error
-	// Redial is how long a lost connection is tried again; the default is 30 s.
+	// Redial is how long a lost connection is tried again, and how long the first one may take; the
+	// default is 30 s, and 10 min with SSH, which may ask the user for a password.
 	Redial time.Duration
 
-	// Dial opens the connection; if it is set, Dir and Proxy are ignored.
+	// SSH selects the proxy of another host; if it is set, Dir and Proxy are ignored.
+	SSH *SSHOptions
+	// Dial opens the connection; if it is set, SSH, Dir and Proxy are ignored.
 	Dial          func(context.Context) (net.Conn, error)
 	Token, Secret string
 }
 
 const (
 	defaultRedial = 30 * time.Second
+	sshRedial     = 10 * time.Minute
 	backoffMin    = 2 * time.Millisecond
 	backoffMax    = 200 * time.Millisecond
 	// startAgain is how long a started proxy may take until it serves. If Start is called again
@@ -51,8 +55,16 @@ const (
 )
 
 func (o Options) withDefaults() (Options, error) {
-	o.Redial = cmp.Or(o.Redial, defaultRedial)
 	o.Name = cmp.Or(o.Name, programName())
+	if o.Dial == nil && o.SSH != nil {
+		o.Redial = cmp.Or(o.Redial, sshRedial)
+		d, err := newSSHDialer(*o.SSH)
+		if err != nil {
+			return o, protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
+		}
+		o.Dial = d.dial
+	}
+	o.Redial = cmp.Or(o.Redial, defaultRedial)
 	if o.Dial != nil {
 		return o, nil
 	}

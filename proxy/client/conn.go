@@ -13,6 +13,7 @@ import (
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
 	"holdfast/shared/rawio"
+	"holdfast/shared/version"
 )
 
 // Failures that are not answers of the proxy; errors.Is distinguishes them. An answer of the
@@ -74,6 +75,9 @@ func dial(ctx context.Context, o *Options) (*conn, error) {
 	_ = nc.SetDeadline(time.Now().Add(helloTimeout)) // if it fails, the next call fails, too
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	err = c.hello(o)
+	if s, ok := nc.(*sshConn); ok && protocol.CodeOf(err) == protocol.CodeProtocolMismatch {
+		err = fmt.Errorf("%w: %s has Holdfast %s, and this program is of %s", err, s.host(), s.release, version.String())
+	}
 	if !stop() && (err == nil || errors.Is(ctx.Err(), context.Canceled)) { // the deadline has turned the cancellation into an i/o error
 		err = failed(ErrConnect, ctx.Err())
 	}

@@ -9,6 +9,15 @@ import (
 	"holdfast/shared/socket"
 )
 
+// DialAPI connects to the proxy with a name that serves in dirs, and sends nothing.
+func DialAPI(ctx context.Context, dirs config.Dirs, proxy string) (net.Conn, error) {
+	dial, err := dialer(dirs, config.APISocket(proxy))
+	if err != nil {
+		return nil, err
+	}
+	return dial(ctx)
+}
+
 // dialer returns a function that connects to the proxy that serves the api under this file's
 // name. On Windows it uses the named pipe for that file (see pipe.Here), and elsewhere the Unix
 // socket. Proxy and client choose by the operating system alone, so no setting can make them

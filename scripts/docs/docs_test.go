@@ -46,6 +46,9 @@ func TestBlocks(t *testing.T) {
 				}
 				if w == nil {
 					w = newWorld(t)
+					if page == hostsPage {
+						w.reachHost()
+					}
 				}
 				if _, not := b.marks["not run"]; not {
 					w.parse(b)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"holdfast/shared/testkit"
+	"holdfast/shared/testkit/sshhost"
 	programs "holdfast/shared/testkit/world"
 )
 
@@ -61,6 +62,21 @@ func newWorld(t *testing.T) *world {
 	}, goEnv(t))
 	t.Cleanup(w.End)
 	return w
+}
+
+// hostsPage is about another host, which its commands reach by ssh under the name build-host.
+const hostsPage = ".github/docs/other-hosts.md"
+
+// reachHost starts a host for hostsPage.
+func (w *world) reachHost() {
+	env := slices.Clone(w.Env)
+	for i, e := range env {
+		if strings.HasPrefix(e, "HOLDFAST_DIR=") {
+			env[i] = "HOLDFAST_DIR=" + w.path("there")
+		}
+	}
+	h := sshhost.Start(w.t, "build-host", w.path("ssh"), env)
+	w.Env = append(w.Env, "HOLDFAST_SSH_COMMAND="+strings.Join(h.Command, " "))
 }
 
 func (w *world) path(parts ...string) string {

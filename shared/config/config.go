@@ -100,6 +100,7 @@ type Config struct {
 	DurableKey       string                    // file with the age identity that encrypts what is stored, or "!" and a command that prints it; default none
 	SecretEnv        []string                  // names of variables, which may contain *, whose values are masked; default none
 	Mask             []*regexp.Regexp          // patterns of secrets; default none
+	SSHCommand       []string                  // ssh and its options; default DefaultSSHCommand
 	Revive           Revive                    // how a lost session is started again; default ask
 	ResumeTemplates  map[string]ResumeTemplate // by the name of a program; they replace the built-in ones of these programs
 	DetachKey        string                    // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
@@ -129,6 +130,9 @@ func (c Config) withDefaults() Config {
 	c.DurableTotal = cmp.Or(c.DurableTotal, 2<<30)
 	c.DurableAge = cmp.Or(c.DurableAge, 30*24*time.Hour)
 	c.Revive = cmp.Or(c.Revive, ReviveAsk)
+	if len(c.SSHCommand) == 0 {
+		c.SSHCommand = DefaultSSHCommand()
+	}
 	return c // IdleTimeout has no default, because zero means never
 }
 
@@ -224,7 +228,19 @@ var settings = []setting{
 	{"mask", "`patterns` (RE2), separated by spaces, of text that is masked in the same way (none)", setMask},
 	{"revive", "`way` in which \"proxy attach\" treats a session that the machine has lost: ask, shell (it starts a shell without a question) or argv (it starts the session's command) (ask)", setText(func(c *Config) *string { return (*string)(&c.Revive) })},
 	{"resume_argv", "`templates` of the commands with which programs continue their work after a reboot, such as \"claude=claude --resume {conversation}\", separated by semicolons (those of claude and codex)", setResume},
+	{"ssh_command", "`command` with which other hosts are reached: ssh or a program with the same options (ssh -o ConnectTimeout=15 -o ServerAliveInterval=5)", setSSHCommand},
 	{"detach_key", "`keys` that detach \"proxy attach\", one or two, or none (ctrl-\\ d)", setText(func(c *Config) *string { return &c.DetachKey })},
+}
+
+// DefaultSSHCommand returns the default of the setting ssh_command. ssh then notices within 20 s that
+// the network is gone.
+func DefaultSSHCommand() []string {
+	return []string{"ssh", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=5"}
+}
+
+func setSSHCommand(c *Config, v string) error {
+	c.SSHCommand = strings.Fields(v)
+	return nil
 }
 
 func setSecretEnv(c *Config, v string) (err error) {

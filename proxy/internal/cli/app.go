@@ -28,7 +28,7 @@ import (
 // dirs returns the directories of this command. It creates none, and returns an error if a
 // directory exists that other users could write to.
 func (a *app) dirs() (config.Dirs, error) {
-	d, err := config.Resolve(a.dir, os.Getenv)
+	d, err := config.Resolve(a.localDir(), os.Getenv)
 	if err != nil {
 		return d, err
 	}
@@ -38,7 +38,7 @@ func (a *app) dirs() (config.Dirs, error) {
 // makeDirs returns the directories and creates those that are missing. A process must call it
 // before it writes a file there. It returns an error if other users could replace a directory.
 func (a *app) makeDirs() (config.Dirs, error) {
-	d, err := config.Resolve(a.dir, os.Getenv)
+	d, err := config.Resolve(a.localDir(), os.Getenv)
 	if err != nil {
 		return d, err
 	}
@@ -54,6 +54,9 @@ func (a *app) makeDirs() (config.Dirs, error) {
 // proxy ends in order, which removes its socket, a user wanted it to end, so the client only waits
 // for another one.
 func (a *app) connect(ctx context.Context, starts bool) (*client.Client, error) {
+	if a.host != "" {
+		return a.dialHost(ctx, starts)
+	}
 	var connected atomic.Bool
 	c, err := a.dial(ctx, func(ctx context.Context) error {
 		switch {
@@ -130,6 +133,9 @@ func (a *app) dirsAndSecret() (dirs config.Dirs, secret string, err error) {
 
 // dial connects to the proxy. If no proxy listens, the client calls start, unless start is nil.
 func (a *app) dial(ctx context.Context, start func(context.Context) error) (*client.Client, error) {
+	if a.host != "" {
+		return a.dialHost(ctx, false)
+	}
 	_, secret, err := a.dirsAndSecret()
 	if err != nil {
 		return nil, err

@@ -27,6 +27,7 @@ type attachOptions struct {
 	detachKey                        string
 	keys                             front.DetachKey // parsed from detachKey
 
+	isRemote bool          // the session is on another host
 	fresh    bool          // the session was started for this terminal, which must show all of its output
 	early    time.Duration // a failure within this time after the start is exited_early
 	reopened bool          // the session replaced an exited one of the same id
@@ -58,6 +59,7 @@ func (o *attachOptions) flags(cmd *cobra.Command) {
 // checkAttach completes the options by the settings, and reports invalid ones before a process is
 // started.
 func (a *app) checkAttach(o *attachOptions) error {
+	o.isRemote = a.host != ""
 	if o.detachKey == "" {
 		cfg, err := a.settings()
 		if err != nil {
@@ -104,7 +106,7 @@ func (o *attachOptions) mode() protocol.Mode {
 // ended.
 func (o *attachOptions) request(s *protocol.SessionInfo, t *front.Terminal) client.AttachOptions {
 	r := client.AttachOptions{Mode: o.mode(), Steal: o.steal, Pace: o.pace, Term: os.Getenv("TERM"), IsTTY: t.IsTerminal()}
-	if !o.readOnly { // a read-only viewer does not change the session's viewer environment
+	if !o.readOnly && !o.isRemote { // a read-only viewer does not change the session's viewer environment, and another host cannot use it
 		r.Env = viewerEnv(os.Environ())
 	}
 	r.Answers = t.Escapes() && t.HasKeyboard()
@@ -145,7 +147,7 @@ func (a *app) attachCommand() *cobra.Command {
 					return err
 				}
 				return a.withClient(cmd.Context(), func(c *client.Client) error {
-					sessions, err := attachable(cmd.Context(), c)
+					sessions, err := a.attachable(cmd.Context(), c)
 					if err != nil {
 						return err
 					}
@@ -156,8 +158,8 @@ func (a *app) attachCommand() *cobra.Command {
 					return a.attachTo(cmd.Context(), c, &protocol.SessionInfo{ID: s.ID}, o)
 				})
 			}
-			id, err := sessionID(args[0])
-			if err := errors.Join(err, a.checkAttach(o), notItself(id)); err != nil {
+			id, err := a.sessionID(args[0])
+			if err := errors.Join(err, a.checkAttach(o), a.notItself(id)); err != nil {
 				return err
 			}
 			return a.withClient(cmd.Context(), func(c *client.Client) error {

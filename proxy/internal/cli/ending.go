@@ -66,7 +66,7 @@ const checkTime = 2 * time.Second
 
 // detached prints the id of the started session, unless its child fails within early after the
 // start. If the child ends with code 0, it has done its work, and its exit record is kept.
-func detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, early time.Duration) error {
+func (a *app) detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, early time.Duration) error {
 	ctx := cmd.Context()
 	if early > 0 {
 		watch, cancel := context.WithTimeout(ctx, early+checkTime)
@@ -75,13 +75,13 @@ func detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, early tim
 		switch {
 		case err != nil: // the child runs, or its state is unknown
 		case record.ExitCode == 0:
-			fmt.Fprintf(plain.Stderr, "proxy: session %s has already ended with code 0; proxy screen %s shows its output\n", s.SessionID, s.SessionID)
+			fmt.Fprintf(plain.Stderr, "proxy: session %s has already ended with code 0; proxy screen %s shows its output\n", s.SessionID, a.fullName(s.SessionID))
 		default:
 			removeFailed(ctx, c, &s.Session)
 			return tellEarlyExit(protocol.ExitedEarly(s.SessionID, record))
 		}
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), s.SessionID)
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), a.fullName(s.SessionID))
 	return err
 }
 

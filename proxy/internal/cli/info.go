@@ -25,7 +25,7 @@ func (a *app) infoCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.sessionIDs(anyState),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := sessionID(args[0])
+			id, err := a.sessionID(args[0])
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,8 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 		}
 	}
 	if l := s.Lost; l != nil {
-		row("lost", fmt.Sprintf("with the machine; the screen is exact at byte %d of the output, stored at %s; start it again: proxy revive %s", l.Offset, l.SeenAt.Format(time.RFC3339), s.ID))
+		row("lost", fmt.Sprintf("with the machine; stored last %s, up to byte %d of the output; was in %s; start it again: proxy revive %s",
+			l.SeenAt.Format(time.RFC3339), l.Offset, plain.Text(l.Cwd), s.ID))
 	}
 	row("created", s.CreatedAt.Format(time.RFC3339))
 	row("last i/o", s.LastIOAt.Format(time.RFC3339))
@@ -97,9 +98,6 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		row("label "+plain.Text(k), plain.Text(s.Labels[k]))
-	}
-	if l := s.Lost; l != nil {
-		row("lost", fmt.Sprintf("stored last %s, up to offset %d; was in %s", l.SeenAt.Format(time.RFC3339), l.Offset, plain.Text(l.Cwd)))
 	}
 	if e := s.Exit; e != nil {
 		row("ended", fmt.Sprintf("%s, %s, %s", e.ExitedAt.Format(time.RFC3339), e.Outcome, e.Reason))

@@ -32,7 +32,7 @@ func (a *app) lsCommand() *cobra.Command {
 				if a.json {
 					return printJSON(cmd, append([]protocol.SessionInfo{}, list...))
 				}
-				if len(list) == 0 {
+				if len(list) == 0 && a.host == "" {
 					a.tellElsewhere(cmd)
 				}
 				return printList(cmd.OutOrStdout(), list, wide)

@@ -38,6 +38,7 @@ type newOptions struct {
 	earlyExit  time.Duration
 	shell      bool
 	limits     *protocol.Limits
+	isRemote   bool // the session starts on another host
 	attach     attachOptions
 }
 
@@ -92,6 +93,9 @@ func (o *newOptions) flags(cmd *cobra.Command) {
 
 // new starts a session, and attaches to it unless -d is given.
 func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
+	if err := a.nameHost(o); err != nil {
+		return err
+	}
 	r, err := o.request(argv)
 	if err := errors.Join(err, a.checkAttach(&o.attach)); err != nil {
 		return err
@@ -111,7 +115,7 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		r.EarlyExit = &none
 		s, err := c.Spawn(ctx, r)
 		if o.existing && o.id != "" && protocol.CodeOf(err) == protocol.CodeSessionExists {
-			if err := notItself(r.ID); err != nil {
+			if err := a.notItself(r.ID); err != nil {
 				return err
 			}
 			return a.attachTo(ctx, c, &protocol.SessionInfo{ID: r.ID}, &o.attach)
@@ -121,7 +125,7 @@ func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 		}
 		warnUnmasked(&s.Session)
 		if o.detach {
-			return detached(cmd, c, s, o.earlyExit)
+			return a.detached(cmd, c, s, o.earlyExit)
 		}
 		o.attach.fresh, o.attach.early = true, o.earlyExit
 		return a.attachTo(ctx, c, &s.Session, &o.attach)
@@ -147,7 +151,7 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 		return r, err
 	}
 	if len(argv) == 0 {
-		argv = []string{config.LoginShell(), "-l"}
+		argv = loginShell(o.isRemote)
 	}
 	size, policy := front.OwnSize(), protocol.SizePolicy(o.policy)
 	if o.size != "" {
@@ -157,7 +161,7 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 		}
 		policy = cmp.Or(policy, protocol.SizeFixed)
 	}
-	cwd, err := directory(o.cwd)
+	cwd, err := o.directory()
 	if err != nil {
 		return r, err
 	}
@@ -166,7 +170,7 @@ func (o *newOptions) request(argv []string) (client.SpawnRequest, error) {
 		Originator: o.originator, Labels: o.labels, ScrollbackLines: o.scrollback, SizePolicy: policy,
 		Limits: *o.limits, SecretEnv: o.secretEnv, Durable: protocol.Durable(o.durable),
 	}
-	if !o.clearEnv {
+	if !o.clearEnv && !o.isRemote {
 		// For its user the session is a child of this shell. It therefore inherits this
 		// environment, without the variables that describe this terminal.
 		r.Env = append(config.CleanEnv(os.Environ()), o.env...)
@@ -205,17 +209,27 @@ func (o *newOptions) check() error {
 	return nil
 }
 
-// directory returns the absolute path of a directory; "" stands for the working directory.
-func directory(name string) (string, error) {
-	wd, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
+// directory returns the absolute path of the session's directory. Without --cwd it is the working
+// directory, and on another host the home directory there, which "" stands for.
+func (o *newOptions) directory() (string, error) {
 	switch {
-	case name == "":
-		return wd, nil
-	case strings.HasPrefix(name, "/"):
-		return name, nil
+	case strings.HasPrefix(o.cwd, "/"), o.isRemote && o.cwd == "":
+		return o.cwd, nil
+	case o.isRemote:
+		return "", exitcode.WrongUsage(fmt.Errorf("--cwd %s: a directory of another host must begin with /", o.cwd))
 	}
-	return wd + "/" + name, nil
+	wd, err := os.Getwd()
+	if err != nil || o.cwd == "" {
+		return wd, err
+	}
+	return wd + "/" + o.cwd, nil
+}
+
+// nameHost makes the command one for the host in --id HOST/ID.
+func (a *app) nameHost(o *newOptions) error {
+	host, id := splitName(o.id)
+	o.id = string(id)
+	err := a.setHost(host)
+	o.isRemote = a.host != ""
+	return err
 }

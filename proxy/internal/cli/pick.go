@@ -17,12 +17,12 @@ import (
 // attachable returns the sessions that attach may choose without an id: all running ones except the
 // session in which the command runs. The session with the last input or output comes first. It is
 // an error if there is none.
-func attachable(ctx context.Context, c *client.Client) ([]protocol.SessionInfo, error) {
+func (a *app) attachable(ctx context.Context, c *client.Client) ([]protocol.SessionInfo, error) {
 	all, err := c.List(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(s protocol.SessionInfo) bool { return !alive(s.State) || notItself(s.ID) != nil })
+	all = slices.DeleteFunc(all, func(s protocol.SessionInfo) bool { return !alive(s.State) || a.notItself(s.ID) != nil })
 	if len(all) == 0 {
 		return nil, exitcode.New(sysexits.NoInput, "no session runs to attach to; proxy new starts one")
 	}

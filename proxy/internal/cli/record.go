@@ -33,8 +33,11 @@ func (a *app) recordCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.sessionIDs(alive),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := sessionID(args[0])
-			if err := errors.Join(err, o.check(id)); err != nil {
+			id, err := a.sessionID(args[0])
+			if err == nil && o.output == "-" && front.IsTerminal(os.Stdout) { // it might record itself
+				err = a.notItself(id)
+			}
+			if err := errors.Join(err, o.check()); err != nil {
 				return err
 			}
 			return a.withClient(cmd.Context(), func(c *client.Client) error { return o.record(cmd, c, id) })
@@ -63,14 +66,12 @@ func (a *app) recordCommand() *cobra.Command {
 }
 
 // check reports invalid options.
-func (o *recordOptions) check(id protocol.SessionID) error {
+func (o *recordOptions) check() error {
 	switch {
 	case o.output == "":
 		return exitcode.WrongUsage(errors.New("-o is missing: name a file, or - for standard output"))
 	case o.idleLimit < 0:
 		return exitcode.WrongUsage(errors.New("--idle-limit must not be negative"))
-	case o.output == "-" && front.IsTerminal(os.Stdout): // it might record itself
-		return notItself(id)
 	}
 	return nil
 }

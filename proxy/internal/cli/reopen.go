@@ -36,8 +36,8 @@ func (a *app) reopenCommand() *cobra.Command {
 			if n := cmd.ArgsLenAtDash(); n != 1 && (n >= 0 || len(args) > 1) {
 				return exitcode.WrongUsage(errors.New("reopen takes one ID; the command must follow --"))
 			}
-			id, err := sessionID(args[0])
-			if err := errors.Join(err, a.checkAttach(o), notItself(id)); err != nil {
+			id, err := a.sessionID(args[0])
+			if err := errors.Join(err, a.checkAttach(o), a.notItself(id)); err != nil {
 				return err
 			}
 			ctx := cmd.Context()
@@ -57,7 +57,7 @@ func (a *app) reopenCommand() *cobra.Command {
 					return err
 				}
 				if detach {
-					return detached(cmd, c, s, early)
+					return a.detached(cmd, c, s, early)
 				}
 				return a.attachTo(ctx, c, &s.Session, o)
 			})

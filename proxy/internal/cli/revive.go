@@ -57,19 +57,19 @@ func (a *app) reviveCommand() *cobra.Command {
 					return err
 				}
 				if all {
-					return reviveAll(cmd, c, cfg)
+					return a.reviveAll(cmd, c, cfg)
 				}
-				id, err := sessionID(ids[0])
+				id, err := a.sessionID(ids[0])
 				if err := errors.Join(err, a.checkAttach(o)); err != nil {
 					return err
 				}
 				o.fresh, o.reopened = !detach, true
-				s, err := revive(ctx, c, id, cfg, argv, !detach)
+				s, err := a.revive(ctx, c, id, cfg, argv, !detach)
 				if err != nil {
 					return err
 				}
 				if detach {
-					_, err := fmt.Fprintln(cmd.OutOrStdout(), s.SessionID)
+					_, err := fmt.Fprintln(cmd.OutOrStdout(), a.fullName(s.SessionID))
 					return err
 				}
 				return a.attachTo(ctx, c, &s.Session, o)
@@ -83,7 +83,7 @@ func (a *app) reviveCommand() *cobra.Command {
 }
 
 // reviveAll revives all lost sessions. It continues after an error.
-func reviveAll(cmd *cobra.Command, c *client.Client, cfg config.Config) error {
+func (a *app) reviveAll(cmd *cobra.Command, c *client.Client, cfg config.Config) error {
 	list, err := c.List(cmd.Context(), "")
 	if err != nil {
 		return err
@@ -93,18 +93,18 @@ func reviveAll(cmd *cobra.Command, c *client.Client, cfg config.Config) error {
 		if s.State != protocol.StateLost {
 			continue
 		}
-		if _, err := revive(cmd.Context(), c, s.ID, cfg, nil, false); err != nil {
+		if _, err := a.revive(cmd.Context(), c, s.ID, cfg, nil, false); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.ID, err))
 			continue
 		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), s.ID)
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), a.fullName(s.ID))
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
 // revive starts a lost session again, with argv or the command that restartArgv chooses.
-func revive(ctx context.Context, c *client.Client, id protocol.SessionID, cfg config.Config, argv []string, here bool) (*client.Spawned, error) {
+func (a *app) revive(ctx context.Context, c *client.Client, id protocol.SessionID, cfg config.Config, argv []string, here bool) (*client.Spawned, error) {
 	info, err := c.SessionInfo(ctx, id)
 	if err != nil {
 		return nil, err
@@ -114,10 +114,12 @@ func revive(ctx context.Context, c *client.Client, id protocol.SessionID, cfg co
 	}
 	change := protocol.RespawnSpec{Argv: argv, KeepScreen: true}
 	if info.Lost != nil {
-		change.Cwd = existing(info.Lost.Cwd)
+		if change.Cwd = info.Lost.Cwd; a.host == "" {
+			change.Cwd = existing(change.Cwd)
+		}
 	}
 	if len(argv) == 0 {
-		if change.Argv, err = restartArgv(info, cfg); err != nil {
+		if change.Argv, err = restartArgv(info, cfg, loginShell(a.host != "")); err != nil {
 			return nil, err
 		}
 	}
@@ -130,8 +132,7 @@ func revive(ctx context.Context, c *client.Client, id protocol.SessionID, cfg co
 
 // restartArgv returns the command that starts a lost session again. It returns the session's own
 // command only if the user has chosen that, because to run a command twice may do harm.
-func restartArgv(s *protocol.SessionInfo, cfg config.Config) ([]string, error) {
-	shell := []string{config.LoginShell(), "-l"}
+func restartArgv(s *protocol.SessionInfo, cfg config.Config, shell []string) ([]string, error) {
 	way := wayToRevive(s, cfg)
 	if way == config.ReviveShell {
 		return shell, nil
@@ -159,6 +160,14 @@ func restartArgv(s *protocol.SessionInfo, cfg config.Config) ([]string, error) {
 		return nil, exitcode.WrongUsage(fmt.Errorf("the command of session %s contains a secret, which is not stored: name the command, as in proxy revive %s -- COMMAND", s.ID, s.ID))
 	}
 	return s.Argv, nil
+}
+
+// loginShell returns the command of the user's login shell.
+func loginShell(isRemote bool) []string {
+	if isRemote { // the supervisor there has the user's SHELL in its environment, which sessions inherit
+		return []string{"sh", "-c", `exec "${SHELL:-/bin/sh}" -l`}
+	}
+	return []string{config.LoginShell(), "-l"}
 }
 
 // wayToRevive returns the way that the session's label names, or else the setting. An invalid label
@@ -213,7 +222,7 @@ func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.At
 			return nil
 		}
 	}
-	s, err := revive(ctx, c, info.ID, cfg, nil, true)
+	s, err := a.revive(ctx, c, info.ID, cfg, nil, true)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func TestRestartArgv(t *testing.T) {
 		"a secret that is not stored":  {config.ReviveArgv, []string{"tool", "--token=********"}, nil, nil},
 	} {
 		s := &protocol.SessionInfo{ID: "s", Argv: tt.argv, Labels: tt.labels}
-		got, err := restartArgv(s, config.Config{Revive: tt.setting})
+		got, err := restartArgv(s, config.Config{Revive: tt.setting}, []string{config.LoginShell(), "-l"})
 		var usage *exitcode.Error
 		if !slices.Equal(got, tt.want) || (tt.want == nil) != (err != nil) || err != nil && !errors.As(err, &usage) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, tt.want)

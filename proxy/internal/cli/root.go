@@ -56,6 +56,7 @@ type app struct {
 	dir   string // --dir
 	proxy string // --proxy: the name of the proxy
 	json  bool   // --json
+	host  string // --on, or the host in the name of a session; "" is this host
 
 	answered func() // ends the watch of a command that waits for an answer
 }
@@ -84,11 +85,11 @@ func (a *app) command() *cobra.Command {
 			}
 			return cmd.Help()
 		},
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.CheckEnviron(os.Environ()); err != nil {
 				return err
 			}
-			return config.CheckProxyName(a.proxy)
+			return errors.Join(config.CheckProxyName(a.proxy), a.checkHost(cmd))
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitcode.WrongUsage(err) })
@@ -99,6 +100,7 @@ func (a *app) command() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "`directory` for all files (default $HOLDFAST_DIR, or the user's directories)")
 	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, if several proxies serve one supervisor")
+	root.PersistentFlags().StringVar(&a.host, "on", "", "run the command for another `host`, which ssh reaches; HOST/ID names a session there")
 	root.AddCommand(
 		a.startCommand(), a.serveCommand(), a.stopCommand(), a.statusCommand(), a.handoffCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
 		a.newCommand(), a.runCommand(), a.reopenCommand(), a.reviveCommand(), a.forgetCommand(), a.attachCommand(), a.detachCommand(),
@@ -106,7 +108,7 @@ func (a *app) command() *cobra.Command {
 		a.sendCommand(), a.screenCommand(), a.changesCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(), a.clearCommand(),
 		a.recordCommand(), a.exportCommand(), a.playCommand(),
 		a.killCommand(), a.limitCommand(), a.freezeCommand(), a.thawCommand(), a.waitCommand(), a.markCommand(),
-		a.webCommand(), a.shareCommand(),
+		a.webCommand(), a.shareCommand(), a.stdioCommand(),
 	)
 	root.SetOut(plain.Stdout)
 	root.SetErr(plain.Stderr)
@@ -116,6 +118,7 @@ func (a *app) command() *cobra.Command {
 	for _, cmd := range root.Commands() {
 		typedArgs(cmd)
 	}
+	a.runsOnHost(root)
 	return root
 }
 

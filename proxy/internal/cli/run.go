@@ -86,14 +86,17 @@ func (o *runOptions) spawnRequest(argv []string) (client.SpawnRequest, error) {
 	r.ID = cmp.Or(r.ID, protocol.SessionID(protocol.NewToken(6)))
 	none := time.Duration(0)
 	r.EarlyExit, r.Token = &none, "run "+string(r.ID)
-	return r, notItself(r.ID)
+	return r, nil
 }
 
 // run starts the run or returns to it, watches it, and exits as it did.
 func (a *app) run(cmd *cobra.Command, o *runOptions, argv []string) error {
+	if err := a.nameHost(&o.newOptions); err != nil {
+		return err
+	}
 	request, err := o.spawnRequest(argv)
 	joins := &attachOptions{view: string(protocol.ViewOwn), fresh: true}
-	if err := errors.Join(err, a.checkAttach(joins)); err != nil {
+	if err := errors.Join(err, a.notItself(request.ID), a.checkAttach(joins)); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 4)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +19,7 @@ func (a *app) oneSession(use, short string, args cobra.PositionalArgs, run func(
 	return &cobra.Command{
 		Use: use, Short: short, Args: args, ValidArgsFunction: a.sessionIDs(anyState),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := sessionID(args[0])
+			id, err := a.sessionID(args[0])
 			if err != nil {
 				return err
 			}
@@ -32,31 +34,65 @@ func (a *app) manySessions(use, short string, run func(*cobra.Command, *client.C
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.sessionIDs(anyState),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withClient(cmd.Context(), func(c *client.Client) error {
-				var errs []error
-				for _, arg := range args {
-					id, err := sessionID(arg)
-					if err == nil {
-						err = run(cmd, c, id)
-					}
-					errs = append(errs, err)
+			var errs []error
+			for _, group := range byHost(args) {
+				on := *a
+				if err := on.setHost(group.host); err != nil {
+					return err
 				}
-				return errors.Join(errs...)
-			})
+				errs = append(errs, on.withClient(cmd.Context(), func(c *client.Client) error {
+					var errs []error
+					for _, id := range group.ids {
+						err := id.Validate()
+						if err == nil {
+							err = run(cmd, c, id)
+						}
+						errs = append(errs, err)
+					}
+					return errors.Join(errs...)
+				}))
+			}
+			return errors.Join(errs...)
 		},
 	}
 }
 
+// A hostGroup has the sessions of one host that a command names.
+type hostGroup struct {
+	host string // "": the host of --on, or this one
+	ids  []protocol.SessionID
+}
+
+// byHost groups names of sessions by their hosts. The groups are in the order of their first names.
+func byHost(names []string) (groups []hostGroup) {
+	for _, name := range names {
+		host, id := splitName(name)
+		i := slices.IndexFunc(groups, func(g hostGroup) bool { return g.host == host })
+		if i < 0 {
+			i, groups = len(groups), append(groups, hostGroup{host: host})
+		}
+		groups[i].ids = append(groups[i].ids, id)
+	}
+	return groups
+}
+
 // notItself returns an error if id is the session in which this command runs.
-func notItself(id protocol.SessionID) error {
-	if string(id) != os.Getenv("HOLDFAST_SESSION") {
+func (a *app) notItself(id protocol.SessionID) error {
+	if a.host != "" || string(id) != os.Getenv("HOLDFAST_SESSION") {
 		return nil
 	}
 	return exitcode.WrongUsage(fmt.Errorf("this terminal is session %s: a session cannot be attached to itself", id))
 }
 
-// sessionID converts an argument into a session id, and checks it.
-func sessionID(arg string) (protocol.SessionID, error) {
-	id := protocol.SessionID(arg)
-	return id, id.Validate()
+// sessionID converts an argument into a session id, and checks it. If the argument is HOST/ID, the
+// command is for that host.
+func (a *app) sessionID(arg string) (protocol.SessionID, error) {
+	host, id := splitName(arg)
+	return id, errors.Join(id.Validate(), a.setHost(host))
+}
+
+// splitName splits HOST/ID. The host is "" in a name that is an ID only.
+func splitName(name string) (host string, id protocol.SessionID) {
+	i := strings.LastIndexByte(name, '/')
+	return name[:max(i, 0)], protocol.SessionID(name[i+1:])
 }

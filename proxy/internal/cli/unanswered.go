@@ -20,7 +20,7 @@ const askAfter = time.Second
 // long. The command continues to wait, because a process that was stopped may continue. stop ends
 // the watch; it must be called before stderr is a terminal in raw mode.
 func (a *app) watchAnswers(ctx context.Context) (stop func()) {
-	if pipe.Here {
+	if pipe.Here || a.host != "" { // ssh reports a host that does not answer
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)

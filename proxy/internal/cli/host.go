@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/front"
+	"holdfast/shared/plain"
+	"holdfast/shared/sysexits"
+)
+
+// hostRedial is how long a command tries to reach a host again, for example while a laptop sleeps.
+const hostRedial = time.Hour
+
+// Commands about programs and files run on the host that --on names. The other commands run here, as
+// clients of the proxy there, except notOnHost.
+var (
+	onHost    = []string{"stop", "status", "handoff", "upgrade", "doctor", "service", "proxy"}
+	notOnHost = []string{"serve", "web", "stdio", "env", "completion", "man"}
+)
+
+// localDir returns the directory of the flag --dir, or "" if it is a directory of another host.
+func (a *app) localDir() string {
+	if a.host != "" {
+		return ""
+	}
+	return a.dir
+}
+
+// fullName returns the name of a session that a later command understands.
+func (a *app) fullName(id protocol.SessionID) string {
+	if a.host == "" {
+		return string(id)
+	}
+	return a.host + "/" + string(id)
+}
+
+// setHost sets the host that a name HOST/ID contains. It returns an error if the command has another
+// host already.
+func (a *app) setHost(host string) error {
+	if a.host != "" && host != "" && a.host != host {
+		return exitcode.WrongUsage(fmt.Errorf("the command is for host %s, and not for %s", plain.Text(a.host), plain.Text(host)))
+	}
+	a.host += strings.TrimPrefix(host, a.host)
+	return nil
+}
+
+// dialHost connects to the proxy of another host by ssh.
+func (a *app) dialHost(ctx context.Context, starts bool) (*client.Client, error) {
+	cfg, err := a.settings()
+	if err != nil {
+		return nil, err
+	}
+	o := client.Options{
+		SSH:  &client.SSHOptions{Host: a.host, Command: cfg.SSHCommand, Dir: a.dir, Proxy: a.proxy, Start: starts},
+		Name: "proxy " + clientName(), Token: os.Getenv(tokenEnv), Redial: hostRedial,
+	}
+	if name, err := os.Hostname(); err == nil {
+		o.Name = "proxy " + name + ":" + clientName()
+	}
+	c, err := client.Dial(ctx, o)
+	if errors.Is(err, client.ErrNotInstalled) {
+		err = fmt.Errorf("%w; %s", err, a.howToInstall())
+	}
+	return c, err
+}
+
+// howToInstall returns the command that copies the programs of this machine to the host.
+func (a *app) howToInstall() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return "install a release of Holdfast there"
+	}
+	return fmt.Sprintf("if it runs the same system on the same kind of processor, this installs it: "+
+		"tar -C %s -cf - proxy supervisor | ssh %s 'mkdir -p .local/bin && tar -C .local/bin -xf -'", plain.ShellWord(filepath.Dir(exe)), plain.ShellWord(a.host))
+}
+
+// checkHost returns an error if a command cannot be for another host.
+func (a *app) checkHost(cmd *cobra.Command) error {
+	if a.host != "" && slices.Contains(notOnHost, commandName(cmd)) {
+		return exitcode.WrongUsage(fmt.Errorf("%s is only for this host; ssh %s proxy %[1]s runs it there", commandName(cmd), plain.ShellWord(a.host)))
+	}
+	return nil
+}
+
+// commandName returns the first word of a command, or "proxy" for the command without words.
+func commandName(cmd *cobra.Command) string {
+	words := strings.Fields(cmd.CommandPath())
+	return words[min(1, len(words)-1)]
+}
+
+// runsOnHost lets the commands onHost run on the host that --on names, with the same flags and
+// arguments.
+func (a *app) runsOnHost(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		a.runsOnHost(sub)
+	}
+	run := cmd.RunE
+	if run == nil || !slices.Contains(onHost, commandName(cmd)) {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if a.host == "" {
+			return run(cmd, args)
+		}
+		return a.runOnHost(cmd, args)
+	}
+}
+
+// runOnHost runs a command on the host by ssh, and ends with its exit code.
+func (a *app) runOnHost(cmd *cobra.Command, args []string) error {
+	cfg, err := a.settings()
+	if err != nil {
+		return err
+	}
+	argv := append([]string{"proxy"}, strings.Fields(cmd.CommandPath())[1:]...)
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "on" {
+			argv = append(argv, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	ssh := slices.Clone(cfg.SSHCommand)
+	if front.IsTerminal(os.Stdout) {
+		ssh = append(ssh, "-q", "-t")
+	}
+	ssh = append(ssh, "--", a.host, client.HostCommand(append(argv, args...)))
+	run := exec.CommandContext(cmd.Context(), ssh[0], ssh[1:]...)
+	run.Stdin, run.Stdout, run.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err = run.Run()
+	var exit *exec.ExitError
+	switch {
+	case !errors.As(err, &exit):
+		return err
+	case exit.ExitCode() == sshFailed:
+		return exitcode.New(sysexits.Unavailable, "")
+	case exit.ExitCode() == notFound:
+		return exitcode.New(sysexits.Unavailable, fmt.Sprintf("%s: the program proxy is not installed there; %s", a.host, a.howToInstall()))
+	}
+	return exitcode.New(max(1, exit.ExitCode()), "")
+}
+
+const (
+	sshFailed = 255 // the exit code of ssh if it could not run the command; it has told why
+	notFound  = 127 // the exit code of a shell that has not found the program
+)

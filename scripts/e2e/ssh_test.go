@@ -1,0 +1,101 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit/sshhost"
+)
+
+// The connections of a client on another host are cut again and again while it types and reads: no
+// byte is missing or comes twice in either direction, also if the proxy is replaced meanwhile.
+// demand: S9
+func TestSSHCut(t *testing.T) {
+	const cuts = 6
+	w := newWorld(t, bigRing)
+	h := sshhost.Start(t, "away", w.Path("ssh"), w.Env)
+	c := w.connect(client.Options{SSH: &client.SSHOptions{Host: h.Name, Command: h.Command, Program: w.Program("proxy"), Start: true}})
+	w.spawn(c, "flow", flowing)
+	flow := w.attach(c, "flow", client.AttachOptions{})
+	flow.until("ready\n")
+	flow.say("go\n")
+	s := newScribe(w.echo(c, "echo"))
+	var lines atomic.Int64
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var seen []byte
+		for !over.Load() {
+			m, err := flow.Receive(limit)
+			if err != nil || m.Kind != client.Output && m.Kind != client.Resized {
+				t.Errorf("after line %d comes %+v, %v", lines.Load(), m, err)
+				return
+			}
+			for seen = append(seen, m.Data...); ; {
+				line, rest, ok := bytes.Cut(seen, []byte("\n"))
+				if !ok {
+					break
+				}
+				if want := fmt.Sprint("line ", lines.Add(1)); string(line) != want {
+					t.Errorf("%q comes, want %q", line, want)
+					return
+				}
+				seen = rest
+			}
+		}
+	})
+	var worst time.Duration
+	for i := range cuts {
+		end := beginSpan()
+		if n := h.Cut(t); n < 2 {
+			t.Errorf("%d connections were cut, want at least the two attachments", n)
+		}
+		if i == cuts/2 {
+			w.handOff()
+		}
+		before := lines.Load()
+		worst = max(worst, s.longest(t, end()))
+		if !eventually(func() bool { return t.Failed() || lines.Load() > before }) {
+			t.Errorf("no line comes after line %d", before)
+		}
+	}
+	over.Store(true)
+	s.stop()
+	wg.Wait()
+	t.Logf("%d cuts: the longest echo took %v, %d lines came", cuts, worst, lines.Load())
+}
+
+// The npm client reaches another host as the Go client does, and loses nothing if the connections are
+// cut.
+// demand: S9
+func TestNPMClientSSH(t *testing.T) {
+	t.Parallel()
+	dir := npmClient(t)
+	w := newWorld(t)
+	w.echoAlone(w.dial(client.Options{Start: w.startProxy}), "typed")
+	h := sshhost.Start(t, "away", w.Path("ssh"), w.Env)
+	config, err := json.Marshal([]map[string]any{{
+		"name": "types", "does": "types", "session": "typed",
+		"ssh": map[string]any{"host": h.Name, "command": h.Command, "program": w.Program("proxy")},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := startNode(t, dir, filepath.Join("test", "real.mjs"))
+	n.ask(string(config), "open")
+	for range 3 {
+		n.ask("on", "on")
+		h.Cut(t)
+	}
+	n.ask("on", "on")
+	t.Logf("%s", n.ask("end", "end"))
+}
