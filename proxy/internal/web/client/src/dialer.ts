@@ -1,10 +1,10 @@
-import { unixSocket } from '#unix';
+import { ssh, unixSocket } from '#unix';
 import { asError, HoldfastError } from './errors.js';
 import { MAX_FRAME } from './frames.js';
 import { errorOf, int, object, parse, str } from './message.js';
 import type { Message } from './message.js';
 import { webSocket } from './transport.js';
-import type { Transport, WebSocketConstructor } from './transport.js';
+import type { SSHOptions, Transport, WebSocketConstructor } from './transport.js';
 import type { VersionRange, Welcome } from './types.js';
 
 /** The lowest and highest version of the protocol that this client supports. */
@@ -22,12 +22,14 @@ export interface Redial {
   giveUp?: number;
 }
 
-/** There must be exactly one of url, socketPath and transport. */
+/** There must be exactly one of url, socketPath, ssh and transport. */
 export interface ConnectOptions {
   /** `ws(s)://…/v1/api`. */
   url?: string | URL;
   /** A proxy's Unix socket, or on Windows its named pipe; in Node and Electron. */
   socketPath?: string;
+  /** Another host, which ssh reaches; in Node and Electron. */
+  ssh?: SSHOptions;
   /** Makes a connection. It is called again after each lost connection. */
   transport?: () => Promise<Transport>;
   /** A name for people; default `holdfast-client`. */
@@ -207,16 +209,19 @@ export class Dialer {
   /** Receives the error of each failed attempt that will be repeated. */
   failed: (err: HoldfastError) => void = () => {};
 
+  private readonly reach: (() => Promise<Transport>) | undefined;
+
   constructor(private readonly o: ConnectOptions) {
-    const ways = [o.url, o.socketPath, o.transport].filter((way) => way !== undefined);
-    if (ways.length !== 1) throw new HoldfastError('invalid_argument', 'one of url, socketPath and transport says where the proxy is');
+    const ways = [o.url, o.socketPath, o.ssh, o.transport].filter((way) => way !== undefined);
+    if (ways.length !== 1) throw new HoldfastError('invalid_argument', 'one of url, socketPath, ssh and transport says where the proxy is');
+    this.reach = o.transport ?? (o.ssh && ssh(o.ssh));
     this.min = Math.max(1, o.redial?.min ?? 20);
     this.max = Math.max(this.min, o.redial?.max ?? 2000);
     this.giveUp = o.redial?.giveUp ?? 30000;
   }
 
   private transport(): Promise<Transport> {
-    if (this.o.transport !== undefined) return this.o.transport();
+    if (this.reach !== undefined) return this.reach();
     if (this.o.socketPath !== undefined) return unixSocket(this.o.socketPath);
     return webSocket(String(this.o.url), this.o.WebSocket);
   }

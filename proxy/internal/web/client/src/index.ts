@@ -13,5 +13,5 @@ export { Widths } from './widths.js';
 export type { WidthsTerminal } from './widths.js';
 export type { AttachedTerminal, Disposable, Fitter, TerminalLike, TerminalOptions } from './terminal.js';
 export { HoldfastError } from './errors.js';
-export type { Transport, TransportHandler, WebSocketConstructor, WebSocketLike } from './transport.js';
+export type { SSHOptions, Transport, TransportHandler, WebSocketConstructor, WebSocketLike } from './transport.js';
 export type * from './types.js';

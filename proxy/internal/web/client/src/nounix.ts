@@ -1,8 +1,12 @@
-// This module replaces unix.ts in a browser, which has no Unix sockets.
+// This module replaces unix.ts in a browser, which has neither Unix sockets nor processes.
 
 import { HoldfastError } from './errors.js';
-import type { Transport } from './transport.js';
+import type { SSHOptions, Transport } from './transport.js';
 
 export function unixSocket(path: string): Promise<Transport> {
   return Promise.reject(new HoldfastError('connect', `no Unix sockets here: ${path}`, { retryable: false }));
+}
+
+export function ssh(o: SSHOptions): () => Promise<Transport> {
+  throw new HoldfastError('connect', `no ssh here: ${o.host}`, { retryable: false });
 }

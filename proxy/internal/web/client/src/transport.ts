@@ -32,6 +32,22 @@ export interface Transport {
   limit?: number;
 }
 
+/** Names another host, and how ssh reaches the proxy there. In Node and Electron. */
+export interface SSHOptions {
+  /** As for ssh: a host, user@host, or a name of ~/.ssh/config. */
+  host: string;
+  /** ssh and its options; default `ssh -o ConnectTimeout=15 -o ServerAliveInterval=5`. */
+  command?: string[];
+  /** The program of the proxy on the host; default `proxy`, which is also looked for in ~/.local/bin. */
+  program?: string;
+  /** Directory of Holdfast's files on the host; default that of the user there. */
+  dir?: string;
+  /** Name of the proxy on the host; default `proxy`. */
+  proxy?: string;
+  /** Start a proxy and a supervisor on the host if none runs. */
+  start?: boolean;
+}
+
 /** The members of a WebSocket that are used here. The browser's, Node's and that of npm's ws have them. */
 export interface WebSocketLike {
   binaryType: string;

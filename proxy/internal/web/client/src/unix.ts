@@ -1,13 +1,21 @@
-// The transport over a Unix socket, or a named pipe on Windows. Only Node and Electron have it.
+// The transports of Node and Electron: a Unix socket, or a named pipe on Windows, and the output and input of ssh.
 
+import { spawn } from 'node:child_process';
 import { connect } from 'node:net';
-import type { Socket } from 'node:net';
+import type { Readable, Writable } from 'node:stream';
 import { asError, HoldfastError } from './errors.js';
 import * as frames from './frames.js';
-import type { Transport, TransportHandler } from './transport.js';
+import type { SSHOptions, Transport, TransportHandler } from './transport.js';
 
 /** Time that a connection waits at its end until the proxy has read the last frames. */
 const LINGER_MS = 1000;
+/** The pause before an attempt to reach a host follows one that failed. Hosts may shut out an address that fails often. */
+const SSH_PAUSE_MS = 1000;
+const MAX_SSH_PAUSE_MS = 10_000;
+/** Bytes of ssh's messages that are kept, for errors. */
+const MAX_SSH_TEXT = 4096;
+/** Bytes before and in the greeting of `proxy stdio`. */
+const MAX_GREETING = 64 << 10;
 
 /** unixSocket connects to a proxy's socket. Errors: `connect`. */
 export function unixSocket(path: string): Promise<Transport> {
@@ -17,18 +25,88 @@ export function unixSocket(path: string): Promise<Transport> {
     sock.once('error', refused);
     sock.once('connect', () => {
       sock.off('error', refused);
-      done(new UnixTransport(sock));
+      done(new StreamTransport(sock, sock, () => sock.destroySoon(), () => sock.destroy()));
     });
   });
 }
 
-class UnixTransport implements Transport {
+/**
+ * ssh returns a function that reaches the proxy of another host: it runs ssh, which runs `proxy stdio` there. ssh may ask
+ * for a password in the terminal of this process, if it has one; after a connection was lost it asks nothing.
+ * Errors: `connect`; `unauthorized` if the host refuses the user, or has another key than it had.
+ */
+export function ssh(o: SSHOptions): () => Promise<Transport> {
+  if (!/^[^-\s][^\s]*$/.test(o.host)) throw new HoldfastError('invalid_argument', `${JSON.stringify(o.host)} is no name of a host`);
+  let hasBegun = false, hasLost = false, wait = 0;
+  return async () => {
+    await new Promise((done) => { setTimeout(done, wait); });
+    wait = Math.min(Math.max(2 * wait, SSH_PAUSE_MS), MAX_SSH_PAUSE_MS);
+    const transport = await runSSH(o, hasBegun, hasLost, () => { hasLost = true; });
+    hasBegun = true;
+    wait = 0;
+    return transport;
+  };
+}
+
+function runSSH(o: SSHOptions, isLater: boolean, isQuiet: boolean, lost: () => void): Promise<Transport> {
+  const [program, ...args] = o.command ?? ['ssh', '-o', 'ConnectTimeout=15', '-o', 'ServerAliveInterval=5'];
+  const stdio = [o.program ?? 'proxy', 'stdio', '--proxy', o.proxy ?? 'proxy'];
+  if (o.dir !== undefined) stdio.push('--dir', o.dir);
+  if (isLater) stdio.push('--again');
+  else if (o.start === true) stdio.push('--start');
+  const line = `sh -c 'PATH="$PATH:$HOME/.local/bin:/usr/local/bin:/opt/homebrew/bin"; export PATH; exec "$0" "$@"'`
+    + stdio.map((arg) => ` '${arg.replaceAll("'", `'\\''`)}'`).join('');
+  const child = spawn(program as string, [...args, '-T', ...(isQuiet ? ['-o', 'BatchMode=yes'] : []), '--', o.host, line]);
+  let text = '';
+  child.stderr.setEncoding('utf8').on('data', (piece: string) => { text = (text + piece).slice(-MAX_SSH_TEXT); });
+  child.stdin.on('error', () => {}); // the event close follows
+  return new Promise((done, failed) => {
+    let seen = Buffer.alloc(0);
+    const end = (err: HoldfastError): void => {
+      child.kill();
+      failed(err);
+    };
+    child.once('error', (err) => end(new HoldfastError('connect', `run ${program}: ${err.message}`)));
+    child.once('close', (code) => {
+      const last = text.trim().split('\n').at(-1)?.trim() ?? '';
+      const isRefused = /Permission denied|Host key verification failed/.test(text);
+      failed(new HoldfastError(isRefused ? 'unauthorized' : 'connect', `${o.host}: ${last === '' ? `ssh ended with code ${code}` : last}`));
+    });
+    const read = (piece: Buffer): void => {
+      seen = Buffer.concat([seen, piece]);
+      const found = /(^|\n)holdfast-stdio (\S+) \S+\n/.exec(seen.toString('latin1'));
+      if (found === null) {
+        if (seen.length > MAX_GREETING) end(new HoldfastError('connect', `${o.host}: its output has no greeting of proxy stdio`));
+        return;
+      }
+      if (found[2] !== '1') return end(new HoldfastError('connect', `${o.host}: proxy stdio there speaks format ${found[2]}, and this client 1`));
+      child.stdout.off('data', read);
+      child.stdout.pause();
+      const frames = seen.subarray(found.index + found[0].length);
+      if (frames.length > 0) child.stdout.unshift(frames);
+      child.once('close', lost);
+      done(new StreamTransport(child.stdout, child.stdin, () => {
+        child.off('close', lost);
+        child.stdin.end();
+      }, () => child.kill()));
+    };
+    child.stdout.on('data', read);
+  });
+}
+
+/**
+ * A StreamTransport carries frames over two streams of bytes. finish ends both after the frames that wait to be sent, and
+ * destroy ends them at once.
+ */
+class StreamTransport implements Transport {
   private readonly reader = new frames.FrameReader();
   private handler: TransportHandler | undefined;
   private over = false;
 
-  constructor(private readonly sock: Socket) {
-    sock.on('error', () => {}); // the event close follows
+  constructor(
+    private readonly input: Readable, private readonly output: Writable, private readonly finish: () => void, private readonly destroy: () => void,
+  ) {
+    input.on('error', () => {}); // the event close follows
   }
 
   get limit(): number {
@@ -41,8 +119,9 @@ class UnixTransport implements Transport {
 
   open(handler: TransportHandler): void {
     this.handler = handler;
-    this.sock.on('close', () => this.end(new HoldfastError('lost', 'the connection was lost')));
-    this.sock.on('data', (piece: Buffer) => this.received(piece)); // the socket begins to read when this listener is added
+    this.input.on('close', () => this.end(new HoldfastError('lost', 'the connection was lost')));
+    this.input.on('data', (piece: Buffer) => this.received(piece));
+    this.input.resume();
   }
 
   private received(piece: Uint8Array): void {
@@ -60,19 +139,19 @@ class UnixTransport implements Transport {
   private end(err: HoldfastError): void {
     if (this.over) return;
     this.over = true;
-    this.sock.resume(); // a paused socket does not notice its end
-    this.sock.destroySoon(); // after the frames that wait to be sent
-    const late = setTimeout(() => this.sock.destroy(), LINGER_MS);
+    this.input.resume(); // a paused stream does not notice its end
+    this.finish();
+    const late = setTimeout(this.destroy, LINGER_MS);
     late.unref();
     this.handler?.closed(err);
   }
 
   message(text: string): void {
-    if (!this.over) this.sock.write(frames.frame(frames.CONTROL, new TextEncoder().encode(text)));
+    if (!this.over) this.output.write(frames.frame(frames.CONTROL, new TextEncoder().encode(text)));
   }
 
   data(kind: number, payload: Uint8Array): void {
-    if (!this.over) this.sock.write(frames.frame(kind, payload));
+    if (!this.over) this.output.write(frames.frame(kind, payload));
   }
 
   close(): void {
@@ -80,10 +159,10 @@ class UnixTransport implements Transport {
   }
 
   pause(): void {
-    this.sock.pause();
+    this.input.pause();
   }
 
   resume(): void {
-    if (!this.over) this.sock.resume();
+    if (!this.over) this.input.resume();
   }
 }

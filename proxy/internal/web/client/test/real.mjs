@@ -2,7 +2,7 @@
 // echoes, and every byte has to come back, once and in order, whatever is done to the
 // processes meanwhile.
 //
-// The first line of stdin is JSON, [{name, does, socketPath, url, token, session}]: the
+// The first line of stdin is JSON, [{name, does, socketPath, ssh, url, token, session}]: the
 // clients. Each other line is a command. Every line is answered by one of stdout:
 // "open" or the command, or "failed: " and what happened, which ends the program.
 //
@@ -63,8 +63,8 @@ class Client {
 
   // options: over the Unix socket, or over TCP by npm's ws.
   async open() {
-    const { socketPath, url, token } = this;
-    const way = socketPath ? { socketPath } : { url, token, WebSocket: this.does === 'overtaken' ? globalThis.WebSocket ?? Unpausable : WebSocket };
+    const { socketPath, ssh, url, token } = this;
+    const way = socketPath ? { socketPath } : ssh ? { ssh } : { url, token, WebSocket: this.does === 'overtaken' ? globalThis.WebSocket ?? Unpausable : WebSocket };
     this.client = await HoldfastClient.connect({ ...way, client: this.name });
     this.client.on('error', (err) => { if (!err.retryable) this.fail(err); });
     if (this.does === 'asks') {
