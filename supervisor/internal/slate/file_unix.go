@@ -13,7 +13,7 @@ func duplicate(f *os.File) (dup *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	own := raw.Control(func(fd uintptr) {
+	closed := raw.Control(func(fd uintptr) {
 		var n int
 		if n, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3); err != nil { // above the standard streams
 			err = os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
@@ -21,8 +21,8 @@ func duplicate(f *os.File) (dup *os.File, err error) {
 		}
 		dup = os.NewFile(uintptr(n), f.Name())
 	})
-	if own != nil {
-		err = own
+	if closed != nil { // the runtime's own error for a closed file matches no exported error
+		err = os.ErrClosed
 	}
 	return dup, err
 }

@@ -201,7 +201,8 @@ func (s *Slate) store(at int64, v uint64) error {
 func (s *Slate) File() *os.File { return s.file }
 
 // Duplicate returns another descriptor of the file, with which a caller can read the file while
-// the slate is written to, or after it was closed.
+// the slate is written to, or after it was closed. If the slate was closed before, the error is
+// os.ErrClosed.
 func (s *Slate) Duplicate() (*os.File, error) {
 	f, err := duplicate(s.file)
 	if err != nil {
