@@ -119,10 +119,7 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	s := &Session{cfg: &t.cfg, hub: t.hub, onExit: t.onExit, identity: identity{instance: instanceOf(r)}, log: t.cfg.Log}
 	s.entry.cfg, s.entry.id, s.entry.log = &t.cfg, r.ID, &s.log
 	var err error
-	if s.stateSlate, err = slate.Adopt(in.state); err != nil {
-		return s, err
-	}
-	if s.display.keyframe.Slate, err = slate.Adopt(in.keyframe); err != nil {
+	if err = s.adoptSlates(in); err != nil {
 		return s, err
 	}
 	v, err := readSaved(s.stateSlate)
@@ -144,13 +141,14 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	if s.ring, rescued, err = ring.Adopt(in.ring); err != nil {
 		return s, err
 	}
-	s.input.journal, err = journal.Adopt(s.ring.Room(), in.journal, s.journalConfig())
+	s.journal, err = journal.Adopt(s.ring.Room(), in.journal, s.journalConfig())
 	if err != nil && s.exit != nil { // the exited session needs no input, so a missing journal does not matter
-		s.input.journal, err = journal.Adopt(make([]byte, journal.RoomBytes), noJournal, s.journalConfig())
+		s.journal, err = unusedJournal(s.journalConfig())
 	}
 	if err != nil {
 		return s, err
 	}
+	s.useFiles()
 	if err := s.adoptPTY(v.PTY, in, r, h); err != nil {
 		return s, err
 	}
@@ -160,7 +158,6 @@ func (t *Table) loadSession(in *fileSet, r vault.Entry, h Heritage) (*Session, e
 	s.adopted = true
 	s.entry.isIn.Store(t.cfg.Vault != nil)
 	s.log.Info().Int(logging.PID, s.pty.PID()).Uint64("printed", end).Int("rescued", rescued).Msg("session adopted")
-	s.openDisplay()
 	if s.saved.ScannedTo, err = s.display.openRestore(h, s.saved.ScannedTo); err != nil {
 		return s, err
 	}
@@ -213,8 +210,11 @@ func (s *Session) adoptPTY(st pty.State, in *fileSet, r vault.Entry, h Heritage)
 	if err != nil {
 		return err
 	}
-	s.pty = p
+	s.pty, s.terminal = p, p
 	s.openTerminal()
+	if s.exit != nil {
+		s.endInput()
+	}
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/shared/mask"
-	"holdfast/supervisor/internal/journal"
 	"holdfast/supervisor/internal/past"
 	"holdfast/supervisor/internal/postmortem"
 	"holdfast/supervisor/internal/pty"
@@ -383,18 +382,11 @@ func (s *Session) finishLost(shown *screen.Screen) error {
 
 // openLost makes the files that each session has. The ring has no output.
 func (s *Session) openLost(shown *screen.Screen) (err error) {
-	if s.ring, err = ring.NewAt(ring.MinBytes, s.size, shown.Offset()); err != nil {
+	if s.sessionFiles, err = makeLostFiles(s.size, shown.Offset(), s.journalConfig()); err != nil {
 		return err
 	}
-	s.ring.Finish()
-	if err = s.newSlates(); err != nil {
-		return err
-	}
-	s.openDisplay()
+	s.useFiles()
 	s.display.screen = shown
-	if s.input.journal, err = journal.Adopt(make([]byte, journal.RoomBytes), noJournal, s.journalConfig()); err != nil {
-		return err
-	}
 	return s.adoptPTY(pty.State{Ended: &pty.Status{Code: s.exit.ExitCode}}, &fileSet{}, vault.Entry{}, Heritage{})
 }
 

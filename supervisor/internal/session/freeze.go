@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -110,9 +111,9 @@ func (s *Session) saveForSuccessor() (vault.Entry, func(), error) {
 			s.writeKeyframe(noLines)
 		}
 	}
-	r, done, err := s.files()
+	r, done, err := s.liveEntry(s.entry.id, s.pty.PID())
 	if err != nil {
-		return r, done, err
+		return r, done, fmt.Errorf("session %s: %w", s.id, err)
 	}
 	return r, done, s.writeState()
 }

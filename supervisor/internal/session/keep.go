@@ -2,17 +2,12 @@ package session
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
-	"holdfast/supervisor/internal/pty"
-	"holdfast/supervisor/internal/slate"
 	"holdfast/supervisor/internal/vault"
 )
 
@@ -37,13 +32,12 @@ type vaultEntry struct {
 	isIn atomic.Bool // the vault holds the files
 }
 
-// put replaces the entry. files returns the files and a function that is called when they are
-// not used any more.
-func (e *vaultEntry) put(files func() (vault.Entry, func(), error)) {
+// put replaces the entry by one with the present files and the child's pid.
+func (e *vaultEntry) put(files *sessionFiles, pid int) {
 	if e.cfg.Vault == nil {
 		return
 	}
-	r, done, err := files()
+	r, done, err := files.liveEntry(e.id, pid)
 	defer done()
 	if err == nil {
 		err = e.call(func(ctx context.Context) error { return e.cfg.Vault.Put(ctx, r) })
@@ -82,46 +76,3 @@ func (e *vaultEntry) delete() {
 
 // entryOf returns the id of an instance's entry in the vault.
 func entryOf(instance protocol.Instance) string { return entryPrefix + string(instance) }
-
-// files returns an entry with the session's present files. done must be called when the entry is
-// not used any more; it closes duplicates.
-func (s *Session) files() (r vault.Entry, done func(), err error) {
-	in := fileSet{state: s.stateSlate.File(), keyframe: s.display.keyframe.File(), journal: noJournal}
-	done = func() {
-		for _, f := range []*os.File{in.master, in.ring} {
-			if f != nil {
-				_ = f.Close() // only a duplicate
-			}
-		}
-	}
-	if s.exit == nil {
-		in.journal = s.input.journal.Files()
-		if p, ok := s.pty.(*pty.PTY); ok {
-			in.master, err = p.Master()
-		}
-	}
-	var own error
-	in.ring, own = s.ring.File()
-	if err = errors.Join(err, own); err == nil {
-		r, err = in.entry(s.entry.id, s.pty.PID())
-	}
-	if err != nil {
-		done()
-		return r, func() {}, fmt.Errorf("session %s: %w", s.id, err)
-	}
-	return r, done, nil
-}
-
-// newSlates makes the files for the state and the keyframe.
-func (s *Session) newSlates() error {
-	state, err := slate.New("holdfast-state")
-	if err != nil {
-		return err
-	}
-	keyframe, err := slate.New("holdfast-keyframe")
-	if err != nil {
-		return errors.Join(err, state.Close())
-	}
-	s.stateSlate, s.display.keyframe.Slate = state, keyframe
-	return nil
-}

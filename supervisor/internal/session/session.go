@@ -36,7 +36,6 @@ import (
 	"holdfast/supervisor/internal/ring"
 	"holdfast/supervisor/internal/screen"
 	"holdfast/supervisor/internal/session/event"
-	"holdfast/supervisor/internal/slate"
 )
 
 // PTY is a child process on a terminal. Package pty has the implementation, *pty.PTY.
@@ -85,8 +84,8 @@ type Session struct {
 	onExit func(*Session)
 	log    zerolog.Logger
 
+	sessionFiles
 	pty    PTY
-	ring   *ring.Ring
 	reader reader
 	mailbox
 	exited      chan struct{}                     // closed when exit is set
@@ -123,9 +122,7 @@ type Session struct {
 	lost          *protocol.Lost                         // not nil if the machine has lost the session; its recording made it
 	exit          *protocol.ExitRecord                   // set before exited is closed; from then on any goroutine may read it
 
-	// What outlives this process, beside the ring (saved.go, keyframe.go, keep.go).
-	entry      vaultEntry
-	stateSlate *slate.Slate
+	entry vaultEntry // holds duplicates of sessionFiles, which outlive this process
 }
 
 // start starts a child and returns its session. The vault holds the terminal before the child
@@ -151,9 +148,15 @@ func start(id protocol.SessionID, spec protocol.SpawnSpec, op *opening, cfg *Con
 	s.answers.startedAt, s.answers.held = time.Now(), &s.saved.heldReplies
 	s.answers.setFrom(0, unclaimed)
 	s.ringHolders.Store(1)
-	if err := s.makeFiles(size); err != nil {
-		return nil, spawnError(errors.Join(err, s.closeFiles()))
+	if err := s.newSavedSpec(); err != nil {
+		return nil, spawnError(err)
 	}
+	var err error
+	if s.sessionFiles, err = makeFiles(cfg.RingBytes, size, s.journalConfig()); err != nil {
+		return nil, spawnError(err)
+	}
+	s.useFiles()
+	s.display.screen = screen.New(size, lines)
 	if op.above != nil {
 		s.continueFrom(op)
 	}
@@ -189,23 +192,6 @@ func (s *Session) makeChannels() {
 	s.mailbox = newMailbox(&s.identity)
 }
 
-// makeFiles makes the session's ring, state, keyframe and journal.
-func (s *Session) makeFiles(size protocol.Size) (err error) {
-	if err = s.newSavedSpec(); err != nil {
-		return err
-	}
-	if s.ring, err = ring.New(s.cfg.RingBytes, size); err != nil {
-		return err
-	}
-	if err = s.newSlates(); err != nil {
-		return err
-	}
-	s.openDisplay()
-	s.display.screen = screen.New(size, s.spec.ScrollbackLines)
-	s.input.journal, err = journal.New(s.ring.Room(), s.journalConfig())
-	return err
-}
-
 // continueFrom shows the lines of the old instance above the output. If they cannot be restored,
 // the screen begins empty.
 func (s *Session) continueFrom(op *opening) {
@@ -220,30 +206,18 @@ func (s *Session) continueFrom(op *opening) {
 	s.display.screen = shown
 }
 
-// openDisplay connects the display with the session's files.
-func (s *Session) openDisplay() {
+// useFiles connects display and input with the session's files.
+func (s *Session) useFiles() {
+	s.input.journal = s.journal
 	d := &s.display
+	d.keyframe.Slate = s.keyframeSlate
 	d.identity, d.cfg, d.log, d.saved = &s.identity, s.cfg, &s.log, &s.saved.displayState
 	d.ring, d.words = s.ring, s.stateSlate
 	d.answer, d.onLost = s.sendReplies, s.noteScreenLost
 }
 
 func (s *Session) journalConfig() journal.Config {
-	return journal.Config{Max: s.cfg.InputBytes, Made: func(journal.Files) { s.entry.put(s.files) }}
-}
-
-// closeFiles closes the files that makeFiles has made, also if makeFiles has failed half-way.
-func (s *Session) closeFiles() (err error) {
-	if s.input.journal != nil {
-		err = s.input.journal.Close()
-	}
-	if s.stateSlate != nil {
-		err = errors.Join(err, s.stateSlate.Close(), s.display.keyframe.Close())
-	}
-	if s.ring != nil {
-		err = errors.Join(err, s.ring.Close())
-	}
-	return err
+	return journal.Config{Max: s.cfg.InputBytes, Made: func(journal.Files) { s.entry.put(&s.sessionFiles, s.pty.PID()) }}
 }
 
 // openTerminal connects reader and input with the terminal.
@@ -256,11 +230,11 @@ func (s *Session) openTerminal() {
 // opened stores the new terminal in the vault. Package pty calls it before the child is
 // started.
 func (s *Session) opened(p *pty.PTY) error {
-	s.pty = p
+	s.pty, s.terminal = p, p
 	if err := s.writeState(); err != nil {
 		return err
 	}
-	s.entry.put(s.files)
+	s.entry.put(&s.sessionFiles, p.PID())
 	return nil
 }
 
@@ -353,7 +327,7 @@ func (s *Session) loop() {
 	close(s.input.blocked)
 	s.running.Wait() // the terminal is closed, so they end soon
 	s.entry.delete()
-	if err := errors.Join(s.stateSlate.Close(), s.display.keyframe.Close()); err != nil {
+	if err := s.closeSlates(); err != nil {
 		s.log.Warn().Err(err).Msg("files of state and keyframe not closed")
 	}
 	s.releaseRing()
@@ -404,7 +378,8 @@ func (s *Session) finishIfOver() {
 	if err := s.pty.Close(); err != nil {
 		s.log.Warn().Err(err).Msg("terminal not closed")
 	}
-	s.entry.put(s.files) // from here on without the terminal, which the vault would otherwise keep open
+	s.endInput()
+	s.entry.put(&s.sessionFiles, s.pty.PID())
 	s.cage.Remove()
 	s.onExit(s)
 	s.publish()

@@ -18,7 +18,7 @@ var trialFiles = []string{fileState, fileKeyframe}
 // entries, in order; the caller must close them, also after an error.
 func (t *Table) Records() (records []vault.Entry, files []*os.File, err error) {
 	for _, s := range t.registry.forSuccessor() {
-		r, held, own := s.trialEntry()
+		r, held, own := s.trialEntry(s.entry.id, s.pty.PID())
 		if errors.Is(own, os.ErrClosed) { // the session was forgotten meanwhile
 			for _, f := range held {
 				_ = f.Close() // only a duplicate
@@ -29,23 +29,6 @@ func (t *Table) Records() (records []vault.Entry, files []*os.File, err error) {
 		records, err = append(records, r), errors.Join(err, own)
 	}
 	return records, files, err
-}
-
-// trialEntry returns a vault entry with duplicates of the files, because the session closes its
-// own files when it is forgotten. It does not wait for loop.
-func (s *Session) trialEntry() (r vault.Entry, files []*os.File, err error) {
-	in := fileSet{journal: noJournal}
-	for _, f := range []struct {
-		from *slate.Slate
-		to   **os.File
-	}{{s.stateSlate, &in.state}, {s.display.keyframe.Slate, &in.keyframe}} {
-		if *f.to, err = f.from.Duplicate(); err != nil {
-			return r, files, err
-		}
-		files = append(files, *f.to)
-	}
-	r, err = in.entry(s.entry.id, s.pty.PID())
-	return r, files, err
 }
 
 // maxReads is how often an entry is read until it counts as unreadable. A read may fail because
