@@ -148,17 +148,13 @@ func (s *Session) newAttachment(spec protocol.AttachSpec, shadow bool) (*Attachm
 func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	var none protocol.AttachInfo
 	spec := a.spec
-	if r := spec.Resume; r != nil && r.Instance != s.instance {
-		return none, protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s is instance %s, not %s; attach without resume", s.id, s.instance, r.Instance))
+	exit := s.exit
+	if s.lost != nil { // its stored screen can be attached
+		exit = nil
 	}
-	if s.exit != nil && s.lost == nil && spec.Resume == nil {
-		return none, exitedError(s.id, s.exit)
-	}
-	if len(s.viewers.attached) >= maxAttachments {
-		return none, protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("session %s has %d attachments, which is the limit; detach one", s.id, len(s.viewers.attached)))
-	}
-	if _, end, _ := s.ring.Bounds(); spec.Resume != nil && spec.Resume.Offset > end {
-		return none, protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("cannot resume at offset %d: the output ends at %d", spec.Resume.Offset, end))
+	_, end, _ := s.ring.Bounds()
+	if err := s.checkAttach(spec, exit, len(s.viewers.attached), end); err != nil {
+		return none, err
 	}
 	isReplacement := false
 	if a.shadow {
@@ -170,7 +166,12 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	}
 	info := protocol.AttachInfo{Writer: spec.Writer, Replay: protocol.ReplayExact, InputOffset: a.acks.accepted}
 	s.feed()
-	start := s.position(a, &info)
+	start := a.begin(resumable{s.ring, s.size, s.clearedTo.Load()}, &info, func(screenOnly bool) (start uint64) {
+		s.finishRestore() // output continues during the restoration, so the bounds must be read after it
+		start, _, _ = s.ring.Bounds()
+		s.takeSnapshot(a, screenOnly)
+		return start
+	})
 	if spec.Resume == nil || a.fitsWindow { // a viewer that resumes may have missed a change of size, so its first item tells the size
 		a.size = s.size
 	}
@@ -187,6 +188,25 @@ func (s *Session) attach(a *Attachment) (protocol.AttachInfo, error) {
 	return info, nil
 }
 
+// checkAttach returns the error of an attach request that the session refuses to every client. exit
+// is the exit record if the session has no new viewers any more, count the number of its attachments,
+// and end the end of its output. Errors: instance_mismatch, session_exited, limit_exceeded,
+// invalid_argument.
+func (i *identity) checkAttach(spec protocol.AttachSpec, exit *protocol.ExitRecord, count int, end uint64) error {
+	r := spec.Resume
+	switch {
+	case r != nil && r.Instance != i.instance:
+		return protocol.Errorf(protocol.CodeInstanceMismatch, fmt.Sprintf("session %s is instance %s, not %s; attach without resume", i.id, i.instance, r.Instance))
+	case r == nil && exit != nil:
+		return exitedError(i.id, exit)
+	case count >= maxAttachments:
+		return protocol.Errorf(protocol.CodeLimitExceeded, fmt.Sprintf("session %s has %d attachments, which is the limit; detach one", i.id, count))
+	case r != nil && r.Offset > end:
+		return protocol.Errorf(protocol.CodeInvalidArgument, fmt.Sprintf("cannot resume at offset %d: the output ends at %d", r.Offset, end))
+	}
+	return nil
+}
+
 // admit makes a a viewer and an attachment of its writer, unless one of the errors of Attach
 // applies. It reports whether a has replaced an earlier attachment of the same writer. A viewer
 // may attach again over another proxy or connection while its earlier attachment still exists,
@@ -198,12 +218,8 @@ func (s *Session) admit(a *Attachment) (isReplacement bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("session %s: %w", s.id, err)
 	}
-	if isLate(a.spec, attempt, j.Move(name)) {
-		return false, protocol.Errorf(protocol.CodeSuperseded, fmt.Sprintf("a later attach request of the same client has reached session %s; this one is void", s.id))
-	}
-	if a.spec.Mode == protocol.ModeReadOnly && (accepted > 0 || s.viewers.canWrite(name)) {
-		return false, protocol.Errorf(protocol.CodePermissionDenied, fmt.Sprintf(
-			"a read-only attachment to session %s cannot use the name of a writer that may write, or has written; choose another writer, or none", s.id))
+	if err := s.checkWriter(a.spec, attempt, j.Move(name), accepted > 0 || s.viewers.canWrite(name)); err != nil {
+		return false, err
 	}
 	if isReplacement, err = s.replaceRivals(a); err != nil {
 		return false, err
@@ -215,6 +231,20 @@ func (s *Session) admit(a *Attachment) (isReplacement bool, err error) {
 	a.acks = acks{accepted: accepted, acknowledged: accepted}
 	s.join(a)
 	return isReplacement, nil
+}
+
+// checkWriter returns the error of an attach request that comes too late, or that must not use the
+// name of its writer. attempt and move are those of the last request of the writer; isWriter tells
+// that the writer may write, or has written. Errors: superseded, permission_denied.
+func (i *identity) checkWriter(spec protocol.AttachSpec, attempt, move uint64, isWriter bool) error {
+	switch {
+	case isLate(spec, attempt, move):
+		return protocol.Errorf(protocol.CodeSuperseded, fmt.Sprintf("a later attach request of the same client has reached session %s; this one is void", i.id))
+	case isWriter && spec.Mode == protocol.ModeReadOnly:
+		return protocol.Errorf(protocol.CodePermissionDenied, fmt.Sprintf(
+			"a read-only attachment to session %s cannot use the name of a writer that may write, or has written; choose another writer, or none", i.id))
+	}
+	return nil
 }
 
 // isLate reports whether an attach request is older than another one of the same writer, which
@@ -230,18 +260,10 @@ func isLate(spec protocol.AttachSpec, attempt, move uint64) bool {
 // join adds a to the viewers and applies its window to the session's size. join must come
 // before a's snapshot is taken, because the snapshot has the resulting size.
 func (s *Session) join(a *Attachment) {
-	if s.viewers.takeBack(a) {
+	returns, wasLost := s.viewers.join(a, &s.saved.AttachCount, s.cfg.Now())
+	if wasLost {
 		s.noteMissedInput(a)
 	}
-	returns := a.number != 0
-	if !returns {
-		s.saved.AttachCount++
-		a.number = s.saved.AttachCount
-	}
-	if a.since.IsZero() {
-		a.since = s.cfg.Now()
-	}
-	s.viewers.add(a)
 	s.viewerCame(a, returns)
 	s.adoptEnvironment(a, returns)
 	s.noteChange()
@@ -278,40 +300,6 @@ func (s *Session) replaceRivals(a *Attachment) (isReplacement bool, err error) {
 		s.end(other, a)
 	}
 	return len(own) > 0, nil
-}
-
-// position sets where the viewer begins. If the ring still has the offset from which the viewer
-// resumes, and the output since then fits the viewer's terminal, the viewer begins there.
-// Otherwise it begins with a snapshot. start is the offset at which the ring began then.
-func (s *Session) position(a *Attachment, info *protocol.AttachInfo) (start uint64) {
-	start, _, _ = s.ring.Bounds()
-	r := a.spec.Resume
-	if r != nil && r.Offset >= start && !a.spec.Snapshot && !s.predatesClear(r.Offset) && s.fits(a, r.Offset) {
-		a.fitsWindow, a.noOutput = a.ownView(), false
-		a.moveTo(r.Offset)
-		info.Offset = r.Offset
-		return start
-	}
-	s.finishRestore() // output continues during the restoration, so the bounds must be read after it
-	start, _, _ = s.ring.Bounds()
-	s.takeSnapshot(a, a.spec.ScreenOnly && !(r != nil && s.predatesClear(r.Offset)))
-	info.Replay, info.Offset, info.SnapshotBytes, info.View = protocol.ReplaySnapshot, a.pos, len(a.snapshot), a.noOutput
-	if r != nil { // a new viewer misses no output, because the snapshot shows all of it
-		info.BytesMissed = start - min(start, r.Offset)
-	}
-	return start
-}
-
-// fits reports whether the output from offset on may be written to a's terminal. If a has a
-// view of its own, all of that output must be for exactly a's size; otherwise the width must
-// not have changed since offset.
-func (s *Session) fits(a *Attachment, offset uint64) bool {
-	_, end, _ := s.ring.Bounds()
-	if a.ownView() {
-		_, changes := s.ring.NextMark(offset)
-		return a.window == s.size && !changes && s.ring.SizeAt(offset) == s.size
-	}
-	return offset == end || !s.ring.WidthChanged(offset)
 }
 
 // takeSnapshot sets a's snapshot and position. It is called in loop, or under afterLoop. a's

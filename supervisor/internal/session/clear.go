@@ -55,10 +55,3 @@ func (s *Session) Clear(all bool) error {
 	}
 	return nil
 }
-
-// predatesClear reports whether a viewer at offset may still show deleted lines. A viewer at
-// exactly the offset of the Clear may or may not know of it, so it counts as well.
-func (s *Session) predatesClear(offset uint64) bool {
-	cleared := s.clearedTo.Load()
-	return cleared > 0 && offset <= cleared
-}

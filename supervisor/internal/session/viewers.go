@@ -49,6 +49,23 @@ func (v *viewers) add(a *Attachment) {
 	}
 }
 
+// join adds the attachment of a viewer. A viewer that returns keeps its number, and the time since
+// when it is attached: it was lost, or an earlier attachment of it was replaced by a. Each other
+// viewer gets the next number of count.
+func (v *viewers) join(a *Attachment, count *uint64, now time.Time) (returns, wasLost bool) {
+	wasLost = v.takeBack(a)
+	returns = a.number != 0
+	if !returns {
+		*count++
+		a.number = *count
+	}
+	if a.since.IsZero() {
+		a.since = now
+	}
+	v.add(a)
+	return returns, wasLost
+}
+
 // has reports whether a is attached.
 func (v *viewers) has(a *Attachment) bool {
 	_, ok := v.attached[a]
