@@ -14,6 +14,10 @@ import (
 
 var update = flag.Bool("update", false, "write golden files instead of comparing with them")
 
+// WritesGolden reports whether the flag -update is set. Tests whose golden files Golden cannot write
+// write them then.
+func WritesGolden() bool { return *update }
+
 // hexWidth is the number of bytes in a line of a hex golden file.
 const hexWidth = 32
 

@@ -2,7 +2,6 @@ package past
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,9 +10,8 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/shared/testkit"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // writeGolden writes a life with all that a version 1 can hold.
 func writeGolden(t *testing.T, s *Store) {
@@ -34,7 +32,7 @@ func TestGolden(t *testing.T) {
 	for name, key := range map[string]*Key{"v1": nil, "v1-sealed": ownKey} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join("testdata", name)
-			if *update {
+			if testkit.WritesGolden() {
 				must(t, os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
 				writeGolden(t, NewSealed(dir, key))
 			}

@@ -2,33 +2,19 @@ package past
 
 import (
 	"errors"
-	"os"
-	"os/exec"
-	"os/signal"
 	"syscall"
 	"testing"
+
+	"holdfast/shared/testkit"
 )
 
-const limitVariable = "HOLDFAST_PAST_LIMIT"
-
-// A file system without room returns an error, and what was written before stays exact. The
-// kernel's limit of the length of a file stands for the full disk: it writes a part, as a full
-// disk does.
+// A file system without room returns an error, and the output that was written before stays exact.
 func TestNoRoom(t *testing.T) {
-	dir := os.Getenv(limitVariable)
-	if dir == "" {
-		dir = t.TempDir()
-		cmd := exec.Command(os.Args[0], "-test.run", "^TestNoRoom$", "-test.v")
-		cmd.Env = append(os.Environ(), limitVariable+"="+dir)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	if !testkit.Alone(t) {
 		return
 	}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGXFSZ)
-	const limit = 100_000
-	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: limit}))
-	s := New(dir)
+	testkit.LimitFiles(t, 100_000)
+	s := New(t.TempDir())
 	w := open(t, s, Full)
 	var end uint64
 	failed := 0

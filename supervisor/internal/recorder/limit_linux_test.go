@@ -2,10 +2,6 @@ package recorder
 
 import (
 	"bytes"
-	"os"
-	"os/exec"
-	"os/signal"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,32 +11,15 @@ import (
 	"holdfast/supervisor/internal/past"
 )
 
-const limitVariable = "HOLDFAST_RECORDER_LIMIT"
-
-// A full disk costs the recording alone, which begins again when there is room. The kernel's limit of
-// the length of a file stands for the full disk.
+// A full disk costs the recording alone, which begins again when there is room.
 // demand: D4
 func TestFullDisk(t *testing.T) {
-	dir := os.Getenv(limitVariable)
-	if dir == "" {
-		dir = t.TempDir()
-		cmd := exec.Command(os.Args[0], "-test.run", "^TestFullDisk$", "-test.v")
-		cmd.Env = append(os.Environ(), limitVariable+"="+dir)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	if !testkit.Alone(t) {
 		return
 	}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGXFSZ)
 	p := newTape(t, "a") // its ring is a file, too
-	var room syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &room); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 10, Max: room.Max}); err != nil {
-		t.Fatal(err)
-	}
-	store := past.New(dir)
+	lift := testkit.LimitFiles(t, 10)
+	store := past.New(t.TempDir())
 	r := New(Config{Store: store, Sync: 10 * time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop()})
 	r.Add(p, past.Full)
 	p.print(bytes.Repeat([]byte("no room "), 1000))
@@ -50,9 +29,7 @@ func TestFullDisk(t *testing.T) {
 	if c, err := r.Counts(); c.Failing != 1 || err == nil {
 		t.Errorf("counts %+v, error %v; want one recording that fails", c, err)
 	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &room); err != nil {
-		t.Fatal(err)
-	}
+	lift()
 	if err := <-p.failed; err != nil {
 		t.Errorf("it does not resume: %v", err)
 	}
