@@ -49,6 +49,27 @@ func recorded(t *testing.T, dir string) (Config, *past.Store) {
 	return Config{Recorder: newRecorder(t, store), Durable: protocol.DurableScreen, Supervisor: protocol.NewInstance()}, store
 }
 
+// recordedLife returns a machine whose sessions also outlive its supervisor.
+func recordedLife(t *testing.T, dir string) (*mortal, *machine) {
+	t.Helper()
+	cfg, store := recorded(t, dir)
+	l := newLife(t, cfg)
+	return l, &machine{l.Table, store, cfg.Recorder}
+}
+
+// lostLife returns a supervisor whose machine has lost the session "a", with its store, and the text
+// that the session showed.
+func lostLife(t *testing.T) (l *mortal, store *past.Store, shown string) {
+	t.Helper()
+	dir := t.TempDir()
+	m := boot(t, dir)
+	shown = text(t, m.ready(t, "a"))
+	m.cut(t)
+	l, m = recordedLife(t, dir)
+	l.AddLost(m.store, nil)
+	return l, m.store, shown
+}
+
 func newRecorder(t *testing.T, store *past.Store) *recorder.Recorder {
 	t.Helper()
 	r := recorder.New(recorder.Config{Store: store, Sync: 10 * time.Millisecond, Retry: 10 * time.Millisecond, Log: zerolog.Nop()})
@@ -313,9 +334,8 @@ func (m *mortal) next(h Heritage, store *past.Store) *mortal {
 func TestForgottenIsNotLost(t *testing.T) {
 	for _, name := range []string{"replaced", "died"} {
 		t.Run(name, func(t *testing.T) {
-			cfg, store := recorded(t, t.TempDir())
-			l := newLife(t, cfg)
-			m := &machine{l.Table, store, cfg.Recorder}
+			l, m := recordedLife(t, t.TempDir())
+			store := m.store
 			m.ready(t, "stays")
 			s := m.ready(t, "a")
 			if err := s.Terminate(End{}); err != nil {
@@ -386,13 +406,7 @@ func TestForgottenAfterThaw(t *testing.T) {
 
 // A session that the machine has lost stays lost when its supervisor is replaced or dies.
 func TestLostStaysLost(t *testing.T) {
-	dir := t.TempDir()
-	m := boot(t, dir)
-	want := text(t, m.ready(t, "a"))
-	m.cut(t)
-	cfg, store := recorded(t, dir)
-	l := newLife(t, cfg)
-	l.AddLost(store, nil)
+	l, store, want := lostLife(t)
 	for _, h := range []Heritage{{Own: true}, {Crashed: true}, {}} {
 		l = l.next(h, store)
 		if i := info(t, l.get("a")); i.State != protocol.StateLost || text(t, l.get("a")) != want {
@@ -427,13 +441,7 @@ func TestAllAreLost(t *testing.T) {
 // A supervisor that dies right after a session was started again continues with the new instance. If
 // that fails, the lost one is back.
 func TestReviveThenCrash(t *testing.T) {
-	dir := t.TempDir()
-	m := boot(t, dir)
-	want := text(t, m.ready(t, "a"))
-	m.cut(t)
-	cfg, store := recorded(t, dir)
-	l := newLife(t, cfg)
-	l.AddLost(store, nil)
+	l, store, want := lostLife(t)
 	again, err := l.Reopen("a", "", protocol.RespawnSpec{Argv: bash("echo AGAIN; sleep 1000").Argv, KeepScreen: true}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -497,9 +505,8 @@ func TestClearedIsErased(t *testing.T) {
 	for _, mode := range []protocol.Durable{protocol.DurableScreen, protocol.DurableFull} {
 		for _, name := range []string{"at once", "after a crash"} {
 			t.Run(string(mode)+" "+name, func(t *testing.T) {
-				cfg, store := recorded(t, t.TempDir())
-				l := newLife(t, cfg)
-				m := &machine{l.Table, store, cfg.Recorder}
+				l, m := recordedLife(t, t.TempDir())
+				store := m.store
 				spec := bash("echo a planted secret; seq 100; echo READY; while read -r line; do echo got $line; done")
 				spec.Durable = mode
 				s, err := m.Create("a", spec, "")
