@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -66,8 +65,7 @@ func (r source) Release() { r.releaseRing() }
 // budget permits it.
 func (r source) Frame(after uint64, lines bool) (f recorder.Frame, err error) {
 	s := r.Session
-	unanswered := s.ask(frameTime, func() { f, err = s.frame(after, lines) })
-	if err := cmp.Or(unanswered, err); err != nil {
+	if err := s.requestWithin(frameTime, func() (err error) { f, err = s.frame(after, lines); return err }); err != nil {
 		return f, err
 	}
 	f.Data, err = screen.MaskRecord(f.Data, s.masker)
@@ -87,11 +85,11 @@ func (s *Session) frame(after uint64, lines bool) (f recorder.Frame, err error) 
 		}
 		s.writeKeyframe(n)
 	}
-	data, err := k.Read()
-	if err != nil || len(data) < frameHead {
+	offset, saved, err := k.read()
+	if err != nil || saved == nil {
 		return f, err
 	}
-	return recorder.Frame{Offset: binary.LittleEndian.Uint64(data), Data: data[frameHead:], IsWhole: k.isWhole}, nil
+	return recorder.Frame{Offset: offset, Data: saved, IsWhole: k.isWhole}, nil
 }
 
 // Failed publishes that the session cannot be stored, or is stored again.

@@ -103,19 +103,33 @@ const frameHead = 8
 // readOffset reads the offset of the keyframe, or returns false if there is no keyframe.
 func (k *keyframe) readOffset() (uint64, bool, error) {
 	head, err := k.ReadFirst(frameHead)
-	if err != nil || len(head) < frameHead {
-		return 0, false, err
-	}
-	return binary.LittleEndian.Uint64(head), true, nil
+	offset, _, ok := splitFrame(head)
+	return offset, ok, err
 }
 
-// openFrame begins to restore the screen of a keyframe. It returns nil if frame is empty, which
-// means that no keyframe was written.
-func openFrame(frame []byte, scrollback int) (*screen.Restorer, error) {
+// read returns the saved screen and its offset, or no screen if there is no keyframe.
+func (k *keyframe) read() (offset uint64, saved []byte, err error) {
+	frame, err := k.Read()
+	offset, saved, _ = splitFrame(frame)
+	return offset, saved, err
+}
+
+// splitFrame splits the content of a keyframe into its offset and the saved screen. It returns false
+// if frame is empty, which means that no keyframe was written.
+func splitFrame(frame []byte) (offset uint64, saved []byte, ok bool) {
 	if len(frame) < frameHead {
+		return 0, nil, false
+	}
+	return binary.LittleEndian.Uint64(frame), frame[frameHead:], true
+}
+
+// openFrame begins to restore the screen of a keyframe. It returns nil if no keyframe was written.
+func openFrame(frame []byte, scrollback int) (*screen.Restorer, error) {
+	_, saved, ok := splitFrame(frame)
+	if !ok {
 		return nil, nil
 	}
-	return screen.Restore(frame[frameHead:], scrollback)
+	return screen.Restore(saved, scrollback)
 }
 
 // write replaces the keyframe by the present screen. If it fails, the previous keyframe stays.

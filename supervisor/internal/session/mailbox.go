@@ -112,8 +112,11 @@ func (m *mailbox) do(f func()) bool {
 
 // request runs f in loop and returns its error. Errors besides: those of ask, with answerTime
 // as the limit.
-func (m *mailbox) request(f func() error) (err error) {
-	if unanswered := m.ask(answerTime, func() { err = f() }); unanswered != nil {
+func (m *mailbox) request(f func() error) error { return m.requestWithin(answerTime, f) }
+
+// requestWithin runs f in loop and returns its error. Errors besides: those of ask with this limit.
+func (m *mailbox) requestWithin(limit time.Duration, f func() error) (err error) {
+	if unanswered := m.ask(limit, func() { err = f() }); unanswered != nil {
 		return unanswered
 	}
 	return err

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"slices"
@@ -51,15 +50,7 @@ func (s *Session) openStored(clears uint64) (*past.Reader, error) {
 
 // savedKeyframe returns the keyframe that a successor would restore.
 func (s *Session) savedKeyframe() (k replay.Keyframe, err error) {
-	unanswered := s.ask(frameTime, func() {
-		var data []byte
-		if data, err = s.display.keyframe.Read(); err == nil && len(data) >= frameHead {
-			k = replay.Keyframe{Offset: binary.LittleEndian.Uint64(data), Data: data[frameHead:]}
-		}
-	})
-	if unanswered != nil {
-		return k, unanswered
-	}
+	err = s.requestWithin(frameTime, func() (err error) { k.Offset, k.Data, err = s.display.keyframe.read(); return err })
 	return k, err
 }
 

@@ -73,9 +73,8 @@ func (in *fileSet) check() error {
 	if err != nil || v.Degraded {
 		return err
 	}
-	if len(frame) < frameHead { // no keyframe was written
-		return nil
+	if _, saved, ok := splitFrame(frame); ok {
+		_, err = screen.Load(saved, 0)
 	}
-	_, err = screen.Load(frame[frameHead:], 0)
 	return err
 }
