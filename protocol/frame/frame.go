@@ -13,7 +13,6 @@ package frame
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 
@@ -80,39 +79,27 @@ func ParseData(payload []byte) (attachment uint32, offset uint64, data []byte, e
 	return binary.BigEndian.Uint32(payload), binary.BigEndian.Uint64(payload[4:]), payload[DataHeadLen:], nil
 }
 
-// Sizes of a Reader's buffer. It starts small and grows with the bytes that arrive. After a frame
-// that is larger than the data frames of Holdfast's senders, the Reader releases it.
-const (
-	initialBuffer = 4 << 10
-	keepBuffer    = 2 * MaxData
-)
-
 // A Reader reads frames from a byte stream. After a timeout it may be used again, because it keeps
 // the bytes of an incomplete frame.
 type Reader struct {
-	r     io.Reader
-	max   int
-	buf   []byte // buf[start:end] contains the bytes that have arrived and were not returned yet
-	start int
-	end   int
+	r   io.Reader
+	max int
+	buf Buffer // the bytes that have arrived and were not returned yet
 }
 
 // NewReader returns a Reader that refuses a frame if its length is above limit.
 func NewReader(r io.Reader, limit int) *Reader {
-	return &Reader{r: r, max: limit, buf: make([]byte, initialBuffer)}
+	return &Reader{r: r, max: limit, buf: NewBuffer(nil)}
 }
 
 // Begin gives a new Reader bytes that were read from the stream before.
-func (r *Reader) Begin(remainder []byte) {
-	r.buf = make([]byte, max(initialBuffer, len(remainder)))
-	r.end = copy(r.buf, remainder)
-}
+func (r *Reader) Begin(remainder []byte) { r.buf = NewBuffer(remainder) }
 
 // SetMax changes the limit for the next frames.
 func (r *Reader) SetMax(limit int) { r.max = limit }
 
 // Buffered returns the bytes that have arrived after the last returned frame.
-func (r *Reader) Buffered() []byte { return r.buf[r.start:r.end] }
+func (r *Reader) Buffered() []byte { return r.buf.Bytes() }
 
 // Next returns the kind and the payload of the next frame. The payload is valid until the next call.
 //
@@ -131,10 +118,10 @@ func (r *Reader) Next() (Kind, []byte, error) {
 // NextRaw returns the next complete frame, header included, for a caller that forwards it. The
 // errors are those of Next.
 func (r *Reader) NextRaw() ([]byte, error) {
-	if err := r.fill(HeaderLen - 1); err != nil {
+	if err := r.buf.Fill(r.r, HeaderLen-1); err != nil {
 		return nil, err
 	}
-	n := binary.BigEndian.Uint32(r.buf[r.start:])
+	n := binary.BigEndian.Uint32(r.buf.Bytes())
 	switch {
 	case n == 0:
 		return nil, protocol.Errorf(protocol.CodeBadFrame, "the length of a frame must not be 0")
@@ -142,39 +129,10 @@ func (r *Reader) NextRaw() ([]byte, error) {
 		return nil, protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("a frame has %d bytes, and at most %d are allowed", n, r.max))
 	}
 	total := 4 + int(n)
-	if err := r.fill(total); err != nil {
+	if err := r.buf.Fill(r.r, total); err != nil {
 		return nil, err
 	}
-	f := r.buf[r.start : r.start+total]
-	r.start += total
+	f := r.buf.Bytes()[:total]
+	r.buf.Consume(total)
 	return f, nil
-}
-
-// fill reads until the buffer contains n bytes.
-func (r *Reader) fill(n int) error {
-	if r.start == r.end && len(r.buf) > keepBuffer {
-		r.buf, r.start, r.end = make([]byte, initialBuffer), 0, 0
-	}
-	for r.end-r.start < n {
-		if r.start > 0 && (r.start == r.end || r.start+n > len(r.buf)) {
-			r.end = copy(r.buf, r.buf[r.start:r.end])
-			r.start = 0
-		}
-		if r.end == len(r.buf) {
-			// The size doubles at most, so that the memory depends on the bytes that
-			// have arrived and not on the announced length.
-			grown := make([]byte, 2*len(r.buf))
-			copy(grown, r.buf[:r.end])
-			r.buf = grown
-		}
-		k, err := r.r.Read(r.buf[r.end:])
-		r.end += k
-		if err != nil && r.end-r.start < n {
-			if errors.Is(err, io.EOF) && r.end > r.start {
-				return io.ErrUnexpectedEOF
-			}
-			return err
-		}
-	}
-	return nil
 }

@@ -272,8 +272,8 @@ func TestBufferIsGivenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := r.Next(); err != io.EOF || len(r.buf) != initialBuffer {
-		t.Errorf("got a buffer of %d bytes and %v, want %d", len(r.buf), err, initialBuffer)
+	if _, _, err := r.Next(); err != io.EOF || len(r.buf.buf) != initialBuffer {
+		t.Errorf("got a buffer of %d bytes and %v, want %d", len(r.buf.buf), err, initialBuffer)
 	}
 }
 
@@ -349,8 +349,8 @@ func FuzzReader(f *testing.F) {
 		want, wantErr := model(in, limit)
 		for i := 0; ; {
 			kind, payload, err := r.Next()
-			if n := max(initialBuffer, 2*src.given); len(r.buf) > n {
-				t.Fatalf("%d bytes held, %d arrived", len(r.buf), src.given)
+			if n := max(initialBuffer, 2*src.given); len(r.buf.buf) > n {
+				t.Fatalf("%d bytes held, %d arrived", len(r.buf.buf), src.given)
 			}
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				continue

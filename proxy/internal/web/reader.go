@@ -16,14 +16,6 @@ import (
 // fits there.
 const headroom = frame.HeaderLen
 
-// A reader's buffer begins with initialBuffer bytes and doubles when data need it. When it is
-// empty and larger than keepBuffer, which is twice the largest piece of data in the protocol, it
-// is replaced by a small one.
-const (
-	initialBuffer = 4 << 10
-	keepBuffer    = 2 * frame.MaxData
-)
-
 // A violation is an error of the peer, with the status that closes the WebSocket.
 type violation struct {
 	status ws.StatusCode
@@ -41,11 +33,9 @@ func newViolation(err error) error { return &violation{ws.StatusProtocolError, e
 // even if the peer announces a greater length. It holds at most one message of max bytes and one
 // frame of max bytes.
 type reader struct {
-	r     io.Reader
-	max   int    // largest payload of a message
-	buf   []byte // buf[start:end] has arrived and is not returned yet
-	start int
-	end   int
+	r   io.Reader
+	max int          // largest payload of a message
+	buf frame.Buffer // the bytes that have arrived and were not returned yet
 
 	op    ws.OpCode // of the message that has its fragments in parts; 0 if there is none
 	parts []byte    // headroom, then the fragments that have arrived
@@ -56,9 +46,7 @@ type reader struct {
 
 // newReader returns a reader that returns the bytes of remainder first and then reads from r.
 func newReader(r io.Reader, limit int, remainder []byte) *reader {
-	rd := &reader{r: r, max: limit, buf: make([]byte, max(initialBuffer, len(remainder)))}
-	rd.end = copy(rd.buf, remainder)
-	return rd
+	return &reader{r: r, max: limit, buf: frame.NewBuffer(remainder)}
 }
 
 // next returns the next message, or a control frame, which may come between the fragments of a
@@ -118,9 +106,9 @@ func (r *reader) frame() (ws.Header, []byte, error) {
 	if err := r.fill(total); err != nil {
 		return h, nil, err
 	}
-	m := r.buf[r.start+n-headroom : r.start+total]
+	m := r.buf.Bytes()[n-headroom : total]
 	ws.Cipher(m[headroom:], h.Mask, 0)
-	r.start += total
+	r.buf.Consume(total)
 	return h, m, nil
 }
 
@@ -128,8 +116,8 @@ func (r *reader) frame() (ws.Header, []byte, error) {
 // the buffer.
 func (r *reader) header() (ws.Header, int, error) {
 	for {
-		arrived := r.end - r.start
-		r.peek.Reset(r.buf[r.start:r.end])
+		arrived := len(r.buf.Bytes())
+		r.peek.Reset(r.buf.Bytes())
 		h, err := ws.ReadHeaderBuffer(&r.peek, r.scratch[:])
 		switch {
 		case err == nil:
@@ -159,31 +147,14 @@ func (r *reader) check(h ws.Header) error {
 	return nil
 }
 
-// fill reads until the buffer holds n bytes.
+// fill reads until the buffer contains n bytes. The end of the stream is unexpected within a message,
+// even between two of its fragments.
 func (r *reader) fill(n int) error {
-	if r.start == r.end && len(r.buf) > keepBuffer {
-		r.buf, r.start, r.end = make([]byte, initialBuffer), 0, 0
+	err := r.buf.Fill(r.r, n)
+	if r.op != 0 && errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
 	}
-	for r.end-r.start < n {
-		if r.start > 0 && (r.start == r.end || r.start+n > len(r.buf)) {
-			r.end = copy(r.buf, r.buf[r.start:r.end])
-			r.start = 0
-		}
-		if r.end == len(r.buf) {
-			grown := make([]byte, 2*len(r.buf))
-			copy(grown, r.buf[:r.end])
-			r.buf = grown
-		}
-		k, err := r.r.Read(r.buf[r.end:])
-		r.end += k
-		if err != nil && r.end-r.start < n {
-			if errors.Is(err, io.EOF) && (r.end > r.start || r.op != 0) {
-				return io.ErrUnexpectedEOF
-			}
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // leftover returns all bytes that have arrived and were not returned; another reader can begin
@@ -195,6 +166,6 @@ func (r *reader) leftover() []byte {
 		_ = ws.WriteHeader(&b, ws.Header{OpCode: r.op, Masked: true, Length: int64(len(parts))}) // writing to a bytes.Buffer cannot fail
 		b.Write(parts)
 	}
-	b.Write(r.buf[r.start:r.end])
+	b.Write(r.buf.Bytes())
 	return b.Bytes()
 }
