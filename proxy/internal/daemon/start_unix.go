@@ -28,7 +28,7 @@ var errNoScope = errors.New("no systemd user manager")
 const scopeLimit = 3 * time.Second
 
 func start(ctx context.Context, spec Spec) (*Process, error) {
-	closeOnExec()
+	CloseInherited()
 	p, err := inScope(ctx, spec)
 	if err == nil {
 		return p, nil
@@ -42,10 +42,10 @@ func start(ctx context.Context, spec Spec) (*Process, error) {
 
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// closeOnExec marks all descriptors that this process has inherited from its launcher. A daemon
-// would otherwise hold them for ever, so that pipes never end and ports never become free.
-// Descriptors that Go has opened are marked already.
-func closeOnExec() {
+// CloseInherited marks all descriptors that this process has inherited from its launcher, so that they
+// are closed in the programs that it starts. A daemon would otherwise hold them for ever, so that pipes
+// never end and ports never become free. Descriptors that Go has opened are marked already.
+func CloseInherited() {
 	names, err := os.ReadDir("/dev/fd")
 	if err != nil {
 		return // the descriptors stay open; that is no reason not to start

@@ -8,6 +8,9 @@ import (
 
 const rootDir = `\`
 
+// CloseInherited does nothing, because a program on Windows inherits only listed handles.
+func CloseInherited() {}
+
 func start(ctx context.Context, spec Spec) (*Process, error) { return direct(ctx, spec) }
 
 // detachedProcess is the flag of CreateProcess that starts a process without a console.

@@ -11,8 +11,6 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-func closeOnExec() {} // only listed handles are inherited
-
 // signalGroup ends the program if s is SIGKILL, and ignores other signals, which Windows does not
 // have.
 func signalGroup(p *os.Process, s syscall.Signal) error {

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"holdfast/proxy/internal/daemon"
 )
 
 // drain is how long the program's output is read after its end. The program's own output is in
@@ -86,7 +88,7 @@ func (p *program) Start(context.Context) error {
 	if err != nil {
 		return err
 	}
-	closeOnExec()
+	daemon.CloseInherited()
 	started := make(chan error)
 	go p.runProcess(started)
 	err = <-started
