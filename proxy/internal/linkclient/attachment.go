@@ -255,6 +255,9 @@ func (a *Attachment) queueResumed(info *protocol.AttachInfo, screenOnly bool) {
 			Offset: info.Offset, BytesMissed: info.BytesMissed, SnapshotBytes: info.SnapshotBytes, View: info.View, ScreenOnly: screenOnly,
 		}})
 	}
+	if a.spec.Mode == protocol.ModeReadOnly { // the viewer sends no input
+		return
+	}
 	gap := &protocol.Error{Code: protocol.CodeInputGap, Message: "a new link was made: send the input again from offset", Retryable: true, Offset: &info.InputOffset}
 	a.queue = append(a.queue, Item{Message: &wire.Error{Error: *gap}})
 }
