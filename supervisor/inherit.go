@@ -160,7 +160,7 @@ func (b *before) heritage(s *self) session.Heritage {
 	return h
 }
 
-// isFresh reports whether there was no supervisor whose sessions this one has taken over.
+// isFresh reports whether this supervisor has taken over the sessions of no other supervisor.
 func (b *before) isFresh() bool {
 	return !b.own && !slices.ContainsFunc(b.entries, func(r vault.Entry) bool { return r.ID == selfEntry })
 }

@@ -305,7 +305,7 @@ func run(ctx context.Context, o *options) error {
 	return err
 }
 
-// durableKey begins to read the key that encrypts what is stored. It returns nil if there is none.
+// durableKey begins to read the key that encrypts the recordings. It returns nil if there is none.
 func durableKey(cfg config.Config) *past.Key {
 	if cfg.DurableKey == "" {
 		return nil

@@ -16,7 +16,8 @@ import (
 // began with last.
 const lastSettings = "supervisor.settings.json"
 
-// settings are those of a process, and what was wrong with the ones that were asked for.
+// settings are the settings that a process uses, and the error in the configured ones if the process
+// uses earlier ones instead.
 type settings struct {
 	config.Config
 	dirs  config.Dirs

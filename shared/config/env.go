@@ -35,7 +35,7 @@ var allowed = slices.Concat(
 	[]string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"},
 )
 
-// secretWords are parts of names. A variable whose name contains one is left out even if
+// secretWords are parts of names. A variable with such a part in its name is left out even if
 // it is in allowed. XDG_ACTIVATION_TOKEN is an example.
 var secretWords = []string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "KEY", "COOKIE"}
 

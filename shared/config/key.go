@@ -37,7 +37,7 @@ func (c Config) ReadDurableKey(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-// commandOutput returns what a command of sh prints. Its errors do not quote the output, which is
+// commandOutput returns the output of a command of sh. Its errors do not quote the output, which is
 // secret.
 func commandOutput(ctx context.Context, command string) (string, error) {
 	var out, problem limited
@@ -54,7 +54,7 @@ func commandOutput(ctx context.Context, command string) (string, error) {
 	return out.buf.String(), nil
 }
 
-// limited is a buffer that drops what exceeds maxKeyText.
+// limited is a buffer that drops all bytes after the first maxKeyText.
 type limited struct{ buf bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {

@@ -23,7 +23,7 @@ func (r Revive) IsValid() bool { return r == ReviveAsk || r == ReviveShell || r 
 // the label NAME of the session.
 type ResumeTemplate []string
 
-// resumeTemplates are the templates of programs whose manuals describe these commands. The label
+// resumeTemplates are the templates of programs that describe these commands in their manuals. The label
 // "conversation" is the id that the program has given to its conversation.
 var resumeTemplates = map[string]ResumeTemplate{
 	"claude": {"claude", "--resume", "{conversation}"},

@@ -222,7 +222,7 @@ func (t *Tokenizer) text(p []byte, from int) int {
 // isC1 reports whether b is the second byte of a C1 control.
 func isC1(b byte) bool { return b >= 0x80 && b < 0xa0 }
 
-// open begins the sequence of ESC, or of the C1 control whose second byte is b. It reports whether
+// open begins the sequence of ESC, or of the C1 control with the second byte b. It reports whether
 // more bytes belong to the sequence.
 func (t *Tokenizer) open(b byte) bool {
 	t.body, t.tooLong = t.body[:0], false

@@ -2,7 +2,7 @@ package escseq
 
 import "bytes"
 
-// An Input is the first unit of what a terminal sends: text, a key, or a report. Terminals begin
+// An Input is the first unit of the bytes that a terminal sends: text, a key, or a report. Terminals begin
 // sequences with ESC, so C1 controls are text here.
 type Input struct {
 	Kind Kind

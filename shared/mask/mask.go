@@ -1,4 +1,4 @@
-// Package mask finds secrets in what a session prints, and replaces them by asterisks.
+// Package mask finds secrets in the output of a session, and replaces them by asterisks.
 //
 // A secret is the value of a variable that was declared secret, or text that matches a pattern.
 //
@@ -31,7 +31,7 @@ const (
 	// MinValue is the length of the shortest value that is masked, in bytes. A shorter one is
 	// part of too many other words.
 	MinValue = 4
-	// MaxValues is the number of variables whose values are masked.
+	// MaxValues is the largest number of values that are masked.
 	MaxValues = 64
 	// MaxPatterns and MaxPattern bound a list of patterns, and each pattern in bytes.
 	MaxPatterns = 32
@@ -47,7 +47,7 @@ const (
 
 // A Masker finds secrets. It does not change, and any goroutine may use it.
 type Masker struct {
-	forms    [][]byte // what the values look like when they are printed, without controls
+	forms    [][]byte // the values as programs print them, without controls
 	longest  int      // length of the longest form
 	patterns []*regexp.Regexp
 }
@@ -99,9 +99,9 @@ func IsSecret(names []string, variable string) bool {
 }
 
 // New returns a Masker of the values that variables with the given names have in env (K=V), and
-// of the patterns. It returns nil if there is nothing to mask. unmasked are the variables whose
-// values are not masked because they are shorter than MinValue, or more than MaxValues; and the
-// names, except those with *, of variables that env does not have.
+// of the patterns. It returns nil if there is nothing to mask. unmasked are the names of
+// variables that are not masked, because their values are shorter than MinValue or more than MaxValues;
+// and the names, except those with *, of variables that env does not have.
 func New(env, names []string, patterns []*regexp.Regexp) (m *Masker, unmasked []string) {
 	m = &Masker{patterns: patterns}
 	values := 0

@@ -16,8 +16,8 @@ type Output interface {
 	Bounds() (start, end uint64, isComplete bool)
 }
 
-// A Stream masks what a program prints, piece by piece. It finds secrets whose text is
-// interrupted by escape sequences, controls and line ends, and those within sequences, such as
+// A Stream masks the output of a program, piece by piece. It finds secrets even if escape
+// sequences, controls or line ends interrupt their text, and those within sequences, such as
 // titles. It holds back the bytes that may belong to a secret that has begun: those of the
 // beginning of a value and, if there are patterns, those of the unfinished line.
 //
@@ -28,8 +28,8 @@ type Stream struct {
 	tok    escseq.Tokenizer
 	raw    []byte // bytes from base on, which were not returned; secrets in them are masked
 	base   int    // position of raw[0] in the stream
-	screen lane   // what is printed on the screen
-	inside lane   // what is within the present sequence, such as a title
+	screen lane   // the text on the screen
+	inside lane   // the text within the present sequence, such as a title
 }
 
 // NewStream returns a Stream that begins with the next byte.
@@ -160,7 +160,7 @@ func (s *Stream) print(p []byte, at int) {
 			return
 		}
 		switch c := p[n]; {
-		case c == '\b', c == '\r' && l.endsWithOneSpace(): // what follows replaces the character; " \r" is what the editor of a shell prints to reach the next row
+		case c == '\b', c == '\r' && l.endsWithOneSpace(): // the next output replaces the character; the editor of a shell prints " \r" to reach the next row
 			s.scanValues(l)
 			l.drop()
 		case c >= '\n' && c <= '\r':

@@ -102,7 +102,7 @@ func (l *Listener) Accept() (net.Conn, Peer, error) {
 
 // admit returns the peer of conn, and an error unless the peer's user is the user of this
 // process. Windows has checked the access list already, without a pid, which may belong to
-// another process by now. admit detects a pipe whose access list is not the intended one.
+// another process by now. admit detects a pipe with another access list than the intended one.
 func (l *Listener) admit(conn net.Conn) (Peer, error) {
 	peer, err := peerOf(conn, windows.GetNamedPipeClientProcessId)
 	if err != nil {

@@ -61,7 +61,7 @@ func (f *Frozen) TakeBack() (net.Conn, error) {
 	return nc, nc.SetDeadline(time.Time{})
 }
 
-// release frees what this process still has of a connection that was moved: its side of the
+// release frees the parts of a moved connection that this process still has: its side of the
 // attachments, and its descriptor unless TakeBack returned it. The connection itself stays open.
 func (f *Frozen) release() {
 	isTakenBack := f.c.life.is(phaseTakenBack)

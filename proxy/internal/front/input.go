@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// errGone is the error of a read whose reader has gone before input came.
+// errGone is the error of a read if its reader has gone before input came.
 var errGone = errors.New("the reader of the terminal has gone")
 
 // maxTypedLine bounds a line that ReadLine returns, in bytes.

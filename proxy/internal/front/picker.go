@@ -125,7 +125,7 @@ func (p *picker) filter(b []byte) (done bool, err error) {
 	return false, nil
 }
 
-// choose selects the session whose number is the previous digits extended by digit, or digit alone.
+// choose selects the session with the number of the previous digits and digit, or of digit alone.
 // It returns that number, or 0 if there is no such session.
 func (p *picker) choose(digit int) int {
 	for _, n := range []int{10*p.number + digit, digit} {

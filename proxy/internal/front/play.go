@@ -90,7 +90,7 @@ var (
 	aheadKeys = []string{"\x1b[C", "\x1bOC", "l"}
 )
 
-// An action is what a key asks for.
+// An action is the effect of a key.
 type action struct {
 	isEnd bool
 	step  time.Duration // not 0: go back or ahead in time
@@ -194,8 +194,8 @@ func steps(part client.PastOutput) (all []step) {
 	return append(all, s)
 }
 
-// wait waits until output that was printed at a time is due, and returns what a key asks for
-// meanwhile, or the zero action.
+// wait waits until the output that was printed at a time is due. If a key that ends
+// or moves the playback comes before, wait returns its action, and otherwise the zero action.
 func (p *player) wait(ctx context.Context, at time.Time) action {
 	pause := time.Duration(0)
 	if !at.IsZero() && !p.at.IsZero() {
@@ -235,18 +235,18 @@ func (p *player) wait(ctx context.Context, at time.Time) action {
 	}
 }
 
-// A playFilter removes from output what must not happen again: questions to the terminal, whose
-// answers no program reads; changes of the clipboard; notifications and bells; and the modes in which
+// A playFilter removes the parts of output that must have no effect again: questions to the terminal,
+// because no program reads the answers; changes of the clipboard; notifications and bells; and the modes in which
 // the terminal sends keys and the mouse in another form.
 type playFilter struct {
 	tokens escseq.Tokenizer
 	isLead bool // the text so far ended with C1Lead, which is only passed on with the byte that it leads
 }
 
-// inputModes are the private modes that change what a terminal sends.
+// inputModes are the private modes that change the bytes that a terminal sends.
 var inputModes = []string{"1", "9", "66", "1000", "1001", "1002", "1003", "1004", "1005", "1006", "1007", "1015", "1016", "1036", "1039", "2004", "2031", "2048", "9001"}
 
-// displayed are the final bytes of the CSI sequences that may change what the terminal shows.
+// displayed are the final bytes of the CSI sequences that may change the display of the terminal.
 const displayed = "@ABCDEFGHIJKLMPSTXZ`abdefghlmrsu"
 
 // apply returns output without these sequences. A sequence that the output does not complete is
@@ -281,8 +281,8 @@ func (f *playFilter) apply(output []byte) []byte {
 	return kept
 }
 
-// withoutSignals removes ENQ and BEL. What leads a C1 control before them is removed as well, because
-// the byte behind them could make a control of it.
+// withoutSignals removes ENQ and BEL. The first byte of a C1 control before them is removed as well,
+// because the byte behind them could complete the control.
 func withoutSignals(text []byte) []byte {
 	if bytes.IndexByte(text, 0x05) < 0 && bytes.IndexByte(text, escseq.BEL) < 0 {
 		return text
@@ -300,8 +300,8 @@ func withoutSignals(text []byte) []byte {
 	return kept
 }
 
-// isShown reports whether the body of an OSC changes what the terminal shows: a title, a colour or a
-// link.
+// isShown reports whether the body of an OSC changes the display of the terminal: a title, a colour
+// or a link.
 func isShown(body []byte) bool {
 	number, rest, _ := bytes.Cut(body, []byte(";"))
 	switch string(number) {
@@ -313,7 +313,7 @@ func isShown(body []byte) bool {
 	return false
 }
 
-// appendDisplayed appends a CSI sequence, as far as it changes what the terminal shows.
+// appendDisplayed appends a CSI sequence, as far as it changes the display of the terminal.
 func appendDisplayed(p []byte, params string, final byte) []byte {
 	modes, isMode := strings.CutPrefix(params, "?")
 	switch {

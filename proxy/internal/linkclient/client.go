@@ -185,7 +185,7 @@ func (c *Client) Call(ctx context.Context, request protocol.Message) (reply prot
 	return reply, lost(ctx, err)
 }
 
-// Open makes a request whose stream continues after the reply. The request is repeated under the
+// Open makes a request with a stream that continues after the reply. The request is repeated under the
 // same conditions as in Call.
 func (c *Client) Open(ctx context.Context, request protocol.Message) (st *link.Stream, reply protocol.Message, err error) {
 	err = c.over(ctx, request, func(conn *link.Conn, m protocol.Message) error {

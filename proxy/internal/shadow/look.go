@@ -109,8 +109,8 @@ func Look(ctx context.Context, link *linkclient.Client, asks []Ask) ([]View, err
 const viewTries = 3
 
 // viewTime limits one attempt, so that several attempts at a session that answers late fit into
-// the time of a handoff. A session whose output is expensive to parse may restore its screen for
-// seconds after an upgrade; it then counts as unseen.
+// the time of a handoff. If the output of a session is expensive to parse, it may restore its screen
+// for seconds after an upgrade; the session then counts as unseen.
 const viewTime = 2 * time.Second
 
 // viewSession returns a view of one session. It does not use linkclient's Attach, because that

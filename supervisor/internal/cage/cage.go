@@ -17,7 +17,7 @@ import (
 
 const (
 	// leafName is the name of the cgroup of keeper and supervisor. They need one, because the
-	// kernel allows no processes in a cgroup whose children it limits.
+	// kernel allows no processes in a cgroup if it limits the children of that cgroup.
 	leafName = "holdfast"
 	// othersName is the name of the cgroup for sessions that were started when the supervisor
 	// made no cages.

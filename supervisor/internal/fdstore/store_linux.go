@@ -286,7 +286,7 @@ func (e *storedEntry) save() error {
 }
 
 // send stores one file in systemd. FDPOLL=0 is necessary, because systemd would otherwise drop
-// a terminal whose child has ended.
+// the terminal of a child that has ended.
 func (s *Store) send(id, file string, fd int) error {
 	return sendFile(s.conn, "FDSTORE=1\nFDPOLL=0\nFDNAME="+fileName(id, file), fd)
 }

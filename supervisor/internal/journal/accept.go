@@ -64,7 +64,7 @@ func (j *Journal) Replace(name string, count int, p []byte) (bool, error) {
 const atomicWrite = 4096 // PIPE_BUF
 
 // Refuse decreases a writer's offset by n. It must be called only after Drop, and only for
-// bytes whose acceptance was not reported to the writer. The writer's client will send these
+// bytes that were not reported to the writer as accepted. The writer's client will send these
 // bytes again, and the terminal may accept them then.
 func (j *Journal) Refuse(name string, n int) error {
 	w, err := j.writer(name)

@@ -12,7 +12,7 @@
 //	   └──▶ queue ──▶┘                  otherwise
 //
 // Invariant: delivered bytes + bytes in the pipe = piped bytes. Of these two counters, only the
-// one whose system call is in progress can be stale. A word in the room says which call that
+// one that the system call in progress changes can be stale. A word in the room says which call that
 // is, and the pipe's length then gives the counter. Words that must change together are first
 // written to the room as an intent, and one store to that word makes the intent valid
 // (recover.go).
@@ -89,7 +89,7 @@ type Journal struct {
 	step    func() // for tests; may be nil
 }
 
-// New returns an empty journal whose counters are in room, which must be zero. The caller
+// New returns an empty journal that keeps its counters in room. All bytes of room must be 0. The caller
 // should duplicate the pipe and the room in another process before it accepts input.
 func New(room []byte, cfg Config) (*Journal, error) {
 	pipe, err := newPipe()

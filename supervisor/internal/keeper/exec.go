@@ -80,7 +80,7 @@ func (k *keeper) resume() error {
 		}
 		conn.Now, c.conn, c.hasAll = true, conn, true
 		c.queue(message.Message{Op: message.OpOK, Seq: k.Answer})
-	} else { // the process was a supervisor, whose keeper has died
+	} else { // the process was a supervisor, and its keeper has died
 		k.Good = openProgram(os.Getpid())
 		k.start()
 	}

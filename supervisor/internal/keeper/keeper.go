@@ -2,7 +2,7 @@
 
 // Package keeper is the parent process of the supervisor. It holds duplicates of
 // the descriptors that must not be lost, starts the supervisor again when it has
-// died, and collects the exit status of children whose supervisor has died. The
+// died, and collects the exit status of the children of a dead supervisor. The
 // keeper itself is replaced very rarely, so it does as little as possible.
 //
 // Invariant: the keeper releases a vault entry only because a supervisor asked for

@@ -16,8 +16,8 @@ import (
 	"holdfast/supervisor/internal/keeper/message"
 )
 
-// An Entry is a vault entry: descriptors and metadata under an id, and the pid whose exit
-// status is kept. PID is 0 while it is not known.
+// An Entry is a vault entry: descriptors and metadata under an id, and the pid of the process of
+// which the keeper stores the exit status. PID is 0 while it is not known.
 type Entry struct {
 	ID   string `json:"-"`
 	PID  int    `json:"pid,omitempty"`
@@ -120,7 +120,7 @@ func (s *state) putEntry(e *Entry) error {
 
 // setPID sets the pid of an entry. If the process lives, a kept exit status of that pid
 // belongs to an earlier process and is dropped. If it does not live, the exit status may be
-// that of this entry, whose supervisor died before it reported the pid.
+// that of this entry, because its supervisor may have died before it reported the pid.
 func (s *state) setPID(e *Entry, pid int) {
 	e.PID = pid
 	if pid > 0 && syscall.Kill(pid, 0) == nil {

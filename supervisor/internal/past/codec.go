@@ -36,7 +36,7 @@ func compress(p, payload []byte) ([]byte, byte) {
 	return append(p[:at], payload...), encodingPlain
 }
 
-// decompress returns the payload of a block, whose length must be raw. The result may share
+// decompress returns the payload of a block. The payload must be raw bytes long. The result may share
 // memory with stored.
 func decompress(encoding byte, stored []byte, raw int) ([]byte, error) {
 	if encoding == encodingPlain {

@@ -95,8 +95,8 @@ func (w *Writer) retire(e ending) {
 	}
 }
 
-// abandon gives up the current segment, whose file may lack blocks or end with a part of one.
-// What is whole in it stays, but it gets no other block.
+// abandon gives up the current segment, because its file may lack blocks or end with a part of one.
+// The whole blocks stay in the file, and no other block follows them.
 func (w *Writer) abandon() {
 	w.retire(endForget)
 	w.hasKeyframe = false

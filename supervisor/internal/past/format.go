@@ -74,7 +74,7 @@ func (h head) append(p []byte) []byte {
 	return binary.LittleEndian.AppendUint32(p, checksum(p[at:]))
 }
 
-// errTorn is returned for a file whose remaining bytes are no whole block.
+// errTorn is returned if the remaining bytes of a file are no whole block.
 var errTorn = errors.New("block is not whole")
 
 func parseHead(p []byte) (head, error) {

@@ -20,7 +20,7 @@ import (
 	"filippo.io/age"
 )
 
-// ErrLocked is returned for a life that is sealed and whose key cannot be had.
+// ErrLocked is returned for a life that is sealed if its key is missing or another one.
 var ErrLocked = errors.New("past: recording is sealed, and its key is not available")
 
 const (
@@ -163,8 +163,8 @@ func newDataKey() *dataKey {
 }
 
 // wrap returns the content of the key file: the data key and the name of the life's directory,
-// encrypted for the key of the user. The name prevents that the file of another life, whose key
-// is also known, makes all blocks look damaged.
+// encrypted for the key of the user. If the key file of another life were in its place, all blocks
+// would look damaged; the name detects that.
 func (k *Key) wrap(d *dataKey, life string) ([]byte, error) {
 	_, recipient, err := k.get()
 	if err != nil {
@@ -221,7 +221,7 @@ func (s *Store) dataKey(dir string) (*dataKey, error) {
 }
 
 // openKey opens the key of the life, or makes it if the store has one for new files. A writer must
-// not continue sealed segments whose key is missing, because all their blocks would look damaged.
+// not continue sealed segments without their key, because all its blocks would look damaged.
 func (w *Writer) openKey() (err error) {
 	if w.key, err = w.store.dataKey(w.dir); err != nil || w.key != nil {
 		return err

@@ -60,7 +60,7 @@ func (l Life) validate() error {
 	return nil
 }
 
-// ParseLife returns the life whose directory has this name.
+// ParseLife returns the life from the name of its directory.
 func ParseLife(name string) (Life, error) {
 	id, instance, _ := strings.Cut(name, "@")
 	l := Life{protocol.SessionID(id), protocol.Instance(instance)}
@@ -79,8 +79,8 @@ type Store struct {
 // New returns the store in a directory, which is created when the first writer is opened.
 func New(dir string) *Store { return NewSealed(dir, nil) }
 
-// NewSealed returns the store in a directory, whose files are encrypted with key. If key is nil,
-// new lives are not sealed, and those that are cannot be read.
+// NewSealed returns the store in a directory. New files are encrypted with key. If key is nil, new
+// lives are not sealed, and sealed lives cannot be read.
 func NewSealed(dir string, key *Key) *Store { return &Store{dir, key, systemDisk{}, time.Now} }
 
 // AwaitKey waits until the key is read, or could not be read.

@@ -145,7 +145,7 @@ func (w *Writer) Close() error { return w.close(w.sync) }
 
 // Abandon closes the writer without a sync, because the life will be forgotten.
 func (w *Writer) Abandon() {
-	_ = w.close(func() error { return nil }) // what was not synced is given up
+	_ = w.close(func() error { return nil }) // the output that was not synced is given up
 }
 
 func (w *Writer) close(sync func() error) error {

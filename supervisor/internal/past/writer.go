@@ -25,7 +25,7 @@ const (
 	timeEvery   = 100 * time.Millisecond // at most one time entry in this period
 	maxRetired  = 16                     // segments that wait for Sync; Append then syncs by itself
 	idleBytes   = 8 << 10                // memory for output that a writer keeps between two syncs
-	sparseBlock = maxOutput / 4          // segments whose blocks are shorter on average are packed when they are closed
+	sparseBlock = maxOutput / 4          // if the blocks of a segment are shorter on average, it is packed when it is closed
 )
 
 // Stats are counters of a writer.
@@ -89,7 +89,7 @@ type segmentFile struct {
 	ending ending
 }
 
-// An ending tells what Sync does with a retired segment.
+// An ending tells whether Sync closes, removes or forgets a retired segment.
 type ending int
 
 const (

@@ -10,7 +10,7 @@ import (
 	"holdfast/protocol"
 )
 
-// Limits of what is read, in bytes.
+// Limits of the parts of files that are read, in bytes.
 const (
 	maxFile = 4 << 10   // of /proc/PID/cgroup and of a cgroup's counters; both have less than 1 KiB in practice
 	maxLog  = 256 << 10 // of the end of the kernel's log; most systems keep no more

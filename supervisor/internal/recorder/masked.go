@@ -2,8 +2,8 @@ package recorder
 
 import "holdfast/shared/mask"
 
-// maskedCopy masks the secrets in the output that a track copies. It holds back what may be the
-// beginning of a secret until more output comes, or until none came for the time between two
+// maskedCopy masks the secrets in the output that a track copies. It holds back bytes that may
+// be the beginning of a secret, until more output comes, or until none came for the time between two
 // syncs.
 type maskedCopy struct {
 	stream *mask.Stream // nil if no output was copied since the files were opened

@@ -2,8 +2,8 @@
 // session can be shown, and started again, after the machine has lost power.
 //
 // Invariant: a session never waits for its recording. The recorder reads the session's ring at
-// an offset of its own, as a viewer does. If the disk is slower than the output, or fails, what
-// is missing is recorded as a gap.
+// an offset of its own, as a viewer does. If the disk is slower than the output, or fails, the
+// output that is missing on disk is recorded as a gap.
 //
 // Invariant: nothing is written, and no goroutine wakes up, while a session prints nothing and
 // does not change.
@@ -45,8 +45,8 @@ const (
 	// maxMarks bounds the shell marks of a session that wait to be stored. If there are more, the
 	// oldest are dropped.
 	maxMarks = 512
-	// maxErasing bounds the forgotten lives whose files are still to be erased, because the disk
-	// fails. Further ones are tried once.
+	// maxErasing bounds the forgotten lives with files that the recorder tries again to erase, because
+	// the disk has failed. It tries further lives only once.
 	maxErasing = 1024
 	// readBytes is how much is copied from a ring at a time.
 	readBytes = 128 << 10
@@ -70,11 +70,12 @@ type Source interface {
 	// Frame returns a saved screen at an offset of at least after, if the session can make one
 	// now. If lines is true, the screen must include the history.
 	Frame(after uint64, lines bool) (Frame, error)
-	// Meta returns what meta.json has to contain now. It may read /proc.
+	// Meta returns the present content of meta.json. It may read /proc.
 	Meta() past.Meta
 	// Clears returns how often lines were cleared for good, as Meta.Clears.
 	Clears() uint64
-	// Masker returns what finds the secrets in the output. Frame, Meta and marks have none.
+	// Masker returns the masker of the output, or nil if the session has no secrets. The results of
+	// Frame and Meta, and the marks, must be masked already.
 	Masker() *mask.Masker
 	// Failed is called when the recording begins to fail, and with nil when it has resumed. It
 	// must return soon.
@@ -256,7 +257,7 @@ func (r *Recorder) onDisk(f func() error) error {
 	return f()
 }
 
-// Close ends all recordings, after what the sessions have printed is stored, or after the given
+// Close ends all recordings after the output of the sessions is stored, or after the given
 // time. The sessions may be recorded again by another Recorder, also of another process.
 func (r *Recorder) Close(within time.Duration) error {
 	r.mu.Lock()
@@ -352,7 +353,7 @@ type track struct {
 	triedAt uint64        // end of the output at the last of them
 	isWhole bool          // the last keyframe in the files includes the history
 	clears  uint64        // of the source, when the files were renewed
-	last    state         // what was stored last
+	last    state         // the state that was stored last
 	buf     []byte        // of Recorder.turns, during a step; allocated when a step needs it
 	masked  maskedCopy
 }
@@ -537,7 +538,7 @@ func (t *track) store() error {
 	return nil
 }
 
-// storeMeta stores what describes the session. Its count of clears is the one of the files.
+// storeMeta stores the description of the session. It has the count of clears that the files have.
 func (t *track) storeMeta() error {
 	m := t.source.Meta()
 	m.Clears = t.clears

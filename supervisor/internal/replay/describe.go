@@ -86,7 +86,7 @@ func (p *Past) Describe(ctx context.Context, spec protocol.PastSpec) (protocol.P
 	return c, nil
 }
 
-// start returns the first offset whose screen can be shown.
+// start returns the first offset at which the screen can be shown.
 func (p *Past) start(e extent) uint64 {
 	switch {
 	case e.start < e.end || p.Reader != nil && e.start == e.end && e.end > 0:

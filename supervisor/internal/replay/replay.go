@@ -365,7 +365,8 @@ func open(ctx context.Context, b base, lines int) (*screen.Screen, error) {
 	return sc, nil
 }
 
-// apply writes a piece to the screen, if that costs at most left, and returns what is then left.
+// apply writes a piece to the screen, and returns left without the cost. The error is limit_exceeded if
+// the piece costs more than left.
 func (s *Screen) apply(ctx context.Context, p past.Piece, left int) (int, error) {
 	switch {
 	case p.Size != protocol.Size{}:

@@ -22,7 +22,7 @@ const (
 	// searchWorkers is the number of units that are searched at the same time. Each takes up to
 	// three times the memory of its output.
 	searchWorkers = 2
-	// searchTime is the time after which a search answers with what it has found. The client asks
+	// searchTime is the time after which a search answers with the matches that it has found. The client asks
 	// again.
 	searchTime = time.Second
 	ringUnit   = 4 << 20
@@ -229,8 +229,8 @@ func longest(text string, fold bool) (best literal) {
 }
 
 // find returns the last lines of a unit that match, at most limit, in ascending order. The lines begin
-// before the offset before. base is where the first line of the unit begins: what is before it in the
-// unit continues the last line of the unit before, and is searched with that.
+// before the offset before. base is the offset of the first line that begins in the unit. The bytes
+// before it continue the last line of the unit before, and are searched with that.
 func (f *finder) find(u unit, before uint64, limit int) (found []protocol.PastMatch, base uint64, err error) {
 	output, times, err := u.append(make([]byte, 0, u.end-u.start), int(u.end-u.start))
 	if err != nil {

@@ -79,7 +79,7 @@ func newPreamble(keep int) preamble {
 // size returns the length of the whole file. The lengths in p must be valid.
 func (p *preamble) size() int { return int(p.headerBytes + p.roomBytes + p.ringBytes) }
 
-// check returns an error if p is not the preamble of a ring whose file has size bytes.
+// check returns an error if p is not the preamble of a ring in a file of size bytes.
 func (p *preamble) check(size int64) error {
 	switch {
 	case string(p.magic[:]) != magic:

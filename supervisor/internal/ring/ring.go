@@ -72,8 +72,8 @@ func New(keep int, size protocol.Size) (*Ring, error) {
 	return r, nil
 }
 
-// NewAt returns a ring whose first byte will have the given offset. It is for the output of a
-// session whose earlier output is kept elsewhere.
+// NewAt returns a ring whose first byte will have the given offset. It is for a
+// session with earlier output that is kept elsewhere.
 func NewAt(keep int, size protocol.Size, offset uint64) (*Ring, error) {
 	if offset > maxOffset {
 		return nil, fmt.Errorf("ring: offset %d overflows", offset)

@@ -10,8 +10,8 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// tracker remembers since when each line of a screen has its text, so that the screen can tell any
-// number of readers what has changed for them. A reader has the number of the request after which
+// tracker remembers since when each line of a screen has its text, so that the screen can give any
+// number of readers the lines that have changed for them. A reader has the number of the request after which
 // it was up to date. The tracker looks at the screen only when a reader asks; therefore a change
 // counts from the request that has found it.
 //
@@ -44,7 +44,7 @@ type seen struct{ hash, at uint64 }
 // rarely.
 const keptLines = 1000
 
-// A ReaderMark tells what a reader has.
+// A ReaderMark tells which lines of the screen a reader has.
 type ReaderMark struct {
 	Epoch     uint32
 	Seq       uint64

@@ -8,7 +8,7 @@ import (
 	"holdfast/shared/termmode"
 )
 
-// A Mask disables questions in the output for a viewer whose terminal must not answer them,
+// A Mask disables questions in the output, so that the terminal of a viewer does not answer them,
 // because another viewer or the session answers. The length of the output does not change: the
 // last byte of a question becomes CAN, so that the terminal drops the sequence.
 //

@@ -6,7 +6,7 @@ import (
 	"holdfast/supervisor/internal/vt"
 )
 
-// An Own is the screen of a viewer whose terminal has another size than the session: the
+// An Own is the screen of a viewer that has a terminal of another size than the session: the
 // session's screen, laid out for that size. Lines that scroll off this screen do not reach the
 // viewer's history, which stays as the viewer's snapshot left it.
 type Own struct {

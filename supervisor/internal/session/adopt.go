@@ -25,7 +25,7 @@ import (
 // IsSession reports whether a vault entry is that of a session.
 func IsSession(r vault.Entry) bool { return strings.HasPrefix(r.ID, entryPrefix) }
 
-// Heritage is what a table takes over from a predecessor.
+// Heritage has the sessions and the state that a table takes over from a predecessor.
 type Heritage struct {
 	Records []vault.Entry // entries of sessions; Adopt uses up their descriptors
 	Exits   *Exits        // exit statuses of children that are not children of this process
@@ -35,7 +35,7 @@ type Heritage struct {
 	Adopted func() // called after each entry, by any goroutine
 }
 
-// Instances returns the instances of the sessions whose entries the keeper holds.
+// Instances returns the instances of the sessions of which the keeper holds entries.
 func (h *Heritage) Instances() (all []protocol.Instance) {
 	for _, r := range h.Records {
 		all = append(all, instanceOf(r))
@@ -53,7 +53,7 @@ type State struct {
 	Events []event.Event `json:"events,omitempty"` // the last events
 	Counts Counts        `json:"counts"`           // the counters that only grow
 
-	Forgotten []past.Life `json:"forgotten,omitempty"` // sessions whose files are still to be erased
+	Forgotten []past.Life `json:"forgotten,omitempty"` // sessions with files that are still to be erased
 }
 
 // State returns the table's state. A successor of a supervisor that has died receives an older

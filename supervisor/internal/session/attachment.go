@@ -92,7 +92,7 @@ type Attachment struct {
 
 	mu        sync.Mutex
 	phase     phase
-	thief     string // the client whose attachment took the place of this one, if the phase is stolen
+	thief     string // the client that attached in the place of this one, if the phase is stolen
 	renewal   renewal
 	viewTimer bool // a timer runs until viewDue
 	acks      acks

@@ -8,8 +8,8 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// A viewer that attaches may ask what has happened while no writer was attached, where a writer
-// is a viewer that may write. Such an absence begins when the last writer leaves, or at the
+// A viewer that attaches may ask for the events since the last writer left; a writer is a viewer
+// that may write. Such an absence begins when the last writer leaves, or at the
 // start.
 //
 //	absent ──viewerCame──▶ attended ──viewerLeft──▶ absent
@@ -170,7 +170,7 @@ func (w *away) left() *protocol.Left {
 	return w.Now.Left
 }
 
-// info returns what has happened in the present absence, or in the last one if the session is
+// info returns the events of the present absence, or of the last one if the session is
 // attended. end is the end of the output.
 func (w *away) info(end uint64) protocol.AwayInfo {
 	b := w.Last
@@ -213,7 +213,7 @@ func (s *Session) viewerLeft() {
 	}
 }
 
-// Away returns what has happened in the present absence, or in the last one if the session is
+// Away returns the events of the present absence, or of the last one if the session is
 // attended. Errors: session_not_found, busy.
 func (s *Session) Away() (protocol.AwayInfo, error) {
 	var info protocol.AwayInfo

@@ -92,7 +92,7 @@ func (c *sessionCage) giveUp() {
 	c.Cage = nil
 }
 
-// use returns what the session uses now, as the kernel counts it, and its limits. It is nil if the
+// use returns the resources that the session uses now, as the kernel counts them, and its limits. It is nil if the
 // session has no cage.
 func (c *sessionCage) use() *protocol.Cage {
 	use := c.Use()
@@ -150,7 +150,7 @@ func refusedCgroup(err error) bool {
 	return false
 }
 
-// Use returns what the session uses now, as the kernel counts it, and the session's limits. It
+// Use returns the resources that the session uses now, as the kernel counts them, and its limits. It
 // is nil if the session has no cage or has exited. Use does not wait for loop.
 func (s *Session) Use() *protocol.Cage {
 	if s.hasExited() {

@@ -9,7 +9,7 @@ import (
 	"holdfast/supervisor/internal/pty"
 )
 
-// death is the end of a child, and what is known about its cause.
+// death is the end of a child, and the facts that are known about its cause.
 type death struct {
 	status        pty.Status
 	pid           int

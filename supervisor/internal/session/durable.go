@@ -42,7 +42,7 @@ func (s *Session) record() {
 // durable returns how much of the session is stored on disk.
 func (s *Session) durable() protocol.Durable { return cmp.Or(s.spec.Durable, s.cfg.Durable) }
 
-// eraseRecording erases what is stored of a forgotten session.
+// eraseRecording erases the recording of a forgotten session.
 func (s *Session) eraseRecording() {
 	if s.cfg.Recorder != nil && s.durable() != protocol.DurableOff {
 		s.cfg.Recorder.Forget(s.life())
@@ -72,7 +72,7 @@ func (r source) Frame(after uint64, lines bool) (f recorder.Frame, err error) {
 	return f, err
 }
 
-// Masker returns what finds the session's secrets.
+// Masker returns the masker of the session, or nil if it has no secrets.
 func (r source) Masker() *mask.Masker { return r.masker }
 
 // frame returns the keyframe as Frame does. Only loop may call it.
@@ -101,8 +101,8 @@ func (r source) Failed(err error) {
 	_ = r.ask(frameTime, func() { r.publishEvent(kind) }) // if the session is busy or gone, the log has it
 }
 
-// RecordingStatus describes the sessions that cannot be stored, and the lost ones whose recordings
-// cannot be read, or returns nil if there is none.
+// RecordingStatus counts the sessions that cannot be stored, and the lost sessions with recordings
+// that cannot be read. It returns nil if there is neither.
 func (t *Table) RecordingStatus() *protocol.RecordingStatus {
 	if t.cfg.Recorder == nil {
 		return nil
@@ -146,18 +146,18 @@ func (r source) Meta() past.Meta {
 	m.EnvNames, known.spec.Env = storedVariables(s.spec.Env)
 	known.spec.Argv, known.spec.Env, known.spec.Cwd = s.masker.Texts(s.spec.Argv), s.masker.Texts(known.spec.Env), s.masker.Text(s.spec.Cwd)
 	known.spec.SizePolicy = i.SizePolicy
-	m.Spec, _ = known.save(i.Labels, *s.cage.limits.Load()) // what came as JSON has a form as JSON
+	m.Spec, _ = known.save(i.Labels, *s.cage.limits.Load()) // the spec came as JSON, so it can be encoded
 	return m
 }
 
 // Clears returns how often lines were cleared for good.
 func (r source) Clears() uint64 { return r.clears.Load() }
 
-// storedEnv are the names of variables whose values are stored, besides those that begin with
-// "LC_".
+// storedEnv are the names of the variables that are stored with their values, besides those that
+// begin with "LC_".
 var storedEnv = []string{"COLORTERM", "EDITOR", "HOME", "LANG", "LANGUAGE", "LOGNAME", "PAGER", "PATH", "SHELL", "TERM", "TZ", "USER", "VISUAL"}
 
-// storedVariables returns the names of all variables, and the variables whose values are stored.
+// storedVariables returns the names of all variables, and the variables to store with their values.
 func storedVariables(env []string) (names, stored []string) {
 	for _, kv := range env {
 		name, _, _ := strings.Cut(kv, "=")
@@ -193,7 +193,7 @@ func (t *Table) awaitErased(within time.Duration, id protocol.SessionID) []past.
 	return t.cfg.Recorder.AwaitErased(within, func(l past.Life) bool { return id == "" || l.ID == id })
 }
 
-// eraseFor erases what a predecessor has forgotten, but not erased.
+// eraseFor erases the recordings of the sessions that a predecessor has forgotten.
 func (t *Table) eraseFor(forgotten []past.Life) {
 	for _, l := range forgotten {
 		if t.cfg.Recorder != nil {
@@ -207,9 +207,10 @@ func (t *Table) eraseFor(forgotten []past.Life) {
 // keeper holds, although this table may not have adopted them. AddLost reads one screen after
 // the other, while requests are served.
 //
-// A life of this supervisor, or of a predecessor whose sessions it has taken over, is no lost
-// session: it runs, it has exited, or a user has forgotten it, and its files are not erased yet.
-// Such supervisors have the same Config.Supervisor.
+// A recording of this supervisor does not belong to a lost session, and neither does one of a
+// predecessor from which this supervisor has taken sessions over: the session runs, it has exited, or
+// a user has forgotten it and its files are not erased yet. Such supervisors have the same
+// Config.Supervisor.
 func (t *Table) AddLost(store *past.Store, held []protocol.Instance) {
 	store.AwaitKey()
 	if err := store.Sweep(); err != nil {
@@ -342,7 +343,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// newLost makes a lost session, whose screen is still missing.
+// newLost makes a lost session without its screen, which finishLost adds.
 func (t *Table) newLost(e past.Entry, exact uint64) (*Session, error) {
 	cfg := t.cfg
 	cfg.Vault = nil

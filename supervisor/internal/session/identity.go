@@ -22,10 +22,10 @@ type identity struct {
 	replaces  protocol.Instance // the instance that was started again as this one; "" if there was none
 	created   time.Time
 	masker    *mask.Masker // finds the session's secrets; nil if there are none
-	unmasked  []string     // secret variables whose values are not masked
+	unmasked  []string     // names of secret variables that are not masked
 }
 
-// known returns what a registry knows of the session.
+// known returns the part of a session that a registry reads.
 func (i *identity) known() *identity { return i }
 
 // ID and Instance may be called by any goroutine. They never change.

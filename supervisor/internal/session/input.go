@@ -69,7 +69,7 @@ func (in *input) checkOffset(name string, offset uint64, n int) (accepted uint64
 	return accepted, end <= accepted, err
 }
 
-// queue accepts as much input as there is room for, and writes at once what the terminal
+// queue accepts as much input as there is room for, and writes at once as much as the terminal
 // takes. name is the writer, or "" for input of the session itself, which has no offset. n is
 // the number of bytes accepted.
 func (in *input) queue(name string, offset uint64, p []byte) (n int, err error) {

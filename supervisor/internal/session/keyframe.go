@@ -88,7 +88,7 @@ func (d *display) writeKeyframe(lines int) (isWritten bool) {
 	return isWritten
 }
 
-// keyframe is the slate with the keyframe, and what it contains. loop owns it.
+// keyframe is the slate with the keyframe, and a description of its content. loop owns it.
 type keyframe struct {
 	*slate.Slate
 	offset  uint64 // the keyframe contains the screen at this offset

@@ -150,7 +150,7 @@ func (r *registry[S]) liveOf(account string) int {
 	return n
 }
 
-// cancel drops a reservation whose session could not start.
+// cancel drops the reservation of a session that could not start.
 func (r *registry[S]) cancel(id protocol.SessionID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -470,8 +470,8 @@ func contentOf(spec protocol.ScreenSpec, use func(func(*screen.Screen)) error) (
 }
 
 // Read returns up to n bytes of output that begin at offset, or at the oldest byte in the ring
-// that was not cleared if that is later. Secrets are masked. from is the offset of the first byte returned, end that of the end of all
-// output. Errors: session_not_found.
+// that was not cleared if that is later. Secrets are
+// masked. from is the offset of the first byte returned, end the offset of the end of all output. Errors: session_not_found.
 func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err error) {
 	for {
 		if s.isGone() {
@@ -544,7 +544,7 @@ func (s *Session) hasExited() bool { return isClosed(s.exited) }
 // forget ends the loop of an exited session. Errors: session_running, session_not_found, busy.
 func (s *Session) forget() error { return s.request(s.discard) }
 
-// discard ends the session as leave does, and erases what is stored of it.
+// discard ends the session as leave does, and erases its recording.
 func (s *Session) discard() error {
 	err := s.leave()
 	if err == nil {

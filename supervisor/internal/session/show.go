@@ -13,7 +13,7 @@ import (
 // A few bytes may change every cell of a large screen. Therefore the work of one write to the
 // screen is bounded by its cost (screen.WriteSome) and not by its length.
 const (
-	// cheapCost is what loop spends on a chunk when the chunk arrives: well under half a
+	// cheapCost is the cost that loop spends on a chunk when the chunk arrives: well under half a
 	// millisecond, and four times the cost of a chunk of text. Output that costs more waits for
 	// a turn of costlyTurns.
 	cheapCost = 256 << 10
@@ -153,7 +153,7 @@ func (s *Session) restoreStep() (done bool) {
 	}
 	s.idle.touch()
 	s.awaits.notify()
-	s.processHeard() // publishes what no predecessor has published
+	s.processHeard() // publishes the commands that no predecessor has published
 	if s.saved.Away.setLeftLine(s.display.firstOpenLine) {
 		s.noteChange()
 	}

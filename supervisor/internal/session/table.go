@@ -44,8 +44,8 @@ type Config struct {
 	ReportDir  string             // directory for reports about panics of the terminal core; "" means none
 	Recorder   *recorder.Recorder // stores sessions on disk; nil means that none is stored
 	Supervisor protocol.Instance  // identity of this supervisor, and of the successors that take its sessions over; "" means that there are none
-	Durable    protocol.Durable   // how much is stored of a session that does not say it; default screen
-	SecretEnv  []string           // names of variables whose values are masked, besides those that a session names
+	Durable    protocol.Durable   // how much is stored of a session if its spec does not tell it; default screen
+	SecretEnv  []string           // names of variables with secret values, besides those that a session names
 	Mask       []*regexp.Regexp   // patterns of text that is masked
 	Log        zerolog.Logger
 
@@ -311,8 +311,8 @@ func (t *Table) List(originator string) []protocol.SessionInfo {
 // useTime bounds how long WithUse reads. One session takes some 20 µs.
 const useTime = 200 * time.Millisecond
 
-// WithUse adds to a list what each session's cage uses now. If useTime is over, the remaining
-// sessions are left without it.
+// WithUse adds to each info of a list the resources that the session uses now. If useTime is over,
+// the remaining infos are left without them.
 func (t *Table) WithUse(list []protocol.SessionInfo) []protocol.SessionInfo {
 	end := time.Now().Add(useTime)
 	for i := range list {

@@ -10,7 +10,7 @@ import (
 // Handover returns the manifest that a supervisor leaves if its keeper has died. The supervisor
 // should then exec a keeper in its own process, which so stays the parent of its children, and
 // the keeper starts a new supervisor that receives the manifest's content. The manifest must be
-// in a memory file whose descriptor is in the environment variable message.EnvResume. That file
+// in a memory file, and the environment variable message.EnvResume must have its descriptor. That file
 // and the descriptors of the entries must not be close-on-exec. exits are those that may still
 // be needed, and starts is the number of supervisors that were started.
 func Handover(entries []Entry, exits []Exit, starts int) ([]byte, error) {

@@ -379,7 +379,7 @@ func (h *history) numbered() uint64 {
 		n += a.starts
 	}
 	if h.arenas[0].continues() {
-		n++ // the end of a line whose beginning was dropped
+		n++ // the end of a line without its beginning, which was dropped
 	}
 	return uint64(n)
 }

@@ -152,7 +152,7 @@ func (t *Term) linesBefore(before uint64, n, maxBytes int, looks bool) []History
 // A lineReader decodes lines in the order of descending numbers.
 type lineReader struct {
 	t      *Term
-	b      *buffer // the screen whose rows follow the history
+	b      *buffer // the screen with the rows that follow the history
 	looks  bool
 	screen uint64 // number of the first line that begins on the screen
 	rows   []int  // rows of the screen in which lines begin

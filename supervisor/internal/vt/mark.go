@@ -16,7 +16,7 @@ const (
 )
 
 // addMark adds a mark at the cursor. It is dropped if the row has maxMarks marks, if it is
-// longer than maxMark bytes, or if the alternate screen is shown, whose programs have no
+// longer than maxMark bytes, or if the alternate screen is shown, because its programs have no
 // prompts.
 func (t *Term) addMark(p []byte) {
 	b := t.b
@@ -56,7 +56,7 @@ func parseMarks(p []byte) (marks []shellMark, rest []byte) {
 	return marks, p
 }
 
-// skipMarks returns what follows the marks that appendMarks has appended.
+// skipMarks returns the bytes after the marks that appendMarks has appended.
 func skipMarks(p []byte) (rest []byte) {
 	v, k := binary.Uvarint(p)
 	p = p[k:]

@@ -34,7 +34,7 @@ type modeBinding struct {
 	field  func(*Modes) *bool
 	get    func(*Term) bool
 	set    func(*Term, bool) // changes the state, and nothing else
-	effect func(*Term, bool) // what else DECSET and DECRST do, after the state has changed
+	effect func(*Term, bool) // the other effects of DECSET and DECRST, after the state has changed
 }
 
 // keeps reports whether the mode has a state.

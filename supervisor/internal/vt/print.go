@@ -104,8 +104,8 @@ func (t *Term) printed() {
 	}
 }
 
-// mendRight empties the column at the cursor if it has the second half of a wide character
-// whose first half was overwritten.
+// mendRight empties the column at the cursor if it has the second half of a wide character, and the
+// first half was overwritten.
 func (t *Term) mendRight(r *row) {
 	if x := t.b.x; x < t.cols && x < r.n && r.cells[x].isSpacer() {
 		r.cells[x] = t.penID.cell()

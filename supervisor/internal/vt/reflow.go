@@ -490,7 +490,7 @@ func (n *lineLayout) write(j, end int) {
 	}
 }
 
-// writeRow writes what is between two places as the i-th row of the line.
+// writeRow writes the content between two places as the i-th row of the line.
 func (n *lineLayout) writeRow(p *linePlan, i int, from, to place) {
 	wrapped, marks, listed := n.next(i)
 	if !listed {
@@ -532,7 +532,7 @@ func (n *lineLayout) rowEnd(p *linePlan, row int32) *rowEnd {
 	return nil
 }
 
-// copy appends what is between two places of the row that was loaded.
+// copy appends the content between two places of the row that was loaded.
 func (n *lineLayout) copy(p *linePlan, from, to place) {
 	e := n.rowEnd(p, from.row)
 	if e == nil || to.col <= e.col {
@@ -742,7 +742,7 @@ func (m *madeRow) readRun() {
 	m.nextCol, m.nextLook, m.src.runs = m.nextCol+int(col), int(look), b[k+k2:]
 }
 
-// copy appends what is between two places of the row that was loaded.
+// copy appends the content between two places of the row that was loaded.
 func (m *madeRow) copy(n *lineLayout, from, to place) {
 	if from.at == to.at && from.skip == to.skip {
 		return
@@ -897,7 +897,7 @@ func (m *madeRow) lookOf(n *lineLayout, look int) uint32 {
 // finish puts the row where it belongs.
 func (m *madeRow) finish(n *lineLayout, wrapped bool, marks rowMarks) {
 	l := n.l
-	if k := len(m.text); k > 0 && m.text[k-1] == markEmpty { // an end that whoever draws it has to look at
+	if k := len(m.text); k > 0 && m.text[k-1] == markEmpty { // the end needs a check when the row is drawn
 		m.ascii = false
 	}
 	if m.above {

@@ -112,7 +112,7 @@ func (r *rowReader) starts(from, end int) (n int) {
 	return n
 }
 
-// wideText is the bound for a row whose number of columns is unknown.
+// wideText is the bound for a row with an unknown number of columns.
 const wideText = maxSize
 
 // textColumns returns a bound of the number of columns in a text form. Each column takes at

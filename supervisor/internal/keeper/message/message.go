@@ -22,8 +22,8 @@ const (
 	EnvTrial  = "HOLDFAST_KEEPER_TRIAL"  // for a keeper on trial: a manifest that it must try to read
 )
 
-// OwnID is the id of the keeper's own vault entry: one file, whose lock means that the
-// directory has a keeper. Each supervisor gets a duplicate and passes it on, so that the lock
+// OwnID is the id of the keeper's own vault entry. The entry has one file. The lock of the file
+// means that the directory has a keeper. Each supervisor gets a duplicate and passes it on, so that the lock
 // is free only when keeper and supervisor have both ended.
 const OwnID = "keeper"
 
