@@ -130,8 +130,9 @@ func (a *app) revive(ctx context.Context, c *client.Client, id protocol.SessionI
 	return c.Reopen(ctx, id, change, &none)
 }
 
-// restartArgv returns the command that starts a lost session again. It returns the session's own
-// command only if the user has chosen that, because to run a command twice may do harm.
+// restartArgv returns the command that starts a lost session again: a shell, the command that
+// continues the session's work, or the command of the session itself. It returns the last one only if
+// the user has chosen that, because a command that runs twice may do harm.
 func restartArgv(s *protocol.SessionInfo, cfg config.Config, shell []string) ([]string, error) {
 	way := wayToRevive(s, cfg)
 	if way == config.ReviveShell {
@@ -164,14 +165,14 @@ func restartArgv(s *protocol.SessionInfo, cfg config.Config, shell []string) ([]
 
 // loginShell returns the command of the user's login shell.
 func loginShell(isRemote bool) []string {
-	if isRemote { // the supervisor there has the user's SHELL in its environment, which sessions inherit
+	if isRemote { // sessions inherit SHELL from the remote supervisor, which has that of the user there
 		return []string{"sh", "-c", `exec "${SHELL:-/bin/sh}" -l`}
 	}
 	return []string{config.LoginShell(), "-l"}
 }
 
-// wayToRevive returns the way that the session's label names, or else the setting. An invalid label
-// means ask.
+// wayToRevive returns the value of the session's label "revive", or the setting if the session has no
+// such label. If the label is invalid, wayToRevive returns ask.
 func wayToRevive(s *protocol.SessionInfo, cfg config.Config) config.Revive {
 	label, hasLabel := s.Labels[labelRevive]
 	switch way := config.Revive(label); {
@@ -191,10 +192,10 @@ func existing(dir string) string {
 	return dir
 }
 
-// offerRevival tells which screen of a lost session was shown. It starts the session again if the user
-// has agreed to that in advance by the setting or label "revive", or does so when asked.
+// offerRevival tells the viewer of a lost session which screen it sees. It starts the session again if
+// the setting or label "revive" says so, or if the user answers yes.
 func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.Attachment, t *front.Terminal, o *attachOptions) error {
-	// The attachment may be older than the loss, and then its description says nothing of it.
+	// The attachment may be older than the loss, and then its info does not describe the loss.
 	info, err := c.SessionInfo(ctx, att.Info().Session.ID)
 	if err != nil {
 		return err

@@ -236,8 +236,8 @@ func (p *player) wait(ctx context.Context, at time.Time) action {
 }
 
 // A playFilter removes the parts of output that must have no effect again: questions to the terminal,
-// because no program reads the answers; changes of the clipboard; notifications and bells; and the modes in which
-// the terminal sends keys and the mouse in another form.
+// because no program reads the answers; changes of the clipboard; notifications and bells; and the
+// modes in which the terminal sends keys and the mouse in another form.
 type playFilter struct {
 	tokens escseq.Tokenizer
 	isLead bool // the text so far ended with C1Lead, which is only passed on with the byte that it leads

@@ -117,7 +117,8 @@ type block struct {
 	sum      uint32 // checksum of the payload in the file
 }
 
-// boundBytes is the length of the part of a block's header that a sealed payload is bound to.
+// boundBytes is the length of the first part of a block's header. The encryption of a payload
+// authenticates this part, so that the payload opens behind no other header.
 const boundBytes = 20
 
 // appendBound appends the beginning of the header of a block.
@@ -147,8 +148,8 @@ func appendBlock(p []byte, c cipher.AEAD, kind byte, from uint64, payload []byte
 	return p
 }
 
-// parseBlock parses the header of a block, of which p holds all bytes. A sealed payload is longer
-// by the given number of bytes.
+// parseBlock parses the header of a block from p, which must have all bytes of the header. sealed is
+// the number of bytes by which encryption makes a payload longer.
 func parseBlock(p []byte, sealed int) (block, error) {
 	if binary.LittleEndian.Uint32(p[24:]) != checksum(p[:24]) {
 		return block{}, fmt.Errorf("%w: wrong checksum of its header", errTorn)

@@ -72,8 +72,8 @@ func (r *Reader) offsetIn(s segment, t time.Time) (offset uint64, began bool, er
 	return min(offset, s.end), began, err
 }
 
-// entries calls each with the entries of a segment in their order, until each returns false. It
-// calls begin with the header before.
+// entries calls begin when it has read the header of a segment, and then each with the entries in
+// their order, until each returns false.
 func (r *Reader) entries(s segment, each func(*walk, entry) bool, begin func(*walk)) error {
 	w, err := r.walk(s)
 	if err != nil {

@@ -56,7 +56,8 @@ func NewKey(read func(context.Context) (string, error)) *Key {
 	return k
 }
 
-// attempt begins to read the key, unless it is known or was tried of late. It returns a channel
+// attempt begins to read the key, unless the key is known, or an attempt runs or began less than
+// keyRetry ago. It returns a channel
 // that is closed when the last attempt has ended, and the time when that attempt began.
 func (k *Key) attempt() (done <-chan struct{}, began time.Time) {
 	k.mu.Lock()
@@ -118,7 +119,7 @@ func (k *Key) Await() {
 	}
 }
 
-// get returns the identities. It waits at most until keyWait after the begin of an attempt.
+// get returns the identities. It waits for an attempt at most until keyWait after its start.
 func (k *Key) get() ([]age.Identity, age.Recipient, error) {
 	if k == nil {
 		return nil, nil, fmt.Errorf("%w: set durable_key", ErrLocked)
@@ -221,7 +222,7 @@ func (s *Store) dataKey(dir string) (*dataKey, error) {
 }
 
 // openKey opens the key of the life, or makes it if the store has one for new files. A writer must
-// not continue sealed segments without their key, because all its blocks would look damaged.
+// not continue sealed segments without their key, because all their blocks would look damaged.
 func (w *Writer) openKey() (err error) {
 	if w.key, err = w.store.dataKey(w.dir); err != nil || w.key != nil {
 		return err
@@ -266,7 +267,7 @@ func isSealed(path string) bool {
 
 // forSegment returns the cipher of a segment with this header. Each header has its own key, so that
 // a block opens in no other segment, and so that the random nonces of 96 bits need to differ only
-// within a segment: it has less than 2^24 blocks, so two are equal with a probability below 2^-49.
+// within a segment: it has less than 2^24 blocks, so the probability of two equal nonces is below 2^-49.
 // A counter in place of a random nonce would repeat after a torn block was cut off.
 func (k *dataKey) forSegment(header []byte) cipher.AEAD {
 	if k == nil {

@@ -51,8 +51,8 @@ func (m Meta) encode() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// sealedMeta is meta.json of a life that is sealed. Its fields but Sealed can be read without the
-// key, so that the life is found, and is not taken for one of a supervisor that runs.
+// sealedMeta is meta.json of a life that is sealed. All fields except Sealed can be read without the
+// key, so that a supervisor finds the life, and does not take its own sessions for lost ones.
 type sealedMeta struct {
 	Version    int               `json:"version"`
 	Mode       Mode              `json:"mode"`

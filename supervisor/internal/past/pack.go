@@ -7,8 +7,9 @@ import (
 )
 
 // pack writes a segment anew with fewer and longer blocks, which compress better. A session
-// that prints slowly has a block for each Sync. pack replaces the file, of which a crash leaves
-// the old or the new content. If the life has a key, the new file is sealed. pack returns the new file, which is synced, and its length.
+// that prints slowly has a block for each Sync. pack replaces the file; a crash leaves either
+// the old or the new content. If the life has a key, the new file is sealed. pack returns the new file,
+// which is synced, and its length.
 func pack(d disk, path string, key *dataKey, end uint64) (file, int, error) {
 	w, err := openWalk(path, key)
 	if err != nil {

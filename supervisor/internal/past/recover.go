@@ -78,8 +78,8 @@ func (w *Writer) removeDrafts() error {
 	return nil
 }
 
-// dropEmpty removes the open segments of which nothing was made durable, and those without
-// output that are not the last one.
+// dropEmpty removes the open segments that are empty, and an open segment without output if a later
+// segment stays.
 func (w *Writer) dropEmpty(segments []segment) (left []segment, err error) {
 	last := 0
 	for i, s := range segments {

@@ -8,8 +8,8 @@ import (
 	"holdfast/protocol"
 )
 
-// Renew stores the screen at an offset, which must be End or behind it, durably, and then deletes
-// all that was stored before, including pending output and marks. size is the size of the terminal
+// Renew stores the screen at an offset durably, and then deletes all older output, keyframes and
+// marks, also those that are pending. The offset must be End or behind it. size is the size of the terminal
 // at the offset. If Renew fails, the caller must repeat it, because older output may be left.
 func (w *Writer) Renew(offset uint64, size protocol.Size, frame []byte) error {
 	if err := checkKeyframe(offset, frame); err != nil {

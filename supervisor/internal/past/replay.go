@@ -146,9 +146,9 @@ func (p *replay) output(output []byte) error {
 	return nil
 }
 
-// apply applies the entries up to an offset. It emits each size change at that offset, because
-// a screen that became narrow and wide again differs from one that did not; of those before
-// the first offset of the iteration, only the last matters.
+// apply applies the entries up to an offset. It emits each size change at that offset, because a
+// screen that became narrow and wide again differs from a screen that stayed wide. Of the changes
+// before the first offset of the iteration, it emits only the last one.
 func (p *replay) apply(offset uint64) error {
 	for len(p.queue) > 0 && p.queue[0].offset <= offset {
 		e := p.queue[0]

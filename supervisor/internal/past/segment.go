@@ -80,8 +80,8 @@ func segmentNames(dir string) ([]string, error) {
 	return slices.Clip(names), nil
 }
 
-// withoutTwins returns the segments of the names. If two begin at the same offset, the second
-// name is that of the longer closed one.
+// withoutTwins returns the segments with these names, but only one for each start. If two begin at
+// the same offset, the second name belongs to the longer closed one, which it returns.
 func withoutTwins(names []string) []segment {
 	segments := make([]segment, 0, len(names))
 	for _, name := range names {

@@ -14,8 +14,8 @@ import (
 // A Mode tells how much of the output is stored.
 type Mode string
 
-// The modes. In the mode Screen a life has the last keyframe and at most CapsuleBytes of output
-// after it, and the same of the keyframe before it until the last one is durable.
+// The modes. A life in the mode Screen has the last keyframe and at most CapsuleBytes of output
+// after it. Until this keyframe is durable, the life also has the keyframe before it, with its output.
 const (
 	Full   Mode = "full"
 	Screen Mode = "screen"
@@ -31,7 +31,7 @@ const (
 // Stats are counters of a writer.
 type Stats struct {
 	Appended uint64 // bytes of output that were appended
-	Missing  uint64 // bytes of output that are in no segment: gaps, and in the mode Screen all that was left to a keyframe
+	Missing  uint64 // bytes of output that are in no segment: gaps, and the output that the mode Screen drops
 	Written  uint64 // bytes that were written to files
 	Syncs    uint64 // files and directories that were synced
 }
@@ -40,8 +40,8 @@ type Stats struct {
 // other methods while it waits for the disk.
 //
 // After an error other than ErrBehind, the caller continues with Append at End, if it still has
-// that output, or at a later offset, which leaves a gap. Size changes after End must be told
-// again. Output that was synced before the error is not affected.
+// that output, or at a later offset, which leaves a gap. Size changes after End must be passed
+// to Resize again. Output that was synced before the error is not affected.
 type Writer struct {
 	store *Store
 	life  Life
@@ -63,7 +63,7 @@ type Writer struct {
 	synced      uint64        // end of the output that is durable
 	output      []byte        // pending output, from flushed on
 	entries     []byte        // pending entries
-	isSkipping  bool          // mode Screen: output is left to the next keyframe, so output does not reach end
+	isSkipping  bool          // mode Screen: all output is dropped until the next keyframe
 	hasKeyframe bool          // the screen at flushed can be restored
 	keyframeAt  uint64        // offset of the last keyframe
 	size        protocol.Size // size of the terminal at end
@@ -100,7 +100,7 @@ const (
 
 // OpenWriter opens a life to write it, and creates it if it does not exist. If it exists, the
 // writer continues at its end, after it has cut off the torn end of a segment. The caller should
-// then tell the size of the terminal with Resize. OpenWriter returns ErrInUse if another writer
+// then pass the size of the terminal to Resize. OpenWriter returns ErrInUse if another writer
 // has the life, and ErrLocked if its key, or the key for a new life, cannot be had.
 func (s *Store) OpenWriter(l Life, mode Mode) (*Writer, error) {
 	if err := l.validate(); err != nil {
@@ -234,8 +234,8 @@ func (w *Writer) Append(offset uint64, p []byte) error {
 	return nil
 }
 
-// appendCapsule keeps output in memory, and leaves all that exceeds CapsuleBytes to the next
-// keyframe. A flood of output therefore costs no work here.
+// appendCapsule keeps at most CapsuleBytes of output after the last keyframe. It drops further output,
+// because the next keyframe will show it. A flood of output therefore costs no work here.
 func (w *Writer) appendCapsule(p []byte) error {
 	if !w.isSkipping {
 		w.noteTime()
@@ -345,7 +345,7 @@ func (w *Writer) Mark(offset uint64, kind byte, text string) error {
 }
 
 // add adds an entry, and writes the pending entries if they fill a block. In the mode Screen
-// too many entries are left to the next keyframe, as output is.
+// it drops them instead if the segment is long, because the next keyframe replaces them.
 func (w *Writer) add(e entry) error {
 	w.entries = e.append(w.entries)
 	w.isDirty = true

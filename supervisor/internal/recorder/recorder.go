@@ -5,8 +5,8 @@
 // an offset of its own, as a viewer does. If the disk is slower than the output, or fails, the
 // output that is missing on disk is recorded as a gap.
 //
-// Invariant: nothing is written, and no goroutine wakes up, while a session prints nothing and
-// does not change.
+// Invariant: the recorder writes no byte and wakes no goroutine for a session that prints no output
+// and does not change.
 //
 // Not here: the files (package past), and which sessions are recorded (package session).
 package recorder
@@ -348,8 +348,8 @@ type track struct {
 
 	// Owned by run.
 	writer  *past.Writer  // nil while the files are closed
-	took    time.Duration // how long a step that stores has taken at most, of late
-	tries   int           // steps in a row that left output out, although no more came
+	took    time.Duration // time of the slowest of the last steps that stored output
+	tries   int           // steps in a row that could not store all output, although no more came
 	triedAt uint64        // end of the output at the last of them
 	isWhole bool          // the last keyframe in the files includes the history
 	clears  uint64        // of the source, when the files were renewed
@@ -418,9 +418,11 @@ func (t *track) run() {
 	}
 }
 
-// pause returns the time from a change to the step that stores it. The change may have come while the
-// step before ran, and is durable at the end of the step, so that the two of them are part of
-// Config.Sync; an eighth is left for a busy machine. A slow disk rests for half of the time.
+// pause returns the time from the end of a step to the next step, if there is a change. A change must
+// be durable after Config.Sync. In the worst case it comes at the start of a step, waits for the end of
+// that step and for the pause, and is durable at the end of the next step. Therefore pause subtracts
+// the time of two steps, and an eighth of Config.Sync for a busy machine. If the disk is slow, the
+// pause is as long as a step, so that the disk rests for half of the time.
 func (t *track) pause() time.Duration {
 	sync := t.recorder.cfg.Sync
 	return max(sync-sync/8-2*t.took, min(t.took, sync))
@@ -432,8 +434,9 @@ func stopped() *time.Timer {
 	return t
 }
 
-// do does one step of the recording. If it fails, the files are closed, and the next step opens
-// them again. do reports the error to all that must know; most callers need not.
+// do does one step of the recording. If it fails, do closes the files, and the next step
+// opens them again. do logs and counts the first failure in a row and tells it to the session, so most
+// callers may ignore the error that do returns.
 func (t *track) do(step func() error) error {
 	r := t.recorder
 	t.buf = <-r.turns
@@ -596,9 +599,9 @@ func (t *track) copyOutput() error {
 	return t.copyTo(min(end, t.writer.Capacity()))
 }
 
-// keyframe stores the screen, if the session can save one that is not older than the output
-// stored. The screen may be behind the end of the output. If it is further behind than the mode Screen
-// keeps, a new one is made.
+// keyframe stores a screen of the session. The screen may be older than the end of the output, but by
+// at most CapsuleBytes, because the mode Screen stores no more output after a keyframe. If the session
+// has no screen now, or only one that is older than the stored output, keyframe stores none.
 func (t *track) keyframe(lines bool) error {
 	if err := t.release(); err != nil {
 		return err
@@ -687,8 +690,9 @@ func (t *track) isComplete() bool {
 	return finished && t.source.Meta().Exit != nil && t.writer != nil && t.writer.End() >= end
 }
 
-// triesAgain reports whether the next step must come although the session prints nothing, because
-// it could not save its screen. A screen that is lost never can, so there are maxTries such steps.
+// triesAgain reports whether another step is due although the session prints no output: the session
+// could not save its screen, and may be able to later. If its screen is lost, it never will, so
+// triesAgain permits only maxTries such steps.
 func (t *track) triesAgain() bool {
 	_, end, _ := t.ring.Bounds()
 	isBehind := t.writer.End() < end || t.clears != t.source.Clears() || t.mode == past.Screen && t.writer.KeyframeDue()

@@ -92,8 +92,8 @@ func (c *sessionCage) giveUp() {
 	c.Cage = nil
 }
 
-// use returns the resources that the session uses now, as the kernel counts them, and its limits. It is nil if the
-// session has no cage.
+// use returns the resources that the session uses now, as the kernel counts them, and its limits. It
+// returns nil if the session has no cage.
 func (c *sessionCage) use() *protocol.Cage {
 	use := c.Use()
 	if use != nil {

@@ -12,8 +12,9 @@ import (
 
 // A reader of changes sends the mark of its last reply. The mark is short, because an agent reads
 // and repeats it with each request: it consists of changesMarkVersion, the CRC-32 of the instance,
-// the fields of a readerMark, and the CRC-32 of all that. The session itself remembers the texts; if
-// it has lost them in an upgrade or a crash, the reply has all lines that may have changed.
+// the fields of a readerMark, and the CRC-32 of the bytes before. The session itself remembers the
+// hashes of the lines. If an upgrade or a crash has lost them, the reply has all lines that may have
+// changed.
 
 const (
 	changesMarkVersion = 2

@@ -60,9 +60,9 @@ func (r source) Ring() *ring.Ring { return r.ring }
 // Release is called after the last use of the ring.
 func (r source) Release() { r.releaseRing() }
 
-// Frame returns the keyframe. If that is older than after, or has no history although lines is
-// true, loop makes a new one. A keyframe during a flood of output has no history, unless the
-// budget permits it.
+// Frame returns the keyframe, with secrets masked. If the keyframe is older than after, or has no
+// history although lines is true, loop makes a new one. If lines is false, the
+// new keyframe has history only if the budget of all sessions permits it.
 func (r source) Frame(after uint64, lines bool) (f recorder.Frame, err error) {
 	s := r.Session
 	if err := s.requestWithin(frameTime, func() (err error) { f, err = s.frame(after, lines); return err }); err != nil {
@@ -75,7 +75,8 @@ func (r source) Frame(after uint64, lines bool) (f recorder.Frame, err error) {
 // Masker returns the masker of the session, or nil if it has no secrets.
 func (r source) Masker() *mask.Masker { return r.masker }
 
-// frame returns the keyframe as Frame does. Only loop may call it.
+// frame returns the keyframe, or makes a new one under the conditions of Frame. Secrets are not masked.
+// Only loop may call it.
 func (s *Session) frame(after uint64, lines bool) (f recorder.Frame, err error) {
 	k := &s.display.keyframe
 	if k.offset < after || lines && !k.isWhole {
@@ -173,19 +174,19 @@ func storedVariables(env []string) (names, stored []string) {
 // does not name it, a signal has stopped the supervisor, as the shutdown of a machine does.
 const StopRequest = "supervisor stop"
 
-// isOver reports whether a session with this exit record has ended for good. It has not if the
-// shutdown of the machine ended it: then it is lost.
+// isOver reports whether a session with this exit record has ended for good. If the shutdown of the
+// machine has ended the session, it is not over but lost, and can be started again.
 func isOver(x *protocol.ExitRecord) bool {
 	return x != nil && (x.Reason != protocol.ReasonShutdown || x.EndedBy == StopRequest)
 }
 
-// eraseTime is how long a request to forget a session, or an upgrade, waits until the disk has
-// forgotten the session, too.
+// eraseTime is how long an upgrade, or a request to forget a session, waits until the recording is
+// erased.
 const eraseTime = 500 * time.Millisecond
 
-// awaitErased waits, at most for the given time, until the disk has forgotten the sessions with an
-// id, or all sessions if id is empty, that were forgotten. It returns those that the disk may still
-// have.
+// awaitErased waits until the recordings of the forgotten sessions with an id are erased, or those of
+// all forgotten sessions if id is empty. After the given time it returns the lives that the disk may
+// still have.
 func (t *Table) awaitErased(within time.Duration, id protocol.SessionID) []past.Life {
 	if t.cfg.Recorder == nil {
 		return nil
@@ -235,7 +236,8 @@ func (t *Table) AddLost(store *past.Store, held []protocol.Instance) {
 	}
 }
 
-// replaced returns the instances that were started again as another one.
+// replaced returns the instances that another instance has replaced, because a user has started the
+// session again.
 func (t *Table) replaced(entries []past.Entry) map[protocol.Instance]bool {
 	replaced := make(map[protocol.Instance]bool)
 	for _, e := range entries {
@@ -285,8 +287,8 @@ func (t *Table) addLost(store *past.Store, e past.Entry, isReplaced bool) error 
 	return nil
 }
 
-// loadLost makes a session that has ended of a recording. Neither the keeper nor a successor
-// gets it, because a successor reads the recording again.
+// loadLost makes a session that has ended from its recording. The keeper gets no files of it, because
+// a successor reads the recording again.
 func (t *Table) loadLost(store *past.Store, e past.Entry) (*Session, error) {
 	if e.Locked != nil {
 		return nil, e.Locked
@@ -312,8 +314,8 @@ func (t *Table) loadLost(store *past.Store, e past.Entry) (*Session, error) {
 	return s, s.finishLost(shown)
 }
 
-// loadLocked makes a lost session of a recording that cannot be read, because its key is missing or
-// another one. The screen tells why. The files are not touched.
+// loadLocked makes a lost session from a recording that cannot be read, because its key is missing or
+// another one. The screen shows the cause. The files stay as they are.
 func (t *Table) loadLocked(e past.Entry, cause error) (*Session, error) {
 	known := identity{spec: protocol.SpawnSpec{Durable: protocol.Durable(e.Meta.Mode)}, replaces: e.Meta.Replaces, created: e.Meta.Created}
 	spec, err := known.save(nil, protocol.Limits{})
@@ -332,8 +334,8 @@ func (t *Table) loadLocked(e past.Entry, cause error) (*Session, error) {
 	return s, s.finishLost(shown)
 }
 
-// printable returns an error text without control characters, because file names and commands are
-// in it.
+// printable replaces the control characters of an error text by spaces, because the text may contain
+// file names and output of commands.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -379,7 +381,7 @@ func (s *Session) finishLost(shown *screen.Screen) error {
 	return nil
 }
 
-// openLost makes the files that each session has. The ring has no output.
+// openLost makes the files that each session has, and shows the screen. The ring has no output.
 func (s *Session) openLost(shown *screen.Screen) (err error) {
 	if s.sessionFiles, err = makeLostFiles(s.size, shown.Offset(), s.journalConfig()); err != nil {
 		return err

@@ -6,8 +6,8 @@ import (
 	"holdfast/shared/mask"
 )
 
-// holdTime is how long output that may be the beginning of a secret is held back from an
-// attachment that masks secrets, if no more output comes.
+// holdTime is how long an attachment that masks secrets holds back output that may be the beginning
+// of a secret. If no more output has come by then, the output is delivered.
 const holdTime = 100 * time.Millisecond
 
 // maskedOutput is the output of an attachment that masks secrets. The goroutine that calls Next
@@ -51,7 +51,8 @@ func (a *Attachment) readOutput(buf []byte) (int, error) {
 	return copy(buf, o.ready), nil
 }
 
-// fillOutput reads more output, up to the next change of size, and masks it. buf is its buffer.
+// fillOutput reads more output, up to the next change of size, and masks it. It uses buf to read the
+// ring.
 func (a *Attachment) fillOutput(buf []byte) error {
 	o := &a.masked
 	n := uint64(len(buf))

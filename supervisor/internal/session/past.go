@@ -12,8 +12,8 @@ import (
 	"holdfast/supervisor/internal/screen"
 )
 
-// past returns the past of the session for one request. loop is only asked for a keyframe, if the
-// store does not suffice.
+// past returns the past of the session for one request. It does not wait for loop. Describe asks
+// loop for the last commands, and the past asks it for a keyframe if the store does not suffice.
 func (s *Session) past() (*replay.Past, error) {
 	i, err := s.Info()
 	if err != nil {
@@ -32,8 +32,9 @@ func (s *Session) past() (*replay.Past, error) {
 	return p, err
 }
 
-// openStored returns a reader of the recording, or nil if nothing is stored yet, or if the recording still
-// has lines that the last of the given number of clears has deleted.
+// openStored returns a reader of the recording. It returns nil if nothing is stored yet, if the
+// recording cannot be read without a key, or if it may still have lines that were cleared: its count of
+// clears is below the given one.
 func (s *Session) openStored(clears uint64) (*past.Reader, error) {
 	r, err := s.cfg.Recorder.Store().Open(s.life())
 	if err == nil && clears > 0 {
@@ -67,8 +68,8 @@ func (s *Session) recentCommands() []protocol.PastCommand {
 	return all
 }
 
-// pastCommand returns a command that has ended in the form of the past. ok is false if the start of
-// its output is unknown.
+// pastCommand converts a command for the past. ok is false if the command has not ended, or if the
+// place of its output is unknown.
 func pastCommand(c protocol.CommandInfo) (p protocol.PastCommand, ok bool) {
 	if c.Output == nil || c.FinishedAt.IsZero() {
 		return p, false
@@ -144,8 +145,8 @@ func (s *Session) ShowAt(ctx context.Context, spec protocol.ScreenSpec) (protoco
 	return c, err
 }
 
-// ReadPast returns up to n bytes of output that begin at offset, or at the first byte behind it that
-// is kept in the store or in the ring. They end where output is missing.
+// ReadPast returns up to n bytes of output from offset on. If the byte at offset is not kept, they
+// begin at the next byte that the store or the ring has. They end where output is missing.
 //
 // Errors: session_not_found; ctx's; those of the store.
 func (s *Session) ReadPast(ctx context.Context, offset uint64, n int) (replay.Output, error) {
@@ -156,7 +157,7 @@ func (s *Session) ReadPast(ctx context.Context, offset uint64, n int) (replay.Ou
 	return p.Read(ctx, offset, n)
 }
 
-// SearchPast returns the lines of output that match, the newest first.
+// SearchPast returns the lines of output that match the pattern of spec, the newest first.
 //
 // Errors: invalid_argument for an invalid pattern; session_not_found; ctx's; those of the store.
 func (s *Session) SearchPast(ctx context.Context, spec protocol.PastSearchSpec) (protocol.PastSearchContent, error) {

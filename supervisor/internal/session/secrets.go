@@ -8,8 +8,8 @@ import (
 	"holdfast/shared/mask"
 )
 
-// findSecrets finds the values of the variables that are secret. They are those that the
-// session names, and those of the settings.
+// findSecrets sets the masker of the session. The masker finds the values of the secret variables, which
+// the session and the settings name, and matches of the patterns of the settings.
 func (i *identity) findSecrets(cfg *Config) {
 	names := slices.Concat(i.spec.SecretEnv, cfg.SecretEnv)
 	if len(names) == 0 && len(cfg.Mask) == 0 {

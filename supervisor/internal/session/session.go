@@ -470,8 +470,8 @@ func contentOf(spec protocol.ScreenSpec, use func(func(*screen.Screen)) error) (
 }
 
 // Read returns up to n bytes of output that begin at offset, or at the oldest byte in the ring
-// that was not cleared if that is later. Secrets are
-// masked. from is the offset of the first byte returned, end the offset of the end of all output. Errors: session_not_found.
+// that was not cleared if that is later. Secrets are masked. from is the offset of the first byte
+// returned, end the offset behind all output. Errors: session_not_found.
 func (s *Session) Read(offset uint64, n int) (data []byte, from, end uint64, err error) {
 	for {
 		if s.isGone() {
