@@ -50,7 +50,7 @@ func TestTypedOnce(t *testing.T) {
 		look := func() {
 			j := s.input.journal
 			pending, most = j.Pending(), max(most, j.Queued())
-			if j.Exact() != (runtime.GOOS == "linux") {
+			if c.sent < uint64(len(c.data)) && j.Exact() != (runtime.GOOS == "linux") { // after the last byte the child may have ended
 				t.Errorf("at %d exact is %v", c.sent, j.Exact())
 			}
 		}
@@ -62,12 +62,13 @@ func TestTypedOnce(t *testing.T) {
 			thaw()
 		}
 		s.do(look)
-		drain := rnd.IntN(20) == 0
-		for again := c.full > before || drain; again; again = drain && pending > 0 {
-			if _, err := v.next(t); err != nil { // what it prints is after something read
+		if c.full > before {
+			if _, err := v.next(t); err != nil { // the child prints, because it reads more than head keeps
 				t.Fatal(err)
 			}
-			s.do(look)
+		}
+		if rnd.IntN(20) == 0 {
+			testkit.Eventually(t, patience, func() bool { s.do(look); return pending == 0 }, "the queue is empty")
 		}
 		full += c.full - before
 	}
