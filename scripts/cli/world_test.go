@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,10 +28,9 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	bin := testkit.Build(t, "holdfast/proxy", "holdfast/supervisor")
 	dir := testkit.Dir(t)
-	w := &world{programs.New(t, dir, "", bin, "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+filepath.Join(dir, "home"),
+	w := &world{programs.New(t, dir, "", bin, "PATH="+bin+":"+os.Getenv("PATH"),
 		"TERM=xterm-256color", "LANG=C.UTF-8", "SHELL=/bin/bash", "PS1=$ ")}
 	w.Cwd = dir
-	w.MakeHome()
 	t.Cleanup(w.End)
 	return w
 }

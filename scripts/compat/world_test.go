@@ -3,7 +3,6 @@
 package compat
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,7 +41,7 @@ type world struct {
 
 func newWorld(t testing.TB, bins map[string]string) *world {
 	t.Helper()
-	w := &world{World: programs.New(t, testkit.Dir(t), "", bins[here], "PATH="+os.Getenv("PATH"), "HOME="+cmp.Or(os.Getenv("HOME"), "/")), bins: bins}
+	w := &world{World: programs.New(t, testkit.Dir(t), "", bins[here], "PATH="+os.Getenv("PATH")), bins: bins}
 	w.web, w.hangUp = context.WithCancel(context.Background())
 	t.Cleanup(w.End)
 	return w

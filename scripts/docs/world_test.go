@@ -39,7 +39,7 @@ func newWorld(t *testing.T) *world {
 	// than a block may if nothing is compiled yet.
 	built := testkit.Build(t, "holdfast/proxy", "holdfast/supervisor", "holdfast/proxy/policy/examples/file")
 	w := &world{World: programs.New(t, root, "h", built), t: t, root: root, limit: limit}
-	for _, dir := range []string{"home", "tmp", "run", "bin"} {
+	for _, dir := range []string{"tmp", "run", "bin"} {
 		if err := os.Mkdir(w.path(dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	w.Env = slices.Concat(w.Env, []string{
-		"HOME=" + w.path("home"), "TMPDIR=" + w.path("tmp"), "XDG_RUNTIME_DIR=" + w.path("run"),
+		"TMPDIR=" + w.path("tmp"), "XDG_RUNTIME_DIR=" + w.path("run"),
 		"PATH=" + w.path("bin") + ":" + os.Getenv("PATH"), "SHELL=/bin/sh", "LANG=C.UTF-8", "TERM=xterm-256color",
 		"PYTHONDONTWRITEBYTECODE=1", "SOURCE=" + source, "CGO_ENABLED=0", // as testkit.Build builds
 	}, goEnv(t))

@@ -40,7 +40,7 @@ func newTeller(t *testing.T, shell string) *teller {
 		}
 	}
 	w := newWorld(t)
-	s := &teller{t: t, w: w, c: w.dial(client.Options{}), home: w.MakeHome()}
+	s := &teller{t: t, w: w, c: w.dial(client.Options{}), home: w.Home}
 	s.env = []string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "PS1=$ "}
 	s.write(".zshrc", "PS1='%# '\n") // without any zsh asks what to do
 	return s

@@ -250,8 +250,7 @@ func (w *world) quiet(c *client.Client, id string) {
 func TestDetachedStart(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(client.Options{})
-	home := w.MakeHome()
-	if err := os.MkdirAll(filepath.Join(home, ".config"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(w.Home, ".config"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -271,7 +270,7 @@ func TestDetachedStart(t *testing.T) {
 			for i := range 3 { // the machine may be slow for once
 				id := fmt.Sprint(tt.name, "-", i)
 				began := time.Now()
-				w.spawn(c, id, protocol.SpawnSpec{Argv: tt.argv, Cols: 120, Rows: 40, Env: []string{"HOME=" + home, "LANG=C.UTF-8"}})
+				w.spawn(c, id, protocol.SpawnSpec{Argv: tt.argv, Cols: 120, Rows: 40, Env: []string{"HOME=" + w.Home, "LANG=C.UTF-8"}})
 				w.shows(c, id, tt.shows)
 				best = min(best, time.Since(began))
 				if err := c.Terminate(w.ctx(), protocol.SessionID(id), client.End{}); err != nil {

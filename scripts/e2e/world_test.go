@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"cmp"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,7 +31,7 @@ func newWorld(t testing.TB, env ...string) *world {
 	t.Helper()
 	bin := testkit.Build(t, "holdfast/proxy", "holdfast/supervisor")
 	w := &world{programs.New(t, testkit.Dir(t), "", bin, append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + cmp.Or(os.Getenv("HOME"), "/"), "GOMAXPROCS=" + os.Getenv("GOMAXPROCS"),
+		"PATH=" + os.Getenv("PATH"), "GOMAXPROCS=" + os.Getenv("GOMAXPROCS"),
 	}, env...)...)}
 	t.Cleanup(w.End)
 	return w

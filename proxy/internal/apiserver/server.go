@@ -67,8 +67,10 @@ type Config struct {
 	Web    string        // the TCP address of the web server; empty if there is none
 	// PlaceKey is the secret that enciphers event numbers for clients that do not see all sessions.
 	// A proxy must have the same key as its predecessor, so that clients can resume their events.
-	PlaceKey  string        // how long a new session is watched; 0 means DefaultEarlyExit, and a negative time means not at all
-	EarlyExit time.Duration // the default watch; 0 is DefaultEarlyExit, negative none
+	PlaceKey string
+	// EarlyExit is how long a new session is watched; 0 means DefaultEarlyExit, and a negative time
+	// means not at all.
+	EarlyExit time.Duration
 	// Limits apply to a new session unless its client or its labels set a limit.
 	Limits protocol.Limits
 	// Integrate returns the command and environment that start a shell with shell integration, so

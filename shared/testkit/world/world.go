@@ -32,11 +32,12 @@ const Limit = 30 * time.Second
 
 // World is a directory and the programs that run in it.
 type World struct {
-	T   testing.TB
-	Dir string   // the state directory of the programs
-	Bin string   // the directory of the programs
-	Env []string // the environment of every command
-	Cwd string   // the working directory of a command that has none
+	T    testing.TB
+	Dir  string   // the state directory of the programs
+	Home string   // the home directory of the programs, in root
+	Bin  string   // the directory of the programs
+	Env  []string // the environment of every command
+	Cwd  string   // the working directory of a command that has none
 
 	root string // a process that has a path in it in its environment belongs to the world
 
@@ -47,12 +48,32 @@ type World struct {
 
 // New returns a world in which no process runs. Its state directory is the directory state of
 // root, or root itself if state is "". End must be called after the test.
+//
+// The programs have a home directory of their own, because the shells of a test must not run the
+// start-up files of the user who runs it: such a file can wait for minutes, and a shell that the
+// test kills can leave a lock behind that makes later ones wait.
 func New(t testing.TB, root, state, bin string, env ...string) *World {
+	t.Helper()
 	dir := filepath.Join(root, state)
 	return &World{
-		T: t, Dir: dir, Bin: bin, Cwd: "/", root: root,
-		Env: append([]string{"HOLDFAST_DIR=" + dir, "GORACE=halt_on_error=1 atexit_sleep_ms=0 log_path=" + filepath.Join(root, "race")}, env...),
+		T: t, Dir: dir, Home: makeHome(t, root), Bin: bin, Cwd: "/", root: root,
+		Env: append([]string{
+			"HOLDFAST_DIR=" + dir, "HOME=" + filepath.Join(root, "home"),
+			"GORACE=halt_on_error=1 atexit_sleep_ms=0 log_path=" + filepath.Join(root, "race"),
+		}, env...),
 	}
+}
+
+// makeHome makes the directory home in root, and returns its path. It has the directory of fish's
+// completions. A fish that finds none makes completions of all man pages in the background, which
+// takes 13 s of processor time.
+func makeHome(t testing.TB, root string) string {
+	t.Helper()
+	home := filepath.Join(root, "home")
+	if err := os.MkdirAll(filepath.Join(home, ".local/share/fish/generated_completions"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return home
 }
 
 // End kills the proxies and asks the supervisors to end, with their sessions and keepers. It then
@@ -121,17 +142,6 @@ func (w *World) Logs() string {
 		fmt.Fprintf(&out, "%s:\n%s\n", filepath.Base(p), last(b, 6<<10))
 	}
 	return out.String()
-}
-
-// MakeHome makes the directory home in the state directory, and returns its path. It has the
-// directory of fish's completions. A fish that finds none makes completions of all man pages in the
-// background, which takes 13 s of processor time.
-func (w *World) MakeHome() string {
-	home := w.Path("home")
-	if err := os.MkdirAll(filepath.Join(home, ".local/share/fish/generated_completions"), 0o700); err != nil {
-		w.T.Fatal(err)
-	}
-	return home
 }
 
 func last(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
