@@ -113,6 +113,7 @@ export class Attachment {
   private dropped = false; // the connection was closed because pending is too large
   private room: (() => void) | undefined;
   private starting: (() => void)[] | undefined = []; // events to emit in the next turn
+  private startedAt = 0; // the offset before the events of starting
 
   private size: Size | undefined; // to be sent
   private looks: Appearance | undefined; // to be sent
@@ -144,12 +145,12 @@ export class Attachment {
 
   /** All output before this offset was emitted or reported as missed. Another attachment can resume here, with writer. */
   get offset(): number {
-    return this.pos.had;
+    return this.starting === undefined ? this.pos.had : this.startedAt;
   }
 
   /** The position at which another attachment can resume. If this one has a view of its own, resume with `snapshot`. */
   get resume(): Resume {
-    return { instance: this.pos.instance, offset: this.pos.had };
+    return { instance: this.pos.instance, offset: this.offset };
   }
 
   /** The writer of the input. */
@@ -306,6 +307,7 @@ export class Attachment {
     this.input.resume(int(m, 'input_offset'), old === undefined);
     this.late = false;
     if (old === undefined) {
+      this.startedAt = this.pos.had;
       this.spec.steal = false; // a client that steals the session during an interruption keeps it
       first.done();
       setTimeout(() => this.begin(), 0);

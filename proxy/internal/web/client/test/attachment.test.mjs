@@ -55,6 +55,22 @@ test('a conversation that is cut at any byte loses nothing and has nothing twice
   }
 });
 
+test('the offset is never ahead of the output that was emitted', async () => {
+  const fake = new Fake();
+  const client = await HoldfastClient.connect({ transport: fake.transport, redial });
+  const attaching = client.attach(SESSION, { cols: 80, rows: 24 });
+  attaching.then(() => fake.print('early')); // before the first event can be emitted
+  const a = await attaching;
+  const seen = [];
+  const emitted = new Promise((done) => a.on('output', (data, offset) => { seen.push(offset + data.length); done(); }));
+  assert.equal(a.offset, 0);
+  assert.equal(a.resume.offset, 0);
+  await emitted;
+  assert.deepEqual(seen, [5]);
+  assert.equal(a.offset, 5);
+  await client.close();
+});
+
 test(`a conversation goes on through whatever happens, seed ${seed}`, async () => {
   const next = random(seed), below = (n) => Math.floor(next() * n);
   for (let i = 0; i < 60; i++) {
