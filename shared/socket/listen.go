@@ -318,7 +318,7 @@ func (l *Listener) check(rebound *bool) error {
 		return err
 	}
 	// After a handoff that was taken back, the file names the pid of another process.
-	// The write also renews the modification time, so that a cleaner spares the file.
+	// The write also renews the modification time, so that a cleaner does not remove the file.
 	if err := writePID(l.lock); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -269,6 +270,36 @@ func TestStaleSocket(t *testing.T) {
 	}
 	_ = lock.Close()
 	echoOne(t, mustListen(t, path, Options{}))
+}
+
+// Check writes to the lock's file only if it has another pid, or is old: the file may be on a disk.
+func TestCheckLetsTheDiskRest(t *testing.T) {
+	l := mustListen(t, filepath.Join(testDir(t), "a.sock"), Options{})
+	for _, tt := range []struct {
+		name   string
+		text   string
+		age    time.Duration
+		writes bool
+	}{
+		{"own pid, young", strconv.Itoa(os.Getpid()), renewEvery / 2, false},
+		{"own pid, old", strconv.Itoa(os.Getpid()), 2 * renewEvery, true},
+		{"another pid, young", "1", renewEvery / 2, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			at := time.Now().Add(-tt.age).Truncate(time.Second)
+			name := lockPath(l.path)
+			if err := errors.Join(os.WriteFile(name, []byte(tt.text), 0o600), os.Chtimes(name, at, at)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Check(); err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Stat(name)
+			if err != nil || info.ModTime().Equal(at) == tt.writes || readPID(l.lock) != os.Getpid() {
+				t.Errorf("modified at %v before, and now %v (%v); the pid is %d", at, info.ModTime(), err, readPID(l.lock))
+			}
+		})
+	}
 }
 
 // A program that knows no lock is left alone as long as it answers.

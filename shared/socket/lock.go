@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -149,9 +150,18 @@ func flock(f *os.File, how int) error {
 	return control(f, func(fd int) error { return unix.Flock(fd, how) })
 }
 
-// writePID writes the pid of this process to the lock's file in decimal. Other processes
-// use it in messages only.
+// renewEvery is how often a lock's file gets a new modification time. Cleaners of temporary
+// directories remove files that are older than some days.
+const renewEvery = time.Hour
+
+// writePID writes the pid of this process to the lock's file in decimal. It writes nothing if the
+// file has that pid and was modified in the last hour, because the file may be on a disk, and a
+// process whose sessions are silent must not write to the disk. Other processes use the pid in
+// messages only.
 func writePID(f *os.File) error {
+	if info, err := f.Stat(); err == nil && time.Since(info.ModTime()) < renewEvery && readPID(f) == os.Getpid() {
+		return nil
+	}
 	if err := f.Truncate(0); err != nil {
 		return err
 	}
