@@ -39,6 +39,11 @@ var actions = func() (a [256]byte) {
 	return a
 }()
 
+// Reset removes all text, and keeps the memory for the text of other output.
+func (t *Lines) Reset() {
+	*t = Lines{MaxLine: t.MaxLine, WithStyles: t.WithStyles, Bytes: t.Bytes[:0], runs: t.runs[:0]}
+}
+
 // Add adds output, which continues the output that was added before.
 func (t *Lines) Add(output []byte) {
 	if t.WithStyles {

@@ -129,6 +129,14 @@ type search struct {
 	limit   int
 	room    int
 	isFull  bool
+	rooms   [searchWorkers]searchRoom
+}
+
+// A searchRoom is the memory in which a unit is searched. The next unit reuses it, because clearing new
+// memory for each unit took a quarter of the time of a search.
+type searchRoom struct {
+	output []byte
+	lines  escseq.Lines
 }
 
 // searchAll searches some units at the same time, and collects their matches, the newest first.
@@ -138,7 +146,7 @@ func (s *search) searchAll(units []unit) error {
 	errs := make([]error, len(units))
 	var wg sync.WaitGroup
 	for i, u := range units {
-		wg.Go(func() { found[i], from[i], errs[i] = s.find(u, s.content.Before, s.limit) })
+		wg.Go(func() { found[i], from[i], errs[i] = s.find(u, &s.rooms[i], s.content.Before, s.limit) })
 	}
 	wg.Wait()
 	for i := range slices.Backward(units) {
@@ -231,11 +239,12 @@ func longest(text string, fold bool) (best literal) {
 // find returns the last lines of a unit that match, at most limit, in ascending order. The lines begin
 // before the offset before. base is the offset of the first line that begins in the unit. The bytes
 // before it continue the last line of the unit before, and are searched with that.
-func (f *finder) find(u unit, before uint64, limit int) (found []protocol.PastMatch, base uint64, err error) {
-	output, times, err := u.append(make([]byte, 0, u.end-u.start), int(u.end-u.start))
+func (f *finder) find(u unit, room *searchRoom, before uint64, limit int) (found []protocol.PastMatch, base uint64, err error) {
+	output, times, err := u.append(slices.Grow(room.output[:0], int(u.end-u.start)), int(u.end-u.start))
 	if err != nil {
 		return nil, u.start, err
 	}
+	room.output = output
 	base = u.start
 	isEnded := len(output) > 0 && output[len(output)-1] == '\n'
 	if u.continues {
@@ -249,7 +258,9 @@ func (f *finder) find(u unit, before uint64, limit int) (found []protocol.PastMa
 		}
 		output = output[:n+continued(output[n:])]
 	}
-	t := escseq.Lines{MaxLine: protocol.MaxLineBytes, Bytes: make([]byte, 0, len(output))}
+	t := &room.lines
+	t.Reset()
+	t.MaxLine, t.Bytes = protocol.MaxLineBytes, slices.Grow(t.Bytes, len(output))
 	t.Add(output)
 	for _, l := range f.lines(t.Bytes, limit, func(from int) bool { return base+uint64(t.OutputAt(from)) < before }) {
 		offset := base + uint64(t.OutputAt(l.from))
