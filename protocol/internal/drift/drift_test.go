@@ -15,6 +15,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
+	"holdfast/protocol/gate"
 	"holdfast/protocol/internal/drift"
 	"holdfast/protocol/link"
 )
@@ -44,6 +45,7 @@ func codeFacts(t *testing.T) (all, inSchema drift.Facts) {
 	words := constants(t, "../..")
 	closed := slices.DeleteFunc(slices.Clone(words), func(c drift.Const) bool { return !slices.Contains(drift.Closed, c.Type) })
 	inSchema = drift.Facts{}.Add(messages, drift.ConstFacts(closed, ""))
+	messages.Add(drift.Describe("gate", gate.Messages).Facts()) // it has no schema
 	all = drift.Facts{}.Add(messages, drift.ConstFacts(words, ""), drift.ConstFacts(constants(t, "../../frame"), "frame."))
 	return all, inSchema
 }
@@ -238,6 +240,10 @@ func TestSpecWords(t *testing.T) {
 	} {
 		known[w] = true
 	}
+	for _, r := range gate.Refusals() {
+		known[string(r)] = true
+	}
+	known[string(gate.StateUnknown)] = true
 	word := regexp.MustCompile(`^[\w.-]+$`)
 	for _, w := range drift.CodeSpans(read(t, "../../SPEC.md")) {
 		if word.MatchString(w) && !known[w] {

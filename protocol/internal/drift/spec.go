@@ -11,6 +11,7 @@ import (
 const (
 	sectionLink    = "The link's messages"
 	sectionAPI     = "The api's messages"
+	sectionGate    = "The gate's messages"
 	sectionObjects = "Objects"
 )
 
@@ -189,6 +190,8 @@ func wireOf(section string) string {
 		return "link"
 	case sectionAPI:
 		return "api"
+	case sectionGate:
+		return "gate"
 	}
 	return ""
 }

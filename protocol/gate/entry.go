@@ -1,0 +1,108 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// The kinds of entries.
+const (
+	ForClients = "holdfast-client" // the secret is the token of all clients
+	ForHosts   = "holdfast-join"   // the secret is a join token, which is valid once
+)
+
+// An Entry is all that a client or a host must know of a gate, in one text without spaces:
+//
+//	KIND/HOST:PORT/FINGERPRINT/SECRET
+type Entry struct {
+	Kind        string
+	Address     string // HOST:PORT
+	Fingerprint string // SHA-256 of the gate's certificate, 64 hexadecimal digits
+	Secret      string // 64 hexadecimal digits
+}
+
+// String returns the text of the entry.
+func (e Entry) String() string {
+	return strings.Join([]string{e.Kind, e.Address, e.Fingerprint, e.Secret}, "/")
+}
+
+// ParseEntry parses the text of an entry. Its errors do not contain the secret.
+func ParseEntry(kind, text string) (Entry, error) {
+	parts := strings.Split(strings.TrimSpace(text), "/")
+	if len(parts) != 4 {
+		return Entry{}, fmt.Errorf("the text has not the form %s/HOST:PORT/FINGERPRINT/SECRET; copy what the gate has printed", kind)
+	}
+	e := Entry{parts[0], parts[1], parts[2], parts[3]}
+	if e.Kind != kind {
+		return Entry{}, fmt.Errorf("the text begins with %.40q, but %s is required here", e.Kind, kind)
+	}
+	if host, port, err := net.SplitHostPort(e.Address); err != nil || host == "" || port == "" {
+		return Entry{}, fmt.Errorf("%.80q is no address of the form HOST:PORT", e.Address)
+	}
+	if !isHex(e.Fingerprint, sha256.Size) || !isHex(e.Secret, TokenBytes) {
+		return Entry{}, errors.New("the fingerprint and the secret must have 64 hexadecimal digits each; copy what the gate has printed")
+	}
+	return e, nil
+}
+
+func isHex(s string, n int) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == n && strings.ToLower(s) == s
+}
+
+// ValidHost reports whether name may be the name of a host: 1 to 64 of a-z, A-Z, 0-9, "_", "-" and ".",
+// of which the first is a letter or digit.
+func ValidHost(name string) bool {
+	for i, c := range []byte(name) {
+		isWord := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !isWord && (i == 0 || c != '_' && c != '-' && c != '.') {
+			return false
+		}
+	}
+	return len(name) > 0 && len(name) <= MaxHost
+}
+
+// Fingerprint returns the fingerprint of a certificate in DER.
+func Fingerprint(certificate []byte) string {
+	sum := sha256.Sum256(certificate)
+	return hex.EncodeToString(sum[:])
+}
+
+// ErrFingerprint tells that a server has another certificate than the gate.
+var ErrFingerprint = errors.New("the certificate of the gate has another fingerprint")
+
+// probes close a dead connection after about 20 s without an answer, as those of ssh are.
+var probes = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// KeepAlive returns the probes with which both ends notice that their network is gone.
+func KeepAlive() net.KeepAliveConfig { return probes }
+
+// Dial connects to a gate by TLS 1.3. The certificate is known by its fingerprint alone: names,
+// authorities and times of certificates do not count.
+func Dial(ctx context.Context, address, fingerprint string) (net.Conn, error) {
+	d := tls.Dialer{
+		NetDialer: &net.Dialer{KeepAliveConfig: probes},
+		Config: &tls.Config{
+			MinVersion:         tls.VersionTLS13,
+			InsecureSkipVerify: true, // VerifyConnection compares the whole certificate, also of a resumed session
+			VerifyConnection: func(s tls.ConnectionState) error {
+				if len(s.PeerCertificates) == 0 || Fingerprint(s.PeerCertificates[0].Raw) != fingerprint {
+					return ErrFingerprint
+				}
+				return nil
+			},
+		},
+	}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("gate %s: %w", address, err)
+	}
+	return conn, nil
+}

@@ -1,0 +1,265 @@
+// Package gate contains the messages between a gate and the clients and hosts that connect to it, and
+// the way in which both connect: TLS, with a certificate that is known by its fingerprint.
+//
+// The first frame of a connection tells its purpose. A client asks for the directory, or enters one
+// host. A host joins, opens its way to the bus, or arrives with the ticket of a client. After Entered,
+// and after Arrive, the connection carries the frames of the api between client and host, which the
+// gate copies without reading them.
+//
+// Invariant: no function of this package reads a byte beyond the frame that it returns, so that the
+// bytes after a frame belong to the next reader. A frame of a peer that has not proved its right to
+// connect has at most MaxFirst bytes.
+//
+// Not here: the messages on the bus (package proxy/internal/fleet/record), and the api.
+package gate
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+)
+
+// Limits of the messages.
+const (
+	MaxFirst   = frame.MaxHello // bytes of a frame that a client or host sends to a gate
+	MaxAnswer  = frame.Max      // bytes of a frame that a gate sends
+	MaxRows    = 10_000         // hosts or sessions in one answer
+	MaxHost    = 64             // characters of a host's name
+	MaxPage    = 512 << 10      // bytes of the rows in one answer
+	TokenBytes = 32             // random bytes of a token, a ticket, and a secret
+)
+
+// StateUnknown is the state of a session whose host cannot be reached, or whose proxy does not run. The
+// session may live or may have ended.
+const StateUnknown protocol.State = "unknown"
+
+// Messages contains all messages between a gate and its peers.
+var Messages = protocol.NewRegistry([]protocol.RequestKind{
+	{Message: Enter{}, Reply: Entered{}, Repeat: protocol.RepeatSet},
+	{Message: Hosts{}, Reply: HostList{}, Repeat: protocol.RepeatRead},
+	{Message: Sessions{}, Reply: SessionList{}, Repeat: protocol.RepeatRead},
+	{Message: Join{}, Reply: Joined{}, Repeat: protocol.RepeatNever},
+	{Message: Bus{}, Reply: Challenge{}, Repeat: protocol.RepeatSet},
+	{Message: Proof{}, Reply: Accepted{}, Repeat: protocol.RepeatNever},
+	{Message: Arrive{}, Repeat: protocol.RepeatNever},
+}, Refused{})
+
+// A Refusal tells why a gate refuses a request.
+type Refusal string
+
+// The refusals.
+const (
+	RefusedUnauthorized Refusal = "unauthorized"     // the token, key or signature is wrong, or was revoked
+	RefusedUnknownHost  Refusal = "unknown_host"     // no host of this name has joined the gate
+	RefusedUnreachable  Refusal = "host_unreachable" // the host has joined, but cannot be reached now
+	RefusedNameTaken    Refusal = "name_taken"       // a host with another key has this name
+	RefusedBusy         Refusal = "busy"             // a limit of the gate is reached
+	RefusedInvalid      Refusal = "invalid"          // the request is not valid
+)
+
+// Refusals returns all refusals.
+func Refusals() []Refusal {
+	return []Refusal{RefusedUnauthorized, RefusedUnknownHost, RefusedUnreachable, RefusedNameTaken, RefusedBusy, RefusedInvalid}
+}
+
+// Refused is the reply to a request that failed. The gate closes the connection after it.
+type Refused struct {
+	Code    Refusal `json:"code"`
+	Message string  `json:"message"`
+}
+
+// Error implements error.
+func (r *Refused) Error() string { return r.Message }
+
+// Enter asks for a connection with the proxy of a host. After the reply, the connection is one of the
+// api, and begins with hello.
+type Enter struct {
+	Token string `json:"token"`
+	Host  string `json:"host"`
+	Start bool   `json:"start,omitempty"` // start a proxy and a supervisor on the host if none runs
+	Again bool   `json:"again,omitempty"` // the client was connected before: do not start a proxy that a user has stopped
+}
+
+// Entered is the reply to Enter. The host's proxy can be reached.
+type Entered struct{}
+
+// Hosts asks for the hosts that have joined, sorted by name.
+type Hosts struct {
+	Token string `json:"token"`
+	After string `json:"after,omitempty"` // the name after which the list begins
+}
+
+// HostList is the reply to Hosts.
+type HostList struct {
+	Hosts []HostInfo `json:"hosts"`
+	Next  string     `json:"next,omitempty"` // set if more hosts follow: the value of After for the next request
+}
+
+// HostInfo describes a host.
+type HostInfo struct {
+	Name        string            `json:"name"`
+	IsReachable bool              `json:"reachable"`         // the host is connected to the gate
+	IsServing   bool              `json:"serving"`           // a proxy runs on the host
+	Release     string            `json:"release,omitempty"` // release of Holdfast on the host
+	System      string            `json:"system,omitempty"`  // operating system and processor of the host
+	Labels      map[string]string `json:"labels,omitempty"`
+	Sessions    int               `json:"sessions"`         // number of sessions that the gate knows
+	SeenAt      time.Time         `json:"seen_at,omitzero"` // when the gate last heard from the host
+}
+
+// Sessions asks for sessions of all hosts, sorted by host and id. Each field that is set restricts the
+// list.
+type Sessions struct {
+	Token  string            `json:"token"`
+	Host   string            `json:"host,omitempty"`
+	State  string            `json:"state,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	After  string            `json:"after,omitempty"` // HOST/ID after which the list begins
+}
+
+// SessionList is the reply to Sessions.
+type SessionList struct {
+	Sessions []SessionRow `json:"sessions"`
+	Next     string       `json:"next,omitempty"` // set if more sessions follow: the value of After for the next request
+}
+
+// SessionRow describes a session of a host.
+type SessionRow struct {
+	Host      string             `json:"host"`
+	ID        protocol.SessionID `json:"id"`
+	Instance  protocol.Instance  `json:"instance"`
+	State     string             `json:"state"` // a State, or unknown
+	Cols      int                `json:"cols"`
+	Rows      int                `json:"rows"`
+	Title     string             `json:"title,omitempty"`
+	Command   string             `json:"command"` // argv in one line, cut
+	Labels    map[string]string  `json:"labels,omitempty"`
+	CreatedAt time.Time          `json:"created_at"`
+	ExitCode  *int               `json:"exit_code,omitempty"`
+}
+
+// Join makes a host known to the gate.
+type Join struct {
+	Secret string `json:"secret"` // of a join token that was not used before
+	Name   string `json:"name"`
+	Key    string `json:"key"` // public NKey of the host, of the kind user
+}
+
+// Joined is the reply to Join.
+type Joined struct{}
+
+// Bus asks for the connection over which a host publishes its records and receives the gate's requests.
+type Bus struct {
+	Key string `json:"key"`
+}
+
+// Challenge is the reply to Bus.
+type Challenge struct {
+	Nonce string `json:"nonce"`
+}
+
+// Proof shows that the host has the seed of its key.
+type Proof struct {
+	Signature []byte `json:"signature"` // of SignedText
+}
+
+// SignedText returns the text that a host signs. It names the gate, so that one gate cannot show the
+// signature to another gate.
+func SignedText(fingerprint, nonce string) []byte {
+	return []byte("holdfast bus\n" + fingerprint + "\n" + nonce)
+}
+
+// Accepted is the reply to Proof. After it the connection carries the protocol of NATS, with the key as
+// the name of the user.
+type Accepted struct {
+	Password string `json:"password"` // valid for this connection alone
+}
+
+// Arrive connects a host with the client that asked for it. After it the connection is one of the api.
+// If Reason is set, the client is refused.
+type Arrive struct {
+	Ticket string `json:"ticket"`
+	Reason string `json:"reason,omitempty"` // why the host cannot serve the client
+}
+
+// MessageType implements protocol.Message.
+func (Refused) MessageType() string     { return "refused" }
+func (Enter) MessageType() string       { return "enter" }
+func (Entered) MessageType() string     { return "entered" }
+func (Hosts) MessageType() string       { return "hosts" }
+func (HostList) MessageType() string    { return "host_list" }
+func (Sessions) MessageType() string    { return "sessions" }
+func (SessionList) MessageType() string { return "session_list" }
+func (Join) MessageType() string        { return "join" }
+func (Joined) MessageType() string      { return "joined" }
+func (Bus) MessageType() string         { return "bus" }
+func (Challenge) MessageType() string   { return "challenge" }
+func (Proof) MessageType() string       { return "proof" }
+func (Accepted) MessageType() string    { return "accepted" }
+func (Arrive) MessageType() string      { return "arrive" }
+
+// Write writes a message as one frame.
+func Write(w io.Writer, m protocol.Message) error {
+	b, err := protocol.Encode(m)
+	if err != nil {
+		return err
+	}
+	if len(b)+1 > MaxAnswer {
+		return protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("%s has %d bytes, and at most %d are allowed", m.MessageType(), len(b), MaxAnswer))
+	}
+	_, err = w.Write(frame.Append(make([]byte, 0, frame.HeaderLen+len(b)), frame.Control, b))
+	return err
+}
+
+// Read reads one frame of at most limit bytes and returns its message. If the message is Refused, Read
+// returns it as the error.
+func Read(r io.Reader, limit int) (protocol.Message, error) {
+	raw, err := ReadFrame(r, limit)
+	if err != nil {
+		return nil, err
+	}
+	if frame.Kind(raw[frame.HeaderLen-1]) != frame.Control {
+		return nil, protocol.Errorf(protocol.CodeBadFrame, "the frame is not a control message")
+	}
+	m, _, err := Messages.Decode(raw[frame.HeaderLen:])
+	if err != nil {
+		return nil, err
+	}
+	if refused, ok := m.(*Refused); ok {
+		return nil, refused
+	}
+	return m, nil
+}
+
+// ReadFrame reads one frame of at most limit bytes and returns it with its header.
+func ReadFrame(r io.Reader, limit int) ([]byte, error) {
+	var length [frame.HeaderLen - 1]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(length[:])
+	if n == 0 || uint64(n) > uint64(limit) {
+		return nil, protocol.Errorf(protocol.CodeFrameTooLarge, fmt.Sprintf("a frame has %d bytes, and 1 to %d are allowed", n, limit))
+	}
+	// io.CopyN grows the buffer with the bytes that arrive, and not with the length that a peer announces.
+	raw := &growing{b: append(make([]byte, 0, 512), length[:]...)}
+	if _, err := io.CopyN(raw, r, int64(n)); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	return raw.b, nil
+}
+
+// growing is a buffer without the method ReadFrom, with which io.CopyN would read ahead.
+type growing struct{ b []byte }
+
+func (g *growing) Write(p []byte) (int, error) {
+	g.b = append(g.b, p...)
+	return len(p), nil
+}
