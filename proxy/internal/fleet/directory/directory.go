@@ -1,0 +1,346 @@
+// Package directory is a gate's copy of what its hosts say about themselves and their sessions.
+//
+// A host is known by its key. Its messages have stamps, and a message with an older stamp than the last
+// one is ignored. If a stamp is missing, or if the hash in the host's record differs from the hash of the
+// copy, the copy is stale, and the methods report that the gate should ask for all sessions.
+//
+// Invariant: the directory never makes a session exited. It shows the state that the host has
+// published, or unknown while the host cannot be reached or has no proxy. It holds at most maxBytes of
+// each host's sessions.
+//
+// Not here: the bus (package bus), the file with the hosts' keys (package credential), and time, which
+// the functions receive as an argument.
+package directory
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/fleet/record"
+)
+
+// maxBytes is how many bytes of sessions the directory holds of one host. It suffices for 4096 sessions
+// with the most labels, and for 65,536 ordinary ones.
+const maxBytes = 64 << 20
+
+// A Directory may be used by several goroutines.
+type Directory struct {
+	mu     sync.RWMutex
+	byKey  map[string]*host
+	byName map[string]*host
+	names  []string // sorted
+}
+
+// A host is the copy of one host.
+type host struct {
+	key, name   string
+	last        record.Stamp // of the last message that was not ignored
+	isConnected bool         // its connection to the bus exists
+	isHeard     bool         // a Host has arrived over this connection, so the host receives messages
+	isStale     bool         // sessions may differ from those of the host
+	about       record.Host  // the last record; its Sum is empty before the first one
+	seenAt      time.Time    // when about arrived
+
+	sessions map[protocol.SessionID]entry
+	order    []protocol.SessionID // sorted ids of sessions; nil if it must be made again
+	sum      record.Sum
+	bytes    int
+
+	pieces     []record.Piece // of a roster that has not arrived completely
+	pieceBytes int            // of the sessions in pieces
+}
+
+type entry struct {
+	record.Session
+	sum   record.Sum
+	bytes int
+}
+
+// New returns a Directory without hosts.
+func New() *Directory {
+	return &Directory{byKey: map[string]*host{}, byName: map[string]*host{}}
+}
+
+// Join adds a host. A host that has joined again keeps its sessions.
+func (d *Directory) Join(key, name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byKey[key] != nil {
+		return
+	}
+	h := &host{key: key, name: name, isStale: true, sessions: map[protocol.SessionID]entry{}}
+	d.byKey[key], d.byName[name] = h, h
+	i, _ := slices.BinarySearch(d.names, name)
+	d.names = slices.Insert(d.names, i, name)
+}
+
+// Remove removes a host with its sessions.
+func (d *Directory) Remove(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := d.byKey[key]
+	if h == nil {
+		return
+	}
+	delete(d.byKey, key)
+	delete(d.byName, h.name)
+	if i, ok := slices.BinarySearch(d.names, h.name); ok {
+		d.names = slices.Delete(d.names, i, i+1)
+	}
+}
+
+// SetConnected tells whether a host has a connection to the bus, or that it has a new one. The host is
+// reachable when its first record has arrived over the connection.
+func (d *Directory) SetConnected(key string, isConnected bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.byKey[key]; h != nil {
+		h.isConnected, h.isHeard = isConnected, false
+	}
+}
+
+// Host takes the record of a host. It reports whether the gate should ask for the roster.
+func (d *Directory) Host(key string, m record.Host, now time.Time) (isStale bool) {
+	return d.take(key, m.Stamp, func(h *host) {
+		h.about, h.seenAt, h.isHeard = m, now, true
+		if m.Count != len(h.sessions) || m.Sum != h.sum.String() {
+			h.isStale = true
+		}
+	})
+}
+
+// Change takes the change of a session. It reports whether the gate should ask for the roster.
+func (d *Directory) Change(key string, m record.Change) (isStale bool) {
+	return d.take(key, m.Stamp, func(h *host) {
+		h.remove(m.ID)
+		if m.Session != nil && !h.add(m.Session) {
+			h.isStale = true
+		}
+	})
+}
+
+// Piece takes a piece of a roster. It reports whether the gate should ask for the roster.
+func (d *Directory) Piece(key string, m record.Piece) (isStale bool) {
+	return d.take(key, m.Stamp, func(h *host) {
+		if m.Index != len(h.pieces) || len(h.pieces) > 0 && h.pieces[0].Total != m.Total {
+			h.dropPieces()
+			if m.Index != 0 {
+				return
+			}
+		}
+		for _, raw := range m.Sessions {
+			h.pieceBytes += len(raw)
+		}
+		if h.pieceBytes > maxBytes {
+			h.dropPieces()
+			return
+		}
+		if h.pieces = append(h.pieces, m); len(h.pieces) == m.Total {
+			h.replace()
+		}
+	})
+}
+
+// take calls f for the host unless the message is older than the last one. A message that does not
+// follow the last one directly shows that others are missing.
+func (d *Directory) take(key string, stamp record.Stamp, f func(*host)) (isStale bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := d.byKey[key]
+	if h == nil || !h.last.Before(stamp) {
+		return false
+	}
+	isNext := h.last.Epoch == stamp.Epoch && h.last.Seq+1 == stamp.Seq
+	h.last = stamp
+	if !isNext {
+		h.dropPieces()
+	}
+	f(h)
+	return h.isStale && len(h.pieces) == 0 // otherwise the roster is arriving
+}
+
+// replace makes the sessions of the pieces the only ones.
+func (h *host) replace() {
+	pieces := h.pieces
+	h.dropPieces()
+	h.sessions, h.order, h.sum, h.bytes = make(map[protocol.SessionID]entry, len(h.sessions)), nil, record.Sum{}, 0
+	h.isStale = false
+	for _, p := range pieces {
+		for _, raw := range p.Sessions {
+			if !h.add(raw) {
+				h.isStale = true
+			}
+		}
+	}
+}
+
+// dropPieces forgets a roster that has not arrived completely.
+func (h *host) dropPieces() { h.pieces, h.pieceBytes, h.isStale = nil, 0, true }
+
+// add adds a session. It returns false if the session is invalid, exists, or does not fit.
+func (h *host) add(raw []byte) bool {
+	s, err := record.ParseSession(raw)
+	if err != nil || len(h.sessions) >= record.MaxSessions || h.bytes+len(raw) > maxBytes {
+		return false
+	}
+	if _, exists := h.sessions[s.ID]; exists {
+		return false
+	}
+	e := entry{s, record.SumOf(raw), len(raw)}
+	h.sessions[s.ID], h.order = e, nil
+	h.sum.Toggle(e.sum)
+	h.bytes += e.bytes
+	return true
+}
+
+func (h *host) remove(id protocol.SessionID) {
+	if e, ok := h.sessions[id]; ok {
+		delete(h.sessions, id)
+		h.order = nil
+		h.sum.Toggle(e.sum)
+		h.bytes -= e.bytes
+	}
+}
+
+func (h *host) isReachable(now time.Time) bool {
+	return h.isConnected && h.isHeard && now.Sub(h.seenAt) < record.Late
+}
+
+// Name returns the name of the host with a key, or "".
+func (d *Directory) Name(key string) string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if h := d.byKey[key]; h != nil {
+		return h.name
+	}
+	return ""
+}
+
+// Resolve returns the key of the host with a name, or "" if there is none.
+func (d *Directory) Resolve(name string, now time.Time) (key string, isReachable bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	h := d.byName[name]
+	if h == nil {
+		return "", false
+	}
+	return h.key, h.isReachable(now)
+}
+
+// Hosts returns the hosts whose names come after a name, at most gate.MaxRows. next is the name after
+// which more hosts follow, or "".
+func (d *Directory) Hosts(after string, now time.Time) (list []gate.HostInfo, next string) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	room := gate.MaxPage
+	for _, name := range d.names[d.begin(after):] {
+		h := d.byName[name]
+		info := gate.HostInfo{
+			Name: h.name, IsReachable: h.isReachable(now), IsServing: h.about.IsServing && h.isReachable(now), Release: h.about.Release,
+			System: h.about.System, Labels: h.about.Labels, Sessions: len(h.sessions), SeenAt: h.seenAt,
+		}
+		if room -= 256 + len(info.Name) + len(info.Release) + len(info.System) + size(info.Labels); room < 0 && len(list) > 0 || len(list) == gate.MaxRows {
+			return list, list[len(list)-1].Name
+		}
+		list = append(list, info)
+	}
+	return list, ""
+}
+
+// begin returns the index of the first name after after.
+func (d *Directory) begin(after string) int {
+	i, isThere := slices.BinarySearch(d.names, after)
+	if isThere && after != "" {
+		i++
+	}
+	return i
+}
+
+// size returns the number of bytes of labels in JSON, if each byte has an escape.
+func size(labels map[string]string) (n int) {
+	for k, v := range labels {
+		n += 6*(len(k)+len(v)) + 6
+	}
+	return n
+}
+
+// A Filter selects sessions. Its zero value selects all.
+type Filter struct {
+	Host   string
+	State  protocol.State
+	Labels map[string]string
+}
+
+// Sessions returns the sessions that f selects and that come after HOST/ID, sorted by host and id, at
+// most gate.MaxRows. next is the HOST/ID after which more sessions follow, or "".
+func (d *Directory) Sessions(f Filter, after string, now time.Time) (rows []gate.SessionRow, next string) {
+	d.mu.Lock() // to sort ids
+	defer d.mu.Unlock()
+	afterHost, afterID := "", protocol.SessionID("")
+	if i := strings.LastIndexByte(after, '/'); i >= 0 {
+		afterHost, afterID = after[:i], protocol.SessionID(after[i+1:])
+	}
+	i, _ := slices.BinarySearch(d.names, afterHost)
+	room := gate.MaxPage
+	for _, name := range d.names[i:] {
+		if f.Host != "" && name != f.Host {
+			continue
+		}
+		h := d.byName[name]
+		isKnown := h.isReachable(now) && h.about.IsServing
+		for _, id := range h.after(name == afterHost, afterID) {
+			row, isSelected := h.row(id, isKnown, f)
+			if !isSelected {
+				continue
+			}
+			if room -= 256 + len(name) + 6*(len(row.Title)+len(row.Command)) + size(row.Labels); room < 0 && len(rows) > 0 || len(rows) == gate.MaxRows {
+				last := rows[len(rows)-1]
+				return rows, last.Host + "/" + string(last.ID)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows, ""
+}
+
+// after returns the sorted ids of the sessions, or of those after id if isPart is set.
+func (h *host) after(isPart bool, id protocol.SessionID) []protocol.SessionID {
+	if h.order == nil {
+		h.order = slices.SortedFunc(maps.Keys(h.sessions), cmp.Compare[protocol.SessionID])
+	}
+	if !isPart {
+		return h.order
+	}
+	i, isThere := slices.BinarySearch(h.order, id)
+	if isThere {
+		i++
+	}
+	return h.order[i:]
+}
+
+// row returns the row of a session, and whether the filter selects it.
+func (h *host) row(id protocol.SessionID, isKnown bool, f Filter) (row gate.SessionRow, isSelected bool) {
+	s := h.sessions[id]
+	state := s.State
+	if !isKnown {
+		state = gate.StateUnknown
+	}
+	if f.State != "" && f.State != state {
+		return row, false
+	}
+	for k, v := range f.Labels {
+		if got, ok := s.Labels[k]; !ok || got != v {
+			return row, false
+		}
+	}
+	return gate.SessionRow{
+		Host: h.name, ID: s.ID, Instance: s.Instance, State: string(state), Cols: s.Size.Cols, Rows: s.Size.Rows, Title: s.Title,
+		Command: s.Command, Labels: s.Labels, CreatedAt: s.CreatedAt, ExitCode: s.ExitCode,
+	}, true
+}

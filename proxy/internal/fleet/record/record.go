@@ -1,0 +1,227 @@
+// Package record contains the messages that hosts and a gate exchange on the bus.
+//
+// A host publishes a Host every 10 s, a Change for each change of a session, and all sessions as a
+// sequence of Pieces if the gate asks for them. Every one of these messages has a Stamp. The gate
+// publishes a Dial if a client wants to enter the host.
+//
+// Invariant: a host is the only one who publishes records about itself, and it publishes them in the
+// order of their stamps. Whatever bytes arrive, Decode allocates no more than a small multiple of
+// their number, and what it returns is within the limits.
+//
+// Not here: what a gate makes of the records (package directory), and their transport (package bus).
+package record
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// Times of the records of hosts.
+const (
+	Every = 10 * time.Second // a host publishes its Host this often
+	Late  = 30 * time.Second // a host without a Host for this time is unreachable
+)
+
+// Limits of a record.
+const (
+	MaxSession  = 32 << 10  // bytes of a session in a Change or a Piece
+	MaxPiece    = 512 << 10 // bytes of the sessions of a Piece
+	MaxPieces   = 4096
+	MaxSessions = 65_536    // sessions of a host, as many as a supervisor may have
+	MaxMessage  = 640 << 10 // bytes of a message on the bus
+	maxCommand  = 256       // bytes of the command in a Session
+	maxText     = 256       // bytes of a release, and of a system
+)
+
+// The kinds of messages. A kind is the last word of a subject on the bus.
+const (
+	KindHost   = "host"   // a Host, from the host
+	KindChange = "change" // a Change, from the host
+	KindPiece  = "piece"  // a Piece, from the host
+	KindLeave  = "leave"  // the host leaves the gate
+	KindRoster = "roster" // the gate asks for all sessions
+	KindDial   = "dial"   // a Dial, from the gate
+)
+
+// A Stamp orders the messages of a host. Epoch counts the starts of the process that publishes, and is
+// kept on disk. Seq counts its messages from 1. Of two messages, the one with the older stamp loses.
+type Stamp struct {
+	Epoch uint64 `json:"epoch"`
+	Seq   uint64 `json:"seq"`
+}
+
+// Before reports whether s is older than t.
+func (s Stamp) Before(t Stamp) bool { return s.Epoch < t.Epoch || s.Epoch == t.Epoch && s.Seq < t.Seq }
+
+// Host describes a host, and its roster by the number and the Sum of its sessions.
+type Host struct {
+	Stamp
+	Release   string            `json:"release"`
+	System    string            `json:"system"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	IsServing bool              `json:"serving"` // a proxy runs on the host
+	Count     int               `json:"count"`
+	Sum       string            `json:"sum"`
+}
+
+// Change tells the state of a session, or its end if Session is absent. A session that has ended with an
+// exit record still exists; it ceases to exist when the record is deleted.
+type Change struct {
+	Stamp
+	ID      protocol.SessionID `json:"id"`
+	Session json.RawMessage    `json:"session,omitempty"`
+}
+
+// Piece is a part of a host's roster. The pieces of a roster have consecutive stamps.
+type Piece struct {
+	Stamp
+	Index    int               `json:"index"` // from 0
+	Total    int               `json:"total"`
+	Sessions []json.RawMessage `json:"sessions"`
+}
+
+// Dial tells a host that a client waits at the gate.
+type Dial struct {
+	Ticket string `json:"ticket"`
+	Start  bool   `json:"start,omitempty"` // start a proxy and a supervisor if none runs
+	Again  bool   `json:"again,omitempty"` // do not start a proxy that a user has stopped
+}
+
+// Session is a session as the directory knows it.
+type Session struct {
+	ID        protocol.SessionID `json:"id"`
+	Instance  protocol.Instance  `json:"instance"`
+	State     protocol.State     `json:"state"`
+	Size      protocol.Size      `json:"size"`
+	Title     string             `json:"title,omitempty"`
+	Command   string             `json:"command"`
+	Labels    map[string]string  `json:"labels,omitempty"`
+	CreatedAt time.Time          `json:"created_at"`
+	ExitCode  *int               `json:"exit_code,omitempty"`
+}
+
+// Of returns the encoding of what the directory knows of a session. If the session does not fit into
+// MaxSession bytes, its labels and title are left out.
+func Of(s protocol.SessionInfo) json.RawMessage {
+	r := Session{
+		ID: s.ID, Instance: s.Instance, State: s.State, Size: s.Size, Title: s.Title,
+		Command: cut(strings.Join(s.Argv, " "), maxCommand), Labels: s.Labels, CreatedAt: s.CreatedAt, ExitCode: s.ExitCode,
+	}
+	b := encode(r)
+	if len(b) > MaxSession {
+		r.Labels, r.Title = nil, ""
+		b = encode(r)
+	}
+	return b
+}
+
+func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
+
+// Encode returns the bytes of a message.
+func Encode[T Host | Change | Piece | Dial](m T) []byte { return encode(m) }
+
+func encode(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // an escape has six bytes, and would make a session exceed its limit
+	_ = e.Encode(v)        // structs of strings, numbers, times and valid JSON can always be encoded
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+}
+
+// Decode decodes a message, and checks its limits.
+func Decode[T Host | Change | Piece | Dial](data []byte) (m T, err error) {
+	if len(data) > MaxMessage {
+		return m, fmt.Errorf("a message has %d bytes, and at most %d are allowed", len(data), MaxMessage)
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("the message is not valid: %w", err)
+	}
+	return m, check(&m)
+}
+
+func check(m any) error {
+	switch m := m.(type) {
+	case *Host:
+		m.Release, m.System = cut(m.Release, maxText), cut(m.System, maxText)
+		if m.Count < 0 || m.Count > MaxSessions || len(m.Sum) != hex.EncodedLen(len(Sum{})) {
+			return fmt.Errorf("a host has %d sessions and a sum of %d digits", m.Count, len(m.Sum))
+		}
+		return checkLabels(m.Labels)
+	case *Change:
+		if len(m.Session) == 0 || string(m.Session) == "null" {
+			m.Session = nil
+			return m.ID.Validate()
+		}
+		s, err := ParseSession(m.Session)
+		if err == nil && s.ID != m.ID {
+			err = fmt.Errorf("the change of session %.64q describes session %.64q", m.ID, s.ID)
+		}
+		return err
+	case *Piece:
+		if m.Total < 1 || m.Total > MaxPieces || m.Index < 0 || m.Index >= m.Total {
+			return fmt.Errorf("piece %d of %d does not exist", m.Index, m.Total)
+		}
+	case *Dial:
+		if b, err := hex.DecodeString(m.Ticket); err != nil || len(b) != sha256.Size {
+			return fmt.Errorf("the ticket has not %d bytes", sha256.Size)
+		}
+	}
+	return nil
+}
+
+// checkLabels returns an error if labels exceed the limits of the labels of a session.
+func checkLabels(labels map[string]string) error {
+	total := 0
+	for k, v := range labels {
+		total += len(k) + len(v)
+	}
+	if len(labels) > protocol.MaxLabels || total > protocol.MaxLabelBytes {
+		return fmt.Errorf("there are %d labels of %d bytes", len(labels), total)
+	}
+	return nil
+}
+
+// ParseSession decodes a session of a Change or Piece, and checks its limits.
+func ParseSession(raw json.RawMessage) (Session, error) {
+	var s Session
+	if len(raw) > MaxSession {
+		return s, fmt.Errorf("a session has %d bytes, and at most %d are allowed", len(raw), MaxSession)
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return s, fmt.Errorf("the session is not valid: %w", err)
+	}
+	s.Size = s.Size.Normalize()
+	s.Command, s.Title = cut(s.Command, maxCommand), cut(s.Title, protocol.MaxTitle)
+	s.Instance, s.State = protocol.Instance(cut(string(s.Instance), protocol.MaxIDLen)), protocol.State(cut(string(s.State), protocol.MaxIDLen))
+	if err := checkLabels(s.Labels); err != nil {
+		return s, err
+	}
+	return s, s.ID.Validate()
+}
+
+// A Sum is a hash of a set of sessions. It does not depend on their order, so it can be kept up to date
+// by one Toggle for each change. The sessions of a host are unique by their ids.
+//
+// The hash is of the bytes that the host has encoded, so that a gate of another release, which may not
+// know a field, computes the same sum.
+type Sum [sha256.Size]byte
+
+// Toggle adds the session to the set, or removes it if the set contains it.
+func (s *Sum) Toggle(of Sum) {
+	for i := range s {
+		s[i] ^= of[i]
+	}
+}
+
+// SumOf returns the sum of one session.
+func SumOf(raw json.RawMessage) Sum { return sha256.Sum256(raw) }
+
+// String returns the sum in hexadecimal digits.
+func (s Sum) String() string { return hex.EncodeToString(s[:]) }
