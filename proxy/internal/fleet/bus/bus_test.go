@@ -1,0 +1,152 @@
+package bus
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"holdfast/shared/testkit"
+)
+
+const limit = 30 * time.Second
+
+type message struct{ key, kind, data string }
+
+// start returns a bus, and what the gate receives.
+func start(t *testing.T) (*Bus, chan message) {
+	t.Helper()
+	up := make(chan message, 16)
+	b, err := Start(func(key, kind string, data []byte) { up <- message{key, kind, string(data)} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b, up
+}
+
+// connect connects a host, and returns what it receives and a function that cuts its connection.
+func connect(t *testing.T, b *Bus, key string) (h *Host, down chan message, cut func()) {
+	t.Helper()
+	down = make(chan message, 16)
+	connected := make(chan bool, 16)
+	var last atomic.Pointer[net.Conn]
+	h, err := Connect(t.Context(), HostOptions{
+		Key: key,
+		Dial: func(context.Context) (net.Conn, string, error) {
+			conn, password, err := b.Admit(key)
+			last.Store(&conn)
+			return conn, password, err
+		},
+		Receive:   func(kind string, data []byte) { down <- message{key, kind, string(data)} },
+		Connected: func() { connected <- true },
+		Lost:      func(error) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	testkit.Within(t, limit, "the host connects", connected)
+	return h, down, func() {
+		_ = (*last.Load()).Close()
+		testkit.Within(t, limit, "the host connects again", connected)
+	}
+}
+
+func TestBothWays(t *testing.T) {
+	b, up := start(t)
+	h, down, cut := connect(t, b, "A")
+	for range 3 {
+		if err := errors.Join(h.Publish("host", []byte("up")), h.Flush(limit)); err != nil {
+			t.Fatal(err)
+		}
+		if got := testkit.Within(t, limit, "a message of the host", up); got != (message{"A", "host", "up"}) {
+			t.Errorf("the gate receives %v", got)
+		}
+		if err := b.Publish("A", "dial", []byte("down")); err != nil {
+			t.Fatal(err)
+		}
+		if got := testkit.Within(t, limit, "a message of the gate", down); got != (message{"A", "dial", "down"}) {
+			t.Errorf("the host receives %v", got)
+		}
+		cut()
+	}
+}
+
+// A host that publishes on the subjects of another host, or subscribes to them, is refused.
+func TestSubjects(t *testing.T) {
+	b, up := start(t)
+	for _, attempt := range []func(*nats.Conn) error{
+		func(c *nats.Conn) error { return c.Publish(prefixUp+"A.host", nil) },
+		func(c *nats.Conn) error { return c.Publish(prefixDown+"A.dial", nil) },
+		func(c *nats.Conn) error { return c.Publish("other", nil) },
+		func(c *nats.Conn) error { _, err := c.SubscribeSync(prefixDown + "A.dial"); return err },
+		func(c *nats.Conn) error { _, err := c.SubscribeSync(prefixUp + ">"); return err },
+		func(c *nats.Conn) error { _, err := c.SubscribeSync("$SYS.>"); return err },
+	} {
+		conn, password, err := b.Admit("B")
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := make(chan error, 4)
+		c, err := nats.Connect("", nats.InProcessServer(provider{conn}), nats.UserInfo("B", password), nats.NoReconnect(),
+			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := attempt(c); err != nil {
+			t.Fatal(err)
+		}
+		if err := testkit.Within(t, limit, "the refusal", refused); !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("got %v", err)
+		}
+		c.Close()
+	}
+	if len(up) > 0 {
+		t.Errorf("the gate receives %v", <-up)
+	}
+}
+
+// A password is valid once, for the host that it was made for.
+func TestPasswords(t *testing.T) {
+	b, _ := start(t)
+	login := func(user, password string) string {
+		conn, err := b.server.InProcessConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		go func() { _, _ = fmt.Fprintf(conn, "CONNECT {\"user\":%q,\"pass\":%q}\r\nPING\r\n", user, password) }() // the server closes the connection if it refuses
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			if line := lines.Text(); line == "PONG" || strings.HasPrefix(line, "-ERR") {
+				return line
+			}
+		}
+		return "closed"
+	}
+	used, forgotten, others := b.passwords.add("A"), b.passwords.add("A"), b.passwords.add("B")
+	if got := login("A", used); got != "PONG" {
+		t.Fatalf("a new password: %s", got)
+	}
+	b.Forget(forgotten)
+	for _, password := range []string{used, forgotten, others, ""} {
+		if got := login("A", password); got != "-ERR 'Authorization Violation'" {
+			t.Errorf("got %s", got)
+		}
+	}
+	if got := login(gateUser, ""); got != "-ERR 'Authorization Violation'" {
+		t.Errorf("the gate's own name: %s", got)
+	}
+}
+
+// A provider has one connection.
+type provider struct{ net.Conn }
+
+func (p provider) InProcessConn() (net.Conn, error) { return p.Conn, nil }
