@@ -1,0 +1,419 @@
+// Package gate lets clients enter the hosts that have joined it.
+//
+// A client and a host both connect to the gate by TLS. If a client wants to enter a host, the gate sends
+// the host a ticket over the bus. The host opens another connection and shows the ticket, and the gate
+// copies the bytes of the client and the host to each other. It reads none of them, so every request and
+// attachment of the api works through a gate.
+//
+//	accept   accepts connections; one goroutine for each of them
+//	bus      calls receive for each message of a host, one after the other
+//	control  answers the commands of the gate's user on a Unix socket
+//
+// Invariant: before a connection has shown a token, a ticket or a key, it can make the gate hold at most
+// one frame of 64 KiB for at most firstLimit. A ticket is valid once, for one host, for ticketLimit. When
+// revoke returns, no connection of the host is left.
+//
+// Not here: the api, the directory (package directory), and what is on disk (package credential).
+package gate
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/fleet/bus"
+	"holdfast/proxy/internal/fleet/credential"
+	"holdfast/proxy/internal/fleet/directory"
+	"holdfast/proxy/internal/fleet/record"
+	"holdfast/shared/logging"
+)
+
+// Limits and times of connections.
+const (
+	maxConns     = 16_384
+	maxPerPeer   = 4096 // connections of one address, which may be that of many clients
+	maxUnproven  = 512  // connections that have not shown a token, a ticket or a key
+	maxDials     = 1024 // clients that wait for a host
+	maxHostDials = 128  // of one host
+	firstLimit   = 5 * time.Second
+	nextLimit    = 30 * time.Second // for the next question about the directory
+	writeLimit   = 10 * time.Second // for an answer
+	ticketLimit  = 10 * time.Second
+	askPause     = time.Second // between two requests for the roster of a host
+)
+
+// A Gate serves clients and hosts.
+type Gate struct {
+	store    *credential.Store
+	log      zerolog.Logger
+	refusals logging.Limiter // of log lines that strangers cause
+	dir      *directory.Directory
+	bus      *bus.Bus
+	wg       sync.WaitGroup
+
+	mu       sync.Mutex
+	isClosed bool
+	conns    map[net.Conn]string // every connection, with the key of its host, or ""
+	perPeer  map[string]int
+	unproven int
+	dials    map[string]*dial // by ticket
+	hostDial map[string]int   // number of dials by the key of the host
+	onBus    map[string]net.Conn
+	askedAt  map[string]time.Time
+}
+
+// A dial is a client that waits for its host.
+type dial struct {
+	key     string
+	arrived chan arrival // has room for the one arrival
+}
+
+// An arrival is the connection of a host for a client, or the reason why there is none.
+type arrival struct {
+	conn   net.Conn
+	reason string
+}
+
+// Run serves on ln until ctx is done.
+func Run(ctx context.Context, store *credential.Store, ln net.Listener, control Control, log zerolog.Logger) error {
+	g := &Gate{
+		store: store, log: log, dir: directory.New(),
+		conns: map[net.Conn]string{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
+		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{},
+	}
+	hosts, err := store.Hosts()
+	if err != nil {
+		return fmt.Errorf("read the hosts of the gate: %w", err)
+	}
+	for name, key := range hosts {
+		g.dir.Join(key, name)
+	}
+	if g.bus, err = bus.Start(g.receive); err != nil {
+		return err
+	}
+	defer g.bus.Close()
+	defer g.wg.Wait()
+	stop := context.AfterFunc(ctx, func() {
+		_ = errors.Join(ln.Close(), control.Close())
+		g.closeAll()
+	})
+	defer stop()
+	g.wg.Go(func() { g.control(control) })
+	log.Info().Str(logging.RemoteAddr, ln.Addr().String()).Int(logging.Count, len(hosts)).Str("fingerprint", store.Fingerprint()).Msg("gate serves")
+	err = g.accept(ln)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	return err
+}
+
+// accept accepts connections until ln is closed.
+func (g *Gate) accept(ln net.Listener) error {
+	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{g.store.Certificate()}}
+	for {
+		raw, err := ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		if err != nil { // no descriptor is free
+			g.refusals.Of(g.log).Warn().Err(err).Msg("connection not accepted")
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		if c, ok := raw.(*net.TCPConn); ok {
+			_ = c.SetKeepAliveConfig(gate.KeepAlive()) // without the probes, a dead peer is noticed later
+		}
+		conn := tls.Server(raw, config)
+		if why := g.add(conn); why != "" {
+			g.refusals.Of(g.log).Warn().Bool(logging.Security, true).Str(logging.RemoteAddr, raw.RemoteAddr().String()).Str("why", why).Msg("connection closed at once")
+			_ = raw.Close() // an answer would need a handshake, for which accept cannot wait
+			continue
+		}
+		g.wg.Go(func() { g.serve(conn) })
+	}
+}
+
+// add counts a connection. It returns the reason if the connection exceeds a limit.
+func (g *Gate) add(conn net.Conn) (why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	peer := peerOf(conn)
+	switch {
+	case g.isClosed:
+		return "the gate is stopping"
+	case len(g.conns) >= maxConns:
+		return fmt.Sprintf("the gate has %d connections", maxConns)
+	case g.perPeer[peer] >= maxPerPeer:
+		return fmt.Sprintf("the address has %d connections", maxPerPeer)
+	case g.unproven >= maxUnproven:
+		return fmt.Sprintf("%d connections have shown nothing yet", maxUnproven)
+	}
+	g.conns[conn] = ""
+	g.perPeer[peer]++
+	g.unproven++
+	return ""
+}
+
+// remove closes a connection and counts it no longer.
+func (g *Gate) remove(conn net.Conn) {
+	_ = conn.Close() // the peer may have closed it
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, ok := g.conns[conn]; !ok {
+		return
+	}
+	delete(g.conns, conn)
+	peer := peerOf(conn)
+	if g.perPeer[peer]--; g.perPeer[peer] == 0 {
+		delete(g.perPeer, peer)
+	}
+}
+
+func peerOf(conn net.Conn) string {
+	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+	return host
+}
+
+// belongs notes that a connection belongs to a host, so that revoke closes it. It returns false if the
+// host has been removed.
+func (g *Gate) belongs(conn net.Conn, key string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isClosed || g.dir.Name(key) == "" {
+		return false
+	}
+	g.conns[conn] = key
+	return true
+}
+
+func (g *Gate) closeAll() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.isClosed = true
+	for conn := range g.conns {
+		_ = abort(conn)
+	}
+}
+
+// abort closes a connection without the wait of a TLS alert, for which a peer that does not read would
+// make it wait.
+func abort(conn net.Conn) error {
+	if c, ok := conn.(*tls.Conn); ok {
+		return c.NetConn().Close()
+	}
+	return conn.Close()
+}
+
+// serve serves a connection from its first frame to its end.
+func (g *Gate) serve(conn *tls.Conn) {
+	_ = conn.SetDeadline(time.Now().Add(firstLimit)) // if it fails, reading fails, too
+	first, err := gate.Read(conn, gate.MaxFirst)
+	g.mu.Lock()
+	g.unproven--
+	g.mu.Unlock()
+	_ = conn.SetDeadline(time.Time{})
+	switch m := first.(type) {
+	case *gate.Arrive: // the client's goroutine closes the connection
+		if g.arrive(conn, m) {
+			return
+		}
+	case *gate.Enter:
+		g.enter(conn, m)
+	case *gate.Hosts, *gate.Sessions:
+		g.questions(conn, first)
+	case *gate.Join:
+		g.join(conn, m)
+	case *gate.Bus:
+		g.connectBus(conn, m)
+	case nil:
+		if !errors.Is(err, io.EOF) {
+			g.refuse(conn, gate.RefusedInvalid, "the first frame is not valid: "+err.Error())
+		}
+	default:
+		g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("a connection cannot begin with %s", first.MessageType()))
+	}
+	g.remove(conn)
+}
+
+// answer sends a message.
+func (g *Gate) answer(conn net.Conn, m protocol.Message) error {
+	_ = conn.SetWriteDeadline(time.Now().Add(writeLimit))
+	err := gate.Write(conn, m)
+	_ = conn.SetWriteDeadline(time.Time{})
+	return err
+}
+
+// refuse tells the peer why it is refused, and logs that. It is a security event unless a client with the
+// right token has named a host that is not there.
+func (g *Gate) refuse(conn net.Conn, code gate.Refusal, why string) {
+	isSecurity := code != gate.RefusedUnknownHost && code != gate.RefusedUnreachable
+	g.refusals.Of(g.log).Warn().Bool(logging.Security, isSecurity).Str(logging.RemoteAddr, conn.RemoteAddr().String()).
+		Str(logging.Code, string(code)).Str("why", why).Msg("connection refused")
+	_ = conn.SetDeadline(time.Now().Add(firstLimit))
+	_ = gate.Write(conn, gate.Refused{Code: code, Message: why}) // the peer may be gone
+}
+
+// isClient reports whether a token is the one of clients, and refuses the connection otherwise.
+func (g *Gate) isClient(conn net.Conn, token string) bool {
+	if g.store.IsClient(token) {
+		return true
+	}
+	g.refuse(conn, gate.RefusedUnauthorized, "the token of the client is wrong; proxy gate client-token prints the right one on the gate")
+	return false
+}
+
+// questions answers questions about the directory until the client closes the connection.
+func (g *Gate) questions(conn *tls.Conn, m protocol.Message) {
+	for {
+		var answer protocol.Message
+		now := time.Now()
+		switch m := m.(type) {
+		case *gate.Hosts:
+			if !g.isClient(conn, m.Token) {
+				return
+			}
+			list, next := g.dir.Hosts(m.After, now)
+			answer = gate.HostList{Hosts: list, Next: next}
+		case *gate.Sessions:
+			if !g.isClient(conn, m.Token) {
+				return
+			}
+			rows, next := g.dir.Sessions(directory.Filter{Host: m.Host, State: protocol.State(m.State), Labels: m.Labels}, m.After, now)
+			answer = gate.SessionList{Sessions: rows, Next: next}
+		default:
+			g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("%s is no question about the directory", m.MessageType()))
+			return
+		}
+		if g.answer(conn, answer) != nil {
+			return
+		}
+		var err error
+		_ = conn.SetReadDeadline(now.Add(nextLimit))
+		if m, err = gate.Read(conn, gate.MaxFirst); err != nil {
+			return
+		}
+	}
+}
+
+// join admits a host.
+func (g *Gate) join(conn net.Conn, m *gate.Join) {
+	if err := g.store.Join(*m, time.Now()); err != nil {
+		var r *gate.Refused
+		if errors.As(err, &r) {
+			g.refuse(conn, r.Code, r.Message)
+		}
+		return
+	}
+	g.dir.Join(m.Key, m.Name)
+	g.log.Info().Bool(logging.Security, true).Str("host", m.Name).Str(logging.RemoteAddr, conn.RemoteAddr().String()).Msg("host joined")
+	_ = g.answer(conn, gate.Joined{}) // if it is lost, the host joins again under the same name
+}
+
+// enter connects a client with a host.
+func (g *Gate) enter(conn *tls.Conn, m *gate.Enter) {
+	if !g.isClient(conn, m.Token) {
+		return
+	}
+	key, isReachable := g.dir.Resolve(m.Host, time.Now())
+	switch {
+	case key == "":
+		g.refuse(conn, gate.RefusedUnknownHost, fmt.Sprintf("no host %.80q has joined the gate", m.Host))
+		return
+	case !isReachable:
+		g.refuse(conn, gate.RefusedUnreachable, fmt.Sprintf("host %s is not connected to the gate", m.Host))
+		return
+	}
+	host, code, why := g.dial(key, record.Dial{Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start, Again: m.Again})
+	if why != "" {
+		g.refuse(conn, code, fmt.Sprintf("host %s: %s", m.Host, why))
+		return
+	}
+	defer g.remove(host)
+	if g.answer(conn, gate.Entered{}) == nil {
+		splice(conn, host)
+	}
+}
+
+// dial asks a host for a connection, and waits for it.
+func (g *Gate) dial(key string, m record.Dial) (conn net.Conn, code gate.Refusal, why string) {
+	d := &dial{key, make(chan arrival, 1)}
+	g.mu.Lock()
+	if len(g.dials) >= maxDials || g.hostDial[key] >= maxHostDials {
+		g.mu.Unlock()
+		return nil, gate.RefusedBusy, "too many clients wait for it; try again"
+	}
+	g.dials[m.Ticket] = d
+	g.hostDial[key]++
+	g.mu.Unlock()
+	err := g.bus.Publish(key, record.KindDial, record.Encode(m))
+	late := time.NewTimer(ticketLimit)
+	defer late.Stop()
+	if err == nil {
+		select {
+		case a := <-d.arrived:
+			return a.conn, gate.RefusedUnreachable, a.reason
+		case <-late.C:
+			err = fmt.Errorf("no connection of it has arrived within %v", ticketLimit)
+		}
+	}
+	if g.takeDial(m.Ticket) == nil { // it has arrived at the last moment
+		a := <-d.arrived
+		return a.conn, gate.RefusedUnreachable, a.reason
+	}
+	return nil, gate.RefusedUnreachable, err.Error()
+}
+
+// takeDial returns the dial of a ticket, which is invalid from then on, or nil.
+func (g *Gate) takeDial(ticket string) *dial {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d := g.dials[ticket]
+	if d == nil {
+		return nil
+	}
+	delete(g.dials, ticket)
+	if g.hostDial[d.key]--; g.hostDial[d.key] == 0 {
+		delete(g.hostDial, d.key)
+	}
+	return d
+}
+
+// arrive passes the connection of a host on to the client that waits for it. It reports whether it did.
+func (g *Gate) arrive(conn net.Conn, m *gate.Arrive) bool {
+	d := g.takeDial(m.Ticket)
+	switch {
+	case d == nil:
+		g.refuse(conn, gate.RefusedUnauthorized, "the ticket is wrong, was used before, or has expired")
+		return false
+	case m.Reason != "":
+		d.arrived <- arrival{reason: m.Reason[:min(len(m.Reason), 1<<10)]}
+		return false
+	case !g.belongs(conn, d.key):
+		d.arrived <- arrival{reason: "the host was removed from the gate"}
+		return false
+	}
+	d.arrived <- arrival{conn: conn}
+	return true
+}
+
+// splice copies bytes in both directions until one side ends, and closes both connections. Because the
+// api's client and proxy resume by offset, no byte that is lost with a connection is lost for them.
+func splice(a, b net.Conn) {
+	var wg sync.WaitGroup
+	one := func(to, from net.Conn) {
+		_, _ = io.Copy(to, from) // the end of a connection is no error
+		_ = errors.Join(abort(a), abort(b))
+	}
+	wg.Go(func() { one(a, b) })
+	wg.Go(func() { one(b, a) })
+	wg.Wait()
+}

@@ -1,0 +1,398 @@
+//go:build unix
+
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nkeys"
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/frame"
+	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/fleet/bus"
+	"holdfast/proxy/internal/fleet/credential"
+	"holdfast/proxy/internal/fleet/record"
+	"holdfast/shared/socket"
+	"holdfast/shared/testkit"
+)
+
+const limit = 30 * time.Second
+
+// A bench has a running gate, and plays its clients and hosts.
+type bench struct {
+	t       *testing.T
+	store   *credential.Store
+	address string
+	client  gate.Entry
+	control string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	dir := testkit.Dir(t)
+	store, err := credential.Open(filepath.Join(dir, "gate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, store: store, address: ln.Addr().String(), control: filepath.Join(dir, ControlSocket)}
+	control, err := socket.Listen(b.control, socket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.SetAddress(b.address); err != nil {
+		t.Fatal(err)
+	}
+	if b.client, err = store.ClientEntry(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, store, ln, control, zerolog.Nop()) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := testkit.Within(t, limit, "the gate ends", ended); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func (b *bench) dial() net.Conn {
+	b.t.Helper()
+	conn, err := gate.Dial(testkit.Soon(b.t), b.address, b.store.Fingerprint())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(limit))
+	return conn
+}
+
+// ask opens a connection, sends m, and returns the connection and the answer.
+func (b *bench) ask(m protocol.Message) (net.Conn, protocol.Message, error) {
+	b.t.Helper()
+	conn := b.dial()
+	if err := gate.Write(conn, m); err != nil {
+		b.t.Fatal(err)
+	}
+	answer, err := gate.Read(conn, gate.MaxAnswer)
+	return conn, answer, err
+}
+
+// A host is played by the test.
+type host struct {
+	key   string
+	pair  nkeys.KeyPair
+	bus   *bus.Host
+	dials chan record.Dial
+	lost  chan error
+}
+
+// join admits a host and connects it with the bus.
+func (b *bench) join(name string) *host {
+	b.t.Helper()
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	key, err := pair.PublicKey()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	e, err := b.store.NewJoinEntry(time.Minute, time.Now())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, _, err := b.ask(gate.Join{Secret: e.Secret, Name: name, Key: key}); err != nil {
+		b.t.Fatal(err)
+	}
+	h := &host{key: key, pair: pair, dials: make(chan record.Dial, 16), lost: make(chan error, 1024)}
+	connected := make(chan bool, 16)
+	h.bus, err = bus.Connect(b.t.Context(), bus.HostOptions{
+		Key: key,
+		Dial: func(context.Context) (net.Conn, string, error) {
+			return b.prove(key, pair)
+		},
+		Connected: func() { connected <- true },
+		Lost:      func(err error) { h.lost <- err },
+		Receive: func(kind string, data []byte) {
+			if m, err := record.Decode[record.Dial](data); kind == record.KindDial && err == nil {
+				h.dials <- m
+			}
+		},
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(h.bus.Close)
+	testkit.Within(b.t, limit, "the host connects", connected)
+	h.publish(b.t, record.KindHost, record.Encode(record.Host{Stamp: record.Stamp{Epoch: 1, Seq: 1}, IsServing: true, Sum: record.Sum{}.String()}))
+	testkit.Eventually(b.t, limit, func() bool { return b.info(name).IsReachable }, name+" is reachable")
+	return h
+}
+
+func (h *host) publish(t *testing.T, kind string, data []byte) {
+	t.Helper()
+	if err := errors.Join(h.bus.Publish(kind, data), h.bus.Flush(limit)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// prove opens a connection for the bus.
+func (b *bench) prove(key string, pair nkeys.KeyPair) (net.Conn, string, error) {
+	conn, err := gate.Dial(b.t.Context(), b.address, b.store.Fingerprint())
+	if err != nil {
+		return nil, "", err
+	}
+	if err := gate.Write(conn, gate.Bus{Key: key}); err != nil {
+		return nil, "", errors.Join(err, conn.Close())
+	}
+	m, err := gate.Read(conn, gate.MaxAnswer)
+	if err != nil {
+		return nil, "", errors.Join(err, conn.Close())
+	}
+	signature, err := pair.Sign(gate.SignedText(b.store.Fingerprint(), m.(*gate.Challenge).Nonce))
+	if err == nil {
+		err = gate.Write(conn, gate.Proof{Signature: signature})
+	}
+	if err == nil {
+		m, err = gate.Read(conn, gate.MaxAnswer)
+	}
+	if err != nil {
+		return nil, "", errors.Join(err, conn.Close())
+	}
+	return conn, m.(*gate.Accepted).Password, nil
+}
+
+func (b *bench) info(name string) gate.HostInfo {
+	b.t.Helper()
+	_, m, err := b.ask(gate.Hosts{Token: b.client.Secret})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, h := range m.(*gate.HostList).Hosts {
+		if h.Name == name {
+			return h
+		}
+	}
+	return gate.HostInfo{}
+}
+
+// enter lets a client enter a host, and returns both ends and the ticket.
+func (b *bench) enter(h *host, name string) (client, arrived net.Conn, ticket string) {
+	b.t.Helper()
+	client = b.dial()
+	if err := gate.Write(client, gate.Enter{Token: b.client.Secret, Host: name, Start: true}); err != nil {
+		b.t.Fatal(err)
+	}
+	m := testkit.Within(b.t, limit, "the dial", h.dials)
+	if !m.Start || m.Again {
+		b.t.Errorf("the dial is %+v", m)
+	}
+	arrived = b.dial()
+	if err := gate.Write(arrived, gate.Arrive{Ticket: m.Ticket}); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := gate.Read(client, gate.MaxAnswer); err != nil {
+		b.t.Fatal(err)
+	}
+	return client, arrived, m.Ticket
+}
+
+func says(err error, want gate.Refusal) bool {
+	var r *gate.Refused
+	return errors.As(err, &r) && r.Code == want
+}
+
+// Bytes go through the gate unchanged in both directions, and the end of one side is the end of the other.
+func TestSplice(t *testing.T) {
+	b := newBench(t)
+	client, arrived, _ := b.enter(b.join("h"), "h")
+	text := strings.Repeat("all bytes \x00\xff\r\n", 100_000)
+	for _, pair := range [][2]net.Conn{{client, arrived}, {arrived, client}} {
+		go func() { _, _ = io.WriteString(pair[0], text) }() // a lost byte is noticed by the reader
+		got := make([]byte, len(text))
+		if _, err := io.ReadFull(pair[1], got); err != nil || string(got) != text {
+			t.Errorf("%v, or other bytes", err)
+		}
+	}
+	_ = client.Close()
+	if n, err := arrived.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Errorf("after the client's end, %d bytes and %v", n, err)
+	}
+}
+
+func TestTicketOnce(t *testing.T) {
+	b := newBench(t)
+	h := b.join("h")
+	_, _, ticket := b.enter(h, "h")
+	for _, wrong := range []string{ticket, "", strings.Repeat("0", 64)} {
+		if _, _, err := b.ask(gate.Arrive{Ticket: wrong}); !says(err, gate.RefusedUnauthorized) {
+			t.Errorf("ticket %.8q: %v", wrong, err)
+		}
+	}
+	client := b.dial()
+	if err := gate.Write(client, gate.Enter{Token: b.client.Secret, Host: "h"}); err != nil {
+		t.Fatal(err)
+	}
+	m := testkit.Within(t, limit, "the dial", h.dials)
+	if err := gate.Write(b.dial(), gate.Arrive{Ticket: m.Ticket, Reason: "nothing runs there"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gate.Read(client, gate.MaxAnswer); !says(err, gate.RefusedUnreachable) || !strings.Contains(err.Error(), "nothing runs there") {
+		t.Errorf("the client is told %v", err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	b := newBench(t)
+	h := b.join("h")
+	wrong := strings.Repeat("0", 64)
+	for _, tt := range []struct {
+		name string
+		m    protocol.Message
+		want gate.Refusal
+	}{
+		{"enter with a wrong token", gate.Enter{Token: wrong, Host: "h"}, gate.RefusedUnauthorized},
+		{"enter without a token", gate.Enter{Host: "h"}, gate.RefusedUnauthorized},
+		{"hosts with a wrong token", gate.Hosts{Token: wrong}, gate.RefusedUnauthorized},
+		{"sessions with a wrong token", gate.Sessions{Token: wrong}, gate.RefusedUnauthorized},
+		{"join with a client's token", gate.Join{Secret: b.client.Secret, Name: "x", Key: h.key}, gate.RefusedUnauthorized},
+		{"an unknown host", gate.Enter{Token: b.client.Secret, Host: "../h"}, gate.RefusedUnknownHost},
+		{"an unknown key", gate.Bus{Key: "U" + wrong}, gate.RefusedUnauthorized},
+		{"a proof first", gate.Proof{}, gate.RefusedInvalid},
+		{"an answer first", gate.Entered{}, gate.RefusedInvalid},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, _, err := b.ask(tt.m); !says(err, tt.want) {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+		})
+	}
+	t.Run("the key of another host", func(t *testing.T) {
+		other, err := nkeys.CreateUser()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := b.prove(h.key, other); !says(err, gate.RefusedUnauthorized) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("another fingerprint", func(t *testing.T) {
+		if _, err := gate.Dial(testkit.Soon(t), b.address, wrong); !errors.Is(err, gate.ErrFingerprint) {
+			t.Errorf("got %v", err)
+		}
+	})
+	for name, bytes := range map[string][]byte{
+		"a frame that is too long": {0, 2, 0, 0, 0}, "no frame": []byte("GET / HTTP/1.1\r\n\r\n"), "no JSON": frame.Append(nil, frame.Control, []byte("{")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := b.dial()
+			if _, err := conn.Write(bytes); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := gate.Read(conn, gate.MaxAnswer); !says(err, gate.RefusedInvalid) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	if !b.info("h").IsReachable {
+		t.Error("the host is not reachable any more")
+	}
+}
+
+// A revoked host loses its connections within a second, cannot come back with its key, and leaves no
+// file. Its name is free.
+func TestRevoke(t *testing.T) {
+	b := newBench(t)
+	h, other := b.join("h"), b.join("other")
+	client, arrived, _ := b.enter(h, "h")
+	begin := time.Now()
+	if had, err := Revoke(testkit.Soon(t), b.store, b.control, "h"); !had || err != nil {
+		t.Fatalf("revoke: %v, %v", had, err)
+	}
+	for _, conn := range []net.Conn{client, arrived} {
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Error("a connection of the host is open")
+		}
+	}
+	testkit.Within(t, limit, "the host loses the bus", h.lost)
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("the end of the connections took %v", took)
+	}
+	if _, _, err := b.prove(h.key, h.pair); !says(err, gate.RefusedUnauthorized) {
+		t.Errorf("the host comes back: %v", err)
+	}
+	if _, _, err := b.ask(gate.Enter{Token: b.client.Secret, Host: "h"}); !says(err, gate.RefusedUnknownHost) {
+		t.Errorf("a client enters: %v", err)
+	}
+	if had, err := Revoke(testkit.Soon(t), b.store, b.control, "h"); had || err != nil {
+		t.Errorf("revoke again: %v, %v", had, err)
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(b.control), "gate", "hosts", "h")); !os.IsNotExist(err) {
+		t.Errorf("the file of the host: %v", err)
+	}
+	b.enter(other, "other")
+	b.join("h")
+}
+
+// A host that leaves is removed, and cannot remove another one.
+func TestLeave(t *testing.T) {
+	b := newBench(t)
+	h := b.join("h")
+	b.join("other")
+	h.publish(t, record.KindLeave, []byte("other"))
+	testkit.Eventually(t, limit, func() bool { return b.info("h").Name == "" }, "the host is removed")
+	if !b.info("other").IsReachable {
+		t.Error("the other host is gone")
+	}
+}
+
+// Connections that show nothing are limited in number and in time.
+func TestUnproven(t *testing.T) {
+	b := newBench(t)
+	h := b.join("h")
+	var conns []net.Conn
+	for range maxUnproven + 16 {
+		conn, err := net.Dial("tcp", b.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		conns = append(conns, conn)
+	}
+	last := conns[len(conns)-1]
+	_ = last.SetReadDeadline(time.Now().Add(limit))
+	if _, err := last.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !isReset(err) {
+		t.Errorf("the last of too many connections: %v", err)
+	}
+	_ = conns[0].SetReadDeadline(time.Now().Add(limit))
+	if _, err := io.Copy(io.Discard, conns[0]); err != nil && !isReset(err) {
+		t.Errorf("the first connection: %v", err)
+	}
+	testkit.Eventually(t, limit, func() bool {
+		conn, err := gate.Dial(testkit.Soon(t), b.address, b.store.Fingerprint())
+		if err != nil {
+			return false
+		}
+		return conn.Close() == nil
+	}, "the gate serves again")
+	b.enter(h, "h")
+}
+
+func isReset(err error) bool { return err != nil && strings.Contains(fmt.Sprint(err), "reset") }

@@ -1,0 +1,380 @@
+// Package member is the agent of a host that has joined a gate.
+//
+// The agent is a process of its own, because the state of a TLS connection cannot be moved to another
+// process of Go, while a Unix socket can. It holds one connection for the bus, and one for each client,
+// which it copies to the proxy's socket. A handoff of the proxy and an upgrade of the supervisor are
+// therefore invisible to clients of the gate. Proxy and supervisor know nothing of the gate.
+//
+//	publish   owns the roster; sends all records, so that their stamps are in order
+//	watch     follows the events of the local proxy, and sends lists to publish
+//	client    one goroutine for each client of the gate
+//
+// Invariant: the agent connects with the one gate whose certificate has the fingerprint that the user has
+// named, whatever the gate's messages contain. If the local proxy cannot be reached, the last roster
+// stays, and the record of the host tells that no proxy serves.
+//
+// Not here: the connection with the local proxy (the functions in Options), and the gate.
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nkeys"
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/gate"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/fleet/bus"
+	"holdfast/proxy/internal/fleet/record"
+	"holdfast/shared/logging"
+	"holdfast/shared/version"
+)
+
+// Limits and times of the agent.
+const (
+	maxClients   = 1024
+	dialLimit    = 10 * time.Second // for a connection with the gate, and for its first messages
+	watchPause   = time.Second      // after the local proxy was lost
+	listPause    = 100 * time.Millisecond
+	flushLimit   = 5 * time.Second
+	firstRefusal = time.Minute // a gate that refuses the host is asked again after this time
+)
+
+// Options are what the agent needs of its program.
+type Options struct {
+	Path  string // of the file of the State
+	Log   zerolog.Logger
+	Leave <-chan chan error // a channel of it receives the result of the leave
+	// Connect returns a client of the local proxy. It starts a proxy if a supervisor runs or sessions
+	// are stored, and also if starts is set. If again is set, it does not start a proxy that a user
+	// has stopped.
+	Connect func(ctx context.Context, starts, again bool) (*client.Client, error)
+	// Serve connects a stream of the api's frames with the local proxy until one of them ends.
+	Serve func(ctx context.Context, stream net.Conn) error
+}
+
+// Join makes the host of s known to the gate. secret is that of a join token.
+func Join(ctx context.Context, s State, secret string) error {
+	_, key, err := s.pair()
+	if err != nil {
+		return err
+	}
+	conn, err := dialGate(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = ask[*gate.Joined](conn, gate.Join{Secret: secret, Name: s.Name, Key: key})
+	return err
+}
+
+func dialGate(ctx context.Context, s State) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	return gate.Dial(ctx, s.Address, s.Fingerprint)
+}
+
+// ask sends a message and returns the answer.
+func ask[T protocol.Message](conn net.Conn, m protocol.Message) (answer T, err error) {
+	_ = conn.SetDeadline(time.Now().Add(dialLimit))
+	if err := gate.Write(conn, m); err != nil {
+		return answer, fmt.Errorf("the gate does not answer: %w", err)
+	}
+	got, err := gate.Read(conn, gate.MaxAnswer)
+	if err != nil {
+		return answer, fmt.Errorf("the gate answers: %w", err)
+	}
+	answer, ok := got.(T)
+	if !ok {
+		return answer, fmt.Errorf("the gate answers %s with %s", m.MessageType(), got.MessageType())
+	}
+	return answer, conn.SetDeadline(time.Time{})
+}
+
+// An agent is the running agent.
+type agent struct {
+	o     Options
+	state State
+	pair  nkeys.KeyPair
+	key   string
+	bus   *bus.Host
+	wg    sync.WaitGroup
+
+	wake    chan struct{} // the host's record must be published now
+	rosters chan struct{} // the gate asks for the roster
+	lists   chan list     // from watch
+	clients chan struct{} // has an element for each client
+
+	mu     sync.Mutex
+	denied error // the last refusal, so that it is logged once
+}
+
+// A list is what watch has learned from the local proxy.
+type list struct {
+	isServing bool
+	sessions  []protocol.SessionInfo // all sessions, if isServing is set
+}
+
+// Run runs the agent until ctx is done, or the host leaves the gate.
+func Run(ctx context.Context, o Options) error {
+	state, err := Load(o.Path)
+	if err != nil {
+		return err
+	}
+	state.Epoch++
+	if err := state.Save(o.Path); err != nil { // before the first message, so that no epoch is used twice
+		return fmt.Errorf("state of the join: %w", err)
+	}
+	a := &agent{
+		o: o, state: state, wake: make(chan struct{}, 1), rosters: make(chan struct{}, 1), lists: make(chan list), clients: make(chan struct{}, maxClients),
+	}
+	if a.pair, a.key, err = state.pair(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer a.wg.Wait()
+	defer cancel()
+	a.bus, err = bus.Connect(ctx, bus.HostOptions{
+		Key: a.key, Dial: a.dialBus, Connected: a.connected, Lost: a.lost,
+		Receive: func(kind string, data []byte) { a.receive(ctx, kind, data) },
+	})
+	if err != nil {
+		return err
+	}
+	defer a.bus.Close()
+	a.o.Log.Info().Str("host", state.Name).Str("gate", state.Address).Msg("agent starts")
+	a.wg.Go(func() { a.watch(ctx) })
+	a.signal(a.wake)
+	return a.publish(ctx)
+}
+
+// signal sends to a channel that has room for one element, which then stands for both.
+func (*agent) signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// dialBus opens a connection for the bus and proves the host's key.
+func (a *agent) dialBus(ctx context.Context) (conn net.Conn, password string, err error) {
+	if conn, err = dialGate(ctx, a.state); err != nil {
+		return nil, "", err
+	}
+	challenge, err := ask[*gate.Challenge](conn, gate.Bus{Key: a.key})
+	var accepted *gate.Accepted
+	if err == nil {
+		var signature []byte
+		if signature, err = a.pair.Sign(gate.SignedText(a.state.Fingerprint, challenge.Nonce)); err == nil {
+			accepted, err = ask[*gate.Accepted](conn, gate.Proof{Signature: signature})
+		}
+	}
+	if err != nil {
+		_ = conn.Close()
+		var refused *gate.Refused
+		if errors.As(err, &refused) && refused.Code == gate.RefusedUnauthorized {
+			a.lost(err)
+			_ = pause(ctx, firstRefusal) // a revoked host must not ask every few seconds for ever
+		}
+		return nil, "", err
+	}
+	return conn, accepted.Password, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (a *agent) connected() {
+	a.mu.Lock()
+	a.denied = nil
+	a.mu.Unlock()
+	a.o.Log.Info().Msg("connected with the gate")
+	a.signal(a.wake)
+}
+
+// lost logs the first of several errors with the same text.
+func (a *agent) lost(err error) {
+	if err == nil {
+		err = errors.New("the connection has ended")
+	}
+	a.mu.Lock()
+	isNew := a.denied == nil || a.denied.Error() != err.Error()
+	a.denied = err
+	a.mu.Unlock()
+	if isNew {
+		a.o.Log.Warn().Err(err).Msg("gate not connected; the agent tries again")
+	}
+}
+
+// receive takes a message of the gate.
+func (a *agent) receive(ctx context.Context, kind string, data []byte) {
+	switch kind {
+	case record.KindRoster:
+		a.signal(a.rosters)
+	case record.KindDial:
+		m, err := record.Decode[record.Dial](data)
+		if err != nil {
+			a.o.Log.Warn().Err(err).Msg("message of the gate ignored")
+			return
+		}
+		select {
+		case a.clients <- struct{}{}:
+			a.wg.Go(func() {
+				a.client(ctx, m)
+				<-a.clients
+			})
+		default:
+			a.o.Log.Warn().Int(logging.Count, maxClients).Msg("client refused: too many clients")
+		}
+	}
+}
+
+// client connects the client that has a ticket with the local proxy.
+func (a *agent) client(ctx context.Context, m record.Dial) {
+	arrive := gate.Arrive{Ticket: m.Ticket}
+	c, err := a.o.Connect(ctx, m.Start, m.Again) // it starts a proxy if that is necessary
+	if err == nil {
+		err = c.Close()
+	}
+	if err != nil {
+		arrive.Reason = err.Error()
+	}
+	conn, err := dialGate(ctx, a.state)
+	if err != nil {
+		a.o.Log.Warn().Err(err).Msg("client not reached")
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	_ = conn.SetWriteDeadline(time.Now().Add(dialLimit))
+	if err := gate.Write(conn, arrive); err != nil || arrive.Reason != "" {
+		return
+	}
+	_ = conn.SetWriteDeadline(time.Time{})
+	if err := a.o.Serve(ctx, conn); err != nil && ctx.Err() == nil {
+		a.o.Log.Debug().Err(err).Msg("connection of a client has ended")
+	}
+}
+
+// watch sends the sessions of the local proxy to publish, after each event.
+func (a *agent) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := a.follow(ctx); err != nil && ctx.Err() == nil {
+			a.o.Log.Debug().Err(err).Msg("local proxy not reached")
+			a.send(ctx, list{})
+		}
+		_ = pause(ctx, watchPause)
+	}
+}
+
+func (a *agent) send(ctx context.Context, l list) {
+	select {
+	case a.lists <- l:
+	case <-ctx.Done():
+	}
+}
+
+// follow follows the events of the local proxy until it cannot be reached.
+func (a *agent) follow(ctx context.Context) error {
+	c, err := a.o.Connect(ctx, false, true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	events, err := c.Events(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	changed, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			if _, err := events.Next(); err != nil {
+				cancel(err)
+				return
+			}
+			a.signal(changed)
+		}
+	}()
+	defer func() {
+		_ = events.Close()
+		<-ended
+	}()
+	for {
+		sessions, err := c.List(ctx, "")
+		if err != nil {
+			return err
+		}
+		a.send(ctx, list{true, sessions})
+		select {
+		case <-changed:
+			_ = pause(ctx, listPause) // many events come together
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// publish sends records until ctx is done or the host leaves.
+func (a *agent) publish(ctx context.Context) error {
+	r, isServing := newRoster(a.state.Epoch), false
+	tick := time.NewTicker(record.Every)
+	defer tick.Stop()
+	host := func() {
+		a.put(record.KindHost, record.Encode(record.Host{
+			Stamp: r.next(), Release: version.String(), System: runtime.GOOS + "/" + runtime.GOARCH, Labels: a.state.Labels,
+			IsServing: isServing, Count: len(r.sessions), Sum: r.sum.String(),
+		}))
+	}
+	for {
+		select {
+		case l := <-a.lists:
+			if l.isServing {
+				for _, change := range r.update(l.sessions) {
+					a.put(record.KindChange, record.Encode(change))
+				}
+			}
+			if l.isServing != isServing {
+				isServing = l.isServing
+				host()
+			}
+		case <-a.rosters:
+			for _, piece := range r.pieces() {
+				a.put(record.KindPiece, record.Encode(piece))
+			}
+		case <-a.wake:
+			host()
+		case <-tick.C:
+			host()
+		case result := <-a.o.Leave:
+			err := errors.Join(a.bus.Publish(record.KindLeave, nil), a.bus.Flush(flushLimit))
+			a.o.Log.Info().Err(err).Msg("host leaves the gate")
+			result <- err
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// put publishes a message. A message that is lost is noticed by the gate, which asks for the roster.
+func (a *agent) put(kind string, data []byte) {
+	if err := a.bus.Publish(kind, data); err != nil {
+		a.o.Log.Debug().Err(err).Str(logging.Kind, kind).Msg("record not published")
+	}
+}
