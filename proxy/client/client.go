@@ -39,7 +39,9 @@ type Options struct {
 
 	// SSH selects the proxy of another host; if it is set, Dir and Proxy are ignored.
 	SSH *SSHOptions
-	// Dial opens the connection; if it is set, SSH, Dir and Proxy are ignored.
+	// Gate selects a host that has joined a gate; if it is set, SSH, Dir and Proxy are ignored.
+	Gate *GateOptions
+	// Dial opens the connection; if it is set, Gate, SSH, Dir and Proxy are ignored.
 	Dial          func(context.Context) (net.Conn, error)
 	Token, Secret string
 }
@@ -56,6 +58,13 @@ const (
 
 func (o Options) withDefaults() (Options, error) {
 	o.Name = cmp.Or(o.Name, programName())
+	if o.Dial == nil && o.Gate != nil {
+		d, err := newGateDialer(*o.Gate)
+		if err != nil {
+			return o, protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
+		}
+		o.Dial = d.dial
+	}
 	if o.Dial == nil && o.SSH != nil {
 		o.Redial = cmp.Or(o.Redial, sshRedial)
 		d, err := newSSHDialer(*o.SSH)
@@ -137,7 +146,7 @@ func (c *Client) dial(ctx context.Context) (*conn, error) {
 			return conn, nil
 		}
 		var answer *protocol.Error
-		if errors.Is(err, ErrDecode) || errors.As(err, &answer) && !answer.Retryable { // waiting would not help
+		if errors.Is(err, ErrDecode) || errors.Is(err, ErrUnknownHost) || errors.As(err, &answer) && !answer.Retryable { // waiting would not help
 			return nil, err // no waiting mends it
 		}
 		if errors.Is(err, ErrConnect) && ctx.Err() == nil {

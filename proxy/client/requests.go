@@ -45,7 +45,7 @@ func (c *Client) Spawn(ctx context.Context, r SpawnRequest) (*Spawned, error) {
 	if r.Argv != nil && len(r.Argv) == 0 {
 		return nil, protocol.Errorf(protocol.CodeInvalidArgument, "argv is empty; nil starts the login shell")
 	}
-	if r.Argv == nil && c.o.SSH == nil { // the proxy would take the shell of its own environment
+	if r.Argv == nil && c.o.SSH == nil && c.o.Gate == nil { // the proxy would take the shell of its own environment
 		r.Argv = []string{config.LoginShell(), "-l"}
 	}
 	if r.ID == "" {

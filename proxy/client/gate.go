@@ -1,0 +1,184 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/gate"
+)
+
+// GateOptions name a gate, and a host that has joined it. ParseGate makes them from the text that
+// "proxy gate client-token" prints.
+type GateOptions struct {
+	Address     string // HOST:PORT
+	Fingerprint string // SHA-256 of the gate's certificate in hexadecimal digits
+	Token       string // token of clients
+	Host        string // name of the host at the gate; Hosts and AllSessions ignore it
+	Start       bool   // start a proxy and a supervisor on the host if none runs
+}
+
+// ParseGate returns the options in the text that "proxy gate client-token" prints.
+func ParseGate(text string) (GateOptions, error) {
+	e, err := gate.ParseEntry(gate.ForClients, text)
+	return GateOptions{Address: e.Address, Fingerprint: e.Fingerprint, Token: e.Secret}, err
+}
+
+// ErrUnknownHost tells that no host of this name has joined the gate.
+var ErrUnknownHost = errors.New("unknown host")
+
+const (
+	// gateAnswer is how long a gate may take for an answer. It gives a host 10 s to arrive.
+	gateAnswer = 20 * time.Second
+	// gatePauseMin and gatePauseMax are how long a dial waits after a dial that failed, so that the
+	// clients of a gate that returns do not all occupy it.
+	gatePauseMin = 20 * time.Millisecond
+	gatePauseMax = time.Second
+)
+
+// A gateDialer enters a host through a gate, for each connection.
+type gateDialer struct {
+	o GateOptions
+
+	mu       sync.Mutex
+	hasBegun bool // a connection has succeeded, so that the host's user may have stopped the proxy since
+	pause    time.Duration
+}
+
+func newGateDialer(o GateOptions) (*gateDialer, error) {
+	if !gate.ValidHost(o.Host) {
+		return nil, fmt.Errorf("%.80q is no name of a host of a gate", o.Host)
+	}
+	return &gateDialer{o: o}, nil
+}
+
+// dial returns a connection with the proxy of the host.
+func (d *gateDialer) dial(ctx context.Context) (net.Conn, error) {
+	d.mu.Lock()
+	wait, isLater := d.pause, d.hasBegun
+	d.mu.Unlock()
+	if err := pause(ctx, wait); err != nil {
+		return nil, err
+	}
+	conn, err := d.enter(ctx, isLater)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil {
+		d.pause = min(max(2*d.pause, gatePauseMin), gatePauseMax)
+		return nil, err
+	}
+	d.pause, d.hasBegun = 0, true
+	return conn, nil
+}
+
+func (d *gateDialer) enter(ctx context.Context, isLater bool) (net.Conn, error) {
+	conn, err := dialGate(ctx, d.o)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := askGate[*gate.Entered](ctx, conn, gate.Enter{Token: d.o.Token, Host: d.o.Host, Start: d.o.Start && !isLater, Again: isLater}); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// dialGate connects with a gate.
+func dialGate(ctx context.Context, o GateOptions) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, gateAnswer)
+	defer cancel()
+	conn, err := gate.Dial(ctx, o.Address, o.Fingerprint)
+	if errors.Is(err, gate.ErrFingerprint) { // another server; a further try would meet it again
+		return nil, protocol.Errorf(protocol.CodeUnauthorized, err.Error()+": it is not the gate that was meant, or it has a new certificate")
+	}
+	return conn, err
+}
+
+// askGate sends a request to a gate and returns the answer. If ctx ends, it closes the connection.
+func askGate[T protocol.Message](ctx context.Context, conn net.Conn, m protocol.Message) (answer T, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer func() {
+		if !stop() {
+			err = ctx.Err()
+		}
+	}()
+	_ = conn.SetDeadline(time.Now().Add(gateAnswer)) // if it fails, the next call fails, too
+	if err := gate.Write(conn, m); err != nil {
+		return answer, fmt.Errorf("gate: %w", err)
+	}
+	got, err := gate.Read(conn, gate.MaxAnswer)
+	if err != nil {
+		return answer, gateError(err)
+	}
+	answer, ok := got.(T)
+	if !ok {
+		return answer, failed(ErrDecode, fmt.Errorf("the gate answers %s with %s", m.MessageType(), got.MessageType()))
+	}
+	return answer, conn.SetDeadline(time.Time{})
+}
+
+// gateError returns the error of a client for an error of gate.Read. The errors that a further try
+// would meet again are *protocol.Error, or match ErrUnknownHost.
+func gateError(err error) error {
+	var refused *gate.Refused
+	switch {
+	case !errors.As(err, &refused):
+		return fmt.Errorf("gate: %w", err)
+	case refused.Code == gate.RefusedUnauthorized:
+		return protocol.Errorf(protocol.CodeUnauthorized, refused.Message)
+	case refused.Code == gate.RefusedInvalid:
+		return protocol.Errorf(protocol.CodeInvalidArgument, refused.Message)
+	case refused.Code == gate.RefusedUnknownHost:
+		return fmt.Errorf("%w: %s", ErrUnknownHost, refused.Message)
+	}
+	return fmt.Errorf("gate: %s", refused.Message)
+}
+
+// Hosts returns all hosts that have joined a gate, sorted by name.
+func Hosts(ctx context.Context, o GateOptions) (all []gate.HostInfo, err error) {
+	conn, err := dialGate(ctx, o)
+	if err != nil {
+		return nil, failed(ErrConnect, err)
+	}
+	defer func() { _ = conn.Close() }()
+	for after := ""; ; {
+		page, err := askGate[*gate.HostList](ctx, conn, gate.Hosts{Token: o.Token, After: after})
+		if err != nil {
+			return nil, failed(ErrConnect, err)
+		}
+		all = append(all, page.Hosts...)
+		if after = page.Next; after == "" {
+			return all, nil
+		}
+	}
+}
+
+// A GateFilter selects sessions of all hosts of a gate. Its zero value selects all.
+type GateFilter struct {
+	Host   string            // sessions of this host
+	State  protocol.State    // sessions in this state, which may be gate.StateUnknown
+	Labels map[string]string // sessions that have all of these labels with these values
+}
+
+// AllSessions returns the sessions of all hosts of a gate that f selects, sorted by host and id, as the
+// gate knows them.
+func AllSessions(ctx context.Context, o GateOptions, f GateFilter) (all []gate.SessionRow, err error) {
+	conn, err := dialGate(ctx, o)
+	if err != nil {
+		return nil, failed(ErrConnect, err)
+	}
+	defer func() { _ = conn.Close() }()
+	for after := ""; ; {
+		page, err := askGate[*gate.SessionList](ctx, conn, gate.Sessions{Token: o.Token, Host: f.Host, State: string(f.State), Labels: f.Labels, After: after})
+		if err != nil {
+			return nil, failed(ErrConnect, err)
+		}
+		all = append(all, page.Sessions...)
+		if after = page.Next; after == "" {
+			return all, nil
+		}
+	}
+}
