@@ -103,6 +103,7 @@ type Config struct {
 	SSHCommand       []string                  // ssh and its options; default DefaultSSHCommand
 	Revive           Revive                    // how a lost session is started again; default ask
 	ResumeTemplates  map[string]ResumeTemplate // by the name of a program; they replace the built-in ones of these programs
+	Gate             string                    // text that "proxy gate client-token" prints; default none
 	DetachKey        string                    // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
 }
 
@@ -229,6 +230,7 @@ var settings = []setting{
 	{"revive", "`way` in which \"proxy attach\" treats a session that the machine has lost: ask, shell (it starts a shell without a question) or argv (it starts the session's command) (ask)", setText(func(c *Config) *string { return (*string)(&c.Revive) })},
 	{"resume_argv", "`templates` of the commands with which programs continue their work after a reboot, such as \"claude=claude --resume {conversation}\", separated by semicolons (those of claude and codex)", setResume},
 	{"ssh_command", "`command` with which other hosts are reached: ssh or a program with the same options (ssh -o ConnectTimeout=15 -o ServerAliveInterval=5)", setSSHCommand},
+	{"gate", "`text` that \"proxy gate client-token\" prints, with which hosts are reached through a gate (none)", setText(func(c *Config) *string { return &c.Gate })},
 	{"detach_key", "`keys` that detach \"proxy attach\", one or two, or none (ctrl-\\ d)", setText(func(c *Config) *string { return &c.DetachKey })},
 }
 

@@ -15,9 +15,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"holdfast/protocol"
+	"holdfast/protocol/gate"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/front"
+	"holdfast/shared/config"
 	"holdfast/shared/plain"
 	"holdfast/shared/sysexits"
 )
@@ -29,7 +31,7 @@ const hostRedial = time.Hour
 // clients of the proxy there, except notOnHost.
 var (
 	onHost    = []string{"stop", "status", "handoff", "upgrade", "doctor", "service", "proxy"}
-	notOnHost = []string{"serve", "web", "stdio", "env", "completion", "man"}
+	notOnHost = []string{"serve", "web", "stdio", "env", "completion", "man", "gate", "join", "leave", "hosts"}
 )
 
 // localDir returns the directory of the flag --dir, or "" if it is a directory of another host.
@@ -58,24 +60,49 @@ func (a *app) setHost(host string) error {
 	return nil
 }
 
-// dialHost connects to the proxy of another host by ssh.
+// dialHost connects to the proxy of another host: through the gate if one is set and the host has
+// joined it, and by ssh otherwise.
 func (a *app) dialHost(ctx context.Context, starts bool) (*client.Client, error) {
 	cfg, err := a.settings()
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Gate != "" && gate.ValidHost(a.host) {
+		c, err := a.dialThroughGate(ctx, cfg, starts)
+		if !errors.Is(err, client.ErrUnknownHost) {
+			return c, err
+		}
+	}
 	o := client.Options{
 		SSH:  &client.SSHOptions{Host: a.host, Command: cfg.SSHCommand, Dir: a.dir, Proxy: a.proxy, Start: starts},
-		Name: "proxy " + clientName(), Token: os.Getenv(tokenEnv), Redial: hostRedial,
-	}
-	if name, err := os.Hostname(); err == nil {
-		o.Name = "proxy " + name + ":" + clientName()
+		Name: remoteName(), Token: os.Getenv(tokenEnv), Redial: hostRedial,
 	}
 	c, err := client.Dial(ctx, o)
 	if errors.Is(err, client.ErrNotInstalled) {
 		err = fmt.Errorf("%w; %s", err, a.howToInstall())
 	}
 	return c, err
+}
+
+// dialThroughGate connects to the proxy of a host that has joined the gate.
+func (a *app) dialThroughGate(ctx context.Context, cfg config.Config, starts bool) (*client.Client, error) {
+	o, err := gateOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if a.dir != "" || a.proxy != config.DefaultProxy {
+		return nil, exitcode.WrongUsage(errors.New("--dir and --proxy cannot be used for a host of the gate: its agent serves one proxy"))
+	}
+	o.Host, o.Start = a.host, starts
+	return client.Dial(ctx, client.Options{Gate: &o, Name: remoteName(), Token: os.Getenv(tokenEnv), Redial: hostRedial})
+}
+
+// remoteName returns the name of this client for the viewers on another host.
+func remoteName() string {
+	if name, err := os.Hostname(); err == nil {
+		return "proxy " + name + ":" + clientName()
+	}
+	return "proxy " + clientName()
 }
 
 // howToInstall returns the command that copies the programs of this machine to the host.

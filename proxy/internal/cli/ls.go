@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,20 +11,27 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/plain"
 )
 
 func (a *app) lsCommand() *cobra.Command {
-	var originator string
-	var wide bool
+	var originator, onHost, state string
+	var wide, all bool
 	var labels map[string]string
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List the sessions",
-		Example: "  proxy ls\n  proxy ls --json",
+		Example: "  proxy ls\n  proxy ls --json\n  proxy ls --all --state unknown   # sessions whose hosts the gate cannot reach",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if all {
+				return a.lsAll(cmd, client.GateFilter{Host: onHost, State: protocol.State(state), Labels: labels})
+			}
+			if onHost != "" || state != "" {
+				return exitcode.WrongUsage(errors.New("--host and --state select sessions of --all"))
+			}
 			return a.withClient(cmd.Context(), func(c *client.Client) error {
 				list, err := c.ListBy(cmd.Context(), client.ListFilter{Originator: originator, Labels: labels})
 				if err != nil {
@@ -40,8 +48,13 @@ func (a *app) lsCommand() *cobra.Command {
 		},
 	})
 	cmd.Flags().StringVar(&originator, "originator", "", "list only sessions started by this `originator`")
+	cmd.Flags().BoolVar(&all, "all", false, "list the sessions of all hosts that have joined the gate")
+	cmd.Flags().StringVar(&onHost, "host", "", "with --all: list only sessions of this `host`")
+	cmd.Flags().StringVar(&state, "state", "", "with --all: list only sessions in this `state`, such as running, exited or unknown")
 	cmd.Flags().BoolVar(&wide, "wide", false, "print also memory, processes and processor time of each session that has a control group")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "list only sessions with this label, `k=v`; may be repeated")
+	cmd.MarkFlagsMutuallyExclusive("all", "originator")
+	cmd.MarkFlagsMutuallyExclusive("all", "wide")
 	cmd.Flags().Lookup("label").DefValue = "" // omits the default from the help text
 	return cmd
 }

@@ -100,7 +100,7 @@ func (a *app) command() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "`directory` for all files (default $HOLDFAST_DIR, or the user's directories)")
 	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, if several proxies serve one supervisor")
-	root.PersistentFlags().StringVar(&a.host, "on", "", "run the command for another `host`, which ssh reaches; HOST/ID names a session there")
+	root.PersistentFlags().StringVar(&a.host, "on", "", "run the command for another `host`, which the gate knows or ssh reaches; HOST/ID names a session there")
 	root.AddCommand(
 		a.startCommand(), a.serveCommand(), a.stopCommand(), a.statusCommand(), a.handoffCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
 		a.newCommand(), a.runCommand(), a.reopenCommand(), a.reviveCommand(), a.forgetCommand(), a.attachCommand(), a.detachCommand(),
@@ -109,6 +109,7 @@ func (a *app) command() *cobra.Command {
 		a.recordCommand(), a.exportCommand(), a.playCommand(),
 		a.killCommand(), a.limitCommand(), a.freezeCommand(), a.thawCommand(), a.waitCommand(), a.markCommand(),
 		a.webCommand(), a.shareCommand(), a.stdioCommand(),
+		a.gateCommand(), a.joinCommand(), a.leaveCommand(), a.hostsCommand(),
 	)
 	root.SetOut(plain.Stdout)
 	root.SetErr(plain.Stderr)
@@ -151,6 +152,7 @@ var groups = []struct{ id, title, commands string }{
 	{"drive", "Drive a session from scripts:", "send wait mark env"},
 	{"limits", "Limits:", "limit freeze thaw"},
 	{"web", "In a browser:", "web share"},
+	{"hosts", "Many hosts:", "hosts join leave gate"},
 	{"programs", "The programs:", "start stop status handoff upgrade doctor serve service"},
 }
 

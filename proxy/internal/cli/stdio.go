@@ -48,22 +48,34 @@ func (a *app) stdioCommand() *cobra.Command {
 
 // stdio connects in and out with the proxy.
 func (a *app) stdio(ctx context.Context, o *stdioOptions, in io.Reader, out io.Writer) error {
-	if o.again && !pipe.Here && a.leftInOrder() {
-		return exitcode.New(sysexits.TempFail, "the proxy was stopped")
-	}
-	c, err := a.connect(ctx, o.start) // it starts a proxy if that is necessary
+	c, err := a.connectAgain(ctx, o.start, o.again) // it starts a proxy if that is necessary
 	if err != nil {
 		return err
 	}
 	if err := c.Close(); err != nil {
 		return err
 	}
-	dirs, secret, err := a.dirsAndSecret()
-	if err != nil {
-		return err
-	}
 	// A shell's start-up files may have printed text without a line end.
 	if _, err := fmt.Fprintf(out, "\n%s %s %s\n", client.StdioGreeting, client.StdioFormat, version.String()); err != nil {
+		return err
+	}
+	return a.serveStream(ctx, in, out)
+}
+
+// connectAgain returns a client like connect. If the other side was connected before, it does not start
+// a proxy that a user has stopped.
+func (a *app) connectAgain(ctx context.Context, starts, again bool) (*client.Client, error) {
+	if again && !pipe.Here && a.leftInOrder() {
+		return nil, exitcode.New(sysexits.TempFail, "the proxy was stopped")
+	}
+	return a.connect(ctx, starts)
+}
+
+// serveStream connects a client's frames with the proxy until one side ends. If a secret is set here, it
+// is added to the client's hello.
+func (a *app) serveStream(ctx context.Context, in io.Reader, out io.Writer) error {
+	dirs, secret, err := a.dirsAndSecret()
+	if err != nil {
 		return err
 	}
 	frames := frame.NewReader(in, frame.MaxHello)

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol/gate"
+	"holdfast/proxy/client"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/config"
+	"holdfast/shared/plain"
+	"holdfast/shared/sysexits"
+)
+
+func (a *app) hostsCommand() *cobra.Command {
+	return a.jsonFlag(&cobra.Command{
+		Use:     "hosts",
+		Short:   "List the hosts that have joined the gate",
+		Long:    "List the hosts that have joined the gate. The setting gate (HOLDFAST_GATE) has the text that proxy gate client-token prints.",
+		Example: "  proxy hosts\n  proxy hosts --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := a.gateSettings()
+			if err != nil {
+				return err
+			}
+			list, err := client.Hosts(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(cmd, append([]gate.HostInfo{}, list...))
+			}
+			return printHosts(cmd.OutOrStdout(), list)
+		},
+	})
+}
+
+// gateSettings returns the gate of the settings.
+func (a *app) gateSettings() (client.GateOptions, error) {
+	cfg, err := a.settings()
+	if err != nil {
+		return client.GateOptions{}, err
+	}
+	return gateOptions(cfg)
+}
+
+// gateOptions returns the gate of the setting gate.
+func gateOptions(cfg config.Config) (client.GateOptions, error) {
+	if cfg.Gate == "" {
+		return client.GateOptions{}, exitcode.New(sysexits.Config, "no gate is set; set the setting gate, or HOLDFAST_GATE, to the text that proxy gate client-token prints on the gate")
+	}
+	o, err := client.ParseGate(cfg.Gate)
+	if err != nil {
+		err = exitcode.New(sysexits.Config, "the setting gate: "+err.Error())
+	}
+	return o, err
+}
+
+func printHosts(out io.Writer, list []gate.HostInfo) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "no hosts; proxy gate token on the gate prints the text with which a host joins")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "HOST\tSTATE\tSESSIONS\tSEEN\tSYSTEM\tRELEASE\tLABELS")
+	for _, h := range list {
+		seen := "never"
+		if !h.SeenAt.IsZero() {
+			seen = since(h.SeenAt)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", h.Name, hostState(h), h.Sessions, seen, plain.Text(h.System), plain.Text(h.Release), plain.Text(labelText(h.Labels)))
+	}
+	return w.Flush()
+}
+
+// hostState returns one word for the state of a host.
+func hostState(h gate.HostInfo) string {
+	switch {
+	case !h.IsReachable:
+		return "unreachable"
+	case !h.IsServing:
+		return "idle" // no proxy runs there, and no session unless a user has stopped the proxy
+	}
+	return "ready"
+}
+
+func labelText(labels map[string]string) string {
+	var words []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		words = append(words, k+"="+labels[k])
+	}
+	return strings.Join(words, ",")
+}
+
+// lsAll lists the sessions of all hosts of the gate.
+func (a *app) lsAll(cmd *cobra.Command, f client.GateFilter) error {
+	if a.host != "" {
+		return exitcode.WrongUsage(fmt.Errorf("--all lists the sessions of all hosts; --host %s selects one of them", plain.ShellWord(a.host)))
+	}
+	o, err := a.gateSettings()
+	if err != nil {
+		return err
+	}
+	list, err := client.AllSessions(cmd.Context(), o, f)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(cmd, append([]gate.SessionRow{}, list...))
+	}
+	out := cmd.OutOrStdout()
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "no sessions")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SESSION\tSTATE\tSIZE\tAGE\tCOMMAND")
+	for _, s := range list {
+		fmt.Fprintf(w, "%s\t%s\t%dx%d\t%s\t%s\n", plain.Text(s.Host+"/"+string(s.ID)), plain.Text(s.State), s.Cols, s.Rows, since(s.CreatedAt), plain.Text(strings.TrimSpace(s.Title+" "+s.Command)))
+	}
+	return w.Flush()
+}

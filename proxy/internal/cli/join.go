@@ -1,0 +1,300 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/fleet/member"
+	"holdfast/shared/config"
+	"holdfast/shared/logging"
+	"holdfast/shared/plain"
+	"holdfast/shared/socket"
+	"holdfast/shared/sysexits"
+)
+
+// Names of the agent's files.
+const (
+	joinFile   = "join.json" // in the state directory
+	joinSocket = "join.sock" // its lock makes the agent the only one; "proxy leave" connects to it
+	leaveLimit = 10 * time.Second
+)
+
+// joinFlags are the flags of join.
+type joinFlags struct {
+	name                   string
+	labels                 map[string]string
+	foreground, background bool
+}
+
+func (a *app) joinCommand() *cobra.Command {
+	o := &joinFlags{}
+	cmd := &cobra.Command{
+		Use:   "join [TEXT]",
+		Short: "Join a gate, so that clients can enter this host there",
+		Long: "Join a gate with the text that proxy gate token prints on it, and start the agent of this host in the\n" +
+			"background. The agent connects to the gate, publishes the sessions of this host, and connects clients of\n" +
+			"the gate with the proxy. Without a text, the agent of a host that has joined is started, if none runs.",
+		Example: "  proxy join \"$(ssh gate proxy gate token)\" --name build-host\n" +
+			"  proxy join --foreground   # for a service manager",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.join(cmd, o, args)
+		},
+	}
+	cmd.Flags().StringVar(&o.name, "name", "", "`name` of this host at the gate (default the host name)")
+	cmd.Flags().StringToStringVar(&o.labels, "label", nil, "label of this host, `k=v`; may be repeated")
+	cmd.Flags().Lookup("label").DefValue = "" // omits the default from the help text
+	cmd.Flags().BoolVar(&o.foreground, "foreground", false, "run the agent in the foreground")
+	cmd.Flags().BoolVar(&o.background, "background", false, "log to a file in the state directory")
+	_ = cmd.Flags().MarkHidden("background") // join starts the agent with it
+	return cmd
+}
+
+func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
+	dirs, err := a.makeDirs()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dirs.State, joinFile)
+	if len(args) > 0 {
+		if err := joinGate(cmd.Context(), path, o, args[0]); err != nil {
+			return err
+		}
+	}
+	state, err := member.Load(path)
+	if errors.Is(err, member.ErrNotJoined) {
+		return exitcode.WrongUsage(err)
+	}
+	if err != nil {
+		return err
+	}
+	if o.foreground || o.background {
+		return a.runAgent(cmd.Context(), dirs, o.background)
+	}
+	if err := a.startAgent(cmd.Context(), dirs); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has joined the gate %s\n", plain.Text(state.Name), plain.Text(state.Address))
+	return err
+}
+
+// joinGate makes the key of this host, and makes the host known to the gate.
+func joinGate(ctx context.Context, path string, o *joinFlags, text string) error {
+	if state, err := member.Load(path); !errors.Is(err, member.ErrNotJoined) {
+		return exitcode.WrongUsage(errors.Join(err, fmt.Errorf("this host has joined the gate %s as %s; proxy leave undoes that", plain.Text(state.Address), plain.Text(state.Name))))
+	}
+	entry, err := gate.ParseEntry(gate.ForHosts, text)
+	if err != nil {
+		return exitcode.WrongUsage(err)
+	}
+	name := o.name
+	if name == "" {
+		if name, err = os.Hostname(); err != nil {
+			return fmt.Errorf("%w; name this host with --name", err)
+		}
+	}
+	state, err := member.NewState(entry, name, o.labels)
+	if err != nil {
+		return err
+	}
+	if err := state.Save(path); err != nil { // first, so that a host that the gate knows has its key
+		return err
+	}
+	err = member.Join(ctx, state, entry.Secret)
+	if err == nil {
+		return nil
+	}
+	var refused *gate.Refused
+	switch {
+	case errors.As(err, &refused) && refused.Code == gate.RefusedInvalid:
+		err = exitcode.WrongUsage(err)
+	case errors.As(err, &refused), errors.Is(err, gate.ErrFingerprint):
+		err = exitcode.With(sysexits.NoPerm, err)
+	default:
+		err = exitcode.With(sysexits.Unavailable, err)
+	}
+	return errors.Join(err, os.Remove(path))
+}
+
+// startAgent starts the agent in the background, and returns when it listens on its socket or another
+// agent does.
+func (a *app) startAgent(ctx context.Context, dirs config.Dirs) error {
+	p, err := a.startDaemon(ctx, "join", "--background")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		if conn, _, err := socket.Dial(ctx, dirs.Socket(joinSocket)); err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-p.Exited:
+			return fmt.Errorf("the agent has ended; the reason is in %s", agentLog(dirs))
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(startPoll):
+		}
+	}
+}
+
+func agentLog(dirs config.Dirs) string { return filepath.Join(dirs.State, "join.log") }
+
+// runAgent runs the agent in this process.
+func (a *app) runAgent(ctx context.Context, dirs config.Dirs, background bool) error {
+	cfg, err := config.Load(dirs, os.Getenv, nil)
+	if err != nil {
+		return err
+	}
+	lo := logging.Options{Level: cfg.LogLevel, Process: "join"}
+	if background {
+		lo.Path = agentLog(dirs)
+		if err := logging.CrashOutput(filepath.Join(dirs.State, "join.crash")); err != nil {
+			return err
+		}
+	}
+	log, closer, err := logging.New(lo)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = closer.Close() }()
+	ln, err := socket.Listen(dirs.Socket(joinSocket), socket.Options{})
+	if err != nil {
+		return err
+	}
+	leave := make(chan chan error)
+	accepted := make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer close(accepted)
+		acceptLeave(ctx, ln, leave)
+	}()
+	err = member.Run(ctx, a.agentOptions(dirs, log, leave))
+	cancel()
+	closed := ln.Close()
+	<-accepted
+	if err != nil {
+		log.Error().Err(err).Msg("agent ends")
+	}
+	return errors.Join(err, closed)
+}
+
+// agentOptions returns the options of the agent.
+func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan chan error) member.Options {
+	return member.Options{
+		Path: filepath.Join(dirs.State, joinFile), Log: log, Leave: leave, Connect: a.connectAgain,
+		Serve: func(ctx context.Context, stream net.Conn) error { return a.serveStream(ctx, stream, stream) },
+	}
+}
+
+// acceptLeave waits for "proxy leave". A connection is asked for nothing else, because only this user can
+// open one.
+func acceptLeave(ctx context.Context, ln *socket.Listener, leave chan<- chan error) {
+	for {
+		conn, _, err := ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(startPoll) // a peer of another user, or no descriptor is free
+			continue
+		}
+		_ = conn.SetDeadline(time.Now().Add(leaveLimit))
+		line, _ := bufio.NewReaderSize(conn, 16).ReadString('\n') // "" from a command that only looks
+		if line == "leave\n" {
+			result := make(chan error, 1)
+			select {
+			case leave <- result:
+				answer := "ok"
+				if err := <-result; err != nil {
+					answer = "error " + err.Error()
+				}
+				_, _ = fmt.Fprintln(conn, answer) // the command may have been interrupted
+			case <-ctx.Done():
+			}
+		}
+		_ = conn.Close()
+	}
+}
+
+func (a *app) leaveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "leave",
+		Short:   "Leave the gate that this host has joined",
+		Long:    "Leave the gate that this host has joined: the gate forgets the host, the agent ends, and the key of this\nhost is deleted. All sessions continue.",
+		Example: "  proxy leave",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dirs, err := a.dirs()
+			if err != nil {
+				return err
+			}
+			path := filepath.Join(dirs.State, joinFile)
+			state, err := member.Load(path)
+			if errors.Is(err, member.ErrNotJoined) {
+				return exitcode.WrongUsage(err)
+			}
+			if err != nil {
+				return err
+			}
+			if err := a.leave(cmd.Context(), dirs); err != nil {
+				warn(fmt.Errorf("the gate was not told (%w); remove the host there with: proxy gate revoke %s", err, plain.Text(state.Name)))
+			}
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		},
+	}
+}
+
+// leave lets the agent tell the gate and end. If no agent runs, this process is the agent for that.
+func (a *app) leave(ctx context.Context, dirs config.Dirs) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
+	conn, _, err := socket.Dial(ctx, dirs.Socket(joinSocket))
+	if socket.IsAbsent(err) {
+		leave, result := make(chan chan error, 1), make(chan error, 1)
+		leave <- result
+		log, _, err := logging.New(logging.Options{Level: "error", Process: "join"})
+		if err != nil {
+			return err
+		}
+		if err := member.Run(ctx, a.agentOptions(dirs, log, leave)); err != nil {
+			return err
+		}
+		select {
+		case err := <-result:
+			return err
+		default:
+			return ctx.Err()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(leaveLimit))
+	if _, err := fmt.Fprintln(conn, "leave"); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if text, isError := strings.CutPrefix(strings.TrimSpace(line), "error "); isError {
+		err = errors.New(text)
+	}
+	return err
+}

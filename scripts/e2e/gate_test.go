@@ -1,0 +1,365 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/gate"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// A relay stands for the network between a gate and its peers, which can be cut.
+type relay struct {
+	to string
+	ln net.Listener
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+}
+
+func newRelay(t *testing.T, to string) *relay {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{to: to, ln: ln, conns: map[net.Conn]bool{}}
+	var wg sync.WaitGroup
+	t.Cleanup(func() {
+		_ = ln.Close()
+		r.cut()
+		wg.Wait()
+	})
+	wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { r.carry(conn) })
+		}
+	})
+	return r
+}
+
+func (r *relay) carry(a net.Conn) {
+	defer func() { _ = a.Close() }()
+	b, err := net.Dial("tcp", r.to)
+	if err != nil {
+		return
+	}
+	defer func() { _ = b.Close() }()
+	r.mu.Lock()
+	r.conns[a], r.conns[b] = true, true
+	r.mu.Unlock()
+	ended := make(chan error, 2)
+	go func() { _, err := io.Copy(a, b); ended <- err }()
+	go func() { _, err := io.Copy(b, a); ended <- err }()
+	<-ended
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, a)
+	delete(r.conns, b)
+}
+
+// cut ends all connections, and returns their number.
+func (r *relay) cut() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for conn := range r.conns {
+		_ = conn.(*net.TCPConn).SetLinger(0) // a reset, as from a router that has forgotten the connection
+		_ = conn.Close()
+	}
+	return len(r.conns) / 2
+}
+
+// A fleet has a gate, and hosts that have joined it.
+type fleet struct {
+	*world  // of the gate and the clients
+	daemon  *daemon
+	address string // of the gate
+	relay   *relay
+	hosts   map[string]*world
+	gate    client.GateOptions // through the relay
+}
+
+// newFleet starts a gate, and lets the hosts join it.
+func newFleet(t *testing.T, names ...string) *fleet {
+	t.Helper()
+	f := &fleet{world: newWorld(t), address: "127.0.0.1:0", hosts: map[string]*world{}}
+	f.startGate()
+	entry, err := gate.ParseEntry(gate.ForClients, f.Must("proxy", "gate", "client-token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.address = entry.Address
+	f.relay = newRelay(t, f.address)
+	entry.Address = f.relay.ln.Addr().String()
+	f.Env = append(f.Env, "HOLDFAST_GATE="+entry.String())
+	if f.gate, err = client.ParseGate(entry.String()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		h := newWorld(t, bigRing)
+		if out := h.Must("proxy", "join", f.token(), "--name", name, "--label", "team=red"); !strings.HasPrefix(out, name+" has joined the gate ") {
+			t.Errorf("join prints %q", out)
+		}
+		f.hosts[name] = h
+	}
+	for _, name := range names {
+		f.await(name, "idle")
+	}
+	return f
+}
+
+// token returns the text with which a host joins through the relay.
+func (f *fleet) token() string {
+	f.T.Helper()
+	text := strings.TrimSpace(f.Must("proxy", "gate", "token"))
+	if f.relay != nil {
+		text = strings.Replace(text, f.address, f.relay.ln.Addr().String(), 1)
+	}
+	return text
+}
+
+// startGate starts the gate, and returns when it serves.
+func (f *fleet) startGate() {
+	f.T.Helper()
+	before, _ := os.Stat(f.Path("gate/address"))
+	f.daemon = f.Start(f.Command("proxy", "gate", "--listen", f.address))
+	testkit.Eventually(f.T, limit, func() bool {
+		now, err := os.Stat(f.Path("gate/address")) // it is replaced when the gate listens
+		return err == nil && (before == nil || !os.SameFile(before, now))
+	}, "the gate serves")
+}
+
+// state returns the state of a host, as "proxy hosts" prints it.
+func (f *fleet) state(name string) string {
+	f.T.Helper()
+	for line := range strings.Lines(f.Must("proxy", "hosts")) {
+		if words := strings.Fields(line); words[0] == name {
+			return words[1]
+		}
+	}
+	return ""
+}
+
+func (f *fleet) await(name, state string) {
+	f.T.Helper()
+	testkit.Eventually(f.T, limit, func() bool { return f.state(name) == state }, name+" is "+state)
+}
+
+// states returns HOST/ID and state of all sessions.
+func (f *fleet) states(args ...string) string {
+	f.T.Helper()
+	var rows []gate.SessionRow
+	if err := json.Unmarshal([]byte(f.Must("proxy", append([]string{"ls", "--all", "--json"}, args...)...)), &rows); err != nil {
+		f.T.Fatal(err)
+	}
+	var out []string
+	for _, r := range rows {
+		out = append(out, fmt.Sprintf("%s/%s:%s", r.Host, r.ID, r.State))
+	}
+	return strings.Join(out, " ")
+}
+
+func (f *fleet) awaitStates(want string) {
+	f.T.Helper()
+	got := ""
+	if !eventually(func() bool { got = f.states(); return got == want }) {
+		f.T.Fatalf("sessions are %q, want %q", got, want)
+	}
+}
+
+// enter returns a client of a host.
+func (f *fleet) enter(name string) *client.Client {
+	f.T.Helper()
+	o := f.gate
+	o.Host, o.Start = name, true
+	return f.connect(client.Options{Gate: &o})
+}
+
+// A client types and reads through a gate, while the host's proxy is replaced, the connections are cut, and
+// the gate is killed and started again. No byte is missing or comes twice in either direction, and no
+// session is called exited.
+// demand: S9
+func TestGate(t *testing.T) {
+	f := newFleet(t, "red", "blue")
+	c := f.enter("red")
+	f.spawn(c, "flow", flowing)
+	echo := f.echo(c, "echo")
+	f.spawn(f.enter("blue"), "other", flowing)
+	const all = "blue/other:running red/echo:running red/flow:running"
+	f.awaitStates(all)
+	if got := f.states("--host", "red", "--state", "running"); got != "red/echo:running red/flow:running" {
+		t.Errorf("the sessions of red are %q", got)
+	}
+	if got := f.states("--label", "none=x"); got != "" {
+		t.Errorf("the sessions with a label that none has are %q", got)
+	}
+
+	flow := f.attach(c, "flow", client.AttachOptions{})
+	flow.until("ready\n")
+	flow.say("go\n")
+	s := newScribe(echo)
+	var lines atomic.Int64
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var seen []byte
+		for !over.Load() {
+			m, err := flow.Receive(limit)
+			if err != nil || m.Kind != client.Output && m.Kind != client.Resized {
+				t.Errorf("after line %d comes %+v, %v", lines.Load(), m, err)
+				return
+			}
+			for seen = append(seen, m.Data...); ; {
+				line, rest, ok := bytes.Cut(seen, []byte("\n"))
+				if !ok {
+					break
+				}
+				if want := fmt.Sprint("line ", lines.Add(1)); string(line) != want {
+					t.Errorf("%q comes, want %q", line, want)
+					return
+				}
+				seen = rest
+			}
+		}
+	})
+	for _, event := range []struct {
+		name    string
+		disturb func()
+	}{
+		{"a handoff of the host's proxy", f.hosts["red"].handOff},
+		{"a cut", func() {
+			if n := f.relay.cut(); n < 4 {
+				t.Errorf("%d connections were cut, want those of two attachments and two hosts at least", n)
+			}
+		}},
+		{"another cut", func() { f.relay.cut() }},
+		{"a death of the gate", func() {
+			f.daemon.Signal(syscall.SIGKILL)
+			f.daemon.Wait(t)
+			f.startGate()
+		}},
+	} {
+		end := beginSpan()
+		event.disturb()
+		before := lines.Load()
+		if !eventually(func() bool { return t.Failed() || lines.Load() > before+50 }) { // some may have arrived before
+			t.Errorf("after %s no line comes after line %d", event.name, lines.Load())
+		}
+		worst := s.longest(t, end())
+		t.Logf("%s: the longest echo took %v", event.name, worst)
+		if got := f.states(); strings.Contains(got, ":exited") {
+			t.Errorf("after %s the sessions are %q", event.name, got)
+		}
+	}
+	over.Store(true)
+	s.stop()
+	wg.Wait()
+	f.awaitStates(all)
+	t.Logf("%d lines came", lines.Load())
+}
+
+// A host whose agent is killed is unreachable, and its sessions are unknown, until it is back. Sessions
+// of a host without a proxy are unknown, too.
+func TestGateUnknown(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "red", "blue")
+	f.spawn(f.enter("red"), "a", shell("exec sleep 1000"))
+	f.spawn(f.enter("blue"), "b", shell("exec sleep 1000"))
+	f.awaitStates("blue/b:running red/a:running")
+	red, blue := f.hosts["red"], f.hosts["blue"]
+	red.Kill(lookup(red.Holder("join.sock")))
+	f.await("red", "unreachable")
+	if got := f.states("--state", "unknown"); got != "red/a:unknown" {
+		t.Errorf("unknown are %q", got)
+	}
+	if r := f.Run("proxy", "info", "red/a"); r.Code != 69 || !strings.Contains(r.Errout, "red is not connected to the gate") {
+		t.Errorf("info of a session of an unreachable host: %v", r)
+	}
+	red.Must("proxy", "join")
+	f.awaitStates("blue/b:running red/a:running")
+
+	blue.Must("proxy", "stop")
+	f.awaitStates("blue/b:unknown red/a:running")
+	if out := f.Must("proxy", "ls", "--on", "blue"); !strings.Contains(out, "b ") { // it starts a proxy
+		t.Errorf("ls prints %s", out)
+	}
+	f.awaitStates("blue/b:running red/a:running")
+	f.Must("proxy", "kill", "blue/b")
+	f.awaitStates("blue/b:exited red/a:running")
+	f.Must("proxy", "forget", "blue/b")
+	f.awaitStates("red/a:running")
+}
+
+// Who may join and enter, and for how long.
+func TestGateAccess(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "red")
+	used := f.token()
+	third := newWorld(t)
+	third.Must("proxy", "join", used, "--name", "third")
+	fourth := newWorld(t)
+	for _, tt := range []struct {
+		says string
+		args []string
+	}{
+		{"was used before", []string{used, "--name", "fourth"}},
+		{"the name red belongs to another host", []string{f.token(), "--name", "red"}},
+		{"another fingerprint", []string{strings.Replace(used, f.gate.Fingerprint, strings.Repeat("0", 64), 1)}},
+	} {
+		if r := fourth.Run("proxy", append([]string{"join"}, tt.args...)...); r.Code != 77 || !strings.Contains(r.Errout, tt.says) {
+			t.Errorf("join %v: %v, want 77 and %q", tt.args, r, tt.says)
+		}
+		if _, err := os.Stat(fourth.Path("join.json")); err == nil {
+			t.Error("a host that was refused has a key")
+		}
+	}
+	for _, wrong := range []func(*client.GateOptions){
+		func(o *client.GateOptions) { o.Token = protocol.NewToken(32) },
+		func(o *client.GateOptions) { o.Fingerprint = protocol.NewToken(32) },
+	} {
+		o := f.gate
+		o.Host = "red"
+		wrong(&o)
+		if _, err := client.Dial(f.ctx(), client.Options{Gate: &o}); protocol.CodeOf(err) != protocol.CodeUnauthorized {
+			t.Errorf("a client that must be refused: %v", err)
+		}
+	}
+	c := f.enter("red")
+	f.spawn(c, "a", shell("exec sleep 1000"))
+	v := f.attach(c, "a", client.AttachOptions{})
+	begin := time.Now()
+	f.Must("proxy", "gate", "revoke", "red")
+	for {
+		if _, err := v.Receive(limit); err != nil {
+			break
+		}
+	}
+	if took := time.Since(begin); took > 2*time.Second { // with the start of the command on a loaded machine
+		t.Errorf("the client of a revoked host is out after %v", took)
+	}
+	if got := f.state("red"); got != "" {
+		t.Errorf("the revoked host is %s", got)
+	}
+	f.hosts["red"].Must("proxy", "info", "a") // the session lives
+	f.hosts["red"].Must("proxy", "leave")
+	third.Must("proxy", "leave")
+	testkit.Eventually(t, limit, func() bool { return f.state("third") == "" }, "third has left")
+}
