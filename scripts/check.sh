@@ -38,7 +38,7 @@ ERRCHECK=github.com/kisielk/errcheck@v1.20.0
 LONGEST="./supervisor/internal/past ./supervisor/internal/session ./supervisor/internal/keeper ./proxy/policy/examples ./proxy/internal/policyhost"
 CORE="./supervisor/internal/vt ./supervisor/internal/vt/vttest ./supervisor/internal/screen"
 
-SLOWEST=20m # how long the tests of one package may take
+SLOWEST=40m # how long the tests of one package may take; each test has limits of its own, which end it earlier
 case ${1:-} in
 "") ;;
 --long)
@@ -247,13 +247,14 @@ core() {
 
 # scripts runs the tests of scripts/, the longest package first. -count 1 prevents cached results, because
 # go test does not see which programs these tests build. The tests wait for half of their time, so more
-# of them run at once than there are processors.
+# of them run at once than there are processors. Only one package runs at a time: the other lane uses the
+# time that it leaves, and tests with limits of time must not wait for those of another package.
 scripts() {
 	local flag packages
 	flag=$(race)
 	packages=$(go list ./scripts/... | grep -v /scripts/e2e) || return
 	# shellcheck disable=SC2086 # no argument if there is none; one for each package
-	CGO_ENABLED=1 go test -vet=off $flag -count 1 -p 2 -parallel "$(($(getconf _NPROCESSORS_ONLN) * 3 / 2))" -timeout "$SLOWEST" -json ./scripts/e2e $packages | report scripts
+	CGO_ENABLED=1 go test -vet=off $flag -count 1 -p 1 -parallel "$(($(getconf _NPROCESSORS_ONLN) * 3 / 2))" -timeout "$SLOWEST" -json ./scripts/e2e $packages | report scripts
 }
 
 # measures checks the speed of the terminal core and of the past in CPU time, and the memory that they

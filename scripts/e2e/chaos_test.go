@@ -46,6 +46,7 @@ type chaos struct {
 	rooms  []*room
 	guests []*guest
 	over   chan struct{} // closed by end when what is under way is to end
+	enough chan struct{} // if set, the chaos lasts until it is closed, too
 	ending sync.Once
 	wg     sync.WaitGroup // all goroutines
 	proxy  *daemon        // owned by kills until all have ended
@@ -102,7 +103,14 @@ func (x *chaos) play(lasts time.Duration, kills func()) {
 	x.t.Helper()
 	x.open()
 	x.wg.Go(kills)
-	<-time.After(lasts) // nothing is waited for: this is how long the chaos lasts
+	<-time.After(lasts)  // nothing is waited for: this is how long the chaos lasts
+	if x.enough != nil { // on a busy machine a part of it has not happened yet
+		select {
+		case <-x.enough:
+		case <-x.over:
+		case <-time.After(limit):
+		}
+	}
 	x.end()
 	x.close()
 	x.wg.Wait()

@@ -132,6 +132,7 @@ func TestDeathsAtRandom(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(x.seed, 1<<32))
 	names, next := []string{"keeper", "supervisor", "proxy"}, []int{} // each once in three
 	deaths := map[string]int{}
+	x.enough = make(chan struct{}) // closed when a keeper and a supervisor have died
 	x.play(lasts, func() {
 		x.every(deathEvery, func() bool {
 			if len(next) == 0 {
@@ -155,7 +156,9 @@ func TestDeathsAtRandom(t *testing.T) {
 				return false
 			}
 			next = next[1:]
-			deaths[name]++
+			if deaths[name]++; deaths[name] == 1 && len(deaths) == 2 {
+				close(x.enough)
+			}
 			victim := supervisor
 			if name == "keeper" {
 				victim = keeper

@@ -273,7 +273,7 @@ func TestSupervisorKilled(t *testing.T) {
 // nothing else, and nobody waits for ever.
 func TestBothKilled(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "HOLDFAST_DURABLE=off") // a session that is stored would be listed as lost
 	c := w.dial(client.Options{})
 	v := w.echo(c, "s")
 	proxy, held := w.Only("proxy"), w.Only("supervisor")
