@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -212,34 +210,8 @@ func TestGate(t *testing.T) {
 		t.Errorf("the sessions with a label that none has are %q", got)
 	}
 
-	flow := f.attach(c, "flow", client.AttachOptions{})
-	flow.until("ready\n")
-	flow.say("go\n")
+	flow := f.followLines(c, "flow")
 	s := newScribe(echo)
-	var lines atomic.Int64
-	var over atomic.Bool
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		var seen []byte
-		for !over.Load() {
-			m, err := flow.Receive(limit)
-			if err != nil || m.Kind != client.Output && m.Kind != client.Resized {
-				t.Errorf("after line %d comes %+v, %v", lines.Load(), m, err)
-				return
-			}
-			for seen = append(seen, m.Data...); ; {
-				line, rest, ok := bytes.Cut(seen, []byte("\n"))
-				if !ok {
-					break
-				}
-				if want := fmt.Sprint("line ", lines.Add(1)); string(line) != want {
-					t.Errorf("%q comes, want %q", line, want)
-					return
-				}
-				seen = rest
-			}
-		}
-	})
 	for _, event := range []struct {
 		name    string
 		disturb func()
@@ -259,9 +231,9 @@ func TestGate(t *testing.T) {
 	} {
 		end := beginSpan()
 		event.disturb()
-		before := lines.Load()
-		if !eventually(func() bool { return t.Failed() || lines.Load() > before+50 }) { // some may have arrived before
-			t.Errorf("after %s no line comes after line %d", event.name, lines.Load())
+		before := flow.lines.Load()
+		if !eventually(func() bool { return t.Failed() || flow.lines.Load() > before+50 }) { // some may have arrived before
+			t.Errorf("after %s no line comes after line %d", event.name, flow.lines.Load())
 		}
 		worst := s.longest(t, end())
 		t.Logf("%s: the longest echo took %v", event.name, worst)
@@ -269,11 +241,11 @@ func TestGate(t *testing.T) {
 			t.Errorf("after %s the sessions are %q", event.name, got)
 		}
 	}
-	over.Store(true)
+	flow.over.Store(true)
 	s.stop()
-	wg.Wait()
+	flow.wg.Wait()
 	f.awaitStates(all)
-	t.Logf("%d lines came", lines.Load())
+	t.Logf("%d lines came", flow.lines.Load())
 }
 
 // A host whose agent is killed is unreachable, and its sessions are unknown, until it is back. Sessions

@@ -25,34 +25,8 @@ func TestSSHCut(t *testing.T) {
 	h := sshhost.Start(t, "away", w.Path("ssh"), w.Env)
 	c := w.connect(client.Options{SSH: &client.SSHOptions{Host: h.Name, Command: h.Command, Program: w.Program("proxy"), Start: true}})
 	w.spawn(c, "flow", flowing)
-	flow := w.attach(c, "flow", client.AttachOptions{})
-	flow.until("ready\n")
-	flow.say("go\n")
+	flow := w.followLines(c, "flow")
 	s := newScribe(w.echo(c, "echo"))
-	var lines atomic.Int64
-	var over atomic.Bool
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		var seen []byte
-		for !over.Load() {
-			m, err := flow.Receive(limit)
-			if err != nil || m.Kind != client.Output && m.Kind != client.Resized {
-				t.Errorf("after line %d comes %+v, %v", lines.Load(), m, err)
-				return
-			}
-			for seen = append(seen, m.Data...); ; {
-				line, rest, ok := bytes.Cut(seen, []byte("\n"))
-				if !ok {
-					break
-				}
-				if want := fmt.Sprint("line ", lines.Add(1)); string(line) != want {
-					t.Errorf("%q comes, want %q", line, want)
-					return
-				}
-				seen = rest
-			}
-		}
-	})
 	var worst time.Duration
 	for i := range cuts {
 		end := beginSpan()
@@ -62,16 +36,55 @@ func TestSSHCut(t *testing.T) {
 		if i == cuts/2 {
 			w.handOff()
 		}
-		before := lines.Load()
+		before := flow.lines.Load()
 		worst = max(worst, s.longest(t, end()))
-		if !eventually(func() bool { return t.Failed() || lines.Load() > before }) {
+		if !eventually(func() bool { return t.Failed() || flow.lines.Load() > before }) {
 			t.Errorf("no line comes after line %d", before)
 		}
 	}
-	over.Store(true)
+	flow.over.Store(true)
 	s.stop()
-	wg.Wait()
-	t.Logf("%d cuts: the longest echo took %v, %d lines came", cuts, worst, lines.Load())
+	flow.wg.Wait()
+	t.Logf("%d cuts: the longest echo took %v, %d lines came", cuts, worst, flow.lines.Load())
+}
+
+// lineReader reads the numbered lines of the session flowing in a goroutine of its own, and fails the
+// test if a line is missing or comes twice.
+type lineReader struct {
+	lines atomic.Int64 // that were read
+	over  atomic.Bool  // ends the goroutine after its next message
+	wg    sync.WaitGroup
+}
+
+// followLines attaches to a session that runs flowing, and lets it print.
+func (w *world) followLines(c *client.Client, id string) *lineReader {
+	w.T.Helper()
+	flow := w.attach(c, id, client.AttachOptions{})
+	flow.until("ready\n")
+	flow.say("go\n")
+	r := &lineReader{}
+	r.wg.Go(func() {
+		var seen []byte
+		for !r.over.Load() {
+			m, err := flow.Receive(limit)
+			if err != nil || m.Kind != client.Output && m.Kind != client.Resized {
+				w.T.Errorf("after line %d comes %+v, %v", r.lines.Load(), m, err)
+				return
+			}
+			for seen = append(seen, m.Data...); ; {
+				line, rest, ok := bytes.Cut(seen, []byte("\n"))
+				if !ok {
+					break
+				}
+				if want := fmt.Sprint("line ", r.lines.Add(1)); string(line) != want {
+					w.T.Errorf("%q comes, want %q", line, want)
+					return
+				}
+				seen = rest
+			}
+		}
+	})
+	return r
 }
 
 // The npm client reaches another host as the Go client does, and loses nothing if the connections are
