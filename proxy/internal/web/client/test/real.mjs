@@ -84,15 +84,14 @@ class Client {
       this.shown = await attach(this.term, this.client, this.session, { fit: this.does === 'shows', history: HISTORY });
       this.a = this.shown.attachment;
       this.a.on('output', (data, offset) => this.came(this.does === 'shows' ? new TextDecoder().decode(data) : '', offset, data.length));
-      this.a.on('resync', (what) => { missed += what.bytesMissed; });
+      this.a.on('resync', (what) => { missed += what.bytesMissed; this.offset = what.offset; });
       this.a.on('resync', (what) => { if (this.does === 'shows' && this.had > 0) this.fail(`it was resynced: ${JSON.stringify(what)}`); });
     }
     this.a.on('state', (s) => { if (s === 'reconnecting') reconnects++; });
     this.a.on('error', (err) => this.fail(err));
     this.a.on('exit', (exit) => { if (!over) this.fail(`it exited: ${JSON.stringify(exit)}`); });
     if (this.does === 'types') await this.until(() => this.want === '');
-    else await new Promise((done) => this.a.on('resync', done));
-    this.offset = this.a.offset;
+    else await new Promise((done) => this.a.on('resync', done)); // its snapshot may come later, and with it a.offset
     if (this.does !== 'overtaken') this.type();
   }
 

@@ -49,10 +49,10 @@ test('the exit text, with the last of the last lines', async () => {
 
 // demand: B9
 test('the text of a session that timed out', async () => {
-  await cli('new', '--detach', '--id', 'idle', '--label', 'idle_timeout=2s', '--', '/bin/sh', '-c', 'echo waiting; exec sleep 1000');
   const c = await context();
   const page = await open(c);
-  await show(page, 'idle');
+  await cli('new', '--detach', '--id', 'idle', '--label', 'idle_timeout=2s', '--', '/bin/sh', '-c', 'echo waiting; exec sleep 1000');
+  await page.click('.row[data-session="idle"] .open'); // The session may have ended before the page shows it.
   await shows(page, /^\[process timed out and was killed\]$/);
   assert.deepEqual(await tail(page), ['waiting', '', '[process timed out and was killed]', 'waiting']);
 });
