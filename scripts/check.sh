@@ -23,7 +23,8 @@
 # TestOutOfMemory, TestBadDisk and TestPowerCuts (scripts/vm), TestBusySessions (supervisor/internal/linkserver),
 # TestStalledLink (scripts/cli), FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast
 # (supervisor/internal/replay). --long also sets how much the storms do, unless the environment has another
-# number: HOLDFAST_KILLS, HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_COST, and the time HOLDFAST_CHAOS.
+# number: HOLDFAST_KILLS, HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_DEATHS, HOLDFAST_COST, and the time
+# HOLDFAST_CHAOS.
 #
 # The steps run in two lanes at the same time. One lane downloads, and then runs the tests that wait
 # much. The other lane computes at a low priority, so that it uses the time that the first one leaves.
@@ -43,7 +44,7 @@ case ${1:-} in
 "") ;;
 --long)
 	export HOLDFAST_LONG=1 HOLDFAST_KILLS=${HOLDFAST_KILLS:-1000} HOLDFAST_HANDOFFS=${HOLDFAST_HANDOFFS:-200}
-	export HOLDFAST_UPGRADES=${HOLDFAST_UPGRADES:-100} HOLDFAST_COST=${HOLDFAST_COST:-100} HOLDFAST_CHAOS=${HOLDFAST_CHAOS:-10m}
+	export HOLDFAST_UPGRADES=${HOLDFAST_UPGRADES:-100} HOLDFAST_DEATHS=${HOLDFAST_DEATHS:-50} HOLDFAST_COST=${HOLDFAST_COST:-100} HOLDFAST_CHAOS=${HOLDFAST_CHAOS:-10m}
 	SLOWEST=6h
 	;;
 *) echo "usage: scripts/check.sh [--long]" >&2; exit 64 ;;

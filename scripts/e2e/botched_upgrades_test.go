@@ -177,7 +177,7 @@ func newHeld(t *testing.T) *held {
 	h.relinks = true
 	w.spawn(h.c, "flow", trickling)
 	w.spawn(h.c, "waited", shell(`read x; exit 7`))
-	w.spawn(h.c, "flood", shell(`exec yes`))
+	w.spawn(h.c, "flood", burstsOf("0123456789abcde"))
 	h.flat = newStream(t, w, "stream")
 	for i := range h.longest {
 		id := fmt.Sprint("echo-", i)

@@ -80,7 +80,7 @@ func newLoad(t *testing.T) *load {
 		v.until("$ ")
 		l.idle = append(l.idle, v)
 	}
-	l.lives = append(l.lives, l.spawn(l.c, "flood", shell("stty -opost; exec yes "+strings.TrimSpace(floodLine))))
+	l.lives = append(l.lives, l.spawn(l.c, "flood", burstsOf(strings.TrimSpace(floodLine))))
 	l.flood = l.reads("flood", floods)
 	l.flood.mayMiss = true
 	l.begin(l.flood)

@@ -19,7 +19,7 @@ const deathsEnv = "HOLDFAST_DEATHS"
 // demand: S10
 func TestSupervisorDeaths(t *testing.T) {
 	l := newLoad(t)
-	n := number(t, deathsEnv, 8)
+	n := number(t, deathsEnv, 4)
 	keeper, _ := l.pair()
 	for i := range n {
 		l.supervisorDies(t, keeper)
@@ -71,7 +71,7 @@ func (l *load) supervisorDies(t *testing.T, keeper process) {
 // demand: S10
 func TestKeeperDeaths(t *testing.T) {
 	l := newLoad(t)
-	n := number(t, deathsEnv, 8)
+	n := number(t, deathsEnv, 4)
 	for range n {
 		l.keeperDies(t)
 	}
@@ -202,7 +202,7 @@ func TestHandoffWithDeath(t *testing.T) {
 	w.handOff()
 	longest := time.Since(began) * 5 / 4
 	done := 0
-	n := number(t, deathsEnv, 8)
+	n := number(t, deathsEnv, 4)
 	for i := range n {
 		w.pair()
 		proxy := w.Only("proxy")

@@ -104,7 +104,7 @@ func (f fault) play(t *testing.T) {
 	w.Env = append(good[:len(good):len(good)], "HOLDFAST_FAULT="+f.old)
 	d := w.doors()
 	w.Env = append(good[:len(good):len(good)], "HOLDFAST_FAULT="+f.new)
-	shells := []process{lookup(w.spawn(d.c, "flood", shell(`exec yes`)).PID)}
+	shells := []process{lookup(w.spawn(d.c, "flood", burstsOf("0123456789abcde")).PID)}
 	var all []terminal
 	for by := framed; by <= rawTCP; by++ {
 		id := fmt.Sprint("echo-", int(by))

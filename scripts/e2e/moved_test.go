@@ -29,7 +29,7 @@ func TestConnectionsMove(t *testing.T) {
 	proxy := w.Only("proxy")
 	w.spawn(m.c, "flow", flowing)
 	w.spawn(m.c, "waited", shell(`read x; exit 7`))
-	w.spawn(m.c, "flood", shell(`stty -opost; exec yes 0123456789abcde`))
+	w.spawn(m.c, "flood", burstsOf("0123456789abcde"))
 	var stalls [each]time.Duration
 	for i := range each {
 		m.follow(anyWay(i))

@@ -92,7 +92,7 @@ func TestManyUpgrades(t *testing.T) {
 	w.spawn(m.c, "waited", shell(`read x; exit 7`))
 	w.echoAlone(m.c, "quiet")
 	for i := range floods {
-		w.spawn(m.c, fmt.Sprint("flood-", i), shell(`exec yes`))
+		w.spawn(m.c, fmt.Sprint("flood-", i), burstsOf("0123456789abcde"))
 	}
 	for i := range shells {
 		w.spawn(m.c, fmt.Sprint("shell-", i), protocol.SpawnSpec{Argv: []string{"/bin/sh"}})
