@@ -22,7 +22,8 @@
 # --long sets HOLDFAST_LONG=1. Then these tests run, or run for longer: TestKillStorm (scripts/e2e),
 # TestOutOfMemory, TestBadDisk and TestPowerCuts (scripts/vm), TestBusySessions (supervisor/internal/linkserver),
 # TestStalledLink (scripts/cli), FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast
-# (supervisor/internal/replay). --long also sets how much the storms do, unless the environment has another
+# (supervisor/internal/replay), TestPowerCuts and TestBrokenDisk (supervisor/internal/past), TestStorm
+# (supervisor/internal/keeper), TestChurn and TestOtherSystems (scripts/e2e). --long also sets how much the storms do, unless the environment has another
 # number: HOLDFAST_KILLS, HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_DEATHS, HOLDFAST_COST, and the time
 # HOLDFAST_CHAOS.
 #
@@ -224,6 +225,9 @@ tests() {
 	CGO_ENABLED=1 go test -vet=off $flag -timeout "$SLOWEST" -json $packages | report packages
 }
 
+# ALIKE are tests that do not depend on the internal representation of the core, and tests of its cost.
+ALIKE='^(TestCost|Test.*Width.*|Test.*Xterms.*)$'
+
 # core tests the terminal core without the race detector, which would take ten times as long and find
 # nothing, because the core starts no goroutine: core checks this first. The tests that use the core
 # from several goroutines (AtOnce) do run with the race detector.
@@ -243,19 +247,20 @@ core() {
 	# shellcheck disable=SC2086 # no argument if there is none; one for each package
 	go test -vet=off $timeout -skip "$MEASURED" -json $CORE | report core &&
 		CGO_ENABLED=1 go test -vet=off $flag -run AtOnce $CORE &&
-		go test -vet=off -tags vtother -skip "$MEASURED" ./supervisor/internal/vt ./supervisor/internal/screen
+		go test -vet=off -tags vtother -skip "$MEASURED|$ALIKE" ./supervisor/internal/vt ./supervisor/internal/screen
 }
 
 # scripts runs the tests of scripts/, the longest package first. -count 1 prevents cached results, because
 # go test does not see which programs these tests build. The tests wait for half of their time, so more
-# of them run at once than there are processors. Only one package runs at a time: the other lane uses the
-# time that it leaves, and tests with limits of time must not wait for those of another package.
+# of them run at once than there are processors. The longest package runs alone: the other lane uses the
+# time that it leaves.
 scripts() {
 	local flag packages
 	flag=$(race)
 	packages=$(go list ./scripts/... | grep -v /scripts/e2e) || return
-	# shellcheck disable=SC2086 # no argument if there is none; one for each package
-	CGO_ENABLED=1 go test -vet=off $flag -count 1 -p 1 -parallel "$(($(getconf _NPROCESSORS_ONLN) * 3 / 2))" -timeout "$SLOWEST" -json ./scripts/e2e $packages | report scripts
+	local test="env CGO_ENABLED=1 go test -vet=off $flag -count 1 -parallel $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout $SLOWEST -json"
+	# shellcheck disable=SC2086 # several words; one for each package
+	{ $test ./scripts/e2e; alone=$?; $test $packages && [ "$alone" -eq 0 ]; } | report scripts
 }
 
 # measures checks the speed of the terminal core and of the past in CPU time, and the memory that they

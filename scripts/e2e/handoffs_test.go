@@ -27,7 +27,7 @@ import (
 // demand: S9
 func TestManyHandoffs(t *testing.T) {
 	const streams, typists, fickle, large, others = 50, 50, 10, 6, 84
-	handoffs := number(t, "HOLDFAST_HANDOFFS", 6)
+	handoffs := number(t, "HOLDFAST_HANDOFFS", 4)
 	w := newWorld(t, bigRing)
 	m := w.movers()
 	proxy, held := w.Only("proxy"), w.Only("supervisor")
@@ -41,7 +41,7 @@ func TestManyHandoffs(t *testing.T) {
 	for i := range typists {
 		id := fmt.Sprint("echo-", i)
 		w.echoAlone(m.c, id)
-		m.typist(anyWay(m.count), id, 25*time.Millisecond, &longest[i])
+		m.typist(anyWay(m.count), id, 100*time.Millisecond, &longest[i])
 	}
 	var times atomic.Int64
 	for range fickle {
@@ -122,7 +122,7 @@ func besideQueues(u usage) int { return u.FDs - min(u.Queues, u.PTYs) }
 
 // trickling flows slowly enough for many readers.
 var trickling = shell(`stty -opost -echo; echo ready; read go; i=0; while :; do
-	printf 'line %d\n' $((i+1)) $((i+2)) $((i+3)) $((i+4)) $((i+5)); i=$((i+5)); sleep 0.04
+	printf 'line %d\n' $((i+1)) $((i+2)) $((i+3)) $((i+4)) $((i+5)); i=$((i+5)); sleep 0.1
 done`)
 
 // wait hands one over on to, and takes one from from.

@@ -32,7 +32,7 @@ const (
 // memory each, which is printed. HOLDFAST_SESSIONS says how many there are.
 // It is not parallel, as it takes what there is.
 func TestMemoryOfManySessions(t *testing.T) {
-	sessions := number(t, "HOLDFAST_SESSIONS", 24)
+	sessions := number(t, "HOLDFAST_SESSIONS", 12)
 	w := newWorld(t)
 	file := w.Path("log")
 	if err := os.WriteFile(file, colouredLog(memoryPrinted), 0o600); err != nil {

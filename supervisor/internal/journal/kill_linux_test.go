@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	kills     = 240
+	kills     = 100
 	killed    = 4       // writers
 	killedMax = 1 << 20 // bytes that wait at most
 	aPaste    = 5 << 20

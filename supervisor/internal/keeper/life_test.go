@@ -143,7 +143,7 @@ func TestStopped(t *testing.T) {
 	w.send(command{Do: "orphans", N: 1})
 	w.until("exit")
 	stopper := w.supervisor()
-	w.send(command{Do: "orphans", N: 3000})
+	w.send(command{Do: "orphans", N: 1000})
 	w.until("exit")
 	w.kill(stopper, unix.SIGSTOP)
 	deadline := time.Now().Add(patience)
@@ -155,14 +155,14 @@ func TestStopped(t *testing.T) {
 	}
 	w.kill(w.pid(), unix.SIGHUP)
 	w.kill(stopper, unix.SIGCONT)
-	for range 2999 {
+	for range 999 {
 		if e := w.until("exit"); e.PID != stopper || e.Exit.Status != 3<<8 {
 			t.Fatalf("got %+v", e)
 		}
 	}
 	w.kill(stopper, unix.SIGSTOP)
 	w.kill(stopper, unix.SIGKILL)
-	if e := w.until("up"); len(e.Records) != 1 || len(e.Exits) < 3000 {
+	if e := w.until("up"); len(e.Records) != 1 || len(e.Exits) < 1000 {
 		t.Errorf("after its end: %d records, %d exits", len(e.Records), len(e.Exits))
 	}
 }
@@ -246,7 +246,7 @@ func TestExecUnderSignals(t *testing.T) {
 			}
 		}
 	}()
-	for n := range 50 {
+	for n := range 20 {
 		if e := w.do(command{Do: "exec", Text: self(t), Argv: []string{self(t), "role=keeper"}}); e.Error != "" {
 			t.Fatalf("exec %d: %s; exit code %d", n, e.Error, w.exit())
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	storms  = 100
+	storms  = 30 // rounds; the long mode has 100
 	records = 50
 )
 
@@ -141,8 +141,11 @@ func TestStorm(t *testing.T) {
 	for _, execs := range []bool{false, true} {
 		t.Run(fmt.Sprintf("execs=%v", execs), func(t *testing.T) {
 			rounds := storms
+			if os.Getenv("HOLDFAST_LONG") != "" {
+				rounds = 100
+			}
 			if execs {
-				rounds = 25
+				rounds /= 3
 			}
 			storm(t, rounds, execs)
 		})

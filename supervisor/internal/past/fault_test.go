@@ -74,8 +74,12 @@ func (f brokenFile) Sync() error { return errors.Join(f.disk.fail(), f.file.Sync
 // A disk that fails at any time leaves all that was written exact. The caller goes on as the
 // comment of Writer says, and when the disk works again, so does the writer.
 func TestBrokenDisk(t *testing.T) {
+	seeds := uint64(4)
+	if os.Getenv("HOLDFAST_LONG") != "" {
+		seeds = 100
+	}
 	for _, mode := range []Mode{Full, Screen} {
-		for seed := range uint64(12) {
+		for seed := range seeds {
 			r := rand.New(rand.NewPCG(seed, 7))
 			s, c := newStore(t)
 			broken := &brokenDisk{disk: s.disk, Rand: r}

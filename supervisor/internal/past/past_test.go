@@ -29,7 +29,7 @@ func TestLife(t *testing.T) {
 				s.key = keyOf(ownIdentity)
 			}
 			d := &driver{Rand: rand.New(rand.NewPCG(3, 4)), truth: &truth{}, clock: c, big: 400_000}
-			for range 5 {
+			for range 3 {
 				d.w = open(t, s, mode)
 				if d.w.End() != d.truth.end && mode == Full {
 					t.Fatalf("it continues at %d, want %d", d.w.End(), d.truth.end)

@@ -445,7 +445,7 @@ func (s *simulation) isGap(g Gap) bool {
 
 // TestPowerCuts cuts the power at random instants. HOLDFAST_SEED repeats one seed.
 func TestPowerCuts(t *testing.T) {
-	count, seeds := uint64(20), []uint64{}
+	count, seeds := uint64(8), []uint64{}
 	if os.Getenv("HOLDFAST_LONG") != "" {
 		count = 2000
 	}
