@@ -40,7 +40,7 @@ func connectHost(t *testing.T, b *Bus, key string) (h *Host, down chan message, 
 	t.Helper()
 	down = make(chan message, 16)
 	connected := make(chan bool, 16)
-	o, cut := linkTo(b, key, connected)
+	o, end := linkTo(b, key, connected)
 	h, err := Connect(t.Context(), HostOptions{
 		Key: key, LinkOptions: o, Receive: func(kind string, data []byte) { down <- message{key, kind, string(data)} },
 	})
@@ -50,7 +50,7 @@ func connectHost(t *testing.T, b *Bus, key string) (h *Host, down chan message, 
 	t.Cleanup(h.Close)
 	testkit.Within(t, limit, "the host connects", connected)
 	return h, down, func() {
-		cut()
+		end()
 		testkit.Within(t, limit, "the host connects again", connected)
 	}
 }

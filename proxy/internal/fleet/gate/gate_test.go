@@ -36,10 +36,11 @@ type bench struct {
 	t       *testing.T
 	dir     string
 	store   *credential.Store
-	address string
 	client  gate.Entry
 	control string
 	stop    func()
+
+	address, fingerprint string
 }
 
 func newBench(t *testing.T) *bench {
@@ -75,7 +76,10 @@ func (b *bench) start() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.store, b.address, b.control = store, ln.Addr().String(), filepath.Join(b.dir, ControlSocket)
+	if b.store == nil { // hosts read these while the gate starts again
+		b.address, b.fingerprint, b.control = ln.Addr().String(), store.Fingerprint(), filepath.Join(b.dir, ControlSocket)
+	}
+	b.store = store
 	control, err := socket.Listen(b.control, socket.Options{})
 	if err != nil {
 		b.t.Fatal(err)
@@ -130,6 +134,8 @@ type host struct {
 	at    atomic.Pointer[bench] // the gate with which the host connects
 	links atomic.Uint64
 	seq   atomic.Uint64
+
+	isReady chan struct{} // is closed when bus is set
 }
 
 // join admits a host and connects it with the bus.
@@ -150,7 +156,7 @@ func (b *bench) join(name string) *host {
 	if _, _, err := b.ask(gate.Join{Secret: e.Secret, Name: name, Key: key}); err != nil {
 		b.t.Fatal(err)
 	}
-	h := &host{key: key, pair: pair, dials: make(chan record.Dial, 16), lost: make(chan error, 1024)}
+	h := &host{key: key, pair: pair, dials: make(chan record.Dial, 16), lost: make(chan error, 1024), isReady: make(chan struct{})}
 	h.at.Store(b)
 	connected := make(chan bool, 1024)
 	h.bus, err = bus.Connect(b.t.Context(), bus.HostOptions{
@@ -160,13 +166,16 @@ func (b *bench) join(name string) *host {
 				h.links.Add(1)
 				return h.at.Load().prove(key, pair)
 			},
-			Connected: func() { connected <- true },
-			Lost:      func(err error) { h.lost <- err },
-			Failed:    func(err error) { h.lost <- err },
+			Connected: func() {
+				connected <- true
+				h.say()
+			},
+			Lost:   func(err error) { h.lost <- err },
+			Failed: func(err error) { h.lost <- err },
 		},
 		Receive: func(kind string, data []byte) {
 			if kind == record.KindHello {
-				go func() { _ = h.bus.Publish(record.KindHost, h.record()) }() // otherwise the gate asks again
+				h.say()
 			}
 			if m, err := record.Decode[record.Dial](data); kind == record.KindDial && err == nil {
 				h.dials <- m
@@ -177,6 +186,7 @@ func (b *bench) join(name string) *host {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(h.bus.Close)
+	close(h.isReady)
 	testkit.Within(b.t, limit, "the host connects", connected)
 	h.publish(b.t, record.KindHost, h.record())
 	testkit.Eventually(b.t, limit, func() bool { return b.info(name).IsReachable }, name+" is reachable")
@@ -190,6 +200,14 @@ func (h *host) record() []byte {
 	})
 }
 
+// say publishes the record of the host, as an agent does when it is connected and when a gate asks.
+func (h *host) say() {
+	go func() {
+		<-h.isReady
+		_ = h.bus.Publish(record.KindHost, h.record()) // if it is lost, the gate asks again
+	}()
+}
+
 func (h *host) publish(t *testing.T, kind string, data []byte) {
 	t.Helper()
 	if err := errors.Join(h.bus.Publish(kind, data), h.bus.Flush(limit)); err != nil {
@@ -199,7 +217,7 @@ func (h *host) publish(t *testing.T, kind string, data []byte) {
 
 // prove opens a connection for the bus.
 func (b *bench) prove(key string, pair nkeys.KeyPair) (net.Conn, string, error) {
-	conn, _, err := gate.Dial(b.t.Context(), []string{b.address}, b.store.Fingerprint())
+	conn, _, err := gate.Dial(b.t.Context(), []string{b.address}, b.fingerprint)
 	if err != nil {
 		return nil, "", err
 	}
@@ -210,7 +228,7 @@ func (b *bench) prove(key string, pair nkeys.KeyPair) (net.Conn, string, error) 
 	if err != nil {
 		return nil, "", errors.Join(err, conn.Close())
 	}
-	signature, err := pair.Sign(gate.SignedText(gate.Bus{}, b.store.Fingerprint(), m.(*gate.Challenge).Nonce))
+	signature, err := pair.Sign(gate.SignedText(gate.Bus{}, b.fingerprint, m.(*gate.Challenge).Nonce))
 	if err == nil {
 		err = gate.Write(conn, gate.Proof{Signature: signature})
 	}
