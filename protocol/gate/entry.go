@@ -1,9 +1,7 @@
 package gate
 
 import (
-	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,21 +14,22 @@ import (
 const (
 	ForClients = "holdfast-client" // the secret is the token of all clients
 	ForHosts   = "holdfast-join"   // the secret is a join token, which is valid once
+	ForGates   = "holdfast-gate"   // the secret is a token with which a new gate receives the identity of the gates, once
 )
 
-// An Entry is all that a client or a host must know of a gate, in one text without spaces:
+// An Entry is all that a client, a host or a new gate must know of the gates, in one text without spaces:
 //
-//	KIND/HOST:PORT/FINGERPRINT/SECRET
+//	KIND/HOST:PORT,HOST:PORT/FINGERPRINT/SECRET
 type Entry struct {
 	Kind        string
-	Address     string // HOST:PORT
-	Fingerprint string // SHA-256 of the gate's certificate, 64 hexadecimal digits
-	Secret      string // 64 hexadecimal digits
+	Addresses   []string // 1 to MaxGates of HOST:PORT; the first is that of the gate that has made the text
+	Fingerprint string   // SHA-256 of the certificate of all gates, 64 hexadecimal digits
+	Secret      string   // 64 hexadecimal digits
 }
 
 // String returns the text of the entry.
 func (e Entry) String() string {
-	return strings.Join([]string{e.Kind, e.Address, e.Fingerprint, e.Secret}, "/")
+	return strings.Join([]string{e.Kind, strings.Join(e.Addresses, ","), e.Fingerprint, e.Secret}, "/")
 }
 
 // ParseEntry parses the text of an entry. Its errors do not contain the secret.
@@ -39,12 +38,17 @@ func ParseEntry(kind, text string) (Entry, error) {
 	if len(parts) != 4 {
 		return Entry{}, fmt.Errorf("the text has not the form %s/HOST:PORT/FINGERPRINT/SECRET; copy what the gate has printed", kind)
 	}
-	e := Entry{parts[0], parts[1], parts[2], parts[3]}
+	e := Entry{parts[0], strings.Split(parts[1], ","), parts[2], parts[3]}
 	if e.Kind != kind {
 		return Entry{}, fmt.Errorf("the text begins with %.40q, but %s is required here", e.Kind, kind)
 	}
-	if host, port, err := net.SplitHostPort(e.Address); err != nil || host == "" || port == "" {
-		return Entry{}, fmt.Errorf("%.80q is no address of the form HOST:PORT", e.Address)
+	if len(e.Addresses) > MaxGates {
+		return Entry{}, fmt.Errorf("the text has %d addresses, and at most %d are allowed", len(e.Addresses), MaxGates)
+	}
+	for _, address := range e.Addresses {
+		if !ValidAddress(address) {
+			return Entry{}, fmt.Errorf("%.80q is no address of the form HOST:PORT", address)
+		}
 	}
 	if !isHex(e.Fingerprint, sha256.Size) || !isHex(e.Secret, TokenBytes) {
 		return Entry{}, errors.New("the fingerprint and the secret must have 64 hexadecimal digits each; copy what the gate has printed")
@@ -69,6 +73,14 @@ func ValidHost(name string) bool {
 	return len(name) > 0 && len(name) <= MaxHost
 }
 
+// ValidAddress reports whether address has the form HOST:PORT, at most MaxAddress bytes, and no character
+// that separates the parts of an Entry.
+func ValidAddress(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	isOdd := func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ',' || r == '/' }
+	return err == nil && host != "" && port != "" && len(address) <= MaxAddress && !strings.ContainsFunc(address, isOdd)
+}
+
 // Fingerprint returns the fingerprint of a certificate in DER.
 func Fingerprint(certificate []byte) string {
 	sum := sha256.Sum256(certificate)
@@ -83,26 +95,3 @@ var probes = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 
 
 // KeepAlive returns the probes with which both ends notice that their network is gone.
 func KeepAlive() net.KeepAliveConfig { return probes }
-
-// Dial connects to a gate by TLS 1.3. The certificate is known by its fingerprint alone: names,
-// authorities and times of certificates do not count.
-func Dial(ctx context.Context, address, fingerprint string) (net.Conn, error) {
-	d := tls.Dialer{
-		NetDialer: &net.Dialer{KeepAliveConfig: probes},
-		Config: &tls.Config{
-			MinVersion:         tls.VersionTLS13,
-			InsecureSkipVerify: true, // VerifyConnection compares the whole certificate, also of a resumed session
-			VerifyConnection: func(s tls.ConnectionState) error {
-				if len(s.PeerCertificates) == 0 || Fingerprint(s.PeerCertificates[0].Raw) != fingerprint {
-					return ErrFingerprint
-				}
-				return nil
-			},
-		},
-	}
-	conn, err := d.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("gate %s: %w", address, err)
-	}
-	return conn, nil
-}

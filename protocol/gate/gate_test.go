@@ -14,15 +14,20 @@ import (
 
 func TestEntry(t *testing.T) {
 	digits := strings.Repeat("0f", 32)
-	good := Entry{ForClients, "[::1]:7684", digits, digits}
-	if got, err := ParseEntry(ForClients, good.String()+"\n"); err != nil || got != good {
-		t.Errorf("got %+v, %v, want %+v", got, err, good)
+	for _, addresses := range [][]string{{"[::1]:7684"}, {"a:1", "b.example:2", "[::1]:3"}} {
+		good := Entry{ForClients, addresses, digits, digits}
+		if got, err := ParseEntry(ForClients, good.String()+"\n"); err != nil || !reflect.DeepEqual(got, good) {
+			t.Errorf("got %+v, %v, want %+v", got, err, good)
+		}
 	}
 	for _, tt := range []struct{ name, text, says string }{
 		{"empty", "", "has not the form"},
 		{"of another kind", "holdfast-join/h:1/" + digits + "/" + digits, "holdfast-client is required"},
 		{"without a port", "holdfast-client/h/" + digits + "/" + digits, "HOST:PORT"},
 		{"without a host", "holdfast-client/:1/" + digits + "/" + digits, "HOST:PORT"},
+		{"an empty address", "holdfast-client/h:1,/" + digits + "/" + digits, "HOST:PORT"},
+		{"too many addresses", "holdfast-client/h:1" + strings.Repeat(",h:1", MaxGates) + "/" + digits + "/" + digits, "at most 16"},
+		{"a long address", "holdfast-client/" + strings.Repeat("h", MaxAddress) + ":1/" + digits + "/" + digits, "HOST:PORT"},
 		{"short fingerprint", "holdfast-client/h:1/0f/" + digits, "64 hexadecimal digits"},
 		{"short secret", "holdfast-client/h:1/" + digits + "/beef", "64 hexadecimal digits"},
 		{"capitals", "holdfast-client/h:1/" + digits + "/" + strings.ToUpper(digits), "64 hexadecimal digits"},
@@ -96,7 +101,7 @@ func TestReadRefuses(t *testing.T) {
 // FuzzRead: whatever bytes come, Read does not panic and takes no byte beyond its frame.
 func FuzzRead(f *testing.F) {
 	for _, typ := range Messages.Types() {
-		f.Add(frame.Append(nil, frame.Control, []byte(`{"type":"`+typ+`","token":"t","labels":{"a":"b"}}`)))
+		f.Add(frame.Append(nil, frame.Control, []byte(`{"type":"`+typ+`","token":"t","labels":{"a":"b"},"address":"a:1","gates":["a:1"]}`)))
 	}
 	f.Add([]byte{0, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, wire []byte) {

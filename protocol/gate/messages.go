@@ -2,8 +2,8 @@
 // the way in which both connect: TLS, with a certificate that is known by its fingerprint.
 //
 // The first frame of a connection tells its purpose. A client asks for the directory, or enters one
-// host. A host joins, opens its way to the bus, or arrives with the ticket of a client. After Entered,
-// and after Arrive, the connection carries the frames of the api between client and host, which the
+// host. A host joins, opens its way to the bus, or arrives with the ticket of a client. A new gate asks for
+// the identity of the gates, and a gate opens its way to the bus of another one. After Entered, and after Arrive, the connection carries the frames of the api between client and host, which the
 // gate copies without reading them.
 //
 // Invariant: no function of this package reads a byte beyond the frame that it returns, so that the
@@ -31,6 +31,8 @@ const (
 	MaxHost    = 64             // characters of a host's name
 	MaxPage    = 512 << 10      // bytes of the rows in one answer
 	TokenBytes = 32             // random bytes of a token, a ticket, and a secret
+	MaxGates   = 16             // gates for the same hosts
+	MaxAddress = 300            // bytes of the address of a gate
 )
 
 // StateUnknown is the state of a session whose host cannot be reached, or whose proxy does not run. The
@@ -44,7 +46,9 @@ var Messages = protocol.NewRegistry([]protocol.RequestKind{
 	{Message: Sessions{}, Reply: SessionList{}, Repeat: protocol.RepeatRead},
 	{Message: Join{}, Reply: Joined{}, Repeat: protocol.RepeatNever},
 	{Message: Bus{}, Reply: Challenge{}, Repeat: protocol.RepeatSet},
+	{Message: Peer{}, Reply: Challenge{}, Repeat: protocol.RepeatSet},
 	{Message: Proof{}, Reply: Accepted{}, Repeat: protocol.RepeatNever},
+	{Message: Enlist{}, Reply: Identity{}, Repeat: protocol.RepeatNever},
 	{Message: Arrive{}, Repeat: protocol.RepeatNever},
 }, Refused{})
 
@@ -102,13 +106,14 @@ type HostList struct {
 // HostInfo describes a host.
 type HostInfo struct {
 	Name        string            `json:"name"`
-	IsReachable bool              `json:"reachable"`         // the host is connected to the gate
+	IsReachable bool              `json:"reachable"`         // the host is connected to a gate
 	IsServing   bool              `json:"serving"`           // a proxy runs on the host
 	Release     string            `json:"release,omitempty"` // release of Holdfast on the host
 	System      string            `json:"system,omitempty"`  // operating system and processor of the host
 	Labels      map[string]string `json:"labels,omitempty"`
 	Sessions    int               `json:"sessions"`         // number of sessions that the gate knows
 	SeenAt      time.Time         `json:"seen_at,omitzero"` // when the gate last heard from the host
+	Gate        string            `json:"gate,omitempty"`   // address of the gate to which the host is connected
 }
 
 // Sessions asks for sessions of all hosts, sorted by host and id. Each field that is set restricts the
@@ -157,26 +162,46 @@ type Bus struct {
 	Key string `json:"key"`
 }
 
-// Challenge is the reply to Bus.
+// Peer asks for the connection over which a gate receives the records of the hosts of another gate, and
+// exchanges messages with these hosts and that gate.
+type Peer struct {
+	Address string `json:"address"` // of the gate that asks
+}
+
+// Challenge is the reply to Bus and to Peer.
 type Challenge struct {
 	Nonce string `json:"nonce"`
 }
 
-// Proof shows that the host has the seed of its key.
+// Proof shows that the host has the seed of its key, or that the gate has the key of the certificate of all
+// gates.
 type Proof struct {
 	Signature []byte `json:"signature"` // of SignedText
 }
 
-// SignedText returns the text that a host signs. It names the gate, so that one gate cannot show the
-// signature to another gate.
-func SignedText(fingerprint, nonce string) []byte {
-	return []byte("holdfast bus\n" + fingerprint + "\n" + nonce)
+// SignedText returns the text that a host signs after Bus, or a gate after Peer. It names the request and
+// the certificate, so that a signature is of no use for another request or other gates.
+func SignedText(request protocol.Message, fingerprint, nonce string) []byte {
+	return []byte("holdfast " + request.MessageType() + "\n" + fingerprint + "\n" + nonce)
 }
 
 // Accepted is the reply to Proof. After it the connection carries the protocol of NATS, with the key as
-// the name of the user.
+// the name of the user, or "gate" for a gate.
 type Accepted struct {
-	Password string `json:"password"` // valid for this connection alone
+	Password string   `json:"password"`        // valid for this connection alone
+	Gates    []string `json:"gates,omitempty"` // addresses of all gates
+}
+
+// Enlist asks for the identity of the gates, with which a new gate becomes one of them.
+type Enlist struct {
+	Secret string `json:"secret"` // of a token for gates that was not used before
+}
+
+// Identity is the reply to Enlist: all that makes a program a gate of the same hosts and clients.
+type Identity struct {
+	Certificate string   `json:"certificate"` // certificate and its key in PEM
+	Token       string   `json:"token"`       // the token of clients
+	Gates       []string `json:"gates"`       // addresses of the gates
 }
 
 // Arrive connects a host with the client that asked for it. After it the connection is one of the api.
@@ -201,6 +226,9 @@ func (Challenge) MessageType() string   { return "challenge" }
 func (Proof) MessageType() string       { return "proof" }
 func (Accepted) MessageType() string    { return "accepted" }
 func (Arrive) MessageType() string      { return "arrive" }
+func (Peer) MessageType() string        { return "peer" }
+func (Enlist) MessageType() string      { return "enlist" }
+func (Identity) MessageType() string    { return "identity" }
 
 // Write writes a message as one frame.
 func Write(w io.Writer, m protocol.Message) error {

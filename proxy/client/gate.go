@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,20 +14,20 @@ import (
 	"holdfast/protocol/gate"
 )
 
-// GateOptions name a gate, and a host that has joined it. ParseGate makes them from the text that
+// GateOptions name the gates of a host. ParseGate makes them from the text that
 // "proxy gate client-token" prints.
 type GateOptions struct {
-	Address     string // HOST:PORT
-	Fingerprint string // SHA-256 of the gate's certificate in hexadecimal digits
-	Token       string // token of clients
-	Host        string // name of the host at the gate; Hosts and AllSessions ignore it
-	Start       bool   // start a proxy and a supervisor on the host if none runs
+	Addresses   []string // HOST:PORT of each gate; a client tries them in a random order until one serves it
+	Fingerprint string   // SHA-256 of the certificate of all gates in hexadecimal digits
+	Token       string   // token of clients
+	Host        string   // name of the host; Hosts and AllSessions ignore it
+	Start       bool     // start a proxy and a supervisor on the host if none runs
 }
 
 // ParseGate returns the options in the text that "proxy gate client-token" prints.
 func ParseGate(text string) (GateOptions, error) {
 	e, err := gate.ParseEntry(gate.ForClients, text)
-	return GateOptions{Address: e.Address, Fingerprint: e.Fingerprint, Token: e.Secret}, err
+	return GateOptions{Addresses: e.Addresses, Fingerprint: e.Fingerprint, Token: e.Secret}, err
 }
 
 // ErrUnknownHost tells that no host of this name has joined the gate.
@@ -75,26 +77,50 @@ func (d *gateDialer) dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-func (d *gateDialer) enter(ctx context.Context, isLater bool) (net.Conn, error) {
-	conn, err := dialGate(ctx, d.o)
+func (d *gateDialer) enter(ctx context.Context, isLater bool) (conn net.Conn, err error) {
+	err = reachGate(ctx, d.o, isLater, func(c net.Conn) error {
+		conn = c
+		_, err := askGate[*gate.Entered](ctx, c, gate.Enter{Token: d.o.Token, Host: d.o.Host, Start: d.o.Start && !isLater, Again: isLater})
+		return err
+	})
 	if err != nil {
 		return nil, err
-	}
-	if _, err := askGate[*gate.Entered](ctx, conn, gate.Enter{Token: d.o.Token, Host: d.o.Host, Start: d.o.Start && !isLater, Again: isLater}); err != nil {
-		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
 
-// dialGate connects with a gate.
-func dialGate(ctx context.Context, o GateOptions) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, gateAnswer)
-	defer cancel()
-	conn, err := gate.Dial(ctx, o.Address, o.Fingerprint)
-	if errors.Is(err, gate.ErrFingerprint) { // another server; a further try would meet it again
-		return nil, protocol.Errorf(protocol.CodeUnauthorized, err.Error()+": it is not the gate that was meant, or it has a new certificate")
+// reachGate connects with one gate after the other, in a random order, until use returns nil. use returns
+// errors of askGate. If the client was connected before (isLater), the host exists, so only the answers of
+// all gates together can prove that it does not exist any more.
+func reachGate(ctx context.Context, o GateOptions, isLater bool, use func(net.Conn) error) error {
+	addresses := slices.Clone(o.Addresses)
+	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+	errs := gate.Reach(ctx, addresses, o.Fingerprint, gateAnswer, func(conn net.Conn, _ string) error { return use(conn) })
+	if len(errs) == 0 {
+		return nil
 	}
-	return conn, err
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var answers, failures, passing []error
+	for _, err := range errs {
+		var refused *gate.Refused
+		switch {
+		case !errors.As(err, &refused):
+			failures = append(failures, err)
+		case refused.Code == gate.RefusedUnreachable || refused.Code == gate.RefusedBusy:
+			passing = append(passing, err)
+		default:
+			answers = append(answers, err)
+		}
+	}
+	switch {
+	case len(passing) > 0:
+		return gateError(passing[0])
+	case len(answers) == 0 || isLater && len(failures) > 0:
+		return gateError(gate.JoinErrors(failures))
+	}
+	return gateError(answers[0])
 }
 
 // askGate sends a request to a gate and returns the answer. If ctx ends, it closes the connection.
@@ -111,7 +137,7 @@ func askGate[T protocol.Message](ctx context.Context, conn net.Conn, m protocol.
 	}
 	got, err := gate.Read(conn, gate.MaxAnswer)
 	if err != nil {
-		return answer, gateError(err)
+		return answer, fmt.Errorf("gate: %w", err)
 	}
 	answer, ok := got.(T)
 	if !ok {
@@ -120,13 +146,15 @@ func askGate[T protocol.Message](ctx context.Context, conn net.Conn, m protocol.
 	return answer, conn.SetDeadline(time.Time{})
 }
 
-// gateError returns the error of a client for an error of gate.Read. The errors that a further try
+// gateError returns the error of a client for an error of gate.Reach. The errors that a further try
 // would meet again are *protocol.Error, or match ErrUnknownHost.
 func gateError(err error) error {
 	var refused *gate.Refused
 	switch {
+	case errors.Is(err, gate.ErrFingerprint): // another server; a further try would meet it again
+		return protocol.Errorf(protocol.CodeUnauthorized, err.Error()+": it is not the gate that was meant, or it has a new certificate")
 	case !errors.As(err, &refused):
-		return fmt.Errorf("gate: %w", err)
+		return err
 	case refused.Code == gate.RefusedUnauthorized:
 		return protocol.Errorf(protocol.CodeUnauthorized, refused.Message)
 	case refused.Code == gate.RefusedInvalid:
@@ -137,23 +165,26 @@ func gateError(err error) error {
 	return fmt.Errorf("gate: %s", refused.Message)
 }
 
-// Hosts returns all hosts that have joined a gate, sorted by name.
+// Hosts returns all hosts that have joined the gates, sorted by name.
 func Hosts(ctx context.Context, o GateOptions) (all []gate.HostInfo, err error) {
-	conn, err := dialGate(ctx, o)
+	err = reachGate(ctx, o, false, func(conn net.Conn) error {
+		all = nil
+		for after := ""; ; {
+			page, err := askGate[*gate.HostList](ctx, conn, gate.Hosts{Token: o.Token, After: after})
+			if err != nil {
+				return err
+			}
+			all = append(all, page.Hosts...)
+			if after = page.Next; after == "" {
+				_ = conn.Close() // all has been read
+				return nil
+			}
+		}
+	})
 	if err != nil {
 		return nil, failed(ErrConnect, err)
 	}
-	defer func() { _ = conn.Close() }()
-	for after := ""; ; {
-		page, err := askGate[*gate.HostList](ctx, conn, gate.Hosts{Token: o.Token, After: after})
-		if err != nil {
-			return nil, failed(ErrConnect, err)
-		}
-		all = append(all, page.Hosts...)
-		if after = page.Next; after == "" {
-			return all, nil
-		}
-	}
+	return all, nil
 }
 
 // A GateFilter selects sessions of all hosts of a gate. Its zero value selects all.
@@ -163,22 +194,25 @@ type GateFilter struct {
 	Labels map[string]string // sessions that have all of these labels with these values
 }
 
-// AllSessions returns the sessions of all hosts of a gate that f selects, sorted by host and id, as the
-// gate knows them.
+// AllSessions returns the sessions of all hosts of the gates that f selects, sorted by host and id, as one of
+// the gates knows them.
 func AllSessions(ctx context.Context, o GateOptions, f GateFilter) (all []gate.SessionRow, err error) {
-	conn, err := dialGate(ctx, o)
+	err = reachGate(ctx, o, false, func(conn net.Conn) error {
+		all = nil
+		for after := ""; ; {
+			page, err := askGate[*gate.SessionList](ctx, conn, gate.Sessions{Token: o.Token, Host: f.Host, State: string(f.State), Labels: f.Labels, After: after})
+			if err != nil {
+				return err
+			}
+			all = append(all, page.Sessions...)
+			if after = page.Next; after == "" {
+				_ = conn.Close() // all has been read
+				return nil
+			}
+		}
+	})
 	if err != nil {
 		return nil, failed(ErrConnect, err)
 	}
-	defer func() { _ = conn.Close() }()
-	for after := ""; ; {
-		page, err := askGate[*gate.SessionList](ctx, conn, gate.Sessions{Token: o.Token, Host: f.Host, State: string(f.State), Labels: f.Labels, After: after})
-		if err != nil {
-			return nil, failed(ErrConnect, err)
-		}
-		all = append(all, page.Sessions...)
-		if after = page.Next; after == "" {
-			return all, nil
-		}
-	}
+	return all, nil
 }

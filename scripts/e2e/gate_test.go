@@ -85,38 +85,63 @@ func (r *relay) cut() int {
 	return len(r.conns) / 2
 }
 
-// A fleet has a gate, and hosts that have joined it.
-type fleet struct {
-	*world  // of the gate and the clients
-	daemon  *daemon
-	address string // of the gate
-	relay   *relay
-	hosts   map[string]*world
-	gate    client.GateOptions // through the relay
+// A gatehouse is a gate with a state directory of its own.
+type gatehouse struct {
+	*world
+	daemon *daemon
+	listen string // address on which it listens
+	public string // address that it tells its peers, or "" for the same
 }
 
-// newFleet starts a gate, and lets the hosts join it.
+// serve starts the gate, and returns when it serves.
+func (g *gatehouse) serve(args ...string) {
+	g.T.Helper()
+	before, _ := os.Stat(g.Path("gate/address"))
+	args = append([]string{"gate", "--listen", g.listen}, args...)
+	if g.public != "" {
+		args = append(args, "--address", g.public)
+	}
+	g.daemon = g.Start(g.Command("proxy", args...))
+	testkit.Eventually(g.T, limit, func() bool {
+		now, err := os.Stat(g.Path("gate/address")) // it is replaced when the gate listens
+		return err == nil && (before == nil || !os.SameFile(before, now))
+	}, "the gate serves")
+	if g.public == "" {
+		b, err := os.ReadFile(g.Path("gate/address"))
+		if err != nil {
+			g.T.Fatal(err)
+		}
+		g.listen = strings.TrimSpace(string(b))
+	}
+}
+
+// die kills the gate.
+func (g *gatehouse) die() {
+	g.T.Helper()
+	g.daemon.Signal(syscall.SIGKILL)
+	g.daemon.Wait(g.T)
+}
+
+// A fleet has a gate, and hosts that have joined it.
+type fleet struct {
+	*gatehouse // its world is also that of the clients
+	relay      *relay
+	hosts      map[string]*world
+	gate       client.GateOptions
+}
+
+// newFleet starts a gate behind a relay, and lets the hosts join it.
 func newFleet(t *testing.T, names ...string) *fleet {
 	t.Helper()
-	f := &fleet{world: newWorld(t), address: "127.0.0.1:0", hosts: map[string]*world{}}
-	f.startGate()
-	entry, err := gate.ParseEntry(gate.ForClients, f.Must("proxy", "gate", "client-token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.address = entry.Address
-	f.relay = newRelay(t, f.address)
-	entry.Address = f.relay.ln.Addr().String()
-	f.Env = append(f.Env, "HOLDFAST_GATE="+entry.String())
-	if f.gate, err = client.ParseGate(entry.String()); err != nil {
-		t.Fatal(err)
-	}
+	f := &fleet{gatehouse: &gatehouse{world: newWorld(t), listen: "127.0.0.1:0"}, hosts: map[string]*world{}}
+	f.serve()
+	f.relay = newRelay(t, f.listen)
+	f.die()
+	f.public = f.relay.ln.Addr().String()
+	f.serve()
+	f.useGate()
 	for _, name := range names {
-		h := newWorld(t, bigRing)
-		if out := h.Must("proxy", "join", f.token(), "--name", name, "--label", "team=red"); !strings.HasPrefix(out, name+" has joined the gate ") {
-			t.Errorf("join prints %q", out)
-		}
-		f.hosts[name] = h
+		f.join(name, f.gatehouse)
 	}
 	for _, name := range names {
 		f.await(name, "idle")
@@ -124,25 +149,32 @@ func newFleet(t *testing.T, names ...string) *fleet {
 	return f
 }
 
-// token returns the text with which a host joins through the relay.
-func (f *fleet) token() string {
+// useGate lets clients use all gates that the gate of the fleet knows.
+func (f *fleet) useGate() {
 	f.T.Helper()
-	text := strings.TrimSpace(f.Must("proxy", "gate", "token"))
-	if f.relay != nil {
-		text = strings.Replace(text, f.address, f.relay.ln.Addr().String(), 1)
+	text := strings.TrimSpace(f.Must("proxy", "gate", "client-token"))
+	f.Env = append(f.Env, "HOLDFAST_GATE="+text)
+	var err error
+	if f.gate, err = client.ParseGate(text); err != nil {
+		f.T.Fatal(err)
 	}
-	return text
 }
 
-// startGate starts the gate, and returns when it serves.
-func (f *fleet) startGate() {
+// join lets a new host join at a gate.
+func (f *fleet) join(name string, at *gatehouse) *world {
 	f.T.Helper()
-	before, _ := os.Stat(f.Path("gate/address"))
-	f.daemon = f.Start(f.Command("proxy", "gate", "--listen", f.address))
-	testkit.Eventually(f.T, limit, func() bool {
-		now, err := os.Stat(f.Path("gate/address")) // it is replaced when the gate listens
-		return err == nil && (before == nil || !os.SameFile(before, now))
-	}, "the gate serves")
+	h := newWorld(f.T.(*testing.T), bigRing)
+	if out := h.Must("proxy", "join", strings.TrimSpace(at.Must("proxy", "gate", "token")), "--name", name, "--label", "team=red"); !strings.HasPrefix(out, name+" has joined the gate ") {
+		f.T.Errorf("join prints %q", out)
+	}
+	f.hosts[name] = h
+	return h
+}
+
+// token returns the text with which a host joins.
+func (f *fleet) token() string {
+	f.T.Helper()
+	return strings.TrimSpace(f.Must("proxy", "gate", "token"))
 }
 
 // state returns the state of a host, as "proxy hosts" prints it.
@@ -224,9 +256,8 @@ func TestGate(t *testing.T) {
 		}},
 		{"another cut", func() { f.relay.cut() }},
 		{"a death of the gate", func() {
-			f.daemon.Signal(syscall.SIGKILL)
-			f.daemon.Wait(t)
-			f.startGate()
+			f.die()
+			f.serve()
 		}},
 	} {
 		end := beginSpan()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	wire "holdfast/protocol/gate"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/gate"
@@ -21,7 +22,7 @@ import (
 )
 
 // gateFlags are the flags of gate.
-type gateFlags struct{ listen, address string }
+type gateFlags struct{ listen, address, peer string }
 
 func (a *app) gateCommand() *cobra.Command {
 	o := &gateFlags{}
@@ -30,14 +31,18 @@ func (a *app) gateCommand() *cobra.Command {
 		Short: "Serve as a gate in the foreground: clients enter here the hosts that have joined",
 		Long: "Serve as a gate in the foreground. Hosts join the gate (proxy join), and clients enter them through it.\n" +
 			"The first start makes a certificate and the token of clients; hosts and clients know the gate by the\n" +
-			"fingerprint of the certificate. All that the gate keeps is in the directory gate of the state directory.",
-		Example: "  proxy gate --listen :7684 --address gate.example:7684",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.gate(cmd.Context(), o) },
+			"fingerprint of the certificate. All that the gate keeps is in the directory gate of the state directory.\n" +
+			"Several gates serve the same hosts: a new gate starts once with --peer and the text that\n" +
+			"proxy gate token --for-gate prints on a gate that runs.",
+		Example: "  proxy gate --listen :7684 --address gate.example:7684\n" +
+			"  proxy gate --address gate2.example:7684 --peer \"$(ssh gate proxy gate token --for-gate)\"",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.gate(cmd.Context(), o) },
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", ":7684", "`address` for clients and hosts")
-	cmd.Flags().StringVar(&o.address, "address", "", "`address` under which clients and hosts reach the gate (default that of --listen, with the name of this host)")
-	cmd.AddCommand(a.gateTokenCommand(), a.gateClientCommand(), a.gateRevokeCommand())
+	cmd.Flags().StringVar(&o.address, "address", "", "`address` under which clients, hosts and other gates reach the gate (default that of --listen, with the name of this host)")
+	cmd.Flags().StringVar(&o.peer, "peer", "", "`text` with which a new gate becomes one of several, once; it is ignored if the gate is one of them")
+	cmd.AddCommand(a.gateTokenCommand(), a.gateClientCommand(), a.gateRevokeCommand(), a.gateForgetCommand())
 	return cmd
 }
 
@@ -59,24 +64,50 @@ func (a *app) gate(ctx context.Context, o *gateFlags) error {
 		return err
 	}
 	defer func() { _ = closer.Close() }()
-	store, err := credential.Open(filepath.Join(dirs.State, gateDir))
-	if err != nil {
-		return err
-	}
 	control, err := socket.Listen(dirs.Socket(gate.ControlSocket), socket.Options{}) // its lock makes this the only gate here
 	if err != nil {
 		return err
 	}
 	defer func() { _ = control.Close() }()
+	if o.peer != "" {
+		if err := enlist(ctx, filepath.Join(dirs.State, gateDir), o.peer); err != nil {
+			return err
+		}
+	}
+	store, err := credential.Open(filepath.Join(dirs.State, gateDir))
+	if err != nil {
+		return err
+	}
 	ln, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return exitcode.New(sysexits.Unavailable, err.Error())
 	}
 	defer func() { _ = ln.Close() }()
-	if err := store.SetAddress(cmp.Or(o.address, reachable(ln.Addr()))); err != nil {
+	if err := store.SetAddress(cmp.Or(o.address, reachable(ln.Addr())), time.Now()); err != nil {
 		return fmt.Errorf("address of the gate: %w", err)
 	}
 	return gate.Run(ctx, store, ln, control, log)
+}
+
+// enlist makes the directory of a new gate one with the identity of the gate that has made text. It does
+// nothing if the directory has that identity.
+func enlist(ctx context.Context, dir, text string) error {
+	e, err := wire.ParseEntry(wire.ForGates, text)
+	if err != nil {
+		return exitcode.WrongUsage(err)
+	}
+	hasIdentity, err := credential.HasIdentity(dir)
+	if err != nil {
+		return err
+	}
+	if hasIdentity {
+		store, err := credential.Open(dir)
+		if err == nil && store.Fingerprint() != e.Fingerprint {
+			err = exitcode.WrongUsage(fmt.Errorf("this gate has another certificate than the gate of --peer, because it has run alone; delete the directory %s, and its hosts can join again", dir))
+		}
+		return err
+	}
+	return gate.Enlist(ctx, dir, e)
 }
 
 // reachable returns an address of a listener that other hosts can use, if they can resolve the name of
@@ -105,17 +136,23 @@ func (a *app) gateStore() (config.Dirs, *credential.Store, error) {
 
 func (a *app) gateTokenCommand() *cobra.Command {
 	var ttl time.Duration
+	var forGate bool
 	cmd := &cobra.Command{
 		Use:     "token",
 		Short:   "Print a text with which one host can join, once",
-		Example: "  proxy gate token --ttl 1h",
+		Long:    "Print a text with which one host can join, once, at this gate; or, with --for-gate, one with which a new\ngate receives the certificate and the tokens of this one (proxy gate --peer TEXT).",
+		Example: "  proxy gate token --ttl 1h\n  proxy gate token --for-gate",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, store, err := a.gateStore()
 			if err != nil {
 				return err
 			}
-			e, err := store.NewJoinEntry(ttl, time.Now())
+			kind := wire.ForHosts
+			if forGate {
+				kind = wire.ForGates
+			}
+			e, err := store.NewJoinEntry(kind, ttl, time.Now())
 			if err != nil {
 				return err
 			}
@@ -124,6 +161,7 @@ func (a *app) gateTokenCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&ttl, "ttl", 10*time.Minute, "`time` for which the text is valid")
+	cmd.Flags().BoolVar(&forGate, "for-gate", false, "print a text for a new gate instead of a host")
 	return cmd
 }
 
@@ -152,7 +190,7 @@ func (a *app) gateClientCommand() *cobra.Command {
 func (a *app) gateRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke HOST",
-		Short:   "Remove a host from the gate, and close its connections",
+		Short:   "Remove a host from all gates, and close its connections",
 		Example: "  proxy gate revoke build-host",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -163,6 +201,27 @@ func (a *app) gateRevokeCommand() *cobra.Command {
 			hadJoined, err := gate.Revoke(cmd.Context(), store, dirs.Socket(gate.ControlSocket), args[0])
 			if err == nil && !hadJoined {
 				err = exitcode.New(sysexits.NoInput, fmt.Sprintf("no host %.80q has joined the gate", args[0]))
+			}
+			return err
+		},
+	}
+}
+
+func (a *app) gateForgetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "forget HOST:PORT",
+		Short:   "Remove the address of a gate that is gone from all gates",
+		Long:    "Remove the address of a gate that is gone from all gates and hosts. The gate still knows the certificate and\nthe tokens; if it starts again, its address is added again.",
+		Example: "  proxy gate forget gate2.example:7684",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dirs, store, err := a.gateStore()
+			if err != nil {
+				return err
+			}
+			wasThere, err := gate.Forget(cmd.Context(), store, dirs.Socket(gate.ControlSocket), args[0])
+			if err == nil && !wasThere {
+				err = exitcode.New(sysexits.NoInput, fmt.Sprintf("%.80q is not the address of a gate", args[0]))
 			}
 			return err
 		},

@@ -87,14 +87,14 @@ func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
 	if err := a.startAgent(cmd.Context(), dirs); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has joined the gate %s\n", plain.Text(state.Name), plain.Text(state.Address))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has joined the gate %s\n", plain.Text(state.Name), plain.Text(state.Gates[0]))
 	return err
 }
 
 // joinGate makes the key of this host, and makes the host known to the gate.
 func joinGate(ctx context.Context, path string, o *joinFlags, text string) error {
 	if state, err := member.Load(path); !errors.Is(err, member.ErrNotJoined) {
-		return exitcode.WrongUsage(errors.Join(err, fmt.Errorf("this host has joined the gate %s as %s; proxy leave undoes that", plain.Text(state.Address), plain.Text(state.Name))))
+		return exitcode.WrongUsage(errors.Join(err, fmt.Errorf("this host has joined a gate as %s; proxy leave undoes that", plain.Text(state.Name))))
 	}
 	entry, err := gate.ParseEntry(gate.ForHosts, text)
 	if err != nil {

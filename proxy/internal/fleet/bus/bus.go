@@ -1,9 +1,14 @@
-// Package bus carries small messages between a gate and its hosts over NATS.
+// Package bus carries small messages between gates and hosts over NATS.
 //
-// The server of NATS runs in the gate's process and listens on no port. The gate proves the key of a host
+// A server of NATS runs in each gate's process and listens on no port. The gate proves the key of a host
 // first, and then connects the host's connection with the server, so that no stranger reaches the server's
 // parser, and the fleet needs one port and one certificate. Messages are published and not stored: what is
 // lost is noticed by its stamp and asked for again (package directory).
+//
+// A gate is a client of its own server and of the servers of all other gates: it receives there the records
+// of their hosts, and publishes there to these hosts and to the gate. The servers know nothing of each
+// other, because the routes of a NATS cluster need a port on which the server listens, while a client can be
+// connected over the port of the gates. So each message crosses one server, and messages cannot turn in a circle.
 //
 // Invariant: a host can publish only on its own subjects and subscribe only to its own subjects. A password
 // is valid for one connection.
@@ -33,20 +38,23 @@ const (
 	startLimit  = 10 * time.Second
 	pingEvery   = 5 * time.Second // with maxPings: a dead connection is noticed after about 20 s
 	maxPings    = 3
-	maxSubjects = 16      // subscriptions of a host
-	maxPending  = 8 << 20 // bytes that wait for a host before it is disconnected; it connects again
-	maxQueue    = 1 << 16 // messages that wait for the gate; what exceeds them is lost and asked for again
+	maxSubjects = 16       // subscriptions of a host
+	maxPending  = 64 << 20 // bytes that wait for a host or gate before it is disconnected; it connects again
+	maxQueue    = 1 << 16  // messages that wait for the gate; what exceeds them is lost and asked for again
 	retryMin    = 100 * time.Millisecond
 	retryMax    = 5 * time.Second
+	writeLimit  = 10 * time.Second // for a connection that accepts no bytes
 )
 
-// gateUser is the name of the gate on its own bus. It is no key of a host.
-const gateUser = "gate"
+// GateUser is the name of each gate on the bus. It is no key of a host.
+const GateUser = "gate"
 
-// Subjects are holdfast.up.KEY.KIND from a host and holdfast.down.KEY.KIND to it.
+// Subjects are holdfast.up.KEY.KIND from or about a host, holdfast.down.KEY.KIND to it, and
+// holdfast.gates.KIND from another gate to the gate of the server.
 const (
-	prefixUp   = "holdfast.up."
-	prefixDown = "holdfast.down."
+	prefixUp    = "holdfast.up."
+	prefixDown  = "holdfast.down."
+	prefixGates = "holdfast.gates."
 )
 
 // A Bus is the gate's end of the bus.
@@ -56,8 +64,9 @@ type Bus struct {
 	passwords *passwords
 }
 
-// Start starts the bus. It calls receive for each message of a host, one after the other.
-func Start(receive func(key, kind string, data []byte)) (*Bus, error) {
+// Start starts the bus. It calls fromHost for each message of a host, and fromGate for each message of
+// another gate, both one after the other.
+func Start(fromHost func(key, kind string, data []byte), fromGate func(kind string, data []byte)) (*Bus, error) {
 	p := &passwords{users: map[string]string{}}
 	srv, err := server.NewServer(&server.Options{
 		ServerName: "holdfast-gate", DontListen: true, NoSigs: true, NoLog: true, NoSystemAccount: true,
@@ -74,19 +83,30 @@ func Start(receive func(key, kind string, data []byte)) (*Bus, error) {
 		b.Close()
 		return nil, fmt.Errorf("bus: the server did not start within %v", startLimit)
 	}
-	b.conn, err = nats.Connect("", nats.InProcessServer(srv), nats.UserInfo(gateUser, p.add(gateUser)), nats.NoReconnect())
+	b.conn, err = nats.Connect("", nats.InProcessServer(srv), nats.UserInfo(GateUser, p.add(GateUser)), nats.NoReconnect())
 	if err == nil {
-		err = b.subscribe(receive)
+		err = subscribeUp(b.conn, fromHost)
 	}
-	if err != nil {
+	if err == nil {
+		_, err = b.conn.Subscribe(prefixGates+"*", func(m *nats.Msg) { fromGate(strings.TrimPrefix(m.Subject, prefixGates), m.Data) })
+	}
+	if err = errors.Join(err, flush(b.conn)); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("bus: %w", err)
 	}
 	return b, nil
 }
 
-func (b *Bus) subscribe(receive func(key, kind string, data []byte)) error {
-	s, err := b.conn.Subscribe(prefixUp+"*.*", func(m *nats.Msg) {
+func flush(conn *nats.Conn) error {
+	if conn == nil {
+		return nil
+	}
+	return conn.Flush()
+}
+
+// subscribeUp calls receive for each message from or about a host of a server.
+func subscribeUp(conn *nats.Conn, receive func(key, kind string, data []byte)) error {
+	s, err := conn.Subscribe(prefixUp+"*.*", func(m *nats.Msg) {
 		if key, kind, ok := strings.Cut(strings.TrimPrefix(m.Subject, prefixUp), "."); ok {
 			receive(key, kind, m.Data)
 		}
@@ -94,16 +114,21 @@ func (b *Bus) subscribe(receive func(key, kind string, data []byte)) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.SetPendingLimits(maxQueue, maxQueue*(4<<10)), b.conn.Flush())
+	return s.SetPendingLimits(maxQueue, maxQueue*(4<<10))
 }
 
-// Publish sends a message to a host. If the host is not connected, the message is lost.
+// Publish sends a message to a host of this server. If the host is not connected, the message is lost.
 func (b *Bus) Publish(key, kind string, data []byte) error {
 	return b.conn.Publish(prefixDown+key+"."+kind, data)
 }
 
-// Admit returns a new connection with the server, and the password with which the host of a key must log
-// in on it.
+// Announce sends a message about a host of this server to all gates, also to this one.
+func (b *Bus) Announce(key, kind string, data []byte) error {
+	return b.conn.Publish(prefixUp+key+"."+kind, data)
+}
+
+// Admit returns a new connection with the server, and the password with which the host of a key, or a
+// gate with the key GateUser, must log in on it.
 func (b *Bus) Admit(key string) (conn net.Conn, password string, err error) {
 	if conn, err = b.server.InProcessConn(); err != nil {
 		return nil, "", err
@@ -153,7 +178,7 @@ func (p *passwords) Check(c server.ClientAuthentication) bool {
 		return false
 	}
 	u := &server.User{Username: user}
-	if user != gateUser {
+	if user != GateUser {
 		u.Permissions = &server.Permissions{
 			Publish:   &server.SubjectPermission{Allow: []string{prefixUp + user + ".*"}},
 			Subscribe: &server.SubjectPermission{Allow: []string{prefixDown + user + ".*"}},
@@ -166,19 +191,25 @@ func (p *passwords) Check(c server.ClientAuthentication) bool {
 // A HostOptions configures a host's end of the bus.
 type HostOptions struct {
 	Key string
-	// Dial opens the connection of the bus, and returns the password of the host on it. It is called
-	// again after each loss.
-	Dial    func(ctx context.Context) (conn net.Conn, password string, err error)
-	Receive func(kind string, data []byte) // called for each message of the gate, one after the other
-	// Connected is called after each time that the connection was made, and Lost after each loss and
-	// each attempt that failed.
-	Connected func()
-	Lost      func(error)
+	LinkOptions
+	Receive func(kind string, data []byte) // called for each message of a gate, one after the other
 }
 
-// A Host is a host's end of the bus.
-type Host struct {
-	o    HostOptions
+// LinkOptions configure a connection with the server of a gate.
+type LinkOptions struct {
+	// Dial opens the connection, and returns the password on it. It is called again after each loss.
+	Dial func(ctx context.Context) (conn net.Conn, password string, err error)
+	// Connected is called after each time that the connection was made, Lost after each loss and each
+	// attempt that failed, and Failed for an error that the connection survives.
+	Connected func()
+	Lost      func(error)
+	Failed    func(error)
+}
+
+// A link is a connection with the server of a gate, which is made again after each loss.
+type link struct {
+	o    LinkOptions
+	name string // of the user
 	ctx  context.Context
 	end  context.CancelFunc
 	conn *nats.Conn
@@ -187,33 +218,26 @@ type Host struct {
 	password string
 }
 
-// Connect connects a host with its gate, now and after each loss, until Close is called.
-func Connect(ctx context.Context, o HostOptions) (*Host, error) {
-	h := &Host{o: o}
-	h.ctx, h.end = context.WithCancel(ctx)
+// connect returns after the first attempt to connect, also if it has failed.
+func connect(ctx context.Context, name string, o LinkOptions) (*link, error) {
+	l := &link{o: o, name: name}
+	l.ctx, l.end = context.WithCancel(ctx)
 	conn, err := nats.Connect("",
-		nats.InProcessServer(h), nats.UserInfoHandler(h.user),
+		nats.InProcessServer(l), nats.UserInfoHandler(l.user),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.CustomReconnectDelay(delay),
 		nats.ReconnectBufSize(-1), // what is published without a connection is lost; stamps show that
-		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(maxPings),
+		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(maxPings), nats.FlusherTimeout(writeLimit),
 		nats.ConnectHandler(func(*nats.Conn) { o.Connected() }),
 		nats.ReconnectHandler(func(*nats.Conn) { o.Connected() }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { o.Lost(err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.Lost(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.Failed(err) }),
 	)
 	if err != nil {
-		h.end()
+		l.end()
 		return nil, fmt.Errorf("bus: %w", err)
 	}
-	h.conn = conn
-	_, err = conn.Subscribe(prefixDown+o.Key+".*", func(m *nats.Msg) {
-		o.Receive(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], m.Data)
-	})
-	if err != nil {
-		h.Close()
-		return nil, fmt.Errorf("bus: %w", err)
-	}
-	return h, nil
+	l.conn = conn
+	return l, nil
 }
 
 // delay returns the pause before an attempt. It doubles with each attempt, and is random, so that the
@@ -224,34 +248,78 @@ func delay(attempts int) time.Duration {
 }
 
 // InProcessConn implements nats.InProcessConnProvider.
-func (h *Host) InProcessConn() (net.Conn, error) {
-	conn, password, err := h.o.Dial(h.ctx)
+func (l *link) InProcessConn() (net.Conn, error) {
+	conn, password, err := l.o.Dial(l.ctx)
 	if err != nil {
-		h.o.Lost(err)
+		l.o.Lost(err)
 		return nil, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.password = password
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.password = password
 	return conn, nil
 }
 
-func (h *Host) user() (user, password string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.o.Key, h.password
+func (l *link) user() (user, password string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.name, l.password
+}
+
+// Close ends the connection.
+func (l *link) Close() {
+	l.end()
+	l.conn.Close()
+}
+
+// A Host is a host's end of the bus.
+type Host struct{ *link }
+
+// Connect connects a host with one of its gates, now and after each loss, until Close is called.
+func Connect(ctx context.Context, o HostOptions) (*Host, error) {
+	l, err := connect(ctx, o.Key, o.LinkOptions)
+	if err != nil {
+		return nil, err
+	}
+	_, err = l.conn.Subscribe(prefixDown+o.Key+".*", func(m *nats.Msg) {
+		o.Receive(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], m.Data)
+	})
+	if err != nil {
+		l.Close()
+		return nil, fmt.Errorf("bus: %w", err)
+	}
+	return &Host{l}, nil
 }
 
 // Publish sends a message to the gate. It returns an error if the host is not connected.
 func (h *Host) Publish(kind string, data []byte) error {
-	return h.conn.Publish(prefixUp+h.o.Key+"."+kind, data)
+	return h.conn.Publish(prefixUp+h.name+"."+kind, data)
 }
 
 // Flush returns when the gate's server has received all messages.
 func (h *Host) Flush(limit time.Duration) error { return h.conn.FlushTimeout(limit) }
 
-// Close ends the connection.
-func (h *Host) Close() {
-	h.end()
-	h.conn.Close()
+// A Peer is the connection of a gate with the server of another gate.
+type Peer struct{ *link }
+
+// ConnectPeer connects a gate with the server of another gate, now and after each loss, until Close is
+// called. It calls receive for each message from or about a host of the other gate, one after the other.
+func ConnectPeer(ctx context.Context, o LinkOptions, receive func(key, kind string, data []byte)) (*Peer, error) {
+	l, err := connect(ctx, GateUser, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := subscribeUp(l.conn, receive); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("bus: %w", err)
+	}
+	return &Peer{l}, nil
 }
+
+// Publish sends a message to a host of the other gate.
+func (p *Peer) Publish(key, kind string, data []byte) error {
+	return p.conn.Publish(prefixDown+key+"."+kind, data)
+}
+
+// Tell sends a message to the other gate.
+func (p *Peer) Tell(kind string, data []byte) error { return p.conn.Publish(prefixGates+kind, data) }

@@ -24,7 +24,10 @@ type message struct{ key, kind, data string }
 func start(t *testing.T) (*Bus, chan message) {
 	t.Helper()
 	up := make(chan message, 16)
-	b, err := Start(func(key, kind string, data []byte) { up <- message{key, kind, string(data)} })
+	b, err := Start(
+		func(key, kind string, data []byte) { up <- message{key, kind, string(data)} },
+		func(kind string, data []byte) { up <- message{GateUser, kind, string(data)} },
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,22 +35,14 @@ func start(t *testing.T) (*Bus, chan message) {
 	return b, up
 }
 
-// connect connects a host, and returns what it receives and a function that cuts its connection.
-func connect(t *testing.T, b *Bus, key string) (h *Host, down chan message, cut func()) {
+// connectHost connects a host, and returns what it receives and a function that cuts its connection.
+func connectHost(t *testing.T, b *Bus, key string) (h *Host, down chan message, cut func()) {
 	t.Helper()
 	down = make(chan message, 16)
 	connected := make(chan bool, 16)
-	var last atomic.Pointer[net.Conn]
+	o, end := linkTo(b, key, connected)
 	h, err := Connect(t.Context(), HostOptions{
-		Key: key,
-		Dial: func(context.Context) (net.Conn, string, error) {
-			conn, password, err := b.Admit(key)
-			last.Store(&conn)
-			return conn, password, err
-		},
-		Receive:   func(kind string, data []byte) { down <- message{key, kind, string(data)} },
-		Connected: func() { connected <- true },
-		Lost:      func(error) {},
+		Key: key, LinkOptions: o, Receive: func(kind string, data []byte) { down <- message{key, kind, string(data)} },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -55,14 +50,70 @@ func connect(t *testing.T, b *Bus, key string) (h *Host, down chan message, cut 
 	t.Cleanup(h.Close)
 	testkit.Within(t, limit, "the host connects", connected)
 	return h, down, func() {
-		_ = (*last.Load()).Close()
+		end()
 		testkit.Within(t, limit, "the host connects again", connected)
+	}
+}
+
+// linkTo returns the options of a connection with b, and a function that cuts it.
+func linkTo(b *Bus, user string, connected chan<- bool) (o LinkOptions, cut func()) {
+	var last atomic.Pointer[net.Conn]
+	return LinkOptions{
+		Dial: func(context.Context) (net.Conn, string, error) {
+			conn, password, err := b.Admit(user)
+			last.Store(&conn)
+			return conn, password, err
+		},
+		Connected: func() { connected <- true }, Lost: func(error) {}, Failed: func(error) {},
+	}, func() { _ = (*last.Load()).Close() }
+}
+
+// A gate that is connected with the bus of another one receives the messages of the hosts there, and
+// reaches these hosts and the other gate, also after its connection was cut.
+func TestPeer(t *testing.T) {
+	b, up := start(t)
+	h, down, _ := connectHost(t, b, "A")
+	connected, heard := make(chan bool, 16), make(chan message, 16)
+	o, cut := linkTo(b, GateUser, connected)
+	p, err := ConnectPeer(t.Context(), o, func(key, kind string, data []byte) { heard <- message{key, kind, string(data)} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for range 3 {
+		testkit.Within(t, limit, "the gate connects", connected)
+		if err := errors.Join(p.conn.Flush(), h.Publish("host", []byte("up")), h.Flush(limit)); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []chan message{up, heard} {
+			if got := testkit.Within(t, limit, "a message of the host", c); got != (message{"A", "host", "up"}) {
+				t.Errorf("a gate receives %v", got)
+			}
+		}
+		if err := errors.Join(p.Publish("A", "dial", []byte("down")), p.Tell("sum", []byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+		if got := testkit.Within(t, limit, "a message of the other gate", down); got != (message{"A", "dial", "down"}) {
+			t.Errorf("the host receives %v", got)
+		}
+		if got := testkit.Within(t, limit, "a message for the gate", up); got != (message{GateUser, "sum", "x"}) {
+			t.Errorf("the gate receives %v", got)
+		}
+		if err := b.Announce("A", "lost", nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []chan message{up, heard} {
+			if got := testkit.Within(t, limit, "an announcement", c); got != (message{"A", "lost", ""}) {
+				t.Errorf("a gate receives %v", got)
+			}
+		}
+		cut()
 	}
 }
 
 func TestBothWays(t *testing.T) {
 	b, up := start(t)
-	h, down, cut := connect(t, b, "A")
+	h, down, cut := connectHost(t, b, "A")
 	for range 3 {
 		if err := errors.Join(h.Publish("host", []byte("up")), h.Flush(limit)); err != nil {
 			t.Fatal(err)
@@ -87,6 +138,8 @@ func TestSubjects(t *testing.T) {
 		func(c *nats.Conn) error { return c.Publish(prefixUp+"A.host", nil) },
 		func(c *nats.Conn) error { return c.Publish(prefixDown+"A.dial", nil) },
 		func(c *nats.Conn) error { return c.Publish("other", nil) },
+		func(c *nats.Conn) error { return c.Publish(prefixGates+"members", nil) },
+		func(c *nats.Conn) error { _, err := c.SubscribeSync(prefixGates + "*"); return err },
 		func(c *nats.Conn) error { _, err := c.SubscribeSync(prefixDown + "A.dial"); return err },
 		func(c *nats.Conn) error { _, err := c.SubscribeSync(prefixUp + ">"); return err },
 		func(c *nats.Conn) error { _, err := c.SubscribeSync("$SYS.>"); return err },
@@ -141,7 +194,7 @@ func TestPasswords(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	}
-	if got := login(gateUser, ""); got != "-ERR 'Authorization Violation'" {
+	if got := login(GateUser, ""); got != "-ERR 'Authorization Violation'" {
 		t.Errorf("the gate's own name: %s", got)
 	}
 }

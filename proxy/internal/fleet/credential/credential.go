@@ -1,11 +1,17 @@
 // Package credential keeps what a gate must remember: its certificate, the token of clients, join tokens,
-// and the key of each host.
+// the key of each host, the revoked keys, and the addresses of all gates.
 //
-// All of it is in one directory of mode 0700, in files of mode 0600. Tokens of hosts are stored as their
-// SHA-256, so that a reader of the directory cannot join with them.
+// All of it is in one directory of mode 0700, in files of mode 0600. Tokens of hosts and gates are stored
+// as their SHA-256, so that a reader of the directory cannot join with them.
 //
-// Invariant: a join token admits one host, also if several use it at the same moment. A name belongs to
-// one key, and a key has one name, until the host is removed.
+//	certificate.pem, client-token   the identity, which all gates of the same hosts share
+//	address, gates                  the address of this gate; those of all gates, with their times
+//	tokens, gate-tokens             a file for each token that was not used, with the end of its validity
+//	hosts, revoked                  a file for each host, with its key and the time; one for each revoked key
+//
+// Invariant: a join token admits one host, also if several use it at the same moment, because it is valid
+// at the gate that has made it alone. A name belongs to one key, and a key has one name, until the host is
+// removed. A key that was revoked never joins again.
 //
 // Not here: connections (package gate), and the keys of a host itself (package member).
 package credential
@@ -26,6 +32,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,13 +41,13 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/fleet/record"
 	"holdfast/shared/socket"
 )
 
 // Limits of a gate.
 const (
-	MaxHosts  = 10_000
-	MaxTokens = 1000 // join tokens that were not used
+	MaxTokens = 1000 // tokens of one kind that were not used
 	MaxTTL    = 7 * 24 * time.Hour
 )
 
@@ -53,19 +60,16 @@ type Store struct {
 	certificate tls.Certificate
 	clientToken string
 
-	mu sync.Mutex // joins, one after the other
+	mu sync.Mutex // changes of the members, one after the other
 }
 
 // Open opens the directory of a gate. It makes what is missing: the directory, the certificate and the
 // token of clients.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir}
-	for _, d := range []string{dir, s.path("tokens"), s.path("hosts")} {
-		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, fmt.Errorf("directory of the gate: %w", err)
-		}
-		if err := socket.CheckDir(d); err != nil {
-			return nil, fmt.Errorf("directory of the gate: %w", err)
+	for _, d := range []string{dir, s.path(hostTokens), s.path(gateTokens), s.path("hosts"), s.path("revoked")} {
+		if err := makeDir(d); err != nil {
+			return nil, err
 		}
 	}
 	if err := s.loadCertificate(); err != nil {
@@ -79,6 +83,22 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("client token of the gate: %s has not %d digits; delete the file, and a new token is made", s.path("client-token"), hex.EncodedLen(gate.TokenBytes))
 	}
 	return s, nil
+}
+
+// The directories of tokens.
+const (
+	hostTokens = "tokens"
+	gateTokens = "gate-tokens"
+)
+
+func makeDir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("directory of the gate: %w", err)
+	}
+	if err := socket.CheckDir(path); err != nil {
+		return fmt.Errorf("directory of the gate: %w", err)
+	}
+	return nil
 }
 
 func (s *Store) path(names ...string) string {
@@ -102,17 +122,22 @@ func (s *Store) read(name string, make func() ([]byte, error)) ([]byte, error) {
 }
 
 // writeNew writes a file that must not exist. The file appears with its whole content.
-func writeNew(path string, content []byte) error {
+func writeNew(path string, content []byte) error { return write(path, content, os.Link) }
+
+// replace writes a file. The file has either the old or the new content at every moment.
+func replace(path string, content []byte) error { return write(path, content, os.Rename) }
+
+func write(path string, content []byte, place func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }()
+	defer func() { _ = os.Remove(f.Name()) }() // a rename has removed it
 	_, err = f.Write(content)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return os.Link(f.Name(), path)
+	return place(f.Name(), path)
 }
 
 func (s *Store) loadCertificate() error {
@@ -154,10 +179,31 @@ func (s *Store) Certificate() tls.Certificate { return s.certificate }
 // Fingerprint returns the fingerprint of the certificate.
 func (s *Store) Fingerprint() string { return gate.Fingerprint(s.certificate.Certificate[0]) }
 
-// SetAddress stores the address at which clients and hosts reach the gate.
-func (s *Store) SetAddress(address string) error {
-	tmp := s.path(".address")
-	return errors.Join(os.WriteFile(tmp, []byte(address+"\n"), 0o600), os.Rename(tmp, s.path("address")))
+// SetAddress stores the address at which clients, hosts and other gates reach this gate. If the gate had
+// another address before, that one is removed from the addresses of all gates.
+func (s *Store) SetAddress(address string, now time.Time) error {
+	if !gate.ValidAddress(address) {
+		return fmt.Errorf("%.80q is no address of the form HOST:PORT", address)
+	}
+	before, err := os.ReadFile(s.path("address"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	members, err := s.Members()
+	if err != nil {
+		return err
+	}
+	gates := map[string]record.Place{}
+	if old := strings.TrimSpace(string(before)); old != "" && old != address {
+		gates[old] = record.Place{At: later(now, members.Gates[old].At), IsRemoved: true}
+	}
+	if p, ok := members.Gates[address]; !ok || p.IsRemoved {
+		gates[address] = record.Place{At: later(now, p.At)}
+	}
+	if _, err := s.Merge(record.Members{Gates: gates}); err != nil {
+		return err
+	}
+	return replace(s.path("address"), []byte(address+"\n"))
 }
 
 // Address returns the address that SetAddress stored.
@@ -169,51 +215,77 @@ func (s *Store) Address() (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// ClientEntry returns the text that a client needs.
-func (s *Store) ClientEntry() (gate.Entry, error) {
-	address, err := s.Address()
-	return gate.Entry{Kind: gate.ForClients, Address: address, Fingerprint: s.Fingerprint(), Secret: s.clientToken}, err
+// entry returns a text with the addresses of all gates, of which that of this gate is the first.
+func (s *Store) entry(kind, secret string) (gate.Entry, error) {
+	own, err := s.Address()
+	if err != nil {
+		return gate.Entry{}, err
+	}
+	gates, err := s.gates()
+	if err != nil {
+		return gate.Entry{}, err
+	}
+	others := slices.DeleteFunc(record.Members{Gates: gates}.Addresses(), func(a string) bool { return a == own })
+	return gate.Entry{Kind: kind, Addresses: append([]string{own}, others[:min(len(others), gate.MaxGates-1)]...), Fingerprint: s.Fingerprint(), Secret: secret}, nil
 }
+
+// ClientEntry returns the text that a client needs.
+func (s *Store) ClientEntry() (gate.Entry, error) { return s.entry(gate.ForClients, s.clientToken) }
 
 // IsClient reports whether token is the token of clients.
 func (s *Store) IsClient(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(token), []byte(s.clientToken)) == 1
 }
 
-// NewJoinEntry makes a join token that is valid until ttl has passed, and returns the text that a host
-// needs.
-func (s *Store) NewJoinEntry(ttl time.Duration, now time.Time) (gate.Entry, error) {
+// NewJoinEntry makes a token that is valid at this gate until ttl has passed, and returns the text with
+// which one host joins (gate.ForHosts), or one new gate receives the identity of this one (gate.ForGates).
+func (s *Store) NewJoinEntry(kind string, ttl time.Duration, now time.Time) (gate.Entry, error) {
 	if ttl <= 0 || ttl > MaxTTL {
 		return gate.Entry{}, fmt.Errorf("a join token must be valid for more than 0 and at most %v", MaxTTL)
 	}
-	address, err := s.Address()
+	secret := protocol.NewToken(gate.TokenBytes)
+	e, err := s.entry(kind, secret)
 	if err != nil {
 		return gate.Entry{}, err
 	}
-	if err := s.removeExpired(now); err != nil {
+	tokens := hostTokens
+	if kind == gate.ForGates {
+		tokens = gateTokens
+	}
+	if err := s.removeExpired(tokens, now); err != nil {
 		return gate.Entry{}, err
 	}
-	secret := protocol.NewToken(gate.TokenBytes)
-	if err := writeNew(s.tokenPath(secret), []byte(now.Add(ttl).UTC().Format(time.RFC3339Nano))); err != nil {
+	if err := writeNew(s.tokenPath(tokens, secret), []byte(now.Add(ttl).UTC().Format(time.RFC3339Nano))); err != nil {
 		return gate.Entry{}, fmt.Errorf("join token: %w", err)
 	}
-	return gate.Entry{Kind: gate.ForHosts, Address: address, Fingerprint: s.Fingerprint(), Secret: secret}, nil
+	return e, nil
 }
 
-func (s *Store) tokenPath(secret string) string {
+func (s *Store) tokenPath(tokens, secret string) string {
 	sum := sha256.Sum256([]byte(secret))
-	return s.path("tokens", hex.EncodeToString(sum[:]))
+	return s.path(tokens, hex.EncodeToString(sum[:]))
+}
+
+// isValid reports whether the token is there and has not expired.
+func (s *Store) isValid(tokens, secret string, now time.Time) bool {
+	content, err := os.ReadFile(s.tokenPath(tokens, secret))
+	return err == nil && !isExpired(content, now)
+}
+
+// useUp makes a token invalid. It returns false if another process was faster.
+func (s *Store) useUp(tokens, secret string) bool {
+	return os.Remove(s.tokenPath(tokens, secret)) == nil
 }
 
 // removeExpired removes expired tokens, and returns an error if too many others are left.
-func (s *Store) removeExpired(now time.Time) error {
-	files, err := os.ReadDir(s.path("tokens"))
+func (s *Store) removeExpired(tokens string, now time.Time) error {
+	files, err := os.ReadDir(s.path(tokens))
 	if err != nil {
 		return err
 	}
 	left := 0
 	for _, f := range files {
-		path := s.path("tokens", f.Name())
+		path := s.path(tokens, f.Name())
 		if b, err := os.ReadFile(path); err == nil && isExpired(b, now) {
 			_ = os.Remove(path) // a host may have used it just now
 			continue
@@ -221,7 +293,7 @@ func (s *Store) removeExpired(now time.Time) error {
 		left++
 	}
 	if left >= MaxTokens {
-		return fmt.Errorf("%d join tokens were not used yet; wait until some expire", left)
+		return fmt.Errorf("%d tokens were not used yet; wait until some expire", left)
 	}
 	return nil
 }
@@ -233,73 +305,59 @@ func isExpired(content []byte, now time.Time) bool {
 }
 
 // Join admits a host, and uses up the join token. A host that has joined before may join again under the
-// same name. The errors are *gate.Refused.
-func (s *Store) Join(m gate.Join, now time.Time) error {
+// same name. Join returns what has changed. The errors are *gate.Refused.
+func (s *Store) Join(m gate.Join, now time.Time) (record.Members, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path := s.tokenPath(m.Secret)
-	content, err := os.ReadFile(path)
-	if err != nil || isExpired(content, now) {
-		return &gate.Refused{Code: gate.RefusedUnauthorized, Message: "the join token is wrong, was used before, or has expired; proxy gate token makes a new one"}
+	refused := func(code gate.Refusal, format string, args ...any) (record.Members, error) {
+		return record.Members{}, &gate.Refused{Code: code, Message: fmt.Sprintf(format, args...)}
+	}
+	if !s.isValid(hostTokens, m.Secret, now) {
+		return refused(gate.RefusedUnauthorized, "the join token is wrong, was used before, has expired, or was made by another gate; proxy gate token makes a new one")
 	}
 	if !gate.ValidHost(m.Name) {
-		return &gate.Refused{Code: gate.RefusedInvalid, Message: fmt.Sprintf("%.80q is no name of a host: it must be 1 to %d of [a-zA-Z0-9._-]", m.Name, gate.MaxHost)}
+		return refused(gate.RefusedInvalid, "%.80q is no name of a host: it must be 1 to %d of [a-zA-Z0-9._-]", m.Name, gate.MaxHost)
 	}
 	if !nkeys.IsValidPublicUserKey(m.Key) {
-		return &gate.Refused{Code: gate.RefusedInvalid, Message: "the key is not a public key of a host"}
+		return refused(gate.RefusedInvalid, "the key is not a public key of a host")
 	}
-	hosts, err := s.Hosts()
+	members, err := s.Members()
 	if err != nil {
-		return &gate.Refused{Code: gate.RefusedBusy, Message: "the gate cannot read its list of hosts"}
+		return refused(gate.RefusedBusy, "the gate cannot read its list of hosts")
 	}
-	for name, key := range hosts {
-		if (name == m.Name) != (key == m.Key) {
-			return &gate.Refused{Code: gate.RefusedNameTaken, Message: fmt.Sprintf("the name %s belongs to another host, or this host has another name; choose another name, or remove the host with: proxy gate revoke %s", m.Name, name)}
+	for name, h := range members.Hosts {
+		if (name == m.Name) != (h.Key == m.Key) {
+			return refused(gate.RefusedNameTaken, "the name %s belongs to another host, or this host has another name; choose another name, or remove the host with: proxy gate revoke %s", m.Name, name)
 		}
 	}
-	if len(hosts) >= MaxHosts {
-		return &gate.Refused{Code: gate.RefusedBusy, Message: fmt.Sprintf("%d hosts have joined, and no more are allowed", len(hosts))}
+	if _, isRevoked := members.Revoked[m.Key]; isRevoked {
+		return refused(gate.RefusedInvalid, "the key of the host was revoked; proxy leave on the host deletes it, and the host can join with a new one")
 	}
-	if err := os.Remove(path); err != nil { // removed before it has an effect; another process may have been faster
-		return &gate.Refused{Code: gate.RefusedUnauthorized, Message: "the join token was used before; proxy gate token makes a new one"}
+	if len(members.Hosts) >= record.MaxHosts {
+		return refused(gate.RefusedBusy, "%d hosts have joined, and no more are allowed", len(members.Hosts))
 	}
-	if err := writeNew(s.path("hosts", m.Name), []byte(m.Key)); err != nil && !errors.Is(err, fs.ErrExist) {
-		return &gate.Refused{Code: gate.RefusedBusy, Message: "the gate cannot store the host"}
+	if !s.useUp(hostTokens, m.Secret) { // before it has an effect
+		return refused(gate.RefusedUnauthorized, "the join token was used before; proxy gate token makes a new one")
 	}
-	return nil
+	changed, err := s.merge(members, record.Members{Hosts: map[string]record.Joined{m.Name: {Key: m.Key, At: now}}})
+	if err != nil {
+		return refused(gate.RefusedBusy, "the gate cannot store the host")
+	}
+	return changed, nil
 }
 
-// Hosts returns the keys of all hosts by their names.
-func (s *Store) Hosts() (map[string]string, error) {
-	files, err := os.ReadDir(s.path("hosts"))
+// Remove revokes the key of a host, and removes the host. It returns what has changed, which is empty if
+// no host of this name had joined.
+func (s *Store) Remove(name string, now time.Time) (changed record.Members, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	members, err := s.Members()
 	if err != nil {
-		return nil, err
+		return changed, err
 	}
-	hosts := make(map[string]string, len(files))
-	for _, f := range files {
-		if !gate.ValidHost(f.Name()) { // a file that is being written
-			continue
-		}
-		key, err := os.ReadFile(s.path("hosts", f.Name()))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		hosts[f.Name()] = string(key)
+	h, hadJoined := members.Hosts[name]
+	if !hadJoined {
+		return changed, nil
 	}
-	return hosts, nil
-}
-
-// Remove removes a host. It reports whether the host had joined.
-func (s *Store) Remove(name string) (bool, error) {
-	if !gate.ValidHost(name) {
-		return false, nil
-	}
-	err := os.Remove(s.path("hosts", name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
+	return s.merge(members, record.Members{Revoked: map[string]time.Time{h.Key: now}})
 }

@@ -24,7 +24,7 @@ func open(t *testing.T) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetAddress("gate.example:7684"); err != nil {
+	if err := s.SetAddress("gate.example:7684", now); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -45,7 +45,7 @@ func newKey(t *testing.T) string {
 
 func token(t *testing.T, s *Store, ttl time.Duration) string {
 	t.Helper()
-	e, err := s.NewJoinEntry(ttl, now)
+	e, err := s.NewJoinEntry(gate.ForHosts, ttl, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,19 +83,22 @@ func TestJoin(t *testing.T) {
 		{"another host", gate.Join{Secret: token(t, s, time.Minute), Name: "b", Key: second}, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := s.Join(tt.m, now.Add(tt.at)); code(err) != tt.want || (err == nil) != (tt.want == "") {
+			if _, err := s.Join(tt.m, now.Add(tt.at)); code(err) != tt.want || (err == nil) != (tt.want == "") {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
 	}
-	if hosts, err := s.Hosts(); err != nil || len(hosts) != 2 || hosts["a"] != first {
-		t.Errorf("hosts are %v, %v", hosts, err)
+	if m, err := s.Members(); err != nil || len(m.Hosts) != 2 || m.Hosts["a"].Key != first {
+		t.Errorf("members are %v, %v", m, err)
 	}
-	if had, err := s.Remove("a"); !had || err != nil {
-		t.Errorf("remove: %v, %v", had, err)
+	if changed, err := s.Remove("a", now); !changed.Revoked[first].Equal(now) || err != nil {
+		t.Errorf("remove: %v, %v", changed, err)
 	}
-	if had, err := s.Remove("a"); had || err != nil {
-		t.Errorf("remove again: %v, %v", had, err)
+	if changed, err := s.Remove("a", now); !changed.IsEmpty() || err != nil {
+		t.Errorf("remove again: %v, %v", changed, err)
+	}
+	if _, err := s.Join(gate.Join{Secret: token(t, s, time.Minute), Name: "a", Key: first}, now); code(err) != gate.RefusedInvalid {
+		t.Errorf("a revoked key joins: %v", err)
 	}
 }
 
@@ -111,14 +114,14 @@ func TestTokenOnce(t *testing.T) {
 	for i := range 16 {
 		store, m := []*Store{s, same}[i%2], gate.Join{Secret: secret, Name: string(rune('a' + i)), Key: newKey(t)}
 		wg.Go(func() {
-			if store.Join(m, now) == nil {
+			if _, err := store.Join(m, now); err == nil {
 				admitted.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	if hosts, err := s.Hosts(); admitted.Load() != 1 || len(hosts) != 1 || err != nil {
-		t.Errorf("%d hosts are admitted, and %v are stored, %v", admitted.Load(), hosts, err)
+	if m, err := s.Members(); admitted.Load() != 1 || len(m.Hosts) != 1 || err != nil {
+		t.Errorf("%d hosts are admitted, and %v are stored, %v", admitted.Load(), m.Hosts, err)
 	}
 }
 
@@ -130,7 +133,7 @@ func TestFiles(t *testing.T) {
 	if err != nil || again.Fingerprint() != s.Fingerprint() || !again.IsClient(s.clientToken) || again.IsClient("") || again.IsClient(s.clientToken+"0") {
 		t.Errorf("the second store differs: %v", err)
 	}
-	if e, err := again.ClientEntry(); err != nil || e.Address != "gate.example:7684" {
+	if e, err := again.ClientEntry(); err != nil || e.Addresses[0] != "gate.example:7684" {
 		t.Errorf("entry %+v, %v", e, err)
 	} else if _, err := gate.ParseEntry(gate.ForClients, e.String()); err != nil {
 		t.Error(err)
@@ -151,10 +154,124 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if _, err := s.NewJoinEntry(time.Minute, now.Add(time.Hour)); err != nil {
+	if _, err := s.NewJoinEntry(gate.ForHosts, time.Minute, now.Add(time.Hour)); err != nil {
 		t.Error(err)
 	}
 	if files, err := os.ReadDir(s.path("tokens")); err != nil || len(files) != 1 {
 		t.Errorf("after an hour %d tokens are left, want the new one, %v", len(files), err)
+	}
+}
+
+// A gate that adopts the identity of another one has the same certificate, client token and addresses. A
+// token for a host gives no identity.
+func TestAdopt(t *testing.T) {
+	first := open(t)
+	e, err := first.NewJoinEntry(gate.ForGates, time.Minute, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []string{token(t, first, time.Minute), "", strings.Repeat("0", 64)} {
+		if _, err := first.Enlist(gate.Enlist{Secret: wrong}, now); code(err) != gate.RefusedUnauthorized {
+			t.Errorf("token %.8q: %v", wrong, err)
+		}
+	}
+	if _, err := first.Join(gate.Join{Secret: e.Secret, Name: "a", Key: newKey(t)}, now); code(err) != gate.RefusedUnauthorized {
+		t.Errorf("a host joins with a token for a gate: %v", err)
+	}
+	identity, err := first.Enlist(gate.Enlist{Secret: e.Secret}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Enlist(gate.Enlist{Secret: e.Secret}, now); code(err) != gate.RefusedUnauthorized {
+		t.Errorf("the token again: %v", err)
+	}
+	dir := filepath.Join(t.TempDir(), "gate")
+	if has, err := HasIdentity(dir); has || err != nil {
+		t.Errorf("an empty directory has an identity: %v, %v", has, err)
+	}
+	if err := Adopt(dir, identity); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if has, err := HasIdentity(dir); !has || err != nil || second.Fingerprint() != first.Fingerprint() || !second.IsClient(first.clientToken) {
+		t.Errorf("the second gate differs: %v, %v", has, err)
+	}
+	text := []byte("text")
+	if signature, err := second.Sign(text); err != nil || !first.IsSigned(text, signature) || first.IsSigned([]byte("other"), signature) {
+		t.Errorf("a signature of the second gate: %v", err)
+	}
+	if open(t).IsSigned(text, signatureOf(t, second, text)) {
+		t.Error("a gate with another certificate accepts the signature")
+	}
+	if err := second.SetAddress("second.example:1", now); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := second.ClientEntry(); err != nil || strings.Join(e.Addresses, " ") != "second.example:1 gate.example:7684" {
+		t.Errorf("the text has %v, %v", e.Addresses, err)
+	}
+	if err := second.SetAddress("third.example:1", now.Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if gates, err := second.Gates(); err != nil || strings.Join(gates, " ") != "gate.example:7684 third.example:1" {
+		t.Errorf("after a change of the address the gates are %v, %v", gates, err)
+	}
+}
+
+func signatureOf(t *testing.T, s *Store, text []byte) []byte {
+	t.Helper()
+	signature, err := s.Sign(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signature
+}
+
+// What one store tells makes another one equal, and stays after it is opened again. A host that was revoked
+// does not come back.
+func TestMerge(t *testing.T) {
+	a, b := open(t), open(t)
+	key := newKey(t)
+	joined, err := a.Join(gate.Join{Secret: token(t, a, time.Minute), Name: "h", Key: key}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := b.Merge(joined); err != nil || changed.Hosts["h"].Key != key {
+		t.Errorf("changed is %v, %v", changed, err)
+	}
+	if changed, err := b.Merge(joined); err != nil || !changed.IsEmpty() {
+		t.Errorf("the same again changes %v, %v", changed, err)
+	}
+	if added, err := a.AddGate("b:1", now); err != nil || len(added.Gates) != 1 {
+		t.Errorf("add: %v, %v", added, err)
+	}
+	if removed, err := a.RemoveGate("b:1", now); err != nil || !removed.Gates["b:1"].IsRemoved { // the clock has not moved
+		t.Errorf("remove: %v, %v", removed, err)
+	}
+	revoked, err := b.Remove("h", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Merge(revoked); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := b.Merge(joined); err != nil || !changed.IsEmpty() {
+		t.Errorf("a gate that has not heard of the revocation changes %v, %v", changed, err)
+	}
+	again, err := Open(a.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := again.Members()
+	if err != nil || len(m.Hosts) != 0 || len(m.Revoked) != 1 || !m.Gates["b:1"].IsRemoved {
+		t.Errorf("stored is %+v, %v", m, err)
+	}
+	if _, err := b.Merge(m); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := b.Members(); err != nil || n.Sum() != m.Sum() {
+		t.Errorf("the members differ: %+v, %+v, %v", m, n, err)
 	}
 }

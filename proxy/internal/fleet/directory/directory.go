@@ -4,6 +4,9 @@
 // one is ignored. If a stamp is missing, or if the hash in the host's record differs from the hash of the
 // copy, the copy is stale, and the methods report that the gate should ask for all sessions.
 //
+// A host is connected to the gate of this directory or to another one, over which its messages come. It is
+// reachable if its last record came over a connection that has not ended, of a gate that can be reached.
+//
 // Invariant: the directory never makes a session exited. It shows the state that the host has
 // published, or unknown while the host cannot be reached or has no proxy. It holds at most maxBytes of
 // each host's sessions.
@@ -31,7 +34,9 @@ const maxBytes = 64 << 20
 
 // A Directory may be used by several goroutines.
 type Directory struct {
+	own    string // address of the gate of this directory
 	mu     sync.RWMutex
+	gates  map[string]bool // addresses of the gates that can be reached
 	byKey  map[string]*host
 	byName map[string]*host
 	names  []string // sorted
@@ -39,13 +44,13 @@ type Directory struct {
 
 // A host is the copy of one host.
 type host struct {
-	key, name   string
-	last        record.Stamp // of the last message that was not ignored
-	isConnected bool         // its connection to the bus exists
-	isHeard     bool         // a Host has arrived over this connection, so the host receives messages
-	isStale     bool         // sessions may differ from those of the host
-	about       record.Host  // the last record; its Sum is empty before the first one
-	seenAt      time.Time    // when about arrived
+	key, name string
+	last      record.Stamp // of the last message that was not ignored
+	isStale   bool         // sessions may differ from those of the host
+	about     record.Host  // the last record; its Sum is empty before the first one
+	seenAt    time.Time    // when about arrived
+	gate      string       // address of the gate over which about arrived, or "" if that connection has ended
+	lost      record.Lost  // the last connection that has ended
 
 	sessions map[protocol.SessionID]entry
 	order    []protocol.SessionID // sorted ids of sessions; nil if it must be made again
@@ -62,17 +67,21 @@ type entry struct {
 	bytes int
 }
 
-// New returns a Directory without hosts.
-func New() *Directory {
-	return &Directory{byKey: map[string]*host{}, byName: map[string]*host{}}
+// New returns a Directory without hosts. own is the address of its gate.
+func New(own string) *Directory {
+	return &Directory{own: own, gates: map[string]bool{own: true}, byKey: map[string]*host{}, byName: map[string]*host{}}
 }
 
-// Join adds a host. A host that has joined again keeps its sessions.
+// Join adds a host. A host that has joined again keeps its sessions. A host with
+// another key and the same name is removed.
 func (d *Directory) Join(key, name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.byKey[key] != nil {
 		return
+	}
+	if before := d.byName[name]; before != nil {
+		d.remove(before)
 	}
 	h := &host{key: key, name: name, isStale: true, sessions: map[protocol.SessionID]entry{}}
 	d.byKey[key], d.byName[name] = h, h
@@ -84,31 +93,70 @@ func (d *Directory) Join(key, name string) {
 func (d *Directory) Remove(key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h := d.byKey[key]
-	if h == nil {
-		return
+	if h := d.byKey[key]; h != nil {
+		d.remove(h)
 	}
-	delete(d.byKey, key)
+}
+
+func (d *Directory) remove(h *host) {
+	delete(d.byKey, h.key)
 	delete(d.byName, h.name)
 	if i, ok := slices.BinarySearch(d.names, h.name); ok {
 		d.names = slices.Delete(d.names, i, i+1)
 	}
 }
 
-// SetConnected tells whether a host has a connection to the bus, or that it has a new one. The host is
-// reachable when its first record has arrived over the connection.
-func (d *Directory) SetConnected(key string, isConnected bool) {
+// SetGate tells whether another gate can be reached.
+func (d *Directory) SetGate(address string, isReachable bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h := d.byKey[key]; h != nil {
-		h.isConnected, h.isHeard = isConnected, false
+	if isReachable {
+		d.gates[address] = true
+	} else {
+		delete(d.gates, address)
 	}
 }
 
-// Host takes the record of a host. It reports whether the gate should ask for the roster.
-func (d *Directory) Host(key string, m record.Host, now time.Time) (isStale bool) {
+// Disconnect tells that the connection of a host to this gate has ended. It returns what other gates must
+// know of it.
+func (d *Directory) Disconnect(key string) record.Lost {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := d.byKey[key]
+	if h == nil || h.gate != d.own {
+		return record.Lost{} // no connection
+	}
+	m := record.Lost{Epoch: h.about.Epoch, Link: h.about.Link}
+	h.lose(d.own, m)
+	return m
+}
+
+// Lost tells that the connection of a host to a gate has ended.
+func (d *Directory) Lost(key, gate string, m record.Lost) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.byKey[key]; h != nil {
+		h.lose(gate, m)
+	}
+}
+
+func (h *host) lose(gate string, m record.Lost) {
+	if (record.Host{Stamp: record.Stamp{Epoch: m.Epoch}, Link: m.Link}).IsAfter(h.lost) {
+		h.lost = m // a record of this connection that arrives late does not make the host reachable
+	}
+	if h.gate == gate && !h.about.IsAfter(h.lost) {
+		h.gate = ""
+	}
+}
+
+// Host takes the record of a host, which came over a gate. It reports whether the gate of this directory
+// should ask for the roster.
+func (d *Directory) Host(key, gate string, m record.Host, now time.Time) (isStale bool) {
 	return d.take(key, m.Stamp, func(h *host) {
-		h.about, h.seenAt, h.isHeard = m, now, true
+		h.about, h.seenAt, h.gate = m, now, gate
+		if !m.IsAfter(h.lost) {
+			h.gate = ""
+		}
 		if m.Count != len(h.sessions) || m.Sum != h.sum.String() {
 			h.isStale = true
 		}
@@ -208,8 +256,8 @@ func (h *host) remove(id protocol.SessionID) {
 	}
 }
 
-func (h *host) isReachable(now time.Time) bool {
-	return h.isConnected && h.isHeard && now.Sub(h.seenAt) < record.Late
+func (d *Directory) isReachable(h *host, now time.Time) bool {
+	return d.gates[h.gate] && now.Sub(h.seenAt) < record.Late
 }
 
 // Name returns the name of the host with a key, or "".
@@ -222,15 +270,36 @@ func (d *Directory) Name(key string) string {
 	return ""
 }
 
-// Resolve returns the key of the host with a name, or "" if there is none.
-func (d *Directory) Resolve(name string, now time.Time) (key string, isReachable bool) {
+// Resolve returns the key of the host with a name, or "" if there is none, and the address of the gate to
+// which the host is connected, or "" if it is not reachable.
+func (d *Directory) Resolve(name string, now time.Time) (key, gate string) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	h := d.byName[name]
 	if h == nil {
-		return "", false
+		return "", ""
 	}
-	return h.key, h.isReachable(now)
+	if !d.isReachable(h, now) {
+		return h.key, ""
+	}
+	return h.key, h.gate
+}
+
+// Gate returns the address of the gate over which the last record of a host came, or "".
+func (d *Directory) Gate(key string) string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if h := d.byKey[key]; h != nil {
+		return h.gate
+	}
+	return ""
+}
+
+// Keys returns the keys of all hosts.
+func (d *Directory) Keys() []string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.Collect(maps.Keys(d.byKey))
 }
 
 // Hosts returns the hosts whose names come after a name, at most gate.MaxRows. next is the name after
@@ -242,10 +311,13 @@ func (d *Directory) Hosts(after string, now time.Time) (list []gate.HostInfo, ne
 	for _, name := range d.names[d.begin(after):] {
 		h := d.byName[name]
 		info := gate.HostInfo{
-			Name: h.name, IsReachable: h.isReachable(now), IsServing: h.about.IsServing && h.isReachable(now), Release: h.about.Release,
+			Name: h.name, IsReachable: d.isReachable(h, now), Release: h.about.Release,
 			System: h.about.System, Labels: h.about.Labels, Sessions: len(h.sessions), SeenAt: h.seenAt,
 		}
-		if room -= 256 + len(info.Name) + len(info.Release) + len(info.System) + size(info.Labels); room < 0 && len(list) > 0 || len(list) == gate.MaxRows {
+		if info.IsReachable {
+			info.IsServing, info.Gate = h.about.IsServing, h.gate
+		}
+		if room -= 512 + len(info.Name) + len(info.Release) + len(info.System) + size(info.Labels); room < 0 && len(list) > 0 || len(list) == gate.MaxRows {
 			return list, list[len(list)-1].Name
 		}
 		list = append(list, info)
@@ -293,7 +365,7 @@ func (d *Directory) Sessions(f Filter, after string, now time.Time) (rows []gate
 			continue
 		}
 		h := d.byName[name]
-		isKnown := h.isReachable(now) && h.about.IsServing
+		isKnown := d.isReachable(h, now) && h.about.IsServing
 		for _, id := range h.after(name == afterHost, afterID) {
 			row, isSelected := h.row(id, isKnown, f)
 			if !isSelected {

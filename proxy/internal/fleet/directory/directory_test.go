@@ -14,6 +14,12 @@ import (
 	"holdfast/proxy/internal/fleet/record"
 )
 
+// The addresses of the gate of the directory, and of another one.
+const (
+	own   = "own:1"
+	other = "other:1"
+)
+
 var epoch = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 // A source is the plainest host: it has its sessions, and the number of its last message.
@@ -37,6 +43,13 @@ func (s *source) host() record.Host {
 		sum.Toggle(record.SumOf(raw))
 	}
 	return record.Host{Stamp: s.next(), IsServing: true, Count: len(s.sessions), Sum: sum.String()}
+}
+
+// linked returns a record that comes over a later connection.
+func (s *source) linked(link uint64) record.Host {
+	m := s.host()
+	m.Link = link
+	return m
 }
 
 func (s *source) set(id string, state protocol.State, labels map[string]string) record.Change {
@@ -80,11 +93,10 @@ func names(d *Directory, f Filter, now time.Time) string {
 	}
 }
 
-// joined returns a directory with one connected host "h".
+// joined returns a directory with one host "h".
 func joined() *Directory {
-	d := New()
+	d := New(own)
 	d.Join("K", "h")
-	d.SetConnected("K", true)
 	return d
 }
 
@@ -94,7 +106,7 @@ func TestOrder(t *testing.T) {
 	for _, m := range []record.Change{b, a} { // a arrives late, and must be ignored
 		d.Change("K", m)
 	}
-	if !d.Host("K", s.host(), epoch) {
+	if !d.Host("K", own, s.host(), epoch) {
 		t.Error("the loss of a change is not noticed")
 	}
 	if got := names(d, Filter{}, epoch); got != "h/b:running" {
@@ -106,7 +118,7 @@ func TestOrder(t *testing.T) {
 	if got := names(d, Filter{}, epoch); got != "h/a:running h/b:running" {
 		t.Errorf("after the roster: %s", got)
 	}
-	if d.Host("K", s.host(), epoch) {
+	if d.Host("K", own, s.host(), epoch) {
 		t.Error("a copy that equals the host is stale")
 	}
 	if d.Change("K", s.end("a")) || names(d, Filter{}, epoch) != "h/b:running" {
@@ -114,7 +126,7 @@ func TestOrder(t *testing.T) {
 	}
 	next := newSource()
 	next.stamp.Epoch = 2
-	if !d.Host("K", next.host(), epoch) {
+	if !d.Host("K", own, next.host(), epoch) {
 		t.Error("the first message of another epoch does not make the copy stale")
 	}
 	if d.Change("K", s.set("old", protocol.StateExited, nil)); names(d, Filter{}, epoch) != "h/b:running" {
@@ -133,44 +145,67 @@ func TestUnknown(t *testing.T) {
 		{"seen just now", func(*Directory, *source) {}, 0, "running"},
 		{"seen 29 s ago", func(*Directory, *source) {}, 29 * time.Second, "running"},
 		{"seen 30 s ago", func(*Directory, *source) {}, 30 * time.Second, "unknown"},
-		{"disconnected", func(d *Directory, _ *source) { d.SetConnected("K", false) }, 0, "unknown"},
-		{"connected again", func(d *Directory, _ *source) { d.SetConnected("K", false); d.SetConnected("K", true) }, 0, "unknown"},
-		{"connected again and heard", func(d *Directory, s *source) { d.SetConnected("K", true); d.Host("K", s.host(), epoch) }, 0, "running"},
+		{"disconnected", func(d *Directory, _ *source) { d.Disconnect("K") }, 0, "unknown"},
+		{"a late record of the connection that has ended", func(d *Directory, s *source) { d.Disconnect("K"); d.Host("K", own, s.host(), epoch) }, 0, "unknown"},
+		{"connected again", func(d *Directory, s *source) { d.Disconnect("K"); d.Host("K", own, s.linked(1), epoch) }, 0, "running"},
+		{"moved to a gate that cannot be reached", func(d *Directory, s *source) { d.Host("K", other, s.linked(1), epoch) }, 0, "unknown"},
+		{"moved to another gate", func(d *Directory, s *source) { d.SetGate(other, true); d.Host("K", other, s.linked(1), epoch) }, 0, "running"},
+		{"moved, and then the old connection ends", func(d *Directory, s *source) {
+			d.SetGate(other, true)
+			d.Host("K", other, s.linked(1), epoch)
+			if lost := d.Disconnect("K"); lost != (record.Lost{}) {
+				panic(fmt.Sprintf("other gates are told %+v", lost))
+			}
+		}, 0, "running"},
+		{"moved, and the other gate is lost", func(d *Directory, s *source) {
+			d.SetGate(other, true)
+			d.Host("K", other, s.linked(1), epoch)
+			d.SetGate(other, false)
+		}, 0, "unknown"},
+		{"lost by the other gate", func(d *Directory, s *source) {
+			d.SetGate(other, true)
+			d.Host("K", other, s.linked(1), epoch)
+			d.Lost("K", other, record.Lost{Epoch: 1, Link: 1})
+		}, 0, "unknown"},
+		{"lost by the other gate before it came back there", func(d *Directory, s *source) {
+			d.SetGate(other, true)
+			d.Host("K", other, s.linked(2), epoch)
+			d.Lost("K", other, record.Lost{Epoch: 1, Link: 1})
+		}, 0, "running"},
 		{"without a proxy", func(d *Directory, s *source) {
 			m := s.host()
 			m.IsServing = false
-			d.Host("K", m, epoch)
+			d.Host("K", own, m, epoch)
 		}, 0, "unknown"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d, s := joined(), newSource()
 			d.Change("K", s.set("a", protocol.StateRunning, nil))
-			d.Host("K", s.host(), epoch)
+			d.Host("K", own, s.host(), epoch)
 			tt.change(d, s)
 			if got := names(d, Filter{}, epoch.Add(tt.after)); got != "h/a:"+tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
-			_, isReachable := d.Resolve("h", epoch.Add(tt.after))
-			if hosts, _ := d.Hosts("", epoch.Add(tt.after)); hosts[0].IsReachable != isReachable || hosts[0].Sessions != 1 {
-				t.Errorf("hosts are %+v, reachable %v", hosts, isReachable)
+			_, at := d.Resolve("h", epoch.Add(tt.after))
+			if hosts, _ := d.Hosts("", epoch.Add(tt.after)); hosts[0].IsReachable != (at != "") || hosts[0].Gate != at || hosts[0].Sessions != 1 {
+				t.Errorf("hosts are %+v, reached at %q", hosts, at)
 			}
 		})
 	}
 }
 
 func TestFilterAndPages(t *testing.T) {
-	d := New()
+	d := New(own)
 	var want []string
 	for i := range 3 {
 		key, name, s := fmt.Sprint("K", i), fmt.Sprint("h", i), newSource()
 		d.Join(key, name)
-		d.SetConnected(key, true)
 		for j := range 5000 {
 			id := fmt.Sprintf("s%04d", j)
 			d.Change(key, s.set(id, protocol.StateRunning, map[string]string{"even": fmt.Sprint(j%2 == 0)}))
 			want = append(want, name+"/"+id+":running")
 		}
-		d.Host(key, s.host(), epoch)
+		d.Host(key, own, s.host(), epoch)
 	}
 	if got := names(d, Filter{}, epoch); got != strings.Join(want, " ") {
 		t.Errorf("got %d bytes, want %d", len(got), len(strings.Join(want, " ")))
@@ -238,7 +273,7 @@ func simulate(t *testing.T, seed uint64) {
 		case 4:
 			s.stamp = record.Stamp{Epoch: s.stamp.Epoch + uint64(r.IntN(2)), Seq: s.stamp.Seq}
 		case 5:
-			isStale := d.Host("K", s.host(), epoch)
+			isStale := d.Host("K", own, s.host(), epoch)
 			if !isStale && !equal(d, s) {
 				t.Fatalf("seed %d: the copy differs and is not stale:\n%s", seed, names(d, Filter{}, epoch))
 			}
@@ -286,7 +321,7 @@ func FuzzMessages(f *testing.F) {
 		switch kind % 3 {
 		case 0:
 			if m, err := record.Decode[record.Host](data); err == nil {
-				d.Host("K", m, epoch)
+				d.Host("K", own, m, epoch)
 			}
 		case 1:
 			if m, err := record.Decode[record.Change](data); err == nil {
@@ -305,15 +340,14 @@ func FuzzMessages(f *testing.F) {
 }
 
 func fill(hosts, sessions int) *Directory {
-	d := New()
+	d := New(own)
 	for i := range hosts {
 		key, s := fmt.Sprint("K", i), newSource()
 		d.Join(key, fmt.Sprintf("host-%04d", i))
-		d.SetConnected(key, true)
 		for j := range sessions {
 			d.Change(key, s.set(fmt.Sprintf("session-%03d", j), protocol.StateRunning, map[string]string{"team": fmt.Sprint(j % 10)}))
 		}
-		d.Host(key, s.host(), epoch)
+		d.Host(key, own, s.host(), epoch)
 	}
 	return d
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"holdfast/proxy/internal/fleet/credential"
+	"holdfast/proxy/internal/fleet/record"
+	"holdfast/shared/logging"
 	"holdfast/shared/socket"
 )
 
@@ -18,7 +20,7 @@ import (
 const ControlSocket = "gate.sock"
 
 const (
-	maxControl   = 128 // bytes of a line
+	maxControl   = 512 // bytes of a line
 	controlLimit = 5 * time.Second
 )
 
@@ -28,8 +30,13 @@ type Control interface {
 	Close() error
 }
 
-// control answers commands until the socket is closed. A command is a line "revoke NAME", and the answer
-// is a line "ok", "unknown" or "error TEXT".
+// The commands. A command is a line COMMAND NAME, and the answer is a line "ok", "unknown" or "error TEXT".
+const (
+	controlRevoke = "revoke" // a host
+	controlForget = "forget" // the address of another gate
+)
+
+// control answers commands until the socket is closed.
 func (g *Gate) control(l Control) {
 	for {
 		conn, _, err := l.Accept()
@@ -48,34 +55,66 @@ func (g *Gate) control(l Control) {
 func (g *Gate) answerControl(conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(controlLimit))
 	line, err := bufio.NewReader(io.LimitReader(conn, maxControl)).ReadString('\n')
-	name, isRevoke := strings.CutPrefix(strings.TrimSpace(line), "revoke ")
-	if err != nil || !isRevoke {
-		_, _ = fmt.Fprintln(conn, "error the command is unknown")
-		return
+	command, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+	isKnown := false
+	switch {
+	case err != nil:
+	case command == controlRevoke:
+		isKnown, err = g.revoke(name, "host revoked")
+	case command == controlForget:
+		isKnown, err = g.forget(name)
+	default:
+		err = errors.New("the command is unknown")
 	}
 	answer := "unknown"
-	switch hadJoined, err := g.revoke(name, "host revoked"); {
+	switch {
 	case err != nil:
 		answer = "error " + err.Error()
-	case hadJoined:
+	case isKnown:
 		answer = "ok"
 	}
 	_, _ = fmt.Fprintln(conn, answer) // the command may have been interrupted
 }
 
+// forget removes the address of another gate. It reports whether there was one.
+func (g *Gate) forget(address string) (bool, error) {
+	if address == g.address {
+		return false, errors.New("this gate runs, and would add its address again; forget it at another gate after its end")
+	}
+	changed, err := g.change(func(now time.Time) (record.Members, error) { return g.store.RemoveGate(address, now) })
+	if changed.IsEmpty() {
+		return false, err
+	}
+	g.log.Info().Bool(logging.Security, true).Str("gate", address).Msg("gate removed")
+	return true, err
+}
+
 // Revoke removes a host from the gate whose control socket is at path. If no gate runs there, Revoke
 // removes the host from the store. It reports whether the host had joined.
 func Revoke(ctx context.Context, store *credential.Store, path, name string) (bool, error) {
+	return command(ctx, path, controlRevoke, name, store.Remove)
+}
+
+// Forget removes the address of a gate from the gate whose control socket is at path. If no gate runs
+// there, Forget removes the address from the store. It reports whether there was one.
+func Forget(ctx context.Context, store *credential.Store, path, address string) (bool, error) {
+	return command(ctx, path, controlForget, address, store.RemoveGate)
+}
+
+// command sends a command to the gate whose control socket is at path. If no gate runs there, it calls
+// offline.
+func command(ctx context.Context, path, command, name string, offline func(name string, now time.Time) (record.Members, error)) (isKnown bool, err error) {
 	conn, _, err := socket.Dial(ctx, path)
 	if socket.IsAbsent(err) {
-		return store.Remove(name)
+		changed, err := offline(name, time.Now())
+		return !changed.IsEmpty(), err
 	}
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(2 * controlLimit))
-	if _, err := fmt.Fprintf(conn, "revoke %s\n", name); err != nil {
+	if _, err := fmt.Fprintf(conn, "%s %s\n", command, name); err != nil {
 		return false, err
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')

@@ -5,9 +5,16 @@
 // copies the bytes of the client and the host to each other. It reads none of them, so every request and
 // attachment of the api works through a gate.
 //
-//	accept   accepts connections; one goroutine for each of them
-//	bus      calls receive for each message of a host, one after the other
-//	control  answers the commands of the gate's user on a Unix socket
+// Several gates serve the same hosts. They have the same certificate, token of clients and members, and
+// each is connected to the bus of every other one. A host is connected to one of them, and all of them
+// receive its records. If a client is at another gate, the ticket contains the address of that gate, and the
+// host opens the connection for the client there. So the bytes of a client cross one gate.
+//
+//	accept     accepts connections; one goroutine for each of them
+//	bus        calls receive for each message of a host, and receiveGate for each of a gate, one after the other
+//	keepPeer   one goroutine for each other gate: connects with its bus, and calls receive for its hosts
+//	control    answers the commands of the gate's user on a Unix socket
+//	tellSums   tells the other gates the sum of the members
 //
 // Invariant: before a connection has shown a token, a ticket or a key, it can make the gate hold at most
 // one frame of 64 KiB for at most firstLimit. A ticket is valid once, for one host, for ticketLimit. When
@@ -48,17 +55,23 @@ const (
 	nextLimit    = 30 * time.Second // for the next question about the directory
 	writeLimit   = 10 * time.Second // for an answer
 	ticketLimit  = 10 * time.Second
-	askPause     = time.Second // between two requests for the roster of a host
+	askPause     = time.Second // between two requests for the roster of a host, and two lists of all members to a gate
+	sumEvery     = 10 * time.Second
 )
 
 // A Gate serves clients and hosts.
 type Gate struct {
+	ctx      context.Context
 	store    *credential.Store
+	address  string // of this gate
 	log      zerolog.Logger
 	refusals logging.Limiter // of log lines that strangers cause
 	dir      *directory.Directory
 	bus      *bus.Bus
 	wg       sync.WaitGroup
+
+	changes sync.Mutex // a change of the members, and what it causes; locked before mu
+	sum     string     // of the members, or "" if they have changed since it was computed
 
 	mu       sync.Mutex
 	isClosed bool
@@ -69,11 +82,13 @@ type Gate struct {
 	hostDial map[string]int   // number of dials by the key of the host
 	onBus    map[string]net.Conn
 	askedAt  map[string]time.Time
+	peers    map[string]*peer // by address
 }
 
 // A dial is a client that waits for its host.
 type dial struct {
 	key     string
+	gate    string       // to which the host is connected
 	arrived chan arrival // has room for the one arrival
 }
 
@@ -85,30 +100,37 @@ type arrival struct {
 
 // Run serves on ln until ctx is done.
 func Run(ctx context.Context, store *credential.Store, ln net.Listener, control Control, log zerolog.Logger) error {
-	g := &Gate{
-		store: store, log: log, dir: directory.New(),
-		conns: map[net.Conn]string{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
-		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{},
+	address, err := store.Address()
+	if err != nil {
+		return err
 	}
-	hosts, err := store.Hosts()
+	g := &Gate{
+		ctx: ctx, store: store, address: address, log: log, dir: directory.New(address),
+		conns: map[net.Conn]string{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
+		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{},
+	}
+	members, err := store.Members()
 	if err != nil {
 		return fmt.Errorf("read the hosts of the gate: %w", err)
 	}
-	for name, key := range hosts {
-		g.dir.Join(key, name)
+	for name, h := range members.Hosts {
+		g.dir.Join(h.Key, name)
 	}
-	if g.bus, err = bus.Start(g.receive); err != nil {
+	fromHost := func(key, kind string, data []byte) { g.receive(address, key, kind, data) }
+	if g.bus, err = bus.Start(fromHost, g.receiveGate); err != nil {
 		return err
 	}
 	defer g.bus.Close()
 	defer g.wg.Wait()
 	stop := context.AfterFunc(ctx, func() {
+		g.closeAll() // first, so that no goroutine begins after Wait
 		_ = errors.Join(ln.Close(), control.Close())
-		g.closeAll()
 	})
 	defer stop()
 	g.wg.Go(func() { g.control(control) })
-	log.Info().Str(logging.RemoteAddr, ln.Addr().String()).Int(logging.Count, len(hosts)).Str("fingerprint", store.Fingerprint()).Msg("gate serves")
+	g.setPeers(members.Addresses())
+	g.wg.Go(g.tellSums)
+	log.Info().Str(logging.RemoteAddr, ln.Addr().String()).Int(logging.Count, len(members.Hosts)).Int("gates", len(members.Addresses())).Str("fingerprint", store.Fingerprint()).Msg("gate serves")
 	err = g.accept(ln)
 	if ctx.Err() != nil {
 		err = nil
@@ -234,6 +256,10 @@ func (g *Gate) serve(conn *tls.Conn) {
 		g.join(conn, m)
 	case *gate.Bus:
 		g.connectBus(conn, m)
+	case *gate.Peer:
+		g.connectPeer(conn, m)
+	case *gate.Enlist:
+		g.enlist(conn, m)
 	case nil:
 		if !errors.Is(err, io.EOF) {
 			g.refuse(conn, gate.RefusedInvalid, "the first frame is not valid: "+err.Error())
@@ -306,14 +332,14 @@ func (g *Gate) questions(conn *tls.Conn, m protocol.Message) {
 
 // join admits a host.
 func (g *Gate) join(conn net.Conn, m *gate.Join) {
-	if err := g.store.Join(*m, time.Now()); err != nil {
+	_, err := g.change(func(now time.Time) (record.Members, error) { return g.store.Join(*m, now) })
+	if err != nil {
 		var r *gate.Refused
 		if errors.As(err, &r) {
 			g.refuse(conn, r.Code, r.Message)
 		}
 		return
 	}
-	g.dir.Join(m.Key, m.Name)
 	g.log.Info().Bool(logging.Security, true).Str("host", m.Name).Str(logging.RemoteAddr, conn.RemoteAddr().String()).Msg("host joined")
 	_ = g.answer(conn, gate.Joined{}) // if it is lost, the host joins again under the same name
 }
@@ -323,16 +349,16 @@ func (g *Gate) enter(conn *tls.Conn, m *gate.Enter) {
 	if !g.isClient(conn, m.Token) {
 		return
 	}
-	key, isReachable := g.dir.Resolve(m.Host, time.Now())
+	key, at := g.dir.Resolve(m.Host, time.Now())
 	switch {
 	case key == "":
 		g.refuse(conn, gate.RefusedUnknownHost, fmt.Sprintf("no host %.80q has joined the gate", m.Host))
 		return
-	case !isReachable:
+	case at == "":
 		g.refuse(conn, gate.RefusedUnreachable, fmt.Sprintf("host %s is not connected to the gate", m.Host))
 		return
 	}
-	host, code, why := g.dial(key, record.Dial{Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start, Again: m.Again})
+	host, code, why := g.dial(key, at, record.Dial{Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start, Again: m.Again})
 	if why != "" {
 		g.refuse(conn, code, fmt.Sprintf("host %s: %s", m.Host, why))
 		return
@@ -343,9 +369,12 @@ func (g *Gate) enter(conn *tls.Conn, m *gate.Enter) {
 	}
 }
 
-// dial asks a host for a connection, and waits for it.
-func (g *Gate) dial(key string, m record.Dial) (conn net.Conn, code gate.Refusal, why string) {
-	d := &dial{key, make(chan arrival, 1)}
+// dial asks a host, which is connected to the gate at, for a connection, and waits for it.
+func (g *Gate) dial(key, at string, m record.Dial) (conn net.Conn, code gate.Refusal, why string) {
+	if at != g.address {
+		m.Gate = g.address
+	}
+	d := &dial{key, at, make(chan arrival, 1)}
 	g.mu.Lock()
 	if len(g.dials) >= maxDials || g.hostDial[key] >= maxHostDials {
 		g.mu.Unlock()
@@ -354,7 +383,7 @@ func (g *Gate) dial(key string, m record.Dial) (conn net.Conn, code gate.Refusal
 	g.dials[m.Ticket] = d
 	g.hostDial[key]++
 	g.mu.Unlock()
-	err := g.bus.Publish(key, record.KindDial, record.Encode(m))
+	err := g.publish(at, key, record.KindDial, record.Encode(m))
 	late := time.NewTimer(ticketLimit)
 	defer late.Stop()
 	if err == nil {

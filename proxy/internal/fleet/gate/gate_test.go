@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,49 +34,77 @@ const limit = 30 * time.Second
 // A bench has a running gate, and plays its clients and hosts.
 type bench struct {
 	t       *testing.T
+	dir     string
 	store   *credential.Store
-	address string
 	client  gate.Entry
 	control string
+	stop    func()
+
+	address, fingerprint string
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	dir := testkit.Dir(t)
-	store, err := credential.Open(filepath.Join(dir, "gate"))
+	b := &bench{t: t, dir: testkit.Dir(t), address: "127.0.0.1:0"}
+	b.start()
+	return b
+}
+
+// another starts another gate of the same hosts.
+func (b *bench) another() *bench {
+	b.t.Helper()
+	e, err := b.store.NewJoinEntry(gate.ForGates, time.Minute, time.Now())
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	n := &bench{t: b.t, dir: testkit.Dir(b.t), address: "127.0.0.1:0"}
+	if err := Enlist(testkit.Soon(b.t), filepath.Join(n.dir, "gate"), e); err != nil {
+		b.t.Fatal(err)
+	}
+	n.start()
+	return n
+}
+
+// start starts the gate, also again after stop.
+func (b *bench) start() {
+	b.t.Helper()
+	store, err := credential.Open(filepath.Join(b.dir, "gate"))
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
-	b := &bench{t: t, store: store, address: ln.Addr().String(), control: filepath.Join(dir, ControlSocket)}
+	ln, err := net.Listen("tcp", b.address)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if b.store == nil { // hosts read these while the gate starts again
+		b.address, b.fingerprint, b.control = ln.Addr().String(), store.Fingerprint(), filepath.Join(b.dir, ControlSocket)
+	}
+	b.store = store
 	control, err := socket.Listen(b.control, socket.Options{})
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
-	if err := store.SetAddress(b.address); err != nil {
-		t.Fatal(err)
+	if err := store.SetAddress(b.address, time.Now()); err != nil {
+		b.t.Fatal(err)
 	}
 	if b.client, err = store.ClientEntry(); err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, store, ln, control, zerolog.Nop()) }()
-	t.Cleanup(func() {
+	b.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := testkit.Within(t, limit, "the gate ends", ended); err != nil {
-			t.Error(err)
+		if err := testkit.Within(b.t, limit, "the gate ends", ended); err != nil {
+			b.t.Error(err)
 		}
 	})
-	return b
+	b.t.Cleanup(b.stop)
 }
 
 func (b *bench) dial() net.Conn {
 	b.t.Helper()
-	conn, err := gate.Dial(testkit.Soon(b.t), b.address, b.store.Fingerprint())
+	conn, _, err := gate.Dial(testkit.Soon(b.t), []string{b.address}, b.store.Fingerprint())
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -101,6 +131,11 @@ type host struct {
 	bus   *bus.Host
 	dials chan record.Dial
 	lost  chan error
+	at    atomic.Pointer[bench] // the gate with which the host connects
+	links atomic.Uint64
+	seq   atomic.Uint64
+
+	isReady chan struct{} // is closed when bus is set
 }
 
 // join admits a host and connects it with the bus.
@@ -114,23 +149,34 @@ func (b *bench) join(name string) *host {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	e, err := b.store.NewJoinEntry(time.Minute, time.Now())
+	e, err := b.store.NewJoinEntry(gate.ForHosts, time.Minute, time.Now())
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	if _, _, err := b.ask(gate.Join{Secret: e.Secret, Name: name, Key: key}); err != nil {
 		b.t.Fatal(err)
 	}
-	h := &host{key: key, pair: pair, dials: make(chan record.Dial, 16), lost: make(chan error, 1024)}
-	connected := make(chan bool, 16)
+	h := &host{key: key, pair: pair, dials: make(chan record.Dial, 16), lost: make(chan error, 1024), isReady: make(chan struct{})}
+	h.at.Store(b)
+	connected := make(chan bool, 1024)
 	h.bus, err = bus.Connect(b.t.Context(), bus.HostOptions{
 		Key: key,
-		Dial: func(context.Context) (net.Conn, string, error) {
-			return b.prove(key, pair)
+		LinkOptions: bus.LinkOptions{
+			Dial: func(context.Context) (net.Conn, string, error) {
+				h.links.Add(1)
+				return h.at.Load().prove(key, pair)
+			},
+			Connected: func() {
+				connected <- true
+				h.say()
+			},
+			Lost:   func(err error) { h.lost <- err },
+			Failed: func(err error) { h.lost <- err },
 		},
-		Connected: func() { connected <- true },
-		Lost:      func(err error) { h.lost <- err },
 		Receive: func(kind string, data []byte) {
+			if kind == record.KindHello {
+				h.say()
+			}
 			if m, err := record.Decode[record.Dial](data); kind == record.KindDial && err == nil {
 				h.dials <- m
 			}
@@ -140,10 +186,26 @@ func (b *bench) join(name string) *host {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(h.bus.Close)
+	close(h.isReady)
 	testkit.Within(b.t, limit, "the host connects", connected)
-	h.publish(b.t, record.KindHost, record.Encode(record.Host{Stamp: record.Stamp{Epoch: 1, Seq: 1}, IsServing: true, Sum: record.Sum{}.String()}))
+	h.publish(b.t, record.KindHost, h.record())
 	testkit.Eventually(b.t, limit, func() bool { return b.info(name).IsReachable }, name+" is reachable")
 	return h
+}
+
+// record returns the next record of the host.
+func (h *host) record() []byte {
+	return record.Encode(record.Host{
+		Stamp: record.Stamp{Epoch: 1, Seq: h.seq.Add(1)}, Link: h.links.Load(), IsServing: true, Sum: record.Sum{}.String(),
+	})
+}
+
+// say publishes the record of the host, as an agent does when it is connected and when a gate asks.
+func (h *host) say() {
+	go func() {
+		<-h.isReady
+		_ = h.bus.Publish(record.KindHost, h.record()) // if it is lost, the gate asks again
+	}()
 }
 
 func (h *host) publish(t *testing.T, kind string, data []byte) {
@@ -155,7 +217,7 @@ func (h *host) publish(t *testing.T, kind string, data []byte) {
 
 // prove opens a connection for the bus.
 func (b *bench) prove(key string, pair nkeys.KeyPair) (net.Conn, string, error) {
-	conn, err := gate.Dial(b.t.Context(), b.address, b.store.Fingerprint())
+	conn, _, err := gate.Dial(b.t.Context(), []string{b.address}, b.fingerprint)
 	if err != nil {
 		return nil, "", err
 	}
@@ -166,7 +228,7 @@ func (b *bench) prove(key string, pair nkeys.KeyPair) (net.Conn, string, error) 
 	if err != nil {
 		return nil, "", errors.Join(err, conn.Close())
 	}
-	signature, err := pair.Sign(gate.SignedText(b.store.Fingerprint(), m.(*gate.Challenge).Nonce))
+	signature, err := pair.Sign(gate.SignedText(gate.Bus{}, b.fingerprint, m.(*gate.Challenge).Nonce))
 	if err == nil {
 		err = gate.Write(conn, gate.Proof{Signature: signature})
 	}
@@ -203,6 +265,9 @@ func (b *bench) enter(h *host, name string) (client, arrived net.Conn, ticket st
 	m := testkit.Within(b.t, limit, "the dial", h.dials)
 	if !m.Start || m.Again {
 		b.t.Errorf("the dial is %+v", m)
+	}
+	if (m.Gate == b.address) == (h.at.Load() == b) { // the host names the gate only if it is another one
+		b.t.Errorf("the dial names gate %q", m.Gate)
 	}
 	arrived = b.dial()
 	if err := gate.Write(arrived, gate.Arrive{Ticket: m.Ticket}); err != nil {
@@ -276,6 +341,8 @@ func TestRefused(t *testing.T) {
 		{"an unknown host", gate.Enter{Token: b.client.Secret, Host: "../h"}, gate.RefusedUnknownHost},
 		{"an unknown key", gate.Bus{Key: "U" + wrong}, gate.RefusedUnauthorized},
 		{"a proof first", gate.Proof{}, gate.RefusedInvalid},
+		{"the identity with a client's token", gate.Enlist{Secret: b.client.Secret}, gate.RefusedUnauthorized},
+		{"a gate without an address", gate.Peer{}, gate.RefusedInvalid},
 		{"an answer first", gate.Entered{}, gate.RefusedInvalid},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -294,7 +361,7 @@ func TestRefused(t *testing.T) {
 		}
 	})
 	t.Run("another fingerprint", func(t *testing.T) {
-		if _, err := gate.Dial(testkit.Soon(t), b.address, wrong); !errors.Is(err, gate.ErrFingerprint) {
+		if _, _, err := gate.Dial(testkit.Soon(t), []string{b.address}, wrong); !errors.Is(err, gate.ErrFingerprint) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -386,7 +453,7 @@ func TestUnproven(t *testing.T) {
 		t.Errorf("the first connection: %v", err)
 	}
 	testkit.Eventually(t, limit, func() bool {
-		conn, err := gate.Dial(testkit.Soon(t), b.address, b.store.Fingerprint())
+		conn, _, err := gate.Dial(testkit.Soon(t), []string{b.address}, b.store.Fingerprint())
 		if err != nil {
 			return false
 		}

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
 	"time"
 
@@ -20,7 +21,11 @@ func (g *Gate) connectBus(conn *tls.Conn, m *gate.Bus) {
 		g.refuse(conn, gate.RefusedUnauthorized, "the key of the host is unknown to the gate, or was revoked")
 		return
 	}
-	if !g.isProven(conn, m.Key) {
+	isSigned := func(text, signature []byte) bool {
+		public, err := nkeys.FromPublicKey(m.Key)
+		return err == nil && public.Verify(text, signature) == nil
+	}
+	if !g.isProven(conn, m, isSigned) {
 		g.refuse(conn, gate.RefusedUnauthorized, "the host has not proved that it has the seed of its key")
 		return
 	}
@@ -36,7 +41,8 @@ func (g *Gate) connectBus(conn *tls.Conn, m *gate.Bus) {
 		return
 	}
 	g.log.Info().Str("host", name).Str(logging.RemoteAddr, conn.RemoteAddr().String()).Msg("host connected")
-	if g.answer(conn, gate.Accepted{Password: password}) == nil {
+	gates, err := g.store.Gates()
+	if err == nil && g.answer(conn, gate.Accepted{Password: password, Gates: gates}) == nil {
 		splice(conn, server)
 	}
 	_ = server.Close() // the server may have closed it
@@ -45,8 +51,8 @@ func (g *Gate) connectBus(conn *tls.Conn, m *gate.Bus) {
 	}
 }
 
-// isProven reports whether the peer can sign with the seed of a key.
-func (g *Gate) isProven(conn net.Conn, key string) bool {
+// isProven reports whether the peer can sign a text that belongs to its request.
+func (g *Gate) isProven(conn net.Conn, request protocol.Message, isSigned func(text, signature []byte) bool) bool {
 	nonce := protocol.NewToken(gate.TokenBytes)
 	if g.answer(conn, gate.Challenge{Nonce: nonce}) != nil {
 		return false
@@ -58,8 +64,7 @@ func (g *Gate) isProven(conn net.Conn, key string) bool {
 	if err != nil || !ok {
 		return false
 	}
-	public, err := nkeys.FromPublicKey(key)
-	return err == nil && public.Verify(gate.SignedText(g.store.Fingerprint(), nonce), proof.Signature) == nil
+	return isSigned(gate.SignedText(request, g.store.Fingerprint(), nonce), proof.Signature)
 }
 
 // putOnBus makes conn the host's connection to the bus, and closes the one before. It returns false if
@@ -72,10 +77,9 @@ func (g *Gate) putOnBus(conn net.Conn, key string) bool {
 	defer g.mu.Unlock()
 	if before := g.onBus[key]; before != nil {
 		_ = abort(before)
-		g.failDials(key)
+		g.disconnected(key)
 	}
 	g.onBus[key] = conn
-	g.dir.SetConnected(key, true)
 	return true
 }
 
@@ -88,32 +92,57 @@ func (g *Gate) takeOffBus(conn net.Conn, key string) bool {
 	}
 	delete(g.onBus, key)
 	delete(g.askedAt, key)
-	g.dir.SetConnected(key, false)
-	g.failDials(key)
+	g.disconnected(key)
 	return true
+}
+
+// disconnected notes that the connection of a host to this gate has ended, and tells the other gates. mu
+// is held.
+func (g *Gate) disconnected(key string) {
+	if lost := g.dir.Disconnect(key); lost != (record.Lost{}) {
+		_ = g.bus.Announce(key, record.KindLost, record.Encode(lost)) // otherwise the others notice it after record.Late
+	}
+	g.failDials(func(d *dial) bool { return d.key == key && d.gate == g.address })
 }
 
 // failDials refuses the clients that wait for a host whose connection to the bus has ended. The message
 // with their tickets may be lost, and a client that was connected before tries again at once. mu is held.
-func (g *Gate) failDials(key string) {
+func (g *Gate) failDials(isLost func(*dial) bool) {
 	for ticket, d := range g.dials {
-		if d.key == key {
+		if isLost(d) {
 			delete(g.dials, ticket)
+			if g.hostDial[d.key]--; g.hostDial[d.key] == 0 {
+				delete(g.hostDial, d.key)
+			}
 			d.arrived <- arrival{reason: "it has lost its connection to the gate"}
 		}
 	}
-	delete(g.hostDial, key)
 }
 
-// receive takes a message of a host. The bus permits each host only messages about itself.
-func (g *Gate) receive(key, kind string, data []byte) {
+// publish sends a message to a host that is connected to the gate at.
+func (g *Gate) publish(at, key, kind string, data []byte) error {
+	if at == g.address {
+		return g.bus.Publish(key, kind, data)
+	}
+	g.mu.Lock()
+	p := g.peers[at]
+	g.mu.Unlock()
+	if p == nil {
+		return fmt.Errorf("gate %s is not one of the gates", at)
+	}
+	return p.publish(key, kind, data)
+}
+
+// receive takes a message of a host that is connected to the gate at. The bus permits each host only
+// messages about itself.
+func (g *Gate) receive(at, key, kind string, data []byte) {
 	isStale := false
 	var err error
 	switch kind {
 	case record.KindHost:
 		var m record.Host
 		if m, err = record.Decode[record.Host](data); err == nil {
-			isStale = g.dir.Host(key, m, time.Now())
+			isStale = g.dir.Host(key, at, m, time.Now())
 		}
 	case record.KindChange:
 		var m record.Change
@@ -126,19 +155,29 @@ func (g *Gate) receive(key, kind string, data []byte) {
 			isStale = g.dir.Piece(key, m)
 		}
 	case record.KindLeave:
-		_, err = g.revoke(g.dir.Name(key), "host left")
+		if at == g.address { // it tells the others
+			_, err = g.revoke(g.dir.Name(key), "host left")
+		}
+	case record.KindLost:
+		var m record.Lost
+		if m, err = record.Decode[record.Lost](data); err == nil && at != g.address {
+			g.dir.Lost(key, at, m)
+			g.mu.Lock()
+			g.failDials(func(d *dial) bool { return d.key == key && d.gate == at })
+			g.mu.Unlock()
+		}
 	}
 	if err != nil {
 		g.refusals.Of(g.log).Warn().Bool(logging.Security, true).Err(err).Str("host", g.dir.Name(key)).Str(logging.Kind, kind).Msg("record of a host ignored")
 	}
 	if isStale {
-		g.askRoster(key)
+		g.askRoster(at, key)
 	}
 }
 
-// askRoster asks a host for all its sessions, unless it was asked just now. The next record of the host
+// askRoster asks a host, which is connected to the gate at, for all its sessions, unless it was asked just now. The next record of the host
 // shows whether the copy is still stale.
-func (g *Gate) askRoster(key string) {
+func (g *Gate) askRoster(at, key string) {
 	g.mu.Lock()
 	now := time.Now()
 	isEarly := now.Sub(g.askedAt[key]) < askPause
@@ -147,17 +186,22 @@ func (g *Gate) askRoster(key string) {
 	}
 	g.mu.Unlock()
 	if !isEarly {
-		_ = g.bus.Publish(key, record.KindRoster, nil) // the next record of the host asks again
+		_ = g.publish(at, key, record.KindRoster, nil) // the next record of the host asks again
 	}
 }
 
 // revoke removes a host, and closes all its connections. It reports whether the host had joined.
 func (g *Gate) revoke(name, event string) (bool, error) {
-	hadJoined, err := g.store.Remove(name)
-	if err != nil || !hadJoined {
+	changed, err := g.change(func(now time.Time) (record.Members, error) { return g.store.Remove(name, now) })
+	if changed.IsEmpty() {
 		return false, err
 	}
-	key, _ := g.dir.Resolve(name, time.Now())
+	g.log.Info().Bool(logging.Security, true).Str("host", name).Msg(event)
+	return true, err
+}
+
+// drop forgets a host whose key was revoked, and closes all its connections.
+func (g *Gate) drop(key string) {
 	g.dir.Remove(key) // from here on, belongs refuses its connections
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -166,6 +210,4 @@ func (g *Gate) revoke(name, event string) (bool, error) {
 			_ = abort(conn)
 		}
 	}
-	g.log.Info().Bool(logging.Security, true).Str("host", name).Msg(event)
-	return true, nil
 }

@@ -1,4 +1,4 @@
-// Package member is the agent of a host that has joined a gate.
+// Package member is the agent of a host that has joined its gates.
 //
 // The agent is a process of its own, because the state of a TLS connection cannot be moved to another
 // process of Go, while a Unix socket can. It holds one connection for the bus, and one for each client,
@@ -9,19 +9,26 @@
 //	watch     follows the events of the local proxy, and sends lists to publish
 //	client    one goroutine for each client of the gate
 //
-// Invariant: the agent connects with the one gate whose certificate has the fingerprint that the user has
-// named, whatever the gate's messages contain. If the local proxy cannot be reached, the last roster
-// stays, and the record of the host tells that no proxy serves.
+// The agent is connected with the bus of one gate, and with another one as soon as that is lost. A gate
+// tells it the addresses of all gates, which it keeps in its file. A client may wait at another gate than
+// that of the bus.
+//
+// Invariant: the agent connects with gates whose certificate has the fingerprint that the user has named,
+// at addresses that the user or such a gate has named, whatever a message contains. If the local proxy
+// cannot be reached, the last roster stays, and the record of the host tells that no proxy serves.
 //
 // Not here: the connection with the local proxy (the functions in Options), and the gate.
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,13 +67,14 @@ type Options struct {
 	Serve func(ctx context.Context, stream net.Conn) error
 }
 
-// Join makes the host of s known to the gate. secret is that of a join token.
+// Join makes the host of s known to the gates. secret is that of a join token, which is valid at the first
+// gate of s alone.
 func Join(ctx context.Context, s State, secret string) error {
 	_, key, err := s.pair()
 	if err != nil {
 		return err
 	}
-	conn, err := dialGate(ctx, s)
+	conn, err := dialGate(ctx, s.Gates[0], s.Fingerprint)
 	if err != nil {
 		return err
 	}
@@ -75,10 +83,11 @@ func Join(ctx context.Context, s State, secret string) error {
 	return err
 }
 
-func dialGate(ctx context.Context, s State) (net.Conn, error) {
+func dialGate(ctx context.Context, address, fingerprint string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	return gate.Dial(ctx, s.Address, s.Fingerprint)
+	conn, _, err := gate.Dial(ctx, []string{address}, fingerprint)
+	return conn, err
 }
 
 // ask sends a message and returns the answer.
@@ -112,8 +121,12 @@ type agent struct {
 	lists   chan list     // from watch
 	clients chan struct{} // has an element for each client
 
-	mu     sync.Mutex
-	denied error // the last refusal, so that it is logged once
+	mu      sync.Mutex
+	denied  error    // the last refusal, so that it is logged once
+	gates   []string // addresses of all gates
+	current string   // address of the gate of the bus, or of the last one; "" before the first
+	links   uint64   // number of times that the bus was connected
+	isOver  bool     // the host has left, and the file must not be written again
 }
 
 // A list is what watch has learned from the local proxy.
@@ -133,7 +146,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("state of the join: %w", err)
 	}
 	a := &agent{
-		o: o, state: state, wake: make(chan struct{}, 1), rosters: make(chan struct{}, 1), lists: make(chan list), clients: make(chan struct{}, maxClients),
+		o: o, state: state, gates: state.Gates, wake: make(chan struct{}, 1), rosters: make(chan struct{}, 1), lists: make(chan list), clients: make(chan struct{}, maxClients),
 	}
 	if a.pair, a.key, err = state.pair(); err != nil {
 		return err
@@ -142,14 +155,14 @@ func Run(ctx context.Context, o Options) error {
 	defer a.wg.Wait()
 	defer cancel()
 	a.bus, err = bus.Connect(ctx, bus.HostOptions{
-		Key: a.key, Dial: a.dialBus, Connected: a.connected, Lost: a.lost,
+		Key: a.key, LinkOptions: bus.LinkOptions{Dial: a.dialBus, Connected: a.connected, Lost: a.lost, Failed: a.lost},
 		Receive: func(kind string, data []byte) { a.receive(ctx, kind, data) },
 	})
 	if err != nil {
 		return err
 	}
 	defer a.bus.Close()
-	a.o.Log.Info().Str("host", state.Name).Str("gate", state.Address).Msg("agent starts")
+	a.o.Log.Info().Str("host", state.Name).Strs("gates", state.Gates).Msg("agent starts")
 	a.wg.Go(func() { a.watch(ctx) })
 	a.signal(a.wake)
 	return a.publish(ctx)
@@ -163,29 +176,95 @@ func (*agent) signal(c chan struct{}) {
 	}
 }
 
-// dialBus opens a connection for the bus and proves the host's key.
+// dialBus opens a connection for the bus of the first gate that accepts the host. It proves the host's key.
 func (a *agent) dialBus(ctx context.Context) (conn net.Conn, password string, err error) {
-	if conn, err = dialGate(ctx, a.state); err != nil {
-		return nil, "", err
-	}
-	challenge, err := ask[*gate.Challenge](conn, gate.Bus{Key: a.key})
 	var accepted *gate.Accepted
-	if err == nil {
-		var signature []byte
-		if signature, err = a.pair.Sign(gate.SignedText(a.state.Fingerprint, challenge.Nonce)); err == nil {
-			accepted, err = ask[*gate.Accepted](conn, gate.Proof{Signature: signature})
+	errs := gate.Reach(ctx, a.order(), a.state.Fingerprint, dialLimit, func(c net.Conn, address string) (err error) {
+		if accepted, err = a.prove(c); err != nil {
+			return fmt.Errorf("%s: %w", address, err)
 		}
+		conn = c
+		a.mu.Lock()
+		a.current = address
+		a.links++
+		a.mu.Unlock()
+		a.learn(accepted.Gates)
+		return nil
+	})
+	if len(errs) == 0 {
+		return conn, accepted.Password, nil
 	}
-	if err != nil {
-		_ = conn.Close()
+	err = gate.JoinErrors(errs)
+	isDenied := func(err error) bool {
 		var refused *gate.Refused
-		if errors.As(err, &refused) && refused.Code == gate.RefusedUnauthorized {
-			a.lost(err)
-			_ = pause(ctx, firstRefusal) // a revoked host must not ask every few seconds for ever
-		}
-		return nil, "", err
+		return errors.As(err, &refused) && refused.Code == gate.RefusedUnauthorized
 	}
-	return conn, accepted.Password, nil
+	if slices.ContainsFunc(errs, isDenied) { // and no other gate has accepted it
+		a.lost(err)
+		_ = pause(ctx, firstRefusal) // a revoked host must not ask every few seconds for ever
+	}
+	return nil, "", err
+}
+
+// order returns the gates in the order in which the agent tries them. The first attempt begins with the
+// gate that the host has joined or that was first before, because the others may not know the host yet.
+// Later ones are random, so that the hosts of a gate that dies spread over the others.
+func (a *agent) order() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	gates := slices.Clone(a.gates)
+	if a.current != "" {
+		rand.Shuffle(len(gates), func(i, j int) { gates[i], gates[j] = gates[j], gates[i] })
+	}
+	return gates
+}
+
+// prove shows a gate that this host has the seed of its key.
+func (a *agent) prove(conn net.Conn) (*gate.Accepted, error) {
+	request := gate.Bus{Key: a.key}
+	challenge, err := ask[*gate.Challenge](conn, request)
+	if err != nil {
+		return nil, err
+	}
+	signature, err := a.pair.Sign(gate.SignedText(request, a.state.Fingerprint, challenge.Nonce))
+	if err != nil {
+		return nil, err
+	}
+	return ask[*gate.Accepted](conn, gate.Proof{Signature: signature})
+}
+
+// learn takes the addresses of all gates from a gate, and keeps them in the file. The address of the
+// current gate stays, because the gate may be reached from this host by that one alone.
+func (a *agent) learn(gates []string) {
+	if (record.Gates{Addresses: gates}).Check() != nil || len(gates) == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	learned := slices.Clone(gates)
+	if !slices.Contains(learned, a.current) {
+		learned = append([]string{a.current}, learned...)
+	}
+	slices.SortStableFunc(learned, func(x, y string) int { // the order of the file stays
+		return cmp.Compare(rank(a.gates, x), rank(a.gates, y))
+	})
+	if slices.Equal(learned, a.gates) || a.isOver {
+		return
+	}
+	a.gates = learned
+	state := a.state
+	state.Gates = learned
+	if err := state.Save(a.o.Path); err != nil {
+		a.o.Log.Error().Err(err).Msg("addresses of the gates not saved")
+	}
+}
+
+// rank returns the index of s in list, or its length.
+func rank(list []string, s string) int {
+	if i := slices.Index(list, s); i >= 0 {
+		return i
+	}
+	return len(list)
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -222,18 +301,32 @@ func (a *agent) lost(err error) {
 // receive takes a message of the gate.
 func (a *agent) receive(ctx context.Context, kind string, data []byte) {
 	switch kind {
+	case record.KindHello:
+		a.signal(a.wake)
 	case record.KindRoster:
 		a.signal(a.rosters)
+	case record.KindGates:
+		m, err := record.Decode[record.Gates](data)
+		if err != nil {
+			a.o.Log.Warn().Err(err).Msg("message of the gate ignored")
+			return
+		}
+		a.learn(m.Addresses)
 	case record.KindDial:
 		m, err := record.Decode[record.Dial](data)
 		if err != nil {
 			a.o.Log.Warn().Err(err).Msg("message of the gate ignored")
 			return
 		}
+		address, isKnown := a.addressOf(m)
+		if !isKnown {
+			a.o.Log.Warn().Bool(logging.Security, true).Str("gate", m.Gate).Msg("client refused: it waits at an unknown gate")
+			return
+		}
 		select {
 		case a.clients <- struct{}{}:
 			a.wg.Go(func() {
-				a.client(ctx, m)
+				a.client(ctx, address, m)
 				<-a.clients
 			})
 		default:
@@ -242,8 +335,18 @@ func (a *agent) receive(ctx context.Context, kind string, data []byte) {
 	}
 }
 
-// client connects the client that has a ticket with the local proxy.
-func (a *agent) client(ctx context.Context, m record.Dial) {
+// addressOf returns the address of the gate at which a client waits, and whether it is one of the gates.
+func (a *agent) addressOf(m record.Dial) (address string, isKnown bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if m.Gate == "" {
+		return a.current, true
+	}
+	return m.Gate, slices.Contains(a.gates, m.Gate)
+}
+
+// client connects the client that has a ticket at the gate of an address with the local proxy.
+func (a *agent) client(ctx context.Context, address string, m record.Dial) {
 	arrive := gate.Arrive{Ticket: m.Ticket}
 	c, err := a.o.Connect(ctx, m.Start, m.Again) // it starts a proxy if that is necessary
 	if err == nil {
@@ -252,7 +355,7 @@ func (a *agent) client(ctx context.Context, m record.Dial) {
 	if err != nil {
 		arrive.Reason = err.Error()
 	}
-	conn, err := dialGate(ctx, a.state)
+	conn, err := dialGate(ctx, address, a.state.Fingerprint)
 	if err != nil {
 		a.o.Log.Warn().Err(err).Msg("client not reached")
 		return
@@ -337,7 +440,7 @@ func (a *agent) publish(ctx context.Context) error {
 	defer tick.Stop()
 	host := func() {
 		a.put(record.KindHost, record.Encode(record.Host{
-			Stamp: r.next(), Release: version.String(), System: runtime.GOOS + "/" + runtime.GOARCH, Labels: a.state.Labels,
+			Stamp: r.next(), Link: a.link(), Release: version.String(), System: runtime.GOOS + "/" + runtime.GOARCH, Labels: a.state.Labels,
 			IsServing: isServing, Count: len(r.sessions), Sum: r.sum.String(),
 		}))
 	}
@@ -363,6 +466,9 @@ func (a *agent) publish(ctx context.Context) error {
 			host()
 		case result := <-a.o.Leave:
 			err := errors.Join(a.bus.Publish(record.KindLeave, nil), a.bus.Flush(flushLimit))
+			a.mu.Lock()
+			a.isOver = true
+			a.mu.Unlock()
 			a.o.Log.Info().Err(err).Msg("host leaves the gate")
 			result <- err
 			return nil
@@ -370,6 +476,13 @@ func (a *agent) publish(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// link returns the number of times that the bus was connected.
+func (a *agent) link() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.links
 }
 
 // put publishes a message. A message that is lost is noticed by the gate, which asks for the roster.

@@ -16,10 +16,9 @@ import (
 func TestRosterAndDirectory(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	r, byChanges, byPieces := newRoster(3), directory.New(), directory.New()
+	r, byChanges, byPieces := newRoster(3), directory.New("gate:1"), directory.New("gate:1")
 	for _, d := range []*directory.Directory{byChanges, byPieces} {
 		d.Join("K", "h")
-		d.SetConnected("K", true)
 	}
 	for range 6 {
 		var list []protocol.SessionInfo
@@ -46,7 +45,7 @@ func TestRosterAndDirectory(t *testing.T) {
 		if about.Count != len(list) || len(pieces) < 2 {
 			t.Fatalf("%d sessions in %d pieces, want %d sessions", about.Count, len(pieces), len(list))
 		}
-		if byChanges.Host("K", about, now) || byPieces.Host("K", about, now) {
+		if byChanges.Host("K", "gate:1", about, now) || byPieces.Host("K", "gate:1", about, now) {
 			t.Fatal("a directory that has received everything is stale")
 		}
 		if len(r.update(list)) != 0 {

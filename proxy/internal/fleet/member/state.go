@@ -15,8 +15,8 @@ import (
 
 // State is the file of a host that has joined a gate.
 type State struct {
-	Address     string            `json:"address"`     // of the gate
-	Fingerprint string            `json:"fingerprint"` // of the gate's certificate
+	Gates       []string          `json:"gates"`       // addresses; the agent begins with the first
+	Fingerprint string            `json:"fingerprint"` // of the gates' certificate
 	Name        string            `json:"name"`        // of this host
 	Labels      map[string]string `json:"labels,omitempty"`
 	Seed        string            `json:"seed"`  // of the host's NKey
@@ -33,7 +33,7 @@ func NewState(e gate.Entry, name string, labels map[string]string) (State, error
 		return State{}, err
 	}
 	seed, err := pair.Seed()
-	return State{Address: e.Address, Fingerprint: e.Fingerprint, Name: name, Labels: labels, Seed: string(seed)}, err
+	return State{Gates: e.Addresses, Fingerprint: e.Fingerprint, Name: name, Labels: labels, Seed: string(seed)}, err
 }
 
 // Load reads the file at path.
@@ -45,6 +45,9 @@ func Load(path string) (State, error) {
 	}
 	if err == nil {
 		err = json.Unmarshal(b, &s)
+	}
+	if err == nil && len(s.Gates) == 0 {
+		err = errors.New("it names no gate")
 	}
 	if err != nil {
 		return s, fmt.Errorf("state of the join %s: %w", path, err)

@@ -1,8 +1,9 @@
-// Package record contains the messages that hosts and a gate exchange on the bus.
+// Package record contains the messages that hosts and gates exchange on the bus.
 //
 // A host publishes a Host every 10 s, a Change for each change of a session, and all sessions as a
-// sequence of Pieces if the gate asks for them. Every one of these messages has a Stamp. The gate
-// publishes a Dial if a client wants to enter the host.
+// sequence of Pieces if a gate asks for them. Every one of these messages has a Stamp. A gate
+// publishes a Dial if a client wants to enter the host. Gates tell each other a Sum of their Members
+// every 10 s, and the Members if the sums differ.
 //
 // Invariant: a host is the only one who publishes records about itself, and it publishes them in the
 // order of their stamps. Whatever bytes arrive, Decode allocates no more than a small multiple of
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"holdfast/protocol"
+	"holdfast/protocol/gate"
 )
 
 // Times of the records of hosts.
@@ -45,9 +47,16 @@ const (
 	KindHost   = "host"   // a Host, from the host
 	KindChange = "change" // a Change, from the host
 	KindPiece  = "piece"  // a Piece, from the host
-	KindLeave  = "leave"  // the host leaves the gate
-	KindRoster = "roster" // the gate asks for all sessions
-	KindDial   = "dial"   // a Dial, from the gate
+	KindLeave  = "leave"  // the host leaves the gates
+	KindLost   = "lost"   // a Lost, about the host, from the gate that it was connected to
+
+	KindHello  = "hello"  // to a host: a gate asks for the record of the host
+	KindRoster = "roster" // to a host: a gate asks for all sessions
+	KindDial   = "dial"   // to a host: a Dial
+	KindGates  = "gates"  // to a host: Gates
+
+	KindSum     = "sum"     // between gates: a MemberSum
+	KindMembers = "members" // between gates: Members
 )
 
 // A Stamp orders the messages of a host. Epoch counts the starts of the process that publishes, and is
@@ -63,6 +72,7 @@ func (s Stamp) Before(t Stamp) bool { return s.Epoch < t.Epoch || s.Epoch == t.E
 // Host describes a host, and its roster by the number and the Sum of its sessions.
 type Host struct {
 	Stamp
+	Link      uint64            `json:"link"` // number of times that this epoch of the host has connected to a gate
 	Release   string            `json:"release"`
 	System    string            `json:"system"`
 	Labels    map[string]string `json:"labels,omitempty"`
@@ -87,11 +97,26 @@ type Piece struct {
 	Sessions []json.RawMessage `json:"sessions"`
 }
 
-// Dial tells a host that a client waits at the gate.
+// Lost tells that the connection of a host to a gate has ended, and those before it.
+type Lost struct {
+	Epoch uint64 `json:"epoch"`
+	Link  uint64 `json:"link"` // of the last Host that came over the connection
+}
+
+// IsAfter reports whether m has come over a later connection than l tells of.
+func (m Host) IsAfter(l Lost) bool { return m.Epoch > l.Epoch || m.Epoch == l.Epoch && m.Link > l.Link }
+
+// Dial tells a host that a client waits at a gate.
 type Dial struct {
 	Ticket string `json:"ticket"`
+	Gate   string `json:"gate,omitempty"`  // address of the gate, or "" if the host is connected to it
 	Start  bool   `json:"start,omitempty"` // start a proxy and a supervisor if none runs
 	Again  bool   `json:"again,omitempty"` // do not start a proxy that a user has stopped
+}
+
+// Gates tells a host the addresses of all gates.
+type Gates struct {
+	Addresses []string `json:"addresses"`
 }
 
 // Session is a session as the directory knows it.
@@ -124,8 +149,13 @@ func Of(s protocol.SessionInfo) json.RawMessage {
 
 func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
 
+// A Message is sent over the bus.
+type Message interface {
+	Host | Change | Piece | Lost | Dial | Gates | MemberSum | Members
+}
+
 // Encode returns the bytes of a message.
-func Encode[T Host | Change | Piece | Dial](m T) []byte { return encode(m) }
+func Encode[T Message](m T) []byte { return encode(m) }
 
 func encode(v any) []byte {
 	var b bytes.Buffer
@@ -136,7 +166,7 @@ func encode(v any) []byte {
 }
 
 // Decode decodes a message, and checks its limits.
-func Decode[T Host | Change | Piece | Dial](data []byte) (m T, err error) {
+func Decode[T Message](data []byte) (m T, err error) {
 	if len(data) > MaxMessage {
 		return m, fmt.Errorf("a message has %d bytes, and at most %d are allowed", len(data), MaxMessage)
 	}
@@ -171,6 +201,30 @@ func check(m any) error {
 	case *Dial:
 		if b, err := hex.DecodeString(m.Ticket); err != nil || len(b) != sha256.Size {
 			return fmt.Errorf("the ticket has not %d bytes", sha256.Size)
+		}
+		if m.Gate != "" && !gate.ValidAddress(m.Gate) {
+			return fmt.Errorf("%.80q is no address of a gate", m.Gate)
+		}
+	case *Gates:
+		return m.Check()
+	case *MemberSum:
+		if !gate.ValidAddress(m.From) {
+			return fmt.Errorf("%.80q is no address of a gate", m.From)
+		}
+	case *Members:
+		return m.check()
+	}
+	return nil
+}
+
+// Check returns an error if there are too many addresses, or one is not valid.
+func (m Gates) Check() error {
+	if len(m.Addresses) > gate.MaxGates {
+		return fmt.Errorf("there are %d gates, and at most %d are allowed", len(m.Addresses), gate.MaxGates)
+	}
+	for _, a := range m.Addresses {
+		if !gate.ValidAddress(a) {
+			return fmt.Errorf("%.80q is no address of a gate", a)
 		}
 	}
 	return nil

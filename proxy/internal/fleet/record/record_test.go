@@ -51,7 +51,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func decode[T Host | Change | Piece | Dial](data []byte) error { _, err := Decode[T](data); return err }
+func decode[T Message](data []byte) error { _, err := Decode[T](data); return err }
 
 // FuzzDecode: whatever bytes come, no panic, and a message that is accepted is the same after another
 // way over the bus.
@@ -61,17 +61,23 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"epoch":1,"seq":3,"id":"a","session":{"id":"a","state":"running","size":{"cols":80,"rows":24}}}`))
 	f.Add([]byte(`{"epoch":1,"seq":3,"id":"a","session":null}`))
 	f.Add([]byte(`{"epoch":1,"seq":4,"index":0,"total":1,"sessions":[{"id":"a"}]}`))
-	f.Add([]byte(`{"ticket":"` + sum + `","start":true}`))
+	f.Add([]byte(`{"ticket":"` + sum + `","start":true,"gate":"a:1"}`))
+	f.Add([]byte(`{"epoch":1,"link":2,"addresses":["a:1"],"from":"a:1","sum":"` + sum + `"}`))
+	f.Add([]byte(`{"hosts":{"h":{"key":"` + keyOf(1) + `","at":"2026-01-01T00:00:00Z"}},"revoked":{"` + keyOf(2) + `":"2026-01-01T00:00:00Z"},"gates":{"a:1":{"at":"2026-01-01T00:00:00Z","removed":true}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		again[Host](t, data)
 		again[Change](t, data)
 		again[Piece](t, data)
 		again[Dial](t, data)
+		again[Lost](t, data)
+		again[Gates](t, data)
+		again[MemberSum](t, data)
+		again[Members](t, data)
 		_, _ = ParseSession(data)
 	})
 }
 
-func again[T Host | Change | Piece | Dial](t *testing.T, data []byte) {
+func again[T Message](t *testing.T, data []byte) {
 	m, err := Decode[T](data)
 	if err != nil {
 		return

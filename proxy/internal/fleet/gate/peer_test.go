@@ -1,0 +1,204 @@
+//go:build unix
+
+package gate
+
+import (
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"holdfast/protocol/gate"
+	"holdfast/shared/testkit"
+)
+
+// isReachable reports whether all gates say that a host is connected to the gate at.
+func isReachable(name string, at *bench, gates ...*bench) bool {
+	return !slices.ContainsFunc(gates, func(b *bench) bool { return b.info(name).Gate != at.address })
+}
+
+// carries fails the test unless bytes go in both directions, and closes both ends.
+func carries(t *testing.T, a, b net.Conn) {
+	t.Helper()
+	for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
+		go func() { _, _ = io.WriteString(pair[0], "bytes") }() // a lost byte is noticed by the reader
+		got := make([]byte, 5)
+		if _, err := io.ReadFull(pair[1], got); err != nil || string(got) != "bytes" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	_, _ = a.Close(), b.Close()
+}
+
+// A client enters each host through each of three gates, to whichever the host is connected. When a gate
+// dies, its host is reachable again as soon as it is connected to another one, and the gate learns of
+// everything when it is back.
+func TestGates(t *testing.T) {
+	first := newBench(t)
+	second, third := first.another(), first.another()
+	gates := []*bench{first, second, third}
+	x, y := second.join("x"), third.join("y")
+	for _, tt := range []struct {
+		name string
+		at   *bench
+	}{{"x", second}, {"y", third}} {
+		testkit.Eventually(t, limit, func() bool { return isReachable(tt.name, tt.at, gates...) }, tt.name+" is reachable at all gates")
+	}
+	for _, b := range gates {
+		for name, h := range map[string]*host{"x": x, "y": y} {
+			client, arrived, _ := b.enter(h, name)
+			carries(t, client, arrived)
+		}
+	}
+
+	x.at.Store(third)
+	second.stop()
+	testkit.Eventually(t, limit, func() bool { return isReachable("x", third, first, third) }, "x has moved to the third gate")
+	client, arrived, _ := first.enter(x, "x")
+	carries(t, client, arrived)
+	z := first.join("z")
+	second.start()
+	testkit.Eventually(t, limit, func() bool {
+		return isReachable("x", third, gates...) && isReachable("z", first, gates...)
+	}, "the second gate knows where the hosts are")
+	client, arrived, _ = second.enter(z, "z")
+	carries(t, client, arrived)
+	for _, b := range gates {
+		if e, err := b.store.ClientEntry(); err != nil || len(e.Addresses) != 3 || e.Addresses[0] != b.address {
+			t.Errorf("the text for clients has %v, %v", e.Addresses, err)
+		}
+	}
+}
+
+// A host that is revoked at one gate is out at all gates, also at one that was away meanwhile. Its name is
+// free there.
+func TestGatesRevoke(t *testing.T) {
+	first := newBench(t)
+	second, third := first.another(), first.another()
+	h, away := second.join("h"), third.join("away")
+	for _, b := range []*bench{first, second, third} {
+		testkit.Eventually(t, limit, func() bool { return b.info("h").IsReachable && b.info("away").IsReachable }, "the hosts are reachable")
+	}
+	client, arrived, _ := third.enter(h, "h")
+	if had, err := Revoke(testkit.Soon(t), first.store, first.control, "h"); !had || err != nil {
+		t.Fatalf("revoke: %v, %v", had, err)
+	}
+	for _, conn := range []net.Conn{client, arrived} {
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Error("a connection of the host is open")
+		}
+	}
+	testkit.Within(t, limit, "the host loses the bus", h.lost)
+	for _, b := range []*bench{first, second, third} {
+		if _, _, err := b.prove(h.key, h.pair); !says(err, gate.RefusedUnauthorized) {
+			t.Errorf("the host comes back: %v", err)
+		}
+		if _, _, err := b.ask(gate.Enter{Token: b.client.Secret, Host: "h"}); !says(err, gate.RefusedUnknownHost) {
+			t.Errorf("a client enters: %v", err)
+		}
+	}
+
+	third.stop()
+	if had, err := Revoke(testkit.Soon(t), second.store, second.control, "away"); !had || err != nil {
+		t.Fatalf("revoke: %v, %v", had, err)
+	}
+	second.join("h")
+	third.start()
+	testkit.Eventually(t, limit, func() bool { return third.info("away").Name == "" && third.info("h").IsReachable }, "the third gate learns of both")
+	if _, _, err := third.prove(away.key, away.pair); !says(err, gate.RefusedUnauthorized) {
+		t.Errorf("the host comes back: %v", err)
+	}
+	third.join("away")
+}
+
+// A gate that is gone is removed from all gates, and is back when it starts again.
+func TestForget(t *testing.T) {
+	first := newBench(t)
+	second, third := first.another(), first.another()
+	knows := func(n int, gates ...*bench) bool {
+		return !slices.ContainsFunc(gates, func(b *bench) bool {
+			known, err := b.store.Gates()
+			return err != nil || len(known) != n
+		})
+	}
+	testkit.Eventually(t, limit, func() bool { return knows(3, first, second, third) }, "all gates know all gates")
+	if _, err := Forget(testkit.Soon(t), first.store, first.control, first.address); err == nil {
+		t.Error("a gate forgets itself")
+	}
+	third.stop()
+	if was, err := Forget(testkit.Soon(t), first.store, first.control, third.address); !was || err != nil {
+		t.Fatalf("forget: %v, %v", was, err)
+	}
+	if was, err := Forget(testkit.Soon(t), first.store, first.control, third.address); was || err != nil {
+		t.Errorf("forget again: %v, %v", was, err)
+	}
+	testkit.Eventually(t, limit, func() bool { return knows(2, first, second) }, "the others have forgotten it")
+	third.start()
+	testkit.Eventually(t, limit, func() bool { return knows(3, first, second, third) }, "it is back")
+}
+
+// A program that knows the fingerprint and not the key of the certificate cannot pass for a gate.
+func TestPeerProof(t *testing.T) {
+	b, stranger := newBench(t), newBench(t)
+	request := gate.Peer{Address: "127.0.0.1:1"}
+	conn, m, err := b.ask(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, err := stranger.store.Sign(gate.SignedText(request, b.store.Fingerprint(), m.(*gate.Challenge).Nonce))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gate.Write(conn, gate.Proof{Signature: signature}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gate.Read(conn, gate.MaxAnswer); !says(err, gate.RefusedUnauthorized) {
+		t.Errorf("got %v", err)
+	}
+	if gates, err := b.store.Gates(); err != nil || len(gates) != 1 {
+		t.Errorf("the gates are %v, %v", gates, err)
+	}
+}
+
+// Reach finds the gate that serves among gates that do not answer, have another certificate, or refuse.
+func TestReach(t *testing.T) {
+	b, stranger := newBench(t), newBench(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // its kernel accepts connections, and no program answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dead := []string{silent.Addr().String(), gone.Addr().String(), stranger.address}
+	conn, address, err := gate.Dial(testkit.Soon(t), append(dead, b.address), b.store.Fingerprint())
+	if err != nil || address != b.address {
+		t.Fatalf("got %q, %v", address, err)
+	}
+	_ = conn.Close()
+	if _, _, err := gate.Dial(testkit.Soon(t), dead[1:], b.store.Fingerprint()); err == nil || errors.Is(err, gate.ErrFingerprint) {
+		t.Errorf("one of two gates may be back, and the error is %v", err)
+	}
+
+	other := b.another()
+	ask := func(refusal gate.Refusal) (asked []string, errs []error) {
+		errs = gate.Reach(testkit.Soon(t), []string{b.address, other.address}, b.store.Fingerprint(), time.Minute, func(_ net.Conn, address string) error {
+			asked = append(asked, address)
+			return &gate.Refused{Code: refusal}
+		})
+		return asked, errs
+	}
+	for refusal, want := range map[gate.Refusal]int{gate.RefusedUnknownHost: 2, gate.RefusedUnreachable: 2, gate.RefusedUnauthorized: 2, gate.RefusedInvalid: 1, gate.RefusedNameTaken: 1} {
+		asked, errs := ask(refusal)
+		if slices.Sort(asked); len(slices.Compact(asked)) != want || len(errs) != want { // in any order, because the first may be slow
+			t.Errorf("%s: asked are %v, %v", refusal, asked, errs)
+		}
+	}
+}

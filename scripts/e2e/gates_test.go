@@ -1,0 +1,217 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/gate"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// gates are the gates of a fleet. The first is that of the fleet.
+type gates struct {
+	*fleet
+	all []*gatehouse
+}
+
+// newGates starts gates, of which each host has joined another one.
+func newGates(t *testing.T, count int, names ...string) *gates {
+	t.Helper()
+	first := &gatehouse{world: newWorld(t), listen: "127.0.0.1:0"}
+	first.serve()
+	f := &gates{&fleet{gatehouse: first, hosts: map[string]*world{}}, []*gatehouse{first}}
+	for range count - 1 {
+		g := &gatehouse{world: newWorld(t), listen: "127.0.0.1:0"}
+		g.serve("--peer", strings.TrimSpace(first.Must("proxy", "gate", "token", "--for-gate")))
+		f.all = append(f.all, g)
+	}
+	for i, name := range names {
+		f.join(name, f.all[(i+1)%count])
+	}
+	testkit.Eventually(t, limit, func() bool {
+		f.useGate()
+		return len(f.gate.Addresses) == count
+	}, "the first gate knows all gates")
+	for i, name := range names {
+		f.awaitAt(name, f.all[(i+1)%count].listen)
+	}
+	return f
+}
+
+// at returns what one gate says of a host.
+func (f *gates) at(g *gatehouse, name string) gate.HostInfo {
+	f.T.Helper()
+	o := f.gate
+	o.Addresses = []string{g.listen}
+	hosts, err := client.Hosts(f.ctx(), o)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	i := slices.IndexFunc(hosts, func(h gate.HostInfo) bool { return h.Name == name })
+	if i < 0 {
+		return gate.HostInfo{}
+	}
+	return hosts[i]
+}
+
+// awaitAt waits until all gates say that a host is connected to the gate of an address.
+func (f *gates) awaitAt(name, address string) {
+	f.T.Helper()
+	testkit.Eventually(f.T, limit, func() bool {
+		return !slices.ContainsFunc(f.all, func(g *gatehouse) bool { return f.at(g, name).Gate != address })
+	}, fmt.Sprintf("all gates know that %s is connected to %q", name, address))
+}
+
+// A pair of attachments of one host: one reads numbered lines, and one types and reads the echo.
+type visit struct {
+	name string
+	flow *lineReader
+	echo *scribe
+}
+
+// visit enters a host through any gate.
+func (f *gates) visit(name string) *visit {
+	f.T.Helper()
+	c := f.enter(name)
+	f.spawn(c, "flow", flowing)
+	return &visit{name, f.followLines(c, "flow"), newScribe(f.echo(c, "echo"))}
+}
+
+// continues returns when lines and echoes come again, and the longest wait for an echo since end began.
+func (v *visit) continues(t *testing.T, end func() span) time.Duration {
+	t.Helper()
+	before := v.flow.lines.Load()
+	if !eventually(func() bool { return t.Failed() || v.flow.lines.Load() > before+50 }) { // some may have arrived before
+		t.Errorf("of %s no line comes after line %d", v.name, v.flow.lines.Load())
+	}
+	return v.echo.longest(t, end())
+}
+
+func (v *visit) leave() {
+	v.flow.over.Store(true)
+	v.echo.stop()
+	v.flow.wg.Wait()
+}
+
+// Clients enter two hosts through any of three gates, type and read while one gate after the other is
+// killed, also the one to which a host is connected. No byte is missing or comes twice in either direction, and no
+// session is called exited. A host that joins at one gate is known to all, and revoked at all.
+// demand: S9
+func TestGates(t *testing.T) {
+	f := newGates(t, 3, "red", "blue")
+	visits := []*visit{f.visit("red"), f.visit("blue")}
+	const all = "blue/echo:running blue/flow:running red/echo:running red/flow:running"
+	f.awaitStates(all)
+	for _, i := range []int{1, 0, 2} {
+		end := beginSpan()
+		f.all[i].die()
+		for _, v := range visits {
+			t.Logf("gate %d is killed: the longest echo of %s took %v", i, v.name, v.continues(t, end))
+		}
+		if got := f.states(); strings.Contains(got, ":exited") {
+			t.Errorf("after the death of gate %d the sessions are %q", i, got)
+		}
+		f.all[i].serve()
+	}
+	f.awaitStates(all)
+	for _, v := range visits {
+		v.leave()
+		t.Logf("%d lines of %s came", v.flow.lines.Load(), v.name)
+	}
+
+	f.join("green", f.all[1])
+	f.awaitAt("green", f.all[1].listen)
+	o := f.gate
+	o.Host, o.Start, o.Addresses = "green", true, []string{f.all[2].listen}
+	c := f.connect(client.Options{Gate: &o})
+	f.spawn(c, "a", shell("exec sleep 1000"))
+	v := f.attach(c, "a", client.AttachOptions{})
+	f.Must("proxy", "gate", "revoke", "green")
+	for {
+		if _, err := v.Receive(limit); err != nil {
+			break
+		}
+	}
+	testkit.Eventually(t, limit, func() bool {
+		return !slices.ContainsFunc(f.all, func(g *gatehouse) bool { return f.at(g, "green").Name != "" })
+	}, "no gate knows the revoked host")
+	f.hosts["green"].Must("proxy", "info", "a") // the session lives
+	f.all[2].die()
+	f.Must("proxy", "gate", "forget", f.all[2].listen)
+	if got := f.Must("proxy", "gate", "client-token"); strings.Contains(got, f.all[2].listen) {
+		t.Errorf("a gate that is gone is in the text for clients: %s", got)
+	}
+}
+
+// Gates, agents, proxies and supervisors are killed at random while clients type and read.
+// HOLDFAST_LONG=1 and HOLDFAST_CHAOS=TIME
+// demand: S9
+func TestGatesChaos(t *testing.T) {
+	if os.Getenv("HOLDFAST_LONG") == "" {
+		t.Skip("long mode: set HOLDFAST_LONG=1")
+	}
+	lasts := time.Minute
+	if s := os.Getenv("HOLDFAST_CHAOS"); s != "" {
+		var err error
+		if lasts, err = time.ParseDuration(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	f := newGates(t, 3, "red", "blue")
+	visits := []*visit{f.visit("red"), f.visit("blue")}
+	var gatesKilled, agents, proxies, supervisors int
+	supervisorAt := time.Now()
+	for until := time.Now().Add(lasts); time.Now().Before(until) && !t.Failed(); {
+		host := f.hosts[[]string{"red", "blue"}[r.IntN(2)]]
+		end := beginSpan()
+		switch what := r.IntN(8); {
+		case what < 4: // one gate, or two
+			some := f.all[r.IntN(3):]
+			some = some[:1+r.IntN(min(2, len(some)))]
+			for _, g := range some {
+				g.die()
+				gatesKilled++
+			}
+			time.Sleep(rand.N(time.Second)) // the others serve meanwhile
+			for _, g := range some {
+				g.serve()
+			}
+		case what < 6:
+			host.Kill(lookup(host.Holder("join.sock")))
+			host.Must("proxy", "join")
+			agents++
+		case what < 7 || time.Since(supervisorAt) < 20*time.Second: // after five deaths in a minute the keeper starts no supervisor
+			if p := lookup(host.Holder("proxy.sock")); p.Running() {
+				host.Kill(p)
+				proxies++
+			}
+		default:
+			host.KillSupervisor()
+			supervisorAt = time.Now()
+			supervisors++
+		}
+		for _, v := range visits {
+			v.continues(t, end)
+		}
+		if got := f.states(); strings.Contains(got, ":"+string(protocol.StateExited)) {
+			t.Errorf("the sessions are %q", got)
+		}
+	}
+	for _, v := range visits {
+		v.leave()
+		t.Logf("%d lines of %s came", v.flow.lines.Load(), v.name)
+	}
+	t.Logf("killed: %d gates, %d agents, %d proxies, %d supervisors", gatesKilled, agents, proxies, supervisors)
+}
