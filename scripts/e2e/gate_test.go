@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -92,7 +93,8 @@ type fleet struct {
 	address string // of the gate
 	relay   *relay
 	hosts   map[string]*world
-	gate    client.GateOptions // through the relay
+	text    string             // with which clients enter the gate through the relay
+	gate    client.GateOptions // the same
 }
 
 // newFleet starts a gate, and lets the hosts join it.
@@ -107,8 +109,9 @@ func newFleet(t *testing.T, names ...string) *fleet {
 	f.address = entry.Address
 	f.relay = newRelay(t, f.address)
 	entry.Address = f.relay.ln.Addr().String()
-	f.Env = append(f.Env, "HOLDFAST_GATE="+entry.String())
-	if f.gate, err = client.ParseGate(entry.String()); err != nil {
+	f.text = entry.String()
+	f.Env = append(f.Env, "HOLDFAST_GATE="+f.text)
+	if f.gate, err = client.ParseGate(f.text); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range names {
@@ -246,6 +249,37 @@ func TestGate(t *testing.T) {
 	flow.wg.Wait()
 	f.awaitStates(all)
 	t.Logf("%d lines came", flow.lines.Load())
+}
+
+// The npm client types through a gate, and loses nothing if the connections are cut and the gate dies.
+// demand: S9
+func TestNPMClientGate(t *testing.T) {
+	t.Parallel()
+	dir := npmClient(t)
+	f := newFleet(t, "red")
+	f.hosts["red"].echoAlone(f.enter("red"), "typed")
+	config, err := json.Marshal([]map[string]any{{
+		"name": "types", "does": "types", "session": "typed", "gate": map[string]any{"text": f.text, "host": "red"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := startNode(t, dir, filepath.Join("test", "real.mjs"))
+	n.ask(string(config), "open")
+	for _, disturb := range []func(){
+		func() { f.relay.cut() },
+		func() {
+			f.daemon.Signal(syscall.SIGKILL)
+			f.daemon.Wait(t)
+			f.startGate()
+		},
+		func() { f.relay.cut() },
+	} {
+		n.ask("on", "on")
+		disturb()
+	}
+	n.ask("on", "on")
+	t.Logf("%s", n.ask("end", "end"))
 }
 
 // A host whose agent is killed is unreachable, and its sessions are unknown, until it is back. Sessions

@@ -48,6 +48,30 @@ export interface SSHOptions {
   start?: boolean;
 }
 
+/** Names a gate, and a host that has joined it. In Node and Electron. `parseGate` makes the first three fields. */
+export interface GateOptions {
+  /** `HOST:PORT`. */
+  address: string;
+  /** SHA-256 of the gate's certificate: 64 hexadecimal digits in lower case. */
+  fingerprint: string;
+  /** The token of clients. */
+  token: string;
+  /** The name of the host at the gate. */
+  host: string;
+  /** Start a proxy and a supervisor on the host if none runs. */
+  start?: boolean;
+}
+
+/** parseGate returns the options in the text that `proxy gate client-token` prints. Errors: `invalid_argument`. */
+export function parseGate(text: string): Omit<GateOptions, 'host'> {
+  const parts = /^holdfast-client\/([^/]+:\d+)\/([0-9a-f]{64})\/([0-9a-f]{64})$/.exec(text.trim());
+  if (parts === null) {
+    throw new HoldfastError('invalid_argument', 'the text has not the form holdfast-client/HOST:PORT/FINGERPRINT/TOKEN; copy what proxy gate client-token prints');
+  }
+  const [, address, fingerprint, token] = parts as unknown as [string, string, string, string];
+  return { address, fingerprint, token };
+}
+
 /** The members of a WebSocket that are used here. The browser's, Node's and that of npm's ws have them. */
 export interface WebSocketLike {
   binaryType: string;
