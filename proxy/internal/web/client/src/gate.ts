@@ -22,27 +22,63 @@ export function gate(o: GateOptions): () => Promise<Transport> {
   if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$/.test(o.host)) {
     throw new HoldfastError('invalid_argument', `${JSON.stringify(o.host)} is no name of a host of a gate`);
   }
+  const places = o.addresses.map(parseAddress);
+  if (places.length === 0) throw new HoldfastError('invalid_argument', 'the options of the gate have no address');
+  places.sort(() => Math.random() - 0.5); // the clients of several gates spread over them
   let hasBegun = false;
   return async () => {
-    const sock = await dial(o);
-    try {
-      await enter(sock, o, hasBegun);
-    } catch (err) {
-      sock.destroy();
-      throw err;
+    const errors: HoldfastError[] = [];
+    for (const [i, place] of [...places].entries()) {
+      try {
+        const transport = await reach(place, o, hasBegun);
+        hasBegun = true;
+        places.unshift(...places.splice(i, 1)); // the next connection begins with this gate
+        return transport;
+      } catch (err) {
+        errors.push(asError(err));
+      }
     }
-    hasBegun = true;
-    return new StreamTransport(sock, sock, () => sock.destroySoon(), () => sock.destroy());
+    throw worst(errors, hasBegun);
   };
 }
 
-/** dial connects to the gate, and compares the fingerprint of its certificate. Names and times in it do not count. */
-function dial(o: GateOptions): Promise<TLSSocket> {
-  const colon = o.address.lastIndexOf(':');
-  const host = o.address.slice(0, colon).replace(/^\[(.*)\]$/, '$1'), port = Number(o.address.slice(colon + 1));
+/**
+ * worst chooses among the errors of several gates. A gate that does not answer, or whose host is away, may serve later.
+ * But a client that was never connected must be told at once if the only gates that answer refuse it.
+ */
+function worst(errors: HoldfastError[], hasBegun: boolean): HoldfastError {
+  const passing = errors.find((err) => err.retryable && (hasBegun || err instanceof PassingRefusal));
+  return passing ?? errors.find((err) => !err.retryable) ?? (errors[0] as HoldfastError);
+}
+
+/** A PassingRefusal is the refusal of a gate that a further attempt may not meet again. */
+class PassingRefusal extends HoldfastError {}
+
+interface Place { address: string; host: string; port: number }
+
+function parseAddress(address: string): Place {
+  const colon = address.lastIndexOf(':');
+  const host = address.slice(0, colon).replace(/^\[(.*)\]$/, '$1'), port = Number(address.slice(colon + 1));
   if (colon < 1 || !Number.isInteger(port) || port < 1 || port > 65535) {
-    return Promise.reject(new HoldfastError('invalid_argument', `${JSON.stringify(o.address)} is no address of the form HOST:PORT`));
+    throw new HoldfastError('invalid_argument', `${JSON.stringify(address)} is no address of the form HOST:PORT`);
   }
+  return { address, host, port };
+}
+
+/** reach enters the host through one gate. */
+async function reach(place: Place, o: GateOptions, isLater: boolean): Promise<Transport> {
+  const sock = await dial(place, o.fingerprint);
+  try {
+    await enter(sock, o, isLater);
+  } catch (err) {
+    sock.destroy();
+    throw err;
+  }
+  return new StreamTransport(sock, sock, () => sock.destroySoon(), () => sock.destroy());
+}
+
+/** dial connects to a gate, and compares the fingerprint of its certificate. Names and times in it do not count. */
+function dial({ address, host, port }: Place, fingerprint: string): Promise<TLSSocket> {
   return new Promise((done, failed) => {
     const sock = connect({ host, port, minVersion: 'TLSv1.3', rejectUnauthorized: false, ...(isIP(host) === 0 && { servername: host }) });
     const end = (err: HoldfastError): void => {
@@ -50,7 +86,7 @@ function dial(o: GateOptions): Promise<TLSSocket> {
       sock.destroy();
       failed(err);
     };
-    const unreached = (why: string): void => end(new HoldfastError('connect', `gate ${o.address}: ${why}`));
+    const unreached = (why: string): void => end(new HoldfastError('connect', `gate ${address}: ${why}`));
     const closed = (): void => unreached('it has closed the connection');
     const late = setTimeout(() => unreached(`it accepts no connection within ${ANSWER_MS} ms`), ANSWER_MS);
     sock.setKeepAlive(true, PROBE_MS);
@@ -58,7 +94,7 @@ function dial(o: GateOptions): Promise<TLSSocket> {
     sock.on('close', closed);
     sock.once('secureConnect', () => {
       const found = createHash('sha256').update(sock.getPeerCertificate().raw ?? '').digest('hex');
-      if (found !== o.fingerprint) {
+      if (found !== fingerprint) {
         return end(new HoldfastError('unauthorized', 'the certificate of the gate has another fingerprint: it is not the gate that was meant, or it has a new certificate'));
       }
       clearTimeout(late);
@@ -102,7 +138,8 @@ function answered(frame: Uint8Array): HoldfastError | undefined {
     const m = parse(new TextDecoder().decode(frame.subarray(1)));
     if (m.type === 'entered') return undefined;
     if (m.type !== 'refused') return new HoldfastError('decode', `the gate answers enter with ${m.type}`);
-    return new HoldfastError(codeOf(str(m, 'code')), `gate: ${str(m, 'message')}`);
+    const code = codeOf(str(m, 'code')), message = `gate: ${str(m, 'message')}`;
+    return code === 'connect' ? new PassingRefusal(code, message) : new HoldfastError(code, message);
   } catch (err) {
     return asError(err);
   }

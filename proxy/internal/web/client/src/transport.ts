@@ -48,11 +48,11 @@ export interface SSHOptions {
   start?: boolean;
 }
 
-/** Names a gate, and a host that has joined it. In Node and Electron. `parseGate` makes the first three fields. */
+/** Names the gate of a host, or several gates that have it. In Node and Electron. `parseGate` makes the first three fields. */
 export interface GateOptions {
-  /** `HOST:PORT`. */
-  address: string;
-  /** SHA-256 of the gate's certificate: 64 hexadecimal digits in lower case. */
+  /** `HOST:PORT` of each gate. The client tries one after the other, and begins with the one that served it last. */
+  addresses: string[];
+  /** SHA-256 of the certificate of all gates: 64 hexadecimal digits in lower case. */
   fingerprint: string;
   /** The token of clients. */
   token: string;
@@ -62,14 +62,17 @@ export interface GateOptions {
   start?: boolean;
 }
 
-/** parseGate returns the options in the text that `proxy gate client-token` prints. Errors: `invalid_argument`. */
+/**
+ * parseGate returns the options in the text that `proxy gate client-token` prints. Commas separate the addresses of
+ * several gates. Errors: `invalid_argument`.
+ */
 export function parseGate(text: string): Omit<GateOptions, 'host'> {
-  const parts = /^holdfast-client\/([^/]+:\d+)\/([0-9a-f]{64})\/([0-9a-f]{64})$/.exec(text.trim());
+  const parts = /^holdfast-client\/([^/,]+:\d+(?:,[^/,]+:\d+)*)\/([0-9a-f]{64})\/([0-9a-f]{64})$/.exec(text.trim());
   if (parts === null) {
     throw new HoldfastError('invalid_argument', 'the text has not the form holdfast-client/HOST:PORT/FINGERPRINT/TOKEN; copy what proxy gate client-token prints');
   }
-  const [, address, fingerprint, token] = parts as unknown as [string, string, string, string];
-  return { address, fingerprint, token };
+  const [, addresses, fingerprint, token] = parts as unknown as [string, string, string, string];
+  return { addresses: addresses.split(','), fingerprint, token };
 }
 
 /** The members of a WebSocket that are used here. The browser's, Node's and that of npm's ws have them. */

@@ -30,7 +30,7 @@ const encode = (m) => Buffer.from(frames.frame(frames.CONTROL, new TextEncoder()
 
 /** gate starts a gate in front of a fake proxy. answer returns the bytes of its answer to an enter. */
 async function gate(t, fake, answer = () => encode({ type: 'entered' }), more = {}) {
-  const g = { entered: [], sockets: new Set(), received: 0 };
+  const g = { entered: [], sockets: new Set(), received: 0, server: undefined };
   const server = createServer({ key: KEY, cert: CERTIFICATE, ...more }, (sock) => {
     g.sockets.add(sock);
     sock.on('error', () => {}).on('close', () => g.sockets.delete(sock));
@@ -57,6 +57,7 @@ async function gate(t, fake, answer = () => encode({ type: 'entered' }), more = 
       });
     });
   });
+  g.server = server;
   server.on('tlsClientError', () => {}); // a client that refuses the gate
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -113,6 +114,24 @@ test('a refusal has its code, and one that a further attempt would meet again en
   await client.close();
 });
 
+test('of several gates, any that serves suffices', { timeout: 120_000 }, async (t) => {
+  const fake = new Fake(), dead = await gate(t, fake), first = await gate(t, fake), second = await gate(t, fake);
+  dead.server.close();
+  const both = (...gates) => ({ ...first.options, addresses: gates.flatMap((g) => g.options.addresses) });
+  const client = await HoldfastClient.connect({ gate: both(dead, first, second), redial });
+  const a = await client.attach(SESSION), shown = new Shown(a);
+  const [served] = [first, second].filter((g) => g.entered.length > 0);
+  served.server.close();
+  served.cut();
+  a.write('through the other\n');
+  await shown.shows('THROUGH THE OTHER');
+  await client.close();
+  for (const [refusal, want] of [['unauthorized', 'unauthorized'], ['unknown_host', 'unknown_host'], ['host_unreachable', 'connect']]) {
+    const g = await gate(t, fake, () => encode({ type: 'refused', code: refusal, message: refusal }));
+    await assert.rejects(HoldfastClient.connect({ gate: both(dead, g), redial }), { code: want }); // the dead one does not hide it
+  }
+});
+
 test('a server with another certificate receives nothing', async (t) => {
   const g = await gate(t, new Fake());
   await assert.rejects(
@@ -158,14 +177,15 @@ test('the answer may come with the frames that follow it, and in pieces', { time
 
 test('texts and options that name no gate are refused', async () => {
   const good = `holdfast-client/[::1]:7684/${FINGERPRINT}/${TOKEN}`;
-  assert.deepEqual(parseGate(good), { address: '[::1]:7684', fingerprint: FINGERPRINT, token: TOKEN });
+  assert.deepEqual(parseGate(good), { addresses: ['[::1]:7684'], fingerprint: FINGERPRINT, token: TOKEN });
+  assert.deepEqual(parseGate(good.replace('[::1]', 'a:1,b')).addresses, ['a:1', 'b:7684']);
   for (const text of [
-    '', good.replace('client', 'join'), good.replace(':7684', ''), good.replace('[::1]', ''), good.slice(0, -1), good.replace(TOKEN, TOKEN.toUpperCase()), `${good}/x`,
+    '', good.replace('[::1]', 'a,b'), good.replace('[::1]', ',b'), good.replace('client', 'join'), good.replace(':7684', ''), good.replace('[::1]', ''), good.slice(0, -1), good.replace(TOKEN, TOKEN.toUpperCase()), `${good}/x`,
   ]) {
     assert.throws(() => parseGate(text), (err) => err.code === 'invalid_argument' && !err.message.includes(TOKEN));
   }
   const gate = { ...parseGate(good), host: 'red' };
-  for (const wrong of [{ host: 'user@red' }, { host: '' }, { host: 'a'.repeat(65) }, { address: 'red' }, { address: 'red:0' }]) {
+  for (const wrong of [{ host: 'user@red' }, { host: '' }, { host: 'a'.repeat(65) }, { addresses: ['red'] }, { addresses: ['red:0'] }, { addresses: [] }]) {
     await assert.rejects(HoldfastClient.connect({ gate: { ...gate, ...wrong } }), { code: 'invalid_argument' });
   }
 });
