@@ -96,7 +96,7 @@ func TestReadRefuses(t *testing.T) {
 // FuzzRead: whatever bytes come, Read does not panic and takes no byte beyond its frame.
 func FuzzRead(f *testing.F) {
 	for _, typ := range Messages.Types() {
-		f.Add(frame.Append(nil, frame.Control, []byte(`{"type":"`+typ+`","token":"t","labels":{"a":"b"}}`)))
+		f.Add(frame.Append(nil, frame.Control, []byte(`{"type":"`+typ+`","token":"t","labels":{"a":"b"},"command":"c","id":"i"}`)))
 	}
 	f.Add([]byte{0, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, wire []byte) {

@@ -114,11 +114,14 @@ type HostInfo struct {
 // Sessions asks for sessions of all hosts, sorted by host and id. Each field that is set restricts the
 // list.
 type Sessions struct {
-	Token  string            `json:"token"`
-	Host   string            `json:"host,omitempty"`
-	State  string            `json:"state,omitempty"`
-	Labels map[string]string `json:"labels,omitempty"`
-	After  string            `json:"after,omitempty"` // HOST/ID after which the list begins
+	Token  string             `json:"token"`
+	ID     protocol.SessionID `json:"id,omitempty"`
+	Host   string             `json:"host,omitempty"`
+	State  string             `json:"state,omitempty"`
+	Labels map[string]string  `json:"labels,omitempty"`
+	// Command selects sessions whose SessionRow.Command contains this text.
+	Command string `json:"command,omitempty"`
+	After   string `json:"after,omitempty"` // HOST/ID after which the list begins
 }
 
 // SessionList is the reply to Sessions.

@@ -314,6 +314,45 @@ func TestGateUnknown(t *testing.T) {
 	f.awaitStates("red/a:running")
 }
 
+// A name without a host is that of the only session of the fleet with the id, unless this host has one.
+func TestGateNames(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "red", "blue")
+	red := f.enter("red")
+	f.spawn(red, "one", shell("exec sleep 1000"))
+	f.spawn(red, "both", shell("exec sleep 1000"))
+	f.spawn(f.enter("blue"), "both", shell("exec sleep 2000"))
+	f.awaitStates("blue/both:running red/both:running red/one:running")
+	if got := f.states("--command", "sleep 2000"); got != "blue/both:running" {
+		t.Errorf("the sessions that sleep for 2000 s are %q", got)
+	}
+	for _, tt := range []struct {
+		id, says string
+		code     int
+	}{
+		{"one", "sleep 1000", 0}, {"both", "blue/both, red/both", 66}, {"none", "neither on this host nor on a host of the gate", 66},
+	} {
+		if r := f.Run("proxy", "info", tt.id); r.Code != tt.code || !strings.Contains(r.Out+r.Errout, tt.says) {
+			t.Errorf("info %s: %v, want %d and %q", tt.id, r, tt.code, tt.says)
+		}
+	}
+	testkit.Eventually(t, limit, func() bool { // the gate may be late for a completion
+		return strings.Contains(f.Must("proxy", "__complete", "attach", "red/"), "red/one\trunning, ")
+	}, "the names of red are completed")
+
+	f.Must("proxy", "new", "-d", "--id", "both", "--", "sleep", "3000")
+	if out := f.Must("proxy", "info", "both"); !strings.Contains(out, "sleep 3000") {
+		t.Errorf("with a session on this host info prints %s", out)
+	}
+	if r := f.Run("proxy", "kill", "one", "none", "both"); r.Code != 66 || !strings.Contains(r.Errout, "none is neither") {
+		t.Errorf("kill: %v", r)
+	}
+	f.awaitStates("blue/both:running red/both:running red/one:exited")
+	if out := f.Must("proxy", "ls"); !strings.Contains(out, "exited") {
+		t.Errorf("ls prints %s", out)
+	}
+}
+
 // Who may join and enter, and for how long.
 func TestGateAccess(t *testing.T) {
 	t.Parallel()

@@ -272,9 +272,12 @@ func size(labels map[string]string) (n int) {
 
 // A Filter selects sessions. Its zero value selects all.
 type Filter struct {
+	ID     protocol.SessionID
 	Host   string
 	State  protocol.State
 	Labels map[string]string
+	// Command selects sessions whose command contains this text.
+	Command string
 }
 
 // Sessions returns the sessions that f selects and that come after HOST/ID, sorted by host and id, at
@@ -294,7 +297,13 @@ func (d *Directory) Sessions(f Filter, after string, now time.Time) (rows []gate
 		}
 		h := d.byName[name]
 		isKnown := h.isReachable(now) && h.about.IsServing
-		for _, id := range h.after(name == afterHost, afterID) {
+		ids := []protocol.SessionID{f.ID}
+		if f.ID == "" {
+			ids = h.after(name == afterHost, afterID)
+		} else if _, exists := h.sessions[f.ID]; !exists || name == afterHost && f.ID <= afterID {
+			continue
+		}
+		for _, id := range ids {
 			row, isSelected := h.row(id, isKnown, f)
 			if !isSelected {
 				continue
@@ -331,7 +340,7 @@ func (h *host) row(id protocol.SessionID, isKnown bool, f Filter) (row gate.Sess
 	if !isKnown {
 		state = gate.StateUnknown
 	}
-	if f.State != "" && f.State != state {
+	if f.State != "" && f.State != state || !strings.Contains(s.Command, f.Command) {
 		return row, false
 	}
 	for k, v := range f.Labels {

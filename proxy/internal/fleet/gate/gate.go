@@ -287,7 +287,7 @@ func (g *Gate) questions(conn *tls.Conn, m protocol.Message) {
 			if !g.isClient(conn, m.Token) {
 				return
 			}
-			rows, next := g.dir.Sessions(directory.Filter{Host: m.Host, State: protocol.State(m.State), Labels: m.Labels}, m.After, now)
+			rows, next := g.dir.Sessions(directory.Filter{ID: m.ID, Host: m.Host, State: protocol.State(m.State), Labels: m.Labels, Command: m.Command}, m.After, now)
 			answer = gate.SessionList{Sessions: rows, Next: next}
 		default:
 			g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("%s is no question about the directory", m.MessageType()))
