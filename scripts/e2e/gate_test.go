@@ -291,8 +291,18 @@ func TestGateUnknown(t *testing.T) {
 	f.spawn(f.enter("blue"), "b", shell("exec sleep 1000"))
 	f.awaitStates("blue/b:running red/a:running")
 	red, blue := f.hosts["red"], f.hosts["blue"]
+	finds := func(w *world, says string) {
+		t.Helper()
+		if r := w.Run("proxy", "doctor"); !strings.Contains(r.Out, says) {
+			t.Errorf("doctor does not say %q: %v", says, r)
+		}
+	}
+	finds(f.world, "connected hosts: 2")
+	finds(red, "the agent of red is connected")
 	red.Kill(lookup(red.Holder("join.sock")))
 	f.await("red", "unreachable")
+	finds(f.world, "hosts that are not connected: red")
+	finds(red, "its agent does not run")
 	if got := f.states("--state", "unknown"); got != "red/a:unknown" {
 		t.Errorf("unknown are %q", got)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/doctor"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/member"
 	"holdfast/shared/config"
@@ -28,7 +29,7 @@ import (
 // Names of the agent's files.
 const (
 	joinFile   = "join.json" // in the state directory
-	joinSocket = "join.sock" // its lock makes the agent the only one; "proxy leave" connects to it
+	joinSocket = "join.sock" // its lock makes the agent the only one; "proxy leave" and "proxy doctor" connect to it
 	leaveLimit = 10 * time.Second
 )
 
@@ -176,14 +177,16 @@ func (a *app) runAgent(ctx context.Context, dirs config.Dirs, background bool) e
 	if err != nil {
 		return err
 	}
-	leave := make(chan chan error)
+	leave, link := make(chan chan error), &member.Link{}
 	accepted := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(accepted)
-		acceptLeave(ctx, ln, leave)
+		acceptCommands(ctx, ln, leave, link)
 	}()
-	err = member.Run(ctx, a.agentOptions(dirs, log, leave))
+	o := a.agentOptions(dirs, log, leave)
+	o.Link = link
+	err = member.Run(ctx, o)
 	cancel()
 	closed := ln.Close()
 	<-accepted
@@ -201,9 +204,9 @@ func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan ch
 	}
 }
 
-// acceptLeave waits for "proxy leave". A connection is asked for nothing else, because only this user can
-// open one.
-func acceptLeave(ctx context.Context, ln *socket.Listener, leave chan<- chan error) {
+// acceptCommands answers "proxy leave" and "proxy doctor". A connection is asked for nothing else, because
+// only this user can open one.
+func acceptCommands(ctx context.Context, ln *socket.Listener, leave chan<- chan error, link *member.Link) {
 	for {
 		conn, _, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -215,7 +218,14 @@ func acceptLeave(ctx context.Context, ln *socket.Listener, leave chan<- chan err
 		}
 		_ = conn.SetDeadline(time.Now().Add(leaveLimit))
 		line, _ := bufio.NewReaderSize(conn, 16).ReadString('\n') // "" from a command that only looks
-		if line == "leave\n" {
+		switch line {
+		case "status\n":
+			answer := "connected"
+			if isConnected, reason := link.Status(); !isConnected {
+				answer = "lost " + strings.ReplaceAll(reason, "\n", "; ")
+			}
+			_, _ = fmt.Fprintln(conn, answer) // the command may have been interrupted
+		case "leave\n":
 			result := make(chan error, 1)
 			select {
 			case leave <- result:
@@ -229,6 +239,39 @@ func acceptLeave(ctx context.Context, ln *socket.Listener, leave chan<- chan err
 		}
 		_ = conn.Close()
 	}
+}
+
+// askAgent asks the agent of this host for its state. It returns nil if this host has not joined a gate.
+func askAgent(ctx context.Context, dirs config.Dirs) (*doctor.Agent, error) {
+	state, err := member.Load(filepath.Join(dirs.State, joinFile))
+	if errors.Is(err, member.ErrNotJoined) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	agent := &doctor.Agent{Host: state.Name, Gate: state.Address}
+	conn, _, err := socket.Dial(ctx, dirs.Socket(joinSocket))
+	if socket.IsAbsent(err) {
+		return agent, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := fmt.Fprintln(conn, "status"); err != nil {
+		return nil, fmt.Errorf("the agent does not answer: %w", err)
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return nil, fmt.Errorf("the agent does not answer: %w", err)
+	}
+	agent.IsRunning = true
+	agent.Reason, _ = strings.CutPrefix(strings.TrimSpace(line), "lost ")
+	agent.IsConnected = strings.TrimSpace(line) == "connected"
+	return agent, nil
 }
 
 func (a *app) leaveCommand() *cobra.Command {

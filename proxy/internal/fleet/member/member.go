@@ -52,12 +52,39 @@ type Options struct {
 	Path  string // of the file of the State
 	Log   zerolog.Logger
 	Leave <-chan chan error // a channel of it receives the result of the leave
+	Link  *Link             // the agent notes here whether it is connected; may be nil
 	// Connect returns a client of the local proxy. It starts a proxy if a supervisor runs or sessions
 	// are stored, and also if starts is set. If again is set, it does not start a proxy that a user
 	// has stopped.
 	Connect func(ctx context.Context, starts, again bool) (*client.Client, error)
 	// Serve connects a stream of the api's frames with the local proxy until one of them ends.
 	Serve func(ctx context.Context, stream net.Conn) error
+}
+
+// A Link tells whether the agent is connected with its gate.
+type Link struct {
+	mu     sync.Mutex
+	isMade bool
+	err    error // of the last loss or attempt
+}
+
+// Status reports whether the agent is connected, and otherwise the reason why it is not.
+func (l *Link) Status() (isConnected bool, reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		return l.isMade, "it has not connected yet"
+	}
+	return false, l.err.Error()
+}
+
+func (l *Link) set(err error) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isMade, l.err = err == nil, err
 }
 
 // Join makes the host of s known to the gate. secret is that of a join token.
@@ -198,6 +225,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func (a *agent) connected() {
+	a.o.Link.set(nil)
 	a.mu.Lock()
 	a.denied = nil
 	a.mu.Unlock()
@@ -210,6 +238,7 @@ func (a *agent) lost(err error) {
 	if err == nil {
 		err = errors.New("the connection has ended")
 	}
+	a.o.Link.set(err)
 	a.mu.Lock()
 	isNew := a.denied == nil || a.denied.Error() != err.Error()
 	a.denied = err
