@@ -32,6 +32,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
+	"sync/atomic"
 	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/shared/socket"
@@ -51,7 +52,7 @@ const validity = 100 * 365 * 24 * time.Hour
 type Store struct {
 	dir         string
 	certificate tls.Certificate
-	clientToken string
+	clientToken atomic.Pointer[string]
 
 	mu sync.Mutex // joins, one after the other
 }
@@ -75,7 +76,9 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client token of the gate: %w", err)
 	}
-	if s.clientToken = strings.TrimSpace(string(token)); len(s.clientToken) != hex.EncodedLen(gate.TokenBytes) {
+	text := strings.TrimSpace(string(token))
+	s.clientToken.Store(&text)
+	if len(text) != hex.EncodedLen(gate.TokenBytes) {
 		return nil, fmt.Errorf("client token of the gate: %s has not %d digits; delete the file, and a new token is made", s.path("client-token"), hex.EncodedLen(gate.TokenBytes))
 	}
 	return s, nil
@@ -102,7 +105,10 @@ func (s *Store) read(name string, make func() ([]byte, error)) ([]byte, error) {
 }
 
 // writeNew writes a file that must not exist. The file appears with its whole content.
-func writeNew(path string, content []byte) error {
+func writeNew(path string, content []byte) error { return write(path, content, os.Link) }
+
+// write writes a temporary file with the content, which place moves to path.
+func write(path string, content []byte, place func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {
 		return err
@@ -112,7 +118,7 @@ func writeNew(path string, content []byte) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return os.Link(f.Name(), path)
+	return place(f.Name(), path)
 }
 
 func (s *Store) loadCertificate() error {
@@ -172,12 +178,22 @@ func (s *Store) Address() (string, error) {
 // ClientEntry returns the text that a client needs.
 func (s *Store) ClientEntry() (gate.Entry, error) {
 	address, err := s.Address()
-	return gate.Entry{Kind: gate.ForClients, Address: address, Fingerprint: s.Fingerprint(), Secret: s.clientToken}, err
+	return gate.Entry{Kind: gate.ForClients, Address: address, Fingerprint: s.Fingerprint(), Secret: *s.clientToken.Load()}, err
 }
 
 // IsClient reports whether token is the token of clients.
 func (s *Store) IsClient(token string) bool {
-	return subtle.ConstantTimeCompare([]byte(token), []byte(s.clientToken)) == 1
+	return subtle.ConstantTimeCompare([]byte(token), []byte(*s.clientToken.Load())) == 1
+}
+
+// NewClientToken makes another token of clients. From then on, IsClient refuses the one before.
+func (s *Store) NewClientToken() error {
+	token := protocol.NewToken(gate.TokenBytes)
+	if err := write(s.path("client-token"), []byte(token+"\n"), os.Rename); err != nil {
+		return fmt.Errorf("client token of the gate: %w", err)
+	}
+	s.clientToken.Store(&token)
+	return nil
 }
 
 // NewJoinEntry makes a join token that is valid until ttl has passed, and returns the text that a host

@@ -127,7 +127,28 @@ func TestFiles(t *testing.T) {
 	s := open(t)
 	secret := token(t, s, time.Minute)
 	again, err := Open(s.dir)
-	if err != nil || again.Fingerprint() != s.Fingerprint() || !again.IsClient(s.clientToken) || again.IsClient("") || again.IsClient(s.clientToken+"0") {
+	if err != nil || again.Fingerprint() != s.Fingerprint() || !again.IsClient(*s.clientToken.Load()) || again.IsClient("") || again.IsClient(*s.clientToken.Load()+"0") {
+func TestNewClientToken(t *testing.T) {
+	s := open(t)
+	before, err := s.ClientEntry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.NewClientToken(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, store := range []*Store{s, again} {
+		after, err := store.ClientEntry()
+		if err != nil || after.Secret == before.Secret || !store.IsClient(after.Secret) || store.IsClient(before.Secret) {
+			t.Errorf("after a new token: %v, %v", after.Secret == before.Secret, err)
+		}
+	}
+}
+
 		t.Errorf("the second store differs: %v", err)
 	}
 	if e, err := again.ClientEntry(); err != nil || e.Address != "gate.example:7684" {

@@ -159,13 +159,30 @@ func (g *Gate) revoke(name, event string) (bool, error) {
 	}
 	key, _ := g.dir.Resolve(name, time.Now())
 	g.dir.Remove(key) // from here on, belongs refuses its connections
+	g.abortAll(key)
+	g.log.Info().Bool(logging.Security, true).Str("host", name).Msg(event)
+	return true, nil
+}
+
+// renewClientToken makes a new token of clients, and closes the connections that came with the one before.
+func (g *Gate) renewClientToken() error {
+	if err := g.store.NewClientToken(); err != nil {
+		return err
+	}
+	n := g.abortAll(ofClient)
+	g.log.Info().Bool(logging.Security, true).Int(logging.Count, n).Msg("client token renewed; connections of clients closed")
+	return nil
+}
+
+// abortAll closes the connections of an owner, and returns their number.
+func (g *Gate) abortAll(owner string) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for conn, owner := range g.conns {
-		if owner == key {
+	for conn, of := range g.conns {
+		if of == owner {
+			n++
 			_ = abort(conn)
 		}
 	}
-	g.log.Info().Bool(logging.Security, true).Str("host", name).Msg(event)
-	return true, nil
+	return n
 }
