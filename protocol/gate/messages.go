@@ -42,7 +42,7 @@ var Messages = protocol.NewRegistry([]protocol.RequestKind{
 	{Message: Enter{}, Reply: Entered{}, Repeat: protocol.RepeatSet},
 	{Message: Hosts{}, Reply: HostList{}, Repeat: protocol.RepeatRead},
 	{Message: Sessions{}, Reply: SessionList{}, Repeat: protocol.RepeatRead},
-	{Message: Join{}, Reply: Joined{}, Repeat: protocol.RepeatNever},
+	{Message: Join{}, Reply: Joined{}, Repeat: protocol.RepeatSet},
 	{Message: Bus{}, Reply: Challenge{}, Repeat: protocol.RepeatSet},
 	{Message: Proof{}, Reply: Accepted{}, Repeat: protocol.RepeatNever},
 	{Message: Arrive{}, Repeat: protocol.RepeatNever},
@@ -145,9 +145,9 @@ type SessionRow struct {
 	ExitCode  *int               `json:"exit_code,omitempty"`
 }
 
-// Join makes a host known to the gate.
+// Join makes a host known to the gate. A host that has received no reply may send it again.
 type Join struct {
-	Secret string `json:"secret"` // of a join token that was not used before
+	Secret string `json:"secret"` // of a join token that no other host has used
 	Name   string `json:"name"`
 	Key    string `json:"key"` // public NKey of the host, of the kind user
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,9 @@ func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if state.IsPending {
+		return exitcode.WrongUsage(errors.New("the gate has not answered the join of this host; repeat proxy join with the text, or undo it with proxy leave"))
+	}
 	if o.foreground || o.background {
 		return a.runAgent(cmd.Context(), dirs, o.background)
 	}
@@ -92,9 +96,13 @@ func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
 	return err
 }
 
-// joinGate makes the key of this host, and makes the host known to the gate.
+// joinGate makes the key of this host, and makes the host known to the gate. If an earlier attempt was not
+// answered, it uses the key and the name of that attempt, because the gate may know them.
 func joinGate(ctx context.Context, path string, o *joinFlags, text string) error {
-	if state, err := member.Load(path); !errors.Is(err, member.ErrNotJoined) {
+	before, err := member.Load(path)
+	isRepeated := err == nil && before.IsPending
+	if !errors.Is(err, member.ErrNotJoined) && !isRepeated {
+		state := before
 		return exitcode.WrongUsage(errors.Join(err, fmt.Errorf("this host has joined the gate %s as %s; proxy leave undoes that", plain.Text(state.Address), plain.Text(state.Name))))
 	}
 	entry, err := gate.ParseEntry(gate.ForHosts, text)
@@ -102,6 +110,9 @@ func joinGate(ctx context.Context, path string, o *joinFlags, text string) error
 		return exitcode.WrongUsage(err)
 	}
 	name := o.name
+	if isRepeated = isRepeated && before.Fingerprint == entry.Fingerprint; isRepeated {
+		name = cmp.Or(name, before.Name)
+	}
 	if name == "" {
 		if name, err = os.Hostname(); err != nil {
 			return fmt.Errorf("%w; name this host with --name", err)
@@ -111,12 +122,19 @@ func joinGate(ctx context.Context, path string, o *joinFlags, text string) error
 	if err != nil {
 		return err
 	}
+	if isRepeated {
+		state.Seed = before.Seed
+		if len(o.labels) == 0 {
+			state.Labels = before.Labels
+		}
+	}
+	state.IsPending = true
 	if err := state.Save(path); err != nil { // first, so that a host that the gate knows has its key
 		return err
 	}
-	err = member.Join(ctx, state, entry.Secret)
-	if err == nil {
-		return nil
+	if err = member.Join(ctx, state, entry.Secret); err == nil {
+		state.IsPending = false
+		return state.Save(path)
 	}
 	var refused *gate.Refused
 	switch {
@@ -126,6 +144,9 @@ func joinGate(ctx context.Context, path string, o *joinFlags, text string) error
 		err = exitcode.With(sysexits.NoPerm, err)
 	default:
 		err = exitcode.With(sysexits.Unavailable, err)
+	}
+	if isRepeated || errors.Is(err, member.ErrNoAnswer) {
+		return err // the gate may know the key
 	}
 	return errors.Join(err, os.Remove(path))
 }
@@ -294,7 +315,9 @@ func (a *app) leaveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.leave(cmd.Context(), dirs); err != nil {
+			if state.IsPending {
+				warn(fmt.Errorf("the gate may know this host; remove it there with: proxy gate revoke %s", plain.Text(state.Name)))
+			} else if err := a.leave(cmd.Context(), dirs); err != nil {
 				warn(fmt.Errorf("the gate was not told (%w); remove the host there with: proxy gate revoke %s", err, plain.Text(state.Name)))
 			}
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

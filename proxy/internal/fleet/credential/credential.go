@@ -4,8 +4,12 @@
 // All of it is in one directory of mode 0700, in files of mode 0600. Tokens of hosts are stored as their
 // SHA-256, so that a reader of the directory cannot join with them.
 //
-// Invariant: a join token admits one host, also if several use it at the same moment. A name belongs to
-// one key, and a key has one name, until the host is removed.
+// Invariant: a join token admits one host, also if several use it at the same moment. That host may use it
+// again until it expires or the host is removed, because it may not have received the reply. A name belongs
+// to one key, and a key has one name, until the host is removed.
+//
+// A file of a join token has the time of its expiry and, once it was used, a line with the name and the key
+// of the host.
 //
 // Not here: connections (package gate), and the keys of a host itself (package member).
 package credential
@@ -28,11 +32,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nkeys"
 
-	"sync/atomic"
 	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/shared/socket"
@@ -113,7 +117,7 @@ func write(path string, content []byte, place func(from, to string) error) error
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }()
+	defer func() { _ = os.Remove(f.Name()) }() // a rename has removed it
 	_, err = f.Write(content)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
@@ -230,11 +234,14 @@ func (s *Store) removeExpired(now time.Time) error {
 	left := 0
 	for _, f := range files {
 		path := s.path("tokens", f.Name())
-		if b, err := os.ReadFile(path); err == nil && isExpired(b, now) {
+		b, err := os.ReadFile(path)
+		if err == nil && isExpired(b, now) {
 			_ = os.Remove(path) // a host may have used it just now
 			continue
 		}
-		left++
+		if tokenUser(b) == "" {
+			left++
+		}
 	}
 	if left >= MaxTokens {
 		return fmt.Errorf("%d join tokens were not used yet; wait until some expire", left)
@@ -244,18 +251,26 @@ func (s *Store) removeExpired(now time.Time) error {
 
 // isExpired reports whether a token is expired. A file that has no time is expired.
 func isExpired(content []byte, now time.Time) bool {
-	until, err := time.Parse(time.RFC3339Nano, string(content))
+	line, _, _ := strings.Cut(string(content), "\n")
+	until, err := time.Parse(time.RFC3339Nano, line)
 	return err != nil || !now.Before(until)
 }
 
-// Join admits a host, and uses up the join token. A host that has joined before may join again under the
-// same name. The errors are *gate.Refused.
+// tokenUser returns the name and the key of the host that has used a token, or "".
+func tokenUser(content []byte) string {
+	_, user, _ := strings.Cut(string(content), "\n")
+	return user
+}
+
+// Join admits a host, and reserves the join token for it. A host that has joined before may join again under
+// the same name. The errors are *gate.Refused.
 func (s *Store) Join(m gate.Join, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path := s.tokenPath(m.Secret)
+	path, user := s.tokenPath(m.Secret), m.Name+" "+m.Key
 	content, err := os.ReadFile(path)
-	if err != nil || isExpired(content, now) {
+	isAgain := err == nil && tokenUser(content) == user // the reply to the host was lost
+	if err != nil || isExpired(content, now) || !isAgain && tokenUser(content) != "" {
 		return &gate.Refused{Code: gate.RefusedUnauthorized, Message: "the join token is wrong, was used before, or has expired; proxy gate token makes a new one"}
 	}
 	if !gate.ValidHost(m.Name) {
@@ -276,8 +291,13 @@ func (s *Store) Join(m gate.Join, now time.Time) error {
 	if len(hosts) >= MaxHosts {
 		return &gate.Refused{Code: gate.RefusedBusy, Message: fmt.Sprintf("%d hosts have joined, and no more are allowed", len(hosts))}
 	}
-	if err := os.Remove(path); err != nil { // removed before it has an effect; another process may have been faster
-		return &gate.Refused{Code: gate.RefusedUnauthorized, Message: "the join token was used before; proxy gate token makes a new one"}
+	if !isAgain {
+		if err := os.Remove(path); err != nil { // removed before it has an effect; another process may have been faster
+			return &gate.Refused{Code: gate.RefusedUnauthorized, Message: "the join token was used before; proxy gate token makes a new one"}
+		}
+		if err := writeNew(path, []byte(string(content)+"\n"+user)); err != nil {
+			return &gate.Refused{Code: gate.RefusedBusy, Message: "the gate cannot store the use of the join token; proxy gate token makes a new one"}
+		}
 	}
 	if err := writeNew(s.path("hosts", m.Name), []byte(m.Key)); err != nil && !errors.Is(err, fs.ErrExist) {
 		return &gate.Refused{Code: gate.RefusedBusy, Message: "the gate cannot store the host"}
@@ -308,12 +328,28 @@ func (s *Store) Hosts() (map[string]string, error) {
 	return hosts, nil
 }
 
-// Remove removes a host. It reports whether the host had joined.
+// Remove removes a host, and the join token that it has used, so that it cannot join again with it. It
+// reports whether the host had joined.
 func (s *Store) Remove(name string) (bool, error) {
 	if !gate.ValidHost(name) {
 		return false, nil
 	}
-	err := os.Remove(s.path("hosts", name))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tokens, err := os.ReadDir(s.path("tokens"))
+	if err != nil {
+		return false, err
+	}
+	for _, f := range tokens {
+		b, err := os.ReadFile(s.path("tokens", f.Name()))
+		if err == nil && strings.HasPrefix(tokenUser(b), name+" ") {
+			err = os.Remove(s.path("tokens", f.Name()))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+	}
+	err = os.Remove(s.path("hosts", name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

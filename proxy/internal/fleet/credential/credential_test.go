@@ -76,7 +76,10 @@ func TestJoin(t *testing.T) {
 		{"a name that is a path", gate.Join{Secret: used, Name: "../a", Key: first}, 0, gate.RefusedInvalid},
 		{"a key of another kind", gate.Join{Secret: used, Name: "a", Key: "A" + first[1:]}, 0, gate.RefusedInvalid},
 		{"the first host; earlier refusals have not used the token up", gate.Join{Secret: used, Name: "a", Key: first}, 0, ""},
-		{"the same token again", gate.Join{Secret: used, Name: "a", Key: first}, 0, gate.RefusedUnauthorized},
+		{"the same token again", gate.Join{Secret: used, Name: "a", Key: first}, 0, ""},
+		{"the same token from another host", gate.Join{Secret: used, Name: "b", Key: second}, 0, gate.RefusedUnauthorized},
+		{"the same token under another name", gate.Join{Secret: used, Name: "b", Key: first}, 0, gate.RefusedUnauthorized},
+		{"the same token after its expiry", gate.Join{Secret: used, Name: "a", Key: first}, time.Minute, gate.RefusedUnauthorized},
 		{"the same host again", gate.Join{Secret: token(t, s, time.Minute), Name: "a", Key: first}, 0, ""},
 		{"another key", gate.Join{Secret: token(t, s, time.Minute), Name: "a", Key: second}, 0, gate.RefusedNameTaken},
 		{"another name", gate.Join{Secret: token(t, s, time.Minute), Name: "b", Key: first}, 0, gate.RefusedNameTaken},
@@ -96,6 +99,9 @@ func TestJoin(t *testing.T) {
 	}
 	if had, err := s.Remove("a"); had || err != nil {
 		t.Errorf("remove again: %v, %v", had, err)
+	}
+	if err := s.Join(gate.Join{Secret: used, Name: "a", Key: first}, now); code(err) != gate.RefusedUnauthorized {
+		t.Errorf("a removed host joins again with its token: %v", err)
 	}
 }
 
@@ -122,12 +128,6 @@ func TestTokenOnce(t *testing.T) {
 	}
 }
 
-// What is made once stays, is private, and contains no join token.
-func TestFiles(t *testing.T) {
-	s := open(t)
-	secret := token(t, s, time.Minute)
-	again, err := Open(s.dir)
-	if err != nil || again.Fingerprint() != s.Fingerprint() || !again.IsClient(*s.clientToken.Load()) || again.IsClient("") || again.IsClient(*s.clientToken.Load()+"0") {
 func TestNewClientToken(t *testing.T) {
 	s := open(t)
 	before, err := s.ClientEntry()
@@ -149,6 +149,12 @@ func TestNewClientToken(t *testing.T) {
 	}
 }
 
+// What is made once stays, is private, and contains no join token.
+func TestFiles(t *testing.T) {
+	s := open(t)
+	secret := token(t, s, time.Minute)
+	again, err := Open(s.dir)
+	if err != nil || again.Fingerprint() != s.Fingerprint() || !again.IsClient(*s.clientToken.Load()) || again.IsClient("") || again.IsClient(*s.clientToken.Load()+"0") {
 		t.Errorf("the second store differs: %v", err)
 	}
 	if e, err := again.ClientEntry(); err != nil || e.Address != "gate.example:7684" {

@@ -87,7 +87,12 @@ func (l *Link) set(err error) {
 	l.isMade, l.err = err == nil, err
 }
 
-// Join makes the host of s known to the gate. secret is that of a join token.
+// ErrNoAnswer tells that a gate may have accepted a host, because the request was sent and the reply was
+// lost.
+var ErrNoAnswer = errors.New("the gate may know this host now; repeat the command with the same text")
+
+// Join makes the host of s known to the gate. secret is that of a join token. It may be repeated if the
+// error matches ErrNoAnswer.
 func Join(ctx context.Context, s State, secret string) error {
 	_, key, err := s.pair()
 	if err != nil {
@@ -99,6 +104,10 @@ func Join(ctx context.Context, s State, secret string) error {
 	}
 	defer func() { _ = conn.Close() }()
 	_, err = ask[*gate.Joined](conn, gate.Join{Secret: secret, Name: s.Name, Key: key})
+	var refused *gate.Refused
+	if err != nil && !errors.As(err, &refused) {
+		err = fmt.Errorf("%w; %w", err, ErrNoAnswer)
+	}
 	return err
 }
 
