@@ -108,6 +108,8 @@ type HostInfo struct {
 	System      string            `json:"system,omitempty"`  // operating system and processor of the host
 	Labels      map[string]string `json:"labels,omitempty"`
 	Sessions    int               `json:"sessions"`         // number of sessions that the gate knows
+	Running     int               `json:"running"`          // number of those that run
+	CPUs        int               `json:"cpus,omitempty"`   // number of processors that the host may use; 0 if it is unknown
 	SeenAt      time.Time         `json:"seen_at,omitzero"` // when the gate last heard from the host
 }
 

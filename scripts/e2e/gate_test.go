@@ -350,6 +350,13 @@ func TestGateNames(t *testing.T) {
 		return strings.Contains(f.Must("proxy", "__complete", "attach", "red/"), "red/one\trunning, ")
 	}, "the names of red are completed")
 
+	if out := f.Must("proxy", "new", "-d", "--place", "team=red", "--id", "placed", "--", "sleep", "1000"); out != "blue/placed\n" { // blue has one session, and red has two
+		t.Errorf("a session is placed as %q", out)
+	}
+	if r := f.Run("proxy", "new", "-d", "--place", "team=none", "--", "true"); r.Code != 69 || !strings.Contains(r.Errout, "team=none") {
+		t.Errorf("placed on a host that is not there: %v", r)
+	}
+
 	f.Must("proxy", "new", "-d", "--id", "both", "--", "sleep", "3000")
 	if out := f.Must("proxy", "info", "both"); !strings.Contains(out, "sleep 3000") {
 		t.Errorf("with a session on this host info prints %s", out)
@@ -357,7 +364,7 @@ func TestGateNames(t *testing.T) {
 	if r := f.Run("proxy", "kill", "one", "none", "both"); r.Code != 66 || !strings.Contains(r.Errout, "none is neither") {
 		t.Errorf("kill: %v", r)
 	}
-	f.awaitStates("blue/both:running red/both:running red/one:exited")
+	f.awaitStates("blue/both:running blue/placed:running red/both:running red/one:exited")
 	if out := f.Must("proxy", "ls"); !strings.Contains(out, "exited") {
 		t.Errorf("ls prints %s", out)
 	}

@@ -243,7 +243,7 @@ func (d *Directory) Hosts(after string, now time.Time) (list []gate.HostInfo, ne
 		h := d.byName[name]
 		info := gate.HostInfo{
 			Name: h.name, IsReachable: h.isReachable(now), IsServing: h.about.IsServing && h.isReachable(now), Release: h.about.Release,
-			System: h.about.System, Labels: h.about.Labels, Sessions: len(h.sessions), SeenAt: h.seenAt,
+			System: h.about.System, Labels: h.about.Labels, Sessions: len(h.sessions), Running: h.running(), CPUs: h.about.CPUs, SeenAt: h.seenAt,
 		}
 		if room -= 256 + len(info.Name) + len(info.Release) + len(info.System) + size(info.Labels); room < 0 && len(list) > 0 || len(list) == gate.MaxRows {
 			return list, list[len(list)-1].Name
@@ -251,6 +251,16 @@ func (d *Directory) Hosts(after string, now time.Time) (list []gate.HostInfo, ne
 		list = append(list, info)
 	}
 	return list, ""
+}
+
+// running returns the number of sessions that run, as far as the host has said so.
+func (h *host) running() (n int) {
+	for _, e := range h.sessions {
+		if e.State == protocol.StateRunning {
+			n++
+		}
+	}
+	return n
 }
 
 // begin returns the index of the first name after after.

@@ -376,7 +376,7 @@ func (a *agent) publish(ctx context.Context) error {
 	host := func() {
 		a.put(record.KindHost, record.Encode(record.Host{
 			Stamp: r.next(), Release: version.String(), System: runtime.GOOS + "/" + runtime.GOARCH, Labels: a.state.Labels,
-			IsServing: isServing, Count: len(r.sessions), Sum: r.sum.String(),
+			IsServing: isServing, CPUs: runtime.NumCPU(), Count: len(r.sessions), Sum: r.sum.String(),
 		}))
 	}
 	for {
