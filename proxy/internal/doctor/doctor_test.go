@@ -68,7 +68,7 @@ func healthy(t *testing.T) *machine {
 	m.asked(supervisor("v2"), nil)
 	m.Held = func() *keep.Held { return nil }
 	m.Elsewhere = func(context.Context) []Place { return nil }
-	m.Gate = func(context.Context) ([]Host, error) { return []Host{{"red", true, "v2"}, {"blue", true, ""}}, nil }
+	m.Gate = func(context.Context) ([]Host, error) { return []Host{{Name: "red", IsReachable: true}}, nil }
 	m.joined(&Agent{Host: "red", Gate: "gate:7684", IsRunning: true, IsConnected: true}, nil)
 	m.serving(&ProxyStatus{protocol.ProcessStatus{PID: 20, Version: "v2", Protocol: protocol.Supported()}, true}, nil)
 	return m
