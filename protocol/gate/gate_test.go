@@ -101,7 +101,7 @@ func TestReadRefuses(t *testing.T) {
 // FuzzRead: whatever bytes come, Read does not panic and takes no byte beyond its frame.
 func FuzzRead(f *testing.F) {
 	for _, typ := range Messages.Types() {
-		f.Add(frame.Append(nil, frame.Control, []byte(`{"type":"`+typ+`","token":"t","labels":{"a":"b"},"address":"a:1","gates":["a:1"]}`)))
+		f.Add(frame.Append(nil, frame.Control, []byte(`{"type":"`+typ+`","token":"t","labels":{"a":"b"},"address":"a:1","gates":["a:1"],"command":"c","id":"i"}`)))
 	}
 	f.Add([]byte{0, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, wire []byte) {

@@ -44,7 +44,7 @@ var Messages = protocol.NewRegistry([]protocol.RequestKind{
 	{Message: Enter{}, Reply: Entered{}, Repeat: protocol.RepeatSet},
 	{Message: Hosts{}, Reply: HostList{}, Repeat: protocol.RepeatRead},
 	{Message: Sessions{}, Reply: SessionList{}, Repeat: protocol.RepeatRead},
-	{Message: Join{}, Reply: Joined{}, Repeat: protocol.RepeatNever},
+	{Message: Join{}, Reply: Joined{}, Repeat: protocol.RepeatSet},
 	{Message: Bus{}, Reply: Challenge{}, Repeat: protocol.RepeatSet},
 	{Message: Peer{}, Reply: Challenge{}, Repeat: protocol.RepeatSet},
 	{Message: Proof{}, Reply: Accepted{}, Repeat: protocol.RepeatNever},
@@ -112,6 +112,8 @@ type HostInfo struct {
 	System      string            `json:"system,omitempty"`  // operating system and processor of the host
 	Labels      map[string]string `json:"labels,omitempty"`
 	Sessions    int               `json:"sessions"`         // number of sessions that the gate knows
+	Running     int               `json:"running"`          // number of those that run
+	CPUs        int               `json:"cpus,omitempty"`   // number of processors that the host may use; 0 if it is unknown
 	SeenAt      time.Time         `json:"seen_at,omitzero"` // when the gate last heard from the host
 	Gate        string            `json:"gate,omitempty"`   // address of the gate to which the host is connected
 }
@@ -119,11 +121,14 @@ type HostInfo struct {
 // Sessions asks for sessions of all hosts, sorted by host and id. Each field that is set restricts the
 // list.
 type Sessions struct {
-	Token  string            `json:"token"`
-	Host   string            `json:"host,omitempty"`
-	State  string            `json:"state,omitempty"`
-	Labels map[string]string `json:"labels,omitempty"`
-	After  string            `json:"after,omitempty"` // HOST/ID after which the list begins
+	Token  string             `json:"token"`
+	ID     protocol.SessionID `json:"id,omitempty"`
+	Host   string             `json:"host,omitempty"`
+	State  string             `json:"state,omitempty"`
+	Labels map[string]string  `json:"labels,omitempty"`
+	// Command selects sessions whose SessionRow.Command contains this text.
+	Command string `json:"command,omitempty"`
+	After   string `json:"after,omitempty"` // HOST/ID after which the list begins
 }
 
 // SessionList is the reply to Sessions.
@@ -147,9 +152,9 @@ type SessionRow struct {
 	ExitCode  *int               `json:"exit_code,omitempty"`
 }
 
-// Join makes a host known to the gate.
+// Join makes a host known to the gate. A host that has received no reply may send it again.
 type Join struct {
-	Secret string `json:"secret"` // of a join token that was not used before
+	Secret string `json:"secret"` // of a join token that no other host has used
 	Name   string `json:"name"`
 	Key    string `json:"key"` // public NKey of the host, of the kind user
 }

@@ -189,9 +189,14 @@ func Hosts(ctx context.Context, o GateOptions) (all []gate.HostInfo, err error) 
 
 // A GateFilter selects sessions of all hosts of a gate. Its zero value selects all.
 type GateFilter struct {
-	Host   string            // sessions of this host
-	State  protocol.State    // sessions in this state, which may be gate.StateUnknown
-	Labels map[string]string // sessions that have all of these labels with these values
+	ID     protocol.SessionID // sessions with this id
+	Host   string             // sessions of this host
+	State  protocol.State     // sessions in this state, which may be gate.StateUnknown
+	Labels map[string]string  // sessions that have all of these labels with these values
+	// Command selects sessions whose command, as the gate lists it, contains this text.
+	Command string
+	// Limit is the greatest number of sessions that AllSessions returns; 0 means all.
+	Limit int
 }
 
 // AllSessions returns the sessions of all hosts of the gates that f selects, sorted by host and id, as one of
@@ -200,11 +205,14 @@ func AllSessions(ctx context.Context, o GateOptions, f GateFilter) (all []gate.S
 	err = reachGate(ctx, o, false, func(conn net.Conn) error {
 		all = nil
 		for after := ""; ; {
-			page, err := askGate[*gate.SessionList](ctx, conn, gate.Sessions{Token: o.Token, Host: f.Host, State: string(f.State), Labels: f.Labels, After: after})
+			page, err := askGate[*gate.SessionList](ctx, conn, gate.Sessions{Token: o.Token, ID: f.ID, Host: f.Host, State: string(f.State), Labels: f.Labels, Command: f.Command, After: after})
 			if err != nil {
 				return err
 			}
 			all = append(all, page.Sessions...)
+			if f.Limit > 0 && len(all) >= f.Limit {
+				all, page.Next = all[:f.Limit], ""
+			}
 			if after = page.Next; after == "" {
 				_ = conn.Close() // all has been read
 				return nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -127,7 +128,8 @@ type fleet struct {
 	*gatehouse // its world is also that of the clients
 	relay      *relay
 	hosts      map[string]*world
-	gate       client.GateOptions
+	text       string             // with which clients enter the gates
+	gate       client.GateOptions // the same
 }
 
 // newFleet starts a gate behind a relay, and lets the hosts join it.
@@ -152,10 +154,10 @@ func newFleet(t *testing.T, names ...string) *fleet {
 // useGate lets clients use all gates that the gate of the fleet knows.
 func (f *fleet) useGate() {
 	f.T.Helper()
-	text := strings.TrimSpace(f.Must("proxy", "gate", "client-token"))
-	f.Env = append(f.Env, "HOLDFAST_GATE="+text)
+	f.text = strings.TrimSpace(f.Must("proxy", "gate", "client-token"))
+	f.Env = append(f.Env, "HOLDFAST_GATE="+f.text)
 	var err error
-	if f.gate, err = client.ParseGate(text); err != nil {
+	if f.gate, err = client.ParseGate(f.text); err != nil {
 		f.T.Fatal(err)
 	}
 }
@@ -279,6 +281,36 @@ func TestGate(t *testing.T) {
 	t.Logf("%d lines came", flow.lines.Load())
 }
 
+// The npm client types through a gate, and loses nothing if the connections are cut and the gate dies.
+// demand: S9
+func TestNPMClientGate(t *testing.T) {
+	t.Parallel()
+	dir := npmClient(t)
+	f := newFleet(t, "red")
+	f.hosts["red"].echoAlone(f.enter("red"), "typed")
+	config, err := json.Marshal([]map[string]any{{
+		"name": "types", "does": "types", "session": "typed", "gate": map[string]any{"text": f.text, "host": "red"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := startNode(t, dir, filepath.Join("test", "real.mjs"))
+	n.ask(string(config), "open")
+	for _, disturb := range []func(){
+		func() { f.relay.cut() },
+		func() {
+			f.die()
+			f.serve()
+		},
+		func() { f.relay.cut() },
+	} {
+		n.ask("on", "on")
+		disturb()
+	}
+	n.ask("on", "on")
+	t.Logf("%s", n.ask("end", "end"))
+}
+
 // A host whose agent is killed is unreachable, and its sessions are unknown, until it is back. Sessions
 // of a host without a proxy are unknown, too.
 func TestGateUnknown(t *testing.T) {
@@ -288,8 +320,18 @@ func TestGateUnknown(t *testing.T) {
 	f.spawn(f.enter("blue"), "b", shell("exec sleep 1000"))
 	f.awaitStates("blue/b:running red/a:running")
 	red, blue := f.hosts["red"], f.hosts["blue"]
+	finds := func(w *world, says string) {
+		t.Helper()
+		if r := w.Run("proxy", "doctor"); !strings.Contains(r.Out, says) {
+			t.Errorf("doctor does not say %q: %v", says, r)
+		}
+	}
+	finds(f.world, "connected hosts: 2")
+	finds(red, "the agent of red is connected")
 	red.Kill(lookup(red.Holder("join.sock")))
 	f.await("red", "unreachable")
+	finds(f.world, "hosts that are not connected: red")
+	finds(red, "its agent does not run")
 	if got := f.states("--state", "unknown"); got != "red/a:unknown" {
 		t.Errorf("unknown are %q", got)
 	}
@@ -309,6 +351,52 @@ func TestGateUnknown(t *testing.T) {
 	f.awaitStates("blue/b:exited red/a:running")
 	f.Must("proxy", "forget", "blue/b")
 	f.awaitStates("red/a:running")
+}
+
+// A name without a host is that of the only session of the fleet with the id, unless this host has one.
+func TestGateNames(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "red", "blue")
+	red := f.enter("red")
+	f.spawn(red, "one", shell("exec sleep 1000"))
+	f.spawn(red, "both", shell("exec sleep 1000"))
+	f.spawn(f.enter("blue"), "both", shell("exec sleep 2000"))
+	f.awaitStates("blue/both:running red/both:running red/one:running")
+	if got := f.states("--command", "sleep 2000"); got != "blue/both:running" {
+		t.Errorf("the sessions that sleep for 2000 s are %q", got)
+	}
+	for _, tt := range []struct {
+		id, says string
+		code     int
+	}{
+		{"one", "sleep 1000", 0}, {"both", "blue/both, red/both", 66}, {"none", "neither on this host nor on a host of the gate", 66},
+	} {
+		if r := f.Run("proxy", "info", tt.id); r.Code != tt.code || !strings.Contains(r.Out+r.Errout, tt.says) {
+			t.Errorf("info %s: %v, want %d and %q", tt.id, r, tt.code, tt.says)
+		}
+	}
+	testkit.Eventually(t, limit, func() bool { // the gate may be late for a completion
+		return strings.Contains(f.Must("proxy", "__complete", "attach", "red/"), "red/one\trunning, ")
+	}, "the names of red are completed")
+
+	if out := f.Must("proxy", "new", "-d", "--place", "team=red", "--id", "placed", "--", "sleep", "1000"); out != "blue/placed\n" { // blue has one session, and red has two
+		t.Errorf("a session is placed as %q", out)
+	}
+	if r := f.Run("proxy", "new", "-d", "--place", "team=none", "--", "true"); r.Code != 69 || !strings.Contains(r.Errout, "team=none") {
+		t.Errorf("placed on a host that is not there: %v", r)
+	}
+
+	f.Must("proxy", "new", "-d", "--id", "both", "--", "sleep", "3000")
+	if out := f.Must("proxy", "info", "both"); !strings.Contains(out, "sleep 3000") {
+		t.Errorf("with a session on this host info prints %s", out)
+	}
+	if r := f.Run("proxy", "kill", "one", "none", "both"); r.Code != 66 || !strings.Contains(r.Errout, "none is neither") {
+		t.Errorf("kill: %v", r)
+	}
+	f.awaitStates("blue/both:running blue/placed:running red/both:running red/one:exited")
+	if out := f.Must("proxy", "ls"); !strings.Contains(out, "exited") {
+		t.Errorf("ls prints %s", out)
+	}
 }
 
 // Who may join and enter, and for how long.

@@ -73,7 +73,10 @@ func (a *app) connect(ctx context.Context, starts bool) (*client.Client, error) 
 	return c, err
 }
 
-// nothingHere returns an error if neither a supervisor nor its keeper runs here, no service manager
+// errNothingHere tells that neither a supervisor nor a stored session is on this host.
+var errNothingHere = errors.New("nothing runs here")
+
+// nothingHere returns errNothingHere if neither a supervisor nor its keeper runs here, no service manager
 // is about to start a supervisor, and no session is stored, which a supervisor would show as lost.
 func (a *app) nothingHere() error {
 	if pipe.Here { // no supervisor can run on this system, and the proxy reports that
@@ -93,7 +96,7 @@ func (a *app) nothingHere() error {
 	if dirs.HasRecordings() {
 		return nil
 	}
-	return exitcode.New(sysexits.Unavailable, fmt.Sprintf("nothing runs here: no supervisor uses %s; proxy new starts a session", dirs.Runtime))
+	return exitcode.With(sysexits.Unavailable, fmt.Errorf("%w: no supervisor uses %s; proxy new starts a session", errNothingHere, dirs.Runtime))
 }
 
 // leftInOrder reports whether the proxy removed its socket when it ended.

@@ -158,7 +158,7 @@ func (a *app) attachCommand() *cobra.Command {
 					return a.attachTo(cmd.Context(), c, &protocol.SessionInfo{ID: s.ID}, o)
 				})
 			}
-			id, err := a.sessionID(args[0])
+			id, err := a.sessionID(cmd.Context(), args[0])
 			if err := errors.Join(err, a.checkAttach(o), a.notItself(id)); err != nil {
 				return err
 			}

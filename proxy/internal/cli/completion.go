@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/protocol"
+	"holdfast/proxy/client"
 	"holdfast/shared/plain"
 )
 
@@ -45,31 +46,68 @@ func addCompletion(root *cobra.Command) {
 	}
 }
 
-// sessionIDs completes the first argument with the ids of the sessions in a wanted state.
+// sessionIDs completes the first argument with the ids of the sessions in a wanted state, and with HOST/ID
+// of those of the gate.
 func (a *app) sessionIDs(wanted func(protocol.State) bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
-		defer cancel()
-		c, err := a.dial(ctx, nil) // completion must not start a process
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer func() { _ = c.Close() }()
-		list, err := c.List(ctx, "")
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var ids []cobra.Completion
-		for _, s := range list {
-			if wanted(s.State) {
-				ids = append(ids, cobra.CompletionWithDesc(string(s.ID), stateText(s)+", "+plain.Text(commandLine(s.Argv))))
-			}
-		}
-		return ids, cobra.ShellCompDirectiveNoFileComp
+		return append(a.localNames(cmd.Context(), wanted), a.gateNames(cmd.Context(), wanted, word)...), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// Limits of the completion of a name.
+const (
+	completeLimit = time.Second // for the proxy, and again for the gate
+	maxGateNames  = 1000
+)
+
+// localNames returns the ids of the sessions of this host, or of that of --on, in a wanted state.
+func (a *app) localNames(ctx context.Context, wanted func(protocol.State) bool) (names []cobra.Completion) {
+	ctx, cancel := context.WithTimeout(ctx, completeLimit)
+	defer cancel()
+	c, err := a.dial(ctx, nil) // completion must not start a process
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = c.Close() }()
+	list, err := c.List(ctx, "")
+	if err != nil {
+		return nil
+	}
+	for _, s := range list {
+		if wanted(s.State) {
+			names = append(names, cobra.CompletionWithDesc(string(s.ID), stateText(s)+", "+plain.Text(commandLine(s.Argv))))
+		}
+	}
+	return names
+}
+
+// gateNames returns the names HOST/ID of the sessions in a wanted state that the gate lists, at most
+// maxGateNames. After "HOST/" in the word they are those of that host.
+func (a *app) gateNames(ctx context.Context, wanted func(protocol.State) bool, word string) (names []cobra.Completion) {
+	cfg, err := a.settings()
+	if err != nil || cfg.Gate == "" || a.host != "" {
+		return nil
+	}
+	o, err := gateOptions(cfg)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, completeLimit)
+	defer cancel()
+	host, _ := splitName(word)
+	rows, err := client.AllSessions(ctx, o, client.GateFilter{Host: host, Limit: maxGateNames})
+	if err != nil {
+		return nil
+	}
+	for _, r := range rows {
+		if wanted(protocol.State(r.State)) {
+			names = append(names, cobra.CompletionWithDesc(plain.Text(r.Host+"/"+string(r.ID)), plain.Text(r.State+", "+r.Command)))
+		}
+	}
+	return names
 }
 
 // anyState accepts all sessions.

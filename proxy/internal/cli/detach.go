@@ -31,7 +31,7 @@ func (a *app) detachCommand() *cobra.Command {
 			if args[0] == "" {
 				return exitcode.WrongUsage(errors.New("detach takes the ID of a session; in a terminal that is attached, " + front.DefaultDetachKey + " detaches"))
 			}
-			id, err := a.sessionID(args[0])
+			id, err := a.sessionID(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

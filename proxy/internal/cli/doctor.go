@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/protocol"
+	"holdfast/proxy/client"
 	"holdfast/proxy/internal/doctor"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/serve"
@@ -33,7 +34,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short:   "Find causes of failure of terminals, and say how to remove them",
 		Example: "  proxy doctor\n  proxy doctor --json",
 		Long: "Find causes of failure of terminals, and say how to remove them: directories, sockets and their locks,\n" +
-			"settings, limits on PTYs and files, logouts, and whether both processes run, answer and fit together.\n" +
+			"settings, limits on PTYs and files, logouts, whether both processes run, answer and fit together, and whether the\n" +
+			"gate of the settings and the agent of a host that has joined a gate are connected.\n" +
 			"doctor changes nothing and starts nothing, except the policy's program, which it ends again.\n\n" +
 			"Each finding is ok, a note, a warning or an error. Exit code: 0 if all findings are ok or notes,\n" +
 			"1 if the worst one is a warning, 2 if it is an error.",
@@ -120,6 +122,10 @@ func (a *app) facts(dirs config.Dirs) (doctor.Facts, config.Config) {
 	}
 	f.Settings, f.Variables = err, config.UnknownVariables(os.Environ())
 	_, f.Program = serve.SupervisorPath()
+	if cfg.Gate != "" {
+		f.Gate = func(ctx context.Context) ([]doctor.Host, error) { return askGate(ctx, cfg) }
+	}
+	f.Agent = func(ctx context.Context) (*doctor.Agent, error) { return askAgent(ctx, dirs) }
 	f.Elsewhere = func(ctx context.Context) []doctor.Place { return a.elsewhere(ctx, dirs, secret) }
 	f.Held = func() *keep.Held { return keep.ReadHeld(dirs.Runtime) }
 	f.Supervisor = func(ctx context.Context) (*protocol.ProcessStatus, error) {
@@ -140,6 +146,19 @@ func notRunning(err error) error {
 		return doctor.ErrNotRunning
 	}
 	return err
+}
+
+// askGate asks the gate of the settings for its hosts.
+func askGate(ctx context.Context, cfg config.Config) (hosts []doctor.Host, err error) {
+	o, err := gateOptions(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", doctor.ErrNotAsked, err)
+	}
+	list, err := client.Hosts(ctx, o)
+	for _, h := range list {
+		hosts = append(hosts, doctor.Host{Name: h.Name, IsReachable: h.IsReachable, Release: h.Release})
+	}
+	return hosts, late(ctx, err)
 }
 
 // askSupervisor asks the supervisor for its status.

@@ -166,16 +166,26 @@ func (a *app) gateTokenCommand() *cobra.Command {
 }
 
 func (a *app) gateClientCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "client-token",
-		Short:   "Print the text that clients need, for the setting gate",
-		Long:    "Print the text that clients need, for the setting gate or HOLDFAST_GATE. Who has it can do everything with the\nsessions of all hosts of the gate.",
+	renew := false
+	cmd := &cobra.Command{
+		Use:   "client-token",
+		Short: "Print the text that clients need, for the setting gate",
+		Long: "Print the text that clients need, for the setting gate or HOLDFAST_GATE. Who has it can do everything with the\nsessions of all hosts of the gate.\n\n" +
+			"With --new the text has a new token. The gate refuses the one before from then on, and closes the connections\nthat came with it.",
 		Example: "  HOLDFAST_GATE=$(proxy gate client-token) proxy hosts",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, store, err := a.gateStore()
+			dirs, store, err := a.gateStore()
 			if err != nil {
 				return err
+			}
+			if renew {
+				if err := gate.RenewClientToken(cmd.Context(), store, dirs.Socket(gate.ControlSocket)); err != nil {
+					return err
+				}
+				if _, store, err = a.gateStore(); err != nil { // the gate has written the token
+					return err
+				}
 			}
 			e, err := store.ClientEntry()
 			if err != nil {
@@ -185,6 +195,8 @@ func (a *app) gateClientCommand() *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&renew, "new", false, "make a new token; the one before is refused from then on")
+	return cmd
 }
 
 func (a *app) gateRevokeCommand() *cobra.Command {

@@ -25,7 +25,7 @@ func (a *app) infoCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.sessionIDs(anyState),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := a.sessionID(args[0])
+			id, err := a.sessionID(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/doctor"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/member"
 	"holdfast/shared/config"
@@ -28,7 +30,7 @@ import (
 // Names of the agent's files.
 const (
 	joinFile   = "join.json" // in the state directory
-	joinSocket = "join.sock" // its lock makes the agent the only one; "proxy leave" connects to it
+	joinSocket = "join.sock" // its lock makes the agent the only one; "proxy leave" and "proxy doctor" connect to it
 	leaveLimit = 10 * time.Second
 )
 
@@ -81,6 +83,9 @@ func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if state.IsPending {
+		return exitcode.WrongUsage(errors.New("the gate has not answered the join of this host; repeat proxy join with the text, or undo it with proxy leave"))
+	}
 	if o.foreground || o.background {
 		return a.runAgent(cmd.Context(), dirs, o.background)
 	}
@@ -91,16 +96,22 @@ func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
 	return err
 }
 
-// joinGate makes the key of this host, and makes the host known to the gate.
+// joinGate makes the key of this host, and makes the host known to the gate. If an earlier attempt was not
+// answered, it uses the key and the name of that attempt, because the gate may know them.
 func joinGate(ctx context.Context, path string, o *joinFlags, text string) error {
-	if state, err := member.Load(path); !errors.Is(err, member.ErrNotJoined) {
-		return exitcode.WrongUsage(errors.Join(err, fmt.Errorf("this host has joined a gate as %s; proxy leave undoes that", plain.Text(state.Name))))
+	before, err := member.Load(path)
+	isRepeated := err == nil && before.IsPending
+	if !errors.Is(err, member.ErrNotJoined) && !isRepeated {
+		return exitcode.WrongUsage(errors.Join(err, fmt.Errorf("this host has joined a gate as %s; proxy leave undoes that", plain.Text(before.Name))))
 	}
 	entry, err := gate.ParseEntry(gate.ForHosts, text)
 	if err != nil {
 		return exitcode.WrongUsage(err)
 	}
 	name := o.name
+	if isRepeated = isRepeated && before.Fingerprint == entry.Fingerprint; isRepeated {
+		name = cmp.Or(name, before.Name)
+	}
 	if name == "" {
 		if name, err = os.Hostname(); err != nil {
 			return fmt.Errorf("%w; name this host with --name", err)
@@ -110,12 +121,19 @@ func joinGate(ctx context.Context, path string, o *joinFlags, text string) error
 	if err != nil {
 		return err
 	}
+	if isRepeated {
+		state.Seed = before.Seed
+		if len(o.labels) == 0 {
+			state.Labels = before.Labels
+		}
+	}
+	state.IsPending = true
 	if err := state.Save(path); err != nil { // first, so that a host that the gate knows has its key
 		return err
 	}
-	err = member.Join(ctx, state, entry.Secret)
-	if err == nil {
-		return nil
+	if err = member.Join(ctx, state, entry.Secret); err == nil {
+		state.IsPending = false
+		return state.Save(path)
 	}
 	var refused *gate.Refused
 	switch {
@@ -125,6 +143,9 @@ func joinGate(ctx context.Context, path string, o *joinFlags, text string) error
 		err = exitcode.With(sysexits.NoPerm, err)
 	default:
 		err = exitcode.With(sysexits.Unavailable, err)
+	}
+	if isRepeated || errors.Is(err, member.ErrNoAnswer) {
+		return err // the gate may know the key
 	}
 	return errors.Join(err, os.Remove(path))
 }
@@ -176,14 +197,16 @@ func (a *app) runAgent(ctx context.Context, dirs config.Dirs, background bool) e
 	if err != nil {
 		return err
 	}
-	leave := make(chan chan error)
+	leave, link := make(chan chan error), &member.Link{}
 	accepted := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(accepted)
-		acceptLeave(ctx, ln, leave)
+		acceptCommands(ctx, ln, leave, link)
 	}()
-	err = member.Run(ctx, a.agentOptions(dirs, log, leave))
+	o := a.agentOptions(dirs, log, leave)
+	o.Link = link
+	err = member.Run(ctx, o)
 	cancel()
 	closed := ln.Close()
 	<-accepted
@@ -201,9 +224,9 @@ func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan ch
 	}
 }
 
-// acceptLeave waits for "proxy leave". A connection is asked for nothing else, because only this user can
-// open one.
-func acceptLeave(ctx context.Context, ln *socket.Listener, leave chan<- chan error) {
+// acceptCommands answers "proxy leave" and "proxy doctor". A connection is asked for nothing else, because
+// only this user can open one.
+func acceptCommands(ctx context.Context, ln *socket.Listener, leave chan<- chan error, link *member.Link) {
 	for {
 		conn, _, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -215,7 +238,14 @@ func acceptLeave(ctx context.Context, ln *socket.Listener, leave chan<- chan err
 		}
 		_ = conn.SetDeadline(time.Now().Add(leaveLimit))
 		line, _ := bufio.NewReaderSize(conn, 16).ReadString('\n') // "" from a command that only looks
-		if line == "leave\n" {
+		switch line {
+		case "status\n":
+			answer := "connected"
+			if isConnected, reason := link.Status(); !isConnected {
+				answer = "lost " + strings.ReplaceAll(reason, "\n", "; ")
+			}
+			_, _ = fmt.Fprintln(conn, answer) // the command may have been interrupted
+		case "leave\n":
 			result := make(chan error, 1)
 			select {
 			case leave <- result:
@@ -229,6 +259,39 @@ func acceptLeave(ctx context.Context, ln *socket.Listener, leave chan<- chan err
 		}
 		_ = conn.Close()
 	}
+}
+
+// askAgent asks the agent of this host for its state. It returns nil if this host has not joined a gate.
+func askAgent(ctx context.Context, dirs config.Dirs) (*doctor.Agent, error) {
+	state, err := member.Load(filepath.Join(dirs.State, joinFile))
+	if errors.Is(err, member.ErrNotJoined) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	agent := &doctor.Agent{Host: state.Name, Gate: strings.Join(state.Gates, ",")}
+	conn, _, err := socket.Dial(ctx, dirs.Socket(joinSocket))
+	if socket.IsAbsent(err) {
+		return agent, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := fmt.Fprintln(conn, "status"); err != nil {
+		return nil, fmt.Errorf("the agent does not answer: %w", err)
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return nil, fmt.Errorf("the agent does not answer: %w", err)
+	}
+	agent.IsRunning = true
+	agent.Reason, _ = strings.CutPrefix(strings.TrimSpace(line), "lost ")
+	agent.IsConnected = strings.TrimSpace(line) == "connected"
+	return agent, nil
 }
 
 func (a *app) leaveCommand() *cobra.Command {
@@ -251,7 +314,9 @@ func (a *app) leaveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.leave(cmd.Context(), dirs); err != nil {
+			if state.IsPending {
+				warn(fmt.Errorf("the gate may know this host; remove it there with: proxy gate revoke %s", plain.Text(state.Name)))
+			} else if err := a.leave(cmd.Context(), dirs); err != nil {
 				warn(fmt.Errorf("the gate was not told (%w); remove the host there with: proxy gate revoke %s", err, plain.Text(state.Name)))
 			}
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

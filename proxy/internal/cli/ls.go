@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) lsCommand() *cobra.Command {
-	var originator, onHost, state string
+	var originator, onHost, state, command string
 	var wide, all bool
 	var labels map[string]string
 	cmd := a.jsonFlag(&cobra.Command{
@@ -27,10 +27,10 @@ func (a *app) lsCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if all {
-				return a.lsAll(cmd, client.GateFilter{Host: onHost, State: protocol.State(state), Labels: labels})
+				return a.lsAll(cmd, client.GateFilter{Host: onHost, State: protocol.State(state), Labels: labels, Command: command})
 			}
-			if onHost != "" || state != "" {
-				return exitcode.WrongUsage(errors.New("--host and --state select sessions of --all"))
+			if onHost != "" || state != "" || command != "" {
+				return exitcode.WrongUsage(errors.New("--host, --state and --command select sessions of --all"))
 			}
 			return a.withClient(cmd.Context(), func(c *client.Client) error {
 				list, err := c.ListBy(cmd.Context(), client.ListFilter{Originator: originator, Labels: labels})
@@ -51,6 +51,7 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "list the sessions of all hosts that have joined the gate")
 	cmd.Flags().StringVar(&onHost, "host", "", "with --all: list only sessions of this `host`")
 	cmd.Flags().StringVar(&state, "state", "", "with --all: list only sessions in this `state`, such as running, exited or unknown")
+	cmd.Flags().StringVar(&command, "command", "", "with --all: list only sessions whose command contains this `text`")
 	cmd.Flags().BoolVar(&wide, "wide", false, "print also memory, processes and processor time of each session that has a control group")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "list only sessions with this label, `k=v`; may be repeated")
 	cmd.MarkFlagsMutuallyExclusive("all", "originator")

@@ -38,6 +38,7 @@ type newOptions struct {
 	earlyExit  time.Duration
 	shell      bool
 	limits     *protocol.Limits
+	place      string
 	isRemote   bool // the session starts on another host
 	attach     attachOptions
 }
@@ -49,7 +50,8 @@ func (a *app) newCommand() *cobra.Command {
 		Short: "Start a session and attach to it; without argv it runs the login shell",
 		Example: "  proxy new                                   # the login shell\n" +
 			"  proxy new --id build -- make -j8\n" +
-			"  proxy new --detach --size 120x40 -- top     # prints its id",
+			"  proxy new --detach --size 120x40 -- top     # prints its id\n" +
+			"  proxy new -d --place team=compilers -- make # on a host of the gate; prints HOST/ID",
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return a.new(cmd, o, argv)
 		},
@@ -60,6 +62,7 @@ func (a *app) newCommand() *cobra.Command {
 	f.StringVar(&o.id, "id", "", "the session's `id`, 1 to 64 characters of [a-zA-Z0-9_-] (default a new one)")
 	f.BoolVarP(&o.detach, "detach", "d", false, "do not attach; print the id")
 	f.StringVar(&o.size, "size", "", "fixed size, `COLSxROWS` (default the size of this terminal or 80x24, changed by --size-policy)")
+	f.StringVar(&o.place, "place", "", "start the session on the host of the gate that has these `labels` (k=v,k=v, or any) and the fewest running sessions for each of its processors")
 	f.StringVar(&o.policy, "size-policy", "", "the `viewer` that determines the size: latest, owner, smallest, largest, or fixed for none (default latest, with --size fixed)")
 	o.flags(cmd)
 	f.DurationVar(&o.earlyExit, "early-exit", 200*time.Millisecond, "with -d: fail if the child fails within this `time`; 0 does not wait")
@@ -95,6 +98,12 @@ func (o *newOptions) flags(cmd *cobra.Command) {
 func (a *app) new(cmd *cobra.Command, o *newOptions, argv []string) error {
 	if err := a.nameHost(o); err != nil {
 		return err
+	}
+	if o.place != "" {
+		if err := a.placeOn(cmd.Context(), o.place); err != nil {
+			return err
+		}
+		o.isRemote = true
 	}
 	r, err := o.request(argv)
 	if err := errors.Join(err, a.checkAttach(&o.attach)); err != nil {

@@ -33,7 +33,7 @@ func (a *app) recordCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.sessionIDs(alive),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := a.sessionID(args[0])
+			id, err := a.sessionID(cmd.Context(), args[0])
 			if err == nil && o.output == "-" && front.IsTerminal(os.Stdout) { // it might record itself
 				err = a.notItself(id)
 			}

@@ -36,7 +36,7 @@ func (a *app) reopenCommand() *cobra.Command {
 			if n := cmd.ArgsLenAtDash(); n != 1 && (n >= 0 || len(args) > 1) {
 				return exitcode.WrongUsage(errors.New("reopen takes one ID; the command must follow --"))
 			}
-			id, err := a.sessionID(args[0])
+			id, err := a.sessionID(cmd.Context(), args[0])
 			if err := errors.Join(err, a.checkAttach(o), a.notItself(id)); err != nil {
 				return err
 			}

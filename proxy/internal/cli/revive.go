@@ -51,18 +51,18 @@ func (a *app) reviveCommand() *cobra.Command {
 				return exitcode.WrongUsage(errors.New("revive takes one ID, or --all without a command"))
 			}
 			ctx := cmd.Context()
+			cfg, err := a.settings()
+			if err != nil {
+				return err
+			}
+			if all {
+				return a.withClient(ctx, func(c *client.Client) error { return a.reviveAll(cmd, c, cfg) })
+			}
+			id, err := a.sessionID(ctx, ids[0]) // before the connection, which is with the host in the name
+			if err := errors.Join(err, a.checkAttach(o)); err != nil {
+				return err
+			}
 			return a.withClient(ctx, func(c *client.Client) error {
-				cfg, err := a.settings()
-				if err != nil {
-					return err
-				}
-				if all {
-					return a.reviveAll(cmd, c, cfg)
-				}
-				id, err := a.sessionID(ids[0])
-				if err := errors.Join(err, a.checkAttach(o)); err != nil {
-					return err
-				}
 				o.fresh, o.reopened = !detach, true
 				s, err := a.revive(ctx, c, id, cfg, argv, !detach)
 				if err != nil {

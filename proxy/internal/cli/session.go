@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,7 +20,7 @@ func (a *app) oneSession(use, short string, args cobra.PositionalArgs, run func(
 	return &cobra.Command{
 		Use: use, Short: short, Args: args, ValidArgsFunction: a.sessionIDs(anyState),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := a.sessionID(args[0])
+			id, err := a.sessionID(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -34,8 +35,8 @@ func (a *app) manySessions(use, short string, run func(*cobra.Command, *client.C
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.sessionIDs(anyState),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var errs []error
-			for _, group := range byHost(args) {
+			groups, errs := a.byHost(cmd.Context(), args)
+			for _, group := range groups {
 				on := *a
 				if err := on.setHost(group.host); err != nil {
 					return err
@@ -63,17 +64,25 @@ type hostGroup struct {
 	ids  []protocol.SessionID
 }
 
-// byHost groups names of sessions by their hosts. The groups are in the order of their first names.
-func byHost(names []string) (groups []hostGroup) {
+// byHost groups names of sessions by their hosts. The groups are in the order of their first names. A name
+// without a host is that of hostOf, and errs has the errors of the names for which hostOf returns one.
+func (a *app) byHost(ctx context.Context, names []string) (groups []hostGroup, errs []error) {
 	for _, name := range names {
 		host, id := splitName(name)
+		if host == "" && id.Validate() == nil {
+			var err error
+			if host, err = a.hostOf(ctx, id); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
 		i := slices.IndexFunc(groups, func(g hostGroup) bool { return g.host == host })
 		if i < 0 {
 			i, groups = len(groups), append(groups, hostGroup{host: host})
 		}
 		groups[i].ids = append(groups[i].ids, id)
 	}
-	return groups
+	return groups, errs
 }
 
 // notItself returns an error if id is the session in which this command runs.
@@ -85,10 +94,14 @@ func (a *app) notItself(id protocol.SessionID) error {
 }
 
 // sessionID converts an argument into a session id, and checks it. If the argument is HOST/ID, the
-// command is for that host.
-func (a *app) sessionID(arg string) (protocol.SessionID, error) {
+// command is for that host; if it is an ID alone, the command is for the host that hostOf returns.
+func (a *app) sessionID(ctx context.Context, arg string) (protocol.SessionID, error) {
 	host, id := splitName(arg)
-	return id, errors.Join(id.Validate(), a.setHost(host))
+	err := id.Validate()
+	if err == nil && host == "" {
+		host, err = a.hostOf(ctx, id)
+	}
+	return id, errors.Join(err, a.setHost(host))
 }
 
 // splitName splits HOST/ID. The host is "" in a name that is an ID only.

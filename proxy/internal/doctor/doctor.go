@@ -85,6 +85,11 @@ type Facts struct {
 	// missing supervisor would start one.
 	Supervisor func(context.Context) (*protocol.ProcessStatus, error)
 	Serving    func(ctx context.Context, supervisor bool) (*ProxyStatus, error)
+	// Gate asks the gate of the settings for its hosts; nil if no gate is set. It wraps ErrNotAsked if
+	// the setting is not valid.
+	Gate func(context.Context) ([]Host, error)
+	// Agent asks the agent of this host for its state; its result is nil if this host has not joined a gate.
+	Agent func(context.Context) (*Agent, error)
 	// Elsewhere finds this user's daemons in other runtime directories.
 	Elsewhere func(context.Context) []Place
 	// Held returns the note of a keeper that starts no supervisor any more, or nil.
@@ -137,6 +142,8 @@ func Run(ctx context.Context, f Facts) []Finding {
 	all = append(all, l.recordings()...)
 	all = append(all, l.reports()...)
 	all = append(all, l.proxyRuns()...)
+	all = append(all, l.gate(ctx)...)
+	all = append(all, l.agent(ctx)...)
 	all = append(all, l.skew()...)
 	return append(all, l.orphans()...)
 }

@@ -68,6 +68,8 @@ func healthy(t *testing.T) *machine {
 	m.asked(supervisor("v2"), nil)
 	m.Held = func() *keep.Held { return nil }
 	m.Elsewhere = func(context.Context) []Place { return nil }
+	m.Gate = func(context.Context) ([]Host, error) { return []Host{{Name: "red", IsReachable: true}}, nil }
+	m.joined(&Agent{Host: "red", Gate: "gate:7684", IsRunning: true, IsConnected: true}, nil)
 	m.serving(&ProxyStatus{protocol.ProcessStatus{PID: 20, Version: "v2", Protocol: protocol.Supported()}, true}, nil)
 	return m
 }
@@ -149,6 +151,10 @@ func (m *machine) serving(s *ProxyStatus, err error) {
 	m.Serving = func(context.Context, bool) (*ProxyStatus, error) { return s, err }
 }
 
+func (m *machine) joined(a *Agent, err error) {
+	m.Agent = func(context.Context) (*Agent, error) { return a, err }
+}
+
 // prints has programs print, and fail where they are not told what.
 func (m *machine) prints(what map[string]string) func(context.Context, string, ...string) (string, error) {
 	return func(_ context.Context, name string, _ ...string) (string, error) {
@@ -178,7 +184,7 @@ func TestHealthy(t *testing.T) {
 	for _, f := range found {
 		checks = append(checks, f.Check)
 	}
-	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper cages recordings reports proxy skew orphans"; got != want {
+	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper cages recordings reports proxy gate agent skew orphans"; got != want {
 		t.Errorf("checks %s, want %s", got, want)
 	}
 }
@@ -326,6 +332,36 @@ func TestFindings(t *testing.T) {
 			m.serving(nil, timeout)
 			m.file("proc/20/stat", "20 (proxy) T 1 0")
 		}, "proxy", Error, "process 20 does not answer", "kill -CONT 20"},
+		{"a gate that is not reached", func(m *machine) {
+			m.Gate = func(context.Context) ([]Host, error) { return nil, errors.New("connection refused") }
+		}, "gate", Warning, "cannot be reached: connection refused", "proxy gate runs"},
+		{"another gate", func(m *machine) {
+			m.Gate = func(context.Context) ([]Host, error) {
+				return nil, protocol.Errorf(protocol.CodeUnauthorized, "another fingerprint")
+			}
+		}, "gate", Warning, "another fingerprint", "proxy gate client-token"},
+		{"a gate's text that was cut", func(m *machine) {
+			m.Gate = func(context.Context) ([]Host, error) { return nil, fmt.Errorf("%w: 64 digits", ErrNotAsked) }
+		}, "gate", Warning, "64 digits", "proxy gate client-token"},
+		{"hosts that are away", func(m *machine) {
+			m.Gate = func(context.Context) ([]Host, error) {
+				hosts := []Host{{Name: "red", IsReachable: true}}
+				for i := range 12 {
+					hosts = append(hosts, Host{Name: fmt.Sprint("away", i), Release: "v1"})
+				}
+				return hosts, nil
+			}
+		}, "gate", Warning, "not connected: away0, away1, away2, away3, away4, away5, away6, away7, away8, away9, and 2 more", "proxy gate revoke"},
+		{"a host of another release", func(m *machine) {
+			m.Gate = func(context.Context) ([]Host, error) { return []Host{{"red", true, "v1"}, {"blue", true, "v2"}}, nil }
+		}, "gate", Note, "(v2): red (v1)", "proxy join"},
+		{"an agent that does not run", func(m *machine) { m.joined(&Agent{Host: "red", Gate: "gate:7684"}, nil) },
+			"agent", Warning, "gate:7684 as red, but its agent does not run", "proxy join"},
+		{"an agent that is not connected", func(m *machine) {
+			m.joined(&Agent{Host: "red", Gate: "gate:7684", IsRunning: true, Reason: "the key was revoked"}, nil)
+		}, "agent", Warning, "tries again: the key was revoked", "proxy leave"},
+		{"an agent that does not answer", func(m *machine) { m.joined(nil, timeout) },
+			"agent", Warning, "unknown: hello", "proxy join"},
 		{"a proxy that refuses us", func(m *machine) { m.serving(nil, protocol.Errorf(protocol.CodeUnauthorized, "wrong secret")) },
 			"proxy", Error, "wrong secret", "secret_file"},
 		{"a proxy that was not asked", func(m *machine) { m.serving(nil, fmt.Errorf("%w: why", ErrNotAsked)) },

@@ -4,14 +4,18 @@
 // All of it is in one directory of mode 0700, in files of mode 0600. Tokens of hosts and gates are stored
 // as their SHA-256, so that a reader of the directory cannot join with them.
 //
-//	certificate.pem, client-token   the identity, which all gates of the same hosts share
-//	address, gates                  the address of this gate; those of all gates, with their times
-//	tokens, gate-tokens             a file for each token that was not used, with the end of its validity
-//	hosts, revoked                  a file for each host, with its key and the time; one for each revoked key
+//	certificate.pem   the certificate, which all gates of the same hosts share
+//	client-token      the token of clients, which they share, too, with the time if it was renewed
+//	address, gates    the address of this gate; those of all gates, with their times
+//	tokens            a file for each join token, with the end of its validity and, once it was used, a line
+//	                  with the name and the key of the host
+//	gate-tokens       a file for each token of a new gate that was not used, with the end of its validity
+//	hosts, revoked    a file for each host, with its key and the time; one for each revoked key
 //
 // Invariant: a join token admits one host, also if several use it at the same moment, because it is valid
-// at the gate that has made it alone. A name belongs to one key, and a key has one name, until the host is
-// removed. A key that was revoked never joins again.
+// at the gate that has made it alone. That host may use it again until it expires or the host is removed,
+// because it may not have received the reply. A name belongs to one key, and a key has one name, until the
+// host is removed. A key that was revoked never joins again.
 //
 // Not here: connections (package gate), and the keys of a host itself (package member).
 package credential
@@ -35,6 +39,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nkeys"
@@ -58,7 +63,7 @@ const validity = 100 * 365 * 24 * time.Hour
 type Store struct {
 	dir         string
 	certificate tls.Certificate
-	clientToken string
+	clientToken atomic.Pointer[record.ClientToken]
 
 	mu sync.Mutex // changes of the members, one after the other
 }
@@ -75,13 +80,15 @@ func Open(dir string) (*Store, error) {
 	if err := s.loadCertificate(); err != nil {
 		return nil, fmt.Errorf("certificate of the gate: %w", err)
 	}
-	token, err := s.read("client-token", func() ([]byte, error) { return []byte(protocol.NewToken(gate.TokenBytes) + "\n"), nil })
+	content, err := s.read("client-token", func() ([]byte, error) { return []byte(protocol.NewToken(gate.TokenBytes) + "\n"), nil })
 	if err != nil {
 		return nil, fmt.Errorf("client token of the gate: %w", err)
 	}
-	if s.clientToken = strings.TrimSpace(string(token)); len(s.clientToken) != hex.EncodedLen(gate.TokenBytes) {
-		return nil, fmt.Errorf("client token of the gate: %s has not %d digits; delete the file, and a new token is made", s.path("client-token"), hex.EncodedLen(gate.TokenBytes))
+	token, err := parseClientToken(content)
+	if err != nil {
+		return nil, fmt.Errorf("client token of the gate: %s: %w; delete the file, and a new token is made", s.path("client-token"), err)
 	}
+	s.clientToken.Store(&token)
 	return s, nil
 }
 
@@ -127,6 +134,7 @@ func writeNew(path string, content []byte) error { return write(path, content, o
 // replace writes a file. The file has either the old or the new content at every moment.
 func replace(path string, content []byte) error { return write(path, content, os.Rename) }
 
+// write writes a temporary file with the content, which place moves to path.
 func write(path string, content []byte, place func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {
@@ -230,11 +238,39 @@ func (s *Store) entry(kind, secret string) (gate.Entry, error) {
 }
 
 // ClientEntry returns the text that a client needs.
-func (s *Store) ClientEntry() (gate.Entry, error) { return s.entry(gate.ForClients, s.clientToken) }
+func (s *Store) ClientEntry() (gate.Entry, error) {
+	return s.entry(gate.ForClients, s.clientToken.Load().Text)
+}
 
 // IsClient reports whether token is the token of clients.
 func (s *Store) IsClient(token string) bool {
-	return subtle.ConstantTimeCompare([]byte(token), []byte(s.clientToken)) == 1
+	return subtle.ConstantTimeCompare([]byte(token), []byte(s.clientToken.Load().Text)) == 1
+}
+
+// NewClientToken makes another token of clients. From then on, IsClient refuses the one before. It returns
+// what has changed.
+func (s *Store) NewClientToken(now time.Time) (record.Members, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	have, err := s.Members()
+	if err != nil {
+		return record.Members{}, err
+	}
+	token := record.ClientToken{Text: protocol.NewToken(gate.TokenBytes), At: later(now, have.Client.At)}
+	return s.merge(have, record.Members{Client: token})
+}
+
+// parseClientToken parses the file of the token of clients: TOKEN, or TOKEN TIME if it was renewed.
+func parseClientToken(content []byte) (t record.ClientToken, err error) {
+	words := strings.Fields(string(content))
+	if len(words) == 0 || len(words) > 2 || len(words[0]) != hex.EncodedLen(gate.TokenBytes) {
+		return t, fmt.Errorf("it has not %d digits", hex.EncodedLen(gate.TokenBytes))
+	}
+	t.Text = words[0]
+	if len(words) == 2 {
+		t.At, err = time.Parse(time.RFC3339Nano, words[1])
+	}
+	return t, err
 }
 
 // NewJoinEntry makes a token that is valid at this gate until ttl has passed, and returns the text with
@@ -286,11 +322,14 @@ func (s *Store) removeExpired(tokens string, now time.Time) error {
 	left := 0
 	for _, f := range files {
 		path := s.path(tokens, f.Name())
-		if b, err := os.ReadFile(path); err == nil && isExpired(b, now) {
+		b, err := os.ReadFile(path)
+		if err == nil && isExpired(b, now) {
 			_ = os.Remove(path) // a host may have used it just now
 			continue
 		}
-		left++
+		if tokenUser(b) == "" {
+			left++
+		}
 	}
 	if left >= MaxTokens {
 		return fmt.Errorf("%d tokens were not used yet; wait until some expire", left)
@@ -300,19 +339,29 @@ func (s *Store) removeExpired(tokens string, now time.Time) error {
 
 // isExpired reports whether a token is expired. A file that has no time is expired.
 func isExpired(content []byte, now time.Time) bool {
-	until, err := time.Parse(time.RFC3339Nano, string(content))
+	line, _, _ := strings.Cut(string(content), "\n")
+	until, err := time.Parse(time.RFC3339Nano, line)
 	return err != nil || !now.Before(until)
 }
 
-// Join admits a host, and uses up the join token. A host that has joined before may join again under the
-// same name. Join returns what has changed. The errors are *gate.Refused.
+// tokenUser returns the name and the key of the host that has used a token, or "".
+func tokenUser(content []byte) string {
+	_, user, _ := strings.Cut(string(content), "\n")
+	return user
+}
+
+// Join admits a host, and reserves the join token for it. A host that has joined before may join again under
+// the same name. Join returns what has changed. The errors are *gate.Refused.
 func (s *Store) Join(m gate.Join, now time.Time) (record.Members, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	refused := func(code gate.Refusal, format string, args ...any) (record.Members, error) {
 		return record.Members{}, &gate.Refused{Code: code, Message: fmt.Sprintf(format, args...)}
 	}
-	if !s.isValid(hostTokens, m.Secret, now) {
+	path, user := s.tokenPath(hostTokens, m.Secret), m.Name+" "+m.Key
+	content, err := os.ReadFile(path)
+	isAgain := err == nil && tokenUser(content) == user // the reply to the host was lost
+	if err != nil || isExpired(content, now) || !isAgain && tokenUser(content) != "" {
 		return refused(gate.RefusedUnauthorized, "the join token is wrong, was used before, has expired, or was made by another gate; proxy gate token makes a new one")
 	}
 	if !gate.ValidHost(m.Name) {
@@ -336,8 +385,13 @@ func (s *Store) Join(m gate.Join, now time.Time) (record.Members, error) {
 	if len(members.Hosts) >= record.MaxHosts {
 		return refused(gate.RefusedBusy, "%d hosts have joined, and no more are allowed", len(members.Hosts))
 	}
-	if !s.useUp(hostTokens, m.Secret) { // before it has an effect
-		return refused(gate.RefusedUnauthorized, "the join token was used before; proxy gate token makes a new one")
+	if !isAgain {
+		if !s.useUp(hostTokens, m.Secret) { // before it has an effect
+			return refused(gate.RefusedUnauthorized, "the join token was used before; proxy gate token makes a new one")
+		}
+		if err := writeNew(path, []byte(string(content)+"\n"+user)); err != nil {
+			return refused(gate.RefusedBusy, "the gate cannot store the use of the join token; proxy gate token makes a new one")
+		}
 	}
 	changed, err := s.merge(members, record.Members{Hosts: map[string]record.Joined{m.Name: {Key: m.Key, At: now}}})
 	if err != nil {

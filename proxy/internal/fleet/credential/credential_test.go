@@ -76,7 +76,10 @@ func TestJoin(t *testing.T) {
 		{"a name that is a path", gate.Join{Secret: used, Name: "../a", Key: first}, 0, gate.RefusedInvalid},
 		{"a key of another kind", gate.Join{Secret: used, Name: "a", Key: "A" + first[1:]}, 0, gate.RefusedInvalid},
 		{"the first host; earlier refusals have not used the token up", gate.Join{Secret: used, Name: "a", Key: first}, 0, ""},
-		{"the same token again", gate.Join{Secret: used, Name: "a", Key: first}, 0, gate.RefusedUnauthorized},
+		{"the same token again", gate.Join{Secret: used, Name: "a", Key: first}, 0, ""},
+		{"the same token from another host", gate.Join{Secret: used, Name: "b", Key: second}, 0, gate.RefusedUnauthorized},
+		{"the same token under another name", gate.Join{Secret: used, Name: "b", Key: first}, 0, gate.RefusedUnauthorized},
+		{"the same token after its expiry", gate.Join{Secret: used, Name: "a", Key: first}, time.Minute, gate.RefusedUnauthorized},
 		{"the same host again", gate.Join{Secret: token(t, s, time.Minute), Name: "a", Key: first}, 0, ""},
 		{"another key", gate.Join{Secret: token(t, s, time.Minute), Name: "a", Key: second}, 0, gate.RefusedNameTaken},
 		{"another name", gate.Join{Secret: token(t, s, time.Minute), Name: "b", Key: first}, 0, gate.RefusedNameTaken},
@@ -99,6 +102,9 @@ func TestJoin(t *testing.T) {
 	}
 	if _, err := s.Join(gate.Join{Secret: token(t, s, time.Minute), Name: "a", Key: first}, now); code(err) != gate.RefusedInvalid {
 		t.Errorf("a revoked key joins: %v", err)
+	}
+	if _, err := s.Join(gate.Join{Secret: used, Name: "a", Key: first}, now); code(err) != gate.RefusedInvalid {
+		t.Errorf("a removed host joins again with its token: %v", err)
 	}
 }
 
@@ -125,12 +131,33 @@ func TestTokenOnce(t *testing.T) {
 	}
 }
 
+func TestNewClientToken(t *testing.T) {
+	s := open(t)
+	before, err := s.ClientEntry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := s.NewClientToken(now); err != nil || changed.Client.Text == "" {
+		t.Fatalf("changed: %v, %v", changed, err)
+	}
+	again, err := Open(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, store := range []*Store{s, again} {
+		after, err := store.ClientEntry()
+		if err != nil || after.Secret == before.Secret || !store.IsClient(after.Secret) || store.IsClient(before.Secret) {
+			t.Errorf("after a new token: %v, %v", after.Secret == before.Secret, err)
+		}
+	}
+}
+
 // What is made once stays, is private, and contains no join token.
 func TestFiles(t *testing.T) {
 	s := open(t)
 	secret := token(t, s, time.Minute)
 	again, err := Open(s.dir)
-	if err != nil || again.Fingerprint() != s.Fingerprint() || !again.IsClient(s.clientToken) || again.IsClient("") || again.IsClient(s.clientToken+"0") {
+	if err != nil || again.Fingerprint() != s.Fingerprint() || !again.IsClient(s.clientToken.Load().Text) || again.IsClient("") || again.IsClient(s.clientToken.Load().Text+"0") {
 		t.Errorf("the second store differs: %v", err)
 	}
 	if e, err := again.ClientEntry(); err != nil || e.Addresses[0] != "gate.example:7684" {
@@ -196,7 +223,7 @@ func TestAdopt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if has, err := HasIdentity(dir); !has || err != nil || second.Fingerprint() != first.Fingerprint() || !second.IsClient(first.clientToken) {
+	if has, err := HasIdentity(dir); !has || err != nil || second.Fingerprint() != first.Fingerprint() || !second.IsClient(first.clientToken.Load().Text) {
 		t.Errorf("the second gate differs: %v, %v", has, err)
 	}
 	text := []byte("text")
@@ -249,6 +276,9 @@ func TestMerge(t *testing.T) {
 	}
 	if removed, err := a.RemoveGate("b:1", now); err != nil || !removed.Gates["b:1"].IsRemoved { // the clock has not moved
 		t.Errorf("remove: %v, %v", removed, err)
+	}
+	if renewed, err := a.NewClientToken(now); err != nil || renewed.Client.Text == "" {
+		t.Errorf("renew: %v, %v", renewed, err)
 	}
 	revoked, err := b.Remove("h", now)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 // Members returns the hosts, the revoked keys, and the gates.
 func (s *Store) Members() (m record.Members, err error) {
-	m = record.Members{Hosts: map[string]record.Joined{}, Revoked: map[string]time.Time{}}
+	m = record.Members{Hosts: map[string]record.Joined{}, Revoked: map[string]time.Time{}, Client: *s.clientToken.Load()}
 	err = s.each("hosts", gate.ValidHost, func(name string, words []string) error {
 		if len(words) != 2 || !nkeys.IsValidPublicUserKey(words[0]) {
 			return fmt.Errorf("%s has not a key and a time", s.path("hosts", name))
@@ -133,6 +133,13 @@ func (s *Store) merge(have, m record.Members) (changed record.Members, err error
 		}
 		err = errors.Join(err, replace(s.path("gates"), []byte(b.String())))
 	}
+	if changed.Client.Text != "" {
+		token := merged.Client
+		if writeErr := replace(s.path("client-token"), []byte(token.Text+" "+stored(token.At)+"\n")); writeErr != nil {
+			return changed, errors.Join(err, fmt.Errorf("client token of the gate: %w", writeErr))
+		}
+		s.clientToken.Store(&token)
+	}
 	return changed, err
 }
 
@@ -193,7 +200,7 @@ func (s *Store) Enlist(m gate.Enlist, now time.Time) (gate.Identity, error) {
 	if err != nil {
 		return gate.Identity{}, &gate.Refused{Code: gate.RefusedBusy, Message: "the gate cannot read its address"}
 	}
-	return gate.Identity{Certificate: string(certificate), Token: s.clientToken, Gates: e.Addresses}, nil
+	return gate.Identity{Certificate: string(certificate), Token: s.clientToken.Load().Text, Gates: e.Addresses}, nil
 }
 
 // Sign signs a text with the key of the certificate, which all gates have.

@@ -311,8 +311,8 @@ func (d *Directory) Hosts(after string, now time.Time) (list []gate.HostInfo, ne
 	for _, name := range d.names[d.begin(after):] {
 		h := d.byName[name]
 		info := gate.HostInfo{
-			Name: h.name, IsReachable: d.isReachable(h, now), Release: h.about.Release,
-			System: h.about.System, Labels: h.about.Labels, Sessions: len(h.sessions), SeenAt: h.seenAt,
+			Name: h.name, IsReachable: d.isReachable(h, now), Release: h.about.Release, System: h.about.System,
+			Labels: h.about.Labels, Sessions: len(h.sessions), Running: h.running(), CPUs: h.about.CPUs, SeenAt: h.seenAt,
 		}
 		if info.IsReachable {
 			info.IsServing, info.Gate = h.about.IsServing, h.gate
@@ -323,6 +323,16 @@ func (d *Directory) Hosts(after string, now time.Time) (list []gate.HostInfo, ne
 		list = append(list, info)
 	}
 	return list, ""
+}
+
+// running returns the number of sessions that run, as far as the host has said so.
+func (h *host) running() (n int) {
+	for _, e := range h.sessions {
+		if e.State == protocol.StateRunning {
+			n++
+		}
+	}
+	return n
 }
 
 // begin returns the index of the first name after after.
@@ -344,9 +354,12 @@ func size(labels map[string]string) (n int) {
 
 // A Filter selects sessions. Its zero value selects all.
 type Filter struct {
+	ID     protocol.SessionID
 	Host   string
 	State  protocol.State
 	Labels map[string]string
+	// Command selects sessions whose command contains this text.
+	Command string
 }
 
 // Sessions returns the sessions that f selects and that come after HOST/ID, sorted by host and id, at
@@ -366,7 +379,13 @@ func (d *Directory) Sessions(f Filter, after string, now time.Time) (rows []gate
 		}
 		h := d.byName[name]
 		isKnown := d.isReachable(h, now) && h.about.IsServing
-		for _, id := range h.after(name == afterHost, afterID) {
+		ids := []protocol.SessionID{f.ID}
+		if f.ID == "" {
+			ids = h.after(name == afterHost, afterID)
+		} else if _, exists := h.sessions[f.ID]; !exists || name == afterHost && f.ID <= afterID {
+			continue
+		}
+		for _, id := range ids {
 			row, isSelected := h.row(id, isKnown, f)
 			if !isSelected {
 				continue
@@ -403,7 +422,7 @@ func (h *host) row(id protocol.SessionID, isKnown bool, f Filter) (row gate.Sess
 	if !isKnown {
 		state = gate.StateUnknown
 	}
-	if f.State != "" && f.State != state {
+	if f.State != "" && f.State != state || !strings.Contains(s.Command, f.Command) {
 		return row, false
 	}
 	for k, v := range f.Labels {

@@ -218,11 +218,16 @@ func TestFilterAndPages(t *testing.T) {
 		want int
 	}{
 		{Filter{Host: "h1"}, 5000}, {Filter{Host: "none"}, 0}, {Filter{State: protocol.StateExited}, 0},
+		{Filter{ID: "s0007"}, 3}, {Filter{ID: "s0007", Host: "h1"}, 1}, {Filter{ID: "s0007", State: protocol.StateExited}, 0}, {Filter{ID: "none"}, 0},
+		{Filter{Command: "sh"}, 15_000}, {Filter{Command: "sh -c"}, 0},
 		{Filter{Labels: map[string]string{"even": "true"}}, 7500}, {Filter{Host: "h2", Labels: map[string]string{"even": "false", "x": ""}}, 0},
 	} {
 		if got := len(strings.Fields(names(d, tt.f, epoch))); got != tt.want {
 			t.Errorf("%+v: %d rows, want %d", tt.f, got, tt.want)
 		}
+	}
+	if rows, _ := d.Sessions(Filter{ID: "s0007"}, "h0/s0007", epoch); len(rows) != 2 || rows[0].Host != "h1" {
+		t.Errorf("after h0/s0007 come %+v", rows)
 	}
 	d.Remove("K1")
 	if hosts, next := d.Hosts("h0", epoch); len(hosts) != 1 || hosts[0].Name != "h2" || next != "" {

@@ -30,10 +30,12 @@ type Control interface {
 	Close() error
 }
 
-// The commands. A command is a line COMMAND NAME, and the answer is a line "ok", "unknown" or "error TEXT".
+// The commands. A command is a line COMMAND or COMMAND NAME, and the answer is a line "ok", "unknown" or
+// "error TEXT".
 const (
-	controlRevoke = "revoke" // a host
-	controlForget = "forget" // the address of another gate
+	controlRevoke = "revoke"             // a host
+	controlForget = "forget"             // the address of another gate
+	controlRenew  = "renew-client-token" // without a name
 )
 
 // control answers commands until the socket is closed.
@@ -63,6 +65,8 @@ func (g *Gate) answerControl(conn net.Conn) {
 		isKnown, err = g.revoke(name, "host revoked")
 	case command == controlForget:
 		isKnown, err = g.forget(name)
+	case command == controlRenew:
+		isKnown, err = true, g.renewClientToken()
 	default:
 		err = errors.New("the command is unknown")
 	}
@@ -92,21 +96,29 @@ func (g *Gate) forget(address string) (bool, error) {
 // Revoke removes a host from the gate whose control socket is at path. If no gate runs there, Revoke
 // removes the host from the store. It reports whether the host had joined.
 func Revoke(ctx context.Context, store *credential.Store, path, name string) (bool, error) {
-	return command(ctx, path, controlRevoke, name, store.Remove)
+	return command(ctx, path, controlRevoke+" "+name, func() (record.Members, error) { return store.Remove(name, time.Now()) })
 }
 
 // Forget removes the address of a gate from the gate whose control socket is at path. If no gate runs
 // there, Forget removes the address from the store. It reports whether there was one.
 func Forget(ctx context.Context, store *credential.Store, path, address string) (bool, error) {
-	return command(ctx, path, controlForget, address, store.RemoveGate)
+	return command(ctx, path, controlForget+" "+address, func() (record.Members, error) { return store.RemoveGate(address, time.Now()) })
 }
 
-// command sends a command to the gate whose control socket is at path. If no gate runs there, it calls
-// offline.
-func command(ctx context.Context, path, command, name string, offline func(name string, now time.Time) (record.Members, error)) (isKnown bool, err error) {
+// RenewClientToken lets the gate whose control socket is at path make a new token of clients, and close the
+// connections that came with the one before. If no gate runs there, it makes the token in the store. The
+// other gates learn the token when they are connected.
+func RenewClientToken(ctx context.Context, store *credential.Store, path string) error {
+	_, err := command(ctx, path, controlRenew, func() (record.Members, error) { return store.NewClientToken(time.Now()) })
+	return err
+}
+
+// command sends a line to the gate whose control socket is at path, and reports whether the answer is "ok".
+// If no gate runs there, it calls offline, and reports whether that has changed something.
+func command(ctx context.Context, path, line string, offline func() (record.Members, error)) (bool, error) {
 	conn, _, err := socket.Dial(ctx, path)
 	if socket.IsAbsent(err) {
-		changed, err := offline(name, time.Now())
+		changed, err := offline()
 		return !changed.IsEmpty(), err
 	}
 	if err != nil {
@@ -114,15 +126,15 @@ func command(ctx context.Context, path, command, name string, offline func(name 
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(2 * controlLimit))
-	if _, err := fmt.Fprintf(conn, "%s %s\n", command, name); err != nil {
+	if _, err := fmt.Fprintln(conn, line); err != nil {
 		return false, err
 	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
+	answer, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
 		return false, fmt.Errorf("the gate has not answered: %w", err)
 	}
-	if text, isError := strings.CutPrefix(strings.TrimSpace(line), "error "); isError {
+	if text, isError := strings.CutPrefix(strings.TrimSpace(answer), "error "); isError {
 		return false, errors.New(text)
 	}
-	return strings.TrimSpace(line) == "ok", nil
+	return strings.TrimSpace(answer) == "ok", nil
 }

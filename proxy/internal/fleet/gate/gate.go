@@ -18,7 +18,8 @@
 //
 // Invariant: before a connection has shown a token, a ticket or a key, it can make the gate hold at most
 // one frame of 64 KiB for at most firstLimit. A ticket is valid once, for one host, for ticketLimit. When
-// revoke returns, no connection of the host is left.
+// revoke returns, no connection of the host is left. When renewClientToken returns, no connection is left that
+// has shown the token before.
 //
 // Not here: the api, the directory (package directory), and what is on disk (package credential).
 package gate
@@ -75,7 +76,7 @@ type Gate struct {
 
 	mu       sync.Mutex
 	isClosed bool
-	conns    map[net.Conn]string // every connection, with the key of its host, or ""
+	conns    map[net.Conn]string // every connection, with the key of its host, or ofClient, or ""
 	perPeer  map[string]int
 	unproven int
 	dials    map[string]*dial // by ticket
@@ -84,6 +85,9 @@ type Gate struct {
 	askedAt  map[string]time.Time
 	peers    map[string]*peer // by address
 }
+
+// ofClient marks, in Gate.conns, the connection of a client whose token was right. It is no key of a host.
+const ofClient = "client"
 
 // A dial is a client that waits for its host.
 type dial struct {
@@ -288,9 +292,16 @@ func (g *Gate) refuse(conn net.Conn, code gate.Refusal, why string) {
 	_ = gate.Write(conn, gate.Refused{Code: code, Message: why}) // the peer may be gone
 }
 
-// isClient reports whether a token is the one of clients, and refuses the connection otherwise.
+// isClient reports whether a token is the one of clients, and refuses the connection otherwise. mu is held for
+// the comparison and the mark, so that renewClientToken misses no connection with the token before.
 func (g *Gate) isClient(conn net.Conn, token string) bool {
-	if g.store.IsClient(token) {
+	g.mu.Lock()
+	isRight := g.store.IsClient(token)
+	if isRight && !g.isClosed {
+		g.conns[conn] = ofClient
+	}
+	g.mu.Unlock()
+	if isRight {
 		return true
 	}
 	g.refuse(conn, gate.RefusedUnauthorized, "the token of the client is wrong; proxy gate client-token prints the right one on the gate")
@@ -313,7 +324,7 @@ func (g *Gate) questions(conn *tls.Conn, m protocol.Message) {
 			if !g.isClient(conn, m.Token) {
 				return
 			}
-			rows, next := g.dir.Sessions(directory.Filter{Host: m.Host, State: protocol.State(m.State), Labels: m.Labels}, m.After, now)
+			rows, next := g.dir.Sessions(directory.Filter{ID: m.ID, Host: m.Host, State: protocol.State(m.State), Labels: m.Labels, Command: m.Command}, m.After, now)
 			answer = gate.SessionList{Sessions: rows, Next: next}
 		default:
 			g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("%s is no question about the directory", m.MessageType()))

@@ -418,6 +418,39 @@ func TestRevoke(t *testing.T) {
 	b.join("h")
 }
 
+// A new token of clients takes the place of the one before at once, and the connections that came with that
+// one are closed. Hosts stay connected.
+func TestRenewClientToken(t *testing.T) {
+	b := newBench(t)
+	h := b.join("h")
+	client, arrived, _ := b.enter(h, "h")
+	before := b.client
+	asking, _, err := b.ask(gate.Hosts{Token: before.Secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := RenewClientToken(testkit.Soon(t), b.store, b.control); err != nil {
+		t.Fatal(err)
+	}
+	for _, conn := range []net.Conn{client, arrived, asking} {
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Error("a connection with the token before is open")
+		}
+	}
+	for _, m := range []protocol.Message{gate.Enter{Token: before.Secret, Host: "h"}, gate.Hosts{Token: before.Secret}, gate.Sessions{Token: before.Secret}} {
+		if _, _, err := b.ask(m); !says(err, gate.RefusedUnauthorized) {
+			t.Errorf("%s with the token before: %v", m.MessageType(), err)
+		}
+	}
+	if b.client, err = b.store.ClientEntry(); err != nil || b.client.Fingerprint != before.Fingerprint {
+		t.Errorf("the new entry has another fingerprint: %v, %v", b.client.Fingerprint, err)
+	}
+	b.enter(h, "h")
+	if len(h.lost) > 0 {
+		t.Errorf("the host has lost its connection: %v", <-h.lost)
+	}
+}
+
 // A host that leaves is removed, and cannot remove another one.
 func TestLeave(t *testing.T) {
 	b := newBench(t)

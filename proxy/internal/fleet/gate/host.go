@@ -203,11 +203,25 @@ func (g *Gate) revoke(name, event string) (bool, error) {
 // drop forgets a host whose key was revoked, and closes all its connections.
 func (g *Gate) drop(key string) {
 	g.dir.Remove(key) // from here on, belongs refuses its connections
+	g.abortAll(key)
+}
+
+// renewClientToken makes a new token of clients for all gates, and closes the connections that came with the
+// one before.
+func (g *Gate) renewClientToken() error {
+	_, err := g.change(g.store.NewClientToken)
+	return err
+}
+
+// abortAll closes the connections of an owner, and returns their number.
+func (g *Gate) abortAll(owner string) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for conn, owner := range g.conns {
-		if owner == key {
+	for conn, of := range g.conns {
+		if of == owner {
+			n++
 			_ = abort(conn)
 		}
 	}
+	return n
 }

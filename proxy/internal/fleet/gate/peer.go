@@ -275,6 +275,10 @@ func (g *Gate) change(f func(now time.Time) (record.Members, error)) (record.Mem
 	changed, err := f(time.Now())
 	if !changed.IsEmpty() {
 		g.sum = ""
+		if changed.Client.Text != "" {
+			n := g.abortAll(ofClient)
+			g.log.Info().Bool(logging.Security, true).Int(logging.Count, n).Msg("client token renewed; connections of clients closed")
+		}
 		for key := range changed.Revoked {
 			g.drop(key)
 		}

@@ -113,6 +113,39 @@ func TestGatesRevoke(t *testing.T) {
 	third.join("away")
 }
 
+// A token of clients that is renewed at one gate is the only one at all gates, also at one that was away
+// meanwhile.
+func TestGatesRenewClientToken(t *testing.T) {
+	first := newBench(t)
+	second, third := first.another(), first.another()
+	for _, b := range []*bench{first, second, third} {
+		testkit.Eventually(t, limit, func() bool { gates, err := b.store.Gates(); return err == nil && len(gates) == 3 }, "all gates know all gates")
+	}
+	client, _, _ := second.enter(second.join("h"), "h")
+	before := first.client.Secret
+	third.stop()
+	if err := RenewClientToken(testkit.Soon(t), first.store, first.control); err != nil {
+		t.Fatal(err)
+	}
+	third.start()
+	after, err := first.store.ClientEntry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []*bench{first, second, third} {
+		testkit.Eventually(t, limit, func() bool {
+			_, _, err := b.ask(gate.Hosts{Token: before})
+			return says(err, gate.RefusedUnauthorized)
+		}, "the old token is refused")
+		if _, _, err := b.ask(gate.Hosts{Token: after.Secret}); err != nil {
+			t.Errorf("the new token is refused: %v", err)
+		}
+	}
+	if _, err := client.Read(make([]byte, 1)); err == nil {
+		t.Error("a connection with the old token is open")
+	}
+}
+
 // A gate that is gone is removed from all gates, and is back when it starts again.
 func TestForget(t *testing.T) {
 	first := newBench(t)

@@ -59,6 +59,7 @@ type Options struct {
 	Path  string // of the file of the State
 	Log   zerolog.Logger
 	Leave <-chan chan error // a channel of it receives the result of the leave
+	Link  *Link             // the agent notes here whether it is connected; may be nil
 	// Connect returns a client of the local proxy. It starts a proxy if a supervisor runs or sessions
 	// are stored, and also if starts is set. If again is set, it does not start a proxy that a user
 	// has stopped.
@@ -67,8 +68,38 @@ type Options struct {
 	Serve func(ctx context.Context, stream net.Conn) error
 }
 
+// A Link tells whether the agent is connected with a gate.
+type Link struct {
+	mu     sync.Mutex
+	isMade bool
+	err    error // of the last loss or attempt
+}
+
+// Status reports whether the agent is connected, and otherwise the reason why it is not.
+func (l *Link) Status() (isConnected bool, reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		return l.isMade, "it has not connected yet"
+	}
+	return false, l.err.Error()
+}
+
+func (l *Link) set(err error) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isMade, l.err = err == nil, err
+}
+
+// ErrNoAnswer tells that a gate may have accepted a host, because the request was sent and the reply was
+// lost.
+var ErrNoAnswer = errors.New("the gate may know this host now; repeat the command with the same text")
+
 // Join makes the host of s known to the gates. secret is that of a join token, which is valid at the first
-// gate of s alone.
+// gate of s alone. It may be repeated if the error matches ErrNoAnswer.
 func Join(ctx context.Context, s State, secret string) error {
 	_, key, err := s.pair()
 	if err != nil {
@@ -80,6 +111,10 @@ func Join(ctx context.Context, s State, secret string) error {
 	}
 	defer func() { _ = conn.Close() }()
 	_, err = ask[*gate.Joined](conn, gate.Join{Secret: secret, Name: s.Name, Key: key})
+	var refused *gate.Refused
+	if err != nil && !errors.As(err, &refused) {
+		err = fmt.Errorf("%w; %w", err, ErrNoAnswer)
+	}
 	return err
 }
 
@@ -277,6 +312,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func (a *agent) connected() {
+	a.o.Link.set(nil)
 	a.mu.Lock()
 	a.denied = nil
 	a.mu.Unlock()
@@ -289,6 +325,7 @@ func (a *agent) lost(err error) {
 	if err == nil {
 		err = errors.New("the connection has ended")
 	}
+	a.o.Link.set(err)
 	a.mu.Lock()
 	isNew := a.denied == nil || a.denied.Error() != err.Error()
 	a.denied = err
@@ -441,7 +478,7 @@ func (a *agent) publish(ctx context.Context) error {
 	host := func() {
 		a.put(record.KindHost, record.Encode(record.Host{
 			Stamp: r.next(), Link: a.link(), Release: version.String(), System: runtime.GOOS + "/" + runtime.GOARCH, Labels: a.state.Labels,
-			IsServing: isServing, Count: len(r.sessions), Sum: r.sum.String(),
+			IsServing: isServing, CPUs: runtime.NumCPU(), Count: len(r.sessions), Sum: r.sum.String(),
 		}))
 	}
 	for {

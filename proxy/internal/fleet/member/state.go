@@ -21,6 +21,9 @@ type State struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Seed        string            `json:"seed"`  // of the host's NKey
 	Epoch       uint64            `json:"epoch"` // number of starts of the agent
+	// IsPending tells that the gate has not answered yet. It may know the host, so the key is kept for
+	// another attempt.
+	IsPending bool `json:"pending,omitempty"`
 }
 
 // ErrNotJoined tells that there is no file of a State.

@@ -3,6 +3,8 @@ package record
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,6 +32,14 @@ type Members struct {
 	Hosts   map[string]Joined    `json:"hosts,omitempty"`   // by name
 	Revoked map[string]time.Time `json:"revoked,omitempty"` // by key
 	Gates   map[string]Place     `json:"gates,omitempty"`   // by address
+	Client  ClientToken          `json:"client,omitzero"`
+}
+
+// A ClientToken is the token of clients, and the time at which it was renewed. The first token of a gate has
+// the zero time.
+type ClientToken struct {
+	Text string    `json:"text"`
+	At   time.Time `json:"at,omitzero"`
 }
 
 // Joined is a host that has joined.
@@ -63,7 +73,9 @@ func (m Members) Addresses() []string {
 }
 
 // IsEmpty reports whether there is no entry.
-func (m Members) IsEmpty() bool { return len(m.Hosts)+len(m.Revoked)+len(m.Gates) == 0 }
+func (m Members) IsEmpty() bool {
+	return len(m.Hosts)+len(m.Revoked)+len(m.Gates) == 0 && m.Client.Text == ""
+}
 
 // Sum returns a hash of all entries.
 func (m Members) Sum() string {
@@ -78,14 +90,21 @@ func (m Members) Sum() string {
 	for address, p := range m.Gates {
 		add("gate", address, p.IsRemoved, p.At.UnixNano())
 	}
+	if m.Client.Text != "" {
+		add("client", m.Client.Text, m.Client.At.UnixNano())
+	}
 	return sum.String()
 }
 
 // Merge returns the members of m and n. A revoked key wins against a host that has joined with it. If two
 // hosts have joined under one name at gates that were not connected, the first one keeps the name, and the
-// other one is revoked. A key that has two names is revoked. Of two entries of a gate, the later one wins.
+// other one is revoked. A key that has two names is revoked. Of two entries of a gate, and of two tokens of
+// clients, the later one wins.
 func (m Members) Merge(n Members) Members {
-	r := Members{Hosts: map[string]Joined{}, Revoked: maps.Clone(m.Revoked), Gates: maps.Clone(m.Gates)}
+	r := Members{Hosts: map[string]Joined{}, Revoked: maps.Clone(m.Revoked), Gates: maps.Clone(m.Gates), Client: m.Client}
+	if c := n.Client; c.Text != "" && cmp.Or(c.At.Compare(m.Client.At), cmp.Compare(c.Text, m.Client.Text)) > 0 {
+		r.Client = c
+	}
 	if r.Revoked == nil {
 		r.Revoked = map[string]time.Time{}
 	}
@@ -153,9 +172,15 @@ func trim[V any](m map[string]V, limit int, rank func(V) int64) {
 
 // Without returns the entries of m that before has not.
 func (m Members) Without(before Members) Members {
-	return Members{newer(m.Hosts, before.Hosts, func(a, b Joined) bool { return a.Key == b.Key && a.At.Equal(b.At) }),
-		newer(m.Revoked, before.Revoked, time.Time.Equal),
-		newer(m.Gates, before.Gates, func(a, b Place) bool { return a.IsRemoved == b.IsRemoved && a.At.Equal(b.At) })}
+	r := Members{
+		Hosts:   newer(m.Hosts, before.Hosts, func(a, b Joined) bool { return a.Key == b.Key && a.At.Equal(b.At) }),
+		Revoked: newer(m.Revoked, before.Revoked, time.Time.Equal),
+		Gates:   newer(m.Gates, before.Gates, func(a, b Place) bool { return a.IsRemoved == b.IsRemoved && a.At.Equal(b.At) }),
+	}
+	if m.Client.Text != before.Client.Text || !m.Client.At.Equal(before.Client.At) {
+		r.Client = m.Client
+	}
+	return r
 }
 
 func newer[V any](m, before map[string]V, isEqual func(a, b V) bool) map[string]V {
@@ -174,11 +199,14 @@ func (m Members) Split() (parts []Members) {
 	count := 0
 	next := func() *Members {
 		if count%perMessage == 0 {
-			part = Members{map[string]Joined{}, map[string]time.Time{}, map[string]Place{}}
+			part = Members{Hosts: map[string]Joined{}, Revoked: map[string]time.Time{}, Gates: map[string]Place{}}
 			parts = append(parts, part)
 		}
 		count++
 		return &part
+	}
+	if m.Client.Text != "" {
+		parts = append(parts, Members{Client: m.Client})
 	}
 	for key, at := range m.Revoked { // first, so that a part never shows a host as joined that another part revokes
 		next().Revoked[key] = at
@@ -193,6 +221,9 @@ func (m Members) Split() (parts []Members) {
 }
 
 func (m *Members) check() error {
+	if b, err := hex.DecodeString(m.Client.Text); err != nil || m.Client.Text != "" && len(b) != gate.TokenBytes {
+		return errors.New("the token of clients is not valid")
+	}
 	for name, h := range m.Hosts {
 		if !gate.ValidHost(name) || !nkeys.IsValidPublicUserKey(h.Key) {
 			return fmt.Errorf("host %.80q with key %.80q is not valid", name, h.Key)

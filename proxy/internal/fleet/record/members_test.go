@@ -3,6 +3,7 @@ package record
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,7 +40,11 @@ func place(address string, second int, isRemoved bool) Members {
 	return Members{Gates: map[string]Place{address: {at(second), isRemoved}}}
 }
 
-// short returns the hosts, the revoked keys and the gates in a few words.
+func client(digit byte, second int) Members {
+	return Members{Client: ClientToken{strings.Repeat(string(digit), 64), at(second)}}
+}
+
+// short returns the hosts, the revoked keys, the gates and a digit of the token of clients in a few words.
 func short(m Members) string {
 	number := map[string]int{}
 	for n := range byte(16) {
@@ -52,7 +57,7 @@ func short(m Members) string {
 	for key, when := range m.Revoked {
 		revoked[number[key]] = when.Second()
 	}
-	return fmt.Sprint(hosts, revoked, m.Addresses())
+	return strings.TrimSpace(fmt.Sprintln(hosts, revoked, m.Addresses(), m.Client.Text[:min(1, len(m.Client.Text))]))
 }
 
 func TestMerge(t *testing.T) {
@@ -69,6 +74,8 @@ func TestMerge(t *testing.T) {
 		{"the same host twice", host("a", 1, 2), host("a", 1, 1), "map[a:1] map[] []"},
 		{"a gate that was removed", place("a:1", 1, false), place("a:1", 2, true), "map[] map[] []"},
 		{"a gate that is back", place("a:1", 3, false), place("a:1", 2, true), "map[] map[] [a:1]"},
+		{"a token that was renewed", client('a', 1), client('b', 2), "map[] map[] [] b"},
+		{"two tokens at the same time", client('b', 1), client('a', 1), "map[] map[] [] b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			x, y := tt.a.Merge(tt.b), tt.b.Merge(tt.a)
@@ -92,13 +99,15 @@ func TestMergeConverges(t *testing.T) {
 			g, n := r.IntN(3), byte(r.IntN(8))
 			name := string(rune('a' + r.IntN(4)))
 			var change Members
-			switch r.IntN(4) {
+			switch r.IntN(5) {
 			case 0, 1:
 				change = host(name, n, r.IntN(5))
 			case 2:
 				change, all[n] = revoked(n, r.IntN(5)), true
 			case 3:
 				change = place(name+":1", r.IntN(5), r.IntN(2) == 0)
+			case 4:
+				change = client('a'+byte(r.IntN(3)), r.IntN(5))
 			}
 			gates[g] = gates[g].Merge(change)
 			if r.IntN(3) == 0 {
@@ -129,7 +138,7 @@ func TestMembersLimits(t *testing.T) {
 	for i := range MaxRevoked + 10 {
 		m.Revoked[fmt.Sprintf("U%055d", i)] = at(0).Add(time.Duration(i) * time.Second) // Merge does not read a key
 	}
-	m = m.Merge(host("h", 1, 1)).Merge(place("a:1", 1, false))
+	m = m.Merge(host("h", 1, 1)).Merge(place("a:1", 1, false)).Merge(client('a', 1))
 	if len(m.Revoked) != MaxRevoked {
 		t.Errorf("%d keys are revoked", len(m.Revoked))
 	}

@@ -40,6 +40,7 @@ const (
 	MaxMessage  = 640 << 10 // bytes of a message on the bus
 	maxCommand  = 256       // bytes of the command in a Session
 	maxText     = 256       // bytes of a release, and of a system
+	maxCPUs     = 1 << 16
 )
 
 // The kinds of messages. A kind is the last word of a subject on the bus.
@@ -76,7 +77,8 @@ type Host struct {
 	Release   string            `json:"release"`
 	System    string            `json:"system"`
 	Labels    map[string]string `json:"labels,omitempty"`
-	IsServing bool              `json:"serving"` // a proxy runs on the host
+	IsServing bool              `json:"serving"`        // a proxy runs on the host
+	CPUs      int               `json:"cpus,omitempty"` // number of processors that the host may use
 	Count     int               `json:"count"`
 	Sum       string            `json:"sum"`
 }
@@ -183,6 +185,7 @@ func check(m any) error {
 		if m.Count < 0 || m.Count > MaxSessions || len(m.Sum) != hex.EncodedLen(len(Sum{})) {
 			return fmt.Errorf("a host has %d sessions and a sum of %d digits", m.Count, len(m.Sum))
 		}
+		m.CPUs = min(max(m.CPUs, 0), maxCPUs)
 		return checkLabels(m.Labels)
 	case *Change:
 		if len(m.Session) == 0 || string(m.Session) == "null" {

@@ -5,6 +5,7 @@ import type { ExitRecord } from './types.js';
  * of the protocol (SPEC.md, Errors), the client has these:
  *
  * - `connect`: no proxy could be reached;
+ * - `unknown_host`: no host of this name has joined the gate;
  * - `lost`: the connection was lost, and it is not known whether the request was carried out;
  * - `decode`: the proxy sent a malformed message;
  * - `client_closed`: close or detach was called;

@@ -13,5 +13,6 @@ export { Widths } from './widths.js';
 export type { WidthsTerminal } from './widths.js';
 export type { AttachedTerminal, Disposable, Fitter, TerminalLike, TerminalOptions } from './terminal.js';
 export { HoldfastError } from './errors.js';
-export type { SSHOptions, Transport, TransportHandler, WebSocketConstructor, WebSocketLike } from './transport.js';
+export { parseGate } from './transport.js';
+export type { GateOptions, SSHOptions, Transport, TransportHandler, WebSocketConstructor, WebSocketLike } from './transport.js';
 export type * from './types.js';

@@ -48,6 +48,33 @@ export interface SSHOptions {
   start?: boolean;
 }
 
+/** Names the gate of a host, or several gates that have it. In Node and Electron. `parseGate` makes the first three fields. */
+export interface GateOptions {
+  /** `HOST:PORT` of each gate. The client tries one after the other, and begins with the one that served it last. */
+  addresses: string[];
+  /** SHA-256 of the certificate of all gates: 64 hexadecimal digits in lower case. */
+  fingerprint: string;
+  /** The token of clients. */
+  token: string;
+  /** The name of the host at the gate. */
+  host: string;
+  /** Start a proxy and a supervisor on the host if none runs. */
+  start?: boolean;
+}
+
+/**
+ * parseGate returns the options in the text that `proxy gate client-token` prints. Commas separate the addresses of
+ * several gates. Errors: `invalid_argument`.
+ */
+export function parseGate(text: string): Omit<GateOptions, 'host'> {
+  const parts = /^holdfast-client\/([^/,]+:\d+(?:,[^/,]+:\d+)*)\/([0-9a-f]{64})\/([0-9a-f]{64})$/.exec(text.trim());
+  if (parts === null) {
+    throw new HoldfastError('invalid_argument', 'the text has not the form holdfast-client/HOST:PORT/FINGERPRINT/TOKEN; copy what proxy gate client-token prints');
+  }
+  const [, addresses, fingerprint, token] = parts as unknown as [string, string, string, string];
+  return { addresses: addresses.split(','), fingerprint, token };
+}
+
 /** The members of a WebSocket that are used here. The browser's, Node's and that of npm's ws have them. */
 export interface WebSocketLike {
   binaryType: string;

@@ -2,8 +2,8 @@
 // echoes, and every byte has to come back, once and in order, whatever is done to the
 // processes meanwhile.
 //
-// The first line of stdin is JSON, [{name, does, socketPath, ssh, url, token, session}]: the
-// clients. Each other line is a command. Every line is answered by one of stdout:
+// The first line of stdin is JSON, [{name, does, socketPath, ssh, gate, url, token, session}]: the
+// clients; gate is {text, host}. Each other line is a command. Every line is answered by one of stdout:
 // "open" or the command, or "failed: " and what happened, which ends the program.
 //
 //   does       what it is
@@ -25,7 +25,7 @@ import assert from 'node:assert/strict';
 import { createInterface } from 'node:readline';
 import xterm from '@xterm/headless';
 import WebSocket from 'ws';
-import { attach, HoldfastClient } from '../dist/index.js';
+import { attach, HoldfastClient, parseGate } from '../dist/index.js';
 
 const AHEAD = 64; // bytes that are typed before their echo has come
 const LIMIT_MS = 25_000; // how long anything may take; nothing waits for it where all is well
@@ -63,8 +63,8 @@ class Client {
 
   // options: over the Unix socket, or over TCP by npm's ws.
   async open() {
-    const { socketPath, ssh, url, token } = this;
-    const way = socketPath ? { socketPath } : ssh ? { ssh } : { url, token, WebSocket: this.does === 'overtaken' ? globalThis.WebSocket ?? Unpausable : WebSocket };
+    const { socketPath, ssh, gate, url, token } = this;
+    const way = socketPath ? { socketPath } : ssh ? { ssh } : gate ? { gate: { ...parseGate(gate.text), host: gate.host } } : { url, token, WebSocket: this.does === 'overtaken' ? globalThis.WebSocket ?? Unpausable : WebSocket };
     this.client = await HoldfastClient.connect({ ...way, client: this.name });
     this.client.on('error', (err) => { if (!err.retryable) this.fail(err); });
     if (this.does === 'asks') {

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/config"
+	"holdfast/shared/pipe"
+	"holdfast/shared/plain"
+)
+
+// maxCandidates is how many sessions with the same id an error lists.
+const maxCandidates = 10
+
+// hostOf returns the host of the gate that has the session id, for a command that names no host. It
+// returns "" if the session is on this host, if no gate is set, or if the flags select a proxy. A session
+// on this host always wins, so the gate is asked only if there is none.
+func (a *app) hostOf(ctx context.Context, id protocol.SessionID) (string, error) {
+	if a.host != "" || a.dir != "" || a.proxy != config.DefaultProxy {
+		return "", nil
+	}
+	cfg, err := a.settings()
+	if err != nil || cfg.Gate == "" || a.mayBeHere(ctx, id) {
+		return "", err
+	}
+	o, err := gateOptions(cfg)
+	if err != nil {
+		return "", err
+	}
+	rows, err := client.AllSessions(ctx, o, client.GateFilter{ID: id, Limit: maxCandidates + 1})
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("session %s is not on this host, and the gate cannot be asked: %w", id, err)
+	case len(rows) == 0:
+		return "", protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("session %s is neither on this host nor on a host of the gate", id))
+	case len(rows) == 1:
+		return rows[0].Host, nil
+	}
+	var names []string
+	for _, r := range rows[:min(len(rows), maxCandidates)] {
+		names = append(names, plain.Text(r.Host+"/"+string(r.ID)))
+	}
+	if len(rows) > maxCandidates {
+		names = append(names, "…")
+	}
+	return "", protocol.Errorf(protocol.CodeSessionNotFound, fmt.Sprintf("several hosts have a session %s; name one of them: %s", id, strings.Join(names, ", ")))
+}
+
+// mayBeHere reports whether this host may have the session id. If it cannot be told, the command meets the
+// reason when it connects.
+func (a *app) mayBeHere(ctx context.Context, id protocol.SessionID) bool {
+	if pipe.Here { // no session can run on this system
+		return false
+	}
+	err := a.withClient(ctx, func(c *client.Client) error {
+		_, err := c.SessionInfo(ctx, id)
+		return err
+	})
+	return !errors.Is(err, errNothingHere) && protocol.CodeOf(err) != protocol.CodeSessionNotFound
+}

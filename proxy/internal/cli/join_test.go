@@ -1,0 +1,97 @@
+//go:build unix
+
+package cli
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/fleet/credential"
+	"holdfast/proxy/internal/fleet/member"
+	"holdfast/shared/sysexits"
+	"holdfast/shared/testkit"
+)
+
+// A gate that admits the host and closes the connection without a reply knows the host. The same command
+// joins again with the same key.
+func TestJoinIsRepeated(t *testing.T) {
+	store, err := credential.Open(filepath.Join(t.TempDir(), "gate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{store.Certificate()}, MinVersion: tls.VersionTLS13})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() {
+		_ = ln.Close()
+		wg.Wait()
+	})
+	wg.Go(func() {
+		for n := 0; ; n++ {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			answerJoin(t, store, conn, n > 0)
+		}
+	})
+	if err := store.SetAddress(ln.Addr().String(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	entry, err := store.NewJoinEntry(gate.ForHosts, time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), joinFile)
+	ctx := testkit.Soon(t)
+	err = joinGate(ctx, path, &joinFlags{name: "red", labels: map[string]string{"a": "b"}}, entry.String())
+	if !errors.Is(err, member.ErrNoAnswer) || exitcode.Of(err) != sysexits.Unavailable {
+		t.Errorf("without a reply: %v, code %d", err, exitcode.Of(err))
+	}
+	first, err := member.Load(path)
+	if err != nil || !first.IsPending {
+		t.Fatalf("without a reply the state is pending %v, %v", first.IsPending, err)
+	}
+	if err := joinGate(ctx, path, &joinFlags{}, entry.String()); err != nil {
+		t.Fatalf("the second attempt: %v", err)
+	}
+	second, err := member.Load(path)
+	if err != nil || second.IsPending || second.Seed != first.Seed || second.Name != "red" || second.Labels["a"] != "b" {
+		t.Errorf("after the second attempt the state is pending %v, name %q, labels %v, same key %v, %v",
+			second.IsPending, second.Name, second.Labels, second.Seed == first.Seed, err)
+	}
+	if members, err := store.Members(); err != nil || len(members.Hosts) != 1 {
+		t.Errorf("the gate knows %d hosts, %v", len(members.Hosts), err)
+	}
+	if err := joinGate(ctx, path, &joinFlags{}, entry.String()); exitcode.Of(err) != sysexits.Usage {
+		t.Errorf("a host that has joined: %v", err)
+	}
+}
+
+// answerJoin plays a gate for one connection.
+func answerJoin(t *testing.T, store *credential.Store, conn net.Conn, hasReply bool) {
+	defer func() { _ = conn.Close() }()
+	m, err := gate.Read(conn, gate.MaxFirst)
+	join, ok := m.(*gate.Join)
+	if err == nil && ok {
+		_, err = store.Join(*join, time.Now())
+	}
+	if err != nil || !ok {
+		t.Errorf("the gate receives %v, %v", m, err)
+		return
+	}
+	if hasReply {
+		if err := gate.Write(conn, gate.Joined{}); err != nil {
+			t.Error(err)
+		}
+	}
+}

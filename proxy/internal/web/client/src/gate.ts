@@ -1,0 +1,158 @@
+import { createHash } from 'node:crypto';
+import { isIP } from 'node:net';
+import { connect } from 'node:tls';
+import type { TLSSocket } from 'node:tls';
+import { asError, HoldfastError } from './errors.js';
+import * as frames from './frames.js';
+import { parse, str } from './message.js';
+import { StreamTransport } from './stream.js';
+import type { GateOptions, Transport } from './transport.js';
+
+/** The time that a gate may take to accept a connection, and again to answer. It gives a host 10 s to arrive. */
+const ANSWER_MS = 20_000;
+/** The time without traffic after which the system asks whether the gate is still there. */
+const PROBE_MS = 5000;
+
+/**
+ * gate returns a function that enters a host through a gate. Only the first connection may start a proxy on the host,
+ * because the host's user may have stopped it since. Errors: `connect`, and those that a further attempt would meet
+ * again: `unauthorized`, `unknown_host`, `invalid_argument`.
+ */
+export function gate(o: GateOptions): () => Promise<Transport> {
+  if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$/.test(o.host)) {
+    throw new HoldfastError('invalid_argument', `${JSON.stringify(o.host)} is no name of a host of a gate`);
+  }
+  const places = o.addresses.map(parseAddress);
+  if (places.length === 0) throw new HoldfastError('invalid_argument', 'the options of the gate have no address');
+  places.sort(() => Math.random() - 0.5); // the clients of several gates spread over them
+  let hasBegun = false;
+  return async () => {
+    const errors: HoldfastError[] = [];
+    for (const [i, place] of [...places].entries()) {
+      try {
+        const transport = await reach(place, o, hasBegun);
+        hasBegun = true;
+        places.unshift(...places.splice(i, 1)); // the next connection begins with this gate
+        return transport;
+      } catch (err) {
+        errors.push(asError(err));
+      }
+    }
+    throw worst(errors, hasBegun);
+  };
+}
+
+/**
+ * worst chooses among the errors of several gates. A gate that does not answer, or whose host is away, may serve later.
+ * But a client that was never connected must be told at once if the only gates that answer refuse it.
+ */
+function worst(errors: HoldfastError[], hasBegun: boolean): HoldfastError {
+  const passing = errors.find((err) => err.retryable && (hasBegun || err instanceof PassingRefusal));
+  return passing ?? errors.find((err) => !err.retryable) ?? (errors[0] as HoldfastError);
+}
+
+/** A PassingRefusal is the refusal of a gate that a further attempt may not meet again. */
+class PassingRefusal extends HoldfastError {}
+
+interface Place { address: string; host: string; port: number }
+
+function parseAddress(address: string): Place {
+  const colon = address.lastIndexOf(':');
+  const host = address.slice(0, colon).replace(/^\[(.*)\]$/, '$1'), port = Number(address.slice(colon + 1));
+  if (colon < 1 || !Number.isInteger(port) || port < 1 || port > 65535) {
+    throw new HoldfastError('invalid_argument', `${JSON.stringify(address)} is no address of the form HOST:PORT`);
+  }
+  return { address, host, port };
+}
+
+/** reach enters the host through one gate. */
+async function reach(place: Place, o: GateOptions, isLater: boolean): Promise<Transport> {
+  const sock = await dial(place, o.fingerprint);
+  try {
+    await enter(sock, o, isLater);
+  } catch (err) {
+    sock.destroy();
+    throw err;
+  }
+  return new StreamTransport(sock, sock, () => sock.destroySoon(), () => sock.destroy());
+}
+
+/** dial connects to a gate, and compares the fingerprint of its certificate. Names and times in it do not count. */
+function dial({ address, host, port }: Place, fingerprint: string): Promise<TLSSocket> {
+  return new Promise((done, failed) => {
+    const sock = connect({ host, port, minVersion: 'TLSv1.3', rejectUnauthorized: false, ...(isIP(host) === 0 && { servername: host }) });
+    const end = (err: HoldfastError): void => {
+      clearTimeout(late);
+      sock.destroy();
+      failed(err);
+    };
+    const unreached = (why: string): void => end(new HoldfastError('connect', `gate ${address}: ${why}`));
+    const closed = (): void => unreached('it has closed the connection');
+    const late = setTimeout(() => unreached(`it accepts no connection within ${ANSWER_MS} ms`), ANSWER_MS);
+    sock.setKeepAlive(true, PROBE_MS);
+    sock.on('error', (err) => unreached(err.message)); // later, too: the event close follows
+    sock.on('close', closed);
+    sock.once('secureConnect', () => {
+      const found = createHash('sha256').update(sock.getPeerCertificate().raw ?? '').digest('hex');
+      if (found !== fingerprint) {
+        return end(new HoldfastError('unauthorized', 'the certificate of the gate has another fingerprint: it is not the gate that was meant, or it has a new certificate'));
+      }
+      clearTimeout(late);
+      sock.off('close', closed);
+      done(sock);
+    });
+  });
+}
+
+/** enter asks the gate for the connection with the host's proxy. */
+function enter(sock: TLSSocket, o: GateOptions, isLater: boolean): Promise<void> {
+  return new Promise((done, failed) => {
+    const end = (err?: HoldfastError): void => {
+      clearTimeout(late);
+      sock.off('close', lost).off('data', read).pause();
+      if (err === undefined) done();
+      else failed(err);
+    };
+    const late = setTimeout(() => end(new HoldfastError('connect', `the gate does not answer within ${ANSWER_MS} ms`)), ANSWER_MS);
+    const lost = (): void => end(new HoldfastError('connect', 'the gate has closed the connection'));
+    let seen = Buffer.alloc(0);
+    const read = (piece: Buffer): void => {
+      seen = Buffer.concat([seen, piece]);
+      if (seen.length < 4) return;
+      const n = seen.readUInt32BE();
+      if (n === 0 || n > frames.MAX_HELLO) return end(new HoldfastError('decode', `the gate sends a frame of ${n} bytes`));
+      if (seen.length < 4 + n) return;
+      end(answered(seen.subarray(4, 4 + n)));
+      if (seen.length > 4 + n) sock.unshift(seen.subarray(4 + n));
+    };
+    sock.on('close', lost).on('data', read);
+    const ask = { type: 'enter', token: o.token, host: o.host, ...(isLater ? { again: true } : o.start === true && { start: true }) };
+    sock.write(frames.frame(frames.CONTROL, new TextEncoder().encode(JSON.stringify(ask))));
+  });
+}
+
+/** answered returns the error in the gate's answer, or undefined if the host was entered. */
+function answered(frame: Uint8Array): HoldfastError | undefined {
+  if (frame[0] !== frames.CONTROL) return new HoldfastError('decode', `the gate answers with a frame of kind ${frame[0]}`);
+  try {
+    const m = parse(new TextDecoder().decode(frame.subarray(1)));
+    if (m.type === 'entered') return undefined;
+    if (m.type !== 'refused') return new HoldfastError('decode', `the gate answers enter with ${m.type}`);
+    const code = codeOf(str(m, 'code')), message = `gate: ${str(m, 'message')}`;
+    return code === 'connect' ? new PassingRefusal(code, message) : new HoldfastError(code, message);
+  } catch (err) {
+    return asError(err);
+  }
+}
+
+/** codeOf returns the code of an error for a refusal of the gate. */
+function codeOf(refusal: string): string {
+  switch (refusal) {
+    case 'unauthorized':
+    case 'unknown_host':
+      return refusal;
+    case 'invalid':
+      return 'invalid_argument';
+  }
+  return 'connect'; // host_unreachable and busy, and refusals of a later release: a further attempt may succeed
+}
