@@ -7,8 +7,8 @@
 //	certificate.pem   the certificate, which all gates of the same hosts share
 //	client-token      the token of clients, which they share, too, with the time if it was renewed
 //	address, gates    the address of this gate; those of all gates, with their times
-//	tokens            a file for each join token, with the end of its validity and, once it was used, a line
-//	                  with the name and the key of the host
+//	tokens            a file for each join token, with the end of its validity; the host that creates the file
+//	                  with the suffix .used beside it has the token, and a second line there has its name and key
 //	gate-tokens       a file for each token of a new gate that was not used, with the end of its validity
 //	hosts, revoked    a file for each host, with its key and the time; one for each revoked key
 //
@@ -55,6 +55,9 @@ const (
 	MaxTokens = 1000 // tokens of one kind that were not used
 	MaxTTL    = 7 * 24 * time.Hour
 )
+
+// usedSuffix ends the name of the file that says which host has used a join token.
+const usedSuffix = ".used"
 
 // validity is how long a certificate names itself valid. Its peers compare the fingerprint and nothing else.
 const validity = 100 * 365 * 24 * time.Hour
@@ -359,8 +362,11 @@ func (s *Store) Join(m gate.Join, now time.Time) (record.Members, error) {
 		return record.Members{}, &gate.Refused{Code: code, Message: fmt.Sprintf(format, args...)}
 	}
 	path, user := s.tokenPath(hostTokens, m.Secret), m.Name+" "+m.Key
-	content, err := os.ReadFile(path)
+	content, err := os.ReadFile(path + usedSuffix)
 	isAgain := err == nil && tokenUser(content) == user // the reply to the host was lost
+	if errors.Is(err, fs.ErrNotExist) {
+		content, err = os.ReadFile(path)
+	}
 	if err != nil || isExpired(content, now) || !isAgain && tokenUser(content) != "" {
 		return refused(gate.RefusedUnauthorized, "the join token is wrong, was used before, has expired, or was made by another gate; proxy gate token makes a new one")
 	}
@@ -386,12 +392,14 @@ func (s *Store) Join(m gate.Join, now time.Time) (record.Members, error) {
 		return refused(gate.RefusedBusy, "%d hosts have joined, and no more are allowed", len(members.Hosts))
 	}
 	if !isAgain {
-		if !s.useUp(hostTokens, m.Secret) { // before it has an effect
+		err := writeNew(path+usedSuffix, []byte(string(content)+"\n"+user)) // before it has an effect
+		if errors.Is(err, fs.ErrExist) {                                    // another process was faster
 			return refused(gate.RefusedUnauthorized, "the join token was used before; proxy gate token makes a new one")
 		}
-		if err := writeNew(path, []byte(string(content)+"\n"+user)); err != nil {
-			return refused(gate.RefusedBusy, "the gate cannot store the use of the join token; proxy gate token makes a new one")
+		if err != nil {
+			return refused(gate.RefusedBusy, "the gate cannot store the use of the join token")
 		}
+		_ = os.Remove(path) // if it fails, the file of the use still shows that the token was used
 	}
 	changed, err := s.merge(members, record.Members{Hosts: map[string]record.Joined{m.Name: {Key: m.Key, At: now}}})
 	if err != nil {
