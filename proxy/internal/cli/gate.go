@@ -35,7 +35,7 @@ func (a *app) gateCommand() *cobra.Command {
 			"Several gates serve the same hosts: a new gate starts once with --peer and the text that\n" +
 			"proxy gate token --for-gate prints on a gate that runs.",
 		Example: "  proxy gate --listen :7684 --address gate.example:7684\n" +
-			"  proxy gate --address gate2.example:7684 --peer \"$(ssh gate proxy gate token --for-gate)\"",
+			"  proxy gate --address gate2.example:7684 --peer TEXT   # of proxy gate token --for-gate on the first gate",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.gate(cmd.Context(), o) },
 	}

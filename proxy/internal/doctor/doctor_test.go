@@ -184,7 +184,7 @@ func TestHealthy(t *testing.T) {
 	for _, f := range found {
 		checks = append(checks, f.Check)
 	}
-	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper cages recordings reports proxy gate agent skew orphans"; got != want {
+	if got, want := strings.Join(checks, " "), "directories places paths settings sockets ptmx files linger supervisor keeper cages recordings reports proxy fleet agent skew orphans"; got != want {
 		t.Errorf("checks %s, want %s", got, want)
 	}
 }
@@ -334,15 +334,15 @@ func TestFindings(t *testing.T) {
 		}, "proxy", Error, "process 20 does not answer", "kill -CONT 20"},
 		{"a gate that is not reached", func(m *machine) {
 			m.Gate = func(context.Context) ([]Host, error) { return nil, errors.New("connection refused") }
-		}, "gate", Warning, "cannot be reached: connection refused", "proxy gate runs"},
+		}, "fleet", Warning, "cannot be reached: connection refused", "proxy gate runs"},
 		{"another gate", func(m *machine) {
 			m.Gate = func(context.Context) ([]Host, error) {
 				return nil, protocol.Errorf(protocol.CodeUnauthorized, "another fingerprint")
 			}
-		}, "gate", Warning, "another fingerprint", "proxy gate client-token"},
+		}, "fleet", Warning, "another fingerprint", "proxy gate client-token"},
 		{"a gate's text that was cut", func(m *machine) {
 			m.Gate = func(context.Context) ([]Host, error) { return nil, fmt.Errorf("%w: 64 digits", ErrNotAsked) }
-		}, "gate", Warning, "64 digits", "proxy gate client-token"},
+		}, "fleet", Warning, "64 digits", "proxy gate client-token"},
 		{"hosts that are away", func(m *machine) {
 			m.Gate = func(context.Context) ([]Host, error) {
 				hosts := []Host{{Name: "red", IsReachable: true}}
@@ -351,10 +351,10 @@ func TestFindings(t *testing.T) {
 				}
 				return hosts, nil
 			}
-		}, "gate", Warning, "not connected: away0, away1, away2, away3, away4, away5, away6, away7, away8, away9, and 2 more", "proxy gate revoke"},
+		}, "fleet", Warning, "not connected: away0, away1, away2, away3, away4, away5, away6, away7, away8, away9, and 2 more", "proxy gate revoke"},
 		{"a host of another release", func(m *machine) {
 			m.Gate = func(context.Context) ([]Host, error) { return []Host{{"red", true, "v1"}, {"blue", true, "v2"}}, nil }
-		}, "gate", Note, "(v2): red (v1)", "proxy join"},
+		}, "fleet", Note, "(v2): red (v1)", "proxy join"},
 		{"an agent that does not run", func(m *machine) { m.joined(&Agent{Host: "red", Gate: "gate:7684"}, nil) },
 			"agent", Warning, "gate:7684 as red, but its agent does not run", "proxy join"},
 		{"an agent that is not connected", func(m *machine) {

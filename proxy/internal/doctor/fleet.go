@@ -31,19 +31,19 @@ type Agent struct {
 // gate returns whether the gate of the settings serves this user, and which of its hosts are not
 // connected or have another release than this program.
 func (l *inspection) gate(ctx context.Context) []Finding {
-	const check = "gate"
+	const check = "fleet"
 	const newText = "on the gate, proxy gate client-token prints the text for the setting gate"
 	if l.Gate == nil {
-		return orOK(nil, check, "none is set")
+		return orOK(nil, check, "no gate is set")
 	}
 	hosts, err := within(ctx, l.Gate)
 	switch {
 	case errors.Is(err, ErrNotAsked):
 		return []Finding{{check, Warning, err.Error(), newText}}
 	case protocol.CodeOf(err) == protocol.CodeUnauthorized:
-		return []Finding{{check, Warning, fmt.Sprintf("it refuses this user, or another server has its address: %v", err), newText}}
+		return []Finding{{check, Warning, fmt.Sprintf("the gate refuses this user, or another server has its address: %v", err), newText}}
 	case err != nil:
-		return []Finding{{check, Warning, fmt.Sprintf("it cannot be reached: %v", err), "see whether proxy gate runs there, and whether this machine reaches its address and port"}}
+		return []Finding{{check, Warning, fmt.Sprintf("the gate cannot be reached: %v", err), "see whether proxy gate runs there, and whether this machine reaches its address and port"}}
 	}
 	var away, others []string
 	for _, h := range hosts {
