@@ -171,7 +171,7 @@ func TestStopped(t *testing.T) {
 func TestStoppedAtStart(t *testing.T) {
 	w := start(t, config(), "role=supervisor")
 	w.until("ready")
-	if e := w.do(command{Do: "fill", ID: "m", N: 100, Text: strings.Repeat("x", message.MaxMeta)}); e.Error != "" {
+	if e := w.do(command{Do: "fill", ID: "m", N: 30, Text: strings.Repeat("x", message.MaxMeta)}); e.Error != "" {
 		t.Fatal(e.Error)
 	}
 	for range 3 {
