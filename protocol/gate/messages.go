@@ -3,8 +3,9 @@
 //
 // The first frame of a connection tells its purpose. A client asks for the directory, or enters one
 // host. A host joins, opens its way to the bus, or arrives with the ticket of a client. A new gate asks for
-// the identity of the gates, and a gate opens its way to the bus of another one. After Entered, and after Arrive, the connection carries the frames of the api between client and host, which the
-// gate copies without reading them.
+// the identity of the gates, and a gate opens its way to the bus of another one. After Entered, and after
+// Arrive, the connection carries the frames of the api between client and host, which the gate copies without
+// reading them.
 //
 // Invariant: no function of this package reads a byte beyond the frame that it returns, so that the
 // bytes after a frame belong to the next reader. A frame of a peer that has not proved its right to
@@ -266,6 +267,23 @@ func Read(r io.Reader, limit int) (protocol.Message, error) {
 		return nil, refused
 	}
 	return m, nil
+}
+
+// Ask writes a message and returns the answer, which must be a T. If the answer is Refused, the error
+// matches it.
+func Ask[T protocol.Message](conn io.ReadWriter, m protocol.Message) (answer T, err error) {
+	if err := Write(conn, m); err != nil {
+		return answer, fmt.Errorf("the gate does not answer: %w", err)
+	}
+	got, err := Read(conn, MaxAnswer)
+	if err != nil {
+		return answer, fmt.Errorf("the gate answers: %w", err)
+	}
+	answer, ok := got.(T)
+	if !ok {
+		return answer, fmt.Errorf("the gate answers %s with %s", m.MessageType(), got.MessageType())
+	}
+	return answer, nil
 }
 
 // ReadFrame reads one frame of at most limit bytes and returns it with its header.

@@ -116,6 +116,12 @@ func (g *gatehouse) serve(args ...string) {
 	}
 }
 
+// token returns the text with which a host joins, or with --for-gate another gate.
+func (g *gatehouse) token(args ...string) string {
+	g.T.Helper()
+	return strings.TrimSpace(g.Must("proxy", append([]string{"gate", "token"}, args...)...))
+}
+
 // die kills the gate.
 func (g *gatehouse) die() {
 	g.T.Helper()
@@ -166,17 +172,11 @@ func (f *fleet) useGate() {
 func (f *fleet) join(name string, at *gatehouse) *world {
 	f.T.Helper()
 	h := newWorld(f.T.(*testing.T), bigRing)
-	if out := h.Must("proxy", "join", strings.TrimSpace(at.Must("proxy", "gate", "token")), "--name", name, "--label", "team=red"); !strings.HasPrefix(out, name+" has joined the gate ") {
+	if out := h.Must("proxy", "join", at.token(), "--name", name, "--label", "team=red"); !strings.HasPrefix(out, name+" has joined the gate ") {
 		f.T.Errorf("join prints %q", out)
 	}
 	f.hosts[name] = h
 	return h
-}
-
-// token returns the text with which a host joins.
-func (f *fleet) token() string {
-	f.T.Helper()
-	return strings.TrimSpace(f.Must("proxy", "gate", "token"))
 }
 
 // state returns the state of a host, as "proxy hosts" prints it.

@@ -30,7 +30,7 @@ func newGates(t *testing.T, count int, names ...string) *gates {
 	f := &gates{&fleet{gatehouse: first, hosts: map[string]*world{}}, []*gatehouse{first}}
 	for range count - 1 {
 		g := &gatehouse{world: newWorld(t), listen: "127.0.0.1:0"}
-		g.serve("--peer", strings.TrimSpace(first.Must("proxy", "gate", "token", "--for-gate")))
+		g.serve("--peer", first.token("--for-gate"))
 		f.all = append(f.all, g)
 	}
 	for i, name := range names {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
@@ -54,7 +55,7 @@ func (a *app) placeOn(ctx context.Context, labels string) error {
 func leastLoaded(hosts []gate.HostInfo, wanted map[string]string) string {
 	var best []gate.HostInfo
 	for _, h := range hosts {
-		if !h.IsReachable || !hasLabels(h.Labels, wanted) {
+		if !h.IsReachable || !protocol.HasLabels(h.Labels, wanted) {
 			continue
 		}
 		h.CPUs = max(h.CPUs, 1) // unknown
@@ -73,13 +74,4 @@ func leastLoaded(hosts []gate.HostInfo, wanted map[string]string) string {
 		return ""
 	}
 	return best[rand.IntN(len(best))].Name
-}
-
-func hasLabels(labels, wanted map[string]string) bool {
-	for k, v := range wanted {
-		if got, ok := labels[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }

@@ -18,7 +18,6 @@ package bus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -90,18 +89,14 @@ func Start(fromHost func(key, kind string, data []byte), fromGate func(kind stri
 	if err == nil {
 		_, err = b.conn.Subscribe(prefixGates+"*", func(m *nats.Msg) { fromGate(strings.TrimPrefix(m.Subject, prefixGates), m.Data) })
 	}
-	if err = errors.Join(err, flush(b.conn)); err != nil {
+	if err == nil {
+		err = b.conn.Flush()
+	}
+	if err != nil {
 		b.Close()
 		return nil, fmt.Errorf("bus: %w", err)
 	}
 	return b, nil
-}
-
-func flush(conn *nats.Conn) error {
-	if conn == nil {
-		return nil
-	}
-	return conn.Flush()
 }
 
 // subscribeUp calls receive for each message from or about a host of a server.

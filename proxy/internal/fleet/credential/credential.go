@@ -305,17 +305,6 @@ func (s *Store) tokenPath(tokens, secret string) string {
 	return s.path(tokens, hex.EncodeToString(sum[:]))
 }
 
-// isValid reports whether the token is there and has not expired.
-func (s *Store) isValid(tokens, secret string, now time.Time) bool {
-	content, err := os.ReadFile(s.tokenPath(tokens, secret))
-	return err == nil && !isExpired(content, now)
-}
-
-// useUp makes a token invalid. It returns false if another process was faster.
-func (s *Store) useUp(tokens, secret string) bool {
-	return os.Remove(s.tokenPath(tokens, secret)) == nil
-}
-
 // removeExpired removes expired tokens, and returns an error if too many others are left.
 func (s *Store) removeExpired(tokens string, now time.Time) error {
 	files, err := os.ReadDir(s.path(tokens))

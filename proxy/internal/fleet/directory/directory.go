@@ -422,13 +422,8 @@ func (h *host) row(id protocol.SessionID, isKnown bool, f Filter) (row gate.Sess
 	if !isKnown {
 		state = gate.StateUnknown
 	}
-	if f.State != "" && f.State != state || !strings.Contains(s.Command, f.Command) {
+	if f.State != "" && f.State != state || !strings.Contains(s.Command, f.Command) || !protocol.HasLabels(s.Labels, f.Labels) {
 		return row, false
-	}
-	for k, v := range f.Labels {
-		if got, ok := s.Labels[k]; !ok || got != v {
-			return row, false
-		}
 	}
 	return gate.SessionRow{
 		Host: h.name, ID: s.ID, Instance: s.Instance, State: string(state), Cols: s.Size.Cols, Rows: s.Size.Rows, Title: s.Title,

@@ -175,8 +175,8 @@ func (g *Gate) receive(at, key, kind string, data []byte) {
 	}
 }
 
-// askRoster asks a host, which is connected to the gate at, for all its sessions, unless it was asked just now. The next record of the host
-// shows whether the copy is still stale.
+// askRoster asks a host, which is connected to the gate at, for all its sessions, unless it was asked just
+// now. The next record of the host shows whether the copy is still stale.
 func (g *Gate) askRoster(at, key string) {
 	g.mu.Lock()
 	now := time.Now()

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/fleet/bus"
 	"holdfast/proxy/internal/fleet/credential"
@@ -175,12 +174,12 @@ func (g *Gate) dialPeer(ctx context.Context, address string) (conn net.Conn, pas
 	}
 	_ = conn.SetDeadline(time.Now().Add(peerLimit))
 	request := gate.Peer{Address: g.address}
-	challenge, err := askPeer[*gate.Challenge](conn, request)
+	challenge, err := gate.Ask[*gate.Challenge](conn, request)
 	var accepted *gate.Accepted
 	if err == nil {
 		var signature []byte
 		if signature, err = g.store.Sign(gate.SignedText(request, g.store.Fingerprint(), challenge.Nonce)); err == nil {
-			accepted, err = askPeer[*gate.Accepted](conn, gate.Proof{Signature: signature})
+			accepted, err = gate.Ask[*gate.Accepted](conn, gate.Proof{Signature: signature})
 		}
 	}
 	if err != nil {
@@ -189,22 +188,6 @@ func (g *Gate) dialPeer(ctx context.Context, address string) (conn net.Conn, pas
 	}
 	_ = conn.SetDeadline(time.Time{})
 	return conn, accepted.Password, nil
-}
-
-// askPeer sends a message and returns the answer.
-func askPeer[T protocol.Message](conn net.Conn, m protocol.Message) (answer T, err error) {
-	if err := gate.Write(conn, m); err != nil {
-		return answer, err
-	}
-	got, err := gate.Read(conn, gate.MaxAnswer)
-	if err != nil {
-		return answer, err
-	}
-	answer, ok := got.(T)
-	if !ok {
-		return answer, fmt.Errorf("the answer to %s is %s", m.MessageType(), got.MessageType())
-	}
-	return answer, nil
 }
 
 // connectPeer connects another gate with the bus of this one until the connection ends.
@@ -247,7 +230,7 @@ func Enlist(ctx context.Context, dir string, e gate.Entry) error {
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(peerLimit))
-	identity, err := askPeer[*gate.Identity](conn, gate.Enlist{Secret: e.Secret})
+	identity, err := gate.Ask[*gate.Identity](conn, gate.Enlist{Secret: e.Secret})
 	if err != nil {
 		return fmt.Errorf("gate %s: %w", e.Addresses[0], err)
 	}

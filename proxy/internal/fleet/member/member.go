@@ -125,19 +125,11 @@ func dialGate(ctx context.Context, address, fingerprint string) (net.Conn, error
 	return conn, err
 }
 
-// ask sends a message and returns the answer.
+// ask sends a message and returns the answer, which must come within dialLimit.
 func ask[T protocol.Message](conn net.Conn, m protocol.Message) (answer T, err error) {
 	_ = conn.SetDeadline(time.Now().Add(dialLimit))
-	if err := gate.Write(conn, m); err != nil {
-		return answer, fmt.Errorf("the gate does not answer: %w", err)
-	}
-	got, err := gate.Read(conn, gate.MaxAnswer)
-	if err != nil {
-		return answer, fmt.Errorf("the gate answers: %w", err)
-	}
-	answer, ok := got.(T)
-	if !ok {
-		return answer, fmt.Errorf("the gate answers %s with %s", m.MessageType(), got.MessageType())
+	if answer, err = gate.Ask[T](conn, m); err != nil {
+		return answer, err
 	}
 	return answer, conn.SetDeadline(time.Time{})
 }
