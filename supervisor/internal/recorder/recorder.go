@@ -134,7 +134,7 @@ func (r *Recorder) Add(s Source, mode past.Mode) {
 	t := &track{
 		recorder: r, source: s, mode: mode, life: s.Life(), ring: s.Ring(),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}), renewals: make(chan chan<- error),
-		took: r.cfg.Sync / 4, // of the first step, which creates the files
+		pace: newPace(r.cfg.Sync),
 	}
 	t.log = r.cfg.Log.With().Str(logging.Session, string(t.life.ID)).Str(logging.Instance, string(t.life.Instance)).Logger()
 	r.mu.Lock()
@@ -347,14 +347,14 @@ type track struct {
 	marks   []past.Note // shell marks that are not stored yet, at most maxMarks
 
 	// Owned by run.
-	writer  *past.Writer  // nil while the files are closed
-	took    time.Duration // time of the slowest of the last steps that stored output
-	tries   int           // steps in a row that could not store all output, although no more came
-	triedAt uint64        // end of the output at the last of them
-	isWhole bool          // the last keyframe in the files includes the history
-	clears  uint64        // of the source, when the files were renewed
-	last    state         // the state that was stored last
-	buf     []byte        // of Recorder.turns, during a step; allocated when a step needs it
+	writer  *past.Writer // nil while the files are closed
+	pace    pace         // of the steps that stored output
+	tries   int          // steps in a row that could not store all output, although no more came
+	triedAt uint64       // end of the output at the last of them
+	isWhole bool         // the last keyframe in the files includes the history
+	clears  uint64       // of the source, when the files were renewed
+	last    state        // the state that was stored last
+	buf     []byte       // of Recorder.turns, during a step; allocated when a step needs it
 	masked  maskedCopy
 }
 
@@ -388,14 +388,14 @@ func (t *track) run() {
 				if t.isFailing.Load() {
 					syncAt.Reset(t.recorder.cfg.Retry)
 				} else {
-					syncAt.Reset(t.pause())
+					syncAt.Reset(t.pace.pause(t.recorder.cfg.Sync))
 				}
 			}
 		case <-syncAt.C:
 			isPending = false
 			began := time.Now()
 			_ = t.do(t.store)
-			t.took = max(time.Since(began), t.took-t.took/4)
+			t.pace.note(time.Since(began))
 			if t.isFailing.Load() || t.triesAgain() {
 				t.poke()
 				continue
@@ -416,16 +416,6 @@ func (t *track) run() {
 			return
 		}
 	}
-}
-
-// pause returns the time from the end of a step to the next step, if there is a change. A change must
-// be durable after Config.Sync. In the worst case it comes at the start of a step, waits for the end of
-// that step and for the pause, and is durable at the end of the next step. Therefore pause subtracts
-// the time of two steps, and an eighth of Config.Sync for a busy machine. If the disk is slow, the
-// pause is as long as a step, so that the disk rests for half of the time.
-func (t *track) pause() time.Duration {
-	sync := t.recorder.cfg.Sync
-	return max(sync-sync/8-2*t.took, min(t.took, sync))
 }
 
 func stopped() *time.Timer {
