@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// If no step takes more than a quarter of the time within which output must be durable, all output is
-// durable in nine eighths of that time, even if steps of any length follow each other, and there is a
-// pause of at least a quarter of that time between two steps.
+// If no step takes more than a quarter of the time within which output must be durable, output is durable
+// after at most nine eighths of that time, and the pauses are at least a quarter of it.
 // demand: D1
 func TestPaceOfFastDisk(t *testing.T) {
 	const sync = time.Second
