@@ -1,5 +1,5 @@
-// Command release makes the files of a release: an archive for each system, Debian packages, a
-// Homebrew formula, lists of the modules in the programs (SBOM), and the sums of all files.
+// Command release makes the files of a release: an archive for each system, Debian packages, npm packages,
+// a Homebrew formula, lists of the modules in the programs (SBOM), and the sums of all files.
 //
 //	go run ./scripts/release                          releases the tag at HEAD into dist/
 //	go run ./scripts/release --snapshot               releases the tree as it is, with or without a tag
@@ -136,6 +136,9 @@ func run(ctx context.Context, o options) error {
 		}
 		fmt.Printf("%s after %d s\n", t, int(time.Since(began).Seconds()))
 	}
+	if err := r.npm(ctx); err != nil {
+		return fmt.Errorf("the npm packages: %w", err)
+	}
 	if o.url != "" {
 		if err := r.formula(); err != nil {
 			return err
@@ -165,6 +168,9 @@ func (r *release) make(ctx context.Context, t target) error {
 		return err
 	}
 	if err := r.archive(t, files); err != nil {
+		return err
+	}
+	if err := r.npmPrograms(t, notices); err != nil {
 		return err
 	}
 	if t.os == "linux" {

@@ -24,6 +24,7 @@ import (
 
 const (
 	version  = "v9.8.7-rc.1"
+	newer    = "v9.8.7"
 	epoch    = "1790000000" // 2026-09-21
 	deb      = "holdfast_9.8.7~rc.1-1_" + runtime.GOARCH + ".deb"
 	archived = "holdfast_9.8.7-rc.1_" + runtime.GOOS + "_" + runtime.GOARCH
@@ -70,9 +71,11 @@ func TestRelease(t *testing.T) {
 			t.Errorf("it has not the archive's URL and sum %s:\n%s", sum, text)
 		}
 	})
+	next := makeRelease(t, exe, tree, newer)
+	t.Run("npm", func(t *testing.T) { checkNPM(t, first, next) })
 	if runtime.GOOS == "linux" {
 		t.Run("deb", func(t *testing.T) { checkDeb(t, filepath.Join(first, deb)) })
-		t.Run("upgrade", func(t *testing.T) { checkUpgrade(t, exe, tree, filepath.Join(first, deb)) })
+		t.Run("upgrade", func(t *testing.T) { checkUpgrade(t, filepath.Join(first, deb), next) })
 	}
 }
 
@@ -115,7 +118,20 @@ func copyTree(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+	// The npm client is built with the tools that scripts/check.sh has installed.
+	tools, err := filepath.Abs(filepath.Join(from, clientDir, "node_modules"))
+	if err == nil && isThere(tools) {
+		err = os.Symlink(tools, filepath.Join(to, clientDir, "node_modules"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	return to
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // unpack unpacks an archive, in which everything is root's, of the release's
@@ -417,13 +433,12 @@ func unpackDeb(t *testing.T, name string) string {
 // checkUpgrade installs the package, starts a shell, and puts a newer package
 // and then none in its place: the shell goes on, and the proxy is the newer one
 // when it is told to be.
-func checkUpgrade(t *testing.T, exe, tree, old string) {
+func checkUpgrade(t *testing.T, old, newRelease string) {
 	program(t, "dpkg")
 	if os.Getuid() != 0 {
 		t.Skip("only root can install a package")
 	}
-	const newer = "v9.8.7"
-	next := filepath.Join(makeRelease(t, exe, tree, newer), "holdfast_9.8.7-1_"+runtime.GOARCH+".deb")
+	next := filepath.Join(newRelease, "holdfast_9.8.7-1_"+runtime.GOARCH+".deb")
 	root, dir := t.TempDir(), testkit.Dir(t)
 	if err := errors.Join(os.MkdirAll(filepath.Join(root, "var/lib/dpkg/updates"), 0o755), os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644)); err != nil {
 		t.Fatal(err)

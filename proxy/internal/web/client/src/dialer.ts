@@ -45,6 +45,18 @@ export interface ConnectOptions {
   WebSocket?: WebSocketConstructor;
 }
 
+/** The options of `start`, which are also those of `connect` except where the proxy is. In Node and Electron. */
+export interface StartOptions extends Omit<ConnectOptions, 'url' | 'socketPath' | 'ssh' | 'gate' | 'transport' | 'token' | 'WebSocket'> {
+  /** The directory of the app's own for all files of Holdfast. It is made if it is missing. */
+  dir: string;
+  /** The version of the app, for people. */
+  app?: string;
+  /** A directory with the programs `proxy` and `supervisor`; default those in the package for this system. */
+  programs?: string;
+  /** Is called if older programs were replaced, or with an error if they were not and continue. `from` and `to` are versions. */
+  onUpgrade?: (upgrade: { from: string; to: string; error?: HoldfastError }) => void;
+}
+
 /** The callbacks of a connection. After `closed` the connection calls none of them. */
 export interface ConnectionHandler {
   message(m: Message): void;

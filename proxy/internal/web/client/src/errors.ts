@@ -6,6 +6,7 @@ import type { ExitRecord } from './types.js';
  *
  * - `connect`: no proxy could be reached;
  * - `unknown_host`: no host of this name has joined the gate;
+ * - `programs_missing`: there are no programs for this system;
  * - `lost`: the connection was lost, and it is not known whether the request was carried out;
  * - `decode`: the proxy sent a malformed message;
  * - `client_closed`: close or detach was called;

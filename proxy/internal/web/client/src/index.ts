@@ -1,10 +1,11 @@
-// holdfast-client shows and controls the sessions of Holdfast in a browser, in Node and in Electron.
+// The npm package holdfast shows and controls the sessions of Holdfast in a browser, in Node and in Electron.
 //
 // README.md describes how to use it, and protocol/SPEC.md describes the wire.
 
 export { HoldfastClient } from './client.js';
 export type { ClientEvents, ClientState, KillOptions, ListOptions, Subscription, WaitOptions } from './client.js';
-export type { ConnectOptions, Redial } from './dialer.js';
+export type { ConnectOptions, Redial, StartOptions } from './dialer.js';
+export { start } from '#programs';
 export { Attachment } from './attachment.js';
 export type { AttachmentEvents, Resync } from './attachment.js';
 export { attach, exitText } from './terminal.js';

@@ -1,6 +1,6 @@
 // The page of a user who is signed in: the list, tabs, panes and keys.
 
-import { HoldfastError, type HoldfastClient, type SessionInfo } from 'holdfast-client';
+import { HoldfastError, type HoldfastClient, type SessionInfo } from 'holdfast';
 
 import { connectionBar, connectionLine } from './connection.ts';
 import { confirmForget, confirmKill, details, help, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';

@@ -1,7 +1,7 @@
 // The state of the connection: a line in the list, and a bar over the terminal while the connection is lost. Both are
 // live regions, so screen readers announce their text. A short pause, such as that of a handoff, is not shown.
 
-import type { HoldfastClient } from 'holdfast-client';
+import type { HoldfastClient } from 'holdfast';
 
 import { h } from './dom.ts';
 import { took } from './words.ts';

@@ -1,7 +1,7 @@
 // Dialogs and menus. A dialog is an element of the browser, which keeps the focus in the dialog, closes it on Escape,
 // and returns the focus to the element that had it before.
 
-import { HoldfastError, type HistoryContent, type HoldfastClient, type Match, type SessionInfo, type Shared } from 'holdfast-client';
+import { HoldfastError, type HistoryContent, type HoldfastClient, type Match, type SessionInfo, type Shared } from 'holdfast';
 
 import { h } from './dom.ts';
 import { change, clipboard, fontSizes, settings, type Settings } from './settings.ts';

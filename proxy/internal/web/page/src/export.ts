@@ -1,6 +1,6 @@
 // Exports of a session to a file: its lines as text, or its output.
 
-import type { HistoryContent, HistoryLine, HoldfastClient, SessionInfo } from 'holdfast-client';
+import type { HistoryContent, HistoryLine, HoldfastClient, SessionInfo } from 'holdfast';
 
 import { save } from './record.ts';
 

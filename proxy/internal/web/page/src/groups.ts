@@ -1,6 +1,6 @@
 // The filter and the groups of the list of sessions. This module must not use the DOM, because tests run it in Node.
 
-import type { SessionInfo } from 'holdfast-client';
+import type { SessionInfo } from 'holdfast';
 
 import { command, says, title } from './words.ts';
 

@@ -1,7 +1,7 @@
 // The list of sessions. If there are many, it has a filter and groups. The element of a row is made once and then
 // updated, so that it keeps the focus.
 
-import type { SessionInfo } from 'holdfast-client';
+import type { SessionInfo } from 'holdfast';
 
 import { h, iconButton } from './dom.ts';
 import { choices, grouped, matches, type Group, type GroupBy } from './groups.ts';

@@ -3,7 +3,7 @@
 // If there is no cookie, the page shows how to sign in. The URL contains no secret any more, because the server has
 // replaced it by the cookie (proxy/internal/web/page.go).
 
-import { HoldfastClient, HoldfastError } from 'holdfast-client';
+import { HoldfastClient, HoldfastError } from 'holdfast';
 
 import './style.css';
 import { App } from './app.ts';

@@ -1,6 +1,6 @@
 // Moments of a session's past. This module must not use the DOM, because tests run it in Node.
 
-import type { CommandInfo, PastCommand, PastContent, PastTime } from 'holdfast-client';
+import type { CommandInfo, PastCommand, PastContent, PastTime } from 'holdfast';
 
 import { ago, moment, short } from './words.ts';
 

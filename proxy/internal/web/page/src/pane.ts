@@ -1,6 +1,6 @@
 // A pane: a terminal with its title and notices, or the choice of sessions.
 
-import type { HoldfastClient, SessionInfo } from 'holdfast-client';
+import type { HoldfastClient, SessionInfo } from 'holdfast';
 
 import { h, iconButton } from './dom.ts';
 import { Find } from './find.ts';

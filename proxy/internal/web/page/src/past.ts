@@ -4,7 +4,7 @@
 // One request is under way at a time. The moment that was chosen last is requested next; moments between are skipped.
 
 import { Terminal } from '@xterm/xterm';
-import { HoldfastError, type HoldfastClient, type PastContent, type SessionInfo } from 'holdfast-client';
+import { HoldfastError, type HoldfastClient, type PastContent, type SessionInfo } from 'holdfast';
 
 import { said } from './dialogs.ts';
 import { h, iconButton } from './dom.ts';

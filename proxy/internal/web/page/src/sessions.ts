@@ -1,7 +1,7 @@
 // The sessions of the proxy: the result of list, updated by events. After a lost connection, the client requests the
 // missed events. If some are lost, and after each new connection, the page lists the sessions again.
 
-import { HoldfastError, type HoldfastClient, type HoldfastEvent, type SessionInfo, type Subscription } from 'holdfast-client';
+import { HoldfastError, type HoldfastClient, type HoldfastEvent, type SessionInfo, type Subscription } from 'holdfast';
 
 export class Sessions {
   private readonly byID = new Map<string, SessionInfo>();

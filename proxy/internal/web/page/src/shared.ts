@@ -1,6 +1,6 @@
 // The page of a share link: one read-only terminal without controls.
 
-import type { HoldfastClient } from 'holdfast-client';
+import type { HoldfastClient } from 'holdfast';
 
 import { connectionBar, connectionLine } from './connection.ts';
 import { h } from './dom.ts';

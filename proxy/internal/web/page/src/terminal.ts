@@ -17,7 +17,7 @@ import { WebLinksAddon } from '@xterm/addon-web-links';
 import { WebglAddon } from '@xterm/addon-webgl';
 import { Terminal } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
-import { attach, exitText, HoldfastError, pasteText, Widths, type AttachedTerminal, type ExitInfo, type HoldfastClient, type SessionInfo } from 'holdfast-client';
+import { attach, exitText, HoldfastError, pasteText, Widths, type AttachedTerminal, type ExitInfo, type HoldfastClient, type SessionInfo } from 'holdfast';
 
 import { mayWrite, said } from './dialogs.ts';
 import { h } from './dom.ts';

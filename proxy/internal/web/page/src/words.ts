@@ -1,6 +1,6 @@
 // Texts that describe sessions. This module must not use the DOM, because tests run it in Node.
 
-import type { SessionInfo } from 'holdfast-client';
+import type { SessionInfo } from 'holdfast';
 
 const DAY = 24 * 60 * 60;
 
