@@ -138,3 +138,17 @@ func (n *node) ask(line, answer string) string {
 	}
 	return rest
 }
+
+// An agent uses sessions through the client of the Model Context Protocol's own SDK, while the proxy is handed over and
+// killed. It gets exit codes and the output of commands, it is told which states are certain, and it can neither type
+// into a person's session nor end it.
+func TestAgent(t *testing.T) {
+	t.Parallel()
+	dir := oracle(t, "@modelcontextprotocol/sdk", "node", "bash")
+	w := newWorld(t, "SHELL=/bin/bash")
+	cmd := exec.CommandContext(t.Context(), "node", "mcp.mjs", w.Program("proxy"))
+	cmd.Dir, cmd.Env = dir, w.Command("proxy").Env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}

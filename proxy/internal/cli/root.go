@@ -108,7 +108,7 @@ func (a *app) command() *cobra.Command {
 		a.sendCommand(), a.screenCommand(), a.changesCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(), a.clearCommand(),
 		a.recordCommand(), a.exportCommand(), a.playCommand(),
 		a.killCommand(), a.limitCommand(), a.freezeCommand(), a.thawCommand(), a.waitCommand(), a.markCommand(),
-		a.webCommand(), a.shareCommand(), a.stdioCommand(),
+		a.webCommand(), a.shareCommand(), a.mcpCommand(), a.stdioCommand(),
 		a.gateCommand(), a.joinCommand(), a.leaveCommand(), a.hostsCommand(),
 	)
 	root.SetOut(plain.Stdout)
@@ -149,7 +149,7 @@ var knownWords = map[string]string{
 var groups = []struct{ id, title, commands string }{
 	{"sessions", "Sessions:", "new run attach detach ls kill reopen info rename resize clear"},
 	{"look", "Output and history of a session:", "screen changes history search play export record away why events"},
-	{"drive", "Drive a session from scripts:", "send wait mark env"},
+	{"drive", "Drive a session from scripts:", "send wait mark env mcp"},
 	{"limits", "Limits:", "limit freeze thaw"},
 	{"web", "In a browser:", "web share"},
 	{"hosts", "Many hosts:", "hosts join leave gate"},

@@ -7,16 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
-	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/proxy/internal/echo"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/sysexits"
 )
@@ -132,11 +129,11 @@ func (a *app) send(cmd *cobra.Command, c *client.Client, o *sendOptions, id prot
 	if err != nil {
 		return err
 	}
-	if echo := o.echo(data); echo != "" {
+	if shown := o.echo(data); shown != "" {
 		if err := sent(o.typeText(ctx, c, id, data)); err != nil {
 			return err
 		}
-		if mark, err = markBehind(ctx, c, id, echo, mark); err != nil {
+		if mark, err = echo.MarkBehind(ctx, c, id, shown, mark); err != nil {
 			return err
 		}
 		data = nil
@@ -147,43 +144,12 @@ func (a *app) send(cmd *cobra.Command, c *client.Client, o *sendOptions, id prot
 	return a.await(cmd, c, &o.wait, id, mark.Mark)
 }
 
-// echoTime is how long a program may take to echo input. If a program echoes nothing, for example
-// when it asks for a password, send takes that much longer.
-const echoTime = time.Second
-
-// echo returns the echo that the screen will show of data before Enter, if the awaited text could
-// be found in that echo. It returns "" if no echo must be ignored, or if the echo cannot be
-// recognised: text with a line break may take effect before its end, so its echo and its effect
-// cannot be distinguished; and without Enter the echo may be the awaited text.
+// echo returns the echo that must be ignored when the command waits for a text, or "".
 func (o *sendOptions) echo(data []byte) string {
-	if o.wait.text == "" || len(o.keys) == 0 || o.keys[0] != "Enter" || bytes.ContainsAny(data, "\r\n") || !utf8.Valid(data) {
+	if o.wait.text == "" || len(o.keys) == 0 || o.keys[0] != "Enter" {
 		return ""
 	}
-	text := strings.TrimRight(string(data), " ") // the screen drops blanks at the end of a line
-	if i := strings.LastIndexFunc(text, unicode.IsControl); i >= 0 {
-		text = text[i+1:]
-	}
-	for len(regexp.QuoteMeta(text)) > protocol.MaxPattern {
-		text = text[len(text)/2:]
-		text = strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError })
-	}
-	return text
-}
-
-// markBehind waits until the screen shows the echo, and returns a mark after it, so that a line
-// that does not change any more is ignored. If the session has ended, markBehind returns the mark
-// before the input. If the echo does not appear in time, the mark is after the output so far.
-func markBehind(ctx context.Context, c *client.Client, id protocol.SessionID, echo string, before *protocol.MarkInfo) (*protocol.MarkInfo, error) {
-	spec := protocol.AwaitSpec{SessionID: id, Text: regexp.QuoteMeta(echo), Since: before.Mark}
-	shown, err := c.Await(ctx, spec, echoTime)
-	switch {
-	case protocol.CodeOf(err) == protocol.CodeTimeout:
-	case err != nil:
-		return nil, err
-	case shown.Exit != nil:
-		return before, nil
-	}
-	return c.Mark(ctx, id)
+	return echo.Of(data)
 }
 
 // typeAll sends the text, and then each key in a request of its own, so that programs that read a

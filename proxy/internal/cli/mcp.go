@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/mcp"
+)
+
+func (a *app) mcpCommand() *cobra.Command {
+	control := string(mcp.ControlOwn)
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Let an agent use the sessions, by the Model Context Protocol",
+		Long: "Serve the Model Context Protocol on standard input and output, for agents: programs with language models.\n" +
+			"An agent starts this command itself; its settings name it. It can list, run, read, drive and end sessions, which\n" +
+			"people see at the same time (proxy ls, proxy attach), and which continue when the agent ends.\n\n" +
+			"With --control own, an agent sends input to, and ends, only sessions that such an agent has started. It can read all\n" +
+			"sessions. Values of secret variables are masked, as everywhere except in a viewer.",
+		Example: "  proxy mcp\n  claude mcp add holdfast -- proxy mcp",
+		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			switch mcp.Control(control) {
+			case mcp.ControlOwn, mcp.ControlAll, mcp.ControlNone:
+				return nil
+			}
+			return exitcode.WrongUsage(errors.New("--control must be own, all or none"))
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.mcp(cmd.Context(), mcp.Control(control))
+		},
+	}
+	cmd.Flags().StringVar(&control, "control", control, "`which` sessions the agent may send input to and end: own, all or none")
+	_ = cmd.RegisterFlagCompletionFunc("control", cobra.FixedCompletions([]cobra.Completion{"own", "all", "none"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// mcp serves an agent. Sessions are started in the directory of this process, except on another host.
+func (a *app) mcp(ctx context.Context, control mcp.Control) error {
+	c, err := a.connect(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	o := mcp.Options{Client: c, Control: control, In: os.Stdin, Out: os.Stdout}
+	if a.host == "" {
+		if o.Cwd, err = os.Getwd(); err != nil {
+			return err
+		}
+	}
+	return mcp.Run(ctx, o)
+}

@@ -1,0 +1,162 @@
+// Package mcp lets programs with language models ("agents") use sessions, by the Model Context Protocol: it
+// offers tools that start, read, drive and end sessions, and the screen of each session as a resource.
+// The protocol is that of the SDK github.com/modelcontextprotocol/go-sdk.
+//
+// Invariant: the text of a session in an answer has at most the number of bytes that the caller permits,
+// and at most MaxBytes. An answer never says that a session waits for input unless its shell has reported
+// that; it names what it has seen instead.
+//
+// Not here: requests to the proxy (package proxy/client), and the command (package cli).
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/version"
+)
+
+const (
+	// DefaultBytes is the size of the text of a session in an answer if the caller does not name one.
+	DefaultBytes = 4 << 10
+	// MaxBytes is the largest size of the text of a session in an answer.
+	MaxBytes = 64 << 10
+	// defaultWait is how long a tool waits if the caller does not name a time. Callers give up after about
+	// a minute.
+	defaultWait = 30 * time.Second
+	// maxWait is the longest time that a tool waits.
+	maxWait = 10 * time.Minute
+	// maxReaders bounds the sessions of which the server knows what the agent has read. If there are more,
+	// it forgets one of them, whose next reading then begins with the whole screen.
+	maxReaders = 1024
+	// originator is the originator of the sessions that the tool run starts.
+	originator = "mcp"
+)
+
+// Control tells which sessions an agent may send input to and end.
+type Control string
+
+// The values of Control.
+const (
+	ControlOwn  Control = "own"  // sessions that the tool run of any such server has started
+	ControlAll  Control = "all"  // all sessions
+	ControlNone Control = "none" // none, and the agent can start none
+)
+
+// Options configure a server.
+type Options struct {
+	Client  *client.Client
+	Control Control
+	// Cwd is the directory in which sessions are started if the caller does not name one. "" is the home
+	// directory.
+	Cwd string
+	In  io.ReadCloser // messages of the agent, as lines of JSON
+	Out io.WriteCloser
+}
+
+// Run serves an agent until In ends or ctx is done.
+func Run(ctx context.Context, o Options) error {
+	err := newServer(o).Run(ctx, &sdk.IOTransport{Reader: o.In, Writer: o.Out})
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// instructions tell a model how the tools belong together.
+const instructions = "Each session is a terminal that continues whatever happens to this connection; people can see and use it at the same time. " +
+	"run starts one. send types into it, waits, and answers what is new. read answers what is new since the last answer about that session. " +
+	"Answers begin with the state of the session and with the evidence for it; “certain” is written only where a program has reported it."
+
+// A server serves one agent.
+type server struct {
+	Options
+
+	mu   sync.Mutex
+	read map[protocol.SessionID][]byte // marks of what the agent has read, at most maxReaders
+}
+
+func newServer(o Options) *sdk.Server {
+	s := &server{Options: o, read: make(map[protocol.SessionID][]byte)}
+	m := sdk.NewServer(&sdk.Implementation{Name: "holdfast", Title: "Holdfast: terminals that outlive everything around them", Version: version.String()},
+		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{}})
+	reads := &sdk.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(bool)}
+	add(m, &sdk.Tool{Name: "list", Description: "List the sessions with their states.", Annotations: reads}, s.list)
+	add(m, &sdk.Tool{Name: "read", Description: "Answer what is new in a session since the last answer about it, or its whole screen the first time. The least text that brings you up to date.", Annotations: reads}, s.readNew)
+	add(m, &sdk.Tool{Name: "screen", Description: "Answer the whole screen of a session, for example of a full-screen program. Use read to follow a session.", Annotations: reads}, s.screen)
+	add(m, &sdk.Tool{Name: "history", Description: "Answer earlier lines of a session, or the output of an earlier command if its shell reports its commands (-1 is the last one).", Annotations: reads}, s.history)
+	add(m, &sdk.Tool{Name: "wait", Description: "Wait until a session ends, or until a line matches, or until its shell waits for a command, or until it has printed nothing for a time. Answers what is new.", Annotations: reads}, s.wait)
+	if o.Control != ControlNone {
+		add(m, &sdk.Tool{Name: "run", Description: "Run a command line in a new session, and wait for its end for up to timeout_s. If it has not ended then, it continues: use read, wait, send. Without a command: start the user's shell."}, s.run)
+		add(m, &sdk.Tool{Name: "send", Description: "Type text and keys into a session, wait for the effect, and answer what is new."}, s.send)
+		add(m, &sdk.Tool{Name: "end", Description: "End a session: hang up, and kill after 250 ms what continues."}, s.end)
+	}
+	m.AddResourceTemplate(&sdk.ResourceTemplate{
+		Name: "screen", Title: "Screen of a session", MIMEType: "text/plain", URITemplate: screenURI + "{id}",
+		Description: "The present screen of a session as text.",
+	}, s.screenResource)
+	return m
+}
+
+// add adds a tool whose answer is text.
+func add[In any](m *sdk.Server, t *sdk.Tool, tool func(context.Context, In) (string, error)) {
+	sdk.AddTool(m, t, func(ctx context.Context, _ *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
+		text, err := tool(ctx, in)
+		if err != nil {
+			return nil, nil, err
+		}
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil, nil
+	})
+}
+
+// mark returns the mark of what the agent has read of a session, or nil.
+func (s *server) mark(id protocol.SessionID) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.read[id]
+}
+
+// setMark notes what the agent has read of a session.
+func (s *server) setMark(id protocol.SessionID, mark []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other := range s.read {
+		if len(s.read) < maxReaders {
+			break
+		}
+		delete(s.read, other)
+	}
+	s.read[id] = mark
+}
+
+// screenURI begins the URIs of screens.
+const screenURI = "holdfast://screen/"
+
+func (s *server) screenResource(ctx context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+	id := protocol.SessionID(r.Params.URI[len(screenURI):])
+	if err := id.Validate(); err != nil {
+		return nil, sdk.ResourceNotFoundError(r.Params.URI)
+	}
+	text, err := s.screen(ctx, screenInput{Session: string(id), MaxBytes: MaxBytes})
+	if protocol.CodeOf(err) == protocol.CodeSessionNotFound {
+		return nil, sdk.ResourceNotFoundError(r.Params.URI)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: r.Params.URI, MIMEType: "text/plain", Text: text}}}, nil
+}
+
+// encoded returns a text as JSON, so that its end and its spaces are visible.
+func encoded(text string) string {
+	b, _ := json.Marshal(text) // a string can always be encoded
+	return string(b)
+}

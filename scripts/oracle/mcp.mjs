@@ -1,0 +1,85 @@
+// Drives "proxy mcp" with the client of the Model Context Protocol's own SDK for JavaScript. Its argument is the program
+// proxy, whose directory is in the environment.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+
+const [program] = process.argv.slice(2);
+const proxy = (...args) => execFileSync(program, args, { encoding: 'utf8' });
+
+async function agent(...args) {
+  const client = new Client({ name: 'agent', version: '1' });
+  await client.connect(new StdioClientTransport({ command: program, args: ['mcp', ...args], env: process.env }));
+  const call = async (name, input) => {
+    const { content, isError } = await client.callTool({ name, arguments: input }, undefined, { timeout: 120_000 });
+    assert.deepEqual(content.map((part) => part.type), ['text']);
+    return { text: content[0].text, isError: isError === true };
+  };
+  return {
+    client,
+    tools: async () => (await client.listTools()).tools.map((tool) => tool.name).sort(),
+    says: async (name, input) => {
+      const { text, isError } = await call(name, input);
+      assert.equal(isError, false, text);
+      return text;
+    },
+    fails: async (name, input, code) => {
+      const { text, isError } = await call(name, input);
+      assert.equal(isError, true, text);
+      assert.match(text, new RegExp(`^${code}: `));
+    },
+  };
+}
+
+const a = await agent();
+assert.deepEqual(await a.tools(), ['end', 'history', 'list', 'read', 'run', 'screen', 'send', 'wait']);
+
+// A command that ends, and its exit code.
+assert.equal(await a.says('run', { command: 'echo out; exit 3', session: 'one' }), 'one: ended with code 3 (certain)\nout\n');
+assert.match(proxy('ls'), /^one /m); // a person sees it, too
+
+// A shell that reports its commands.
+assert.match(await a.says('run', { session: 'shell' }), /^shell: the shell waits for its first command \(certain/);
+assert.match(await a.says('send', { session: 'shell', text: 'false', enter: true }), /^shell: "false" ended with code 1 after .* waits for a command \(certain/);
+const many = await a.says('send', { session: 'shell', text: 'seq 1000', enter: true, max_bytes: 300 });
+assert.match(many, /are left out; read them: history with before \d+/);
+assert.match(many, /\n1000\n/);
+assert.ok(many.length < 900, `${many.length} characters`);
+assert.match(await a.says('history', { session: 'shell', command: -2 }), /^command 1: "false" ended with code 1/);
+assert.equal((await a.says('read', { session: 'shell' })).split('\n').length, 2); // the state, and nothing new
+
+// A question, which no program reports: the answer says what can be seen.
+const asks = { command: 'printf "Name: "; read name; echo "Hello $name"; sleep 1000', session: 'asks', timeout_s: 0.1 };
+assert.match(await a.says('run', asks), /the time is over, and it has not ended/);
+assert.match(await a.says('wait', { session: 'asks', text: 'Name:' }), /found: Name:/);
+assert.match(await a.says('screen', { session: 'asks' }), /may wait for input \(not certain\): the cursor is visible behind "Name:"/);
+assert.match(await a.says('send', { session: 'asks', text: 'Eve', enter: true, wait_text: 'Hello \\w+' }), /found: Hello Eve/);
+
+// The proxy is replaced, and killed, while the agent is connected.
+proxy('handoff');
+assert.match(await a.says('list', {}), /^asks: running/m);
+process.kill(JSON.parse(proxy('status', '--json')).proxy.pid, 'SIGKILL');
+assert.match(await a.says('read', { session: 'asks', whole: true }), /Hello Eve/);
+assert.equal((await a.client.readResource({ uri: 'holdfast://screen/asks' })).contents[0].text.includes('Hello Eve'), true);
+await assert.rejects(a.client.readResource({ uri: 'holdfast://screen/none' }), /not found/i);
+
+// An agent controls only sessions of agents, unless the user permits more or less.
+proxy('new', '--detach', '--id', 'mine', '--', 'cat');
+await a.fails('send', { session: 'mine', text: 'x' }, 'permission_denied');
+await a.fails('end', { session: 'mine' }, 'permission_denied');
+await a.fails('send', { session: 'none', text: 'x' }, 'session_not_found');
+await a.fails('send', { session: 'asks' }, 'invalid_argument');
+await a.fails('wait', { session: 'asks', timeout_s: 1e9 }, 'invalid_argument');
+assert.match(await a.says('end', { session: 'asks' }), /^asks: ended by SIGHUP \(certain\)/);
+await a.client.close();
+
+const reader = await agent('--control', 'none');
+assert.deepEqual(await reader.tools(), ['history', 'list', 'read', 'screen', 'wait']);
+await reader.client.close();
+
+const trusted = await agent('--control', 'all');
+assert.match(await trusted.says('send', { session: 'mine', text: 'typed', enter: true, wait_text: 'typed' }), /found: typed/);
+await trusted.client.close();
+assert.match(proxy('ls'), /mine/); // what the agent has not ended continues
