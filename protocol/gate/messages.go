@@ -4,8 +4,8 @@
 // The first frame of a connection tells its purpose. A client asks for the directory, or enters one
 // host. A host joins, opens its way to the bus, or arrives with the ticket of a client. A new gate asks for
 // the identity of the gates, and a gate opens its way to the bus of another one. After Entered, and after
-// Arrive, the connection carries the frames of the api between client and host, which the gate copies without
-// reading them.
+// Arrive, the connection carries the frames of the api between client and host, or those of one command (Run),
+// which the gate copies without reading them.
 //
 // Invariant: no function of this package reads a byte beyond the frame that it returns, so that the
 // bytes after a frame belong to the next reader. A frame of a peer that has not proved its right to
@@ -18,6 +18,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"holdfast/protocol"
@@ -34,6 +36,10 @@ const (
 	TokenBytes = 32             // random bytes of a token, a ticket, and a secret
 	MaxGates   = 16             // gates for the same hosts
 	MaxAddress = 300            // bytes of the address of a gate
+
+	MaxArgs     = 32       // arguments of Run
+	MaxArgBytes = 8 << 10  // bytes of all arguments of Run
+	MaxPrinted  = 32 << 10 // bytes of output in one Printed
 )
 
 // StateUnknown is the state of a session whose host cannot be reached, or whose proxy does not run. The
@@ -51,7 +57,8 @@ var Messages = protocol.NewRegistry([]protocol.RequestKind{
 	{Message: Proof{}, Reply: Accepted{}, Repeat: protocol.RepeatNever},
 	{Message: Enlist{}, Reply: Identity{}, Repeat: protocol.RepeatNever},
 	{Message: Arrive{}, Repeat: protocol.RepeatNever},
-}, Refused{})
+	{Message: Run{}, Reply: Ended{}, Repeat: protocol.RepeatNever},
+}, Refused{}, Printed{})
 
 // A Refusal tells why a gate refuses a request.
 type Refusal string
@@ -81,15 +88,17 @@ type Refused struct {
 func (r *Refused) Error() string { return r.Message }
 
 // Enter asks for a connection with the proxy of a host. After the reply, the connection is one of the
-// api, and begins with hello.
+// api, and begins with hello. If Command is set, it begins with Run instead, and needs no proxy.
 type Enter struct {
 	Token string `json:"token"`
 	Host  string `json:"host"`
 	Start bool   `json:"start,omitempty"` // start a proxy and a supervisor on the host if none runs
 	Again bool   `json:"again,omitempty"` // the client was connected before: do not start a proxy that a user has stopped
+	// Command is set if the client runs a command on the host itself. Start and Again have no meaning then.
+	Command bool `json:"command,omitempty"`
 }
 
-// Entered is the reply to Enter. The host's proxy can be reached.
+// Entered is the reply to Enter. The host's proxy can be reached, or, for a command, the host.
 type Entered struct{}
 
 // Hosts asks for the hosts that have joined, sorted by name.
@@ -210,7 +219,51 @@ type Identity struct {
 	Gates       []string `json:"gates"`       // addresses of the gates
 }
 
-// Arrive connects a host with the client that asked for it. After it the connection is one of the api.
+// Run asks a host to run one of HostCommands there. The host sends Printed for the output of the command,
+// and Ended or Refused at last. The command continues if the connection ends.
+type Run struct {
+	Args []string `json:"args"` // the command and its arguments, without the name of the program
+}
+
+// Printed has output of a command, in the order in which the command has written it to each of the two.
+type Printed struct {
+	Stdout []byte `json:"stdout,omitempty"`
+	Stderr []byte `json:"stderr,omitempty"`
+}
+
+// Ended is the reply to Run. The command has ended, and all its output was sent.
+type Ended struct {
+	Code int `json:"code"` // exit code, or 1 if a signal has ended the command
+}
+
+// HostCommands returns the names of the commands that a host runs for clients of a gate. Each of them acts on
+// the programs of the host.
+func HostCommands() []string {
+	return []string{"stop", "status", "handoff", "upgrade", "doctor", "service"}
+}
+
+// Check returns an error if no host runs the command: if it is none of HostCommands, if it has an argument
+// that names another directory, proxy or host, if it would not end, or if it exceeds a limit.
+func (r *Run) Check() error {
+	if len(r.Args) == 0 || !slices.Contains(HostCommands(), r.Args[0]) {
+		return fmt.Errorf("a client of a gate can run only these commands on a host: %s", strings.Join(HostCommands(), ", "))
+	}
+	size := 0
+	for _, arg := range r.Args {
+		size += len(arg)
+		flag, _, _ := strings.Cut(arg, "=")
+		if slices.Contains([]string{"--dir", "--proxy", "--on", "--foreground"}, flag) {
+			return fmt.Errorf("%s cannot be used for a host of the gate", flag)
+		}
+	}
+	if len(r.Args) > MaxArgs || size > MaxArgBytes {
+		return fmt.Errorf("the command has more than %d arguments, or more than %d bytes", MaxArgs, MaxArgBytes)
+	}
+	return nil
+}
+
+// Arrive connects a host with the client that asked for it. After it the connection is one of the api, or of
+// a command.
 // If Reason is set, the client is refused.
 type Arrive struct {
 	Ticket string `json:"ticket"`
@@ -232,6 +285,9 @@ func (Challenge) MessageType() string   { return "challenge" }
 func (Proof) MessageType() string       { return "proof" }
 func (Accepted) MessageType() string    { return "accepted" }
 func (Arrive) MessageType() string      { return "arrive" }
+func (Run) MessageType() string         { return "run" }
+func (Printed) MessageType() string     { return "printed" }
+func (Ended) MessageType() string       { return "ended" }
 func (Peer) MessageType() string        { return "peer" }
 func (Enlist) MessageType() string      { return "enlist" }
 func (Identity) MessageType() string    { return "identity" }

@@ -65,7 +65,7 @@ func TestHost(t *testing.T) {
 	w.fails(66, "session_not_found", "info", "away/s")
 	w.fails(64, "the command is for host away, and not for other", "info", "--on", "away", "other/s")
 	w.fails(64, "is no name of a host", "ls", "--on=-oProxyCommand=x")
-	w.fails(64, "web is only for this host", "web", "--on", "away")
+	w.fails(64, "only_this_host: web is only for this host", "web", "--on", "away")
 	w.fails(69, "Could not resolve hostname", "ls", "--on", "no.such.host.invalid")
 	if out := w.must("status", "--on", "away"); !strings.Contains(out, "supervisor") {
 		t.Errorf("status prints %s", out)

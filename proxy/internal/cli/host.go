@@ -11,9 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/client"
@@ -26,13 +23,6 @@ import (
 
 // hostRedial is how long a command tries to reach a host again, for example while a laptop sleeps.
 const hostRedial = time.Hour
-
-// Commands about programs and files run on the host that --on names. The other commands run here, as
-// clients of the proxy there, except notOnHost.
-var (
-	onHost    = []string{"stop", "status", "handoff", "upgrade", "doctor", "service", "proxy"}
-	notOnHost = []string{"serve", "web", "stdio", "env", "completion", "man", "gate", "join", "leave", "hosts"}
-)
 
 // localDir returns the directory of the flag --dir, or "" if it is a directory of another host.
 func (a *app) localDir() string {
@@ -115,58 +105,16 @@ func (a *app) howToInstall() string {
 		"tar -C %s -cf - proxy supervisor | ssh %s 'mkdir -p .local/bin && tar -C .local/bin -xf -'", plain.ShellWord(filepath.Dir(exe)), plain.ShellWord(a.host))
 }
 
-// checkHost returns an error if a command cannot be for another host.
-func (a *app) checkHost(cmd *cobra.Command) error {
-	if a.host != "" && slices.Contains(notOnHost, commandName(cmd)) {
-		return exitcode.WrongUsage(fmt.Errorf("%s is only for this host; ssh %s proxy %[1]s runs it there", commandName(cmd), plain.ShellWord(a.host)))
-	}
-	return nil
-}
-
-// commandName returns the first word of a command, or "proxy" for the command without words.
-func commandName(cmd *cobra.Command) string {
-	words := strings.Fields(cmd.CommandPath())
-	return words[min(1, len(words)-1)]
-}
-
-// runsOnHost lets the commands onHost run on the host that --on names, with the same flags and
-// arguments.
-func (a *app) runsOnHost(cmd *cobra.Command) {
-	for _, sub := range cmd.Commands() {
-		a.runsOnHost(sub)
-	}
-	run := cmd.RunE
-	if run == nil || !slices.Contains(onHost, commandName(cmd)) {
-		return
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if a.host == "" {
-			return run(cmd, args)
-		}
-		return a.runOnHost(cmd, args)
-	}
-}
-
-// runOnHost runs a command on the host by ssh, and ends with its exit code.
-func (a *app) runOnHost(cmd *cobra.Command, args []string) error {
-	cfg, err := a.settings()
-	if err != nil {
-		return err
-	}
-	argv := append([]string{"proxy"}, strings.Fields(cmd.CommandPath())[1:]...)
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name != "on" {
-			argv = append(argv, "--"+f.Name+"="+f.Value.String())
-		}
-	})
+// runBySSH runs a command on the host by ssh, and ends with its exit code.
+func (a *app) runBySSH(ctx context.Context, cfg config.Config, argv []string) error {
 	ssh := slices.Clone(cfg.SSHCommand)
 	if front.IsTerminal(os.Stdout) {
 		ssh = append(ssh, "-q", "-t")
 	}
-	ssh = append(ssh, "--", a.host, client.HostCommand(append(argv, args...)))
-	run := exec.CommandContext(cmd.Context(), ssh[0], ssh[1:]...)
+	ssh = append(ssh, "--", a.host, client.HostCommand(append([]string{"proxy"}, argv...)))
+	run := exec.CommandContext(ctx, ssh[0], ssh[1:]...)
 	run.Stdin, run.Stdout, run.Stderr = os.Stdin, os.Stdout, os.Stderr
-	err = run.Run()
+	err := run.Run()
 	var exit *exec.ExitError
 	switch {
 	case !errors.As(err, &exit):
@@ -179,7 +127,8 @@ func (a *app) runOnHost(cmd *cobra.Command, args []string) error {
 	return exitcode.New(max(1, exit.ExitCode()), "")
 }
 
+// The exit codes of ssh and of a shell that tell that the command did not run.
 const (
-	sshFailed = 255 // the exit code of ssh if it could not run the command; it has told why
-	notFound  = 127 // the exit code of a shell that has not found the program
+	sshFailed = 255 // ssh could not run the command, and has told why
+	notFound  = 127 // the shell has not found the program
 )

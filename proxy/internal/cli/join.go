@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -221,6 +222,9 @@ func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan ch
 	return member.Options{
 		Path: filepath.Join(dirs.State, joinFile), Log: log, Leave: leave, Connect: a.connectAgain,
 		Serve: func(ctx context.Context, stream net.Conn) error { return a.serveStream(ctx, stream, stream) },
+		Run: func(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+			return a.runForClient(ctx, dirs, args, stdout, stderr)
+		},
 	}
 }
 

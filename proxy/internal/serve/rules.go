@@ -82,6 +82,12 @@ func TryPolicy(ctx context.Context, dirs config.Dirs, proxy string, cfg config.C
 	return policyhost.Try(ctx, r.host(dirs, zerolog.Nop()))
 }
 
+// HasPolicy reports whether a new proxy would have a policy.
+func HasPolicy(dirs config.Dirs, proxy string, cfg config.Config) (bool, error) {
+	r, err := currentRules(rulesFile(dirs, proxy), cfg)
+	return r != nil, err
+}
+
 // rulesFile returns the path of the saved rules.
 func rulesFile(dirs config.Dirs, proxy string) string {
 	return filepath.Join(dirs.State, proxy+".policy")

@@ -8,6 +8,7 @@
 //	publish   owns the roster; sends all records, so that their stamps are in order
 //	watch     follows the events of the local proxy, and sends lists to publish
 //	client    one goroutine for each client of the gate
+//	command   one goroutine for each client that runs a command on the host
 //
 // The agent is connected with the bus of one gate, and with another one as soon as that is lost. A gate
 // tells it the addresses of all gates, which it keeps in its file. A client may wait at another gate than
@@ -25,6 +26,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"runtime"
@@ -66,6 +68,9 @@ type Options struct {
 	Connect func(ctx context.Context, starts, again bool) (*client.Client, error)
 	// Serve connects a stream of the api's frames with the local proxy until one of them ends.
 	Serve func(ctx context.Context, stream net.Conn) error
+	// Run runs a command on this host, and returns its exit code. It returns a *gate.Refused if clients of
+	// the gate may not run it.
+	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) (exitCode int, err error)
 }
 
 // A Link tells whether the agent is connected with a gate.
@@ -148,6 +153,8 @@ type agent struct {
 	lists   chan list     // from watch
 	clients chan struct{} // has an element for each client
 
+	commands chan struct{} // has an element for each command of a client that runs
+
 	mu      sync.Mutex
 	denied  error    // the last refusal, so that it is logged once
 	gates   []string // addresses of all gates
@@ -173,7 +180,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("state of the join: %w", err)
 	}
 	a := &agent{
-		o: o, state: state, gates: state.Gates, wake: make(chan struct{}, 1), rosters: make(chan struct{}, 1), lists: make(chan list), clients: make(chan struct{}, maxClients),
+		o: o, state: state, gates: state.Gates, wake: make(chan struct{}, 1), rosters: make(chan struct{}, 1), lists: make(chan list), clients: make(chan struct{}, maxClients), commands: make(chan struct{}, maxCommands),
 	}
 	if a.pair, a.key, err = state.pair(); err != nil {
 		return err
@@ -355,7 +362,11 @@ func (a *agent) receive(ctx context.Context, kind string, data []byte) {
 		select {
 		case a.clients <- struct{}{}:
 			a.wg.Go(func() {
-				a.client(ctx, address, m)
+				if m.IsCommand {
+					a.command(ctx, address, m)
+				} else {
+					a.client(ctx, address, m)
+				}
 				<-a.clients
 			})
 		default:

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/exitcode"
+	"holdfast/shared/sysexits"
+)
+
+// Each command says where it runs if --on names a host, and the guide says the same.
+func TestPlaces(t *testing.T) {
+	root := (&app{}).command()
+	root.InitDefaultHelpCmd()
+	inTree := []string{"proxy", "man"} // man is in the program that prints the man pages
+	for _, cmd := range root.Commands() {
+		if name := cmd.Name(); name != "help" { // it does nothing
+			inTree = append(inTree, name)
+		}
+	}
+	rows := map[place][]string{}
+	for name, p := range places {
+		if !slices.Contains(inTree, name) {
+			t.Errorf("places has %s, which is no command", name)
+		}
+		if (whyOnlyHere[name] != "") != (p == onlyHere) {
+			t.Errorf("%s has the place %d and the reason %q", name, p, whyOnlyHere[name])
+		}
+		if name != "proxy" {
+			rows[p] = append(rows[p], "`"+name+"`")
+		}
+	}
+	for _, name := range inTree {
+		if places[name] == 0 {
+			t.Errorf("the command %s is not in places", name)
+		}
+	}
+	guide, err := os.ReadFile("../../../.github/docs/many-hosts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, names := range rows {
+		slices.Sort(names)
+		if row := "\n| " + strings.Join(names, " ") + " |"; !strings.Contains(string(guide), row) {
+			t.Errorf("many-hosts.md has no row %q for the place %d", row, p)
+		}
+	}
+}
+
+// What runs on the host is what an agent runs for clients of the gate.
+func TestHostCommands(t *testing.T) {
+	for name, p := range places {
+		if isThere := slices.Contains(gate.HostCommands(), name); name != "proxy" && isThere != (p == onHost) {
+			t.Errorf("%s has the place %d, and an agent runs it: %v", name, p, isThere)
+		}
+	}
+}
+
+// A command that is only for this host says so with a code and a reason.
+func TestOnlyHere(t *testing.T) {
+	for name, why := range whyOnlyHere {
+		if name == "man" {
+			continue
+		}
+		root := (&app{}).command()
+		root.SetArgs([]string{name, "--on", "away"})
+		if argument := map[string]string{"completion": "bash", "env": "s"}[name]; argument != "" {
+			root.SetArgs([]string{name, argument, "--on", "away"})
+		}
+		err := root.Execute()
+		if exitcode.Of(err) != sysexits.Usage || !strings.HasPrefix(err.Error(), codeOnlyHere+": "+name) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
