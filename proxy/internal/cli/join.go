@@ -219,6 +219,7 @@ func (a *app) runAgent(ctx context.Context, dirs config.Dirs, background bool) e
 // agentOptions returns the options of the agent.
 func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan chan error) member.Options {
 	return member.Options{
+		Upgrade: a.upgrader(dirs, log).Serve,
 		Path: filepath.Join(dirs.State, joinFile), Log: log, Leave: leave, Connect: a.connectAgain,
 		Serve: func(ctx context.Context, stream net.Conn) error { return a.serveStream(ctx, stream, stream) },
 	}

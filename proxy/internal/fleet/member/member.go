@@ -66,6 +66,8 @@ type Options struct {
 	Connect func(ctx context.Context, starts, again bool) (*client.Client, error)
 	// Serve connects a stream of the api's frames with the local proxy until one of them ends.
 	Serve func(ctx context.Context, stream net.Conn) error
+	// Upgrade serves a client that asks for the agent until the conversation ends. ctx is that of the agent.
+	Upgrade func(ctx context.Context, stream net.Conn) error
 }
 
 // A Link tells whether the agent is connected with a gate.
@@ -374,15 +376,19 @@ func (a *agent) addressOf(m record.Dial) (address string, isKnown bool) {
 	return m.Gate, slices.Contains(a.gates, m.Gate)
 }
 
-// client connects the client that has a ticket at the gate of an address with the local proxy.
+// client connects the client that has a ticket at the gate of an address with the local proxy, or with this
+// agent.
 func (a *agent) client(ctx context.Context, address string, m record.Dial) {
-	arrive := gate.Arrive{Ticket: m.Ticket}
-	c, err := a.o.Connect(ctx, m.Start, m.Again) // it starts a proxy if that is necessary
-	if err == nil {
-		err = c.Close()
-	}
-	if err != nil {
-		arrive.Reason = err.Error()
+	arrive, serve := gate.Arrive{Ticket: m.Ticket}, a.o.Upgrade
+	if !m.Agent {
+		serve = a.o.Serve
+		c, err := a.o.Connect(ctx, m.Start, m.Again) // it starts a proxy if that is necessary
+		if err == nil {
+			err = c.Close()
+		}
+		if err != nil {
+			arrive.Reason = err.Error()
+		}
 	}
 	conn, err := dialGate(ctx, address, a.state.Fingerprint)
 	if err != nil {
@@ -397,7 +403,7 @@ func (a *agent) client(ctx context.Context, address string, m record.Dial) {
 		return
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
-	if err := a.o.Serve(ctx, conn); err != nil && ctx.Err() == nil {
+	if err := serve(ctx, conn); err != nil && ctx.Err() == nil {
 		a.o.Log.Debug().Err(err).Msg("connection of a client has ended")
 	}
 }
