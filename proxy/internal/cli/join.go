@@ -220,7 +220,7 @@ func (a *app) runAgent(ctx context.Context, dirs config.Dirs, background bool) e
 func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan chan error) member.Options {
 	return member.Options{
 		Upgrade: a.upgrader(dirs, log).Serve,
-		Path: filepath.Join(dirs.State, joinFile), Log: log, Leave: leave, Connect: a.connectAgain,
+		Path:    filepath.Join(dirs.State, joinFile), Log: log, Leave: leave, Connect: a.connectAgain,
 		Serve: func(ctx context.Context, stream net.Conn) error { return a.serveStream(ctx, stream, stream) },
 	}
 }
