@@ -19,8 +19,8 @@
 # If HOLDFAST_REQUIRE_TESTS is 1, the run fails if a test is skipped that scripts/report/skips.txt does
 # not name.
 #
-# --long sets HOLDFAST_LONG=1. Then these tests run, or run for longer: TestKillStorm, TestGatesChaos, TestChurn
-# and TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and TestPowerCuts (scripts/vm), TestBusySessions
+# --long sets HOLDFAST_LONG=1. Then these tests run, or run for longer: TestKillStorm, TestGatesChaos, TestChurn,
+# TestRollout, TestRolloutOfMany and TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and TestPowerCuts (scripts/vm), TestBusySessions
 # (supervisor/internal/linkserver), TestStalledLink (scripts/cli), FuzzCost (supervisor/internal/screen),
 # TestAnyOffset and TestLargePast (supervisor/internal/replay), TestPowerCuts and TestBrokenDisk
 # (supervisor/internal/past), TestStorm (supervisor/internal/keeper). --long also sets how much the storms do, unless

@@ -4,8 +4,8 @@
 // The first frame of a connection tells its purpose. A client asks for the directory, or enters one
 // host. A host joins, opens its way to the bus, or arrives with the ticket of a client. A new gate asks for
 // the identity of the gates, and a gate opens its way to the bus of another one. After Entered, and after
-// Arrive, the connection carries the frames of the api between client and host, or those of one command (Run),
-// which the gate copies without reading them.
+// Arrive, the connection carries the frames of the api between client and host, or a request to the agent of
+// the host (Run, Upgrade) and its answers. The gate copies them without reading them.
 //
 // Invariant: no function of this package reads a byte beyond the frame that it returns, so that the
 // bytes after a frame belong to the next reader. A frame of a peer that has not proved its right to
@@ -58,6 +58,8 @@ var Messages = protocol.NewRegistry([]protocol.RequestKind{
 	{Message: Enlist{}, Reply: Identity{}, Repeat: protocol.RepeatNever},
 	{Message: Arrive{}, Repeat: protocol.RepeatNever},
 	{Message: Run{}, Reply: Ended{}, Repeat: protocol.RepeatNever},
+	{Message: Upgrade{}, Reply: Upgraded{}, Repeat: protocol.RepeatSet},
+	{Message: UpgradeStep{}, Repeat: protocol.RepeatNever},
 }, Refused{}, Printed{})
 
 // A Refusal tells why a gate refuses a request.
@@ -94,11 +96,12 @@ type Enter struct {
 	Host  string `json:"host"`
 	Start bool   `json:"start,omitempty"` // start a proxy and a supervisor on the host if none runs
 	Again bool   `json:"again,omitempty"` // the client was connected before: do not start a proxy that a user has stopped
-	// Command is set if the client runs a command on the host itself. Start and Again have no meaning then.
-	Command bool `json:"command,omitempty"`
+	// Agent asks for a connection with the agent of the host instead. The client then sends Run or Upgrade.
+	// Start and Again have no meaning then.
+	Agent bool `json:"agent,omitempty"`
 }
 
-// Entered is the reply to Enter. The host's proxy can be reached, or, for a command, the host.
+// Entered is the reply to Enter. The host's proxy, or its agent, can be reached.
 type Entered struct{}
 
 // Hosts asks for the hosts that have joined, sorted by name.
@@ -270,6 +273,78 @@ type Arrive struct {
 	Reason string `json:"reason,omitempty"` // why the host cannot serve the client
 }
 
+// An UpgradeAction tells what the agent of a host does with the programs in a directory.
+type UpgradeAction string
+
+// The actions.
+const (
+	UpgradeCheck  UpgradeAction = "check"  // compares them with the programs that run, and changes nothing
+	UpgradeTry    UpgradeAction = "try"    // starts them as a trial, and changes nothing
+	UpgradeApply  UpgradeAction = "apply"  // replaces the programs that run by them
+	UpgradeReturn UpgradeAction = "return" // replaces the programs that run by those before the apply with the same ID
+)
+
+// UpgradeActions returns all actions.
+func UpgradeActions() []UpgradeAction {
+	return []UpgradeAction{UpgradeCheck, UpgradeTry, UpgradeApply, UpgradeReturn}
+}
+
+// Upgrade asks the agent of a host to replace the programs of the host. The agent sends any number of
+// UpgradeStep, and then Upgraded. It continues if the connection ends. If the same request arrives again,
+// the agent does not begin again: it answers when the work is done. The agent refuses the request if the
+// owner of the host has not permitted the directory.
+type Upgrade struct {
+	ID         string        `json:"id"` // of the rollout, chosen by the client: 1 to MaxRollout of a-z, A-Z, 0-9, "_", "-" and "."
+	Action     UpgradeAction `json:"action"`
+	From       string        `json:"from"`                   // absolute path of a directory of the host with the programs
+	LimitMS    int64         `json:"limit_ms"`               // how long the programs may take until they serve, in milliseconds
+	MaxStallMS float64       `json:"max_stall_ms,omitempty"` // longest pause of the host's clients in milliseconds; 0 means any
+}
+
+// Limits of an upgrade.
+const (
+	MaxRollout      = 64   // characters of the ID of a rollout
+	MaxUpgradeText  = 1024 // bytes of an UpgradeStep, and of an error
+	MaxUpgradeLimit = time.Hour
+)
+
+// UpgradeStep is a step of an upgrade, for people.
+type UpgradeStep struct {
+	Text string `json:"text"`
+}
+
+// An UpgradeState tells the result of an Upgrade.
+type UpgradeState string
+
+// The states.
+const (
+	UpgradeReady    UpgradeState = "ready"    // other programs run, and these can replace them
+	UpgradeCurrent  UpgradeState = "current"  // these programs run already
+	UpgradeIdle     UpgradeState = "idle"     // neither a supervisor nor a proxy runs on the host
+	UpgradeDone     UpgradeState = "upgraded" // these programs run, and the host is healthy
+	UpgradeReturned UpgradeState = "returned" // the programs from before run
+	UpgradeFailed   UpgradeState = "failed"   // the work has failed; Supervisor and Proxy tell what runs, if it is known
+)
+
+// UpgradeStates returns all states.
+func UpgradeStates() []UpgradeState {
+	return []UpgradeState{UpgradeReady, UpgradeCurrent, UpgradeIdle, UpgradeDone, UpgradeReturned, UpgradeFailed}
+}
+
+// Upgraded is the reply to Upgrade.
+type Upgraded struct {
+	State      UpgradeState `json:"state"`
+	Supervisor string       `json:"supervisor,omitempty"` // release of the supervisor that runs now
+	Proxy      string       `json:"proxy,omitempty"`      // release of the proxy that runs now
+	Target     string       `json:"target,omitempty"`     // release of the proxy in the directory
+	Sum        string       `json:"sum,omitempty"`        // SHA-256 of both programs in the directory
+	Sessions   int          `json:"sessions,omitempty"`   // number of sessions that are the same as before
+	Clients    int          `json:"clients,omitempty"`    // number of connections that the new proxy has taken over
+	Closed     int          `json:"closed,omitempty"`     // number of connections that were asked to reconnect
+	StallMS    float64      `json:"stall_ms,omitempty"`   // longest pause of a client in milliseconds
+	Error      string       `json:"error,omitempty"`      // why the state is returned or failed
+}
+
 // MessageType implements protocol.Message.
 func (Refused) MessageType() string     { return "refused" }
 func (Enter) MessageType() string       { return "enter" }
@@ -291,6 +366,9 @@ func (Ended) MessageType() string       { return "ended" }
 func (Peer) MessageType() string        { return "peer" }
 func (Enlist) MessageType() string      { return "enlist" }
 func (Identity) MessageType() string    { return "identity" }
+func (Upgrade) MessageType() string     { return "upgrade" }
+func (UpgradeStep) MessageType() string { return "upgrade_step" }
+func (Upgraded) MessageType() string    { return "upgraded" }
 
 // Write writes a message as one frame.
 func Write(w io.Writer, m protocol.Message) error {

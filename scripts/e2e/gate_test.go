@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +26,8 @@ import (
 type relay struct {
 	to string
 	ln net.Listener
+
+	accepted atomic.Int64 // number of connections that were made
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool
@@ -49,6 +52,7 @@ func newRelay(t *testing.T, to string) *relay {
 			if err != nil {
 				return
 			}
+			r.accepted.Add(1)
 			wg.Go(func() { r.carry(conn) })
 		}
 	})

@@ -71,8 +71,8 @@ func TestLoadOrder(t *testing.T) {
 			want: with(func(c *Config) { c.EarlyExit = -1 })},
 		{name: "everything", file: `{"ring_bytes":67108864,"scrollback_lines":1,"exit_keep":"1h","exit_records":1,"max_sessions":1,"originator_sessions":2,"spawn_rate":3,
 			"grace":"1m","idle_timeout":"60m","empty_timeout":"4m","crash_limit":7,"crash_pause":"2s","start_timeout":"3s","early_exit":"1m","log_level":"trace","secret_file":"/s",
-			"web":"127.0.0.1:80","web_origins":"https://a, https://b","policy":"/p","policy_config":"/c","policy_sha256":"` + sum + `","agent_link":false,"cage":"/sys/fs/cgroup/x","memory_max":"512M","cpu_max":1.5,"durable":"full","durable_sync":"2s","durable_session_bytes":1048576,"durable_total_bytes":2097152,"durable_age":"24h","durable_key":"/k","shell_integration":true,"secret_env":"A, *_TOKEN","revive":"argv","resume_argv":"a=a --continue {x}; claude=","ssh_command":"ssh -F /f","gate":"g","detach_key":"ctrl-a d"}`,
-			want: Config{64 << 20, 1, time.Hour, 1, 1, 2, 3, time.Minute, time.Hour, 4 * time.Minute, 7, 2 * time.Second, 3 * time.Second, time.Minute, "trace", "/s", "127.0.0.1:80", "/p", "/c", sum, "https://a, https://b", true, "/sys/fs/cgroup/x", protocol.Limits{MemoryMax: new(uint64(512 << 20)), CPUMax: new(uint64(1500))}, true, protocol.DurableFull, 2 * time.Second, 1 << 20, 2 << 20, 24 * time.Hour, "/k", []string{"A", "*_TOKEN"}, nil, []string{"ssh", "-F", "/f"}, ReviveArgv, map[string]ResumeTemplate{"a": {"a", "--continue", "{x}"}, "claude": {}}, "g", "ctrl-a d"}},
+			"web":"127.0.0.1:80","web_origins":"https://a, https://b","policy":"/p","policy_config":"/c","policy_sha256":"` + sum + `","agent_link":false,"cage":"/sys/fs/cgroup/x","memory_max":"512M","cpu_max":1.5,"durable":"full","durable_sync":"2s","durable_session_bytes":1048576,"durable_total_bytes":2097152,"durable_age":"24h","durable_key":"/k","shell_integration":true,"secret_env":"A, *_TOKEN","revive":"argv","resume_argv":"a=a --continue {x}; claude=","ssh_command":"ssh -F /f","gate":"g","upgrade_from":"/opt/a, /opt/b/","detach_key":"ctrl-a d"}`,
+			want: Config{64 << 20, 1, time.Hour, 1, 1, 2, 3, time.Minute, time.Hour, 4 * time.Minute, 7, 2 * time.Second, 3 * time.Second, time.Minute, "trace", "/s", "127.0.0.1:80", "/p", "/c", sum, "https://a, https://b", true, "/sys/fs/cgroup/x", protocol.Limits{MemoryMax: new(uint64(512 << 20)), CPUMax: new(uint64(1500))}, true, protocol.DurableFull, 2 * time.Second, 1 << 20, 2 << 20, 24 * time.Hour, "/k", []string{"A", "*_TOKEN"}, nil, []string{"ssh", "-F", "/f"}, ReviveArgv, map[string]ResumeTemplate{"a": {"a", "--continue", "{x}"}, "claude": {}}, "g", []string{"/opt/a", "/opt/b"}, "ctrl-a d"}},
 		{name: "a flag says no", file: `{"shell_integration": true}`, args: []string{"--shell-integration=false"}, want: defaults},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -132,6 +132,7 @@ func TestLoadMistakes(t *testing.T) {
 		{name: "another type", file: `{"ring_bytes": [1]}`, says: []string{"ring_bytes must be a number or a string"}},
 		{name: "no JSON", file: `{"ring_bytes": `, says: []string{FileName, "unexpected EOF"}},
 		{name: "more than an object", file: `{} {}`, says: []string{"something follows the JSON object"}},
+		{name: "a directory that is not absolute, and the root", file: `{"upgrade_from": "opt"}`, env: map[string]string{"HOLDFAST_UPGRADE_FROM": "/opt,/"}, says: []string{`"opt" is not the absolute path`, `"/" is not the absolute path`}},
 		{name: "a bad flag", args: []string{"--grace=soon"}, says: []string{"grace", "not a duration"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

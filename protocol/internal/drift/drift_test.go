@@ -243,6 +243,12 @@ func TestSpecWords(t *testing.T) {
 	for _, r := range gate.Refusals() {
 		known[string(r)] = true
 	}
+	for _, action := range gate.UpgradeActions() {
+		known[string(action)] = true
+	}
+	for _, state := range gate.UpgradeStates() {
+		known[string(state)] = true
+	}
 	known[string(gate.StateUnknown)] = true
 	word := regexp.MustCompile(`^[\w.-]+$`)
 	for _, w := range drift.CodeSpans(read(t, "../../SPEC.md")) {

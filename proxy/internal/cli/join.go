@@ -220,7 +220,8 @@ func (a *app) runAgent(ctx context.Context, dirs config.Dirs, background bool) e
 // agentOptions returns the options of the agent.
 func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan chan error) member.Options {
 	return member.Options{
-		Path: filepath.Join(dirs.State, joinFile), Log: log, Leave: leave, Connect: a.connectAgain,
+		Upgrade: a.upgrader(dirs, log).Serve,
+		Path:    filepath.Join(dirs.State, joinFile), Log: log, Leave: leave, Connect: a.connectAgain,
 		Serve: func(ctx context.Context, stream net.Conn) error { return a.serveStream(ctx, stream, stream) },
 		Run: func(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 			return a.runForClient(ctx, dirs, args, stdout, stderr)

@@ -41,7 +41,7 @@ const (
 var places = map[string]place{
 	"attach": asClient, "away": asClient, "changes": asClient, "clear": asClient, "detach": asClient, "events": asClient,
 	"export": asClient, "forget": asClient, "freeze": asClient, "history": asClient, "info": asClient, "kill": asClient,
-	"limit": asClient, "ls": asClient, "mark": asClient, "new": asClient, "play": asClient, "record": asClient, "rename": asClient,
+	"limit": asClient, "ls": asClient, "mark": asClient, "mcp": asClient, "new": asClient, "play": asClient, "record": asClient, "rename": asClient,
 	"reopen": asClient, "resize": asClient, "revive": asClient, "run": asClient, "screen": asClient, "search": asClient,
 	"send": asClient, "share": asClient, "start": asClient, "thaw": asClient, "wait": asClient, "why": asClient,
 

@@ -31,16 +31,28 @@ const (
 
 func (a *app) upgradeCommand() *cobra.Command {
 	var dryRun bool
-	cmd := &cobra.Command{
+	var fleet rolloutFlags
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "upgrade",
 		Short: "Replace both running processes by this release; all sessions and clients continue",
 		Long: "Replace both running processes by this release: the supervisor by the program beside this one (or by\n" +
 			"$HOLDFAST_SUPERVISOR), in place, and the proxy by this program, by a handoff. All sessions and clients continue.\n\n" +
 			"The supervisor is replaced first if the running proxy can speak with the new one; otherwise the proxy is. Each new\n" +
-			"program is tried before it takes over; if it fails, the old one continues.",
-		Example: "  proxy upgrade --dry-run   # try both, change nothing\n  proxy upgrade",
-		Args:    cobra.NoArgs,
+			"program is tried before it takes over; if it fails, the old one continues.\n\n" +
+			"With --hosts, upgrade hosts of the gate to the programs in a directory of these hosts, in waves. Each host\n" +
+			"returns to the programs from before if it is not healthy afterwards; then all hosts that this command has\n" +
+			"upgraded return, too. The setting upgrade_from of a host must permit the directory.",
+		Example: "  proxy upgrade --dry-run   # try both, change nothing\n  proxy upgrade\n" +
+			"  proxy upgrade --hosts 'web-*' --to /opt/holdfast/v2 --dry-run   # try on all hosts, change nothing\n" +
+			"  proxy upgrade --hosts '*' --label team=compilers --to /opt/holdfast/v2 --waves 1,10%,50%",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if fleet.hosts != "" {
+				return a.rollOut(cmd, &fleet, dryRun)
+			}
+			if name := fleet.setWithoutHosts(cmd); name != "" {
+				return exitcode.WrongUsage(fmt.Errorf("--%s is for an upgrade of hosts of the gate, with --hosts", name))
+			}
 			if pipe.Here {
 				return serve.Unsupported("an upgrade", "stop the proxy that runs, and start the new one")
 			}
@@ -51,8 +63,9 @@ func (a *app) upgradeCommand() *cobra.Command {
 			u.dryRun = dryRun
 			return u.run(cmd.Context())
 		},
-	}
+	})
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "try both programs, and leave the old ones running")
+	fleet.define(cmd)
 	return cmd
 }
 
@@ -68,6 +81,7 @@ type upgrade struct {
 	handoff func(ctx context.Context, dryRun bool) error // replaces the proxy, and prints the result
 	wait    time.Duration                                // how long to wait for the new supervisor; becomeTimeout
 	out     io.Writer
+	json    bool // print results as lines of JSON
 
 	proxy *protocol.VersionRange // the result of speaks
 }
@@ -86,12 +100,12 @@ func (a *app) newUpgrade(out io.Writer) (*upgrade, error) {
 		return nil, err
 	}
 	return &upgrade{
-		supported: protocol.Supported(), program: program, wait: becomeTimeout, out: out, speaks: a.proxySpeaks,
+		json: a.json, supported: protocol.Supported(), program: program, wait: becomeTimeout, out: out, speaks: a.proxySpeaks,
 		dial: func(ctx context.Context) (*link.Conn, error) {
 			return dialSupervisor(ctx, dirs, secret, "proxy upgrade")
 		},
 		handoff: func(ctx context.Context, dryRun bool) error {
-			return a.handoff(ctx, &handoffOptions{dryRun: dryRun, timeout: handoff.Timeout})
+			return a.handoff(ctx, &handoffOptions{dryRun: dryRun, json: a.json, timeout: handoff.Timeout})
 		},
 	}, nil
 }
@@ -198,7 +212,8 @@ func (u *upgrade) try(ctx context.Context, conn *link.Conn, old *protocol.Proces
 	if !u.dryRun {
 		return nil
 	}
-	_, err = fmt.Fprintf(u.out, "supervisor %s, pid %d, could become %s with %s\n", build(old.Version), old.PID, build(tried.Version), count(tried.Sessions, "session"))
+	text := fmt.Sprintf("supervisor %s, pid %d, could become %s with %s", build(old.Version), old.PID, build(tried.Version), count(tried.Sessions, "session"))
+	err = u.tell(upgradeStep{Step: "tried", Text: text, PID: old.PID, Version: build(tried.Version), Sessions: tried.Sessions})
 	if err != nil || u.proxy == nil {
 		return err
 	}
@@ -214,7 +229,7 @@ func (u *upgrade) proxyAlone(ctx context.Context) error {
 	if proxy == nil {
 		return exitcode.New(sysexits.Unavailable, "neither a supervisor nor a proxy runs here")
 	}
-	if _, err := fmt.Fprintln(u.out, "supervisor: none runs"); err != nil {
+	if err := u.tell(upgradeStep{Step: "absent", Text: "supervisor: none runs"}); err != nil {
 		return err
 	}
 	return u.handoff(ctx, u.dryRun)
@@ -223,8 +238,7 @@ func (u *upgrade) proxyAlone(ctx context.Context) error {
 // replaceProxy replaces the proxy if one runs.
 func (u *upgrade) replaceProxy(ctx context.Context) error {
 	if u.proxy == nil {
-		_, err := fmt.Fprintln(u.out, "proxy: none runs")
-		return err
+		return u.tell(upgradeStep{Step: "absent", Text: "proxy: none runs"})
 	}
 	return u.handoff(ctx, false)
 }
@@ -252,8 +266,29 @@ func (u *upgrade) become(ctx context.Context, conn *link.Conn, old *protocol.Pro
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(u.out, "supervisor %s became %s, pid %d, with %s; it answered again after %v\n",
-		build(old.Version), build(now.Version), now.PID, count(now.Sessions, "session"), time.Since(ended).Round(100*time.Microsecond))
+	stall := time.Since(ended)
+	text := fmt.Sprintf("supervisor %s became %s, pid %d, with %s; it answered again after %v",
+		build(old.Version), build(now.Version), now.PID, count(now.Sessions, "session"), stall.Round(100*time.Microsecond))
+	return u.tell(upgradeStep{Step: "became", Text: text, PID: now.PID, Version: build(now.Version), Sessions: now.Sessions, StallMS: float64(stall.Microseconds()) / 1000})
+}
+
+// An upgradeStep is a result of the upgrade of the supervisor, as a line of JSON. A handoff prints lines of its
+// own.
+type upgradeStep struct {
+	Step     string  `json:"step"` // tried, became; absent if the process does not run
+	Text     string  `json:"text"` // for people
+	PID      int     `json:"pid,omitempty"`
+	Version  string  `json:"version,omitempty"` // of the new program
+	Sessions int     `json:"sessions,omitempty"`
+	StallMS  float64 `json:"stall_ms,omitempty"` // how long the supervisor did not answer
+}
+
+// tell prints a result.
+func (u *upgrade) tell(s upgradeStep) error {
+	if u.json {
+		return jsonTo(u.out).Encode(s)
+	}
+	_, err := fmt.Fprintln(u.out, s.Text)
 	return err
 }
 

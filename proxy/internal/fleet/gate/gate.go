@@ -369,7 +369,7 @@ func (g *Gate) enter(conn *tls.Conn, m *gate.Enter) {
 		g.refuse(conn, gate.RefusedUnreachable, fmt.Sprintf("host %s is not connected to the gate", m.Host))
 		return
 	}
-	host, code, why := g.dial(key, at, record.Dial{Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start, Again: m.Again, IsCommand: m.Command})
+	host, code, why := g.dial(key, at, record.Dial{Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start, Again: m.Again, Agent: m.Agent})
 	if why != "" {
 		g.refuse(conn, code, fmt.Sprintf("host %s: %s", m.Host, why))
 		return

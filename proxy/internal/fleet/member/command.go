@@ -9,9 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"holdfast/protocol"
 	"holdfast/protocol/gate"
-	"holdfast/proxy/internal/fleet/record"
 	"holdfast/shared/logging"
 )
 
@@ -22,48 +20,49 @@ const (
 	printLimit   = 10 * time.Second // for a client to receive a piece of output
 )
 
-// command runs the command of the client that has a ticket at the gate of an address. The command continues
-// if the client is lost, because a handoff or an upgrade must not stop halfway.
-func (a *agent) command(ctx context.Context, address string, m record.Dial) {
-	conn, err := dialGate(ctx, address, a.state.Fingerprint)
+// answer answers the request of a client to this agent: it runs a command or an upgrade.
+func (a *agent) answer(ctx context.Context, conn net.Conn) error {
+	_ = conn.SetReadDeadline(time.Now().Add(dialLimit)) // if it fails, reading fails, too
+	m, err := gate.Read(conn, gate.MaxFirst)
 	if err != nil {
-		a.o.Log.Warn().Err(err).Msg("client not reached")
-		return
+		return fmt.Errorf("request of a client to the agent: %w", err)
 	}
-	defer func() { _ = conn.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
-	_ = conn.SetDeadline(time.Now().Add(dialLimit)) // if it fails, the next call fails, too
-	if err := gate.Write(conn, gate.Arrive{Ticket: m.Ticket}); err != nil {
-		return
+	_ = conn.SetReadDeadline(time.Time{})
+	switch m := m.(type) {
+	case *gate.Upgrade:
+		return a.o.Upgrade(ctx, conn, *m)
+	case *gate.Run:
+		return a.command(ctx, conn, m)
 	}
-	request, err := gate.Read(conn, gate.MaxFirst)
-	if err != nil {
-		return
-	}
-	var answer protocol.Message
-	code, err := a.run(ctx, request, &printer{conn: conn})
+	return a.refuse(conn, &gate.Refused{Code: gate.RefusedInvalid, Message: "the agent of a host does not answer " + m.MessageType()})
+}
+
+// refuse refuses the request of a client to this agent.
+func (a *agent) refuse(conn net.Conn, why *gate.Refused) error {
+	a.o.Log.Warn().Bool(logging.Security, true).Str(logging.Code, string(why.Code)).Str("why", why.Message).Msg("request of a client to the agent refused")
+	_ = conn.SetWriteDeadline(time.Now().Add(dialLimit))
+	return gate.Write(conn, *why)
+}
+
+// command runs the command of a client. The command continues if the client is lost, because a handoff or an
+// upgrade must not stop halfway.
+func (a *agent) command(ctx context.Context, conn net.Conn, r *gate.Run) error {
+	code, err := a.run(ctx, r, &printer{conn: conn})
 	var refused *gate.Refused
 	switch {
 	case errors.As(err, &refused):
-		a.o.Log.Warn().Bool(logging.Security, true).Str(logging.Code, string(refused.Code)).Str("why", refused.Message).Msg("command of a client refused")
-		answer = *refused
+		return a.refuse(conn, refused)
 	case err != nil:
 		a.o.Log.Warn().Err(err).Msg("command of a client failed")
-		answer = gate.Refused{Code: gate.RefusedUnreachable, Message: err.Error()}
-	default:
-		answer = gate.Ended{Code: code}
+		_ = conn.SetWriteDeadline(time.Now().Add(dialLimit))
+		return gate.Write(conn, gate.Refused{Code: gate.RefusedUnreachable, Message: err.Error()})
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(dialLimit))
-	_ = gate.Write(conn, answer) // the client may be gone
+	return gate.Write(conn, gate.Ended{Code: code})
 }
 
 // run runs the command of a request, and returns its exit code.
-func (a *agent) run(ctx context.Context, request protocol.Message, p *printer) (exitCode int, err error) {
-	r, ok := request.(*gate.Run)
-	if !ok {
-		return 0, &gate.Refused{Code: gate.RefusedInvalid, Message: fmt.Sprintf("a connection for a command cannot begin with %s", request.MessageType())}
-	}
+func (a *agent) run(ctx context.Context, r *gate.Run, p *printer) (exitCode int, err error) {
 	if err := r.Check(); err != nil {
 		return 0, &gate.Refused{Code: gate.RefusedInvalid, Message: err.Error()}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/shared/testkit"
 )
@@ -98,7 +97,7 @@ func TestCommandRefused(t *testing.T) {
 		<-end
 		return 0, nil
 	})
-	refusal := func(m protocol.Message) gate.Refusal {
+	refusal := func(m *gate.Run) gate.Refusal {
 		_, err := a.run(t.Context(), m, &printer{conn: here})
 		var refused *gate.Refused
 		if !errors.As(err, &refused) {
@@ -106,12 +105,12 @@ func TestCommandRefused(t *testing.T) {
 		}
 		return refused.Code
 	}
-	for _, m := range []protocol.Message{
-		&gate.Enter{}, &gate.Run{}, &gate.Run{Args: []string{"serve"}}, &gate.Run{Args: []string{"--handoff=true"}},
-		&gate.Run{Args: []string{"stop", "--on=other"}}, &gate.Run{Args: []string{"stop", "--dir", "/other"}},
-		&gate.Run{Args: []string{"handoff", "--foreground"}}, &gate.Run{Args: []string{"stop", "--proxy=other"}},
-		&gate.Run{Args: append([]string{"doctor"}, make([]string, gate.MaxArgs)...)},
-		&gate.Run{Args: []string{"doctor", strings.Repeat("x", gate.MaxArgBytes)}},
+	for _, m := range []*gate.Run{
+		{}, {Args: []string{"serve"}}, {Args: []string{"--handoff=true"}},
+		{Args: []string{"stop", "--on=other"}}, {Args: []string{"stop", "--dir", "/other"}},
+		{Args: []string{"handoff", "--foreground"}}, {Args: []string{"stop", "--proxy=other"}},
+		{Args: append([]string{"doctor"}, make([]string, gate.MaxArgs)...)},
+		{Args: []string{"doctor", strings.Repeat("x", gate.MaxArgBytes)}},
 	} {
 		if code := refusal(m); code != gate.RefusedInvalid {
 			t.Errorf("%+v is refused with %s", m, code)
@@ -133,5 +132,23 @@ func TestCommandRefused(t *testing.T) {
 		if err := testkit.Within(t, limit, "a command ends", ended); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// An agent refuses a request that is neither a command nor an upgrade.
+func TestAnswer(t *testing.T) {
+	a, here, client := newCommander(t, nil)
+	answered := make(chan error, 1)
+	go func() { answered <- a.answer(t.Context(), here) }()
+	if err := gate.Write(client, gate.Hosts{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := gate.Read(client, gate.MaxAnswer)
+	var refused *gate.Refused
+	if !errors.As(err, &refused) || refused.Code != gate.RefusedInvalid {
+		t.Errorf("the answer is %v", err)
+	}
+	if err := testkit.Within(t, limit, "the agent has answered", answered); err != nil {
+		t.Error(err)
 	}
 }

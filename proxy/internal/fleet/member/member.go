@@ -8,7 +8,6 @@
 //	publish   owns the roster; sends all records, so that their stamps are in order
 //	watch     follows the events of the local proxy, and sends lists to publish
 //	client    one goroutine for each client of the gate
-//	command   one goroutine for each client that runs a command on the host
 //
 // The agent is connected with the bus of one gate, and with another one as soon as that is lost. A gate
 // tells it the addresses of all gates, which it keeps in its file. A client may wait at another gate than
@@ -71,6 +70,9 @@ type Options struct {
 	// Run runs a command on this host, and returns its exit code. It returns a *gate.Refused if clients of
 	// the gate may not run it.
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) (exitCode int, err error)
+	// Upgrade serves a client that asks for an upgrade of this host, until the conversation ends. ctx is that
+	// of the agent.
+	Upgrade func(ctx context.Context, stream net.Conn, request gate.Upgrade) error
 }
 
 // A Link tells whether the agent is connected with a gate.
@@ -362,11 +364,7 @@ func (a *agent) receive(ctx context.Context, kind string, data []byte) {
 		select {
 		case a.clients <- struct{}{}:
 			a.wg.Go(func() {
-				if m.IsCommand {
-					a.command(ctx, address, m)
-				} else {
-					a.client(ctx, address, m)
-				}
+				a.client(ctx, address, m)
 				<-a.clients
 			})
 		default:
@@ -385,15 +383,19 @@ func (a *agent) addressOf(m record.Dial) (address string, isKnown bool) {
 	return m.Gate, slices.Contains(a.gates, m.Gate)
 }
 
-// client connects the client that has a ticket at the gate of an address with the local proxy.
+// client connects the client that has a ticket at the gate of an address with the local proxy, or with this
+// agent.
 func (a *agent) client(ctx context.Context, address string, m record.Dial) {
-	arrive := gate.Arrive{Ticket: m.Ticket}
-	c, err := a.o.Connect(ctx, m.Start, m.Again) // it starts a proxy if that is necessary
-	if err == nil {
-		err = c.Close()
-	}
-	if err != nil {
-		arrive.Reason = err.Error()
+	arrive, serve := gate.Arrive{Ticket: m.Ticket}, a.answer
+	if !m.Agent {
+		serve = a.o.Serve
+		c, err := a.o.Connect(ctx, m.Start, m.Again) // it starts a proxy if that is necessary
+		if err == nil {
+			err = c.Close()
+		}
+		if err != nil {
+			arrive.Reason = err.Error()
+		}
 	}
 	conn, err := dialGate(ctx, address, a.state.Fingerprint)
 	if err != nil {
@@ -408,7 +410,7 @@ func (a *agent) client(ctx context.Context, address string, m record.Dial) {
 		return
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
-	if err := a.o.Serve(ctx, conn); err != nil && ctx.Err() == nil {
+	if err := serve(ctx, conn); err != nil && ctx.Err() == nil {
 		a.o.Log.Debug().Err(err).Msg("connection of a client has ended")
 	}
 }

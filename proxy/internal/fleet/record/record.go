@@ -114,8 +114,7 @@ type Dial struct {
 	Gate   string `json:"gate,omitempty"`  // address of the gate, or "" if the host is connected to it
 	Start  bool   `json:"start,omitempty"` // start a proxy and a supervisor if none runs
 	Again  bool   `json:"again,omitempty"` // do not start a proxy that a user has stopped
-
-	IsCommand bool `json:"command,omitempty"` // the client runs a command on the host itself, and needs no proxy
+	Agent  bool   `json:"agent,omitempty"` // the client asks for the agent, and not for the proxy
 }
 
 // Gates tells a host the addresses of all gates.

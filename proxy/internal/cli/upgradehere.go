@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/proxy/internal/fleet/hostupgrade"
+	"holdfast/shared/config"
+)
+
+// beforeDir is the directory of the programs that ran before an upgrade, in the state directory.
+const beforeDir = "before"
+
+// upgrader returns the part of the agent that upgrades this host for clients of the gate.
+func (a *app) upgrader(dirs config.Dirs, log zerolog.Logger) *hostupgrade.Upgrader {
+	return hostupgrade.New(hostupgrade.Options{
+		Dir: filepath.Join(dirs.State, beforeDir), Log: log,
+		Permitted: func() ([]string, error) {
+			cfg, err := a.settings()
+			return cfg.UpgradeFrom, err
+		},
+		Look: a.look,
+		Command: func(ctx context.Context, dir string, args ...string) (*exec.Cmd, error) {
+			args, err := a.daemonArgs("upgrade", args...)
+			if err != nil {
+				return nil, err
+			}
+			cmd := exec.CommandContext(ctx, filepath.Join(dir, "proxy"), args...)
+			// A supervisor that the environment names would be used instead of the one in dir.
+			cmd.Env = append(config.DaemonEnv(os.Environ()), "HOLDFAST_SUPERVISOR="+filepath.Join(dir, "supervisor"))
+			return cmd, nil
+		},
+	})
+}
+
+// look returns what runs on this host.
+func (a *app) look(ctx context.Context) (hostupgrade.Running, error) {
+	if a.leftInOrder() { // a user has stopped the proxy, or none has ever run
+		return hostupgrade.Running{}, hostupgrade.ErrIdle
+	}
+	c, err := a.connect(ctx, false)
+	if errors.Is(err, errNothingHere) {
+		return hostupgrade.Running{}, hostupgrade.ErrIdle
+	}
+	if err != nil {
+		return hostupgrade.Running{}, err
+	}
+	defer func() { _ = c.Close() }()
+	s, err := c.Status(ctx)
+	if err != nil {
+		return hostupgrade.Running{}, err
+	}
+	if s.Supervisor == nil {
+		return hostupgrade.Running{}, errors.New("the proxy is not connected to its supervisor")
+	}
+	list, err := c.List(ctx, "")
+	return hostupgrade.Running{
+		Supervisor: hostupgrade.Process{PID: s.Supervisor.PID, Version: s.Supervisor.Version},
+		Proxy:      hostupgrade.Process{PID: s.Proxy.PID, Version: s.Proxy.Version}, Sessions: list,
+	}, err
+}

@@ -1,0 +1,259 @@
+// Package hostupgrade lets the agent of a host replace the programs of the host if a client of the gate asks for
+// it, and returns to the programs from before if the new ones are not healthy.
+//
+// The work itself is done by "proxy upgrade" of the new programs, as if a user had run it. This package
+// decides whether the work may be done, keeps copies of the programs that run, looks at the host before and
+// afterwards, and reports.
+//
+//	Serve   answers one client
+//	work    one goroutine for the one Upgrade that is in work; it outlives the connection of the client
+//
+// Invariant: no program is executed from a directory that the owner of the host has not permitted, except
+// the copies of the programs that have run here. No session is ended, and none is touched by anything but
+// "proxy upgrade". At most one Upgrade is in work.
+//
+// Not here: which hosts are upgraded, and in which order (package rollout).
+package hostupgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/gate"
+	"holdfast/shared/logging"
+)
+
+// Limits and times.
+const (
+	writeLimit = 10 * time.Second // for an answer
+	maxSteps   = 256              // steps of one Upgrade that are kept
+	lookPause  = 200 * time.Millisecond
+	// returnLimit is the least time for a return, because a short limit for the new programs must not prevent
+	// it.
+	returnLimit = 2 * time.Minute
+	versionTime = 10 * time.Second // for "proxy --version"
+)
+
+// Options are what an Upgrader needs of its program.
+type Options struct {
+	Dir string // for copies of the programs that ran before an upgrade
+	Log zerolog.Logger
+	// Permitted returns the directories from which this host may be upgraded.
+	Permitted func() ([]string, error)
+	// Look returns what runs on this host. It returns ErrIdle if no proxy runs.
+	Look func(ctx context.Context) (Running, error)
+	// Command returns the command "proxy upgrade" of the programs in a directory, with further arguments.
+	Command func(ctx context.Context, dir string, args ...string) (*exec.Cmd, error)
+}
+
+// ErrIdle tells that no proxy runs, so that there is nothing to upgrade.
+var ErrIdle = errors.New("no proxy runs on this host")
+
+// A Running is what runs on this host.
+type Running struct {
+	Supervisor, Proxy Process
+	Sessions          []protocol.SessionInfo
+}
+
+// A Process is a process of Holdfast.
+type Process struct {
+	PID     int
+	Version string
+}
+
+// An Upgrader does the upgrades of one host.
+type Upgrader struct {
+	o Options
+
+	mu  sync.Mutex
+	job *job // the one in work, or the last one
+}
+
+// A job is an Upgrade in work.
+type job struct {
+	request gate.Upgrade
+
+	mu      sync.Mutex
+	steps   []string
+	changed chan struct{}  // closed and replaced with each step
+	result  *gate.Upgraded // set at the end
+}
+
+// New returns an Upgrader.
+func New(o Options) *Upgrader { return &Upgrader{o: o} }
+
+// Serve answers the request of a client, or refuses it. The work continues if the connection or ctx ends.
+func (u *Upgrader) Serve(ctx context.Context, conn net.Conn, request gate.Upgrade) error {
+	if err := check(request); err != nil {
+		return u.refuse(conn, gate.RefusedInvalid, err.Error())
+	}
+	dir, err := u.permit(request.From)
+	if err != nil {
+		return u.refuse(conn, gate.RefusedUnauthorized, err.Error())
+	}
+	j := u.begin(ctx, request, dir)
+	if j == nil {
+		return u.refuse(conn, gate.RefusedBusy, "another upgrade of this host is in work")
+	}
+	return j.follow(ctx, conn)
+}
+
+func (u *Upgrader) refuse(conn net.Conn, code gate.Refusal, why string) error {
+	u.o.Log.Warn().Bool(logging.Security, true).Str(logging.Code, string(code)).Str("why", why).Msg("upgrade refused")
+	_ = conn.SetWriteDeadline(time.Now().Add(writeLimit))
+	return gate.Write(conn, gate.Refused{Code: code, Message: why})
+}
+
+// check returns an error if the request is not valid.
+func check(m gate.Upgrade) error {
+	limit := time.Duration(m.LimitMS) * time.Millisecond
+	switch {
+	case !gate.ValidHost(m.ID): // an id has the characters of a host's name
+		return fmt.Errorf("%.80q is no id of a rollout", m.ID)
+	case !slices.Contains(gate.UpgradeActions(), m.Action):
+		return fmt.Errorf("the action %.80q is unknown", m.Action)
+	case !filepath.IsAbs(m.From) || len(m.From) > gate.MaxUpgradeText:
+		return fmt.Errorf("%.80q is not the absolute path of a directory", m.From)
+	case m.LimitMS <= 0 || m.LimitMS > gate.MaxUpgradeLimit.Milliseconds():
+		return fmt.Errorf("the limit must be more than 0 and at most %v, and not %v", gate.MaxUpgradeLimit, limit)
+	case m.MaxStallMS < 0:
+		return errors.New("the longest pause must not be negative")
+	}
+	return nil
+}
+
+// permit returns the directory without symbolic links, if it is one that the owner has permitted or is
+// below one. A link that leads out of a permitted directory is not followed.
+func (u *Upgrader) permit(dir string) (string, error) {
+	permitted, err := u.o.Permitted()
+	if err != nil {
+		return "", err
+	}
+	if len(permitted) == 0 {
+		return "", errors.New("the owner of this host permits no upgrade by clients of the gate; the setting upgrade_from on the host names the directories of programs")
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", fmt.Errorf("directory of the programs: %w", err)
+	}
+	for _, p := range permitted {
+		p, err := filepath.EvalSymlinks(p)
+		if err != nil {
+			continue // it does not exist, so nothing is in it
+		}
+		if rel, err := filepath.Rel(p, real); err == nil && filepath.IsLocal(rel) {
+			return real, nil
+		}
+	}
+	return "", fmt.Errorf("the owner of this host permits upgrades from %s, and not from %.200s", strings.Join(permitted, ", "), dir)
+}
+
+// begin returns the job of a request. A request that arrives again has the same job. begin returns nil if
+// another job is in work.
+func (u *Upgrader) begin(ctx context.Context, request gate.Upgrade, dir string) *job {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if j := u.job; j != nil {
+		_, _, result := j.state()
+		isSame := j.request == request
+		// A check or trial that has ended is repeated, because its result may have changed since.
+		isKept := request.Action == gate.UpgradeApply || request.Action == gate.UpgradeReturn
+		if isSame && (result == nil || isKept && result.State != gate.UpgradeFailed) {
+			return j
+		}
+		if result == nil {
+			return nil
+		}
+	}
+	// The first step shows a client that it has reached the agent, also after its connection was cut.
+	j := &job{request: request, changed: make(chan struct{}), steps: []string{"the agent has begun to " + string(request.Action)}}
+	u.job = j
+	go func() { // it must outlive the connection, so ctx does not end it
+		result := u.work(context.WithoutCancel(ctx), j, dir)
+		result.Error = cut(result.Error)
+		u.o.Log.Info().Str("action", string(request.Action)).Str("from", dir).Str("state", string(result.State)).Str("why", result.Error).
+			Str("supervisor", result.Supervisor).Str("proxy", result.Proxy).Msg("upgrade has ended")
+		j.end(result)
+	}()
+	return j
+}
+
+func cut(text string) string {
+	text = strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
+	return strings.ToValidUTF8(text[:min(len(text), gate.MaxUpgradeText)], "")
+}
+
+// step notes a step.
+func (j *job) step(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.steps) < maxSteps {
+		j.steps = append(j.steps, cut(fmt.Sprintf(format, args...)))
+	}
+	j.signal()
+}
+
+func (j *job) end(result gate.Upgraded) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.result = &result
+	j.signal()
+}
+
+// signal wakes all that follow. mu is held.
+func (j *job) signal() {
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// state returns the steps, a channel that is closed with the next change, and the result or nil.
+func (j *job) state() (steps []string, changed <-chan struct{}, result *gate.Upgraded) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.steps, j.changed, j.result
+}
+
+// follow sends all steps and the result to a client. It reads from the connection to notice its end.
+func (j *job) follow(ctx context.Context, conn net.Conn) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	_ = conn.SetReadDeadline(time.Time{})
+	go func() {
+		_, err := conn.Read(make([]byte, 1))
+		if err == nil {
+			err = errors.New("the client has sent something after its request")
+		}
+		cancel(err)
+	}()
+	send := func(m protocol.Message) error {
+		_ = conn.SetWriteDeadline(time.Now().Add(writeLimit))
+		return gate.Write(conn, m)
+	}
+	for sent := 0; ; {
+		steps, changed, result := j.state()
+		for ; sent < len(steps); sent++ {
+			if err := send(gate.UpgradeStep{Text: steps[sent]}); err != nil {
+				return err
+			}
+		}
+		if result != nil {
+			return send(*result)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

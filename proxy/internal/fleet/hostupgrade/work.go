@@ -1,0 +1,319 @@
+package hostupgrade
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/protocol/gate"
+)
+
+// work does an Upgrade, and returns its result.
+func (u *Upgrader) work(ctx context.Context, j *job, dir string) gate.Upgraded {
+	var result gate.Upgraded
+	fail := func(err error) gate.Upgraded {
+		result.State, result.Error = gate.UpgradeFailed, err.Error()
+		return result
+	}
+	target, err := sumsOf(dir)
+	if err == nil {
+		result.Sum = target.text()
+		result.Target, err = u.version(ctx, dir)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	before, err := u.look(ctx)
+	if errors.Is(err, ErrIdle) {
+		result.State = gate.UpgradeIdle
+		return result
+	}
+	if err != nil {
+		return fail(err)
+	}
+	result.Supervisor, result.Proxy = before.Supervisor.Version, before.Proxy.Version
+	limit := time.Duration(j.request.LimitMS) * time.Millisecond
+	switch {
+	case j.request.Action == gate.UpgradeReturn:
+		return u.comeBack(ctx, j, before.Running, limit, nil)
+	case before.sums == target:
+		result.State = gate.UpgradeCurrent
+		return result
+	case j.request.Action == gate.UpgradeTry:
+		trying, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		if _, err := u.run(trying, j, dir, "--json", "--dry-run"); err != nil {
+			return fail(err)
+		}
+		fallthrough
+	case j.request.Action == gate.UpgradeCheck:
+		result.State = gate.UpgradeReady
+		return result
+	}
+	return u.apply(ctx, j, dir, target, before, limit)
+}
+
+// apply replaces the programs that run by those in dir. If that fails, it returns to the programs from
+// before.
+func (u *Upgrader) apply(ctx context.Context, j *job, dir string, target sums, before state, limit time.Duration) gate.Upgraded {
+	if err := u.keep(j.request.ID, before); err != nil {
+		return gate.Upgraded{State: gate.UpgradeFailed, Supervisor: before.Supervisor.Version, Proxy: before.Proxy.Version, Error: "nothing has changed: the programs that run cannot be copied: " + err.Error()}
+	}
+	running, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	done, err := u.run(running, j, dir, "--json")
+	var now state
+	if err == nil {
+		now, err = u.awaitHealthy(running, target, before.Sessions)
+	}
+	if most := j.request.MaxStallMS; err == nil && most > 0 && done.stallMS > most {
+		err = fmt.Errorf("a client was paused for %.1f ms, and at most %.1f ms are allowed", done.stallMS, most)
+	}
+	if err == nil {
+		return gate.Upgraded{
+			State: gate.UpgradeDone, Supervisor: now.Supervisor.Version, Proxy: now.Proxy.Version, Target: now.Proxy.Version, Sum: target.text(),
+			Sessions: len(before.Sessions), Clients: done.clients, Closed: done.closed, StallMS: done.stallMS,
+		}
+	}
+	j.step("failed: %v", err)
+	return u.comeBack(ctx, j, before.Running, limit, err)
+}
+
+// comeBack replaces the programs that run by the copies of those from before. If the programs from before
+// run already, it changes nothing. cause is the reason, or nil if a client has asked for the return.
+func (u *Upgrader) comeBack(ctx context.Context, j *job, before Running, limit time.Duration, cause error) gate.Upgraded {
+	ctx, cancel := context.WithTimeout(ctx, max(limit, returnLimit))
+	defer cancel()
+	result := gate.Upgraded{State: gate.UpgradeReturned}
+	if cause != nil {
+		result.Error = cause.Error()
+	}
+	isSame := false
+	old, err := u.kept(j.request.ID)
+	if cause == nil && errors.Is(err, errNotUpgraded) { // the apply has not arrived, so there is nothing to return from
+		result.Supervisor, result.Proxy = before.Supervisor.Version, before.Proxy.Version
+		return result
+	}
+	if err == nil {
+		now, lookErr := u.look(ctx)
+		isSame = lookErr == nil && now.sums == old
+	}
+	if err == nil && !isSame {
+		j.step("returning to the programs from before")
+		var done outcome
+		done, err = u.run(ctx, j, u.o.Dir) // without --json, which the programs from before may not know
+		result.StallMS = done.stallMS
+	}
+	var now state
+	if err == nil {
+		now, err = u.awaitHealthy(ctx, old, before.Sessions)
+	}
+	if err != nil {
+		result.State = gate.UpgradeFailed
+		result.Error = strings.TrimPrefix(result.Error+"; the return has failed: "+err.Error(), "; ")
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), versionTime)
+		defer cancel()
+		now, _ = u.look(last) // if it fails, the versions are unknown
+	}
+	result.Supervisor, result.Proxy, result.Sessions = now.Supervisor.Version, now.Proxy.Version, len(before.Sessions)
+	return result
+}
+
+// A state is what runs, with the sums of its programs.
+type state struct {
+	Running
+	sums
+}
+
+func (u *Upgrader) look(ctx context.Context) (state, error) {
+	running, err := u.o.Look(ctx)
+	if err != nil {
+		return state{}, err
+	}
+	s := state{Running: running}
+	for _, p := range []struct {
+		sum *sum
+		pid int
+	}{{&s.supervisor, running.Supervisor.PID}, {&s.proxy, running.Proxy.PID}} {
+		path, err := programOf(p.pid)
+		if err == nil {
+			*p.sum, err = sumOf(path)
+		}
+		if err != nil {
+			return state{}, fmt.Errorf("program of the process %d: %w", p.pid, err)
+		}
+	}
+	return s, nil
+}
+
+// awaitHealthy returns when the wanted programs run and all sessions of before are there. The error tells
+// what is wrong when ctx ends.
+func (u *Upgrader) awaitHealthy(ctx context.Context, wanted sums, before []protocol.SessionInfo) (state, error) {
+	for {
+		now, err := u.look(ctx)
+		switch {
+		case err != nil:
+			err = fmt.Errorf("the host does not answer: %w", err)
+		case now.sums != wanted:
+			err = fmt.Errorf("other programs run: supervisor %s, proxy %s", now.Supervisor.Version, now.Proxy.Version)
+		default:
+			err = missing(before, now.Sessions)
+		}
+		if err == nil {
+			return now, nil
+		}
+		select {
+		case <-time.After(lookPause):
+		case <-ctx.Done():
+			return now, err
+		}
+	}
+}
+
+// missing returns an error if a session of before is not there, or is another instance, or is lost. A
+// session that has ended with an exit record is there.
+func missing(before, now []protocol.SessionInfo) error {
+	byID := map[protocol.SessionID]protocol.SessionInfo{}
+	for _, s := range now {
+		byID[s.ID] = s
+	}
+	for _, s := range before {
+		n, ok := byID[s.ID]
+		switch {
+		case s.State == protocol.StateExited || s.State == protocol.StateLost: // its record may be deleted at any time
+		case !ok:
+			return fmt.Errorf("the session %s is missing", s.ID)
+		case n.Instance != s.Instance:
+			return fmt.Errorf("the session %s is another instance", s.ID)
+		case n.State == protocol.StateLost:
+			return fmt.Errorf("the session %s is lost", s.ID)
+		}
+	}
+	return nil
+}
+
+// An outcome is what "proxy upgrade" has reported.
+type outcome struct {
+	stallMS         float64 // the longest pause
+	clients, closed int
+}
+
+// run runs "proxy upgrade" of the programs in dir until it ends or ctx does. The program writes into files,
+// because it must not end with this process.
+func (u *Upgrader) run(ctx context.Context, j *job, dir string, args ...string) (done outcome, err error) {
+	if err := os.MkdirAll(u.o.Dir, 0o700); err != nil {
+		return done, err
+	}
+	out, err := os.Create(filepath.Join(u.o.Dir, "upgrade.out"))
+	if err != nil {
+		return done, err
+	}
+	defer func() { _ = out.Close() }()
+	errs, err := os.Create(filepath.Join(u.o.Dir, "upgrade.err"))
+	if err != nil {
+		return done, err
+	}
+	defer func() { _ = errs.Close() }()
+	cmd, err := u.o.Command(ctx, dir, args...)
+	if err != nil {
+		return done, err
+	}
+	cmd.Stdout, cmd.Stderr = out, errs
+	if err := cmd.Start(); err != nil {
+		return done, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	at := 0
+	for isOver := false; !isOver; {
+		select {
+		case err = <-ended:
+			isOver = true
+		case <-time.After(lookPause / 4):
+		}
+		at = j.read(out.Name(), at, &done)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return done, fmt.Errorf("%s upgrade has not ended in time", filepath.Join(dir, "proxy"))
+	case err != nil:
+		text, _ := os.ReadFile(errs.Name())
+		return done, errors.New(cmp.Or(cut(string(text)), err.Error()))
+	}
+	return done, nil
+}
+
+// maxOutput is how much of the output of "proxy upgrade" is read.
+const maxOutput = 1 << 20
+
+// read reads the complete lines of a file from an offset, and returns the offset after them.
+func (j *job) read(path string, at int, done *outcome) int {
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) <= at || at > maxOutput {
+		return at
+	}
+	for line := range bytes.Lines(b[at:]) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
+		at += len(line)
+		if text := done.take(line); text != "" {
+			j.step("%s", text)
+		}
+	}
+	return at
+}
+
+// take takes a line of "proxy upgrade", in JSON or for people, and returns its text for people, or "".
+func (done *outcome) take(line []byte) string {
+	var m struct {
+		Text        string  `json:"text"`
+		Step        string  `json:"step"`
+		Connections int     `json:"connections"`
+		Closed      int     `json:"closed"`
+		StallMS     float64 `json:"stall_ms"`
+		StallMaxMS  float64 `json:"stall_max_ms"`
+		Version     string  `json:"version"`
+		Error       string  `json:"error"`
+	}
+	if json.Unmarshal(line, &m) != nil {
+		return string(line)
+	}
+	done.stallMS = max(done.stallMS, m.StallMS, m.StallMaxMS)
+	done.clients, done.closed = done.clients+m.Connections, done.closed+m.Closed
+	switch {
+	case m.Text != "":
+		return m.Text
+	case m.Error != "":
+		return "proxy: " + m.Error
+	case m.Step == "moved":
+		return fmt.Sprintf("proxy: moved %d connections, with a pause of %.1f ms at most", m.Connections, m.StallMaxMS)
+	case m.Step == "serving":
+		return "proxy: " + cmp.Or(m.Version, "dev") + " serves"
+	}
+	return ""
+}
+
+// version returns the release of the proxy in dir, for people.
+func (u *Upgrader) version(ctx context.Context, dir string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, filepath.Join(dir, "proxy"), "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", filepath.Join(dir, "proxy"), err)
+	}
+	words := strings.Fields(string(out[:min(len(out), gate.MaxUpgradeText)]))
+	if len(words) == 0 {
+		return "", fmt.Errorf("%s --version prints nothing", filepath.Join(dir, "proxy"))
+	}
+	return words[len(words)-1], nil
+}

@@ -1,0 +1,193 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/shared/testkit"
+)
+
+// A rolling is a fleet whose hosts run the programs of one release, with clients whose connections are
+// counted.
+type rolling struct {
+	*gates
+	clients *relay // between the clients and a gate
+	visits  []*visit
+	opened  int64 // connections of the clients
+}
+
+// newRolling starts gates and hosts. The hosts permit upgrades from the directories. A client types and
+// reads on each host.
+func newRolling(t *testing.T, gateCount int, of release, permitted string, names ...string) *rolling {
+	t.Helper()
+	f := &rolling{gates: newGates(t, gateCount)}
+	for i, name := range names {
+		h := newWorld(t, bigRing, "HOLDFAST_UPGRADE_FROM="+permitted)
+		h.Bin = of.bin
+		at := f.all[i%gateCount]
+		h.Must("proxy", "join", at.token(), "--name", name, "--label", "team=red")
+		f.hosts[name] = h
+	}
+	for _, name := range names {
+		f.place(name)
+	}
+	f.clients = newRelay(t, f.listen)
+	f.gate.Addresses = []string{f.clients.ln.Addr().String()}
+	for _, name := range names {
+		f.visits = append(f.visits, f.visit(name))
+	}
+	f.opened = f.clients.accepted.Load()
+	return f
+}
+
+// A rolledOut is what "proxy upgrade --hosts --json" prints at its end.
+type rolledOut struct {
+	Outcome string `json:"outcome"`
+	Error   string `json:"error"`
+	Hosts   []struct {
+		Host, State, Supervisor, Proxy, Error string
+		Clients, Closed                       int
+		StallMS                               float64 `json:"stall_ms"`
+	} `json:"hosts"`
+}
+
+// rollOut upgrades all hosts, and returns the result and the exit code.
+func (f *rolling) rollOut(to string, args ...string) (out rolledOut, code int) {
+	f.T.Helper()
+	r := f.Run("proxy", append([]string{"upgrade", "--hosts", "*", "--to", to, "--max-stall", "0", "--json"}, args...)...)
+	for line := range strings.Lines(r.Out) {
+		var e struct{ Result rolledOut }
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			f.T.Fatalf("%v in %v", err, r)
+		}
+		out = e.Result
+	}
+	if out.Outcome == "" {
+		f.T.Fatalf("no result: %v", r)
+	}
+	return out, r.Code
+}
+
+// states returns HOST:STATE:SUPERVISOR:PROXY of all hosts.
+func (o rolledOut) states() string {
+	var words []string
+	for _, h := range o.Hosts {
+		words = append(words, fmt.Sprintf("%s:%s:%s:%s", h.Host, h.State, h.Supervisor, h.Proxy))
+	}
+	return strings.Join(words, " ")
+}
+
+// unharmed fails the test if a client has been closed, or lines and echoes do not continue.
+func (f *rolling) unharmed(after string) {
+	f.T.Helper()
+	for _, v := range f.visits {
+		v.continues(f.T.(*testing.T), beginSpan())
+	}
+	if now := f.clients.accepted.Load(); now != f.opened {
+		f.T.Errorf("after %s the clients have opened %d connections, and had %d", after, now, f.opened)
+	}
+}
+
+// Hosts are upgraded in waves while clients type and read. A release that cannot be, on the first host,
+// changes nothing or is taken back. No connection of a client is closed, and no byte is lost. With
+// HOLDFAST_LONG=1 there are more releases.
+// demand: S10
+func TestRollout(t *testing.T) {
+	t.Parallel()
+	one, other := releases(t)
+	base := testkit.Dir(t)
+	f := newRolling(t, 1, one, base+","+other.bin, "blue", "red")
+	// bad makes a release whose program proxy is a script.
+	bad := func(name, script string) string {
+		dir := filepath.Join(base, name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for program, text := range map[string]string{"proxy": `[ "$1" = --version ] && exec echo proxy version v9; ` + script, "supervisor": "exit 1"} {
+			if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	const before = "blue:ready:v1.0.0:v1.0.0 red:ready:v1.0.0:v1.0.0"
+	for _, tt := range []struct {
+		name, to string
+		args     []string
+		code     int
+		outcome  string
+		states   string
+		says     string
+		isLong   bool // only in the long mode
+	}{
+		{"a directory that is not permitted", one.bin, nil, 77, "not_begun", "blue:refused:: red:refused::", "permits upgrades from", false},
+		{"a dry run", other.bin, []string{"--dry-run"}, 0, "possible", before, "", true},
+		{"a release that does not start", bad("broken", "echo it is broken >&2; exit 1"), nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "it is broken", true},
+		{"a release that hangs", bad("hangs", "exec sleep 1000"), []string{"--limit", "1s"}, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "not ended in time", false},
+		{
+			"a release that fails after it has replaced the supervisor", bad("half", other.bin+"/supervisor --upgrade; echo it is half >&2; exit 1"),
+			nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "it is half", false,
+		},
+		{"a good release", other.bin, nil, 0, "upgraded", "blue:upgraded:v2.0.0:v2.0.0 red:upgraded:v2.0.0:v2.0.0", "", false},
+		{"the same release again", other.bin, nil, 0, "upgraded", "blue:current:v2.0.0:v2.0.0 red:current:v2.0.0:v2.0.0", "", true},
+	} {
+		if tt.isLong && os.Getenv("HOLDFAST_LONG") == "" {
+			continue
+		}
+		begin := time.Now()
+		out, code := f.rollOut(tt.to, tt.args...)
+		t.Logf("%s: after %v", tt.name, time.Since(begin))
+		if code != tt.code || out.Outcome != tt.outcome || out.states() != tt.states || !strings.Contains(out.Error, tt.says) {
+			t.Errorf("%s: %d with %+v\nwant %d, %s, %s and %q", tt.name, code, out, tt.code, tt.outcome, tt.states, tt.says)
+		}
+		f.unharmed(tt.name)
+	}
+	if log, err := os.ReadFile(f.hosts["blue"].Path("join.log")); err != nil || strings.Count(string(log), `"security":true`) < 1 {
+		t.Errorf("the agent has logged no refusal: %s, %v", log, err)
+	}
+	for _, v := range f.visits {
+		v.leave()
+	}
+}
+
+// Many hosts of three gates are upgraded while a client types and reads on each of them. No connection of a
+// client is closed, and no byte is lost. HOLDFAST_LONG=1 and HOLDFAST_HOSTS=NUMBER
+// demand: S10
+func TestRolloutOfMany(t *testing.T) {
+	if os.Getenv("HOLDFAST_LONG") == "" {
+		t.Skip("long mode: set HOLDFAST_LONG=1")
+	}
+	one, other := releases(t)
+	var names []string
+	for i := range number(t, "HOLDFAST_HOSTS", 20) {
+		names = append(names, fmt.Sprintf("host-%02d", i))
+	}
+	f := newRolling(t, 3, one, other.bin, names...)
+	f.unharmed("the start")
+	out, code := f.rollOut(other.bin, "--parallel", "4", "--limit", "5m")
+	if code != 0 || out.Outcome != "upgraded" {
+		t.Fatalf("%d with %+v", code, out)
+	}
+	f.unharmed("the rollout")
+	stalls, clients, closed := map[string]float64{}, 0, 0
+	for _, h := range out.Hosts {
+		if h.State != "upgraded" || h.Proxy != other.version || h.Supervisor != other.version {
+			t.Errorf("%+v", h)
+		}
+		stalls[h.Host], clients, closed = h.StallMS, clients+h.Clients, closed+h.Closed
+	}
+	for _, v := range f.visits {
+		v.leave()
+	}
+	sorted := slices.Sorted(maps.Values(stalls))
+	t.Logf("%d hosts: %d connections moved, %d closed; longest pause of a host %.1f ms (median), %.1f ms at most", len(names), clients, closed, sorted[len(sorted)/2], sorted[len(sorted)-1])
+}
