@@ -56,7 +56,7 @@ func TestGateCommands(t *testing.T) {
 		log = string(b)
 		return err == nil && strings.Contains(log, `"security":true`)
 	}, "the refusal is in the log")
-	if !strings.Contains(log, "command of a client refused") {
+	if !strings.Contains(log, "request of a client to the agent refused") {
 		t.Errorf("the log has no refusal: %s", log)
 	}
 }
