@@ -58,17 +58,18 @@ type Refusal string
 
 // The refusals.
 const (
-	RefusedUnauthorized Refusal = "unauthorized"     // the token, key or signature is wrong, or was revoked
-	RefusedUnknownHost  Refusal = "unknown_host"     // no host of this name has joined the gate
-	RefusedUnreachable  Refusal = "host_unreachable" // the host has joined, but cannot be reached now
-	RefusedNameTaken    Refusal = "name_taken"       // a host with another key has this name
-	RefusedBusy         Refusal = "busy"             // a limit of the gate is reached
-	RefusedInvalid      Refusal = "invalid"          // the request is not valid
+	RefusedUnauthorized Refusal = "unauthorized"      // the token, key or signature is wrong, or was revoked
+	RefusedDenied       Refusal = "permission_denied" // the policy of the gate forbids the request
+	RefusedUnknownHost  Refusal = "unknown_host"      // no host of this name has joined the gate
+	RefusedUnreachable  Refusal = "host_unreachable"  // the host has joined, but cannot be reached now
+	RefusedNameTaken    Refusal = "name_taken"        // a host with another key has this name
+	RefusedBusy         Refusal = "busy"              // a limit of the gate is reached
+	RefusedInvalid      Refusal = "invalid"           // the request is not valid
 )
 
 // Refusals returns all refusals.
 func Refusals() []Refusal {
-	return []Refusal{RefusedUnauthorized, RefusedUnknownHost, RefusedUnreachable, RefusedNameTaken, RefusedBusy, RefusedInvalid}
+	return []Refusal{RefusedUnauthorized, RefusedDenied, RefusedUnknownHost, RefusedUnreachable, RefusedNameTaken, RefusedBusy, RefusedInvalid}
 }
 
 // Refused is the reply to a request that failed. The gate closes the connection after it.
@@ -83,10 +84,11 @@ func (r *Refused) Error() string { return r.Message }
 // Enter asks for a connection with the proxy of a host. After the reply, the connection is one of the
 // api, and begins with hello.
 type Enter struct {
-	Token string `json:"token"`
-	Host  string `json:"host"`
-	Start bool   `json:"start,omitempty"` // start a proxy and a supervisor on the host if none runs
-	Again bool   `json:"again,omitempty"` // the client was connected before: do not start a proxy that a user has stopped
+	Token     string `json:"token"`                // of clients; "" if the client has none, which only a gate with a policy accepts
+	UserToken string `json:"user_token,omitempty"` // for the policy of the gate
+	Host      string `json:"host"`
+	Start     bool   `json:"start,omitempty"` // start a proxy and a supervisor on the host if none runs
+	Again     bool   `json:"again,omitempty"` // the client was connected before: do not start a proxy that a user has stopped
 }
 
 // Entered is the reply to Enter. The host's proxy can be reached.
@@ -94,8 +96,9 @@ type Entered struct{}
 
 // Hosts asks for the hosts that have joined, sorted by name.
 type Hosts struct {
-	Token string `json:"token"`
-	After string `json:"after,omitempty"` // the name after which the list begins
+	Token     string `json:"token"`                // of clients; "" if the client has none, which only a gate with a policy accepts
+	UserToken string `json:"user_token,omitempty"` // for the policy of the gate
+	After     string `json:"after,omitempty"`      // the name after which the list begins
 }
 
 // HostList is the reply to Hosts.
@@ -122,11 +125,12 @@ type HostInfo struct {
 // Sessions asks for sessions of all hosts, sorted by host and id. Each field that is set restricts the
 // list.
 type Sessions struct {
-	Token  string             `json:"token"`
-	ID     protocol.SessionID `json:"id,omitempty"`
-	Host   string             `json:"host,omitempty"`
-	State  string             `json:"state,omitempty"`
-	Labels map[string]string  `json:"labels,omitempty"`
+	Token     string             `json:"token"`                // of clients; "" if the client has none, which only a gate with a policy accepts
+	UserToken string             `json:"user_token,omitempty"` // for the policy of the gate
+	ID        protocol.SessionID `json:"id,omitempty"`
+	Host      string             `json:"host,omitempty"`
+	State     string             `json:"state,omitempty"`
+	Labels    map[string]string  `json:"labels,omitempty"`
 	// Command selects sessions whose SessionRow.Command contains this text.
 	Command string `json:"command,omitempty"`
 	After   string `json:"after,omitempty"` // HOST/ID after which the list begins

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/doctor"
 	"holdfast/proxy/internal/exitcode"
@@ -220,7 +221,9 @@ func (a *app) runAgent(ctx context.Context, dirs config.Dirs, background bool) e
 func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan chan error) member.Options {
 	return member.Options{
 		Path: filepath.Join(dirs.State, joinFile), Log: log, Leave: leave, Connect: a.connectAgain,
-		Serve: func(ctx context.Context, stream net.Conn) error { return a.serveStream(ctx, stream, stream) },
+		Serve: func(ctx context.Context, stream net.Conn, who *protocol.Principal) error {
+			return a.serveStream(ctx, stream, stream, who)
+		},
 	}
 }
 

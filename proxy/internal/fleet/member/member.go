@@ -64,8 +64,9 @@ type Options struct {
 	// are stored, and also if starts is set. If again is set, it does not start a proxy that a user
 	// has stopped.
 	Connect func(ctx context.Context, starts, again bool) (*client.Client, error)
-	// Serve connects a stream of the api's frames with the local proxy until one of them ends.
-	Serve func(ctx context.Context, stream net.Conn) error
+	// Serve connects a stream of the api's frames with the local proxy until one of them ends. If who is
+	// not nil, it is the client, as the gate has established it, and the proxy must treat it as such.
+	Serve func(ctx context.Context, stream net.Conn, who *protocol.Principal) error
 }
 
 // A Link tells whether the agent is connected with a gate.
@@ -397,7 +398,7 @@ func (a *agent) client(ctx context.Context, address string, m record.Dial) {
 		return
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
-	if err := a.o.Serve(ctx, conn); err != nil && ctx.Err() == nil {
+	if err := a.o.Serve(ctx, conn, m.Principal); err != nil && ctx.Err() == nil {
 		a.o.Log.Debug().Err(err).Msg("connection of a client has ended")
 	}
 }
