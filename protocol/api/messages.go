@@ -22,7 +22,7 @@ const Subprotocol = "holdfast.v1"
 
 // Messages contains all control messages of the api.
 var Messages = protocol.NewRegistry(withRepeat(requests),
-	Hello{}, Welcome{}, Error{}, Goaway{},
+	Vouch{}, Hello{}, Welcome{}, Error{}, Goaway{},
 	Resync{}, Resized{}, Typed{}, Stolen{}, PTYExited{}, Event{},
 	TerminalExit{}, TerminalError{},
 )
@@ -95,6 +95,13 @@ type Hello struct {
 	PID          int                   `json:"pid,omitempty"`    // process id of the client
 	Token        string                `json:"token,omitempty"`  // required over TCP
 	Secret       string                `json:"secret,omitempty"` // required if the proxy has a secret
+}
+
+// Vouch precedes Hello. The agent of a host sends it for a client of a gate that has a policy: the gate has
+// established who the client is. It has no reply. A proxy of an older release refuses the connection.
+type Vouch struct {
+	Token     string             `json:"token"` // of the proxy, which proves that the agent runs as its user
+	Principal protocol.Principal `json:"principal"`
 }
 
 // Welcome is the reply to Hello.
@@ -696,6 +703,7 @@ type TerminalError struct {
 
 // MessageType implements protocol.Message.
 func (Hello) MessageType() string              { return "hello" }
+func (Vouch) MessageType() string              { return "vouch" }
 func (Welcome) MessageType() string            { return "welcome" }
 func (Error) MessageType() string              { return "error" }
 func (OK) MessageType() string                 { return "ok" }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -24,12 +25,15 @@ type Entry struct {
 	Kind        string
 	Addresses   []string // 1 to MaxGates of HOST:PORT; the first is that of the gate that has made the text
 	Fingerprint string   // SHA-256 of the certificate of all gates, 64 hexadecimal digits
-	Secret      string   // 64 hexadecimal digits
+	Secret      string   // 64 hexadecimal digits; "" in an entry for clients that the policy of the gate knows
 }
+
+// noSecret stands for an empty Secret in the text of an entry.
+const noSecret = "none"
 
 // String returns the text of the entry.
 func (e Entry) String() string {
-	return strings.Join([]string{e.Kind, strings.Join(e.Addresses, ","), e.Fingerprint, e.Secret}, "/")
+	return strings.Join([]string{e.Kind, strings.Join(e.Addresses, ","), e.Fingerprint, cmp.Or(e.Secret, noSecret)}, "/")
 }
 
 // ParseEntry parses the text of an entry. Its errors do not contain the secret.
@@ -50,7 +54,11 @@ func ParseEntry(kind, text string) (Entry, error) {
 			return Entry{}, fmt.Errorf("%.80q is no address of the form HOST:PORT", address)
 		}
 	}
-	if !isHex(e.Fingerprint, sha256.Size) || !isHex(e.Secret, TokenBytes) {
+	if kind == ForClients && e.Secret == noSecret {
+		e.Secret = ""
+	}
+	isComplete := isHex(e.Secret, TokenBytes) || kind == ForClients && e.Secret == ""
+	if !isHex(e.Fingerprint, sha256.Size) || !isComplete {
 		return Entry{}, errors.New("the fingerprint and the secret must have 64 hexadecimal digits each; copy what the gate has printed")
 	}
 	return e, nil

@@ -20,6 +20,13 @@ func TestEntry(t *testing.T) {
 			t.Errorf("got %+v, %v, want %+v", got, err, good)
 		}
 	}
+	open := Entry{ForClients, []string{"a:1"}, digits, ""}
+	if got, err := ParseEntry(ForClients, open.String()); err != nil || !strings.HasSuffix(open.String(), "/none") || !reflect.DeepEqual(got, open) {
+		t.Errorf("without a token: %+v, %v", got, err)
+	}
+	if _, err := ParseEntry(ForHosts, strings.Replace(open.String(), ForClients, ForHosts, 1)); err == nil {
+		t.Error("a text for hosts without a secret is accepted")
+	}
 	for _, tt := range []struct{ name, text, says string }{
 		{"empty", "", "has not the form"},
 		{"of another kind", "holdfast-join/h:1/" + digits + "/" + digits, "holdfast-client is required"},
@@ -101,7 +108,7 @@ func TestReadRefuses(t *testing.T) {
 // FuzzRead: whatever bytes come, Read does not panic and takes no byte beyond its frame.
 func FuzzRead(f *testing.F) {
 	for _, typ := range Messages.Types() {
-		f.Add(frame.Append(nil, frame.Control, []byte(`{"type":"`+typ+`","token":"t","labels":{"a":"b"},"address":"a:1","gates":["a:1"],"command":"c","id":"i"}`)))
+		f.Add(frame.Append(nil, frame.Control, []byte(`{"type":"`+typ+`","token":"t","user_token":"u","labels":{"a":"b"},"address":"a:1","gates":["a:1"],"command":"c","id":"i"}`)))
 	}
 	f.Add([]byte{0, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, wire []byte) {

@@ -67,17 +67,18 @@ type Refusal string
 
 // The refusals.
 const (
-	RefusedUnauthorized Refusal = "unauthorized"     // the token, key or signature is wrong, or was revoked
-	RefusedUnknownHost  Refusal = "unknown_host"     // no host of this name has joined the gate
-	RefusedUnreachable  Refusal = "host_unreachable" // the host has joined, but cannot be reached now
-	RefusedNameTaken    Refusal = "name_taken"       // a host with another key has this name
-	RefusedBusy         Refusal = "busy"             // a limit of the gate is reached
-	RefusedInvalid      Refusal = "invalid"          // the request is not valid
+	RefusedUnauthorized Refusal = "unauthorized"      // the token, key or signature is wrong, or was revoked
+	RefusedDenied       Refusal = "permission_denied" // the policy of the gate forbids the request
+	RefusedUnknownHost  Refusal = "unknown_host"      // no host of this name has joined the gate
+	RefusedUnreachable  Refusal = "host_unreachable"  // the host has joined, but cannot be reached now
+	RefusedNameTaken    Refusal = "name_taken"        // a host with another key has this name
+	RefusedBusy         Refusal = "busy"              // a limit of the gate is reached
+	RefusedInvalid      Refusal = "invalid"           // the request is not valid
 )
 
 // Refusals returns all refusals.
 func Refusals() []Refusal {
-	return []Refusal{RefusedUnauthorized, RefusedUnknownHost, RefusedUnreachable, RefusedNameTaken, RefusedBusy, RefusedInvalid}
+	return []Refusal{RefusedUnauthorized, RefusedDenied, RefusedUnknownHost, RefusedUnreachable, RefusedNameTaken, RefusedBusy, RefusedInvalid}
 }
 
 // Refused is the reply to a request that failed. The gate closes the connection after it.
@@ -90,14 +91,16 @@ type Refused struct {
 func (r *Refused) Error() string { return r.Message }
 
 // Enter asks for a connection with the proxy of a host. After the reply, the connection is one of the
-// api, and begins with hello. If Command is set, it begins with Run instead, and needs no proxy.
+// api, and begins with hello. If Agent is set, it is one with the agent of the host instead.
 type Enter struct {
-	Token string `json:"token"`
-	Host  string `json:"host"`
-	Start bool   `json:"start,omitempty"` // start a proxy and a supervisor on the host if none runs
-	Again bool   `json:"again,omitempty"` // the client was connected before: do not start a proxy that a user has stopped
-	// Agent asks for a connection with the agent of the host instead. The client then sends Run or Upgrade.
-	// Start and Again have no meaning then.
+	Token     string `json:"token"`                // of clients; "" if the client has none, which only a gate with a policy accepts
+	UserToken string `json:"user_token,omitempty"` // for the policy of the gate
+	Host      string `json:"host"`
+	Start     bool   `json:"start,omitempty"` // start a proxy and a supervisor on the host if none runs
+	Again     bool   `json:"again,omitempty"` // the client was connected before: do not start a proxy that a user has stopped
+	// Agent asks for a connection with the agent of the host, for which the host needs no proxy. The client
+	// then sends Run or Upgrade. Start and Again have no meaning. If the gate has a policy, the client must be
+	// one who sees all workspaces.
 	Agent bool `json:"agent,omitempty"`
 }
 
@@ -106,8 +109,9 @@ type Entered struct{}
 
 // Hosts asks for the hosts that have joined, sorted by name.
 type Hosts struct {
-	Token string `json:"token"`
-	After string `json:"after,omitempty"` // the name after which the list begins
+	Token     string `json:"token"`                // of clients; "" if the client has none, which only a gate with a policy accepts
+	UserToken string `json:"user_token,omitempty"` // for the policy of the gate
+	After     string `json:"after,omitempty"`      // the name after which the list begins
 }
 
 // HostList is the reply to Hosts.
@@ -134,11 +138,12 @@ type HostInfo struct {
 // Sessions asks for sessions of all hosts, sorted by host and id. Each field that is set restricts the
 // list.
 type Sessions struct {
-	Token  string             `json:"token"`
-	ID     protocol.SessionID `json:"id,omitempty"`
-	Host   string             `json:"host,omitempty"`
-	State  string             `json:"state,omitempty"`
-	Labels map[string]string  `json:"labels,omitempty"`
+	Token     string             `json:"token"`                // of clients; "" if the client has none, which only a gate with a policy accepts
+	UserToken string             `json:"user_token,omitempty"` // for the policy of the gate
+	ID        protocol.SessionID `json:"id,omitempty"`
+	Host      string             `json:"host,omitempty"`
+	State     string             `json:"state,omitempty"`
+	Labels    map[string]string  `json:"labels,omitempty"`
 	// Command selects sessions whose SessionRow.Command contains this text.
 	Command string `json:"command,omitempty"`
 	After   string `json:"after,omitempty"` // HOST/ID after which the list begins

@@ -59,7 +59,9 @@ const (
 func (o Options) withDefaults() (Options, error) {
 	o.Name = cmp.Or(o.Name, programName())
 	if o.Dial == nil && o.Gate != nil {
-		d, err := newGateDialer(*o.Gate)
+		gate := *o.Gate
+		gate.UserToken = cmp.Or(gate.UserToken, o.Token)
+		d, err := newGateDialer(gate)
 		if err != nil {
 			return o, protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
 		}

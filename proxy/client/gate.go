@@ -19,7 +19,8 @@ import (
 type GateOptions struct {
 	Addresses   []string // HOST:PORT of each gate; a client tries them in a random order until one serves it
 	Fingerprint string   // SHA-256 of the certificate of all gates in hexadecimal digits
-	Token       string   // token of clients
+	Token       string   // token of clients; "" for a gate whose policy knows UserToken
+	UserToken   string   // for the policy of the gate; Dial takes Options.Token if it is ""
 	Host        string   // name of the host; Hosts and AllSessions ignore it
 	Start       bool     // start a proxy and a supervisor on the host if none runs
 }
@@ -80,7 +81,7 @@ func (d *gateDialer) dial(ctx context.Context) (net.Conn, error) {
 func (d *gateDialer) enter(ctx context.Context, isLater bool) (conn net.Conn, err error) {
 	err = reachGate(ctx, d.o, isLater, func(c net.Conn) error {
 		conn = c
-		_, err := askGate[*gate.Entered](ctx, c, gate.Enter{Token: d.o.Token, Host: d.o.Host, Start: d.o.Start && !isLater, Again: isLater})
+		_, err := askGate[*gate.Entered](ctx, c, gate.Enter{Token: d.o.Token, UserToken: d.o.UserToken, Host: d.o.Host, Start: d.o.Start && !isLater, Again: isLater})
 		return err
 	})
 	if err != nil {
@@ -157,6 +158,8 @@ func gateError(err error) error {
 		return err
 	case refused.Code == gate.RefusedUnauthorized:
 		return protocol.Errorf(protocol.CodeUnauthorized, refused.Message)
+	case refused.Code == gate.RefusedDenied:
+		return protocol.Errorf(protocol.CodePermissionDenied, refused.Message)
 	case refused.Code == gate.RefusedInvalid:
 		return protocol.Errorf(protocol.CodeInvalidArgument, refused.Message)
 	case refused.Code == gate.RefusedUnknownHost:
@@ -170,7 +173,7 @@ func Hosts(ctx context.Context, o GateOptions) (all []gate.HostInfo, err error) 
 	err = reachGate(ctx, o, false, func(conn net.Conn) error {
 		all = nil
 		for after := ""; ; {
-			page, err := askGate[*gate.HostList](ctx, conn, gate.Hosts{Token: o.Token, After: after})
+			page, err := askGate[*gate.HostList](ctx, conn, gate.Hosts{Token: o.Token, UserToken: o.UserToken, After: after})
 			if err != nil {
 				return err
 			}
@@ -205,7 +208,7 @@ func AllSessions(ctx context.Context, o GateOptions, f GateFilter) (all []gate.S
 	err = reachGate(ctx, o, false, func(conn net.Conn) error {
 		all = nil
 		for after := ""; ; {
-			page, err := askGate[*gate.SessionList](ctx, conn, gate.Sessions{Token: o.Token, ID: f.ID, Host: f.Host, State: string(f.State), Labels: f.Labels, Command: f.Command, After: after})
+			page, err := askGate[*gate.SessionList](ctx, conn, gate.Sessions{Token: o.Token, UserToken: o.UserToken, ID: f.ID, Host: f.Host, State: string(f.State), Labels: f.Labels, Command: f.Command, After: after})
 			if err != nil {
 				return err
 			}

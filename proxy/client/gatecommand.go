@@ -28,7 +28,7 @@ func RunOnHost(ctx context.Context, o GateOptions, args []string, stdout, stderr
 	var conn net.Conn
 	err = reachGate(ctx, o, false, func(c net.Conn) error {
 		conn = c
-		_, err := askGate[*gate.Entered](ctx, c, gate.Enter{Token: o.Token, Host: o.Host, Agent: true})
+		_, err := askGate[*gate.Entered](ctx, c, gate.Enter{Token: o.Token, UserToken: o.UserToken, Host: o.Host, Agent: true})
 		return err
 	})
 	if err != nil {

@@ -20,7 +20,7 @@ func UpgradeHost(ctx context.Context, o GateOptions, m gate.Upgrade, step func(g
 	var conn net.Conn
 	err = reachGate(ctx, o, false, func(c net.Conn) error {
 		conn = c
-		_, err := askGate[*gate.Entered](ctx, c, gate.Enter{Token: o.Token, Host: o.Host, Agent: true})
+		_, err := askGate[*gate.Entered](ctx, c, gate.Enter{Token: o.Token, UserToken: o.UserToken, Host: o.Host, Agent: true})
 		return err
 	})
 	if err != nil {

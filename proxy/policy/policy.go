@@ -70,6 +70,7 @@ const (
 	TransportWebSocket = "websocket"
 	TransportRaw       = "raw"  // a WebSocket that shows one session and has no hello
 	TransportPipe      = "pipe" // a named pipe, on Windows
+	TransportGate      = "gate" // a connection to a gate; the UID is that of the gate if the client has the gate's token
 )
 
 // Credentials are the proofs that a client shows. Either Token or UID is set.

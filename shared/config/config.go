@@ -339,11 +339,14 @@ func setEarlyExit(c *Config, v string) error {
 	return err
 }
 
-// Flags defines a flag for every setting. The returned map contains the flags that were
-// given, once fs has been parsed; Load expects this map.
-func Flags(fs *flag.FlagSet) map[string]string {
+// Flags defines a flag for every setting, or for the settings with the names if there are any. The returned
+// map contains the flags that were given, once fs has been parsed; Load expects this map.
+func Flags(fs *flag.FlagSet, names ...string) map[string]string {
 	given := map[string]string{}
 	for _, s := range settings {
+		if len(names) > 0 && !slices.Contains(names, s.name) {
+			continue
+		}
 		fs.Func(s.flag(), s.usage, func(v string) error {
 			given[s.name] = v
 			return s.set(new(Config), v) // the parser of fs then reports the mistake together with the flag

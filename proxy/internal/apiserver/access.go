@@ -3,8 +3,6 @@ package apiserver
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"maps"
 	"strings"
@@ -27,8 +25,7 @@ func (c *caller) canSee(i *protocol.SessionInfo) bool {
 	if s := c.from.Share; s != nil && (i.ID != s.Session || i.Instance != s.Instance) {
 		return false
 	}
-	who := c.from.Principal
-	return who.All || i.Labels[protocol.LabelWorkspace] == who.Workspace
+	return protocol.Principal(*c.from.Principal).CanSee(i.Labels)
 }
 
 // visible returns the sessions that the client can see, in the form in which it may see them.
@@ -100,15 +97,8 @@ func (c *caller) find(ctx context.Context, id protocol.SessionID) (*protocol.Ses
 // lookUp finds a session by the id, or by the id with the suffix of the client's workspace. A
 // session that the client cannot see is reported as a refusal.
 func (c *caller) lookUp(ctx context.Context, id protocol.SessionID) (*protocol.SessionInfo, error) {
-	names := []protocol.SessionID{id}
-	if !c.from.Principal.All {
-		names = append(names, id+c.suffix())
-	}
 	var hidden *protocol.SessionInfo
-	for _, name := range names {
-		if !protocol.ValidID(string(name)) && name != id {
-			break
-		}
+	for _, name := range protocol.Principal(*c.from.Principal).IDs(id) {
 		reply, err := c.s.cfg.Link.Call(ctx, wire.Info{SessionID: name})
 		if err != nil {
 			if protocol.CodeOf(err) == protocol.CodeSessionNotFound {
@@ -230,12 +220,9 @@ func otherWorkspace() error {
 	return protocol.Errorf(protocol.CodeWorkspaceMismatch, "the request names another workspace than the client's")
 }
 
-// suffix returns the suffix for the ids of the client's workspace. Its 40 bits prevent accidental
-// collisions. They need not prevent intended ones, because a person with the right to choose the
-// name of a workspace could also enter the workspace.
+// suffix returns the suffix for the ids of the client's workspace.
 func (c *caller) suffix() protocol.SessionID {
-	sum := sha256.Sum256([]byte(c.from.Principal.Workspace))
-	return protocol.SessionID("-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])))
+	return protocol.WorkspaceSuffix(c.from.Principal.Workspace)
 }
 
 // ownID returns id with the suffix of the client's workspace.

@@ -283,7 +283,7 @@ var looksOnly = []string{"info", "share"}
 // others are the messages that name no session, or that clients do not send, or
 // whose answers TestWorkspaces looks at one by one.
 var others = []string{
-	"hello", "welcome", "error", "ok", "goaway", "spawn", "spawned", "list", "sessions", "session", "scrollback_data", "screen_content",
+	"vouch", "hello", "welcome", "error", "ok", "goaway", "spawn", "spawned", "list", "sessions", "session", "scrollback_data", "screen_content",
 	"history_content", "commands_content", "changes_content", "search_content", "past_content", "search_past_content", "appearance", "attached", "detach", "detached", "waited", "marked", "awaited", "accepted", "resync", "resized", "stolen",
 	"pty_exited", "exit", "events", "subscribed", "event", "status", "status_report", "ticket", "ticket_issued", "terminal.open",
 	"terminal.opened", "terminal.exit", "terminal.error", "environment_content", "away_content", "typed", "shared",
@@ -620,4 +620,61 @@ func TestPrincipals(t *testing.T) {
 			testkit.Eventually(t, patience, func() bool { return h.saw(policy.EventHello, tt.want, "", "") }, "the policy is told who came")
 		})
 	}
+}
+
+// The agent of a gate vouches for a client with the proxy's token. The client is then the one that the gate
+// has named: it sees its workspace, and the policy is asked about its requests, but not who it is.
+func TestVouch(t *testing.T) {
+	ann := protocol.Principal{User: "ann", Workspace: "a", Roles: []string{"r"}}
+	h := &house{forbidden: map[policy.Verb]string{policy.VerbTerminate: "ann"}}
+	w, _ := guarded(t, h, map[protocol.SessionID]string{"theirs": "b", "mine": "a"})
+	c := w.connect(trusted)
+	c.send(api.Vouch{Token: "own", Principal: ann})
+	c.send(api.Hello{Protocol: protocol.Supported(), Client: "tester", Token: "root"}) // a token that it brings changes nothing
+	expect[*api.Welcome](c)
+	c.send(api.List{Request: req("l")})
+	if m := expect[*api.Sessions](c); len(m.Sessions) != 1 || m.Sessions[0].ID != "mine" {
+		t.Errorf("ann sees %+v", m.Sessions)
+	}
+	c.send(api.Terminate{Request: req("t"), SessionID: "theirs"})
+	c.wantError(protocol.CodeSessionNotFound)
+	c.send(api.Terminate{Request: req("t"), SessionID: "mine"})
+	c.wantError(protocol.CodePermissionDenied)
+
+	for _, tt := range []struct {
+		name   string
+		from   Origin
+		first  api.Vouch
+		change func(*Config)
+	}{
+		{"a wrong token", trusted, api.Vouch{Token: "owm", Principal: ann}, nil},
+		{"no token", trusted, api.Vouch{Principal: ann}, nil},
+		{"on TCP", Origin{Transport: "websocket"}, api.Vouch{Token: "own", Principal: ann}, nil},
+		{"with a ticket", Origin{Transport: "test", Trusted: true, Principal: &policy.Principal{User: "bob", Workspace: "b"}}, api.Vouch{Token: "own", Principal: ann}, nil},
+		{"a long name", trusted, api.Vouch{Token: "own", Principal: protocol.Principal{User: strings.Repeat("u", 257)}}, nil},
+		{"without a policy", trusted, api.Vouch{Token: "own", Principal: ann}, func(c *Config) { c.Policy = policy.Allow{} }},
+		{"without a policy and a token", trusted, api.Vouch{Principal: protocol.Principal{User: "root", All: true}}, func(c *Config) { c.Policy, c.Token = policy.Allow{}, "" }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, func(c *Config) {
+				c.Policy, c.Token = &house{}, "own"
+				if tt.change != nil {
+					tt.change(c)
+				}
+			})
+			c := w.connect(tt.from)
+			c.send(tt.first)
+			c.wantError(protocol.CodeUnauthorized)
+			c.wantEnd()
+			if log := w.log.String(); !strings.Contains(log, `"security":true`) || strings.Contains(log, `"own"`) {
+				t.Errorf("the log is %s", log)
+			}
+		})
+	}
+
+	c = w.connect(trusted)
+	c.send(api.Vouch{Token: "own", Principal: ann})
+	c.send(api.Vouch{Token: "own", Principal: protocol.Principal{User: "root", All: true}}) // which a client may try to send
+	c.wantError(protocol.CodeHelloRequired)
+	c.wantEnd()
 }

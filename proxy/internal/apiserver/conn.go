@@ -99,15 +99,13 @@ func (c *conn) readHello() error {
 	if err := c.setReadDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err
 	}
-	raw, err := c.t.Next()
+	m, err := c.readFirst()
+	if vouch, ok := m.(*api.Vouch); ok && err == nil {
+		if err = c.vouch(vouch); err == nil {
+			m, err = c.readFirst()
+		}
+	}
 	if err != nil {
-		return err
-	}
-	if frame.Kind(raw[4]) != frame.Control {
-		return protocol.Errorf(protocol.CodeHelloRequired, "the first message must be hello")
-	}
-	m, _, err := api.Messages.Decode(raw[frame.HeaderLen:])
-	if err != nil && protocol.CodeOf(err) != protocol.CodeUnsupported {
 		return err
 	}
 	hello, ok := m.(*api.Hello)
@@ -140,6 +138,22 @@ func (c *conn) readHello() error {
 	c.log.Debug().Str(logging.Client, hello.Client).Msg("client connected")
 	c.observe(policy.Event{Kind: policy.EventHello})
 	return nil
+}
+
+// readFirst reads a message that precedes the client's requests. It returns nil for an unknown one.
+func (c *conn) readFirst() (protocol.Message, error) {
+	raw, err := c.t.Next()
+	if err != nil {
+		return nil, err
+	}
+	if frame.Kind(raw[4]) != frame.Control {
+		return nil, protocol.Errorf(protocol.CodeHelloRequired, "the first message must be hello")
+	}
+	m, _, err := api.Messages.Decode(raw[frame.HeaderLen:])
+	if protocol.CodeOf(err) == protocol.CodeUnsupported {
+		return nil, nil
+	}
+	return m, err
 }
 
 // setReadDeadline sets the deadline of the reader, which calls it. It keeps the deadline of freeze,

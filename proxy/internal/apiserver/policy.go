@@ -75,6 +75,28 @@ func (c *caller) authenticate(ctx context.Context, hello *api.Hello) error {
 	return err
 }
 
+// vouch makes the client the one that a gate has established. The proxy's policy does not see the client's
+// credentials, but decides about its requests. So a proxy without a policy must refuse such a client.
+func (c *caller) vouch(m *api.Vouch) error {
+	who := policy.Principal(m.Principal)
+	reason := ""
+	switch {
+	case !c.s.hasPolicy():
+		reason = "the gate of this host has a policy, but the proxy of the host has none that could decide about requests; set the setting policy there"
+	case !c.from.Trusted || !isSameSecret(m.Token, c.s.cfg.Token) || c.from.Principal != nil || c.from.Share != nil:
+		reason = "only the agent of this host may name the user of a client"
+	case who.Validate() != nil:
+		reason = "the user that the gate names is not valid"
+	}
+	if reason != "" {
+		err := protocol.Errorf(protocol.CodeUnauthorized, reason)
+		c.reportRejected(err)
+		return err
+	}
+	c.from.Principal = &who
+	return nil
+}
+
 // principal asks the policy which user has the given credentials. vouched tells that the
 // credentials prove that the client runs as this user.
 func (s *Server) principal(ctx context.Context, shown policy.Credentials, vouched bool) (*policy.Principal, error) {

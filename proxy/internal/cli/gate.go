@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/gate"
+	"holdfast/proxy/internal/serve"
 	"holdfast/shared/config"
 	"holdfast/shared/logging"
 	"holdfast/shared/socket"
@@ -22,7 +24,10 @@ import (
 )
 
 // gateFlags are the flags of gate.
-type gateFlags struct{ listen, address, peer string }
+type gateFlags struct {
+	listen, address, peer string
+	settings              map[string]string // by the names of the settings
+}
 
 func (a *app) gateCommand() *cobra.Command {
 	o := &gateFlags{}
@@ -33,8 +38,11 @@ func (a *app) gateCommand() *cobra.Command {
 			"The first start makes a certificate and the token of clients; hosts and clients know the gate by the\n" +
 			"fingerprint of the certificate. All that the gate keeps is in the directory gate of the state directory.\n" +
 			"Several gates serve the same hosts: a new gate starts once with --peer and the text that\n" +
-			"proxy gate token --for-gate prints on a gate that runs.",
+			"proxy gate token --for-gate prints on a gate that runs.\n" +
+			"With a policy, the gate also accepts clients that the policy knows by their token, and shows each client\n" +
+			"its workspace. The policy is remembered until it is none. The hosts of the gate must have a policy, too.",
 		Example: "  proxy gate --listen :7684 --address gate.example:7684\n" +
+			"  proxy gate --policy ~/bin/team --policy-config ~/team.json\n" +
 			"  proxy gate --address gate2.example:7684 --peer TEXT   # of proxy gate token --for-gate on the first gate",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.gate(cmd.Context(), o) },
@@ -42,6 +50,9 @@ func (a *app) gateCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.listen, "listen", ":7684", "`address` for clients and hosts")
 	cmd.Flags().StringVar(&o.address, "address", "", "`address` under which clients, hosts and other gates reach the gate (default that of --listen, with the name of this host)")
 	cmd.Flags().StringVar(&o.peer, "peer", "", "`text` with which a new gate becomes one of several, once; it is ignored if the gate is one of them")
+	settings := flag.NewFlagSet("", flag.ContinueOnError)
+	o.settings = config.Flags(settings, "policy", "policy_config", "policy_sha256")
+	cmd.Flags().AddGoFlagSet(settings)
 	cmd.AddCommand(a.gateTokenCommand(), a.gateClientCommand(), a.gateRevokeCommand(), a.gateForgetCommand())
 	return cmd
 }
@@ -55,7 +66,7 @@ func (a *app) gate(ctx context.Context, o *gateFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := config.Load(dirs, os.Getenv, nil)
+	cfg, err := config.Load(dirs, os.Getenv, o.settings)
 	if err != nil {
 		return err
 	}
@@ -86,7 +97,16 @@ func (a *app) gate(ctx context.Context, o *gateFlags) error {
 	if err := store.SetAddress(cmp.Or(o.address, reachable(ln.Addr())), time.Now()); err != nil {
 		return fmt.Errorf("address of the gate: %w", err)
 	}
-	return gate.Run(ctx, store, ln, control, log)
+	var options gate.Options
+	host, err := serve.StartPolicy(ctx, dirs, filepath.Join(dirs.State, gateDir, "policy"), cfg, false, log)
+	if err != nil {
+		return err
+	}
+	if host != nil { // a nil *Host in the interface would not be nil
+		defer func() { _ = host.Close() }() // the host logs its errors
+		options.Policy = host
+	}
+	return gate.Run(ctx, store, ln, control, log, options)
 }
 
 // enlist makes the directory of a new gate one with the identity of the gate that has made text. It does
@@ -166,12 +186,13 @@ func (a *app) gateTokenCommand() *cobra.Command {
 }
 
 func (a *app) gateClientCommand() *cobra.Command {
-	renew := false
+	renew, omit := false, false
 	cmd := &cobra.Command{
 		Use:   "client-token",
 		Short: "Print the text that clients need, for the setting gate",
 		Long: "Print the text that clients need, for the setting gate or HOLDFAST_GATE. Who has it can do everything with the\nsessions of all hosts of the gate.\n\n" +
-			"With --new the text has a new token. The gate refuses the one before from then on, and closes the connections\nthat came with it.",
+			"With --new the text has a new token. The gate refuses the one before from then on, and closes the connections\nthat came with it.\n\n" +
+			"With --without-token the text has no token. It is for clients that the policy of the gate knows by their HOLDFAST_TOKEN,\nand is no secret.",
 		Example: "  HOLDFAST_GATE=$(proxy gate client-token) proxy hosts",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -191,11 +212,16 @@ func (a *app) gateClientCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if omit {
+				e.Secret = ""
+			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), e)
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&omit, "without-token", false, "print the text without the token")
 	cmd.Flags().BoolVar(&renew, "new", false, "make a new token; the one before is refused from then on")
+	cmd.MarkFlagsMutuallyExclusive("new", "without-token")
 	return cmd
 }
 

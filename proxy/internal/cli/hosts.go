@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -60,6 +61,7 @@ func gateOptions(cfg config.Config) (client.GateOptions, error) {
 	if err != nil {
 		err = exitcode.New(sysexits.Config, "the setting gate: "+err.Error())
 	}
+	o.UserToken = os.Getenv(tokenEnv)
 	return o, err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/doctor"
 	"holdfast/proxy/internal/exitcode"
@@ -220,9 +221,11 @@ func (a *app) runAgent(ctx context.Context, dirs config.Dirs, background bool) e
 // agentOptions returns the options of the agent.
 func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan chan error) member.Options {
 	return member.Options{
+		Path: filepath.Join(dirs.State, joinFile), Log: log, Leave: leave, Connect: a.connectAgain,
+		Serve: func(ctx context.Context, stream net.Conn, who *protocol.Principal) error {
+			return a.serveStream(ctx, stream, stream, who)
+		},
 		Upgrade: a.upgrader(dirs, log).Serve,
-		Path:    filepath.Join(dirs.State, joinFile), Log: log, Leave: leave, Connect: a.connectAgain,
-		Serve: func(ctx context.Context, stream net.Conn) error { return a.serveStream(ctx, stream, stream) },
 		Run: func(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 			return a.runForClient(ctx, dirs, args, stdout, stderr)
 		},

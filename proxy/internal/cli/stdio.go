@@ -12,9 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/protocol"
+	"holdfast/protocol/api"
 	"holdfast/protocol/frame"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/serve"
 	"holdfast/shared/pipe"
 	"holdfast/shared/sysexits"
 	"holdfast/shared/version"
@@ -59,7 +62,7 @@ func (a *app) stdio(ctx context.Context, o *stdioOptions, in io.Reader, out io.W
 	if _, err := fmt.Fprintf(out, "\n%s %s %s\n", client.StdioGreeting, client.StdioFormat, version.String()); err != nil {
 		return err
 	}
-	return a.serveStream(ctx, in, out)
+	return a.serveStream(ctx, in, out, nil)
 }
 
 // connectAgain returns a client like connect. If the other side was connected before, it does not start
@@ -72,8 +75,8 @@ func (a *app) connectAgain(ctx context.Context, starts, again bool) (*client.Cli
 }
 
 // serveStream connects a client's frames with the proxy until one side ends. If a secret is set here, it
-// is added to the client's hello.
-func (a *app) serveStream(ctx context.Context, in io.Reader, out io.Writer) error {
+// is added to the client's hello. If who is not nil, it vouches for the client.
+func (a *app) serveStream(ctx context.Context, in io.Reader, out io.Writer, who *protocol.Principal) error {
 	dirs, secret, err := a.dirsAndSecret()
 	if err != nil {
 		return err
@@ -88,6 +91,13 @@ func (a *app) serveStream(ctx context.Context, in io.Reader, out io.Writer) erro
 	}
 	if hello, err = addSecret(hello, secret); err != nil {
 		return fmt.Errorf("read the client's hello: %w", err)
+	}
+	if who != nil {
+		vouch, err := protocol.Encode(api.Vouch{Token: serve.ReadToken(dirs, a.proxy), Principal: *who})
+		if err != nil {
+			return err
+		}
+		hello = append(frame.Append(nil, frame.Control, vouch), hello...)
 	}
 	nc, err := client.DialAPI(ctx, dirs, a.proxy) // not earlier, because the proxy waits only 2 s for the hello
 	if err != nil {

@@ -51,7 +51,7 @@ func (o *Options) servePipe(ctx context.Context, dirs config.Dirs, cfg config.Co
 	if err := ls.listenTCP(o.web, nil); err != nil {
 		return err
 	}
-	host, err := o.startPolicy(ctx, dirs, cfg, log)
+	host, err := StartPolicy(ctx, dirs, rulesFile(dirs, o.Proxy), cfg, o.DryRun, log)
 	if err != nil {
 		return err
 	}

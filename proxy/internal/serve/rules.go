@@ -30,9 +30,9 @@ type rules struct {
 	SHA256  string `json:"sha256,omitempty"`
 }
 
-// startPolicy starts the policy of the settings, or the saved one. It returns nil if there is none.
-func (o *Options) startPolicy(ctx context.Context, dirs config.Dirs, cfg config.Config, log zerolog.Logger) (*policyhost.Host, error) {
-	path := rulesFile(dirs, o.Proxy)
+// StartPolicy starts the policy of the settings, or the one that the file at path names. It returns nil if
+// there is none. Unless dryRun is set, it saves in the file which policy it has started.
+func StartPolicy(ctx context.Context, dirs config.Dirs, path string, cfg config.Config, dryRun bool, log zerolog.Logger) (*policyhost.Host, error) {
 	r, err := currentRules(path, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
@@ -43,7 +43,7 @@ func (o *Options) startPolicy(ctx context.Context, dirs config.Dirs, cfg config.
 			return nil, exitcode.With(sysexits.Config, err) // so that a command does not wait for another proxy to start
 		}
 	}
-	if o.DryRun {
+	if dryRun {
 		return host, nil
 	}
 	if err := r.save(path); err != nil { // only a policy that has started is saved

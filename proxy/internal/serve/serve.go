@@ -162,7 +162,7 @@ func (o *Options) serve(ctx context.Context, dirs config.Dirs, cfg config.Config
 	}
 	var host *policyhost.Host
 	if err == nil {
-		host, err = o.startPolicy(ctx, dirs, cfg, log)
+		host, err = StartPolicy(ctx, dirs, rulesFile(dirs, o.Proxy), cfg, o.DryRun, log)
 	}
 	if err != nil {
 		take.GiveUp(err)
@@ -383,14 +383,27 @@ func (o *Options) openLog(dirs config.Dirs, cfg config.Config) (zerolog.Logger, 
 	return log, func() { _ = closer.Close() }, nil
 }
 
+func tokenFile(dirs config.Dirs, proxy string) string {
+	return filepath.Join(dirs.State, proxy+".token")
+}
+
+// ReadToken returns the token of clients on TCP, or "" if there is none.
+func ReadToken(dirs config.Dirs, proxy string) string {
+	b, err := os.ReadFile(tokenFile(dirs, proxy))
+	token := strings.TrimSpace(string(b))
+	if err != nil || len(token) < 64 {
+		return ""
+	}
+	return token
+}
+
 // webToken returns the token of clients on TCP, and creates it if necessary. The token is kept in a
 // file, so that pages can reconnect to the next proxy.
 func webToken(dirs config.Dirs, proxy string) (string, error) {
-	path := filepath.Join(dirs.State, proxy+".token")
-	if b, err := os.ReadFile(path); err == nil && len(strings.TrimSpace(string(b))) >= 64 {
-		return strings.TrimSpace(string(b)), nil
+	if token := ReadToken(dirs, proxy); token != "" {
+		return token, nil
 	}
-	token := protocol.NewToken(32)
+	path, token := tokenFile(dirs, proxy), protocol.NewToken(32)
 	if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("token: %w", err)
 	}

@@ -11,7 +11,10 @@
 // published, or unknown while the host cannot be reached or has no proxy. It holds at most maxBytes of
 // each host's sessions.
 //
-// Not here: the bus (package bus), the file with the hosts' keys (package credential), and time, which
+// A client with a principal sees the sessions of its workspace on the hosts that it sees. A host whose label
+// workspace_id is set belongs to that workspace, and all other hosts are common to the workspaces.
+//
+// Not here: who a client is (package gate), the bus (package bus), the file with the hosts' keys (package credential), and time, which
 // the functions receive as an argument.
 package directory
 
@@ -302,17 +305,33 @@ func (d *Directory) Keys() []string {
 	return slices.Collect(maps.Keys(d.byKey))
 }
 
-// Hosts returns the hosts whose names come after a name, at most gate.MaxRows. next is the name after
-// which more hosts follow, or "".
-func (d *Directory) Hosts(after string, now time.Time) (list []gate.HostInfo, next string) {
+// IsVisible reports whether a client sees the host with a name. A client without a principal sees all.
+func (d *Directory) IsVisible(who *protocol.Principal, name string) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	h := d.byName[name]
+	return h != nil && h.isVisible(who)
+}
+
+func (h *host) isVisible(who *protocol.Principal) bool {
+	return who == nil || h.about.Labels[protocol.LabelWorkspace] == "" || who.CanSee(h.about.Labels)
+}
+
+// Hosts returns the hosts that a client sees and whose names come after a name, at most gate.MaxRows, with
+// the numbers of the sessions that it sees. next is the name after which more hosts follow, or "".
+func (d *Directory) Hosts(who *protocol.Principal, after string, now time.Time) (list []gate.HostInfo, next string) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	room := gate.MaxPage
 	for _, name := range d.names[d.begin(after):] {
 		h := d.byName[name]
+		if !h.isVisible(who) {
+			continue
+		}
+		sessions, running := h.count(who)
 		info := gate.HostInfo{
 			Name: h.name, IsReachable: d.isReachable(h, now), Release: h.about.Release, System: h.about.System,
-			Labels: h.about.Labels, Sessions: len(h.sessions), Running: h.running(), CPUs: h.about.CPUs, SeenAt: h.seenAt,
+			Labels: h.about.Labels, Sessions: sessions, Running: running, CPUs: h.about.CPUs, SeenAt: h.seenAt,
 		}
 		if info.IsReachable {
 			info.IsServing, info.Gate = h.about.IsServing, h.gate
@@ -325,14 +344,19 @@ func (d *Directory) Hosts(after string, now time.Time) (list []gate.HostInfo, ne
 	return list, ""
 }
 
-// running returns the number of sessions that run, as far as the host has said so.
-func (h *host) running() (n int) {
+// count returns the numbers of sessions that a client sees, and of those that run, as far as the host has
+// said so.
+func (h *host) count(who *protocol.Principal) (sessions, running int) {
 	for _, e := range h.sessions {
+		if who != nil && !who.CanSee(e.Labels) {
+			continue
+		}
+		sessions++
 		if e.State == protocol.StateRunning {
-			n++
+			running++
 		}
 	}
-	return n
+	return sessions, running
 }
 
 // begin returns the index of the first name after after.
@@ -354,6 +378,7 @@ func size(labels map[string]string) (n int) {
 
 // A Filter selects sessions. Its zero value selects all.
 type Filter struct {
+	Who    *protocol.Principal // sessions that this client sees, which may name an ID without the suffix of its workspace; nil selects all
 	ID     protocol.SessionID
 	Host   string
 	State  protocol.State
@@ -378,12 +403,18 @@ func (d *Directory) Sessions(f Filter, after string, now time.Time) (rows []gate
 			continue
 		}
 		h := d.byName[name]
+		if !h.isVisible(f.Who) {
+			continue
+		}
 		isKnown := d.isReachable(h, now) && h.about.IsServing
-		ids := []protocol.SessionID{f.ID}
+		var ids []protocol.SessionID
 		if f.ID == "" {
 			ids = h.after(name == afterHost, afterID)
-		} else if _, exists := h.sessions[f.ID]; !exists || name == afterHost && f.ID <= afterID {
-			continue
+		}
+		for _, id := range f.ids() {
+			if _, exists := h.sessions[id]; exists && (name != afterHost || id > afterID) {
+				ids = append(ids, id)
+			}
 		}
 		for _, id := range ids {
 			row, isSelected := h.row(id, isKnown, f)
@@ -398,6 +429,17 @@ func (d *Directory) Sessions(f Filter, after string, now time.Time) (rows []gate
 		}
 	}
 	return rows, ""
+}
+
+// ids returns the ids that the filter names.
+func (f Filter) ids() []protocol.SessionID {
+	switch {
+	case f.ID == "":
+		return nil
+	case f.Who == nil:
+		return []protocol.SessionID{f.ID}
+	}
+	return f.Who.IDs(f.ID)
 }
 
 // after returns the sorted ids of the sessions, or of those after id if isPart is set.
@@ -418,6 +460,9 @@ func (h *host) after(isPart bool, id protocol.SessionID) []protocol.SessionID {
 // row returns the row of a session, and whether the filter selects it.
 func (h *host) row(id protocol.SessionID, isKnown bool, f Filter) (row gate.SessionRow, isSelected bool) {
 	s := h.sessions[id]
+	if f.Who != nil && !f.Who.CanSee(s.Labels) {
+		return row, false
+	}
 	state := s.State
 	if !isKnown {
 		state = gate.StateUnknown

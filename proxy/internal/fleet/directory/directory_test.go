@@ -187,7 +187,7 @@ func TestUnknown(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 			_, at := d.Resolve("h", epoch.Add(tt.after))
-			if hosts, _ := d.Hosts("", epoch.Add(tt.after)); hosts[0].IsReachable != (at != "") || hosts[0].Gate != at || hosts[0].Sessions != 1 {
+			if hosts, _ := d.Hosts(nil, "", epoch.Add(tt.after)); hosts[0].IsReachable != (at != "") || hosts[0].Gate != at || hosts[0].Sessions != 1 {
 				t.Errorf("hosts are %+v, reached at %q", hosts, at)
 			}
 		})
@@ -230,7 +230,7 @@ func TestFilterAndPages(t *testing.T) {
 		t.Errorf("after h0/s0007 come %+v", rows)
 	}
 	d.Remove("K1")
-	if hosts, next := d.Hosts("h0", epoch); len(hosts) != 1 || hosts[0].Name != "h2" || next != "" {
+	if hosts, next := d.Hosts(nil, "h0", epoch); len(hosts) != 1 || hosts[0].Name != "h2" || next != "" {
 		t.Errorf("after h0 come %+v", hosts)
 	}
 	if key, _ := d.Resolve("h1", epoch); key != "" || d.Name("K1") != "" {

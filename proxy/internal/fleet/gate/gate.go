@@ -21,6 +21,9 @@
 // revoke returns, no connection of the host is left. When renewClientToken returns, no connection is left that
 // has shown the token before.
 //
+// With a policy, the policy decides who a client is (identity.go). The gate shows the client the hosts and
+// sessions of its workspace, and tells the host who it is. The policy of the host decides about its requests.
+//
 // Not here: the api, the directory (package directory), and what is on disk (package credential).
 package gate
 
@@ -42,6 +45,7 @@ import (
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/directory"
 	"holdfast/proxy/internal/fleet/record"
+	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
 )
 
@@ -63,6 +67,7 @@ const (
 // A Gate serves clients and hosts.
 type Gate struct {
 	ctx      context.Context
+	o        Options
 	store    *credential.Store
 	address  string // of this gate
 	log      zerolog.Logger
@@ -102,14 +107,19 @@ type arrival struct {
 	reason string
 }
 
+// Options change how a gate serves. Their zero value is a gate without a policy.
+type Options struct {
+	Policy policy.Policy // decides who a client is and what it may ask for; nil: a client needs the token of clients, and may do everything
+}
+
 // Run serves on ln until ctx is done.
-func Run(ctx context.Context, store *credential.Store, ln net.Listener, control Control, log zerolog.Logger) error {
+func Run(ctx context.Context, store *credential.Store, ln net.Listener, control Control, log zerolog.Logger, o Options) error {
 	address, err := store.Address()
 	if err != nil {
 		return err
 	}
 	g := &Gate{
-		ctx: ctx, store: store, address: address, log: log, dir: directory.New(address),
+		ctx: ctx, o: o, store: store, address: address, log: log, dir: directory.New(address),
 		conns: map[net.Conn]string{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
 		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{},
 	}
@@ -282,30 +292,14 @@ func (g *Gate) answer(conn net.Conn, m protocol.Message) error {
 	return err
 }
 
-// refuse tells the peer why it is refused, and logs that. It is a security event unless a client with the
-// right token has named a host that is not there.
+// refuse tells the peer why it is refused, and logs that. It is a security event unless a client that the
+// gate knows has named a host that is not there.
 func (g *Gate) refuse(conn net.Conn, code gate.Refusal, why string) {
 	isSecurity := code != gate.RefusedUnknownHost && code != gate.RefusedUnreachable
 	g.refusals.Of(g.log).Warn().Bool(logging.Security, isSecurity).Str(logging.RemoteAddr, conn.RemoteAddr().String()).
 		Str(logging.Code, string(code)).Str("why", why).Msg("connection refused")
 	_ = conn.SetDeadline(time.Now().Add(firstLimit))
 	_ = gate.Write(conn, gate.Refused{Code: code, Message: why}) // the peer may be gone
-}
-
-// isClient reports whether a token is the one of clients, and refuses the connection otherwise. mu is held for
-// the comparison and the mark, so that renewClientToken misses no connection with the token before.
-func (g *Gate) isClient(conn net.Conn, token string) bool {
-	g.mu.Lock()
-	isRight := g.store.IsClient(token)
-	if isRight && !g.isClosed {
-		g.conns[conn] = ofClient
-	}
-	g.mu.Unlock()
-	if isRight {
-		return true
-	}
-	g.refuse(conn, gate.RefusedUnauthorized, "the token of the client is wrong; proxy gate client-token prints the right one on the gate")
-	return false
 }
 
 // questions answers questions about the directory until the client closes the connection.
@@ -315,16 +309,18 @@ func (g *Gate) questions(conn *tls.Conn, m protocol.Message) {
 		now := time.Now()
 		switch m := m.(type) {
 		case *gate.Hosts:
-			if !g.isClient(conn, m.Token) {
+			who, isClient := g.identify(conn, m.Token, m.UserToken)
+			if !isClient || !g.mayAsk(conn, who) {
 				return
 			}
-			list, next := g.dir.Hosts(m.After, now)
+			list, next := g.dir.Hosts(who, m.After, now)
 			answer = gate.HostList{Hosts: list, Next: next}
 		case *gate.Sessions:
-			if !g.isClient(conn, m.Token) {
+			who, isClient := g.identify(conn, m.Token, m.UserToken)
+			if !isClient || !g.mayAsk(conn, who) {
 				return
 			}
-			rows, next := g.dir.Sessions(directory.Filter{ID: m.ID, Host: m.Host, State: protocol.State(m.State), Labels: m.Labels, Command: m.Command}, m.After, now)
+			rows, next := g.dir.Sessions(directory.Filter{Who: who, ID: m.ID, Host: m.Host, State: protocol.State(m.State), Labels: m.Labels, Command: m.Command}, m.After, now)
 			answer = gate.SessionList{Sessions: rows, Next: next}
 		default:
 			g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("%s is no question about the directory", m.MessageType()))
@@ -357,19 +353,29 @@ func (g *Gate) join(conn net.Conn, m *gate.Join) {
 
 // enter connects a client with a host.
 func (g *Gate) enter(conn *tls.Conn, m *gate.Enter) {
-	if !g.isClient(conn, m.Token) {
+	who, isClient := g.identify(conn, m.Token, m.UserToken)
+	if !isClient {
 		return
 	}
 	key, at := g.dir.Resolve(m.Host, time.Now())
 	switch {
 	case key == "":
-		g.refuse(conn, gate.RefusedUnknownHost, fmt.Sprintf("no host %.80q has joined the gate", m.Host))
+		g.refuse(conn, gate.RefusedUnknownHost, unknownHost(m.Host))
+		return
+	case !g.dir.IsVisible(who, m.Host):
+		g.refuseHidden(conn, who, m.Host)
+		return
+	case m.Agent && who != nil && !who.All:
+		g.refuseByPolicy(conn, policy.Event{Principal: policy.Principal(*who)},
+			policy.Refuse(policy.CodePermissionDenied, "only a user who sees all workspaces may act on a host itself"))
 		return
 	case at == "":
 		g.refuse(conn, gate.RefusedUnreachable, fmt.Sprintf("host %s is not connected to the gate", m.Host))
 		return
 	}
-	host, code, why := g.dial(key, at, record.Dial{Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start, Again: m.Again, Agent: m.Agent})
+	host, code, why := g.dial(key, at, record.Dial{
+		Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start && g.mayStart(who), Again: m.Again, Agent: m.Agent, Principal: who,
+	})
 	if why != "" {
 		g.refuse(conn, code, fmt.Sprintf("host %s: %s", m.Host, why))
 		return

@@ -39,6 +39,8 @@ type bench struct {
 	client  gate.Entry
 	control string
 	stop    func()
+	options Options
+	log     zerolog.Logger // the zero value logs nothing
 
 	address, fingerprint string
 }
@@ -92,7 +94,7 @@ func (b *bench) start() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, store, ln, control, zerolog.Nop()) }()
+	go func() { ended <- Run(ctx, store, ln, control, b.log, b.options) }()
 	b.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := testkit.Within(b.t, limit, "the gate ends", ended); err != nil {

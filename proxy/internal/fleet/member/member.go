@@ -65,8 +65,9 @@ type Options struct {
 	// are stored, and also if starts is set. If again is set, it does not start a proxy that a user
 	// has stopped.
 	Connect func(ctx context.Context, starts, again bool) (*client.Client, error)
-	// Serve connects a stream of the api's frames with the local proxy until one of them ends.
-	Serve func(ctx context.Context, stream net.Conn) error
+	// Serve connects a stream of the api's frames with the local proxy until one of them ends. If who is
+	// not nil, it is the client, as the gate has established it, and the proxy must treat it as such.
+	Serve func(ctx context.Context, stream net.Conn, who *protocol.Principal) error
 	// Run runs a command on this host, and returns its exit code. It returns a *gate.Refused if clients of
 	// the gate may not run it.
 	Run func(ctx context.Context, args []string, stdout, stderr io.Writer) (exitCode int, err error)
@@ -386,9 +387,8 @@ func (a *agent) addressOf(m record.Dial) (address string, isKnown bool) {
 // client connects the client that has a ticket at the gate of an address with the local proxy, or with this
 // agent.
 func (a *agent) client(ctx context.Context, address string, m record.Dial) {
-	arrive, serve := gate.Arrive{Ticket: m.Ticket}, a.answer
+	arrive := gate.Arrive{Ticket: m.Ticket}
 	if !m.Agent {
-		serve = a.o.Serve
 		c, err := a.o.Connect(ctx, m.Start, m.Again) // it starts a proxy if that is necessary
 		if err == nil {
 			err = c.Close()
@@ -410,6 +410,10 @@ func (a *agent) client(ctx context.Context, address string, m record.Dial) {
 		return
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
+	serve := a.answer
+	if !m.Agent {
+		serve = func(ctx context.Context, conn net.Conn) error { return a.o.Serve(ctx, conn, m.Principal) }
+	}
 	if err := serve(ctx, conn); err != nil && ctx.Err() == nil {
 		a.o.Log.Debug().Err(err).Msg("connection of a client has ended")
 	}

@@ -23,6 +23,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/gate"
+	"holdfast/proxy/policy"
 )
 
 // Times of the records of hosts.
@@ -115,6 +116,8 @@ type Dial struct {
 	Start  bool   `json:"start,omitempty"` // start a proxy and a supervisor if none runs
 	Again  bool   `json:"again,omitempty"` // do not start a proxy that a user has stopped
 	Agent  bool   `json:"agent,omitempty"` // the client asks for the agent, and not for the proxy
+	// Principal is the client, if the gate has a policy. The agent of the host vouches for it.
+	Principal *protocol.Principal `json:"principal,omitempty"`
 }
 
 // Gates tells a host the addresses of all gates.
@@ -136,7 +139,7 @@ type Session struct {
 }
 
 // Of returns the encoding of what the directory knows of a session. If the session does not fit into
-// MaxSession bytes, its labels and title are left out.
+// MaxSession bytes, its title and all labels but that of its workspace are left out.
 func Of(s protocol.SessionInfo) json.RawMessage {
 	r := Session{
 		ID: s.ID, Instance: s.Instance, State: s.State, Size: s.Size, Title: s.Title,
@@ -144,7 +147,11 @@ func Of(s protocol.SessionInfo) json.RawMessage {
 	}
 	b := encode(r)
 	if len(b) > MaxSession {
+		workspace, has := s.Labels[protocol.LabelWorkspace]
 		r.Labels, r.Title = nil, ""
+		if has { // without it, the session would become visible to the clients of no workspace
+			r.Labels = map[string]string{protocol.LabelWorkspace: cut(workspace, policy.MaxNameBytes+1)} // a longer one is no workspace
+		}
 		b = encode(r)
 	}
 	return b
@@ -208,6 +215,9 @@ func check(m any) error {
 		}
 		if m.Gate != "" && !gate.ValidAddress(m.Gate) {
 			return fmt.Errorf("%.80q is no address of a gate", m.Gate)
+		}
+		if m.Principal != nil {
+			return policy.Principal(*m.Principal).Validate()
 		}
 	case *Gates:
 		return m.Check()

@@ -18,6 +18,10 @@ func TestSessionFits(t *testing.T) {
 	if err != nil || got.ID != "a" || len(got.Command) != maxCommand || got.Labels != nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
+	s.Labels[protocol.LabelWorkspace] = "w"
+	if got, err := ParseSession(Of(s)); err != nil || len(got.Labels) != 1 || got.Labels[protocol.LabelWorkspace] != "w" {
+		t.Errorf("of a workspace: got %+v, %v", got, err)
+	}
 	s.Labels = map[string]string{"k": "<v>"}
 	if got, err := ParseSession(Of(s)); err != nil || got.Labels["k"] != "<v>" || got.Title != "t" {
 		t.Errorf("got %+v, %v", got, err)
@@ -41,6 +45,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a negative piece", `{"index":-1,"total":2}`, "piece -1 of 2", decode[Piece]},
 		{"too many pieces", `{"index":0,"total":5000}`, "of 5000", decode[Piece]},
 		{"a short ticket", `{"ticket":"00"}`, "32 bytes", decode[Dial]},
+		{"a long user", `{"ticket":"` + strings.Repeat("0f", 32) + `","principal":{"user":"` + strings.Repeat("u", 257) + `"}}`, "user: more than", decode[Dial]},
 		{"a large message", `{"ticket":"` + strings.Repeat("0", MaxMessage) + `"}`, "at most", decode[Dial]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -62,6 +67,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"epoch":1,"seq":3,"id":"a","session":null}`))
 	f.Add([]byte(`{"epoch":1,"seq":4,"index":0,"total":1,"sessions":[{"id":"a"}]}`))
 	f.Add([]byte(`{"ticket":"` + sum + `","start":true,"gate":"a:1"}`))
+	f.Add([]byte(`{"ticket":"` + sum + `","principal":{"user":"u","workspace":"w","roles":["r"],"all":true}}`))
 	f.Add([]byte(`{"epoch":1,"link":2,"addresses":["a:1"],"from":"a:1","sum":"` + sum + `"}`))
 	f.Add([]byte(`{"hosts":{"h":{"key":"` + keyOf(1) + `","at":"2026-01-01T00:00:00Z"}},"revoked":{"` + keyOf(2) + `":"2026-01-01T00:00:00Z"},"gates":{"a:1":{"at":"2026-01-01T00:00:00Z","removed":true}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

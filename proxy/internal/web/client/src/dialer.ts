@@ -228,7 +228,7 @@ export class Dialer {
   constructor(private readonly o: ConnectOptions) {
     const ways = [o.url, o.socketPath, o.ssh, o.gate, o.transport].filter((way) => way !== undefined);
     if (ways.length !== 1) throw new HoldfastError('invalid_argument', 'one of url, socketPath, ssh, gate and transport must say where the proxy is');
-    this.reach = o.transport ?? (o.ssh && ssh(o.ssh)) ?? (o.gate && gate(o.gate));
+    this.reach = o.transport ?? (o.ssh && ssh(o.ssh)) ?? (o.gate && gate({ ...(o.token !== undefined && { userToken: o.token }), ...o.gate }));
     this.min = Math.max(1, o.redial?.min ?? 20);
     this.max = Math.max(this.min, o.redial?.max ?? 2000);
     this.giveUp = o.redial?.giveUp ?? 30000;

@@ -126,7 +126,8 @@ function enter(sock: TLSSocket, o: GateOptions, isLater: boolean): Promise<void>
       if (seen.length > 4 + n) sock.unshift(seen.subarray(4 + n));
     };
     sock.on('close', lost).on('data', read);
-    const ask = { type: 'enter', token: o.token, host: o.host, ...(isLater ? { again: true } : o.start === true && { start: true }) };
+    const user = o.userToken !== undefined && { user_token: o.userToken };
+    const ask = { type: 'enter', token: o.token, ...user, host: o.host, ...(isLater ? { again: true } : o.start === true && { start: true }) };
     sock.write(frames.frame(frames.CONTROL, new TextEncoder().encode(JSON.stringify(ask))));
   });
 }
@@ -149,6 +150,7 @@ function answered(frame: Uint8Array): HoldfastError | undefined {
 function codeOf(refusal: string): string {
   switch (refusal) {
     case 'unauthorized':
+    case 'permission_denied':
     case 'unknown_host':
       return refusal;
     case 'invalid':

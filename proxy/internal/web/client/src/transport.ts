@@ -54,8 +54,10 @@ export interface GateOptions {
   addresses: string[];
   /** SHA-256 of the certificate of all gates: 64 hexadecimal digits in lower case. */
   fingerprint: string;
-  /** The token of clients. */
+  /** The token of clients; empty for a gate whose policy knows `userToken`. */
   token: string;
+  /** The token for the policy of the gate; default the client's option `token`. */
+  userToken?: string;
   /** The name of the host at the gate. */
   host: string;
   /** Start a proxy and a supervisor on the host if none runs. */
@@ -67,12 +69,12 @@ export interface GateOptions {
  * several gates. Errors: `invalid_argument`.
  */
 export function parseGate(text: string): Omit<GateOptions, 'host'> {
-  const parts = /^holdfast-client\/([^/,]+:\d+(?:,[^/,]+:\d+)*)\/([0-9a-f]{64})\/([0-9a-f]{64})$/.exec(text.trim());
+  const parts = /^holdfast-client\/([^/,]+:\d+(?:,[^/,]+:\d+)*)\/([0-9a-f]{64})\/([0-9a-f]{64}|none)$/.exec(text.trim());
   if (parts === null) {
     throw new HoldfastError('invalid_argument', 'the text has not the form holdfast-client/HOST:PORT/FINGERPRINT/TOKEN; copy what proxy gate client-token prints');
   }
   const [, addresses, fingerprint, token] = parts as unknown as [string, string, string, string];
-  return { addresses: addresses.split(','), fingerprint, token };
+  return { addresses: addresses.split(','), fingerprint, token: token === 'none' ? '' : token };
 }
 
 /** The members of a WebSocket that are used here. The browser's, Node's and that of npm's ws have them. */

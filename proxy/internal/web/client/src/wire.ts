@@ -1068,6 +1068,17 @@ export interface TypedMessage {
   masked?: boolean;
 }
 
+/**
+ * Vouch precedes Hello. The agent of a host sends it for a client of a gate that has a policy: the gate has established
+ * who the client is. It has no reply. A proxy of an older release refuses the connection.
+ */
+export interface VouchMessage {
+  type: 'vouch';
+  /** of the proxy, which proves that the agent runs as its user */
+  token: string;
+  principal: Principal;
+}
+
 /** Wait waits for the end of a session. The reply is Waited, or the error timeout. */
 export interface WaitMessage {
   type: 'wait';
@@ -1448,6 +1459,20 @@ export interface PastTime {
   offset: number;
   /** the output from Offset on was printed at this time, or later */
   at: string;
+}
+
+/** A Principal is the identity of a client, as a policy has established it. */
+export interface Principal {
+  user: string;
+  /**
+   * Workspace selects the visible sessions: those whose label workspace_id is equal. "" selects the sessions without
+   * that label.
+   */
+  workspace?: string;
+  /** which the policy has given the user, for its further decisions */
+  roles?: string[];
+  /** the principal sees the sessions of every workspace */
+  all?: boolean;
 }
 
 /** ProcessStatus is the part of a status that describes the supervisor or a proxy. */

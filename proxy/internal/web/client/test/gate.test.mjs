@@ -178,6 +178,7 @@ test('the answer may come with the frames that follow it, and in pieces', { time
 test('texts and options that name no gate are refused', async () => {
   const good = `holdfast-client/[::1]:7684/${FINGERPRINT}/${TOKEN}`;
   assert.deepEqual(parseGate(good), { addresses: ['[::1]:7684'], fingerprint: FINGERPRINT, token: TOKEN });
+  assert.equal(parseGate(good.replace(TOKEN, 'none')).token, '');
   assert.deepEqual(parseGate(good.replace('[::1]', 'a:1,b')).addresses, ['a:1', 'b:7684']);
   for (const text of [
     '', good.replace('[::1]', 'a,b'), good.replace('[::1]', ',b'), good.replace('client', 'join'), good.replace(':7684', ''), good.replace('[::1]', ''), good.slice(0, -1), good.replace(TOKEN, TOKEN.toUpperCase()), `${good}/x`,
