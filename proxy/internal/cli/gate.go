@@ -15,6 +15,7 @@ import (
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/gate"
+	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/config"
 	"holdfast/shared/logging"
 	"holdfast/shared/socket"
@@ -22,7 +23,11 @@ import (
 )
 
 // gateFlags are the flags of gate.
-type gateFlags struct{ listen, address, peer string }
+type gateFlags struct {
+	listen, address, peer string
+	handoff               bool
+	timeout               time.Duration
+}
 
 func (a *app) gateCommand() *cobra.Command {
 	o := &gateFlags{}
@@ -33,15 +38,25 @@ func (a *app) gateCommand() *cobra.Command {
 			"The first start makes a certificate and the token of clients; hosts and clients know the gate by the\n" +
 			"fingerprint of the certificate. All that the gate keeps is in the directory gate of the state directory.\n" +
 			"Several gates serve the same hosts: a new gate starts once with --peer and the text that\n" +
-			"proxy gate token --for-gate prints on a gate that runs.",
+			"proxy gate token --for-gate prints on a gate that runs.\n\n" +
+			"With --handoff this program takes over from the gate that runs here. The old gate first finds that the new\n" +
+			"one reaches all hosts; otherwise it continues to serve. Clients move to the new gate within seconds.",
 		Example: "  proxy gate --listen :7684 --address gate.example:7684\n" +
-			"  proxy gate --address gate2.example:7684 --peer TEXT   # of proxy gate token --for-gate on the first gate",
+			"  proxy gate --address gate2.example:7684 --peer TEXT   # of proxy gate token --for-gate on the first gate\n" +
+			"  proxy gate --handoff",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.gate(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.handoff {
+				return a.takeOverGate(cmd, o)
+			}
+			return a.gate(cmd.Context(), o)
+		},
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", ":7684", "`address` for clients and hosts")
 	cmd.Flags().StringVar(&o.address, "address", "", "`address` under which clients, hosts and other gates reach the gate (default that of --listen, with the name of this host)")
 	cmd.Flags().StringVar(&o.peer, "peer", "", "`text` with which a new gate becomes one of several, once; it is ignored if the gate is one of them")
+	cmd.Flags().BoolVar(&o.handoff, "handoff", false, "take over from the gate that runs here, with its sockets and its address; its clients and hosts do not notice")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", handoff.Timeout, "with --handoff: how long this gate may take until the old one has found that it works")
 	cmd.AddCommand(a.gateTokenCommand(), a.gateClientCommand(), a.gateRevokeCommand(), a.gateForgetCommand())
 	return cmd
 }
@@ -69,6 +84,11 @@ func (a *app) gate(ctx context.Context, o *gateFlags) error {
 		return err
 	}
 	defer func() { _ = control.Close() }()
+	offers, err := socket.Listen(dirs.Socket(gate.HandoffSocket), socket.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = offers.Close() }()
 	if o.peer != "" {
 		if err := enlist(ctx, filepath.Join(dirs.State, gateDir), o.peer); err != nil {
 			return err
@@ -86,7 +106,42 @@ func (a *app) gate(ctx context.Context, o *gateFlags) error {
 	if err := store.SetAddress(cmp.Or(o.address, reachable(ln.Addr())), time.Now()); err != nil {
 		return fmt.Errorf("address of the gate: %w", err)
 	}
-	return gate.Run(ctx, store, ln, control, log)
+	return gate.Run(ctx, store, gate.Sockets{Listener: ln, Control: control, Handoff: offers}, log)
+}
+
+// takeOverGate takes over from the gate that runs here, and serves until the context of cmd is done.
+func (a *app) takeOverGate(cmd *cobra.Command, o *gateFlags) error {
+	for _, name := range []string{"listen", "address", "peer"} {
+		if cmd.Flags().Changed(name) {
+			return exitcode.WrongUsage(fmt.Errorf("--%s goes not with --handoff: the new gate has the sockets and the address of the old one; to change them, end the gate and start it again", name))
+		}
+	}
+	if o.timeout <= 0 || o.timeout > handoff.MaxTimeout {
+		return exitcode.WrongUsage(fmt.Errorf("--timeout must be more than 0 and at most %v", handoff.MaxTimeout))
+	}
+	dirs, store, err := a.gateStore()
+	if err != nil {
+		return err
+	}
+	cfg, err := config.Load(dirs, os.Getenv, nil)
+	if err != nil {
+		return err
+	}
+	log, closer, err := logging.New(logging.Options{Level: cfg.LogLevel, Process: "gate"})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = closer.Close() }()
+	err = gate.Takeover{
+		ControlPath: dirs.Socket(gate.ControlSocket), HandoffPath: dirs.Socket(gate.HandoffSocket), Timeout: o.timeout,
+		Serving: func(pid int) {
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "this gate serves as pid %d; pid %d ends when its clients have left it\n", os.Getpid(), pid)
+		},
+	}.Run(cmd.Context(), store, log)
+	if socket.IsAbsent(err) {
+		err = exitcode.New(sysexits.Unavailable, "no gate runs here; start one without --handoff")
+	}
+	return err
 }
 
 // enlist makes the directory of a new gate one with the identity of the gate that has made text. It does

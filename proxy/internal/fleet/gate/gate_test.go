@@ -39,6 +39,7 @@ type bench struct {
 	client  gate.Entry
 	control string
 	stop    func()
+	ended   chan error // receives the result of the gate, and is closed
 
 	address, fingerprint string
 }
@@ -90,9 +91,22 @@ func (b *bench) start() {
 	if b.client, err = store.ClientEntry(); err != nil {
 		b.t.Fatal(err)
 	}
+	offers, err := socket.Listen(filepath.Join(b.dir, HandoffSocket), socket.Options{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
+	b.runs(cancel, func() error { return Run(ctx, store, Sockets{ln, control, offers}, zerolog.Nop()) })
+}
+
+// runs runs a gate, which ends after cancel.
+func (b *bench) runs(cancel context.CancelFunc, run func() error) {
 	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, store, ln, control, zerolog.Nop()) }()
+	go func() {
+		ended <- run()
+		close(ended)
+	}()
+	b.ended = ended
 	b.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := testkit.Within(b.t, limit, "the gate ends", ended); err != nil {
@@ -243,10 +257,11 @@ func (b *bench) prove(key string, pair nkeys.KeyPair) (net.Conn, string, error) 
 
 func (b *bench) info(name string) gate.HostInfo {
 	b.t.Helper()
-	_, m, err := b.ask(gate.Hosts{Token: b.client.Secret})
+	conn, m, err := b.ask(gate.Hosts{Token: b.client.Secret})
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	_ = conn.Close() // otherwise an old gate waits for further questions
 	for _, h := range m.(*gate.HostList).Hosts {
 		if h.Name == name {
 			return h
