@@ -129,6 +129,7 @@ type Attachment struct {
 
 	mu            sync.Mutex
 	conn          *conn // nil while there is no connection
+	next          *conn // replaces conn, which is closed already; nil otherwise
 	pos           protocol.Position
 	resize        *protocol.Size       // size that is not sent yet
 	appearance    *protocol.Appearance // appearance that is not sent yet
@@ -188,7 +189,7 @@ func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec) (*co
 	ctx, cancel := context.WithTimeout(ctx, a.c.o.Redial)
 	defer cancel()
 	for {
-		conn, err := a.c.dial(ctx)
+		conn, err := a.nextConn(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -207,6 +208,34 @@ func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec) (*co
 			return nil, err
 		}
 	}
+}
+
+// nextConn returns the connection that moveOn has made, or a new one.
+func (a *Attachment) nextConn(ctx context.Context) (*conn, error) {
+	a.mu.Lock()
+	next := a.next
+	a.next = nil
+	a.mu.Unlock()
+	if next != nil {
+		return next, nil
+	}
+	return a.c.dial(ctx)
+}
+
+// moveOn replaces a connection that a gate wants to close. The next connection is made while output and
+// input still use old, so that they wait only for the attach, and not for the way through the gate.
+func (a *Attachment) moveOn(old *conn) {
+	next, err := a.c.dial(a.ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil && (a.conn != old || a.ended) { // old was lost meanwhile, and run has dealt with that
+		_ = next.Close()
+		return
+	}
+	if err == nil {
+		a.next = next
+	}
+	_ = old.Close() // run connects again
 }
 
 // attempt returns a number for an attach, greater than all earlier ones of this process. The
@@ -307,6 +336,13 @@ func (a *Attachment) Position() protocol.Resume {
 // run reads one connection after another until the attachment ends.
 func (a *Attachment) run(conn *conn) {
 	defer close(a.done)
+	defer func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.next != nil { // the attachment has ended before it was used
+			_ = a.next.Close()
+		}
+	}()
 	wait := backoffMin
 	for {
 		before := a.progress()
@@ -471,6 +507,10 @@ func poke(c chan struct{}) {
 func (a *Attachment) control(conn *conn, m protocol.Message) error {
 	switch m := m.(type) {
 	case *api.Goaway:
+		if a.c.o.Gate != nil && m.RetryAfterMS == 0 {
+			go a.moveOn(conn)
+			return nil
+		}
 		_ = pause(a.ctx, min(time.Duration(m.RetryAfterMS)*time.Millisecond, a.c.o.Redial))
 		return goingAway(m)
 	case *api.Accepted:

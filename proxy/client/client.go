@@ -107,9 +107,15 @@ type Client struct {
 	mu      sync.Mutex
 	conn    *conn // carries requests; attachments and events have connections of their own
 	dialing chan struct{}
-	waiting map[string]chan protocol.Message
+	waiting map[string]waiter
 	last    uint64
 	closed  bool
+}
+
+// A waiter is a call that waits for the answers to a request.
+type waiter struct {
+	conn    *conn // that carries the request
+	answers chan protocol.Message
 }
 
 // Dial connects to a proxy and sends hello.
@@ -118,7 +124,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{o: o, waiting: make(map[string]chan protocol.Message)}
+	c := &Client{o: o, waiting: make(map[string]waiter)}
 	if _, err := c.connection(ctx); err != nil {
 		return nil, err
 	}
@@ -186,7 +192,7 @@ func (c *Client) connection(ctx context.Context) (*conn, error) {
 			c.mu.Unlock()
 			return nil, failed(ErrIO, net.ErrClosed)
 		}
-		if c.conn != nil && !c.conn.isBroken {
+		if c.conn != nil && !c.conn.isBroken && !c.conn.isLeaving {
 			conn := c.conn
 			c.mu.Unlock()
 			return conn, nil
@@ -230,15 +236,18 @@ func (c *Client) read(conn *conn) {
 		if err != nil {
 			break
 		}
+		if _, ok := m.(*api.Goaway); ok {
+			c.leave(conn)
+		}
 		if r, ok := m.(interface{ ID() string }); ok {
 			c.mu.Lock()
-			ch := c.waiting[r.ID()]
+			w := c.waiting[r.ID()]
 			c.mu.Unlock()
-			if ch == nil {
+			if w.conn != conn {
 				continue
 			}
 			select {
-			case ch <- m:
+			case w.answers <- m:
 			default: // the answer has more parts than the protocol allows
 				_ = conn.Close()
 			}
@@ -248,10 +257,33 @@ func (c *Client) read(conn *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn.isBroken = true
-	for id, ch := range c.waiting {
-		delete(c.waiting, id)
-		close(ch)
+	for id, w := range c.waiting {
+		if w.conn == conn {
+			delete(c.waiting, id)
+			close(w.answers)
+		}
 	}
+}
+
+// leave lets later requests use another connection. conn ends after the last answer to the requests on it.
+func (c *Client) leave(conn *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn.isLeaving = true
+	c.closeUnused(conn)
+}
+
+// closeUnused closes a connection that is being left if no call waits for an answer on it. mu is held.
+func (c *Client) closeUnused(conn *conn) {
+	if !conn.isLeaving {
+		return
+	}
+	for _, w := range c.waiting {
+		if w.conn == conn {
+			return
+		}
+	}
+	_ = conn.Close()
 }
 
 // A request is a message with a request id.
@@ -289,7 +321,7 @@ func (c *Client) sendOn(conn *conn, m request) (answers chan protocol.Message, i
 	}
 	c.last++
 	id = strconv.FormatUint(c.last, 10)
-	c.waiting[id] = answers
+	c.waiting[id] = waiter{conn, answers}
 	c.mu.Unlock()
 	m.SetID(id)
 	if err := conn.send(m); err != nil {
@@ -302,7 +334,11 @@ func (c *Client) sendOn(conn *conn, m request) (answers chan protocol.Message, i
 func (c *Client) finish(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	w, isWaiting := c.waiting[id]
 	delete(c.waiting, id)
+	if isWaiting {
+		c.closeUnused(w.conn)
+	}
 }
 
 // call makes one request. If the connection breaks and the table of requests permits a repetition,

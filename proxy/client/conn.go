@@ -58,10 +58,11 @@ const helloTimeout = 5 * time.Second
 // A conn is a connection to a proxy after hello and welcome.
 type conn struct {
 	net.Conn
-	frames   *frame.Reader
-	welcome  *api.Welcome
-	wmu      sync.Mutex
-	isBroken bool // guarded by the Client's mu
+	frames  *frame.Reader
+	welcome *api.Welcome
+	wmu     sync.Mutex
+
+	isBroken, isLeaving bool // guarded by the Client's mu
 }
 
 // dial connects and sends hello.

@@ -140,6 +140,8 @@ func (e *Events) Next() (*Event, error) {
 			continue
 		}
 		switch m := m.(type) {
+		case *api.Goaway:
+			_ = e.conn.Close() // the next subscription continues after the last event
 		case *api.Event:
 			e.seq = m.Seq
 			return &Event{Seq: m.Seq, Event: m.Event, At: m.At, Session: m.Session, Missed: m.Missed, Notification: m.Notification}, nil

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	wire "holdfast/protocol/gate"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/gate"
+	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/serve"
 	"holdfast/shared/config"
 	"holdfast/shared/logging"
@@ -27,6 +29,8 @@ import (
 type gateFlags struct {
 	listen, address, peer string
 	settings              map[string]string // by the names of the settings
+	handoff               bool
+	timeout               time.Duration
 }
 
 func (a *app) gateCommand() *cobra.Command {
@@ -40,12 +44,20 @@ func (a *app) gateCommand() *cobra.Command {
 			"Several gates serve the same hosts: a new gate starts once with --peer and the text that\n" +
 			"proxy gate token --for-gate prints on a gate that runs.\n" +
 			"With a policy, the gate also accepts clients that the policy knows by their token, and shows each client\n" +
-			"its workspace. The policy is remembered until it is none. The hosts of the gate must have a policy, too.",
+			"its workspace. The policy is remembered until it is none. The hosts of the gate must have a policy, too.\n\n" +
+			"With --handoff this program takes over from the gate that runs here. The old gate first finds that the new\n" +
+			"one reaches all hosts; otherwise it continues to serve. Clients move to the new gate within seconds.",
 		Example: "  proxy gate --listen :7684 --address gate.example:7684\n" +
 			"  proxy gate --policy ~/bin/team --policy-config ~/team.json\n" +
-			"  proxy gate --address gate2.example:7684 --peer TEXT   # of proxy gate token --for-gate on the first gate",
+			"  proxy gate --address gate2.example:7684 --peer TEXT   # of proxy gate token --for-gate on the first gate\n" +
+			"  proxy gate --handoff",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.gate(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.handoff {
+				return a.takeOverGate(cmd, o)
+			}
+			return a.gate(cmd.Context(), o)
+		},
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", ":7684", "`address` for clients and hosts")
 	cmd.Flags().StringVar(&o.address, "address", "", "`address` under which clients, hosts and other gates reach the gate (default that of --listen, with the name of this host)")
@@ -53,6 +65,8 @@ func (a *app) gateCommand() *cobra.Command {
 	settings := flag.NewFlagSet("", flag.ContinueOnError)
 	o.settings = config.Flags(settings, "policy", "policy_config", "policy_sha256")
 	cmd.Flags().AddGoFlagSet(settings)
+	cmd.Flags().BoolVar(&o.handoff, "handoff", false, "take over from the gate that runs here, with its sockets and its address; its clients and hosts do not notice")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", handoff.Timeout, "with --handoff: how long this gate may take until the old one has found that it works")
 	cmd.AddCommand(a.gateTokenCommand(), a.gateClientCommand(), a.gateRevokeCommand(), a.gateForgetCommand())
 	return cmd
 }
@@ -80,6 +94,11 @@ func (a *app) gate(ctx context.Context, o *gateFlags) error {
 		return err
 	}
 	defer func() { _ = control.Close() }()
+	offers, err := socket.Listen(dirs.Socket(gate.HandoffSocket), socket.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = offers.Close() }()
 	if o.peer != "" {
 		if err := enlist(ctx, filepath.Join(dirs.State, gateDir), o.peer); err != nil {
 			return err
@@ -97,16 +116,61 @@ func (a *app) gate(ctx context.Context, o *gateFlags) error {
 	if err := store.SetAddress(cmp.Or(o.address, reachable(ln.Addr())), time.Now()); err != nil {
 		return fmt.Errorf("address of the gate: %w", err)
 	}
-	var options gate.Options
-	host, err := serve.StartPolicy(ctx, dirs, filepath.Join(dirs.State, gateDir, "policy"), cfg, false, log)
+	options, end, err := a.gateOptions(ctx, dirs, cfg, log)
 	if err != nil {
 		return err
 	}
-	if host != nil { // a nil *Host in the interface would not be nil
-		defer func() { _ = host.Close() }() // the host logs its errors
-		options.Policy = host
+	defer end()
+	return gate.Run(ctx, store, gate.Sockets{Listener: ln, Control: control, Handoff: offers}, log, options)
+}
+
+// gateOptions starts the policy of the gate, if there is one. The caller must call end when the gate has ended.
+func (a *app) gateOptions(ctx context.Context, dirs config.Dirs, cfg config.Config, log zerolog.Logger) (o gate.Options, end func(), err error) {
+	host, err := serve.StartPolicy(ctx, dirs, filepath.Join(dirs.State, gateDir, "policy"), cfg, false, log)
+	if err != nil || host == nil { // a nil *Host in the interface would not be nil
+		return o, func() {}, err
 	}
-	return gate.Run(ctx, store, ln, control, log, options)
+	return gate.Options{Policy: host}, func() { _ = host.Close() }, nil // the host logs its errors
+}
+
+// takeOverGate takes over from the gate that runs here, and serves until the context of cmd is done.
+func (a *app) takeOverGate(cmd *cobra.Command, o *gateFlags) error {
+	for _, name := range []string{"listen", "address", "peer"} {
+		if cmd.Flags().Changed(name) {
+			return exitcode.WrongUsage(fmt.Errorf("--%s goes not with --handoff: the new gate has the sockets and the address of the old one; to change them, end the gate and start it again", name))
+		}
+	}
+	if o.timeout <= 0 || o.timeout > handoff.MaxTimeout {
+		return exitcode.WrongUsage(fmt.Errorf("--timeout must be more than 0 and at most %v", handoff.MaxTimeout))
+	}
+	dirs, store, err := a.gateStore()
+	if err != nil {
+		return err
+	}
+	cfg, err := config.Load(dirs, os.Getenv, nil)
+	if err != nil {
+		return err
+	}
+	log, closer, err := logging.New(logging.Options{Level: cfg.LogLevel, Process: "gate"})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = closer.Close() }()
+	options, end, err := a.gateOptions(cmd.Context(), dirs, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer end()
+	err = gate.Takeover{
+		ControlPath: dirs.Socket(gate.ControlSocket), HandoffPath: dirs.Socket(gate.HandoffSocket), Timeout: o.timeout,
+		Serving: func(pid int) {
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "this gate serves as pid %d; pid %d ends when its clients have left it\n", os.Getpid(), pid)
+		},
+	}.Run(cmd.Context(), store, log, options)
+	if socket.IsAbsent(err) {
+		err = exitcode.New(sysexits.Unavailable, "no gate runs here; start one without --handoff")
+	}
+	return err
 }
 
 // enlist makes the directory of a new gate one with the identity of the gate that has made text. It does

@@ -83,16 +83,24 @@ func Open(dir string) (*Store, error) {
 	if err := s.loadCertificate(); err != nil {
 		return nil, fmt.Errorf("certificate of the gate: %w", err)
 	}
+	if err := s.Reload(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Reload reads the token of clients again, because another process may have renewed it.
+func (s *Store) Reload() error {
 	content, err := s.read("client-token", func() ([]byte, error) { return []byte(protocol.NewToken(gate.TokenBytes) + "\n"), nil })
 	if err != nil {
-		return nil, fmt.Errorf("client token of the gate: %w", err)
+		return fmt.Errorf("client token of the gate: %w", err)
 	}
 	token, err := parseClientToken(content)
 	if err != nil {
-		return nil, fmt.Errorf("client token of the gate: %s: %w; delete the file, and a new token is made", s.path("client-token"), err)
+		return fmt.Errorf("client token of the gate: %s: %w; delete the file, and a new token is made", s.path("client-token"), err)
 	}
 	s.clientToken.Store(&token)
-	return s, nil
+	return nil
 }
 
 // The directories of tokens.

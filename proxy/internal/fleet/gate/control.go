@@ -36,6 +36,7 @@ const (
 	controlRevoke = "revoke"             // a host
 	controlForget = "forget"             // the address of another gate
 	controlRenew  = "renew-client-token" // without a name
+	controlBus    = "bus"                // without a name; the answer is a password, and then the connection is one of the bus
 )
 
 // control answers commands until the socket is closed.
@@ -49,8 +50,10 @@ func (g *Gate) control(l Control) {
 			time.Sleep(10 * time.Millisecond) // a peer of another user, or no descriptor is free
 			continue
 		}
-		g.answerControl(conn)
-		_ = conn.Close()
+		g.wg.Go(func() {
+			g.answerControl(conn)
+			_ = conn.Close()
+		})
 	}
 }
 
@@ -61,6 +64,9 @@ func (g *Gate) answerControl(conn net.Conn) {
 	isKnown := false
 	switch {
 	case err != nil:
+	case command == controlBus:
+		g.connectSuccessor(conn)
+		return
 	case command == controlRevoke:
 		isKnown, err = g.revoke(name, "host revoked")
 	case command == controlForget:

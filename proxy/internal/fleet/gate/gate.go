@@ -2,24 +2,30 @@
 //
 // A client and a host both connect to the gate by TLS. If a client wants to enter a host, the gate sends
 // the host a ticket over the bus. The host opens another connection and shows the ticket, and the gate
-// copies the bytes of the client and the host to each other. It reads none of them, so every request and
-// attachment of the api works through a gate.
+// copies the bytes of the client and the host to each other. It reads only the lengths of frames, so every
+// request and attachment of the api works through a gate.
 //
 // Several gates serve the same hosts. They have the same certificate, token of clients and members, and
 // each is connected to the bus of every other one. A host is connected to one of them, and all of them
 // receive its records. If a client is at another gate, the ticket contains the address of that gate, and the
 // host opens the connection for the client there. So the bytes of a client cross one gate.
 //
+// A gate is replaced while it serves (handoff.go). The state of a TLS connection cannot be moved to another
+// process, so the successor receives the listening sockets, and the old gate keeps its connections until
+// the clients have left it. The successor is connected with the bus of the old gate meanwhile.
+//
 //	accept     accepts connections; one goroutine for each of them
 //	bus        calls receive for each message of a host, and receiveGate for each of a gate, one after the other
 //	keepPeer   one goroutine for each other gate: connects with its bus, and calls receive for its hosts
-//	control    answers the commands of the gate's user on a Unix socket
+//	control    answers the commands of the gate's user on a Unix socket; one goroutine for each
+//	handoffs   offers this gate to a successor
+//	drain      asks the clients to leave for the successor
 //	tellSums   tells the other gates the sum of the members
 //
 // Invariant: before a connection has shown a token, a ticket or a key, it can make the gate hold at most
 // one frame of 64 KiB for at most firstLimit. A ticket is valid once, for one host, for ticketLimit. When
 // revoke returns, no connection of the host is left. When renewClientToken returns, no connection is left that
-// has shown the token before.
+// has shown the token before. Both hold for the connections that an old gate has kept, too.
 //
 // With a policy, the policy decides who a client is (identity.go). The gate shows the client the hosts and
 // sessions of its workspace, and tells the host who it is. The policy of the host decides about its requests.
@@ -34,6 +40,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -62,6 +69,8 @@ const (
 	ticketLimit  = 10 * time.Second
 	askPause     = time.Second // between two requests for the roster of a host, and two lists of all members to a gate
 	sumEvery     = 10 * time.Second
+	returnLimit  = 5 * time.Second // after a takeover: for a host that is not connected yet
+	returnPause  = 10 * time.Millisecond
 )
 
 // A Gate serves clients and hosts.
@@ -76,6 +85,16 @@ type Gate struct {
 	bus      *bus.Bus
 	wg       sync.WaitGroup
 
+	stop         context.CancelFunc // of ctx
+	listenAddr   net.Addr           // of the socket for clients and hosts
+	returnsUntil time.Time          // until then, hosts may return from the gate before this one
+	drainLimit   time.Duration
+	recalled     chan struct{} // is closed if the successor demands that this gate ends at once
+	recallOnce   sync.Once
+
+	receiving sync.RWMutex // held for reading while a message of the bus is used
+	isOver    bool         // no further message may be used; guarded by receiving
+
 	changes sync.Mutex // a change of the members, and what it causes; locked before mu
 	sum     string     // of the members, or "" if they have changed since it was computed
 
@@ -89,10 +108,17 @@ type Gate struct {
 	onBus    map[string]net.Conn
 	askedAt  map[string]time.Time
 	peers    map[string]*peer // by address
+	clients  map[*clientWriter]bool
+	isMoved  bool            // a successor accepts connections
+	link     net.Conn        // of the successor with the bus, or nil
+	left     map[string]bool // keys of hosts that have left the gate before this one
 }
 
 // ofClient marks, in Gate.conns, the connection of a client whose token was right. It is no key of a host.
 const ofClient = "client"
+
+// ofGate marks the connection of another gate in the same way.
+const ofGate = "other gate"
 
 // A dial is a client that waits for its host.
 type dial struct {
@@ -105,6 +131,7 @@ type dial struct {
 type arrival struct {
 	conn   net.Conn
 	reason string
+	isLost bool // the host has lost its connection to the bus
 }
 
 // Options change how a gate serves. Their zero value is a gate without a policy.
@@ -112,41 +139,89 @@ type Options struct {
 	Policy policy.Policy // decides who a client is and what it may ask for; nil: a client needs the token of clients, and may do everything
 }
 
-// Run serves on ln until ctx is done.
-func Run(ctx context.Context, store *credential.Store, ln net.Listener, control Control, log zerolog.Logger, o Options) error {
-	address, err := store.Address()
+// Run serves on the sockets until ctx is done, or until a successor has taken over.
+func Run(ctx context.Context, store *credential.Store, s Sockets, log zerolog.Logger, o Options) error {
+	g, err := newGate(ctx, store, log, o)
 	if err != nil {
 		return err
 	}
-	g := &Gate{
-		ctx: ctx, o: o, store: store, address: address, log: log, dir: directory.New(address),
-		conns: map[net.Conn]string{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
-		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{},
-	}
-	members, err := store.Members()
+	defer g.close()
+	return g.run(s)
+}
+
+// newGate returns a gate that knows its members and serves nothing yet.
+func newGate(ctx context.Context, store *credential.Store, log zerolog.Logger, o Options) (*Gate, error) {
+	address, err := store.Address()
 	if err != nil {
-		return fmt.Errorf("read the hosts of the gate: %w", err)
+		return nil, err
+	}
+	g := &Gate{
+		o: o, store: store, address: address, log: log, dir: directory.New(address), drainLimit: drainLimit, recalled: make(chan struct{}),
+		conns: map[net.Conn]string{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
+		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{}, clients: map[*clientWriter]bool{}, left: map[string]bool{},
+	}
+	g.ctx, g.stop = context.WithCancel(ctx)
+	members, err := g.learn()
+	if err != nil {
+		return nil, err
+	}
+	fromHost := func(key, kind string, data []byte) { g.receive(address, key, kind, data) }
+	if g.bus, err = bus.Start(fromHost, g.receiveGate); err != nil {
+		return nil, err
+	}
+	g.setPeers(members.Addresses())
+	g.wg.Go(g.tellSums)
+	return g, nil
+}
+
+// learn adds the hosts in the store to the directory, and removes those that were revoked.
+func (g *Gate) learn() (record.Members, error) {
+	members, err := g.store.Members()
+	if err != nil {
+		return members, fmt.Errorf("read the hosts of the gate: %w", err)
+	}
+	for key := range members.Revoked {
+		g.drop(key)
 	}
 	for name, h := range members.Hosts {
 		g.dir.Join(h.Key, name)
 	}
-	fromHost := func(key, kind string, data []byte) { g.receive(address, key, kind, data) }
-	if g.bus, err = bus.Start(fromHost, g.receiveGate); err != nil {
-		return err
-	}
-	defer g.bus.Close()
-	defer g.wg.Wait()
-	stop := context.AfterFunc(ctx, func() {
-		g.closeAll() // first, so that no goroutine begins after Wait
-		_ = errors.Join(ln.Close(), control.Close())
+	return members, nil
+}
+
+// close ends the gate and all its connections.
+func (g *Gate) close() {
+	g.stop()
+	g.closeAll() // first, so that no goroutine begins after Wait
+	g.wg.Wait()
+	g.bus.Close()
+	g.receiving.Lock() // the bus may still call for messages that it had received
+	defer g.receiving.Unlock()
+	g.isOver = true
+}
+
+// run serves on the sockets until ctx is done, or until a successor has taken over and all clients have left.
+func (g *Gate) run(s Sockets) error {
+	stop := context.AfterFunc(g.ctx, func() {
+		g.closeAll()
+		_ = s.close() // what was released stays open in the successor
 	})
 	defer stop()
-	g.wg.Go(func() { g.control(control) })
-	g.setPeers(members.Addresses())
-	g.wg.Go(g.tellSums)
-	log.Info().Str(logging.RemoteAddr, ln.Addr().String()).Int(logging.Count, len(members.Hosts)).Int("gates", len(members.Addresses())).Str("fingerprint", store.Fingerprint()).Msg("gate serves")
-	err = g.accept(ln)
-	if ctx.Err() != nil {
+	g.listenAddr = s.Listener.Addr()
+	g.wg.Go(func() { g.control(s.Control) })
+	if s.Handoff != nil {
+		g.wg.Go(func() { g.serveHandoffs(s) })
+	}
+	gates, err := g.store.Gates()
+	if err != nil {
+		return err
+	}
+	g.log.Info().Str(logging.RemoteAddr, g.listenAddr.String()).Int(logging.Count, len(g.dir.Keys())).Int("gates", len(gates)).Str("fingerprint", g.store.Fingerprint()).Msg("gate serves")
+	err = g.accept(s.Listener)
+	if g.hasMoved() {
+		<-g.ctx.Done() // drain ends it
+	}
+	if g.ctx.Err() != nil {
 		err = nil
 	}
 	return err
@@ -159,6 +234,10 @@ func (g *Gate) accept(ln net.Listener) error {
 		raw, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return err
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) { // a successor is taking over
+			time.Sleep(returnPause)
+			continue
 		}
 		if err != nil { // no descriptor is free
 			g.refusals.Of(g.log).Warn().Err(err).Msg("connection not accepted")
@@ -238,6 +317,9 @@ func (g *Gate) closeAll() {
 	for conn := range g.conns {
 		_ = abort(conn)
 	}
+	if g.link != nil {
+		_ = g.link.Close() // last, because it tells the successor that the others are closed
+	}
 }
 
 // abort closes a connection without the wait of a TLS alert, for which a peer that does not read would
@@ -257,6 +339,11 @@ func (g *Gate) serve(conn *tls.Conn) {
 	g.unproven--
 	g.mu.Unlock()
 	_ = conn.SetDeadline(time.Time{})
+	if first != nil && g.hasMoved() {
+		g.passOn(conn, first)
+		g.remove(conn)
+		return
+	}
 	switch m := first.(type) {
 	case *gate.Arrive: // the client's goroutine closes the connection
 		if g.arrive(conn, m) {
@@ -305,6 +392,10 @@ func (g *Gate) refuse(conn net.Conn, code gate.Refusal, why string) {
 // questions answers questions about the directory until the client closes the connection.
 func (g *Gate) questions(conn *tls.Conn, m protocol.Message) {
 	for {
+		if g.hasMoved() {
+			g.passOn(conn, m)
+			return
+		}
 		var answer protocol.Message
 		now := time.Now()
 		switch m := m.(type) {
@@ -314,6 +405,11 @@ func (g *Gate) questions(conn *tls.Conn, m protocol.Message) {
 				return
 			}
 			list, next := g.dir.Hosts(who, m.After, now)
+			for i := range list {
+				if list[i].Gate == predecessor {
+					list[i].Gate = g.address
+				}
+			}
 			answer = gate.HostList{Hosts: list, Next: next}
 		case *gate.Sessions:
 			who, isClient := g.identify(conn, m.Token, m.UserToken)
@@ -354,48 +450,72 @@ func (g *Gate) join(conn net.Conn, m *gate.Join) {
 // enter connects a client with a host.
 func (g *Gate) enter(conn *tls.Conn, m *gate.Enter) {
 	who, isClient := g.identify(conn, m.Token, m.UserToken)
-	if !isClient {
+	if !isClient || !g.mayEnter(conn, who, m) {
 		return
 	}
-	key, at := g.dir.Resolve(m.Host, time.Now())
-	switch {
-	case key == "":
-		g.refuse(conn, gate.RefusedUnknownHost, unknownHost(m.Host))
+	for {
+		host, code, why, mayReturn := g.reach(who, m)
+		switch {
+		case why == "":
+			defer g.remove(host)
+			if g.answer(conn, gate.Entered{}) == nil {
+				g.spliceClient(conn, host, m)
+			}
+		case g.hasMoved():
+			g.passOn(conn, m)
+		case mayReturn && time.Now().Before(g.returnsUntil):
+			time.Sleep(returnPause)
+			continue
+		default:
+			g.refuse(conn, code, why)
+		}
 		return
-	case !g.dir.IsVisible(who, m.Host):
-		g.refuseHidden(conn, who, m.Host)
-		return
-	case m.Agent && who != nil && !who.All:
-		g.refuseByPolicy(conn, policy.Event{Principal: policy.Principal(*who)},
-			policy.Refuse(policy.CodePermissionDenied, "only a user who sees all workspaces may act on a host itself"))
-		return
-	case at == "":
-		g.refuse(conn, gate.RefusedUnreachable, fmt.Sprintf("host %s is not connected to the gate", m.Host))
-		return
-	}
-	host, code, why := g.dial(key, at, record.Dial{
-		Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start && g.mayStart(who), Again: m.Again, Agent: m.Agent, Principal: who,
-	})
-	if why != "" {
-		g.refuse(conn, code, fmt.Sprintf("host %s: %s", m.Host, why))
-		return
-	}
-	defer g.remove(host)
-	if g.answer(conn, gate.Entered{}) == nil {
-		splice(conn, host)
 	}
 }
 
+// mayEnter reports whether a client may reach a host, or its agent, and refuses the connection otherwise.
+func (g *Gate) mayEnter(conn net.Conn, who *protocol.Principal, m *gate.Enter) bool {
+	if key, _ := g.dir.Resolve(m.Host, time.Now()); key != "" && !g.dir.IsVisible(who, m.Host) {
+		g.refuseHidden(conn, who, m.Host)
+		return false
+	}
+	if m.Agent && who != nil && !who.All {
+		g.refuseByPolicy(conn, policy.Event{Principal: policy.Principal(*who)},
+			policy.Refuse(policy.CodePermissionDenied, "only a user who sees all workspaces may act on a host itself"))
+		return false
+	}
+	return true
+}
+
+// reach opens a connection with the host that a client wants to enter. mayReturn tells that the host is
+// not connected to a gate.
+func (g *Gate) reach(who *protocol.Principal, m *gate.Enter) (host net.Conn, code gate.Refusal, why string, mayReturn bool) {
+	key, at := g.dir.Resolve(m.Host, time.Now())
+	switch {
+	case key == "":
+		return nil, gate.RefusedUnknownHost, unknownHost(m.Host), false
+	case at == "" || at == predecessor && g.hasLeft(key):
+		return nil, gate.RefusedUnreachable, fmt.Sprintf("host %s is not connected to the gate", m.Host), true
+	}
+	host, code, why, mayReturn = g.dial(key, at, record.Dial{
+		Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start && g.mayStart(who), Again: m.Again, Agent: m.Agent, Principal: who,
+	})
+	if why != "" {
+		why = fmt.Sprintf("host %s: %s", m.Host, why)
+	}
+	return host, code, why, mayReturn
+}
+
 // dial asks a host, which is connected to the gate at, for a connection, and waits for it.
-func (g *Gate) dial(key, at string, m record.Dial) (conn net.Conn, code gate.Refusal, why string) {
-	if at != g.address {
+func (g *Gate) dial(key, at string, m record.Dial) (conn net.Conn, code gate.Refusal, why string, isLost bool) {
+	if at != g.address && at != predecessor {
 		m.Gate = g.address
 	}
 	d := &dial{key, at, make(chan arrival, 1)}
 	g.mu.Lock()
 	if len(g.dials) >= maxDials || g.hostDial[key] >= maxHostDials {
 		g.mu.Unlock()
-		return nil, gate.RefusedBusy, "too many clients wait for it; try again"
+		return nil, gate.RefusedBusy, "too many clients wait for it; try again", false
 	}
 	g.dials[m.Ticket] = d
 	g.hostDial[key]++
@@ -406,16 +526,16 @@ func (g *Gate) dial(key, at string, m record.Dial) (conn net.Conn, code gate.Ref
 	if err == nil {
 		select {
 		case a := <-d.arrived:
-			return a.conn, gate.RefusedUnreachable, a.reason
+			return a.conn, gate.RefusedUnreachable, a.reason, a.isLost
 		case <-late.C:
 			err = fmt.Errorf("no connection of it has arrived within %v", ticketLimit)
 		}
 	}
 	if g.takeDial(m.Ticket) == nil { // it has arrived at the last moment
 		a := <-d.arrived
-		return a.conn, gate.RefusedUnreachable, a.reason
+		return a.conn, gate.RefusedUnreachable, a.reason, a.isLost
 	}
-	return nil, gate.RefusedUnreachable, err.Error()
+	return nil, gate.RefusedUnreachable, err.Error(), false
 }
 
 // takeDial returns the dial of a ticket, which is invalid from then on, or nil.
@@ -449,17 +569,4 @@ func (g *Gate) arrive(conn net.Conn, m *gate.Arrive) bool {
 	}
 	d.arrived <- arrival{conn: conn}
 	return true
-}
-
-// splice copies bytes in both directions until one side ends, and closes both connections. Because the
-// api's client and proxy resume by offset, no byte that is lost with a connection is lost for them.
-func splice(a, b net.Conn) {
-	var wg sync.WaitGroup
-	one := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from) // the end of a connection is no error
-		_ = errors.Join(abort(a), abort(b))
-	}
-	wg.Go(func() { one(a, b) })
-	wg.Go(func() { one(b, a) })
-	wg.Wait()
 }

@@ -41,6 +41,7 @@ type bench struct {
 	stop    func()
 	options Options
 	log     zerolog.Logger // the zero value logs nothing
+	ended   chan error     // receives the result of the gate, and is closed
 
 	address, fingerprint string
 }
@@ -92,9 +93,22 @@ func (b *bench) start() {
 	if b.client, err = store.ClientEntry(); err != nil {
 		b.t.Fatal(err)
 	}
+	offers, err := socket.Listen(filepath.Join(b.dir, HandoffSocket), socket.Options{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
+	b.runs(cancel, func() error { return Run(ctx, store, Sockets{ln, control, offers}, b.log, b.options) })
+}
+
+// runs runs a gate, which ends after cancel.
+func (b *bench) runs(cancel context.CancelFunc, run func() error) {
 	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, store, ln, control, b.log, b.options) }()
+	go func() {
+		ended <- run()
+		close(ended)
+	}()
+	b.ended = ended
 	b.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := testkit.Within(b.t, limit, "the gate ends", ended); err != nil {
@@ -245,10 +259,11 @@ func (b *bench) prove(key string, pair nkeys.KeyPair) (net.Conn, string, error) 
 
 func (b *bench) info(name string) gate.HostInfo {
 	b.t.Helper()
-	_, m, err := b.ask(gate.Hosts{Token: b.client.Secret})
+	conn, m, err := b.ask(gate.Hosts{Token: b.client.Secret})
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	_ = conn.Close() // otherwise an old gate waits for further questions
 	for _, h := range m.(*gate.HostList).Hosts {
 		if h.Name == name {
 			return h

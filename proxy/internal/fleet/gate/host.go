@@ -37,7 +37,9 @@ func (g *Gate) connectBus(conn *tls.Conn, m *gate.Bus) {
 	defer g.bus.Forget(password)
 	if !g.putOnBus(conn, m.Key) {
 		_ = server.Close()
-		g.refuse(conn, gate.RefusedUnauthorized, "the host was removed from the gate")
+		if !g.hasMoved() { // otherwise the host connects again, with the successor
+			g.refuse(conn, gate.RefusedUnauthorized, "the host was removed from the gate")
+		}
 		return
 	}
 	g.log.Info().Str("host", name).Str(logging.RemoteAddr, conn.RemoteAddr().String()).Msg("host connected")
@@ -68,13 +70,16 @@ func (g *Gate) isProven(conn net.Conn, request protocol.Message, isSigned func(t
 }
 
 // putOnBus makes conn the host's connection to the bus, and closes the one before. It returns false if
-// the host has been removed.
+// the host has been removed, or has to connect with the successor of this gate.
 func (g *Gate) putOnBus(conn net.Conn, key string) bool {
 	if !g.belongs(conn, key) {
 		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.isMoved {
+		return false
+	}
 	if before := g.onBus[key]; before != nil {
 		_ = abort(before)
 		g.disconnected(key)
@@ -114,7 +119,7 @@ func (g *Gate) failDials(isLost func(*dial) bool) {
 			if g.hostDial[d.key]--; g.hostDial[d.key] == 0 {
 				delete(g.hostDial, d.key)
 			}
-			d.arrived <- arrival{reason: "it has lost its connection to the gate"}
+			d.arrived <- arrival{reason: "it has lost its connection to the gate", isLost: true}
 		}
 	}
 }
@@ -136,6 +141,11 @@ func (g *Gate) publish(at, key, kind string, data []byte) error {
 // receive takes a message of a host that is connected to the gate at. The bus permits each host only
 // messages about itself.
 func (g *Gate) receive(at, key, kind string, data []byte) {
+	g.receiving.RLock()
+	defer g.receiving.RUnlock()
+	if g.isOver {
+		return
+	}
 	isStale := false
 	var err error
 	switch kind {
@@ -161,7 +171,11 @@ func (g *Gate) receive(at, key, kind string, data []byte) {
 	case record.KindLost:
 		var m record.Lost
 		if m, err = record.Decode[record.Lost](data); err == nil && at != g.address {
-			g.dir.Lost(key, at, m)
+			if at == predecessor {
+				g.hostLeft(key, m)
+			} else {
+				g.dir.Lost(key, at, m)
+			}
 			g.mu.Lock()
 			g.failDials(func(d *dial) bool { return d.key == key && d.gate == at })
 			g.mu.Unlock()

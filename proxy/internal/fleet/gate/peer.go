@@ -24,6 +24,8 @@ const peerLimit = 10 * time.Second
 type peer struct {
 	address string
 	end     context.CancelFunc
+	dial    func(ctx context.Context) (conn net.Conn, password string, err error)
+	ended   chan struct{} // of the predecessor: is closed after the connection was lost
 
 	mu     sync.Mutex
 	link   *bus.Peer // nil before the first attempt to connect has ended
@@ -66,7 +68,7 @@ func (g *Gate) setPeers(gates []string) {
 		return
 	}
 	for address, p := range g.peers {
-		if !slices.Contains(gates, address) {
+		if address != predecessor && !slices.Contains(gates, address) {
 			p.end()
 			delete(g.peers, address)
 		}
@@ -76,7 +78,7 @@ func (g *Gate) setPeers(gates []string) {
 			continue
 		}
 		ctx, end := context.WithCancel(g.ctx)
-		p := &peer{address: address, end: end}
+		p := &peer{address: address, end: end, dial: func(ctx context.Context) (net.Conn, string, error) { return g.dialPeer(ctx, address) }}
 		g.peers[address] = p
 		g.wg.Go(func() { g.keepPeer(ctx, p) })
 	}
@@ -90,7 +92,7 @@ func (g *Gate) keepPeer(ctx context.Context, p *peer) {
 	defer p.end()
 	connected := make(chan struct{}, 1)
 	link, err := bus.ConnectPeer(ctx, bus.LinkOptions{
-		Dial: func(ctx context.Context) (net.Conn, string, error) { return g.dialPeer(ctx, p.address) },
+		Dial: p.dial,
 		Connected: func() {
 			select {
 			case connected <- struct{}{}:
@@ -148,6 +150,10 @@ func (g *Gate) greet(p *peer) {
 // lostPeer notes that another gate cannot be reached. It logs the first of several errors with the same
 // text.
 func (g *Gate) lostPeer(p *peer, err error) {
+	if p.address == predecessor {
+		g.predecessorEnded(p)
+		return
+	}
 	reason := fmt.Sprint(err)
 	p.mu.Lock()
 	isNew := p.reason != reason
@@ -208,6 +214,15 @@ func (g *Gate) connectPeer(conn *tls.Conn, m *gate.Peer) {
 		g.refuse(conn, gate.RefusedBusy, err.Error())
 		return
 	}
+	g.mu.Lock()
+	isOpen := !g.isMoved && !g.isClosed
+	if isOpen {
+		g.conns[conn] = ofGate
+	}
+	g.mu.Unlock()
+	if !isOpen {
+		return // the other gate connects again, with the successor
+	}
 	server, password, err := g.bus.Admit(bus.GateUser)
 	if err != nil {
 		g.refuse(conn, gate.RefusedBusy, "the bus accepts no connection")
@@ -255,7 +270,14 @@ func (g *Gate) enlist(conn net.Conn, m *gate.Enlist) {
 // gates.
 func (g *Gate) change(f func(now time.Time) (record.Members, error)) (record.Members, error) {
 	g.changes.Lock()
+	if g.hasMoved() {
+		g.changes.Unlock()
+		return record.Members{}, errors.New("the gate is being replaced; try again")
+	}
 	changed, err := f(time.Now())
+	if len(changed.Revoked) > 0 || changed.Client.Text != "" {
+		g.recallPredecessor()
+	}
 	if !changed.IsEmpty() {
 		g.sum = ""
 		if changed.Client.Text != "" {
@@ -347,8 +369,17 @@ func (g *Gate) tellSums() {
 
 // receiveGate takes a message of another gate.
 func (g *Gate) receiveGate(kind string, data []byte) {
+	g.receiving.RLock()
+	defer g.receiving.RUnlock()
+	if g.isOver {
+		return
+	}
 	var err error
 	switch kind {
+	case record.KindRecall:
+		if g.hasMoved() {
+			g.recallOnce.Do(func() { close(g.recalled) })
+		}
 	case record.KindMembers:
 		var m record.Members
 		if m, err = record.Decode[record.Members](data); err == nil {

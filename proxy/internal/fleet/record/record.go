@@ -59,6 +59,7 @@ const (
 
 	KindSum     = "sum"     // between gates: a MemberSum
 	KindMembers = "members" // between gates: Members
+	KindRecall  = "recall"  // from a gate to the one before it: close all connections and end
 )
 
 // A Stamp orders the messages of a host. Epoch counts the starts of the process that publishes, and is

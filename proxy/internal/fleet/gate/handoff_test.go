@@ -1,0 +1,378 @@
+//go:build unix
+
+package gate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"holdfast/protocol"
+	"holdfast/protocol/api"
+	"holdfast/protocol/frame"
+	"holdfast/protocol/gate"
+	"holdfast/proxy/internal/fleet/credential"
+	"holdfast/shared/socket"
+	"holdfast/shared/testkit"
+)
+
+// handOver lets a new gate take over, and returns a channel that receives the result of the old one.
+func (b *bench) handOver() (oldEnds <-chan error) {
+	b.t.Helper()
+	store, err := credential.Open(filepath.Join(b.dir, "gate"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	oldEnds = b.ended
+	serving := make(chan int, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	b.runs(cancel, func() error {
+		err := Takeover{
+			ControlPath: b.control, HandoffPath: filepath.Join(b.dir, HandoffSocket), Timeout: limit, Serving: func(pid int) { serving <- pid },
+		}.Run(ctx, store, zerolog.Nop(), Options{})
+		close(serving)
+		return err
+	})
+	if testkit.Within(b.t, 2*limit, "the successor serves", serving) == 0 {
+		b.t.Fatal(<-b.ended)
+	}
+	return oldEnds
+}
+
+// serve arrives for each client of the host, and sends each byte back.
+func (h *host) serve(b *bench) {
+	for {
+		select {
+		case m := <-h.dials:
+			go func() {
+				conn, _, err := gate.Dial(b.t.Context(), []string{b.address}, b.fingerprint)
+				if err != nil {
+					return // the test has ended
+				}
+				defer func() { _ = conn.Close() }()
+				if gate.Write(conn, gate.Arrive{Ticket: m.Ticket}) == nil {
+					_, _ = io.Copy(conn, conn)
+				}
+			}()
+		case <-b.t.Context().Done():
+			return
+		}
+	}
+}
+
+// open enters a host.
+func (b *bench) open(name string) (net.Conn, error) {
+	conn, _, err := gate.Dial(b.t.Context(), []string{b.address}, b.fingerprint)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := gate.Ask[*gate.Entered](conn, gate.Enter{Token: b.client.Secret, Host: name}); err != nil {
+		return nil, fmt.Errorf("%w; %w", err, conn.Close())
+	}
+	return conn, nil
+}
+
+// A caller sends numbered frames through a gate, and expects each of them back.
+type caller struct {
+	conn  net.Conn
+	moves atomic.Uint64 // number of times that it was asked to leave
+	count atomic.Uint64
+}
+
+// run calls until over is set. If the gate asks it to leave, it opens the next connection first.
+func (c *caller) run(b *bench, name string, over *atomic.Bool) (err error) {
+	if c.conn, err = b.open(name); err != nil {
+		return err
+	}
+	defer func() { _ = c.conn.Close() }()
+	for !over.Load() {
+		sent := frame.Append(nil, frame.Output, fmt.Appendf(nil, "%d", c.count.Add(1)))
+		if _, err := c.conn.Write(sent); err != nil {
+			return err
+		}
+		for isLeaving := false; ; {
+			got, err := gate.ReadFrame(c.conn, frame.Max)
+			if err != nil {
+				return fmt.Errorf("the answer to %q: %w", sent, err)
+			}
+			if !bytes.Equal(got, sent) {
+				if !strings.Contains(string(got), `"goaway"`) || isLeaving {
+					return fmt.Errorf("the answer to %q is %q", sent, got)
+				}
+				isLeaving = true
+				continue
+			}
+			if isLeaving {
+				c.moves.Add(1)
+				next, err := b.open(name)
+				if err != nil {
+					return err
+				}
+				_ = c.conn.Close()
+				c.conn = next
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// While clients call, enter and ask, the gate is replaced several times. No connection is refused, no frame is
+// lost, all clients come over, and each old gate ends.
+func TestHandoff(t *testing.T) {
+	b := newBench(t)
+	hosts := []string{"x", "y"}
+	for _, name := range hosts {
+		go b.join(name).serve(b)
+	}
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	var callers []*caller
+	fails := make(chan error, 16)
+	for i := range 4 {
+		c := &caller{}
+		callers = append(callers, c)
+		wg.Go(func() {
+			if err := c.run(b, hosts[i%2], &over); err != nil {
+				fails <- err
+			}
+		})
+	}
+	var entered, asked int
+	wg.Go(func() {
+		for ; !over.Load(); entered++ {
+			conn, err := b.open(hosts[entered%2])
+			if err != nil {
+				fails <- fmt.Errorf("a new client: %w", err)
+				return
+			}
+			_ = conn.Close()
+		}
+	})
+	wg.Go(func() {
+		for ; !over.Load(); asked++ {
+			conn, _, err := gate.Dial(t.Context(), []string{b.address}, b.fingerprint)
+			var list *gate.HostList
+			if err == nil {
+				list, err = gate.Ask[*gate.HostList](conn, gate.Hosts{Token: b.client.Secret})
+				_ = conn.Close()
+			}
+			if err != nil {
+				fails <- fmt.Errorf("a question: %w", err)
+				return
+			}
+			for _, h := range list.Hosts {
+				if !h.IsReachable || h.Gate != b.address {
+					fails <- fmt.Errorf("host %s is reachable: %v, at gate %q", h.Name, h.IsReachable, h.Gate)
+					return
+				}
+			}
+		}
+	})
+	const handoffs = 3
+	for n := range handoffs {
+		for _, c := range callers {
+			before := c.count.Load()
+			testkit.Eventually(t, limit, func() bool { return len(fails) > 0 || c.count.Load() > before }, "calls are answered")
+		}
+		if err := testkit.Within(t, limit, "the old gate ends", b.handOver()); err != nil {
+			t.Errorf("old gate %d: %v", n, err)
+		}
+	}
+	over.Store(true)
+	wg.Wait()
+	close(fails)
+	for err := range fails {
+		t.Error(err)
+	}
+	for i, c := range callers {
+		if got := c.moves.Load(); got != handoffs {
+			t.Errorf("client %d was asked to leave %d times, want %d", i, got, handoffs)
+		}
+	}
+	t.Logf("%d clients entered, and %d questions were answered", entered, asked)
+}
+
+// If a successor fails, dies, does not answer or does not serve, the old gate continues.
+func TestHandoffFails(t *testing.T) {
+	b := newBench(t)
+	go b.join("x").serve(b)
+	var over atomic.Bool
+	c := &caller{}
+	ended := make(chan error, 1)
+	go func() { ended <- c.run(b, "x", &over) }()
+	type message map[string]any
+	take := message{"do": "take", "versions": protocol.VersionRange{Min: 1, Max: 99}, "records": records, "timeout_ms": 500}
+	for _, tt := range []struct {
+		name string
+		says []message // one after the answer to the one before
+		dies bool      // otherwise it stops, until the old gate has given up
+	}{
+		{"dies after the offer", []message{take}, true},
+		{"stops after the offer", []message{take}, false},
+		{"dies after it was prepared", []message{take, {"do": "prepared"}}, true},
+		{"stops after it was prepared", []message{take, {"do": "prepared"}}, false},
+		{"fails", []message{take, {"do": "error", "error": protocol.Errorf(protocol.CodeInternal, "broken")}}, true},
+		{"does not serve", []message{take, {"do": "look", "body": trial{"127.0.0.1:1"}}}, false},
+	} {
+		conn, _, err := socket.Dial(testkit.Soon(t), filepath.Join(b.dir, HandoffSocket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(limit))
+		answer := func() (m message) {
+			buf := make([]byte, socket.MaxPayload)
+			n, files, err := socket.RecvFiles(conn, buf, -1)
+			for _, f := range files {
+				_ = f.Close()
+			}
+			if err == nil {
+				err = json.Unmarshal(buf[:n], &m)
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", tt.name, err)
+			}
+			return m
+		}
+		for _, m := range tt.says {
+			text, err := json.Marshal(m)
+			if err == nil {
+				err = socket.SendFiles(conn, text, nil)
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", tt.name, err)
+			}
+			if m["do"] != "error" && m["do"] != "look" {
+				answer()
+			}
+		}
+		if !tt.dies {
+			if m := answer(); m["do"] != "error" {
+				t.Errorf("%s: the old gate answers %v", tt.name, m)
+			}
+		}
+		_ = conn.Close()
+		if got, err := b.open("x"); err != nil {
+			t.Errorf("a successor %s: %v", tt.name, err)
+		} else {
+			_ = got.Close()
+		}
+		before := c.count.Load()
+		testkit.Eventually(t, limit, func() bool { return len(ended) > 0 || c.count.Load() > before }, "calls are answered after a successor that "+tt.name)
+	}
+	if err := testkit.Within(t, limit, "the old gate ends", b.handOver()); err != nil { // it can still be replaced
+		t.Error(err)
+	}
+	over.Store(true)
+	if err := testkit.Within(t, limit, "the client ends", ended); err != nil {
+		t.Error(err)
+	}
+	if got := c.moves.Load(); got != 1 {
+		t.Errorf("the client was asked to leave %d times", got)
+	}
+}
+
+// A client that stays at the old gate loses its connection before a revocation returns. Until then, another
+// handoff is refused.
+func TestHandoffRecall(t *testing.T) {
+	b := newBench(t)
+	go b.join("x").serve(b)
+	stays, err := b.open("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	oldEnds := b.handOver()
+	if got, err := gate.ReadFrame(stays, frame.Max); err != nil || !strings.Contains(string(got), `"goaway"`) {
+		t.Fatalf("the client is told %q, %v", got, err)
+	}
+	store, err := credential.Open(filepath.Join(b.dir, "gate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Takeover{ControlPath: b.control, HandoffPath: filepath.Join(b.dir, HandoffSocket), Timeout: limit}.Run(t.Context(), store, zerolog.Nop(), Options{})
+	if err == nil || !strings.Contains(err.Error(), "still moves its clients") {
+		t.Errorf("another handoff: %v", err)
+	}
+	if isKnown, err := Revoke(testkit.Soon(t), store, b.control, "x"); err != nil || !isKnown {
+		t.Errorf("revoke: %v, %v", isKnown, err)
+	}
+	_ = stays.SetReadDeadline(time.Now().Add(limit))
+	if n, err := io.Copy(io.Discard, stays); n > 0 {
+		t.Errorf("after the revocation %d bytes come, %v", n, err)
+	}
+	if err := testkit.Within(t, limit, "the old gate ends", oldEnds); err != nil {
+		t.Error(err)
+	}
+}
+
+// A buffer is a connection that keeps the bytes that are written.
+type buffer struct {
+	net.Conn
+	bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) { return b.Buffer.Write(p) }
+func (b *buffer) Read(p []byte) (int, error)  { return b.Buffer.Read(p) }
+func (b *buffer) Close() error                { return nil }
+
+// Wherever the bytes of a host are cut, goaway comes between two frames, once, and no byte is changed. It does
+// not come into a stream that has no frames.
+func TestGoawayBetweenFrames(t *testing.T) {
+	goaway, err := protocol.Encode(api.Goaway{Reason: "the gate is replaced"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := frame.Append(nil, frame.Control, goaway)
+	frames := [][]byte{
+		frame.Append(nil, frame.Control, []byte("first")), frame.Append(nil, frame.Output, nil), frame.Append(nil, frame.Output, bytes.Repeat([]byte("x"), 300)),
+	}
+	all := bytes.Join(frames, nil)
+	for first := range len(all) + 1 {
+		for _, size := range []int{1, 3, len(all)} {
+			out := &buffer{}
+			w := &clientWriter{to: out}
+			write := func(p []byte) {
+				if n, err := w.Write(p); n != len(p) || err != nil {
+					t.Fatal(n, err)
+				}
+			}
+			write(all[:first])
+			w.askToLeave()
+			for rest := all[first:]; len(rest) > 0; {
+				n := min(size, len(rest))
+				write(rest[:n])
+				rest = rest[n:]
+			}
+			at := 0
+			for _, f := range frames {
+				if at >= first {
+					break
+				}
+				at += len(f)
+			}
+			if want := string(all[:at]) + string(added) + string(all[at:]); out.String() != want {
+				t.Fatalf("after %d bytes, in pieces of %d: %q", first, size, out.String())
+			}
+		}
+	}
+	out := &buffer{}
+	w := &clientWriter{to: out}
+	odd := "\xff\xff\xff\xffno frame"
+	_, _ = w.Write([]byte(odd[:6]))
+	w.askToLeave()
+	_, _ = w.Write([]byte(odd[6:]))
+	if out.String() != odd {
+		t.Errorf("%q", out.String())
+	}
+}
