@@ -83,6 +83,8 @@ type Config struct {
 	Page  bool
 	Files fs.FS
 	Now   func() time.Time // nil means time.Now
+	// Gate makes this the handler of a gate; see gate.go. Server, Hosts, Origins and Token are not used then.
+	Gate *Gate
 	// SignedOut returns the time at which the user last signed out all browsers; cookies issued
 	// before it are void. It may be nil.
 	SignedOut func() time.Time
@@ -96,6 +98,8 @@ type Config struct {
 type Handler struct {
 	cfg    Config
 	passes *pass.Key
+	// tickets are those of a gate. On one machine the Server has the tickets.
+	tickets apiserver.TicketBox
 
 	refusals logging.Limiter // limits the log lines about refusals
 
