@@ -10,7 +10,10 @@
 // WebSocket's reader, so that a live WebSocket is fully described by its connection and some
 // unread bytes, and can be moved to another process.
 //
-// Invariant: on TCP a request is handled only if its Host and Origin are in the lists. A client
+// A Handler of a gate serves the page and WebSockets with the messages of the gate instead; see gate.go.
+//
+// Invariant: on TCP a request is handled only if its Host and Origin are in the lists, and at a gate only if
+// its Origin, if there is one, is that of the gate's own page. A client
 // that has shown neither ticket, token nor cookie learns only whether the proxy serves, and
 // receives only the page's files, which are the same for all.
 //
