@@ -43,6 +43,10 @@ const (
 	MaxPrinted  = 32 << 10 // bytes of output in one Printed
 )
 
+// Subprotocol is the WebSocket subprotocol with which clients connect to a gate. A text message is the payload of
+// a control frame. A binary message is the kind and the payload of another frame.
+const Subprotocol = "holdfast.gate.v1"
+
 // StateUnknown is the state of a session whose host cannot be reached, or whose proxy does not run. The
 // session may live or may have ended.
 const StateUnknown protocol.State = "unknown"

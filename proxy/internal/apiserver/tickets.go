@@ -88,6 +88,21 @@ func (t *tickets) redeem(token string, session protocol.SessionID, now time.Time
 	return got.principal, true
 }
 
+// A TicketBox issues the tickets that sign browsers in at a gate, which has no Server.
+type TicketBox struct{ tickets tickets }
+
+// Issue returns a ticket that is valid once, for 30 s. The error is limit_exceeded.
+func (b *TicketBox) Issue() (string, error) {
+	ticket, _, err := b.tickets.issue("", nil, time.Now(), ticketLife)
+	return ticket, err
+}
+
+// Redeem invalidates a ticket, and reports whether it was valid.
+func (b *TicketBox) Redeem(ticket string) bool {
+	_, ok := b.tickets.redeem(ticket, "", time.Now())
+	return ok
+}
+
 // A TicketRecord is a ticket that is sent to the next proxy.
 type TicketRecord struct {
 	Ticket  string             `json:"ticket"`

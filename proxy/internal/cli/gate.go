@@ -19,6 +19,7 @@ import (
 	"holdfast/proxy/internal/fleet/gate"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/serve"
+	"holdfast/proxy/internal/web/page"
 	"holdfast/shared/config"
 	"holdfast/shared/logging"
 	"holdfast/shared/socket"
@@ -67,7 +68,7 @@ func (a *app) gateCommand() *cobra.Command {
 	cmd.Flags().AddGoFlagSet(settings)
 	cmd.Flags().BoolVar(&o.handoff, "handoff", false, "take over from the gate that runs here, with its sockets and its address; its clients and hosts do not notice")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", handoff.Timeout, "with --handoff: how long this gate may take until the old one has found that it works")
-	cmd.AddCommand(a.gateTokenCommand(), a.gateClientCommand(), a.gateRevokeCommand(), a.gateForgetCommand())
+	cmd.AddCommand(a.gateTokenCommand(), a.gateClientCommand(), a.gateWebCommand(), a.gateRevokeCommand(), a.gateForgetCommand())
 	return cmd
 }
 
@@ -287,6 +288,45 @@ func (a *app) gateClientCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&renew, "new", false, "make a new token; the one before is refused from then on")
 	cmd.MarkFlagsMutuallyExclusive("new", "without-token")
 	return cmd
+}
+
+func (a *app) gateWebCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "web",
+		Short: "Print a link with which a browser opens the page of the gate, once",
+		Long: "Print a link with which a browser opens the page of the gate that runs here. The link is valid once, for\n" +
+			"30 seconds; the browser stays signed in for a week after its last visit. The page shows all hosts, and can do\n" +
+			"everything with their sessions. The browser warns of the certificate, because no authority has signed it:\n" +
+			"compare the fingerprint that this command prints with the one that the browser shows.",
+		Example: "  proxy gate web",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if page.Files() == nil {
+				return errNotBuilt
+			}
+			dirs, store, err := a.gateStore()
+			if err != nil {
+				return err
+			}
+			address, err := store.Address()
+			if err != nil {
+				return err
+			}
+			certificate, err := store.WebCertificate(address, time.Now())
+			if err != nil {
+				return err
+			}
+			ticket, err := gate.Ticket(cmd.Context(), dirs.Socket(gate.ControlSocket))
+			if socket.IsAbsent(err) {
+				return exitcode.New(sysexits.Unavailable, "no gate runs here; start it with proxy gate")
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "https://%s/?ticket=%s\nSHA-256 fingerprint of the certificate: %s\n", address, ticket, wire.Fingerprint(certificate.Certificate[0]))
+			return err
+		},
+	}
 }
 
 func (a *app) gateRevokeCommand() *cobra.Command {

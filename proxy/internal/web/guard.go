@@ -18,6 +18,7 @@ import (
 // rebinding), the browser names that host in Host. Therefore both headers must be in lists.
 type guard struct {
 	trusted bool
+	ofGate  bool            // the gate has any number of names, and only its own page may send an Origin
 	hosts   map[string]bool // host and port in lower case, as in all three lists
 	origins map[string]bool
 }
@@ -73,10 +74,29 @@ func (g *guard) check(r *request) error {
 	if g.trusted {
 		return nil
 	}
+	if g.ofGate {
+		return checkGate(r)
+	}
 	if !g.hosts[strings.ToLower(r.Host)] {
 		return forbid(http.StatusForbidden, protocol.CodePermissionDenied, "this Host is not allowed")
 	}
 	if origin, ok := r.Header["Origin"]; ok && (len(origin) != 1 || !g.origins[strings.ToLower(origin[0])]) {
+		return forbid(http.StatusForbidden, protocol.CodePermissionDenied, "this Origin is not allowed")
+	}
+	return nil
+}
+
+// checkGate returns a refusal unless a request to a gate may be handled. The Host must consist of the characters
+// of an address, because it becomes a part of the Content-Security-Policy. If another site has pointed a name
+// of its own to the gate, the browser has no cookie for that name.
+func checkGate(r *request) error {
+	isOdd := func(c rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]", c)
+	}
+	if r.Host == "" || strings.ContainsFunc(r.Host, isOdd) {
+		return forbid(http.StatusForbidden, protocol.CodePermissionDenied, "this Host is not allowed")
+	}
+	if _, ok := r.Header["Origin"]; ok && !ownOrigin(r) {
 		return forbid(http.StatusForbidden, protocol.CodePermissionDenied, "this Origin is not allowed")
 	}
 	return nil

@@ -64,7 +64,7 @@ const (
 
 // page answers the requests of the page; ok is false if the path is not one of the page's.
 func (h *Handler) page(ctx context.Context, r *request) (ok bool, err error) {
-	if share, below, ok := sharePath(r.URL.Path); ok && below == "api" && r.Method == http.MethodGet {
+	if share, below, ok := sharePath(r.URL.Path); ok && h.cfg.Gate == nil && below == "api" && r.Method == http.MethodGet {
 		return true, h.sharedAPI(ctx, r, share)
 	}
 	if r.URL.Path == "/v1/sign-out" {
@@ -91,9 +91,12 @@ func (h *Handler) pageFor(r *request) func(*request) error {
 	case "/v1/page":
 		return h.replyPageState
 	case "/share":
-		return h.enterShare
+		if h.cfg.Gate == nil {
+			return h.enterShare
+		}
+		return nil
 	default:
-		if name, below, ok := sharePath(p); ok {
+		if name, below, ok := sharePath(p); ok && h.cfg.Gate == nil {
 			switch below {
 			case "":
 				return h.index
@@ -139,22 +142,22 @@ func (h *Handler) serveFront(r *request) error {
 	case asked && r.Method == http.MethodHead: // a link preview must not use up the ticket
 		return h.redirect(r, "/", "")
 	case asked:
-		principal, ok := h.cfg.Server.Redeem(ticket[0], "")
+		of, ok := h.redeem(ticket[0])
 		if (!ok || len(ticket) != 1) && own != nil {
 			return h.redirect(r, "/", "")
 		}
 		if !ok || len(ticket) != 1 {
 			return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the ticket is used up, too old, or for another session: get a new one").
-				withPage("This link is used up or too old.", newLinkHint)
+				withPage("This link is used up or too old.", h.newLinkHint())
 		}
-		cookie, err := h.pageCookie(r, &pass.Pass{Principal: principal})
+		cookie, err := h.pageCookie(r, of)
 		if err != nil {
 			return refuseFor(err).withPage("This link cannot be used.", protocol.AsError(err).Message)
 		}
 		if h.cfg.Used != nil {
 			h.cfg.Used(ticket[0])
 		}
-		h.logSign(r, principal, "browser signed in")
+		h.logSign(r, of.Principal, "browser signed in")
 		return h.redirect(r, "/", cookie)
 	case own != nil && own.Principal == nil: // a pass with a principal is not renewed, so that its policy is asked again when it expires
 		cookie, err := h.pageCookie(r, own)
@@ -178,7 +181,7 @@ func (h *Handler) signOut(r *request) error {
 	if own := h.pagePass(r); own != nil {
 		h.logSign(r, own.Principal, "browser signed out")
 	}
-	h.reply(r, http.StatusOK, "application/json", "Cache-Control: no-store\r\n"+setCookie(pageCookieName(r), "", "/", 0), []byte(`{"signed_in":false}`))
+	h.reply(r, http.StatusOK, "application/json", "Cache-Control: no-store\r\n"+setCookie(r, pageCookieName(r), "", "/", 0), []byte(`{"signed_in":false}`))
 	return nil
 }
 
@@ -192,7 +195,12 @@ func (h *Handler) logSign(r *request, principal *policy.Principal, event string)
 }
 
 // newLinkHint tells a person how to get a new link.
-const newLinkHint = "Run proxy web: it opens this page, or with --no-open prints a link to it."
+func (h *Handler) newLinkHint() string {
+	if h.cfg.Gate != nil {
+		return "Run proxy gate web on the gate: it prints a link to this page."
+	}
+	return "Run proxy web: it opens this page, or with --no-open prints a link to it."
+}
 
 func (h *Handler) index(r *request) error { return h.file(r, "index.html", "") }
 
@@ -214,7 +222,7 @@ func (h *Handler) enterShare(r *request) error {
 	at := "/share/" + pass.Name(keys[0]) + "/"
 	h.cfg.Log.Info().Bool(logging.Security, true).Str(logging.Session, string(p.Session)).
 		Str(logging.RemoteAddr, r.nc.RemoteAddr().String()).Str("browser", cut(r.Header.Get("User-Agent"))).Msg("share link opened")
-	return h.redirect(r, at, setCookie(shareCookie(r), keys[0], at, p.Expires.Sub(h.now())))
+	return h.redirect(r, at, setCookie(r, shareCookie(r), keys[0], at, p.Expires.Sub(h.now())))
 }
 
 // A cookieState is the answer to a request for the state of a cookie.
@@ -223,6 +231,7 @@ type cookieState struct {
 	ExpiresAt *time.Time         `json:"expires_at,omitempty"`
 	SessionID protocol.SessionID `json:"session_id,omitempty"`
 	Instance  protocol.Instance  `json:"instance,omitempty"`
+	IsGate    bool               `json:"gate,omitempty"` // the page is that of a gate
 }
 
 func (h *Handler) replyPageState(r *request) error { return h.replyState(r, h.pagePass(r)) }
@@ -232,9 +241,9 @@ func (h *Handler) replyShareState(r *request, name string) error {
 }
 
 func (h *Handler) replyState(r *request, p *pass.Pass) error {
-	t := cookieState{}
+	t := cookieState{IsGate: h.cfg.Gate != nil}
 	if p != nil {
-		t = cookieState{true, &p.Expires, p.Session, p.Instance}
+		t.SignedIn, t.ExpiresAt, t.SessionID, t.Instance = true, &p.Expires, p.Session, p.Instance
 	}
 	body, err := json.Marshal(t)
 	if err != nil {
@@ -277,23 +286,30 @@ func port(r *request) string {
 // pageLife.
 func (h *Handler) pageCookie(r *request, p *pass.Pass) (string, error) {
 	n, _ := strconv.Atoi(port(r)) // port returns a number
-	text, err := h.passes.Seal(pass.Pass{Kind: pass.Page, Port: n, Principal: p.Principal, Issued: h.now(), Expires: h.now().Add(pageLife)})
+	text, err := h.key().Seal(pass.Pass{Kind: pass.Page, Port: n, Principal: p.Principal, Issued: h.now(), Expires: h.now().Add(pageLife)})
 	if err != nil {
 		return "", err
 	}
-	return setCookie(pageCookieName(r), text, "/", pageLife), nil
+	return setCookie(r, pageCookieName(r), text, "/", pageLife), nil
 }
 
-// setCookie returns a Set-Cookie header. It lacks Secure, because the listener has no TLS.
-func setCookie(name, value, at string, life time.Duration) string {
-	return fmt.Sprintf("Set-Cookie: %s=%s; Path=%s; Max-Age=%d; HttpOnly; SameSite=Strict\r\n", name, value, at, int(life.Seconds()))
+// setCookie returns a Set-Cookie header. It has Secure if the listener has TLS.
+func setCookie(r *request, name, value, at string, life time.Duration) string {
+	secure := ""
+	if r.scheme() == "https" {
+		secure = "; Secure"
+	}
+	return fmt.Sprintf("Set-Cookie: %s=%s; Path=%s; Max-Age=%d; HttpOnly; SameSite=Strict%s\r\n", name, value, at, int(life.Seconds()), secure)
 }
 
 // pagePass returns the pass in the request's page cookie, or nil if no cookie is valid for this
 // port and this time.
-func (h *Handler) pagePass(r *request) *pass.Pass {
+func (h *Handler) pagePass(r *request) *pass.Pass { return h.passOf(r, h.key()) }
+
+// passOf returns the pass in the request's page cookie if it was sealed with key.
+func (h *Handler) passOf(r *request, key *pass.Key) *pass.Pass {
 	for _, c := range r.CookiesNamed(pageCookieName(r)) { // another program on this host may have set a cookie with the same name
-		p, err := h.passes.Open(c.Value, pass.Page, h.now())
+		p, err := key.Open(c.Value, pass.Page, h.now())
 		if err == nil && strconv.Itoa(p.Port) == port(r) && (h.cfg.SignedOut == nil || !p.Issued.Before(h.cfg.SignedOut())) {
 			return p
 		}
@@ -319,7 +335,7 @@ func (h *Handler) sharePass(r *request, name string) *pass.Pass {
 // with a WebSocket and with POST; a page of another allowed Origin must not use the cookie.
 func ownOrigin(r *request) bool {
 	origin := r.Header["Origin"]
-	return len(origin) == 1 && strings.EqualFold(origin[0], "http://"+r.Host)
+	return len(origin) == 1 && strings.EqualFold(origin[0], r.scheme()+"://"+r.Host)
 }
 
 func (h *Handler) now() time.Time {
@@ -429,7 +445,7 @@ func (h *Handler) redirect(r *request, to, headers string) error {
 func (h *Handler) reply(r *request, status int, contentType, headers string, body []byte) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n", status, http.StatusText(status), contentType, len(body))
-	b.WriteString(headers + pageHeaders(r.Host) + "Connection: close\r\n\r\n")
+	b.WriteString(headers + r.pageHeaders() + "Connection: close\r\n\r\n")
 	if r.Method != http.MethodHead {
 		b.Write(body)
 	}
@@ -449,8 +465,9 @@ func (h *Handler) reply(r *request, status int, contentType, headers string, bod
 // style elements of its own and knows no nonce. The other directives bound the addresses that a
 // style could load. The WebSocket's scheme is listed because some browsers do not count it as
 // 'self'.
-func pageHeaders(host string) string {
-	return "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self' ws://" + host +
+func (r *request) pageHeaders() string {
+	socket := strings.Replace(r.scheme(), "http", "ws", 1) + "://" + r.Host
+	return "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self' " + socket +
 		"; img-src 'self' data:; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n" +
 		"X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Opener-Policy: same-origin\r\n" +
 		"Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n"

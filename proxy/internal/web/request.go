@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,14 @@ type request struct {
 	remainder    []byte
 	markAnswered func() // must be called when apiserver serves the WebSocket, or when the answer is written
 	markKnown    func() // must be called when the client has identified itself
+}
+
+// scheme returns "https" or "http".
+func (r *request) scheme() string {
+	if _, ok := r.nc.(*tls.Conn); ok {
+		return "https"
+	}
+	return "http"
 }
 
 // live returns a context that ends with ctx, and with the cause errGoaway when all clients must
@@ -112,6 +121,9 @@ func (h *Handler) route(ctx context.Context, g *guard, r *request) error {
 		if ok, err := h.page(ctx, r); ok {
 			return err
 		}
+	}
+	if h.cfg.Gate != nil {
+		return h.routeGate(ctx, r)
 	}
 	if r.Method == http.MethodGet {
 		if r.URL.Path == "/v1/api" {
@@ -265,7 +277,7 @@ var statuses = map[protocol.Code]int{
 func (no *refusal) write(w io.Writer, r *request) error {
 	contentType, headers, body := "application/json", "X-Content-Type-Options: nosniff\r\n", []byte(no.page)
 	if no.page != "" {
-		contentType, headers = "text/html; charset=utf-8", pageHeaders(r.Host)
+		contentType, headers = "text/html; charset=utf-8", r.pageHeaders()
 	} else {
 		var err error
 		if body, err = protocol.Encode(api.Error{Error: *no.err}); err != nil {

@@ -10,7 +10,10 @@
 // WebSocket's reader, so that a live WebSocket is fully described by its connection and some
 // unread bytes, and can be moved to another process.
 //
-// Invariant: on TCP a request is handled only if its Host and Origin are in the lists. A client
+// A Handler of a gate serves the page and WebSockets with the messages of the gate instead; see gate.go.
+//
+// Invariant: on TCP a request is handled only if its Host and Origin are in the lists, and at a gate only if
+// its Origin, if there is one, is that of the gate's own page. A client
 // that has shown neither ticket, token nor cookie learns only whether the proxy serves, and
 // receives only the page's files, which are the same for all.
 //
@@ -83,6 +86,8 @@ type Config struct {
 	Page  bool
 	Files fs.FS
 	Now   func() time.Time // nil means time.Now
+	// Gate makes this the handler of a gate; see gate.go. Server, Hosts, Origins and Token are not used then.
+	Gate *Gate
 	// SignedOut returns the time at which the user last signed out all browsers; cookies issued
 	// before it are void. It may be nil.
 	SignedOut func() time.Time
@@ -96,6 +101,8 @@ type Config struct {
 type Handler struct {
 	cfg    Config
 	passes *pass.Key
+	// tickets are those of a gate. On one machine the Server has the tickets.
+	tickets apiserver.TicketBox
 
 	refusals logging.Limiter // limits the log lines about refusals
 

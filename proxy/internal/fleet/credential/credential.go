@@ -5,6 +5,7 @@
 // as their SHA-256, so that a reader of the directory cannot join with them.
 //
 //	certificate.pem   the certificate, which all gates of the same hosts share
+//	web.pem           the certificate of this gate for browsers
 //	client-token      the token of clients, which they share, too, with the time if it was renewed
 //	address, gates    the address of this gate; those of all gates, with their times
 //	tokens            a file for each join token, with the end of its validity; the host that creates the file
@@ -253,9 +254,12 @@ func (s *Store) ClientEntry() (gate.Entry, error) {
 	return s.entry(gate.ForClients, s.clientToken.Load().Text)
 }
 
+// ClientToken returns the token of clients.
+func (s *Store) ClientToken() string { return s.clientToken.Load().Text }
+
 // IsClient reports whether token is the token of clients.
 func (s *Store) IsClient(token string) bool {
-	return subtle.ConstantTimeCompare([]byte(token), []byte(s.clientToken.Load().Text)) == 1
+	return subtle.ConstantTimeCompare([]byte(token), []byte(s.ClientToken())) == 1
 }
 
 // NewClientToken makes another token of clients. From then on, IsClient refuses the one before. It returns

@@ -30,13 +30,14 @@ type Control interface {
 	Close() error
 }
 
-// The commands. A command is a line COMMAND or COMMAND NAME, and the answer is a line "ok", "unknown" or
-// "error TEXT".
+// The commands. A command is a line COMMAND or COMMAND NAME, and the answer is a line "ok", "ok TICKET",
+// "unknown" or "error TEXT".
 const (
 	controlRevoke = "revoke"             // a host
 	controlForget = "forget"             // the address of another gate
 	controlRenew  = "renew-client-token" // without a name
 	controlBus    = "bus"                // without a name; the answer is a password, and then the connection is one of the bus
+	controlTicket = "ticket"             // without a name
 )
 
 // control answers commands until the socket is closed.
@@ -61,7 +62,7 @@ func (g *Gate) answerControl(conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(controlLimit))
 	line, err := bufio.NewReader(io.LimitReader(conn, maxControl)).ReadString('\n')
 	command, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-	isKnown := false
+	isKnown, ticket := false, ""
 	switch {
 	case err != nil:
 	case command == controlBus:
@@ -73,6 +74,9 @@ func (g *Gate) answerControl(conn net.Conn) {
 		isKnown, err = g.forget(name)
 	case command == controlRenew:
 		isKnown, err = true, g.renewClientToken()
+	case command == controlTicket:
+		isKnown = true
+		ticket, err = g.web.Ticket()
 	default:
 		err = errors.New("the command is unknown")
 	}
@@ -81,7 +85,7 @@ func (g *Gate) answerControl(conn net.Conn) {
 	case err != nil:
 		answer = "error " + err.Error()
 	case isKnown:
-		answer = "ok"
+		answer = strings.TrimSpace("ok " + ticket)
 	}
 	_, _ = fmt.Fprintln(conn, answer) // the command may have been interrupted
 }
@@ -119,28 +123,46 @@ func RenewClientToken(ctx context.Context, store *credential.Store, path string)
 	return err
 }
 
+// Ticket returns a ticket with which one browser can sign in at the gate whose control socket is at path, once,
+// within 30 s. The error matches socket.IsAbsent if no gate runs there.
+func Ticket(ctx context.Context, path string) (string, error) {
+	answer, err := send(ctx, path, controlTicket)
+	ticket, isOK := strings.CutPrefix(answer, "ok ")
+	if err == nil && !isOK {
+		err = fmt.Errorf("the gate answers %.40q instead of a ticket", answer)
+	}
+	return ticket, err
+}
+
 // command sends a line to the gate whose control socket is at path, and reports whether the answer is "ok".
 // If no gate runs there, it calls offline, and reports whether that has changed something.
 func command(ctx context.Context, path, line string, offline func() (record.Members, error)) (bool, error) {
-	conn, _, err := socket.Dial(ctx, path)
+	answer, err := send(ctx, path, line)
 	if socket.IsAbsent(err) {
 		changed, err := offline()
 		return !changed.IsEmpty(), err
 	}
+	return answer == "ok", err
+}
+
+// send sends a line to the gate whose control socket is at path, and returns the answer unless it is an error.
+func send(ctx context.Context, path, line string) (string, error) {
+	conn, _, err := socket.Dial(ctx, path)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(2 * controlLimit))
 	if _, err := fmt.Fprintln(conn, line); err != nil {
-		return false, err
+		return "", err
 	}
 	answer, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
-		return false, fmt.Errorf("the gate has not answered: %w", err)
+		return "", fmt.Errorf("the gate has not answered: %w", err)
 	}
-	if text, isError := strings.CutPrefix(strings.TrimSpace(answer), "error "); isError {
-		return false, errors.New(text)
+	answer = strings.TrimSpace(answer)
+	if text, isError := strings.CutPrefix(answer, "error "); isError {
+		return "", errors.New(text)
 	}
-	return strings.TrimSpace(answer) == "ok", nil
+	return answer, nil
 }

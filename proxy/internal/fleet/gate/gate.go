@@ -3,7 +3,9 @@
 // A client and a host both connect to the gate by TLS. If a client wants to enter a host, the gate sends
 // the host a ticket over the bus. The host opens another connection and shows the ticket, and the gate
 // copies the bytes of the client and the host to each other. It reads only the lengths of frames, so every
-// request and attachment of the api works through a gate.
+// request and attachment of the api works through a gate. Browsers connect to the same port: a connection that
+// begins with an HTTP request receives the page, or becomes a WebSocket, whose messages are the frames of other
+// clients.
 //
 // Several gates serve the same hosts. They have the same certificate, token of clients and members, and
 // each is connected to the bus of every other one. A host is connected to one of them, and all of them
@@ -23,7 +25,7 @@
 //	tellSums   tells the other gates the sum of the members
 //
 // Invariant: before a connection has shown a token, a ticket or a key, it can make the gate hold at most
-// one frame of 64 KiB for at most firstLimit. A ticket is valid once, for one host, for ticketLimit. When
+// one frame or message of 64 KiB, or one request, each for at most firstLimit. A ticket is valid once, for one host, for ticketLimit. When
 // revoke returns, no connection of the host is left. When renewClientToken returns, no connection is left that
 // has shown the token before. Both hold for the connections that an old gate has kept, too.
 //
@@ -34,6 +36,8 @@
 package gate
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -41,17 +45,21 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"holdfast/protocol"
+	"holdfast/protocol/frame"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/fleet/bus"
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/directory"
 	"holdfast/proxy/internal/fleet/record"
+	"holdfast/proxy/internal/web"
+	"holdfast/proxy/internal/web/page"
 	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
 )
@@ -84,6 +92,9 @@ type Gate struct {
 	dir      *directory.Directory
 	bus      *bus.Bus
 	wg       sync.WaitGroup
+	web      *web.Handler // serves the page, and WebSockets up to their first message
+
+	webCertificate tls.Certificate
 
 	stop         context.CancelFunc // of ctx
 	listenAddr   net.Addr           // of the socket for clients and hosts
@@ -101,8 +112,8 @@ type Gate struct {
 	mu       sync.Mutex
 	isClosed bool
 	conns    map[net.Conn]string // every connection, with the key of its host, or ofClient, or ""
+	unproven map[net.Conn]bool   // connections that have not shown a token, a ticket or a key
 	perPeer  map[string]int
-	unproven int
 	dials    map[string]*dial // by ticket
 	hostDial map[string]int   // number of dials by the key of the host
 	onBus    map[string]net.Conn
@@ -157,8 +168,12 @@ func newGate(ctx context.Context, store *credential.Store, log zerolog.Logger, o
 	}
 	g := &Gate{
 		o: o, store: store, address: address, log: log, dir: directory.New(address), drainLimit: drainLimit, recalled: make(chan struct{}),
-		conns: map[net.Conn]string{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
+		conns: map[net.Conn]string{}, unproven: map[net.Conn]bool{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
 		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{}, clients: map[*clientWriter]bool{}, left: map[string]bool{},
+	}
+	g.web = web.New(web.Config{Gate: &web.Gate{Token: store.ClientToken, Serve: g.serveSocket}, Page: true, Files: page.Files(), Log: log})
+	if g.webCertificate, err = store.WebCertificate(address, time.Now()); err != nil {
+		return nil, fmt.Errorf("certificate for browsers: %w", err)
 	}
 	g.ctx, g.stop = context.WithCancel(ctx)
 	members, err := g.learn()
@@ -229,7 +244,7 @@ func (g *Gate) run(s Sockets) error {
 
 // accept accepts connections until ln is closed.
 func (g *Gate) accept(ln net.Listener) error {
-	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{g.store.Certificate()}}
+	config := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: g.certificate}
 	for {
 		raw, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -257,6 +272,16 @@ func (g *Gate) accept(ln net.Listener) error {
 	}
 }
 
+// certificate returns the certificate of all gates for a client that compares its fingerprint, and the one for
+// browsers for a client that offers a protocol of HTTP, or that does not know the keys of the former.
+func (g *Gate) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if len(hello.SupportedProtos) > 0 || !slices.Contains(hello.SignatureSchemes, tls.Ed25519) {
+		return &g.webCertificate, nil
+	}
+	c := g.store.Certificate()
+	return &c, nil
+}
+
 // add counts a connection. It returns the reason if the connection exceeds a limit.
 func (g *Gate) add(conn net.Conn) (why string) {
 	g.mu.Lock()
@@ -269,12 +294,12 @@ func (g *Gate) add(conn net.Conn) (why string) {
 		return fmt.Sprintf("the gate has %d connections", maxConns)
 	case g.perPeer[peer] >= maxPerPeer:
 		return fmt.Sprintf("the address has %d connections", maxPerPeer)
-	case g.unproven >= maxUnproven:
+	case len(g.unproven) >= maxUnproven:
 		return fmt.Sprintf("%d connections have shown nothing yet", maxUnproven)
 	}
 	g.conns[conn] = ""
 	g.perPeer[peer]++
-	g.unproven++
+	g.unproven[conn] = true
 	return ""
 }
 
@@ -287,6 +312,7 @@ func (g *Gate) remove(conn net.Conn) {
 		return
 	}
 	delete(g.conns, conn)
+	delete(g.unproven, conn)
 	peer := peerOf(conn)
 	if g.perPeer[peer]--; g.perPeer[peer] == 0 {
 		delete(g.perPeer, peer)
@@ -325,19 +351,46 @@ func (g *Gate) closeAll() {
 // abort closes a connection without the wait of a TLS alert, for which a peer that does not read would
 // make it wait.
 func abort(conn net.Conn) error {
+	conn = base(conn)
 	if c, ok := conn.(*tls.Conn); ok {
 		return c.NetConn().Close()
 	}
 	return conn.Close()
 }
 
-// serve serves a connection from its first frame to its end.
+// base returns the connection that carries a WebSocket, or conn itself. The maps of a Gate contain base
+// connections alone.
+func base(conn net.Conn) net.Conn {
+	if c, ok := conn.(*web.GateConn); ok {
+		return c.Base()
+	}
+	return conn
+}
+
+// prove notes that the first frame of a connection has arrived.
+func (g *Gate) prove(conn net.Conn) {
+	g.mu.Lock()
+	delete(g.unproven, base(conn))
+	g.mu.Unlock()
+}
+
+// serve serves a connection from its first byte to its end. The first byte of a frame is 0, because it
+// belongs to a length of at most MaxFirst; that of an HTTP request is a letter.
 func (g *Gate) serve(conn *tls.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(firstLimit)) // if it fails, reading fails, too
-	first, err := gate.Read(conn, gate.MaxFirst)
-	g.mu.Lock()
-	g.unproven--
-	g.mu.Unlock()
+	begin := make([]byte, 1)
+	n, err := conn.Read(begin)
+	if err == nil && n == 1 && begin[0] >= 'A' && begin[0] <= 'Z' {
+		_ = conn.SetDeadline(time.Time{})
+		g.web.ServeConn(g.ctx, conn, begin)
+		g.remove(conn)
+		return
+	}
+	var first protocol.Message
+	if err == nil {
+		first, err = gate.Read(io.MultiReader(bytes.NewReader(begin[:n]), conn), gate.MaxFirst)
+	}
+	g.prove(conn)
 	_ = conn.SetDeadline(time.Time{})
 	if first != nil && g.hasMoved() {
 		g.passOn(conn, first)
@@ -352,7 +405,7 @@ func (g *Gate) serve(conn *tls.Conn) {
 	case *gate.Enter:
 		g.enter(conn, m)
 	case *gate.Hosts, *gate.Sessions:
-		g.questions(conn, first)
+		g.questions(conn, first, "")
 	case *gate.Join:
 		g.join(conn, m)
 	case *gate.Bus:
@@ -369,6 +422,33 @@ func (g *Gate) serve(conn *tls.Conn) {
 		g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("a connection cannot begin with %s", first.MessageType()))
 	}
 	g.remove(conn)
+}
+
+// serveSocket serves a WebSocket from its first message to its end. A message without a token has that of
+// the cookie.
+func (g *Gate) serveSocket(conn *web.GateConn, cookie string) {
+	_ = conn.SetDeadline(time.Now().Add(firstLimit))
+	first, err := gate.Read(conn, gate.MaxFirst)
+	g.prove(conn)
+	_ = conn.SetDeadline(time.Time{})
+	switch m := first.(type) {
+	case *gate.Enter:
+		m.Token = cmp.Or(m.Token, cookie)
+		if g.hasMoved() {
+			g.passOn(conn, m)
+		} else {
+			g.enter(conn, m)
+		}
+	case *gate.Hosts, *gate.Sessions:
+		g.questions(conn, first, cookie)
+	case nil:
+		if !errors.Is(err, io.EOF) {
+			g.refuse(conn, gate.RefusedInvalid, "the first message is not valid: "+err.Error())
+		}
+	default:
+		g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("a WebSocket cannot begin with %s", first.MessageType()))
+	}
+	_ = conn.Close()
 }
 
 // answer sends a message.
@@ -389,9 +469,16 @@ func (g *Gate) refuse(conn net.Conn, code gate.Refusal, why string) {
 	_ = gate.Write(conn, gate.Refused{Code: code, Message: why}) // the peer may be gone
 }
 
-// questions answers questions about the directory until the client closes the connection.
-func (g *Gate) questions(conn *tls.Conn, m protocol.Message) {
+// questions answers questions about the directory until the client closes the connection. A question without
+// a token has that of the cookie.
+func (g *Gate) questions(conn net.Conn, m protocol.Message, cookie string) {
 	for {
+		switch m := m.(type) {
+		case *gate.Hosts:
+			m.Token = cmp.Or(m.Token, cookie)
+		case *gate.Sessions:
+			m.Token = cmp.Or(m.Token, cookie)
+		}
 		if g.hasMoved() {
 			g.passOn(conn, m)
 			return
@@ -448,7 +535,7 @@ func (g *Gate) join(conn net.Conn, m *gate.Join) {
 }
 
 // enter connects a client with a host.
-func (g *Gate) enter(conn *tls.Conn, m *gate.Enter) {
+func (g *Gate) enter(conn net.Conn, m *gate.Enter) {
 	who, isClient := g.identify(conn, m.Token, m.UserToken)
 	if !isClient || !g.mayEnter(conn, who, m) {
 		return
@@ -458,6 +545,9 @@ func (g *Gate) enter(conn *tls.Conn, m *gate.Enter) {
 		switch {
 		case why == "":
 			defer g.remove(host)
+			if c, ok := conn.(*web.GateConn); ok {
+				c.SetLimit(frame.Max)
+			}
 			if g.answer(conn, gate.Entered{}) == nil {
 				g.spliceClient(conn, host, m)
 			}

@@ -383,7 +383,7 @@ func TestRefused(t *testing.T) {
 		}
 	})
 	for name, bytes := range map[string][]byte{
-		"a frame that is too long": {0, 2, 0, 0, 0}, "no frame": []byte("GET / HTTP/1.1\r\n\r\n"), "no JSON": frame.Append(nil, frame.Control, []byte("{")),
+		"a frame that is too long": {0, 2, 0, 0, 0}, "no frame": []byte("get / HTTP/1.1\r\n\r\n"), "no JSON": frame.Append(nil, frame.Control, []byte("{")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := b.dial()

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -213,7 +212,7 @@ func (g *Gate) hasMoved() bool {
 
 // passOn connects a peer with the gate that serves at this gate's socket now, and sends it the first message.
 // Hosts and other gates connect again by themselves, so that this gate does not stay for them.
-func (g *Gate) passOn(conn *tls.Conn, first protocol.Message) {
+func (g *Gate) passOn(conn net.Conn, first protocol.Message) {
 	switch first.(type) {
 	case *gate.Bus, *gate.Peer:
 		return

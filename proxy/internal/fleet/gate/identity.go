@@ -51,7 +51,7 @@ func (g *Gate) hasClientToken(conn net.Conn, token string) bool {
 	defer g.mu.Unlock()
 	isRight := g.store.IsClient(token)
 	if isRight && !g.isClosed {
-		g.conns[conn] = ofClient
+		g.conns[base(conn)] = ofClient
 	}
 	return isRight
 }

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -20,7 +19,7 @@ func splice(a, b net.Conn) { copyBoth(a, b, a) }
 
 // spliceClient is like splice. While it runs, a drain of the gate can ask the client to connect again, unless
 // the client has asked for the agent, with which it exchanges no frames of the api.
-func (g *Gate) spliceClient(client *tls.Conn, host net.Conn, m *gate.Enter) {
+func (g *Gate) spliceClient(client, host net.Conn, m *gate.Enter) {
 	if m.Agent {
 		splice(client, host)
 		return

@@ -1,10 +1,11 @@
 import { gate, ssh, unixSocket } from '#unix';
 import { asError, HoldfastError } from './errors.js';
 import { MAX_FRAME } from './frames.js';
+import { gateSocket } from './gatesocket.js';
 import { errorOf, int, object, parse, str } from './message.js';
 import type { Message } from './message.js';
 import { webSocket } from './transport.js';
-import type { GateOptions, SSHOptions, Transport, WebSocketConstructor } from './transport.js';
+import type { GateOptions, GateSocketOptions, SSHOptions, Transport, WebSocketConstructor } from './transport.js';
 import type { VersionRange, Welcome } from './types.js';
 
 /** The lowest and highest version of the protocol that this client supports. */
@@ -30,8 +31,8 @@ export interface ConnectOptions {
   socketPath?: string;
   /** Another host, which ssh reaches; in Node and Electron. */
   ssh?: SSHOptions;
-  /** Another host, which has joined a gate; in Node and Electron. */
-  gate?: GateOptions;
+  /** Another host, which has joined a gate. By its addresses: in Node and Electron. By a WebSocket: in a browser, too. */
+  gate?: GateOptions | GateSocketOptions;
   /** Makes a connection. It is called again after each lost connection. */
   transport?: () => Promise<Transport>;
   /** A name for people; default `holdfast-client`. */
@@ -228,7 +229,7 @@ export class Dialer {
   constructor(private readonly o: ConnectOptions) {
     const ways = [o.url, o.socketPath, o.ssh, o.gate, o.transport].filter((way) => way !== undefined);
     if (ways.length !== 1) throw new HoldfastError('invalid_argument', 'one of url, socketPath, ssh, gate and transport must say where the proxy is');
-    this.reach = o.transport ?? (o.ssh && ssh(o.ssh)) ?? (o.gate && gate({ ...(o.token !== undefined && { userToken: o.token }), ...o.gate }));
+    this.reach = o.transport ?? (o.ssh && ssh(o.ssh)) ?? (o.gate && ('url' in o.gate ? gateSocket(o.gate, o.WebSocket) : gate(o.gate)));
     this.min = Math.max(1, o.redial?.min ?? 20);
     this.max = Math.max(this.min, o.redial?.max ?? 2000);
     this.giveUp = o.redial?.giveUp ?? 30000;

@@ -4,12 +4,11 @@ import { connect } from 'node:tls';
 import type { TLSSocket } from 'node:tls';
 import { asError, HoldfastError } from './errors.js';
 import * as frames from './frames.js';
-import { parse, str } from './message.js';
+import { ANSWER_MS, checkHost, enterMessage, refusalOf } from './gatesocket.js';
+import { parse } from './message.js';
 import { StreamTransport } from './stream.js';
 import type { GateOptions, Transport } from './transport.js';
 
-/** The time that a gate may take to accept a connection, and again to answer. It gives a host 10 s to arrive. */
-const ANSWER_MS = 20_000;
 /** The time without traffic after which the system asks whether the gate is still there. */
 const PROBE_MS = 5000;
 
@@ -19,9 +18,7 @@ const PROBE_MS = 5000;
  * again: `unauthorized`, `unknown_host`, `invalid_argument`.
  */
 export function gate(o: GateOptions): () => Promise<Transport> {
-  if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$/.test(o.host)) {
-    throw new HoldfastError('invalid_argument', `${JSON.stringify(o.host)} is no name of a host of a gate`);
-  }
+  checkHost(o.host);
   const places = o.addresses.map(parseAddress);
   if (places.length === 0) throw new HoldfastError('invalid_argument', 'the options of the gate have no address');
   places.sort(() => Math.random() - 0.5); // the clients of several gates spread over them
@@ -126,9 +123,7 @@ function enter(sock: TLSSocket, o: GateOptions, isLater: boolean): Promise<void>
       if (seen.length > 4 + n) sock.unshift(seen.subarray(4 + n));
     };
     sock.on('close', lost).on('data', read);
-    const user = o.userToken !== undefined && { user_token: o.userToken };
-    const ask = { type: 'enter', token: o.token, ...user, host: o.host, ...(isLater ? { again: true } : o.start === true && { start: true }) };
-    sock.write(frames.frame(frames.CONTROL, new TextEncoder().encode(JSON.stringify(ask))));
+    sock.write(frames.frame(frames.CONTROL, new TextEncoder().encode(enterMessage(o, isLater))));
   });
 }
 
@@ -136,25 +131,9 @@ function enter(sock: TLSSocket, o: GateOptions, isLater: boolean): Promise<void>
 function answered(frame: Uint8Array): HoldfastError | undefined {
   if (frame[0] !== frames.CONTROL) return new HoldfastError('decode', `the gate answers with a frame of kind ${frame[0]}`);
   try {
-    const m = parse(new TextDecoder().decode(frame.subarray(1)));
-    if (m.type === 'entered') return undefined;
-    if (m.type !== 'refused') return new HoldfastError('decode', `the gate answers enter with ${m.type}`);
-    const code = codeOf(str(m, 'code')), message = `gate: ${str(m, 'message')}`;
-    return code === 'connect' ? new PassingRefusal(code, message) : new HoldfastError(code, message);
+    const refusal = refusalOf(parse(new TextDecoder().decode(frame.subarray(1))), 'entered');
+    return refusal?.code === 'connect' ? new PassingRefusal(refusal.code, refusal.message) : refusal;
   } catch (err) {
     return asError(err);
   }
-}
-
-/** codeOf returns the code of an error for a refusal of the gate. */
-function codeOf(refusal: string): string {
-  switch (refusal) {
-    case 'unauthorized':
-    case 'permission_denied':
-    case 'unknown_host':
-      return refusal;
-    case 'invalid':
-      return 'invalid_argument';
-  }
-  return 'connect'; // host_unreachable and busy, and refusals of a later release: a further attempt may succeed
 }

@@ -77,7 +77,7 @@ export function exitText(exit: ExitInfo): string {
  * the session is attached. The id may be a promise, if the session is still being started. When the session ends,
  * attach shows exitText.
  */
-export async function attach(xterm: TerminalLike, client: HoldfastClient, id: string | Promise<string>, options: TerminalOptions = {}): Promise<AttachedTerminal> {
+export async function attach(xterm: TerminalLike, client: Pick<HoldfastClient, 'attach'>, id: string | Promise<string>, options: TerminalOptions = {}): Promise<AttachedTerminal> {
   const typing = options.readOnly === true ? undefined : new Typing(xterm, options.onInputLost);
   try {
     return await join(xterm, client, id, options, typing);
@@ -87,7 +87,7 @@ export async function attach(xterm: TerminalLike, client: HoldfastClient, id: st
   }
 }
 
-async function join(xterm: TerminalLike, client: HoldfastClient, id: string | Promise<string>, options: TerminalOptions, typing: Typing | undefined): Promise<AttachedTerminal> {
+async function join(xterm: TerminalLike, client: Pick<HoldfastClient, 'attach'>, id: string | Promise<string>, options: TerminalOptions, typing: Typing | undefined): Promise<AttachedTerminal> {
   const session = await id;
   const fit = options.fit ?? true;
   if (typeof fit === 'object') fit.fit();

@@ -64,6 +64,18 @@ export interface GateOptions {
   start?: boolean;
 }
 
+/** Names a host of a gate that a WebSocket reaches: in a browser, Node and Electron. */
+export interface GateSocketOptions {
+  /** `wss://HOST:PORT/v1/gate`. */
+  url: string | URL;
+  /** The token of clients. The page of the gate needs none, because it has a cookie. */
+  token?: string;
+  /** The name of the host at the gate. */
+  host: string;
+  /** Start a proxy and a supervisor on the host if none runs. */
+  start?: boolean;
+}
+
 /**
  * parseGate returns the options in the text that `proxy gate client-token` prints. Commas separate the addresses of
  * several gates. Errors: `invalid_argument`.
@@ -94,14 +106,14 @@ export type WebSocketConstructor = new (url: string, protocols: string[]) => Web
 
 export const SUBPROTOCOL = 'holdfast.v1';
 
-/** webSocket connects to `/v1/api` of a proxy. Errors: `connect`. */
-export function webSocket(url: string, Socket: WebSocketConstructor | undefined): Promise<Transport> {
+/** webSocket connects to `/v1/api` of a proxy, or with another subprotocol to a gate. Errors: `connect`. */
+export function webSocket(url: string, Socket: WebSocketConstructor | undefined, subprotocol = SUBPROTOCOL): Promise<WebSocketTransport> {
   const WS = Socket ?? (globalThis as { WebSocket?: WebSocketConstructor }).WebSocket;
   if (WS === undefined) {
     return Promise.reject(new HoldfastError('connect', 'this Node has no WebSocket: give one as options.WebSocket', { retryable: false }));
   }
   return new Promise((done, failed) => {
-    const ws = new WS(url, [SUBPROTOCOL]);
+    const ws = new WS(url, [subprotocol]);
     ws.binaryType = 'arraybuffer';
     const why = (event: { message?: unknown; reason?: unknown; code?: unknown }): HoldfastError => {
       const text = [event.message, event.reason, event.code && `code ${String(event.code)}`].find((s) => typeof s === 'string' && s !== '');
@@ -113,7 +125,7 @@ export function webSocket(url: string, Socket: WebSocketConstructor | undefined)
   });
 }
 
-class WebSocketTransport implements Transport {
+export class WebSocketTransport implements Transport {
   limit = frames.MAX_HELLO;
   pause?: () => void;
   resume?: () => void;
@@ -143,6 +155,36 @@ class WebSocketTransport implements Transport {
   open(handler: TransportHandler): void {
     this.handler = handler;
     for (const what of this.early.splice(0)) what();
+  }
+
+  /**
+   * ask sends a message, and returns the next message. `open`, or another call, receives those that follow. Errors:
+   * `lost` if the transport ends before, or if no message arrives within a number of milliseconds.
+   */
+  ask(text: string, withinMs: number): Promise<string> {
+    return new Promise((done, failed) => {
+      const late = setTimeout(() => this.end(new HoldfastError('lost', `no answer within ${withinMs} ms`)), withinMs);
+      const end = (): void => {
+        clearTimeout(late);
+        this.handler = undefined;
+      };
+      this.open({
+        message: (answer) => {
+          end();
+          done(answer);
+        },
+        data: (kind) => this.end(new HoldfastError('decode', `a message of kind ${kind} instead of an answer`)),
+        closed: (err) => {
+          end();
+          failed(err);
+        },
+      });
+      this.message(text);
+      if (this.over) {
+        end();
+        failed(new HoldfastError('lost', 'the connection was closed'));
+      }
+    });
   }
 
   private received(data: unknown): void {

@@ -1,11 +1,14 @@
 // The page of a user who is signed in: the list, tabs, panes and keys.
 
-import { HoldfastError, type HoldfastClient, type SessionInfo } from 'holdfast';
+import { HoldfastError, type SessionInfo } from 'holdfast';
 
+import type { Client } from './client.ts';
 import { connectionBar, connectionLine } from './connection.ts';
 import { confirmForget, confirmKill, details, help, menu, newSession, preferences, rename, said, searchHistory, share, type Item } from './dialogs.ts';
 import { h, icon, iconButton } from './dom.ts';
 import { exportBytes, exportText } from './export.ts';
+import type { Fleet } from './fleet.ts';
+import { hostState, split as splitName } from './hosts.ts';
 import { keyBar } from './keys.ts';
 import * as layout from './layout.ts';
 import { List } from './list.ts';
@@ -39,7 +42,8 @@ export class App {
   private readonly pastTool: HTMLButtonElement;
   private hasPast: boolean | undefined; // whether the proxy knows the request past; undefined: not known yet
 
-  constructor(private readonly client: HoldfastClient) {
+  // fleet is the client, too, if the page is that of a gate.
+  constructor(private readonly client: Client, private readonly fleet?: Fleet) {
     this.sessions = new Sessions(client);
     this.list = new List({
       open: (s) => this.open(s),
@@ -47,6 +51,7 @@ export class App {
       forgetAll: () => void Promise.all(this.sessions.all().filter((s) => s.state === 'exited').map((s) => this.forget(s))),
       current: () => this.pane().session,
       news: (s) => this.sessions.news(s),
+      startOn: (host) => void this.start(host),
     });
     const tool = (name: Parameters<typeof iconButton>[0], label: string, action: Action, wide = false): HTMLButtonElement => {
       const b = iconButton(name, label, () => this.do(action), keysOf(action));
@@ -81,7 +86,7 @@ export class App {
         this.stage,
         keyBar(() => (this.view()?.past ? undefined : this.view()?.terminal))),
       backdrop, this.alerts);
-    this.stage.append(connectionBar(client, () => this.sessions.refresh(), 'If it stays so, run ', h('kbd', { text: 'proxy web' }), ' in a terminal on the machine of the sessions: this page goes on by itself.'));
+    this.stage.append(connectionBar(client, () => this.sessions.refresh(), ...(fleet ? ['The gate does not answer. The sessions do not need it, and this page goes on by itself.'] : ['If it stays so, run ', h('kbd', { text: 'proxy web' }), ' in a terminal on the machine of the sessions: this page goes on by itself.'])));
     this.tabs = layout.thaw(read<unknown>(TABS, null, sessionStorage) ?? read<unknown>(TABS, null));
     if (this.tabs.length === 0) this.tabs = [layout.newTab()];
     document.addEventListener('keydown', (e) => this.key(e), true);
@@ -167,7 +172,7 @@ export class App {
       null,
       act('Rename…', () => void rename(this.client, s), 'rename'),
       act('Search its history…', () => void searchHistory(this.client, s, ''), 'history'),
-      over ? null : act('Share to look…', () => void share(this.client, s)),
+      over || this.fleet ? null : act('Share to look…', () => void share(this.client, s)),
       act('Export as text', () => void this.trying(() => exportText(this.client, s))),
       act('Export as printed', () => void this.trying(() => exportBytes(this.client, s))),
       act('Details', () => void details(s)),
@@ -206,12 +211,18 @@ export class App {
     this.label();
   }
 
-  private async start(): Promise<void> {
-    const from = this.session();
+  // start starts a session, at a gate on a host that the user chooses. host is the default.
+  private async start(host?: string): Promise<void> {
+    const current = this.session();
+    const there = current && splitName(current.id).host;
+    const from = host === undefined || host === there ? current : undefined;
+    const first = host ?? there;
+    const hosts = (this.fleet?.hosts ?? []).filter((x) => hostState(x) !== 'unknown').map((x) => x.name).sort((a, b) => Number(b === first) - Number(a === first));
+    if (this.fleet && hosts.length === 0) return this.alert('No host is connected to the gate.');
     await newSession(async (w) => {
       const expected = this.expect();
       try {
-        const { session } = await this.client.spawn({
+        const { session } = await this.spawn(w.host, {
           ...(w.argv.length > 0 && { argv: w.argv }), originator: 'page', ...(w.integrate && { shell_integration: true }), ...(w.cwd && { cwd: w.cwd }), ...(w.id && { session_id: w.id }), ...expected.size,
         });
         this.sessions.put(session);
@@ -220,7 +231,11 @@ export class App {
         expected.fails();
         throw err;
       }
-    }, from?.current_cwd || from?.cwd || '');
+    }, from?.current_cwd || from?.cwd || '', hosts);
+  }
+
+  private spawn(host: string, spec: Parameters<Client['spawn']>[0]): ReturnType<Client['spawn']> {
+    return this.fleet ? this.fleet.start(host, spec) : this.client.spawn(spec);
   }
 
   // expect shows the terminal of a session that is being started, in the active pane if it has no session, or else in a
@@ -362,7 +377,7 @@ export class App {
       case 'find': return this.view()?.find();
       case 'history': return s && void searchHistory(this.client, s, '');
       case 'past': return this.view()?.past ? this.view()!.closePast() : this.view()?.openPast();
-      case 'share': return s && void share(this.client, s);
+      case 'share': return s && !this.fleet ? void share(this.client, s) : undefined;
       case 'rename': return s && void rename(this.client, s);
       case 'kill': return s && !ended(s) ? void confirmKill(this.client, s) : undefined;
       case 'larger': return change({ fontSize: size + 1 });
@@ -425,7 +440,7 @@ export class App {
 
   // probe finds out whether the proxy and the supervisor know the request past, as soon as there is a session.
   private async probe(): Promise<void> {
-    const [s] = this.sessions.all();
+    const s = this.fleet ? this.session() : this.sessions.all()[0]; // at a gate, the page enters only the hosts that the user opens
     if (this.hasPast !== undefined || !s) return;
     this.hasPast = false;
     try {
@@ -453,7 +468,7 @@ export class App {
         } else if (s) {
           v.replaced(s);
           continue;
-        } else if (p.session !== undefined) {
+        } else if (p.session !== undefined && !this.fleet?.isUnknown(p.session)) {
           delete p.session;
           delete p.instance;
         }
@@ -463,7 +478,7 @@ export class App {
   }
 
   private showList(): void {
-    this.list.show(this.sessions.all(), this.sessions.ready);
+    this.list.show(this.sessions.all(), this.sessions.ready, this.fleet?.hosts);
   }
 
   private draw(): void {

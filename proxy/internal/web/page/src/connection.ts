@@ -1,8 +1,7 @@
 // The state of the connection: a line in the list, and a bar over the terminal while the connection is lost. Both are
 // live regions, so screen readers announce their text. A short pause, such as that of a handoff, is not shown.
 
-import type { HoldfastClient } from 'holdfast';
-
+import type { Client } from './client.ts';
 import { h } from './dom.ts';
 import { took } from './words.ts';
 
@@ -12,7 +11,7 @@ const STAYS = 5000; // ms for which the line shows "back after"
 const ASK = 10_000; // ms between requests that check the proxy, while the page is visible
 const SILENT = 5000; // ms to wait for the reply
 
-export function connectionLine(client: HoldfastClient): HTMLElement {
+export function connectionLine(client: Client): HTMLElement {
   const line = h('div', { class: 'connection', role: 'status', 'aria-live': 'polite', 'data-state': client.state, text: 'connected' });
   let since = 0;
   let timer = 0;
@@ -40,7 +39,7 @@ export function connectionLine(client: HoldfastClient): HTMLElement {
 // connectionBar returns the bar over the terminal. It shows the problem and advice, which tells how to start a proxy
 // again; the client itself tries to reconnect all the time. ask makes a request from time to time, which shows whether
 // the proxy replies.
-export function connectionBar(client: HoldfastClient, ask: () => Promise<unknown>, ...advice: (string | Node)[]): HTMLElement {
+export function connectionBar(client: Client, ask: () => Promise<unknown>, ...advice: (string | Node)[]): HTMLElement {
   const what = h('strong', {});
   const then = h('span', { class: 'say' });
   const again = h('button', { type: 'button', class: 'action', text: 'Reload', onclick: () => location.reload() });

@@ -1,8 +1,9 @@
 // Dialogs and menus. A dialog is an element of the browser, which keeps the focus in the dialog, closes it on Escape,
 // and returns the focus to the element that had it before.
 
-import { HoldfastError, type HistoryContent, type HoldfastClient, type Match, type SessionInfo, type Shared } from 'holdfast';
+import { HoldfastError, type HistoryContent, type Match, type SessionInfo, type Shared } from 'holdfast';
 
+import type { Client } from './client.ts';
 import { h } from './dom.ts';
 import { change, clipboard, fontSizes, settings, type Settings } from './settings.ts';
 import { shortcuts } from './shortcuts.ts';
@@ -81,31 +82,35 @@ export interface Wanted {
   cwd: string | undefined;
   id: string | undefined;
   integrate: boolean; // the shell reports its prompts and commands
+  host: string; // of the gate, or '' on the page of one machine
 }
 
 const COMMANDS = 'holdfast.commands';
 
-export function newSession(start: (w: Wanted) => Promise<void>, cwd: string): Promise<void> {
+// newSession asks what a session should run, and at a gate, on which of the hosts. The first host is the default.
+export function newSession(start: (w: Wanted) => Promise<void>, cwd: string, hosts: string[] = []): Promise<void> {
+  const host = h('select', { name: 'host' }, ...hosts.map((name) => h('option', { value: name, text: name })));
   const recent = JSON.parse(localStorage.getItem(COMMANDS) ?? '[]') as string[];
   const line = h('input', { name: 'command', class: 'mono', placeholder: 'your login shell', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', list: 'recent', autofocus: true });
   const dir = h('input', { name: 'cwd', class: 'mono', placeholder: 'your home directory', value: cwd, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
   const id = h('input', { name: 'id', class: 'mono', placeholder: 'made for you', pattern: '[A-Za-z0-9_\\-]{1,64}', title: 'Letters, digits, _ and -, at most 64', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
   const integrate = h('input', { type: 'checkbox', checked: settings().shellIntegration });
   return ask('New session', [
+    ...(hosts.length > 0 ? [h('label', {}, 'Host', host)] : []),
     h('label', {}, 'Command', line, h('span', { class: 'hint', text: 'Pipes, variables and the like are run by /bin/sh.' })),
     h('datalist', { id: 'recent' }, ...recent.map((c) => h('option', { value: c }))),
     h('label', {}, 'Directory', dir),
     h('label', {}, 'Id', id),
     h('label', { class: 'check' }, integrate, 'bash, zsh and fish tell what runs, and how it ended (none of your files is changed)'),
   ], { label: 'Start', leaves: true }, async () => {
-    await start({ argv: parse(line.value), cwd: dir.value.trim() || undefined, id: id.value.trim() || undefined, integrate: integrate.checked });
+    await start({ argv: parse(line.value), cwd: dir.value.trim() || undefined, id: id.value.trim() || undefined, integrate: integrate.checked, host: host.value });
     change({ shellIntegration: integrate.checked });
     const c = line.value.trim();
     if (c) localStorage.setItem(COMMANDS, JSON.stringify([c, ...recent.filter((r) => r !== c)].slice(0, 20)));
   });
 }
 
-export function rename(client: HoldfastClient, s: SessionInfo): Promise<void> {
+export function rename(client: Client, s: SessionInfo): Promise<void> {
   const name = h('input', { value: s.labels?.title ?? '', placeholder: title(s), maxlength: 100, autofocus: true, autocomplete: 'off' });
   return ask('Rename', [h('label', {}, 'Title', name, h('span', { class: 'hint', text: 'For everybody who sees this session. Empty: what its program says.' }))], { label: 'Rename' },
     async () => {
@@ -113,7 +118,7 @@ export function rename(client: HoldfastClient, s: SessionInfo): Promise<void> {
     });
 }
 
-export function confirmKill(client: HoldfastClient, s: SessionInfo): Promise<void> {
+export function confirmKill(client: Client, s: SessionInfo): Promise<void> {
   return ask('End this session?', [
     h('p', {}, h('strong', { text: title(s) }), ` (${s.id}) and everything that runs in it gets SIGHUP, and SIGKILL where that is not enough.`),
   ], { label: 'End session', danger: true }, async () => {
@@ -129,7 +134,7 @@ export function confirmForget(s: SessionInfo, forget: () => Promise<void>): Prom
 
 const terms: [string, number][] = [['1 hour', 3600_000], ['8 hours', 8 * 3600_000], ['1 day', 24 * 3600_000], ['7 days', 7 * 24 * 3600_000]];
 
-export async function share(client: HoldfastClient, s: SessionInfo): Promise<void> {
+export async function share(client: Client, s: SessionInfo): Promise<void> {
   const term = h('select', { autofocus: true }, ...terms.map(([label, ms]) => h('option', { value: ms, text: label })));
   let made: Shared | undefined;
   let copied = false;
@@ -233,7 +238,7 @@ function marked(m: Match): HTMLElement {
 const AROUND = 20; // lines shown before and after a match
 
 // searchHistory searches a regular expression in all lines that the session keeps. The terminal has only some of them.
-export function searchHistory(client: HoldfastClient, s: SessionInfo, text: string): Promise<void> {
+export function searchHistory(client: Client, s: SessionInfo, text: string): Promise<void> {
   const pattern = h('input', { name: 'pattern', class: 'mono', value: text, autofocus: true, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
   const insensitive = h('input', { type: 'checkbox', checked: true });
   const status = h('p', { role: 'status' });

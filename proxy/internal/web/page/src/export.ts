@@ -1,13 +1,14 @@
 // Exports of a session to a file: its lines as text, or its output.
 
-import type { HistoryContent, HistoryLine, HoldfastClient, SessionInfo } from 'holdfast';
+import type { HistoryContent, HistoryLine, SessionInfo } from 'holdfast';
 
+import type { Client } from './client.ts';
 import { save } from './record.ts';
 
 const LINES = 2000; // lines in one request
 const ALL = 2 ** 52; // greater than any line number, so that the screen's lines are included
 
-export async function exportText(client: HoldfastClient, s: SessionInfo): Promise<void> {
+export async function exportText(client: Client, s: SessionInfo): Promise<void> {
   const lines: HistoryLine[] = []; // newest first
   for (let before: number | undefined = ALL; before !== undefined;) {
     const got: HistoryContent = await client.history({ session_id: s.id, lines: LINES, before });
@@ -18,7 +19,7 @@ export async function exportText(client: HoldfastClient, s: SessionInfo): Promis
   save(`${s.id}.txt`, new Blob([`${text}\n`], { type: 'text/plain' }));
 }
 
-export async function exportBytes(client: HoldfastClient, s: SessionInfo): Promise<void> {
+export async function exportBytes(client: Client, s: SessionInfo): Promise<void> {
   const parts: Uint8Array<ArrayBuffer>[] = [];
   for (let offset = s.ring_start, end = offset + 1; offset < end;) {
     const got = await client.scrollback(s.id, offset);

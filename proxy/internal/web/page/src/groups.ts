@@ -2,10 +2,11 @@
 
 import type { SessionInfo } from 'holdfast';
 
+import { split } from './hosts.ts';
 import { command, says, title } from './words.ts';
 
 // GroupBy tells how sessions are grouped. The name of a label follows the colon.
-export type GroupBy = 'none' | 'state' | 'directory' | `label:${string}`;
+export type GroupBy = 'none' | 'host' | 'state' | 'directory' | `label:${string}`;
 
 const WORKSPACE = 'label:workspace_id';
 const OWN = new Set(['title', 'workspace_id']); // labels that are not offered by name
@@ -19,10 +20,11 @@ export function matches(s: SessionInfo, query: string): boolean {
   return words.every((w) => text.includes(w));
 }
 
-// choices returns the ways to group these sessions, with their names.
-export function choices(all: readonly SessionInfo[]): [GroupBy, string][] {
+// choices returns the ways to group these sessions, with their names. At a gate, sessions are grouped by host unless
+// the user has chosen another way.
+export function choices(all: readonly SessionInfo[], atGate = false): [GroupBy, string][] {
   const keys = new Set(all.flatMap((s) => Object.keys(s.labels ?? {})));
-  const found: [GroupBy, string][] = [['none', 'No groups'], ['directory', 'By directory'], ['state', 'By state']];
+  const found: [GroupBy, string][] = [atGate ? ['host', 'By host'] : ['none', 'No groups'], ['directory', 'By directory'], ['state', 'By state']];
   if (keys.has('workspace_id')) found.push([WORKSPACE, 'By workspace']);
   for (const key of [...keys].sort()) if (!OWN.has(key)) found.push([`label:${key}`, `By ${key}`]);
   return found;
@@ -33,6 +35,8 @@ export function groupOf(s: SessionInfo, by: GroupBy): string {
   switch (by) {
     case 'none':
       return '';
+    case 'host':
+      return split(s.id).host;
     case 'state':
       return says(s).replace(/^./, (c) => c.toUpperCase());
     case 'directory':

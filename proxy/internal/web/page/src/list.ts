@@ -1,10 +1,11 @@
 // The list of sessions. If there are many, it has a filter and groups. The element of a row is made once and then
 // updated, so that it keeps the focus.
 
-import type { SessionInfo } from 'holdfast';
+import type { HostInfo, SessionInfo } from 'holdfast';
 
 import { h, iconButton } from './dom.ts';
 import { choices, grouped, matches, type Group, type GroupBy } from './groups.ts';
+import { hostState } from './hosts.ts';
 import { change, onChange, settings } from './settings.ts';
 import { ago, ended, failed, place, runs, says, title, uses, who } from './words.ts';
 
@@ -17,7 +18,7 @@ const MANY = 6; // number of sessions from which on the filter is shown
 
 interface Heading {
   element: HTMLLIElement;
-  update(group: Group): void;
+  update(group: Group, host?: HostInfo): void; // host: the group is that of a host of the gate
 }
 
 export interface Hooks {
@@ -25,6 +26,7 @@ export interface Hooks {
   menu(at: HTMLElement, s: SessionInfo): void;
   forgetAll(): void; // forgets all exited sessions
   current(): string | undefined; // id of the session of the active pane
+  startOn(host: string): void; // starts a session on a host of the gate
   news(s: SessionInfo): string | undefined; // events since the user last viewed the session
 }
 
@@ -35,7 +37,7 @@ export class List {
   readonly filter = h('div', { class: 'filter', role: 'search', 'aria-label': 'Sessions', hidden: true }, this.query, this.by);
   private readonly headings = new Map<string, Heading>();
   private readonly collapsed = new Set<string>(); // names of collapsed groups
-  private last: [SessionInfo[], boolean] = [[], false];
+  private last: [SessionInfo[], boolean, HostInfo[] | undefined] = [[], false, undefined];
   private readonly rows = new Map<string, Row>();
   private readonly over = h('li', { class: 'over' }, h('h2', { text: 'Ended' }), h('button', { type: 'button', text: 'Forget all', onclick: () => this.hooks.forgetAll() }));
   private readonly gone = h('li', { class: 'over' }, h('h2', { text: 'Lost with the machine' }));
@@ -69,13 +71,15 @@ export class List {
     });
   }
 
-  // show updates the list. ready tells whether the sessions are known.
-  show(all: SessionInfo[], ready: boolean): void {
-    this.last = [all, ready];
+  // show updates the list. ready tells whether the sessions are known. hosts are those of the gate, if the page is that
+  // of a gate.
+  show(all: SessionInfo[], ready: boolean, hosts?: HostInfo[]): void {
+    this.last = [all, ready, hosts];
     const current = this.hooks.current();
-    const by = settings().groupBy;
-    this.choose(all, by);
-    this.filter.hidden = all.length < MANY && this.query.value === '' && by === 'none' && !this.filter.contains(document.activeElement);
+    const chosen = settings().groupBy;
+    const by = chosen === (hosts ? 'none' : 'host') ? (hosts ? 'host' : 'none') : chosen;
+    this.choose(all, by, hosts !== undefined);
+    this.filter.hidden = all.length < MANY && this.query.value === '' && (by === 'none' || by === 'host') && !this.filter.contains(document.activeElement);
     const found = all.filter((s) => matches(s, this.query.value));
     const row = (s: SessionInfo): HTMLElement => {
       let row = this.rows.get(s.id);
@@ -84,8 +88,13 @@ export class List {
       return row.element;
     };
     const wanted: HTMLElement[] = [];
-    for (const group of grouped(found.filter((s) => !ended(s)), by)) {
-      if (by !== 'none') wanted.push(this.heading(group));
+    const groups = grouped(found.filter((s) => !ended(s)), by);
+    if (by === 'host' && !this.query.value) { // hosts without sessions, too
+      for (const { name } of hosts ?? []) if (!groups.some((g) => g.name === name)) groups.push({ name, sessions: [] });
+      groups.sort((a, b) => a.name.localeCompare(b.name));
+    }
+    for (const group of groups) {
+      if (by !== 'none') wanted.push(this.heading(group, by === 'host' ? hosts?.find((h) => h.name === group.name) : undefined));
       if (by === 'none' || !this.collapsed.has(group.name) || this.query.value) wanted.push(...group.sessions.map(row));
     }
     const gone = found.filter((s) => s.state === 'lost');
@@ -134,8 +143,8 @@ export class List {
   }
 
   // choose updates the ways to group. The chosen one stays, also if no session has its label.
-  private choose(all: SessionInfo[], by: GroupBy): void {
-    const offered = choices(all);
+  private choose(all: SessionInfo[], by: GroupBy, atGate: boolean): void {
+    const offered = choices(all, atGate);
     if (!offered.some(([value]) => value === by)) offered.push([by, `By ${by.replace('label:', '')}`]);
     const now = JSON.stringify([offered, by]);
     if (this.by.dataset.now === now) return;
@@ -144,26 +153,35 @@ export class List {
     this.by.value = by;
   }
 
-  private heading(group: Group): HTMLElement {
+  private heading(group: Group, host?: HostInfo): HTMLElement {
     let heading = this.headings.get(group.name);
     if (!heading) {
       const { name } = group;
       const path = name.startsWith('/') && name.length > 32 ? `…${name.slice(-31)}` : name;
       const count = h('span', { class: 'count' });
+      const state = h('span', { class: 'state', hidden: true });
+      const plus = iconButton('plus', `New session on ${name}`, () => this.hooks.startOn(name));
+      plus.hidden = true;
       const button = h('button', { type: 'button', title: name, onclick: () => {
         if (!this.collapsed.delete(name)) this.collapsed.add(name);
         this.again();
-      } }, h('span', { class: 'name', text: path || 'Others' }), count);
+      } }, h('span', { class: 'name', text: path || 'Others' }), count, state);
       heading = {
-        element: h('li', { class: 'group' }, h('h2', {}, button)),
-        update: ({ sessions }) => {
+        element: h('li', { class: 'group' }, h('h2', {}, button), plus),
+        update: ({ sessions }, host) => {
+          const says = host ? hostState(host) : '';
+          set(state, says);
+          state.hidden = plus.hidden = !host;
+          plus.disabled = says === 'unknown';
+          heading!.element.dataset.host = host ? name : '';
+          heading!.element.dataset.state = says;
           set(count, String(sessions.length));
           button.setAttribute('aria-expanded', String(!this.collapsed.has(name)));
         },
       };
       this.headings.set(name, heading);
     }
-    heading.update(group);
+    heading.update(group, host);
     return heading.element;
   }
 

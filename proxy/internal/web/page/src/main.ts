@@ -7,8 +7,10 @@ import { HoldfastClient, HoldfastError } from 'holdfast';
 
 import './style.css';
 import { App } from './app.ts';
+import type { Client } from './client.ts';
 import { said } from './dialogs.ts';
 import { h } from './dom.ts';
+import { Fleet } from './fleet.ts';
 import { isDark, onChange } from './settings.ts';
 import { sharedPage } from './shared.ts';
 
@@ -17,6 +19,7 @@ interface Page {
   signed_in: boolean;
   expires_at?: string;
   session_id?: string;
+  gate?: boolean; // the page is that of a gate
 }
 
 const shared = location.pathname.startsWith('/share/');
@@ -41,8 +44,27 @@ function tell(heading: string, again: boolean, ...text: (string | Node)[]): void
   show(h('main', { class: 'alone' }, h('div', { class: 'empty' }, h('h1', { text: heading }), h('p', { role: 'alert' }, ...text), again && button)));
 }
 
-function signedOut(): void {
-  if (shared) tell('This link is not good any more', false, 'Ask whoever shared it for another one.');
+// signInAtGate asks for the token of clients. It is sent in a header, and the browser keeps a cookie instead of it.
+function signInAtGate(): void {
+  const token = h('input', { type: 'password', class: 'mono', autocomplete: 'off', autofocus: true, required: true, 'aria-label': 'Text of proxy gate client-token' });
+  const error = h('p', { class: 'error', role: 'alert' });
+  const form = h('form', { class: 'sign-in' }, token, h('button', { type: 'submit', class: 'action first', text: 'Sign in' }), error);
+  form.addEventListener('submit', (e) => {
+    e.preventDefault();
+    const secret = token.value.trim().split('/').pop() ?? '';
+    fetch('/v1/sign-in', { method: 'POST', credentials: 'same-origin', headers: { Authorization: `Bearer ${encodeURIComponent(secret)}` } }).then((answer) => {
+      if (answer.ok) location.reload();
+      else error.textContent = answer.status === 401 ? 'This is not the token of this gate.' : `The gate answers ${answer.status}.`;
+    }, () => (error.textContent = 'The gate does not answer.'));
+  });
+  show(h('main', { class: 'alone' }, h('div', { class: 'empty' }, h('h1', { text: 'Sign in' }),
+    h('p', {}, 'On the gate, run ', h('kbd', { text: 'proxy gate web' }), ' and open the link that it prints. Or paste what ', h('kbd', { text: 'proxy gate client-token' }), ' prints:'), form)));
+  token.focus();
+}
+
+function signedOut(atGate = false): void {
+  if (atGate) signInAtGate();
+  else if (shared) tell('This link is not good any more', false, 'Ask whoever shared it for another one.');
   else tell('Sign in', true, 'In a terminal on this machine, run ', h('kbd', { text: 'proxy web' }), '. It opens this page, signed in.');
 }
 
@@ -70,21 +92,22 @@ async function begin(): Promise<void> {
     }), RETRY);
     return;
   }
-  if (!page.signed_in) return signedOut();
-  const url = beside('api');
+  if (!page.signed_in) return signedOut(page.gate);
+  const url = beside(page.gate ? 'gate' : 'api');
   url.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:';
-  const client = await HoldfastClient.connect({ url, client: shared ? 'shared page' : 'page' });
+  const fleet = page.gate ? await Fleet.connect(url) : undefined;
+  const client: Client = fleet ?? (await HoldfastClient.connect({ url, client: shared ? 'shared page' : 'page' }));
   // The server may have refused the connection because the cookie has expired. A browser does not report the reason.
   client.on('error', () => {
     void may().then((now) => {
       if (now?.signed_in !== false) return;
       void client.close();
-      signedOut();
+      signedOut(page.gate);
     });
   });
   if (shared) show(await sharedPage(client, page.session_id ?? '', page.expires_at));
   else {
-    const app = new App(client);
+    const app = new App(client, fleet);
     show(app.element);
     app.focus();
   }

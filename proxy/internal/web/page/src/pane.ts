@@ -1,7 +1,8 @@
 // A pane: a terminal with its title and notices, or the choice of sessions.
 
-import type { HoldfastClient, SessionInfo } from 'holdfast';
+import type { SessionInfo } from 'holdfast';
 
+import type { Client } from './client.ts';
 import { h, iconButton } from './dom.ts';
 import { Find } from './find.ts';
 import { PastView } from './past.ts';
@@ -36,7 +37,7 @@ export class PaneView {
   private asks: string | undefined; // the choice that is shown, as JSON
 
   constructor(
-    private readonly client: HoldfastClient,
+    private readonly client: Client,
     private readonly hooks: Hooks,
   ) {
     const head = h('div', { class: 'pane-head' }, this.name, iconButton('close', 'Close pane', () => hooks.close(), 'Alt+Shift+W'));

@@ -4,8 +4,9 @@
 // One request is under way at a time. The moment that was chosen last is requested next; moments between are skipped.
 
 import { Terminal } from '@xterm/xterm';
-import { HoldfastError, type HoldfastClient, type PastContent, type SessionInfo } from 'holdfast';
+import { HoldfastError, type PastContent, type SessionInfo } from 'holdfast';
 
+import type { Client } from './client.ts';
 import { said } from './dialogs.ts';
 import { h, iconButton } from './dom.ts';
 import { clamp, jump, labels, printed, says, step, withCommands } from './moments.ts';
@@ -40,7 +41,7 @@ export class PastView {
   private over = false;
 
   constructor(
-    private readonly client: HoldfastClient,
+    private readonly client: Client,
     private session: SessionInfo,
     private readonly leave: () => void,
   ) {

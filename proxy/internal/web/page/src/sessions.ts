@@ -1,7 +1,9 @@
 // The sessions of the proxy: the result of list, updated by events. After a lost connection, the client requests the
 // missed events. If some are lost, and after each new connection, the page lists the sessions again.
 
-import { HoldfastError, type HoldfastClient, type HoldfastEvent, type SessionInfo, type Subscription } from 'holdfast';
+import { HoldfastError, type HoldfastEvent, type SessionInfo, type Subscription } from 'holdfast';
+
+import type { Client } from './client.ts';
 
 export class Sessions {
   private readonly byID = new Map<string, SessionInfo>();
@@ -13,7 +15,7 @@ export class Sessions {
   private touched = new Map<string, number>();
   ready = false; // the first list has arrived
 
-  constructor(private readonly client: HoldfastClient) {
+  constructor(private readonly client: Client) {
     client.on('state', (state) => {
       if (state === 'connected') void this.refresh();
     });

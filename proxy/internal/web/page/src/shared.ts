@@ -1,13 +1,12 @@
 // The page of a share link: one read-only terminal without controls.
 
-import type { HoldfastClient } from 'holdfast';
-
+import type { Client } from './client.ts';
 import { connectionBar, connectionLine } from './connection.ts';
 import { h } from './dom.ts';
 import { TerminalView } from './terminal.ts';
 import { title } from './words.ts';
 
-export async function sharedPage(client: HoldfastClient, id: string, expires: string | undefined): Promise<HTMLElement> {
+export async function sharedPage(client: Client, id: string, expires: string | undefined): Promise<HTMLElement> {
   const name = h('h1', { text: id });
   const ends = h('div', { class: 'notice', role: 'status', hidden: true });
   const badges = [h('span', { class: 'badge', text: 'read only' })];

@@ -17,8 +17,9 @@ import { WebLinksAddon } from '@xterm/addon-web-links';
 import { WebglAddon } from '@xterm/addon-webgl';
 import { Terminal } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
-import { attach, exitText, HoldfastError, pasteText, Widths, type AttachedTerminal, type ExitInfo, type HoldfastClient, type SessionInfo } from 'holdfast';
+import { attach, exitText, HoldfastError, pasteText, Widths, type AttachedTerminal, type ExitInfo, type SessionInfo } from 'holdfast';
 
+import type { Client } from './client.ts';
 import { mayWrite, said } from './dialogs.ts';
 import { h } from './dom.ts';
 import { Marks } from './marks.ts';
@@ -63,7 +64,7 @@ export class TerminalView {
   private dark = isDark();
 
   constructor(
-    private readonly client: HoldfastClient,
+    private readonly client: Client,
     private session: SessionInfo | undefined, // undefined until bind is called
     private readonly hooks: Hooks,
     private readonly readOnly = false,
