@@ -4,9 +4,11 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,18 +68,23 @@ type rolledOut struct {
 // rollOut upgrades all hosts, and returns the result and the exit code.
 func (f *rolling) rollOut(to string, args ...string) (out rolledOut, code int) {
 	f.T.Helper()
-	r := f.Run("proxy", append([]string{"upgrade", "--hosts", "*", "--to", to, "--max-stall", "0", "--json"}, args...)...)
-	for line := range strings.Lines(r.Out) {
+	cmd := f.Command("proxy", append([]string{"upgrade", "--hosts", "*", "--to", to, "--max-stall", "0", "--json"}, args...)...)
+	printed, err := cmd.Output() // Run has a limit that is too short for many hosts
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		f.T.Fatal(err)
+	}
+	for line := range strings.Lines(string(printed)) {
 		var e struct{ Result rolledOut }
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			f.T.Fatalf("%v in %v", err, r)
+			f.T.Fatalf("%v in %s", err, printed)
 		}
 		out = e.Result
 	}
 	if out.Outcome == "" {
-		f.T.Fatalf("no result: %v", r)
+		f.T.Fatalf("no result: %v, %s", err, printed)
 	}
-	return out, r.Code
+	return out, cmd.ProcessState.ExitCode()
 }
 
 // states returns HOST:STATE:SUPERVISOR:PROXY of all hosts.
