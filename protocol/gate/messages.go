@@ -330,7 +330,7 @@ type UpgradeState string
 const (
 	UpgradeReady    UpgradeState = "ready"    // other programs run, and these can replace them
 	UpgradeCurrent  UpgradeState = "current"  // these programs run already
-	UpgradeIdle     UpgradeState = "idle"     // neither a supervisor nor a proxy runs on the host
+	UpgradeIdle     UpgradeState = "idle"     // no proxy runs on the host
 	UpgradeDone     UpgradeState = "upgraded" // these programs run, and the host is healthy
 	UpgradeReturned UpgradeState = "returned" // the programs from before run
 	UpgradeFailed   UpgradeState = "failed"   // the work has failed; Supervisor and Proxy tell what runs, if it is known

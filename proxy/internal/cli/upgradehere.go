@@ -6,10 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/rs/zerolog"
 
 	"holdfast/proxy/internal/fleet/hostupgrade"
+	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/config"
 )
 
@@ -31,10 +34,12 @@ func (a *app) upgrader(dirs config.Dirs, log zerolog.Logger) *hostupgrade.Upgrad
 				return nil, err
 			}
 			cmd := exec.CommandContext(ctx, filepath.Join(dir, "proxy"), args...)
-			// A supervisor that the environment names would be used instead of the one in dir.
-			cmd.Env = append(config.DaemonEnv(os.Environ()), "HOLDFAST_SUPERVISOR="+filepath.Join(dir, "supervisor"))
+			cmd.Env = slices.DeleteFunc(config.DaemonEnv(os.Environ()), func(v string) bool {
+				return strings.HasPrefix(v, "HOLDFAST_SUPERVISOR=") // it would be used instead of the supervisor in dir
+			})
 			return cmd, nil
 		},
+		Settle: handoff.Timeout + grace,
 	})
 }
 

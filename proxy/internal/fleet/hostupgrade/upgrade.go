@@ -55,6 +55,9 @@ type Options struct {
 	Look func(ctx context.Context) (Running, error)
 	// Command returns the command "proxy upgrade" of the programs in a directory, with further arguments.
 	Command func(ctx context.Context, dir string, args ...string) (*exec.Cmd, error)
+	// Settle is how long a Command that was killed may still have an effect, because it has started a successor
+	// of the proxy.
+	Settle time.Duration
 }
 
 // ErrIdle tells that no proxy runs, so that there is nothing to upgrade.
@@ -74,7 +77,8 @@ type Process struct {
 
 // An Upgrader does the upgrades of one host.
 type Upgrader struct {
-	o Options
+	o        Options
+	refusals logging.Limiter // of log lines that clients cause
 
 	mu  sync.Mutex
 	job *job // the one in work, or the last one
@@ -110,7 +114,7 @@ func (u *Upgrader) Serve(ctx context.Context, conn net.Conn, request gate.Upgrad
 }
 
 func (u *Upgrader) refuse(conn net.Conn, code gate.Refusal, why string) error {
-	u.o.Log.Warn().Bool(logging.Security, true).Str(logging.Code, string(code)).Str("why", why).Msg("upgrade refused")
+	u.refusals.Of(u.o.Log).Warn().Bool(logging.Security, true).Str(logging.Code, string(code)).Str("why", why).Msg("upgrade refused")
 	_ = conn.SetWriteDeadline(time.Now().Add(writeLimit))
 	return gate.Write(conn, gate.Refused{Code: code, Message: why})
 }

@@ -154,8 +154,10 @@ func TestResults(t *testing.T) {
 	if err := os.Mkdir(absent, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	hangs := request(gate.UpgradeApply, h.release("hangs", "exec sleep 1000"))
+	hangs.LimitMS = 100
 	short := request(gate.UpgradeApply, silent)
-	short.LimitMS = 100
+	short.LimitMS = 300
 	for _, tt := range []struct {
 		name  string
 		m     gate.Upgrade
@@ -169,8 +171,10 @@ func TestResults(t *testing.T) {
 		{"a trial that succeeds", request(gate.UpgradeTry, silent), gate.UpgradeReady, "", 1},
 		{"a return before an upgrade", request(gate.UpgradeReturn, silent), gate.UpgradeReturned, "", 0},
 		{"an upgrade that fails", request(gate.UpgradeApply, broken), gate.UpgradeReturned, "it is broken", 1},
-		{"one that changes nothing", short, gate.UpgradeReturned, "other programs run", 1}, // the programs from before run, so the return runs none
-		{"the same again", short, gate.UpgradeReturned, "other programs run", 0},
+		{"one that changes nothing", short, gate.UpgradeReturned, "", 1}, // it has no effect within the limit; the programs from before run, so the return runs none
+		{"one that hangs", hangs, gate.UpgradeReturned, "has not ended in time", 1},
+		{"one that changes nothing, again", short, gate.UpgradeReturned, "", 1},
+		{"the same again", short, gate.UpgradeReturned, "", 0},
 		{"a return", request(gate.UpgradeReturn, silent), gate.UpgradeReturned, "", 0},
 	} {
 		h.runs.Store(0)

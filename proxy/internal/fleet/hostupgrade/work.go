@@ -97,6 +97,9 @@ func (u *Upgrader) comeBack(ctx context.Context, j *job, before Running, limit t
 	if cause != nil {
 		result.Error = cause.Error()
 	}
+	if errors.Is(cause, errLate) {
+		_ = sleep(ctx, u.o.Settle)
+	}
 	isSame := false
 	old, err := u.kept(j.request.ID)
 	if cause == nil && errors.Is(err, errNotUpgraded) { // the apply has not arrived, so there is nothing to return from
@@ -171,11 +174,18 @@ func (u *Upgrader) awaitHealthy(ctx context.Context, wanted sums, before []proto
 		if err == nil {
 			return now, nil
 		}
-		select {
-		case <-time.After(lookPause):
-		case <-ctx.Done():
+		if sleep(ctx, lookPause) != nil {
 			return now, err
 		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -206,6 +216,9 @@ type outcome struct {
 	stallMS         float64 // the longest pause
 	clients, closed int
 }
+
+// errLate tells that "proxy upgrade" was killed.
+var errLate = errors.New("has not ended in time")
 
 // run runs "proxy upgrade" of the programs in dir until it ends or ctx does. The program writes into files,
 // because it must not end with this process.
@@ -244,7 +257,7 @@ func (u *Upgrader) run(ctx context.Context, j *job, dir string, args ...string) 
 	}
 	switch {
 	case ctx.Err() != nil:
-		return done, fmt.Errorf("%s upgrade has not ended in time", filepath.Join(dir, "proxy"))
+		return done, fmt.Errorf("%s upgrade %w", filepath.Join(dir, proxyName), errLate)
 	case err != nil:
 		text, _ := os.ReadFile(errs.Name())
 		return done, errors.New(cmp.Or(cut(string(text)), err.Error()))

@@ -338,7 +338,10 @@ func (r *rollout) upgrade(ctx context.Context, name string) {
 	case err != nil:
 		state = State(gate.UpgradeFailed)
 	}
-	if state != State(gate.UpgradeDone) && state != State(gate.UpgradeCurrent) && state != State(gate.UpgradeIdle) {
+	if state == State(gate.UpgradeCurrent) { // the agent was started again during the work
+		state = State(gate.UpgradeDone)
+	}
+	if state != State(gate.UpgradeDone) && state != State(gate.UpgradeIdle) {
 		r.mu.Lock()
 		r.hasFailed = true
 		r.mu.Unlock()
