@@ -66,7 +66,8 @@ type Gate struct {
 	store    *credential.Store
 	address  string // of this gate
 	log      zerolog.Logger
-	refusals logging.Limiter // of log lines that strangers cause
+	now      func() time.Time // the clock of the system
+	refusals logging.Limiter  // of log lines that strangers cause
 	dir      *directory.Directory
 	bus      *bus.Bus
 	wg       sync.WaitGroup
@@ -104,12 +105,18 @@ type arrival struct {
 
 // Run serves on ln until ctx is done.
 func Run(ctx context.Context, store *credential.Store, ln net.Listener, control Control, log zerolog.Logger) error {
+	return run(ctx, store, ln, control, log, time.Now)
+}
+
+// run is Run with a clock, which tells the times that are stored and told to other gates. Intervals within this
+// process do not use it, because the clock of the system may jump.
+func run(ctx context.Context, store *credential.Store, ln net.Listener, control Control, log zerolog.Logger, clock func() time.Time) error {
 	address, err := store.Address()
 	if err != nil {
 		return err
 	}
 	g := &Gate{
-		ctx: ctx, store: store, address: address, log: log, dir: directory.New(address),
+		ctx: ctx, store: store, address: address, log: log, now: clock, dir: directory.New(address),
 		conns: map[net.Conn]string{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
 		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{},
 	}

@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,8 @@ type bench struct {
 	stop    func()
 
 	address, fingerprint string
+	public               string       // address that the gate tells, or "" for the same
+	ahead                atomic.Int64 // nanoseconds by which the clock of the gate is ahead
 }
 
 func newBench(t *testing.T) *bench {
@@ -84,7 +87,7 @@ func (b *bench) start() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := store.SetAddress(b.address, time.Now()); err != nil {
+	if err := store.SetAddress(cmp.Or(b.public, b.address), b.now()); err != nil {
 		b.t.Fatal(err)
 	}
 	if b.client, err = store.ClientEntry(); err != nil {
@@ -92,7 +95,7 @@ func (b *bench) start() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, store, ln, control, zerolog.Nop()) }()
+	go func() { ended <- run(ctx, store, ln, control, zerolog.Nop(), b.now) }()
 	b.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := testkit.Within(b.t, limit, "the gate ends", ended); err != nil {
@@ -101,6 +104,9 @@ func (b *bench) start() {
 	})
 	b.t.Cleanup(b.stop)
 }
+
+// now is the clock of the gate.
+func (b *bench) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
 
 func (b *bench) dial() net.Conn {
 	b.t.Helper()

@@ -239,7 +239,7 @@ func Enlist(ctx context.Context, dir string, e gate.Entry) error {
 
 // enlist gives the identity of the gates to a new one.
 func (g *Gate) enlist(conn net.Conn, m *gate.Enlist) {
-	identity, err := g.store.Enlist(*m, time.Now())
+	identity, err := g.store.Enlist(*m, g.now())
 	if err != nil {
 		var r *gate.Refused
 		if errors.As(err, &r) {
@@ -255,7 +255,7 @@ func (g *Gate) enlist(conn net.Conn, m *gate.Enlist) {
 // gates.
 func (g *Gate) change(f func(now time.Time) (record.Members, error)) (record.Members, error) {
 	g.changes.Lock()
-	changed, err := f(time.Now())
+	changed, err := f(g.now())
 	if !changed.IsEmpty() {
 		g.sum = ""
 		if changed.Client.Text != "" {
