@@ -23,8 +23,8 @@
 # TestChurn, TestRollout, TestRolloutOfMany and TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and
 # TestPowerCuts (scripts/vm), TestBusySessions (supervisor/internal/linkserver), TestStalledLink (scripts/cli),
 # FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast (supervisor/internal/replay),
-# TestPowerCuts and TestBrokenDisk (supervisor/internal/past), TestStorm (supervisor/internal/keeper). --long
-# also sets how much the storms do, unless the environment has another number: HOLDFAST_KILLS,
+# TestPowerCuts and TestBrokenDisk (supervisor/internal/past), TestStorm (supervisor/internal/keeper),
+# TestPartition (proxy/internal/fleet/gate). --long also sets how much the storms do, unless the environment has another number: HOLDFAST_KILLS,
 # HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_DEATHS, HOLDFAST_COST, and the time HOLDFAST_CHAOS.
 #
 # The steps run in two lanes at the same time. One lane downloads, and then runs the tests that wait

@@ -18,11 +18,13 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -208,9 +210,32 @@ type link struct {
 	ctx  context.Context
 	end  context.CancelFunc
 	conn *nats.Conn
+	isUp atomic.Bool
 
 	mu       sync.Mutex
 	password string
+}
+
+// errNotConnected tells that a message was not published.
+var errNotConnected = errors.New("bus: not connected")
+
+// publish publishes a message. It does not wait for a connection that is being made, as nats.Conn does, because
+// the other end may be silent for many seconds.
+func (l *link) publish(subject string, data []byte) error {
+	if !l.isUp.Load() {
+		return errNotConnected
+	}
+	return l.conn.Publish(subject, data)
+}
+
+func (l *link) connected() {
+	l.isUp.Store(true)
+	l.o.Connected()
+}
+
+func (l *link) lost(err error) {
+	l.isUp.Store(false)
+	l.o.Lost(err)
 }
 
 // connect returns after the first attempt to connect, also if it has failed.
@@ -222,9 +247,9 @@ func connect(ctx context.Context, name string, o LinkOptions) (*link, error) {
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.CustomReconnectDelay(delay),
 		nats.ReconnectBufSize(-1), // what is published without a connection is lost; stamps show that
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(maxPings), nats.FlusherTimeout(writeLimit),
-		nats.ConnectHandler(func(*nats.Conn) { o.Connected() }),
-		nats.ReconnectHandler(func(*nats.Conn) { o.Connected() }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { o.Lost(err) }),
+		nats.ConnectHandler(func(*nats.Conn) { l.connected() }),
+		nats.ReconnectHandler(func(*nats.Conn) { l.connected() }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { l.lost(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.Failed(err) }),
 	)
 	if err != nil {
@@ -244,6 +269,7 @@ func delay(attempts int) time.Duration {
 
 // InProcessConn implements nats.InProcessConnProvider.
 func (l *link) InProcessConn() (net.Conn, error) {
+	l.isUp.Store(false) // the call of lost may be late
 	conn, password, err := l.o.Dial(l.ctx)
 	if err != nil {
 		l.o.Lost(err)
@@ -288,7 +314,7 @@ func Connect(ctx context.Context, o HostOptions) (*Host, error) {
 
 // Publish sends a message to the gate. It returns an error if the host is not connected.
 func (h *Host) Publish(kind string, data []byte) error {
-	return h.conn.Publish(prefixUp+h.name+"."+kind, data)
+	return h.publish(prefixUp+h.name+"."+kind, data)
 }
 
 // Flush returns when the gate's server has received all messages.
@@ -313,8 +339,8 @@ func ConnectPeer(ctx context.Context, o LinkOptions, receive func(key, kind stri
 
 // Publish sends a message to a host of the other gate.
 func (p *Peer) Publish(key, kind string, data []byte) error {
-	return p.conn.Publish(prefixDown+key+"."+kind, data)
+	return p.publish(prefixDown+key+"."+kind, data)
 }
 
 // Tell sends a message to the other gate.
-func (p *Peer) Tell(kind string, data []byte) error { return p.conn.Publish(prefixGates+kind, data) }
+func (p *Peer) Tell(kind string, data []byte) error { return p.publish(prefixGates+kind, data) }

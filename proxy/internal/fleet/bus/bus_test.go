@@ -203,3 +203,38 @@ func TestPasswords(t *testing.T) {
 type provider struct{ net.Conn }
 
 func (p provider) InProcessConn() (net.Conn, error) { return p.Conn, nil }
+
+// While a connection is made again, and the other end is silent, a message is not published, and nobody
+// waits for it.
+func TestPublishWithoutConnection(t *testing.T) {
+	b, _ := start(t)
+	connected, dials, silent := make(chan bool, 16), make(chan bool, 16), make(chan struct{})
+	o, cut := linkTo(b, GateUser, connected)
+	dial := o.Dial
+	isFirst := true
+	o.Dial = func(ctx context.Context) (net.Conn, string, error) {
+		if isFirst {
+			isFirst = false
+			return dial(ctx)
+		}
+		dials <- true
+		<-silent
+		return nil, "", errors.New("the other end is silent")
+	}
+	p, err := ConnectPeer(t.Context(), o, func(string, string, []byte) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	defer close(silent)
+	testkit.Within(t, limit, "the first connection", connected)
+	cut()
+	testkit.Within(t, limit, "the second connection is being made", dials)
+	told := make(chan error, 2)
+	go func() { told <- p.Tell("kind", nil); told <- p.Publish("A", "kind", nil) }()
+	for range 2 {
+		if err := testkit.Within(t, limit, "the call returns", told); !errors.Is(err, errNotConnected) {
+			t.Errorf("got %v", err)
+		}
+	}
+}

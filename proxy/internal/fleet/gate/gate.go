@@ -88,7 +88,8 @@ type Gate struct {
 	store    *credential.Store
 	address  string // of this gate
 	log      zerolog.Logger
-	refusals logging.Limiter // of log lines that strangers cause
+	now      func() time.Time // the clock of the system
+	refusals logging.Limiter  // of log lines that strangers cause
 	dir      *directory.Directory
 	bus      *bus.Bus
 	wg       sync.WaitGroup
@@ -148,6 +149,9 @@ type arrival struct {
 // Options change how a gate serves. Their zero value is a gate without a policy.
 type Options struct {
 	Policy policy.Policy // decides who a client is and what it may ask for; nil: a client needs the token of clients, and may do everything
+	// Now tells the times that are stored and told to other gates; nil: time.Now. Intervals within this process
+	// do not use it, because the clock of the system may jump.
+	Now func() time.Time
 }
 
 // Run serves on the sockets until ctx is done, or until a successor has taken over.
@@ -166,8 +170,11 @@ func newGate(ctx context.Context, store *credential.Store, log zerolog.Logger, o
 	if err != nil {
 		return nil, err
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	g := &Gate{
-		o: o, store: store, address: address, log: log, dir: directory.New(address), drainLimit: drainLimit, recalled: make(chan struct{}),
+		o: o, now: o.Now, store: store, address: address, log: log, dir: directory.New(address), drainLimit: drainLimit, recalled: make(chan struct{}),
 		conns: map[net.Conn]string{}, unproven: map[net.Conn]bool{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
 		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{}, clients: map[*clientWriter]bool{}, left: map[string]bool{},
 	}

@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,8 @@ type bench struct {
 	ended   chan error     // receives the result of the gate, and is closed
 
 	address, fingerprint string
+	public               string       // address that the gate tells, or "" for the same
+	ahead                atomic.Int64 // nanoseconds by which the clock of the gate is ahead
 }
 
 func newBench(t *testing.T) *bench {
@@ -87,7 +90,7 @@ func (b *bench) start() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := store.SetAddress(b.address, time.Now()); err != nil {
+	if err := store.SetAddress(cmp.Or(b.public, b.address), b.now()); err != nil {
 		b.t.Fatal(err)
 	}
 	if b.client, err = store.ClientEntry(); err != nil {
@@ -98,7 +101,9 @@ func (b *bench) start() {
 		b.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	b.runs(cancel, func() error { return Run(ctx, store, Sockets{ln, control, offers}, b.log, b.options) })
+	options := b.options
+	options.Now = b.now
+	b.runs(cancel, func() error { return Run(ctx, store, Sockets{ln, control, offers}, b.log, options) })
 }
 
 // runs runs a gate, which ends after cancel.
@@ -117,6 +122,9 @@ func (b *bench) runs(cancel context.CancelFunc, run func() error) {
 	})
 	b.t.Cleanup(b.stop)
 }
+
+// now is the clock of the gate.
+func (b *bench) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
 
 func (b *bench) dial() net.Conn {
 	b.t.Helper()

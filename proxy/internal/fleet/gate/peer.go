@@ -254,7 +254,7 @@ func Enlist(ctx context.Context, dir string, e gate.Entry) error {
 
 // enlist gives the identity of the gates to a new one.
 func (g *Gate) enlist(conn net.Conn, m *gate.Enlist) {
-	identity, err := g.store.Enlist(*m, time.Now())
+	identity, err := g.store.Enlist(*m, g.now())
 	if err != nil {
 		var r *gate.Refused
 		if errors.As(err, &r) {
@@ -274,7 +274,7 @@ func (g *Gate) change(f func(now time.Time) (record.Members, error)) (record.Mem
 		g.changes.Unlock()
 		return record.Members{}, errors.New("the gate is being replaced; try again")
 	}
-	changed, err := f(time.Now())
+	changed, err := f(g.now())
 	if len(changed.Revoked) > 0 || changed.Client.Text != "" {
 		g.recallPredecessor()
 	}
