@@ -13,6 +13,7 @@
 //	accept     accepts connections; one goroutine for each of them
 //	bus        calls receive for each message of a host, and receiveGate for each of a gate, one after the other
 //	keepPeer   one goroutine for each other gate: connects with its bus, and calls receive for its hosts
+//	useCluster one goroutine, if the gate has a NATS cluster, over which all messages of gates go then (cluster.go)
 //	control    answers the commands of the gate's user on a Unix socket
 //	tellSums   tells the other gates the sum of the members
 //
@@ -74,6 +75,7 @@ type Gate struct {
 	refusals logging.Limiter // of log lines that strangers cause
 	dir      *directory.Directory
 	bus      *bus.Bus
+	cluster  clusterState
 	wg       sync.WaitGroup
 
 	changes sync.Mutex // a change of the members, and what it causes; locked before mu
@@ -109,7 +111,8 @@ type arrival struct {
 
 // Options change how a gate serves. Their zero value is a gate without a policy.
 type Options struct {
-	Policy policy.Policy // decides who a client is and what it may ask for; nil: a client needs the token of clients, and may do everything
+	NATS   bus.ClusterOptions // over which the gates exchange messages, unless its URL is ""
+	Policy policy.Policy      // decides who a client is and what it may ask for; nil: a client needs the token of clients, and may do everything
 }
 
 // Run serves on ln until ctx is done.
@@ -130,7 +133,12 @@ func Run(ctx context.Context, store *credential.Store, ln net.Listener, control 
 	for name, h := range members.Hosts {
 		g.dir.Join(h.Key, name)
 	}
-	fromHost := func(key, kind string, data []byte) { g.receive(address, key, kind, data) }
+	fromHost := func(key, kind string, data []byte) {
+		g.receive(address, key, kind, data)
+		if c := g.cluster.conn.Load(); c != nil {
+			_ = c.Announce(key, kind, data) // if it is lost, the other gates notice that
+		}
+	}
 	if g.bus, err = bus.Start(fromHost, g.receiveGate); err != nil {
 		return err
 	}
@@ -141,6 +149,11 @@ func Run(ctx context.Context, store *credential.Store, ln net.Listener, control 
 		_ = errors.Join(ln.Close(), control.Close())
 	})
 	defer stop()
+	if o.NATS.URL != "" {
+		if err := g.useCluster(); err != nil {
+			return err
+		}
+	}
 	g.wg.Go(func() { g.control(control) })
 	g.setPeers(members.Addresses())
 	g.wg.Go(g.tellSums)
