@@ -24,8 +24,9 @@
 # TestPowerCuts (scripts/vm), TestBusySessions (supervisor/internal/linkserver), TestStalledLink (scripts/cli),
 # FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast (supervisor/internal/replay),
 # TestPowerCuts and TestBrokenDisk (supervisor/internal/past), TestStorm (supervisor/internal/keeper),
-# TestPartition (proxy/internal/fleet/gate). --long also sets how much the storms do, unless the environment has another number: HOLDFAST_KILLS,
-# HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_DEATHS, HOLDFAST_COST, and the time HOLDFAST_CHAOS.
+# TestPartition and TestCluster (proxy/internal/fleet/gate). --long also sets how much the storms do, unless
+# the environment has another number: HOLDFAST_KILLS, HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_DEATHS,
+# HOLDFAST_COST, and the time HOLDFAST_CHAOS.
 #
 # The steps run in two lanes at the same time. One lane downloads, and then runs the tests that wait
 # much. The other lane computes at a low priority, so that it uses the time that the first one leaves.

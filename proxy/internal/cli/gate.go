@@ -15,6 +15,7 @@ import (
 
 	wire "holdfast/protocol/gate"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/fleet/bus"
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/gate"
 	"holdfast/proxy/internal/handoff"
@@ -29,6 +30,7 @@ import (
 // gateFlags are the flags of gate.
 type gateFlags struct {
 	listen, address, peer string
+	nats                  bus.ClusterOptions
 	settings              map[string]string // by the names of the settings
 	handoff               bool
 	timeout               time.Duration
@@ -44,11 +46,14 @@ func (a *app) gateCommand() *cobra.Command {
 			"fingerprint of the certificate. All that the gate keeps is in the directory gate of the state directory.\n" +
 			"Several gates serve the same hosts: a new gate starts once with --peer and the text that\n" +
 			"proxy gate token --for-gate prints on a gate that runs.\n" +
+			"With --nats, gates exchange their messages over a NATS cluster of yours, encrypted, instead of connecting with\n" +
+			"each other. All gates of the same hosts must use the same cluster.\n" +
 			"With a policy, the gate also accepts clients that the policy knows by their token, and shows each client\n" +
 			"its workspace. The policy is remembered until it is none. The hosts of the gate must have a policy, too.\n\n" +
 			"With --handoff this program takes over from the gate that runs here. The old gate first finds that the new\n" +
 			"one reaches all hosts; otherwise it continues to serve. Clients move to the new gate within seconds.",
 		Example: "  proxy gate --listen :7684 --address gate.example:7684\n" +
+			"  proxy gate --nats tls://nats.example:4222 --nats-credentials gate.creds\n" +
 			"  proxy gate --policy ~/bin/team --policy-config ~/team.json\n" +
 			"  proxy gate --address gate2.example:7684 --peer TEXT   # of proxy gate token --for-gate on the first gate\n" +
 			"  proxy gate --handoff",
@@ -63,6 +68,9 @@ func (a *app) gateCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.listen, "listen", ":7684", "`address` for clients and hosts")
 	cmd.Flags().StringVar(&o.address, "address", "", "`address` under which clients, hosts and other gates reach the gate (default that of --listen, with the name of this host)")
 	cmd.Flags().StringVar(&o.peer, "peer", "", "`text` with which a new gate becomes one of several, once; it is ignored if the gate is one of them")
+	cmd.Flags().StringVar(&o.nats.URL, "nats", "", "`URL` of a NATS cluster that connects the gates, such as tls://nats.example:4222; several are separated by commas")
+	cmd.Flags().StringVar(&o.nats.Credentials, "nats-credentials", "", "credentials `file` for --nats")
+	cmd.Flags().StringVar(&o.nats.CA, "nats-ca", "", "`file` with the authorities of the servers of --nats (default those of the system)")
 	settings := flag.NewFlagSet("", flag.ContinueOnError)
 	o.settings = config.Flags(settings, "policy", "policy_config", "policy_sha256")
 	cmd.Flags().AddGoFlagSet(settings)
@@ -122,6 +130,7 @@ func (a *app) gate(ctx context.Context, o *gateFlags) error {
 		return err
 	}
 	defer end()
+	options.NATS = o.nats
 	return gate.Run(ctx, store, gate.Sockets{Listener: ln, Control: control, Handoff: offers}, log, options)
 }
 
@@ -136,7 +145,7 @@ func (a *app) gateOptions(ctx context.Context, dirs config.Dirs, cfg config.Conf
 
 // takeOverGate takes over from the gate that runs here, and serves until the context of cmd is done.
 func (a *app) takeOverGate(cmd *cobra.Command, o *gateFlags) error {
-	for _, name := range []string{"listen", "address", "peer"} {
+	for _, name := range []string{"listen", "address", "peer", "nats", "nats-credentials", "nats-ca"} {
 		if cmd.Flags().Changed(name) {
 			return exitcode.WrongUsage(fmt.Errorf("--%s goes not with --handoff: the new gate has the sockets and the address of the old one; to change them, end the gate and start it again", name))
 		}

@@ -10,8 +10,11 @@
 // other, because the routes of a NATS cluster need a port on which the server listens, while a client can be
 // connected over the port of the gates. So each message crosses one server, and messages cannot turn in a circle.
 //
+// Instead, the gates may exchange these messages over a NATS cluster of others (cluster.go). Hosts are
+// connected with the server in the gate's process in any case, because it gives each host its own subjects.
+//
 // Invariant: a host can publish only on its own subjects and subscribe only to its own subjects. A password
-// is valid for one connection.
+// is valid for one connection. A message that came over a cluster was made by a gate that has the same key.
 //
 // Not here: the proof of the key (package gate), and the messages (package record).
 package bus

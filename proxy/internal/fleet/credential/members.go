@@ -2,6 +2,8 @@ package credential
 
 import (
 	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -218,6 +220,16 @@ func (s *Store) Sign(text []byte) ([]byte, error) {
 func (s *Store) IsSigned(text, signature []byte) bool {
 	key, ok := s.certificate.PrivateKey.(ed25519.PrivateKey)
 	return ok && ed25519.Verify(key.Public().(ed25519.PublicKey), text, signature)
+}
+
+// ClusterKey returns a key of 32 bytes that all gates have and nobody else. It depends on the key of the
+// certificate, which it does not reveal.
+func (s *Store) ClusterKey() ([]byte, error) {
+	key, ok := s.certificate.PrivateKey.(ed25519.PrivateKey)
+	if !ok {
+		return nil, errors.New("the key of the certificate is not of the kind Ed25519, which several gates need")
+	}
+	return hkdf.Key(sha256.New, key.Seed(), nil, "holdfast gates over a cluster", 32)
 }
 
 // Adopt makes the identity of another gate that of the directory, which must not have one. The

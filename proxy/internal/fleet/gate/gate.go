@@ -19,6 +19,7 @@
 //	accept     accepts connections; one goroutine for each of them
 //	bus        calls receive for each message of a host, and receiveGate for each of a gate, one after the other
 //	keepPeer   one goroutine for each other gate: connects with its bus, and calls receive for its hosts
+//	useCluster one goroutine, if the gate has a NATS cluster, over which all messages of gates go then (cluster.go)
 //	control    answers the commands of the gate's user on a Unix socket; one goroutine for each
 //	handoffs   offers this gate to a successor
 //	drain      asks the clients to leave for the successor
@@ -92,6 +93,7 @@ type Gate struct {
 	refusals logging.Limiter  // of log lines that strangers cause
 	dir      *directory.Directory
 	bus      *bus.Bus
+	cluster  clusterState
 	wg       sync.WaitGroup
 	web      *web.Handler // serves the page, and WebSockets up to their first message
 
@@ -148,7 +150,8 @@ type arrival struct {
 
 // Options change how a gate serves. Their zero value is a gate without a policy.
 type Options struct {
-	Policy policy.Policy // decides who a client is and what it may ask for; nil: a client needs the token of clients, and may do everything
+	NATS   bus.ClusterOptions // over which the gates exchange messages, unless its URL is ""
+	Policy policy.Policy      // decides who a client is and what it may ask for; nil: a client needs the token of clients, and may do everything
 	// Now tells the times that are stored and told to other gates; nil: time.Now. Intervals within this process
 	// do not use it, because the clock of the system may jump.
 	Now func() time.Time
@@ -187,9 +190,20 @@ func newGate(ctx context.Context, store *credential.Store, log zerolog.Logger, o
 	if err != nil {
 		return nil, err
 	}
-	fromHost := func(key, kind string, data []byte) { g.receive(address, key, kind, data) }
+	fromHost := func(key, kind string, data []byte) {
+		g.receive(address, key, kind, data)
+		if c := g.cluster.conn.Load(); c != nil {
+			_ = c.Announce(key, kind, data) // if it is lost, the other gates notice that
+		}
+	}
 	if g.bus, err = bus.Start(fromHost, g.receiveGate); err != nil {
 		return nil, err
+	}
+	if o.NATS.URL != "" {
+		if err := g.useCluster(); err != nil {
+			g.close()
+			return nil, err
+		}
 	}
 	g.setPeers(members.Addresses())
 	g.wg.Go(g.tellSums)

@@ -5,12 +5,15 @@ package gate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -63,7 +66,7 @@ func (b *bench) another() *bench {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	n := &bench{t: b.t, dir: testkit.Dir(b.t), address: "127.0.0.1:0"}
+	n := &bench{t: b.t, dir: testkit.Dir(b.t), address: "127.0.0.1:0", options: b.options, log: b.log}
 	if err := Enlist(testkit.Soon(b.t), filepath.Join(n.dir, "gate"), e); err != nil {
 		b.t.Fatal(err)
 	}
@@ -160,6 +163,9 @@ type host struct {
 	seq   atomic.Uint64
 
 	isReady chan struct{} // is closed when bus is set
+
+	mu       sync.Mutex // also orders the messages with stamps
+	sessions map[protocol.SessionID]json.RawMessage
 }
 
 // join admits a host and connects it with the bus.
@@ -180,7 +186,7 @@ func (b *bench) join(name string) *host {
 	if _, _, err := b.ask(gate.Join{Secret: e.Secret, Name: name, Key: key}); err != nil {
 		b.t.Fatal(err)
 	}
-	h := &host{key: key, pair: pair, dials: make(chan record.Dial, 16), lost: make(chan error, 1024), isReady: make(chan struct{})}
+	h := &host{key: key, pair: pair, dials: make(chan record.Dial, 16), lost: make(chan error, 1024), isReady: make(chan struct{}), sessions: map[protocol.SessionID]json.RawMessage{}}
 	h.at.Store(b)
 	connected := make(chan bool, 1024)
 	h.bus, err = bus.Connect(b.t.Context(), bus.HostOptions{
@@ -198,8 +204,11 @@ func (b *bench) join(name string) *host {
 			Failed: func(err error) { h.lost <- err },
 		},
 		Receive: func(kind string, data []byte) {
-			if kind == record.KindHello {
+			switch kind {
+			case record.KindHello:
 				h.say()
+			case record.KindRoster:
+				go h.sayAll()
 			}
 			if m, err := record.Decode[record.Dial](data); kind == record.KindDial && err == nil {
 				h.dials <- m
@@ -219,9 +228,25 @@ func (b *bench) join(name string) *host {
 
 // record returns the next record of the host.
 func (h *host) record() []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sum := record.Sum{}
+	for _, raw := range h.sessions {
+		sum.Toggle(record.SumOf(raw))
+	}
 	return record.Encode(record.Host{
-		Stamp: record.Stamp{Epoch: 1, Seq: h.seq.Add(1)}, Link: h.links.Load(), IsServing: true, Sum: record.Sum{}.String(),
+		Stamp: record.Stamp{Epoch: 1, Seq: h.seq.Add(1)}, Link: h.links.Load(), IsServing: true, Count: len(h.sessions), Sum: sum.String(),
 	})
+}
+
+// sayAll publishes all sessions, as an agent does when a gate asks.
+func (h *host) sayAll() {
+	<-h.isReady
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_ = h.bus.Publish(record.KindPiece, record.Encode(record.Piece{ // if it is lost, the gate asks again
+		Stamp: record.Stamp{Epoch: 1, Seq: h.seq.Add(1)}, Total: 1, Sessions: slices.Collect(maps.Values(h.sessions)),
+	}))
 }
 
 // say publishes the record of the host, as an agent does when it is connected and when a gate asks.

@@ -101,6 +101,9 @@ func (s Sockets) files() (groups []handoff.Group, files []*os.File, err error) {
 func (g *Gate) serveHandoffs(s Sockets) {
 	offer := &handoff.Offer{
 		Files: func() ([]handoff.Group, []*os.File, error) {
+			if g.o.NATS.URL != "" { // both gates would have one address in the cluster
+				return nil, nil, protocol.Errorf(protocol.CodeUnsupported, "a gate with a NATS cluster cannot be handed over; end it and start it again")
+			}
 			if !g.isAlone() {
 				return nil, nil, protocol.Errorf(protocol.CodeLimitExceeded, "the gate before this one still moves its clients; try again in a minute")
 			}

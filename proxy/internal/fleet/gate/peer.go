@@ -28,9 +28,15 @@ type peer struct {
 	ended   chan struct{} // of the predecessor: is closed after the connection was lost
 
 	mu     sync.Mutex
-	link   *bus.Peer // nil before the first attempt to connect has ended
+	link   peerLink  // nil before the first attempt to connect has ended
 	reason string    // why the last attempt has failed
 	toldAt time.Time // when it was told all members
+}
+
+// A peerLink is the way to another gate and its hosts.
+type peerLink interface {
+	Publish(key, kind string, data []byte) error
+	Tell(kind string, data []byte) error
 }
 
 var errNoLink = errors.New("the other gate is not connected")
@@ -51,7 +57,7 @@ func (p *peer) tell(kind string, data []byte) error {
 	return link.Tell(kind, data)
 }
 
-func (p *peer) current() (*bus.Peer, error) {
+func (p *peer) current() (peerLink, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.link == nil {
@@ -80,7 +86,18 @@ func (g *Gate) setPeers(gates []string) {
 		ctx, end := context.WithCancel(g.ctx)
 		p := &peer{address: address, end: end, dial: func(ctx context.Context) (net.Conn, string, error) { return g.dialPeer(ctx, address) }}
 		g.peers[address] = p
-		g.wg.Go(func() { g.keepPeer(ctx, p) })
+		if g.o.NATS.URL == "" {
+			g.wg.Go(func() { g.keepPeer(ctx, p) })
+			continue
+		}
+		p.link = clusterLink{g, address}
+		p.end = func() {
+			end()
+			g.dir.SetGate(address, false)
+		}
+		if c := g.cluster.conn.Load(); c != nil && c.IsConnected() {
+			g.wg.Go(func() { g.greet(p) })
+		}
 	}
 	for key := range g.onBus {
 		_ = g.bus.Publish(key, record.KindGates, record.Encode(record.Gates{Addresses: gates})) // the host learns them also when it connects
@@ -159,14 +176,19 @@ func (g *Gate) lostPeer(p *peer, err error) {
 	isNew := p.reason != reason
 	p.reason = reason
 	p.mu.Unlock()
+	g.disconnectPeer(p)
+	if isNew && g.ctx.Err() == nil {
+		g.log.Warn().Err(err).Str("gate", p.address).Msg("other gate not connected; this gate tries again")
+	}
+}
+
+// disconnectPeer makes the hosts of another gate unreachable.
+func (g *Gate) disconnectPeer(p *peer) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	if now := g.peers[p.address]; now == nil || now == p { // otherwise the gate was removed and added again
 		g.dir.SetGate(p.address, false)
 		g.failDials(func(d *dial) bool { return d.gate == p.address })
-	}
-	g.mu.Unlock()
-	if isNew && g.ctx.Err() == nil {
-		g.log.Warn().Err(err).Str("gate", p.address).Msg("other gate not connected; this gate tries again")
 	}
 }
 

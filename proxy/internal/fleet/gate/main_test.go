@@ -1,0 +1,10 @@
+package gate
+
+import (
+	"os"
+	"testing"
+
+	"holdfast/shared/testkit"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
