@@ -77,7 +77,7 @@ func (w *world) browse(path string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", "--test", "--test-reporter", "spec", path)
+	cmd := exec.CommandContext(ctx, "node", "--test-reporter", "spec", path)
 	cmd.Dir = w.Dir
 	cmd.Env = append(w.Env, "HOLDFAST_BIN="+w.Bin, "CHROMIUM="+browser, "SCREENSHOTS="+os.Getenv("HOLDFAST_SCREENSHOTS"), "HOLDFAST_SEED="+os.Getenv("HOLDFAST_SEED"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -12,7 +12,7 @@ import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { after, before } from 'node:test';
+import { after, afterEach, before } from 'node:test';
 import { promisify } from 'node:util';
 
 import { chromium } from 'playwright-core';
@@ -38,6 +38,9 @@ before(async () => {
   browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox', '--disable-gpu', '--disable-3d-apis'] });
 });
 after(() => browser?.close());
+
+// A page that stayed open after its test would follow all that happens in the tests behind it.
+afterEach(() => Promise.all(browser.contexts().map((c) => c.close())));
 
 // context is a browser's profile of its own; what goes wrong in its pages is kept.
 export async function context(options = {}) {
