@@ -19,7 +19,7 @@
 # If HOLDFAST_REQUIRE_TESTS is 1, the run fails if a test is skipped that scripts/report/skips.txt does
 # not name.
 #
-# --long sets HOLDFAST_LONG=1. Then these tests run, or run for longer: TestKillStorm, TestGatesChaos, TestChurn
+# --long sets HOLDFAST_LONG=1. Then these tests run, or run for longer: TestKillStorm, TestGatesChaos, TestRecordings, TestChurn
 # and TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and TestPowerCuts (scripts/vm), TestBusySessions
 # (supervisor/internal/linkserver), TestStalledLink (scripts/cli), FuzzCost (supervisor/internal/screen),
 # TestAnyOffset and TestLargePast (supervisor/internal/replay), TestPowerCuts and TestBrokenDisk

@@ -91,20 +91,24 @@ type Config struct {
 	Cage            string          // cgroup above the cgroups of the sessions: auto, own, off or a directory; default auto
 	Limits          protocol.Limits // limits of a session that is started without its own; default none
 	// ShellIntegration makes the shells of "proxy new" report their prompts and commands.
-	ShellIntegration bool
-	Durable          protocol.Durable          // how much of a session is stored on disk: off, screen or full; default screen
-	DurableSync      time.Duration             // output is stored after this time at the latest; default 1 s, 100 ms to 1 min
-	DurableSession   int                       // bytes stored of one session; default 256 MiB
-	DurableTotal     int                       // bytes stored of all sessions; default 2 GiB
-	DurableAge       time.Duration             // how long output is stored; default 30 days
-	DurableKey       string                    // file with the age identity that encrypts what is stored, or "!" and a command that prints it; default none
-	SecretEnv        []string                  // names of variables, which may contain *, whose values are masked; default none
-	Mask             []*regexp.Regexp          // patterns of secrets; default none
-	SSHCommand       []string                  // ssh and its options; default DefaultSSHCommand
-	Revive           Revive                    // how a lost session is started again; default ask
-	ResumeTemplates  map[string]ResumeTemplate // by the name of a program; they replace the built-in ones of these programs
-	Gate             string                    // text that "proxy gate client-token" prints; default none
-	DetachKey        string                    // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
+	ShellIntegration   bool
+	Durable            protocol.Durable          // how much of a session is stored on disk: off, screen or full; default screen
+	DurableSync        time.Duration             // output is stored after this time at the latest; default 1 s, 100 ms to 1 min
+	DurableSession     int                       // bytes stored of one session; default 256 MiB
+	DurableTotal       int                       // bytes stored of all sessions; default 2 GiB
+	DurableAge         time.Duration             // how long output is stored; default 30 days
+	DurableKey         string                    // file with the age identity that encrypts what is stored, or "!" and a command that prints it; default none
+	SecretEnv          []string                  // names of variables, which may contain *, whose values are masked; default none
+	Mask               []*regexp.Regexp          // patterns of secrets; default none
+	SSHCommand         []string                  // ssh and its options; default DefaultSSHCommand
+	Revive             Revive                    // how a lost session is started again; default ask
+	ResumeTemplates    map[string]ResumeTemplate // by the name of a program; they replace the built-in ones of these programs
+	Gate               string                    // text that "proxy gate client-token" prints; default none
+	Recordings         string                    // directory in which sessions are recorded; default none
+	RecordingsSessions string                    // which sessions are recorded unless the label record says it: labelled (none) or all; default labelled
+	RecordingsAge      time.Duration             // how long recordings are kept; default 30 days
+	RecordingsBytes    int                       // bytes of recordings of this host that are kept; 0: no limit; default 10 GiB
+	DetachKey          string                    // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
 }
 
 // Defaults returns the settings that hold if the user has set none.
@@ -131,6 +135,9 @@ func (c Config) withDefaults() Config {
 	c.DurableTotal = cmp.Or(c.DurableTotal, 2<<30)
 	c.DurableAge = cmp.Or(c.DurableAge, 30*24*time.Hour)
 	c.Revive = cmp.Or(c.Revive, ReviveAsk)
+	c.RecordingsSessions = cmp.Or(c.RecordingsSessions, "labelled")
+	c.RecordingsAge = cmp.Or(c.RecordingsAge, 30*24*time.Hour)
+	c.RecordingsBytes = cmp.Or(c.RecordingsBytes, 10<<30)
 	if len(c.SSHCommand) == 0 {
 		c.SSHCommand = DefaultSSHCommand()
 	}
@@ -168,6 +175,10 @@ func (c Config) validate() error {
 	check(c.DurableAge > 0, "durable_age", "more than 0", c.DurableAge)
 	check(c.DurableKey == "" || filepath.IsAbs(c.DurableKey) || len(c.DurableKey) > 1 && c.DurableKey[0] == '!', "durable_key", "an absolute path, or ! and a command", strconv.Quote(c.DurableKey))
 	check(c.Revive.IsValid(), "revive", "ask, shell or argv", strconv.Quote(string(c.Revive)))
+	check(c.Recordings == "" || filepath.IsAbs(c.Recordings), "recordings", "an absolute path", strconv.Quote(c.Recordings))
+	check(c.RecordingsSessions == "labelled" || c.RecordingsSessions == "all", "recordings_sessions", "labelled or all", strconv.Quote(c.RecordingsSessions))
+	check(c.RecordingsAge > 0, "recordings_age", "more than 0", c.RecordingsAge)
+	check(c.RecordingsBytes >= 0, "recordings_bytes", "0 or more", c.RecordingsBytes)
 	check(c.PolicySHA256 == "" || isSHA256(c.PolicySHA256), "policy_sha256", "64 hexadecimal digits", strconv.Quote(c.PolicySHA256))
 	return errors.Join(errs...)
 }
@@ -231,6 +242,10 @@ var settings = []setting{
 	{"resume_argv", "`templates` of the commands with which programs continue their work after a reboot, such as \"claude=claude --resume {conversation}\", separated by semicolons (those of claude and codex)", setResume},
 	{"ssh_command", "`command` with which other hosts are reached: ssh or a program with the same options (ssh -o ConnectTimeout=15 -o ServerAliveInterval=5)", setSSHCommand},
 	{"gate", "`text` that \"proxy gate client-token\" prints, with which hosts are reached through a gate (none)", setText(func(c *Config) *string { return &c.Gate })},
+	{"recordings", "`directory` in which sessions are recorded (none)", setText(func(c *Config) *string { return &c.Recordings })},
+	{"recordings_sessions", "`sessions` that are recorded: labelled, those with the label record=true, or all but those with record=false (labelled)", setText(func(c *Config) *string { return &c.RecordingsSessions })},
+	{"recordings_age", "`time` after which recordings are deleted (720h)", setDuration(func(c *Config) *time.Duration { return &c.RecordingsAge })},
+	{"recordings_bytes", "`bytes` of recordings of this host; the oldest parts are deleted first; 0: no limit (10737418240)", setNumber(func(c *Config) *int { return &c.RecordingsBytes })},
 	{"detach_key", "`keys` that detach \"proxy attach\", one or two, or none (ctrl-\\ d)", setText(func(c *Config) *string { return &c.DetachKey })},
 }
 

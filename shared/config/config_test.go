@@ -41,6 +41,7 @@ func TestLoadOrder(t *testing.T) {
 		RingBytes: 1 << 20, ScrollbackLines: 10000, ExitKeep: 10 * time.Minute, ExitRecords: 256, MaxSessions: 4096, SpawnRate: 128,
 		Grace: 250 * time.Millisecond, EmptyTimeout: 5 * time.Minute, CrashLimit: 5, CrashPause: 100 * time.Millisecond, StartTimeout: 10 * time.Second, EarlyExit: 200 * time.Millisecond, LogLevel: "info", Cage: "auto",
 		Durable: protocol.DurableScreen, DurableSync: time.Second, DurableSession: 256 << 20, DurableTotal: 2 << 30, DurableAge: 720 * time.Hour, SSHCommand: DefaultSSHCommand(), Revive: ReviveAsk,
+		RecordingsSessions: "labelled", RecordingsAge: 720 * time.Hour, RecordingsBytes: 10 << 30,
 	}
 	sum := strings.Repeat("0f", 32)
 	with := func(change func(*Config)) Config {
@@ -71,8 +72,8 @@ func TestLoadOrder(t *testing.T) {
 			want: with(func(c *Config) { c.EarlyExit = -1 })},
 		{name: "everything", file: `{"ring_bytes":67108864,"scrollback_lines":1,"exit_keep":"1h","exit_records":1,"max_sessions":1,"originator_sessions":2,"spawn_rate":3,
 			"grace":"1m","idle_timeout":"60m","empty_timeout":"4m","crash_limit":7,"crash_pause":"2s","start_timeout":"3s","early_exit":"1m","log_level":"trace","secret_file":"/s",
-			"web":"127.0.0.1:80","web_origins":"https://a, https://b","policy":"/p","policy_config":"/c","policy_sha256":"` + sum + `","agent_link":false,"cage":"/sys/fs/cgroup/x","memory_max":"512M","cpu_max":1.5,"durable":"full","durable_sync":"2s","durable_session_bytes":1048576,"durable_total_bytes":2097152,"durable_age":"24h","durable_key":"/k","shell_integration":true,"secret_env":"A, *_TOKEN","revive":"argv","resume_argv":"a=a --continue {x}; claude=","ssh_command":"ssh -F /f","gate":"g","detach_key":"ctrl-a d"}`,
-			want: Config{64 << 20, 1, time.Hour, 1, 1, 2, 3, time.Minute, time.Hour, 4 * time.Minute, 7, 2 * time.Second, 3 * time.Second, time.Minute, "trace", "/s", "127.0.0.1:80", "/p", "/c", sum, "https://a, https://b", true, "/sys/fs/cgroup/x", protocol.Limits{MemoryMax: new(uint64(512 << 20)), CPUMax: new(uint64(1500))}, true, protocol.DurableFull, 2 * time.Second, 1 << 20, 2 << 20, 24 * time.Hour, "/k", []string{"A", "*_TOKEN"}, nil, []string{"ssh", "-F", "/f"}, ReviveArgv, map[string]ResumeTemplate{"a": {"a", "--continue", "{x}"}, "claude": {}}, "g", "ctrl-a d"}},
+			"web":"127.0.0.1:80","web_origins":"https://a, https://b","policy":"/p","policy_config":"/c","policy_sha256":"` + sum + `","agent_link":false,"cage":"/sys/fs/cgroup/x","memory_max":"512M","cpu_max":1.5,"durable":"full","durable_sync":"2s","durable_session_bytes":1048576,"durable_total_bytes":2097152,"durable_age":"24h","durable_key":"/k","shell_integration":true,"secret_env":"A, *_TOKEN","revive":"argv","resume_argv":"a=a --continue {x}; claude=","ssh_command":"ssh -F /f","gate":"g","recordings":"/r","recordings_sessions":"all","recordings_age":"2h","recordings_bytes":0,"detach_key":"ctrl-a d"}`,
+			want: Config{64 << 20, 1, time.Hour, 1, 1, 2, 3, time.Minute, time.Hour, 4 * time.Minute, 7, 2 * time.Second, 3 * time.Second, time.Minute, "trace", "/s", "127.0.0.1:80", "/p", "/c", sum, "https://a, https://b", true, "/sys/fs/cgroup/x", protocol.Limits{MemoryMax: new(uint64(512 << 20)), CPUMax: new(uint64(1500))}, true, protocol.DurableFull, 2 * time.Second, 1 << 20, 2 << 20, 24 * time.Hour, "/k", []string{"A", "*_TOKEN"}, nil, []string{"ssh", "-F", "/f"}, ReviveArgv, map[string]ResumeTemplate{"a": {"a", "--continue", "{x}"}, "claude": {}}, "g", "/r", "all", 2 * time.Hour, 0, "ctrl-a d"}},
 		{name: "a flag says no", file: `{"shell_integration": true}`, args: []string{"--shell-integration=false"}, want: defaults},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -31,7 +31,7 @@ const hostRedial = time.Hour
 // clients of the proxy there, except notOnHost.
 var (
 	onHost    = []string{"stop", "status", "handoff", "upgrade", "doctor", "service", "proxy"}
-	notOnHost = []string{"serve", "web", "stdio", "env", "completion", "man", "gate", "join", "leave", "hosts"}
+	notOnHost = []string{"serve", "web", "stdio", "env", "completion", "man", "gate", "join", "leave", "hosts", "recordings", "replay", "verify"}
 )
 
 // localDir returns the directory of the flag --dir, or "" if it is a directory of another host.
