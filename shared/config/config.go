@@ -91,24 +91,25 @@ type Config struct {
 	Cage            string          // cgroup above the cgroups of the sessions: auto, own, off or a directory; default auto
 	Limits          protocol.Limits // limits of a session that is started without its own; default none
 	// ShellIntegration makes the shells of "proxy new" report their prompts and commands.
-	ShellIntegration   bool
-	Durable            protocol.Durable          // how much of a session is stored on disk: off, screen or full; default screen
-	DurableSync        time.Duration             // output is stored after this time at the latest; default 1 s, 100 ms to 1 min
-	DurableSession     int                       // bytes stored of one session; default 256 MiB
-	DurableTotal       int                       // bytes stored of all sessions; default 2 GiB
-	DurableAge         time.Duration             // how long output is stored; default 30 days
-	DurableKey         string                    // file with the age identity that encrypts what is stored, or "!" and a command that prints it; default none
-	SecretEnv          []string                  // names of variables, which may contain *, whose values are masked; default none
-	Mask               []*regexp.Regexp          // patterns of secrets; default none
-	SSHCommand         []string                  // ssh and its options; default DefaultSSHCommand
-	Revive             Revive                    // how a lost session is started again; default ask
-	ResumeTemplates    map[string]ResumeTemplate // by the name of a program; they replace the built-in ones of these programs
-	Gate               string                    // text that "proxy gate client-token" prints; default none
-	Recordings         string                    // directory in which sessions are recorded; default none
-	RecordingsSessions string                    // which sessions are recorded unless the label record says it: labelled (none) or all; default labelled
-	RecordingsAge      time.Duration             // how long recordings are kept; default 30 days
-	RecordingsBytes    int                       // bytes of recordings of this host that are kept; 0: no limit; default 10 GiB
-	DetachKey          string                    // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
+	ShellIntegration bool
+	Durable          protocol.Durable          // how much of a session is stored on disk: off, screen or full; default screen
+	DurableSync      time.Duration             // output is stored after this time at the latest; default 1 s, 100 ms to 1 min
+	DurableSession   int                       // bytes stored of one session; default 256 MiB
+	DurableTotal     int                       // bytes stored of all sessions; default 2 GiB
+	DurableAge       time.Duration             // how long output is stored; default 30 days
+	DurableKey       string                    // file with the age identity that encrypts what is stored, or "!" and a command that prints it; default none
+	SecretEnv        []string                  // names of variables, which may contain *, whose values are masked; default none
+	Mask             []*regexp.Regexp          // patterns of secrets; default none
+	SSHCommand       []string                  // ssh and its options; default DefaultSSHCommand
+	Revive           Revive                    // how a lost session is started again; default ask
+	ResumeTemplates  map[string]ResumeTemplate // by the name of a program; they replace the built-in ones of these programs
+	Gate             string                    // text that "proxy gate client-token" prints; default none
+	DetachKey        string                    // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
+
+	Recordings         string        // directory in which sessions are recorded; default none
+	RecordingsSessions string        // sessions that are recorded unless the label record says it: labelled (none) or all; default labelled
+	RecordingsAge      time.Duration // how long recordings are kept; default 30 days
+	RecordingsBytes    int           // bytes of recordings of this host that are kept; 0: no limit; default 10 GiB
 }
 
 // Defaults returns the settings that hold if the user has set none.
