@@ -19,7 +19,6 @@ package archive
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,12 +28,10 @@ import (
 	"holdfast/protocol"
 	"holdfast/shared/link"
 	"holdfast/shared/logging"
-	"holdfast/shared/socket"
 )
 
 const (
 	lookEvery = time.Second // the pause between two looks at the list of sessions
-	lockEvery = time.Second // the pause between two attempts to become the recorder of the host
 	// maxSessions is how many sessions are recorded at a time.
 	maxSessions = 1000
 	// maxBuffered is how much output of all sessions waits to be stored, in bytes. Beyond it, the recorder does not
@@ -88,24 +85,6 @@ func (r *Recorder) Stats() Stats {
 	return Stats{int(r.stats.sessions.Load()), r.stats.bytes.Load(), r.stats.missed.Load(), r.stats.failures.Load(), !r.failing.Load()}
 }
 
-// Run records until ctx is done. It waits as long as another process records for this host, for example the
-// proxy that this one replaces.
-func (r *Recorder) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		lock, err := socket.Acquire(r.Lock)
-		if err == nil {
-			r.record(ctx)
-			_ = lock.Close() // releases the lock in any case
-			return
-		}
-		var inUse *socket.InUseError
-		if !errors.As(err, &inUse) {
-			r.Log.Warn().Err(err).Msg("recorder cannot take its lock; it tries again")
-		}
-		pause(ctx, lockEvery)
-	}
-}
-
 // record opens the store and records until ctx is done.
 func (r *Recorder) record(ctx context.Context) {
 	r.buffer.limit = maxBuffered
@@ -126,7 +105,7 @@ func (r *Recorder) record(ctx context.Context) {
 	wg.Go(func() { r.retain(ctx) })
 	known := map[protocol.Instance]bool{} // sessions that are or were recorded
 	isFull := false
-	for ; ctx.Err() == nil; pause(ctx, lookEvery) {
+	for ; ctx.Err() == nil; _ = pause(ctx, lookEvery) {
 		if !r.Link.Linked() { // a look must not start a supervisor
 			continue
 		}
