@@ -14,7 +14,8 @@ import (
 const maxBefore = 64
 
 // Show returns the content of the screen that a recording had at a moment: an offset, a time, or a time before
-// now. nil is the end of the recording. The content is exact.
+// now. nil is the end of the recording. The content is exact, but for two things: whether the first row continues the
+// row above, and, from a change of the size to the next keyframe, the layout of the lines.
 //
 // Errors: fs.ErrNotExist if there is no such recording; not_stored if the recording does not have the moment;
 // ErrTorn, limit_exceeded; ctx's and those of the store.

@@ -110,9 +110,10 @@ func (a *app) replayCommand() *cobra.Command {
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "replay HOST/ID@INSTANCE",
 		Short: "Print the screen that a recording had at a moment",
-		Long: "Print the screen that a recording had at a moment, exactly as it was; without --at the last one that is\n" +
-			"recorded. It reads the place that the setting recordings names, and asks no host. proxy recordings lists\n" +
-			"the recordings.\n\n" +
+		Long: "Print the screen that a recording had at a moment; without --at the last one that is recorded. It reads\n" +
+			"the place that the setting recordings names, and asks no host. proxy recordings lists the recordings.\n\n" +
+			"The screen is exact, unless the size of the terminal has changed in the seconds before: until the next\n" +
+			"keyframe, lines may then be laid out in another way.\n\n" +
 			"A MOMENT is an offset of the output (81920), a time (14:30, 2026-01-31 14:30:05, RFC 3339), or a time\n" +
 			"before now (-5m, -2d).",
 		Example: "  proxy replay build-host/make@Uyy4pxPyz2XgPVVkEUxo\n  proxy replay build-host/make@Uyy4pxPyz2XgPVVkEUxo --at -5m --json",
