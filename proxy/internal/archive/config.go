@@ -14,15 +14,14 @@ import (
 
 // A Config says where recordings are stored, and for how long.
 type Config struct {
-	URL         string                                // a directory, or the URL of a bucket
-	Credentials func() (string, error)                // returns the access key and the secret key of the bucket, separated by white space
-	ReadKey     func(context.Context) (string, error) // returns the age identities that encrypt recordings; nil: they are not encrypted
-	All         bool                                  // sessions without the label are recorded, too
-	Age         time.Duration                         // segments are deleted after this time
-	Bytes       int64                                 // the oldest segments of the host are deleted beyond so many bytes; 0: no limit
+	Dir     string                                // directory of the recordings
+	ReadKey func(context.Context) (string, error) // returns the age identities that encrypt recordings; nil: they are not encrypted
+	All     bool                                  // sessions without the label are recorded, too
+	Age     time.Duration                         // segments are deleted after this time
+	Bytes   int64                                 // the oldest segments of the host are deleted beyond so many bytes; 0: no limit
 }
 
-// Open returns the store, and the keys if recordings are encrypted. It does not connect yet.
+// Open returns the store, and the keys if recordings are encrypted.
 func (c *Config) Open(ctx context.Context) (Store, *Keys, error) {
 	var keys *Keys
 	if c.ReadKey != nil {
@@ -34,7 +33,7 @@ func (c *Config) Open(ctx context.Context) (Store, *Keys, error) {
 			return nil, nil, fmt.Errorf("durable_key: %w", err)
 		}
 	}
-	return OpenDir(c.URL), keys, nil
+	return OpenDir(c.Dir), keys, nil
 }
 
 // Keys encrypt and decrypt the segments of recordings. The methods of a nil Keys change nothing, and open

@@ -1,4 +1,4 @@
-// Package archive stores recordings of sessions in a directory or an S3 bucket, so that they outlive the host,
+// Package archive stores recordings of sessions in a directory, so that they outlive the host,
 // and shows and verifies them.
 //
 // A recording is one life of a session on a host. Its objects are HOST/ID@INSTANCE/index.json and segments
