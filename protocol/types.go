@@ -232,6 +232,9 @@ const (
 	LabelCPUWeight  = "cpu_weight"
 	// LabelDurable is a Durable for a spawn that does not name one.
 	LabelDurable = "durable"
+	// LabelRecord is "true" if the proxy must record the session, and "false" if it must not. It overrides
+	// the proxy's setting recordings_sessions.
+	LabelRecord = "record"
 )
 
 // Foreground describes the process that has a session's terminal at the time of the request. The

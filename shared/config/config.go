@@ -106,6 +106,11 @@ type Config struct {
 	Gate             string                    // text that "proxy gate client-token" prints; default none
 	UpgradeFrom      []string                  // absolute directories; clients of a gate may upgrade this host to programs in and below them; default none
 	DetachKey        string                    // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
+
+	Recordings         string        // directory in which sessions are recorded; default none
+	RecordingsSessions string        // sessions that are recorded unless the label record says it: labelled (none) or all; default labelled
+	RecordingsAge      time.Duration // how long recordings are kept; default 30 days
+	RecordingsBytes    int           // bytes of recordings of this host that are kept; 0: no limit; default 10 GiB
 }
 
 // Defaults returns the settings that hold if the user has set none.
@@ -132,6 +137,9 @@ func (c Config) withDefaults() Config {
 	c.DurableTotal = cmp.Or(c.DurableTotal, 2<<30)
 	c.DurableAge = cmp.Or(c.DurableAge, 30*24*time.Hour)
 	c.Revive = cmp.Or(c.Revive, ReviveAsk)
+	c.RecordingsSessions = cmp.Or(c.RecordingsSessions, "labelled")
+	c.RecordingsAge = cmp.Or(c.RecordingsAge, 30*24*time.Hour)
+	c.RecordingsBytes = cmp.Or(c.RecordingsBytes, 10<<30)
 	if len(c.SSHCommand) == 0 {
 		c.SSHCommand = DefaultSSHCommand()
 	}
@@ -169,6 +177,10 @@ func (c Config) validate() error {
 	check(c.DurableAge > 0, "durable_age", "more than 0", c.DurableAge)
 	check(c.DurableKey == "" || filepath.IsAbs(c.DurableKey) || len(c.DurableKey) > 1 && c.DurableKey[0] == '!', "durable_key", "an absolute path, or ! and a command", strconv.Quote(c.DurableKey))
 	check(c.Revive.IsValid(), "revive", "ask, shell or argv", strconv.Quote(string(c.Revive)))
+	check(c.Recordings == "" || filepath.IsAbs(c.Recordings), "recordings", "an absolute path", strconv.Quote(c.Recordings))
+	check(c.RecordingsSessions == "labelled" || c.RecordingsSessions == "all", "recordings_sessions", "labelled or all", strconv.Quote(c.RecordingsSessions))
+	check(c.RecordingsAge > 0, "recordings_age", "more than 0", c.RecordingsAge)
+	check(c.RecordingsBytes >= 0, "recordings_bytes", "0 or more", c.RecordingsBytes)
 	check(c.PolicySHA256 == "" || isSHA256(c.PolicySHA256), "policy_sha256", "64 hexadecimal digits", strconv.Quote(c.PolicySHA256))
 	return errors.Join(errs...)
 }
@@ -233,6 +245,10 @@ var settings = []setting{
 	{"ssh_command", "`command` with which other hosts are reached: ssh or a program with the same options (ssh -o ConnectTimeout=15 -o ServerAliveInterval=5)", setSSHCommand},
 	{"gate", "`text` that \"proxy gate client-token\" prints, with which hosts are reached through a gate (none)", setText(func(c *Config) *string { return &c.Gate })},
 	{"upgrade_from", "`directories`, separated by commas; clients of a gate may upgrade this host to programs in and below them (none)", setDirectories},
+	{"recordings", "`directory` in which sessions are recorded (none)", setText(func(c *Config) *string { return &c.Recordings })},
+	{"recordings_sessions", "`sessions` that are recorded: labelled, those with the label record=true, or all but those with record=false (labelled)", setText(func(c *Config) *string { return &c.RecordingsSessions })},
+	{"recordings_age", "`time` after which recordings are deleted (720h)", setDuration(func(c *Config) *time.Duration { return &c.RecordingsAge })},
+	{"recordings_bytes", "`bytes` of recordings of this host; the oldest parts are deleted first; 0: no limit (10737418240)", setNumber(func(c *Config) *int { return &c.RecordingsBytes })},
 	{"detach_key", "`keys` that detach \"proxy attach\", one or two, or none (ctrl-\\ d)", setText(func(c *Config) *string { return &c.DetachKey })},
 }
 

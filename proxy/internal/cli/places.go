@@ -49,7 +49,7 @@ var places = map[string]place{
 	"proxy": onHost, // proxy --handoff
 
 	"completion": onlyHere, "env": onlyHere, "gate": onlyHere, "hosts": onlyHere, "join": onlyHere, "leave": onlyHere, "man": onlyHere,
-	"serve": onlyHere, "stdio": onlyHere, "web": onlyHere,
+	"recordings": onlyHere, "replay": onlyHere, "serve": onlyHere, "stdio": onlyHere, "verify": onlyHere, "web": onlyHere,
 }
 
 // whyOnlyHere tells why a command refuses a host.
@@ -61,6 +61,9 @@ var whyOnlyHere = map[string]string{
 	"join":       "a host that has not joined cannot be reached through the gate",
 	"leave":      "the host could not answer any more; proxy gate revoke, on the gate, removes a host",
 	"man":        "it prints text for this host",
+	"recordings": "it reads the directory of recordings of this host",
+	"replay":     "it reads the directory of recordings of this host",
+	"verify":     "it reads the directory of recordings of this host",
 	"serve":      "it is the process of the proxy; proxy start starts one on the host",
 	"stdio":      "it is what ssh runs on the host",
 	"web":        "it opens a browser on this host; proxy share prints a link that the host serves",

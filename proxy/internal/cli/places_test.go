@@ -67,7 +67,7 @@ func TestOnlyHere(t *testing.T) {
 		}
 		root := (&app{}).command()
 		root.SetArgs([]string{name, "--on", "away"})
-		if argument := map[string]string{"completion": "bash", "env": "s"}[name]; argument != "" {
+		if argument := map[string]string{"completion": "bash", "env": "s", "replay": "h/s@1"}[name]; argument != "" {
 			root.SetArgs([]string{name, argument, "--on", "away"})
 		}
 		err := root.Execute()

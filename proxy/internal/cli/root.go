@@ -110,6 +110,7 @@ func (a *app) command() *cobra.Command {
 		a.killCommand(), a.limitCommand(), a.freezeCommand(), a.thawCommand(), a.waitCommand(), a.markCommand(),
 		a.webCommand(), a.shareCommand(), a.mcpCommand(), a.stdioCommand(),
 		a.gateCommand(), a.joinCommand(), a.leaveCommand(), a.hostsCommand(),
+		a.recordingsCommand(), a.replayCommand(), a.verifyCommand(),
 	)
 	root.SetOut(plain.Stdout)
 	root.SetErr(plain.Stderr)
@@ -149,6 +150,7 @@ var knownWords = map[string]string{
 var groups = []struct{ id, title, commands string }{
 	{"sessions", "Sessions:", "new run attach detach ls kill reopen info rename resize clear"},
 	{"look", "Output and history of a session:", "screen changes history search play export record away why events"},
+	{"recordings", "Recordings that outlive the host:", "recordings replay verify"},
 	{"drive", "Drive a session from scripts:", "send wait mark env mcp"},
 	{"limits", "Limits:", "limit freeze thaw"},
 	{"web", "In a browser:", "web share"},

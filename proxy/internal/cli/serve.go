@@ -41,6 +41,10 @@ func (a *app) serveCommand() *cobra.Command {
 
 // serve runs the proxy in this process until it ends.
 func (a *app) serve(ctx context.Context, o serve.Options) error {
-	o.Dir, o.Proxy = a.dir, a.proxy
+	dirs, err := a.dirs()
+	if err != nil {
+		return err
+	}
+	o.Dir, o.Proxy, o.RecordingHost = a.dir, a.proxy, recordingHost(dirs)
 	return serve.Run(ctx, o)
 }

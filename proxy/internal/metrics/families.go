@@ -11,6 +11,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/link"
 	"holdfast/proxy/internal/apiserver"
+	"holdfast/proxy/internal/archive"
 	"holdfast/proxy/internal/policyhost"
 )
 
@@ -111,7 +112,21 @@ func (m *Maker) proxy(answers bool) snapshot {
 			gauge("proxy_takeover_stall_median_seconds", "Median time for which no proxy read from one of these connections.", t.Median.Seconds()),
 		)
 	}
-	return append(s, rules(p.Policy)...)
+	return slices.Concat(s, rules(p.Policy), recordings(p.Recordings))
+}
+
+// recordings returns the metrics of the recorder, or nil if nothing is recorded.
+func recordings(r *archive.Stats) snapshot {
+	if r == nil {
+		return nil
+	}
+	return snapshot{
+		gauge("recordings_up", "Whether the last attempt to store a recording succeeded.", boolValue(r.IsUp)),
+		gauge("recordings_sessions", "Sessions that this proxy records.", r.Sessions),
+		counter("recordings_bytes_total", "Bytes of output that were recorded.", r.Bytes),
+		counter("recordings_missed_bytes_total", "Bytes of output that could not be recorded.", r.Missed),
+		counter("recordings_failures_total", "Failed attempts to store a part of a recording.", r.Failures),
+	}
 }
 
 // rules returns the metrics of the policy's program, or nil if there is none.

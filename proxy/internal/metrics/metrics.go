@@ -23,6 +23,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/link"
 	"holdfast/proxy/internal/apiserver"
+	"holdfast/proxy/internal/archive"
 	"holdfast/proxy/internal/policyhost"
 )
 
@@ -43,6 +44,7 @@ type Proxy struct {
 	SupervisorVersion string            // "" if it is not known
 	Takeover          *Takeover         // nil if this proxy did not take over from another one
 	Policy            *policyhost.Stats // nil if there is no policy's program
+	Recordings        *archive.Stats    // nil if nothing is recorded
 }
 
 // A Takeover describes how this proxy took over from the one before.

@@ -29,6 +29,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/internal/agent"
 	"holdfast/proxy/internal/apiserver"
+	"holdfast/proxy/internal/archive"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/linkclient"
@@ -58,6 +59,8 @@ type Options struct {
 	DryRun    bool          // with TakeOver: prepare, but do not take over
 	Timeout   time.Duration // with TakeOver: the time for preparing
 	VerifyAll bool          // with TakeOver: compare the output of all sessions first, and not of a sample
+
+	RecordingHost string // name of this host in the names of recordings
 
 	Origins []string          // other origins whose pages may connect
 	Flags   map[string]string // the settings that were given as flags, by name
@@ -174,6 +177,9 @@ func (o *Options) serve(ctx context.Context, dirs config.Dirs, cfg config.Config
 		sweeper: &sweep.Sweeper{Link: links, Timeout: cfg.IdleTimeout, Log: log},
 		policy:  host, report: report, page: pageFile(dirs, o.Proxy), signedOut: readSignedOut(dirs, o.Proxy), dryRun: o.DryRun, timeout: o.Timeout, verifyAll: o.VerifyAll, log: log, failed: make(chan error, 1),
 	}
+	if cfg.Recordings != "" {
+		s.recorder = &archive.Recorder{Link: links, Config: ArchiveConfig(cfg), Host: o.RecordingHost, Lock: filepath.Join(dirs.State, "recorder"), Log: log}
+	}
 	pages, err := o.build(s, dirs, cfg, secret)
 	if err != nil {
 		return err
@@ -219,6 +225,15 @@ func followAgent(dirs config.Dirs, cfg config.Config) func(string) (string, erro
 	return agent.New(dirs.Runtime).Follow
 }
 
+// ArchiveConfig returns where the settings store recordings.
+func ArchiveConfig(cfg config.Config) archive.Config {
+	c := archive.Config{Dir: cfg.Recordings, All: cfg.RecordingsSessions == "all", Age: cfg.RecordingsAge, Bytes: int64(cfg.RecordingsBytes)}
+	if cfg.DurableKey != "" {
+		c.ReadKey = cfg.ReadDurableKey
+	}
+	return c
+}
+
 // serving is a proxy that is ready to serve.
 type serving struct {
 	server       *apiserver.Server
@@ -228,7 +243,8 @@ type serving struct {
 	take         *handoff.Take // not nil if this proxy replaces another one
 	settings     settings
 	sweeper      *sweep.Sweeper
-	policy       *policyhost.Host // nil stands for policy.Allow
+	recorder     *archive.Recorder // nil: nothing is recorded
+	policy       *policyhost.Host  // nil stands for policy.Allow
 	report       *report
 	page         string // the file with the address of the web page
 	signedOut    *signedOut
@@ -261,6 +277,10 @@ func (s *serving) goaway(reason string) {
 func (s *serving) numbers() metrics.Proxy {
 	p := metrics.Proxy{
 		Counts: s.server.Counts(), Asking: s.local.Asking() + s.pages.Asking(), Linked: s.links.Linked(), Takeover: s.took.Load(),
+	}
+	if s.recorder != nil {
+		stats := s.recorder.Stats()
+		p.Recordings = &stats
 	}
 	if s.policy != nil {
 		stats := s.policy.Stats()
@@ -352,6 +372,9 @@ func (s *serving) run(ctx context.Context) error {
 	s.wg.Go(func() { s.links.Keep(ctx) })
 	s.wg.Go(func() { s.sweeper.Run(ctx) })
 	s.wg.Go(func() { s.server.Observe(ctx) })
+	if s.recorder != nil {
+		s.wg.Go(func() { s.recorder.Run(ctx) })
+	}
 	s.ready()
 	<-ctx.Done()
 	ls.close()

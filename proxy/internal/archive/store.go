@@ -1,0 +1,252 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"holdfast/protocol"
+)
+
+// ErrExists is the error of Put if there is an object of this key already.
+var ErrExists = errors.New("there is such an object already")
+
+// An Object is an object in the listing of a store.
+type Object struct {
+	Key      string
+	Bytes    int64
+	Modified time.Time
+}
+
+// A Store keeps objects by their keys, which are relative paths with slashes. A reader sees an object
+// whole or not at all. The methods may be called by any goroutine. The error for a missing object
+// is fs.ErrNotExist.
+type Store interface {
+	// Put stores an object durably unless there is one of this key; then the error is ErrExists.
+	Put(ctx context.Context, key string, data []byte) error
+	// Replace stores an object durably, also if there is one of this key.
+	Replace(ctx context.Context, key string, data []byte) error
+	// Get returns an object. If it has more than limit bytes, the error is ErrTorn.
+	Get(ctx context.Context, key string, limit int64) ([]byte, error)
+	// List yields the objects whose keys begin with prefix, which is empty or ends with a slash. Objects whose
+	// keys differ only behind the last slash come in ascending order. An error is the last item.
+	List(ctx context.Context, prefix string) iter.Seq2[Object, error]
+	// Delete deletes an object. It is no error if there is none.
+	Delete(ctx context.Context, key string) error
+}
+
+// draftPrefix begins the names of files that are being written. No key has a part that begins with a dot.
+const draftPrefix = ".draft-"
+
+// A Dir is a Store in a directory.
+type Dir struct{ path string }
+
+// OpenDir returns the store in a directory, which is created by the first object.
+func OpenDir(path string) *Dir { return &Dir{path} }
+
+// file returns the path of the file of a key.
+func (d *Dir) file(key string) (string, error) {
+	if !fs.ValidPath(key) || key == "." || strings.HasPrefix(path.Base(key), ".") {
+		return "", fmt.Errorf("%.200q is not the key of an object", key)
+	}
+	return filepath.Join(d.path, filepath.FromSlash(key)), nil
+}
+
+// Put implements Store. A link to the complete file makes the object visible, and fails if there is one.
+func (d *Dir) Put(ctx context.Context, key string, data []byte) error {
+	return d.write(ctx, key, data, func(draft, file string) error {
+		err := os.Link(draft, file)
+		if errors.Is(err, fs.ErrExist) {
+			return ErrExists
+		}
+		return err
+	})
+}
+
+// Replace implements Store.
+func (d *Dir) Replace(ctx context.Context, key string, data []byte) error {
+	return d.write(ctx, key, data, os.Rename)
+}
+
+func (d *Dir) write(ctx context.Context, key string, data []byte, publish func(draft, file string) error) (err error) {
+	file, err := d.file(key)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	dir := filepath.Dir(file)
+	if err := d.makeDir(dir); err != nil {
+		return err
+	}
+	draft := filepath.Join(dir, draftPrefix+protocol.NewToken(8))
+	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = publish(draft, file)
+	}
+	if rest := os.Remove(draft); !errors.Is(rest, fs.ErrNotExist) { // a rename has removed it
+		err = errors.Join(err, rest)
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// makeDir creates the directories of a key, and makes their names durable.
+func (d *Dir) makeDir(dir string) error {
+	if fi, err := os.Stat(dir); err == nil && fi.IsDir() {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for up := dir; up != d.path && len(up) > len(d.path); {
+		up = filepath.Dir(up)
+		if err := syncDir(up); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncDir makes the names in a directory durable, as far as the system can.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrInvalid) {
+		err = nil // Windows, and some network file systems
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Get implements Store.
+func (d *Dir) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
+	file, err := d.file(key)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := os.Lstat(file)
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %s is no regular file", ErrTorn, key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return readLimited(f, key, limit)
+}
+
+// readLimited reads an object. The error is ErrTorn if it has more than limit bytes.
+func readLimited(r io.Reader, key string, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%w: %s has more than %d bytes", ErrTorn, key, limit)
+	}
+	return data, nil
+}
+
+// List implements Store.
+func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		if prefix != "" && !fs.ValidPath(strings.TrimSuffix(prefix, "/")) {
+			yield(Object{}, fmt.Errorf("%.200q is not the prefix of keys", prefix))
+			return
+		}
+		d.walk(ctx, prefix, yield)
+	}
+}
+
+// walk yields the objects in a directory and below it, and reports whether the iteration continues.
+func (d *Dir) walk(ctx context.Context, prefix string, yield func(Object, error) bool) bool {
+	entries, err := os.ReadDir(filepath.Join(d.path, filepath.FromSlash(prefix)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		yield(Object{}, err)
+		return false
+	}
+	for _, e := range entries {
+		key := prefix + e.Name()
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if e.IsDir() {
+			if !d.walk(ctx, key+"/", yield) {
+				return false
+			}
+			continue
+		}
+		fi, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) { // deleted since
+			continue
+		}
+		if err != nil {
+			yield(Object{}, err)
+			return false
+		}
+		if !yield(Object{key, fi.Size(), fi.ModTime()}, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// Delete implements Store. It also removes the directory of the object if it is empty now.
+func (d *Dir) Delete(_ context.Context, key string) error {
+	file, err := d.file(key)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(file)) // fails unless it is empty
+	return nil
+}
+
+// sweepDrafts removes files that a killed process has left behind in a directory before they were complete.
+func (d *Dir) sweepDrafts(prefix string, before time.Time) error {
+	drafts, err := filepath.Glob(filepath.Join(d.path, filepath.FromSlash(prefix), "*", draftPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, draft := range slices.Sorted(slices.Values(drafts)) {
+		if fi, err := os.Lstat(draft); err == nil && fi.ModTime().Before(before) {
+			errs = append(errs, os.Remove(draft))
+		}
+	}
+	return errors.Join(errs...)
+}

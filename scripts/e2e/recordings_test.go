@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+	"holdfast/shared/testkit"
+)
+
+// recordingEnd returns the name of the only recording, and the end of its output.
+func (w *world) recordingEnd() (name string, end uint64) {
+	w.T.Helper()
+	var list []struct {
+		Recording string
+		End       uint64
+	}
+	if err := json.Unmarshal([]byte(w.Must("proxy", "recordings", "--json")), &list); err != nil {
+		w.T.Fatal(err)
+	}
+	if len(list) != 1 {
+		return "", 0
+	}
+	return list[0].Recording, list[0].End
+}
+
+// A session is recorded byte by byte until everything is killed; the recording tells that its end is missing, and shows
+// each of its moments. A store that does not work delays only the recorder, which continues when the store works
+// again, and the next proxy continues the recording of the one before. HOLDFAST_LONG=1 also checks that at most the
+// last 5 s of output are missing, HOLDFAST_CUTS times.
+func TestRecordings(t *testing.T) {
+	t.Parallel()
+	isLong, cuts := os.Getenv("HOLDFAST_LONG") != "", 1
+	if isLong {
+		cuts = number(t, "HOLDFAST_CUTS", 10)
+	}
+	for range cuts {
+		dir := filepath.Join(t.TempDir(), "recordings")
+		if err := os.WriteFile(dir, nil, 0o600); err != nil { // a store in which nothing can be stored
+			t.Fatal(err)
+		}
+		w := newWorld(t, "HOLDFAST_RECORDINGS="+dir)
+		c := w.dial(client.Options{})
+		loud := role("counter", "1s")
+		loud.Labels = map[string]string{"record": "true"}
+		children := []int{w.spawn(c, "loud", loud).PID, w.spawn(c, "unwanted", role("counter", "1s")).PID}
+		printed := func() uint64 {
+			s, err := c.SessionInfo(w.ctx(), "loud")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.OutputOffset
+		}
+		testkit.Eventually(t, limit, func() bool { return strings.Contains(w.Logs(), "recordings cannot be stored") }, "the log tells that the store fails")
+		before := printed()
+		testkit.Eventually(t, limit, func() bool { return printed() > before }, "the session continues to print")
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		if isLong {
+			w.Must("proxy", "--handoff")
+		}
+		name := ""
+		testkit.Eventually(t, limit, func() bool {
+			var end uint64
+			name, end = w.recordingEnd()
+			return end > before
+		}, "the session is recorded")
+		if !strings.Contains(name, "/loud@") {
+			t.Errorf("the recording is %s", name)
+		}
+
+		type sample struct {
+			at     time.Time
+			offset uint64
+		}
+		samples := []sample{{time.Now(), printed()}}
+		for end := time.Now().Add(time.Duration(rand.IntN(1000)) * time.Millisecond); time.Now().Before(end) || isLong && len(samples) < 60; time.Sleep(100 * time.Millisecond) {
+			samples = append(samples, sample{time.Now(), printed()})
+		}
+		killed := time.Now()
+		_ = c.Close()
+		w.powerCut(children)
+
+		_, end := w.recordingEnd()
+		for _, s := range samples {
+			if isLong && killed.Sub(s.at) > 5*time.Second && s.offset > end {
+				t.Errorf("the recording ends at offset %d, but %d bytes had been printed %v before the end", end, s.offset, killed.Sub(s.at))
+			}
+		}
+		last := samples[len(samples)-1]
+		t.Logf("recorded %d of %d bytes", end, last.offset)
+		if r := w.Run("proxy", "verify", name); r.Code != 0 || !strings.HasPrefix(r.Out, fmt.Sprintf("%s: open, output 0-%d, ", name, end)) {
+			t.Errorf("verify: %v", r)
+		}
+		var want []byte
+		for n := 0; uint64(len(want)) < end; n++ {
+			want = fmt.Appendf(want, "%08d\r\n", n)
+		}
+		if out := w.Must("proxy", "replay", name, "--output"); out != string(want[:end]) {
+			t.Errorf("the recorded output has %d bytes, which are not those that were printed", len(out))
+		}
+		for range 3 {
+			offset := 10 + uint64(rand.Int64N(int64(end)-10))
+			var shown protocol.ScreenContent
+			if err := json.Unmarshal([]byte(w.Must("proxy", "replay", name, "--json", "--at", fmt.Sprint(offset))), &shown); err != nil {
+				t.Fatal(err)
+			}
+			var lines []string
+			for _, row := range shown.Cells {
+				var line strings.Builder
+				for _, cell := range row.Cells {
+					line.WriteString(cell.Text)
+				}
+				lines = append(lines, line.String())
+			}
+			shown.Lines = lines
+			checkCounter(t, protocol.SessionInfo{ID: "loud", Size: protocol.Size{Cols: shown.Cols, Rows: shown.Rows}, Lost: &protocol.Lost{Offset: offset}}, &shown)
+		}
+		if r := w.Run("proxy", "replay", name, "--at", fmt.Sprint(end+1)); r.Code != 66 {
+			t.Errorf("a moment that is not recorded: %v", r)
+		}
+	}
+}
