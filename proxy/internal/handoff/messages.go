@@ -54,6 +54,10 @@ const (
 // if a batch fails: they belong to the successor, and the successor ends.
 const batchTime = 3 * time.Second
 
+// LastTime is how long a successor may take between Prepared and Serving. If it takes longer it must give up:
+// the old side may soon serve again, and both would serve.
+const LastTime = batchTime / 2
+
 // ErrGone means that the other side has ended without a message.
 var ErrGone = errors.New("the other proxy has ended without a message")
 

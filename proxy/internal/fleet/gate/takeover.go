@@ -78,11 +78,17 @@ func (g *Gate) commit(take *handoff.Take) error {
 		return err
 	}
 	// From here on, the old gate changes nothing in the store.
+	began := time.Now()
 	if err := g.store.Reload(); err != nil {
 		take.GiveUp(err)
 		return err
 	}
 	if _, err := g.learn(); err != nil {
+		take.GiveUp(err)
+		return err
+	}
+	if late := time.Since(began); err == nil && late > handoff.LastTime {
+		err := fmt.Errorf("this gate took %v to read its members, and the old gate may serve again", late.Round(time.Millisecond))
 		take.GiveUp(err)
 		return err
 	}
