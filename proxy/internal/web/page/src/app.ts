@@ -217,7 +217,7 @@ export class App {
     const there = current && splitName(current.id).host;
     const from = host === undefined || host === there ? current : undefined;
     const first = host ?? there;
-    const hosts = (this.fleet?.hosts ?? []).filter((x) => hostState(x) !== 'unknown').map((x) => x.name).sort((a, b) => Number(b === first) - Number(a === first));
+    const hosts = (this.fleet?.hosts ?? []).filter((x) => hostState(x) !== 'unreachable').map((x) => x.name).sort((a, b) => Number(b === first) - Number(a === first));
     if (this.fleet && hosts.length === 0) return this.alert('No host is connected to the gate.');
     await newSession(async (w) => {
       const expected = this.expect();

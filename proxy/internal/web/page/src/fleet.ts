@@ -46,7 +46,7 @@ export class Fleet implements Client {
   }
 
   // isUnknown reports whether a session may exist although it is not in the list.
-  isUnknown = (name: string): boolean => hostState(this.hosts.find((h) => h.name === split(name).host)) === 'unknown';
+  isUnknown = (name: string): boolean => hostState(this.hosts.find((h) => h.name === split(name).host)) === 'unreachable';
 
   // list returns the sessions of all hosts.
   async list(): Promise<SessionInfo[]> {
@@ -70,7 +70,7 @@ export class Fleet implements Client {
   // details returns a host with its own answer, or undefined if the page has no connection with it.
   private async details(h: HostInfo): Promise<[string, SessionInfo[]] | undefined> {
     const client = this.connected.get(h.name);
-    if (hostState(h) !== 'connected' || client?.state !== 'connected') return undefined;
+    if (hostState(h) !== 'ready' || client?.state !== 'connected') return undefined;
     const late = new Promise<undefined>((done) => setTimeout(() => done(undefined), PATIENCE));
     const list = await Promise.race([client.list().catch(() => undefined), late]);
     return list && [h.name, list.map((s) => ofHost(h.name, s))];

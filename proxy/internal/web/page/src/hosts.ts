@@ -12,10 +12,10 @@ export function split(name: string): { host: string; id: string } {
   return { host: name.slice(0, Math.max(slash, 0)), id: name.slice(slash + 1) };
 }
 
-// hostState returns one word for the state of a host. unknown: the host cannot be reached, or the gate cannot.
-export function hostState(h: HostInfo | undefined): 'connected' | 'idle' | 'unknown' {
-  if (!h?.reachable) return 'unknown';
-  return h.serving ? 'connected' : 'idle';
+// hostState returns one word for the state of a host. unreachable: the host cannot be reached, or the gate cannot.
+export function hostState(h: HostInfo | undefined): 'ready' | 'idle' | 'unreachable' {
+  if (!h?.reachable) return 'unreachable';
+  return h.serving ? 'ready' : 'idle';
 }
 
 // ofHost returns a session with its name at the gate.
@@ -44,7 +44,7 @@ export function merge(hosts: readonly HostInfo[], rows: readonly SessionRow[], d
   for (const s of before) {
     const { host } = split(s.id);
     const state = states.get(host);
-    if (state === 'unknown' || (state !== undefined && open.has(host) && !details.has(host))) all.set(s.id, state === 'unknown' ? unknown(s) : s);
+    if (state === 'unreachable' || (state !== undefined && open.has(host) && !details.has(host))) all.set(s.id, state === 'unreachable' ? unknown(s) : s);
   }
   for (const row of rows) {
     if (details.has(row.host)) continue;

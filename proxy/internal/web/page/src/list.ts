@@ -172,7 +172,7 @@ export class List {
           const says = host ? hostState(host) : '';
           set(state, says);
           state.hidden = plus.hidden = !host;
-          plus.disabled = says === 'unknown';
+          plus.disabled = says === 'unreachable';
           heading!.element.dataset.host = host ? name : '';
           heading!.element.dataset.state = says;
           set(count, String(sessions.length));

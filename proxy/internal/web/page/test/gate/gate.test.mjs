@@ -37,7 +37,7 @@ test('a gate dies while text is typed into sessions of two hosts, and no byte is
   const page = await c.newPage();
   await page.goto(await link());
   assert.equal(new URL(page.url()).search, '', 'the ticket has left the URL');
-  for (const host of hosts) await page.waitForSelector(group(host, 'connected'));
+  for (const host of hosts) await page.waitForSelector(group(host, 'ready'));
   await picture(page, 'gate-list');
   await show(page, 'blue/counts');
   await page.keyboard.press('Alt+Shift+D');
@@ -47,7 +47,7 @@ test('a gate dies while text is typed into sessions of two hosts, and no byte is
   assert.deepEqual(await faults(page), []);
 
   await demand('gate-dies');
-  for (const host of hosts) await page.waitForSelector(group(host, 'unknown'));
+  for (const host of hosts) await page.waitForSelector(group(host, 'unreachable'));
   for (const host of hosts) await page.waitForSelector(row(host, 'unknown'));
   for (const host of hosts) await type(page, host, LINES / 3, LINES * 2 / 3); // the page keeps it
   await page.locator('.lost').getByText('The gate does not answer').waitFor();
@@ -60,7 +60,7 @@ test('a gate dies while text is typed into sessions of two hosts, and no byte is
     const want = ['ready', ...Array.from({ length: LINES }, (_, i) => `${line(host, i).length} ${line(host, i)}`)];
     assert.deepEqual((await rows(page, where)).filter(Boolean), want);
   }
-  for (const host of hosts) await page.waitForSelector(group(host, 'connected'));
+  for (const host of hosts) await page.waitForSelector(group(host, 'ready'));
   for (const host of hosts) await page.waitForSelector(row(host, 'running'));
   await page.locator('.lost').waitFor({ state: 'hidden' });
   await picture(page, 'gate-back');
@@ -89,7 +89,7 @@ test('a phone signs in with the token', async () => {
   await page.getByRole('button', { name: 'Sign in' }).click();
   await page.waitForSelector('.app');
   await page.getByRole('button', { name: 'Sessions', exact: true }).click();
-  await page.waitForSelector(group('red', 'connected'));
+  await page.waitForSelector(group('red', 'ready'));
   await picture(page, 'gate-list-phone');
   await show(page, 'red/counts');
   await shows(page, /^ready$/);

@@ -18,7 +18,7 @@ test('names', () => {
 });
 
 test('states of hosts', () => {
-  assert.deepEqual([host('a'), host('a', true, false), host('a', false), host('a', false, false), undefined].map(hostState), ['connected', 'idle', 'unknown', 'unknown', 'unknown']);
+  assert.deepEqual([host('a'), host('a', true, false), host('a', false), host('a', false, false), undefined].map(hostState), ['ready', 'idle', 'unreachable', 'unreachable', 'unreachable']);
 });
 
 test('a row is shown as a session', () => {
