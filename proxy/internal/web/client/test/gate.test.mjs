@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { createServer } from 'node:tls';
 import * as frames from '../dist/frames.js';
 import { HoldfastClient, parseGate } from '../dist/index.js';
+import * as noPrograms from '../dist/noprograms.js';
 import * as browser from '../dist/nounix.js';
 import { Fake, SESSION, Shown } from './fake.mjs';
 
@@ -193,9 +194,11 @@ test('texts and options that name no gate are refused', async () => {
 
 test('a browser gets an error, and no module of Node', async () => {
   assert.throws(() => browser.gate({ host: 'red' }), { code: 'connect', retryable: false });
-  const ofNode = ['gate.js', 'stream.js', 'unix.js']; // unix.js imports the others, and a browser gets nounix.js in its place
+  await assert.rejects(noPrograms.start({ dir: '/' }), { code: 'programs_missing', retryable: false });
+  // unix.js and programs.js import the others, and a browser gets nounix.js and noprograms.js in their place.
+  const ofNode = ['gate.js', 'programs.js', 'stream.js', 'unix.js'];
   for (const name of (await readdir(new URL('../dist/', import.meta.url))).filter((n) => n.endsWith('.js') && !ofNode.includes(n))) {
     const code = await readFile(new URL(`../dist/${name}`, import.meta.url), 'utf8');
-    assert.doesNotMatch(code, /from '(node:|\.\/(gate|stream|unix)\.js)/, name);
+    assert.doesNotMatch(code, /from '(node:|\.\/(gate|programs|stream|unix)\.js)/, name);
   }
 });
