@@ -25,18 +25,11 @@ func RunOnHost(ctx context.Context, o GateOptions, args []string, stdout, stderr
 	if err := run.Check(); err != nil {
 		return 0, protocol.Errorf(protocol.CodeInvalidArgument, err.Error())
 	}
-	var conn net.Conn
-	err = reachGate(ctx, o, false, func(c net.Conn) error {
-		conn = c
-		_, err := askGate[*gate.Entered](ctx, c, gate.Enter{Token: o.Token, UserToken: o.UserToken, Host: o.Host, Agent: true})
-		return err
-	})
+	conn, end, err := enterAgent(ctx, o)
 	if err != nil {
-		return 0, failed(ErrConnect, err)
+		return 0, err
 	}
-	defer func() { _ = conn.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
+	defer end()
 	_ = conn.SetWriteDeadline(time.Now().Add(gateAnswer)) // if it fails, writing fails, too
 	if err := gate.Write(conn, run); err != nil {
 		return 0, failed(ErrIO, err)
@@ -65,6 +58,20 @@ func RunOnHost(ctx context.Context, o GateOptions, args []string, stdout, stderr
 			return 0, failed(ErrDecode, fmt.Errorf("host %s answers run with %s", o.Host, m.MessageType()))
 		}
 	}
+}
+
+// enterAgent opens a connection with the agent of the host in o. end closes it, and so does the end of ctx.
+func enterAgent(ctx context.Context, o GateOptions) (conn net.Conn, end func(), err error) {
+	err = reachGate(ctx, o, false, func(c net.Conn) error {
+		conn = c
+		_, err := askGate[*gate.Entered](ctx, c, gate.Enter{Token: o.Token, UserToken: o.UserToken, Host: o.Host, Agent: true})
+		return err
+	})
+	if err != nil {
+		return nil, nil, failed(ErrConnect, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return conn, func() { stop(); _ = conn.Close() }, nil
 }
 
 // commandError returns the error of a client for a command that the host has refused.

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
 
 	"holdfast/protocol"
@@ -17,18 +16,11 @@ import (
 // Errors: *protocol.Error with unauthorized or invalid_argument if the agent or a gate refuses the request,
 // and errors that match ErrUnknownHost; a further try would meet them again.
 func UpgradeHost(ctx context.Context, o GateOptions, m gate.Upgrade, step func(gate.UpgradeStep)) (result gate.Upgraded, err error) {
-	var conn net.Conn
-	err = reachGate(ctx, o, false, func(c net.Conn) error {
-		conn = c
-		_, err := askGate[*gate.Entered](ctx, c, gate.Enter{Token: o.Token, UserToken: o.UserToken, Host: o.Host, Agent: true})
-		return err
-	})
+	conn, end, err := enterAgent(ctx, o)
 	if err != nil {
-		return result, failed(ErrConnect, err)
+		return result, err
 	}
-	defer func() { _ = conn.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
+	defer end()
 	_ = conn.SetWriteDeadline(time.Now().Add(gateAnswer))
 	if err := gate.Write(conn, m); err != nil {
 		return result, failed(ErrConnect, err)
