@@ -3,8 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -91,17 +89,7 @@ func TestGateHandoff(t *testing.T) {
 // demand: S9
 func TestNPMClientGateHandoff(t *testing.T) {
 	t.Parallel()
-	dir := npmClient(t)
-	f := newFleet(t, "red")
-	f.hosts["red"].echoAlone(f.enter("red"), "typed")
-	config, err := json.Marshal([]map[string]any{{
-		"name": "types", "does": "types", "session": "typed", "gate": map[string]any{"text": f.text, "host": "red"},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := startNode(t, dir, filepath.Join("test", "real.mjs"))
-	n.ask(string(config), "open")
+	f, n := typesAtGate(t)
 	for range number(t, "HOLDFAST_HANDOFFS", 2) {
 		n.ask("on", "on")
 		f.takeOver()

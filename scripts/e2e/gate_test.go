@@ -285,10 +285,9 @@ func TestGate(t *testing.T) {
 	t.Logf("%d lines came", flow.lines.Load())
 }
 
-// The npm client types through a gate, and loses nothing if the connections are cut and the gate dies.
-// demand: S9
-func TestNPMClientGate(t *testing.T) {
-	t.Parallel()
+// typesAtGate returns a fleet of one host, and a program with the npm client that types into a session there.
+func typesAtGate(t *testing.T) (*fleet, *node) {
+	t.Helper()
 	dir := npmClient(t)
 	f := newFleet(t, "red")
 	f.hosts["red"].echoAlone(f.enter("red"), "typed")
@@ -300,6 +299,14 @@ func TestNPMClientGate(t *testing.T) {
 	}
 	n := startNode(t, dir, filepath.Join("test", "real.mjs"))
 	n.ask(string(config), "open")
+	return f, n
+}
+
+// The npm client types through a gate, and loses nothing if the connections are cut and the gate dies.
+// demand: S9
+func TestNPMClientGate(t *testing.T) {
+	t.Parallel()
+	f, n := typesAtGate(t)
 	for _, disturb := range []func(){
 		func() { f.relay.cut() },
 		func() {
