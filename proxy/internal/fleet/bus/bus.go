@@ -213,6 +213,7 @@ type link struct {
 	ctx  context.Context
 	end  context.CancelFunc
 	conn *nats.Conn
+	lane *lane
 	isUp atomic.Bool
 
 	mu       sync.Mutex
@@ -222,13 +223,12 @@ type link struct {
 // errNotConnected tells that a message was not published.
 var errNotConnected = errors.New("bus: not connected")
 
-// publish publishes a message. It does not wait for a connection that is being made, as nats.Conn does, because
-// the other end may be silent for many seconds.
+// publish publishes a message soon.
 func (l *link) publish(subject string, data []byte) error {
 	if !l.isUp.Load() {
 		return errNotConnected
 	}
-	return l.conn.Publish(subject, data)
+	return l.lane.add(outgoing{subject: subject, data: data})
 }
 
 func (l *link) connected() {
@@ -259,7 +259,7 @@ func connect(ctx context.Context, name string, o LinkOptions) (*link, error) {
 		l.end()
 		return nil, fmt.Errorf("bus: %w", err)
 	}
-	l.conn = conn
+	l.conn, l.lane = conn, newLane(conn)
 	return l, nil
 }
 
@@ -293,6 +293,7 @@ func (l *link) user() (user, password string) {
 // Close ends the connection.
 func (l *link) Close() {
 	l.end()
+	l.lane.close()
 	l.conn.Close()
 }
 
@@ -321,7 +322,7 @@ func (h *Host) Publish(kind string, data []byte) error {
 }
 
 // Flush returns when the gate's server has received all messages.
-func (h *Host) Flush(limit time.Duration) error { return h.conn.FlushTimeout(limit) }
+func (h *Host) Flush(limit time.Duration) error { return h.lane.flush(limit) }
 
 // A Peer is the connection of a gate with the server of another gate.
 type Peer struct{ *link }

@@ -205,7 +205,7 @@ type provider struct{ net.Conn }
 func (p provider) InProcessConn() (net.Conn, error) { return p.Conn, nil }
 
 // While a connection is made again, and the other end is silent, a message is not published, and nobody
-// waits for it.
+// waits for it, also not if the callback of the connection before comes late.
 func TestPublishWithoutConnection(t *testing.T) {
 	b, _ := start(t)
 	connected, dials, silent := make(chan bool, 16), make(chan bool, 16), make(chan struct{})
@@ -236,5 +236,10 @@ func TestPublishWithoutConnection(t *testing.T) {
 		if err := testkit.Within(t, limit, "the call returns", told); !errors.Is(err, errNotConnected) {
 			t.Errorf("got %v", err)
 		}
+	}
+	p.connected()
+	go func() { told <- p.Tell("kind", nil) }()
+	if err := testkit.Within(t, limit, "the call returns", told); err != nil {
+		t.Error(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,6 +35,8 @@ type ClusterOptions struct {
 // only the gates have. Whoever sees the subjects learns how many gates there are and how much they say.
 type Cluster struct {
 	conn   *nats.Conn
+	lane   *lane
+	isUp   atomic.Bool
 	seal   cipher.AEAD
 	self   string // address of this gate
 	prefix string // of the subjects
@@ -90,9 +93,9 @@ func ConnectCluster(o ClusterOptions, self string, key []byte, h ClusterHandlers
 		nats.CustomReconnectDelay(func(attempts int) time.Duration { return min(delay(attempts), clusterRetry) }),
 		nats.ReconnectBufSize(-1), // as between gates that are connected directly
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(maxPings), nats.FlusherTimeout(writeLimit),
-		nats.ConnectHandler(func(*nats.Conn) { h.Connected() }),
-		nats.ReconnectHandler(func(*nats.Conn) { h.Connected() }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { h.Lost(err) }),
+		nats.ConnectHandler(func(*nats.Conn) { c.isUp.Store(true); h.Connected() }),
+		nats.ReconnectHandler(func(*nats.Conn) { c.isUp.Store(true); h.Connected() }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.isUp.Store(false); h.Lost(err) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { h.Lost(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { h.Failed(err) }),
 	}
@@ -105,6 +108,7 @@ func ConnectCluster(o ClusterOptions, self string, key []byte, h ClusterHandlers
 	if c.conn, err = nats.Connect(o.URL, options...); err != nil {
 		return nil, fmt.Errorf("bus: NATS cluster: %w", err)
 	}
+	c.lane = newLane(c.conn)
 	for _, subject := range []string{c.prefix + "all", c.subjectOf(self)} {
 		s, err := c.conn.Subscribe(subject, func(m *nats.Msg) {
 			header, data, err := c.open(m.Subject, m.Data)
@@ -158,8 +162,8 @@ func (g ClusterGate) Tell(kind string, data []byte) error {
 }
 
 func (c *Cluster) publish(subject string, h clusterHeader, data []byte) error {
-	if !c.conn.IsConnected() {
-		return nats.ErrDisconnected
+	if !c.isUp.Load() {
+		return errNotConnected
 	}
 	head, err := json.Marshal(h)
 	if err != nil {
@@ -169,7 +173,8 @@ func (c *Cluster) publish(subject string, h clusterHeader, data []byte) error {
 	if _, err := rand.Read(nonce); err != nil {
 		return err
 	}
-	return c.conn.Publish(subject, c.seal.Seal(nonce, nonce, bytes.Join([][]byte{head, data}, []byte{'\n'}), []byte(subject)))
+	data = c.seal.Seal(nonce, nonce, bytes.Join([][]byte{head, data}, []byte{'\n'}), []byte(subject))
+	return c.lane.add(outgoing{subject: subject, data: data})
 }
 
 // open decrypts a message, and checks its header.
@@ -203,7 +208,10 @@ func parseCluster(plain []byte) (h clusterHeader, data []byte, err error) {
 }
 
 // IsConnected reports whether the gate is connected with the cluster.
-func (c *Cluster) IsConnected() bool { return c.conn.IsConnected() }
+func (c *Cluster) IsConnected() bool { return c.isUp.Load() }
 
 // Close ends the connection.
-func (c *Cluster) Close() { c.conn.Close() }
+func (c *Cluster) Close() {
+	c.lane.close()
+	c.conn.Close()
+}
