@@ -61,12 +61,16 @@ func Dial(ctx context.Context, addresses []string, fingerprint string) (net.Conn
 	}
 }
 
+// sessions let a further connection with a gate do without the certificate.
+var sessions = tls.NewLRUClientSessionCache(64)
+
 // dialOne connects with one gate.
 func dialOne(ctx context.Context, address, fingerprint string) (net.Conn, error) {
 	d := tls.Dialer{
 		NetDialer: &net.Dialer{KeepAliveConfig: probes},
 		Config: &tls.Config{
 			MinVersion:         tls.VersionTLS13,
+			ClientSessionCache: sessions,
 			InsecureSkipVerify: true, // VerifyConnection compares the whole certificate, also of a resumed session
 			VerifyConnection: func(s tls.ConnectionState) error {
 				if len(s.PeerCertificates) == 0 || Fingerprint(s.PeerCertificates[0].Raw) != fingerprint {

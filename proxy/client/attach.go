@@ -210,12 +210,15 @@ func (a *Attachment) connect(ctx context.Context, spec protocol.AttachSpec) (*co
 	}
 }
 
-// nextConn returns the connection that moveOn has made, or a new one.
+// nextConn returns the connection that moveOn or Dial has made for the attachment, or a new one.
 func (a *Attachment) nextConn(ctx context.Context) (*conn, error) {
 	a.mu.Lock()
 	next := a.next
 	a.next = nil
 	a.mu.Unlock()
+	if next == nil {
+		next = a.c.spare.take(ctx)
+	}
 	if next != nil {
 		return next, nil
 	}

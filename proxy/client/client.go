@@ -102,7 +102,8 @@ func programName() string {
 //
 //	read   is one goroutine for the connection; when the connection breaks, it ends the waiting calls
 type Client struct {
-	o Options
+	o     Options
+	spare *spare // or nil
 
 	mu      sync.Mutex
 	conn    *conn // carries requests; attachments and events have connections of their own
@@ -125,7 +126,11 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{o: o, waiting: make(map[string]waiter)}
+	if o.Gate != nil && o.Gate.Attaches {
+		c.spare = openSpare(&c.o)
+	}
 	if _, err := c.connection(ctx); err != nil {
+		_ = c.Close() // it has no connection of its own
 		return nil, err
 	}
 	return c, nil
@@ -136,6 +141,9 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
+	if c.spare != nil {
+		c.spare.end()
+	}
 	if c.conn == nil {
 		return nil
 	}

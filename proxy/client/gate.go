@@ -23,6 +23,9 @@ type GateOptions struct {
 	UserToken   string   // for the policy of the gate; Dial takes Options.Token if it is ""
 	Host        string   // name of the host; Hosts and AllSessions ignore it
 	Start       bool     // start a proxy and a supervisor on the host if none runs
+	// Attaches tells that the client will attach at once. Dial then opens the connection of the first attachment
+	// beside its own, because each takes several round trips to the gate and to the host.
+	Attaches bool
 }
 
 // ParseGate returns the options in the text that "proxy gate client-token" prints.
@@ -166,6 +169,49 @@ func gateError(err error) error {
 		return fmt.Errorf("%w: %s", ErrUnknownHost, refused.Message)
 	}
 	return fmt.Errorf("gate: %s", refused.Message)
+}
+
+// spareLimit is how long the connection of the first attachment waits for it.
+const spareLimit = 10 * time.Second
+
+// A spare is the connection of the first attachment, which is opened before the attachment.
+type spare struct {
+	ctx   context.Context
+	end   context.CancelFunc
+	ready chan *conn
+}
+
+// openSpare begins to open a connection.
+func openSpare(o *Options) *spare {
+	s := &spare{ready: make(chan *conn)}
+	s.ctx, s.end = context.WithTimeout(context.Background(), spareLimit)
+	go func() {
+		defer s.end()
+		conn, err := dial(s.ctx, o)
+		if err != nil {
+			return // the attachment opens a connection, and tells the error of that
+		}
+		select {
+		case s.ready <- conn:
+		case <-s.ctx.Done():
+			_ = conn.Close() // nobody has used it
+		}
+	}()
+	return s
+}
+
+// take returns the connection, or nil if it is not there or was taken before.
+func (s *spare) take(ctx context.Context) *conn {
+	if s == nil {
+		return nil
+	}
+	select {
+	case conn := <-s.ready:
+		return conn
+	case <-s.ctx.Done():
+	case <-ctx.Done():
+	}
+	return nil
 }
 
 // Hosts returns all hosts that have joined the gates, sorted by name.

@@ -283,6 +283,38 @@ func TestGate(t *testing.T) {
 	flow.wg.Wait()
 	f.awaitStates(all)
 	t.Logf("%d lines came", flow.lines.Load())
+	f.checkSpare()
+}
+
+// checkSpare checks that a client that will attach opens the connection of its attachment beside its own, and that
+// the connection ends with the client if it was not used.
+func (f *fleet) checkSpare() {
+	f.T.Helper()
+	o := f.gate
+	o.Host, o.Attaches = "red", true
+	open := func() int {
+		f.relay.mu.Lock()
+		defer f.relay.mu.Unlock()
+		return len(f.relay.conns) / 2
+	}
+	for _, uses := range []bool{true, false} {
+		before, accepted := open(), f.relay.accepted.Load()
+		c := f.connect(client.Options{Gate: &o})
+		if uses {
+			if err := f.attach(c, "echo", client.AttachOptions{}).Detach(); err != nil {
+				f.T.Fatal(err)
+			}
+		}
+		if !eventually(func() bool { return f.relay.accepted.Load() >= accepted+3 }) { // the client's two, and one of the host at least, which may use another address
+			f.T.Errorf("%d connections were made", f.relay.accepted.Load()-accepted)
+		}
+		if err := c.Close(); err != nil {
+			f.T.Fatal(err)
+		}
+		if !eventually(func() bool { return open() <= before }) {
+			f.T.Errorf("%d connections are left, and there were %d before", open(), before)
+		}
+	}
 }
 
 // typesAtGate returns a fleet of one host, and a program with the npm client that types into a session there.

@@ -162,6 +162,7 @@ func (a *app) attachCommand() *cobra.Command {
 			if err := errors.Join(err, a.checkAttach(o), a.notItself(id)); err != nil {
 				return err
 			}
+			a.attaches = true
 			return a.withClient(cmd.Context(), func(c *client.Client) error {
 				return a.attachTo(cmd.Context(), c, &protocol.SessionInfo{ID: id}, o)
 			})

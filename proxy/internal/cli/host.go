@@ -83,7 +83,7 @@ func (a *app) dialThroughGate(ctx context.Context, cfg config.Config, starts boo
 	if a.dir != "" || a.proxy != config.DefaultProxy {
 		return nil, exitcode.WrongUsage(errors.New("--dir and --proxy cannot be used for a host of the gate: its agent serves one proxy"))
 	}
-	o.Host, o.Start = a.host, starts
+	o.Host, o.Start, o.Attaches = a.host, starts, a.attaches
 	return client.Dial(ctx, client.Options{Gate: &o, Name: remoteName(), Token: os.Getenv(tokenEnv), Redial: hostRedial})
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/protocol/gate"
+	"holdfast/proxy/client"
 	"holdfast/proxy/internal/doctor"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/member"
@@ -221,7 +222,18 @@ func (a *app) runAgent(ctx context.Context, dirs config.Dirs, background bool) e
 // agentOptions returns the options of the agent.
 func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan chan error) member.Options {
 	return member.Options{
-		Path: filepath.Join(dirs.State, joinFile), Log: log, Leave: leave, Connect: a.connectAgain,
+		Path: filepath.Join(dirs.State, joinFile), Log: log, Leave: leave,
+		Connect: func(ctx context.Context) (*client.Client, error) { return a.connectAgain(ctx, false, true) },
+		Ready: func(ctx context.Context, starts, again bool) error {
+			if nc, err := client.DialAPI(ctx, dirs, a.proxy); err == nil { // so a client need not wait for a second hello
+				return nc.Close()
+			}
+			c, err := a.connectAgain(ctx, starts, again)
+			if err != nil {
+				return err
+			}
+			return c.Close()
+		},
 		Serve: func(ctx context.Context, stream net.Conn, who *protocol.Principal) error {
 			return a.serveStream(ctx, stream, stream, who)
 		},

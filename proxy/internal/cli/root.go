@@ -58,6 +58,8 @@ type app struct {
 	json  bool   // --json
 	host  string // --on, or the host in the name of a session; "" is this host
 
+	attaches bool // the command will attach to a session
+
 	answered func() // ends the watch of a command that waits for an answer
 }
 

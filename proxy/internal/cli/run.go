@@ -40,7 +40,7 @@ func (a *app) runCommand() *cobra.Command {
 			if len(argv) == 0 {
 				return exitcode.WrongUsage(errors.New("run needs a command: give it after the flags"))
 			}
-			o.asJSON = a.json
+			o.asJSON, a.attaches = a.json, true
 			return a.run(cmd, o, argv)
 		},
 	})

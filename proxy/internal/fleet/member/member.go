@@ -62,9 +62,11 @@ type Options struct {
 	Leave <-chan chan error // a channel of it receives the result of the leave
 	Link  *Link             // the agent notes here whether it is connected; may be nil
 	// Connect returns a client of the local proxy. It starts a proxy if a supervisor runs or sessions
-	// are stored, and also if starts is set. If again is set, it does not start a proxy that a user
-	// has stopped.
-	Connect func(ctx context.Context, starts, again bool) (*client.Client, error)
+	// are stored, unless a user has stopped the proxy.
+	Connect func(ctx context.Context) (*client.Client, error)
+	// Ready returns nil if the local proxy accepts connections. It starts a proxy as Connect does, and also if
+	// starts is set. If again is not set, it also starts a proxy that a user has stopped.
+	Ready func(ctx context.Context, starts, again bool) error
 	// Serve connects a stream of the api's frames with the local proxy until one of them ends. If who is
 	// not nil, it is the client, as the gate has established it, and the proxy must treat it as such.
 	Serve func(ctx context.Context, stream net.Conn, who *protocol.Principal) error
@@ -389,11 +391,7 @@ func (a *agent) addressOf(m record.Dial) (address string, isKnown bool) {
 func (a *agent) client(ctx context.Context, address string, m record.Dial) {
 	arrive := gate.Arrive{Ticket: m.Ticket}
 	if !m.Agent {
-		c, err := a.o.Connect(ctx, m.Start, m.Again) // it starts a proxy if that is necessary
-		if err == nil {
-			err = c.Close()
-		}
-		if err != nil {
+		if err := a.o.Ready(ctx, m.Start, m.Again); err != nil {
 			arrive.Reason = err.Error()
 		}
 	}
@@ -439,7 +437,7 @@ func (a *agent) send(ctx context.Context, l list) {
 
 // follow follows the events of the local proxy until it cannot be reached.
 func (a *agent) follow(ctx context.Context) error {
-	c, err := a.o.Connect(ctx, false, true)
+	c, err := a.o.Connect(ctx)
 	if err != nil {
 		return err
 	}
