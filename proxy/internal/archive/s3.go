@@ -25,19 +25,21 @@ const (
 	requestTime = 30 * time.Second
 	// slowest is the lowest speed of a connection to the server, in bytes per second.
 	slowest = 64 << 10
+	// keysTime is how long a request waits for credentials.
+	keysTime = 10 * time.Second
 	// attempts is how often a request is sent if the server does not answer, or is overloaded. The recorder tries again
 	// after that; the commands do not.
 	attempts = 3
 )
 
-// An S3 is a Store in a bucket of a server that speaks the protocol of Amazon S3. The server must list keys in
-// ascending order, as Amazon's does. If it ignores the condition of a put, Put is Replace.
+// An S3 is a Store in a bucket of a server that speaks the protocol of Amazon S3. The server must know conditional
+// puts, and must list keys in ascending order, as Amazon's does.
 type S3 struct {
 	api         *minio.Core
 	credentials *credentials.Credentials
 	bucket      string
 	prefix      string        // of all keys; empty, or ends with a slash
-	requestTime time.Duration // as the constant
+	requestTime time.Duration // the constant requestTime, except in tests
 }
 
 // OpenS3 returns the store in a bucket. It sends no request. The credentials are those of the environment (AWS_ACCESS_KEY_ID,
@@ -50,7 +52,7 @@ func OpenS3(b *config.Bucket) (*S3, error) {
 		return nil, err
 	}
 	transport.ResponseHeaderTimeout = requestTime
-	keys := credentials.New(&awsKeys{})
+	keys := credentials.New(&awsKeys{limit: keysTime})
 	api, err := minio.NewCore(b.Endpoint.Host, &minio.Options{
 		Creds: keys, Secure: isSecure, Transport: transport, Region: os.Getenv("AWS_REGION"), MaxRetries: attempts,
 	})
@@ -68,6 +70,7 @@ func OpenS3(b *config.Bucket) (*S3, error) {
 // fails if there are no credentials, and it does not wait for ever for a program that a profile names
 // (credential_process). credentials.Credentials calls one method at a time.
 type awsKeys struct {
+	limit time.Duration // for one call
 	chain *credentials.Chain
 	found chan foundKeys // not nil while a search runs
 }
@@ -77,9 +80,6 @@ type foundKeys struct {
 	err   error
 }
 
-// findTime is how long a request waits for credentials.
-const findTime = 10 * time.Second
-
 var errNoKeys = errors.New("no credentials: write them to ~/.aws/credentials, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, which a proxy that another program starts does not inherit")
 
 // Retrieve implements credentials.Provider.
@@ -88,12 +88,13 @@ func (k *awsKeys) Retrieve() (credentials.Value, error) { return k.RetrieveWithC
 // RetrieveWithCredContext implements credentials.Provider.
 func (k *awsKeys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	if k.found == nil {
-		k.found = make(chan foundKeys, 1)
-		k.chain = &credentials.Chain{Providers: []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}}
+		chain := &credentials.Chain{Providers: []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}}
+		found := make(chan foundKeys, 1)
 		go func() {
-			value, err := k.chain.RetrieveWithCredContext(cc)
-			k.found <- foundKeys{value, err}
+			value, err := chain.RetrieveWithCredContext(cc)
+			found <- foundKeys{value, err}
 		}()
+		k.chain, k.found = chain, found
 	}
 	select {
 	case f := <-k.found:
@@ -102,8 +103,8 @@ func (k *awsKeys) RetrieveWithCredContext(cc *credentials.CredContext) (credenti
 			f.err = errNoKeys
 		}
 		return f.value, f.err
-	case <-time.After(findTime):
-		return credentials.Value{}, fmt.Errorf("no credentials after %v; does the credential_process of the profile in ~/.aws hang?", findTime)
+	case <-time.After(k.limit):
+		return credentials.Value{}, fmt.Errorf("no credentials after %v; does the credential_process of the profile in ~/.aws hang?", k.limit)
 	}
 }
 
@@ -196,20 +197,22 @@ func (s *S3) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 
 // wrap gives an error the request that has failed, and the meaning that it has for a Store.
 func (s *S3) wrap(ctx context.Context, verb, key string, err error) error {
-	var answer minio.ErrorResponse
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	var answer minio.ErrorResponse
+	isAnswer := errors.As(err, &answer)
+	if answer.StatusCode == http.StatusForbidden || strings.HasPrefix(answer.Code, "ExpiredToken") {
+		s.credentials.Expire() // the next request reads them again, because another program may have renewed the file
+	}
+	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	case errors.As(err, &answer) && answer.StatusCode == http.StatusPreconditionFailed:
+	case answer.StatusCode == http.StatusPreconditionFailed:
 		err = ErrExists
 	case answer.Code == minio.NoSuchKey:
 		err = fs.ErrNotExist
-	case answer.StatusCode == http.StatusForbidden || strings.HasPrefix(answer.Code, "ExpiredToken"):
-		s.credentials.Expire() // the next request reads them again, because another program may renew the file
-		fallthrough
-	case answer.Code != "":
+	case isAnswer:
 		err = fmt.Errorf("the server answers %d %s: %.500s", answer.StatusCode, answer.Code, answer.Message)
 	}
 	return fmt.Errorf("%s s3://%s/%s%s: %w", verb, s.bucket, s.prefix, key, err)

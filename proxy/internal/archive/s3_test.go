@@ -102,6 +102,15 @@ func TestS3WithoutServer(t *testing.T) {
 	check("no server", nil, func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) })
 }
 
+func TestOpenS3(t *testing.T) {
+	t.Parallel()
+	for _, endpoint := range []string{"https://s3.amazonaws.com", "https://s3.example:9000", "http://localhost:9000", "http://127.0.0.1", "http://[::1]:9000"} {
+		if s := openTestS3(t, endpoint); strings.TrimSuffix(s.api.EndpointURL().String(), "/") != endpoint {
+			t.Errorf("%s becomes %s", endpoint, s.api.EndpointURL())
+		}
+	}
+}
+
 func TestS3WithoutCredentials(t *testing.T) {
 	setCredentials(t, "", "")
 	s := openTestS3(t, "http://127.0.0.1:1")
