@@ -20,11 +20,11 @@
 # not name.
 #
 # --long sets HOLDFAST_LONG=1. Then these tests run, or run for longer: TestKillStorm, TestGatesChaos,
-# TestRecordings, TestChurn, TestRollout, TestRolloutOfMany and TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and
+# TestRecordings, TestRecordingsInBucket, TestChurn, TestRollout, TestRolloutOfMany and TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and
 # TestPowerCuts (scripts/vm), TestBusySessions (supervisor/internal/linkserver), TestStalledLink (scripts/cli),
 # FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast (supervisor/internal/replay),
 # TestPowerCuts and TestBrokenDisk (supervisor/internal/past), TestStorm (supervisor/internal/keeper),
-# TestPartition and TestCluster (proxy/internal/fleet/gate). --long also sets how much the storms do, unless
+# TestPartition and TestCluster (proxy/internal/fleet/gate), TestS3Server (proxy/internal/archive). --long also sets how much the storms do, unless
 # the environment has another number: HOLDFAST_KILLS, HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_DEATHS,
 # HOLDFAST_COST, and the time HOLDFAST_CHAOS.
 #

@@ -107,7 +107,8 @@ type Config struct {
 	UpgradeFrom      []string                  // absolute directories; clients of a gate may upgrade this host to programs in and below them; default none
 	DetachKey        string                    // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
 
-	Recordings         string        // directory in which sessions are recorded; default none
+	Recordings         string        // absolute path of a directory in which sessions are recorded, or s3://BUCKET/PREFIX; default none
+	RecordingsEndpoint string        // address of the server of that bucket; default that of Amazon S3
 	RecordingsSessions string        // sessions that are recorded unless the label record says it: labelled (none) or all; default labelled
 	RecordingsAge      time.Duration // how long recordings are kept; default 30 days
 	RecordingsBytes    int           // bytes of recordings of this host that are kept; 0: no limit; default 10 GiB
@@ -137,6 +138,7 @@ func (c Config) withDefaults() Config {
 	c.DurableTotal = cmp.Or(c.DurableTotal, 2<<30)
 	c.DurableAge = cmp.Or(c.DurableAge, 30*24*time.Hour)
 	c.Revive = cmp.Or(c.Revive, ReviveAsk)
+	c.RecordingsEndpoint = cmp.Or(c.RecordingsEndpoint, defaultEndpoint)
 	c.RecordingsSessions = cmp.Or(c.RecordingsSessions, "labelled")
 	c.RecordingsAge = cmp.Or(c.RecordingsAge, 30*24*time.Hour)
 	c.RecordingsBytes = cmp.Or(c.RecordingsBytes, 10<<30)
@@ -177,7 +179,11 @@ func (c Config) validate() error {
 	check(c.DurableAge > 0, "durable_age", "more than 0", c.DurableAge)
 	check(c.DurableKey == "" || filepath.IsAbs(c.DurableKey) || len(c.DurableKey) > 1 && c.DurableKey[0] == '!', "durable_key", "an absolute path, or ! and a command", strconv.Quote(c.DurableKey))
 	check(c.Revive.IsValid(), "revive", "ask, shell or argv", strconv.Quote(string(c.Revive)))
-	check(c.Recordings == "" || filepath.IsAbs(c.Recordings), "recordings", "an absolute path", strconv.Quote(c.Recordings))
+	_, _, isBucket := parseBucket(c.Recordings)
+	check(c.Recordings == "" || filepath.IsAbs(c.Recordings) || isBucket, "recordings", "an absolute path, or s3:// and the name of a bucket, and perhaps a slash and a prefix", strconv.Quote(c.Recordings))
+	if parseEndpoint(c.RecordingsEndpoint) == nil { // the value is not repeated, because it may have a password
+		errs = append(errs, errors.New("recordings_endpoint must be https://HOST or https://HOST:PORT; http is possible to a loopback address only"))
+	}
 	check(c.RecordingsSessions == "labelled" || c.RecordingsSessions == "all", "recordings_sessions", "labelled or all", strconv.Quote(c.RecordingsSessions))
 	check(c.RecordingsAge > 0, "recordings_age", "more than 0", c.RecordingsAge)
 	check(c.RecordingsBytes >= 0, "recordings_bytes", "0 or more", c.RecordingsBytes)
@@ -245,7 +251,8 @@ var settings = []setting{
 	{"ssh_command", "`command` with which other hosts are reached: ssh or a program with the same options (ssh -o ConnectTimeout=15 -o ServerAliveInterval=5)", setSSHCommand},
 	{"gate", "`text` that \"proxy gate client-token\" prints, with which hosts are reached through a gate (none)", setText(func(c *Config) *string { return &c.Gate })},
 	{"upgrade_from", "`directories`, separated by commas; clients of a gate may upgrade this host to programs in and below them (none)", setDirectories},
-	{"recordings", "`directory` in which sessions are recorded (none)", setText(func(c *Config) *string { return &c.Recordings })},
+	{"recordings", "`directory` in which sessions are recorded, or s3://BUCKET/PREFIX (none)", setText(func(c *Config) *string { return &c.Recordings })},
+	{"recordings_endpoint", "`address` of the S3-compatible server of that bucket; http is possible to a loopback address only (https://s3.amazonaws.com)", setText(func(c *Config) *string { return &c.RecordingsEndpoint })},
 	{"recordings_sessions", "`sessions` that are recorded: labelled, those with the label record=true, or all but those with record=false (labelled)", setText(func(c *Config) *string { return &c.RecordingsSessions })},
 	{"recordings_age", "`time` after which recordings are deleted (720h)", setDuration(func(c *Config) *time.Duration { return &c.RecordingsAge })},
 	{"recordings_bytes", "`bytes` of recordings of this host; the oldest parts are deleted first; 0: no limit (10737418240)", setNumber(func(c *Config) *int { return &c.RecordingsBytes })},

@@ -51,11 +51,12 @@ func CleanEnv(environ []string) []string {
 }
 
 // forDaemons lists variables that supervisors and proxies get in addition to those of a
-// session and to HOLDFAST_*: settings of the Go runtime, and variables that the interpreter
-// of a policy program needs.
+// session and to HOLDFAST_*: settings of the Go runtime, variables that the interpreter
+// of a policy program needs, and the place of the credentials for a bucket with recordings.
 var forDaemons = []string{
 	"GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "GOTRACEBACK", "GORACE", "GOCOVERDIR",
 	"PYTHONPATH", "VIRTUAL_ENV", "NODE_PATH",
+	"AWS_PROFILE", "AWS_REGION", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE",
 }
 
 // notForDaemons lists variables of HOLDFAST_* that are meant for a single command.

@@ -50,7 +50,7 @@ func TestDaemonEnv(t *testing.T) {
 	}
 	s := system{goos: "linux", uid: os.Geteuid(), users: base, home: func() string { return "/h" }}
 	keep := []string{
-		"HOME=/h", "PATH=/bin", "SSH_AUTH_SOCK=/a", "DBUS_SESSION_BUS_ADDRESS=unix:path=/r/bus", "XDG_STATE_HOME=/s", "GORACE=x", "PYTHONPATH=/p",
+		"HOME=/h", "PATH=/bin", "SSH_AUTH_SOCK=/a", "DBUS_SESSION_BUS_ADDRESS=unix:path=/r/bus", "XDG_STATE_HOME=/s", "GORACE=x", "PYTHONPATH=/p", "AWS_PROFILE=p", "AWS_SHARED_CREDENTIALS_FILE=/c",
 		"HOLDFAST_DIR=/d", "HOLDFAST_SECRET_FILE=/s", "HOLDFAST_FAULT=x", "HOLDFAST_TASK_ID=1",
 	}
 	drop := []string{

@@ -10,11 +10,14 @@ import (
 	"time"
 
 	"filippo.io/age"
+
+	"holdfast/shared/config"
 )
 
 // A Config says where recordings are stored, and for how long.
 type Config struct {
-	Dir     string                                // directory of the recordings
+	Dir     string                                // directory of the recordings, unless Bucket is set
+	Bucket  *config.Bucket                        // bucket of the recordings
 	ReadKey func(context.Context) (string, error) // returns the age identities that encrypt recordings; nil: they are not encrypted
 	All     bool                                  // sessions without the label are recorded, too
 	Age     time.Duration                         // segments are deleted after this time
@@ -32,6 +35,10 @@ func (c *Config) Open(ctx context.Context) (Store, *Keys, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("durable_key: %w", err)
 		}
+	}
+	if c.Bucket != nil {
+		s, err := OpenS3(c.Bucket)
+		return s, keys, err
 	}
 	return OpenDir(c.Dir), keys, nil
 }

@@ -1,5 +1,5 @@
-// Package archive stores recordings of sessions in a directory, so that they outlive the host,
-// and shows and verifies them.
+// Package archive stores recordings of sessions in a directory or in a bucket of an S3-compatible store, so that they
+// outlive the host, and shows and verifies them.
 //
 // A recording is one life of a session on a host. Its objects are HOST/ID@INSTANCE/index.json and segments
 // HOST/ID@INSTANCE/START-END.zst, whose names are offsets of the output. A segment has a keyframe, the

@@ -227,7 +227,7 @@ func followAgent(dirs config.Dirs, cfg config.Config) func(string) (string, erro
 
 // ArchiveConfig returns where the settings store recordings.
 func ArchiveConfig(cfg config.Config) archive.Config {
-	c := archive.Config{Dir: cfg.Recordings, All: cfg.RecordingsSessions == "all", Age: cfg.RecordingsAge, Bytes: int64(cfg.RecordingsBytes)}
+	c := archive.Config{Dir: cfg.Recordings, Bucket: cfg.RecordingsBucket(), All: cfg.RecordingsSessions == "all", Age: cfg.RecordingsAge, Bytes: int64(cfg.RecordingsBytes)}
 	if cfg.DurableKey != "" {
 		c.ReadKey = cfg.ReadDurableKey
 	}

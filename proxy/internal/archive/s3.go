@@ -1,0 +1,219 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"holdfast/shared/config"
+)
+
+const (
+	// requestTime is how long a request may take, with all its attempts, in addition to the time of its object.
+	requestTime = 30 * time.Second
+	// slowest is the lowest speed of a connection to the server, in bytes per second.
+	slowest = 64 << 10
+	// keysTime is how long a request waits for credentials.
+	keysTime = 10 * time.Second
+	// attempts is how often a request is sent if the server does not answer, or is overloaded. The recorder tries again
+	// after that; the commands do not.
+	attempts = 3
+)
+
+// An S3 is a Store in a bucket of a server that speaks the protocol of Amazon S3. The server must know conditional
+// puts, and must list keys in ascending order, as Amazon's does.
+type S3 struct {
+	api         *minio.Core
+	credentials *credentials.Credentials
+	bucket      string
+	prefix      string        // of all keys; empty, or ends with a slash
+	requestTime time.Duration // the constant requestTime, except in tests
+}
+
+// OpenS3 returns the store in a bucket. It sends no request. The credentials are those of the environment (AWS_ACCESS_KEY_ID,
+// AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) or those of the profile AWS_PROFILE in the files ~/.aws/credentials and ~/.aws/config.
+// AWS_REGION names the region; without it, the server is asked.
+func OpenS3(b *config.Bucket) (*S3, error) {
+	isSecure := b.Endpoint.Scheme == "https"
+	transport, err := minio.DefaultTransport(isSecure)
+	if err != nil {
+		return nil, err
+	}
+	transport.ResponseHeaderTimeout = requestTime
+	keys := credentials.New(&awsKeys{limit: keysTime})
+	api, err := minio.NewCore(b.Endpoint.Host, &minio.Options{
+		Creds: keys, Secure: isSecure, Transport: transport, Region: os.Getenv("AWS_REGION"), MaxRetries: attempts,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("S3 server %s: %w", b.Endpoint, err)
+	}
+	s := &S3{api: api, credentials: keys, bucket: b.Name, requestTime: requestTime}
+	if b.Prefix != "" {
+		s.prefix = b.Prefix + "/"
+	}
+	return s, nil
+}
+
+// awsKeys finds credentials at the places that all programs for S3 know. It adds two things to the chain of minio-go: it
+// fails if there are no credentials, and it does not wait for ever for a program that a profile names
+// (credential_process). credentials.Credentials calls one method at a time.
+type awsKeys struct {
+	limit time.Duration // for one call
+	chain *credentials.Chain
+	found chan foundKeys // not nil while a search runs
+}
+
+type foundKeys struct {
+	value credentials.Value
+	err   error
+}
+
+var errNoKeys = errors.New("no credentials: write them to ~/.aws/credentials, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, which a proxy that another program starts does not inherit")
+
+// Retrieve implements credentials.Provider.
+func (k *awsKeys) Retrieve() (credentials.Value, error) { return k.RetrieveWithCredContext(nil) }
+
+// RetrieveWithCredContext implements credentials.Provider.
+func (k *awsKeys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	if k.found == nil {
+		chain := &credentials.Chain{Providers: []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}}
+		found := make(chan foundKeys, 1)
+		go func() {
+			value, err := chain.RetrieveWithCredContext(cc)
+			found <- foundKeys{value, err}
+		}()
+		k.chain, k.found = chain, found
+	}
+	select {
+	case f := <-k.found:
+		k.found = nil
+		if f.err == nil && f.value.AccessKeyID == "" {
+			f.err = errNoKeys
+		}
+		return f.value, f.err
+	case <-time.After(k.limit):
+		return credentials.Value{}, fmt.Errorf("no credentials after %v; does the credential_process of the profile in ~/.aws hang?", k.limit)
+	}
+}
+
+// IsExpired implements credentials.Provider.
+func (k *awsKeys) IsExpired() bool { return k.found != nil || k.chain == nil || k.chain.IsExpired() }
+
+var errNoAnswer = errors.New("the server has not answered")
+
+// Put implements Store.
+func (s *S3) Put(ctx context.Context, key string, data []byte) error {
+	options := minio.PutObjectOptions{}
+	options.SetMatchETagExcept("*") // no object may have this key
+	return s.put(ctx, key, data, options)
+}
+
+// Replace implements Store.
+func (s *S3) Replace(ctx context.Context, key string, data []byte) error {
+	return s.put(ctx, key, data, minio.PutObjectOptions{})
+}
+
+func (s *S3) put(ctx context.Context, key string, data []byte, options minio.PutObjectOptions) error {
+	return s.request(ctx, "put", key, len(data), func(ctx context.Context) error {
+		options.DisableContentSha256 = true // of each chunk: the sum of the whole is sent
+		sum := sha256.Sum256(data)
+		_, err := s.api.PutObject(ctx, s.bucket, s.prefix+key, bytes.NewReader(data), int64(len(data)), "", hex.EncodeToString(sum[:]), options)
+		return err
+	})
+}
+
+// Get implements Store.
+func (s *S3) Get(ctx context.Context, key string, limit int64) (data []byte, err error) {
+	err = s.request(ctx, "get", key, int(limit), func(ctx context.Context) error {
+		body, _, _, err := s.api.GetObject(ctx, s.bucket, s.prefix+key, minio.GetObjectOptions{})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = body.Close() }()
+		data, err = readLimited(body, key, limit)
+		return err
+	})
+	return data, err
+}
+
+// Delete implements Store.
+func (s *S3) Delete(ctx context.Context, key string) error {
+	err := s.request(ctx, "delete", key, 0, func(ctx context.Context) error {
+		return s.api.RemoveObject(ctx, s.bucket, s.prefix+key, minio.RemoveObjectOptions{})
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// request calls a function that sends a request for an object of at most n bytes, and gives it the time for that.
+func (s *S3) request(ctx context.Context, verb, key string, n int, send func(context.Context) error) error {
+	if !fs.ValidPath(key) || key == "." {
+		return fmt.Errorf("%.200q is not the key of an object", key)
+	}
+	limit := s.requestTime + time.Duration(n/slowest)*time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w within %v", errNoAnswer, limit))
+	defer cancel()
+	return s.wrap(ctx, verb, key, send(ctx))
+}
+
+// List implements Store. Each page of the listing has the time of a request.
+func (s *S3) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		limit := time.AfterFunc(s.requestTime, func() { cancel(fmt.Errorf("%w within %v", errNoAnswer, s.requestTime)) })
+		defer limit.Stop()
+		for o := range s.api.ListObjectsIter(ctx, s.bucket, minio.ListObjectsOptions{Prefix: s.prefix + prefix, Recursive: true}) {
+			limit.Stop()
+			if o.Err != nil {
+				yield(Object{}, s.wrap(ctx, "list", prefix, o.Err))
+				return
+			}
+			// A key that ends with a slash stands for a folder; consoles make them.
+			if key, ok := strings.CutPrefix(o.Key, s.prefix); ok && !strings.HasSuffix(key, "/") && !yield(Object{key, o.Size, o.LastModified}, nil) {
+				return
+			}
+			limit.Reset(s.requestTime)
+		}
+		if err := ctx.Err(); err != nil { // the listing ends without an error then
+			yield(Object{}, s.wrap(ctx, "list", prefix, err))
+		}
+	}
+}
+
+// wrap gives an error the request that has failed, and the meaning that it has for a Store.
+func (s *S3) wrap(ctx context.Context, verb, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var answer minio.ErrorResponse
+	isAnswer := errors.As(err, &answer)
+	if answer.StatusCode == http.StatusForbidden || strings.HasPrefix(answer.Code, "ExpiredToken") {
+		s.credentials.Expire() // the next request reads them again, because another program may have renewed the file
+	}
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case answer.StatusCode == http.StatusPreconditionFailed:
+		err = ErrExists
+	case answer.Code == minio.NoSuchKey:
+		err = fs.ErrNotExist
+	case isAnswer:
+		err = fmt.Errorf("the server answers %d %s: %.500s", answer.StatusCode, answer.Code, answer.Message)
+	}
+	return fmt.Errorf("%s s3://%s/%s%s: %w", verb, s.bucket, s.prefix, key, err)
+}

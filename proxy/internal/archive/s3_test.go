@@ -1,0 +1,197 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"holdfast/shared/config"
+)
+
+// openTestS3 returns the store in a bucket with a prefix.
+func openTestS3(t *testing.T, endpoint string) *S3 {
+	t.Helper()
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenS3(&config.Bucket{Endpoint: u, Name: "recordings", Prefix: "of/all hosts"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// setCredentials lets the test find these credentials alone; key may be empty.
+func setCredentials(t *testing.T, id, key string) {
+	t.Setenv("AWS_ACCESS_KEY_ID", id)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", key)
+	t.Setenv("AWS_REGION", "us-east-1")
+	for _, name := range []string{"AWS_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"} {
+		t.Setenv(name, "")
+	}
+	for _, name := range []string{"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"} {
+		t.Setenv(name, filepath.Join(t.TempDir(), "none"))
+	}
+}
+
+// calls returns one call of each method.
+func calls(s Store) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"put":    func(ctx context.Context) error { return s.Put(ctx, "a/b", []byte("object")) },
+		"get":    func(ctx context.Context) error { _, err := s.Get(ctx, "a/b", 10); return err },
+		"delete": func(ctx context.Context) error { return s.Delete(ctx, "a/b") },
+		"list": func(ctx context.Context) error {
+			for _, err := range s.List(ctx, "a/") {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// A call ends when its context or its time does, and when there is no server. Its error names the request.
+func TestS3WithoutServer(t *testing.T) {
+	setCredentials(t, "id", "the secret key")
+	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections, and does not answer
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openTestS3(t, "http://"+l.Addr().String())
+	check := func(what string, want error, ctx func() (context.Context, context.CancelFunc)) {
+		var wg sync.WaitGroup
+		for verb, call := range calls(s) {
+			wg.Go(func() {
+				ctx, cancel := ctx()
+				defer cancel()
+				if err := call(ctx); err == nil || want != nil && !errors.Is(err, want) || !strings.HasPrefix(err.Error(), verb+" s3://recordings/of/all hosts/a/") || strings.Contains(err.Error(), "secret key") {
+					t.Errorf("%s, %s: %v", what, verb, err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	check("a context that ends", context.DeadlineExceeded, func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(t.Context(), 50*time.Millisecond)
+	})
+	check("a context that has ended", context.Canceled, func() (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		return ctx, cancel
+	})
+	s.requestTime = 50 * time.Millisecond
+	check("no answer", errNoAnswer, func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) })
+	s.requestTime = time.Hour
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("no server", nil, func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) })
+}
+
+func TestOpenS3(t *testing.T) {
+	t.Parallel()
+	for _, endpoint := range []string{"https://s3.amazonaws.com", "https://s3.example:9000", "http://localhost:9000", "http://127.0.0.1", "http://[::1]:9000"} {
+		if s := openTestS3(t, endpoint); strings.TrimSuffix(s.api.EndpointURL().String(), "/") != endpoint {
+			t.Errorf("%s becomes %s", endpoint, s.api.EndpointURL())
+		}
+	}
+}
+
+func TestS3WithoutCredentials(t *testing.T) {
+	setCredentials(t, "", "")
+	s := openTestS3(t, "http://127.0.0.1:1")
+	for verb, call := range calls(s) {
+		if err := call(t.Context()); !errors.Is(err, errNoKeys) {
+			t.Errorf("%s: %v", verb, err)
+		}
+	}
+}
+
+// The errors of a server become those of a Store. A put is conditional, and Replace is not.
+func TestS3Answers(t *testing.T) {
+	setCredentials(t, "id", "the secret key")
+	var status int
+	var code string
+	conditions := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		select {
+		case conditions <- r.Header.Get("If-None-Match"):
+		default:
+		}
+		w.WriteHeader(status)
+		fmt.Fprintf(w, "<Error><Code>%s</Code><Message>A reason</Message></Error>", code)
+	}))
+	defer server.Close()
+	s := openTestS3(t, server.URL)
+
+	status, code = http.StatusPreconditionFailed, "PreconditionFailed"
+	if err := s.Put(t.Context(), "a/b", nil); !errors.Is(err, ErrExists) || <-conditions != "*" {
+		t.Errorf("Put of an object that exists: %v", err)
+	}
+	if err := s.Replace(t.Context(), "a/b", nil); err == nil || <-conditions != "" {
+		t.Errorf("Replace: %v", err)
+	}
+	status, code = http.StatusNotFound, "NoSuchKey"
+	if _, err := s.Get(t.Context(), "a/b", 1); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Get of a missing object: %v", err)
+	}
+	if err := s.Delete(t.Context(), "a/b"); err != nil {
+		t.Errorf("Delete of a missing object: %v", err)
+	}
+	// A recorder must not take a recording for a new one if it may not read it, or if the bucket is not there.
+	for _, code = range []string{"NoSuchBucket", "AccessDenied"} {
+		status = map[string]int{"NoSuchBucket": 404, "AccessDenied": 403}[code]
+		want := fmt.Sprintf("get s3://recordings/of/all hosts/a/b: the server answers %d %s: A reason", status, code)
+		if _, err := s.Get(t.Context(), "a/b", 1); errors.Is(err, fs.ErrNotExist) || err == nil || err.Error() != want {
+			t.Errorf("Get: %v", err)
+		}
+	}
+	for _, key := range []string{"", ".", "..", "../x", "/x", "a/../x", "a//x"} {
+		if err := s.Put(t.Context(), key, nil); err == nil || len(conditions) > 1 {
+			t.Errorf("Put of %q: %v", key, err)
+		}
+	}
+}
+
+// Credentials in the shared file are read again after the server has refused those that were read before.
+func TestS3RenewsCredentials(t *testing.T) {
+	setCredentials(t, "", "")
+	file := filepath.Join(t.TempDir(), "credentials")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+	write := func(id string) {
+		if err := os.WriteFile(file, []byte("[default]\naws_access_key_id = "+id+"\naws_secret_access_key = secret\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(r.Header.Get("Authorization"), "Credential=new/") {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, "<Error><Code>InvalidAccessKeyId</Code></Error>")
+		}
+	}))
+	defer server.Close()
+	s := openTestS3(t, server.URL)
+	write("old")
+	if err := s.Replace(t.Context(), "a/b", nil); err == nil {
+		t.Error("old credentials are accepted")
+	}
+	write("new")
+	if err := s.Replace(t.Context(), "a/b", nil); err != nil {
+		t.Error(err)
+	}
+}
