@@ -177,9 +177,7 @@ type maze struct {
 	callers []*caller
 	shells  []map[protocol.SessionID]process // of each host
 
-	harmed  atomic.Int64 // connections
-	answers atomic.Int64 // of gates that were asked for all sessions
-	rows    atomic.Int64 // in these answers
+	harmed atomic.Int64 // connections
 }
 
 func newMaze(t *testing.T, hosts int, rnd *rand.Rand) *maze {
@@ -225,10 +223,12 @@ func freeAddress(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// watch asks the gates for all sessions again and again until stop is called. No session may be exited.
-func (m *maze) watch() (stop func()) {
+// watch asks the gates for all sessions again and again until stop is called, which returns the number of their
+// answers and of the rows in them. No session may be exited.
+func (f *gates) watch() (stop func() (answers, rows int)) {
 	over := make(chan struct{})
 	var wg sync.WaitGroup
+	var answers, rows int
 	wg.Go(func() {
 		for {
 			select {
@@ -236,20 +236,21 @@ func (m *maze) watch() (stop func()) {
 				return
 			case <-time.After(100 * time.Millisecond):
 			}
-			rows, err := client.AllSessions(m.T.Context(), m.gate, client.GateFilter{})
+			all, err := client.AllSessions(f.T.Context(), f.gate, client.GateFilter{})
 			if err != nil {
 				continue // no gate serves
 			}
-			m.answers.Add(1)
-			m.rows.Add(int64(len(rows)))
-			for _, row := range rows {
+			answers, rows = answers+1, rows+len(all)
+			for _, row := range all {
 				if row.State == string(protocol.StateExited) {
-					m.T.Errorf("a gate calls a session exited: %+v", row)
+					f.T.Errorf("a gate calls a session exited: %+v", row)
 				}
 			}
 		}
 	})
-	return sync.OnceFunc(func() { close(over); wg.Wait() })
+	end := sync.OnceFunc(func() { close(over); wg.Wait() })
+	f.T.Cleanup(end)
+	return func() (int, int) { end(); return answers, rows }
 }
 
 // some returns one host or a few.
@@ -360,7 +361,6 @@ func TestGatesChaos(t *testing.T) {
 	t.Logf("HOLDFAST_CHAOS_SEED=%d", seed)
 	m := newMaze(t, hosts, rand.New(rand.NewPCG(seed, 0)))
 	stopWatch := m.watch()
-	defer stopWatch()
 	counts, took := map[string]int{}, []time.Duration(nil)
 	names := slices.Sorted(maps.Keys(faults))
 	begin := time.Now()
@@ -383,7 +383,7 @@ func TestGatesChaos(t *testing.T) {
 			after()
 		}
 	}
-	stopWatch()
+	answers, rows := stopWatch()
 	var lines, calls int64
 	for i, flow := range m.flows {
 		flow.over.Store(true)
@@ -393,7 +393,7 @@ func TestGatesChaos(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("%d hosts in %v: %v; %d connections harmed", hosts, time.Since(begin).Round(time.Second), counts, m.harmed.Load())
-	t.Logf("%d lines came, %d typed lines were answered; %d lists of sessions with %d rows", lines, calls, m.answers.Load(), m.rows.Load())
+	t.Logf("%d lines came, %d typed lines were answered; %d lists of sessions with %d rows", lines, calls, answers, rows)
 	t.Logf("after the end of the faults, the clients continued %d times: after %v (median), %v (99 of 100), %v at most", len(took), quantile(took, 0.5), quantile(took, 0.99), quantile(took, 1))
 }
 
