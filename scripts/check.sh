@@ -20,8 +20,9 @@
 # not name.
 #
 # --long sets HOLDFAST_LONG=1. Then these tests run, or run for longer: TestKillStorm, TestGatesChaos,
-# TestRecordings, TestChurn, TestRollout, TestRolloutOfMany and TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and
-# TestPowerCuts (scripts/vm), TestBusySessions (supervisor/internal/linkserver), TestStalledLink (scripts/cli),
+# TestGateKillsUnderManyClients, TestRecordings, TestChurn, TestRollout, TestRolloutOfMany and
+# TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and TestPowerCuts (scripts/vm),
+# TestBusySessions (supervisor/internal/linkserver), TestStalledLink (scripts/cli),
 # FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast (supervisor/internal/replay),
 # TestPowerCuts and TestBrokenDisk (supervisor/internal/past), TestStorm (supervisor/internal/keeper),
 # TestPartition and TestCluster (proxy/internal/fleet/gate). --long also sets how much the storms do, unless
