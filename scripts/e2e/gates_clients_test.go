@@ -52,8 +52,9 @@ func connectionsTo(t *testing.T, address string) (count int) {
 }
 
 // One of three gates is killed under many clients, again and again. All continue through another gate, no byte
-// is missing or comes twice in either direction, and no session ends. HOLDFAST_LONG=1, HOLDFAST_CLIENTS=NUMBER
-// and HOLDFAST_GATE_KILLS=NUMBER
+// is missing or comes twice in either direction, and no session ends. The test logs how long the clients have taken,
+// and sets no limit: all programs share one machine, and each client needs two handshakes of TLS, whose processor time
+// decides. HOLDFAST_LONG=1, HOLDFAST_CLIENTS=NUMBER and HOLDFAST_GATE_KILLS=NUMBER
 // demand: S9
 func TestGateKillsUnderManyClients(t *testing.T) {
 	if os.Getenv("HOLDFAST_LONG") == "" {
@@ -73,7 +74,7 @@ func TestGateKillsUnderManyClients(t *testing.T) {
 	var callers []*caller
 	for i := range count {
 		c := f.enter(names[i%hosts])
-		callers = append(callers, newCaller(f.world, c, fmt.Sprint("called-", i), 5*time.Second))
+		callers = append(callers, newCaller(f.world, c, fmt.Sprint("called-", i), 20*time.Second))
 		_ = c.Close() // the attachment has a connection of its own
 	}
 	var shells []map[protocol.SessionID]process
