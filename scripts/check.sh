@@ -20,12 +20,13 @@
 # not name.
 #
 # --long sets HOLDFAST_LONG=1. Then these tests run, or run for longer: TestKillStorm, TestGatesChaos,
-# TestRecordings, TestRecordingsInBucket, TestChurn, TestRollout, TestRolloutOfMany and TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and
-# TestPowerCuts (scripts/vm), TestBusySessions (supervisor/internal/linkserver), TestStalledLink (scripts/cli),
+# TestGateKillsUnderManyClients, TestRecordings, TestRecordingsInBucket, TestChurn, TestRollout, TestRolloutOfMany
+# and TestOtherSystems (scripts/e2e), TestOutOfMemory, TestBadDisk and TestPowerCuts (scripts/vm),
+# TestBusySessions (supervisor/internal/linkserver), TestStalledLink (scripts/cli),
 # FuzzCost (supervisor/internal/screen), TestAnyOffset and TestLargePast (supervisor/internal/replay),
 # TestPowerCuts and TestBrokenDisk (supervisor/internal/past), TestStorm (supervisor/internal/keeper),
-# TestPartition and TestCluster (proxy/internal/fleet/gate), TestS3Server (proxy/internal/archive). --long also sets how much the storms do, unless
-# the environment has another number: HOLDFAST_KILLS, HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_DEATHS,
+# TestPartition and TestCluster (proxy/internal/fleet/gate), TestS3Server (proxy/internal/archive).
+# --long also sets how much the storms do, unless the environment has another number: HOLDFAST_KILLS, HOLDFAST_HANDOFFS, HOLDFAST_UPGRADES, HOLDFAST_DEATHS,
 # HOLDFAST_COST, and the time HOLDFAST_CHAOS.
 #
 # The steps run in two lanes at the same time. One lane downloads, and then runs the tests that wait

@@ -4,8 +4,9 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,15 +23,17 @@ import (
 	"holdfast/shared/testkit"
 )
 
-// A relay stands for the network between a gate and its peers, which can be cut.
+// A relay stands for the network between a gate and its peers, which can be cut and slow.
 type relay struct {
 	to string
 	ln net.Listener
 
 	accepted atomic.Int64 // number of connections that were made
+	delay    atomic.Int64 // longest time, in nanoseconds, for which a piece is held
 
-	mu    sync.Mutex
-	conns map[net.Conn]bool
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	isOver bool
 }
 
 func newRelay(t *testing.T, to string) *relay {
@@ -43,6 +46,9 @@ func newRelay(t *testing.T, to string) *relay {
 	var wg sync.WaitGroup
 	t.Cleanup(func() {
 		_ = ln.Close()
+		r.mu.Lock()
+		r.isOver = true
+		r.mu.Unlock()
 		r.cut()
 		wg.Wait()
 	})
@@ -67,27 +73,60 @@ func (r *relay) carry(a net.Conn) {
 	}
 	defer func() { _ = b.Close() }()
 	r.mu.Lock()
+	if r.isOver {
+		r.mu.Unlock()
+		return
+	}
 	r.conns[a], r.conns[b] = true, true
 	r.mu.Unlock()
-	ended := make(chan error, 2)
-	go func() { _, err := io.Copy(a, b); ended <- err }()
-	go func() { _, err := io.Copy(b, a); ended <- err }()
-	<-ended
+	var wg sync.WaitGroup
+	wg.Go(func() { r.pump(a, b) })
+	wg.Go(func() { r.pump(b, a) })
+	wg.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, a)
 	delete(r.conns, b)
 }
 
+// pump copies one direction. At its end it closes this direction alone, as a router does.
+func (r *relay) pump(to, from net.Conn) {
+	defer func() { _ = errors.Join(to.(*net.TCPConn).CloseWrite(), from.(*net.TCPConn).CloseRead()) }()
+	piece := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(piece)
+		if err != nil {
+			return
+		}
+		if d := time.Duration(r.delay.Load()); d > 0 {
+			time.Sleep(rand.N(d))
+		}
+		if _, err := to.Write(piece[:n]); err != nil {
+			return
+		}
+	}
+}
+
 // cut ends all connections, and returns their number.
-func (r *relay) cut() int {
+func (r *relay) cut() int { return r.harm(1, true) }
+
+// harm resets a share of the connections, or closes one direction of each, and returns their number.
+func (r *relay) harm(share float64, isReset bool) (count int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for conn := range r.conns {
-		_ = conn.(*net.TCPConn).SetLinger(0) // a reset, as from a router that has forgotten the connection
-		_ = conn.Close()
+		if rand.Float64() >= share {
+			continue
+		}
+		count++
+		if isReset {
+			_ = conn.(*net.TCPConn).SetLinger(0) // a reset, as from a router that has forgotten the connection
+			_ = conn.Close()
+		} else {
+			_ = conn.(*net.TCPConn).CloseWrite()
+		}
 	}
-	return len(r.conns) / 2
+	return (count + 1) / 2
 }
 
 // A gatehouse is a gate with a state directory of its own.
@@ -173,9 +212,9 @@ func (f *fleet) useGate() {
 }
 
 // join lets a new host join at a gate.
-func (f *fleet) join(name string, at *gatehouse) *world {
+func (f *fleet) join(name string, at *gatehouse, env ...string) *world {
 	f.T.Helper()
-	h := newWorld(f.T.(*testing.T), bigRing)
+	h := newWorld(f.T.(*testing.T), append([]string{bigRing}, env...)...)
 	if out := h.Must("proxy", "join", at.token(), "--name", name, "--label", "team=red"); !strings.HasPrefix(out, name+" has joined the gate ") {
 		f.T.Errorf("join prints %q", out)
 	}

@@ -3,14 +3,11 @@
 package e2e
 
 import (
-	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/client"
 	"holdfast/shared/testkit"
@@ -25,24 +22,32 @@ type gates struct {
 // newGates starts gates, and lets each host join another one of them.
 func newGates(t *testing.T, count int, names ...string) *gates {
 	t.Helper()
-	first := &gatehouse{world: newWorld(t), listen: "127.0.0.1:0"}
-	first.serve()
-	f := &gates{&fleet{gatehouse: first, hosts: map[string]*world{}}, []*gatehouse{first}}
-	for range count - 1 {
-		g := &gatehouse{world: newWorld(t), listen: "127.0.0.1:0"}
-		g.serve("--peer", first.token("--for-gate"))
-		f.all = append(f.all, g)
+	var all []*gatehouse
+	for range count {
+		all = append(all, &gatehouse{world: newWorld(t), listen: "127.0.0.1:0"})
 	}
+	f := serveGates(t, all)
 	for i, name := range names {
 		f.join(name, f.all[(i+1)%count])
 	}
-	testkit.Eventually(t, limit, func() bool {
-		f.useGate()
-		return len(f.gate.Addresses) == count
-	}, "the first gate knows all gates")
 	for _, name := range names {
 		f.place(name)
 	}
+	return f
+}
+
+// serveGates starts gates, and returns when the first of them knows all.
+func serveGates(t *testing.T, all []*gatehouse) *gates {
+	t.Helper()
+	f := &gates{&fleet{gatehouse: all[0], hosts: map[string]*world{}}, all}
+	f.serve()
+	for _, g := range all[1:] {
+		g.serve("--peer", f.token("--for-gate"))
+	}
+	testkit.Eventually(t, limit, func() bool {
+		f.useGate()
+		return len(f.gate.Addresses) == len(all)
+	}, "the first gate knows all gates")
 	return f
 }
 
@@ -152,68 +157,4 @@ func TestGates(t *testing.T) {
 	if got := f.Must("proxy", "gate", "client-token"); strings.Contains(got, f.all[2].listen) {
 		t.Errorf("a gate that is gone is in the text for clients: %s", got)
 	}
-}
-
-// Gates, agents, proxies and supervisors are killed at random while clients type and read.
-// HOLDFAST_LONG=1 and HOLDFAST_CHAOS=TIME
-// demand: S9
-func TestGatesChaos(t *testing.T) {
-	if os.Getenv("HOLDFAST_LONG") == "" {
-		t.Skip("long mode: set HOLDFAST_LONG=1")
-	}
-	lasts := time.Minute
-	if s := os.Getenv("HOLDFAST_CHAOS"); s != "" {
-		var err error
-		if lasts, err = time.ParseDuration(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	f := newGates(t, 3, "red", "blue")
-	visits := []*visit{f.visit("red"), f.visit("blue")}
-	var gatesKilled, agents, proxies, supervisors int
-	supervisorAt := time.Now()
-	for until := time.Now().Add(lasts); time.Now().Before(until) && !t.Failed(); {
-		host := f.hosts[[]string{"red", "blue"}[r.IntN(2)]]
-		end := beginSpan()
-		switch what := r.IntN(8); {
-		case what < 4: // one gate, or two
-			some := f.all[r.IntN(3):]
-			some = some[:1+r.IntN(min(2, len(some)))]
-			for _, g := range some {
-				g.die()
-				gatesKilled++
-			}
-			time.Sleep(rand.N(time.Second)) // the others serve meanwhile
-			for _, g := range some {
-				g.serve()
-			}
-		case what < 6:
-			host.Kill(lookup(host.Holder("join.sock")))
-			host.Must("proxy", "join")
-			agents++
-		case what < 7 || time.Since(supervisorAt) < 20*time.Second: // after five deaths in a minute the keeper starts no supervisor
-			if p := lookup(host.Holder("proxy.sock")); p.Running() {
-				host.Kill(p)
-				proxies++
-			}
-		default:
-			host.KillSupervisor()
-			supervisorAt = time.Now()
-			supervisors++
-		}
-		for _, v := range visits {
-			v.continues(t, end)
-		}
-		if got := f.states(); strings.Contains(got, ":"+string(protocol.StateExited)) {
-			t.Errorf("the sessions are %q", got)
-		}
-	}
-	for _, v := range visits {
-		v.leave()
-		t.Logf("%d lines of %s came", v.flow.lines.Load(), v.name)
-	}
-	t.Logf("killed: %d gates, %d agents, %d proxies, %d supervisors", gatesKilled, agents, proxies, supervisors)
 }

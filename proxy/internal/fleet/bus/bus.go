@@ -45,7 +45,7 @@ const (
 	maxSubjects = 16       // subscriptions of a host
 	maxPending  = 64 << 20 // bytes that wait for a host or gate before it is disconnected; it connects again
 	maxQueue    = 1 << 16  // messages that wait for the gate; what exceeds them is lost and asked for again
-	retryMin    = 100 * time.Millisecond
+	retryMin    = 20 * time.Millisecond
 	retryMax    = 5 * time.Second
 	writeLimit  = 10 * time.Second // for a connection that accepts no bytes
 )
@@ -263,10 +263,11 @@ func connect(ctx context.Context, name string, o LinkOptions) (*link, error) {
 	return l, nil
 }
 
-// delay returns the pause before an attempt. It doubles with each attempt, and is random, so that the
-// hosts of a gate do not all return at the same moment.
+// delay returns the pause before an attempt, of which the first has the number 1. It doubles with each attempt,
+// and is random, so that the hosts of a gate do not all return at the same moment. The first one is short, because
+// the clients of a host wait for it.
 func delay(attempts int) time.Duration {
-	d := min(retryMax, retryMin<<min(attempts, 10))
+	d := min(retryMax, retryMin<<min(max(attempts-1, 0), 10))
 	return d/2 + rand.N(d)
 }
 

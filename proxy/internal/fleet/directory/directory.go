@@ -288,6 +288,15 @@ func (d *Directory) Resolve(name string, now time.Time) (key, gate string) {
 	return h.key, h.gate
 }
 
+// WasHeard reports whether the last record of the host with a name has come within the last record.Late. The host
+// need not be connected any more.
+func (d *Directory) WasHeard(name string, now time.Time) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	h := d.byName[name]
+	return h != nil && now.Sub(h.seenAt) < record.Late
+}
+
 // Gate returns the address of the gate over which the last record of a host came, or "".
 func (d *Directory) Gate(key string) string {
 	d.mu.RLock()

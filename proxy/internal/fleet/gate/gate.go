@@ -79,6 +79,7 @@ const (
 	askPause     = time.Second // between two requests for the roster of a host, and two lists of all members to a gate
 	sumEvery     = 10 * time.Second
 	returnLimit  = 5 * time.Second // after a takeover: for a host that is not connected yet
+	returnWait   = time.Second     // for a host that was connected just now, and may connect with another gate
 	returnPause  = 10 * time.Millisecond
 )
 
@@ -436,9 +437,7 @@ func (g *Gate) serve(conn *tls.Conn) {
 	case *gate.Enlist:
 		g.enlist(conn, m)
 	case nil:
-		if !errors.Is(err, io.EOF) {
-			g.refuse(conn, gate.RefusedInvalid, "the first frame is not valid: "+err.Error())
-		}
+		g.refuseFirst(conn, err)
 	default:
 		g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("a connection cannot begin with %s", first.MessageType()))
 	}
@@ -463,13 +462,23 @@ func (g *Gate) serveSocket(conn *web.GateConn, cookie string) {
 	case *gate.Hosts, *gate.Sessions:
 		g.questions(conn, first, cookie)
 	case nil:
-		if !errors.Is(err, io.EOF) {
-			g.refuse(conn, gate.RefusedInvalid, "the first message is not valid: "+err.Error())
-		}
+		g.refuseFirst(conn, err)
 	default:
 		g.refuse(conn, gate.RefusedInvalid, fmt.Sprintf("a WebSocket cannot begin with %s", first.MessageType()))
 	}
 	_ = conn.Close()
+}
+
+// refuseFirst refuses a connection whose first frame was not read. If the frame is only late, the peer may try again,
+// because one of both may be short of processor time.
+func (g *Gate) refuseFirst(conn net.Conn, err error) {
+	switch {
+	case errors.Is(err, io.EOF):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		g.refuse(conn, gate.RefusedBusy, fmt.Sprintf("the first frame has not arrived within %v; try again", firstLimit))
+	default:
+		g.refuse(conn, gate.RefusedInvalid, "the first frame is not valid: "+err.Error())
+	}
 }
 
 // answer sends a message.
@@ -561,6 +570,12 @@ func (g *Gate) enter(conn net.Conn, m *gate.Enter) {
 	if !isClient || !g.mayEnter(conn, who, m) {
 		return
 	}
+	// If the client were refused at once when the gate of its host has died, it would come again and again, and
+	// the handshakes of all such clients would delay the hosts.
+	returnsUntil := g.returnsUntil
+	if now := time.Now(); now.Add(returnWait).After(returnsUntil) && g.dir.WasHeard(m.Host, now) {
+		returnsUntil = now.Add(returnWait)
+	}
 	for {
 		host, code, why, mayReturn := g.reach(who, m)
 		switch {
@@ -574,7 +589,7 @@ func (g *Gate) enter(conn net.Conn, m *gate.Enter) {
 			}
 		case g.hasMoved():
 			g.passOn(conn, m)
-		case mayReturn && time.Now().Before(g.returnsUntil):
+		case mayReturn && time.Now().Before(returnsUntil):
 			time.Sleep(returnPause)
 			continue
 		default:

@@ -546,3 +546,12 @@ func TestUnproven(t *testing.T) {
 }
 
 func isReset(err error) bool { return err != nil && strings.Contains(fmt.Sprint(err), "reset") }
+
+// A client whose first frame is late may try again: a machine that is short of processor time must not end its
+// attachments.
+func TestFirstFrameIsLate(t *testing.T) {
+	t.Parallel()
+	if _, err := gate.Read(newBench(t).dial(), gate.MaxAnswer); !says(err, gate.RefusedBusy) {
+		t.Errorf("got %v, want %s", err, gate.RefusedBusy)
+	}
+}

@@ -235,3 +235,41 @@ func TestReach(t *testing.T) {
 		}
 	}
 }
+
+// A client that enters a host whose gate has just died waits at another gate until the host is connected there.
+func TestHostReturns(t *testing.T) {
+	t.Parallel()
+	from := newBench(t)
+	to := from.another()
+	h := from.join("h")
+	for {
+		testkit.Eventually(t, limit, func() bool { return to.info("h").IsReachable }, "the other gate knows the host")
+		from.stop()
+		testkit.Eventually(t, limit, func() bool { return !to.info("h").IsReachable }, "the host is lost")
+		client := to.dial()
+		if err := gate.Write(client, gate.Enter{Token: to.client.Secret, Host: "h"}); err != nil {
+			t.Fatal(err)
+		}
+		refused := make(chan error, 1)
+		go func() {
+			_, err := gate.Read(client, gate.MaxAnswer)
+			refused <- err
+		}()
+		h.at.Store(to)
+		select {
+		case m := <-h.dials:
+			if m.Gate != "" {
+				t.Errorf("the client waits at the gate %q", m.Gate)
+			}
+			return
+		case err := <-refused: // the host has taken more than returnWait
+			if !says(err, gate.RefusedUnreachable) {
+				t.Fatal(err)
+			}
+			from.start()
+			from, to = to, from
+		case <-time.After(limit):
+			t.Fatal("neither the host nor the client hears anything")
+		}
+	}
+}

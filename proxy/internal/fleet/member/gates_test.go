@@ -1,6 +1,12 @@
 package member
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -8,8 +14,10 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"holdfast/protocol"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/fleet/record"
+	"holdfast/shared/testkit"
 )
 
 // The agent keeps the addresses that gates tell it, in the order of its file, and connects for clients to
@@ -51,5 +59,48 @@ func TestGates(t *testing.T) {
 	a.isOver = true
 	if a.learn([]string{"e:1"}); slices.Contains(a.gates, "e:1") {
 		t.Error("an agent that has left writes its file again")
+	}
+}
+
+// A ticket comes to the gate although connections with the gate are closed before.
+func TestArriveAgain(t *testing.T) {
+	t.Parallel()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	got := make(chan protocol.Message, 1)
+	go func() {
+		for range 2 {
+			if conn, err := ln.Accept(); err == nil {
+				_ = conn.Close()
+			}
+		}
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		secure := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: private}}})
+		m, _ := gate.Read(secure, gate.MaxFirst)
+		got <- m
+	}()
+	a := &agent{state: State{Fingerprint: gate.Fingerprint(der)}}
+	conn, err := a.arrive(testkit.Soon(t), ln.Addr().String(), gate.Arrive{Ticket: "ticket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if m, ok := testkit.Within(t, limit, "the ticket comes", got).(*gate.Arrive); !ok || m.Ticket != "ticket" {
+		t.Errorf("the gate receives %+v", m)
 	}
 }

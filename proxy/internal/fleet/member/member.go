@@ -51,6 +51,7 @@ const (
 	dialLimit    = 10 * time.Second // for a connection with the gate, and for its first messages
 	watchPause   = time.Second      // after the local proxy was lost
 	listPause    = 100 * time.Millisecond
+	arrivePause  = 100 * time.Millisecond // after a connection for a client that has failed
 	flushLimit   = 5 * time.Second
 	firstRefusal = time.Minute // a gate that refuses the host is asked again after this time
 )
@@ -395,7 +396,7 @@ func (a *agent) client(ctx context.Context, address string, m record.Dial) {
 			arrive.Reason = err.Error()
 		}
 	}
-	conn, err := dialGate(ctx, address, a.state.Fingerprint)
+	conn, err := a.arrive(ctx, address, arrive)
 	if err != nil {
 		a.o.Log.Warn().Err(err).Msg("client not reached")
 		return
@@ -403,17 +404,34 @@ func (a *agent) client(ctx context.Context, address string, m record.Dial) {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	_ = conn.SetWriteDeadline(time.Now().Add(dialLimit))
-	if err := gate.Write(conn, arrive); err != nil || arrive.Reason != "" {
+	if arrive.Reason != "" {
 		return
 	}
-	_ = conn.SetWriteDeadline(time.Time{})
 	serve := a.answer
 	if !m.Agent {
 		serve = func(ctx context.Context, conn net.Conn) error { return a.o.Serve(ctx, conn, m.Principal) }
 	}
 	if err := serve(ctx, conn); err != nil && ctx.Err() == nil {
 		a.o.Log.Debug().Err(err).Msg("connection of a client has ended")
+	}
+}
+
+// arrive connects with the gate at which a client waits, and shows the ticket. If the connection cannot be made, or
+// breaks before the ticket is sent, it tries again, because the client waits as long as the ticket is valid.
+func (a *agent) arrive(ctx context.Context, address string, m gate.Arrive) (conn net.Conn, err error) {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	for {
+		if conn, err = dialGate(ctx, address, a.state.Fingerprint); err == nil {
+			_ = conn.SetWriteDeadline(time.Now().Add(dialLimit)) // if it fails, writing fails, too
+			if err = gate.Write(conn, m); err == nil {
+				return conn, conn.SetWriteDeadline(time.Time{})
+			}
+			_ = conn.Close()
+		}
+		if pause(ctx, arrivePause) != nil {
+			return nil, err
+		}
 	}
 }
 

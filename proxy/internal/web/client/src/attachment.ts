@@ -104,6 +104,7 @@ export class Attachment {
   private over = false; // no more events are emitted
   private leaving = false; // detach was called, so that output is no longer emitted
   private conn: Connection | undefined; // while attached over it
+  private next: Connection | undefined; // replaces conn, which is closed already
   private refused: HoldfastError | undefined; // the error with which the proxy refused or ended the attachment
   private sending: AttachSpec | undefined; // the options in this connection's attach
   private late = false; // the next attach has no attempt
@@ -190,14 +191,16 @@ export class Attachment {
       const before = this.progress();
       let why: HoldfastError;
       try {
-        const conn = await this.dialer.redial(signal, this.info === undefined ? deadline - Date.now() : Infinity);
+        const conn = this.next ?? await this.dialer.redial(signal, this.info === undefined ? deadline - Date.now() : Infinity);
+        this.next = undefined;
         why = await this.serve(conn, first);
       } catch (err) {
         why = asError(err);
       }
       this.conn = undefined;
       this.paused = false;
-      if (this.over || signal.aborted) return;
+      if (this.over || signal.aborted) return this.next?.close();
+      if (this.next !== undefined) continue;
       const again = why.code === 'superseded' && !this.late && !this.reached(before);
       this.late = again; // an earlier attempt has a greater number because the clock was set back
       if (this.info === undefined) {
@@ -254,8 +257,10 @@ export class Attachment {
 
   private message(conn: Connection, m: Message, first: ReturnType<typeof defer<void>>): void {
     if (m.type === 'goaway') {
-      this.refused = goingAway(m);
-      return conn.close(this.refused);
+      const why = goingAway(m);
+      if (this.dialer.isBehindGate && this.conn === conn && why.retryAfterMs === 0) return void this.moveOn(conn, why);
+      this.refused = why;
+      return conn.close(why);
     }
     if (m.type === 'error') return this.error(conn, errorOf(m));
     if (m.type === 'attached') return this.attached(conn, m, first);
@@ -286,6 +291,15 @@ export class Attachment {
     }
     const exit = exitOf(m, this.id);
     if (exit !== undefined) this.exit(exit);
+  }
+
+  // moveOn replaces a connection that a gate wants to close. The next connection is made while output and input still
+  // use the old one, so that they wait only for the attach, and not for the way through the gate.
+  private async moveOn(old: Connection, why: HoldfastError): Promise<void> {
+    const next = await this.dialer.redial(this.stop.signal).catch(() => undefined); // run meets the error again
+    if (this.conn !== old || this.over) return next?.close(); // old was lost meanwhile, and run has dealt with that
+    this.next = next;
+    old.close(why);
   }
 
   private say(fn: () => void): void {

@@ -74,6 +74,7 @@ function replyTo(m: Message, type: string, parts: Message[]): Message {
 }
 
 interface Waiting {
+  conn: Connection; // that carries the request
   parts: Message[];
   done(parts: Message[]): void;
   failed(err: HoldfastError): void;
@@ -169,19 +170,20 @@ export class HoldfastClient {
     this.welcomed = conn.welcome;
     conn.begin({
       message: (m) => this.message(conn, m),
-      closed: (err) => this.lose(err),
+      closed: (err) => this.lose(conn, err),
     });
     if (this.conn !== conn) return; // lost meanwhile
     this.setState('connected');
     for (const go of [...this.dialing]) go();
   }
 
-  private lose(err: HoldfastError): void {
-    this.conn = undefined;
-    this.last = err;
+  private lose(conn: Connection, err: HoldfastError): void {
     // If the proxy has closed the connection because of a malformed request, that request must not be repeated.
     const why = this.fault ?? new HoldfastError('lost', err.message, err.retryAfterMs === undefined ? {} : { retryAfterMs: err.retryAfterMs });
-    for (const w of [...this.waiting.values()]) w.failed(why);
+    for (const w of [...this.waiting.values()]) if (w.conn === conn) w.failed(why);
+    if (this.conn !== conn) return; // moveOn has replaced it
+    this.conn = undefined;
+    this.last = err;
     if (this.now === 'closed') return;
     this.setState('reconnecting');
     void this.redial(err.retryAfterMs ?? 0);
@@ -203,6 +205,7 @@ export class HoldfastClient {
     if (m.type === 'goaway') {
       const err = goingAway(m);
       this.events.emit('goaway', { retryAfterMs: err.retryAfterMs ?? 0, reason: str(m, 'reason') });
+      if (this.dialer.isBehindGate && err.retryAfterMs === 0) return void this.moveOn(conn);
       return conn.close(err);
     }
     const w = this.waiting.get(str(m, 'request_id'));
@@ -213,6 +216,24 @@ export class HoldfastClient {
     if (m.type === 'error') return w.failed(errorOf(m));
     if (w.parts.push(m) > MAX_PARTS) throw new HoldfastError('decode', 'more parts than any answer has');
     if (m.more !== true || m.type !== 'sessions') w.done(w.parts);
+  }
+
+  // moveOn replaces a connection that a gate wants to close. The old one ends after the last answer on it.
+  private async moveOn(old: Connection): Promise<void> {
+    const next = await this.dialer.redial(this.stop.signal).catch(() => undefined); // lose meets the error again
+    if (next === undefined || this.conn !== old) {
+      next?.close();
+      return old.close();
+    }
+    this.serve(next);
+    this.closeUnused(old);
+  }
+
+  // closeUnused closes a connection that was replaced, if no request waits for an answer on it.
+  private closeUnused(conn: Connection): void {
+    if (this.conn === conn) return;
+    for (const w of this.waiting.values()) if (w.conn === conn) return;
+    conn.close();
   }
 
   // connection returns the present connection, or waits for the next one.
@@ -239,8 +260,12 @@ export class HoldfastClient {
     return new Promise((done, failed) => {
       if (this.waiting.size >= MAX_REQUESTS) throw new HoldfastError('limit_exceeded', `${MAX_REQUESTS} requests wait for an answer`);
       const id = String(++this.requests);
-      const end = (): boolean => this.waiting.delete(id);
+      const end = (): void => {
+        this.waiting.delete(id);
+        this.closeUnused(conn);
+      };
       this.waiting.set(id, {
+        conn,
         parts: [],
         done: (parts) => done((end(), parts)),
         failed: (err) => failed((end(), err)),

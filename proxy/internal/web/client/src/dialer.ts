@@ -224,12 +224,16 @@ export class Dialer {
   /** Receives the error of each failed attempt that will be repeated. */
   failed: (err: HoldfastError) => void = () => {};
 
+  /** The proxy is behind a gate, which asks with goaway for another connection before it closes the present one. */
+  readonly isBehindGate: boolean;
+
   private readonly reach: (() => Promise<Transport>) | undefined;
 
   constructor(private readonly o: ConnectOptions) {
     const ways = [o.url, o.socketPath, o.ssh, o.gate, o.transport].filter((way) => way !== undefined);
     if (ways.length !== 1) throw new HoldfastError('invalid_argument', 'one of url, socketPath, ssh, gate and transport must say where the proxy is');
     this.reach = o.transport ?? (o.ssh && ssh(o.ssh)) ?? (o.gate && ('url' in o.gate ? gateSocket(o.gate, o.WebSocket) : gate(o.gate)));
+    this.isBehindGate = o.gate !== undefined;
     this.min = Math.max(1, o.redial?.min ?? 20);
     this.max = Math.max(this.min, o.redial?.max ?? 2000);
     this.giveUp = o.redial?.giveUp ?? 30000;

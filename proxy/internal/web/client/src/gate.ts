@@ -11,6 +11,8 @@ import type { GateOptions, Transport } from './transport.js';
 
 /** The time without traffic after which the system asks whether the gate is still there. */
 const PROBE_MS = 5000;
+/** The time that a gate may take to accept a connection before the next gate is tried beside it. */
+const NEXT_MS = 500;
 
 /**
  * gate returns a function that enters a host through a gate. Only the first connection may start a proxy on the host,
@@ -25,18 +27,56 @@ export function gate(o: GateOptions): () => Promise<Transport> {
   let hasBegun = false;
   return async () => {
     const errors: HoldfastError[] = [];
-    for (const [i, place] of [...places].entries()) {
+    for (let remaining = [...places]; remaining.length > 0;) {
+      const first = await dialFirst(remaining, o.fingerprint);
+      if ('errors' in first) {
+        errors.push(...first.errors);
+        break;
+      }
+      const { sock, place } = first;
       try {
-        const transport = await reach(place, o, hasBegun);
+        await enter(sock, o, hasBegun);
         hasBegun = true;
-        places.unshift(...places.splice(i, 1)); // the next connection begins with this gate
-        return transport;
+        places.unshift(...places.splice(places.indexOf(place), 1)); // the next connection begins with this gate
+        return new StreamTransport(sock, sock, () => sock.destroySoon(), () => sock.destroy());
       } catch (err) {
+        sock.destroy();
         errors.push(asError(err));
       }
+      remaining = remaining.filter((other) => other !== place);
     }
     throw worst(errors, hasBegun);
   };
+}
+
+/**
+ * dialFirst connects with the first gate that answers. It tries the gates in their order: the next one as soon as one
+ * has failed, or has not answered for NEXT_MS. It returns the errors if all gates have failed.
+ */
+function dialFirst(places: Place[], fingerprint: string): Promise<{ sock: TLSSocket; place: Place } | { errors: HoldfastError[] }> {
+  return new Promise((done) => {
+    const errors: HoldfastError[] = [];
+    const stop = new AbortController(); // of the attempts that are too late
+    let next = 0, late: ReturnType<typeof setTimeout> | undefined;
+    const tryNext = (): void => {
+      clearTimeout(late);
+      const place = places[next++];
+      if (place === undefined || stop.signal.aborted) return;
+      late = setTimeout(tryNext, NEXT_MS);
+      dial(place, fingerprint, stop.signal).then((sock) => {
+        if (stop.signal.aborted) return void sock.destroy();
+        clearTimeout(late);
+        stop.abort();
+        done({ sock, place });
+      }, (err: unknown) => {
+        errors.push(asError(err));
+        if (errors.length < places.length) return tryNext();
+        clearTimeout(late);
+        done({ errors });
+      });
+    };
+    tryNext();
+  });
 }
 
 /**
@@ -62,29 +102,23 @@ function parseAddress(address: string): Place {
   return { address, host, port };
 }
 
-/** reach enters the host through one gate. */
-async function reach(place: Place, o: GateOptions, isLater: boolean): Promise<Transport> {
-  const sock = await dial(place, o.fingerprint);
-  try {
-    await enter(sock, o, isLater);
-  } catch (err) {
-    sock.destroy();
-    throw err;
-  }
-  return new StreamTransport(sock, sock, () => sock.destroySoon(), () => sock.destroy());
-}
-
 /** dial connects to a gate, and compares the fingerprint of its certificate. Names and times in it do not count. */
-function dial({ address, host, port }: Place, fingerprint: string): Promise<TLSSocket> {
+function dial({ address, host, port }: Place, fingerprint: string, signal: AbortSignal): Promise<TLSSocket> {
   return new Promise((done, failed) => {
     const sock = connect({ host, port, minVersion: 'TLSv1.3', rejectUnauthorized: false, ...(isIP(host) === 0 && { servername: host }) });
     const end = (err: HoldfastError): void => {
-      clearTimeout(late);
+      settle();
       sock.destroy();
       failed(err);
     };
+    const settle = (): void => {
+      clearTimeout(late);
+      signal.removeEventListener('abort', abort);
+    };
     const unreached = (why: string): void => end(new HoldfastError('connect', `gate ${address}: ${why}`));
     const closed = (): void => unreached('it has closed the connection');
+    const abort = (): void => unreached('another gate has answered first');
+    signal.addEventListener('abort', abort);
     const late = setTimeout(() => unreached(`it accepts no connection within ${ANSWER_MS} ms`), ANSWER_MS);
     sock.setKeepAlive(true, PROBE_MS);
     sock.on('error', (err) => unreached(err.message)); // later, too: the event close follows
@@ -94,7 +128,7 @@ function dial({ address, host, port }: Place, fingerprint: string): Promise<TLSS
       if (found !== fingerprint) {
         return end(new HoldfastError('unauthorized', 'the certificate of the gate has another fingerprint: it is not the gate that was meant, or it has a new certificate'));
       }
-      clearTimeout(late);
+      settle();
       sock.off('close', closed);
       done(sock);
     });

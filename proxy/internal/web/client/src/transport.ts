@@ -50,7 +50,10 @@ export interface SSHOptions {
 
 /** Names the gate of a host, or several gates that have it. In Node and Electron. `parseGate` makes the first three fields. */
 export interface GateOptions {
-  /** `HOST:PORT` of each gate. The client tries one after the other, and begins with the one that served it last. */
+  /**
+   * `HOST:PORT` of each gate. The client begins with the one that served it last, and tries the next one when a gate
+   * fails or has not answered for half a second.
+   */
   addresses: string[];
   /** SHA-256 of the certificate of all gates: 64 hexadecimal digits in lower case. */
   fingerprint: string;

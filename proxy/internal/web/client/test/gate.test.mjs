@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { readFile, readdir } from 'node:fs/promises';
+import { createServer as createServerOfTCP } from 'node:net';
 import { test } from 'node:test';
 import { createServer } from 'node:tls';
 import * as frames from '../dist/frames.js';
@@ -29,7 +30,7 @@ const TOKEN = '0f'.repeat(32);
 const redial = { min: 1, max: 2, giveUp: 60_000 };
 const encode = (m) => Buffer.from(frames.frame(frames.CONTROL, new TextEncoder().encode(JSON.stringify(m))));
 
-/** gate starts a gate in front of a fake proxy. answer returns the bytes of its answer to an enter. */
+/** gate starts a gate in front of a fake proxy. answer returns the bytes of its answer to an enter, or a promise of them. */
 async function gate(t, fake, answer = () => encode({ type: 'entered' }), more = {}) {
   const g = { entered: [], sockets: new Set(), received: 0, server: undefined };
   const server = createServer({ key: KEY, cert: CERTIFICATE, ...more }, (sock) => {
@@ -47,7 +48,7 @@ async function gate(t, fake, answer = () => encode({ type: 'entered' }), more = 
         }
         const m = JSON.parse(new TextDecoder().decode(payload));
         g.entered.push(m);
-        sock.write(answer(m));
+        Promise.resolve(answer(m)).then((bytes) => sock.write(bytes));
         proxy = fake.transport().then((p) => {
           p.open({
             message: (s) => sock.write(frames.frame(frames.CONTROL, new TextEncoder().encode(s))),
@@ -131,6 +132,51 @@ test('of several gates, any that serves suffices', { timeout: 120_000 }, async (
     const g = await gate(t, fake, () => encode({ type: 'refused', code: refusal, message: refusal }));
     await assert.rejects(HoldfastClient.connect({ gate: both(dead, g), redial }), { code: want }); // the dead one does not hide it
   }
+});
+
+test('a gate that accepts connections and is silent does not hold up the next one', { timeout: 120_000 }, async (t) => {
+  const silent = createServerOfTCP(() => {}).listen(0, '127.0.0.1');
+  t.after(() => silent.close());
+  await once(silent, 'listening');
+  const g = await gate(t, new Fake());
+  const addresses = [`127.0.0.1:${silent.address().port}`, ...g.options.addresses];
+  for (let isTried = false; !isTried;) { // the order is random
+    const closed = new Promise((done) => { silent.once('connection', (sock) => { isTried = true; sock.on('error', () => {}).once('close', done).resume(); }); });
+    const client = await HoldfastClient.connect({ gate: { ...g.options, addresses }, redial });
+    await client.close();
+    if (isTried) await closed; // the attempt ends, so that it keeps no program running
+    silent.removeAllListeners('connection');
+  }
+});
+
+test('a client that a gate asks to leave makes the next connection first', { timeout: 120_000 }, async (t) => {
+  const fake = new Fake();
+  let open, hold;
+  const g = await gate(t, fake, async () => {
+    await hold;
+    return encode({ type: 'entered' });
+  });
+  const client = await HoldfastClient.connect({ gate: g.options, redial });
+  t.after(() => client.close());
+  const a = await client.attach(SESSION), shown = new Shown(a), states = [];
+  a.on('state', (s) => states.push(s));
+  client.on('state', (s) => states.push(s));
+  for (let n = 0; n < 3; n++) {
+    hold = new Promise((done) => { open = done; });
+    const old = [...g.sockets], before = g.entered.length;
+    for (const sock of old) sock.write(encode({ type: 'goaway', reason: 'the gate is replaced' }));
+    while (g.entered.length < before + old.length) await new Promise((done) => { setImmediate(done); });
+    a.write(`over the old one ${n}\n`);
+    await shown.shows(`OVER THE OLD ONE ${n}`);
+    await assert.rejects(client.list(), { code: 'unsupported' }); // of the fake proxy, and not lost
+    open();
+    await Promise.all(old.map((sock) => sock.destroyed || once(sock, 'close')));
+    a.write(`over the next one ${n}\n`);
+    await shown.shows(`OVER THE NEXT ONE ${n}`);
+    await assert.rejects(client.list(), { code: 'unsupported' }); // of the fake proxy, and not lost
+  }
+  assert.equal(shown.text, fake.typed.toUpperCase());
+  assert.ok(!states.includes('reconnecting'), `${states}`);
 });
 
 test('a server with another certificate receives nothing', async (t) => {

@@ -1,0 +1,419 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"holdfast/protocol"
+	"holdfast/proxy/client"
+)
+
+// checking is a session that answers each numbered line with its number, and names the number that it has
+// expected if that is another one.
+var checking = shell(`stty raw -echo; echo ready; i=0; while read n; do i=$((i+1)); [ "$n" = $i ] && echo "line $i" || echo "line $i is $n"; done`)
+
+// A caller types numbered lines into a session that runs checking, some before the answers to the lines before
+// them have come, and fails the test unless each line is answered once and in order.
+type caller struct {
+	id       protocol.SessionID
+	a        *client.Attachment
+	wg       sync.WaitGroup
+	over     chan struct{}
+	answered atomic.Int64 // lines
+
+	mu    sync.Mutex // held while a line is typed
+	typed int64      // lines
+	waits []wait
+}
+
+// A wait ends with the answer to a line.
+type wait struct {
+	line  int64
+	ended chan<- time.Time
+}
+
+// newCaller starts a session that runs checking, and types a few lines into it every so often.
+func newCaller(w *world, c *client.Client, id string, every time.Duration) *caller {
+	w.T.Helper()
+	w.spawn(c, id, checking)
+	v := w.attach(c, id, client.AttachOptions{})
+	v.until("ready\n")
+	x := &caller{id: protocol.SessionID(id), a: v.Attachment, over: make(chan struct{})}
+	x.wg.Go(func() {
+		if err := x.read(v.buf); err != nil {
+			w.T.Errorf("%s: after line %d of %d: %v", id, x.answered.Load(), x.lines(), err)
+		}
+	})
+	x.wg.Go(func() {
+		for {
+			select {
+			case <-time.After(rand.N(2 * every)):
+				for range 3 {
+					x.say(nil)
+				}
+			case <-x.over:
+				return
+			}
+		}
+	})
+	w.T.Cleanup(x.stop)
+	return x
+}
+
+// say types the next line. Its answer is sent to ended, unless that is nil.
+func (x *caller) say(ended chan<- time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.typed++
+	if ended != nil {
+		x.waits = append(x.waits, wait{x.typed, ended})
+	}
+	_, _ = fmt.Fprintln(x.a, x.typed) // if it fails, read tells why
+}
+
+func (x *caller) lines() int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.typed
+}
+
+// read returns when the caller is stopped, or why an answer is not the one that must come.
+func (x *caller) read(seen []byte) error {
+	for {
+		m, err := x.a.Receive(-1)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil // stop
+		case err != nil:
+			return err
+		case m.Kind != client.Output && m.Kind != client.Resized:
+			return fmt.Errorf("%+v comes", m)
+		}
+		for seen = append(seen, m.Data...); ; {
+			line, rest, isWhole := bytes.Cut(seen, []byte("\n"))
+			if !isWhole {
+				break
+			}
+			n := x.answered.Load() + 1
+			if want := fmt.Sprint("line ", n); string(line) != want {
+				return fmt.Errorf("%q comes, want %q", line, want)
+			}
+			x.answered.Store(n)
+			seen = rest
+			x.mu.Lock()
+			if len(x.waits) > 0 && x.waits[0].line == n {
+				x.waits[0].ended <- time.Now()
+				x.waits = x.waits[1:]
+			}
+			x.mu.Unlock()
+		}
+	}
+}
+
+// stop returns when nothing is typed or read any more.
+func (x *caller) stop() {
+	select {
+	case <-x.over:
+		return
+	default:
+	}
+	close(x.over)
+	_ = x.a.Close() // the session continues
+	x.wg.Wait()
+}
+
+// resumed lets each caller type a line and returns when all lines are answered, with the times from since to the
+// answers, sorted.
+func resumed(t *testing.T, callers []*caller, since time.Time) (took []time.Duration) {
+	t.Helper()
+	ended := make(chan time.Time, len(callers))
+	for _, x := range callers {
+		x.say(ended)
+	}
+	for late := time.After(10 * limit); len(took) < len(callers) && !t.Failed(); {
+		select {
+		case at := <-ended:
+			took = append(took, at.Sub(since))
+		case <-time.After(time.Second): // a caller may have failed
+		case <-late:
+			t.Errorf("of %d callers, %d have an answer", len(callers), len(took))
+		}
+	}
+	slices.Sort(took)
+	return took
+}
+
+// quantile returns the value below which a share of the sorted values is.
+func quantile(sorted []time.Duration, share float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[int(share*float64(len(sorted)-1))].Round(time.Millisecond)
+}
+
+// A maze is three gates and their hosts, with a relay on each way. On each host, a session prints lines and
+// another one is called.
+type maze struct {
+	*gates
+	rnd     *rand.Rand
+	clients []*relay // in front of each gate, for the clients
+	peers   []*relay // in front of each gate, for the hosts and the other gates
+	names   []string // of the hosts
+	entered []*client.Client
+	flows   []*lineReader
+	callers []*caller
+	shells  []map[protocol.SessionID]process // of each host
+
+	harmed atomic.Int64 // connections
+}
+
+func newMaze(t *testing.T, rnd *rand.Rand) *maze {
+	t.Helper()
+	m := &maze{rnd: rnd}
+	var all []*gatehouse
+	for range 3 {
+		g := &gatehouse{world: newWorld(t), listen: freeAddress(t)}
+		peers := newRelay(t, g.listen)
+		g.public = peers.ln.Addr().String()
+		m.clients, m.peers = append(m.clients, newRelay(t, g.listen)), append(m.peers, peers)
+		all = append(all, g)
+	}
+	m.gates = serveGates(t, all)
+	for i := range 10 {
+		name := fmt.Sprint("host-", i)
+		m.names = append(m.names, name)
+		m.join(name, all[i%len(all)], restless...)
+	}
+	m.gate.Addresses = nil
+	for _, r := range m.clients {
+		m.gate.Addresses = append(m.gate.Addresses, r.ln.Addr().String())
+	}
+	for _, name := range m.names {
+		m.place(name)
+		c := m.enter(name)
+		m.spawn(c, "flow", trickling)
+		m.entered, m.flows = append(m.entered, c), append(m.flows, m.followLines(c, "flow"))
+		m.callers = append(m.callers, newCaller(m.world, c, "called", 50*time.Millisecond))
+		m.shells = append(m.shells, m.pidsOf(c))
+	}
+	return m
+}
+
+// freeAddress returns an address on which nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	return ln.Addr().String()
+}
+
+// watch asks the gates for all sessions again and again until stop is called, which returns the number of their
+// answers and of the rows in them. No session may be exited.
+func (f *gates) watch() (stop func() (answers, rows int)) {
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	var answers, rows int
+	wg.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+			all, err := client.AllSessions(f.T.Context(), f.gate, client.GateFilter{})
+			if err != nil {
+				continue // no gate serves
+			}
+			answers, rows = answers+1, rows+len(all)
+			for _, row := range all {
+				if row.State == string(protocol.StateExited) {
+					f.T.Errorf("a gate calls a session exited: %+v", row)
+				}
+			}
+		}
+	})
+	end := sync.OnceFunc(func() { close(over); wg.Wait() })
+	f.T.Cleanup(end)
+	return func() (int, int) { end(); return answers, rows }
+}
+
+// some returns one host or a few.
+func (m *maze) some() (hosts []*world) {
+	for _, i := range m.rnd.Perm(len(m.names))[:1+m.rnd.IntN(3)] {
+		hosts = append(hosts, m.hosts[m.names[i]])
+	}
+	return hosts
+}
+
+// killGates kills some gates, and returns what starts them again.
+func (m *maze) killGates(count int) (start func()) {
+	chosen := m.rnd.Perm(len(m.all))[:count]
+	for _, i := range chosen {
+		m.all[i].die()
+	}
+	return func() {
+		for _, i := range chosen {
+			m.all[i].serve()
+		}
+	}
+}
+
+// faults are what happens to programs. Each may return what must be done after the clients have continued.
+var faults = map[string]func(m *maze) (after func()){
+	"a gate is killed":     func(m *maze) func() { return m.killGates(1) },
+	"two gates are killed": func(m *maze) func() { return m.killGates(2) },
+	"the bus is killed":    func(m *maze) func() { m.killGates(3)(); return nil },
+	"agents are killed":    func(m *maze) func() { return m.killAt("join.sock") },
+	"proxies are killed":   func(m *maze) func() { return m.killAt("proxy.sock") },
+	"supervisors are killed": func(m *maze) func() {
+		for _, h := range m.some() {
+			h.KillSupervisor()
+		}
+		return nil
+	},
+	"hosts are upgraded": func(m *maze) func() {
+		for _, h := range m.some() {
+			h.Must("proxy", "upgrade")
+		}
+		return nil
+	},
+}
+
+// killAt kills the programs that serve a socket on some hosts. A proxy is started by its agent, and an agent
+// is started here.
+func (m *maze) killAt(socket string) func() {
+	for _, h := range m.some() {
+		if p := lookup(h.Holder(socket)); p.Running() {
+			h.Kill(p)
+		}
+		if socket == "join.sock" {
+			h.Must("proxy", "join")
+		}
+	}
+	return nil
+}
+
+// A disturbance is what happens to connections, at a relay.
+type disturbance struct {
+	name string
+	do   func(*relay) (count int)
+}
+
+var disturbances = []disturbance{
+	{"delay", func(r *relay) int { r.delay.Store(int64(30 * time.Millisecond)); return 0 }},
+	{"cut", func(r *relay) int { return r.harm(0.5, true) }},
+	{"half-close", func(r *relay) int { return r.harm(0.5, false) }},
+}
+
+// disturb disturbs the connections of a relay again and again until stop is called.
+func (m *maze) disturb(r *relay, d disturbance) (stop func()) {
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			m.harmed.Add(int64(d.do(r)))
+			select {
+			case <-over:
+				r.delay.Store(0)
+				return
+			case <-time.After(rand.N(300 * time.Millisecond)):
+			}
+		}
+	})
+	return func() { close(over); wg.Wait() }
+}
+
+// Programs are killed and upgraded, while connections between clients, gates and hosts are cut, delayed and
+// closed in one direction. After each fault, all clients continue: no byte is missing or comes twice in
+// either direction, no gate has ever called a session exited, and each shell is the same process. HOLDFAST_LONG=1 and
+// HOLDFAST_CHAOS=TIME; HOLDFAST_CHAOS_SEED=N repeats the faults of a run.
+// demand: S9
+func TestGatesChaos(t *testing.T) {
+	if os.Getenv("HOLDFAST_LONG") == "" {
+		t.Skip("long mode: set HOLDFAST_LONG=1")
+	}
+	lasts := time.Minute
+	if s := os.Getenv("HOLDFAST_CHAOS"); s != "" {
+		var err error
+		if lasts, err = time.ParseDuration(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := uint64(number(t, "HOLDFAST_CHAOS_SEED", int(rand.Uint32())))
+	t.Logf("HOLDFAST_CHAOS_SEED=%d", seed)
+	m := newMaze(t, rand.New(rand.NewPCG(seed, 0)))
+	stopWatch := m.watch()
+	counts, took := map[string]int{}, []time.Duration(nil)
+	names := slices.Sorted(maps.Keys(faults))
+	begin := time.Now()
+	for n := 0; (n < len(names) || time.Since(begin) < lasts) && !t.Failed(); n++ {
+		if n%len(names) == 0 {
+			m.rnd.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		}
+		fault, relays, at := names[n%len(names)], m.clients, "clients and gates"
+		if n%2 == 1 {
+			relays, at = m.peers, "gates, and gates and hosts"
+		}
+		d := disturbances[n%len(disturbances)]
+		counts[fault]++
+		counts[d.name+" between "+at]++
+		stop := m.disturb(relays[m.rnd.IntN(len(relays))], d)
+		after := faults[fault](m)
+		stop()
+		took = append(took, m.check(t, fault+", "+d.name)...)
+		if after != nil {
+			after()
+		}
+	}
+	answers, rows := stopWatch()
+	var lines, calls int64
+	for i, flow := range m.flows {
+		flow.over.Store(true)
+		flow.wg.Wait()
+		m.callers[i].stop()
+		lines, calls = lines+flow.lines.Load(), calls+m.callers[i].answered.Load()
+	}
+	slices.Sort(took)
+	t.Logf("%d hosts in %v: %v; %d connections harmed", len(m.names), time.Since(begin).Round(time.Second), counts, m.harmed.Load())
+	t.Logf("%d lines came, %d typed lines were answered; %d lists of sessions with %d rows", lines, calls, answers, rows)
+	t.Logf("after the end of the faults, the clients continued %d times: after %v (median), %v (99 of 100), %v at most", len(took), quantile(took, 0.5), quantile(took, 0.99), quantile(took, 1))
+}
+
+// check returns when all clients have continued, with the time that each has taken. It fails the test if a shell
+// is another process.
+func (m *maze) check(t *testing.T, after string) []time.Duration {
+	t.Helper()
+	since := time.Now()
+	before := make([]int64, len(m.flows))
+	for i, flow := range m.flows {
+		before[i] = flow.lines.Load()
+	}
+	took := resumed(t, m.callers, since)
+	for i, flow := range m.flows {
+		if !eventually(func() bool { return t.Failed() || flow.lines.Load() > before[i]+5 }) { // some may have arrived before
+			t.Errorf("%s: on %s no line comes after line %d", after, m.names[i], flow.lines.Load())
+		}
+	}
+	for i, c := range m.entered {
+		if now := m.pidsOf(c); !maps.Equal(now, m.shells[i]) {
+			t.Errorf("%s: the shells of %s were %v, and are %v", after, m.names[i], m.shells[i], now)
+		}
+	}
+	return took
+}
