@@ -176,7 +176,11 @@ func (a *app) takeOverHere(o *handoffOptions) error {
 	if err != nil {
 		return err
 	}
-	return execute(exe, append([]string{exe}, args...))
+	name := exe
+	if a.isProxy {
+		name = os.Args[0] // it may be a link, which the unit of a service names
+	}
+	return execute(exe, append([]string{name}, args...))
 }
 
 // successor returns the path of the successor's program: that of this release, or the proxy in --from-dir.
