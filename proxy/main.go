@@ -7,10 +7,11 @@ import (
 	"os"
 
 	"holdfast/proxy/internal/cli"
+	"holdfast/proxy/internal/operate"
 	"holdfast/shared/machine"
 )
 
 func main() {
 	machine.Share()
-	os.Exit(cli.Main())
+	os.Exit(cli.Main(operate.Commands))
 }

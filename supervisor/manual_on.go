@@ -23,7 +23,7 @@ func addManual(root *cobra.Command) {
 			}
 			m := manual.Manual{
 				Root: root, Version: version.String(), Date: date,
-				Sections: manualSections, SeeAlso: []string{"proxy"},
+				Sections: manualSections, SeeAlso: []string{"holdfast"},
 			}
 			return m.Write(args[0])
 		},

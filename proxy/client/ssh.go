@@ -54,7 +54,11 @@ const (
 )
 
 // hostPath are directories in which the shell of an ssh command often does not look for programs.
-const hostPath = "$HOME/.local/bin:/usr/local/bin:/opt/homebrew/bin"
+const hostPath = "$HOME/.local/bin:/usr/local/bin:/opt/homebrew/bin:/opt/homebrew/opt/holdfast/libexec/holdfast"
+
+// packagePath is the directory in which a Debian package has the proxy. It precedes the PATH, because another
+// package may have a program with the name proxy.
+const packagePath = "/usr/libexec/holdfast"
 
 // An sshDialer runs ssh for each connection. The first ones may ask the user for a password or about
 // the key of the host. After a connection was lost, ssh asks nothing (BatchMode), because the user's
@@ -145,7 +149,7 @@ func (d *sshDialer) args(isLater, isQuiet bool) []string {
 // directory in which the shell there does not look for programs. The shell may be any shell that knows
 // single quotes.
 func HostCommand(argv []string) string {
-	line := `sh -c 'PATH="$PATH:` + hostPath + `"; export PATH; exec "$0" "$@"'`
+	line := `sh -c 'PATH="` + packagePath + `:$PATH:` + hostPath + `"; export PATH; exec "$0" "$@"'`
 	for _, arg := range argv {
 		line += " '" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}

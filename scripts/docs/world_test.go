@@ -37,7 +37,7 @@ func newWorld(t *testing.T) *world {
 	root := testkit.Dir(t)
 	// The policy is built here as well, although a page builds it, because that may take longer
 	// than a block may if nothing is compiled yet.
-	built := testkit.Build(t, "holdfast/proxy", "holdfast/supervisor", "holdfast/proxy/policy/examples/file")
+	built := testkit.Build(t, "holdfast/proxy", "holdfast/proxy/holdfast", "holdfast/supervisor", "holdfast/proxy/policy/examples/file")
 	w := &world{World: programs.New(t, root, "h", built), t: t, root: root, limit: limit}
 	for _, dir := range []string{"tmp", "run", "bin"} {
 		if err := os.Mkdir(w.path(dir), 0o700); err != nil {
@@ -45,7 +45,7 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	for name, program := range map[string]string{
-		"proxy": filepath.Join(built, "proxy"), "supervisor": filepath.Join(built, "supervisor"),
+		"proxy": filepath.Join(built, "proxy"), "supervisor": filepath.Join(built, "supervisor"), "holdfast": filepath.Join(built, "holdfast"),
 		"python3": itself("python3", "-c", "import sys; print(sys.executable)"), "node": itself("node", "-p", "process.execPath"),
 	} {
 		if program == "" {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +12,10 @@ import (
 )
 
 // programs are the names of the released programs and of their packages.
-var programs = []string{"proxy", "supervisor"}
+var programs = []string{"holdfast", "proxy", "supervisor"}
+
+// sources has the package of a program that is not the directory of its name.
+var sources = map[string]string{"holdfast": "proxy/holdfast"}
 
 // plain overrides the variables of the user's environment that would change the programs. The
 // version of Go may still differ; the SBOM names it.
@@ -35,7 +40,7 @@ func (r *release) program(t target, name string) string {
 func (r *release) build(ctx context.Context, t target, dir string, more ...string) error {
 	args := slices.Concat([]string{"build", "-o", dir + string(filepath.Separator)}, r.flags(), more)
 	for _, name := range programs {
-		args = append(args, "./"+name)
+		args = append(args, "./"+cmp.Or(sources[name], name))
 	}
 	_, err := command(ctx, r.root, append([]string{"GOOS=" + t.os, "GOARCH=" + t.arch}, plain...), "go", args...)
 	return err
@@ -54,8 +59,17 @@ func (r *release) document(ctx context.Context) error {
 	date := []string{fmt.Sprint("SOURCE_DATE_EPOCH=", r.date.Unix())}
 	for _, name := range programs {
 		exe := filepath.Join(dir, name) // Windows adds .exe itself
-		if _, err := command(ctx, r.work, date, exe, "manual", filepath.Join(r.work, "man")); err != nil {
-			return err
+		writer := exe
+		if name == "holdfast" { // proxy has all commands of holdfast, and names them as those of the program that is called
+			writer = filepath.Join(dir, "called", name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(writer), 0o755), os.Link(filepath.Join(dir, "proxy"), writer)); err != nil {
+				return err
+			}
+		}
+		if name != "proxy" { // its commands have the pages of holdfast
+			if _, err := command(ctx, r.work, date, writer, "manual", filepath.Join(r.work, "man")); err != nil {
+				return err
+			}
 		}
 		for _, shell := range []string{"bash", "zsh", "fish"} {
 			out, err := command(ctx, r.work, nil, exe, "completion", shell)

@@ -24,9 +24,10 @@ var debian embed.FS
 // before the same version without the suffix, so ~ replaces the hyphen of a prerelease.
 func (r *release) debVersion() string { return strings.Replace(r.bare, "-", "~", 1) + "-1" }
 
-// deb makes a Debian package. Its only script, prerm, prints which processes continue after a
-// removal. An upgrade renames the new programs into the place of the old ones; it ends no process
-// and starts none.
+// deb makes a Debian package. It has holdfast in usr/bin and the other programs in usr/libexec/holdfast. Its
+// script postinst links usr/bin/proxy, unless another package has a program of that name; prerm removes the
+// link, and prints which processes continue after a removal. An upgrade renames the new programs into the
+// place of the old ones; it ends no process and starts none.
 func (r *release) deb(ctx context.Context, t target, notices []byte) error {
 	files, err := r.debLayout(t, notices)
 	if err != nil {
@@ -68,6 +69,10 @@ func (r *release) debLayout(t target, notices []byte) ([]file, error) {
 			}
 			f.path = "usr/" + dir + name + ".gz"
 			f.data, err = zipped(f.data)
+		case strings.HasPrefix(f.path, "share/") && (name == "proxy" || name == "_proxy" || name == "proxy.fish"):
+			continue // another package may have the command
+		case f.path == "bin/proxy", f.path == "bin/supervisor":
+			f.path = "usr/libexec/holdfast/" + name
 		case strings.HasPrefix(f.path, "share/zsh/"):
 			f.path = "usr/share/zsh/vendor-completions/" + name
 		case strings.HasPrefix(f.path, "share/"), strings.HasPrefix(f.path, "bin/"):
@@ -126,6 +131,7 @@ func (r *release) nfpmConfig(t target, files []file) ([]byte, error) {
 	type content struct {
 		Src  string `json:"src"`
 		Dst  string `json:"dst"`
+		Type string `json:"type,omitempty"`
 		Info info   `json:"file_info"`
 	}
 	var list []content
@@ -137,18 +143,22 @@ func (r *release) nfpmConfig(t target, files []file) ([]byte, error) {
 		if err := os.WriteFile(src, f.data, f.mode); err != nil {
 			return nil, err
 		}
-		list = append(list, content{src, "/" + f.path, info{int(f.mode.Perm()), "root", "root", r.date}})
+		list = append(list, content{src, "/" + f.path, "", info{int(f.mode.Perm()), "root", "root", r.date}})
 	}
-	prerm, err := debian.ReadFile("debian/prerm")
-	if err != nil {
-		return nil, err
-	}
-	script := filepath.Join(r.work, "prerm")
-	if err := os.WriteFile(script, prerm, 0o755); err != nil {
-		return nil, err
+	list = append(list, content{"../libexec/holdfast/supervisor", "/usr/bin/supervisor", "symlink", info{0o777, "root", "root", r.date}})
+	scripts := map[string]string{}
+	for kind, name := range map[string]string{"postinstall": "postinst", "preremove": "prerm"} {
+		text, err := debian.ReadFile("debian/" + name)
+		if err != nil {
+			return nil, err
+		}
+		scripts[kind] = filepath.Join(r.work, name)
+		if err := os.WriteFile(scripts[kind], text, 0o755); err != nil {
+			return nil, err
+		}
 	}
 	return json.Marshal(map[string]any{
-		"scripts": map[string]string{"preremove": script},
+		"scripts": scripts,
 		"name":    "holdfast", "arch": t.arch, "platform": t.os,
 		"version": r.debVersion(), "version_schema": "none",
 		"section": "utils", "priority": "optional", "maintainer": r.author, "mtime": r.date,
@@ -156,7 +166,6 @@ func (r *release) nfpmConfig(t target, files []file) ([]byte, error) {
 			"A supervisor holds the shells, a proxy speaks to apps, pages and people, and\n" +
 			"the proxy is replaced whenever you like: no shell ends, no byte is lost or\n" +
 			"doubled, and attached clients go on by themselves.",
-		"conflicts": []string{"libproxy-tools"}, // that package also has a /usr/bin/proxy
-		"contents":  list,
+		"contents": list,
 	})
 }

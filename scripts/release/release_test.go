@@ -59,7 +59,7 @@ func TestRelease(t *testing.T) {
 	unpacked := filepath.Join(unpack(t, filepath.Join(first, archived+".tar.gz")), archived)
 	t.Run("archive", func(t *testing.T) { checkArchive(t, unpacked) })
 	t.Run("links", func(t *testing.T) { checkLinks(t, unpacked) })
-	t.Run("programs", func(t *testing.T) { checkPrograms(t, filepath.Join(unpacked, "bin")) })
+	t.Run("programs", func(t *testing.T) { checkPrograms(t, filepath.Join(unpacked, "bin"), programs...) })
 	t.Run("pages", func(t *testing.T) { checkPages(t, filepath.Join(unpacked, "share/man/man1")) })
 	t.Run("completions", func(t *testing.T) { checkCompletions(t, filepath.Join(unpacked, "share")) })
 	t.Run("sbom", func(t *testing.T) {
@@ -192,8 +192,8 @@ func checkArchive(t *testing.T, dir string) {
 		name, _ := shown(text, nil)
 		want = append(want, name)
 	}
-	want = append(want, "NOTICES.txt", "bin/proxy", "bin/supervisor",
-		"share/man/man1/proxy.1", "share/man/man1/proxy-new.1", "share/man/man1/supervisor.1", "share/man/man1/supervisor-stop.1",
+	want = append(want, "NOTICES.txt", "bin/holdfast", "bin/proxy", "bin/supervisor",
+		"share/man/man1/holdfast.1", "share/man/man1/holdfast-new.1", "share/man/man1/holdfast-gate.1", "share/man/man1/supervisor.1", "share/man/man1/supervisor-stop.1",
 		"share/bash-completion/completions/proxy", "share/bash-completion/completions/supervisor",
 		"share/zsh/site-functions/_proxy", "share/zsh/site-functions/_supervisor",
 		"share/fish/vendor_completions.d/proxy.fish", "share/fish/vendor_completions.d/supervisor.fish")
@@ -236,8 +236,8 @@ func checkLinks(t *testing.T, dir string) {
 }
 
 // checkPrograms runs the programs, and looks for what says where they were built.
-func checkPrograms(t *testing.T, dir string) {
-	for _, name := range programs {
+func checkPrograms(t *testing.T, dir string, names ...string) {
+	for _, name := range names {
 		if got, want := output(t, "", filepath.Join(dir, name), "--version"), name+" version "+version+"\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -385,9 +385,10 @@ func linkedModules(t *testing.T, exe string) (mods []string) {
 func checkDeb(t *testing.T, name string) {
 	program(t, "dpkg-deb")
 	dir := unpackDeb(t, name)
-	checkPrograms(t, filepath.Join(dir, "usr/bin"))
+	checkPrograms(t, filepath.Join(dir, "usr/bin"), "holdfast", "supervisor")
+	checkPrograms(t, filepath.Join(dir, "usr/libexec/holdfast"), "proxy", "supervisor")
 	for field, want := range map[string]string{
-		"Package": "holdfast", "Version": "9.8.7~rc.1-1", "Architecture": runtime.GOARCH, "Conflicts": "libproxy-tools", "Depends": "",
+		"Package": "holdfast", "Version": "9.8.7~rc.1-1", "Architecture": runtime.GOARCH, "Conflicts": "", "Depends": "",
 	} {
 		if got := strings.TrimSpace(output(t, "", "dpkg-deb", "-f", name, field)); got != want {
 			t.Errorf("%s is %q, want %q", field, got, want)
@@ -395,13 +396,13 @@ func checkDeb(t *testing.T, name string) {
 	}
 	control := t.TempDir()
 	output(t, "", "dpkg-deb", "-e", name, control)
-	if files, err := os.ReadDir(control); err != nil || len(files) != 3 { // control, md5sums, and prerm, which only tells what goes on
+	if files, err := os.ReadDir(control); err != nil || len(files) != 4 { // control, md5sums, postinst and prerm
 		t.Errorf("the package's control has %v, %v", files, err)
 	}
 	output(t, dir, "md5sum", "--check", "--strict", filepath.Join(control, "md5sums"))
 	for _, f := range []string{
 		"usr/lib/systemd/user/holdfast.service", "usr/share/doc/holdfast/copyright", "usr/share/doc/holdfast/changelog.Debian.gz",
-		"usr/share/man/man1/proxy.1.gz", "usr/share/man/man1/supervisor.1holdfast.gz", "usr/share/bash-completion/completions/proxy",
+		"usr/share/man/man1/holdfast.1.gz", "usr/share/man/man1/supervisor.1holdfast.gz", "usr/share/bash-completion/completions/holdfast",
 	} {
 		if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
 			t.Error(err)
@@ -451,7 +452,7 @@ func checkUpgrade(t *testing.T, old, newRelease string) {
 
 	dpkg("--install", old)
 	proxy("new", "--detach", "--id", "s", "--", "sh", "-c", `while read line; do echo "it was $line"; done`)
-	bin := filepath.Join(unpackDeb(t, next), "usr/bin") // which is there whatever fails
+	bin := filepath.Join(unpackDeb(t, next), "usr/libexec/holdfast") // which is there whatever fails
 	t.Cleanup(func() {
 		for _, stop := range [][]string{{"proxy", "stop"}, {"supervisor", "stop", "--sessions=end"}} {
 			if out, err := exec.Command(filepath.Join(bin, stop[0]), stop[1:]...).CombinedOutput(); err != nil {
@@ -474,6 +475,20 @@ func checkUpgrade(t *testing.T, old, newRelease string) {
 	if status := proxy("status"); !strings.Contains(status, newer+" ") && !strings.Contains(status, newer+"\n") || !strings.Contains(status, version) {
 		t.Errorf("the proxy is to be %s and the supervisor %s:\n%s", newer, version, status)
 	}
+	other := filepath.Join(root, "usr/bin/proxy") // as of another package
+	if err := errors.Join(os.Remove(other), os.WriteFile(other, []byte("#!/bin/sh\necho other\n"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	dpkg("--install", next)
+	if got := output(t, "", other); got != "other\n" {
+		t.Errorf("the program of another package prints %q", got)
+	}
+	if status := output(t, "", filepath.Join(root, "usr/bin/holdfast"), "status"); !strings.Contains(status, newer) {
+		t.Errorf("holdfast beside another package says\n%s", status)
+	}
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
 	dpkg("--purge", "holdfast")
 	if _, err := os.Stat(filepath.Join(root, "usr/bin")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("something is left: %v", err)
@@ -485,8 +500,8 @@ func checkUpgrade(t *testing.T, old, newRelease string) {
 // checkUnit wants the unit to be what proxy service install writes, and has
 // systemd read it, with the programs where they are here.
 func checkUnit(t *testing.T, dir string) {
-	text := strings.ReplaceAll(read(t, dir, "usr/lib/systemd/user/holdfast.service"), "/usr/bin/", dir+"/usr/bin/")
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "usr/bin/proxy"), "service", "install", "--print")
+	text := strings.ReplaceAll(read(t, dir, "usr/lib/systemd/user/holdfast.service"), "/usr/libexec/", dir+"/usr/libexec/")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "usr/bin/holdfast"), "service", "install", "--print")
 	cmd.Env = []string{"HOME=" + t.TempDir()}
 	written, err := cmd.Output()
 	if mark, rest, _ := strings.Cut(string(written), "\n"); err != nil || !strings.HasPrefix(mark, "# Written by") || text != rest {

@@ -81,6 +81,14 @@ func IsManaged(dir string) bool {
 	return err == nil
 }
 
+// CheckHeld returns the Held of ReadHeld, which is the reason why no supervisor is started, or nil.
+func CheckHeld(dir string) error {
+	if h := ReadHeld(dir); h != nil {
+		return h
+	}
+	return nil
+}
+
 // ReadHeld returns the record of WriteHeld. It returns nil if a supervisor serves or begins to
 // serve, or if no keeper lives.
 func ReadHeld(dir string) *Held {

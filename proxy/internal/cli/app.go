@@ -18,6 +18,7 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/daemon"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/installed"
 	"holdfast/shared/config"
 	"holdfast/shared/keep"
 	"holdfast/shared/pipe"
@@ -217,9 +218,17 @@ func (a *app) lastError() string {
 	return line.Error
 }
 
-// startDaemon starts a command of this program in the background.
+// proxyProgram returns the path of the program proxy of this release.
+func (a *app) proxyProgram() (string, error) {
+	if a.isProxy {
+		return os.Executable()
+	}
+	return installed.Proxy()
+}
+
+// startDaemon starts a command of the program proxy in the background.
 func (a *app) startDaemon(ctx context.Context, cmd string, args ...string) (*daemon.Process, error) {
-	exe, err := os.Executable()
+	exe, err := a.proxyProgram()
 	if err != nil {
 		return nil, err
 	}

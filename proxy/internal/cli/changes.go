@@ -13,6 +13,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/installed"
 	"holdfast/shared/plain"
 )
 
@@ -59,7 +60,7 @@ func (a *app) changesCommand() *cobra.Command {
 func printChanges(w io.Writer, id protocol.SessionID, r *protocol.ChangesContent) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	if left := r.LeftOut; left != nil {
-		say("lines %d to %d are left out; read them: proxy history %s --before %d --lines %d", left.First, left.End-1, id, left.End, left.End-left.First)
+		say("lines %d to %d are left out; read them: %s history %s --before %d --lines %d", left.First, left.End-1, installed.Name(), id, left.End, left.End-left.First)
 	}
 	for _, l := range r.Lines {
 		for i, text := range l.Texts {
@@ -72,7 +73,7 @@ func printChanges(w io.Writer, id protocol.SessionID, r *protocol.ChangesContent
 		}
 	}
 	if r.LeftOutRows > 0 {
-		say("%d rows are left out; read them: proxy screen %s", r.LeftOutRows, id)
+		say("%d rows are left out; read them: %s screen %s", r.LeftOutRows, installed.Name(), id)
 	}
 	for _, c := range r.Commands {
 		took := time.Duration(c.DurationMS) * time.Millisecond

@@ -75,7 +75,7 @@ func (a *app) detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, 
 		switch {
 		case err != nil: // the child runs, or its state is unknown
 		case record.ExitCode == 0:
-			fmt.Fprintf(plain.Stderr, "proxy: session %s has already ended with code 0; proxy screen %s shows its output\n", s.SessionID, a.fullName(s.SessionID))
+			note("session %s has already ended with code 0; proxy screen %s shows its output", s.SessionID, a.fullName(s.SessionID))
 		default:
 			removeFailed(ctx, c, &s.Session)
 			return tellEarlyExit(protocol.ExitedEarly(s.SessionID, record))
@@ -89,7 +89,7 @@ func (a *app) detached(cmd *cobra.Command, c *client.Client, s *client.Spawned, 
 // supervisor restores the previous exit record.
 func removeFailed(ctx context.Context, c *client.Client, s *protocol.SessionInfo) {
 	if err := c.ForgetFailed(ctx, s.ID, s.Instance); err != nil {
-		fmt.Fprintln(plain.Stderr, "proxy: the failed session could not be removed from the list:", err)
+		note("the failed session could not be removed from the list: %v", err)
 	}
 }
 

@@ -51,7 +51,7 @@ func (a *app) envCommand() *cobra.Command {
 				return printJSON(cmd, append([]string{}, env...))
 			}
 			if len(env) == 0 {
-				fmt.Fprintf(plain.Stderr, "proxy: no viewer of %s has sent its environment\n", id)
+				note("no viewer of %s has sent its environment", id)
 				return nil
 			}
 			dirs, err := a.dirs()

@@ -17,7 +17,6 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
-	"holdfast/shared/plain"
 	"holdfast/shared/sysexits"
 )
 
@@ -137,7 +136,7 @@ func (o *exportOptions) export(ctx context.Context, c *client.Client, id protoco
 		return err
 	}
 	if screen.First > 0 {
-		fmt.Fprintf(plain.Stderr, "proxy: the first %d lines are no longer kept\n", screen.First)
+		note("the first %d lines are no longer kept", screen.First)
 	}
 	if o.format == "html" {
 		_, err := w.Write(screenHTML(id, screen.page()))
@@ -228,7 +227,7 @@ func (o *exportOptions) cast(ctx context.Context, c *client.Client, id protocol.
 		return err
 	}
 	if offset > 0 {
-		fmt.Fprintf(plain.Stderr, "proxy: the first %d bytes are no longer kept\n", offset)
+		note("the first %d bytes are no longer kept", offset)
 	}
 	cast := &castWriter{w: w}
 	if err := cast.line(newCastHeader(info, info.CreatedAt)); err != nil {

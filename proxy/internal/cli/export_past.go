@@ -12,7 +12,6 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/shared/escseq"
-	"holdfast/shared/plain"
 )
 
 // exportPast writes the stored output of the chosen stretch to w.
@@ -74,7 +73,7 @@ func (m *missingOutput) note(part client.PastOutput) bool {
 
 func (m *missingOutput) report() {
 	if m.count > 0 {
-		fmt.Fprintf(plain.Stderr, "proxy: %d bytes of the output are not stored\n", m.count)
+		note("%d bytes of the output are not stored", m.count)
 	}
 }
 

@@ -21,7 +21,6 @@ import (
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/front"
 	"holdfast/proxy/internal/handoff"
-	"holdfast/proxy/internal/serve"
 	"holdfast/proxy/internal/shadow"
 	"holdfast/shared/config"
 	"holdfast/shared/pipe"
@@ -132,12 +131,12 @@ func (a *app) handoff(ctx context.Context, o *handoffOptions) error {
 		return err
 	}
 	if pipe.Here {
-		return serve.Unsupported("a handoff", "stop the proxy that runs, and start the new one")
+		return exitcode.Unsupported("a handoff", "stop the proxy that runs, and start the new one")
 	}
 	if o.foreground {
-		return a.serve(ctx, serve.Options{TakeOver: true, DryRun: o.dryRun, Timeout: o.timeout, VerifyAll: o.verify.all})
+		return a.takeOverHere(o)
 	}
-	exe, err := o.program()
+	exe, err := a.successor(o)
 	if err != nil {
 		return err
 	}
@@ -167,10 +166,27 @@ func (a *app) handoff(ctx context.Context, o *handoffOptions) error {
 	return nil
 }
 
-// program returns the path of the successor's program: this program, or the proxy in --from-dir.
-func (o *handoffOptions) program() (string, error) {
+// takeOverHere executes the successor in this process. It returns only if that fails.
+func (a *app) takeOverHere(o *handoffOptions) error {
+	exe, err := a.proxyProgram()
+	if err != nil {
+		return err
+	}
+	args, err := a.daemonArgs("serve", o.serveArgs()...)
+	if err != nil {
+		return err
+	}
+	name := exe
+	if a.isProxy {
+		name = os.Args[0] // it may be a link, which the unit of a service names
+	}
+	return execute(exe, append([]string{name}, args...))
+}
+
+// successor returns the path of the successor's program: that of this release, or the proxy in --from-dir.
+func (a *app) successor(o *handoffOptions) (string, error) {
 	if o.fromDir == "" {
-		return os.Executable()
+		return a.proxyProgram()
 	}
 	dir, err := filepath.Abs(o.fromDir)
 	if err != nil {
@@ -189,8 +205,8 @@ func (a *app) startSuccessor(ctx context.Context, exe string, o *handoffOptions,
 	if err != nil {
 		return nil, err
 	}
-	spec := daemon.Spec{Path: exe, Args: args, Env: append(config.DaemonEnv(os.Environ()), serve.ReportEnv+"="+report)}
-	if env := serve.NotifyEnv(); env != "" {
+	spec := daemon.Spec{Path: exe, Args: args, Env: append(config.DaemonEnv(os.Environ()), handoff.ReportEnv+"="+report)}
+	if env := handoff.NotifyEnv(); env != "" {
 		spec.Env = append(spec.Env, env)         // the successor notifies the service manager
 		return daemon.StartHere(spec, os.Stderr) // the successor logs to the same place as this process
 	}
@@ -237,7 +253,7 @@ type follower struct {
 	o    *handoffOptions
 	path string
 	at   int // position up to which the report was read
-	seen map[string]serve.Progress
+	seen map[string]handoff.Progress
 	tty  bool
 }
 
@@ -251,7 +267,7 @@ func (a *app) newFollower(o *handoffOptions) (*follower, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &follower{o: o, path: file.Name(), seen: map[string]serve.Progress{}, tty: front.IsTerminal(os.Stderr)}, file.Close()
+	return &follower{o: o, path: file.Name(), seen: map[string]handoff.Progress{}, tty: front.IsTerminal(os.Stderr)}, file.Close()
 }
 
 // close removes the file of the report.
@@ -268,7 +284,7 @@ func (f *follower) read() {
 			return
 		}
 		f.at += len(line)
-		var p serve.Progress
+		var p handoff.Progress
 		if json.Unmarshal(line, &p) != nil {
 			continue
 		}
@@ -278,7 +294,7 @@ func (f *follower) read() {
 }
 
 // show prints a step: as JSON with --json, and as text on a terminal.
-func (f *follower) show(p serve.Progress, line []byte) {
+func (f *follower) show(p handoff.Progress, line []byte) {
 	if f.o.quiet {
 		return
 	}
@@ -290,7 +306,7 @@ func (f *follower) show(p serve.Progress, line []byte) {
 }
 
 // stepText describes a step of a handoff for people.
-func stepText(p serve.Progress) string {
+func stepText(p handoff.Progress) string {
 	switch p.Step {
 	case "linked":
 		return fmt.Sprintf("linked to the supervisor, pid %d", p.PID)
@@ -312,7 +328,7 @@ func stepText(p serve.Progress) string {
 }
 
 // movedText describes the step in which connections were moved.
-func movedText(p serve.Progress) string {
+func movedText(p handoff.Progress) string {
 	text := count(p.Connections, "connection") + " moved"
 	if p.Connections > 0 {
 		text += fmt.Sprintf(", with a pause of %.1f ms (median), %.1f ms at most", p.StallMedianMS, p.StallMaxMS)

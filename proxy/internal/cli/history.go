@@ -40,7 +40,7 @@ func (a *app) historyCommand() *cobra.Command {
 				return jsonTo(cmd.OutOrStdout()).Encode(withDuration(h)) // on one line, because there are many lines
 			}
 			if h.Truncated {
-				fmt.Fprintln(cmd.ErrOrStderr(), "proxy: a part of the command's output has left the history or was erased; the lines that remain follow")
+				note("a part of the command's output has left the history or was erased; the lines that remain follow")
 			}
 			out := bufio.NewWriter(raw(cmd))
 			for _, l := range h.Lines {

@@ -97,7 +97,7 @@ func remoteName() string {
 
 // howToInstall returns the command that copies the programs of this machine to the host.
 func (a *app) howToInstall() string {
-	exe, err := os.Executable()
+	exe, err := a.proxyProgram()
 	if err != nil {
 		return "install a release of Holdfast there"
 	}

@@ -67,7 +67,7 @@ func gateOptions(cfg config.Config) (client.GateOptions, error) {
 
 func printHosts(out io.Writer, list []gate.HostInfo) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no hosts; proxy gate token on the gate prints the text with which a host joins")
+		_, err := fmt.Fprintln(out, Named("no hosts; proxy gate token on the gate prints the text with which a host joins"))
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -14,6 +14,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/proxy/internal/installed"
 	"holdfast/shared/plain"
 )
 
@@ -63,7 +64,7 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 			row("now in", plain.Text(f.Cwd))
 		}
 		if f.Stopped {
-			row("stopped", fmt.Sprintf("its program was stopped; proxy kill %s --signal CONT continues it", s.ID))
+			row("stopped", fmt.Sprintf("its program was stopped; %s kill %s --signal CONT continues it", installed.Name(), s.ID))
 		}
 	}
 	if s.Title != "" {
@@ -76,8 +77,8 @@ func printInfo(out io.Writer, s *protocol.SessionInfo) error {
 		}
 	}
 	if l := s.Lost; l != nil {
-		row("lost", fmt.Sprintf("with the machine; stored last %s, up to byte %d of the output; was in %s; start it again: proxy revive %s",
-			l.SeenAt.Format(time.RFC3339), l.Offset, plain.Text(l.Cwd), s.ID))
+		row("lost", fmt.Sprintf("with the machine; stored last %s, up to byte %d of the output; was in %s; start it again: %s revive %s",
+			l.SeenAt.Format(time.RFC3339), l.Offset, plain.Text(l.Cwd), installed.Name(), s.ID))
 	}
 	row("created", s.CreatedAt.Format(time.RFC3339))
 	row("last i/o", s.LastIOAt.Format(time.RFC3339))

@@ -67,14 +67,14 @@ func (a *app) tellElsewhere(cmd *cobra.Command) {
 		return // the list itself has succeeded
 	}
 	for _, p := range a.elsewhere(cmd.Context(), dirs, secret) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "proxy: %s in %s; see its sessions: %s\n", p.Runs, p.Dir, p.Command)
+		note("%s in %s; see its sessions: %s", p.Runs, p.Dir, p.Command)
 	}
 }
 
 // printList prints a table of sessions.
 func printList(out io.Writer, list []protocol.SessionInfo, wide bool) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "no sessions; proxy new starts one")
+		_, err := fmt.Fprintln(out, Named("no sessions; proxy new starts one"))
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -1,16 +1,10 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,7 +12,6 @@ import (
 	"holdfast/protocol/gate"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
-	"holdfast/proxy/internal/serve"
 	"holdfast/shared/config"
 	"holdfast/shared/plain"
 )
@@ -74,8 +67,10 @@ const codeOnlyHere = "only_this_host"
 
 // commandName returns the first word of a command, or "proxy" for the command without words.
 func commandName(cmd *cobra.Command) string {
-	words := strings.Fields(cmd.CommandPath())
-	return words[min(1, len(words)-1)]
+	if !cmd.HasParent() {
+		return "proxy"
+	}
+	return strings.Fields(cmd.CommandPath())[1]
 }
 
 // checkHost returns an error if a command cannot be for another host.
@@ -146,45 +141,4 @@ func (a *app) runThroughGate(cmd *cobra.Command, cfg config.Config, argv []strin
 		return err
 	}
 	return exitcode.New(code, "")
-}
-
-// commandEndLimit is the time in which a command of a client must end after it was interrupted.
-const commandEndLimit = 10 * time.Second
-
-// runForClient runs a command of a client of the gate on this host, and returns its exit code. A host with a
-// policy refuses all commands, because the policy can decide only about requests of the api.
-func (a *app) runForClient(ctx context.Context, dirs config.Dirs, args []string, stdout, stderr io.Writer) (exitCode int, err error) {
-	cfg, err := config.Load(dirs, os.Getenv, nil)
-	if err != nil {
-		return 0, err
-	}
-	hasPolicy, err := serve.HasPolicy(dirs, a.proxy, cfg)
-	if err != nil {
-		return 0, err
-	}
-	if hasPolicy {
-		return 0, &gate.Refused{Code: gate.RefusedUnauthorized, Message: "the host has a policy, which decides about sessions alone, so clients of the gate may not run this command there"}
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
-	argv, err := a.daemonArgs(args[0], args[1:]...)
-	if err != nil {
-		return 0, err
-	}
-	run := exec.CommandContext(ctx, exe, argv...)
-	run.Env = config.DaemonEnv(os.Environ())
-	run.Stdout, run.Stderr = stdout, stderr
-	run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
-	run.WaitDelay = commandEndLimit
-	err = run.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return max(1, exit.ExitCode()), nil
-	}
-	if errors.Is(err, exec.ErrWaitDelay) { // a process that it has started holds its output
-		return 0, nil
-	}
-	return 0, err
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/shared/sysexits"
@@ -13,7 +15,7 @@ import (
 
 // Each command says where it runs if --on names a host, and the guide says the same.
 func TestPlaces(t *testing.T) {
-	root := (&app{}).command()
+	root := newApp(nil).command("")
 	root.InitDefaultHelpCmd()
 	inTree := []string{"proxy", "man"} // man is in the program that prints the man pages
 	for _, cmd := range root.Commands() {
@@ -65,7 +67,7 @@ func TestOnlyHere(t *testing.T) {
 		if name == "man" {
 			continue
 		}
-		root := (&app{}).command()
+		root := newApp(notRun).command(name)
 		root.SetArgs([]string{name, "--on", "away"})
 		if argument := map[string]string{"completion": "bash", "env": "s", "replay": "h/s@1"}[name]; argument != "" {
 			root.SetArgs([]string{name, argument, "--on", "away"})
@@ -75,4 +77,12 @@ func TestOnlyHere(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// notRun returns commands in the place of those of package operate.
+func notRun(*App) (all []*cobra.Command) {
+	for _, c := range byProxy {
+		all = append(all, &cobra.Command{Use: c.name, RunE: func(*cobra.Command, []string) error { return nil }})
+	}
+	return all
 }

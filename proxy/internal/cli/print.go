@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/proxy/internal/installed"
 	"holdfast/shared/plain"
 )
 
@@ -24,5 +25,10 @@ func printJSON(cmd *cobra.Command, v any) error {
 	return enc.Encode(v)
 }
 
+// note prints a text for the user, who may read the output of the command elsewhere.
+func note(format string, args ...any) {
+	fmt.Fprintln(plain.Stderr, installed.Name()+":", Named(fmt.Sprintf(format, args...)))
+}
+
 // warn prints a warning.
-func warn(err error) { fmt.Fprintln(plain.Stderr, "proxy: warning:", err) }
+func warn(err error) { note("warning: %v", err) }

@@ -17,6 +17,7 @@ import (
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/front"
+	"holdfast/proxy/internal/installed"
 	"holdfast/shared/config"
 	"holdfast/shared/mask"
 )
@@ -212,7 +213,7 @@ func (a *app) offerRevival(ctx context.Context, c *client.Client, att *client.At
 	isAgreed := wayToRevive(info, cfg) != config.ReviveAsk
 	switch {
 	case o.readOnly || !t.IsTerminal() && !isAgreed:
-		t.Say("[to start it again: proxy revive %s]", info.ID)
+		t.Say("[to start it again: %s revive %s]", installed.Name(), info.ID)
 		return nil
 	case isAgreed:
 		t.Say("[it is started again in %s, because %s is %s]", cwd, labelRevive, wayToRevive(info, cfg))

@@ -1,17 +1,19 @@
-// Package cli has the commands of the proxy's program. Each command has a file of its name,
-// and root.go lists the commands. Most of them are clients of the running proxy: they connect, send
-// requests and print the answers. serve is the proxy itself.
+// Package cli has the commands of holdfast, the users' program, and the command line of the program proxy,
+// which has these commands and those of package operate. Each command has a file of its name, and root.go
+// lists the commands. They are clients of the running proxy: they connect, send requests and print the
+// answers. byproxy.go lets holdfast run the commands of package operate.
 //
 // Commands share these files: app.go (directories, connections, the start of a proxy), supervisor.go (a
-// connection without a proxy), session.go (commands about one session), pick.go, limitflags.go, await.go
+// connection without a proxy), shared.go (for package operate), name.go (the name of the program in texts), session.go (commands about one session), pick.go, limitflags.go, await.go
 // and ending.go (parts of commands), and print.go, describe.go, format.go, duration.go, size.go, cast.go,
 // screen_html.go and completion.go (text).
 //
 // Invariant: no text of another program or user reaches a terminal unescaped, except the output of a
 // session; all text is written through package plain. A command about existing sessions starts no
-// supervisor.
+// supervisor. The package imports nothing that would slow the start of holdfast (TestHoldfast of
+// scripts/tidy).
 //
-// Not here: the terminal of a viewer (package front), the process of the proxy (package serve), exit
+// Not here: the commands that serve, that use files of the proxy, or that need large packages (package operate), the terminal of a viewer (package front), the process of the proxy (package serve), exit
 // codes (package exitcode), and requests (package proxy/client).
 package cli
 
@@ -27,16 +29,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/installed"
 	"holdfast/shared/config"
 	"holdfast/shared/plain"
 	"holdfast/shared/version"
 )
 
 // Main runs the command that the arguments of the process name, and returns its exit code. It prints
-// the error of the command.
-func Main() int {
+// the error of the command. operate has the commands of package operate for the program proxy, and is nil for
+// holdfast.
+func Main(operate func(*App) []*cobra.Command) int {
 	ctx, stop := catch(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	err := (&app{}).command().ExecuteContext(ctx)
+	err := newApp(operate).command(firstWord(os.Args[1:])).ExecuteContext(ctx)
 	if by, ok := context.Cause(ctx).(signalled); ok && errors.Is(err, context.Canceled) {
 		err = exitcode.New(by.exitCode(), "")
 	}
@@ -46,7 +50,7 @@ func Main() int {
 		return 0
 	}
 	if text := exitcode.Text(err); text != "" {
-		fmt.Fprintln(plain.Stderr, "proxy:", text)
+		note("%s", text)
 	}
 	return code
 }
@@ -60,15 +64,28 @@ type app struct {
 
 	attaches bool // the command will attach to a session
 
-	answered func() // ends the watch of a command that waits for an answer
+	isProxy  bool                    // this program is proxy, and not holdfast
+	operate  func() []*cobra.Command // makes those of package operate, or those that execute the program proxy for them
+	answered func()                  // ends the watch of a command that waits for an answer
 }
 
-// command returns the root command with all its subcommands.
-func (a *app) command() *cobra.Command {
+// newApp returns the fields for Main.
+func newApp(operate func(*App) []*cobra.Command) *app {
+	a := &app{isProxy: operate != nil}
+	a.operate = byProxyCommands
+	if operate != nil {
+		a.operate = func() []*cobra.Command { return operate(&App{a}) }
+	}
+	return a
+}
+
+// command returns the root command with the subcommand that is named, or with all if only is "" or no
+// subcommand has that name.
+func (a *app) command(only string) *cobra.Command {
 	var handoff bool
 	var o handoffOptions
 	root := &cobra.Command{
-		Use:   "proxy",
+		Use:   installed.Name(),
 		Short: "Terminals that outlive everything around them",
 		Long: "Terminals that outlive everything around them.\n\n" +
 			"new, run, web and start start missing processes in the background. A command about existing sessions\n" +
@@ -103,22 +120,12 @@ func (a *app) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "`directory` for all files (default $HOLDFAST_DIR, or the user's directories)")
 	root.PersistentFlags().StringVar(&a.proxy, "proxy", config.DefaultProxy, "`name` of the proxy, if several proxies serve one supervisor")
 	root.PersistentFlags().StringVar(&a.host, "on", "", "run the command for another `host`, which the gate knows or ssh reaches; HOST/ID names a session there")
-	root.AddCommand(
-		a.startCommand(), a.serveCommand(), a.stopCommand(), a.statusCommand(), a.handoffCommand(), a.upgradeCommand(), a.doctorCommand(), a.serviceCommand(),
-		a.newCommand(), a.runCommand(), a.reopenCommand(), a.reviveCommand(), a.forgetCommand(), a.attachCommand(), a.detachCommand(),
-		a.lsCommand(), a.infoCommand(), a.whyCommand(), a.awayCommand(), a.envCommand(), a.eventsCommand(),
-		a.sendCommand(), a.screenCommand(), a.changesCommand(), a.historyCommand(), a.searchCommand(), a.resizeCommand(), a.renameCommand(), a.clearCommand(),
-		a.recordCommand(), a.exportCommand(), a.playCommand(),
-		a.killCommand(), a.limitCommand(), a.freezeCommand(), a.thawCommand(), a.waitCommand(), a.markCommand(),
-		a.webCommand(), a.shareCommand(), a.mcpCommand(), a.stdioCommand(),
-		a.gateCommand(), a.joinCommand(), a.leaveCommand(), a.hostsCommand(),
-		a.recordingsCommand(), a.replayCommand(), a.verifyCommand(),
-	)
+	root.AddCommand(a.commands(only)...)
 	root.SetOut(plain.Stdout)
 	root.SetErr(plain.Stderr)
 	addCompletion(root)
-	addManual(root)
 	addGroups(root)
+	nameInHelp(root)
 	for _, cmd := range root.Commands() {
 		typedArgs(cmd)
 	}

@@ -315,7 +315,7 @@ func (r *oneRun) catchUp(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if offset > r.pos {
-		fmt.Fprintf(plain.Stderr, "proxy: %d bytes of the output are no longer kept\n", offset-r.pos)
+		note("%d bytes of the output are no longer kept", offset-r.pos)
 		r.pos = offset
 	}
 	if skip := r.pos - offset; skip < uint64(len(data)) {
@@ -438,7 +438,7 @@ func (r *oneRun) result(ctx context.Context, timedOut bool) error {
 	text, truncated := b.String(), lines.First > 0
 	if r.o.text {
 		if truncated {
-			fmt.Fprintf(plain.Stderr, "proxy: the first %d lines are no longer kept\n", lines.First)
+			note("the first %d lines are no longer kept", lines.First)
 		}
 		_, err := io.WriteString(r.out, text)
 		return err

@@ -11,7 +11,6 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
-	"holdfast/shared/plain"
 )
 
 // screenOptions are the flags of screen.
@@ -30,7 +29,7 @@ func (a *app) screenCommand() *cobra.Command {
 				return err
 			}
 			if content.Inexact {
-				fmt.Fprintln(plain.Stderr, "proxy: output before this moment is not stored, so the screen may have been another one")
+				note("output before this moment is not stored, so the screen may have been another one")
 			}
 			if a.json {
 				return jsonTo(cmd.OutOrStdout()).Encode(content) // on one line, because there are many cells

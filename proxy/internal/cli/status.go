@@ -13,7 +13,8 @@ import (
 	"holdfast/protocol"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
-	"holdfast/proxy/internal/serve"
+	"holdfast/proxy/internal/installed"
+	"holdfast/shared/keep"
 	"holdfast/shared/pipe"
 	"holdfast/shared/plain"
 	"holdfast/shared/sysexits"
@@ -36,7 +37,7 @@ func (a *app) statusCommand() *cobra.Command {
 				} else if dirs, where := a.dirs(); where != nil {
 					err = where
 				} else {
-					err = printStatus(cmd.OutOrStdout(), s, serve.Held(dirs))
+					err = printStatus(cmd.OutOrStdout(), s, keep.CheckHeld(dirs.Runtime))
 				}
 				if err == nil && s.Supervisor == nil && !pipe.Here {
 					a.answered() // otherwise the watch would print the same
@@ -78,10 +79,10 @@ func printStatus(out io.Writer, s *client.Status, held error) error {
 		fmt.Fprintln(out, "cages      ", cagesText(c))
 	}
 	if r := s.Supervisor.Recording; r != nil && r.Failing > 0 {
-		fmt.Fprintf(out, "recordings  %s cannot be stored on disk: %s; proxy doctor tells the next step\n", count(r.Failing, "session"), plain.Text(r.Error))
+		fmt.Fprintf(out, "recordings  %s cannot be stored on disk: %s; %s doctor tells the next step\n", count(r.Failing, "session"), plain.Text(r.Error), installed.Name())
 	}
 	if r := s.Supervisor.Recording; r != nil && r.Sealed > 0 {
-		fmt.Fprintf(out, "sealed      %s cannot be read without the key; proxy doctor tells the next step\n", count(r.Sealed, "lost session"))
+		fmt.Fprintf(out, "sealed      %s cannot be read without the key; %s doctor tells the next step\n", count(r.Sealed, "lost session"), installed.Name())
 	}
 	skew := "none"
 	if s.Proxy.Version != s.Supervisor.Version {
@@ -94,7 +95,7 @@ func printStatus(out io.Writer, s *client.Status, held error) error {
 // cagesText describes whether sessions have control groups.
 func cagesText(c *protocol.CagesStatus) string {
 	if c.Dir == "" {
-		return "none, so sessions have no limits; proxy doctor tells why"
+		return Named("none, so sessions have no limits; proxy doctor tells why")
 	}
 	text := "one for each session, with limits of " + cmp.Or(strings.Join(c.Controllers, ", "), "nothing")
 	if len(c.Left) > 0 {

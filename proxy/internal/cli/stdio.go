@@ -17,7 +17,6 @@ import (
 	"holdfast/protocol/frame"
 	"holdfast/proxy/client"
 	"holdfast/proxy/internal/exitcode"
-	"holdfast/proxy/internal/serve"
 	"holdfast/shared/pipe"
 	"holdfast/shared/sysexits"
 	"holdfast/shared/version"
@@ -75,8 +74,8 @@ func (a *app) connectAgain(ctx context.Context, starts, again bool) (*client.Cli
 }
 
 // serveStream connects a client's frames with the proxy until one side ends. If a secret is set here, it
-// is added to the client's hello. If who is not nil, it vouches for the client.
-func (a *app) serveStream(ctx context.Context, in io.Reader, out io.Writer, who *protocol.Principal) error {
+// is added to the client's hello. If vouch is not nil, it precedes the hello.
+func (a *app) serveStream(ctx context.Context, in io.Reader, out io.Writer, vouch *api.Vouch) error {
 	dirs, secret, err := a.dirsAndSecret()
 	if err != nil {
 		return err
@@ -92,12 +91,12 @@ func (a *app) serveStream(ctx context.Context, in io.Reader, out io.Writer, who 
 	if hello, err = addSecret(hello, secret); err != nil {
 		return fmt.Errorf("read the client's hello: %w", err)
 	}
-	if who != nil {
-		vouch, err := protocol.Encode(api.Vouch{Token: serve.ReadToken(dirs, a.proxy), Principal: *who})
+	if vouch != nil {
+		m, err := protocol.Encode(*vouch)
 		if err != nil {
 			return err
 		}
-		hello = append(frame.Append(nil, frame.Control, vouch), hello...)
+		hello = append(frame.Append(nil, frame.Control, m), hello...)
 	}
 	nc, err := client.DialAPI(ctx, dirs, a.proxy) // not earlier, because the proxy waits only 2 s for the hello
 	if err != nil {

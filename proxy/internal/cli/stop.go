@@ -14,7 +14,6 @@ import (
 	wire "holdfast/protocol/link"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/handoff"
-	"holdfast/proxy/internal/serve"
 	"holdfast/shared/config"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
@@ -33,7 +32,7 @@ func (a *app) stopCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if pipe.Here {
-				return serve.Unsupported("a stop", "proxy status says which process to end")
+				return exitcode.Unsupported("a stop", "proxy status says which process to end")
 			}
 			dirs, err := a.dirs()
 			if err != nil {

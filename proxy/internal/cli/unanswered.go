@@ -2,14 +2,12 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"time"
 
 	"holdfast/proxy/internal/doctor"
 	"holdfast/shared/config"
 	"holdfast/shared/pipe"
-	"holdfast/shared/plain"
 )
 
 // askAfter is how long a command runs before it checks whether both processes answer. The check
@@ -46,6 +44,7 @@ func (a *app) tellUnanswered(ctx context.Context) {
 		return
 	}
 	for _, u := range found {
-		fmt.Fprintf(plain.Stderr, "proxy: %s: %s\nproxy: %s; proxy doctor says more\n", u.Check, u.Finding, u.Fix)
+		note("%s: %s", u.Check, u.Finding)
+		note("%s; proxy doctor says more", u.Fix)
 	}
 }

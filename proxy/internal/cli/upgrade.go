@@ -15,7 +15,7 @@ import (
 	wire "holdfast/protocol/link"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/handoff"
-	"holdfast/proxy/internal/serve"
+	"holdfast/proxy/internal/installed"
 	"holdfast/shared/link"
 	"holdfast/shared/pipe"
 	"holdfast/shared/socket"
@@ -54,7 +54,7 @@ func (a *app) upgradeCommand() *cobra.Command {
 				return exitcode.WrongUsage(fmt.Errorf("--%s is for an upgrade of hosts of the gate, with --hosts", name))
 			}
 			if pipe.Here {
-				return serve.Unsupported("an upgrade", "stop the proxy that runs, and start the new one")
+				return exitcode.Unsupported("an upgrade", "stop the proxy that runs, and start the new one")
 			}
 			u, err := a.newUpgrade(cmd.OutOrStdout())
 			if err != nil {
@@ -88,7 +88,7 @@ type upgrade struct {
 
 // newUpgrade prepares an upgrade that prints its results to out.
 func (a *app) newUpgrade(out io.Writer) (*upgrade, error) {
-	program, err := serve.SupervisorPath()
+	program, err := installed.Supervisor()
 	if err == nil {
 		program, err = filepath.Abs(program)
 	}

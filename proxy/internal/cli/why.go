@@ -10,6 +10,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/proxy/internal/installed"
 	"holdfast/shared/plain"
 )
 
@@ -97,7 +98,7 @@ func sayLost(say func(string, ...any), s *protocol.SessionInfo) {
 	if s.Lost.Cwd != "" {
 		say("was in %s", plain.Text(s.Lost.Cwd))
 	}
-	say("proxy revive %s starts it again below its last screen", s.ID)
+	say("%s revive %s starts it again below its last screen", installed.Name(), s.ID)
 }
 
 // sayLines prints the session's last lines.

@@ -10,6 +10,7 @@ package exitcode
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
@@ -106,4 +107,10 @@ func Of(err error) int {
 		return sysexits.Timeout
 	}
 	return sysexits.Software
+}
+
+// Unsupported returns an error for an operation that needs Unix sockets, with the operation to use
+// instead.
+func Unsupported(what, instead string) error {
+	return New(sysexits.Unavailable, fmt.Sprintf("%s: %s needs a Unix socket, which this system does not have; %s", protocol.CodeUnsupportedOS, what, instead))
 }

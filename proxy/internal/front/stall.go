@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"holdfast/proxy/internal/installed"
 	"holdfast/shared/plain"
 )
 
@@ -52,7 +53,7 @@ func (t *Terminal) overlay(text string) {
 		if text == "" {
 			text = "[the proxy answers again]"
 		}
-		fmt.Fprintln(plain.Stderr, "proxy:", text)
+		fmt.Fprintln(plain.Stderr, installed.Name()+":", text)
 		return
 	}
 	if text == "" {

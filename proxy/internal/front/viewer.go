@@ -10,6 +10,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/client"
+	"holdfast/proxy/internal/installed"
 	"holdfast/shared/plain"
 )
 
@@ -150,12 +151,12 @@ func (v *viewer) show() error {
 			}
 		case client.Missed:
 			if m.Missed > 0 && !v.term.IsTerminal() { // a terminal is shown the current screen instead
-				fmt.Fprintf(plain.Stderr, "proxy: %d bytes of the output were skipped, because they were not read in time\n", m.Missed)
+				fmt.Fprintf(plain.Stderr, "%s: %d bytes of the output were skipped, because they were not read in time\n", installed.Name(), m.Missed)
 			}
 			v.term.clear(!m.ScreenOnly)
 		case client.Warned:
 			if v.piped { // a terminal rings its bell instead
-				fmt.Fprintln(plain.Stderr, "proxy: warning:", m.Err)
+				fmt.Fprintln(plain.Stderr, installed.Name()+": warning:", m.Err)
 			}
 		case client.Exited:
 			return nil

@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 
@@ -12,13 +11,13 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/link"
 	"holdfast/proxy/internal/exitcode"
+	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/linkclient"
 	"holdfast/proxy/internal/web"
 	"holdfast/proxy/internal/web/page"
 	"holdfast/shared/config"
 	"holdfast/shared/logging"
 	"holdfast/shared/pipe"
-	"holdfast/shared/sysexits"
 	"holdfast/shared/version"
 )
 
@@ -30,7 +29,7 @@ import (
 // A pipe cannot be handed off, so there is no control socket. WebSockets are served on TCP only.
 func (o *Options) servePipe(ctx context.Context, dirs config.Dirs, cfg config.Config, log zerolog.Logger, report *report) error {
 	if o.TakeOver {
-		return Unsupported("a handoff", "stop the proxy that runs, and start the new one")
+		return exitcode.Unsupported("a handoff", "stop the proxy that runs, and start the new one")
 	}
 	secret, err := cfg.Secret()
 	if err != nil {
@@ -82,7 +81,7 @@ func (s *serving) runPipe(ctx context.Context, ln *pipe.Listener) error {
 	}
 	s.log.Info().Int(logging.PID, os.Getpid()).Str("version", version.String()).Str(logging.Path, ln.Name()).Msg("proxy serves")
 	s.greet(os.Stdout)
-	s.report.say(Progress{Step: "serving", PID: os.Getpid(), Version: version.String()})
+	s.report.say(handoff.Progress{Step: "serving", PID: os.Getpid(), Version: version.String()})
 	s.report.end(nil)
 	<-ctx.Done()
 	err := ln.Close()
@@ -100,10 +99,4 @@ func (s *serving) runPipe(ctx context.Context, ln *pipe.Listener) error {
 // noSupervisor is the dial function of the link on systems without a supervisor.
 func noSupervisor(context.Context) (net.Conn, error) {
 	return nil, protocol.Errorf(protocol.CodeUnsupportedOS, "there are no terminals on Windows yet")
-}
-
-// Unsupported returns an error for an operation that needs Unix sockets, with the operation to use
-// instead.
-func Unsupported(what, instead string) error {
-	return exitcode.New(sysexits.Unavailable, fmt.Sprintf("%s: %s needs a Unix socket, which this system does not have; %s", protocol.CodeUnsupportedOS, what, instead))
 }

@@ -69,7 +69,7 @@ type Options struct {
 }
 
 // Run serves until ctx is done or another proxy has taken over. It starts a supervisor if none runs.
-// If it takes over from another proxy, it writes the report that ReportEnv names.
+// If it takes over from another proxy, it writes the report that handoff.ReportEnv names.
 func Run(ctx context.Context, options Options) error {
 	o := &options
 	if o.Flags == nil {
@@ -152,7 +152,7 @@ func (o *Options) serve(ctx context.Context, dirs config.Dirs, cfg config.Config
 	if _, err := links.Conn(ctx); err != nil {
 		return err
 	}
-	report.say(Progress{Step: "linked", PID: links.Welcome().PID, Version: links.Welcome().Version})
+	report.say(handoff.Progress{Step: "linked", PID: links.Welcome().PID, Version: links.Welcome().Version})
 
 	take, ls, err := o.listen(ctx, dirs, log)
 	if err != nil {

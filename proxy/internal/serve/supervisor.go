@@ -2,12 +2,8 @@ package serve
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -16,6 +12,7 @@ import (
 	"holdfast/protocol"
 	"holdfast/protocol/link"
 	"holdfast/proxy/internal/daemon"
+	"holdfast/proxy/internal/installed"
 	"holdfast/proxy/internal/linkclient"
 	"holdfast/shared/config"
 	"holdfast/shared/keep"
@@ -36,7 +33,7 @@ func (o *Options) linkClient(dirs config.Dirs, secret string, log zerolog.Logger
 			return nc, nil
 		},
 		Start: func(ctx context.Context) error { return o.startSupervisor(ctx, dirs, log) },
-		Held:  func() error { return Held(dirs) },
+		Held:  func() error { return keep.CheckHeld(dirs.Runtime) },
 		Hello: func() link.Hello {
 			return link.Hello{
 				Protocol: protocol.Supported(), PID: os.Getpid(), Version: version.String(),
@@ -45,14 +42,6 @@ func (o *Options) linkClient(dirs config.Dirs, secret string, log zerolog.Logger
 		},
 		Log: log,
 	})
-}
-
-// Held returns the reason why no supervisor is started, if the keeper has given up restarting it.
-func Held(dirs config.Dirs) error {
-	if h := keep.ReadHeld(dirs.Runtime); h != nil {
-		return h
-	}
-	return nil
 }
 
 // managerTime is how long the proxy waits for a service manager to restart the supervisor of its
@@ -83,7 +72,7 @@ func (o *Options) startSupervisor(ctx context.Context, dirs config.Dirs, log zer
 	if managerStarts(ctx, dirs) {
 		return nil
 	}
-	path, err := SupervisorPath()
+	path, err := installed.Supervisor()
 	if err != nil {
 		return err
 	}
@@ -101,23 +90,4 @@ func (o *Options) startSupervisor(ctx context.Context, dirs config.Dirs, log zer
 		log.Info().Int("supervisor_pid", p.PID).Msg("supervisor started")
 	}
 	return err
-}
-
-// SupervisorPath returns the path of the supervisor's program: $HOLDFAST_SUPERVISOR, or the file
-// beside this program, or the one on the PATH.
-func SupervisorPath() (string, error) {
-	if p := os.Getenv("HOLDFAST_SUPERVISOR"); p != "" {
-		return p, nil
-	}
-	if exe, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(exe), "supervisor")
-		if _, err := os.Stat(beside); err == nil || !errors.Is(err, fs.ErrNotExist) {
-			return beside, nil
-		}
-	}
-	p, err := exec.LookPath("supervisor")
-	if err != nil {
-		return "", fmt.Errorf("the supervisor program is neither beside the proxy nor on the PATH; $HOLDFAST_SUPERVISOR may name it: %w", err)
-	}
-	return p, nil
 }

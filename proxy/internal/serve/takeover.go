@@ -19,7 +19,7 @@ import (
 // proxy continues to serve. done reports that this was a dry run.
 func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 	t := s.take
-	s.report.say(Progress{Step: "offered", PID: t.PID, Version: t.Version})
+	s.report.say(handoff.Progress{Step: "offered", PID: t.PID, Version: t.Version})
 	fault("taken")
 	t.Step = fault
 	if err := s.compare(ctx); err != nil && !errors.Is(err, handoff.ErrGone) {
@@ -28,7 +28,7 @@ func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 	}
 	fault("compared")
 	if s.dryRun {
-		s.report.say(Progress{Step: "looked"})
+		s.report.say(handoff.Progress{Step: "looked"})
 		return true, t.Leave()
 	}
 	s.server.HoldTickets()
@@ -46,7 +46,7 @@ func (s *serving) takeOver(ctx context.Context) (done bool, err error) {
 	}
 	n, median, longest := s.stalls.summary()
 	s.took.Store(&metrics.Takeover{Connections: n, Median: median, Worst: longest})
-	s.report.say(Progress{Step: "moved", Connections: n, Closed: closed, StallMedianMS: ms(median), StallMaxMS: ms(longest)})
+	s.report.say(handoff.Progress{Step: "moved", Connections: n, Closed: closed, StallMedianMS: ms(median), StallMaxMS: ms(longest)})
 	s.log.Info().Int("connections", n).Int("closed", closed).Dur("stall_median", median).Dur("stall_max", longest).Msg("clients taken over")
 	return false, nil
 }
@@ -79,7 +79,7 @@ func (s *serving) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.report.say(Progress{Step: "compared", Sessions: r.Sessions + r.ByOutput, ByOutput: r.ByOutput, Unseen: r.Unseen, Skipped: r.Skipped})
+	s.report.say(handoff.Progress{Step: "compared", Sessions: r.Sessions + r.ByOutput, ByOutput: r.ByOutput, Unseen: r.Unseen, Skipped: r.Skipped})
 	s.log.Info().Int("sessions", r.Sessions).Int("by_output", r.ByOutput).Int("unseen", r.Unseen).Int("skipped", r.Skipped).Msg("sessions compared")
 	return nil
 }
@@ -102,6 +102,6 @@ func (s *serving) ready() {
 		s.log.Info().Int("old_pid", s.take.PID).Msg("took over")
 	}
 	s.greet(os.Stdout)
-	s.report.say(Progress{Step: "serving", PID: os.Getpid(), Version: version.String()})
+	s.report.say(handoff.Progress{Step: "serving", PID: os.Getpid(), Version: version.String()})
 	s.report.end(nil)
 }

@@ -54,7 +54,7 @@ function runSSH(o: SSHOptions, isLater: boolean, isQuiet: boolean, lost: () => v
   if (o.dir !== undefined) stdio.push('--dir', o.dir);
   if (isLater) stdio.push('--again');
   else if (o.start === true) stdio.push('--start');
-  const line = `sh -c 'PATH="$PATH:$HOME/.local/bin:/usr/local/bin:/opt/homebrew/bin"; export PATH; exec "$0" "$@"'`
+  const line = `sh -c 'PATH="/usr/libexec/holdfast:$PATH:$HOME/.local/bin:/usr/local/bin:/opt/homebrew/bin:/opt/homebrew/opt/holdfast/libexec/holdfast"; export PATH; exec "$0" "$@"'`
     + stdio.map((arg) => ` '${arg.replaceAll("'", `'\\''`)}'`).join('');
   const child = spawn(program as string, [...args, '-T', ...(isQuiet ? ['-o', 'BatchMode=yes'] : []), '--', o.host, line]);
   let text = '';

@@ -1,4 +1,4 @@
-package cli
+package operate
 
 import (
 	"bufio"
@@ -18,11 +18,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/protocol"
+	"holdfast/protocol/api"
 	"holdfast/protocol/gate"
 	"holdfast/proxy/client"
+	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/doctor"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/member"
+	"holdfast/proxy/internal/serve"
 	"holdfast/shared/config"
 	"holdfast/shared/logging"
 	"holdfast/shared/plain"
@@ -69,7 +72,7 @@ func (a *app) joinCommand() *cobra.Command {
 }
 
 func (a *app) join(cmd *cobra.Command, o *joinFlags, args []string) error {
-	dirs, err := a.makeDirs()
+	dirs, err := a.MakeDirs()
 	if err != nil {
 		return err
 	}
@@ -156,11 +159,11 @@ func joinGate(ctx context.Context, path string, o *joinFlags, text string) error
 // startAgent starts the agent in the background, and returns when it listens on its socket or another
 // agent does.
 func (a *app) startAgent(ctx context.Context, dirs config.Dirs) error {
-	p, err := a.startDaemon(ctx, "join", "--background")
+	p, err := a.StartDaemon(ctx, "join", "--background")
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cli.StartTimeout)
 	defer cancel()
 	for {
 		if conn, _, err := socket.Dial(ctx, dirs.Socket(joinSocket)); err == nil {
@@ -171,7 +174,7 @@ func (a *app) startAgent(ctx context.Context, dirs config.Dirs) error {
 			return fmt.Errorf("the agent has ended; the reason is in %s", agentLog(dirs))
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(startPoll):
+		case <-time.After(cli.StartPoll):
 		}
 	}
 }
@@ -223,19 +226,23 @@ func (a *app) runAgent(ctx context.Context, dirs config.Dirs, background bool) e
 func (a *app) agentOptions(dirs config.Dirs, log zerolog.Logger, leave <-chan chan error) member.Options {
 	return member.Options{
 		Path: filepath.Join(dirs.State, joinFile), Log: log, Leave: leave,
-		Connect: func(ctx context.Context) (*client.Client, error) { return a.connectAgain(ctx, false, true) },
+		Connect: func(ctx context.Context) (*client.Client, error) { return a.ConnectAgain(ctx, false, true) },
 		Ready: func(ctx context.Context, starts, again bool) error {
-			if nc, err := client.DialAPI(ctx, dirs, a.proxy); err == nil { // so a client need not wait for a second hello
+			if nc, err := client.DialAPI(ctx, dirs, a.Proxy()); err == nil { // so a client need not wait for a second hello
 				return nc.Close()
 			}
-			c, err := a.connectAgain(ctx, starts, again)
+			c, err := a.ConnectAgain(ctx, starts, again)
 			if err != nil {
 				return err
 			}
 			return c.Close()
 		},
 		Serve: func(ctx context.Context, stream net.Conn, who *protocol.Principal) error {
-			return a.serveStream(ctx, stream, stream, who)
+			var vouch *api.Vouch
+			if who != nil {
+				vouch = &api.Vouch{Token: serve.ReadToken(dirs, a.Proxy()), Principal: *who}
+			}
+			return a.ServeStream(ctx, stream, stream, vouch)
 		},
 		Upgrade: a.upgrader(dirs, log).Serve,
 		Run: func(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
@@ -253,7 +260,7 @@ func acceptCommands(ctx context.Context, ln *socket.Listener, leave chan<- chan 
 			return
 		}
 		if err != nil {
-			time.Sleep(startPoll) // a peer of another user, or no descriptor is free
+			time.Sleep(cli.StartPoll) // a peer of another user, or no descriptor is free
 			continue
 		}
 		_ = conn.SetDeadline(time.Now().Add(leaveLimit))
@@ -322,7 +329,7 @@ func (a *app) leaveCommand() *cobra.Command {
 		Example: "  proxy leave",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dirs, err := a.dirs()
+			dirs, err := a.Dirs()
 			if err != nil {
 				return err
 			}
@@ -335,9 +342,9 @@ func (a *app) leaveCommand() *cobra.Command {
 				return err
 			}
 			if state.IsPending {
-				warn(fmt.Errorf("the gate may know this host; remove it there with: proxy gate revoke %s", plain.Text(state.Name)))
+				cli.Warn(fmt.Errorf("the gate may know this host; remove it there with: proxy gate revoke %s", plain.Text(state.Name)))
 			} else if err := a.leave(cmd.Context(), dirs); err != nil {
-				warn(fmt.Errorf("the gate was not told (%w); remove the host there with: proxy gate revoke %s", err, plain.Text(state.Name)))
+				cli.Warn(fmt.Errorf("the gate was not told (%w); remove the host there with: proxy gate revoke %s", err, plain.Text(state.Name)))
 			}
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err

@@ -1,6 +1,6 @@
 //go:build linux
 
-package cli
+package operate
 
 import (
 	"os"
@@ -25,7 +25,7 @@ func TestOpenPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &webLink{URL: serve.PageURL("127.0.0.1:1", "secret"), ticket: "secret"}
-	opened, err := (&app{}).openPage(t.Context(), l)
+	opened, err := openPage(t.Context(), config.Dirs{Runtime: dir}, l)
 	if err != nil || !opened {
 		t.Fatal(opened, err)
 	}
@@ -49,7 +49,7 @@ func TestOpenPage(t *testing.T) {
 	// Without a browser nothing is left.
 	t.Setenv("DISPLAY", "")
 	t.Setenv("WAYLAND_DISPLAY", "")
-	if opened, err := (&app{}).openPage(t.Context(), l); opened || err != nil {
+	if opened, err := openPage(t.Context(), config.Dirs{Runtime: dir}, l); opened || err != nil {
 		t.Error(opened, err)
 	}
 	if left, _ := filepath.Glob(dir + "/open-*"); len(left) > 0 {

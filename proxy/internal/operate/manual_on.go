@@ -1,6 +1,6 @@
 //go:build manual
 
-package cli
+package operate
 
 import (
 	"errors"
@@ -9,32 +9,45 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/service"
 	"holdfast/scripts/release/manual"
 	"holdfast/shared/version"
 )
 
-// addManual adds the command that writes the man pages and the unit of a package. Only
+// manualCommands returns the command that writes the man pages and the unit of a package. Only
 // scripts/release builds it.
-func addManual(root *cobra.Command) {
-	root.AddCommand(&cobra.Command{
+func manualCommands() []*cobra.Command {
+	return []*cobra.Command{{
 		Use: "manual DIR", Short: "Write the man pages, and a package's unit, into a directory", Args: cobra.ExactArgs(1), Hidden: true,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			date, err := manual.Date(os.Getenv)
 			if err != nil {
 				return err
 			}
+			cli.NameTexts(cmd.Root())
+			for i := range manualSections {
+				nameSection(&manualSections[i])
+			}
 			m := manual.Manual{
-				Root: root, Version: version.String(), Date: date,
+				Root: cmd.Root(), Version: version.String(), Date: date,
 				Sections: manualSections, SeeAlso: []string{"supervisor"},
 			}
-			u, err := service.Packaged("/usr/bin/proxy")
+			u, err := service.Packaged("/usr/libexec/holdfast/proxy")
 			if err != nil {
 				return err
 			}
 			return errors.Join(m.Write(args[0]), os.WriteFile(filepath.Join(args[0], u.Name), []byte(u.Text), 0o644))
 		},
-	})
+	}}
+}
+
+// nameSection lets a section name the program that was called.
+func nameSection(s *manual.Section) {
+	s.Text = cli.Named(s.Text)
+	for i := range s.Items {
+		s.Items[i].Text = cli.Named(s.Items[i].Text)
+	}
 }
 
 var manualSections = []manual.Section{

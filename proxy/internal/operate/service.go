@@ -1,4 +1,4 @@
-package cli
+package operate
 
 import (
 	"bytes"
@@ -18,8 +18,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/protocol"
+	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/exitcode"
-	"holdfast/proxy/internal/serve"
+	"holdfast/proxy/internal/installed"
 	"holdfast/proxy/internal/service"
 	"holdfast/shared/config"
 	"holdfast/shared/plain"
@@ -89,7 +90,7 @@ func (a *app) uninstallCommand() *cobra.Command {
 }
 
 func (a *app) serviceStatusCommand() *cobra.Command {
-	return a.jsonFlag(&cobra.Command{
+	return a.JSONFlag(&cobra.Command{
 		Use:     "status",
 		Short:   "Show whether the unit exists, runs, and has the proxy that serves",
 		Example: "  proxy service status --json",
@@ -121,12 +122,12 @@ func serviceRun(ctx context.Context, argv ...string) (string, error) {
 // serviceSpec describes the unit of the proxy that this command names, in the directories that it
 // would use here. It changes nothing.
 func (a *app) serviceSpec(host service.Host) (service.Spec, error) {
-	dirs, err := config.Resolve(a.dir, os.Getenv)
+	dirs, err := config.Resolve(a.Dir(), os.Getenv)
 	if err != nil {
 		return service.Spec{}, err
 	}
-	s := service.Spec{Proxy: a.proxy, Log: filepath.Join(dirs.State, a.proxy+".launchd.log")}
-	if cmp.Or(a.dir, os.Getenv("HOLDFAST_DIR")) != "" {
+	s := service.Spec{Proxy: a.Proxy(), Log: filepath.Join(dirs.State, a.Proxy()+".launchd.log")}
+	if cmp.Or(a.Dir(), os.Getenv("HOLDFAST_DIR")) != "" {
 		s.Dir = dirs.State
 	} else {
 		s.Env = host.Moving()
@@ -162,7 +163,7 @@ func (a *app) install(cmd *cobra.Command, o *serviceOptions) error {
 		fmt.Fprintf(out, "%s:\n\n%s\n", plan.Unit.Path, plan.Unit.Text)
 		return printPlan(out, plan)
 	}
-	if _, err := a.makeDirs(); err != nil { // launchd creates no directory for the log
+	if _, err := a.MakeDirs(); err != nil { // launchd creates no directory for the log
 		return err
 	}
 	err = plan.Do(cmd.Context(), sayStep(out))
@@ -191,7 +192,7 @@ func (a *app) uninstall(cmd *cobra.Command, o *serviceOptions) error {
 		if plan.Packaged != "" {
 			text += fmt.Sprintf("; %s was not written by proxy service install: systemctl --user disable --now %s stops it", plan.Packaged, plan.Unit.Name)
 		}
-		_, err := fmt.Fprintln(out, plain.Text(text))
+		_, err := fmt.Fprintln(out, plain.Text(cli.Named(text)))
 		return err
 	case o.dryRun:
 		return printPlan(out, plan)
@@ -239,7 +240,7 @@ func (a *app) serviceNotes(ctx context.Context, out io.Writer) {
 			note("%s is set here, but not in the unit; put settings for every proxy into holdfast.json", n)
 		}
 	}
-	if _, err := serve.SupervisorPath(); err != nil {
+	if _, err := installed.Supervisor(); err != nil {
 		note("%s", plain.Text(err.Error()))
 	}
 	for _, f := range a.diagnose(ctx) {
@@ -261,8 +262,8 @@ func (a *app) serviceStatus(cmd *cobra.Command) error {
 		return err
 	}
 	st.Serving = a.servingPID(cmd.Context())
-	if a.json {
-		err = printJSON(cmd, st)
+	if a.JSON() {
+		err = cli.PrintJSON(cmd, st)
 	} else {
 		err = printService(cmd.OutOrStdout(), st)
 	}
@@ -275,16 +276,16 @@ func (a *app) serviceStatus(cmd *cobra.Command) error {
 // servingPID returns the pid of the proxy that answers, or 0. If there is no socket, it dials no
 // proxy, because dialing would create the directories.
 func (a *app) servingPID(ctx context.Context) int {
-	dirs, err := config.Resolve(a.dir, os.Getenv)
+	dirs, err := config.Resolve(a.Dir(), os.Getenv)
 	if err != nil {
 		return 0
 	}
-	if _, err := os.Lstat(dirs.Socket(config.APISocket(a.proxy))); err != nil {
+	if _, err := os.Lstat(dirs.Socket(config.APISocket(a.Proxy()))); err != nil {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	pid, err := a.proxyPID(ctx)
+	pid, err := a.ProxyPID(ctx)
 	if err != nil {
 		return 0
 	}
@@ -320,7 +321,7 @@ func printService(out io.Writer, st *service.Status) error {
 	default:
 		serving = fmt.Sprintf("pid %d, not of the unit; starting the unit takes over from it", st.Serving)
 	}
-	_, err := fmt.Fprintf(out, "unit   %s: %s\nfile   %s %s\nproxy  %s\n", st.Name, state, plain.Text(st.Path), fileTexts[st.File], serving)
+	_, err := fmt.Fprintf(out, "unit   %s: %s\nfile   %s %s\nproxy  %s\n", st.Name, state, plain.Text(st.Path), cli.Named(fileTexts[st.File]), serving)
 	return err
 }
 

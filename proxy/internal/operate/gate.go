@@ -1,4 +1,4 @@
-package cli
+package operate
 
 import (
 	"cmp"
@@ -85,7 +85,7 @@ const gateDir = "gate"
 
 // gate serves as a gate until ctx is done.
 func (a *app) gate(ctx context.Context, o *gateFlags) error {
-	dirs, err := a.makeDirs()
+	dirs, err := a.MakeDirs()
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func reachable(addr net.Addr) string {
 
 // gateStore opens the directory of the gate.
 func (a *app) gateStore() (config.Dirs, *credential.Store, error) {
-	dirs, err := a.makeDirs()
+	dirs, err := a.MakeDirs()
 	if err != nil {
 		return dirs, nil, err
 	}

@@ -1,4 +1,4 @@
-package cli
+package operate
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/fleet/hostupgrade"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/shared/config"
@@ -24,12 +25,12 @@ func (a *app) upgrader(dirs config.Dirs, log zerolog.Logger) *hostupgrade.Upgrad
 	return hostupgrade.New(hostupgrade.Options{
 		Dir: filepath.Join(dirs.State, beforeDir), Log: log,
 		Permitted: func() ([]string, error) {
-			cfg, err := a.settings()
+			cfg, err := a.Settings()
 			return cfg.UpgradeFrom, err
 		},
 		Look: a.look,
 		Command: func(ctx context.Context, dir string, args ...string) (*exec.Cmd, error) {
-			args, err := a.daemonArgs("upgrade", args...)
+			args, err := a.DaemonArgs("upgrade", args...)
 			if err != nil {
 				return nil, err
 			}
@@ -39,17 +40,17 @@ func (a *app) upgrader(dirs config.Dirs, log zerolog.Logger) *hostupgrade.Upgrad
 			})
 			return cmd, nil
 		},
-		Settle: handoff.Timeout + grace,
+		Settle: handoff.Timeout + cli.Grace,
 	})
 }
 
 // look returns what runs on this host.
 func (a *app) look(ctx context.Context) (hostupgrade.Running, error) {
-	if a.leftInOrder() { // a user has stopped the proxy, or none has ever run
+	if a.LeftInOrder() { // a user has stopped the proxy, or none has ever run
 		return hostupgrade.Running{}, hostupgrade.ErrIdle
 	}
-	c, err := a.connect(ctx, false)
-	if errors.Is(err, errNothingHere) {
+	c, err := a.Connect(ctx, false)
+	if cli.IsNothingHere(err) {
 		return hostupgrade.Running{}, hostupgrade.ErrIdle
 	}
 	if err != nil {

@@ -1,4 +1,4 @@
-package cli
+package operate
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/serve"
 	"holdfast/shared/config"
@@ -13,14 +14,14 @@ import (
 
 func (a *app) serveCommand() *cobra.Command {
 	var o serve.Options
-	var compared verify
+	var all *bool
 	cmd := &cobra.Command{
 		Use:     "serve",
 		Short:   "Serve clients in the foreground; starts the supervisor if none runs",
 		Example: "  proxy serve\n  proxy serve --web 127.0.0.1:0   # and the web page",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.VerifyAll = compared.all
+			o.VerifyAll = *all
 			return a.serve(cmd.Context(), o)
 		},
 	}
@@ -29,7 +30,7 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.TakeOver, "take-over", false, "take over from the running proxy")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "with --take-over: prepare, but do not take over")
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", handoff.Timeout, "with --take-over: the time for preparing")
-	compared.flag(cmd.Flags(), "with --take-over: ")
+	all = cli.VerifyFlag(cmd.Flags(), "with --take-over: ")
 	for _, f := range []string{"take-over", "dry-run", "timeout", "verify"} {
 		_ = cmd.Flags().MarkHidden(f) // --handoff starts a process with these flags
 	}
@@ -41,10 +42,10 @@ func (a *app) serveCommand() *cobra.Command {
 
 // serve runs the proxy in this process until it ends.
 func (a *app) serve(ctx context.Context, o serve.Options) error {
-	dirs, err := a.dirs()
+	dirs, err := a.Dirs()
 	if err != nil {
 		return err
 	}
-	o.Dir, o.Proxy, o.RecordingHost = a.dir, a.proxy, recordingHost(dirs)
+	o.Dir, o.Proxy, o.RecordingHost = a.Dir(), a.Proxy(), recordingHost(dirs)
 	return serve.Run(ctx, o)
 }

@@ -1,4 +1,4 @@
-package cli
+package operate
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/proxy/client"
+	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/handoff"
 	"holdfast/proxy/internal/serve"
@@ -29,7 +30,7 @@ import (
 
 func (a *app) webCommand() *cobra.Command {
 	noOpen, out := false, false
-	cmd := a.jsonFlag(&cobra.Command{
+	cmd := a.JSONFlag(&cobra.Command{
 		Use:   "web",
 		Short: "Open the web page in a browser, or print a link to it",
 		Long: "Open the web page of the running proxy in a browser. The link is valid once, for\n" +
@@ -51,15 +52,14 @@ func (a *app) webCommand() *cobra.Command {
 			if out {
 				return a.signOut(cmd)
 			}
-			return a.withStarted(cmd.Context(), func(c *client.Client) error {
+			return a.WithStarted(cmd.Context(), func(c *client.Client) error {
 				l, err := pageLink(cmd.Context(), c)
-				if errors.Is(err, errNoPage) && a.proxy == config.DefaultProxy && !pipe.Here {
+				if errors.Is(err, errNoPage) && a.Proxy() == config.DefaultProxy && !pipe.Here {
 					if page.Files() == nil {
 						return errNotBuilt
 					}
-					warn(errors.New("this proxy serves no page: another proxy that serves it takes over"))
-					o := handoffOptions{timeout: handoff.Timeout, quiet: true, web: anyPort}
-					if err := a.handoff(cmd.Context(), &o); err != nil {
+					cli.Warn(errors.New("this proxy serves no page: another proxy that serves it takes over"))
+					if err := a.HandOff(cmd.Context(), handoff.Timeout, anyPort); err != nil {
 						return err
 					}
 					l, err = pageLink(cmd.Context(), c)
@@ -68,12 +68,16 @@ func (a *app) webCommand() *cobra.Command {
 					return err
 				}
 				if !noOpen {
-					if l.Opened, err = a.openPage(cmd.Context(), l); err != nil {
+					dirs, err := a.Dirs()
+					if err != nil {
+						return err
+					}
+					if l.Opened, err = openPage(cmd.Context(), dirs, l); err != nil {
 						return err
 					}
 				}
-				if a.json {
-					return printJSON(cmd, l)
+				if a.JSON() {
+					return cli.PrintJSON(cmd, l)
 				}
 				return l.print(cmd.OutOrStdout())
 			})
@@ -166,11 +170,7 @@ const (
 // can read a command line with the name of the file. It returns when the browser has signed in, or
 // when the ticket has expired; the file is removed in both cases. It returns false if no browser
 // could be started.
-func (a *app) openPage(ctx context.Context, l *webLink) (opened bool, err error) {
-	dirs, err := a.dirs()
-	if err != nil {
-		return false, err
-	}
+func openPage(ctx context.Context, dirs config.Dirs, l *webLink) (opened bool, err error) {
 	path := serve.OpenFile(dirs, l.ticket)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -201,14 +201,14 @@ func (a *app) openPage(ctx context.Context, l *webLink) (opened bool, err error)
 
 // signOut signs all browsers out.
 func (a *app) signOut(cmd *cobra.Command) error {
-	dirs, err := a.dirs()
+	dirs, err := a.Dirs()
 	if err != nil {
 		return err
 	}
-	err = handoff.SignOut(cmd.Context(), dirs.Socket(config.ControlSocket(a.proxy)))
+	err = handoff.SignOut(cmd.Context(), dirs.Socket(config.ControlSocket(a.Proxy())))
 	switch {
 	case socket.IsAbsent(err): // without this, the next proxy would accept the cookies again
-		if err := serve.SignOut(dirs, a.proxy, time.Now()); err != nil {
+		if err := serve.SignOut(dirs, a.Proxy(), time.Now()); err != nil {
 			return err
 		}
 	case err != nil:

@@ -1,4 +1,4 @@
-package cli
+package operate
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"holdfast/protocol"
 	"holdfast/proxy/internal/archive"
+	"holdfast/proxy/internal/cli"
 	"holdfast/proxy/internal/exitcode"
 	"holdfast/proxy/internal/fleet/member"
 	"holdfast/proxy/internal/serve"
@@ -26,7 +27,7 @@ import (
 
 // openRecordings returns the store of the setting recordings, and the keys if durable_key is set.
 func (a *app) openRecordings(ctx context.Context) (archive.Store, *archive.Keys, error) {
-	cfg, err := a.settings()
+	cfg, err := a.Settings()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,7 +59,7 @@ func notFoundIn(err error) error {
 }
 
 func (a *app) recordingsCommand() *cobra.Command {
-	return a.jsonFlag(&cobra.Command{
+	return a.JSONFlag(&cobra.Command{
 		Use:     "recordings",
 		Short:   "List the recordings of sessions",
 		Long:    "List the recordings of the sessions of all hosts, at the place that the setting recordings names.",
@@ -76,8 +77,8 @@ func (a *app) recordingsCommand() *cobra.Command {
 				}
 				list = append(list, r)
 			}
-			if a.json {
-				return printJSON(cmd, list)
+			if a.JSON() {
+				return cli.PrintJSON(cmd, list)
 			}
 			return printRecordings(cmd.OutOrStdout(), list)
 		},
@@ -97,9 +98,9 @@ func printRecordings(out io.Writer, list []archive.Summary) error {
 			state = "complete"
 		}
 		if !r.StoredAt.IsZero() {
-			last = since(r.StoredAt)
+			last = cli.Since(r.StoredAt)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d-%d\t%s\t%s\t%s\n", plain.Text(r.Recording), state, r.Start, r.End, byteSize(uint64(r.Bytes)), last, plain.Text(r.Program))
+		fmt.Fprintf(w, "%s\t%s\t%d-%d\t%s\t%s\t%s\n", plain.Text(r.Recording), state, r.Start, r.End, cli.ByteSize(uint64(r.Bytes)), last, plain.Text(r.Program))
 	}
 	return w.Flush()
 }
@@ -107,7 +108,7 @@ func printRecordings(out io.Writer, list []archive.Summary) error {
 func (a *app) replayCommand() *cobra.Command {
 	var at *protocol.Moment
 	var ansi, output bool
-	cmd := a.jsonFlag(&cobra.Command{
+	cmd := a.JSONFlag(&cobra.Command{
 		Use:   "replay HOST/ID@INSTANCE",
 		Short: "Print the screen that a recording had at a moment",
 		Long: "Print the screen that a recording had at a moment; without --at the last one that is recorded. It reads\n" +
@@ -131,28 +132,24 @@ func (a *app) replayCommand() *cobra.Command {
 				return err
 			}
 			if output {
-				missing, err := archive.Output(cmd.Context(), store, keys, name, at, raw(cmd))
+				missing, err := archive.Output(cmd.Context(), store, keys, name, at, cli.Raw(cmd))
 				if missing > 0 {
-					fmt.Fprintf(plain.Stderr, "proxy: %d bytes of the output are not recorded\n", missing)
+					cli.Note("%d bytes of the output are not recorded", missing)
 				}
 				return notFoundIn(err)
 			}
-			o := &screenOptions{ansi: ansi}
-			if err := o.check(a.json, false); err != nil {
-				return err
-			}
-			spec := protocol.ScreenSpec{SessionID: name.ID, Format: o.Format}
+			spec := protocol.ScreenSpec{SessionID: name.ID, Format: cli.ScreenFormat(ansi, a.JSON())}
 			content, err := archive.Show(cmd.Context(), store, keys, name, at, spec)
 			if err != nil {
 				return notFoundIn(err)
 			}
-			if a.json {
-				return jsonTo(cmd.OutOrStdout()).Encode(content)
+			if a.JSON() {
+				return cli.JSONTo(cmd.OutOrStdout()).Encode(content)
 			}
-			return o.print(raw(cmd), name.ID, &content)
+			return cli.PrintScreen(cli.Raw(cmd), ansi, name.ID, &content)
 		},
 	})
-	momentVar(cmd.Flags(), &at, "at", "print the screen as it was at this `MOMENT`")
+	cli.MomentFlag(cmd.Flags(), &at, "at", "print the screen as it was at this `MOMENT`")
 	cmd.Flags().BoolVar(&ansi, "ansi", false, "text with colours, for a terminal")
 	cmd.Flags().BoolVar(&output, "output", false, "print the recorded output up to that moment, and not the screen")
 	cmd.MarkFlagsMutuallyExclusive("ansi", "json", "output")
@@ -160,7 +157,7 @@ func (a *app) replayCommand() *cobra.Command {
 }
 
 func (a *app) verifyCommand() *cobra.Command {
-	return a.jsonFlag(&cobra.Command{
+	return a.JSONFlag(&cobra.Command{
 		Use:   "verify [HOST/ID@INSTANCE]",
 		Short: "Check that recordings are whole",
 		Long: "Check a recording, or all, that the setting recordings names: each part must have its checksum and continue the\n" +
@@ -189,8 +186,8 @@ func (a *app) verifyCommand() *cobra.Command {
 					return notFoundIn(err)
 				}
 				hasProblems = hasProblems || len(r.Problems) > 0
-				if a.json {
-					err = jsonTo(cmd.OutOrStdout()).Encode(r) // one line for each recording, because there may be many
+				if a.JSON() {
+					err = cli.JSONTo(cmd.OutOrStdout()).Encode(r) // one line for each recording, because there may be many
 				} else {
 					err = printReport(cmd.OutOrStdout(), r)
 				}

@@ -1,4 +1,4 @@
-package cli
+package operate
 
 import (
 	"context"
@@ -41,13 +41,13 @@ func (a *app) mcpCommand() *cobra.Command {
 
 // mcp serves an agent. Sessions are started in the directory of this process, except on another host.
 func (a *app) mcp(ctx context.Context, control mcp.Control) error {
-	c, err := a.connect(ctx, true)
+	c, err := a.Connect(ctx, true)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
 	o := mcp.Options{Client: c, Control: control, In: os.Stdin, Out: os.Stdout}
-	if a.host == "" {
+	if a.Host() == "" {
 		if o.Cwd, err = os.Getwd(); err != nil {
 			return err
 		}

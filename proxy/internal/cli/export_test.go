@@ -1,0 +1,9 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+// NewTestApp returns an App for the commands of package operate.
+func NewTestApp() *App { return &App{&app{}} }
+
+// ByProxyCommands returns the commands that holdfast has in the place of those of package operate.
+func ByProxyCommands() []*cobra.Command { return byProxyCommands() }

@@ -1,0 +1,86 @@
+//go:build linux
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A package has holdfast in bin, the other programs in libexec/holdfast, and perhaps a program of another
+// package is bin/proxy. holdfast has all commands of proxy there: it starts the proxy of its release, executes
+// it for the commands that serve, and its texts name holdfast.
+func TestHoldfast(t *testing.T) {
+	w := newWorld(t)
+	built := w.Bin
+	bin, libexec := w.mkdir("usr/bin"), w.mkdir("usr/libexec/holdfast")
+	for name, dir := range map[string]string{"holdfast": bin, "proxy": libexec, "supervisor": libexec} {
+		if err := copyFile(filepath.Join(built, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(bin, "proxy"), []byte("#!/bin/sh\necho another program\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	holdfast := func(args ...string) result {
+		return w.run(exec.Command(filepath.Join(bin, "holdfast"), args...), nil)
+	}
+	for _, tt := range []struct {
+		args  string
+		code  int
+		says  string // on standard output or standard error
+		never string
+	}{
+		{"ls", 69, "holdfast: nothing runs here", "proxy new"},
+		{"--version", 0, "holdfast version ", ""},
+		{"new -d --id s -- sleep 1000", 0, "s", ""},
+		{"ls", 0, "sleep 1000", ""},
+		{"rm s", 64, "holdfast kill ID", "proxy kill"},
+		{"help join", 0, "holdfast join", "proxy join"},
+		{"gate --help", 0, "holdfast gate", "proxy gate"},
+		{"__complete gate --nats-c", 0, "--nats-credentials", ""},
+		{"replay x", 64, "holdfast: ", ""},
+		{"serve", 75, "holdfast: ", ""},
+		{"recordings", 78, "HOLDFAST_RECORDINGS", ""},
+		{"--handoff", 0, "took over from pid", ""},
+		{"upgrade --dry-run", 0, "could take over", ""},
+	} {
+		r := holdfast(strings.Fields(tt.args)...)
+		text := r.Out + r.Errout
+		if r.Code != tt.code || !strings.Contains(text, tt.says) || tt.never != "" && strings.Contains(text, tt.never) {
+			t.Errorf("holdfast %s: %v, want exit %d, %q, and not %q", tt.args, r, tt.code, tt.says, tt.never)
+		}
+	}
+	if path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", w.Only("proxy").PID)); err != nil || path != filepath.Join(libexec, "proxy") {
+		t.Errorf("the proxy that serves is %s, %v", path, err)
+	}
+	if err := os.Remove(filepath.Join(libexec, "proxy")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(bin, "proxy")); err != nil {
+		t.Fatal(err)
+	}
+	if r := holdfast("gate"); r.Code != 69 || !strings.Contains(r.Errout, "../libexec/holdfast") {
+		t.Errorf("without the program proxy: %v", r)
+	}
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o700)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
