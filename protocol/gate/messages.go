@@ -140,6 +140,27 @@ type HostInfo struct {
 	Gate        string            `json:"gate,omitempty"`   // address of the gate to which the host is connected
 }
 
+// A HostState is one word for the state of a host.
+type HostState string
+
+// The states of a host.
+const (
+	HostReady       HostState = "ready"       // a proxy runs there
+	HostIdle        HostState = "idle"        // no proxy runs there, and no session unless a user has stopped the proxy
+	HostUnreachable HostState = "unreachable" // the host is not connected to a gate
+)
+
+// State returns the state of the host.
+func (h HostInfo) State() HostState {
+	switch {
+	case !h.IsReachable:
+		return HostUnreachable
+	case !h.IsServing:
+		return HostIdle
+	}
+	return HostReady
+}
+
 // Sessions asks for sessions of all hosts, sorted by host and id. Each field that is set restricts the
 // list.
 type Sessions struct {

@@ -73,7 +73,7 @@ func (a *app) hostNames(ctx context.Context) (names []cobra.Completion) {
 	defer cancel()
 	list, _ := client.Hosts(ctx, o) // no names if the gate does not answer
 	for _, h := range list[:min(len(list), maxGateNames)] {
-		names = append(names, cobra.CompletionWithDesc(h.Name, hostState(h)))
+		names = append(names, cobra.CompletionWithDesc(h.Name, string(h.State())))
 	}
 	return names
 }
