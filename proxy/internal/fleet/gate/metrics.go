@@ -56,7 +56,7 @@ func (w countingWriter) Write(p []byte) (int, error) {
 }
 
 // byRefusal returns a copy of counts in which each refusal of a gate has a value, because a monitor does not see the
-// first event of a counter that was missing before. c.mu is held.
+// first event of a counter that was missing before. The mutex of the counts must be held.
 func byRefusal(counts map[string]uint64) map[string]uint64 {
 	all := map[string]uint64{}
 	for _, code := range gate.Refusals() {
