@@ -137,6 +137,7 @@ programs() {
 		groff    groff-base
 		mandoc   mandoc
 		lintian  lintian
+		buildah  buildah
 		asciinema asciinema
 		/usr/sbin/sshd openssh-server
 		ssh      openssh-client

@@ -140,6 +140,27 @@ type HostInfo struct {
 	Gate        string            `json:"gate,omitempty"`   // address of the gate to which the host is connected
 }
 
+// A HostState is one word for the state of a host.
+type HostState string
+
+// The states of a host.
+const (
+	HostReady       HostState = "ready"       // a proxy runs there
+	HostIdle        HostState = "idle"        // no proxy runs there, and no session unless a user has stopped the proxy
+	HostUnreachable HostState = "unreachable" // the host is not connected to a gate
+)
+
+// State returns the state of the host.
+func (h HostInfo) State() HostState {
+	switch {
+	case !h.IsReachable:
+		return HostUnreachable
+	case !h.IsServing:
+		return HostIdle
+	}
+	return HostReady
+}
+
 // Sessions asks for sessions of all hosts, sorted by host and id. Each field that is set restricts the
 // list.
 type Sessions struct {
@@ -302,11 +323,12 @@ func UpgradeActions() []UpgradeAction {
 // Upgrade asks the agent of a host to replace the programs of the host. The agent sends any number of
 // UpgradeStep, and then Upgraded. It continues if the connection ends. If the same request arrives again,
 // the agent does not begin again: it answers when the work is done. The agent refuses the request if the
-// owner of the host has not permitted the directory.
+// owner of the host has not permitted the directory or the URL. CheckArchive tells which URLs are valid.
 type Upgrade struct {
 	ID         string        `json:"id"` // of the rollout, chosen by the client: 1 to MaxRollout of a-z, A-Z, 0-9, "_", "-" and "."
 	Action     UpgradeAction `json:"action"`
-	From       string        `json:"from"`                   // absolute path of a directory of the host with the programs
+	From       string        `json:"from"`                   // absolute path of a directory of the host with the programs, or the URL of a release archive
+	SHA256     string        `json:"sha256,omitempty"`       // of the archive, in hexadecimal; "" for a directory
 	LimitMS    int64         `json:"limit_ms"`               // how long the programs may take until they serve, in milliseconds
 	MaxStallMS float64       `json:"max_stall_ms,omitempty"` // longest pause of the host's clients in milliseconds; 0 means any
 }

@@ -3,10 +3,18 @@
 package e2e
 
 import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,13 +35,13 @@ type rolling struct {
 	opened  int64 // connections of the clients
 }
 
-// newRolling starts gates and hosts. The hosts permit upgrades from the directories. A client types and
-// reads on each host.
-func newRolling(t *testing.T, gateCount int, of release, permitted string, names ...string) *rolling {
+// newRolling starts gates and hosts. The hosts permit upgrades from the directories and URLs, of whose server they
+// trust the certificate. A client types and reads on each host.
+func newRolling(t *testing.T, gateCount int, of release, permitted, certificate string, names ...string) *rolling {
 	t.Helper()
 	f := &rolling{gates: newGates(t, gateCount)}
 	for i, name := range names {
-		h := newWorld(t, bigRing, "HOLDFAST_UPGRADE_FROM="+permitted)
+		h := newWorld(t, bigRing, "HOLDFAST_UPGRADE_FROM="+permitted, "SSL_CERT_FILE="+certificate)
 		h.Bin = of.bin
 		at := f.all[i%gateCount]
 		h.Must("proxy", "join", at.token(), "--name", name, "--label", "team=red")
@@ -107,6 +115,36 @@ func (f *rolling) unharmed(after string) {
 	}
 }
 
+// packRelease makes an archive of a release, as scripts/release does but without compression, which would take
+// seconds. It returns its path and its SHA-256.
+func packRelease(t *testing.T, of release) (path, sum string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "holdfast.tar.gz")
+	to, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := sha256.New()
+	zipped, err := gzip.NewWriterLevel(io.MultiWriter(to, hash), gzip.NoCompression)
+	files := tar.NewWriter(zipped)
+	for _, name := range []string{"proxy", "supervisor"} {
+		var program []byte
+		if err == nil {
+			program, err = os.ReadFile(filepath.Join(of.bin, name))
+		}
+		if err == nil {
+			err = files.WriteHeader(&tar.Header{Name: "holdfast/bin/" + name, Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(program))})
+		}
+		if err == nil {
+			_, err = files.Write(program)
+		}
+	}
+	if err := errors.Join(err, files.Close(), zipped.Close(), to.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path, hex.EncodeToString(hash.Sum(nil))
+}
+
 // Hosts are upgraded in waves while clients type and read. A release that cannot be, on the first host,
 // changes nothing or is taken back. No connection of a client is closed, and no byte is lost. With
 // HOLDFAST_LONG=1 there are more releases.
@@ -115,7 +153,15 @@ func TestRollout(t *testing.T) {
 	t.Parallel()
 	one, other := releases(t)
 	base := testkit.Dir(t)
-	f := newRolling(t, 1, one, base+","+other.bin, "blue", "red")
+	archive, sum := packRelease(t, other)
+	server := httptest.NewTLSServer(http.FileServer(http.Dir(filepath.Dir(archive))))
+	t.Cleanup(server.Close)
+	certificate := filepath.Join(base, "server.pem")
+	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url := server.URL + "/" + filepath.Base(archive)
+	f := newRolling(t, 1, one, base+","+other.bin+","+server.URL, certificate, "blue", "red")
 	// bad makes a release whose program proxy is a script.
 	bad := func(name, script string) string {
 		dir := filepath.Join(base, name)
@@ -147,7 +193,8 @@ func TestRollout(t *testing.T) {
 			"a release that fails after it has replaced the supervisor", bad("half", other.bin+"/supervisor --upgrade; echo it is half >&2; exit 1"),
 			nil, 70, "returned", "blue:returned:v1.0.0:v1.0.0 red:waiting:v1.0.0:v1.0.0", "it is half", false,
 		},
-		{"a good release", other.bin, nil, 0, "upgraded", "blue:upgraded:v2.0.0:v2.0.0 red:upgraded:v2.0.0:v2.0.0", "", false},
+		{"an archive with another sum", url, []string{"--sha256", strings.Repeat("0", 64)}, 70, "not_begun", "blue:failed:v1.0.0:v1.0.0 red:failed:v1.0.0:v1.0.0", "has the SHA-256 " + sum, true},
+		{"a good release in an archive", url, []string{"--sha256", sum}, 0, "upgraded", "blue:upgraded:v2.0.0:v2.0.0 red:upgraded:v2.0.0:v2.0.0", "", false},
 		{"the same release again", other.bin, nil, 0, "upgraded", "blue:current:v2.0.0:v2.0.0 red:current:v2.0.0:v2.0.0", "", true},
 	} {
 		if tt.isLong && os.Getenv("HOLDFAST_LONG") == "" {
@@ -181,7 +228,7 @@ func TestRolloutOfMany(t *testing.T) {
 	for i := range number(t, "HOLDFAST_HOSTS", 20) {
 		names = append(names, fmt.Sprintf("host-%02d", i))
 	}
-	f := newRolling(t, 3, one, other.bin, names...)
+	f := newRolling(t, 3, one, other.bin, "", names...)
 	f.unharmed("the start")
 	out, code := f.rollOut(other.bin, "--parallel", "4", "--limit", "5m")
 	if code != 0 || out.Outcome != "upgraded" {

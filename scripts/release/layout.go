@@ -21,7 +21,10 @@ type file struct {
 var texts = []string{"LICENSE", "README.md", "CHANGELOG.md", "ARCHITECTURE.md", "protocol/SPEC.md", "protocol/api/schema.json", "protocol/link/schema.json", "proxy/policy/policypb/policy.proto", "proxy/policy/policy.go",
 	".github/CONTRIBUTING.md", ".github/demo.svg", ".github/page.png", ".github/past.png", "proxy/internal/web/client/README.md",
 	"supervisor/internal/vt/README.md", "supervisor/internal/session/README.md", "supervisor/internal/keeper/README.md", "supervisor/internal/past/README.md",
-	"proxy/internal/handoff/README.md", "proxy/internal/apiserver/README.md"}
+	"proxy/internal/handoff/README.md", "proxy/internal/apiserver/README.md", dockerfile}
+
+// dockerfile is the path of the Dockerfile of a gate. In an archive it is at the top, because the archive is its context.
+const dockerfile = "scripts/release/Dockerfile"
 
 // layout returns the files of a target's archive: bin, share, and texts. The tree can be unpacked
 // into /usr/local, and Homebrew uses it unchanged.
@@ -76,6 +79,9 @@ func (r *release) guides() (all []string, err error) {
 // shown returns the path that a text has in an archive, and the text with its links adapted. Files
 // of .github, such as the guides, are in docs, because a name with a dot would hide them.
 func shown(path string, data []byte) (string, []byte) {
+	if path == dockerfile {
+		return "Dockerfile", data
+	}
 	if name, ok := strings.CutPrefix(path, ".github/docs/"); ok {
 		return "docs/" + name, bytes.ReplaceAll(data, []byte("](../../"), []byte("](../"))
 	}

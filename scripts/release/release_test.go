@@ -74,6 +74,7 @@ func TestRelease(t *testing.T) {
 	next := makeRelease(t, exe, tree, newer)
 	t.Run("npm", func(t *testing.T) { checkNPM(t, first, next) })
 	if runtime.GOOS == "linux" {
+		t.Run("image", func(t *testing.T) { checkImage(t, unpacked) })
 		t.Run("deb", func(t *testing.T) { checkDeb(t, filepath.Join(first, deb)) })
 		t.Run("upgrade", func(t *testing.T) { checkUpgrade(t, filepath.Join(first, deb), next) })
 	}

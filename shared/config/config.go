@@ -104,7 +104,7 @@ type Config struct {
 	Revive           Revive                    // how a lost session is started again; default ask
 	ResumeTemplates  map[string]ResumeTemplate // by the name of a program; they replace the built-in ones of these programs
 	Gate             string                    // text that "proxy gate client-token" prints; default none
-	UpgradeFrom      []string                  // absolute directories; clients of a gate may upgrade this host to programs in and below them; default none
+	UpgradeFrom      []string                  // absolute directories and URLs; clients of a gate may upgrade this host to programs in and below them; default none
 	DetachKey        string                    // keys that detach "proxy attach", as the flag --detach-key; empty: the default of that flag
 
 	Recordings         string        // absolute path of a directory in which sessions are recorded, or s3://BUCKET/PREFIX; default none
@@ -250,7 +250,7 @@ var settings = []setting{
 	{"resume_argv", "`templates` of the commands with which programs continue their work after a reboot, such as \"claude=claude --resume {conversation}\", separated by semicolons (those of claude and codex)", setResume},
 	{"ssh_command", "`command` with which other hosts are reached: ssh or a program with the same options (ssh -o ConnectTimeout=15 -o ServerAliveInterval=5)", setSSHCommand},
 	{"gate", "`text` that \"proxy gate client-token\" prints, with which hosts are reached through a gate (none)", setText(func(c *Config) *string { return &c.Gate })},
-	{"upgrade_from", "`directories`, separated by commas; clients of a gate may upgrade this host to programs in and below them (none)", setDirectories},
+	{"upgrade_from", "`directories` and https URLs, separated by commas; clients of a gate may upgrade this host to programs in and below them (none)", setDirectories},
 	{"recordings", "`directory` in which sessions are recorded, or s3://BUCKET/PREFIX (none)", setText(func(c *Config) *string { return &c.Recordings })},
 	{"recordings_endpoint", "`address` of the S3-compatible server of that bucket; http is possible to a loopback address only (https://s3.amazonaws.com)", setText(func(c *Config) *string { return &c.RecordingsEndpoint })},
 	{"recordings_sessions", "`sessions` that are recorded: labelled, those with the label record=true, or all but those with record=false (labelled)", setText(func(c *Config) *string { return &c.RecordingsSessions })},
@@ -337,15 +337,20 @@ func setText(field func(*Config) *string) func(*Config, string) error {
 	return func(c *Config, v string) error { *field(c) = v; return nil }
 }
 
-// setDirectories sets the directories from which this host may be upgraded.
+// setDirectories sets the directories and URLs from which this host may be upgraded.
 func setDirectories(c *Config, v string) error {
 	c.UpgradeFrom = nil
 	if v == "" {
 		return nil
 	}
 	for dir := range strings.SplitSeq(v, ",") {
-		if dir = strings.TrimSpace(dir); !filepath.IsAbs(dir) || filepath.Clean(dir) == string(filepath.Separator) {
-			return fmt.Errorf("%.80q is not the absolute path of a directory below the root", dir)
+		dir = strings.TrimSpace(dir)
+		if strings.HasPrefix(dir, "https://") { // package hostupgrade parses it
+			c.UpgradeFrom = append(c.UpgradeFrom, dir)
+			continue
+		}
+		if !filepath.IsAbs(dir) || filepath.Clean(dir) == string(filepath.Separator) {
+			return fmt.Errorf("%.80q is not the absolute path of a directory below the root, and no https URL", dir)
 		}
 		c.UpgradeFrom = append(c.UpgradeFrom, filepath.Clean(dir))
 	}

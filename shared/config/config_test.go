@@ -133,7 +133,7 @@ func TestLoadMistakes(t *testing.T) {
 		{name: "another type", file: `{"ring_bytes": [1]}`, says: []string{"ring_bytes must be a number or a string"}},
 		{name: "no JSON", file: `{"ring_bytes": `, says: []string{FileName, "unexpected EOF"}},
 		{name: "more than an object", file: `{} {}`, says: []string{"something follows the JSON object"}},
-		{name: "a directory that is not absolute, and the root", file: `{"upgrade_from": "opt"}`, env: map[string]string{"HOLDFAST_UPGRADE_FROM": "/opt,/"}, says: []string{`"opt" is not the absolute path`, `"/" is not the absolute path`}},
+		{name: "a directory that is not absolute, and the root", file: `{"upgrade_from": "opt, http://example.org"}`, env: map[string]string{"HOLDFAST_UPGRADE_FROM": "https://example.org/dl, /opt,/"}, says: []string{`"opt" is not the absolute path`, `"/" is not the absolute path`}},
 		{name: "a bad flag", args: []string{"--grace=soon"}, says: []string{"grace", "not a duration"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -77,20 +77,9 @@ func printHosts(out io.Writer, list []gate.HostInfo) error {
 		if !h.SeenAt.IsZero() {
 			seen = since(h.SeenAt)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", h.Name, hostState(h), h.Sessions, seen, plain.Text(h.System), plain.Text(h.Release), plain.Text(labelText(h.Labels)))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", h.Name, h.State(), h.Sessions, seen, plain.Text(h.System), plain.Text(h.Release), plain.Text(labelText(h.Labels)))
 	}
 	return w.Flush()
-}
-
-// hostState returns one word for the state of a host.
-func hostState(h gate.HostInfo) string {
-	switch {
-	case !h.IsReachable:
-		return "unreachable"
-	case !h.IsServing:
-		return "idle" // no proxy runs there, and no session unless a user has stopped the proxy
-	}
-	return "ready"
 }
 
 func labelText(labels map[string]string) string {

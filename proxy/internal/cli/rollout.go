@@ -28,6 +28,7 @@ type rolloutFlags struct {
 	hosts    string
 	labels   map[string]string
 	to       string
+	sha256   string // of the archive, if to is a URL
 	waves    string
 	parallel int
 	limit    time.Duration
@@ -35,14 +36,15 @@ type rolloutFlags struct {
 }
 
 // rolloutNames are the flags that need --hosts.
-var rolloutNames = []string{"label", "to", "waves", "parallel", "limit", "max-stall"}
+var rolloutNames = []string{"label", "to", "sha256", "waves", "parallel", "limit", "max-stall"}
 
 func (o *rolloutFlags) define(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.hosts, "hosts", "", "upgrade the hosts of the gate with these `names`, which may contain * and ?, separated by commas")
 	f.StringToStringVar(&o.labels, "label", nil, "with --hosts: only hosts with this label, `k=v`; may be repeated")
 	f.Lookup("label").DefValue = "" // omits the default from the help text
-	f.StringVar(&o.to, "to", "", "with --hosts: absolute path of the `directory` with the new programs, on every host")
+	f.StringVar(&o.to, "to", "", "with --hosts: absolute path of the `directory` with the new programs, on every host, or the https URL of a release archive")
+	f.StringVar(&o.sha256, "sha256", "", "with --hosts and a URL: the `sum` of the archive")
 	f.StringVar(&o.waves, "waves", "1,10%", "with --hosts: `sizes` of the first waves, as numbers or percentages; the remaining hosts are the last wave")
 	f.IntVar(&o.parallel, "parallel", 32, "with --hosts: upgrade at most this `number` of hosts at a time")
 	f.DurationVar(&o.limit, "limit", time.Minute, "with --hosts: `time` until the new programs of a host must serve, and for which a host may be unreachable meanwhile")
@@ -73,7 +75,7 @@ func (a *app) hostNames(ctx context.Context) (names []cobra.Completion) {
 	defer cancel()
 	list, _ := client.Hosts(ctx, o) // no names if the gate does not answer
 	for _, h := range list[:min(len(list), maxGateNames)] {
-		names = append(names, cobra.CompletionWithDesc(h.Name, hostState(h)))
+		names = append(names, cobra.CompletionWithDesc(h.Name, string(h.State())))
 	}
 	return names
 }
@@ -82,9 +84,17 @@ func (a *app) hostNames(ctx context.Context) (names []cobra.Completion) {
 func (o *rolloutFlags) check() ([]rollout.Size, error) {
 	switch {
 	case strings.Contains(o.to, "://"):
-		return nil, errors.New("--to must be a directory that exists on every host; put the programs there first")
+		if err := gate.CheckArchive(o.to, o.sha256); err != nil {
+			return nil, fmt.Errorf("--to and --sha256: %w", err)
+		}
 	case !filepath.IsAbs(o.to):
-		return nil, errors.New("--to must be the absolute path of a directory that exists on every host")
+		return nil, errors.New("--to must be the absolute path of a directory that exists on every host, or the https URL of a release archive")
+	case o.sha256 != "":
+		return nil, errors.New("--sha256 is for a URL, and not for a directory")
+	default:
+		o.to = filepath.Clean(o.to)
+	}
+	switch {
 	case o.parallel < 1:
 		return nil, errors.New("--parallel must be at least 1")
 	case o.limit < time.Second || o.limit > gate.MaxUpgradeLimit:
@@ -133,7 +143,7 @@ func (a *app) rollOut(cmd *cobra.Command, f *rolloutFlags, isTrial bool) error {
 		return client.UpgradeHost(ctx, o, m, step)
 	}
 	result := rollout.Run(cmd.Context(), hosts, ask, rollout.Options{
-		ID: protocol.NewToken(16), From: filepath.Clean(f.to), Waves: sizes, Parallel: f.parallel, Limit: f.limit, MaxStall: f.maxStall, IsTrial: isTrial, Tell: tell,
+		ID: protocol.NewToken(16), From: f.to, SHA256: f.sha256, Waves: sizes, Parallel: f.parallel, Limit: f.limit, MaxStall: f.maxStall, IsTrial: isTrial, Tell: tell,
 	})
 	return rolloutError(cmd.Context(), result)
 }

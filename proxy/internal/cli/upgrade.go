@@ -41,10 +41,12 @@ func (a *app) upgradeCommand() *cobra.Command {
 			"program is tried before it takes over; if it fails, the old one continues.\n\n" +
 			"With --hosts, upgrade hosts of the gate to the programs in a directory of these hosts, in waves. Each host\n" +
 			"returns to the programs from before if it is not healthy afterwards; then all hosts that this command has\n" +
-			"upgraded return, too. The setting upgrade_from of a host must permit the directory.",
+			"upgraded return, too. The setting upgrade_from of a host must permit the directory. Instead of a directory, --to may\n" +
+			"be the https URL of a release archive, whose SHA-256 --sha256 names; each host downloads it.",
 		Example: "  proxy upgrade --dry-run   # try both, change nothing\n  proxy upgrade\n" +
 			"  proxy upgrade --hosts 'web-*' --to /opt/holdfast/v2 --dry-run   # try on all hosts, change nothing\n" +
-			"  proxy upgrade --hosts '*' --label team=compilers --to /opt/holdfast/v2 --waves 1,10%,50%",
+			"  proxy upgrade --hosts '*' --label team=compilers --to /opt/holdfast/v2 --waves 1,10%,50%\n" +
+			"  proxy upgrade --hosts '*' --to https://example.org/holdfast_1.2.3_linux_amd64.tar.gz --sha256 SUM",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if fleet.hosts != "" {

@@ -94,7 +94,7 @@ func (m *Maker) proxy(answers bool) snapshot {
 	}
 	conns[apiserver.TransportHTTP] = p.Asking
 	s := snapshot{
-		by(gauge("build_info", "The proxy's version; always 1.", 1), "version", map[string]int{m.cfg.Version: 1}),
+		build(m.cfg.Version),
 		gauge("supervisor_up", "Whether the supervisor answers within a second.", boolValue(answers)),
 		gauge("proxy_link_up", "Whether the proxy is linked to the supervisor.", boolValue(p.Linked)),
 		by(gauge("proxy_connections", "Clients' connections, by transport; http: the request has not arrived completely.", 0), "transport", conns),
@@ -113,6 +113,10 @@ func (m *Maker) proxy(answers bool) snapshot {
 		)
 	}
 	return slices.Concat(s, rules(p.Policy), recordings(p.Recordings))
+}
+
+func build(version string) family {
+	return by(gauge("build_info", "The version of the proxy or the gate; always 1.", 1), "version", map[string]int{version: 1})
 }
 
 // recordings returns the metrics of the recorder, or nil if nothing is recorded.

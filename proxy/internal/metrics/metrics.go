@@ -1,11 +1,11 @@
-// Package metrics converts the statistics of both processes to Prometheus' text format. The
+// Package metrics converts the statistics of both processes, or of a gate, to Prometheus' text format. The
 // supervisor reports numbers; this package gives them names.
 //
 // Invariant: the value of a label is one of a fixed set, a version of this product, or a
-// workspace that a policy has named. It is never a session's id, a label of a session, a path or
+// workspace that a policy has named. It is never a session's id, a label of a session, the name of a host, a path or
 // input, because the metrics must not reveal the users' work.
 //
-// Not here: counting (packages apiserver and, in the supervisor, session), the permission to read
+// Not here: counting (packages apiserver and gate and, in the supervisor, session), the permission to read
 // the metrics (package web).
 package metrics
 
@@ -55,13 +55,20 @@ type Takeover struct {
 
 // A Maker converts statistics to text.
 type Maker struct {
-	cfg Config
-	own *prometheus.Registry // collectors of client_golang for this process
+	cfg  Config
+	read func(context.Context) snapshot
+	own  *prometheus.Registry // collectors of client_golang for this process
 }
 
-// New returns a Maker.
+// New returns a Maker of the metrics of a proxy and its supervisor.
 func New(cfg Config) *Maker {
-	m := &Maker{cfg: cfg, own: prometheus.NewRegistry()}
+	m := newMaker(nil)
+	m.cfg, m.read = cfg, m.processes
+	return m
+}
+
+func newMaker(read func(context.Context) snapshot) *Maker {
+	m := &Maker{read: read, own: prometheus.NewRegistry()}
 	m.own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -83,12 +90,17 @@ func (m *Maker) Text(ctx context.Context) (text []byte, contentType string, err 
 	return b.Bytes(), string(format), nil
 }
 
-// gatherer returns a gatherer of the present metrics. It asks the supervisor at once, because a
+// gatherer returns a gatherer of the present metrics. It reads the numbers at once, because a
 // collector does not receive ctx.
 func (m *Maker) gatherer(ctx context.Context) prometheus.Gatherer {
+	now := prometheus.NewRegistry()
+	now.MustRegister(m.read(ctx))
+	return prometheus.Gatherers{m.own, now}
+}
+
+// processes returns the metrics of the proxy and of the supervisor.
+func (m *Maker) processes(ctx context.Context) snapshot {
 	stats, err := m.cfg.Supervisor(ctx)
 	answers := err == nil
-	now := prometheus.NewRegistry()
-	now.MustRegister(slices.Concat(m.proxy(answers), supervisor(stats), m.workspaces(ctx, answers)))
-	return prometheus.Gatherers{m.own, now}
+	return slices.Concat(m.proxy(answers), supervisor(stats), m.workspaces(ctx, answers))
 }

@@ -129,12 +129,47 @@ func TestWithoutSupervisor(t *testing.T) {
 
 // Names and units are as Prometheus has them.
 func TestLint(t *testing.T) {
-	problems, err := testutil.GatherAndLint(maker(full, nil).gatherer(t.Context()))
-	if err != nil {
-		t.Fatal(err)
+	for _, m := range []*Maker{maker(full, nil), gateMaker()} {
+		problems, err := testutil.GatherAndLint(m.gatherer(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
 	}
-	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
+}
+
+func gateMaker() *Maker {
+	isUp := true
+	return NewGate("1.2.3", func() Gate {
+		return Gate{
+			Hosts: map[string]int{"ready": 1}, Sessions: 2, OldestRecord: 1500 * time.Millisecond, Connections: map[string]int{"client": 3},
+			Splices: 4, ToClients: 5, ToHosts: 6, Dials: 7, DialFailures: map[string]uint64{"busy": 8}, Refusals: map[string]uint64{"invalid": 9},
+			Peers: 10, ConnectedPeers: 11, IsClusterUp: &isUp, HandoffAttempts: 12, HasTakenOver: true,
+		}
+	})
+}
+
+// Each number of a gate arrives under its name.
+func TestGate(t *testing.T) {
+	got := lines(t, gateMaker())
+	for name, want := range map[string]float64{
+		"build_info version=1.2.3": 1, "gate_hosts state=ready": 1, "gate_sessions": 2, "gate_oldest_record_age_seconds": 1.5,
+		"gate_connections peer=client": 3, "gate_splices": 4, "gate_copied_bytes_total direction=to_client": 5,
+		"gate_copied_bytes_total direction=to_host": 6, "gate_dials_total": 7, "gate_dial_failures_total code=busy": 8,
+		"gate_refusals_total code=invalid": 9, "gate_peers": 10, "gate_peers_connected": 11, "gate_cluster_up": 1,
+		"gate_handoff_attempts_total": 12, "gate_takeover": 1,
+	} {
+		if n, ok := got["holdfast_"+name]; !ok || n != want {
+			t.Errorf("%s: %v (there %v), want %v", name, n, ok, want)
+		}
+		delete(got, "holdfast_"+name)
+	}
+	for name := range got {
+		if strings.HasPrefix(name, "holdfast_") {
+			t.Errorf("%s is not known", name)
+		}
 	}
 }
 

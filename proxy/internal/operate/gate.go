@@ -76,7 +76,7 @@ func (a *app) gateCommand() *cobra.Command {
 	cmd.Flags().AddGoFlagSet(settings)
 	cmd.Flags().BoolVar(&o.handoff, "handoff", false, "take over from the gate that runs here, with its sockets and its address; its clients and hosts do not notice")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", handoff.Timeout, "with --handoff: how long this gate may take until the old one has found that it works")
-	cmd.AddCommand(a.gateTokenCommand(), a.gateClientCommand(), a.gateWebCommand(), a.gateRevokeCommand(), a.gateForgetCommand())
+	cmd.AddCommand(a.gateStatusCommand(), a.gateTokenCommand(), a.gateClientCommand(), a.gateWebCommand(), a.gateRevokeCommand(), a.gateForgetCommand())
 	return cmd
 }
 
@@ -299,6 +299,35 @@ func (a *app) gateClientCommand() *cobra.Command {
 	return cmd
 }
 
+func (a *app) gateStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "status",
+		Short:   "Print how many hosts, sessions, clients and other gates the gate here has",
+		Long:    "Print how many hosts, sessions, clients and other gates the gate here has. If no gate runs here, or it does not\nanswer, the exit code is not 0.",
+		Example: "  proxy gate status",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dirs, err := a.Dirs()
+			if err != nil {
+				return err
+			}
+			m, err := gate.Status(cmd.Context(), dirs.Socket(gate.ControlSocket))
+			if socket.IsAbsent(err) {
+				return errNoGate
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "hosts     %d ready, %d idle, %d unreachable\nsessions  %d\nclients   %d entered a host\ngates     %d of %d others connected\n",
+				m.Hosts[string(wire.HostReady)], m.Hosts[string(wire.HostIdle)], m.Hosts[string(wire.HostUnreachable)], m.Sessions, m.Splices, m.ConnectedPeers, m.Peers)
+			return err
+		},
+	}
+}
+
+// errNoGate is the error of a command that needs the gate of this directory.
+var errNoGate = exitcode.New(sysexits.Unavailable, "no gate runs here; start it with proxy gate")
+
 func (a *app) gateWebCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "web",
@@ -327,7 +356,7 @@ func (a *app) gateWebCommand() *cobra.Command {
 			}
 			ticket, err := gate.Ticket(cmd.Context(), dirs.Socket(gate.ControlSocket))
 			if socket.IsAbsent(err) {
-				return exitcode.New(sysexits.Unavailable, "no gate runs here; start it with proxy gate")
+				return errNoGate
 			}
 			if err != nil {
 				return err

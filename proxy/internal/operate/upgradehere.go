@@ -20,10 +20,13 @@ import (
 // beforeDir is the directory of the programs that ran before an upgrade, in the state directory.
 const beforeDir = "before"
 
+// fetchedDir is the directory of the programs that were downloaded, in the state directory.
+const fetchedDir = "fetched"
+
 // upgrader returns the part of the agent that upgrades this host for clients of the gate.
 func (a *app) upgrader(dirs config.Dirs, log zerolog.Logger) *hostupgrade.Upgrader {
 	return hostupgrade.New(hostupgrade.Options{
-		Dir: filepath.Join(dirs.State, beforeDir), Log: log,
+		Dir: filepath.Join(dirs.State, beforeDir), Fetched: filepath.Join(dirs.State, fetchedDir), Log: log,
 		Permitted: func() ([]string, error) {
 			cfg, err := a.Settings()
 			return cfg.UpgradeFrom, err

@@ -2,14 +2,12 @@ package web
 
 import (
 	"context"
-	"crypto/subtle"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"holdfast/protocol"
@@ -24,6 +22,8 @@ import (
 //	GET /, GET /?ticket=T, GET /assets/..., GET /v1/page, POST /v1/sign-out    as on one machine; see page.go
 //	POST /v1/sign-in    exchanges the token of clients, as Authorization: Bearer, for a cookie
 //	GET /v1/gate        the messages of the gate in WebSocket messages, subprotocol holdfast.gate.v1
+//	GET /metrics        the metrics of the gate, with the token of clients as Authorization: Bearer
+//	GET /healthz        "ok"; see observe.go
 //
 // The reply to GET /v1/page has "gate": true. If the page's own WebSocket sends a message of the gate without
 // a token, the cookie replaces the token.
@@ -60,19 +60,20 @@ func (h *Handler) routeGate(ctx context.Context, r *request) error {
 	case r.URL.Path == gatePath && r.Method == http.MethodGet:
 		return h.gateSocket(ctx, r)
 	}
-	return refuse(http.StatusNotFound, protocol.CodeUnsupported, "there is only the page, GET "+gatePath+" and POST /v1/sign-in")
+	if ok, err := h.observe(ctx, r); ok {
+		return err
+	}
+	return refuse(http.StatusNotFound, protocol.CodeUnsupported, "there is only the page, GET "+gatePath+", /metrics and /healthz, and POST /v1/sign-in")
 }
 
 // signIn gives a cookie to the page of a user who has typed the token.
 func (h *Handler) signIn(r *request) error {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	own := h.cfg.Gate.Token()
 	switch {
 	case r.Method != http.MethodPost:
 		return refuse(http.StatusMethodNotAllowed, protocol.CodeUnsupported, "the method must be POST")
 	case !ownOrigin(r):
 		return forbid(http.StatusForbidden, protocol.CodePermissionDenied, "the request must come from the page itself")
-	case !strings.EqualFold(scheme, "Bearer") || own == "" || subtle.ConstantTimeCompare([]byte(token), []byte(own)) != 1:
+	case !h.hasBearer(r):
 		return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the token of the client is wrong; proxy gate client-token prints the right one on the gate")
 	}
 	cookie, err := h.pageCookie(r, &pass.Pass{})

@@ -14,8 +14,19 @@ import (
 // every few seconds and gives up after a few seconds, too.
 const observeTimeout = time.Second
 
-// metrics answers GET /metrics. On TCP the request must carry the token, because the figures show
-// how much is typed, and when.
+// observe answers a request for the metrics or the health. ok is false if it is another request.
+func (h *Handler) observe(ctx context.Context, r *request) (ok bool, err error) {
+	switch {
+	case r.Method == http.MethodGet && r.URL.Path == "/metrics" && h.cfg.Metrics != nil:
+		return true, h.metrics(ctx, r)
+	case r.Method == http.MethodGet && r.URL.Path == "/healthz" && h.cfg.Health != nil:
+		return true, h.health(ctx, r)
+	}
+	return false, nil
+}
+
+// metrics answers GET /metrics. On TCP the request must carry the token, at a gate that of clients, because the
+// figures show how much is typed, and when.
 func (h *Handler) metrics(ctx context.Context, r *request) error {
 	if !h.cfg.Trusted && !h.hasBearer(r) {
 		return forbid(http.StatusUnauthorized, protocol.CodeUnauthorized, "the token is missing or wrong: send it as Authorization: Bearer")
@@ -32,7 +43,7 @@ func (h *Handler) metrics(ctx context.Context, r *request) error {
 }
 
 // health answers GET /healthz without a token, and therefore says only whether the supervisor
-// answers.
+// answers, or that a gate serves.
 func (h *Handler) health(ctx context.Context, r *request) error {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
@@ -43,15 +54,19 @@ func (h *Handler) health(ctx context.Context, r *request) error {
 	return nil
 }
 
-// hasBearer reports whether the request carries the configured token. It compares in constant
-// time, and an empty token never matches.
+// hasBearer reports whether the request carries the configured token, or at a gate that of clients. It
+// compares in constant time, and an empty token never matches.
 func (h *Handler) hasBearer(r *request) bool {
+	own := h.cfg.Token
+	if h.cfg.Gate != nil {
+		own = h.cfg.Gate.Token()
+	}
 	all := r.Header.Values("Authorization")
-	if len(all) != 1 || h.cfg.Token == "" {
+	if len(all) != 1 || own == "" {
 		return false
 	}
 	scheme, token, _ := strings.Cut(all[0], " ")
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare([]byte(token), []byte(h.cfg.Token)) == 1
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare([]byte(token), []byte(own)) == 1
 }
 
 // answer sends the body with status 200. A client that does not read it within closeTimeout

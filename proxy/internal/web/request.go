@@ -132,12 +132,9 @@ func (h *Handler) route(ctx context.Context, g *guard, r *request) error {
 		if id, ok := rawPath(r.URL.Path); ok {
 			return h.raw(ctx, r, id)
 		}
-		if r.URL.Path == "/metrics" && h.cfg.Metrics != nil {
-			return h.metrics(ctx, r)
-		}
-		if r.URL.Path == "/healthz" && h.cfg.Health != nil {
-			return h.health(ctx, r)
-		}
+	}
+	if ok, err := h.observe(ctx, r); ok {
+		return err
 	}
 	return refuse(http.StatusNotFound, protocol.CodeUnsupported, "there is only GET /v1/api, /v1/sessions/{id}/raw, /metrics and /healthz")
 }

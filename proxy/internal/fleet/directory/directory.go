@@ -368,6 +368,35 @@ func (h *host) count(who *protocol.Principal) (sessions, running int) {
 	return sessions, running
 }
 
+// A Summary has the numbers of hosts and sessions.
+type Summary struct {
+	Hosts        map[gate.HostState]int
+	Sessions     int
+	OldestRecord time.Duration // age of the oldest record that is the last one of its host; 0 if there is no record
+}
+
+// Summary returns the present numbers.
+func (d *Directory) Summary(now time.Time) Summary {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	s := Summary{Hosts: map[gate.HostState]int{gate.HostReady: 0, gate.HostIdle: 0, gate.HostUnreachable: 0}}
+	for _, h := range d.byKey {
+		s.Hosts[gate.HostInfo{IsReachable: d.isReachable(h, now), IsServing: h.about.IsServing}.State()]++
+		s.Sessions += len(h.sessions)
+		if !h.seenAt.IsZero() {
+			s.OldestRecord = max(s.OldestRecord, now.Sub(h.seenAt))
+		}
+	}
+	return s
+}
+
+// IsGateReachable reports whether a gate can be reached.
+func (d *Directory) IsGateReachable(address string) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.gates[address]
+}
+
 // begin returns the index of the first name after after.
 func (d *Directory) begin(after string) int {
 	i, isThere := slices.BinarySearch(d.names, after)

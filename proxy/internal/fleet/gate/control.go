@@ -3,6 +3,7 @@ package gate
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/record"
+	"holdfast/proxy/internal/metrics"
 	"holdfast/shared/logging"
 	"holdfast/shared/socket"
 )
@@ -30,7 +32,7 @@ type Control interface {
 	Close() error
 }
 
-// The commands. A command is a line COMMAND or COMMAND NAME, and the answer is a line "ok", "ok TICKET",
+// The commands. A command is a line COMMAND or COMMAND NAME, and the answer is a line "ok", "ok RESULT",
 // "unknown" or "error TEXT".
 const (
 	controlRevoke = "revoke"             // a host
@@ -38,6 +40,7 @@ const (
 	controlRenew  = "renew-client-token" // without a name
 	controlBus    = "bus"                // without a name; the answer is a password, and then the connection is one of the bus
 	controlTicket = "ticket"             // without a name
+	controlStatus = "status"             // without a name; the answer contains a metrics.Gate as JSON
 )
 
 // control answers commands until the socket is closed.
@@ -62,7 +65,7 @@ func (g *Gate) answerControl(conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(controlLimit))
 	line, err := bufio.NewReader(io.LimitReader(conn, maxControl)).ReadString('\n')
 	command, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-	isKnown, ticket := false, ""
+	isKnown, result := false, ""
 	switch {
 	case err != nil:
 	case command == controlBus:
@@ -76,7 +79,12 @@ func (g *Gate) answerControl(conn net.Conn) {
 		isKnown, err = true, g.renewClientToken()
 	case command == controlTicket:
 		isKnown = true
-		ticket, err = g.web.Ticket()
+		result, err = g.web.Ticket()
+	case command == controlStatus:
+		isKnown = true
+		var status []byte
+		status, err = json.Marshal(g.metrics())
+		result = string(status)
 	default:
 		err = errors.New("the command is unknown")
 	}
@@ -85,7 +93,7 @@ func (g *Gate) answerControl(conn net.Conn) {
 	case err != nil:
 		answer = "error " + err.Error()
 	case isKnown:
-		answer = strings.TrimSpace("ok " + ticket)
+		answer = strings.TrimSpace("ok " + result)
 	}
 	_, _ = fmt.Fprintln(conn, answer) // the command may have been interrupted
 }
@@ -125,13 +133,28 @@ func RenewClientToken(ctx context.Context, store *credential.Store, path string)
 
 // Ticket returns a ticket with which one browser can sign in at the gate whose control socket is at path, once,
 // within 30 s. The error matches socket.IsAbsent if no gate runs there.
-func Ticket(ctx context.Context, path string) (string, error) {
-	answer, err := send(ctx, path, controlTicket)
-	ticket, isOK := strings.CutPrefix(answer, "ok ")
-	if err == nil && !isOK {
-		err = fmt.Errorf("the gate answers %.40q instead of a ticket", answer)
+func Ticket(ctx context.Context, path string) (string, error) { return ask(ctx, path, controlTicket) }
+
+// Status returns the statistics of the gate whose control socket is at path. The error matches socket.IsAbsent if
+// no gate runs there.
+func Status(ctx context.Context, path string) (m metrics.Gate, err error) {
+	text, err := ask(ctx, path, controlStatus)
+	if err == nil {
+		if err = json.Unmarshal([]byte(text), &m); err != nil {
+			err = fmt.Errorf("status of the gate: %w", err)
+		}
 	}
-	return ticket, err
+	return m, err
+}
+
+// ask sends a line to the gate whose control socket is at path, and returns the result in the answer.
+func ask(ctx context.Context, path, line string) (string, error) {
+	answer, err := send(ctx, path, line)
+	result, isOK := strings.CutPrefix(answer, "ok ")
+	if err == nil && !isOK {
+		err = fmt.Errorf("the gate answers %.40q to %s", answer, line)
+	}
+	return result, err
 }
 
 // command sends a line to the gate whose control socket is at path, and reports whether the answer is "ok".

@@ -59,10 +59,12 @@ import (
 	"holdfast/proxy/internal/fleet/credential"
 	"holdfast/proxy/internal/fleet/directory"
 	"holdfast/proxy/internal/fleet/record"
+	"holdfast/proxy/internal/metrics"
 	"holdfast/proxy/internal/web"
 	"holdfast/proxy/internal/web/page"
 	"holdfast/proxy/policy"
 	"holdfast/shared/logging"
+	"holdfast/shared/version"
 )
 
 // Limits and times of connections.
@@ -96,7 +98,8 @@ type Gate struct {
 	bus      *bus.Bus
 	cluster  clusterState
 	wg       sync.WaitGroup
-	web      *web.Handler // serves the page, and WebSockets up to their first message
+	web      *web.Handler // serves the page, the metrics, and WebSockets up to their first message
+	counts   counts
 
 	webCertificate tls.Certificate
 
@@ -182,7 +185,11 @@ func newGate(ctx context.Context, store *credential.Store, log zerolog.Logger, o
 		conns: map[net.Conn]string{}, unproven: map[net.Conn]bool{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
 		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{}, clients: map[*clientWriter]bool{}, left: map[string]bool{},
 	}
-	g.web = web.New(web.Config{Gate: &web.Gate{Token: store.ClientToken, Serve: g.serveSocket}, Page: true, Files: page.Files(), Log: log})
+	g.counts.refusals, g.counts.dialFailures = map[string]uint64{}, map[string]uint64{}
+	g.web = web.New(web.Config{
+		Gate: &web.Gate{Token: store.ClientToken, Serve: g.serveSocket}, Page: true, Files: page.Files(), Log: log,
+		Metrics: metrics.NewGate(version.String(), g.metrics).Text, Health: func(context.Context) error { return nil }, Refused: g.counts.refusedWeb,
+	})
 	if g.webCertificate, err = store.WebCertificate(address, time.Now()); err != nil {
 		return nil, fmt.Errorf("certificate for browsers: %w", err)
 	}
@@ -286,6 +293,7 @@ func (g *Gate) accept(ln net.Listener) error {
 		}
 		conn := tls.Server(raw, config)
 		if why := g.add(conn); why != "" {
+			g.counts.refused(string(gate.RefusedBusy))
 			g.refusals.Of(g.log).Warn().Bool(logging.Security, true).Str(logging.RemoteAddr, raw.RemoteAddr().String()).Str("why", why).Msg("connection closed at once")
 			_ = raw.Close() // an answer would need a handshake, for which accept cannot wait
 			continue
@@ -492,6 +500,7 @@ func (g *Gate) answer(conn net.Conn, m protocol.Message) error {
 // refuse tells the peer why it is refused, and logs that. It is a security event unless a client that the
 // gate knows has named a host that is not there.
 func (g *Gate) refuse(conn net.Conn, code gate.Refusal, why string) {
+	g.counts.refused(string(code))
 	isSecurity := code != gate.RefusedUnknownHost && code != gate.RefusedUnreachable
 	g.refusals.Of(g.log).Warn().Bool(logging.Security, isSecurity).Str(logging.RemoteAddr, conn.RemoteAddr().String()).
 		Str(logging.Code, string(code)).Str("why", why).Msg("connection refused")
@@ -626,6 +635,7 @@ func (g *Gate) reach(who *protocol.Principal, m *gate.Enter) (host net.Conn, cod
 	host, code, why, mayReturn = g.dial(key, at, record.Dial{
 		Ticket: protocol.NewToken(gate.TokenBytes), Start: m.Start && g.mayStart(who), Again: m.Again, Agent: m.Agent, Principal: who,
 	})
+	g.counts.dialed(why != "", code)
 	if why != "" {
 		why = fmt.Sprintf("host %s: %s", m.Host, why)
 	}

@@ -101,6 +101,7 @@ func (s Sockets) files() (groups []handoff.Group, files []*os.File, err error) {
 func (g *Gate) serveHandoffs(s Sockets) {
 	offer := &handoff.Offer{
 		Files: func() ([]handoff.Group, []*os.File, error) {
+			g.counts.handoffs.Add(1)
 			if g.o.NATS.URL != "" { // both gates would have one address in the cluster
 				return nil, nil, protocol.Errorf(protocol.CodeUnsupported, "a gate with a NATS cluster cannot be handed over; end it and start it again")
 			}

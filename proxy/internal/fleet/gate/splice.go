@@ -15,13 +15,16 @@ import (
 
 // splice copies bytes in both directions until one side ends, and closes both connections. Because the
 // api's client and proxy resume by offset, no byte that is lost with a connection is lost for them.
-func splice(a, b net.Conn) { copyBoth(a, b, a) }
+func splice(a, b net.Conn) { copyBoth(a, b, a, b) }
 
-// spliceClient is like splice. While it runs, a drain of the gate can ask the client to connect again, unless
-// the client has asked for the agent, with which it exchanges no frames of the api.
+// spliceClient is like splice, and counts the bytes. While it runs, a drain of the gate can ask the client to connect
+// again, unless the client has asked for the agent, with which it exchanges no frames of the api.
 func (g *Gate) spliceClient(client, host net.Conn, m *gate.Enter) {
+	g.counts.splices.Add(1)
+	defer g.counts.splices.Add(-1)
+	toHost := countingWriter{host, &g.counts.toHosts}
 	if m.Agent {
-		splice(client, host)
+		copyBoth(client, host, countingWriter{client, &g.counts.toClients}, toHost)
 		return
 	}
 	to := &clientWriter{to: client}
@@ -33,18 +36,18 @@ func (g *Gate) spliceClient(client, host net.Conn, m *gate.Enter) {
 		defer g.mu.Unlock()
 		delete(g.clients, to)
 	}()
-	copyBoth(client, host, to)
+	copyBoth(client, host, countingWriter{to, &g.counts.toClients}, toHost)
 }
 
-// copyBoth copies from b to toA, which writes to a, and from a to b.
-func copyBoth(a, b net.Conn, toA io.Writer) {
+// copyBoth copies from b to toA, which writes to a, and from a to toB, which writes to b.
+func copyBoth(a, b net.Conn, toA, toB io.Writer) {
 	var wg sync.WaitGroup
 	one := func(to io.Writer, from io.Reader) {
 		_, _ = io.Copy(to, from) // the end of a connection is no error
 		_ = errors.Join(abort(a), abort(b))
 	}
 	wg.Go(func() { one(toA, b) })
-	wg.Go(func() { one(b, a) })
+	wg.Go(func() { one(toB, a) })
 	wg.Wait()
 }
 

@@ -93,6 +93,7 @@ func (g *Gate) commit(take *handoff.Take) error {
 		return err
 	}
 	g.returnsUntil = time.Now().Add(returnLimit)
+	g.counts.hasTakenOver.Store(true)
 	if err == nil {
 		err = take.Serving()
 	}

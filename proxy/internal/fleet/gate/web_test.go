@@ -231,7 +231,7 @@ func TestWebSocketRefused(t *testing.T) {
 	if r, _, _ := b.request(http.MethodGet, "/v1/gate?token="+wrong); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("a token in the URL: %d", r.StatusCode)
 	}
-	for _, path := range []string{"/v1/api", "/share/x/api", "/share?key=x", "/metrics", "/v1/sessions/s/raw"} {
+	for _, path := range []string{"/v1/api", "/share/x/api", "/share?key=x", "/v1/sessions/s/raw"} {
 		if r, _, _ := b.request(http.MethodGet, path, cookie); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, r.StatusCode)
 		}

@@ -8,7 +8,8 @@
 //	Serve   answers one client
 //	work    one goroutine for the one Upgrade that is in work; it outlives the connection of the client
 //
-// Invariant: no program is executed from a directory that the owner of the host has not permitted, except
+// Invariant: no program is executed from a directory that the owner of the host has not permitted, except those of
+// an archive from a permitted URL with the SHA-256 that the client has named (archive.go), and
 // the copies of the programs that have run here. No session is ended, and none is touched by anything but
 // "proxy upgrade". At most one Upgrade is in work.
 //
@@ -20,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -47,10 +49,12 @@ const (
 
 // Options are what an Upgrader needs of its program.
 type Options struct {
-	Dir string // for copies of the programs that ran before an upgrade
-	Log zerolog.Logger
-	// Permitted returns the directories from which this host may be upgraded.
+	Dir     string // for copies of the programs that ran before an upgrade
+	Fetched string // directory for the programs of archives
+	Log     zerolog.Logger
+	// Permitted returns the directories, and the beginnings of URLs of archives, from which this host may be upgraded.
 	Permitted func() ([]string, error)
+	Transport http.RoundTripper // of downloads; nil: http.DefaultTransport
 	// Look returns what runs on this host. It returns ErrIdle if no proxy runs.
 	Look func(ctx context.Context) (Running, error)
 	// Command returns the command "proxy upgrade" of the programs in a directory, with further arguments.
@@ -80,6 +84,8 @@ type Upgrader struct {
 	o        Options
 	refusals logging.Limiter // of log lines that clients cause
 
+	maxArchive, maxUnpacked int64 // bytes of an archive, and of the files in it
+
 	mu  sync.Mutex
 	job *job // the one in work, or the last one
 }
@@ -95,18 +101,20 @@ type job struct {
 }
 
 // New returns an Upgrader.
-func New(o Options) *Upgrader { return &Upgrader{o: o} }
+func New(o Options) *Upgrader {
+	return &Upgrader{o: o, maxArchive: maxArchive, maxUnpacked: maxUnpacked}
+}
 
 // Serve answers the request of a client, or refuses it. The work continues if the connection or ctx ends.
 func (u *Upgrader) Serve(ctx context.Context, conn net.Conn, request gate.Upgrade) error {
 	if err := check(request); err != nil {
 		return u.refuse(conn, gate.RefusedInvalid, err.Error())
 	}
-	dir, err := u.permit(request.From)
+	from, err := u.permit(request.From)
 	if err != nil {
 		return u.refuse(conn, gate.RefusedUnauthorized, err.Error())
 	}
-	j := u.begin(ctx, request, dir)
+	j := u.begin(ctx, request, from)
 	if j == nil {
 		return u.refuse(conn, gate.RefusedBusy, "another upgrade of this host is in work")
 	}
@@ -127,8 +135,16 @@ func check(m gate.Upgrade) error {
 		return fmt.Errorf("%.80q is no id of a rollout", m.ID)
 	case !slices.Contains(gate.UpgradeActions(), m.Action):
 		return fmt.Errorf("the action %.80q is unknown", m.Action)
+	case isURL(m.From):
+		if err := gate.CheckArchive(m.From, m.SHA256); err != nil {
+			return err
+		}
 	case !filepath.IsAbs(m.From) || len(m.From) > gate.MaxUpgradeText:
-		return fmt.Errorf("%.80q is not the absolute path of a directory", m.From)
+		return fmt.Errorf("%.80q is neither the absolute path of a directory nor a URL with https", m.From)
+	case m.SHA256 != "":
+		return errors.New("a SHA-256 is for the URL of an archive, and not for a directory")
+	}
+	switch {
 	case m.LimitMS <= 0 || m.LimitMS > gate.MaxUpgradeLimit.Milliseconds():
 		return fmt.Errorf("the limit must be more than 0 and at most %v, and not %v", gate.MaxUpgradeLimit, limit)
 	case m.MaxStallMS < 0:
@@ -137,7 +153,9 @@ func check(m gate.Upgrade) error {
 	return nil
 }
 
-// permit returns the directory without symbolic links, if it is one that the owner has permitted or is
+func isURL(from string) bool { return strings.HasPrefix(from, gate.ArchiveScheme) }
+
+// permit returns the directory without symbolic links, or the URL, if it is one that the owner has permitted or is
 // below one. A link that leads out of a permitted directory is not followed.
 func (u *Upgrader) permit(dir string) (string, error) {
 	permitted, err := u.o.Permitted()
@@ -147,11 +165,17 @@ func (u *Upgrader) permit(dir string) (string, error) {
 	if len(permitted) == 0 {
 		return "", errors.New("the owner of this host permits no upgrade by clients of the gate; the setting upgrade_from on the host names the directories of programs")
 	}
+	if isURL(dir) {
+		return dir, permitURL(dir, permitted)
+	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return "", fmt.Errorf("directory of the programs: %w", err)
 	}
 	for _, p := range permitted {
+		if isURL(p) {
+			continue
+		}
 		p, err := filepath.EvalSymlinks(p)
 		if err != nil {
 			continue // it does not exist, so nothing is in it
@@ -165,7 +189,7 @@ func (u *Upgrader) permit(dir string) (string, error) {
 
 // begin returns the job of a request. A request that arrives again has the same job. begin returns nil if
 // another job is in work.
-func (u *Upgrader) begin(ctx context.Context, request gate.Upgrade, dir string) *job {
+func (u *Upgrader) begin(ctx context.Context, request gate.Upgrade, from string) *job {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if j := u.job; j != nil {
@@ -184,9 +208,9 @@ func (u *Upgrader) begin(ctx context.Context, request gate.Upgrade, dir string) 
 	j := &job{request: request, changed: make(chan struct{}), steps: []string{"the agent has begun to " + string(request.Action)}}
 	u.job = j
 	go func() { // it must outlive the connection, so ctx does not end it
-		result := u.work(context.WithoutCancel(ctx), j, dir)
+		result := u.work(context.WithoutCancel(ctx), j, from)
 		result.Error = cut(result.Error)
-		u.o.Log.Info().Str("action", string(request.Action)).Str("from", dir).Str("state", string(result.State)).Str("why", result.Error).
+		u.o.Log.Info().Str("action", string(request.Action)).Str("from", from).Str("state", string(result.State)).Str("why", result.Error).
 			Str("supervisor", result.Supervisor).Str("proxy", result.Proxy).Msg("upgrade has ended")
 		j.end(result)
 	}()

@@ -18,19 +18,11 @@ import (
 )
 
 // work does an Upgrade, and returns its result.
-func (u *Upgrader) work(ctx context.Context, j *job, dir string) gate.Upgraded {
+func (u *Upgrader) work(ctx context.Context, j *job, from string) gate.Upgraded {
 	var result gate.Upgraded
 	fail := func(err error) gate.Upgraded {
 		result.State, result.Error = gate.UpgradeFailed, err.Error()
 		return result
-	}
-	target, err := sumsOf(dir)
-	if err == nil {
-		result.Sum = target.text()
-		result.Target, err = u.version(ctx, dir)
-	}
-	if err != nil {
-		return fail(err)
 	}
 	before, err := u.look(ctx)
 	if errors.Is(err, ErrIdle) {
@@ -42,9 +34,25 @@ func (u *Upgrader) work(ctx context.Context, j *job, dir string) gate.Upgraded {
 	}
 	result.Supervisor, result.Proxy = before.Supervisor.Version, before.Proxy.Version
 	limit := time.Duration(j.request.LimitMS) * time.Millisecond
-	switch {
-	case j.request.Action == gate.UpgradeReturn:
+	if j.request.Action == gate.UpgradeReturn { // without the wanted programs, which may be gone
 		return u.comeBack(ctx, j, before.Running, limit, nil)
+	}
+	dir := from
+	if isURL(from) {
+		dir, err = u.fetch(ctx, j, from, j.request.SHA256, before.Running)
+	}
+	var target sums
+	if err == nil {
+		target, err = sumsOf(dir)
+	}
+	if err == nil {
+		result.Sum = target.text()
+		result.Target, err = u.version(ctx, dir)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	switch {
 	case before.sums == target:
 		result.State = gate.UpgradeCurrent
 		return result

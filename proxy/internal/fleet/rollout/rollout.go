@@ -45,7 +45,8 @@ type Asker func(ctx context.Context, host string, m gate.Upgrade, step func(gate
 // Options tell what to do.
 type Options struct {
 	ID       string // of this rollout; the same for all its hosts
-	From     string // directory of the programs, on every host
+	From     string // directory of the programs, on every host, or the URL of a release archive
+	SHA256   string // of the archive, or ""
 	Waves    []Size
 	Parallel int           // hosts at a time
 	Limit    time.Duration // how long the programs of a host may take until they serve, and how long a host may be unreachable meanwhile
@@ -300,7 +301,7 @@ func isFinal(err error) bool {
 func (r *rollout) askUntil(ctx context.Context, name string, action gate.UpgradeAction, limit time.Duration) (gate.Upgraded, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.Limit+limit+extra)
 	defer cancel()
-	m := gate.Upgrade{ID: r.o.ID, Action: action, From: r.o.From, LimitMS: r.o.Limit.Milliseconds(), MaxStallMS: float64(r.o.MaxStall.Microseconds()) / 1000}
+	m := gate.Upgrade{ID: r.o.ID, Action: action, From: r.o.From, SHA256: r.o.SHA256, LimitMS: r.o.Limit.Milliseconds(), MaxStallMS: float64(r.o.MaxStall.Microseconds()) / 1000}
 	seenAt, told := time.Now(), 0
 	for {
 		steps := 0
