@@ -57,6 +57,7 @@ import (
 	"holdfast/protocol/gate"
 	"holdfast/proxy/internal/fleet/bus"
 	"holdfast/proxy/internal/fleet/credential"
+	"holdfast/proxy/internal/fleet/crowd"
 	"holdfast/proxy/internal/fleet/directory"
 	"holdfast/proxy/internal/fleet/record"
 	"holdfast/proxy/internal/web"
@@ -94,6 +95,7 @@ type Gate struct {
 	dir      *directory.Directory
 	bus      *bus.Bus
 	cluster  clusterState
+	crowds   *crowd.Table // the viewers that share the output of a session
 	wg       sync.WaitGroup
 	web      *web.Handler // serves the page, and WebSockets up to their first message
 
@@ -177,7 +179,7 @@ func newGate(ctx context.Context, store *credential.Store, log zerolog.Logger, o
 		o.Now = time.Now
 	}
 	g := &Gate{
-		o: o, now: o.Now, store: store, address: address, log: log, dir: directory.New(address), drainLimit: drainLimit, recalled: make(chan struct{}),
+		o: o, now: o.Now, store: store, address: address, log: log, dir: directory.New(address), crowds: crowd.New(log), drainLimit: drainLimit, recalled: make(chan struct{}),
 		conns: map[net.Conn]string{}, unproven: map[net.Conn]bool{}, perPeer: map[string]int{}, dials: map[string]*dial{}, hostDial: map[string]int{},
 		onBus: map[string]net.Conn{}, askedAt: map[string]time.Time{}, peers: map[string]*peer{}, clients: map[*clientWriter]bool{}, left: map[string]bool{},
 	}
@@ -230,6 +232,7 @@ func (g *Gate) close() {
 	g.stop()
 	g.closeAll() // first, so that no goroutine begins after Wait
 	g.wg.Wait()
+	g.crowds.Wait()
 	g.bus.Close()
 	g.receiving.Lock() // the bus may still call for messages that it had received
 	defer g.receiving.Unlock()
@@ -570,7 +573,7 @@ func (g *Gate) enter(conn net.Conn, m *gate.Enter) {
 				c.SetLimit(frame.Max)
 			}
 			if g.answer(conn, gate.Entered{}) == nil {
-				g.spliceClient(conn, host, m)
+				g.spliceClient(conn, host, m, g.sharing(who, m))
 			}
 		case g.hasMoved():
 			g.passOn(conn, m)

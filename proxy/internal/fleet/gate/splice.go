@@ -17,9 +17,9 @@ import (
 // api's client and proxy resume by offset, no byte that is lost with a connection is lost for them.
 func splice(a, b net.Conn) { copyBoth(a, b, a) }
 
-// spliceClient is like splice. While it runs, a drain of the gate can ask the client to connect again, unless
+// spliceClient is like splice, and carry copies the frames. While it runs, a drain of the gate can ask the client to connect again, unless
 // the client has asked for the agent, with which it exchanges no frames of the api.
-func (g *Gate) spliceClient(client, host net.Conn, m *gate.Enter) {
+func (g *Gate) spliceClient(client, host net.Conn, m *gate.Enter, carry func(client, host net.Conn, toClient io.Writer)) {
 	if m.Agent {
 		splice(client, host)
 		return
@@ -33,7 +33,7 @@ func (g *Gate) spliceClient(client, host net.Conn, m *gate.Enter) {
 		defer g.mu.Unlock()
 		delete(g.clients, to)
 	}()
-	copyBoth(client, host, to)
+	carry(client, host, to)
 }
 
 // copyBoth copies from b to toA, which writes to a, and from a to b.
