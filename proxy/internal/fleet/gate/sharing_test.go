@@ -423,3 +423,59 @@ func TestSharingSlow(t *testing.T) {
 		}
 	}
 }
+
+// 2,000 viewers at three gates receive each byte once, and the host sends at most three copies. All of them are in
+// this process, which compares each byte, so the rate that the test logs is that of gates and viewers together.
+// HOLDFAST_LONG=1
+func TestSharingMany(t *testing.T) {
+	if os.Getenv("HOLDFAST_LONG") == "" {
+		t.Skip("long mode: set HOLDFAST_LONG=1")
+	}
+	const count, piece, pieces = 2000, 128 << 10, 16
+	f := newTheatre(t, 3)
+	p := f.play(pieces * piece)
+	all, next := make([]*spectator, count), atomic.Int64{}
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < count; i = next.Add(1) - 1 {
+				var err error
+				if all[i], err = enterPlay(f.gates[i%3], p.text, p.instance, -1); err != nil {
+					t.Errorf("viewer %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Cleanup(func() {
+		for _, s := range all {
+			if s != nil {
+				_ = abort(s.conn)
+			}
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	p.awaitConnections(2 + 3)
+	_, before := p.sent()
+	begin := time.Now()
+	for i := range pieces {
+		p.typeText((i + 1) * piece)
+		p.reaches(all, (i+1)*piece)
+	}
+	took := time.Since(begin)
+	connections, after := p.sent()
+	copies := float64(after-before)/float64(pieces*piece) - 1 // without that of the typist
+	t.Logf("%d viewers received %.2f MB/s each, %.0f MB/s together; the host sent %.3f copies over %d connections",
+		count, pieces*piece/took.Seconds()/1e6, count*pieces*piece/took.Seconds()/1e6, copies, connections-2)
+	if copies > 3.2 { // the heads of frames
+		t.Errorf("the host has sent %.2f copies", copies)
+	}
+	for i, s := range all {
+		if s.resyncs.Load() > 0 {
+			t.Errorf("viewer %d was told of a gap", i)
+		}
+	}
+}
