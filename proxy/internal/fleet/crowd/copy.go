@@ -199,7 +199,7 @@ func (c *crowd) add(raw []byte) (isLast bool, err error) {
 		case *api.PTYExited, *api.TerminalExit:
 			isLast, c.hasExit = true, true
 		case *api.Error, *api.Stolen, *api.Goaway:
-			return false, fmt.Errorf("the host has sent %s", m.(protocol.Message).MessageType())
+			return false, fmt.Errorf("the host has sent %s", m.MessageType())
 		}
 	}
 	if c.last == nil || c.last.isApart != isApart || len(c.last.frames)+len(raw) > cap(c.last.frames) {

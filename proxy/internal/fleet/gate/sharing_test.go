@@ -221,8 +221,8 @@ func (p *play) typeText(to int) {
 type spectator struct {
 	conn   net.Conn
 	text   []byte
-	from   uint64 // offset of its first byte of output
-	paused sync.Mutex
+	from   uint64     // offset of its first byte of output
+	paused sync.Mutex // held by a test that lets the spectator not read
 
 	at      atomic.Uint64 // offset of the next byte
 	sizes   sync.Map      // offsets of changes of the size
@@ -275,12 +275,17 @@ func enterPlay(g *bench, text []byte, instance protocol.Instance, at int) (*spec
 	}
 }
 
+// waitPaused returns when the spectator is not paused.
+func (s *spectator) waitPaused() {
+	s.paused.Lock()
+	defer s.paused.Unlock()
+}
+
 // watch reads frames until the end of the session, which is io.EOF.
 func (s *spectator) watch(attached chan struct{}) error {
 	frames := frame.NewReader(s.conn, frame.Max)
 	for {
-		s.paused.Lock()
-		s.paused.Unlock() //nolint:staticcheck // a spectator that is paused waits
+		s.waitPaused()
 		kind, payload, err := frames.Next()
 		if err != nil {
 			return fmt.Errorf("at %d: %w", s.at.Load(), err)
